@@ -12,6 +12,7 @@
 #include "collectives/bench_main.h"
 #include "collectives/compare/compare.h"
 #include "collectives/nccl_tests/nccl_tests_options.h"
+#include "proxies/calibrate/calibrate_main.h"
 #include "proxies/plan_main.h"
 #include "proxies/proxy_main.h"
 #include "proxies/registry/registry.h"
@@ -30,6 +31,7 @@ struct command {
 static int list_main(int argc, char **argv);
 static int help_main(int argc, char **argv);
 static int sweep_main(int argc, char **argv);
+static int calibrate_main(int argc, char **argv);
 
 static const struct command commands[] = {
     {"bench", "COLLECTIVE... [OPTION...]", "time collectives: latency, algorithm and bus bandwidth", bb_bench_main},
@@ -37,6 +39,7 @@ static const struct command commands[] = {
     {"plan", "NAME --ranks N [OPTION...]", "the same step on paper: traffic, memory, checks; no GPU, no MPI",
      bb_plan_main},
     {"compare", "A.json B.json [OPTION...]", "faster or slower? two result files, row by row", bb_compare_main},
+    {"calibrate", "RESULT.json... -o FILE", "a cluster profile for plan from measurements", calibrate_main},
     {"sweep", "FILE [OPTION...]", "a study: many combinations of a command's options, one table", sweep_main},
     {"report", "RESULT.json... -o FILE", "one page of pictures from the JSON of any of these", bb_report_main},
     {"list", "[WHAT]", "what there is: collectives, dtypes, ops, proxies, models, clusters, columns", list_main},
@@ -68,6 +71,11 @@ static int sweep_main(int argc, char **argv)
     };
 
     return bb_sweep_main(argc, argv, runs, sizeof(runs) / sizeof(runs[0]));
+}
+
+static int calibrate_main(int argc, char **argv)
+{
+    return bb_calibrate_main(argc, argv, sweep_main);
 }
 
 static int offer_commands(const char *text)
@@ -132,7 +140,7 @@ static void print_help(FILE *out)
 {
     fprintf(out, "Usage: busbar COMMAND [...]\n\n%s\n\n", about);
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(out, "  busbar %-7s %-27s %s\n", commands[i].name, commands[i].usage, commands[i].help);
+        fprintf(out, "  busbar %-9s %-27s %s\n", commands[i].name, commands[i].usage, commands[i].help);
     fprintf(out, "\nbusbar COMMAND --help tells the options of a command; busbar --version the version.\n"
                  "Start bench and proxy under mpirun or srun, one rank per GPU.\n");
 }

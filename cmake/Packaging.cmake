@@ -28,7 +28,7 @@ install(DIRECTORY profiles/ DESTINATION ${CMAKE_INSTALL_DATADIR}/busbar/profiles
 # The emulated GPUs, where they were built.
 if(TARGET emulator)
   install(TARGETS emu_cudart emu_cublaslt emu_nccl LIBRARY DESTINATION lib/busbar/emulator OPTIONAL)
-  install(TARGETS busbar_twins LIBRARY DESTINATION lib/busbar/emulator OPTIONAL)
+  install(TARGETS busbar_twins emu_hosts LIBRARY DESTINATION lib/busbar/emulator OPTIONAL)
   emu_wrapper(${CMAKE_BINARY_DIR}/installed/busbar-emulated "the busbar beside this file" ../lib/busbar/emulator "\"$here/busbar\" ")
   install(PROGRAMS ${CMAKE_BINARY_DIR}/installed/busbar-emulated DESTINATION bin)
 endif()

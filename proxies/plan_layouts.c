@@ -1,6 +1,7 @@
 /* plan_layouts.c - `plan --best-layout`: the quickest layouts of a step that fit, as text and JSON. */
 #include "proxies/plan_options.h"
 
+#include "bootstrap/base/head.h"
 #include "bootstrap/results/results.h"
 #include "proxies/layouts/layouts.h"
 
@@ -59,7 +60,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
     search.gpu_bytes = forecast.gpu_bytes;
     TRY(bb_layouts_search(&search, &found));
     if (!json || strcmp(json, "-") != 0) {
-        bb_plan_print_command(argc, argv);
+        bb_head_command(stdout, argc, argv);
         printf("# the best layouts of %d ranks, predicted for %s (modelled, not measured)\n", config.ranks,
                cluster.name);
         bb_layouts_print(&found, o->top, stdout);

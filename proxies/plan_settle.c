@@ -1,4 +1,4 @@
-/* plan_settle.c - what the plans of steps share: the cluster that they rest on, their first line, their document. */
+/* plan_settle.c - what the plans of steps share: the cluster that they rest on, their document. */
 #include "proxies/plan_options.h"
 
 #include "bootstrap/base/outfile.h"
@@ -38,14 +38,6 @@ int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *c
     settle_forecast(o, cluster, config, f);
 out:
     return rc;
-}
-
-void bb_plan_print_command(int argc, char **argv)
-{
-    printf("# busbar %s  busbar", BUSBAR_VERSION);
-    for (int i = 0; i < argc; i++)
-        printf(" %s", argv[i]);
-    putchar('\n');
 }
 
 int bb_plan_save_json(const char *path, json_t *root)

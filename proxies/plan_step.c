@@ -1,6 +1,7 @@
 /* plan_step.c - a plan of one step: what its forecast rests on, the step, and its text and files. */
 #include "proxies/plan_options.h"
 
+#include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
 #include "proxies/plan/plan_export.h"
@@ -22,7 +23,7 @@ struct findings {
 
 static void print_findings(const struct findings *f, bool ops, int argc, char **argv)
 {
-    bb_plan_print_command(argc, argv);
+    bb_head_command(stdout, argc, argv);
     bb_plan_print(&f->plan, f->predicted ? &f->prediction : NULL, ops, stdout);
     if (f->training.tokens > 0)
         bb_training_time_print(&f->training, stdout);

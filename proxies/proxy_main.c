@@ -9,7 +9,7 @@
 #include "proxies/models/profile.h"
 #include "proxies/registry/registry.h"
 #include "proxies/registry/smoke.h"
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 
 #include <stdlib.h>
 #include <string.h>

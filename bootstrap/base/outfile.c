@@ -101,7 +101,7 @@ static int open_or_refuse(struct bb_outfile *f, const char *path, const char *wh
 {
     int error = bb_outfile_begin(f, path, mode);
 
-    if (error == ENOMEM) /* is nobody's choice */
+    if (error == ENOMEM) /* no fault of the path's */
         code = BB_EFAIL;
     return error ? bb_err(code, "cannot write %s: %s: %s", what, path, strerror(error)) : 0;
 }

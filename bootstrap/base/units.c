@@ -176,6 +176,22 @@ static const struct {
     {"float64", "double"}, {"fp8", "f8e4m3"},  {"char", "int8"},    {"fsdp", "zero3"},
 };
 
+struct bb_time_unit bb_time_unit(double largest_us)
+{
+    return largest_us < 1e4   ? (struct bb_time_unit){"us", 1, 1}
+           : largest_us < 1e7 ? (struct bb_time_unit){"ms", 1e3, 3}
+                              : (struct bb_time_unit){"s", 1e6, 3};
+}
+
+const char *bb_format_time(double us, char buf[BB_TIME_TEXT])
+{
+    const struct bb_time_unit unit = bb_time_unit(fabs(us));
+    const bool is_short = us != 0 && fabs(us) < 10;
+
+    snprintf(buf, BB_TIME_TEXT, "%.*f %s", is_short ? 3 : unit.decimals, us / unit.us, unit.name);
+    return buf;
+}
+
 /* One of words[], or NULL. */
 static const char *known_alias(const char *word, const char *const *words, size_t n)
 {

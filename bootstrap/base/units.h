@@ -30,6 +30,17 @@ int bb_parse_double(const char *text, double *value) BB_MUST_CHECK;
 #define BB_BYTES_TEXT 24
 const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT]);
 
+/* Times for people: us below 10 ms, then ms, then s; columns and rows of a table by the largest of them.
+ * bb_format_time - "2.241 us", "9999.9 us", "12.346 ms", "60.120 s". Returns buf. */
+struct bb_time_unit {
+    const char *name;
+    double us;    /* it has     */
+    int decimals; /* to show    */
+};
+struct bb_time_unit bb_time_unit(double largest_us);
+#define BB_TIME_TEXT 32
+const char *bb_format_time(double us, char buf[BB_TIME_TEXT]);
+
 /* bb_round_up - the next multiple of `to`; n itself where it is one. */
 static inline size_t bb_round_up(size_t n, size_t to)
 {

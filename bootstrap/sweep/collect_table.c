@@ -1,6 +1,7 @@
 /* collect_table.c - the gathered rows as text, CSV and JSON (collect.h). */
 #include "bootstrap/base/csv.h"
 #include "bootstrap/base/environment.h"
+#include "bootstrap/base/head.h"
 #include "bootstrap/sweep/collect.h"
 
 #include <stdlib.h>
@@ -202,14 +203,14 @@ static void print_head(const struct bb_gathered *g, FILE *out)
     const char *about = json_string_value(json_object_get(g->study->root, "about"));
     size_t n = g->combinations->n;
 
-    fprintf(out, "# busbar %s  busbar sweep %s\n# %s", BUSBAR_VERSION, g->study->path, g->study->name);
+    fprintf(out, "# %s", g->study->name);
     fprintf(out, "%s%s\n", about ? ": " : "", about ? about : "");
     fprintf(out, "# %zu combination%s: %zu complete, %zu failed, %zu to do\n", n, n == 1 ? "" : "s",
             g->count[BB_SWEEP_COMPLETE], g->count[BB_SWEEP_FAILED], g->count[BB_SWEEP_TO_DO]);
     if (g->not_shown)
         fprintf(out, "# shown: %zu of %zu rows\n", json_array_size(g->rows), json_array_size(g->rows) + g->not_shown);
     if (g->emulated)
-        fputs("# EMULATED GPUs: times are modelled, none is a measurement of hardware\n", out);
+        bb_head_emulated(out, "", "");
     if (g->shared_gpu)
         fputs("# several ranks share one GPU: times mean nothing for a machine with one GPU per rank\n", out);
 }

@@ -4,6 +4,7 @@
  */
 #include "bootstrap/sweep/sweep_main.h"
 
+#include "bootstrap/base/head.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/progress.h"
 #include "bootstrap/cli/opts.h"
@@ -105,6 +106,8 @@ struct sweep {
     struct bb_progress progress;
     char *dir;
     int lock; /* file, 0: none */
+    int argc; /* the command */
+    char **argv;
     size_t current, to_run, ran, failed;
 };
 
@@ -420,8 +423,10 @@ static int gather_results(const struct sweep *s)
     TRY(bb_view_apply(&o->view, &g));
     if (o->csv)
         TRY(write_form(s, &g, o->csv, NULL, bb_gathered_csv));
-    if (!o->quiet && !is_stdout(o->json) && !is_stdout(o->csv))
+    if (!o->quiet && !is_stdout(o->json) && !is_stdout(o->csv)) {
+        bb_head_command(stdout, s->argc, s->argv);
         bb_gathered_text(&g, stdout);
+    }
     if (g.count[BB_SWEEP_COMPLETE] < s->combinations.n)
         rc = bb_err(BB_EFAIL, "%zu of %zu combinations failed, %zu were not run%s", g.count[BB_SWEEP_FAILED],
                     s->combinations.n, g.count[BB_SWEEP_TO_DO],
@@ -462,7 +467,7 @@ out:
 
 int bb_sweep_main(int argc, char **argv, const struct bb_study_command *commands, size_t n)
 {
-    struct sweep s = {0};
+    struct sweep s = {.argc = argc, .argv = argv};
     int rc = parse_words(&s, argc, argv, commands, n);
 
     rc = rc ? rc : run_command(&s);

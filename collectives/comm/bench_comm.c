@@ -84,7 +84,7 @@ static void print_head(const struct lives *v)
     char size[BB_BYTES_TEXT];
     FILE *out = v->session.out;
 
-    bb_session_head(&v->session, "bench comm");
+    bb_session_head(&v->session);
     if (!out)
         return;
     fprintf(out,

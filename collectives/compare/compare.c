@@ -1,6 +1,7 @@
 /* compare.c - see compare.h. */
 #include "collectives/compare/compare.h"
 
+#include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/results/table.h"
@@ -179,8 +180,12 @@ static void print_doubts(FILE *out, const char *name, const struct bb_result_fil
 {
     if (bb_result_file_predicted(t))
         fprintf(out, "# %s: predicted for %s: modelled, not measured\n", name, bb_result_file_predicted(t));
-    if (json_is_true(json_object_get(t->root, "emulated")))
-        fprintf(out, "# %s: emulated GPUs: all times come from a model, none is a measurement of hardware\n", name);
+    if (json_is_true(json_object_get(t->root, "emulated"))) {
+        char of[8];
+
+        snprintf(of, sizeof(of), "%s: ", name);
+        bb_head_emulated(out, of, "");
+    }
     if (json_is_true(json_object_get(t->root, "shared_gpu")))
         fprintf(out, "# %s: several ranks shared a GPU: times mean nothing\n", name);
     if (bb_result_file_foreign(t))
@@ -557,6 +562,8 @@ static int compare_files(const struct options *o, const char *const paths[2], in
     TRY(bb_results_set(results, "a", json_string(paths[0])));
     TRY(bb_results_set(results, "b", json_string(paths[1])));
     TRY(bb_results_set(results, "threshold_percent", bb_json_real(gate.threshold_percent)));
+    if (!silent)
+        bb_head_command(stdout, argc, argv);
     TRY(bb_compare(&side[0], &side[1], &gate, silent ? NULL : stdout, results));
 out:
     rc = bb_results_close(results, rc);

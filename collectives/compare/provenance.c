@@ -151,9 +151,29 @@ static long long at_least_1(const json_t *config, const char *name)
     return value >= 1 && value < 1 << 20 ? value : 1;
 }
 
+/* Older files have them at the top. */
+static const json_t *foreign_devices(const json_t *root)
+{
+    const json_t *devices = json_object_get(root, "devices");
+
+    return devices ? devices : json_object_get(json_object_get(root, "config"), "devices");
+}
+
+int bb_result_file_foreign_ranks(const json_t *root)
+{
+    const json_t *config = json_object_get(root, "config"), *devices = foreign_devices(root);
+    long long listed = (long long)json_array_size(devices), last, ranks;
+
+    last = json_integer_value(json_object_get(json_array_get(devices, listed > 0 ? (size_t)listed - 1 : 0), "rank"));
+    ranks = listed * at_least_1(config, "nthreads") * at_least_1(config, "ngpus");
+    if (listed > 1 && last == listed - 1) /* each has a line of its own */
+        ranks = listed;
+    return ranks < 1 << 24 ? (int)ranks : 0;
+}
+
 static void add_nccl_tests(const json_t *root, json_t *list)
 {
-    const json_t *devices = json_object_get(root, "devices"), *config = json_object_get(root, "config");
+    const json_t *devices = foreign_devices(root);
     long long version = json_integer_value(json_object_get(root, "nccl_version"));
     char text[VALUE];
 
@@ -162,10 +182,7 @@ static void add_nccl_tests(const json_t *root, json_t *list)
     add_fact(list, "program", text);
     snprintf(text, sizeof(text), "%lld.%lld.%lld", version / 10000, version / 100 % 100, version % 100);
     add_fact(list, "NCCL library", version > 0 ? text : NULL);
-    if (!devices)
-        devices = json_object_get(config, "devices");
-    snprintf(text, sizeof(text), "%lld",
-             (long long)json_array_size(devices) * at_least_1(config, "nthreads") * at_least_1(config, "ngpus"));
+    snprintf(text, sizeof(text), "%d", bb_result_file_foreign_ranks(root));
     add_fact(list, "ranks", json_array_size(devices) > 0 ? text : NULL);
     add_devices(list, devices, "device_info");
     foreign_environment(list, json_object_get(root, "env"));

@@ -57,6 +57,10 @@ const char *bb_result_file_predicted(const struct bb_result_file *t);
 /* bb_result_file_foreign - the file is nccl-tests'. */
 int bb_result_file_foreign(const struct bb_result_file *t);
 
+/* bb_result_file_foreign_ranks - of a file of nccl-tests, which lists the first device of each process with several;
+ * busbar's lists all. 0: it does not tell. */
+int bb_result_file_foreign_ranks(const json_t *root);
+
 /*
  * bb_provenance_of - under what the file was made, as a new flat object of texts: "NCCL library": "2.28.9", "ranks",
  * "devices": "8 x NVIDIA H200", "$NCCL_ALGO": "Ring", "--iters": "20". What a format does not tell is left out. Of

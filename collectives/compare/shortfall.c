@@ -96,6 +96,7 @@ static double mean_ratio(const struct bb_shortfall *s)
 static void print_parts(const struct bb_shortfall *s, FILE *out)
 {
     const char *by, *name;
+    char times[2][BB_TIME_TEXT];
     double measured, predicted;
     json_t *part;
     size_t i;
@@ -104,8 +105,8 @@ static void print_parts(const struct bb_shortfall *s, FILE *out)
     {
         if (json_unpack(part, "{s:s, s:s, s:F, s:F}", "by", &by, "name", &name, "measured_us", &measured,
                         "predicted_us", &predicted) == 0)
-            fprintf(out, "#   %-5s %-24s %12.1f us, predicted %12.1f us: %.3f x\n", by, name, measured, predicted,
-                    measured / predicted);
+            fprintf(out, "#   %-5s %-24s %12s, predicted %12s: %.3f x\n", by, name, bb_format_time(measured, times[0]),
+                    bb_format_time(predicted, times[1]), measured / predicted);
     }
 }
 

@@ -2,6 +2,7 @@
  * bench_compute.c - `busbar bench compute`: its three sections, their rows as text and JSON; ranks, devices and memory.
  * One rank without mpirun is enough; with more, all measure at once and the slowest rank's figures are shown.
  */
+#include "bootstrap/base/head.h"
 #include "collectives/compute/compute_measure.h"
 #include "collectives/compute/compute_options.h"
 #include "collectives/session/result_row.h"
@@ -383,13 +384,13 @@ static void print_head(const struct compute *b)
 
     if (!s->out)
         return;
-    fprintf(s->out, "# busbar %s  bench compute: %d rank%s, %s, %d SMs%s\n", BUSBAR_VERSION, s->world.size,
-            s->world.size == 1 ? "" : "s (the slowest counts)", d->name, d->sm_count,
-            s->shared_gpu ? "; ranks share a GPU: times mean nothing" : "");
+    bb_head_command(s->out, s->argc, s->argv);
+    fprintf(s->out, "# %d rank%s: %s, %d SMs%s\n", s->world.size, s->world.size == 1 ? "" : "s (the slowest counts)",
+            d->name, d->sm_count, s->shared_gpu ? "; ranks share a GPU: times mean nothing" : "");
     fprintf(s->out, "# time: %d operations back to back between CUDA events, divided by %d; of %d samples the median\n",
             b->options.iterations, b->options.iterations, b->options.repeats);
     if (d->emulated)
-        fprintf(s->out, "# emulated GPUs: all times come from a model, none is a measurement of hardware\n");
+        bb_head_emulated(s->out, "", "");
 }
 
 /* Emulated GPUs really multiply, on the CPU; whoever only wants the times is told how. */

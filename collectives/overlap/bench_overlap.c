@@ -4,6 +4,7 @@
  * At the top of the results: best[{bytes, min_ctas, max_ctas, both_us, tied[]}], the best limit of each
  * size, and those that it cannot be told from.
  */
+#include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
 #include "collectives/overlap/overlap_measure.h"
 #include "collectives/overlap/overlap_options.h"
@@ -116,7 +117,7 @@ static void print_head(const struct overlap *v)
     const struct bb_gemm_shape *s = &v->options.product;
     FILE *out = v->session.out;
 
-    bb_session_head(&v->session, "bench overlap");
+    bb_session_head(&v->session);
     if (getenv(from_outside) && v->session.world.rank == 0)
         bb_warn("%s is set: NCCL takes it in place of the limits of --ctas", from_outside);
     if (bb_colls[v->options.kind].flags & BB_COLL_PAIRS && v->session.world.rank == 0)
@@ -133,8 +134,7 @@ static void print_head(const struct overlap *v)
     if (v->session.world.size == 1)
         fprintf(out, "# one rank: NCCL copies memory, there is no communication to hide\n");
     if (v->session.device.emulated)
-        fprintf(out, "# emulated GPUs: all times come from a model without contention, none is a measurement of "
-                     "hardware\n");
+        bb_head_emulated(out, "", " without contention");
     bb_table_heading(out, fields);
 }
 
@@ -247,18 +247,19 @@ static void print_ties(const struct overlap *v, const bool *tied)
 static void print_best(const struct overlap *v, size_t bytes, int best, const struct bb_stats *both_us,
                        const bool *tied, int ties)
 {
-    char ctas[BB_CTA_TEXT], size[BB_BYTES_TEXT];
+    char ctas[BB_CTA_TEXT], size[BB_BYTES_TEXT], time[BB_TIME_TEXT];
     FILE *out = v->session.out;
 
     bb_format_bytes(bytes, size);
+    bb_format_time(both_us[best].p50, time);
     bb_cta_limit_text(&v->options.limits[best], ctas);
     if (ties == 1) {
-        fprintf(out, "# best for %s: CTAs %s (%.2f us)\n", size, ctas, both_us[best].p50);
+        fprintf(out, "# best for %s: CTAs %s (%s)\n", size, ctas, time);
         return;
     }
     fprintf(out, "# tie for %s: CTAs ", size);
     print_ties(v, tied);
-    fprintf(out, " cannot be told apart; the fewest: %s (%.2f us)\n", ctas, both_us[best].p50);
+    fprintf(out, " cannot be told apart; the fewest: %s (%s)\n", ctas, time);
 }
 
 static json_t *ties_json(const struct overlap *v, const bool *tied, int ties)

@@ -5,6 +5,7 @@
  * matrices[{figure, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
  * figure, .., value, median}], slowest_links[{from, to, ..}], bimodal[{figure, .., same_node, links[2], medians[2]}].
  */
+#include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
 #include "collectives/p2p/link_outliers.h"
 #include "collectives/p2p/p2p_measure.h"
@@ -227,7 +228,7 @@ static void print_head(const struct p2p *p)
 {
     FILE *out = p->session.out;
 
-    bb_session_head(&p->session, "bench p2p");
+    bb_session_head(&p->session);
     if (!out)
         return;
     fprintf(out,
@@ -241,7 +242,7 @@ static void print_head(const struct p2p *p)
                 "# %d rounds of pairs that share no rank but may share wires (--schedule one: one pair at a time)\n",
                 bb_pair_schedule_rounds(&p->pairing));
     if (p->session.device.emulated)
-        fprintf(out, "# emulated GPUs: all times come from a model, none is a measurement of hardware\n");
+        bb_head_emulated(out, "", "");
 }
 
 static void print_matrix(const struct p2p *p, const struct matrix *m)

@@ -1,6 +1,7 @@
 /* session.c - see session.h. */
 #include "collectives/session/session.h"
 
+#include "bootstrap/base/head.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/watchdog/watchdog.h"
 #include "bootstrap/world/late_environment.h"
@@ -184,6 +185,8 @@ int bb_session_open(struct bb_session *s, const struct bb_results_head *of_schem
 
     if (!devices)
         return bb_err(BB_EFAIL, "no memory for the devices of %d ranks", s->world.size);
+    s->argc = head.argc;
+    s->argv = head.argv;
     head.path = s->common->json;
     head.csv = s->common->csv;
     head.out = stdout;
@@ -223,14 +226,15 @@ void bb_session_print_buffers(const struct bb_session *s, FILE *out)
         fprintf(out, "# buffers: of cudaMalloc\n");
 }
 
-void bb_session_head(const struct bb_session *s, const char *command)
+void bb_session_head(const struct bb_session *s)
 {
     char header[BB_NCCL_VERSION_TEXT], runtime[BB_NCCL_VERSION_TEXT];
 
     if (!s->out)
         return;
-    fprintf(s->out, "# busbar %s  %s: %d rank%s on %d node%s, %s\n", BUSBAR_VERSION, command, s->world.size,
-            s->world.size == 1 ? "" : "s", s->world.nodes, s->world.nodes == 1 ? "" : "s", s->device.name);
+    bb_head_command(s->out, s->argc, s->argv);
+    fprintf(s->out, "# %d rank%s on %d node%s: %s\n", s->world.size, s->world.size == 1 ? "" : "s", s->world.nodes,
+            s->world.nodes == 1 ? "" : "s", s->device.name);
     fprintf(s->out, "# NCCL %s (built with %s), CUDA runtime %d.%d, driver %d.%d\n",
             bb_nccl_version_text(s->nccl_runtime, runtime), bb_nccl_version_text(s->nccl_header, header),
             s->cuda_runtime / 1000, s->cuda_runtime % 1000 / 10, s->cuda_driver / 1000, s->cuda_driver % 1000 / 10);

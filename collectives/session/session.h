@@ -43,6 +43,8 @@ struct bb_session {
     bool falls_back;                   /* and NCCL takes it from cudaMalloc, on some rank */
     struct bb_telemetry observer;      /* BB_SESSION_OBSERVED */
     unsigned doubts;                   /* about clocks and power, already said */
+    int argc;                          /* the command */
+    char **argv;
     struct bb_results *json;
     struct bb_progress progress;
     FILE *out; /* of the text, NULL: none */
@@ -72,8 +74,8 @@ const char *bb_session_buffers(const struct bb_session *s);
 /* bb_session_print_buffers - a line about it, where it is not memory that NCCL can register. */
 void bb_session_print_buffers(const struct bb_session *s, FILE *out);
 
-/* bb_session_head - the lines above everything: program, ranks, GPUs, versions, what the figures are not. */
-void bb_session_head(const struct bb_session *s, const char *command);
+/* bb_session_head - the lines above everything: the command, ranks, GPUs, versions, what the figures are not. */
+void bb_session_head(const struct bb_session *s);
 
 /* bb_session_in_order - whether all ranks know of rc. */
 bool bb_session_in_order(const struct bb_session *s, int rc);

@@ -4,6 +4,7 @@
  */
 #include "collectives/sweep/bench_report.h"
 
+#include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
 #include "collectives/measure/timing.h"
 #include "collectives/session/result_row.h"
@@ -285,7 +286,8 @@ static void print_versions(FILE *out, const struct bb_session *s)
 {
     char header[BB_NCCL_VERSION_TEXT], runtime[BB_NCCL_VERSION_TEXT];
 
-    fprintf(out, "# busbar %s  NCCL header %s library %s  CUDA runtime %d.%d driver %d.%d\n", BUSBAR_VERSION,
+    bb_head_command(out, s->argc, s->argv);
+    fprintf(out, "# NCCL header %s library %s  CUDA runtime %d.%d driver %d.%d\n",
             bb_nccl_version_text(s->nccl_header, header), bb_nccl_version_text(s->nccl_runtime, runtime),
             s->cuda_runtime / 1000, s->cuda_runtime % 1000 / 10, s->cuda_driver / 1000, s->cuda_driver % 1000 / 10);
 }
@@ -390,7 +392,7 @@ static void print_method(const struct bb_report *r, const struct bb_bench_option
     else
         fprintf(out, "# nothing is checked (-c 0)\n");
     if (r->ctx->device->emulated)
-        fprintf(out, "# emulated GPUs: all times come from a model, none is a measurement of hardware\n");
+        bb_head_emulated(out, "", "");
     if (r->shared_gpu)
         fprintf(out, "# several ranks share a GPU: times and bandwidths mean nothing\n");
     if (o->figures.sweep_algorithms)
@@ -629,11 +631,14 @@ static void print_warnings(const struct bb_report *r)
 
 static void print_skew(const struct bb_report *r)
 {
+    char spread[BB_TIME_TEXT];
+
+    bb_format_time(r->worst_spread_us, spread);
     if (r->straggler >= 0)
-        fprintf(r->out, "# Straggler: rank %d came last in %llu of %llu figures, by up to %.2f us\n", r->straggler,
-                r->stragglers, r->figures, r->worst_spread_us);
+        fprintf(r->out, "# Straggler: rank %d came last in %llu of %llu figures, by up to %s\n", r->straggler,
+                r->stragglers, r->figures, spread);
     else
-        fprintf(r->out, "# Straggler: none, ranks came within %.2f us of each other\n", r->worst_spread_us);
+        fprintf(r->out, "# Straggler: none, ranks came within %s of each other\n", spread);
 }
 
 bool bb_report_end(struct bb_report *r, int coll)

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* What becomes of an item in training's own kernels. Busbar runs each by itself; a forecast
- * (proxies/simulate/cluster.h) takes the kernels as training has them. */
+ * (proxies/machine/cluster.h) takes the kernels as training has them. */
 enum bb_kernel_fusion {
     BB_KERNEL_APART,
     BB_KERNEL_IN_ATTENTION,          /* a product of fused attention, forward    */

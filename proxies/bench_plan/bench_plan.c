@@ -1,6 +1,7 @@
 /* bench_plan.c - see bench_plan.h. The lists of fields make heading, text and JSON, as those of bench_report.c do. */
 #include "proxies/bench_plan/bench_plan.h"
 
+#include "bootstrap/base/head.h"
 #include "bootstrap/results/results.h"
 #include "collectives/sweep/case_fields.h"
 #include "proxies/bench_plan/case_time.h"
@@ -200,10 +201,8 @@ static void print_head(const struct bb_bench_plan *p, FILE *out)
 {
     int nodes = count_nodes(p);
 
-    fprintf(out, "# busbar %s  busbar", BUSBAR_VERSION);
-    for (int i = 0; i < p->argc; i++)
-        fprintf(out, " %s", p->argv[i]);
-    fprintf(out, "\n# predicted for %s (modelled, not measured): %d rank%s on %d node%s\n", p->cluster->name, p->ranks,
+    bb_head_command(out, p->argc, p->argv);
+    fprintf(out, "# predicted for %s (modelled, not measured): %d rank%s on %d node%s\n", p->cluster->name, p->ranks,
             p->ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s");
     fprintf(out, "# time: of one operation to which all ranks come at once. 1 GB/s = 1e9 bytes/s\n");
     if (p->ranks == 1)

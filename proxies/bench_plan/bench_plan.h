@@ -6,7 +6,7 @@
 #define BB_PROXIES_BENCH_PLAN_BENCH_PLAN_H
 
 #include "collectives/sweep/cases.h"
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 
 #include <jansson.h>
 #include <stdio.h>

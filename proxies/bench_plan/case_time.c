@@ -30,15 +30,15 @@ static void name_choice(const char *name, char text[BB_CHOICE_TEXT])
 
 static void time_collective(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
-    const struct bb_op op = {.kind = BB_OP_COLLECTIVE,
-                             .coll = c->kind,
-                             .dtype = (enum bb_dtype_id)c->dtype,
-                             .count = c->count,
-                             .dst = !c->in_place};
-    const int nodes = (c->ranks + cl->gpus_per_node - 1) / cl->gpus_per_node;
+    const struct bb_collective call = {.kind = c->kind,
+                                       .dtype = (enum bb_dtype_id)c->dtype,
+                                       .count = c->count,
+                                       .in_place = c->in_place,
+                                       .ranks = c->ranks,
+                                       .nodes = (c->ranks + cl->gpus_per_node - 1) / cl->gpus_per_node};
     const struct bb_nccl_way *way = NULL;
 
-    time->ns = bb_cluster_collective_ns(cl, &op, c->ranks, nodes, &way);
+    time->ns = bb_cluster_collective_ns(cl, &call, &way);
     if (way) {
         name_choice(bb_nccl_algorithms[way->algorithm], time->algorithm);
         name_choice(way->protocol, time->protocol);

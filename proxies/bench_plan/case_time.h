@@ -3,7 +3,7 @@
 #define BB_PROXIES_BENCH_PLAN_CASE_TIME_H
 
 #include "collectives/measure/case.h"
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 
 #define BB_CHOICE_TEXT 24
 

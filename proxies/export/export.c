@@ -4,6 +4,7 @@
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/cli/opts.h"
+#include "proxies/simulate/op_time.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ static const struct format {
     {.name = "goal-bin", .what = "the GOAL schedule", .write = bb_export_goal_bin},
     {.name = "chakra", .what = "the Chakra traces", .write_ranks = bb_export_chakra},
     {.name = "perfetto", .what = "the Perfetto trace", .write = bb_export_perfetto, .predicted = true},
+    {.name = "simai", .what = "the SimAI workload", .write = bb_export_simai},
 };
 
 enum { N_FORMATS = sizeof(formats) / sizeof(formats[0]) };
@@ -157,7 +159,7 @@ const struct bb_export_role *bb_export_role_of(const struct bb_export *e, int ra
 
 int64_t bb_export_compute_ns(const struct bb_export *e, const struct bb_op *op)
 {
-    return op->work ? bb_cluster_compute_end_ns(e->cluster, op, 0, 0) : (int64_t)(1e3 * op->compute_us + 0.5);
+    return op->work ? bb_op_compute_end_ns(e->cluster, op, 0, 0) : (int64_t)(1e3 * op->compute_us + 0.5);
 }
 
 const struct bb_op *bb_export_op(const struct bb_export_role *role, const struct bb_task *task, int i)
@@ -165,6 +167,17 @@ const struct bb_op *bb_export_op(const struct bb_export_role *role, const struct
     const int op = task->kind == BB_TASK_EXCHANGE ? role->graph.exchanged[task->first + i] : task->first + i;
 
     return &role->graph.program->ops[op];
+}
+
+int bb_export_micro_batches(const struct bb_step *step)
+{
+    int most = 1;
+
+    for (int r = 0; r < step->n_roles; r++)
+        for (size_t k = 0; k < step->roles[r].program.n_ops; k++)
+            if (step->roles[r].program.ops[k].micro_batch >= most)
+                most = step->roles[r].program.ops[k].micro_batch + 1;
+    return most;
 }
 
 void bb_export_head(const struct bb_export *e, char *text, size_t size)

@@ -9,7 +9,7 @@
 #define BB_PROXIES_EXPORT_EXPORT_H
 
 #include "proxies/export/selection.h"
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 #include "proxies/simulate/task_graph.h"
 #include "proxies/step/step.h"
 
@@ -51,13 +51,15 @@ const char *bb_export_name_at(size_t i);
 /* ---- for writers ---- */
 
 typedef int bb_export_fn(const struct bb_export *e, FILE *out);
-bb_export_fn bb_export_goal, bb_export_goal_bin, bb_export_perfetto;
+bb_export_fn bb_export_goal, bb_export_goal_bin, bb_export_perfetto, bb_export_simai;
 int bb_export_chakra(const struct bb_export *e, const char *prefix);
 
 const struct bb_export_role *bb_export_role_of(const struct bb_export *e, int rank);
 int64_t bb_export_compute_ns(const struct bb_export *e, const struct bb_op *op);
 /* The operations of a task, in order: the i-th of task->n. */
 const struct bb_op *bb_export_op(const struct bb_export_role *role, const struct bb_task *task, int i);
+/* How many micro-batches the step has; 1 where it has none. */
+int bb_export_micro_batches(const struct bb_step *step);
 /* "busbar 0.1.0: busbar plan gpt2_large --ranks 8", cut where it is long. */
 void bb_export_head(const struct bb_export *e, char *text, size_t size);
 

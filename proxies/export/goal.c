@@ -51,6 +51,14 @@ void bb_goal_wait_start(struct bb_goal *g, uint32_t after, uint32_t before)
     add_edge(g, after, before, true);
 }
 
+uint32_t bb_goal_add_after(struct bb_goal *g, struct bb_goal_op op, uint32_t before)
+{
+    const uint32_t added = bb_goal_add(g, op);
+
+    bb_goal_wait(g, added, before);
+    return added;
+}
+
 /* ---- the tasks of one rank ---- */
 
 struct rank_goal {
@@ -78,11 +86,9 @@ static uint32_t begin_of_task(struct rank_goal *g, int task, int cpu)
 static uint32_t add_compute(struct rank_goal *g, const struct bb_op *op, uint32_t before)
 {
     const uint64_t ns = (uint64_t)bb_export_compute_ns(g->e, op);
-    const uint32_t calc =
-        bb_goal_add(&g->goal, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = op->stream, .size = ns});
 
-    bb_goal_wait(&g->goal, calc, before);
-    return calc;
+    return bb_goal_add_after(&g->goal, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = op->stream, .size = ns},
+                             before);
 }
 
 static uint32_t add_collective(struct rank_goal *g, const struct bb_op *op, uint32_t before)
@@ -125,12 +131,12 @@ static void add_message(struct rank_goal *g, const struct bb_op *op, uint32_t fi
 
     if (peer == g->rank)
         return;
-    message =
-        bb_goal_add(&g->goal, (struct bb_goal_op){op->kind == BB_OP_SEND ? BB_GOAL_SEND : BB_GOAL_RECV, op->stream,
-                                                  (uint32_t)peer, (uint32_t)(op->comm + 1) * TAG_STEP, bytes});
+    message = bb_goal_add_after(&g->goal,
+                                (struct bb_goal_op){op->kind == BB_OP_SEND ? BB_GOAL_SEND : BB_GOAL_RECV, op->stream,
+                                                    (uint32_t)peer, (uint32_t)(op->comm + 1) * TAG_STEP, bytes},
+                                before);
     if (g->goal.failed)
         return;
-    bb_goal_wait(&g->goal, message, before);
     keep_order(&g->goal, first, message);
 }
 

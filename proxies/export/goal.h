@@ -36,8 +36,9 @@ struct bb_goal {
 
 /* bb_goal_add - the index of a new operation; of no use once g->failed is set. */
 uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op);
-/* bb_goal_wait - before BB_GOAL_NOTHING: no wait. */
+/* bb_goal_add_after - one that waits for another; before BB_GOAL_NOTHING: for none. bb_goal_wait - likewise. */
 #define BB_GOAL_NOTHING UINT32_MAX
+uint32_t bb_goal_add_after(struct bb_goal *g, struct bb_goal_op op, uint32_t before);
 void bb_goal_wait(struct bb_goal *g, uint32_t after, uint32_t before);
 void bb_goal_wait_start(struct bb_goal *g, uint32_t after, uint32_t before);
 

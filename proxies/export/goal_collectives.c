@@ -9,30 +9,19 @@ static uint32_t rank_at(const struct bb_goal_collective *c, int index)
 static uint32_t send_to(struct bb_goal *g, const struct bb_goal_collective *c, int index, uint64_t bytes,
                         uint32_t before)
 {
-    const struct bb_goal_op op = {BB_GOAL_SEND, c->cpu, rank_at(c, index), c->tag, bytes};
-    const uint32_t send = bb_goal_add(g, op);
-
-    bb_goal_wait(g, send, before);
-    return send;
+    return bb_goal_add_after(g, (struct bb_goal_op){BB_GOAL_SEND, c->cpu, rank_at(c, index), c->tag, bytes}, before);
 }
 
 static uint32_t receive_from(struct bb_goal *g, const struct bb_goal_collective *c, int index, uint64_t bytes,
                              uint32_t before)
 {
-    const struct bb_goal_op op = {BB_GOAL_RECV, c->cpu, rank_at(c, index), c->tag, bytes};
-    const uint32_t receive = bb_goal_add(g, op);
-
-    bb_goal_wait(g, receive, before);
-    return receive;
+    return bb_goal_add_after(g, (struct bb_goal_op){BB_GOAL_RECV, c->cpu, rank_at(c, index), c->tag, bytes}, before);
 }
 
 /* An end for what has several. */
 static uint32_t add_join(struct bb_goal *g, const struct bb_goal_collective *c, uint32_t before)
 {
-    const uint32_t join = bb_goal_add(g, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = c->cpu});
-
-    bb_goal_wait(g, join, before);
-    return join;
+    return bb_goal_add_after(g, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = c->cpu}, before);
 }
 
 /* Part i of `bytes` in n, by the ring's order: the first ones are the larger by a byte. */

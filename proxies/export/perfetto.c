@@ -9,7 +9,7 @@
 #include "bootstrap/base/grow.h"
 #include "proxies/export/export.h"
 #include "proxies/export/protobuf.h"
-#include "proxies/simulate/predict.h"
+#include "proxies/simulate/predicted_path.h"
 #include "proxies/timeline/op_names.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ enum packet_field {
 enum { DEFAULTS_EVENT = 11, DEFAULTS_CLOCK = 58 };
 enum { CLOCKS_CLOCK = 1, CLOCK_ID = 1, CLOCK_TIME = 2, CLOCK_INCREMENTAL = 3, OWN_CLOCK = 64, BOOT_CLOCK = 6 };
 enum { FLAG_STATE_CLEARED = 1, FLAG_NEEDS_STATE = 2 };
-enum { ARGUMENT_VALUE = 3, ARGUMENT_NAME = 10 };
+enum { ARGUMENT_TRUTH = 2, ARGUMENT_NUMBER = 3, ARGUMENT_NAME = 10 };
 enum { EVENT_ARGUMENT = 4, EVENT_TYPE = 9, EVENT_NAME_IID = 10, EVENT_TRACK = 11, SLICE_BEGIN = 1, SLICE_END = 2 };
 enum { TRACK_UUID = 1, TRACK_NAME = 2, TRACK_PROCESS = 3, TRACK_PARENT = 5, PROCESS_PID = 1, PROCESS_NAME = 6 };
 enum { INTERNED_NAMES = 2, NAME_IID = 1, NAME_TEXT = 2 };
@@ -126,11 +126,11 @@ static uint64_t intern(struct writer *w, const char *name)
     return w->names.n;
 }
 
-/* A number that the viewer shows beside the slice. */
-static void add_argument(struct writer *w, const char *name, uint64_t value)
+/* What the viewer shows beside the slice. */
+static void add_argument(struct writer *w, const char *name, int kind, uint64_t value)
 {
     bb_message_clear(&w->inner);
-    bb_message_number(&w->inner, ARGUMENT_VALUE, value);
+    bb_message_number(&w->inner, kind, value);
     bb_message_text(&w->inner, ARGUMENT_NAME, name);
     bb_message_message(&w->part, EVENT_ARGUMENT, &w->inner);
 }
@@ -189,9 +189,11 @@ static void put_call(void *arg, int i, int first, int end)
     n = bb_timeline_span(w->t, i, first, end, &span);
     begin_event(w, span.begin_ns, n == 1 ? bb_op_name(l, op, name) : bb_call_name(l, op, end - first, name));
     if (bb_op_is_comm(op)) {
-        add_argument(w, "bytes", bytes_of(l, ops, first, end));
-        add_argument(w, "wait_ns", (uint64_t)span.wait_ns);
+        add_argument(w, "bytes", ARGUMENT_NUMBER, bytes_of(l, ops, first, end));
+        add_argument(w, "wait_ns", ARGUMENT_NUMBER, (uint64_t)span.wait_ns);
     }
+    if (bb_critical_path_has_any(w->t->critical, w->t, w->t->ranks[i], first, end))
+        add_argument(w, "critical", ARGUMENT_TRUTH, true);
     put_event(w);
     if (span.wait_ns > 0) {
         put_plain_event(w, span.begin_ns, l->comms[op->comm].between_stages ? "bubble" : "waiting");
@@ -253,20 +255,22 @@ static void choose_ranks(const struct bb_step *step, bool *shown)
     }
 }
 
-static int count_micro_batches(const struct bb_step *step)
+static int predict_path(const struct bb_export *e, struct bb_critical_path *path)
 {
-    int most = 0;
+    struct bb_prediction p = {0};
+    int rc;
 
-    for (int r = 0; r < step->n_roles; r++)
-        for (size_t k = 0; k < step->roles[r].program.n_ops; k++)
-            if (step->roles[r].program.ops[k].micro_batch >= most)
-                most = step->roles[r].program.ops[k].micro_batch + 1;
-    return most;
+    TRY(bb_predict_step(e->step, e->cluster, &p));
+    TRY(bb_predict_critical_path(e->step, &p, path));
+out:
+    bb_prediction_release(&p);
+    return rc;
 }
 
 int bb_export_perfetto(const struct bb_export *e, FILE *out)
 {
     struct bb_selection ranks = {0}, micro_batches = {0};
+    struct bb_critical_path critical = {0};
     struct bb_timeline t = {0};
     char source[128];
     int rc;
@@ -280,12 +284,15 @@ int bb_export_perfetto(const struct bb_export *e, FILE *out)
     }
     if (e->only.micro_batches)
         TRY(bb_selection_parse(&micro_batches, "export-micro-batches", "micro-batches", e->only.micro_batches,
-                               count_micro_batches(e->step)));
+                               bb_export_micro_batches(e->step)));
     TRY(bb_timeline_init_ranks(&t, e->step, ranks.chosen));
     t.source = source;
     TRY(bb_predict_timeline(e->step, e->cluster, &t));
+    TRY(predict_path(e, &critical));
+    t.critical = &critical;
     rc = write_timeline(&t, micro_batches.chosen, out);
 out:
+    bb_critical_path_release(&critical);
     bb_timeline_release(&t);
     bb_selection_release(&ranks);
     bb_selection_release(&micro_batches);

@@ -16,7 +16,7 @@
 #define BB_PROXIES_LAYOUTS_LAYOUTS_H
 
 #include "proxies/author/proxy.h"
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 #include "proxies/sync/sync.h"
 #include "proxies/transformer/arch/arch.h"
 #include "proxies/transformer/layer/layer.h"

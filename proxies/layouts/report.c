@@ -46,15 +46,15 @@ static double part_ns(const struct bb_layout_row *r, int part)
 static void print_row(const struct bb_layouts *found, const struct bb_layout_row *r, int place, FILE *out)
 {
     const struct bb_layout_choice *c = &r->choice;
-    char bytes[BB_BYTES_TEXT], way[24];
+    char bytes[BB_BYTES_TEXT], time[BB_TIME_TEXT], way[24];
 
     if (c->vpp > 1)
         snprintf(way, sizeof(way), "%.12s %d", bb_schedule_names[c->schedule], c->vpp);
     else
         snprintf(way, sizeof(way), "%s", bb_schedule_names[c->schedule]);
-    fprintf(out, "%3d %4d %3d %3d %4d %5d  %-13s %2d x %-5d %-9s %-11s %9s %10.1f %5.1f%% %5.1f%% %5.1f%% %8.1f\n",
-            place, c->tp, c->cp, c->ep, c->pp, c->dp, way, c->batch, c->micro_batches, bb_recompute_names[c->recompute],
-            bb_sync_words[c->sync], bb_format_bytes((size_t)r->bytes, bytes), r->step_ns / 1e6,
+    fprintf(out, "%3d %4d %3d %3d %4d %5d  %-13s %2d x %-5d %-9s %-11s %9s %10s %5.1f%% %5.1f%% %5.1f%% %8.1f\n", place,
+            c->tp, c->cp, c->ep, c->pp, c->dp, way, c->batch, c->micro_batches, bb_recompute_names[c->recompute],
+            bb_sync_words[c->sync], bb_format_bytes((size_t)r->bytes, bytes), bb_format_time(r->step_ns / 1e3, time),
             100 * r->compute_ns / r->step_ns, 100 * (r->transfer_ns + r->waiting_ns) / r->step_ns,
             100 * r->bubble_ns / r->step_ns, tokens_rate(found, r));
 }
@@ -63,10 +63,11 @@ static void print_row(const struct bb_layouts *found, const struct bb_layout_row
 static void print_against(const struct bb_layout_row *best, const struct bb_layout_row *other, int place, FILE *out)
 {
     bool told[PARTS] = {false};
+    char time[BB_TIME_TEXT];
     int shown = 0;
 
-    fprintf(out, "#   layout %d takes %.1f ms more (%+.1f%%):", place, (other->step_ns - best->step_ns) / 1e6,
-            100 * (other->step_ns / best->step_ns - 1));
+    fprintf(out, "#   layout %d takes %s more (%+.1f%%):", place,
+            bb_format_time((other->step_ns - best->step_ns) / 1e3, time), 100 * (other->step_ns / best->step_ns - 1));
     for (int k = 0; k < PARTS; k++) {
         int most = -1;
 
@@ -76,8 +77,9 @@ static void print_against(const struct bb_layout_row *best, const struct bb_layo
                 most = part;
         told[most] = true;
         if (fabs(part_ns(other, most) - part_ns(best, most)) >= 0.05e6)
-            fprintf(out, "%s %s %+.1f ms", shown++ ? "," : "", parts[most].name,
-                    (part_ns(other, most) - part_ns(best, most)) / 1e6);
+            fprintf(out, "%s %s %s%s", shown++ ? "," : "", parts[most].name,
+                    part_ns(other, most) > part_ns(best, most) ? "+" : "",
+                    bb_format_time((part_ns(other, most) - part_ns(best, most)) / 1e3, time));
     }
     fputs(shown ? "\n" : " nothing that is told apart\n", out);
 }
@@ -85,8 +87,9 @@ static void print_against(const struct bb_layout_row *best, const struct bb_layo
 static void print_why(const struct bb_layouts *found, int top, FILE *out)
 {
     const struct bb_layout_row *best = found->rows;
+    char time[BB_TIME_TEXT];
 
-    fprintf(out, "#\n# why the first is first: of its %.1f ms", best->step_ns / 1e6);
+    fprintf(out, "#\n# why the first is first: of its %s", bb_format_time(best->step_ns / 1e3, time));
     for (int part = 0; part < PARTS; part++)
         fprintf(out, "%s %s %.1f%%", part ? "," : "", parts[part].name, 100 * part_ns(best, part) / best->step_ns);
     fputc('\n', out);
@@ -128,7 +131,7 @@ void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out)
             found->rows[0].samples, found->rows[0].tokens, bb_format_bytes((size_t)found->gpu_bytes, have));
     fprintf(out, "#   %4s %3s %3s %4s %5s  %-13s %-10s %-9s %-11s %9s %10s %6s %6s %6s %8s\n", "tp", "cp", "ep", "pp",
             "dp", "schedule", "batch", "recompute", "dp-sync", "memory", "step", "comp.", "exp.", "bubble", "tokens/s");
-    fprintf(out, "#%64s %20s %10s %6s %6s %6s %8s\n", "", "", "(ms)", "", "comm.", "", "/GPU");
+    fprintf(out, "#%64s %20s %10s %6s %6s %6s %8s\n", "", "", "", "", "comm.", "", "/GPU");
     for (int i = 0; i < found->n && i < top; i++)
         print_row(found, &found->rows[i], i + 1, out);
     print_why(found, top, out);

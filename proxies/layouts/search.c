@@ -345,6 +345,13 @@ static int find_rows(struct work *w, struct bb_layouts *found, struct bb_progres
     n = keep_quickest(w, n, w->search->top + FULL_BEYOND_TOP, found);
     TRY(run_rows(w, predict_row, &n, found, progress));
     found->n = keep_quickest(w, n, n, found);
+    if (n == 0) {
+        bb_err_mute(0);
+        rc = bb_err(BB_EUSAGE,
+                    "%s: of %lld layouts that fit none can be built with the options given; a layout without "
+                    "--best-layout says why",
+                    w->search->proxy->name, found->fitting);
+    }
 out:
     return rc;
 }

@@ -3,6 +3,7 @@
 #include "bootstrap/results/results.h"
 #include "proxies/plan/forecast.h"
 #include "proxies/plan/plan_export.h"
+#include "proxies/simulate/predicted_path.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -317,6 +318,17 @@ int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
 
 /* ---- the file ---- */
 
+static int add_critical_path(json_t *predicted, const struct bb_plan_report *r)
+{
+    struct bb_critical_path path;
+    int rc = bb_predict_critical_path(r->plan->step, r->prediction, &path);
+
+    if (rc == 0)
+        rc = json_object_set_new(predicted, "critical_path", bb_critical_path_json(&path));
+    bb_critical_path_release(&path);
+    return rc;
+}
+
 static json_t *plan_object(const struct bb_plan_report *r)
 {
     const struct bb_prediction *p = r->prediction;
@@ -325,6 +337,7 @@ static json_t *plan_object(const struct bb_plan_report *r)
 
     if (root && bb_plan_body(root, r->plan, r->ops) == 0 &&
         (!p || json_object_set_new(root, "predicted", list_predicted(r->plan, p)) == 0) &&
+        (!p || add_critical_path(json_object_get(root, "predicted"), r) == 0) &&
         (p || r->plan->forecast->gpu_bytes == 0 ||
          json_object_set_new(root, "memory", bb_forecast_memory(r->plan, r->plan->forecast)) == 0) &&
         (!p || !r->training ||

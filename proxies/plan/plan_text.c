@@ -177,7 +177,7 @@ static void print_role(const struct bb_plan *plan, const struct bb_traffic_role 
     for (int i = 0; i < role->n_rows; i++)
         print_row(&plan->step->layout, &role->rows[i], out);
     if (role->compute_us > 0)
-        fprintf(out, "  compute: %.3f us\n", role->compute_us);
+        fprintf(out, "  compute: %s\n", bb_format_time(role->compute_us, text));
     if (role->flops > 0)
         fprintf(out, "  model FLOPs: %s\n", format_thousands(role->flops, text));
     print_memory(role, out);
@@ -205,7 +205,7 @@ static void print_op(const struct bb_layout *l, const struct bb_program *p, size
     if (op->work)
         work_text(op, detail);
     else if (!bb_op_is_comm(op))
-        snprintf(detail, sizeof(detail), "%.3f us", op->compute_us);
+        bb_format_time(op->compute_us, detail);
     else
         snprintf(detail, sizeof(detail), "%s %s", l->comms[op->comm].name,
                  bb_format_bytes(bb_op_payload_bytes(op, l->groups[l->comms[op->comm].group].size), bytes));
@@ -268,64 +268,89 @@ static double us_of(int64_t ns)
     return (double)ns / 1e3;
 }
 
-static void print_predicted_rank(const char *name, const struct bb_predicted_rank *r, FILE *out)
+/* Of a column's name, with its unit behind it. */
+static int column_width(const struct bb_time_unit *unit)
+{
+    return 10 - (int)strlen(unit->name);
+}
+
+/* A column of times. */
+static void print_time(int64_t ns, const struct bb_time_unit *unit, FILE *out)
+{
+    fprintf(out, " %11.*f", unit->decimals, us_of(ns) / unit->us);
+}
+
+static void print_predicted_rank(const char *name, const struct bb_predicted_rank *r, const struct bb_time_unit *unit,
+                                 FILE *out)
 {
     const struct bb_overlap *o = &r->all;
+    const int64_t times[] = {o->step_ns, o->compute_ns, o->comm_ns, o->exposed_ns, o->idle_ns};
 
-    fprintf(out, "  %-18s %6d %11.1f %11.1f %11.1f %11.1f %11.1f", name, r->rank, us_of(o->step_ns),
-            us_of(o->compute_ns), us_of(o->comm_ns), us_of(o->exposed_ns), us_of(o->idle_ns));
+    fprintf(out, "  %-18s %6d", name, r->rank);
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+        print_time(times[i], unit, out);
     if (isfinite(o->overlap_fraction))
         fprintf(out, " %5.1f%%", 100 * o->overlap_fraction);
     fputc('\n', out);
 }
 
 static void print_predicted_group(const char *name, const struct bb_predicted_rank *r,
-                                  const struct bb_predicted_group *g, const struct bb_cluster *c, FILE *out)
+                                  const struct bb_predicted_group *g, const struct bb_cluster *c,
+                                  const struct bb_time_unit *unit, FILE *out)
 {
     char bytes[BB_BYTES_TEXT];
 
-    fprintf(out, "  %-18s %6d %11.1f %11.1f %11s %11.2f", name, r->rank, us_of(g->busy_ns), us_of(g->exposed_ns),
-            bb_format_bytes((size_t)g->bytes, bytes), g->bus_bytes / (double)g->busy_ns);
+    fprintf(out, "  %-18s %6d", name, r->rank);
+    print_time(g->busy_ns, unit, out);
+    print_time(g->exposed_ns, unit, out);
+    fprintf(out, " %11s %11.2f", bb_format_bytes((size_t)g->bytes, bytes), g->bus_bytes / (double)g->busy_ns);
     if (g->way != BB_NONE)
         fprintf(out, "  %s %s", bb_nccl_algorithms[c->ways[g->way].algorithm], c->ways[g->way].protocol);
     fputc('\n', out);
 }
 
 static void print_predicted_groups(const struct bb_layout *l, const struct bb_predicted_rank *r,
-                                   const struct bb_cluster *c, FILE *out)
+                                   const struct bb_cluster *c, const struct bb_time_unit *unit, FILE *out)
 {
-    fprintf(out, "  %-18s %6s %11s %11s %11s %11s%s\n", "group", "rank", "busy us", "exposed us", "payload",
-            "busbw GB/s", c->n_ways > 0 ? "  largest by" : "");
+    fprintf(out, "  %-18s %6s %*s %s %*s %s %11s %11s%s\n", "group", "rank", column_width(unit), "busy", unit->name,
+            column_width(unit), "exposed", unit->name, "payload", "busbw GB/s", c->n_ways > 0 ? "  largest by" : "");
     for (int g = 0; g < l->n_groups; g++)
         if (r->groups[g].bytes > 0)
-            print_predicted_group(l->groups[g].name, r, &r->groups[g], c, out);
+            print_predicted_group(l->groups[g].name, r, &r->groups[g], c, unit, out);
 }
 
 static void print_alone(const struct bb_prediction *p, const struct bb_predicted_rank *slowest, FILE *out)
 {
     const struct bb_exposure *e = &slowest->exposed;
-    char efficiency[BB_EFFICIENCY_TEXT];
+    char efficiency[BB_EFFICIENCY_TEXT], texts[3][BB_TIME_TEXT];
 
-    fprintf(out, "  exposed on rank %d: %.1f us pipeline bubble, %.1f us transfer, %.1f us waiting for other peers\n",
-            slowest->rank, us_of(e->bubble_ns), us_of(e->transfer_ns), us_of(e->waiting_ns));
-    fprintf(out, "  compute alone %.1f us, communication alone %.1f us%s\n", us_of(p->compute_alone_ns),
-            us_of(p->comm_alone_ns), bb_overlap_efficiency_text(bb_predicted_efficiency(p), efficiency));
+    fprintf(out, "  exposed on rank %d: %s pipeline bubble, %s transfer, %s waiting for other peers\n", slowest->rank,
+            bb_format_time(us_of(e->bubble_ns), texts[0]), bb_format_time(us_of(e->transfer_ns), texts[1]),
+            bb_format_time(us_of(e->waiting_ns), texts[2]));
+    fprintf(out, "  compute alone %s, communication alone %s%s\n", bb_format_time(us_of(p->compute_alone_ns), texts[0]),
+            bb_format_time(us_of(p->comm_alone_ns), texts[1]),
+            bb_overlap_efficiency_text(bb_predicted_efficiency(p), efficiency));
 }
 
 static void print_prediction(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)
 {
+    static const char *const columns[] = {"step", "compute", "comm", "exposed", "idle"};
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
+    const struct bb_time_unit unit = bb_time_unit(us_of(slowest->all.step_ns));
+    char text[BB_TIME_TEXT];
 
-    fprintf(out, "\npredicted for %s (modelled, not measured): step %.1f us; slowest rank of each role\n",
-            p->cluster.name, us_of(slowest->all.step_ns));
-    fprintf(out, "  %-18s %6s %11s %11s %11s %11s %11s %6s\n", "role", "rank", "step us", "compute us", "comm us",
-            "exposed us", "idle us", "hidden");
+    fprintf(out, "\npredicted for %s (modelled, not measured): step %s; slowest rank of each role\n", p->cluster.name,
+            bb_format_time(us_of(slowest->all.step_ns), text));
+    fprintf(out, "  %-18s %6s", "role", "rank");
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
+        fprintf(out, " %*s %s", column_width(&unit), columns[i], unit.name);
+    fprintf(out, " %6s\n", "hidden");
     for (int i = 0; i < plan->traffic.n; i++) {
         const struct bb_traffic_role *role = &plan->traffic.roles[i];
 
-        print_predicted_rank(role->name, bb_predicted_slowest(p, role->ranks, role->n_ranks), out);
+        print_predicted_rank(role->name, bb_predicted_slowest(p, role->ranks, role->n_ranks), &unit, out);
     }
-    print_predicted_groups(&plan->step->layout, slowest, &p->cluster, out);
+    print_predicted_groups(&plan->step->layout, slowest, &p->cluster, &unit, out);
     if (plan->step->tokens > 0)
         fprintf(out, "  %.1f samples, %.0f tokens per second; %.1f TFLOP/s per GPU\n",
                 plan->step->samples / us_of(slowest->all.step_ns) * 1e6,

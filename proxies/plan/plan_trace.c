@@ -1,9 +1,11 @@
 /* plan_trace.c - a plan as the timeline that is predicted for it (proxies/timeline). */
 #include "proxies/plan/plan_export.h"
+#include "proxies/simulate/predicted_path.h"
 
 int bb_plan_write_trace(const struct bb_plan_report *report, FILE *out)
 {
     const struct bb_prediction *p = report->prediction;
+    struct bb_critical_path critical = {0};
     struct bb_timeline t;
     char source[128];
     int rc;
@@ -13,8 +15,11 @@ int bb_plan_write_trace(const struct bb_plan_report *report, FILE *out)
     t.source = source;
     t.clock = "predicted: all ranks begin at 0";
     TRY(bb_predict_timeline(report->plan->step, &p->cluster, &t));
+    TRY(bb_predict_critical_path(report->plan->step, p, &critical));
+    t.critical = &critical;
     TRY(bb_timeline_write(&t, out));
 out:
+    bb_critical_path_release(&critical);
     bb_timeline_release(&t);
     return rc;
 }

@@ -217,15 +217,13 @@ static bool is_matrix(const struct bb_arch_tensor *t)
 static double arch_flops(const struct bb_arch *a, int layer, const struct bb_arch_tensor *tensors, int n)
 {
     double flops = 0, s = a->sequence;
-    double key = a->kv_lora ? a->nope_dim + a->rope_dim : a->head_dim, value = a->kv_lora ? a->v_dim : a->head_dim;
 
     for (int t = 0; t < n; t++)
         if (is_matrix(&tensors[t]))
             flops += 2 * (double)tensors[t].count * (tensors[t].expert ? (double)a->top_k / a->experts : 1) *
                      (strstr(tensors[t].name, "pooler") ? 1 : s);
     if (layer >= 0)
-        flops += 2 * s * bb_arch_keys(a, layer, a->sequence) * a->heads * (key + value) +
-                 2 * s * s * a->index_heads * a->index_dim;
+        flops += bb_arch_core_flops(a, layer, a->sequence);
     if (layer == BB_ARCH_HEAD && a->tied && !a->post_norm)
         flops += 2 * s * a->hidden * a->vocab;
     return flops;
@@ -278,7 +276,8 @@ static int read_transformer(const json_t *root, const char *word, struct bb_netw
     }
     TRY(add_arch_unit(net, BB_ARCH_HEAD, "head"));
     net->batch = 1;
-    net->has_work = !arch->gated && !arch->experts && !arch->kv_lora && !arch->window && arch->kv_heads == arch->heads;
+    net->has_work = !arch->gated && !arch->experts && !arch->kv_lora && !arch->window && !arch->scan.heads &&
+                    !arch->encoder_layers && arch->kv_heads == arch->heads;
 out:
     return rc;
 }

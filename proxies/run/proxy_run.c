@@ -29,11 +29,12 @@ struct run {
     struct bb_runner runner;
     struct bb_measure_plan measure_plan;
     struct bb_measured measured;
-    struct bb_cluster cluster;       /* of --cluster, rank 0's */
-    struct bb_run_forecast forecast; /* empty without it       */
-    struct bb_scaling_run study;     /* of the proxy scaling           */
-    json_t *planned;                 /* rank 0: the body of busbar.plan/1 */
-    unsigned long long wrong;        /* over all ranks                 */
+    struct bb_cluster cluster;        /* of --cluster, rank 0's */
+    struct bb_run_forecast forecast;  /* empty without it       */
+    struct bb_critical_path critical; /* rank 0, with --trace */
+    struct bb_scaling_run study;      /* of the proxy scaling           */
+    json_t *planned;                  /* rank 0: the body of busbar.plan/1 */
+    unsigned long long wrong;         /* over all ranks                 */
     int unsaved; /* all ranks know: the trace could not be written, and what else there is goes on */
 };
 
@@ -150,6 +151,7 @@ static struct bb_run_report report_of(const struct run *x)
                                   .compute_sms = held_sms(x),
                                   .peak_tflops = x->options.peak_tflops,
                                   .checked = x->options.check,
+                                  .critical = x->options.trace ? &x->critical : NULL,
                                   .wrong = x->wrong};
 }
 
@@ -203,7 +205,8 @@ static int run_steps(struct run *x)
     if (x->options.cluster)
         TRY(bb_run_forecast_make(&x->forecast, &x->runner, &x->step, &x->measured, &x->cluster));
     if (x->options.trace)
-        TRY(bb_run_trace_save(&x->runner, &x->step, &x->measured, x->session.devices, x->options.trace, &x->unsaved));
+        TRY(bb_run_trace_save(&x->runner, &x->step, &x->measured, x->session.devices, x->options.trace, &x->critical,
+                              &x->unsaved));
 out:
     return rc;
 }
@@ -362,6 +365,7 @@ int bb_proxy_run(int argc, char **argv)
     rc = bb_session_release(&x.session, rc, end_rc);
     bb_measured_release(&x.measured);
     bb_run_forecast_release(&x.forecast);
+    bb_critical_path_release(&x.critical);
     bb_scaling_measured_release(&x.study.measured);
     json_decref(x.planned);
     bb_plan_release(&x.plan);

@@ -1,6 +1,7 @@
 /* run_forecast.c - see run_forecast.h. */
 #include "proxies/run/run_forecast.h"
 
+#include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
 #include "proxies/run/run_report.h"
 #include "proxies/simulate/predict.h"
@@ -84,29 +85,33 @@ static double error_of(double measured, double predicted)
     return measured > 0 ? predicted / measured - 1 : NAN;
 }
 
-static void print_line(const char *by, const char *name, double measured, double predicted, FILE *out)
+static void print_line(const char *by, const char *name, double measured, double predicted,
+                       const struct bb_time_unit *unit, FILE *out)
 {
     double percent = 100 * error_of(measured, predicted);
     char error[16] = "-";
 
     if (isfinite(percent))
         snprintf(error, sizeof(error), "%+.1f%%", fabs(percent) < 0.05 ? 0 : percent);
-    fprintf(out, "  %-6s %-32s %14.1f %14.1f %9s\n", by, name, measured, predicted, error);
+    fprintf(out, "  %-6s %-32s %14.*f %14.*f %9s\n", by, name, unit->decimals, measured / unit->us, unit->decimals,
+            predicted / unit->us, error);
 }
 
 void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, FILE *out)
 {
+    const struct bb_time_unit unit = bb_time_unit(fmax(step_us, f->step_us));
+
     if (!f->known)
         return;
     fprintf(out, "#\n# beside the prediction for %s (modelled); the error is the prediction's", f->cluster);
     if (f->rank != BB_NONE)
         fprintf(out, "; parts: rank %d, its newest traced step", f->rank);
-    fprintf(out, "\n# %-6s %-32s %14s %14s %9s\n", "us", "", "measured", "predicted", "error");
-    print_line("step", "median, slowest rank", step_us, f->step_us, out);
+    fprintf(out, "\n# %-6s %-32s %14s %14s %9s\n", unit.name, "", "measured", "predicted", "error");
+    print_line("step", "median, slowest rank", step_us, f->step_us, &unit, out);
     if (f->rank != BB_NONE)
-        print_line("step", "traced", f->rank_us[0], f->rank_us[1], out);
+        print_line("step", "traced", f->rank_us[0], f->rank_us[1], &unit, out);
     for (int i = 0; i < f->n; i++)
-        print_line(f->measured[i].by, f->measured[i].name, f->measured[i].us, f->predicted[i].us, out);
+        print_line(f->measured[i].by, f->measured[i].name, f->measured[i].us, f->predicted[i].us, &unit, out);
 }
 
 static json_t *pair_json(double measured, double predicted)

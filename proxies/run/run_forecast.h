@@ -3,7 +3,7 @@
 #define BB_PROXIES_RUN_RUN_FORECAST_H
 
 #include "proxies/run/step_measure.h"
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 #include "proxies/timeline/time_shares.h"
 
 #include <jansson.h>

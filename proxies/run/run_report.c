@@ -1,6 +1,7 @@
 /* run_report.c - the figures of a run as a report for people and as JSON (run_report.h). */
 #include "proxies/run/run_report.h"
 
+#include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
 
 #include <math.h>
@@ -118,14 +119,6 @@ static double busbw_of(const struct bb_run_report *r, int rank, int group, const
 
 /* ---- the head ---- */
 
-static void print_command(const struct bb_run_report *r, FILE *out)
-{
-    fprintf(out, "# busbar %s  busbar", BUSBAR_VERSION);
-    for (int i = 0; i < r->argc; i++)
-        fprintf(out, " %s", r->argv[i]);
-    fputc('\n', out);
-}
-
 static void print_machine(const struct bb_run_report *r, FILE *out)
 {
     char nccl[BB_NCCL_VERSION_TEXT];
@@ -136,9 +129,7 @@ static void print_machine(const struct bb_run_report *r, FILE *out)
             bb_nccl_version_text(r->session->nccl_runtime, nccl));
     bb_session_print_buffers(r->session, out);
     if (r->session->devices[0].emulated)
-        fprintf(
-            out,
-            "# EMULATED GPUs: times are modelled (host issue: this machine's), none is a measurement of hardware\n");
+        bb_head_emulated(out, "", " (host issue: this machine's)");
     if (r->session->shared_gpu)
         fprintf(out, "# several ranks share one GPU: times mean nothing for a machine with one GPU per rank\n");
 }
@@ -181,13 +172,21 @@ static void print_cell(FILE *out, int width, int decimals, double value)
         fprintf(out, " %*s", width, "-");
 }
 
-static void print_stats(const char *name, const struct bb_stats *s, FILE *out)
+/* A time with its unit, where a column has no common one. */
+static void print_time(FILE *out, int width, double us)
+{
+    char text[BB_TIME_TEXT] = "-";
+
+    fprintf(out, " %*s", width, isfinite(us) ? bb_format_time(us, text) : text);
+}
+
+static void print_stats(const char *name, const struct bb_stats *s, const struct bb_time_unit *unit, FILE *out)
 {
     const double values[] = {s->min, s->p50, s->p90, s->p99, s->max, s->mean, s->ci95[0], s->ci95[1]};
 
     fprintf(out, "  %-10s", name);
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
-        print_cell(out, 10, 1, values[i]);
+        print_cell(out, 10, unit->decimals, values[i] / unit->us);
     fputc('\n', out);
 }
 
@@ -207,20 +206,22 @@ static void print_flops(const struct bb_run_report *r, FILE *out)
 static void print_times(const struct bb_run_report *r, FILE *out)
 {
     const struct bb_measured *m = r->measured;
+    const struct bb_time_unit unit = bb_time_unit(m->step.max);
+    char text[BB_TIME_TEXT];
 
-    fprintf(out, "#\n# %-10s %10s %10s %10s %10s %10s %10s %10s %10s\n", "us", "min", "p50", "p90", "p99", "max",
+    fprintf(out, "#\n# %-10s %10s %10s %10s %10s %10s %10s %10s %10s\n", unit.name, "min", "p50", "p90", "p99", "max",
             "mean", "ci95 low", "ci95 high");
-    print_stats("step", &m->step, out);
-    print_stats("host issue", &m->issue, out);
+    print_stats("step", &m->step, &unit, out);
+    print_stats("host issue", &m->issue, &unit, out);
     if (m->graphed) {
-        print_stats("graph step", &m->graph_step, out);
-        print_stats("its issue", &m->graph_issue, out);
-        fprintf(out, "# as one CUDA graph a step takes %.3f of its time; captured in %.1f ms, first launch not timed\n",
-                m->graph_step.p50 / m->step.p50, m->capture_ms);
+        print_stats("graph step", &m->graph_step, &unit, out);
+        print_stats("its issue", &m->graph_issue, &unit, out);
+        fprintf(out, "# as one CUDA graph a step takes %.3f of its time; captured in %s, first launch not timed\n",
+                m->graph_step.p50 / m->step.p50, bb_format_time(1e3 * m->capture_ms, text));
     }
     if (m->gated) {
-        print_stats("gated step", &m->gated_step, out);
-        print_stats("its issue", &m->gated_issue, out);
+        print_stats("gated step", &m->gated_step, &unit, out);
+        print_stats("its issue", &m->gated_issue, &unit, out);
         fprintf(out, "# begun when all of it is issued a step takes %.3f of its time\n",
                 m->gated_step.p50 / m->step.p50);
     }
@@ -250,9 +251,19 @@ static void print_held(const struct bb_run_report *r, bool any, FILE *out)
     fputc('\n', out);
 }
 
+/* Of the tables of the slowest ranks: the step's. */
+static struct bb_time_unit unit_of_ranks(const struct bb_run_report *r)
+{
+    const int rank = bb_slowest(r->measured, r->step, BB_NONE);
+
+    return bb_time_unit(rank == BB_NONE ? 0 : r->measured->traced[rank].step_us);
+}
+
 static void print_breakdown(const struct bb_run_report *r, FILE *out)
 {
-    fprintf(out, "#\n# where the time goes (us): the slowest rank of each role, mean of %d traced steps",
+    const struct bb_time_unit unit = unit_of_ranks(r);
+
+    fprintf(out, "#\n# where the time goes (%s): the slowest rank of each role, mean of %d traced steps", unit.name,
             r->measured->traced_steps);
     print_held(r, has_timed_kernels(r->step), out);
     fprintf(out, "# %-16s %6s %6s %12s %12s %12s %12s %12s %7s\n", "role", "ranks", "rank", "step", "compute", "comm",
@@ -267,7 +278,7 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
                 rank);
         const double values[] = {f->step_us, f->compute_us, f->comm_us, f->exposed_us, f->idle_us};
         for (size_t k = 0; k < sizeof(values) / sizeof(values[0]); k++)
-            print_cell(out, 12, 1, values[k]);
+            print_cell(out, 12, unit.decimals, values[k] / unit.us);
         print_cell(out, 6, 1, 100 * hidden_fraction(f));
         fprintf(out, "%s\n", f->comm_us > 0 ? "%" : "");
     }
@@ -276,14 +287,15 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
 static void print_group(const struct bb_run_report *r, int role, int rank, int group, const struct bb_group_work *work,
                         FILE *out)
 {
+    const struct bb_time_unit unit = unit_of_ranks(r);
     const struct bb_group_breakdown *g = &r->measured->traced[rank].groups[group];
     char bytes[BB_BYTES_TEXT];
 
     fprintf(out, "  %-16s %-6s %5d %6zu %10s", r->step->roles[role].name, r->step->layout.groups[group].name,
             r->step->layout.groups[group].size, work[group].calls, bb_format_bytes((size_t)work[group].bytes, bytes));
-    print_cell(out, 12, 1, g->busy_us);
-    print_cell(out, 12, 1, g->exposed_us);
-    print_cell(out, 12, 1, g->waiting_us);
+    print_cell(out, 12, unit.decimals, g->busy_us / unit.us);
+    print_cell(out, 12, unit.decimals, g->exposed_us / unit.us);
+    print_cell(out, 12, unit.decimals, g->waiting_us / unit.us);
     print_cell(out, 9, 2, busbw_of(r, rank, group, work));
     fputc('\n', out);
 }
@@ -292,7 +304,7 @@ static void print_groups(const struct bb_run_report *r, FILE *out)
 {
     struct bb_group_work work[BB_MAX_GROUPS];
 
-    fprintf(out, "#\n# communication of a step, by group (us; same ranks)\n");
+    fprintf(out, "#\n# communication of a step, by group (%s; same ranks)\n", unit_of_ranks(r).name);
     fprintf(out, "# %-16s %-6s %5s %6s %10s %12s %12s %12s %9s\n", "role", "group", "size", "calls", "payload", "busy",
             "exposed", "waiting", "busbw");
     fprintf(out, "# %-16s %-6s %5s %6s %10s %12s %12s %12s %9s\n", "", "", "", "", "", "", "", "for peers", "GB/s");
@@ -308,15 +320,22 @@ static void print_groups(const struct bb_run_report *r, FILE *out)
     }
 }
 
+/* A sum: in one unit. */
 static void print_lost(const struct bb_rank_breakdown *f, int rank, const struct cost *c, FILE *out)
 {
-    fprintf(out, "# lost to communication on rank %d: %.1f us = ", rank, c->total_us);
+    const struct bb_time_unit unit = bb_time_unit(c->total_us);
+    const int decimals = unit.decimals;
+    char total[BB_TIME_TEXT];
+
+    fprintf(out, "# lost to communication on rank %d: %s = ", rank, bb_format_time(c->total_us, total));
     if (isfinite(f->bubble_us))
-        fprintf(out, "%.1f pipeline bubble + %.1f transfer + %.1f waiting for other peers", f->bubble_us,
-                f->exposed_transfer_us, f->exposed_waiting_us);
+        fprintf(out, "%.*f pipeline bubble + %.*f transfer + %.*f waiting for other peers", decimals,
+                f->bubble_us / unit.us, decimals, f->exposed_transfer_us / unit.us, decimals,
+                f->exposed_waiting_us / unit.us);
     else
-        fprintf(out, "%.1f exposed", c->exposed_us);
-    fprintf(out, " + %.1f slower kernels + %.1f idle\n", c->slowdown_us, c->idle_us);
+        fprintf(out, "%.*f exposed", decimals, c->exposed_us / unit.us);
+    fprintf(out, " + %.*f slower kernels + %.*f idle\n", decimals, c->slowdown_us / unit.us, decimals,
+            c->idle_us / unit.us);
 }
 
 static void print_overlap(const struct bb_run_report *r, FILE *out)
@@ -324,12 +343,13 @@ static void print_overlap(const struct bb_run_report *r, FILE *out)
     const struct bb_measured *m = r->measured;
     int rank = bb_slowest(r->measured, r->step, BB_NONE);
     struct cost c = cost_of(r, rank);
-    char text[BB_EFFICIENCY_TEXT];
+    char text[BB_EFFICIENCY_TEXT], times[3][BB_TIME_TEXT];
 
     if (!m->alone)
         return;
-    fprintf(out, "#\n# compute alone %.1f us, communication alone %.1f us, both %.1f us%s\n", m->compute_alone_us,
-            m->comm_alone_us, m->step.p50, bb_overlap_efficiency_text(efficiency_of(m, rank), text));
+    fprintf(out, "#\n# compute alone %s, communication alone %s, both %s%s\n",
+            bb_format_time(m->compute_alone_us, times[0]), bb_format_time(m->comm_alone_us, times[1]),
+            bb_format_time(m->step.p50, times[2]), bb_overlap_efficiency_text(efficiency_of(m, rank), text));
     if (isfinite(c.total_us))
         print_lost(&m->traced[rank], rank, &c, out);
     if (isfinite(c.compute_slowdown) && isfinite(c.comm_slowdown))
@@ -339,13 +359,13 @@ static void print_overlap(const struct bb_run_report *r, FILE *out)
 
 void bb_run_report_head(const struct bb_run_report *r, FILE *out)
 {
-    print_command(r, out);
+    bb_head_command(out, r->argc, r->argv);
     print_machine(r, out);
     fprintf(out, "# every proxy in its smallest form for these ranks, counts scaled; step: median of %d",
             r->plan->steps);
     print_held(r, true, out);
-    fprintf(out, "#\n# %-22s %11s %11s %11s %11s %11s %7s %6s\n", "proxy", "step us", "compute us", "comm us",
-            "exposed us", "idle us", "hidden", "wrong");
+    fprintf(out, "#\n# %-22s %11s %11s %11s %11s %11s %7s %6s\n", "proxy", "step", "compute", "comm", "exposed", "idle",
+            "hidden", "wrong");
 }
 
 void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *out)
@@ -357,13 +377,13 @@ void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *
         fprintf(out, " has no form for %d rank%s\n", r->session->world.size, r->session->world.size > 1 ? "s" : "");
         return;
     }
-    print_cell(out, 11, 1, r->measured->step.p50);
+    print_time(out, 11, r->measured->step.p50);
     rank = bb_slowest(r->measured, r->step, BB_NONE);
     const struct bb_rank_breakdown none = {.compute_us = NAN, .comm_us = NAN, .exposed_us = NAN, .idle_us = NAN};
     const struct bb_rank_breakdown *f = rank == BB_NONE ? &none : &r->measured->traced[rank];
     const double values[] = {f->compute_us, f->comm_us, f->exposed_us, f->idle_us};
     for (size_t k = 0; k < sizeof(values) / sizeof(values[0]); k++)
-        print_cell(out, 11, 1, values[k]);
+        print_time(out, 11, values[k]);
     print_cell(out, 6, 1, 100 * hidden_fraction(f));
     fputs(hidden_fraction(f) >= 0 ? "%" : " ", out);
     print_cell(out, 6, 0, r->checked ? (double)r->wrong : NAN);
@@ -372,7 +392,7 @@ void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *
 
 void bb_run_report_begin(const struct bb_run_report *r, FILE *out)
 {
-    print_command(r, out);
+    bb_head_command(out, r->argc, r->argv);
     print_machine(r, out);
     print_job(r, out);
     fflush(out);
@@ -563,6 +583,7 @@ int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, js
     TRY(bb_results_set(res, "model_flop_utilisation", bb_json_real(utilisation_of(r, m->step.p50))));
     TRY(set_traced(r, res, groups));
     TRY(bb_results_set(res, "overlap", overlap_json(r, bb_slowest(r->measured, r->step, BB_NONE))));
+    TRY(bb_results_set(res, "critical_path", r->critical ? bb_critical_path_json(r->critical) : json_null()));
     TRY(bb_results_set(res, "forecast", bb_run_forecast_json(r->forecast, m->step.p50)));
     TRY(bb_results_set(res, "check",
                        json_pack("{s:b, s:o}", "enabled", r->checked, "wrong",

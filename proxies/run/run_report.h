@@ -9,6 +9,7 @@
 #include "proxies/run/run_forecast.h"
 #include "proxies/run/step_measure.h"
 #include "proxies/step/step.h"
+#include "proxies/timeline/critical_path.h"
 
 /* Everything that a report speaks of. Pointers are borrowed. */
 struct bb_run_report {
@@ -19,10 +20,11 @@ struct bb_run_report {
     const struct bb_measure_plan *plan;
     const struct bb_measured *measured;
     const struct bb_run_forecast *forecast;
-    int compute_sms;          /* multiprocessors that timed kernels hold, if the step has any   */
-    double peak_tflops;       /* of one GPU, 0: unknown                                     */
-    bool checked;             /* the data were checked:                                     */
-    unsigned long long wrong; /* elements that differ, over all ranks                       */
+    int compute_sms;                         /* multiprocessors that timed kernels hold, if the step has any   */
+    double peak_tflops;                      /* of one GPU, 0: unknown                                     */
+    bool checked;                            /* the data were checked:                                     */
+    const struct bb_critical_path *critical; /* of the traced step; NULL: there is no trace */
+    unsigned long long wrong;                /* elements that differ, over all ranks                       */
 };
 
 /* bb_run_report_begin - what is known before the run: the command, the machine, the job. bb_run_report_text - the rest
@@ -49,9 +51,10 @@ int bb_run_timeline_gather(struct bb_runner *r, const struct bb_step *step, cons
  * bb_run_trace_save (run_trace.c) - from the events of a traced step on every rank to one timeline (timeline.h).
  * Collective over the world: rank 0 gathers the newest traced step of m, in pieces that take at most 16 MiB on each
  * rank, and writes it to path. devices[world.size]. -BB_EFAIL, said, on every rank. *unsaved: the same of a file that
- * cannot be written, which need not end the run before its report.
+ * cannot be written, which need not end the run before its report. critical: of that step, on rank 0; to be released.
  */
 int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
-                      const struct bb_device_info *devices, const char *path, int *unsaved) BB_MUST_CHECK;
+                      const struct bb_device_info *devices, const char *path, struct bb_critical_path *critical,
+                      int *unsaved) BB_MUST_CHECK;
 
 #endif

@@ -114,7 +114,8 @@ out:
 }
 
 int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
-                      const struct bb_device_info *devices, const char *path, int *unsaved)
+                      const struct bb_device_info *devices, const char *path, struct bb_critical_path *critical,
+                      int *unsaved)
 {
     struct bb_timeline t = {0};
     int rc = bb_run_timeline_gather(r, step, m, &t);
@@ -125,6 +126,10 @@ int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const str
         "a rank's zero is the end, on its GPU, of a one-element all_reduce over all ranks before the step; no rank "
         "leaves it before the last has come to it, so two zeros differ by at most the longest time that it took";
     name_places(r->world, devices, &t);
+    if (r->world->rank == 0)
+        rc = bb_critical_path_init(critical, &t, NULL);
+    TRY(bb_world_agree(r->world, rc, "the critical path"));
+    t.critical = critical;
     *unsaved = bb_world_agree(r->world, r->world->rank == 0 ? save_timeline(&t, path) : 0, "the trace");
 out:
     bb_timeline_release(&t);

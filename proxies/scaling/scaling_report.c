@@ -66,11 +66,11 @@ static void print_how(const struct bb_scaling *s, FILE *out)
 
 static void print_broadcast(const struct bb_scaling_measured *m, FILE *out)
 {
-    char bytes[BB_BYTES_TEXT];
+    char bytes[BB_BYTES_TEXT], time[BB_TIME_TEXT];
 
     if (m->broadcasts > 0)
-        fprintf(out, "# first broadcast of rank 0's state: %d tensors, %s, %.1f us once connected\n", m->broadcasts,
-                bb_format_bytes((size_t)m->broadcast_bytes, bytes), m->broadcast_us);
+        fprintf(out, "# first broadcast of rank 0's state: %d tensors, %s, %s once connected\n", m->broadcasts,
+                bb_format_bytes((size_t)m->broadcast_bytes, bytes), bb_format_time(m->broadcast_us, time));
 }
 
 static void print_baseline(const struct bb_scaling_report *r, double rate, FILE *out)

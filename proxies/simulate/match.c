@@ -293,14 +293,59 @@ static int make_room(struct bb_sim *m)
     return 0;
 }
 
+/* What is slow about a rank, as one number: the same for ranks of which the same is. */
+static uint64_t mark_of(const struct bb_sim *m, int rank)
+{
+    double words[2] = {bb_slow_times(&m->conditions.slow, rank),
+                       bb_slow_nics_gbps(&m->conditions.slow, m->cluster, rank)};
+    uint64_t bits[2];
+
+    memcpy(bits, words, sizeof(bits));
+    return bits[0] * 31 + bits[1];
+}
+
+/* Ranks behave alike where the machine is alike for them: slow parts, and whoever else is on their NIC. */
+static int find_classes(struct bb_sim *m, struct bb_faults *faults)
+{
+    const struct bb_slow *slow = &m->conditions.slow;
+    const struct bb_cluster *c = m->cluster;
+    struct bb_rank_marks marks = {.apart = m->conditions.jitter > 0};
+    bool uneven = c && slow->n > 0;
+    bool mates = c && c->shares && c->nics_per_node > 0 && c->nics_per_node < c->gpus_per_node;
+    const int ranks = m->step->layout.ranks;
+    uint64_t *mark = NULL;
+    int *place_of = NULL, rc = 0;
+
+    if (uneven)
+        TRY(BB_NEW(mark, ranks));
+    if (mates)
+        TRY(BB_NEW(place_of, ranks));
+    for (int r = 0; r < ranks; r++) {
+        if (uneven)
+            mark[r] = mark_of(m, r);
+        if (mates)
+            place_of[r] = bb_slow_nic_of(c, r);
+    }
+    marks.mark = mark;
+    marks.place_of = place_of;
+    marks.places = mates ? bb_slow_nic_of(c, ranks - 1) + 1 : 0;
+    TRY(bb_rank_classes_init(&m->classes, m->step, m->graphs, c ? c->gpus_per_node : 0, &marks, faults));
+out:
+    free(mark);
+    free(place_of);
+    return rc;
+}
+
 int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
-                struct bb_faults *faults)
+                const struct bb_conditions *conditions, struct bb_faults *faults)
 {
     int rc;
 
     *m = (struct bb_sim){.step = step, .cluster = cluster};
+    if (conditions)
+        m->conditions = *conditions;
     TRY(make_graphs(m));
-    TRY(bb_rank_classes_init(&m->classes, step, m->graphs, cluster ? cluster->gpus_per_node : 0, faults));
+    TRY(find_classes(m, faults));
     TRY(make_room(m));
     for (int c = 0; c < m->classes.n; c++)
         TRY(match_class(m, c, faults));

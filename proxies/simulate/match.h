@@ -5,17 +5,25 @@
  * A collective ends when all members of its communicator have come to it. A send meets the receive that is the k-th
  * from that rank on that communicator as it is the k-th to it; an exchange ends when all its messages have met their
  * other side, so that what one group call holds progresses together. Time, where it is asked for, follows
- * profiles/clusters/README.md; since nothing competes for anything, every time is a maximum of sums, and the order of
- * execution does not matter.
+ * profiles/clusters/README.md. On a machine that shares nothing every time is a maximum of sums, and the order of
+ * execution does not matter; on one that shares (shared.h) it is executed in the order of time.
  */
 #ifndef BB_PROXIES_SIMULATE_MATCH_H
 #define BB_PROXIES_SIMULATE_MATCH_H
 
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/slow.h"
 #include "proxies/simulate/faults.h"
 #include "proxies/simulate/rank_classes.h"
 
 #include <stdint.h>
+
+/* What keeps a machine from being even. */
+struct bb_conditions {
+    struct bb_slow slow;
+    double jitter; /* of each compute operation's time: the standard deviation, as a part of it */
+    uint64_t seed; /* of the jitter */
+    int sample;
+};
 
 /* The ranks of one communicator instance that run collectives together, one of each class. */
 struct bb_rendezvous {
@@ -32,7 +40,8 @@ struct bb_member {
 struct bb_sim {
     const struct bb_step *step;
     const struct bb_cluster *cluster; /* NULL: no times */
-    struct bb_task_graph *graphs;     /* [n_roles]      */
+    struct bb_conditions conditions;
+    struct bb_task_graph *graphs; /* [n_roles]      */
     struct bb_rank_classes classes;
     int *op_base, *task_base;  /* [classes + 1] where the operations and tasks of a class begin */
     int *peer_class, *peer_op; /* [all operations] the other side of a message, BB_NONE: nobody */
@@ -40,6 +49,17 @@ struct bb_sim {
     struct bb_rendezvous *rendezvous;
     struct bb_member *members;
     int n_rendezvous, n_members, n_collectives;
+};
+
+/* What kept an operation from being faster. */
+enum bb_limit {
+    BB_LIMIT_NONE,
+    BB_LIMIT_LATENCY,
+    BB_LIMIT_LINK,
+    BB_LIMIT_NIC,
+    BB_LIMIT_MEMORY,
+    BB_LIMIT_SMS,
+    BB_LIMITS
 };
 
 /* What became of each task, and of each collective. */
@@ -52,23 +72,29 @@ struct bb_sim_run {
         int64_t begin_ns; /* when an event in front of it on its stream would be reached */
         int64_t host_ns;  /* host time before its launch                                 */
         int64_t arrival_ns, end_ns;
-        int64_t met_ns; /* communication: begin_ns of the last of those that it meets */
-    } * tasks;          /* task_base[class] + task */
+        int64_t met_ns;       /* communication: begin_ns of the last of those that it meets  */
+        int64_t alone_end_ns; /* on a machine that shares: when it would have ended by itself */
+        double load_ns;       /* exchange: that the rank's links need for all its messages */
+        enum bb_limit limit;
+    } * tasks; /* task_base[class] + task */
     struct bb_sim_gathering {
         int came;                           /* members at the collective  */
         int64_t latest_ns, latest_begin_ns; /* arrival and begin of the last of them */
     } * gatherings;                         /* [n_collectives]                      */
     int64_t *issued_ns;                     /* [classes] host time when all is issued */
+    struct bb_sim_busy {
+        double link_ns, nic_ns; /* that all which goes over them takes, by the busier direction */
+    } * busy;                   /* [classes] of a machine that shares, else NULL */
     int n_ended;
 };
 
 /*
  * bb_sim_init - prepares the step; what does not match (checks 1 and 2) goes to faults. cluster: whose times and
- * nodes count, NULL for neither. With faults of place (see bb_rank_classes_init) there is nothing to run:
+ * nodes count, NULL for neither. conditions: NULL for an even machine. With faults of place (see bb_rank_classes_init) there is nothing to run:
  * m->classes.n == 0.
  */
 int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
-                struct bb_faults *faults) BB_MUST_CHECK;
+                const struct bb_conditions *conditions, struct bb_faults *faults) BB_MUST_CHECK;
 void bb_sim_release(struct bb_sim *m);
 
 /* bb_simulate - execute. serialised: the tasks of a rank one after another in issue order. All tasks ended:
@@ -79,6 +105,14 @@ void bb_sim_run_release(struct bb_sim_run *run);
 static inline const struct bb_task_graph *bb_sim_task_graph(const struct bb_sim *m, int class_id)
 {
     return &m->graphs[m->step->role_of[m->classes.rank[class_id]]];
+}
+
+/* bb_sim_member_task - of the i-th member of a rendezvous, the task that is its collective of that order. */
+static inline int bb_sim_member_task(const struct bb_sim *m, const struct bb_rendezvous *one, int i, int order)
+{
+    int class_id = m->members[one->first + i].class_id;
+
+    return m->task_base[class_id] + bb_sim_task_graph(m, class_id)->collectives[one->comm][order];
 }
 
 #endif

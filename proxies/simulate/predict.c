@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/grow.h"
 #include "proxies/simulate/match.h"
+#include "proxies/simulate/op_time.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -51,9 +52,10 @@ static int way_of(const struct bb_sim *m, const struct bb_op *op, int g, int ran
     const struct bb_layout *l = &m->step->layout;
     int instance = bb_group_instance(l, g, rank);
     int nodes = bb_group_nodes(l, g, instance, m->cluster->gpus_per_node);
+    const struct bb_collective call = bb_op_collective(op, l->groups[g].size, nodes);
     const struct bb_nccl_way *way = NULL;
 
-    bb_cluster_collective_ns(m->cluster, op, l->groups[g].size, nodes, &way);
+    bb_cluster_collective_ns(m->cluster, &call, &way);
     return way ? (int)(way - m->cluster->ways) : BB_NONE;
 }
 
@@ -132,7 +134,7 @@ static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct 
                          const struct bb_cluster *cluster)
 {
     struct bb_faults faults = {0};
-    int rc = bb_sim_init(m, step, cluster, &faults), found = faults.n;
+    int rc = bb_sim_init(m, step, cluster, NULL, &faults), found = faults.n;
 
     bb_faults_release(&faults);
     if (rc)

@@ -15,7 +15,7 @@
 #ifndef BB_PROXIES_SIMULATE_PREDICT_H
 #define BB_PROXIES_SIMULATE_PREDICT_H
 
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 #include "proxies/step/step.h"
 #include "proxies/timeline/overlap.h"
 #include "proxies/timeline/timeline.h"

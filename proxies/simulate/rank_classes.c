@@ -82,6 +82,8 @@ struct refinement {
     const struct bb_step *step;
     const struct bb_task_graph *graphs;
     int gpus_per_node;
+    const struct bb_rank_marks *marks;
+    uint64_t *mates;               /* [places] sums of their ranks' colours, NULL: no places */
     bool collective[BB_MAX_COMMS]; /* somebody runs collectives on it            */
     size_t *first_edge;            /* [ranks + 1]                                */
     int *peer;                     /* [edges] world rank                         */
@@ -160,7 +162,7 @@ static uint64_t refine_rank(const struct refinement *p, int rank)
 
             color = mix_hash(color, instance == BB_NONE ? 0 : p->sums[c][instance]);
         }
-    return color;
+    return p->mates ? mix_hash(color, p->mates[p->marks->place_of[rank]]) : color;
 }
 
 static int count_colors(struct refinement *p)
@@ -172,6 +174,13 @@ static int count_colors(struct refinement *p)
     return p->classes.n;
 }
 
+static void sum_places(struct refinement *p)
+{
+    memset(p->mates, 0, sizeof(uint64_t) * (size_t)p->marks->places);
+    for (int r = 0; r < p->step->layout.ranks; r++)
+        p->mates[p->marks->place_of[r]] += mix_hash(4, p->color[r]);
+}
+
 static void refine_round(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
@@ -180,6 +189,8 @@ static void refine_round(struct refinement *p)
     for (int c = 0; c < l->n_comms; c++)
         if (p->collective[c])
             sum_instances(p, c);
+    if (p->mates)
+        sum_places(p);
     for (int r = 0; r < l->ranks; r++)
         p->next[r] = refine_rank(p, r);
     p->color = p->next;
@@ -206,6 +217,8 @@ static void set_first_colors(struct refinement *p)
             p->sums[c][i] = (uint64_t)bb_group_nodes(l, l->comms[c].group, i, p->gpus_per_node) + 2;
     for (int r = 0; r < l->ranks; r++) {
         p->color[r] = mix_hash(3, (uint64_t)p->step->role_of[r]);
+        if (p->marks->mark)
+            p->color[r] = mix_hash(p->color[r], p->marks->mark[r]);
         for (int c = 0; c < l->n_comms; c++) {
             int instance = p->collective[c] ? bb_comm_instance(l, c, r) : BB_NONE;
 
@@ -226,12 +239,21 @@ static void tell_places_apart(struct refinement *p)
             p->color[r] = mix_hash(p->color[r], (uint64_t)bb_comm_index(l, graph_of(p, r)->channels[c].comm, r));
 }
 
+static int tell_all_apart(struct refinement *p)
+{
+    for (int r = 0; r < p->step->layout.ranks; r++)
+        p->color[r] = (uint64_t)r;
+    return count_colors(p) < 0 ? -BB_EFAIL : 0;
+}
+
 static int refine_classes(struct refinement *p)
 {
     const int ranks = p->step->layout.ranks;
     long work = 0;
     int now;
 
+    if (p->marks->apart)
+        return tell_all_apart(p);
     set_first_colors(p);
     now = count_colors(p);
     if (now < 0)
@@ -246,10 +268,7 @@ static int refine_classes(struct refinement *p)
         if (round == ROUNDS_BLIND)
             tell_places_apart(p);
     }
-    for (int r = 0; r < ranks; r++)
-        p->color[r] = (uint64_t)r;
-    now = count_colors(p);
-    return now < 0 ? now : 0;
+    return tell_all_apart(p);
 }
 
 /* ---- classes ---- */
@@ -268,6 +287,8 @@ static int refinement_init(struct refinement *p)
     TRY(BB_NEW(p->edge, edges));
     TRY(BB_NEW(p->color, ranks));
     TRY(BB_NEW(p->next, ranks));
+    if (p->marks->place_of)
+        TRY(BB_NEW(p->mates, p->marks->places));
     for (int c = 0; c < l->n_comms; c++) {
         for (int r = 0; r < p->step->n_roles; r++)
             p->collective[c] |= p->graphs[r].n_collectives[c] > 0;
@@ -286,6 +307,7 @@ static void refinement_release(struct refinement *p)
     free(p->edge);
     free(p->color);
     free(p->next);
+    free(p->mates);
     bb_key_index_release(&p->classes);
 }
 
@@ -305,9 +327,9 @@ static int list_classes(struct bb_rank_classes *c, const struct refinement *p)
 }
 
 int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, const struct bb_task_graph *graphs,
-                         int gpus_per_node, struct bb_faults *faults)
+                         int gpus_per_node, const struct bb_rank_marks *marks, struct bb_faults *faults)
 {
-    struct refinement p = {.step = step, .graphs = graphs, .gpus_per_node = gpus_per_node};
+    struct refinement p = {.step = step, .graphs = graphs, .gpus_per_node = gpus_per_node, .marks = marks};
     int found = faults->n, rc = 0;
 
     *c = (struct bb_rank_classes){0};

@@ -16,11 +16,21 @@
 #include "proxies/simulate/task_graph.h"
 #include "proxies/step/step.h"
 
+#include <stdint.h>
+
 struct bb_rank_classes {
     int n;
     int *of;    /* [ranks] the class of a rank       */
     int *rank;  /* [n] its lowest rank               */
     int *ranks; /* [n] how many it has               */
+};
+
+/* What else tells ranks apart. All zero: nothing. */
+struct bb_rank_marks {
+    const uint64_t *mark; /* [ranks] ranks of different marks are of different classes; NULL: none has one     */
+    const int *place_of;  /* [ranks] ranks of one place share something, so each sees its mates; NULL: none do */
+    int places;
+    bool apart; /* every rank is a class of its own */
 };
 
 /*
@@ -29,7 +39,7 @@ struct bb_rank_classes {
  * that are no member, go to faults; then there are no classes and the result is 0 with c->n == 0.
  */
 int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, const struct bb_task_graph *graphs,
-                         int gpus_per_node, struct bb_faults *faults) BB_MUST_CHECK;
+                         int gpus_per_node, const struct bb_rank_marks *marks, struct bb_faults *faults) BB_MUST_CHECK;
 void bb_rank_classes_release(struct bb_rank_classes *c);
 
 /* bb_channel_rank - the world rank that `rank` means by a channel of its role. */

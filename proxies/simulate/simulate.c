@@ -3,44 +3,31 @@
  * arrives once, every message meets once, so the work is proportional to the number of operations of one rank per
  * class.
  */
-#include "proxies/simulate/match.h"
+#include "proxies/simulate/execution.h"
 
 #include "bootstrap/base/grow.h"
+#include "proxies/simulate/jitter.h"
+#include "proxies/simulate/op_time.h"
+#include "proxies/simulate/shared.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-struct run {
-    const struct bb_sim *m;
-    struct bb_sim_run *c;
-    int *ready, n_ready; /* tasks that may arrive: class in the one, task in the other */
-    int *class_of;       /* [tasks]                                                    */
-};
-
-static const struct bb_task_graph *graph_at(const struct run *r, int at, int *task)
+static void may_start(struct bb_execution *r, int at, int64_t when)
 {
-    int class_id = r->class_of[at];
-
-    *task = at - r->m->task_base[class_id];
-    return bb_sim_task_graph(r->m, class_id);
-}
-
-static void raise_time(int64_t *time, int64_t other)
-{
-    if (other > *time)
-        *time = other;
-}
-
-static void may_start(struct run *r, int at, int64_t when)
-{
-    raise_time(&r->c->tasks[at].begin_ns, when);
-    if (--r->c->tasks[at].before == 0)
+    bb_raise_time(&r->c->tasks[at].begin_ns, when);
+    if (--r->c->tasks[at].before > 0)
+        return;
+    if (r->shared)
+        bb_shared_arrive(r->shared, at);
+    else
         r->ready[r->n_ready++] = at;
 }
 
-static void end_task(struct run *r, int at)
+void bb_execution_end(struct bb_execution *r, int at)
 {
     int task;
-    const struct bb_task_graph *s = graph_at(r, at, &task);
+    const struct bb_task_graph *s = bb_execution_graph(r, at, &task);
     const struct bb_task *u = &s->tasks[task];
 
     r->c->tasks[at].ended = true;
@@ -56,35 +43,68 @@ static void end_task(struct run *r, int at)
 
 /* ---- the three kinds ---- */
 
-static void run_compute(struct run *r, int at, const struct bb_op *op)
+/* A slow rank's kernels last longer, and with jitter each operation's by a part of its own. */
+static int64_t uneven_ns(const struct bb_execution *r, int at, int64_t ns)
 {
-    r->c->tasks[at].end_ns = r->c->tasks[at].arrival_ns;
-    if (r->m->cluster)
-        r->c->tasks[at].end_ns =
-            bb_cluster_compute_end_ns(r->m->cluster, op, r->c->tasks[at].arrival_ns, r->c->tasks[at].host_ns);
-    end_task(r, at);
+    double times = r->times ? r->times[r->class_of[at]] : 1;
+
+    if (r->m->conditions.jitter > 0)
+        times *= bb_jitter_times(&r->m->conditions, at);
+    return times == 1 ? ns : llround((double)ns * times);
 }
 
-static void run_collective(struct run *r, int at, const struct bb_task *u, const struct bb_op *op)
+static void run_compute(struct bb_execution *r, int at, const struct bb_op *op)
+{
+    int64_t start_ns = r->c->tasks[at].arrival_ns, ns;
+
+    r->c->tasks[at].end_ns = start_ns;
+    if (r->m->cluster) {
+        ns = bb_op_compute_end_ns(r->m->cluster, op, start_ns, r->c->tasks[at].host_ns) - start_ns;
+        ns = uneven_ns(r, at, ns);
+        if (r->shared) {
+            bb_shared_compute(r->shared, at, op, ns);
+            return;
+        }
+        r->c->tasks[at].end_ns += ns;
+    }
+    bb_execution_end(r, at);
+}
+
+static void end_members(struct bb_execution *r, const struct bb_rendezvous *one, int order, int64_t lasts_ns)
 {
     const struct bb_sim *m = r->m;
-    int class_id = r->class_of[at];
-    const struct bb_rendezvous *one = &m->rendezvous[m->rendezvous_of[class_id * m->step->layout.n_comms + u->comm]];
-    int gathering = one->base + u->order;
-    int64_t lasts = m->cluster ? bb_cluster_collective_ns(m->cluster, op, one->size, one->nodes, NULL) : 0;
+    const struct bb_sim_gathering *all = &r->c->gatherings[one->base + order];
 
-    raise_time(&r->c->gatherings[gathering].latest_ns, r->c->tasks[at].arrival_ns);
-    raise_time(&r->c->gatherings[gathering].latest_begin_ns, r->c->tasks[at].begin_ns);
-    if (++r->c->gatherings[gathering].came < one->n)
-        return;
     for (int i = 0; i < one->n; i++) {
-        int other = m->members[one->first + i].class_id;
-        int their = m->task_base[other] + bb_sim_task_graph(m, other)->collectives[u->comm][u->order];
+        int their = bb_sim_member_task(m, one, i, order);
 
-        r->c->tasks[their].met_ns = r->c->gatherings[gathering].latest_begin_ns;
-        r->c->tasks[their].end_ns = r->c->gatherings[gathering].latest_ns + lasts;
-        end_task(r, their);
+        r->c->tasks[their].met_ns = all->latest_begin_ns;
+        r->c->tasks[their].end_ns = r->c->tasks[their].alone_end_ns = all->latest_ns + lasts_ns;
+        if (!r->shared)
+            bb_execution_end(r, their);
     }
+}
+
+static void run_collective(struct bb_execution *r, int at, const struct bb_task *u, const struct bb_op *op)
+{
+    const struct bb_sim *m = r->m;
+    int place = m->rendezvous_of[r->class_of[at] * m->step->layout.n_comms + u->comm];
+    const struct bb_rendezvous *one = &m->rendezvous[place];
+    struct bb_sim_gathering *all = &r->c->gatherings[one->base + u->order];
+    struct bb_collective call = bb_op_collective(op, one->size, one->nodes);
+    struct bb_cost cost = {0};
+
+    if (r->shared && one->size > 1)
+        bb_shared_member(r->shared, r->class_of[at]);
+    bb_raise_time(&all->latest_ns, r->c->tasks[at].arrival_ns);
+    bb_raise_time(&all->latest_begin_ns, r->c->tasks[at].begin_ns);
+    if (++all->came < one->n)
+        return;
+    if (m->cluster)
+        bb_cluster_collective_cost(m->cluster, &call, &cost);
+    end_members(r, one, u->order, llround(cost.latency_ns + cost.transfer_ns));
+    if (r->shared)
+        bb_shared_collective(r->shared, place, u->order, &cost);
 }
 
 static int peer_of(const struct bb_sim *m, int class_id, int op)
@@ -94,83 +114,99 @@ static int peer_of(const struct bb_sim *m, int class_id, int op)
     return bb_channel_rank(&m->step->layout, &s->channels[s->channel_of[op]], m->classes.rank[class_id]);
 }
 
-/* Time that the links of a rank of the class need for one of its exchanges. */
-static double load_ns(const struct bb_sim *m, int class_id, const struct bb_task *u)
+/* Bytes of all messages of an exchange, by link and direction; returns how many go to or come from other ranks. */
+static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *u, struct bb_load *load)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
-    struct bb_load load = {{0}, {0}};
-    int rank = m->classes.rank[class_id];
+    int rank = m->classes.rank[class_id], others = 0;
 
+    *load = (struct bb_load){{0}, {0}};
     for (int i = 0; i < u->n; i++) {
         int op = s->exchanged[u->first + i], peer = peer_of(m, class_id, op);
         const struct bb_op *o = &s->program->ops[op];
-        double *side = o->kind == BB_OP_SEND ? load.out : load.in;
+        double *side = o->kind == BB_OP_SEND ? load->out : load->in;
 
         if (peer != rank)
             side[bb_same_node(m->cluster->gpus_per_node, rank, peer)] += (double)bb_op_payload_bytes(o, 1);
+        others += peer != rank;
     }
-    return bb_cluster_load_ns(m->cluster, &load);
+    return others;
 }
 
-static int64_t message_ns(const struct bb_sim *m, int class_id, int op, const struct bb_task *mine, int other,
-                          const struct bb_task *theirs)
+static int64_t message_ns(const struct bb_sim *m, int class_id, int op, double load_ns)
 {
     int rank = m->classes.rank[class_id], peer = peer_of(m, class_id, op);
-    double load, their_load;
 
     if (!m->cluster)
         return 0;
     if (peer == rank)
         return bb_cluster_self_ns(m->cluster,
                                   (double)bb_op_payload_bytes(&bb_sim_task_graph(m, class_id)->program->ops[op], 1));
-    load = load_ns(m, class_id, mine);
-    their_load = load_ns(m, other, theirs);
-    return bb_cluster_message_ns(m->cluster, bb_same_node(m->cluster->gpus_per_node, rank, peer),
-                                 load > their_load ? load : their_load);
+    return bb_cluster_message_ns(m->cluster, bb_same_node(m->cluster->gpus_per_node, rank, peer), load_ns);
+}
+
+static void end_message(struct bb_execution *r, int at, int there, int64_t end)
+{
+    bb_raise_time(&r->c->tasks[at].end_ns, end);
+    bb_raise_time(&r->c->tasks[there].end_ns, end);
+    r->c->tasks[at].open--;
+    if (there != at && --r->c->tasks[there].open == 0)
+        bb_execution_end(r, there);
 }
 
 /* A message whose other side has come already ends for both; the others wait for theirs to come. */
-static void complete_message(struct run *r, int at, int op)
+static void complete_message(struct bb_execution *r, int at, int op)
 {
     const struct bb_sim *m = r->m;
-    int class_id = r->class_of[at], cell = m->op_base[class_id] + op, other = m->peer_class[cell], there, task;
-    const struct bb_task_graph *mine = graph_at(r, at, &task), *theirs;
-    int64_t end;
+    int class_id = r->class_of[at], cell = m->op_base[class_id] + op, other = m->peer_class[cell], there;
+    struct bb_sim_task *mine = &r->c->tasks[at], *theirs;
+    double load_ns;
 
     if (other == BB_NONE)
         return;
-    theirs = bb_sim_task_graph(m, other);
-    there = m->task_base[other] + theirs->task_of[m->peer_op[cell]];
-    if (!r->c->tasks[there].arrived)
+    there = m->task_base[other] + bb_sim_task_graph(m, other)->task_of[m->peer_op[cell]];
+    theirs = &r->c->tasks[there];
+    if (!theirs->arrived)
         return;
-    raise_time(&r->c->tasks[at].met_ns, r->c->tasks[there].begin_ns);
-    raise_time(&r->c->tasks[there].met_ns, r->c->tasks[at].begin_ns);
-    end = r->c->tasks[at].arrival_ns;
-    raise_time(&end, r->c->tasks[there].arrival_ns);
-    end += message_ns(m, class_id, op, &mine->tasks[task], other, &theirs->tasks[there - m->task_base[other]]);
-    raise_time(&r->c->tasks[at].end_ns, end);
-    raise_time(&r->c->tasks[there].end_ns, end);
-    r->c->tasks[at].open--;
-    if (there != at && --r->c->tasks[there].open == 0)
-        end_task(r, there);
+    bb_raise_time(&mine->met_ns, theirs->begin_ns);
+    bb_raise_time(&theirs->met_ns, mine->begin_ns);
+    load_ns = mine->load_ns > theirs->load_ns ? mine->load_ns : theirs->load_ns;
+    if (r->shared)
+        bb_shared_message(r->shared, &(struct bb_side){cell, at},
+                          &(struct bb_side){m->op_base[other] + m->peer_op[cell], there},
+                          message_ns(m, class_id, op, 0), peer_of(m, class_id, op) == m->classes.rank[class_id]);
+    else
+        end_message(r, at, there,
+                    (mine->arrival_ns > theirs->arrival_ns ? mine : theirs)->arrival_ns +
+                        message_ns(m, class_id, op, load_ns));
 }
 
-static void run_exchange(struct run *r, int at, const struct bb_task_graph *s, const struct bb_task *u)
+static void run_exchange(struct bb_execution *r, int at, const struct bb_task_graph *s, const struct bb_task *u)
 {
+    struct bb_load load;
+    int others;
+
     r->c->tasks[at].end_ns = r->c->tasks[at].arrival_ns;
+    if (r->m->cluster) {
+        others = sum_load(r->m, r->class_of[at], u, &load);
+        if (r->shared)
+            bb_shared_exchange(r->shared, at, u->comm, &load, others);
+        else
+            r->c->tasks[at].load_ns = bb_cluster_load_ns(r->m->cluster, &load);
+    }
     for (int i = 0; i < u->n; i++)
         complete_message(r, at, s->exchanged[u->first + i]);
-    if (r->c->tasks[at].open == 0)
-        end_task(r, at);
+    if (r->c->tasks[at].open == 0 && !r->shared)
+        bb_execution_end(r, at);
 }
 
-static void start_task(struct run *r, int at)
+void bb_execution_start(struct bb_execution *r, int at)
 {
     int task;
-    const struct bb_task_graph *s = graph_at(r, at, &task);
+    const struct bb_task_graph *s = bb_execution_graph(r, at, &task);
     const struct bb_task *u = &s->tasks[task];
 
-    raise_time(&r->c->tasks[at].arrival_ns, r->c->tasks[at].begin_ns);
+    bb_raise_time(&r->c->tasks[at].arrival_ns, r->c->tasks[at].begin_ns);
     r->c->tasks[at].arrived = true;
     if (u->kind == BB_TASK_COMPUTE)
         run_compute(r, at, &s->program->ops[u->first]);
@@ -183,7 +219,7 @@ static void start_task(struct run *r, int at)
 /* ---- the beginning ---- */
 
 /* Host time before (begin) and after (arrival) the launch of each task: nothing can start on the GPU earlier. */
-static void issue_class(struct run *r, int class_id)
+static void issue_class(struct bb_execution *r, int class_id)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(r->m, class_id);
     int64_t host = 0, before = 0, one = 0;
@@ -196,7 +232,7 @@ static void issue_class(struct run *r, int class_id)
         if (s->tasks[u].issue != launch) {
             launch = s->tasks[u].issue;
             before = host;
-            launches = s->issue_computes[launch] ? bb_cluster_launches(op) : 1;
+            launches = s->issue_computes[launch] ? bb_op_launches(op) : 1;
             one = bb_cluster_issue_ns(r->m->cluster, s->issue_computes[launch]);
             host += launches * one;
         }
@@ -206,7 +242,7 @@ static void issue_class(struct run *r, int class_id)
     r->c->issued_ns[class_id] = host;
 }
 
-static void start_class(struct run *r, int class_id)
+static void start_class(struct bb_execution *r, int class_id)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(r->m, class_id);
 
@@ -218,12 +254,28 @@ static void start_class(struct run *r, int class_id)
         r->class_of[at] = class_id;
         r->c->tasks[at].open = s->tasks[u].kind == BB_TASK_EXCHANGE ? s->tasks[u].n : 0;
         r->c->tasks[at].before = r->c->serialised ? u > 0 : s->tasks[u].n_before;
-        if (r->c->tasks[at].before == 0)
-            r->ready[r->n_ready++] = at;
     }
+    for (int at = r->m->task_base[class_id]; at < r->m->task_base[class_id] + s->n_tasks; at++)
+        if (r->c->tasks[at].before == 0 && r->shared)
+            bb_shared_arrive(r->shared, at);
+        else if (r->c->tasks[at].before == 0)
+            r->ready[r->n_ready++] = at;
 }
 
-static int make_room(struct run *r)
+static int list_times(struct bb_execution *r)
+{
+    const struct bb_slow *slow = &r->m->conditions.slow;
+
+    if (slow->n == 0)
+        return 0;
+    if (BB_NEW(r->times, r->m->classes.n))
+        return -BB_EFAIL;
+    for (int c = 0; c < r->m->classes.n; c++)
+        r->times[c] = bb_slow_times(slow, r->m->classes.rank[c]);
+    return 0;
+}
+
+static int make_room(struct bb_execution *r)
 {
     int tasks = r->m->task_base[r->m->classes.n];
     struct bb_sim_run *c = r->c;
@@ -240,18 +292,25 @@ out:
 
 int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run)
 {
-    struct run r = {.m = m, .c = run};
+    struct bb_execution r = {.m = m, .c = run};
     int rc;
 
     *run = (struct bb_sim_run){.serialised = serialised};
     TRY(make_room(&r));
+    TRY(list_times(&r));
+    if (m->cluster && m->cluster->shares)
+        TRY(bb_shared_init(&r.shared, &r));
     for (int c = 0; c < m->classes.n; c++)
         start_class(&r, c);
+    if (r.shared)
+        TRY(bb_shared_run(r.shared));
     while (r.n_ready > 0)
-        start_task(&r, r.ready[--r.n_ready]);
+        bb_execution_start(&r, r.ready[--r.n_ready]);
 out:
+    bb_shared_release(r.shared);
     free(r.ready);
     free(r.class_of);
+    free(r.times);
     if (rc)
         bb_sim_run_release(run);
     return rc;
@@ -262,5 +321,6 @@ void bb_sim_run_release(struct bb_sim_run *c)
     free(c->tasks);
     free(c->gatherings);
     free(c->issued_ns);
+    free(c->busy);
     *c = (struct bb_sim_run){0};
 }

@@ -187,7 +187,7 @@ int bb_step_check(const struct bb_step *step, struct bb_checks *checks)
     int rc;
 
     *checks = (struct bb_checks){0};
-    rc = bb_sim_init(&m, step, NULL, &checks->mismatches);
+    rc = bb_sim_init(&m, step, NULL, NULL, &checks->mismatches);
     if (rc)
         return rc;
     checks->matched = checks->mismatches.n == 0;

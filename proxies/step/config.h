@@ -25,15 +25,17 @@ struct bb_transformer_options {
     int group;                   /* micro-batches that interleaved takes in one go           */
     const char *schedule;        /* bb_schedule_names                                        */
     int sequence;                /* tokens of a sample                                       */
+    int decoder_sequence;        /* of a model with an encoder: those of its decoder         */
     bool sequence_parallel;
     const char *context;   /* "ring", "all_gather", "a2a"                              */
-    const char *dispatch;  /* "alltoall", "all_gather"                                 */
+    const char *dispatch;  /* "alltoall", "all_gather", "dedup"                        */
     const char *recompute; /* "none", "selective", "full"                              */
     const char *attention; /* "fused", "unfused"                                       */
     bool float8;           /* products with weights in 8 bits                          */
     bool unfused_dropout;  /* no option: attention that drops out is unfused where the word does not say */
     double capacity;       /* factor                                                   */
     double imbalance;      /* exponent                                                 */
+    int node_limit;        /* of dedup: nodes that a token goes to                     */
     int seed;
     const char *sync; /* of gradients and parameters: bb_dp_sync_words (sync/sync.h)      */
 };

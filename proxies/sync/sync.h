@@ -91,6 +91,12 @@ struct bb_sync_comms {
 int bb_sync_layout(struct bb_step *step, const struct bb_dp_config *policy, int group, int gpus_per_node,
                    struct bb_sync_comms *comms) BB_MUST_CHECK;
 
+/* bb_sync_levels - "ep local" and "ep cross" of a group "ep", cut out by nodes as for a hierarchical sum: sets
+ * comms->local, cross, n_local, n_cross. `option`: what needs several nodes with several of the group's ranks, as many
+ * on each; without them said, -BB_EUSAGE. */
+int bb_sync_levels(struct bb_step *step, int group, int gpus_per_node, const char *option,
+                   struct bb_sync_comms *comms) BB_MUST_CHECK;
+
 struct bb_sync_unit {
     const char *name;                /* outlives the program                                                     */
     const struct bb_tensor *tensors; /* what this rank holds before sharding over the replicas; outlive the sync  */

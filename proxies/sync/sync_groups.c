@@ -189,7 +189,7 @@ out:
     return rc;
 }
 
-static int refuse_levels(const struct group_split *k, int gpus_per_node, int run)
+static int refuse_levels(const struct group_split *k, int gpus_per_node, const char *option, int run)
 {
     const struct bb_layout *l = &k->step->layout;
     int near = nearest_node(l, k->group, gpus_per_node);
@@ -199,19 +199,20 @@ static int refuse_levels(const struct group_split *k, int gpus_per_node, int run
     if (near)
         snprintf(words, sizeof(words), "--gpus-per-node %d", near);
     return bb_err(BB_EUSAGE,
-                  "%s: --hierarchical needs several nodes with several of the %d ranks of %s, as many on each; with %d "
+                  "%s: --%s needs several nodes with several of the %d ranks of %s, as many on each; with %d "
                   "GPUs per node %s; nearest: %s",
-                  k->step->proxy, l->groups[k->group].size, group_name(k), gpus_per_node, how, words);
+                  k->step->proxy, option, l->groups[k->group].size, group_name(k), gpus_per_node, how, words);
 }
 
-static int add_levels(struct bb_step *step, int group, int gpus_per_node, struct bb_sync_comms *comms)
+int bb_sync_levels(struct bb_step *step, int group, int gpus_per_node, const char *option, struct bb_sync_comms *comms)
 {
     struct group_split k = {.step = step, .group = group, .inner_name = "local", .outer_name = "cross"};
     int size = step->layout.groups[group].size, rc;
 
+    *comms = nobody;
     k.run = node_run(&step->layout, group, gpus_per_node);
     if (!has_levels(&step->layout, group, gpus_per_node))
-        return refuse_levels(&k, gpus_per_node, k.run);
+        return refuse_levels(&k, gpus_per_node, option, k.run);
     TRY(split_group(&k));
     comms->n = size;
     comms->n_local = k.run;
@@ -232,7 +233,7 @@ int bb_sync_layout(struct bb_step *step, const struct bb_dp_config *p, int group
     if (group == BB_NONE || step->layout.groups[group].size < 2)
         return 0;
     if (p->hierarchical)
-        return add_levels(step, group, node, comms);
+        return bb_sync_levels(step, group, node, "hierarchical", comms);
     if (p->kind == BB_SYNC_HSDP || p->kind == BB_SYNC_DISTRIBUTED)
         return add_shards(step, p, group, node, comms);
     if (bb_sync_is_sharded(p->kind))

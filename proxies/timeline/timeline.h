@@ -7,7 +7,8 @@
  * rank), phase and micro-batch. A slice begins when its stream has come to the operation and ends with it, so it holds
  * the time spent waiting for peers; where there is such a time, two slices inside tell "waiting" ("bubble" of messages
  * between stages) and "transfer" apart, and its arguments have wait_us and the bus bandwidth of the transfer. A thread "step" of each rank holds the step. Arrows go from each send to its
- * receive where both are shown. A counter per rank and group holds the payload bytes of the operations under way.
+ * receive where both are shown; where the critical path is known, its slices have an argument "critical", and arrows of
+ * this name follow it. A counter per rank and group holds the payload bytes of the operations under way.
  *
  * Timestamps are microseconds with three decimals from the common start of the step. How far the zeros of two ranks can
  * lie apart stands in otherData.clock.
@@ -24,6 +25,8 @@
 #define BB_TRACE_RANKS 64
 #define BB_TRACE_OPS   200000
 
+struct bb_critical_path;
+
 /* Nanoseconds from the start of the step. The first wait_ns of a communication wait for who comes last. */
 struct bb_timed_op {
     int64_t begin_ns, end_ns, wait_ns;
@@ -38,7 +41,8 @@ struct bb_timeline {
     char (*where)[64];        /* [n] "node0 gpu 3", "" unknown                                                    */
     const char *source;       /* "measured", "emulated", "predicted for h100-sxm-ib"; borrowed                    */
     double clock_error_us;    /* most that the zeros of two ranks differ                                          */
-    const char *clock;        /* what makes the zero and bounds the error; borrowed                               */
+    const struct bb_critical_path *critical; /* marked in the trace (critical_path.h); NULL: unknown; borrowed */
+    const char *clock; /* what makes the zero and bounds the error; borrowed                               */
 };
 
 /*

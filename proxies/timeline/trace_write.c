@@ -3,6 +3,7 @@
  * "X" slices, "s" and "f" the two ends of an arrow, "C" counters.
  */
 #include "bootstrap/base/grow.h"
+#include "proxies/timeline/critical_path.h"
 #include "proxies/timeline/op_names.h"
 #include "proxies/timeline/timeline.h"
 
@@ -197,6 +198,8 @@ static void put_call(void *arg, int i, int first, int end)
     fputs(n == 1 ? "" : "}]", w->out);
     if (op->comm != BB_NONE)
         put_rate(w->out, bus_bytes_of(l, ops, first, end), &span);
+    if (bb_critical_path_has_any(w->t->critical, w->t, w->t->ranks[i], first, end))
+        fputs(", \"critical\": true", w->out);
     fputs("}}", w->out);
     put_parts(w, i, op, &span);
 }
@@ -252,15 +255,48 @@ static int list_messages(const struct bb_timeline *t, struct message **list, siz
     return 0;
 }
 
+/* One end of an arrow, inside the slice of an operation: near its end or where it begins. */
+static void put_arrow_end(struct writer *w, const char *name, int64_t id, bool target, int shown, int k, bool late)
+{
+    const struct bb_op *op = &bb_step_program(w->t->step, w->t->ranks[shown])->ops[k];
+    const struct bb_timed_op *at = &w->t->ops[shown][k];
+
+    begin_event(w, target ? "f" : "s", name, w->t->ranks[shown], op->stream + 1);
+    put_us(w->out, "ts", late && at->end_ns > at->begin_ns ? at->end_ns - 1 : at->begin_ns);
+    fprintf(w->out, ", \"cat\": \"%s\", \"id\": %lld%s}", name, (long long)id, target ? ", \"bp\": \"e\"" : "");
+}
+
 /* The start stands where the send begins, the end inside the receive. */
 static void put_arrow(struct writer *w, const struct message *m, int64_t id)
 {
-    const struct bb_op *op = &bb_step_program(w->t->step, w->t->ranks[m->shown])->ops[m->op];
-    const struct bb_timed_op *at = &w->t->ops[m->shown][m->op];
+    put_arrow_end(w, "message", id, m->received, m->shown, m->op, m->received);
+}
 
-    begin_event(w, m->received ? "f" : "s", "message", w->t->ranks[m->shown], op->stream + 1);
-    put_us(w->out, "ts", m->received && at->end_ns > at->begin_ns ? at->end_ns - 1 : at->begin_ns);
-    fprintf(w->out, ", \"cat\": \"message\", \"id\": %lld%s}", (long long)id, m->received ? ", \"bp\": \"e\"" : "");
+/* The index of a rank, BB_NONE. */
+static int find_shown(const struct bb_timeline *t, int rank)
+{
+    for (int i = 0; i < t->n; i++)
+        if (t->ranks[i] == rank)
+            return i;
+    return BB_NONE;
+}
+
+/* Along the critical path: from the end of an operation to the begin of the next; where this is the other side of a
+ * communication, from its begin, which the others waited for. */
+static void put_critical_arrows(struct writer *w)
+{
+    const struct bb_critical_path *path = w->t->critical;
+
+    for (size_t k = path ? path->n : 0; k-- > 1;) {
+        const struct bb_critical_op *from = &path->ops[k], *to = &path->ops[k - 1];
+        const int a = find_shown(w->t, from->rank), b = find_shown(w->t, to->rank);
+        const bool meets = from->rank != to->rank;
+
+        if (a == BB_NONE || b == BB_NONE)
+            continue;
+        put_arrow_end(w, "critical path", (int64_t)k, false, a, from->op, !meets);
+        put_arrow_end(w, "critical path", (int64_t)k, true, b, to->op, meets);
+    }
 }
 
 static bool same_pair(const struct message *a, const struct message *b)
@@ -381,6 +417,7 @@ int bb_timeline_write(const struct bb_timeline *t, FILE *out)
         put_slices(&w, i);
     }
     TRY(put_arrows(&w));
+    put_critical_arrows(&w);
     for (int i = 0; i < t->n; i++)
         TRY(put_counters(&w, i));
     fputs("\n]}\n", out);

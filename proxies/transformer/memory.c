@@ -10,6 +10,14 @@ static double element_bytes(const struct bb_memory *m)
     return (double)bb_dtypes[m->how->dtype].bytes;
 }
 
+/* Of one micro-batch in the decoder: of one stack, all. */
+static double decoder_tokens(const struct bb_memory *m)
+{
+    int sequence = m->arch->encoder_layers > 0 ? m->how->decoder_sequence : m->how->sequence;
+
+    return (double)sequence * m->how->micro_batch_size / m->grid->cp;
+}
+
 /* Of one micro-batch on one context-parallel rank. */
 static double tokens_per_rank(const struct bb_memory *m)
 {
@@ -48,10 +56,23 @@ static struct held attention_bytes(const struct bb_memory *m, int layer)
                           4.0 * bb_arch_keys(a, layer, m->how->sequence);
     } else {
         held.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads); /* q, k, v, context */
+        held.split += a->out_gate ? e * 2.0 * a->head_dim * a->heads : 0;
     }
     if (has_dropout(a) && !m->how->fused && m->how->recompute == BB_RECOMPUTE_NONE)
         held.split += (2 * e + 1) * a->heads * bb_arch_keys(a, layer, m->how->sequence);
     return held;
+}
+
+/* What a scan's kernels keep: what goes in, before and behind its convolution, what it makes, before and behind its
+ * gate; Gated DeltaNet also the inverses of its chunks, chunk numbers per token and head. */
+static struct held scan_bytes(const struct bb_memory *m)
+{
+    const struct bb_arch_scan *s = &m->arch->scan;
+    double e = element_bytes(m), values = (double)s->heads * s->value_dim,
+           mixed = 2.0 * s->groups * s->key_dim + values;
+    double numbers = 2 * mixed + values + s->heads * (s->delta ? 2 + s->chunk : 1) + 2 * values;
+
+    return (struct held){.whole = 2 * e * m->arch->hidden, .split = e * numbers};
 }
 
 static double inner_width(const struct bb_arch *a, double ffn)
@@ -81,29 +102,48 @@ static struct held expert_bytes(const struct bb_memory *m)
     return held;
 }
 
+/* A decoder's attention to what its encoder made, beside the layer's own: inputs of norm and projection, queries and
+ * context, keys and values of all that was encoded; that itself is kept once, by the first layer. */
+static double cross_bytes(const struct bb_memory *m, int layer)
+{
+    const struct bb_arch *a = m->arch;
+    double e = element_bytes(m), encoded = tokens_per_rank(m);
+    double memory = layer == a->encoder_layers ? encoded * e * a->hidden / sequence_split(m) : 0;
+
+    if (!bb_arch_decodes(a, layer))
+        return 0;
+    if (m->how->recompute == BB_RECOMPUTE_FULL)
+        return memory;
+    return memory + decoder_tokens(m) * 2 * e * a->hidden / sequence_split(m) +
+           (decoder_tokens(m) + encoded) * e * 2 * a->head_dim * a->heads / m->grid->tp;
+}
+
 double bb_memory_layer(const struct bb_memory *m, int layer)
 {
-    struct held first = attention_bytes(m, layer), second;
+    double tokens = bb_arch_decodes(m->arch, layer) ? decoder_tokens(m) : tokens_per_rank(m);
+    struct held first = bb_arch_is_scan(m->arch, layer) ? scan_bytes(m) : attention_bytes(m, layer), second = {0};
 
     if (m->how->recompute == BB_RECOMPUTE_FULL)
-        return tokens_per_rank(m) * element_bytes(m) * m->arch->hidden / sequence_split(m);
-    second = bb_arch_has_experts(m->arch, layer) ? expert_bytes(m) : perceptron_bytes(m);
-    return tokens_per_rank(m) *
-           ((first.whole + second.whole) / sequence_split(m) + (first.split + second.split) / m->grid->tp);
+        return tokens * element_bytes(m) * m->arch->hidden / sequence_split(m) + cross_bytes(m, layer);
+    if (bb_arch_has_perceptron(m->arch))
+        second = bb_arch_has_experts(m->arch, layer) ? expert_bytes(m) : perceptron_bytes(m);
+    return tokens * ((first.whole + second.whole) / sequence_split(m) + (first.split + second.split) / m->grid->tp) +
+           cross_bytes(m, layer);
 }
 
 double bb_memory_embedding(const struct bb_memory *m)
 {
     double mask = has_dropout(m->arch) ? m->arch->hidden : 0;
 
-    return tokens_per_rank(m) * (8 + mask) / sequence_split(m);
+    return (tokens_per_rank(m) + (m->arch->encoder_layers > 0 ? decoder_tokens(m) : 0)) * (8 + mask) /
+           sequence_split(m);
 }
 
 double bb_memory_head(const struct bb_memory *m)
 {
     double vocab = ceil((double)m->arch->vocab / m->grid->tp);
 
-    return tokens_per_rank(m) * (2 * element_bytes(m) * m->arch->hidden / sequence_split(m) + 4 * vocab);
+    return decoder_tokens(m) * (2 * element_bytes(m) * m->arch->hidden / sequence_split(m) + 4 * vocab);
 }
 
 /* The most that a stage holds at once: of its chunks' activations so many as the schedule lets live, on average. The

@@ -172,14 +172,14 @@ static bool round_receives(const struct bb_pipe *p, int d, int k)
     int all = s->micro_batches * s->chunks, theirs = wraps ? k - (s->stages - 1) : k + 1;
     int group = s->group * s->chunks, first, size;
 
-    if (!wraps || theirs < 0)
+    if (!wraps || theirs < 0 || s->chunks == 1)
         return !wraps && theirs < all;
     first = theirs / group * s->group; /* the last chunk of each group of micro-batches does not go round */
     size = s->micro_batches - first < s->group ? s->micro_batches - first : s->group;
     return (theirs - first * s->chunks) / size < s->chunks - 1;
 }
 
-static void exchange_interleaved(struct bb_pipe *p, int t)
+static void exchange_in_rounds(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t];
     int d = slot->kind == BB_SLOT_FORWARD ? 0 : 1, k = p->directions[d].slots_done++;
@@ -200,8 +200,8 @@ void bb_pipe_slot_done(struct bb_pipe *p, int t)
 
     if (p->slots[t].kind == BB_SLOT_WEIGHTS || p->schedule->stages == 1)
         return;
-    if (bb_schedule_row(p->schedule)->chunked)
-        exchange_interleaved(p, t);
+    if (bb_schedule_row(p->schedule)->in_rounds)
+        exchange_in_rounds(p, t);
     else
         exchange_flat(p, t);
     s->phase = phase;

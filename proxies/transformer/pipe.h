@@ -9,7 +9,7 @@
  *   gpipe, 1f1b, zb-h1  between two forwards or two backwards a send, then a receive; between a forward and a backward
  *                       one group call of both with the same neighbour (Megatron-LM's send_forward_recv_backward and
  *                       send_backward_recv_forward)
- *   interleaved         after each forward a group call of its send and the receive that belongs to the same round of
+ *   interleaved, zb-h2  after each forward a group call of its send and the receive that belongs to the same round of
  *                       all stages, the same after each backward: what comes is on its way under the slot between
  *                       (Megatron-LM's overlap_p2p_comm). The first gradients are awaited from the last forward of the
  *                       warm-up on

@@ -48,10 +48,24 @@ static int hold_weights_zb_h1(const struct bb_schedule *s, int stage)
     return stage;
 }
 
+static int warm_up_zb_h2(const struct bb_schedule *s, int stage)
+{
+    return 2 * (s->stages - 1 - stage);
+}
+
+static int hold_weights_zb_h2(const struct bb_schedule *s, int stage)
+{
+    (void)s;
+    return 2 * stage;
+}
+
 const struct bb_schedule_row bb_schedule_gpipe = {.warm_up = warm_up_with_all, .keeps_head = true};
 const struct bb_schedule_row bb_schedule_1f1b = {.warm_up = warm_up_stages_behind};
-const struct bb_schedule_row bb_schedule_interleaved = {.warm_up = warm_up_interleaved, .chunked = true};
+const struct bb_schedule_row bb_schedule_interleaved = {
+    .warm_up = warm_up_interleaved, .chunked = true, .in_rounds = true};
 const struct bb_schedule_row bb_schedule_zb_h1 = {.warm_up = warm_up_stages_behind, .held_weights = hold_weights_zb_h1};
+const struct bb_schedule_row bb_schedule_zb_h2 = {
+    .warm_up = warm_up_zb_h2, .held_weights = hold_weights_zb_h2, .in_rounds = true};
 
 /* ---- what cannot be ---- */
 
@@ -146,5 +160,8 @@ void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *sl
 
 int bb_schedule_live(const struct bb_schedule *s, int stage)
 {
-    return min_int(s->micro_batches * s->chunks, bb_schedule_warm_up(s, stage) + 1);
+    const struct bb_schedule_row *row = bb_schedule_row(s);
+    int held = row->held_weights ? row->held_weights(s, stage) : 0;
+
+    return min_int(s->micro_batches * s->chunks, row->warm_up(s, stage) + 1 + held);
 }

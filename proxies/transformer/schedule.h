@@ -10,6 +10,10 @@
  *   interleaved  the same over v chunks, in groups of g micro-batches (Narayanan et al. 2021, Megatron-LM)
  *   zb-h1        1f1b whose backward is two slots: gradients of data, sent on at once, and gradients of weights, which
  *                fill the bubble at the memory of 1f1b (Qi et al. 2023). v = 1
+ *   zb-h2        the same with 2 (p - 1 - r) forwards before the first backward and 2 r backwards before the first
+ *                gradients of weights: where the three slots take equal time, no stage is idle between its first slot
+ *                and its last, at the memory of 2 p - 1 micro-batches (same paper). A step that all stages begin
+ *                together is as long as with zb-h1: what is won is that the next one could begin earlier. v = 1
  */
 #ifndef BB_PROXIES_TRANSFORMER_SCHEDULE_H
 #define BB_PROXIES_TRANSFORMER_SCHEDULE_H
@@ -23,7 +27,8 @@
     X(BB_GPIPE, "gpipe", bb_schedule_gpipe)                                                                            \
     X(BB_1F1B, "1f1b", bb_schedule_1f1b)                                                                               \
     X(BB_INTERLEAVED, "interleaved", bb_schedule_interleaved)                                                          \
-    X(BB_ZB_H1, "zb-h1", bb_schedule_zb_h1)
+    X(BB_ZB_H1, "zb-h1", bb_schedule_zb_h1)                                                                            \
+    X(BB_ZB_H2, "zb-h2", bb_schedule_zb_h2)
 
 #define BB_SCHEDULE_KIND(kind, word, row) kind,
 enum bb_schedule_kind { BB_SCHEDULE_LIST(BB_SCHEDULE_KIND) BB_SCHEDULES };
@@ -38,8 +43,9 @@ struct bb_schedule {
 
 /* What a schedule is. */
 struct bb_schedule_row {
-    /* Takes v >= 2 chunks in groups of micro-batches, with interleaved's messages (pipe.h); else v = 1. */
-    bool chunked;
+    bool chunked; /* takes v >= 2 chunks in groups of micro-batches; else v = 1 */
+    /* Stages are not in step with each other: a direction's messages go in rounds of their own (pipe.h, interleaved). */
+    bool in_rounds;
     bool keeps_head; /* all forwards come before the first backward of the head: its activations pile up */
     int (*warm_up)(const struct bb_schedule *s, int stage); /* bb_schedule_warm_up, where there are so many forwards */
     /* How many backwards come before the one that the first WEIGHTS follows; NULL: BACKWARD is whole. */
@@ -62,7 +68,7 @@ struct bb_slot {
 /* bb_schedule_refuse - 0, or -BB_EUSAGE after a line that begins with `who` and names the nearest valid numbers. */
 int bb_schedule_refuse(const struct bb_schedule *s, const char *who) BB_MUST_CHECK;
 
-/* bb_schedule_slots - how many slots each stage has: 2 m v, of zb-h1 3 m. */
+/* bb_schedule_slots - how many slots each stage has: 2 m v, of zb-h1 and zb-h2 3 m. */
 int bb_schedule_slots(const struct bb_schedule *s);
 
 /* bb_schedule_make - the slots of one stage, in order; slots[bb_schedule_slots(s)]. */
@@ -72,8 +78,8 @@ void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *sl
 int bb_schedule_warm_up(const struct bb_schedule *s, int stage);
 
 /* bb_schedule_live - the most chunk activations that the stage holds at once (each 1/v of a stage's, of one
- * micro-batch; from its forward to its backward): gpipe m, 1f1b and zb-h1 min(m, p - r), interleaved
- * min(m v, 2 (p - r - 1) + (v - 1) g + 1). */
+ * micro-batch; from its forward to its backward, of gradients of weights apart to these): gpipe m, 1f1b min(m, p - r),
+ * interleaved min(m v, 2 (p - r - 1) + (v - 1) g + 1), zb-h1 min(m, p), zb-h2 min(m, 2 p - 1). */
 int bb_schedule_live(const struct bb_schedule *s, int stage);
 
 #endif

@@ -142,6 +142,8 @@ static void open_lanes(struct writer *w, int stage, struct bb_block_lanes *lanes
     const struct bb_training *t = w->t;
 
     *lanes = (struct bb_block_lanes){.tp = open_lane(w, t->tp), .cp = open_lane(w, t->cp), .ep = open_lane(w, t->ep)};
+    lanes->ep_local = open_lane(w, t->ep_local);
+    lanes->ep_cross = open_lane(w, t->ep_cross);
     lanes->etp = open_lane(w, t->etp);
     lanes->etp_ep = t->etp_ep == t->ep ? lanes->ep : open_lane(w, t->etp_ep);
     lanes->embedding = bb_holds_tied_table(t, stage) ? open_lane(w, t->embedding) : bb_no_lane();

@@ -19,7 +19,7 @@
 static const char *const contexts[] = {
     [BB_CONTEXT_RING] = "ring", [BB_CONTEXT_ALL_GATHER] = "all_gather", [BB_CONTEXT_ALL_TO_ALL] = "a2a"};
 static const char *const dispatches[] = {
-    [BB_DISPATCH_ALL_TO_ALL] = "alltoall", [BB_DISPATCH_ALL_GATHER] = "all_gather"};
+    [BB_DISPATCH_ALL_TO_ALL] = "alltoall", [BB_DISPATCH_ALL_GATHER] = "all_gather", [BB_DISPATCH_DEDUP] = "dedup"};
 
 static int fill_defaults(struct bb_proxy_config *c)
 {
@@ -81,6 +81,7 @@ static int settle_grid(struct bb_training *t)
     const struct bb_transformer_options *o = &t->config->transformer;
     const struct bb_grid_model model = {.arch = &t->arch,
                                         .sequence = t->how.sequence,
+                                        .decoder_sequence = t->how.decoder_sequence,
                                         .chunks = o->vpp,
                                         .sequence_parallel = o->sequence_parallel,
                                         .cp_by_heads = t->how.context == BB_CONTEXT_ALL_TO_ALL};
@@ -105,8 +106,11 @@ static int refuse_unused(const struct bb_training *t)
         bool given, meant;
         const char *option, *why;
     } asked[] = {
+        {o->decoder_sequence, t->arch.encoder_layers > 0, "decoder-seq-length", "the model has no encoder"},
         {o->etp, t->grid.experts, "etp", "the model has no experts"},
         {o->dispatch, t->grid.experts, "moe-dispatch", "the model has no experts"},
+        {o->node_limit, t->how.dispatch == BB_DISPATCH_DEDUP, "moe-node-limit",
+         "only --moe-dispatch dedup limits nodes"},
         {o->capacity > 0, t->grid.experts, "capacity-factor", "the model has no experts"},
         {o->imbalance > 0, t->grid.experts, "moe-imbalance", "the model has no experts"},
         {o->imbalance > 0, o->capacity == 0, "moe-imbalance", "with a capacity factor all experts take the same"},
@@ -139,11 +143,15 @@ static void settle_how(struct bb_training *t)
     t->how = (struct bb_layers_config){
         .arch = &t->arch,
         .sequence = o->sequence ? o->sequence : t->arch.sequence,
+        .decoder_sequence = o->decoder_sequence ? o->decoder_sequence
+                            : o->sequence       ? o->sequence
+                                                : t->arch.sequence,
         .micro_batch_size = c->micro_batch_size,
         .sequence_parallel = o->sequence_parallel,
         .recompute = (enum bb_recompute)bb_args_place(o->recompute, bb_recompute_names, BB_RECOMPUTE_NONE),
         .context = (enum bb_context_mode)bb_args_place(o->context, contexts, BB_CONTEXT_RING),
         .dispatch = (enum bb_dispatch_mode)bb_args_place(o->dispatch, dispatches, BB_DISPATCH_ALL_TO_ALL),
+        .node_limit = o->node_limit,
         .capacity_factor = o->capacity,
         .imbalance = o->imbalance,
         .seed = (unsigned)(o->seed ? o->seed : 1),
@@ -186,17 +194,6 @@ int bb_training_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
     int rc = bb_arch_load(c->model, arch);
 
     return rc == 0 && c->layers ? bb_arch_with_layers(arch, c->layers) : rc;
-}
-
-static int settle_training(struct bb_training *t)
-{
-    int rc;
-
-    TRY(bb_training_arch(t->config, &t->arch));
-    TRY(settle_shape(t));
-    TRY(bb_layers_new(&t->layers, &t->how, t->step));
-out:
-    return rc;
 }
 
 /* ---- groups and communicators ---- */
@@ -253,12 +250,33 @@ static unsigned wanted_groups(const struct bb_training *t)
     return wanted;
 }
 
+/* Tokens that cross to a node once: the ranks of ep on a node, and the same place on each node. */
+static int add_node_comms(struct bb_training *t)
+{
+    int ep = t->groups.of[BB_GRID_EP], node = t->config->gpus_per_node, rc;
+    struct bb_sync_comms comms;
+
+    t->ep_local = t->ep_cross = BB_NONE;
+    if (t->how.dispatch != BB_DISPATCH_DEDUP)
+        return 0;
+    if (ep == BB_NONE)
+        return bb_err(BB_EUSAGE, "%s: --moe-dispatch dedup: ep is 1, no token goes to another rank; leave it out",
+                      t->config->proxy);
+    TRY(bb_sync_levels(t->step, ep, node > 0 ? node : t->grid.ranks, "moe-dispatch dedup", &comms));
+    t->ep_local = comms.local;
+    t->ep_cross = comms.cross;
+    t->how.nodes = comms.n_cross;
+out:
+    return rc;
+}
+
 /* The group in which the experts' tokens are gathered: the ranks of a whole expert, all of them. */
 static int add_expert_comms(struct bb_training *t)
 {
     int rc;
 
     TRY(add_comm(t, BB_GRID_EP, NULL, &t->ep));
+    TRY(add_node_comms(t));
     TRY(add_comm(t, BB_GRID_ETP, "etp", &t->etp));
     if (t->groups.of[BB_GRID_TP_EP] == t->groups.of[BB_GRID_EP])
         t->etp_ep = t->ep;
@@ -406,6 +424,18 @@ out:
 
 /* ---- the step ---- */
 
+static int settle_training(struct bb_training *t)
+{
+    int rc;
+
+    TRY(bb_training_arch(t->config, &t->arch));
+    TRY(settle_shape(t));
+    TRY(settle_layout(t));
+    TRY(bb_layers_new(&t->layers, &t->how, t->step));
+out:
+    return rc;
+}
+
 #define STAGES_TEXT 128
 
 /* " in 16 stages of 4, the first of 3 and the last of 2" */
@@ -437,7 +467,8 @@ static int describe_step(struct bb_training *t)
     static const enum bb_grid_axis shown[] = {BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_PP, BB_AXIS_DP};
     const struct bb_schedule *s = &t->schedule;
     int m = s->micro_batches;
-    char axes[128] = "", stages[STAGES_TEXT];
+    char axes[128] = "", stages[STAGES_TEXT], decoder[48] = "";
+    bool encodes = t->arch.encoder_layers > 0;
     size_t at = 0;
 
     for (int a = 0; a < 4; a++) {
@@ -452,11 +483,13 @@ static int describe_step(struct bb_training *t)
     describe_stages(t, stages);
     t->step->parameters = bb_arch_parameters(&t->arch);
     t->step->samples = (double)m * t->how.micro_batch_size * t->grid.dp;
-    t->step->tokens = t->step->samples * t->how.sequence;
-    t->step->summary =
-        bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens; %s", t->arch.name,
-                     t->arch.layers, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], m,
-                     m == 1 ? "" : "es", t->how.micro_batch_size, t->how.sequence, bb_sync_words[t->policy.kind]);
+    t->step->tokens = t->step->samples * (t->how.sequence + (encodes ? t->how.decoder_sequence : 0));
+    if (encodes)
+        snprintf(decoder, sizeof(decoder), " and %d of the decoder", t->how.decoder_sequence);
+    t->step->summary = bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens%s; %s",
+                                    t->arch.name, t->arch.layers, stages, axes[0] ? axes : "one rank",
+                                    bb_schedule_names[s->kind], m, m == 1 ? "" : "es", t->how.micro_batch_size,
+                                    t->how.sequence, decoder, bb_sync_words[t->policy.kind]);
     return t->step->summary ? 0 : -BB_EFAIL;
 }
 
@@ -466,7 +499,6 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     int rc;
 
     TRY(settle_training(&t));
-    TRY(settle_layout(&t));
     TRY(describe_step(&t));
     TRY(write_roles(&t));
 out:

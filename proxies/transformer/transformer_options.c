@@ -8,7 +8,7 @@
 #define FIELD(name) offsetof(struct bb_transformer_options, name)
 
 static const char *const context_words[] = {"ring", "all_gather", "a2a", NULL};
-static const char *const dispatch_words[] = {"alltoall", "all_gather", NULL};
+static const char *const dispatch_words[] = {"alltoall", "all_gather", "dedup", NULL};
 static const char *const attention_words[] = {"fused", "unfused", NULL};
 static const char *const recompute_words[] = {"none", "selective", "full", NULL};
 
@@ -35,12 +35,17 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_WORD(0, "schedule", FIELD(schedule), NULL, "HOW", bb_schedule_names,
              "order of the micro-batches in the pipeline (default: interleaved with --vpp from 2, else 1f1b)"),
     OPT_INT(0, "seq-length", FIELD(sequence), NULL, "S", 1, 1e9, "tokens of a sample (default: the model's)"),
+    OPT_INT(0, "decoder-seq-length", FIELD(decoder_sequence), NULL, "S", 1, 1e9,
+            "of a model with encoder and decoder: tokens of a sample in the decoder (default: as in the encoder)"),
     OPT_FLAG(0, "sequence-parallel", FIELD(sequence_parallel),
              "what lies between the divided products is divided among the tensor-parallel ranks too"),
     OPT_WORD(0, "cp-comm", FIELD(context), NULL, "HOW", context_words,
              "how context-parallel ranks see each other's keys and values (default: ring)"),
     OPT_WORD(0, "moe-dispatch", FIELD(dispatch), NULL, "HOW", dispatch_words,
-             "how tokens come to their experts (default: alltoall)"),
+             "how tokens come to their experts; dedup: to each node once, then inside it to their experts (default: "
+             "alltoall)"),
+    OPT_INT(0, "moe-node-limit", FIELD(node_limit), NULL, "M", 1, 1e6,
+            "with --moe-dispatch dedup: each token goes to the experts of M nodes"),
     OPT_DOUBLE(0, "capacity-factor", FIELD(capacity), NULL, "F", 0.001, 1e6,
                "each expert takes F times its share of the tokens, padded or cut (default: all that come to it)"),
     OPT_DOUBLE(0, "moe-imbalance", FIELD(imbalance), NULL, "Z", 0.001, 10,

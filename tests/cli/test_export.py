@@ -272,6 +272,99 @@ def test_chakra_counts_time_in_microseconds_and_tells_the_rest(busbar, tmp_path)
             assert us == (attribute["duration_ns"] + 500) // 1000 and attribute["duration_ns"] > 0
 
 
+# ---- SimAI ----
+
+SIMAI = [("transformer", "--model", "llama3_8b", "--layers", "8", "--ranks", "32", "--tp", "2", "--pp", "4", "--micro-batches", "4"),
+         ("transformer", "--model", "llama3_8b", "--layers", "12", "--ranks", "16", "--tp", "2", "--pp", "2", "--vpp", "3", "--schedule",
+          "interleaved", "--sequence-parallel", "--micro-batches", "4"),
+         ("transformer", "--model", "mixtral_8x7b", "--layers", "4", "--ranks", "16", "--pp", "2", "--ep", "4", "--micro-batches", "2"),
+         ("transformer", "--model", "llama3_8b", "--layers", "2", "--ranks", "8", "--dp-sync", "zero3", "--compute", "gemm", "--cluster", "h100-sxm-ib"),
+         ("data_parallel", "--model", "resnet50", "--ranks", "8"), ("gpt2_large", "4", "2", "--ranks", "8"), ("gpt3_moe", "4", "2", "--ranks", "128")]
+HEAD = {"tp": "model_parallel_NPU_group:", "ep": "ep:", "pp": "pp:", "vpp": "vpp:", "ga": "ga:", "all": "all_gpus:", "message": "pp_comm:"}
+WORDS = {"ALLREDUCE": "all_reduce", "ALLGATHER": "all_gather", "REDUCESCATTER": "reduce_scatter", "ALLTOALL": "alltoall"}
+
+
+def read_simai(text):
+    """The head, and what is run in order, as Workload.cc does: rows forward, then from the last to the first their gradients. Of each
+    operation (ns of compute), or (collective, group, bytes)."""
+    first, count, *rows = text.splitlines()
+    tokens = first.split()
+    assert tokens[0] == "HYBRID_TRANSFORMER_FWD_IN_BCKWD" and int(count) == len(rows)
+    head = {key: int(tokens[tokens.index(word) + 1]) for key, word in HEAD.items() if word in tokens}
+    rows = [row.split() for row in rows]
+    assert all(len(row) == 12 and row[1] == "-1" and int(row[11]) == 1 for row in rows)
+
+    def run(row, column, plain):
+        if int(row[column]):
+            yield (int(row[column]),)
+        if row[column + 1] != "NONE":
+            word, _, suffix = row[column + 1].partition("_")
+            yield (WORDS[word], {"": plain, "EP": "ep", "DP_EP": "edp"}[suffix], int(row[column + 2]))
+    forward = [op for row in rows for op in run(row, 2, "tp")]
+    return head, forward, [op for row in reversed(rows) for op in [*run(row, 5, "tp"), *run(row, 8, "dp")]]
+
+
+def planned(busbar, words):
+    """The same of rank 0 from the plan: what blocks, the rest in its order, and how large the groups are."""
+    plan = json.loads(busbar.run("plan", *words, "--ops", "--json", "-").stdout)
+    sizes = {g["name"]: g["size"] for g in plan["groups"]}
+    names = {"moe_ep": "ep", "moe_dp": "edp"}
+    parts = {True: [], False: []}
+    for op in next(r for r in plan["roles"] if 0 in r["ranks"])["program"]:
+        forward = op["phase"] == "forward"
+        if op["kind"] == "compute":
+            parts[forward].append(None if op["work"] or op["moved_bytes"] else (round(op["compute_us"] * 1000),))
+        elif op["kind"] in WORDS.values():
+            group = names.get(op["group"], op["group"])
+            size = {"float": 4, "bfloat16": 2, "int32": 4}[op["dtype"]] * op["count"] * (1 if op["kind"] == "all_reduce" else sizes[op["group"]])
+            if group in ("tp", "ep", "dp", "edp"):
+                parts[forward and group in ("tp", "ep")].append((op["kind"], group, size))
+            else:
+                assert size < 64
+    return plan, {names.get(k, k): v for k, v in sizes.items()}, parts
+
+
+@pytest.mark.parametrize("words", SIMAI, ids=[" ".join(w[:3]) + str(i) for i, w in enumerate(SIMAI)])
+def test_simai_runs_what_the_plan_says(busbar, tmp_path, words):
+    export(busbar, "simai", tmp_path / "step.txt", *words)
+    text = (tmp_path / "step.txt").read_text()
+    assert f"busbar plan {' '.join(words)}" in text.splitlines()[0]
+    head, forward, rest = read_simai(text)
+    plan, sizes, parts = planned(busbar, words)
+    assert (head["all"], head["tp"], head["ep"], head["pp"]) == (plan["options"]["ranks"], *(sizes.get(g, 1) for g in ("tp", "ep", "pp")))
+
+    def alike(got, wanted):  # real work has its time from the cluster: any
+        return len(got) == len(wanted) and all(len(g) == 1 if w is None else g == w for g, w in zip(got, wanted))
+
+    replicas = [op for op in rest if op[1:2] in (("dp",), ("edp",))]
+    assert alike(forward, [op for op in parts[True] if op != (0,)])
+    assert collections.Counter(rest) == collections.Counter(parts[False]) or None in parts[False]
+    if words[0] != "transformer" or "zero3" not in words:
+        assert alike(rest, [op for op in parts[False] if op != (0,)])
+    assert not replicas or head["all"] // (head["tp"] * head["pp"]) == sizes["dp"]
+
+
+@pytest.mark.parametrize("i,wanted", [(0, (1, 4)), (1, (3, 4)), (5, (1, 8)), (6, (1, 8))])
+def test_simai_counts_a_pipelines_messages(busbar, tmp_path, i, wanted):
+    export(busbar, "simai", tmp_path / "step.txt", *SIMAI[i])
+    head, _, _ = read_simai((tmp_path / "step.txt").read_text())
+    plan, _, _ = planned(busbar, SIMAI[i])
+    size = {op["count"] * {"float": 4, "bfloat16": 2}[op["dtype"]] for r in plan["roles"] for op in r["program"] if op["kind"] == "send"}
+    assert (head["vpp"], head["ga"]) == wanted and size == {head["message"]}
+
+
+@pytest.mark.parametrize("words,says", [
+    (("dlrm", "--ranks", "8"), "SimAI has no alltoall of 'world' with 8 ranks"),
+    (("cosmoflow", "--ranks", "8"), "SimAI has no send of 'mp' with 4 ranks"),
+    (("transformer", "--model", "gpt2_small", "--ranks", "8", "--pp", "2"), "SimAI has no all_reduce of 'embedding' with 2 ranks"),
+    (("transformer", "--model", "llama3_8b", "--ranks", "8", "--cp", "2"), "of 'cp' with 2 ranks"),
+    (("resnet50_ring", "--ranks", "8"), "SimAI has no send of 'world' with 8 ranks"),
+])
+def test_what_simai_has_no_words_for_is_refused(busbar, tmp_path, words, says):
+    done = busbar.run("plan", *words, "--export", "simai", "x", cwd=tmp_path)
+    assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1 and list(tmp_path.iterdir()) == []
+
+
 # ---- what is refused ----
 
 
@@ -322,7 +415,7 @@ def read_perfetto(data):
             for name in map(fields, fields(one(packet, 12, b"")).get(2, [])):
                 state["names"][one(name, 1)] = one(name, 2).decode()
             if one(event, 9) == 1:
-                arguments = {one(a, 10).decode(): one(a, 3) for a in map(fields, event.get(4, []))}
+                arguments = {one(a, 10).decode(): one(a, 2 if 2 in a else 3) for a in map(fields, event.get(4, []))}
                 open_slices[sequence].append((state["ns"], state["names"][one(event, 10)], arguments))
             else:
                 assert one(event, 9) == 2
@@ -343,12 +436,13 @@ def test_perfetto_shows_what_the_trace_shows(busbar, tmp_path):
             track = names["process_name", e["pid"], 0], names["thread_name", e["pid"], e["tid"]]
             name = "step, predicted for h100-sxm-ib" if e["cat"] == "step" else e["name"]
             arguments = e.get("args", {})
+            hangs = (("critical", 1),) if arguments.get("critical") else ()
             moved = sum(o["bytes"] for o in arguments.get("operations", [arguments]) if "bytes" in o)
             more = (("bytes", moved), ("wait_ns", round(arguments["wait_us"] * 1000))) if "wait_us" in arguments else ()
-            wanted[track].append((round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000), name, *more))
+            wanted[track].append((round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000), name, *sorted(more + hangs)))
     found = read_perfetto((tmp_path / "t.pftrace").read_bytes())
     assert {t: sorted(s) for t, s in found.items()} == {t: sorted(s) for t, s in wanted.items()}
-    assert sum(map(len, found.values())) > 50
+    assert sum(map(len, found.values())) > 50 and any(("critical", 1) in s for t in found.values() for s in t)
 
 
 def ranks_of(slices):

@@ -31,6 +31,18 @@ def patch(path, old, new):
     path.write_bytes(data.replace(old.encode() + b"\0", new.encode() + b"\0"))
 
 
+def names_defined(path):
+    return {line.split()[-1] for line in subprocess.run(["nm", "-D", "--defined-only", str(path)], capture_output=True, text=True,
+                                                        check=True).stdout.splitlines()}
+
+
+def test_no_name_stands_in_both_halves(busbar):
+    """The GPU half would call the program's function of that name in place of its own."""
+    program, half = names_defined(busbar.build / "busbar"), names_defined(busbar.build / MODULE)
+    assert "bb_plan_main" in program and "bb_proxy_run" in half
+    assert program & half <= {"_init", "_fini"}
+
+
 class Copy:
     """The program and its GPU half in a folder of their own, where libraries can be hidden."""
 
@@ -119,7 +131,7 @@ def test_a_gpu_half_of_another_version(copy):
 
 @pytest.mark.parametrize("words", [
     ["--help"], ["--version"], ["list"], ["bench", "--help"], ["bench", "p2p", "--help"], ["proxy", "--help"], ["compare", "--help"],
-    ["sweep", "--help"], ["plan", "gpt2_large", "12", "4", "3", "--ranks", "8", "--cluster", "h100-sxm-ib"],
+    ["sweep", "--help"], ["calibrate", "--help"], ["plan", "gpt2_large", "12", "4", "3", "--ranks", "8", "--cluster", "h100-sxm-ib"],
 ])
 def test_paper_needs_no_library(busbar, bare, words):
     done = bare.run(*words)

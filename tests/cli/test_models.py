@@ -116,6 +116,79 @@ def test_layers_with_a_window_take_less(busbar, tmp_path):
     assert len(attention_us(busbar, folder, "--seq-length", 1024, "--layers", 7)) == 7
 
 
+def test_layers_with_a_scan_take_no_square(busbar, tmp_path):
+    """Three of four layers of Qwen3-Next: projections to queries, keys, values, gate and two numbers a head, and back; 64
+    tokens at once, 32 heads of 128 x 128: three products with the state, and in the chunk scores of queries and of keys,
+    corrections of both, context."""
+    folder = folder_of(tmp_path, "Qwen3-Next", {"model_type": "qwen3_next"})
+    scan = 2 * 4096 * (2048 * (12288 + 64) + 4096 * 2048) + 4096 * 32 * 2 * (3 * 128 * 128 + 64 * (2 * 128 + 256 + 128))
+    full = 2 * 4096 * (2048 * (8192 + 1024) + 4096 * 2048) + 4 * 4096 * 4096 * 4096
+    times = attention_us(busbar, folder, "--seq-length", 4096, "--layers", 5)
+    assert times == pytest.approx([scan / 1e9] * 3 + [full / 1e9, scan / 1e9], rel=1e-5)
+    line = refused(busbar, "transformer", "--model", folder, "--ranks", 2, "--cp", 2)
+    assert "1 chain of states from token to token does not divide by cp 2; nearest: --cp 1" in line
+
+
+def test_layers_of_a_scan_alone_have_one_half(busbar, tmp_path):
+    """Mamba-Codestral-7B, 8 groups of keys, 128 heads of 128 x 64, 256 tokens at once: scores for each group, values of
+    the chunk, into the state and out of it."""
+    folder = folder_of(tmp_path, "Mamba-Codestral", {"model_type": "mamba2"})
+    core = 1024 * (8 * 2 * 256 * 128 + 128 * 2 * (256 * 64 + 2 * 128 * 64))
+    times = attention_us(busbar, folder, "--seq-length", 1024, "--layers", 2)
+    assert times == pytest.approx([(2 * 1024 * 4096 * (18560 + 8192) + core) / 1e9] * 2, rel=1e-5)
+    text = busbar.run("plan", "transformer", "--model", folder, "--ranks", 2, "--tp", 2, "--ops", "--layers", 2,
+                      emulated=False).stdout
+    assert "7,285,403,648" not in text and "perceptron" not in text
+    assert "nearest: --tp 8" in refused(busbar, "transformer", "--model", folder, "--ranks", 16, "--tp", 16)
+
+
+T5_BASE = {  # google-t5/t5-base, what matters of it
+    "architectures": ["T5ForConditionalGeneration"], "d_ff": 3072, "d_kv": 64, "d_model": 768, "decoder_start_token_id": 0,
+    "dropout_rate": 0.1, "is_encoder_decoder": True, "model_type": "t5", "n_positions": 512, "num_heads": 12, "num_layers": 12,
+    "relative_attention_num_buckets": 32, "vocab_size": 32128}
+
+
+def test_encoder_and_decoder_have_samples_of_their_own(busbar, plan, tmp_path):
+    """512 tokens into the encoder, 128 out of the decoder; keys and values of all 512 in each layer of the decoder. What
+    tp = 2 sums, forward: both embeddings, two sums a layer of the encoder, three of the decoder; backward two (attention,
+    perceptron) and four (queries, and the encoder's output), and the head's."""
+    folder, h = folder_of(tmp_path, "t5-base", T5_BASE), 768
+    words = ("--model", folder, "--ranks", 4, "--tp", 2, "--seq-length", 512, "--decoder-seq-length", 128, "--compute", "gemm")
+    enc, dec, sums = 512, 128, {}
+    encoder = 2 * enc * (4 * h * h + 2 * h * 3072) + 4 * enc * enc * h
+    decoder = 2 * dec * (4 * h * h + 2 * h * h + 2 * h * 3072) + 2 * enc * 2 * h * h + 4 * dec * dec * h + 4 * dec * enc * h
+    text = busbar.run("plan", "transformer", *words, emulated=False).stdout
+    assert "222,903,552 parameters, 2 samples per step (1,280 tokens)" in text
+    told = int(re.search(r"model FLOPs: ([0-9,]+)", text).group(1).replace(",", ""))  # of one rank of two
+    assert told == 3 * (12 * (encoder + decoder) + 2 * dec * h * 32128) / 2
+    for row in plan(*words)["roles"][0]["traffic"]:
+        if row["kind"] == "all_reduce" and row["group"] == "tp" and row["dtype"] == "bfloat16":
+            sums[row["count"]] = row["calls"]
+    assert sums == {enc * h: 1 + 12 * 4 + 12, dec * h: 1 + 12 * 3 + 12 * 3 + 1}
+
+
+@pytest.mark.parametrize("words, said", [
+    (("--pp", 2), "1 pair of encoder and decoder does not divide by pp 2; nearest: --pp 1"),
+    (("--cp", 2), "1 pair of encoder and decoder does not divide by cp 2; nearest: --cp 1"),
+    (("--tp", 4, "--sequence-parallel", "--decoder-seq-length", 114), "114 tokens of the decoder do not divide by tp 4; nearest: "
+                                                                      "--decoder-seq-length 116"),
+    (("--layers", 1), "1 layers, expected 2 to 10000"),
+])
+def test_what_an_encoder_and_its_decoder_cannot_be(busbar, tmp_path, words, said):
+    assert said in refused(busbar, "transformer", "--model", folder_of(tmp_path, "t5-base", T5_BASE), "--ranks", 4, *words)
+
+
+def test_a_slip_in_the_perceptron_is_said(busbar, tmp_path):
+    folder = folder_of(tmp_path, "slip", {**T5_BASE, "feed_forward_proj": "gated-gelo"})
+    line = refused(busbar, "transformer", "--model", folder, "--ranks", 2)
+    assert "perceptron (feed_forward_proj) 'gated-gelo', did you mean 'gated-gelu'?" in line
+
+
+def test_one_stack_has_no_decoder(busbar):
+    line = refused(busbar, "transformer", "--model", "gpt2_small", "--ranks", 2, "--decoder-seq-length", 64)
+    assert "--decoder-seq-length means nothing here: the model has no encoder" in line
+
+
 def test_the_page_names_every_architecture(busbar, tmp_path):
     known = re.search(r"\(known: ([^)]*)\)", refused(busbar, "transformer", "--model", folder_of(tmp_path, "none", {
         "model_type": "zzzzzzzz"}), "--ranks", 2)).group(1).split(", ")
@@ -139,9 +212,12 @@ def test_names_of_the_seeds_are_the_published_models_too(busbar):
 @pytest.mark.parametrize("change, words", [
     ({"model_type": "rwkv", "architectures": ["RwkvForCausalLM"]}, ["unknown architecture 'rwkv'", "known: gpt2"]),
     ({"model_type": "lama", "architectures": None}, ["unknown architecture 'lama', did you mean 'llama'?"]),
-    ({"model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"]}, ["mamba2 cannot be counted", "scans of a state"]),
-    ({"model_type": "t5", "architectures": None}, ["t5 cannot be counted", "encoder and decoder"]),
-    ({"model_type": "qwen3_next", "architectures": None}, ["qwen3_next cannot be counted", "linear attention"]),
+    ({"model_type": "mamba", "architectures": ["MambaForCausalLM"]}, ["mamba cannot be counted", "scans of a state"]),
+    ({"model_type": "mamba2", "architectures": None, "hidden_size": 4100},
+     ["num_heads 128 of head_dim 64 do not make expand 2 x hidden_size 4100"]),
+    ({"model_type": "jamba", "architectures": None}, ["jamba cannot be counted", "scans of a state"]),
+    ({"model_type": "qwen3_next", "architectures": None, "linear_num_key_heads": 5},
+     ["heads of the state 32 does not divide by its groups 5"]),
     ({"model_type": "qwen2"}, ["model_type 'qwen2'", "architectures 'LlamaForCausalLM'", "are two models"]),
     ({"layer_types": ["linear_attention"] * 32}, ["'layer_types' has 'linear_attention' of layer 0", "full_attention"]),
     ({"model_type": "qwen3", "architectures": None, "use_sliding_window": True}, ["'use_sliding_window' must be false"]),

@@ -14,7 +14,8 @@ from conftest import ROOT
 SCRIPTS = ROOT / "cmake" / "packaging"
 PAGES = {"busbar": (), "busbar-bench": ("bench",), "busbar-bench-p2p": ("bench", "p2p"), "busbar-bench-comm": ("bench", "comm"),
          "busbar-bench-overlap": ("bench", "overlap"), "busbar-bench-compute": ("bench", "compute"), "busbar-proxy": ("proxy",),
-         "busbar-plan": ("plan",), "busbar-compare": ("compare",), "busbar-sweep": ("sweep",)}
+         "busbar-plan": ("plan",), "busbar-compare": ("compare",), "busbar-sweep": ("sweep",),
+         "busbar-calibrate": ("calibrate",)}
 
 
 def run(*words, **more):

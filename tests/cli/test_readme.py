@@ -120,7 +120,7 @@ def program_of(text):
 
 def quick_form(text):
     _, program, words = program_of(text)
-    if program is None or words[:1] in (["plan"], ["list"], ["sweep"], ["compare"]):
+    if program is None or words[:1] in (["plan"], ["list"], ["sweep"], ["compare"], ["calibrate"]):
         kind = None
     elif program.endswith("_perf"):
         kind = "perf"
@@ -236,7 +236,7 @@ def test_links_lead_somewhere(name):
         assert ((ROOT / name).parent / target).exists(), target
 
 
-@pytest.mark.parametrize("words", [["bench"], ["proxy"], ["plan"], ["compare"], ["sweep"]])
+@pytest.mark.parametrize("words", [["bench"], ["proxy"], ["plan"], ["compare"], ["sweep"], ["calibrate"]])
 def test_every_option_stands_somewhere(busbar, words):
     """Each option of a command stands in a README, by its long name or its letter."""
     text = "\n".join(path.read_text() for path in READMES)

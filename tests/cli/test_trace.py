@@ -35,8 +35,36 @@ def test_a_run_shows_the_predicted_timeline(busbar, tmp_path):
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in run if e["name"] == "thread_name"}
     assert [names[0, tid] for tid in range(4)] == ["step", "compute", "pp", "dp"]
     assert all("gpu" in e["args"]["name"] for e in run if e["name"] == "process_name")
-    ends = collections.Counter(e["id"] for e in run if e["ph"] in "sf")
+    ends = collections.Counter(e["id"] for e in run if e["ph"] in "sf" and e["name"] == "message")
     assert len(ends) == 8 and set(ends.values()) == {2}
+
+
+def critical(events):
+    return {(e["pid"], e["tid"], e["name"], e["ts"]) for e in events if e.get("args", {}).get("critical")}
+
+
+def test_the_critical_path_is_marked_and_adds_up(busbar, tmp_path):
+    """A run on emulated GPUs hangs on what was predicted to be in the way; the parts are the step."""
+    words = (*STEP, "--trace", tmp_path / "plan.json", "--json", tmp_path / "p.json")
+    assert busbar.run("plan", *words, "--ranks", 4, "--cluster", CLUSTER).returncode == 0
+    done = busbar.run("proxy", *STEP, "--steps", 2, "--no-alone", "--trace", tmp_path / "run.json", "--json", tmp_path / "r.json", ranks=4,
+                      env={**NO_DATA, "EMU_CLUSTER": str(CLUSTER)})
+    assert done.returncode == 0, done.stderr
+    _, plan = traced(tmp_path / "plan.json")
+    _, run = traced(tmp_path / "run.json")
+    path = json.loads((tmp_path / "p.json").read_text())["predicted"]["critical_path"]
+    ran = json.loads((tmp_path / "r.json").read_text())["critical_path"]
+    assert critical(run) < critical(plan) and ran == path  # of equal ranks a prediction marks all, a run the one that it hung on
+    step = max(e["dur"] for e in plan if e["ph"] == "X" and e["name"] == "step")
+    parts = {k: v for k, v in path.items() if k.endswith("_us")}
+    assert sum(parts.values()) == pytest.approx(step, abs=1e-3) and parts["waiting_us"] == 0 and parts["compute_us"] > 0 < parts["transfer_us"]
+    spans = {(e["pid"], e["tid"], e["ts"]): e["ts"] + e["dur"] for e in plan if e.get("args", {}).get("critical")}
+    arrows = collections.defaultdict(dict)
+    for e in plan:
+        if e["name"] == "critical path":
+            arrows[e["id"]][e["ph"]] = e
+            assert any(pid == e["pid"] and tid == e["tid"] and ts <= e["ts"] <= end for (pid, tid, ts), end in spans.items())
+    assert len(arrows) == path["operations"] - 1 and all(set(a) == {"s", "f"} and a["s"]["ts"] <= a["f"]["ts"] for a in arrows.values())
 
 
 def test_a_large_plan_shows_some_ranks(busbar, tmp_path):

@@ -10,6 +10,7 @@ SHORT = "--seq-length 64"
 LAYOUTS = {  # 8 ranks each
     "tp_sp_pp_dp": f"--model gpt2_small --layers 4 --tp 2 --pp 2 --dp 2 --micro-batches 4 --sequence-parallel {SHORT}",
     "interleaved_cp": f"--model llama3_8b --layers 4 --pp 2 --vpp 2 --cp 2 --micro-batches 4 --dp-sync zero1 {SHORT}",
+    "zero_bubble_2": f"--model gpt2_small --layers 4 --pp 2 --tp 2 --micro-batches 6 --schedule zb-h2 {SHORT}",
     "zero_bubble": f"--model gpt2_small --layers 4 --pp 4 --schedule zb-h1 --micro-batches 6 {SHORT}",
     "sharded_experts": "--model mixtral_8x7b --layers 2 --tp 2 --ep 2 --sequence-parallel --dp-sync zero3 "
                        f"--micro-batches 2 {SHORT}",

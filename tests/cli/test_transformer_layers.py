@@ -11,6 +11,14 @@ from test_proxy import NOMINAL, QUICK, planned, traffic_by_rank
 DENSE = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 8, "num_key_value_heads": 4,
          "num_hidden_layers": 2, "vocab_size": 101, "max_position_embeddings": 64}
 EXPERTS = {**DENSE, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+LINEAR = {"model_type": "qwen3_next", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4,
+          "head_dim": 16, "linear_num_value_heads": 8, "linear_num_key_heads": 4, "linear_key_head_dim": 8,
+          "linear_value_head_dim": 16, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+          "shared_expert_intermediate_size": 32, "vocab_size": 101, "max_position_embeddings": 128}
+STATES = {"model_type": "mamba2", "hidden_size": 64, "num_heads": 8, "head_dim": 16, "n_groups": 4, "state_size": 16,
+          "chunk_size": 32, "num_hidden_layers": 4, "vocab_size": 101, "max_position_embeddings": 64}
+STACKS = {"model_type": "t5", "d_model": 64, "d_kv": 8, "num_heads": 8, "d_ff": 128, "num_layers": 2, "vocab_size": 101,
+          "n_positions": 64, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 LAYOUTS = {
     "tensor": (DENSE, ("--tp", 2, "--pp", 2, "--micro-batches", 2)),
     "sequence": (DENSE, ("--tp", 4, "--sequence-parallel", "--recompute", "full")),
@@ -22,6 +30,12 @@ LAYOUTS = {
     "divided experts": (EXPERTS, ("--tp", 2, "--dp", 2, "--ep", 2, "--etp", 2, "--sequence-parallel")),
     "popular experts": (EXPERTS, ("--ep", 4, "--moe-imbalance", 1, "--seed", 3)),
     "places": (EXPERTS, ("--ep", 4, "--capacity-factor", 1.25)),
+    "nodes": (EXPERTS, ("--ep", 4, "--gpus-per-node", 2, "--moe-dispatch", "dedup", "--moe-node-limit", 1, "--recompute", "full")),
+    "linear attention": (LINEAR, ("--tp", 2, "--ep", 2, "--sequence-parallel", "--recompute", "full")),
+    "states": (STATES, ("--tp", 2, "--pp", 2, "--sequence-parallel", "--schedule", "zb-h1", "--micro-batches", 3)),
+    "two stacks": (STACKS, ("--tp", 2, "--decoder-seq-length", 32, "--micro-batches", 2, "--recompute", "selective")),
+    "two stacks in pieces": (STACKS, ("--tp", 2, "--sequence-parallel", "--decoder-seq-length", 96, "--dp-sync", "zero3",
+                                      "--recompute", "full")),
     "gathered tokens": (EXPERTS, ("--ep", 2, "--dp", 4, "--moe-dispatch", "all_gather")),
 }
 

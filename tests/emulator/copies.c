@@ -55,8 +55,8 @@ static int64_t copy_ns(const struct copy *c, bool to_gpu, bool from_gpu)
 {
     double times = c->from && to_gpu && from_gpu ? 2 : 1;
 
-    return emu_ns_of_us(emu.profile.kernel_us +
-                        times * (double)c->width * (double)c->height / emu.profile.memory_gbps / 1e3);
+    return emu_ns_of_us(emu.machine.kernel_us +
+                        times * (double)c->width * (double)c->height / emu.machine.memory_gbps / 1e3);
 }
 
 static void stage(struct copy *c)
@@ -71,7 +71,7 @@ static void stage(struct copy *c)
 static cudaError_t put(const struct copy *c, cudaStream_t stream, const char *name, bool sync)
 {
     struct emu_op op = {
-        .name = name, .run = run_copy, .release = release_copy, .host_ns = emu_ns_of_us(emu.profile.launch_us)};
+        .name = name, .run = run_copy, .release = release_copy, .host_ns = emu_ns_of_us(emu.machine.launch_us)};
     struct copy *copy = malloc(sizeof(*copy));
     cudaError_t rc;
 

@@ -7,7 +7,7 @@
  * (CUBLAS_STATUS_NOT_SUPPORTED).
  */
 #include "cublaslt.h"
-#include "twin.h"
+#include "proxies/machine/cluster.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,29 +143,23 @@ struct matmul {
     void *d;
     double alpha, beta;
     const void *alpha_at, *beta_at; /* device pointers, NULL when the host gave the values */
+    int device;
 };
 
-static double tflops_of(cudaDataType type)
+static enum bb_dtype_id dtype_of(cudaDataType type)
 {
-    const struct emu_profile *p = emu_profile();
-
-    switch (type) {
-    case CUDA_R_16F:
-        return p->tflops_float16;
-    case CUDA_R_16BF:
-        return p->tflops_bfloat16;
-    case CUDA_R_64F:
-        return p->tflops_float64;
-    default:
-        return p->tflops_float32;
-    }
+    return type == CUDA_R_16F ? BB_HALF : type == CUDA_R_16BF ? BB_BFLOAT16 : type == CUDA_R_64F ? BB_DOUBLE : BB_FLOAT;
 }
 
 static int64_t matmul_ns(const struct lt_problem *p)
 {
-    double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k * p->batch;
+    struct bb_kernel_list_item item = {.gemm = {.m = (int64_t)p->m,
+                                                .n = (int64_t)p->n,
+                                                .k = (int64_t)p->k,
+                                                .batch = p->batch,
+                                                .dtype = dtype_of(p->a.type)}};
 
-    return llround(emu_kernel_ns(emu_profile(), 0, flops, tflops_of(p->a.type)));
+    return bb_cluster_kernel_ns(emu_machine(), &item);
 }
 
 static double scalar_at(const void *at, cudaDataType type)
@@ -185,7 +179,7 @@ static int64_t run_matmul(void *arg, int64_t ready_ns)
         if (!lt_compute(&mm->problem, mm->alpha, mm->a, mm->b, mm->beta, mm->c, mm->d))
             return EMU_FAILED;
     }
-    return ready_ns + matmul_ns(&mm->problem);
+    return ready_ns + emu_slowed_ns(mm->device, matmul_ns(&mm->problem));
 }
 
 static cublasStatus_t put(const struct matmul *mm, cudaStream_t stream)
@@ -196,11 +190,12 @@ static cublasStatus_t put(const struct matmul *mm, cudaStream_t stream)
     if (!copy)
         return CUBLAS_STATUS_ALLOC_FAILED;
     *copy = *mm;
+    copy->device = emu_stream_device(stream);
     rc = emu_enqueue(stream, &(struct emu_op){.name = "matmul",
                                               .run = run_matmul,
                                               .release = free,
                                               .arg = copy,
-                                              .host_ns = llround(emu_profile()->launch_us * 1e3)});
+                                              .host_ns = bb_cluster_issue_ns(emu_machine(), true)});
     if (rc == cudaSuccess)
         return CUBLAS_STATUS_SUCCESS;
     free(copy);

@@ -178,13 +178,13 @@ static void fill_properties(struct cudaDeviceProp *p, int device)
     emu_uuid_of((struct emu_place){.number = emu.visible[device].number}, (unsigned char *)p->uuid.bytes);
     fill_limits(p);
     fill_abilities(p);
-    p->totalGlobalMem = (size_t)emu.profile.memory_bytes;
-    p->multiProcessorCount = emu.profile.sm_count;
+    p->totalGlobalMem = (size_t)emu.machine.memory_bytes;
+    p->multiProcessorCount = emu.machine.sm_count;
     p->pciDomainID = domain_of(device);
     p->pciBusID = bus_of(device);
 #if CUDART_VERSION < 13000
-    p->clockRate = emu.profile.clock_khz;
-    p->memoryClockRate = emu.profile.clock_khz;
+    p->clockRate = emu.machine.clock_khz;
+    p->memoryClockRate = emu.machine.clock_khz;
 #endif
 }
 
@@ -285,7 +285,7 @@ static int attribute_value(const struct attribute *a, const struct cudaDevicePro
     case FROM_SIZE:
         return (int)*(const size_t *)field;
     case FROM_CLOCK:
-        return emu.profile.clock_khz;
+        return emu.machine.clock_khz;
     }
     return a->constant;
 }

@@ -97,7 +97,7 @@ static void say_what_this_is(void)
         fprintf(
             stderr,
             "emulated GPUs: %d x Emulated GPU per process, profile %s, %s time; figures are modelled, not measured\n",
-            emu.n_devices, emu.profile.name, emu.real_time ? "real" : "virtual");
+            emu.n_devices, emu.machine.name, emu.real_time ? "real" : "virtual");
 }
 
 static void start(void)
@@ -108,7 +108,8 @@ static void start(void)
     emu.moves_data = !env_switch("EMU_DATA", "off", "on");
     emu.passes_unknown = env_switch("EMU_UNKNOWN_KERNELS", "pass", "fail");
     emu.loads_lazily = env_switch("EMU_LAZY_LOADING", "1", "0");
-    emu_profile_load(&emu.profile);
+    emu_profile_load(&emu.machine, &emu.profile);
+    emu_slow_load(&emu.slow, &emu.machine);
     emu_faults_load();
     emu_dangers_load();
     devices = devices_asked(&first);
@@ -208,10 +209,10 @@ bool emu_moves_data(void)
     return emu.moves_data;
 }
 
-const struct emu_profile *emu_profile(void)
+const struct bb_cluster *emu_machine(void)
 {
     emu_init();
-    return &emu.profile;
+    return &emu.machine;
 }
 
 /* ---- marks ---- */

@@ -54,18 +54,25 @@ void emu_host_reach_ns(int64_t ns);         /* a synchronising call moves the ho
  */
 bool emu_stopping(void);
 
-/* The cluster profile, read once per process from $EMU_CLUSTER (a path; built-in defaults without one). */
-struct emu_link {
-    double latency_us, gbps; /* gbps: 1e9 bytes per second and direction, per GPU */
+/* The machine (proxies/machine/cluster.h), read once per process from the profile that $EMU_CLUSTER names. */
+struct bb_cluster;
+const struct bb_cluster *emu_machine(void);
+
+/* Where the at-th of a job's GPUs is: on one of EMU_NODES nodes of consecutive ones, or of gpus_per_node each. */
+struct emu_seat {
+    int node, gpu; /* gpu: of its node */
 };
+struct emu_seat emu_seat_of(int at, int all);
+/* EMU_SLOW: what is left of the rate of a GPU's NICs; how long a kernel lasts there that takes so long elsewhere. */
+double emu_nic_part(struct emu_seat seat);
+int64_t emu_slowed_ns(int device, int64_t ns);
+
+/* What a twin reckons with: the rates that kernels of that machine reach, nominal ones where nothing better is known. */
 struct emu_profile {
-    char name[64];
-    int gpus_per_node, sm_count, clock_khz;
-    double launch_us, nccl_launch_us, kernel_us, memory_gbps, memory_bytes;
+    int sm_count;
+    double kernel_us, memory_gbps;
     double tflops_float32, tflops_float16, tflops_bfloat16, tflops_float64;
-    struct emu_link intra, inter;
 };
-const struct emu_profile *emu_profile(void);
 int emu_env_number(const char *name, int most); /* 0 without it; ends the process when it is none of 0 to most */
 bool emu_moves_data(void);                      /* false with EMU_DATA=off: no byte is touched, only time passes     */
 int emu_world_rank(void);                       /* from the launcher's environment, 0 without one                   */

@@ -291,7 +291,7 @@ static cudaError_t launch_locked(struct CUgraphExec_st *exec, cudaStream_t strea
     }
     if (emu_capture_implicit_locked(s))
         return cudaErrorStreamCaptureImplicit;
-    emu_charge_locked(emu_ns_of_us(emu.profile.launch_us));
+    emu_charge_locked(emu_ns_of_us(emu.machine.launch_us));
     emu_join_default_locked(s);
     if (exec->body->last)
         emu_wait_locked(s, exec->body->last);

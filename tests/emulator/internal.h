@@ -11,15 +11,10 @@
 #define EMU_INTERNAL_H
 
 #include "engine.h"
+#include "proxies/machine/slow.h"
 #include <pthread.h>
 
 #pragma GCC visibility push(hidden) /* engine.h is what the library shows of itself beside CUDA */
-
-#define TRY(expr)                                                                                                      \
-    do {                                                                                                               \
-        if ((rc = (expr)) != cudaSuccess)                                                                              \
-            goto out;                                                                                                  \
-    } while (0)
 
 enum { EMU_MAX_DEVICES = 64, EMU_BOARD = 8, EMU_MAX_RANKS = 1024, EMU_MAX_QUEUES = 32 };
 
@@ -120,7 +115,9 @@ struct emu_state {
     struct emu_device devices[EMU_MAX_DEVICES];
     struct emu_place visible[EMU_MAX_DEVICES]; /* [n_devices] what the numbers of this process stand for */
     struct emu_capture *captures;
-    struct emu_profile profile;
+    struct bb_cluster machine;
+    struct emu_profile profile; /* what twins see of it */
+    struct bb_slow slow;        /* EMU_SLOW             */
 };
 extern struct emu_state emu;
 
@@ -172,11 +169,14 @@ bool emu_capture_implicit_locked(struct CUstream_st *s); /* use of the legacy st
 void emu_front_clear(struct emu_front *front);
 void emu_body_unref_locked(struct emu_graph_body *body);
 
-/* profile.c, faults.c */
-void emu_profile_load(struct emu_profile *profile);
+/* profile.c, job.c, faults.c */
+void emu_profile_load(struct bb_cluster *machine, struct emu_profile *profile);
+void emu_slow_load(struct bb_slow *slow, const struct bb_cluster *machine);
 void emu_faults_load(void);
 int64_t emu_ns_of_us(double us);
 int emu_rank_from(const char *const *names, int n, int fallback);
+int emu_nodes(void);              /* EMU_NODES, 0: as the machine's nodes are  */
+int emu_node_of(int at, int all); /* of so many, on EMU_NODES of equal size     */
 void emu_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn)); /* bad environment: exit 2 */
 
 /* memory.c */

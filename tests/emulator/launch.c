@@ -241,15 +241,16 @@ struct launch {
 static int64_t run_launch(void *arg, int64_t ready_ns)
 {
     struct launch *l = arg;
-    double lasts = emu.profile.kernel_us * 1e3;
+    double lasts = emu.machine.kernel_us * 1e3;
+    int64_t slowed_ns;
 
     l->seen.start_ns = ready_ns;
     if (l->twin && l->twin->lasts_ns)
         lasts = l->twin->lasts_ns(&l->seen, &emu.profile);
-    l->seen.end_ns = ready_ns + llround(lasts);
+    l->seen.end_ns = slowed_ns = ready_ns + emu_slowed_ns(l->seen.device, llround(lasts));
     if (l->twin && l->twin->run && (emu.moves_data || l->twin->always))
         l->twin->run(&l->seen);
-    return l->seen.end_ns;
+    return l->seen.end_ns > slowed_ns ? l->seen.end_ns : slowed_ns;
 }
 
 static size_t aligned(size_t bytes)
@@ -312,7 +313,7 @@ static cudaError_t launch(struct CUkern_st *kernel, dim3 grid, dim3 block, void 
                                               .run = run_launch,
                                               .release = free,
                                               .arg = l,
-                                              .host_ns = emu_ns_of_us(emu.profile.launch_us)});
+                                              .host_ns = emu_ns_of_us(emu.machine.launch_us)});
     if (rc != cudaSuccess)
         free(l);
 out:
@@ -527,6 +528,6 @@ cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *func, cons
 
     (void)config;
     if (rc == cudaSuccess)
-        *clusters = emu.profile.sm_count / 8;
+        *clusters = emu.machine.sm_count / 8;
     return rc;
 }

@@ -117,7 +117,7 @@ static bool charge_device(int device, size_t bytes)
     bool fits;
 
     emu_lock();
-    fits = (double)emu.devices[device].used_bytes + (double)bytes <= emu.profile.memory_bytes;
+    fits = (double)emu.devices[device].used_bytes + (double)bytes <= emu.machine.memory_bytes;
     if (fits)
         emu.devices[device].used_bytes += bytes;
     emu_unlock();
@@ -387,9 +387,9 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     TRY(emu_enter(__func__));
     emu_lock();
     if (free_bytes)
-        *free_bytes = (size_t)emu.profile.memory_bytes - emu.devices[emu_current_device()].used_bytes;
+        *free_bytes = (size_t)emu.machine.memory_bytes - emu.devices[emu_current_device()].used_bytes;
     if (total_bytes)
-        *total_bytes = (size_t)emu.profile.memory_bytes;
+        *total_bytes = (size_t)emu.machine.memory_bytes;
     emu_unlock();
 out:
     return emu_report(rc);

@@ -1,160 +1,73 @@
 /*
- * profile.c - the cluster profile ($EMU_CLUSTER, keys in profiles/clusters/README.md of the tree) and who this process
- * is in its job.
+ * profile.c - the machine that these GPUs are: the profile that $EMU_CLUSTER names or points to, read by the reader that
+ * plans have (proxies/machine), how many nodes of it there are ($EMU_NODES), and what of it is slower ($EMU_SLOW).
  */
 #include "internal.h"
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* Without a profile: a node of eight round-numbered GPUs, the same as profiles/clusters/emulated-default.json. */
-static const struct emu_profile built_in = {.name = "emulated-default",
-                                            .gpus_per_node = 8,
-                                            .sm_count = 100,
-                                            .clock_khz = 1000000,
-                                            .launch_us = 2,
-                                            .nccl_launch_us = 3,
-                                            .kernel_us = 2,
-                                            .memory_gbps = 2000,
-                                            .memory_bytes = 80e9,
-                                            .tflops_float32 = 100,
-                                            .tflops_float16 = 400,
-                                            .tflops_bfloat16 = 400,
-                                            .tflops_float64 = 50,
-                                            .intra = {.latency_us = 4, .gbps = 200},
-                                            .inter = {.latency_us = 10, .gbps = 25}};
 
 int64_t emu_ns_of_us(double us)
 {
     return llround(us * 1000.0);
 }
 
-static double number_at(const json_t *object, const char *key, const char *where)
+static struct emu_profile reached_by_kernels(const struct bb_cluster *c)
 {
-    const json_t *value = json_object_get(object, key);
-
-    if (!json_is_number(value) || json_number_value(value) < 0)
-        emu_die("EMU_CLUSTER: %s '%s' is missing or not a number of at least 0", where, key);
-    return json_number_value(value);
+    return (struct emu_profile){.sm_count = c->sm_count,
+                                .kernel_us = c->kernel_us,
+                                .memory_gbps = c->memory_gbps * (c->achieves ? c->achieved.memory : 1),
+                                .tflops_float32 = c->tflops_float32,
+                                .tflops_float16 = c->tflops_float16,
+                                .tflops_bfloat16 = c->tflops_bfloat16,
+                                .tflops_float64 = c->tflops_float64};
 }
 
-static const json_t *object_at(const json_t *object, const char *key)
+void emu_profile_load(struct bb_cluster *machine, struct emu_profile *profile)
 {
-    const json_t *value = json_object_get(object, key);
+    const char *word = getenv("EMU_CLUSTER");
 
-    if (!json_is_object(value))
-        emu_die("EMU_CLUSTER: '%s' is missing or not an object", key);
-    return value;
+    bb_err_context("EMU_CLUSTER: ");
+    if (bb_cluster_load(word && *word ? word : "emulated-default", machine) != 0)
+        _Exit(BB_EUSAGE);
+    *profile = reached_by_kernels(machine);
 }
 
-static void refuse_unknown(json_t *object, const char *where, const char *const *known, size_t n)
-{
-    const char *key;
-    json_t *value;
-    size_t i;
+/* ---- nodes, and what is slow ---- */
 
-    json_object_foreach(object, key, value)
-    {
-        for (i = 0; i < n && strcmp(key, known[i]) != 0; i++)
-            ;
-        if (i == n && key[0] != '_')
-            emu_die("EMU_CLUSTER: unknown %s '%s'", where, key);
+struct emu_seat emu_seat_of(int at, int all)
+{
+    const int nodes = emu_nodes(), per_node = emu_machine()->gpus_per_node;
+    struct emu_seat seat = {at / per_node, at % per_node};
+
+    if (nodes > 0) {
+        seat.node = emu_node_of(at, all);
+        seat.gpu = at - (int)(((int64_t)seat.node * all + nodes - 1) / nodes);
     }
+    return seat;
 }
 
-static void read_link(struct emu_link *link, const json_t *root, const char *key)
+/* A process without a launcher may drive many devices, which are its ranks then. */
+void emu_slow_load(struct bb_slow *slow, const struct bb_cluster *machine)
 {
-    static const char *const known[] = {"latency_us", "gbps"};
-    const json_t *object = object_at(root, key);
+    const char *text = getenv("EMU_SLOW");
+    const int size = emu_world_size(), ranks = size > 1 ? size : EMU_MAX_DEVICES, per_node = machine->gpus_per_node;
+    const int nodes = emu_env_number("EMU_NODES", EMU_MAX_RANKS);
 
-    refuse_unknown((json_t *)object, key, known, 2);
-    link->latency_us = number_at(object, "latency_us", key);
-    link->gbps = number_at(object, "gbps", key);
-}
-
-static void read_tflops(struct emu_profile *p, const json_t *root)
-{
-    static const char *const known[] = {"float32", "float16", "bfloat16", "float64", "float8"};
-    const json_t *object = object_at(root, "tflops");
-
-    refuse_unknown((json_t *)object, "tflops", known, 5);
-    p->tflops_float32 = number_at(object, "float32", "tflops");
-    p->tflops_float16 = number_at(object, "float16", "tflops");
-    p->tflops_bfloat16 = number_at(object, "bfloat16", "tflops");
-    p->tflops_float64 = number_at(object, "float64", "tflops");
-}
-
-static void read_profile(struct emu_profile *p, json_t *root)
-{
-    static const char *const known[] = {"name", "gpus_per_node", "launch_us", "nccl_launch_us", "kernel_us",
-                                        "memory_gbps", "memory_bytes", "tflops", "sm_count", "clock_khz", "description",
-                                        "source", "intra", "inter",
-                                        /* of forecasts: these GPUs keep to the simple law */
-                                        "achieved", "nccl", "nics_per_node"};
-    const json_t *name = json_object_get(root, "name");
-
-    refuse_unknown(root, "key", known, sizeof(known) / sizeof(known[0]));
-    if (!json_is_string(name) || strlen(json_string_value(name)) >= sizeof(p->name))
-        emu_die("EMU_CLUSTER: 'name' is missing or not a short string");
-    strcpy(p->name, json_string_value(name));
-    p->gpus_per_node = (int)number_at(root, "gpus_per_node", "key");
-    p->sm_count = (int)number_at(root, "sm_count", "key");
-    p->clock_khz = (int)number_at(root, "clock_khz", "key");
-    p->launch_us = number_at(root, "launch_us", "key");
-    p->nccl_launch_us = number_at(root, "nccl_launch_us", "key");
-    p->kernel_us = number_at(root, "kernel_us", "key");
-    p->memory_gbps = number_at(root, "memory_gbps", "key");
-    p->memory_bytes = number_at(root, "memory_bytes", "key");
-    read_tflops(p, root);
-    read_link(&p->intra, root, "intra");
-    read_link(&p->inter, root, "inter");
-    if (p->gpus_per_node < 1 || p->memory_gbps <= 0 || p->intra.gbps <= 0 || p->inter.gbps <= 0)
-        emu_die("EMU_CLUSTER: gpus_per_node and the bandwidths must be above 0");
-}
-
-void emu_profile_load(struct emu_profile *profile)
-{
-    const char *path = getenv("EMU_CLUSTER");
-    json_error_t error;
-    json_t *root;
-
-    *profile = built_in;
-    if (!path || !*path)
+    *slow = (struct bb_slow){0};
+    if (!text || !*text)
         return;
-    root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    if (!json_is_object(root))
-        emu_die("EMU_CLUSTER=%s: line %d: %s", path, error.line, root ? "expected an object" : error.text);
-    read_profile(profile, root);
-    json_decref(root);
+    bb_err_context("");
+    if (bb_slow_read(slow, "EMU_SLOW", text) != 0 ||
+        bb_slow_check(slow, "EMU_SLOW", machine, ranks, nodes > 0 ? nodes : (ranks + per_node - 1) / per_node) != 0)
+        _Exit(BB_EUSAGE);
 }
 
-int emu_rank_from(const char *const *names, int n, int fallback)
+double emu_nic_part(struct emu_seat seat)
 {
-    for (int i = 0; i < n; i++) {
-        const char *value = getenv(names[i]);
-        char *end;
-        long number;
-
-        if (!value || !*value)
-            continue;
-        number = strtol(value, &end, 10);
-        if (!*end && number >= 0 && number <= 1 << 30)
-            return (int)number;
-    }
-    return fallback;
+    return bb_slow_nic_part(&emu.slow, emu_machine(), seat.node, seat.gpu);
 }
 
-int emu_world_rank(void)
+int64_t emu_slowed_ns(int device, int64_t ns)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
-
-    return emu_rank_from(names, 4, 0);
-}
-
-int emu_world_size(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
-
-    return emu_rank_from(names, 3, 1);
+    return llround((double)ns * bb_slow_times(&emu.slow, emu_world_size() > 1 ? emu_world_rank() : device));
 }

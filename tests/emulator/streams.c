@@ -349,7 +349,7 @@ static cudaError_t add_host_call(const char *function, cudaStream_t stream, stru
                                               .run = run_host_call,
                                               .release = free,
                                               .arg = copy,
-                                              .host_ns = emu_ns_of_us(emu.profile.launch_us)});
+                                              .host_ns = emu_ns_of_us(emu.machine.launch_us)});
     if (rc != cudaSuccess)
         free(copy);
 out:

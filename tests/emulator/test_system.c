@@ -3,6 +3,7 @@
  */
 #include "child.h"
 #include "engine.h"
+#include "proxies/machine/cluster.h"
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -237,7 +238,7 @@ static int world(void)
 /* Prints the whole profile. */
 static int print_profile(void)
 {
-    const struct emu_profile *p = emu_profile();
+    const struct bb_cluster *p = emu_machine();
 
     fprintf(stderr, "%s %d %d %d %g %g %g %g %g", p->name, p->gpus_per_node, p->sm_count, p->clock_khz, p->launch_us,
             p->nccl_launch_us, p->kernel_us, p->memory_gbps, p->memory_bytes);
@@ -397,7 +398,9 @@ static void test_bad_environment(void **state)
         {one_call, {"EMU_DEVICES=65"}, 2, "EMU_DEVICES=65"},
         {one_call, {"EMU_TIME=fast"}, 2, "EMU_TIME=fast: expected real or virtual"},
         {one_call, {"EMU_DATA=no"}, 2, "EMU_DATA=no: expected off or on"},
-        {one_call, {"EMU_CLUSTER=/no/such/file"}, 2, "/no/such/file"},
+        {one_call, {"EMU_CLUSTER=/no/such/file"}, 2, "EMU_CLUSTER: unable to open /no/such/file"},
+        {one_call, {"EMU_CLUSTER=h100-sxm-ip"}, 2, "did you mean 'h100-sxm-ib'?"},
+        {one_call, {"EMU_CLUSTER=h100-sxm-ib", "EMU_QUIET=0"}, 0, "profile h100-sxm-ib,"},
         {one_call, {"EMU_QUIET=0"}, 0, "figures are modelled, not measured"},
         {one_call, {"EMU_QUIET=0", "OMPI_COMM_WORLD_RANK=1"}, 0, NULL},
     };
@@ -415,10 +418,11 @@ static void test_bad_profiles(void **state)
     } edits[] = {
         {"\"kernel_us\": 3,", "", "'kernel_us' is missing"},
         {"\"kernel_us\": 3", "\"kernel_us\": -3", "'kernel_us'"},
-        {"\"kernel_us\": 3", "\"kernel_us\": 3, \"kernal_us\": 3", "unknown key 'kernal_us'"},
-        {"\"memory_gbps\": 1", "\"memory_gbps\": 0", "above 0"},
-        {"\"latency_us\": 4", "\"latency\": 4", "unknown intra 'latency'"},
-        {"\"float16\": 2,", "", "tflops 'float16'"},
+        {"\"kernel_us\": 3", "\"kernel_us\": 3, \"kernal_us\": 3",
+         "unknown key 'kernal_us', did you mean 'kernel_us'?"},
+        {"\"memory_gbps\": 1", "\"memory_gbps\": 0", "'memory_gbps' is 0"},
+        {"\"latency_us\": 4", "\"latency\": 4", "unknown key 'intra.latency'"},
+        {"\"float16\": 2,", "", "'float16' is missing"},
         {"\"name\": ", "\"name\": 1, \"description\": ", "'name'"},
         {"{", "[", "line 2"},
     };

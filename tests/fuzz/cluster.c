@@ -1,5 +1,5 @@
 /* cluster.c - a cluster's profile (--cluster FILE): read, and collectives and a step predicted by it. */
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 #include "proxies/plan_main.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -17,7 +17,7 @@ targets() {
 formula||
 matrix||
 numbers||
-cluster|proxies/simulate/cluster.c proxies/simulate/collective_time.c|profiles/clusters
+cluster|proxies/machine/cluster.c proxies/machine/collective_time.c|profiles/clusters
 config_json|proxies/transformer/arch/arch_load.c proxies/transformer/arch/arch_types.c|profiles/models
 model_file|proxies/models/model_file.c proxies/models/residual.c proxies/models/transformer_model.c proxies/spatial/net/net.c|profiles/models
 plan_model|proxies/transformer/arch/arch_load.c proxies/transformer/arch/arch_types.c proxies/models/residual.c|profiles/models

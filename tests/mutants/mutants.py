@@ -65,6 +65,7 @@ CONCERNS = {
     "cuda": "kernels compute bench transformer_layers",
     "cuda/device": "start bench dangers nsys",
     "proxies": "proxy plan dangers answers",
+    "proxies/calibrate": "calibrate",
     "proxies/export": "export",
     "proxies/layouts": "answers",
     "proxies/models": "models plan",

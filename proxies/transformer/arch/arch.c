@@ -6,6 +6,9 @@
  */
 #include "proxies/transformer/arch/arch.h"
 
+#include <math.h>
+#include <string.h>
+
 enum {
     WHOLE = 0,
     SPLIT = 1,  /* by tp */
@@ -69,8 +72,8 @@ static void put_attention(struct list *l, const struct bb_arch *a)
     size_t h = (size_t)a->hidden, q = (size_t)a->heads * (size_t)a->head_dim;
     size_t kv = (size_t)a->kv_heads * (size_t)a->head_dim;
 
-    put_tensor(l, "attention.query.weight", q, h, SPLIT);
-    put_tensor(l, "attention.query.bias", q, a->qkv_bias, SPLIT);
+    put_tensor(l, "attention.query.weight", q * (a->out_gate ? 2 : 1), h, SPLIT);
+    put_tensor(l, "attention.query.bias", q * (a->out_gate ? 2 : 1), a->qkv_bias, SPLIT);
     put_tensor(l, "attention.key.weight", kv, h, SPLIT);
     put_tensor(l, "attention.key.bias", kv, a->qkv_bias, SPLIT);
     put_tensor(l, "attention.value.weight", kv, h, SPLIT);
@@ -82,6 +85,18 @@ static void put_attention(struct list *l, const struct bb_arch *a)
                a->qk_norm || a->qk_norm_wide, a->qk_norm_wide ? SPLIT : WHOLE);
     put_tensor(l, "attention.key_norm.weight", a->qk_norm_wide ? kv : (size_t)a->head_dim,
                a->qk_norm || a->qk_norm_wide, a->qk_norm_wide ? SPLIT : WHOLE);
+}
+
+/* Queries of the decoder's tokens, keys and values of what the encoder made. */
+static void put_cross_attention(struct list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden, q = (size_t)a->heads * (size_t)a->head_dim;
+    size_t kv = (size_t)a->kv_heads * (size_t)a->head_dim;
+
+    put_tensor(l, "cross.query.weight", q, h, SPLIT);
+    put_tensor(l, "cross.key.weight", kv, h, SPLIT);
+    put_tensor(l, "cross.value.weight", kv, h, SPLIT);
+    put_tensor(l, "cross.out.weight", h, q, SPLIT);
 }
 
 /* Scores every key for every query with a few small heads, of which every tp rank holds all. */
@@ -115,9 +130,31 @@ static void put_latent_attention(struct list *l, const struct bb_arch *a)
     put_index(l, a);
 }
 
-static void put_any_attention(struct list *l, const struct bb_arch *a)
+/* One number per head decides how much of the state is kept, a second one how much of the token is added. */
+static void put_scan(struct list *l, const struct bb_arch *a)
 {
-    if (a->kv_lora)
+    const struct bb_arch_scan *s = &a->scan;
+    size_t h = (size_t)a->hidden, heads = (size_t)s->heads, values = heads * (size_t)s->value_dim;
+    size_t mixed = 2 * (size_t)s->groups * (size_t)s->key_dim + values; /* by the convolution */
+
+    put_tensor(l, "scan.step_bias", heads, 1, SPLIT);
+    put_tensor(l, "scan.decay", heads, 1, SPLIT);
+    put_tensor(l, "scan.skip", heads, !s->delta, SPLIT);
+    put_tensor(l, "scan.convolution.weight", mixed, (size_t)s->conv, SPLIT);
+    put_tensor(l, "scan.convolution.bias", mixed, s->conv_bias, SPLIT);
+    put_tensor(l, "scan.in.weight", mixed + values + (s->delta ? 0 : heads), h, SPLIT);
+    put_tensor(l, "scan.in.bias", mixed + values + (s->delta ? 0 : heads), a->qkv_bias, SPLIT);
+    put_tensor(l, "scan.steps.weight", s->delta ? 2 * heads : 0, h, SPLIT);
+    put_tensor(l, "scan.norm.weight", s->delta ? (size_t)s->value_dim : values, 1, s->delta ? WHOLE : SPLIT);
+    put_tensor(l, "scan.out.weight", h, values, SPLIT);
+    put_tensor(l, "scan.out.bias", h, a->out_bias, WHOLE);
+}
+
+static void put_any_attention(struct list *l, const struct bb_arch *a, int layer)
+{
+    if (bb_arch_is_scan(a, layer))
+        put_scan(l, a);
+    else if (a->kv_lora)
         put_latent_attention(l, a);
     else if (a->fused_qkv)
         put_fused_attention(l, a);
@@ -161,18 +198,35 @@ static void put_experts(struct list *l, const struct bb_arch *a)
 
 /* ---- layers ---- */
 
+/* Of a stack's first layer, for all of them; its last one has the encoder's own norm behind it. */
+static bool has_positions(const struct bb_arch *a, int layer)
+{
+    return layer == 0 || (a->encoder_layers > 0 && layer == a->encoder_layers);
+}
+
 static void put_layer(struct list *l, const struct bb_arch *a, int layer)
 {
+    const bool encodes = a->encoder_layers > 0 && !bb_arch_decodes(a, layer);
+
     for (const char *part = a->order ? a->order : "am12"; *part; part++) {
-        if (*part == 'a')
-            put_any_attention(l, a);
+        if (encodes && (*part == 'c' || *part == '3'))
+            continue;
+        if (*part == 'c')
+            put_cross_attention(l, a);
+        else if (*part == 'a')
+            put_any_attention(l, a, layer);
         else if (*part != 'm')
             put_layer_norm(l, a, *part);
         else if (bb_arch_has_experts(a, layer))
             put_experts(l, a);
         else
             put_perceptron(l, a);
+        if (*part == 'a')
+            put_tensor(l, "attention.positions", has_positions(a, layer) ? (size_t)a->position_buckets : 0,
+                       (size_t)a->heads, SPLIT);
     }
+    if (encodes && layer == a->encoder_layers - 1)
+        put_norm(l, a, "encoder_norm.weight", "encoder_norm.bias");
 }
 
 static void put_embedding(struct list *l, const struct bb_arch *a)
@@ -226,6 +280,45 @@ int bb_arch_keys(const struct bb_arch *a, int layer, int sequence)
     return all || sequence < a->window ? sequence : a->window;
 }
 
+bool bb_arch_decodes(const struct bb_arch *a, int layer)
+{
+    return a->encoder_layers > 0 && layer >= a->encoder_layers;
+}
+
+bool bb_arch_is_scan(const struct bb_arch *a, int layer)
+{
+    return a->scan.heads > 0 && (a->attention_every == 0 || (layer + 1) % a->attention_every != 0);
+}
+
+bool bb_arch_has_perceptron(const struct bb_arch *a)
+{
+    return !a->order || strchr(a->order, 'm');
+}
+
+/* Of each chunk of c tokens, keys n and values p wide: c x c scores of queries and keys, with those the values of the
+ * chunk, then its values into the state and queries out of the state. Gated DeltaNet also c x c scores of the keys
+ * among each other, whose inverse corrects keys and values, and what the keys had in the state. */
+static double scan_flops(const struct bb_arch_scan *s, int sequence)
+{
+    double c = sequence < s->chunk ? sequence : s->chunk, chunks = ceil(sequence / c), n = s->key_dim, p = s->value_dim;
+    double state = 2 * c * n * p;
+
+    if (s->delta)
+        return chunks * s->heads * (2 * (2 * c * c * n) + 2 * c * c * (n + p) + 2 * c * c * p + 3 * state);
+    return chunks * (s->groups * 2 * c * c * n + s->heads * (2 * c * c * p + 2 * state));
+}
+
+double bb_arch_core_flops(const struct bb_arch *a, int layer, int sequence)
+{
+    double s = sequence, key = a->kv_lora ? a->nope_dim + a->rope_dim : a->head_dim;
+
+    if (bb_arch_is_scan(a, layer))
+        return scan_flops(&a->scan, sequence);
+    return 2 * s * (bb_arch_keys(a, layer, sequence) + (bb_arch_decodes(a, layer) ? s : 0)) * a->heads *
+               (key + (a->kv_lora ? a->v_dim : a->head_dim)) +
+           2 * s * s * a->index_heads * a->index_dim;
+}
+
 /* ---- sums ---- */
 
 size_t bb_arch_share(const struct bb_arch_tensor *t, int tp, int ep)
@@ -275,21 +368,20 @@ double bb_arch_layer_parameters(const struct bb_arch *arch, int layer)
     return count_layer(arch, layer, arch->experts);
 }
 
+/* Layers of a kind are equal, but for what only the ends of an encoder's and a decoder's stack have. */
 static double count_all(const struct bb_arch *arch, int of_experts)
 {
     double sum = count_layer(arch, BB_ARCH_EMBEDDING, of_experts) + count_layer(arch, BB_ARCH_HEAD, of_experts);
-    double dense = 0, sparse = 0;
-    int with_experts = 0;
+    double of_kind[4] = {0};
 
     for (int layer = 0; layer < arch->layers; layer++) {
-        bool experts = bb_arch_has_experts(arch, layer);
-        double *kind = experts ? &sparse : &dense;
+        double *kind = &of_kind[bb_arch_has_experts(arch, layer) + 2 * bb_arch_is_scan(arch, layer)];
 
-        with_experts += experts;
-        if (*kind == 0)
-            *kind = count_layer(arch, layer, of_experts); /* all of a kind are equal */
+        if (*kind == 0 || arch->encoder_layers > 0)
+            *kind = count_layer(arch, layer, of_experts);
+        sum += *kind;
     }
-    return sum + sparse * with_experts + dense * (arch->layers - with_experts);
+    return sum;
 }
 
 double bb_arch_parameters(const struct bb_arch *arch)

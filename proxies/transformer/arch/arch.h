@@ -16,11 +16,25 @@
 
 #define BB_ARCH_NAME 64
 
+/* Layers that carry a state from token to token in place of attention: linear attention (Gated DeltaNet), state space
+ * duality (Mamba 2). Of each head the state is key_dim x value_dim numbers. */
+struct bb_arch_scan {
+    int heads;  /* of values; 0: there are no such layers                                             */
+    int groups; /* of keys and queries, each shared by heads / groups heads                           */
+    int key_dim, value_dim;
+    int conv;   /* tokens that the convolution before it sees                                         */
+    int chunk;  /* so many tokens are done at once, by products                                       */
+    bool delta; /* a new value replaces what its key had (Gated DeltaNet); else it is added (Mamba 2) */
+    bool conv_bias;
+};
+
 struct bb_arch {
     char name[BB_ARCH_NAME]; /* the word that it was asked for by, without folder and ".json" */
     char type[BB_ARCH_NAME]; /* model_type: "llama"                                           */
 
     int layers, hidden, heads;
+    int encoder_layers; /* of layers, so many first ones encode, the others decode what they made; 0: one stack  */
+    int decoder_layers;
     int kv_heads;    /* of keys and values; heads: ordinary attention                                         */
     int head_dim;    /* of queries, keys and values (multi-head latent attention: see nope_dim)               */
     int ffn;         /* inner width of a dense perceptron                                                     */
@@ -28,13 +42,15 @@ struct bb_arch {
     int sequence;    /* most positions                                                                        */
     int token_types; /* kinds of segments that are embedded (BERT: 2), 0: none                                */
 
-    const char *order; /* of a layer's tensors: a attention, m perceptron or experts, 1 to 4 norms; NULL: am12 */
-    int norms;         /* of order only so many (Falcon), 0: all                                                      */
-    bool fused_qkv;    /* one tensor makes queries, keys and values                                                   */
-    bool gated;        /* SwiGLU: gate, up and down instead of up and down                                            */
-    bool layer_norm;   /* LayerNorm with weight and bias; else RMSNorm with a weight                                  */
-    bool post_norm;    /* norms stand after attention and perceptron (BERT), no final norm, a pooler                  */
+    /* Of a layer's tensors: a attention, c cross attention, m perceptron or experts, 1 to 4 norms; NULL: "am12". */
+    const char *order;
+    int norms;       /* of order only so many (Falcon), 0: all                                                      */
+    bool fused_qkv;  /* one tensor makes queries, keys and values                                                   */
+    bool gated;      /* SwiGLU: gate, up and down instead of up and down                                            */
+    bool layer_norm; /* LayerNorm with weight and bias; else RMSNorm with a weight                                  */
+    bool post_norm;  /* norms stand after attention and perceptron (BERT), no final norm, a pooler                  */
     bool embedding_norm;
+    int position_buckets; /* each head learns a score for so many distances, in the first layer of a stack (T5)  */
     bool qkv_bias, out_bias, mlp_bias;
     bool qk_norm;           /* RMSNorm of each query and key head (Qwen 3)                                    */
     bool qk_norm_wide;      /* RMSNorm of all queries and of all keys (OLMo 2)                                */
@@ -46,6 +62,11 @@ struct bb_arch {
     /* The most keys that a query meets, 0: all (a sliding window, a chunk, the best of an index). Of window_every
      * layers the last one meets all; 0: none does. See bb_arch_keys. */
     int window, window_every;
+
+    struct bb_arch_scan scan;
+    int expand;          /* Mamba 2: the inner width is so many times hidden                                       */
+    int attention_every; /* of so many layers the last one has attention, the others a scan; 0: none has attention */
+    bool out_gate;       /* attention's result has a gate for each number, made by the query's projection          */
 
     /* Falcon: which number of key and value heads and of norms is meant. */
     bool multi_query, grouped_heads, parallel_halves;
@@ -79,9 +100,22 @@ struct bb_arch {
 int bb_arch_read(const json_t *root, const char *where, struct bb_arch *arch) BB_MUST_CHECK;
 int bb_arch_load(const char *word, struct bb_arch *arch) BB_MUST_CHECK;
 
+/* bb_arch_decodes - whether that layer reads what an encoder made, by an attention of its own behind the first. */
+bool bb_arch_decodes(const struct bb_arch *arch, int layer);
+
 /* bb_arch_keys - keys that a query of that layer meets in a sample of `sequence` tokens. Of a window as many as it is
  * wide, also where a causal mask would leave some out, as of the whole square. */
 int bb_arch_keys(const struct bb_arch *arch, int layer, int sequence);
+
+/* bb_arch_is_scan - whether that layer has a scan in place of attention; has_perceptron: whether layers have a second
+ * half. */
+bool bb_arch_is_scan(const struct bb_arch *arch, int layer);
+bool bb_arch_has_perceptron(const struct bb_arch *arch);
+
+/* bb_arch_core_flops - FLOPs of a layer between its projections, forward, of a sample of `sequence` tokens: scores and
+ * context of the whole square (of a decoder's layer, a second one with what the encoder made of as many tokens), or a
+ * scan's products by chunks (its small triangular inverses are left out). */
+double bb_arch_core_flops(const struct bb_arch *arch, int layer, int sequence);
 
 /* bb_arch_with_layers - the same model with another number of layers (--layers). */
 int bb_arch_with_layers(struct bb_arch *arch, int layers) BB_MUST_CHECK;

@@ -225,6 +225,26 @@ static int check_activation(const json_t *config, const char *where)
     return 0;
 }
 
+/* T5's perceptron: "relu", or with a gate, "gated-gelu". */
+static int read_feed_forward(const json_t *config, const char *where, struct bb_arch *arch)
+{
+    static const char *const known[] = {"relu", "gelu", "silu", "gated-relu", "gated-gelu", "gated-silu"};
+    const size_t n = sizeof(known) / sizeof(known[0]);
+    const json_t *value = value_of(config, "feed_forward_proj");
+    const char *word = json_string_value(value);
+
+    if (!value || arch->encoder_layers == 0)
+        return 0;
+    if (!word)
+        return bb_err(BB_EUSAGE, "%s: 'feed_forward_proj' must be a word, as 'gated-gelu'", where);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(word, known[i]) == 0) {
+            arch->gated = strncmp(word, "gated-", 6) == 0;
+            return 0;
+        }
+    return bb_refuse_word("perceptron (feed_forward_proj)", word, known, n);
+}
+
 /* Qwen's list of layers without experts: those that we know are the first ones, as DeepSeek has them. */
 static int read_dense_list(const json_t *config, const char *where, struct bb_arch *arch)
 {
@@ -248,6 +268,14 @@ static bool is_full(const json_t *word)
     return strcmp(json_string_value(word), "full_attention") == 0;
 }
 
+/* What layers that are not full may be: a scan where the model has one, else a window. */
+static bool is_known_kind(const char *text, const struct bb_arch *arch)
+{
+    if (arch->scan.heads > 0)
+        return strcmp(text, "linear_attention") == 0;
+    return strcmp(text, "sliding_attention") == 0 || strcmp(text, "chunked_attention") == 0;
+}
+
 static int check_layer_types(const json_t *list, const char *where, const struct bb_arch *arch)
 {
     const json_t *word;
@@ -260,19 +288,20 @@ static int check_layer_types(const json_t *list, const char *where, const struct
     {
         const char *text = json_string_value(word);
 
-        if (!text || (!is_full(word) && strcmp(text, "sliding_attention") && strcmp(text, "chunked_attention")))
+        if (!text || (!is_full(word) && !is_known_kind(text, arch)))
             return bb_err(BB_EUSAGE,
-                          "%s: 'layer_types' has '%.40s' of layer %zu, expected full_attention, "
-                          "sliding_attention or chunked_attention; others are not counted",
-                          where, text ? text : "no word", i);
-        if (!is_full(word) && arch->window == 0)
+                          "%s: 'layer_types' has '%.40s' of layer %zu, expected full_attention or %s; others are not "
+                          "counted",
+                          where, text ? text : "no word", i,
+                          arch->scan.heads > 0 ? "linear_attention" : "sliding_attention, chunked_attention");
+        if (!is_full(word) && arch->scan.heads == 0 && arch->window == 0)
             return bb_err(BB_EUSAGE, "%s: 'layer_types' has %s of layer %zu, but no window's width is given", where,
                           text, i);
     }
     return 0;
 }
 
-/* A list of which layers have a window: those without must come back every so many layers. */
+/* A list of which layers have a window or a scan: those without must come back every so many layers. */
 static int read_layer_types(const json_t *config, const char *where, struct bb_arch *arch)
 {
     const json_t *list = value_of(config, "layer_types"), *word;
@@ -288,7 +317,7 @@ static int read_layer_types(const json_t *config, const char *where, struct bb_a
         "%s: 'layer_types' must have full_attention every so many layers (first in layer %zu); "
         "layer %zu does not fit",
         where, every - 1, i);
-    arch->window_every = (int)every;
+    *(arch->scan.heads > 0 ? &arch->attention_every : &arch->window_every) = (int)every;
 out:
     return rc;
 }
@@ -311,6 +340,26 @@ static void settle_falcon(struct bb_arch *a)
         a->kv_heads = a->multi_query ? 1 : a->heads;
     if (!a->grouped_heads && a->parallel_halves)
         a->norms = 1;
+}
+
+/* Of layers that are nothing but a scan, its heads are the model's. */
+static int settle_scan(const char *where, struct bb_arch *a)
+{
+    const struct bb_arch_scan *s = &a->scan;
+
+    if (s->heads == 0)
+        return 0;
+    if (s->heads % s->groups != 0)
+        return refuse_division(where, "heads of the state", s->heads, "its groups", s->groups);
+    if (a->expand > 0 && (long long)s->heads * s->value_dim != (long long)a->expand * a->hidden)
+        return bb_err(BB_EUSAGE, "%s: num_heads %d of head_dim %d do not make expand %d x hidden_size %d", where,
+                      s->heads, s->value_dim, a->expand, a->hidden);
+    if (a->heads == 0) {
+        a->heads = s->heads;
+        a->kv_heads = s->groups;
+        a->head_dim = s->value_dim;
+    }
+    return 0;
 }
 
 static int settle_attention(const char *where, struct bb_arch *a)
@@ -367,9 +416,12 @@ static int settle_arch(const char *where, struct bb_arch *a)
 
     if (a->ffn == 0)
         a->ffn = 4 * a->hidden;
+    if (a->encoder_layers > 0)
+        a->layers = a->encoder_layers + (a->decoder_layers ? a->decoder_layers : a->encoder_layers);
     if (a->word_width && a->word_width != a->hidden)
         return bb_err(BB_EUSAGE, "%s: words %d wide in layers of %d are not counted; nearest: %d", where, a->word_width,
                       a->hidden, a->hidden);
+    TRY(settle_scan(where, a));
     TRY(settle_attention(where, a));
     TRY(settle_experts(where, a));
     TRY(settle_index(where, a));
@@ -406,6 +458,7 @@ static int read_fields(const json_t *config, const char *where, const struct bb_
     for (const struct bb_arch_fixed *f = type->fixed; f && f->key; f++)
         TRY(check_fixed(config, f, where));
     TRY(check_activation(config, where));
+    TRY(read_feed_forward(config, where, arch));
     TRY(read_layer_types(config, where, arch));
     if (arch->experts)
         TRY(read_dense_list(config, where, arch));
@@ -531,8 +584,16 @@ out:
 
 int bb_arch_with_layers(struct bb_arch *arch, int layers)
 {
-    if (layers < 1 || layers > BB_ARCH_MOST_LAYERS)
-        return bb_err(BB_EUSAGE, "%s: %d layers, expected 1 to %d", arch->name, layers, BB_ARCH_MOST_LAYERS);
+    int least = arch->encoder_layers > 0 ? 2 : 1;
+
+    if (layers < least || layers > BB_ARCH_MOST_LAYERS)
+        return bb_err(BB_EUSAGE, "%s: %d layers, expected %d to %d", arch->name, layers, least, BB_ARCH_MOST_LAYERS);
+    if (arch->encoder_layers > 0) { /* both in proportion, one of each at least */
+        int encode = (int)((long long)layers * arch->encoder_layers / arch->layers);
+
+        arch->encoder_layers = encode > 0 ? encode : 1;
+        arch->decoder_layers = layers - arch->encoder_layers;
+    }
     arch->layers = layers;
     if (arch->dense_layers > layers)
         arch->dense_layers = layers;

@@ -31,6 +31,7 @@ struct bb_grid {
 /* The model that is to be cut. */
 struct bb_grid_model {
     const struct bb_arch *arch;
+    int decoder_sequence; /* of a model with an encoder: tokens of a sample that its decoder makes      */
     int sequence, chunks; /* tokens of a sample; model chunks of a pipeline rank (1 unless interleaved) */
     bool sequence_parallel;
     bool cp_by_heads; /* context parallelism by all-to-all: heads must divide by tp*cp too              */

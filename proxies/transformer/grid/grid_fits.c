@@ -22,11 +22,13 @@ struct demand {
     int by;
 };
 
-#define MOST_DEMANDS 10
+#define DECODER_TOKENS "tokens of the decoder"
+
+#define MOST_DEMANDS 16
 
 static bool has_dense_layers(const struct bb_arch *a)
 {
-    return a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1;
+    return bb_arch_has_perceptron(a) && (a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1);
 }
 
 /* Everything that must divide when the model is cut by so many ranks of each axis. Returns their number. */
@@ -36,8 +38,21 @@ static int list_demands(const struct bb_grid_model *m, const int sizes[SIZES], s
     bool by_heads = m->cp_by_heads && sizes[CP] > 1;
     int n = 0;
 
-    list[n++] = (struct demand){"attention heads", a->heads, "tp", sizes[TP]};
-    list[n++] = (struct demand){"key and value heads", a->kv_heads, "tp", sizes[TP]};
+    if (a->scan.heads == 0 || a->attention_every > 0) {
+        list[n++] = (struct demand){"attention heads", a->heads, "tp", sizes[TP]};
+        list[n++] = (struct demand){"key and value heads", a->kv_heads, "tp", sizes[TP]};
+    }
+    if (a->scan.heads > 0) {
+        list[n++] = (struct demand){"heads of the state", a->scan.heads, "tp", sizes[TP]};
+        list[n++] = (struct demand){"groups of the state's keys", a->scan.groups, "tp", sizes[TP]};
+        list[n++] = (struct demand){"chain of states from token to token", 1, "cp", sizes[CP]};
+    }
+    if (a->encoder_layers > 0) {
+        list[n++] = (struct demand){"pair of encoder and decoder", 1, "pp", sizes[PP]};
+        list[n++] = (struct demand){"pair of encoder and decoder", 1, "cp", sizes[CP]};
+    }
+    if (a->encoder_layers > 0 && m->sequence_parallel)
+        list[n++] = (struct demand){DECODER_TOKENS, m->decoder_sequence, "tp", sizes[TP]};
     if (has_dense_layers(a))
         list[n++] = (struct demand){"inner neurons (ffn)", a->ffn, "tp", sizes[TP]};
     if (a->shared_ffn > 0)
@@ -172,13 +187,19 @@ static int nearest_common(int a, int b, int wanted)
     return best;
 }
 
+static int near_multiple(int n, int of)
+{
+    int near = (n + of / 2) / of * of;
+
+    return near ? near : of;
+}
+
 /* A length of sequence that all ranks divide, next to the one given. */
 static int near_sequence(const struct bb_grid *g, const struct bb_grid_model *m)
 {
     int step = (g->cp > 1 ? 2 * g->cp : 1) * (m->sequence_parallel ? g->tp : 1);
-    int near = (m->sequence + step / 2) / step * step;
 
-    return near ? near : step;
+    return near_multiple(m->sequence, step);
 }
 
 static int refuse_demand(const struct bb_grid *g, const struct bb_grid_model *m, const struct demand *d,
@@ -187,11 +208,14 @@ static int refuse_demand(const struct bb_grid *g, const struct bb_grid_model *m,
     char near[BB_GRID_NEAREST];
 
     bb_grid_nearest(g, m, near);
+    if (strcmp(d->what, DECODER_TOKENS) == 0)
+        return bb_err(BB_EUSAGE, "%s: %d %s do not divide by tp %d; nearest: --decoder-seq-length %d", who, d->value,
+                      d->what, d->by, near_multiple(d->value, d->by));
     if (strncmp(d->what, "tokens", 6) == 0)
         return bb_err(BB_EUSAGE, "%s: %d %s do not divide by %s %d; nearest: --seq-length %d%s%s", who, d->value,
                       d->what, d->axis, d->by, near_sequence(g, m), near[0] ? ", or " : "", near);
-    return bb_err(BB_EUSAGE, "%s: %d %s do not divide by %s %d; nearest: %s", who, d->value, d->what, d->axis, d->by,
-                  near[0] ? near : "--tp 1 --cp 1");
+    return bb_err(BB_EUSAGE, "%s: %d %s %s not divide by %s %d; nearest: %s", who, d->value, d->what,
+                  d->value == 1 ? "does" : "do", d->axis, d->by, near[0] ? near : "--tp 1 --cp 1 --pp 1");
 }
 
 static int fits_experts(const struct bb_grid *g, const struct bb_arch *a, const char *who)

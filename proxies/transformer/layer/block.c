@@ -21,12 +21,20 @@ static long rows_received(const struct bb_block *b)
     return most;
 }
 
-/* Rows that a rank's own tokens make: with a capacity, as many as go out. */
-static long rows_sent(const struct bb_block *b)
+/* Rows that a rank's own tokens make for their experts: with a capacity, as many as go out. */
+static long rows_copied(const struct bb_block *b)
 {
     const struct bb_routing *r = &b->layers->routing;
 
     return r->even >= 0 ? (long)r->even * r->config.ranks : (long)r->config.tokens * r->config.top_k;
+}
+
+/* Rows that leave a rank: one for each expert, or for each node. */
+static long rows_sent(const struct bb_block *b)
+{
+    const struct bb_layers_config *c = &b->layers->config;
+
+    return c->dispatch == BB_DISPATCH_DEDUP ? (long)b->layers->sizes.held * c->node_limit : rows_copied(b);
 }
 
 /* Places that a gather over tp and ep fills. */
@@ -49,6 +57,7 @@ enum amount {
     EXPERTS,
     ALL_EXPERTS,
     ROWS_SENT,
+    ROWS_COPIED,
     ROWS_RECEIVED,
     ROWS_OF_ETP,
     PAIRS_SENT, /* of a token and an expert: one for each row */
@@ -88,19 +97,21 @@ size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id)
     case CONTEXT:
         return (size_t)(s->tokens * s->heads * s->value_dim);
     case TOKENS:
-        return (size_t)s->tokens;
+        return (size_t)(l->decoded.tokens > s->tokens ? l->decoded.tokens : s->tokens);
     case EXPERTS:
         return (size_t)s->experts;
     case ALL_EXPERTS:
         return (size_t)s->experts * gathered_ranks(b);
     case ROWS_SENT:
         return (size_t)(rows_sent(b) * s->hidden);
+    case ROWS_COPIED:
+        return (size_t)(rows_copied(b) * s->hidden);
     case ROWS_RECEIVED:
         return (size_t)(rows_received(b) * s->hidden);
     case ROWS_OF_ETP:
         return (size_t)(rows_received(b) * s->hidden * l->config.etp);
     case PAIRS_SENT:
-        return (size_t)rows_sent(b);
+        return (size_t)rows_copied(b);
     case PAIRS_RECEIVED:
         return (size_t)rows_received(b);
     case ALL_HELD:
@@ -157,7 +168,22 @@ static bool same_groups(const struct bb_kernel_groups *a, const struct bb_kernel
 /* The sizes of the layer that is being written. */
 static const struct bb_layer_sizes *sizes_now(const struct bb_block *b)
 {
-    return bb_layers_sizes(b->layers, b->script->layer);
+    return b->decodes ? &b->layers->decoded : bb_layers_sizes(b->layers, b->script->layer);
+}
+
+/* Elements that are gathered or summed now: what a rank holds of the activations, all of them. */
+static size_t held_now(const struct bb_block *b)
+{
+    const struct bb_layer_sizes *s = b->of_encoder ? &b->layers->sizes : sizes_now(b);
+
+    return (size_t)(s->held * s->hidden);
+}
+
+static size_t whole_now(const struct bb_block *b)
+{
+    const struct bb_layer_sizes *s = b->of_encoder ? &b->layers->sizes : sizes_now(b);
+
+    return (size_t)(s->tokens * s->hidden);
 }
 
 /* The work list of these kernels, made once for all operations of the step. NULL without memory. */
@@ -237,8 +263,7 @@ void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind
 
 static int start_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
 {
-    return bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, b->layers->held, src,
-                                bb_block_buffer(b, dst));
+    return bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, held_now(b), src, bb_block_buffer(b, dst));
 }
 
 int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
@@ -252,7 +277,7 @@ int bb_block_sum(struct bb_block *b, const char *what, int dst)
     const struct bb_layers *l = b->layers;
     enum bb_coll_kind kind = l->scattered ? BB_REDUCE_SCATTER : BB_ALL_REDUCE;
 
-    return bb_script_collective(b->script, b->lanes.tp, what, kind, l->scattered ? l->held : l->whole,
+    return bb_script_collective(b->script, b->lanes.tp, what, kind, l->scattered ? held_now(b) : whole_now(b),
                                 bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL), dst);
 }
 
@@ -305,7 +330,7 @@ void bb_block_column_backward(struct bb_block *b, const struct bb_column_paralle
     if (b->layers->scattered && with_weights) {
         bb_block_compute(b, column->data, &c, src, BB_NONE);
         c.n = 0;
-        gathered = start_gather(b, column->gather, bb_block_buffer(b, BB_BLOCK_BUFFER_STATE), BB_BLOCK_BUFFER_FULL);
+        gathered = start_gather(b, column->gather, bb_block_buffer(b, column->input), BB_BLOCK_BUFFER_FULL);
         input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
     }
     bb_kernel_groups_add(&c, column->product, BB_KERNELS_DATA);
@@ -326,7 +351,7 @@ void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel
     int gathered = BB_NONE, input = BB_NONE;
 
     if (b->layers->scattered) {
-        gathered = start_gather(b, column->gather, bb_block_buffer(b, BB_BLOCK_BUFFER_STATE), BB_BLOCK_BUFFER_FULL);
+        gathered = start_gather(b, column->gather, bb_block_buffer(b, column->input), BB_BLOCK_BUFFER_FULL);
         input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
         bb_block_compute(b, column->weights, &c, BB_NONE, BB_NONE);
         bb_script_wait(b->script, gathered);

@@ -21,6 +21,8 @@ struct bb_layers {
     struct bb_step *step;
     struct bb_layer_sizes sizes;
     struct bb_layer_sizes windowed; /* of layers whose queries meet only some of the keys */
+    struct bb_layer_sizes scanned;  /* of layers with a scan in place of attention           */
+    struct bb_layer_sizes decoded;  /* of layers behind an encoder, and of their embedding and head */
     bool scattered;                 /* sequence parallelism among more than one rank */
     size_t held, whole;             /* elements between the layers; X */
     size_t key_block;               /* of the keys and values of one rank's tokens */
@@ -50,6 +52,9 @@ static inline bool bb_has_lane(struct bb_script_lane lane)
     /* gathered; a rank's part of a sum over tp */                                                                     \
     X(FULL, "gathered activations", WHOLE, BB_NONE)                                                                    \
     X(PARTIAL, "partial sums", WHOLE, BB_NONE)                                                                         \
+    /* what an encoder made; the gradients that the decoder's layers have of it */                                     \
+    X(MEMORY, "encoder output", HELD, BB_NONE)                                                                         \
+    X(MEMORY_GRADIENT, "encoder output gradients", HELD, BB_NONE)                                                      \
     /* gradients of STATE */                                                                                           \
     X(GRADIENT, "activation gradients", HELD, BB_NONE)                                                                 \
     X(GRADIENT_FULL, "gathered gradients", WHOLE, BB_NONE)                                                             \
@@ -74,6 +79,10 @@ static inline bool bb_has_lane(struct bb_script_lane lane)
     X(ALL_COUNTS, "all tokens per expert", ALL_EXPERTS, BB_INT32)                                                      \
     /* a rank's tokens in the order of the experts; those that came to its experts */                                  \
     X(ROWS, "dispatched tokens", ROWS_SENT, BB_NONE)                                                                   \
+    /* dedup: tokens that came to a node once, and their copies for its experts; with probabilities */                 \
+    X(NODE_ROWS, "tokens of the node", ROWS_SENT, BB_NONE)                                                             \
+    X(NODE_COPIES, "copies for the node's experts", ROWS_COPIED, BB_NONE)                                              \
+    X(NODE_PROBABILITIES, "probabilities of the node", PAIRS_SENT, BB_FLOAT)                                           \
     X(EXPERT_ROWS, "received tokens", ROWS_RECEIVED, BB_NONE)                                                          \
     /* of the rank's experts; what came back */                                                                        \
     X(ANSWERS, "expert output", ROWS_RECEIVED, BB_NONE)                                                                \
@@ -114,6 +123,7 @@ struct bb_column_parallel {
     enum bb_kernels_kind product;
     const char *gather, *sum;   /* its input forward; its input's gradient backward */
     const char *data, *weights; /* compute operations of its backward pass */
+    enum bb_block_buffer input; /* what it reads, kept for its weights; 0: STATE */
 };
 
 /* `held` elements into X, waited for. Returns where they are; sequence parallelism only. */
@@ -142,12 +152,39 @@ void bb_block_column_backward(struct bb_block *b, const struct bb_column_paralle
 void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel *column,
                              const struct bb_kernel_groups *before);
 
+/* ---- cross_attention.c: a decoder's attention to what the encoder made ---- */
+
+/* Between the stacks: the encoder's norm, the decoder's embedding; backward the other way round. */
+void bb_decoder_begin(struct bb_block *b);
+void bb_decoder_begin_backward(struct bb_block *b);
+
+/* The part of a decoder's layer between attention and perceptron. */
+void bb_cross_forward(struct bb_block *b, int in, int out);
+void bb_cross_backward(struct bb_block *b, int in, int out, bool with_weights);
+void bb_cross_weights(struct bb_block *b);
+
 /* ---- context_parallel.c: attention among the ranks of cp ---- */
 
 /* `before` ends with the projections; reads src. Afterwards the attention's result is there. */
 void bb_context_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src);
 /* `before` ends with the gradient of the attention's result. */
 void bb_context_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src);
+
+/* ---- node_dispatch.c: rows to experts by nodes ---- */
+
+bool bb_goes_by_nodes(const struct bb_block *b); /* BB_DISPATCH_DEDUP among more ranks than one */
+
+/* To the experts: _dispatch and _probabilities start to cross nodes; when they are waited for, _finish spreads what
+ * came inside the node and waits (forward with the probabilities). */
+int bb_nodes_dispatch(struct bb_block *b, const char *what, enum bb_block_buffer src);
+int bb_nodes_dispatch_probabilities(struct bb_block *b, const char *what);
+void bb_nodes_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass,
+                              enum bb_block_buffer dst);
+
+/* Back: inside the node, waited for; then starts to cross nodes. */
+int bb_nodes_return(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer src,
+                    enum bb_block_buffer dst);
+int bb_nodes_return_probabilities(struct bb_block *b, const char *what);
 
 /* ---- expert_parallel.c: the second half of a layer with experts ---- */
 

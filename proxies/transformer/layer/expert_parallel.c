@@ -6,7 +6,7 @@
  * tokens and probabilities to their experts; the experts (divided by etp: all_gather before, reduce_scatter behind);
  * answers back. Backward mirrored: gradients of the answers take the way of the tokens, those of the tokens and of the
  * probabilities the way back. all_gather: every rank gets all tokens and does what its experts have to do with them.
- * Shared experts are divided by tp as a dense perceptron is.
+ * Shared experts are divided by tp as a dense perceptron is. dedup: node_dispatch.c.
  */
 #include "proxies/transformer/layer/block.h"
 
@@ -84,13 +84,35 @@ static int exchange_rows(struct bb_block *b, int layer, const char *what, enum b
     return start_exchange(b, layer, &(struct way){what, src, dst, (size_t)b->layers->sizes.hidden, back});
 }
 
+/* To the experts; by nodes only half the way, which finish_dispatch ends. */
+static int dispatch_rows(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
+                         enum bb_block_buffer dst)
+{
+    return bb_goes_by_nodes(b) ? bb_nodes_dispatch(b, what, src) : exchange_rows(b, layer, what, src, dst, false);
+}
+
+static int return_rows(struct bb_block *b, int layer, const char *what, enum bb_kernels_pass pass,
+                       enum bb_block_buffer src, enum bb_block_buffer dst)
+{
+    return bb_goes_by_nodes(b) ? bb_nodes_return(b, what, pass, src, dst)
+                               : exchange_rows(b, layer, what, src, dst, true);
+}
+
 static int exchange_probabilities(struct bb_block *b, int layer, bool back)
 {
     struct way forth = {"probabilities", BB_BLOCK_BUFFER_PROBABILITIES, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, 1, false};
     struct way home = {"probability gradients", BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES, 1,
                        true};
 
+    if (bb_goes_by_nodes(b))
+        return back ? bb_nodes_return_probabilities(b, home.what) : bb_nodes_dispatch_probabilities(b, forth.what);
     return start_exchange(b, layer, back ? &home : &forth);
+}
+
+static void finish_dispatch(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst)
+{
+    if (bb_goes_by_nodes(b))
+        bb_nodes_dispatch_finish(b, what, pass, dst);
 }
 
 /* Without a capacity nobody knows what it will receive: the tokens per expert of all ranks. */
@@ -217,14 +239,15 @@ static void exchange_forward(struct bb_block *b, int layer, int in, int out)
     gather_counts(b);
     bb_block_kernels(b, "permute", BB_KERNELS_PERMUTE, BB_KERNELS_FORWARD, in,
                      bb_block_buffer(b, BB_BLOCK_BUFFER_ROWS));
-    tokens = exchange_rows(b, layer, "dispatch", BB_BLOCK_BUFFER_ROWS, rows, false);
+    tokens = dispatch_rows(b, layer, "dispatch", BB_BLOCK_BUFFER_ROWS, rows);
     probabilities = exchange_probabilities(b, layer, false);
     shared_up_forward(b);
     bb_script_wait(b->script, tokens);
     bb_script_wait(b->script, probabilities);
+    finish_dispatch(b, "dispatch", BB_KERNELS_FORWARD, rows);
     add_experts(b, layer, &c, BB_KERNELS_FORWARD);
     run_experts(b, layer, &c, rows, answers);
-    combined = exchange_rows(b, layer, "combine", answers, BB_BLOCK_BUFFER_OWN_ANSWERS, true);
+    combined = return_rows(b, layer, "combine", BB_KERNELS_FORWARD, answers, BB_BLOCK_BUFFER_OWN_ANSWERS);
     shared = shared_down_forward(b);
     bb_script_wait(b->script, combined);
     bb_script_wait(b->script, shared);
@@ -307,11 +330,12 @@ static void exchange_backward(struct bb_block *b, int layer, int in, int out, bo
 
     bb_block_kernels(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA, in,
                      bb_block_buffer(b, BB_BLOCK_BUFFER_OWN_ANSWERS));
-    combined = exchange_rows(b, layer, "combine gradients", BB_BLOCK_BUFFER_OWN_ANSWERS, answers, false);
+    combined = dispatch_rows(b, layer, "combine gradients", BB_BLOCK_BUFFER_OWN_ANSWERS, answers);
     shared_down_backward(b, with_weights);
     bb_script_wait(b->script, combined);
+    finish_dispatch(b, "combine gradients", BB_KERNELS_DATA, answers);
     run_experts(b, layer, &c, answers, rows);
-    tokens = exchange_rows(b, layer, "dispatch gradients", rows, BB_BLOCK_BUFFER_ROWS, true);
+    tokens = return_rows(b, layer, "dispatch gradients", BB_KERNELS_DATA, rows, BB_BLOCK_BUFFER_ROWS);
     probabilities = exchange_probabilities(b, layer, true);
     shared_up_backward(b, with_weights);
     bb_script_wait(b->script, tokens);

@@ -108,6 +108,16 @@ static bool has_experts(const struct bb_block *b, int layer)
     return bb_arch_has_experts(b->layers->config.arch, layer);
 }
 
+static bool decodes(const struct bb_block *b, int layer)
+{
+    return bb_arch_decodes(b->layers->config.arch, layer);
+}
+
+static bool has_perceptron(const struct bb_block *b)
+{
+    return bb_arch_has_perceptron(b->layers->config.arch);
+}
+
 static void begin_layer(struct bb_block *b, enum bb_phase phase, int layer)
 {
     b->script->phase = phase;
@@ -118,7 +128,13 @@ static void pass_forward(struct bb_block *b, int layer, int in, int out)
 {
     int between = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
 
+    if (!has_perceptron(b)) {
+        half_forward(b, &attention, in, out);
+        return;
+    }
     half_forward(b, &attention, in, between);
+    if (decodes(b, layer))
+        bb_cross_forward(b, between, between);
     if (has_experts(b, layer))
         bb_experts_forward(b, layer, between, out);
     else
@@ -127,6 +143,8 @@ static void pass_forward(struct bb_block *b, int layer, int in, int out)
 
 void bb_block_forward(struct bb_block *b, int layer, int in, int out)
 {
+    if (layer > 0 && layer == b->layers->config.arch->encoder_layers)
+        bb_decoder_begin(b);
     begin_layer(b, BB_PHASE_FORWARD, layer);
     pass_forward(b, layer, own_buffer(b, in, BB_BLOCK_BUFFER_STATE), own_buffer(b, out, BB_BLOCK_BUFFER_STATE));
     b->script->layer = BB_NONE;
@@ -160,12 +178,18 @@ void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with
     in = own_buffer(b, in, BB_BLOCK_BUFFER_GRADIENT);
     if (has_experts(b, layer))
         bb_experts_backward(b, layer, in, between, with_weights);
-    else
+    else if (has_perceptron(b))
         half_backward(b, &perceptron, in, between, with_weights);
+    else
+        between = in;
+    if (decodes(b, layer))
+        bb_cross_backward(b, between, between, with_weights);
     half_backward(b, &attention, between, own_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights);
     if (with_weights)
         accumulate_gradients(b, layer);
     b->script->layer = BB_NONE;
+    if (layer > 0 && layer == b->layers->config.arch->encoder_layers)
+        bb_decoder_begin_backward(b);
 }
 
 void bb_block_weights(struct bb_block *b, int layer)
@@ -173,8 +197,10 @@ void bb_block_weights(struct bb_block *b, int layer)
     begin_layer(b, BB_PHASE_BACKWARD, layer);
     if (has_experts(b, layer))
         bb_experts_weights(b, layer);
-    else
+    else if (has_perceptron(b))
         half_weights(b, &perceptron);
+    if (decodes(b, layer))
+        bb_cross_weights(b);
     half_weights(b, &attention);
     accumulate_gradients(b, layer);
     b->script->layer = BB_NONE;
@@ -205,12 +231,19 @@ static const struct bb_column_parallel head = {.product = BB_KERNELS_HEAD,
                                                .data = "head gradients",
                                                .weights = "head weights"};
 
+/* The head is the decoder's where there is one. */
+static void begin_head(struct bb_block *b, enum bb_phase phase)
+{
+    begin_layer(b, phase, BB_NONE);
+    b->decodes = b->layers->config.arch->encoder_layers > 0;
+}
+
 static void reduce_statistic(struct bb_block *b, const char *what, enum bb_redop_id redop)
 {
     struct bb_script *s = b->script;
 
     s->redop = redop;
-    bb_script_wait(s, bb_block_collective(b, b->lanes.tp, what, BB_ALL_REDUCE, (size_t)b->layers->sizes.tokens,
+    bb_script_wait(s, bb_block_collective(b, b->lanes.tp, what, BB_ALL_REDUCE, (size_t)b->layers->decoded.tokens,
                                           BB_BLOCK_BUFFER_STATISTIC, BB_BLOCK_BUFFER_TOTAL));
     s->redop = BB_SUM;
 }
@@ -221,7 +254,7 @@ void bb_block_head_forward(struct bb_block *b, int in)
     bool divided = bb_has_lane(b->lanes.tp);
     int src;
 
-    begin_layer(b, BB_PHASE_FORWARD, BB_NONE);
+    begin_head(b, BB_PHASE_FORWARD);
     src = bb_block_column_input(b, &head, &c, own_buffer(b, in, BB_BLOCK_BUFFER_STATE));
     bb_kernel_groups_add(&c, BB_KERNELS_HEAD, BB_KERNELS_FORWARD);
     bb_block_compute(b, "logits", &c, src, divided ? bb_block_buffer(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
@@ -230,26 +263,29 @@ void bb_block_head_forward(struct bb_block *b, int in)
                      divided ? bb_block_buffer(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
     reduce_statistic(b, "target logit", BB_SUM);
     reduce_statistic(b, "sum of exponentials", BB_SUM);
+    b->decodes = false;
 }
 
 void bb_block_head_backward(struct bb_block *b, int out, bool with_weights)
 {
     struct bb_kernel_groups c = {0};
 
-    begin_layer(b, BB_PHASE_BACKWARD, BB_NONE);
+    begin_head(b, BB_PHASE_BACKWARD);
     bb_kernel_groups_add(&c, BB_KERNELS_LOSS, BB_KERNELS_DATA);
     bb_block_column_backward(b, &head, &c, BB_NONE, own_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights, true);
     if (with_weights)
         accumulate_gradients(b, BB_ARCH_HEAD);
+    b->decodes = false;
 }
 
 void bb_block_head_weights(struct bb_block *b)
 {
     static const struct bb_kernel_groups nothing;
 
-    begin_layer(b, BB_PHASE_BACKWARD, BB_NONE);
+    begin_head(b, BB_PHASE_BACKWARD);
     bb_block_column_weights(b, &head, &nothing);
     accumulate_gradients(b, BB_ARCH_HEAD);
+    b->decodes = false;
 }
 
 /* ---- the end of a step ---- */

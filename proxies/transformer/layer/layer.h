@@ -20,6 +20,9 @@
  *                       forward (q, k, v, out), four backward
  *   experts             router, all_gather of the counts per expert, alltoall of tokens and of probabilities (float),
  *                       experts, alltoall back; backward mirrored. Or all_gather of all tokens and reduce_scatter.
+ *                       Or, of experts on several nodes, each token once to each of a limited number of nodes (alltoall
+ *                       among the same places of the nodes), then to its experts inside the node (alltoall there);
+ *                       back, answers are summed inside the node first
  *
  * Dropless experts with an imbalance, or tokens that do not divide by ep: ranks of different place in the ep group send
  * and receive different counts, by send and receive in one group call (all_gather: their experts compute for a
@@ -38,17 +41,19 @@ struct bb_arch; /* transformer/arch/arch.h */
 enum bb_context_mode { BB_CONTEXT_RING, BB_CONTEXT_ALL_GATHER, BB_CONTEXT_ALL_TO_ALL };
 /* Again before the backward pass: nothing, scores and context, the whole layer. */
 enum bb_recompute { BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_FULL, BB_RECOMPUTES };
-enum bb_dispatch_mode { BB_DISPATCH_ALL_TO_ALL, BB_DISPATCH_ALL_GATHER };
+enum bb_dispatch_mode { BB_DISPATCH_ALL_TO_ALL, BB_DISPATCH_ALL_GATHER, BB_DISPATCH_DEDUP };
 
 /* What a builder says about all layers of a step. Sizes are 1 where an axis is not used. */
 struct bb_layers_config {
     const struct bb_arch *arch; /* outlives the step's building                                              */
     int tp, cp, ep, etp;
+    int decoder_sequence;           /* of a model with an encoder: tokens of a sample that its decoder makes */
     int sequence, micro_batch_size; /* tokens of a sample, samples of a micro-batch                          */
     bool sequence_parallel;
     enum bb_recompute recompute;
     enum bb_context_mode context;
     enum bb_dispatch_mode dispatch;
+    int nodes, node_limit;  /* dedup: nodes that ep spans (2 or more), and to how many of them each token goes       */
     double capacity_factor; /* 0: dropless                                                                   */
     double imbalance;       /* dropless: 0 all experts alike; z: popularity falls as 1 / place^z (Zipf)      */
     unsigned seed;          /* of who is popular                                                             */
@@ -93,7 +98,8 @@ static inline struct bb_script_lane bb_no_lane(void)
 /* Communicators; bb_no_lane() where the group has one rank. */
 struct bb_block_lanes {
     struct bb_script_lane tp, cp, ep;
-    struct bb_script_lane etp;       /* expert tensor parallel                                    */
+    struct bb_script_lane ep_local, ep_cross; /* dedup: ranks of ep on a node; the same place on each node */
+    struct bb_script_lane etp;                /* expert tensor parallel                                    */
     struct bb_script_lane etp_ep;    /* both together: counts per expert, all_gather dispatch; ep where etp is 1 */
     struct bb_script_lane embedding; /* first and last stage, of ranks that hold a tied embedding */
     struct bb_script_lane norm[4];   /* groups over which the gradient norm's scalar is summed, one after another */
@@ -104,6 +110,8 @@ struct bb_block {
     struct bb_script *script;
     struct bb_block_lanes lanes;
     int variant;     /* place in the ep group, 0 where bb_layers_variants is 1 */
+    bool decodes;    /* internal: embedding and head that are written now are the decoder's */
+    bool of_encoder; /* internal: what is gathered and summed now is the encoder's, in a decoder's layer */
     bool again;      /* what is written now was computed before                */
     int buffers[48]; /* internal: of the program, made when first used; BB_NONE before that */
 };

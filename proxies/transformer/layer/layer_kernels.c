@@ -31,13 +31,21 @@ static struct product linear_product(const struct bb_layer_sizes *s, const char 
     return (struct product){name, {rows, out, in, experts, false, false, s->dtype}, false};
 }
 
+/* Queries, keys and values; of a scan queries and keys of its groups, values of its heads. */
+static int64_t qkv_width(const struct bb_layer_sizes *s)
+{
+    if (s->chunk)
+        return 2 * s->kv_heads * s->key_dim + s->heads * s->value_dim;
+    return s->heads * s->key_dim + s->kv_heads * (s->key_dim + s->value_dim);
+}
+
 static int qkv_products(const struct bb_layer_sizes *s, struct product *p)
 {
-    int64_t width = s->heads * s->key_dim + s->kv_heads * (s->key_dim + s->value_dim), up;
+    int64_t gate = s->out_gate ? s->heads * s->value_dim : 0, steps = s->chunk ? (s->delta ? 2 : 1) * s->heads : 0, up;
     int n = 0;
 
     if (s->kv_lora == 0) {
-        p[0] = linear_product(s, "qkv", s->tokens, s->hidden, width, 1);
+        p[0] = linear_product(s, s->chunk ? "scan in" : "qkv", s->tokens, s->hidden, qkv_width(s) + gate + steps, 1);
         return 1;
     }
     if (s->q_lora)
@@ -54,9 +62,32 @@ static int qkv_products(const struct bb_layer_sizes *s, struct product *p)
     return n;
 }
 
+/* Chunk by chunk (bb_arch_core_flops): products of data, as all of attention's. */
+static int scan_products(const struct bb_layer_sizes *s, struct product *p)
+{
+    int64_t c = s->queries < s->chunk ? s->queries : s->chunk, chunks = s->batch * ((s->queries + c - 1) / c);
+    int64_t of_heads = chunks * s->heads, of_keys = s->delta ? of_heads : chunks * s->kv_heads;
+    int64_t n = s->key_dim, v = s->value_dim;
+    int at = 0;
+
+    if (s->delta) {
+        p[at++] = (struct product){"key scores", {c, c, n, of_heads, false, true, s->dtype}, true};
+        p[at++] = (struct product){"corrections", {c, n + v, c, of_heads, false, false, s->dtype}, true};
+        p[at++] = (struct product){"known values", {c, v, n, of_heads, false, false, s->dtype}, true};
+    }
+    p[at++] = (struct product){"scores", {c, c, n, of_keys, false, true, s->dtype}, true};
+    p[at++] = (struct product){"context", {c, v, c, of_heads, false, false, s->dtype}, true};
+    p[at++] = (struct product){"into the state", {n, v, c, of_heads, true, false, s->dtype}, true};
+    p[at++] = (struct product){"out of the state", {c, v, n, of_heads, false, false, s->dtype}, true};
+    return at;
+}
+
 static int core_products(const struct bb_layer_sizes *s, int64_t keys, struct product *p)
 {
     int64_t pairs = s->batch * s->core_heads;
+
+    if (s->chunk)
+        return scan_products(s, p);
 
     p[0] = (struct product){"scores", {s->queries, keys, s->key_dim, pairs, false, true, s->dtype}, true};
     p[1] = (struct product){"context", {s->queries, s->value_dim, keys, pairs, false, false, s->dtype}, true};
@@ -89,6 +120,14 @@ static int forward_products(const struct bb_layer_sizes *s, enum bb_kernels_kind
         return core_products(s, s->keys, p);
     case BB_KERNELS_CORE_BLOCK:
         return core_products(s, s->block_keys, p);
+    case BB_KERNELS_CROSS_QUERY:
+        p[0] = linear_product(s, "cross query", s->tokens, s->hidden, s->heads * s->key_dim, 1);
+        return 1;
+    case BB_KERNELS_CROSS_KEYS:
+        p[0] = linear_product(s, "cross keys", s->memory, s->hidden, s->kv_heads * (s->key_dim + s->value_dim), 1);
+        return 1;
+    case BB_KERNELS_CROSS_CORE:
+        return core_products(s, s->memory_keys, p);
     case BB_KERNELS_OUT:
         p[0] = linear_product(s, "out", s->tokens, s->heads * s->value_dim, s->hidden, 1);
         return 1;
@@ -197,7 +236,7 @@ static void add_softmax(const struct bb_layer_sizes *s, struct bb_kernel_list *w
 {
     int64_t rows = s->batch * s->core_heads * s->queries;
 
-    if (!s->unfused)
+    if (!s->unfused || s->chunk)
         return;
     if (s->dropout)
         add_pass(s, w, "dropout", BB_PASS_BIAS_ACT, BB_ACT_NONE, rows, keys);
@@ -213,22 +252,63 @@ static void add_rotation(const struct bb_layer_sizes *s, struct bb_kernel_list *
         add_pass(s, w, "positions", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
 }
 
+/* The gate of what attention or a scan made; of a scan with its norm. */
+static void add_out_gate(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
+{
+    const int64_t width = s->heads * s->value_dim;
+
+    if (!s->out_gate)
+        return;
+    add_pass(s, w, "gate", BB_PASS_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, width);
+    if (backward)
+        add_pass(s, w, "gate", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
+}
+
+/* What goes into a scan is mixed with the few tokens before. */
+static void add_convolution(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
+{
+    add_pass(s, w, "convolution", backward ? BB_PASS_BIAS_ACT_GRAD : BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens,
+             qkv_width(s));
+}
+
+/* Tokens to rows, and rows back: on the way to the experts, backward, the other way round. */
+static void add_permutation(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, bool backward,
+                            struct bb_kernel_list *w)
+{
+    bool in_node = kind == BB_KERNELS_NODE_PERMUTE || kind == BB_KERNELS_NODE_UNPERMUTE;
+    bool spreads = (kind == BB_KERNELS_PERMUTE || kind == BB_KERNELS_NODE_PERMUTE) != backward;
+    uint64_t tokens = (uint64_t)(in_node ? s->held * s->copies : s->held);
+
+    (spreads ? bb_kernel_list_permute : bb_kernel_list_unpermute)(w, tokens, (uint64_t)s->hidden,
+                                                                  in_node ? s->node_copies : s->copies, s->dtype);
+}
+
+static bool is_permutation(enum bb_kernels_kind kind)
+{
+    return kind == BB_KERNELS_PERMUTE || kind == BB_KERNELS_UNPERMUTE || kind == BB_KERNELS_NODE_PERMUTE ||
+           kind == BB_KERNELS_NODE_UNPERMUTE;
+}
+
 /* Passes behind the products of the forward pass. */
 static void forward_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
                            struct bb_kernel_list *w)
 {
-    int64_t width = s->heads * s->key_dim + s->kv_heads * (s->key_dim + s->value_dim);
-
+    if (kind == BB_KERNELS_OUT)
+        add_out_gate(s, w, false);
     if (kind == BB_KERNELS_NORM)
         add_norm(s, w, false);
     else if (kind == BB_KERNELS_CORE)
         add_softmax(s, w, false, s->keys);
     else if (kind == BB_KERNELS_CORE_BLOCK)
         add_softmax(s, w, false, s->block_keys);
+    else if (kind == BB_KERNELS_CROSS_CORE)
+        add_softmax(s, w, false, s->memory_keys);
+    else if (kind == BB_KERNELS_QKV && s->chunk)
+        add_convolution(s, w, false);
     else if (kind == BB_KERNELS_QKV && s->rotary)
         add_rotation(s, w);
     else if (kind == BB_KERNELS_QKV && s->qkv_bias)
-        add_pass(s, w, "bias", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
+        add_pass(s, w, "bias", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens, qkv_width(s));
     else if ((kind == BB_KERNELS_OUT && s->out_bias) || (kind == BB_KERNELS_DOWN && s->mlp_bias))
         add_pass(s, w, "bias", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens, s->hidden);
     else if (kind == BB_KERNELS_UP)
@@ -237,10 +317,8 @@ static void forward_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind 
         add_activation(s, w, false, s->tokens, s->shared_ffn);
     else if (kind == BB_KERNELS_EXPERTS)
         add_activation(s, w, false, rows, s->expert_ffn);
-    else if (kind == BB_KERNELS_PERMUTE)
-        bb_kernel_list_permute(w, (uint64_t)s->held, (uint64_t)s->hidden, s->top_k, s->dtype);
-    else if (kind == BB_KERNELS_UNPERMUTE)
-        bb_kernel_list_unpermute(w, (uint64_t)s->held, (uint64_t)s->hidden, s->top_k, s->dtype);
+    else if (is_permutation(kind))
+        add_permutation(s, kind, false, w);
     else if (kind == BB_KERNELS_EMBEDDING)
         bb_kernel_list_embedding(w, (uint64_t)s->tokens, (uint64_t)s->hidden, (uint64_t)s->vocab, s->dtype);
     else if (kind == BB_KERNELS_LOSS)
@@ -253,22 +331,26 @@ static void data_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind kin
 {
     if (kind == BB_KERNELS_NORM)
         add_norm(s, w, true);
+    else if (kind == BB_KERNELS_OUT)
+        add_out_gate(s, w, true);
+    else if (kind == BB_KERNELS_QKV && s->chunk)
+        add_convolution(s, w, true);
     else if (kind == BB_KERNELS_QKV)
         add_rotation(s, w);
     else if (kind == BB_KERNELS_CORE)
         add_softmax(s, w, true, s->keys);
     else if (kind == BB_KERNELS_CORE_BLOCK)
         add_softmax(s, w, true, s->block_keys);
+    else if (kind == BB_KERNELS_CROSS_CORE)
+        add_softmax(s, w, true, s->memory_keys);
     else if (kind == BB_KERNELS_DOWN)
         add_activation(s, w, true, s->tokens, s->ffn);
     else if (kind == BB_KERNELS_SHARED_DOWN)
         add_activation(s, w, true, s->tokens, s->shared_ffn);
     else if (kind == BB_KERNELS_EXPERTS)
         add_activation(s, w, true, rows, s->expert_ffn);
-    else if (kind == BB_KERNELS_PERMUTE) /* each token's gradient is the sum of its copies' */
-        bb_kernel_list_unpermute(w, (uint64_t)s->held, (uint64_t)s->hidden, s->top_k, s->dtype);
-    else if (kind == BB_KERNELS_UNPERMUTE)
-        bb_kernel_list_permute(w, (uint64_t)s->held, (uint64_t)s->hidden, s->top_k, s->dtype);
+    else if (is_permutation(kind)) /* each token's gradient is the sum of its copies' */
+        add_permutation(s, kind, true, w);
     else if (kind == BB_KERNELS_LOSS)
         add_pass(s, w, "softmax", BB_PASS_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, s->vocab);
 }
@@ -283,16 +365,17 @@ static double masked_share(const struct bb_layer_sizes *s, int64_t keys)
 static void add_product(const struct bb_layer_sizes *s, const struct bb_kernels *group, const struct product *p,
                         const struct bb_gemm_shape *shape, struct bb_kernel_list *w)
 {
-    bool core = group->kind == BB_KERNELS_CORE || group->kind == BB_KERNELS_CORE_BLOCK;
+    bool cross = group->kind == BB_KERNELS_CROSS_CORE; /* no mask: all that was encoded is there */
+    bool core = cross || group->kind == BB_KERNELS_CORE || group->kind == BB_KERNELS_CORE_BLOCK;
     struct bb_kernel_list_item *item;
 
     bb_kernel_list_add_gemm(w, p->name, shape);
     item = bb_kernel_list_last(w);
     item->float8 = s->float8 && !p->of_data && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER;
-    if (!core || s->unfused)
+    if (!core || s->unfused || s->chunk) /* a scan's kernels keep what they make in memory */
         return;
     item->fusion = group->pass == BB_KERNELS_FORWARD ? BB_KERNEL_IN_ATTENTION : BB_KERNEL_IN_ATTENTION_BACKWARD;
-    item->share = masked_share(s, group->kind == BB_KERNELS_CORE ? s->keys : s->sequence);
+    item->share = cross ? 1 : masked_share(s, group->kind == BB_KERNELS_CORE ? s->keys : s->sequence);
 }
 
 /* Backward, the products come in the reverse order. */

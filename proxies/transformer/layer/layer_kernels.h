@@ -17,17 +17,22 @@
 #include <stdint.h>
 
 enum bb_kernels_kind {
-    BB_KERNELS_NORM,       /* of what a rank holds between the layers, with the residual's sum   */
-    BB_KERNELS_QKV,        /* queries, keys and values; latent attention: both projections       */
-    BB_KERNELS_CORE,       /* scores and context                                                 */
+    BB_KERNELS_NORM, /* of what a rank holds between the layers, with the residual's sum   */
+    BB_KERNELS_QKV,  /* queries, keys and values; latent attention: both projections; of a scan: all that goes in */
+    BB_KERNELS_CORE, /* scores and context; a scan by chunks                               */
     BB_KERNELS_CORE_BLOCK, /* ring of context parallelism: against the keys of one rank          */
     BB_KERNELS_OUT,
+    BB_KERNELS_CROSS_QUERY, /* a decoder's attention to what the encoder made: queries; keys and values of that */
+    BB_KERNELS_CROSS_KEYS,
+    BB_KERNELS_CROSS_CORE,
     BB_KERNELS_UP, /* gated: gate and up in one product                                  */
     BB_KERNELS_DOWN,
     BB_KERNELS_ROUTER,
-    BB_KERNELS_PERMUTE,   /* tokens into the order of the experts                               */
-    BB_KERNELS_EXPERTS,   /* up and down of the rank's experts                                  */
-    BB_KERNELS_UNPERMUTE, /* the weighted sum of the experts' answers                           */
+    BB_KERNELS_PERMUTE,      /* tokens into the order of the experts                               */
+    BB_KERNELS_EXPERTS,      /* up and down of the rank's experts                                  */
+    BB_KERNELS_UNPERMUTE,    /* the weighted sum of the experts' answers                           */
+    BB_KERNELS_NODE_PERMUTE, /* dedup: tokens that came to a node, for its experts              */
+    BB_KERNELS_NODE_UNPERMUTE,
     BB_KERNELS_SHARED_UP, /* shared experts                                                     */
     BB_KERNELS_SHARED_DOWN,
     BB_KERNELS_EMBEDDING,
@@ -45,19 +50,24 @@ struct bb_layer_sizes {
     int64_t hidden;
     int64_t tokens; /* N: that the products of attention and perceptron read                          */
     int64_t held;   /* T: of them between the layers: N, or N / t with sequence parallelism           */
-    int64_t batch, queries, keys, block_keys;    /* attention: samples, positions asked, answered; of one ring block */
-    int64_t sequence, index_heads, index_dim;    /* an index that picks the keys looks at all; index_heads 0: none   */
-    int64_t heads, kv_heads;                     /* that the projections make                                        */
-    int64_t core_heads;                          /* that the attention is done for: heads / c with all_to_all        */
-    int64_t key_dim, value_dim;                  /* of a head                                                        */
+    int64_t batch, queries, keys, block_keys; /* attention: samples, positions asked, answered; of one ring block */
+    int64_t sequence, index_heads, index_dim; /* an index that picks the keys looks at all; index_heads 0: none   */
+    int64_t memory, memory_keys; /* a decoder's: tokens of the encoder, of a micro-batch and of a sample              */
+    int64_t heads, kv_heads;     /* that the projections make                                        */
+    int64_t core_heads;          /* that the attention is done for: heads / c with all_to_all        */
+    int64_t key_dim, value_dim;  /* of a head                                                        */
+    int64_t chunk;               /* of a scan: tokens that are done at once; 0: attention            */
     int64_t q_lora, kv_lora, nope_dim, rope_dim; /* latent attention; kv_lora 0: none                             */
     int64_t ffn, vocab;                          /* divided by tp                                                 */
     int64_t experts, local_experts, expert_ffn, shared_ffn; /* expert_ffn divided by etp                          */
     int top_k;
+    int copies, node_copies; /* of a token when it leaves: top_k, or one for each node; then of each inside the node */
     bool gated, qkv_bias, out_bias, mlp_bias;
     bool causal, rotary, dropout;
-    bool unfused; /* attention kernel by kernel */
-    bool float8;  /* products with weights of the layers: operands in 8 bits */
+    bool delta;    /* of a scan: a new value replaces what its key had             */
+    bool out_gate; /* what attention or scan makes is multiplied by a gate         */
+    bool unfused;  /* attention kernel by kernel */
+    bool float8;   /* products with weights of the layers: operands in 8 bits */
 };
 
 /* Kernels done one after another by one compute operation. */

@@ -29,6 +29,42 @@ static void settle_attention(struct bb_layer_sizes *s, const struct bb_layers_co
     s->core_heads = by_heads ? s->heads / c->cp : s->heads;
 }
 
+static void settle_scan(struct bb_layer_sizes *s, const struct bb_layers_config *c)
+{
+    const struct bb_arch_scan *scan = &c->arch->scan;
+
+    s->heads = s->core_heads = scan->heads / c->tp;
+    s->kv_heads = scan->groups / c->tp;
+    s->key_dim = scan->key_dim;
+    s->value_dim = scan->value_dim;
+    s->chunk = scan->chunk;
+    s->delta = scan->delta;
+    s->out_gate = true;
+    s->rotary = false;
+}
+
+static int64_t most_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* An encoder sees all of its sample at once; the decoder has a number of tokens of its own. */
+static void settle_decoder(struct bb_layers *l)
+{
+    const struct bb_layers_config *c = &l->config;
+    struct bb_layer_sizes *s = &l->decoded;
+
+    *s = l->sizes;
+    if (c->arch->encoder_layers == 0)
+        return;
+    l->sizes.causal = false;
+    s->memory = s->tokens;
+    s->memory_keys = c->sequence;
+    s->tokens = (int64_t)c->micro_batch_size * c->decoder_sequence;
+    s->held = l->scattered ? s->tokens / c->tp : s->tokens;
+    s->keys = s->queries = s->block_keys = s->sequence = c->decoder_sequence;
+}
+
 static void settle_sizes(struct bb_layers *l)
 {
     const struct bb_layers_config *c = &l->config;
@@ -47,29 +83,44 @@ static void settle_sizes(struct bb_layers *l)
                                  .expert_ffn = a->expert_ffn / c->etp,
                                  .shared_ffn = a->shared_ffn / c->tp,
                                  .top_k = a->top_k,
+                                 .copies = a->top_k,
+                                 .node_copies = 1,
                                  .gated = a->gated,
+                                 .out_gate = a->out_gate,
                                  .qkv_bias = a->qkv_bias,
                                  .out_bias = a->out_bias,
                                  .mlp_bias = a->mlp_bias,
                                  .causal = !a->post_norm,
-                                 .rotary = !a->learned_positions,
+                                 .rotary = !a->learned_positions && a->position_buckets == 0,
                                  .dropout = a->layer_norm,
                                  .unfused = c->unfused,
                                  .float8 = c->float8};
     s->held = l->scattered ? s->tokens / c->tp : s->tokens;
+    if (c->dispatch == BB_DISPATCH_DEDUP && c->node_limit > 0) {
+        s->copies = c->node_limit;
+        s->node_copies = (a->top_k + c->node_limit - 1) / c->node_limit;
+    }
     settle_attention(s, c);
-    l->held = (size_t)(s->held * s->hidden);
-    l->whole = (size_t)(s->tokens * s->hidden);
+    settle_decoder(l);
+    l->held = (size_t)(most_of(s->held, l->decoded.held) * s->hidden);
+    l->whole = (size_t)(most_of(s->tokens, l->decoded.tokens) * s->hidden);
     l->key_block = (size_t)(s->tokens * s->kv_heads * (s->key_dim + s->value_dim));
     l->windowed = *s;
     if (a->window > 0 && a->window < c->sequence)
         l->windowed.keys = a->window;
+    l->scanned = *s;
+    if (a->scan.heads > 0)
+        settle_scan(&l->scanned, c);
 }
 
 const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int layer)
 {
     const struct bb_layers_config *c = &l->config;
 
+    if (layer >= 0 && bb_arch_decodes(c->arch, layer))
+        return &l->decoded;
+    if (layer >= 0 && bb_arch_is_scan(c->arch, layer))
+        return &l->scanned;
     return layer >= 0 && bb_arch_keys(c->arch, layer, c->sequence) < c->sequence ? &l->windowed : &l->sizes;
 }
 
@@ -84,6 +135,29 @@ static int refuse_experts(const struct bb_layers_config *c, const char *proxy)
                   "%s: experts with --tp %d: every tensor-parallel rank would send the same tokens; "
                   "nearest: --sequence-parallel",
                   proxy, c->tp);
+}
+
+/* Tokens that go to nodes first: each to no more than it has experts, or than there are nodes; the same number of rows
+ * to each. */
+static int refuse_dedup(const struct bb_layers *l, const char *proxy)
+{
+    const struct bb_layers_config *c = &l->config;
+    int most = c->nodes < c->arch->top_k ? c->nodes : c->arch->top_k;
+
+    if (c->dispatch != BB_DISPATCH_DEDUP)
+        return 0;
+    if (c->node_limit == 0 || c->node_limit > most)
+        return bb_err(BB_EUSAGE,
+                      "%s: --moe-dispatch dedup needs --moe-node-limit M, to how many nodes a token goes: 1 to %d (%d "
+                      "experts of a token, %d nodes), not %d; nearest: --moe-node-limit %d",
+                      proxy, most, c->arch->top_k, c->nodes, c->node_limit, most);
+    if (l->routing.even < 0 || l->sizes.held * c->node_limit % c->nodes != 0)
+        return bb_err(
+            BB_EUSAGE,
+            "%s: --moe-dispatch dedup sends as many rows to each of %d nodes and %d ranks: not of %lld tokens "
+            "of a rank%s; nearest: --moe-dispatch alltoall",
+            proxy, c->nodes, c->ep, (long long)l->sizes.held, c->imbalance > 0 ? " with --moe-imbalance" : "");
+    return 0;
 }
 
 /* A ring sends every block of keys to every rank, and attention kernels know no window in it. */
@@ -141,6 +215,7 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
     *l = (struct bb_layers){.config = *config, .step = step};
     settle_sizes(l);
     TRY(settle_routing(l));
+    TRY(refuse_dedup(l, step->proxy));
     return 0;
 out:
     bb_layers_free(*layers);
@@ -186,14 +261,22 @@ int64_t bb_layers_fair_rows(const struct bb_layers *l)
 
 double bb_layers_flops(const struct bb_layers *l, int layer)
 {
-    static const enum bb_kernels_kind kinds[2][8] = {
-        {BB_KERNELS_QKV, BB_KERNELS_CORE, BB_KERNELS_OUT, BB_KERNELS_UP, BB_KERNELS_DOWN},
-        {BB_KERNELS_QKV, BB_KERNELS_CORE, BB_KERNELS_OUT, BB_KERNELS_ROUTER, BB_KERNELS_EXPERTS, BB_KERNELS_SHARED_UP,
-         BB_KERNELS_SHARED_DOWN}};
-    const bool experts = bb_arch_has_experts(l->config.arch, layer);
+    static const enum bb_kernels_kind first[] = {BB_KERNELS_QKV, BB_KERNELS_CORE, BB_KERNELS_OUT};
+    static const enum bb_kernels_kind cross[] = {BB_KERNELS_CROSS_QUERY, BB_KERNELS_CROSS_KEYS, BB_KERNELS_CROSS_CORE,
+                                                 BB_KERNELS_OUT};
+    static const enum bb_kernels_kind dense[] = {BB_KERNELS_UP, BB_KERNELS_DOWN};
+    static const enum bb_kernels_kind experts[] = {BB_KERNELS_ROUTER, BB_KERNELS_EXPERTS, BB_KERNELS_SHARED_UP,
+                                                   BB_KERNELS_SHARED_DOWN};
+    const struct bb_arch *a = l->config.arch;
     struct bb_kernel_groups c = {.rows = bb_layers_fair_rows(l)};
 
-    for (int i = 0; i < (experts ? 7 : 5); i++)
-        bb_kernel_groups_add(&c, kinds[experts][i], BB_KERNELS_FORWARD);
+    for (int i = 0; i < 3; i++)
+        bb_kernel_groups_add(&c, first[i], BB_KERNELS_FORWARD);
+    for (int i = 0; i < 4 && bb_arch_decodes(a, layer); i++)
+        bb_kernel_groups_add(&c, cross[i], BB_KERNELS_FORWARD);
+    for (int i = 0; i < 4 && bb_arch_has_experts(a, layer); i++)
+        bb_kernel_groups_add(&c, experts[i], BB_KERNELS_FORWARD);
+    for (int i = 0; i < 2 && bb_arch_has_perceptron(a) && !bb_arch_has_experts(a, layer); i++)
+        bb_kernel_groups_add(&c, dense[i], BB_KERNELS_FORWARD);
     return bb_kernel_groups_flops(bb_layers_sizes(l, layer), &c);
 }

@@ -231,12 +231,30 @@ static void test_nearest(void **state)
     assert_null(bb_nearest("sum", words, 0));
 }
 
+static void test_time(void **state)
+{
+    static const struct {
+        double us;
+        const char *text;
+    } cases[] = {{0, "0.0 us"},          {0.25, "0.250 us"},       {9.9994, "9.999 us"},       {12.5, "12.5 us"},
+                 {9999.94, "9999.9 us"}, {10000, "10.000 ms"},     {1887878.4, "1887.878 ms"}, {9999999, "9999.999 ms"},
+                 {1e7, "10.000 s"},      {38523319.5, "38.523 s"}, {-12.34, "-12.3 us"},       {-20000, "-20.000 ms"}};
+    char text[BB_TIME_TEXT];
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(cases); i++)
+        assert_string_equal(bb_format_time(cases[i].us, text), cases[i].text);
+    assert_string_equal(bb_time_unit(9999).name, "us");
+    assert_string_equal(bb_time_unit(10000).name, "ms");
+    assert_true(bb_time_unit(1e7).us == 1e6);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bytes),  cmocka_unit_test(test_bytes_refused), cmocka_unit_test(test_int),
         cmocka_unit_test(test_double), cmocka_unit_test(test_count),         cmocka_unit_test(test_bytes_fuzz),
-        cmocka_unit_test(test_format), cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_time),   cmocka_unit_test(test_format),        cmocka_unit_test(test_nearest),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,14 +73,11 @@ void en_tuner_join(ncclComm_t comm)
     const struct tuner *t = comm->size > 1 ? tuner() : NULL;
     struct nvlink_domains domains = {1, comm->size, comm->size};
     double constants[256] = {0}; /* as many as the real ones, and more */
-    int nodes = 1;
     uint64_t id;
 
-    for (int r = 0; r < comm->size; r++)
-        nodes = comm->nodes[r] >= nodes ? comm->nodes[r] + 1 : nodes;
     memcpy(&id, comm->id, sizeof(id));
-    comm->tuned =
-        t != NULL && t->init(&comm->tuner, id, (size_t)comm->size, (size_t)nodes, no_log, &domains, constants) == 0;
+    comm->tuned = t != NULL && t->init(&comm->tuner, id, (size_t)comm->size, (size_t)comm->n_nodes, no_log, &domains,
+                                       constants) == 0;
 }
 
 void en_tuner_leave(ncclComm_t comm)
@@ -92,10 +89,10 @@ void en_tuner_leave(ncclComm_t comm)
     comm->tuned = false;
 }
 
-/* What there is: no multicast in switches (NVLS) and no network that reduces (COLLNET) is modelled. */
+/* Of the simple law there is no multicast in switches (NVLS), and no network that reduces (COLLNET) anywhere. */
 static bool offered(enum en_kind kind, int algorithm, int protocol)
 {
-    if (algorithm == EN_RING)
+    if (algorithm == EN_RING || en_has_ways())
         return true;
     if (algorithm == EN_TREE)
         return kind == EN_ALL_REDUCE;
@@ -105,22 +102,23 @@ static bool offered(enum en_kind kind, int algorithm, int protocol)
 static double takes_us(ncclComm_t comm, const struct en_task *task, int algorithm, int protocol)
 {
     struct en_task other = *task;
+    int64_t ns;
 
     other.algorithm = algorithm;
     other.protocol = protocol;
-    return (double)en_collective_ns(&other, comm->size, comm->same_node) / 1e3;
+    ns = offered(task->kind, algorithm, protocol) ? en_collective_ns(comm, &other) : -1;
+    return ns < 0 ? -1 : (double)ns / 1e3;
 }
 
+/* The estimates are what it takes; in the simple law others stand behind RING SIMPLE. */
 static void fill(ncclComm_t comm, const struct en_task *task, float costs[EN_ALGORITHMS][EN_PROTOCOLS])
 {
-    double base_us = takes_us(comm, task, EN_RING, EN_SIMPLE);
+    const double least_us = en_has_ways() ? 0 : handicap * takes_us(comm, task, EN_RING, EN_SIMPLE);
 
     for (int a = 0; a < EN_ALGORITHMS; a++)
         for (int p = 0; p < EN_PROTOCOLS; p++) {
-            bool base = a == EN_RING && p == EN_SIMPLE;
-            costs[a][p] = -1;
-            if (offered(task->kind, a, p))
-                costs[a][p] = (float)(base ? base_us : fmax(takes_us(comm, task, a, p), handicap * base_us));
+            double us = takes_us(comm, task, a, p);
+            costs[a][p] = (float)(us < 0 || (a == EN_RING && p == EN_SIMPLE) ? us : fmax(us, least_us));
         }
 }
 
@@ -156,18 +154,15 @@ double en_choose(ncclComm_t comm, struct en_task *task)
     float costs[EN_ALGORITHMS][EN_PROTOCOLS];
     int channels = 0;
 
-    task->algorithm = EN_RING;
-    task->protocol = EN_SIMPLE;
+    en_take_quickest(comm, task);
     if (!en_has_algorithm(task))
         return -1;
     if (t == NULL || comm->size == 1)
-        return takes_us(comm, task, EN_RING, EN_SIMPLE);
+        return takes_us(comm, task, task->algorithm, task->protocol);
     fill(comm, task, costs);
     t->choose(comm->tuner, functions[task->kind], payload_bytes(comm, task), 1, (float **)costs, EN_ALGORITHMS,
               EN_PROTOCOLS, 0, &channels);
-    if (!cheapest(costs, task) || is_ignored(task)) {
-        task->algorithm = EN_RING;
-        task->protocol = EN_SIMPLE;
-    }
+    if (!cheapest(costs, task) || is_ignored(task))
+        en_take_quickest(comm, task);
     return costs[task->algorithm][task->protocol];
 }

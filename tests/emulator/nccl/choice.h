@@ -1,8 +1,8 @@
 /*
- * choice.h - algorithm and protocol of a collective. Left alone, the stand-in chooses RING and SIMPLE, the one
- * combination that the cost model of the profiles knows. A tuner plugin inside the program (NCCL_TUNER_PLUGIN=
- * STATIC_PLUGIN, symbol ncclTunerPlugin_v5) sees the table of estimated costs and may change it, as in NCCL; then the
- * cheapest entry is what runs, and it takes the time that README.md gives it.
+ * choice.h - algorithm and protocol of a collective. Left alone, the stand-in takes the quickest way of NCCL's that the
+ * machine's profile knows; of one that knows none, RING and SIMPLE. A tuner plugin inside the program
+ * (NCCL_TUNER_PLUGIN=STATIC_PLUGIN, symbol ncclTunerPlugin_v5) sees the table of estimated costs and may change it, as
+ * in NCCL; then the cheapest entry is what runs.
  */
 #ifndef EMU_NCCL_CHOICE_H
 #define EMU_NCCL_CHOICE_H

@@ -315,6 +315,6 @@ int en_run_collective(ncclComm_t comm, const struct en_task *task, int64_t *now_
         return end;
     if (emu_moves_data())
         en_corrupt(comm, task);
-    *now_ns = en_begin_ns(comm, task, *now_ns, run.arrival_ns) + en_collective_ns(task, comm->size, comm->same_node);
+    *now_ns = en_begin_ns(comm, task, *now_ns, run.arrival_ns) + en_collective_ns(comm, task);
     return EN_GO;
 }

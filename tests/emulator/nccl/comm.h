@@ -24,9 +24,10 @@ struct ncclComm {
     struct ncclComm *next; /* in the list of live handles                                             */
     atomic_int refs;       /* the handle, each plan, each job                                         */
     int rank, size, device;
-    int parent_node; /* node of this rank as a parent communicator knew it, or -1               */
-    int *nodes;      /* [size]                                                                  */
-    bool same_node;  /* all members are on one node                                             */
+    struct emu_seat seat;            /* of this rank, as a parent communicator knew it; node -1: none did      */
+    int *nodes;                      /* [size]                                                                  */
+    int n_nodes;                     /* that its members are on                                                 */
+    double nic_part, least_nic_part; /* of the NICs' rate: of this rank, of the slowest member  */
     uint8_t id[EN_ID_BYTES];
     ncclConfig_t config;
     struct en_region region;

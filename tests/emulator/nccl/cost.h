@@ -1,22 +1,23 @@
 /*
- * cost.h - how long an operation takes in virtual time: the cost model of the cluster profiles (profiles/clusters).
- * Durations are computed in double nanoseconds and rounded once.
+ * cost.h - how long an operation takes in virtual time: what the machine says of it (proxies/machine), and, where its
+ * profile has no ways of NCCL, what README.md makes of the simple law for a tuner that asks for other ones.
  */
 #ifndef EMU_NCCL_COST_H
 #define EMU_NCCL_COST_H
 
-#include "ops.h"
+#include "comm.h"
 
-/* ns of one collective of n ranks, payload by its kind; same_node: all members are on one node. n == 1 is a copy. */
-int64_t en_collective_ns(const struct en_task *task, int n, bool same_node);
+/* ns of a collective by its algorithm and protocol, -1 where they cannot do it. One rank copies. */
+int64_t en_collective_ns(ncclComm_t comm, const struct en_task *task);
+/* Gives it the algorithm and protocol that the machine's law takes: the quickest; RING and SIMPLE where it has none. */
+void en_take_quickest(ncclComm_t comm, struct en_task *task);
+bool en_has_ways(void);           /* of NCCL, in its profile */
 int64_t en_copy_ns(size_t bytes); /* inside one device: read and written */
 
-/* The sends and receives of one group on one rank, bytes to other ranks per class of link. */
-struct en_load {
-    double out_intra, in_intra, out_inter, in_inter;
-};
-double en_load_ns(const struct en_load *load); /* of the busier direction */
-/* From the later arrival of the two ends to the end of the message; loads of both ends. */
+/* What this rank's messages of one exchange keep its links busy. */
+struct bb_load;
+double en_load_ns(ncclComm_t comm, const struct bb_load *load);
+/* A message: from the later arrival of its two ends to its own; loads of both ends. */
 int64_t en_message_ns(bool same_node, double load_a_ns, double load_b_ns);
 
 #endif

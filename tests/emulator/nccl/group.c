@@ -7,6 +7,7 @@
 #include "profiler.h"
 
 #include "../engine.h"
+#include "proxies/machine/cluster.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -200,7 +201,7 @@ static ncclResult_t connect_all(const struct work *w)
 /* One plan per communicator, in the order in which the group first named them. The group pays its host time once. */
 static ncclResult_t launch(const struct work *w)
 {
-    int64_t host_ns = llround(emu_profile()->nccl_launch_us * 1e3);
+    int64_t host_ns = bb_cluster_issue_ns(emu_machine(), false);
     bool *done = calloc((size_t)w->n_calls + 1, sizeof(*done));
     ncclResult_t rc = done ? connect_all(w) : ncclSystemError;
 

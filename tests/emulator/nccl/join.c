@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +110,7 @@ ncclResult_t en_join_post(ncclComm_t comm)
     me->world_rank = emu_world_rank();
     me->device = comm->device;
     me->devices = en_devices_used();
-    me->node = comm->parent_node;
+    me->seat = comm->seat;
     me->host = host_hash();
     me->bus = bus_hash(comm->device);
     if (atomic_fetch_add(&head->joined, 1) + 1 == (uint32_t)comm->size) {
@@ -154,24 +155,33 @@ static int devices_of(const struct en_region *r, int rank)
 }
 
 /* Ranks fill nodes in the order of the launcher, and of their devices inside one process. */
-static int node_of(const struct en_region *r, int rank)
+static struct emu_seat seat_of(const struct en_region *r, int rank)
 {
     const struct en_member *m = &r->members[rank];
     int devices = devices_of(r, rank);
 
-    if (m->node >= 0)
-        return m->node;
-    return (m->world_rank * devices + m->device % devices) / emu_profile()->gpus_per_node;
+    if (m->seat.node >= 0)
+        return m->seat;
+    return emu_seat_of(m->world_rank * devices + m->device % devices, emu_world_size() * devices);
 }
 
 static void place(ncclComm_t comm)
 {
-    comm->same_node = true;
+    comm->n_nodes = 0;
+    comm->least_nic_part = INFINITY;
     for (int i = 0; i < comm->size; i++) {
-        comm->nodes[i] = node_of(&comm->region, i);
-        comm->same_node = comm->same_node && comm->nodes[i] == comm->nodes[0];
+        struct emu_seat seat = seat_of(&comm->region, i);
+        int first = 0;
+
+        comm->nodes[i] = seat.node;
+        while (comm->nodes[first] != seat.node)
+            first++;
+        comm->n_nodes += first == i;
+        comm->least_nic_part = fmin(comm->least_nic_part, emu_nic_part(seat));
+        if (i == comm->rank)
+            comm->seat = seat;
     }
-    comm->parent_node = comm->nodes[comm->rank];
+    comm->nic_part = emu_nic_part(comm->seat);
 }
 
 /* Emulated nodes are different hosts, though all their ranks run on this one, unless the user named the hosts. */

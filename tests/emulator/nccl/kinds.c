@@ -9,15 +9,9 @@
 #include <stdio.h>
 
 static const struct en_kind_row kinds[EN_KINDS] = {
-    [EN_ALL_REDUCE] = {.name = "all_reduce", .call = "AllReduce", .reduces = true, .both_ways = true},
-    [EN_REDUCE] = {.name = "reduce",
-                   .call = "Reduce",
-                   .reduces = true,
-                   .rooted = true,
-                   .only_root_receives = true,
-                   .full_payload = true},
-    [EN_BROADCAST] =
-        {.name = "broadcast", .call = "Broadcast", .rooted = true, .only_root_sends = true, .full_payload = true},
+    [EN_ALL_REDUCE] = {.name = "all_reduce", .call = "AllReduce", .reduces = true},
+    [EN_REDUCE] = {.name = "reduce", .call = "Reduce", .reduces = true, .rooted = true, .only_root_receives = true},
+    [EN_BROADCAST] = {.name = "broadcast", .call = "Broadcast", .rooted = true, .only_root_sends = true},
     [EN_ALL_GATHER] = {.name = "all_gather", .call = "AllGather", .recv_many = true, .pays_per_block = true},
     [EN_REDUCE_SCATTER] =
         {.name = "reduce_scatter", .call = "ReduceScatter", .reduces = true, .send_many = true, .pays_per_block = true},

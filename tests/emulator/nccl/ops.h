@@ -25,7 +25,7 @@ enum en_kind {
 };
 
 /* NCCL's numbers. */
-enum en_algorithm { EN_TREE, EN_RING, EN_PAT = 6, EN_ALGORITHMS };
+enum en_algorithm { EN_TREE, EN_RING, EN_NVLS = 4, EN_NVLS_TREE, EN_PAT, EN_ALGORITHMS };
 enum en_protocol { EN_LL, EN_LL128, EN_SIMPLE, EN_PROTOCOLS };
 
 /* What a kind of operation is. "many" sides have one block of `count` elements per rank, others one block. */
@@ -35,9 +35,7 @@ struct en_kind_row {
     bool reduces, rooted;
     bool send_many, recv_many;
     bool only_root_sends, only_root_receives;
-    bool pays_per_block; /* the cost model's payload is n blocks, not one                   */
-    bool both_ways;      /* reduce-scatter and all-gather in one: twice the steps and bytes */
-    bool full_payload;   /* the payload crosses a link whole, not (n-1)/n of it             */
+    bool pays_per_block; /* its payload is n blocks, not one                                */
 };
 const struct en_kind_row *en_kind(enum en_kind kind);
 

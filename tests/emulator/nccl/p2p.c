@@ -11,6 +11,7 @@
 #include "types.h"
 
 #include "../engine.h"
+#include "proxies/machine/cluster.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,12 +76,11 @@ static void add_flow(struct exchange *x, int task)
     seek(x, f, task);
 }
 
-static void count_load(const struct exchange *x, const struct en_task *t, struct en_load *load)
+static void count_load(const struct exchange *x, const struct en_task *t, struct bb_load *load)
 {
-    bool intra = x->comm->nodes[t->root] == x->comm->nodes[x->comm->rank];
-    double *out = intra ? &load->out_intra : &load->out_inter, *in = intra ? &load->in_intra : &load->in_inter;
+    const bool intra = x->comm->nodes[t->root] == x->comm->nodes[x->comm->rank];
 
-    *(t->kind == EN_SEND ? out : in) += (double)bytes_of(t);
+    (t->kind == EN_SEND ? load->out : load->in)[intra] += (double)bytes_of(t);
 }
 
 /* The k-th send to itself meets the k-th receive from itself; counts were checked when the group ended. */
@@ -239,7 +239,7 @@ static enum en_end progress(struct exchange *x)
 int en_run_exchange(ncclComm_t comm, const struct en_task *tasks, int count, int64_t *now_ns)
 {
     struct exchange x = {.comm = comm, .tasks = tasks, .n = count, .arrival_ns = *now_ns, .end_ns = *now_ns};
-    struct en_load load = {0};
+    struct bb_load load = {0};
 
     x.flows = calloc((size_t)count, sizeof(*x.flows));
     if (x.flows == NULL)
@@ -251,7 +251,7 @@ int en_run_exchange(ncclComm_t comm, const struct en_task *tasks, int count, int
         count_load(&x, &tasks[i], &load);
     }
     x.live = x.n_flows;
-    x.load_ns = en_load_ns(&load);
+    x.load_ns = en_load_ns(comm, &load);
     copy_to_self(&x);
     enum en_end end = progress(&x);
     free(x.flows);

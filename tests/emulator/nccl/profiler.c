@@ -71,14 +71,11 @@ static void no_log(int level, unsigned long flags, const char *file, int line, c
 void en_profiler_join(ncclComm_t comm)
 {
     const struct plugin *p = plugin();
-    int nodes = 1;
     uint64_t id;
 
-    for (int r = 0; r < comm->size; r++)
-        nodes = comm->nodes[r] >= nodes ? comm->nodes[r] + 1 : nodes;
     memcpy(&id, comm->id, sizeof(id));
     if (p != NULL)
-        p->init(&comm->profiler, id, &mask, NULL, nodes, comm->size, comm->rank, no_log);
+        p->init(&comm->profiler, id, &mask, NULL, comm->n_nodes, comm->size, comm->rank, no_log);
 }
 
 void en_profiler_leave(ncclComm_t comm)

@@ -10,6 +10,8 @@
 #ifndef EMU_NCCL_SHM_H
 #define EMU_NCCL_SHM_H
 
+#include "../engine.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,7 +39,7 @@ struct en_desc {
 struct en_member {
     _Alignas(EN_CACHE_LINE) _Atomic uint32_t taken; /* 1: a rank sits here                                            */
     int32_t pid, world_rank, device, devices;       /* devices: how many this process drives, as far as it knows      */
-    int32_t node;                                   /* of a parent communicator, or -1: to be worked out              */
+    struct emu_seat seat;                           /* of a parent communicator; node -1: to be worked out           */
     uint64_t host, bus;                             /* hash of the host's identity, of the device's PCI bus id        */
     int32_t split[2][2];                            /* colour and key of a split                                      */
     _Alignas(EN_CACHE_LINE) _Atomic uint32_t bell;  /* counts news about sends and receives of this rank              */

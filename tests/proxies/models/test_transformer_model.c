@@ -2,7 +2,7 @@
 #include "proxies/models/formula.h"
 #include "proxies/models/profile.h"
 #include "proxies/models/transformer_model.h"
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 #include "tests/check.h"
 
 #include <unistd.h>

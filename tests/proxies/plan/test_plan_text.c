@@ -57,7 +57,7 @@ static void operations_of_every_kind(void **state)
     bb_program_add(&step.roles[0].program, &op, (int[]){0, 3}, 2);
     text = printed(&step, true);
     assert_part(text, "operations of the rank, as the host issues them (/ | one group call)\n"
-                      "       0   compute        12.500 us            forward, \n"
+                      "       0   compute        12.5 us              forward, \n"
                       "       1 / send           c0 1 KiB             +1 forward 0, activations, after 0\n"
                       "       2 | recv           c0 1 KiB             -1 backward 7, activations\n"
                       "       3   send           c0 2 KiB             1 forward, \n"

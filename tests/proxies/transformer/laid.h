@@ -46,7 +46,7 @@ static inline int laid_group(const struct laid *l, enum bb_grid_group first, enu
 static inline struct bb_block_lanes laid_lanes(struct laid *l, struct bb_script *s)
 {
     const struct bb_script_lane no = bb_no_lane();
-    struct bb_block_lanes lanes = {no, no, no, no, no, no, {no, no, no, no}};
+    struct bb_block_lanes lanes = {no, no, no, no, no, no, no, no, {no, no, no, no}};
     int etp = l->grid.etp > 1 ? laid_group(l, BB_GRID_ETP, BB_GRID_TP) : BB_NONE;
     int etp_ep = laid_group(l, BB_GRID_TP_EP, BB_GRID_ETP);
 

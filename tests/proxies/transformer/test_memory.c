@@ -36,6 +36,17 @@ static void make(struct held *h, const char *model, struct bb_grid grid, int mic
         .sequence = h->arch.sequence, .micro_batch_size = 1, .context = BB_CONTEXT_RING, .dtype = BB_BFLOAT16};
 }
 
+/* Of a config.json, on ranks of tp alone. */
+static void make_of(struct held *h, const char *config, int tp)
+{
+    json_t *root = json_loads(config, 0, NULL);
+
+    make(h, "gpt2_small", (struct bb_grid){.tp = tp, .ranks = tp}, 1);
+    assert_int_equal(bb_arch_read(root, "config.json", &h->arch), 0);
+    h->how.sequence = h->arch.sequence;
+    json_decref(root);
+}
+
 /* ---- activations ---- */
 
 #define SBH 25165824.0 /* 2048 tokens of 12288 */
@@ -104,6 +115,55 @@ static void a_layer_of_llama(void **state)
     (void)state;
     make(&h, "llama2_70b", (struct bb_grid){.tp = 8, .ranks = 8}, 1);
     assert_true(bb_memory_layer(&h.memory, 0) == 4096 * 2.0 * (4 * 8192 + (2 * 8192 + 2 * 1024 + 3 * 28672) / 8.0));
+}
+
+/* Codestral Mamba: two inputs of 4096; 8192 values, 2 x 8 x 128 keys and queries, a step for each of 128 heads; behind
+ * the convolution once more; the gate; what the scan makes and its gated norm. */
+static void a_layer_of_mamba2(void **state)
+{
+    struct held h;
+
+    (void)state;
+    make_of(&h, "{\"model_type\": \"mamba2\"}", 4);
+    assert_true(bb_memory_layer(&h.memory, 0) ==
+                2048 * 2.0 * (2 * 4096 + ((8192 + 2048) * 2 + 8192 + 128 + 2 * 8192) / 4.0));
+    h.how.recompute = BB_RECOMPUTE_FULL;
+    assert_true(bb_memory_layer(&h.memory, 0) == 2048 * 2.0 * 4096);
+}
+
+/* Qwen3-Next, beside 10 experts of 512, the shared one and a router of 512: linear attention with 32 heads of 128, 16 of
+ * keys, two numbers a head and an inverse of 64 x 64; attention with 16 heads of 256, a gate for each number. */
+static void layers_of_qwen3_next(void **state)
+{
+    const double experts = 2.0 * (2 * 2048 + 10 * (2 * 2048 + 3 * 512) + 3 * 512) + 4 * 512;
+    struct held h;
+
+    (void)state;
+    make_of(&h, "{\"model_type\": \"qwen3_next\"}", 1);
+    assert_true(bb_memory_layer(&h.memory, 0) ==
+                32768 * (experts + 2.0 * (2 * 2048 + 8192 * 2 + 4096 + 32 * (2 + 64) + 2 * 4096)));
+    assert_true(bb_memory_layer(&h.memory, 3) ==
+                32768 * (experts + 2.0 * (2 * 2048 + 2 * 256 * (16 + 2) + 2 * 256 * 16)));
+}
+
+/* T5-small with 512 and 128 tokens: perceptrons of 2048, 8 heads of 64; each layer of the decoder keeps keys and values
+ * of the 512, the first one what the encoder made. */
+static void layers_of_two_stacks(void **state)
+{
+    const double plain = 2.0 * (2 * 512 + 4 * 512 + 2 * 512 + 2 * 2048);
+    const double cross = 2.0 * (128 * (2 * 512 + 2 * 512) + 512 * 2 * 512);
+    struct held h;
+
+    (void)state;
+    make_of(&h, "{\"model_type\": \"t5\"}", 1);
+    h.how.decoder_sequence = 128;
+    assert_true(bb_memory_layer(&h.memory, 5) == 512 * plain);
+    assert_true(bb_memory_layer(&h.memory, 7) == 128 * plain + cross);
+    assert_true(bb_memory_layer(&h.memory, 6) == 128 * plain + cross + 512 * 2.0 * 512);
+    assert_true(bb_memory_embedding(&h.memory) == (512 + 128) * 8);
+    assert_true(bb_memory_head(&h.memory) == 128 * (2 * 2.0 * 512 + 4 * 32128));
+    h.how.recompute = BB_RECOMPUTE_FULL;
+    assert_true(bb_memory_layer(&h.memory, 7) == 128 * 2.0 * 512);
 }
 
 /* Mixtral: each token goes to two experts, in and out and three inner widths there; router probabilities are floats. */
@@ -281,12 +341,14 @@ static void what_travels_needs_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_layer_of_gpt3),         cmocka_unit_test(layers_with_windows),
-        cmocka_unit_test(context_parallel_layers), cmocka_unit_test(a_layer_of_llama),
-        cmocka_unit_test(a_layer_of_mixtral),      cmocka_unit_test(schedules_hold_so_many),
-        cmocka_unit_test(the_head_has_logits),     cmocka_unit_test(states_of_replicas),
-        cmocka_unit_test(states_of_experts),       cmocka_unit_test(stages_hold_the_model),
-        cmocka_unit_test(what_travels_needs_room), cmocka_unit_test(ends_of_their_own_length),
+        cmocka_unit_test(a_layer_of_gpt3),          cmocka_unit_test(layers_with_windows),
+        cmocka_unit_test(context_parallel_layers),  cmocka_unit_test(a_layer_of_llama),
+        cmocka_unit_test(a_layer_of_mixtral),       cmocka_unit_test(schedules_hold_so_many),
+        cmocka_unit_test(the_head_has_logits),      cmocka_unit_test(states_of_replicas),
+        cmocka_unit_test(states_of_experts),        cmocka_unit_test(stages_hold_the_model),
+        cmocka_unit_test(a_layer_of_mamba2),        cmocka_unit_test(layers_of_qwen3_next),
+        cmocka_unit_test(layers_of_two_stacks),     cmocka_unit_test(what_travels_needs_room),
+        cmocka_unit_test(ends_of_their_own_length),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

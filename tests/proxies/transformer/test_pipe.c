@@ -167,6 +167,7 @@ static void flat_schedules(void **state)
             hold((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 12, 24, 0, true);
             hold((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 36, 12, 0, true);
             hold((struct bb_schedule){BB_ZB_H1, p, m, 1, 0}, 12, 12, 12, m >= p);
+            hold((struct bb_schedule){BB_ZB_H2, p, m, 1, 0}, 12, 12, 12, m >= 2 * p - 1);
         }
 }
 
@@ -253,6 +254,8 @@ static void orders_with_messages(void **state)
     words_are((struct bb_schedule){BB_1F1B, 3, 3, 1, 0}, 2, "r0 F0 B0 [r1 S0] F1 B1 [r2 S1] F2 B2 S2");
     words_are((struct bb_schedule){BB_ZB_H1, 3, 3, 1, 0}, 1,
               "r0 F0 s0 r1 F1 [s1 R0] B0 [r2 S0] F2 [s2 R1] B1 S1 W0 R2 B2 S2 W1 W2");
+    words_are((struct bb_schedule){BB_ZB_H2, 3, 3, 1, 0}, 1,
+              "r0 F0 [s0 r1] F1 [s1 r2] R0 F2 s2 B0 [S0 R1] B1 [S1 R2] B2 S2 W0 W1 W2");
     words_are((struct bb_schedule){BB_INTERLEAVED, 2, 2, 2, 2}, 0,
               "F0 s0 F1 [s1 r0] F0 [s0 r1] F1 s1 R0 B0 [S0 R1] B1 [S1 R0] B0 R1 B1");
     words_are((struct bb_schedule){BB_INTERLEAVED, 2, 2, 2, 2}, 1,

@@ -51,6 +51,11 @@ static const struct golden goldens[] = {
     {{BB_ZB_H1, 4, 6, 1, 0}, 0, "F0 F1 F2 F3 B0 W0 F4 B1 W1 F5 B2 W2 B3 W3 B4 W4 B5 W5"},
     {{BB_ZB_H1, 4, 6, 1, 0}, 2, "F0 F1 B0 F2 B1 F3 B2 W0 F4 B3 W1 F5 B4 W2 B5 W3 W4 W5"},
     {{BB_ZB_H1, 4, 6, 1, 0}, 3, "F0 B0 F1 B1 F2 B2 F3 B3 W0 F4 B4 W1 F5 B5 W2 W3 W4 W5"},
+    /* by hand, by the rules of Qi et al. 2023: a backward as soon as one is there, then a forward, then weights, with
+     * at most 2 p - 1 forwards whose weights are not done */
+    {{BB_ZB_H2, 3, 6, 1, 0}, 0, "F0 F1 F2 F3 F4 B0 W0 F5 B1 W1 B2 W2 B3 W3 B4 W4 B5 W5"},
+    {{BB_ZB_H2, 3, 6, 1, 0}, 1, "F0 F1 F2 B0 F3 B1 F4 B2 W0 F5 B3 W1 B4 W2 B5 W3 W4 W5"},
+    {{BB_ZB_H2, 3, 6, 1, 0}, 2, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 W0 F5 B5 W1 W2 W3 W4 W5"},
 };
 
 static void test_orders(void **state)
@@ -75,6 +80,8 @@ struct simulation {
     double forward, backward, weights;       /* of one chunk and micro-batch */
     double ended[2][MOST_PARTS][MOST_MICRO]; /* F, B of each part of the model; below 0: not yet */
     struct bb_slot turns[MOST_STAGES][MOST_TURNS];
+    bool splits;
+    double first[MOST_STAGES]; /* when a stage begins */
     int at[MOST_STAGES], live[MOST_STAGES], most_live[MOST_STAGES];
     double free[MOST_STAGES];
 };
@@ -100,10 +107,12 @@ static bool try_turn(struct simulation *m, int stage)
     if (begins < 0)
         return false;
     begins = begins > m->free[stage] ? begins : m->free[stage];
+    if (m->at[stage] == 0)
+        m->first[stage] = begins;
     m->free[stage] = begins + takes[t->kind];
     if (t->kind != BB_SLOT_WEIGHTS)
         m->ended[t->kind][t->chunk * m->s->stages + stage][t->micro_batch] = m->free[stage];
-    m->live[stage] += (t->kind == BB_SLOT_FORWARD) - (t->kind == BB_SLOT_BACKWARD);
+    m->live[stage] += (t->kind == BB_SLOT_FORWARD) - (t->kind == (m->splits ? BB_SLOT_WEIGHTS : BB_SLOT_BACKWARD));
     if (m->live[stage] > m->most_live[stage])
         m->most_live[stage] = m->live[stage];
     m->at[stage]++;
@@ -119,6 +128,7 @@ static double simulate(struct simulation *m)
     assert_true(n <= MOST_TURNS && m->s->stages * m->s->chunks <= MOST_PARTS && m->s->micro_batches <= MOST_MICRO);
     for (int k = 0; k < 2 * MOST_PARTS * MOST_MICRO; k++)
         (&m->ended[0][0][0])[k] = -1;
+    m->splits = bb_schedule_splits_backward(m->s);
     for (int r = 0; r < m->s->stages; r++)
         bb_schedule_make(m->s, r, m->turns[r]);
     for (bool moved = true; moved;) {
@@ -148,6 +158,8 @@ static void hold_schedule(struct bb_schedule s, double f, double b, double w)
     assert_float_equal((time - ideal) / ideal, bubble_of(&s), 1e-9);
     for (int r = 0; r < s.stages; r++)
         assert_int_equal(m->most_live[r], bb_schedule_live(&s, r));
+    for (int r = 0; r < s.stages && s.kind == BB_ZB_H2; r++)
+        assert_float_equal(m->free[r] - m->first[r], ideal, 1e-9);
     free(m);
 }
 
@@ -165,6 +177,8 @@ static void test_flat_formulas(void **state)
             hold_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 3, 1, 0);
             if (m >= p) /* the bubble is filled from p micro-batches on */
                 hold_schedule((struct bb_schedule){BB_ZB_H1, p, m, 1, 0}, 1, 1, 1);
+            if (m >= 2 * p - 1)
+                hold_schedule((struct bb_schedule){BB_ZB_H2, p, m, 1, 0}, 1, 1, 1);
         }
 }
 
@@ -206,7 +220,7 @@ static void test_wide_groups(void **state)
 static void test_refusals(void **state)
 {
     static const struct bb_schedule bad[] = {
-        {BB_1F1B, 4, 4, 2, 0},        {BB_ZB_H1, 4, 4, 2, 0},       {BB_INTERLEAVED, 1, 4, 2, 1},
+        {BB_1F1B, 4, 4, 2, 0},        {BB_ZB_H2, 4, 4, 2, 0},       {BB_INTERLEAVED, 1, 4, 2, 1},
         {BB_INTERLEAVED, 4, 4, 1, 4}, {BB_INTERLEAVED, 4, 3, 2, 3}, {BB_INTERLEAVED, 4, 8, 2, 3},
         {BB_INTERLEAVED, 4, 6, 2, 4}, {BB_INTERLEAVED, 4, 8, 2, 9},
     };

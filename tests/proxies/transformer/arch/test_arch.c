@@ -129,6 +129,12 @@ static void published_configs_are_read(void **state)
  * its safetensors index by the bytes of an element) and, where the published figure holds more than the layers (vision,
  * prediction modules, scales), totals derived by hand from the shapes (D), with what joins them.
  */
+#define TEXT(x) #x
+#define T5(hidden, width, heads, ffn, layers)                                                                          \
+    "{\"model_type\": \"t5\", \"d_model\": " TEXT(hidden) ", \"d_kv\": " TEXT(width) ", \"num_heads\": " TEXT(         \
+        heads) ", \"d_ff\": " TEXT(ffn) ", \"num_layers\": " TEXT(layers)
+#define T5_GATED ", \"feed_forward_proj\": \"gated-gelu\", \"tie_word_embeddings\": false}"
+
 static const struct {
     const char *text;
     double all, active; /* active 0: all */
@@ -222,6 +228,33 @@ static const struct {
            2 * 7168) +
          3 * 7168.0 * 18432 + 60 * (385 * 3 * 7168.0 * 2048 + 384 * 7168 + 384) + 2 * 163840.0 * 7168 + 7168,
      0},
+    /* P Qwen/Qwen3-Coder-Next; Qwen3-Next-80B-A3B shows 81324862720, with a module of 1650471424 that predicts a second
+     * token: 2 x 2048^2 that join its inputs, three norms, one layer with attention */
+    {"{\"model_type\": \"qwen3_next\", \"architectures\": [\"Qwen3NextForCausalLM\"], \"mlp_only_layers\": []}",
+     81324862720 - 2.0 * 2048 * 2048 - 3 * 2048 - 27263488 - 1614813184.0, 79674391296 - 48 * 502 * 3.0 * 512 * 2048},
+    /* P mistralai/Mamba-Codestral-7B-v0.1 */
+    {"{\"model_type\": \"mamba2\"}", 7285403648, 0},
+    /* D state-spaces/mamba2-2.7b, mamba2-130m ("2.7B", "130M"): layers of 27074560 + 26880 + 240 + 5120 + 13107200 + 2560
+     * and 2574336 + 8960 + 72 + 1536 + 1179648 + 768, words, a norm */
+    {"{\"architectures\": [\"Mamba2ForCausalLM\"], \"hidden_size\": 2560, \"num_heads\": 80, \"n_groups\": 1, "
+     "\"vocab_size\": 50288, \"tie_word_embeddings\": true}",
+     64 * 40216560.0 + 50288 * 2560 + 2560, 0},
+    {"{\"model_type\": \"mamba2\", \"hidden_size\": 768, \"num_hidden_layers\": 24, \"num_heads\": 24, \"n_groups\": "
+     "1, \"vocab_size\": 50288, \"tie_word_embeddings\": true}",
+     24 * 3765320.0 + 50288 * 768 + 768, 0},
+    /* P t5-small, t5-base, t5-large, t5-3b, t5-11b; google/t5-v1_1-small, -base, -large, -xl, -xxl (also flan-t5), whose
+     * perceptron has a gate and whose head is apart */
+    {"{\"architectures\": [\"T5ForConditionalGeneration\"], \"model_type\": \"t5\", \"n_positions\": 512}", 60506624,
+     0},
+    {T5(768, 64, 12, 3072, 12) "}", 222903552, 0},
+    {T5(1024, 64, 16, 4096, 24) "}", 737668096, 0},
+    {T5(1024, 128, 32, 16384, 24) "}", 2851598336, 0},
+    {T5(1024, 128, 128, 65536, 24) ", \"num_decoder_layers\": 24}", 11307321344, 0},
+    {T5(512, 64, 6, 1024, 8) T5_GATED, 76961152, 0},
+    {T5(768, 64, 12, 2048, 12) T5_GATED, 247577856, 0},
+    {T5(1024, 64, 16, 2816, 24) T5_GATED, 783150080, 0},
+    {T5(2048, 64, 32, 5120, 24) T5_GATED, 2849757184, 0},
+    {T5(4096, 64, 64, 10240, 24) T5_GATED, 11135332352, 0},
     /* P bigcode/starcoder2-3b */
     {"{\"model_type\": \"starcoder2\", \"sliding_window\": 4096, \"max_position_embeddings\": 16384}", 3030371328, 0},
     /* P tiiuae/falcon-7b: 7217189760 less the copy of the words that its index holds as head; falcon-40b in the
@@ -323,6 +356,77 @@ static void windows_are_found(void **state)
     }
 }
 
+/* Which layers have a scan: 's'. */
+static void scans_are_found(void **state)
+{
+    static const struct {
+        const char *text, *layers;
+    } rows[] = {
+        {"{\"model_type\": \"qwen3_next\"}", "sss.sss."},
+        {"{\"model_type\": \"qwen3_next\", \"full_attention_interval\": 2}", "s.s."},
+        {"{\"model_type\": \"qwen3_next\", \"num_hidden_layers\": 3, \"layer_types\": [\"linear_attention\", "
+         "\"linear_attention\", \"full_attention\"]}",
+         "ss."},
+        {"{\"model_type\": \"qwen3_next\", \"num_hidden_layers\": 1, \"layer_types\": [\"linear_attention\"]}", "s"},
+        {"{\"model_type\": \"mamba2\"}", "ssss"},
+        {"{\"model_type\": \"qwen3_moe\"}", "...."},
+    };
+    struct bb_arch a;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        assert_int_equal(load(rows[i].text, &a), 0);
+        for (int layer = 0; rows[i].layers[layer]; layer++)
+            assert_int_equal(bb_arch_is_scan(&a, layer), rows[i].layers[layer] == 's');
+        assert_int_equal(bb_arch_has_perceptron(&a), strcmp(a.type, "mamba2") != 0);
+    }
+}
+
+/* Between the projections, of 1000 tokens: Mamba 2 in 4 chunks of 256 with 8 groups of keys; Gated DeltaNet in 16 of 64
+ * with 32 heads of 128 x 128 (scores twice, corrections, context, three passes through the state); attention. */
+static void cores_have_their_flops(void **state)
+{
+    const double mamba = 4 * (8 * 2.0 * 256 * 256 * 128 + 128 * (2.0 * 256 * 256 * 64 + 2 * 2.0 * 256 * 128 * 64));
+    const double delta = 16 * 32 * 2.0 * 64 * (64 * 128 * 2 + 64 * 256 + 64 * 128 + 3 * 128 * 128);
+    struct bb_arch a;
+
+    (void)state;
+    assert_int_equal(load("{\"model_type\": \"mamba2\"}", &a), 0);
+    assert_true(bb_arch_core_flops(&a, 0, 1000) == mamba);
+    assert_true(bb_arch_core_flops(&a, 0, 256) == mamba / 4);
+    assert_int_equal(load("{\"model_type\": \"qwen3_next\"}", &a), 0);
+    assert_true(bb_arch_core_flops(&a, 2, 1000) == delta);
+    assert_true(bb_arch_core_flops(&a, 3, 1000) == 4.0 * 1000 * 1000 * 16 * 256);
+}
+
+/* An encoder of 6 layers and its decoder, whose ends hold what the others do not: positions first, a norm last. */
+static void stacks_have_ends(void **state)
+{
+    const double encodes = 4 * 512.0 * 512 + 2 * 512 * 2048 + 2 * 512, crosses = 4 * 512.0 * 512 + 512, places = 32 * 8;
+    struct bb_arch a;
+
+    (void)state;
+    assert_int_equal(load("{\"model_type\": \"t5\"}", &a), 0);
+    assert_int_equal(a.layers, 12);
+    assert_false(bb_arch_decodes(&a, 5));
+    assert_true(bb_arch_decodes(&a, 6));
+    assert_true(bb_arch_layer_parameters(&a, 0) == encodes + places);
+    assert_true(bb_arch_layer_parameters(&a, 1) == encodes);
+    assert_true(bb_arch_layer_parameters(&a, 5) == encodes + 512);
+    assert_true(bb_arch_layer_parameters(&a, 6) == encodes + crosses + places);
+    assert_true(bb_arch_layer_parameters(&a, 11) == encodes + crosses);
+    assert_int_equal(bb_arch_layer_share(&a, 6, 2, 1, 1).replicated, 3 * 512);
+    assert_int_equal(bb_arch_layer_share(&a, 6, 2, 1, 1).dense,
+                     (size_t)(encodes + crosses + places - 3 * 512) / 2 + 3 * 512);
+    assert_true(bb_arch_core_flops(&a, 5, 100) == 4 * 100.0 * 100 * 512);
+    assert_true(bb_arch_core_flops(&a, 6, 100) == 8 * 100.0 * 100 * 512);
+    assert_int_equal(bb_arch_with_layers(&a, 5), 0);
+    assert_true(a.encoder_layers == 2 && a.decoder_layers == 3);
+    assert_int_equal(bb_arch_with_layers(&a, 2), 0);
+    assert_true(a.encoder_layers == 1 && bb_arch_decodes(&a, 1));
+    assert_int_equal(bb_arch_with_layers(&a, 1), -BB_EUSAGE);
+}
+
 /* ---- tensors and shares ---- */
 
 /* What tp does not divide: GPT 4h of norms and 2h of biases, LLaMA 2h of norms, Mixtral the router too. */
@@ -368,6 +472,12 @@ static void what_new_kinds_hold_whole(void **state)
     assert_int_equal(load("{\"model_type\": \"deepseek_v32\"}", &a), 0);
     held = bb_arch_layer_share(&a, 0, 8, 1, 1);
     assert_int_equal(held.replicated, 7168 * (1536 + 576) + 1536 + 512 + 2 * 7168 + 1536 * 8192 + 7168 * 192 + 256);
+    assert_int_equal(load("{\"model_type\": \"qwen3_next\"}", &a), 0);
+    assert_int_equal(bb_arch_layer_share(&a, 0, 4, 1, 8).replicated, 2 * 2048 + 128 + 2048 + 512 * 2048);
+    assert_int_equal(load("{\"model_type\": \"mamba2\"}", &a), 0);
+    held = bb_arch_layer_share(&a, 0, 8, 1, 1);
+    assert_int_equal(held.replicated, 4096);
+    assert_int_equal(held.dense, (109640064 - 4096) / 8 + 4096);
     assert_int_equal(load("{\"model_type\": \"opt\"}", &a), 0);
     assert_int_equal(bb_arch_layer_share(&a, BB_ARCH_EMBEDDING, 1, 1, 1).dense, (50272 + 2048 + 2) * 768);
 }
@@ -440,15 +550,18 @@ static void parts_stand_in_order(void **state)
 {
     static const struct {
         const char *text, *order;
-    } rows[] = {{"{\"model_type\": \"gemma2\"}", "aaaammmnnnn"},
-                {"{\"model_type\": \"olmo2\"}", "aaaaaammmnn"},
-                {"{\"model_type\": \"phi3\"}", "aammmnn"},
-                {"{\"model_type\": \"falcon\"}", "aammnn"},
-                {"{\"model_type\": \"falcon\", \"parallel_attn\": false}", "aammnnnn"},
-                {"{\"model_type\": \"gpt_neox\"}", "nnnnaaaammmm"},
-                {"{\"model_type\": \"opt\"}", "aaaaaaaannmmmmnn"},
-                {"{\"model_type\": \"bloom\"}", "nnaaaannmmmm"},
-                {"{\"model_type\": \"starcoder2\"}", "aaaaaaaammmmnnnn"}};
+    } rows[] = {
+        {"{\"model_type\": \"gemma2\"}", "aaaammmnnnn"},
+        {"{\"model_type\": \"olmo2\"}", "aaaaaammmnn"},
+        {"{\"model_type\": \"phi3\"}", "aammmnn"},
+        {"{\"model_type\": \"falcon\"}", "aammnn"},
+        {"{\"model_type\": \"falcon\", \"parallel_attn\": false}", "aammnnnn"},
+        {"{\"model_type\": \"gpt_neox\"}", "nnnnaaaammmm"},
+        {"{\"model_type\": \"opt\"}", "aaaaaaaannmmmmnn"},
+        {"{\"model_type\": \"bloom\"}", "nnaaaannmmmm"},
+        {"{\"model_type\": \"starcoder2\"}", "aaaaaaaammmmnnnn"},
+        {"{\"model_type\": \"mamba2\"}", "nssssssss"},
+        {"{\"model_type\": \"qwen3_next\", \"num_experts\": 1, \"num_experts_per_tok\": 1}", "sssssssreeessssnn"}};
     struct bb_arch_tensor t[BB_ARCH_TENSORS];
     struct bb_arch a;
 
@@ -491,8 +604,13 @@ static void what_cannot_be_is_refused(void **state)
         "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [3]}",
         "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": 3}",
         "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [\"a\"]}",
-        "{\"model_type\": \"qwen3_next\"}",
-        "{\"model_type\": \"t5\"}",
+        "{\"model_type\": \"qwen3_next\", \"linear_num_key_heads\": 5}", /* of 32 */
+        "{\"model_type\": \"qwen3_next\", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}",
+        "{\"model_type\": \"mamba2\", \"num_heads\": 64}", /* of 64: not 2 x 4096 */
+        "{\"model_type\": \"mamba2\", \"n_groups\": 3}",
+        "{\"model_type\": \"t5\", \"feed_forward_proj\": \"gated\"}",
+        "{\"model_type\": \"t5\", \"feed_forward_proj\": 3}",
+        "{\"model_type\": \"jamba\"}",
         "{\"model_type\": \"llama\", \"architectures\": [\"Qwen2ForCausalLM\"]}",
         "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llava_text\"}}",
         "{\"model_type\": \"llama\", \"text_config\": {\"model_type\": \"llama\", \"hidden_size\": 4100}}",
@@ -645,11 +763,20 @@ static void fields_of_any_kind(void **state)
                                        "use_qk_norm",
                                        "n_embed",
                                        "hidden_act",
+                                       "linear_num_key_heads",
+                                       "num_layers",
+                                       "num_decoder_layers",
+                                       "d_kv",
+                                       "feed_forward_proj",
+                                       "full_attention_interval",
+                                       "expand",
+                                       "chunk_size",
                                        "architectures"};
     static const char *const values[] = {
         "null", "true", "\"7\"", "[]", "{}", "-1", "0", "1", "2147483647", "1e9", "1.5", "1e40", "9007199254740993"};
     static const char *const types[] = {"llama",       "mixtral", "deepseek_v3", "qwen3_moe", "gemma3_text",
-                                        "llama4_text", "falcon",  "bloom",       "glm4_moe",  "deepseek_v32"};
+                                        "llama4_text", "falcon",  "bloom",       "glm4_moe",  "deepseek_v32",
+                                        "qwen3_next",  "mamba2",  "t5"};
     char text[256];
 
     (void)state;
@@ -674,6 +801,9 @@ int main(void)
         cmocka_unit_test(published_weights_are_counted),
         cmocka_unit_test(layers_with_experts_are_found),
         cmocka_unit_test(windows_are_found),
+        cmocka_unit_test(scans_are_found),
+        cmocka_unit_test(stacks_have_ends),
+        cmocka_unit_test(cores_have_their_flops),
         cmocka_unit_test(what_stays_whole),
         cmocka_unit_test(what_new_kinds_hold_whole),
         cmocka_unit_test(words_are_padded),

@@ -1,13 +1,16 @@
 /*
  * cluster.h - a cluster profile (profiles/clusters) and the times that it gives, as profiles/clusters/README.md defines
- * them. int64 nanoseconds, each duration rounded once.
+ * them. int64 nanoseconds, each duration rounded once. Knows nothing of steps and ranks: who asks says what is done, by
+ * how many, on how many nodes. A library of its own, so that the emulated GPUs are the same machine.
  */
-#ifndef BB_PROXIES_SIMULATE_CLUSTER_H
-#define BB_PROXIES_SIMULATE_CLUSTER_H
+#ifndef BB_PROXIES_MACHINE_CLUSTER_H
+#define BB_PROXIES_MACHINE_CLUSTER_H
 
+#include "bootstrap/base/err.h"
+#include "collectives/ops/coll.h"
 #include "cuda/work/kernel_list.h"
-#include "proxies/step/program.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct bb_link {
@@ -34,6 +37,12 @@ struct bb_nccl_way {
 };
 #define BB_NCCL_WAYS 24
 
+/* What all that runs at once shares: a profile's "sharing". */
+struct bb_sharing {
+    int collective_sms, message_sms; /* multiprocessors that NCCL holds: a collective; for each peer of an exchange */
+    double memory_bytes;             /* of the GPU's memory for each byte that it sends or receives                 */
+};
+
 struct bb_cluster {
     char name[64];
     int gpus_per_node, sm_count, clock_khz;
@@ -42,6 +51,8 @@ struct bb_cluster {
     bool achieves; /* "achieved" holds; else every kernel reaches the nominal rates */
     double tflops_float8;
     struct bb_achieved achieved;
+    bool shares; /* "sharing" holds; else nothing that runs at once slows anything else */
+    struct bb_sharing sharing;
     double launch_us, nccl_launch_us, kernel_us, memory_gbps, memory_bytes;
     double tflops_float32, tflops_float16, tflops_bfloat16, tflops_float64;
     struct bb_link intra, inter;
@@ -51,26 +62,48 @@ struct bb_cluster {
 int bb_cluster_load(const char *word, struct bb_cluster *cluster) BB_MUST_CHECK;
 
 int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute); /* host: one launch */
-/* bb_cluster_compute_end_ns - when a compute operation ends that may start at `start_ns` and whose first launch the
- * host begins at host_ns: of real work each product and pass is launched by itself, and none starts before it is. */
-int64_t bb_cluster_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t start_ns,
-                                  int64_t host_ns);
-/* kernel_time.c: one product or pass. */
+/* kernel_time.c: one product or pass. _on: on so many of the multiprocessors alone; by_memory: whether memory is what
+ * bounds it. */
 int64_t bb_cluster_kernel_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item);
+int64_t bb_cluster_kernel_on_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms,
+                                bool *by_memory);
 /* 1e12 FLOP per second in products of that type. */
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
-int bb_cluster_launches(const struct bb_op *op); /* of a compute operation */
 
-/* bb_cluster_collective_ns - from the arrival of the last of n members on so many nodes to the end on all. way: the
- * quickest, which is taken; NULL where there is no choice. May be NULL itself. */
-int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_op *op, int n, int nodes,
+/* A collective as NCCL is called for it, by so many ranks on so many nodes. */
+struct bb_collective {
+    enum bb_coll_kind kind;
+    enum bb_dtype_id dtype;
+    size_t count; /* of the NCCL call */
+    bool in_place;
+    int ranks, nodes;
+};
+
+/* bb_cluster_collective_ns - from the arrival of the last member to the end on all. way: the quickest, which is taken;
+ * NULL where there is no choice. May be NULL itself. */
+int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,
                                  const struct bb_nccl_way **way);
+
+/* What it asks of the machine, from the arrival of the last member on: a latency, then a transfer, during which it keeps
+ * the links of each member busy for so long, as if nothing else ran. */
+struct bb_cost {
+    double latency_ns, transfer_ns;
+    double link_ns, nic_ns; /* of transfer_ns: the links within the node; the member's part of the NICs */
+    double bytes;           /* that each member sends, and as many that it receives                     */
+    const struct bb_nccl_way *way;
+};
+void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost);
+/* bb_cluster_way_cost - the same by one of the ways, quickest or not; false: it cannot do that. */
+bool bb_cluster_way_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_way *way,
+                         struct bb_cost *cost);
 
 /* Messages of one exchange: bytes to and from other ranks by link, [0] between nodes, [1] within the node. */
 struct bb_load {
     double out[2], in[2];
 };
 double bb_cluster_nic_gbps(const struct bb_cluster *c); /* between nodes, of one GPU when all of its node send */
+/* The same when only so many GPUs of a node send, of a machine that shares. */
+double bb_cluster_nic_of_gbps(const struct bb_cluster *c, double members);
 /* bb_cluster_load_ns - the time that a rank's links need for all of them. */
 double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load);
 /* bb_cluster_message_ns - from the later arrival to the end of one message; loads: the larger of both sides' load. */

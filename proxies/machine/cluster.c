@@ -1,5 +1,5 @@
 /* cluster.c - reads cluster profiles and computes durations from them (the definition: profiles/clusters/README.md). */
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 
 #include "bootstrap/cli/opts.h"
 #include "proxies/models/profile.h"
@@ -18,6 +18,7 @@
 static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_node),
                                               WHOLE("sm_count", sm_count),
                                               WHOLE("clock_khz", clock_khz),
+                                              BB_FIELD("emulated", BB_JSON_ANY, 0),
                                               NUMBER("launch_us", launch_us, 0),
                                               NUMBER("nccl_launch_us", nccl_launch_us, 0),
                                               NUMBER("kernel_us", kernel_us, 0),
@@ -35,6 +36,7 @@ static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_no
                                               BB_FIELD("achieved", BB_JSON_ANY, 0),
                                               BB_FIELD("nccl", BB_JSON_ANY, 0),
                                               BB_FIELD("nics_per_node", BB_JSON_ANY, 0),
+                                              BB_FIELD("sharing", BB_JSON_ANY, 0),
                                               BB_FIELD("name", BB_JSON_ANY, 0),
                                               BB_FIELD("description", BB_JSON_ANY, 0),
                                               BB_FIELD("source", BB_JSON_ANY, 0),
@@ -64,6 +66,29 @@ static int read_achieved(const json_t *root, const char *word, struct bb_cluster
     if (!json_is_boolean(fuses))
         return bb_err(BB_EUSAGE, "%s: 'achieved.fuses_dropout' is missing or no truth value", word);
     c->achieved.fuses_dropout = json_is_true(fuses);
+out:
+    return rc;
+}
+
+/* What is shared: all of it, or none, and then nothing slows anything. */
+static const struct bb_json_field sharing_fields[] = {WHOLE("sharing.collective_sms", sharing.collective_sms),
+                                                      WHOLE("sharing.message_sms", sharing.message_sms),
+                                                      NUMBER("sharing.memory_bytes", sharing.memory_bytes, 0),
+                                                      {0}};
+
+static int read_sharing(const json_t *root, const char *word, struct bb_cluster *c)
+{
+    const json_t *sharing = json_object_get(root, "sharing");
+    int rc;
+
+    c->shares = sharing != NULL;
+    if (!c->shares)
+        return 0;
+    TRY(bb_json_refuse_unknown(sharing, word, sharing_fields, "sharing"));
+    TRY(bb_json_read(root, word, sharing_fields, c));
+    if (c->sharing.collective_sms >= c->sm_count)
+        return bb_err(BB_EUSAGE, "%s: 'sharing.collective_sms' is %d, expected fewer than 'sm_count', %d", word,
+                      c->sharing.collective_sms, c->sm_count);
 out:
     return rc;
 }
@@ -120,6 +145,7 @@ out:
 int bb_cluster_load(const char *word, struct bb_cluster *cluster)
 {
     const char *name;
+    bool emulated;
     json_t *root;
     int rc;
 
@@ -129,10 +155,12 @@ int bb_cluster_load(const char *word, struct bb_cluster *cluster)
         return rc;
     TRY(bb_json_refuse_unknown(root, word, fields, ""));
     TRY(bb_json_text_at(root, "name", word, &name));
-    snprintf(cluster->name, sizeof(cluster->name), "%s", name);
+    emulated = json_is_true(json_object_get(root, "emulated"));
+    snprintf(cluster->name, sizeof(cluster->name), "%.50s%s", name, emulated ? " (emulated)" : "");
     TRY(bb_json_read(root, word, fields, cluster));
     TRY(read_achieved(root, word, cluster));
     TRY(read_nccl(root, word, cluster));
+    TRY(read_sharing(root, word, cluster));
 out:
     json_decref(root);
     return rc;
@@ -150,11 +178,6 @@ int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute)
     return ns_of_us(compute ? c->launch_us : c->nccl_launch_us);
 }
 
-int bb_cluster_launches(const struct bb_op *op)
-{
-    return op->work ? op->work->n * op->work_times : ns_of_us(op->compute_us) > 0;
-}
-
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype)
 {
     return dtype == BB_HALF       ? c->tflops_float16
@@ -163,22 +186,19 @@ double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype)
                                   : c->tflops_float32;
 }
 
-int64_t bb_cluster_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t start_ns, int64_t host_ns)
-{
-    int64_t end = start_ns, launch_ns = bb_cluster_issue_ns(c, true);
-
-    if (!op->work)
-        return start_ns + ns_of_us(op->compute_us);
-    for (int i = 0; i < op->work->n * op->work_times; i++) {
-        host_ns += launch_ns;
-        end = (end > host_ns ? end : host_ns) + bb_cluster_kernel_ns(c, &op->work->items[i % op->work->n]);
-    }
-    return end;
-}
-
 double bb_cluster_nic_gbps(const struct bb_cluster *c)
 {
     return c->n_ways > 0 ? c->inter.gbps * c->nics_per_node / c->gpus_per_node : c->inter.gbps;
+}
+
+double bb_cluster_nic_of_gbps(const struct bb_cluster *c, double members)
+{
+    double of_gpu;
+
+    if (!c->shares || c->n_ways == 0)
+        return bb_cluster_nic_gbps(c);
+    of_gpu = c->inter.gbps * fmax(1, (double)c->nics_per_node / c->gpus_per_node);
+    return fmin(of_gpu, c->inter.gbps * c->nics_per_node / members);
 }
 
 double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load)

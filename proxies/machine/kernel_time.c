@@ -5,7 +5,7 @@
  * seldom full. Of several sizes of tiles the quickest is taken, as cuBLAS does; smaller ones read their operands more
  * often for each result. No kernel is faster than memory brings its operands.
  */
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 
 #include <math.h>
 
@@ -17,9 +17,9 @@ static const struct tile {
 } tiles[] = {{256, 128, 1},   {128, 256, 1},   {128, 128, 0.92}, {256, 64, 0.85},
              {64, 256, 0.85}, {128, 64, 0.75}, {64, 128, 0.75},  {64, 64, 0.6}};
 
-static double waves_of(const struct bb_cluster *c, double blocks)
+static double waves_of(int sms, double blocks)
 {
-    return ceil(blocks / c->sm_count);
+    return ceil(blocks / sms);
 }
 
 /* FLOPs per nanosecond that large products reach. */
@@ -30,7 +30,7 @@ static double product_rate(const struct bb_cluster *c, const struct bb_kernel_li
     return bb_cluster_tflops(c, item->gemm.dtype) * c->achieved.gemm * 1e3;
 }
 
-static double tiled_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
+static double tiled_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms)
 {
     const struct bb_gemm_shape *g = &item->gemm;
     double best = INFINITY, of_sm = product_rate(c, item) / c->sm_count;
@@ -38,7 +38,7 @@ static double tiled_ns(const struct bb_cluster *c, const struct bb_kernel_list_i
     for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
         const struct tile *t = &tiles[i];
         const double blocks = ceil((double)g->m / t->rows) * ceil((double)g->n / t->cols) * (double)g->batch;
-        const double ns = waves_of(c, blocks) * 2.0 * t->rows * t->cols * (double)g->k / (of_sm * t->rate);
+        const double ns = waves_of(sms, blocks) * 2.0 * t->rows * t->cols * (double)g->k / (of_sm * t->rate);
 
         if (ns < best) /* gcc 12 for Arm stops at a loop of fmin */
             best = ns;
@@ -56,7 +56,7 @@ static double product_bytes(const struct bb_kernel_list_item *item)
 
 /* Blocks of 128 queries (backward: keys) of each head and sample: of a product's three sizes one is the head's width,
  * the larger ones are positions. Backward makes the scores again: five products for four. */
-static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
+static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms)
 {
     const struct bb_gemm_shape *g = &item->gemm;
     bool backward = item->fusion == BB_KERNEL_IN_ATTENTION_BACKWARD;
@@ -64,28 +64,44 @@ static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_li
 
     part = backward ? c->achieved.attention_backward : c->achieved.attention_forward;
     return bb_gemm_flops(g) * item->share * (backward ? 1.25 : 1) / (bb_cluster_tflops(c, g->dtype) * part * 1e3) *
-           waves_of(c, blocks) * c->sm_count / blocks;
+           waves_of(sms, blocks) * c->sm_count / blocks;
 }
 
-static double nominal_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
+/* How long its arithmetic takes on so many multiprocessors, and how long memory takes to bring its bytes. */
+struct bounds {
+    double work, memory;
+};
+
+static struct bounds bounds_of(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms)
 {
-    return item->is_pass ? (double)bb_pass_bytes(&item->pass) / c->memory_gbps
-                         : bb_gemm_flops(&item->gemm) / bb_cluster_tflops(c, item->gemm.dtype) / 1e3;
+    double rate = c->memory_gbps * (c->achieves ? c->achieved.memory : 1);
+
+    if (item->is_pass)
+        return (struct bounds){0, (double)bb_pass_bytes(&item->pass) / rate};
+    if (!c->achieves)
+        return (struct bounds){
+            bb_gemm_flops(&item->gemm) / bb_cluster_tflops(c, item->gemm.dtype) / 1e3 * c->sm_count / sms, 0};
+    if (item->fusion != BB_KERNEL_APART)
+        return (struct bounds){attention_ns(c, item, sms), 0};
+    return (struct bounds){tiled_ns(c, item, sms), product_bytes(item) / rate};
+}
+
+int64_t bb_cluster_kernel_on_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms,
+                                bool *by_memory)
+{
+    struct bounds bounds;
+
+    *by_memory = false;
+    if (c->achieves && item->fusion == BB_KERNEL_IN_PRODUCT)
+        return 0;
+    bounds = bounds_of(c, item, sms);
+    *by_memory = bounds.memory >= bounds.work && bounds.memory > c->kernel_us * 1e3;
+    return llround(fmax(c->kernel_us * 1e3, fmax(bounds.work, bounds.memory)));
 }
 
 int64_t bb_cluster_kernel_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
 {
-    double rate = c->memory_gbps * c->achieved.memory, ns;
+    bool by_memory;
 
-    if (!c->achieves)
-        ns = nominal_ns(c, item);
-    else if (item->fusion == BB_KERNEL_IN_PRODUCT)
-        return 0;
-    else if (item->is_pass)
-        ns = (double)bb_pass_bytes(&item->pass) / rate;
-    else if (item->fusion != BB_KERNEL_APART)
-        ns = attention_ns(c, item);
-    else
-        ns = fmax(tiled_ns(c, item), product_bytes(item) / rate);
-    return llround(fmax(c->kernel_us * 1e3, ns));
+    return bb_cluster_kernel_on_ns(c, item, c->sm_count, &by_memory);
 }

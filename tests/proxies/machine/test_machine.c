@@ -4,23 +4,19 @@
  */
 #include "tests/check.h"
 
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 
 #include <math.h>
 #include <string.h>
-
-static struct bb_op collective(enum bb_coll_kind kind, size_t bytes)
-{
-    return (struct bb_op){.kind = BB_OP_COLLECTIVE, .coll = kind, .dtype = BB_INT8, .count = bytes, .src = 0, .dst = 1};
-}
 
 static double collective_us(const struct bb_cluster *c, enum bb_coll_kind kind, double payload, int n, int nodes,
                             const struct bb_nccl_way **way)
 {
     bool sliced = bb_colls[kind].flags & BB_COLL_SLICED;
-    struct bb_op op = collective(kind, (size_t)(sliced ? payload / n : payload));
+    const struct bb_collective call = {
+        .kind = kind, .dtype = BB_INT8, .count = (size_t)(sliced ? payload / n : payload), .ranks = n, .nodes = nodes};
 
-    return (double)bb_cluster_collective_ns(c, &op, n, nodes, way) / 1e3;
+    return (double)bb_cluster_collective_ns(c, &call, way) / 1e3;
 }
 
 static void near(double got, double expected, double part)

@@ -1,0 +1,184 @@
+/* calibrate_main.c - `busbar calibrate`: files to rows, rows to figures, figures to a profile. */
+#include "proxies/calibrate/calibrate_main.h"
+
+#include "bootstrap/base/grow.h"
+#include "bootstrap/base/outfile.h"
+#include "bootstrap/cli/opts.h"
+#include "proxies/calibrate/base_profile.h"
+#include "proxies/calibrate/calibration_report.h"
+#include "proxies/calibrate/measure_machine.h"
+#include "proxies/models/profile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+    const char *output, *from, *json;
+    bool quiet, measure;
+    struct bb_measure_options run;
+};
+
+#define FIELD(name) offsetof(struct options, name)
+static const struct bb_opt rows[] = {
+    OPT_STRING('o', "output", FIELD(output), NULL, "FILE", "the profile that is written: needed, ends in .json"),
+    OPT_STRING(0, "from", FIELD(from), NULL, "NAME|FILE",
+               "the profile that figures come from which no row tells (default: the shipped one of these GPUs; 'busbar "
+               "list clusters')",
+               .word_at = bb_cluster_name_at),
+    OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write figures and residuals as JSON, - for stdout"),
+    OPT_FLAG(0, "quiet", FIELD(quiet), "no table"),
+    {0},
+};
+
+static const char *const launchers[] = {"mpirun", "srun", "none", NULL};
+static const struct bb_opt measure_rows[] = {
+    OPT_FLAG(0, "measure", FIELD(measure),
+             "run the benches that a profile needs instead of reading files; words behind -- go to that of collectives "
+             "(-- -e 4G --sweep-algorithms)"),
+    OPT_INT(0, "ranks", FIELD(run.ranks), NULL, "N", 1, 1 << 24, "ranks of these benches, one for each GPU"),
+    OPT_WORD(0, "launcher", FIELD(run.launcher), NULL, "NAME", launchers, "what starts them (default: mpirun)"),
+    OPT_STRING(0, "hosts", FIELD(run.hosts), NULL, "LIST", "hosts for the launcher"),
+    OPT_STRING(0, "launch-arguments", FIELD(run.launch_arguments), NULL, "WORDS",
+               "more words for the launcher, split at blanks"),
+    OPT_STRING(0, "program", FIELD(run.program), NULL, "FILE", "the busbar that is started (default: this one)"),
+    OPT_FLAG(0, "restart", FIELD(run.restart), "run all of them again; otherwise only what is not complete"),
+    {0},
+};
+
+static const struct bb_opt_table tables[] = {
+    {.title = "Options", .opts = rows}, {.title = "Measuring", .opts = measure_rows}, {0}};
+
+static const struct bb_opts set = {
+    .usage = "busbar calibrate RESULT.json... -o FILE [OPTION...]\n       busbar calibrate --measure --ranks N -o FILE "
+             "[OPTION...] [-- OPTION...]",
+    .doc =
+        "A cluster profile from measurements, for `busbar plan --cluster FILE`. Reads the JSON of busbar bench\n"
+        "(collectives, p2p, compute, overlap) and of nccl-tests, fits latencies and rates to the rows, says how well\n"
+        "they hold, and which figures no row tells: these stay as they are in the profile that it starts from.",
+    .after = "--measure leaves its results in the folder FILE.sweep, beside FILE.study.json; the same command goes on\n"
+             "where it was stopped.\n"
+             "Exit status: 0 ok, 1 a bench failed or the profile cannot be written, 2 usage, or files that do not go\n"
+             "together.",
+    .tables = tables,
+};
+
+/* ---- writing ---- */
+
+/* root is taken over; NULL: there was no memory for it. */
+static int write_json(const char *path, const char *what, json_t *root)
+{
+    struct bb_outfile file = {.out = stdout};
+    bool to_stdout = strcmp(path, "-") == 0;
+    int rc = root ? 0 : bb_err(BB_EFAIL, "no memory for %s", what);
+
+    if (rc == 0 && !to_stdout)
+        rc = bb_outfile_open(&file, path, what);
+    if (rc == 0 &&
+        (json_dumpf(root, file.out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) || fputc('\n', file.out) == EOF) &&
+        !ferror(file.out))
+        rc = bb_err(BB_EFAIL, "no memory for %s", what);
+    if (file.path)
+        rc = bb_outfile_close(&file, what, rc);
+    json_decref(root);
+    return rc;
+}
+
+static int write_all(const struct options *o, const struct bb_calibration_report *r)
+{
+    int rc;
+
+    TRY(write_json(o->output, "the profile", bb_calibration_profile(r)));
+    if (!o->quiet && !(o->json && strcmp(o->json, "-") == 0))
+        bb_calibration_print(r, stdout);
+    if (o->json)
+        TRY(write_json(o->json, "the calibration", bb_calibration_json(r)));
+out:
+    return rc;
+}
+
+/* ---- the command ---- */
+
+static int calibrate_files(const struct options *o, const struct bb_evidence *e, int argc, char **argv)
+{
+    struct bb_calibration_report report = {
+        .evidence = e, .profile = o->output, .by_device = !o->from, .argc = argc, .argv = argv};
+    struct bb_calibration *calibration = NULL; /* large */
+    struct bb_cluster base;
+    const char *name;
+    json_t *root = NULL;
+    int rc;
+
+    TRY(bb_base_profile(o->from, e->files[0].device, &name));
+    TRY(bb_cluster_load(name, &base));
+    TRY(bb_profile_load("clusters", name, &root));
+    report.base = &base;
+    report.base_root = root;
+    TRY(BB_NEW(calibration, 1));
+    report.calibration = calibration;
+    TRY(bb_calibrate(calibration, &base, e));
+    TRY(write_all(o, &report));
+out:
+    free(calibration);
+    json_decref(root);
+    return rc;
+}
+
+static int check_options(const struct options *o, const struct bb_words *words)
+{
+    const char *end = o->output ? strrchr(o->output, '.') : NULL;
+
+    if (words->n == 0 && !o->measure)
+        return bb_err(BB_EUSAGE,
+                      "no files of measurements given, expected: busbar calibrate RESULT.json... -o FILE, or "
+                      "--measure");
+    if (o->measure && o->run.ranks == 0)
+        return bb_err(BB_EUSAGE, "--measure needs --ranks N, one for each GPU; nearest: --ranks 8");
+    if (!o->measure && bb_opts_changed(&tables[1], o))
+        return bb_err(BB_EUSAGE, "--%s is of --measure; leave it out", bb_opts_changed(&tables[1], o));
+    if (!o->output)
+        return bb_err(BB_EUSAGE, "calibrate needs -o FILE, the profile that it writes; nearest: -o mine.json");
+    if (!end || strcmp(end, ".json") != 0)
+        return bb_err(BB_EUSAGE,
+                      "--output: '%s' does not end in .json, by which --cluster knows a file; nearest: %s.json",
+                      o->output, o->output);
+    return bb_outfile_check(o->output, "the profile");
+}
+
+/* The files that were named, or those of the benches that are run now. */
+static int find_files(struct options *o, struct bb_words *words, int (*sweep)(int argc, char **argv),
+                      struct bb_measured_files *measured)
+{
+    int rc;
+
+    if (!o->measure)
+        return 0;
+    o->run.words = words->word;
+    o->run.n_words = words->n;
+    o->run.quiet = o->quiet || (o->json && strcmp(o->json, "-") == 0);
+    TRY(bb_measure_machine(&o->run, o->output, sweep, measured));
+    words->n = 0;
+    for (size_t i = 0; i < measured->n; i++)
+        words->word[words->n++] = measured->paths[i];
+out:
+    return rc;
+}
+
+int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv))
+{
+    struct bb_evidence evidence = {0};
+    struct bb_measured_files measured = {0};
+    struct options options;
+    struct bb_words words;
+    int rc = bb_opts_parse(&set, &options, argc, argv, &words, stdout);
+
+    if (rc != 0)
+        return rc;
+    TRY(check_options(&options, &words));
+    TRY(find_files(&options, &words, sweep, &measured));
+    TRY(bb_evidence_read(&evidence, words.word, (size_t)words.n));
+    TRY(calibrate_files(&options, &evidence, argc, argv));
+out:
+    bb_evidence_release(&evidence);
+    bb_measured_files_release(&measured);
+    return rc;
+}

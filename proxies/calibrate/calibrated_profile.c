@@ -1,0 +1,128 @@
+/* calibrated_profile.c - the profile of a calibration: the base's file, in which what was told stands instead. */
+#include "proxies/calibrate/calibration_report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST = 48 }; /* name */
+
+/* Figures are told by fits, in their order; "launch_us, kernel_us: compute.json". */
+static void add_sources(const struct bb_calibration_report *r, FILE *out)
+{
+    const struct bb_calibration *c = r->calibration;
+
+    for (int fit = 0; fit < c->n_fits; fit++) {
+        const struct bb_calibration_fit *done = &c->fits[fit];
+        const char *comma = "";
+        bool any = false;
+
+        for (int f = 0; f < c->n_figures; f++)
+            if (c->figures[f].fit == fit) {
+                fprintf(out, "%s%s", any ? ", " : "", c->figures[f].key);
+                any = true;
+            }
+        if (!any)
+            continue;
+        fputs(": ", out);
+        for (size_t i = 0; i < r->evidence->n_files; i++)
+            if (done->files >> (i % 64) & 1) {
+                fprintf(out, "%s%s", comma, r->evidence->files[i].path);
+                comma = ", ";
+            }
+        fprintf(out, " (%zu rows, median error %.2g %%, worst %.2g %%). ", done->n_rows, 100 * done->median_error,
+                100 * done->worst_error);
+    }
+}
+
+static void add_files(const struct bb_evidence *e, FILE *out)
+{
+    for (size_t f = 0; f < e->n_files; f++)
+        fprintf(out, "%s: %s, %s, NCCL %s. ", e->files[f].path, e->files[f].what,
+                *e->files[f].started ? e->files[f].started : "no date",
+                *e->files[f].nccl ? e->files[f].nccl : "of none");
+}
+
+static json_t *source_of(const struct bb_calibration_report *r)
+{
+    const char *source = json_string_value(json_object_get(r->base_root, "source"));
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    json_t *value;
+
+    if (!out)
+        return NULL;
+    fprintf(out, "busbar calibrate %s, %s, %s. ", BUSBAR_VERSION, r->evidence->files[0].device,
+            r->evidence->files[0].emulated ? "emulated: no measurement of hardware" : "measured");
+    add_sources(r, out);
+    add_files(r->evidence, out);
+    fprintf(out, "All other figures are those of %s: %s", r->base->name, source ? source : "no source");
+    value = fclose(out) == 0 ? json_string(text) : NULL;
+    free(text);
+    return value;
+}
+
+/* "tflops.float32" into the object "tflops". */
+static int set_number(json_t *root, const char *key, json_t *number)
+{
+    const char *dot = strchr(key, '.');
+    char object[32];
+
+    if (!dot)
+        return json_object_set_new(root, key, number);
+    snprintf(object, sizeof(object), "%.*s", (int)(dot - key), key);
+    return json_object_set_new(json_object_get(root, object), dot + 1, number);
+}
+
+static int set_figures(const struct bb_calibration *c, json_t *root)
+{
+    int failed = 0;
+
+    for (int f = 0; f < c->n_figures; f++) {
+        const struct bb_calibration_figure *figure = &c->figures[f];
+        bool whole = strcmp(figure->key, "sm_count") == 0;
+        json_t *number;
+
+        if (figure->fit < 0)
+            continue;
+        number = whole ? json_integer((json_int_t)figure->value) : json_real(figure->value);
+        if (figure->way >= 0)
+            failed |= json_object_set_new(json_array_get(json_object_get(root, "nccl"), (size_t)figure->way),
+                                          strrchr(figure->key, '.') + 1, number);
+        else
+            failed |= set_number(root, figure->key, number);
+    }
+    return failed;
+}
+
+/* "mine" of "runs/mine.json", whose end every profile has. */
+static json_t *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const int size = (int)(strlen(name) - strlen(".json"));
+
+    return json_sprintf("%.*s", size < 1 ? 1 : size > LONGEST ? LONGEST : size, name);
+}
+
+json_t *bb_calibration_profile(const struct bb_calibration_report *r)
+{
+    const struct bb_evidence_file *first = &r->evidence->files[0];
+    json_t *root = json_deep_copy(r->base_root);
+    int failed = root ? 0 : -1;
+
+    if (failed)
+        return NULL;
+    failed |= json_object_set_new(root, "name", name_of(r->profile));
+    failed |= json_object_set_new(
+        root, "description",
+        json_sprintf("%s, calibrated; what nobody measured is that of %s", first->device, r->base->name));
+    failed |= json_object_set_new(root, "source", source_of(r));
+    if (first->emulated)
+        failed |= json_object_set_new(root, "emulated", json_true());
+    failed |= set_figures(r->calibration, root);
+    if (failed) {
+        json_decref(root);
+        return NULL;
+    }
+    return root;
+}

@@ -1,0 +1,339 @@
+/* calibration.c - see calibration.h: the figures, the fits, and NCCL's ways that are not there. */
+#include "proxies/calibrate/calibration.h"
+
+#include "bootstrap/base/grow.h"
+#include "proxies/calibrate/figures.h"
+#include "proxies/calibrate/hold_back.h"
+#include "proxies/calibrate/robust_fit.h"
+#include "proxies/calibrate/row_time.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ENDLESS  1e3 /* times the nominal rate: no rate at all                    */
+#define LEAST_US 0.5 /* a large change of a latency that is nominally less        */
+
+/* ---- one fit ---- */
+
+/* Rows of one fit, and how the machine's figures are the fit's parameters. */
+struct model {
+    struct bb_calibration *c;
+    const struct bb_evidence *evidence;
+    size_t *rows; /* [n] of the evidence */
+    double *measured;
+    size_t n;
+    int figures[BB_FIT_PARAMETERS], n_figures;
+    int way; /* by this way of NCCL alone; -1: as the machine chooses */
+};
+
+static double predict_row(void *arg, const double *values, size_t i)
+{
+    struct model *m = arg;
+    struct bb_cluster *cluster = &m->c->cluster;
+    const struct bb_evidence_row *row = &m->evidence->rows[m->rows[i]];
+
+    for (int f = 0; f < m->n_figures; f++)
+        bb_figure_set(cluster, &m->c->figures[m->figures[f]], values[f]);
+    return m->way >= 0 ? bb_row_time_by_us(cluster, m->way, row) : bb_row_time_us(cluster, row);
+}
+
+static struct bb_fit_parameter parameter_of(const struct bb_calibration_figure *figure)
+{
+    if (figure->is_rate)
+        return (struct bb_fit_parameter){
+            .value = 1 / figure->nominal, .least = 1 / (figure->nominal * ENDLESS), .scale = 1 / figure->nominal};
+    return (struct bb_fit_parameter){.value = figure->nominal, .scale = fmax(figure->nominal, LEAST_US)};
+}
+
+static void keep_outliers(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
+{
+    for (size_t i = 0; i < fit->n_rows; i++) {
+        struct bb_calibration_outlier new = {m->rows[i], m->measured[i], m->measured[i] * (1 + fit->error[i])};
+
+        if (fit->is_outlier[i] && c->n_outliers < BB_CALIBRATION_WORST)
+            c->outliers[c->n_outliers++] = new;
+    }
+}
+
+static void keep_figures(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
+{
+    for (int f = 0; f < m->n_figures; f++) {
+        struct bb_calibration_figure *figure = &c->figures[m->figures[f]];
+        const struct bb_fit_parameter *p = &fit->parameters[f];
+
+        if (p->told) {
+            figure->value = bb_figure_round(figure, figure->is_rate ? 1 / p->value : p->value);
+            figure->fit = c->n_fits;
+            figure->together = p->together;
+        }
+        bb_figure_set(&c->cluster, figure, figure->is_rate ? 1 / figure->value : figure->value);
+    }
+}
+
+static int run_fit(struct model *m, const char *name)
+{
+    struct bb_calibration *c = m->c;
+    struct bb_calibration_fit *done = &c->fits[c->n_fits];
+    struct bb_fit fit = {
+        .n_parameters = m->n_figures, .measured = m->measured, .n_rows = m->n, .predict = predict_row, .model = m};
+    int rc;
+
+    for (int f = 0; f < m->n_figures; f++)
+        fit.parameters[f] = parameter_of(&c->figures[m->figures[f]]);
+    TRY(bb_fit_run(&fit));
+    keep_figures(c, m, &fit);
+    keep_outliers(c, m, &fit);
+    *done = (struct bb_calibration_fit){.n_rows = m->n,
+                                        .n_outliers = fit.n_outliers,
+                                        .median_error = fit.median_error,
+                                        .worst_error = fit.worst_error,
+                                        .only_judged = m->n_figures == 0};
+    snprintf(done->name, sizeof(done->name), "%s", name);
+    for (size_t i = 0; i < m->n; i++)
+        done->files |= (size_t)1 << (m->evidence->rows[m->rows[i]].file % 64);
+    c->n_fits++;
+out:
+    bb_fit_release(&fit);
+    return rc;
+}
+
+/* ---- which rows tell which figures ---- */
+
+enum law { ANY_LAW, SIMPLE_LAW, WAYS_LAW };
+
+static bool is_kernel(const struct bb_evidence_row *r)
+{
+    return r->kind == BB_EVIDENCE_KERNEL || r->kind == BB_EVIDENCE_TIMED;
+}
+
+static bool is_launch(const struct bb_evidence_row *r)
+{
+    return r->kind == BB_EVIDENCE_NCCL_LAUNCH;
+}
+
+static bool is_own_choice(const struct bb_evidence_row *r)
+{
+    return r->kind == BB_EVIDENCE_COLLECTIVE && !r->forced;
+}
+
+static bool is_pairs(const struct bb_evidence_row *r)
+{
+    return r->kind == BB_EVIDENCE_COLLECTIVE && !(bb_colls[r->call.kind].flags & BB_COLL_ESTIMATED);
+}
+
+static bool is_message(const struct bb_evidence_row *r)
+{
+    return r->kind == BB_EVIDENCE_MESSAGE;
+}
+
+static bool is_local(const struct bb_evidence_row *r)
+{
+    return is_message(r) ? r->same_node : r->call.nodes == 1;
+}
+
+static bool is_local_collective(const struct bb_evidence_row *r)
+{
+    return is_own_choice(r) && is_local(r);
+}
+
+static bool is_remote_collective(const struct bb_evidence_row *r)
+{
+    return is_own_choice(r) && !is_local(r);
+}
+
+static bool is_local_message(const struct bb_evidence_row *r)
+{
+    return is_message(r) && is_local(r);
+}
+
+static bool is_remote_message(const struct bb_evidence_row *r)
+{
+    return is_message(r) && !is_local(r);
+}
+
+/* What NCCL makes of sends and receives goes by the law of messages. */
+static bool is_local_exchange(const struct bb_evidence_row *r)
+{
+    return (is_message(r) || is_pairs(r)) && is_local(r);
+}
+
+static bool is_remote_exchange(const struct bb_evidence_row *r)
+{
+    return (is_message(r) || is_pairs(r)) && !is_local(r);
+}
+
+/* In this order: later fits take what earlier ones found. A figure that was told is not fitted again: the rows of a
+ * later fit are only judged then. */
+static const struct {
+    const char *name;
+    enum law law;
+    bool (*takes)(const struct bb_evidence_row *row);
+    const char *keys[10];
+} rows_of_figures[] = {
+    {"kernels",
+     ANY_LAW,
+     is_kernel,
+     {"launch_us", "kernel_us", "memory_gbps", "achieved.memory", "achieved.gemm", "tflops.float32", "tflops.float16",
+      "tflops.bfloat16"}},
+    {"NCCL calls", ANY_LAW, is_launch, {"nccl_launch_us"}},
+    {"collectives within a node", SIMPLE_LAW, is_local_collective, {"intra.latency_us", "intra.gbps"}},
+    {"collectives between nodes", SIMPLE_LAW, is_remote_collective, {"inter.latency_us", "inter.gbps"}},
+    {"messages within a node", SIMPLE_LAW, is_local_message, {"intra.latency_us", "intra.gbps"}},
+    {"messages between nodes", SIMPLE_LAW, is_remote_message, {"inter.latency_us", "inter.gbps"}},
+    {"messages within a node", WAYS_LAW, is_local_exchange, {"intra.latency_us", "intra.gbps"}},
+    {"messages between nodes", WAYS_LAW, is_remote_exchange, {"inter.latency_us", "inter.gbps"}},
+};
+
+static int add_row(struct model *m, size_t row)
+{
+    int rc;
+
+    TRY(BB_GROW(m->rows, m->n));
+    TRY(BB_GROW(m->measured, m->n));
+    m->rows[m->n] = row;
+    m->measured[m->n++] = m->evidence->rows[row].time_us;
+out:
+    return rc;
+}
+
+static void add_figure(struct model *m, const char *key)
+{
+    int f = bb_figure_find(m->c->figures, m->c->n_figures, key);
+
+    if (f >= 0 && m->c->figures[f].fit < 0 && m->c->figures[f].fits)
+        m->figures[m->n_figures++] = f;
+}
+
+static void release_model(struct model *m)
+{
+    free(m->rows);
+    free(m->measured);
+}
+
+static int fit_figures(struct bb_calibration *c, const struct bb_evidence *e, size_t which)
+{
+    struct model m = {.c = c, .evidence = e, .way = -1};
+    int rc = 0;
+
+    for (size_t i = 0; i < e->n_rows; i++)
+        if (rows_of_figures[which].takes(&e->rows[i]))
+            TRY(add_row(&m, i));
+    for (int k = 0; k < 10 && rows_of_figures[which].keys[k]; k++)
+        add_figure(&m, rows_of_figures[which].keys[k]);
+    if (m.n > 0)
+        rc = run_fit(&m, rows_of_figures[which].name);
+out:
+    release_model(&m);
+    return rc;
+}
+
+/* ---- NCCL's ways ---- */
+
+static int fit_way(struct bb_calibration *c, const struct bb_evidence *e, const struct bb_cluster *base, int way)
+{
+    static const char *const parts[] = {"base_us", "intra_us", "inter_us", "gbps", "nic"};
+    const struct bb_nccl_way *w = &base->ways[way];
+    struct model m = {.c = c, .evidence = e, .way = way};
+    char name[64], key[96];
+    int rc = 0;
+
+    for (size_t i = 0; i < e->n_rows; i++) {
+        const struct bb_evidence_row *row = &e->rows[i];
+
+        if (row->kind == BB_EVIDENCE_COLLECTIVE && !is_pairs(row) && bb_row_way(base, row) == way &&
+            isfinite(bb_row_time_by_us(base, way, row)))
+            TRY(add_row(&m, i));
+    }
+    snprintf(name, sizeof(name), "%s %s", bb_nccl_algorithms[w->algorithm], w->protocol);
+    for (size_t p = 0; p < sizeof(parts) / sizeof(parts[0]); p++) {
+        bb_figure_way_key(key, sizeof(key), w, parts[p]);
+        add_figure(&m, key);
+    }
+    if (m.n > 0)
+        rc = run_fit(&m, name);
+out:
+    release_model(&m);
+    return rc;
+}
+
+/* What `plan` says of the rows that NCCL chose the way of. */
+static int judge_choice(struct bb_calibration *c, const struct bb_evidence *e)
+{
+    struct model m = {.c = c, .evidence = e, .way = -1};
+    int rc = 0;
+
+    for (size_t i = 0; i < e->n_rows; i++)
+        if (bb_is_choice(&e->rows[i]))
+            TRY(add_row(&m, i));
+    if (m.n > 0)
+        rc = run_fit(&m, "collectives, as NCCL chose");
+out:
+    release_model(&m);
+    return rc;
+}
+
+/* ---- all of it ---- */
+
+/* Of the types whose products were measured that with the most rows keeps its nominal rate: the part that products
+ * reach is fitted to it, and the rates of the others to that part. */
+static void choose_anchor(struct bb_calibration *c, const struct bb_evidence *e)
+{
+    static const struct {
+        enum bb_dtype_id dtype;
+        const char *key;
+    } types[] = {{BB_BFLOAT16, "tflops.bfloat16"}, {BB_HALF, "tflops.float16"}};
+    int gemm = bb_figure_find(c->figures, c->n_figures, "achieved.gemm"), anchor = -1;
+    size_t most = 0;
+
+    for (int t = 0; t < 2 && gemm >= 0; t++) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < e->n_rows; i++)
+            n += e->rows[i].kind == BB_EVIDENCE_KERNEL && !e->rows[i].kernel.is_pass &&
+                 e->rows[i].kernel.gemm.dtype == types[t].dtype;
+        if (n > most)
+            anchor = bb_figure_find(c->figures, c->n_figures, types[t].key);
+        most = n > most ? n : most;
+    }
+    if (anchor >= 0)
+        c->figures[anchor].fits = false;
+    else if (gemm >= 0)
+        c->figures[gemm].fits = false;
+    if (gemm >= 0) /* the part of memory's rate is fitted, not the data sheet's rate */
+        c->figures[bb_figure_find(c->figures, c->n_figures, "memory_gbps")].fits = false;
+}
+
+/* What a file says by itself: timed kernels, whose fit is the first, how many multiprocessors there are. */
+static void take_counts(struct bb_calibration *c, const struct bb_evidence *e)
+{
+    struct bb_calibration_figure *sms = &c->figures[bb_figure_find(c->figures, c->n_figures, "sm_count")];
+
+    for (size_t f = 0; f < e->n_files; f++)
+        if (e->files[f].sm_count > 0) {
+            sms->value = c->cluster.sm_count = e->files[f].sm_count;
+            sms->fit = 0;
+        }
+}
+
+int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_evidence *e)
+{
+    const enum law law = base->n_ways > 0 ? WAYS_LAW : SIMPLE_LAW;
+    int rc = 0;
+
+    *c = (struct bb_calibration){.cluster = *base};
+    c->n_figures = bb_figures_of(base, c->figures);
+    choose_anchor(c, e);
+    take_counts(c, e);
+    for (size_t i = 0; i < sizeof(rows_of_figures) / sizeof(rows_of_figures[0]); i++)
+        if (rows_of_figures[i].law == ANY_LAW || rows_of_figures[i].law == law)
+            TRY(fit_figures(c, e, i));
+    for (int way = 0; way < base->n_ways; way++)
+        TRY(fit_way(c, e, base, way));
+    if (base->n_ways > 0) {
+        bb_hold_back(c, base, e);
+        TRY(judge_choice(c, e));
+    }
+out:
+    return rc;
+}

@@ -1,0 +1,58 @@
+/*
+ * calibration.h - a cluster profile from measurements: which figures of the machine model are fitted to which rows, and
+ * how well they hold.
+ *
+ * The law is that of the profile that it starts from: with "nccl" and "achieved" each of NCCL's ways has its own
+ * latencies and rates, and products and passes reach parts of the nominal rates; without them one latency and one rate
+ * make all collectives. Rows are predicted by the machine model itself (proxies/machine), so what is fitted is what
+ * `plan` will take.
+ */
+#ifndef BB_PROXIES_CALIBRATE_CALIBRATION_H
+#define BB_PROXIES_CALIBRATE_CALIBRATION_H
+
+#include "proxies/calibrate/evidence.h"
+
+#define BB_CALIBRATION_FITS    (8 + BB_NCCL_WAYS)
+#define BB_CALIBRATION_FIGURES (32 + 5 * BB_NCCL_WAYS)
+#define BB_CALIBRATION_WORST   3
+
+/* One fit. */
+struct bb_calibration_fit {
+    char name[64]; /* "kernels", "collectives, ring LL" */
+    size_t n_rows, n_outliers;
+    double median_error, worst_error; /* parts of the measured time, outliers aside */
+    bool only_judged;                 /* its figures come from other rows */
+    size_t files;                     /* bits: of which files its rows are */
+};
+
+/* One figure of the profile. */
+struct bb_calibration_figure {
+    char key[64];  /* "intra.gbps", "nccl.ring.LL.base_us" */
+    int way;       /* of NCCL, or -1                                    */
+    size_t offset; /* in struct bb_cluster                             */
+    bool is_rate;  /* time goes with its inverse                       */
+    bool fits;     /* rows may tell it                                 */
+    double nominal, value;
+    int fit;       /* which one told it, or -1: it stays nominal       */
+    bool together; /* only a sum of it and others is told              */
+};
+
+/* A row that fits nothing. */
+struct bb_calibration_outlier {
+    size_t row; /* of the evidence */
+    double measured_us, fitted_us;
+};
+
+struct bb_calibration {
+    struct bb_cluster cluster; /* as calibrated */
+    struct bb_calibration_fit fits[BB_CALIBRATION_FITS];
+    struct bb_calibration_figure figures[BB_CALIBRATION_FIGURES];
+    struct bb_calibration_outlier outliers[BB_CALIBRATION_WORST]; /* the worst of all */
+    int n_fits, n_figures, n_outliers;
+    bool held_back[BB_NCCL_WAYS]; /* hold_back.h */
+};
+
+/* bb_calibrate - base: what the figures start from. 0 or -BB_EFAIL (no memory). */
+int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_evidence *e) BB_MUST_CHECK;
+
+#endif

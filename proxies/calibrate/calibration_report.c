@@ -1,0 +1,318 @@
+/* calibration_report.c - see calibration_report.h: the text and the JSON. */
+#include "proxies/calibrate/calibration_report.h"
+
+#include "bootstrap/results/results.h"
+#include "bootstrap/results/table.h"
+
+#include <string.h>
+
+/* ---- rows ---- */
+
+struct figure_row {
+    const char *key, *from;
+    double nominal, value;
+    bool together;
+    char nominal_text[16], value_text[16];
+};
+
+struct fit_row {
+    const char *name;
+    long long rows, outliers;
+    double median_percent, worst_percent;
+    bool fitted;
+};
+
+#define FIGURE(name) BB_SHOWS(struct figure_row, name)
+#define FIT(name)    BB_SHOWS(struct fit_row, name)
+static const struct bb_field fit_fields[] = {
+    {"name", "rows of", "", 31, 0, FIT(name)},
+    {"rows", "rows", "", 8, 0, FIT(rows)},
+    {"outliers", "left out", "", 8, 0, FIT(outliers)},
+    {"median_error_percent", "median", "error %", 9, 2, FIT(median_percent)},
+    {"worst_error_percent", "worst", "error %", 9, 2, FIT(worst_percent)},
+    {"fitted", NULL, NULL, 0, 0, FIT(fitted)},
+    {0},
+};
+
+static const struct bb_field figure_fields[] = {
+    {"key", "figure", "", 31, 0, FIGURE(key)},
+    {"nominal", FIGURE(nominal)},
+    {"value", FIGURE(value)},
+    {NULL, "nominal", "", 12, 0, FIGURE(nominal_text)},
+    {NULL, "calibrated", "", 12, 0, FIGURE(value_text)},
+    {"from", "told by rows of", "", 31, 0, FIGURE(from)},
+    {"together", NULL, NULL, 0, 0, FIGURE(together)},
+    {0},
+};
+
+static struct fit_row fit_row_of(const struct bb_calibration_fit *fit)
+{
+    return (struct fit_row){fit->name,
+                            (long long)fit->n_rows,
+                            (long long)fit->n_outliers,
+                            100 * fit->median_error,
+                            100 * fit->worst_error,
+                            !fit->only_judged};
+}
+
+static struct figure_row figure_row_of(const struct bb_calibration *c, int f)
+{
+    const struct bb_calibration_figure *figure = &c->figures[f];
+
+    struct figure_row row = {.key = figure->key,
+                             .from = figure->fit >= 0 ? c->fits[figure->fit].name : NULL,
+                             .nominal = figure->nominal,
+                             .value = figure->value,
+                             .together = figure->together};
+
+    snprintf(row.nominal_text, sizeof(row.nominal_text), "%.5g", figure->nominal);
+    snprintf(row.value_text, sizeof(row.value_text), "%.5g", figure->value);
+    return row;
+}
+
+/* ---- text ---- */
+
+/* Words behind one another, in lines that begin with "#   ". */
+struct list {
+    FILE *out;
+    int column;
+};
+
+static void list_word(struct list *l, const char *word)
+{
+    const int width = (int)strlen(word) + 2;
+
+    if (l->column == 0 || l->column + width > 110)
+        l->column = fprintf(l->out, "%s#  ", l->column ? ",\n" : "");
+    else
+        fputc(',', l->out);
+    fprintf(l->out, " %s", word);
+    l->column += width;
+}
+
+static void end_list(struct list *l)
+{
+    if (l->column > 0)
+        fputc('\n', l->out);
+    l->column = 0;
+}
+
+static void print_head(const struct bb_calibration_report *r, FILE *out)
+{
+    const struct bb_evidence *e = r->evidence;
+
+    fprintf(out, "# busbar %s  busbar", BUSBAR_VERSION);
+    for (int i = 0; i < r->argc; i++)
+        fprintf(out, " %s", r->argv[i]);
+    fprintf(out, "\n# %s: %zu rows of %zu file%s\n", e->files[0].device, e->n_rows, e->n_files,
+            e->n_files == 1 ? "" : "s");
+    for (size_t f = 0; f < e->n_files; f++)
+        fprintf(out, "#   %s: %s, %d rank%s on %d node%s, %zu rows, %zu of no use here\n", e->files[f].path,
+                e->files[f].what, e->files[f].ranks, e->files[f].ranks == 1 ? "" : "s", e->files[f].nodes,
+                e->files[f].nodes == 1 ? "" : "s", e->files[f].n_rows, e->files[f].n_useless);
+    fprintf(out, "# starts from %s%s\n", r->base->name, r->by_device ? ", which has this GPU" : "");
+    if (e->files[0].emulated)
+        fputs("# EMULATED GPUs: times are modelled, none is a measurement of hardware\n", out);
+}
+
+static void print_outliers(const struct bb_calibration_report *r, FILE *out)
+{
+    const struct bb_calibration *c = r->calibration;
+    char text[120];
+
+    for (int i = 0; i < c->n_outliers; i++) {
+        const struct bb_evidence_row *row = &r->evidence->rows[c->outliers[i].row];
+
+        bb_evidence_text(row, text, sizeof(text));
+        fprintf(out, "# left out: %s in %s: %.2f us, fitted %.2f us\n", text, r->evidence->files[row->file].path,
+                c->outliers[i].measured_us, c->outliers[i].fitted_us);
+    }
+}
+
+static void print_remarks(const struct bb_calibration_report *r, FILE *out)
+{
+    const struct bb_calibration *c = r->calibration;
+    struct list list = {.out = out};
+    char text[64];
+
+    for (int f = 0; f < c->n_figures; f++)
+        if (c->figures[f].together && c->figures[f].fit >= 0) {
+            if (list.column == 0)
+                fputs("#\n# told only together with others, each moved by its nominal part:\n", out);
+            list_word(&list, c->figures[f].key);
+        }
+    end_list(&list);
+    for (int w = 0; w < r->base->n_ways; w++)
+        if (c->held_back[w]) {
+            if (list.column == 0)
+                fputs("#\n# held back, since NCCL took none of them where they would have been quicker:\n", out);
+            snprintf(text, sizeof(text), "%s %s", bb_nccl_algorithms[r->base->ways[w].algorithm],
+                     r->base->ways[w].protocol);
+            list_word(&list, text);
+        }
+    end_list(&list);
+}
+
+/* "nccl.pat.Simple" for the first of its figures; NULL: it has been said. */
+static const char *whole_way(const struct bb_calibration *c, int f, char *text, size_t size)
+{
+    if (f > 0 && c->figures[f - 1].way == c->figures[f].way)
+        return NULL;
+    snprintf(text, size, "%.*s", (int)(strrchr(c->figures[f].key, '.') - c->figures[f].key), c->figures[f].key);
+    return text;
+}
+
+static bool is_told_in_part(const struct bb_calibration *c, int way)
+{
+    for (int f = 0; f < c->n_figures; f++)
+        if (c->figures[f].way == way && c->figures[f].fit >= 0)
+            return true;
+    return false;
+}
+
+/* The law shares a node's NICs among its GPUs, so their number matters between nodes. */
+static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
+{
+    const struct bb_evidence *e = r->evidence;
+    int most = 0;
+
+    for (size_t f = 0; f < e->n_files; f++)
+        if (e->files[f].nodes > 1 && e->files[f].ranks / e->files[f].nodes > most)
+            most = e->files[f].ranks / e->files[f].nodes;
+    if (most > 0 && most < r->calibration->cluster.gpus_per_node)
+        fprintf(out, "#\n# gpus_per_node is %d, and no run had more than %d ranks on each of several nodes\n",
+                r->calibration->cluster.gpus_per_node, most);
+}
+
+static void print_nominal(const struct bb_calibration_report *r, FILE *out)
+{
+    const struct bb_calibration *c = r->calibration;
+    struct list list = {.out = out};
+    char text[64];
+
+    fprintf(out, "#\n# nominal, as in %s, since no row tells:\n", r->base->name);
+    for (int f = 0; f < c->n_figures; f++)
+        if (c->figures[f].fit < 0) {
+            const int way = c->figures[f].way;
+            const char *word =
+                way < 0 || is_told_in_part(c, way) ? c->figures[f].key : whole_way(c, f, text, sizeof(text));
+
+            if (word)
+                list_word(&list, word);
+        }
+    end_list(&list);
+}
+
+void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
+{
+    const struct bb_calibration *c = r->calibration;
+
+    print_head(r, out);
+    fputs("#\n", out);
+    bb_table_heading(out, fit_fields);
+    for (int i = 0; i < c->n_fits; i++) {
+        struct fit_row row = fit_row_of(&c->fits[i]);
+
+        bb_table_row(out, fit_fields, &row);
+    }
+    print_outliers(r, out);
+    fputs("#\n", out);
+    bb_table_heading(out, figure_fields);
+    for (int f = 0; f < c->n_figures; f++) {
+        struct figure_row row = figure_row_of(c, f);
+
+        if (c->figures[f].fit >= 0)
+            bb_table_row(out, figure_fields, &row);
+    }
+    print_remarks(r, out);
+    print_small_nodes(r, out);
+    print_nominal(r, out);
+    fprintf(out, "# profile: %s\n", r->profile);
+}
+
+/* ---- JSON ---- */
+
+/* Makes the i-th element of a list, NULL without memory. */
+typedef json_t *element(const struct bb_calibration_report *r, int i);
+
+static json_t *list_of(const struct bb_calibration_report *r, int n, element *at)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n && list; i++)
+        if (json_array_append_new(list, at(r, i)) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    return list;
+}
+
+static json_t *row_json(const struct bb_field *fields, const void *row)
+{
+    json_t *object = json_object();
+
+    if (bb_table_json(object, fields, row) == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *fit_json(const struct bb_calibration_report *r, int i)
+{
+    struct fit_row row = fit_row_of(&r->calibration->fits[i]);
+
+    return row_json(fit_fields, &row);
+}
+
+static json_t *figure_json(const struct bb_calibration_report *r, int i)
+{
+    struct figure_row row = figure_row_of(r->calibration, i);
+
+    return row_json(figure_fields, &row);
+}
+
+static json_t *file_json(const struct bb_calibration_report *r, int i)
+{
+    const struct bb_evidence_file *f = &r->evidence->files[i];
+
+    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I}", "file", f->path, "what", f->what, "started",
+                     f->started, "nccl", f->nccl, "ranks", f->ranks, "nodes", f->nodes, "rows", (json_int_t)f->n_rows,
+                     "useless_rows", (json_int_t)f->n_useless);
+}
+
+static json_t *outlier_json(const struct bb_calibration_report *r, int i)
+{
+    const struct bb_calibration_outlier *o = &r->calibration->outliers[i];
+    const struct bb_evidence_row *row = &r->evidence->rows[o->row];
+    char text[120];
+
+    bb_evidence_text(row, text, sizeof(text));
+    return json_pack("{s:s, s:s, s:f, s:f}", "row", text, "file", r->evidence->files[row->file].path, "measured_us",
+                     o->measured_us, "fitted_us", o->fitted_us);
+}
+
+/* The i-th of those that are held back. */
+static json_t *held_back_json(const struct bb_calibration_report *r, int i)
+{
+    int way = 0;
+
+    while (!r->calibration->held_back[way] || i-- > 0)
+        way++;
+    return json_sprintf("%s %s", bb_nccl_algorithms[r->base->ways[way].algorithm], r->base->ways[way].protocol);
+}
+
+json_t *bb_calibration_json(const struct bb_calibration_report *r)
+{
+    const struct bb_calibration *c = r->calibration;
+    const struct bb_evidence *e = r->evidence;
+    int held_back = 0;
+
+    for (int way = 0; way < r->base->n_ways; way++)
+        held_back += c->held_back[way];
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
+                     "busbar", BUSBAR_VERSION, "profile", r->profile, "from", r->base->name, "device",
+                     e->files[0].device, "emulated", e->files[0].emulated, "files",
+                     list_of(r, (int)e->n_files, file_json), "fits", list_of(r, c->n_fits, fit_json), "outliers",
+                     list_of(r, c->n_outliers, outlier_json), "figures", list_of(r, c->n_figures, figure_json),
+                     "held_back", list_of(r, held_back, held_back_json));
+}

@@ -1,0 +1,219 @@
+/* evidence.c - see evidence.h: which files are taken, and whether they are of one machine. */
+#include "proxies/calibrate/evidence.h"
+
+#include "bootstrap/base/grow.h"
+#include "bootstrap/base/json_read.h"
+#include "bootstrap/base/units.h"
+#include "collectives/compare/result_reader.h"
+#include "proxies/calibrate/evidence_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the head of a file ---- */
+
+static void copy_text(char *to, size_t size, const json_t *value)
+{
+    const char *text = json_string_value(value);
+
+    snprintf(to, size, "%s", text ? text : "");
+}
+
+/* GPUs of two kinds are two machines. */
+static int take_device(struct bb_evidence_file *f, const json_t *devices, const char *field)
+{
+    json_t *device;
+    size_t i;
+
+    json_array_foreach(devices, i, device)
+    {
+        const char *name = json_string_value(json_object_get(device, field));
+
+        if (i == 0)
+            copy_text(f->device, sizeof(f->device), json_object_get(device, field));
+        else if (name && strncmp(name, f->device, sizeof(f->device) - 1) != 0)
+            return bb_err(BB_EUSAGE, "%s: rank %zu has '%.60s', rank 0 '%.60s'; a profile is of one kind of GPU",
+                          f->path, i, name, f->device);
+    }
+    return 0;
+}
+
+static int count_hosts(const json_t *devices)
+{
+    json_t *seen = json_object(), *device;
+    int hosts; /* 0 without memory */
+    size_t i;
+
+    json_array_foreach(devices, i, device)
+    {
+        const char *host = json_string_value(json_object_get(device, "hostname"));
+
+        json_object_set_new(seen, host ? host : "", json_true());
+    }
+    hosts = (int)json_object_size(seen);
+    json_decref(seen);
+    return hosts;
+}
+
+/* "bench all_reduce": the command without its options. */
+static void name_command(struct bb_evidence_file *f, const json_t *command)
+{
+    size_t used = 0, i;
+    json_t *word;
+
+    json_array_foreach(command, i, word)
+    {
+        const char *text = json_string_value(word);
+
+        if (!text || *text == '-')
+            break;
+        if (i > 0 && used < sizeof(f->what))
+            used += (size_t)snprintf(f->what + used, sizeof(f->what) - used, "%s%s", used ? " " : "", text);
+    }
+}
+
+static int read_busbar_head(struct bb_evidence_file *f, const json_t *root)
+{
+    const json_t *environment = json_object_get(root, "environment");
+
+    f->ranks = (int)json_integer_value(json_object_get(root, "ranks"));
+    f->nodes = (int)json_integer_value(json_object_get(root, "nodes"));
+    f->emulated = json_is_true(json_object_get(root, "emulated"));
+    name_command(f, json_object_get(root, "command"));
+    copy_text(f->started, sizeof(f->started), json_object_get(root, "started"));
+    copy_text(f->nccl, sizeof(f->nccl), json_object_get(json_object_get(root, "nccl"), "runtime"));
+    if (f->emulated)
+        copy_text(f->emulated_cluster, sizeof(f->emulated_cluster), json_object_get(environment, "EMU_CLUSTER"));
+    return take_device(f, json_object_get(root, "devices"), "name");
+}
+
+static int read_foreign_head(struct bb_evidence_file *f, const json_t *root)
+{
+    const json_t *devices = json_object_get(root, "devices");
+    long long version = json_integer_value(json_object_get(root, "nccl_version"));
+
+    devices = devices ? devices : json_object_get(json_object_get(root, "config"), "devices");
+    f->foreign = true;
+    f->ranks = bb_result_file_foreign_ranks(root);
+    f->nodes = count_hosts(devices);
+    f->emulated = json_is_true(json_object_get(root, "emulated"));
+    snprintf(f->what, sizeof(f->what), "nccl-tests");
+    copy_text(f->started, sizeof(f->started), json_object_get(root, "start_time"));
+    if (version > 0)
+        snprintf(f->nccl, sizeof(f->nccl), "%lld.%lld.%lld", version / 10000, version / 100 % 100, version % 100);
+    return take_device(f, devices, "device_info");
+}
+
+/* ---- what is refused ---- */
+
+static int refuse_kind(const char *path, const json_t *root, bool *foreign)
+{
+    const char *schema = json_string_value(json_object_get(root, "schema"));
+
+    *foreign =
+        !schema && json_is_integer(json_object_get(root, "version")) && json_is_array(json_object_get(root, "results"));
+    if (*foreign || (schema && strcmp(schema, "busbar.bench/1") == 0))
+        return 0;
+    if (schema)
+        return bb_err(BB_EUSAGE,
+                      "%s: schema '%.40s' is not one that a profile is fitted to, expected busbar.bench/1 or "
+                      "nccl-tests' JSON",
+                      path, schema);
+    return bb_err(BB_EUSAGE, "%s: not a file of measurements, expected the JSON of busbar bench or of nccl-tests",
+                  path);
+}
+
+static int refuse_file(const struct bb_evidence_file *f, const json_t *root)
+{
+    if (json_is_true(json_object_get(root, "shared_gpu")))
+        return bb_err(BB_EUSAGE, "%s: several ranks shared a GPU, so its times mean nothing; expected one rank per GPU",
+                      f->path);
+    if (f->ranks < 1 || f->nodes < 1 || f->nodes > f->ranks || !*f->device)
+        return bb_err(BB_EUSAGE, "%s: does not tell its ranks, nodes and devices, which a profile needs", f->path);
+    return 0;
+}
+
+static int refuse_other_machine(const struct bb_evidence_file *f, const struct bb_evidence_file *first)
+{
+    if (f->emulated != first->emulated)
+        return bb_err(BB_EUSAGE, "%s is of emulated GPUs, %s was measured: calibrate takes one or the other",
+                      f->emulated ? f->path : first->path, f->emulated ? first->path : f->path);
+    if (strcmp(f->device, first->device) != 0)
+        return bb_err(BB_EUSAGE, "%s: GPUs '%s', but those of %s are '%s'; a profile is of one machine", f->path,
+                      f->device, first->path, first->device);
+    if (strcmp(f->emulated_cluster, first->emulated_cluster) != 0 && !f->foreign && !first->foreign)
+        return bb_err(BB_EUSAGE, "%s: EMU_CLUSTER was '%s', in %s '%s'; a profile is of one machine", f->path,
+                      f->emulated_cluster, first->path, first->emulated_cluster);
+    return 0;
+}
+
+/* ---- files ---- */
+
+static int take_file(struct bb_evidence *e, json_t *root, const char *path)
+{
+    struct bb_evidence_file *f = &e->files[e->n_files++];
+    bool foreign;
+    int rc;
+
+    *f = (struct bb_evidence_file){.path = path};
+    TRY(refuse_kind(path, root, &foreign));
+    TRY(foreign ? read_foreign_head(f, root) : read_busbar_head(f, root));
+    TRY(refuse_file(f, root));
+    TRY(refuse_other_machine(f, &e->files[0]));
+    TRY(foreign ? bb_evidence_take_foreign(e, root) : bb_evidence_take(e, root));
+    if (f->n_rows == 0)
+        rc = bb_err(BB_EUSAGE,
+                    "%s: none of its %zu rows is of use; expected collectives of 2 ranks or more in mode stream, p2p, "
+                    "compute or overlap",
+                    path, f->n_useless);
+out:
+    return rc;
+}
+
+int bb_evidence_read(struct bb_evidence *e, const char *const *paths, size_t n)
+{
+    json_t *root = NULL;
+    int rc;
+
+    *e = (struct bb_evidence){0};
+    TRY(BB_NEW(e->files, n));
+    for (size_t i = 0; i < n; i++) {
+        TRY(bb_json_load(paths[i], 0, &root));
+        TRY(take_file(e, root, paths[i]));
+        json_decref(root);
+        root = NULL;
+    }
+out:
+    json_decref(root);
+    return rc;
+}
+
+void bb_evidence_release(struct bb_evidence *e)
+{
+    free(e->files);
+    free(e->rows);
+    *e = (struct bb_evidence){0};
+}
+
+/* ---- for people ---- */
+
+void bb_evidence_text(const struct bb_evidence_row *row, char *text, size_t size)
+{
+    const struct bb_gemm_shape *g = &row->kernel.gemm;
+    char bytes[BB_BYTES_TEXT];
+
+    bb_format_bytes((size_t)row->bytes, bytes);
+    if (row->kind == BB_EVIDENCE_COLLECTIVE)
+        snprintf(text, size, "%s %s on %d ranks", bb_colls[row->call.kind].name, bytes, row->call.ranks);
+    else if (row->kind == BB_EVIDENCE_MESSAGE)
+        snprintf(text, size, "message of %s %s", bytes, row->same_node ? "within a node" : "between nodes");
+    else if (row->kind == BB_EVIDENCE_KERNEL && row->kernel.is_pass)
+        snprintf(text, size, "pass over %s", bytes);
+    else if (row->kind == BB_EVIDENCE_KERNEL)
+        snprintf(text, size, "product %lld x %lld x %lld %s", (long long)g->m, (long long)g->n, (long long)g->k,
+                 bb_dtypes[g->dtype].name);
+    else if (row->kind == BB_EVIDENCE_TIMED)
+        snprintf(text, size, "timed kernel of %g us", row->known_us);
+    else
+        snprintf(text, size, "NCCL call");
+}

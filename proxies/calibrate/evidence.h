@@ -1,0 +1,65 @@
+/*
+ * evidence.h - what was measured, as the machine model can be held against it: rows of result files, of every kind that
+ * a cluster profile is fitted to.
+ */
+#ifndef BB_PROXIES_CALIBRATE_EVIDENCE_H
+#define BB_PROXIES_CALIBRATE_EVIDENCE_H
+
+#include "proxies/machine/cluster.h"
+
+#include <jansson.h>
+
+enum bb_evidence_kind {
+    BB_EVIDENCE_COLLECTIVE,  /* between events: of calls that were enqueued before they began                 */
+    BB_EVIDENCE_MESSAGE,     /* one way, or half a round trip: no sooner than the host enqueues it            */
+    BB_EVIDENCE_KERNEL,      /* a product or a pass, many of them from the first one's launch on              */
+    BB_EVIDENCE_TIMED,       /* a kernel of known duration, likewise                                          */
+    BB_EVIDENCE_NCCL_LAUNCH, /* the host's time for an NCCL call                                              */
+    BB_EVIDENCE_KINDS
+};
+
+struct bb_evidence_row {
+    enum bb_evidence_kind kind;
+    size_t file;
+    double time_us;
+    int iterations; /* enqueued together; 0: the launch takes no part in the time             */
+    bool by_host;   /* of a collective: from before the first call to after the wait          */
+
+    struct bb_collective call;
+    char algorithm[24], protocol[24]; /* what NCCL took; "": it does not tell                        */
+    bool forced;                      /* ... because it was told to                                  */
+
+    bool same_node; /* messages and their bytes */
+    double bytes;
+
+    struct bb_kernel_list_item kernel;
+    double known_us; /* timed */
+};
+
+struct bb_evidence_file {
+    const char *path; /* borrowed */
+    char what[48];    /* "bench p2p", "nccl-tests"                            */
+    char started[40], nccl[24], device[96], emulated_cluster[256];
+    int ranks, nodes, sm_count; /* sm_count 0: not told */
+    bool emulated, foreign;
+    size_t n_rows, n_useless; /* rows taken, rows that no law is held against */
+};
+
+struct bb_evidence {
+    struct bb_evidence_file *files;
+    struct bb_evidence_row *rows;
+    size_t n_files, n_rows;
+};
+
+/*
+ * bb_evidence_read - paths[n]: JSON of `bench` (collectives, p2p, compute, overlap) and of nccl-tests. Refused with one
+ * line (-BB_EUSAGE): anything else, files of which no row is of use, several ranks on a GPU, and files that are not of
+ * one machine (emulated and measured, GPUs of different names, emulated GPUs of different profiles).
+ */
+int bb_evidence_read(struct bb_evidence *e, const char *const *paths, size_t n) BB_MUST_CHECK;
+void bb_evidence_release(struct bb_evidence *e);
+
+/* bb_evidence_text - "all_reduce 1 MiB on 4 ranks", for people. */
+void bb_evidence_text(const struct bb_evidence_row *row, char *text, size_t size);
+
+#endif

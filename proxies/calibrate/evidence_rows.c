@@ -1,0 +1,328 @@
+/* evidence_rows.c - see evidence_rows.h: a reader for each kind of row. Every field is looked at before it is believed.
+ */
+#include "proxies/calibrate/evidence_rows.h"
+
+#include "bootstrap/base/grow.h"
+#include "bootstrap/base/json_read.h"
+#include "collectives/compare/result_reader.h"
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+enum { PLACE = 512 };
+
+static struct bb_evidence_file *file_of(struct bb_evidence *e)
+{
+    return &e->files[e->n_files - 1];
+}
+
+int bb_evidence_add(struct bb_evidence *e, const struct bb_evidence_row *row)
+{
+    int rc;
+
+    if (!(row->time_us > 0) || !isfinite(row->time_us)) {
+        file_of(e)->n_useless++;
+        return 0;
+    }
+    TRY(BB_GROW(e->rows, e->n_rows));
+    e->rows[e->n_rows] = *row;
+    e->rows[e->n_rows++].file = e->n_files - 1;
+    file_of(e)->n_rows++;
+out:
+    return rc;
+}
+
+/* ---- fields of a row ---- */
+
+/* A median, NaN where it could not be measured. */
+static int take_median(const json_t *row, const char *key, const char *where, double *us)
+{
+    const json_t *stats = json_object_get(row, key);
+
+    *us = NAN;
+    if (!stats || json_is_null(stats) || json_is_null(json_object_get(stats, "p50")))
+        return 0;
+    return bb_json_number_at(stats, "p50", where, 0, us);
+}
+
+static int take_count(const json_t *row, const char *key, const char *where, double least, double *count)
+{
+    int rc = bb_json_number_at(row, key, where, least, count);
+
+    if (rc == 0 && (*count != floor(*count) || *count > 1e15))
+        rc = bb_err(BB_EUSAGE, "%s: '%s' is %g, expected a whole number", where, key, *count);
+    return rc;
+}
+
+static int take_int(const json_t *row, const char *key, const char *where, int least, int *number)
+{
+    double count;
+    int rc = take_count(row, key, where, least, &count);
+
+    *number = rc == 0 && count < INT_MAX ? (int)count : least;
+    return rc;
+}
+
+static int take_dtype(const json_t *row, const char *where, enum bb_dtype_id *dtype)
+{
+    const char *name;
+    int found, rc = bb_json_text_at(row, "dtype", where, &name);
+
+    *dtype = BB_FLOAT;
+    if (rc)
+        return rc;
+    found = bb_dtype_find(name);
+    if (found < 0)
+        return bb_err(BB_EUSAGE, "%s: unknown dtype '%.40s'", where, name);
+    *dtype = (enum bb_dtype_id)found;
+    return 0;
+}
+
+static void copy_word(char *to, size_t size, const json_t *row, const char *key)
+{
+    const char *word = json_string_value(json_object_get(row, key));
+
+    snprintf(to, size, "%s", word ? word : "");
+}
+
+/* ---- kinds of rows ---- */
+
+/* Collectives of one call of NCCL's, whose law profiles have. */
+static bool has_law(int kind, int ranks)
+{
+    return kind >= 0 && ranks > 1 && !(bb_colls[kind].flags & (BB_COLL_UNEVEN | BB_COLL_ROUNDS)) &&
+           bb_colls[kind].from != BB_FROM_PREVIOUS;
+}
+
+static int collective_row(struct bb_evidence *e, const json_t *row, const char *where, const char *time)
+{
+    const struct bb_evidence_file *file = file_of(e);
+    struct bb_evidence_row found = {.kind = BB_EVIDENCE_COLLECTIVE};
+    const char *name, *placement = json_string_value(json_object_get(row, "placement"));
+    double bytes, count, wrong = 0;
+    int kind, rc;
+
+    TRY(bb_json_text_at(row, "collective", where, &name));
+    kind = bb_coll_find(name);
+    TRY(take_count(row, "bytes", where, 0, &bytes));
+    TRY(take_count(row, "count", where, 0, &count));
+    TRY(take_dtype(row, where, &found.call.dtype));
+    TRY(take_median(row, time, where, &found.time_us));
+    if (json_is_number(json_object_get(row, "wrong")))
+        wrong = json_number_value(json_object_get(row, "wrong"));
+    if (!has_law(kind, file->ranks) || bytes <= 0 || wrong > 0)
+        found.time_us = NAN;
+    found.call.kind = kind < 0 ? BB_ALL_REDUCE : (enum bb_coll_kind)kind;
+    found.call.count = (size_t)count;
+    found.call.in_place = placement && strcmp(placement, "in_place") == 0;
+    found.call.ranks = file->ranks;
+    found.call.nodes = file->nodes;
+    found.bytes = bytes;
+    found.forced = json_is_true(json_object_get(row, "forced"));
+    copy_word(found.algorithm, sizeof(found.algorithm), row, "algorithm");
+    copy_word(found.protocol, sizeof(found.protocol), row, "protocol");
+    rc = bb_evidence_add(e, &found);
+out:
+    return rc;
+}
+
+/* The host's time for a call, where the collective is one. Emulated GPUs take none of the machine's: theirs is in what the caller waits longer. */
+static int launch_row(struct bb_evidence *e, const json_t *row, const char *where)
+{
+    struct bb_evidence_row found = {.kind = BB_EVIDENCE_NCCL_LAUNCH};
+    int kind = bb_coll_find(json_string_value(json_object_get(row, "collective")));
+    double wall_us, time_us;
+    int rc, iterations;
+
+    if (kind < 0 || !(bb_colls[kind].flags & BB_COLL_ESTIMATED))
+        return 0;
+    TRY(take_median(row, "time_us", where, &time_us));
+    TRY(take_median(row, "wall_us", where, &wall_us));
+    TRY(take_int(row, "iterations", where, 1, &iterations));
+    found.time_us =
+        file_of(e)->emulated ? (wall_us - time_us) * iterations : json_number_value(json_object_get(row, "host_us"));
+    if (found.time_us > 0 && isfinite(found.time_us))
+        rc = bb_evidence_add(e, &found);
+out:
+    return rc;
+}
+
+static int bench_row(struct bb_evidence *e, const json_t *row, const char *where)
+{
+    const char *mode = json_string_value(json_object_get(row, "mode"));
+    int rc;
+
+    if (!mode || strcmp(mode, "stream") != 0 || !json_is_true(json_object_get(row, "gated"))) {
+        file_of(e)->n_useless++; /* what a caller or a graph adds is in it */
+        return 0;
+    }
+    TRY(collective_row(e, row, where, "time_us"));
+    if (!json_is_true(json_object_get(row, "forced")))
+        rc = launch_row(e, row, where);
+out:
+    return rc;
+}
+
+static int p2p_row(struct bb_evidence *e, const json_t *row, const char *where)
+{
+    struct bb_evidence_row found = {.kind = BB_EVIDENCE_MESSAGE};
+    const char *figure, *direction;
+    int rc;
+
+    TRY(bb_json_text_at(row, "figure", where, &figure)); /* latency and bandwidth go by one law */
+    TRY(bb_json_text_at(row, "direction", where, &direction));
+    TRY(take_count(row, "bytes", where, 0, &found.bytes));
+    TRY(take_median(row, "time_us", where, &found.time_us));
+    found.same_node = json_is_true(json_object_get(row, "same_node"));
+    if (strcmp(direction, "one") != 0)
+        found.time_us = NAN;
+    rc = bb_evidence_add(e, &found);
+out:
+    return rc;
+}
+
+static struct bb_kernel_list_item product_of(double m, double n, double k, double batch, enum bb_dtype_id dtype)
+{
+    return (struct bb_kernel_list_item){
+        .gemm = {.m = (int64_t)m, .n = (int64_t)n, .k = (int64_t)k, .batch = (int64_t)batch, .dtype = dtype}};
+}
+
+static struct bb_kernel_list_item pass_of(double bytes)
+{
+    return (struct bb_kernel_list_item){
+        .is_pass = true, .pass = {.kind = BB_PASS_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = (uint64_t)(bytes / 8)}};
+}
+
+static int take_product(const json_t *object, const char *where, double batch, enum bb_dtype_id dtype,
+                        struct bb_kernel_list_item *product)
+{
+    double m, n, k;
+    int rc;
+
+    TRY(take_count(object, "m", where, 1, &m));
+    TRY(take_count(object, "n", where, 1, &n));
+    TRY(take_count(object, "k", where, 1, &k));
+    *product = product_of(m, n, k, batch, dtype);
+out:
+    return rc;
+}
+
+static int compute_row(struct bb_evidence *e, const json_t *row, const char *where)
+{
+    struct bb_evidence_row found = {.kind = BB_EVIDENCE_KERNEL};
+    enum bb_dtype_id dtype;
+    const char *section;
+    double batch;
+    int rc, sms;
+
+    TRY(bb_json_text_at(row, "section", where, &section));
+    TRY(take_int(row, "iterations", where, 1, &found.iterations));
+    TRY(take_median(row, "time_us", where, &found.time_us));
+    if (strcmp(section, "timed") == 0) {
+        found.kind = BB_EVIDENCE_TIMED;
+        TRY(bb_json_number_at(row, "clock_us", where, 0, &found.known_us));
+        TRY(take_int(row, "sms", where, 1, &sms));
+        file_of(e)->sm_count = sms > file_of(e)->sm_count ? sms : file_of(e)->sm_count;
+    } else if (strcmp(section, "passes") == 0) {
+        TRY(take_count(row, "bytes", where, 1, &found.bytes));
+        found.kernel = pass_of(found.bytes);
+    } else {
+        TRY(take_dtype(row, where, &dtype));
+        TRY(take_count(row, "batch", where, 1, &batch));
+        TRY(take_product(row, where, batch, dtype, &found.kernel));
+    }
+    rc = bb_evidence_add(e, &found);
+out:
+    return rc;
+}
+
+/* What each of the two took alone. */
+static int overlap_row(struct bb_evidence *e, const json_t *row, const char *where)
+{
+    struct bb_evidence_row found = {.kind = BB_EVIDENCE_KERNEL};
+    const json_t *gemm = json_object_get(row, "gemm");
+    enum bb_dtype_id dtype;
+    int rc, products;
+
+    TRY(take_dtype(row, where, &dtype));
+    TRY(take_int(row, "products", where, 1, &products));
+    TRY(take_median(row, "compute_alone_us", where, &found.time_us));
+    TRY(take_product(gemm, where, 1, dtype, &found.kernel));
+    found.time_us /= products;
+    rc = bb_evidence_add(e, &found);
+out:
+    return rc;
+}
+
+/* What tells the kinds apart. */
+static const struct {
+    const char *key;
+    int (*read)(struct bb_evidence *e, const json_t *row, const char *where);
+} readers[] = {
+    {"section", compute_row}, {"figure", p2p_row}, {"both_us", overlap_row}, {"step", NULL}, {"collective", bench_row}};
+
+int bb_evidence_take(struct bb_evidence *e, const json_t *root)
+{
+    const json_t *results = json_object_get(root, "results");
+    const char *path = file_of(e)->path;
+    char where[PLACE];
+    int rc = 0;
+
+    if (!json_is_array(results))
+        return bb_err(BB_EUSAGE, "%s: no results in it, expected a list", path);
+    for (size_t i = 0; i < json_array_size(results) && rc == 0; i++) {
+        const json_t *row = json_array_get(results, i);
+        size_t r = 0;
+
+        snprintf(where, sizeof(where), "%s: results[%zu]", path, i);
+        while (r < sizeof(readers) / sizeof(readers[0]) && !json_object_get(row, readers[r].key))
+            r++;
+        if (r < sizeof(readers) / sizeof(readers[0]) && readers[r].read)
+            rc = readers[r].read(e, row, where);
+        else
+            file_of(e)->n_useless++;
+    }
+    return rc;
+}
+
+/* ---- nccl-tests ---- */
+
+/* Bytes of its rows are what algorithm bandwidth divides, as here. */
+static int foreign_row(struct bb_evidence *e, const struct bb_timing *t, int iterations)
+{
+    const struct bb_evidence_file *file = file_of(e);
+    struct bb_evidence_row found = {
+        .kind = BB_EVIDENCE_COLLECTIVE, .by_host = true, .iterations = iterations, .time_us = t->time_us};
+    int kind = bb_coll_find(t->what), dtype = bb_dtype_find(t->dtype);
+    size_t element = dtype < 0 ? 1 : bb_dtypes[dtype].bytes;
+
+    if (!has_law(kind, file->ranks) || t->bytes <= 0 || t->wrong > 0 || strcmp(t->mode, "stream") != 0)
+        found.time_us = NAN;
+    found.bytes = (double)t->bytes;
+    found.call = (struct bb_collective){
+        .kind = kind < 0 ? BB_ALL_REDUCE : (enum bb_coll_kind)kind,
+        .dtype = dtype < 0 ? BB_INT8 : (enum bb_dtype_id)dtype,
+        .in_place = strcmp(t->placement, "in_place") == 0,
+        .ranks = file->ranks,
+        .nodes = file->nodes,
+    };
+    found.call.count = (size_t)t->bytes / element;
+    if (bb_colls[found.call.kind].flags & BB_COLL_SLICED && file->ranks > 0)
+        found.call.count /= (size_t)file->ranks;
+    return bb_evidence_add(e, &found);
+}
+
+int bb_evidence_take_foreign(struct bb_evidence *e, json_t *root)
+{
+    const json_t *iterations = json_object_get(json_object_get(root, "config"), "iterations");
+    struct bb_result_file file;
+    int rc, n = (int)json_integer_value(iterations);
+
+    TRY(bb_result_file_of(&file, file_of(e)->path, json_incref(root)));
+    for (size_t i = 0; i < file.n && rc == 0; i++)
+        rc = foreign_row(e, &file.rows[i], n > 0 ? n : 20);
+out:
+    bb_result_file_release(&file);
+    return rc;
+}

@@ -1,0 +1,129 @@
+/* figures.c - see figures.h. */
+#include "proxies/calibrate/figures.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum need { ALWAYS, ACHIEVED, WAYS };
+enum how { LATENCY, RATE, GIVEN, COUNT }; /* GIVEN and COUNT are never fitted; COUNT is an int */
+
+#define AT(member) offsetof(struct bb_cluster, member)
+static const struct {
+    const char *key;
+    size_t offset;
+    enum how how;
+    enum need need;
+} scalars[] = {
+    {"gpus_per_node", AT(gpus_per_node), COUNT, ALWAYS},
+    {"nics_per_node", AT(nics_per_node), COUNT, WAYS},
+    {"launch_us", AT(launch_us), LATENCY, ALWAYS},
+    {"nccl_launch_us", AT(nccl_launch_us), LATENCY, ALWAYS},
+    {"kernel_us", AT(kernel_us), LATENCY, ALWAYS},
+    {"memory_gbps", AT(memory_gbps), RATE, ALWAYS},
+    {"memory_bytes", AT(memory_bytes), GIVEN, ALWAYS},
+    {"tflops.float32", AT(tflops_float32), RATE, ALWAYS},
+    {"tflops.float16", AT(tflops_float16), RATE, ALWAYS},
+    {"tflops.bfloat16", AT(tflops_bfloat16), RATE, ALWAYS},
+    {"tflops.float64", AT(tflops_float64), GIVEN, ALWAYS},
+    {"tflops.float8", AT(tflops_float8), GIVEN, ACHIEVED},
+    {"achieved.gemm", AT(achieved.gemm), RATE, ACHIEVED},
+    {"achieved.gemm_float8", AT(achieved.gemm_float8), GIVEN, ACHIEVED},
+    {"achieved.attention_forward", AT(achieved.attention_forward), GIVEN, ACHIEVED},
+    {"achieved.attention_backward", AT(achieved.attention_backward), GIVEN, ACHIEVED},
+    {"achieved.memory", AT(achieved.memory), RATE, ACHIEVED},
+    {"sm_count", AT(sm_count), COUNT, ALWAYS},
+    {"clock_khz", AT(clock_khz), COUNT, ALWAYS},
+    {"intra.latency_us", AT(intra.latency_us), LATENCY, ALWAYS},
+    {"intra.gbps", AT(intra.gbps), RATE, ALWAYS},
+    {"inter.latency_us", AT(inter.latency_us), LATENCY, ALWAYS},
+    {"inter.gbps", AT(inter.gbps), RATE, ALWAYS},
+};
+
+static const struct {
+    const char *part;
+    size_t offset; /* in struct bb_nccl_way */
+    bool is_rate;
+} of_way[] = {{"base_us", offsetof(struct bb_nccl_way, base_us), false},
+              {"intra_us", offsetof(struct bb_nccl_way, intra_us), false},
+              {"inter_us", offsetof(struct bb_nccl_way, inter_us), false},
+              {"gbps", offsetof(struct bb_nccl_way, gbps), true},
+              {"nic", offsetof(struct bb_nccl_way, nic), true}};
+
+void bb_figure_way_key(char *key, size_t size, const struct bb_nccl_way *way, const char *part)
+{
+    snprintf(key, size, "nccl.%s.%s.%s", bb_nccl_algorithms[way->algorithm], way->protocol, part);
+}
+
+static double value_at(const struct bb_cluster *c, size_t offset, bool is_int)
+{
+    const char *at = (const char *)c + offset;
+    double value;
+    int whole;
+
+    memcpy(&whole, at, sizeof(whole));
+    if (is_int)
+        return whole;
+    memcpy(&value, at, sizeof(value));
+    return value;
+}
+
+static int add_ways(const struct bb_cluster *base, struct bb_calibration_figure *figures)
+{
+    int n = 0;
+
+    for (int w = 0; w < base->n_ways; w++)
+        for (size_t p = 0; p < sizeof(of_way) / sizeof(of_way[0]); p++) {
+            struct bb_calibration_figure *f = &figures[n++];
+
+            *f = (struct bb_calibration_figure){.way = w, .fit = -1, .fits = true, .is_rate = of_way[p].is_rate};
+            bb_figure_way_key(f->key, sizeof(f->key), &base->ways[w], of_way[p].part);
+            f->offset = offsetof(struct bb_cluster, ways) + (size_t)w * sizeof(base->ways[0]) + of_way[p].offset;
+            f->nominal = f->value = value_at(base, f->offset, false);
+        }
+    return n;
+}
+
+int bb_figures_of(const struct bb_cluster *base, struct bb_calibration_figure *figures)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < sizeof(scalars) / sizeof(scalars[0]); i++) {
+        struct bb_calibration_figure *f = &figures[n];
+        const enum how how = scalars[i].how;
+
+        if ((scalars[i].need == ACHIEVED && !base->achieves) || (scalars[i].need == WAYS && base->n_ways == 0))
+            continue;
+        *f = (struct bb_calibration_figure){.way = -1, .fit = -1, .offset = scalars[i].offset};
+        snprintf(f->key, sizeof(f->key), "%s", scalars[i].key);
+        f->nominal = f->value = value_at(base, f->offset, how == COUNT);
+        f->is_rate = how == RATE;
+        f->fits = (how == RATE && f->nominal > 0) || how == LATENCY;
+        n++;
+    }
+    return n + add_ways(base, figures + n);
+}
+
+int bb_figure_find(const struct bb_calibration_figure *figures, int n, const char *key)
+{
+    for (int f = 0; f < n; f++)
+        if (strcmp(figures[f].key, key) == 0)
+            return f;
+    return -1;
+}
+
+void bb_figure_set(struct bb_cluster *c, const struct bb_calibration_figure *figure, double value)
+{
+    value = figure->is_rate ? 1 / value : value;
+    memcpy((char *)c + figure->offset, &value, sizeof(value));
+}
+
+double bb_figure_round(const struct bb_calibration_figure *figure, double value)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%.5g", figure->is_rate ? value : round(value * 1e3) / 1e3);
+    return strtod(text, NULL);
+}

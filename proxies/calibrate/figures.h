@@ -1,0 +1,20 @@
+/* figures.h - the numbers of a cluster profile by their keys: where each lies in the machine, and what may fit it. */
+#ifndef BB_PROXIES_CALIBRATE_FIGURES_H
+#define BB_PROXIES_CALIBRATE_FIGURES_H
+
+#include "proxies/calibrate/calibration.h"
+
+/* bb_figures_of - every figure that the profile has, nominal; figures[BB_CALIBRATION_FIGURES]. Returns their number. */
+int bb_figures_of(const struct bb_cluster *base, struct bb_calibration_figure *figures);
+
+/* bb_figure_find - by key, -1: there is none. _way_key: of a way's, "nccl.ring.LL.base_us". */
+int bb_figure_find(const struct bb_calibration_figure *figures, int n, const char *key);
+void bb_figure_way_key(char *key, size_t size, const struct bb_nccl_way *way, const char *part);
+
+/* bb_figure_set - into the machine; value: of rates the inverse, as it is fitted. */
+void bb_figure_set(struct bb_cluster *c, const struct bb_calibration_figure *figure, double value);
+
+/* bb_figure_round - to the five digits that a profile is written with, latencies to whole ns. */
+double bb_figure_round(const struct bb_calibration_figure *figure, double value);
+
+#endif

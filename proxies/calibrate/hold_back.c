@@ -1,0 +1,106 @@
+/* hold_back.c - see hold_back.h. */
+#include "proxies/calibrate/hold_back.h"
+
+#include "proxies/calibrate/figures.h"
+#include "proxies/calibrate/row_time.h"
+
+#include <math.h>
+
+#define SURELY_QUICK 0.98 /* of the time of NCCL's choice */
+#define ENDLESS_GBPS 1e15
+
+bool bb_is_choice(const struct bb_evidence_row *row)
+{
+    return row->kind == BB_EVIDENCE_COLLECTIVE && !row->forced && bb_colls[row->call.kind].flags & BB_COLL_ESTIMATED;
+}
+
+/* A row as one way would do it, next to what NCCL took. */
+struct rival {
+    double taken_us, latency_us, bytes_us;
+};
+
+/* False: the row is not one of NCCL's choices, or the way cannot do it. */
+static bool find_rival(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_evidence_row *row,
+                       int way, struct rival *rival)
+{
+    const int taken = bb_is_choice(row) ? bb_row_way(base, row) : -1;
+    struct bb_cluster endless = *c;
+
+    if (taken < 0 || taken == way)
+        return false;
+    endless.ways[way].gbps = endless.ways[way].nic = ENDLESS_GBPS;
+    rival->taken_us = bb_row_time_by_us(c, taken, row);
+    rival->latency_us = bb_row_time_by_us(&endless, way, row);
+    rival->bytes_us = bb_row_time_by_us(c, way, row) - rival->latency_us;
+    return isfinite(rival->taken_us) && isfinite(rival->latency_us);
+}
+
+static bool was_taken(const struct bb_cluster *base, const struct bb_evidence *e, int way)
+{
+    for (size_t i = 0; i < e->n_rows; i++)
+        if (bb_is_choice(&e->rows[i]) && bb_row_way(base, &e->rows[i]) == way)
+            return true;
+    return false;
+}
+
+/* How much later it has to begin for rows that are latency more than bytes. */
+static double lack_of_latency_us(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_evidence *e,
+                                 int way)
+{
+    struct rival r;
+    double lack = 0;
+
+    for (size_t i = 0; i < e->n_rows; i++)
+        if (find_rival(c, base, &e->rows[i], way, &r) && r.latency_us + r.bytes_us < SURELY_QUICK * r.taken_us &&
+            r.bytes_us < r.taken_us / 2)
+            lack = fmax(lack, r.taken_us - r.latency_us - r.bytes_us);
+    return lack;
+}
+
+/* By what its rate has to be divided for the others; [0] within a node, [1] where nodes meet. */
+static void lack_of_rate(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_evidence *e,
+                         int way, double lack[2])
+{
+    struct rival r;
+
+    lack[0] = lack[1] = 1;
+    for (size_t i = 0; i < e->n_rows; i++) {
+        double *worst = &lack[e->rows[i].call.nodes > 1];
+
+        if (find_rival(c, base, &e->rows[i], way, &r) && r.latency_us + r.bytes_us < SURELY_QUICK * r.taken_us &&
+            r.bytes_us > 0)
+            *worst = fmax(*worst, (r.taken_us - r.latency_us) / r.bytes_us);
+    }
+}
+
+static void set_part(struct bb_calibration *c, const struct bb_cluster *base, int way, const char *part, double value)
+{
+    struct bb_calibration_figure *figure;
+    char key[96];
+
+    bb_figure_way_key(key, sizeof(key), &base->ways[way], part);
+    figure = &c->figures[bb_figure_find(c->figures, c->n_figures, key)];
+    figure->value = bb_figure_round(figure, value);
+    figure->fit = c->n_fits;
+    figure->together = false;
+    bb_figure_set(&c->cluster, figure, figure->is_rate ? 1 / figure->value : figure->value);
+    c->held_back[way] = true;
+}
+
+void bb_hold_back(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_evidence *e)
+{
+    for (int way = 0; way < base->n_ways; way++) {
+        double later_us, slower[2];
+
+        if (was_taken(base, e, way))
+            continue;
+        later_us = lack_of_latency_us(&c->cluster, base, e, way);
+        if (later_us > 0)
+            set_part(c, base, way, "base_us", c->cluster.ways[way].base_us + later_us);
+        lack_of_rate(&c->cluster, base, e, way, slower);
+        if (slower[0] > 1)
+            set_part(c, base, way, "gbps", c->cluster.ways[way].gbps / slower[0]);
+        if (slower[1] > 1)
+            set_part(c, base, way, "nic", c->cluster.ways[way].nic / slower[1]);
+    }
+}

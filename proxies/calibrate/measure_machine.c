@@ -1,0 +1,141 @@
+/* measure_machine.c - see measure_machine.h. */
+#include "proxies/calibrate/measure_machine.h"
+
+#include "bootstrap/base/json_read.h"
+#include "bootstrap/base/outfile.h"
+#include "bootstrap/sweep/argv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Small and large messages, products and passes that fill the GPU, and kernels so short that their launch shows. */
+static const struct {
+    const char *name, *command;
+    bool all_ranks; /* else one */
+} benches[] = {
+    {"collectives", "bench all_reduce all_gather reduce_scatter alltoall -b 8 -e 1G -f 4 -c 0", true},
+    {"p2p", "bench p2p --bandwidth-sizes 1M,32M -c 0", true},
+    {"compute", "bench compute", false},
+    {"launches", "bench compute passes timed --size 4K -n 1", false},
+};
+
+static json_t *words_of(const char *command, const struct bb_measure_options *o, bool takes_options)
+{
+    struct bb_argv words = {0};
+    json_t *list = json_array();
+
+    bb_argv_add_split(&words, command);
+    for (size_t i = 0; i < words.n; i++)
+        json_array_append_new(list, json_string(words.word[i]));
+    for (int i = 0; i < o->n_words && takes_options; i++)
+        json_array_append_new(list, json_string(o->words[i]));
+    bb_argv_release(&words);
+    return list;
+}
+
+static json_t *study_of(const struct bb_measure_options *o)
+{
+    json_t *cases = json_array();
+
+    for (size_t i = 0; i < sizeof(benches) / sizeof(benches[0]); i++)
+        if (o->ranks > 1 || !benches[i].all_ranks)
+            json_array_append_new(cases, json_pack("{s:s, s:o, s:i}", "name", benches[i].name, "command",
+                                                   words_of(benches[i].command, o, i == 0), "ranks",
+                                                   benches[i].all_ranks ? o->ranks : 1));
+    return json_pack("{s:s, s:o}", "about", "what busbar calibrate needs", "cases", cases);
+}
+
+static int write_study(const char *path, json_t *root)
+{
+    struct bb_outfile file;
+    int rc = root ? bb_outfile_open(&file, path, "the study") : bb_err(BB_EFAIL, "no memory for the study");
+
+    if (rc == 0 && json_dumpf(root, file.out, JSON_INDENT(1)) && !ferror(file.out))
+        rc = bb_err(BB_EFAIL, "no memory for the study");
+    if (root && rc == 0)
+        rc = bb_outfile_close(&file, "the study", rc);
+    json_decref(root);
+    return rc;
+}
+
+static void add_option(struct bb_argv *words, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    bb_argv_add(words, "%s", name);
+    bb_argv_add(words, "%s", value);
+}
+
+static int run_study(const struct bb_measure_options *o, const char *study, const char *folder,
+                     int (*sweep)(int argc, char **argv))
+{
+    struct bb_argv words = {0};
+    int rc;
+
+    bb_argv_add(&words, "sweep");
+    bb_argv_add(&words, "%s", study);
+    add_option(&words, "-o", folder);
+    add_option(&words, "--launcher", o->launcher);
+    add_option(&words, "--hosts", o->hosts);
+    add_option(&words, "--launch-arguments", o->launch_arguments);
+    add_option(&words, "--program", o->program);
+    if (o->restart)
+        bb_argv_add(&words, "--restart");
+    bb_argv_add(&words, "--quiet"); /* of its table of every row */
+    TRY(bb_argv_result(&words));
+    rc = sweep((int)words.n, words.word);
+out:
+    bb_argv_release(&words);
+    return rc;
+}
+
+/* Of the study's own list: what is complete by now. */
+static int list_files(const char *folder, struct bb_measured_files *files)
+{
+    char *list = NULL;
+    json_t *root = NULL, *one;
+    size_t i;
+    int rc = asprintf(&list, "%s/sweep.json", folder) < 0 ? bb_err(BB_EFAIL, "no memory for the name of a file") : 0;
+
+    TRY(rc);
+    TRY(bb_json_load(list, 0, &root));
+    json_array_foreach(json_object_get(root, "combinations"), i, one)
+    {
+        const char *id;
+
+        TRY(bb_json_text_at(one, "id", list, &id));
+        if (files->n < BB_MEASURED_FILES && asprintf(&files->paths[files->n], "%s/%s.json", folder, id) >= 0)
+            files->n++;
+    }
+out:
+    json_decref(root);
+    free(list);
+    return rc;
+}
+
+int bb_measure_machine(const struct bb_measure_options *o, const char *profile, int (*sweep)(int argc, char **argv),
+                       struct bb_measured_files *files)
+{
+    const int stem = (int)(strlen(profile) - strlen(".json"));
+    char *study = NULL, *folder = NULL;
+    int rc;
+
+    if (asprintf(&study, "%.*s.study.json", stem, profile) < 0 || asprintf(&folder, "%.*s.sweep", stem, profile) < 0)
+        return bb_err(BB_EFAIL, "no memory for the names of files");
+    TRY(write_study(study, study_of(o)));
+    if (!o->quiet)
+        fprintf(stderr, "busbar: measuring, results in %s\n", folder);
+    TRY(run_study(o, study, folder, sweep));
+    TRY(list_files(folder, files));
+out:
+    free(study);
+    free(folder);
+    return rc;
+}
+
+void bb_measured_files_release(struct bb_measured_files *files)
+{
+    for (size_t i = 0; i < files->n; i++)
+        free(files->paths[i]);
+    *files = (struct bb_measured_files){0};
+}

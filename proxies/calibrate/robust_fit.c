@@ -1,0 +1,302 @@
+/* robust_fit.c - see robust_fit.h. */
+#include "proxies/calibrate/robust_fit.h"
+
+#include "bootstrap/base/grow.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { P = BB_FIT_PARAMETERS, STEPS = 60, MEDIAN_STEPS = 20, MANY = 3 };
+
+#define LEAST_SHARE 0.05 /* of a row's time, or its parameter is not told                              */
+#define STEP        0.1  /* of a scale: half the width of a difference; times are whole ns             */
+#define HOLD        1e-5 /* what holds a parameter where it is, next to rows of which it makes the whole */
+#define TUKEY       4.685
+#define LEAST_NOISE 5e-3 /* of a time: closer than this no model is */
+
+/* What a fit works with; the rows' derivatives are parts of the measured time for a scale of the parameter. */
+struct work {
+    struct bb_fit *fit;
+    double values[P];
+    double (*slope)[P]; /* [n_rows] */
+    double *weight;     /* [n_rows] */
+    double *sorted;     /* [n_rows] */
+    bool frozen[P];
+};
+
+/* ---- linear algebra ---- */
+
+/* Solves a x = b for the parameters that are free, by elimination; a is symmetric and, with HOLD, never singular. */
+static void solve(double a[P][P], const double b[P], const bool *is_free, int n, double x[P])
+{
+    double m[P][P + 1];
+    int at[P], k = 0;
+
+    for (int i = 0; i < n; i++)
+        if (is_free[i])
+            at[k++] = i;
+    memset(x, 0, sizeof(double) * P);
+    for (int i = 0; i < k; i++) {
+        for (int j = 0; j < k; j++)
+            m[i][j] = a[at[i]][at[j]];
+        m[i][k] = b[at[i]];
+    }
+    for (int i = 0; i < k; i++)
+        for (int r = 0; r < k; r++) {
+            const double factor = r == i ? 0 : m[r][i] / m[i][i];
+
+            for (int j = i; j <= k && r != i; j++)
+                m[r][j] -= factor * m[i][j];
+        }
+    for (int i = 0; i < k; i++)
+        x[at[i]] = m[i][k] / m[i][i];
+}
+
+/* ---- one step ---- */
+
+static void find_errors(const struct work *w)
+{
+    const struct bb_fit *fit = w->fit;
+
+    for (size_t i = 0; i < fit->n_rows; i++)
+        fit->error[i] = fit->predict(fit->model, w->values, i) / fit->measured[i] - 1;
+}
+
+static void find_slopes(struct work *w)
+{
+    struct bb_fit *fit = w->fit;
+
+    for (int p = 0; p < fit->n_parameters; p++) {
+        const double here = w->values[p], step = STEP * fit->parameters[p].scale;
+
+        for (size_t i = 0; i < fit->n_rows; i++) {
+            double low = here - step < fit->parameters[p].least ? here : here - step;
+
+            w->values[p] = here + step;
+            w->slope[i][p] = fit->predict(fit->model, w->values, i);
+            w->values[p] = low;
+            w->slope[i][p] -= fit->predict(fit->model, w->values, i);
+            w->slope[i][p] *= fit->parameters[p].scale / (here + step - low) / fit->measured[i];
+        }
+        w->values[p] = here;
+    }
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static double median_error(const struct work *w)
+{
+    size_t n = w->fit->n_rows;
+
+    for (size_t i = 0; i < n; i++)
+        w->sorted[i] = fabs(w->fit->error[i]);
+    qsort(w->sorted, n, sizeof(double), by_size);
+    return n == 0 ? 0 : (w->sorted[(n - 1) / 2] + w->sorted[n / 2]) / 2;
+}
+
+static double tukey_limit(const struct work *w)
+{
+    return TUKEY * fmax(1.4826 * median_error(w), LEAST_NOISE);
+}
+
+/* Of few rows none can be said to be the wrong one. */
+static bool has_many_rows(const struct bb_fit *fit)
+{
+    return fit->n_rows >= MANY * (size_t)fit->n_parameters;
+}
+
+static void weigh_rows(struct work *w, bool by_median)
+{
+    const double limit = has_many_rows(w->fit) ? tukey_limit(w) : INFINITY;
+
+    for (size_t i = 0; i < w->fit->n_rows; i++) {
+        const double e = fabs(w->fit->error[i]), u = e / limit;
+
+        w->weight[i] = by_median && isfinite(limit) ? 1 / fmax(e, 1e-4) : u < 1 ? (1 - u * u) * (1 - u * u) : 0;
+    }
+}
+
+/* The normal equations: a = slopes' weighted squares, b = what the errors ask for. */
+static void gather_normal(const struct work *w, double a[P][P], double b[P])
+{
+    memset(a, 0, sizeof(double) * P * P);
+    memset(b, 0, sizeof(double) * P);
+    for (size_t i = 0; i < w->fit->n_rows; i++)
+        for (int p = 0; p < w->fit->n_parameters; p++) {
+            b[p] -= w->weight[i] * w->slope[i][p] * w->fit->error[i];
+            for (int q = 0; q < w->fit->n_parameters; q++)
+                a[p][q] += w->weight[i] * w->slope[i][p] * w->slope[i][q];
+        }
+}
+
+static double sum_weights(const struct work *w)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < w->fit->n_rows; i++)
+        sum += w->weight[i];
+    return sum;
+}
+
+/* A parameter that would leave its range ends at the bound, and the others are asked again. */
+static void move_within_bounds(struct work *w, double a[P][P], const double b[P])
+{
+    const int n = w->fit->n_parameters;
+    const struct bb_fit_parameter *parameters = w->fit->parameters;
+    double x[P], rest[P];
+    bool is_free[P], again = true;
+
+    memcpy(rest, b, sizeof(rest));
+    for (int p = 0; p < n; p++)
+        is_free[p] = !w->frozen[p];
+    while (again) {
+        again = false;
+        solve(a, rest, is_free, n, x);
+        for (int p = 0; p < n && !again; p++) {
+            double to = w->values[p] + x[p] * parameters[p].scale;
+
+            if (!is_free[p] || to >= parameters[p].least)
+                continue;
+            again = true;
+            is_free[p] = false;
+            for (int q = 0; q < n; q++)
+                rest[q] -= a[q][p] * (parameters[p].least - w->values[p]) / parameters[p].scale;
+            w->values[p] = parameters[p].least;
+        }
+    }
+    for (int p = 0; p < n; p++)
+        w->values[p] += is_free[p] ? x[p] * parameters[p].scale : 0;
+}
+
+static void take_step(struct work *w, bool by_median)
+{
+    double a[P][P], b[P], hold;
+
+    find_errors(w);
+    find_slopes(w);
+    weigh_rows(w, by_median);
+    gather_normal(w, a, b);
+    hold = HOLD * sum_weights(w) + 1e-12;
+    for (int p = 0; p < w->fit->n_parameters; p++)
+        a[p][p] += hold;
+    move_within_bounds(w, a, b);
+}
+
+static void take_steps(struct work *w)
+{
+    for (int step = 0; step < STEPS; step++)
+        take_step(w, step < MEDIAN_STEPS);
+}
+
+/* ---- what the rows tell ---- */
+
+/* The largest part of a row's time; rows that count for nothing tell nothing. */
+static double share_of(const struct work *w, int p)
+{
+    const struct bb_fit_parameter *one = &w->fit->parameters[p];
+    double largest = 0;
+
+    for (size_t i = 0; i < w->fit->n_rows; i++)
+        if (w->weight[i] > 0)
+            largest = fmax(largest, w->slope[i][p] * fmax(w->values[p], one->value) / one->scale);
+    return largest;
+}
+
+/* Freezes those that nobody sees where they started, and a rate that would be endless. False: all are seen. */
+static bool freeze_unseen(struct work *w)
+{
+    bool found = false;
+
+    for (int p = 0; p < w->fit->n_parameters; p++) {
+        struct bb_fit_parameter *one = &w->fit->parameters[p];
+        const bool endless = one->least > 0 && w->values[p] <= one->least;
+
+        if (w->frozen[p])
+            continue;
+        one->share = share_of(w, p);
+        w->frozen[p] = one->share < LEAST_SHARE || endless;
+        found = found || w->frozen[p];
+    }
+    return found;
+}
+
+/* What is left of a parameter when its own slopes are fitted: all of it, unless others do for its rows as well. */
+static void find_together(struct work *w)
+{
+    double a[P][P], b[P], x[P], held[P][P];
+    bool is_free[P];
+
+    gather_normal(w, a, b);
+    memcpy(held, a, sizeof(held));
+    for (int p = 0; p < w->fit->n_parameters; p++) {
+        held[p][p] += HOLD / 10 * sum_weights(w) + 1e-12;
+        is_free[p] = !w->frozen[p];
+    }
+    for (int p = 0; p < w->fit->n_parameters; p++) {
+        for (int q = 0; q < w->fit->n_parameters; q++)
+            b[q] = a[q][p];
+        solve(held, b, is_free, w->fit->n_parameters, x);
+        w->fit->parameters[p].told = !w->frozen[p];
+        w->fit->parameters[p].together = !w->frozen[p] && x[p] < 0.99;
+    }
+}
+
+static void judge_rows(struct work *w)
+{
+    struct bb_fit *fit = w->fit;
+    const bool judges = fit->n_parameters > 0 && has_many_rows(fit);
+    const double limit = tukey_limit(w);
+    size_t n = 0;
+
+    fit->worst_error = 0;
+    for (size_t i = 0; i < fit->n_rows; i++) {
+        fit->is_outlier[i] = judges && fabs(fit->error[i]) >= limit;
+        fit->n_outliers += fit->is_outlier[i];
+        if (!fit->is_outlier[i])
+            w->sorted[n++] = fabs(fit->error[i]);
+    }
+    qsort(w->sorted, n, sizeof(double), by_size);
+    fit->median_error = n == 0 ? 0 : (w->sorted[(n - 1) / 2] + w->sorted[n / 2]) / 2;
+    fit->worst_error = n == 0 ? 0 : w->sorted[n - 1];
+}
+
+int bb_fit_run(struct bb_fit *fit)
+{
+    struct work w = {.fit = fit};
+    int rc;
+
+    fit->n_outliers = 0;
+    TRY(BB_NEW(fit->error, fit->n_rows));
+    TRY(BB_NEW(fit->is_outlier, fit->n_rows));
+    TRY(BB_NEW(w.slope, fit->n_rows));
+    TRY(BB_NEW(w.weight, fit->n_rows));
+    TRY(BB_NEW(w.sorted, fit->n_rows));
+    do {
+        for (int p = 0; p < fit->n_parameters; p++)
+            w.values[p] = fit->parameters[p].value;
+        take_steps(&w);
+    } while (freeze_unseen(&w));
+    find_errors(&w);
+    find_together(&w);
+    judge_rows(&w);
+    for (int p = 0; p < fit->n_parameters; p++)
+        fit->parameters[p].value = w.values[p];
+out:
+    free(w.slope);
+    free(w.weight);
+    free(w.sorted);
+    return rc;
+}
+
+void bb_fit_release(struct bb_fit *fit)
+{
+    free(fit->error);
+    free(fit->is_outlier);
+    *fit = (struct bb_fit){0};
+}

@@ -1,0 +1,260 @@
+/*
+ * simai.c - SimAI's workload text, which AICB writes and ASTRA-sim 1.0 began: one rank's step as rows that all ranks
+ * run. A row computes and communicates three times: forward, then, from the last row to the first, for the gradients of
+ * its inputs and of its weights. Forward and input communication blocks; that of weights is left behind.
+ *
+ * So the forward pass comes first, in order, and what follows it stands behind, the last operation in the first row.
+ * The words and their order are those of SimAI's Workload.cc. Rank 0 is shown, as AICB shows the first stage.
+ */
+#include "bootstrap/base/grow.h"
+#include "proxies/export/export.h"
+#include "proxies/export/selection.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum column { FORWARD, INPUT, WEIGHT, COLUMNS };
+enum side { TP, EP, DP, DP_EP, PP, SIDES };
+
+/* What SimAI calls our groups. Without a suffix a communicator is TP's, in the column of weights DP's. */
+static const struct {
+    const char *group;
+    enum side side;
+} sides[] = {{"tp", TP}, {"ep", EP}, {"dp", DP}, {"edp", DP_EP}, {"moe_ep", EP}, {"moe_dp", DP_EP}, {"pp", PP}};
+
+static const char *const suffixes[SIDES] = {[TP] = "", [EP] = "_EP", [DP] = "", [DP_EP] = "_DP_EP"};
+
+static const struct {
+    enum bb_coll_kind kind;
+    const char *word;
+} words[] = {{BB_ALL_REDUCE, "ALLREDUCE"},
+             {BB_ALL_GATHER, "ALLGATHER"},
+             {BB_REDUCE_SCATTER, "REDUCESCATTER"},
+             {BB_ALLTOALL, "ALLTOALL"}};
+
+static const size_t SMALL_BYTES = 64; /* a norm's sum or a flag: left out where SimAI has no group for it */
+enum { UPDATE_NS = 1 };               /* of a row: the optimizer stands as compute of a row of its own */
+
+struct row {
+    const struct bb_op *op; /* the first one, for the name */
+    int64_t compute_ns[COLUMNS];
+    const char *word[COLUMNS], *suffix[COLUMNS]; /* NULL: no communication */
+    size_t bytes[COLUMNS];
+    int filled; /* slots so far: 2 x column computes, 2 x column + 1 communicates; the next operation comes behind */
+};
+
+struct workload {
+    const struct bb_export *e;
+    int size[SIDES]; /* ranks */
+    int micro_batches, virtual_stages;
+    size_t message_bytes; /* of every message between stages */
+    struct row *rows[2];  /* forward, and all that follows */
+    size_t n[2];
+};
+
+/* ---- whom SimAI knows ---- */
+
+/* Ranks of the step's group on that side; 1: it has none. */
+static int size_of(const struct bb_layout *l, enum side side)
+{
+    for (size_t i = 0; i < sizeof(sides) / sizeof(sides[0]); i++)
+        for (int g = 0; g < l->n_groups && sides[i].side == side; g++)
+            if (strcmp(l->groups[g].name, sides[i].group) == 0)
+                return l->groups[g].size;
+    return 1;
+}
+
+static void take_sizes(struct workload *w)
+{
+    const struct bb_layout *l = &w->e->step->layout;
+
+    w->size[TP] = size_of(l, TP);
+    w->size[EP] = size_of(l, EP);
+    w->size[PP] = size_of(l, PP);
+    w->size[DP] = l->ranks / (w->size[TP] * w->size[PP]);
+    w->size[DP_EP] = w->size[DP] / w->size[EP];
+}
+
+/* SIDES: SimAI has none. Its sizes follow from those in the head, so a group of another size is not the one meant. */
+static enum side side_of(const struct workload *w, const struct bb_op *op)
+{
+    const struct bb_layout *l = &w->e->step->layout;
+    const struct bb_group *group = &l->groups[l->comms[op->comm].group];
+
+    for (size_t i = 0; i < sizeof(sides) / sizeof(sides[0]); i++)
+        if (strcmp(group->name, sides[i].group) == 0 && group->size == w->size[sides[i].side])
+            return sides[i].side;
+    return SIDES;
+}
+
+static const char *word_of(const struct bb_op *op)
+{
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (words[i].kind == op->coll)
+            return words[i].word;
+    return NULL;
+}
+
+static int refuse(const struct workload *w, const struct bb_op *op)
+{
+    const struct bb_layout *l = &w->e->step->layout;
+
+    return bb_err(
+        BB_EUSAGE,
+        "--export simai: SimAI has no %s of '%s' with %d ranks; it has all_reduce, all_gather, reduce_scatter "
+        "and alltoall of tp (%d), ep (%d), dp (%d) and edp (%d), and messages of pp; nearest: --export chakra",
+        bb_op_kind_word(op->kind, op->coll), l->groups[l->comms[op->comm].group].name,
+        l->groups[l->comms[op->comm].group].size, w->size[TP], w->size[EP], w->size[DP], w->size[DP_EP]);
+}
+
+/* ---- rows ---- */
+
+/* The row in which the slot is still free; operations of a row run in the order of its slots. */
+static struct row *row_with(struct workload *w, const struct bb_op *op, int slot)
+{
+    const int part = op->phase != BB_PHASE_FORWARD;
+    struct row *row;
+
+    if (w->n[part] > 0 && w->rows[part][w->n[part] - 1].filled <= slot) {
+        row = &w->rows[part][w->n[part] - 1];
+    } else {
+        if (BB_GROW(w->rows[part], w->n[part]))
+            return NULL;
+        row = &w->rows[part][w->n[part]++];
+        *row = (struct row){.op = op};
+    }
+    row->filled = slot + 1;
+    return row;
+}
+
+static int add_compute(struct workload *w, const struct bb_op *op)
+{
+    const enum column column = op->phase == BB_PHASE_FORWARD    ? FORWARD
+                               : op->phase == BB_PHASE_BACKWARD ? INPUT
+                                                                : WEIGHT;
+    struct row *row = row_with(w, op, 2 * column);
+
+    if (!row)
+        return -BB_EFAIL;
+    row->compute_ns[column] = bb_export_compute_ns(w->e, op);
+    return 0;
+}
+
+static int add_collective(struct workload *w, const struct bb_op *op)
+{
+    const int ranks = w->e->step->layout.groups[w->e->step->layout.comms[op->comm].group].size;
+    const size_t bytes = bb_op_payload_bytes(op, ranks);
+    const enum side side = side_of(w, op);
+    const enum column column = side == DP || side == DP_EP ? WEIGHT : op->phase == BB_PHASE_FORWARD ? FORWARD : INPUT;
+    const bool known = side != SIDES && side != PP;
+    struct row *row;
+
+    if (ranks == 1 || (!known && bytes < SMALL_BYTES))
+        return 0;
+    if (!known || !word_of(op))
+        return refuse(w, op);
+    row = row_with(w, op, 2 * column + 1);
+    if (!row)
+        return -BB_EFAIL;
+    row->word[column] = word_of(op);
+    row->suffix[column] = suffixes[side];
+    row->bytes[column] = bytes;
+    return 0;
+}
+
+/* Messages stand in the head alone, so they must be those of a pipeline, and alike. */
+static int take_message(struct workload *w, const struct bb_op *op)
+{
+    const size_t bytes = bb_op_payload_bytes(op, 2);
+
+    if (side_of(w, op) != PP)
+        return refuse(w, op);
+    if (w->message_bytes && bytes != w->message_bytes)
+        return bb_err(BB_EUSAGE, "--export simai: messages between stages of %zu and of %zu bytes; SimAI has one size",
+                      w->message_bytes, bytes);
+    if (bytes > INT_MAX)
+        return bb_err(BB_EUSAGE, "--export simai: messages between stages of %zu bytes; SimAI reads at most %d", bytes,
+                      INT_MAX);
+    w->message_bytes = bytes;
+    return 0;
+}
+
+static int add_ops(struct workload *w, const struct bb_program *p)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < p->n_ops && rc == 0; i++)
+        rc = p->ops[i].kind == BB_OP_COMPUTE      ? add_compute(w, &p->ops[i])
+             : p->ops[i].kind == BB_OP_COLLECTIVE ? add_collective(w, &p->ops[i])
+                                                  : take_message(w, &p->ops[i]);
+    return rc;
+}
+
+/* A stage in the middle sends forwards and backwards once for each of its parts and each micro-batch. */
+static void count_messages(struct workload *w)
+{
+    int most = 0;
+
+    w->micro_batches = bb_export_micro_batches(w->e->step);
+    for (int r = 0; r < w->e->step->n_roles; r++) {
+        const struct bb_program *p = &w->e->step->roles[r].program;
+        int sends = 0;
+
+        for (size_t i = 0; i < p->n_ops; i++)
+            sends += p->ops[i].kind == BB_OP_SEND;
+        most = sends > most ? sends : most;
+    }
+    w->virtual_stages = (most + 2 * w->micro_batches - 1) / (2 * w->micro_batches);
+    w->virtual_stages = w->virtual_stages > 0 ? w->virtual_stages : 1;
+}
+
+/* ---- text ---- */
+
+static void print_row(const struct row *row, FILE *out)
+{
+    fputs(bb_phase_names[row->op->phase], out);
+    if (row->op->layer != BB_NONE)
+        fprintf(out, "_layer%d", row->op->layer);
+    if (row->op->micro_batch != BB_NONE)
+        fprintf(out, "_batch%d", row->op->micro_batch);
+    fputs("\t-1", out);
+    for (int c = 0; c < COLUMNS; c++)
+        fprintf(out, "\t%lld\t%s%s\t%zu", (long long)row->compute_ns[c], row->word[c] ? row->word[c] : "NONE",
+                row->word[c] ? row->suffix[c] : "", row->bytes[c]);
+    fprintf(out, "\t%d\n", UPDATE_NS);
+}
+
+/* Readers look for the words that they know in the first line, so the command may stand behind them. */
+static void print_head(const struct workload *w, FILE *out)
+{
+    char head[512];
+
+    bb_export_head(w->e, head, sizeof(head));
+    fprintf(out,
+            "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: %d ep: %d pp: %d vpp: %d ga: %d all_gpus: %d "
+            "checkpoints: 0 checkpoint_initiates: 0",
+            w->size[TP], w->size[EP], w->size[PP], w->virtual_stages, w->micro_batches, w->e->step->layout.ranks);
+    if (w->size[PP] > 1)
+        fprintf(out, " pp_comm: %zu", w->message_bytes);
+    fprintf(out, " %s\n%zu\n", head, w->n[0] + w->n[1]);
+}
+
+int bb_export_simai(const struct bb_export *e, FILE *out)
+{
+    struct workload w = {.e = e};
+    int rc;
+
+    take_sizes(&w);
+    count_messages(&w);
+    TRY(add_ops(&w, bb_step_program(e->step, 0)));
+    print_head(&w, out);
+    for (size_t i = 0; i < w.n[0]; i++)
+        print_row(&w.rows[0][i], out);
+    for (size_t i = w.n[1]; i-- > 0;)
+        print_row(&w.rows[1][i], out);
+out:
+    free(w.rows[0]);
+    free(w.rows[1]);
+    return rc;
+}

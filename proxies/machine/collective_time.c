@@ -1,0 +1,169 @@
+/*
+ * collective_time.c - how long a collective takes (the definition: profiles/clusters/README.md): by the simple law, or
+ * by the quickest of the ways that NCCL has, as NCCL chooses by its own constants.
+ */
+#include "proxies/machine/cluster.h"
+
+#include <math.h>
+
+static int log2_up(int n)
+{
+    int steps = 0;
+
+    while (1L << steps < n)
+        steps++;
+    return steps;
+}
+
+/* A reduction that all ranks end with is gathered and spread. */
+static int count_rounds(const struct bb_coll *coll)
+{
+    return (coll->flags & BB_COLL_REDUCES) && !(coll->flags & (BB_COLL_ROOTED | BB_COLL_SLICED)) ? 2 : 1;
+}
+
+/* ---- the simple law ---- */
+
+static void simple_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
+                        struct bb_cost *cost)
+{
+    const struct bb_link *link = call->nodes == 1 ? &c->intra : &c->inter;
+    const struct bb_coll *coll = &bb_colls[call->kind];
+
+    cost->bytes = coll->bus_factor(call->ranks) * bytes;
+    cost->latency_ns = count_rounds(coll) * log2_up(call->ranks) * link->latency_us * 1e3;
+    cost->transfer_ns = cost->bytes / link->gbps;
+    *(call->nodes == 1 ? &cost->link_ns : &cost->nic_ns) = cost->transfer_ns;
+}
+
+/* ---- sends and receives, which NCCL makes of it ---- */
+
+/* Each link takes its own part of the bytes, at the same time. */
+static void pairs_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes, struct bb_cost *cost)
+{
+    double n = call->ranks, members = n / call->nodes;
+    const struct bb_link *link = call->nodes == 1 ? &c->intra : &c->inter;
+
+    cost->bytes = (n - 1) / n * bytes;
+    cost->latency_ns = link->latency_us * 1e3;
+    cost->link_ns = (members - 1) / n * bytes / c->intra.gbps;
+    cost->nic_ns = (n - members) / n * bytes / bb_cluster_nic_of_gbps(c, members);
+    cost->transfer_ns = fmax(cost->link_ns, cost->nic_ns);
+}
+
+/* ---- NCCL's ways ---- */
+
+/* Steps one after another, within nodes and between them. */
+struct steps {
+    double intra, inter;
+};
+
+static struct steps steps_of(enum bb_nccl_algorithm algorithm, int rounds, int n, int nodes)
+{
+    double levels = log2_up(nodes);
+
+    switch (algorithm) {
+    case BB_NCCL_TREE: /* a chain within each node, a tree over the nodes */
+        return (struct steps){rounds * ((double)n / nodes - 1), rounds * levels};
+    case BB_NCCL_NVLS:
+    case BB_NCCL_NVLS_TREE:
+        return (struct steps){1, rounds * levels};
+    case BB_NCCL_PAT:
+        return (struct steps){0, rounds * levels};
+    default:
+        return (struct steps){(double)rounds * (n - nodes), (double)rounds * (nodes - 1)};
+    }
+}
+
+/* Trees and switches reduce; PAT is for one GPU of each node. */
+static bool can_do(enum bb_nccl_algorithm algorithm, const struct bb_coll *coll, int n, int nodes)
+{
+    bool whole = count_rounds(coll) == 2;
+
+    return algorithm == BB_NCCL_RING        ? true
+           : algorithm == BB_NCCL_PAT       ? (coll->flags & BB_COLL_SLICED) && nodes == n
+           : algorithm == BB_NCCL_NVLS      ? whole && nodes == 1
+           : algorithm == BB_NCCL_NVLS_TREE ? whole && nodes > 1 && nodes < n
+                                            : whole;
+}
+
+static struct bb_cost way_cost(const struct bb_cluster *c, const struct bb_nccl_way *way,
+                               const struct bb_collective *call, double bytes)
+{
+    const struct bb_coll *coll = &bb_colls[call->kind];
+    const int n = call->ranks, nodes = call->nodes, rounds = count_rounds(coll);
+    struct steps steps = steps_of(way->algorithm, rounds, n, nodes);
+    double members = (double)n / nodes, nics = bb_cluster_nic_of_gbps(c, members) * members * way->nic;
+    bool by_node = way->algorithm != BB_NCCL_RING && way->algorithm != BB_NCCL_PAT;
+    struct bb_cost cost = {.way = way, .bytes = coll->bus_factor(n) * bytes};
+    /* What goes through the NICs of the busiest node. Of a ring what goes round. Of two trees, each for half of the
+     * data, a node sends up in both and down to two children in one of them; two nodes have one child. */
+    double between = by_node ? (nodes == 2 ? 0.5 : 1) * rounds * bytes : cost.bytes;
+
+    cost.link_ns = n == nodes ? 0 : cost.bytes / way->gbps;
+    cost.nic_ns = nodes == 1 ? 0 : between / nics;
+    cost.latency_ns = (way->base_us + steps.intra * way->intra_us + steps.inter * way->inter_us) * 1e3;
+    cost.transfer_ns = fmax(cost.link_ns, cost.nic_ns);
+    return cost;
+}
+
+static void quickest_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
+                          struct bb_cost *cost)
+{
+    double best = INFINITY;
+
+    for (int i = 0; i < c->n_ways; i++) {
+        struct bb_cost one;
+
+        if (!can_do(c->ways[i].algorithm, &bb_colls[call->kind], call->ranks, call->nodes))
+            continue;
+        one = way_cost(c, &c->ways[i], call, bytes);
+        if (one.latency_ns + one.transfer_ns < best) {
+            best = one.latency_ns + one.transfer_ns;
+            *cost = one;
+        }
+    }
+    if (!cost->way) /* no way of the profile's can do it */
+        cost->latency_ns = INFINITY;
+}
+
+static double payload_bytes(const struct bb_collective *call)
+{
+    return (double)bb_coll_payload_count(call->kind, call->count, call->ranks) * bb_dtypes[call->dtype].bytes;
+}
+
+void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost)
+{
+    double bytes = payload_bytes(call);
+
+    *cost = (struct bb_cost){0};
+    if (call->ranks == 1)
+        cost->latency_ns = call->in_place ? 0 : (double)bb_cluster_self_ns(c, bytes);
+    else if (c->n_ways == 0)
+        simple_cost(c, call, bytes, cost);
+    else if (bb_colls[call->kind].flags & BB_COLL_ESTIMATED)
+        quickest_cost(c, call, bytes, cost);
+    else
+        pairs_cost(c, call, bytes, cost);
+}
+
+bool bb_cluster_way_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_way *way,
+                         struct bb_cost *cost)
+{
+    const struct bb_coll *coll = &bb_colls[call->kind];
+
+    if (!(coll->flags & BB_COLL_ESTIMATED) || !can_do(way->algorithm, coll, call->ranks, call->nodes))
+        return false;
+    *cost = way_cost(c, way, call, payload_bytes(call));
+    return true;
+}
+
+int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,
+                                 const struct bb_nccl_way **way)
+{
+    struct bb_cost cost;
+
+    bb_cluster_collective_cost(c, call, &cost);
+    if (way)
+        *way = cost.way;
+    return llround(cost.latency_ns + cost.transfer_ns);
+}

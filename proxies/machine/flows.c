@@ -1,0 +1,326 @@
+/* flows.c - progressive filling over what hangs together by scarce resources (see flows.h). */
+#include "proxies/machine/flows.h"
+
+#include "bootstrap/base/grow.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define NEARLY    1e-9 /* of a capacity: sums of many parts that fill it exactly do not make it scarce */
+#define MOST_PART 4096 /* flows whose rates are reckoned together: beyond them the others keep theirs  */
+
+double bb_flow_served_ns(const struct bb_flow *flow, double now_ns)
+{
+    return flow->active ? flow->served_ns + flow->rate * (now_ns - flow->since_ns) : flow->served_ns;
+}
+
+double bb_flow_end_ns(const struct bb_flow *flow)
+{
+    double left = flow->target_ns - flow->served_ns;
+
+    return left <= 0 ? flow->since_ns : flow->since_ns + left / flow->rate;
+}
+
+double bb_flows_taken(const struct bb_flows *f, int resource)
+{
+    double taken = 0;
+
+    for (int u = f->resources[resource].first; u >= 0; u = f->uses[u].next)
+        taken += f->uses[u].weight * f->flows[f->uses[u].flow].rate;
+    return taken;
+}
+
+static bool is_scarce(const struct bb_resource *r)
+{
+    return r->asked > r->capacity * (1 + NEARLY);
+}
+
+/* ---- lists ---- */
+
+static void link_use(struct bb_flows *f, int flow, int u)
+{
+    struct bb_flow_use *use = &f->uses[u];
+    struct bb_resource *r = &f->resources[use->resource];
+
+    use->flow = flow;
+    use->prev = -1;
+    use->next = r->first;
+    if (r->first >= 0)
+        f->uses[r->first].prev = u;
+    r->first = u;
+    r->asked += use->weight;
+}
+
+static void unlink_use(struct bb_flows *f, int u)
+{
+    struct bb_flow_use *use = &f->uses[u];
+    struct bb_resource *r = &f->resources[use->resource];
+
+    if (is_scarce(r) && !r->stale) {
+        r->stale = true;
+        f->stale[f->n_stale++] = use->resource;
+    }
+    if (use->next >= 0)
+        f->uses[use->next].prev = use->prev;
+    if (use->prev >= 0)
+        f->uses[use->prev].next = use->next;
+    else
+        r->first = use->next;
+    r->asked = r->first >= 0 ? r->asked - use->weight : 0;
+}
+
+void bb_flows_start(struct bb_flows *f, int flow, double now_ns, double work_ns)
+{
+    struct bb_flow *w = &f->flows[flow];
+
+    w->active = true;
+    w->rate = 0;
+    w->served_ns = 0;
+    w->target_ns = work_ns;
+    w->since_ns = now_ns;
+    w->limit = -1;
+    for (int u = w->first_use; u < w->first_use + w->n_uses; u++)
+        link_use(f, flow, u);
+    if (!w->fresh)
+        f->fresh[f->n_fresh++] = flow;
+    w->fresh = true;
+}
+
+void bb_flows_aim(struct bb_flows *f, int flow, double target_ns)
+{
+    f->flows[flow].target_ns = target_ns;
+    f->flows[flow].epoch++;
+}
+
+void bb_flows_stop(struct bb_flows *f, int flow, double now_ns)
+{
+    struct bb_flow *w = &f->flows[flow];
+
+    w->served_ns = bb_flow_served_ns(w, now_ns);
+    w->active = false;
+    w->epoch++;
+    for (int u = w->first_use; u < w->first_use + w->n_uses; u++)
+        unlink_use(f, u);
+}
+
+/* ---- what hangs together ---- */
+
+static void visit_flow(struct bb_flows *f, int flow)
+{
+    if (f->flows[flow].visit == f->visit || f->n_part >= MOST_PART)
+        return;
+    f->flows[flow].visit = f->visit;
+    f->flows[flow].frozen = false;
+    f->part[f->n_part++] = flow;
+}
+
+static void visit_resource(struct bb_flows *f, int resource)
+{
+    struct bb_resource *r = &f->resources[resource];
+
+    if (r->visit == f->visit)
+        return;
+    r->visit = f->visit;
+    f->scarce[f->n_scarce++] = resource;
+    for (int u = r->first; u >= 0; u = f->uses[u].next)
+        visit_flow(f, f->uses[u].flow);
+}
+
+static void visit_scarce(struct bb_flows *f, int first)
+{
+    for (int i = first; i < f->n_part; i++) {
+        const struct bb_flow *w = &f->flows[f->part[i]];
+
+        for (int u = w->first_use; u < w->first_use + w->n_uses; u++)
+            if (is_scarce(&f->resources[f->uses[u].resource]))
+                visit_resource(f, f->uses[u].resource);
+    }
+}
+
+/* ---- filling ---- */
+
+/* What is left of a resource for the flows that are being reckoned, and how fast they would use it up. */
+static void open_resource(const struct bb_flows *f, struct bb_resource *r)
+{
+    r->residual = r->capacity;
+    r->slope = 0;
+    r->open = 0;
+    for (int u = r->first; u >= 0; u = f->uses[u].next) {
+        const struct bb_flow *w = &f->flows[f->uses[u].flow];
+
+        if (w->visit == f->visit) {
+            r->slope += f->uses[u].weight / w->bytes_per_ns;
+            r->open++;
+        } else
+            r->residual -= f->uses[u].weight * w->rate;
+    }
+}
+
+static double full_at(const struct bb_resource *r)
+{
+    return r->open == 0 ? INFINITY : r->residual <= 0 ? 0 : r->residual / r->slope;
+}
+
+static void set_rate(struct bb_flows *f, int flow, double rate, double now_ns, int limit)
+{
+    struct bb_flow *w = &f->flows[flow];
+
+    w->frozen = true;
+    for (int u = w->first_use; u < w->first_use + w->n_uses; u++) {
+        struct bb_resource *r = &f->resources[f->uses[u].resource];
+
+        if (r->visit == f->visit) {
+            r->residual -= f->uses[u].weight * rate;
+            r->slope -= f->uses[u].weight / w->bytes_per_ns;
+            r->open--;
+        }
+    }
+    if (limit >= 0)
+        w->limit = limit;
+    if (fabs(rate - w->rate) <= NEARLY * rate && !w->fresh)
+        return;
+    w->served_ns = bb_flow_served_ns(w, now_ns);
+    w->since_ns = now_ns;
+    w->rate = rate;
+    w->epoch++;
+    if (w->told != f->settling)
+        f->changed[f->n_changed++] = flow;
+    w->told = f->settling;
+}
+
+/* Freezes all flows on a resource that is full at this level; returns how many. */
+static int freeze_users(struct bb_flows *f, int resource, double level, double now_ns)
+{
+    int frozen = 0;
+
+    for (int u = f->resources[resource].first, next; u >= 0; u = next) {
+        const struct bb_flow *w = &f->flows[f->uses[u].flow];
+
+        next = f->uses[u].next;
+        if (w->visit != f->visit || w->frozen)
+            continue;
+        set_rate(f, f->uses[u].flow, fmin(1, fmax(level / w->bytes_per_ns, NEARLY)), now_ns, resource);
+        frozen++;
+    }
+    return frozen;
+}
+
+/* The lowest level at which something happens. */
+static double next_level(const struct bb_flows *f)
+{
+    double level = INFINITY;
+
+    for (int i = 0; i < f->n_part; i++) {
+        const struct bb_flow *w = &f->flows[f->part[i]];
+
+        if (!w->frozen && w->bytes_per_ns < level)
+            level = w->bytes_per_ns;
+    }
+    for (int i = 0; i < f->n_scarce; i++) {
+        double full = full_at(&f->resources[f->scarce[i]]);
+
+        if (full < level)
+            level = full;
+    }
+    return level;
+}
+
+static void fill(struct bb_flows *f, double now_ns)
+{
+    for (int i = 0; i < f->n_scarce; i++)
+        open_resource(f, &f->resources[f->scarce[i]]);
+    for (int left = f->n_part; left > 0;) {
+        double level = next_level(f);
+        int before = left;
+
+        for (int i = 0; i < f->n_part; i++)
+            if (!f->flows[f->part[i]].frozen && f->flows[f->part[i]].bytes_per_ns <= level) {
+                set_rate(f, f->part[i], 1, now_ns, -1);
+                left--;
+            }
+        for (int i = 0; i < f->n_scarce; i++)
+            if (full_at(&f->resources[f->scarce[i]]) <= level * (1 + NEARLY))
+                left -= freeze_users(f, f->scarce[i], level, now_ns);
+        if (left == before) /* cannot be: whatever set the level has something to freeze */
+            return;
+    }
+}
+
+/* All that hangs together with what has been visited so far. */
+static void reckon_part(struct bb_flows *f, double now_ns)
+{
+    visit_scarce(f, 0);
+    fill(f, now_ns);
+    for (int i = 0; i < f->n_part; i++)
+        f->flows[f->part[i]].fresh = false;
+}
+
+static void open_part(struct bb_flows *f)
+{
+    f->visit++;
+    f->n_part = 0;
+    f->n_scarce = 0;
+}
+
+void bb_flows_settle(struct bb_flows *f, double now_ns)
+{
+    f->n_changed = 0;
+    f->settling++;
+    for (int i = 0; i < f->n_fresh; i++) {
+        if (!f->flows[f->fresh[i]].fresh)
+            continue;
+        if (!f->flows[f->fresh[i]].active) {
+            f->flows[f->fresh[i]].fresh = false;
+            continue;
+        }
+        open_part(f);
+        visit_flow(f, f->fresh[i]);
+        reckon_part(f, now_ns);
+    }
+    for (int i = 0; i < f->n_stale; i++) {
+        if (!f->resources[f->stale[i]].stale)
+            continue;
+        open_part(f);
+        visit_resource(f, f->stale[i]);
+        reckon_part(f, now_ns);
+    }
+    for (int i = 0; i < f->n_stale; i++)
+        f->resources[f->stale[i]].stale = false;
+    f->n_fresh = f->n_stale = 0;
+}
+
+/* ---- life ---- */
+
+int bb_flows_init(struct bb_flows *f, int n_flows, int n_resources, int n_uses)
+{
+    int rc;
+
+    *f = (struct bb_flows){.n_flows = n_flows, .n_resources = n_resources, .n_uses = n_uses};
+    TRY(BB_NEW(f->flows, n_flows));
+    TRY(BB_NEW(f->resources, n_resources));
+    TRY(BB_NEW(f->uses, n_uses));
+    TRY(BB_NEW(f->fresh, n_flows));
+    TRY(BB_NEW(f->stale, n_resources));
+    TRY(BB_NEW(f->part, n_flows));
+    TRY(BB_NEW(f->scarce, n_resources));
+    TRY(BB_NEW(f->changed, n_flows));
+    for (int r = 0; r < n_resources; r++)
+        f->resources[r].first = -1;
+out:
+    if (rc)
+        bb_flows_release(f);
+    return rc;
+}
+
+void bb_flows_release(struct bb_flows *f)
+{
+    free(f->flows);
+    free(f->resources);
+    free(f->uses);
+    free(f->fresh);
+    free(f->stale);
+    free(f->part);
+    free(f->scarce);
+    free(f->changed);
+    *f = (struct bb_flows){0};
+}

@@ -1,0 +1,164 @@
+/* slow.c - see slow.h. */
+#include "proxies/machine/slow.h"
+
+#include "bootstrap/cli/opts.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double least_factor = 1e-3, most_factor = 1e3;
+
+/* ---- reading ---- */
+
+static bool take_word(const char **at, const char *word)
+{
+    size_t length = strlen(word);
+
+    if (strncmp(*at, word, length) != 0)
+        return false;
+    *at += length;
+    return true;
+}
+
+static bool take_number(const char **at, int *number)
+{
+    char *end;
+    long n = isdigit((unsigned char)**at) ? strtol(*at, &end, 10) : -1;
+
+    if (n < 0 || n > 1000000000)
+        return false;
+    *at = end;
+    *number = (int)n;
+    return true;
+}
+
+static bool take_factor(const char **at, double *factor)
+{
+    char *end;
+
+    *factor = isdigit((unsigned char)**at) ? strtod(*at, &end) : 0;
+    if (!(*factor >= least_factor && *factor <= most_factor))
+        return false;
+    *at = end;
+    return true;
+}
+
+static bool take_item(const char **at, struct bb_slow_item *item)
+{
+    *item = (struct bb_slow_item){.rank = -1};
+    if (take_word(at, "rank=") ? !take_number(at, &item->rank)
+                               : !take_word(at, "link=node") || !take_number(at, &item->node) ||
+                                     !take_word(at, "-nic") || !take_number(at, &item->nic))
+        return false;
+    return take_word(at, ":") && take_factor(at, &item->factor);
+}
+
+static bool is_same(const struct bb_slow_item *a, const struct bb_slow_item *b)
+{
+    return a->rank == b->rank && a->node == b->node && a->nic == b->nic;
+}
+
+static int refuse_item(const char *what, const char *item)
+{
+    return bb_err(BB_EUSAGE,
+                  "%s: '%.*s' is not valid, expected rank=R:TIMES or link=nodeN-nicM:PART, factors from 0.001 to 1000; "
+                  "such as rank=5:1.1 or link=node3-nic2:0.5",
+                  what, (int)strcspn(item, ","), item);
+}
+
+int bb_slow_read(struct bb_slow *slow, const char *what, const char *text)
+{
+    for (const char *at = text;; at++) {
+        const char *begin = at;
+        struct bb_slow_item item;
+
+        if (!take_item(&at, &item) || (*at && *at != ','))
+            return refuse_item(what, begin);
+        for (int i = 0; i < slow->n; i++)
+            if (is_same(&slow->items[i], &item))
+                return bb_err(BB_EUSAGE, "%s: '%.*s' is named twice", what, (int)strcspn(begin, ":"), begin);
+        if (slow->n == BB_SLOW_ITEMS)
+            return bb_err(BB_EUSAGE, "%s: '%s' has too many parts, expected at most %d", what, text, BB_SLOW_ITEMS);
+        slow->items[slow->n++] = item;
+        if (!*at)
+            return 0;
+    }
+}
+
+static int check_number(const char *what, const char *name, int number, int end)
+{
+    return number < end ? 0 : bb_err(BB_EUSAGE, "%s: there is no %s %d, expected 0 to %d", what, name, number, end - 1);
+}
+
+int bb_slow_check(const struct bb_slow *slow, const char *what, const struct bb_cluster *c, int ranks, int nodes)
+{
+    int rc = 0;
+
+    for (int i = 0; i < slow->n; i++) {
+        const struct bb_slow_item *item = &slow->items[i];
+
+        TRY(check_number(what, "rank", item->rank, ranks));
+        TRY(check_number(what, "node", item->node, nodes));
+        TRY(check_number(what, "NIC", item->nic, bb_cluster_nics(c)));
+    }
+out:
+    return rc;
+}
+
+/* ---- factors ---- */
+
+static double factor_of(const struct bb_slow *slow, struct bb_slow_item named)
+{
+    for (int i = 0; i < slow->n; i++)
+        if (is_same(&slow->items[i], &named))
+            return slow->items[i].factor;
+    return 1;
+}
+
+double bb_slow_times(const struct bb_slow *slow, int rank)
+{
+    return factor_of(slow, (struct bb_slow_item){.rank = rank});
+}
+
+int bb_cluster_nics(const struct bb_cluster *c)
+{
+    return c->n_ways > 0 ? c->nics_per_node : c->gpus_per_node;
+}
+
+/* The NICs of a GPU on its node: [*first, *end). */
+static void find_nics(const struct bb_cluster *c, int gpu, int *first, int *end)
+{
+    const int64_t nics = bb_cluster_nics(c), place = gpu % c->gpus_per_node;
+    const int next = (int)((place + 1) * nics / c->gpus_per_node);
+
+    *first = (int)(place * nics / c->gpus_per_node);
+    *end = next > *first ? next : *first + 1;
+}
+
+double bb_slow_nic_part(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu)
+{
+    double sum = 0;
+    int first, end;
+
+    find_nics(c, gpu, &first, &end);
+    for (int nic = first; slow->n > 0 && nic < end; nic++)
+        sum += factor_of(slow, (struct bb_slow_item){.rank = -1, .node = node, .nic = nic});
+    return slow->n > 0 ? sum / (end - first) : 1;
+}
+
+int bb_slow_nic_of(const struct bb_cluster *c, int rank)
+{
+    int first, end;
+
+    find_nics(c, rank, &first, &end);
+    return rank / c->gpus_per_node * bb_cluster_nics(c) + first;
+}
+
+double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c, int rank)
+{
+    int first, end;
+
+    find_nics(c, rank, &first, &end);
+    return c->inter.gbps * (end - first) * bb_slow_nic_part(slow, c, rank / c->gpus_per_node, rank % c->gpus_per_node);
+}

@@ -1,0 +1,40 @@
+/*
+ * slow.h - what is slower than a profile says, in words: "rank=5:1.1,link=node3-nic2:0.5".
+ *
+ *   rank=R:TIMES            compute of rank R lasts so many times as long
+ *   link=nodeN-nicM:PART    NIC M of node N has that part of its rate, in both directions
+ *
+ * Numbers begin at 0, nodes are those of consecutive ranks. TIMES and PART may be below 1 and above it.
+ */
+#ifndef BB_PROXIES_MACHINE_SLOW_H
+#define BB_PROXIES_MACHINE_SLOW_H
+
+#include "proxies/machine/cluster.h"
+
+struct bb_slow_item {
+    int rank, node, nic; /* rank -1: it is a link */
+    double factor;
+};
+#define BB_SLOW_ITEMS 64
+struct bb_slow {
+    int n;
+    struct bb_slow_item items[BB_SLOW_ITEMS];
+};
+
+/* bb_slow_read - adds what the text says. what: the option or variable that errors name. */
+int bb_slow_read(struct bb_slow *slow, const char *what, const char *text) BB_MUST_CHECK;
+/* bb_slow_check - refuses what a job of so many ranks on so many nodes does not have. */
+int bb_slow_check(const struct bb_slow *slow, const char *what, const struct bb_cluster *c, int ranks,
+                  int nodes) BB_MUST_CHECK;
+
+double bb_slow_times(const struct bb_slow *slow, int rank); /* 1 where nothing is said */
+/* bb_slow_nic_part - what is left of the rate of the NICs that a GPU uses: of as many NICs as GPUs the one of its number,
+ * of fewer the one of its share, of more the mean of its own. gpu: on its node. */
+double bb_slow_nic_part(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu);
+/* bb_slow_nic_of - the number, over all nodes, of the NIC that a rank's GPU uses; of several the first. _nics_gbps: the
+ * rate of all that it uses, whoever else does. Nodes are those of the profile. */
+int bb_slow_nic_of(const struct bb_cluster *c, int rank);
+double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
+int bb_cluster_nics(const struct bb_cluster *c); /* of a node; a profile that does not say has one for each GPU */
+
+#endif

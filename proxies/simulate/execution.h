@@ -1,0 +1,37 @@
+/* execution.h - an abstract execution as it goes on: between simulate.c, which knows what comes after what, and
+ * shared.c, which knows when, where what runs at once shares the machine. */
+#ifndef BB_PROXIES_SIMULATE_EXECUTION_H
+#define BB_PROXIES_SIMULATE_EXECUTION_H
+
+#include "proxies/simulate/match.h"
+
+struct bb_shared;
+
+struct bb_execution {
+    const struct bb_sim *m;
+    struct bb_sim_run *c;
+    struct bb_shared *shared; /* NULL: nothing is shared, and tasks may come in any order */
+    int *ready, n_ready;      /* tasks that may arrive                                    */
+    int *class_of;            /* [tasks]                                                  */
+    double *times;            /* [classes] that kernels last longer; NULL: none does      */
+};
+
+/* bb_execution_end - a task has ended at its end_ns: what waits for it may arrive. */
+void bb_execution_end(struct bb_execution *r, int at);
+void bb_execution_start(struct bb_execution *r, int at); /* a task arrives */
+
+static inline void bb_raise_time(int64_t *time, int64_t other)
+{
+    if (other > *time)
+        *time = other;
+}
+
+static inline const struct bb_task_graph *bb_execution_graph(const struct bb_execution *r, int at, int *task)
+{
+    int class_id = r->class_of[at];
+
+    *task = at - r->m->task_base[class_id];
+    return bb_sim_task_graph(r->m, class_id);
+}
+
+#endif

@@ -1,0 +1,17 @@
+/* op_time.h - what operations of a step program ask of the machine. */
+#ifndef BB_PROXIES_SIMULATE_OP_TIME_H
+#define BB_PROXIES_SIMULATE_OP_TIME_H
+
+#include "proxies/machine/cluster.h"
+#include "proxies/step/program.h"
+
+int bb_op_launches(const struct bb_op *op); /* of a compute operation: kernels */
+
+/* bb_op_compute_end_ns - when a compute operation ends that may start at `start_ns` and whose first launch the host
+ * begins at host_ns: of real work each product and pass is launched by itself, and none starts before it is. */
+int64_t bb_op_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t start_ns, int64_t host_ns);
+
+/* bb_op_collective - the collective that the operation is, on a communicator of so many ranks on so many nodes. */
+struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes);
+
+#endif

@@ -1,0 +1,44 @@
+/* predicted_path.c - one rank of each class has the times of all (see predicted_path.h). */
+#include "proxies/simulate/predicted_path.h"
+
+#include "bootstrap/base/grow.h"
+
+#include <stdlib.h>
+
+/* A class by the index of its rank in the timeline, whose ranks ascend. */
+static int index_classes(const struct bb_timeline *t, const struct bb_prediction *p, int ranks, int *shown_as)
+{
+    int *index, rc;
+
+    TRY(BB_NEW(index, p->n_classes));
+    for (int i = 0; i < t->n; i++)
+        index[p->class_of[t->ranks[i]]] = i;
+    for (int r = 0; r < ranks; r++)
+        shown_as[r] = index[p->class_of[r]];
+out:
+    free(index);
+    return rc;
+}
+
+int bb_predict_critical_path(const struct bb_step *step, const struct bb_prediction *p, struct bb_critical_path *path)
+{
+    const int ranks = step->layout.ranks;
+    struct bb_timeline t = {0};
+    bool *shown = NULL;
+    int *shown_as = NULL, rc;
+
+    *path = (struct bb_critical_path){0};
+    TRY(BB_NEW(shown, ranks));
+    TRY(BB_NEW(shown_as, ranks));
+    for (int c = 0; c < p->n_classes; c++)
+        shown[p->classes[c].rank] = true;
+    TRY(bb_timeline_init_ranks(&t, step, shown));
+    TRY(bb_predict_timeline(step, &p->cluster, &t));
+    TRY(index_classes(&t, p, ranks, shown_as));
+    TRY(bb_critical_path_init(path, &t, shown_as));
+out:
+    bb_timeline_release(&t);
+    free(shown_as);
+    free(shown);
+    return rc;
+}

@@ -1,0 +1,436 @@
+/* shared.c - time passes from moment to moment: what ends, what arrives, and the rates from then on (see shared.h). */
+#include "proxies/simulate/shared.h"
+
+#include "bootstrap/base/grow.h"
+#include "proxies/simulate/shared_state.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum moment { ARRIVES, FLOW_ENDS, COLLECTIVE_ENDS, EXCHANGE_ENDS, KERNEL_ENDS };
+
+#define EPOCHS ((1u << 28) - 1)
+#define SERVED 1e-6 /* ns: what rounding leaves of a flow at its end */
+
+static void plan_moment(struct bb_shared *s, double when_ns, enum moment kind, int id, unsigned epoch)
+{
+    int rc = bb_agenda_add(&s->agenda, (struct bb_agenda_entry){when_ns, id, kind, epoch & EPOCHS});
+
+    if (rc)
+        s->rc = rc;
+}
+
+static struct bb_sim_task *task_at(const struct bb_shared *s, int at)
+{
+    return &s->r->c->tasks[at];
+}
+
+void bb_shared_arrive(struct bb_shared *s, int at)
+{
+    struct bb_sim_task *task = task_at(s, at);
+
+    bb_raise_time(&task->arrival_ns, task->begin_ns);
+    if ((double)task->arrival_ns <= s->now_ns)
+        s->r->ready[s->r->n_ready++] = at;
+    else
+        plan_moment(s, (double)task->arrival_ns, ARRIVES, at, 0);
+}
+
+static void end_now(struct bb_shared *s, int at)
+{
+    task_at(s, at)->end_ns = llround(s->now_ns);
+    bb_execution_end(s->r, at);
+}
+
+/* ---- kernels ---- */
+
+static void disturb(struct bb_shared *s, int class_id)
+{
+    if (!s->gpus[class_id].uneasy)
+        s->uneasy[s->n_uneasy++] = class_id;
+    s->gpus[class_id].uneasy = true;
+}
+
+static void plan_kernel(struct bb_shared *s, int slot)
+{
+    struct bb_running *k = &s->running[slot];
+
+    plan_moment(s, (double)llround(k->since_ns + k->left_ns / k->rate), KERNEL_ENDS, slot, ++k->epoch);
+}
+
+static int take_slot(struct bb_shared *s)
+{
+    int slot = s->unused;
+
+    if (slot != BB_NONE) {
+        s->unused = s->running[slot].next;
+        return slot;
+    }
+    if (BB_GROW(s->running, s->n_running))
+        return BB_NONE;
+    s->running[s->n_running].epoch = 0;
+    return s->n_running++;
+}
+
+void bb_shared_compute(struct bb_shared *s, int at, const struct bb_op *op, int64_t alone_ns)
+{
+    const int class_id = s->r->class_of[at], slot = take_slot(s);
+    struct bb_running *k;
+
+    if (slot == BB_NONE) {
+        s->rc = -BB_EFAIL;
+        return;
+    }
+    k = &s->running[slot];
+    *k = (struct bb_running){.at = at,
+                             .class_id = class_id,
+                             .next = s->gpus[class_id].running,
+                             .op = op,
+                             .alone_ns = (double)alone_ns,
+                             .left_ns = (double)alone_ns,
+                             .rate = 1,
+                             .since_ns = (double)task_at(s, at)->arrival_ns,
+                             .epoch = k->epoch};
+    s->gpus[class_id].running = slot;
+    task_at(s, at)->alone_end_ns = task_at(s, at)->arrival_ns + alone_ns;
+    plan_kernel(s, slot);
+    if (s->gpus[class_id].held_sms > 0)
+        disturb(s, class_id);
+}
+
+static void end_kernel(struct bb_shared *s, int slot)
+{
+    struct bb_running *k = &s->running[slot];
+    int *link = &s->gpus[k->class_id].running, at = k->at;
+
+    while (*link != slot)
+        link = &s->running[*link].next;
+    *link = k->next;
+    k->epoch++;
+    k->next = s->unused;
+    s->unused = slot;
+    end_now(s, at);
+}
+
+static void settle_kernels(struct bb_shared *s)
+{
+    for (int i = 0; i < s->n_uneasy; i++) {
+        struct bb_shared_gpu *gpu = &s->gpus[s->uneasy[i]];
+
+        gpu->uneasy = false;
+        for (int slot = gpu->running; slot != BB_NONE; slot = s->running[slot].next) {
+            struct bb_running *k = &s->running[slot];
+            double rate = bb_shared_rate(s, k);
+
+            if (rate == k->rate)
+                continue;
+            k->left_ns -= k->rate * (s->now_ns - k->since_ns);
+            k->left_ns = k->left_ns > 0 ? k->left_ns : 0;
+            k->since_ns = s->now_ns;
+            k->rate = rate;
+            plan_kernel(s, slot);
+        }
+    }
+    s->n_uneasy = 0;
+}
+
+/* NCCL's multiprocessors, from the launch of its kernel to its end. */
+static void hold_sms(struct bb_shared *s, int class_id, int sms)
+{
+    s->gpus[class_id].held_sms += sms;
+    if (sms != 0 && s->gpus[class_id].running != BB_NONE)
+        disturb(s, class_id);
+}
+
+/* ---- flows ---- */
+
+static void disturb_users(struct bb_shared *s, int flow)
+{
+    const struct bb_flow *w = &s->flows.flows[flow];
+
+    for (int u = w->first_use; u < w->first_use + w->n_uses; u++) {
+        int class_id = bb_shared_memory_class(s, s->flows.uses[u].resource);
+
+        if (class_id != BB_NONE && s->gpus[class_id].running != BB_NONE)
+            disturb(s, class_id);
+    }
+}
+
+static void plan_flow(struct bb_shared *s, int flow)
+{
+    const struct bb_flow *w = &s->flows.flows[flow];
+
+    plan_moment(s, bb_flow_end_ns(w), FLOW_ENDS, flow, w->epoch);
+}
+
+static void settle(struct bb_shared *s)
+{
+    bb_flows_settle(&s->flows, s->now_ns);
+    for (int i = 0; i < s->flows.n_changed; i++) {
+        plan_flow(s, s->flows.changed[i]);
+        disturb_users(s, s->flows.changed[i]);
+    }
+    settle_kernels(s);
+}
+
+static void stop_flow(struct bb_shared *s, int flow)
+{
+    bb_flows_stop(&s->flows, flow, s->now_ns);
+    disturb_users(s, flow);
+}
+
+/* ---- collectives ---- */
+
+void bb_shared_member(struct bb_shared *s, int class_id)
+{
+    hold_sms(s, class_id, s->cluster->sharing.collective_sms);
+}
+
+static void plan_collective_end(struct bb_shared *s, int rendezvous)
+{
+    plan_moment(s, (double)llround(s->now_ns + s->gatherings[rendezvous].latency_ns), COLLECTIVE_ENDS, rendezvous, 0);
+}
+
+void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, const struct bb_cost *cost)
+{
+    struct bb_shared_gathering *g = &s->gatherings[rendezvous];
+    bool short_one = cost->latency_ns > cost->transfer_ns;
+
+    g->order = order;
+    g->latency_ns = cost->latency_ns;
+    g->limit = short_one ? BB_LIMIT_LATENCY : cost->link_ns > cost->nic_ns ? BB_LIMIT_LINK : BB_LIMIT_NIC;
+    if (cost->transfer_ns <= 0) {
+        plan_collective_end(s, rendezvous);
+        return;
+    }
+    bb_shared_use_collective(s, rendezvous, cost);
+    bb_flows_start(&s->flows, rendezvous, s->now_ns, cost->transfer_ns);
+}
+
+static void end_collective(struct bb_shared *s, int rendezvous)
+{
+    const struct bb_sim *m = s->r->m;
+    const struct bb_rendezvous *one = &m->rendezvous[rendezvous];
+    const int order = s->gatherings[rendezvous].order;
+    enum bb_limit limit = bb_shared_limit(s, rendezvous, s->gatherings[rendezvous].limit);
+
+    for (int i = 0; i < one->n; i++) {
+        int at = bb_sim_member_task(m, one, i, order);
+
+        task_at(s, at)->limit = limit;
+        if (one->size > 1)
+            hold_sms(s, m->members[one->first + i].class_id, -s->cluster->sharing.collective_sms);
+        end_now(s, at);
+    }
+}
+
+/* ---- exchanges: a flow of each for all its messages, which are done in the order in which they began ---- */
+
+static struct bb_shared_exchange *exchange_of(const struct bb_shared *s, int at, int *flow)
+{
+    int task;
+    const struct bb_task_graph *graph = bb_execution_graph(s->r, at, &task);
+
+    *flow = bb_shared_exchange_flow(s, s->r->class_of[at], graph->tasks[task].comm);
+    return &s->exchanges[*flow - s->r->m->n_rendezvous];
+}
+
+void bb_shared_exchange(struct bb_shared *s, int at, int comm, const struct bb_load *load, int messages)
+{
+    const int most = s->cluster->sharing.collective_sms, class_id = s->r->class_of[at];
+    const int flow = bb_shared_exchange_flow(s, class_id, comm), sms = s->cluster->sharing.message_sms * messages;
+    struct bb_shared_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
+
+    *x = (struct bb_shared_exchange){.at = at, .head = BB_NONE, .tail = BB_NONE, .sms = sms < most ? sms : most};
+    s->flows.flows[flow].limit = -1;
+    bb_shared_use_exchange(s, flow, class_id, load);
+    hold_sms(s, class_id, x->sms);
+}
+
+static void end_exchange(struct bb_shared *s, int at)
+{
+    int flow;
+    const struct bb_shared_exchange *x = exchange_of(s, at, &flow);
+
+    task_at(s, at)->limit = bb_shared_limit(s, flow, x->limit);
+    hold_sms(s, s->r->class_of[at], -x->sms);
+    end_now(s, at);
+}
+
+static void finish_side(struct bb_shared *s, int cell, int64_t end_ns)
+{
+    struct bb_sim_task *task = task_at(s, s->cells[cell].at);
+
+    bb_raise_time(&task->end_ns, end_ns);
+    if (--task->open == 0)
+        plan_moment(s, (double)task->end_ns, EXCHANGE_ENDS, s->cells[cell].at, 0);
+}
+
+/* A message ends when both sides' links have done their part of it. */
+static void serve_side(struct bb_shared *s, int cell)
+{
+    const int other = s->cells[cell].other;
+    const int64_t end_ns = llround(s->now_ns + (double)s->cells[cell].latency_ns);
+
+    s->cells[cell].served = true;
+    if (!s->cells[other].served)
+        return;
+    finish_side(s, cell, end_ns);
+    finish_side(s, other, end_ns);
+}
+
+static void queue_side(struct bb_shared *s, int cell)
+{
+    int flow;
+    struct bb_shared_exchange *x = exchange_of(s, s->cells[cell].at, &flow);
+    struct bb_flow *w = &s->flows.flows[flow];
+
+    if (x->load_ns <= 0) {
+        serve_side(s, cell);
+        return;
+    }
+    s->cells[cell].next = BB_NONE;
+    s->cells[cell].target_ns = x->load_ns + (w->active ? bb_flow_served_ns(w, s->now_ns) : 0);
+    if (x->head == BB_NONE)
+        x->head = cell;
+    else
+        s->cells[x->tail].next = cell;
+    x->tail = cell;
+    if (!w->active)
+        bb_flows_start(&s->flows, flow, s->now_ns, x->load_ns);
+}
+
+void bb_shared_message(struct bb_shared *s, const struct bb_side *mine, const struct bb_side *theirs,
+                       int64_t latency_ns, bool itself)
+{
+    const struct bb_side *sides[] = {mine, theirs};
+
+    if (s->cells[mine->cell].met)
+        return;
+    for (int i = 0; i < 2; i++)
+        s->cells[sides[i]->cell] = (struct bb_shared_cell){
+            .at = sides[i]->at, .other = sides[1 - i]->cell, .met = true, .latency_ns = latency_ns};
+    for (int i = 0; i < 2; i++)
+        if (itself)
+            serve_side(s, sides[i]->cell);
+        else
+            queue_side(s, sides[i]->cell);
+}
+
+/* Whatever the exchange has been served by now; the next in line has the flow on. */
+static void serve_exchange(struct bb_shared *s, int flow)
+{
+    struct bb_shared_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
+    const double served = bb_flow_served_ns(&s->flows.flows[flow], s->now_ns) + SERVED;
+
+    while (x->head != BB_NONE && s->cells[x->head].target_ns <= served) {
+        int cell = x->head;
+
+        x->head = s->cells[cell].next;
+        serve_side(s, cell);
+    }
+    if (x->head == BB_NONE) {
+        stop_flow(s, flow);
+        return;
+    }
+    bb_flows_aim(&s->flows, flow, s->cells[x->head].target_ns);
+    plan_flow(s, flow);
+}
+
+/* ---- time ---- */
+
+static void end_flow(struct bb_shared *s, const struct bb_agenda_entry *entry)
+{
+    if ((s->flows.flows[entry->id].epoch & EPOCHS) != entry->epoch)
+        return;
+    if (entry->id >= s->r->m->n_rendezvous) {
+        serve_exchange(s, entry->id);
+        return;
+    }
+    stop_flow(s, entry->id);
+    plan_collective_end(s, entry->id);
+}
+
+static void let_happen(struct bb_shared *s, const struct bb_agenda_entry *entry)
+{
+    switch ((enum moment)entry->kind) {
+    case ARRIVES:
+        bb_execution_start(s->r, entry->id);
+        break;
+    case FLOW_ENDS:
+        end_flow(s, entry);
+        break;
+    case COLLECTIVE_ENDS:
+        end_collective(s, entry->id);
+        break;
+    case EXCHANGE_ENDS:
+        end_exchange(s, entry->id);
+        break;
+    case KERNEL_ENDS:
+        if ((s->running[entry->id].epoch & EPOCHS) == entry->epoch)
+            end_kernel(s, entry->id);
+        break;
+    }
+}
+
+static bool is_unsettled(const struct bb_shared *s)
+{
+    return s->flows.n_fresh > 0 || s->flows.n_stale > 0 || s->n_uneasy > 0;
+}
+
+int bb_shared_run(struct bb_shared *s)
+{
+    while (!s->rc) {
+        while (s->r->n_ready > 0)
+            bb_execution_start(s->r, s->r->ready[--s->r->n_ready]);
+        if (s->agenda.n > 0 && s->agenda.entries[0].when_ns <= s->now_ns) {
+            struct bb_agenda_entry entry = bb_agenda_take(&s->agenda);
+
+            let_happen(s, &entry);
+        } else if (is_unsettled(s))
+            settle(s);
+        else if (s->agenda.n > 0)
+            s->now_ns = s->agenda.entries[0].when_ns;
+        else
+            break;
+    }
+    if (!s->rc)
+        bb_shared_read_busy(s);
+    return s->rc;
+}
+
+/* ---- life ---- */
+
+int bb_shared_init(struct bb_shared **out, struct bb_execution *r)
+{
+    struct bb_shared *s;
+    int rc;
+
+    TRY(BB_NEW(*out, 1));
+    s = *out;
+    s->r = r;
+    s->cluster = r->m->cluster;
+    s->unused = BB_NONE;
+    TRY(bb_shared_gpus_init(s));
+    TRY(BB_NEW(s->uneasy, r->m->classes.n));
+    TRY(BB_NEW(s->gatherings, r->m->n_rendezvous));
+    TRY(BB_NEW(s->exchanges, (size_t)r->m->classes.n * (size_t)r->m->step->layout.n_comms));
+    TRY(BB_NEW(s->cells, r->m->op_base[r->m->classes.n]));
+    TRY(BB_NEW(r->c->busy, r->m->classes.n));
+out:
+    return rc;
+}
+
+void bb_shared_release(struct bb_shared *s)
+{
+    if (!s)
+        return;
+    bb_shared_gpus_release(s);
+    bb_agenda_release(&s->agenda);
+    free(s->uneasy);
+    free(s->gatherings);
+    free(s->exchanges);
+    free(s->cells);
+    free(s->running);
+    free(s);
+}

@@ -1,0 +1,39 @@
+/*
+ * shared.h - execution in the order of time on a machine that shares: activities take links, NICs, memory and
+ * multiprocessors from each other (profiles/clusters/README.md says how). One of simulate.c's two ways to let time pass.
+ *
+ * A class stands for all of its ranks: its links for those of each of them. A NIC that several GPUs use is used by all
+ * their classes, by each as often as it has ranks there.
+ */
+#ifndef BB_PROXIES_SIMULATE_SHARED_H
+#define BB_PROXIES_SIMULATE_SHARED_H
+
+#include "proxies/simulate/execution.h"
+
+/* bb_shared_init - *out: to be released, whatever it returns. */
+int bb_shared_init(struct bb_shared **out, struct bb_execution *r) BB_MUST_CHECK;
+void bb_shared_release(struct bb_shared *s);
+
+/* bb_shared_arrive - all that the task waits for has ended: it starts at its arrival. */
+void bb_shared_arrive(struct bb_shared *s, int at);
+
+/* What has arrived now: a kernel that would last so long alone; a member of a collective, and the last of them; an
+ * exchange with the sum of its messages, of which so many leave the GPU. */
+void bb_shared_compute(struct bb_shared *s, int at, const struct bb_op *op, int64_t alone_ns);
+void bb_shared_member(struct bb_shared *s, int class_id);
+void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, const struct bb_cost *cost);
+void bb_shared_exchange(struct bb_shared *s, int at, int comm, const struct bb_load *load, int messages);
+
+/* One side of a message: the operation's place in bb_sim.peer_op, and its task. */
+struct bb_side {
+    int cell, at;
+};
+/* bb_shared_message - both sides have come. itself: to oneself, which takes latency_ns and no link. Told from either
+ * side, it counts once. */
+void bb_shared_message(struct bb_shared *s, const struct bb_side *mine, const struct bb_side *theirs,
+                       int64_t latency_ns, bool itself);
+
+/* bb_shared_run - until nothing happens any more. */
+int bb_shared_run(struct bb_shared *s) BB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,80 @@
+/* shared_state.h - what shared.c, which lets time pass, and shared_gpus.c, which knows the machine's parts, keep. */
+#ifndef BB_PROXIES_SIMULATE_SHARED_STATE_H
+#define BB_PROXIES_SIMULATE_SHARED_STATE_H
+
+#include "bootstrap/base/key_index.h"
+#include "proxies/machine/flows.h"
+#include "proxies/simulate/agenda.h"
+#include "proxies/simulate/shared.h"
+
+/* Resources of a class's GPU, then of each NIC. */
+enum { BB_GPU_OUT, BB_GPU_IN, BB_GPU_MEMORY, BB_GPU_RESOURCES };
+enum { BB_NIC_OUT, BB_NIC_IN, BB_NIC_RESOURCES };
+enum { BB_USES_OF_GPU = BB_GPU_RESOURCES + BB_NIC_RESOURCES };
+
+struct bb_shared_gpu {
+    int held_sms;
+    int running;        /* the first of its kernels, BB_NONE        */
+    int nic, nic_ranks; /* which, and how many ranks of the class use it */
+    bool uneasy;        /* its kernels' rates have to be found again */
+};
+
+struct bb_running { /* a compute operation */
+    int at, class_id, next;
+    const struct bb_op *op;
+    double alone_ns, left_ns, rate, since_ns;
+    unsigned epoch;
+};
+
+/* A work list on a GPU of which NCCL holds some multiprocessors. */
+struct bb_kernel_sums {
+    double total_ns, memory_ns; /* memory_ns: of kernels that memory bounds */
+};
+
+struct bb_shared {
+    struct bb_execution *r;
+    const struct bb_cluster *cluster;
+    struct bb_flows flows; /* of each rendezvous, then of each class and communicator */
+    struct bb_agenda agenda;
+    double now_ns;
+    int rc; /* the first failure */
+    struct bb_shared_gpu *gpus;
+    int *uneasy, n_uneasy;
+    struct bb_shared_gathering {
+        int order;
+        double latency_ns;
+        enum bb_limit limit; /* alone */
+    } * gatherings;          /* [rendezvous] */
+    struct bb_shared_exchange {
+        int at, head, tail, sms; /* head, tail: cells that its links serve, in the order in which they will be done */
+        double load_ns;
+        enum bb_limit limit;
+    } * exchanges; /* [classes][comms] */
+    struct bb_shared_cell {
+        double target_ns; /* of its exchange's flow, when it has been served */
+        int next, at, other;
+        bool met, served;
+        int64_t latency_ns;
+    } * cells; /* [operations] */
+    struct bb_running *running;
+    int n_running, unused; /* unused: the first that has ended, BB_NONE */
+    struct bb_key_index sums_index;
+    struct bb_kernel_sums *sums;
+    double *moved; /* [resources] what the flows took of each in all */
+};
+
+/* shared_gpus.c */
+int bb_shared_gpus_init(struct bb_shared *s) BB_MUST_CHECK;
+void bb_shared_gpus_release(struct bb_shared *s);
+int bb_shared_exchange_flow(const struct bb_shared *s, int class_id, int comm);
+/* Uses of a flow while it lasts. */
+void bb_shared_use_collective(struct bb_shared *s, int rendezvous, const struct bb_cost *cost);
+void bb_shared_use_exchange(struct bb_shared *s, int flow, int class_id, const struct bb_load *load);
+enum bb_limit bb_shared_limit(const struct bb_shared *s, int flow, enum bb_limit alone);
+double bb_shared_rate(struct bb_shared *s,
+                      const struct bb_running *running);             /* of a kernel beside what is on its GPU */
+int bb_shared_memory_class(const struct bb_shared *s, int resource); /* whose memory it is, BB_NONE: no memory */
+/* Into the run: how long each class's links would be busy with all that went over them. */
+void bb_shared_read_busy(const struct bb_shared *s);
+
+#endif

@@ -1,0 +1,390 @@
+/* critical_path.c - the walk back through a timeline (see critical_path.h). */
+#include "proxies/timeline/critical_path.h"
+
+#include "bootstrap/base/grow.h"
+
+#include <stdlib.h>
+
+const char *const bb_critical_part_names[BB_CRITICAL_PARTS] = {
+    [BB_CRITICAL_COMPUTE] = "compute",
+    [BB_CRITICAL_TRANSFER] = "transfer",
+    [BB_CRITICAL_WAITING] = "waiting",
+    [BB_CRITICAL_HOST] = "host",
+};
+
+/* A communication of one rank: whom it is with, so that the k-th here is found as the k-th there. */
+struct entry {
+    int comm, peer; /* world rank of a message; BB_NONE: a collective */
+    enum bb_op_kind kind;
+    int op;
+};
+
+struct entries {
+    struct entry *list; /* sorted */
+    size_t n;
+};
+
+struct walk {
+    const struct bb_timeline *t;
+    struct bb_critical_path *path;
+    struct entries *of_rank; /* [ranks] made when a rank is met */
+    int rank, op;            /* where it is */
+    int64_t now_ns;
+};
+
+static const struct bb_program *program_of(const struct walk *w, int rank)
+{
+    return bb_step_program(w->t->step, rank);
+}
+
+/* NULL: the timeline does not have this rank. */
+static const struct bb_timed_op *times_of(const struct walk *w, int rank)
+{
+    const int shown = w->path->shown_as[rank];
+
+    return shown == BB_NONE ? NULL : w->t->ops[shown];
+}
+
+/* ---- the k-th here is the k-th there ---- */
+
+static int by_partner(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+    const int keys[][2] = {{x->comm, y->comm}, {(int)x->kind, (int)y->kind}, {x->peer, y->peer}, {x->op, y->op}};
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (keys[i][0] != keys[i][1])
+            return keys[i][0] < keys[i][1] ? -1 : 1;
+    return 0;
+}
+
+static int list_entries(const struct walk *w, int rank, struct entries *e)
+{
+    const struct bb_program *p = program_of(w, rank);
+    int rc;
+
+    TRY(BB_NEW(e->list, p->n_ops));
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct bb_op *op = &p->ops[i];
+
+        if (bb_op_is_comm(op))
+            e->list[e->n++] = (struct entry){
+                op->comm, op->kind == BB_OP_COLLECTIVE ? BB_NONE : bb_op_peer_rank(&w->t->step->layout, op, rank),
+                op->kind, (int)i};
+    }
+    qsort(e->list, e->n, sizeof(*e->list), by_partner);
+out:
+    return rc;
+}
+
+static int find_entries(struct walk *w, int rank, const struct entries **found)
+{
+    int rc = w->of_rank[rank].list ? 0 : list_entries(w, rank, &w->of_rank[rank]);
+
+    *found = &w->of_rank[rank];
+    return rc;
+}
+
+/* The first entry that is not before the key. */
+static size_t first_from(const struct entries *e, struct entry key)
+{
+    size_t low = 0, high = e->n;
+
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+
+        if (by_partner(&e->list[middle], &key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The operation of `other` that this one meets there; BB_NONE: none. */
+static int find_other_side(struct walk *w, int op, int other, int *found)
+{
+    const struct bb_op *mine = &program_of(w, w->rank)->ops[op];
+    const bool collective = mine->kind == BB_OP_COLLECTIVE;
+    const enum bb_op_kind theirs = collective ? BB_OP_COLLECTIVE : mine->kind == BB_OP_SEND ? BB_OP_RECV : BB_OP_SEND;
+    const struct entry here = {mine->comm, collective ? BB_NONE : other, mine->kind, 0},
+                       there = {mine->comm, collective ? BB_NONE : w->rank, theirs, 0};
+    const struct entries *own, *e;
+    size_t k, at;
+    int rc;
+
+    TRY(find_entries(w, w->rank, &own));
+    TRY(find_entries(w, other, &e));
+    k = first_from(own, (struct entry){here.comm, here.peer, here.kind, op}) - first_from(own, here);
+    at = first_from(e, there) + k;
+    *found = at < e->n && e->list[at].comm == there.comm && e->list[at].kind == theirs && e->list[at].peer == there.peer
+                 ? e->list[at].op
+                 : BB_NONE;
+out:
+    return rc;
+}
+
+/* ---- who came last ---- */
+
+struct last {
+    int rank, op;
+    int64_t begin_ns;
+    bool unknown; /* somebody without times takes part */
+};
+
+static int look_at(struct walk *w, int op, int other, struct last *last)
+{
+    const struct bb_timed_op *times = times_of(w, other);
+    int found = BB_NONE, rc = 0;
+
+    if (other == w->rank)
+        return 0;
+    if (times)
+        TRY(find_other_side(w, op, other, &found));
+    if (found == BB_NONE)
+        last->unknown = true;
+    else if (times[found].begin_ns > last->begin_ns)
+        *last = (struct last){other, found, times[found].begin_ns, last->unknown};
+out:
+    return rc;
+}
+
+/* Everybody whom the operation meets. */
+static int look_at_all(struct walk *w, int op, struct last *last)
+{
+    const struct bb_layout *l = &w->t->step->layout;
+    const struct bb_op *mine = &program_of(w, w->rank)->ops[op];
+    const int group = l->comms[mine->comm].group, instance = bb_group_instance(l, group, w->rank);
+    int rc = 0;
+
+    if (mine->kind != BB_OP_COLLECTIVE)
+        return look_at(w, op, bb_op_peer_rank(l, mine, w->rank), last);
+    for (int i = 0; i < l->groups[group].size && rc == 0; i++)
+        rc = look_at(w, op, bb_group_member(l, group, instance, i), last);
+    return rc;
+}
+
+/* A call with one communicator begins and ends as one: its operations are [first, end), others among them. */
+static void find_call(const struct bb_program *p, int op, int *first, int *end)
+{
+    const int call = p->ops[op].call;
+
+    for (*first = op; call != BB_NONE && *first > 0 && p->ops[*first - 1].call == call; (*first)--)
+        continue;
+    for (*end = op + 1; call != BB_NONE && *end < (int)p->n_ops && p->ops[*end].call == call; (*end)++)
+        continue;
+}
+
+static int find_last(struct walk *w, struct last *last)
+{
+    const struct bb_program *p = program_of(w, w->rank);
+    int first, end, rc = 0;
+
+    *last = (struct last){w->rank, w->op, times_of(w, w->rank)[w->op].begin_ns, false};
+    find_call(p, w->op, &first, &end);
+    for (int i = first; i < end && rc == 0; i++)
+        if (bb_op_is_comm(&p->ops[i]) && p->ops[i].comm == p->ops[w->op].comm)
+            rc = look_at_all(w, i, last);
+    return rc;
+}
+
+/* ---- what an operation follows ---- */
+
+static void take_later(const struct bb_timed_op *times, int candidate, int *best)
+{
+    if (*best == BB_NONE || times[candidate].end_ns > times[*best].end_ns)
+        *best = candidate;
+}
+
+/* The last one before `first` on the stream, or on the communicator. */
+static int last_before(const struct bb_program *p, int first, const struct bb_op *op, bool of_stream)
+{
+    for (int i = first; i-- > 0;)
+        if (of_stream ? p->ops[i].stream == op->stream : p->ops[i].comm == op->comm)
+            return i;
+    return BB_NONE;
+}
+
+/* Of all that the call waits for, what ended last; BB_NONE: it waits for nothing. */
+static int find_followed(const struct walk *w)
+{
+    const struct bb_program *p = program_of(w, w->rank);
+    const struct bb_timed_op *times = times_of(w, w->rank);
+    int first, end, best = BB_NONE, before;
+
+    find_call(p, w->op, &first, &end);
+    for (int i = first; i < end; i++) {
+        const struct bb_op *op = &p->ops[i];
+
+        if (op->comm != p->ops[w->op].comm)
+            continue;
+        for (int k = op->first_wait; k < op->first_wait + op->waits; k++)
+            take_later(times, p->wait_list[k], &best);
+        before = last_before(p, first, op, true);
+        if (before != BB_NONE)
+            take_later(times, before, &best);
+        before = op->comm == BB_NONE ? BB_NONE : last_before(p, first, op, false);
+        if (before != BB_NONE)
+            take_later(times, before, &best);
+    }
+    return best;
+}
+
+/* ---- the walk ---- */
+
+/* From now back to ns is that part's. Times of a run may be a little out of order: never forward. */
+static void go_back(struct walk *w, enum bb_critical_part part, int64_t ns)
+{
+    const int64_t to = ns < 0 ? 0 : ns;
+
+    if (to >= w->now_ns)
+        return;
+    w->path->ns[part] += w->now_ns - to;
+    w->now_ns = to;
+}
+
+static int mark(struct walk *w)
+{
+    int rc;
+
+    w->path->marked[w->path->shown_as[w->rank]][w->op] = true;
+    TRY(BB_GROW(w->path->ops, w->path->n));
+    w->path->ops[w->path->n++] = (struct bb_critical_op){w->rank, w->op};
+out:
+    return rc;
+}
+
+/* To where the operation begins; or, where it waited for a rank, to where that one's begins. */
+static int cross_op(struct walk *w)
+{
+    const struct bb_timed_op at = times_of(w, w->rank)[w->op];
+    struct last last;
+    int rc;
+
+    go_back(w, BB_CRITICAL_HOST, at.end_ns);
+    TRY(mark(w));
+    if (!bb_op_is_comm(&program_of(w, w->rank)->ops[w->op])) {
+        go_back(w, BB_CRITICAL_COMPUTE, at.begin_ns);
+        return 0;
+    }
+    TRY(find_last(w, &last));
+    if (last.unknown && at.begin_ns + at.wait_ns > last.begin_ns) {
+        go_back(w, BB_CRITICAL_TRANSFER, at.begin_ns + at.wait_ns);
+        go_back(w, BB_CRITICAL_WAITING, last.begin_ns);
+    }
+    go_back(w, BB_CRITICAL_TRANSFER, last.begin_ns);
+    if (last.rank == w->rank)
+        return 0;
+    w->rank = last.rank;
+    w->op = last.op;
+    TRY(mark(w));
+out:
+    return rc;
+}
+
+static void find_start(struct walk *w)
+{
+    const struct bb_timeline *t = w->t;
+    const struct bb_program *p;
+    int slowest = 0;
+
+    for (int i = 1; i < t->n; i++)
+        slowest = t->step_ns[i] > t->step_ns[slowest] ? i : slowest;
+    w->rank = t->ranks[slowest];
+    w->now_ns = t->step_ns[slowest];
+    w->op = BB_NONE;
+    p = program_of(w, w->rank);
+    for (int i = 0; i < (int)p->n_ops; i++)
+        take_later(t->ops[slowest], i, &w->op);
+    w->path->rank = w->rank;
+}
+
+static int walk_back(struct walk *w)
+{
+    int rc = 0;
+
+    find_start(w);
+    while (w->op != BB_NONE) {
+        TRY(cross_op(w));
+        w->op = find_followed(w);
+    }
+    go_back(w, BB_CRITICAL_HOST, 0);
+out:
+    return rc;
+}
+
+static int prepare(struct walk *w, const int *class_of)
+{
+    const int ranks = w->t->step->layout.ranks;
+    struct bb_critical_path *path = w->path;
+    int rc;
+
+    TRY(BB_NEW(path->shown_as, ranks));
+    TRY(BB_NEW(path->marked, w->t->n));
+    TRY(BB_NEW(w->of_rank, ranks));
+    for (int r = 0; r < ranks; r++)
+        path->shown_as[r] = class_of ? class_of[r] : BB_NONE;
+    for (int i = 0; i < w->t->n; i++) {
+        if (!class_of)
+            path->shown_as[w->t->ranks[i]] = i;
+        TRY(BB_NEW(path->marked[i], program_of(w, w->t->ranks[i])->n_ops));
+        path->n_shown++;
+    }
+out:
+    return rc;
+}
+
+int bb_critical_path_init(struct bb_critical_path *path, const struct bb_timeline *t, const int *class_of)
+{
+    struct walk w = {.t = t, .path = path};
+    int rc;
+
+    *path = (struct bb_critical_path){0};
+    TRY(prepare(&w, class_of));
+    TRY(walk_back(&w));
+out:
+    for (int r = 0; w.of_rank && r < t->step->layout.ranks; r++)
+        free(w.of_rank[r].list);
+    free(w.of_rank);
+    if (rc)
+        bb_critical_path_release(path);
+    return rc;
+}
+
+void bb_critical_path_release(struct bb_critical_path *path)
+{
+    for (int i = 0; i < path->n_shown; i++)
+        free(path->marked[i]);
+    free(path->marked);
+    free(path->shown_as);
+    free(path->ops);
+    *path = (struct bb_critical_path){0};
+}
+
+bool bb_critical_path_has(const struct bb_critical_path *path, int rank, int op)
+{
+    return path && path->shown_as[rank] != BB_NONE && path->marked[path->shown_as[rank]][op];
+}
+
+bool bb_critical_path_has_any(const struct bb_critical_path *path, const struct bb_timeline *t, int rank, int first,
+                              int end)
+{
+    const struct bb_op *ops = bb_step_program(t->step, rank)->ops;
+
+    for (int i = first; i < end; i++)
+        if (ops[i].stream == ops[first].stream && bb_critical_path_has(path, rank, i))
+            return true;
+    return false;
+}
+
+json_t *bb_critical_path_json(const struct bb_critical_path *path)
+{
+    json_t *o = json_pack("{s:i, s:I}", "rank", path->rank, "operations", (json_int_t)path->n);
+    char key[32];
+
+    for (int k = 0; k < BB_CRITICAL_PARTS; k++) {
+        snprintf(key, sizeof(key), "%s_us", bb_critical_part_names[k]);
+        json_object_set_new(o, key, json_real((double)path->ns[k] / 1e3));
+    }
+    return o;
+}

@@ -1,0 +1,105 @@
+/*
+ * cross_attention.c - what a decoder's layers have beside those of one stack: attention to what the encoder made. Every
+ * layer makes keys and values of it by products of its own, which tp divides as those of its queries: with sequence
+ * parallelism the encoder's output is gathered for each layer, forward and again under the backward pass, and its
+ * gradients are summed over tp layer by layer.
+ */
+#include "proxies/transformer/layer/block.h"
+
+static const struct bb_column_parallel queries = {.product = BB_KERNELS_CROSS_QUERY,
+                                                  .gather = "cross attention input",
+                                                  .sum = "cross attention gradients",
+                                                  .data = "cross attention gradients",
+                                                  .weights = "cross attention weights"};
+
+static const struct bb_column_parallel keys = {.product = BB_KERNELS_CROSS_KEYS,
+                                               .gather = "encoder output",
+                                               .sum = "encoder output gradients",
+                                               .data = "encoder output gradients",
+                                               .weights = "cross key weights",
+                                               .input = BB_BLOCK_BUFFER_MEMORY};
+
+void bb_decoder_begin(struct bb_block *b)
+{
+    struct bb_kernel_groups c = {0};
+
+    b->script->phase = BB_PHASE_FORWARD;
+    bb_block_kernels(b, "encoder norm", BB_KERNELS_NORM, BB_KERNELS_FORWARD, bb_block_buffer(b, BB_BLOCK_BUFFER_STATE),
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_MEMORY));
+    b->decodes = true;
+    bb_kernel_groups_add(&c, BB_KERNELS_EMBEDDING, BB_KERNELS_FORWARD);
+    bb_block_row(b, "decoder embedding", "decoder embedding", &c, BB_NONE, bb_block_buffer(b, BB_BLOCK_BUFFER_STATE));
+    b->decodes = false;
+}
+
+void bb_decoder_begin_backward(struct bb_block *b)
+{
+    int gradient = bb_block_buffer(b, BB_BLOCK_BUFFER_GRADIENT);
+
+    b->script->phase = BB_PHASE_BACKWARD;
+    b->decodes = true;
+    if (b->layers->scattered)
+        bb_block_gather(b, "decoder embedding gradients", gradient, BB_BLOCK_BUFFER_GRADIENT_FULL);
+    b->decodes = false;
+    bb_block_kernels(b, "encoder norm", BB_KERNELS_NORM, BB_KERNELS_DATA,
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_MEMORY_GRADIENT), gradient);
+}
+
+/* Keys and values of what the encoder made, on every rank of tp those of its heads. */
+static void make_keys(struct bb_block *b)
+{
+    int memory = bb_block_buffer(b, BB_BLOCK_BUFFER_MEMORY);
+
+    b->of_encoder = true;
+    if (b->layers->scattered)
+        memory = bb_block_gather(b, keys.gather, memory, BB_BLOCK_BUFFER_FULL);
+    b->of_encoder = false;
+    bb_block_kernels(b, "cross keys", BB_KERNELS_CROSS_KEYS, BB_KERNELS_FORWARD, memory, BB_NONE);
+}
+
+void bb_cross_forward(struct bb_block *b, int in, int out)
+{
+    struct bb_kernel_groups c = {0};
+    int src;
+
+    make_keys(b);
+    src = bb_block_column_input(b, &queries, &c, in);
+    bb_kernel_groups_add(&c, BB_KERNELS_CROSS_QUERY, BB_KERNELS_FORWARD);
+    bb_kernel_groups_add(&c, BB_KERNELS_CROSS_CORE, BB_KERNELS_FORWARD);
+    bb_kernel_groups_add(&c, BB_KERNELS_OUT, BB_KERNELS_FORWARD);
+    bb_block_row(b, "cross attention", "cross attention", &c, src, out);
+}
+
+void bb_cross_backward(struct bb_block *b, int in, int out, bool with_weights)
+{
+    static const struct bb_kernel_groups nothing;
+    struct bb_kernel_groups c = {0};
+    int src = in;
+
+    if (b->layers->scattered)
+        src = bb_block_gather(b, "cross attention output gradients", in, BB_BLOCK_BUFFER_GRADIENT_FULL);
+    if (b->layers->config.recompute == BB_RECOMPUTE_SELECTIVE) {
+        b->again = true;
+        bb_block_kernels(b, "cross attention", BB_KERNELS_CROSS_CORE, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
+        b->again = false;
+    }
+    bb_kernel_groups_add_backward(&c, BB_KERNELS_OUT, with_weights);
+    bb_kernel_groups_add(&c, BB_KERNELS_CROSS_CORE, BB_KERNELS_DATA);
+    b->of_encoder = true;
+    bb_block_column_backward(b, &keys, &c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_MEMORY_GRADIENT), with_weights,
+                             false);
+    b->of_encoder = false;
+    bb_block_column_backward(b, &queries, &nothing, BB_NONE, out, with_weights, true);
+}
+
+void bb_cross_weights(struct bb_block *b)
+{
+    static const struct bb_kernel_groups nothing;
+    struct bb_kernel_groups c = {0};
+
+    bb_kernel_groups_add(&c, BB_KERNELS_OUT, BB_KERNELS_WEIGHTS);
+    b->of_encoder = true;
+    bb_block_column_weights(b, &keys, &c);
+    b->of_encoder = false;
+    bb_block_column_weights(b, &queries, &nothing);
+}

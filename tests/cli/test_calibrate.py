@@ -1,0 +1,377 @@
+"""`busbar calibrate`: a profile from measurements. Emulated GPUs of a hidden profile are measured; what is fitted must be that profile."""
+import json
+import re
+
+import pytest
+
+from conftest import ROOT
+
+# Odd figures, none near those of emulated-default, from which the fits start.
+HIDDEN = {"name": "hidden", "description": "odd figures", "source": "made up", "gpus_per_node": 8, "launch_us": 3.7, "nccl_launch_us": 6.3,
+          "kernel_us": 2.9, "memory_gbps": 1777, "memory_bytes": 61e9, "sm_count": 97, "clock_khz": 1410000,
+          "tflops": {"float32": 71, "float16": 523, "bfloat16": 487, "float64": 31},
+          "intra": {"latency_us": 5.3, "gbps": 143}, "inter": {"latency_us": 13.1, "gbps": 31}}
+TOLD = ["launch_us", "nccl_launch_us", "kernel_us", "memory_gbps", "tflops.float32", "tflops.float16", "tflops.bfloat16", "sm_count",
+        "intra.latency_us", "intra.gbps"]
+BENCHES = {
+    "collectives": (["bench", "all_reduce", "all_gather", "broadcast", "alltoall", "-b", "8", "-e", "256M", "-f", "8", "-c", "0"], 4),
+    "p2p": (["bench", "p2p", "--bandwidth-sizes", "64K,32M", "-c", "0"], 4),
+    "messages": (["bench", "p2p", "--latency-sizes", "512K", "--bandwidth-sizes", "1M,32M", "-c", "0"], 4),  # none as short as a call
+    "compute": (["bench", "compute"], 0),
+    "launches": (["bench", "compute", "passes", "timed", "--size", "4K", "-n", "1"], 0),
+    "ways": (["bench", "all_reduce", "all_gather", "-b", "8", "-e", "256M", "-f", "8", "-c", "0", "--sweep-algorithms"], 4),
+    "overlap": (["bench", "overlap", "--sizes", "1M", "--ctas", "default", "-n", "2", "--repeats", "3"], 2),
+    "comm": (["bench", "comm", "--repeats", "2"], 2),
+}
+
+
+@pytest.fixture(scope="module")
+def measured(busbar, tmp_path_factory):
+    """measured(name): the result file of a bench on emulated GPUs of the hidden profile; each is run once."""
+    folder = tmp_path_factory.mktemp("measured")
+    (folder / "hidden.json").write_text(json.dumps(HIDDEN))
+
+    def file(name):
+        path = folder / f"{name}.json"
+        if not path.exists():
+            words, ranks = BENCHES[name]
+            done = busbar.run(*words, "--json", path, "--quiet", ranks=ranks, env={"EMU_CLUSTER": "hidden.json", "EMU_DATA": "off"}, cwd=folder)
+            assert done.returncode == 0, done.stderr
+        return path
+
+    return file
+
+
+@pytest.fixture
+def calibrate(busbar, tmp_path):
+    """(process, profile or None, summary or None)"""
+
+    def run(*words):
+        mine, summary = tmp_path / "mine.json", tmp_path / "summary.json"
+        done = busbar.run("calibrate", *words, "-o", mine, "--json", summary, emulated=False, cwd=tmp_path)
+        if done.returncode != 0:
+            assert not mine.exists() and done.stdout == ""
+            return done, None, None
+        return done, json.loads(mine.read_text()), json.loads(summary.read_text())
+
+    return run
+
+
+def at(profile, key):
+    for part in key.split("."):
+        profile = profile[part]
+    return profile
+
+
+def assert_near(profile, keys, share=0.02):
+    off = {key: (at(profile, key), at(HIDDEN, key)) for key in keys if abs(at(profile, key) / at(HIDDEN, key) - 1) > share}
+    assert off == {}
+
+
+def copy_of(path, to, change):
+    data = json.loads(path.read_text())
+    change(data)
+    to.write_text(json.dumps(data))
+    return to
+
+
+# ---- round trip ----
+
+
+def test_a_hidden_profile_is_found_within_2_percent(busbar, measured, calibrate, tmp_path):
+    files = [measured(name) for name in ("collectives", "p2p", "compute", "launches")]
+    done, profile, summary = calibrate(*files)
+    assert done.returncode == 0, done.stderr
+    assert_near(profile, TOLD)
+    assert {f["key"] for f in summary["figures"] if f["from"]} == set(TOLD)
+    for fit in summary["fits"]:
+        assert fit["worst_error_percent"] < 2 and fit["outliers"] == 0, fit
+    # What plan says of that machine is what bench measured on it.
+    plan = busbar.json("plan", *BENCHES["collectives"][0][1:5], "-b", "8", "-e", "256M", "-f", "8", "--ranks", 4, "--cluster", tmp_path / "mine.json",
+                       tmp_path=tmp_path, emulated=False)
+    rows = {(r["collective"], r["bytes"], r["placement"]): r["time_us"]["p50"] for r in plan["results"]}
+    bench = json.loads(files[0].read_text())["results"]
+    assert len(rows) == len(bench) > 60
+    assert [r for r in bench if r["bytes"] and abs(rows[r["collective"], r["bytes"], r["placement"]] / r["time_us"]["p50"] - 1) > 0.02] == []
+
+
+def test_messages_tell_the_links_where_there_are_no_collectives(measured, calibrate):
+    done, profile, summary = calibrate(measured("messages"))
+    assert_near(profile, ["intra.gbps", "intra.latency_us"])
+    assert [f["name"] for f in summary["fits"]] == ["messages within a node"]
+    # the nominal latency of the other kind of link, of which there was none
+    assert profile["inter"] == {"latency_us": 10, "gbps": 25}
+
+
+def test_products_of_overlap_tell_their_rate(measured, calibrate):
+    done, profile, _ = calibrate(measured("overlap"))
+    assert_near(profile, ["tflops.bfloat16"])
+    assert profile["memory_gbps"] == 2000
+
+
+def test_what_no_row_tells_stays_nominal_and_is_said(measured, calibrate):
+    done, profile, summary = calibrate(measured("compute"))
+    nominal = json.loads(json.dumps([f["key"] for f in summary["figures"] if f["from"] is None]))
+    assert {"intra.latency_us", "intra.gbps", "inter.latency_us", "inter.gbps", "nccl_launch_us", "kernel_us"} <= set(nominal)
+    listed = done.stdout.split("since no row tells:")[1]
+    assert all(key in listed for key in nominal) and "intra.gbps" in listed
+    assert profile["intra"] == {"latency_us": 4, "gbps": 200} and profile["nccl_launch_us"] == 3
+    assert "All other figures are those of emulated-default" in profile["source"] and "compute.json" in profile["source"]
+    assert "bench" not in profile["name"] and profile["name"] == "mine"
+
+
+def test_an_outlier_moves_nothing_and_is_named(measured, calibrate, tmp_path):
+    _, clean, _ = calibrate(measured("collectives"))
+
+    def spoil(data):
+        data["results"][10]["time_us"]["p50"] *= 3
+        data["results"][21]["time_us"]["p50"] *= 0.4
+
+    done, profile, summary = calibrate(copy_of(measured("collectives"), tmp_path / "spoiled.json", spoil))
+    assert profile["intra"] == clean["intra"]
+    assert [fit["outliers"] for fit in summary["fits"] if fit["name"] == "collectives within a node"] == [2]
+    assert len(summary["outliers"]) >= 2 and "# left out: " in done.stdout and "spoiled.json" in done.stdout
+
+
+# ---- NCCL's ways ----
+
+
+def test_each_way_of_nccl_is_fitted_by_itself(busbar, measured, calibrate, tmp_path):
+    """The emulated NCCL: RING SIMPLE has the latency and the rate of the link, LL of RING 0.4 and 0.25 of them, TREE LL128 0.525 and 0.72."""
+    def take_quickest(data):  # NCCL's choice as it should have been: forced rows that were quicker than it are its own
+        for row in data["results"]:
+            own = [r for r in data["results"] if not r.get("forced") and r["collective"] == row["collective"] and r["bytes"] == row["bytes"]
+                   and r["placement"] == row["placement"]][0]
+            if row.get("forced") and row["time_us"]["p50"] < own["time_us"]["p50"]:
+                row["forced"] = False
+
+    done, profile, summary = calibrate(copy_of(measured("ways"), tmp_path / "best.json", take_quickest), "--from", "h100-sxm-ib")
+    ways = {(w["algorithm"], w["protocol"]): w for w in profile["nccl"]}
+    for way, latency, rate in [(("ring", "Simple"), 1, 1), (("ring", "LL"), 0.4, 0.25), (("ring", "LL128"), 0.7, 0.9)]:
+        # 2 rounds of log2 4 latencies are 2 x 3 steps of a ring, of all_gather half of it
+        assert ways[way]["gbps"] == pytest.approx(143 * rate, rel=0.02), way
+        assert ways[way]["base_us"] + 6 * ways[way]["intra_us"] == pytest.approx(4 * 5.3 * latency, rel=0.02), way
+        assert ways[way]["base_us"] + 3 * ways[way]["intra_us"] == pytest.approx(2 * 5.3 * latency, rel=0.02), way
+    assert ways["tree", "LL128"]["gbps"] == pytest.approx(143 * 0.72, rel=0.02)
+    assert ways["tree", "LL128"]["base_us"] + 6 * ways["tree", "LL128"]["intra_us"] == pytest.approx(4 * 5.3 * 0.525, rel=0.02)
+    assert {f["name"]: f["rows"] for f in summary["fits"]}["ring LL"] == 34
+    assert {f["key"] for f in summary["figures"] if f["together"]} >= {"nccl.tree.LL.base_us", "nccl.tree.LL.intra_us"}  # all_reduce alone
+
+
+def test_a_way_that_nccl_does_not_take_is_held_back(busbar, measured, calibrate, tmp_path):
+    """The emulated NCCL takes RING SIMPLE for everything; of a profile in which others are quicker plan says the same all the same."""
+    done, profile, summary = calibrate(measured("ways"), "--from", "h100-sxm-ib")
+    assert set(summary["held_back"]) >= {"ring LL", "ring LL128", "tree LL", "nvls Simple"} and "ring Simple" not in summary["held_back"]
+    assert "held back" in done.stdout and len(profile["nccl"]) == 9
+    plan = busbar.json("plan", "all_reduce", "all_gather", "-b", "8", "-e", "256M", "-f", "8", "--ranks", 4, "--cluster", tmp_path / "mine.json",
+                       tmp_path=tmp_path, emulated=False)
+    bench = [r for r in json.loads(measured("ways").read_text())["results"] if not r.get("forced")]
+    assert len(bench) == len(plan["results"]) > 30
+    off = [(a["collective"], a["bytes"], a["time_us"]["p50"], b["time_us"]["p50"]) for a, b in zip(bench, plan["results"])
+           if a["bytes"] and abs(b["time_us"]["p50"] / a["time_us"]["p50"] - 1) > 0.02]
+    assert off == []
+    # what two nodes take of such a way is not touched by what one node says
+    nominal = {(w["algorithm"], w["protocol"]): w for w in json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())["nccl"]}
+    assert all(w["inter_us"] == nominal[w["algorithm"], w["protocol"]]["inter_us"] for w in profile["nccl"])
+
+
+# ---- parts of nominal rates ----
+
+
+def tiled_us(m, n, k, tflops, sms=132):
+    """The law of profiles/clusters/README.md for products that fill tiles of 256 x 128."""
+    waves = -(-(m // 256) * (n // 128) // sms)
+    return waves * 2 * 256 * 128 * k / (tflops * 1e6 / sms)
+
+
+def compute_file(path, rates, copy_gbps):
+    """A bench compute of an H100: products of each type at their rates, passes over 256 MiB."""
+    def stats(us):
+        return {"min": us, "p50": us, "p90": us, "p99": None, "max": us, "mean": us, "ci95": [us, us]}
+
+    shapes = [(8192, 8192, 8192), (4096, 8192, 4096), (2048, 12288, 12288), (8192, 4096, 1024), (16384, 8192, 2048)]
+    rows = [{"section": "gemm", "iterations": 20, "name": "x", "dtype": t, "m": m, "n": n, "k": k, "batch": 1, "time_us": stats(tiled_us(m, n, k, rate))}
+            for t, rate in rates.items() for m, n, k in shapes]
+    rows += [{"section": "passes", "iterations": 20, "name": "x", "dtype": "float", "bytes": 1 << 28, "time_us": stats((1 << 28) / copy_gbps / 1e3)}
+             for _ in range(6)]
+    path.write_text(json.dumps({"schema": "busbar.bench/1", "command": ["busbar", "bench", "compute"], "ranks": 1, "nodes": 1, "emulated": False,
+                                "devices": [{"rank": 0, "name": "NVIDIA H100 80GB HBM3"}], "results": rows, "status": "ok"}))
+    return path
+
+
+def test_products_and_passes_tell_the_parts_that_they_reach(calibrate, tmp_path):
+    """bfloat16 keeps its nominal 989 TFLOP/s: 700 of it is the part; half and float get the rates of which that part is theirs."""
+    file = compute_file(tmp_path / "c.json", {"bfloat16": 700, "half": 650, "float": 50}, 2800)
+    done, profile, summary = calibrate(file)
+    assert done.returncode == 0, done.stderr
+    assert profile["tflops"]["bfloat16"] == 989 and profile["memory_gbps"] == 3350
+    assert profile["achieved"]["gemm"] == pytest.approx(700 / 989, rel=0.01)
+    assert profile["achieved"]["memory"] == pytest.approx(2800 / 3350, rel=0.01)
+    assert profile["tflops"]["float16"] * 700 / 989 == pytest.approx(650, rel=0.01)
+    assert profile["tflops"]["float32"] * 700 / 989 == pytest.approx(50, rel=0.01)
+    assert profile["achieved"]["attention_forward"] == 0.58 and "achieved.attention_forward" in done.stdout.split("no row tells")[1]
+
+
+def test_without_products_of_16_bits_their_part_stays(calibrate, tmp_path):
+    _, profile, _ = calibrate(compute_file(tmp_path / "c.json", {"float": 50}, 2800))
+    assert profile["achieved"]["gemm"] == 0.66
+    assert profile["tflops"]["float32"] * 0.66 == pytest.approx(50, rel=0.01) and profile["tflops"]["bfloat16"] == 989
+
+
+# ---- nccl-tests ----
+
+
+def test_files_of_nccl_tests_tell_the_links(busbar, measured, calibrate, tmp_path):
+    """Their times are the host's: a call's launch is in each sample, 6.3 us over 20 operations."""
+    measured("p2p")
+    done = busbar.run_program(busbar.build / "emulated" / "all_reduce_perf", "-b", "8", "-e", "256M", "-f", "8", "-g", "4", "-c", "0", "-J", "f.json",
+                              cwd=tmp_path, env={"EMU_CLUSTER": str(measured("p2p").parent / "hidden.json"), "EMU_DATA": "off"})
+    assert done.returncode == 0, done.stderr
+    _, profile, summary = calibrate(tmp_path / "f.json")
+    assert_near(profile, ["intra.latency_us", "intra.gbps"])
+    assert [(f["what"], f["ranks"], f["rows"]) for f in summary["files"]] == [("nccl-tests", 4, 18)]
+    assert profile["emulated"] is True  # nccl-tests' own have no such word, busbar's do
+
+
+def test_nccl_tests_lists_one_device_of_each_process(busbar, measured, calibrate, tmp_path):
+    """Published times of 8 H100 in the form of nccl-tests, one process with 8 GPUs: the shipped profile needs small changes alone."""
+    times = {8: 13.7, 1 << 20: 27.4, 1 << 30: 4029}
+    file = {"version": 3, "args": ["./build/all_reduce_perf"], "env": [], "nccl_version": 22809, "start_time": "now",
+            "config": {"nthreads": 1, "ngpus": 8, "iterations": 20, "graph": 0, "blocking_collectives": "false",
+                       "devices": [{"rank": 0, "group": 0, "pid": 1, "hostname": "a", "device": 0, "device_info": "NVIDIA H100 80GB HBM3"}]},
+            "results": [{"size": s, "count": s // 4, "type": "float", "redop": "sum", "root": "-1", "in_place": None,
+                         "out_of_place": {"time": t, "alg_bw": 1, "bus_bw": 1, "nwrong": 0}} for s, t in times.items()]}
+    (tmp_path / "f.json").write_text(json.dumps(file))
+    _, profile, summary = calibrate(tmp_path / "f.json")
+    assert [(f["ranks"], f["nodes"]) for f in summary["files"]] == [(8, 1)] and summary["from"] == "h100-sxm-ib"
+    moved = {f["key"]: f["value"] / f["nominal"] for f in summary["figures"] if f["from"] and f["nominal"]}
+    assert moved and all(0.85 < factor < 1.15 for factor in moved.values()), moved
+    plan = busbar.json("plan", "all_reduce", "--sizes", "8,1M,1G", "--ranks", 8, "--cluster", tmp_path / "mine.json", "--placement",
+                       "out_of_place", tmp_path=tmp_path, emulated=False)
+    assert [r["time_us"]["p50"] for r in plan["results"]] == pytest.approx(list(times.values()), rel=0.03)
+
+
+# ---- measuring ----
+
+
+@pytest.fixture
+def measure(busbar, tmp_path):
+    (tmp_path / "hidden.json").write_text(json.dumps(HIDDEN))
+
+    def run(*words, **env):
+        return busbar.run("calibrate", "--measure", "-o", "mine.json", *words, cwd=tmp_path, timeout=120,
+                          env={"EMU_CLUSTER": "hidden.json", "EMU_DATA": "off", **env})
+
+    return run
+
+
+def test_measure_runs_what_it_needs_and_goes_on_where_it_was_stopped(measure, tmp_path):
+    done = measure("--ranks", 2, "--", "-e", "16M", EMU_FAULT="fail:name=cublasLtMatmul,call=3")
+    assert done.returncode == 1 and "1 of 4" in done.stderr and not (tmp_path / "mine.json").exists()
+    kept = {p: p.stat().st_mtime_ns for p in (tmp_path / "mine.sweep").glob("*.run.json")}
+    done = measure("--ranks", 2, "--", "-e", "16M")  # what failed is not run again by itself
+    assert done.returncode == 1
+    done = measure("--ranks", 2, "--restart", "--", "-e", "16M")
+    assert done.returncode == 0, done.stderr
+    assert len(kept) == 4
+    assert_near(json.loads((tmp_path / "mine.json").read_text()), TOLD)
+    rows = json.loads((tmp_path / "mine.sweep" / "sweep.json").read_text())
+    sizes = {r["bytes"] for c in rows["combinations"] if "all_reduce" in c["command"] for r in c["result"]["results"]}
+    assert max(sizes) <= 16 << 20
+    written = (tmp_path / "mine.json").stat().st_mtime_ns
+    again = measure("--ranks", 2, "--quiet", "--", "-e", "16M")  # everything is there
+    assert again.returncode == 0 and again.stdout == "" and (tmp_path / "mine.json").stat().st_mtime_ns > written
+
+
+def test_one_rank_measures_the_gpu_alone(measure, tmp_path):
+    done = measure("--ranks", 1, "--launcher", "none")
+    assert done.returncode == 0, done.stderr
+    assert_near(json.loads((tmp_path / "mine.json").read_text()), [key for key in TOLD if "intra" not in key and "nccl" not in key])
+
+
+@pytest.mark.parametrize("words,said", [
+    (["--measure"], "--ranks N"), (["x.json", "--ranks", "4"], "--ranks is of --measure"), (["--measure", "--ranks", "0"], "--ranks"),
+    (["--measure", "--ranks", "2", "--", "--maxbytes", "1Q"], "1Q"), (["--measure", "--ranks", "2", "x.json"], "x.json"),
+])
+def test_bad_words_of_measuring(busbar, tmp_path, words, said):
+    done = busbar.run("calibrate", "-o", "mine.json", *words, emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and said in done.stderr.splitlines()[-1] and not (tmp_path / "mine.json").exists(), done.stderr
+
+
+# ---- stamps and refusals ----
+
+
+def test_a_profile_of_emulated_gpus_says_so_and_so_do_its_forecasts(busbar, measured, calibrate, tmp_path):
+    done, profile, summary = calibrate(measured("p2p"))
+    assert profile["emulated"] is True and summary["emulated"] is True and "EMULATED" in done.stdout
+    for words in (["plan", "all_reduce", "-e", "1K"], ["plan", "gpt2_large", "12", "4"]):
+        plan = busbar.run(*words, "--ranks", 8, "--cluster", tmp_path / "mine.json", emulated=False)
+        assert plan.returncode == 0 and "mine (emulated)" in plan.stdout
+
+
+def test_measured_files_make_a_profile_without_the_stamp(busbar, measured, calibrate, tmp_path):
+    def make_real(data):
+        data["emulated"] = False
+        data["environment"] = {}
+        for device in data["devices"]:
+            device["name"] = "NVIDIA H100 80GB HBM3"
+
+    done, profile, summary = calibrate(copy_of(measured("p2p"), tmp_path / "real.json", make_real))
+    assert "emulated" not in profile and "EMULATED" not in done.stdout and summary["from"] == "h100-sxm-ib"
+    plan = busbar.run("plan", "all_reduce", "-e", "1K", "--ranks", 8, "--cluster", tmp_path / "mine.json", emulated=False)
+    assert plan.returncode == 0 and "emulated" not in plan.stdout
+
+
+def rename(name):
+    def change(data):
+        data["emulated"] = name == "Emulated GPU"
+        for device in data["devices"]:
+            device["name"] = name
+    return change
+
+
+def test_files_of_two_machines_are_refused(measured, calibrate, tmp_path):
+    one = measured("p2p")
+    h100 = copy_of(one, tmp_path / "h100.json", rename("NVIDIA H100 80GB HBM3"))
+    a100 = copy_of(one, tmp_path / "a100.json", rename("NVIDIA A100-SXM4-80GB"))
+    other = copy_of(one, tmp_path / "other.json", lambda d: d["environment"].update(EMU_CLUSTER="/other.json"))
+    mixed = copy_of(one, tmp_path / "mixed.json", lambda d: d["devices"][3].update(name="Emulated GPU 2"))
+    unknown = copy_of(one, tmp_path / "unknown.json", rename("NVIDIA T4"))
+    for files, said in [((one, h100), "emulated"), ((h100, a100), "NVIDIA A100-SXM4-80GB"), ((one, other), "EMU_CLUSTER"),
+                        ((mixed,), "rank 3"), ((unknown,), "--from")]:
+        done, _, _ = calibrate(*files)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
+        assert str(files[-1]) in done.stderr or said == "--from"
+
+
+def test_files_that_tell_nothing_are_refused(busbar, measured, calibrate, tmp_path):
+    plan, shared, empty = tmp_path / "plan.json", tmp_path / "shared.json", tmp_path / "empty.json"
+    assert busbar.run("plan", "all_reduce", "--ranks", 4, "--cluster", "h100-sxm-ib", "--json", plan, emulated=False).returncode == 0
+    copy_of(measured("p2p"), shared, lambda d: d.update(shared_gpu=True))
+    empty.write_text("{}")
+    for file, said in [(plan, "busbar.plan/1"), (shared, "shared a GPU"), (empty, "not a file of measurements"), (tmp_path / "no.json", "no.json"),
+                       (measured("comm"), "none of its")]:
+        done, _, _ = calibrate(file)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("words,said", [
+    ([], "no files"), (["x.json"], "-o FILE"), (["x.json", "-o", "mine"], "mine.json"), (["x.json", "-o", "no/such/mine.json"], "no/such"),
+    (["x.json", "-o", "mine.json", "--form", "x"], "--from"),
+])
+def test_bad_words(busbar, tmp_path, words, said):
+    done = busbar.run("calibrate", *words, emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr
+
+
+def test_damaged_rows_are_named(measured, calibrate, tmp_path):
+    for key, value in [("figure", 7), ("bytes", "x"), ("bytes", -1), ("time_us", {"p50": "y"})]:
+        file = copy_of(measured("p2p"), tmp_path / "bad.json", lambda d, k=key, v=value: d["results"][4].update({k: v}))
+        done, _, _ = calibrate(file)
+        assert done.returncode == 2 and re.search(r"bad\.json: results\[4\]", done.stderr) and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_profile_that_was_there_stays_when_the_new_one_fails(busbar, tmp_path):
+    (tmp_path / "mine.json").write_text("old")
+    done = busbar.run("calibrate", "no.json", "-o", "mine.json", emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and (tmp_path / "mine.json").read_text() == "old"

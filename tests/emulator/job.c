@@ -1,0 +1,45 @@
+/* job.c - who this process is in its job, from what launchers put into its environment, and on which emulated node. */
+#include "internal.h"
+#include <stdlib.h>
+
+int emu_rank_from(const char *const *names, int n, int fallback)
+{
+    for (int i = 0; i < n; i++) {
+        const char *value = getenv(names[i]);
+        char *end;
+        long number;
+
+        if (!value || !*value)
+            continue;
+        number = strtol(value, &end, 10);
+        if (!*end && number >= 0 && number <= 1 << 30)
+            return (int)number;
+    }
+    return fallback;
+}
+
+int emu_world_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
+
+    return emu_rank_from(names, 4, 0);
+}
+
+int emu_world_size(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
+
+    return emu_rank_from(names, 3, 1);
+}
+
+int emu_nodes(void)
+{
+    static const char *const names[] = {"EMU_NODES"};
+
+    return emu_rank_from(names, 1, 0);
+}
+
+int emu_node_of(int at, int all)
+{
+    return at < all ? (int)((int64_t)at * emu_nodes() / all) : emu_nodes() - 1;
+}

@@ -1,0 +1,242 @@
+/*
+ * test_critical_path.c - what a step hangs on: paths worked out by hand, and of predicted steps that shortening what is
+ * not on the path leaves the step as long as it was.
+ */
+#include "proxies/simulate/predicted_path.h"
+#include "tests/proxies/made.h"
+
+#include <stdlib.h>
+
+static void set_time(struct bb_timeline *t, int rank, int op, int64_t begin_ns, int64_t wait_ns, int64_t end_ns)
+{
+    t->ops[rank][op] = (struct bb_timed_op){begin_ns, end_ns, wait_ns};
+}
+
+static void assert_parts(const struct bb_critical_path *path, int64_t compute, int64_t transfer, int64_t waiting,
+                         int64_t host)
+{
+    assert_int_equal(path->ns[BB_CRITICAL_COMPUTE], compute);
+    assert_int_equal(path->ns[BB_CRITICAL_TRANSFER], transfer);
+    assert_int_equal(path->ns[BB_CRITICAL_WAITING], waiting);
+    assert_int_equal(path->ns[BB_CRITICAL_HOST], host);
+}
+
+static void assert_path(const struct bb_critical_path *path, const struct bb_critical_op *wanted, size_t n)
+{
+    assert_int_equal(path->n, n);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(path->ops[i].rank, wanted[i].rank);
+        assert_int_equal(path->ops[i].op, wanted[i].op);
+        assert_true(bb_critical_path_has(path, wanted[i].rank, wanted[i].op));
+    }
+}
+
+/* Compute, an all_reduce behind it, and compute behind that; rank 1 comes late to the all_reduce. */
+static void make_late_rank(struct bb_step *step, struct bb_timeline *t)
+{
+    made_init(step, 2, 1);
+    for (int r = 0; r < 2; r++)
+        made_compute(step, r, 1, made_reduce(step, r, 0, 1, made_compute(step, r, 1, BB_NONE)));
+    assert_int_equal(bb_timeline_init(t, step, NULL, 0), 0);
+    set_time(t, 0, 0, 0, 0, 10);
+    set_time(t, 0, 1, 10, 25, 55);
+    set_time(t, 0, 2, 55, 0, 60);
+    set_time(t, 1, 0, 5, 0, 35);
+    set_time(t, 1, 1, 35, 0, 55);
+    set_time(t, 1, 2, 55, 0, 58);
+    t->step_ns[0] = 62;
+    t->step_ns[1] = 58;
+}
+
+static void a_late_rank_is_followed(void **state)
+{
+    static const struct bb_critical_op wanted[] = {{0, 2}, {0, 1}, {1, 1}, {1, 0}};
+    struct bb_critical_path path;
+    struct bb_timeline t;
+    struct bb_step step;
+
+    (void)state;
+    make_late_rank(&step, &t);
+    assert_int_equal(bb_critical_path_init(&path, &t, NULL), 0);
+    assert_path(&path, wanted, ROWS(wanted));
+    assert_parts(&path, 5 + 30, 20, 0, 2 + 5);
+    assert_int_equal(path.rank, 0);
+    assert_false(bb_critical_path_has(&path, 0, 0));
+    assert_false(bb_critical_path_has(&path, 1, 2));
+    assert_false(bb_critical_path_has(NULL, 0, 2));
+    bb_critical_path_release(&path);
+    bb_timeline_release(&t);
+    bb_step_release(&step);
+}
+
+static void a_rank_that_is_not_shown_is_waited_for(void **state)
+{
+    static const struct bb_critical_op wanted[] = {{0, 2}, {0, 1}, {0, 0}};
+    struct bb_critical_path path;
+    struct bb_timeline t, one;
+    struct bb_step step;
+
+    (void)state;
+    make_late_rank(&step, &t);
+    assert_int_equal(bb_timeline_init_ranks(&one, &step, (const bool[]){true, false}), 0);
+    memcpy(one.ops[0], t.ops[0], 3 * sizeof(*one.ops[0]));
+    one.step_ns[0] = t.step_ns[0];
+    assert_int_equal(bb_critical_path_init(&path, &one, NULL), 0);
+    assert_path(&path, wanted, ROWS(wanted));
+    assert_parts(&path, 5 + 10, 20, 25, 2);
+    assert_false(bb_critical_path_has(&path, 1, 0));
+    bb_critical_path_release(&path);
+    bb_timeline_release(&one);
+    bb_timeline_release(&t);
+    bb_step_release(&step);
+}
+
+/* Rank 0 sends twice to rank 1; the second send is late, so the second receive, not the first, hangs on it. */
+static void the_second_message_is_the_second(void **state)
+{
+    static const struct bb_critical_op wanted[] = {{1, 1}, {0, 2}, {0, 1}};
+    struct bb_op late = made_op(BB_OP_SEND, 0);
+    struct bb_critical_path path;
+    struct bb_timeline t;
+    struct bb_step step;
+
+    (void)state;
+    made_init(&step, 2, 1);
+    made_send(&step, 0, 0, 1, 1);
+    late.peer = 1;
+    late.count = 1;
+    made_add(&step, 0, &late, made_compute(&step, 0, 1, BB_NONE));
+    made_recv(&step, 1, 0, 0, 1);
+    made_recv(&step, 1, 0, 0, 1);
+    assert_int_equal(bb_timeline_init(&t, &step, NULL, 0), 0);
+    set_time(&t, 0, 0, 0, 0, 8);
+    set_time(&t, 0, 1, 0, 0, 40);
+    set_time(&t, 0, 2, 40, 0, 50);
+    set_time(&t, 1, 0, 0, 0, 8);
+    set_time(&t, 1, 1, 8, 32, 50);
+    t.step_ns[0] = 50;
+    t.step_ns[1] = 51;
+    assert_int_equal(bb_critical_path_init(&path, &t, NULL), 0);
+    assert_path(&path, wanted, ROWS(wanted));
+    assert_parts(&path, 40, 10, 0, 1);
+    bb_critical_path_release(&path);
+    bb_timeline_release(&t);
+    bb_step_release(&step);
+}
+
+/* Two streams of one communicator's operations: the second follows the first though no stream or wait says so. */
+static void operations_of_a_communicator_follow_each_other(void **state)
+{
+    static const struct bb_critical_op wanted[] = {{0, 1}, {0, 0}};
+    struct bb_op reduce = made_op(BB_OP_COLLECTIVE, 0);
+    struct bb_critical_path path;
+    struct bb_timeline t;
+    struct bb_step step;
+
+    (void)state;
+    made_init(&step, 1, 2);
+    made_add(&step, 0, &reduce, BB_NONE);
+    reduce.stream = 2;
+    made_add(&step, 0, &reduce, BB_NONE);
+    assert_int_equal(bb_timeline_init(&t, &step, NULL, 0), 0);
+    set_time(&t, 0, 0, 3, 0, 10);
+    set_time(&t, 0, 1, 10, 0, 30);
+    t.step_ns[0] = 30;
+    assert_int_equal(bb_critical_path_init(&path, &t, NULL), 0);
+    assert_path(&path, wanted, ROWS(wanted));
+    assert_parts(&path, 0, 27, 0, 3);
+    bb_critical_path_release(&path);
+    bb_timeline_release(&t);
+    bb_step_release(&step);
+}
+
+/* ---- predicted steps ---- */
+
+static void load_machine(struct bb_cluster *cluster)
+{
+    assert_int_equal(bb_cluster_load("h100-sxm-ib", cluster), 0);
+}
+
+static int64_t step_ns_of(const struct bb_step *step, const struct bb_cluster *cluster)
+{
+    struct bb_prediction p;
+    int64_t step_ns;
+
+    assert_int_equal(bb_predict_step(step, cluster, &p), 0);
+    step_ns = p.classes[p.slowest].all.step_ns;
+    bb_prediction_release(&p);
+    return step_ns;
+}
+
+/* Which operations of a role no rank of it has on the path. */
+static bool role_hangs(const struct bb_step *step, const struct bb_critical_path *path, int role, int op)
+{
+    for (int r = 0; r < step->layout.ranks; r++)
+        if (step->role_of[r] == role && bb_critical_path_has(path, r, op))
+            return true;
+    return false;
+}
+
+static void halve_what_is_off(const struct bb_step *step, const struct bb_cluster *cluster, int64_t step_ns,
+                              const struct bb_critical_path *path, int *tried)
+{
+    for (int role = 0; role < step->n_roles; role++) {
+        const struct bb_program *p = &step->roles[role].program;
+
+        for (int i = 0; i < (int)p->n_ops; i++) {
+            const double us = p->ops[i].compute_us;
+
+            if (p->ops[i].kind != BB_OP_COMPUTE || us == 0 || role_hangs(step, path, role, i))
+                continue;
+            p->ops[i].compute_us = us / 2;
+            assert_int_equal(step_ns_of(step, cluster), step_ns);
+            p->ops[i].compute_us = us;
+            (*tried)++;
+        }
+    }
+}
+
+static void nothing_hangs_on_what_is_off_the_path(void **state)
+{
+    static const struct {
+        const char *words;
+        int ranks;
+    } steps[] = {{"gpt2_large 4 4 2", 8}, {"cosmoflow", 8}, {"bert_large 4 4 4", 8}, {"dlrm", 4}, {"gpt3 4 2", 16}};
+    struct bb_cluster cluster;
+    int tried = 0;
+
+    (void)state;
+    load_machine(&cluster);
+    for (size_t i = 0; i < ROWS(steps); i++) {
+        struct bb_critical_path path;
+        struct bb_prediction p;
+        struct bb_step step;
+        int64_t sum = 0;
+
+        assert_int_equal(MADE_LINE(&step, steps[i].words, .ranks = steps[i].ranks, .compute = "timed"), 0);
+        assert_int_equal(bb_predict_step(&step, &cluster, &p), 0);
+        assert_int_equal(bb_predict_critical_path(&step, &p, &path), 0);
+        for (int k = 0; k < BB_CRITICAL_PARTS; k++)
+            sum += path.ns[k];
+        assert_int_equal(sum, p.classes[p.slowest].all.step_ns);
+        assert_int_equal(path.ns[BB_CRITICAL_WAITING], 0);
+        halve_what_is_off(&step, &cluster, sum, &path, &tried);
+        bb_critical_path_release(&path);
+        bb_prediction_release(&p);
+        bb_step_release(&step);
+    }
+    assert_true(tried > 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_late_rank_is_followed),
+        cmocka_unit_test(a_rank_that_is_not_shown_is_waited_for),
+        cmocka_unit_test(the_second_message_is_the_second),
+        cmocka_unit_test(operations_of_a_communicator_follow_each_other),
+        cmocka_unit_test(nothing_hangs_on_what_is_off_the_path),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

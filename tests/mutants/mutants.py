@@ -48,6 +48,7 @@ CONCERNS = {
     ".": "front halves packaging sweep",
     "bootstrap/base": "front result_files progress bench",
     "bootstrap/cli": "front packaging parity bench",
+    "bootstrap/report": "report memory",
     "bootstrap/results": "result_files json_reference bench",
     "bootstrap/start": "start halves front nccl_tests",
     "bootstrap/sweep": "sweep",
@@ -284,7 +285,7 @@ def concerned(file):
     """The black-box files of its folder."""
     folder = folder_of(file)
     while folder not in CONCERNS:
-        folder = os.path.dirname(folder)
+        folder = os.path.dirname(folder) or "."
     return [f"tests/cli/test_{name}.py" for name in CONCERNS[folder].split()]
 
 

@@ -8,7 +8,7 @@
 #include "proxies/plan/plan_export.h"
 #include "proxies/registry/best_order.h"
 #include "proxies/registry/registry.h"
-#include "proxies/simulate/rank_classes.h"
+#include "proxies/simulate/graph/rank_classes.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -229,10 +229,7 @@ static void end_collective(struct bb_shared *s, int rendezvous)
 
 static struct bb_shared_exchange *exchange_of(const struct bb_shared *s, int at, int *flow)
 {
-    int task;
-    const struct bb_task_graph *graph = bb_execution_graph(s->r, at, &task);
-
-    *flow = bb_shared_exchange_flow(s, s->r->class_of[at], graph->tasks[task].comm);
+    *flow = task_at(s, at)->flow;
     return &s->exchanges[*flow - s->r->m->n_rendezvous];
 }
 
@@ -246,6 +243,7 @@ void bb_shared_exchange(struct bb_shared *s, int at, int comm, const struct bb_l
     s->flows.flows[flow].limit = -1;
     bb_shared_use_exchange(s, flow, class_id, load);
     task_at(s, at)->load_ns = x->load_ns;
+    task_at(s, at)->flow = flow;
     task_at(s, at)->alone_end_ns = task_at(s, at)->arrival_ns;
     hold_sms(s, class_id, x->sms);
 }

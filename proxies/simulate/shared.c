@@ -233,13 +233,21 @@ static struct bb_shared_exchange *exchange_of(const struct bb_shared *s, int at,
     return &s->exchanges[*flow - s->r->m->n_rendezvous];
 }
 
+static int sms_of(const struct bb_sharing *sharing, int messages)
+{
+    long long sms = (long long)sharing->message_sms * messages;
+
+    return sms < sharing->collective_sms ? (int)sms : sharing->collective_sms;
+}
+
 void bb_shared_exchange(struct bb_shared *s, int at, int comm, const struct bb_load *load, int messages)
 {
-    const int most = s->cluster->sharing.collective_sms, class_id = s->r->class_of[at];
-    const int flow = bb_shared_exchange_flow(s, class_id, comm), sms = s->cluster->sharing.message_sms * messages;
+    const int class_id = s->r->class_of[at];
+    const int flow = bb_shared_exchange_flow(s, class_id, comm);
     struct bb_shared_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
 
-    *x = (struct bb_shared_exchange){.at = at, .head = BB_NONE, .tail = BB_NONE, .sms = sms < most ? sms : most};
+    *x = (struct bb_shared_exchange){
+        .at = at, .head = BB_NONE, .tail = BB_NONE, .sms = sms_of(&s->cluster->sharing, messages)};
     s->flows.flows[flow].limit = -1;
     bb_shared_use_exchange(s, flow, class_id, load);
     task_at(s, at)->load_ns = x->load_ns;

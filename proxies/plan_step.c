@@ -8,6 +8,7 @@
 #include "proxies/plan/plan_export.h"
 #include "proxies/registry/best_order.h"
 #include "proxies/registry/registry.h"
+#include "proxies/simulate/graph/rank_classes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -155,6 +156,15 @@ out:
     return rc;
 }
 
+/* Tensor parallelism waits for each message. */
+static void warn_of_crossing(const struct bb_layout *l, int gpus_per_node)
+{
+    for (int g = 0; g < l->n_groups && gpus_per_node > 0; g++)
+        if (strcmp(l->groups[g].name, "tp") == 0 && bb_group_nodes(l, g, 0, gpus_per_node) > 1)
+            bb_warn("tensor parallelism of %d ranks crosses nodes of %d GPUs; nearest within one: --tp %d",
+                    l->groups[g].size, gpus_per_node, gpus_per_node);
+}
+
 int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
 {
     struct bb_proxy_config config = o->config;
@@ -164,6 +174,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
 
     TRY(bb_plan_settle_cluster(o, &cluster, &config, &f.forecast));
     TRY(build_step(o, proxy, &cluster, &config, &f));
+    warn_of_crossing(&f.step.layout, config.gpus_per_node);
     TRY(bb_plan_count(&f.plan, &f.step, o->ops));
     f.plan.forecast = &f.forecast;
     f.predicted = o->cluster && f.plan.checks.matched && f.plan.checks.deadlock_free;

@@ -130,7 +130,9 @@ def test_an_outlier_moves_nothing_and_is_named(measured, calibrate, tmp_path):
     done, profile, summary = calibrate(copy_of(measured("collectives"), tmp_path / "spoiled.json", spoil))
     assert profile["intra"] == clean["intra"]
     assert [fit["outliers"] for fit in summary["fits"] if fit["name"] == "collectives within a node"] == [2]
-    assert len(summary["outliers"]) >= 2 and "# left out: " in done.stdout and "spoiled.json" in done.stdout
+    outliers = [r for r in summary["results"] if r["outlier"] and r["fit"] == "collectives within a node"]
+    assert sorted(round(r["measured_us"] / r["fitted_us"], 2) for r in outliers) == [0.4, 3]
+    assert "# left out: " in done.stdout and "spoiled.json" in done.stdout
 
 
 # ---- NCCL's ways ----

@@ -541,10 +541,14 @@ static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
              v * bb_pipe_split_layers(&split, 0, &first), v * bb_pipe_split_layers(&split, p - 1, &first));
 }
 
+/* Tokens that are seldom trained on at once: a model that takes more is meant for longer ones only later. */
+enum { LONG_SEQUENCE = 32768 };
+
 static int describe_step(struct bb_training *t)
 {
     static const enum bb_grid_axis shown[] = {BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_PP, BB_AXIS_DP};
     const struct bb_schedule *s = &t->schedule;
+    const bool is_longest = !t->config->transformer.sequence && t->how.sequence > LONG_SEQUENCE;
     int m = s->micro_batches;
     char axes[128] = "", stages[STAGES_TEXT], decoder[48] = "";
     bool encodes = t->arch.encoder_layers > 0;
@@ -565,10 +569,11 @@ static int describe_step(struct bb_training *t)
     t->step->tokens = t->step->samples * (t->how.sequence + (encodes ? t->how.decoder_sequence : 0));
     if (encodes)
         snprintf(decoder, sizeof(decoder), " and %d of the decoder", t->how.decoder_sequence);
-    t->step->summary = bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens%s; %s",
-                                    t->arch.name, t->arch.layers, stages, axes[0] ? axes : "one rank",
-                                    bb_schedule_names[s->kind], m, m == 1 ? "" : "es", t->how.micro_batch_size,
-                                    t->how.sequence, decoder, bb_sync_words[t->policy.kind]);
+    t->step->summary =
+        bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
+                     t->arch.layers, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], m,
+                     m == 1 ? "" : "es", t->how.micro_batch_size, t->how.sequence, decoder,
+                     is_longest ? " (the most that the model takes: --seq-length)" : "", bb_sync_words[t->policy.kind]);
     return t->step->summary ? 0 : -BB_EFAIL;
 }
 

@@ -215,7 +215,6 @@ static int check_command(const struct expansion *x, struct bb_sweep_run *c, json
     const struct bb_study_command *command = NULL;
     int rc;
 
-    TRY(bb_argv_result(&c->words)); /* without all of them none can be judged */
     if (c->words.n == 0)
         return bb_err(BB_EUSAGE, "no command, expected \"command\": \"bench all_reduce\" or the like");
     for (size_t i = 0; i < x->plan->n_commands; i++)
@@ -236,6 +235,17 @@ out:
     return rc;
 }
 
+static int result_of(const struct bb_sweep_run *c)
+{
+    int rc;
+
+    TRY(bb_argv_result(&c->words));
+    TRY(bb_argv_result(&c->environment));
+    rc = bb_argv_result(&c->launch_arguments);
+out:
+    return rc;
+}
+
 static int fill_run(const struct expansion *x, struct bb_sweep_run *c, const json_t *setting, int repeat)
 {
     const json_t *arguments = json_object_get(setting, "launch_arguments");
@@ -247,13 +257,12 @@ static int fill_run(const struct expansion *x, struct bb_sweep_run *c, const jso
     for (size_t i = 0; i < json_array_size(arguments); i++)
         bb_argv_add(&c->launch_arguments, "%s", json_string_value(json_array_get(arguments, i)));
     c->timeout_s = timeout ? json_number_value(timeout) : x->plan->timeout_s;
+    TRY(result_of(c)); /* without all words none can be judged */
     TRY(check_command(x, c, json_integer_value(json_object_get(setting, "ranks"))));
     set_id(c, repeat);
     put_id(&c->words, c->id);
     put_id(&c->environment, c->id);
-    TRY(bb_argv_result(&c->words));
-    TRY(bb_argv_result(&c->environment));
-    TRY(bb_argv_result(&c->launch_arguments));
+    rc = result_of(c);
 out:
     return rc;
 }

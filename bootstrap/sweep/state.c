@@ -27,14 +27,18 @@ char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *e
     return NULL;
 }
 
-/* NULL when there is no such file or it is not whole. */
-static json_t *load_file(const char *dir, const struct bb_sweep_run *c, const char *ending)
+/* *root is NULL when there is no such file or it is not whole. */
+static int load_file(const char *dir, const struct bb_sweep_run *c, const char *ending, json_t **root)
 {
     char *path = bb_sweep_file(dir, c, ending);
-    json_t *root = path ? json_load_file(path, 0, NULL) : NULL;
+    int rc = path ? 0 : -BB_EFAIL;
 
+    errno = 0;
+    *root = path ? json_load_file(path, 0, NULL) : NULL;
+    if (path && !*root && errno == ENOMEM)
+        rc = bb_err(BB_EFAIL, "no memory for %s", path);
     free(path);
-    return root;
+    return rc;
 }
 
 static bool is_whole(const json_t *result)
@@ -45,12 +49,17 @@ static bool is_whole(const json_t *result)
     return json_string_value(json_object_get(result, "schema")) && (!status || (text && strcmp(text, "ok") == 0));
 }
 
-void bb_sweep_look(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found)
+int bb_sweep_look(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found)
 {
-    json_t *run = load_file(dir, c, ".run.json");
-    const json_t *status = json_object_get(run, "exit_status"), *seconds = json_object_get(run, "seconds");
+    const json_t *status, *seconds;
+    json_t *run = NULL;
+    int rc;
 
-    *found = (struct bb_sweep_found){.result = load_file(dir, c, ".json"), .exit_status = -1, .seconds = NAN};
+    *found = (struct bb_sweep_found){.exit_status = -1, .seconds = NAN};
+    TRY(load_file(dir, c, ".run.json", &run));
+    TRY(load_file(dir, c, ".json", &found->result));
+    status = json_object_get(run, "exit_status");
+    seconds = json_object_get(run, "seconds");
     if (json_is_integer(status))
         found->exit_status = (int)json_integer_value(status);
     if (json_is_number(seconds))
@@ -59,7 +68,9 @@ void bb_sweep_look(const char *dir, const struct bb_sweep_run *c, struct bb_swee
         found->state = BB_SWEEP_COMPLETE;
     else if (found->exit_status >= 0)
         found->state = BB_SWEEP_FAILED;
+out:
     json_decref(run);
+    return rc;
 }
 
 void bb_sweep_found_release(struct bb_sweep_found *found)

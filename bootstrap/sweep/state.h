@@ -29,8 +29,9 @@ struct bb_sweep_found {
 /* bb_sweep_file - dir/ID and an ending (".json"), owned by the caller; NULL without memory (said). */
 char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *ending);
 
-/* bb_sweep_look - read what is there. found is to be released; files that are missing or broken are no error. */
-void bb_sweep_look(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found);
+/* bb_sweep_look - read what is there. found is to be released; files that are missing or broken are no error,
+ * but no memory for them is (said): a run that is complete would be taken for one that is to do. */
+int bb_sweep_look(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found) BB_MUST_CHECK;
 void bb_sweep_found_release(struct bb_sweep_found *found);
 
 /* bb_sweep_last_lines - the last lines of what a combination said on stderr, at most 5, as a JSON list: busbar's own

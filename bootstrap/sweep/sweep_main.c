@@ -201,28 +201,34 @@ static int name_folder(struct sweep *s)
 
 /* ---- running ---- */
 
-static bool is_wanted(const struct sweep *s, const struct bb_sweep_run *c)
+static int find_wanted(const struct sweep *s, const struct bb_sweep_run *c, bool *wanted)
 {
     struct bb_sweep_found found;
-    enum bb_sweep_state state;
+    int rc = bb_sweep_look(s->dir, c, &found);
+    const enum bb_sweep_state state = found.state;
 
-    bb_sweep_look(s->dir, c, &found);
-    state = found.state;
     bb_sweep_found_release(&found);
-    return s->options.restart || state == BB_SWEEP_TO_DO || (state == BB_SWEEP_FAILED && s->options.retry_failed);
+    *wanted = s->options.restart || state == BB_SWEEP_TO_DO || (state == BB_SWEEP_FAILED && s->options.retry_failed);
+    return rc;
 }
 
-/* The combinations to run, in order: pointers that the caller frees. */
+/* The combinations to run, in order: pointers that the caller frees; NULL: no memory (said). */
 static const struct bb_sweep_run **list_wanted(struct sweep *s)
 {
     const struct bb_sweep_run **list = calloc(s->combinations.n + 1, sizeof(*list));
+    bool wanted;
 
     s->to_run = 0;
-    for (size_t i = 0; i < s->combinations.n && list; i++)
-        if (is_wanted(s, &s->combinations.one[i]))
-            list[s->to_run++] = &s->combinations.one[i];
     if (!list)
         bb_err(BB_EFAIL, "no memory for the combinations");
+    for (size_t i = 0; i < s->combinations.n && list; i++) {
+        if (find_wanted(s, &s->combinations.one[i], &wanted)) {
+            free(list);
+            return NULL;
+        }
+        if (wanted)
+            list[s->to_run++] = &s->combinations.one[i];
+    }
     return list;
 }
 
@@ -242,13 +248,14 @@ static void show_progress(void *arg, double seconds)
 }
 
 /* A failure is told at once; its reason is the last line that it wrote. */
-static void report_failure(struct sweep *s, const struct bb_sweep_run *c, const struct bb_started *ended)
+static int report_failure(struct sweep *s, const struct bb_sweep_run *c, const struct bb_started *ended)
 {
     struct bb_sweep_found found;
     json_t *lines;
     char text[400];
+    int rc;
 
-    bb_sweep_look(s->dir, c, &found);
+    TRY(bb_sweep_look(s->dir, c, &found));
     if (found.state != BB_SWEEP_COMPLETE) {
         lines = bb_sweep_last_lines(s->dir, c);
         const char *last = json_string_value(json_array_get(lines, json_array_size(lines) - 1));
@@ -260,7 +267,9 @@ static void report_failure(struct sweep *s, const struct bb_sweep_run *c, const 
                 last ? last : "");
         json_decref(lines);
     }
+out:
     bb_sweep_found_release(&found);
+    return rc;
 }
 
 static int run_one(struct sweep *s, const struct bb_sweep_run *c)
@@ -285,7 +294,7 @@ static int run_one(struct sweep *s, const struct bb_sweep_run *c)
     else
         rc = bb_sweep_record(s->dir, c, ended.exit_status, ended.seconds);
     TRY(rc);
-    report_failure(s, c, &ended);
+    TRY(report_failure(s, c, &ended));
     s->ran++;
     bb_progress_did(&s->progress, 1);
 out:
@@ -344,22 +353,25 @@ static void print_environment(const struct bb_argv *environment)
     }
 }
 
-static void print_combination(const struct sweep *s, size_t i)
+static int print_combination(const struct sweep *s, size_t i)
 {
     const struct bb_sweep_run *c = &s->combinations.one[i];
     struct bb_sweep_found found;
     struct bb_argv words = {0};
     char text[1024];
+    int rc;
 
-    bb_sweep_look(s->dir, c, &found);
+    TRY(bb_sweep_look(s->dir, c, &found));
+    TRY(bb_launch_runs_words(&s->launch, c, NULL, &words));
     printf("# %zu %s %s: %s\n", i + 1, c->id, bb_sweep_state_names[found.state],
            bb_settings_text(c, text, sizeof(text)));
-    bb_sweep_found_release(&found);
     print_environment(&c->environment);
-    if (bb_launch_runs_words(&s->launch, c, NULL, &words) == 0)
-        bb_quote_all(&words, stdout);
+    bb_quote_all(&words, stdout);
     putchar('\n');
+out:
+    bb_sweep_found_release(&found);
     bb_argv_release(&words);
+    return rc;
 }
 
 static int put_json(const struct bb_gathered *g, FILE *out)
@@ -428,9 +440,11 @@ out:
 
 static int print_list(const struct sweep *s)
 {
-    for (size_t i = 0; i < s->combinations.n; i++)
-        print_combination(s, i);
-    return 0;
+    int rc = 0;
+
+    for (size_t i = 0; i < s->combinations.n && rc == 0; i++)
+        rc = print_combination(s, i);
+    return rc;
 }
 
 static int run_command(struct sweep *s)

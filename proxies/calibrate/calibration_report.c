@@ -118,15 +118,14 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
 static void print_outliers(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
-    char text[120], times[2][BB_TIME_TEXT];
+    char text[120], measured[BB_TIME_TEXT], fitted[BB_TIME_TEXT];
 
     for (int i = 0; i < c->n_outliers; i++) {
         const struct bb_evidence_row *row = &r->evidence->rows[c->outliers[i].row];
 
         bb_evidence_text(row, text, sizeof(text));
         fprintf(out, "# left out: %s in %s: %s, fitted %s\n", text, r->evidence->files[row->file].path,
-                bb_format_time(c->outliers[i].measured_us, times[0]),
-                bb_format_time(c->outliers[i].fitted_us, times[1]));
+                bb_format_time(c->outliers[i].measured_us, measured), bb_format_time(c->outliers[i].fitted_us, fitted));
     }
 }
 

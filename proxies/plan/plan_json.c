@@ -1,6 +1,7 @@
 /* plan_json.c - a plan as busbar.plan/1. Packing fails only without memory, which the callers see as NULL. */
 #include "bootstrap/results/flat_table.h"
 #include "bootstrap/results/results.h"
+#include "proxies/plan/contention.h"
 #include "proxies/plan/forecast.h"
 #include "proxies/plan/plan_export.h"
 #include "proxies/simulate/predicted_path.h"
@@ -300,8 +301,9 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
         json_array_append_new(roles, o);
     }
     return json_pack(
-        "{s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", p->cluster.name, "step_us",
-        us_of(slowest->all.step_ns), "tokens_per_s",
+        "{s:s, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster",
+        p->cluster.name, "slow", bb_slow_json(&p->conditions.slow), "sharing", bb_sharing_json(p), "phases",
+        bb_phases_json(p), "step_us", us_of(slowest->all.step_ns), "tokens_per_s",
         bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / us_of(slowest->all.step_ns) * 1e6 : NAN),
         "breakdown", breakdown_object(slowest), "breakdown_by_role", roles, "groups",
         groups_of(&plan->step->layout, slowest, &p->cluster), "compute_alone_us", us_or_null(p->compute_alone_ns),
@@ -351,6 +353,8 @@ static json_t *plan_object(const struct bb_plan_report *r)
         (!p || !r->training ||
          json_object_set_new(json_object_get(root, "predicted"), "training", bb_training_time_json(r->training)) ==
              0) &&
+        (!p || !r->jittered ||
+         json_object_set_new(json_object_get(root, "predicted"), "jitter", bb_jittered_json(r->jittered)) == 0) &&
         (!r->best_order || json_object_set(root, "best_order", r->best_order) == 0))
         return root;
     json_decref(root);

@@ -225,6 +225,7 @@ def test_what_is_given_stays(plan):
     words = [w for k, v in given.items() for w in ("--" + k.replace("_", "-"), v)]
     rows = plan(*SEARCH, *words)["best_layout"]["layouts"]
     assert rows and all({k: r[k] for k in given} == given for r in rows)
+    assert {r["dp"] for r in plan(*SEARCH, "--dp", 2)["best_layout"]["layouts"]} == {2}
     assert {r["schedule"] for r in plan(*SEARCH, "--vpp", 4)["best_layout"]["layouts"]} == {"interleaved"}
 
 

@@ -233,6 +233,12 @@ def test_the_file_with_iterations_and_without_a_check(perf, tmp_path):
     assert run["average_bus_bandwidth"]["okay"] == "false" and run["config"]["per_iter_timing"] == "true"
 
 
+def test_the_file_of_a_bandwidth_that_is_enough(perf, tmp_path):
+    path = tmp_path / "r.json"
+    done = perf("sendrecv", "-g", "2", "-b", "1K", "-e", "1K", "-n", "2", "-J", path, env={"NCCL_TESTS_MIN_BW": "0.001"})
+    assert done.returncode == 0 and json.loads(path.read_text())["average_bus_bandwidth"]["okay"] == "true"
+
+
 def test_compare_reads_the_file(busbar, perf, tmp_path):
     path = tmp_path / "r.json"
     for words in (["-I", "1", "-n", "20"], ["-C", "1"]):

@@ -48,6 +48,7 @@ CONCERNS = {
     ".": "front halves packaging sweep",
     "bootstrap/base": "front result_files progress bench",
     "bootstrap/cli": "front packaging parity bench",
+    "bootstrap/report": "report memory",
     "bootstrap/results": "result_files json_reference bench",
     "bootstrap/start": "start halves front nccl_tests",
     "bootstrap/sweep": "sweep",
@@ -60,13 +61,14 @@ CONCERNS = {
     "collectives/nccl_tests": "nccl_tests",
     "collectives/overlap": "overlap",
     "collectives/p2p": "p2p",
-    "collectives/session": "observe algorithms bench parity dangers",
+    "collectives/session": "observe algorithms bench parity dangers result_files",
     "collectives/sweep": "bench parity algorithms figures nccl_tests",
     "cuda": "kernels compute bench transformer_layers",
     "cuda/device": "start bench dangers nsys",
-    "proxies": "proxy plan dangers",
+    "proxies": "proxy plan dangers answers",
     "proxies/calibrate": "calibrate",
     "proxies/export": "export",
+    "proxies/layouts": "answers",
     "proxies/models": "models plan",
     "proxies/plan": "plan trace export models",
     "proxies/registry": "front plan proxy models",
@@ -283,7 +285,7 @@ def concerned(file):
     """The black-box files of its folder."""
     folder = folder_of(file)
     while folder not in CONCERNS:
-        folder = os.path.dirname(folder)
+        folder = os.path.dirname(folder) or "."
     return [f"tests/cli/test_{name}.py" for name in CONCERNS[folder].split()]
 
 

@@ -184,6 +184,24 @@ static void test_refuse_word(void **state)
         strstr(capture_end(&said), "unknown proxy 'gpt', did you mean 'gpt2_large'? (one of: gpt2_large bert_large)"));
 }
 
+/* A list of all that there are ends where its room does. */
+static void test_refuse_word_among_long_ones(void **state)
+{
+    char longest[600 + 1];
+    const char *line;
+    const char *words[] = {longest, longest, longest, "last"};
+    struct capture said;
+
+    (void)state;
+    memset(longest, 'w', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    capture_begin(&said);
+    assert_int_equal(bb_refuse_word("proxy", "gpt", words, 4), -BB_EUSAGE);
+    line = capture_end(&said);
+    assert_non_null(strstr(line, "unknown proxy 'gpt', expected one of: www"));
+    assert_null(strstr(line, "last"));
+}
+
 static const char help_text[] =
     "Usage: busbar test WORD... [OPTION...]\n"
     "\n"
@@ -313,9 +331,11 @@ static void test_changed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_forms),       cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_too_many_words), cmocka_unit_test(test_refuse_word), cmocka_unit_test(test_help),
-        cmocka_unit_test(test_each),           cmocka_unit_test(test_read),        cmocka_unit_test(test_changed),
+        cmocka_unit_test(test_defaults),    cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_too_many_words),
+        cmocka_unit_test(test_refuse_word), cmocka_unit_test(test_refuse_word_among_long_ones),
+        cmocka_unit_test(test_help),        cmocka_unit_test(test_each),
+        cmocka_unit_test(test_read),        cmocka_unit_test(test_changed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -338,7 +338,7 @@ static void test_state(void **state)
             put(dir, &c, ".json", cases[i].result);
         if (cases[i].run)
             put(dir, &c, ".run.json", cases[i].run);
-        bb_sweep_look(dir, &c, &found);
+        assert_int_equal(bb_sweep_look(dir, &c, &found), 0);
         if (found.state != cases[i].state)
             fail_msg("case %zu is %d", i, (int)found.state);
         bb_sweep_found_release(&found);

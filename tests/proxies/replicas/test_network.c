@@ -107,7 +107,7 @@ static void transformers_by_the_usual_formulas(void **state)
 /* What a layer is said to compute is what its products do. */
 static void work_has_the_flops(void **state)
 {
-    static const char *const models[] = {"resnet18_cifar", "resnet50", "gpt2_small"};
+    static const char *const models[] = {"resnet18_cifar", "resnet50", "gpt2_small", "bert_large"};
 
     (void)state;
     for (size_t m = 0; m < ROWS(models); m++) {

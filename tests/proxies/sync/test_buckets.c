@@ -176,10 +176,12 @@ static void fusion_looks_past_another_type(void **state)
     const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = 64};
     const struct bb_gradient_arrival near[] = {{.count = 4}, {.count = 4, .type = 1}, {.count = 4}};
     const struct bb_gradient_arrival far[] = {{.count = 8}, {.count = 12, .type = 1}, {.count = 4}};
+    const struct bb_gradient_arrival just[] = {{.count = 8}, {.count = 8, .type = 1}, {.count = 4}};
 
     (void)state;
     assert_string_equal(text_of(&rule, near, 3, 4), "0 2:8 1:4");
     assert_string_equal(text_of(&rule, far, 3, 4), "0:8 1:12 2:4");
+    assert_string_equal(text_of(&rule, just, 3, 4), "0 2:12 1:8");
 }
 
 static void a_cycle_fuses_what_became_ready_in_it(void **state)

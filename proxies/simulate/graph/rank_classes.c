@@ -1,5 +1,5 @@
 /* rank_classes.c - colour refinement over the ranks of a step (see rank_classes.h). */
-#include "proxies/simulate/rank_classes.h"
+#include "proxies/simulate/graph/rank_classes.h"
 
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/key_index.h"
@@ -256,6 +256,8 @@ static int refine_classes(struct refinement *p)
         return tell_all_apart(p);
     set_first_colors(p);
     now = count_colors(p);
+    if (now < 0)
+        return now;
     for (int round = 1; work <= WORK_LIMIT; round++, work += ranks) {
         int before = now;
 

@@ -166,7 +166,7 @@ static int refuse_command(const char *word)
 
 static bool asks_version(const char *word)
 {
-    return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0;
+    return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "-v") == 0;
 }
 
 static int print_version(void)
@@ -180,7 +180,18 @@ static int run_command(int argc, char **argv)
     for (int i = 0; i < N_COMMANDS; i++)
         if (strcmp(argv[0], commands[i].name) == 0)
             return argc == 2 && asks_version(argv[1]) ? print_version() : commands[i].run(argc, argv);
+    if (bb_nccl_tests_kind(argv[0]) >= 0)
+        return bb_nccl_tests_main(argc, argv);
     return refuse_command(argv[0]);
+}
+
+/* Whoever asks under mpirun wants to read it once. */
+static bool is_told_elsewhere(int argc, char **argv)
+{
+    for (int i = 1; i < argc && bb_launcher_rank() > 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return bb_launcher_rank() > 0 && argc == 2 && asks_version(argv[1]);
 }
 
 /* `busbar help bench p2p` is `busbar bench p2p --help`. */
@@ -213,7 +224,9 @@ int main(int argc, char **argv)
     (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow fails in its write, which is said */
     bb_json_memory_guard();
     bb_err_mute(bb_launcher_rank() > 0); /* until MPI is up */
-    if (argc > 0 && bb_nccl_tests_kind(argv[0]) >= 0) {
+    if (is_told_elsewhere(argc, argv)) {
+        rc = 0;
+    } else if (argc > 0 && bb_nccl_tests_kind(argv[0]) >= 0) {
         rc = bb_nccl_tests_main(argc, argv);
     } else if (argc < 2) {
         print_help(stderr);

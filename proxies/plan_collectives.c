@@ -21,6 +21,8 @@ static int refuse_collective(const struct bb_plan_options *o, const char *name)
                     {o->config.compute != NULL, "compute"},
                     {o->config.scale_counts > 0, "scale-counts"},
                     {o->tokens != NULL, "tokens"},
+                    {o->slow != NULL, "slow"},
+                    {o->jitter != NULL, "jitter"},
                     {o->ops, "ops"},
                     {o->best_order, "best-order"},
                     {o->best_layout, "best-layout"},

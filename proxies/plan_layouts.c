@@ -12,6 +12,8 @@ int bb_plan_refuse_layouts(const struct bb_plan_options *o, const struct bb_prox
     const char *beside = o->ops                           ? "ops"
                          : o->best_order                  ? "best-order"
                          : o->tokens                      ? "tokens"
+                         : o->slow                        ? "slow"
+                         : o->jitter                      ? "jitter"
                          : o->must_fit                    ? "must-fit"
                          : o->export                      ? "export"
                          : o->files[BB_PLAN_EXPORT_trace] ? "trace"

@@ -24,6 +24,8 @@ struct bb_plan_options {
     size_t gpu_memory;
     enum bb_rates rates;           /* no option: whose */
     int top, threads;              /* of --best-layout */
+    const char *slow, *jitter;     /* as they are written */
+    int seed, samples;             /* of the jitter */
     struct bb_bench_options bench; /* of a collective: which rows */
 };
 

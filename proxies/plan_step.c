@@ -4,10 +4,13 @@
 #include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
+#include "proxies/plan/contention.h"
 #include "proxies/plan/plan_export.h"
 #include "proxies/registry/best_order.h"
 #include "proxies/registry/registry.h"
+#include "proxies/simulate/graph/rank_classes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* The plan and what was computed from it; zeroed is empty. */
@@ -18,6 +21,7 @@ struct findings {
     struct bb_best_order best;
     struct bb_forecast forecast;
     struct bb_training_time training; /* tokens 0: was not asked for */
+    struct bb_jittered jittered;      /* samples 0: likewise         */
     bool predicted;
 };
 
@@ -25,6 +29,8 @@ static void print_findings(const struct findings *f, bool ops, int argc, char **
 {
     bb_head_command(stdout, argc, argv);
     bb_plan_print(&f->plan, f->predicted ? &f->prediction : NULL, ops, stdout);
+    if (f->jittered.samples > 0)
+        bb_jittered_print(&f->jittered, stdout);
     if (f->training.tokens > 0)
         bb_training_time_print(&f->training, stdout);
     if (f->best.n > 0)
@@ -37,6 +43,7 @@ static int write_files(const struct findings *f, const struct bb_plan_options *o
                                     .prediction = f->predicted ? &f->prediction : NULL,
                                     .options = bb_json_options(o->words, o),
                                     .best_order = f->best.n > 0 ? bb_best_order_json(&f->best) : NULL,
+                                    .jittered = f->jittered.samples > 0 ? &f->jittered : NULL,
                                     .training = f->training.tokens > 0 ? &f->training : NULL,
                                     .ops = o->ops};
     int rc = f->best.n > 0 && !report.best_order ? bb_err(BB_EFAIL, "out of memory for the plan's JSON")
@@ -110,6 +117,54 @@ static int count_training(struct findings *f, const char *text)
     return 0;
 }
 
+/* "3%" */
+static int parse_jitter(const char *text, double *part)
+{
+    char *end;
+    double percent = strtod(text, &end);
+
+    if (end == text || strcmp(end, "%") != 0 || !(percent > 0 && percent <= 100))
+        return bb_err(BB_EUSAGE, "--jitter: '%s' is no percentage above 0 and up to 100%%; nearest: --jitter 3%%",
+                      text);
+    *part = percent / 100;
+    return 0;
+}
+
+static int parse_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions)
+{
+    int rc = 0;
+
+    *conditions = (struct bb_conditions){.seed = (uint64_t)o->seed};
+    if (o->slow)
+        TRY(bb_slow_read(&conditions->slow, "--slow", o->slow));
+    if (o->jitter)
+        TRY(parse_jitter(o->jitter, &conditions->jitter));
+out:
+    return rc;
+}
+
+static int predict(const struct bb_plan_options *o, const struct bb_cluster *cluster, struct findings *f)
+{
+    struct bb_conditions conditions;
+    int rc;
+
+    TRY(parse_conditions(o, &conditions));
+    TRY(bb_predict_under(&f->step, cluster, &conditions, &f->prediction));
+    if (conditions.jitter > 0)
+        TRY(bb_predict_jitter(&f->step, cluster, &conditions, o->samples, &f->jittered));
+out:
+    return rc;
+}
+
+/* Tensor parallelism waits for each message. */
+static void warn_of_crossing(const struct bb_layout *l, int gpus_per_node)
+{
+    for (int g = 0; g < l->n_groups && gpus_per_node > 0; g++)
+        if (strcmp(l->groups[g].name, "tp") == 0 && bb_group_nodes(l, g, 0, gpus_per_node) > 1)
+            bb_warn("tensor parallelism of %d ranks crosses nodes of %d GPUs; nearest within one: --tp %d",
+                    l->groups[g].size, gpus_per_node, gpus_per_node);
+}
+
 int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
 {
     struct bb_proxy_config config = o->config;
@@ -119,11 +174,12 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
 
     TRY(bb_plan_settle_cluster(o, &cluster, &config, &f.forecast));
     TRY(build_step(o, proxy, &cluster, &config, &f));
+    warn_of_crossing(&f.step.layout, config.gpus_per_node);
     TRY(bb_plan_count(&f.plan, &f.step, o->ops));
     f.plan.forecast = &f.forecast;
     f.predicted = o->cluster && f.plan.checks.matched && f.plan.checks.deadlock_free;
     if (f.predicted)
-        TRY(bb_predict(&f.step, &cluster, &f.prediction));
+        TRY(predict(o, &cluster, &f));
     if (o->tokens)
         TRY(count_training(&f, o->tokens));
     if (o->best_order)
@@ -139,6 +195,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
 out:
     bb_best_order_release(&f.best);
     bb_prediction_release(&f.prediction);
+    bb_jittered_release(&f.jittered);
     bb_plan_release(&f.plan);
     bb_step_release(&f.step);
     return rc;
@@ -153,10 +210,21 @@ static int refuse_tokens(const char *text, const char *cluster)
     return bb_tokens_parse(text, &tokens);
 }
 
+static int refuse_conditions(const struct bb_plan_options *o)
+{
+    struct bb_conditions conditions;
+
+    if ((o->slow || o->jitter) && !o->cluster)
+        return bb_err(BB_EUSAGE, "--%s needs the cluster to predict for; nearest: --cluster h100-sxm-ib",
+                      o->slow ? "slow" : "jitter");
+    return parse_conditions(o, &conditions);
+}
+
 int bb_plan_refuse_step(const struct bb_plan_options *o, const struct bb_proxy *proxy)
 {
     int rc = 0;
 
+    TRY(refuse_conditions(o));
     TRY(bb_plan_exports_refuse(o->files, o->cluster));
     TRY(bb_export_refuse(o->export, o->export_only, o->cluster));
     if (o->tokens)

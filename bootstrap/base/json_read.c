@@ -4,6 +4,7 @@
 #include "bootstrap/base/units.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -156,6 +157,7 @@ static int check_totals(const json_t *object, const char *key, const char *where
 int bb_json_read_field(const json_t *object, const char *where, const struct bb_json_field *f, void *into)
 {
     void *at = (char *)into + f->offset;
+    char place[PATH_MAX + KEY_TEXT];
     const char *key;
     int rc;
 
@@ -164,6 +166,10 @@ int bb_json_read_field(const json_t *object, const char *where, const struct bb_
     rc = bb_json_holder(object, where, f->key, &object, &key);
     if (rc)
         return rc;
+    if (key != f->key) { /* which of the objects is part of the place */
+        snprintf(place, sizeof(place), "%s: %.*s", where, (int)(key - f->key - 1), f->key);
+        where = place;
+    }
     switch (f->kind) {
     case BB_JSON_WHOLE:
         return read_whole(object, key, where, f, at);

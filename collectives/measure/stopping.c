@@ -90,7 +90,8 @@ bool bb_has_trend(const double *samples, size_t n)
 /* ---- warnings ---- */
 
 const struct bb_warning_row bb_warnings[BB_WARN_COUNT] = {
-    [BB_WARN_NOT_CHECKED] = {"not_checked", "the data were not compared", "let -c be 1 or more"},
+    [BB_WARN_NOT_CHECKED] = {"not_checked", "the data were not compared",
+                             "let -c be 1 or more; EMU_DATA=off moves none"},
     [BB_WARN_FEW_SAMPLES] = {"few_samples", "fewer than 6 samples: the median has no interval",
                              "--repeats 6 or more, or --confidence 1%"},
     [BB_WARN_NOISY] = {"noisy", "the median is known to no better than 5 %",

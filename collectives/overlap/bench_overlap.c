@@ -134,7 +134,7 @@ static void print_head(const struct overlap *v)
     if (v->session.world.size == 1)
         fprintf(out, "# one rank: NCCL copies memory, there is no communication to hide\n");
     if (v->session.device.emulated)
-        bb_head_emulated(out, "", " without contention");
+        bb_head_emulated(out, "", ", contention as its profile has it");
     bb_table_heading(out, fields);
 }
 

@@ -1,6 +1,8 @@
 /* script.c - a thread that starts and waits, turned into streams and events (see script.h). */
 #include "proxies/author/script.h"
 
+#include "proxies/author/script_fork.h"
+
 #include "cuda/work/kernel_list.h"
 
 #include <string.h>
@@ -65,19 +67,23 @@ int bb_script_start(struct bb_script *s, const struct bb_op *op)
 {
     if (s->failed)
         return BB_NONE;
-    s->newest = keep_index(s, bb_program_flow(s->program, op, s->after, s->n_after));
+    if (bb_script_is_forked(s))
+        s->newest = keep_index(s, bb_script_fork_add(s, op));
+    else
+        s->newest = keep_index(s, bb_program_flow(s->program, op, s->after, s->n_after));
     return s->newest;
 }
 
 void bb_script_wait(struct bb_script *s, int op)
 {
+    op = bb_script_fork_real(s, op);
     if (op == BB_NONE || s->failed)
         return;
     if (op == s->newest) /* it came after all that was waited for before: that goes without saying */
         s->n_after = 0;
     s->newest = BB_NONE;
     for (int w = 0; w < s->n_after; w++)
-        if (s->program->ops[s->after[w]].stream == s->program->ops[op].stream) {
+        if (bb_script_op_at(s, s->after[w])->stream == bb_script_op_at(s, op)->stream) {
             s->after[w] = op > s->after[w] ? op : s->after[w];
             return;
         }
@@ -189,7 +195,7 @@ int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *
 
 void bb_script_group_start(struct bb_script *s)
 {
-    s->call = (int)s->program->n_ops;
+    s->call = bb_script_is_forked(s) ? bb_script_fork_next(s) : (int)s->program->n_ops;
 }
 
 void bb_script_group_end(struct bb_script *s)

@@ -15,8 +15,11 @@
 #include "proxies/step/config.h"
 #include "proxies/step/step.h"
 
+struct bb_script_fork; /* two threads while they are written (script_fork.c) */
+
 struct bb_script {
     struct bb_program *program;
+    struct bb_script_fork *fork; /* NULL until the first bb_script_fork */
     enum bb_dtype_id dtype;
     bool timed;                         /* false: kernels are left out                              */
     enum bb_redop_id redop;             /* of reductions that come next: BB_SUM unless set          */
@@ -74,6 +77,20 @@ void bb_script_wait(struct bb_script *s, int op);
 
 /* bb_script_begin_anew - what comes next is done by another thread, which has waited for nothing but that operation. */
 void bb_script_begin_anew(struct bb_script *s, int op);
+
+/*
+ * Two threads of one rank, which know nothing of each other until they end: what is written between bb_script_fork and
+ * bb_script_second is done by the first, up to bb_script_join by the second, each in its own order. The join takes
+ * turns: a kernel that would wait for a message of its thread lets the other thread go on, so that one communicates
+ * while the other computes. Both want buffers of their own. Forks do not nest; bb_script_end frees what they need.
+ */
+void bb_script_fork(struct bb_script *s);
+void bb_script_second(struct bb_script *s);
+void bb_script_join(struct bb_script *s);
+void bb_script_end(struct bb_script *s);
+
+/* bb_script_newest_op - the operation that was started last, to say more of it; NULL: none was, or it failed. */
+struct bb_op *bb_script_newest_op(struct bb_script *s);
 
 /* ---- what several proxies do ---- */
 

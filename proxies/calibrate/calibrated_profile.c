@@ -80,7 +80,7 @@ static int set_figures(const struct bb_calibration *c, json_t *root)
 
     for (int f = 0; f < c->n_figures; f++) {
         const struct bb_calibration_figure *figure = &c->figures[f];
-        bool whole = strcmp(figure->key, "sm_count") == 0;
+        bool whole = strcmp(figure->key, "sm_count") == 0 || strcmp(figure->key, "sharing.collective_sms") == 0;
         json_t *number;
 
         if (figure->fit < 0)

@@ -2,6 +2,7 @@
 #include "proxies/calibrate/calibration.h"
 
 #include "bootstrap/base/grow.h"
+#include "proxies/calibrate/counted.h"
 #include "proxies/calibrate/figures.h"
 #include "proxies/calibrate/hold_back.h"
 #include "proxies/calibrate/robust_fit.h"
@@ -71,6 +72,12 @@ static void keep_figures(struct bb_calibration *c, const struct model *m, const 
     }
 }
 
+static void name_files(struct bb_calibration_fit *fit, const struct model *m)
+{
+    for (size_t i = 0; i < m->n; i++)
+        fit->files |= (size_t)1 << (m->evidence->rows[m->rows[i]].file % 64);
+}
+
 static int run_fit(struct model *m, const char *name)
 {
     struct bb_calibration *c = m->c;
@@ -90,8 +97,7 @@ static int run_fit(struct model *m, const char *name)
                                         .worst_error = fit.worst_error,
                                         .only_judged = m->n_figures == 0};
     snprintf(done->name, sizeof(done->name), "%s", name);
-    for (size_t i = 0; i < m->n; i++)
-        done->files |= (size_t)1 << (m->evidence->rows[m->rows[i]].file % 64);
+    name_files(done, m);
     c->n_fits++;
 out:
     bb_fit_release(&fit);
@@ -304,18 +310,6 @@ static void choose_anchor(struct bb_calibration *c, const struct bb_evidence *e)
         c->figures[bb_figure_find(c->figures, c->n_figures, "memory_gbps")].fits = false;
 }
 
-/* What a file says by itself: timed kernels, whose fit is the first, how many multiprocessors there are. */
-static void take_counts(struct bb_calibration *c, const struct bb_evidence *e)
-{
-    struct bb_calibration_figure *sms = &c->figures[bb_figure_find(c->figures, c->n_figures, "sm_count")];
-
-    for (size_t f = 0; f < e->n_files; f++)
-        if (e->files[f].sm_count > 0) {
-            sms->value = c->cluster.sm_count = e->files[f].sm_count;
-            sms->fit = 0;
-        }
-}
-
 int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_evidence *e)
 {
     const enum law law = base->n_ways > 0 ? WAYS_LAW : SIMPLE_LAW;
@@ -324,7 +318,7 @@ int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const 
     *c = (struct bb_calibration){.cluster = *base};
     c->n_figures = bb_figures_of(base, c->figures);
     choose_anchor(c, e);
-    take_counts(c, e);
+    bb_take_multiprocessors(c, e);
     for (size_t i = 0; i < sizeof(rows_of_figures) / sizeof(rows_of_figures[0]); i++)
         if (rows_of_figures[i].law == ANY_LAW || rows_of_figures[i].law == law)
             TRY(fit_figures(c, e, i));
@@ -334,6 +328,7 @@ int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const 
         bb_hold_back(c, base, e);
         TRY(judge_choice(c, e));
     }
+    rc = bb_take_channels(c, e);
 out:
     return rc;
 }

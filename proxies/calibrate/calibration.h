@@ -12,7 +12,7 @@
 
 #include "proxies/calibrate/evidence.h"
 
-#define BB_CALIBRATION_FITS    (8 + BB_NCCL_WAYS)
+#define BB_CALIBRATION_FITS    (10 + BB_NCCL_WAYS)
 #define BB_CALIBRATION_FIGURES (32 + 5 * BB_NCCL_WAYS)
 #define BB_CALIBRATION_WORST   3
 

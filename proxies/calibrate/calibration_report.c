@@ -1,6 +1,8 @@
 /* calibration_report.c - see calibration_report.h: the text and the JSON. */
 #include "proxies/calibrate/calibration_report.h"
 
+#include "bootstrap/base/head.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/results/table.h"
 
@@ -101,10 +103,8 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_evidence *e = r->evidence;
 
-    fprintf(out, "# busbar %s  busbar", BUSBAR_VERSION);
-    for (int i = 0; i < r->argc; i++)
-        fprintf(out, " %s", r->argv[i]);
-    fprintf(out, "\n# %s: %zu rows of %zu file%s\n", e->files[0].device, e->n_rows, e->n_files,
+    bb_head_command(out, r->argc, r->argv);
+    fprintf(out, "# %s: %zu rows of %zu file%s\n", e->files[0].device, e->n_rows, e->n_files,
             e->n_files == 1 ? "" : "s");
     for (size_t f = 0; f < e->n_files; f++)
         fprintf(out, "#   %s: %s, %d rank%s on %d node%s, %zu rows, %zu of no use here\n", e->files[f].path,
@@ -112,20 +112,20 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
                 e->files[f].nodes == 1 ? "" : "s", e->files[f].n_rows, e->files[f].n_useless);
     fprintf(out, "# starts from %s%s\n", r->base->name, r->by_device ? ", which has this GPU" : "");
     if (e->files[0].emulated)
-        fputs("# EMULATED GPUs: times are modelled, none is a measurement of hardware\n", out);
+        bb_head_emulated(out, "", "");
 }
 
 static void print_outliers(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
-    char text[120];
+    char text[120], measured[BB_TIME_TEXT], fitted[BB_TIME_TEXT];
 
     for (int i = 0; i < c->n_outliers; i++) {
         const struct bb_evidence_row *row = &r->evidence->rows[c->outliers[i].row];
 
         bb_evidence_text(row, text, sizeof(text));
-        fprintf(out, "# left out: %s in %s: %.2f us, fitted %.2f us\n", text, r->evidence->files[row->file].path,
-                c->outliers[i].measured_us, c->outliers[i].fitted_us);
+        fprintf(out, "# left out: %s in %s: %s, fitted %s\n", text, r->evidence->files[row->file].path,
+                bb_format_time(c->outliers[i].measured_us, measured), bb_format_time(c->outliers[i].fitted_us, fitted));
     }
 }
 

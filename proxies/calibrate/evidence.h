@@ -28,6 +28,7 @@ struct bb_evidence_row {
     struct bb_collective call;
     char algorithm[24], protocol[24]; /* what NCCL took; "": it does not tell                        */
     bool forced;                      /* ... because it was told to                                  */
+    int channels;                     /* of NCCL, a multiprocessor each; 0: it does not tell          */
 
     bool same_node; /* messages and their bytes */
     double bytes;

@@ -100,6 +100,7 @@ static int collective_row(struct bb_evidence *e, const json_t *row, const char *
     const struct bb_evidence_file *file = file_of(e);
     struct bb_evidence_row found = {.kind = BB_EVIDENCE_COLLECTIVE};
     const char *name, *placement = json_string_value(json_object_get(row, "placement"));
+    const json_int_t channels = json_integer_value(json_object_get(row, "channels"));
     double bytes, count, wrong = 0;
     int kind, rc;
 
@@ -120,6 +121,7 @@ static int collective_row(struct bb_evidence *e, const json_t *row, const char *
     found.call.nodes = file->nodes;
     found.bytes = bytes;
     found.forced = json_is_true(json_object_get(row, "forced"));
+    found.channels = channels > 0 && channels < 1 << 20 ? (int)channels : 0;
     copy_word(found.algorithm, sizeof(found.algorithm), row, "algorithm");
     copy_word(found.protocol, sizeof(found.protocol), row, "protocol");
     rc = bb_evidence_add(e, &found);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum need { ALWAYS, ACHIEVED, WAYS };
+enum need { ALWAYS, ACHIEVED, WAYS, SHARING };
 enum how { LATENCY, RATE, GIVEN, COUNT }; /* GIVEN and COUNT are never fitted; COUNT is an int */
 
 #define AT(member) offsetof(struct bb_cluster, member)
@@ -34,6 +34,9 @@ static const struct {
     {"achieved.attention_forward", AT(achieved.attention_forward), GIVEN, ACHIEVED},
     {"achieved.attention_backward", AT(achieved.attention_backward), GIVEN, ACHIEVED},
     {"achieved.memory", AT(achieved.memory), RATE, ACHIEVED},
+    {"sharing.collective_sms", AT(sharing.collective_sms), COUNT, SHARING},
+    {"sharing.message_sms", AT(sharing.message_sms), COUNT, SHARING},
+    {"sharing.memory_bytes", AT(sharing.memory_bytes), GIVEN, SHARING},
     {"sm_count", AT(sm_count), COUNT, ALWAYS},
     {"clock_khz", AT(clock_khz), COUNT, ALWAYS},
     {"intra.latency_us", AT(intra.latency_us), LATENCY, ALWAYS},
@@ -86,6 +89,11 @@ static int add_ways(const struct bb_cluster *base, struct bb_calibration_figure 
     return n;
 }
 
+static bool has_need(const struct bb_cluster *base, enum need need)
+{
+    return need == ACHIEVED ? base->achieves : need == WAYS ? base->n_ways > 0 : need == SHARING ? base->shares : true;
+}
+
 int bb_figures_of(const struct bb_cluster *base, struct bb_calibration_figure *figures)
 {
     int n = 0;
@@ -94,7 +102,7 @@ int bb_figures_of(const struct bb_cluster *base, struct bb_calibration_figure *f
         struct bb_calibration_figure *f = &figures[n];
         const enum how how = scalars[i].how;
 
-        if ((scalars[i].need == ACHIEVED && !base->achieves) || (scalars[i].need == WAYS && base->n_ways == 0))
+        if (!has_need(base, scalars[i].need))
             continue;
         *f = (struct bb_calibration_figure){.way = -1, .fit = -1, .offset = scalars[i].offset};
         snprintf(f->key, sizeof(f->key), "%s", scalars[i].key);

@@ -10,7 +10,7 @@
 
 #include "proxies/export/selection.h"
 #include "proxies/machine/cluster.h"
-#include "proxies/simulate/task_graph.h"
+#include "proxies/simulate/graph/task_graph.h"
 #include "proxies/step/step.h"
 
 #include <stdio.h>

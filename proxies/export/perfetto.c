@@ -287,7 +287,7 @@ int bb_export_perfetto(const struct bb_export *e, FILE *out)
                                bb_export_micro_batches(e->step)));
     TRY(bb_timeline_init_ranks(&t, e->step, ranks.chosen));
     t.source = source;
-    TRY(bb_predict_timeline(e->step, e->cluster, &t));
+    TRY(bb_predict_timeline(e->step, e->cluster, NULL, &t));
     TRY(predict_path(e, &critical));
     t.critical = &critical;
     rc = write_timeline(&t, micro_batches.chosen, out);

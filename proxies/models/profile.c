@@ -91,6 +91,12 @@ int bb_profile_refuse_unknown(const char *kind, const char *word)
     return is_path(word) || find_text(kind, word) || is_folder(word) ? 0 : refuse_name(kind, word);
 }
 
+/* Of a run or a plan: it has the command, or its options. */
+static bool is_result(const json_t *root)
+{
+    return json_object_get(root, "schema") && (json_object_get(root, "command") || json_object_get(root, "options"));
+}
+
 int bb_profile_load(const char *kind, const char *word, json_t **root)
 {
     const char *text = NULL;
@@ -108,12 +114,19 @@ int bb_profile_load(const char *kind, const char *word, json_t **root)
     else
         return refuse_name(kind, word);
     if (!*root)
-        return error.line > 0 ? bb_err(BB_EUSAGE, "%s: line %d: %s", word, error.line, error.text)
-                              : bb_err(BB_EUSAGE, "%s", error.text);
+        return error.line > 0
+                   ? bb_err(BB_EUSAGE, "%s: line %d: %s", word, error.line, error.text)
+                   : bb_err(BB_EUSAGE, "%s; expected a name of `busbar list %s`, or a file", error.text, kind);
     if (!json_is_object(*root)) {
         json_decref(*root);
         *root = NULL;
         return bb_err(BB_EUSAGE, "%s: expected a JSON object", word);
+    }
+    if (is_result(*root)) {
+        rc = bb_err(BB_EUSAGE, "%s: is a result of busbar (%s), expected a file of %s", word,
+                    json_string_value(json_object_get(*root, "schema")), kind);
+        json_decref(*root);
+        *root = NULL;
     }
 out:
     return rc;

@@ -5,7 +5,7 @@
 #include "proxies/plan/internode.h"
 
 #include "bootstrap/base/grow.h"
-#include "proxies/simulate/rank_classes.h"
+#include "proxies/simulate/graph/rank_classes.h"
 
 #include <stdlib.h>
 #include <string.h>

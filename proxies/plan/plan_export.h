@@ -14,6 +14,7 @@ struct bb_plan_report {
     json_t *options;                         /* those of the command                                 */
     json_t *best_order;                      /* NULL: was not asked for                              */
     const struct bb_training_time *training; /* NULL: was not asked for                             */
+    const struct bb_jittered *jittered;      /* NULL: was not asked for                             */
     bool ops;                                /* also every operation                                 */
 };
 

@@ -1,6 +1,7 @@
 /* plan_json.c - a plan as busbar.plan/1. Packing fails only without memory, which the callers see as NULL. */
 #include "bootstrap/results/flat_table.h"
 #include "bootstrap/results/results.h"
+#include "proxies/plan/contention.h"
 #include "proxies/plan/forecast.h"
 #include "proxies/plan/plan_export.h"
 #include "proxies/simulate/predicted_path.h"
@@ -277,6 +278,14 @@ static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_ra
     return list;
 }
 
+/* NaN: its operations are not counted. */
+static double flops_rate(const struct bb_plan *plan, double step_us)
+{
+    const double flops = bb_plan_flops(plan);
+
+    return flops > 0 ? flops / step_us / 1e6 / plan->step->layout.ranks : NAN;
+}
+
 static json_t *list_predicted(const struct bb_plan *plan, const struct bb_prediction *p)
 {
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
@@ -292,15 +301,16 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
         json_array_append_new(roles, o);
     }
     return json_pack(
-        "{s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", p->cluster.name, "step_us",
-        us_of(slowest->all.step_ns), "tokens_per_s",
+        "{s:s, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster",
+        p->cluster.name, "slow", bb_slow_json(&p->conditions.slow), "sharing", bb_sharing_json(p), "phases",
+        bb_phases_json(p), "step_us", us_of(slowest->all.step_ns), "tokens_per_s",
         bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / us_of(slowest->all.step_ns) * 1e6 : NAN),
         "breakdown", breakdown_object(slowest), "breakdown_by_role", roles, "groups",
         groups_of(&plan->step->layout, slowest, &p->cluster), "compute_alone_us", us_or_null(p->compute_alone_ns),
         "comm_alone_us", us_or_null(p->comm_alone_ns), "overlap_efficiency", bb_json_real(bb_predicted_efficiency(p)),
-        "model_flop_utilisation", bb_json_real(bb_plan_utilisation(plan, p)), "memory",
-        bb_forecast_memory(plan, plan->forecast), "compute", bb_forecast_compute(plan->forecast, &p->cluster), "band",
-        bb_forecast_band(plan->forecast, &p->cluster));
+        "tflops_per_gpu", bb_json_real(flops_rate(plan, us_of(slowest->all.step_ns))), "model_flop_utilisation",
+        bb_json_real(bb_plan_utilisation(plan, p)), "memory", bb_forecast_memory(plan, plan->forecast), "compute",
+        bb_forecast_compute(plan->forecast, &p->cluster), "band", bb_forecast_band(plan->forecast, &p->cluster));
 }
 
 int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
@@ -343,6 +353,8 @@ static json_t *plan_object(const struct bb_plan_report *r)
         (!p || !r->training ||
          json_object_set_new(json_object_get(root, "predicted"), "training", bb_training_time_json(r->training)) ==
              0) &&
+        (!p || !r->jittered ||
+         json_object_set_new(json_object_get(root, "predicted"), "jitter", bb_jittered_json(r->jittered)) == 0) &&
         (!r->best_order || json_object_set(root, "best_order", r->best_order) == 0))
         return root;
     json_decref(root);

@@ -1,5 +1,6 @@
 /* plan_text.c - a plan for people: groups, roles with their traffic and memory, checks, prediction. */
 #include "bootstrap/base/units.h"
+#include "proxies/plan/contention.h"
 #include "proxies/plan/forecast.h"
 
 #include <math.h>
@@ -341,6 +342,7 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
 
     fprintf(out, "\npredicted for %s (modelled, not measured): step %s; slowest rank of each role\n", p->cluster.name,
             bb_format_time(us_of(slowest->all.step_ns), text));
+    bb_slow_print(&p->conditions.slow, out);
     fprintf(out, "  %-18s %6s", "role", "rank");
     for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
         fprintf(out, " %*s %s", column_width(&unit), columns[i], unit.name);
@@ -351,6 +353,7 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
         print_predicted_rank(role->name, bb_predicted_slowest(p, role->ranks, role->n_ranks), &unit, out);
     }
     print_predicted_groups(&plan->step->layout, slowest, &p->cluster, &unit, out);
+    bb_sharing_print(p, out);
     if (plan->step->tokens > 0)
         fprintf(out, "  %.1f samples, %.0f tokens per second; %.1f TFLOP/s per GPU\n",
                 plan->step->samples / us_of(slowest->all.step_ns) * 1e6,

@@ -39,6 +39,29 @@ int bb_smoke_fit(const struct bb_proxy *proxy, const struct bb_proxy_config *bas
     return rc;
 }
 
+static bool fits_ranks(const struct bb_proxy *proxy, const struct bb_proxy_config *base, int ranks)
+{
+    struct bb_proxy_config asked = *base, fitted;
+    struct bb_step step = {0};
+    int rc;
+
+    asked.ranks = ranks;
+    rc = ranks > 0 ? bb_smoke_fit(proxy, &asked, &fitted, &step) : -BB_EUSAGE;
+    bb_step_release(&step);
+    return rc == 0;
+}
+
+int bb_smoke_nearest(const struct bb_proxy *proxy, const struct bb_proxy_config *base)
+{
+    for (int far = 1; far <= base->ranks + 256; far++) {
+        if (fits_ranks(proxy, base, base->ranks - far))
+            return base->ranks - far;
+        if (fits_ranks(proxy, base, base->ranks + far))
+            return base->ranks + far;
+    }
+    return 0;
+}
+
 int bb_smoke_refuse(const struct bb_proxy_config *c)
 {
     const char *beyond = bb_proxy_beyond(c, 0);

@@ -16,6 +16,10 @@
 int bb_smoke_fit(const struct bb_proxy *proxy, const struct bb_proxy_config *base, struct bb_proxy_config *config,
                  struct bb_step *step) BB_MUST_CHECK;
 
+/* bb_smoke_nearest - the number of ranks next to base->ranks that the proxy has a form for; 0: none up to twice as many
+ * and 256. */
+int bb_smoke_nearest(const struct bb_proxy *proxy, const struct bb_proxy_config *base);
+
 /* bb_smoke_refuse - options that cannot hold for all proxies alike: said, -BB_EUSAGE; else 0. */
 int bb_smoke_refuse(const struct bb_proxy_config *config) BB_MUST_CHECK;
 

@@ -256,15 +256,17 @@ out:
 
 /* ---- all proxies ---- */
 
-static int report_line(struct run *x, const char *name, bool fits, unsigned long long wrong)
+static int report_line(struct run *x, const struct bb_proxy *proxy, bool fits, unsigned long long wrong)
 {
     struct bb_run_report r = report_of(x);
 
     r.wrong = wrong;
     r.step = fits ? r.step : NULL;
+    if (x->session.out && !fits)
+        r.nearest_ranks = bb_smoke_nearest(proxy, &x->options.step);
     if (x->session.out)
-        bb_run_report_line(&r, name, x->session.out);
-    return x->session.world.rank == 0 ? bb_results_row(x->session.json, bb_run_report_row(&r, name)) : 0;
+        bb_run_report_line(&r, proxy->name, x->session.out);
+    return x->session.world.rank == 0 ? bb_results_row(x->session.json, bb_run_report_row(&r, proxy->name)) : 0;
 }
 
 /* What is left of a proxy that ran; after an error the run's end does it. */
@@ -287,11 +289,11 @@ static int run_one(struct run *x, const struct bb_proxy *proxy)
     int rc = bb_smoke_fit(proxy, &asked, &fitted, &x->step);
 
     if (rc == -BB_EUSAGE)
-        return report_line(x, proxy->name, false, 0);
+        return report_line(x, proxy, false, 0);
     TRY(rc);
     TRY(check_step(x));
     TRY(run_steps(x));
-    TRY(report_line(x, proxy->name, true, x->wrong - before));
+    TRY(report_line(x, proxy, true, x->wrong - before));
     TRY(release_step(x));
 out:
     return rc;

@@ -28,7 +28,7 @@ static int divide_times(struct bb_run_forecast *f, const struct bb_step *step, c
     struct bb_timeline predicted;
 
     TRY(bb_timeline_init(&predicted, step, &f->rank, 1));
-    TRY(bb_predict_timeline(step, cluster, &predicted));
+    TRY(bb_predict_timeline(step, cluster, NULL, &predicted));
     f->rank_us[0] = (double)measured->step_ns[at] / 1e3;
     f->rank_us[1] = (double)predicted.step_ns[at] / 1e3;
     TRY(bb_time_shares(step, f->rank, measured->ops[at], measured->step_ns[at], &f->measured, &f->n));

@@ -374,7 +374,10 @@ void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *
 
     fprintf(out, "  %-22s", proxy);
     if (!r->step) {
-        fprintf(out, " has no form for %d rank%s\n", r->session->world.size, r->session->world.size > 1 ? "s" : "");
+        fprintf(out, " has no form for %d rank%s", r->session->world.size, r->session->world.size > 1 ? "s" : "");
+        if (r->nearest_ranks > 0)
+            fprintf(out, "; nearest: %d", r->nearest_ranks);
+        fputc('\n', out);
         return;
     }
     print_time(out, 11, r->measured->step.p50);

@@ -23,6 +23,7 @@ struct bb_run_report {
     int compute_sms;                         /* multiprocessors that timed kernels hold, if the step has any   */
     double peak_tflops;                      /* of one GPU, 0: unknown                                     */
     bool checked;                            /* the data were checked:                                     */
+    int nearest_ranks;                       /* of a proxy that has no form for these; 0: unknown          */
     const struct bb_critical_path *critical; /* of the traced step; NULL: there is no trace */
     unsigned long long wrong;                /* elements that differ, over all ranks                       */
 };

@@ -1,7 +1,10 @@
-/* jitter.c - see jitter.h. */
-#include "proxies/simulate/jitter.h"
+/* jitter.c - steps whose kernels do not last the same every time (see conditions.h and predict.h). */
+#include "bootstrap/base/grow.h"
+#include "proxies/simulate/match.h"
+#include "proxies/simulate/predict.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #define TURN 6.283185307179586
 
@@ -25,4 +28,94 @@ double bb_jitter_times(const struct bb_conditions *c, int at)
     double normal = sqrt(-2 * log(part_of(first))) * cos(TURN * part_of(scramble(first)));
 
     return fmax(0, 1 + c->jitter * fmax(-3, fmin(3, normal)));
+}
+
+/* ---- samples ---- */
+
+/* A minute or two, and a computer's memory. */
+#define MOST_EXECUTED 300e6
+#define MOST_AT_ONCE  10e6
+
+static int refuse_samples(const struct bb_step *step, int samples)
+{
+    double ops = 0;
+
+    for (int r = 0; r < step->layout.ranks; r++)
+        ops += (double)bb_step_program(step, r)->n_ops;
+    if (ops > MOST_AT_ONCE)
+        return bb_err(BB_EUSAGE,
+                      "--jitter: %d ranks have %.0f operations, each with a time of its own; at most %.0f can be, so "
+                      "fewer --ranks or --micro-batches",
+                      step->layout.ranks, ops, MOST_AT_ONCE);
+    if (ops * samples > MOST_EXECUTED)
+        return bb_err(BB_EUSAGE, "--samples %d of %.0f operations are more than %.0f in all; nearest: --samples %d",
+                      samples, ops, MOST_EXECUTED, (int)(MOST_EXECUTED / ops));
+    return 0;
+}
+
+static int64_t longest_ns(const struct bb_sim *m, const struct bb_sim_run *run)
+{
+    int64_t step_ns = 0;
+
+    for (int c = 0; c < m->classes.n; c++)
+        step_ns = run->issued_ns[c] > step_ns ? run->issued_ns[c] : step_ns;
+    for (int at = 0; at < m->task_base[m->classes.n]; at++)
+        step_ns = run->tasks[at].end_ns > step_ns ? run->tasks[at].end_ns : step_ns;
+    return step_ns;
+}
+
+static int by_length(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static int time_sample(struct bb_sim *m, int sample, int64_t *step_ns)
+{
+    struct bb_sim_run run;
+    int rc;
+
+    m->conditions.sample = sample;
+    rc = bb_simulate(m, false, &run);
+    if (rc)
+        return rc;
+    *step_ns = longest_ns(m, &run);
+    bb_sim_run_release(&run);
+    return 0;
+}
+
+int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *cluster,
+                      const struct bb_conditions *conditions, int samples, struct bb_jittered *out)
+{
+    struct bb_faults faults = {0};
+    struct bb_sim m = {0};
+    int rc;
+
+    *out = (struct bb_jittered){.deviation = conditions->jitter, .seed = (int)conditions->seed};
+    TRY(refuse_samples(step, samples));
+    TRY(BB_NEW(out->step_ns, samples));
+    TRY(bb_sim_init(&m, step, cluster, conditions, &faults));
+    for (; out->samples < samples; out->samples++)
+        TRY(time_sample(&m, out->samples, &out->step_ns[out->samples]));
+    qsort(out->step_ns, (size_t)samples, sizeof(*out->step_ns), by_length);
+out:
+    bb_sim_release(&m);
+    bb_faults_release(&faults);
+    if (rc)
+        bb_jittered_release(out);
+    return rc;
+}
+
+void bb_jittered_release(struct bb_jittered *j)
+{
+    free(j->step_ns);
+    *j = (struct bb_jittered){0};
+}
+
+int64_t bb_jittered_at(const struct bb_jittered *j, int percent)
+{
+    int nth = (int)ceil(j->samples * percent / 100.0);
+
+    return j->step_ns[nth > 0 ? nth - 1 : 0];
 }

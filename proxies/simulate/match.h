@@ -11,19 +11,13 @@
 #ifndef BB_PROXIES_SIMULATE_MATCH_H
 #define BB_PROXIES_SIMULATE_MATCH_H
 
-#include "proxies/machine/slow.h"
-#include "proxies/simulate/faults.h"
-#include "proxies/simulate/rank_classes.h"
+#include "proxies/machine/cluster.h"
+#include "proxies/simulate/conditions.h"
+#include "proxies/simulate/graph/faults.h"
+#include "proxies/simulate/graph/rank_classes.h"
+#include "proxies/simulate/limits.h"
 
 #include <stdint.h>
-
-/* What keeps a machine from being even. */
-struct bb_conditions {
-    struct bb_slow slow;
-    double jitter; /* of each compute operation's time: the standard deviation, as a part of it */
-    uint64_t seed; /* of the jitter */
-    int sample;
-};
 
 /* The ranks of one communicator instance that run collectives together, one of each class. */
 struct bb_rendezvous {
@@ -49,17 +43,6 @@ struct bb_sim {
     struct bb_rendezvous *rendezvous;
     struct bb_member *members;
     int n_rendezvous, n_members, n_collectives;
-};
-
-/* What kept an operation from being faster. */
-enum bb_limit {
-    BB_LIMIT_NONE,
-    BB_LIMIT_LATENCY,
-    BB_LIMIT_LINK,
-    BB_LIMIT_NIC,
-    BB_LIMIT_MEMORY,
-    BB_LIMIT_SMS,
-    BB_LIMITS
 };
 
 /* What became of each task, and of each collective. */

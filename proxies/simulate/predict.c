@@ -130,22 +130,51 @@ out:
 }
 
 /* Executes with times; a step that cannot end is refused. Both are released by the caller. */
-static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct bb_step *step,
-                         const struct bb_cluster *cluster)
+static int prepare(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
+                   const struct bb_conditions *conditions)
 {
     struct bb_faults faults = {0};
-    int rc = bb_sim_init(m, step, cluster, NULL, &faults), found = faults.n;
+    int rc = bb_sim_init(m, step, cluster, conditions, &faults), found = faults.n;
 
     bb_faults_release(&faults);
-    if (rc)
-        return rc;
-    if (found > 0 || m->classes.n == 0)
+    if (rc == 0 && (found > 0 || m->classes.n == 0))
         rc = bb_err(BB_EFAIL, "%s: no prediction for a step that does not match", step->proxy);
-    if (rc == 0)
-        rc = bb_simulate(m, false, run);
-    if (rc == 0 && run->n_ended < m->task_base[m->classes.n])
-        rc = bb_err(BB_EFAIL, "%s: no prediction for a step that deadlocks", step->proxy);
     return rc;
+}
+
+static int simulate_prepared(const struct bb_sim *m, struct bb_sim_run *run)
+{
+    int rc = bb_simulate(m, false, run);
+
+    if (rc == 0 && run->n_ended < m->task_base[m->classes.n])
+        rc = bb_err(BB_EFAIL, "%s: no prediction for a step that deadlocks", m->step->proxy);
+    return rc;
+}
+
+static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct bb_step *step,
+                         const struct bb_cluster *cluster, const struct bb_conditions *conditions)
+{
+    int rc = prepare(m, step, cluster, conditions);
+
+    return rc ? rc : simulate_prepared(m, run);
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static int read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
+{
+    const double step_ns = (double)out->classes[out->slowest].all.step_ns;
+
+    if (!run->busy || step_ns <= 0)
+        return 0;
+    for (int c = 0; c < m->classes.n; c++) {
+        out->link_busy = larger(out->link_busy, run->busy[c].link_ns / step_ns);
+        out->nic_busy = larger(out->nic_busy, run->busy[c].nic_ns / step_ns);
+    }
+    return bb_bottleneck_find(m, run, out->slowest, &out->bottleneck);
 }
 
 static int read_all(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
@@ -163,17 +192,19 @@ static int read_all(const struct bb_sim *m, const struct bb_sim_run *run, struct
         if (out->classes[c].all.step_ns > out->classes[out->slowest].all.step_ns)
             out->slowest = c;
     }
+    TRY(read_sharing(m, run, out));
 out:
     return rc;
 }
 
-static int predict_whole(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out)
+static int predict_whole(const struct bb_step *step, const struct bb_cluster *cluster,
+                         const struct bb_conditions *conditions, struct bb_prediction *out)
 {
     struct bb_sim_run run = {0};
     struct bb_sim m;
     int rc;
 
-    TRY(simulate_step(&m, &run, step, cluster));
+    TRY(simulate_step(&m, &run, step, cluster, conditions));
     TRY(read_all(&m, &run, out));
 out:
     bb_sim_run_release(&run);
@@ -197,13 +228,14 @@ static void read_rank(const struct bb_sim *m, const struct bb_sim_run *run, stru
     }
 }
 
-int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_timeline *t)
+int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster,
+                        const struct bb_conditions *conditions, struct bb_timeline *t)
 {
     struct bb_sim_run run = {0};
     struct bb_sim m;
     int rc;
 
-    TRY(simulate_step(&m, &run, step, cluster));
+    TRY(simulate_step(&m, &run, step, cluster, conditions));
     for (int i = 0; i < t->n; i++)
         read_rank(&m, &run, t, i);
 out:
@@ -223,7 +255,7 @@ static bool has_ops(const struct bb_step *step, bool comm)
     return false;
 }
 
-static int predict_half(const struct bb_step *step, const struct bb_cluster *cluster, bool comm, int64_t *step_ns)
+static int predict_half(const struct bb_step *step, const struct bb_prediction *of, bool comm, int64_t *step_ns)
 {
     struct bb_step half = *step; /* borrows everything but the roles */
     struct bb_prediction p = {0};
@@ -233,7 +265,7 @@ static int predict_half(const struct bb_step *step, const struct bb_cluster *clu
     TRY(BB_NEW(half.roles, step->n_roles));
     for (; half.n_roles < step->n_roles; half.n_roles++)
         TRY(bb_program_only(&step->roles[half.n_roles].program, comm, &half.roles[half.n_roles].program));
-    TRY(predict_whole(&half, cluster, &p));
+    TRY(predict_whole(&half, &of->cluster, &of->conditions, &p));
     *step_ns = p.classes[p.slowest].all.step_ns;
 out:
     for (int r = 0; half.roles && r < half.n_roles; r++)
@@ -248,7 +280,39 @@ int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster
     int rc;
 
     *out = (struct bb_prediction){.cluster = *cluster, .compute_alone_ns = -1, .comm_alone_ns = -1};
-    rc = predict_whole(step, cluster, out);
+    rc = predict_whole(step, cluster, NULL, out);
+    if (rc)
+        bb_prediction_release(out);
+    return rc;
+}
+
+static int refuse_slow(const struct bb_step *step, const struct bb_cluster *c, const struct bb_slow *slow)
+{
+    const int ranks = step->layout.ranks;
+
+    for (int i = 0; i < slow->n; i++)
+        if (slow->items[i].rank < 0 && !c->shares)
+            return bb_err(BB_EUSAGE,
+                          "--slow link: the profile '%s' has no 'sharing', so nothing is known of single links",
+                          c->name);
+    return bb_slow_check(slow, "--slow", c, ranks, (ranks + c->gpus_per_node - 1) / c->gpus_per_node);
+}
+
+int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluster,
+                     const struct bb_conditions *conditions, struct bb_prediction *out)
+{
+    int rc;
+
+    *out = (struct bb_prediction){.cluster = *cluster, .compute_alone_ns = -1, .comm_alone_ns = -1};
+    if (conditions)
+        out->conditions.slow = conditions->slow;
+    TRY(refuse_slow(step, cluster, &out->conditions.slow));
+    TRY(predict_whole(step, cluster, &out->conditions, out));
+    if (has_ops(step, true) && has_ops(step, false)) {
+        TRY(predict_half(step, out, false, &out->compute_alone_ns));
+        TRY(predict_half(step, out, true, &out->comm_alone_ns));
+    }
+out:
     if (rc)
         bb_prediction_release(out);
     return rc;
@@ -256,18 +320,7 @@ int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster
 
 int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out)
 {
-    int rc = bb_predict_step(step, cluster, out);
-
-    if (rc)
-        return rc;
-    if (has_ops(step, true) && has_ops(step, false)) {
-        TRY(predict_half(step, cluster, false, &out->compute_alone_ns));
-        TRY(predict_half(step, cluster, true, &out->comm_alone_ns));
-    }
-out:
-    if (rc)
-        bb_prediction_release(out);
-    return rc;
+    return bb_predict_under(step, cluster, NULL, out);
 }
 
 void bb_prediction_release(struct bb_prediction *p)

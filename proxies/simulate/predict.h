@@ -16,6 +16,7 @@
 #define BB_PROXIES_SIMULATE_PREDICT_H
 
 #include "proxies/machine/cluster.h"
+#include "proxies/simulate/bottleneck.h"
 #include "proxies/step/step.h"
 #include "proxies/timeline/overlap.h"
 #include "proxies/timeline/timeline.h"
@@ -38,10 +39,13 @@ struct bb_predicted_rank {
 
 struct bb_prediction {
     struct bb_cluster cluster;
+    struct bb_conditions conditions; /* its slow parts; jitter is of samples alone */
     struct bb_predicted_rank *classes;
     int n_classes;
-    int *class_of; /* [ranks]                                              */
-    int slowest;   /* class of the slowest rank, the lowest of several     */
+    int *class_of;                   /* [ranks]                                              */
+    int slowest;                     /* class of the slowest rank, the lowest of several     */
+    struct bb_bottleneck bottleneck; /* of the slowest rank; all zero where the cluster shares nothing              */
+    double link_busy, nic_busy;      /* part of the step, of the busiest link within a node and NIC of all ranks    */
     /* The same step with compute alone and with communication alone; -1 where the step has only one of them. */
     int64_t compute_alone_ns, comm_alone_ns;
 };
@@ -51,11 +55,28 @@ int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, str
 /* bb_predict_step - the same without the step's halves alone (both -1), in a third of the time. */
 int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster,
                     struct bb_prediction *out) BB_MUST_CHECK;
+/* bb_predict_under - bb_predict on a machine that is not even. -BB_EUSAGE, said, for slow parts that it does not have. */
+int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluster,
+                     const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
 void bb_prediction_release(struct bb_prediction *p);
 
-/* bb_predict_timeline - the predicted times of the ranks that an initialised timeline shows. -BB_EFAIL as above. */
+/* bb_predict_timeline - the predicted times of the ranks that an initialised timeline shows. conditions: NULL for an
+ * even machine. -BB_EFAIL as above. */
 int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster,
-                        struct bb_timeline *t) BB_MUST_CHECK;
+                        const struct bb_conditions *conditions, struct bb_timeline *t) BB_MUST_CHECK;
+
+/* Steps with jitter, from the quickest to the slowest. */
+struct bb_jittered {
+    double deviation;
+    int seed, samples; /* samples 0: none */
+    int64_t *step_ns;  /* [samples] */
+};
+/* bb_predict_jitter - of each sample the step, every rank for itself; the step has been predicted before. -BB_EUSAGE, said, where that is too much. */
+int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *cluster,
+                      const struct bb_conditions *conditions, int samples, struct bb_jittered *out) BB_MUST_CHECK;
+void bb_jittered_release(struct bb_jittered *j);
+/* bb_jittered_at - the step that so many in a hundred are not longer than. */
+int64_t bb_jittered_at(const struct bb_jittered *j, int percent);
 
 /* bb_predicted_efficiency - bb_overlap_efficiency of the slowest rank; NaN for a step of one kind of operations. */
 double bb_predicted_efficiency(const struct bb_prediction *p);

@@ -10,7 +10,7 @@
 enum moment { ARRIVES, FLOW_ENDS, COLLECTIVE_ENDS, EXCHANGE_ENDS, KERNEL_ENDS };
 
 #define EPOCHS ((1u << 28) - 1)
-#define SERVED 1e-6 /* ns: what rounding leaves of a flow at its end */
+#define SERVED 0.01 /* ns: what rounding leaves of a message at its end */
 
 static void plan_moment(struct bb_shared *s, double when_ns, enum moment kind, int id, unsigned epoch)
 {
@@ -109,6 +109,7 @@ static void end_kernel(struct bb_shared *s, int slot)
     k->epoch++;
     k->next = s->unused;
     s->unused = slot;
+    task_at(s, at)->limit = bb_shared_kernel_limit(s, k);
     end_now(s, at);
 }
 
@@ -244,6 +245,8 @@ void bb_shared_exchange(struct bb_shared *s, int at, int comm, const struct bb_l
     *x = (struct bb_shared_exchange){.at = at, .head = BB_NONE, .tail = BB_NONE, .sms = sms < most ? sms : most};
     s->flows.flows[flow].limit = -1;
     bb_shared_use_exchange(s, flow, class_id, load);
+    task_at(s, at)->load_ns = x->load_ns;
+    task_at(s, at)->alone_end_ns = task_at(s, at)->arrival_ns;
     hold_sms(s, class_id, x->sms);
 }
 
@@ -305,11 +308,16 @@ void bb_shared_message(struct bb_shared *s, const struct bb_side *mine, const st
 {
     const struct bb_side *sides[] = {mine, theirs};
 
+    const double mine_ns = s->r->c->tasks[mine->at].load_ns, theirs_ns = s->r->c->tasks[theirs->at].load_ns;
+    const int64_t alone_ns = llround(s->now_ns + (itself ? 0 : fmax(mine_ns, theirs_ns)) + (double)latency_ns);
+
     if (s->cells[mine->cell].met)
         return;
     for (int i = 0; i < 2; i++)
         s->cells[sides[i]->cell] = (struct bb_shared_cell){
             .at = sides[i]->at, .other = sides[1 - i]->cell, .met = true, .latency_ns = latency_ns};
+    for (int i = 0; i < 2; i++)
+        bb_raise_time(&task_at(s, sides[i]->at)->alone_end_ns, alone_ns);
     for (int i = 0; i < 2; i++)
         if (itself)
             serve_side(s, sides[i]->cell);
@@ -317,18 +325,18 @@ void bb_shared_message(struct bb_shared *s, const struct bb_side *mine, const st
             queue_side(s, sides[i]->cell);
 }
 
-/* Whatever the exchange has been served by now; the next in line has the flow on. */
+/* The first in line is done, and whoever is by now; the next has the flow on. */
 static void serve_exchange(struct bb_shared *s, int flow)
 {
     struct bb_shared_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
     const double served = bb_flow_served_ns(&s->flows.flows[flow], s->now_ns) + SERVED;
 
-    while (x->head != BB_NONE && s->cells[x->head].target_ns <= served) {
+    do {
         int cell = x->head;
 
         x->head = s->cells[cell].next;
         serve_side(s, cell);
-    }
+    } while (x->head != BB_NONE && s->cells[x->head].target_ns <= served);
     if (x->head == BB_NONE) {
         stop_flow(s, flow);
         return;

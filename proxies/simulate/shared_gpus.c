@@ -265,7 +265,7 @@ static const struct bb_kernel_sums *sum_kernels(struct bb_shared *s, const struc
         const void *work;
         int64_t held;
     } key = {work, held};
-    struct bb_kernel_sums sums = {0, 0};
+    struct bb_kernel_sums sums = {0};
     int known = s->sums_index.n, place = bb_key_index_add(&s->sums_index, &key);
 
     if (place < 0 || (place == known && BB_GROW(s->sums, known))) {
@@ -281,9 +281,22 @@ static const struct bb_kernel_sums *sum_kernels(struct bb_shared *s, const struc
 
         sums.total_ns += ns;
         sums.memory_ns += by_memory ? ns : 0;
+        sums.arithmetic_ns += !by_memory && ns > s->cluster->kernel_us * 1e3 ? ns : 0;
     }
     s->sums[place] = sums;
     return &s->sums[place];
+}
+
+enum bb_limit bb_shared_kernel_limit(struct bb_shared *s, const struct bb_running *running)
+{
+    const struct bb_kernel_sums *sums = running->op->work ? sum_kernels(s, running->op->work, 0) : NULL;
+    double times = running->op->work_times;
+
+    if (!sums)
+        return BB_LIMIT_ARITHMETIC;
+    if (2 * times * sums->memory_ns > running->alone_ns)
+        return BB_LIMIT_MEMORY;
+    return 2 * times * sums->arithmetic_ns > running->alone_ns ? BB_LIMIT_ARITHMETIC : BB_LIMIT_LAUNCH;
 }
 
 /* What the multiprocessors that NCCL holds and the memory's rate that it takes add to the time alone. */

@@ -28,7 +28,7 @@ struct bb_running { /* a compute operation */
 
 /* A work list on a GPU of which NCCL holds some multiprocessors. */
 struct bb_kernel_sums {
-    double total_ns, memory_ns; /* memory_ns: of kernels that memory bounds */
+    double total_ns, memory_ns, arithmetic_ns; /* of all; of those that memory bounds, that their products do */
 };
 
 struct bb_shared {
@@ -72,7 +72,8 @@ void bb_shared_use_collective(struct bb_shared *s, int rendezvous, const struct 
 void bb_shared_use_exchange(struct bb_shared *s, int flow, int class_id, const struct bb_load *load);
 enum bb_limit bb_shared_limit(const struct bb_shared *s, int flow, enum bb_limit alone);
 double bb_shared_rate(struct bb_shared *s,
-                      const struct bb_running *running);             /* of a kernel beside what is on its GPU */
+                      const struct bb_running *running); /* of a kernel beside what is on its GPU */
+enum bb_limit bb_shared_kernel_limit(struct bb_shared *s, const struct bb_running *running);
 int bb_shared_memory_class(const struct bb_shared *s, int resource); /* whose memory it is, BB_NONE: no memory */
 /* Into the run: how long each class's links would be busy with all that went over them. */
 void bb_shared_read_busy(const struct bb_shared *s);

@@ -6,7 +6,6 @@
 #include "proxies/simulate/execution.h"
 
 #include "bootstrap/base/grow.h"
-#include "proxies/simulate/jitter.h"
 #include "proxies/simulate/op_time.h"
 #include "proxies/simulate/shared.h"
 

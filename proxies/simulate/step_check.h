@@ -9,7 +9,7 @@
 #ifndef BB_PROXIES_SIMULATE_STEP_CHECK_H
 #define BB_PROXIES_SIMULATE_STEP_CHECK_H
 
-#include "proxies/simulate/faults.h"
+#include "proxies/simulate/graph/faults.h"
 #include "proxies/step/step.h"
 
 struct bb_checks {

@@ -146,24 +146,43 @@ double bb_memory_head(const struct bb_memory *m)
     return decoder_tokens(m) * (2 * element_bytes(m) * m->arch->hidden / sequence_split(m) + 4 * vocab);
 }
 
+/* Whether a stage has the model's first or last part, on whichever of its chunks. */
+static bool has_part(const struct bb_schedule *s, int stage, int part)
+{
+    for (int c = 0; c < s->chunks; c++)
+        if (bb_schedule_part(s, stage, c) == part)
+            return true;
+    return false;
+}
+
+static bool has_first(const struct bb_schedule *s, int stage)
+{
+    return has_part(s, stage, 0);
+}
+
+static bool has_last(const struct bb_schedule *s, int stage)
+{
+    return has_part(s, stage, bb_schedule_parts(s) - 1);
+}
+
 /* The most that a stage holds at once: of its chunks' activations so many as the schedule lets live, on average. The
  * last chunk's backward follows its forward at once, unless all forwards come first. */
 static double activation_bytes(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
-    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, s->chunks);
+    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts(s) / s->stages);
     double live = (double)bb_schedule_live(s, stage) / s->chunks, sum = 0;
 
     for (int c = 0; c < s->chunks; c++) {
-        int first, n = bb_pipe_split_layers(&split, c * s->stages + stage, &first);
+        int first, n = bb_pipe_split_layers(&split, bb_schedule_part(s, stage, c), &first);
 
         for (int layer = first; layer < first + n; layer++)
             sum += bb_memory_layer(m, layer);
     }
     sum *= live;
-    if (stage == 0)
+    if (has_first(s, stage))
         sum += live * bb_memory_embedding(m);
-    if (stage == s->stages - 1)
+    if (has_last(s, stage))
         sum += (bb_schedule_row(s)->keeps_head ? s->micro_batches : 1) * bb_memory_head(m);
     return sum;
 }
@@ -195,18 +214,18 @@ static struct bb_arch_held tied_copy(const struct bb_memory *m)
 struct bb_arch_held bb_memory_parameters(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
-    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, s->chunks);
+    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts(s) / s->stages);
     struct bb_arch_held sum = {0};
 
-    if (stage == 0)
+    if (has_first(s, stage))
         add_held(&sum, layer_share(m, BB_ARCH_EMBEDDING));
     for (int c = 0; c < s->chunks; c++) {
-        int first, n = bb_pipe_split_layers(&split, c * s->stages + stage, &first);
+        int first, n = bb_pipe_split_layers(&split, bb_schedule_part(s, stage, c), &first);
 
         for (int layer = first; layer < first + n; layer++)
             add_held(&sum, layer_share(m, layer));
     }
-    if (stage == s->stages - 1)
+    if (has_last(s, stage))
         add_held(&sum, layer_share(m, BB_ARCH_HEAD));
     if (stage == s->stages - 1 && stage > 0 && m->arch->tied)
         add_held(&sum, tied_copy(m));
@@ -219,11 +238,11 @@ struct bb_arch_held bb_memory_parameters(const struct bb_memory *m, int stage)
 static double largest_unit(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
-    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, s->chunks);
+    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts(s) / s->stages);
     double most = 0;
 
     for (int c = 0; c < s->chunks; c++) {
-        int first, n = bb_pipe_split_layers(&split, c * s->stages + stage, &first);
+        int first, n = bb_pipe_split_layers(&split, bb_schedule_part(s, stage, c), &first);
 
         for (int layer = first; layer < first + n; layer++)
             most = fmax(most, (double)layer_share(m, layer).dense + (double)layer_share(m, layer).expert);

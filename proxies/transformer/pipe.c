@@ -5,13 +5,17 @@
 
 #include <stdlib.h>
 
-static const char *const comm_names[] = {"pp forward", "pp backward"};
+static const char *const comm_names[BB_PIPE_FLOWS] = {"pp forward", "pp backward", "pp forward back",
+                                                      "pp backward back"};
 static const char *const whats[] = {"activations", "activation gradients"};
 static const enum bb_phase phases[] = {BB_PHASE_FORWARD, BB_PHASE_BACKWARD};
 
-int bb_pipe_comms(struct bb_layout *l, int group, int comms[2])
+int bb_pipe_comms(struct bb_layout *l, int group, bool mirrored, int comms[BB_PIPE_FLOWS])
 {
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < BB_PIPE_FLOWS; d++) {
+        comms[d] = BB_NONE;
+        if (d >= 2 && !mirrored)
+            continue;
         comms[d] = bb_layout_add_stage_comm(l, comm_names[d], group);
         if (comms[d] < 0)
             return comms[d];
@@ -24,7 +28,7 @@ int bb_pipe_comms(struct bb_layout *l, int group, int comms[2])
 /* Whether a slot's part of the model is not the first (the last) of all that its direction passes. */
 static bool is_inside(const struct bb_pipe *p, const struct bb_slot *t, bool first)
 {
-    int part = t->chunk * p->schedule->stages + p->stage, last = p->schedule->stages * p->schedule->chunks - 1;
+    int part = bb_schedule_part(p->schedule, p->stage, t->chunk), last = bb_schedule_parts(p->schedule) - 1;
 
     return t->kind != BB_SLOT_WEIGHTS && part != (first == (t->kind == BB_SLOT_FORWARD) ? 0 : last);
 }
@@ -39,9 +43,23 @@ static bool slot_sends(const struct bb_pipe *p, const struct bb_slot *t)
     return is_inside(p, t, false);
 }
 
+static int flow_of(const struct bb_pipe *p, const struct bb_slot *t)
+{
+    int second = bb_schedule_direction(p->schedule, p->stage, t->chunk) < 0 ? 2 : 0;
+
+    return second + (t->kind == BB_SLOT_FORWARD ? 0 : 1);
+}
+
 static struct bb_pipe_direction *direction_of(struct bb_pipe *p, const struct bb_slot *t)
 {
-    return &p->directions[t->kind == BB_SLOT_FORWARD ? 0 : 1];
+    return &p->directions[flow_of(p, t)];
+}
+
+/* Where a flow goes: activations to the next stage, gradients to the one before, of the second direction the other way
+ * round. */
+static int flow_offset(int d)
+{
+    return (d % 2 == 0) == (d < 2) ? 1 : -1;
 }
 
 /* ---- life ---- */
@@ -51,7 +69,8 @@ static int receive_buffers(const struct bb_pipe *p, int d)
 {
     int wraps = d == 0 ? 0 : p->schedule->stages - 1;
 
-    return p->schedule->chunks > 1 && p->stage == wraps ? p->schedule->group - p->schedule->stages + 2 : 2;
+    return bb_schedule_row(p->schedule)->chunked && p->stage == wraps ? p->schedule->group - p->schedule->stages + 2
+                                                                      : 2;
 }
 
 static int open_direction(struct bb_pipe *p, const struct bb_layout *l, int d, int comm)
@@ -76,7 +95,7 @@ static int open_direction(struct bb_pipe *p, const struct bb_layout *l, int d, i
 }
 
 int bb_pipe_open(struct bb_pipe *p, const struct bb_schedule *schedule, struct bb_script *script,
-                 const struct bb_layout *l, const int comms[2], int stage, size_t count)
+                 const struct bb_layout *l, const int comms[BB_PIPE_FLOWS], int stage, size_t count)
 {
     int rc = 0;
 
@@ -84,8 +103,8 @@ int bb_pipe_open(struct bb_pipe *p, const struct bb_schedule *schedule, struct b
     p->n_slots = bb_schedule_slots(schedule);
     if (BB_NEW(p->slots, p->n_slots))
         return -BB_EFAIL;
-    bb_schedule_make(schedule, stage, p->slots);
-    for (int d = 0; d < 2 && rc == 0; d++)
+    p->n_slots = bb_schedule_make(schedule, stage, p->slots);
+    for (int d = 0; d < BB_PIPE_FLOWS && rc == 0; d++)
         rc = open_direction(p, l, d, schedule->stages > 1 ? comms[d] : BB_NONE);
     if (rc)
         bb_pipe_close(p);
@@ -94,7 +113,7 @@ int bb_pipe_open(struct bb_pipe *p, const struct bb_schedule *schedule, struct b
 
 void bb_pipe_close(struct bb_pipe *p)
 {
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < BB_PIPE_FLOWS; d++) {
         free(p->directions[d].recv);
         free(p->directions[d].recv_op);
         free(p->directions[d].sources);
@@ -107,7 +126,7 @@ void bb_pipe_close(struct bb_pipe *p)
 
 static void set_labels(struct bb_pipe *p, int d, int micro_batch)
 {
-    p->script->phase = phases[d];
+    p->script->phase = phases[d % 2];
     p->script->micro_batch = micro_batch;
 }
 
@@ -118,27 +137,31 @@ static void post_receive(struct bb_pipe *p, int d)
     int buffer = dir->posted % dir->n_recv;
 
     set_labels(p, d, dir->sources[dir->posted]);
-    dir->recv_op[buffer] = bb_script_recv(p->script, dir->lane, whats[d], d == 0 ? -1 : 1, p->count, dir->recv[buffer]);
+    dir->recv_op[buffer] =
+        bb_script_recv(p->script, dir->lane, whats[d % 2], -flow_offset(d), p->count, dir->recv[buffer]);
     dir->posted++;
 }
 
 static void send_message(struct bb_pipe *p, const struct bb_slot *t)
 {
-    int d = t->kind == BB_SLOT_FORWARD ? 0 : 1;
+    int d = flow_of(p, t);
     struct bb_pipe_direction *dir = &p->directions[d];
 
     set_labels(p, d, t->micro_batch);
-    bb_script_send(p->script, dir->lane, whats[d], d == 0 ? 1 : -1, p->count, dir->send[dir->sent++ % 2]);
+    bb_script_send(p->script, dir->lane, whats[d % 2], flow_offset(d), p->count, dir->send[dir->sent++ % 2]);
 }
 
-/* What is started after a slot: its send, the receives of some directions. Activations stand first, on both sides. */
-static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool sending, const bool posting[2])
+/* What is started after a slot: its send, the receives of some flows. Activations stand first, on both sides. */
+static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool sending,
+                              const bool posting[BB_PIPE_FLOWS])
 {
-    int sent = t->kind == BB_SLOT_FORWARD ? 0 : 1, n = sending + posting[0] + posting[1];
+    int sent = flow_of(p, t), n = sending;
 
+    for (int d = 0; d < BB_PIPE_FLOWS; d++)
+        n += posting[d];
     if (n > 1)
         bb_script_group_start(p->script);
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < BB_PIPE_FLOWS; d++) {
         if (sending && d == sent)
             send_message(p, t);
         if (posting[d])
@@ -154,12 +177,12 @@ static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool s
 static void exchange_flat(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t], *next = NULL;
-    bool posting[2] = {false, false};
+    bool posting[BB_PIPE_FLOWS] = {false};
 
     for (int i = t + 1; i < p->n_slots && !next; i++)
         next = p->slots[i].kind == BB_SLOT_WEIGHTS ? NULL : &p->slots[i];
     if (next && next->kind != slot->kind && slot_receives(p, next))
-        posting[next->kind == BB_SLOT_FORWARD ? 0 : 1] = true;
+        posting[flow_of(p, next)] = true;
     exchange_messages(p, slot, slot_sends(p, slot), posting);
 }
 
@@ -168,10 +191,13 @@ static void exchange_flat(struct bb_pipe *p, int t)
 static bool round_receives(const struct bb_pipe *p, int d, int k)
 {
     const struct bb_schedule *s = p->schedule;
-    bool wraps = p->stage == (d == 0 ? 0 : s->stages - 1);
+    bool mirrored = bb_schedule_row(s)->make_mirrored != NULL;
+    bool wraps = p->stage == (flow_offset(d) > 0 ? 0 : s->stages - 1);
     int all = s->micro_batches * s->chunks, theirs = wraps ? k - (s->stages - 1) : k + 1;
     int group = s->group * s->chunks, first, size;
 
+    if (mirrored)
+        return !wraps && k + 1 < s->micro_batches / 2;
     if (!wraps || theirs < 0 || s->chunks == 1)
         return !wraps && theirs < all;
     first = theirs / group * s->group; /* the last chunk of each group of micro-batches does not go round */
@@ -182,9 +208,9 @@ static bool round_receives(const struct bb_pipe *p, int d, int k)
 static void exchange_in_rounds(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t];
-    int d = slot->kind == BB_SLOT_FORWARD ? 0 : 1, k = p->directions[d].slots_done++;
-    bool posting[2] = {false, false};
-    bool ends_warm_up = d == 0 && k + 1 == bb_schedule_warm_up(p->schedule, p->stage);
+    int d = flow_of(p, slot), k = p->directions[d].slots_done++;
+    bool posting[BB_PIPE_FLOWS] = {false}, mirrored = bb_schedule_row(p->schedule)->make_mirrored != NULL;
+    bool ends_warm_up = d == 0 && !mirrored && k + 1 == bb_schedule_warm_up(p->schedule, p->stage);
 
     posting[d] = round_receives(p, d, k);
     exchange_messages(p, slot, slot_sends(p, slot), posting);
@@ -218,7 +244,7 @@ int bb_pipe_input(struct bb_pipe *p, int t)
     if (!slot_receives(p, slot))
         return BB_NONE;
     if (dir->posted == dir->taken)
-        post_receive(p, slot->kind == BB_SLOT_FORWARD ? 0 : 1);
+        post_receive(p, flow_of(p, slot));
     p->script->phase = phase;
     p->script->micro_batch = micro_batch;
     dir->taken++;

@@ -13,6 +13,7 @@
  *                       all stages, the same after each backward: what comes is on its way under the slot between
  *                       (Megatron-LM's overlap_p2p_comm). The first gradients are awaited from the last forward of the
  *                       warm-up on
+ *   dualpipe            the same, in four flows: two directions have communicators of their own
  *
  * A slot waits for what it received, never for what it sent, until the buffer is needed again.
  */
@@ -22,7 +23,9 @@
 #include "proxies/author/script.h"
 #include "proxies/transformer/schedule.h"
 
-/* One direction: [0] activations, [1] gradients. */
+#define BB_PIPE_FLOWS 4
+
+/* One flow: [0] activations, [1] gradients; of dualpipe [2] and [3] those of the second direction. */
 struct bb_pipe_direction {
     struct bb_script_lane lane;
     int *recv, *recv_op, n_recv; /* buffers in turn, and the operation that fills each            */
@@ -39,16 +42,17 @@ struct bb_pipe {
     size_t count; /* elements of a message */
     struct bb_slot *slots;
     int n_slots;
-    struct bb_pipe_direction directions[2];
+    struct bb_pipe_direction directions[BB_PIPE_FLOWS];
 };
 
-/* bb_pipe_comms - adds "pp forward" and "pp backward" over the group to the layout. 0 or -BB_EFAIL. */
-int bb_pipe_comms(struct bb_layout *layout, int group, int comms[2]) BB_MUST_CHECK;
+/* bb_pipe_comms - adds "pp forward" and "pp backward" over the group to the layout; of dualpipe those of its second
+ * direction, too, else BB_NONE. 0 or -BB_EFAIL. */
+int bb_pipe_comms(struct bb_layout *layout, int group, bool mirrored, int comms[BB_PIPE_FLOWS]) BB_MUST_CHECK;
 
 /* bb_pipe_open - makes the stage's slots, streams and buffers. comms: as above, BB_NONE with one stage. 0 or -BB_EFAIL.
  * close is fine on a zeroed one. */
 int bb_pipe_open(struct bb_pipe *pipe, const struct bb_schedule *schedule, struct bb_script *script,
-                 const struct bb_layout *layout, const int comms[2], int stage, size_t count) BB_MUST_CHECK;
+                 const struct bb_layout *layout, const int comms[BB_PIPE_FLOWS], int stage, size_t count) BB_MUST_CHECK;
 void bb_pipe_close(struct bb_pipe *pipe);
 
 /* Around slot t, in order of t. input: waits for what it works on and returns its buffer, BB_NONE where the model

@@ -16,7 +16,33 @@ const struct bb_schedule_row *bb_schedule_row(const struct bb_schedule *s)
 
 bool bb_schedule_splits_backward(const struct bb_schedule *s)
 {
-    return rows[s->kind]->held_weights != NULL;
+    return rows[s->kind]->held_weights || rows[s->kind]->make_mirrored;
+}
+
+int bb_schedule_part(const struct bb_schedule *s, int stage, int chunk)
+{
+    int far = s->stages - 1 - stage, lower = stage < far ? stage : far;
+
+    if (!rows[s->kind]->make_mirrored)
+        return chunk * s->stages + stage;
+    return chunk == 0 ? lower : s->stages - 1 - lower;
+}
+
+int bb_schedule_parts(const struct bb_schedule *s)
+{
+    return rows[s->kind]->make_mirrored ? s->stages : s->stages * s->chunks;
+}
+
+int bb_schedule_direction(const struct bb_schedule *s, int stage, int chunk)
+{
+    return !rows[s->kind]->make_mirrored || bb_schedule_part(s, stage, chunk) == stage ? 1 : -1;
+}
+
+bool bb_schedule_is_last(const struct bb_schedule *s, int stage, const struct bb_slot *slot)
+{
+    bool half = rows[s->kind]->make_mirrored && bb_schedule_direction(s, stage, slot->chunk) > 0;
+
+    return slot->micro_batch == (half ? s->micro_batches / 2 : s->micro_batches) - 1;
 }
 
 static int min_int(int a, int b)
@@ -69,6 +95,24 @@ const struct bb_schedule_row bb_schedule_zb_h2 = {
 
 /* ---- what cannot be ---- */
 
+static int refuse_mirrored(const struct bb_schedule *s, const char *who)
+{
+    int p = s->stages, m = s->micro_batches, even = m < 2 * p ? 2 * p : m + 1;
+
+    if (p % 2 != 0 || p < 2)
+        return bb_err(
+            BB_EUSAGE,
+            "%s: schedule %s pairs stages from both ends, %d cannot be paired; nearest: --pp %d, or --schedule "
+            "zb-h1",
+            who, bb_schedule_names[s->kind], p, p + 1);
+    if (m % 2 != 0 || m < 2 * p)
+        return bb_err(BB_EUSAGE,
+                      "%s: schedule %s takes half of the micro-batches at each end and needs an even number, %d for %d "
+                      "stages or more, not %d; nearest: --micro-batches %d",
+                      who, bb_schedule_names[s->kind], 2 * p, p, m, even);
+    return 0;
+}
+
 static int refuse_chunks(const struct bb_schedule *s, const char *who)
 {
     if (s->chunks == 1)
@@ -83,6 +127,8 @@ int bb_schedule_refuse(const struct bb_schedule *s, const char *who)
 {
     int p = s->stages, m = s->micro_batches, g = s->group;
 
+    if (bb_schedule_row(s)->make_mirrored)
+        return refuse_mirrored(s, who);
     if (!bb_schedule_row(s)->chunked)
         return refuse_chunks(s, who);
     if (p < 2 || s->chunks < 2)
@@ -117,7 +163,7 @@ static struct bb_slot forward_entry(const struct bb_schedule *s, int k)
     int first = k / (g * s->chunks) * g, size = min_int(g, s->micro_batches - first);
     int within = k - first * s->chunks;
 
-    return (struct bb_slot){BB_SLOT_FORWARD, first + within % size, within / size};
+    return (struct bb_slot){.kind = BB_SLOT_FORWARD, .micro_batch = first + within % size, .chunk = within / size};
 }
 
 /* Of the backward order: the same micro-batches, chunks from behind. */
@@ -125,11 +171,16 @@ static struct bb_slot backward_entry(const struct bb_schedule *s, int k)
 {
     struct bb_slot t = forward_entry(s, k);
 
-    return (struct bb_slot){BB_SLOT_BACKWARD, t.micro_batch, s->chunks - 1 - t.chunk};
+    return (struct bb_slot){.kind = BB_SLOT_BACKWARD,
+                            .micro_batch = t.micro_batch,
+                            .chunk = s->chunks - 1 - t.chunk,
+                            .split = bb_schedule_splits_backward(s)};
 }
 
 int bb_schedule_slots(const struct bb_schedule *s)
 {
+    if (bb_schedule_row(s)->make_mirrored)
+        return 2 * s->micro_batches + s->stages - 1;
     return (bb_schedule_splits_backward(s) ? 3 : 2) * s->micro_batches * s->chunks;
 }
 
@@ -138,11 +189,19 @@ int bb_schedule_warm_up(const struct bb_schedule *s, int stage)
     return min_int(s->micro_batches * s->chunks, bb_schedule_row(s)->warm_up(s, stage));
 }
 
-void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slots)
+static struct bb_slot weights_entry(int micro_batch)
+{
+    return (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = micro_batch};
+}
+
+int bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slots)
 {
     const struct bb_schedule_row *row = bb_schedule_row(s);
-    int all = s->micro_batches * s->chunks, warm_up = bb_schedule_warm_up(s, stage), f = 0, w = 0, n = 0;
+    int all = s->micro_batches * s->chunks, warm_up = row->make_mirrored ? 0 : bb_schedule_warm_up(s, stage);
+    int f = 0, w = 0, n = 0;
 
+    if (row->make_mirrored)
+        return row->make_mirrored(s, stage, slots);
     while (f < warm_up)
         slots[n++] = forward_entry(s, f++);
     for (int b = 0; b < all; b++) {
@@ -150,10 +209,11 @@ void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *sl
             slots[n++] = forward_entry(s, f++);
         slots[n++] = backward_entry(s, b);
         if (row->held_weights && b >= row->held_weights(s, stage))
-            slots[n++] = (struct bb_slot){BB_SLOT_WEIGHTS, w++, 0};
+            slots[n++] = weights_entry(w++);
     }
     while (row->held_weights && w < all)
-        slots[n++] = (struct bb_slot){BB_SLOT_WEIGHTS, w++, 0};
+        slots[n++] = weights_entry(w++);
+    return n;
 }
 
 /* ---- figures ---- */
@@ -162,6 +222,9 @@ int bb_schedule_live(const struct bb_schedule *s, int stage)
 {
     const struct bb_schedule_row *row = bb_schedule_row(s);
     int held = row->held_weights ? row->held_weights(s, stage) : 0;
+
+    if (row->make_mirrored)
+        return s->stages + 1;
 
     return min_int(s->micro_batches * s->chunks, row->warm_up(s, stage) + 1 + held);
 }

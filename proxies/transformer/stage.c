@@ -13,7 +13,7 @@ struct writer {
     const struct bb_modules *modules;
     struct bb_script script;
     struct bb_pipe pipe;
-    struct bb_block block;
+    struct bb_block blocks[2]; /* of forwards and of backwards, where these are done side by side; else the first */
     struct bb_sync *sync[BB_SHARES];
 };
 
@@ -45,9 +45,17 @@ static void each_sync(struct writer *w, void (*call)(struct bb_sync *))
 
 /* ---- slots ---- */
 
+static struct bb_block *block_of(struct writer *w, const struct bb_slot *slot)
+{
+    bool apart = bb_schedule_row(&w->t->schedule)->make_mirrored && slot->kind != BB_SLOT_FORWARD;
+
+    return &w->blocks[apart ? 1 : 0];
+}
+
 static void write_forward(struct writer *w, const struct bb_slot *slot, int in, int out)
 {
     int first = w->modules->first[slot->chunk], end = w->modules->first[slot->chunk + 1];
+    struct bb_block *block = block_of(w, slot);
 
     for (int i = first; i < end; i++) {
         const struct bb_transformer_module *module = &w->modules->list[i];
@@ -55,11 +63,11 @@ static void write_forward(struct writer *w, const struct bb_slot *slot, int in, 
 
         call_hooks(w, module, bb_sync_forward);
         if (module->layer == BB_ARCH_EMBEDDING)
-            bb_block_embedding_forward(&w->block, to);
+            bb_block_embedding_forward(block, to);
         else if (module->layer == BB_ARCH_HEAD)
-            bb_block_head_forward(&w->block, from);
+            bb_block_head_forward(block, from);
         else
-            bb_block_forward(&w->block, module->layer, from, to);
+            bb_block_forward(block, module->layer, from, to);
         call_hooks(w, module, bb_sync_forwarded);
     }
 }
@@ -68,7 +76,8 @@ static void write_forward(struct writer *w, const struct bb_slot *slot, int in, 
 static void write_backward(struct writer *w, const struct bb_slot *slot, int in, int out)
 {
     int first = w->modules->first[slot->chunk], end = w->modules->first[slot->chunk + 1];
-    bool data = slot->kind == BB_SLOT_BACKWARD, weights = !data || !bb_schedule_splits_backward(&w->t->schedule);
+    bool data = slot->kind == BB_SLOT_BACKWARD, weights = !data || !slot->split;
+    struct bb_block *block = block_of(w, slot);
 
     for (int i = end - 1; i >= first; i--) {
         const struct bb_transformer_module *module = &w->modules->list[i];
@@ -77,17 +86,17 @@ static void write_backward(struct writer *w, const struct bb_slot *slot, int in,
         if (data)
             call_hooks(w, module, bb_sync_backward);
         if (data && layer == BB_ARCH_EMBEDDING)
-            bb_block_embedding_backward(&w->block, from);
+            bb_block_embedding_backward(block, from);
         else if (data && layer == BB_ARCH_HEAD)
-            bb_block_head_backward(&w->block, to, weights);
+            bb_block_head_backward(block, to, weights);
         else if (data)
-            bb_block_backward(&w->block, layer, from, to, weights);
+            bb_block_backward(block, layer, from, to, weights);
         else if (layer == BB_ARCH_HEAD)
-            bb_block_head_weights(&w->block);
+            bb_block_head_weights(block);
         else if (layer != BB_ARCH_EMBEDDING)
-            bb_block_weights(&w->block, layer);
+            bb_block_weights(block, layer);
         if (weights)
-            announce_gradients(w, module, slot->micro_batch == w->t->schedule.micro_batches - 1);
+            announce_gradients(w, module, bb_schedule_is_last(&w->t->schedule, w->pipe.stage, slot));
     }
 }
 
@@ -106,7 +115,24 @@ static void write_slot(struct writer *w, int t)
         write_forward(w, slot, in, out);
     else
         write_backward(w, slot, in, out);
+}
+
+/* One slot, or a forward and the backward behind it side by side. Returns how many. */
+static int write_slots(struct writer *w, int t)
+{
+    if (!w->pipe.slots[t].with_next) {
+        write_slot(w, t);
+        bb_pipe_slot_done(&w->pipe, t);
+        return 1;
+    }
+    bb_script_fork(&w->script);
+    write_slot(w, t);
+    bb_script_second(&w->script);
+    write_slot(w, t + 1);
+    bb_script_join(&w->script);
     bb_pipe_slot_done(&w->pipe, t);
+    bb_pipe_slot_done(&w->pipe, t + 1);
+    return 2;
 }
 
 /* Into how many shards the replicas have divided a gradient when it is reduced: Megatron-LM's distributed optimizer and
@@ -123,10 +149,10 @@ static void finish_step(struct writer *w, int stage)
     w->script.micro_batch = BB_NONE;
     w->script.phase = BB_PHASE_GRADIENTS;
     each_sync(w, bb_sync_reduced);
-    bb_block_reduce_replicated(&w->block, (w->modules->replicated + shards - 1) / shards);
+    bb_block_reduce_replicated(&w->blocks[0], (w->modules->replicated + shards - 1) / shards);
     if (bb_holds_tied_table(w->t, stage))
-        bb_block_reduce_tied(&w->block, (int)shards);
-    bb_block_gradient_norm(&w->block);
+        bb_block_reduce_tied(&w->blocks[0], (int)shards);
+    bb_block_gradient_norm(&w->blocks[0]);
     each_sync(w, bb_sync_finish);
 }
 
@@ -193,13 +219,14 @@ static int write_stage(struct writer *w, const struct bb_stage *stage)
     int rc;
 
     open_lanes(w, stage->stage, &lanes);
-    bb_block_init(&w->block, w->t->layers, &w->script, &lanes, stage->variant);
+    for (int i = 0; i < 2; i++)
+        bb_block_init(&w->blocks[i], w->t->layers, &w->script, &lanes, stage->variant);
     TRY(open_sync(w, stage->remainder));
     TRY(bb_pipe_open(&w->pipe, &w->t->schedule, &w->script, &w->t->step->layout, w->t->pipe, stage->stage,
                      bb_layers_message(w->t->layers)));
     each_sync(w, bb_sync_begin);
-    for (int i = 0; i < w->pipe.n_slots; i++) {
-        write_slot(w, i);
+    for (int i = 0; i < w->pipe.n_slots;) {
+        i += write_slots(w, i);
         TRY(refuse_size(w, i));
     }
     finish_step(w, stage->stage);
@@ -221,6 +248,7 @@ int bb_stage_write(const struct bb_training *t, const struct bb_stage *stage, st
     for (int s = 0; s < BB_SHARES; s++)
         bb_sync_release(w.sync[s]);
     bb_pipe_close(&w.pipe);
+    bb_script_end(&w.script);
     bb_modules_release(&modules);
     return rc;
 }

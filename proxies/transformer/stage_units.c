@@ -20,13 +20,14 @@ static void add_module(struct bb_modules *p, int layer, int chunk)
 
 static int list_modules(struct bb_modules *p, const struct bb_training *t, int stage)
 {
-    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, t->schedule.chunks);
-    int chunks = split.chunks, parts = split.stages * chunks, first;
+    const struct bb_schedule *s = &t->schedule;
+    int chunks = s->chunks, parts = bb_schedule_parts(s), first;
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, parts / s->stages);
 
     if (BB_NEW(p->list, t->arch.layers + 2) || BB_NEW(p->first, chunks))
         return -BB_EFAIL;
     for (int c = 0; c < chunks; c++) {
-        int part = c * t->schedule.stages + stage, n = bb_pipe_split_layers(&split, part, &first);
+        int part = bb_schedule_part(s, stage, c), n = bb_pipe_split_layers(&split, part, &first);
 
         p->first[c] = p->n;
         if (part == 0)

@@ -30,7 +30,7 @@ struct bb_training {
     struct bb_dp_config policy;
     struct bb_sync_comms sync[BB_SHARES];
     /* Communicators, BB_NONE where the group has one rank. */
-    int pipe[2], tp, cp, ep, etp, etp_ep, ep_local, ep_cross, embedding, norms[BB_NORMS], n_norms;
+    int pipe[BB_PIPE_FLOWS], tp, cp, ep, etp, etp_ep, ep_local, ep_cross, embedding, norms[BB_NORMS], n_norms;
 };
 
 /* ---- stage_units.c: the parts of the model that a stage holds ---- */

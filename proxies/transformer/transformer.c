@@ -5,6 +5,7 @@
  * Ranks of one stage share one program, since their peers are relative; only dropless experts with an imbalance and
  * hierarchical reductions with a remainder tell some of them apart.
  */
+#include "bootstrap/base/grow.h"
 #include "proxies/author/args.h"
 #include "proxies/author/proxy.h"
 #include "proxies/transformer/memory.h"
@@ -12,6 +13,7 @@
 #include "proxies/transformer/training_bytes.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- what the command line means ---- */
@@ -40,6 +42,12 @@ static int fill_defaults(struct bb_proxy_config *c)
     return 0;
 }
 
+/* Dualpipe: each stage holds two parts, and each part has a copy on another stage. */
+static bool is_mirrored(const struct bb_training *t)
+{
+    return bb_schedule_row(&t->schedule)->make_mirrored != NULL;
+}
+
 static int settle_schedule(struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
@@ -57,6 +65,12 @@ static int settle_schedule(struct bb_training *t)
         .chunks = o->vpp,
         .group = o->group ? o->group : p,
     };
+    if (is_mirrored(t) && o->vpp > 1)
+        return bb_err(BB_EUSAGE,
+                      "%s: schedule %s has two parts on each stage by itself, --vpp %d cannot be; leave it out",
+                      t->config->proxy, o->schedule, o->vpp);
+    if (is_mirrored(t))
+        t->schedule.chunks = 2;
     if (o->group && !bb_schedule_row(&t->schedule)->chunked)
         return bb_err(BB_EUSAGE,
                       "%s: --microbatch-group-size means nothing to schedule %s; leave it out, or use it with "
@@ -65,10 +79,16 @@ static int settle_schedule(struct bb_training *t)
     return bb_schedule_refuse(&t->schedule, t->config->proxy);
 }
 
+/* Of each stage: the model is cut into so many parts for it. */
+static int chunks_of_model(const struct bb_training *t)
+{
+    return bb_schedule_parts(&t->schedule) / t->schedule.stages;
+}
+
 /* Stages of equal length, or as they were asked for. */
 static int refuse_layers(const struct bb_training *t, const struct bb_grid_model *model)
 {
-    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, t->schedule.chunks);
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, chunks_of_model(t));
     char near[BB_GRID_NEAREST] = "";
 
     if (split.stages == 1 || bb_pipe_split_is_valid(&split))
@@ -127,6 +147,18 @@ static int refuse_unused(const struct bb_training *t)
         if (asked[i].given && !asked[i].meant)
             return bb_err(BB_EUSAGE, "%s: --%s means nothing here: %s; leave it out", t->config->proxy, asked[i].option,
                           asked[i].why);
+    if (is_mirrored(t) && t->arch.tied)
+        return bb_err(
+            BB_EUSAGE,
+            "%s: schedule dualpipe has the words on the first and on the last stage, each with a head: a model "
+            "whose head is its words is not counted; nearest: --schedule zb-h1",
+            t->config->proxy);
+    if (is_mirrored(t) && t->policy.kind != BB_SYNC_ALL_REDUCE && t->policy.kind != BB_SYNC_ZERO1 &&
+        t->policy.kind != BB_SYNC_DISTRIBUTED)
+        return bb_err(BB_EUSAGE,
+                      "%s: schedule dualpipe reduces a part's gradients over two stages, which reach them in different "
+                      "order, so at the end of the step, not as %s does; nearest: --dp-sync zero1",
+                      t->config->proxy, bb_sync_words[t->policy.kind]);
     if (bb_schedule_splits_backward(&t->schedule) && bb_sync_is_gathered(t->policy.kind))
         return bb_err(BB_EUSAGE,
                       "%s: schedule %s leaves gradients of weights for later, but %s frees the weights after the "
@@ -286,11 +318,52 @@ out:
     return rc;
 }
 
+/* Replicas of a part are those of both stages that hold it: a group of each, or of two ranks. */
+static int add_mirrored(struct bb_training *t, enum bb_grid_group of, const char *name, int *joined)
+{
+    struct bb_layout *l = &t->step->layout;
+    int group = t->groups.of[of], pp = t->groups.of[BB_GRID_PP], n = group == BB_NONE ? 1 : l->groups[group].size,
+        at = 0;
+    int *members, p = t->grid.pp;
+
+    if (BB_NEW(members, l->ranks))
+        return -BB_EFAIL;
+    for (int rank = 0; rank < l->ranks; rank++) {
+        if (bb_group_index(l, pp, rank) >= p / 2 || (group != BB_NONE && bb_group_index(l, group, rank) != 0))
+            continue;
+        for (int half = 0; half < 2; half++)
+            for (int i = 0; i < n; i++) {
+                int one = group == BB_NONE ? rank : bb_group_member(l, group, bb_group_instance(l, group, rank), i);
+                int place = bb_group_index(l, pp, one), line = bb_group_instance(l, pp, one);
+
+                members[at++] = bb_group_member(l, pp, line, half ? p - 1 - place : place);
+            }
+    }
+    *joined = bb_layout_add_irregular(l, name, members, at / (2 * n), 2 * n);
+    free(members);
+    return *joined < 0 ? -BB_EFAIL : 0;
+}
+
+/* Who shares the parameters of each kind: BB_NONE, nobody. */
+static int settle_replicas(struct bb_training *t, int replicas[BB_SHARES])
+{
+    const enum bb_grid_group of[BB_SHARES] = {t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP, BB_GRID_EDP};
+    static const char *const names[BB_SHARES] = {"dp both ways", "edp both ways"};
+    int rc = 0;
+
+    for (int s = 0; s < BB_SHARES; s++) {
+        replicas[s] = t->shares[s] ? t->groups.of[of[s]] : BB_NONE;
+        if (is_mirrored(t) && t->shares[s])
+            TRY(add_mirrored(t, of[s], names[s], &replicas[s]));
+    }
+out:
+    return rc;
+}
+
 static int settle_layout(struct bb_training *t)
 {
-    const enum bb_grid_group replicas[BB_SHARES] = {t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP, BB_GRID_EDP};
     struct bb_layout *l = &t->step->layout;
-    int rc;
+    int replicas[BB_SHARES], rc;
 
     TRY(bb_grid_layout(&t->grid, wanted_groups(t), l, &t->groups));
     TRY(add_comm(t, BB_GRID_TP, NULL, &t->tp));
@@ -298,12 +371,13 @@ static int settle_layout(struct bb_training *t)
     TRY(add_comm(t, BB_GRID_CP, t->grid.dp == 1 ? "cp tokens" : NULL, &t->cp));
     TRY(add_comm(t, BB_GRID_EMBEDDING, NULL, &t->embedding));
     TRY(add_expert_comms(t));
-    t->pipe[0] = t->pipe[1] = BB_NONE;
+    for (int d = 0; d < BB_PIPE_FLOWS; d++)
+        t->pipe[d] = BB_NONE;
     if (t->groups.of[BB_GRID_PP] != BB_NONE)
-        TRY(bb_pipe_comms(l, t->groups.of[BB_GRID_PP], t->pipe));
+        TRY(bb_pipe_comms(l, t->groups.of[BB_GRID_PP], is_mirrored(t), t->pipe));
+    TRY(settle_replicas(t, replicas));
     for (int s = 0; s < BB_SHARES; s++)
-        TRY(bb_sync_layout(t->step, &t->policy, t->shares[s] ? t->groups.of[replicas[s]] : BB_NONE,
-                           t->config->gpus_per_node, &t->sync[s]));
+        TRY(bb_sync_layout(t->step, &t->policy, replicas[s], t->config->gpus_per_node, &t->sync[s]));
     TRY(add_norms(t));
 out:
     return rc;
@@ -383,12 +457,13 @@ int bb_training_bytes(const struct bb_proxy_config *c, const struct bb_arch *arc
     struct bb_step step = {.proxy = c->proxy};
     struct bb_training t = {.config = c, .step = &step, .arch = *arch};
     struct bb_role role = {0};
-    int rc;
+    int copies, rc;
 
     *most = 0;
     TRY(settle_shape(&t));
-    t.sync[BB_DENSE] = shares_of(&t, t.grid.dp * t.grid.cp, t.grid.tp);
-    t.sync[BB_EXPERT] = shares_of(&t, t.grid.edp > 0 ? t.grid.edp : 1, t.grid.etp * t.grid.ep);
+    copies = is_mirrored(&t) ? 2 : 1;
+    t.sync[BB_DENSE] = shares_of(&t, copies * t.grid.dp * t.grid.cp, t.grid.tp);
+    t.sync[BB_EXPERT] = shares_of(&t, copies * (t.grid.edp > 0 ? t.grid.edp : 1), t.grid.etp * t.grid.ep);
     for (int stage = 0; stage < t.grid.pp; stage++) {
         double sum = 0;
 
@@ -441,7 +516,7 @@ out:
 /* " in 16 stages of 4, the first of 3 and the last of 2" */
 static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
 {
-    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, t->schedule.chunks);
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, chunks_of_model(t));
     int p = split.stages, v = split.chunks, parts = p * v, first, n = 0;
 
     text[0] = '\0';
@@ -462,10 +537,14 @@ static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
              v * bb_pipe_split_layers(&split, 0, &first), v * bb_pipe_split_layers(&split, p - 1, &first));
 }
 
+/* Tokens that are seldom trained on at once: a model that takes more is meant for longer ones only later. */
+enum { LONG_SEQUENCE = 32768 };
+
 static int describe_step(struct bb_training *t)
 {
     static const enum bb_grid_axis shown[] = {BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_PP, BB_AXIS_DP};
     const struct bb_schedule *s = &t->schedule;
+    const bool is_longest = !t->config->transformer.sequence && t->how.sequence > LONG_SEQUENCE;
     int m = s->micro_batches;
     char axes[128] = "", stages[STAGES_TEXT], decoder[48] = "";
     bool encodes = t->arch.encoder_layers > 0;
@@ -486,10 +565,11 @@ static int describe_step(struct bb_training *t)
     t->step->tokens = t->step->samples * (t->how.sequence + (encodes ? t->how.decoder_sequence : 0));
     if (encodes)
         snprintf(decoder, sizeof(decoder), " and %d of the decoder", t->how.decoder_sequence);
-    t->step->summary = bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens%s; %s",
-                                    t->arch.name, t->arch.layers, stages, axes[0] ? axes : "one rank",
-                                    bb_schedule_names[s->kind], m, m == 1 ? "" : "es", t->how.micro_batch_size,
-                                    t->how.sequence, decoder, bb_sync_words[t->policy.kind]);
+    t->step->summary =
+        bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
+                     t->arch.layers, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], m,
+                     m == 1 ? "" : "es", t->how.micro_batch_size, t->how.sequence, decoder,
+                     is_longest ? " (the most that the model takes: --seq-length)" : "", bb_sync_words[t->policy.kind]);
     return t->step->summary ? 0 : -BB_EFAIL;
 }
 

@@ -175,6 +175,67 @@ def test_a_way_that_nccl_does_not_take_is_held_back(busbar, measured, calibrate,
     assert all(w["inter_us"] == nominal[w["algorithm"], w["protocol"]]["inter_us"] for w in profile["nccl"])
 
 
+# ---- a machine of several nodes, with NCCL's ways ----
+
+
+@pytest.fixture(scope="module")
+def cluster_files(busbar, tmp_path_factory):
+    """A hidden machine like an H100's, every figure another, and what benches say of it on 1, 2 and 4 nodes."""
+    folder = tmp_path_factory.mktemp("cluster")
+    hidden = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    hidden |= {"name": "hidden", "gpus_per_node": 4, "nics_per_node": 4, "launch_us": 3.7, "nccl_launch_us": 6.3, "kernel_us": 2.9,
+               "intra": {"latency_us": 7.4, "gbps": 271}, "inter": {"latency_us": 9.3, "gbps": 39.5}}
+    hidden["achieved"] |= {"gemm": 0.58, "memory": 0.77}
+    for i, way in enumerate(hidden["nccl"]):
+        for key, factor in [("base_us", 1.2 + 0.03 * i), ("intra_us", 0.8 + 0.02 * i), ("inter_us", 1.3 - 0.04 * i), ("gbps", 0.83 + 0.01 * i),
+                            ("nic", 0.93)]:
+            way[key] = round(way[key] * factor, 4)
+    (folder / "hidden.json").write_text(json.dumps(hidden))
+    collectives = ["bench", "all_reduce", "all_gather", "broadcast", "-b", "8", "-e", "1G", "-f", "8", "-c", "0", "--sweep-algorithms", "-n", "4",
+                   "--repeats", "2"]
+    runs = {"one": (collectives, 4, 1), "two": (collectives, 8, 2), "four": (collectives, 4, 4),
+            "p2p": (["bench", "p2p", "--bandwidth-sizes", "1M,32M", "-c", "0"], 8, 2), "compute": (["bench", "compute"], 0, 1),
+            "launches": (["bench", "compute", "passes", "timed", "--size", "4K", "-n", "1"], 0, 1)}
+    for name, (words, ranks, nodes) in runs.items():
+        done = busbar.run(*words, "--json", folder / f"{name}.json", "--quiet", ranks=ranks, cwd=folder,
+                          env={"EMU_CLUSTER": "hidden.json", "EMU_DATA": "off", "EMU_NODES": str(nodes)})
+        assert done.returncode == 0, done.stderr
+    return hidden, {name: folder / f"{name}.json" for name in runs}
+
+
+def test_a_hidden_cluster_with_all_of_nccls_ways_is_found(busbar, cluster_files, calibrate, tmp_path):
+    hidden, files = cluster_files
+    done, profile, summary = calibrate(*files.values(), "--from", "h100-sxm-ib")
+    assert done.returncode == 0, done.stderr
+    assert [(f["ranks"], f["nodes"]) for f in summary["files"]][:3] == [(4, 1), (8, 2), (4, 4)]
+    for fit in summary["fits"]:
+        assert fit["worst_error_percent"] < 2 and fit["outliers"] == 0, fit
+    alone = {f["key"]: f["value"] for f in summary["figures"] if f["from"] and not f["together"]}
+    assert len(alone) > 45 and summary["held_back"] == []
+    ways = {f"{w['algorithm']}.{w['protocol']}": w for w in hidden["nccl"]}
+    for key, value in alone.items():
+        way, _, part = key.removeprefix("nccl.").rpartition(".")
+        assert value == pytest.approx(ways[way][part] if key.startswith("nccl.") else at(hidden, key), rel=0.02), key
+    # what bench measured on two nodes plan says of the profile, whose nodes are as large as those
+    profile |= {"gpus_per_node": 4, "nics_per_node": 4}
+    (tmp_path / "nodes.json").write_text(json.dumps(profile))
+    plan = busbar.json("plan", "all_reduce", "all_gather", "broadcast", "-b", "8", "-e", "1G", "-f", "8", "--ranks", 8, "--cluster",
+                       tmp_path / "nodes.json", tmp_path=tmp_path, emulated=False)
+    bench = [r for r in json.loads(files["two"].read_text())["results"] if not r.get("forced")]
+    assert len(bench) == len(plan["results"]) > 50
+    assert [a["bytes"] for a, b in zip(bench, plan["results"])
+            if a["bytes"] and abs(b["time_us"]["p50"] / a["time_us"]["p50"] - 1) > 0.02] == []
+
+
+def test_rows_of_one_node_tell_nothing_of_what_is_between(cluster_files, calibrate):
+    hidden, files = cluster_files
+    nominal = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    _, profile, summary = calibrate(files["one"], "--from", "h100-sxm-ib")
+    assert profile["inter"] == nominal["inter"]
+    assert [w["inter_us"] for w in profile["nccl"]] == [w["inter_us"] for w in nominal["nccl"]]
+    assert [w["nic"] for w in profile["nccl"]] == [w["nic"] for w in nominal["nccl"]]
+
+
 # ---- parts of nominal rates ----
 
 
@@ -216,6 +277,23 @@ def test_without_products_of_16_bits_their_part_stays(calibrate, tmp_path):
     _, profile, _ = calibrate(compute_file(tmp_path / "c.json", {"float": 50}, 2800))
     assert profile["achieved"]["gemm"] == 0.66
     assert profile["tflops"]["float32"] * 0.66 == pytest.approx(50, rel=0.01) and profile["tflops"]["bfloat16"] == 989
+
+
+def test_channels_tell_the_multiprocessors_that_nccl_holds(measured, calibrate, tmp_path):
+    base = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    (tmp_path / "base.json").write_text(json.dumps(base | {"sharing": {"collective_sms": 9, "message_sms": 2, "memory_bytes": 1.5}}))
+
+    def use_24(data):  # as NCCL does: fewer of small ones
+        for row in data["results"]:
+            row["channels"] = 24 if row["bytes"] >= 1 << 20 else 2
+
+    file = copy_of(measured("collectives"), tmp_path / "channels.json", use_24)
+    _, profile, summary = calibrate(file, "--from", tmp_path / "base.json")
+    assert profile["sharing"] == {"collective_sms": 24, "message_sms": 2, "memory_bytes": 1.5}
+    _, profile, summary = calibrate(measured("p2p"), "--from", tmp_path / "base.json")
+    assert profile["sharing"]["collective_sms"] == 9
+    assert {f["key"] for f in summary["figures"] if f["key"].startswith("sharing.") and not f["from"]} == {
+        "sharing.collective_sms", "sharing.message_sms", "sharing.memory_bytes"}
 
 
 # ---- nccl-tests ----
@@ -303,7 +381,7 @@ def test_bad_words_of_measuring(busbar, tmp_path, words, said):
 
 def test_a_profile_of_emulated_gpus_says_so_and_so_do_its_forecasts(busbar, measured, calibrate, tmp_path):
     done, profile, summary = calibrate(measured("p2p"))
-    assert profile["emulated"] is True and summary["emulated"] is True and "EMULATED" in done.stdout
+    assert profile["emulated"] is True and summary["emulated"] is True and "emulated GPUs" in done.stdout
     for words in (["plan", "all_reduce", "-e", "1K"], ["plan", "gpt2_large", "12", "4"]):
         plan = busbar.run(*words, "--ranks", 8, "--cluster", tmp_path / "mine.json", emulated=False)
         assert plan.returncode == 0 and "mine (emulated)" in plan.stdout
@@ -317,7 +395,7 @@ def test_measured_files_make_a_profile_without_the_stamp(busbar, measured, calib
             device["name"] = "NVIDIA H100 80GB HBM3"
 
     done, profile, summary = calibrate(copy_of(measured("p2p"), tmp_path / "real.json", make_real))
-    assert "emulated" not in profile and "EMULATED" not in done.stdout and summary["from"] == "h100-sxm-ib"
+    assert "emulated" not in profile and "emulated GPUs" not in done.stdout and summary["from"] == "h100-sxm-ib"
     plan = busbar.run("plan", "all_reduce", "-e", "1K", "--ranks", 8, "--cluster", tmp_path / "mine.json", emulated=False)
     assert plan.returncode == 0 and "emulated" not in plan.stdout
 

@@ -1,9 +1,12 @@
 """One machine for `plan` and for the emulated GPUs: what plan predicts for a shipped profile is what a run on GPUs of that
 profile takes, to the nanosecond that events have. The model itself is held by closed forms (tests/proxies/machine)."""
 import json
+import math
+import pathlib
 
 import pytest
 
+CLUSTERS = pathlib.Path(__file__).resolve().parents[2] / "profiles" / "clusters"
 H100 = "h100-sxm-ib"
 ENV = {"EMU_CLUSTER": H100, "EMU_DATA": "off"}
 
@@ -33,14 +36,28 @@ STEPS = [("gpt2_large", 4, 2, 3, "--compute", "timed"), ("dlrm", "--compute", "g
          ("data_parallel", "--model", "resnet50", "--compute", "gemm", "--dtype", "half")]
 
 
+@pytest.fixture
+def alone(tmp_path):
+    """The same machine, on which nothing takes anything from anything else."""
+    profile = json.loads((CLUSTERS / f"{H100}.json").read_text())
+    assert profile.pop("sharing")
+    (tmp_path / "alone.json").write_text(json.dumps(profile))
+    return tmp_path / "alone.json"
+
+
 @pytest.mark.parametrize("words", STEPS, ids=lambda words: words[0])
-def test_a_step_takes_what_is_predicted(busbar, tmp_path, words):
-    """Kernels by their time, products by their shape, passes by the bandwidth that is reached, messages, collectives."""
-    doc = busbar.json("proxy", *words, "-n", 2, "--warmup", 1, "--no-alone", "--cluster", H100, tmp_path=tmp_path, ranks=4, env=ENV)
+@pytest.mark.parametrize("shares", [False, True], ids=["alone", "shared"])
+def test_a_step_takes_what_is_predicted(busbar, tmp_path, alone, shares, words):
+    """Kernels by their time, products by their shape, passes by the bandwidth that is reached, messages, collectives. Where
+    they share, plan slows a layer as a whole, a GPU each of its kernels."""
+    cluster = H100 if shares else alone
+    doc = busbar.json("proxy", *words, "-n", 2, "--warmup", 1, "--no-alone", "--cluster", cluster, tmp_path=tmp_path, ranks=4,
+                      env={**ENV, "EMU_CLUSTER": str(cluster)})
     forecast = doc["forecast"]
     assert forecast["cluster"] == H100 and forecast["step"]["measured_us"] > 100
-    for pair in (forecast["step"], forecast["traced_step"], *forecast["rows"]):
-        assert pair["predicted_us"] == pytest.approx(pair["measured_us"], rel=1e-6, abs=2e-3)
+    assert doc["step_us"]["min"] == pytest.approx(doc["step_us"]["max"], rel=1e-9)
+    for pair in (forecast["step"], forecast["traced_step"], *(forecast["rows"] if not shares else ())):
+        assert pair["predicted_us"] == pytest.approx(pair["measured_us"], rel=2e-3 if shares else 1e-6, abs=2e-3)
 
 
 def test_what_the_machine_takes_is_the_quickest_of_all_ways(busbar, tmp_path):
@@ -49,6 +66,31 @@ def test_what_the_machine_takes_is_the_quickest_of_all_ways(busbar, tmp_path):
     forced = {(r["algorithm"], r["protocol"]) for r in run["results"] if r["forced"]}
     assert ("NVLS", "SIMPLE") in forced and ("TREE", "LL128") in forced and ("NVLS_TREE", "SIMPLE") not in forced
     assert [c["nccl_choice"] for c in run["algorithms"]] == ["best", "best"]
+
+
+# ---- what runs at once ---------------------------------------------------------------------------------------------------
+
+
+def product_us(sms):
+    """4096 x 4096 x 4096 in bfloat16: waves of tiles of 256 x 128, or of 128 x 128 at 0.92 of the rate, the quicker."""
+    flops = 0.66 * 989e6 / 132  # per microsecond and multiprocessor
+    return min(math.ceil(16 * 32 / sms) * 2 * 256 * 128 * 4096 / flops, math.ceil(32 * 32 / sms) * 2 * 128 * 128 * 4096 / (0.92 * flops))
+
+
+@pytest.mark.parametrize("most,held", [(None, 16), (8, 8), (4, 4)])
+def test_products_beside_collectives_have_fewer_multiprocessors(busbar, tmp_path, most, held):
+    """The collectives hold 16 of 132 as long as they go on, or as many as they may have; then the products have all. With a
+    quarter of the multiprocessors a transfer takes four times as long; products on 128 are as quick as on 132."""
+    run = busbar.json("bench", "overlap", "--sizes", "64M", "--ctas", "default,4,8", "-n", 10,
+                      "--products", 16, "--repeats", 3, tmp_path=tmp_path, ranks=2, env=ENV)
+    rows = {row["max_ctas"]: row for row in run["results"]}
+    row, full = rows[most], rows[None]
+    gemm, coll, in_both = (row[key]["p50"] for key in ("compute_alone_us", "comm_alone_us", "compute_in_both_us"))
+    assert gemm == pytest.approx(16 * product_us(132), rel=1e-5)
+    transfer = 10 * 2 ** 26 / 466e3  # of ten by NVLS on two ranks
+    assert coll - full["comm_alone_us"]["p50"] == pytest.approx((16 / held - 1) * transfer, abs=0.01)
+    assert row["comm_in_both_us"]["p50"] == pytest.approx(coll, rel=1e-6) and row["channels"] == held
+    assert in_both == pytest.approx(min(16 * product_us(132 - held), coll + (16 - coll / product_us(132 - held)) * product_us(132)), rel=1e-4)
 
 
 # ---- several nodes, slow links, slow ranks: EMU_NODES, EMU_SLOW ---------------------------------------------------------

@@ -25,6 +25,7 @@ REPORTS = {
     "plan of collectives": (("plan", "all_reduce", "-b", "1M", "-e", "4G", "-f", 64, "--ranks", 64, *CLUSTER), 0, False),
     "best-layout": (("plan", "transformer", "--model", "llama3_8b", "--ranks", 64, "--global-batch-size", 512, *CLUSTER, "--best-layout", "--top", 4), 0, False),
     "compare": (("compare", "a.json", "b.json"), 0, True),
+    "calibrate": (("calibrate", "c.json", "-o", "mine.json"), 0, True),
     "sweep": (("sweep", "study.json", "--program", "PROGRAM"), 0, True),
 }
 EMULATED = re.compile(r"^# (?:[AB]: )?emulated GPUs: .*\b(none is a measurement of hardware|no measurement of NCCL)$", re.M)
@@ -41,6 +42,8 @@ def reports(busbar, tmp_path_factory):
     for name in "ab":
         done = busbar.run("bench", "all_reduce", "--sizes", "1M", *FAST, "--json", folder / f"{name}.json", ranks=2, env=NO_DATA)
         assert done.returncode == 0, done.stderr
+    done = busbar.run("bench", "all_reduce", "all_gather", "-b", "8", "-e", "64M", "-f", 8, "-c", 0, *FAST, "--json", folder / "c.json", ranks=4, env=NO_DATA)
+    assert done.returncode == 0, done.stderr
     texts = {}
     for name, (words, ranks, _) in REPORTS.items():
         words = [str(busbar.build / "busbar-emulated") if w == "PROGRAM" else str(w) for w in words]
@@ -61,7 +64,7 @@ def test_the_first_line_is_the_command(reports, name):
 def test_emulated_gpus_are_told_in_the_same_words(reports, name):
     _, text = reports[name]
     assert bool(EMULATED.search(text)) == REPORTS[name][2]
-    others = [line for line in text.splitlines()[1:] if re.search("emulated|simulated gpu", re.sub("Emulated GPU(?!s)", "", line), re.I)]
+    others = [line for line in text.splitlines()[1:] if re.search("emulated|simulated gpu", re.sub("Emulated GPU(?!s)|emulated-default", "", line), re.I)]
     assert all(EMULATED.match(line) for line in others), others
 
 

@@ -110,7 +110,7 @@ def test_layers_with_a_window_take_less(busbar, tmp_path):
     folder = folder_of(tmp_path, "gemma-3-4b-pt", GEMMA_3_4B)
     near, far = 2 * 8192 * (15728640 + 2 * 2048 * 1024) / 1e9, 2 * 8192 * (15728640 + 2 * 2048 * 8192) / 1e9
     times = attention_us(busbar, folder, "--seq-length", 8192, "--layers", 7)
-    assert times == pytest.approx([near] * 5 + [far, near], rel=1e-5)
+    assert times == pytest.approx([near] * 5 + [far, near], abs=0.05)
     line = refused(busbar, "transformer", "--model", folder, "--ranks", 2, "--cp", 2, "--seq-length", 8192)
     assert "8192 keys" in line and "look at 1024; nearest: --cp-comm all_gather" in line
     assert len(attention_us(busbar, folder, "--seq-length", 1024, "--layers", 7)) == 7

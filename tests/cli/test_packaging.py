@@ -201,3 +201,21 @@ def test_the_recipe_asks_for_what_cmake_asks_for(monkeypatch):
     assert re.search(r"cmake_minimum_required\(VERSION (\S+)\)", cmake)[1] in depends
     assert re.search(r"find_package\(NCCL (\S+) ", cmake)[1] in depends
     assert "Apache-2.0" in [w[0] for n, w, _ in said if n == "license"]
+
+
+def test_the_recipe_is_in_spacks_style(monkeypatch):
+    """What `spack audit packages` and `spack style` ask of a recipe, as far as it can be asked without Spack: a variant has a description
+    and a default among its values, when= names variants of the package, lines end by column 99."""
+    said = []
+    read_recipe(monkeypatch, said)
+    variants = {w[0]: more for n, w, more in said if n == "variant"}
+    assert variants and all(v["description"] and v["default"] in v.get("values", (True, False)) for v in variants.values())
+    conditions = [more["when"] for _, _, more in said if "when" in more] + [w[0] for n, w, _ in said if n == "when"]
+    assert conditions and all(c.lstrip("+~") in variants for c in conditions)
+    assert max(map(len, (SCRIPTS / "spack/package.py").read_text().splitlines())) <= 99
+
+
+def test_the_container_has_what_hadolint_asks_for():
+    need("hadolint")
+    done = run("hadolint", SCRIPTS / "Containerfile")
+    assert (done.returncode, done.stdout) == (0, "")

@@ -125,6 +125,24 @@ def test_bubbles_are_those_of_the_formulas(busbar):
     assert (p - 1) / m / 3 < bubble(busbar, "--schedule zb-h1", m, p) < (p - 1) / m / 2
 
 
+def test_dualpipe_hides_what_experts_exchange(busbar):
+    """Eight experts on eight ranks: exchanged between the products, or under those of the other direction. Every rank has the
+    same traffic, now of both its parts, and sums gradients over the replicas of two stages."""
+    words = "--model mixtral_8x7b --layers 8 --ep 8 --pp 4 --micro-batches 32 --seq-length 4096 --compute gemm --gpus-per-node 8"
+    plans = {s: planned(busbar, "transformer", f"{words} --schedule {s}".split(), 32, "--cluster", NOMINAL)
+             for s in ("1f1b", "dualpipe")}
+    steps = {name: plan["predicted"]["step_us"] for name, plan in plans.items()}
+    middle = {name: plan["roles"][1] for name, plan in plans.items()}
+    exchanged = {name: sum(t["bytes"] for t in role["traffic"] if t["kind"] == "alltoall") for name, role in middle.items()}
+    assert exchanged["dualpipe"] == exchanged["1f1b"]
+    assert steps["dualpipe"] < 0.9 * steps["1f1b"]
+    hidden = {name: next(row for row in plan["predicted"]["breakdown_by_role"] if row["role"] == "stage 1")
+              for name, plan in plans.items()}
+    assert hidden["1f1b"]["overlap_fraction"] < 0.2 < 0.4 < hidden["dualpipe"]["overlap_fraction"]
+    assert {t["group"]: t["group_size"] for t in middle["dualpipe"]["traffic"] if "both ways" in t["group"]} == {
+        "dp both ways": 16, "edp both ways": 2}
+
+
 FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"
 
 
@@ -159,6 +177,13 @@ FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-nu
     ("--model gpt2_small --pp 4 --vpp 2", 8, r"12 layers do not divide by pp 4 x 2 chunks.*--vpp 3"),
     ("--model gpt2_small --vpp 2", 8, r"2 stages and 2 chunks.*nearest: --schedule 1f1b"),
     ("--model gpt2_small --pp 2 --vpp 2 --schedule gpipe", 8, r"one chunk.*nearest: --schedule interleaved"),
+    ("--model llama2_7b --pp 8 --schedule dualpipe --micro-batches 12", 8,
+     r"half of the micro-batches at each end.*16 for 8 stages or more, not 12; nearest: --micro-batches 16"),
+    ("--model llama2_7b --pp 4 --schedule dualpipe --micro-batches 9", 8, r"not 9; nearest: --micro-batches 10"),
+    ("--model llama2_7b --pp 1 --schedule dualpipe --micro-batches 8", 8, r"pairs stages from both ends, 1 cannot be paired; .*--pp 2"),
+    ("--model llama2_7b --pp 4 --schedule dualpipe --vpp 2 --micro-batches 8", 8, r"two parts on each stage by itself, --vpp 2"),
+    ("--model llama2_7b --pp 4 --schedule dualpipe --dp-sync zero2 --micro-batches 8", 8, r"not as zero2 does; nearest: --dp-sync zero1"),
+    ("--model gpt2_small --pp 4 --schedule dualpipe --micro-batches 8", 8, r"whose head is its words.*nearest: --schedule zb-h1"),
     ("--model gpt2_small --pp 2 --schedule zb-h1 --dp-sync zero3", 8, r"zb-h1.*zero3.*nearest"),
     ("--model gpt2_small --pp 2 --order tp-xx-pp", 8, r"'xx'.*no axis"),
     ("--model gpt2_small --pp 2 --order pp-dp-pp", 8, r"twice"),

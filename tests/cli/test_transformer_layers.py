@@ -31,6 +31,8 @@ LAYOUTS = {
     "popular experts": (EXPERTS, ("--ep", 4, "--moe-imbalance", 1, "--seed", 3)),
     "places": (EXPERTS, ("--ep", 4, "--capacity-factor", 1.25)),
     "nodes": (EXPERTS, ("--ep", 4, "--gpus-per-node", 2, "--moe-dispatch", "dedup", "--moe-node-limit", 1, "--recompute", "full")),
+    "both ways": ({**EXPERTS, "num_hidden_layers": 3}, ("--pp", 2, "--ep", 2, "--schedule", "dualpipe", "--micro-batches", 6,
+                                                        "--decoder-first-pipeline-num-layers", 2, "--dp-sync", "zero1")),
     "linear attention": (LINEAR, ("--tp", 2, "--ep", 2, "--sequence-parallel", "--recompute", "full")),
     "states": (STATES, ("--tp", 2, "--pp", 2, "--sequence-parallel", "--schedule", "zb-h1", "--micro-batches", 3)),
     "two stacks": (STACKS, ("--tp", 2, "--decoder-seq-length", 32, "--micro-batches", 2, "--recompute", "selective")),

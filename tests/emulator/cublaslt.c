@@ -144,6 +144,8 @@ struct matmul {
     double alpha, beta;
     const void *alpha_at, *beta_at; /* device pointers, NULL when the host gave the values */
     int device;
+    struct bb_kernel_list_item item;
+    struct emu_effort effort;
 };
 
 static enum bb_dtype_id dtype_of(cudaDataType type)
@@ -151,15 +153,19 @@ static enum bb_dtype_id dtype_of(cudaDataType type)
     return type == CUDA_R_16F ? BB_HALF : type == CUDA_R_16BF ? BB_BFLOAT16 : type == CUDA_R_64F ? BB_DOUBLE : BB_FLOAT;
 }
 
-static int64_t matmul_ns(const struct lt_problem *p)
+static int64_t matmul_ns(const struct matmul *mm)
 {
-    struct bb_kernel_list_item item = {.gemm = {.m = (int64_t)p->m,
-                                                .n = (int64_t)p->n,
-                                                .k = (int64_t)p->k,
-                                                .batch = p->batch,
-                                                .dtype = dtype_of(p->a.type)}};
+    return emu_slowed_ns(mm->device, bb_cluster_kernel_ns(emu_machine(), &mm->item));
+}
 
-    return bb_cluster_kernel_ns(emu_machine(), &item);
+static void describe(struct matmul *mm, cudaStream_t stream)
+{
+    const struct lt_problem *p = &mm->problem;
+
+    mm->device = emu_stream_device(stream);
+    mm->item.gemm = (struct bb_gemm_shape){
+        .m = (int64_t)p->m, .n = (int64_t)p->n, .k = (int64_t)p->k, .batch = p->batch, .dtype = dtype_of(p->a.type)};
+    mm->effort = (struct emu_effort){.alone_ns = (double)matmul_ns(mm), .product = &mm->item};
 }
 
 static double scalar_at(const void *at, cudaDataType type)
@@ -179,7 +185,7 @@ static int64_t run_matmul(void *arg, int64_t ready_ns)
         if (!lt_compute(&mm->problem, mm->alpha, mm->a, mm->b, mm->beta, mm->c, mm->d))
             return EMU_FAILED;
     }
-    return ready_ns + emu_slowed_ns(mm->device, matmul_ns(&mm->problem));
+    return ready_ns + matmul_ns(mm) + mm->effort.extra_ns;
 }
 
 static cublasStatus_t put(const struct matmul *mm, cudaStream_t stream)
@@ -190,11 +196,12 @@ static cublasStatus_t put(const struct matmul *mm, cudaStream_t stream)
     if (!copy)
         return CUBLAS_STATUS_ALLOC_FAILED;
     *copy = *mm;
-    copy->device = emu_stream_device(stream);
+    describe(copy, stream);
     rc = emu_enqueue(stream, &(struct emu_op){.name = "matmul",
                                               .run = run_matmul,
                                               .release = free,
                                               .arg = copy,
+                                              .effort = &copy->effort,
                                               .host_ns = bb_cluster_issue_ns(emu_machine(), true)});
     if (rc == cudaSuccess)
         return CUBLAS_STATUS_SUCCESS;

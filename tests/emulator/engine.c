@@ -110,6 +110,7 @@ static void start(void)
     emu.loads_lazily = env_switch("EMU_LAZY_LOADING", "1", "0");
     emu_profile_load(&emu.machine, &emu.profile);
     emu_slow_load(&emu.slow, &emu.machine);
+    emu_contention_load();
     emu_faults_load();
     emu_dangers_load();
     devices = devices_asked(&first);
@@ -254,6 +255,7 @@ static void mark_wait_locked(struct emu_mark *mark)
 
 cudaError_t emu_await_locked(struct emu_mark *mark)
 {
+    emu_ahead_until_locked(mark, NULL);
     mark_wait_locked(mark);
     emu_host_reach_locked(mark->time_ns);
     return cudaSuccess;
@@ -327,6 +329,7 @@ static void serve_item_locked(struct CUstream_st *s, struct emu_item *item)
     case EMU_ITEM_OP:
         if (item->op.entries == 0)
             emu_queue_begin_locked(s, item);
+        emu_ahead_hold_locked(s, item);
         run_op_locked(s, item);
         break;
     case EMU_ITEM_RECORD:
@@ -352,6 +355,7 @@ static void stream_free_locked(struct CUstream_st *s)
         link = &(*link)->next;
     *link = s->next;
     emu_front_clear(&s->front);
+    emu_ahead_close_locked(s);
     pthread_cond_destroy(&s->work);
     pthread_cond_destroy(&s->room);
     free(s);
@@ -444,19 +448,21 @@ void emu_record_locked(struct CUstream_st *s, struct emu_mark *mark)
 {
     mark->refs++;
     push_locked(s, EMU_ITEM_RECORD, 1)->mark = mark;
+    emu_ahead_mark_locked(s, mark, true);
 }
 
 void emu_wait_locked(struct CUstream_st *s, struct emu_mark *mark)
 {
     mark->refs++;
     push_locked(s, EMU_ITEM_WAIT, 1)->mark = mark;
+    emu_ahead_mark_locked(s, mark, false);
 }
 
 struct emu_mark *emu_mark_here_locked(struct CUstream_st *s)
 {
     struct emu_mark *mark = emu_mark_new();
 
-    if (s->issued == s->done) { /* idle: the moment is now */
+    if (s->issued == s->done && !emu.contends) { /* idle: the moment is now */
         mark->done = true;
         mark->time_ns = s->clock_ns;
     } else {
@@ -471,6 +477,7 @@ void emu_push_op_locked(struct CUstream_st *s, const struct emu_op *op, struct e
 
     item->op = *op;
     item->body = body;
+    emu_ahead_op_locked(s, item);
 }
 
 static void follow_locked(struct CUstream_st *s, struct CUstream_st *before)

@@ -27,9 +27,25 @@ struct emu_op {
                                                  /* peers), returns its end time >= ready_ns, or EMU_FAILED        */
     void (*release)(void *arg);                  /* may be NULL                                                    */
     void *arg;
-    int64_t host_ns; /* the host clock's advance for issuing it                        */
-    int entries;     /* of the launch queue, beside its own: events that come with it   */
+    int64_t host_ns;           /* the host clock's advance for issuing it                        */
+    int entries;               /* of the launch queue, beside its own: events that come with it   */
+    struct emu_effort *effort; /* lives as long as arg; NULL: it takes nothing that others miss */
 };
+
+/* What an operation takes of a machine whose profile has "sharing", and what it loses there (contention.c): a kernel with
+ * its duration, or NCCL's, which holds multiprocessors from its launch on and moves bytes while it transfers. */
+struct bb_kernel_list_item;
+struct emu_effort {
+    double alone_ns;                           /* of a kernel                                                   */
+    const struct bb_kernel_list_item *product; /* a kernel that takes multiprocessors; NULL: none               */
+    bool by_memory;                            /* a kernel that takes memory                                    */
+    bool waits;                                /* for the host to let it end                                    */
+    int sms;                                   /* that NCCL holds, 0: a kernel                                  */
+    double latency_ns, transfer_ns;            /* of NCCL's, alone                                              */
+    double bytes[5];                           /* that it moves: out, in by links; of memory; out, in by NICs   */
+    int64_t extra_ns;                          /* what it loses; there when it runs                             */
+};
+void emu_settle(void);       /* the host waits for operations by itself */
 #define EMU_FAILED INT64_MIN /* the operation failed: the stream gets a sticky error                               */
 
 /* Put op on a stream (0 / legacy / per-thread handles as in CUDA), or into the graph being captured. In capture,

@@ -173,6 +173,12 @@ out:
     return emu_report(rc);
 }
 
+static bool is_done_locked(const struct emu_mark *mark)
+{
+    emu_ahead_until_locked(mark, NULL);
+    return mark->done;
+}
+
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     cudaError_t rc;
@@ -186,7 +192,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     emu_lock();
     if (event->captured)
         rc = cudaErrorCapturedEvent;
-    else if (event->mark && !event->mark->done)
+    else if (event->mark && !is_done_locked(event->mark))
         rc = cudaErrorNotReady;
     else if (event->mark)
         emu_host_notice_locked(event->mark->time_ns);

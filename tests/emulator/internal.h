@@ -23,6 +23,8 @@ struct emu_mark {
     bool done;
     int64_t time_ns;
     pthread_cond_t reached;
+    enum { EMU_MARK_UNSEEN, EMU_MARK_UNKNOWN, EMU_MARK_KNOWN } ahead; /* in contention.c */
+    double ahead_ns;
 };
 
 enum emu_item_kind { EMU_ITEM_OP, EMU_ITEM_RECORD, EMU_ITEM_WAIT };
@@ -35,6 +37,7 @@ struct emu_item {
     int64_t issue_ns;            /* host clock when it was issued              */
     uint64_t place;              /* in its stream's hardware queue             */
     int entries;                 /* of the launch queue                        */
+    bool settled;                /* what its operation loses to others         */
     struct emu_op op;            /* EMU_ITEM_OP                                */
     struct emu_mark *mark;       /* the other kinds, one reference             */
     struct emu_graph_body *body; /* set when a graph owns op, one reference    */
@@ -58,6 +61,14 @@ struct emu_queue {
     pthread_cond_t turn;
 };
 
+/* A stream as contention.c sees it coming. */
+struct emu_ahead {
+    struct emu_step *first, **last;
+    enum { EMU_AHEAD_IDLE, EMU_AHEAD_COMPUTES, EMU_AHEAD_TRANSFERS, EMU_AHEAD_ENDS } phase; /* of the first */
+    double at_ns, begun_ns, since_ns, left_ns, rate, end_ns;
+    int flow; /* 0: none yet */
+};
+
 struct CUstream_st {
     struct CUstream_st *next;
     enum emu_stream_kind kind;
@@ -76,6 +87,7 @@ struct CUstream_st {
     pthread_cond_t room;
     struct emu_capture *capture;
     struct emu_front front; /* in capture */
+    struct emu_ahead ahead;
 };
 
 struct CUevent_st {
@@ -107,6 +119,7 @@ struct emu_state {
     pthread_mutex_t lock;
     pthread_cond_t calm; /* the last busy worker is done        */
     bool stopping, real_time, moves_data, passes_unknown, loads_lazily;
+    bool contends; /* operations take from each other */
     int busy, n_devices;
     int n_queues, launch_queue; /* 0: endless */
     int64_t host_ns, poll_ns;
@@ -143,6 +156,14 @@ void emu_join_default_locked(struct CUstream_st *s);
 cudaError_t emu_drain_device_locked(int device);
 cudaError_t emu_drain_stream_locked(struct CUstream_st *s);
 void emu_forget_captures_locked(struct CUstream_st *s);
+
+/* contention.c: what is issued; what the host waits for, a mark or all of a stream; the operation waits for its loss */
+void emu_contention_load(void);
+void emu_ahead_mark_locked(struct CUstream_st *s, struct emu_mark *mark, bool record);
+void emu_ahead_op_locked(struct CUstream_st *s, struct emu_item *item);
+void emu_ahead_until_locked(const struct emu_mark *mark, const struct CUstream_st *s);
+void emu_ahead_hold_locked(struct CUstream_st *s, const struct emu_item *item);
+void emu_ahead_close_locked(struct CUstream_st *s);
 
 /* streams.c */
 struct CUstream_st *emu_stream_new_locked(enum emu_stream_kind kind, int device, unsigned flags, int priority);

@@ -36,7 +36,7 @@ void emu_profile_load(struct bb_cluster *machine, struct emu_profile *profile)
 
 struct emu_seat emu_seat_of(int at, int all)
 {
-    const int nodes = emu_nodes(), per_node = emu_machine()->gpus_per_node;
+    const int nodes = emu_nodes(), per_node = emu.machine.gpus_per_node;
     struct emu_seat seat = {at / per_node, at % per_node};
 
     if (nodes > 0) {
@@ -64,7 +64,7 @@ void emu_slow_load(struct bb_slow *slow, const struct bb_cluster *machine)
 
 double emu_nic_part(struct emu_seat seat)
 {
-    return bb_slow_nic_part(&emu.slow, emu_machine(), seat.node, seat.gpu);
+    return bb_slow_nic_part(&emu.slow, &emu.machine, seat.node, seat.gpu);
 }
 
 int64_t emu_slowed_ns(int device, int64_t ns)

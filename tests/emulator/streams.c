@@ -192,6 +192,7 @@ out:
 
 static cudaError_t query_locked(struct CUstream_st *s)
 {
+    emu_ahead_until_locked(NULL, s);
     if (s->issued != s->done)
         return cudaErrorNotReady;
     emu_host_notice_locked(s->clock_ns);

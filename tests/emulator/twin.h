@@ -52,7 +52,9 @@ struct emu_twin {
     size_t arg_bytes[EMU_TWIN_ARGS];
     void (*run)(struct emu_launch *); /* the whole grid, in one call, on the stream's thread; NULL does nothing */
     double (*lasts_ns)(const struct emu_launch *, const struct emu_profile *); /* NULL: kernel_us */
-    bool always; /* run even when EMU_DATA=off (it touches a few bytes only: timers, flags)        */
+    bool by_memory; /* bound by the device's memory: lasts longer where others use that                 */
+    bool waits;     /* for the host to let it end                                                       */
+    bool always;    /* run even when EMU_DATA=off (it touches a few bytes only: timers, flags)        */
 };
 
 /* What a twin object exports: its twins and their number. The table lives as long as the process. */

@@ -237,7 +237,7 @@ static void compute_listed(struct bb_block *b, const char *what, const struct bb
         return;
     bb_script_work(s, what, work, 1, src, dst);
     if (!s->failed)
-        s->program->ops[s->program->n_ops - 1].flops = needed_flops(b, c);
+        bb_script_newest_op(s)->flops = needed_flops(b, c);
 }
 
 void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst)

@@ -84,7 +84,7 @@ static void clear_report(struct emu_launch *l)
 #define PASS(function)                                                                                                 \
     {                                                                                                                  \
         .name = #function "_kernel", .n_args = 1, .arg_bytes = {sizeof(struct bb_pass)}, .run = function,              \
-        .lasts_ns = pass_ns                                                                                            \
+        .lasts_ns = pass_ns, .by_memory = true                                                                         \
     }
 #define TYPED(function) PASS(function##_float), PASS(function##_half), PASS(function##_bfloat16)
 #define BUSY(kernel)                                                                                                   \

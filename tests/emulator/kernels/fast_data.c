@@ -136,6 +136,7 @@ static const struct emu_twin twins[] = {
      .arg_bytes = {sizeof(struct bb_gate_args)},
      .run = gate,
      .lasts_ns = gate_ns,
+     .waits = true,
      .always = true},
     {.name = "bb_spin_kernel", .n_args = 1, .arg_bytes = {sizeof(struct bb_spin_args)}, .lasts_ns = spin_ns},
 };

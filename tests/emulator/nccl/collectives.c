@@ -29,6 +29,7 @@ struct run {
     size_t chunk;       /* elements that one staging buffer holds          */
     bool compared;      /* descriptions were compared                      */
     int64_t arrival_ns; /* own; after the comparison the latest of all     */
+    int64_t extra_ns;   /* what this rank's links lose; likewise the most  */
     int parity;         /* of the step that was taken last                 */
 };
 
@@ -53,7 +54,8 @@ static void describe_self(struct run *run)
                                                      .protocol = t->protocol,
                                                      .count = t->count,
                                                      .scalar = scalar,
-                                                     .arrival_ns = run->arrival_ns};
+                                                     .arrival_ns = run->arrival_ns,
+                                                     .extra_ns = run->extra_ns};
 }
 
 static bool same_choice(const struct en_desc *a, const struct en_desc *b)
@@ -102,6 +104,7 @@ static enum en_end compare(struct run *run)
             return EN_BROKEN;
         }
         run->arrival_ns = d->arrival_ns > run->arrival_ns ? d->arrival_ns : run->arrival_ns;
+        run->extra_ns = d->extra_ns > run->extra_ns ? d->extra_ns : run->extra_ns;
         comm->scalars[r] = d->scalar;
     }
     return EN_GO;
@@ -304,8 +307,10 @@ static enum en_end move_data(struct run *run)
 
 int en_run_collective(ncclComm_t comm, const struct en_task *task, int64_t *now_ns)
 {
-    struct run run = {.comm = comm, .task = task, .kind = en_kind(task->kind), .arrival_ns = *now_ns};
+    struct run run = {
+        .comm = comm, .task = task, .kind = en_kind(task->kind), .arrival_ns = *now_ns, .extra_ns = comm->extra_ns};
 
+    comm->extra_ns = 0;
     run.bytes = en_type(task->dtype)->bytes;
     run.chunk = comm->region.head->chunk_bytes / run.bytes;
     if (comm->size > 1)
@@ -315,6 +320,6 @@ int en_run_collective(ncclComm_t comm, const struct en_task *task, int64_t *now_
         return end;
     if (emu_moves_data())
         en_corrupt(comm, task);
-    *now_ns = en_begin_ns(comm, task, *now_ns, run.arrival_ns) + en_collective_ns(comm, task);
+    *now_ns = en_begin_ns(comm, task, *now_ns, run.arrival_ns) + en_collective_ns(comm, task) + run.extra_ns;
     return EN_GO;
 }

@@ -58,6 +58,7 @@ struct ncclComm {
 
     /* Only the running operation touches these. */
     int64_t last_end_ns;            /* virtual end of the latest operation                                     */
+    int64_t extra_ns;               /* that the next one loses to others on this GPU                           */
     int64_t arrivals[EN_AHEAD_MAX]; /* the last one's of each of the latest collectives */
     uint64_t n_arrivals;
     uint32_t step;                /* steps of collectives so far: even and odd buffers                       */

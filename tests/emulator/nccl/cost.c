@@ -10,6 +10,8 @@
 #include <math.h>
 #include <strings.h>
 
+enum { CHANNELS = 8 }; /* of a profile that does not say */
+
 /* What a step's latency and a link's rate are multiplied by in the simple law, see README.md. */
 struct pace {
     double latency, rate;
@@ -63,16 +65,18 @@ static struct bb_cluster machine_of(ncclComm_t comm)
     return c;
 }
 
-static int64_t paced_ns(struct bb_cluster c, const struct bb_collective *call, const struct en_task *task)
+static bool paced_cost(struct bb_cluster c, const struct bb_collective *call, const struct en_task *task,
+                       struct bb_cost *cost)
 {
     const struct pace *a = &of_algorithms[task->algorithm], *p = &of_protocols[task->protocol];
     const struct pace pace = {a->latency * p->latency, a->rate * p->rate};
 
     if (pace.rate == 0)
-        return -1;
+        return false;
     quicken(&c.intra, pace);
     quicken(&c.inter, pace);
-    return bb_cluster_collective_ns(&c, call, NULL);
+    bb_cluster_collective_cost(&c, call, cost);
+    return true;
 }
 
 bool en_has_ways(void)
@@ -86,25 +90,65 @@ static bool is_way(const struct bb_nccl_way *way, int algorithm, int protocol)
            strcasecmp(way->protocol, en_protocol_name(protocol)) == 0;
 }
 
-static int64_t by_way_ns(const struct bb_cluster *c, const struct bb_collective *call, const struct en_task *task)
+static bool cost_by_way(const struct bb_cluster *c, const struct bb_collective *call, const struct en_task *task,
+                        struct bb_cost *best)
 {
-    double best = INFINITY;
     struct bb_cost cost;
+    bool found = false;
 
-    for (int i = 0; i < c->n_ways; i++)
-        if (is_way(&c->ways[i], task->algorithm, task->protocol) && bb_cluster_way_cost(c, call, &c->ways[i], &cost))
-            best = fmin(best, cost.latency_ns + cost.transfer_ns);
-    return best < INFINITY ? llround(best) : -1;
+    for (int i = 0; i < c->n_ways; i++) {
+        if (!is_way(&c->ways[i], task->algorithm, task->protocol) || !bb_cluster_way_cost(c, call, &c->ways[i], &cost))
+            continue;
+        if (!found || cost.latency_ns + cost.transfer_ns < best->latency_ns + best->transfer_ns)
+            *best = cost;
+        found = true;
+    }
+    return found;
 }
 
-int64_t en_collective_ns(ncclComm_t comm, const struct en_task *task)
+int en_channels(ncclComm_t comm)
+{
+    const int most = comm->config.maxCTAs, least = comm->config.minCTAs;
+    int n = emu_machine()->shares ? emu_machine()->sharing.collective_sms : CHANNELS;
+
+    n = most != NCCL_CONFIG_UNDEF_INT && most < n ? most : n;
+    n = least != NCCL_CONFIG_UNDEF_INT && least > n ? least : n;
+    return n < 1 ? 1 : n;
+}
+
+/* With fewer multiprocessors than the profile gives NCCL each still moves as much, with more of them they move no more. */
+static double slower_by_ctas(ncclComm_t comm)
+{
+    const struct bb_cluster *c = emu_machine();
+    const int n = en_channels(comm);
+
+    return c->shares && n < c->sharing.collective_sms ? (double)c->sharing.collective_sms / n : 1;
+}
+
+static bool cost_alone(ncclComm_t comm, const struct en_task *task, struct bb_cost *cost)
 {
     const struct bb_collective call = call_of(comm, task);
     const struct bb_cluster c = machine_of(comm);
 
-    if (comm->size == 1 || !en_has_algorithm(task))
-        return bb_cluster_collective_ns(&c, &call, NULL);
-    return en_has_ways() ? by_way_ns(&c, &call, task) : paced_ns(c, &call, task);
+    if (comm->size > 1 && en_has_algorithm(task))
+        return en_has_ways() ? cost_by_way(&c, &call, task, cost) : paced_cost(c, &call, task, cost);
+    bb_cluster_collective_cost(&c, &call, cost);
+    return true;
+}
+
+static bool cost_of(ncclComm_t comm, const struct en_task *task, struct bb_cost *cost)
+{
+    if (!cost_alone(comm, task, cost))
+        return false;
+    cost->transfer_ns *= comm->size > 1 ? slower_by_ctas(comm) : 1;
+    return true;
+}
+
+int64_t en_collective_ns(ncclComm_t comm, const struct en_task *task)
+{
+    struct bb_cost cost;
+
+    return cost_of(comm, task, &cost) ? llround(cost.latency_ns + cost.transfer_ns) : -1;
 }
 
 /* NCCL chooses by its own constants: it knows of no slow link. */
@@ -140,4 +184,63 @@ double en_load_ns(ncclComm_t comm, const struct bb_load *load)
 int64_t en_message_ns(bool same_node, double load_a_ns, double load_b_ns)
 {
     return bb_cluster_message_ns(emu_machine(), same_node, fmax(load_a_ns, load_b_ns));
+}
+
+/* ---- what it takes of a GPU ---- */
+
+enum { LINK_OUT, LINK_IN, MEMORY, NIC_OUT, NIC_IN }; /* of struct emu_effort's bytes */
+
+static void add_collective(ncclComm_t comm, const struct en_task *task, struct emu_effort *e)
+{
+    const struct bb_cluster c = machine_of(comm);
+    double links, nics;
+    struct bb_cost cost;
+
+    if (!cost_of(comm, task, &cost))
+        return;
+    links = cost.link_ns * c.intra.gbps;
+    nics = cost.nic_ns * bb_cluster_nic_of_gbps(&c, (double)comm->size / comm->n_nodes);
+    e->latency_ns += cost.latency_ns;
+    e->transfer_ns += cost.transfer_ns;
+    e->bytes[LINK_OUT] += links;
+    e->bytes[LINK_IN] += links;
+    e->bytes[NIC_OUT] += nics;
+    e->bytes[NIC_IN] += nics;
+    e->bytes[MEMORY] += 2 * cost.bytes * c.sharing.memory_bytes;
+    e->sms = en_channels(comm);
+}
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, struct emu_effort *e)
+{
+    const struct bb_cluster *c = emu_machine();
+    struct bb_load load;
+    const int others = en_sum_load(comm, tasks, n, &load), sms = others * c->sharing.message_sms;
+    const double between = load.out[0] + load.in[0], within = load.out[1] + load.in[1];
+
+    if (others == 0)
+        return;
+    e->latency_ns += (between > 0 ? &c->inter : &c->intra)->latency_us * 1e3;
+    e->transfer_ns += en_load_ns(comm, &load);
+    e->bytes[LINK_OUT] += load.out[1];
+    e->bytes[LINK_IN] += load.in[1];
+    e->bytes[NIC_OUT] += load.out[0];
+    e->bytes[NIC_IN] += load.in[0];
+    e->bytes[MEMORY] += (between + within) * c->sharing.memory_bytes;
+    e->sms = larger(e->sms, sms < c->sharing.collective_sms ? sms : c->sharing.collective_sms);
+}
+
+bool en_find_effort(struct en_plan *plan)
+{
+    plan->effort = (struct emu_effort){0};
+    if (!emu_machine()->shares || plan->comm->size == 1)
+        return false;
+    for (int i = 0; i < plan->collectives; i++)
+        add_collective(plan->comm, &plan->tasks[i], &plan->effort);
+    add_exchange(plan->comm, plan->tasks + plan->collectives, plan->count - plan->collectives, &plan->effort);
+    return plan->effort.sms > 0;
 }

@@ -11,6 +11,7 @@
 int64_t en_collective_ns(ncclComm_t comm, const struct en_task *task);
 /* Gives it the algorithm and protocol that the machine's law takes: the quickest; RING and SIMPLE where it has none. */
 void en_take_quickest(ncclComm_t comm, struct en_task *task);
+int en_channels(ncclComm_t comm); /* multiprocessors that a collective takes, one each */
 bool en_has_ways(void);           /* of NCCL, in its profile */
 int64_t en_copy_ns(size_t bytes); /* inside one device: read and written */
 
@@ -19,5 +20,7 @@ struct bb_load;
 double en_load_ns(ncclComm_t comm, const struct bb_load *load);
 /* A message: from the later arrival of its two ends to its own; loads of both ends. */
 int64_t en_message_ns(bool same_node, double load_a_ns, double load_b_ns);
+
+bool en_find_effort(struct en_plan *plan); /* false: it takes nothing of what is shared */
 
 #endif

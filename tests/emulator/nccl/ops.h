@@ -4,6 +4,8 @@
 #ifndef EMU_NCCL_OPS_H
 #define EMU_NCCL_OPS_H
 
+#include "../engine.h"
+
 #include <nccl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -69,7 +71,8 @@ struct en_plan {
     int collectives, count;
     cudaStream_t *streams; /* distinct ones                                                         */
     int n_streams;
-    size_t fifo_bytes;       /* that it holds of the work FIFO                                        */
+    size_t fifo_bytes; /* that it holds of the work FIFO                                        */
+    struct emu_effort effort;
     struct en_ticket ticket; /* not queued in a captured plan, which runs again and again             */
 };
 
@@ -80,6 +83,9 @@ ncclResult_t en_plan_enqueue(struct en_plan *plan, int64_t host_ns); /* takes th
 
 /* On a stream's worker thread: each moves *now_ns from this rank's arrival to its end of the operation. */
 int en_run_collective(ncclComm_t comm, const struct en_task *task, int64_t *now_ns); /* enum en_end */
+/* What messages keep the links of this rank busy with; returns how many go to other ranks or come from them. */
+struct bb_load;
+int en_sum_load(ncclComm_t comm, const struct en_task *tasks, int n, struct bb_load *load);
 int en_run_exchange(ncclComm_t comm, const struct en_task *tasks, int count, int64_t *now_ns);
 
 void en_describe(char *text, size_t size, int kind, uint64_t count, int dtype, int op, int root);

@@ -76,11 +76,20 @@ static void add_flow(struct exchange *x, int task)
     seek(x, f, task);
 }
 
-static void count_load(const struct exchange *x, const struct en_task *t, struct bb_load *load)
+int en_sum_load(ncclComm_t comm, const struct en_task *tasks, int n, struct bb_load *load)
 {
-    const bool intra = x->comm->nodes[t->root] == x->comm->nodes[x->comm->rank];
+    int others = 0;
 
-    (t->kind == EN_SEND ? load->out : load->in)[intra] += (double)bytes_of(t);
+    *load = (struct bb_load){{0}, {0}};
+    for (const struct en_task *t = tasks; t < tasks + n; t++) {
+        const bool intra = comm->nodes[t->root] == comm->nodes[comm->rank];
+
+        if (t->root == comm->rank)
+            continue;
+        (t->kind == EN_SEND ? load->out : load->in)[intra] += (double)bytes_of(t);
+        others++;
+    }
+    return others;
 }
 
 /* The k-th send to itself meets the k-th receive from itself; counts were checked when the group ended. */
@@ -239,19 +248,18 @@ static enum en_end progress(struct exchange *x)
 int en_run_exchange(ncclComm_t comm, const struct en_task *tasks, int count, int64_t *now_ns)
 {
     struct exchange x = {.comm = comm, .tasks = tasks, .n = count, .arrival_ns = *now_ns, .end_ns = *now_ns};
-    struct bb_load load = {0};
+    struct bb_load load;
 
     x.flows = calloc((size_t)count, sizeof(*x.flows));
     if (x.flows == NULL)
         return EN_STOPPING;
-    for (int i = 0; i < count; i++) {
-        if (tasks[i].root == comm->rank)
-            continue;
-        add_flow(&x, i);
-        count_load(&x, &tasks[i], &load);
-    }
+    for (int i = 0; i < count; i++)
+        if (tasks[i].root != comm->rank)
+            add_flow(&x, i);
     x.live = x.n_flows;
-    x.load_ns = en_load_ns(comm, &load);
+    en_sum_load(comm, tasks, count, &load);
+    x.load_ns = en_load_ns(comm, &load) + (double)comm->extra_ns;
+    comm->extra_ns = 0;
     copy_to_self(&x);
     enum en_end end = progress(&x);
     free(x.flows);

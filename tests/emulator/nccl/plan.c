@@ -85,6 +85,7 @@ static int64_t run_plan(void *arg, int64_t ready_ns)
     else if (en_broken(&comm->region))
         end = EN_BROKEN;
     now = comm->last_end_ns > now ? comm->last_end_ns : now;
+    comm->extra_ns = plan->effort.extra_ns;
     if (end == EN_GO)
         end = run_tasks(plan, &now);
     if (end == EN_BROKEN)
@@ -176,6 +177,7 @@ ncclResult_t en_plan_enqueue(struct en_plan *plan, int64_t host_ns)
     bool captured = false;
     ncclResult_t rc = find_capture(plan, &captured);
 
+    op.effort = en_find_effort(plan) ? &plan->effort : NULL;
     if (rc == ncclSuccess) {
         if (captured)
             cuda = chain_captured(plan);

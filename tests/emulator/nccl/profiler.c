@@ -5,6 +5,7 @@
 #include "profiler.h"
 
 #include "choice.h"
+#include "cost.h"
 #include "types.h"
 
 #include <dlfcn.h>
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLL = 2, P2P = 4, CHANNELS = 8, WARPS = 16 };
+enum { COLL = 2, P2P = 4, WARPS = 16 };
 
 struct event {
     uint64_t type;
@@ -97,18 +98,6 @@ static void say(const struct plugin *p, ncclComm_t comm, struct event *event)
         p->stop(handle);
 }
 
-/* What the configuration allows of what the stand-in would take. */
-static uint8_t channels(const ncclConfig_t *config)
-{
-    int n = CHANNELS;
-
-    if (config->maxCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs < n)
-        n = config->maxCTAs;
-    if (config->minCTAs != NCCL_CONFIG_UNDEF_INT && config->minCTAs > n)
-        n = config->minCTAs;
-    return (uint8_t)(n < 1 ? 1 : n);
-}
-
 static void tell_message(const struct plugin *p, ncclComm_t comm, const struct en_task *task, bool sends, int peer)
 {
     struct event event = {.type = P2P};
@@ -118,7 +107,7 @@ static void tell_message(const struct plugin *p, ncclComm_t comm, const struct e
     event.p2p.dtype = en_type(task->dtype)->name;
     event.p2p.count = task->count;
     event.p2p.peer = peer;
-    event.p2p.channels = channels(&comm->config);
+    event.p2p.channels = (uint8_t)en_channels(comm);
     say(p, comm, &event);
 }
 
@@ -153,7 +142,7 @@ static void tell_collective(const struct plugin *p, ncclComm_t comm, const struc
     event.coll.count = task->count;
     event.coll.root = task->root;
     event.coll.dtype = en_type(task->dtype)->name;
-    event.coll.channels = channels(&comm->config);
+    event.coll.channels = (uint8_t)en_channels(comm);
     event.coll.warps = WARPS;
     event.coll.algorithm = en_algorithm_name(task->algorithm);
     event.coll.protocol = en_protocol_name(task->protocol);

@@ -3,7 +3,7 @@
 
 #include "proxies/plan/internode.h"
 #include "proxies/registry/best_order.h"
-#include "proxies/simulate/rank_classes.h"
+#include "proxies/simulate/graph/rank_classes.h"
 
 #include <math.h>
 

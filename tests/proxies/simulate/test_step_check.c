@@ -4,9 +4,9 @@
  */
 #include "tests/proxies/made.h"
 
-#include "proxies/simulate/rank_classes.h"
+#include "proxies/simulate/graph/rank_classes.h"
+#include "proxies/simulate/graph/task_graph.h"
 #include "proxies/simulate/step_check.h"
-#include "proxies/simulate/task_graph.h"
 
 static struct bb_checks checks;
 

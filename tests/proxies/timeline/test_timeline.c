@@ -355,7 +355,7 @@ static void test_predicted(void **state)
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
     assert_int_equal(bb_predict(&step, &cluster, &p), 0);
     assert_int_equal(bb_timeline_init(&t, &step, &p.classes[p.slowest].rank, 1), 0);
-    assert_int_equal(bb_predict_timeline(&step, &cluster, &t), 0);
+    assert_int_equal(bb_predict_timeline(&step, &cluster, NULL, &t), 0);
     assert_figures(&t, &p);
     root = written(&t);
     assert_threads(root);

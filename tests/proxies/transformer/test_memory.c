@@ -131,8 +131,8 @@ static void a_layer_of_mamba2(void **state)
     assert_true(bb_memory_layer(&h.memory, 0) == 2048 * 2.0 * 4096);
 }
 
-/* Qwen3-Next, beside 10 experts of 512, the shared one and a router of 512: linear attention with 32 heads of 128, 16 of
- * keys, two numbers a head and an inverse of 64 x 64; attention with 16 heads of 256, a gate for each number. */
+/* Qwen3-Next, beside 10 experts of 512, the shared one and a router of 512: linear attention with 32 heads of 128, 16
+ * of keys, two numbers a head and an inverse of 64 x 64; attention with 16 heads of 256, a gate for each number. */
 static void layers_of_qwen3_next(void **state)
 {
     const double experts = 2.0 * (2 * 2048 + 10 * (2 * 2048 + 3 * 512) + 3 * 512) + 4 * 512;
@@ -316,6 +316,29 @@ static void ends_of_their_own_length(void **state)
     assert_true(bytes[BB_USE_ACTIVATIONS] == 2 * sparse + bb_memory_head(&h.memory));
 }
 
+/* Dualpipe, LLaMA-2 70B in 8 parts of 10 layers: every stage holds two of them, the first and the last one both ends,
+ * and p + 1 micro-batches, each of one part. */
+static void two_parts_of_the_model(void **state)
+{
+    const double layer = 855654400, words = 32000.0 * 8192, norm = 8192;
+    double bytes[BB_USES];
+    struct held h;
+
+    (void)state;
+    make(&h, "llama2_70b", (struct bb_grid){.pp = 8, .ranks = 8}, 16);
+    h.schedule = (struct bb_schedule){BB_DUALPIPE, 8, 16, 2, 8};
+    for (int stage = 0; stage < 8; stage++) {
+        double ends = stage % 7 == 0 ? 2 * words + norm : 0;
+
+        assert_true((double)bb_memory_parameters(&h.memory, stage).dense == 20 * layer + ends);
+    }
+    bb_memory_rank(&h.memory, 3, bytes);
+    assert_true(bytes[BB_USE_ACTIVATIONS] == 9 * 10 * bb_memory_layer(&h.memory, 0));
+    bb_memory_rank(&h.memory, 7, bytes);
+    assert_true(bytes[BB_USE_ACTIVATIONS] == 9 * 10 * bb_memory_layer(&h.memory, 0) +
+                                                 4.5 * bb_memory_embedding(&h.memory) + bb_memory_head(&h.memory));
+}
+
 static void what_travels_needs_room(void **state)
 {
     struct held h;
@@ -341,14 +364,14 @@ static void what_travels_needs_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_layer_of_gpt3),          cmocka_unit_test(layers_with_windows),
-        cmocka_unit_test(context_parallel_layers),  cmocka_unit_test(a_layer_of_llama),
-        cmocka_unit_test(a_layer_of_mixtral),       cmocka_unit_test(schedules_hold_so_many),
-        cmocka_unit_test(the_head_has_logits),      cmocka_unit_test(states_of_replicas),
-        cmocka_unit_test(states_of_experts),        cmocka_unit_test(stages_hold_the_model),
-        cmocka_unit_test(a_layer_of_mamba2),        cmocka_unit_test(layers_of_qwen3_next),
-        cmocka_unit_test(layers_of_two_stacks),     cmocka_unit_test(what_travels_needs_room),
-        cmocka_unit_test(ends_of_their_own_length),
+        cmocka_unit_test(a_layer_of_gpt3),         cmocka_unit_test(layers_with_windows),
+        cmocka_unit_test(context_parallel_layers), cmocka_unit_test(a_layer_of_llama),
+        cmocka_unit_test(a_layer_of_mixtral),      cmocka_unit_test(schedules_hold_so_many),
+        cmocka_unit_test(the_head_has_logits),     cmocka_unit_test(states_of_replicas),
+        cmocka_unit_test(states_of_experts),       cmocka_unit_test(stages_hold_the_model),
+        cmocka_unit_test(two_parts_of_the_model),  cmocka_unit_test(a_layer_of_mamba2),
+        cmocka_unit_test(layers_of_qwen3_next),    cmocka_unit_test(layers_of_two_stacks),
+        cmocka_unit_test(what_travels_needs_room), cmocka_unit_test(ends_of_their_own_length),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

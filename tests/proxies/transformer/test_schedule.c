@@ -7,17 +7,18 @@
 
 #define MOST_TURNS 1024
 
-/* "F0 B0", with more chunks than one "F0.1". */
+/* "F0 B0", with more chunks than one "F0.1"; "&": side by side with the next one. */
 static void write_order(const struct bb_schedule *s, int stage, char *text, size_t room)
 {
     struct bb_slot turns[MOST_TURNS];
+    int turns_n = bb_schedule_make(s, stage, turns);
     size_t n = 0;
 
-    bb_schedule_make(s, stage, turns);
-    for (int t = 0; t < bb_schedule_slots(s); t++) {
+    assert_true(turns_n <= bb_schedule_slots(s));
+    for (int t = 0; t < turns_n; t++) {
         n += (size_t)snprintf(text + n, room - n, "%s%c%d", t ? " " : "", "FBW"[turns[t].kind], turns[t].micro_batch);
         if (s->chunks > 1)
-            n += (size_t)snprintf(text + n, room - n, ".%d", turns[t].chunk);
+            n += (size_t)snprintf(text + n, room - n, ".%d%s", turns[t].chunk, turns[t].with_next ? "&" : "");
     }
 }
 
@@ -58,6 +59,19 @@ static const struct golden goldens[] = {
     {{BB_ZB_H2, 3, 6, 1, 0}, 2, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 W0 F5 B5 W1 W2 W3 W4 W5"},
 };
 
+/* The orders of deepseek-ai/DualPipe for 4 stages and 8 micro-batches, worked out by hand from its eight steps. */
+static const struct golden mirrored[] = {
+    {{BB_DUALPIPE, 4, 8, 2, 4},
+     0,
+     "F0.0 F1.0 F2.0 F4.1 B4.1 W4.1 F5.1 F3.0& B5.1 F6.1& B0.0 B6.1 F7.1& B1.0 B7.1 B2.0 W2.0 B3.0 W3.0"},
+    {{BB_DUALPIPE, 4, 8, 2, 4},
+     1,
+     "F0.0 F4.1 F1.0 F5.1 F2.0 B4.1 F6.1& B0.0 F3.0& B5.1 F7.1& B1.0 B6.1 B2.0 B7.1 B3.0 W7.1 W3.0"},
+    {{BB_DUALPIPE, 4, 8, 2, 4},
+     3,
+     "F4.0 F5.0 F6.0 F0.1 B0.1 W0.1 F1.1 F7.0& B1.1 F2.1& B4.0 B2.1 F3.1& B5.0 B3.1 B6.0 W6.0 B7.0 W7.0"},
+};
+
 static void test_orders(void **state)
 {
     char order[1024];
@@ -66,6 +80,10 @@ static void test_orders(void **state)
     for (size_t g = 0; g < ROWS(goldens); g++) {
         write_order(&goldens[g].schedule, goldens[g].stage, order, sizeof(order));
         assert_string_equal(order, goldens[g].order);
+    }
+    for (size_t g = 0; g < ROWS(mirrored); g++) {
+        write_order(&mirrored[g].schedule, mirrored[g].stage, order, sizeof(order));
+        assert_string_equal(order, mirrored[g].order);
     }
 }
 
@@ -197,6 +215,103 @@ static void test_interleaved_formulas(void **state)
             }
 }
 
+/* ---- dualpipe: micro-batches from both ends, a forward and a backward side by side in one turn ---- */
+
+struct both_ways {
+    struct bb_schedule s;
+    double forward, backward, weights, both; /* backward with its weights; a pair */
+    struct bb_slot turns[MOST_STAGES][MOST_TURNS];
+    double ended[2][MOST_STAGES][2 * MOST_MICRO]; /* F, B of each part; micro-batches tell their direction */
+    int n[MOST_STAGES], at[MOST_STAGES], live[MOST_STAGES];
+    double free[MOST_STAGES];
+};
+
+static double ready_both_ways(const struct both_ways *m, int stage, const struct bb_slot *t)
+{
+    int part = bb_schedule_part(&m->s, stage, t->chunk);
+
+    if (t->kind == BB_SLOT_FORWARD)
+        return part == 0 ? 0 : m->ended[0][part - 1][t->micro_batch];
+    if (t->kind == BB_SLOT_WEIGHTS)
+        return m->ended[1][part][t->micro_batch];
+    return part == m->s.stages - 1 ? m->ended[0][part][t->micro_batch] : m->ended[1][part + 1][t->micro_batch];
+}
+
+static double takes(const struct both_ways *m, const struct bb_slot *t)
+{
+    const double each[] = {m->forward, m->backward - (t->split ? m->weights : 0), m->weights};
+
+    return t->with_next ? m->both : each[t->kind];
+}
+
+static bool try_both_ways(struct both_ways *m, int stage)
+{
+    const struct bb_slot *t = &m->turns[stage][m->at[stage]];
+    int n = t->with_next ? 2 : 1;
+    double begins = m->free[stage];
+
+    for (int i = 0; i < n; i++) {
+        double there = ready_both_ways(m, stage, &t[i]);
+
+        if (there < 0)
+            return false;
+        begins = there > begins ? there : begins;
+    }
+    m->free[stage] = begins + takes(m, t);
+    m->at[stage] += n;
+    for (int i = 0; i < n; i++) {
+        bool ends = t[i].kind == BB_SLOT_WEIGHTS || (t[i].kind == BB_SLOT_BACKWARD && !t[i].split);
+
+        if (t[i].kind != BB_SLOT_WEIGHTS)
+            m->ended[t[i].kind][bb_schedule_part(&m->s, stage, t[i].chunk)][t[i].micro_batch] = m->free[stage];
+        m->live[stage] += (t[i].kind == BB_SLOT_FORWARD) - ends;
+        assert_true(m->live[stage] <= bb_schedule_live(&m->s, stage));
+    }
+    return true;
+}
+
+/* The bubble of the paper, (p / 2 - 1) (F&B + B - 3 W), and p + 1 micro-batches at most. */
+static void hold_both_ways(int p, int m, double f, double b, double w, double both)
+{
+    struct both_ways *d = calloc(1, sizeof(*d));
+    double ideal, last = 0;
+    int pairs = 0;
+
+    assert_non_null(d);
+    *d = (struct both_ways){.s = {BB_DUALPIPE, p, m, 2, p}, .forward = f, .backward = b, .weights = w, .both = both};
+    assert_int_equal(bb_schedule_refuse(&d->s, "test"), 0);
+    for (int k = 0; k < 2 * MOST_STAGES * 2 * MOST_MICRO; k++)
+        (&d->ended[0][0][0])[k] = -1;
+    for (int r = 0; r < p; r++)
+        d->n[r] = bb_schedule_make(&d->s, r, d->turns[r]);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int r = 0; r < p; r++)
+            while (d->at[r] < d->n[r] && try_both_ways(d, r))
+                moved = true;
+    }
+    for (int r = 0; r < p; r++) {
+        assert_int_equal(d->at[r], d->n[r]);
+        assert_int_equal(d->live[r], 0);
+        last = d->free[r] > last ? d->free[r] : last;
+    }
+    for (int t = 0; t < d->n[0]; t++)
+        pairs += d->turns[0][t].with_next;
+    ideal = pairs * both + (m - pairs) * (f + b); /* of the first stage */
+    assert_float_equal(last - ideal, (p / 2 - 1) * (both + b - 3 * w), 1e-9);
+    free(d);
+}
+
+static void test_both_ways(void **state)
+{
+    (void)state;
+    for (int p = 2; p <= 8; p += 2)
+        for (int m = 2 * p; m <= 2 * MOST_MICRO; m += 2) {
+            hold_both_ways(p, m, 1, 2, 1, 3);
+            hold_both_ways(p, m, 2, 4, 2, 6);
+        }
+}
+
 /* Wider groups, and a last one that is shorter: still an order that ends, each turn once. */
 static void test_wide_groups(void **state)
 {
@@ -222,6 +337,7 @@ static void test_refusals(void **state)
     static const struct bb_schedule bad[] = {
         {BB_1F1B, 4, 4, 2, 0},        {BB_ZB_H2, 4, 4, 2, 0},       {BB_INTERLEAVED, 1, 4, 2, 1},
         {BB_INTERLEAVED, 4, 4, 1, 4}, {BB_INTERLEAVED, 4, 3, 2, 3}, {BB_INTERLEAVED, 4, 8, 2, 3},
+        {BB_DUALPIPE, 3, 8, 2, 3},    {BB_DUALPIPE, 4, 6, 2, 4},    {BB_DUALPIPE, 4, 9, 2, 4},
         {BB_INTERLEAVED, 4, 6, 2, 4}, {BB_INTERLEAVED, 4, 8, 2, 9},
     };
 
@@ -236,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_orders),
         cmocka_unit_test(test_flat_formulas),
         cmocka_unit_test(test_interleaved_formulas),
+        cmocka_unit_test(test_both_ways),
         cmocka_unit_test(test_wide_groups),
         cmocka_unit_test(test_refusals),
     };

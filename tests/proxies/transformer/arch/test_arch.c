@@ -125,9 +125,9 @@ static void published_configs_are_read(void **state)
 }
 
 /*
- * Totals of published weights (P: the number of parameters that the model's page on Hugging Face shows, or total_size of
- * its safetensors index by the bytes of an element) and, where the published figure holds more than the layers (vision,
- * prediction modules, scales), totals derived by hand from the shapes (D), with what joins them.
+ * Totals of published weights (P: the number of parameters that the model's page on Hugging Face shows, or total_size
+ * of its safetensors index by the bytes of an element) and, where the published figure holds more than the layers
+ * (vision, prediction modules, scales), totals derived by hand from the shapes (D), with what joins them.
  */
 #define TEXT(x) #x
 #define T5(hidden, width, heads, ffn, layers)                                                                          \
@@ -204,46 +204,41 @@ static const struct {
     /* P MiniMaxAI/MiniMax-M2: 228703644928 less 13880064 scales, one for each 128 x 128 of 62 x (44040192 +
      * 3623878656) 8-bit weights */
     {"{\"model_type\": \"minimax_m2\", \"architectures\": [\"MiniMaxM2ForCausalLM\"]}", 228703644928 - 13880064, 0},
-    /* D zai-org/GLM-4.5-Air ("106B"), 45 sparse layers and a dense one; the index holds its prediction layer too */
+    /* P zai-org/GLM-4.5-Air: 110468824832 less the layer that predicts a second token, with words, a head, the matrix
+     * that joins its inputs and three norms of its own */
     {"{\"model_type\": \"glm4_moe\", \"attention_bias\": true}",
-     46 * (4096.0 * 12288 * 2 + 4096.0 * 1024 * 2 + 12288 + 2048 + 2 * 4096) + 3 * 4096.0 * 10944 +
-         45 * (129 * 3 * 4096.0 * 1408 + 128 * 4096 + 128) + 2 * 151552.0 * 4096 + 4096,
+     110468824832 - (4096.0 * 12288 * 2 + 4096.0 * 1024 * 2 + 12288 + 2048 + 2 * 4096) -
+         (129 * 3 * 4096.0 * 1408 + 128 * 4096 + 128) - 2 * 151552.0 * 4096 - 2 * 4096.0 * 4096 - 3 * 4096,
      0},
-    /* D meta-llama/Llama-4-Scout-17B-16E ("109B" with vision), its text part, 17B active */
+    /* P meta-llama/Llama-4-Scout-17B-16E: 108641793536 less the 871932416 that see, as of Maverick; 17B active */
     {"{\"architectures\": [\"Llama4ForConditionalGeneration\"], \"model_type\": \"llama4\", \"text_config\": "
      "{\"model_type\": \"llama4_text\", \"num_hidden_layers\": 48}}",
-     107769861120, 107769861120 - 48 * 15 * 3 * 5120.0 * 8192},
-    /* D Maverick ("400B"): 128 experts in every second layer */
+     108641793536 - 871932416, 107769861120 - 48 * 15 * 3 * 5120.0 * 8192},
+    /* P Maverick: 128 experts in every second layer */
     {"{\"model_type\": \"llama4_text\", \"num_local_experts\": 128, \"interleave_moe_layer_step\": 2}",
-     48 * (62914560.0 + 10240) + 24 * 3 * 5120.0 * 16384 + 24 * (129 * 3 * 5120.0 * 8192 + 128 * 5120) +
-         2 * 202048.0 * 5120 + 5120,
-     0},
+     401583781376 - 871932416, 0},
     /* D deepseek-ai/DeepSeek-V3.2-Exp: DeepSeek-V3 and 61 indices */
     {"{\"model_type\": \"deepseek_v32\", \"architectures\": [\"DeepseekV32ForCausalLM\"]}",
      671026419200 + 61.0 * (1536 * 8192 + 7168 * 128 + 2 * 128 + 7168 * 64),
      37552297472 + 61.0 * (1536 * 8192 + 7168 * 128 + 2 * 128 + 7168 * 64)},
-    /* D moonshotai/Kimi-K2 ("1T, 32B active"): 60 sparse layers and a dense one */
-    {"{\"model_type\": \"kimi_k2\", \"architectures\": [\"DeepseekV3ForCausalLM\"]}",
-     61 * (7168.0 * 1536 + 1536 + 1536.0 * 64 * 192 + 7168 * 576 + 512 + 512 * 64 * 256 + 64 * 128 * 7168.0 +
-           2 * 7168) +
-         3 * 7168.0 * 18432 + 60 * (385 * 3 * 7168.0 * 2048 + 384 * 7168 + 384) + 2 * 163840.0 * 7168 + 7168,
-     0},
+    /* P moonshotai/Kimi-K2-Instruct */
+    {"{\"model_type\": \"kimi_k2\", \"architectures\": [\"DeepseekV3ForCausalLM\"]}", 1026408232448, 0},
     /* P Qwen/Qwen3-Coder-Next; Qwen3-Next-80B-A3B shows 81324862720, with a module of 1650471424 that predicts a second
      * token: 2 x 2048^2 that join its inputs, three norms, one layer with attention */
     {"{\"model_type\": \"qwen3_next\", \"architectures\": [\"Qwen3NextForCausalLM\"], \"mlp_only_layers\": []}",
      81324862720 - 2.0 * 2048 * 2048 - 3 * 2048 - 27263488 - 1614813184.0, 79674391296 - 48 * 502 * 3.0 * 512 * 2048},
     /* P mistralai/Mamba-Codestral-7B-v0.1 */
     {"{\"model_type\": \"mamba2\"}", 7285403648, 0},
-    /* D state-spaces/mamba2-2.7b, mamba2-130m ("2.7B", "130M"): layers of 27074560 + 26880 + 240 + 5120 + 13107200 + 2560
-     * and 2574336 + 8960 + 72 + 1536 + 1179648 + 768, words, a norm */
+    /* D state-spaces/mamba2-2.7b, mamba2-130m ("2.7B", "130M"): layers of 27074560 + 26880 + 240 + 5120 + 13107200 +
+     * 2560 and 2574336 + 8960 + 72 + 1536 + 1179648 + 768, words, a norm */
     {"{\"architectures\": [\"Mamba2ForCausalLM\"], \"hidden_size\": 2560, \"num_heads\": 80, \"n_groups\": 1, "
      "\"vocab_size\": 50288, \"tie_word_embeddings\": true}",
      64 * 40216560.0 + 50288 * 2560 + 2560, 0},
     {"{\"model_type\": \"mamba2\", \"hidden_size\": 768, \"num_hidden_layers\": 24, \"num_heads\": 24, \"n_groups\": "
      "1, \"vocab_size\": 50288, \"tie_word_embeddings\": true}",
      24 * 3765320.0 + 50288 * 768 + 768, 0},
-    /* P t5-small, t5-base, t5-large, t5-3b, t5-11b; google/t5-v1_1-small, -base, -large, -xl, -xxl (also flan-t5), whose
-     * perceptron has a gate and whose head is apart */
+    /* P t5-small, t5-base, t5-large, t5-3b, t5-11b; google/t5-v1_1-small, -base, -large, -xl, -xxl (also flan-t5),
+     * whose perceptron has a gate and whose head is apart */
     {"{\"architectures\": [\"T5ForConditionalGeneration\"], \"model_type\": \"t5\", \"n_positions\": 512}", 60506624,
      0},
     {T5(768, 64, 12, 3072, 12) "}", 222903552, 0},

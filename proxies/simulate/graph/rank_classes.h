@@ -9,11 +9,11 @@
  * step without such symmetry gets one class per rank. Colours are 64-bit hashes; the chance that any two collide is
  * less than 1 in 10,000 with 2^24 different ranks, and 1 in 10^13 with a thousand.
  */
-#ifndef BB_PROXIES_SIMULATE_RANK_CLASSES_H
-#define BB_PROXIES_SIMULATE_RANK_CLASSES_H
+#ifndef BB_PROXIES_SIMULATE_GRAPH_RANK_CLASSES_H
+#define BB_PROXIES_SIMULATE_GRAPH_RANK_CLASSES_H
 
-#include "proxies/simulate/faults.h"
-#include "proxies/simulate/task_graph.h"
+#include "proxies/simulate/graph/faults.h"
+#include "proxies/simulate/graph/task_graph.h"
 #include "proxies/step/step.h"
 
 #include <stdint.h>

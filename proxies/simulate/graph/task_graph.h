@@ -6,8 +6,8 @@
  * its operations wait for, and the one before it on its communicator have ended: NCCL runs the operations of a
  * communicator one after another, in issue order, whatever streams they are on.
  */
-#ifndef BB_PROXIES_SIMULATE_TASK_GRAPH_H
-#define BB_PROXIES_SIMULATE_TASK_GRAPH_H
+#ifndef BB_PROXIES_SIMULATE_GRAPH_TASK_GRAPH_H
+#define BB_PROXIES_SIMULATE_GRAPH_TASK_GRAPH_H
 
 #include "bootstrap/base/key_index.h"
 #include "proxies/step/layout.h"

@@ -1,5 +1,5 @@
 /* faults.c - keeps the first lines, counts all. */
-#include "proxies/simulate/faults.h"
+#include "proxies/simulate/graph/faults.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* rank_classes.c - colour refinement over the ranks of a step (see rank_classes.h). */
-#include "proxies/simulate/rank_classes.h"
+#include "proxies/simulate/graph/rank_classes.h"
 
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/key_index.h"

@@ -1,5 +1,5 @@
 /* task_graph.c - cuts a program into tasks and sorts its messages by peer (see task_graph.h). */
-#include "proxies/simulate/task_graph.h"
+#include "proxies/simulate/graph/task_graph.h"
 
 #include "bootstrap/base/grow.h"
 

@@ -1,6 +1,6 @@
 /* faults.h - what a check found, as lines for people. The first few are kept, all are counted. */
-#ifndef BB_PROXIES_SIMULATE_FAULTS_H
-#define BB_PROXIES_SIMULATE_FAULTS_H
+#ifndef BB_PROXIES_SIMULATE_GRAPH_FAULTS_H
+#define BB_PROXIES_SIMULATE_GRAPH_FAULTS_H
 
 #include "bootstrap/base/err.h"
 

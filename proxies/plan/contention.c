@@ -1,0 +1,134 @@
+/* contention.c - see contention.h. */
+#include "proxies/plan/contention.h"
+
+#include "bootstrap/base/units.h"
+
+#include <math.h>
+
+/* ---- sharing ---- */
+
+static double us_of(int64_t ns)
+{
+    return (double)ns / 1e3;
+}
+
+void bb_sharing_print(const struct bb_prediction *p, FILE *out)
+{
+    const struct bb_bottleneck *b = &p->bottleneck;
+    char text[BB_TIME_TEXT], more[BB_TIME_TEXT];
+
+    if (!p->cluster.shares)
+        return;
+    fprintf(out, "  beside each other: compute %s longer, communication %s longer than alone\n",
+            bb_format_time(us_of(b->compute_slowed_ns), text), bb_format_time(us_of(b->comm_slowed_ns), more));
+    fprintf(out, "  busiest links: within a node %.1f%% of the step, NIC %.1f%%\n", 100 * p->link_busy,
+            100 * p->nic_busy);
+    for (int phase = 0; phase < BB_PHASES; phase++) {
+        enum bb_limit most = bb_bottleneck_of(b, (enum bb_phase)phase);
+
+        if (most != BB_LIMIT_NONE)
+            fprintf(out, "  %s: mostly %s, %s\n", bb_phase_names[phase], bb_limit_names[most],
+                    bb_format_time(us_of(b->ns[phase][most]), text));
+    }
+}
+
+json_t *bb_sharing_json(const struct bb_prediction *p)
+{
+    const struct bb_bottleneck *b = &p->bottleneck;
+
+    if (!p->cluster.shares)
+        return json_null();
+    return json_pack("{s:f, s:f, s:f, s:f}", "compute_slowed_us", us_of(b->compute_slowed_ns), "comm_slowed_us",
+                     us_of(b->comm_slowed_ns), "link_busy", p->link_busy, "nic_busy", p->nic_busy);
+}
+
+static json_t *times_of(const int64_t *ns)
+{
+    json_t *times = json_object();
+
+    for (int limit = BB_LIMIT_NONE + 1; limit < BB_LIMITS; limit++) {
+        char key[32];
+
+        snprintf(key, sizeof(key), "%s_us", limit == BB_LIMIT_NIC ? "nic" : bb_limit_names[limit]);
+        json_object_set_new(times, key, json_real(us_of(ns[limit])));
+    }
+    return times;
+}
+
+json_t *bb_phases_json(const struct bb_prediction *p)
+{
+    json_t *list = json_array();
+
+    for (int phase = 0; phase < BB_PHASES; phase++) {
+        enum bb_limit most = bb_bottleneck_of(&p->bottleneck, (enum bb_phase)phase);
+
+        if (most != BB_LIMIT_NONE)
+            json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "phase", bb_phase_names[phase], "bottleneck",
+                                                  bb_limit_names[most], "time", times_of(p->bottleneck.ns[phase])));
+    }
+    return list;
+}
+
+/* ---- slow parts, jitter ---- */
+
+static double us_at(const struct bb_jittered *j, int percent)
+{
+    return (double)bb_jittered_at(j, percent) / 1e3;
+}
+
+static double mean_us(const struct bb_jittered *j)
+{
+    double sum = 0;
+
+    for (int i = 0; i < j->samples; i++)
+        sum += (double)j->step_ns[i] / 1e3;
+    return sum / j->samples;
+}
+
+void bb_jittered_print(const struct bb_jittered *j, FILE *out)
+{
+    static const int percents[] = {5, 50, 95};
+    char text[BB_TIME_TEXT];
+
+    fprintf(out, "  with jitter of %g%% (%d steps, seed %d):", 100 * j->deviation, j->samples, j->seed);
+    for (size_t i = 0; i < sizeof(percents) / sizeof(percents[0]); i++)
+        fprintf(out, " p%d %s,", percents[i], bb_format_time(us_at(j, percents[i]), text));
+    fprintf(out, " longest %s\n", bb_format_time(us_at(j, 100), text));
+}
+
+json_t *bb_jittered_json(const struct bb_jittered *j)
+{
+    return json_pack("{s:f, s:i, s:i, s:{s:f, s:f, s:f, s:f, s:f}}", "deviation", j->deviation, "seed", j->seed,
+                     "samples", j->samples, "step_us", "p5", us_at(j, 5), "p50", us_at(j, 50), "p95", us_at(j, 95),
+                     "max", us_at(j, 100), "mean", mean_us(j));
+}
+
+static void write_slow(const struct bb_slow_item *item, char text[64])
+{
+    if (item->rank >= 0)
+        snprintf(text, 64, "rank=%d:%g", item->rank, item->factor);
+    else
+        snprintf(text, 64, "link=node%d-nic%d:%g", item->node, item->nic, item->factor);
+}
+
+void bb_slow_print(const struct bb_slow *slow, FILE *out)
+{
+    char text[64];
+
+    for (int i = 0; i < slow->n; i++) {
+        write_slow(&slow->items[i], text);
+        fprintf(out, "  slow: %s\n", text);
+    }
+}
+
+json_t *bb_slow_json(const struct bb_slow *slow)
+{
+    json_t *list = json_array();
+    char text[64];
+
+    for (int i = 0; i < slow->n; i++) {
+        write_slow(&slow->items[i], text);
+        json_array_append_new(list, json_string(text));
+    }
+    return list;
+}

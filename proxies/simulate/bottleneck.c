@@ -1,0 +1,115 @@
+/* bottleneck.c - see bottleneck.h. */
+#include "proxies/simulate/bottleneck.h"
+
+#include "bootstrap/base/grow.h"
+
+#include <stdlib.h>
+
+#define TEXT(name, text) text,
+const char *const bb_limit_names[BB_LIMITS] = {BB_EACH_LIMIT(TEXT)};
+
+/* Kernels of a rank in order, and how much time is covered before each. */
+struct cover {
+    struct covered {
+        int64_t begin_ns, end_ns, before_ns;
+    } * at;
+    int n;
+};
+
+static int add_kernel(struct cover *c, int64_t begin_ns, int64_t end_ns)
+{
+    const struct covered *last = c->n > 0 ? &c->at[c->n - 1] : NULL;
+    struct covered one = {begin_ns, end_ns, last ? last->before_ns + last->end_ns - last->begin_ns : 0};
+
+    if (last && one.begin_ns < last->end_ns)
+        one.begin_ns = last->end_ns;
+    if (one.end_ns <= one.begin_ns)
+        return 0;
+    if (BB_GROW(c->at, c->n))
+        return -BB_EFAIL;
+    c->at[c->n++] = one;
+    return 0;
+}
+
+/* How much of the time before a moment kernels cover. */
+static int64_t covered_before(const struct cover *c, int64_t moment)
+{
+    int low = 0, high = c->n;
+
+    while (low < high) {
+        int middle = (low + high) / 2;
+
+        if (c->at[middle].begin_ns < moment)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == 0)
+        return 0;
+    moment = moment < c->at[low - 1].end_ns ? moment : c->at[low - 1].end_ns;
+    return c->at[low - 1].before_ns + moment - c->at[low - 1].begin_ns;
+}
+
+static int64_t uncovered(const struct cover *c, int64_t begin_ns, int64_t end_ns)
+{
+    return end_ns - begin_ns - (covered_before(c, end_ns) - covered_before(c, begin_ns));
+}
+
+static const struct bb_op *first_op(const struct bb_task_graph *graph, const struct bb_task *u)
+{
+    return &graph->program->ops[u->kind == BB_TASK_EXCHANGE ? graph->exchanged[u->first] : u->first];
+}
+
+static void add_communication(struct bb_bottleneck *out, const struct bb_sim_task *t, enum bb_phase phase,
+                              const struct cover *kernels)
+{
+    int64_t met_ns = t->met_ns > t->begin_ns ? t->met_ns : t->begin_ns;
+
+    met_ns = met_ns < t->end_ns ? met_ns : t->end_ns;
+    out->ns[phase][BB_LIMIT_WAITING] += uncovered(kernels, t->begin_ns, met_ns);
+    out->ns[phase][t->limit] += uncovered(kernels, met_ns, t->end_ns);
+    out->comm_slowed_ns += t->end_ns - t->alone_end_ns;
+}
+
+static void add_tasks(const struct bb_task_graph *graph, const struct bb_sim_task *tasks, const struct cover *kernels,
+                      struct bb_bottleneck *out)
+{
+    for (int u = 0; u < graph->n_tasks; u++) {
+        enum bb_phase phase = first_op(graph, &graph->tasks[u])->phase;
+
+        if (graph->tasks[u].kind != BB_TASK_COMPUTE) {
+            add_communication(out, &tasks[u], phase, kernels);
+            continue;
+        }
+        out->ns[phase][tasks[u].limit] += tasks[u].end_ns - tasks[u].arrival_ns;
+        out->compute_slowed_ns += tasks[u].end_ns - tasks[u].alone_end_ns;
+    }
+}
+
+int bb_bottleneck_find(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_bottleneck *out)
+{
+    const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
+    const struct bb_sim_task *tasks = &run->tasks[m->task_base[class_id]];
+    struct cover kernels = {0};
+    int rc = 0;
+
+    *out = (struct bb_bottleneck){.link_busy_ns = (int64_t)run->busy[class_id].link_ns,
+                                  .nic_busy_ns = (int64_t)run->busy[class_id].nic_ns};
+    for (int u = 0; u < graph->n_tasks; u++)
+        if (graph->tasks[u].kind == BB_TASK_COMPUTE)
+            TRY(add_kernel(&kernels, tasks[u].arrival_ns, tasks[u].end_ns));
+    add_tasks(graph, tasks, &kernels, out);
+out:
+    free(kernels.at);
+    return rc;
+}
+
+enum bb_limit bb_bottleneck_of(const struct bb_bottleneck *b, enum bb_phase phase)
+{
+    int most = BB_LIMIT_NONE;
+
+    for (int limit = 0; limit < BB_LIMITS; limit++)
+        if (b->ns[phase][limit] > b->ns[phase][most])
+            most = limit;
+    return (enum bb_limit)most;
+}

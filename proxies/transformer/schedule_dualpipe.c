@@ -1,0 +1,123 @@
+/*
+ * schedule_dualpipe.c - the slots of dualpipe (deepseek-ai/DualPipe, dualpipe.py). With q = min(r, p - 1 - r) and
+ * H = p / 2, "near" the direction that stage r comes early in (chunk 0) and "far" the other one (chunk 1):
+ *
+ *   1  F near                         2 (H - q - 1) times
+ *   2  F near, F far                  q + 1
+ *   3  B far, W far, F far            H - q - 1
+ *   4  F near & B far, F far & B near m / 2 - p + q + 1    (&: side by side)
+ *   5  B far, F far & B near          H - q - 1
+ *   6  B far, B near                  q + 1, in its second half without their W
+ *   7  W, B near without its W        H - q - 1
+ *   8  W                              q + 1
+ */
+#include "proxies/transformer/schedule.h"
+
+enum { NEAR, FAR };
+
+struct maker {
+    struct bb_slot *slots;
+    int n, waiting; /* slots so far; the first split BACKWARD whose W is still to come */
+    int first[2];   /* micro-batch that the direction of a chunk begins with           */
+    int forwards[2], backwards[2];
+};
+
+static void add_forward(struct maker *m, int chunk, bool with_next)
+{
+    m->slots[m->n++] = (struct bb_slot){.kind = BB_SLOT_FORWARD,
+                                        .micro_batch = m->first[chunk] + m->forwards[chunk]++,
+                                        .chunk = chunk,
+                                        .with_next = with_next};
+}
+
+static void add_backward(struct maker *m, int chunk, bool split)
+{
+    m->slots[m->n++] = (struct bb_slot){.kind = BB_SLOT_BACKWARD,
+                                        .micro_batch = m->first[chunk] + m->backwards[chunk]++,
+                                        .chunk = chunk,
+                                        .split = split};
+}
+
+static void add_pair(struct maker *m, int forward, int backward)
+{
+    add_forward(m, forward, true);
+    add_backward(m, backward, false);
+}
+
+/* Of the backward that has waited longest. */
+static void add_weights(struct maker *m)
+{
+    const struct bb_slot *of;
+
+    while (!m->slots[m->waiting].split)
+        m->waiting++;
+    of = &m->slots[m->waiting++];
+    m->slots[m->n++] = (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = of->micro_batch, .chunk = of->chunk};
+}
+
+/* Up to the steady state. */
+static void make_beginning(struct maker *m, int half, int q)
+{
+    for (int i = 0; i < 2 * (half - q - 1); i++)
+        add_forward(m, NEAR, false);
+    for (int i = 0; i < q + 1; i++) {
+        add_forward(m, NEAR, false);
+        add_forward(m, FAR, false);
+    }
+    for (int i = 0; i < half - q - 1; i++) {
+        add_backward(m, FAR, true);
+        add_weights(m);
+        add_forward(m, FAR, false);
+    }
+}
+
+/* The stages in the middle begin with a forward and a backward apart, which makes the bubble smaller. */
+static void make_steady(struct maker *m, int times, bool middle)
+{
+    for (int i = 0; i < times; i++) {
+        if (i == 0 && middle) {
+            add_forward(m, NEAR, false);
+            add_backward(m, FAR, false);
+        } else {
+            add_pair(m, NEAR, FAR);
+        }
+        add_pair(m, FAR, NEAR);
+    }
+}
+
+static void make_end(struct maker *m, int half, int q)
+{
+    bool split = false;
+
+    for (int i = 0; i < half - q - 1; i++) {
+        add_backward(m, FAR, false);
+        add_pair(m, FAR, NEAR);
+    }
+    for (int i = 0; i < q + 1; i++) {
+        split |= i == (q + 1) / 2 && q % 2 == 1;
+        add_backward(m, FAR, split);
+        split |= i == (q + 1) / 2 && q % 2 == 0;
+        add_backward(m, NEAR, split);
+    }
+    for (int i = 0; i < half - q - 1; i++) {
+        add_weights(m);
+        add_backward(m, NEAR, true);
+    }
+    for (int i = 0; i < q + 1; i++)
+        add_weights(m);
+}
+
+static int make_slots(const struct bb_schedule *s, int stage, struct bb_slot *slots)
+{
+    int p = s->stages, far = p - 1 - stage, q = stage < far ? stage : far, half = p / 2;
+    struct maker m = {.slots = slots};
+
+    m.first[NEAR] = stage < half ? 0 : s->micro_batches / 2;
+    m.first[FAR] = stage < half ? s->micro_batches / 2 : 0;
+    make_beginning(&m, half, q);
+    make_steady(&m, s->micro_batches / 2 - p + q + 1, q == half - 1);
+    make_end(&m, half, q);
+    return m.n;
+}
+
+const struct bb_schedule_row bb_schedule_dualpipe = {.in_rounds = true, .make_mirrored = make_slots};

@@ -1,0 +1,74 @@
+"""What a new user stumbled over, one by one, where no other file holds it."""
+import json
+import re
+
+import pytest
+
+from conftest import ROOT
+
+NO_DATA = {"EMU_DATA": "off"}
+H100 = ("--cluster", "h100-sxm-ib")
+
+
+def test_names_of_nccl_tests_are_commands_too(busbar):
+    done = busbar.run("all_reduce_perf", "-b", "1M", "-e", "1M", "-n", 1, "-w", 1, "-g", 2)
+    assert done.returncode == 0 and "# Collective test starting: all_reduce_perf" in done.stdout and "# Out of bounds values : 0 OK" in done.stdout
+    done = busbar.run("all_reduc_perf", "-g", 2)
+    assert done.returncode == 2 and "unknown command 'all_reduc_perf'" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("bench", "--help"), ("proxy", "gpt2_large", "-h"), ("--version",)])
+def test_help_under_a_launcher_stands_there_once(busbar, words):
+    done = busbar.run(*words, ranks=3)
+    assert done.returncode == 0 and len(re.findall(r"^(?:Usage: |busbar 0)", done.stdout, re.M)) == 1
+
+
+def test_the_version_by_each_of_its_names(busbar):
+    assert {busbar.run(*words).stdout for words in (("--version",), ("-V",), ("-v",), ("bench", "--version"))} == {"busbar 0.1.0\n"}
+
+
+@pytest.mark.parametrize("tp,more,warned", [(16, (), True), (8, (), False), (16, ("--gpus-per-node", 16), False)])
+def test_tensor_parallelism_that_crosses_nodes_is_said(busbar, tmp_path, tp, more, warned):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 2, "max_position_embeddings": 4096}))
+    done = busbar.run("plan", "transformer", "--model", tmp_path, "--ranks", 32, "--tp", tp, *H100, *more)
+    assert done.returncode == 0, done.stderr
+    assert ("tensor parallelism of 16 ranks crosses nodes of 8 GPUs; nearest within one: --tp 8" in done.stderr) == warned
+
+
+@pytest.mark.parametrize("longest,words,said", [(131072, (), True), (131072, ("--seq-length", 65536), False), (8192, (), False)])
+def test_a_sequence_that_nobody_chose_is_said(busbar, tmp_path, longest, words, said):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 2, "max_position_embeddings": longest}))
+    done = busbar.run("plan", "transformer", "--model", tmp_path, "--ranks", 2, *words)
+    assert done.returncode == 0 and ("(the most that the model takes: --seq-length)" in done.stdout) == said
+
+
+def test_a_result_is_no_cluster(busbar, tmp_path):
+    (tmp_path / "a.json").write_text('{"schema": "busbar.bench/1", "command": ["bench"], "results": []}')
+    done = busbar.run("plan", "gpt2_large", "--ranks", 8, "--cluster", tmp_path / "a.json")
+    assert done.returncode == 2 and "is a result of busbar (busbar.bench/1), expected a file of clusters" in done.stderr
+
+
+@pytest.mark.parametrize("link", ["intra", "inter"])
+def test_a_wrong_number_of_a_profile_is_told_with_its_object(busbar, tmp_path, link):
+    profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    profile[link]["gbps"] = -5
+    (tmp_path / "own.json").write_text(json.dumps(profile))
+    done = busbar.run("plan", "gpt2_large", "--ranks", 8, "--cluster", tmp_path / "own.json")
+    assert done.returncode == 2 and f"own.json: {link}: 'gbps' is -5" in done.stderr
+
+
+def test_a_model_that_is_neither_name_nor_file(busbar):
+    done = busbar.run("plan", "transformer", "--model", "meta-llama/Llama-2-7b", "--ranks", 8)
+    assert done.returncode == 2 and "expected a name of `busbar list models`, or a file" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_all_proxies_say_how_many_ranks_would_do(busbar):
+    done = busbar.run("proxy", "all", "--quick", "--steps", 1, ranks=2, env=NO_DATA)
+    nearest = dict(re.findall(r"^  (\w+) +has no form for 2 ranks; nearest: (\d+)$", done.stdout, re.M))
+    assert nearest["cosmoflow"] == "4" and nearest["gpt3"] == "8" and nearest["resnet152_scal"] == "256"
+    assert done.stdout.count("has no form") == len(nearest)
+
+
+def test_where_no_byte_moves_nothing_is_compared(busbar):
+    done = busbar.run("bench", "all_reduce", "--sizes", "1K", "-n", 1, "--repeats", 1, ranks=2, env=NO_DATA)
+    assert "not_checked" in done.stdout and "EMU_DATA=off moves none" in done.stdout

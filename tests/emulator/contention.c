@@ -1,0 +1,381 @@
+/*
+ * contention.c - what the operations on one GPU take from each other, where the machine's profile has "sharing" (the
+ * law: profiles/clusters/README.md). It reckons ahead what each operation loses; the operation then lasts so much longer.
+ *
+ * The streams of this process are gone through in the order of time, as if every peer came when this rank does: so what
+ * an operation loses follows from what the host issued and when, whatever the load of this machine. No moment is passed
+ * that the host could still issue something for: not its clock, unless it waits for something, and then not the moment
+ * that it waits for. Until its loss is known an operation is held back; that takes no virtual time.
+ */
+#include "internal.h"
+#include "proxies/machine/flows.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum resource { OUT, IN, MEMORY, NIC_OUT, NIC_IN, RESOURCES };
+enum { MOST_FLOWS = 1024, PATIENCE_S = 1 };
+
+struct emu_step {
+    struct emu_step *next;
+    double issue_ns;
+    struct emu_mark *record, *wait; /* one reference */
+    struct emu_item *item;          /* an operation  */
+    struct emu_effort *effort;
+};
+
+static struct {
+    struct bb_flows flows; /* one of each stream, five resources of each device */
+    int flows_given;
+    double now_ns;
+} ahead;
+
+/* ---- the machine ---- */
+
+/* Communication has at most half of the memory's rate. */
+static double memory_rate(void)
+{
+    return emu.profile.memory_gbps / 2;
+}
+
+static double nics_gbps(int device)
+{
+    const int size = emu_world_size();
+    struct emu_seat seat = emu_seat_of(size > 1 ? emu_world_rank() : device, size > 1 ? size : EMU_MAX_DEVICES);
+    const int per_node = emu.machine.gpus_per_node;
+
+    return bb_slow_nics_gbps(&emu.slow, &emu.machine, seat.node * per_node + seat.gpu % per_node);
+}
+
+void emu_contention_load(void)
+{
+    emu.contends = emu.machine.shares && !emu.real_time;
+    if (!emu.contends)
+        return;
+    if (bb_flows_init(&ahead.flows, MOST_FLOWS, EMU_MAX_DEVICES * RESOURCES, MOST_FLOWS * RESOURCES) != 0)
+        emu_die("out of host memory");
+    for (int d = 0; d < EMU_MAX_DEVICES; d++) {
+        struct bb_resource *of = &ahead.flows.resources[d * RESOURCES];
+
+        of[OUT].capacity = of[IN].capacity = emu.machine.intra.gbps;
+        of[NIC_OUT].capacity = of[NIC_IN].capacity = nics_gbps(d);
+        of[MEMORY].capacity = memory_rate();
+    }
+}
+
+/* ---- kernels ---- */
+
+static int held_sms(int device)
+{
+    int held = 0, half = emu.machine.sm_count / 2;
+
+    for (struct CUstream_st *s = emu.streams; s; s = s->next)
+        if (s->device == device && s->ahead.phase != EMU_AHEAD_IDLE)
+            held += s->ahead.first->effort->sms;
+    return held < half ? held : half;
+}
+
+/* What the multiprocessors that NCCL holds and the memory's rate that it takes leave of a kernel's rate. */
+static double rate_of(const struct CUstream_st *s)
+{
+    const struct emu_effort *e = s->ahead.first->effort;
+    const double taken = bb_flows_taken(&ahead.flows, s->device * RESOURCES + MEMORY) / memory_rate() / 2;
+    const int held = held_sms(s->device);
+    double alone_ns = e->alone_ns, more_ns = 0;
+    bool by_memory = e->by_memory, any;
+
+    if (alone_ns <= 0)
+        return 1;
+    if (e->product) {
+        alone_ns = (double)bb_cluster_kernel_on_ns(&emu.machine, e->product, emu.machine.sm_count, &by_memory);
+        more_ns =
+            (double)bb_cluster_kernel_on_ns(&emu.machine, e->product, emu.machine.sm_count - held, &any) - alone_ns;
+    }
+    more_ns += by_memory ? alone_ns * taken / (1 - taken) : 0;
+    return alone_ns / (alone_ns + fmax(0, more_ns));
+}
+
+/* Something began or ended: all go on at the rates that they have now. */
+static void settle(void)
+{
+    bb_flows_settle(&ahead.flows, ahead.now_ns);
+    for (struct CUstream_st *s = emu.streams; s; s = s->next) {
+        struct emu_ahead *a = &s->ahead;
+
+        if (a->phase != EMU_AHEAD_COMPUTES)
+            continue;
+        a->left_ns = fmax(0, a->left_ns - a->rate * (ahead.now_ns - a->since_ns));
+        a->since_ns = ahead.now_ns;
+        a->rate = rate_of(s);
+    }
+}
+
+/* ---- NCCL ---- */
+
+static void add_use(struct bb_flow *flow, int resource, double weight)
+{
+    if (weight <= 0)
+        return;
+    ahead.flows.uses[flow->first_use + flow->n_uses++] = (struct bb_flow_use){.resource = resource, .weight = weight};
+    if (resource % RESOURCES != MEMORY)
+        flow->bytes_per_ns = fmax(flow->bytes_per_ns, weight);
+}
+
+static void start_flow(struct CUstream_st *s)
+{
+    const struct emu_effort *e = s->ahead.first->effort;
+    struct bb_flow *flow = &ahead.flows.flows[s->ahead.flow];
+    const int base = s->device * RESOURCES;
+
+    flow->first_use = s->ahead.flow * RESOURCES;
+    flow->n_uses = 0;
+    flow->bytes_per_ns = 0;
+    for (int i = 0; i < RESOURCES; i++) {
+        double weight = e->bytes[i] / e->transfer_ns;
+
+        add_use(flow, base + i, i == MEMORY ? fmin(weight, memory_rate()) : weight);
+    }
+    bb_flows_start(&ahead.flows, s->ahead.flow, ahead.now_ns, e->transfer_ns);
+}
+
+/* ---- steps ---- */
+
+static bool is_known(const struct emu_mark *mark)
+{
+    return mark->ahead == EMU_MARK_KNOWN || (mark->ahead == EMU_MARK_UNSEEN && mark->done);
+}
+
+static double time_of(const struct emu_mark *mark)
+{
+    return mark->ahead == EMU_MARK_KNOWN ? mark->ahead_ns : (double)mark->time_ns;
+}
+
+/* When the next thing happens on a stream, INFINITY: nothing that can be told. */
+static double next_ns(const struct CUstream_st *s)
+{
+    const struct emu_ahead *a = &s->ahead;
+    const struct emu_step *step = a->first;
+
+    switch (a->phase) {
+    case EMU_AHEAD_COMPUTES:
+        return step->effort->waits ? INFINITY : a->since_ns + a->left_ns / a->rate;
+    case EMU_AHEAD_TRANSFERS:
+        return bb_flow_end_ns(&ahead.flows.flows[a->flow]);
+    case EMU_AHEAD_ENDS:
+        return a->end_ns;
+    case EMU_AHEAD_IDLE:
+        break;
+    }
+    if (!step || (step->wait && !is_known(step->wait)))
+        return INFINITY;
+    return fmax(fmax(a->at_ns, step->issue_ns), step->wait ? time_of(step->wait) : 0);
+}
+
+static void drop_step(struct CUstream_st *s)
+{
+    struct emu_step *step = s->ahead.first;
+
+    s->ahead.first = step->next;
+    if (!s->ahead.first)
+        s->ahead.last = &s->ahead.first;
+    emu_mark_unref_locked(step->record);
+    emu_mark_unref_locked(step->wait);
+    free(step);
+}
+
+static void begin(struct CUstream_st *s, double ready_ns)
+{
+    struct emu_ahead *a = &s->ahead;
+    struct emu_step *step = a->first;
+
+    a->at_ns = ready_ns;
+    if (step->record) {
+        step->record->ahead = EMU_MARK_KNOWN;
+        step->record->ahead_ns = ready_ns;
+    }
+    if (!step->effort) {
+        drop_step(s);
+        return;
+    }
+    a->begun_ns = a->since_ns = ahead.now_ns;
+    a->left_ns = step->effort->alone_ns;
+    a->rate = 1;
+    a->end_ns = ahead.now_ns + step->effort->latency_ns;
+    a->phase = step->effort->transfer_ns > 0 ? EMU_AHEAD_TRANSFERS
+               : step->effort->sms > 0       ? EMU_AHEAD_ENDS
+                                             : EMU_AHEAD_COMPUTES;
+    if (a->phase == EMU_AHEAD_TRANSFERS)
+        start_flow(s);
+    settle();
+}
+
+static void finish(struct CUstream_st *s)
+{
+    struct emu_effort *e = s->ahead.first->effort;
+    const double lasted_ns = ahead.now_ns - s->ahead.begun_ns;
+    const int64_t extra_ns = llround(lasted_ns - e->alone_ns - e->latency_ns - e->transfer_ns);
+
+    e->extra_ns = extra_ns > 0 && !e->waits ? extra_ns : 0;
+    s->ahead.first->item->settled = true;
+    pthread_cond_broadcast(&s->work);
+    s->ahead.phase = EMU_AHEAD_IDLE;
+    s->ahead.at_ns = ahead.now_ns;
+    drop_step(s);
+    settle();
+}
+
+static void happen(struct CUstream_st *s, double when_ns)
+{
+    ahead.now_ns = fmax(ahead.now_ns, when_ns);
+    switch (s->ahead.phase) {
+    case EMU_AHEAD_IDLE:
+        begin(s, when_ns);
+        break;
+    case EMU_AHEAD_TRANSFERS:
+        bb_flows_stop(&ahead.flows, s->ahead.flow, ahead.now_ns);
+        s->ahead.end_ns = ahead.now_ns + s->ahead.first->effort->latency_ns;
+        s->ahead.phase = EMU_AHEAD_ENDS;
+        settle();
+        break;
+    case EMU_AHEAD_COMPUTES:
+    case EMU_AHEAD_ENDS:
+        finish(s);
+        break;
+    }
+}
+
+/* The host waits: what waited for it to go on does so now. */
+static bool open_gate(void)
+{
+    for (struct CUstream_st *s = emu.streams; s; s = s->next)
+        if (s->ahead.phase == EMU_AHEAD_COMPUTES && s->ahead.first->effort->waits) {
+            happen(s, (double)emu.host_ns);
+            return true;
+        }
+    return false;
+}
+
+static struct CUstream_st *next_stream(double *when_ns)
+{
+    struct CUstream_st *next = NULL;
+
+    *when_ns = INFINITY;
+    for (struct CUstream_st *s = emu.streams; s; s = s->next) {
+        double ns = next_ns(s);
+
+        if (ns < *when_ns) {
+            *when_ns = ns;
+            next = s;
+        }
+    }
+    return next;
+}
+
+static bool is_reached(const struct emu_mark *mark, const struct CUstream_st *s, const struct emu_item *item)
+{
+    return mark ? is_known(mark) : s ? !s->ahead.first : item && item->settled;
+}
+
+/* Lets happen what happens before limit_ns, until the mark, the end of the stream, or the item is reached. */
+static void go_on(double limit_ns, const struct emu_mark *mark, const struct CUstream_st *s,
+                  const struct emu_item *item)
+{
+    double when_ns;
+
+    while (!is_reached(mark, s, item)) {
+        struct CUstream_st *next = next_stream(&when_ns);
+
+        if (next && when_ns <= limit_ns)
+            happen(next, when_ns);
+        else if (next || limit_ns < INFINITY || !open_gate())
+            return;
+    }
+}
+
+/* ---- what the engine tells and asks ---- */
+
+static struct emu_step *add_step(struct CUstream_st *s)
+{
+    struct emu_step *step = calloc(1, sizeof(*step));
+
+    if (!step)
+        emu_die("out of host memory");
+    step->issue_ns = (double)emu_host_now_locked();
+    if (!s->ahead.last)
+        s->ahead.last = &s->ahead.first;
+    *s->ahead.last = step;
+    s->ahead.last = &step->next;
+    return step;
+}
+
+void emu_ahead_mark_locked(struct CUstream_st *s, struct emu_mark *mark, bool record)
+{
+    struct emu_step *step;
+
+    if (!emu.contends)
+        return;
+    step = add_step(s);
+    mark->refs++;
+    *(record ? &step->record : &step->wait) = mark;
+    if (record)
+        mark->ahead = EMU_MARK_UNKNOWN;
+    go_on((double)emu.host_ns, NULL, NULL, NULL);
+}
+
+void emu_ahead_op_locked(struct CUstream_st *s, struct emu_item *item)
+{
+    struct emu_effort *e = item->op.effort;
+    struct emu_step *step;
+
+    item->settled = !emu.contends || !e || e->waits;
+    if (!emu.contends || !e)
+        return;
+    if (e->sms > 0 && s->ahead.flow == 0)
+        s->ahead.flow = ahead.flows_given + 1 < MOST_FLOWS ? ++ahead.flows_given : 0;
+    if (e->sms > 0 && s->ahead.flow == 0) { /* more streams than are followed */
+        item->settled = true;
+        return;
+    }
+    step = add_step(s);
+    step->effort = e;
+    step->item = item;
+    go_on((double)emu.host_ns, NULL, NULL, NULL);
+}
+
+void emu_ahead_until_locked(const struct emu_mark *mark, const struct CUstream_st *s)
+{
+    if (emu.contends && (mark || s))
+        go_on(INFINITY, mark, s, NULL);
+}
+
+/* A host that waits outside CUDA does not say so: after a while it is taken to. */
+void emu_ahead_hold_locked(struct CUstream_st *s, const struct emu_item *item)
+{
+    struct timespec deadline;
+
+    while (!item->settled && !emu.stopping) {
+        clock_gettime(CLOCK_REALTIME, &deadline);
+        deadline.tv_sec += PATIENCE_S;
+        if (pthread_cond_timedwait(&s->work, &emu.lock, &deadline) == ETIMEDOUT)
+            go_on(INFINITY, NULL, NULL, item);
+    }
+}
+
+void emu_settle(void)
+{
+    emu_lock();
+    for (struct CUstream_st *s = emu.streams; s && emu.contends; s = s->next)
+        go_on(INFINITY, NULL, s, NULL);
+    emu_unlock();
+}
+
+/* What is left is done for real: nobody waits any more for when it was reckoned to be. */
+void emu_ahead_close_locked(struct CUstream_st *s)
+{
+    while (s->ahead.first) {
+        if (s->ahead.first->record)
+            s->ahead.first->record->ahead = EMU_MARK_UNSEEN;
+        drop_step(s);
+    }
+}

@@ -1,0 +1,156 @@
+/*
+ * test_nccl_contention.c - collectives at once on the same GPUs share the links, exactly, against figures by hand.
+ *
+ * The profile of these tests: all on one node, 10 us and 4 GB/s, host time per NCCL call none. 1 MB on 2 ranks: 2 steps of
+ * 10 us, and 250 us on the links. Times in us.
+ */
+#include "ranks.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char profile[] =
+    "{\"name\": \"test\", \"gpus_per_node\": 8, \"launch_us\": 2, \"nccl_launch_us\": 0, \"kernel_us\": 5,"
+    " \"memory_gbps\": 100, \"memory_bytes\": 1e10, \"sm_count\": 10, \"clock_khz\": 1000000,"
+    " \"sharing\": {\"collective_sms\": 2, \"message_sms\": 1, \"memory_bytes\": 1},"
+    " \"tflops\": {\"float32\": 1, \"float16\": 1, \"bfloat16\": 1, \"float64\": 1},"
+    " \"intra\": {\"latency_us\": 10, \"gbps\": 4}, \"inter\": {\"latency_us\": 50, \"gbps\": 1}}";
+
+enum { MB = 1000000, STREAMS = 3 };
+
+#define CHECK_US(got, want)                                                                                            \
+    do {                                                                                                               \
+        double got_ = (got), want_ = (want);                                                                           \
+        if (!(fabs(got_ - want_) < 0.01)) {                                                                            \
+            printf("%s:%d: rank %d: %s takes %.3f us, expected %.3f\n", __FILE__, __LINE__, r->rank, #got, got_,       \
+                   want_);                                                                                             \
+            return 1;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
+struct lanes {
+    ncclComm_t comms[STREAMS];
+    cudaStream_t streams[STREAMS];
+    char *x;
+};
+
+static int make_lanes(struct rank *r, struct lanes *l)
+{
+    l->x = device_buffer(4 * MB);
+    for (int i = 0; i < STREAMS; i++) {
+        CHECK_EQ(ncclCommSplit(r->comm, 0, r->rank, &l->comms[i], NULL), ncclSuccess);
+        CHECK_EQ(cudaStreamCreateWithFlags(&l->streams[i], cudaStreamNonBlocking), cudaSuccess);
+    }
+    return 0;
+}
+
+/* All ranks, all streams and the hosts at one time. */
+static int line_up(struct rank *r, const struct lanes *l)
+{
+    for (int i = 0; i < STREAMS; i++)
+        CHECK_EQ(ncclAllReduce(l->x, l->x, 1, ncclInt8, ncclMax, l->comms[i], l->streams[0]), ncclSuccess);
+    CHECK_EQ(cudaStreamSynchronize(l->streams[0]), cudaSuccess);
+    return 0;
+}
+
+static int reduce(struct rank *r, const struct lanes *l, int lane, size_t bytes)
+{
+    CHECK_EQ(ncclAllReduce(l->x, l->x, bytes, ncclInt8, ncclMax, l->comms[lane], l->streams[lane]), ncclSuccess);
+    return 0;
+}
+
+/* Each lane's sizes, 0: none, begun at once in an order; when each ends, alone 20 + size * 250 us. */
+struct row {
+    int order[STREAMS];
+    double mb[STREAMS], ends_us[STREAMS];
+};
+
+static const struct row rows[] = {
+    {{0, 1, 2}, {1, 0, 0}, {270, 0, 0}},
+    {{0, 1, 2}, {1, 1, 0}, {520, 520, 0}},     /* half of the links each                          */
+    {{0, 1, 2}, {1, 2, 0}, {520, 770, 0}},     /* the shorter ends, the longer has the links alone */
+    {{1, 0, 2}, {1, 2, 0}, {520, 770, 0}},     /* whoever was first                                */
+    {{2, 0, 1}, {1, 2, 4}, {770, 1270, 1770}}, /* a third, a half, all                             */
+};
+
+static int at_once(struct rank *r)
+{
+    struct lanes l;
+    cudaEvent_t start, ends[STREAMS];
+    float ms;
+
+    CHECK_EQ(make_lanes(r, &l), 0);
+    for (const struct row *row = rows; row < rows + sizeof(rows) / sizeof(*rows); row++) {
+        CHECK_EQ(line_up(r, &l), 0);
+        CHECK_EQ(cudaEventCreate(&start), cudaSuccess);
+        CHECK_EQ(cudaEventRecord(start, l.streams[0]), cudaSuccess);
+        for (int i = 0; i < STREAMS; i++)
+            if (row->mb[row->order[i]] > 0)
+                CHECK_EQ(reduce(r, &l, row->order[i], (size_t)(row->mb[row->order[i]] * MB)), 0);
+        for (int i = 0; i < STREAMS; i++) {
+            CHECK_EQ(cudaEventCreate(&ends[i]), cudaSuccess);
+            CHECK_EQ(cudaEventRecord(ends[i], l.streams[i]), cudaSuccess);
+        }
+        CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
+        for (int i = 0; i < STREAMS; i++)
+            if (row->mb[i] > 0) {
+                CHECK_EQ(cudaEventElapsedTime(&ms, start, ends[i]), cudaSuccess);
+                CHECK_US(ms * 1e3, row->ends_us[i]);
+            }
+    }
+    return 0;
+}
+
+/* A host that waits for its peer by other means than CUDA's: what it issued gets done all the same. */
+static int unasked(struct rank *r)
+{
+    struct lanes l;
+
+    CHECK_EQ(make_lanes(r, &l), 0);
+    CHECK_EQ(line_up(r, &l), 0);
+    CHECK_EQ(reduce(r, &l, 0, MB), 0);
+    for (int i = 0; i < 70 && l.x != NULL; i++)
+        usleep(r->rank == 0 ? 20000 : 0);
+    CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    return 0;
+}
+
+static void links_are_shared(void **state)
+{
+    (void)state;
+    run_ranks(2, at_once, NULL, 0, NULL);
+}
+
+static void nothing_waits_for_ever(void **state)
+{
+    (void)state;
+    run_ranks(2, unasked, NULL, 0, NULL);
+}
+
+static int write_profile(void **state)
+{
+    (void)state;
+    return use_profile(profile);
+}
+
+static int remove_profile(void **state)
+{
+    (void)state;
+    return drop_profile();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(links_are_shared),
+        cmocka_unit_test(nothing_waits_for_ever),
+    };
+
+    return cmocka_run_group_tests(tests, write_profile, remove_profile);
+}

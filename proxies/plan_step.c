@@ -1,8 +1,8 @@
 /* plan_step.c - a plan of one step: what its forecast rests on, the step, and its text and files. */
 #include "proxies/plan_options.h"
 
-#include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/head.h"
 #include "bootstrap/results/results.h"
 #include "proxies/plan/contention.h"
 #include "proxies/plan/plan_export.h"

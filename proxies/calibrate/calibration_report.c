@@ -1,8 +1,8 @@
 /* calibration_report.c - see calibration_report.h: the text and the JSON. */
 #include "proxies/calibrate/calibration_report.h"
 
-#include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/head.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/results/table.h"
 

@@ -27,8 +27,6 @@ int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *c
     int rc = 0;
 
     *cluster = (struct bb_cluster){0};
-    if (config->transformer.imbalance > 0) /* one --seed for all that is drawn */
-        config->transformer.seed = o->seed;
     if (o->cluster)
         TRY(bb_cluster_load(o->cluster, cluster));
     if (o->cluster && config->gpus_per_node == 0)

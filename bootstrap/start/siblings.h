@@ -14,7 +14,8 @@
 
 #include <sys/types.h>
 
-enum { BB_SIBLINGS_MAX = 4096 }; /* ranks of one process */
+/* Ranks of one process: no host has more GPUs, so more are refused before any has started. */
+enum { BB_SIBLINGS_MAX = 1024 };
 
 /* Of one process: place 0 is the one that was started, and has a socket and a process for each of the others. */
 struct bb_siblings {

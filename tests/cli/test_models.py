@@ -101,16 +101,17 @@ def test_of_words_and_pictures_the_words_are_read(busbar, tmp_path):
 
 def attention_us(busbar, folder, *words):
     """Microseconds of each layer's attention, forward."""
-    done = busbar.run("plan", "transformer", "--model", folder, "--ranks", 1, "--tflops", 1000, "--ops", *words, emulated=False)
+    done = busbar.run("plan", "transformer", "--model", folder, "--ranks", 1, "--tflops", 1000, "--ops", "--json", "-", *words, emulated=False)
     assert done.returncode == 0, done.stderr
-    return [float(us) for us in re.findall(r"compute +([0-9.]+) us +forward 0, attention$", done.stdout, re.M)]
+    (role,) = json.loads(done.stdout)["roles"]
+    return [op["compute_us"] for op in role["program"] if (op["phase"], op["what"]) == ("forward", "attention")]
 
 
 def test_layers_with_a_window_take_less(busbar, tmp_path):
     folder = folder_of(tmp_path, "gemma-3-4b-pt", GEMMA_3_4B)
     near, far = 2 * 8192 * (15728640 + 2 * 2048 * 1024) / 1e9, 2 * 8192 * (15728640 + 2 * 2048 * 8192) / 1e9
     times = attention_us(busbar, folder, "--seq-length", 8192, "--layers", 7)
-    assert times == pytest.approx([near] * 5 + [far, near], abs=0.05)
+    assert times == pytest.approx([near] * 5 + [far, near], rel=1e-5)
     line = refused(busbar, "transformer", "--model", folder, "--ranks", 2, "--cp", 2, "--seq-length", 8192)
     assert "8192 keys" in line and "look at 1024; nearest: --cp-comm all_gather" in line
     assert len(attention_us(busbar, folder, "--seq-length", 1024, "--layers", 7)) == 7

@@ -45,6 +45,8 @@ def samples(busbar, tmp_path_factory):
     run("proxy", "proxy", *STEP, "--steps", 2, "--trace", folder / "trace.json", ranks=4, env=NO_DATA)
     run("plan", "plan", *STEP, "--ranks", 4, "--cluster", "h100-sxm-ib", emulated=False)
     run("compare", "compare", folder / "collectives.json", folder / "collectives.json", "--threshold", 5, emulated=False)
+    run("calibration", "calibrate", folder / "collectives.json", "-o", folder / "mine.json", emulated=False)
+    (folder / "mine.json").unlink()
     (folder / "study.json").write_text(
         '{"name": "stages", "command": "plan gpt2_large", "ranks": [4, 8, 16], "columns": ["predicted.step_us"],'
         ' "options": {"layers": 8, "stages": [2, 4], "cluster": "h100-sxm-ib"}}')
@@ -82,7 +84,8 @@ def page_of(busbar, output, *files):
 def test_one_page_of_every_kind(busbar, samples, tmp_path, plotly):
     text = page_of(busbar, tmp_path / "r.html", *samples.values())
     headings = re.findall(r"<h2[^>]*>([^<]*)</h2>", text)
-    assert headings == ["Results", "Collectives", "Links", "Steps", "Traffic and memory", "Scaling", "Comparisons", "Studies"]
+    assert headings == ["Results", "Collectives", "Links", "Steps", "Traffic and memory", "Scaling", "Comparisons", "Calibrations",
+                        "Studies"]
     assert "default-src 'none'" in text and not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", text)
     assert list(tmp_path.iterdir()) == [tmp_path / "r.html"]
 

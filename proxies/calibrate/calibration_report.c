@@ -164,12 +164,10 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
     end_list(&list);
 }
 
-/* "nccl.pat.Simple" for the first of its figures; NULL: it has been said. */
-static const char *whole_way(const struct bb_calibration *c, int f, char *text, size_t size)
+/* "nccl.pat.Simple" of "nccl.pat.Simple.gbps". */
+static const char *whole_way(const struct bb_calibration_figure *figure, char *text, size_t size)
 {
-    if (f > 0 && c->figures[f - 1].way == c->figures[f].way)
-        return NULL;
-    snprintf(text, size, "%.*s", (int)(strrchr(c->figures[f].key, '.') - c->figures[f].key), c->figures[f].key);
+    snprintf(text, size, "%.*s", (int)(strrchr(figure->key, '.') - figure->key), figure->key);
     return text;
 }
 
@@ -195,22 +193,24 @@ static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
                 r->calibration->cluster.gpus_per_node, most);
 }
 
+/* A way of which nothing was told is one word. */
 static void print_nominal(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
     struct list list = {.out = out};
+    int said = -1; /* way */
     char text[64];
 
     fprintf(out, "#\n# nominal, as in %s, since no row tells:\n", r->base->name);
-    for (int f = 0; f < c->n_figures; f++)
-        if (c->figures[f].fit < 0) {
-            const int way = c->figures[f].way;
-            const char *word =
-                way < 0 || is_told_in_part(c, way) ? c->figures[f].key : whole_way(c, f, text, sizeof(text));
+    for (int f = 0; f < c->n_figures; f++) {
+        const struct bb_calibration_figure *figure = &c->figures[f];
+        const bool whole = figure->way >= 0 && !is_told_in_part(c, figure->way);
 
-            if (word)
-                list_word(&list, word);
-        }
+        if (figure->fit >= 0 || (whole && figure->way == said))
+            continue;
+        list_word(&list, whole ? whole_way(figure, text, sizeof(text)) : figure->key);
+        said = whole ? figure->way : said;
+    }
     end_list(&list);
 }
 

@@ -162,7 +162,7 @@ static void move_within_bounds(struct work *w, double a[P][P], const double b[P]
 {
     const int n = w->fit->n_parameters;
     const struct bb_fit_parameter *parameters = w->fit->parameters;
-    double x[P], rest[P];
+    double x[P] = {0}, rest[P];
     bool is_free[P], again = true;
 
     memcpy(rest, b, sizeof(rest));

@@ -168,6 +168,18 @@ def test_encoder_and_decoder_have_samples_of_their_own(busbar, plan, tmp_path):
     assert sums == {enc * h: 1 + 12 * 4 + 12, dec * h: 1 + 12 * 3 + 12 * 3 + 1}
 
 
+def test_what_two_stacks_gather_in_pieces(plan, tmp_path):
+    """Of 512 and of 128 tokens, half of them on each rank. A half of a layer: gathered once forward and twice backward, summed
+    once each way; of the encoder's output each layer of the decoder gathers twice and sums once; embeddings the other way
+    round, the head as one half without its sum forward and its gradients gathered."""
+    words = ("--ranks", 2, "--tp", 2, "--sequence-parallel", "--seq-length", 512, "--decoder-seq-length", 128)
+    traffic = plan("--model", folder_of(tmp_path, "t5-base", T5_BASE), *words)["roles"][0]["traffic"]
+    calls = {(t["kind"], t["count"]): t["calls"] for t in traffic if t["kind"] in ("all_gather", "reduce_scatter")}
+    enc, dec = 512 * 768 // 2, 128 * 768 // 2
+    assert calls == {("all_gather", enc): 12 * 2 * 3 + 12 * 2 + 1, ("reduce_scatter", enc): 12 * 2 * 2 + 12 + 1,
+                     ("all_gather", dec): 12 * 3 * 3 + 1 + 2, ("reduce_scatter", dec): 12 * 3 * 2 + 1 + 1}
+
+
 @pytest.mark.parametrize("words, said", [
     (("--pp", 2), "1 pair of encoder and decoder does not divide by pp 2; nearest: --pp 1"),
     (("--cp", 2), "1 pair of encoder and decoder does not divide by cp 2; nearest: --cp 1"),

@@ -1,7 +1,7 @@
 /* plan_layouts.c - `plan --best-layout`: the quickest layouts of a step that fit, as text and JSON. */
 #include "proxies/plan_options.h"
 
-#include "bootstrap/base/head.h"
+#include "bootstrap/cli/head.h"
 #include "bootstrap/results/results.h"
 #include "proxies/layouts/layouts.h"
 

@@ -30,7 +30,8 @@ static const struct bb_opt plan_options[] = {
     OPT_STRING(0, "jitter", FIELD(jitter), NULL, "PERCENT",
                "with --cluster: also steps in which the time of each compute operation varies on every rank: normally "
                "distributed, with this standard deviation (3%), cut at three of them"),
-    OPT_INT(0, "seed", FIELD(seed), "1", "N", 0, INT_MAX, "of --jitter: the same seed, the same steps"),
+    OPT_INT(0, "seed", FIELD(seed), NULL, "N", 1, INT_MAX,
+            "of --jitter: the same seed, the same steps (default: 1); and of --moe-imbalance"),
     OPT_INT(0, "samples", FIELD(samples), "100", "N", 1, 100000, "of --jitter: how many steps"),
     BB_PREDICTION_EXPORTS(EXPORT_OPTION)
         OPT_FLAG(0, "ops", FIELD(ops), "also every operation of each role, in the order in which the host issues them"),
@@ -117,6 +118,9 @@ static int configure(struct bb_plan_options *o, const struct bb_words *words, co
     const bool bare = !given && !o->config.compute;
     int rc;
 
+    /* One --seed for all that draws numbers: it comes here, before the transformer's row of this name. */
+    if (o->config.transformer.imbalance > 0 || !o->jitter)
+        o->config.transformer.seed = o->seed;
     TRY(bb_proxy_configure(&o->config, words, proxy));
     if (o->cluster && bare && (*proxy)->takes & BB_TAKES_TRANSFORMER)
         o->config.compute = "gemm";

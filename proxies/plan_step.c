@@ -1,8 +1,8 @@
 /* plan_step.c - a plan of one step: what its forecast rests on, the step, and its text and files. */
 #include "proxies/plan_options.h"
 
-#include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/head.h"
 #include "bootstrap/results/results.h"
 #include "proxies/plan/contention.h"
 #include "proxies/plan/plan_export.h"
@@ -134,7 +134,7 @@ static int parse_conditions(const struct bb_plan_options *o, struct bb_condition
 {
     int rc = 0;
 
-    *conditions = (struct bb_conditions){.seed = (uint64_t)o->seed};
+    *conditions = (struct bb_conditions){.seed = o->seed ? (uint64_t)o->seed : 1};
     if (o->slow)
         TRY(bb_slow_read(&conditions->slow, "--slow", o->slow));
     if (o->jitter)
@@ -217,6 +217,8 @@ static int refuse_conditions(const struct bb_plan_options *o)
     if ((o->slow || o->jitter) && !o->cluster)
         return bb_err(BB_EUSAGE, "--%s needs the cluster to predict for; nearest: --cluster h100-sxm-ib",
                       o->slow ? "slow" : "jitter");
+    if (o->samples != 100 && !o->jitter)
+        return bb_err(BB_EUSAGE, "--samples is of --jitter; leave it out, or nearest: --jitter 3%%");
     return parse_conditions(o, &conditions);
 }
 

@@ -1,7 +1,7 @@
 /* collect_table.c - the gathered rows as text, CSV and JSON (collect.h). */
 #include "bootstrap/base/csv.h"
 #include "bootstrap/base/environment.h"
-#include "bootstrap/base/head.h"
+#include "bootstrap/cli/head.h"
 #include "bootstrap/sweep/collect.h"
 
 #include <stdlib.h>

@@ -4,9 +4,9 @@
  */
 #include "bootstrap/sweep/sweep_main.h"
 
-#include "bootstrap/base/head.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/progress.h"
+#include "bootstrap/cli/head.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/start/mpirun.h"
 #include "bootstrap/sweep/collect.h"

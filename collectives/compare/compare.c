@@ -1,8 +1,8 @@
 /* compare.c - see compare.h. */
 #include "collectives/compare/compare.h"
 
-#include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/head.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/results/table.h"
 #include "collectives/compare/shortfall.h"

@@ -2,7 +2,7 @@
  * bench_compute.c - `busbar bench compute`: its three sections, their rows as text and JSON; ranks, devices and memory.
  * One rank without mpirun is enough; with more, all measure at once and the slowest rank's figures are shown.
  */
-#include "bootstrap/base/head.h"
+#include "bootstrap/cli/head.h"
 #include "collectives/compute/compute_measure.h"
 #include "collectives/compute/compute_options.h"
 #include "collectives/session/result_row.h"

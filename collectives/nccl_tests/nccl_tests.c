@@ -1,5 +1,5 @@
 /* nccl_tests.c - a run under the name of one of nccl-tests' programs: its table and footer. */
-#include "bootstrap/base/head.h"
+#include "bootstrap/cli/head.h"
 #include "collectives/bench_main.h"
 #include "collectives/nccl_tests/nccl_tests_json.h"
 #include "collectives/nccl_tests/nccl_tests_options.h"

@@ -4,8 +4,8 @@
  * At the top of the results: best[{bytes, min_ctas, max_ctas, both_us, tied[]}], the best limit of each
  * size, and those that it cannot be told from.
  */
-#include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/head.h"
 #include "collectives/overlap/overlap_measure.h"
 #include "collectives/overlap/overlap_options.h"
 #include "collectives/session/result_row.h"

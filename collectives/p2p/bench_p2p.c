@@ -5,8 +5,8 @@
  * matrices[{figure, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
  * figure, .., value, median}], slowest_links[{from, to, ..}], bimodal[{figure, .., same_node, links[2], medians[2]}].
  */
-#include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/head.h"
 #include "collectives/p2p/link_outliers.h"
 #include "collectives/p2p/p2p_measure.h"
 #include "collectives/p2p/p2p_options.h"

@@ -1,7 +1,7 @@
 /* session.c - see session.h. */
 #include "collectives/session/session.h"
 
-#include "bootstrap/base/head.h"
+#include "bootstrap/cli/head.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/watchdog/watchdog.h"
 #include "bootstrap/world/late_environment.h"

@@ -4,8 +4,8 @@
  */
 #include "collectives/sweep/bench_report.h"
 
-#include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/head.h"
 #include "collectives/measure/timing.h"
 #include "collectives/session/result_row.h"
 #include "collectives/sweep/algorithm_ranking.h"

@@ -23,6 +23,8 @@ PICTURES = (
     ("Traffic and memory", ("plan",), steps.orders),
     ("Scaling", ("proxy", "plan", "sweep"), steps.scaling),
     ("Comparisons", ("compare",), tables.comparisons),
+    ("Calibrations", ("calibration",), tables.residuals),
+    ("Calibrations", ("calibration",), tables.figures),
     ("Studies", ("sweep",), tables.sweeps),
 )
 

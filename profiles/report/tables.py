@@ -1,5 +1,5 @@
-"""Pictures of `busbar compare` and `busbar sweep`."""
-from picture import COMPUTE, EXPOSED, HIDDEN, WAITING, Picture, axis, size_axis
+"""Pictures of `busbar compare`, `busbar calibrate` and `busbar sweep`."""
+from picture import COMPUTE, EXPOSED, HIDDEN, SERIES, SYMBOLS, WAITING, Picture, axis, log_axis, size_axis
 from units import bytes_text, interval_of, is_number, number_text, time_text
 
 VERDICTS = (("slower", EXPOSED, "triangle-down"), ("faster", COMPUTE, "triangle-up"), ("no difference", HIDDEN, "circle"),
@@ -54,6 +54,47 @@ def ratio_text(row):
     return (f"{row.get('collective') or 'step'} {row.get('dtype') or ''} {str(row.get('placement') or '').replace('_', ' ')}<br>"
             f"{bytes_text(row.get('bytes'))}<br>A {time_text(a.get('p50_us'))}, B {time_text(b.get('p50_us'))}<br>"
             f"B / A {number_text(row.get('ratio'))}: {row.get('verdict')}")
+
+
+def residuals(results):
+    """What each fit makes of its rows, over their times: above 1 the profile is slower than what was measured."""
+    for result in results:
+        names = list(dict.fromkeys(row.get("fit") for row in result.rows))
+        yield Picture(
+            f"How well the profile holds ({result.name})", [result], shapes=[level(1, HIDDEN)],
+            about=f"Fitted over measured time of every row; open: it counted for nothing. Profile {result.word('profile')}, "
+            f"which starts from {result.word('from')}.",
+            traces=[trace for i, name in enumerate(names) for trace in fit_points(result.rows, name, i)],
+            xaxis=log_axis("measured time (us)", [row["measured_us"] for row in result.rows]), yaxis=axis("fitted / measured"),
+            columns=("rows of", "row", "file", "measured (us)", "fitted (us)", "fitted / measured", "counts"),
+            rows=[[row.get("fit"), row.get("row"), row.get("file"), row["measured_us"], row["fitted_us"],
+                   row["fitted_us"] / row["measured_us"], "no" if row.get("outlier") else "yes"] for row in result.rows])
+
+
+def fit_points(rows, name, i):
+    for outlier in (False, True):
+        mine = [row for row in rows if row.get("fit") == name and bool(row.get("outlier")) == outlier]
+        symbol = SYMBOLS[i % len(SYMBOLS)] + ("-open" if outlier else "")
+        if mine:
+            yield {"type": "scatter", "mode": "markers", "name": f"{name}, left out" if outlier else name,
+                   "x": [row["measured_us"] for row in mine], "y": [row["fitted_us"] / row["measured_us"] for row in mine],
+                   "hovertext": [f"{row.get('row')}<br>{row.get('file')}<br>measured {time_text(row['measured_us'])}, "
+                                 f"fitted {time_text(row['fitted_us'])}" for row in mine],
+                   "hoverinfo": "text", "marker": {"color": SERIES[i % len(SERIES)], "symbol": symbol, "size": 8}}
+
+
+def figures(results):
+    """The figures of the profile, and who told them."""
+    for result in results:
+        told = [f for f in result.data.get("figures") or [] if f.get("from")]
+        held = result.data.get("held_back") or []
+        yield Picture(
+            f"Figures that were told ({result.name})", [result],
+            notes=[f"Held back, since NCCL took none of them: {', '.join(map(str, held))}"] if held else [],
+            about=f"{len(told)} of {len(result.data.get('figures') or [])}; the others are those of {result.word('from')}.",
+            columns=("figure", "nominal", "calibrated", "told by rows of", "told"),
+            rows=[[f.get("key"), f.get("nominal"), f.get("value"), f.get("from"), "in a sum" if f.get("together") else "alone"]
+                  for f in told])
 
 
 def sweeps(results):

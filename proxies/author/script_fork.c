@@ -128,7 +128,7 @@ static bool would_wait(const struct bb_script_fork *f, const struct kept *k)
         if (k->after[w] >= FIRST_KEPT) {
             const struct kept *on = &f->kept[k->after[w] - FIRST_KEPT];
 
-            if (on->thread == k->thread && on->op.kind != BB_OP_COMPUTE && on->turn == f->threads[k->thread].turns)
+            if (on->op.kind != BB_OP_COMPUTE && on->turn == f->threads[k->thread].turns)
                 return true;
         }
     return false;

@@ -1,7 +1,7 @@
 /* bench_plan.c - see bench_plan.h. The lists of fields make heading, text and JSON, as those of bench_report.c do. */
 #include "proxies/bench_plan/bench_plan.h"
 
-#include "bootstrap/base/head.h"
+#include "bootstrap/cli/head.h"
 #include "bootstrap/results/results.h"
 #include "collectives/sweep/case_fields.h"
 #include "proxies/bench_plan/case_time.h"

@@ -118,6 +118,8 @@ static int calibrate_files(const struct options *o, const struct bb_evidence *e,
     TRY(bb_calibrate(calibration, &base, e));
     TRY(write_all(o, &report));
 out:
+    if (calibration)
+        bb_calibration_release(calibration);
     free(calibration);
     json_decref(root);
     return rc;

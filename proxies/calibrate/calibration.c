@@ -47,14 +47,20 @@ static struct bb_fit_parameter parameter_of(const struct bb_calibration_figure *
     return (struct bb_fit_parameter){.value = figure->nominal, .scale = fmax(figure->nominal, LEAST_US)};
 }
 
-static void keep_outliers(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
+static int keep_rows(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
 {
-    for (size_t i = 0; i < fit->n_rows; i++) {
-        struct bb_calibration_outlier new = {m->rows[i], m->measured[i], m->measured[i] * (1 + fit->error[i])};
+    int rc = 0;
 
-        if (fit->is_outlier[i] && c->n_outliers < BB_CALIBRATION_WORST)
-            c->outliers[c->n_outliers++] = new;
+    for (size_t i = 0; i < fit->n_rows; i++) {
+        TRY(BB_GROW(c->rows, c->n_rows));
+        c->rows[c->n_rows++] = (struct bb_calibration_row){.row = m->rows[i],
+                                                           .fit = c->n_fits,
+                                                           .measured_us = m->measured[i],
+                                                           .fitted_us = m->measured[i] * (1 + fit->error[i]),
+                                                           .outlier = fit->is_outlier[i]};
     }
+out:
+    return rc;
 }
 
 static void keep_figures(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
@@ -90,7 +96,7 @@ static int run_fit(struct model *m, const char *name)
         fit.parameters[f] = parameter_of(&c->figures[m->figures[f]]);
     TRY(bb_fit_run(&fit));
     keep_figures(c, m, &fit);
-    keep_outliers(c, m, &fit);
+    TRY(keep_rows(c, m, &fit));
     *done = (struct bb_calibration_fit){.n_rows = m->n,
                                         .n_outliers = fit.n_outliers,
                                         .median_error = fit.median_error,
@@ -331,4 +337,10 @@ int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const 
     rc = bb_take_channels(c, e);
 out:
     return rc;
+}
+
+void bb_calibration_release(struct bb_calibration *c)
+{
+    free(c->rows);
+    *c = (struct bb_calibration){0};
 }

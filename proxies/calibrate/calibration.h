@@ -14,7 +14,6 @@
 
 #define BB_CALIBRATION_FITS    (10 + BB_NCCL_WAYS)
 #define BB_CALIBRATION_FIGURES (32 + 5 * BB_NCCL_WAYS)
-#define BB_CALIBRATION_WORST   3
 
 /* One fit. */
 struct bb_calibration_fit {
@@ -37,22 +36,27 @@ struct bb_calibration_figure {
     bool together; /* only a sum of it and others is told              */
 };
 
-/* A row that fits nothing. */
-struct bb_calibration_outlier {
+/* A row beside what its fit makes of it. */
+struct bb_calibration_row {
     size_t row; /* of the evidence */
+    int fit;
     double measured_us, fitted_us;
+    bool outlier; /* it counted for nothing */
 };
 
+/* Zeroed is empty. */
 struct bb_calibration {
     struct bb_cluster cluster; /* as calibrated */
     struct bb_calibration_fit fits[BB_CALIBRATION_FITS];
     struct bb_calibration_figure figures[BB_CALIBRATION_FIGURES];
-    struct bb_calibration_outlier outliers[BB_CALIBRATION_WORST]; /* the worst of all */
-    int n_fits, n_figures, n_outliers;
+    struct bb_calibration_row *rows; /* of all fits */
+    size_t n_rows;
+    int n_fits, n_figures;
     bool held_back[BB_NCCL_WAYS]; /* hold_back.h */
 };
 
-/* bb_calibrate - base: what the figures start from. 0 or -BB_EFAIL (no memory). */
+/* bb_calibrate - base: what the figures start from. 0 or -BB_EFAIL (no memory). Released also after a failure. */
 int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_evidence *e) BB_MUST_CHECK;
+void bb_calibration_release(struct bb_calibration *c);
 
 #endif

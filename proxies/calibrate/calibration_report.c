@@ -1,12 +1,14 @@
 /* calibration_report.c - see calibration_report.h: the text and the JSON. */
 #include "proxies/calibrate/calibration_report.h"
 
-#include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/head.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/results/table.h"
 
 #include <string.h>
+
+enum { MOST_SHOWN = 3 }; /* rows that are left out */
 
 /* ---- rows ---- */
 
@@ -115,18 +117,27 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
         bb_head_emulated(out, "", "");
 }
 
-static void print_outliers(const struct bb_calibration_report *r, FILE *out)
+static void print_outlier(const struct bb_calibration_report *r, const struct bb_calibration_row *o, FILE *out)
 {
-    const struct bb_calibration *c = r->calibration;
+    const struct bb_evidence_row *row = &r->evidence->rows[o->row];
     char text[120], measured[BB_TIME_TEXT], fitted[BB_TIME_TEXT];
 
-    for (int i = 0; i < c->n_outliers; i++) {
-        const struct bb_evidence_row *row = &r->evidence->rows[c->outliers[i].row];
+    bb_evidence_text(row, text, sizeof(text));
+    fprintf(out, "# left out: %s in %s: %s, fitted %s\n", text, r->evidence->files[row->file].path,
+            bb_format_time(o->measured_us, measured), bb_format_time(o->fitted_us, fitted));
+}
 
-        bb_evidence_text(row, text, sizeof(text));
-        fprintf(out, "# left out: %s in %s: %s, fitted %s\n", text, r->evidence->files[row->file].path,
-                bb_format_time(c->outliers[i].measured_us, measured), bb_format_time(c->outliers[i].fitted_us, fitted));
-    }
+static void print_outliers(const struct bb_calibration_report *r, FILE *out)
+{
+    size_t shown = 0, all = 0;
+
+    for (size_t i = 0; i < r->calibration->n_rows; i++)
+        if (r->calibration->rows[i].outlier && all++ < MOST_SHOWN) {
+            print_outlier(r, &r->calibration->rows[i], out);
+            shown++;
+        }
+    if (all > shown)
+        fprintf(out, "# and %zu more\n", all - shown);
 }
 
 static void print_remarks(const struct bb_calibration_report *r, FILE *out)
@@ -153,12 +164,10 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
     end_list(&list);
 }
 
-/* "nccl.pat.Simple" for the first of its figures; NULL: it has been said. */
-static const char *whole_way(const struct bb_calibration *c, int f, char *text, size_t size)
+/* "nccl.pat.Simple" of "nccl.pat.Simple.gbps". */
+static const char *whole_way(const struct bb_calibration_figure *figure, char *text, size_t size)
 {
-    if (f > 0 && c->figures[f - 1].way == c->figures[f].way)
-        return NULL;
-    snprintf(text, size, "%.*s", (int)(strrchr(c->figures[f].key, '.') - c->figures[f].key), c->figures[f].key);
+    snprintf(text, size, "%.*s", (int)(strrchr(figure->key, '.') - figure->key), figure->key);
     return text;
 }
 
@@ -184,22 +193,24 @@ static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
                 r->calibration->cluster.gpus_per_node, most);
 }
 
+/* A way of which nothing was told is one word. */
 static void print_nominal(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
     struct list list = {.out = out};
+    int said = -1; /* way */
     char text[64];
 
     fprintf(out, "#\n# nominal, as in %s, since no row tells:\n", r->base->name);
-    for (int f = 0; f < c->n_figures; f++)
-        if (c->figures[f].fit < 0) {
-            const int way = c->figures[f].way;
-            const char *word =
-                way < 0 || is_told_in_part(c, way) ? c->figures[f].key : whole_way(c, f, text, sizeof(text));
+    for (int f = 0; f < c->n_figures; f++) {
+        const struct bb_calibration_figure *figure = &c->figures[f];
+        const bool whole = figure->way >= 0 && !is_told_in_part(c, figure->way);
 
-            if (word)
-                list_word(&list, word);
-        }
+        if (figure->fit >= 0 || (whole && figure->way == said))
+            continue;
+        list_word(&list, whole ? whole_way(figure, text, sizeof(text)) : figure->key);
+        said = whole ? figure->way : said;
+    }
     end_list(&list);
 }
 
@@ -280,15 +291,21 @@ static json_t *file_json(const struct bb_calibration_report *r, int i)
                      "useless_rows", (json_int_t)f->n_useless);
 }
 
-static json_t *outlier_json(const struct bb_calibration_report *r, int i)
+static json_t *residual_json(const struct bb_calibration_report *r, int i)
 {
-    const struct bb_calibration_outlier *o = &r->calibration->outliers[i];
-    const struct bb_evidence_row *row = &r->evidence->rows[o->row];
+    const struct bb_calibration_row *of = &r->calibration->rows[i];
+    const struct bb_evidence_row *row = &r->evidence->rows[of->row];
     char text[120];
 
     bb_evidence_text(row, text, sizeof(text));
-    return json_pack("{s:s, s:s, s:f, s:f}", "row", text, "file", r->evidence->files[row->file].path, "measured_us",
-                     o->measured_us, "fitted_us", o->fitted_us);
+    return json_pack("{s:s, s:s, s:s, s:f, s:f, s:b}", "fit", r->calibration->fits[of->fit].name, "row", text, "file",
+                     r->evidence->files[row->file].path, "measured_us", of->measured_us, "fitted_us", of->fitted_us,
+                     "outlier", of->outlier);
+}
+
+static json_t *word_json(const struct bb_calibration_report *r, int i)
+{
+    return json_string(r->argv[i]);
 }
 
 /* The i-th of those that are held back. */
@@ -309,10 +326,10 @@ json_t *bb_calibration_json(const struct bb_calibration_report *r)
 
     for (int way = 0; way < r->base->n_ways; way++)
         held_back += c->held_back[way];
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
-                     "busbar", BUSBAR_VERSION, "profile", r->profile, "from", r->base->name, "device",
-                     e->files[0].device, "emulated", e->files[0].emulated, "files",
-                     list_of(r, (int)e->n_files, file_json), "fits", list_of(r, c->n_fits, fit_json), "outliers",
-                     list_of(r, c->n_outliers, outlier_json), "figures", list_of(r, c->n_figures, figure_json),
+    return json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
+                     "busbar", BUSBAR_VERSION, "command", list_of(r, r->argc, word_json), "profile", r->profile, "from",
+                     r->base->name, "device", e->files[0].device, "emulated", e->files[0].emulated, "files",
+                     list_of(r, (int)e->n_files, file_json), "fits", list_of(r, c->n_fits, fit_json), "results",
+                     list_of(r, (int)c->n_rows, residual_json), "figures", list_of(r, c->n_figures, figure_json),
                      "held_back", list_of(r, held_back, held_back_json));
 }

@@ -7,8 +7,8 @@
 /* bb_take_multiprocessors - of the GPU, from timed kernels, whose fit is the first. */
 void bb_take_multiprocessors(struct bb_calibration *c, const struct bb_evidence *e);
 
-/* bb_take_channels - a channel of NCCL holds a multiprocessor: the median of its collectives from 1 MiB on, for a machine
- * that shares. 0 or -BB_EFAIL (no memory). */
+/* bb_take_channels - a channel of NCCL holds a multiprocessor: the median of its collectives from 1 MiB on, for a
+ * machine that shares. 0 or -BB_EFAIL (no memory). */
 int bb_take_channels(struct bb_calibration *c, const struct bb_evidence *e) BB_MUST_CHECK;
 
 #endif

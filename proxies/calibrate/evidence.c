@@ -67,7 +67,7 @@ static void name_command(struct bb_evidence_file *f, const json_t *command)
 
         if (!text || *text == '-')
             break;
-        if (i > 0 && used < sizeof(f->what))
+        if (used < sizeof(f->what))
             used += (size_t)snprintf(f->what + used, sizeof(f->what) - used, "%s%s", used ? " " : "", text);
     }
 }

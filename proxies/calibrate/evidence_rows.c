@@ -129,7 +129,8 @@ out:
     return rc;
 }
 
-/* The host's time for a call, where the collective is one. Emulated GPUs take none of the machine's: theirs is in what the caller waits longer. */
+/* The host's time for a call, where the collective is one. Emulated GPUs take none of the machine's: theirs is in what
+ * the caller waits longer. */
 static int launch_row(struct bb_evidence *e, const json_t *row, const char *where)
 {
     struct bb_evidence_row found = {.kind = BB_EVIDENCE_NCCL_LAUNCH};

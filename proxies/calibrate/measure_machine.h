@@ -1,6 +1,6 @@
 /*
- * measure_machine.h - `calibrate --measure`: the benches that a profile needs, run as a study (bootstrap/sweep), so that
- * they are started under the launcher, recorded and, when stopped, gone on with like any other.
+ * measure_machine.h - `calibrate --measure`: the benches that a profile needs, run as a study (bootstrap/sweep), so
+ * that they are started under the launcher, recorded and, when stopped, gone on with like any other.
  */
 #ifndef BB_PROXIES_CALIBRATE_MEASURE_MACHINE_H
 #define BB_PROXIES_CALIBRATE_MEASURE_MACHINE_H

@@ -12,6 +12,7 @@ enum { P = BB_FIT_PARAMETERS, STEPS = 60, MEDIAN_STEPS = 20, MANY = 3 };
 #define LEAST_SHARE 0.05 /* of a row's time, or its parameter is not told                              */
 #define STEP        0.1  /* of a scale: half the width of a difference; times are whole ns             */
 #define HOLD        1e-5 /* what holds a parameter where it is, next to rows of which it makes the whole */
+#define LEAST_TIME  0.01 /* of what was measured: less is no whole */
 #define TUKEY       4.685
 #define LEAST_NOISE 5e-3 /* of a time: closer than this no model is */
 
@@ -21,6 +22,7 @@ struct work {
     double values[P];
     double (*slope)[P]; /* [n_rows] */
     double *weight;     /* [n_rows] */
+    double *whole;      /* [n_rows] of what errors are parts: the measured time, later the predicted one */
     double *sorted;     /* [n_rows] */
     bool frozen[P];
 };
@@ -59,8 +61,19 @@ static void find_errors(const struct work *w)
 {
     const struct bb_fit *fit = w->fit;
 
-    for (size_t i = 0; i < fit->n_rows; i++)
-        fit->error[i] = fit->predict(fit->model, w->values, i) / fit->measured[i] - 1;
+    for (size_t i = 0; i < fit->n_rows; i++) {
+        const double predicted = fit->predict(fit->model, w->values, i);
+
+        fit->error[i] = (predicted - fit->measured[i]) / w->whole[i];
+    }
+}
+
+/* Parts of the measured time make short times count for more than long ones that are as wrong; of the predicted time
+ * both count alike. */
+static void take_predicted_as_whole(struct work *w)
+{
+    for (size_t i = 0; i < w->fit->n_rows; i++)
+        w->whole[i] = fmax(w->fit->predict(w->fit->model, w->values, i), LEAST_TIME * w->fit->measured[i]);
 }
 
 static void find_slopes(struct work *w)
@@ -77,7 +90,7 @@ static void find_slopes(struct work *w)
             w->slope[i][p] = fit->predict(fit->model, w->values, i);
             w->values[p] = low;
             w->slope[i][p] -= fit->predict(fit->model, w->values, i);
-            w->slope[i][p] *= fit->parameters[p].scale / (here + step - low) / fit->measured[i];
+            w->slope[i][p] *= fit->parameters[p].scale / (here + step - low) / w->whole[i];
         }
         w->values[p] = here;
     }
@@ -149,7 +162,7 @@ static void move_within_bounds(struct work *w, double a[P][P], const double b[P]
 {
     const int n = w->fit->n_parameters;
     const struct bb_fit_parameter *parameters = w->fit->parameters;
-    double x[P], rest[P];
+    double x[P] = {0}, rest[P];
     bool is_free[P], again = true;
 
     memcpy(rest, b, sizeof(rest));
@@ -190,8 +203,12 @@ static void take_step(struct work *w, bool by_median)
 
 static void take_steps(struct work *w)
 {
-    for (int step = 0; step < STEPS; step++)
+    memcpy(w->whole, w->fit->measured, w->fit->n_rows * sizeof(double));
+    for (int step = 0; step < STEPS; step++) {
+        if (step > MEDIAN_STEPS)
+            take_predicted_as_whole(w);
         take_step(w, step < MEDIAN_STEPS);
+    }
 }
 
 /* ---- what the rows tell ---- */
@@ -247,20 +264,29 @@ static void find_together(struct work *w)
     }
 }
 
-static void judge_rows(struct work *w)
+static void mark_outliers(struct work *w)
 {
     struct bb_fit *fit = w->fit;
     const bool judges = fit->n_parameters > 0 && has_many_rows(fit);
     const double limit = tukey_limit(w);
-    size_t n = 0;
 
-    fit->worst_error = 0;
     for (size_t i = 0; i < fit->n_rows; i++) {
         fit->is_outlier[i] = judges && fabs(fit->error[i]) >= limit;
         fit->n_outliers += fit->is_outlier[i];
+    }
+}
+
+/* As they are told: parts of the measured time. */
+static void judge_rows(struct work *w)
+{
+    struct bb_fit *fit = w->fit;
+    size_t n = 0;
+
+    memcpy(w->whole, fit->measured, fit->n_rows * sizeof(double));
+    find_errors(w);
+    for (size_t i = 0; i < fit->n_rows; i++)
         if (!fit->is_outlier[i])
             w->sorted[n++] = fabs(fit->error[i]);
-    }
     qsort(w->sorted, n, sizeof(double), by_size);
     fit->median_error = n == 0 ? 0 : (w->sorted[(n - 1) / 2] + w->sorted[n / 2]) / 2;
     fit->worst_error = n == 0 ? 0 : w->sorted[n - 1];
@@ -276,20 +302,23 @@ int bb_fit_run(struct bb_fit *fit)
     TRY(BB_NEW(fit->is_outlier, fit->n_rows));
     TRY(BB_NEW(w.slope, fit->n_rows));
     TRY(BB_NEW(w.weight, fit->n_rows));
+    TRY(BB_NEW(w.whole, fit->n_rows));
     TRY(BB_NEW(w.sorted, fit->n_rows));
     do {
         for (int p = 0; p < fit->n_parameters; p++)
             w.values[p] = fit->parameters[p].value;
         take_steps(&w);
     } while (freeze_unseen(&w));
-    find_errors(&w);
     find_together(&w);
+    find_errors(&w);
+    mark_outliers(&w);
     judge_rows(&w);
     for (int p = 0; p < fit->n_parameters; p++)
         fit->parameters[p].value = w.values[p];
 out:
     free(w.slope);
     free(w.weight);
+    free(w.whole);
     free(w.sorted);
     return rc;
 }

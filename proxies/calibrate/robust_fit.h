@@ -2,10 +2,10 @@
  * robust_fit.h - parameters of a model from rows of measured times: the least squares of the relative errors, in which
  * rows that fit nothing count for nothing. Pure numbers: knows nothing of machines.
  *
- * The model is a function of the parameters, linear in each wherever no maximum changes sides, so that a few Gauss-Newton
- * steps find it. Rows are weighted anew in each step: first by 1/|error| (their median decides), then by Tukey's
- * biweight, which gives none to a row whose error is 4.7 times the usual one, or more. With fewer than three rows for a
- * parameter all count alike.
+ * The model is a function of the parameters, linear in each wherever no maximum changes sides, so that a few
+ * Gauss-Newton steps find it. Rows are weighted anew in each step: first by 1/|error| (their median decides), then by
+ * Tukey's biweight, which gives none to a row whose error is 4.7 times the usual one, or more. With fewer than three
+ * rows for a parameter all count alike.
  *
  * What the rows do not tell stays at its start: a parameter that makes less than 5 % of the time of every row, and of
  * several that only their sum is known of, each moves by the part that it has at the start.

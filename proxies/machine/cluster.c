@@ -86,9 +86,9 @@ static int read_sharing(const json_t *root, const char *word, struct bb_cluster 
         return 0;
     TRY(bb_json_refuse_unknown(sharing, word, sharing_fields, "sharing"));
     TRY(bb_json_read(root, word, sharing_fields, c));
-    if (c->sharing.collective_sms >= c->sm_count)
-        return bb_err(BB_EUSAGE, "%s: 'sharing.collective_sms' is %d, expected fewer than 'sm_count', %d", word,
-                      c->sharing.collective_sms, c->sm_count);
+    if (c->sharing.collective_sms >= c->sm_count || c->sharing.message_sms >= c->sm_count)
+        return bb_err(BB_EUSAGE, "%s: 'sharing' has %d and %d multiprocessors, expected fewer than 'sm_count', %d",
+                      word, c->sharing.collective_sms, c->sharing.message_sms, c->sm_count);
 out:
     return rc;
 }

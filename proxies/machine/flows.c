@@ -262,21 +262,36 @@ static void open_part(struct bb_flows *f)
     f->n_scarce = 0;
 }
 
+static bool meets_scarcity(const struct bb_flows *f, const struct bb_flow *w)
+{
+    for (int u = w->first_use; u < w->first_use + w->n_uses; u++)
+        if (is_scarce(&f->resources[f->uses[u].resource]))
+            return true;
+    return false;
+}
+
+/* Most flows find their links free: they have their full rate, and nobody else is concerned. */
+static void settle_fresh(struct bb_flows *f, int flow, double now_ns)
+{
+    open_part(f);
+    if (meets_scarcity(f, &f->flows[flow])) {
+        visit_flow(f, flow);
+        reckon_part(f, now_ns);
+        return;
+    }
+    set_rate(f, flow, 1, now_ns, -1);
+    f->flows[flow].fresh = false;
+}
+
 void bb_flows_settle(struct bb_flows *f, double now_ns)
 {
     f->n_changed = 0;
     f->settling++;
-    for (int i = 0; i < f->n_fresh; i++) {
-        if (!f->flows[f->fresh[i]].fresh)
-            continue;
-        if (!f->flows[f->fresh[i]].active) {
+    for (int i = 0; i < f->n_fresh; i++)
+        if (f->flows[f->fresh[i]].fresh && f->flows[f->fresh[i]].active)
+            settle_fresh(f, f->fresh[i], now_ns);
+        else
             f->flows[f->fresh[i]].fresh = false;
-            continue;
-        }
-        open_part(f);
-        visit_flow(f, f->fresh[i]);
-        reckon_part(f, now_ns);
-    }
     for (int i = 0; i < f->n_stale; i++) {
         if (!f->resources[f->stale[i]].stale)
             continue;

@@ -1,8 +1,8 @@
 /* run_report.c - the figures of a run as a report for people and as JSON (run_report.h). */
 #include "proxies/run/run_report.h"
 
-#include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/head.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* scaling_run.c - see scaling_run.h. */
 #include "proxies/scaling/scaling_run.h"
 
-#include "bootstrap/base/head.h"
+#include "bootstrap/cli/head.h"
 #include "proxies/plan/plan.h"
 #include "proxies/registry/registry.h"
 

@@ -59,7 +59,8 @@ struct bb_sim_run {
         int64_t alone_end_ns; /* on a machine that shares: when it would have ended by itself */
         double load_ns;       /* exchange: that the rank's links need for all its messages */
         enum bb_limit limit;
-    } * tasks; /* task_base[class] + task */
+        int flow; /* exchange: of shared.h */
+    } * tasks;    /* task_base[class] + task */
     struct bb_sim_gathering {
         int came;                           /* members at the collective  */
         int64_t latest_ns, latest_begin_ns; /* arrival and begin of the last of them */

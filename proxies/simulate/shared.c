@@ -229,23 +229,29 @@ static void end_collective(struct bb_shared *s, int rendezvous)
 
 static struct bb_shared_exchange *exchange_of(const struct bb_shared *s, int at, int *flow)
 {
-    int task;
-    const struct bb_task_graph *graph = bb_execution_graph(s->r, at, &task);
-
-    *flow = bb_shared_exchange_flow(s, s->r->class_of[at], graph->tasks[task].comm);
+    *flow = task_at(s, at)->flow;
     return &s->exchanges[*flow - s->r->m->n_rendezvous];
+}
+
+static int sms_of(const struct bb_sharing *sharing, int messages)
+{
+    long long sms = (long long)sharing->message_sms * messages;
+
+    return sms < sharing->collective_sms ? (int)sms : sharing->collective_sms;
 }
 
 void bb_shared_exchange(struct bb_shared *s, int at, int comm, const struct bb_load *load, int messages)
 {
-    const int most = s->cluster->sharing.collective_sms, class_id = s->r->class_of[at];
-    const int flow = bb_shared_exchange_flow(s, class_id, comm), sms = s->cluster->sharing.message_sms * messages;
+    const int class_id = s->r->class_of[at];
+    const int flow = bb_shared_exchange_flow(s, class_id, comm);
     struct bb_shared_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
 
-    *x = (struct bb_shared_exchange){.at = at, .head = BB_NONE, .tail = BB_NONE, .sms = sms < most ? sms : most};
+    *x = (struct bb_shared_exchange){
+        .at = at, .head = BB_NONE, .tail = BB_NONE, .sms = sms_of(&s->cluster->sharing, messages)};
     s->flows.flows[flow].limit = -1;
     bb_shared_use_exchange(s, flow, class_id, load);
     task_at(s, at)->load_ns = x->load_ns;
+    task_at(s, at)->flow = flow;
     task_at(s, at)->alone_end_ns = task_at(s, at)->arrival_ns;
     hold_sms(s, class_id, x->sms);
 }

@@ -35,6 +35,7 @@ struct bb_transformer_options {
     bool unfused_dropout;  /* no option: attention that drops out is unfused where the word does not say */
     double capacity;       /* factor                                                   */
     double imbalance;      /* exponent                                                 */
+    bool float8_dispatch;  /* tokens go to their experts in 8 bits                     */
     int node_limit;        /* of dedup: nodes that a token goes to                     */
     int seed;
     const char *sync; /* of gradients and parameters: bb_dp_sync_words (sync/sync.h)      */

@@ -194,8 +194,8 @@ out:
     return rc;
 }
 
-/* A step is held whole: so many operations of all its programs together take some 2 GiB. */
-#define MOST_OPERATIONS 10000000
+/* A step is held whole: so many operations of all its programs together take some 8 GiB, and as much again predicted. */
+#define MOST_OPERATIONS 40000000
 
 static int refuse_size(const struct writer *w, int slots_done)
 {

@@ -46,6 +46,9 @@ const struct bb_opt bb_transformer_options[] = {
              "alltoall)"),
     OPT_INT(0, "moe-node-limit", FIELD(node_limit), NULL, "M", 1, 1e6,
             "with --moe-dispatch dedup: each token goes to the experts of M nodes"),
+    OPT_FLAG(
+        0, "fp8-dispatch", FIELD(float8_dispatch),
+        "tokens, and the gradients of their answers, go to the experts in 8 bits, with a scale for each 128 numbers"),
     OPT_DOUBLE(0, "capacity-factor", FIELD(capacity), NULL, "F", 0.001, 1e6,
                "each expert takes F times its share of the tokens, padded or cut (default: all that come to it)"),
     OPT_DOUBLE(0, "moe-imbalance", FIELD(imbalance), NULL, "Z", 0.001, 10,

@@ -130,7 +130,9 @@ def test_an_outlier_moves_nothing_and_is_named(measured, calibrate, tmp_path):
     done, profile, summary = calibrate(copy_of(measured("collectives"), tmp_path / "spoiled.json", spoil))
     assert profile["intra"] == clean["intra"]
     assert [fit["outliers"] for fit in summary["fits"] if fit["name"] == "collectives within a node"] == [2]
-    assert len(summary["outliers"]) >= 2 and "# left out: " in done.stdout and "spoiled.json" in done.stdout
+    outliers = [r for r in summary["results"] if r["outlier"] and r["fit"] == "collectives within a node"]
+    assert sorted(round(r["measured_us"] / r["fitted_us"], 2) for r in outliers) == [0.4, 3]
+    assert "# left out: " in done.stdout and "spoiled.json" in done.stdout
 
 
 # ---- NCCL's ways ----
@@ -186,6 +188,7 @@ def cluster_files(busbar, tmp_path_factory):
     hidden |= {"name": "hidden", "gpus_per_node": 4, "nics_per_node": 4, "launch_us": 3.7, "nccl_launch_us": 6.3, "kernel_us": 2.9,
                "intra": {"latency_us": 7.4, "gbps": 271}, "inter": {"latency_us": 9.3, "gbps": 39.5}}
     hidden["achieved"] |= {"gemm": 0.58, "memory": 0.77}
+    hidden["sharing"] |= {"collective_sms": 20}
     for i, way in enumerate(hidden["nccl"]):
         for key, factor in [("base_us", 1.2 + 0.03 * i), ("intra_us", 0.8 + 0.02 * i), ("inter_us", 1.3 - 0.04 * i), ("gbps", 0.83 + 0.01 * i),
                             ("nic", 0.93)]:
@@ -211,7 +214,7 @@ def test_a_hidden_cluster_with_all_of_nccls_ways_is_found(busbar, cluster_files,
     for fit in summary["fits"]:
         assert fit["worst_error_percent"] < 2 and fit["outliers"] == 0, fit
     alone = {f["key"]: f["value"] for f in summary["figures"] if f["from"] and not f["together"]}
-    assert len(alone) > 45 and summary["held_back"] == []
+    assert len(alone) > 45 and "sharing.collective_sms" in alone and summary["held_back"] == []
     ways = {f"{w['algorithm']}.{w['protocol']}": w for w in hidden["nccl"]}
     for key, value in alone.items():
         way, _, part = key.removeprefix("nccl.").rpartition(".")

@@ -89,7 +89,21 @@ def test_deepseek_sends_half_between_nodes(busbar, tmp_path):
         ("ep local", 4096 * 8 * 4): 2}
 
 
+def test_in_eight_bits_what_goes_is_halved(busbar, model):
+    """64 bytes and one scale of 4 a row, to the experts: tokens, and the gradients of their answers. What comes back has 16
+    bits."""
+    gone, there = 64 + 4, 128
+    row = {"dispatch": gone, "combine": there, "combine gradients": gone, "dispatch gradients": there}
+    sizes = {what: size for _, _, size, what, _ in operations(busbar, model, "--fp8-dispatch") if what in row}
+    assert sizes == {what: f"{64 * 4 * width / 1024:g} KiB" for what, width in row.items()}
+    by_nodes = operations(busbar, model, *NODES, "--moe-node-limit", 2, "--fp8-dispatch")
+    for group, rows in (("ep cross", 64 * 2), ("ep local", 64 * 4)):
+        sizes = {what: size for _, where, size, what, _ in by_nodes if what in row and where == group}
+        assert sizes == {what: f"{rows * width / 1024:g} KiB" for what, width in row.items()}
+
+
 @pytest.mark.parametrize("words, said", [
+    (("--fp8-dispatch", "--moe-dispatch", "all_gather"), "--fp8-dispatch means nothing here: all tokens are gathered"),
     (NODES, "needs --moe-node-limit M, to how many nodes a token goes: 1 to 4 (4 experts of a token, 4 nodes), not 0; nearest: "
             "--moe-node-limit 4"),
     ((*NODES, "--moe-node-limit", 5), "not 5; nearest: --moe-node-limit 4"),
@@ -107,6 +121,8 @@ def test_what_cannot_be_is_refused(busbar, model, words, said):
 def test_one_rank_of_experts_dispatches_nothing(busbar, model):
     done = busbar.run("plan", "transformer", *model, "--ranks", 2, *NODES, "--moe-node-limit", 1, emulated=False)
     assert done.returncode == 2 and "ep is 1, no token goes to another rank" in done.stderr
+    done = busbar.run("plan", "transformer", *model, "--ranks", 2, "--fp8-dispatch", emulated=False)
+    assert done.returncode == 2 and "no token goes to experts elsewhere" in done.stderr
 
 
 def test_of_no_layout_the_search_says_so(busbar):

@@ -139,6 +139,20 @@ def test_a_slow_rank_shows_in_the_step(busbar, tmp_path):
     assert slow["step_us"]["p50"] - own["step_us"]["p50"] == pytest.approx(0.5 * own["breakdown"]["compute_us"], rel=1e-3)
 
 
+@pytest.mark.parametrize("words,ranks,slow,within", [
+    (("gpt2_large", 4, 2, 2, "--compute", "timed"), 10, "link=node1-nic1:0.5", 1e-6),
+    (("data_parallel", "--model", "resnet50", "--compute", "gemm", "--dtype", "half"), 2, "rank=1:1.5", 2e-3)], ids=["link", "rank"])
+def test_plan_and_a_run_are_slow_alike(busbar, tmp_path, words, ranks, slow, within):
+    """The same words for `plan --slow` and EMU_SLOW: the same step, and a longer one than without them."""
+    run = busbar.json("proxy", *words, "-n", 2, "--warmup", 1, "--no-alone", tmp_path=tmp_path, ranks=ranks, env={**ENV, "EMU_SLOW": slow})
+    steps = []
+    for more in ((), ("--slow", slow)):
+        done = busbar.run("plan", *words, "--ranks", ranks, "--cluster", H100, *more, "--json", "-", emulated=False)
+        assert done.returncode == 0, done.stderr
+        steps.append(json.loads(done.stdout)["predicted"]["step_us"])
+    assert run["step_us"]["p50"] == pytest.approx(steps[1], rel=within, abs=2e-3) and steps[1] > 1.05 * steps[0]
+
+
 @pytest.mark.parametrize("variable,value,said", [
     ("EMU_SLOW", "rank=5", "'rank=5' is not valid, expected rank=R:TIMES or link=nodeN-nicM:PART"),
     ("EMU_SLOW", "rank=2:1.1", "there is no rank 2, expected 0 to 1"),

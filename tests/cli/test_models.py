@@ -101,16 +101,17 @@ def test_of_words_and_pictures_the_words_are_read(busbar, tmp_path):
 
 def attention_us(busbar, folder, *words):
     """Microseconds of each layer's attention, forward."""
-    done = busbar.run("plan", "transformer", "--model", folder, "--ranks", 1, "--tflops", 1000, "--ops", *words, emulated=False)
+    done = busbar.run("plan", "transformer", "--model", folder, "--ranks", 1, "--tflops", 1000, "--ops", "--json", "-", *words, emulated=False)
     assert done.returncode == 0, done.stderr
-    return [float(us) for us in re.findall(r"compute +([0-9.]+) us +forward 0, attention$", done.stdout, re.M)]
+    (role,) = json.loads(done.stdout)["roles"]
+    return [op["compute_us"] for op in role["program"] if (op["phase"], op["what"]) == ("forward", "attention")]
 
 
 def test_layers_with_a_window_take_less(busbar, tmp_path):
     folder = folder_of(tmp_path, "gemma-3-4b-pt", GEMMA_3_4B)
     near, far = 2 * 8192 * (15728640 + 2 * 2048 * 1024) / 1e9, 2 * 8192 * (15728640 + 2 * 2048 * 8192) / 1e9
     times = attention_us(busbar, folder, "--seq-length", 8192, "--layers", 7)
-    assert times == pytest.approx([near] * 5 + [far, near], abs=0.05)
+    assert times == pytest.approx([near] * 5 + [far, near], rel=1e-5)
     line = refused(busbar, "transformer", "--model", folder, "--ranks", 2, "--cp", 2, "--seq-length", 8192)
     assert "8192 keys" in line and "look at 1024; nearest: --cp-comm all_gather" in line
     assert len(attention_us(busbar, folder, "--seq-length", 1024, "--layers", 7)) == 7
@@ -124,7 +125,7 @@ def test_layers_with_a_scan_take_no_square(busbar, tmp_path):
     scan = 2 * 4096 * (2048 * (12288 + 64) + 4096 * 2048) + 4096 * 32 * 2 * (3 * 128 * 128 + 64 * (2 * 128 + 256 + 128))
     full = 2 * 4096 * (2048 * (8192 + 1024) + 4096 * 2048) + 4 * 4096 * 4096 * 4096
     times = attention_us(busbar, folder, "--seq-length", 4096, "--layers", 5)
-    assert times == pytest.approx([scan / 1e9] * 3 + [full / 1e9, scan / 1e9], rel=1e-5)
+    assert times == pytest.approx([scan / 1e9] * 3 + [full / 1e9, scan / 1e9], abs=0.05)
     line = refused(busbar, "transformer", "--model", folder, "--ranks", 2, "--cp", 2)
     assert "1 chain of states from token to token does not divide by cp 2; nearest: --cp 1" in line
 
@@ -135,7 +136,7 @@ def test_layers_of_a_scan_alone_have_one_half(busbar, tmp_path):
     folder = folder_of(tmp_path, "Mamba-Codestral", {"model_type": "mamba2"})
     core = 1024 * (8 * 2 * 256 * 128 + 128 * 2 * (256 * 64 + 2 * 128 * 64))
     times = attention_us(busbar, folder, "--seq-length", 1024, "--layers", 2)
-    assert times == pytest.approx([(2 * 1024 * 4096 * (18560 + 8192) + core) / 1e9] * 2, rel=1e-5)
+    assert times == pytest.approx([(2 * 1024 * 4096 * (18560 + 8192) + core) / 1e9] * 2, abs=0.05)
     text = busbar.run("plan", "transformer", "--model", folder, "--ranks", 2, "--tp", 2, "--ops", "--layers", 2,
                       emulated=False).stdout
     assert "7,285,403,648" not in text and "perceptron" not in text
@@ -165,6 +166,18 @@ def test_encoder_and_decoder_have_samples_of_their_own(busbar, plan, tmp_path):
         if row["kind"] == "all_reduce" and row["group"] == "tp" and row["dtype"] == "bfloat16":
             sums[row["count"]] = row["calls"]
     assert sums == {enc * h: 1 + 12 * 4 + 12, dec * h: 1 + 12 * 3 + 12 * 3 + 1}
+
+
+def test_what_two_stacks_gather_in_pieces(plan, tmp_path):
+    """Of 512 and of 128 tokens, half of them on each rank. A half of a layer: gathered once forward and twice backward, summed
+    once each way; of the encoder's output each layer of the decoder gathers twice and sums once; embeddings the other way
+    round, the head as one half without its sum forward and its gradients gathered."""
+    words = ("--ranks", 2, "--tp", 2, "--sequence-parallel", "--seq-length", 512, "--decoder-seq-length", 128)
+    traffic = plan("--model", folder_of(tmp_path, "t5-base", T5_BASE), *words)["roles"][0]["traffic"]
+    calls = {(t["kind"], t["count"]): t["calls"] for t in traffic if t["kind"] in ("all_gather", "reduce_scatter")}
+    enc, dec = 512 * 768 // 2, 128 * 768 // 2
+    assert calls == {("all_gather", enc): 12 * 2 * 3 + 12 * 2 + 1, ("reduce_scatter", enc): 12 * 2 * 2 + 12 + 1,
+                     ("all_gather", dec): 12 * 3 * 3 + 1 + 2, ("reduce_scatter", dec): 12 * 3 * 2 + 1 + 1}
 
 
 @pytest.mark.parametrize("words, said", [

@@ -38,12 +38,12 @@ def test_published_steps_are_met(busbar, tmp_path):
 
 def test_deepseek_v3_as_it_was_trained(busbar):
     """Its technical report: 180,000 hours of H800 for 10^12 tokens, in steps of 15,360 samples of 4,096 tokens on 2,048 GPUs;
-    products in 8 bits, DualPipe, tokens to four nodes at most and once to each. Recomputed were up-projections and norms,
-    which no word here says: between nothing and all, of which `selective` is the one nearest to their time."""
+    products and dispatch in 8 bits, DualPipe, tokens to four nodes at most and once to each. What it computed again (norms,
+    up-projections, activations) no word here says: more than `selective`, by far less than `full`."""
     tokens, gpus = 15360 * 4096, 2048
     published = tokens / 1e12 * 180000 * 3600 / gpus
     words = (f"--ranks {gpus} --pp 16 --ep 64 --dp-sync zero1 --global-batch-size 15360 --fp8 --schedule dualpipe --moe-dispatch dedup "
-             "--moe-node-limit 4 --recompute selective --decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers 2")
+             "--fp8-dispatch --moe-node-limit 4 --recompute selective --decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers 2")
     done = busbar.run("plan", "transformer", "--model", "deepseek_v3", *words.split(), "--cluster", "h800-sxm-ib", "--json", "-",
                       emulated=False, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -113,6 +113,7 @@ static void streams(void)
     cudaStream_t made;
     unsigned flags;
 
+    cudaStreamSynchronize(s); /* the last event of it was recorded and not waited for */
     SAY(cudaStreamQuery(s));
     SAY(cudaStreamSynchronize(0));
     SAY(cudaStreamSynchronize(cudaStreamLegacy));

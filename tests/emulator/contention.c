@@ -1,6 +1,6 @@
 /*
  * contention.c - what the operations on one GPU take from each other, where the machine's profile has "sharing" (the
- * law: profiles/clusters/README.md). It reckons ahead what each operation loses; the operation then lasts so much longer.
+ * law: profiles/clusters/README.md). It reckons ahead what each operation loses; that much longer the operation lasts.
  *
  * The streams of this process are gone through in the order of time, as if every peer came when this rank does: so what
  * an operation loses follows from what the host issued and when, whatever the load of this machine. No moment is passed

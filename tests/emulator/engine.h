@@ -32,8 +32,8 @@ struct emu_op {
     struct emu_effort *effort; /* lives as long as arg; NULL: it takes nothing that others miss */
 };
 
-/* What an operation takes of a machine whose profile has "sharing", and what it loses there (contention.c): a kernel with
- * its duration, or NCCL's, which holds multiprocessors from its launch on and moves bytes while it transfers. */
+/* What an operation takes of a machine whose profile has "sharing", and what it loses there (contention.c): a kernel's
+ * duration, or what NCCL's does, which holds multiprocessors from its launch on and moves bytes while it transfers. */
 struct bb_kernel_list_item;
 struct emu_effort {
     double alone_ns;                           /* of a kernel                                                   */
@@ -83,7 +83,7 @@ struct emu_seat emu_seat_of(int at, int all);
 double emu_nic_part(struct emu_seat seat);
 int64_t emu_slowed_ns(int device, int64_t ns);
 
-/* What a twin reckons with: the rates that kernels of that machine reach, nominal ones where nothing better is known. */
+/* What a twin reckons with: the rates that kernels of that machine reach, nominal ones where nothing else is known. */
 struct emu_profile {
     int sm_count;
     double kernel_us, memory_gbps;

@@ -1,6 +1,6 @@
 /*
- * profile.c - the machine that these GPUs are: the profile that $EMU_CLUSTER names or points to, read by the reader that
- * plans have (proxies/machine), how many nodes of it there are ($EMU_NODES), and what of it is slower ($EMU_SLOW).
+ * profile.c - the machine that these GPUs are: the profile that $EMU_CLUSTER names or points to, by the reader that plans
+ * have (proxies/machine), how many nodes of it there are ($EMU_NODES), and what of it is slower ($EMU_SLOW).
  */
 #include "internal.h"
 #include <math.h>

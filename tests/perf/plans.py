@@ -4,7 +4,8 @@
     tests/perf/plans.py [--build build] [--rounds 5]
 
 Prints the median wall seconds and the peak memory of each plan, and the ratio of its time to the small one's. Nothing is asserted; the
-aims are 1 s for gpt3 on 384 ranks and gpt3_moe on 1536, 10 s and 1 GiB for 98,304 ranks and for LLaMA-3 405B on 16,384.
+aims are 1 s for gpt3 on 384 ranks and gpt3_moe on 1536, 10 s and 1 GiB for 98,304 ranks and for LLaMA-3 405B on 16,384, and 10 s of
+all processors for the best layout of 512 GPUs.
 """
 import argparse
 import os
@@ -13,6 +14,7 @@ import statistics
 from startup import measure
 
 LLAMA = "transformer --model llama3_405b --tp 8 --pp 16"
+SEARCH = "--global-batch-size 1024 --cluster h100-sxm-ib --best-layout"
 PLANS = [("gpt3 --ranks 384", "gpt3 --stages 2 --ranks 8"), ("gpt3_moe --ranks 1536", "gpt3_moe --stages 2 --ranks 32"),
          ("gpt3 --ranks 98304", "gpt3 --stages 2 --ranks 8"), ("gpt3_moe --ranks 98304", "gpt3_moe --stages 2 --ranks 32"),
          ("gpt2_large --ranks 98304 --cluster h100-sxm-ib", "gpt2_large --ranks 4 --cluster h100-sxm-ib"),
@@ -20,7 +22,8 @@ PLANS = [("gpt3 --ranks 384", "gpt3 --stages 2 --ranks 8"), ("gpt3_moe --ranks 1
          (f"{LLAMA} --dp 128 --ranks 16384", f"{LLAMA} --dp 1 --ranks 128"),
          (f"{LLAMA} --dp 128 --ranks 16384 --vpp 2", f"{LLAMA} --dp 1 --ranks 128 --vpp 2"),
          (f"{LLAMA} --dp 128 --ranks 16384 --sequence-parallel --dp-sync zero3",
-          f"{LLAMA} --dp 1 --ranks 128 --sequence-parallel --dp-sync zero3")]
+          f"{LLAMA} --dp 1 --ranks 128 --sequence-parallel --dp-sync zero3"),
+         (f"transformer --model llama3_70b --ranks 512 {SEARCH}", f"transformer --model llama3_8b --ranks 64 {SEARCH}")]
 
 
 def main():

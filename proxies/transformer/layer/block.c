@@ -59,6 +59,9 @@ enum amount {
     ROWS_SENT,
     ROWS_COPIED,
     ROWS_RECEIVED,
+    ROWS_SENT_8,
+    ROWS_COPIED_8,
+    ROWS_RECEIVED_8,
     ROWS_OF_ETP,
     PAIRS_SENT, /* of a token and an expert: one for each row */
     PAIRS_RECEIVED,
@@ -73,6 +76,14 @@ static const struct buffer_row {
     enum amount amount;
     int dtype; /* BB_NONE: that of the activations */
 } buffer_rows[BB_BLOCK_BUFFER_IDS] = {BB_BLOCK_BUFFERS(ROW)};
+
+/* In 8 bits a byte for each number, and a float for each 128. */
+size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id)
+{
+    size_t hidden = (size_t)b->layers->sizes.hidden;
+
+    return buffer_rows[id].dtype == BB_INT8 ? hidden + (hidden + 127) / 128 * 4 : hidden;
+}
 
 size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id)
 {
@@ -102,6 +113,12 @@ size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id)
         return (size_t)s->experts;
     case ALL_EXPERTS:
         return (size_t)s->experts * gathered_ranks(b);
+    case ROWS_SENT_8:
+        return (size_t)rows_sent(b) * bb_block_row_width(b, id);
+    case ROWS_COPIED_8:
+        return (size_t)rows_copied(b) * bb_block_row_width(b, id);
+    case ROWS_RECEIVED_8:
+        return (size_t)rows_received(b) * bb_block_row_width(b, id);
     case ROWS_SENT:
         return (size_t)(rows_sent(b) * s->hidden);
     case ROWS_COPIED:

@@ -81,7 +81,7 @@ static int start_exchange(struct bb_block *b, int layer, const struct way *w)
 static int exchange_rows(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
                          enum bb_block_buffer dst, bool back)
 {
-    return start_exchange(b, layer, &(struct way){what, src, dst, (size_t)b->layers->sizes.hidden, back});
+    return start_exchange(b, layer, &(struct way){what, src, dst, bb_block_row_width(b, src), back});
 }
 
 /* To the experts; by nodes only half the way, which finish_dispatch ends. */
@@ -229,17 +229,29 @@ static enum bb_block_buffer arrival_buffer(const struct bb_block *b, enum bb_blo
     return bb_has_lane(b->lanes.ep) ? far : near;
 }
 
+/* Where rows for the experts are made, and where they arrive. */
+static enum bb_block_buffer leaving_buffer(const struct bb_block *b, enum bb_block_buffer usual)
+{
+    return b->layers->config.float8_dispatch ? BB_BLOCK_BUFFER_ROWS_8 : usual;
+}
+
+static enum bb_block_buffer arriving_buffer(const struct bb_block *b, enum bb_block_buffer usual)
+{
+    return b->layers->config.float8_dispatch ? BB_BLOCK_BUFFER_EXPERT_ROWS_8 : usual;
+}
+
 static void exchange_forward(struct bb_block *b, int layer, int in, int out)
 {
-    enum bb_block_buffer rows = arrival_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS);
+    enum bb_block_buffer own = leaving_buffer(b, BB_BLOCK_BUFFER_ROWS);
+    enum bb_block_buffer rows =
+        arriving_buffer(b, arrival_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS));
     enum bb_block_buffer answers = arrival_buffer(b, BB_BLOCK_BUFFER_ANSWERS, BB_BLOCK_BUFFER_OWN_ANSWERS);
     struct bb_kernel_groups c = {0};
     int tokens, probabilities, combined, shared;
 
     gather_counts(b);
-    bb_block_kernels(b, "permute", BB_KERNELS_PERMUTE, BB_KERNELS_FORWARD, in,
-                     bb_block_buffer(b, BB_BLOCK_BUFFER_ROWS));
-    tokens = dispatch_rows(b, layer, "dispatch", BB_BLOCK_BUFFER_ROWS, rows);
+    bb_block_kernels(b, "permute", BB_KERNELS_PERMUTE, BB_KERNELS_FORWARD, in, bb_block_buffer(b, own));
+    tokens = dispatch_rows(b, layer, "dispatch", own, rows);
     probabilities = exchange_probabilities(b, layer, false);
     shared_up_forward(b);
     bb_script_wait(b->script, tokens);
@@ -325,12 +337,13 @@ static void exchange_backward(struct bb_block *b, int layer, int in, int out, bo
 {
     enum bb_block_buffer rows = arrival_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS);
     enum bb_block_buffer answers = arrival_buffer(b, BB_BLOCK_BUFFER_ANSWERS, BB_BLOCK_BUFFER_OWN_ANSWERS);
+    enum bb_block_buffer own = leaving_buffer(b, BB_BLOCK_BUFFER_OWN_ANSWERS);
     struct bb_kernel_groups c = expert_gradients(b, layer, with_weights);
     int combined, tokens, probabilities;
 
-    bb_block_kernels(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA, in,
-                     bb_block_buffer(b, BB_BLOCK_BUFFER_OWN_ANSWERS));
-    combined = dispatch_rows(b, layer, "combine gradients", BB_BLOCK_BUFFER_OWN_ANSWERS, answers);
+    answers = arriving_buffer(b, answers);
+    bb_block_kernels(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA, in, bb_block_buffer(b, own));
+    combined = dispatch_rows(b, layer, "combine gradients", own, answers);
     shared_down_backward(b, with_weights);
     bb_script_wait(b->script, combined);
     finish_dispatch(b, "combine gradients", BB_KERNELS_DATA, answers);

@@ -53,6 +53,7 @@ struct bb_layers_config {
     enum bb_recompute recompute;
     enum bb_context_mode context;
     enum bb_dispatch_mode dispatch;
+    bool float8_dispatch;   /* what goes to the experts has 8 bits and a scale for each 128 numbers; back, as usual  */
     int nodes, node_limit;  /* dedup: nodes that ep spans (2 or more), and to how many of them each token goes       */
     double capacity_factor; /* 0: dropless                                                                   */
     double imbalance;       /* dropless: 0 all experts alike; z: popularity falls as 1 / place^z (Zipf)      */

@@ -39,14 +39,15 @@ static int spread(struct bb_block *b, const char *what, size_t width, enum bb_bl
     return bb_block_collective(b, b->lanes.ep_local, what, BB_ALLTOALL, for_each_neighbour(b, width), src, dst);
 }
 
-static size_t row_width(const struct bb_block *b)
+/* Of rows on their way to the experts: in 16 bits, or in 8. */
+static enum bb_block_buffer of_bits(const struct bb_block *b, enum bb_block_buffer usual, enum bb_block_buffer short8)
 {
-    return (size_t)b->layers->sizes.hidden;
+    return b->layers->config.float8_dispatch ? short8 : usual;
 }
 
 int bb_nodes_dispatch(struct bb_block *b, const char *what, enum bb_block_buffer src)
 {
-    return cross(b, what, src, BB_BLOCK_BUFFER_NODE_ROWS);
+    return cross(b, what, src, of_bits(b, BB_BLOCK_BUFFER_NODE_ROWS, BB_BLOCK_BUFFER_NODE_ROWS_8));
 }
 
 int bb_nodes_dispatch_probabilities(struct bb_block *b, const char *what)
@@ -56,16 +57,18 @@ int bb_nodes_dispatch_probabilities(struct bb_block *b, const char *what)
 
 void bb_nodes_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst)
 {
+    enum bb_block_buffer rows = of_bits(b, BB_BLOCK_BUFFER_NODE_ROWS, BB_BLOCK_BUFFER_NODE_ROWS_8);
+    enum bb_block_buffer copies = of_bits(b, BB_BLOCK_BUFFER_NODE_COPIES, BB_BLOCK_BUFFER_NODE_COPIES_8);
     bool forward = pass == BB_KERNELS_FORWARD;
-    int rows, probabilities = BB_NONE;
+    int spreading, probabilities = BB_NONE;
 
     bb_block_kernels(b, "permute in the node", forward ? BB_KERNELS_NODE_PERMUTE : BB_KERNELS_NODE_UNPERMUTE, pass,
-                     bb_block_buffer(b, BB_BLOCK_BUFFER_NODE_ROWS), bb_block_buffer(b, BB_BLOCK_BUFFER_NODE_COPIES));
-    rows = spread(b, what, row_width(b), BB_BLOCK_BUFFER_NODE_COPIES, dst);
+                     bb_block_buffer(b, rows), bb_block_buffer(b, copies));
+    spreading = spread(b, what, bb_block_row_width(b, copies), copies, dst);
     if (forward)
         probabilities =
             spread(b, "probabilities", 1, BB_BLOCK_BUFFER_NODE_PROBABILITIES, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES);
-    bb_script_wait(b->script, rows);
+    bb_script_wait(b->script, spreading);
     bb_script_wait(b->script, probabilities);
 }
 
@@ -74,7 +77,7 @@ int bb_nodes_return(struct bb_block *b, const char *what, enum bb_kernels_pass p
 {
     bool forward = pass == BB_KERNELS_FORWARD;
 
-    bb_script_wait(b->script, spread(b, what, row_width(b), src, BB_BLOCK_BUFFER_NODE_COPIES));
+    bb_script_wait(b->script, spread(b, what, bb_block_row_width(b, src), src, BB_BLOCK_BUFFER_NODE_COPIES));
     bb_block_kernels(b, "sum in the node", forward ? BB_KERNELS_NODE_UNPERMUTE : BB_KERNELS_NODE_PERMUTE, pass,
                      bb_block_buffer(b, BB_BLOCK_BUFFER_NODE_COPIES), bb_block_buffer(b, BB_BLOCK_BUFFER_NODE_ROWS));
     return cross(b, what, BB_BLOCK_BUFFER_NODE_ROWS, dst);

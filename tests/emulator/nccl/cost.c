@@ -116,7 +116,7 @@ int en_channels(ncclComm_t comm)
     return n < 1 ? 1 : n;
 }
 
-/* With fewer multiprocessors than the profile gives NCCL each still moves as much, with more of them they move no more. */
+/* With fewer multiprocessors than the profile gives NCCL each still moves as much; with more they move no more. */
 static double slower_by_ctas(ncclComm_t comm)
 {
     const struct bb_cluster *c = emu_machine();

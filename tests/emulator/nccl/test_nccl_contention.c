@@ -1,8 +1,8 @@
 /*
  * test_nccl_contention.c - collectives at once on the same GPUs share the links, exactly, against figures by hand.
  *
- * The profile of these tests: all on one node, 10 us and 4 GB/s, host time per NCCL call none. 1 MB on 2 ranks: 2 steps of
- * 10 us, and 250 us on the links. Times in us.
+ * The profile of these tests: all on one node, 10 us and 4 GB/s, no host time of NCCL calls. 1 MB on 2 ranks: 2 steps
+ * of 10 us, and 250 us on the links. Times in us.
  */
 #include "ranks.h"
 

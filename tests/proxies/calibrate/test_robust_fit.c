@@ -172,6 +172,30 @@ static void what_only_a_sum_tells_is_said(void **state)
     bb_fit_release(&fit);
 }
 
+static double constant_us(void *model, const double *values, size_t i)
+{
+    (void)model;
+    (void)i;
+    return values[0];
+}
+
+/* As often half as large again as half as large: their mean, not what the short ones, of whose time an error is more,
+ * would have. */
+static void short_times_count_no_more_than_long_ones(void **state)
+{
+    const double measured[] = {3, 9, 3, 9, 3, 9, 3, 9, 6, 6};
+    struct bb_fit fit = {.n_parameters = 1,
+                         .parameters = {{.value = 1, .scale = 1}},
+                         .measured = measured,
+                         .n_rows = ROWS(measured),
+                         .predict = constant_us};
+
+    (void)state;
+    assert_int_equal(bb_fit_run(&fit), 0);
+    near(fit.parameters[0].value, 6, 0.01);
+    bb_fit_release(&fit);
+}
+
 /* A latency can be nothing, and is never less. */
 static void no_latency_is_below_nothing(void **state)
 {
@@ -212,6 +236,7 @@ int main(void)
         cmocka_unit_test(outliers_move_nothing),
         cmocka_unit_test(noise_is_averaged_and_told),
         cmocka_unit_test(what_only_a_sum_tells_is_said),
+        cmocka_unit_test(short_times_count_no_more_than_long_ones),
         cmocka_unit_test(no_latency_is_below_nothing),
         cmocka_unit_test(without_parameters_rows_are_judged),
     };

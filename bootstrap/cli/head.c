@@ -1,5 +1,5 @@
 /* head.c - see head.h. */
-#include "bootstrap/base/head.h"
+#include "bootstrap/cli/head.h"
 
 void bb_head_command(FILE *out, int argc, char **argv)
 {

@@ -2,8 +2,8 @@
  * head.h - what every report for people has in common, written once: its first line, and the line of emulated GPUs.
  * Under nccl-tests' names the report is that program's.
  */
-#ifndef BB_BOOTSTRAP_BASE_HEAD_H
-#define BB_BOOTSTRAP_BASE_HEAD_H
+#ifndef BB_BOOTSTRAP_CLI_HEAD_H
+#define BB_BOOTSTRAP_CLI_HEAD_H
 
 #include <stdio.h>
 

@@ -1,0 +1,412 @@
+/*
+ * test_shared.c - what runs at once takes links, NICs, multiprocessors and memory from each other: ends reckoned by
+ * hand, for machines where a byte within a node takes a nanosecond and 250 floats a microsecond. Slow parts and jitter.
+ */
+#include "tests/proxies/made.h"
+
+#include "proxies/simulate/predict.h"
+
+#include <math.h>
+
+enum { US = 250 };
+
+/* An all-reduce over two ranks moves its bytes once: 250 floats in 1 us. */
+static const struct bb_cluster even = {.name = "even",
+                                       .gpus_per_node = 4,
+                                       .sm_count = 100,
+                                       .memory_gbps = 1000,
+                                       .intra = {.gbps = 1},
+                                       .inter = {.gbps = 1},
+                                       .shares = true,
+                                       .sharing = {20, 2, 0}};
+
+static struct bb_prediction p;
+
+static void predict_under(struct bb_step *step, const struct bb_cluster *cluster,
+                          const struct bb_conditions *conditions)
+{
+    bb_prediction_release(&p);
+    assert_int_equal(bb_predict_under(step, cluster, conditions, &p), 0);
+    bb_step_release(step);
+}
+
+static void predict(struct bb_step *step, const struct bb_cluster *cluster)
+{
+    predict_under(step, cluster, NULL);
+}
+
+static void step_is(int rank, double us)
+{
+    double got = (double)p.classes[p.class_of[rank]].all.step_ns / 1e3;
+
+    if (fabs(got - us) > 1e-3)
+        fail_msg("rank %d: %.6g us, expected %.6g", rank, got, us);
+}
+
+/* ---- links ---- */
+
+/* Two all-reduces on two communicators; the second begins after so long. */
+static void make_two(struct bb_step *step, double first_us, double second_us, double later_us)
+{
+    made_init(step, 2, 2);
+    for (int r = 0; r < 2; r++) {
+        made_reduce(step, r, 0, (size_t)(first_us * US), BB_NONE);
+        made_reduce(step, r, 1, (size_t)(second_us * US), made_compute(step, r, later_us, BB_NONE));
+    }
+}
+
+static void two_collectives_halve_a_link(void **state)
+{
+    struct bb_cluster alone = even;
+    struct bb_step step;
+
+    (void)state;
+    make_two(&step, 10, 10, 0);
+    predict(&step, &even);
+    step_is(0, 20);
+    make_two(&step, 4, 10, 0);
+    predict(&step, &even);
+    step_is(1, 14); /* both at half until 8, then 6 more */
+    make_two(&step, 10, 10, 4);
+    predict(&step, &even);
+    step_is(0, 20); /* 6 of the first are left at 4, gone at 16; 4 of the second then */
+    assert_int_equal(p.bottleneck.comm_slowed_ns, 6000 + 6000);
+    make_two(&step, 10, 10, 25);
+    predict(&step, &even);
+    step_is(0, 35); /* one after the other */
+    assert_int_equal(p.bottleneck.comm_slowed_ns, 0);
+    alone.shares = false;
+    make_two(&step, 10, 10, 0);
+    predict(&step, &alone);
+    step_is(0, 10);
+}
+
+static void messages_share_one_direction(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    made_init(&step, 3, 2); /* both into rank 0 */
+    made_recv(&step, 0, 0, 1, 10 * US);
+    made_recv(&step, 0, 1, 2, 10 * US);
+    made_send(&step, 1, 0, 0, 10 * US);
+    made_send(&step, 2, 1, 0, 10 * US);
+    predict(&step, &even);
+    for (int r = 0; r < 3; r++)
+        step_is(r, 20);
+    made_init(&step, 2, 2); /* one each way */
+    made_send(&step, 0, 0, 1, 10 * US);
+    made_recv(&step, 0, 1, 1, 10 * US);
+    made_recv(&step, 1, 0, 0, 10 * US);
+    made_send(&step, 1, 1, 0, 10 * US);
+    predict(&step, &even);
+    step_is(0, 10);
+}
+
+/* Ranks 0 and 1 on one node, 2 and 3 on the other, each node with so many NICs. */
+static void two_gpus_share_a_nic(void **state)
+{
+    struct bb_cluster nodes = even;
+
+    (void)state;
+    nodes.gpus_per_node = 2;
+    nodes.ways[0] = (struct bb_nccl_way){BB_NCCL_RING, "Simple", 0, 0, 0, 1, 1};
+    nodes.n_ways = 1;
+    for (int nics = 1; nics <= 2; nics++)
+        for (int pairs = 1; pairs <= 2; pairs++) {
+            struct bb_step step;
+
+            nodes.nics_per_node = nics;
+            made_init(&step, 4, 1);
+            for (int r = 0; r < pairs; r++) {
+                made_send(&step, r, 0, r + 2, 10 * US);
+                made_recv(&step, r + 2, 0, r, 10 * US);
+            }
+            predict(&step, &nodes);
+            step_is(0, nics == 1 && pairs == 2 ? 20 : 10);
+        }
+}
+
+/* Both GPUs of a node send to the same of the other and are one class. */
+static void mates_of_one_class_share_their_nic(void **state)
+{
+    struct bb_cluster nodes = even;
+
+    (void)state;
+    nodes.gpus_per_node = 2;
+    nodes.ways[0] = (struct bb_nccl_way){BB_NCCL_RING, "Simple", 0, 0, 0, 1, 1};
+    nodes.n_ways = 1;
+    for (nodes.nics_per_node = 1; nodes.nics_per_node <= 2; nodes.nics_per_node++) {
+        struct bb_step step;
+
+        made_init(&step, 4, 1);
+        made_share(&step);
+        for (int receives = 0; receives < 2; receives++) {
+            struct bb_op op = made_op(receives ? BB_OP_RECV : BB_OP_SEND, 0);
+
+            op.peer_kind = BB_PEER_OFFSET;
+            op.peer = receives ? -2 : 2;
+            op.count = 10 * US;
+            op.call = 0;
+            made_add(&step, 0, &op, BB_NONE);
+        }
+        predict(&step, &nodes);
+        assert_int_equal(p.n_classes, 1);
+        step_is(0, nodes.nics_per_node == 1 ? 20 : 10);
+    }
+}
+
+/* LogGP: 2(P-1) times L + (k-1) G, each rank sending to the next and receiving from the one before at once. */
+static void a_ring_of_messages_is_loggps(void **state)
+{
+    enum { P = 1024, BYTES = 262144 - 1 };
+    struct bb_cluster c = even;
+    struct bb_step step;
+    double expected = 2.0 * (P - 1) * (500 + BYTES);
+
+    (void)state;
+    c.gpus_per_node = 1;
+    c.inter.latency_us = 0.5;
+    made_init(&step, P, 1);
+    made_share(&step);
+    for (int k = 0; k < 2 * (P - 1); k++)
+        for (int receives = 0; receives < 2; receives++) {
+            struct bb_op op = made_op(receives ? BB_OP_RECV : BB_OP_SEND, 0);
+
+            op.dtype = BB_INT8;
+            op.peer_kind = BB_PEER_OFFSET;
+            op.peer = receives ? -1 : 1;
+            op.count = BYTES;
+            op.call = k;
+            made_add(&step, 0, &op, BB_NONE);
+        }
+    predict(&step, &c);
+    assert_int_equal(p.n_classes, 1);
+    assert_true(fabs((double)p.classes[0].all.step_ns / expected - 1) < 1e-4);
+    assert_true(expected == 537367578);
+}
+
+static void nothing_changes_where_nothing_meets(void **state)
+{
+    static const char *const lines[] = {"resnet50", "resnet50_ring"}; /* one thing after another */
+    struct bb_cluster shares, apart;
+
+    (void)state;
+    assert_int_equal(bb_cluster_load("h100-sxm-ib", &shares), 0);
+    assert_true(shares.shares);
+    apart = shares;
+    apart.shares = false;
+    for (size_t i = 0; i < ROWS(lines); i++) {
+        struct bb_step step;
+        int64_t step_ns;
+
+        assert_int_equal(MADE_LINE(&step, lines[i], .ranks = 16), 0);
+        predict(&step, &apart);
+        step_ns = p.classes[p.slowest].all.step_ns;
+        assert_int_equal(MADE_LINE(&step, lines[i], .ranks = 16), 0);
+        predict(&step, &shares);
+        assert_int_equal(p.classes[p.slowest].all.step_ns, step_ns);
+    }
+}
+
+/* ---- multiprocessors and memory ---- */
+
+/* A product or a pass beside an all-reduce of so long, on both of two ranks. */
+static void make_beside(struct bb_step *step, const struct bb_kernel_list_item *item, double reduce_us)
+{
+    struct bb_kernel_list *work;
+
+    made_init(step, 2, 1);
+    work = bb_step_work(step);
+    assert_non_null(work);
+    work->items[work->n++] = *item;
+    for (int r = 0; r < 2; r++) {
+        struct bb_op op = made_op(BB_OP_COMPUTE, BB_NONE);
+
+        if (reduce_us > 0)
+            made_reduce(step, r, 0, (size_t)(reduce_us * US), BB_NONE);
+        op.work = work;
+        op.work_times = 1;
+        made_add(step, r, &op, BB_NONE);
+    }
+}
+
+static struct bb_cluster achieving(void)
+{
+    struct bb_cluster c = even;
+
+    c.achieves = true;
+    c.tflops_float16 = 10;
+    c.achieved = (struct bb_achieved){1, 1, 1, 1, 1, true};
+    return c;
+}
+
+/* 100 tiles of 256 x 128 are one wave on 100 multiprocessors; on the 80 that NCCL leaves, the quickest is three waves of
+ * 200 tiles of half the size at 0.92 of the rate. */
+static void a_product_beside_nccl_is_slower(void **state)
+{
+    const struct bb_kernel_list_item product = {
+        .gemm = {.m = 2560, .n = 1280, .k = 100000, .batch = 1, .dtype = BB_HALF}};
+    const struct bb_cluster c = achieving();
+    const double alone = 2.0 * 2560 * 1280 * 100000 / 10e6, slower = 3 * 0.5 / 0.92, reduce = 10000;
+    struct bb_step step;
+
+    (void)state;
+    make_beside(&step, &product, 0);
+    predict(&step, &c);
+    step_is(0, alone);
+    make_beside(&step, &product, reduce);
+    predict(&step, &c);
+    step_is(0, alone + reduce - reduce / slower);
+    make_beside(&step, &product, 10 * alone);
+    predict(&step, &c);
+    assert_true(fabs((double)p.classes[0].all.compute_ns / 1e3 - alone * slower) < 1e-3);
+    assert_int_equal(bb_bottleneck_of(&p.bottleneck, BB_PHASE_FORWARD), BB_LIMIT_LINK);
+}
+
+/* Of 1000 bytes/ns an all-reduce at 1 byte/ns in and 1 out takes 2 x 100 where each of its bytes is moved 100 times. */
+static void a_pass_has_the_memory_that_nccl_leaves(void **state)
+{
+    struct bb_kernel_list_item pass = {.is_pass = true};
+    struct bb_cluster c = achieving();
+    struct bb_step step;
+    double alone;
+
+    (void)state;
+    c.sharing.memory_bytes = 100;
+    pass.pass.kind = BB_PASS_SGD;
+    pass.pass.dtype = BB_FLOAT;
+    pass.pass.rows = 100;
+    pass.pass.cols = 1000000;
+    alone = (double)bb_pass_bytes(&pass.pass) / 1000 / 1e3;
+    make_beside(&step, &pass, 0);
+    predict(&step, &c);
+    step_is(0, alone);
+    assert_int_equal(bb_bottleneck_of(&p.bottleneck, BB_PHASE_FORWARD), BB_LIMIT_MEMORY);
+    make_beside(&step, &pass, 100 * alone);
+    predict(&step, &c);
+    assert_true(fabs((double)p.classes[0].all.compute_ns / 1e3 / (alone / 0.8) - 1) < 1e-6);
+}
+
+/* ---- slow parts ---- */
+
+static struct bb_conditions slow_parts(const char *text)
+{
+    struct bb_conditions conditions = {.jitter = 0};
+
+    assert_int_equal(bb_slow_read(&conditions.slow, "--slow", text), 0);
+    return conditions;
+}
+
+/* All ranks alike: 10 us of compute, then an all-reduce of all. */
+static void make_alike(struct bb_step *step, int ranks)
+{
+    made_init(step, ranks, 1);
+    made_share(step);
+    made_reduce(step, 0, 0, 1000 * US, made_compute(step, 0, 10, BB_NONE));
+}
+
+static void a_slow_rank_splits_off_alone(void **state)
+{
+    const struct bb_conditions slow = slow_parts("rank=5:1.5");
+    struct bb_step step;
+    int64_t before_ns;
+
+    (void)state;
+    make_alike(&step, 64);
+    predict(&step, &even);
+    assert_int_equal(p.n_classes, 1);
+    before_ns = p.classes[0].all.step_ns;
+    make_alike(&step, 64);
+    predict_under(&step, &even, &slow);
+    assert_int_equal(p.n_classes, 2);
+    assert_int_equal(p.classes[p.slowest].all.step_ns, before_ns + 5000);
+    assert_int_equal(p.classes[p.class_of[5]].all.compute_ns, 15000);
+    assert_int_equal(p.classes[p.class_of[6]].all.compute_ns, 10000);
+}
+
+static void a_slow_nic_slows_its_collective(void **state)
+{
+    const struct bb_conditions slow = slow_parts("link=node3-nic2:0.25");
+    struct bb_cluster apart = even;
+    struct bb_step step;
+    double transfer;
+
+    (void)state;
+    make_alike(&step, 16);
+    predict(&step, &even);
+    transfer = (double)p.classes[0].all.step_ns / 1e3 - 10;
+    make_alike(&step, 16);
+    predict_under(&step, &even, &slow);
+    step_is(0, 10 + 4 * transfer);
+    assert_int_equal(p.n_classes, 2); /* the rank of that NIC, and the others */
+    apart.shares = false;
+    make_alike(&step, 16);
+    bb_prediction_release(&p);
+    assert_int_equal(bb_predict_under(&step, &apart, &slow, &p), -BB_EUSAGE);
+    bb_step_release(&step);
+}
+
+/* ---- jitter ---- */
+
+static void jitter_is_normal_and_repeatable(void **state)
+{
+    enum { SAMPLES = 2000 };
+    struct bb_conditions conditions = {.jitter = 0.03, .seed = 7};
+    struct bb_jittered first, again, other;
+    double sum = 0, squares = 0;
+    struct bb_step step;
+
+    (void)state;
+    made_init(&step, 1, 0);
+    made_compute(&step, 0, 1000, BB_NONE);
+    assert_int_equal(bb_predict_jitter(&step, &even, &conditions, SAMPLES, &first), 0);
+    assert_int_equal(bb_predict_jitter(&step, &even, &conditions, SAMPLES, &again), 0);
+    conditions.seed = 8;
+    assert_int_equal(bb_predict_jitter(&step, &even, &conditions, SAMPLES, &other), 0);
+    assert_memory_equal(first.step_ns, again.step_ns, SAMPLES * sizeof(*first.step_ns));
+    assert_memory_not_equal(first.step_ns, other.step_ns, SAMPLES * sizeof(*first.step_ns));
+    for (int i = 0; i < SAMPLES; i++) {
+        double part = (double)first.step_ns[i] / 1e6 - 1;
+
+        assert_true(i == 0 || first.step_ns[i] >= first.step_ns[i - 1]);
+        assert_true(fabs(part) <= 0.09 + 1e-6);
+        sum += part;
+        squares += part * part;
+    }
+    assert_true(fabs(sum / SAMPLES) < 0.003);
+    assert_true(fabs(sqrt(squares / SAMPLES) - 0.03) < 0.002);
+    assert_true(fabs((double)bb_jittered_at(&first, 95) / 1e6 - (1 + 1.645 * 0.03)) < 0.005);
+    bb_jittered_release(&first);
+    bb_jittered_release(&again);
+    bb_jittered_release(&other);
+    conditions.jitter = 0.03;
+    assert_int_equal(bb_predict_jitter(&step, &even, &conditions, 400000000, &first), -BB_EUSAGE);
+    bb_step_release(&step);
+}
+
+static int release_prediction(void **state)
+{
+    (void)state;
+    bb_prediction_release(&p);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_collectives_halve_a_link),
+        cmocka_unit_test(messages_share_one_direction),
+        cmocka_unit_test(two_gpus_share_a_nic),
+        cmocka_unit_test(mates_of_one_class_share_their_nic),
+        cmocka_unit_test(a_ring_of_messages_is_loggps),
+        cmocka_unit_test(nothing_changes_where_nothing_meets),
+        cmocka_unit_test(a_product_beside_nccl_is_slower),
+        cmocka_unit_test(a_pass_has_the_memory_that_nccl_leaves),
+        cmocka_unit_test(a_slow_rank_splits_off_alone),
+        cmocka_unit_test(a_slow_nic_slows_its_collective),
+        cmocka_unit_test(jitter_is_normal_and_repeatable),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, release_prediction);
+}

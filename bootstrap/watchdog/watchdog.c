@@ -438,6 +438,8 @@ bool bb_watchdog_fail(struct bb_watchdog *watchdog, int code)
         told = all_joined(watchdog);
         bb_watchdog_linger(watchdog);
     } else {
+        if (watchdog->bye_said)
+            watchdog->left = false; /* rank 0 said goodbye before its results were safe */
         bb_watchdog_await(watchdog, is_dismissed, TELL_S);
         bb_watchdog_await(watchdog, is_ending, TELL_S); /* who it is that says why, when rank 0 is lost */
         bb_watchdog_linger(watchdog);

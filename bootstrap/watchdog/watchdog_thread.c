@@ -450,7 +450,7 @@ static void say_last_words(struct bb_watchdog *watchdog, double now_s)
 static void leave_process(struct bb_watchdog *watchdog)
 {
     bb_watchdog_end_others(watchdog);
-    if (watchdog->n_peers == 0 && watchdog->launched)
+    if (!watchdog->met && watchdog->launched)
         bb_hydra_abort(bb_exit_code(watchdog->ending));
     _exit(bb_exit_code(watchdog->ending));
 }

@@ -6,10 +6,10 @@
 
 #include "bootstrap/base/units.h"
 #include "bootstrap/start/gpu_half.h"
+#include "proxies/machine/cluster.h"
 #include "proxies/models/profile.h"
 #include "proxies/registry/registry.h"
 #include "proxies/registry/smoke.h"
-#include "proxies/machine/cluster.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 #ifndef BB_PROXIES_RUN_RUN_FORECAST_H
 #define BB_PROXIES_RUN_RUN_FORECAST_H
 
-#include "proxies/run/step_measure.h"
 #include "proxies/machine/cluster.h"
+#include "proxies/run/step_measure.h"
 #include "proxies/timeline/time_shares.h"
 
 #include <jansson.h>

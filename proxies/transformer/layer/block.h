@@ -82,11 +82,11 @@ static inline bool bb_has_lane(struct bb_script_lane lane)
     /* dedup: tokens that came to a node once, and their copies for its experts; with probabilities */                 \
     X(NODE_ROWS, "tokens of the node", ROWS_SENT, BB_NONE)                                                             \
     X(NODE_COPIES, "copies for the node's experts", ROWS_COPIED, BB_NONE)                                              \
-    /* what goes to the experts in 8 bits: bytes, with the scales */                                                    \
-    X(ROWS_8, "dispatched tokens in 8 bits", ROWS_SENT_8, BB_INT8)                                                      \
-    X(NODE_ROWS_8, "tokens of the node in 8 bits", ROWS_SENT_8, BB_INT8)                                                \
-    X(NODE_COPIES_8, "copies for the node's experts in 8 bits", ROWS_COPIED_8, BB_INT8)                                 \
-    X(EXPERT_ROWS_8, "received tokens in 8 bits", ROWS_RECEIVED_8, BB_INT8)                                             \
+    /* what goes to the experts in 8 bits: bytes, with the scales */                                                   \
+    X(ROWS_8, "dispatched tokens in 8 bits", ROWS_SENT_8, BB_INT8)                                                     \
+    X(NODE_ROWS_8, "tokens of the node in 8 bits", ROWS_SENT_8, BB_INT8)                                               \
+    X(NODE_COPIES_8, "copies for the node's experts in 8 bits", ROWS_COPIED_8, BB_INT8)                                \
+    X(EXPERT_ROWS_8, "received tokens in 8 bits", ROWS_RECEIVED_8, BB_INT8)                                            \
     X(NODE_PROBABILITIES, "probabilities of the node", PAIRS_SENT, BB_FLOAT)                                           \
     X(EXPERT_ROWS, "received tokens", ROWS_RECEIVED, BB_NONE)                                                          \
     /* of the rank's experts; what came back */                                                                        \
@@ -110,7 +110,7 @@ static inline bool bb_has_lane(struct bb_script_lane lane)
 enum bb_block_buffer { BB_BLOCK_BUFFERS(BB_BLOCK_BUFFER_ID) BB_BLOCK_BUFFER_IDS };
 
 int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id);
-size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id); /* elements of a token's row in it */
+size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id);    /* elements of a token's row in it */
 size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id); /* elements */
 
 /* bb_block_collective - starts one from buffer to buffer, in their type; BB_NONE where the lane has one rank. */

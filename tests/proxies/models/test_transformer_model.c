@@ -1,8 +1,8 @@
 /* test_transformer_model.c - formulas, and the models against numbers that were counted elsewhere. */
+#include "proxies/machine/cluster.h"
 #include "proxies/models/formula.h"
 #include "proxies/models/profile.h"
 #include "proxies/models/transformer_model.h"
-#include "proxies/machine/cluster.h"
 #include "tests/check.h"
 
 #include <unistd.h>

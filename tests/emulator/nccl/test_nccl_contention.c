@@ -50,6 +50,16 @@ static int make_lanes(struct rank *r, struct lanes *l)
     return 0;
 }
 
+static int drop_lanes(struct rank *r, struct lanes *l)
+{
+    for (int i = 0; i < STREAMS; i++) {
+        CHECK_EQ(ncclCommDestroy(l->comms[i]), ncclSuccess);
+        CHECK_EQ(cudaStreamDestroy(l->streams[i]), cudaSuccess);
+    }
+    CHECK_EQ(cudaFree(l->x), cudaSuccess);
+    return 0;
+}
+
 /* All ranks, all streams and the hosts at one time. */
 static int line_up(struct rank *r, const struct lanes *l)
 {
@@ -103,8 +113,11 @@ static int at_once(struct rank *r)
                 CHECK_EQ(cudaEventElapsedTime(&ms, start, ends[i]), cudaSuccess);
                 CHECK_US(ms * 1e3, row->ends_us[i]);
             }
+        for (int i = 0; i < STREAMS; i++)
+            CHECK_EQ(cudaEventDestroy(ends[i]), cudaSuccess);
+        CHECK_EQ(cudaEventDestroy(start), cudaSuccess);
     }
-    return 0;
+    return drop_lanes(r, &l);
 }
 
 /* A host that waits for its peer by other means than CUDA's: what it issued gets done all the same. */
@@ -118,7 +131,7 @@ static int unasked(struct rank *r)
     for (int i = 0; i < 70 && l.x != NULL; i++)
         usleep(r->rank == 0 ? 20000 : 0);
     CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    return 0;
+    return drop_lanes(r, &l);
 }
 
 static void links_are_shared(void **state)

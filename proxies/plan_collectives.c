@@ -89,7 +89,8 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words,
     if (csv)
         TRY(write_collectives_csv(csv, rows));
     if (json)
-        TRY(bb_plan_save_json(json, bb_bench_plan_json(&p, bb_json_options(o->words, o), json_incref(rows))));
+        TRY(bb_json_save(json, "the plan's JSON",
+                         bb_bench_plan_json(&p, bb_json_options(o->words, o), json_incref(rows)), 0));
 out:
     json_decref(rows);
     bb_bench_release_sweep(&sweep);

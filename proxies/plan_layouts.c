@@ -68,7 +68,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
         bb_layouts_print(&found, o->top, stdout);
     }
     if (json)
-        TRY(bb_plan_save_json(json, layouts_json(o, &cluster, &found)));
+        TRY(bb_json_save(json, "the plan's JSON", layouts_json(o, &cluster, &found), 0));
 out:
     bb_layouts_release(&found);
     return rc;

@@ -51,7 +51,4 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words,
 int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
                            struct bb_forecast *f) BB_MUST_CHECK;
 
-/* bb_plan_save_json - a document of a plan, taken over; NULL: there was no memory for it. */
-int bb_plan_save_json(const char *path, json_t *root) BB_MUST_CHECK;
-
 #endif

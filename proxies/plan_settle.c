@@ -1,7 +1,5 @@
-/* plan_settle.c - what the plans of steps share: the cluster that they rest on, their document. */
+/* plan_settle.c - what the plans of steps share: the cluster that they rest on. */
 #include "proxies/plan_options.h"
-
-#include "bootstrap/base/outfile.h"
 
 #include <string.h>
 
@@ -37,21 +35,5 @@ int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *c
                       cluster->name);
     settle_forecast(o, cluster, config, f);
 out:
-    return rc;
-}
-
-int bb_plan_save_json(const char *path, json_t *root)
-{
-    struct bb_outfile file = {.out = stdout};
-    bool to_stdout = strcmp(path, "-") == 0;
-    int rc = root ? 0 : bb_err(BB_EFAIL, "out of memory for the plan's JSON");
-
-    if (rc == 0 && !to_stdout)
-        rc = bb_outfile_open(&file, path, "the plan");
-    if (rc == 0 && (json_dumpf(root, file.out, JSON_INDENT(1)) || fputc('\n', file.out) == EOF) && !ferror(file.out))
-        rc = bb_err(BB_EFAIL, "out of memory for the plan's JSON");
-    if (file.path)
-        rc = bb_outfile_close(&file, "the plan", rc);
-    json_decref(root);
     return rc;
 }

@@ -2,6 +2,7 @@
 #include "bootstrap/results/results.h"
 
 #include "bootstrap/base/environment.h"
+#include "bootstrap/base/outfile.h"
 
 #include <math.h>
 #include <string.h>
@@ -76,4 +77,29 @@ json_t *bb_json_environment(void)
             json_object_set_new(environment, name, json_string(bb_environment_value(name, equals + 1)));
     }
     return environment;
+}
+
+static int put_document(FILE *out, const char *what, const json_t *root, int decimals)
+{
+    const size_t form = JSON_INDENT(1) | JSON_REAL_PRECISION((size_t)decimals);
+    bool bad = json_dumpf(root, out, form) || fputc('\n', out) == EOF;
+
+    return bad && !ferror(out) ? bb_err(BB_EFAIL, "no memory for %s", what) : 0; /* the rest is told at its end */
+}
+
+int bb_json_save(const char *path, const char *what, json_t *root, int decimals)
+{
+    struct bb_outfile file;
+    int rc;
+
+    TRY(root ? 0 : bb_err(BB_EFAIL, "no memory for %s", what));
+    if (strcmp(path, "-") == 0) {
+        rc = put_document(stdout, what, root, decimals);
+        goto out;
+    }
+    TRY(bb_outfile_open(&file, path, what));
+    rc = bb_outfile_close(&file, what, put_document(file.out, what, root, decimals));
+out:
+    json_decref(root);
+    return rc;
 }

@@ -90,6 +90,10 @@ json_t *bb_json_stats(const struct bb_stats *stats);
  */
 json_t *bb_json_options(const struct bb_opts *set, const void *cfg);
 
+/* bb_json_save - a document, taken over, to a file that is whole or not there; path "-": to stdout. what: as of
+ * bb_outfile_open. root NULL: there was no memory for it. decimals: digits of its numbers, 0: all. -BB_EFAIL, said. */
+int bb_json_save(const char *path, const char *what, json_t *root, int decimals) BB_MUST_CHECK;
+
 /* bb_json_environment - of the environment what files may tell (environment.h), never the whole of it. */
 json_t *bb_json_environment(void);
 

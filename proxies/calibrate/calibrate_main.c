@@ -4,6 +4,7 @@
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/cli/opts.h"
+#include "bootstrap/results/results.h"
 #include "proxies/calibrate/base_profile.h"
 #include "proxies/calibrate/calibration_report.h"
 #include "proxies/calibrate/measure_machine.h"
@@ -64,34 +65,17 @@ static const struct bb_opts set = {
 
 /* ---- writing ---- */
 
-/* root is taken over; NULL: there was no memory for it. */
-static int write_json(const char *path, const char *what, json_t *root)
-{
-    struct bb_outfile file = {.out = stdout};
-    bool to_stdout = strcmp(path, "-") == 0;
-    int rc = root ? 0 : bb_err(BB_EFAIL, "no memory for %s", what);
-
-    if (rc == 0 && !to_stdout)
-        rc = bb_outfile_open(&file, path, what);
-    if (rc == 0 &&
-        (json_dumpf(root, file.out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) || fputc('\n', file.out) == EOF) &&
-        !ferror(file.out))
-        rc = bb_err(BB_EFAIL, "no memory for %s", what);
-    if (file.path)
-        rc = bb_outfile_close(&file, what, rc);
-    json_decref(root);
-    return rc;
-}
+enum { DIGITS = 6 };
 
 static int write_all(const struct options *o, const struct bb_calibration_report *r)
 {
     int rc;
 
-    TRY(write_json(o->output, "the profile", bb_calibration_profile(r)));
+    TRY(bb_json_save(o->output, "the profile", bb_calibration_profile(r), DIGITS));
     if (!o->quiet && !(o->json && strcmp(o->json, "-") == 0))
         bb_calibration_print(r, stdout);
     if (o->json)
-        TRY(write_json(o->json, "the calibration", bb_calibration_json(r)));
+        TRY(bb_json_save(o->json, "the calibration", bb_calibration_json(r), DIGITS));
 out:
     return rc;
 }

@@ -2,7 +2,7 @@
 #include "proxies/calibrate/measure_machine.h"
 
 #include "bootstrap/base/json_read.h"
-#include "bootstrap/base/outfile.h"
+#include "bootstrap/results/results.h"
 #include "bootstrap/sweep/argv.h"
 
 #include <stdlib.h>
@@ -43,19 +43,6 @@ static json_t *study_of(const struct bb_measure_options *o)
                                                    words_of(benches[i].command, o, i == 0), "ranks",
                                                    benches[i].all_ranks ? o->ranks : 1));
     return json_pack("{s:s, s:o}", "about", "what busbar calibrate needs", "cases", cases);
-}
-
-static int write_study(const char *path, json_t *root)
-{
-    struct bb_outfile file;
-    int rc = root ? bb_outfile_open(&file, path, "the study") : bb_err(BB_EFAIL, "no memory for the study");
-
-    if (rc == 0 && json_dumpf(root, file.out, JSON_INDENT(1)) && !ferror(file.out))
-        rc = bb_err(BB_EFAIL, "no memory for the study");
-    if (root && rc == 0)
-        rc = bb_outfile_close(&file, "the study", rc);
-    json_decref(root);
-    return rc;
 }
 
 static void add_option(struct bb_argv *words, const char *name, const char *value)
@@ -122,7 +109,7 @@ int bb_measure_machine(const struct bb_measure_options *o, const char *profile, 
 
     if (asprintf(&study, "%.*s.study.json", stem, profile) < 0 || asprintf(&folder, "%.*s.sweep", stem, profile) < 0)
         return bb_err(BB_EFAIL, "no memory for the names of files");
-    TRY(write_study(study, study_of(o)));
+    TRY(bb_json_save(study, "the study", study_of(o), 0));
     if (!o->quiet)
         fprintf(stderr, "busbar: measuring, results in %s\n", folder);
     TRY(run_study(o, study, folder, sweep));

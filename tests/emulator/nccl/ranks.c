@@ -210,7 +210,8 @@ int use_profile(const char *text)
     return setenv("EMU_CLUSTER", path, 1) != 0;
 }
 
-int drop_profile(void)
+int drop_profile(void **state)
 {
+    (void)state;
     return unlink(getenv("EMU_CLUSTER")) != 0;
 }

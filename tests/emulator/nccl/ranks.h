@@ -54,9 +54,9 @@ void run_ranks(int size, rank_fn *fn, const void *arg, int flags, struct output 
         }                                                                                                              \
     } while (0)
 
-/* EMU_CLUSTER becomes a file with that text, until drop_profile. 0, or 1: for set-up and tear-down of a test group. */
+/* EMU_CLUSTER becomes a file with that text, until drop_profile, the tear-down of a test group. 0, or 1. */
 int use_profile(const char *text);
-int drop_profile(void);
+int drop_profile(void **state);
 
 void *device_buffer(size_t bytes);                       /* cudaMalloc, zeroed; NULL on failure; freed by the process */
 int wait_for(ncclComm_t comm, ncclResult_t *state);      /* until nothing is in progress; 0 or 1 after 20 s           */

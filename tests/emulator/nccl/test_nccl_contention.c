@@ -152,12 +152,6 @@ static int write_profile(void **state)
     return use_profile(profile);
 }
 
-static int remove_profile(void **state)
-{
-    (void)state;
-    return drop_profile();
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,5 +159,5 @@ int main(void)
         cmocka_unit_test(nothing_waits_for_ever),
     };
 
-    return cmocka_run_group_tests(tests, write_profile, remove_profile);
+    return cmocka_run_group_tests(tests, write_profile, drop_profile);
 }

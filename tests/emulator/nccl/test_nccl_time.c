@@ -298,12 +298,6 @@ static int write_profile(void **state)
     return use_profile(profile);
 }
 
-static int remove_profile(void **state)
-{
-    (void)state;
-    return drop_profile();
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,5 +315,5 @@ int main(void)
         cmocka_unit_test(times_without_data),
     };
 
-    return cmocka_run_group_tests(tests, write_profile, remove_profile);
+    return cmocka_run_group_tests(tests, write_profile, drop_profile);
 }

@@ -30,11 +30,6 @@ static double sequence_split(const struct bb_memory *m)
     return m->how->sequence_parallel ? m->grid->tp : 1;
 }
 
-static bool has_dropout(const struct bb_arch *a)
-{
-    return a->layer_norm;
-}
-
 /* ---- activations: bytes per token ---- */
 
 /* whole: on every tp rank, unless sequence parallelism divides it; split: divided by tp. */
@@ -45,7 +40,7 @@ struct held {
 static struct held attention_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
-    double e = element_bytes(m), mask = has_dropout(a) ? a->hidden : 0;
+    double e = element_bytes(m), mask = a->dropout ? a->hidden : 0;
     struct held held = {.whole = 2 * e * a->hidden + mask}; /* inputs of the norm and of the projections */
 
     if (a->kv_lora) {
@@ -58,7 +53,7 @@ static struct held attention_bytes(const struct bb_memory *m, int layer)
         held.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads); /* q, k, v, context */
         held.split += a->out_gate ? e * 2.0 * a->head_dim * a->heads : 0;
     }
-    if (has_dropout(a) && !m->how->fused && m->how->recompute == BB_RECOMPUTE_NONE)
+    if (a->dropout && !m->how->fused && m->how->recompute == BB_RECOMPUTE_NONE)
         held.split += (2 * e + 1) * a->heads * bb_arch_keys(a, layer, m->how->sequence);
     return held;
 }
@@ -83,7 +78,7 @@ static double inner_width(const struct bb_arch *a, double ffn)
 static struct held perceptron_bytes(const struct bb_memory *m)
 {
     const struct bb_arch *a = m->arch;
-    double e = element_bytes(m), mask = has_dropout(a) ? a->hidden : 0;
+    double e = element_bytes(m), mask = a->dropout ? a->hidden : 0;
 
     return (struct held){.whole = 2 * e * a->hidden + mask, .split = e * inner_width(a, a->ffn)};
 }
@@ -133,7 +128,7 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
 
 double bb_memory_embedding(const struct bb_memory *m)
 {
-    double mask = has_dropout(m->arch) ? m->arch->hidden : 0;
+    double mask = m->arch->dropout ? m->arch->hidden : 0;
 
     return (tokens_per_rank(m) + (m->arch->encoder_layers > 0 ? decoder_tokens(m) : 0)) * (8 + mask) /
            sequence_split(m);

@@ -18,6 +18,12 @@ static double decoder_tokens(const struct bb_memory *m)
     return (double)sequence * m->how->micro_batch_size / m->grid->cp;
 }
 
+/* Of a number that goes into a product: with 8-bit products its cast is what they keep (Transformer Engine). */
+static double operand_bytes(const struct bb_memory *m)
+{
+    return m->how->float8 ? 1 : element_bytes(m);
+}
+
 /* Of one micro-batch on one context-parallel rank. */
 static double tokens_per_rank(const struct bb_memory *m)
 {
@@ -41,7 +47,7 @@ static struct held attention_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
     double e = element_bytes(m), mask = a->dropout ? a->hidden : 0;
-    struct held held = {.whole = 2 * e * a->hidden + mask}; /* inputs of the norm and of the projections */
+    struct held held = {.whole = (e + operand_bytes(m)) * a->hidden + mask}; /* inputs of the norm and of projections */
 
     if (a->kv_lora) {
         held.whole += e * (2.0 * a->q_lora + 2.0 * a->kv_lora + a->rope_dim); /* before and after their norms */
@@ -50,7 +56,8 @@ static struct held attention_bytes(const struct bb_memory *m, int layer)
             held.whole += e * (a->index_heads * (a->index_dim + 1.0) + a->index_dim) +
                           4.0 * bb_arch_keys(a, layer, m->how->sequence);
     } else {
-        held.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads); /* q, k, v, context */
+        held.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads);     /* q, k, v, context */
+        held.split += m->how->float8 ? (double)a->head_dim * a->heads : 0; /* attention keeps the context itself */
         held.split += a->out_gate ? e * 2.0 * a->head_dim * a->heads : 0;
     }
     if (a->dropout && !m->how->fused && m->how->recompute == BB_RECOMPUTE_NONE)
@@ -70,9 +77,10 @@ static struct held scan_bytes(const struct bb_memory *m)
     return (struct held){.whole = 2 * e * m->arch->hidden, .split = e * numbers};
 }
 
-static double inner_width(const struct bb_arch *a, double ffn)
+/* What goes into the activation, and what comes out. */
+static double inner_bytes(const struct bb_memory *m, double ffn)
 {
-    return (a->gated ? 3 : 2) * ffn;
+    return ((m->arch->gated ? 2 : 1) * element_bytes(m) + operand_bytes(m)) * ffn;
 }
 
 static struct held perceptron_bytes(const struct bb_memory *m)
@@ -80,7 +88,7 @@ static struct held perceptron_bytes(const struct bb_memory *m)
     const struct bb_arch *a = m->arch;
     double e = element_bytes(m), mask = a->dropout ? a->hidden : 0;
 
-    return (struct held){.whole = 2 * e * a->hidden + mask, .split = e * inner_width(a, a->ffn)};
+    return (struct held){.whole = (e + operand_bytes(m)) * a->hidden + mask, .split = inner_bytes(m, a->ffn)};
 }
 
 /* Each token goes to top_k experts. An expert that is divided over etp ranks works on the tokens of all of them, when
@@ -92,8 +100,9 @@ static struct held expert_bytes(const struct bb_memory *m)
     double gathered = m->how->sequence_parallel ? m->grid->etp : 1;
     struct held held = {.whole = 2 * e * a->hidden + 4.0 * a->experts}; /* the router's probabilities are floats */
 
-    held.whole += e * copies * gathered * (2.0 * a->hidden + inner_width(a, a->expert_ffn) / m->grid->etp);
-    held.split = e * inner_width(a, a->shared_ffn);
+    held.whole +=
+        copies * gathered * ((e + operand_bytes(m)) * a->hidden + inner_bytes(m, a->expert_ffn) / m->grid->etp);
+    held.split = inner_bytes(m, a->shared_ffn);
     return held;
 }
 

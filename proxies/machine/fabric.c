@@ -112,12 +112,9 @@ bool bb_fabric_changes_rail(const struct bb_cluster *c, int from, int to)
     return c->fabric.rails && from / c->gpus_per_node != to / c->gpus_per_node && rail_of(c, from) != rail_of(c, to);
 }
 
-void bb_fabric_add_message(const struct bb_cluster *c, struct bb_load *load, int rank, int peer, double bytes,
-                           bool sends)
+void bb_fabric_add_crossing(const struct bb_cluster *c, struct bb_load *load, int rank, int peer, double bytes,
+                            bool sends)
 {
-    (sends ? load->out : load->in)[rank / c->gpus_per_node == peer / c->gpus_per_node] += bytes;
-    if (c->fabric.nodes[BB_LEAF] == 0)
-        return;
     for (int tier = 0; tier < BB_TIERS; tier++)
         if (bb_fabric_crosses(c, (enum bb_tier)tier, rank, peer))
             (sends ? load->up : load->down)[tier] += bytes;

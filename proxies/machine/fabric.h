@@ -26,6 +26,8 @@ int bb_fabric_rails(const struct bb_cluster *c);
  * uplinks of one place carry, each way. */
 int bb_fabric_place(const struct bb_cluster *c, enum bb_tier tier, int rank);
 double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier);
+/* bb_fabric_ranks_at - of a job's first ranks how many are on its first place, which has most. */
+int bb_fabric_ranks_at(const struct bb_cluster *c, enum bb_tier tier, int ranks);
 
 /* bb_fabric_crosses - whether a message between two ranks takes uplinks of that tier: those of the place of the rank that
  * sends, and downwards those of the other's place. _changes_rail: whether it is moved within the node first. */

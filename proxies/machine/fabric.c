@@ -139,13 +139,6 @@ double bb_fabric_load_ns(const struct bb_cluster *c, const struct bb_load *load)
     return ns;
 }
 
-int64_t bb_fabric_message_ns(const struct bb_cluster *c, int from, int to, double load_ns)
-{
-    const int64_t ns = bb_cluster_message_ns(c, from / c->gpus_per_node == to / c->gpus_per_node, load_ns);
-
-    return ns + (bb_fabric_changes_rail(c, from, to) ? llround(c->intra.latency_us * 1e3) : 0);
-}
-
 /* ---- collectives ---- */
 
 /* The neighbours of a node in NCCL's binary tree over n nodes (ncclGetBtree): its parent and its children, -1: none. */

@@ -47,7 +47,12 @@ static inline void bb_fabric_add_message(const struct bb_cluster *c, struct bb_l
 }
 double bb_fabric_load_ns(const struct bb_cluster *c, const struct bb_load *load); /* of the uplinks alone */
 /* bb_fabric_message_ns - bb_cluster_message_ns between these ranks: with the step within the node, where there is one. */
-int64_t bb_fabric_message_ns(const struct bb_cluster *c, int from, int to, double load_ns);
+static inline int64_t bb_fabric_message_ns(const struct bb_cluster *c, int from, int to, double load_ns)
+{
+    if (c->fabric.rails && bb_fabric_changes_rail(c, from, to))
+        load_ns += c->intra.latency_us * 1e3;
+    return bb_cluster_message_ns(c, from / c->gpus_per_node == to / c->gpus_per_node, load_ns);
+}
 
 /* bb_fabric_spread - how a communicator's nodes lie: nodes[n], each once, in the order of its ranks; NULL: 0 to n - 1. */
 void bb_fabric_spread(const struct bb_cluster *c, const int *nodes, int n, struct bb_spread *spread);

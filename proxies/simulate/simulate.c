@@ -141,9 +141,7 @@ static int64_t message_ns(const struct bb_sim *m, int class_id, int op, double l
     if (peer == rank)
         return bb_cluster_self_ns(m->cluster,
                                   (double)bb_op_payload_bytes(&bb_sim_task_graph(m, class_id)->program->ops[op], 1));
-    if (m->cluster->fabric.rails)
-        return bb_fabric_message_ns(m->cluster, rank, peer, load_ns);
-    return bb_cluster_message_ns(m->cluster, bb_same_node(m->cluster->gpus_per_node, rank, peer), load_ns);
+    return bb_fabric_message_ns(m->cluster, rank, peer, load_ns);
 }
 
 static void end_message(struct bb_execution *r, int at, int there, int64_t end)

@@ -188,8 +188,6 @@ int64_t en_message_ns(bool same_node, double load_a_ns, double load_b_ns)
 
 /* ---- what it takes of a GPU ---- */
 
-enum { LINK_OUT, LINK_IN, MEMORY, NIC_OUT, NIC_IN }; /* of struct emu_effort's bytes */
-
 static void add_collective(ncclComm_t comm, const struct en_task *task, struct emu_effort *e)
 {
     const struct bb_cluster c = machine_of(comm);
@@ -202,11 +200,11 @@ static void add_collective(ncclComm_t comm, const struct en_task *task, struct e
     nics = cost.nic_ns * bb_cluster_nic_of_gbps(&c, (double)comm->size / comm->n_nodes);
     e->latency_ns += cost.latency_ns;
     e->transfer_ns += cost.transfer_ns;
-    e->bytes[LINK_OUT] += links;
-    e->bytes[LINK_IN] += links;
-    e->bytes[NIC_OUT] += nics;
-    e->bytes[NIC_IN] += nics;
-    e->bytes[MEMORY] += 2 * cost.bytes * c.sharing.memory_bytes;
+    e->bytes[EMU_LINK_OUT] += links;
+    e->bytes[EMU_LINK_IN] += links;
+    e->bytes[EMU_NIC_OUT] += nics;
+    e->bytes[EMU_NIC_IN] += nics;
+    e->bytes[EMU_MEMORY] += 2 * cost.bytes * c.sharing.memory_bytes;
     e->sms = en_channels(comm);
 }
 
@@ -226,11 +224,11 @@ static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, st
         return;
     e->latency_ns += (between > 0 ? &c->inter : &c->intra)->latency_us * 1e3;
     e->transfer_ns += en_load_ns(comm, &load);
-    e->bytes[LINK_OUT] += load.out[1];
-    e->bytes[LINK_IN] += load.in[1];
-    e->bytes[NIC_OUT] += load.out[0];
-    e->bytes[NIC_IN] += load.in[0];
-    e->bytes[MEMORY] += (between + within) * c->sharing.memory_bytes;
+    e->bytes[EMU_LINK_OUT] += load.out[1];
+    e->bytes[EMU_LINK_IN] += load.in[1];
+    e->bytes[EMU_NIC_OUT] += load.out[0];
+    e->bytes[EMU_NIC_IN] += load.in[0];
+    e->bytes[EMU_MEMORY] += (between + within) * c->sharing.memory_bytes;
     e->sms = larger(e->sms, sms < c->sharing.collective_sms ? sms : c->sharing.collective_sms);
 }
 

@@ -30,8 +30,9 @@ struct en_desc {
     int32_t kind, dtype, op, root;
     int32_t algorithm, protocol; /* of a collective */
     uint64_t count;
-    uint64_t scalar;              /* the factor of a pre-multiplied sum, as the raw bits of its data type */
-    int64_t arrival_ns, extra_ns; /* virtual time at which this rank is ready                              */
+    uint64_t scalar;    /* the factor of a pre-multiplied sum, as the raw bits of its data type */
+    int64_t arrival_ns; /* virtual time at which this rank is ready                              */
+    int64_t extra_ns;   /* that its links lose to what else runs on its GPU, see contention.c      */
 };
 
 /* One rank's own cell. Written by that rank alone, but for the bell. Two of what is exchanged in steps: even and odd.

@@ -104,10 +104,32 @@ struct bb_load {
 double bb_cluster_nic_gbps(const struct bb_cluster *c); /* between nodes, of one GPU when all of its node send */
 /* The same when only so many GPUs of a node send, of a machine that shares. */
 double bb_cluster_nic_of_gbps(const struct bb_cluster *c, double members);
-/* bb_cluster_load_ns - the time that a rank's links need for all of them. */
-double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load);
+/* bb_cluster_load_ns - the time that a rank's links need for all of them, when so many GPUs of its node send at once
+ * (of a machine that does not share always all of them). */
+double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load, double members);
 /* bb_cluster_message_ns - from the later arrival to the end of one message; loads: the larger of both sides' load. */
 int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double load_ns);
 int64_t bb_cluster_self_ns(const struct bb_cluster *c, double bytes); /* a message to oneself */
+
+/* ---- what is on a node ---- */
+
+int bb_cluster_nics(const struct bb_cluster *c);             /* a profile that does not say has one for each GPU */
+bool bb_cluster_gpus_share_nics(const struct bb_cluster *c); /* fewer NICs than GPUs */
+/* bb_cluster_gpu_nics - the NICs of a GPU on its node, [*first, *end): of as many as GPUs the one of its number, of fewer
+ * the one of its share, of more its own. gpu: also beyond the node's, then it starts again. */
+void bb_cluster_gpu_nics(const struct bb_cluster *c, int gpu, int *first, int *end);
+/* bb_cluster_rank_nic - the number, over all nodes, of the NIC that a rank's GPU uses; of several the first. */
+int bb_cluster_rank_nic(const struct bb_cluster *c, int rank);
+
+/* ---- what communication takes of a GPU, where the machine shares ---- */
+
+/* bb_cluster_memory_gbps - that passes reach; _nccl: at most half of it is NCCL's, so that what NCCL takes does not
+ * depend on the kernels beside it. */
+double bb_cluster_memory_gbps(const struct bb_cluster *c);
+double bb_cluster_nccl_memory_gbps(const struct bb_cluster *c);
+/* bb_cluster_exchange_sms - multiprocessors that an exchange of so many messages to and from others holds. _held: those
+ * that kernels go without while NCCL's operations hold so many together, which is half of the GPU's at most. */
+int bb_cluster_exchange_sms(const struct bb_cluster *c, int messages);
+int bb_cluster_held_sms(const struct bb_cluster *c, int held);
 
 #endif

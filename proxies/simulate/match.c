@@ -311,7 +311,7 @@ static int find_classes(struct bb_sim *m, struct bb_faults *faults)
     const struct bb_cluster *c = m->cluster;
     struct bb_rank_marks marks = {.apart = m->conditions.jitter > 0};
     bool uneven = c && slow->n > 0;
-    bool mates = c && c->shares && c->nics_per_node > 0 && c->nics_per_node < c->gpus_per_node;
+    bool mates = c && c->shares && bb_cluster_gpus_share_nics(c);
     const int ranks = m->step->layout.ranks;
     uint64_t *mark = NULL;
     int *place_of = NULL, rc = 0;
@@ -324,11 +324,11 @@ static int find_classes(struct bb_sim *m, struct bb_faults *faults)
         if (uneven)
             mark[r] = mark_of(m, r);
         if (mates)
-            place_of[r] = bb_slow_nic_of(c, r);
+            place_of[r] = bb_cluster_rank_nic(c, r);
     }
     marks.mark = mark;
     marks.place_of = place_of;
-    marks.places = mates ? bb_slow_nic_of(c, ranks - 1) + 1 : 0;
+    marks.places = mates ? bb_cluster_rank_nic(c, ranks - 1) + 1 : 0;
     TRY(bb_rank_classes_init(&m->classes, m->step, m->graphs, c ? c->gpus_per_node : 0, &marks, faults));
 out:
     free(mark);

@@ -8,7 +8,7 @@ static int64_t stand_in_ns(const struct bb_op *op)
     return llround(op->compute_us * 1e3);
 }
 
-int bb_op_launches(const struct bb_op *op)
+int bb_op_kernels(const struct bb_op *op)
 {
     return op->work ? op->work->n * op->work_times : stand_in_ns(op) > 0;
 }

@@ -5,7 +5,7 @@
 #include "proxies/machine/cluster.h"
 #include "proxies/step/program.h"
 
-int bb_op_launches(const struct bb_op *op); /* of a compute operation: kernels */
+int bb_op_kernels(const struct bb_op *op); /* that a compute operation launches */
 
 /* bb_op_compute_end_ns - when a compute operation ends that may start at `start_ns` and whose first launch the host
  * begins at host_ns: of real work each product and pass is launched by itself, and none starts before it is. */

@@ -129,34 +129,23 @@ out:
     return rc;
 }
 
-/* Executes with times; a step that cannot end is refused. Both are released by the caller. */
-static int prepare(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
-                   const struct bb_conditions *conditions)
-{
-    struct bb_faults faults = {0};
-    int rc = bb_sim_init(m, step, cluster, conditions, &faults), found = faults.n;
-
-    bb_faults_release(&faults);
-    if (rc == 0 && (found > 0 || m->classes.n == 0))
-        rc = bb_err(BB_EFAIL, "%s: no prediction for a step that does not match", step->proxy);
-    return rc;
-}
-
-static int simulate_prepared(const struct bb_sim *m, struct bb_sim_run *run)
-{
-    int rc = bb_simulate(m, false, run);
-
-    if (rc == 0 && run->n_ended < m->task_base[m->classes.n])
-        rc = bb_err(BB_EFAIL, "%s: no prediction for a step that deadlocks", m->step->proxy);
-    return rc;
-}
-
+/* Executes with times; a step that cannot end is refused. m and run are released by the caller. */
 static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct bb_step *step,
                          const struct bb_cluster *cluster, const struct bb_conditions *conditions)
 {
-    int rc = prepare(m, step, cluster, conditions);
+    struct bb_faults faults = {0};
+    int rc;
 
-    return rc ? rc : simulate_prepared(m, run);
+    TRY(bb_sim_init(m, step, cluster, conditions, &faults));
+    if (faults.n > 0 || m->classes.n == 0)
+        rc = bb_err(BB_EFAIL, "%s: no prediction for a step that does not match", step->proxy);
+    else
+        TRY(bb_simulate(m, false, run));
+    if (rc == 0 && run->n_ended < m->task_base[m->classes.n])
+        rc = bb_err(BB_EFAIL, "%s: no prediction for a step that deadlocks", step->proxy);
+out:
+    bb_faults_release(&faults);
+    return rc;
 }
 
 static double larger(double a, double b)

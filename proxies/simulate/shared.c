@@ -233,13 +233,6 @@ static struct bb_shared_exchange *exchange_of(const struct bb_shared *s, int at,
     return &s->exchanges[*flow - s->r->m->n_rendezvous];
 }
 
-static int sms_of(const struct bb_sharing *sharing, int messages)
-{
-    long long sms = (long long)sharing->message_sms * messages;
-
-    return sms < sharing->collective_sms ? (int)sms : sharing->collective_sms;
-}
-
 void bb_shared_exchange(struct bb_shared *s, int at, int comm, const struct bb_load *load, int messages)
 {
     const int class_id = s->r->class_of[at];
@@ -247,7 +240,7 @@ void bb_shared_exchange(struct bb_shared *s, int at, int comm, const struct bb_l
     struct bb_shared_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
 
     *x = (struct bb_shared_exchange){
-        .at = at, .head = BB_NONE, .tail = BB_NONE, .sms = sms_of(&s->cluster->sharing, messages)};
+        .at = at, .head = BB_NONE, .tail = BB_NONE, .sms = bb_cluster_exchange_sms(s->cluster, messages)};
     s->flows.flows[flow].limit = -1;
     bb_shared_use_exchange(s, flow, class_id, load);
     task_at(s, at)->load_ns = x->load_ns;
@@ -264,6 +257,16 @@ static void end_exchange(struct bb_shared *s, int at)
     task_at(s, at)->limit = bb_shared_limit(s, flow, x->limit);
     hold_sms(s, s->r->class_of[at], -x->sms);
     end_now(s, at);
+}
+
+/* A message that takes no link takes memory, another one nothing but steps: where that is longer than the transfer. */
+static void limit_side(struct bb_shared *s, int at, int64_t latency_ns, bool itself)
+{
+    int flow;
+    struct bb_shared_exchange *x = exchange_of(s, at, &flow);
+
+    if ((double)latency_ns > x->load_ns)
+        x->limit = itself ? BB_LIMIT_MEMORY : BB_LIMIT_LATENCY;
 }
 
 static void finish_side(struct bb_shared *s, int cell, int64_t end_ns)
@@ -322,8 +325,10 @@ void bb_shared_message(struct bb_shared *s, const struct bb_side *mine, const st
     for (int i = 0; i < 2; i++)
         s->cells[sides[i]->cell] = (struct bb_shared_cell){
             .at = sides[i]->at, .other = sides[1 - i]->cell, .met = true, .latency_ns = latency_ns};
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         bb_raise_time(&task_at(s, sides[i]->at)->alone_end_ns, alone_ns);
+        limit_side(s, sides[i]->at, latency_ns, itself);
+    }
     for (int i = 0; i < 2; i++)
         if (itself)
             serve_side(s, sides[i]->cell);

@@ -38,19 +38,19 @@ static int by_number(const void *a, const void *b)
 /* GPUs of a node that may be on one NIC. */
 static int most_mates(const struct bb_cluster *c)
 {
-    return c->nics_per_node > 0 ? (c->gpus_per_node + c->nics_per_node - 1) / c->nics_per_node : 1;
+    return (c->gpus_per_node + bb_cluster_nics(c) - 1) / bb_cluster_nics(c);
 }
 
 /* The classes of those on the NIC of a class's rank, sorted, BB_NONE behind them; how many are of the class itself. */
 static int list_mates(const struct bb_shared *s, int class_id, int *mates)
 {
     const struct bb_sim *m = sim_of(s);
-    const int rank = m->classes.rank[class_id], nic = bb_slow_nic_of(s->cluster, rank);
+    const int rank = m->classes.rank[class_id], nic = bb_cluster_rank_nic(s->cluster, rank);
     int first = rank, n = 0, own = 0;
 
-    while (first > 0 && bb_slow_nic_of(s->cluster, first - 1) == nic)
+    while (first > 0 && bb_cluster_rank_nic(s->cluster, first - 1) == nic)
         first--;
-    for (int r = first; r < m->step->layout.ranks && bb_slow_nic_of(s->cluster, r) == nic; r++) {
+    for (int r = first; r < m->step->layout.ranks && bb_cluster_rank_nic(s->cluster, r) == nic; r++) {
         mates[n++] = m->classes.of[r];
         own += m->classes.of[r] == class_id;
     }
@@ -91,14 +91,9 @@ static int own_nics(struct bb_shared *s)
     return sim_of(s)->classes.n;
 }
 
-/* Communication has at most half of the memory's rate, so that what it takes does not depend on the kernels beside it. */
-static double memory_rate(const struct bb_shared *s)
-{
-    return s->cluster->memory_gbps * (s->cluster->achieves ? s->cluster->achieved.memory : 1) / 2;
-}
-
 static void set_capacities(struct bb_shared *s)
 {
+    const double memory = bb_cluster_nccl_memory_gbps(s->cluster);
     const struct bb_sim *m = sim_of(s);
 
     for (int c = 0; c < m->classes.n; c++) {
@@ -106,7 +101,7 @@ static void set_capacities(struct bb_shared *s)
 
         s->flows.resources[gpu_resource(c, BB_GPU_OUT)].capacity = s->cluster->intra.gbps;
         s->flows.resources[gpu_resource(c, BB_GPU_IN)].capacity = s->cluster->intra.gbps;
-        s->flows.resources[gpu_resource(c, BB_GPU_MEMORY)].capacity = memory_rate(s);
+        s->flows.resources[gpu_resource(c, BB_GPU_MEMORY)].capacity = memory;
         s->flows.resources[nic_resource(s, c, BB_NIC_OUT)].capacity = nic;
         s->flows.resources[nic_resource(s, c, BB_NIC_IN)].capacity = nic;
     }
@@ -134,7 +129,7 @@ int bb_shared_gpus_init(struct bb_shared *s)
     int uses = BB_USES_OF_GPU * (m->n_members + m->classes.n * m->step->layout.n_comms), nics, resources, rc;
 
     TRY(BB_NEW(s->gpus, m->classes.n));
-    nics = most_mates(s->cluster) > 1 ? find_nics(s) : own_nics(s);
+    nics = bb_cluster_gpus_share_nics(s->cluster) ? find_nics(s) : own_nics(s);
     if (nics < 0)
         return nics;
     resources = m->classes.n * BB_GPU_RESOURCES + nics * BB_NIC_RESOURCES;
@@ -180,7 +175,8 @@ static void use_gpu(struct bb_shared *s, struct bb_flow *flow, int class_id, con
 
     add_use(s, flow, gpu_resource(class_id, BB_GPU_OUT), rates->out);
     add_use(s, flow, gpu_resource(class_id, BB_GPU_IN), rates->in);
-    add_use(s, flow, gpu_resource(class_id, BB_GPU_MEMORY), fmin(rates->memory, memory_rate(s)));
+    add_use(s, flow, gpu_resource(class_id, BB_GPU_MEMORY),
+            fmin(rates->memory, bb_cluster_nccl_memory_gbps(s->cluster)));
     add_use(s, flow, nic_resource(s, class_id, BB_NIC_OUT), ranks * rates->nic_out);
     add_use(s, flow, nic_resource(s, class_id, BB_NIC_IN), ranks * rates->nic_in);
 }
@@ -211,15 +207,12 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* The links work side by side; by the simple law one after the other. */
-static double load_ns(const struct bb_shared *s, const struct bb_load *load)
+/* Whether the links within the node need longer than the NIC. */
+static bool is_within_longer(const struct bb_shared *s, const struct bb_load *load)
 {
-    const double nic = bb_cluster_nic_of_gbps(s->cluster, 1), link = s->cluster->intra.gbps;
-    const double between = larger(load->out[0], load->in[0]) / nic, within = larger(load->out[1], load->in[1]) / link;
+    const double between = larger(load->out[0], load->in[0]) / bb_cluster_nic_of_gbps(s->cluster, 1);
 
-    if (s->cluster->n_ways > 0)
-        return larger(between, within);
-    return larger(load->out[0] / nic + load->out[1] / link, load->in[0] / nic + load->in[1] / link);
+    return larger(load->out[1], load->in[1]) / s->cluster->intra.gbps > between;
 }
 
 void bb_shared_use_exchange(struct bb_shared *s, int flow_id, int class_id, const struct bb_load *load)
@@ -227,7 +220,7 @@ void bb_shared_use_exchange(struct bb_shared *s, int flow_id, int class_id, cons
     struct bb_shared_exchange *x = &s->exchanges[flow_id - sim_of(s)->n_rendezvous];
     struct bb_flow *flow = &s->flows.flows[flow_id];
     struct rates rates;
-    double ns = load_ns(s, load);
+    double ns = bb_cluster_load_ns(s->cluster, load, 1);
 
     x->load_ns = ns;
     flow->n_uses = 0;
@@ -239,7 +232,7 @@ void bb_shared_use_exchange(struct bb_shared *s, int flow_id, int class_id, cons
                            .nic_in = load->in[0] / ns,
                            .memory = (load->out[0] + load->out[1] + load->in[0] + load->in[1]) / ns *
                                      s->cluster->sharing.memory_bytes};
-    x->limit = larger(rates.nic_out, rates.nic_in) > 0 ? BB_LIMIT_NIC : BB_LIMIT_LINK;
+    x->limit = is_within_longer(s, load) ? BB_LIMIT_LINK : BB_LIMIT_NIC;
     flow->bytes_per_ns = larger(larger(rates.out, rates.in), larger(rates.nic_out, rates.nic_in));
     use_gpu(s, flow, class_id, &rates);
     count_moved(s, flow, ns);
@@ -302,9 +295,9 @@ enum bb_limit bb_shared_kernel_limit(struct bb_shared *s, const struct bb_runnin
 /* What the multiprocessors that NCCL holds and the memory's rate that it takes add to the time alone. */
 double bb_shared_rate(struct bb_shared *s, const struct bb_running *running)
 {
-    const struct bb_shared_gpu *gpu = &s->gpus[running->class_id];
-    const int half = s->cluster->sm_count / 2, held = gpu->held_sms < half ? gpu->held_sms : half;
-    const double taken = bb_flows_taken(&s->flows, gpu_resource(running->class_id, BB_GPU_MEMORY)) / memory_rate(s) / 2;
+    const int held = bb_cluster_held_sms(s->cluster, s->gpus[running->class_id].held_sms);
+    const double taken =
+        bb_flows_taken(&s->flows, gpu_resource(running->class_id, BB_GPU_MEMORY)) / bb_cluster_memory_gbps(s->cluster);
     const struct bb_kernel_sums *sums;
     double whole_ns, memory_ns, more_ns;
 

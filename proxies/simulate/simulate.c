@@ -191,7 +191,7 @@ static void run_exchange(struct bb_execution *r, int at, const struct bb_task_gr
         if (r->shared)
             bb_shared_exchange(r->shared, at, u->comm, &load, others);
         else
-            r->c->tasks[at].load_ns = bb_cluster_load_ns(r->m->cluster, &load);
+            r->c->tasks[at].load_ns = bb_cluster_load_ns(r->m->cluster, &load, 1);
     }
     for (int i = 0; i < u->n; i++)
         complete_message(r, at, s->exchanged[u->first + i]);
@@ -231,7 +231,7 @@ static void issue_class(struct bb_execution *r, int class_id)
         if (s->tasks[u].issue != launch) {
             launch = s->tasks[u].issue;
             before = host;
-            launches = s->issue_computes[launch] ? bb_op_launches(op) : 1;
+            launches = s->issue_computes[launch] ? bb_op_kernels(op) : 1;
             one = bb_cluster_issue_ns(r->m->cluster, s->issue_computes[launch]);
             host += launches * one;
         }

@@ -47,17 +47,18 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
 
 /* ---- exchanges ---- */
 
-/* A rank sends so many bytes to one and receives as many from another. */
-static double pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes)
+/* A rank sends so many bytes to one and receives as many from another; members: GPUs of a node that leave it at once. */
+static double pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes, int members)
 {
     struct bb_load load = {{0}, {0}};
 
     load.out[same_node(cl, rank, to)] = bytes;
     load.in[same_node(cl, rank, from)] = bytes;
-    return bb_cluster_load_ns(cl, &load, cl->gpus_per_node);
+    return bb_cluster_load_ns(cl, &load, members);
 }
 
-/* Every rank to the next. Ranks far from both ends are like those nodes before them. */
+/* Every rank to the next: of a node the last leaves it, the first is come to. Ranks far from both ends are like those
+ * nodes before them. */
 static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     int n = c->ranks, ends = 2 * cl->gpus_per_node;
@@ -72,8 +73,8 @@ static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, stru
         if (r == ends && n - ends > r)
             r = n - ends;
         next = (r + 1) % n;
-        out = pair_load(cl, r, next, (r + n - 1) % n, bytes);
-        in = pair_load(cl, next, (next + 1) % n, r, bytes);
+        out = pair_load(cl, r, next, (r + n - 1) % n, bytes, 1);
+        in = pair_load(cl, next, (next + 1) % n, r, bytes, 1);
         time->ns = larger(time->ns, bb_cluster_message_ns(cl, same_node(cl, r, next), fmax(out, in)));
     }
 }
@@ -92,7 +93,7 @@ static int time_hypercube(const struct bb_cluster *cl, const struct bb_case *c, 
     for (int width = 1; width < c->ranks; width *= 2)
         for (int r = 0; r < c->ranks; r++) {
             int partner = r ^ width;
-            double load = pair_load(cl, r, partner, partner, slice * width);
+            double load = pair_load(cl, r, partner, partner, slice * width, cl->gpus_per_node);
 
             if (r < partner)
                 at[r] = at[partner] =

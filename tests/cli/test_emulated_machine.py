@@ -60,6 +60,51 @@ def test_a_step_takes_what_is_predicted(busbar, tmp_path, alone, shares, words):
         assert pair["predicted_us"] == pytest.approx(pair["measured_us"], rel=2e-3 if shares else 1e-6, abs=2e-3)
 
 
+# Two GPUs on each NIC, 4 ranks on 2 nodes. By the rest of the profile a NIC has 24.3 GB/s, and links within a node 20.
+STAND_IN = ("--compute", "timed", "--forward-us", 100, "--backward-us", 200)
+GPT = ("transformer", "--model", "gpt2_small", "--layers", 4, "--global-batch-size", 8, *STAND_IN)
+ON_ONE_NIC = {"both replicas' groups": (*GPT, "--tp", 2), "both pipelines": (*GPT, "--pp", 2), "one pipeline": (*GPT, "--pp", 4),
+              "collectives of all at once": ("dlrm", "--compute", "none")}
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """Nodes of two GPUs with one NIC, or with one for each."""
+    def write(nics):
+        profile = json.loads((CLUSTERS / "a100-pcie-ib.json").read_text()) | {"gpus_per_node": 2, "nics_per_node": nics}
+        path = tmp_path / f"pairs{nics}.json"
+        path.write_text(json.dumps(profile))
+        return path
+    return write
+
+
+def planned(busbar, *words):
+    done = busbar.run("plan", *words, "--ranks", 4, "--json", "-", emulated=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("case", ON_ONE_NIC)
+def test_gpus_on_one_nic_share_it(busbar, tmp_path, pairs, case):
+    """As plan has it, and slower than with a NIC each; but for one pipeline, of which one rank alone leaves its node."""
+    words = ON_ONE_NIC[case]
+    shared, own = (planned(busbar, *words, "--cluster", pairs(nics))["predicted"]["step_us"] for nics in (1, 2))
+    run = busbar.json("proxy", *words, "-n", 2, "--warmup", 1, "--no-alone", tmp_path=tmp_path, ranks=4,
+                      env={"EMU_CLUSTER": str(pairs(1)), "EMU_DATA": "off"})
+    assert run["step_us"]["p50"] == pytest.approx(shared, rel=1e-6, abs=2e-3)
+    assert shared == own if case == "one pipeline" else shared > 1.1 * own
+
+
+def test_tables_of_gpus_on_one_nic_are_those_predicted(busbar, tmp_path, pairs):
+    words = ("all_reduce", "all_gather", "alltoall", "sendrecv", "hypercube", "--sizes", "1K,4M,64M")
+    run = busbar.json("bench", *words, "-n", 2, "--repeats", 1, "-w", 1, "-c", 0, ranks=4, tmp_path=tmp_path,
+                      env={"EMU_CLUSTER": str(pairs(1)), "EMU_DATA": "off"})
+    predicted = planned(busbar, *words, "--cluster", pairs(1))["results"]
+    assert [key(r) for r in predicted] == [key(r) for r in run["results"]]
+    for a, b in zip(run["results"], predicted):
+        assert a["time_us"]["p50"] == pytest.approx(b["time_us"]["p50"], abs=2e-3), key(a)
+
+
 def test_what_the_machine_takes_is_the_quickest_of_all_ways(busbar, tmp_path):
     run = busbar.json("bench", "all_reduce", "--sweep-algorithms", "--sizes", "1K,64M", "--placement", "out_of_place", ranks=4, env=ENV,
                       tmp_path=tmp_path)

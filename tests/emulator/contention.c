@@ -33,12 +33,6 @@ static struct {
 
 /* ---- the machine ---- */
 
-/* Communication has at most half of the memory's rate. */
-static double memory_rate(void)
-{
-    return emu.profile.memory_gbps / 2;
-}
-
 static double nics_gbps(int device)
 {
     const int size = emu_world_size();
@@ -62,7 +56,7 @@ void emu_contention_load(void)
 
         of[EMU_LINK_OUT].capacity = of[EMU_LINK_IN].capacity = emu.machine.intra.gbps;
         of[EMU_NIC_OUT].capacity = of[EMU_NIC_IN].capacity = nics_gbps(d);
-        of[EMU_MEMORY].capacity = memory_rate();
+        of[EMU_MEMORY].capacity = bb_cluster_nccl_memory_gbps(&emu.machine);
     }
 }
 
@@ -70,19 +64,20 @@ void emu_contention_load(void)
 
 static int held_sms(int device)
 {
-    int held = 0, half = emu.machine.sm_count / 2;
+    int held = 0;
 
     for (struct CUstream_st *s = emu.streams; s; s = s->next)
         if (s->device == device && s->ahead.phase != EMU_AHEAD_IDLE)
             held += s->ahead.first->effort->sms;
-    return held < half ? held : half;
+    return bb_cluster_held_sms(&emu.machine, held);
 }
 
 /* What the multiprocessors that NCCL holds and the memory's rate that it takes leave of a kernel's rate. */
 static double rate_of(const struct CUstream_st *s)
 {
     const struct emu_effort *e = s->ahead.first->effort;
-    const double taken = bb_flows_taken(&ahead.flows, s->device * EMU_PARTS + EMU_MEMORY) / memory_rate() / 2;
+    const double taken =
+        bb_flows_taken(&ahead.flows, s->device * EMU_PARTS + EMU_MEMORY) / bb_cluster_memory_gbps(&emu.machine);
     const int held = held_sms(s->device);
     double alone_ns = e->alone_ns, more_ns = 0;
     bool by_memory = e->by_memory, any;
@@ -117,11 +112,14 @@ static void settle(void)
 
 static void add_use(struct bb_flow *flow, int resource, double weight)
 {
-    if (weight <= 0)
-        return;
-    ahead.flows.uses[flow->first_use + flow->n_uses++] = (struct bb_flow_use){.resource = resource, .weight = weight};
-    if (resource % EMU_PARTS != EMU_MEMORY)
-        flow->bytes_per_ns = fmax(flow->bytes_per_ns, weight);
+    if (weight > 0)
+        ahead.flows.uses[flow->first_use + flow->n_uses++] =
+            (struct bb_flow_use){.resource = resource, .weight = weight};
+}
+
+static bool is_nic(int part)
+{
+    return part == EMU_NIC_OUT || part == EMU_NIC_IN;
 }
 
 static void start_flow(struct CUstream_st *s)
@@ -134,9 +132,14 @@ static void start_flow(struct CUstream_st *s)
     flow->n_uses = 0;
     flow->bytes_per_ns = 0;
     for (int i = 0; i < EMU_PARTS; i++) {
-        double weight = e->bytes[i] / e->transfer_ns;
+        const double rate = e->bytes[i] / e->transfer_ns;
 
-        add_use(flow, base + i, i == EMU_MEMORY ? fmin(weight, memory_rate()) : weight);
+        if (i == EMU_MEMORY) {
+            add_use(flow, base + i, fmin(rate, bb_cluster_nccl_memory_gbps(&emu.machine)));
+            continue;
+        }
+        add_use(flow, base + i, is_nic(i) && e->nic_users > 1 ? rate * e->nic_users : rate);
+        flow->bytes_per_ns = fmax(flow->bytes_per_ns, rate);
     }
     bb_flows_start(&ahead.flows, s->ahead.flow, ahead.now_ns, e->transfer_ns);
 }

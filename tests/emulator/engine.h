@@ -46,6 +46,7 @@ struct emu_effort {
     int sms;                                   /* that NCCL holds, 0: a kernel                                  */
     double latency_ns, transfer_ns;            /* of NCCL's, alone                                              */
     double bytes[EMU_PARTS];                   /* that each part moves for it                                   */
+    int nic_users;                             /* GPUs that use its NIC so at the same time, itself among them  */
     int64_t extra_ns;                          /* what this run of it loses; there when it runs                 */
 };
 void emu_settle(void);       /* the host waits for operations by itself */
@@ -82,6 +83,7 @@ struct emu_seat {
     int node, gpu; /* gpu: of its node */
 };
 struct emu_seat emu_seat_of(int at, int all);
+int emu_place_of(struct emu_seat seat, int all); /* at */
 /* EMU_SLOW: what is left of the rate of a GPU's NICs; how long a kernel lasts there that takes so long elsewhere. */
 double emu_nic_part(struct emu_seat seat);
 int64_t emu_slowed_ns(int device, int64_t ns);

@@ -25,9 +25,11 @@ struct ncclComm {
     atomic_int refs;       /* the handle, each plan, each job                                         */
     int rank, size, device;
     struct emu_seat seat;            /* of this rank, as a parent communicator knew it; node -1: none did      */
-    int *nodes;                      /* [size]                                                                  */
+    int *nodes, *gpus;               /* [size] the node of each member, and its GPU there                       */
     int n_nodes;                     /* that its members are on                                                 */
+    int job_gpus;                    /* of all processes                                                        */
     double nic_part, least_nic_part; /* of the NICs' rate: of this rank, of the slowest member  */
+    int nic_users;                   /* see nics.h */
     uint8_t id[EN_ID_BYTES];
     ncclConfig_t config;
     struct en_region region;

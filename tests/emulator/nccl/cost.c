@@ -3,6 +3,7 @@
  */
 #include "cost.h"
 #include "choice.h"
+#include "nics.h"
 
 #include "../engine.h"
 #include "proxies/machine/cluster.h"
@@ -178,7 +179,7 @@ double en_load_ns(ncclComm_t comm, const struct bb_load *load)
     struct bb_cluster c = *emu_machine();
 
     c.inter.gbps *= comm->nic_part;
-    return bb_cluster_load_ns(&c, load, c.gpus_per_node);
+    return bb_cluster_load_ns(&c, load, 1);
 }
 
 int64_t en_message_ns(bool same_node, double load_a_ns, double load_b_ns)
@@ -206,6 +207,7 @@ static void add_collective(ncclComm_t comm, const struct en_task *task, struct e
     e->bytes[EMU_NIC_IN] += nics;
     e->bytes[EMU_MEMORY] += 2 * cost.bytes * c.sharing.memory_bytes;
     e->sms = en_channels(comm);
+    e->nic_users = comm->nic_users;
 }
 
 static int larger(int a, int b)
@@ -217,7 +219,7 @@ static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, st
 {
     const struct bb_cluster *c = emu_machine();
     struct bb_load load;
-    const int others = en_sum_load(comm, tasks, n, &load), sms = others * c->sharing.message_sms;
+    const int others = en_sum_load(comm, tasks, n, &load), sms = bb_cluster_exchange_sms(c, others);
     const double between = load.out[0] + load.in[0], within = load.out[1] + load.in[1];
 
     if (others == 0)
@@ -229,7 +231,8 @@ static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, st
     e->bytes[EMU_NIC_OUT] += load.out[0];
     e->bytes[EMU_NIC_IN] += load.in[0];
     e->bytes[EMU_MEMORY] += (between + within) * c->sharing.memory_bytes;
-    e->sms = larger(e->sms, sms < c->sharing.collective_sms ? sms : c->sharing.collective_sms);
+    e->sms = larger(e->sms, sms);
+    e->nic_users = larger(e->nic_users, en_count_senders(comm, tasks, n));
 }
 
 bool en_find_effort(struct en_plan *plan)

@@ -186,7 +186,8 @@ def test_a_slow_rank_shows_in_the_step(busbar, tmp_path):
 
 @pytest.mark.parametrize("words,ranks,slow,within", [
     (("gpt2_large", 4, 2, 2, "--compute", "timed"), 10, "link=node1-nic1:0.5", 1e-6),
-    (("data_parallel", "--model", "resnet50", "--compute", "gemm", "--dtype", "half"), 2, "rank=1:1.5", 2e-3)], ids=["link", "rank"])
+    (("data_parallel", "--model", "resnet50", "--compute", "gemm", "--dtype", "half"), 2, "rank=1:1.5", 2e-3),
+    (("gpt2_large", 8, 2, 8, "--compute", "gemm", "--dtype", "bfloat16"), 2, "rank=0:1.5", 1e-3)], ids=["link", "rank", "pipeline"])
 def test_plan_and_a_run_are_slow_alike(busbar, tmp_path, words, ranks, slow, within):
     """The same words for `plan --slow` and EMU_SLOW: the same step, and a longer one than without them."""
     run = busbar.json("proxy", *words, "-n", 2, "--warmup", 1, "--no-alone", tmp_path=tmp_path, ranks=ranks, env={**ENV, "EMU_SLOW": slow})

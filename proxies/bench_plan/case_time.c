@@ -50,7 +50,7 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
 /* A rank sends so many bytes to one and receives as many from another; members: GPUs of a node that leave it at once. */
 static double pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes, int members)
 {
-    struct bb_load load = {{0}, {0}};
+    struct bb_load load = {0};
 
     load.out[same_node(cl, rank, to)] = bytes;
     load.in[same_node(cl, rank, from)] = bytes;

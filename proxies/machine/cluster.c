@@ -2,6 +2,7 @@
 #include "proxies/machine/cluster.h"
 
 #include "bootstrap/cli/opts.h"
+#include "proxies/machine/fabric.h"
 #include "proxies/models/profile.h"
 
 #include <math.h>
@@ -37,6 +38,7 @@ static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_no
                                               BB_FIELD("nccl", BB_JSON_ANY, 0),
                                               BB_FIELD("nics_per_node", BB_JSON_ANY, 0),
                                               BB_FIELD("sharing", BB_JSON_ANY, 0),
+                                              BB_FIELD("fabric", BB_JSON_ANY, 0),
                                               BB_FIELD("name", BB_JSON_ANY, 0),
                                               BB_FIELD("description", BB_JSON_ANY, 0),
                                               BB_FIELD("source", BB_JSON_ANY, 0),
@@ -161,6 +163,7 @@ int bb_cluster_load(const char *word, struct bb_cluster *cluster)
     TRY(read_achieved(root, word, cluster));
     TRY(read_nccl(root, word, cluster));
     TRY(read_sharing(root, word, cluster));
+    TRY(bb_fabric_read(root, word, cluster));
 out:
     json_decref(root);
     return rc;
@@ -203,14 +206,14 @@ double bb_cluster_nic_of_gbps(const struct bb_cluster *c, double members)
 
 double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load, double members)
 {
-    double inter = bb_cluster_nic_of_gbps(c, members), out[2], in[2];
+    double inter = bb_cluster_nic_of_gbps(c, members), uplinks = bb_fabric_load_ns(c, load), out[2], in[2];
 
     for (int local = 0; local < 2; local++) {
         out[local] = load->out[local] / (local ? c->intra.gbps : inter);
         in[local] = load->in[local] / (local ? c->intra.gbps : inter);
     }
     if (c->n_ways > 0)
-        return fmax(fmax(out[0], out[1]), fmax(in[0], in[1]));
+        return fmax(uplinks, fmax(fmax(out[0], out[1]), fmax(in[0], in[1])));
     return fmax(out[0] + out[1], in[0] + in[1]);
 }
 

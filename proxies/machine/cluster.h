@@ -43,6 +43,15 @@ struct bb_sharing {
     double memory_bytes;             /* of the GPU's memory for each byte that it sends or receives                 */
 };
 
+/* Switches between the nodes: a profile's "fabric". On a tier so many consecutive nodes hang together: on a leaf switch,
+ * in a pod of leaves. */
+enum bb_tier { BB_LEAF, BB_POD, BB_TIERS };
+struct bb_fabric {
+    bool rails;                        /* a leaf switch for each NIC of a node, and not one for all */
+    int nodes[BB_TIERS];               /* 0: no such tier, all nodes are on one switch              */
+    double oversubscription[BB_TIERS]; /* of what hangs on it to what its uplinks carry             */
+};
+
 struct bb_cluster {
     char name[64];
     int gpus_per_node, sm_count, clock_khz;
@@ -53,6 +62,7 @@ struct bb_cluster {
     struct bb_achieved achieved;
     bool shares; /* "sharing" holds; else nothing that runs at once slows anything else */
     struct bb_sharing sharing;
+    struct bb_fabric fabric;
     double launch_us, nccl_launch_us, kernel_us, memory_gbps, memory_bytes;
     double tflops_float32, tflops_float16, tflops_bfloat16, tflops_float64;
     struct bb_link intra, inter;
@@ -70,6 +80,15 @@ int64_t bb_cluster_kernel_on_ns(const struct bb_cluster *c, const struct bb_kern
 /* 1e12 FLOP per second in products of that type. */
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
 
+/* How the nodes of a communicator lie on each tier of the fabric (fabric.h). places 0: nobody says, it is consecutive
+ * nodes from the first one on. */
+struct bb_spread {
+    struct {
+        int places, nodes; /* on how many leaves or pods; most nodes on one                          */
+        int edges;         /* most edges of NCCL's two trees over the nodes that leave one of them */
+    } tier[BB_TIERS];
+};
+
 /* A collective as NCCL is called for it, by so many ranks on so many nodes. */
 struct bb_collective {
     enum bb_coll_kind kind;
@@ -77,6 +96,7 @@ struct bb_collective {
     size_t count; /* of the NCCL call */
     bool in_place;
     int ranks, nodes;
+    struct bb_spread spread;
 };
 
 /* bb_cluster_collective_ns - from the arrival of the last member to the end on all. way: the quickest, which is taken;
@@ -88,8 +108,11 @@ int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_col
  * the links of each member busy for so long, as if nothing else ran. */
 struct bb_cost {
     double latency_ns, transfer_ns;
-    double link_ns, nic_ns; /* of transfer_ns: the links within the node; the member's part of the NICs */
-    double bytes;           /* that each member sends, and as many that it receives                     */
+    double link_ns, nic_ns;     /* of transfer_ns: the links within the node; the member's part of the NICs */
+    double uplink_ns[BB_TIERS]; /* of transfer_ns: the uplinks of the leaf and the pod with most of its nodes */
+    double bytes;               /* that each member sends, and as many that it receives                     */
+    /* Over the uplinks of a leaf or pod, each way: from all its members together; from each to each that is not on it. */
+    double uplink_bytes[BB_TIERS], pair_bytes;
     const struct bb_nccl_way *way;
 };
 void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost);
@@ -97,9 +120,11 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
 bool bb_cluster_way_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_way *way,
                          struct bb_cost *cost);
 
-/* Messages of one exchange: bytes to and from other ranks by link, [0] between nodes, [1] within the node. */
+/* Messages of one exchange: bytes to and from other ranks by link, [0] between nodes, [1] within the node; and those that
+ * take uplinks of the fabric (fabric.h), of all that are on one leaf or pod and send at once. */
 struct bb_load {
     double out[2], in[2];
+    double up[BB_TIERS], down[BB_TIERS];
 };
 double bb_cluster_nic_gbps(const struct bb_cluster *c); /* between nodes, of one GPU when all of its node send */
 /* The same when only so many GPUs of a node send, of a machine that shares. */

@@ -199,7 +199,9 @@ void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, const 
 
     g->order = order;
     g->latency_ns = cost->latency_ns;
-    g->limit = short_one ? BB_LIMIT_LATENCY : cost->link_ns > cost->nic_ns ? BB_LIMIT_LINK : BB_LIMIT_NIC;
+    g->limit = short_one
+                   ? BB_LIMIT_LATENCY
+                   : bb_shared_longest(cost->link_ns, cost->nic_ns, cost->uplink_ns[BB_LEAF], cost->uplink_ns[BB_POD]);
     if (cost->transfer_ns <= 0) {
         plan_collective_end(s, rendezvous);
         return;

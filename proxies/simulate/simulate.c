@@ -90,7 +90,7 @@ static void run_collective(struct bb_execution *r, int at, const struct bb_task 
     int place = m->rendezvous_of[r->class_of[at] * m->step->layout.n_comms + u->comm];
     const struct bb_rendezvous *one = &m->rendezvous[place];
     struct bb_sim_gathering *all = &r->c->gatherings[one->base + u->order];
-    struct bb_collective call = bb_op_collective(op, one->size, one->nodes);
+    struct bb_collective call = bb_op_collective(op, one->size, one->nodes, &one->spread);
     struct bb_cost cost = {0};
 
     if (r->shared && one->size > 1)
@@ -119,14 +119,14 @@ static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *
     const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
     int rank = m->classes.rank[class_id], others = 0;
 
-    *load = (struct bb_load){{0}, {0}};
+    *load = (struct bb_load){0};
     for (int i = 0; i < u->n; i++) {
         int op = s->exchanged[u->first + i], peer = peer_of(m, class_id, op);
         const struct bb_op *o = &s->program->ops[op];
-        double *side = o->kind == BB_OP_SEND ? load->out : load->in;
 
         if (peer != rank)
-            side[bb_same_node(m->cluster->gpus_per_node, rank, peer)] += (double)bb_op_payload_bytes(o, 1);
+            bb_fabric_add_message(m->cluster, load, rank, peer, (double)bb_op_payload_bytes(o, 1),
+                                  o->kind == BB_OP_SEND);
         others += peer != rank;
     }
     return others;
@@ -141,7 +141,7 @@ static int64_t message_ns(const struct bb_sim *m, int class_id, int op, double l
     if (peer == rank)
         return bb_cluster_self_ns(m->cluster,
                                   (double)bb_op_payload_bytes(&bb_sim_task_graph(m, class_id)->program->ops[op], 1));
-    return bb_cluster_message_ns(m->cluster, bb_same_node(m->cluster->gpus_per_node, rank, peer), load_ns);
+    return bb_fabric_message_ns(m->cluster, rank, peer, load_ns);
 }
 
 static void end_message(struct bb_execution *r, int at, int there, int64_t end)

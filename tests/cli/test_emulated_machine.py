@@ -68,11 +68,11 @@ ON_ONE_NIC = {"both replicas' groups": (*GPT, "--tp", 2), "both pipelines": (*GP
 
 
 @pytest.fixture
-def pairs(tmp_path):
-    """Nodes of two GPUs with one NIC, or with one for each."""
-    def write(nics):
-        profile = json.loads((CLUSTERS / "a100-pcie-ib.json").read_text()) | {"gpus_per_node": 2, "nics_per_node": nics}
-        path = tmp_path / f"pairs{nics}.json"
+def pcie(tmp_path):
+    """Nodes of so many GPUs and NICs."""
+    def write(gpus, nics, **more):
+        profile = json.loads((CLUSTERS / "a100-pcie-ib.json").read_text()) | {"gpus_per_node": gpus, "nics_per_node": nics, **more}
+        path = tmp_path / f"pcie{gpus}{nics}{len(more)}.json"
         path.write_text(json.dumps(profile))
         return path
     return write
@@ -85,21 +85,40 @@ def planned(busbar, *words):
 
 
 @pytest.mark.parametrize("case", ON_ONE_NIC)
-def test_gpus_on_one_nic_share_it(busbar, tmp_path, pairs, case):
+def test_gpus_on_one_nic_share_it(busbar, tmp_path, pcie, case):
     """As plan has it, and slower than with a NIC each; but for one pipeline, of which one rank alone leaves its node."""
     words = ON_ONE_NIC[case]
-    shared, own = (planned(busbar, *words, "--cluster", pairs(nics))["predicted"]["step_us"] for nics in (1, 2))
+    shared, own = (planned(busbar, *words, "--cluster", pcie(2, nics))["predicted"]["step_us"] for nics in (1, 2))
     run = busbar.json("proxy", *words, "-n", 2, "--warmup", 1, "--no-alone", tmp_path=tmp_path, ranks=4,
-                      env={"EMU_CLUSTER": str(pairs(1)), "EMU_DATA": "off"})
+                      env={"EMU_CLUSTER": str(pcie(2, 1)), "EMU_DATA": "off"})
     assert run["step_us"]["p50"] == pytest.approx(shared, rel=1e-6, abs=2e-3)
     assert shared == own if case == "one pipeline" else shared > 1.1 * own
 
 
-def test_tables_of_gpus_on_one_nic_are_those_predicted(busbar, tmp_path, pairs):
-    words = ("all_reduce", "all_gather", "alltoall", "sendrecv", "hypercube", "--sizes", "1K,4M,64M")
+# Scarce uplinks of leaves, of one rail of a leaf, of pods; one GPU on a node, or two.
+LEAVES = {"nodes_per_leaf": 2, "leaf_oversubscription": 4}
+RAILS = {"nodes_per_leaf": 1, "leaf_oversubscription": 3, "rails": True}
+PODS = {"nodes_per_leaf": 1, "leaf_oversubscription": 1, "nodes_per_pod": 2, "pod_oversubscription": 7}
+
+
+@pytest.mark.parametrize("case", ["both replicas' groups", "both pipelines", "collectives of all at once"])
+@pytest.mark.parametrize("gpus,fabric", [(1, LEAVES), (2, RAILS), (1, PODS)], ids=["leaves", "rails", "pods"])
+def test_scarce_uplinks_are_shared(busbar, tmp_path, pcie, gpus, fabric, case):
+    words = ON_ONE_NIC[case]
+    flat, cluster = pcie(gpus, gpus), pcie(gpus, gpus, fabric=fabric)
+    shared, own = (planned(busbar, *words, "--cluster", path)["predicted"]["step_us"] for path in (cluster, flat))
+    run = busbar.json("proxy", *words, "-n", 2, "--warmup", 1, "--no-alone", tmp_path=tmp_path, ranks=4,
+                      env={"EMU_CLUSTER": str(cluster), "EMU_DATA": "off"})
+    assert run["step_us"]["p50"] == pytest.approx(shared, rel=1e-6, abs=2e-3) and shared > 1.1 * own
+
+
+@pytest.mark.parametrize("gpus,nics,more", [(2, 1, {}), (1, 1, {"fabric": PODS}), (2, 2, {"fabric": RAILS})], ids=["NIC", "pods", "rails"])
+def test_tables_of_what_is_shared_are_those_predicted(busbar, tmp_path, pcie, gpus, nics, more):
+    cluster = pcie(gpus, nics, **more)
+    words = ("all_reduce", "all_gather", "alltoall", *(() if more else ("sendrecv", "hypercube")), "--sizes", "1K,4M,64M")
     run = busbar.json("bench", *words, "-n", 2, "--repeats", 1, "-w", 1, "-c", 0, ranks=4, tmp_path=tmp_path,
-                      env={"EMU_CLUSTER": str(pairs(1)), "EMU_DATA": "off"})
-    predicted = planned(busbar, *words, "--cluster", pairs(1))["results"]
+                      env={"EMU_CLUSTER": str(cluster), "EMU_DATA": "off"})
+    predicted = planned(busbar, *words, "--cluster", cluster)["results"]
     assert [key(r) for r in predicted] == [key(r) for r in run["results"]]
     for a, b in zip(run["results"], predicted):
         assert a["time_us"]["p50"] == pytest.approx(b["time_us"]["p50"], abs=2e-3), key(a)

@@ -8,6 +8,7 @@
  * that it waits for. Until its loss is known an operation is held back; that takes no virtual time.
  */
 #include "internal.h"
+#include "proxies/machine/fabric.h"
 #include "proxies/machine/flows.h"
 #include <errno.h>
 #include <math.h>
@@ -42,6 +43,12 @@ static double nics_gbps(int device)
     return bb_slow_nics_gbps(&emu.slow, &emu.machine, seat.node * per_node + seat.gpu % per_node);
 }
 
+/* Where they are not scarce, nothing is said to use them. */
+static double uplink_gbps(enum bb_tier tier)
+{
+    return bb_fabric_is_scarce(&emu.machine, tier) ? bb_fabric_uplink_gbps(&emu.machine, tier) : 0;
+}
+
 void emu_contention_load(void)
 {
     emu.contends = emu.machine.shares && !emu.real_time;
@@ -56,6 +63,8 @@ void emu_contention_load(void)
 
         of[EMU_LINK_OUT].capacity = of[EMU_LINK_IN].capacity = emu.machine.intra.gbps;
         of[EMU_NIC_OUT].capacity = of[EMU_NIC_IN].capacity = nics_gbps(d);
+        of[EMU_LEAF_OUT].capacity = of[EMU_LEAF_IN].capacity = uplink_gbps(BB_LEAF);
+        of[EMU_POD_OUT].capacity = of[EMU_POD_IN].capacity = uplink_gbps(BB_POD);
         of[EMU_MEMORY].capacity = bb_cluster_nccl_memory_gbps(&emu.machine);
     }
 }
@@ -117,11 +126,6 @@ static void add_use(struct bb_flow *flow, int resource, double weight)
             (struct bb_flow_use){.resource = resource, .weight = weight};
 }
 
-static bool is_nic(int part)
-{
-    return part == EMU_NIC_OUT || part == EMU_NIC_IN;
-}
-
 static void start_flow(struct CUstream_st *s)
 {
     const struct emu_effort *e = s->ahead.first->effort;
@@ -138,7 +142,7 @@ static void start_flow(struct CUstream_st *s)
             add_use(flow, base + i, fmin(rate, bb_cluster_nccl_memory_gbps(&emu.machine)));
             continue;
         }
-        add_use(flow, base + i, is_nic(i) && e->nic_users > 1 ? rate * e->nic_users : rate);
+        add_use(flow, base + i, rate + e->others[i] / e->transfer_ns);
         flow->bytes_per_ns = fmax(flow->bytes_per_ns, rate);
     }
     bb_flows_start(&ahead.flows, s->ahead.flow, ahead.now_ns, e->transfer_ns);

@@ -32,8 +32,20 @@ struct emu_op {
     struct emu_effort *effort; /* lives as long as arg; NULL: it takes nothing that others miss */
 };
 
-/* The parts of a machine that move an operation's bytes: links within the node, the device's memory, its NICs. */
-enum emu_part { EMU_LINK_OUT, EMU_LINK_IN, EMU_MEMORY, EMU_NIC_OUT, EMU_NIC_IN, EMU_PARTS };
+/* The parts of a machine that move an operation's bytes: links within the node, the device's memory, its NICs, and the
+ * uplinks of its leaf and its pod, which other GPUs use, too. */
+enum emu_part {
+    EMU_LINK_OUT,
+    EMU_LINK_IN,
+    EMU_MEMORY,
+    EMU_NIC_OUT,
+    EMU_NIC_IN,
+    EMU_LEAF_OUT,
+    EMU_LEAF_IN,
+    EMU_POD_OUT,
+    EMU_POD_IN,
+    EMU_PARTS
+};
 
 /* What an operation takes of a machine whose profile has "sharing", and what it loses there (contention.c): a kernel's
  * duration, or what NCCL's does, which holds multiprocessors from its launch on and moves bytes while it transfers. */
@@ -46,7 +58,7 @@ struct emu_effort {
     int sms;                                   /* that NCCL holds, 0: a kernel                                  */
     double latency_ns, transfer_ns;            /* of NCCL's, alone                                              */
     double bytes[EMU_PARTS];                   /* that each part moves for it                                   */
-    int nic_users;                             /* GPUs that use its NIC so at the same time, itself among them  */
+    double others[EMU_PARTS];                  /* that they are taken to move for other GPUs at the same time   */
     int64_t extra_ns;                          /* what this run of it loses; there when it runs                 */
 };
 void emu_settle(void);       /* the host waits for operations by itself */

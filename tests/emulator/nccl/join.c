@@ -3,7 +3,7 @@
  */
 #include "choice.h"
 #include "dangers.h"
-#include "nics.h"
+#include "places.h"
 #include "profiler.h"
 
 #include "../engine.h"
@@ -186,7 +186,7 @@ static void place(ncclComm_t comm)
     }
     comm->nic_part = emu_nic_part(comm->seat);
     comm->job_gpus = emu_world_size() * devices_of(&comm->region, comm->rank);
-    comm->nic_users = en_count_callers(comm);
+    en_find_company(comm);
 }
 
 /* Emulated nodes are different hosts, though all their ranks run on this one, unless the user named the hosts. */

@@ -86,6 +86,8 @@ struct en_head {
 };
 
 struct en_region {
+    _Atomic bool
+        open; /* all else stands: another thread that aborts looks at nothing before; then it has to wake nobody */
     struct en_head *head; /* NULL: not open */
     struct en_member *members;
     struct en_pair *pairs;

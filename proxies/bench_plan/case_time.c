@@ -43,9 +43,9 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
 
 /* ---- exchanges ---- */
 
-/* A rank sends so many bytes to one and receives as many from another. alike: so many of those on its leaf and in its pod
- * do the same. */
-static double pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes,
+/* A rank sends so many bytes to one and receives as many from another. members: GPUs of a node that leave it at once;
+ * alike: so many of those on its leaf and in its pod do the same. */
+static double pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes, int members,
                         const int alike[BB_TIERS])
 {
     struct bb_load load = {0};
@@ -56,7 +56,7 @@ static double pair_load(const struct bb_cluster *cl, int rank, int to, int from,
         load.up[tier] *= alike[tier];
         load.down[tier] *= alike[tier];
     }
-    return bb_cluster_load_ns(cl, &load, cl->gpus_per_node);
+    return bb_cluster_load_ns(cl, &load, members);
 }
 
 /* Every rank to the next. Ranks far from both ends are like those nodes before them; one of a leaf leaves it, as the last
@@ -76,8 +76,8 @@ static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, stru
         if (r == ends && n - ends > r)
             r = n - ends;
         next = (r + 1) % n;
-        out = pair_load(cl, r, next, (r + n - 1) % n, bytes, alone);
-        in = pair_load(cl, next, (next + 1) % n, r, bytes, alone);
+        out = pair_load(cl, r, next, (r + n - 1) % n, bytes, 1, alone);
+        in = pair_load(cl, next, (next + 1) % n, r, bytes, 1, alone);
         time->ns = larger(time->ns, bb_fabric_message_ns(cl, r, next, fmax(out, in)));
     }
 }
@@ -98,7 +98,7 @@ static int time_hypercube(const struct bb_cluster *cl, const struct bb_case *c, 
     for (int width = 1; width < c->ranks; width *= 2)
         for (int r = 0; r < c->ranks; r++) {
             int partner = r ^ width;
-            double load = pair_load(cl, r, partner, partner, slice * width, alike);
+            double load = pair_load(cl, r, partner, partner, slice * width, cl->gpus_per_node, alike);
 
             if (r < partner)
                 at[r] = at[partner] = larger(at[r], at[partner]) + bb_fabric_message_ns(cl, r, partner, load);

@@ -185,7 +185,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
     if (o->export && f.plan.checks.matched && f.plan.checks.deadlock_free)
-        TRY(bb_export_step(o->export, o->export_file, &f.step, o->cluster ? &cluster : NULL, o->export_only, argc,
+        TRY(bb_export_step(o->export, o->export_file, &f.step, f.predicted ? &f.prediction : NULL, o->export_only, argc,
                            argv));
     if (!bb_plan_exports_to_stdout(o->files))
         print_findings(&f, o->ops, argc, argv);
@@ -210,25 +210,24 @@ static int refuse_tokens(const char *text, const char *cluster)
     return bb_tokens_parse(text, &tokens);
 }
 
-static int refuse_conditions(const struct bb_plan_options *o)
+static int refuse_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions)
 {
-    struct bb_conditions conditions;
-
     if ((o->slow || o->jitter) && !o->cluster)
         return bb_err(BB_EUSAGE, "--%s needs the cluster to predict for; nearest: --cluster h100-sxm-ib",
                       o->slow ? "slow" : "jitter");
     if (o->samples != 100 && !o->jitter)
         return bb_err(BB_EUSAGE, "--samples is of --jitter; leave it out, or nearest: --jitter 3%%");
-    return parse_conditions(o, &conditions);
+    return parse_conditions(o, conditions);
 }
 
 int bb_plan_refuse_step(const struct bb_plan_options *o, const struct bb_proxy *proxy)
 {
+    struct bb_conditions conditions;
     int rc = 0;
 
-    TRY(refuse_conditions(o));
+    TRY(refuse_conditions(o, &conditions));
     TRY(bb_plan_exports_refuse(o->files, o->cluster));
-    TRY(bb_export_refuse(o->export, o->export_only, o->cluster));
+    TRY(bb_export_refuse(o->export, o->export_only, o->cluster, &conditions.slow));
     if (o->tokens)
         TRY(refuse_tokens(o->tokens, o->cluster));
     if (o->config.scaling.baseline)

@@ -54,14 +54,30 @@ static int write_files(const struct findings *f, const struct bb_plan_options *o
     return rc;
 }
 
-/* Of a step with real work: do its products of attention belong to a fused kernel? */
-static bool fuses_attention(const struct bb_step *step)
+/* How a list of kernels does attention: "fused", "unfused"; NULL: there is none in it. A scan has scores, too, but no
+ * softmax of them. */
+static const char *attention_in(const struct bb_kernel_list *work)
 {
-    for (int w = 0; w < step->n_works; w++)
-        for (int i = 0; i < step->works[w]->n; i++)
-            if (step->works[w]->items[i].fusion == BB_KERNEL_IN_ATTENTION)
-                return true;
-    return false;
+    bool scores = false, softmax = false;
+
+    for (int i = 0; i < work->n; i++) {
+        const struct bb_kernel_list_item *item = &work->items[i];
+
+        if (item->fusion == BB_KERNEL_IN_ATTENTION)
+            return "fused";
+        scores |= !item->is_pass && strcmp(item->name, "scores") == 0;
+        softmax |= item->is_pass && strcmp(item->name, "softmax") == 0;
+    }
+    return scores && softmax ? "unfused" : NULL;
+}
+
+static const char *attention_of(const struct bb_step *step)
+{
+    const char *how = NULL;
+
+    for (int w = 0; w < step->n_works && !how; w++)
+        how = attention_in(step->works[w]);
+    return how;
 }
 
 /* A layout whose training does not hold is not one that anybody ran: a forecast that is not told what is computed again
@@ -82,7 +98,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
         TRY(bb_step_build(&f->step, proxy, config));
     }
     if (o->rates == BB_RATES_MACHINE && proxy->takes & BB_TAKES_TRANSFORMER)
-        f->forecast.attention = fuses_attention(&f->step) ? "fused" : "unfused";
+        f->forecast.attention = attention_of(&f->step);
     f->forecast.attention_guessed =
         f->forecast.attention && strcmp(f->forecast.attention, "unfused") == 0 && !o->config.transformer.attention;
 out:

@@ -1,5 +1,5 @@
-/* contention.h - of a prediction: what sharing cost and what each phase waits for, slow parts, steps with jitter. For people
- * and as JSON. */
+/* contention.h - of a prediction: what sharing cost and what each phase waits for, slow parts, steps with jitter. For
+ * people and as JSON. */
 #ifndef BB_PROXIES_PLAN_CONTENTION_H
 #define BB_PROXIES_PLAN_CONTENTION_H
 

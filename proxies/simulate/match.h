@@ -74,8 +74,8 @@ struct bb_sim_run {
 
 /*
  * bb_sim_init - prepares the step; what does not match (checks 1 and 2) goes to faults. cluster: whose times and
- * nodes count, NULL for neither. conditions: NULL for an even machine. With faults of place (see bb_rank_classes_init) there is nothing to run:
- * m->classes.n == 0.
+ * nodes count, NULL for neither. conditions: NULL for an even machine. With faults of place (see bb_rank_classes_init)
+ * there is nothing to run: m->classes.n == 0.
  */
 int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
                 const struct bb_conditions *conditions, struct bb_faults *faults) BB_MUST_CHECK;

@@ -71,7 +71,8 @@ struct bb_jittered {
     int seed, samples; /* samples 0: none */
     int64_t *step_ns;  /* [samples] */
 };
-/* bb_predict_jitter - of each sample the step, every rank for itself; the step has been predicted before. -BB_EUSAGE, said, where that is too much. */
+/* bb_predict_jitter - of each sample the step, every rank for itself; the step has been predicted before. -BB_EUSAGE,
+ * said, where that is too much. */
 int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *cluster,
                       const struct bb_conditions *conditions, int samples, struct bb_jittered *out) BB_MUST_CHECK;
 void bb_jittered_release(struct bb_jittered *j);

@@ -133,38 +133,12 @@ static int count_training(struct findings *f, const char *text)
     return 0;
 }
 
-/* "3%" */
-static int parse_jitter(const char *text, double *part)
-{
-    char *end;
-    double percent = strtod(text, &end);
-
-    if (end == text || strcmp(end, "%") != 0 || !(percent > 0 && percent <= 100))
-        return bb_err(BB_EUSAGE, "--jitter: '%s' is no percentage above 0 and up to 100%%; nearest: --jitter 3%%",
-                      text);
-    *part = percent / 100;
-    return 0;
-}
-
-static int parse_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions)
-{
-    int rc = 0;
-
-    *conditions = (struct bb_conditions){.seed = o->seed ? (uint64_t)o->seed : 1};
-    if (o->slow)
-        TRY(bb_slow_read(&conditions->slow, "--slow", o->slow));
-    if (o->jitter)
-        TRY(parse_jitter(o->jitter, &conditions->jitter));
-out:
-    return rc;
-}
-
 static int predict(const struct bb_plan_options *o, const struct bb_cluster *cluster, struct findings *f)
 {
     struct bb_conditions conditions;
     int rc;
 
-    TRY(parse_conditions(o, &conditions));
+    TRY(bb_plan_conditions(o, &conditions));
     TRY(bb_predict_under(&f->step, cluster, &conditions, &f->prediction));
     if (conditions.jitter > 0)
         TRY(bb_predict_jitter(&f->step, cluster, &conditions, o->samples, &f->jittered));
@@ -226,22 +200,12 @@ static int refuse_tokens(const char *text, const char *cluster)
     return bb_tokens_parse(text, &tokens);
 }
 
-static int refuse_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions)
-{
-    if ((o->slow || o->jitter) && !o->cluster)
-        return bb_err(BB_EUSAGE, "--%s needs the cluster to predict for; nearest: --cluster h100-sxm-ib",
-                      o->slow ? "slow" : "jitter");
-    if (o->samples != 100 && !o->jitter)
-        return bb_err(BB_EUSAGE, "--samples is of --jitter; leave it out, or nearest: --jitter 3%%");
-    return parse_conditions(o, conditions);
-}
-
 int bb_plan_refuse_step(const struct bb_plan_options *o, const struct bb_proxy *proxy)
 {
     struct bb_conditions conditions;
     int rc = 0;
 
-    TRY(refuse_conditions(o, &conditions));
+    TRY(bb_plan_conditions(o, &conditions));
     TRY(bb_plan_exports_refuse(o->files, o->cluster));
     TRY(bb_export_refuse(o->export, o->export_only, o->cluster, &conditions.slow));
     if (o->tokens)

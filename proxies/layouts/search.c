@@ -106,7 +106,7 @@ static int predict_choice(const struct work *w, const struct bb_layout_choice *c
     *p = (struct bb_prediction){0};
     as.micro_batches = micro_batches;
     TRY(bb_step_build(step, w->search->proxy, &as));
-    TRY(bb_predict_step(step, w->search->cluster, p));
+    TRY(bb_predict_step(step, w->search->cluster, NULL, p));
 out:
     return rc;
 }

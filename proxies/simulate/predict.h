@@ -52,10 +52,12 @@ struct bb_prediction {
 
 /* bb_predict - -BB_EFAIL, said, for a step that does not pass bb_step_check. */
 int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out) BB_MUST_CHECK;
-/* bb_predict_step - the same without the step's halves alone (both -1), in a third of the time. */
+/* bb_predict_step - bb_predict_under without the step's halves alone (both -1), in a third of the time. */
 int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster,
-                    struct bb_prediction *out) BB_MUST_CHECK;
-/* bb_predict_under - bb_predict on a machine that is not even. -BB_EUSAGE, said, for slow parts that it does not have. */
+                    const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
+/* bb_predict_under - bb_predict on a machine that is not even: its slow parts; NULL: even. -BB_EUSAGE, said, for slow
+ * parts that it does not have. bb_predict_refuse_slow: only that, of so many ranks. */
+int bb_predict_refuse_slow(const struct bb_cluster *cluster, int ranks, const struct bb_slow *slow) BB_MUST_CHECK;
 int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluster,
                      const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
 void bb_prediction_release(struct bb_prediction *p);

@@ -153,6 +153,24 @@ def test_plan_and_a_run_are_slow_alike(busbar, tmp_path, words, ranks, slow, wit
     assert run["step_us"]["p50"] == pytest.approx(steps[1], rel=within, abs=2e-3) and steps[1] > 1.05 * steps[0]
 
 
+def test_collectives_on_paper_are_slow_as_a_run_is(busbar, tmp_path):
+    """Ten ranks on nodes of eight, where a NIC of the second has half of its rate: `plan --slow` and a run under EMU_SLOW say the
+    same of each operation, and what goes through that NIC takes longer than on an even machine."""
+    slow, words = "link=node1-nic1:0.5", ("all_reduce", "all_gather", "alltoall", "broadcast", "sendrecv", "alltoallv", "--sizes", "1K,32M",
+                                          "--placement", "out_of_place")
+    run = busbar.json("bench", *words, "-n", 2, "--repeats", 1, "-w", 1, "-c", 0, ranks=10, env={**ENV, "EMU_SLOW": slow}, tmp_path=tmp_path)
+    on_paper, even = (json.loads(busbar.run("plan", *words, "--ranks", 10, "--cluster", H100, *more, "--json", "-", emulated=False).stdout)
+                      for more in (("--slow", slow), ()))
+    assert on_paper["predicted"] == {"cluster": H100, "slow": [slow]} and even["predicted"]["slow"] == []
+    assert [key(r) for r in on_paper["results"]] == [key(r) for r in run["results"]]
+    longer = set()
+    for a, b, c in zip(run["results"], on_paper["results"], even["results"]):
+        assert b["time_us"]["p50"] == pytest.approx(a["time_us"]["p50"], abs=1.1e-3), key(a)
+        if b["time_us"]["p50"] > 1.05 * c["time_us"]["p50"]:
+            longer.add((a["collective"], a["bytes"] > 2 ** 20))
+    assert longer >= {("all_gather", True), ("alltoall", True), ("alltoallv", True)} and not any(small for _, small in longer if not small)
+
+
 @pytest.mark.parametrize("variable,value,said", [
     ("EMU_SLOW", "rank=5", "'rank=5' is not valid, expected rank=R:TIMES or link=nodeN-nicM:PART"),
     ("EMU_SLOW", "rank=2:1.1", "there is no rank 2, expected 0 to 1"),

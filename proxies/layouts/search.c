@@ -96,29 +96,26 @@ static int keep_fitting(struct work *w, struct bb_layouts *found, const struct b
 
 /* ---- times ---- */
 
-/* Of a step of so many micro-batches; p is released by the caller. */
-static int predict_choice(const struct work *w, const struct bb_layout_choice *choice, int micro_batches,
-                          struct bb_step *step, struct bb_prediction *p)
+/* A step of so many micro-batches; released by the caller. */
+static int build_choice(const struct work *w, const struct bb_layout_choice *choice, int micro_batches,
+                        struct bb_step *step)
 {
     struct bb_proxy_config as = bb_layouts_config(w->search->config, choice);
-    int rc;
 
-    *p = (struct bb_prediction){0};
     as.micro_batches = micro_batches;
-    TRY(bb_step_build(step, w->search->proxy, &as));
-    TRY(bb_predict_step(step, w->search->cluster, NULL, p));
-out:
-    return rc;
+    return bb_step_build(step, w->search->proxy, &as);
 }
 
 static int time_of(const struct work *w, const struct bb_layout_choice *choice, int micro_batches, double *ns)
 {
-    struct bb_prediction p;
     struct bb_step step = {0};
-    int rc = predict_choice(w, choice, micro_batches, &step, &p);
+    int64_t step_ns = 0;
+    int rc;
 
-    *ns = rc ? NAN : (double)p.classes[p.slowest].all.step_ns;
-    bb_prediction_release(&p);
+    TRY(build_choice(w, choice, micro_batches, &step));
+    TRY(bb_predict_step_ns(&step, w->search->cluster, NULL, &step_ns));
+out:
+    *ns = rc ? NAN : (double)step_ns;
     bb_step_release(&step);
     return rc;
 }
@@ -246,9 +243,11 @@ static void predict_row(void *arg, int i)
     struct bb_layout_row *row = &w->rows[i];
     const struct bb_predicted_rank *slowest;
     struct bb_step step = {0};
-    struct bb_prediction p;
+    struct bb_prediction p = {0};
 
-    w->rc[i] = predict_choice(w, &row->choice, row->choice.micro_batches, &step, &p);
+    w->rc[i] = build_choice(w, &row->choice, row->choice.micro_batches, &step);
+    if (w->rc[i] == 0)
+        w->rc[i] = bb_predict_step(&step, w->search->cluster, NULL, &p);
     if (w->rc[i] == 0) {
         slowest = &p.classes[p.slowest];
         row->step_ns = (double)slowest->all.step_ns;

@@ -85,6 +85,7 @@ void bb_sim_release(struct bb_sim *m);
  * run->n_ended == task_base[classes.n]. */
 int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run) BB_MUST_CHECK;
 void bb_sim_run_release(struct bb_sim_run *run);
+int64_t bb_sim_step_ns(const struct bb_sim *m, const struct bb_sim_run *run); /* of the slowest rank */
 
 static inline const struct bb_task_graph *bb_sim_task_graph(const struct bb_sim *m, int class_id)
 {

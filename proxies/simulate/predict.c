@@ -301,6 +301,21 @@ out:
     return rc;
 }
 
+int bb_predict_step_ns(const struct bb_step *step, const struct bb_cluster *cluster,
+                       const struct bb_conditions *conditions, int64_t *step_ns)
+{
+    struct bb_sim_run run = {0};
+    struct bb_sim m;
+    int rc;
+
+    TRY(simulate_step(&m, &run, step, cluster, conditions));
+    *step_ns = bb_sim_step_ns(&m, &run);
+out:
+    bb_sim_run_release(&run);
+    bb_sim_release(&m);
+    return rc;
+}
+
 int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluster,
                      const struct bb_conditions *conditions, struct bb_prediction *out)
 {

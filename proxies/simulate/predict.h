@@ -55,6 +55,9 @@ int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, str
 /* bb_predict_step - bb_predict_under without the step's halves alone (both -1), in a third of the time. */
 int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster,
                     const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
+/* bb_predict_step_ns - only how long it is. */
+int bb_predict_step_ns(const struct bb_step *step, const struct bb_cluster *cluster,
+                       const struct bb_conditions *conditions, int64_t *step_ns) BB_MUST_CHECK;
 /* bb_predict_under - bb_predict on a machine that is not even: its slow parts; NULL: even. -BB_EUSAGE, said, for slow
  * parts that it does not have. bb_predict_refuse_slow: only that, of so many ranks. */
 int bb_predict_refuse_slow(const struct bb_cluster *cluster, int ranks, const struct bb_slow *slow) BB_MUST_CHECK;

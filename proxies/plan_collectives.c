@@ -21,11 +21,10 @@ static int refuse_collective(const struct bb_plan_options *o, const char *name)
                     {o->config.compute != NULL, "compute"},
                     {o->config.scale_counts > 0, "scale-counts"},
                     {o->tokens != NULL, "tokens"},
-                    {o->slow != NULL, "slow"},
-                    {o->jitter != NULL, "jitter"},
                     {o->ops, "ops"},
                     {o->best_order, "best-order"},
                     {o->best_layout, "best-layout"},
+                    {o->top != 10, "top"},
                     {o->threads > 0, "threads"},
                     {o->export != NULL, "export"},
                     {o->export_only.ranks != NULL, "export-ranks"},
@@ -38,10 +37,24 @@ static int refuse_collective(const struct bb_plan_options *o, const char *name)
         if (of_steps[i].given)
             return bb_err(BB_EUSAGE, "%s: --%s is of training steps; leave it out%s", name, of_steps[i].option,
                           strcmp(of_steps[i].option, "dtype") == 0 ? ", or --datatype" : "");
+    if (o->seed != 0 && !o->jitter)
+        return bb_err(BB_EUSAGE, "%s: --seed is of --jitter; leave it out, or nearest: --jitter 3%%", name);
     if (o->config.ranks == 0)
         return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", name);
     if (!o->cluster)
         return bb_err(BB_EUSAGE, "%s: plan needs the cluster to predict for; nearest: --cluster h100-sxm-ib", name);
+    return 0;
+}
+
+/* A slow rank is one whose kernels compute longer. */
+static int refuse_slow_ranks(const struct bb_slow *slow, const char *name)
+{
+    for (int i = 0; i < slow->n; i++)
+        if (slow->items[i].rank >= 0)
+            return bb_err(BB_EUSAGE,
+                          "%s: --slow rank=%d:%g makes computing longer, and a collective computes nothing; leave it "
+                          "out, or nearest: --slow link=node0-nic0:0.5",
+                          name, slow->items[i].rank, slow->items[i].factor);
     return 0;
 }
 
@@ -72,18 +85,22 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words,
 {
     struct bb_cluster cluster;
     struct bb_sweep sweep = {0};
-    struct bb_bench_plan p = {&cluster, &sweep, o->config.ranks, argc, argv};
+    struct bb_conditions conditions;
+    struct bb_bench_plan p = {&cluster, &sweep, &conditions, o->samples, o->config.ranks, argc, argv};
     const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
     json_t *rows = json || csv ? json_array() : NULL;
     int rc;
 
     TRY(refuse_collective(o, words->word[0]));
+    TRY(bb_plan_conditions(o, &conditions));
+    TRY(refuse_slow_ranks(&conditions.slow, words->word[0]));
     TRY(bb_results_refuse(json, csv));
     TRY(bb_bench_settle_cases(&o->bench, &sweep, words));
     TRY(bb_bench_plan_refuse(&p));
     if (check_only)
         goto out;
     TRY(bb_cluster_load(o->cluster, &cluster));
+    TRY(bb_predict_refuse_slow(&cluster, o->config.ranks, &conditions.slow));
     TRY(bb_plan_exports_check(o->files));
     TRY(bb_bench_plan_run(&p, bb_results_on_stdout(json, csv) ? NULL : stdout, rows));
     if (csv)

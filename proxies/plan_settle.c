@@ -1,6 +1,7 @@
-/* plan_settle.c - what the plans of steps share: the cluster that they rest on. */
+/* plan_settle.c - what the plans share: the cluster that steps rest on, and what of it is slow or varies. */
 #include "proxies/plan_options.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void settle_forecast(const struct bb_plan_options *o, const struct bb_cluster *cluster,
@@ -44,6 +45,39 @@ int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *c
                       "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
                       cluster->name);
     settle_forecast(o, cluster, config, f);
+out:
+    return rc;
+}
+
+/* ---- what is slow or varies ---- */
+
+/* "3%" */
+static int parse_jitter(const char *text, double *part)
+{
+    char *end;
+    double percent = strtod(text, &end);
+
+    if (end == text || strcmp(end, "%") != 0 || !(percent > 0 && percent <= 100))
+        return bb_err(BB_EUSAGE, "--jitter: '%s' is no percentage above 0 and up to 100%%; nearest: --jitter 3%%",
+                      text);
+    *part = percent / 100;
+    return 0;
+}
+
+int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions)
+{
+    int rc = 0;
+
+    if ((o->slow || o->jitter) && !o->cluster)
+        return bb_err(BB_EUSAGE, "--%s needs the cluster to predict for; nearest: --cluster h100-sxm-ib",
+                      o->slow ? "slow" : "jitter");
+    if (o->samples != 100 && !o->jitter)
+        return bb_err(BB_EUSAGE, "--samples is of --jitter; leave it out, or nearest: --jitter 3%%");
+    *conditions = (struct bb_conditions){.seed = o->seed ? (uint64_t)o->seed : 1};
+    if (o->slow)
+        TRY(bb_slow_read(&conditions->slow, "--slow", o->slow));
+    if (o->jitter)
+        TRY(parse_jitter(o->jitter, &conditions->jitter));
 out:
     return rc;
 }

@@ -7,10 +7,11 @@
  * zero1, zero2, zero3, distributed). dp and the micro-batches follow from the ranks and the batch; sequence parallelism
  * goes with tp. Of recompute only the least that fits is looked at: more does more work and is never quicker.
  *
- * The time of every layout that fits is estimated from steps of one and two micro-batches; the best of these from two
- * longer ones, since a pipeline that is full takes as long for each further micro-batch; the best of those are built and
- * predicted in full. Which layouts go on depends on their times alone, so the answer is the same on any number of
- * threads.
+ * The time of a layout that fits is estimated from steps of one and two micro-batches; the best of these from two longer
+ * ones, since a pipeline that is full takes as long for each further micro-batch; the best of those are built and
+ * predicted in full. No step is shorter than the kernels of all its micro-batches on the rank that has most of them: a
+ * layout for which that alone is longer than the best take is left out without more. Which layouts go on depends on
+ * their times alone, so the answer is the same on any number of threads.
  */
 #ifndef BB_PROXIES_LAYOUTS_LAYOUTS_H
 #define BB_PROXIES_LAYOUTS_LAYOUTS_H
@@ -66,8 +67,8 @@ struct bb_layout_search {
 struct bb_layouts {
     struct bb_layout_row *rows; /* the quickest first; all that were predicted */
     int n;
-    long long looked_at, fitting; /* layouts; those that fit, which are estimated */
-    int refined;                  /* estimated from longer steps                  */
+    long long looked_at, fitting; /* layouts; those that fit          */
+    int refined;                  /* looked at by longer steps        */
     long long left_out[BB_LEFT_OUT_REASONS];
     int gpus;
     double gpu_bytes;

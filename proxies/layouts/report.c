@@ -112,10 +112,11 @@ static void print_words(const struct bb_layout_choice *c, FILE *out)
 
 static void print_left_out(const struct bb_layouts *found, FILE *out)
 {
-    fprintf(out,
-            "#\n# %lld layouts were looked at; %lld fit and were estimated, %d of them from longer steps, %d were "
-            "predicted in full\n# left out:\n",
-            found->looked_at, found->fitting, found->refined, found->n);
+    fprintf(
+        out,
+        "#\n# %lld layouts were looked at; %lld fit, the best %d of them by estimates went on to longer steps, %d were "
+        "predicted in full\n# left out:\n",
+        found->looked_at, found->fitting, found->refined, found->n);
     for (int r = 0; r < BB_LEFT_OUT_REASONS; r++)
         if (found->left_out[r] > 0)
             fprintf(out, "#   %10lld  %s\n", found->left_out[r], reason_texts[r]);

@@ -75,9 +75,10 @@ def test_a_slow_link_costs_those_that_use_it(predicted):
     assert predicted("resnet50 --ranks 16 --slow link=node1-nic2:1")["step_us"] == predicted("resnet50 --ranks 16")["step_us"]
 
 
-def test_jitter_is_repeatable_and_costs(predicted):
+def test_jitter_is_repeatable_and_costs(busbar, predicted):
     words = "transformer --model llama3_8b --ranks 16 --tp 2 --jitter 3% --samples 10"
     first, again, other = (predicted(f"{words} --seed {seed}") for seed in (7, 7, 8))
+    assert json.loads(busbar.run("plan", *words.split(), "--seed", 7, "--cluster", "h100-sxm-ib", "--json", "-").stdout)["options"]["seed"] == 7
     assert first["jitter"] == again["jitter"] and first["jitter"] != other["jitter"]
     steps = first["jitter"]["step_us"]
     assert first["step_us"] < steps["p5"] <= steps["p50"] <= steps["p95"] <= steps["max"] < 1.09 * first["step_us"]

@@ -83,8 +83,8 @@ static int compare_ns(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void try_all(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double gpu_bytes,
-                    struct best *best)
+static void try_all_of_sync(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double gpu_bytes,
+                            bool skip_one_replica, struct best *best)
 {
     static const char *const schedules[] = {"1f1b", "interleaved", "zb-h1"};
 
@@ -97,6 +97,8 @@ static void try_all(const struct bb_proxy_config *asked, const struct bb_cluster
 
                         if ((s == 1) != (vpp > 1) || (s == 2 && pp == 1))
                             continue;
+                        if (skip_one_replica && tp * pp == RANKS)
+                            continue;
                         as.transformer.tp = tp;
                         as.transformer.pp = pp;
                         as.transformer.schedule = schedules[s];
@@ -106,6 +108,21 @@ static void try_all(const struct bb_proxy_config *asked, const struct bb_cluster
                         configured(&as, &config);
                         try_layout(&config, cluster, gpu_bytes, best);
                     }
+}
+
+/* One replica has nothing to sum: all ways are one. */
+static void try_all(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double gpu_bytes,
+                    struct best *best)
+{
+    static const char *const syncs[] = {"all_reduce", "zero1", "zero2", "zero3", "distributed"};
+
+    for (size_t i = 0; i < ROWS(syncs); i++) {
+        struct bb_proxy_config as = *asked;
+
+        as.transformer.sync = syncs[i];
+        if (!asked->transformer.sync || strcmp(asked->transformer.sync, syncs[i]) == 0)
+            try_all_of_sync(&as, cluster, gpu_bytes, i > 0 && !asked->transformer.sync, best);
+    }
     qsort(best->ns, (size_t)best->n, sizeof(*best->ns), compare_ns);
 }
 
@@ -119,13 +136,15 @@ static void search(const struct bb_proxy_config *asked, const struct bb_cluster 
     assert_int_equal(bb_layouts_search(&s, found), 0);
 }
 
-/* Enough memory for all that can be, and so little that only some recompute less. */
+/* Enough memory for all that can be, and so little that only some recompute less; and so many that bounds leave most of
+ * them out. */
 static void the_best_are_those_of_trying_all(void **state)
 {
     static const struct {
         const char *recompute;
         double gpu_bytes;
-    } rows[] = {{"none", 80e9}, {"none", 16e9}, {"full", 10e9}};
+        const char *sync;
+    } rows[] = {{"none", 80e9, "zero1"}, {"none", 16e9, "zero1"}, {"full", 10e9, "zero1"}, {"none", 80e9, NULL}};
     static struct best best;
     struct bb_cluster cluster;
 
@@ -138,6 +157,7 @@ static void the_best_are_those_of_trying_all(void **state)
 
         asked_config(&asked);
         asked.transformer.recompute = rows[i].recompute;
+        asked.transformer.sync = rows[i].sync;
         best = (struct best){.n = 0};
         bb_err_mute(1);
         try_all(&asked, &cluster, rows[i].gpu_bytes, &best);

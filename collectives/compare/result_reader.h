@@ -60,6 +60,8 @@ int bb_result_file_foreign(const struct bb_result_file *t);
 /* bb_result_file_foreign_ranks - of a file of nccl-tests, which lists the first device of each process with several;
  * busbar's lists all. 0: it does not tell. */
 int bb_result_file_foreign_ranks(const json_t *root);
+/* bb_result_file_foreign_devices - that list; older files have it at the top. NULL: there is none. */
+const json_t *bb_result_file_foreign_devices(const json_t *root);
 
 /*
  * bb_provenance_of - under what the file was made, as a new flat object of texts: "NCCL library": "2.28.9", "ranks",

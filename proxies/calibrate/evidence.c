@@ -89,10 +89,9 @@ static int read_busbar_head(struct bb_evidence_file *f, const json_t *root)
 
 static int read_foreign_head(struct bb_evidence_file *f, const json_t *root)
 {
-    const json_t *devices = json_object_get(root, "devices");
+    const json_t *devices = bb_result_file_foreign_devices(root);
     long long version = json_integer_value(json_object_get(root, "nccl_version"));
 
-    devices = devices ? devices : json_object_get(json_object_get(root, "config"), "devices");
     f->foreign = true;
     f->ranks = bb_result_file_foreign_ranks(root);
     f->nodes = count_hosts(devices);

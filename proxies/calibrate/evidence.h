@@ -10,12 +10,11 @@
 #include <jansson.h>
 
 enum bb_evidence_kind {
-    BB_EVIDENCE_COLLECTIVE,  /* between events: of calls that were enqueued before they began                 */
-    BB_EVIDENCE_MESSAGE,     /* one way, or half a round trip: no sooner than the host enqueues it            */
-    BB_EVIDENCE_KERNEL,      /* a product or a pass, many of them from the first one's launch on              */
-    BB_EVIDENCE_TIMED,       /* a kernel of known duration, likewise                                          */
-    BB_EVIDENCE_NCCL_LAUNCH, /* the host's time for an NCCL call                                              */
-    BB_EVIDENCE_KINDS
+    BB_EVIDENCE_COLLECTIVE, /* between events: of calls that were enqueued before they began                 */
+    BB_EVIDENCE_MESSAGE,    /* one way, or half a round trip: no sooner than the host enqueues it            */
+    BB_EVIDENCE_KERNEL,     /* a product or a pass, many of them from the first one's launch on              */
+    BB_EVIDENCE_TIMED,      /* a kernel of known duration, likewise                                          */
+    BB_EVIDENCE_NCCL_LAUNCH /* the host's time for an NCCL call                                              */
 };
 
 struct bb_evidence_row {

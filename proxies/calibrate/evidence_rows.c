@@ -17,7 +17,8 @@ static struct bb_evidence_file *file_of(struct bb_evidence *e)
     return &e->files[e->n_files - 1];
 }
 
-int bb_evidence_add(struct bb_evidence *e, const struct bb_evidence_row *row)
+/* Appends a row of the last file; one without a time is dropped and counted. */
+static int add_evidence(struct bb_evidence *e, const struct bb_evidence_row *row)
 {
     int rc;
 
@@ -95,7 +96,7 @@ static bool has_law(int kind, int ranks)
            bb_colls[kind].from != BB_FROM_PREVIOUS;
 }
 
-static int collective_row(struct bb_evidence *e, const json_t *row, const char *where, const char *time)
+static int collective_row(struct bb_evidence *e, const json_t *row, const char *where)
 {
     const struct bb_evidence_file *file = file_of(e);
     struct bb_evidence_row found = {.kind = BB_EVIDENCE_COLLECTIVE};
@@ -109,7 +110,7 @@ static int collective_row(struct bb_evidence *e, const json_t *row, const char *
     TRY(take_count(row, "bytes", where, 0, &bytes));
     TRY(take_count(row, "count", where, 0, &count));
     TRY(take_dtype(row, where, &found.call.dtype));
-    TRY(take_median(row, time, where, &found.time_us));
+    TRY(take_median(row, "time_us", where, &found.time_us));
     if (json_is_number(json_object_get(row, "wrong")))
         wrong = json_number_value(json_object_get(row, "wrong"));
     if (!has_law(kind, file->ranks) || bytes <= 0 || wrong > 0)
@@ -124,7 +125,7 @@ static int collective_row(struct bb_evidence *e, const json_t *row, const char *
     found.channels = channels > 0 && channels < 1 << 20 ? (int)channels : 0;
     copy_word(found.algorithm, sizeof(found.algorithm), row, "algorithm");
     copy_word(found.protocol, sizeof(found.protocol), row, "protocol");
-    rc = bb_evidence_add(e, &found);
+    rc = add_evidence(e, &found);
 out:
     return rc;
 }
@@ -146,7 +147,7 @@ static int launch_row(struct bb_evidence *e, const json_t *row, const char *wher
     found.time_us =
         file_of(e)->emulated ? (wall_us - time_us) * iterations : json_number_value(json_object_get(row, "host_us"));
     if (found.time_us > 0 && isfinite(found.time_us))
-        rc = bb_evidence_add(e, &found);
+        rc = add_evidence(e, &found);
 out:
     return rc;
 }
@@ -160,7 +161,7 @@ static int bench_row(struct bb_evidence *e, const json_t *row, const char *where
         file_of(e)->n_useless++; /* what a caller or a graph adds is in it */
         return 0;
     }
-    TRY(collective_row(e, row, where, "time_us"));
+    TRY(collective_row(e, row, where));
     if (!json_is_true(json_object_get(row, "forced")))
         rc = launch_row(e, row, where);
 out:
@@ -180,7 +181,7 @@ static int p2p_row(struct bb_evidence *e, const json_t *row, const char *where)
     found.same_node = json_is_true(json_object_get(row, "same_node"));
     if (strcmp(direction, "one") != 0)
         found.time_us = NAN;
-    rc = bb_evidence_add(e, &found);
+    rc = add_evidence(e, &found);
 out:
     return rc;
 }
@@ -235,7 +236,7 @@ static int compute_row(struct bb_evidence *e, const json_t *row, const char *whe
         TRY(take_count(row, "batch", where, 1, &batch));
         TRY(take_product(row, where, batch, dtype, &found.kernel));
     }
-    rc = bb_evidence_add(e, &found);
+    rc = add_evidence(e, &found);
 out:
     return rc;
 }
@@ -253,7 +254,7 @@ static int overlap_row(struct bb_evidence *e, const json_t *row, const char *whe
     TRY(take_median(row, "compute_alone_us", where, &found.time_us));
     TRY(take_product(gemm, where, 1, dtype, &found.kernel));
     found.time_us /= products;
-    rc = bb_evidence_add(e, &found);
+    rc = add_evidence(e, &found);
 out:
     return rc;
 }
@@ -313,7 +314,7 @@ static int foreign_row(struct bb_evidence *e, const struct bb_timing *t, int ite
     found.call.count = (size_t)t->bytes / element;
     if (bb_colls[found.call.kind].flags & BB_COLL_SLICED && file->ranks > 0)
         found.call.count /= (size_t)file->ranks;
-    return bb_evidence_add(e, &found);
+    return add_evidence(e, &found);
 }
 
 int bb_evidence_take_foreign(struct bb_evidence *e, json_t *root)

@@ -21,12 +21,17 @@ static double in_stream_us(const struct bb_cluster *c, double kernel_us, int ite
     return (c->launch_us + (iterations - 1) * fmax(c->launch_us, kernel_us) + kernel_us) / iterations;
 }
 
+/* What the host's clock has besides: the launch of the first of its calls. */
+static double host_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
+{
+    return row->by_host ? c->nccl_launch_us / row->iterations : 0;
+}
+
 double bb_row_time_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
 {
     switch (row->kind) {
     case BB_EVIDENCE_COLLECTIVE:
-        return (double)bb_cluster_collective_ns(c, &row->call, NULL) / 1e3 +
-               (row->by_host ? c->nccl_launch_us / row->iterations : 0);
+        return (double)bb_cluster_collective_ns(c, &row->call, NULL) / 1e3 + host_us(c, row);
     case BB_EVIDENCE_MESSAGE:
         return fmax(message_us(c, row), c->nccl_launch_us);
     case BB_EVIDENCE_KERNEL:
@@ -61,5 +66,5 @@ double bb_row_time_by_us(const struct bb_cluster *c, int way, const struct bb_ev
     one.ways[0] = c->ways[way];
     one.n_ways = 1;
     ns = bb_cluster_collective_ns(&one, &row->call, &taken);
-    return taken ? (double)ns / 1e3 + (row->by_host ? c->nccl_launch_us / row->iterations : 0) : INFINITY;
+    return taken ? (double)ns / 1e3 + host_us(c, row) : INFINITY;
 }

@@ -54,8 +54,9 @@ static const struct bb_opts set = {
              "[OPTION...] [-- OPTION...]",
     .doc =
         "A cluster profile from measurements, for `busbar plan --cluster FILE`. Reads the JSON of busbar bench\n"
-        "(collectives, p2p, compute, overlap) and of nccl-tests, fits latencies and rates to the rows, says how well\n"
-        "they hold, and which figures no row tells: these stay as they are in the profile that it starts from.",
+        "(collectives, p2p, compute, overlap) and of nccl-tests, and the table that nccl-tests printed (where it does\n"
+        "not say what it is of: all_reduce=FILE), fits latencies and rates to the rows, says how well they hold, and\n"
+        "which figures no row tells: these stay as they are in the profile that it starts from.",
     .after = "--measure leaves its results in the folder FILE.sweep, beside FILE.study.json; the same command goes on\n"
              "where it was stopped.\n"
              "Exit status: 0 ok, 1 a bench failed or the profile cannot be written, 2 usage, or files that do not go\n"

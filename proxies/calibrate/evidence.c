@@ -2,7 +2,6 @@
 #include "proxies/calibrate/evidence.h"
 
 #include "bootstrap/base/grow.h"
-#include "bootstrap/base/json_read.h"
 #include "bootstrap/base/units.h"
 #include "collectives/compare/result_reader.h"
 #include "proxies/calibrate/evidence_rows.h"
@@ -132,6 +131,29 @@ static int refuse_file(const struct bb_evidence_file *f, const json_t *root)
     return 0;
 }
 
+static bool has_cpu_times(const json_t *root)
+{
+    const json_t *row = json_array_get(json_object_get(root, "results"), 0);
+
+    return json_object_get(json_object_get(row, "out_of_place"), "cpu_time") ||
+           json_object_get(json_object_get(row, "in_place"), "cpu_time");
+}
+
+/* Runs of nccl-tests whose times are not those of one operation of all ranks. */
+static int refuse_foreign(const struct bb_evidence_file *f, const json_t *root)
+{
+    const json_t *devices = bb_result_file_foreign_devices(root), *config = json_object_get(root, "config");
+    const json_t *last = json_array_get(devices, json_array_size(devices) - 1);
+
+    if (json_integer_value(json_object_get(last, "group")) > 0)
+        return bb_err(BB_EUSAGE, "%s: several groups ran side by side (NCCL_TESTS_SPLIT), expected one", f->path);
+    if (json_integer_value(json_object_get(config, "aggregated_iterations")) > 1)
+        return bb_err(BB_EUSAGE, "%s: several operations in one call (-m), expected one", f->path);
+    if (has_cpu_times(root))
+        return bb_err(BB_EUSAGE, "%s: times of the host's calls alone (-C 1), expected those of operations", f->path);
+    return 0;
+}
+
 static int refuse_other_machine(const struct bb_evidence_file *f, const struct bb_evidence_file *first)
 {
     if (f->emulated != first->emulated)
@@ -158,6 +180,7 @@ static int take_file(struct bb_evidence *e, json_t *root, const char *path)
     TRY(refuse_kind(path, root, &foreign));
     TRY(foreign ? read_foreign_head(f, root) : read_busbar_head(f, root));
     TRY(refuse_file(f, root));
+    TRY(foreign ? refuse_foreign(f, root) : 0);
     TRY(refuse_other_machine(f, &e->files[0]));
     TRY(foreign ? bb_evidence_take_foreign(e, root) : bb_evidence_take(e, root));
     if (f->n_rows == 0)
@@ -177,8 +200,10 @@ int bb_evidence_read(struct bb_evidence *e, const char *const *paths, size_t n)
     *e = (struct bb_evidence){0};
     TRY(BB_NEW(e->files, n));
     for (size_t i = 0; i < n; i++) {
-        TRY(bb_json_load(paths[i], 0, &root));
-        TRY(take_file(e, root, paths[i]));
+        const char *path;
+
+        TRY(bb_result_tree_load(paths[i], &path, &root));
+        TRY(take_file(e, root, path));
         json_decref(root);
         root = NULL;
     }

@@ -332,6 +332,93 @@ def test_nccl_tests_lists_one_device_of_each_process(busbar, measured, calibrate
     assert [r["time_us"]["p50"] for r in plan["results"]] == pytest.approx(list(times.values()), rel=0.03)
 
 
+def test_what_nccl_tests_printed_does_as_its_file_does(busbar, measured, calibrate, tmp_path):
+    """The table on stdout, whole, as mpirun tags it, and without the line that says what it is of; times have two digits there."""
+    measured("p2p")
+    done = busbar.run_program(busbar.build / "emulated" / "all_gather_perf", "-b", "1K", "-e", "256M", "-f", "8", "-g", "4", "-c", "0",
+                              cwd=tmp_path, env={"EMU_CLUSTER": str(measured("p2p").parent / "hidden.json"), "EMU_DATA": "off"})
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "run.log").write_text(done.stdout)
+    (tmp_path / "tagged.log").write_text("Warning: known hosts\n" + "".join(f"[1,0]<stdout>:{line}" for line in done.stdout.splitlines(True)))
+    (tmp_path / "old.log").write_text(re.sub(r"# Collective test.*\n", "", done.stdout))
+    for word in (tmp_path / "run.log", tmp_path / "tagged.log", f"all_gather={tmp_path / 'old.log'}"):
+        done, profile, summary = calibrate(word)
+        assert done.returncode == 0, done.stderr
+        assert_near(profile, ["intra.latency_us", "intra.gbps"])
+        assert [(f["what"], f["ranks"], f["nodes"], f["rows"], f["file"]) for f in summary["files"]] == [
+            ("nccl-tests", 4, 1, 14, str(word).removeprefix("all_gather="))]
+        assert profile["emulated"] is True
+
+
+H100_LOG = """# Collective test starting: all_reduce_perf
+# nThread 1 nGpus 1 minBytes 8 maxBytes 1073741824 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
+#
+# Using devices
+{devices}#
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+{rows}# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 160
+"""
+
+
+def h100_log(hosts=("a",), name="NVIDIA H100 80GB HBM3", group=0, rows=((8, 13.7), (1 << 20, 27.4), (1 << 30, 4029))):
+    devices = "".join(f"#  Rank {8 * h + i:2} Group {group:2} Pid {4000 + i:6} on {host:>10} device {i:2} [0000:{i:02x}:00] {name}\n"
+                      for h, host in enumerate(hosts) for i in range(8))
+    factor = 2 * (8 * len(hosts) - 1) / (8 * len(hosts))
+    figures = [(size, us, size / us / 1e3) for size, us in rows]
+    return H100_LOG.format(devices=devices, rows="".join(
+        f"{size:12}  {size // 4:12}     float     sum      -1  {us:7.2f}  {bw:6.2f}  {bw * factor:6.2f}      0  {us:7.2f}  {bw:6.2f}  {bw * factor:6.2f}    N/A\n"
+        for size, us, bw in figures))
+
+
+def test_a_printed_table_of_hardware_tells_ranks_nodes_and_the_profile(calibrate, tmp_path):
+    for hosts in (("a",), ("a", "b")):
+        (tmp_path / "h.log").write_text(h100_log(hosts))
+        done, profile, summary = calibrate(tmp_path / "h.log")
+        assert done.returncode == 0, done.stderr
+        assert [(f["ranks"], f["nodes"], f["rows"]) for f in summary["files"]] == [(8 * len(hosts), len(hosts), 6)]
+        assert summary["from"] == "h100-sxm-ib" and "emulated" not in profile and summary["emulated"] is False
+
+
+@pytest.mark.parametrize("change,said", [
+    (lambda t: t.replace("# Collective test starting: all_reduce_perf\n", ""), "all_reduce=h.log"),
+    (lambda t: t + t, "a second run"), (lambda t: t[:t.rindex("  N/A")], "line 18: a row of 12 words"),
+    (lambda t: t.replace("Group  0", "Group  1"), "NCCL_TESTS_SPLIT"), (lambda t: t.replace("agg iters: 1", "agg iters: 4"), "(-m)"),
+    (lambda t: t.replace(" time ", "cputime"), "(-C 1)"), (lambda t: t.replace("[0000:03:00]", "[0000:04:00]"), "shared a GPU"),
+    (lambda t: t.replace("[0000:07:00] NVIDIA H100", "[0000:07:00] NVIDIA H200"), "rank 7"), (lambda t: t.replace("Rank", "rank"), "no devices"),
+    (lambda t: t.replace("NVIDIA H100", "AMD MI300X"), "--from"), (lambda t: "".join(t.splitlines(True)[:13]), "no table"),
+    (lambda t: "".join(t.splitlines(True)[:14]), "no rows"), (lambda t: t.replace("graph: 0", "graph: 5"), "none of its 6 rows"),
+    (lambda t: t.replace("     0 ", "     5 ").replace("N/A", "  7"), "none of its 6 rows"), (lambda t: "", "not JSON"),
+    (lambda t: "hello\n", "not JSON"), (lambda t: "\0\xff\n" * 9, "not JSON"),
+])
+def test_bad_tables_are_refused(busbar, calibrate, tmp_path, change, said):
+    (tmp_path / "h.log").write_text(change(h100_log()), encoding="latin1")
+    done = busbar.run("calibrate", "h.log", "-o", "mine.json", emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
+    assert not (tmp_path / "mine.json").exists() and done.stdout == ""
+
+
+def test_an_operation_that_is_not_the_tables_is_refused(busbar, tmp_path):
+    told, untold = h100_log(), re.sub("# Collective test.*\n", "", h100_log())
+    (tmp_path / "f.json").write_text("{}")
+    for text, word, said in [(told, "all_gather=h.log", "of all_reduce_perf"), (untold, "all_gather=h.log", "busbw is 1.75 of algbw"),
+                             (untold, "allreduce=h.log", "'all_reduce'"), (untold, "all_reduce=no.log", "no.log"),
+                             (untold, "all_reduce=f.json", "leave out all_reduce=")]:
+        (tmp_path / "h.log").write_text(text)
+        done = busbar.run("calibrate", word, "-o", "mine.json", emulated=False, cwd=tmp_path)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
+    (tmp_path / "all_gather=h.log").write_text(told)  # a file of such a name
+    assert busbar.run("calibrate", "all_gather=h.log", "-o", "mine.json", emulated=False, cwd=tmp_path).returncode == 0
+
+
+def test_tables_of_two_machines_are_refused(busbar, tmp_path):
+    (tmp_path / "a.log").write_text(h100_log())
+    (tmp_path / "b.log").write_text(h100_log(name="NVIDIA A100-SXM4-80GB"))
+    done = busbar.run("calibrate", "a.log", "b.log", "-o", "mine.json", emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and "NVIDIA A100-SXM4-80GB" in done.stderr and "b.log" in done.stderr
+
+
 # ---- measuring ----
 
 

@@ -80,12 +80,11 @@ static int set_figures(const struct bb_calibration *c, json_t *root)
 
     for (int f = 0; f < c->n_figures; f++) {
         const struct bb_calibration_figure *figure = &c->figures[f];
-        bool whole = strcmp(figure->key, "sm_count") == 0 || strcmp(figure->key, "sharing.collective_sms") == 0;
         json_t *number;
 
         if (figure->fit < 0)
             continue;
-        number = whole ? json_integer((json_int_t)figure->value) : json_real(figure->value);
+        number = figure->is_whole ? json_integer((json_int_t)figure->value) : json_real(figure->value);
         if (figure->way >= 0)
             failed |= json_object_set_new(json_array_get(json_object_get(root, "nccl"), (size_t)figure->way),
                                           strrchr(figure->key, '.') + 1, number);

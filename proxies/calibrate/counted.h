@@ -11,4 +11,8 @@ void bb_take_multiprocessors(struct bb_calibration *c, const struct bb_evidence 
  * machine that shares. 0 or -BB_EFAIL (no memory). */
 int bb_take_channels(struct bb_calibration *c, const struct bb_evidence *e) BB_MUST_CHECK;
 
+/* bb_take_message_sms - of the numbers of multiprocessors that a message may hold the one by which products beside
+ * sendrecv take what they took; of several that do as well, the nearest to the nominal one. Untold where all do as well. */
+int bb_take_message_sms(struct bb_calibration *c, const struct bb_evidence *e) BB_MUST_CHECK;
+
 #endif

@@ -236,6 +236,9 @@ void bb_evidence_text(const struct bb_evidence_row *row, char *text, size_t size
     else if (row->kind == BB_EVIDENCE_KERNEL)
         snprintf(text, size, "product %lld x %lld x %lld %s", (long long)g->m, (long long)g->n, (long long)g->k,
                  bb_dtypes[g->dtype].name);
+    else if (row->kind == BB_EVIDENCE_BESIDE)
+        snprintf(text, size, "products %lld x %lld x %lld beside %s %s", (long long)g->m, (long long)g->n,
+                 (long long)g->k, bb_colls[row->call.kind].name, bytes);
     else if (row->kind == BB_EVIDENCE_TIMED)
         snprintf(text, size, "timed kernel of %g us", row->known_us);
     else

@@ -10,11 +10,12 @@
 #include <jansson.h>
 
 enum bb_evidence_kind {
-    BB_EVIDENCE_COLLECTIVE, /* between events: of calls that were enqueued before they began                 */
-    BB_EVIDENCE_MESSAGE,    /* one way, or half a round trip: no sooner than the host enqueues it            */
-    BB_EVIDENCE_KERNEL,     /* a product or a pass, many of them from the first one's launch on              */
-    BB_EVIDENCE_TIMED,      /* a kernel of known duration, likewise                                          */
-    BB_EVIDENCE_NCCL_LAUNCH /* the host's time for an NCCL call                                              */
+    BB_EVIDENCE_COLLECTIVE,  /* between events: of calls that were enqueued before they began                 */
+    BB_EVIDENCE_MESSAGE,     /* one way, or half a round trip: no sooner than the host enqueues it            */
+    BB_EVIDENCE_KERNEL,      /* a product or a pass, many of them from the first one's launch on              */
+    BB_EVIDENCE_TIMED,       /* a kernel of known duration, likewise                                          */
+    BB_EVIDENCE_NCCL_LAUNCH, /* the host's time for an NCCL call                                              */
+    BB_EVIDENCE_BESIDE       /* products that begin together with NCCL's work, until the last of them has ended     */
 };
 
 struct bb_evidence_row {
@@ -33,7 +34,8 @@ struct bb_evidence_row {
     double bytes;
 
     struct bb_kernel_list_item kernel;
-    double known_us; /* timed */
+    double known_us; /* timed; of products beside NCCL: what they take alone */
+    double comm_us;  /* ... and how long NCCL was beside them, with as many calls as iterations */
 };
 
 struct bb_evidence_file {

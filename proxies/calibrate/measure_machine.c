@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Small and large messages, products and passes that fill the GPU, and kernels so short that their launch shows. */
+/* Small and large messages, products and passes that fill the GPU, kernels so short that their launch shows, and beside
+ * messages products of so many tiles that every multiprocessor less shows, and such as memory bounds. */
 static const struct {
     const char *name, *command;
     bool all_ranks; /* else one */
@@ -17,6 +18,8 @@ static const struct {
     {"p2p", "bench p2p --bandwidth-sizes 1M,32M -c 0", true},
     {"compute", "bench compute", false},
     {"launches", "bench compute passes timed --size 4K -n 1", false},
+    {"beside-products", "bench overlap --collective sendrecv --gemm 32768x32768x512 --sizes 256M --ctas default", true},
+    {"beside-memory", "bench overlap --collective sendrecv --gemm 32768x32768x64 --sizes 256M --ctas default", true},
 };
 
 /* The words of a command; NULL without memory. */

@@ -24,6 +24,8 @@ BENCHES = {
     "comm": (["bench", "comm", "--repeats", "2"], 2),
 }
 
+BESIDE = ["bench", "overlap", "--collective", "sendrecv", "--sizes", "256M", "--ctas", "default", "-n", "4", "--repeats", "3"]
+
 
 @pytest.fixture(scope="module")
 def measured(busbar, tmp_path_factory):
@@ -188,7 +190,7 @@ def cluster_files(busbar, tmp_path_factory):
     hidden |= {"name": "hidden", "gpus_per_node": 4, "nics_per_node": 4, "launch_us": 3.7, "nccl_launch_us": 6.3, "kernel_us": 2.9,
                "intra": {"latency_us": 7.4, "gbps": 271}, "inter": {"latency_us": 9.3, "gbps": 39.5}}
     hidden["achieved"] |= {"gemm": 0.58, "memory": 0.77}
-    hidden["sharing"] |= {"collective_sms": 20}
+    hidden["sharing"] |= {"collective_sms": 20, "message_sms": 3, "memory_bytes": 1.21}
     for i, way in enumerate(hidden["nccl"]):
         for key, factor in [("base_us", 1.2 + 0.03 * i), ("intra_us", 0.8 + 0.02 * i), ("inter_us", 1.3 - 0.04 * i), ("gbps", 0.83 + 0.01 * i),
                             ("nic", 0.93)]:
@@ -198,6 +200,7 @@ def cluster_files(busbar, tmp_path_factory):
                    "--repeats", "2"]
     runs = {"one": (collectives, 4, 1), "two": (collectives, 8, 2), "four": (collectives, 4, 4),
             "p2p": (["bench", "p2p", "--bandwidth-sizes", "1M,32M", "-c", "0"], 8, 2), "compute": (["bench", "compute"], 0, 1),
+            "products": (BESIDE + ["--gemm", "32768x32768x512"], 4, 1), "memory": (BESIDE + ["--gemm", "32768x32768x64"], 4, 1),
             "launches": (["bench", "compute", "passes", "timed", "--size", "4K", "-n", "1"], 0, 1)}
     for name, (words, ranks, nodes) in runs.items():
         done = busbar.run(*words, "--json", folder / f"{name}.json", "--quiet", ranks=ranks, cwd=folder,
@@ -214,7 +217,8 @@ def test_a_hidden_cluster_with_all_of_nccls_ways_is_found(busbar, cluster_files,
     for fit in summary["fits"]:
         assert fit["worst_error_percent"] < 2 and fit["outliers"] == 0, fit
     alone = {f["key"]: f["value"] for f in summary["figures"] if f["from"] and not f["together"]}
-    assert len(alone) > 45 and "sharing.collective_sms" in alone and summary["held_back"] == []
+    assert len(alone) > 45 and {"sharing.collective_sms", "sharing.message_sms", "sharing.memory_bytes"} <= set(alone)
+    assert summary["held_back"] == []
     ways = {f"{w['algorithm']}.{w['protocol']}": w for w in hidden["nccl"]}
     for key, value in alone.items():
         way, _, part = key.removeprefix("nccl.").rpartition(".")
@@ -228,6 +232,29 @@ def test_a_hidden_cluster_with_all_of_nccls_ways_is_found(busbar, cluster_files,
     assert len(bench) == len(plan["results"]) > 50
     assert [a["bytes"] for a, b in zip(bench, plan["results"])
             if a["bytes"] and abs(b["time_us"]["p50"] / a["time_us"]["p50"] - 1) > 0.02] == []
+
+
+@pytest.mark.parametrize("message_sms,memory_bytes", [(1, 2.02), (5, 0.6), (7, 1.5)])
+def test_what_nccl_takes_of_a_gpu_is_found_beside_products(busbar, calibrate, tmp_path, message_sms, memory_bytes):
+    """One message in each direction on 2 and 3 of 132 multiprocessors; 2 us that a product of 64 x 32768 x 32768 waits for memory."""
+    hidden = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    hidden["sharing"] = {"collective_sms": 24, "message_sms": message_sms, "memory_bytes": memory_bytes}
+    (tmp_path / "hidden.json").write_text(json.dumps(hidden))
+    for name, k in (("products", 512), ("memory", 64)):
+        done = busbar.run(*BESIDE, "--gemm", f"32768x32768x{k}", "--json", f"{name}.json", "--quiet", ranks=2, cwd=tmp_path,
+                          env={"EMU_CLUSTER": "hidden.json", "EMU_DATA": "off"})
+        assert done.returncode == 0, done.stderr
+    done, profile, summary = calibrate(tmp_path / "products.json", tmp_path / "memory.json", "--from", "h100-sxm-ib")
+    assert profile["sharing"]["message_sms"] == message_sms
+    assert profile["sharing"]["memory_bytes"] == pytest.approx(memory_bytes, rel=0.02)
+    assert {f["name"]: f["rows"] for f in summary["fits"] if "beside" in f["name"]} == {"products beside sendrecv": 1, "products beside NCCL": 2}
+    assert all(fit["worst_error_percent"] < 2 for fit in summary["fits"])
+    # products that memory bounds say nothing of multiprocessors, nor the others of memory
+    _, profile, summary = calibrate(tmp_path / "memory.json", "--from", "h100-sxm-ib")
+    assert profile["sharing"]["message_sms"] == 2 and profile["sharing"]["memory_bytes"] == pytest.approx(memory_bytes, rel=0.02)
+    done, profile, summary = calibrate(tmp_path / "products.json", "--from", "h100-sxm-ib")
+    assert profile["sharing"]["message_sms"] == message_sms and profile["sharing"]["memory_bytes"] == 1.5
+    assert "sharing.memory_bytes" in done.stdout.split("no row tells")[1]
 
 
 def test_rows_of_one_node_tell_nothing_of_what_is_between(cluster_files, calibrate):
@@ -435,13 +462,13 @@ def measure(busbar, tmp_path):
 
 def test_measure_runs_what_it_needs_and_goes_on_where_it_was_stopped(measure, tmp_path):
     done = measure("--ranks", 2, "--", "-e", "16M", EMU_FAULT="fail:name=cublasLtMatmul,call=3")
-    assert done.returncode == 1 and "1 of 4" in done.stderr and not (tmp_path / "mine.json").exists()
+    assert done.returncode == 1 and "3 of 6" in done.stderr and not (tmp_path / "mine.json").exists()
     kept = {p: p.stat().st_mtime_ns for p in (tmp_path / "mine.sweep").glob("*.run.json")}
     done = measure("--ranks", 2, "--", "-e", "16M")  # what failed is not run again by itself
     assert done.returncode == 1
     done = measure("--ranks", 2, "--restart", "--", "-e", "16M")
     assert done.returncode == 0, done.stderr
-    assert len(kept) == 4
+    assert len(kept) == 6
     assert_near(json.loads((tmp_path / "mine.json").read_text()), TOLD)
     rows = json.loads((tmp_path / "mine.sweep" / "sweep.json").read_text())
     sizes = {r["bytes"] for c in rows["combinations"] if "all_reduce" in c["command"] for r in c["result"]["results"]}

@@ -15,6 +15,7 @@
 
 struct options {
     const char *output, *from, *json;
+    int gpus_per_node;
     bool quiet, measure;
     struct bb_measure_options run;
 };
@@ -26,6 +27,8 @@ static const struct bb_opt rows[] = {
                "the profile that figures come from which no row tells (default: the shipped one of these GPUs; 'busbar "
                "list clusters')",
                .word_at = bb_cluster_name_at),
+    OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), NULL, "N", 1, 1 << 20,
+            "GPUs of a node (default: those of that profile, or as many as a host had ranks, if more)"),
     OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write figures and residuals as JSON, - for stdout"),
     OPT_FLAG(0, "quiet", FIELD(quiet), "no table"),
     {0},
@@ -82,6 +85,16 @@ out:
 }
 
 /* ---- the command ---- */
+
+static int take_node_size(const struct options *o, struct bb_evidence *e)
+{
+    e->gpus_per_node = o->gpus_per_node;
+    for (size_t f = 0; f < e->n_files && o->gpus_per_node > 0; f++)
+        if (e->files[f].most_on_host > o->gpus_per_node)
+            return bb_err(BB_EUSAGE, "--gpus-per-node: %d, but a host of %s had %d ranks, one for each GPU",
+                          o->gpus_per_node, e->files[f].path, e->files[f].most_on_host);
+    return 0;
+}
 
 static int calibrate_files(const struct options *o, const struct bb_evidence *e, int argc, char **argv)
 {
@@ -163,6 +176,7 @@ int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv)
     TRY(check_options(&options, &words));
     TRY(find_files(&options, &words, sweep, &measured));
     TRY(bb_evidence_read(&evidence, words.word, (size_t)words.n));
+    TRY(take_node_size(&options, &evidence));
     TRY(calibrate_files(&options, &evidence, argc, argv));
 out:
     bb_evidence_release(&evidence);

@@ -29,8 +29,11 @@ static void add_sources(const struct bb_calibration_report *r, FILE *out)
                 fprintf(out, "%s%s", comma, r->evidence->files[i].path);
                 comma = ", ";
             }
-        fprintf(out, " (%zu rows, median error %.2g %%, worst %.2g %%). ", done->n_rows, 100 * done->median_error,
-                100 * done->worst_error);
+        if (done->only_judged)
+            fprintf(out, "%s%s. ", comma, done->name);
+        else
+            fprintf(out, " (%zu rows, median error %.2g %%, worst %.2g %%). ", done->n_rows, 100 * done->median_error,
+                    100 * done->worst_error);
     }
 }
 

@@ -353,6 +353,7 @@ int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const 
     *c = (struct bb_calibration){.cluster = *base};
     c->n_figures = bb_figures_of(base, c->figures);
     choose_anchor(c, e);
+    bb_take_node_size(c, e);
     bb_take_multiprocessors(c, e);
     TRY(fit_law(c, e, ANY_LAW));
     TRY(fit_law(c, e, base->n_ways > 0 ? WAYS_LAW : SIMPLE_LAW));

@@ -13,6 +13,48 @@
 #define LEAST_SHOWN 5e-3      /* of a row's time: what the worst number has to be off by for any to be told */
 #define MANY_BYTES  (1 << 20) /* smaller messages have fewer channels than there are */
 
+/* ---- what files tell ---- */
+
+static void take_figure(struct bb_calibration *c, const char *key, int value, int *member)
+{
+    const int f = bb_figure_find(c->figures, c->n_figures, key);
+
+    if (f < 0)
+        return;
+    *member = value;
+    c->figures[f].value = value;
+    c->figures[f].fit = c->n_fits;
+}
+
+static int most_on_a_host(const struct bb_evidence *e, struct bb_calibration_fit *fit)
+{
+    int most = 0;
+
+    for (size_t f = 0; f < e->n_files; f++)
+        if (e->files[f].most_on_host > most) {
+            most = e->files[f].most_on_host;
+            fit->files = (size_t)1 << (f % 64);
+        }
+    return most;
+}
+
+void bb_take_node_size(struct bb_calibration *c, const struct bb_evidence *e)
+{
+    const struct bb_cluster nominal = c->cluster;
+    struct bb_calibration_fit fit = {.name = "ranks of a host", .n_rows = 1, .only_judged = true};
+    int gpus = most_on_a_host(e, &fit);
+
+    if (e->gpus_per_node > 0) {
+        gpus = e->gpus_per_node;
+        fit = (struct bb_calibration_fit){.name = "--gpus-per-node", .only_judged = true};
+    } else if (gpus <= nominal.gpus_per_node)
+        return;
+    take_figure(c, "gpus_per_node", gpus, &c->cluster.gpus_per_node);
+    take_figure(c, "nics_per_node", (nominal.nics_per_node * gpus + nominal.gpus_per_node - 1) / nominal.gpus_per_node,
+                &c->cluster.nics_per_node);
+    c->fits[c->n_fits++] = fit;
+}
+
 void bb_take_multiprocessors(struct bb_calibration *c, const struct bb_evidence *e)
 {
     struct bb_calibration_figure *sms = &c->figures[bb_figure_find(c->figures, c->n_figures, "sm_count")];
@@ -20,7 +62,7 @@ void bb_take_multiprocessors(struct bb_calibration *c, const struct bb_evidence 
     for (size_t f = 0; f < e->n_files; f++)
         if (e->files[f].sm_count > 0) {
             sms->value = c->cluster.sm_count = e->files[f].sm_count;
-            sms->fit = 0;
+            sms->fit = c->n_fits; /* that of kernels, which comes next */
         }
 }
 

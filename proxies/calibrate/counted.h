@@ -4,7 +4,11 @@
 
 #include "proxies/calibrate/calibration.h"
 
-/* bb_take_multiprocessors - of the GPU, from timed kernels, whose fit is the first. */
+/* bb_take_node_size - as it is given, or a host with more ranks than the profile's nodes have GPUs: so many, and as many
+ * NICs for each as before. Fewer ranks tell nothing: the other GPUs may have been idle. */
+void bb_take_node_size(struct bb_calibration *c, const struct bb_evidence *e);
+
+/* bb_take_multiprocessors - of the GPU, from timed kernels, whose fit is the next. */
 void bb_take_multiprocessors(struct bb_calibration *c, const struct bb_evidence *e);
 
 /* bb_take_channels - a channel of NCCL holds a multiprocessor: the median of its collectives from 1 MiB on, for a

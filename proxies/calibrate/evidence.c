@@ -37,17 +37,21 @@ static int take_device(struct bb_evidence_file *f, const json_t *devices, const 
     return 0;
 }
 
-static int count_hosts(const json_t *devices)
+/* 0 without memory. *most: devices of one of them. */
+static int count_hosts(const json_t *devices, const char *field, int *most)
 {
     json_t *seen = json_object(), *device;
-    int hosts; /* 0 without memory */
+    int hosts;
     size_t i;
 
+    *most = 0;
     json_array_foreach(devices, i, device)
     {
-        const char *host = json_string_value(json_object_get(device, "hostname"));
+        const char *host = json_string_value(json_object_get(device, field));
+        const int n = 1 + (int)json_integer_value(json_object_get(seen, host ? host : ""));
 
-        json_object_set_new(seen, host ? host : "", json_true());
+        json_object_set_new(seen, host ? host : "", json_integer(n));
+        *most = n > *most ? n : *most;
     }
     hosts = (int)json_object_size(seen);
     json_decref(seen);
@@ -78,6 +82,7 @@ static int read_busbar_head(struct bb_evidence_file *f, const json_t *root)
     f->ranks = (int)json_integer_value(json_object_get(root, "ranks"));
     f->nodes = (int)json_integer_value(json_object_get(root, "nodes"));
     f->emulated = json_is_true(json_object_get(root, "emulated"));
+    (void)count_hosts(json_object_get(root, "devices"), "host", &f->most_on_host);
     name_command(f, json_object_get(root, "command"));
     copy_text(f->started, sizeof(f->started), json_object_get(root, "started"));
     copy_text(f->nccl, sizeof(f->nccl), json_object_get(json_object_get(root, "nccl"), "runtime"));
@@ -93,7 +98,9 @@ static int read_foreign_head(struct bb_evidence_file *f, const json_t *root)
 
     f->foreign = true;
     f->ranks = bb_result_file_foreign_ranks(root);
-    f->nodes = count_hosts(devices);
+    f->nodes = count_hosts(devices, "hostname", &f->most_on_host);
+    if (json_array_size(devices) > 0) /* several ranks each, where only the first of a process is listed */
+        f->most_on_host *= f->ranks / (int)json_array_size(devices);
     f->emulated = json_is_true(json_object_get(root, "emulated"));
     snprintf(f->what, sizeof(f->what), "nccl-tests");
     copy_text(f->started, sizeof(f->started), json_object_get(root, "start_time"));

@@ -42,7 +42,7 @@ struct bb_evidence_file {
     const char *path; /* borrowed */
     char what[48];    /* "bench p2p", "nccl-tests"                            */
     char started[40], nccl[24], device[96], emulated_cluster[256];
-    int ranks, nodes, sm_count; /* sm_count 0: not told */
+    int ranks, nodes, most_on_host, sm_count; /* sm_count 0: not told */
     bool emulated, foreign;
     size_t n_rows, n_useless; /* rows taken, rows that no law is held against */
 };
@@ -51,6 +51,7 @@ struct bb_evidence {
     struct bb_evidence_file *files;
     struct bb_evidence_row *rows;
     size_t n_files, n_rows;
+    int gpus_per_node; /* as it is given, 0: it is not */
 };
 
 /*

@@ -211,8 +211,11 @@ def cluster_files(busbar, tmp_path_factory):
 
 def test_a_hidden_cluster_with_all_of_nccls_ways_is_found(busbar, cluster_files, calibrate, tmp_path):
     hidden, files = cluster_files
-    done, profile, summary = calibrate(*files.values(), "--from", "h100-sxm-ib")
+    done, profile, summary = calibrate(*files.values(), "--from", "h100-sxm-ib", "--gpus-per-node", 4)
     assert done.returncode == 0, done.stderr
+    assert profile["gpus_per_node"] == profile["nics_per_node"] == 4 and "gpus_per_node is" not in done.stdout
+    assert {f["key"]: f["from"] for f in summary["figures"]}["nics_per_node"] == "--gpus-per-node"
+    assert "gpus_per_node, nics_per_node: --gpus-per-node. " in profile["source"]
     assert [(f["ranks"], f["nodes"]) for f in summary["files"]][:3] == [(4, 1), (8, 2), (4, 4)]
     for fit in summary["fits"]:
         assert fit["worst_error_percent"] < 2 and fit["outliers"] == 0, fit
@@ -224,10 +227,8 @@ def test_a_hidden_cluster_with_all_of_nccls_ways_is_found(busbar, cluster_files,
         way, _, part = key.removeprefix("nccl.").rpartition(".")
         assert value == pytest.approx(ways[way][part] if key.startswith("nccl.") else at(hidden, key), rel=0.02), key
     # what bench measured on two nodes plan says of the profile, whose nodes are as large as those
-    profile |= {"gpus_per_node": 4, "nics_per_node": 4}
-    (tmp_path / "nodes.json").write_text(json.dumps(profile))
     plan = busbar.json("plan", "all_reduce", "all_gather", "broadcast", "-b", "8", "-e", "1G", "-f", "8", "--ranks", 8, "--cluster",
-                       tmp_path / "nodes.json", tmp_path=tmp_path, emulated=False)
+                       tmp_path / "mine.json", tmp_path=tmp_path, emulated=False)
     bench = [r for r in json.loads(files["two"].read_text())["results"] if not r.get("forced")]
     assert len(bench) == len(plan["results"]) > 50
     assert [a["bytes"] for a, b in zip(bench, plan["results"])
@@ -255,6 +256,22 @@ def test_what_nccl_takes_of_a_gpu_is_found_beside_products(busbar, calibrate, tm
     done, profile, summary = calibrate(tmp_path / "products.json", "--from", "h100-sxm-ib")
     assert profile["sharing"]["message_sms"] == message_sms and profile["sharing"]["memory_bytes"] == 1.5
     assert "sharing.memory_bytes" in done.stdout.split("no row tells")[1]
+
+
+def test_hosts_tell_how_many_gpus_a_node_has_at_least(cluster_files, calibrate, tmp_path):
+    """Two nodes of 4 ranks: more than a profile's 2 GPUs, of which each has half a NIC; of one with 8 the others may have been idle."""
+    _, files = cluster_files
+    base = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    done, _, _ = calibrate(files["two"], "--gpus-per-node", 3)
+    assert done.returncode == 2 and "two.json had 4 ranks" in done.stderr
+    (tmp_path / "small.json").write_text(json.dumps(base | {"gpus_per_node": 2, "nics_per_node": 1}))
+    done, profile, summary = calibrate(files["two"], "--from", tmp_path / "small.json")
+    assert (profile["gpus_per_node"], profile["nics_per_node"]) == (4, 2)
+    assert {f["key"]: f["from"] for f in summary["figures"]}["gpus_per_node"] == "ranks of a host"
+    assert f"gpus_per_node, nics_per_node: {files['two']}, ranks of a host. " in profile["source"]
+    done, profile, summary = calibrate(files["two"], "--from", "h100-sxm-ib")
+    assert (profile["gpus_per_node"], profile["nics_per_node"]) == (8, 8)
+    assert "gpus_per_node is 8" in done.stdout and "--gpus-per-node 4" in done.stdout
 
 
 def test_rows_of_one_node_tell_nothing_of_what_is_between(cluster_files, calibrate):
@@ -564,6 +581,13 @@ def test_damaged_rows_are_named(measured, calibrate, tmp_path):
         file = copy_of(measured("p2p"), tmp_path / "bad.json", lambda d, k=key, v=value: d["results"][4].update({k: v}))
         done, _, _ = calibrate(file)
         assert done.returncode == 2 and re.search(r"bad\.json: results\[4\]", done.stderr) and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_damaged_rows_of_overlap_are_named(measured, calibrate, tmp_path):
+    for key, value in [("collective", 7), ("collectives", 0), ("count", 1.5), ("comm_in_both_us", {"p50": "y"}), ("compute_in_both_us", {"p50": -1})]:
+        file = copy_of(measured("overlap"), tmp_path / "bad.json", lambda d, k=key, v=value: d["results"][0].update({k: v}))
+        done, _, _ = calibrate(file)
+        assert done.returncode == 2 and re.search(r"bad\.json: results\[0\]", done.stderr) and done.stderr.count("\n") == 1, done.stderr
 
 
 def test_a_profile_that_was_there_stays_when_the_new_one_fails(busbar, tmp_path):

@@ -143,11 +143,11 @@ static void join_name(const struct log *l, char name[NAME])
 /* Two ranks with one GPU mean nothing. */
 static void see_gpu(struct log *l, const char *host)
 {
-    char gpu[2 * NAME] = "";
+    char gpu[512] = "";
 
     for (int i = 0; i < l->n; i++)
         if (l->word[i][0] == '[')
-            snprintf(gpu, sizeof(gpu), "%.60s %.60s", host, l->word[i]);
+            snprintf(gpu, sizeof(gpu), "%.400s %.100s", host, l->word[i]);
     if (*gpu && json_object_get(l->seen, gpu))
         json_object_set_new(l->root, "shared_gpu", json_true());
     json_object_set_new(l->seen, gpu, json_true());

@@ -258,6 +258,16 @@ def test_what_nccl_takes_of_a_gpu_is_found_beside_products(busbar, calibrate, tm
     assert "sharing.memory_bytes" in done.stdout.split("no row tells")[1]
 
 
+def test_products_of_few_tiles_tell_nothing_of_multiprocessors(busbar, calibrate, tmp_path):
+    """At most 16 tiles, of whatever size, are one wave on 132 multiprocessors and on half of them."""
+    done = busbar.run(*BESIDE, "--gemm", "256x256x32768", "--json", "few.json", "--quiet", ranks=2, cwd=tmp_path,
+                      env={"EMU_CLUSTER": str(ROOT / "profiles/clusters/h100-sxm-ib.json"), "EMU_DATA": "off"})
+    assert done.returncode == 0, done.stderr
+    done, profile, summary = calibrate(tmp_path / "few.json", "--from", "h100-sxm-ib")
+    assert [f["name"] for f in summary["fits"]] == ["kernels", "products beside NCCL"]
+    assert {f["key"] for f in summary["figures"] if f["key"].startswith("sharing.") and f["from"]} == set()
+
+
 def test_hosts_tell_how_many_gpus_a_node_has_at_least(cluster_files, calibrate, tmp_path):
     """Two nodes of 4 ranks: more than a profile's 2 GPUs, of which each has half a NIC; of one with 8 the others may have been idle."""
     _, files = cluster_files
@@ -369,6 +379,8 @@ def test_nccl_tests_lists_one_device_of_each_process(busbar, measured, calibrate
     (tmp_path / "f.json").write_text(json.dumps(file))
     _, profile, summary = calibrate(tmp_path / "f.json")
     assert [(f["ranks"], f["nodes"]) for f in summary["files"]] == [(8, 1)] and summary["from"] == "h100-sxm-ib"
+    few = busbar.run("calibrate", tmp_path / "f.json", "--gpus-per-node", 4, "-o", tmp_path / "few.json", emulated=False)
+    assert few.returncode == 2 and "f.json had 8 ranks" in few.stderr
     moved = {f["key"]: f["value"] / f["nominal"] for f in summary["figures"] if f["from"] and f["nominal"]}
     assert moved and all(0.85 < factor < 1.15 for factor in moved.values()), moved
     plan = busbar.json("plan", "all_reduce", "--sizes", "8,1M,1G", "--ranks", 8, "--cluster", tmp_path / "mine.json", "--placement",

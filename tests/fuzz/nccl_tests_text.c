@@ -1,4 +1,4 @@
-/* nccl_tests_text.c - what nccl-tests printed, and what `busbar calibrate` makes of it. Two parts: the text, and the
+/* nccl_tests_text.c - what nccl-tests printed, and what `busbar calibrate` makes of files. Two parts: the text, and the
  * operation that it is of, none where it says so. */
 #include "collectives/compare/result_reader.h"
 #include "proxies/calibrate/evidence.h"

@@ -7,24 +7,6 @@
 
 /* ---- counts ---- */
 
-/* Elements from one place to another, whoever asks. */
-static size_t elements_between(const struct bb_op *op, int from, int to)
-{
-    const size_t row = (size_t)(op->back ? to : from), column = (size_t)(op->back ? from : to);
-
-    return (size_t)op->table->rows[row * (size_t)op->table->n + column] * op->count;
-}
-
-size_t bb_alltoallv_sends(const struct bb_op *op, int to)
-{
-    return to == op->peer ? 0 : elements_between(op, op->peer, to);
-}
-
-size_t bb_alltoallv_receives(const struct bb_op *op, int from)
-{
-    return from == op->peer ? 0 : elements_between(op, from, op->peer);
-}
-
 size_t bb_alltoallv_sent(const struct bb_op *op)
 {
     size_t sum = 0;
@@ -41,11 +23,6 @@ size_t bb_alltoallv_received(const struct bb_op *op)
     for (int place = 0; place < op->table->n; place++)
         sum += bb_alltoallv_receives(op, place);
     return sum;
-}
-
-bool bb_alltoallv_meets(const struct bb_op *op, int place)
-{
-    return bb_alltoallv_sends(op, place) > 0 || bb_alltoallv_receives(op, place) > 0;
 }
 
 int bb_alltoallv_peers(const struct bb_op *op)
@@ -89,8 +66,8 @@ int bb_alltoallv_messages(const struct bb_op *op, struct bb_op *messages)
             messages[n++] = message_of(op, BB_OP_SEND, place, sends, src_at);
         if (receives)
             messages[n++] = message_of(op, BB_OP_RECV, place, receives, dst_at);
-        src_at += elements_between(op, op->peer, place);
-        dst_at += elements_between(op, place, op->peer);
+        src_at += bb_alltoallv_elements(op, op->peer, place);
+        dst_at += bb_alltoallv_elements(op, place, op->peer);
     }
     return n;
 }

@@ -19,15 +19,34 @@ struct bb_alltoallv {
     int *rows; /* [n][n] from, to */
 };
 
+/* bb_alltoallv_elements - from one place to another, whoever has the operation; also of what stays. */
+static inline size_t bb_alltoallv_elements(const struct bb_op *op, int from, int to)
+{
+    const size_t row = (size_t)(op->back ? to : from), column = (size_t)(op->back ? from : to);
+
+    return (size_t)op->table->rows[row * (size_t)op->table->n + column] * op->count;
+}
+
 /* Elements that the place op->peer sends to another one, and gets from it; 0 of itself. */
-size_t bb_alltoallv_sends(const struct bb_op *op, int to);
-size_t bb_alltoallv_receives(const struct bb_op *op, int from);
+static inline size_t bb_alltoallv_sends(const struct bb_op *op, int to)
+{
+    return to == op->peer ? 0 : bb_alltoallv_elements(op, op->peer, to);
+}
+
+static inline size_t bb_alltoallv_receives(const struct bb_op *op, int from)
+{
+    return from == op->peer ? 0 : bb_alltoallv_elements(op, from, op->peer);
+}
+
 /* To and from all others. */
 size_t bb_alltoallv_sent(const struct bb_op *op);
 size_t bb_alltoallv_received(const struct bb_op *op);
 
 /* bb_alltoallv_meets - whether it sends to that place or receives from it; bb_alltoallv_peers - how many it does with. */
-bool bb_alltoallv_meets(const struct bb_op *op, int place);
+static inline bool bb_alltoallv_meets(const struct bb_op *op, int place)
+{
+    return bb_alltoallv_sends(op, place) > 0 || bb_alltoallv_receives(op, place) > 0;
+}
 int bb_alltoallv_peers(const struct bb_op *op);
 
 /* bb_alltoallv_messages - its sends and receives, in the order in which they are issued, into messages[2 n], alone (call

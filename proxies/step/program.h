@@ -44,16 +44,16 @@ struct bb_op {
     int peer;               /* send, recv: the other rank; rooted collectives: the root (see peer_kind);
                                alltoallv: the own place in the communicator                                 */
     enum bb_peer_kind peer_kind;
-    size_t count;                  /* elements, exactly the count argument of the NCCL call; alltoallv: of a row      */
-    int src, dst;                  /* buffers (indices into bb_program.buffers), BB_NONE where there is none          */
+    bool back;    /* alltoallv: each row goes back where the table has it from                                 */
+    size_t count; /* elements, exactly the count argument of the NCCL call; alltoallv: of a row      */
+    int src, dst; /* buffers (indices into bb_program.buffers), BB_NONE where there is none          */
     size_t src_offset, dst_offset; /* elements                                                                      */
     const struct bb_alltoallv *table; /* alltoallv: rows from each place to each; owned by the step                   */
-    bool back;                        /* alltoallv: each row goes back where the table has it from                    */
     double compute_us; /* compute: time of the timed stand-in                                             */
     const struct bb_kernel_list
         *work;      /* compute: the real work instead of the stand-in, NULL: none; owned by the step   */
-    int work_times; /* how often it is done, one after another                                         */
     double flops;   /* compute: floating-point operations of the real work, 0 where unknown            */
+    int work_times; /* how often it is done, one after another                                         */
     enum bb_phase phase;
     int micro_batch, layer; /* BB_NONE where they don't apply                                                  */
     const char *what;       /* what it stands for: "activations", "gradients"; static or owned by the builder  */

@@ -4,8 +4,10 @@
 #include "bootstrap/base/grow.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int bb_op_peer_rank(const struct bb_layout *l, const struct bb_op *op, int rank)
 {
@@ -61,6 +63,19 @@ struct bb_kernel_list *bb_step_work(struct bb_step *step)
     if (BB_GROW(step->works, step->n_works) || BB_NEW(step->works[step->n_works], 1))
         return NULL;
     return step->works[step->n_works++];
+}
+
+struct bb_kernel_list *bb_step_keep_work(struct bb_step *step, const struct bb_kernel_list *made)
+{
+    const size_t bytes = offsetof(struct bb_kernel_list, items) + (size_t)made->n * sizeof(made->items[0]);
+    struct bb_kernel_list *work = BB_GROW(step->works, step->n_works) ? NULL : malloc(bytes);
+
+    if (!work) {
+        bb_err(BB_EFAIL, "out of memory for a list of %d kernels", made->n);
+        return NULL;
+    }
+    memcpy(work, made, bytes);
+    return step->works[step->n_works++] = work;
 }
 
 struct bb_alltoallv *bb_step_table(struct bb_step *step, int n)

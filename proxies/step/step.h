@@ -57,6 +57,9 @@ const char *bb_step_text(struct bb_step *step, const char *fmt, ...) __attribute
 struct bb_kernel_list *
 bb_step_work(struct bb_step *step); /* empty, lives as long as the step; NULL without memory (said) */
 
+/* bb_step_keep_work - a copy that has room for its items alone: for steps of thousands of lists; nothing may be appended. */
+struct bb_kernel_list *bb_step_keep_work(struct bb_step *step, const struct bb_kernel_list *made);
+
 /* bb_step_table - the numbers of an uneven exchange among n places, all 0, to be filled; lives as long as the step; NULL
  * without memory (said). */
 struct bb_alltoallv *bb_step_table(struct bb_step *step, int n);

@@ -50,11 +50,11 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
 /* A rank sends so many bytes to one and receives as many from another. */
 static double pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes)
 {
-    struct bb_load load = {{0}, {0}};
+    struct bb_load load = {0};
 
     load.out[same_node(cl, rank, to)] = bytes;
     load.in[same_node(cl, rank, from)] = bytes;
-    return bb_cluster_load_ns(cl, &load);
+    return bb_cluster_load_ns(cl, &load, cl->gpus_per_node);
 }
 
 /* Every rank to the next. Ranks far from both ends are like those nodes before them. */
@@ -132,7 +132,8 @@ static int time_uneven(const struct bb_cluster *cl, const struct bb_case *c, str
 
             if (bytes <= 0)
                 continue;
-            load = fmax(bb_cluster_load_ns(cl, &loads[i]), bb_cluster_load_ns(cl, &loads[j]));
+            load = fmax(bb_cluster_load_ns(cl, &loads[i], cl->gpus_per_node),
+                        bb_cluster_load_ns(cl, &loads[j], cl->gpus_per_node));
             time->ns = larger(time->ns, i == j ? bb_cluster_self_ns(cl, bytes)
                                                : bb_cluster_message_ns(cl, same_node(cl, i, j), load));
         }

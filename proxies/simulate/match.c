@@ -148,27 +148,30 @@ out:
 
 /* ---- collectives ---- */
 
-/* One member of each class of the communicator instance that `rank` is in. seen[classes] marks those of this one.
- */
+/* One member of each class of the communicator instance that `rank` is in. seen[classes] marks those of this one. */
 static int gather_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_rendezvous *one)
 {
     const struct bb_layout *l = &m->step->layout;
-    int group = l->comms[comm].group, instance = bb_group_instance(l, group, rank), size = l->groups[group].size;
+    int group = l->comms[comm].group, instance = bb_group_instance(l, group, rank), size = l->groups[group].size, rc;
+    struct bb_near *near;
 
     *one = (struct bb_rendezvous){.comm = comm, .size = size, .first = m->n_members};
     one->nodes = bb_group_nodes(l, group, instance, m->cluster ? m->cluster->gpus_per_node : 0);
+    TRY(BB_NEW(near, size));
+    TRY(bb_group_spread(l, group, instance, m->cluster, &one->spread, near));
     for (int i = 0; i < size; i++) {
         int member = bb_group_member(l, group, instance, i), class_id = m->classes.of[member];
 
         if (seen[class_id] == m->n_rendezvous + 1)
             continue;
         seen[class_id] = m->n_rendezvous + 1;
-        if (BB_GROW(m->members, m->n_members))
-            return -BB_EFAIL;
-        m->members[m->n_members++] = (struct bb_member){class_id, member};
+        TRY(BB_GROW(m->members, m->n_members));
+        m->members[m->n_members++] = (struct bb_member){class_id, member, near[i]};
         one->n++;
     }
-    return 0;
+out:
+    free(near);
+    return rc;
 }
 
 /* "all_reduce of 5 float sum, root 0": what all members must agree on. */
@@ -309,7 +312,7 @@ static int list_mates(struct bb_sim *m, int class_id, int comm, struct bb_faults
 {
     const struct bb_layout *l = &m->step->layout;
     const int rank = m->classes.rank[class_id], group = l->comms[comm].group;
-    const int instance = bb_group_instance(l, group, rank), gpus = m->cluster ? m->cluster->gpus_per_node : 0;
+    const int instance = bb_group_instance(l, group, rank);
 
     m->mates_of[class_id * l->n_comms + comm] = m->n_mates;
     compare_alltoallvs(m, comm, bb_group_member(l, group, instance, 0), rank, faults);
@@ -318,7 +321,7 @@ static int list_mates(struct bb_sim *m, int class_id, int comm, struct bb_faults
 
         if (BB_GROW(m->mates, m->n_mates))
             return -BB_EFAIL;
-        m->mates[m->n_mates++] = (struct bb_mate){m->classes.of[mate], bb_same_node(gpus, rank, mate)};
+        m->mates[m->n_mates++] = (struct bb_mate){m->classes.of[mate], mate};
     }
     return 0;
 }
@@ -368,49 +371,6 @@ static int make_room(struct bb_sim *m)
     return 0;
 }
 
-/* What is slow about a rank, as one number: the same for ranks of which the same is. */
-static uint64_t mark_of(const struct bb_sim *m, int rank)
-{
-    double words[2] = {bb_slow_times(&m->conditions.slow, rank),
-                       bb_slow_nics_gbps(&m->conditions.slow, m->cluster, rank)};
-    uint64_t bits[2];
-
-    memcpy(bits, words, sizeof(bits));
-    return bits[0] * 31 + bits[1];
-}
-
-/* Ranks behave alike where the machine is alike for them: slow parts, and whoever else is on their NIC. */
-static int find_classes(struct bb_sim *m, struct bb_faults *faults)
-{
-    const struct bb_slow *slow = &m->conditions.slow;
-    const struct bb_cluster *c = m->cluster;
-    struct bb_rank_marks marks = {.apart = m->conditions.jitter > 0};
-    bool uneven = c && slow->n > 0;
-    bool mates = c && c->shares && c->nics_per_node > 0 && c->nics_per_node < c->gpus_per_node;
-    const int ranks = m->step->layout.ranks;
-    uint64_t *mark = NULL;
-    int *place_of = NULL, rc = 0;
-
-    if (uneven)
-        TRY(BB_NEW(mark, ranks));
-    if (mates)
-        TRY(BB_NEW(place_of, ranks));
-    for (int r = 0; r < ranks; r++) {
-        if (uneven)
-            mark[r] = mark_of(m, r);
-        if (mates)
-            place_of[r] = bb_slow_nic_of(c, r);
-    }
-    marks.mark = mark;
-    marks.place_of = place_of;
-    marks.places = mates ? bb_slow_nic_of(c, ranks - 1) + 1 : 0;
-    TRY(bb_rank_classes_init(&m->classes, m->step, m->graphs, c ? c->gpus_per_node : 0, &marks, faults));
-out:
-    free(mark);
-    free(place_of);
-    return rc;
-}
-
 int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
                 const struct bb_conditions *conditions, struct bb_faults *faults)
 {
@@ -420,7 +380,7 @@ int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cl
     if (conditions)
         m->conditions = *conditions;
     TRY(make_graphs(m));
-    TRY(find_classes(m, faults));
+    TRY(bb_sim_find_classes(m, faults));
     TRY(make_room(m));
     for (int c = 0; c < m->classes.n; c++)
         TRY(match_class(m, c, faults) || match_alltoallvs(m, c, faults) ? -BB_EFAIL : 0);

@@ -17,6 +17,7 @@
 #include "proxies/simulate/graph/faults.h"
 #include "proxies/simulate/graph/rank_classes.h"
 #include "proxies/simulate/limits.h"
+#include "proxies/simulate/spread.h"
 
 #include <stdint.h>
 
@@ -26,16 +27,20 @@ struct bb_rendezvous {
     int first, n;          /* bb_sim.members[first .. first + n)                */
     int base, collectives; /* states of its collectives; the most of any member */
     int nodes;             /* that the members are on                            */
+    struct bb_spread spread;
 };
+
+/* What several GPUs may share of the machine. */
+enum bb_place { BB_AT_NIC, BB_AT_LEAF, BB_AT_POD, BB_PLACES };
 
 struct bb_member {
     int class_id, rank; /* rank: the member itself, for messages */
+    struct bb_near near;
 };
 
 /* Another place of a communicator that a class has an alltoallv on. */
 struct bb_mate {
-    int class_id;
-    bool near; /* on the class's node */
+    int class_id, rank; /* rank: the mate itself, of the class's lowest rank */
 };
 
 struct bb_sim {
@@ -77,8 +82,8 @@ struct bb_sim_run {
     } * gatherings;                         /* [n_collectives]                      */
     int64_t *issued_ns;                     /* [classes] host time when all is issued */
     struct bb_sim_busy {
-        double link_ns, nic_ns; /* that all which goes over them takes, by the busier direction */
-    } * busy;                   /* [classes] of a machine that shares, else NULL */
+        double link_ns, nic_ns, uplink_ns[BB_TIERS]; /* that all which goes over them takes, by the busier direction */
+    } * busy;                                        /* [classes] of a machine that shares, else NULL */
     int n_ended;
 };
 
@@ -90,6 +95,16 @@ struct bb_sim_run {
 int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
                 const struct bb_conditions *conditions, struct bb_faults *faults) BB_MUST_CHECK;
 void bb_sim_release(struct bb_sim *m);
+
+/* uneven.c. _find_classes: of bb_sim_init; which ranks behave alike on this machine. _is_shared: whether several GPUs use
+ * one of that place, and are to be asked for, since it can be scarce. _place: which one a rank's GPU uses, over all nodes. */
+int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults) BB_MUST_CHECK;
+bool bb_sim_is_shared(const struct bb_sim *m, enum bb_place what);
+int bb_sim_place(const struct bb_sim *m, enum bb_place what, int rank);
+static inline enum bb_tier bb_place_tier(enum bb_place what) /* not of a NIC */
+{
+    return what == BB_AT_LEAF ? BB_LEAF : BB_POD;
+}
 
 /* bb_simulate - execute. serialised: the tasks of a rank one after another in issue order. All tasks ended:
  * run->n_ended == task_base[classes.n]. */

@@ -199,7 +199,9 @@ void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, const 
 
     g->order = order;
     g->latency_ns = cost->latency_ns;
-    g->limit = short_one ? BB_LIMIT_LATENCY : cost->link_ns > cost->nic_ns ? BB_LIMIT_LINK : BB_LIMIT_NIC;
+    g->limit = short_one
+                   ? BB_LIMIT_LATENCY
+                   : bb_shared_longest(cost->link_ns, cost->nic_ns, cost->uplink_ns[BB_LEAF], cost->uplink_ns[BB_POD]);
     if (cost->transfer_ns <= 0) {
         plan_collective_end(s, rendezvous);
         return;
@@ -233,13 +235,6 @@ static struct bb_shared_exchange *exchange_of(const struct bb_shared *s, int at,
     return &s->exchanges[*flow - s->r->m->n_rendezvous];
 }
 
-static int sms_of(const struct bb_sharing *sharing, int messages)
-{
-    long long sms = (long long)sharing->message_sms * messages;
-
-    return sms < sharing->collective_sms ? (int)sms : sharing->collective_sms;
-}
-
 void bb_shared_exchange(struct bb_shared *s, int at, int comm, const struct bb_load *load, int messages)
 {
     const int class_id = s->r->class_of[at];
@@ -247,7 +242,7 @@ void bb_shared_exchange(struct bb_shared *s, int at, int comm, const struct bb_l
     struct bb_shared_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
 
     *x = (struct bb_shared_exchange){
-        .at = at, .head = BB_NONE, .tail = BB_NONE, .sms = sms_of(&s->cluster->sharing, messages)};
+        .at = at, .head = BB_NONE, .tail = BB_NONE, .sms = bb_cluster_exchange_sms(s->cluster, messages)};
     s->flows.flows[flow].limit = -1;
     bb_shared_use_exchange(s, flow, class_id, load);
     task_at(s, at)->load_ns = x->load_ns;
@@ -283,6 +278,16 @@ static void free_cell(struct bb_shared *s, int cell)
 {
     s->cells[cell].next = s->free_cell;
     s->free_cell = cell;
+}
+
+/* A message that takes no link takes memory, another one nothing but steps: where that is longer than the transfer. */
+static void limit_side(struct bb_shared *s, int at, int64_t latency_ns, bool itself)
+{
+    int flow;
+    struct bb_shared_exchange *x = exchange_of(s, at, &flow);
+
+    if ((double)latency_ns > x->load_ns)
+        x->limit = itself ? BB_LIMIT_MEMORY : BB_LIMIT_LATENCY;
 }
 
 static void finish_side(struct bb_shared *s, int cell, int64_t end_ns)
@@ -343,6 +348,7 @@ void bb_shared_message(struct bb_shared *s, int mine, int theirs, int64_t latenc
     for (int i = 0; i < 2; i++) {
         s->cells[cells[i]] = (struct bb_shared_cell){.at = sides[i], .other = cells[1 - i], .latency_ns = latency_ns};
         bb_raise_time(&task_at(s, sides[i])->alone_end_ns, alone_ns);
+        limit_side(s, sides[i], latency_ns, itself);
     }
     for (int i = 0; i < 2; i++)
         if (itself)

@@ -90,7 +90,7 @@ static void run_collective(struct bb_execution *r, int at, const struct bb_task 
     int place = m->rendezvous_of[r->class_of[at] * m->step->layout.n_comms + u->comm];
     const struct bb_rendezvous *one = &m->rendezvous[place];
     struct bb_sim_gathering *all = &r->c->gatherings[one->base + u->order];
-    struct bb_collective call = bb_op_collective(op, one->size, one->nodes);
+    struct bb_collective call = bb_op_collective(op, one->size, one->nodes, &one->spread);
     struct bb_cost cost = {0};
 
     if (r->shared && one->size > 1)
@@ -119,31 +119,31 @@ static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *
     const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
     int rank = m->classes.rank[class_id], others = 0;
 
-    *load = (struct bb_load){{0}, {0}};
+    *load = (struct bb_load){0};
     for (int i = 0; i < u->n; i++) {
         int op = s->exchanged[u->first + i], peer = peer_of(m, class_id, op);
         const struct bb_op *o = &s->program->ops[op];
-        double *side = o->kind == BB_OP_SEND ? load->out : load->in;
 
         if (peer != rank)
-            side[bb_same_node(m->cluster->gpus_per_node, rank, peer)] += (double)bb_op_payload_bytes(o, 1);
+            bb_fabric_add_message(m->cluster, load, rank, peer, (double)bb_op_payload_bytes(o, 1),
+                                  o->kind == BB_OP_SEND);
         others += peer != rank;
     }
     return others;
 }
 
-/* What two sides that meet are to each other. */
+/* Two ranks that meet. */
 struct link {
-    bool itself, near;
-    double bytes; /* itself: of the message */
+    int from, to;
+    double bytes; /* to itself: of the message */
 };
 
 static int64_t link_ns(const struct bb_sim *m, const struct link *link, double load_ns)
 {
     if (!m->cluster)
         return 0;
-    return link->itself ? bb_cluster_self_ns(m->cluster, link->bytes)
-                        : bb_cluster_message_ns(m->cluster, link->near, load_ns);
+    return link->from == link->to ? bb_cluster_self_ns(m->cluster, link->bytes)
+                                  : bb_fabric_message_ns(m->cluster, link->from, link->to, load_ns);
 }
 
 static void end_message(struct bb_execution *r, int at, int there, int64_t end)
@@ -167,7 +167,7 @@ static void meet_sides(struct bb_execution *r, int at, int there, const struct l
     bb_raise_time(&theirs->met_ns, mine->begin_ns);
     load_ns = mine->load_ns > theirs->load_ns ? mine->load_ns : theirs->load_ns;
     if (r->shared)
-        bb_shared_message(r->shared, at, there, link_ns(r->m, link, 0), link->itself);
+        bb_shared_message(r->shared, at, there, link_ns(r->m, link, 0), link->from == link->to);
     else
         end_message(r, at, there,
                     (mine->arrival_ns > theirs->arrival_ns ? mine : theirs)->arrival_ns + link_ns(r->m, link, load_ns));
@@ -183,8 +183,7 @@ static void meet_message(struct bb_execution *r, int at, int op)
     if (other == BB_NONE || (r->shared && peer == rank && o->kind == BB_OP_RECV))
         return; /* of a message to oneself the send tells for both where time is shared */
     meet_sides(r, at, m->task_base[other] + bb_sim_task_graph(m, other)->task_of[m->peer_op[cell]],
-               &(struct link){peer == rank, bb_same_node(m->cluster ? m->cluster->gpus_per_node : 0, rank, peer),
-                              (double)bb_op_payload_bytes(o, 1)});
+               &(struct link){rank, peer, (double)bb_op_payload_bytes(o, 1)});
 }
 
 /* What all its messages are for the links: in time, or as a flow where the machine is shared. */
@@ -193,7 +192,7 @@ static void load_links(struct bb_execution *r, int at, int comm, const struct bb
     if (r->shared)
         bb_shared_exchange(r->shared, at, comm, load, others);
     else
-        r->c->tasks[at].load_ns = bb_cluster_load_ns(r->m->cluster, load);
+        r->c->tasks[at].load_ns = bb_cluster_load_ns(r->m->cluster, load, 1);
 }
 
 static void run_exchange(struct bb_execution *r, int at, const struct bb_task_graph *s, const struct bb_task *u)
@@ -220,17 +219,20 @@ static const struct bb_mate *mates_of(const struct bb_sim *m, int class_id, int 
 }
 
 /* As sum_load, of the table. */
-static int sum_rows(const struct bb_op *op, const struct bb_mate *mates, struct bb_load *load)
+static int sum_rows(const struct bb_sim *m, int rank, const struct bb_op *op, const struct bb_mate *mates,
+                    struct bb_load *load)
 {
     const double bytes = (double)bb_dtypes[op->dtype].bytes;
     int messages = 0;
 
-    *load = (struct bb_load){{0}, {0}};
+    *load = (struct bb_load){0};
     for (int place = 0; place < op->table->n; place++) {
         const size_t sends = bb_alltoallv_sends(op, place), receives = bb_alltoallv_receives(op, place);
 
-        load->out[mates[place].near] += (double)sends * bytes;
-        load->in[mates[place].near] += (double)receives * bytes;
+        if (sends)
+            bb_fabric_add_message(m->cluster, load, rank, mates[place].rank, (double)sends * bytes, true);
+        if (receives)
+            bb_fabric_add_message(m->cluster, load, rank, mates[place].rank, (double)receives * bytes, false);
         messages += (sends > 0) + (receives > 0);
     }
     return messages;
@@ -239,6 +241,7 @@ static int sum_rows(const struct bb_op *op, const struct bb_mate *mates, struct 
 static void run_alltoallv(struct bb_execution *r, int at, const struct bb_task *u, const struct bb_op *op)
 {
     const struct bb_mate *mates = mates_of(r->m, r->class_of[at], u->comm);
+    const int rank = r->m->classes.rank[r->class_of[at]];
     struct bb_load load;
 
     r->c->tasks[at].end_ns = r->c->tasks[at].alone_end_ns = r->c->tasks[at].arrival_ns;
@@ -247,7 +250,7 @@ static void run_alltoallv(struct bb_execution *r, int at, const struct bb_task *
         return;
     }
     if (r->m->cluster) {
-        const int messages = sum_rows(op, mates, &load);
+        const int messages = sum_rows(r->m, rank, op, mates, &load);
 
         load_links(r, at, u->comm, &load, messages);
     }
@@ -256,7 +259,7 @@ static void run_alltoallv(struct bb_execution *r, int at, const struct bb_task *
             bb_alltoallv_meets(op, place) ? bb_sim_mate_task(r->m, mates[place].class_id, u->comm, u->order) : BB_NONE;
 
         if (there != BB_NONE)
-            meet_sides(r, at, there, &(struct link){.near = mates[place].near});
+            meet_sides(r, at, there, &(struct link){.from = rank, .to = mates[place].rank});
     }
     if (r->c->tasks[at].open == 0 && !r->shared)
         bb_execution_end(r, at);
@@ -301,7 +304,7 @@ static void issue_class(struct bb_execution *r, int class_id)
         if (s->tasks[u].issue != launch) {
             launch = s->tasks[u].issue;
             before = host;
-            launches = s->issue_computes[launch] ? bb_op_launches(op) : moves_something(&s->tasks[u], op);
+            launches = s->issue_computes[launch] ? bb_op_kernels(op) : moves_something(&s->tasks[u], op);
             one = bb_cluster_issue_ns(r->m->cluster, s->issue_computes[launch]);
             host += launches * one;
         }

@@ -153,8 +153,15 @@ def test_plan_and_a_run_are_slow_alike(busbar, tmp_path, words, ranks, slow, wit
     assert run["step_us"]["p50"] == pytest.approx(steps[1], rel=within, abs=2e-3) and steps[1] > 1.05 * steps[0]
 
 
+def test_no_link_is_quicker_than_the_profile(busbar):
+    """As EMU_SLOW refuses it (below), so does plan: sharing would make nothing of it quicker than alone."""
+    done = busbar.run("plan", "gpt2_large", "--ranks", 8, "--cluster", H100, "--slow", "link=node0-nic1:2", emulated=False)
+    assert done.returncode == 2 and "--slow: 'link=node0-nic1:2' is not valid" in done.stderr and "PART from 0.001 to 1;" in done.stderr
+
+
 @pytest.mark.parametrize("variable,value,said", [
-    ("EMU_SLOW", "rank=5", "'rank=5' is not valid, expected rank=R:TIMES or link=nodeN-nicM:PART"),
+    ("EMU_SLOW", "rank=5", "'rank=5' is not valid, expected rank=R:TIMES, TIMES from 0.001 to 1000, or link=nodeN-nicM:PART, PART from"),
+    ("EMU_SLOW", "link=node0-nic0:2", "'link=node0-nic0:2' is not valid, expected rank=R:TIMES"),
     ("EMU_SLOW", "rank=2:1.1", "there is no rank 2, expected 0 to 1"),
     ("EMU_SLOW", "link=node1-nic0:0.5", "there is no node 1, expected 0 to 0"),
     ("EMU_NODES", "two", "EMU_NODES=two: expected 0 to 1024"),

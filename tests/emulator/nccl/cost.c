@@ -178,7 +178,7 @@ double en_load_ns(ncclComm_t comm, const struct bb_load *load)
     struct bb_cluster c = *emu_machine();
 
     c.inter.gbps *= comm->nic_part;
-    return bb_cluster_load_ns(&c, load);
+    return bb_cluster_load_ns(&c, load, c.gpus_per_node);
 }
 
 int64_t en_message_ns(bool same_node, double load_a_ns, double load_b_ns)

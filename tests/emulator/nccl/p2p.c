@@ -80,7 +80,7 @@ int en_sum_load(ncclComm_t comm, const struct en_task *tasks, int n, struct bb_l
 {
     int others = 0;
 
-    *load = (struct bb_load){{0}, {0}};
+    *load = (struct bb_load){0};
     for (const struct en_task *t = tasks; t < tasks + n; t++) {
         const bool intra = comm->nodes[t->root] == comm->nodes[comm->rank];
 

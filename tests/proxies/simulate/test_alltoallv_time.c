@@ -1,5 +1,5 @@
 /*
- * test_uneven.c - an alltoallv is checked, counted and predicted as the messages that it stands for: to the nanosecond,
+ * test_alltoallv_time.c - an alltoallv is checked, counted and predicted as the messages that it stands for: to the nanosecond,
  * on machines that share and on one that does not. A place that does not fit is found.
  */
 #include "tests/proxies/transformer/lines.h"

@@ -4,7 +4,8 @@
  *
  * A collective ends when all members of its communicator have come to it. A send meets the receive that is the k-th
  * from that rank on that communicator as it is the k-th to it; an exchange ends when all its messages have met their
- * other side, so that what one group call holds progresses together. Time, where it is asked for, follows
+ * other side, so that what one group call holds progresses together. An alltoallv is such an exchange: it meets those of
+ * its order on the communicator of all to whom it sends or from whom it receives. Time, where it is asked for, follows
  * profiles/clusters/README.md. On a machine that shares nothing every time is a maximum of sums, and the order of
  * execution does not matter; on one that shares (shared.h) it is executed in the order of time.
  */
@@ -37,6 +38,11 @@ struct bb_member {
     struct bb_near near;
 };
 
+/* Another place of a communicator that a class has an alltoallv on. */
+struct bb_mate {
+    int class_id, rank; /* rank: the mate itself, of the class's lowest rank */
+};
+
 struct bb_sim {
     const struct bb_step *step;
     const struct bb_cluster *cluster; /* NULL: no times */
@@ -49,6 +55,9 @@ struct bb_sim {
     struct bb_rendezvous *rendezvous;
     struct bb_member *members;
     int n_rendezvous, n_members, n_collectives;
+    int *mates_of; /* [classes][n_comms] where the places begin, BB_NONE: it has no alltoallv there */
+    struct bb_mate *mates;
+    int n_mates;
 };
 
 /* What became of each task, and of each collective. */
@@ -56,7 +65,7 @@ struct bb_sim_run {
     bool serialised;
     struct bb_sim_task {
         int before; /* tasks that it still waits for    */
-        int open;   /* messages of it that have not met */
+        int open;   /* messages of it, or places, that have not met */
         bool arrived, ended;
         int64_t begin_ns; /* when an event in front of it on its stream would be reached */
         int64_t host_ns;  /* host time before its launch                                 */
@@ -106,6 +115,14 @@ int64_t bb_sim_step_ns(const struct bb_sim *m, const struct bb_sim_run *run); /*
 static inline const struct bb_task_graph *bb_sim_task_graph(const struct bb_sim *m, int class_id)
 {
     return &m->graphs[m->step->role_of[m->classes.rank[class_id]]];
+}
+
+/* bb_sim_mate_task - the task that the alltoallv of that order is at another place; BB_NONE: it has none. */
+static inline int bb_sim_mate_task(const struct bb_sim *m, int class_id, int comm, int order)
+{
+    const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
+
+    return order < graph->n_alltoallvs[comm] ? m->task_base[class_id] + graph->alltoallvs[comm][order] : BB_NONE;
 }
 
 /* bb_sim_member_task - of the i-th member of a rendezvous, the task that is its collective of that order. */

@@ -107,6 +107,10 @@ static void count_bytes(const struct bb_step *step, struct bb_predicted_rank *r)
             sent[g] += bytes;
         else if (op->kind == BB_OP_RECV)
             received[g] += bytes;
+        else if (op->kind == BB_OP_ALLTOALLV) {
+            sent[g] += (double)(bb_alltoallv_sent(op) * bb_dtypes[op->dtype].bytes);
+            received[g] += (double)(bb_alltoallv_received(op) * bb_dtypes[op->dtype].bytes);
+        }
     }
     for (int g = 0; g < l->n_groups; g++)
         r->groups[g].bus_bytes += fmax(sent[g], received[g]);

@@ -261,6 +261,25 @@ static void end_exchange(struct bb_shared *s, int at)
     end_now(s, at);
 }
 
+static int take_cell(struct bb_shared *s)
+{
+    int cell = s->free_cell;
+
+    if (cell != BB_NONE) {
+        s->free_cell = s->cells[cell].next;
+        return cell;
+    }
+    if (BB_GROW(s->cells, s->n_cells))
+        return BB_NONE;
+    return s->n_cells++;
+}
+
+static void free_cell(struct bb_shared *s, int cell)
+{
+    s->cells[cell].next = s->free_cell;
+    s->free_cell = cell;
+}
+
 /* A message that takes no link takes memory, another one nothing but steps: where that is longer than the transfer. */
 static void limit_side(struct bb_shared *s, int at, int64_t latency_ns, bool itself)
 {
@@ -291,6 +310,8 @@ static void serve_side(struct bb_shared *s, int cell)
         return;
     finish_side(s, cell, end_ns);
     finish_side(s, other, end_ns);
+    free_cell(s, cell);
+    free_cell(s, other);
 }
 
 static void queue_side(struct bb_shared *s, int cell)
@@ -314,28 +335,26 @@ static void queue_side(struct bb_shared *s, int cell)
         bb_flows_start(&s->flows, flow, s->now_ns, x->load_ns);
 }
 
-void bb_shared_message(struct bb_shared *s, const struct bb_side *mine, const struct bb_side *theirs,
-                       int64_t latency_ns, bool itself)
+void bb_shared_message(struct bb_shared *s, int mine, int theirs, int64_t latency_ns, bool itself)
 {
-    const struct bb_side *sides[] = {mine, theirs};
+    const int sides[] = {mine, theirs}, cells[] = {take_cell(s), take_cell(s)};
+    const double load_ns = fmax(task_at(s, mine)->load_ns, task_at(s, theirs)->load_ns);
+    const int64_t alone_ns = llround(s->now_ns + (itself ? 0 : load_ns) + (double)latency_ns);
 
-    const double mine_ns = s->r->c->tasks[mine->at].load_ns, theirs_ns = s->r->c->tasks[theirs->at].load_ns;
-    const int64_t alone_ns = llround(s->now_ns + (itself ? 0 : fmax(mine_ns, theirs_ns)) + (double)latency_ns);
-
-    if (s->cells[mine->cell].met)
+    if (cells[0] == BB_NONE || cells[1] == BB_NONE) {
+        s->rc = -BB_EFAIL;
         return;
-    for (int i = 0; i < 2; i++)
-        s->cells[sides[i]->cell] = (struct bb_shared_cell){
-            .at = sides[i]->at, .other = sides[1 - i]->cell, .met = true, .latency_ns = latency_ns};
+    }
     for (int i = 0; i < 2; i++) {
-        bb_raise_time(&task_at(s, sides[i]->at)->alone_end_ns, alone_ns);
-        limit_side(s, sides[i]->at, latency_ns, itself);
+        s->cells[cells[i]] = (struct bb_shared_cell){.at = sides[i], .other = cells[1 - i], .latency_ns = latency_ns};
+        bb_raise_time(&task_at(s, sides[i])->alone_end_ns, alone_ns);
+        limit_side(s, sides[i], latency_ns, itself);
     }
     for (int i = 0; i < 2; i++)
         if (itself)
-            serve_side(s, sides[i]->cell);
+            serve_side(s, cells[i]);
         else
-            queue_side(s, sides[i]->cell);
+            queue_side(s, cells[i]);
 }
 
 /* The first in line is done, and whoever is by now; the next has the flow on. */
@@ -431,12 +450,11 @@ int bb_shared_init(struct bb_shared **out, struct bb_execution *r)
     s = *out;
     s->r = r;
     s->cluster = r->m->cluster;
-    s->unused = BB_NONE;
+    s->unused = s->free_cell = BB_NONE;
     TRY(bb_shared_gpus_init(s));
     TRY(BB_NEW(s->uneasy, r->m->classes.n));
     TRY(BB_NEW(s->gatherings, r->m->n_rendezvous));
     TRY(BB_NEW(s->exchanges, (size_t)r->m->classes.n * (size_t)r->m->step->layout.n_comms));
-    TRY(BB_NEW(s->cells, r->m->op_base[r->m->classes.n]));
     TRY(BB_NEW(r->c->busy, r->m->classes.n));
 out:
     return rc;

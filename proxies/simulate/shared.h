@@ -26,14 +26,9 @@ void bb_shared_member(struct bb_shared *s, int class_id);
 void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, const struct bb_cost *cost);
 void bb_shared_exchange(struct bb_shared *s, int at, int comm, const struct bb_load *load, int messages);
 
-/* One side of a message: the operation's place in bb_sim.peer_op, and its task. */
-struct bb_side {
-    int cell, at;
-};
-/* bb_shared_message - both sides have come. itself: to oneself, which takes latency_ns and no link. Told from either
- * side, it counts once. */
-void bb_shared_message(struct bb_shared *s, const struct bb_side *mine, const struct bb_side *theirs,
-                       int64_t latency_ns, bool itself);
+/* bb_shared_message - both sides, each by its task, have come; told once. itself: to oneself, which takes latency_ns and
+ * no link. */
+void bb_shared_message(struct bb_shared *s, int mine, int theirs, int64_t latency_ns, bool itself);
 
 /* bb_shared_run - until nothing happens any more. */
 int bb_shared_run(struct bb_shared *s) BB_MUST_CHECK;

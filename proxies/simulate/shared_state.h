@@ -57,9 +57,10 @@ struct bb_shared {
     struct bb_shared_cell {
         double target_ns; /* of its exchange's flow, when it has been served */
         int next, at, other;
-        bool met, served;
+        bool served;
         int64_t latency_ns;
-    } * cells; /* [operations] */
+    } * cells;              /* the two sides of each message that is under way */
+    int n_cells, free_cell; /* free_cell: the first that is not in use, by next; BB_NONE */
     struct bb_running *running;
     int n_running, unused; /* unused: the first that has ended, BB_NONE */
     struct bb_key_index sums_index;

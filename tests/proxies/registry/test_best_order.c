@@ -99,8 +99,9 @@ static void every_message_is_counted(void **state)
             double busiest = 0, groups = 0;
 
             assert_int_equal(lines_make(&step, rows[i].ranks, rows[i].line), 0);
-            walk(&expected, &step, gpus);
             assert_int_equal(bb_internode_count(&step, gpus, &crossing), 0);
+            assert_int_equal(bb_step_expand(&step), 0);
+            walk(&expected, &step, gpus);
             assert_int_equal(crossing.nodes, (step.layout.ranks + gpus - 1) / gpus);
             assert_true(close_to(crossing.bytes, expected.all));
             for (int node = 0; node < crossing.nodes; node++)

@@ -21,8 +21,8 @@ struct bb_printed {
 
 /*
  * bb_nccl_tests_text_read - refused with one line that names the place (-BB_EUSAGE): a text without a table or without
- * devices, several runs in one, a row cut short, an operation that is not the text's. -BB_EFAIL without memory. *root is
- * new, NULL after an error.
+ * devices, several runs in one, a row cut short, an operation that is not the text's. -BB_EFAIL without memory. *root
+ * is new, NULL after an error.
  */
 int bb_nccl_tests_text_read(const struct bb_printed *p, json_t **root) BB_MUST_CHECK;
 

@@ -43,14 +43,14 @@ struct bb_result_file {
 
 /*
  * bb_result_tree_load - the tree of a result file: JSON, or what nccl-tests printed, as the tree that its -J would have
- * been. word: a path, or OPERATION=PATH for a print that does not say what it is of. *path: where the path begins in it.
- * *root is new, NULL after an error.
+ * been. word: a path, or OPERATION=PATH for a print that does not say what it is of. *path: where the path begins in
+ * it. *root is new, NULL after an error.
  */
 int bb_result_tree_load(const char *word, const char **path, json_t **root) BB_MUST_CHECK;
 
 /*
- * bb_result_file_load - read a result file, named as above. Anything that is not such a file is -BB_EUSAGE after one line that names
- * the file, the place in it and what was expected. Released also after a failure.
+ * bb_result_file_load - read a result file, named as above. Anything that is not such a file is -BB_EUSAGE after one
+ * line that names the file, the place in it and what was expected. Released also after a failure.
  */
 int bb_result_file_load(struct bb_result_file *t, const char *word) BB_MUST_CHECK;
 

@@ -56,8 +56,9 @@ struct bb_evidence {
 
 /*
  * bb_evidence_read - paths[n]: JSON of `bench` (collectives, p2p, compute, overlap) and of nccl-tests, and what that
- * printed (OPERATION=PATH where it does not say what it is of). Refused with one line (-BB_EUSAGE): anything else, files of which no row is of use, several ranks on a GPU, and files that are not of
- * one machine (emulated and measured, GPUs of different names, emulated GPUs of different profiles).
+ * printed (OPERATION=PATH where it does not say what it is of). Refused with one line (-BB_EUSAGE): anything else,
+ * files of which no row is of use, several ranks on a GPU, and files that are not of one machine (emulated and
+ * measured, GPUs of different names, emulated GPUs of different profiles).
  */
 int bb_evidence_read(struct bb_evidence *e, const char *const *paths, size_t n) BB_MUST_CHECK;
 void bb_evidence_release(struct bb_evidence *e);

@@ -23,27 +23,20 @@ static double in_stream_us(const struct bb_cluster *c, double kernel_us, int ite
 
 /* ---- products beside NCCL ---- */
 
-static int lesser(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 /* sendrecv has two messages, one to the next rank and one from the rank before. */
 static int held_sms(const struct bb_cluster *c, const struct bb_evidence_row *row)
 {
     const int of_collective = row->channels > 0 ? row->channels : c->sharing.collective_sms;
 
-    return lesser(c->sm_count / 2, row->call.kind == BB_SENDRECV
-                                       ? lesser(2 * c->sharing.message_sms, c->sharing.collective_sms)
-                                       : of_collective);
+    return bb_cluster_held_sms(c, row->call.kind == BB_SENDRECV ? bb_cluster_exchange_sms(c, 2) : of_collective);
 }
 
 /* The part of memory's rate that so many bytes, in and out, take in this time. */
 static double memory_taken(const struct bb_cluster *c, double bytes, double us)
 {
-    const double most_gbps = c->memory_gbps * (c->achieves ? c->achieved.memory : 1) / 2;
+    const double most_gbps = bb_cluster_nccl_memory_gbps(c);
 
-    return us > 0 ? fmin(bytes * c->sharing.memory_bytes / us / 1e3, most_gbps) / most_gbps / 2 : 0;
+    return us > 0 ? fmin(bytes * c->sharing.memory_bytes / us / 1e3, most_gbps) / bb_cluster_memory_gbps(c) : 0;
 }
 
 /* Of the rate that it has alone. */

@@ -43,27 +43,31 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
 
 /* ---- exchanges ---- */
 
-/* A rank sends so many bytes to one and receives as many from another. members: GPUs of a node that leave it at once;
- * alike: so many of those on its leaf and in its pod do the same. */
-static double pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes, int members,
-                        const int alike[BB_TIERS])
+/* How many of a rank's node, and of those on its leaf and in its pod, send alike at once, itself among them. */
+struct alike {
+    int node, places[BB_TIERS];
+};
+
+/* A rank sends so many bytes to one and receives as many from another. */
+static double pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes,
+                        const struct alike *alike)
 {
     struct bb_load load = {0};
 
     bb_fabric_add_message(cl, &load, rank, to, bytes, true);
     bb_fabric_add_message(cl, &load, rank, from, bytes, false);
     for (int tier = 0; tier < BB_TIERS; tier++) {
-        load.up[tier] *= alike[tier];
-        load.down[tier] *= alike[tier];
+        load.up[tier] *= alike->places[tier];
+        load.down[tier] *= alike->places[tier];
     }
-    return bb_cluster_load_ns(cl, &load, members);
+    return bb_cluster_load_ns(cl, &load, alike->node);
 }
 
-/* Every rank to the next. Ranks far from both ends are like those nodes before them; one of a leaf leaves it, as the last
- * rank of all does. */
+/* Every rank to the next. Ranks far from both ends are like those nodes before them; one of a node, of a leaf, of a pod
+ * leaves it, as the last rank of all does. */
 static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
-    static const int alone[BB_TIERS] = {1, 1};
+    static const struct alike alone = {1, {1, 1}};
     int n = c->ranks, ends = 2 * cl->gpus_per_node;
     double bytes = (double)bb_case_bytes(c);
 
@@ -76,8 +80,8 @@ static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, stru
         if (r == ends && n - ends > r)
             r = n - ends;
         next = (r + 1) % n;
-        out = pair_load(cl, r, next, (r + n - 1) % n, bytes, 1, alone);
-        in = pair_load(cl, next, (next + 1) % n, r, bytes, 1, alone);
+        out = pair_load(cl, r, next, (r + n - 1) % n, bytes, &alone);
+        in = pair_load(cl, next, (next + 1) % n, r, bytes, &alone);
         time->ns = larger(time->ns, bb_fabric_message_ns(cl, r, next, fmax(out, in)));
     }
 }
@@ -87,18 +91,19 @@ static int time_hypercube(const struct bb_cluster *cl, const struct bb_case *c, 
 {
     double slice = (double)c->count * (double)bb_dtypes[c->dtype].bytes;
     int64_t *at, copy_ns = llround(cl->kernel_us * 1e3 + 2 * slice / cl->memory_gbps);
-    int alike[BB_TIERS], rc = BB_NEW(at, c->ranks);
+    struct alike alike = {.node = cl->gpus_per_node};
+    int rc = BB_NEW(at, c->ranks);
 
     if (rc)
         return rc;
     for (int tier = 0; tier < BB_TIERS; tier++)
-        alike[tier] = bb_fabric_ranks_at(cl, (enum bb_tier)tier, c->ranks);
+        alike.places[tier] = bb_fabric_ranks_at(cl, (enum bb_tier)tier, c->ranks);
     for (int r = 0; r < c->ranks && !c->in_place && slice > 0; r++)
         at[r] = copy_ns;
     for (int width = 1; width < c->ranks; width *= 2)
         for (int r = 0; r < c->ranks; r++) {
             int partner = r ^ width;
-            double load = pair_load(cl, r, partner, partner, slice * width, cl->gpus_per_node, alike);
+            double load = pair_load(cl, r, partner, partner, slice * width, &alike);
 
             if (r < partner)
                 at[r] = at[partner] = larger(at[r], at[partner]) + bb_fabric_message_ns(cl, r, partner, load);

@@ -115,7 +115,7 @@ def test_scarce_uplinks_are_shared(busbar, tmp_path, pcie, gpus, fabric, case):
 @pytest.mark.parametrize("gpus,nics,more", [(2, 1, {}), (1, 1, {"fabric": PODS}), (2, 2, {"fabric": RAILS})], ids=["NIC", "pods", "rails"])
 def test_tables_of_what_is_shared_are_those_predicted(busbar, tmp_path, pcie, gpus, nics, more):
     cluster = pcie(gpus, nics, **more)
-    words = ("all_reduce", "all_gather", "alltoall", *(() if more else ("sendrecv", "hypercube")), "--sizes", "1K,4M,64M")
+    words = ("all_reduce", "all_gather", "alltoall", "sendrecv", "hypercube", "--sizes", "1K,4M,64M")
     run = busbar.json("bench", *words, "-n", 2, "--repeats", 1, "-w", 1, "-c", 0, ranks=4, tmp_path=tmp_path,
                       env={"EMU_CLUSTER": str(cluster), "EMU_DATA": "off"})
     predicted = planned(busbar, *words, "--cluster", cluster)["results"]
@@ -192,6 +192,16 @@ def test_a_slow_link_holds_up_a_ring(busbar, tmp_path):
     run = busbar.json("bench", "all_reduce", "--sizes", "16M", "--placement", "in_place", "-n", 2, "--repeats", 1, "-c", 0, ranks=4,
                       env={"EMU_NODES": "2", "EMU_SLOW": "link=node0-nic0:0.5", "EMU_DATA": "off"}, tmp_path=tmp_path)
     assert run["results"][0]["time_us"]["p50"] == pytest.approx(40 + 1.5 * 2 ** 24 / 12.5e3, abs=2e-3)
+
+
+def test_emulated_nodes_have_uplinks(busbar, tmp_path):
+    """Two ranks on each of two nodes, a leaf switch each with half a NIC's uplinks, which carry half of each one's alltoall to both others."""
+    profile = json.loads((CLUSTERS / f"{H100}.json").read_text())
+    (tmp_path / "leaves.json").write_text(json.dumps(profile | {"fabric": {"nodes_per_leaf": 1, "leaf_oversubscription": 16}}))
+    run = busbar.json("bench", "alltoall", "--sizes", "64M", "--placement", "out_of_place", "-n", 2, "--repeats", 1, "-c", 0, ranks=4, tmp_path=tmp_path,
+                      env={"EMU_NODES": "2", "EMU_CLUSTER": str(tmp_path / "leaves.json"), "EMU_DATA": "off"})
+    sent = 2 * 2 ** 26 / 2 / (profile["inter"]["gbps"] * 1e3 / 2)
+    assert run["results"][0]["time_us"]["p50"] == pytest.approx(profile["inter"]["latency_us"] + sent, abs=2e-3)
 
 
 def test_a_slow_rank_shows_in_the_step(busbar, tmp_path):

@@ -1,6 +1,6 @@
 /*
- * test_contention.c - what operations of one GPU take from each other, against figures by hand: operations of the test's
- * own, which say what they take (struct emu_effort), and last as long as they alone would and what they lose.
+ * test_contention.c - what operations of one GPU take from each other, against figures by hand: operations of the
+ * test's own, which say what they take (struct emu_effort), and last as long as they alone would and what they lose.
  */
 #include "child.h"
 #include "engine.h"
@@ -104,7 +104,8 @@ static int waits_for_the_host(void)
     return 0;
 }
 
-/* Two launches of one kernel node are queued: the first runs beside a transfer, and loses to it; the second does not. */
+/* Two launches of one kernel node are queued: the first runs beside a transfer, and loses to it; the second does
+ * not. */
 static int replays(void)
 {
     cudaGraphExec_t exec;

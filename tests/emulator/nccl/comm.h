@@ -27,7 +27,7 @@ struct en_redop {
 enum en_place { EN_NIC, EN_LEAF, EN_POD, EN_PLACES };
 struct en_company {
     int members, others;
-    int near; /* members on whatever leaf there is for this rank's nodes, in the pod */
+    int near; /* members whose messages to this rank take no uplinks: of a leaf also those on its other rails */
 };
 
 struct ncclComm {

@@ -1,6 +1,6 @@
 /*
- * places.c - who else uses this rank's way out. See places.h. The job's GPUs are numbered node after node; a shift is how
- * far another GPU stands from this rank's.
+ * places.c - who else uses this rank's way out. See places.h. The job's GPUs are numbered node after node; a shift is
+ * how far another GPU stands from this rank's.
  */
 #include "places.h"
 

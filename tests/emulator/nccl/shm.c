@@ -206,7 +206,7 @@ int en_region_open(struct en_region *r, const uint8_t key[EN_KEY_BYTES], int mem
 {
     int rc;
 
-    *r = (struct en_region){.lock_fd = -1};
+    r->lock_fd = -1; /* the rest is zero, and another thread may look at `open` */
     int at = snprintf(r->path, sizeof(r->path), DIRECTORY "/" PREFIX);
     for (int i = 0; i < EN_KEY_BYTES; i++)
         at += snprintf(r->path + at, sizeof(r->path) - (size_t)at, "%02x", key[i]);

@@ -56,7 +56,8 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
     struct bb_layout_search search = {proxy, asked, &config, &cluster, &conditions, 0, o->top, o->threads, false};
     struct bb_layouts found = {0};
     struct bb_forecast forecast = {0};
-    const char *json = o->files[BB_PLAN_EXPORT_json];
+    const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
+    json_t *root = NULL;
     int rc;
 
     TRY(bb_plan_settle_cluster(o, &cluster, &config, &forecast));
@@ -64,16 +65,22 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
     TRY(bb_predict_refuse_slow(&cluster, config.ranks, &conditions.slow));
     search.gpu_bytes = forecast.gpu_bytes;
     TRY(bb_layouts_search(&search, &found));
-    if (!json || strcmp(json, "-") != 0) {
+    if (!bb_results_on_stdout(json, csv)) {
         bb_head_command(stdout, argc, argv);
         printf("# the best layouts of %d ranks, predicted for %s (modelled, not measured)\n", config.ranks,
                cluster.name);
         bb_slow_print(&conditions.slow, "# ", stdout);
         bb_layouts_print(&found, o->top, stdout);
     }
+    if (!json && !csv)
+        goto out;
+    root = layouts_json(o, &search, &found);
+    if (csv)
+        TRY(bb_plan_write_rows(csv, json_object_get(json_object_get(root, "best_layout"), "layouts")));
     if (json)
-        TRY(bb_json_save(json, "the plan's JSON", layouts_json(o, &search, &found), 0));
+        TRY(bb_json_save(json, "the plan's JSON", json_incref(root), 0));
 out:
+    json_decref(root);
     bb_layouts_release(&found);
     return rc;
 }

@@ -517,6 +517,29 @@ static int predict_rows(struct work *w, int *n, struct bb_layouts *found, struct
     return drop_rows(w, n, found);
 }
 
+/* What was given and does not divide the ranks. */
+static int refuse_given(const struct bb_layout_search *s)
+{
+    const struct bb_transformer_options *o = &s->asked->transformer;
+    const struct {
+        const char *option;
+        int value;
+    } given[] = {{"tp", o->tp}, {"cp", o->cp}, {"pp", o->pp}, {"dp", o->dp}};
+    const int ranks = s->config->ranks;
+
+    for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+        int nearest = given[i].value < ranks ? given[i].value : ranks;
+
+        if (given[i].value == 0 || ranks % given[i].value == 0)
+            continue;
+        while (ranks % nearest != 0)
+            nearest--;
+        return bb_err(BB_EUSAGE, "%s: --%s %d does not divide the %d ranks; nearest: --%s %d", s->proxy->name,
+                      given[i].option, given[i].value, ranks, given[i].option, nearest);
+    }
+    return 0;
+}
+
 static int refuse_all(const struct work *w, const struct bb_layout_row *least)
 {
     char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
@@ -589,6 +612,7 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     w.quickest_times = quickest_times(&search->conditions->slow);
     *found = (struct bb_layouts){.gpus = search->config->ranks, .gpu_bytes = search->gpu_bytes};
     bb_progress_init(&progress, 0, search->quiet);
+    TRY(refuse_given(search));
     TRY(bb_training_arch(search->config, &arch));
     TRY(bb_layout_space_init(&space, search, &arch));
     found->looked_at = space.looked_at;

@@ -1,4 +1,6 @@
 """What people ask a plan before they buy, reserve or run: batches, a whole training, collectives on paper, the best layout."""
+import csv
+import io
 import json
 import math
 import pathlib
@@ -274,6 +276,8 @@ def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):
     assert sum(best["left_out"].values()) + best["predicted"] == best["looked_at"]
     assert best["left_out"]["memory"] > 0 and best["fitting"] > best["predicted"]
     assert "why the first is first" in text and "training would not hold" in text
+    table = list(csv.DictReader(io.StringIO(busbar.run("plan", *SEARCH, "--top", 3, "--csv", "-", emulated=False).stdout)))
+    assert [float(r["step_us"]) for r in table] == pytest.approx([r["step_us"] for r in rows]) and table[0]["schedule"] == rows[0]["schedule"]
 
 
 def test_the_best_layout_beside_a_slow_gpu(busbar, plan):
@@ -320,7 +324,10 @@ def test_experts_are_laid_out_too(plan):
     (("transformer", "--model", "llama2_7b", "--ranks", 8, "--cluster", H100, "--best-layout"), "nearest: --global-batch-size 8"),
     (("transformer", "--model", "llama2_7b", "--ranks", 8, "--global-batch-size", 8, "--best-layout"), "nearest: --cluster"),
     (("gpt2_large", "--ranks", 8, "--cluster", H100, "--best-layout"), "--best-layout is about the layouts of transformer"),
-    ((*SEARCH, "--ops"), "--ops is of one plan"), ((*SEARCH, "--jitter", "3%"), "--jitter is of one plan"), ((*SEARCH[:-1], "--top", 3), "--top is of --best-layout"),
+    ((*SEARCH, "--ops"), "--ops is of one plan"), ((*SEARCH, "--jitter", "3%"), "--jitter is of one plan"),
+    ((*SEARCH, "--seed", 3), "--seed is of --jitter and of --moe-imbalance; leave it out, or nearest: --jitter 3%"),
+    ((*SEARCH, "--tp", 3), "--tp 3 does not divide the 16 ranks; nearest: --tp 2"),
+    ((*SEARCH, "--dp", 99), "--dp 99 does not divide the 16 ranks; nearest: --dp 16"), ((*SEARCH[:-1], "--top", 3), "--top is of --best-layout"),
     ((*SEARCH, "--global-batch-size", 7, "--tp", 1, "--cp", 1, "--pp", 1), "no layout of 16 ranks with a batch of 7 samples can be")])
 def test_layouts_that_cannot_be_searched(busbar, words, said):
     assert said in refused(busbar, "plan", *words)

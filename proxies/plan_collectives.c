@@ -1,8 +1,6 @@
 /* plan_collectives.c - `plan COLLECTIVE`: the table that bench would print, predicted, as text, JSON and CSV. */
 #include "proxies/plan_options.h"
 
-#include "bootstrap/base/outfile.h"
-#include "bootstrap/results/flat_table.h"
 #include "bootstrap/results/results.h"
 #include "proxies/bench_plan/bench_plan.h"
 #include "proxies/registry/registry.h"
@@ -58,29 +56,6 @@ static int refuse_slow_ranks(const struct bb_slow *slow, const char *name)
     return 0;
 }
 
-static int write_collectives_csv(const char *path, const json_t *rows)
-{
-    struct bb_flat_table table = {0};
-    struct bb_outfile file;
-    const json_t *row;
-    size_t i;
-    int rc;
-
-    json_array_foreach(rows, i, row)
-    {
-        bb_flat_table_add(&table, row, NULL);
-    }
-    if (strcmp(path, "-") == 0) {
-        rc = bb_flat_table_write(&table, stdout);
-    } else {
-        TRY(bb_outfile_open(&file, path, "the table"));
-        rc = bb_outfile_close(&file, "the table", bb_flat_table_write(&table, file.out));
-    }
-out:
-    bb_flat_table_release(&table);
-    return rc;
-}
-
 int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words, bool check_only, int argc, char **argv)
 {
     struct bb_cluster cluster;
@@ -104,7 +79,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words,
     TRY(bb_plan_exports_check(o->files));
     TRY(bb_bench_plan_run(&p, bb_results_on_stdout(json, csv) ? NULL : stdout, rows));
     if (csv)
-        TRY(write_collectives_csv(csv, rows));
+        TRY(bb_plan_write_rows(csv, rows));
     if (json)
         TRY(bb_json_save(json, "the plan's JSON",
                          bb_bench_plan_json(&p, bb_json_options(o->words, o), json_incref(rows)), 0));

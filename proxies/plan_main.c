@@ -119,6 +119,9 @@ static int configure(struct bb_plan_options *o, const struct bb_words *words, co
     const bool bare = !given && !o->config.compute;
     int rc;
 
+    if (o->seed != 0 && !o->jitter && o->config.transformer.imbalance <= 0)
+        return bb_err(BB_EUSAGE,
+                      "--seed is of --jitter and of --moe-imbalance; leave it out, or nearest: --jitter 3%%");
     /* One --seed for all that draws numbers: it comes here, before the transformer's row of this name. */
     if (o->config.transformer.imbalance > 0 || !o->jitter)
         o->config.transformer.seed = o->seed;
@@ -185,6 +188,8 @@ int bb_plan_main(int argc, char **argv)
     TRY(find_proxy(&o, &words, &proxy));
     TRY(refuse_step(&o, proxy));
     TRY(bb_plan_exports_check(o.files));
+    if (o.export)
+        TRY(bb_export_check(o.export, o.export_file));
     if (o.best_layout)
         TRY(bb_plan_layouts(&o, &asked, proxy, argc, argv));
     else

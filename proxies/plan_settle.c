@@ -1,5 +1,8 @@
-/* plan_settle.c - what the plans share: the cluster that steps rest on, and what of it is slow or varies. */
+/* plan_settle.c - what the plans share: the cluster that steps rest on, what of it is slow or varies, tables of rows. */
 #include "proxies/plan_options.h"
+
+#include "bootstrap/base/outfile.h"
+#include "bootstrap/results/flat_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -79,5 +82,30 @@ int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *co
     if (o->jitter)
         TRY(parse_jitter(o->jitter, &conditions->jitter));
 out:
+    return rc;
+}
+
+/* ---- rows ---- */
+
+int bb_plan_write_rows(const char *path, const json_t *rows)
+{
+    struct bb_flat_table table = {0};
+    struct bb_outfile file;
+    const json_t *row;
+    size_t i;
+    int rc;
+
+    json_array_foreach(rows, i, row)
+    {
+        bb_flat_table_add(&table, row, NULL);
+    }
+    if (strcmp(path, "-") == 0) {
+        rc = bb_flat_table_write(&table, stdout);
+    } else {
+        TRY(bb_outfile_open(&file, path, "the table"));
+        rc = bb_outfile_close(&file, "the table", bb_flat_table_write(&table, file.out));
+    }
+out:
+    bb_flat_table_release(&table);
     return rc;
 }

@@ -6,7 +6,9 @@
 #include "bootstrap/cli/opts.h"
 #include "proxies/simulate/op_time.h"
 
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,6 +66,18 @@ int bb_export_refuse(const char *name, struct bb_export_only only, const char *c
     if (format && format->predicted && !cluster)
         return bb_err(BB_EUSAGE, "--export %s needs the cluster to predict for; nearest: --cluster h100-sxm-ib", name);
     return format ? refuse_slow(format, slow) : 0;
+}
+
+int bb_export_check(const char *name, const char *path)
+{
+    const struct format *format = find_format(name);
+    char first[PATH_MAX];
+
+    if (format->write)
+        return bb_outfile_check(path, format->what);
+    if (snprintf(first, sizeof(first), "%s.0.et", path) >= (int)sizeof(first))
+        return bb_err(BB_EUSAGE, "--export: the name '%s' is too long", path);
+    return bb_outfile_check(first, format->what);
 }
 
 /* Where there are several reasons to wait for a task (its stream, its communicator), it is listed once. */

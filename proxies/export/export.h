@@ -47,6 +47,9 @@ int bb_export_step(const char *format, const char *path, const struct bb_step *s
 int bb_export_refuse(const char *format, struct bb_export_only only, const char *cluster,
                      const struct bb_slow *slow) BB_MUST_CHECK;
 
+/* bb_export_check - can its file be written there? Asked before the work: 0 or -BB_EUSAGE (said). */
+int bb_export_check(const char *format, const char *path) BB_MUST_CHECK;
+
 /* The i-th name of a format, NULL past the end. */
 const char *bb_export_name_at(size_t i);
 

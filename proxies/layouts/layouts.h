@@ -17,7 +17,7 @@
 #define BB_PROXIES_LAYOUTS_LAYOUTS_H
 
 #include "proxies/author/proxy.h"
-#include "proxies/machine/cluster.h"
+#include "proxies/simulate/conditions.h"
 #include "proxies/sync/sync.h"
 #include "proxies/transformer/arch/arch.h"
 #include "proxies/transformer/layer/layer.h"
@@ -49,6 +49,7 @@ struct bb_layout_row {
     struct bb_layout_choice choice;
     double bytes;   /* that training holds on the rank with most        */
     double step_ns; /* estimated, then predicted                        */
+    double even_ns; /* predicted for a machine without slow parts; 0: it has none */
     int number;     /* its place in the order in which they were listed */
     /* Of the slowest rank, when predicted: these and the rest (idle) make the step. */
     double compute_ns, transfer_ns, bubble_ns, waiting_ns, flops, tokens, samples;
@@ -59,8 +60,9 @@ struct bb_layout_search {
     const struct bb_proxy_config *asked;  /* as it was given: what is 0 is searched              */
     const struct bb_proxy_config *config; /* with its defaults, a global batch and gpus_per_node */
     const struct bb_cluster *cluster;
-    double gpu_bytes; /* memory of a GPU */
-    int top, threads; /* rows wanted; threads 0: as many as there are processors */
+    const struct bb_conditions *conditions; /* its slow parts */
+    double gpu_bytes;                       /* memory of a GPU */
+    int top, threads;                       /* rows wanted; threads 0: as many as there are processors */
     bool quiet;
 };
 

@@ -31,9 +31,10 @@ struct work {
     int *fits;
     struct base *bases;
     int n_bases;
-    int *todo;       /* bases, or the first of each kind of them, in the order in which they are looked at */
-    int first;       /* rows that are looked at begin there       */
-    double limit_ns; /* what lasts longer is no more of interest */
+    int *todo;             /* bases, or the first of each kind of them, in the order in which they are looked at */
+    int first;             /* rows that are looked at begin there       */
+    double limit_ns;       /* what lasts longer is no more of interest */
+    double quickest_times; /* that kernels of the quickest rank last as long as the machine's; 1 or less */
 };
 
 /* What estimates rest on: many schedules share one. */
@@ -129,7 +130,7 @@ static int time_of(const struct work *w, const struct bb_layout_choice *choice, 
     int rc;
 
     TRY(build_choice(w, choice, micro_batches, &step));
-    TRY(bb_predict_step_ns(&step, w->search->cluster, NULL, &step_ns));
+    TRY(bb_predict_step_ns(&step, w->search->cluster, w->search->conditions, &step_ns));
 out:
     *ns = rc ? NAN : (double)step_ns;
     bb_step_release(&step);
@@ -241,7 +242,7 @@ static void bound_bases(void *arg, int i)
 
     if (w->search->config->transformer.imbalance <= 0 &&
         build_choice(w, &first->choice, few_of(&first->choice), &step) == 0)
-        each_ns = busiest_ns(&step, w->search->cluster);
+        each_ns = busiest_ns(&step, w->search->cluster) * w->quickest_times;
     bb_step_release(&step);
     for (struct base *b = first; b < w->bases + w->n_bases && compute_alike(&b->choice, &first->choice); b++)
         b->least_ns = b->choice.micro_batches * each_ns;
@@ -421,10 +422,11 @@ static void predict_row(void *arg, int i)
     const struct bb_predicted_rank *slowest;
     struct bb_step step = {0};
     struct bb_prediction p = {0};
+    int64_t even_ns = 0;
 
     w->rc[i] = build_choice(w, &row->choice, row->choice.micro_batches, &step);
     if (w->rc[i] == 0)
-        w->rc[i] = bb_predict_step(&step, w->search->cluster, NULL, &p);
+        w->rc[i] = bb_predict_step(&step, w->search->cluster, w->search->conditions, &p);
     if (w->rc[i] == 0) {
         slowest = &p.classes[p.slowest];
         row->step_ns = (double)slowest->all.step_ns;
@@ -437,6 +439,9 @@ static void predict_row(void *arg, int i)
         row->tokens = step.tokens;
         row->samples = step.samples;
     }
+    if (w->rc[i] == 0 && w->search->conditions->slow.n > 0)
+        w->rc[i] = bb_predict_step_ns(&step, w->search->cluster, NULL, &even_ns);
+    row->even_ns = (double)even_ns;
     bb_prediction_release(&p);
     bb_step_release(&step);
 }
@@ -512,6 +517,29 @@ static int predict_rows(struct work *w, int *n, struct bb_layouts *found, struct
     return drop_rows(w, n, found);
 }
 
+/* What was given and does not divide the ranks. */
+static int refuse_given(const struct bb_layout_search *s)
+{
+    const struct bb_transformer_options *o = &s->asked->transformer;
+    const struct {
+        const char *option;
+        int value;
+    } given[] = {{"tp", o->tp}, {"cp", o->cp}, {"pp", o->pp}, {"dp", o->dp}};
+    const int ranks = s->config->ranks;
+
+    for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+        int nearest = given[i].value < ranks ? given[i].value : ranks;
+
+        if (given[i].value == 0 || ranks % given[i].value == 0)
+            continue;
+        while (ranks % nearest != 0)
+            nearest--;
+        return bb_err(BB_EUSAGE, "%s: --%s %d does not divide the %d ranks; nearest: --%s %d", s->proxy->name,
+                      given[i].option, given[i].value, ranks, given[i].option, nearest);
+    }
+    return 0;
+}
+
 static int refuse_all(const struct work *w, const struct bb_layout_row *least)
 {
     char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
@@ -563,6 +591,16 @@ out:
     return rc;
 }
 
+static double quickest_times(const struct bb_slow *slow)
+{
+    double least = 1;
+
+    for (int i = 0; i < slow->n; i++)
+        if (slow->items[i].rank >= 0 && slow->items[i].factor < least)
+            least = slow->items[i].factor;
+    return least;
+}
+
 int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *found)
 {
     struct bb_layout_space space = {0};
@@ -571,8 +609,10 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     struct work w = {.search = search, .arch = &arch, .space = &space, .limit_ns = INFINITY};
     int rc, mute = bb_err_is_mute();
 
+    w.quickest_times = quickest_times(&search->conditions->slow);
     *found = (struct bb_layouts){.gpus = search->config->ranks, .gpu_bytes = search->gpu_bytes};
     bb_progress_init(&progress, 0, search->quiet);
+    TRY(refuse_given(search));
     TRY(bb_training_arch(search->config, &arch));
     TRY(bb_layout_space_init(&space, search, &arch));
     found->looked_at = space.looked_at;

@@ -1,4 +1,6 @@
 """What people ask a plan before they buy, reserve or run: batches, a whole training, collectives on paper, the best layout."""
+import csv
+import io
 import json
 import math
 import pathlib
@@ -282,6 +284,26 @@ def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):
     assert sum(best["left_out"].values()) + best["predicted"] == best["looked_at"]
     assert best["left_out"]["memory"] > 0 and best["fitting"] > best["predicted"]
     assert "why the first is first" in text and "training would not hold" in text
+    table = list(csv.DictReader(io.StringIO(busbar.run("plan", *SEARCH, "--top", 3, "--csv", "-", emulated=False).stdout)))
+    assert [float(r["step_us"]) for r in table] == pytest.approx([r["step_us"] for r in rows]) and table[0]["schedule"] == rows[0]["schedule"]
+
+
+def test_the_best_layout_beside_a_slow_gpu(busbar, plan):
+    """Every layout is as slow as its plan is with the same --slow, and as quick without it."""
+    slow = ("--slow", "rank=3:1.3,link=node1-nic2:0.5")
+    doc = plan(*SEARCH, *slow, "--top", 3)
+    best = doc["best_layout"]["layouts"][0]
+    assert doc["predicted"]["slow"] == slow[1].split(",")
+    words = ["--compute", "gemm", *("--sequence-parallel",) * best["sequence_parallel"], *(w for option in (
+        "tp", "cp", "ep", "pp", "dp", "vpp", "schedule", "micro_batch_size", "recompute", "dp_sync") if option != "vpp" or best["vpp"] > 1
+        for w in ("--" + option.replace("_", "-"), best[option]))]
+    for more, key in ((slow, "step_us"), ((), "even_step_us")):
+        assert plan(*SEARCH[:-1], *words, *more)["predicted"]["step_us"] == pytest.approx(best[key], abs=1e-3)
+    assert best["even_step_us"] < best["step_us"] < 1.3 * best["even_step_us"]
+    text = busbar.run("plan", *SEARCH, *slow, emulated=False).stdout
+    assert "# slow: rank=3:1.3\n# slow: link=node1-nic2:0.5\n" in text
+    assert f"({100 * (best['step_us'] / best['even_step_us'] - 1):+.1f}%)" in text.split("# what is slow costs layout 1")[1].splitlines()[0]
+    assert "there is no rank 16" in refused(busbar, "plan", *SEARCH, "--slow", "rank=16:2")
 
 
 def test_what_is_given_stays(plan):
@@ -310,7 +332,10 @@ def test_experts_are_laid_out_too(plan):
     (("transformer", "--model", "llama2_7b", "--ranks", 8, "--cluster", H100, "--best-layout"), "nearest: --global-batch-size 8"),
     (("transformer", "--model", "llama2_7b", "--ranks", 8, "--global-batch-size", 8, "--best-layout"), "nearest: --cluster"),
     (("gpt2_large", "--ranks", 8, "--cluster", H100, "--best-layout"), "--best-layout is about the layouts of transformer"),
-    ((*SEARCH, "--ops"), "--ops is of one plan"), ((*SEARCH[:-1], "--top", 3), "--top is of --best-layout"),
+    ((*SEARCH, "--ops"), "--ops is of one plan"), ((*SEARCH, "--jitter", "3%"), "--jitter is of one plan"),
+    ((*SEARCH, "--seed", 3), "--seed is of --jitter and of --moe-imbalance; leave it out, or nearest: --jitter 3%"),
+    ((*SEARCH, "--tp", 3), "--tp 3 does not divide the 16 ranks; nearest: --tp 2"),
+    ((*SEARCH, "--dp", 99), "--dp 99 does not divide the 16 ranks; nearest: --dp 16"), ((*SEARCH[:-1], "--top", 3), "--top is of --best-layout"),
     ((*SEARCH, "--global-batch-size", 7, "--tp", 1, "--cp", 1, "--pp", 1), "no layout of 16 ranks with a batch of 7 samples can be")])
 def test_layouts_that_cannot_be_searched(busbar, words, said):
     assert said in refused(busbar, "plan", *words)

@@ -14,6 +14,8 @@ extern const struct bb_proxy bb_transformer_proxy;
 
 enum { RANKS = 16, BATCH = 64, MOST = 4000 };
 
+static struct bb_conditions conditions;
+
 struct best {
     double ns[MOST];
     int n;
@@ -68,7 +70,7 @@ static void try_layout(const struct bb_proxy_config *config, const struct bb_clu
         best->valid++;
         if (held_bytes(&step) <= gpu_bytes) {
             assert_true(best->n < MOST);
-            assert_int_equal(bb_predict(&step, cluster, &p), 0);
+            assert_int_equal(bb_predict_step(&step, cluster, &conditions, &p), 0);
             best->ns[best->n++] = (double)p.classes[p.slowest].all.step_ns;
         }
     }
@@ -131,7 +133,7 @@ static void search(const struct bb_proxy_config *asked, const struct bb_cluster 
 {
     struct bb_proxy_config config;
     const struct bb_proxy *proxy = configured(asked, &config);
-    const struct bb_layout_search s = {proxy, asked, &config, cluster, gpu_bytes, top, threads, true};
+    const struct bb_layout_search s = {proxy, asked, &config, cluster, &conditions, gpu_bytes, top, threads, true};
 
     assert_int_equal(bb_layouts_search(&s, found), 0);
 }
@@ -144,7 +146,12 @@ static void the_best_are_those_of_trying_all(void **state)
         const char *recompute;
         double gpu_bytes;
         const char *sync;
-    } rows[] = {{"none", 80e9, "zero1"}, {"none", 16e9, "zero1"}, {"full", 10e9, "zero1"}, {"none", 80e9, NULL}};
+        const char *slow;
+    } rows[] = {{"none", 80e9, "zero1", NULL},
+                {"none", 16e9, "zero1", NULL},
+                {"full", 10e9, "zero1", NULL},
+                {"none", 80e9, NULL, NULL},
+                {"none", 80e9, "zero1", "rank=5:1.5,link=node1-nic0:0.5,rank=9:0.5"}};
     static struct best best;
     struct bb_cluster cluster;
 
@@ -158,6 +165,9 @@ static void the_best_are_those_of_trying_all(void **state)
         asked_config(&asked);
         asked.transformer.recompute = rows[i].recompute;
         asked.transformer.sync = rows[i].sync;
+        conditions = (struct bb_conditions){.jitter = 0};
+        if (rows[i].slow)
+            assert_int_equal(bb_slow_read(&conditions.slow, "--slow", rows[i].slow), 0);
         best = (struct best){.n = 0};
         bb_err_mute(1);
         try_all(&asked, &cluster, rows[i].gpu_bytes, &best);
@@ -176,6 +186,7 @@ static void the_best_are_those_of_trying_all(void **state)
                          best.valid);
         bb_layouts_release(&found);
     }
+    conditions = (struct bb_conditions){.jitter = 0};
 }
 
 /* Of many more layouts than are estimated from longer steps. */

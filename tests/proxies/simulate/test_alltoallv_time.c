@@ -18,8 +18,8 @@ static const char *const lines[] = {
     "--schedule zb-h1 --compute gemm",
     "transformer --model deepseek_v3 --layers 8 --ep 16 --pp 2 --moe-imbalance 0.5 --seq-length 32 --micro-batches 4 "
     "--schedule dualpipe --dp-sync zero1 --decoder-first-pipeline-num-layers 4 --fp8-dispatch",
-    /* so few messages that they do not hold as many multiprocessors as NCCL takes at most */
-    "transformer --model deepseek_v3 --layers 5 --ep 2 --moe-imbalance 1 --seq-length 512 --compute gemm",
+    /* two messages, beside shared experts */
+    "transformer --model deepseek_v3 --layers 5 --ep 2 --moe-imbalance 1 --seq-length 4096 --compute gemm",
     /* most experts get nothing from most places */
     "transformer --model mixtral_8x7b --layers 2 --ep 8 --moe-imbalance 10 --seq-length 1 --micro-batches 2",
 };
@@ -101,6 +101,8 @@ static void times_are_those_of_the_messages(void **state)
 
             assert_int_equal(bb_cluster_load(machines[k].name, &cluster), 0);
             cluster.shares = machines[k].shares;
+            cluster.sharing.message_sms = 30; /* so that each message counts */
+            cluster.sharing.collective_sms = 60;
             if (machines[k].slow)
                 assert_int_equal(bb_slow_read(&conditions.slow, "--slow", machines[k].slow), 0);
             make_both(lines[i], &step, &messages);

@@ -82,6 +82,7 @@ static void every_message_is_counted(void **state)
         {32, "transformer --model mixtral_8x7b --ep 8 --layers 4 --pp 2 --seq-length 64"},
         {32, "transformer --model mixtral_8x7b --ep 4 --tp 2 --sequence-parallel --layers 4 --pp 2 --seq-length 64 "
              "--moe-imbalance 1 --order tp-dp-cp-ep-pp"},
+        {32, "transformer --model mixtral_8x7b --ep 8 --layers 2 --seq-length 64 --moe-imbalance 1 --fp8-dispatch"},
         {24, "transformer --model gpt2_small --vpp 2 --pp 4 --micro-batches 8 --layers 8"},
         {32, "gpt3 --stages 4"},
         {64, "gpt3_moe --stages 4"},

@@ -6,6 +6,7 @@
 
 #include "proxies/plan/traffic.h"
 #include "proxies/simulate/predict.h"
+#include "proxies/simulate/predicted_path.h"
 #include "proxies/simulate/step_check.h"
 
 static const char *const lines[] = {
@@ -17,6 +18,8 @@ static const char *const lines[] = {
     "--schedule zb-h1 --compute gemm",
     "transformer --model deepseek_v3 --layers 8 --ep 16 --pp 2 --moe-imbalance 0.5 --seq-length 32 --micro-batches 4 "
     "--schedule dualpipe --dp-sync zero1 --decoder-first-pipeline-num-layers 4 --fp8-dispatch",
+    /* two messages, beside shared experts */
+    "transformer --model deepseek_v3 --layers 5 --ep 2 --moe-imbalance 1 --seq-length 4096 --compute gemm",
     /* most experts get nothing from most places */
     "transformer --model mixtral_8x7b --layers 2 --ep 8 --moe-imbalance 10 --seq-length 1 --micro-batches 2",
 };
@@ -63,32 +66,144 @@ static void same_predictions(const struct bb_prediction *a, const struct bb_pred
     }
 }
 
+static void same_paths(const struct bb_step *step, const struct bb_prediction *a, const struct bb_step *messages,
+                       const struct bb_prediction *b)
+{
+    struct bb_critical_path x, y;
+
+    assert_int_equal(bb_predict_critical_path(step, a, &x), 0);
+    assert_int_equal(bb_predict_critical_path(messages, b, &y), 0);
+    assert_int_equal(x.rank, y.rank);
+    assert_int_equal(x.n, y.n);
+    assert_memory_equal(x.ns, y.ns, sizeof(x.ns));
+    bb_critical_path_release(&x);
+    bb_critical_path_release(&y);
+}
+
 static void times_are_those_of_the_messages(void **state)
 {
     static const struct {
         const char *name;
         bool shares;
-    } machines[] = {{"h100-sxm-ib", true}, {"h800-sxm-ib", true}, {"h100-sxm-ib", false}};
+        const char *slow;
+    } machines[] = {{"h100-sxm-ib", true, NULL},
+                    {"h800-sxm-ib", true, NULL},
+                    {"h100-sxm-ib", false, NULL},
+                    {"h100-sxm-ib", true, "rank=5:1.3,link=node1-nic2:0.5"}};
 
     (void)state;
     for (size_t i = 0; i < ROWS(lines); i++)
         for (size_t k = 0; k < ROWS(machines); k++) {
             struct bb_prediction as_one, as_messages;
+            struct bb_conditions conditions = {0};
             struct bb_step step, messages;
             struct bb_cluster cluster;
 
             assert_int_equal(bb_cluster_load(machines[k].name, &cluster), 0);
             cluster.shares = machines[k].shares;
+            cluster.sharing.message_sms = 30; /* so that each message counts */
+            cluster.sharing.collective_sms = 60;
+            if (machines[k].slow)
+                assert_int_equal(bb_slow_read(&conditions.slow, "--slow", machines[k].slow), 0);
             make_both(lines[i], &step, &messages);
             assert_true(operations(&step, true) > 0 && operations(&messages, true) == 0);
-            assert_int_equal(bb_predict(&step, &cluster, &as_one), 0);
-            assert_int_equal(bb_predict(&messages, &cluster, &as_messages), 0);
+            assert_int_equal(bb_predict_under(&step, &cluster, &conditions, &as_one), 0);
+            assert_int_equal(bb_predict_under(&messages, &cluster, &conditions, &as_messages), 0);
             same_predictions(&as_one, &as_messages);
+            same_paths(&step, &as_one, &messages, &as_messages);
             bb_prediction_release(&as_one);
             bb_prediction_release(&as_messages);
             bb_step_release(&step);
             bb_step_release(&messages);
         }
+}
+
+/* ---- by hand ---- */
+
+/* Two exchanges of two places each, ranks 0 and 1 and ranks 2 and 3, between kernels of 10 us. */
+static void make_pairs(struct bb_step *step, int rows)
+{
+    const struct bb_axis axes[] = {{"ep", 2}, {"dp", 2}};
+    struct bb_op op = made_op(BB_OP_ALLTOALLV, 0), kernel = made_op(BB_OP_COMPUTE, BB_NONE);
+    struct bb_alltoallv *table;
+    int ep;
+
+    *step = (struct bb_step){.proxy = "made"};
+    assert_int_equal(bb_layout_init(&step->layout, 4, axes, 2), 0);
+    ep = bb_layout_add_group(&step->layout, "ep", 1);
+    assert_int_equal(bb_layout_add_comm(&step->layout, "ep", ep), 0);
+    assert_int_equal(bb_step_add_roles(step, 2), 0);
+    table = bb_step_table(step, 2);
+    assert_non_null(table);
+    for (int i = 0; i < 4; i++)
+        table->rows[i] = rows;
+    op.table = table;
+    op.count = 1000;
+    kernel.compute_us = 10;
+    for (int r = 0; r < 4; r++)
+        step->role_of[r] = r % 2;
+    for (int place = 0; place < 2; place++) {
+        assert_int_equal(bb_program_add_stream(&step->roles[place].program, "ep", 0), 1);
+        step->roles[place].name = "place";
+        op.peer = place;
+        made_add(step, place, &kernel, made_add(step, place, &op, made_add(step, place, &kernel, BB_NONE)));
+    }
+}
+
+static const struct bb_cluster plain = {.name = "plain",
+                                        .gpus_per_node = 8,
+                                        .launch_us = 1,
+                                        .nccl_launch_us = 3,
+                                        .intra = {.gbps = 1},
+                                        .inter = {.gbps = 1},
+                                        .sm_count = 100,
+                                        .memory_gbps = 1000};
+
+static double step_us(const struct bb_prediction *p, int rank)
+{
+    return (double)p->classes[p->class_of[rank]].all.step_ns / 1e3;
+}
+
+/* A slow rank keeps whom it meets waiting, and nobody else. */
+static void only_who_meets_a_slow_rank_waits(void **state)
+{
+    struct bb_conditions conditions = {0};
+    struct bb_prediction p;
+    struct bb_step step;
+
+    (void)state;
+    make_pairs(&step, 5);
+    assert_int_equal(bb_slow_read(&conditions.slow, "--slow", "rank=0:3"), 0);
+    assert_int_equal(bb_predict_under(&step, &plain, &conditions, &p), 0);
+    assert_true(step_us(&p, 2) == step_us(&p, 3));
+    assert_true(step_us(&p, 1) == step_us(&p, 3) + 20);
+    assert_true(step_us(&p, 0) == step_us(&p, 1) + 20);
+    bb_prediction_release(&p);
+    bb_step_release(&step);
+}
+
+/* The host launches nothing for it, and nobody is waited for. */
+static void an_exchange_of_nothing_takes_no_time(void **state)
+{
+    struct bb_prediction p;
+    struct bb_checks checks;
+    struct bb_step step;
+
+    (void)state;
+    make_pairs(&step, 0);
+    assert_int_equal(bb_step_check(&step, &checks), 0);
+    assert_true(checks.matched && checks.deadlock_free && checks.safe_serialised);
+    bb_checks_release(&checks);
+    for (int shares = 0; shares < 2; shares++) {
+        struct bb_cluster cluster = plain;
+
+        cluster.shares = shares;
+        assert_int_equal(bb_predict(&step, &cluster, &p), 0);
+        assert_true(step_us(&p, 0) == 21);
+        assert_int_equal(p.classes[0].issue_ns, 2000);
+        bb_prediction_release(&p);
+    }
+    bb_step_release(&step);
 }
 
 /* ---- traffic ---- */
@@ -193,8 +308,8 @@ static void a_place_that_does_not_fit_is_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(times_are_those_of_the_messages),
-        cmocka_unit_test(traffic_is_that_of_the_messages),
+        cmocka_unit_test(times_are_those_of_the_messages),      cmocka_unit_test(only_who_meets_a_slow_rank_waits),
+        cmocka_unit_test(an_exchange_of_nothing_takes_no_time), cmocka_unit_test(traffic_is_that_of_the_messages),
         cmocka_unit_test(a_place_that_does_not_fit_is_found),
     };
 

@@ -95,7 +95,7 @@ struct emu_seat {
     int node, gpu; /* gpu: of its node */
 };
 struct emu_seat emu_seat_of(int at, int all);
-int emu_place_of(struct emu_seat seat, int all); /* at */
+int emu_number_of(struct emu_seat seat, int all); /* the other way round */
 /* EMU_SLOW: what is left of the rate of a GPU's NICs; how long a kernel lasts there that takes so long elsewhere. */
 double emu_nic_part(struct emu_seat seat);
 int64_t emu_slowed_ns(int device, int64_t ns);

@@ -34,7 +34,7 @@ void emu_profile_load(struct bb_cluster *machine, struct emu_profile *profile)
 
 /* ---- nodes, and what is slow ---- */
 
-int emu_place_of(struct emu_seat seat, int all)
+int emu_number_of(struct emu_seat seat, int all)
 {
     const int nodes = emu_nodes();
 
@@ -47,7 +47,7 @@ struct emu_seat emu_seat_of(int at, int all)
 {
     struct emu_seat seat = {emu_nodes() > 0 ? emu_node_of(at, all) : at / emu.machine.gpus_per_node, 0};
 
-    seat.gpu = at - emu_place_of(seat, all);
+    seat.gpu = at - emu_number_of(seat, all);
     return seat;
 }
 

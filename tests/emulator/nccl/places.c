@@ -23,7 +23,7 @@ static int machine_rank(struct emu_seat seat)
 
 static int number_of(ncclComm_t comm, int member)
 {
-    return emu_place_of((struct emu_seat){comm->nodes[member], comm->gpus[member]}, comm->job_gpus);
+    return emu_number_of((struct emu_seat){comm->nodes[member], comm->gpus[member]}, comm->job_gpus);
 }
 
 int en_machine_rank(ncclComm_t comm, int member)

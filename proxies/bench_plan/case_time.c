@@ -43,8 +43,8 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
 
 /* ---- exchanges ---- */
 
-/* A rank sends so many bytes to one and receives as many from another. alike: so many of those on its leaf and in its pod
- * do the same. */
+/* A rank sends so many bytes to one and receives as many from another. alike: so many of those on its leaf and in
+ * its pod do the same. */
 static double pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes,
                         const int alike[BB_TIERS])
 {
@@ -59,8 +59,8 @@ static double pair_load(const struct bb_cluster *cl, int rank, int to, int from,
     return bb_cluster_load_ns(cl, &load, cl->gpus_per_node);
 }
 
-/* Every rank to the next. Ranks far from both ends are like those nodes before them; one of a leaf leaves it, as the last
- * rank of all does. */
+/* Every rank to the next. Ranks far from both ends are like those nodes before them; one of a leaf leaves it, as the
+ * last rank of all does. */
 static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     static const int alone[BB_TIERS] = {1, 1};

@@ -1,7 +1,8 @@
 /*
- * uneven.c - what tells ranks of a step apart besides their programs: slow parts, and whoever else is on their NIC and, of a
- * fabric whose uplinks are scarce, on their leaf and in their pod. There a class stands for ranks of which each finds the
- * same on its way: messages that cross the same, collectives whose members lie alike, and mates of the same classes.
+ * uneven.c - what tells ranks of a step apart besides their programs: slow parts, and whoever else is on their NIC and,
+ * of a fabric whose uplinks are scarce, on their leaf and in their pod. There a class stands for ranks of which each
+ * finds the same on its way: messages that cross the same, collectives whose members lie alike, and mates of the same
+ * classes.
  */
 #include "proxies/simulate/match.h"
 

@@ -2,6 +2,7 @@
 #include "bootstrap/start/speaker.h"
 
 #include "bootstrap/base/clock.h"
+#include "bootstrap/base/err.h"
 #include "bootstrap/start/local_name.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { HOLD_MS = 1500, LONGEST_MS = 3000, ANSWER_MS = 50, FILES_MAX = 4096, HIGHEST_CODE = 5 };
+enum { HOLD_MS = 1500, LONGEST_MS = 3000, ANSWER_MS = 50, FILES_MAX = 4096 };
 
 /* Tells the code to who asks, for so long or until the speaker is gone. */
 static void answer(int word, int leash, char code, int for_ms)
@@ -98,7 +99,7 @@ int bb_speaker_heard(void)
 
     if (reply.fd < 0)
         return 0;
-    if (poll(&reply, 1, ANSWER_MS) <= 0 || recv(reply.fd, &code, 1, MSG_DONTWAIT) != 1 || code > HIGHEST_CODE)
+    if (poll(&reply, 1, ANSWER_MS) <= 0 || recv(reply.fd, &code, 1, MSG_DONTWAIT) != 1 || code > BB_EBELOW)
         code = 0;
     close(reply.fd);
     return code > 0 ? code : 0;

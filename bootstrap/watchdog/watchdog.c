@@ -156,7 +156,9 @@ void bb_watchdog_end_neighbours(struct bb_watchdog *watchdog)
     if (!bb_launcher_waits_for_all())
         return;
     pthread_mutex_lock(&watchdog->lock);
+    watchdog->met = true; /* its thread looks at them no more, while this takes seconds */
     close_links(watchdog);
+    bb_neighbours_release(&watchdog->neighbours);
     pthread_mutex_unlock(&watchdog->lock);
     bb_neighbours_end(&watchdog->neighbours);
 }

@@ -504,7 +504,8 @@ static void check_all(struct bb_watchdog *watchdog)
 
 /* ---- the thread ---- */
 
-/* Waits for anything to come. Links are only opened and closed by this thread, or before it knows of them. */
+/* Waits for anything to come. Links are only opened and closed by this thread, before it knows of them, or by
+ * the main thread right before that ends the process. */
 static void sleep_until_news(struct bb_watchdog *watchdog, struct pollfd *polls)
 {
     int n = 0, ms = watchdog->lost_s > 0 || watchdog->judge_s > 0 || watchdog->neighbour_s > 0 || watchdog->signal ||

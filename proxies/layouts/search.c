@@ -50,6 +50,15 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     return as;
 }
 
+/* Of what cannot be nothing is said. */
+static void try_each(struct work *w, int n, void (*do_one)(void *, int), struct bb_progress *progress)
+{
+    bb_err_try(true);
+    bb_progress_expect(progress, n);
+    bb_pool_run(w->search->threads, n, do_one, w, progress);
+    bb_err_try(false);
+}
+
 /* ---- memory ---- */
 
 /* The least recomputation with which it fits: fits[i] is its place in space->recomputes, n_recomputes: with none. The
@@ -72,13 +81,15 @@ static void try_memory(void *arg, int i)
     }
 }
 
-/* Counts what does not fit and moves what does to the front. Returns how many. */
-static int keep_fitting(struct work *w, struct bb_layouts *found, const struct bb_layout_row **least)
+/* Counts what does not fit and moves what does to the front: n. */
+static int keep_fitting(struct work *w, struct bb_layouts *found, const struct bb_layout_row **least, int *n)
 {
-    int n = 0, all = w->space->n_recomputes;
+    int all = w->space->n_recomputes;
 
     *least = NULL;
-    for (int i = 0; i < w->space->n; i++) {
+    for (int i = *n = 0; i < w->space->n; i++) {
+        if (w->rc[i] && w->rc[i] != -BB_EUSAGE)
+            return w->rc[i];
         if (w->rc[i]) {
             found->left_out[BB_LEFT_OUT_SHAPE] += all;
             continue;
@@ -89,9 +100,9 @@ static int keep_fitting(struct work *w, struct bb_layouts *found, const struct b
             continue;
         }
         found->left_out[BB_LEFT_OUT_RECOMPUTE] += all - 1 - w->fits[i];
-        w->rows[n++] = w->rows[i];
+        w->rows[(*n)++] = w->rows[i];
     }
-    return n;
+    return 0;
 }
 
 /* ---- times ---- */
@@ -203,7 +214,7 @@ static int estimate_rows(struct work *w, int *n, struct bb_layouts *found)
             continue;
         }
         if (rc)
-            return bb_err(BB_EFAIL, "%s: out of memory for the layouts", w->search->proxy->name);
+            return rc;
         row->step_ns = base->step_ns - (row->choice.pp - 1) * base->compute_ns * (1 - bubble_left(&row->choice));
         w->rows[kept++] = *row;
     }
@@ -290,14 +301,12 @@ static int run_rows(struct work *w, void (*do_one)(void *, int), int *n, struct 
 {
     int kept = 0;
 
-    bb_progress_expect(progress, *n);
-    bb_pool_run(w->search->threads, *n, do_one, w, progress);
+    try_each(w, *n, do_one, progress);
     for (int i = 0; i < *n; i++) {
         if (w->rc[i] == -BB_EUSAGE)
             found->left_out[BB_LEFT_OUT_SIZE]++;
         else if (w->rc[i])
-            return bb_err(BB_EFAIL, "%s: a layout cannot be predicted (tp %d, cp %d, pp %d)", w->search->proxy->name,
-                          w->rows[i].choice.tp, w->rows[i].choice.cp, w->rows[i].choice.pp);
+            return w->rc[i];
         else
             w->rows[kept++] = w->rows[i];
     }
@@ -328,30 +337,24 @@ static int find_rows(struct work *w, struct bb_layouts *found, struct bb_progres
     const struct bb_layout_row *least;
     int n, rc, wanted = REFINED_PER_ROW * w->search->top;
 
-    bb_progress_expect(progress, w->space->n);
-    bb_pool_run(w->search->threads, w->space->n, try_memory, w, progress);
-    n = keep_fitting(w, found, &least);
+    try_each(w, w->space->n, try_memory, progress);
+    TRY(keep_fitting(w, found, &least, &n));
     found->fitting = n;
-    if (n == 0) {
-        bb_err_mute(0);
+    if (n == 0)
         return refuse_all(w, least);
-    }
     TRY(list_bases(w, n));
-    bb_progress_expect(progress, w->n_bases);
-    bb_pool_run(w->search->threads, w->n_bases, estimate_base, w, progress);
+    try_each(w, w->n_bases, estimate_base, progress);
     TRY(estimate_rows(w, &n, found));
     n = found->refined = keep_quickest(w, n, wanted > LEAST_REFINED ? wanted : LEAST_REFINED, found);
     TRY(run_rows(w, refine_row, &n, found, progress));
     n = keep_quickest(w, n, w->search->top + FULL_BEYOND_TOP, found);
     TRY(run_rows(w, predict_row, &n, found, progress));
     found->n = keep_quickest(w, n, n, found);
-    if (n == 0) {
-        bb_err_mute(0);
+    if (n == 0)
         rc = bb_err(BB_EUSAGE,
                     "%s: of %lld layouts that fit none can be built with the options given; a layout without "
                     "--best-layout says why",
                     w->search->proxy->name, found->fitting);
-    }
 out:
     return rc;
 }
@@ -362,7 +365,7 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     struct bb_progress progress;
     struct bb_arch arch;
     struct work w = {.search = search, .arch = &arch, .space = &space};
-    int rc, mute = bb_err_is_mute();
+    int rc;
 
     *found = (struct bb_layouts){.gpus = search->config->ranks, .gpu_bytes = search->gpu_bytes};
     bb_progress_init(&progress, 0, search->quiet);
@@ -373,9 +376,7 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     TRY(BB_NEW(w.rows, space.n));
     TRY(BB_NEW(w.rc, space.n));
     TRY(BB_NEW(w.fits, space.n));
-    bb_err_mute(1); /* what cannot be is only tried */
     rc = find_rows(&w, found, &progress);
-    bb_err_mute(mute);
     found->rows = w.rows;
     w.rows = NULL;
 out:

@@ -21,8 +21,12 @@ void bb_sharing_print(const struct bb_prediction *p, FILE *out)
         return;
     fprintf(out, "  beside each other: compute %s longer, communication %s longer than alone\n",
             bb_format_time(us_of(b->compute_slowed_ns), text), bb_format_time(us_of(b->comm_slowed_ns), more));
-    fprintf(out, "  busiest links: within a node %.1f%% of the step, NIC %.1f%%\n", 100 * p->link_busy,
+    fprintf(out, "  busiest links: within a node %.1f%% of the step, NIC %.1f%%", 100 * p->link_busy,
             100 * p->nic_busy);
+    for (int tier = 0; tier < BB_TIERS; tier++)
+        if (bb_fabric_is_scarce(&p->cluster, (enum bb_tier)tier))
+            fprintf(out, ", %s %.1f%%", bb_limit_names[BB_LIMIT_LEAF + tier], 100 * p->uplink_busy[tier]);
+    fputc('\n', out);
     for (int phase = 0; phase < BB_PHASES; phase++) {
         enum bb_limit most = bb_bottleneck_of(b, (enum bb_phase)phase);
 
@@ -32,14 +36,20 @@ void bb_sharing_print(const struct bb_prediction *p, FILE *out)
     }
 }
 
+static json_t *uplink_json(const struct bb_prediction *p, enum bb_tier tier)
+{
+    return bb_fabric_is_scarce(&p->cluster, tier) ? json_real(p->uplink_busy[tier]) : json_null();
+}
+
 json_t *bb_sharing_json(const struct bb_prediction *p)
 {
     const struct bb_bottleneck *b = &p->bottleneck;
 
     if (!p->cluster.shares)
         return json_null();
-    return json_pack("{s:f, s:f, s:f, s:f}", "compute_slowed_us", us_of(b->compute_slowed_ns), "comm_slowed_us",
-                     us_of(b->comm_slowed_ns), "link_busy", p->link_busy, "nic_busy", p->nic_busy);
+    return json_pack("{s:f, s:f, s:f, s:f, s:o, s:o}", "compute_slowed_us", us_of(b->compute_slowed_ns),
+                     "comm_slowed_us", us_of(b->comm_slowed_ns), "link_busy", p->link_busy, "nic_busy", p->nic_busy,
+                     "leaf_uplink_busy", uplink_json(p, BB_LEAF), "pod_uplink_busy", uplink_json(p, BB_POD));
 }
 
 static json_t *times_of(const int64_t *ns)
@@ -49,7 +59,7 @@ static json_t *times_of(const int64_t *ns)
     for (int limit = BB_LIMIT_NONE + 1; limit < BB_LIMITS; limit++) {
         char key[32];
 
-        snprintf(key, sizeof(key), "%s_us", limit == BB_LIMIT_NIC ? "nic" : bb_limit_names[limit]);
+        snprintf(key, sizeof(key), "%s_us", bb_limit_keys[limit]);
         json_object_set_new(times, key, json_real(us_of(ns[limit])));
     }
     return times;
@@ -69,7 +79,7 @@ json_t *bb_phases_json(const struct bb_prediction *p)
     return list;
 }
 
-/* ---- slow parts, jitter ---- */
+/* ---- jitter ---- */
 
 static double us_at(const struct bb_jittered *j, int percent)
 {
@@ -101,34 +111,4 @@ json_t *bb_jittered_json(const struct bb_jittered *j)
     return json_pack("{s:f, s:i, s:i, s:{s:f, s:f, s:f, s:f, s:f}}", "deviation", j->deviation, "seed", j->seed,
                      "samples", j->samples, "step_us", "p5", us_at(j, 5), "p50", us_at(j, 50), "p95", us_at(j, 95),
                      "max", us_at(j, 100), "mean", mean_us(j));
-}
-
-static void write_slow(const struct bb_slow_item *item, char text[64])
-{
-    if (item->rank >= 0)
-        snprintf(text, 64, "rank=%d:%g", item->rank, item->factor);
-    else
-        snprintf(text, 64, "link=node%d-nic%d:%g", item->node, item->nic, item->factor);
-}
-
-void bb_slow_print(const struct bb_slow *slow, FILE *out)
-{
-    char text[64];
-
-    for (int i = 0; i < slow->n; i++) {
-        write_slow(&slow->items[i], text);
-        fprintf(out, "  slow: %s\n", text);
-    }
-}
-
-json_t *bb_slow_json(const struct bb_slow *slow)
-{
-    json_t *list = json_array();
-    char text[64];
-
-    for (int i = 0; i < slow->n; i++) {
-        write_slow(&slow->items[i], text);
-        json_array_append_new(list, json_string(text));
-    }
-    return list;
 }

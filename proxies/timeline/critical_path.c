@@ -5,16 +5,9 @@
 
 #include <stdlib.h>
 
-const char *const bb_critical_part_names[BB_CRITICAL_PARTS] = {
-    [BB_CRITICAL_COMPUTE] = "compute",
-    [BB_CRITICAL_TRANSFER] = "transfer",
-    [BB_CRITICAL_WAITING] = "waiting",
-    [BB_CRITICAL_HOST] = "host",
-};
-
 /* A communication of one rank: whom it is with, so that the k-th here is found as the k-th there. */
 struct entry {
-    int comm, peer; /* world rank of a message; BB_NONE: a collective */
+    int comm, peer; /* world rank of a message; BB_NONE: it is with several */
     enum bb_op_kind kind;
     int op;
 };
@@ -58,6 +51,11 @@ static int by_partner(const void *a, const void *b)
     return 0;
 }
 
+static bool is_message(const struct bb_op *op)
+{
+    return op->kind == BB_OP_SEND || op->kind == BB_OP_RECV;
+}
+
 static int list_entries(const struct walk *w, int rank, struct entries *e)
 {
     const struct bb_program *p = program_of(w, rank);
@@ -69,8 +67,7 @@ static int list_entries(const struct walk *w, int rank, struct entries *e)
 
         if (bb_op_is_comm(op))
             e->list[e->n++] = (struct entry){
-                op->comm, op->kind == BB_OP_COLLECTIVE ? BB_NONE : bb_op_peer_rank(&w->t->step->layout, op, rank),
-                op->kind, (int)i};
+                op->comm, is_message(op) ? bb_op_peer_rank(&w->t->step->layout, op, rank) : BB_NONE, op->kind, (int)i};
     }
     qsort(e->list, e->n, sizeof(*e->list), by_partner);
 out:
@@ -105,10 +102,10 @@ static size_t first_from(const struct entries *e, struct entry key)
 static int find_other_side(struct walk *w, int op, int other, int *found)
 {
     const struct bb_op *mine = &program_of(w, w->rank)->ops[op];
-    const bool collective = mine->kind == BB_OP_COLLECTIVE;
-    const enum bb_op_kind theirs = collective ? BB_OP_COLLECTIVE : mine->kind == BB_OP_SEND ? BB_OP_RECV : BB_OP_SEND;
-    const struct entry here = {mine->comm, collective ? BB_NONE : other, mine->kind, 0},
-                       there = {mine->comm, collective ? BB_NONE : w->rank, theirs, 0};
+    const bool message = is_message(mine);
+    const enum bb_op_kind theirs = !message ? mine->kind : mine->kind == BB_OP_SEND ? BB_OP_RECV : BB_OP_SEND;
+    const struct entry here = {mine->comm, message ? other : BB_NONE, mine->kind, 0},
+                       there = {mine->comm, message ? w->rank : BB_NONE, theirs, 0};
     const struct entries *own, *e;
     size_t k, at;
     int rc;
@@ -157,10 +154,11 @@ static int look_at_all(struct walk *w, int op, struct last *last)
     const int group = l->comms[mine->comm].group, instance = bb_group_instance(l, group, w->rank);
     int rc = 0;
 
-    if (mine->kind != BB_OP_COLLECTIVE)
+    if (is_message(mine))
         return look_at(w, op, bb_op_peer_rank(l, mine, w->rank), last);
     for (int i = 0; i < l->groups[group].size && rc == 0; i++)
-        rc = look_at(w, op, bb_group_member(l, group, instance, i), last);
+        if (mine->kind == BB_OP_COLLECTIVE || bb_alltoallv_meets(mine, i))
+            rc = look_at(w, op, bb_group_member(l, group, instance, i), last);
     return rc;
 }
 
@@ -379,12 +377,10 @@ bool bb_critical_path_has_any(const struct bb_critical_path *path, const struct 
 
 json_t *bb_critical_path_json(const struct bb_critical_path *path)
 {
-    json_t *o = json_pack("{s:i, s:I}", "rank", path->rank, "operations", (json_int_t)path->n);
-    char key[32];
+    const int64_t *ns = path->ns;
 
-    for (int k = 0; k < BB_CRITICAL_PARTS; k++) {
-        snprintf(key, sizeof(key), "%s_us", bb_critical_part_names[k]);
-        json_object_set_new(o, key, json_real((double)path->ns[k] / 1e3));
-    }
-    return o;
+    return json_pack("{s:i, s:I, s:f, s:f, s:f, s:f}", "rank", path->rank, "operations", (json_int_t)path->n,
+                     "compute_us", (double)ns[BB_CRITICAL_COMPUTE] / 1e3, "transfer_us",
+                     (double)ns[BB_CRITICAL_TRANSFER] / 1e3, "waiting_us", (double)ns[BB_CRITICAL_WAITING] / 1e3,
+                     "host_us", (double)ns[BB_CRITICAL_HOST] / 1e3);
 }

@@ -5,14 +5,18 @@
 #include "bootstrap/base/err.h"
 
 #include <ctype.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The speaker's prefix, e.g. "rank 3 (node17, GPU 1): ", and what is spoken of. With `mute`, and what
- * start/deadline.c tells its handler, the only process-wide state of busbar. */
+/* The speaker's prefix, e.g. "rank 3 (node17, GPU 1): ", and what is spoken of. With `mute` and
+ * `trial`, and what start/deadline.c tells its handler, the only process-wide state of busbar. */
 static char speaker[128], context[1024];
 static int mute;
+static atomic_int trial;
+
+enum { NO_TRIAL, TRIAL, FAILED_TRIAL };
 
 void bb_err_identify(int rank, const char *host, int gpu)
 {
@@ -39,14 +43,27 @@ int bb_err_is_mute(void)
     return mute;
 }
 
-__attribute__((format(printf, 2, 0))) static void write_line(const char *kind, const char *fmt, va_list args)
+void bb_err_try(int on)
+{
+    trial = on ? TRIAL : NO_TRIAL;
+}
+
+/* code: 0 of a warning. */
+static int is_said(int code)
+{
+    if (mute || trial == NO_TRIAL)
+        return !mute;
+    return code != 0 && code != BB_EUSAGE && atomic_exchange(&trial, FAILED_TRIAL) == TRIAL;
+}
+
+__attribute__((format(printf, 3, 0))) static void write_line(int code, const char *kind, const char *fmt, va_list args)
 {
     char line[2048];
     int used = snprintf(line, sizeof(line), "busbar: %s%s%s", speaker, kind, context);
     int room = (int)sizeof(line) - used - 1;
     int text = vsnprintf(line + used, (size_t)room, fmt, args);
 
-    if (mute)
+    if (!is_said(code))
         return;
     used += text < room ? text : room - 1;
     for (int i = 0; i < used; i++) /* what a file or a word brought along neither breaks the line nor colours it */
@@ -62,7 +79,7 @@ int(bb_err)(enum bb_error code, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    write_line("", fmt, args);
+    write_line(code, "", fmt, args);
     va_end(args);
     return -(int)code;
 }
@@ -72,7 +89,7 @@ void bb_warn(const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    write_line("warning: ", fmt, args);
+    write_line(0, "warning: ", fmt, args);
     va_end(args);
 }
 

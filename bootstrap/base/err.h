@@ -59,6 +59,12 @@ void bb_err_context(const char *text);
 void bb_err_mute(int on);
 int bb_err_is_mute(void);
 
+/*
+ * bb_err_try - from now on (true) things are only tried, perhaps by many threads: that one cannot be (BB_EUSAGE) is not
+ * said, nor are warnings; of what fails otherwise (no memory) the first is. False: all is said again.
+ */
+void bb_err_try(int on);
+
 /* bb_exit_code - exit status for a return code: 0 for 0 and above, else the code without its sign. */
 int bb_exit_code(int rc);
 

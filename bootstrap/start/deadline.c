@@ -32,8 +32,8 @@ static void pause_ms(long ms)
     nanosleep(&pause, NULL);
 }
 
-/* Of the ranks of a host one says it, the first if it can. */
-static bool may_speak(int signal, int code)
+/* Of the ranks of a host one says it, the first if it can. *word: what bb_speaker_said takes. */
+static bool may_speak(int signal, int code, int *word)
 {
     char host[256] = "";
 
@@ -44,13 +44,15 @@ static bool may_speak(int signal, int code)
     bb_err_mute(0);
     (void)gethostname(host, sizeof(host) - 1);
     bb_err_identify(bb_launcher_rank(), host, -1);
-    return bb_speaker_take(code) >= 0;
+    *word = bb_speaker_take(code);
+    return *word >= 0;
 }
 
 static void end_process(int signal, siginfo_t *info, void *context)
 {
     const enum bb_error code = signal == SIGALRM ? BB_ETIMEOUT : BB_EFAIL;
-    const bool speaks = may_speak(signal, (int)code);
+    int word = -1;
+    const bool speaks = may_speak(signal, (int)code, &word);
 
     (void)context;
     if (speaks && signal != SIGALRM)
@@ -63,6 +65,7 @@ static void end_process(int signal, siginfo_t *info, void *context)
                current.part);
     else if (speaks)
         bb_err(code, "timeout: %s did not end within %g s", current.part, current.timeout_s);
+    bb_speaker_said(word);
     if (!bb_launched_alone())
         pause_ms(LINGER_MS); /* those that come later find the word taken */
     _exit(code);

@@ -51,11 +51,13 @@ static void abort_job(int connection, int code)
 /* The rank is gone, and nobody else has said it. */
 static void name_lost_rank(int connection, pid_t launcher)
 {
+    const int word = bb_speaker_take_of(launcher, BB_ETIMEOUT);
     char host[256] = "";
 
-    if (bb_speaker_take_of(launcher, BB_ETIMEOUT) >= 0) {
+    if (word >= 0) {
         (void)gethostname(host, sizeof(host) - 1);
         bb_err(BB_ETIMEOUT, "rank %d (%s) is lost", bb_launcher_rank(), host);
+        bb_speaker_said(word);
     }
     abort_job(connection, BB_ETIMEOUT);
 }

@@ -119,7 +119,8 @@ void bb_neighbours_release(struct bb_neighbours *all)
 
     if (own >= 0)
         close(own);
-    if (all->n > 0 && all->next >= 0)
+    if (all->n > 0 && all->next >= 0) {
         close(all->next);
-    all->next = -1;
+        all->next = -1;
+    }
 }

@@ -2,16 +2,18 @@
 #include "bootstrap/start/speaker.h"
 
 #include "bootstrap/base/clock.h"
+#include "bootstrap/base/err.h"
 #include "bootstrap/start/local_name.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { HOLD_MS = 1500, LONGEST_MS = 3000, ANSWER_MS = 50, FILES_MAX = 4096, HIGHEST_CODE = 5 };
+enum { HOLD_MS = 1500, LONGEST_MS = 3000, ANSWER_MS = 50, FILES_MAX = 4096 };
 
 /* Tells the code to who asks, for so long or until the speaker is gone. */
 static void answer(int word, int leash, char code, int for_ms)
@@ -29,36 +31,68 @@ static void answer(int word, int leash, char code, int for_ms)
         }
 }
 
+/* Whether the speaker did not go before it had said anything. */
+static bool await_line(int leash)
+{
+    struct pollfd line = {.fd = leash, .events = POLLIN};
+    char said;
+
+    return poll(&line, 1, LONGEST_MS) <= 0 || read(leash, &said, 1) == 1;
+}
+
 /* Until the speaker is gone, and a moment more. */
 static void keep_word(int word, int leash, char code)
 {
     for (int fd = 0; fd < FILES_MAX; fd++)
         if (fd != word && fd != leash)
             close(fd);
+    if (!await_line(leash))
+        _exit(0);
     answer(word, leash, code, LONGEST_MS);
     answer(word, -1, code, HOLD_MS);
     _exit(0);
 }
 
-/* Launchers end the other ranks when the first is gone: these shall find the word taken, so a small process has it on. */
-static void hold_word(int word, char code)
+/* In a child: whether there is a process that keeps the word. */
+static bool start_keeper(int word, const int ends[2], char code)
 {
-    int ends[2];
+    pid_t keeper;
+
+    close(ends[1]);
+    setsid(); /* before the speaker goes on: hydra kills a rank's whole group, perhaps at once */
+    keeper = fork();
+    if (keeper == 0)
+        keep_word(word, ends[0], code);
+    return keeper > 0;
+}
+
+/*
+ * Launchers end the other ranks when the first is gone: these shall find the word taken, so a small process has it on.
+ * Returns what stands for the word in this one: the leash, which closes with it, or the word where nobody keeps it.
+ */
+static int hold_word(int word, char code)
+{
+    int ends[2], status = 1;
     pid_t child;
 
     if (pipe2(ends, O_CLOEXEC))
-        return;
+        return word;
     child = fork();
-    if (child == 0) {
-        close(ends[1]);
-        setsid(); /* before the speaker goes on: hydra kills a rank's whole group, perhaps at once */
-        if (fork() == 0)
-            keep_word(word, ends[0], code);
-        _exit(0);
+    if (child == 0)
+        _exit(start_keeper(word, ends, code) ? 0 : 1);
+    close(ends[0]);
+    if (child > 0 && waitpid(child, &status, 0) == child && status == 0) {
+        close(word);
+        return ends[1];
     }
-    close(ends[0]); /* the other end closes with this process */
-    if (child > 0)
-        waitpid(child, NULL, 0);
+    close(ends[1]);
+    return word;
+}
+
+void bb_speaker_said(int fd)
+{
+    if (write(fd, "", 1) < 0)
+        return; /* nobody keeps the word */
 }
 
 int bb_speaker_take(int code)
@@ -86,8 +120,7 @@ int bb_speaker_take_of(pid_t launcher, int code)
         return -1;
     if (fd < 0)
         return open("/dev/null", O_RDONLY | O_CLOEXEC); /* rather twice than not at all */
-    hold_word(fd, (char)code);
-    return fd;
+    return hold_word(fd, (char)code);
 }
 
 int bb_speaker_heard(void)
@@ -98,7 +131,7 @@ int bb_speaker_heard(void)
 
     if (reply.fd < 0)
         return 0;
-    if (poll(&reply, 1, ANSWER_MS) <= 0 || recv(reply.fd, &code, 1, MSG_DONTWAIT) != 1 || code > HIGHEST_CODE)
+    if (poll(&reply, 1, ANSWER_MS) <= 0 || recv(reply.fd, &code, 1, MSG_DONTWAIT) != 1 || code > BB_EBELOW)
         code = 0;
     close(reply.fd);
     return code > 0 ? code : 0;

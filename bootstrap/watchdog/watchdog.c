@@ -156,7 +156,9 @@ void bb_watchdog_end_neighbours(struct bb_watchdog *watchdog)
     if (!bb_launcher_waits_for_all())
         return;
     pthread_mutex_lock(&watchdog->lock);
+    watchdog->met = true; /* its thread looks at them no more, while this takes seconds */
     close_links(watchdog);
+    bb_neighbours_release(&watchdog->neighbours);
     pthread_mutex_unlock(&watchdog->lock);
     bb_neighbours_end(&watchdog->neighbours);
 }
@@ -166,6 +168,7 @@ void bb_watchdog_spoken(struct bb_watchdog *watchdog, int code)
     pthread_mutex_lock(&watchdog->lock);
     if (watchdog->launched && !watchdog->attended && watchdog->n_peers == 0 && !watchdog->spoke) {
         watchdog->speaker_fd = bb_speaker_take(code);
+        bb_speaker_said(watchdog->speaker_fd);
         watchdog->spoke = true;
     }
     pthread_mutex_unlock(&watchdog->lock);

@@ -90,6 +90,15 @@ bool bb_watchdog_speaks(struct bb_watchdog *watchdog, int code)
     return ours;
 }
 
+bool bb_watchdog_say(struct bb_watchdog *watchdog, enum bb_error code, const char *line)
+{
+    if (!bb_watchdog_speaks(watchdog, (int)code))
+        return false;
+    bb_err(code, "%s", line);
+    bb_speaker_said(watchdog->speaker_fd);
+    return true;
+}
+
 void bb_watchdog_asked(struct bb_watchdog *watchdog, const struct bb_watchdog_msg *msg)
 {
     if (watchdog->ending)

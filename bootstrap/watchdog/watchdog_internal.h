@@ -196,6 +196,8 @@ const char *bb_watchdog_signal_name(int signal);
 /* bb_watchdog_speaks - whether this rank is the one to say why the job ends with this exit code, now that rank 0 does
  * not. */
 bool bb_watchdog_speaks(struct bb_watchdog *watchdog, int code);
+/* bb_watchdog_say - says the line if this rank is the one; whether it was. */
+bool bb_watchdog_say(struct bb_watchdog *watchdog, enum bb_error code, const char *line);
 /* bb_watchdog_keep_word - this rank says the line: under hydra, what holds a lost rank's place shall know; false where
  * that has said it. */
 bool bb_watchdog_keep_word(struct bb_watchdog *watchdog, int code);

@@ -439,8 +439,10 @@ static void say_last_words(struct bb_watchdog *watchdog, double now_s)
 {
     if (!watchdog->last_words || !(watchdog->saved || watchdog->releasing || now_s > watchdog->ending_s + SAY_S))
         return;
-    if (bb_watchdog_keep_word(watchdog, bb_exit_code(watchdog->ending)))
+    if (bb_watchdog_keep_word(watchdog, bb_exit_code(watchdog->ending))) {
         bb_err(BB_ETIMEOUT, "%s", watchdog->last_words);
+        bb_speaker_said(watchdog->speaker_fd);
+    }
     free(watchdog->last_words);
     watchdog->last_words = NULL;
     pthread_cond_broadcast(&watchdog->news);
@@ -504,7 +506,8 @@ static void check_all(struct bb_watchdog *watchdog)
 
 /* ---- the thread ---- */
 
-/* Waits for anything to come. Links are only opened and closed by this thread, or before it knows of them. */
+/* Waits for anything to come. Links are only opened and closed by this thread, before it knows of them, or by
+ * the main thread right before that ends the process. */
 static void sleep_until_news(struct bb_watchdog *watchdog, struct pollfd *polls)
 {
     int n = 0, ms = watchdog->lost_s > 0 || watchdog->judge_s > 0 || watchdog->neighbour_s > 0 || watchdog->signal ||

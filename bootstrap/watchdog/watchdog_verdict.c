@@ -178,8 +178,7 @@ void bb_watchdog_judge_hang(struct bb_watchdog *watchdog)
             append_text(&line, "; all %d ranks arrived", watchdog->size);
         add_apart(&line, watchdog, far);
     }
-    if (bb_watchdog_speaks(watchdog, BB_ETIMEOUT))
-        bb_err(BB_ETIMEOUT, "%s", line.text);
+    (void)bb_watchdog_say(watchdog, BB_ETIMEOUT, line.text);
     bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 
@@ -210,8 +209,7 @@ void bb_watchdog_judge_server_lost(struct bb_watchdog *watchdog)
 
     append_text(&line, "rank 0 (%s) is lost; ", watchdog->hosts[0]);
     add_seen(&line, &watchdog->peers[0].seen);
-    if (bb_watchdog_speaks(watchdog, BB_ETIMEOUT))
-        bb_err(BB_ETIMEOUT, "%s", line.text);
+    (void)bb_watchdog_say(watchdog, BB_ETIMEOUT, line.text);
     bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 
@@ -245,10 +243,8 @@ void bb_watchdog_judge_neighbour(struct bb_watchdog *watchdog, int rank)
     append_text(&line, " is lost; the others, ");
     add_seen(&line, &watchdog->mine);
     bb_launcher_take_stderr(getppid());
-    if (!bb_watchdog_speaks(watchdog, BB_ETIMEOUT))
-        return; /* with which code the job ends is heard soon */
-    bb_err(BB_ETIMEOUT, "%s", line.text);
-    bb_watchdog_end(watchdog, BB_ETIMEOUT);
+    if (bb_watchdog_say(watchdog, BB_ETIMEOUT, line.text)) /* else: with which code the job ends is heard soon */
+        bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 
 void bb_watchdog_judge_alone(struct bb_watchdog *watchdog)
@@ -260,8 +256,7 @@ void bb_watchdog_judge_alone(struct bb_watchdog *watchdog)
         append_text(&line, "; rank 0 (%s) does not answer", watchdog->hosts[0]);
     else
         add_missing(&line, watchdog);
-    if (bb_watchdog_speaks(watchdog, BB_ETIMEOUT))
-        bb_err(BB_ETIMEOUT, "%s", line.text);
+    (void)bb_watchdog_say(watchdog, BB_ETIMEOUT, line.text);
     bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 
@@ -294,7 +289,7 @@ void bb_watchdog_judge_signal(struct bb_watchdog *watchdog)
     add_seen(&line, ours ? &watchdog->mine : &watchdog->peers[rank].seen);
     watchdog->ended_by = watchdog->signal;
     bb_launcher_take_stderr(watchdog->signal_sender);
-    if (!watchdog->slept && bb_watchdog_speaks(watchdog, BB_EFAIL))
-        bb_err(BB_EFAIL, "%s", line.text);
+    if (!watchdog->slept)
+        (void)bb_watchdog_say(watchdog, BB_EFAIL, line.text);
     bb_watchdog_end(watchdog, BB_EFAIL);
 }

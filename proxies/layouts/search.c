@@ -67,6 +67,14 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     return as;
 }
 
+/* Of what cannot be nothing is said. */
+static void try_each(struct work *w, int n, void (*do_one)(void *, int), struct bb_progress *progress)
+{
+    bb_err_try(true);
+    bb_pool_run(w->search->threads, n, do_one, w, progress);
+    bb_err_try(false);
+}
+
 /* ---- memory ---- */
 
 /* The least recomputation with which it fits: fits[i] is its place in space->recomputes, n_recomputes: with none. The
@@ -89,13 +97,15 @@ static void try_memory(void *arg, int i)
     }
 }
 
-/* Counts what does not fit and moves what does to the front. Returns how many. */
-static int keep_fitting(struct work *w, struct bb_layouts *found, const struct bb_layout_row **least)
+/* Counts what does not fit and moves what does to the front: n. */
+static int keep_fitting(struct work *w, struct bb_layouts *found, const struct bb_layout_row **least, int *n)
 {
-    int n = 0, all = w->space->n_recomputes;
+    int all = w->space->n_recomputes;
 
     *least = NULL;
-    for (int i = 0; i < w->space->n; i++) {
+    for (int i = *n = 0; i < w->space->n; i++) {
+        if (w->rc[i] && w->rc[i] != -BB_EUSAGE)
+            return w->rc[i];
         if (w->rc[i]) {
             found->left_out[BB_LEFT_OUT_SHAPE] += all;
             continue;
@@ -106,9 +116,9 @@ static int keep_fitting(struct work *w, struct bb_layouts *found, const struct b
             continue;
         }
         found->left_out[BB_LEFT_OUT_RECOMPUTE] += all - 1 - w->fits[i];
-        w->rows[n++] = w->rows[i];
+        w->rows[(*n)++] = w->rows[i];
     }
-    return n;
+    return 0;
 }
 
 /* ---- times ---- */
@@ -239,9 +249,12 @@ static void bound_bases(void *arg, int i)
     struct base *first = &w->bases[w->todo[i]];
     struct bb_step step = {0};
     double each_ns = 0;
+    int rc = -BB_EUSAGE;
 
-    if (w->search->config->transformer.imbalance <= 0 &&
-        build_choice(w, &first->choice, few_of(&first->choice), &step) == 0)
+    if (w->search->config->transformer.imbalance <= 0)
+        rc = build_choice(w, &first->choice, few_of(&first->choice), &step);
+    first->rc = rc == -BB_EUSAGE ? 0 : rc; /* what cannot be is told by its estimate */
+    if (rc == 0)
         each_ns = busiest_ns(&step, w->search->cluster) * w->quickest_times;
     bb_step_release(&step);
     for (struct base *b = first; b < w->bases + w->n_bases && compute_alike(&b->choice, &first->choice); b++)
@@ -286,7 +299,7 @@ static int estimate_rows(struct work *w, int *n, struct bb_layouts *found)
             continue;
         }
         if (base->rc)
-            return bb_err(BB_EFAIL, "%s: out of memory for the layouts", w->search->proxy->name);
+            return base->rc;
         row->step_ns = estimate_ns(base, &row->choice);
         w->rows[kept++] = *row;
     }
@@ -367,13 +380,15 @@ static int estimate_bases(struct work *w, int n, int wanted, struct bb_progress 
     todo = w->todo;
     kinds = list_kinds(w);
     bb_progress_expect(progress, kinds + w->n_bases);
-    bb_pool_run(w->search->threads, kinds, bound_bases, w, progress);
+    try_each(w, kinds, bound_bases, progress);
+    for (int i = 0; i < kinds; i++)
+        TRY(w->bases[todo[i]].rc);
     TRY(sort_by_bound(w));
     while (done < w->n_bases && w->bases[todo[done]].least_ns <= longest_wanted(w, n, wanted, ns)) {
         const int round = w->n_bases - done < BASES_AT_ONCE ? w->n_bases - done : BASES_AT_ONCE;
 
         w->todo = todo + done;
-        bb_pool_run(w->search->threads, round, estimate_base, w, progress);
+        try_each(w, round, estimate_base, progress);
         done += round;
     }
     w->todo = todo;
@@ -476,8 +491,7 @@ static int drop_rows(struct work *w, int *n, struct bb_layouts *found)
         else if (w->rc[i] == TOO_SLOW)
             found->left_out[BB_LEFT_OUT_SLOWER]++;
         else if (w->rc[i])
-            return bb_err(BB_EFAIL, "%s: a layout cannot be predicted (tp %d, cp %d, pp %d)", w->search->proxy->name,
-                          w->rows[i].choice.tp, w->rows[i].choice.cp, w->rows[i].choice.pp);
+            return w->rc[i];
         else
             w->rows[kept++] = w->rows[i];
     }
@@ -496,7 +510,7 @@ static int refine_rows(struct work *w, int *n, int wanted, struct bb_layouts *fo
     for (w->first = 0; w->first < *n; w->first += ROWS_AT_ONCE) {
         const int round = *n - w->first < ROWS_AT_ONCE ? *n - w->first : ROWS_AT_ONCE;
 
-        bb_pool_run(w->search->threads, round, refine_row, w, progress);
+        try_each(w, round, refine_row, progress);
         for (int i = w->first; i < w->first + round; i++)
             if (w->rc[i] == 0)
                 ns[known++] = w->rows[i].step_ns;
@@ -513,7 +527,7 @@ out:
 static int predict_rows(struct work *w, int *n, struct bb_layouts *found, struct bb_progress *progress)
 {
     bb_progress_expect(progress, *n);
-    bb_pool_run(w->search->threads, *n, predict_row, w, progress);
+    try_each(w, *n, predict_row, progress);
     return drop_rows(w, n, found);
 }
 
@@ -564,13 +578,11 @@ static int find_rows(struct work *w, struct bb_layouts *found, struct bb_progres
     int n, rc, wanted = REFINED_PER_ROW * w->search->top;
 
     bb_progress_expect(progress, w->space->n);
-    bb_pool_run(w->search->threads, w->space->n, try_memory, w, progress);
-    n = keep_fitting(w, found, &least);
+    try_each(w, w->space->n, try_memory, progress);
+    TRY(keep_fitting(w, found, &least, &n));
     found->fitting = n;
-    if (n == 0) {
-        bb_err_mute(0);
+    if (n == 0)
         return refuse_all(w, least);
-    }
     wanted = wanted > LEAST_REFINED ? wanted : LEAST_REFINED;
     TRY(list_bases(w, n));
     TRY(estimate_bases(w, n, wanted, progress));
@@ -580,13 +592,11 @@ static int find_rows(struct work *w, struct bb_layouts *found, struct bb_progres
     n = keep_quickest(w, n, w->search->top + FULL_BEYOND_TOP, found);
     TRY(predict_rows(w, &n, found, progress));
     found->n = keep_quickest(w, n, n, found);
-    if (n == 0) {
-        bb_err_mute(0);
+    if (n == 0)
         rc = bb_err(BB_EUSAGE,
                     "%s: of %lld layouts that fit none can be built with the options given; a layout without "
                     "--best-layout says why",
                     w->search->proxy->name, found->fitting);
-    }
 out:
     return rc;
 }
@@ -607,7 +617,7 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     struct bb_progress progress;
     struct bb_arch arch;
     struct work w = {.search = search, .arch = &arch, .space = &space, .limit_ns = INFINITY};
-    int rc, mute = bb_err_is_mute();
+    int rc;
 
     w.quickest_times = quickest_times(&search->conditions->slow);
     *found = (struct bb_layouts){.gpus = search->config->ranks, .gpu_bytes = search->gpu_bytes};
@@ -620,9 +630,7 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     TRY(BB_NEW(w.rows, space.n));
     TRY(BB_NEW(w.rc, space.n));
     TRY(BB_NEW(w.fits, space.n));
-    bb_err_mute(1); /* what cannot be is only tried */
     rc = find_rows(&w, found, &progress);
-    bb_err_mute(mute);
     found->rows = w.rows;
     w.rows = NULL;
 out:

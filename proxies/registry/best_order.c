@@ -81,11 +81,11 @@ static int column_of(struct bb_best_order *best, const char *group)
 /* Orders that cannot be (pipelines that differ between both grids) are left out quietly. */
 static int build_quietly(struct bb_step *step, const struct bb_proxy *proxy, const struct bb_proxy_config *config)
 {
-    int mute = bb_err_is_mute(), rc;
+    int rc;
 
-    bb_err_mute(1);
+    bb_err_try(true);
     rc = bb_step_build(step, proxy, config);
-    bb_err_mute(mute);
+    bb_err_try(false);
     return rc;
 }
 

@@ -370,23 +370,20 @@ out:
     return rc;
 }
 
-/* The gate opens when all ranks have issued their step. */
 static int issue_step(struct bb_runner *r, unsigned what, bool trace)
 {
-    int rc;
-
     if (what == BB_ISSUE_GRAPH)
         return BB_CUDA(cudaGraphLaunch(r->graph, r->join));
-    TRY(issue_all(r, what & BB_ISSUE_GATED ? BB_ISSUE_ALL : what, trace));
-    TRY(join_streams(r));
-out:
-    return rc;
+    return issue_all(r, what & BB_ISSUE_GATED ? BB_ISSUE_ALL : what, trace);
 }
 
+/* The gate opens when all ranks have issued their step. A graph has its streams joined. */
 static int finish_step(struct bb_runner *r, unsigned what, const char *name)
 {
     int rc;
 
+    if (what != BB_ISSUE_GRAPH)
+        TRY(join_streams(r));
     TRY(BB_CUDA(cudaEventRecord(r->end, r->join)));
     if (what & BB_ISSUE_GATED) {
         TRY(bb_world_barrier(r->world, "the opening of the gate"));

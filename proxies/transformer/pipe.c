@@ -191,7 +191,7 @@ static void exchange_flat(struct bb_pipe *p, int t)
 static bool round_receives(const struct bb_pipe *p, int d, int k)
 {
     const struct bb_schedule *s = p->schedule;
-    bool mirrored = bb_schedule_row(s)->make_mirrored != NULL;
+    bool mirrored = bb_schedule_is_mirrored(s);
     bool wraps = p->stage == (flow_offset(d) > 0 ? 0 : s->stages - 1);
     int all = s->micro_batches * s->chunks, theirs = wraps ? k - (s->stages - 1) : k + 1;
     int group = s->group * s->chunks, first, size;
@@ -209,7 +209,7 @@ static void exchange_in_rounds(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t];
     int d = flow_of(p, slot), k = p->directions[d].slots_done++;
-    bool posting[BB_PIPE_FLOWS] = {false}, mirrored = bb_schedule_row(p->schedule)->make_mirrored != NULL;
+    bool posting[BB_PIPE_FLOWS] = {false}, mirrored = bb_schedule_is_mirrored(p->schedule);
     bool ends_warm_up = d == 0 && !mirrored && k + 1 == bb_schedule_warm_up(p->schedule, p->stage);
 
     posting[d] = round_receives(p, d, k);

@@ -16,31 +16,41 @@ const struct bb_schedule_row *bb_schedule_row(const struct bb_schedule *s)
 
 bool bb_schedule_splits_backward(const struct bb_schedule *s)
 {
-    return rows[s->kind]->held_weights || rows[s->kind]->make_mirrored;
+    return rows[s->kind]->held_weights || bb_schedule_is_mirrored(s);
+}
+
+bool bb_schedule_is_mirrored(const struct bb_schedule *s)
+{
+    return rows[s->kind]->make_mirrored != NULL;
 }
 
 int bb_schedule_part(const struct bb_schedule *s, int stage, int chunk)
 {
     int far = s->stages - 1 - stage, lower = stage < far ? stage : far;
 
-    if (!rows[s->kind]->make_mirrored)
+    if (!bb_schedule_is_mirrored(s))
         return chunk * s->stages + stage;
     return chunk == 0 ? lower : s->stages - 1 - lower;
 }
 
 int bb_schedule_parts(const struct bb_schedule *s)
 {
-    return rows[s->kind]->make_mirrored ? s->stages : s->stages * s->chunks;
+    return s->stages * bb_schedule_cuts(s);
+}
+
+int bb_schedule_cuts(const struct bb_schedule *s)
+{
+    return bb_schedule_is_mirrored(s) ? 1 : s->chunks;
 }
 
 int bb_schedule_direction(const struct bb_schedule *s, int stage, int chunk)
 {
-    return !rows[s->kind]->make_mirrored || bb_schedule_part(s, stage, chunk) == stage ? 1 : -1;
+    return !bb_schedule_is_mirrored(s) || bb_schedule_part(s, stage, chunk) == stage ? 1 : -1;
 }
 
 bool bb_schedule_is_last(const struct bb_schedule *s, int stage, const struct bb_slot *slot)
 {
-    bool half = rows[s->kind]->make_mirrored && bb_schedule_direction(s, stage, slot->chunk) > 0;
+    bool half = bb_schedule_is_mirrored(s) && bb_schedule_direction(s, stage, slot->chunk) > 0;
 
     return slot->micro_batch == (half ? s->micro_batches / 2 : s->micro_batches) - 1;
 }
@@ -127,7 +137,7 @@ int bb_schedule_refuse(const struct bb_schedule *s, const char *who)
 {
     int p = s->stages, m = s->micro_batches, g = s->group;
 
-    if (bb_schedule_row(s)->make_mirrored)
+    if (bb_schedule_is_mirrored(s))
         return refuse_mirrored(s, who);
     if (!bb_schedule_row(s)->chunked)
         return refuse_chunks(s, who);
@@ -179,7 +189,7 @@ static struct bb_slot backward_entry(const struct bb_schedule *s, int k)
 
 int bb_schedule_slots(const struct bb_schedule *s)
 {
-    if (bb_schedule_row(s)->make_mirrored)
+    if (bb_schedule_is_mirrored(s))
         return 2 * s->micro_batches + s->stages - 1;
     return (bb_schedule_splits_backward(s) ? 3 : 2) * s->micro_batches * s->chunks;
 }
@@ -194,14 +204,13 @@ static struct bb_slot weights_entry(int micro_batch)
     return (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = micro_batch};
 }
 
-int bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slots)
+/* Forwards, then one forward and one backward in turn, then backwards. */
+static int make_in_turns(const struct bb_schedule *s, int stage, struct bb_slot *slots)
 {
     const struct bb_schedule_row *row = bb_schedule_row(s);
-    int all = s->micro_batches * s->chunks, warm_up = row->make_mirrored ? 0 : bb_schedule_warm_up(s, stage);
+    int all = s->micro_batches * s->chunks, warm_up = bb_schedule_warm_up(s, stage);
     int f = 0, w = 0, n = 0;
 
-    if (row->make_mirrored)
-        return row->make_mirrored(s, stage, slots);
     while (f < warm_up)
         slots[n++] = forward_entry(s, f++);
     for (int b = 0; b < all; b++) {
@@ -216,6 +225,12 @@ int bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slo
     return n;
 }
 
+int bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slots)
+{
+    return bb_schedule_is_mirrored(s) ? bb_schedule_row(s)->make_mirrored(s, stage, slots)
+                                      : make_in_turns(s, stage, slots);
+}
+
 /* ---- figures ---- */
 
 int bb_schedule_live(const struct bb_schedule *s, int stage)
@@ -223,8 +238,7 @@ int bb_schedule_live(const struct bb_schedule *s, int stage)
     const struct bb_schedule_row *row = bb_schedule_row(s);
     int held = row->held_weights ? row->held_weights(s, stage) : 0;
 
-    if (row->make_mirrored)
+    if (bb_schedule_is_mirrored(s))
         return s->stages + 1;
-
     return min_int(s->micro_batches * s->chunks, row->warm_up(s, stage) + 1 + held);
 }

@@ -45,7 +45,7 @@ struct bb_schedule {
     int group;                         /* g of interleaved, p <= g <= m; else anything                          */
 };
 
-/* A slot of a stage. BACKWARD: with the gradients of weights, unless the schedule has WEIGHTS. */
+/* A slot of a stage. BACKWARD: with the gradients of weights, unless it is split. */
 enum bb_slot_kind { BB_SLOT_FORWARD, BB_SLOT_BACKWARD, BB_SLOT_WEIGHTS };
 
 struct bb_slot {
@@ -73,6 +73,7 @@ BB_SCHEDULE_LIST(BB_SCHEDULE_ROW)
 
 const struct bb_schedule_row *bb_schedule_row(const struct bb_schedule *s);
 bool bb_schedule_splits_backward(const struct bb_schedule *s); /* has WEIGHTS */
+bool bb_schedule_is_mirrored(const struct bb_schedule *s);     /* stages hold the parts r and p - 1 - r: dualpipe */
 
 /* bb_schedule_refuse - 0, or -BB_EUSAGE after a line that begins with `who` and names the nearest valid numbers. */
 int bb_schedule_refuse(const struct bb_schedule *s, const char *who) BB_MUST_CHECK;
@@ -86,6 +87,9 @@ int bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slo
 /* Which part of the model a chunk of a stage is; in how many parts the model is cut: p v, of dualpipe p. */
 int bb_schedule_part(const struct bb_schedule *s, int stage, int chunk);
 int bb_schedule_parts(const struct bb_schedule *s);
+
+/* bb_schedule_cuts - into how many parts the model is cut for each stage: v, of dualpipe 1. */
+int bb_schedule_cuts(const struct bb_schedule *s);
 
 /* The stage behind the one that a chunk's activations come to: 1 or, of dualpipe's second direction, -1. */
 int bb_schedule_direction(const struct bb_schedule *s, int stage, int chunk);

@@ -47,7 +47,7 @@ static void each_sync(struct writer *w, void (*call)(struct bb_sync *))
 
 static struct bb_block *block_of(struct writer *w, const struct bb_slot *slot)
 {
-    bool apart = bb_schedule_row(&w->t->schedule)->make_mirrored && slot->kind != BB_SLOT_FORWARD;
+    bool apart = bb_schedule_is_mirrored(&w->t->schedule) && slot->kind != BB_SLOT_FORWARD;
 
     return &w->blocks[apart ? 1 : 0];
 }

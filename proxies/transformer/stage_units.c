@@ -22,7 +22,7 @@ static int list_modules(struct bb_modules *p, const struct bb_training *t, int s
 {
     const struct bb_schedule *s = &t->schedule;
     int chunks = s->chunks, parts = bb_schedule_parts(s), first;
-    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, parts / s->stages);
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_cuts(s));
 
     if (BB_NEW(p->list, t->arch.layers + 2) || BB_NEW(p->first, chunks))
         return -BB_EFAIL;

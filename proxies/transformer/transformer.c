@@ -42,12 +42,6 @@ static int fill_defaults(struct bb_proxy_config *c)
     return 0;
 }
 
-/* Dualpipe: each stage holds two parts, and each part has a copy on another stage. */
-static bool is_mirrored(const struct bb_training *t)
-{
-    return bb_schedule_row(&t->schedule)->make_mirrored != NULL;
-}
-
 static int settle_schedule(struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
@@ -65,11 +59,11 @@ static int settle_schedule(struct bb_training *t)
         .chunks = o->vpp,
         .group = o->group ? o->group : p,
     };
-    if (is_mirrored(t) && o->vpp > 1)
+    if (bb_schedule_is_mirrored(&t->schedule) && o->vpp > 1)
         return bb_err(BB_EUSAGE,
                       "%s: schedule %s has two parts on each stage by itself, --vpp %d cannot be; leave it out",
                       t->config->proxy, o->schedule, o->vpp);
-    if (is_mirrored(t))
+    if (bb_schedule_is_mirrored(&t->schedule))
         t->schedule.chunks = 2;
     if (o->group && !bb_schedule_row(&t->schedule)->chunked)
         return bb_err(BB_EUSAGE,
@@ -79,16 +73,10 @@ static int settle_schedule(struct bb_training *t)
     return bb_schedule_refuse(&t->schedule, t->config->proxy);
 }
 
-/* Of each stage: the model is cut into so many parts for it. */
-static int chunks_of_model(const struct bb_training *t)
-{
-    return bb_schedule_parts(&t->schedule) / t->schedule.stages;
-}
-
 /* Stages of equal length, or as they were asked for. */
 static int refuse_layers(const struct bb_training *t, const struct bb_grid_model *model)
 {
-    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, chunks_of_model(t));
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_cuts(&t->schedule));
     char near[BB_GRID_NEAREST] = "";
 
     if (split.stages == 1 || bb_pipe_split_is_valid(&split))
@@ -150,14 +138,14 @@ static int refuse_unused(const struct bb_training *t)
         if (asked[i].given && !asked[i].meant)
             return bb_err(BB_EUSAGE, "%s: --%s means nothing here: %s; leave it out", t->config->proxy, asked[i].option,
                           asked[i].why);
-    if (is_mirrored(t) && t->arch.tied)
+    if (bb_schedule_is_mirrored(&t->schedule) && t->arch.tied)
         return bb_err(
             BB_EUSAGE,
             "%s: schedule dualpipe has the words on the first and on the last stage, each with a head: a model "
             "whose head is its words is not counted; nearest: --schedule zb-h1",
             t->config->proxy);
-    if (is_mirrored(t) && t->policy.kind != BB_SYNC_ALL_REDUCE && t->policy.kind != BB_SYNC_ZERO1 &&
-        t->policy.kind != BB_SYNC_DISTRIBUTED)
+    if (bb_schedule_is_mirrored(&t->schedule) && t->policy.kind != BB_SYNC_ALL_REDUCE &&
+        t->policy.kind != BB_SYNC_ZERO1 && t->policy.kind != BB_SYNC_DISTRIBUTED)
         return bb_err(BB_EUSAGE,
                       "%s: schedule dualpipe reduces a part's gradients over two stages, which reach them in different "
                       "order, so at the end of the step, not as %s does; nearest: --dp-sync zero1",
@@ -357,7 +345,7 @@ static int settle_replicas(struct bb_training *t, int replicas[BB_SHARES])
 
     for (int s = 0; s < BB_SHARES; s++) {
         replicas[s] = t->shares[s] ? t->groups.of[of[s]] : BB_NONE;
-        if (is_mirrored(t) && t->shares[s])
+        if (bb_schedule_is_mirrored(&t->schedule) && t->shares[s])
             TRY(add_mirrored(t, of[s], names[s], &replicas[s]));
     }
 out:
@@ -378,7 +366,7 @@ static int settle_layout(struct bb_training *t)
     for (int d = 0; d < BB_PIPE_FLOWS; d++)
         t->pipe[d] = BB_NONE;
     if (t->groups.of[BB_GRID_PP] != BB_NONE)
-        TRY(bb_pipe_comms(l, t->groups.of[BB_GRID_PP], is_mirrored(t), t->pipe));
+        TRY(bb_pipe_comms(l, t->groups.of[BB_GRID_PP], bb_schedule_is_mirrored(&t->schedule), t->pipe));
     TRY(settle_replicas(t, replicas));
     for (int s = 0; s < BB_SHARES; s++)
         TRY(bb_sync_layout(t->step, &t->policy, replicas[s], t->config->gpus_per_node, &t->sync[s]));
@@ -465,7 +453,7 @@ int bb_training_bytes(const struct bb_proxy_config *c, const struct bb_arch *arc
 
     *most = 0;
     TRY(settle_shape(&t));
-    copies = is_mirrored(&t) ? 2 : 1;
+    copies = bb_schedule_is_mirrored(&t.schedule) ? 2 : 1;
     t.sync[BB_DENSE] = shares_of(&t, copies * t.grid.dp * t.grid.cp, t.grid.tp);
     t.sync[BB_EXPERT] = shares_of(&t, copies * (t.grid.edp > 0 ? t.grid.edp : 1), t.grid.etp * t.grid.ep);
     for (int stage = 0; stage < t.grid.pp; stage++) {
@@ -520,7 +508,7 @@ out:
 /* " in 16 stages of 4, the first of 3 and the last of 2" */
 static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
 {
-    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, chunks_of_model(t));
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_cuts(&t->schedule));
     int p = split.stages, v = split.chunks, parts = p * v, first, n = 0;
 
     text[0] = '\0';

@@ -15,6 +15,12 @@ def test_help_needs_nothing(busbar, golden):
     golden("help.txt", done.stdout)
 
 
+def test_the_first_page_names_the_commands_of_the_help(busbar):
+    page, text = (busbar.run(word, emulated=False).stdout for word in ("--help=man", "--help"))
+    commands = re.findall(r"(?m)^  busbar (\w+)", text)
+    assert "bench" in commands and re.findall(r"(?m)^\.TP\n\.B (\w+)$", page) == commands
+
+
 def test_without_a_word_the_help_is_an_error(busbar):
     done = busbar.run(emulated=False)
     assert done.returncode == 2 and done.stdout == "" and "Usage: busbar COMMAND" in done.stderr

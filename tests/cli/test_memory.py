@@ -7,8 +7,10 @@ import subprocess
 
 import pytest
 
-EVERY = {"bench": 41, "report": 1}  # a run on GPUs takes a second; report has few before it hands over to Python
+EVERY = {"bench": 41, "report": 1, "--best-layout": 211}  # a run on GPUs takes a second; report has few before it hands over to Python
 EVERY_OF_OTHERS = 7  # BUSBAR_EVERY_CALL=1: every one
+FORMS = ["goal", "goal-bin", "chakra", "perfetto", "simai"]
+EXPORT = ["plan", "gpt2_large", "4", "2", "2", "--ranks", "2", "--cluster", "h100-sxm-ib", "--export"]
 
 
 def run(busbar, words, folder, number=0):
@@ -22,6 +24,8 @@ def run(busbar, words, folder, number=0):
         environment |= {"FAIL_MALLOC_OURS": "1", "EMU_DEVICES": "1", "EMU_QUIET": "1"}
     if words[0] == "report":
         environment |= {"FAIL_MALLOC_PROGRAM": "busbar"}
+    for old in folder.glob("out.*"):
+        old.unlink()
     try:
         done = subprocess.run([str(busbar.build / program), *words], cwd=folder, env=environment, pass_fds=[told], timeout=60,
                               capture_output=True, text=True)
@@ -29,8 +33,8 @@ def run(busbar, words, folder, number=0):
         os.close(told)
         failed = os.read(seen, 1) == b"x"
         os.close(seen)
-    if "m.json" in words and done.returncode == 0:
-        done.stdout += (folder / "m.json").read_text()
+    if done.returncode == 0:
+        done.stdout += "".join(f"{made.name} {made.read_bytes()}" for made in sorted(folder.glob("out.*")))
     done.stdout = re.sub(r'"started": "[^"]*"', "", re.sub(r"FAIL_MALLOC\w*", "", done.stdout))
     return done, failed
 
@@ -55,22 +59,27 @@ def files(tmp_path):
     ["compare", "a.json", "b.json", "--json", "-"],
     ["sweep", "study.json", "--list"],
     ["report", "a.json", "b.json", "-o", "page.html"],
-    ["calibrate", "a.json", "b.json", "-o", "m.json", "--json", "-"],
+    ["calibrate", "a.json", "b.json", "-o", "out.json", "--json", "-"],
+    ["plan", "all_reduce", "-b", "8", "-e", "64", "--ranks", "16", "--cluster", "h100-sxm-ib", "--json", "-"],
+    ["plan", "transformer", "--model", "gpt2_small", "--ranks", "2", "--global-batch-size", "2", "--cluster", "h100-sxm-ib", "--tp", "1",
+     "--best-layout", "--threads", "1", "--json", "-"],
+    *([*EXPORT, form, "out.step"] for form in FORMS),
     ["bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "--repeats", "2", "--json", "r.json"],
-], ids=["plan", "compare", "sweep", "report", "calibrate", "bench"])
+], ids=["plan", "compare", "sweep", "report", "calibrate", "plan-collective", "best-layout", *FORMS, "bench"])
 def test_a_failing_allocation_hides_nothing(busbar, files, words):
     if b"__asan_init" in (busbar.build / "busbar").read_bytes():
         pytest.skip("the sanitizers allocate by themselves")
     whole, _ = run(busbar, words, files)
     assert whole.returncode == 0 or words[0] == "report", whole.stderr  # which may lack plotly
-    every = 1 if os.environ.get("BUSBAR_EVERY_CALL") else EVERY.get(words[0], EVERY_OF_OTHERS)
+    every = 1 if os.environ.get("BUSBAR_EVERY_CALL") else next((n for word, n in EVERY.items() if word in words), EVERY_OF_OTHERS)
     number, failed, bad = 1, True, []
     while failed:
         done, failed = run(busbar, words, files, number)
         alike = (done.returncode, done.stdout, done.stderr) == (whole.returncode, whole.stdout, whole.stderr)
         told = done.returncode == 1 and done.stderr.startswith("busbar: ") and done.stderr.count("\n") == 1
-        if not alike and not told:
-            bad.append((number, done.returncode, done.stderr[-300:]))
+        unfinished = [made.name for made in files.glob(".*")]  # a file is there whole, or not at all
+        if not alike and not told or unfinished:
+            bad.append((number, done.returncode, done.stderr[-300:], unfinished))
         number += every
     assert number > 3 * every
     assert bad == []

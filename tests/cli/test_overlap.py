@@ -91,10 +91,11 @@ def test_a_corrupt_byte_is_seen(busbar, tmp_path, call, wrong):
     assert ("wrong data: 1 elements of all_reduce" in done.stderr) == wrong
 
 
-def test_a_tie_is_no_winner(busbar):
+def test_a_tie_is_no_winner(busbar, tmp_path):
     """Without contention all limits take the same time: nothing is the best, the fewest CTAs leave most to the rest."""
-    done = busbar.run("bench", "overlap", "--sizes", "1M", "--ctas", "default,2", ranks=2, env=NO_DATA)
+    done = busbar.run("bench", "overlap", "--sizes", "1M", "--ctas", "default,2", "--json", tmp_path / "r.json", ranks=2, env=NO_DATA)
     assert done.returncode == 0 and done.stderr == ""
+    assert [best["tied"] for best in json.loads((tmp_path / "r.json").read_text())["best"]] == [["default", "2"]]
     assert "# tie for 1 MiB: CTAs default, 2 cannot be told apart; the fewest: 2 (" in done.stdout and "none is a measurement of hardware" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
     assert [row[1] for row in rows] == ["default", "2"] and {row[-1] for row in rows} == {"N/A"}

@@ -127,7 +127,8 @@ def test_what_is_missing_is_said_in_a_line(busbar, samples, tmp_path):
     program = shutil.copy(busbar.build / "busbar", tmp_path / "bin" / "busbar")
     words = [program, "report", samples["p2p"], "-o", tmp_path / "r.html"]
     done = busbar.run_program(*words)
-    assert done.returncode == 1 and "report needs its script" in done.stderr
+    beside, installed = f"{tmp_path}/bin/report/report.py", f"{tmp_path}/bin/../share/busbar/profiles/report/report.py"
+    assert done.returncode == 1 and f"report needs its script, but there is neither {beside} nor {installed}: " in done.stderr
     (tmp_path / "bin" / "report").symlink_to(ROOT / "profiles" / "report")
     done = busbar.run_program("env", "PATH=/nowhere", *words)
     assert done.returncode == 1 and "report needs Python 3" in done.stderr

@@ -73,7 +73,10 @@ class Step:
             self.waiting.append(connection)
             if len(self.waiting) == self.size:
                 for each in self.waiting:
-                    each.sendall(b"cmd=barrier_out\n")
+                    try:
+                        each.sendall(b"cmd=barrier_out\n")
+                    except OSError:
+                        pass  # it came, and is gone by now
                 self.waiting = []
 
     def send(self, number):

@@ -34,6 +34,7 @@ struct bb_arch {
 
     int layers, hidden, heads;
     int encoder_layers; /* of layers, so many first ones encode, the others decode what they made; 0: one stack  */
+    /* As the file says; 0: as many as encode. */
     int decoder_layers;
     int kv_heads;    /* of keys and values; heads: ordinary attention                                         */
     int head_dim;    /* of queries, keys and values (multi-head latent attention: see nope_dim)               */

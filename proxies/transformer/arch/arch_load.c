@@ -615,7 +615,6 @@ int bb_arch_with_layers(struct bb_arch *arch, int layers)
         int encode = (int)((long long)layers * arch->encoder_layers / arch->layers);
 
         arch->encoder_layers = encode > 0 ? encode : 1;
-        arch->decoder_layers = layers - arch->encoder_layers;
     }
     arch->layers = layers;
     if (arch->dense_layers > layers)

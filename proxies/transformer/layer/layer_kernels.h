@@ -61,7 +61,8 @@ struct bb_layer_sizes {
     int64_t ffn, vocab;                          /* divided by tp                                                 */
     int64_t experts, local_experts, expert_ffn, shared_ffn; /* expert_ffn divided by etp                          */
     int top_k;
-    int copies, node_copies; /* of a token when it leaves: top_k, or one for each node; then of each inside the node */
+    int copies;      /* of a token when it leaves: top_k, or one for each node */
+    int node_copies; /* then of each inside the node, rounded up */
     bool gated, qkv_bias, out_bias, mlp_bias;
     bool causal, rotary, dropout;
     bool delta;    /* of a scan: a new value replaces what its key had             */

@@ -282,6 +282,12 @@ int64_t bb_layers_fair_rows(const struct bb_layers *l)
     return l->sizes.held * l->sizes.top_k * l->config.etp;
 }
 
+static void add_forward(struct bb_kernel_groups *c, const enum bb_kernels_kind *kinds, size_t bytes)
+{
+    for (size_t i = 0; i < bytes / sizeof(*kinds); i++)
+        bb_kernel_groups_add(c, kinds[i], BB_KERNELS_FORWARD);
+}
+
 double bb_layers_flops(const struct bb_layers *l, int layer)
 {
     static const enum bb_kernels_kind first[] = {BB_KERNELS_QKV, BB_KERNELS_CORE, BB_KERNELS_OUT};
@@ -293,13 +299,12 @@ double bb_layers_flops(const struct bb_layers *l, int layer)
     const struct bb_arch *a = l->config.arch;
     struct bb_kernel_groups c = {.rows = bb_layers_fair_rows(l)};
 
-    for (int i = 0; i < 3; i++)
-        bb_kernel_groups_add(&c, first[i], BB_KERNELS_FORWARD);
-    for (int i = 0; i < 4 && bb_arch_decodes(a, layer); i++)
-        bb_kernel_groups_add(&c, cross[i], BB_KERNELS_FORWARD);
-    for (int i = 0; i < 4 && bb_arch_has_experts(a, layer); i++)
-        bb_kernel_groups_add(&c, experts[i], BB_KERNELS_FORWARD);
-    for (int i = 0; i < 2 && bb_arch_has_perceptron(a) && !bb_arch_has_experts(a, layer); i++)
-        bb_kernel_groups_add(&c, dense[i], BB_KERNELS_FORWARD);
+    add_forward(&c, first, sizeof(first));
+    if (bb_arch_decodes(a, layer))
+        add_forward(&c, cross, sizeof(cross));
+    if (bb_arch_has_experts(a, layer))
+        add_forward(&c, experts, sizeof(experts));
+    else if (bb_arch_has_perceptron(a))
+        add_forward(&c, dense, sizeof(dense));
     return bb_kernel_groups_flops(bb_layers_sizes(l, layer), &c);
 }

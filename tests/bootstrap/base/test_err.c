@@ -50,6 +50,34 @@ static void test_controls(void **state)
     assert_string_equal(said.text, "busbar: unknown model 'a b [31mc d'\n");
 }
 
+/* What cannot be is not said while it is only tried; the first failure is. */
+static void test_trials(void **state)
+{
+    struct capture said;
+
+    (void)state;
+    capture_begin(&said);
+    bb_err_try(1);
+    assert_int_equal(bb_err(BB_EUSAGE, "no such layout"), -2);
+    bb_warn("odd");
+    assert_int_equal(bb_err(BB_EFAIL, "no memory"), -1);
+    assert_int_equal(bb_err(BB_EFAIL, "no memory again"), -1);
+    bb_err_try(0);
+    assert_int_equal(bb_err(BB_EUSAGE, "none at all"), -2);
+    bb_err_try(1);
+    assert_int_equal(bb_err(BB_EFAIL, "another trial"), -1);
+    bb_err_try(0);
+    bb_err_mute(1);
+    bb_err_try(1);
+    assert_int_equal(bb_err(BB_EFAIL, "of a rank that is mute"), -1);
+    bb_err_try(0);
+    bb_err_mute(0);
+    capture_end(&said);
+    assert_string_equal(said.text, "busbar: no memory\n"
+                                   "busbar: none at all\n"
+                                   "busbar: another trial\n");
+}
+
 static void test_exit_codes(void **state)
 {
     (void)state;
@@ -65,10 +93,8 @@ static void test_exit_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_speakers),
-        cmocka_unit_test(test_long_line),
-        cmocka_unit_test(test_controls),
-        cmocka_unit_test(test_exit_codes),
+        cmocka_unit_test(test_speakers), cmocka_unit_test(test_long_line),  cmocka_unit_test(test_controls),
+        cmocka_unit_test(test_trials),   cmocka_unit_test(test_exit_codes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -328,6 +328,19 @@ static void test_changed(void **state)
     assert_string_equal(bb_opts_changed(&tables[1], &cfg), "timeout");
 }
 
+/* Paragraphs are filled, lines that begin with a space are not; what groff would take for its own is not there. */
+static void test_man_text(void **state)
+{
+    char text[256] = "";
+    FILE *out = fmemopen(text, sizeof(text), "w");
+
+    (void)state;
+    assert_non_null(out);
+    bb_opts_man_text("Times --iters\nof them.\n  a -b\n\n.dot", out);
+    assert_int_equal(fclose(out), 0);
+    assert_string_equal(text, "Times \\-\\-iters\nof them.\n.nf\n  a \\-b\n.fi\n.PP\n\\&.dot\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_refuse_word), cmocka_unit_test(test_refuse_word_among_long_ones),
         cmocka_unit_test(test_help),        cmocka_unit_test(test_each),
         cmocka_unit_test(test_read),        cmocka_unit_test(test_changed),
+        cmocka_unit_test(test_man_text),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,6 +36,28 @@ static void written_over_a_place(void **state)
     assert_int_equal(count_variables(), n);
 }
 
+/* Nothing but a place is written over. */
+static void what_was_there_stays(void **state)
+{
+    char *before[1024];
+    int n = count_variables(), changed = 0;
+
+    (void)state;
+    assert_true(n < (int)ROWS(before));
+    for (int i = 0; i < n; i++)
+        before[i] = strdup(environ[i]);
+    assert_int_equal(bb_late_environment_set("NCCL_LATE", "1"), 0);
+    for (int i = 0; i < n; i++) {
+        if (strcmp(environ[i], before[i]) != 0) {
+            assert_memory_equal(before[i], "_BUSBAR_LATE_", strlen("_BUSBAR_LATE_"));
+            assert_string_equal(environ[i], "NCCL_LATE=1");
+            changed++;
+        }
+        free(before[i]);
+    }
+    assert_int_equal(changed, 1);
+}
+
 /* setenv does what has no place: too long, or one too many. */
 static void without_a_place(void **state)
 {
@@ -55,7 +77,8 @@ static void without_a_place(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(written_over_a_place), cmocka_unit_test(without_a_place)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(written_over_a_place), cmocka_unit_test(what_was_there_stays),
+                                       cmocka_unit_test(without_a_place)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

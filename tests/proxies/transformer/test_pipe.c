@@ -52,9 +52,9 @@ static void make_pipeline(struct bb_step *step, const struct bb_schedule *s, con
 
     *step = (struct bb_step){.proxy = "pipeline"};
     assert_int_equal(bb_layout_init(&step->layout, s->stages, &axis, 1), 0);
-    assert_int_equal(bb_pipe_comms(&step->layout, bb_layout_add_group(&step->layout, "pp", 1),
-                                   bb_schedule_row(s)->make_mirrored != NULL, comms),
-                     0);
+    assert_int_equal(
+        bb_pipe_comms(&step->layout, bb_layout_add_group(&step->layout, "pp", 1), bb_schedule_is_mirrored(s), comms),
+        0);
     assert_int_equal(bb_step_add_roles(step, s->stages), 0);
     for (int r = 0; r < s->stages; r++) {
         step->roles[r].name = "stage";

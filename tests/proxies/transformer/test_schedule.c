@@ -57,10 +57,7 @@ static const struct golden goldens[] = {
     {{BB_ZB_H2, 3, 6, 1, 0}, 0, "F0 F1 F2 F3 F4 B0 W0 F5 B1 W1 B2 W2 B3 W3 B4 W4 B5 W5"},
     {{BB_ZB_H2, 3, 6, 1, 0}, 1, "F0 F1 F2 B0 F3 B1 F4 B2 W0 F5 B3 W1 B4 W2 B5 W3 W4 W5"},
     {{BB_ZB_H2, 3, 6, 1, 0}, 2, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 W0 F5 B5 W1 W2 W3 W4 W5"},
-};
-
-/* The orders of deepseek-ai/DualPipe for 4 stages and 8 micro-batches, worked out by hand from its eight steps. */
-static const struct golden mirrored[] = {
+    /* deepseek-ai/DualPipe for 4 stages and 8 micro-batches, worked out by hand from its eight steps */
     {{BB_DUALPIPE, 4, 8, 2, 4},
      0,
      "F0.0 F1.0 F2.0 F4.1 B4.1 W4.1 F5.1 F3.0& B5.1 F6.1& B0.0 B6.1 F7.1& B1.0 B7.1 B2.0 W2.0 B3.0 W3.0"},
@@ -80,10 +77,6 @@ static void test_orders(void **state)
     for (size_t g = 0; g < ROWS(goldens); g++) {
         write_order(&goldens[g].schedule, goldens[g].stage, order, sizeof(order));
         assert_string_equal(order, goldens[g].order);
-    }
-    for (size_t g = 0; g < ROWS(mirrored); g++) {
-        write_order(&mirrored[g].schedule, mirrored[g].stage, order, sizeof(order));
-        assert_string_equal(order, mirrored[g].order);
     }
 }
 
@@ -335,10 +328,10 @@ static void test_wide_groups(void **state)
 static void test_refusals(void **state)
 {
     static const struct bb_schedule bad[] = {
-        {BB_1F1B, 4, 4, 2, 0},        {BB_ZB_H2, 4, 4, 2, 0},       {BB_INTERLEAVED, 1, 4, 2, 1},
-        {BB_INTERLEAVED, 4, 4, 1, 4}, {BB_INTERLEAVED, 4, 3, 2, 3}, {BB_INTERLEAVED, 4, 8, 2, 3},
-        {BB_DUALPIPE, 3, 8, 2, 3},    {BB_DUALPIPE, 4, 6, 2, 4},    {BB_DUALPIPE, 4, 9, 2, 4},
-        {BB_INTERLEAVED, 4, 6, 2, 4}, {BB_INTERLEAVED, 4, 8, 2, 9},
+        {BB_1F1B, 4, 4, 2, 0},        {BB_ZB_H1, 4, 4, 2, 0},       {BB_ZB_H2, 4, 4, 2, 0},
+        {BB_INTERLEAVED, 1, 4, 2, 1}, {BB_INTERLEAVED, 4, 4, 1, 4}, {BB_INTERLEAVED, 4, 3, 2, 3},
+        {BB_INTERLEAVED, 4, 8, 2, 3}, {BB_DUALPIPE, 3, 8, 2, 3},    {BB_DUALPIPE, 4, 6, 2, 4},
+        {BB_DUALPIPE, 4, 9, 2, 4},    {BB_INTERLEAVED, 4, 6, 2, 4}, {BB_INTERLEAVED, 4, 8, 2, 9},
     };
 
     (void)state;

@@ -451,7 +451,7 @@ static void stacks_have_ends(void **state)
     assert_true(bb_arch_core_flops(&a, 5, 100) == 4 * 100.0 * 100 * 512);
     assert_true(bb_arch_core_flops(&a, 6, 100) == 8 * 100.0 * 100 * 512);
     assert_int_equal(bb_arch_with_layers(&a, 5), 0);
-    assert_true(a.encoder_layers == 2 && a.decoder_layers == 3);
+    assert_true(a.encoder_layers == 2 && a.layers == 5);
     assert_int_equal(bb_arch_with_layers(&a, 2), 0);
     assert_true(a.encoder_layers == 1 && bb_arch_decodes(&a, 1));
     assert_int_equal(bb_arch_with_layers(&a, 1), -BB_EUSAGE);

@@ -1,8 +1,6 @@
 /* plan_collectives.c - `plan COLLECTIVE`: the table that bench would print, predicted, as text, JSON and CSV. */
 #include "proxies/plan_options.h"
 
-#include "bootstrap/base/outfile.h"
-#include "bootstrap/results/flat_table.h"
 #include "bootstrap/results/results.h"
 #include "proxies/bench_plan/bench_plan.h"
 #include "proxies/registry/registry.h"
@@ -21,11 +19,10 @@ static int refuse_collective(const struct bb_plan_options *o, const char *name)
                     {o->config.compute != NULL, "compute"},
                     {o->config.scale_counts > 0, "scale-counts"},
                     {o->tokens != NULL, "tokens"},
-                    {o->slow != NULL, "slow"},
-                    {o->jitter != NULL, "jitter"},
                     {o->ops, "ops"},
                     {o->best_order, "best-order"},
                     {o->best_layout, "best-layout"},
+                    {o->top != 10, "top"},
                     {o->threads > 0, "threads"},
                     {o->export != NULL, "export"},
                     {o->export_only.ranks != NULL, "export-ranks"},
@@ -38,6 +35,8 @@ static int refuse_collective(const struct bb_plan_options *o, const char *name)
         if (of_steps[i].given)
             return bb_err(BB_EUSAGE, "%s: --%s is of training steps; leave it out%s", name, of_steps[i].option,
                           strcmp(of_steps[i].option, "dtype") == 0 ? ", or --datatype" : "");
+    if (o->seed != 0 && !o->jitter)
+        return bb_err(BB_EUSAGE, "%s: --seed is of --jitter; leave it out, or nearest: --jitter 3%%", name);
     if (o->config.ranks == 0)
         return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", name);
     if (!o->cluster)
@@ -45,49 +44,42 @@ static int refuse_collective(const struct bb_plan_options *o, const char *name)
     return 0;
 }
 
-static int write_collectives_csv(const char *path, const json_t *rows)
+/* A slow rank is one whose kernels compute longer. */
+static int refuse_slow_ranks(const struct bb_slow *slow, const char *name)
 {
-    struct bb_flat_table table = {0};
-    struct bb_outfile file;
-    const json_t *row;
-    size_t i;
-    int rc;
-
-    json_array_foreach(rows, i, row)
-    {
-        bb_flat_table_add(&table, row, NULL);
-    }
-    if (strcmp(path, "-") == 0) {
-        rc = bb_flat_table_write(&table, stdout);
-    } else {
-        TRY(bb_outfile_open(&file, path, "the table"));
-        rc = bb_outfile_close(&file, "the table", bb_flat_table_write(&table, file.out));
-    }
-out:
-    bb_flat_table_release(&table);
-    return rc;
+    for (int i = 0; i < slow->n; i++)
+        if (slow->items[i].rank >= 0)
+            return bb_err(BB_EUSAGE,
+                          "%s: --slow rank=%d:%g makes computing longer, and a collective computes nothing; leave it "
+                          "out, or nearest: --slow link=node0-nic0:0.5",
+                          name, slow->items[i].rank, slow->items[i].factor);
+    return 0;
 }
 
 int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words, bool check_only, int argc, char **argv)
 {
     struct bb_cluster cluster;
     struct bb_sweep sweep = {0};
-    struct bb_bench_plan p = {&cluster, &sweep, o->config.ranks, argc, argv};
+    struct bb_conditions conditions;
+    struct bb_bench_plan p = {&cluster, &sweep, &conditions, o->samples, o->config.ranks, argc, argv};
     const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
     json_t *rows = json || csv ? json_array() : NULL;
     int rc;
 
     TRY(refuse_collective(o, words->word[0]));
+    TRY(bb_plan_conditions(o, &conditions));
+    TRY(refuse_slow_ranks(&conditions.slow, words->word[0]));
     TRY(bb_results_refuse(json, csv));
     TRY(bb_bench_settle_cases(&o->bench, &sweep, words));
     TRY(bb_bench_plan_refuse(&p));
     if (check_only)
         goto out;
     TRY(bb_cluster_load(o->cluster, &cluster));
+    TRY(bb_predict_refuse_slow(&cluster, o->config.ranks, &conditions.slow));
     TRY(bb_plan_exports_check(o->files));
     TRY(bb_bench_plan_run(&p, bb_results_on_stdout(json, csv) ? NULL : stdout, rows));
     if (csv)
-        TRY(write_collectives_csv(csv, rows));
+        TRY(bb_plan_write_rows(csv, rows));
     if (json)
         TRY(bb_json_save(json, "the plan's JSON",
                          bb_bench_plan_json(&p, bb_json_options(o->words, o), json_incref(rows)), 0));

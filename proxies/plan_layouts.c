@@ -12,7 +12,6 @@ int bb_plan_refuse_layouts(const struct bb_plan_options *o, const struct bb_prox
     const char *beside = o->ops                           ? "ops"
                          : o->best_order                  ? "best-order"
                          : o->tokens                      ? "tokens"
-                         : o->slow                        ? "slow"
                          : o->jitter                      ? "jitter"
                          : o->must_fit                    ? "must-fit"
                          : o->export                      ? "export"
@@ -37,13 +36,14 @@ int bb_plan_refuse_layouts(const struct bb_plan_options *o, const struct bb_prox
     return 0;
 }
 
-static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_cluster *cluster,
+static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_layout_search *search,
                             const struct bb_layouts *found)
 {
-    return json_pack("{s:s, s:s, s:s, s:o, s:i, s:{s:s, s:f, s:f}, s:o}", "schema", "busbar.plan/1", "busbar",
+    return json_pack("{s:s, s:s, s:s, s:o, s:i, s:{s:s, s:o, s:f, s:f}, s:o}", "schema", "busbar.plan/1", "busbar",
                      BUSBAR_VERSION, "proxy", o->config.proxy, "options", bb_json_options(o->words, o), "ranks",
-                     o->config.ranks, "predicted", "cluster", cluster->name, "step_us", found->rows[0].step_ns / 1e3,
-                     "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9), "best_layout",
+                     o->config.ranks, "predicted", "cluster", search->cluster->name, "slow",
+                     bb_slow_json(&search->conditions->slow), "step_us", found->rows[0].step_ns / 1e3, "tokens_per_s",
+                     found->rows[0].tokens / (found->rows[0].step_ns / 1e9), "best_layout",
                      bb_layouts_json(found, o->top));
 }
 
@@ -51,25 +51,36 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
                     int argc, char **argv)
 {
     struct bb_proxy_config config = o->config;
+    struct bb_conditions conditions;
     struct bb_cluster cluster;
-    struct bb_layout_search search = {proxy, asked, &config, &cluster, 0, o->top, o->threads, false};
+    struct bb_layout_search search = {proxy, asked, &config, &cluster, &conditions, 0, o->top, o->threads, false};
     struct bb_layouts found = {0};
     struct bb_forecast forecast = {0};
-    const char *json = o->files[BB_PLAN_EXPORT_json];
+    const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
+    json_t *root = NULL;
     int rc;
 
     TRY(bb_plan_settle_cluster(o, &cluster, &config, &forecast));
+    TRY(bb_plan_conditions(o, &conditions));
+    TRY(bb_predict_refuse_slow(&cluster, config.ranks, &conditions.slow));
     search.gpu_bytes = forecast.gpu_bytes;
     TRY(bb_layouts_search(&search, &found));
-    if (!json || strcmp(json, "-") != 0) {
+    if (!bb_results_on_stdout(json, csv)) {
         bb_head_command(stdout, argc, argv);
         printf("# the best layouts of %d ranks, predicted for %s (modelled, not measured)\n", config.ranks,
                cluster.name);
+        bb_slow_print(&conditions.slow, "# ", stdout);
         bb_layouts_print(&found, o->top, stdout);
     }
+    if (!json && !csv)
+        goto out;
+    root = layouts_json(o, &search, &found);
+    if (csv)
+        TRY(bb_plan_write_rows(csv, json_object_get(json_object_get(root, "best_layout"), "layouts")));
     if (json)
-        TRY(bb_json_save(json, "the plan's JSON", layouts_json(o, &cluster, &found), 0));
+        TRY(bb_json_save(json, "the plan's JSON", json_incref(root), 0));
 out:
+    json_decref(root);
     bb_layouts_release(&found);
     return rc;
 }

@@ -25,14 +25,15 @@ static const struct bb_opt plan_options[] = {
     OPT_STRING(0, "tokens", FIELD(tokens), NULL, "COUNT",
                "with --cluster: how many steps, days and GPU hours a training on so many tokens takes (15T, 300B)"),
     OPT_STRING(0, "slow", FIELD(slow), NULL, "LIST",
-               "with --cluster: what is slower than the rest: rank=5:1.1 (its kernels last 1.1 times as long), "
-               "link=node3-nic2:0.5 (the NIC has half its rate; at most 1); several with commas"),
+               "with --cluster: what is slower than the rest: rank=5:1.1 (its kernels last 1.1 times as long; of "
+               "steps), link=node3-nic2:0.5 (the NIC has half its rate; at most 1); several with commas"),
     OPT_STRING(0, "jitter", FIELD(jitter), NULL, "PERCENT",
-               "with --cluster: also steps in which the time of each compute operation varies on every rank: normally "
-               "distributed, with this standard deviation (3%), cut at three of them"),
+               "with --cluster: also steps in which the time of each compute operation varies on every rank (of a "
+               "collective each rank's part of it): normally distributed, with this standard deviation (3%), cut at "
+               "three of them"),
     OPT_INT(0, "seed", FIELD(seed), NULL, "N", 1, INT_MAX,
             "of --jitter: the same seed, the same steps (default: 1); and of --moe-imbalance"),
-    OPT_INT(0, "samples", FIELD(samples), "100", "N", 1, 100000, "of --jitter: how many steps"),
+    OPT_INT(0, "samples", FIELD(samples), "100", "N", 1, 100000, "of --jitter: how many steps or operations"),
     BB_PREDICTION_EXPORTS(EXPORT_OPTION)
         OPT_FLAG(0, "ops", FIELD(ops), "also every operation of each role, in the order in which the host issues them"),
     OPT_FLAG(0, "best-order", FIELD(best_order),
@@ -118,6 +119,9 @@ static int configure(struct bb_plan_options *o, const struct bb_words *words, co
     const bool bare = !given && !o->config.compute;
     int rc;
 
+    if (o->seed != 0 && !o->jitter && o->config.transformer.imbalance <= 0)
+        return bb_err(BB_EUSAGE,
+                      "--seed is of --jitter and of --moe-imbalance; leave it out, or nearest: --jitter 3%%");
     /* One --seed for all that draws numbers: it comes here, before the transformer's row of this name. */
     if (o->config.transformer.imbalance > 0 || !o->jitter)
         o->config.transformer.seed = o->seed;
@@ -184,6 +188,8 @@ int bb_plan_main(int argc, char **argv)
     TRY(find_proxy(&o, &words, &proxy));
     TRY(refuse_step(&o, proxy));
     TRY(bb_plan_exports_check(o.files));
+    if (o.export)
+        TRY(bb_export_check(o.export, o.export_file));
     if (o.best_layout)
         TRY(bb_plan_layouts(&o, &asked, proxy, argc, argv));
     else

@@ -47,6 +47,12 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words,
 
 /* ---- what they share: plan_settle.c ---- */
 
+/* bb_plan_conditions - what --slow, --jitter and --seed say; refused without a cluster. */
+int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions) BB_MUST_CHECK;
+
+/* bb_plan_write_rows - rows of the JSON as CSV, '-' for stdout. */
+int bb_plan_write_rows(const char *path, const json_t *rows) BB_MUST_CHECK;
+
 /* bb_plan_settle_cluster - the cluster of --cluster, nominal without one, and what it means for the step. */
 int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
                            struct bb_forecast *f) BB_MUST_CHECK;

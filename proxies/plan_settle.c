@@ -1,6 +1,10 @@
-/* plan_settle.c - what the plans of steps share: the cluster that they rest on. */
+/* plan_settle.c - what the plans share: the cluster that steps rest on, what of it is slow or varies, tables of rows. */
 #include "proxies/plan_options.h"
 
+#include "bootstrap/base/outfile.h"
+#include "bootstrap/results/flat_table.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 static void settle_forecast(const struct bb_plan_options *o, const struct bb_cluster *cluster,
@@ -19,6 +23,14 @@ static void settle_forecast(const struct bb_plan_options *o, const struct bb_clu
         t->attention = "fused";
 }
 
+/* A job that has more or fewer GPUs of each node than the profile says; where each has a NIC of its own, it keeps it. */
+static void take_of_each_node(struct bb_cluster *cluster, int gpus)
+{
+    if (cluster->nics_per_node == cluster->gpus_per_node)
+        cluster->nics_per_node = gpus;
+    cluster->gpus_per_node = gpus;
+}
+
 int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
                            struct bb_forecast *f)
 {
@@ -29,11 +41,71 @@ int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *c
         TRY(bb_cluster_load(o->cluster, cluster));
     if (o->cluster && config->gpus_per_node == 0)
         config->gpus_per_node = cluster->gpus_per_node;
+    else if (o->cluster)
+        take_of_each_node(cluster, config->gpus_per_node);
     if (o->cluster && config->transformer.float8 && cluster->tflops_float8 <= 0)
         return bb_err(BB_EUSAGE,
                       "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
                       cluster->name);
     settle_forecast(o, cluster, config, f);
 out:
+    return rc;
+}
+
+/* ---- what is slow or varies ---- */
+
+/* "3%" */
+static int parse_jitter(const char *text, double *part)
+{
+    char *end;
+    double percent = strtod(text, &end);
+
+    if (end == text || strcmp(end, "%") != 0 || !(percent > 0 && percent <= 100))
+        return bb_err(BB_EUSAGE, "--jitter: '%s' is no percentage above 0 and up to 100%%; nearest: --jitter 3%%",
+                      text);
+    *part = percent / 100;
+    return 0;
+}
+
+int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions)
+{
+    int rc = 0;
+
+    if ((o->slow || o->jitter) && !o->cluster)
+        return bb_err(BB_EUSAGE, "--%s needs the cluster to predict for; nearest: --cluster h100-sxm-ib",
+                      o->slow ? "slow" : "jitter");
+    if (o->samples != 100 && !o->jitter)
+        return bb_err(BB_EUSAGE, "--samples is of --jitter; leave it out, or nearest: --jitter 3%%");
+    *conditions = (struct bb_conditions){.seed = o->seed ? (uint64_t)o->seed : 1};
+    if (o->slow)
+        TRY(bb_slow_read(&conditions->slow, "--slow", o->slow));
+    if (o->jitter)
+        TRY(parse_jitter(o->jitter, &conditions->jitter));
+out:
+    return rc;
+}
+
+/* ---- rows ---- */
+
+int bb_plan_write_rows(const char *path, const json_t *rows)
+{
+    struct bb_flat_table table = {0};
+    struct bb_outfile file;
+    const json_t *row;
+    size_t i;
+    int rc;
+
+    json_array_foreach(rows, i, row)
+    {
+        bb_flat_table_add(&table, row, NULL);
+    }
+    if (strcmp(path, "-") == 0) {
+        rc = bb_flat_table_write(&table, stdout);
+    } else {
+        TRY(bb_outfile_open(&file, path, "the table"));
+        rc = bb_outfile_close(&file, "the table", bb_flat_table_write(&table, file.out));
+    }
+out:
+    bb_flat_table_release(&table);
     return rc;
 }

@@ -54,14 +54,30 @@ static int write_files(const struct findings *f, const struct bb_plan_options *o
     return rc;
 }
 
-/* Of a step with real work: do its products of attention belong to a fused kernel? */
-static bool fuses_attention(const struct bb_step *step)
+/* How a list of kernels does attention: "fused", "unfused"; NULL: there is none in it. A scan has scores, too, but no
+ * softmax of them. */
+static const char *attention_in(const struct bb_kernel_list *work)
 {
-    for (int w = 0; w < step->n_works; w++)
-        for (int i = 0; i < step->works[w]->n; i++)
-            if (step->works[w]->items[i].fusion == BB_KERNEL_IN_ATTENTION)
-                return true;
-    return false;
+    bool scores = false, softmax = false;
+
+    for (int i = 0; i < work->n; i++) {
+        const struct bb_kernel_list_item *item = &work->items[i];
+
+        if (item->fusion == BB_KERNEL_IN_ATTENTION)
+            return "fused";
+        scores |= !item->is_pass && strcmp(item->name, "scores") == 0;
+        softmax |= item->is_pass && strcmp(item->name, "softmax") == 0;
+    }
+    return scores && softmax ? "unfused" : NULL;
+}
+
+static const char *attention_of(const struct bb_step *step)
+{
+    const char *how = NULL;
+
+    for (int w = 0; w < step->n_works && !how; w++)
+        how = attention_in(step->works[w]);
+    return how;
 }
 
 /* A layout whose training does not hold is not one that anybody ran: a forecast that is not told what is computed again
@@ -82,7 +98,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
         TRY(bb_step_build(&f->step, proxy, config));
     }
     if (o->rates == BB_RATES_MACHINE && proxy->takes & BB_TAKES_TRANSFORMER)
-        f->forecast.attention = fuses_attention(&f->step) ? "fused" : "unfused";
+        f->forecast.attention = attention_of(&f->step);
     f->forecast.attention_guessed =
         f->forecast.attention && strcmp(f->forecast.attention, "unfused") == 0 && !o->config.transformer.attention;
 out:
@@ -117,38 +133,12 @@ static int count_training(struct findings *f, const char *text)
     return 0;
 }
 
-/* "3%" */
-static int parse_jitter(const char *text, double *part)
-{
-    char *end;
-    double percent = strtod(text, &end);
-
-    if (end == text || strcmp(end, "%") != 0 || !(percent > 0 && percent <= 100))
-        return bb_err(BB_EUSAGE, "--jitter: '%s' is no percentage above 0 and up to 100%%; nearest: --jitter 3%%",
-                      text);
-    *part = percent / 100;
-    return 0;
-}
-
-static int parse_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions)
-{
-    int rc = 0;
-
-    *conditions = (struct bb_conditions){.seed = o->seed ? (uint64_t)o->seed : 1};
-    if (o->slow)
-        TRY(bb_slow_read(&conditions->slow, "--slow", o->slow));
-    if (o->jitter)
-        TRY(parse_jitter(o->jitter, &conditions->jitter));
-out:
-    return rc;
-}
-
 static int predict(const struct bb_plan_options *o, const struct bb_cluster *cluster, struct findings *f)
 {
     struct bb_conditions conditions;
     int rc;
 
-    TRY(parse_conditions(o, &conditions));
+    TRY(bb_plan_conditions(o, &conditions));
     TRY(bb_predict_under(&f->step, cluster, &conditions, &f->prediction));
     if (conditions.jitter > 0)
         TRY(bb_predict_jitter(&f->step, cluster, &conditions, o->samples, &f->jittered));
@@ -187,7 +177,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
     if (o->export && f.plan.checks.matched && f.plan.checks.deadlock_free)
-        TRY(bb_export_step(o->export, o->export_file, &f.step, o->cluster ? &cluster : NULL, o->export_only, argc,
+        TRY(bb_export_step(o->export, o->export_file, &f.step, f.predicted ? &f.prediction : NULL, o->export_only, argc,
                            argv));
     if (!bb_plan_exports_to_stdout(o->files))
         print_findings(&f, o->ops, argc, argv);
@@ -212,25 +202,14 @@ static int refuse_tokens(const char *text, const char *cluster)
     return bb_tokens_parse(text, &tokens);
 }
 
-static int refuse_conditions(const struct bb_plan_options *o)
-{
-    struct bb_conditions conditions;
-
-    if ((o->slow || o->jitter) && !o->cluster)
-        return bb_err(BB_EUSAGE, "--%s needs the cluster to predict for; nearest: --cluster h100-sxm-ib",
-                      o->slow ? "slow" : "jitter");
-    if (o->samples != 100 && !o->jitter)
-        return bb_err(BB_EUSAGE, "--samples is of --jitter; leave it out, or nearest: --jitter 3%%");
-    return parse_conditions(o, &conditions);
-}
-
 int bb_plan_refuse_step(const struct bb_plan_options *o, const struct bb_proxy *proxy)
 {
+    struct bb_conditions conditions;
     int rc = 0;
 
-    TRY(refuse_conditions(o));
+    TRY(bb_plan_conditions(o, &conditions));
     TRY(bb_plan_exports_refuse(o->files, o->cluster));
-    TRY(bb_export_refuse(o->export, o->export_only, o->cluster));
+    TRY(bb_export_refuse(o->export, o->export_only, o->cluster, &conditions.slow));
     if (o->tokens)
         TRY(refuse_tokens(o->tokens, o->cluster));
     if (o->config.scaling.baseline)

@@ -395,11 +395,21 @@ int bb_opts_check(const struct bb_opts *set, int argc, char **argv)
     return rc == BB_OPTS_HELP ? bb_err(BB_EUSAGE, "--help runs nothing") : rc;
 }
 
+bool bb_opts_is_hidden(const struct bb_opts *set, const struct bb_opt *opt)
+{
+    for (const struct bb_opt_table *t = set->tables; t->opts; t++)
+        for (const struct bb_opt *o = t->opts; o->name; o++)
+            if (strcmp(o->name, opt->name) == 0)
+                return o != opt;
+    return false;
+}
+
 void bb_opts_each(const struct bb_opts *set, const void *cfg, bb_opt_visit *visit, void *arg)
 {
     for (const struct bb_opt_table *t = set->tables; t->opts; t++)
         for (const struct bb_opt *o = t->opts; o->name; o++)
-            visit(arg, o, (const char *)cfg + t->base + o->offset);
+            if (!bb_opts_is_hidden(set, o))
+                visit(arg, o, (const char *)cfg + t->base + o->offset);
 }
 
 static bool is_default(const struct bb_opt *opt, const void *field)

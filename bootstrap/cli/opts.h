@@ -86,6 +86,7 @@ struct bb_opt {
     OPT_FLAG(0, "share-gpu", at, "let several ranks use one GPU (for tests: timings mean nothing then)")
 #define OPT_WARMUP(at) OPT_INT('w', "warmup_iters", at, "5", "N", 0, 1e6, "operations before the first sample of a row")
 
+/* Where two tables of a set have an option of one name, the first one's is meant, and the other is not there. */
 struct bb_opt_table {
     const char *title;         /* heading in the help                              */
     const struct bb_opt *opts; /* ends with a row without name; NULL ends the list */
@@ -155,6 +156,9 @@ void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size);
  */
 typedef void bb_opt_visit(void *arg, const struct bb_opt *opt, const void *field);
 void bb_opts_each(const struct bb_opts *set, const void *cfg, bb_opt_visit *visit, void *arg);
+
+/* bb_opts_is_hidden - whether a table before that of this row has an option of its name. */
+bool bb_opts_is_hidden(const struct bb_opts *set, const struct bb_opt *opt);
 
 /* bb_opts_changed - the first option of one table whose value is not its default; NULL: none. For commands of which one
  * form has no use for a table. */

@@ -67,7 +67,8 @@ static void complete_name(const struct bb_opts *set, const char *text, FILE *out
     for (const struct bb_opt_table *t = set->tables; t->opts; t++)
         for (const struct bb_opt *o = t->opts; o->name; o++) {
             snprintf(name, sizeof(name), "--%s%s", o->name, o->kind == BB_OPT_FLAG ? "" : "=");
-            bb_opts_candidate(name, text, o->help, out);
+            if (!bb_opts_is_hidden(set, o))
+                bb_opts_candidate(name, text, o->help, out);
         }
     bb_opts_candidate("--help", text, "the options of a command", out);
 }
@@ -198,7 +199,8 @@ static void print_man(const struct bb_opts *set, FILE *out)
     for (const struct bb_opt_table *t = set->tables; t->opts; t++) {
         fprintf(out, ".SS %s\n", t->title ? t->title : "Options");
         for (const struct bb_opt *o = t->opts; o->name; o++)
-            print_man_option(o, out);
+            if (!bb_opts_is_hidden(set, o))
+                print_man_option(o, out);
     }
     if (set->after) {
         fputs(".SH NOTES\n", out);

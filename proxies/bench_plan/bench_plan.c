@@ -1,12 +1,15 @@
 /* bench_plan.c - see bench_plan.h. The lists of fields make heading, text and JSON, as those of bench_report.c do. */
 #include "proxies/bench_plan/bench_plan.h"
 
+#include "bootstrap/base/grow.h"
 #include "bootstrap/cli/head.h"
 #include "bootstrap/results/results.h"
 #include "collectives/sweep/case_fields.h"
 #include "proxies/bench_plan/case_time.h"
+#include "proxies/bench_plan/uneven_case.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* One placement of a row. */
@@ -16,6 +19,8 @@ struct shown {
     struct bb_stats time_us;
     double algbw_gbps, busbw_gbps, factor;
 };
+
+#define MOST_DRAWN 30e6 /* a second or two of a row */
 
 enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
 static const int widths[] = {9, 7};
@@ -50,6 +55,7 @@ struct table {
     const struct bb_bench_plan *plan;
     FILE *out;
     json_t *rows;
+    double *sample_us; /* [plan->samples] of a row */
     double busbw_sum;
     int busbw_n;
 };
@@ -62,16 +68,31 @@ static struct shown name_row(const struct bb_case *c)
                           .factor = bb_colls[c->kind].bus_factor(c->ranks)};
 }
 
+static bool is_even(const struct bb_bench_plan *p)
+{
+    return p->conditions->slow.n == 0 && p->conditions->jitter == 0;
+}
+
+static int count_samples(const struct bb_bench_plan *p)
+{
+    return p->conditions->jitter > 0 ? p->samples : 1;
+}
+
+/* NCCL chooses its way without knowing what is slow. */
 static int predict_row(const struct table *t, const struct bb_case *c, struct shown *s)
 {
     double (*part)(int) = bb_colls[c->kind].alg_factor;
+    const struct bb_bench_plan *p = t->plan;
     struct bb_case_time time;
     double us;
     int rc;
 
-    TRY(bb_case_time(t->plan->cluster, c, &time));
-    us = (double)time.ns / 1e3;
-    TRY(bb_stats_of(&us, 1, &s->time_us));
+    TRY(bb_case_time(p->cluster, c, &time));
+    t->sample_us[0] = (double)time.ns / 1e3;
+    if (!is_even(p))
+        TRY(bb_uneven_case_us(p->cluster, p->conditions, c, time.ns, t->sample_us, count_samples(p)));
+    TRY(bb_stats_of(t->sample_us, (size_t)count_samples(p), &s->time_us));
+    us = s->time_us.p50;
     memcpy(s->algorithm, time.algorithm, sizeof(s->algorithm));
     memcpy(s->protocol, time.protocol, sizeof(s->protocol));
     if (us > 0)
@@ -207,6 +228,30 @@ static void print_head(const struct bb_bench_plan *p, FILE *out)
     fprintf(out, "# time: of one operation to which all ranks come at once. 1 GB/s = 1e9 bytes/s\n");
     if (p->ranks == 1)
         fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply\n");
+    bb_slow_print(&p->conditions->slow, "# ", out);
+    if (p->conditions->jitter > 0)
+        fprintf(out,
+                "# jitter: each rank's part of an operation varies by %g%%; times are medians of %d samples (seed %d), "
+                "--json has their distribution\n",
+                100 * p->conditions->jitter, p->samples, (int)p->conditions->seed);
+}
+
+/* What a slow part or jitter leaves possible. */
+static int refuse_uneven(const struct bb_bench_plan *p)
+{
+    for (int i = 0; i < p->sweep->n_colls && !is_even(p); i++) {
+        const int coll = p->sweep->colls[i], most = bb_uneven_case_ranks((enum bb_coll_kind)coll);
+
+        if (p->ranks > most)
+            return bb_err(BB_EUSAGE, "%s on %d ranks, expected at most %d with --%s; nearest: --ranks %d",
+                          bb_colls[coll].name, p->ranks, most, p->conditions->slow.n > 0 ? "slow" : "jitter", most);
+    }
+    if (p->conditions->jitter > 0 && (double)p->ranks * p->samples > MOST_DRAWN)
+        return bb_err(BB_EUSAGE,
+                      "--jitter: %d samples of %d ranks are more than %.0f numbers for a row; nearest: %s %d",
+                      p->samples, p->ranks, MOST_DRAWN, p->ranks > MOST_DRAWN ? "--ranks" : "--samples",
+                      (int)(p->ranks > MOST_DRAWN ? MOST_DRAWN : MOST_DRAWN / p->ranks));
+    return 0;
 }
 
 int bb_bench_plan_refuse(const struct bb_bench_plan *p)
@@ -223,19 +268,33 @@ int bb_bench_plan_refuse(const struct bb_bench_plan *p)
     if (amounts && p->ranks > BB_ALLTOALLV_RANKS)
         return bb_err(BB_EUSAGE, "alltoallv on %d ranks, expected at most %d; nearest: --ranks %d", p->ranks,
                       BB_ALLTOALLV_RANKS, BB_ALLTOALLV_RANKS);
-    return 0;
+    return refuse_uneven(p);
 }
 
 int bb_bench_plan_run(const struct bb_bench_plan *p, FILE *out, json_t *rows)
 {
     struct table table = {.plan = p, .out = out, .rows = rows};
-    int rc = 0;
+    int rc;
 
+    TRY(BB_NEW(table.sample_us, count_samples(p)));
     if (out)
         print_head(p, out);
     for (int i = 0; i < p->sweep->n_colls && rc == 0; i++)
         rc = put_collective(&table, p->sweep->colls[i]);
+out:
+    free(table.sample_us);
     return rc;
+}
+
+static json_t *predicted_json(const struct bb_bench_plan *p)
+{
+    json_t *o = json_pack("{s:s, s:o}", "cluster", p->cluster->name, "slow", bb_slow_json(&p->conditions->slow));
+
+    if (p->conditions->jitter > 0)
+        json_object_set_new(o, "jitter",
+                            json_pack("{s:f, s:i, s:i}", "deviation", p->conditions->jitter, "seed",
+                                      (int)p->conditions->seed, "samples", p->samples));
+    return o;
 }
 
 json_t *bb_bench_plan_json(const struct bb_bench_plan *p, json_t *options, json_t *rows)
@@ -244,7 +303,7 @@ json_t *bb_bench_plan_json(const struct bb_bench_plan *p, json_t *options, json_
 
     for (int i = 0; i < p->argc; i++)
         json_array_append_new(command, json_string(p->argv[i]));
-    return json_pack("{s:s, s:s, s:o, s:o, s:i, s:i, s:{s:s}, s:o}", "schema", "busbar.plan/1", "busbar",
-                     BUSBAR_VERSION, "command", command, "options", options, "ranks", p->ranks, "nodes", count_nodes(p),
-                     "predicted", "cluster", p->cluster->name, "results", rows);
+    return json_pack("{s:s, s:s, s:o, s:o, s:i, s:i, s:o, s:o}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION,
+                     "command", command, "options", options, "ranks", p->ranks, "nodes", count_nodes(p), "predicted",
+                     predicted_json(p), "results", rows);
 }

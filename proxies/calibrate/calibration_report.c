@@ -129,15 +129,13 @@ static void print_outlier(const struct bb_calibration_report *r, const struct bb
 
 static void print_outliers(const struct bb_calibration_report *r, FILE *out)
 {
-    size_t shown = 0, all = 0;
+    size_t all = 0;
 
     for (size_t i = 0; i < r->calibration->n_rows; i++)
-        if (r->calibration->rows[i].outlier && all++ < MOST_SHOWN) {
+        if (r->calibration->rows[i].outlier && all++ < MOST_SHOWN)
             print_outlier(r, &r->calibration->rows[i], out);
-            shown++;
-        }
-    if (all > shown)
-        fprintf(out, "# and %zu more\n", all - shown);
+    if (all > MOST_SHOWN)
+        fprintf(out, "# and %zu more\n", all - MOST_SHOWN);
 }
 
 static void print_remarks(const struct bb_calibration_report *r, FILE *out)
@@ -189,8 +187,11 @@ static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
         if (e->files[f].nodes > 1 && e->files[f].ranks / e->files[f].nodes > most)
             most = e->files[f].ranks / e->files[f].nodes;
     if (most > 0 && most < r->calibration->cluster.gpus_per_node)
-        fprintf(out, "#\n# gpus_per_node is %d, and no run had more than %d ranks on each of several nodes\n",
-                r->calibration->cluster.gpus_per_node, most);
+        fprintf(
+            out,
+            "#\n# gpus_per_node is %d, and no run had more than %d ranks on each of several nodes; nodes of so many: "
+            "--gpus-per-node %d\n",
+            r->calibration->cluster.gpus_per_node, most, most);
 }
 
 /* A way of which nothing was told is one word. */

@@ -75,7 +75,7 @@ static void add_text(struct writer *w, const char *name, const char *text)
 
 static void describe_compute(struct writer *w, const struct bb_op *op)
 {
-    const int64_t ns = bb_export_compute_ns(w->e, op);
+    const int64_t ns = bb_export_compute_ns(w->e, w->rank, op);
 
     bb_message_number(&w->node, NODE_DURATION_US, (uint64_t)(ns + 500) / 1000);
     add_number(w, "duration_ns", ATTR_INT64, (uint64_t)ns);

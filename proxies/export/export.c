@@ -6,6 +6,9 @@
 #include "bootstrap/cli/opts.h"
 #include "proxies/simulate/op_time.h"
 
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,11 +17,12 @@ static const struct format {
     const char *name, *what;
     bb_export_fn *write;
     int (*write_ranks)(const struct bb_export *e, const char *prefix);
-    bool predicted; /* it shows times, and can show a part */
+    bool predicted;  /* it shows times, and can show a part                           */
+    bool every_rank; /* each rank's compute has its own times; links are never written */
 } formats[] = {
-    {.name = "goal", .what = "the GOAL text", .write = bb_export_goal},
-    {.name = "goal-bin", .what = "the GOAL schedule", .write = bb_export_goal_bin},
-    {.name = "chakra", .what = "the Chakra traces", .write_ranks = bb_export_chakra},
+    {.name = "goal", .what = "the GOAL text", .write = bb_export_goal, .every_rank = true},
+    {.name = "goal-bin", .what = "the GOAL schedule", .write = bb_export_goal_bin, .every_rank = true},
+    {.name = "chakra", .what = "the Chakra traces", .write_ranks = bb_export_chakra, .every_rank = true},
     {.name = "perfetto", .what = "the Perfetto trace", .write = bb_export_perfetto, .predicted = true},
     {.name = "simai", .what = "the SimAI workload", .write = bb_export_simai},
 };
@@ -38,7 +42,21 @@ static const struct format *find_format(const char *name)
     return NULL;
 }
 
-int bb_export_refuse(const char *name, struct bb_export_only only, const char *cluster)
+/* What is slow has to be in the file, or the tool that reads it simulates another machine. */
+static int refuse_slow(const struct format *format, const struct bb_slow *slow)
+{
+    for (int i = 0; i < slow->n && !format->predicted; i++) {
+        const bool link = slow->items[i].rank < 0;
+
+        if (link || !format->every_rank)
+            return bb_err(BB_EUSAGE, "--export %s: %s, so --slow %s would be lost in it; leave one out", format->name,
+                          link ? "links are not in the file" : "the file has the times of rank 0 for all ranks",
+                          link ? "link=" : "rank=");
+    }
+    return 0;
+}
+
+int bb_export_refuse(const char *name, struct bb_export_only only, const char *cluster, const struct bb_slow *slow)
 {
     const struct format *format = name ? find_format(name) : NULL;
 
@@ -47,7 +65,19 @@ int bb_export_refuse(const char *name, struct bb_export_only only, const char *c
                       only.ranks ? "ranks" : "micro-batches");
     if (format && format->predicted && !cluster)
         return bb_err(BB_EUSAGE, "--export %s needs the cluster to predict for; nearest: --cluster h100-sxm-ib", name);
-    return 0;
+    return format ? refuse_slow(format, slow) : 0;
+}
+
+int bb_export_check(const char *name, const char *path)
+{
+    const struct format *format = find_format(name);
+    char first[PATH_MAX];
+
+    if (format->write)
+        return bb_outfile_check(path, format->what);
+    if (snprintf(first, sizeof(first), "%s.0.et", path) >= (int)sizeof(first))
+        return bb_err(BB_EUSAGE, "--export: the name '%s' is too long", path);
+    return bb_outfile_check(first, format->what);
 }
 
 /* Where there are several reasons to wait for a task (its stream, its communicator), it is listed once. */
@@ -118,7 +148,7 @@ out:
 
 static int refuse_unknown_times(const struct bb_export *e)
 {
-    for (int r = 0; r < e->step->n_roles && !e->cluster; r++) {
+    for (int r = 0; r < e->step->n_roles && !e->prediction; r++) {
         const struct bb_program *p = &e->step->roles[r].program;
 
         for (size_t i = 0; i < p->n_ops; i++)
@@ -137,11 +167,11 @@ static int write_file(const struct format *format, const struct bb_export *e, co
     return rc ? rc : bb_outfile_close(&file, format->what, format->write(e, file.out));
 }
 
-int bb_export_step(const char *name, const char *path, const struct bb_step *step, const struct bb_cluster *cluster,
-                   struct bb_export_only only, int argc, char **argv)
+int bb_export_step(const char *name, const char *path, const struct bb_step *step,
+                   const struct bb_prediction *prediction, struct bb_export_only only, int argc, char **argv)
 {
     const struct format *format = find_format(name);
-    struct bb_export e = {.step = step, .cluster = cluster, .only = only, .argc = argc, .argv = argv};
+    struct bb_export e = {.step = step, .prediction = prediction, .only = only, .argc = argc, .argv = argv};
     int rc;
 
     TRY(refuse_unknown_times(&e));
@@ -157,9 +187,13 @@ const struct bb_export_role *bb_export_role_of(const struct bb_export *e, int ra
     return &e->roles[e->step->role_of[rank]];
 }
 
-int64_t bb_export_compute_ns(const struct bb_export *e, const struct bb_op *op)
+int64_t bb_export_compute_ns(const struct bb_export *e, int rank, const struct bb_op *op)
 {
-    return op->work ? bb_op_compute_end_ns(e->cluster, op, 0, 0) : (int64_t)(1e3 * op->compute_us + 0.5);
+    const struct bb_prediction *p = e->prediction;
+    const double times = p ? bb_slow_times(&p->conditions.slow, rank) : 1;
+    const int64_t ns = op->work ? bb_op_compute_end_ns(&p->cluster, op, 0, 0) : (int64_t)(1e3 * op->compute_us + 0.5);
+
+    return times == 1 ? ns : llround((double)ns * times);
 }
 
 const struct bb_op *bb_export_op(const struct bb_export_role *role, const struct bb_task *task, int i)

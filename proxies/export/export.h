@@ -9,9 +9,8 @@
 #define BB_PROXIES_EXPORT_EXPORT_H
 
 #include "proxies/export/selection.h"
-#include "proxies/machine/cluster.h"
 #include "proxies/simulate/graph/task_graph.h"
-#include "proxies/step/step.h"
+#include "proxies/simulate/predict.h"
 
 #include <stdio.h>
 
@@ -28,22 +27,28 @@ struct bb_export_only {
 
 struct bb_export {
     const struct bb_step *step;
-    const struct bb_cluster *cluster; /* NULL: none was named */
-    struct bb_export_role *roles;     /* [step->n_roles] */
+    const struct bb_prediction *prediction; /* its cluster, and what of it is slow; NULL: no cluster was named */
+    struct bb_export_role *roles;           /* [step->n_roles] */
     struct bb_export_only only;
     int argc;
     char **argv; /* the command, for the files' heads */
 };
 
-/* bb_export_step - writes `path` (Chakra: path.RANK.et for each rank). cluster: whose rates real work (--compute gemm)
- * lasts by; NULL: real work is -BB_EUSAGE (said). argv: the words of the command. A format that cannot hold the step is
- * -BB_EUSAGE (said). Nothing is left half-written. */
-int bb_export_step(const char *format, const char *path, const struct bb_step *step, const struct bb_cluster *cluster,
-                   struct bb_export_only only, int argc, char **argv) BB_MUST_CHECK;
+/* bb_export_step - writes `path` (Chakra: path.RANK.et for each rank). prediction: of the step; compute lasts by the
+ * rates of its cluster, longer on its slow ranks; NULL: none was made, and real work (--compute gemm) is -BB_EUSAGE
+ * (said). argv: the words of the command. A format that cannot hold the step is -BB_EUSAGE (said). Nothing is left
+ * half-written. */
+int bb_export_step(const char *format, const char *path, const struct bb_step *step,
+                   const struct bb_prediction *prediction, struct bb_export_only only, int argc,
+                   char **argv) BB_MUST_CHECK;
 
-/* bb_export_refuse - before the step is built: a format that takes no part of a step, or needs the cluster
- * (-BB_EUSAGE, said). */
-int bb_export_refuse(const char *format, struct bb_export_only only, const char *cluster) BB_MUST_CHECK;
+/* bb_export_refuse - before the step is built: a format that takes no part of a step, needs the cluster, or cannot say
+ * what is slow (-BB_EUSAGE, said). format NULL: none was asked for. */
+int bb_export_refuse(const char *format, struct bb_export_only only, const char *cluster,
+                     const struct bb_slow *slow) BB_MUST_CHECK;
+
+/* bb_export_check - can its file be written there? Asked before the work: 0 or -BB_EUSAGE (said). */
+int bb_export_check(const char *format, const char *path) BB_MUST_CHECK;
 
 /* The i-th name of a format, NULL past the end. */
 const char *bb_export_name_at(size_t i);
@@ -55,7 +60,7 @@ bb_export_fn bb_export_goal, bb_export_goal_bin, bb_export_perfetto, bb_export_s
 int bb_export_chakra(const struct bb_export *e, const char *prefix);
 
 const struct bb_export_role *bb_export_role_of(const struct bb_export *e, int rank);
-int64_t bb_export_compute_ns(const struct bb_export *e, const struct bb_op *op);
+int64_t bb_export_compute_ns(const struct bb_export *e, int rank, const struct bb_op *op);
 /* The operations of a task, in order: the i-th of task->n. */
 const struct bb_op *bb_export_op(const struct bb_export_role *role, const struct bb_task *task, int i);
 /* How many micro-batches the step has; 1 where it has none. */

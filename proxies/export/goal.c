@@ -85,7 +85,7 @@ static uint32_t begin_of_task(struct rank_goal *g, int task, int cpu)
 
 static uint32_t add_compute(struct rank_goal *g, const struct bb_op *op, uint32_t before)
 {
-    const uint64_t ns = (uint64_t)bb_export_compute_ns(g->e, op);
+    const uint64_t ns = (uint64_t)bb_export_compute_ns(g->e, g->rank, op);
 
     return bb_goal_add_after(&g->goal, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = op->stream, .size = ns},
                              before);

@@ -255,27 +255,16 @@ static void choose_ranks(const struct bb_step *step, bool *shown)
     }
 }
 
-static int predict_path(const struct bb_export *e, struct bb_critical_path *path)
-{
-    struct bb_prediction p = {0};
-    int rc;
-
-    TRY(bb_predict_step(e->step, e->cluster, &p));
-    TRY(bb_predict_critical_path(e->step, &p, path));
-out:
-    bb_prediction_release(&p);
-    return rc;
-}
-
 int bb_export_perfetto(const struct bb_export *e, FILE *out)
 {
+    const struct bb_prediction *p = e->prediction;
     struct bb_selection ranks = {0}, micro_batches = {0};
     struct bb_critical_path critical = {0};
     struct bb_timeline t = {0};
     char source[128];
     int rc;
 
-    snprintf(source, sizeof(source), "step, predicted for %.96s", e->cluster->name);
+    snprintf(source, sizeof(source), "step, predicted for %.96s", p->cluster.name);
     if (e->only.ranks) {
         TRY(bb_selection_parse(&ranks, "export-ranks", "ranks", e->only.ranks, e->step->layout.ranks));
     } else {
@@ -287,8 +276,8 @@ int bb_export_perfetto(const struct bb_export *e, FILE *out)
                                bb_export_micro_batches(e->step)));
     TRY(bb_timeline_init_ranks(&t, e->step, ranks.chosen));
     t.source = source;
-    TRY(bb_predict_timeline(e->step, e->cluster, NULL, &t));
-    TRY(predict_path(e, &critical));
+    TRY(bb_predict_timeline(e->step, &p->cluster, &p->conditions, &t));
+    TRY(bb_predict_critical_path(e->step, p, &critical));
     t.critical = &critical;
     rc = write_timeline(&t, micro_batches.chosen, out);
 out:

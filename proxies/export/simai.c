@@ -137,7 +137,7 @@ static int add_compute(struct workload *w, const struct bb_op *op)
 
     if (!row)
         return -BB_EFAIL;
-    row->compute_ns[column] = bb_export_compute_ns(w->e, op);
+    row->compute_ns[column] = bb_export_compute_ns(w->e, 0, op);
     return 0;
 }
 

@@ -7,16 +7,17 @@
  * zero1, zero2, zero3, distributed). dp and the micro-batches follow from the ranks and the batch; sequence parallelism
  * goes with tp. Of recompute only the least that fits is looked at: more does more work and is never quicker.
  *
- * The time of every layout that fits is estimated from steps of one and two micro-batches; the best of these from two
- * longer ones, since a pipeline that is full takes as long for each further micro-batch; the best of those are built and
- * predicted in full. Which layouts go on depends on their times alone, so the answer is the same on any number of
- * threads.
+ * The time of a layout that fits is estimated from steps of one and two micro-batches; the best of these from two longer
+ * ones, since a pipeline that is full takes as long for each further micro-batch; the best of those are built and
+ * predicted in full. No step is shorter than the kernels of all its micro-batches on the rank that has most of them: a
+ * layout for which that alone is longer than the best take is left out without more. Which layouts go on depends on
+ * their times alone, so the answer is the same on any number of threads.
  */
 #ifndef BB_PROXIES_LAYOUTS_LAYOUTS_H
 #define BB_PROXIES_LAYOUTS_LAYOUTS_H
 
 #include "proxies/author/proxy.h"
-#include "proxies/machine/cluster.h"
+#include "proxies/simulate/conditions.h"
 #include "proxies/sync/sync.h"
 #include "proxies/transformer/arch/arch.h"
 #include "proxies/transformer/layer/layer.h"
@@ -48,6 +49,7 @@ struct bb_layout_row {
     struct bb_layout_choice choice;
     double bytes;   /* that training holds on the rank with most        */
     double step_ns; /* estimated, then predicted                        */
+    double even_ns; /* predicted for a machine without slow parts; 0: it has none */
     int number;     /* its place in the order in which they were listed */
     /* Of the slowest rank, when predicted: these and the rest (idle) make the step. */
     double compute_ns, transfer_ns, bubble_ns, waiting_ns, flops, tokens, samples;
@@ -58,16 +60,17 @@ struct bb_layout_search {
     const struct bb_proxy_config *asked;  /* as it was given: what is 0 is searched              */
     const struct bb_proxy_config *config; /* with its defaults, a global batch and gpus_per_node */
     const struct bb_cluster *cluster;
-    double gpu_bytes; /* memory of a GPU */
-    int top, threads; /* rows wanted; threads 0: as many as there are processors */
+    const struct bb_conditions *conditions; /* its slow parts */
+    double gpu_bytes;                       /* memory of a GPU */
+    int top, threads;                       /* rows wanted; threads 0: as many as there are processors */
     bool quiet;
 };
 
 struct bb_layouts {
     struct bb_layout_row *rows; /* the quickest first; all that were predicted */
     int n;
-    long long looked_at, fitting; /* layouts; those that fit, which are estimated */
-    int refined;                  /* estimated from longer steps                  */
+    long long looked_at, fitting; /* layouts; those that fit          */
+    int refined;                  /* looked at by longer steps        */
     long long left_out[BB_LEFT_OUT_REASONS];
     int gpus;
     double gpu_bytes;

@@ -97,6 +97,19 @@ static void print_why(const struct bb_layouts *found, int top, FILE *out)
         print_against(best, &found->rows[i], i + 1, out);
 }
 
+static void print_slow(const struct bb_layouts *found, int top, FILE *out)
+{
+    char time[BB_TIME_TEXT];
+
+    for (int i = 0; i < found->n && i < top && i < 4 && found->rows[i].even_ns > 0; i++) {
+        const double more_ns = found->rows[i].step_ns - found->rows[i].even_ns;
+
+        fprintf(out, "%s layout %d %s (%+.1f%%)", i ? "," : "#\n# what is slow costs", i + 1,
+                bb_format_time(more_ns / 1e3, time), 100 * more_ns / found->rows[i].even_ns);
+    }
+    fputs(found->rows[0].even_ns > 0 ? "\n" : "", out);
+}
+
 /* The options that make it. */
 static void print_words(const struct bb_layout_choice *c, FILE *out)
 {
@@ -112,10 +125,11 @@ static void print_words(const struct bb_layout_choice *c, FILE *out)
 
 static void print_left_out(const struct bb_layouts *found, FILE *out)
 {
-    fprintf(out,
-            "#\n# %lld layouts were looked at; %lld fit and were estimated, %d of them from longer steps, %d were "
-            "predicted in full\n# left out:\n",
-            found->looked_at, found->fitting, found->refined, found->n);
+    fprintf(
+        out,
+        "#\n# %lld layouts were looked at; %lld fit, the best %d of them by estimates went on to longer steps, %d were "
+        "predicted in full\n# left out:\n",
+        found->looked_at, found->fitting, found->refined, found->n);
     for (int r = 0; r < BB_LEFT_OUT_REASONS; r++)
         if (found->left_out[r] > 0)
             fprintf(out, "#   %10lld  %s\n", found->left_out[r], reason_texts[r]);
@@ -135,6 +149,7 @@ void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out)
     for (int i = 0; i < found->n && i < top; i++)
         print_row(found, &found->rows[i], i + 1, out);
     print_why(found, top, out);
+    print_slow(found, top, out);
     print_words(&found->rows[0].choice, out);
     print_left_out(found, out);
 }
@@ -154,6 +169,8 @@ static json_t *row_json(const struct bb_layouts *found, const struct bb_layout_r
 
     for (int part = 0; o && part < PARTS; part++)
         json_object_set_new(o, parts[part].key, json_real(part_ns(r, part) / 1e3));
+    if (o && r->even_ns > 0)
+        json_object_set_new(o, "even_step_us", json_real(r->even_ns / 1e3));
     return o;
 }
 

@@ -5,6 +5,7 @@
 #include "proxies/layouts/pool.h"
 #include "proxies/layouts/space.h"
 #include "proxies/registry/registry.h"
+#include "proxies/simulate/op_time.h"
 #include "proxies/simulate/predict.h"
 #include "proxies/transformer/memory.h"
 #include "proxies/transformer/training_bytes.h"
@@ -15,7 +16,10 @@
 
 #define REFINED_PER_ROW 8 /* layouts that are estimated from longer steps, and */
 #define LEAST_REFINED   64
-#define FULL_BEYOND_TOP 4 /* layouts that are predicted beside those that are shown */
+#define FULL_BEYOND_TOP 4  /* layouts that are predicted beside those that are shown */
+#define BASES_AT_ONCE   64 /* that are estimated before it is asked whether others need to be */
+#define ROWS_AT_ONCE    16 /* the same of longer steps */
+#define TOO_SLOW        1  /* no error: it cannot be among the best */
 
 /* What all pieces of work share; each has its own row. */
 struct work {
@@ -25,8 +29,21 @@ struct work {
     struct bb_layout_row *rows;
     int *rc; /* of each row */
     int *fits;
-    struct bb_layout_row *bases; /* of the estimates: step_ns of the first, compute_ns of one micro-batch more */
+    struct base *bases;
     int n_bases;
+    int *todo;             /* bases, or the first of each kind of them, in the order in which they are looked at */
+    int first;             /* rows that are looked at begin there       */
+    double limit_ns;       /* what lasts longer is no more of interest */
+    double quickest_times; /* that kernels of the quickest rank last as long as the machine's; 1 or less */
+};
+
+/* What estimates rest on: many schedules share one. */
+struct base {
+    struct bb_layout_choice choice;
+    double step_ns, each_ns; /* with each micro-batch more it lasts so much longer                       */
+    double least_ns;         /* of any step: that all micro-batches compute on the rank that computes most */
+    bool known;              /* but for least_ns                                                         */
+    int rc;
 };
 
 struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, const struct bb_layout_choice *c)
@@ -96,36 +113,34 @@ static int keep_fitting(struct work *w, struct bb_layouts *found, const struct b
 
 /* ---- times ---- */
 
-/* Of a step of so many micro-batches; p is released by the caller. */
-static int predict_choice(const struct work *w, const struct bb_layout_choice *choice, int micro_batches,
-                          struct bb_step *step, struct bb_prediction *p)
+/* A step of so many micro-batches; released by the caller. */
+static int build_choice(const struct work *w, const struct bb_layout_choice *choice, int micro_batches,
+                        struct bb_step *step)
 {
     struct bb_proxy_config as = bb_layouts_config(w->search->config, choice);
-    int rc;
 
-    *p = (struct bb_prediction){0};
     as.micro_batches = micro_batches;
-    TRY(bb_step_build(step, w->search->proxy, &as));
-    TRY(bb_predict_step(step, w->search->cluster, p));
-out:
-    return rc;
+    return bb_step_build(step, w->search->proxy, &as);
 }
 
 static int time_of(const struct work *w, const struct bb_layout_choice *choice, int micro_batches, double *ns)
 {
-    struct bb_prediction p;
     struct bb_step step = {0};
-    int rc = predict_choice(w, choice, micro_batches, &step, &p);
+    int64_t step_ns = 0;
+    int rc;
 
-    *ns = rc ? NAN : (double)p.classes[p.slowest].all.step_ns;
-    bb_prediction_release(&p);
+    TRY(build_choice(w, choice, micro_batches, &step));
+    TRY(bb_predict_step_ns(&step, w->search->cluster, w->search->conditions, &step_ns));
+out:
+    *ns = rc ? NAN : (double)step_ns;
     bb_step_release(&step);
     return rc;
 }
 
-/* A pipeline that is full takes as long for each micro-batch more. */
-static int extrapolate(const struct work *w, const struct bb_layout_choice *c, int few, int more, double *ns,
-                       double *each_ns)
+/* A pipeline that is full takes as long for each micro-batch more, and not less than least_ns. TOO_SLOW: that alone makes
+ * the step longer than the limit. */
+static int extrapolate(const struct work *w, const struct bb_layout_choice *c, int few, int more, double least_ns,
+                       double *ns, double *each_ns)
 {
     double longer;
     int rc;
@@ -134,8 +149,10 @@ static int extrapolate(const struct work *w, const struct bb_layout_choice *c, i
     if (c->micro_batches <= more)
         return time_of(w, c, c->micro_batches, ns);
     TRY(time_of(w, c, few, ns));
+    if (*ns + (c->micro_batches - few) * least_ns > w->limit_ns)
+        return TOO_SLOW;
     TRY(time_of(w, c, more, &longer));
-    *each_ns = (longer - *ns) / (more - few);
+    *each_ns = fmax(least_ns, (longer - *ns) / (more - few));
     *ns += (c->micro_batches - few) * *each_ns;
 out:
     return rc;
@@ -151,9 +168,18 @@ static struct bb_layout_choice base_of(struct bb_layout_choice c)
 
 static int compare_choices(const void *a, const void *b)
 {
-    const struct bb_layout_row *x = a, *y = b;
+    const struct base *x = a, *y = b;
 
     return memcmp(&x->choice, &y->choice, sizeof(x->choice));
+}
+
+/* Whether they differ in how gradients are summed, and in nothing else. */
+static bool compute_alike(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
+{
+    struct bb_layout_choice same = *b;
+
+    same.sync = a->sync;
+    return memcmp(a, &same, sizeof(same)) == 0;
 }
 
 /* One for each base, which many schedules share. */
@@ -173,13 +199,53 @@ static int list_bases(struct work *w, int n)
     return 0;
 }
 
+/* With one micro-batch alone no gradients are added up. */
+static int few_of(const struct bb_layout_choice *c)
+{
+    return c->pp > 1 ? 1 : 2;
+}
+
 static void estimate_base(void *arg, int i)
 {
     struct work *w = arg;
-    struct bb_layout_row *base = &w->bases[i];
-    int few = base->choice.pp > 1 ? 1 : 2; /* with one micro-batch alone no gradients are added up */
+    struct base *base = &w->bases[w->todo[i]];
+    int few = few_of(&base->choice);
 
-    w->rc[i] = extrapolate(w, &base->choice, few, few + 1, &base->step_ns, &base->compute_ns);
+    base->rc = extrapolate(w, &base->choice, few, few + 1, 0, &base->step_ns, &base->each_ns);
+    base->known = true;
+}
+
+/* The kernels of the first micro-batch, as if they never waited; of several roles those that last longest. */
+static double busiest_ns(const struct bb_step *step, const struct bb_cluster *cluster)
+{
+    double most_ns = 0;
+
+    for (int r = 0; r < step->n_roles; r++) {
+        const struct bb_program *p = &step->roles[r].program;
+        double ns = 0;
+
+        for (size_t i = 0; i < p->n_ops; i++)
+            ns += p->ops[i].micro_batch == 0 ? (double)bb_op_kernels_ns(cluster, &p->ops[i]) : 0;
+        most_ns = fmax(most_ns, ns);
+    }
+    return most_ns;
+}
+
+/* Of a base and all that compute alike, which stand behind it. With experts of unequal load no micro-batch is like the
+ * first. */
+static void bound_bases(void *arg, int i)
+{
+    struct work *w = arg;
+    struct base *first = &w->bases[w->todo[i]];
+    struct bb_step step = {0};
+    double each_ns = 0;
+
+    if (w->search->config->transformer.imbalance <= 0 &&
+        build_choice(w, &first->choice, few_of(&first->choice), &step) == 0)
+        each_ns = busiest_ns(&step, w->search->cluster) * w->quickest_times;
+    bb_step_release(&step);
+    for (struct base *b = first; b < w->bases + w->n_bases && compute_alike(&b->choice, &first->choice); b++)
+        b->least_ns = b->choice.micro_batches * each_ns;
 }
 
 /* What a schedule leaves of the bubble of 1f1b: chunks make it shorter, delayed weights fill two thirds. */
@@ -188,27 +254,132 @@ static double bubble_left(const struct bb_layout_choice *c)
     return c->schedule == BB_INTERLEAVED ? 1.0 / c->vpp : c->schedule == BB_ZB_H1 ? 1.0 / 3 : 1;
 }
 
+static const struct base *base_of_row(const struct work *w, const struct bb_layout_row *row)
+{
+    const struct base key = {.choice = base_of(row->choice)};
+
+    return bsearch(&key, w->bases, (size_t)w->n_bases, sizeof(*w->bases), compare_choices);
+}
+
+static double estimate_ns(const struct base *base, const struct bb_layout_choice *c)
+{
+    double ns = base->step_ns - (c->pp - 1) * base->each_ns * (1 - bubble_left(c));
+
+    return ns > base->least_ns ? ns : base->least_ns;
+}
+
+/* Drops the rows that cannot be built, and those of which the estimate would be too long to go on. */
 static int estimate_rows(struct work *w, int *n, struct bb_layouts *found)
 {
     int kept = 0;
 
     for (int i = 0; i < *n; i++) {
-        struct bb_layout_row *row = &w->rows[i], key = {.choice = base_of(row->choice)};
-        const struct bb_layout_row *base =
-            bsearch(&key, w->bases, (size_t)w->n_bases, sizeof(*w->bases), compare_choices);
-        int rc = w->rc[base - w->bases];
+        struct bb_layout_row *row = &w->rows[i];
+        const struct base *base = base_of_row(w, row);
 
-        if (rc == -BB_EUSAGE) {
+        if (!base->known) {
+            found->left_out[BB_LEFT_OUT_SLOWER]++;
+            continue;
+        }
+        if (base->rc == -BB_EUSAGE) {
             found->left_out[BB_LEFT_OUT_SHAPE]++;
             continue;
         }
-        if (rc)
+        if (base->rc)
             return bb_err(BB_EFAIL, "%s: out of memory for the layouts", w->search->proxy->name);
-        row->step_ns = base->step_ns - (row->choice.pp - 1) * base->compute_ns * (1 - bubble_left(&row->choice));
+        row->step_ns = estimate_ns(base, &row->choice);
         w->rows[kept++] = *row;
     }
     *n = kept;
     return 0;
+}
+
+/* ---- the estimates that are needed ---- */
+
+static int compare_numbers(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The longest of the `wanted` best estimates so far; infinite while there are fewer. */
+static double longest_wanted(const struct work *w, int n, int wanted, double *ns)
+{
+    int known = 0;
+
+    for (int i = 0; i < n; i++) {
+        const struct base *base = base_of_row(w, &w->rows[i]);
+
+        if (base->known && base->rc == 0)
+            ns[known++] = estimate_ns(base, &w->rows[i].choice);
+    }
+    qsort(ns, (size_t)known, sizeof(*ns), compare_numbers);
+    return known < wanted ? INFINITY : ns[wanted - 1];
+}
+
+static int list_kinds(struct work *w)
+{
+    int n = 0;
+
+    for (int i = 0; i < w->n_bases; i++)
+        if (i == 0 || !compute_alike(&w->bases[i].choice, &w->bases[w->todo[n - 1]].choice))
+            w->todo[n++] = i;
+    return n;
+}
+
+struct bound {
+    double least_ns;
+    int base;
+};
+
+static int compare_bounds(const void *a, const void *b)
+{
+    const struct bound *x = a, *y = b;
+
+    return x->least_ns != y->least_ns ? (x->least_ns > y->least_ns) - (x->least_ns < y->least_ns) : x->base - y->base;
+}
+
+static int sort_by_bound(struct work *w)
+{
+    struct bound *bounds;
+    int rc = BB_NEW(bounds, w->n_bases);
+
+    for (int i = 0; rc == 0 && i < w->n_bases; i++)
+        bounds[i] = (struct bound){w->bases[i].least_ns, i};
+    if (rc == 0)
+        qsort(bounds, (size_t)w->n_bases, sizeof(*bounds), compare_bounds);
+    for (int i = 0; rc == 0 && i < w->n_bases; i++)
+        w->todo[i] = bounds[i].base;
+    free(bounds);
+    return rc;
+}
+
+/* Bases in the order of their bounds, some at a time, until no other can have one of the best estimates. In rounds of
+ * one size, so that which are estimated does not depend on the number of threads. */
+static int estimate_bases(struct work *w, int n, int wanted, struct bb_progress *progress)
+{
+    int *todo = NULL, done = 0, kinds, rc;
+    double *ns = NULL;
+
+    TRY(BB_NEW(w->todo, w->n_bases));
+    TRY(BB_NEW(ns, n));
+    todo = w->todo;
+    kinds = list_kinds(w);
+    bb_progress_expect(progress, kinds + w->n_bases);
+    bb_pool_run(w->search->threads, kinds, bound_bases, w, progress);
+    TRY(sort_by_bound(w));
+    while (done < w->n_bases && w->bases[todo[done]].least_ns <= longest_wanted(w, n, wanted, ns)) {
+        const int round = w->n_bases - done < BASES_AT_ONCE ? w->n_bases - done : BASES_AT_ONCE;
+
+        w->todo = todo + done;
+        bb_pool_run(w->search->threads, round, estimate_base, w, progress);
+        done += round;
+    }
+    w->todo = todo;
+out:
+    free(ns);
+    return rc;
 }
 
 /* ---- the best of them ---- */
@@ -216,11 +387,15 @@ static int estimate_rows(struct work *w, int *n, struct bb_layouts *found)
 static void refine_row(void *arg, int i)
 {
     struct work *w = arg;
-    struct bb_layout_row *row = &w->rows[i];
+    const int at = w->first + i;
+    struct bb_layout_row *row = &w->rows[at];
     int pp = row->choice.pp, few = pp > 1 ? 2 * pp : 2;
+    const double least_ns = base_of_row(w, row)->least_ns;
     double each_ns;
 
-    w->rc[i] = extrapolate(w, &row->choice, few, pp > 1 ? 3 * pp : 3, &row->step_ns, &each_ns);
+    w->rc[at] = least_ns > w->limit_ns ? TOO_SLOW
+                                       : extrapolate(w, &row->choice, few, pp > 1 ? 3 * pp : 3,
+                                                     least_ns / row->choice.micro_batches, &row->step_ns, &each_ns);
 }
 
 static double flops_of(const struct bb_step *step)
@@ -246,9 +421,12 @@ static void predict_row(void *arg, int i)
     struct bb_layout_row *row = &w->rows[i];
     const struct bb_predicted_rank *slowest;
     struct bb_step step = {0};
-    struct bb_prediction p;
+    struct bb_prediction p = {0};
+    int64_t even_ns = 0;
 
-    w->rc[i] = predict_choice(w, &row->choice, row->choice.micro_batches, &step, &p);
+    w->rc[i] = build_choice(w, &row->choice, row->choice.micro_batches, &step);
+    if (w->rc[i] == 0)
+        w->rc[i] = bb_predict_step(&step, w->search->cluster, w->search->conditions, &p);
     if (w->rc[i] == 0) {
         slowest = &p.classes[p.slowest];
         row->step_ns = (double)slowest->all.step_ns;
@@ -261,6 +439,9 @@ static void predict_row(void *arg, int i)
         row->tokens = step.tokens;
         row->samples = step.samples;
     }
+    if (w->rc[i] == 0 && w->search->conditions->slow.n > 0)
+        w->rc[i] = bb_predict_step_ns(&step, w->search->cluster, NULL, &even_ns);
+    row->even_ns = (double)even_ns;
     bb_prediction_release(&p);
     bb_step_release(&step);
 }
@@ -284,17 +465,16 @@ static int keep_quickest(struct work *w, int n, int most, struct bb_layouts *fou
     return most;
 }
 
-/* Runs and drops the rows that cannot be built whole. */
-static int run_rows(struct work *w, void (*do_one)(void *, int), int *n, struct bb_layouts *found,
-                    struct bb_progress *progress)
+/* Drops the rows that cannot be built whole, or are too slow. */
+static int drop_rows(struct work *w, int *n, struct bb_layouts *found)
 {
     int kept = 0;
 
-    bb_progress_expect(progress, *n);
-    bb_pool_run(w->search->threads, *n, do_one, w, progress);
     for (int i = 0; i < *n; i++) {
         if (w->rc[i] == -BB_EUSAGE)
             found->left_out[BB_LEFT_OUT_SIZE]++;
+        else if (w->rc[i] == TOO_SLOW)
+            found->left_out[BB_LEFT_OUT_SLOWER]++;
         else if (w->rc[i])
             return bb_err(BB_EFAIL, "%s: a layout cannot be predicted (tp %d, cp %d, pp %d)", w->search->proxy->name,
                           w->rows[i].choice.tp, w->rows[i].choice.cp, w->rows[i].choice.pp);
@@ -302,6 +482,61 @@ static int run_rows(struct work *w, void (*do_one)(void *, int), int *n, struct 
             w->rows[kept++] = w->rows[i];
     }
     *n = kept;
+    return 0;
+}
+
+/* Some at a time: what cannot be among the `wanted` quickest of those before is not looked at to the end. */
+static int refine_rows(struct work *w, int *n, int wanted, struct bb_layouts *found, struct bb_progress *progress)
+{
+    int rc, known = 0;
+    double *ns;
+
+    TRY(BB_NEW(ns, *n));
+    bb_progress_expect(progress, *n);
+    for (w->first = 0; w->first < *n; w->first += ROWS_AT_ONCE) {
+        const int round = *n - w->first < ROWS_AT_ONCE ? *n - w->first : ROWS_AT_ONCE;
+
+        bb_pool_run(w->search->threads, round, refine_row, w, progress);
+        for (int i = w->first; i < w->first + round; i++)
+            if (w->rc[i] == 0)
+                ns[known++] = w->rows[i].step_ns;
+        qsort(ns, (size_t)known, sizeof(*ns), compare_numbers);
+        w->limit_ns = known < wanted ? INFINITY : ns[wanted - 1];
+    }
+    w->first = 0;
+    rc = drop_rows(w, n, found);
+out:
+    free(ns);
+    return rc;
+}
+
+static int predict_rows(struct work *w, int *n, struct bb_layouts *found, struct bb_progress *progress)
+{
+    bb_progress_expect(progress, *n);
+    bb_pool_run(w->search->threads, *n, predict_row, w, progress);
+    return drop_rows(w, n, found);
+}
+
+/* What was given and does not divide the ranks. */
+static int refuse_given(const struct bb_layout_search *s)
+{
+    const struct bb_transformer_options *o = &s->asked->transformer;
+    const struct {
+        const char *option;
+        int value;
+    } given[] = {{"tp", o->tp}, {"cp", o->cp}, {"pp", o->pp}, {"dp", o->dp}};
+    const int ranks = s->config->ranks;
+
+    for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+        int nearest = given[i].value < ranks ? given[i].value : ranks;
+
+        if (given[i].value == 0 || ranks % given[i].value == 0)
+            continue;
+        while (ranks % nearest != 0)
+            nearest--;
+        return bb_err(BB_EUSAGE, "%s: --%s %d does not divide the %d ranks; nearest: --%s %d", s->proxy->name,
+                      given[i].option, given[i].value, ranks, given[i].option, nearest);
+    }
     return 0;
 }
 
@@ -336,14 +571,14 @@ static int find_rows(struct work *w, struct bb_layouts *found, struct bb_progres
         bb_err_mute(0);
         return refuse_all(w, least);
     }
+    wanted = wanted > LEAST_REFINED ? wanted : LEAST_REFINED;
     TRY(list_bases(w, n));
-    bb_progress_expect(progress, w->n_bases);
-    bb_pool_run(w->search->threads, w->n_bases, estimate_base, w, progress);
+    TRY(estimate_bases(w, n, wanted, progress));
     TRY(estimate_rows(w, &n, found));
-    n = found->refined = keep_quickest(w, n, wanted > LEAST_REFINED ? wanted : LEAST_REFINED, found);
-    TRY(run_rows(w, refine_row, &n, found, progress));
+    n = found->refined = keep_quickest(w, n, wanted, found);
+    TRY(refine_rows(w, &n, w->search->top + FULL_BEYOND_TOP, found, progress));
     n = keep_quickest(w, n, w->search->top + FULL_BEYOND_TOP, found);
-    TRY(run_rows(w, predict_row, &n, found, progress));
+    TRY(predict_rows(w, &n, found, progress));
     found->n = keep_quickest(w, n, n, found);
     if (n == 0) {
         bb_err_mute(0);
@@ -356,16 +591,28 @@ out:
     return rc;
 }
 
+static double quickest_times(const struct bb_slow *slow)
+{
+    double least = 1;
+
+    for (int i = 0; i < slow->n; i++)
+        if (slow->items[i].rank >= 0 && slow->items[i].factor < least)
+            least = slow->items[i].factor;
+    return least;
+}
+
 int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *found)
 {
     struct bb_layout_space space = {0};
     struct bb_progress progress;
     struct bb_arch arch;
-    struct work w = {.search = search, .arch = &arch, .space = &space};
+    struct work w = {.search = search, .arch = &arch, .space = &space, .limit_ns = INFINITY};
     int rc, mute = bb_err_is_mute();
 
+    w.quickest_times = quickest_times(&search->conditions->slow);
     *found = (struct bb_layouts){.gpus = search->config->ranks, .gpu_bytes = search->gpu_bytes};
     bb_progress_init(&progress, 0, search->quiet);
+    TRY(refuse_given(search));
     TRY(bb_training_arch(search->config, &arch));
     TRY(bb_layout_space_init(&space, search, &arch));
     found->looked_at = space.looked_at;
@@ -384,6 +631,7 @@ out:
     free(w.rc);
     free(w.fits);
     free(w.bases);
+    free(w.todo);
     bb_layout_space_release(&space);
     return rc;
 }

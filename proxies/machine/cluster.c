@@ -204,17 +204,24 @@ double bb_cluster_nic_of_gbps(const struct bb_cluster *c, double members)
     return fmin(of_gpu, c->inter.gbps * c->nics_per_node / members);
 }
 
+static double larger(double a, double b) /* fmax is a call, and this is asked for every exchange */
+{
+    return a > b ? a : b;
+}
+
 double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load, double members)
 {
-    double inter = bb_cluster_nic_of_gbps(c, members), uplinks = bb_fabric_load_ns(c, load), out[2], in[2];
+    double inter = bb_cluster_nic_of_gbps(c, members), uplinks = 0, out[2], in[2];
 
+    if (c->fabric.nodes[BB_LEAF] > 0)
+        uplinks = bb_fabric_load_ns(c, load);
     for (int local = 0; local < 2; local++) {
         out[local] = load->out[local] / (local ? c->intra.gbps : inter);
         in[local] = load->in[local] / (local ? c->intra.gbps : inter);
     }
     if (c->n_ways > 0)
-        return fmax(uplinks, fmax(fmax(out[0], out[1]), fmax(in[0], in[1])));
-    return fmax(out[0] + out[1], in[0] + in[1]);
+        return larger(uplinks, larger(larger(out[0], out[1]), larger(in[0], in[1])));
+    return larger(out[0] + out[1], in[0] + in[1]);
 }
 
 int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double load_ns)

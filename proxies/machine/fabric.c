@@ -100,6 +100,13 @@ double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier)
     return nics * c->inter.gbps / c->fabric.oversubscription[tier];
 }
 
+int bb_fabric_ranks_at(const struct bb_cluster *c, enum bb_tier tier, int ranks)
+{
+    const int64_t all = (int64_t)c->fabric.nodes[tier] * c->gpus_per_node;
+
+    return (int)(all > 0 && all < ranks ? all : ranks) / count_places(c, tier);
+}
+
 /* ---- messages ---- */
 
 bool bb_fabric_crosses(const struct bb_cluster *c, enum bb_tier tier, int from, int to)
@@ -112,12 +119,9 @@ bool bb_fabric_changes_rail(const struct bb_cluster *c, int from, int to)
     return c->fabric.rails && from / c->gpus_per_node != to / c->gpus_per_node && rail_of(c, from) != rail_of(c, to);
 }
 
-void bb_fabric_add_message(const struct bb_cluster *c, struct bb_load *load, int rank, int peer, double bytes,
-                           bool sends)
+void bb_fabric_add_crossing(const struct bb_cluster *c, struct bb_load *load, int rank, int peer, double bytes,
+                            bool sends)
 {
-    (sends ? load->out : load->in)[rank / c->gpus_per_node == peer / c->gpus_per_node] += bytes;
-    if (c->fabric.nodes[BB_LEAF] == 0)
-        return;
     for (int tier = 0; tier < BB_TIERS; tier++)
         if (bb_fabric_crosses(c, (enum bb_tier)tier, rank, peer))
             (sends ? load->up : load->down)[tier] += bytes;
@@ -133,13 +137,6 @@ double bb_fabric_load_ns(const struct bb_cluster *c, const struct bb_load *load)
         if (bb_fabric_is_scarce(c, (enum bb_tier)tier))
             ns = fmax(ns, fmax(load->up[tier], load->down[tier]) / bb_fabric_uplink_gbps(c, (enum bb_tier)tier));
     return ns;
-}
-
-int64_t bb_fabric_message_ns(const struct bb_cluster *c, int from, int to, double load_ns)
-{
-    const int64_t ns = bb_cluster_message_ns(c, from / c->gpus_per_node == to / c->gpus_per_node, load_ns);
-
-    return ns + (bb_fabric_changes_rail(c, from, to) ? llround(c->intra.latency_us * 1e3) : 0);
 }
 
 /* ---- collectives ---- */

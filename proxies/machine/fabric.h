@@ -26,18 +26,33 @@ int bb_fabric_rails(const struct bb_cluster *c);
  * uplinks of one place carry, each way. */
 int bb_fabric_place(const struct bb_cluster *c, enum bb_tier tier, int rank);
 double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier);
+/* bb_fabric_ranks_at - of a job's first ranks how many are on its first place, which has most. */
+int bb_fabric_ranks_at(const struct bb_cluster *c, enum bb_tier tier, int ranks);
 
 /* bb_fabric_crosses - whether a message between two ranks takes uplinks of that tier: those of the place of the rank that
  * sends, and downwards those of the other's place. _changes_rail: whether it is moved within the node first. */
 bool bb_fabric_crosses(const struct bb_cluster *c, enum bb_tier tier, int from, int to);
 bool bb_fabric_changes_rail(const struct bb_cluster *c, int from, int to);
 
-/* bb_fabric_add_message - a message that a rank sends to another, or receives from it, to the rank's load. */
-void bb_fabric_add_message(const struct bb_cluster *c, struct bb_load *load, int rank, int peer, double bytes,
-                           bool sends);
+/* bb_fabric_add_message - a message that a rank sends to another, or receives from it, to the rank's load. _add_crossing:
+ * of it what a fabric adds. */
+void bb_fabric_add_crossing(const struct bb_cluster *c, struct bb_load *load, int rank, int peer, double bytes,
+                            bool sends);
+static inline void bb_fabric_add_message(const struct bb_cluster *c, struct bb_load *load, int rank, int peer,
+                                         double bytes, bool sends)
+{
+    (sends ? load->out : load->in)[rank / c->gpus_per_node == peer / c->gpus_per_node] += bytes;
+    if (c->fabric.nodes[BB_LEAF] > 0)
+        bb_fabric_add_crossing(c, load, rank, peer, bytes, sends);
+}
 double bb_fabric_load_ns(const struct bb_cluster *c, const struct bb_load *load); /* of the uplinks alone */
 /* bb_fabric_message_ns - bb_cluster_message_ns between these ranks: with the step within the node, where there is one. */
-int64_t bb_fabric_message_ns(const struct bb_cluster *c, int from, int to, double load_ns);
+static inline int64_t bb_fabric_message_ns(const struct bb_cluster *c, int from, int to, double load_ns)
+{
+    if (c->fabric.rails && bb_fabric_changes_rail(c, from, to))
+        load_ns += c->intra.latency_us * 1e3;
+    return bb_cluster_message_ns(c, from / c->gpus_per_node == to / c->gpus_per_node, load_ns);
+}
 
 /* bb_fabric_spread - how a communicator's nodes lie: nodes[n], each once, in the order of its ranks; NULL: 0 to n - 1. */
 void bb_fabric_spread(const struct bb_cluster *c, const int *nodes, int n, struct bb_spread *spread);

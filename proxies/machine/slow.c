@@ -137,3 +137,35 @@ double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c,
     bb_cluster_gpu_nics(c, rank, &first, &end);
     return c->inter.gbps * (end - first) * bb_slow_nic_part(slow, c, rank / c->gpus_per_node, rank % c->gpus_per_node);
 }
+
+/* ---- what was said ---- */
+
+static void write_slow(const struct bb_slow_item *item, char text[64])
+{
+    if (item->rank >= 0)
+        snprintf(text, 64, "rank=%d:%g", item->rank, item->factor);
+    else
+        snprintf(text, 64, "link=node%d-nic%d:%g", item->node, item->nic, item->factor);
+}
+
+void bb_slow_print(const struct bb_slow *slow, const char *before, FILE *out)
+{
+    char text[64];
+
+    for (int i = 0; i < slow->n; i++) {
+        write_slow(&slow->items[i], text);
+        fprintf(out, "%sslow: %s\n", before, text);
+    }
+}
+
+json_t *bb_slow_json(const struct bb_slow *slow)
+{
+    json_t *list = json_array();
+    char text[64];
+
+    for (int i = 0; i < slow->n; i++) {
+        write_slow(&slow->items[i], text);
+        json_array_append_new(list, json_string(text));
+    }
+    return list;
+}

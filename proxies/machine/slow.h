@@ -12,6 +12,9 @@
 
 #include "proxies/machine/cluster.h"
 
+#include <jansson.h>
+#include <stdio.h>
+
 struct bb_slow_item {
     int rank, node, nic; /* rank -1: it is a link */
     double factor;
@@ -27,6 +30,10 @@ int bb_slow_read(struct bb_slow *slow, const char *what, const char *text) BB_MU
 /* bb_slow_check - refuses what a job of so many ranks on so many nodes does not have. */
 int bb_slow_check(const struct bb_slow *slow, const char *what, const struct bb_cluster *c, int ranks,
                   int nodes) BB_MUST_CHECK;
+
+/* bb_slow_print - a line of each part, which begins with `before`. bb_slow_json: a list of texts; NULL without memory. */
+void bb_slow_print(const struct bb_slow *slow, const char *before, FILE *out);
+json_t *bb_slow_json(const struct bb_slow *slow);
 
 double bb_slow_times(const struct bb_slow *slow, int rank); /* 1 where nothing is said */
 /* bb_slow_nic_part - what is left of the rate of the NICs that a GPU uses, of several their mean. gpu: on its node. */

@@ -79,7 +79,7 @@ json_t *bb_phases_json(const struct bb_prediction *p)
     return list;
 }
 
-/* ---- slow parts, jitter ---- */
+/* ---- jitter ---- */
 
 static double us_at(const struct bb_jittered *j, int percent)
 {
@@ -111,34 +111,4 @@ json_t *bb_jittered_json(const struct bb_jittered *j)
     return json_pack("{s:f, s:i, s:i, s:{s:f, s:f, s:f, s:f, s:f}}", "deviation", j->deviation, "seed", j->seed,
                      "samples", j->samples, "step_us", "p5", us_at(j, 5), "p50", us_at(j, 50), "p95", us_at(j, 95),
                      "max", us_at(j, 100), "mean", mean_us(j));
-}
-
-static void write_slow(const struct bb_slow_item *item, char text[64])
-{
-    if (item->rank >= 0)
-        snprintf(text, 64, "rank=%d:%g", item->rank, item->factor);
-    else
-        snprintf(text, 64, "link=node%d-nic%d:%g", item->node, item->nic, item->factor);
-}
-
-void bb_slow_print(const struct bb_slow *slow, FILE *out)
-{
-    char text[64];
-
-    for (int i = 0; i < slow->n; i++) {
-        write_slow(&slow->items[i], text);
-        fprintf(out, "  slow: %s\n", text);
-    }
-}
-
-json_t *bb_slow_json(const struct bb_slow *slow)
-{
-    json_t *list = json_array();
-    char text[64];
-
-    for (int i = 0; i < slow->n; i++) {
-        write_slow(&slow->items[i], text);
-        json_array_append_new(list, json_string(text));
-    }
-    return list;
 }

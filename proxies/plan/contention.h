@@ -1,5 +1,5 @@
-/* contention.h - of a prediction: what sharing cost and what each phase waits for, slow parts, steps with jitter. For people
- * and as JSON. */
+/* contention.h - of a prediction: what sharing cost and what each phase waits for, steps with jitter. For people and as
+ * JSON. */
 #ifndef BB_PROXIES_PLAN_CONTENTION_H
 #define BB_PROXIES_PLAN_CONTENTION_H
 
@@ -16,8 +16,5 @@ json_t *bb_phases_json(const struct bb_prediction *p);
 
 void bb_jittered_print(const struct bb_jittered *j, FILE *out);
 json_t *bb_jittered_json(const struct bb_jittered *j); /* "jitter" of "predicted" */
-
-void bb_slow_print(const struct bb_slow *slow, FILE *out); /* nothing where nothing is slow */
-json_t *bb_slow_json(const struct bb_slow *slow);          /* "slow" of "predicted": a list */
 
 #endif

@@ -18,7 +18,7 @@ enum bb_rates {
 struct bb_forecast {
     enum bb_rates rates;
     double tflops;         /* given or the proxy's; 0: times of layers, or no compute at all */
-    const char *attention; /* "fused", "unfused"; NULL: no transformer                       */
+    const char *attention; /* "fused", "unfused"; NULL: no layer has attention               */
     bool attention_guessed;
     bool float8;
     const char *recompute; /* guessed, since training would not hold without; NULL: as asked */

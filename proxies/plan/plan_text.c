@@ -362,7 +362,7 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
 
     fprintf(out, "\npredicted for %s (modelled, not measured): step %s; slowest rank of each role\n", p->cluster.name,
             bb_format_time(us_of(slowest->all.step_ns), text));
-    bb_slow_print(&p->conditions.slow, out);
+    bb_slow_print(&p->conditions.slow, "  ", out);
     fprintf(out, "  %-18s %6s", "role", "rank");
     for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
         fprintf(out, " %*s %s", column_width(&unit), columns[i], unit.name);

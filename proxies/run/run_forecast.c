@@ -41,7 +41,7 @@ out:
 static int predict_step_us(const struct bb_step *step, const struct bb_cluster *cluster, double *us)
 {
     struct bb_prediction p = {0};
-    int rc = bb_predict_step(step, cluster, &p);
+    int rc = bb_predict_step(step, cluster, NULL, &p);
 
     *us = rc ? 0 : (double)p.classes[p.slowest].all.step_ns / 1e3;
     bb_prediction_release(&p);

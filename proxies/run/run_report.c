@@ -284,27 +284,29 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
     }
 }
 
-static void print_group(const struct bb_run_report *r, int role, int rank, int group, const struct bb_group_work *work,
-                        FILE *out)
+/* Of rank, whose role it is. */
+static void print_group(const struct bb_run_report *r, const struct bb_time_unit *unit, int rank, int group,
+                        const struct bb_group_work *work, FILE *out)
 {
-    const struct bb_time_unit unit = unit_of_ranks(r);
     const struct bb_group_breakdown *g = &r->measured->traced[rank].groups[group];
+    const struct bb_group *of = &r->step->layout.groups[group];
     char bytes[BB_BYTES_TEXT];
 
-    fprintf(out, "  %-16s %-6s %5d %6zu %10s", r->step->roles[role].name, r->step->layout.groups[group].name,
-            r->step->layout.groups[group].size, work[group].calls, bb_format_bytes((size_t)work[group].bytes, bytes));
-    print_cell(out, 12, unit.decimals, g->busy_us / unit.us);
-    print_cell(out, 12, unit.decimals, g->exposed_us / unit.us);
-    print_cell(out, 12, unit.decimals, g->waiting_us / unit.us);
+    fprintf(out, "  %-16s %-6s %5d %6zu %10s", r->step->roles[r->step->role_of[rank]].name, of->name, of->size,
+            work[group].calls, bb_format_bytes((size_t)work[group].bytes, bytes));
+    print_cell(out, 12, unit->decimals, g->busy_us / unit->us);
+    print_cell(out, 12, unit->decimals, g->exposed_us / unit->us);
+    print_cell(out, 12, unit->decimals, g->waiting_us / unit->us);
     print_cell(out, 9, 2, busbw_of(r, rank, group, work));
     fputc('\n', out);
 }
 
 static void print_groups(const struct bb_run_report *r, FILE *out)
 {
+    const struct bb_time_unit unit = unit_of_ranks(r);
     struct bb_group_work work[BB_MAX_GROUPS];
 
-    fprintf(out, "#\n# communication of a step, by group (%s; same ranks)\n", unit_of_ranks(r).name);
+    fprintf(out, "#\n# communication of a step, by group (%s; same ranks)\n", unit.name);
     fprintf(out, "# %-16s %-6s %5s %6s %10s %12s %12s %12s %9s\n", "role", "group", "size", "calls", "payload", "busy",
             "exposed", "waiting", "busbw");
     fprintf(out, "# %-16s %-6s %5s %6s %10s %12s %12s %12s %9s\n", "", "", "", "", "", "", "", "for peers", "GB/s");
@@ -316,7 +318,7 @@ static void print_groups(const struct bb_run_report *r, FILE *out)
         bb_group_works(&r->step->layout, &r->step->roles[i].program, work);
         for (int g = 0; g < r->step->layout.n_groups; g++)
             if (work[g].calls)
-                print_group(r, i, rank, g, work, out);
+                print_group(r, &unit, rank, g, work, out);
     }
 }
 

@@ -53,17 +53,6 @@ static int refuse_samples(const struct bb_step *step, int samples)
     return 0;
 }
 
-static int64_t longest_ns(const struct bb_sim *m, const struct bb_sim_run *run)
-{
-    int64_t step_ns = 0;
-
-    for (int c = 0; c < m->classes.n; c++)
-        step_ns = run->issued_ns[c] > step_ns ? run->issued_ns[c] : step_ns;
-    for (int at = 0; at < m->task_base[m->classes.n]; at++)
-        step_ns = run->tasks[at].end_ns > step_ns ? run->tasks[at].end_ns : step_ns;
-    return step_ns;
-}
-
 static int by_length(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -80,7 +69,7 @@ static int time_sample(struct bb_sim *m, int sample, int64_t *step_ns)
     rc = bb_simulate(m, false, &run);
     if (rc)
         return rc;
-    *step_ns = longest_ns(m, &run);
+    *step_ns = bb_sim_step_ns(m, &run);
     bb_sim_run_release(&run);
     return 0;
 }

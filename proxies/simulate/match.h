@@ -89,8 +89,8 @@ struct bb_sim_run {
 
 /*
  * bb_sim_init - prepares the step; what does not match (checks 1 and 2) goes to faults. cluster: whose times and
- * nodes count, NULL for neither. conditions: NULL for an even machine. With faults of place (see bb_rank_classes_init) there is nothing to run:
- * m->classes.n == 0.
+ * nodes count, NULL for neither. conditions: NULL for an even machine. With faults of place (see bb_rank_classes_init)
+ * there is nothing to run: m->classes.n == 0.
  */
 int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
                 const struct bb_conditions *conditions, struct bb_faults *faults) BB_MUST_CHECK;
@@ -110,6 +110,7 @@ static inline enum bb_tier bb_place_tier(enum bb_place what) /* not of a NIC */
  * run->n_ended == task_base[classes.n]. */
 int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run) BB_MUST_CHECK;
 void bb_sim_run_release(struct bb_sim_run *run);
+int64_t bb_sim_step_ns(const struct bb_sim *m, const struct bb_sim_run *run); /* of the slowest rank */
 
 static inline const struct bb_task_graph *bb_sim_task_graph(const struct bb_sim *m, int class_id)
 {

@@ -13,6 +13,17 @@ int bb_op_kernels(const struct bb_op *op)
     return op->work ? op->work->n * op->work_times : stand_in_ns(op) > 0;
 }
 
+int64_t bb_op_kernels_ns(const struct bb_cluster *c, const struct bb_op *op)
+{
+    int64_t ns = 0;
+
+    if (op->kind != BB_OP_COMPUTE)
+        return 0;
+    for (int i = 0; op->work && i < op->work->n; i++)
+        ns += bb_cluster_kernel_ns(c, &op->work->items[i]);
+    return op->work ? ns * op->work_times : stand_in_ns(op);
+}
+
 int64_t bb_op_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t start_ns, int64_t host_ns)
 {
     int64_t end = start_ns, launch_ns = bb_cluster_issue_ns(c, true);

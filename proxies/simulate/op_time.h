@@ -7,6 +7,9 @@
 
 int bb_op_kernels(const struct bb_op *op); /* that a compute operation launches */
 
+/* bb_op_kernels_ns - that its kernels take alone, launches not waited for; 0 of communication. */
+int64_t bb_op_kernels_ns(const struct bb_cluster *c, const struct bb_op *op);
+
 /* bb_op_compute_end_ns - when a compute operation ends that may start at `start_ns` and whose first launch the host
  * begins at host_ns: of real work each product and pass is launched by itself, and none starts before it is. */
 int64_t bb_op_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t start_ns, int64_t host_ns);

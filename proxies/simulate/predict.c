@@ -282,21 +282,8 @@ out:
     return rc;
 }
 
-int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out)
+int bb_predict_refuse_slow(const struct bb_cluster *c, int ranks, const struct bb_slow *slow)
 {
-    int rc;
-
-    *out = (struct bb_prediction){.cluster = *cluster, .compute_alone_ns = -1, .comm_alone_ns = -1};
-    rc = predict_whole(step, cluster, NULL, out);
-    if (rc)
-        bb_prediction_release(out);
-    return rc;
-}
-
-static int refuse_slow(const struct bb_step *step, const struct bb_cluster *c, const struct bb_slow *slow)
-{
-    const int ranks = step->layout.ranks;
-
     for (int i = 0; i < slow->n; i++)
         if (slow->items[i].rank < 0 && !c->shares)
             return bb_err(BB_EUSAGE,
@@ -305,16 +292,43 @@ static int refuse_slow(const struct bb_step *step, const struct bb_cluster *c, c
     return bb_slow_check(slow, "--slow", c, ranks, (ranks + c->gpus_per_node - 1) / c->gpus_per_node);
 }
 
-int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluster,
-                     const struct bb_conditions *conditions, struct bb_prediction *out)
+int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster,
+                    const struct bb_conditions *conditions, struct bb_prediction *out)
 {
     int rc;
 
     *out = (struct bb_prediction){.cluster = *cluster, .compute_alone_ns = -1, .comm_alone_ns = -1};
     if (conditions)
         out->conditions.slow = conditions->slow;
-    TRY(refuse_slow(step, cluster, &out->conditions.slow));
+    TRY(bb_predict_refuse_slow(cluster, step->layout.ranks, &out->conditions.slow));
     TRY(predict_whole(step, cluster, &out->conditions, out));
+out:
+    if (rc)
+        bb_prediction_release(out);
+    return rc;
+}
+
+int bb_predict_step_ns(const struct bb_step *step, const struct bb_cluster *cluster,
+                       const struct bb_conditions *conditions, int64_t *step_ns)
+{
+    struct bb_sim_run run = {0};
+    struct bb_sim m;
+    int rc;
+
+    TRY(simulate_step(&m, &run, step, cluster, conditions));
+    *step_ns = bb_sim_step_ns(&m, &run);
+out:
+    bb_sim_run_release(&run);
+    bb_sim_release(&m);
+    return rc;
+}
+
+int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluster,
+                     const struct bb_conditions *conditions, struct bb_prediction *out)
+{
+    int rc;
+
+    TRY(bb_predict_step(step, cluster, conditions, out));
     if (has_ops(step, true) && has_ops(step, false)) {
         TRY(predict_half(step, out, false, &out->compute_alone_ns));
         TRY(predict_half(step, out, true, &out->comm_alone_ns));

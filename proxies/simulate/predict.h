@@ -53,10 +53,15 @@ struct bb_prediction {
 
 /* bb_predict - -BB_EFAIL, said, for a step that does not pass bb_step_check. */
 int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out) BB_MUST_CHECK;
-/* bb_predict_step - the same without the step's halves alone (both -1), in a third of the time. */
+/* bb_predict_step - bb_predict_under without the step's halves alone (both -1), in a third of the time. */
 int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster,
-                    struct bb_prediction *out) BB_MUST_CHECK;
-/* bb_predict_under - bb_predict on a machine that is not even. -BB_EUSAGE, said, for slow parts that it does not have. */
+                    const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
+/* bb_predict_step_ns - only how long it is. */
+int bb_predict_step_ns(const struct bb_step *step, const struct bb_cluster *cluster,
+                       const struct bb_conditions *conditions, int64_t *step_ns) BB_MUST_CHECK;
+/* bb_predict_under - bb_predict on a machine that is not even: its slow parts; NULL: even. -BB_EUSAGE, said, for slow
+ * parts that it does not have. bb_predict_refuse_slow: only that, of so many ranks. */
+int bb_predict_refuse_slow(const struct bb_cluster *cluster, int ranks, const struct bb_slow *slow) BB_MUST_CHECK;
 int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluster,
                      const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
 void bb_prediction_release(struct bb_prediction *p);
@@ -72,7 +77,8 @@ struct bb_jittered {
     int seed, samples; /* samples 0: none */
     int64_t *step_ns;  /* [samples] */
 };
-/* bb_predict_jitter - of each sample the step, every rank for itself; the step has been predicted before. -BB_EUSAGE, said, where that is too much. */
+/* bb_predict_jitter - of each sample the step, every rank for itself; the step has been predicted before. -BB_EUSAGE,
+ * said, where that is too much. */
 int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *cluster,
                       const struct bb_conditions *conditions, int samples, struct bb_jittered *out) BB_MUST_CHECK;
 void bb_jittered_release(struct bb_jittered *j);

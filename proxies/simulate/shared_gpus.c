@@ -74,6 +74,7 @@ static int find_places(struct bb_shared *s)
         const bool shared = bb_sim_is_shared(sim_of(s), (enum bb_place)what);
 
         s->place_base[what] = shared || what == BB_AT_NIC ? resources : BB_NONE;
+        s->has_uplinks |= shared && what != BB_AT_NIC;
         if (shared && number_places(s, (enum bb_place)what))
             return -BB_EFAIL;
         if (!shared && what == BB_AT_NIC)
@@ -202,9 +203,11 @@ static void use_gpu(struct bb_shared *s, struct bb_flow *flow, int class_id, con
     add_use(s, flow, gpu_resource(class_id, BB_GPU_IN), rates->in);
     add_use(s, flow, gpu_resource(class_id, BB_GPU_MEMORY),
             fmin(rates->memory, bb_cluster_nccl_memory_gbps(s->cluster)));
-    for (int i = 0; i < BB_PLACE_RESOURCES; i++)
-        add_use(s, flow, place_resource(s, class_id, BB_AT_NIC, i), at[BB_AT_NIC].ranks * rates->place[BB_AT_NIC][i]);
-    for (int what = BB_AT_LEAF; what < BB_PLACES; what++)
+    add_use(s, flow, place_resource(s, class_id, BB_AT_NIC, BB_PLACE_OUT),
+            at[BB_AT_NIC].ranks * rates->place[BB_AT_NIC][BB_PLACE_OUT]);
+    add_use(s, flow, place_resource(s, class_id, BB_AT_NIC, BB_PLACE_IN),
+            at[BB_AT_NIC].ranks * rates->place[BB_AT_NIC][BB_PLACE_IN]);
+    for (int what = BB_AT_LEAF; s->has_uplinks && what < BB_PLACES; what++)
         for (int i = 0; i < BB_PLACE_RESOURCES && s->place_base[what] != BB_NONE; i++)
             add_uplink_use(s, flow, place_resource(s, class_id, (enum bb_place)what, i),
                            at[what].ranks * rates->place[what][i]);
@@ -260,6 +263,10 @@ static enum bb_limit limit_of_load(const struct bb_shared *s, const struct bb_lo
 {
     double uplink_ns[BB_TIERS] = {0};
 
+    if (load->out[0] + load->in[0] <= 0)
+        return BB_LIMIT_LINK;
+    if (load->out[1] + load->in[1] <= 0 && !s->has_uplinks)
+        return BB_LIMIT_NIC;
     for (int tier = 0; tier < BB_TIERS; tier++)
         if (bb_fabric_is_scarce(s->cluster, (enum bb_tier)tier))
             uplink_ns[tier] =

@@ -41,6 +41,7 @@ struct bb_shared {
     int rc; /* the first failure */
     struct bb_shared_gpu *gpus;
     int place_base[BB_PLACES]; /* the first resource of these, BB_NONE: they are never scarce */
+    bool has_uplinks;          /* that can be scarce */
     int *use_at;               /* [resources] a flow's latest use of it */
     int *uneasy, n_uneasy;
     struct bb_shared_gathering {

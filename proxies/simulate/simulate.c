@@ -396,6 +396,17 @@ out:
     return rc;
 }
 
+int64_t bb_sim_step_ns(const struct bb_sim *m, const struct bb_sim_run *run)
+{
+    int64_t step_ns = 0;
+
+    for (int c = 0; c < m->classes.n; c++)
+        bb_raise_time(&step_ns, run->issued_ns[c]);
+    for (int at = 0; at < m->task_base[m->classes.n]; at++)
+        bb_raise_time(&step_ns, run->tasks[at].end_ns);
+    return step_ns;
+}
+
 void bb_sim_run_release(struct bb_sim_run *c)
 {
     free(c->tasks);

@@ -5,13 +5,6 @@
 
 #include <stdlib.h>
 
-const char *const bb_critical_part_names[BB_CRITICAL_PARTS] = {
-    [BB_CRITICAL_COMPUTE] = "compute",
-    [BB_CRITICAL_TRANSFER] = "transfer",
-    [BB_CRITICAL_WAITING] = "waiting",
-    [BB_CRITICAL_HOST] = "host",
-};
-
 /* A communication of one rank: whom it is with, so that the k-th here is found as the k-th there. */
 struct entry {
     int comm, peer; /* world rank of a message; BB_NONE: it is with several */
@@ -384,12 +377,10 @@ bool bb_critical_path_has_any(const struct bb_critical_path *path, const struct 
 
 json_t *bb_critical_path_json(const struct bb_critical_path *path)
 {
-    json_t *o = json_pack("{s:i, s:I}", "rank", path->rank, "operations", (json_int_t)path->n);
-    char key[32];
+    const int64_t *ns = path->ns;
 
-    for (int k = 0; k < BB_CRITICAL_PARTS; k++) {
-        snprintf(key, sizeof(key), "%s_us", bb_critical_part_names[k]);
-        json_object_set_new(o, key, json_real((double)path->ns[k] / 1e3));
-    }
-    return o;
+    return json_pack("{s:i, s:I, s:f, s:f, s:f, s:f}", "rank", path->rank, "operations", (json_int_t)path->n,
+                     "compute_us", (double)ns[BB_CRITICAL_COMPUTE] / 1e3, "transfer_us",
+                     (double)ns[BB_CRITICAL_TRANSFER] / 1e3, "waiting_us", (double)ns[BB_CRITICAL_WAITING] / 1e3,
+                     "host_us", (double)ns[BB_CRITICAL_HOST] / 1e3);
 }

@@ -23,8 +23,6 @@ enum bb_critical_part {
     BB_CRITICAL_PARTS
 };
 
-extern const char *const bb_critical_part_names[BB_CRITICAL_PARTS]; /* "compute", "transfer", "waiting", "host" */
-
 struct bb_critical_op {
     int rank, op;
 };

@@ -1,8 +1,14 @@
 """What people ask a plan before they buy, reserve or run: batches, a whole training, collectives on paper, the best layout."""
+import csv
+import io
 import json
 import math
+import pathlib
+import statistics
 
 import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 H100 = "h100-sxm-ib"
 LLAMA = ("transformer", "--model", "llama2_7b", "--ranks", 16, "--tp", 2, "--pp", 2)
@@ -116,7 +122,7 @@ def test_a_run_on_that_machine_prints_that_table(busbar, plan, machine, tmp_path
     paper = busbar.run("plan", *words, "--ranks", ranks, "--cluster", machine(), "--json", tmp_path / "plan.json", emulated=False)
     assert paper.returncode == 0, paper.stderr
     measured, predicted = (json.loads((tmp_path / f).read_text()) for f in ("run.json", "plan.json"))
-    assert predicted["schema"] == "busbar.plan/1" and predicted["predicted"] == {"cluster": "three"}
+    assert predicted["schema"] == "busbar.plan/1" and predicted["predicted"] == {"cluster": "three", "slow": []}
     assert (predicted["ranks"], predicted["nodes"]) == (ranks, -(-ranks // 3))
     assert [key(r) for r in predicted["results"]] == [key(r) for r in measured["results"]]
     for a, b in zip(measured["results"], predicted["results"]):
@@ -128,6 +134,47 @@ def test_a_run_on_that_machine_prints_that_table(busbar, plan, machine, tmp_path
     assert len(headings[0]) == len(headings[1]) >= 20  # a run has columns behind them that only a clock tells
     assert all(measured.startswith(paper.rstrip()) for measured, paper in zip(*headings))
     assert "modelled, not measured" in paper.stdout
+
+
+@pytest.mark.parametrize("cluster,ranks", [(H100, 16), (H100, 12), ("l40s-pcie-ib", 12), (H100, 1)])
+def test_a_slow_part_that_is_not_slow_changes_nothing(plan, cluster, ranks):
+    """Even rows come from formulas, uneven ones from a step of the operation: both are the same machine."""
+    words = ("all", "-b", "1K", "-e", "1G", "-f", "1024", "--ranks", ranks, "--cluster", cluster)
+    even, same = plan(*words), plan(*words, "--slow", "link=node0-nic0:1")
+    assert len(even["results"]) > 40
+    for a, b in zip(even["results"], same["results"], strict=True):
+        assert key(a) == key(b) and b["time_us"]["p50"] == pytest.approx(a["time_us"]["p50"], abs=1.1e-3), key(a)
+
+
+def test_a_slow_link_costs_a_collective_what_it_costs_a_step(plan):
+    """The step's six all-reduces come one after another, and nothing else."""
+    where = ("--ranks", 16, "--cluster", H100, "--slow", "link=node1-nic3:0.25")
+    step = plan("resnet50", "--compute", "none", *where)
+    (role,) = step["roles"]
+    calls = [(t["bytes"] // t["calls"], t["calls"]) for t in role["traffic"]]
+    rows = plan("all_reduce", "--sizes", ",".join(str(size) for size, _ in calls), "--placement", "in_place", *where)["results"]
+    assert sum(n for _, n in calls) == 6 and [r["bytes"] for r in rows] == [size for size, _ in calls]
+    launch = json.loads((ROOT / f"profiles/clusters/{H100}.json").read_text())["nccl_launch_us"]
+    alone = sum(n * r["time_us"]["p50"] for (_, n), r in zip(calls, rows))
+    assert step["predicted"]["step_us"] == pytest.approx(launch + alone, abs=0.02)
+    assert alone > 1.2 * sum(n * r["time_us"]["p50"] for (_, n), r in zip(calls, plan("all_reduce", "--sizes", ",".join(
+        str(size) for size, _ in calls), "--placement", "in_place", *where[:-2])["results"]))
+
+
+@pytest.mark.parametrize("ranks", [2, 64])
+def test_jitter_of_a_collective_is_that_of_its_slowest_rank(plan, ranks):
+    """The largest of n normal numbers is below x as often as each of them, to the power of n."""
+    words = ("all_reduce", "--sizes", "64M", "--placement", "in_place", "--ranks", ranks, "--cluster", H100)
+    even = plan(*words)["results"][0]["time_us"]["p50"]
+    doc, again, other = (plan(*words, "--jitter", "3%", "--samples", 2000, "--seed", seed) for seed in (7, 7, 8))
+    times = doc["results"][0]["time_us"]
+    assert doc["predicted"]["jitter"] == {"deviation": pytest.approx(0.03), "seed": 7, "samples": 2000}
+    assert doc["results"] == again["results"] != other["results"]
+    for name, part in (("p50", 0.5), ("p90", 0.9)):
+        wanted = min(3, statistics.NormalDist().inv_cdf(part ** (1 / ranks)))
+        assert (times[name] / even - 1) / 0.03 == pytest.approx(wanted, abs=0.12), name
+    assert times["max"] <= 1.09 * even + 1e-3 and times["ci95"][0] <= times["p50"] <= times["ci95"][1]
+    assert doc["results"][0]["algbw_gbps"] == pytest.approx(2 ** 26 / times["p50"] / 1e3, rel=1e-9)
 
 
 def test_the_algorithm_stands_beside_the_figures(busbar, tmp_path):
@@ -175,6 +222,17 @@ def test_compare_says_where_the_machine_falls_behind(busbar, machine, tmp_path):
     (("all_reduce", "--ranks", 4, "--cluster", H100, "--tp", 2), "--tp is of training steps"),
     (("all_reduce", "--ranks", 4, "--cluster", H100, "--dtype", "half"), "leave it out, or --datatype"),
     (("all_reduce", "--ranks", 4, "--cluster", H100, "--ops"), "--ops is of training steps"),
+    (("all_reduce", "--ranks", 4, "--cluster", H100, "--top", 3), "--top is of training steps"),
+    (("all_reduce", "--ranks", 4, "--cluster", H100, "--seed", 3), "--seed is of --jitter; leave it out, or nearest: --jitter 3%"),
+    (("all_reduce", "--ranks", 4, "--cluster", H100, "--samples", 3), "--samples is of --jitter; leave it out, or nearest: --jitter 3%"),
+    (("all_reduce", "--ranks", 4, "--cluster", H100, "--jitter", "3"), "'3' is no percentage above 0 and up to 100%; nearest: --jitter 3%"),
+    (("all_reduce", "--ranks", 1 << 20, "--cluster", H100, "--jitter", "3%"), "are more than 30000000 numbers for a row; nearest: --samples 28"),
+    (("all_reduce", "--ranks", 16, "--cluster", H100, "--slow", "rank=3:1.5"), "--slow rank=3:1.5 makes computing longer, and a collective"),
+    (("all_reduce", "--ranks", 16, "--cluster", H100, "--slow", "link=node2-nic0:0.5"), "there is no node 2, expected 0 to 1"),
+    (("all_reduce", "--ranks", 16, "--cluster", H100, "--slow", "node1-nic0:0.5"), "'node1-nic0:0.5' is not valid, expected rank=R:TIMES"),
+    (("all_reduce", "--ranks", 8, "--cluster", "emulated-default", "--slow", "link=node0-nic0:0.5"), "'emulated-default' has no 'sharing'"),
+    (("all_reduce", "hypercube", "--ranks", 2048, "--cluster", H100, "--slow", "link=node0-nic0:0.5"),
+     "hypercube on 2048 ranks, expected at most 1024 with --slow; nearest: --ranks 1024"),
     (("reduce", "-r", 4, "--ranks", 4, "--cluster", H100), "root 4 (-r) of reduce is not a rank: ranks are 0 to 3"),
     (("all_reduce", "-b", "8K", "-e", "4K", "--ranks", 4, "--cluster", H100), "first size 8192"),
     (("alltoallv", "--ranks", 5000, "--cluster", H100), "nearest: --ranks 4096"),
@@ -198,6 +256,14 @@ SEARCH = ("transformer", "--model", "llama2_7b", "--ranks", 16, "--global-batch-
 PARTS = ("compute_us", "exposed_transfer_us", "bubble_us", "exposed_waiting_us", "idle_us")
 
 
+def test_a_job_has_as_many_gpus_of_a_node_as_it_says(plan):
+    """16 GPUs of one node leave no node; of nodes of 8, as the profile has them, gradients cross."""
+    step = ("transformer", "--model", "gpt3_1_3b", "--ranks", 16, "--micro-batches", 1, "--cluster", "h100-sxm-ib")
+    usual, eights, one_node = (plan(*step, *more)["predicted"] for more in ((), ("--gpus-per-node", 8), ("--gpus-per-node", 16)))
+    assert usual["step_us"] == eights["step_us"] > one_node["step_us"]
+    assert usual["sharing"]["nic_busy"] > 0 == one_node["sharing"]["nic_busy"]
+
+
 def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):
     """What the search says of its first layout is what a plan of that layout says."""
     text = busbar.run("plan", *SEARCH, emulated=False).stdout
@@ -218,6 +284,26 @@ def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):
     assert sum(best["left_out"].values()) + best["predicted"] == best["looked_at"]
     assert best["left_out"]["memory"] > 0 and best["fitting"] > best["predicted"]
     assert "why the first is first" in text and "training would not hold" in text
+    table = list(csv.DictReader(io.StringIO(busbar.run("plan", *SEARCH, "--top", 3, "--csv", "-", emulated=False).stdout)))
+    assert [float(r["step_us"]) for r in table] == pytest.approx([r["step_us"] for r in rows]) and table[0]["schedule"] == rows[0]["schedule"]
+
+
+def test_the_best_layout_beside_a_slow_gpu(busbar, plan):
+    """Every layout is as slow as its plan is with the same --slow, and as quick without it."""
+    slow = ("--slow", "rank=3:1.3,link=node1-nic2:0.5")
+    doc = plan(*SEARCH, *slow, "--top", 3)
+    best = doc["best_layout"]["layouts"][0]
+    assert doc["predicted"]["slow"] == slow[1].split(",")
+    words = ["--compute", "gemm", *("--sequence-parallel",) * best["sequence_parallel"], *(w for option in (
+        "tp", "cp", "ep", "pp", "dp", "vpp", "schedule", "micro_batch_size", "recompute", "dp_sync") if option != "vpp" or best["vpp"] > 1
+        for w in ("--" + option.replace("_", "-"), best[option]))]
+    for more, key in ((slow, "step_us"), ((), "even_step_us")):
+        assert plan(*SEARCH[:-1], *words, *more)["predicted"]["step_us"] == pytest.approx(best[key], abs=1e-3)
+    assert best["even_step_us"] < best["step_us"] < 1.3 * best["even_step_us"]
+    text = busbar.run("plan", *SEARCH, *slow, emulated=False).stdout
+    assert "# slow: rank=3:1.3\n# slow: link=node1-nic2:0.5\n" in text
+    assert f"({100 * (best['step_us'] / best['even_step_us'] - 1):+.1f}%)" in text.split("# what is slow costs layout 1")[1].splitlines()[0]
+    assert "there is no rank 16" in refused(busbar, "plan", *SEARCH, "--slow", "rank=16:2")
 
 
 def test_what_is_given_stays(plan):
@@ -246,7 +332,10 @@ def test_experts_are_laid_out_too(plan):
     (("transformer", "--model", "llama2_7b", "--ranks", 8, "--cluster", H100, "--best-layout"), "nearest: --global-batch-size 8"),
     (("transformer", "--model", "llama2_7b", "--ranks", 8, "--global-batch-size", 8, "--best-layout"), "nearest: --cluster"),
     (("gpt2_large", "--ranks", 8, "--cluster", H100, "--best-layout"), "--best-layout is about the layouts of transformer"),
-    ((*SEARCH, "--ops"), "--ops is of one plan"), ((*SEARCH[:-1], "--top", 3), "--top is of --best-layout"),
+    ((*SEARCH, "--ops"), "--ops is of one plan"), ((*SEARCH, "--jitter", "3%"), "--jitter is of one plan"),
+    ((*SEARCH, "--seed", 3), "--seed is of --jitter and of --moe-imbalance; leave it out, or nearest: --jitter 3%"),
+    ((*SEARCH, "--tp", 3), "--tp 3 does not divide the 16 ranks; nearest: --tp 2"),
+    ((*SEARCH, "--dp", 99), "--dp 99 does not divide the 16 ranks; nearest: --dp 16"), ((*SEARCH[:-1], "--top", 3), "--top is of --best-layout"),
     ((*SEARCH, "--global-batch-size", 7, "--tp", 1, "--cp", 1, "--pp", 1), "no layout of 16 ranks with a batch of 7 samples can be")])
 def test_layouts_that_cannot_be_searched(busbar, words, said):
     assert said in refused(busbar, "plan", *words)

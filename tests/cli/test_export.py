@@ -272,6 +272,37 @@ def test_chakra_counts_time_in_microseconds_and_tells_the_rest(busbar, tmp_path)
             assert us == (attribute["duration_ns"] + 500) // 1000 and attribute["duration_ns"] > 0
 
 
+# ---- what is slow ----
+
+@pytest.mark.parametrize("words", [STEPS[0][:-2] + ("--ranks", "8", "--compute", "timed", "--cluster", "h100-sxm-ib"), STEPS[9]],
+                         ids=["timed", "gemm"])
+def test_a_slow_rank_computes_longer_in_the_file(busbar, tmp_path, words):
+    def goal(*slow):
+        export(busbar, "goal", tmp_path / "step.goal", *words, *slow)
+        return [[op.size for op in ops if op.kind == "calc"] for ops, _ in read_goal((tmp_path / "step.goal").read_text())]
+
+    def chakra(*slow):
+        export(busbar, "chakra", tmp_path / "step", *words, *slow)
+        return [[a["duration_ns"] for _, kind, *_, a in read_chakra(tmp_path / "step", r) if kind == COMPUTE] for r in range(8)]
+
+    for durations in (goal, chakra):
+        even, slow = durations(), durations("--slow", "rank=5:1.5")
+        assert sum(even[5]) > 0
+        for rank in range(8):
+            assert slow[rank] == pytest.approx([(1.5 if rank == 5 else 1) * ns for ns in even[rank]], abs=0.5), rank
+
+
+@pytest.mark.parametrize("form,slow,says", [
+    ("goal", "link=node0-nic0:0.5", "links are not in the file, so --slow link= would be lost in it"),
+    ("goal-bin", "rank=1:2,link=node0-nic0:0.5", "links are not in the file"),
+    ("chakra", "link=node0-nic0:0.5", "links are not in the file"),
+    ("simai", "rank=0:2", "the file has the times of rank 0 for all ranks, so --slow rank= would be lost in it"),
+    ("simai", "link=node0-nic0:0.5", "links are not in the file")])
+def test_what_is_slow_and_a_file_cannot_say_is_refused(busbar, tmp_path, form, slow, says):
+    done = busbar.run("plan", *STEPS[9], "--slow", slow, "--export", form, "x", cwd=tmp_path)
+    assert done.returncode == 2 and f"--export {form}: {says}" in done.stderr and list(tmp_path.iterdir()) == []
+
+
 # ---- SimAI ----
 
 SIMAI = [("transformer", "--model", "llama3_8b", "--layers", "8", "--ranks", "32", "--tp", "2", "--pp", "4", "--micro-batches", "4"),
@@ -372,6 +403,8 @@ def test_what_simai_has_no_words_for_is_refused(busbar, tmp_path, words, says):
     (("gpt2_large", "4", "2", "--ranks", "8", "--export", "goal"), "--export needs the name of a file: --export goal FILE; for a file of this name write ./2"),
     (("gpt2_large", "--ranks", "8", "--export", "goal"), "--export needs the name of a file: --export goal FILE"),
     (("gpt2_large", "--ranks", "8", "--export", "gaol", "x"), "did you mean 'goal'"),
+    (("gpt2_large", "--ranks", "8", "--export", "goal", "no/x"), "cannot write the GOAL text: no/x: No such file or directory"),
+    (("gpt2_large", "--ranks", "8", "--export", "chakra", "no/x"), "cannot write the Chakra traces: no/x.0.et: No such file or directory"),
     (("transformer", "--model", "gpt2_small", "--ranks", "8", "--compute", "gemm", "--export", "chakra", "x"), "nearest: --cluster h100-sxm-ib"),
     (("resnet50", "--ranks", "65536", "--export", "goal", "x"), "sends, receives and calculations, at most 2e+09"),
 ])
@@ -425,8 +458,10 @@ def read_perfetto(data):
     return slices
 
 
-def test_perfetto_shows_what_the_trace_shows(busbar, tmp_path):
-    done = busbar.run("plan", *PLAN, "--trace", tmp_path / "t.json", "--export", "perfetto", "--export-ranks", "0-3", tmp_path / "t.pftrace")
+@pytest.mark.parametrize("slow", [(), ("--slow", "rank=2:1.5")], ids=["even", "slow"])
+def test_perfetto_shows_what_the_trace_shows(busbar, tmp_path, slow):
+    done = busbar.run("plan", *PLAN, *slow, "--trace", tmp_path / "t.json", "--export", "perfetto", "--export-ranks", "0-3",
+                      tmp_path / "t.pftrace")
     assert done.returncode == 0, done.stderr
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     names = {(e["name"], e["pid"], e["tid"]): e["args"]["name"] for e in events if e["ph"] == "M" and e["name"].endswith("_name")}
@@ -443,6 +478,17 @@ def test_perfetto_shows_what_the_trace_shows(busbar, tmp_path):
     found = read_perfetto((tmp_path / "t.pftrace").read_bytes())
     assert {t: sorted(s) for t, s in found.items()} == {t: sorted(s) for t, s in wanted.items()}
     assert sum(map(len, found.values())) > 50 and any(("critical", 1) in s for t in found.values() for s in t)
+
+
+def test_a_slow_rank_computes_longer_in_perfetto(busbar, tmp_path):
+    def computes(*slow):
+        export(busbar, "perfetto", tmp_path / "p.pftrace", *PLAN, *slow, "--export-ranks", "0-3")
+        slices = read_perfetto((tmp_path / "p.pftrace").read_bytes())
+        return {rank: sum(end - begin for begin, end, *_ in slices[track]) for track in slices if track[1] == "compute"
+                for rank in ranks_of([track])}
+    even, slow = computes(), computes("--slow", "rank=2:1.5")
+    assert set(even) == {0, 1, 2, 3} and min(even.values()) > 0
+    assert slow == {**even, 2: pytest.approx(1.5 * even[2], rel=1e-3)}  # but for its launches
 
 
 def ranks_of(slices):

@@ -54,6 +54,13 @@ def test_the_version_wherever_it_is_asked_for(busbar, words):
     assert done.returncode == 0 and done.stdout == busbar.run("--version", emulated=False).stdout
 
 
+@pytest.mark.parametrize("words", ["bench", "bench p2p", "proxy", "plan", "calibrate", "compare", "sweep"])
+def test_every_option_stands_in_the_help_once(busbar, words):
+    for form, row in (("--help", r"^  (?:-\w, |    )--([\w-]+)"), ("--help=man", r"^\.B.*?\\-\\-([\w\\-]+)"), ("--complete=--", r"^--([\w-]+)")):
+        names = re.findall(row, busbar.run(*words.split(), form, emulated=False).stdout, re.M)
+        assert len(names) > 1 and sorted(names) == sorted(set(names)), form
+
+
 @pytest.mark.parametrize("words,same", [
     (["help"], ["--help"]), (["help", "bench"], ["bench", "--help"]), (["help", "bench", "p2p"], ["bench", "p2p", "--help"]),
     (["help", "plan"], ["plan", "--help"]), (["help", "list"], ["list", "--help"]), (["help", "help"], ["--help"])])

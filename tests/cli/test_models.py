@@ -140,6 +140,9 @@ def test_layers_of_a_scan_alone_have_one_half(busbar, tmp_path):
     text = busbar.run("plan", "transformer", "--model", folder, "--ranks", 2, "--tp", 2, "--ops", "--layers", 2,
                       emulated=False).stdout
     assert "7,285,403,648" not in text and "perceptron" not in text
+    done = busbar.run("plan", "transformer", "--model", folder, "--ranks", 8, "--cluster", "h100-sxm-ib", "--json", "-", emulated=False)
+    compute = json.loads(done.stdout)["predicted"]["compute"]
+    assert compute["attention"] is None and compute["guessed"] == []
     assert "nearest: --tp 8" in refused(busbar, "transformer", "--model", folder, "--ranks", 16, "--tp", 16)
 
 

@@ -75,9 +75,10 @@ def test_a_slow_link_costs_those_that_use_it(predicted):
     assert predicted("resnet50 --ranks 16 --slow link=node1-nic2:1")["step_us"] == predicted("resnet50 --ranks 16")["step_us"]
 
 
-def test_jitter_is_repeatable_and_costs(predicted):
+def test_jitter_is_repeatable_and_costs(busbar, predicted):
     words = "transformer --model llama3_8b --ranks 16 --tp 2 --jitter 3% --samples 10"
     first, again, other = (predicted(f"{words} --seed {seed}") for seed in (7, 7, 8))
+    assert json.loads(busbar.run("plan", *words.split(), "--seed", 7, "--cluster", "h100-sxm-ib", "--json", "-").stdout)["options"]["seed"] == 7
     assert first["jitter"] == again["jitter"] and first["jitter"] != other["jitter"]
     steps = first["jitter"]["step_us"]
     assert first["step_us"] < steps["p5"] <= steps["p50"] <= steps["p95"] <= steps["max"] < 1.09 * first["step_us"]
@@ -140,6 +141,26 @@ def test_a_table_knows_of_pods(busbar, fabric):
     sent = 4 * 2 ** 30 / 512 * 256 * 256 / (32 * 8 * H100["inter"]["gbps"] / 7 * 1e3)
     assert times[1]["alltoall"] == pytest.approx(H100["inter"]["latency_us"] + sent, rel=1e-6) and times[1]["alltoall"] > 3 * times[0]["alltoall"]
     assert times[1]["all_reduce"] == times[0]["all_reduce"]
+
+
+@pytest.mark.parametrize("rails", [False, True])
+def test_exchanges_of_a_table_know_of_leaves(busbar, fabric, rails):
+    """16 of 64 ranks on a leaf, at 4:1. One of them leaves it to the next rank; of a hypercube all, in the rounds of 16 and 32."""
+    cluster = fabric(nodes_per_leaf=2, leaf_oversubscription=4, rails=rails)
+    done = busbar.run("plan", "alltoall", "alltoallv", "hypercube", "sendrecv", "-b", "1G", "-e", "1G", "--spread", 0, "--ranks", 64,
+                      "--cluster", cluster, "--json", "-", emulated=False)
+    assert done.returncode == 0, done.stderr
+    us = {(row["collective"], row["placement"]): row["time_us"]["p50"] for row in json.loads(done.stdout)["results"]}
+    near, far, total = H100["intra"], H100["inter"], 2 ** 30
+    uplinks = 2 * far["gbps"] * (1 if rails else 8) / 4
+    assert us["sendrecv", "out_of_place"] == pytest.approx(
+        far["latency_us"] + rails * near["latency_us"] + total / min(far["gbps"], uplinks) / 1e3, rel=1e-6)
+    rounds = [(near["latency_us"], near["gbps"])] * 3 + [(far["latency_us"], far["gbps"])] + [(far["latency_us"], far["gbps"] / 4)] * 2
+    assert us["hypercube", "in_place"] == pytest.approx(
+        sum(latency + total / 64 * 2 ** i / rate / 1e3 for i, (latency, rate) in enumerate(rounds)), rel=1e-6)
+    assert us["alltoallv", "out_of_place"] == pytest.approx(us["alltoall", "out_of_place"], rel=1e-6)
+    assert us["alltoall", "out_of_place"] == pytest.approx(
+        far["latency_us"] + rails * near["latency_us"] + total / 64 * 16 * 48 / (2 * 8 * far["gbps"] / 4) / 1e3, rel=1e-6)
 
 
 @pytest.mark.parametrize("keys,said", [

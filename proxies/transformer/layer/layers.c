@@ -93,7 +93,7 @@ static void settle_sizes(struct bb_layers *l)
                                  .mlp_bias = a->mlp_bias,
                                  .causal = !a->post_norm,
                                  .rotary = !a->learned_positions && a->position_buckets == 0,
-                                 .dropout = a->layer_norm,
+                                 .dropout = a->dropout,
                                  .unfused = c->unfused,
                                  .float8 = c->float8};
     s->held = l->scattered ? s->tokens / c->tp : s->tokens;

@@ -14,6 +14,8 @@ extern const struct bb_proxy bb_transformer_proxy;
 
 enum { RANKS = 16, BATCH = 64, MOST = 4000 };
 
+static struct bb_conditions conditions;
+
 struct best {
     double ns[MOST];
     int n;
@@ -68,7 +70,7 @@ static void try_layout(const struct bb_proxy_config *config, const struct bb_clu
         best->valid++;
         if (held_bytes(&step) <= gpu_bytes) {
             assert_true(best->n < MOST);
-            assert_int_equal(bb_predict(&step, cluster, &p), 0);
+            assert_int_equal(bb_predict_step(&step, cluster, &conditions, &p), 0);
             best->ns[best->n++] = (double)p.classes[p.slowest].all.step_ns;
         }
     }
@@ -83,8 +85,8 @@ static int compare_ns(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void try_all(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double gpu_bytes,
-                    struct best *best)
+static void try_all_of_sync(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double gpu_bytes,
+                            bool skip_one_replica, struct best *best)
 {
     static const char *const schedules[] = {"1f1b", "interleaved", "zb-h1"};
 
@@ -97,6 +99,8 @@ static void try_all(const struct bb_proxy_config *asked, const struct bb_cluster
 
                         if ((s == 1) != (vpp > 1) || (s == 2 && pp == 1))
                             continue;
+                        if (skip_one_replica && tp * pp == RANKS)
+                            continue;
                         as.transformer.tp = tp;
                         as.transformer.pp = pp;
                         as.transformer.schedule = schedules[s];
@@ -106,6 +110,21 @@ static void try_all(const struct bb_proxy_config *asked, const struct bb_cluster
                         configured(&as, &config);
                         try_layout(&config, cluster, gpu_bytes, best);
                     }
+}
+
+/* One replica has nothing to sum: all ways are one. */
+static void try_all(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double gpu_bytes,
+                    struct best *best)
+{
+    static const char *const syncs[] = {"all_reduce", "zero1", "zero2", "zero3", "distributed"};
+
+    for (size_t i = 0; i < ROWS(syncs); i++) {
+        struct bb_proxy_config as = *asked;
+
+        as.transformer.sync = syncs[i];
+        if (!asked->transformer.sync || strcmp(asked->transformer.sync, syncs[i]) == 0)
+            try_all_of_sync(&as, cluster, gpu_bytes, i > 0 && !asked->transformer.sync, best);
+    }
     qsort(best->ns, (size_t)best->n, sizeof(*best->ns), compare_ns);
 }
 
@@ -114,18 +133,25 @@ static void search(const struct bb_proxy_config *asked, const struct bb_cluster 
 {
     struct bb_proxy_config config;
     const struct bb_proxy *proxy = configured(asked, &config);
-    const struct bb_layout_search s = {proxy, asked, &config, cluster, gpu_bytes, top, threads, true};
+    const struct bb_layout_search s = {proxy, asked, &config, cluster, &conditions, gpu_bytes, top, threads, true};
 
     assert_int_equal(bb_layouts_search(&s, found), 0);
 }
 
-/* Enough memory for all that can be, and so little that only some recompute less. */
+/* Enough memory for all that can be, and so little that only some recompute less; and so many that bounds leave most of
+ * them out. */
 static void the_best_are_those_of_trying_all(void **state)
 {
     static const struct {
         const char *recompute;
         double gpu_bytes;
-    } rows[] = {{"none", 80e9}, {"none", 16e9}, {"full", 10e9}};
+        const char *sync;
+        const char *slow;
+    } rows[] = {{"none", 80e9, "zero1", NULL},
+                {"none", 16e9, "zero1", NULL},
+                {"full", 10e9, "zero1", NULL},
+                {"none", 80e9, NULL, NULL},
+                {"none", 80e9, "zero1", "rank=5:1.5,link=node1-nic0:0.5,rank=9:0.5"}};
     static struct best best;
     struct bb_cluster cluster;
 
@@ -138,6 +164,10 @@ static void the_best_are_those_of_trying_all(void **state)
 
         asked_config(&asked);
         asked.transformer.recompute = rows[i].recompute;
+        asked.transformer.sync = rows[i].sync;
+        conditions = (struct bb_conditions){.jitter = 0};
+        if (rows[i].slow)
+            assert_int_equal(bb_slow_read(&conditions.slow, "--slow", rows[i].slow), 0);
         best = (struct best){.n = 0};
         bb_err_mute(1);
         try_all(&asked, &cluster, rows[i].gpu_bytes, &best);
@@ -156,6 +186,7 @@ static void the_best_are_those_of_trying_all(void **state)
                          best.valid);
         bb_layouts_release(&found);
     }
+    conditions = (struct bb_conditions){.jitter = 0};
 }
 
 /* Of many more layouts than are estimated from longer steps. */

@@ -156,6 +156,33 @@ static void other_rails_are_reached_within_the_node(void **state)
     near(collective_ns(&c, BB_ALLTOALL, 16e6, 16), 9e3 + 4 * (1e6 + 14e6 / 2));
 }
 
+/* One GPU of four of each node, as in data parallelism beside tensor parallelism: with rails a leaf that is its rail's. */
+static void a_rail_has_only_its_own_uplinks(void **state)
+{
+    struct bb_cluster c = with_leaves(2, 8);
+    struct bb_collective call = {.kind = BB_ALL_REDUCE, .dtype = BB_INT8, .count = 8000000, .ranks = 8, .nodes = 8};
+
+    (void)state;
+    c.gpus_per_node = c.nics_per_node = 4;
+    near((double)bb_cluster_collective_ns(&c, &call, NULL), 2 * 7e6);
+    c.fabric.rails = true;
+    near((double)bb_cluster_collective_ns(&c, &call, NULL), 2 * 7e6 / (2 / 8.0));
+}
+
+/* Of PAT's steps over 8, 4, 2 and 1 of 16 nodes those over 8 and 4 leave a leaf of four with all that four nodes send in
+ * them, 1/16 and 2/16 of the data each; of those over 2 and 1 two nodes' and one node's leave it, with 4/16 and 8/16. */
+static void pat_leaves_a_leaf_with_its_far_steps(void **state)
+{
+    struct bb_cluster c = with_leaves(4, 16);
+    const double away = 4 * (1 + 2) / 16.0 + (2 * 4 + 1 * 8) / 16.0;
+
+    (void)state;
+    c.ways[0].algorithm = BB_NCCL_PAT;
+    if (fabs(collective_ns(&c, BB_ALL_GATHER, 16e6, 16) / (away * 16e6 / (4 / 16.0)) - 1) >
+        0.1) /* the law: 15/16 of 2 */
+        fail_msg("%.0f ns", collective_ns(&c, BB_ALL_GATHER, 16e6, 16));
+}
+
 /* LLaMA 3's: pods of 1:7, here of four nodes. */
 static void pods_have_uplinks_of_their_own(void **state)
 {
@@ -262,6 +289,8 @@ int main(void)
         cmocka_unit_test(a_ring_leaves_a_leaf_once),
         cmocka_unit_test(an_alltoall_takes_all_uplinks),
         cmocka_unit_test(other_rails_are_reached_within_the_node),
+        cmocka_unit_test(a_rail_has_only_its_own_uplinks),
+        cmocka_unit_test(pat_leaves_a_leaf_with_its_far_steps),
         cmocka_unit_test(pods_have_uplinks_of_their_own),
         cmocka_unit_test(trees_leave_a_leaf_by_their_edges),
         cmocka_unit_test(trees_are_trees),

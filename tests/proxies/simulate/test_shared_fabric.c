@@ -156,15 +156,16 @@ static void rails_have_leaves_of_their_own(void **state)
 
 /* ---- collectives ---- */
 
-/* An all-reduce of `us` us on two ranks in each of the groups of ranks that are so far from each other. */
-static void make_groups(struct bb_step *step, int ranks, int stride, double us)
+/* All-reduces that last `us` us on two ranks: in each of the groups of ranks that are `stride` from each other; or, of
+ * neighbours, in those of `stride` each. */
+static void make_groups(struct bb_step *step, int ranks, int stride, bool neighbours, double us)
 {
     const struct bb_axis axes[] = {{"near", stride}, {"far", ranks / stride}};
     int group;
 
     *step = (struct bb_step){.proxy = "made"};
     assert_int_equal(bb_layout_init(&step->layout, ranks, axes, 2), 0);
-    group = bb_layout_add_group(&step->layout, "far", 2);
+    group = bb_layout_add_group(&step->layout, "group", neighbours ? 1 : 2);
     assert_int_equal(bb_step_add_roles(step, 1), 0);
     bb_layout_add_comm(&step->layout, "c0", group);
     step->roles[0].name = "rank";
@@ -190,11 +191,25 @@ static void rings_ask_for_what_leaves_a_leaf(void **state)
         const struct bb_cluster c = with_leaves(4, rows[i].oversubscription);
         struct bb_step step;
 
-        make_groups(&step, rows[i].ranks, rows[i].stride, 10);
+        make_groups(&step, rows[i].ranks, rows[i].stride, false, 10);
         predict(&step, &c);
         step_is(rows[i].us);
         assert_int_equal(p.n_classes, 1);
     }
+}
+
+/* Ranks 0 to 2 and 3 to 5 on leaves of two: both groups leave the one in the middle, and none of the others is left by two.
+ * A rank alone of its group on a leaf is not like those with a mate of theirs. */
+static void groups_that_lie_differently_are_told_apart(void **state)
+{
+    const struct bb_cluster c = with_leaves(2, 2);
+    struct bb_step step;
+
+    (void)state;
+    make_groups(&step, 6, 3, true, 10);
+    predict(&step, &c);
+    step_is(2 * 4 / 3.0 * 10);
+    assert_int_equal(p.n_classes, 2);
 }
 
 /* Alone and among others the same law: one collective of all is as long as it is by itself. */
@@ -320,6 +335,7 @@ int main(void)
         cmocka_unit_test(pods_are_scarcer_than_leaves),
         cmocka_unit_test(rails_have_leaves_of_their_own),
         cmocka_unit_test(rings_ask_for_what_leaves_a_leaf),
+        cmocka_unit_test(groups_that_lie_differently_are_told_apart),
         cmocka_unit_test(a_collective_alone_is_as_long_as_in_a_step),
         cmocka_unit_test(folded_is_as_long_as_not),
         cmocka_unit_test(an_even_fabric_changes_nothing),

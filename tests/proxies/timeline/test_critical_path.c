@@ -163,7 +163,7 @@ static int64_t step_ns_of(const struct bb_step *step, const struct bb_cluster *c
     struct bb_prediction p;
     int64_t step_ns;
 
-    assert_int_equal(bb_predict_step(step, cluster, &p), 0);
+    assert_int_equal(bb_predict_step(step, cluster, NULL, &p), 0);
     step_ns = p.classes[p.slowest].all.step_ns;
     bb_prediction_release(&p);
     return step_ns;
@@ -215,7 +215,7 @@ static void nothing_hangs_on_what_is_off_the_path(void **state)
         int64_t sum = 0;
 
         assert_int_equal(MADE_LINE(&step, steps[i].words, .ranks = steps[i].ranks, .compute = "timed"), 0);
-        assert_int_equal(bb_predict_step(&step, &cluster, &p), 0);
+        assert_int_equal(bb_predict_step(&step, &cluster, NULL, &p), 0);
         assert_int_equal(bb_predict_critical_path(&step, &p, &path), 0);
         for (int k = 0; k < BB_CRITICAL_PARTS; k++)
             sum += path.ns[k];

@@ -1,0 +1,223 @@
+/* uneven_case.c - see uneven_case.h. Nothing is launched by a host: ranks come together, as those of bench do. */
+#include "proxies/bench_plan/uneven_case.h"
+
+#include "bootstrap/base/grow.h"
+#include "proxies/simulate/predict.h"
+
+#include <math.h>
+
+enum { STREAM = 1, COMM = 0, OUT = 0, IN = 1, MOST_APART = 1024, MOST_ALIKE = 1 << 20 };
+
+/* ---- the step ---- */
+
+static bool is_apart(enum bb_coll_kind kind)
+{
+    return bb_colls[kind].flags & (BB_COLL_UNEVEN | BB_COLL_ROUNDS);
+}
+
+int bb_uneven_case_ranks(enum bb_coll_kind kind)
+{
+    return is_apart(kind) ? MOST_APART : MOST_ALIKE;
+}
+
+static struct bb_op new_op(const struct bb_case *c, enum bb_op_kind kind)
+{
+    return (struct bb_op){.kind = kind,
+                          .coll = c->kind,
+                          .dtype = (enum bb_dtype_id)c->dtype,
+                          .redop = BB_SUM,
+                          .stream = STREAM,
+                          .comm = COMM,
+                          .call = BB_NONE,
+                          .peer = c->root,
+                          .count = c->count,
+                          .src = OUT,
+                          .dst = c->in_place ? OUT : IN,
+                          .micro_batch = BB_NONE,
+                          .layer = BB_NONE};
+}
+
+static int add_op(struct bb_program *p, const struct bb_op *op)
+{
+    int at = bb_program_add(p, op, NULL, 0);
+
+    return at < 0 ? at : 0;
+}
+
+static int add_message(struct bb_program *p, const struct bb_case *c, enum bb_op_kind kind, int peer, size_t count,
+                       int call)
+{
+    struct bb_op op = new_op(c, kind);
+
+    op.peer = peer;
+    op.count = count;
+    op.call = call;
+    return count > 0 ? add_op(p, &op) : 0;
+}
+
+/* Every rank to the next, in one group call. */
+static int add_ring(struct bb_program *p, const struct bb_case *c)
+{
+    struct bb_op send = new_op(c, BB_OP_SEND), recv = new_op(c, BB_OP_RECV);
+    int rc;
+
+    send.peer_kind = recv.peer_kind = BB_PEER_OFFSET;
+    send.peer = 1;
+    recv.peer = -1;
+    send.call = recv.call = 0;
+    TRY(add_op(p, &send));
+    TRY(add_op(p, &recv));
+out:
+    return rc;
+}
+
+static size_t pair_count(const struct bb_case *c, int from, int to)
+{
+    return bb_alltoallv_counts_count(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, from, to);
+}
+
+static int add_uneven(struct bb_program *p, const struct bb_case *c, int rank)
+{
+    int rc = 0;
+
+    for (int peer = 0; peer < c->ranks; peer++) {
+        TRY(add_message(p, c, BB_OP_SEND, peer, pair_count(c, rank, peer), 0));
+        TRY(add_message(p, c, BB_OP_RECV, peer, pair_count(c, peer, rank), 0));
+    }
+out:
+    return rc;
+}
+
+/* A rank's own slice is copied by a kernel. */
+static int add_copy(struct bb_program *p, const struct bb_cluster *cluster, double bytes)
+{
+    const struct bb_op copy = {.kind = BB_OP_COMPUTE,
+                               .comm = BB_NONE,
+                               .call = BB_NONE,
+                               .src = BB_NONE,
+                               .dst = BB_NONE,
+                               .compute_us = cluster->kernel_us + 2 * bytes / cluster->memory_gbps / 1e3,
+                               .micro_batch = BB_NONE,
+                               .layer = BB_NONE};
+
+    return add_op(p, &copy);
+}
+
+/* Rounds of pairs, after the copy. */
+static int add_hypercube(struct bb_program *p, const struct bb_cluster *cluster, const struct bb_case *c, int rank)
+{
+    int rc = 0, round = 0, copy = 0;
+
+    if (!c->in_place && c->count > 0)
+        TRY(add_copy(p, cluster, (double)c->count * (double)bb_dtypes[c->dtype].bytes));
+    for (int width = 1; width < c->ranks; width *= 2, round++) {
+        const int partner = rank ^ width, n_waits = round == 0 && p->n_ops > 0;
+        struct bb_op send = new_op(c, BB_OP_SEND), recv = new_op(c, BB_OP_RECV);
+
+        send.peer = recv.peer = partner;
+        send.count = recv.count = c->count * (size_t)width;
+        send.call = recv.call = round;
+        if ((rc = bb_program_add(p, &send, &copy, n_waits)) < 0 || (rc = bb_program_add(p, &recv, &copy, n_waits)) < 0)
+            return rc;
+    }
+    rc = 0;
+out:
+    return rc;
+}
+
+static int write_program(struct bb_program *p, const struct bb_cluster *cluster, const struct bb_case *c, int rank)
+{
+    const unsigned flags = bb_colls[c->kind].flags;
+    const struct bb_op call = new_op(c, BB_OP_COLLECTIVE);
+
+    if (bb_program_add_stream(p, "world", COMM) < 0 ||
+        bb_program_add_buffer(p, "send", BB_USE_COMMUNICATION, c->count, call.dtype) < 0 ||
+        bb_program_add_buffer(p, "recv", BB_USE_COMMUNICATION, c->count, call.dtype) < 0)
+        return -BB_EFAIL;
+    if (flags & BB_COLL_UNEVEN)
+        return add_uneven(p, c, rank);
+    if (flags & BB_COLL_ROUNDS)
+        return add_hypercube(p, cluster, c, rank);
+    return c->kind == BB_SENDRECV ? add_ring(p, c) : add_op(p, &call);
+}
+
+static int build_step(struct bb_step *step, const struct bb_cluster *cluster, const struct bb_case *c)
+{
+    const struct bb_axis axis = {"rank", c->ranks};
+    const int roles = is_apart(c->kind) ? c->ranks : 1;
+    int rc, group;
+
+    *step = (struct bb_step){.proxy = bb_colls[c->kind].name};
+    TRY(bb_layout_init(&step->layout, c->ranks, &axis, 1));
+    group = bb_layout_add_group(&step->layout, "world", 1);
+    bb_layout_add_comm(&step->layout, "world", group);
+    TRY(bb_step_add_roles(step, roles));
+    for (int r = 0; r < roles; r++) {
+        step->roles[r].name = "rank";
+        TRY(write_program(&step->roles[r].program, cluster, c, r));
+    }
+    for (int r = 0; r < c->ranks; r++)
+        step->role_of[r] = roles == 1 ? 0 : r;
+out:
+    return rc;
+}
+
+/* ---- its times ---- */
+
+static double step_ns(const struct bb_prediction *p)
+{
+    return (double)p->classes[p->slowest].all.step_ns;
+}
+
+static double sample_ns(const struct bb_prediction *p, const struct bb_conditions *conditions, int ranks)
+{
+    double most_ns = 0;
+
+    if (conditions->jitter == 0)
+        return step_ns(p);
+    for (int r = 0; r < ranks; r++)
+        most_ns = fmax(most_ns, (double)p->classes[p->class_of[r]].all.step_ns * bb_jitter_times(conditions, r));
+    return most_ns;
+}
+
+/* An even row gives a GPU its part of a NIC that several share, as if all of them communicated; a step asks who does. What
+ * is uneven is to be seen beside even rows, so it makes them longer by as much as it makes the step. */
+static int find_scale(const struct bb_cluster *cluster, const struct bb_step *step, int64_t even_ns, double *scale)
+{
+    struct bb_prediction p = {0};
+    int rc = 0;
+
+    *scale = 1;
+    if (bb_cluster_nics(cluster) >= cluster->gpus_per_node)
+        return 0;
+    TRY(bb_predict_step(step, cluster, NULL, &p));
+    if (step_ns(&p) > 0)
+        *scale = (double)even_ns / step_ns(&p);
+out:
+    bb_prediction_release(&p);
+    return rc;
+}
+
+int bb_uneven_case_us(const struct bb_cluster *cluster, const struct bb_conditions *conditions, const struct bb_case *c,
+                      int64_t even_ns, double *us, int samples)
+{
+    struct bb_conditions of_sample = *conditions;
+    struct bb_cluster at_once = *cluster;
+    struct bb_prediction p = {0};
+    struct bb_step step = {0};
+    double scale;
+    int rc;
+
+    at_once.launch_us = at_once.nccl_launch_us = 0;
+    TRY(build_step(&step, cluster, c));
+    TRY(find_scale(&at_once, &step, even_ns, &scale));
+    TRY(bb_predict_step(&step, &at_once, conditions, &p));
+    for (int s = 0; s < samples; s++) {
+        of_sample.sample = s;
+        us[s] = (double)llround(scale * sample_ns(&p, &of_sample, c->ranks)) / 1e3;
+    }
+out:
+    bb_prediction_release(&p);
+    bb_step_release(&step);
+    return rc;
+}

@@ -210,9 +210,13 @@ static const struct bb_kernel_list *get_work_list(struct bb_block *b, const stru
     struct bb_kernel_list made = {0}, *work;
     struct bb_layers *l = b->layers;
 
-    for (int i = l->n_listed; i-- > 0;) /* a place's own experts came last */
-        if (l->listed[i].sizes == sizes && same_groups(&l->listed[i].groups, c))
-            return l->listed[i].work;
+    /* a place's own experts came last, what all places do came with the first */
+    for (int k = 0; k < l->n_listed; k++) {
+        const struct bb_listed *listed = &l->listed[c->rows > 0 ? l->n_listed - 1 - k : k];
+
+        if (listed->sizes == sizes && same_groups(&listed->groups, c))
+            return listed->work;
+    }
     bb_kernel_groups_work(sizes, c, &made);
     work = bb_step_keep_work(l->step, &made);
     if (!work || BB_GROW(l->listed, l->n_listed))

@@ -238,6 +238,7 @@ def test_compare_says_where_the_machine_falls_behind(busbar, machine, tmp_path):
     (("alltoallv", "--ranks", 5000, "--cluster", H100), "nearest: --ranks 4096"),
     (("all_reduce", "-n", 5, "--ranks", 4, "--cluster", H100), "unknown option '-n'"),
     (("gpt2_large", "--ranks", 4, "-b", 16), "--minbytes is of collectives"),
+    (("gpt2_large", "all_reduce", "--ranks", 4), "gpt2_large: 'all_reduce' is no number of layers, expected 1 to"),
     (("all_reduce", "--ranks", 4, "--cluster", "h100"), "h100")])
 def test_collectives_that_cannot_be_planned(busbar, words, said):
     assert said in refused(busbar, "plan", *words)

@@ -23,6 +23,14 @@ static void settle_forecast(const struct bb_plan_options *o, const struct bb_clu
         t->attention = "fused";
 }
 
+/* A job that has more or fewer GPUs of each node than the profile says; where each has a NIC of its own, it keeps it. */
+static void take_of_each_node(struct bb_cluster *cluster, int gpus)
+{
+    if (cluster->nics_per_node == cluster->gpus_per_node)
+        cluster->nics_per_node = gpus;
+    cluster->gpus_per_node = gpus;
+}
+
 int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
                            struct bb_forecast *f)
 {
@@ -33,6 +41,8 @@ int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *c
         TRY(bb_cluster_load(o->cluster, cluster));
     if (o->cluster && config->gpus_per_node == 0)
         config->gpus_per_node = cluster->gpus_per_node;
+    else if (o->cluster)
+        take_of_each_node(cluster, config->gpus_per_node);
     if (o->cluster && config->transformer.float8 && cluster->tflops_float8 <= 0)
         return bb_err(BB_EUSAGE,
                       "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",

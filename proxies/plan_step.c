@@ -164,6 +164,8 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
 
     TRY(bb_plan_settle_cluster(o, &cluster, &config, &f.forecast));
     TRY(build_step(o, proxy, &cluster, &config, &f));
+    if (o->export || o->files[BB_PLAN_EXPORT_trace])
+        TRY(bb_step_expand(&f.step)); /* they show single messages */
     warn_of_crossing(&f.step.layout, config.gpus_per_node);
     TRY(bb_plan_count(&f.plan, &f.step, o->ops));
     f.plan.forecast = &f.forecast;

@@ -23,10 +23,18 @@ static int refuse_folder(const char *path)
     return bb_err(BB_EUSAGE, "%s: is a folder, expected a file", path);
 }
 
-int bb_json_load(const char *path, size_t flags, json_t **root)
+int bb_json_load_from(FILE *file, const char *path, size_t flags, json_t **root)
 {
     json_error_t error;
+
+    *root = json_loadf(file, flags, &error);
+    return *root ? 0 : bb_err(BB_EUSAGE, "%s: not JSON: line %d: %s", path, error.line, error.text);
+}
+
+int bb_json_load(const char *path, size_t flags, json_t **root)
+{
     FILE *file;
+    int rc;
 
     *root = NULL;
     if (refuse_folder(path) != 0)
@@ -34,9 +42,9 @@ int bb_json_load(const char *path, size_t flags, json_t **root)
     file = fopen(path, "r");
     if (!file)
         return bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "%s: %s", path, strerror(errno));
-    *root = json_loadf(file, flags, &error);
+    rc = bb_json_load_from(file, path, flags, root);
     fclose(file);
-    return *root ? 0 : bb_err(BB_EUSAGE, "%s: not JSON: line %d: %s", path, error.line, error.text);
+    return rc;
 }
 
 /* ---- single values ---- */

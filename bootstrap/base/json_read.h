@@ -14,6 +14,7 @@
 
 #include <jansson.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* What the field at `offset` is. */
 enum bb_json_kind {
@@ -43,6 +44,8 @@ struct bb_json_field {
 
 /* bb_json_load - a whole file, parsed with jansson's flags: *root is new, NULL after an error. */
 int bb_json_load(const char *path, size_t flags, json_t **root) BB_MUST_CHECK;
+/* bb_json_load_from - the rest of an open file; path: for messages. */
+int bb_json_load_from(FILE *file, const char *path, size_t flags, json_t **root) BB_MUST_CHECK;
 
 /* bb_json_read - fills the struct at `into`, row by row. _read_field: one row. */
 int bb_json_read(const json_t *object, const char *where, const struct bb_json_field *fields, void *into) BB_MUST_CHECK;

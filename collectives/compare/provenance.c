@@ -151,8 +151,7 @@ static long long at_least_1(const json_t *config, const char *name)
     return value >= 1 && value < 1 << 20 ? value : 1;
 }
 
-/* Older files have them at the top. */
-static const json_t *foreign_devices(const json_t *root)
+const json_t *bb_result_file_foreign_devices(const json_t *root)
 {
     const json_t *devices = json_object_get(root, "devices");
 
@@ -161,7 +160,7 @@ static const json_t *foreign_devices(const json_t *root)
 
 int bb_result_file_foreign_ranks(const json_t *root)
 {
-    const json_t *config = json_object_get(root, "config"), *devices = foreign_devices(root);
+    const json_t *config = json_object_get(root, "config"), *devices = bb_result_file_foreign_devices(root);
     long long listed = (long long)json_array_size(devices), last, ranks;
 
     last = json_integer_value(json_object_get(json_array_get(devices, listed > 0 ? (size_t)listed - 1 : 0), "rank"));
@@ -173,7 +172,7 @@ int bb_result_file_foreign_ranks(const json_t *root)
 
 static void add_nccl_tests(const json_t *root, json_t *list)
 {
-    const json_t *devices = foreign_devices(root);
+    const json_t *devices = bb_result_file_foreign_devices(root);
     long long version = json_integer_value(json_object_get(root, "nccl_version"));
     char text[VALUE];
 

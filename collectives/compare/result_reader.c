@@ -4,12 +4,17 @@
 
 #include "bootstrap/base/json_read.h"
 #include "bootstrap/base/stats.h"
+#include "bootstrap/cli/opts.h"
+#include "collectives/compare/nccl_tests_text.h"
+#include "collectives/ops/coll.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* Where in the file a reader is: "x.json: results[3]". */
 struct place {
@@ -392,13 +397,78 @@ int bb_result_file_of(struct bb_result_file *t, const char *path, json_t *root)
         path);
 }
 
-int bb_result_file_load(struct bb_result_file *t, const char *path)
+/* "all_reduce" of "all_reduce=run.log"; NULL: there is no such word before the path. */
+static int split_operation(const char *word, const char **operation, const char **path)
+{
+    const char *names[BB_COLL_KIND_COUNT], *equals = strchr(word, '=');
+    char name[40];
+    int kind;
+
+    *operation = NULL;
+    *path = word;
+    if (!equals || access(word, F_OK) == 0)
+        return 0;
+    snprintf(name, sizeof(name), "%.*s", (int)(equals - word < 39 ? equals - word : 39), word);
+    kind = bb_coll_find(name);
+    for (int k = 0; k < BB_COLL_KIND_COUNT; k++)
+        names[k] = bb_colls[k].name;
+    if (kind < 0)
+        return bb_refuse_word("operation", name, names, BB_COLL_KIND_COUNT);
+    *operation = bb_colls[kind].name;
+    *path = equals + 1;
+    return 0;
+}
+
+/* JSON of ours and of nccl-tests is an object. *lines: that are blank and passed by now; a pipe is read once. */
+static bool begins_object(FILE *file, int *lines)
+{
+    int c = getc(file);
+
+    for (*lines = 0; c == ' ' || c == '\t' || c == '\r' || c == '\n'; c = getc(file))
+        *lines += c == '\n';
+    if (c != EOF)
+        ungetc(c, file);
+    return c == '{'; /* a list is none, and '[' begins mpirun's tags */
+}
+
+static bool is_folder(FILE *file)
+{
+    struct stat found;
+
+    return fstat(fileno(file), &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+int bb_result_tree_load(const char *word, const char **path, json_t **root)
+{
+    const char *operation;
+    FILE *file = NULL;
+    int rc, lines;
+
+    *root = NULL;
+    TRY(split_operation(word, &operation, path));
+    file = fopen(*path, "r");
+    if (!file || is_folder(file))
+        rc = bb_json_load(*path, 0, root); /* which says why not */
+    else if (!begins_object(file, &lines))
+        rc = bb_nccl_tests_text_read(&(struct bb_printed){*path, file, lines, operation}, root);
+    else if (operation)
+        rc = bb_err(BB_EUSAGE, "%s: JSON, which says itself what it is of; leave out %s=", *path, operation);
+    else
+        rc = bb_json_load_from(file, *path, 0, root);
+out:
+    if (file)
+        fclose(file);
+    return rc;
+}
+
+int bb_result_file_load(struct bb_result_file *t, const char *word)
 {
     json_t *root;
-    int rc = bb_json_load(path, 0, &root);
+    int rc;
 
-    *t = (struct bb_result_file){.path = path};
-    return rc ? rc : bb_result_file_of(t, path, root);
+    *t = (struct bb_result_file){.path = word};
+    rc = bb_result_tree_load(word, &t->path, &root);
+    return rc ? rc : bb_result_file_of(t, t->path, root);
 }
 
 void bb_result_file_release(struct bb_result_file *t)

@@ -10,6 +10,7 @@
  *   nccl-tests       its JSON file, version 3: one row per placement. With per-iteration times the median of those and
  *                    its interval, else the one time that it gives, which says nothing about its own spread. It writes
  *                    booleans and nan as words and the root as a padded word; the collective is the program's name.
+ *                    What it prints is read as well (nccl_tests_text.h).
  */
 #ifndef BB_COLLECTIVES_COMPARE_RESULT_READER_H
 #define BB_COLLECTIVES_COMPARE_RESULT_READER_H
@@ -41,10 +42,17 @@ struct bb_result_file {
 };
 
 /*
- * bb_result_file_load - read a result file. Anything that is not such a file is -BB_EUSAGE after one line that names
- * the file, the place in it and what was expected. Released also after a failure.
+ * bb_result_tree_load - the tree of a result file: JSON, or what nccl-tests printed, as the tree that its -J would have
+ * been. word: a path, or OPERATION=PATH for a print that does not say what it is of. *path: where the path begins in
+ * it. *root is new, NULL after an error.
  */
-int bb_result_file_load(struct bb_result_file *t, const char *path) BB_MUST_CHECK;
+int bb_result_tree_load(const char *word, const char **path, json_t **root) BB_MUST_CHECK;
+
+/*
+ * bb_result_file_load - read a result file, named as above. Anything that is not such a file is -BB_EUSAGE after one
+ * line that names the file, the place in it and what was expected. Released also after a failure.
+ */
+int bb_result_file_load(struct bb_result_file *t, const char *word) BB_MUST_CHECK;
 
 /* bb_result_file_of - the same of a tree, which is taken over. */
 int bb_result_file_of(struct bb_result_file *t, const char *path, json_t *root) BB_MUST_CHECK;
@@ -60,6 +68,8 @@ int bb_result_file_foreign(const struct bb_result_file *t);
 /* bb_result_file_foreign_ranks - of a file of nccl-tests, which lists the first device of each process with several;
  * busbar's lists all. 0: it does not tell. */
 int bb_result_file_foreign_ranks(const json_t *root);
+/* bb_result_file_foreign_devices - that list; older files have it at the top. NULL: there is none. */
+const json_t *bb_result_file_foreign_devices(const json_t *root);
 
 /*
  * bb_provenance_of - under what the file was made, as a new flat object of texts: "NCCL library": "2.28.9", "ranks",

@@ -193,6 +193,22 @@ int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *
     return bb_script_start(s, &op);
 }
 
+int bb_script_alltoallv(struct bb_script *s, struct bb_script_lane lane, const char *what,
+                        const struct bb_script_rows *rows, int src, int dst)
+{
+    struct bb_op op = bb_script_op(s, lane, what);
+
+    op.kind = BB_OP_ALLTOALLV;
+    op.dtype = s->program->buffers[src].dtype;
+    op.table = rows->table;
+    op.peer = rows->own;
+    op.count = rows->width;
+    op.back = rows->back;
+    op.src = src;
+    op.dst = dst;
+    return bb_script_start(s, &op);
+}
+
 void bb_script_group_start(struct bb_script *s)
 {
     s->call = bb_script_is_forked(s) ? bb_script_fork_next(s) : (int)s->program->n_ops;

@@ -39,6 +39,15 @@ struct bb_script_lane {
     int stream, comm;
 };
 
+/* What an uneven exchange moves (proxies/step/alltoallv.h): `width` elements for each row of the table, back: the other
+ * way round; `own` is the rank's place in the lane. */
+struct bb_script_rows {
+    const struct bb_alltoallv *table;
+    int own;
+    size_t width;
+    bool back;
+};
+
 /* bb_script_init - begin to write into an empty program, with the type and the compute of the config. */
 void bb_script_init(struct bb_script *s, struct bb_program *program, const struct bb_proxy_config *config);
 int bb_script_result(const struct bb_script *s) BB_MUST_CHECK;
@@ -62,6 +71,10 @@ int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const 
                          size_t count, int src, int dst);
 int bb_script_send(struct bb_script *s, struct bb_script_lane lane, const char *what, int to, size_t count, int src);
 int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *what, int from, size_t count, int dst);
+
+/* To and from every other place of the lane; of the source's type. */
+int bb_script_alltoallv(struct bb_script *s, struct bb_script_lane lane, const char *what,
+                        const struct bb_script_rows *rows, int src, int dst);
 
 /* What those calls do not say: an operation of the lane with the script's labels, to be filled in; and its start. */
 struct bb_op bb_script_op(const struct bb_script *s, struct bb_script_lane lane, const char *what);

@@ -2,16 +2,12 @@
 #include "proxies/bench_plan/case_time.h"
 
 #include "bootstrap/base/grow.h"
+#include "proxies/machine/fabric.h"
 
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-static bool same_node(const struct bb_cluster *cl, int a, int b)
-{
-    return a / cl->gpus_per_node == b / cl->gpus_per_node;
-}
 
 static int64_t larger(int64_t a, int64_t b)
 {
@@ -47,19 +43,31 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
 
 /* ---- exchanges ---- */
 
-/* A rank sends so many bytes to one and receives as many from another. */
-static double pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes)
-{
-    struct bb_load load = {{0}, {0}};
+/* How many of a rank's node, and of those on its leaf and in its pod, send alike at once, itself among them. */
+struct alike {
+    int node, places[BB_TIERS];
+};
 
-    load.out[same_node(cl, rank, to)] = bytes;
-    load.in[same_node(cl, rank, from)] = bytes;
-    return bb_cluster_load_ns(cl, &load);
+/* A rank sends so many bytes to one and receives as many from another. */
+static double pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes,
+                        const struct alike *alike)
+{
+    struct bb_load load = {0};
+
+    bb_fabric_add_message(cl, &load, rank, to, bytes, true);
+    bb_fabric_add_message(cl, &load, rank, from, bytes, false);
+    for (int tier = 0; tier < BB_TIERS; tier++) {
+        load.up[tier] *= alike->places[tier];
+        load.down[tier] *= alike->places[tier];
+    }
+    return bb_cluster_load_ns(cl, &load, alike->node);
 }
 
-/* Every rank to the next. Ranks far from both ends are like those nodes before them. */
+/* Every rank to the next. Ranks far from both ends are like those nodes before them; one of a node, of a leaf, of a pod
+ * leaves it, as the last rank of all does. */
 static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
+    static const struct alike alone = {1, {1, 1}};
     int n = c->ranks, ends = 2 * cl->gpus_per_node;
     double bytes = (double)bb_case_bytes(c);
 
@@ -72,9 +80,9 @@ static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, stru
         if (r == ends && n - ends > r)
             r = n - ends;
         next = (r + 1) % n;
-        out = pair_load(cl, r, next, (r + n - 1) % n, bytes);
-        in = pair_load(cl, next, (next + 1) % n, r, bytes);
-        time->ns = larger(time->ns, bb_cluster_message_ns(cl, same_node(cl, r, next), fmax(out, in)));
+        out = pair_load(cl, r, next, (r + n - 1) % n, bytes, &alone);
+        in = pair_load(cl, next, (next + 1) % n, r, bytes, &alone);
+        time->ns = larger(time->ns, bb_fabric_message_ns(cl, r, next, fmax(out, in)));
     }
 }
 
@@ -83,20 +91,22 @@ static int time_hypercube(const struct bb_cluster *cl, const struct bb_case *c, 
 {
     double slice = (double)c->count * (double)bb_dtypes[c->dtype].bytes;
     int64_t *at, copy_ns = llround(cl->kernel_us * 1e3 + 2 * slice / cl->memory_gbps);
+    struct alike alike = {.node = cl->gpus_per_node};
     int rc = BB_NEW(at, c->ranks);
 
     if (rc)
         return rc;
+    for (int tier = 0; tier < BB_TIERS; tier++)
+        alike.places[tier] = bb_fabric_ranks_at(cl, (enum bb_tier)tier, c->ranks);
     for (int r = 0; r < c->ranks && !c->in_place && slice > 0; r++)
         at[r] = copy_ns;
     for (int width = 1; width < c->ranks; width *= 2)
         for (int r = 0; r < c->ranks; r++) {
             int partner = r ^ width;
-            double load = pair_load(cl, r, partner, partner, slice * width);
+            double load = pair_load(cl, r, partner, partner, slice * width, &alike);
 
             if (r < partner)
-                at[r] = at[partner] =
-                    larger(at[r], at[partner]) + bb_cluster_message_ns(cl, same_node(cl, r, partner), load);
+                at[r] = at[partner] = larger(at[r], at[partner]) + bb_fabric_message_ns(cl, r, partner, load);
         }
     for (int r = 0; r < c->ranks; r++)
         time->ns = larger(time->ns, at[r]);
@@ -111,6 +121,30 @@ static double pair_bytes(const struct bb_case *c, int from, int to)
     return (double)(bb_alltoallv_counts_count(c->amounts, c->count, bytes, c->ranks, from, to) * bytes);
 }
 
+/* The ranks of a place send at once: each of their loads has all that its uplinks carry. */
+static int add_neighbours(const struct bb_cluster *cl, enum bb_tier tier, int ranks, struct bb_load *loads)
+{
+    double *up, *down;
+    int rc;
+
+    if (!bb_fabric_is_scarce(cl, tier))
+        return 0;
+    rc = BB_NEW(up, 2 * (bb_fabric_place(cl, tier, ranks - 1) + bb_fabric_rails(cl)));
+    if (rc)
+        return rc;
+    down = up + bb_fabric_place(cl, tier, ranks - 1) + bb_fabric_rails(cl);
+    for (int r = 0; r < ranks; r++) {
+        up[bb_fabric_place(cl, tier, r)] += loads[r].up[tier];
+        down[bb_fabric_place(cl, tier, r)] += loads[r].down[tier];
+    }
+    for (int r = 0; r < ranks; r++) {
+        loads[r].up[tier] = loads[r].up[tier] > 0 ? up[bb_fabric_place(cl, tier, r)] : 0;
+        loads[r].down[tier] = loads[r].down[tier] > 0 ? down[bb_fabric_place(cl, tier, r)] : 0;
+    }
+    free(up);
+    return 0;
+}
+
 /* All messages of a rank are one exchange. */
 static int time_uneven(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
@@ -123,21 +157,23 @@ static int time_uneven(const struct bb_cluster *cl, const struct bb_case *c, str
         for (int j = 0; j < c->ranks; j++) {
             double bytes = i == j ? 0 : pair_bytes(c, i, j);
 
-            loads[i].out[same_node(cl, i, j)] += bytes;
-            loads[j].in[same_node(cl, i, j)] += bytes;
+            bb_fabric_add_message(cl, &loads[i], i, j, bytes, true);
+            bb_fabric_add_message(cl, &loads[j], j, i, bytes, false);
         }
+    for (int tier = 0; tier < BB_TIERS && rc == 0; tier++)
+        rc = add_neighbours(cl, (enum bb_tier)tier, c->ranks, loads);
     for (int i = 0; i < c->ranks; i++)
         for (int j = 0; j < c->ranks; j++) {
             double bytes = pair_bytes(c, i, j), load;
 
             if (bytes <= 0)
                 continue;
-            load = fmax(bb_cluster_load_ns(cl, &loads[i]), bb_cluster_load_ns(cl, &loads[j]));
-            time->ns = larger(time->ns, i == j ? bb_cluster_self_ns(cl, bytes)
-                                               : bb_cluster_message_ns(cl, same_node(cl, i, j), load));
+            load = fmax(bb_cluster_load_ns(cl, &loads[i], cl->gpus_per_node),
+                        bb_cluster_load_ns(cl, &loads[j], cl->gpus_per_node));
+            time->ns = larger(time->ns, i == j ? bb_cluster_self_ns(cl, bytes) : bb_fabric_message_ns(cl, i, j, load));
         }
     free(loads);
-    return 0;
+    return rc;
 }
 
 int bb_case_time(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)

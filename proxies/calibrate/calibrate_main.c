@@ -15,6 +15,7 @@
 
 struct options {
     const char *output, *from, *json;
+    int gpus_per_node;
     bool quiet, measure;
     struct bb_measure_options run;
 };
@@ -26,6 +27,8 @@ static const struct bb_opt rows[] = {
                "the profile that figures come from which no row tells (default: the shipped one of these GPUs; 'busbar "
                "list clusters')",
                .word_at = bb_cluster_name_at),
+    OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), NULL, "N", 1, 1 << 20,
+            "GPUs of a node (default: those of that profile, or as many as a host had ranks, if more)"),
     OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write figures and residuals as JSON, - for stdout"),
     OPT_FLAG(0, "quiet", FIELD(quiet), "no table"),
     {0},
@@ -54,8 +57,9 @@ static const struct bb_opts set = {
              "[OPTION...] [-- OPTION...]",
     .doc =
         "A cluster profile from measurements, for `busbar plan --cluster FILE`. Reads the JSON of busbar bench\n"
-        "(collectives, p2p, compute, overlap) and of nccl-tests, fits latencies and rates to the rows, says how well\n"
-        "they hold, and which figures no row tells: these stay as they are in the profile that it starts from.",
+        "(collectives, p2p, compute, overlap) and of nccl-tests, and the table that nccl-tests printed (where it does\n"
+        "not say what it is of: all_reduce=FILE), fits latencies and rates to the rows, says how well they hold, and\n"
+        "which figures no row tells: these stay as they are in the profile that it starts from.",
     .after = "--measure leaves its results in the folder FILE.sweep, beside FILE.study.json; the same command goes on\n"
              "where it was stopped.\n"
              "Exit status: 0 ok, 1 a bench failed or the profile cannot be written, 2 usage, or files that do not go\n"
@@ -81,6 +85,16 @@ out:
 }
 
 /* ---- the command ---- */
+
+static int take_node_size(const struct options *o, struct bb_evidence *e)
+{
+    e->gpus_per_node = o->gpus_per_node;
+    for (size_t f = 0; f < e->n_files && o->gpus_per_node > 0; f++)
+        if (e->files[f].most_on_host > o->gpus_per_node)
+            return bb_err(BB_EUSAGE, "--gpus-per-node: %d, but a host of %s had %d ranks, one for each GPU",
+                          o->gpus_per_node, e->files[f].path, e->files[f].most_on_host);
+    return 0;
+}
 
 static int calibrate_files(const struct options *o, const struct bb_evidence *e, int argc, char **argv)
 {
@@ -162,6 +176,7 @@ int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv)
     TRY(check_options(&options, &words));
     TRY(find_files(&options, &words, sweep, &measured));
     TRY(bb_evidence_read(&evidence, words.word, (size_t)words.n));
+    TRY(take_node_size(&options, &evidence));
     TRY(calibrate_files(&options, &evidence, argc, argv));
 out:
     bb_evidence_release(&evidence);

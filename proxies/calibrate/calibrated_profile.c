@@ -29,8 +29,11 @@ static void add_sources(const struct bb_calibration_report *r, FILE *out)
                 fprintf(out, "%s%s", comma, r->evidence->files[i].path);
                 comma = ", ";
             }
-        fprintf(out, " (%zu rows, median error %.2g %%, worst %.2g %%). ", done->n_rows, 100 * done->median_error,
-                100 * done->worst_error);
+        if (done->only_judged)
+            fprintf(out, "%s%s. ", comma, done->name);
+        else
+            fprintf(out, " (%zu rows, median error %.2g %%, worst %.2g %%). ", done->n_rows, 100 * done->median_error,
+                    100 * done->worst_error);
     }
 }
 
@@ -80,12 +83,11 @@ static int set_figures(const struct bb_calibration *c, json_t *root)
 
     for (int f = 0; f < c->n_figures; f++) {
         const struct bb_calibration_figure *figure = &c->figures[f];
-        bool whole = strcmp(figure->key, "sm_count") == 0 || strcmp(figure->key, "sharing.collective_sms") == 0;
         json_t *number;
 
         if (figure->fit < 0)
             continue;
-        number = whole ? json_integer((json_int_t)figure->value) : json_real(figure->value);
+        number = figure->is_whole ? json_integer((json_int_t)figure->value) : json_real(figure->value);
         if (figure->way >= 0)
             failed |= json_object_set_new(json_array_get(json_object_get(root, "nccl"), (size_t)figure->way),
                                           strrchr(figure->key, '.') + 1, number);

@@ -112,7 +112,7 @@ out:
 
 /* ---- which rows tell which figures ---- */
 
-enum law { ANY_LAW, SIMPLE_LAW, WAYS_LAW };
+enum law { ANY_LAW, SIMPLE_LAW, WAYS_LAW, SHARING };
 
 static bool is_kernel(const struct bb_evidence_row *r)
 {
@@ -175,6 +175,11 @@ static bool is_remote_exchange(const struct bb_evidence_row *r)
     return (is_message(r) || is_pairs(r)) && !is_local(r);
 }
 
+static bool is_beside(const struct bb_evidence_row *r)
+{
+    return r->kind == BB_EVIDENCE_BESIDE;
+}
+
 /* In this order: later fits take what earlier ones found. A figure that was told is not fitted again: the rows of a
  * later fit are only judged then. */
 static const struct {
@@ -195,6 +200,7 @@ static const struct {
     {"messages between nodes", SIMPLE_LAW, is_remote_message, {"inter.latency_us", "inter.gbps"}},
     {"messages within a node", WAYS_LAW, is_local_exchange, {"intra.latency_us", "intra.gbps"}},
     {"messages between nodes", WAYS_LAW, is_remote_exchange, {"inter.latency_us", "inter.gbps"}},
+    {"products beside NCCL", SHARING, is_beside, {"sharing.memory_bytes"}},
 };
 
 static int add_row(struct model *m, size_t row)
@@ -316,25 +322,48 @@ static void choose_anchor(struct bb_calibration *c, const struct bb_evidence *e)
         c->figures[bb_figure_find(c->figures, c->n_figures, "memory_gbps")].fits = false;
 }
 
+static int fit_law(struct bb_calibration *c, const struct bb_evidence *e, enum law law)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < sizeof(rows_of_figures) / sizeof(rows_of_figures[0]) && rc == 0; i++)
+        if (rows_of_figures[i].law == law)
+            rc = fit_figures(c, e, i);
+    return rc;
+}
+
+/* What NCCL leaves of a GPU, once it is known how long kernels and NCCL take alone. */
+static int calibrate_sharing(struct bb_calibration *c, const struct bb_evidence *e)
+{
+    int rc = 0;
+
+    if (!c->cluster.shares)
+        return 0;
+    TRY(bb_take_channels(c, e));
+    TRY(bb_take_message_sms(c, e));
+    TRY(fit_law(c, e, SHARING));
+out:
+    return rc;
+}
+
 int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_evidence *e)
 {
-    const enum law law = base->n_ways > 0 ? WAYS_LAW : SIMPLE_LAW;
-    int rc = 0;
+    int rc;
 
     *c = (struct bb_calibration){.cluster = *base};
     c->n_figures = bb_figures_of(base, c->figures);
     choose_anchor(c, e);
+    bb_take_node_size(c, e);
     bb_take_multiprocessors(c, e);
-    for (size_t i = 0; i < sizeof(rows_of_figures) / sizeof(rows_of_figures[0]); i++)
-        if (rows_of_figures[i].law == ANY_LAW || rows_of_figures[i].law == law)
-            TRY(fit_figures(c, e, i));
+    TRY(fit_law(c, e, ANY_LAW));
+    TRY(fit_law(c, e, base->n_ways > 0 ? WAYS_LAW : SIMPLE_LAW));
     for (int way = 0; way < base->n_ways; way++)
         TRY(fit_way(c, e, base, way));
     if (base->n_ways > 0) {
         bb_hold_back(c, base, e);
         TRY(judge_choice(c, e));
     }
-    rc = bb_take_channels(c, e);
+    rc = calibrate_sharing(c, e);
 out:
     return rc;
 }

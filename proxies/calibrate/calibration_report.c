@@ -187,8 +187,11 @@ static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
         if (e->files[f].nodes > 1 && e->files[f].ranks / e->files[f].nodes > most)
             most = e->files[f].ranks / e->files[f].nodes;
     if (most > 0 && most < r->calibration->cluster.gpus_per_node)
-        fprintf(out, "#\n# gpus_per_node is %d, and no run had more than %d ranks on each of several nodes\n",
-                r->calibration->cluster.gpus_per_node, most);
+        fprintf(
+            out,
+            "#\n# gpus_per_node is %d, and no run had more than %d ranks on each of several nodes; nodes of so many: "
+            "--gpus-per-node %d\n",
+            r->calibration->cluster.gpus_per_node, most, most);
 }
 
 /* A way of which nothing was told is one word. */

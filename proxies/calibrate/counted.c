@@ -4,11 +4,56 @@
 #include "bootstrap/base/grow.h"
 #include "proxies/calibrate/figures.h"
 #include "proxies/calibrate/hold_back.h"
+#include "proxies/calibrate/row_time.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#define MANY_BYTES (1 << 20) /* smaller messages have fewer channels than there are */
+#define ALIKE       1e-4      /* of a row's time: what two numbers have to differ by to differ            */
+#define LEAST_SHOWN 5e-3      /* of a row's time: what the worst number has to be off by for any to be told */
+#define MANY_BYTES  (1 << 20) /* smaller messages have fewer channels than there are */
+
+/* ---- what files tell ---- */
+
+static void take_figure(struct bb_calibration *c, const char *key, int value, int *member)
+{
+    const int f = bb_figure_find(c->figures, c->n_figures, key);
+
+    if (f < 0)
+        return;
+    *member = value;
+    c->figures[f].value = value;
+    c->figures[f].fit = c->n_fits;
+}
+
+static int most_on_a_host(const struct bb_evidence *e, struct bb_calibration_fit *fit)
+{
+    int most = 0;
+
+    for (size_t f = 0; f < e->n_files; f++)
+        if (e->files[f].most_on_host > most) {
+            most = e->files[f].most_on_host;
+            fit->files = (size_t)1 << (f % 64);
+        }
+    return most;
+}
+
+void bb_take_node_size(struct bb_calibration *c, const struct bb_evidence *e)
+{
+    const struct bb_cluster nominal = c->cluster;
+    struct bb_calibration_fit fit = {.name = "ranks of a host", .n_rows = 1, .only_judged = true};
+    int gpus = most_on_a_host(e, &fit);
+
+    if (e->gpus_per_node > 0) {
+        gpus = e->gpus_per_node;
+        fit = (struct bb_calibration_fit){.name = "--gpus-per-node", .only_judged = true};
+    } else if (gpus <= nominal.gpus_per_node)
+        return;
+    take_figure(c, "gpus_per_node", gpus, &c->cluster.gpus_per_node);
+    take_figure(c, "nics_per_node", (nominal.nics_per_node * gpus + nominal.gpus_per_node - 1) / nominal.gpus_per_node,
+                &c->cluster.nics_per_node);
+    c->fits[c->n_fits++] = fit;
+}
 
 void bb_take_multiprocessors(struct bb_calibration *c, const struct bb_evidence *e)
 {
@@ -17,7 +62,7 @@ void bb_take_multiprocessors(struct bb_calibration *c, const struct bb_evidence 
     for (size_t f = 0; f < e->n_files; f++)
         if (e->files[f].sm_count > 0) {
             sms->value = c->cluster.sm_count = e->files[f].sm_count;
-            sms->fit = 0;
+            sms->fit = c->n_fits; /* that of kernels, which comes next */
         }
 }
 
@@ -65,5 +110,77 @@ int bb_take_channels(struct bb_calibration *c, const struct bb_evidence *e)
         c->fits[c->n_fits++] = fit;
     }
     free(channels);
+    return 0;
+}
+
+/* ---- multiprocessors of a message ---- */
+
+/* Of a product that memory bounds the multiprocessors are none of the time. */
+static bool tells_message_sms(const struct bb_cluster *c, const struct bb_evidence_row *row)
+{
+    bool by_memory = true;
+
+    if (row->kind == BB_EVIDENCE_BESIDE && row->call.kind == BB_SENDRECV)
+        (void)bb_cluster_kernel_on_ns(c, &row->kernel, c->sm_count, &by_memory);
+    return !by_memory;
+}
+
+/* The errors of all such rows with so many; returns their mean. */
+static double errors_with(const struct bb_calibration *c, const struct bb_evidence *e, int sms,
+                          struct bb_calibration_fit *fit, double *errors)
+{
+    struct bb_cluster cluster = c->cluster;
+    double sum = 0;
+
+    cluster.sharing.message_sms = sms;
+    fit->n_rows = 0;
+    for (size_t i = 0; i < e->n_rows; i++)
+        if (tells_message_sms(&cluster, &e->rows[i])) {
+            errors[fit->n_rows] = fabs(bb_row_time_us(&cluster, &e->rows[i]) / e->rows[i].time_us - 1);
+            sum += errors[fit->n_rows++];
+            fit->files |= (size_t)1 << (e->rows[i].file % 64);
+        }
+    return fit->n_rows > 0 ? sum / (double)fit->n_rows : 0;
+}
+
+/* 0: nothing tells them apart. */
+static int best_message_sms(const struct bb_calibration *c, const struct bb_evidence *e, struct bb_calibration_fit *fit,
+                            double *errors)
+{
+    const int nominal = c->cluster.sharing.message_sms;
+    double least = INFINITY, most = 0;
+    int best = 0;
+
+    for (int sms = 1; sms <= c->cluster.sharing.collective_sms; sms++) {
+        const double mean = errors_with(c, e, sms, fit, errors);
+
+        if (mean < least - ALIKE || (mean < least + ALIKE && abs(sms - nominal) < abs(best - nominal)))
+            best = sms;
+        least = fmin(least, mean);
+        most = fmax(most, mean);
+    }
+    return most - least > LEAST_SHOWN ? best : 0;
+}
+
+int bb_take_message_sms(struct bb_calibration *c, const struct bb_evidence *e)
+{
+    struct bb_calibration_figure *figure = &c->figures[bb_figure_find(c->figures, c->n_figures, "sharing.message_sms")];
+    struct bb_calibration_fit fit = {.name = "products beside sendrecv"};
+    double *errors;
+    int best, rc = BB_NEW(errors, e->n_rows);
+
+    if (rc)
+        return rc;
+    best = best_message_sms(c, e, &fit, errors);
+    if (best > 0) {
+        (void)errors_with(c, e, best, &fit, errors);
+        qsort(errors, fit.n_rows, sizeof(double), by_number);
+        fit.median_error = errors[fit.n_rows / 2];
+        fit.worst_error = errors[fit.n_rows - 1];
+        figure->value = c->cluster.sharing.message_sms = best;
+        figure->fit = c->n_fits;
+        c->fits[c->n_fits++] = fit;
+    }
+    free(errors);
     return 0;
 }

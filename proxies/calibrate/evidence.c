@@ -2,7 +2,6 @@
 #include "proxies/calibrate/evidence.h"
 
 #include "bootstrap/base/grow.h"
-#include "bootstrap/base/json_read.h"
 #include "bootstrap/base/units.h"
 #include "collectives/compare/result_reader.h"
 #include "proxies/calibrate/evidence_rows.h"
@@ -38,17 +37,21 @@ static int take_device(struct bb_evidence_file *f, const json_t *devices, const 
     return 0;
 }
 
-static int count_hosts(const json_t *devices)
+/* 0 without memory. *most: devices of one of them. */
+static int count_hosts(const json_t *devices, const char *field, int *most)
 {
     json_t *seen = json_object(), *device;
-    int hosts; /* 0 without memory */
+    int hosts;
     size_t i;
 
+    *most = 0;
     json_array_foreach(devices, i, device)
     {
-        const char *host = json_string_value(json_object_get(device, "hostname"));
+        const char *host = json_string_value(json_object_get(device, field));
+        const int n = 1 + (int)json_integer_value(json_object_get(seen, host ? host : ""));
 
-        json_object_set_new(seen, host ? host : "", json_true());
+        json_object_set_new(seen, host ? host : "", json_integer(n));
+        *most = n > *most ? n : *most;
     }
     hosts = (int)json_object_size(seen);
     json_decref(seen);
@@ -79,6 +82,7 @@ static int read_busbar_head(struct bb_evidence_file *f, const json_t *root)
     f->ranks = (int)json_integer_value(json_object_get(root, "ranks"));
     f->nodes = (int)json_integer_value(json_object_get(root, "nodes"));
     f->emulated = json_is_true(json_object_get(root, "emulated"));
+    (void)count_hosts(json_object_get(root, "devices"), "host", &f->most_on_host);
     name_command(f, json_object_get(root, "command"));
     copy_text(f->started, sizeof(f->started), json_object_get(root, "started"));
     copy_text(f->nccl, sizeof(f->nccl), json_object_get(json_object_get(root, "nccl"), "runtime"));
@@ -89,13 +93,14 @@ static int read_busbar_head(struct bb_evidence_file *f, const json_t *root)
 
 static int read_foreign_head(struct bb_evidence_file *f, const json_t *root)
 {
-    const json_t *devices = json_object_get(root, "devices");
+    const json_t *devices = bb_result_file_foreign_devices(root);
     long long version = json_integer_value(json_object_get(root, "nccl_version"));
 
-    devices = devices ? devices : json_object_get(json_object_get(root, "config"), "devices");
     f->foreign = true;
     f->ranks = bb_result_file_foreign_ranks(root);
-    f->nodes = count_hosts(devices);
+    f->nodes = count_hosts(devices, "hostname", &f->most_on_host);
+    if (json_array_size(devices) > 0) /* several ranks each, where only the first of a process is listed */
+        f->most_on_host *= f->ranks / (int)json_array_size(devices);
     f->emulated = json_is_true(json_object_get(root, "emulated"));
     snprintf(f->what, sizeof(f->what), "nccl-tests");
     copy_text(f->started, sizeof(f->started), json_object_get(root, "start_time"));
@@ -133,6 +138,29 @@ static int refuse_file(const struct bb_evidence_file *f, const json_t *root)
     return 0;
 }
 
+static bool has_cpu_times(const json_t *root)
+{
+    const json_t *row = json_array_get(json_object_get(root, "results"), 0);
+
+    return json_object_get(json_object_get(row, "out_of_place"), "cpu_time") ||
+           json_object_get(json_object_get(row, "in_place"), "cpu_time");
+}
+
+/* Runs of nccl-tests whose times are not those of one operation of all ranks. */
+static int refuse_foreign(const struct bb_evidence_file *f, const json_t *root)
+{
+    const json_t *devices = bb_result_file_foreign_devices(root), *config = json_object_get(root, "config");
+    const json_t *last = json_array_get(devices, json_array_size(devices) - 1);
+
+    if (json_integer_value(json_object_get(last, "group")) > 0)
+        return bb_err(BB_EUSAGE, "%s: several groups ran side by side (NCCL_TESTS_SPLIT), expected one", f->path);
+    if (json_integer_value(json_object_get(config, "aggregated_iterations")) > 1)
+        return bb_err(BB_EUSAGE, "%s: several operations in one call (-m), expected one", f->path);
+    if (has_cpu_times(root))
+        return bb_err(BB_EUSAGE, "%s: times of the host's calls alone (-C 1), expected those of operations", f->path);
+    return 0;
+}
+
 static int refuse_other_machine(const struct bb_evidence_file *f, const struct bb_evidence_file *first)
 {
     if (f->emulated != first->emulated)
@@ -159,6 +187,7 @@ static int take_file(struct bb_evidence *e, json_t *root, const char *path)
     TRY(refuse_kind(path, root, &foreign));
     TRY(foreign ? read_foreign_head(f, root) : read_busbar_head(f, root));
     TRY(refuse_file(f, root));
+    TRY(foreign ? refuse_foreign(f, root) : 0);
     TRY(refuse_other_machine(f, &e->files[0]));
     TRY(foreign ? bb_evidence_take_foreign(e, root) : bb_evidence_take(e, root));
     if (f->n_rows == 0)
@@ -178,8 +207,10 @@ int bb_evidence_read(struct bb_evidence *e, const char *const *paths, size_t n)
     *e = (struct bb_evidence){0};
     TRY(BB_NEW(e->files, n));
     for (size_t i = 0; i < n; i++) {
-        TRY(bb_json_load(paths[i], 0, &root));
-        TRY(take_file(e, root, paths[i]));
+        const char *path;
+
+        TRY(bb_result_tree_load(paths[i], &path, &root));
+        TRY(take_file(e, root, path));
         json_decref(root);
         root = NULL;
     }
@@ -212,6 +243,9 @@ void bb_evidence_text(const struct bb_evidence_row *row, char *text, size_t size
     else if (row->kind == BB_EVIDENCE_KERNEL)
         snprintf(text, size, "product %lld x %lld x %lld %s", (long long)g->m, (long long)g->n, (long long)g->k,
                  bb_dtypes[g->dtype].name);
+    else if (row->kind == BB_EVIDENCE_BESIDE)
+        snprintf(text, size, "products %lld x %lld x %lld beside %s %s", (long long)g->m, (long long)g->n,
+                 (long long)g->k, bb_colls[row->call.kind].name, bytes);
     else if (row->kind == BB_EVIDENCE_TIMED)
         snprintf(text, size, "timed kernel of %g us", row->known_us);
     else

@@ -15,7 +15,7 @@ enum bb_evidence_kind {
     BB_EVIDENCE_KERNEL,      /* a product or a pass, many of them from the first one's launch on              */
     BB_EVIDENCE_TIMED,       /* a kernel of known duration, likewise                                          */
     BB_EVIDENCE_NCCL_LAUNCH, /* the host's time for an NCCL call                                              */
-    BB_EVIDENCE_KINDS
+    BB_EVIDENCE_BESIDE       /* products that begin together with NCCL's work, until the last of them has ended     */
 };
 
 struct bb_evidence_row {
@@ -34,14 +34,15 @@ struct bb_evidence_row {
     double bytes;
 
     struct bb_kernel_list_item kernel;
-    double known_us; /* timed */
+    double known_us; /* timed; of products beside NCCL: what they take alone */
+    double comm_us;  /* ... and how long NCCL was beside them, with as many calls as iterations */
 };
 
 struct bb_evidence_file {
     const char *path; /* borrowed */
     char what[48];    /* "bench p2p", "nccl-tests"                            */
     char started[40], nccl[24], device[96], emulated_cluster[256];
-    int ranks, nodes, sm_count; /* sm_count 0: not told */
+    int ranks, nodes, most_on_host, sm_count; /* sm_count 0: not told */
     bool emulated, foreign;
     size_t n_rows, n_useless; /* rows taken, rows that no law is held against */
 };
@@ -50,12 +51,14 @@ struct bb_evidence {
     struct bb_evidence_file *files;
     struct bb_evidence_row *rows;
     size_t n_files, n_rows;
+    int gpus_per_node; /* as it is given, 0: it is not */
 };
 
 /*
- * bb_evidence_read - paths[n]: JSON of `bench` (collectives, p2p, compute, overlap) and of nccl-tests. Refused with one
- * line (-BB_EUSAGE): anything else, files of which no row is of use, several ranks on a GPU, and files that are not of
- * one machine (emulated and measured, GPUs of different names, emulated GPUs of different profiles).
+ * bb_evidence_read - paths[n]: JSON of `bench` (collectives, p2p, compute, overlap) and of nccl-tests, and what that
+ * printed (OPERATION=PATH where it does not say what it is of). Refused with one line (-BB_EUSAGE): anything else,
+ * files of which no row is of use, several ranks on a GPU, and files that are not of one machine (emulated and
+ * measured, GPUs of different names, emulated GPUs of different profiles).
  */
 int bb_evidence_read(struct bb_evidence *e, const char *const *paths, size_t n) BB_MUST_CHECK;
 void bb_evidence_release(struct bb_evidence *e);

@@ -17,7 +17,8 @@ static struct bb_evidence_file *file_of(struct bb_evidence *e)
     return &e->files[e->n_files - 1];
 }
 
-int bb_evidence_add(struct bb_evidence *e, const struct bb_evidence_row *row)
+/* Appends a row of the last file; one without a time is dropped and counted. */
+static int add_evidence(struct bb_evidence *e, const struct bb_evidence_row *row)
 {
     int rc;
 
@@ -86,6 +87,16 @@ static void copy_word(char *to, size_t size, const json_t *row, const char *key)
     snprintf(to, size, "%s", word ? word : "");
 }
 
+/* What NCCL chose. */
+static void take_choice(const json_t *row, struct bb_evidence_row *found)
+{
+    const json_int_t channels = json_integer_value(json_object_get(row, "channels"));
+
+    found->channels = channels > 0 && channels < 1 << 20 ? (int)channels : 0;
+    copy_word(found->algorithm, sizeof(found->algorithm), row, "algorithm");
+    copy_word(found->protocol, sizeof(found->protocol), row, "protocol");
+}
+
 /* ---- kinds of rows ---- */
 
 /* Collectives of one call of NCCL's, whose law profiles have. */
@@ -95,12 +106,11 @@ static bool has_law(int kind, int ranks)
            bb_colls[kind].from != BB_FROM_PREVIOUS;
 }
 
-static int collective_row(struct bb_evidence *e, const json_t *row, const char *where, const char *time)
+static int collective_row(struct bb_evidence *e, const json_t *row, const char *where)
 {
     const struct bb_evidence_file *file = file_of(e);
     struct bb_evidence_row found = {.kind = BB_EVIDENCE_COLLECTIVE};
     const char *name, *placement = json_string_value(json_object_get(row, "placement"));
-    const json_int_t channels = json_integer_value(json_object_get(row, "channels"));
     double bytes, count, wrong = 0;
     int kind, rc;
 
@@ -109,7 +119,7 @@ static int collective_row(struct bb_evidence *e, const json_t *row, const char *
     TRY(take_count(row, "bytes", where, 0, &bytes));
     TRY(take_count(row, "count", where, 0, &count));
     TRY(take_dtype(row, where, &found.call.dtype));
-    TRY(take_median(row, time, where, &found.time_us));
+    TRY(take_median(row, "time_us", where, &found.time_us));
     if (json_is_number(json_object_get(row, "wrong")))
         wrong = json_number_value(json_object_get(row, "wrong"));
     if (!has_law(kind, file->ranks) || bytes <= 0 || wrong > 0)
@@ -121,10 +131,8 @@ static int collective_row(struct bb_evidence *e, const json_t *row, const char *
     found.call.nodes = file->nodes;
     found.bytes = bytes;
     found.forced = json_is_true(json_object_get(row, "forced"));
-    found.channels = channels > 0 && channels < 1 << 20 ? (int)channels : 0;
-    copy_word(found.algorithm, sizeof(found.algorithm), row, "algorithm");
-    copy_word(found.protocol, sizeof(found.protocol), row, "protocol");
-    rc = bb_evidence_add(e, &found);
+    take_choice(row, &found);
+    rc = add_evidence(e, &found);
 out:
     return rc;
 }
@@ -146,7 +154,7 @@ static int launch_row(struct bb_evidence *e, const json_t *row, const char *wher
     found.time_us =
         file_of(e)->emulated ? (wall_us - time_us) * iterations : json_number_value(json_object_get(row, "host_us"));
     if (found.time_us > 0 && isfinite(found.time_us))
-        rc = bb_evidence_add(e, &found);
+        rc = add_evidence(e, &found);
 out:
     return rc;
 }
@@ -160,7 +168,7 @@ static int bench_row(struct bb_evidence *e, const json_t *row, const char *where
         file_of(e)->n_useless++; /* what a caller or a graph adds is in it */
         return 0;
     }
-    TRY(collective_row(e, row, where, "time_us"));
+    TRY(collective_row(e, row, where));
     if (!json_is_true(json_object_get(row, "forced")))
         rc = launch_row(e, row, where);
 out:
@@ -180,7 +188,7 @@ static int p2p_row(struct bb_evidence *e, const json_t *row, const char *where)
     found.same_node = json_is_true(json_object_get(row, "same_node"));
     if (strcmp(direction, "one") != 0)
         found.time_us = NAN;
-    rc = bb_evidence_add(e, &found);
+    rc = add_evidence(e, &found);
 out:
     return rc;
 }
@@ -235,25 +243,58 @@ static int compute_row(struct bb_evidence *e, const json_t *row, const char *whe
         TRY(take_count(row, "batch", where, 1, &batch));
         TRY(take_product(row, where, batch, dtype, &found.kernel));
     }
-    rc = bb_evidence_add(e, &found);
+    rc = add_evidence(e, &found);
 out:
     return rc;
 }
 
-/* What each of the two took alone. */
+/* The collective that products ran beside. What NCCL holds of the GPU is known of its own collectives, and of one
+ * message in each direction. */
+static int take_beside(const struct bb_evidence_file *file, const json_t *row, const char *where,
+                       struct bb_evidence_row *found)
+{
+    const char *name;
+    double count;
+    int kind, rc;
+
+    TRY(bb_json_text_at(row, "collective", where, &name));
+    TRY(take_count(row, "bytes", where, 0, &found->bytes));
+    TRY(take_count(row, "count", where, 0, &count));
+    TRY(take_int(row, "collectives", where, 1, &found->iterations));
+    TRY(take_median(row, "comm_in_both_us", where, &found->comm_us));
+    TRY(take_median(row, "compute_in_both_us", where, &found->time_us));
+    take_choice(row, found);
+    kind = bb_coll_find(name);
+    if (kind < 0 || file->ranks < 2 || !(found->comm_us > 0) || !(found->known_us > 0) ||
+        !(kind == BB_SENDRECV || bb_colls[kind].flags & BB_COLL_ESTIMATED))
+        found->time_us = NAN;
+    found->call = (struct bb_collective){.kind = kind < 0 ? BB_ALL_REDUCE : (enum bb_coll_kind)kind,
+                                         .dtype = found->kernel.gemm.dtype,
+                                         .count = (size_t)count,
+                                         .ranks = file->ranks,
+                                         .nodes = file->nodes};
+out:
+    return rc;
+}
+
+/* What products took alone, and beside a collective. */
 static int overlap_row(struct bb_evidence *e, const json_t *row, const char *where)
 {
-    struct bb_evidence_row found = {.kind = BB_EVIDENCE_KERNEL};
+    struct bb_evidence_row alone = {.kind = BB_EVIDENCE_KERNEL}, beside = {.kind = BB_EVIDENCE_BESIDE};
     const json_t *gemm = json_object_get(row, "gemm");
     enum bb_dtype_id dtype;
     int rc, products;
 
     TRY(take_dtype(row, where, &dtype));
     TRY(take_int(row, "products", where, 1, &products));
-    TRY(take_median(row, "compute_alone_us", where, &found.time_us));
-    TRY(take_product(gemm, where, 1, dtype, &found.kernel));
-    found.time_us /= products;
-    rc = bb_evidence_add(e, &found);
+    TRY(take_median(row, "compute_alone_us", where, &alone.time_us));
+    TRY(take_product(gemm, where, 1, dtype, &alone.kernel));
+    beside.kernel = alone.kernel;
+    beside.known_us = alone.time_us;
+    TRY(take_beside(file_of(e), row, where, &beside));
+    alone.time_us /= products;
+    TRY(add_evidence(e, &alone));
+    rc = add_evidence(e, &beside);
 out:
     return rc;
 }
@@ -313,7 +354,7 @@ static int foreign_row(struct bb_evidence *e, const struct bb_timing *t, int ite
     found.call.count = (size_t)t->bytes / element;
     if (bb_colls[found.call.kind].flags & BB_COLL_SLICED && file->ranks > 0)
         found.call.count /= (size_t)file->ranks;
-    return bb_evidence_add(e, &found);
+    return add_evidence(e, &found);
 }
 
 int bb_evidence_take_foreign(struct bb_evidence *e, json_t *root)

@@ -4,9 +4,6 @@
 
 #include "proxies/calibrate/evidence.h"
 
-/* bb_evidence_add - appends a row of the last file; one without a time is dropped and counted. */
-int bb_evidence_add(struct bb_evidence *e, const struct bb_evidence_row *row) BB_MUST_CHECK;
-
 /* bb_evidence_take - the rows of a file of busbar bench, _take_foreign of nccl-tests; its head has been read. */
 int bb_evidence_take(struct bb_evidence *e, const json_t *root) BB_MUST_CHECK;
 int bb_evidence_take_foreign(struct bb_evidence *e, json_t *root) BB_MUST_CHECK;

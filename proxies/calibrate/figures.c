@@ -8,7 +8,12 @@
 #include <string.h>
 
 enum need { ALWAYS, ACHIEVED, WAYS, SHARING };
-enum how { LATENCY, RATE, GIVEN, COUNT }; /* GIVEN and COUNT are never fitted; COUNT is an int */
+enum how {
+    LATENCY,
+    RATE,
+    GIVEN,
+    COUNT
+}; /* time goes with it, with its inverse; never fitted: GIVEN, and COUNT, an int */
 
 #define AT(member) offsetof(struct bb_cluster, member)
 static const struct {
@@ -36,7 +41,7 @@ static const struct {
     {"achieved.memory", AT(achieved.memory), RATE, ACHIEVED},
     {"sharing.collective_sms", AT(sharing.collective_sms), COUNT, SHARING},
     {"sharing.message_sms", AT(sharing.message_sms), COUNT, SHARING},
-    {"sharing.memory_bytes", AT(sharing.memory_bytes), GIVEN, SHARING},
+    {"sharing.memory_bytes", AT(sharing.memory_bytes), LATENCY, SHARING},
     {"sm_count", AT(sm_count), COUNT, ALWAYS},
     {"clock_khz", AT(clock_khz), COUNT, ALWAYS},
     {"intra.latency_us", AT(intra.latency_us), LATENCY, ALWAYS},
@@ -108,6 +113,7 @@ int bb_figures_of(const struct bb_cluster *base, struct bb_calibration_figure *f
         snprintf(f->key, sizeof(f->key), "%s", scalars[i].key);
         f->nominal = f->value = value_at(base, f->offset, how == COUNT);
         f->is_rate = how == RATE;
+        f->is_whole = how == COUNT;
         f->fits = (how == RATE && f->nominal > 0) || how == LATENCY;
         n++;
     }

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Small and large messages, products and passes that fill the GPU, and kernels so short that their launch shows. */
+/* Small and large messages, products and passes that fill the GPU, kernels so short that their launch shows, and beside
+ * messages products of so many tiles that every multiprocessor less shows, and such as memory bounds. */
 static const struct {
     const char *name, *command;
     bool all_ranks; /* else one */
@@ -17,32 +18,47 @@ static const struct {
     {"p2p", "bench p2p --bandwidth-sizes 1M,32M -c 0", true},
     {"compute", "bench compute", false},
     {"launches", "bench compute passes timed --size 4K -n 1", false},
+    {"beside-products", "bench overlap --collective sendrecv --gemm 32768x32768x512 --sizes 256M --ctas default", true},
+    {"beside-memory", "bench overlap --collective sendrecv --gemm 32768x32768x64 --sizes 256M --ctas default", true},
 };
 
+/* The words of a command; NULL without memory. */
 static json_t *words_of(const char *command, const struct bb_measure_options *o, bool takes_options)
 {
     struct bb_argv words = {0};
     json_t *list = json_array();
+    bool failed;
 
     bb_argv_add_split(&words, command);
-    for (size_t i = 0; i < words.n; i++)
-        json_array_append_new(list, json_string(words.word[i]));
     for (int i = 0; i < o->n_words && takes_options; i++)
-        json_array_append_new(list, json_string(o->words[i]));
+        bb_argv_add(&words, "%s", o->words[i]);
+    failed = bb_argv_result(&words) != 0;
+    for (size_t i = 0; i < words.n && !failed; i++)
+        failed = json_array_append_new(list, json_string(words.word[i])) != 0;
     bb_argv_release(&words);
-    return list;
+    if (!failed)
+        return list;
+    json_decref(list);
+    return NULL;
 }
 
+/* NULL without memory, or where a word is no UTF-8. */
 static json_t *study_of(const struct bb_measure_options *o)
 {
-    json_t *cases = json_array();
+    json_t *cases = json_array(), *words;
+    bool failed = false;
 
-    for (size_t i = 0; i < sizeof(benches) / sizeof(benches[0]); i++)
-        if (o->ranks > 1 || !benches[i].all_ranks)
-            json_array_append_new(cases, json_pack("{s:s, s:o, s:i}", "name", benches[i].name, "command",
-                                                   words_of(benches[i].command, o, i == 0), "ranks",
-                                                   benches[i].all_ranks ? o->ranks : 1));
-    return json_pack("{s:s, s:o}", "about", "what busbar calibrate needs", "cases", cases);
+    for (size_t i = 0; i < sizeof(benches) / sizeof(benches[0]) && !failed; i++) {
+        if (o->ranks < 2 && benches[i].all_ranks)
+            continue;
+        words = words_of(benches[i].command, o, i == 0);
+        failed = !words || json_array_append_new(cases, json_pack("{s:s, s:o, s:i}", "name", benches[i].name, "command",
+                                                                  words, "ranks", benches[i].all_ranks ? o->ranks : 1));
+    }
+    if (!failed)
+        return json_pack("{s:s, s:o}", "about", "what busbar calibrate needs", "cases", cases);
+    json_decref(cases);
+    return NULL;
 }
 
 static void add_option(struct bb_argv *words, const char *name, const char *value)
@@ -76,6 +92,17 @@ out:
     return rc;
 }
 
+static int add_file(struct bb_measured_files *files, const char *folder, const char *id)
+{
+    if (files->n == BB_MEASURED_FILES)
+        return bb_err(BB_EFAIL, "%s: more than %d results in its list, expected those of the benches alone", folder,
+                      BB_MEASURED_FILES);
+    if (asprintf(&files->paths[files->n], "%s/%s.json", folder, id) < 0)
+        return bb_err(BB_EFAIL, "no memory for the name of a file");
+    files->n++;
+    return 0;
+}
+
 /* Of the study's own list: what is complete by now. */
 static int list_files(const char *folder, struct bb_measured_files *files)
 {
@@ -91,8 +118,7 @@ static int list_files(const char *folder, struct bb_measured_files *files)
         const char *id;
 
         TRY(bb_json_text_at(one, "id", list, &id));
-        if (files->n < BB_MEASURED_FILES && asprintf(&files->paths[files->n], "%s/%s.json", folder, id) >= 0)
-            files->n++;
+        TRY(add_file(files, folder, id));
     }
 out:
     json_decref(root);
@@ -104,11 +130,15 @@ int bb_measure_machine(const struct bb_measure_options *o, const char *profile, 
                        struct bb_measured_files *files)
 {
     const int stem = (int)(strlen(profile) - strlen(".json"));
-    char *study = NULL, *folder = NULL;
+    char *study, *folder = NULL;
     int rc;
 
-    if (asprintf(&study, "%.*s.study.json", stem, profile) < 0 || asprintf(&folder, "%.*s.sweep", stem, profile) < 0)
-        return bb_err(BB_EFAIL, "no memory for the names of files");
+    if (asprintf(&study, "%.*s.study.json", stem, profile) < 0)
+        return bb_err(BB_EFAIL, "no memory for the name of the study");
+    if (asprintf(&folder, "%.*s.sweep", stem, profile) < 0) {
+        free(study);
+        return bb_err(BB_EFAIL, "no memory for the name of its folder");
+    }
     TRY(bb_json_save(study, "the study", study_of(o), 0));
     if (!o->quiet)
         fprintf(stderr, "busbar: measuring, results in %s\n", folder);

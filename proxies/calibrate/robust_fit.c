@@ -103,19 +103,26 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static double median_error(const struct work *w)
+/* Sorts the sizes of the errors of all rows, or of those that are no outliers; *median: 0 without any. */
+static size_t sort_errors(const struct work *w, bool all, double *median)
 {
-    size_t n = w->fit->n_rows;
+    const struct bb_fit *fit = w->fit;
+    size_t n = 0;
 
-    for (size_t i = 0; i < n; i++)
-        w->sorted[i] = fabs(w->fit->error[i]);
+    for (size_t i = 0; i < fit->n_rows; i++)
+        if (all || !fit->is_outlier[i])
+            w->sorted[n++] = fabs(fit->error[i]);
     qsort(w->sorted, n, sizeof(double), by_size);
-    return n == 0 ? 0 : (w->sorted[(n - 1) / 2] + w->sorted[n / 2]) / 2;
+    *median = n == 0 ? 0 : (w->sorted[(n - 1) / 2] + w->sorted[n / 2]) / 2;
+    return n;
 }
 
 static double tukey_limit(const struct work *w)
 {
-    return TUKEY * fmax(1.4826 * median_error(w), LEAST_NOISE);
+    double median;
+
+    (void)sort_errors(w, true, &median);
+    return TUKEY * fmax(1.4826 * median, LEAST_NOISE);
 }
 
 /* Of few rows none can be said to be the wrong one. */
@@ -231,13 +238,12 @@ static bool freeze_unseen(struct work *w)
     bool found = false;
 
     for (int p = 0; p < w->fit->n_parameters; p++) {
-        struct bb_fit_parameter *one = &w->fit->parameters[p];
+        const struct bb_fit_parameter *one = &w->fit->parameters[p];
         const bool endless = one->least > 0 && w->values[p] <= one->least;
 
         if (w->frozen[p])
             continue;
-        one->share = share_of(w, p);
-        w->frozen[p] = one->share < LEAST_SHARE || endless;
+        w->frozen[p] = share_of(w, p) < LEAST_SHARE || endless;
         found = found || w->frozen[p];
     }
     return found;
@@ -280,15 +286,11 @@ static void mark_outliers(struct work *w)
 static void judge_rows(struct work *w)
 {
     struct bb_fit *fit = w->fit;
-    size_t n = 0;
+    size_t n;
 
     memcpy(w->whole, fit->measured, fit->n_rows * sizeof(double));
     find_errors(w);
-    for (size_t i = 0; i < fit->n_rows; i++)
-        if (!fit->is_outlier[i])
-            w->sorted[n++] = fabs(fit->error[i]);
-    qsort(w->sorted, n, sizeof(double), by_size);
-    fit->median_error = n == 0 ? 0 : (w->sorted[(n - 1) / 2] + w->sorted[n / 2]) / 2;
+    n = sort_errors(w, false, &fit->median_error);
     fit->worst_error = n == 0 ? 0 : w->sorted[n - 1];
 }
 

@@ -26,7 +26,6 @@ struct bb_fit_parameter {
     double scale;  /* what a large change is, above 0                               */
     bool told;     /* out: by the rows, else value is the start                     */
     bool together; /* out: only a sum of this and others is told                    */
-    double share;  /* out: the largest part of a row's time that it makes           */
 };
 
 struct bb_fit {

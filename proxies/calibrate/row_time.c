@@ -6,10 +6,10 @@
 
 static double message_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
 {
-    struct bb_load load = {{0}, {0}};
+    struct bb_load load = {0};
 
     load.out[row->same_node] = load.in[row->same_node] = row->bytes;
-    return (double)bb_cluster_message_ns(c, row->same_node, bb_cluster_load_ns(c, &load)) / 1e3;
+    return (double)bb_cluster_message_ns(c, row->same_node, bb_cluster_load_ns(c, &load, c->gpus_per_node)) / 1e3;
 }
 
 /* Kernels back to back on one stream, from the host's first launch on: each begins when the one before has ended and it
@@ -21,16 +21,80 @@ static double in_stream_us(const struct bb_cluster *c, double kernel_us, int ite
     return (c->launch_us + (iterations - 1) * fmax(c->launch_us, kernel_us) + kernel_us) / iterations;
 }
 
+/* ---- products beside NCCL ---- */
+
+/* sendrecv has two messages, one to the next rank and one from the rank before. */
+static int held_sms(const struct bb_cluster *c, const struct bb_evidence_row *row)
+{
+    const int of_collective = row->channels > 0 ? row->channels : c->sharing.collective_sms;
+
+    return bb_cluster_held_sms(c, row->call.kind == BB_SENDRECV ? bb_cluster_exchange_sms(c, 2) : of_collective);
+}
+
+/* The part of memory's rate that so many bytes, in and out, take in this time. */
+static double memory_taken(const struct bb_cluster *c, double bytes, double us)
+{
+    const double most_gbps = bb_cluster_nccl_memory_gbps(c);
+
+    return us > 0 ? fmin(bytes * c->sharing.memory_bytes / us / 1e3, most_gbps) / bb_cluster_memory_gbps(c) : 0;
+}
+
+/* Of the rate that it has alone. */
+static double rate_beside(const struct bb_cluster *c, const struct bb_kernel_list_item *product, int held, double taken)
+{
+    bool by_memory, any;
+    const double alone_ns = (double)bb_cluster_kernel_on_ns(c, product, c->sm_count, &by_memory);
+    const double held_ns = (double)bb_cluster_kernel_on_ns(c, product, c->sm_count - held, &any);
+
+    return alone_ns / (fmax(alone_ns, held_ns) + (by_memory ? alone_ns * taken / (1 - taken) : 0));
+}
+
+static double call_latency_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
+{
+    const int way = bb_row_way(c, row);
+    struct bb_cost cost;
+
+    if (row->call.kind == BB_SENDRECV)
+        return row->call.nodes == 1 ? c->intra.latency_us : c->inter.latency_us;
+    if (way < 0 || !bb_cluster_way_cost(c, &row->call, &c->ways[way], &cost))
+        bb_cluster_collective_cost(c, &row->call, &cost);
+    return cost.latency_ns / 1e3;
+}
+
+/* While NCCL is beside them they go on at a lower rate, in its transfers at one that is lower still. */
+static double beside_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
+{
+    const double latency_us = fmin(row->comm_us, row->iterations * call_latency_us(c, row));
+    const double transfer_us = row->comm_us - latency_us;
+    const double bytes = 2 * row->iterations * bb_colls[row->call.kind].bus_factor(row->call.ranks) * row->bytes;
+    const int held = held_sms(c, row);
+    const double done_us = transfer_us * rate_beside(c, &row->kernel, held, memory_taken(c, bytes, transfer_us)) +
+                           latency_us * rate_beside(c, &row->kernel, held, 0);
+
+    if (done_us >= row->known_us)
+        return row->comm_us * row->known_us / done_us;
+    return row->comm_us + row->known_us - done_us;
+}
+
+/* ---- all rows ---- */
+
+/* What the host's clock has besides: the launch of the first of its calls. */
+static double host_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
+{
+    return row->by_host ? c->nccl_launch_us / row->iterations : 0;
+}
+
 double bb_row_time_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
 {
     switch (row->kind) {
     case BB_EVIDENCE_COLLECTIVE:
-        return (double)bb_cluster_collective_ns(c, &row->call, NULL) / 1e3 +
-               (row->by_host ? c->nccl_launch_us / row->iterations : 0);
+        return (double)bb_cluster_collective_ns(c, &row->call, NULL) / 1e3 + host_us(c, row);
     case BB_EVIDENCE_MESSAGE:
         return fmax(message_us(c, row), c->nccl_launch_us);
     case BB_EVIDENCE_KERNEL:
         return in_stream_us(c, (double)bb_cluster_kernel_ns(c, &row->kernel) / 1e3, row->iterations);
+    case BB_EVIDENCE_BESIDE:
+        return beside_us(c, row);
     case BB_EVIDENCE_TIMED:
         return in_stream_us(c, row->known_us, row->iterations);
     default:
@@ -61,5 +125,5 @@ double bb_row_time_by_us(const struct bb_cluster *c, int way, const struct bb_ev
     one.ways[0] = c->ways[way];
     one.n_ways = 1;
     ns = bb_cluster_collective_ns(&one, &row->call, &taken);
-    return taken ? (double)ns / 1e3 + (row->by_host ? c->nccl_launch_us / row->iterations : 0) : INFINITY;
+    return taken ? (double)ns / 1e3 + host_us(c, row) : INFINITY;
 }

@@ -4,6 +4,7 @@
 
 #include "proxies/calibrate/evidence.h"
 
+/* bb_row_time_us - products beside NCCL: of a machine that shares. */
 double bb_row_time_us(const struct bb_cluster *c, const struct bb_evidence_row *row);
 
 /* bb_row_way - the way of NCCL's that a row took, as it tells, or, where it does not, as the machine would choose; -1:

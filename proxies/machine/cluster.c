@@ -2,6 +2,7 @@
 #include "proxies/machine/cluster.h"
 
 #include "bootstrap/cli/opts.h"
+#include "proxies/machine/fabric.h"
 #include "proxies/models/profile.h"
 
 #include <math.h>
@@ -37,6 +38,7 @@ static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_no
                                               BB_FIELD("nccl", BB_JSON_ANY, 0),
                                               BB_FIELD("nics_per_node", BB_JSON_ANY, 0),
                                               BB_FIELD("sharing", BB_JSON_ANY, 0),
+                                              BB_FIELD("fabric", BB_JSON_ANY, 0),
                                               BB_FIELD("name", BB_JSON_ANY, 0),
                                               BB_FIELD("description", BB_JSON_ANY, 0),
                                               BB_FIELD("source", BB_JSON_ANY, 0),
@@ -161,6 +163,7 @@ int bb_cluster_load(const char *word, struct bb_cluster *cluster)
     TRY(read_achieved(root, word, cluster));
     TRY(read_nccl(root, word, cluster));
     TRY(read_sharing(root, word, cluster));
+    TRY(bb_fabric_read(root, word, cluster));
 out:
     json_decref(root);
     return rc;
@@ -201,17 +204,24 @@ double bb_cluster_nic_of_gbps(const struct bb_cluster *c, double members)
     return fmin(of_gpu, c->inter.gbps * c->nics_per_node / members);
 }
 
-double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load)
+static double larger(double a, double b) /* fmax is a call, and this is asked for every exchange */
 {
-    double inter = bb_cluster_nic_gbps(c), out[2], in[2];
+    return a > b ? a : b;
+}
 
+double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load, double members)
+{
+    double inter = bb_cluster_nic_of_gbps(c, members), uplinks = 0, out[2], in[2];
+
+    if (c->fabric.nodes[BB_LEAF] > 0)
+        uplinks = bb_fabric_load_ns(c, load);
     for (int local = 0; local < 2; local++) {
         out[local] = load->out[local] / (local ? c->intra.gbps : inter);
         in[local] = load->in[local] / (local ? c->intra.gbps : inter);
     }
     if (c->n_ways > 0)
-        return fmax(fmax(out[0], out[1]), fmax(in[0], in[1]));
-    return fmax(out[0] + out[1], in[0] + in[1]);
+        return larger(uplinks, larger(larger(out[0], out[1]), larger(in[0], in[1])));
+    return larger(out[0] + out[1], in[0] + in[1]);
 }
 
 int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double load_ns)
@@ -222,4 +232,57 @@ int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double 
 int64_t bb_cluster_self_ns(const struct bb_cluster *c, double bytes)
 {
     return llround(2 * bytes / c->memory_gbps);
+}
+
+/* ---- what is on a node ---- */
+
+int bb_cluster_nics(const struct bb_cluster *c)
+{
+    return c->n_ways > 0 ? c->nics_per_node : c->gpus_per_node;
+}
+
+bool bb_cluster_gpus_share_nics(const struct bb_cluster *c)
+{
+    return bb_cluster_nics(c) < c->gpus_per_node;
+}
+
+void bb_cluster_gpu_nics(const struct bb_cluster *c, int gpu, int *first, int *end)
+{
+    const int64_t nics = bb_cluster_nics(c), place = gpu % c->gpus_per_node;
+    const int next = (int)((place + 1) * nics / c->gpus_per_node);
+
+    *first = (int)(place * nics / c->gpus_per_node);
+    *end = next > *first ? next : *first + 1;
+}
+
+int bb_cluster_rank_nic(const struct bb_cluster *c, int rank)
+{
+    int first, end;
+
+    bb_cluster_gpu_nics(c, rank, &first, &end);
+    return rank / c->gpus_per_node * bb_cluster_nics(c) + first;
+}
+
+/* ---- what communication takes of a GPU ---- */
+
+double bb_cluster_memory_gbps(const struct bb_cluster *c)
+{
+    return c->memory_gbps * (c->achieves ? c->achieved.memory : 1);
+}
+
+double bb_cluster_nccl_memory_gbps(const struct bb_cluster *c)
+{
+    return bb_cluster_memory_gbps(c) / 2;
+}
+
+int bb_cluster_exchange_sms(const struct bb_cluster *c, int messages)
+{
+    const long long sms = (long long)c->sharing.message_sms * messages;
+
+    return sms < c->sharing.collective_sms ? (int)sms : c->sharing.collective_sms;
+}
+
+int bb_cluster_held_sms(const struct bb_cluster *c, int held)
+{
+    return held < c->sm_count / 2 ? held : c->sm_count / 2;
 }

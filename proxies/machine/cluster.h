@@ -43,6 +43,15 @@ struct bb_sharing {
     double memory_bytes;             /* of the GPU's memory for each byte that it sends or receives                 */
 };
 
+/* Switches between the nodes: a profile's "fabric". On a tier so many consecutive nodes hang together: on a leaf switch,
+ * in a pod of leaves. */
+enum bb_tier { BB_LEAF, BB_POD, BB_TIERS };
+struct bb_fabric {
+    bool rails;                        /* a leaf switch for each NIC of a node, and not one for all */
+    int nodes[BB_TIERS];               /* 0: no such tier, all nodes are on one switch              */
+    double oversubscription[BB_TIERS]; /* of what hangs on it to what its uplinks carry             */
+};
+
 struct bb_cluster {
     char name[64];
     int gpus_per_node, sm_count, clock_khz;
@@ -53,6 +62,7 @@ struct bb_cluster {
     struct bb_achieved achieved;
     bool shares; /* "sharing" holds; else nothing that runs at once slows anything else */
     struct bb_sharing sharing;
+    struct bb_fabric fabric;
     double launch_us, nccl_launch_us, kernel_us, memory_gbps, memory_bytes;
     double tflops_float32, tflops_float16, tflops_bfloat16, tflops_float64;
     struct bb_link intra, inter;
@@ -70,6 +80,15 @@ int64_t bb_cluster_kernel_on_ns(const struct bb_cluster *c, const struct bb_kern
 /* 1e12 FLOP per second in products of that type. */
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
 
+/* How the nodes of a communicator lie on each tier of the fabric (fabric.h). places 0: nobody says, it is consecutive
+ * nodes from the first one on. */
+struct bb_spread {
+    struct {
+        int places, nodes; /* on how many leaves or pods; most nodes on one                          */
+        int edges;         /* most edges of NCCL's two trees over the nodes that leave one of them */
+    } tier[BB_TIERS];
+};
+
 /* A collective as NCCL is called for it, by so many ranks on so many nodes. */
 struct bb_collective {
     enum bb_coll_kind kind;
@@ -77,6 +96,7 @@ struct bb_collective {
     size_t count; /* of the NCCL call */
     bool in_place;
     int ranks, nodes;
+    struct bb_spread spread;
 };
 
 /* bb_cluster_collective_ns - from the arrival of the last member to the end on all. way: the quickest, which is taken;
@@ -88,8 +108,11 @@ int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_col
  * the links of each member busy for so long, as if nothing else ran. */
 struct bb_cost {
     double latency_ns, transfer_ns;
-    double link_ns, nic_ns; /* of transfer_ns: the links within the node; the member's part of the NICs */
-    double bytes;           /* that each member sends, and as many that it receives                     */
+    double link_ns, nic_ns;     /* of transfer_ns: the links within the node; the member's part of the NICs */
+    double uplink_ns[BB_TIERS]; /* of transfer_ns: the uplinks of the leaf and the pod with most of its nodes */
+    double bytes;               /* that each member sends, and as many that it receives                     */
+    /* Over the uplinks of a leaf or pod, each way: from all its members together; from each to each that is not on it. */
+    double uplink_bytes[BB_TIERS], pair_bytes;
     const struct bb_nccl_way *way;
 };
 void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost);
@@ -97,17 +120,41 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
 bool bb_cluster_way_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_way *way,
                          struct bb_cost *cost);
 
-/* Messages of one exchange: bytes to and from other ranks by link, [0] between nodes, [1] within the node. */
+/* Messages of one exchange: bytes to and from other ranks by link, [0] between nodes, [1] within the node; and those that
+ * take uplinks of the fabric (fabric.h), of all that are on one leaf or pod and send at once. */
 struct bb_load {
     double out[2], in[2];
+    double up[BB_TIERS], down[BB_TIERS];
 };
 double bb_cluster_nic_gbps(const struct bb_cluster *c); /* between nodes, of one GPU when all of its node send */
 /* The same when only so many GPUs of a node send, of a machine that shares. */
 double bb_cluster_nic_of_gbps(const struct bb_cluster *c, double members);
-/* bb_cluster_load_ns - the time that a rank's links need for all of them. */
-double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load);
+/* bb_cluster_load_ns - the time that a rank's links need for all of them, when so many GPUs of its node send at once
+ * (of a machine that does not share always all of them). */
+double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load, double members);
 /* bb_cluster_message_ns - from the later arrival to the end of one message; loads: the larger of both sides' load. */
 int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double load_ns);
 int64_t bb_cluster_self_ns(const struct bb_cluster *c, double bytes); /* a message to oneself */
+
+/* ---- what is on a node ---- */
+
+int bb_cluster_nics(const struct bb_cluster *c);             /* a profile that does not say has one for each GPU */
+bool bb_cluster_gpus_share_nics(const struct bb_cluster *c); /* fewer NICs than GPUs */
+/* bb_cluster_gpu_nics - the NICs of a GPU on its node, [*first, *end): of as many as GPUs the one of its number, of fewer
+ * the one of its share, of more its own. gpu: also beyond the node's, then it starts again. */
+void bb_cluster_gpu_nics(const struct bb_cluster *c, int gpu, int *first, int *end);
+/* bb_cluster_rank_nic - the number, over all nodes, of the NIC that a rank's GPU uses; of several the first. */
+int bb_cluster_rank_nic(const struct bb_cluster *c, int rank);
+
+/* ---- what communication takes of a GPU, where the machine shares ---- */
+
+/* bb_cluster_memory_gbps - that passes reach; _nccl: at most half of it is NCCL's, so that what NCCL takes does not
+ * depend on the kernels beside it. */
+double bb_cluster_memory_gbps(const struct bb_cluster *c);
+double bb_cluster_nccl_memory_gbps(const struct bb_cluster *c);
+/* bb_cluster_exchange_sms - multiprocessors that an exchange of so many messages to and from others holds. _held: those
+ * that kernels go without while NCCL's operations hold so many together, which is half of the GPU's at most. */
+int bb_cluster_exchange_sms(const struct bb_cluster *c, int messages);
+int bb_cluster_held_sms(const struct bb_cluster *c, int held);
 
 #endif

@@ -2,7 +2,7 @@
  * collective_time.c - how long a collective takes (the definition: profiles/clusters/README.md): by the simple law, or
  * by the quickest of the ways that NCCL has, as NCCL chooses by its own constants.
  */
-#include "proxies/machine/cluster.h"
+#include "proxies/machine/fabric.h"
 
 #include <math.h>
 
@@ -37,17 +37,34 @@ static void simple_cost(const struct bb_cluster *c, const struct bb_collective *
 
 /* ---- sends and receives, which NCCL makes of it ---- */
 
+static double longest_ns(const struct bb_cost *cost)
+{
+    return fmax(fmax(cost->link_ns, cost->nic_ns), fmax(cost->uplink_ns[BB_LEAF], cost->uplink_ns[BB_POD]));
+}
+
+/* Of what goes to other nodes, the part that is moved within the node first: to the GPUs of the other rails. */
+static double part_moved(const struct bb_cluster *c, double members)
+{
+    return c->fabric.rails ? 1 - 1 / fmin(members, bb_fabric_rails(c)) : 0;
+}
+
 /* Each link takes its own part of the bytes, at the same time. */
 static void pairs_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes, struct bb_cost *cost)
 {
-    double n = call->ranks, members = n / call->nodes;
+    double n = call->ranks, members = n / call->nodes, moved = part_moved(c, members), away = n - members;
     const struct bb_link *link = call->nodes == 1 ? &c->intra : &c->inter;
 
     cost->bytes = (n - 1) / n * bytes;
-    cost->latency_ns = link->latency_us * 1e3;
-    cost->link_ns = (members - 1) / n * bytes / c->intra.gbps;
-    cost->nic_ns = (n - members) / n * bytes / bb_cluster_nic_of_gbps(c, members);
-    cost->transfer_ns = fmax(cost->link_ns, cost->nic_ns);
+    cost->latency_ns = (link->latency_us + (call->nodes > 1 && moved > 0 ? c->intra.latency_us : 0)) * 1e3;
+    cost->link_ns = (members - 1 + away * moved) / n * bytes / c->intra.gbps;
+    cost->nic_ns = away / n * bytes / bb_cluster_nic_of_gbps(c, members);
+    if (bb_colls[call->kind].flags & BB_COLL_ROOTED)
+        for (int tier = 0; tier < BB_TIERS; tier++) /* all but the root's leaf has */
+            cost->uplink_bytes[tier] = (n - call->spread.tier[tier].nodes * members) / n * bytes;
+    else
+        cost->pair_bytes = bytes / n;
+    bb_fabric_add_uplinks(c, call, 1, cost);
+    cost->transfer_ns = longest_ns(cost);
 }
 
 /* ---- NCCL's ways ---- */
@@ -86,6 +103,19 @@ static bool can_do(enum bb_nccl_algorithm algorithm, const struct bb_coll *coll,
                                             : whole;
 }
 
+/* What goes out of a leaf or a pod, and into it, over all its uplinks. A ring of its nodes leaves it once. Of trees half of
+ * the data goes over each edge, of reductions both ways. PAT's trees leave a node for the far half of their steps with as
+ * much as a ring in all, and with each doubling of what is near by half as much more. */
+static double bytes_between(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, enum bb_tier tier,
+                            double bytes, double around)
+{
+    if (algorithm == BB_NCCL_RING)
+        return around;
+    if (algorithm == BB_NCCL_PAT)
+        return around * (1 + log2(fmax(1, call->spread.tier[tier].nodes)) / 2);
+    return count_rounds(&bb_colls[call->kind]) * call->spread.tier[tier].edges * bytes / 4;
+}
+
 static struct bb_cost way_cost(const struct bb_cluster *c, const struct bb_nccl_way *way,
                                const struct bb_collective *call, double bytes)
 {
@@ -102,7 +132,10 @@ static struct bb_cost way_cost(const struct bb_cluster *c, const struct bb_nccl_
     cost.link_ns = n == nodes ? 0 : cost.bytes / way->gbps;
     cost.nic_ns = nodes == 1 ? 0 : between / nics;
     cost.latency_ns = (way->base_us + steps.intra * way->intra_us + steps.inter * way->inter_us) * 1e3;
-    cost.transfer_ns = fmax(cost.link_ns, cost.nic_ns);
+    for (int tier = 0; tier < BB_TIERS && bb_fabric_has_scarce(c); tier++)
+        cost.uplink_bytes[tier] = bytes_between(way->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
+    bb_fabric_add_uplinks(c, call, way->nic, &cost);
+    cost.transfer_ns = longest_ns(&cost);
     return cost;
 }
 
@@ -131,8 +164,19 @@ static double payload_bytes(const struct bb_collective *call)
     return (double)bb_coll_payload_count(call->kind, call->count, call->ranks) * bb_dtypes[call->dtype].bytes;
 }
 
-void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost)
+/* Where nobody says how its nodes lie, they are the first ones. */
+static struct bb_collective call_on(const struct bb_cluster *c, const struct bb_collective *call)
 {
+    struct bb_collective placed = *call;
+
+    if (bb_fabric_has_scarce(c) && call->spread.tier[BB_LEAF].places == 0)
+        bb_fabric_spread(c, NULL, call->nodes, &placed.spread);
+    return placed;
+}
+
+void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *asked, struct bb_cost *cost)
+{
+    const struct bb_collective placed = call_on(c, asked), *call = &placed;
     double bytes = payload_bytes(call);
 
     *cost = (struct bb_cost){0};
@@ -150,10 +194,12 @@ bool bb_cluster_way_cost(const struct bb_cluster *c, const struct bb_collective 
                          struct bb_cost *cost)
 {
     const struct bb_coll *coll = &bb_colls[call->kind];
+    struct bb_collective placed;
 
     if (!(coll->flags & BB_COLL_ESTIMATED) || !can_do(way->algorithm, coll, call->ranks, call->nodes))
         return false;
-    *cost = way_cost(c, way, call, payload_bytes(call));
+    placed = call_on(c, call);
+    *cost = way_cost(c, way, &placed, payload_bytes(call));
     return true;
 }
 

@@ -293,8 +293,6 @@ void bb_flows_settle(struct bb_flows *f, double now_ns)
         else
             f->flows[f->fresh[i]].fresh = false;
     for (int i = 0; i < f->n_stale; i++) {
-        if (!f->resources[f->stale[i]].stale)
-            continue;
         open_part(f);
         visit_resource(f, f->stale[i]);
         reckon_part(f, now_ns);

@@ -1,13 +1,11 @@
 /* slow.c - see slow.h. */
 #include "proxies/machine/slow.h"
 
-#include "bootstrap/cli/opts.h"
-
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const double least_factor = 1e-3, most_factor = 1e3;
+static const double least_factor = 1e-3, most_times = 1e3, most_part = 1;
 
 /* ---- reading ---- */
 
@@ -33,12 +31,12 @@ static bool take_number(const char **at, int *number)
     return true;
 }
 
-static bool take_factor(const char **at, double *factor)
+static bool take_factor(const char **at, double most, double *factor)
 {
     char *end;
 
     *factor = isdigit((unsigned char)**at) ? strtod(*at, &end) : 0;
-    if (!(*factor >= least_factor && *factor <= most_factor))
+    if (!(*factor >= least_factor && *factor <= most))
         return false;
     *at = end;
     return true;
@@ -51,7 +49,7 @@ static bool take_item(const char **at, struct bb_slow_item *item)
                                : !take_word(at, "link=node") || !take_number(at, &item->node) ||
                                      !take_word(at, "-nic") || !take_number(at, &item->nic))
         return false;
-    return take_word(at, ":") && take_factor(at, &item->factor);
+    return take_word(at, ":") && take_factor(at, item->rank < 0 ? most_part : most_times, &item->factor);
 }
 
 static bool is_same(const struct bb_slow_item *a, const struct bb_slow_item *b)
@@ -62,8 +60,8 @@ static bool is_same(const struct bb_slow_item *a, const struct bb_slow_item *b)
 static int refuse_item(const char *what, const char *item)
 {
     return bb_err(BB_EUSAGE,
-                  "%s: '%.*s' is not valid, expected rank=R:TIMES or link=nodeN-nicM:PART, factors from 0.001 to 1000; "
-                  "such as rank=5:1.1 or link=node3-nic2:0.5",
+                  "%s: '%.*s' is not valid, expected rank=R:TIMES, TIMES from 0.001 to 1000, or link=nodeN-nicM:PART, "
+                  "PART from 0.001 to 1; such as rank=5:1.1 or link=node3-nic2:0.5",
                   what, (int)strcspn(item, ","), item);
 }
 
@@ -121,45 +119,22 @@ double bb_slow_times(const struct bb_slow *slow, int rank)
     return factor_of(slow, (struct bb_slow_item){.rank = rank});
 }
 
-int bb_cluster_nics(const struct bb_cluster *c)
-{
-    return c->n_ways > 0 ? c->nics_per_node : c->gpus_per_node;
-}
-
-/* The NICs of a GPU on its node: [*first, *end). */
-static void find_nics(const struct bb_cluster *c, int gpu, int *first, int *end)
-{
-    const int64_t nics = bb_cluster_nics(c), place = gpu % c->gpus_per_node;
-    const int next = (int)((place + 1) * nics / c->gpus_per_node);
-
-    *first = (int)(place * nics / c->gpus_per_node);
-    *end = next > *first ? next : *first + 1;
-}
-
 double bb_slow_nic_part(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu)
 {
     double sum = 0;
     int first, end;
 
-    find_nics(c, gpu, &first, &end);
+    bb_cluster_gpu_nics(c, gpu, &first, &end);
     for (int nic = first; slow->n > 0 && nic < end; nic++)
         sum += factor_of(slow, (struct bb_slow_item){.rank = -1, .node = node, .nic = nic});
     return slow->n > 0 ? sum / (end - first) : 1;
-}
-
-int bb_slow_nic_of(const struct bb_cluster *c, int rank)
-{
-    int first, end;
-
-    find_nics(c, rank, &first, &end);
-    return rank / c->gpus_per_node * bb_cluster_nics(c) + first;
 }
 
 double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c, int rank)
 {
     int first, end;
 
-    find_nics(c, rank, &first, &end);
+    bb_cluster_gpu_nics(c, rank, &first, &end);
     return c->inter.gbps * (end - first) * bb_slow_nic_part(slow, c, rank / c->gpus_per_node, rank % c->gpus_per_node);
 }
 

@@ -4,7 +4,8 @@
  *   rank=R:TIMES            compute of rank R lasts so many times as long
  *   link=nodeN-nicM:PART    NIC M of node N has that part of its rate, in both directions
  *
- * Numbers begin at 0, nodes are those of consecutive ranks. TIMES and PART may be below 1 and above it.
+ * Numbers begin at 0, nodes are those of consecutive ranks. TIMES may be below 1 and above it; PART is at most 1, since
+ * no link does better than the profile that all the rest is reckoned by.
  */
 #ifndef BB_PROXIES_MACHINE_SLOW_H
 #define BB_PROXIES_MACHINE_SLOW_H
@@ -35,13 +36,9 @@ void bb_slow_print(const struct bb_slow *slow, const char *before, FILE *out);
 json_t *bb_slow_json(const struct bb_slow *slow);
 
 double bb_slow_times(const struct bb_slow *slow, int rank); /* 1 where nothing is said */
-/* bb_slow_nic_part - what is left of the rate of the NICs that a GPU uses: of as many NICs as GPUs the one of its number,
- * of fewer the one of its share, of more the mean of its own. gpu: on its node. */
+/* bb_slow_nic_part - what is left of the rate of the NICs that a GPU uses, of several their mean. gpu: on its node. */
 double bb_slow_nic_part(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu);
-/* bb_slow_nic_of - the number, over all nodes, of the NIC that a rank's GPU uses; of several the first. _nics_gbps: the
- * rate of all that it uses, whoever else does. Nodes are those of the profile. */
-int bb_slow_nic_of(const struct bb_cluster *c, int rank);
+/* bb_slow_nics_gbps - the rate of all NICs that a rank's GPU uses, whoever else does. Nodes are those of the profile. */
 double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
-int bb_cluster_nics(const struct bb_cluster *c); /* of a node; a profile that does not say has one for each GPU */
 
 #endif

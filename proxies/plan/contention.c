@@ -21,8 +21,12 @@ void bb_sharing_print(const struct bb_prediction *p, FILE *out)
         return;
     fprintf(out, "  beside each other: compute %s longer, communication %s longer than alone\n",
             bb_format_time(us_of(b->compute_slowed_ns), text), bb_format_time(us_of(b->comm_slowed_ns), more));
-    fprintf(out, "  busiest links: within a node %.1f%% of the step, NIC %.1f%%\n", 100 * p->link_busy,
+    fprintf(out, "  busiest links: within a node %.1f%% of the step, NIC %.1f%%", 100 * p->link_busy,
             100 * p->nic_busy);
+    for (int tier = 0; tier < BB_TIERS; tier++)
+        if (bb_fabric_is_scarce(&p->cluster, (enum bb_tier)tier))
+            fprintf(out, ", %s %.1f%%", bb_limit_names[BB_LIMIT_LEAF + tier], 100 * p->uplink_busy[tier]);
+    fputc('\n', out);
     for (int phase = 0; phase < BB_PHASES; phase++) {
         enum bb_limit most = bb_bottleneck_of(b, (enum bb_phase)phase);
 
@@ -32,14 +36,20 @@ void bb_sharing_print(const struct bb_prediction *p, FILE *out)
     }
 }
 
+static json_t *uplink_json(const struct bb_prediction *p, enum bb_tier tier)
+{
+    return bb_fabric_is_scarce(&p->cluster, tier) ? json_real(p->uplink_busy[tier]) : json_null();
+}
+
 json_t *bb_sharing_json(const struct bb_prediction *p)
 {
     const struct bb_bottleneck *b = &p->bottleneck;
 
     if (!p->cluster.shares)
         return json_null();
-    return json_pack("{s:f, s:f, s:f, s:f}", "compute_slowed_us", us_of(b->compute_slowed_ns), "comm_slowed_us",
-                     us_of(b->comm_slowed_ns), "link_busy", p->link_busy, "nic_busy", p->nic_busy);
+    return json_pack("{s:f, s:f, s:f, s:f, s:o, s:o}", "compute_slowed_us", us_of(b->compute_slowed_ns),
+                     "comm_slowed_us", us_of(b->comm_slowed_ns), "link_busy", p->link_busy, "nic_busy", p->nic_busy,
+                     "leaf_uplink_busy", uplink_json(p, BB_LEAF), "pod_uplink_busy", uplink_json(p, BB_POD));
 }
 
 static json_t *times_of(const int64_t *ns)
@@ -49,7 +59,7 @@ static json_t *times_of(const int64_t *ns)
     for (int limit = BB_LIMIT_NONE + 1; limit < BB_LIMITS; limit++) {
         char key[32];
 
-        snprintf(key, sizeof(key), "%s_us", limit == BB_LIMIT_NIC ? "nic" : bb_limit_names[limit]);
+        snprintf(key, sizeof(key), "%s_us", bb_limit_keys[limit]);
         json_object_set_new(times, key, json_real(us_of(ns[limit])));
     }
     return times;

@@ -27,6 +27,7 @@ struct role {
     struct amount amounts[BB_MAX_GROUPS];
     struct message *messages; /* one of each peer */
     int n_messages;
+    int next; /* where the last one found was followed: exchanges repeat the order of their peers */
 };
 
 struct counting {
@@ -42,10 +43,15 @@ struct counting {
 
 static struct message *message_to(struct role *role, const struct bb_op *op)
 {
-    for (int i = 0; i < role->n_messages; i++)
+    for (int k = 0; k < role->n_messages; k++) {
+        const int i = (role->next + k) % role->n_messages;
+
         if (role->messages[i].comm == op->comm && role->messages[i].peer == op->peer &&
-            role->messages[i].kind == op->peer_kind)
+            role->messages[i].kind == op->peer_kind) {
+            role->next = i + 1;
             return &role->messages[i];
+        }
+    }
     if (BB_GROW(role->messages, role->n_messages))
         return NULL;
     role->messages[role->n_messages] = (struct message){op->comm, op->peer, op->peer_kind, 0};
@@ -66,22 +72,44 @@ static void add_collective(struct amount *amount, const struct bb_op *op, int n)
         amount->ring += coll->bus_factor(n) * whole;
 }
 
+static int add_send(struct role *role, const struct bb_op *op)
+{
+    struct message *message = message_to(role, op);
+
+    if (!message)
+        return -BB_EFAIL;
+    message->bytes += (double)bb_op_payload_bytes(op, 1);
+    return 0;
+}
+
+static int add_uneven(struct role *role, const struct bb_op *op)
+{
+    struct bb_op message = {.kind = BB_OP_SEND, .comm = op->comm, .dtype = op->dtype, .peer_kind = BB_PEER_ABSOLUTE};
+    int rc = 0;
+
+    for (int place = 0; place < op->table->n && !rc; place++) {
+        message.peer = place;
+        message.count = bb_alltoallv_sends(op, place);
+        rc = message.count ? add_send(role, &message) : 0;
+    }
+    return rc;
+}
+
 static int add_up(const struct bb_layout *l, const struct bb_program *p, struct role *role)
 {
-    for (size_t i = 0; i < p->n_ops; i++) {
+    int rc = 0;
+
+    for (size_t i = 0; i < p->n_ops && !rc; i++) {
         const struct bb_op *op = &p->ops[i];
-        struct message *message;
 
         if (op->kind == BB_OP_COLLECTIVE)
             add_collective(&role->amounts[l->comms[op->comm].group], op, bb_comm_size(l, op->comm));
-        if (op->kind != BB_OP_SEND)
-            continue;
-        message = message_to(role, op);
-        if (!message)
-            return -BB_EFAIL;
-        message->bytes += (double)bb_op_payload_bytes(op, bb_comm_size(l, op->comm));
+        else if (op->kind == BB_OP_SEND)
+            rc = add_send(role, op);
+        else if (op->kind == BB_OP_ALLTOALLV)
+            rc = add_uneven(role, op);
     }
-    return 0;
+    return rc;
 }
 
 /* ---- ranks ---- */

@@ -114,6 +114,16 @@ static json_t *index_or_null(int value)
     return value == BB_NONE ? json_null() : json_integer(value);
 }
 
+/* Elements of an alltoallv to each place, or from it, 0 of itself; null of other operations. */
+static json_t *counts_of(const struct bb_op *op, size_t (*of)(const struct bb_op *, int))
+{
+    json_t *list = op->kind == BB_OP_ALLTOALLV ? json_array() : json_null();
+
+    for (int place = 0; op->kind == BB_OP_ALLTOALLV && place < op->table->n; place++)
+        json_array_append_new(list, json_integer((json_int_t)of(op, place)));
+    return list;
+}
+
 static json_t *peer_text(const struct bb_op *op)
 {
     bool rooted = op->kind == BB_OP_COLLECTIVE && (bb_colls[op->coll].flags & BB_COLL_ROOTED);
@@ -170,17 +180,20 @@ static json_t *op_object(const struct bb_step *step, const struct bb_program *p,
     bool comm = bb_op_is_comm(op), reduces = op->kind == BB_OP_COLLECTIVE && bb_colls[op->coll].flags & BB_COLL_REDUCES;
 
     return json_pack(
-        "{s:I, s:s, s:s, s:s?, s:o, s:o, s:s?, s:s?, s:o, s:o, s:s?, s:s, s:o, s:o, s:s?, s:o, s:o, s:o, s:o, s:o}",
+        "{s:I, s:s, s:s, s:s?, s:o, s:o, s:o, s:o, s:s?, s:s?, s:o, s:o, s:s?, s:s, s:o, s:o, s:s?, s:o, s:o, s:o, "
+        "s:o, "
+        "s:o}",
         "index", (json_int_t)i, "kind", bb_op_kind_word(op->kind, op->coll), "stream", p->streams[op->stream].name,
         "group", comm ? l->groups[l->comms[op->comm].group].name : NULL, "peer", peer_text(op), "count",
-        comm ? json_integer((json_int_t)op->count) : json_null(), "dtype", comm ? bb_dtypes[op->dtype].name : NULL,
-        "op", reduces ? bb_redops[op->redop].name : NULL, "call", index_or_null(op->call), "waits",
-        int_array(p->wait_list + op->first_wait, op->waits), "comm", comm ? l->comms[op->comm].name : NULL, "phase",
-        bb_phase_names[op->phase], "micro_batch", index_or_null(op->micro_batch), "layer", index_or_null(op->layer),
-        "what", op->what, "compute_us", comm ? json_null() : json_real(op->compute_us), "flops",
-        comm ? json_null() : json_integer(llround(op->flops)), "moved_bytes",
-        op->work ? json_integer(llround(op->work_times * bb_kernel_list_bytes(op->work))) : json_null(), "work",
-        work_index(step, op->work), "work_times", op->work ? json_integer(op->work_times) : json_null());
+        comm && op->kind != BB_OP_ALLTOALLV ? json_integer((json_int_t)op->count) : json_null(), "send_counts",
+        counts_of(op, bb_alltoallv_sends), "recv_counts", counts_of(op, bb_alltoallv_receives), "dtype",
+        comm ? bb_dtypes[op->dtype].name : NULL, "op", reduces ? bb_redops[op->redop].name : NULL, "call",
+        index_or_null(op->call), "waits", int_array(p->wait_list + op->first_wait, op->waits), "comm",
+        comm ? l->comms[op->comm].name : NULL, "phase", bb_phase_names[op->phase], "micro_batch",
+        index_or_null(op->micro_batch), "layer", index_or_null(op->layer), "what", op->what, "compute_us",
+        comm ? json_null() : json_real(op->compute_us), "flops", comm ? json_null() : json_integer(llround(op->flops)),
+        "moved_bytes", op->work ? json_integer(llround(op->work_times * bb_kernel_list_bytes(op->work))) : json_null(),
+        "work", work_index(step, op->work), "work_times", op->work ? json_integer(op->work_times) : json_null());
 }
 
 static json_t *program_of(const struct bb_step *step, const struct bb_program *p)

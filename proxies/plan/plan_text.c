@@ -198,6 +198,24 @@ static void work_text(const struct bb_op *op, char text[64])
         snprintf(text, 64, "%s moved", bytes);
 }
 
+/* ", 12 KiB to 1.5 MiB to each": the least and the most that goes to another place. */
+static void print_spread(const struct bb_op *op, FILE *out)
+{
+    const size_t element = bb_dtypes[op->dtype].bytes;
+    char low[BB_BYTES_TEXT], high[BB_BYTES_TEXT];
+    size_t least = SIZE_MAX, most = 0;
+
+    for (int place = 0; place < op->table->n; place++) {
+        const size_t bytes = bb_alltoallv_sends(op, place) * element;
+
+        if (place == op->peer)
+            continue;
+        least = bytes < least ? bytes : least;
+        most = bytes > most ? bytes : most;
+    }
+    fprintf(out, ", %s to %s to each", bb_format_bytes(least, low), bb_format_bytes(most, high));
+}
+
 static void print_op(const struct bb_layout *l, const struct bb_program *p, size_t i, FILE *out)
 {
     const struct bb_op *op = &p->ops[i];
@@ -221,6 +239,8 @@ static void print_op(const struct bb_layout *l, const struct bb_program *p, size
     if (op->micro_batch != BB_NONE)
         fprintf(out, " %d", op->micro_batch);
     fprintf(out, ", %s", op->what ? op->what : "");
+    if (op->kind == BB_OP_ALLTOALLV)
+        print_spread(op, out);
     for (int w = 0; w < op->waits; w++)
         fprintf(out, "%s%d", w ? ", " : ", after ", p->wait_list[op->first_wait + w]);
     fputc('\n', out);

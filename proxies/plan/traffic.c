@@ -20,10 +20,16 @@ size_t bb_traffic_memory(const struct bb_traffic_role *role)
 
 /* A role while it is counted. Uneven exchanges have thousands of rows, a parameter server thousands of peers. */
 struct counting {
+    const struct bb_layout *layout;
+    int rank;
     struct bb_traffic_role *role;
-    struct bb_key_index rows;  /* struct row_key: number of the row */
-    struct bb_key_index peers; /* struct peer_key                   */
-    size_t *calls;             /* [peers.n]                         */
+    struct bb_key_index rows;   /* struct row_key: number of the row */
+    struct bb_key_index peers;  /* struct peer_key                   */
+    size_t *calls;              /* [peers.n]                         */
+    struct bb_key_index uneven; /* struct uneven_key: each exchange that the program repeats */
+    size_t *repeats;            /* [uneven.n] how often; 0: its messages are counted         */
+    struct bb_op *messages;     /* of one of them                                            */
+    int n_messages;
 };
 
 struct row_key {
@@ -33,6 +39,12 @@ struct row_key {
 
 struct peer_key {
     int row, offset;
+};
+
+struct uneven_key {
+    const struct bb_alltoallv *table;
+    size_t count;
+    int comm, dtype, own, back;
 };
 
 static int find_row(struct counting *c, const struct bb_layout *l, const struct bb_op *op)
@@ -59,7 +71,7 @@ static int find_row(struct counting *c, const struct bb_layout *l, const struct 
     return row;
 }
 
-static int count_peer(struct counting *c, int row, int offset)
+static int count_peer(struct counting *c, int row, int offset, size_t times)
 {
     const struct peer_key key = {row, offset};
     int known = c->peers.n, peer = bb_key_index_add(&c->peers, &key);
@@ -68,30 +80,85 @@ static int count_peer(struct counting *c, int row, int offset)
         return -BB_EFAIL;
     if (peer == known)
         c->calls[peer] = 0;
-    c->calls[peer]++;
+    c->calls[peer] += times;
     return 0;
 }
 
-static int count_op(struct counting *c, const struct bb_layout *l, const struct bb_op *op, int rank)
+/* An operation that communicates, so many times. */
+static int count_calls(struct counting *c, const struct bb_op *op, size_t times)
 {
     struct bb_traffic_row *row;
-    int number, index;
+    int number = find_row(c, c->layout, op), index;
 
-    if (!bb_op_is_comm(op)) {
-        c->role->compute_us += op->compute_us;
-        c->role->flops += op->flops;
-        return 0;
-    }
-    number = find_row(c, l, op);
     if (number < 0)
         return number;
     row = &c->role->rows[number];
-    row->calls++;
-    row->bytes += bb_op_payload_bytes(op, row->group_size);
+    row->calls += times;
+    row->bytes += times * bb_op_payload_bytes(op, row->group_size);
     if (op->kind == BB_OP_COLLECTIVE)
         return 0;
-    index = op->peer_kind == BB_PEER_OFFSET ? 0 : bb_group_index(l, row->group, rank);
-    return count_peer(c, number, op->peer - index);
+    index = op->peer_kind == BB_PEER_OFFSET ? 0 : bb_group_index(c->layout, row->group, c->rank);
+    return count_peer(c, number, op->peer - index, times);
+}
+
+/* ---- uneven exchanges: one is as another micro-batch's, so its messages are listed once ---- */
+
+static int find_uneven(struct counting *c, const struct bb_op *op)
+{
+    struct uneven_key key;
+
+    memset(&key, 0, sizeof(key));
+    key.table = op->table;
+    key.count = op->count;
+    key.comm = op->comm;
+    key.dtype = (int)op->dtype;
+    key.own = op->peer;
+    key.back = op->back;
+    return bb_key_index_add(&c->uneven, &key);
+}
+
+static int find_repeats(struct counting *c, const struct bb_program *p)
+{
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct bb_op *op = &p->ops[i];
+        int known = c->uneven.n, which;
+
+        if (op->kind != BB_OP_ALLTOALLV)
+            continue;
+        which = find_uneven(c, op);
+        if (which < 0 || (which == known && BB_GROW(c->repeats, known)))
+            return -BB_EFAIL;
+        if (which == known)
+            c->repeats[which] = 0;
+        c->repeats[which]++;
+        c->n_messages = 2 * op->table->n > c->n_messages ? 2 * op->table->n : c->n_messages;
+    }
+    return BB_NEW(c->messages, c->n_messages);
+}
+
+static int count_uneven(struct counting *c, const struct bb_op *op)
+{
+    const int which = find_uneven(c, op);
+    int n, rc = 0;
+
+    if (which < 0 || c->repeats[which] == 0)
+        return which < 0 ? which : 0;
+    n = bb_alltoallv_messages(op, c->messages);
+    for (int m = 0; m < n && !rc; m++)
+        rc = count_calls(c, &c->messages[m], c->repeats[which]);
+    c->repeats[which] = 0;
+    return rc;
+}
+
+static int count_op(struct counting *c, const struct bb_op *op)
+{
+    if (op->kind == BB_OP_ALLTOALLV)
+        return count_uneven(c, op);
+    if (bb_op_is_comm(op))
+        return count_calls(c, op, 1);
+    c->role->compute_us += op->compute_us;
+    c->role->flops += op->flops;
+    return 0;
 }
 
 /* The peers of all rows to their rows, in the order in which they were met. */
@@ -121,13 +188,18 @@ static void release_role(struct bb_traffic_role *role)
 static int count_rank(const struct bb_step *step, int rank, struct bb_traffic_role *role)
 {
     const struct bb_program *p = bb_step_program(step, rank);
-    struct counting c = {
-        .role = role, .rows = {.key_bytes = sizeof(struct row_key)}, .peers = {.key_bytes = sizeof(struct peer_key)}};
+    struct counting c = {.layout = &step->layout,
+                         .rank = rank,
+                         .role = role,
+                         .rows = {.key_bytes = sizeof(struct row_key)},
+                         .peers = {.key_bytes = sizeof(struct peer_key)},
+                         .uneven = {.key_bytes = sizeof(struct uneven_key)}};
     int rc = 0;
 
     *role = (struct bb_traffic_role){.name = step->roles[step->role_of[rank]].name, .program = p};
+    TRY(find_repeats(&c, p));
     for (size_t i = 0; i < p->n_ops; i++)
-        TRY(count_op(&c, &step->layout, &p->ops[i], rank));
+        TRY(count_op(&c, &p->ops[i]));
     TRY(list_peers(&c));
     for (int use = 0; use < BB_USES; use++)
         role->memory_bytes[use] = bb_program_bytes(p, (enum bb_buffer_use)use);
@@ -136,7 +208,10 @@ static int count_rank(const struct bb_step *step, int rank, struct bb_traffic_ro
 out:
     bb_key_index_release(&c.rows);
     bb_key_index_release(&c.peers);
+    bb_key_index_release(&c.uneven);
     free(c.calls);
+    free(c.repeats);
+    free(c.messages);
     if (rc)
         release_role(role);
     return rc;
@@ -202,8 +277,8 @@ static void find_absolute_peers(struct grouping *g)
         const struct bb_program *p = &g->step->roles[r].program;
 
         for (size_t i = 0; i < p->n_ops; i++)
-            if ((p->ops[i].kind == BB_OP_SEND || p->ops[i].kind == BB_OP_RECV) &&
-                p->ops[i].peer_kind == BB_PEER_ABSOLUTE)
+            if (p->ops[i].kind == BB_OP_ALLTOALLV || ((p->ops[i].kind == BB_OP_SEND || p->ops[i].kind == BB_OP_RECV) &&
+                                                      p->ops[i].peer_kind == BB_PEER_ABSOLUTE))
                 g->absolute[r] |= 1u << p->ops[i].comm;
     }
 }

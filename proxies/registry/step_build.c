@@ -12,6 +12,8 @@ static const char *slip_of(const struct bb_layout *l, const struct bb_program *p
         return "has no such communicator";
     if (op->src >= p->n_buffers || op->dst >= p->n_buffers)
         return "has no such buffer";
+    if (op->kind == BB_OP_ALLTOALLV && op->table->n != l->groups[l->comms[op->comm].group].size)
+        return "has the numbers of another group";
     for (int w = 0; w < op->waits; w++)
         if (p->wait_list[op->first_wait + w] < 0 || (size_t)p->wait_list[op->first_wait + w] >= i)
             return "waits for a later operation";
@@ -43,8 +45,10 @@ int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy, const stru
     TRY(proxy->build(config, step));
     for (int r = 0; r < step->n_roles; r++)
         TRY(check_form(step, &step->roles[r]));
-    if (config->scale_counts > 0 && config->scale_counts != 1)
+    if (config->scale_counts > 0 && config->scale_counts != 1) {
+        TRY(bb_step_expand(step));
         TRY(bb_step_scale_counts(step, config->scale_counts));
+    }
 out:
     if (rc)
         bb_step_release(step);

@@ -40,6 +40,17 @@ struct run {
 
 /* ---- the step ---- */
 
+/* What is run is messages. */
+static int build_messages(struct run *x)
+{
+    int rc;
+
+    TRY(bb_step_build(&x->step, x->proxy, &x->options.step));
+    TRY(bb_step_expand(&x->step));
+out:
+    return rc;
+}
+
 /* Every rank builds the same step, but only rank 0 speaks of one that cannot be: it builds first. Where only some ranks
  * can, as with a file of a model that is not on every node, all leave. */
 static int build_step(struct run *x)
@@ -50,10 +61,10 @@ static int build_step(struct run *x)
     if (x->options.step.gpus_per_node == 0 && x->session.world.size % x->session.world.local_size == 0)
         x->options.step.gpus_per_node = x->session.world.local_size;
     if (x->session.world.rank == 0)
-        rc = bb_step_build(&x->step, x->proxy, &x->options.step);
+        rc = build_messages(x);
     TRY(bb_world_agree(&x->session.world, rc, "the step"));
     if (x->session.world.rank != 0)
-        rc = bb_step_build(&x->step, x->proxy, &x->options.step);
+        rc = build_messages(x);
     TRY(bb_world_agree(&x->session.world, rc, "the step of every rank"));
 out:
     return rc;
@@ -291,6 +302,7 @@ static int run_one(struct run *x, const struct bb_proxy *proxy)
     if (rc == -BB_EUSAGE)
         return report_line(x, proxy, false, 0);
     TRY(rc);
+    TRY(bb_step_expand(&x->step));
     TRY(check_step(x));
     TRY(run_steps(x));
     TRY(report_line(x, proxy, true, x->wrong - before));

@@ -5,8 +5,10 @@
 
 #include <stdlib.h>
 
-#define TEXT(name, text) text,
+#define TEXT(name, text, key) text,
+#define KEY(name, text, key)  key,
 const char *const bb_limit_names[BB_LIMITS] = {BB_EACH_LIMIT(TEXT)};
+const char *const bb_limit_keys[BB_LIMITS] = {BB_EACH_LIMIT(KEY)};
 
 /* Kernels of a rank in order, and how much time is covered before each. */
 struct cover {

@@ -148,27 +148,30 @@ out:
 
 /* ---- collectives ---- */
 
-/* One member of each class of the communicator instance that `rank` is in. seen[classes] marks those of this one.
- */
+/* One member of each class of the communicator instance that `rank` is in. seen[classes] marks those of this one. */
 static int gather_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_rendezvous *one)
 {
     const struct bb_layout *l = &m->step->layout;
-    int group = l->comms[comm].group, instance = bb_group_instance(l, group, rank), size = l->groups[group].size;
+    int group = l->comms[comm].group, instance = bb_group_instance(l, group, rank), size = l->groups[group].size, rc;
+    struct bb_near *near;
 
     *one = (struct bb_rendezvous){.comm = comm, .size = size, .first = m->n_members};
     one->nodes = bb_group_nodes(l, group, instance, m->cluster ? m->cluster->gpus_per_node : 0);
+    TRY(BB_NEW(near, size));
+    TRY(bb_group_spread(l, group, instance, m->cluster, &one->spread, near));
     for (int i = 0; i < size; i++) {
         int member = bb_group_member(l, group, instance, i), class_id = m->classes.of[member];
 
         if (seen[class_id] == m->n_rendezvous + 1)
             continue;
         seen[class_id] = m->n_rendezvous + 1;
-        if (BB_GROW(m->members, m->n_members))
-            return -BB_EFAIL;
-        m->members[m->n_members++] = (struct bb_member){class_id, member};
+        TRY(BB_GROW(m->members, m->n_members));
+        m->members[m->n_members++] = (struct bb_member){class_id, member, near[i]};
         one->n++;
     }
-    return 0;
+out:
+    free(near);
+    return rc;
 }
 
 /* "all_reduce of 5 float sum, root 0": what all members must agree on. */
@@ -259,6 +262,80 @@ out:
     return rc;
 }
 
+/* ---- uneven exchanges ---- */
+
+/* "alltoallv forth of table 3, rows of 7168 bfloat16": what all places must agree on. */
+static const char *alltoallv_text(const struct bb_sim *m, const struct bb_op *op, char text[128])
+{
+    int table = 0;
+
+    while (table < m->step->n_tables && m->step->tables[table] != op->table)
+        table++;
+    snprintf(text, 128, "alltoallv %s by table %d, rows of %zu %s", op->back ? "back" : "forth", table, op->count,
+             bb_dtypes[op->dtype].name);
+    return text;
+}
+
+static const struct bb_op *alltoallv_at(const struct bb_sim *m, int rank, int comm, int k, int *op)
+{
+    const struct bb_task_graph *s = &m->graphs[m->step->role_of[rank]];
+
+    *op = s->tasks[s->alltoallvs[comm][k]].first;
+    return &s->program->ops[*op];
+}
+
+/* Check 2 between a rank and the first place of its communicator. */
+static void compare_alltoallvs(const struct bb_sim *m, int comm, int first, int rank, struct bb_faults *faults)
+{
+    const int n_a = m->graphs[m->step->role_of[first]].n_alltoallvs[comm];
+    const int n_b = m->graphs[m->step->role_of[rank]].n_alltoallvs[comm], both = n_a < n_b ? n_a : n_b;
+    const char *name = m->step->layout.comms[comm].name;
+    char text_a[128], text_b[128];
+    int op_a, op_b;
+
+    for (int k = 0; k < both; k++) {
+        const struct bb_op *a = alltoallv_at(m, first, comm, k, &op_a), *b = alltoallv_at(m, rank, comm, k, &op_b);
+
+        if (a->table != b->table || a->back != b->back || a->count != b->count || a->dtype != b->dtype)
+            bb_fault(faults, "alltoallv %d on '%s': rank %d has %s (operation %d), rank %d has %s (operation %d)", k,
+                     name, first, alltoallv_text(m, a, text_a), op_a, rank, alltoallv_text(m, b, text_b), op_b);
+        if (b->peer != bb_comm_index(&m->step->layout, comm, rank))
+            bb_fault(faults,
+                     "alltoallv %d on '%s': rank %d is place %d there and has the rows of place %d (operation %d)", k,
+                     name, rank, bb_comm_index(&m->step->layout, comm, rank), b->peer, op_b);
+    }
+    if (n_a != n_b)
+        bb_fault(faults, "rank %d has %d alltoallv on '%s', rank %d has %d", first, n_a, name, rank, n_b);
+}
+
+static int list_mates(struct bb_sim *m, int class_id, int comm, struct bb_faults *faults)
+{
+    const struct bb_layout *l = &m->step->layout;
+    const int rank = m->classes.rank[class_id], group = l->comms[comm].group;
+    const int instance = bb_group_instance(l, group, rank);
+
+    m->mates_of[class_id * l->n_comms + comm] = m->n_mates;
+    compare_alltoallvs(m, comm, bb_group_member(l, group, instance, 0), rank, faults);
+    for (int place = 0; place < l->groups[group].size; place++) {
+        const int mate = bb_group_member(l, group, instance, place);
+
+        if (BB_GROW(m->mates, m->n_mates))
+            return -BB_EFAIL;
+        m->mates[m->n_mates++] = (struct bb_mate){m->classes.of[mate], mate};
+    }
+    return 0;
+}
+
+static int match_alltoallvs(struct bb_sim *m, int class_id, struct bb_faults *faults)
+{
+    int rc = 0;
+
+    for (int comm = 0; comm < m->step->layout.n_comms && !rc; comm++)
+        if (bb_sim_task_graph(m, class_id)->n_alltoallvs[comm] > 0)
+            rc = list_mates(m, class_id, comm, faults);
+    return rc;
+}
+
 /* ---- life ---- */
 
 static int make_graphs(struct bb_sim *m)
@@ -277,7 +354,8 @@ static int make_room(struct bb_sim *m)
     const int n = m->classes.n, n_comms = m->step->layout.n_comms;
     size_t cells = (size_t)n * (size_t)n_comms, ops;
 
-    if (BB_NEW(m->op_base, n) || BB_NEW(m->task_base, n) || BB_NEW(m->rendezvous_of, cells))
+    if (BB_NEW(m->op_base, n) || BB_NEW(m->task_base, n) || BB_NEW(m->rendezvous_of, cells) ||
+        BB_NEW(m->mates_of, cells))
         return -BB_EFAIL;
     for (int c = 0; c < n; c++) {
         m->op_base[c + 1] = m->op_base[c] + (int)bb_sim_task_graph(m, c)->program->n_ops;
@@ -289,51 +367,8 @@ static int make_room(struct bb_sim *m)
     for (size_t i = 0; i < ops; i++)
         m->peer_class[i] = m->peer_op[i] = BB_NONE;
     for (size_t i = 0; i < cells; i++)
-        m->rendezvous_of[i] = BB_NONE;
+        m->rendezvous_of[i] = m->mates_of[i] = BB_NONE;
     return 0;
-}
-
-/* What is slow about a rank, as one number: the same for ranks of which the same is. */
-static uint64_t mark_of(const struct bb_sim *m, int rank)
-{
-    double words[2] = {bb_slow_times(&m->conditions.slow, rank),
-                       bb_slow_nics_gbps(&m->conditions.slow, m->cluster, rank)};
-    uint64_t bits[2];
-
-    memcpy(bits, words, sizeof(bits));
-    return bits[0] * 31 + bits[1];
-}
-
-/* Ranks behave alike where the machine is alike for them: slow parts, and whoever else is on their NIC. */
-static int find_classes(struct bb_sim *m, struct bb_faults *faults)
-{
-    const struct bb_slow *slow = &m->conditions.slow;
-    const struct bb_cluster *c = m->cluster;
-    struct bb_rank_marks marks = {.apart = m->conditions.jitter > 0};
-    bool uneven = c && slow->n > 0;
-    bool mates = c && c->shares && c->nics_per_node > 0 && c->nics_per_node < c->gpus_per_node;
-    const int ranks = m->step->layout.ranks;
-    uint64_t *mark = NULL;
-    int *place_of = NULL, rc = 0;
-
-    if (uneven)
-        TRY(BB_NEW(mark, ranks));
-    if (mates)
-        TRY(BB_NEW(place_of, ranks));
-    for (int r = 0; r < ranks; r++) {
-        if (uneven)
-            mark[r] = mark_of(m, r);
-        if (mates)
-            place_of[r] = bb_slow_nic_of(c, r);
-    }
-    marks.mark = mark;
-    marks.place_of = place_of;
-    marks.places = mates ? bb_slow_nic_of(c, ranks - 1) + 1 : 0;
-    TRY(bb_rank_classes_init(&m->classes, m->step, m->graphs, c ? c->gpus_per_node : 0, &marks, faults));
-out:
-    free(mark);
-    free(place_of);
-    return rc;
 }
 
 int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
@@ -345,10 +380,10 @@ int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cl
     if (conditions)
         m->conditions = *conditions;
     TRY(make_graphs(m));
-    TRY(find_classes(m, faults));
+    TRY(bb_sim_find_classes(m, faults));
     TRY(make_room(m));
     for (int c = 0; c < m->classes.n; c++)
-        TRY(match_class(m, c, faults));
+        TRY(match_class(m, c, faults) || match_alltoallvs(m, c, faults) ? -BB_EFAIL : 0);
     for (int comm = 0; comm < step->layout.n_comms; comm++)
         TRY(list_rendezvous(m, comm, faults));
     return 0;
@@ -370,5 +405,7 @@ void bb_sim_release(struct bb_sim *m)
     free(m->rendezvous_of);
     free(m->rendezvous);
     free(m->members);
+    free(m->mates_of);
+    free(m->mates);
     *m = (struct bb_sim){0};
 }

@@ -4,7 +4,8 @@
  *
  * A collective ends when all members of its communicator have come to it. A send meets the receive that is the k-th
  * from that rank on that communicator as it is the k-th to it; an exchange ends when all its messages have met their
- * other side, so that what one group call holds progresses together. Time, where it is asked for, follows
+ * other side, so that what one group call holds progresses together. An alltoallv is such an exchange: it meets those of
+ * its order on the communicator of all to whom it sends or from whom it receives. Time, where it is asked for, follows
  * profiles/clusters/README.md. On a machine that shares nothing every time is a maximum of sums, and the order of
  * execution does not matter; on one that shares (shared.h) it is executed in the order of time.
  */
@@ -16,6 +17,7 @@
 #include "proxies/simulate/graph/faults.h"
 #include "proxies/simulate/graph/rank_classes.h"
 #include "proxies/simulate/limits.h"
+#include "proxies/simulate/spread.h"
 
 #include <stdint.h>
 
@@ -25,10 +27,20 @@ struct bb_rendezvous {
     int first, n;          /* bb_sim.members[first .. first + n)                */
     int base, collectives; /* states of its collectives; the most of any member */
     int nodes;             /* that the members are on                            */
+    struct bb_spread spread;
 };
+
+/* What several GPUs may share of the machine. */
+enum bb_place { BB_AT_NIC, BB_AT_LEAF, BB_AT_POD, BB_PLACES };
 
 struct bb_member {
     int class_id, rank; /* rank: the member itself, for messages */
+    struct bb_near near;
+};
+
+/* Another place of a communicator that a class has an alltoallv on. */
+struct bb_mate {
+    int class_id, rank; /* rank: the mate itself, of the class's lowest rank */
 };
 
 struct bb_sim {
@@ -43,6 +55,9 @@ struct bb_sim {
     struct bb_rendezvous *rendezvous;
     struct bb_member *members;
     int n_rendezvous, n_members, n_collectives;
+    int *mates_of; /* [classes][n_comms] where the places begin, BB_NONE: it has no alltoallv there */
+    struct bb_mate *mates;
+    int n_mates;
 };
 
 /* What became of each task, and of each collective. */
@@ -50,7 +65,7 @@ struct bb_sim_run {
     bool serialised;
     struct bb_sim_task {
         int before; /* tasks that it still waits for    */
-        int open;   /* messages of it that have not met */
+        int open;   /* messages of it, or places, that have not met */
         bool arrived, ended;
         int64_t begin_ns; /* when an event in front of it on its stream would be reached */
         int64_t host_ns;  /* host time before its launch                                 */
@@ -67,8 +82,8 @@ struct bb_sim_run {
     } * gatherings;                         /* [n_collectives]                      */
     int64_t *issued_ns;                     /* [classes] host time when all is issued */
     struct bb_sim_busy {
-        double link_ns, nic_ns; /* that all which goes over them takes, by the busier direction */
-    } * busy;                   /* [classes] of a machine that shares, else NULL */
+        double link_ns, nic_ns, uplink_ns[BB_TIERS]; /* that all which goes over them takes, by the busier direction */
+    } * busy;                                        /* [classes] of a machine that shares, else NULL */
     int n_ended;
 };
 
@@ -81,6 +96,16 @@ int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cl
                 const struct bb_conditions *conditions, struct bb_faults *faults) BB_MUST_CHECK;
 void bb_sim_release(struct bb_sim *m);
 
+/* uneven.c. _find_classes: of bb_sim_init; which ranks behave alike on this machine. _is_shared: whether several GPUs use
+ * one of that place, and are to be asked for, since it can be scarce. _place: which one a rank's GPU uses, over all nodes. */
+int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults) BB_MUST_CHECK;
+bool bb_sim_is_shared(const struct bb_sim *m, enum bb_place what);
+int bb_sim_place(const struct bb_sim *m, enum bb_place what, int rank);
+static inline enum bb_tier bb_place_tier(enum bb_place what) /* not of a NIC */
+{
+    return what == BB_AT_LEAF ? BB_LEAF : BB_POD;
+}
+
 /* bb_simulate - execute. serialised: the tasks of a rank one after another in issue order. All tasks ended:
  * run->n_ended == task_base[classes.n]. */
 int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run) BB_MUST_CHECK;
@@ -90,6 +115,14 @@ int64_t bb_sim_step_ns(const struct bb_sim *m, const struct bb_sim_run *run); /*
 static inline const struct bb_task_graph *bb_sim_task_graph(const struct bb_sim *m, int class_id)
 {
     return &m->graphs[m->step->role_of[m->classes.rank[class_id]]];
+}
+
+/* bb_sim_mate_task - the task that the alltoallv of that order is at another place; BB_NONE: it has none. */
+static inline int bb_sim_mate_task(const struct bb_sim *m, int class_id, int comm, int order)
+{
+    const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
+
+    return order < graph->n_alltoallvs[comm] ? m->task_base[class_id] + graph->alltoallvs[comm][order] : BB_NONE;
 }
 
 /* bb_sim_member_task - of the i-th member of a rendezvous, the task that is its collective of that order. */

@@ -8,7 +8,7 @@ static int64_t stand_in_ns(const struct bb_op *op)
     return llround(op->compute_us * 1e3);
 }
 
-int bb_op_launches(const struct bb_op *op)
+int bb_op_kernels(const struct bb_op *op)
 {
     return op->work ? op->work->n * op->work_times : stand_in_ns(op) > 0;
 }
@@ -37,12 +37,13 @@ int64_t bb_op_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op,
     return end;
 }
 
-struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes)
+struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes, const struct bb_spread *spread)
 {
     return (struct bb_collective){.kind = op->coll,
                                   .dtype = op->dtype,
                                   .count = op->count,
                                   .in_place = op->src != BB_NONE && op->src == op->dst,
                                   .ranks = ranks,
-                                  .nodes = nodes};
+                                  .nodes = nodes,
+                                  .spread = *spread};
 }

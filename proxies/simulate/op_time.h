@@ -5,7 +5,7 @@
 #include "proxies/machine/cluster.h"
 #include "proxies/step/program.h"
 
-int bb_op_launches(const struct bb_op *op); /* of a compute operation: kernels */
+int bb_op_kernels(const struct bb_op *op); /* that a compute operation launches */
 
 /* bb_op_kernels_ns - that its kernels take alone, launches not waited for; 0 of communication. */
 int64_t bb_op_kernels_ns(const struct bb_cluster *c, const struct bb_op *op);
@@ -14,7 +14,8 @@ int64_t bb_op_kernels_ns(const struct bb_cluster *c, const struct bb_op *op);
  * begins at host_ns: of real work each product and pass is launched by itself, and none starts before it is. */
 int64_t bb_op_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t start_ns, int64_t host_ns);
 
-/* bb_op_collective - the collective that the operation is, on a communicator of so many ranks on so many nodes. */
-struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes);
+/* bb_op_collective - the collective that the operation is, on a communicator of so many ranks on so many nodes, which lie
+ * so in the machine's fabric. */
+struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes, const struct bb_spread *spread);
 
 #endif

@@ -47,23 +47,30 @@ out:
 }
 
 /* How NCCL does the largest collective of a group, as an index of the cluster's ways. */
-static int way_of(const struct bb_sim *m, const struct bb_op *op, int g, int rank)
+static int find_way(const struct bb_sim *m, const struct bb_op *op, int g, int rank, int *found)
 {
     const struct bb_layout *l = &m->step->layout;
     int instance = bb_group_instance(l, g, rank);
     int nodes = bb_group_nodes(l, g, instance, m->cluster->gpus_per_node);
-    const struct bb_collective call = bb_op_collective(op, l->groups[g].size, nodes);
     const struct bb_nccl_way *way = NULL;
+    struct bb_collective call;
+    struct bb_spread spread;
+    int rc;
 
+    TRY(bb_group_spread(l, g, instance, m->cluster, &spread, NULL));
+    call = bb_op_collective(op, l->groups[g].size, nodes, &spread);
     bb_cluster_collective_ns(m->cluster, &call, &way);
-    return way ? (int)(way - m->cluster->ways) : BB_NONE;
+    *found = way ? (int)(way - m->cluster->ways) : BB_NONE;
+out:
+    return rc;
 }
 
-static void find_ways(const struct bb_sim *m, struct bb_predicted_rank *r)
+static int find_ways(const struct bb_sim *m, struct bb_predicted_rank *r)
 {
     const struct bb_layout *l = &m->step->layout;
     const struct bb_program *p = bb_step_program(m->step, r->rank);
     const struct bb_op *largest[BB_MAX_GROUPS] = {NULL};
+    int rc = 0;
 
     for (size_t i = 0; i < p->n_ops; i++) {
         const struct bb_op *op = &p->ops[i];
@@ -72,8 +79,13 @@ static void find_ways(const struct bb_sim *m, struct bb_predicted_rank *r)
         if (g != BB_NONE && (!largest[g] || bb_op_payload_bytes(op, 2) > bb_op_payload_bytes(largest[g], 2)))
             largest[g] = op;
     }
-    for (int g = 0; g < l->n_groups; g++)
-        r->groups[g].way = largest[g] ? way_of(m, largest[g], g, r->rank) : BB_NONE;
+    for (int g = 0; g < l->n_groups; g++) {
+        r->groups[g].way = BB_NONE;
+        if (largest[g])
+            TRY(find_way(m, largest[g], g, r->rank, &r->groups[g].way));
+    }
+out:
+    return rc;
 }
 
 /* Bytes of each group; bus bytes of collectives, and of messages whichever direction has more. */
@@ -95,6 +107,10 @@ static void count_bytes(const struct bb_step *step, struct bb_predicted_rank *r)
             sent[g] += bytes;
         else if (op->kind == BB_OP_RECV)
             received[g] += bytes;
+        else if (op->kind == BB_OP_ALLTOALLV) {
+            sent[g] += (double)(bb_alltoallv_sent(op) * bb_dtypes[op->dtype].bytes);
+            received[g] += (double)(bb_alltoallv_received(op) * bb_dtypes[op->dtype].bytes);
+        }
     }
     for (int g = 0; g < l->n_groups; g++)
         r->groups[g].bus_bytes += fmax(sent[g], received[g]);
@@ -123,40 +139,29 @@ static int read_class(const struct bb_sim *m, const struct bb_sim_run *run, int 
     }
     TRY(bb_exposure_of(&s.compute, &s.comm, &s.transfers, &s.stages, &r->exposed));
     count_bytes(m->step, r);
-    find_ways(m, r);
+    TRY(find_ways(m, r));
 out:
     release_spans(&s);
     return rc;
 }
 
-/* Executes with times; a step that cannot end is refused. Both are released by the caller. */
-static int prepare(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
-                   const struct bb_conditions *conditions)
-{
-    struct bb_faults faults = {0};
-    int rc = bb_sim_init(m, step, cluster, conditions, &faults), found = faults.n;
-
-    bb_faults_release(&faults);
-    if (rc == 0 && (found > 0 || m->classes.n == 0))
-        rc = bb_err(BB_EFAIL, "%s: no prediction for a step that does not match", step->proxy);
-    return rc;
-}
-
-static int simulate_prepared(const struct bb_sim *m, struct bb_sim_run *run)
-{
-    int rc = bb_simulate(m, false, run);
-
-    if (rc == 0 && run->n_ended < m->task_base[m->classes.n])
-        rc = bb_err(BB_EFAIL, "%s: no prediction for a step that deadlocks", m->step->proxy);
-    return rc;
-}
-
+/* Executes with times; a step that cannot end is refused. m and run are released by the caller. */
 static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct bb_step *step,
                          const struct bb_cluster *cluster, const struct bb_conditions *conditions)
 {
-    int rc = prepare(m, step, cluster, conditions);
+    struct bb_faults faults = {0};
+    int rc;
 
-    return rc ? rc : simulate_prepared(m, run);
+    TRY(bb_sim_init(m, step, cluster, conditions, &faults));
+    if (faults.n > 0 || m->classes.n == 0)
+        rc = bb_err(BB_EFAIL, "%s: no prediction for a step that does not match", step->proxy);
+    else
+        TRY(bb_simulate(m, false, run));
+    if (rc == 0 && run->n_ended < m->task_base[m->classes.n])
+        rc = bb_err(BB_EFAIL, "%s: no prediction for a step that deadlocks", step->proxy);
+out:
+    bb_faults_release(&faults);
+    return rc;
 }
 
 static double larger(double a, double b)
@@ -173,6 +178,8 @@ static int read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, st
     for (int c = 0; c < m->classes.n; c++) {
         out->link_busy = larger(out->link_busy, run->busy[c].link_ns / step_ns);
         out->nic_busy = larger(out->nic_busy, run->busy[c].nic_ns / step_ns);
+        for (int tier = 0; tier < BB_TIERS; tier++)
+            out->uplink_busy[tier] = larger(out->uplink_busy[tier], run->busy[c].uplink_ns[tier] / step_ns);
     }
     return bb_bottleneck_find(m, run, out->slowest, &out->bottleneck);
 }

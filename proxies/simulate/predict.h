@@ -46,6 +46,7 @@ struct bb_prediction {
     int slowest;                     /* class of the slowest rank, the lowest of several     */
     struct bb_bottleneck bottleneck; /* of the slowest rank; all zero where the cluster shares nothing              */
     double link_busy, nic_busy;      /* part of the step, of the busiest link within a node and NIC of all ranks    */
+    double uplink_busy[BB_TIERS];    /* the same, of a leaf's and a pod's uplinks that can be scarce                */
     /* The same step with compute alone and with communication alone; -1 where the step has only one of them. */
     int64_t compute_alone_ns, comm_alone_ns;
 };

@@ -199,7 +199,9 @@ void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, const 
 
     g->order = order;
     g->latency_ns = cost->latency_ns;
-    g->limit = short_one ? BB_LIMIT_LATENCY : cost->link_ns > cost->nic_ns ? BB_LIMIT_LINK : BB_LIMIT_NIC;
+    g->limit = short_one
+                   ? BB_LIMIT_LATENCY
+                   : bb_shared_longest(cost->link_ns, cost->nic_ns, cost->uplink_ns[BB_LEAF], cost->uplink_ns[BB_POD]);
     if (cost->transfer_ns <= 0) {
         plan_collective_end(s, rendezvous);
         return;
@@ -233,13 +235,6 @@ static struct bb_shared_exchange *exchange_of(const struct bb_shared *s, int at,
     return &s->exchanges[*flow - s->r->m->n_rendezvous];
 }
 
-static int sms_of(const struct bb_sharing *sharing, int messages)
-{
-    long long sms = (long long)sharing->message_sms * messages;
-
-    return sms < sharing->collective_sms ? (int)sms : sharing->collective_sms;
-}
-
 void bb_shared_exchange(struct bb_shared *s, int at, int comm, const struct bb_load *load, int messages)
 {
     const int class_id = s->r->class_of[at];
@@ -247,7 +242,7 @@ void bb_shared_exchange(struct bb_shared *s, int at, int comm, const struct bb_l
     struct bb_shared_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
 
     *x = (struct bb_shared_exchange){
-        .at = at, .head = BB_NONE, .tail = BB_NONE, .sms = sms_of(&s->cluster->sharing, messages)};
+        .at = at, .head = BB_NONE, .tail = BB_NONE, .sms = bb_cluster_exchange_sms(s->cluster, messages)};
     s->flows.flows[flow].limit = -1;
     bb_shared_use_exchange(s, flow, class_id, load);
     task_at(s, at)->load_ns = x->load_ns;
@@ -264,6 +259,35 @@ static void end_exchange(struct bb_shared *s, int at)
     task_at(s, at)->limit = bb_shared_limit(s, flow, x->limit);
     hold_sms(s, s->r->class_of[at], -x->sms);
     end_now(s, at);
+}
+
+static int take_cell(struct bb_shared *s)
+{
+    int cell = s->free_cell;
+
+    if (cell != BB_NONE) {
+        s->free_cell = s->cells[cell].next;
+        return cell;
+    }
+    if (BB_GROW(s->cells, s->n_cells))
+        return BB_NONE;
+    return s->n_cells++;
+}
+
+static void free_cell(struct bb_shared *s, int cell)
+{
+    s->cells[cell].next = s->free_cell;
+    s->free_cell = cell;
+}
+
+/* A message that takes no link takes memory, another one nothing but steps: where that is longer than the transfer. */
+static void limit_side(struct bb_shared *s, int at, int64_t latency_ns, bool itself)
+{
+    int flow;
+    struct bb_shared_exchange *x = exchange_of(s, at, &flow);
+
+    if ((double)latency_ns > x->load_ns)
+        x->limit = itself ? BB_LIMIT_MEMORY : BB_LIMIT_LATENCY;
 }
 
 static void finish_side(struct bb_shared *s, int cell, int64_t end_ns)
@@ -286,6 +310,8 @@ static void serve_side(struct bb_shared *s, int cell)
         return;
     finish_side(s, cell, end_ns);
     finish_side(s, other, end_ns);
+    free_cell(s, cell);
+    free_cell(s, other);
 }
 
 static void queue_side(struct bb_shared *s, int cell)
@@ -309,26 +335,26 @@ static void queue_side(struct bb_shared *s, int cell)
         bb_flows_start(&s->flows, flow, s->now_ns, x->load_ns);
 }
 
-void bb_shared_message(struct bb_shared *s, const struct bb_side *mine, const struct bb_side *theirs,
-                       int64_t latency_ns, bool itself)
+void bb_shared_message(struct bb_shared *s, int mine, int theirs, int64_t latency_ns, bool itself)
 {
-    const struct bb_side *sides[] = {mine, theirs};
+    const int sides[] = {mine, theirs}, cells[] = {take_cell(s), take_cell(s)};
+    const double load_ns = fmax(task_at(s, mine)->load_ns, task_at(s, theirs)->load_ns);
+    const int64_t alone_ns = llround(s->now_ns + (itself ? 0 : load_ns) + (double)latency_ns);
 
-    const double mine_ns = s->r->c->tasks[mine->at].load_ns, theirs_ns = s->r->c->tasks[theirs->at].load_ns;
-    const int64_t alone_ns = llround(s->now_ns + (itself ? 0 : fmax(mine_ns, theirs_ns)) + (double)latency_ns);
-
-    if (s->cells[mine->cell].met)
+    if (cells[0] == BB_NONE || cells[1] == BB_NONE) {
+        s->rc = -BB_EFAIL;
         return;
-    for (int i = 0; i < 2; i++)
-        s->cells[sides[i]->cell] = (struct bb_shared_cell){
-            .at = sides[i]->at, .other = sides[1 - i]->cell, .met = true, .latency_ns = latency_ns};
-    for (int i = 0; i < 2; i++)
-        bb_raise_time(&task_at(s, sides[i]->at)->alone_end_ns, alone_ns);
+    }
+    for (int i = 0; i < 2; i++) {
+        s->cells[cells[i]] = (struct bb_shared_cell){.at = sides[i], .other = cells[1 - i], .latency_ns = latency_ns};
+        bb_raise_time(&task_at(s, sides[i])->alone_end_ns, alone_ns);
+        limit_side(s, sides[i], latency_ns, itself);
+    }
     for (int i = 0; i < 2; i++)
         if (itself)
-            serve_side(s, sides[i]->cell);
+            serve_side(s, cells[i]);
         else
-            queue_side(s, sides[i]->cell);
+            queue_side(s, cells[i]);
 }
 
 /* The first in line is done, and whoever is by now; the next has the flow on. */
@@ -424,12 +450,11 @@ int bb_shared_init(struct bb_shared **out, struct bb_execution *r)
     s = *out;
     s->r = r;
     s->cluster = r->m->cluster;
-    s->unused = BB_NONE;
+    s->unused = s->free_cell = BB_NONE;
     TRY(bb_shared_gpus_init(s));
     TRY(BB_NEW(s->uneasy, r->m->classes.n));
     TRY(BB_NEW(s->gatherings, r->m->n_rendezvous));
     TRY(BB_NEW(s->exchanges, (size_t)r->m->classes.n * (size_t)r->m->step->layout.n_comms));
-    TRY(BB_NEW(s->cells, r->m->op_base[r->m->classes.n]));
     TRY(BB_NEW(r->c->busy, r->m->classes.n));
 out:
     return rc;

@@ -3,7 +3,9 @@
  * multiprocessors from each other (profiles/clusters/README.md says how). One of simulate.c's two ways to let time pass.
  *
  * A class stands for all of its ranks: its links for those of each of them. A NIC that several GPUs use is used by all
- * their classes, by each as often as it has ranks there.
+ * their classes, by each as often as it has ranks there; so are the uplinks of a leaf and of a pod. Ranks of which one's
+ * leaf or pod has others on it, or whose collective lies otherwise, are of different classes (uneven.c), so that what is
+ * folded takes as long as what is not.
  */
 #ifndef BB_PROXIES_SIMULATE_SHARED_H
 #define BB_PROXIES_SIMULATE_SHARED_H
@@ -24,14 +26,9 @@ void bb_shared_member(struct bb_shared *s, int class_id);
 void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, const struct bb_cost *cost);
 void bb_shared_exchange(struct bb_shared *s, int at, int comm, const struct bb_load *load, int messages);
 
-/* One side of a message: the operation's place in bb_sim.peer_op, and its task. */
-struct bb_side {
-    int cell, at;
-};
-/* bb_shared_message - both sides have come. itself: to oneself, which takes latency_ns and no link. Told from either
- * side, it counts once. */
-void bb_shared_message(struct bb_shared *s, const struct bb_side *mine, const struct bb_side *theirs,
-                       int64_t latency_ns, bool itself);
+/* bb_shared_message - both sides, each by its task, have come; told once. itself: to oneself, which takes latency_ns and
+ * no link. */
+void bb_shared_message(struct bb_shared *s, int mine, int theirs, int64_t latency_ns, bool itself);
 
 /* bb_shared_run - until nothing happens any more. */
 int bb_shared_run(struct bb_shared *s) BB_MUST_CHECK;

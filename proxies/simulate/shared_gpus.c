@@ -18,9 +18,9 @@ static int gpu_resource(int class_id, int which)
     return class_id * BB_GPU_RESOURCES + which;
 }
 
-static int nic_resource(const struct bb_shared *s, int class_id, int which)
+static int place_resource(const struct bb_shared *s, int class_id, enum bb_place what, int which)
 {
-    return sim_of(s)->classes.n * BB_GPU_RESOURCES + s->gpus[class_id].nic * BB_NIC_RESOURCES + which;
+    return s->place_base[what] + s->gpus[class_id].at[what].number * BB_PLACE_RESOURCES + which;
 }
 
 int bb_shared_memory_class(const struct bb_shared *s, int resource)
@@ -30,85 +30,80 @@ int bb_shared_memory_class(const struct bb_shared *s, int resource)
     return of_gpu && resource % BB_GPU_RESOURCES == BB_GPU_MEMORY ? resource / BB_GPU_RESOURCES : BB_NONE;
 }
 
-static int by_number(const void *a, const void *b)
-{
-    return *(const int *)a - *(const int *)b;
-}
-
-/* GPUs of a node that may be on one NIC. */
-static int most_mates(const struct bb_cluster *c)
-{
-    return c->nics_per_node > 0 ? (c->gpus_per_node + c->nics_per_node - 1) / c->nics_per_node : 1;
-}
-
-/* The classes of those on the NIC of a class's rank, sorted, BB_NONE behind them; how many are of the class itself. */
-static int list_mates(const struct bb_shared *s, int class_id, int *mates)
+/* The ranks on a NIC, a leaf, or in a pod are of the same classes wherever one of them is (uneven.c): such places are one,
+ * called by the lowest of these. */
+static int number_places(struct bb_shared *s, enum bb_place what)
 {
     const struct bb_sim *m = sim_of(s);
-    const int rank = m->classes.rank[class_id], nic = bb_slow_nic_of(s->cluster, rank);
-    int first = rank, n = 0, own = 0;
+    const int ranks = m->step->layout.ranks;
+    int *lowest, places = 0, rc = BB_NEW(lowest, ranks);
 
-    while (first > 0 && bb_slow_nic_of(s->cluster, first - 1) == nic)
-        first--;
-    for (int r = first; r < m->step->layout.ranks && bb_slow_nic_of(s->cluster, r) == nic; r++) {
-        mates[n++] = m->classes.of[r];
-        own += m->classes.of[r] == class_id;
+    for (int r = ranks - 1; r >= 0 && !rc; r--) {
+        const int place = bb_sim_place(m, what, r);
+
+        while (places <= place)
+            lowest[places++] = m->classes.n;
+        lowest[place] = m->classes.of[r] < lowest[place] ? m->classes.of[r] : lowest[place];
     }
-    qsort(mates, (size_t)n, sizeof(*mates), by_number);
-    return own;
-}
+    for (int r = 0; r < ranks && !rc; r++) {
+        const int class_id = m->classes.of[r], place = bb_sim_place(m, what, r);
+        struct bb_shared_place *at = &s->gpus[class_id].at[what];
 
-/* NICs with the same classes on them are one; returns how many there are, or -BB_EFAIL. */
-static int find_nics(struct bb_shared *s)
-{
-    const int most = most_mates(s->cluster);
-    struct bb_key_index nics = {.key_bytes = sizeof(int) * (size_t)most};
-    int *mates, n = -BB_EFAIL;
-
-    if (BB_NEW(mates, most))
-        return -BB_EFAIL;
-    for (int c = 0; c < sim_of(s)->classes.n; c++) {
-        memset(mates, -1, sizeof(int) * (size_t)most);
-        s->gpus[c].nic_ranks = list_mates(s, c, mates);
-        s->gpus[c].nic = bb_key_index_add(&nics, mates);
-        if (s->gpus[c].nic < 0)
-            goto out;
+        if (r == m->classes.rank[class_id])
+            at->number = lowest[place];
+        at->ranks += place == bb_sim_place(m, what, m->classes.rank[class_id]);
     }
-    n = nics.n;
-out:
-    free(mates);
-    bb_key_index_release(&nics);
-    return n;
+    free(lowest);
+    return rc;
 }
 
 /* Without mates a class has a NIC of its own, whoever else has one that is alike. */
-static int own_nics(struct bb_shared *s)
+static void own_nics(struct bb_shared *s)
 {
-    for (int c = 0; c < sim_of(s)->classes.n; c++) {
-        s->gpus[c].nic = c;
-        s->gpus[c].nic_ranks = 1;
-    }
-    return sim_of(s)->classes.n;
+    for (int c = 0; c < sim_of(s)->classes.n; c++)
+        s->gpus[c].at[BB_AT_NIC] = (struct bb_shared_place){c, 1};
 }
 
-/* Communication has at most half of the memory's rate, so that what it takes does not depend on the kernels beside it. */
-static double memory_rate(const struct bb_shared *s)
+/* Returns how many resources there are, or -BB_EFAIL. */
+static int find_places(struct bb_shared *s)
 {
-    return s->cluster->memory_gbps * (s->cluster->achieves ? s->cluster->achieved.memory : 1) / 2;
+    const int classes = sim_of(s)->classes.n;
+    int resources = classes * BB_GPU_RESOURCES;
+
+    for (int what = 0; what < BB_PLACES; what++) {
+        const bool shared = bb_sim_is_shared(sim_of(s), (enum bb_place)what);
+
+        s->place_base[what] = shared || what == BB_AT_NIC ? resources : BB_NONE;
+        s->has_uplinks |= shared && what != BB_AT_NIC;
+        if (shared && number_places(s, (enum bb_place)what))
+            return -BB_EFAIL;
+        if (!shared && what == BB_AT_NIC)
+            own_nics(s);
+        resources += s->place_base[what] == BB_NONE ? 0 : classes * BB_PLACE_RESOURCES;
+    }
+    return resources;
+}
+
+static double place_gbps(const struct bb_shared *s, enum bb_place what, int rank)
+{
+    return what == BB_AT_NIC ? bb_slow_nics_gbps(&sim_of(s)->conditions.slow, s->cluster, rank)
+                             : bb_fabric_uplink_gbps(s->cluster, bb_place_tier(what));
 }
 
 static void set_capacities(struct bb_shared *s)
 {
+    const double memory = bb_cluster_nccl_memory_gbps(s->cluster);
+    struct bb_resource *resources = s->flows.resources;
     const struct bb_sim *m = sim_of(s);
 
     for (int c = 0; c < m->classes.n; c++) {
-        double nic = bb_slow_nics_gbps(&m->conditions.slow, s->cluster, m->classes.rank[c]);
-
-        s->flows.resources[gpu_resource(c, BB_GPU_OUT)].capacity = s->cluster->intra.gbps;
-        s->flows.resources[gpu_resource(c, BB_GPU_IN)].capacity = s->cluster->intra.gbps;
-        s->flows.resources[gpu_resource(c, BB_GPU_MEMORY)].capacity = memory_rate(s);
-        s->flows.resources[nic_resource(s, c, BB_NIC_OUT)].capacity = nic;
-        s->flows.resources[nic_resource(s, c, BB_NIC_IN)].capacity = nic;
+        resources[gpu_resource(c, BB_GPU_OUT)].capacity = s->cluster->intra.gbps;
+        resources[gpu_resource(c, BB_GPU_IN)].capacity = s->cluster->intra.gbps;
+        resources[gpu_resource(c, BB_GPU_MEMORY)].capacity = memory;
+        for (int what = 0; what < BB_PLACES; what++)
+            for (int i = 0; i < BB_PLACE_RESOURCES && s->place_base[what] != BB_NONE; i++)
+                resources[place_resource(s, c, (enum bb_place)what, i)].capacity =
+                    place_gbps(s, (enum bb_place)what, m->classes.rank[c]);
     }
 }
 
@@ -117,13 +112,23 @@ int bb_shared_exchange_flow(const struct bb_shared *s, int class_id, int comm)
     return sim_of(s)->n_rendezvous + class_id * sim_of(s)->step->layout.n_comms + comm;
 }
 
+/* Uses of one GPU at most. */
+static int count_uses(const struct bb_shared *s)
+{
+    int uses = BB_GPU_RESOURCES;
+
+    for (int what = 0; what < BB_PLACES; what++)
+        uses += s->place_base[what] == BB_NONE ? 0 : BB_PLACE_RESOURCES;
+    return uses;
+}
+
 static void place_uses(struct bb_shared *s)
 {
-    int use = 0;
+    int use = 0, of_gpu = count_uses(s);
 
     for (int f = 0; f < s->flows.n_flows; f++) {
         s->flows.flows[f].first_use = use;
-        use += BB_USES_OF_GPU * (f < sim_of(s)->n_rendezvous ? sim_of(s)->rendezvous[f].n : 1);
+        use += of_gpu * (f < sim_of(s)->n_rendezvous ? sim_of(s)->rendezvous[f].n : 1);
     }
 }
 
@@ -131,14 +136,15 @@ int bb_shared_gpus_init(struct bb_shared *s)
 {
     const struct bb_sim *m = sim_of(s);
     const int n_flows = bb_shared_exchange_flow(s, m->classes.n, 0);
-    int uses = BB_USES_OF_GPU * (m->n_members + m->classes.n * m->step->layout.n_comms), nics, resources, rc;
+    int resources, rc;
 
     TRY(BB_NEW(s->gpus, m->classes.n));
-    nics = most_mates(s->cluster) > 1 ? find_nics(s) : own_nics(s);
-    if (nics < 0)
-        return nics;
-    resources = m->classes.n * BB_GPU_RESOURCES + nics * BB_NIC_RESOURCES;
-    TRY(bb_flows_init(&s->flows, n_flows, resources, uses));
+    resources = find_places(s);
+    if (resources < 0)
+        return resources;
+    TRY(bb_flows_init(&s->flows, n_flows, resources,
+                      count_uses(s) * (m->n_members + m->classes.n * m->step->layout.n_comms)));
+    TRY(BB_NEW(s->use_at, resources));
     TRY(BB_NEW(s->moved, resources));
     s->sums_index.key_bytes = sizeof(struct {
         const void *work;
@@ -158,14 +164,15 @@ void bb_shared_gpus_release(struct bb_shared *s)
     bb_key_index_release(&s->sums_index);
     free(s->sums);
     free(s->moved);
+    free(s->use_at);
     free(s->gpus);
 }
 
 /* ---- uses ---- */
 
-/* What a GPU gives to an activity at full rate, in bytes per nanosecond. */
+/* What a GPU gives to an activity at full rate, in bytes per nanosecond. place: [BB_PLACES][out, in]. */
 struct rates {
-    double out, in, memory, nic_out, nic_in;
+    double out, in, memory, place[BB_PLACES][BB_PLACE_RESOURCES];
 };
 
 static void add_use(struct bb_shared *s, struct bb_flow *flow, int resource, double weight)
@@ -174,15 +181,36 @@ static void add_use(struct bb_shared *s, struct bb_flow *flow, int resource, dou
         s->flows.uses[flow->first_use + flow->n_uses++] = (struct bb_flow_use){.resource = resource, .weight = weight};
 }
 
+/* Many members of a collective are on one leaf: its uplinks are one use of theirs. */
+static void add_uplink_use(struct bb_shared *s, struct bb_flow *flow, int resource, double weight)
+{
+    const int latest = s->use_at[resource];
+    struct bb_flow_use *use = &s->flows.uses[latest];
+
+    if (latest >= flow->first_use && latest < flow->first_use + flow->n_uses && use->resource == resource) {
+        use->weight += weight;
+        return;
+    }
+    s->use_at[resource] = flow->first_use + flow->n_uses;
+    add_use(s, flow, resource, weight);
+}
+
 static void use_gpu(struct bb_shared *s, struct bb_flow *flow, int class_id, const struct rates *rates)
 {
-    const double ranks = s->gpus[class_id].nic_ranks;
+    const struct bb_shared_place *at = s->gpus[class_id].at;
 
     add_use(s, flow, gpu_resource(class_id, BB_GPU_OUT), rates->out);
     add_use(s, flow, gpu_resource(class_id, BB_GPU_IN), rates->in);
-    add_use(s, flow, gpu_resource(class_id, BB_GPU_MEMORY), fmin(rates->memory, memory_rate(s)));
-    add_use(s, flow, nic_resource(s, class_id, BB_NIC_OUT), ranks * rates->nic_out);
-    add_use(s, flow, nic_resource(s, class_id, BB_NIC_IN), ranks * rates->nic_in);
+    add_use(s, flow, gpu_resource(class_id, BB_GPU_MEMORY),
+            fmin(rates->memory, bb_cluster_nccl_memory_gbps(s->cluster)));
+    add_use(s, flow, place_resource(s, class_id, BB_AT_NIC, BB_PLACE_OUT),
+            at[BB_AT_NIC].ranks * rates->place[BB_AT_NIC][BB_PLACE_OUT]);
+    add_use(s, flow, place_resource(s, class_id, BB_AT_NIC, BB_PLACE_IN),
+            at[BB_AT_NIC].ranks * rates->place[BB_AT_NIC][BB_PLACE_IN]);
+    for (int what = BB_AT_LEAF; s->has_uplinks && what < BB_PLACES; what++)
+        for (int i = 0; i < BB_PLACE_RESOURCES && s->place_base[what] != BB_NONE; i++)
+            add_uplink_use(s, flow, place_resource(s, class_id, (enum bb_place)what, i),
+                           at[what].ranks * rates->place[what][i]);
 }
 
 static void count_moved(struct bb_shared *s, const struct bb_flow *flow, double work_ns)
@@ -191,43 +219,69 @@ static void count_moved(struct bb_shared *s, const struct bb_flow *flow, double 
         s->moved[s->flows.uses[u].resource] += s->flows.uses[u].weight * work_ns;
 }
 
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
 void bb_shared_use_collective(struct bb_shared *s, int rendezvous, const struct bb_cost *cost)
 {
     const struct bb_rendezvous *one = &sim_of(s)->rendezvous[rendezvous];
     struct bb_flow *flow = &s->flows.flows[rendezvous];
     double link = cost->link_ns / cost->transfer_ns * s->cluster->intra.gbps;
     double nic = cost->nic_ns / cost->transfer_ns * bb_cluster_nic_of_gbps(s->cluster, (double)one->size / one->nodes);
-    double memory = 2 * cost->bytes * s->cluster->sharing.memory_bytes / cost->transfer_ns;
+    struct rates rates = {
+        link, link, 2 * cost->bytes * s->cluster->sharing.memory_bytes / cost->transfer_ns, {{nic, nic}}};
 
     flow->n_uses = 0;
     flow->bytes_per_ns = cost->link_ns > cost->nic_ns ? link : nic;
-    for (int i = 0; i < one->n; i++)
-        use_gpu(s, flow, sim_of(s)->members[one->first + i].class_id, &(struct rates){link, link, memory, nic, nic});
+    for (int i = 0; i < one->n; i++) {
+        const struct bb_member *member = &sim_of(s)->members[one->first + i];
+
+        for (int what = BB_AT_LEAF; what < BB_PLACES; what++)
+            if (s->place_base[what] != BB_NONE) {
+                const enum bb_tier tier = bb_place_tier((enum bb_place)what);
+
+                rates.place[what][BB_PLACE_OUT] = rates.place[what][BB_PLACE_IN] =
+                    bb_fabric_member_bytes(cost, tier, one->size, member->near.ranks[tier]) / cost->transfer_ns;
+            }
+        use_gpu(s, flow, member->class_id, &rates);
+    }
     count_moved(s, flow, cost->transfer_ns);
 }
 
-static double larger(double a, double b)
+enum bb_limit bb_shared_longest(double link_ns, double nic_ns, double leaf_ns, double pod_ns)
 {
-    return a > b ? a : b;
+    const double uplinks_ns = larger(leaf_ns, pod_ns) * (1 - 1e-9); /* as long as the NIC: the NIC's */
+
+    if (uplinks_ns > larger(link_ns, nic_ns))
+        return leaf_ns > pod_ns ? BB_LIMIT_LEAF : BB_LIMIT_POD;
+    return link_ns > nic_ns ? BB_LIMIT_LINK : BB_LIMIT_NIC;
 }
 
-/* The links work side by side; by the simple law one after the other. */
-static double load_ns(const struct bb_shared *s, const struct bb_load *load)
+static enum bb_limit limit_of_load(const struct bb_shared *s, const struct bb_load *load)
 {
-    const double nic = bb_cluster_nic_of_gbps(s->cluster, 1), link = s->cluster->intra.gbps;
-    const double between = larger(load->out[0], load->in[0]) / nic, within = larger(load->out[1], load->in[1]) / link;
+    double uplink_ns[BB_TIERS] = {0};
 
-    if (s->cluster->n_ways > 0)
-        return larger(between, within);
-    return larger(load->out[0] / nic + load->out[1] / link, load->in[0] / nic + load->in[1] / link);
+    if (load->out[0] + load->in[0] <= 0)
+        return BB_LIMIT_LINK;
+    if (load->out[1] + load->in[1] <= 0 && !s->has_uplinks)
+        return BB_LIMIT_NIC;
+    for (int tier = 0; tier < BB_TIERS; tier++)
+        if (bb_fabric_is_scarce(s->cluster, (enum bb_tier)tier))
+            uplink_ns[tier] =
+                larger(load->up[tier], load->down[tier]) / bb_fabric_uplink_gbps(s->cluster, (enum bb_tier)tier);
+    return bb_shared_longest(larger(load->out[1], load->in[1]) / s->cluster->intra.gbps,
+                             larger(load->out[0], load->in[0]) / bb_cluster_nic_of_gbps(s->cluster, 1),
+                             uplink_ns[BB_LEAF], uplink_ns[BB_POD]);
 }
 
 void bb_shared_use_exchange(struct bb_shared *s, int flow_id, int class_id, const struct bb_load *load)
 {
     struct bb_shared_exchange *x = &s->exchanges[flow_id - sim_of(s)->n_rendezvous];
     struct bb_flow *flow = &s->flows.flows[flow_id];
+    const double ns = bb_cluster_load_ns(s->cluster, load, 1);
     struct rates rates;
-    double ns = load_ns(s, load);
 
     x->load_ns = ns;
     flow->n_uses = 0;
@@ -235,12 +289,14 @@ void bb_shared_use_exchange(struct bb_shared *s, int flow_id, int class_id, cons
         return;
     rates = (struct rates){.out = load->out[1] / ns,
                            .in = load->in[1] / ns,
-                           .nic_out = load->out[0] / ns,
-                           .nic_in = load->in[0] / ns,
+                           .place = {{load->out[0] / ns, load->in[0] / ns},
+                                     {load->up[BB_LEAF] / ns, load->down[BB_LEAF] / ns},
+                                     {load->up[BB_POD] / ns, load->down[BB_POD] / ns}},
                            .memory = (load->out[0] + load->out[1] + load->in[0] + load->in[1]) / ns *
                                      s->cluster->sharing.memory_bytes};
-    x->limit = larger(rates.nic_out, rates.nic_in) > 0 ? BB_LIMIT_NIC : BB_LIMIT_LINK;
-    flow->bytes_per_ns = larger(larger(rates.out, rates.in), larger(rates.nic_out, rates.nic_in));
+    x->limit = limit_of_load(s, load);
+    flow->bytes_per_ns =
+        larger(larger(rates.out, rates.in), larger(rates.place[BB_AT_NIC][0], rates.place[BB_AT_NIC][1]));
     use_gpu(s, flow, class_id, &rates);
     count_moved(s, flow, ns);
 }
@@ -251,8 +307,9 @@ enum bb_limit bb_shared_limit(const struct bb_shared *s, int flow, enum bb_limit
 
     if (resource < 0)
         return alone;
-    if (resource >= sim_of(s)->classes.n * BB_GPU_RESOURCES)
-        return BB_LIMIT_NIC;
+    for (int what = BB_PLACES - 1; what >= 0; what--)
+        if (s->place_base[what] != BB_NONE && resource >= s->place_base[what])
+            return (enum bb_limit)(BB_LIMIT_NIC + what);
     return resource % BB_GPU_RESOURCES == BB_GPU_MEMORY ? BB_LIMIT_MEMORY : BB_LIMIT_LINK;
 }
 
@@ -302,9 +359,9 @@ enum bb_limit bb_shared_kernel_limit(struct bb_shared *s, const struct bb_runnin
 /* What the multiprocessors that NCCL holds and the memory's rate that it takes add to the time alone. */
 double bb_shared_rate(struct bb_shared *s, const struct bb_running *running)
 {
-    const struct bb_shared_gpu *gpu = &s->gpus[running->class_id];
-    const int half = s->cluster->sm_count / 2, held = gpu->held_sms < half ? gpu->held_sms : half;
-    const double taken = bb_flows_taken(&s->flows, gpu_resource(running->class_id, BB_GPU_MEMORY)) / memory_rate(s) / 2;
+    const int held = bb_cluster_held_sms(s->cluster, s->gpus[running->class_id].held_sms);
+    const double taken =
+        bb_flows_taken(&s->flows, gpu_resource(running->class_id, BB_GPU_MEMORY)) / bb_cluster_memory_gbps(s->cluster);
     const struct bb_kernel_sums *sums;
     double whole_ns, memory_ns, more_ns;
 
@@ -322,15 +379,25 @@ double bb_shared_rate(struct bb_shared *s, const struct bb_running *running)
 
 /* ---- afterwards ---- */
 
+static double busy_ns(const struct bb_shared *s, int out, int in)
+{
+    const struct bb_resource *resources = s->flows.resources;
+
+    return larger(s->moved[out] / resources[out].capacity, s->moved[in] / resources[in].capacity);
+}
+
 void bb_shared_read_busy(const struct bb_shared *s)
 {
     for (int c = 0; c < sim_of(s)->classes.n; c++) {
-        const int resources[] = {gpu_resource(c, BB_GPU_OUT), gpu_resource(c, BB_GPU_IN),
-                                 nic_resource(s, c, BB_NIC_OUT), nic_resource(s, c, BB_NIC_IN)};
-        double ns[4];
+        double ns[BB_PLACES] = {0};
 
-        for (int i = 0; i < 4; i++)
-            ns[i] = s->moved[resources[i]] / s->flows.resources[resources[i]].capacity;
-        s->r->c->busy[c] = (struct bb_sim_busy){.link_ns = larger(ns[0], ns[1]), .nic_ns = larger(ns[2], ns[3])};
+        for (int what = 0; what < BB_PLACES; what++)
+            if (s->place_base[what] != BB_NONE)
+                ns[what] = busy_ns(s, place_resource(s, c, (enum bb_place)what, BB_PLACE_OUT),
+                                   place_resource(s, c, (enum bb_place)what, BB_PLACE_IN));
+        s->r->c->busy[c] =
+            (struct bb_sim_busy){.link_ns = busy_ns(s, gpu_resource(c, BB_GPU_OUT), gpu_resource(c, BB_GPU_IN)),
+                                 .nic_ns = ns[BB_AT_NIC],
+                                 .uplink_ns = {ns[BB_AT_LEAF], ns[BB_AT_POD]}};
     }
 }

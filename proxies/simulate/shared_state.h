@@ -7,16 +7,17 @@
 #include "proxies/simulate/agenda.h"
 #include "proxies/simulate/shared.h"
 
-/* Resources of a class's GPU, then of each NIC. */
+/* Resources of each class's GPU, then of each NIC, then of each leaf's and each pod's uplinks where they can be scarce. */
 enum { BB_GPU_OUT, BB_GPU_IN, BB_GPU_MEMORY, BB_GPU_RESOURCES };
-enum { BB_NIC_OUT, BB_NIC_IN, BB_NIC_RESOURCES };
-enum { BB_USES_OF_GPU = BB_GPU_RESOURCES + BB_NIC_RESOURCES };
+enum { BB_PLACE_OUT, BB_PLACE_IN, BB_PLACE_RESOURCES };
 
 struct bb_shared_gpu {
     int held_sms;
-    int running;        /* the first of its kernels, BB_NONE        */
-    int nic, nic_ranks; /* which, and how many ranks of the class use it */
-    bool uneasy;        /* its kernels' rates have to be found again */
+    int running;             /* the first of its kernels, BB_NONE        */
+    struct bb_shared_place { /* which NIC, leaf and pod; how many ranks of the class use it */
+        int number, ranks;
+    } at[BB_PLACES];
+    bool uneasy; /* its kernels' rates have to be found again */
 };
 
 struct bb_running { /* a compute operation */
@@ -39,6 +40,9 @@ struct bb_shared {
     double now_ns;
     int rc; /* the first failure */
     struct bb_shared_gpu *gpus;
+    int place_base[BB_PLACES]; /* the first resource of these, BB_NONE: they are never scarce */
+    bool has_uplinks;          /* that can be scarce */
+    int *use_at;               /* [resources] a flow's latest use of it */
     int *uneasy, n_uneasy;
     struct bb_shared_gathering {
         int order;
@@ -53,9 +57,10 @@ struct bb_shared {
     struct bb_shared_cell {
         double target_ns; /* of its exchange's flow, when it has been served */
         int next, at, other;
-        bool met, served;
+        bool served;
         int64_t latency_ns;
-    } * cells; /* [operations] */
+    } * cells;              /* the two sides of each message that is under way */
+    int n_cells, free_cell; /* free_cell: the first that is not in use, by next; BB_NONE */
     struct bb_running *running;
     int n_running, unused; /* unused: the first that has ended, BB_NONE */
     struct bb_key_index sums_index;
@@ -70,6 +75,8 @@ int bb_shared_exchange_flow(const struct bb_shared *s, int class_id, int comm);
 /* Uses of a flow while it lasts. */
 void bb_shared_use_collective(struct bb_shared *s, int rendezvous, const struct bb_cost *cost);
 void bb_shared_use_exchange(struct bb_shared *s, int flow, int class_id, const struct bb_load *load);
+/* What bounds what takes these as long, by itself; and what bounded a flow among others, else what does it alone. */
+enum bb_limit bb_shared_longest(double link_ns, double nic_ns, double leaf_ns, double pod_ns);
 enum bb_limit bb_shared_limit(const struct bb_shared *s, int flow, enum bb_limit alone);
 double bb_shared_rate(struct bb_shared *s,
                       const struct bb_running *running); /* of a kernel beside what is on its GPU */

@@ -90,7 +90,7 @@ static void run_collective(struct bb_execution *r, int at, const struct bb_task 
     int place = m->rendezvous_of[r->class_of[at] * m->step->layout.n_comms + u->comm];
     const struct bb_rendezvous *one = &m->rendezvous[place];
     struct bb_sim_gathering *all = &r->c->gatherings[one->base + u->order];
-    struct bb_collective call = bb_op_collective(op, one->size, one->nodes);
+    struct bb_collective call = bb_op_collective(op, one->size, one->nodes, &one->spread);
     struct bb_cost cost = {0};
 
     if (r->shared && one->size > 1)
@@ -119,29 +119,31 @@ static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *
     const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
     int rank = m->classes.rank[class_id], others = 0;
 
-    *load = (struct bb_load){{0}, {0}};
+    *load = (struct bb_load){0};
     for (int i = 0; i < u->n; i++) {
         int op = s->exchanged[u->first + i], peer = peer_of(m, class_id, op);
         const struct bb_op *o = &s->program->ops[op];
-        double *side = o->kind == BB_OP_SEND ? load->out : load->in;
 
         if (peer != rank)
-            side[bb_same_node(m->cluster->gpus_per_node, rank, peer)] += (double)bb_op_payload_bytes(o, 1);
+            bb_fabric_add_message(m->cluster, load, rank, peer, (double)bb_op_payload_bytes(o, 1),
+                                  o->kind == BB_OP_SEND);
         others += peer != rank;
     }
     return others;
 }
 
-static int64_t message_ns(const struct bb_sim *m, int class_id, int op, double load_ns)
-{
-    int rank = m->classes.rank[class_id], peer = peer_of(m, class_id, op);
+/* Two ranks that meet. */
+struct link {
+    int from, to;
+    double bytes; /* to itself: of the message */
+};
 
+static int64_t link_ns(const struct bb_sim *m, const struct link *link, double load_ns)
+{
     if (!m->cluster)
         return 0;
-    if (peer == rank)
-        return bb_cluster_self_ns(m->cluster,
-                                  (double)bb_op_payload_bytes(&bb_sim_task_graph(m, class_id)->program->ops[op], 1));
-    return bb_cluster_message_ns(m->cluster, bb_same_node(m->cluster->gpus_per_node, rank, peer), load_ns);
+    return link->from == link->to ? bb_cluster_self_ns(m->cluster, link->bytes)
+                                  : bb_fabric_message_ns(m->cluster, link->from, link->to, load_ns);
 }
 
 static void end_message(struct bb_execution *r, int at, int there, int64_t end)
@@ -153,48 +155,112 @@ static void end_message(struct bb_execution *r, int at, int there, int64_t end)
         bb_execution_end(r, there);
 }
 
-/* A message whose other side has come already ends for both; the others wait for theirs to come. */
-static void complete_message(struct bb_execution *r, int at, int op)
+/* A side whose other one has come already: it ends for both; the others wait for theirs to come. */
+static void meet_sides(struct bb_execution *r, int at, int there, const struct link *link)
 {
-    const struct bb_sim *m = r->m;
-    int class_id = r->class_of[at], cell = m->op_base[class_id] + op, other = m->peer_class[cell], there;
-    struct bb_sim_task *mine = &r->c->tasks[at], *theirs;
+    struct bb_sim_task *mine = &r->c->tasks[at], *theirs = &r->c->tasks[there];
     double load_ns;
 
-    if (other == BB_NONE)
-        return;
-    there = m->task_base[other] + bb_sim_task_graph(m, other)->task_of[m->peer_op[cell]];
-    theirs = &r->c->tasks[there];
     if (!theirs->arrived)
         return;
     bb_raise_time(&mine->met_ns, theirs->begin_ns);
     bb_raise_time(&theirs->met_ns, mine->begin_ns);
     load_ns = mine->load_ns > theirs->load_ns ? mine->load_ns : theirs->load_ns;
     if (r->shared)
-        bb_shared_message(r->shared, &(struct bb_side){cell, at},
-                          &(struct bb_side){m->op_base[other] + m->peer_op[cell], there},
-                          message_ns(m, class_id, op, 0), peer_of(m, class_id, op) == m->classes.rank[class_id]);
+        bb_shared_message(r->shared, at, there, link_ns(r->m, link, 0), link->from == link->to);
     else
         end_message(r, at, there,
-                    (mine->arrival_ns > theirs->arrival_ns ? mine : theirs)->arrival_ns +
-                        message_ns(m, class_id, op, load_ns));
+                    (mine->arrival_ns > theirs->arrival_ns ? mine : theirs)->arrival_ns + link_ns(r->m, link, load_ns));
+}
+
+static void meet_message(struct bb_execution *r, int at, int op)
+{
+    const struct bb_sim *m = r->m;
+    const int class_id = r->class_of[at], cell = m->op_base[class_id] + op, other = m->peer_class[cell];
+    const int rank = m->classes.rank[class_id], peer = other == BB_NONE ? BB_NONE : peer_of(m, class_id, op);
+    const struct bb_op *o = &bb_sim_task_graph(m, class_id)->program->ops[op];
+
+    if (other == BB_NONE || (r->shared && peer == rank && o->kind == BB_OP_RECV))
+        return; /* of a message to oneself the send tells for both where time is shared */
+    meet_sides(r, at, m->task_base[other] + bb_sim_task_graph(m, other)->task_of[m->peer_op[cell]],
+               &(struct link){rank, peer, (double)bb_op_payload_bytes(o, 1)});
+}
+
+/* What all its messages are for the links: in time, or as a flow where the machine is shared. */
+static void load_links(struct bb_execution *r, int at, int comm, const struct bb_load *load, int others)
+{
+    if (r->shared)
+        bb_shared_exchange(r->shared, at, comm, load, others);
+    else
+        r->c->tasks[at].load_ns = bb_cluster_load_ns(r->m->cluster, load, 1);
 }
 
 static void run_exchange(struct bb_execution *r, int at, const struct bb_task_graph *s, const struct bb_task *u)
 {
     struct bb_load load;
-    int others;
 
     r->c->tasks[at].end_ns = r->c->tasks[at].arrival_ns;
     if (r->m->cluster) {
-        others = sum_load(r->m, r->class_of[at], u, &load);
-        if (r->shared)
-            bb_shared_exchange(r->shared, at, u->comm, &load, others);
-        else
-            r->c->tasks[at].load_ns = bb_cluster_load_ns(r->m->cluster, &load);
+        const int others = sum_load(r->m, r->class_of[at], u, &load);
+
+        load_links(r, at, u->comm, &load, others);
     }
     for (int i = 0; i < u->n; i++)
-        complete_message(r, at, s->exchanged[u->first + i]);
+        meet_message(r, at, s->exchanged[u->first + i]);
+    if (r->c->tasks[at].open == 0 && !r->shared)
+        bb_execution_end(r, at);
+}
+
+/* ---- an alltoallv: the same, place by place ---- */
+
+static const struct bb_mate *mates_of(const struct bb_sim *m, int class_id, int comm)
+{
+    return &m->mates[m->mates_of[class_id * m->step->layout.n_comms + comm]];
+}
+
+/* As sum_load, of the table. */
+static int sum_rows(const struct bb_sim *m, int rank, const struct bb_op *op, const struct bb_mate *mates,
+                    struct bb_load *load)
+{
+    const double bytes = (double)bb_dtypes[op->dtype].bytes;
+    int messages = 0;
+
+    *load = (struct bb_load){0};
+    for (int place = 0; place < op->table->n; place++) {
+        const size_t sends = bb_alltoallv_sends(op, place), receives = bb_alltoallv_receives(op, place);
+
+        if (sends)
+            bb_fabric_add_message(m->cluster, load, rank, mates[place].rank, (double)sends * bytes, true);
+        if (receives)
+            bb_fabric_add_message(m->cluster, load, rank, mates[place].rank, (double)receives * bytes, false);
+        messages += (sends > 0) + (receives > 0);
+    }
+    return messages;
+}
+
+static void run_alltoallv(struct bb_execution *r, int at, const struct bb_task *u, const struct bb_op *op)
+{
+    const struct bb_mate *mates = mates_of(r->m, r->class_of[at], u->comm);
+    const int rank = r->m->classes.rank[r->class_of[at]];
+    struct bb_load load;
+
+    r->c->tasks[at].end_ns = r->c->tasks[at].alone_end_ns = r->c->tasks[at].arrival_ns;
+    if (bb_alltoallv_peers(op) == 0) {
+        bb_execution_end(r, at);
+        return;
+    }
+    if (r->m->cluster) {
+        const int messages = sum_rows(r->m, rank, op, mates, &load);
+
+        load_links(r, at, u->comm, &load, messages);
+    }
+    for (int place = 0; place < op->table->n; place++) {
+        const int there =
+            bb_alltoallv_meets(op, place) ? bb_sim_mate_task(r->m, mates[place].class_id, u->comm, u->order) : BB_NONE;
+
+        if (there != BB_NONE)
+            meet_sides(r, at, there, &(struct link){.from = rank, .to = mates[place].rank});
+    }
     if (r->c->tasks[at].open == 0 && !r->shared)
         bb_execution_end(r, at);
 }
@@ -211,11 +277,18 @@ void bb_execution_start(struct bb_execution *r, int at)
         run_compute(r, at, &s->program->ops[u->first]);
     else if (u->kind == BB_TASK_COLLECTIVE)
         run_collective(r, at, u, &s->program->ops[u->first]);
+    else if (u->kind == BB_TASK_ALLTOALLV)
+        run_alltoallv(r, at, u, &s->program->ops[u->first]);
     else
         run_exchange(r, at, s, u);
 }
 
 /* ---- the beginning ---- */
+
+static bool moves_something(const struct bb_task *u, const struct bb_op *op)
+{
+    return u->kind != BB_TASK_ALLTOALLV || bb_alltoallv_peers(op) > 0;
+}
 
 /* Host time before (begin) and after (arrival) the launch of each task: nothing can start on the GPU earlier. */
 static void issue_class(struct bb_execution *r, int class_id)
@@ -231,7 +304,7 @@ static void issue_class(struct bb_execution *r, int class_id)
         if (s->tasks[u].issue != launch) {
             launch = s->tasks[u].issue;
             before = host;
-            launches = s->issue_computes[launch] ? bb_op_launches(op) : 1;
+            launches = s->issue_computes[launch] ? bb_op_kernels(op) : moves_something(&s->tasks[u], op);
             one = bb_cluster_issue_ns(r->m->cluster, s->issue_computes[launch]);
             host += launches * one;
         }
@@ -239,6 +312,14 @@ static void issue_class(struct bb_execution *r, int class_id)
         r->c->tasks[at].arrival_ns = launches ? before + one : before;
     }
     r->c->issued_ns[class_id] = host;
+}
+
+/* Messages, or places, that have to be met. */
+static int sides_of(const struct bb_task_graph *s, const struct bb_task *u)
+{
+    if (u->kind == BB_TASK_ALLTOALLV)
+        return bb_alltoallv_peers(&s->program->ops[u->first]);
+    return u->kind == BB_TASK_EXCHANGE ? u->n : 0;
 }
 
 static void start_class(struct bb_execution *r, int class_id)
@@ -251,7 +332,7 @@ static void start_class(struct bb_execution *r, int class_id)
         int at = r->m->task_base[class_id] + u;
 
         r->class_of[at] = class_id;
-        r->c->tasks[at].open = s->tasks[u].kind == BB_TASK_EXCHANGE ? s->tasks[u].n : 0;
+        r->c->tasks[at].open = sides_of(s, &s->tasks[u]);
         r->c->tasks[at].before = r->c->serialised ? u > 0 : s->tasks[u].n_before;
     }
     for (int at = r->m->task_base[class_id]; at < r->m->task_base[class_id] + s->n_tasks; at++)

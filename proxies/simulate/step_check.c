@@ -68,7 +68,9 @@ static const char *op_text(const struct bb_op *op, const struct bb_layout *l, in
 {
     const char *comm = l->comms[op->comm].name, *type = bb_dtypes[op->dtype].name;
 
-    if (op->kind == BB_OP_COLLECTIVE)
+    if (op->kind == BB_OP_ALLTOALLV)
+        snprintf(text, 128, "alltoallv of rows of %zu %s on '%s'", op->count, type, comm);
+    else if (op->kind == BB_OP_COLLECTIVE)
         snprintf(text, 128, "%s of %zu %s on '%s'", bb_colls[op->coll].name, op->count, type, comm);
     else
         snprintf(text, 128, "%s of %zu %s %s rank %d on '%s'", op->kind == BB_OP_SEND ? "send" : "receive", op->count,
@@ -131,6 +133,45 @@ static bool follow_collective(const struct search *s, const struct stuck *here, 
     return false;
 }
 
+static bool follow_alltoallv(const struct search *s, const struct stuck *here, struct stuck *next)
+{
+    const struct bb_task *u = &graph_of(s, here->rank)->tasks[here->task];
+    const struct bb_op *op = &graph_of(s, here->rank)->program->ops[u->first];
+    const struct bb_layout *l = &s->m->step->layout;
+    int group = l->comms[u->comm].group, instance = bb_group_instance(l, group, here->rank);
+
+    for (int place = 0; place < op->table->n; place++) {
+        int peer = bb_group_member(l, group, instance, place);
+        int there = bb_sim_mate_task(s->m, class_of(s, peer), u->comm, u->order);
+
+        if (!bb_alltoallv_meets(op, place))
+            continue;
+        if (there == BB_NONE) {
+            tell_wait(s, here, u->first, peer, "whose program does not have it");
+            return false;
+        }
+        *next = (struct stuck){peer, there - s->m->task_base[class_of(s, peer)]};
+        if (!s->run->tasks[there].arrived) {
+            tell_wait(s, here, u->first, peer, "to come to it");
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What a task that has no end waits for. Returns whether there is somebody to follow. */
+static bool follow_task(const struct search *s, const struct stuck *here, struct stuck *next)
+{
+    switch (graph_of(s, here->rank)->tasks[here->task].kind) {
+    case BB_TASK_EXCHANGE:
+        return follow_message(s, here, next);
+    case BB_TASK_ALLTOALLV:
+        return follow_alltoallv(s, here, next);
+    default:
+        return follow_collective(s, here, next);
+    }
+}
+
 static bool first_stuck(const struct search *s, struct stuck *here)
 {
     for (int c = 0; c < s->m->classes.n; c++)
@@ -150,10 +191,8 @@ static void tell_cycle(const struct search *s)
     if (!first_stuck(s, &here))
         return;
     for (int hop = 0; hop < HOPS; hop++) {
-        bool exchange = graph_of(s, here.rank)->tasks[here.task].kind == BB_TASK_EXCHANGE;
-
         path[hop] = here;
-        if (!(exchange ? follow_message(s, &here, &next) : follow_collective(s, &here, &next)))
+        if (!follow_task(s, &here, &next))
             return;
         here = (struct stuck){next.rank, find_blocker(s, next.rank, next.task)};
         if (here.task == BB_NONE)

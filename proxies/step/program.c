@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/grow.h"
 #include "cuda/work/kernel_list.h"
+#include "proxies/step/alltoallv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,24 @@ int bb_program_add_buffer(struct bb_program *p, const char *name, enum bb_buffer
     for (int s = 0; s < BB_MAX_STREAMS; s++)
         p->touched[p->n_buffers].last[s] = BB_NONE;
     return p->n_buffers++;
+}
+
+int bb_program_init_like(struct bb_program *out, const struct bb_program *p)
+{
+    int rc;
+
+    TRY(bb_program_init(out));
+    for (int s = 1; s < p->n_streams; s++)
+        TRY(bb_program_add_stream(out, p->streams[s].name, p->streams[s].comm) < 0 ? -BB_EFAIL : 0);
+    for (int b = 0; b < p->n_buffers; b++)
+        TRY(bb_program_add_buffer(out, p->buffers[b].name, p->buffers[b].use, p->buffers[b].count,
+                                  p->buffers[b].dtype) < 0
+                ? -BB_EFAIL
+                : 0);
+    return 0;
+out:
+    bb_program_release(out);
+    return rc;
 }
 
 static bool already_waits(const struct bb_program *p, const struct bb_op *op, int wait)
@@ -205,7 +224,8 @@ int bb_program_last(const struct bb_program *p, int stream)
 
 const char *bb_op_kind_word(enum bb_op_kind kind, enum bb_coll_kind coll)
 {
-    static const char *const words[] = {[BB_OP_COMPUTE] = "compute", [BB_OP_SEND] = "send", [BB_OP_RECV] = "recv"};
+    static const char *const words[] = {
+        [BB_OP_COMPUTE] = "compute", [BB_OP_SEND] = "send", [BB_OP_RECV] = "recv", [BB_OP_ALLTOALLV] = "alltoallv"};
 
     return kind == BB_OP_COLLECTIVE ? bb_colls[coll].name : words[kind];
 }
@@ -223,6 +243,8 @@ size_t bb_op_payload_bytes(const struct bb_op *op, int n)
 
     if (op->kind == BB_OP_COMPUTE)
         return 0;
+    if (op->kind == BB_OP_ALLTOALLV)
+        count = bb_alltoallv_sent(op) + bb_alltoallv_received(op);
     if (op->kind == BB_OP_COLLECTIVE)
         count = bb_coll_payload_count(op->coll, op->count, n);
     return count * bb_dtypes[op->dtype].bytes;
@@ -285,14 +307,7 @@ int bb_program_only(const struct bb_program *p, bool comm, struct bb_program *ou
     struct halving h = {.whole = p, .comm = comm};
     int rc = 0;
 
-    TRY(bb_program_init(out));
-    for (int s = 1; s < p->n_streams; s++)
-        TRY(bb_program_add_stream(out, p->streams[s].name, p->streams[s].comm) < 0 ? -BB_EFAIL : 0);
-    for (int b = 0; b < p->n_buffers; b++)
-        TRY(bb_program_add_buffer(out, p->buffers[b].name, p->buffers[b].use, p->buffers[b].count,
-                                  p->buffers[b].dtype) < 0
-                ? -BB_EFAIL
-                : 0);
+    TRY(bb_program_init_like(out, p));
     for (int s = 0; s < p->n_streams; s++)
         h.previous[s] = BB_NONE;
     TRY(BB_NEW(h.front, p->n_ops * (size_t)p->n_streams));

@@ -20,8 +20,10 @@
 #include <stdint.h>
 
 struct bb_kernel_list; /* cuda/work/kernel_list.h: matrix products and passes over memory */
+struct bb_alltoallv;   /* alltoallv.h: who sends how much to whom                         */
 
-enum bb_op_kind { BB_OP_COMPUTE, BB_OP_COLLECTIVE, BB_OP_SEND, BB_OP_RECV };
+/* BB_OP_ALLTOALLV is one operation for the sends and receives of an uneven exchange (alltoallv.h). */
+enum bb_op_kind { BB_OP_COMPUTE, BB_OP_COLLECTIVE, BB_OP_SEND, BB_OP_RECV, BB_OP_ALLTOALLV };
 
 enum bb_phase { BB_PHASE_FORWARD, BB_PHASE_BACKWARD, BB_PHASE_GRADIENTS, BB_PHASE_OPTIMIZER, BB_PHASES };
 
@@ -39,16 +41,19 @@ struct bb_op {
     int stream;             /* index into bb_program.streams                                                   */
     int comm;               /* index into bb_layout.comms, BB_NONE for compute                                 */
     int call;               /* operations of one NCCL group call share it and stand side by side; BB_NONE: alone */
-    int peer;               /* send, recv: the other rank; rooted collectives: the root (see peer_kind)        */
+    int peer;               /* send, recv: the other rank; rooted collectives: the root (see peer_kind);
+                               alltoallv: the own place in the communicator                                 */
     enum bb_peer_kind peer_kind;
-    size_t count;                  /* elements, exactly the count argument of the NCCL call                           */
-    int src, dst;                  /* buffers (indices into bb_program.buffers), BB_NONE where there is none          */
+    bool back;    /* alltoallv: each row goes back where the table has it from                                 */
+    size_t count; /* elements, exactly the count argument of the NCCL call; alltoallv: of a row      */
+    int src, dst; /* buffers (indices into bb_program.buffers), BB_NONE where there is none          */
     size_t src_offset, dst_offset; /* elements                                                                      */
-    double compute_us;             /* compute: time of the timed stand-in                                             */
+    const struct bb_alltoallv *table; /* alltoallv: rows from each place to each; owned by the step                   */
+    double compute_us; /* compute: time of the timed stand-in                                             */
     const struct bb_kernel_list
         *work;      /* compute: the real work instead of the stand-in, NULL: none; owned by the step   */
-    int work_times; /* how often it is done, one after another                                         */
     double flops;   /* compute: floating-point operations of the real work, 0 where unknown            */
+    int work_times; /* how often it is done, one after another                                         */
     enum bb_phase phase;
     int micro_batch, layer; /* BB_NONE where they don't apply                                                  */
     const char *what;       /* what it stands for: "activations", "gradients"; static or owned by the builder  */
@@ -103,6 +108,9 @@ struct bb_program {
 int bb_program_init(struct bb_program *p) BB_MUST_CHECK;
 void bb_program_release(struct bb_program *p);
 
+/* bb_program_init_like - an empty program with the streams and buffers of p. */
+int bb_program_init_like(struct bb_program *out, const struct bb_program *p) BB_MUST_CHECK;
+
 int bb_program_add_stream(struct bb_program *p, const char *name, int comm); /* its index, or -BB_EFAIL              */
 int bb_program_add_buffer(struct bb_program *p, const char *name, enum bb_buffer_use use, size_t count,
                           enum bb_dtype_id dtype); /* its index, or -BB_EFAIL              */
@@ -123,7 +131,7 @@ int bb_program_flow(struct bb_program *p, const struct bb_op *op, const int *wai
 /* bb_program_last - the last operation so far on that stream, or BB_NONE. */
 int bb_program_last(const struct bb_program *p, int stream);
 
-/* bb_op_kind_word - "compute", "send", "recv", or the collective's name. */
+/* bb_op_kind_word - "compute", "send", "recv", "alltoallv", or the collective's name. */
 const char *bb_op_kind_word(enum bb_op_kind kind, enum bb_coll_kind coll);
 
 /* bb_op_peer - rank inside the communicator of n ranks that the rank `index` means by its peer or root. */
@@ -143,8 +151,8 @@ static inline bool bb_op_is_comm(const struct bb_op *op)
 int bb_program_only(const struct bb_program *p, bool comm, struct bb_program *out) BB_MUST_CHECK;
 
 /* bb_op_payload_bytes - the payload of an operation as in the plan's `bytes`: all_reduce, broadcast, reduce, send, recv
- * count*e; all_gather, reduce_scatter, alltoall the full array, n*count*e. 0 for compute. n: ranks of its communicator.
- */
+ * count*e; all_gather, reduce_scatter, alltoall the full array, n*count*e; alltoallv the sum of its sends and receives.
+ * 0 for compute. n: ranks of its communicator. */
 size_t bb_op_payload_bytes(const struct bb_op *op, int n);
 
 /* bb_program_bytes - memory of the buffers of one use. */

@@ -4,8 +4,10 @@
 #include "bootstrap/base/grow.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int bb_op_peer_rank(const struct bb_layout *l, const struct bb_op *op, int rank)
 {
@@ -63,6 +65,75 @@ struct bb_kernel_list *bb_step_work(struct bb_step *step)
     return step->works[step->n_works++];
 }
 
+struct bb_kernel_list *bb_step_keep_work(struct bb_step *step, const struct bb_kernel_list *made)
+{
+    const size_t bytes = offsetof(struct bb_kernel_list, items) + (size_t)made->n * sizeof(made->items[0]);
+    struct bb_kernel_list *work = BB_GROW(step->works, step->n_works) ? NULL : malloc(bytes);
+
+    if (!work) {
+        bb_err(BB_EFAIL, "out of memory for a list of %d kernels", made->n);
+        return NULL;
+    }
+    memcpy(work, made, bytes);
+    return step->works[step->n_works++] = work;
+}
+
+struct bb_alltoallv *bb_step_table(struct bb_step *step, int n)
+{
+    struct bb_alltoallv *table;
+
+    if (BB_GROW(step->tables, step->n_tables) || BB_NEW(table, 1))
+        return NULL;
+    step->tables[step->n_tables++] = table;
+    table->n = n;
+    return BB_NEW(table->rows, (size_t)n * (size_t)n) ? NULL : table;
+}
+
+static bool is_uneven(const struct bb_program *p)
+{
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == BB_OP_ALLTOALLV)
+            return true;
+    return false;
+}
+
+/* What a step of messages takes is known before it is made. */
+static int refuse_messages(const struct bb_step *step)
+{
+    size_t n = 0;
+
+    for (int r = 0; r < step->n_roles; r++)
+        for (size_t i = 0; i < step->roles[r].program.n_ops; i++) {
+            const struct bb_op *op = &step->roles[r].program.ops[i];
+
+            n += op->kind == BB_OP_ALLTOALLV ? 2 * (size_t)bb_alltoallv_peers(op) : 1;
+        }
+    if (n <= BB_MOST_OPERATIONS)
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "%s: %d programs of %zu operations, each message of its uneven exchanges one, %d in all are held at "
+                  "most; nearest: fewer --micro-batches, or a plan without timeline, export and --scale-counts",
+                  step->proxy, step->n_roles, n, BB_MOST_OPERATIONS);
+}
+
+int bb_step_expand(struct bb_step *step)
+{
+    int rc;
+
+    TRY(refuse_messages(step));
+    for (int r = 0; r < step->n_roles; r++) {
+        struct bb_program messages;
+
+        if (!is_uneven(&step->roles[r].program))
+            continue;
+        TRY(bb_program_expand(&step->roles[r].program, &messages));
+        bb_program_release(&step->roles[r].program);
+        step->roles[r].program = messages;
+    }
+out:
+    return rc;
+}
+
 void bb_step_release(struct bb_step *step)
 {
     for (int r = 0; r < step->n_roles; r++)
@@ -71,6 +142,11 @@ void bb_step_release(struct bb_step *step)
         free(step->strings.text[t]);
     for (int w = 0; w < step->n_works; w++)
         free(step->works[w]);
+    for (int t = 0; t < step->n_tables; t++) {
+        free(step->tables[t]->rows);
+        free(step->tables[t]);
+    }
+    free(step->tables);
     free(step->works);
     free(step->roles);
     free(step->role_of);

@@ -6,8 +6,12 @@
 #define BB_PROXIES_STEP_STEP_H
 
 #include "cuda/work/kernel_list.h"
+#include "proxies/step/alltoallv.h"
 #include "proxies/step/layout.h"
 #include "proxies/step/program.h"
+
+/* A step is held whole: so many operations of all its programs together take some 8 GiB, and as much again predicted. */
+#define BB_MOST_OPERATIONS 40000000
 
 /* What a builder makes: the layout, one program per role, and which role each rank has. */
 struct bb_role {
@@ -32,6 +36,8 @@ struct bb_step {
     } strings;                     /* texts that programs point to                                              */
     struct bb_kernel_list **works; /* what compute operations point to */
     int n_works;
+    struct bb_alltoallv **tables; /* what alltoallv operations point to */
+    int n_tables;
 };
 
 /* bb_op_peer_rank - the world rank that the operation means by its peer or root on that rank; BB_NONE on one that is in
@@ -51,11 +57,22 @@ const char *bb_step_text(struct bb_step *step, const char *fmt, ...) __attribute
 struct bb_kernel_list *
 bb_step_work(struct bb_step *step); /* empty, lives as long as the step; NULL without memory (said) */
 
+/* bb_step_keep_work - a copy that has room for its items alone: for steps of thousands of lists; nothing may be appended. */
+struct bb_kernel_list *bb_step_keep_work(struct bb_step *step, const struct bb_kernel_list *made);
+
+/* bb_step_table - the numbers of an uneven exchange among n places, all 0, to be filled; lives as long as the step; NULL
+ * without memory (said). */
+struct bb_alltoallv *bb_step_table(struct bb_step *step, int n);
+
+/* bb_step_expand - every alltoallv of the step as its messages: for who runs, draws or exports single messages. Returns
+ * 0, -BB_EFAIL, or -BB_EUSAGE (said) for a step of too many. */
+int bb_step_expand(struct bb_step *step) BB_MUST_CHECK;
+
 /*
  * bb_step_scale_counts - a step of the same form with smaller messages, so that it fits where the whole does not: every
  * count times factor (0 to 1), rounded down, at least 1; buffers and offsets likewise, as large as their operations
  * need. Real work likewise (bb_kernel_list_scale); times of timed compute, parameters and samples stay. The summary says
- * it. Returns 0 or -BB_EFAIL.
+ * it. Of messages alone: an alltoallv is expanded first. Returns 0 or -BB_EFAIL.
  */
 int bb_step_scale_counts(struct bb_step *step, double factor) BB_MUST_CHECK;
 

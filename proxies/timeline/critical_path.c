@@ -7,7 +7,7 @@
 
 /* A communication of one rank: whom it is with, so that the k-th here is found as the k-th there. */
 struct entry {
-    int comm, peer; /* world rank of a message; BB_NONE: a collective */
+    int comm, peer; /* world rank of a message; BB_NONE: it is with several */
     enum bb_op_kind kind;
     int op;
 };
@@ -51,6 +51,11 @@ static int by_partner(const void *a, const void *b)
     return 0;
 }
 
+static bool is_message(const struct bb_op *op)
+{
+    return op->kind == BB_OP_SEND || op->kind == BB_OP_RECV;
+}
+
 static int list_entries(const struct walk *w, int rank, struct entries *e)
 {
     const struct bb_program *p = program_of(w, rank);
@@ -62,8 +67,7 @@ static int list_entries(const struct walk *w, int rank, struct entries *e)
 
         if (bb_op_is_comm(op))
             e->list[e->n++] = (struct entry){
-                op->comm, op->kind == BB_OP_COLLECTIVE ? BB_NONE : bb_op_peer_rank(&w->t->step->layout, op, rank),
-                op->kind, (int)i};
+                op->comm, is_message(op) ? bb_op_peer_rank(&w->t->step->layout, op, rank) : BB_NONE, op->kind, (int)i};
     }
     qsort(e->list, e->n, sizeof(*e->list), by_partner);
 out:
@@ -98,10 +102,10 @@ static size_t first_from(const struct entries *e, struct entry key)
 static int find_other_side(struct walk *w, int op, int other, int *found)
 {
     const struct bb_op *mine = &program_of(w, w->rank)->ops[op];
-    const bool collective = mine->kind == BB_OP_COLLECTIVE;
-    const enum bb_op_kind theirs = collective ? BB_OP_COLLECTIVE : mine->kind == BB_OP_SEND ? BB_OP_RECV : BB_OP_SEND;
-    const struct entry here = {mine->comm, collective ? BB_NONE : other, mine->kind, 0},
-                       there = {mine->comm, collective ? BB_NONE : w->rank, theirs, 0};
+    const bool message = is_message(mine);
+    const enum bb_op_kind theirs = !message ? mine->kind : mine->kind == BB_OP_SEND ? BB_OP_RECV : BB_OP_SEND;
+    const struct entry here = {mine->comm, message ? other : BB_NONE, mine->kind, 0},
+                       there = {mine->comm, message ? w->rank : BB_NONE, theirs, 0};
     const struct entries *own, *e;
     size_t k, at;
     int rc;
@@ -150,10 +154,11 @@ static int look_at_all(struct walk *w, int op, struct last *last)
     const int group = l->comms[mine->comm].group, instance = bb_group_instance(l, group, w->rank);
     int rc = 0;
 
-    if (mine->kind != BB_OP_COLLECTIVE)
+    if (is_message(mine))
         return look_at(w, op, bb_op_peer_rank(l, mine, w->rank), last);
     for (int i = 0; i < l->groups[group].size && rc == 0; i++)
-        rc = look_at(w, op, bb_group_member(l, group, instance, i), last);
+        if (mine->kind == BB_OP_COLLECTIVE || bb_alltoallv_meets(mine, i))
+            rc = look_at(w, op, bb_group_member(l, group, instance, i), last);
     return rc;
 }
 

@@ -18,6 +18,12 @@ static double decoder_tokens(const struct bb_memory *m)
     return (double)sequence * m->how->micro_batch_size / m->grid->cp;
 }
 
+/* Of a number that goes into a product: with 8-bit products its cast is what they keep (Transformer Engine). */
+static double operand_bytes(const struct bb_memory *m)
+{
+    return m->how->float8 ? 1 : element_bytes(m);
+}
+
 /* Of one micro-batch on one context-parallel rank. */
 static double tokens_per_rank(const struct bb_memory *m)
 {
@@ -30,11 +36,6 @@ static double sequence_split(const struct bb_memory *m)
     return m->how->sequence_parallel ? m->grid->tp : 1;
 }
 
-static bool has_dropout(const struct bb_arch *a)
-{
-    return a->layer_norm;
-}
-
 /* ---- activations: bytes per token ---- */
 
 /* whole: on every tp rank, unless sequence parallelism divides it; split: divided by tp. */
@@ -45,8 +46,8 @@ struct held {
 static struct held attention_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
-    double e = element_bytes(m), mask = has_dropout(a) ? a->hidden : 0;
-    struct held held = {.whole = 2 * e * a->hidden + mask}; /* inputs of the norm and of the projections */
+    double e = element_bytes(m), mask = a->dropout ? a->hidden : 0;
+    struct held held = {.whole = (e + operand_bytes(m)) * a->hidden + mask}; /* inputs of the norm and of projections */
 
     if (a->kv_lora) {
         held.whole += e * (2.0 * a->q_lora + 2.0 * a->kv_lora + a->rope_dim); /* before and after their norms */
@@ -55,10 +56,11 @@ static struct held attention_bytes(const struct bb_memory *m, int layer)
             held.whole += e * (a->index_heads * (a->index_dim + 1.0) + a->index_dim) +
                           4.0 * bb_arch_keys(a, layer, m->how->sequence);
     } else {
-        held.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads); /* q, k, v, context */
+        held.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads);     /* q, k, v, context */
+        held.split += m->how->float8 ? (double)a->head_dim * a->heads : 0; /* attention keeps the context itself */
         held.split += a->out_gate ? e * 2.0 * a->head_dim * a->heads : 0;
     }
-    if (has_dropout(a) && !m->how->fused && m->how->recompute == BB_RECOMPUTE_NONE)
+    if (a->dropout && !m->how->fused && m->how->recompute == BB_RECOMPUTE_NONE)
         held.split += (2 * e + 1) * a->heads * bb_arch_keys(a, layer, m->how->sequence);
     return held;
 }
@@ -75,17 +77,18 @@ static struct held scan_bytes(const struct bb_memory *m)
     return (struct held){.whole = 2 * e * m->arch->hidden, .split = e * numbers};
 }
 
-static double inner_width(const struct bb_arch *a, double ffn)
+/* What goes into the activation, and what comes out. */
+static double inner_bytes(const struct bb_memory *m, double ffn)
 {
-    return (a->gated ? 3 : 2) * ffn;
+    return ((m->arch->gated ? 2 : 1) * element_bytes(m) + operand_bytes(m)) * ffn;
 }
 
 static struct held perceptron_bytes(const struct bb_memory *m)
 {
     const struct bb_arch *a = m->arch;
-    double e = element_bytes(m), mask = has_dropout(a) ? a->hidden : 0;
+    double e = element_bytes(m), mask = a->dropout ? a->hidden : 0;
 
-    return (struct held){.whole = 2 * e * a->hidden + mask, .split = e * inner_width(a, a->ffn)};
+    return (struct held){.whole = (e + operand_bytes(m)) * a->hidden + mask, .split = inner_bytes(m, a->ffn)};
 }
 
 /* Each token goes to top_k experts. An expert that is divided over etp ranks works on the tokens of all of them, when
@@ -97,8 +100,9 @@ static struct held expert_bytes(const struct bb_memory *m)
     double gathered = m->how->sequence_parallel ? m->grid->etp : 1;
     struct held held = {.whole = 2 * e * a->hidden + 4.0 * a->experts}; /* the router's probabilities are floats */
 
-    held.whole += e * copies * gathered * (2.0 * a->hidden + inner_width(a, a->expert_ffn) / m->grid->etp);
-    held.split = e * inner_width(a, a->shared_ffn);
+    held.whole +=
+        copies * gathered * ((e + operand_bytes(m)) * a->hidden + inner_bytes(m, a->expert_ffn) / m->grid->etp);
+    held.split = inner_bytes(m, a->shared_ffn);
     return held;
 }
 
@@ -133,7 +137,7 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
 
 double bb_memory_embedding(const struct bb_memory *m)
 {
-    double mask = has_dropout(m->arch) ? m->arch->hidden : 0;
+    double mask = m->arch->dropout ? m->arch->hidden : 0;
 
     return (tokens_per_rank(m) + (m->arch->encoder_layers > 0 ? decoder_tokens(m) : 0)) * (8 + mask) /
            sequence_split(m);

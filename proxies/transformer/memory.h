@@ -17,6 +17,7 @@
  *   gated perceptrons       keep three inner widths, not two
  *   no dropout              masks and scores are those of GPT-2 and BERT; models without dropout (Llama and later)
  *                           run a fused attention, which keeps no scores
+ *   8-bit products          keep what goes into them in 8 bits (Transformer Engine); attention keeps its context beside
  *   latent attention        keeps its latents
  *   experts                 keep top_k copies of each token, before and after them
  *   context parallelism     divides the tokens, of scores only the rows

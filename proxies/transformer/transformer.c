@@ -196,7 +196,7 @@ static void settle_how(struct bb_training *t)
         .forward_us = c->forward_us,
         .backward_us = c->backward_us,
         .gemm = strcmp(c->compute, "gemm") == 0,
-        .unfused = o->attention ? strcmp(o->attention, "unfused") == 0 : o->unfused_dropout && t->arch.layer_norm,
+        .unfused = o->attention ? strcmp(o->attention, "unfused") == 0 : o->unfused_dropout && t->arch.dropout,
         .fused = o->attention && strcmp(o->attention, "fused") == 0,
         .float8 = o->float8,
     };

@@ -257,6 +257,14 @@ SEARCH = ("transformer", "--model", "llama2_7b", "--ranks", 16, "--global-batch-
 PARTS = ("compute_us", "exposed_transfer_us", "bubble_us", "exposed_waiting_us", "idle_us")
 
 
+def test_a_job_has_as_many_gpus_of_a_node_as_it_says(plan):
+    """16 GPUs of one node leave no node; of nodes of 8, as the profile has them, gradients cross."""
+    step = ("transformer", "--model", "gpt3_1_3b", "--ranks", 16, "--micro-batches", 1, "--cluster", "h100-sxm-ib")
+    usual, eights, one_node = (plan(*step, *more)["predicted"] for more in ((), ("--gpus-per-node", 8), ("--gpus-per-node", 16)))
+    assert usual["step_us"] == eights["step_us"] > one_node["step_us"]
+    assert usual["sharing"]["nic_busy"] > 0 == one_node["sharing"]["nic_busy"]
+
+
 def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):
     """What the search says of its first layout is what a plan of that layout says."""
     text = busbar.run("plan", *SEARCH, emulated=False).stdout

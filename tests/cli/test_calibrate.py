@@ -24,6 +24,8 @@ BENCHES = {
     "comm": (["bench", "comm", "--repeats", "2"], 2),
 }
 
+BESIDE = ["bench", "overlap", "--collective", "sendrecv", "--sizes", "256M", "--ctas", "default", "-n", "4", "--repeats", "3"]
+
 
 @pytest.fixture(scope="module")
 def measured(busbar, tmp_path_factory):
@@ -111,13 +113,13 @@ def test_products_of_overlap_tell_their_rate(measured, calibrate):
 
 def test_what_no_row_tells_stays_nominal_and_is_said(measured, calibrate):
     done, profile, summary = calibrate(measured("compute"))
-    nominal = json.loads(json.dumps([f["key"] for f in summary["figures"] if f["from"] is None]))
+    nominal = [f["key"] for f in summary["figures"] if f["from"] is None]
     assert {"intra.latency_us", "intra.gbps", "inter.latency_us", "inter.gbps", "nccl_launch_us", "kernel_us"} <= set(nominal)
     listed = done.stdout.split("since no row tells:")[1]
     assert all(key in listed for key in nominal) and "intra.gbps" in listed
     assert profile["intra"] == {"latency_us": 4, "gbps": 200} and profile["nccl_launch_us"] == 3
     assert "All other figures are those of emulated-default" in profile["source"] and "compute.json" in profile["source"]
-    assert "bench" not in profile["name"] and profile["name"] == "mine"
+    assert profile["name"] == "mine"
 
 
 def test_an_outlier_moves_nothing_and_is_named(measured, calibrate, tmp_path):
@@ -188,7 +190,7 @@ def cluster_files(busbar, tmp_path_factory):
     hidden |= {"name": "hidden", "gpus_per_node": 4, "nics_per_node": 4, "launch_us": 3.7, "nccl_launch_us": 6.3, "kernel_us": 2.9,
                "intra": {"latency_us": 7.4, "gbps": 271}, "inter": {"latency_us": 9.3, "gbps": 39.5}}
     hidden["achieved"] |= {"gemm": 0.58, "memory": 0.77}
-    hidden["sharing"] |= {"collective_sms": 20}
+    hidden["sharing"] |= {"collective_sms": 20, "message_sms": 3, "memory_bytes": 1.21}
     for i, way in enumerate(hidden["nccl"]):
         for key, factor in [("base_us", 1.2 + 0.03 * i), ("intra_us", 0.8 + 0.02 * i), ("inter_us", 1.3 - 0.04 * i), ("gbps", 0.83 + 0.01 * i),
                             ("nic", 0.93)]:
@@ -198,6 +200,7 @@ def cluster_files(busbar, tmp_path_factory):
                    "--repeats", "2"]
     runs = {"one": (collectives, 4, 1), "two": (collectives, 8, 2), "four": (collectives, 4, 4),
             "p2p": (["bench", "p2p", "--bandwidth-sizes", "1M,32M", "-c", "0"], 8, 2), "compute": (["bench", "compute"], 0, 1),
+            "products": (BESIDE + ["--gemm", "32768x32768x512"], 4, 1), "memory": (BESIDE + ["--gemm", "32768x32768x64"], 4, 1),
             "launches": (["bench", "compute", "passes", "timed", "--size", "4K", "-n", "1"], 0, 1)}
     for name, (words, ranks, nodes) in runs.items():
         done = busbar.run(*words, "--json", folder / f"{name}.json", "--quiet", ranks=ranks, cwd=folder,
@@ -208,26 +211,77 @@ def cluster_files(busbar, tmp_path_factory):
 
 def test_a_hidden_cluster_with_all_of_nccls_ways_is_found(busbar, cluster_files, calibrate, tmp_path):
     hidden, files = cluster_files
-    done, profile, summary = calibrate(*files.values(), "--from", "h100-sxm-ib")
+    done, profile, summary = calibrate(*files.values(), "--from", "h100-sxm-ib", "--gpus-per-node", 4)
     assert done.returncode == 0, done.stderr
+    assert profile["gpus_per_node"] == profile["nics_per_node"] == 4 and "gpus_per_node is" not in done.stdout
+    assert {f["key"]: f["from"] for f in summary["figures"]}["nics_per_node"] == "--gpus-per-node"
+    assert "gpus_per_node, nics_per_node: --gpus-per-node. " in profile["source"]
     assert [(f["ranks"], f["nodes"]) for f in summary["files"]][:3] == [(4, 1), (8, 2), (4, 4)]
     for fit in summary["fits"]:
         assert fit["worst_error_percent"] < 2 and fit["outliers"] == 0, fit
     alone = {f["key"]: f["value"] for f in summary["figures"] if f["from"] and not f["together"]}
-    assert len(alone) > 45 and "sharing.collective_sms" in alone and summary["held_back"] == []
+    assert len(alone) > 45 and {"sharing.collective_sms", "sharing.message_sms", "sharing.memory_bytes"} <= set(alone)
+    assert summary["held_back"] == []
     ways = {f"{w['algorithm']}.{w['protocol']}": w for w in hidden["nccl"]}
     for key, value in alone.items():
         way, _, part = key.removeprefix("nccl.").rpartition(".")
         assert value == pytest.approx(ways[way][part] if key.startswith("nccl.") else at(hidden, key), rel=0.02), key
     # what bench measured on two nodes plan says of the profile, whose nodes are as large as those
-    profile |= {"gpus_per_node": 4, "nics_per_node": 4}
-    (tmp_path / "nodes.json").write_text(json.dumps(profile))
     plan = busbar.json("plan", "all_reduce", "all_gather", "broadcast", "-b", "8", "-e", "1G", "-f", "8", "--ranks", 8, "--cluster",
-                       tmp_path / "nodes.json", tmp_path=tmp_path, emulated=False)
+                       tmp_path / "mine.json", tmp_path=tmp_path, emulated=False)
     bench = [r for r in json.loads(files["two"].read_text())["results"] if not r.get("forced")]
     assert len(bench) == len(plan["results"]) > 50
     assert [a["bytes"] for a, b in zip(bench, plan["results"])
             if a["bytes"] and abs(b["time_us"]["p50"] / a["time_us"]["p50"] - 1) > 0.02] == []
+
+
+@pytest.mark.parametrize("message_sms,memory_bytes", [(1, 2.02), (5, 0.6), (7, 1.5)])
+def test_what_nccl_takes_of_a_gpu_is_found_beside_products(busbar, calibrate, tmp_path, message_sms, memory_bytes):
+    """One message in each direction on 2 and 3 of 132 multiprocessors; 2 us that a product of 64 x 32768 x 32768 waits for memory."""
+    hidden = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    hidden["sharing"] = {"collective_sms": 24, "message_sms": message_sms, "memory_bytes": memory_bytes}
+    (tmp_path / "hidden.json").write_text(json.dumps(hidden))
+    for name, k in (("products", 512), ("memory", 64)):
+        done = busbar.run(*BESIDE, "--gemm", f"32768x32768x{k}", "--json", f"{name}.json", "--quiet", ranks=2, cwd=tmp_path,
+                          env={"EMU_CLUSTER": "hidden.json", "EMU_DATA": "off"})
+        assert done.returncode == 0, done.stderr
+    done, profile, summary = calibrate(tmp_path / "products.json", tmp_path / "memory.json", "--from", "h100-sxm-ib")
+    assert profile["sharing"]["message_sms"] == message_sms
+    assert profile["sharing"]["memory_bytes"] == pytest.approx(memory_bytes, rel=0.02)
+    assert {f["name"]: f["rows"] for f in summary["fits"] if "beside" in f["name"]} == {"products beside sendrecv": 1, "products beside NCCL": 2}
+    assert all(fit["worst_error_percent"] < 2 for fit in summary["fits"])
+    # products that memory bounds say nothing of multiprocessors, nor the others of memory
+    _, profile, summary = calibrate(tmp_path / "memory.json", "--from", "h100-sxm-ib")
+    assert profile["sharing"]["message_sms"] == 2 and profile["sharing"]["memory_bytes"] == pytest.approx(memory_bytes, rel=0.02)
+    done, profile, summary = calibrate(tmp_path / "products.json", "--from", "h100-sxm-ib")
+    assert profile["sharing"]["message_sms"] == message_sms and profile["sharing"]["memory_bytes"] == 1.5
+    assert "sharing.memory_bytes" in done.stdout.split("no row tells")[1]
+
+
+def test_products_of_few_tiles_tell_nothing_of_multiprocessors(busbar, calibrate, tmp_path):
+    """At most 16 tiles, of whatever size, are one wave on 132 multiprocessors and on half of them."""
+    done = busbar.run(*BESIDE, "--gemm", "256x256x32768", "--json", "few.json", "--quiet", ranks=2, cwd=tmp_path,
+                      env={"EMU_CLUSTER": str(ROOT / "profiles/clusters/h100-sxm-ib.json"), "EMU_DATA": "off"})
+    assert done.returncode == 0, done.stderr
+    done, profile, summary = calibrate(tmp_path / "few.json", "--from", "h100-sxm-ib")
+    assert [f["name"] for f in summary["fits"]] == ["kernels", "products beside NCCL"]
+    assert {f["key"] for f in summary["figures"] if f["key"].startswith("sharing.") and f["from"]} == set()
+
+
+def test_hosts_tell_how_many_gpus_a_node_has_at_least(cluster_files, calibrate, tmp_path):
+    """Two nodes of 4 ranks: more than a profile's 2 GPUs, of which each has half a NIC; of one with 8 the others may have been idle."""
+    _, files = cluster_files
+    base = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    done, _, _ = calibrate(files["two"], "--gpus-per-node", 3)
+    assert done.returncode == 2 and "two.json had 4 ranks" in done.stderr
+    (tmp_path / "small.json").write_text(json.dumps(base | {"gpus_per_node": 2, "nics_per_node": 1}))
+    done, profile, summary = calibrate(files["two"], "--from", tmp_path / "small.json")
+    assert (profile["gpus_per_node"], profile["nics_per_node"]) == (4, 2)
+    assert {f["key"]: f["from"] for f in summary["figures"]}["gpus_per_node"] == "ranks of a host"
+    assert f"gpus_per_node, nics_per_node: {files['two']}, ranks of a host. " in profile["source"]
+    done, profile, summary = calibrate(files["two"], "--from", "h100-sxm-ib")
+    assert (profile["gpus_per_node"], profile["nics_per_node"]) == (8, 8)
+    assert "gpus_per_node is 8" in done.stdout and "--gpus-per-node 4" in done.stdout
 
 
 def test_rows_of_one_node_tell_nothing_of_what_is_between(cluster_files, calibrate):
@@ -325,11 +379,100 @@ def test_nccl_tests_lists_one_device_of_each_process(busbar, measured, calibrate
     (tmp_path / "f.json").write_text(json.dumps(file))
     _, profile, summary = calibrate(tmp_path / "f.json")
     assert [(f["ranks"], f["nodes"]) for f in summary["files"]] == [(8, 1)] and summary["from"] == "h100-sxm-ib"
+    few = busbar.run("calibrate", tmp_path / "f.json", "--gpus-per-node", 4, "-o", tmp_path / "few.json", emulated=False)
+    assert few.returncode == 2 and "f.json had 8 ranks" in few.stderr
     moved = {f["key"]: f["value"] / f["nominal"] for f in summary["figures"] if f["from"] and f["nominal"]}
     assert moved and all(0.85 < factor < 1.15 for factor in moved.values()), moved
     plan = busbar.json("plan", "all_reduce", "--sizes", "8,1M,1G", "--ranks", 8, "--cluster", tmp_path / "mine.json", "--placement",
                        "out_of_place", tmp_path=tmp_path, emulated=False)
     assert [r["time_us"]["p50"] for r in plan["results"]] == pytest.approx(list(times.values()), rel=0.03)
+
+
+def test_what_nccl_tests_printed_does_as_its_file_does(busbar, measured, calibrate, tmp_path):
+    """The table on stdout, whole, as mpirun tags it, and without the line that says what it is of; times have two digits there."""
+    measured("p2p")
+    done = busbar.run_program(busbar.build / "emulated" / "all_gather_perf", "-b", "1K", "-e", "256M", "-f", "8", "-g", "4", "-c", "0",
+                              cwd=tmp_path, env={"EMU_CLUSTER": str(measured("p2p").parent / "hidden.json"), "EMU_DATA": "off"})
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "run.log").write_text(done.stdout)
+    (tmp_path / "tagged.log").write_text("Warning: known hosts\n" + "".join(f"[1,0]<stdout>:{line}" for line in done.stdout.splitlines(True)))
+    (tmp_path / "old.log").write_text(re.sub(r"# Collective test.*\n", "", done.stdout))
+    for word in (tmp_path / "run.log", tmp_path / "tagged.log", f"all_gather={tmp_path / 'old.log'}"):
+        done, profile, summary = calibrate(word)
+        assert done.returncode == 0, done.stderr
+        assert_near(profile, ["intra.latency_us", "intra.gbps"])
+        assert [(f["what"], f["ranks"], f["nodes"], f["rows"], f["file"]) for f in summary["files"]] == [
+            ("nccl-tests", 4, 1, 14, str(word).removeprefix("all_gather="))]
+        assert profile["emulated"] is True
+
+
+H100_LOG = """# Collective test starting: all_reduce_perf
+# nThread 1 nGpus 1 minBytes 8 maxBytes 1073741824 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
+#
+# Using devices
+{devices}#
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+{rows}# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 160
+"""
+
+
+def h100_log(hosts=("a",), name="NVIDIA H100 80GB HBM3", group=0, rows=((8, 13.7), (1 << 20, 27.4), (1 << 30, 4029))):
+    devices = "".join(f"#  Rank {8 * h + i:2} Group {group:2} Pid {4000 + i:6} on {host:>10} device {i:2} [0000:{i:02x}:00] {name}\n"
+                      for h, host in enumerate(hosts) for i in range(8))
+    factor = 2 * (8 * len(hosts) - 1) / (8 * len(hosts))
+    figures = [(size, us, size / us / 1e3) for size, us in rows]
+    return H100_LOG.format(devices=devices, rows="".join(
+        f"{size:12}  {size // 4:12}     float     sum      -1  {us:7.2f}  {bw:6.2f}  {bw * factor:6.2f}      0  {us:7.2f}  {bw:6.2f}  {bw * factor:6.2f}    N/A\n"
+        for size, us, bw in figures))
+
+
+def test_a_printed_table_of_hardware_tells_ranks_nodes_and_the_profile(calibrate, tmp_path):
+    for hosts in (("a",), ("a", "b")):
+        (tmp_path / "h.log").write_text(h100_log(hosts))
+        done, profile, summary = calibrate(tmp_path / "h.log")
+        assert done.returncode == 0, done.stderr
+        assert [(f["ranks"], f["nodes"], f["rows"]) for f in summary["files"]] == [(8 * len(hosts), len(hosts), 6)]
+        assert summary["from"] == "h100-sxm-ib" and "emulated" not in profile and summary["emulated"] is False
+
+
+@pytest.mark.parametrize("change,said", [
+    (lambda t: t.replace("# Collective test starting: all_reduce_perf\n", ""), "all_reduce=h.log"),
+    (lambda t: t + t, "a second run"), (lambda t: t[:t.rindex("  N/A")], "line 18: a row of 12 words"),
+    (lambda t: t.replace("Group  0", "Group  1"), "NCCL_TESTS_SPLIT"), (lambda t: t.replace("agg iters: 1", "agg iters: 4"), "(-m)"),
+    (lambda t: t.replace(" time ", "cputime"), "(-C 1)"), (lambda t: t.replace("[0000:03:00]", "[0000:04:00]"), "shared a GPU"),
+    (lambda t: t.replace("[0000:07:00] NVIDIA H100", "[0000:07:00] NVIDIA H200"), "rank 7"), (lambda t: t.replace("Rank", "rank"), "no devices"),
+    (lambda t: t.replace("NVIDIA H100", "AMD MI300X"), "--from"), (lambda t: "".join(t.splitlines(True)[:13]), "no table"),
+    (lambda t: "".join(t.splitlines(True)[:14]), "no rows"), (lambda t: t.replace("graph: 0", "graph: 5"), "none of its 6 rows"),
+    (lambda t: t.replace("     0 ", "     5 ").replace("N/A", "  7"), "none of its 6 rows"), (lambda t: "", "not JSON"),
+    (lambda t: "hello\n", "not JSON"), (lambda t: "\0\xff\n" * 9, "not JSON"),
+])
+def test_bad_tables_are_refused(busbar, calibrate, tmp_path, change, said):
+    (tmp_path / "h.log").write_text(change(h100_log()), encoding="latin1")
+    done = busbar.run("calibrate", "h.log", "-o", "mine.json", emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
+    assert not (tmp_path / "mine.json").exists() and done.stdout == ""
+
+
+def test_an_operation_that_is_not_the_tables_is_refused(busbar, tmp_path):
+    told, untold = h100_log(), re.sub("# Collective test.*\n", "", h100_log())
+    (tmp_path / "f.json").write_text("{}")
+    for text, word, said in [(told, "all_gather=h.log", "of all_reduce_perf"), (untold, "all_gather=h.log", "busbw is 1.75 of algbw"),
+                             (untold, "allreduce=h.log", "'all_reduce'"), (untold, "all_reduce=no.log", "no.log"),
+                             (untold, "all_reduce=f.json", "leave out all_reduce=")]:
+        (tmp_path / "h.log").write_text(text)
+        done = busbar.run("calibrate", word, "-o", "mine.json", emulated=False, cwd=tmp_path)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
+    (tmp_path / "all_gather=h.log").write_text(told)  # a file of such a name
+    assert busbar.run("calibrate", "all_gather=h.log", "-o", "mine.json", emulated=False, cwd=tmp_path).returncode == 0
+
+
+def test_tables_of_two_machines_are_refused(busbar, tmp_path):
+    (tmp_path / "a.log").write_text(h100_log())
+    (tmp_path / "b.log").write_text(h100_log(name="NVIDIA A100-SXM4-80GB"))
+    done = busbar.run("calibrate", "a.log", "b.log", "-o", "mine.json", emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and "NVIDIA A100-SXM4-80GB" in done.stderr and "b.log" in done.stderr
 
 
 # ---- measuring ----
@@ -348,13 +491,13 @@ def measure(busbar, tmp_path):
 
 def test_measure_runs_what_it_needs_and_goes_on_where_it_was_stopped(measure, tmp_path):
     done = measure("--ranks", 2, "--", "-e", "16M", EMU_FAULT="fail:name=cublasLtMatmul,call=3")
-    assert done.returncode == 1 and "1 of 4" in done.stderr and not (tmp_path / "mine.json").exists()
+    assert done.returncode == 1 and "3 of 6" in done.stderr and not (tmp_path / "mine.json").exists()
     kept = {p: p.stat().st_mtime_ns for p in (tmp_path / "mine.sweep").glob("*.run.json")}
     done = measure("--ranks", 2, "--", "-e", "16M")  # what failed is not run again by itself
     assert done.returncode == 1
     done = measure("--ranks", 2, "--restart", "--", "-e", "16M")
     assert done.returncode == 0, done.stderr
-    assert len(kept) == 4
+    assert len(kept) == 6
     assert_near(json.loads((tmp_path / "mine.json").read_text()), TOLD)
     rows = json.loads((tmp_path / "mine.sweep" / "sweep.json").read_text())
     sizes = {r["bytes"] for c in rows["combinations"] if "all_reduce" in c["command"] for r in c["result"]["results"]}
@@ -450,6 +593,13 @@ def test_damaged_rows_are_named(measured, calibrate, tmp_path):
         file = copy_of(measured("p2p"), tmp_path / "bad.json", lambda d, k=key, v=value: d["results"][4].update({k: v}))
         done, _, _ = calibrate(file)
         assert done.returncode == 2 and re.search(r"bad\.json: results\[4\]", done.stderr) and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_damaged_rows_of_overlap_are_named(measured, calibrate, tmp_path):
+    for key, value in [("collective", 7), ("collectives", 0), ("count", 1.5), ("comm_in_both_us", {"p50": "y"}), ("compute_in_both_us", {"p50": -1})]:
+        file = copy_of(measured("overlap"), tmp_path / "bad.json", lambda d, k=key, v=value: d["results"][0].update({k: v}))
+        done, _, _ = calibrate(file)
+        assert done.returncode == 2 and re.search(r"bad\.json: results\[0\]", done.stderr) and done.stderr.count("\n") == 1, done.stderr
 
 
 def test_a_profile_that_was_there_stays_when_the_new_one_fails(busbar, tmp_path):

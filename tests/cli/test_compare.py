@@ -144,6 +144,18 @@ def test_json(compare):
     assert data["summary"]["geometric_mean_ratio"] == pytest.approx(1.18950, abs=1e-5) and data["threshold_percent"] == 20
 
 
+def test_what_nccl_tests_printed_is_held_against_its_file(busbar, tmp_path):
+    program = busbar.build / "emulated" / "all_reduce_perf"
+    done = busbar.run_program(program, "-b", "1K", "-e", "4M", "-f", "64", "-g", "2", "-J", "a.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "a.log").write_text(done.stdout.replace("# Collective test starting: all_reduce_perf\n", ""))
+    done = busbar.run("compare", "a.json", "all_reduce=a.log", "--json", "d.json", "--threshold", "1", emulated=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    data = json.loads((tmp_path / "d.json").read_text())
+    assert data["summary"]["no_difference"] == len(data["results"]) == 6 and data["summary"]["only_a"] == 0
+    assert busbar.run("compare", "a.json", "a.log", emulated=False, cwd=tmp_path).returncode == 2
+
+
 @pytest.mark.parametrize("a,words", [
     ("", ["a.json", "not JSON"]),
     ('{"schema": "busbar.bench/1", "results": [', ["a.json", "not JSON", "line 1"]),

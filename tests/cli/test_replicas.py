@@ -41,7 +41,8 @@ def assert_same_roles(run, expected):
 @pytest.mark.parametrize("line,ranks", RUNS)
 def test_run_is_the_plan_in_the_predicted_time_and_data_are_right(busbar, tmp_path, line, ranks):
     """With a hundredth of the counts; the check of data is one pass more."""
-    env = {"NCCL_RECORD": str(tmp_path / "calls"), "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
+    env = {"NCCL_RECORD": str(tmp_path / "calls"), "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so"),
+           "EMU_NODES": "2" if "--gpus-per-node" in line else "1"}
     line += " --scale-counts 0.01"
     expected = plan(busbar, line, ranks, "--cluster", "emulated-default")
     run = busbar.json("proxy", *line.split(), *QUICK, "--check", ranks=ranks, env=env, tmp_path=tmp_path)

@@ -104,3 +104,71 @@ def test_slow_links_need_a_machine_that_shares(busbar, apart):
     assert done.returncode == 2 and "has no 'sharing'" in done.stderr
     done = busbar.run("plan", *ZERO3.split(), "--slow", "rank=5:2", emulated=False)
     assert done.returncode == 2 and "needs the cluster" in done.stderr
+
+
+# ---- leaves and pods ----------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def fabric(tmp_path):
+    def write(**keys):
+        path = tmp_path / "fabric.json"
+        path.write_text(json.dumps({**H100, "name": "fabric", "fabric": keys}))
+        return path
+    return write
+
+
+PODS = {"nodes_per_leaf": 2, "leaf_oversubscription": 1, "nodes_per_pod": 32, "pod_oversubscription": 7}
+
+
+def test_scarce_uplinks_cost_and_are_named(predicted, fabric):
+    """ZeRO-3's groups stride over the nodes: leaves at 4:1 leave each GPU a quarter of its NIC, where two nodes of four are elsewhere."""
+    even, leaves = predicted(ZERO3), predicted(ZERO3, fabric(nodes_per_leaf=1, leaf_oversubscription=4))
+    assert even["sharing"]["leaf_uplink_busy"] is None and even["sharing"]["pod_uplink_busy"] is None
+    group, alone = ({g["name"]: g for g in step["groups"]}["dp"] for step in (leaves, even))
+    assert 0.8 * H100["inter"]["gbps"] / 4 < group["busbw_gbps"] <= H100["inter"]["gbps"] / 4 < alone["busbw_gbps"]
+    assert leaves["sharing"]["leaf_uplink_busy"] > 3.9 * leaves["sharing"]["nic_busy"] and leaves["sharing"]["pod_uplink_busy"] is None
+    assert {row["phase"]: row for row in leaves["phases"]}["forward"]["bottleneck"] == "leaf uplink"
+    assert predicted(ZERO3, fabric(nodes_per_leaf=2, leaf_oversubscription=1))["step_us"] == even["step_us"]
+
+
+def test_a_table_knows_of_pods(busbar, fabric):
+    """Half of an alltoall's bytes leave its pod for the other one, through a seventh of its NICs; an all_reduce's for one node's of 32."""
+    times = []
+    for cluster in ("h100-sxm-ib", fabric(**PODS)):
+        done = busbar.run("plan", "alltoall", "all_reduce", "-b", "4G", "-e", "4G", "--ranks", 512, "--cluster", cluster, "--json", "-", emulated=False)
+        assert done.returncode == 0, done.stderr
+        times.append({row["collective"]: row["time_us"]["p50"] for row in json.loads(done.stdout)["results"]})
+    sent = 4 * 2 ** 30 / 512 * 256 * 256 / (32 * 8 * H100["inter"]["gbps"] / 7 * 1e3)
+    assert times[1]["alltoall"] == pytest.approx(H100["inter"]["latency_us"] + sent, rel=1e-6) and times[1]["alltoall"] > 3 * times[0]["alltoall"]
+    assert times[1]["all_reduce"] == times[0]["all_reduce"]
+
+
+@pytest.mark.parametrize("rails", [False, True])
+def test_exchanges_of_a_table_know_of_leaves(busbar, fabric, rails):
+    """16 of 64 ranks on a leaf, at 4:1. One of them leaves it to the next rank; of a hypercube all, in the rounds of 16 and 32."""
+    cluster = fabric(nodes_per_leaf=2, leaf_oversubscription=4, rails=rails)
+    done = busbar.run("plan", "alltoall", "alltoallv", "hypercube", "sendrecv", "-b", "1G", "-e", "1G", "--spread", 0, "--ranks", 64,
+                      "--cluster", cluster, "--json", "-", emulated=False)
+    assert done.returncode == 0, done.stderr
+    us = {(row["collective"], row["placement"]): row["time_us"]["p50"] for row in json.loads(done.stdout)["results"]}
+    near, far, total = H100["intra"], H100["inter"], 2 ** 30
+    uplinks = 2 * far["gbps"] * (1 if rails else 8) / 4
+    assert us["sendrecv", "out_of_place"] == pytest.approx(
+        far["latency_us"] + rails * near["latency_us"] + total / min(far["gbps"], uplinks) / 1e3, rel=1e-6)
+    rounds = [(near["latency_us"], near["gbps"])] * 3 + [(far["latency_us"], far["gbps"])] + [(far["latency_us"], far["gbps"] / 4)] * 2
+    assert us["hypercube", "in_place"] == pytest.approx(
+        sum(latency + total / 64 * 2 ** i / rate / 1e3 for i, (latency, rate) in enumerate(rounds)), rel=1e-6)
+    assert us["alltoallv", "out_of_place"] == pytest.approx(us["alltoall", "out_of_place"], rel=1e-6)
+    assert us["alltoall", "out_of_place"] == pytest.approx(
+        far["latency_us"] + rails * near["latency_us"] + total / 64 * 16 * 48 / (2 * 8 * far["gbps"] / 4) / 1e3, rel=1e-6)
+
+
+@pytest.mark.parametrize("keys,said", [
+    ({"nodes_per_leaf": 2}, "fabric: 'leaf_oversubscription' is missing"),
+    ({**PODS, "nodes_per_pod": 5}, "'fabric.nodes_per_pod' is 5, expected a multiple of 'nodes_per_leaf', 2"),
+    ({**PODS, "leaf_oversubscription": 0.5}, "fabric: 'leaf_oversubscription' is 0.5, expected 1 or more"),
+    ({**PODS, "rail": True}, "'fabric.rail'"),
+])
+def test_a_fabric_that_is_none_is_refused(busbar, fabric, keys, said):
+    done = busbar.run("plan", "resnet50", "--ranks", 64, "--cluster", fabric(**keys), emulated=False)
+    assert done.returncode == 2 and said in done.stderr, done.stderr

@@ -190,7 +190,7 @@ FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-nu
     ("--model gpt2_small --schedule 1F1B", 8, r"1F1B.*did you mean '1f1b'"),
     ("--model gpt2_small --cp-comm ring", 8, r"cp is 1"),
     ("--model gpt2_small --tp 0", 8, r"tp"),
-    ("--model deepseek_v3 --layers 62 --pp 16 --ep 64 --moe-imbalance 0.5 --seq-length 4096 --micro-batches 32", 2048,
+    ("--model deepseek_v3 --layers 62 --pp 16 --ep 64 --moe-imbalance 0.5 --seq-length 4096 --micro-batches 1024", 2048,
      r"1024 different programs.*operations.*nearest: --micro-batches"),
     ("--model mixtral_8x7b --tp 2", 8, r"nearest: --sequence-parallel"),
     ("--model gpt2_small --stages 4", 8, r"--stages means nothing here"),

@@ -67,7 +67,8 @@ def test_what_is_executed_is_what_was_planned(busbar, tmp_path, layout):
     cluster = NOMINAL
     env = {"EMU_CLUSTER": str(cluster), "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so"),
-           "EMU_KERNELS": "" if layout == "tensor" else "fast"}  # layer norms from their source take seconds
+           "EMU_KERNELS": "" if layout == "tensor" else "fast",  # layer norms from their source take seconds
+           "EMU_NODES": "2" if "--gpus-per-node" in options else "1"}
     options = (*write(tmp_path, config), *options, "--compute", "gemm")
     plan = planned(busbar, "transformer", (), 4, *options, "--cluster", cluster)
     traffic = traffic_by_rank(plan["roles"])

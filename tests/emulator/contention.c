@@ -8,36 +8,31 @@
  * that it waits for. Until its loss is known an operation is held back; that takes no virtual time.
  */
 #include "internal.h"
+#include "proxies/machine/fabric.h"
 #include "proxies/machine/flows.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
 
-enum resource { OUT, IN, MEMORY, NIC_OUT, NIC_IN, RESOURCES };
 enum { MOST_FLOWS = 1024, PATIENCE_S = 1 };
 
 struct emu_step {
     struct emu_step *next;
     double issue_ns;
     struct emu_mark *record, *wait; /* one reference */
-    struct emu_item *item;          /* an operation  */
-    struct emu_effort *effort;
+    struct emu_item *item;          /* an operation that is held back: it waits for its loss */
+    const struct emu_effort *effort;
+    struct emu_effort own; /* effort, of an operation that may end and be freed before this step has happened */
 };
 
 static struct {
-    struct bb_flows flows; /* one of each stream, five resources of each device */
-    int flows_given;
+    struct bb_flows flows; /* one of each stream, the parts of each device */
+    int unused[MOST_FLOWS], n_unused;
     double now_ns;
 } ahead;
 
 /* ---- the machine ---- */
-
-/* Communication has at most half of the memory's rate. */
-static double memory_rate(void)
-{
-    return emu.profile.memory_gbps / 2;
-}
 
 static double nics_gbps(int device)
 {
@@ -48,19 +43,29 @@ static double nics_gbps(int device)
     return bb_slow_nics_gbps(&emu.slow, &emu.machine, seat.node * per_node + seat.gpu % per_node);
 }
 
+/* Where they are not scarce, nothing is said to use them. */
+static double uplink_gbps(enum bb_tier tier)
+{
+    return bb_fabric_is_scarce(&emu.machine, tier) ? bb_fabric_uplink_gbps(&emu.machine, tier) : 0;
+}
+
 void emu_contention_load(void)
 {
     emu.contends = emu.machine.shares && !emu.real_time;
     if (!emu.contends)
         return;
-    if (bb_flows_init(&ahead.flows, MOST_FLOWS, EMU_MAX_DEVICES * RESOURCES, MOST_FLOWS * RESOURCES) != 0)
+    if (bb_flows_init(&ahead.flows, MOST_FLOWS, EMU_MAX_DEVICES * EMU_PARTS, MOST_FLOWS * EMU_PARTS) != 0)
         emu_die("out of host memory");
+    for (int f = MOST_FLOWS - 1; f > 0; f--)
+        ahead.unused[ahead.n_unused++] = f;
     for (int d = 0; d < EMU_MAX_DEVICES; d++) {
-        struct bb_resource *of = &ahead.flows.resources[d * RESOURCES];
+        struct bb_resource *of = &ahead.flows.resources[d * EMU_PARTS];
 
-        of[OUT].capacity = of[IN].capacity = emu.machine.intra.gbps;
-        of[NIC_OUT].capacity = of[NIC_IN].capacity = nics_gbps(d);
-        of[MEMORY].capacity = memory_rate();
+        of[EMU_LINK_OUT].capacity = of[EMU_LINK_IN].capacity = emu.machine.intra.gbps;
+        of[EMU_NIC_OUT].capacity = of[EMU_NIC_IN].capacity = nics_gbps(d);
+        of[EMU_LEAF_OUT].capacity = of[EMU_LEAF_IN].capacity = uplink_gbps(BB_LEAF);
+        of[EMU_POD_OUT].capacity = of[EMU_POD_IN].capacity = uplink_gbps(BB_POD);
+        of[EMU_MEMORY].capacity = bb_cluster_nccl_memory_gbps(&emu.machine);
     }
 }
 
@@ -68,19 +73,20 @@ void emu_contention_load(void)
 
 static int held_sms(int device)
 {
-    int held = 0, half = emu.machine.sm_count / 2;
+    int held = 0;
 
     for (struct CUstream_st *s = emu.streams; s; s = s->next)
         if (s->device == device && s->ahead.phase != EMU_AHEAD_IDLE)
             held += s->ahead.first->effort->sms;
-    return held < half ? held : half;
+    return bb_cluster_held_sms(&emu.machine, held);
 }
 
 /* What the multiprocessors that NCCL holds and the memory's rate that it takes leave of a kernel's rate. */
 static double rate_of(const struct CUstream_st *s)
 {
     const struct emu_effort *e = s->ahead.first->effort;
-    const double taken = bb_flows_taken(&ahead.flows, s->device * RESOURCES + MEMORY) / memory_rate() / 2;
+    const double taken =
+        bb_flows_taken(&ahead.flows, s->device * EMU_PARTS + EMU_MEMORY) / bb_cluster_memory_gbps(&emu.machine);
     const int held = held_sms(s->device);
     double alone_ns = e->alone_ns, more_ns = 0;
     bool by_memory = e->by_memory, any;
@@ -115,26 +121,29 @@ static void settle(void)
 
 static void add_use(struct bb_flow *flow, int resource, double weight)
 {
-    if (weight <= 0)
-        return;
-    ahead.flows.uses[flow->first_use + flow->n_uses++] = (struct bb_flow_use){.resource = resource, .weight = weight};
-    if (resource % RESOURCES != MEMORY)
-        flow->bytes_per_ns = fmax(flow->bytes_per_ns, weight);
+    if (weight > 0)
+        ahead.flows.uses[flow->first_use + flow->n_uses++] =
+            (struct bb_flow_use){.resource = resource, .weight = weight};
 }
 
 static void start_flow(struct CUstream_st *s)
 {
     const struct emu_effort *e = s->ahead.first->effort;
     struct bb_flow *flow = &ahead.flows.flows[s->ahead.flow];
-    const int base = s->device * RESOURCES;
+    const int base = s->device * EMU_PARTS;
 
-    flow->first_use = s->ahead.flow * RESOURCES;
+    flow->first_use = s->ahead.flow * EMU_PARTS;
     flow->n_uses = 0;
     flow->bytes_per_ns = 0;
-    for (int i = 0; i < RESOURCES; i++) {
-        double weight = e->bytes[i] / e->transfer_ns;
+    for (int i = 0; i < EMU_PARTS; i++) {
+        const double rate = e->bytes[i] / e->transfer_ns;
 
-        add_use(flow, base + i, i == MEMORY ? fmin(weight, memory_rate()) : weight);
+        if (i == EMU_MEMORY) {
+            add_use(flow, base + i, fmin(rate, bb_cluster_nccl_memory_gbps(&emu.machine)));
+            continue;
+        }
+        add_use(flow, base + i, rate + e->others[i] / e->transfer_ns);
+        flow->bytes_per_ns = fmax(flow->bytes_per_ns, rate);
     }
     bb_flows_start(&ahead.flows, s->ahead.flow, ahead.now_ns, e->transfer_ns);
 }
@@ -212,13 +221,16 @@ static void begin(struct CUstream_st *s, double ready_ns)
 
 static void finish(struct CUstream_st *s)
 {
-    struct emu_effort *e = s->ahead.first->effort;
+    const struct emu_effort *e = s->ahead.first->effort;
+    struct emu_item *item = s->ahead.first->item;
     const double lasted_ns = ahead.now_ns - s->ahead.begun_ns;
     const int64_t extra_ns = llround(lasted_ns - e->alone_ns - e->latency_ns - e->transfer_ns);
 
-    e->extra_ns = extra_ns > 0 && !e->waits ? extra_ns : 0;
-    s->ahead.first->item->settled = true;
-    pthread_cond_broadcast(&s->work);
+    if (item) {
+        item->extra_ns = extra_ns > 0 ? extra_ns : 0;
+        item->settled = true;
+        pthread_cond_broadcast(&s->work);
+    }
     s->ahead.phase = EMU_AHEAD_IDLE;
     s->ahead.at_ns = ahead.now_ns;
     drop_step(s);
@@ -323,23 +335,25 @@ void emu_ahead_mark_locked(struct CUstream_st *s, struct emu_mark *mark, bool re
     go_on((double)emu.host_ns, NULL, NULL, NULL);
 }
 
+/* The worker lets an operation that waits for the host run at once, and frees it whenever it ends. */
 void emu_ahead_op_locked(struct CUstream_st *s, struct emu_item *item)
 {
-    struct emu_effort *e = item->op.effort;
+    const struct emu_effort *e = item->op.effort;
     struct emu_step *step;
 
     item->settled = !emu.contends || !e || e->waits;
     if (!emu.contends || !e)
         return;
     if (e->sms > 0 && s->ahead.flow == 0)
-        s->ahead.flow = ahead.flows_given + 1 < MOST_FLOWS ? ++ahead.flows_given : 0;
+        s->ahead.flow = ahead.n_unused > 0 ? ahead.unused[--ahead.n_unused] : 0;
     if (e->sms > 0 && s->ahead.flow == 0) { /* more streams than are followed */
         item->settled = true;
         return;
     }
     step = add_step(s);
-    step->effort = e;
-    step->item = item;
+    step->own = *e;
+    step->effort = e->waits ? &step->own : e;
+    step->item = e->waits ? NULL : item;
     go_on((double)emu.host_ns, NULL, NULL, NULL);
 }
 
@@ -370,7 +384,8 @@ void emu_settle(void)
     emu_unlock();
 }
 
-/* What is left is done for real: nobody waits any more for when it was reckoned to be. */
+/* What is left is done for real: nobody waits any more for when it was reckoned to be. Nothing of it transfers, since
+ * the worker has waited for each loss. */
 void emu_ahead_close_locked(struct CUstream_st *s)
 {
     while (s->ahead.first) {
@@ -378,4 +393,7 @@ void emu_ahead_close_locked(struct CUstream_st *s)
             s->ahead.first->record->ahead = EMU_MARK_UNSEEN;
         drop_step(s);
     }
+    if (s->ahead.flow > 0)
+        ahead.unused[ahead.n_unused++] = s->ahead.flow;
+    s->ahead.flow = 0;
 }

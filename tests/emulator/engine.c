@@ -330,6 +330,8 @@ static void serve_item_locked(struct CUstream_st *s, struct emu_item *item)
         if (item->op.entries == 0)
             emu_queue_begin_locked(s, item);
         emu_ahead_hold_locked(s, item);
+        if (item->op.effort)
+            item->op.effort->extra_ns = item->extra_ns;
         run_op_locked(s, item);
         break;
     case EMU_ITEM_RECORD:

@@ -32,6 +32,21 @@ struct emu_op {
     struct emu_effort *effort; /* lives as long as arg; NULL: it takes nothing that others miss */
 };
 
+/* The parts of a machine that move an operation's bytes: links within the node, the device's memory, its NICs, and the
+ * uplinks of its leaf and its pod, which other GPUs use, too. */
+enum emu_part {
+    EMU_LINK_OUT,
+    EMU_LINK_IN,
+    EMU_MEMORY,
+    EMU_NIC_OUT,
+    EMU_NIC_IN,
+    EMU_LEAF_OUT,
+    EMU_LEAF_IN,
+    EMU_POD_OUT,
+    EMU_POD_IN,
+    EMU_PARTS
+};
+
 /* What an operation takes of a machine whose profile has "sharing", and what it loses there (contention.c): a kernel's
  * duration, or what NCCL's does, which holds multiprocessors from its launch on and moves bytes while it transfers. */
 struct bb_kernel_list_item;
@@ -42,8 +57,9 @@ struct emu_effort {
     bool waits;                                /* for the host to let it end                                    */
     int sms;                                   /* that NCCL holds, 0: a kernel                                  */
     double latency_ns, transfer_ns;            /* of NCCL's, alone                                              */
-    double bytes[5];                           /* that it moves: out, in by links; of memory; out, in by NICs   */
-    int64_t extra_ns;                          /* what it loses; there when it runs                             */
+    double bytes[EMU_PARTS];                   /* that each part moves for it                                   */
+    double others[EMU_PARTS];                  /* that they are taken to move for other GPUs at the same time   */
+    int64_t extra_ns;                          /* what this run of it loses; there when it runs                 */
 };
 void emu_settle(void);       /* the host waits for operations by itself */
 #define EMU_FAILED INT64_MIN /* the operation failed: the stream gets a sticky error                               */
@@ -79,6 +95,7 @@ struct emu_seat {
     int node, gpu; /* gpu: of its node */
 };
 struct emu_seat emu_seat_of(int at, int all);
+int emu_number_of(struct emu_seat seat, int all); /* the other way round */
 /* EMU_SLOW: what is left of the rate of a GPU's NICs; how long a kernel lasts there that takes so long elsewhere. */
 double emu_nic_part(struct emu_seat seat);
 int64_t emu_slowed_ns(int device, int64_t ns);

@@ -37,7 +37,8 @@ struct emu_item {
     int64_t issue_ns;            /* host clock when it was issued              */
     uint64_t place;              /* in its stream's hardware queue             */
     int entries;                 /* of the launch queue                        */
-    bool settled;                /* what its operation loses to others         */
+    bool settled;                /* it is known what its operation loses       */
+    int64_t extra_ns;            /* to others; of this run: a graph has many   */
     struct emu_op op;            /* EMU_ITEM_OP                                */
     struct emu_mark *mark;       /* the other kinds, one reference             */
     struct emu_graph_body *body; /* set when a graph owns op, one reference    */
@@ -66,7 +67,7 @@ struct emu_ahead {
     struct emu_step *first, **last;
     enum { EMU_AHEAD_IDLE, EMU_AHEAD_COMPUTES, EMU_AHEAD_TRANSFERS, EMU_AHEAD_ENDS } phase; /* of the first */
     double at_ns, begun_ns, since_ns, left_ns, rate, end_ns;
-    int flow; /* 0: none yet */
+    int flow; /* 0: none */
 };
 
 struct CUstream_st {

@@ -34,15 +34,20 @@ void emu_profile_load(struct bb_cluster *machine, struct emu_profile *profile)
 
 /* ---- nodes, and what is slow ---- */
 
+int emu_number_of(struct emu_seat seat, int all)
+{
+    const int nodes = emu_nodes();
+
+    if (nodes == 0)
+        return seat.node * emu.machine.gpus_per_node + seat.gpu;
+    return (int)(((int64_t)seat.node * all + nodes - 1) / nodes) + seat.gpu;
+}
+
 struct emu_seat emu_seat_of(int at, int all)
 {
-    const int nodes = emu_nodes(), per_node = emu.machine.gpus_per_node;
-    struct emu_seat seat = {at / per_node, at % per_node};
+    struct emu_seat seat = {emu_nodes() > 0 ? emu_node_of(at, all) : at / emu.machine.gpus_per_node, 0};
 
-    if (nodes > 0) {
-        seat.node = emu_node_of(at, all);
-        seat.gpu = at - (int)(((int64_t)seat.node * all + nodes - 1) / nodes);
-    }
+    seat.gpu = at - emu_number_of(seat, all);
     return seat;
 }
 

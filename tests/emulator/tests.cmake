@@ -14,10 +14,11 @@ target_link_options(emu_saxpy_own_streams PRIVATE -Wl,--enable-new-dtags)
 add_library(emu_saxpy_twins MODULE twins_saxpy.c)
 target_link_libraries(emu_saxpy_twins PRIVATE emu_flags)
 
-foreach(part streams memory graphs launch gemm system dangers)
+foreach(part contention streams memory graphs launch gemm system dangers)
   bb_unit_test(NAME test_emu_${part} SOURCES test_${part}.c LIBS emu_test_child emu_cudart emu_flags m EMULATED)
 endforeach()
 target_link_libraries(test_emu_gemm PRIVATE emu_cublaslt)
+target_compile_definitions(test_emu_contention PRIVATE SHARING_PROFILE="${CMAKE_CURRENT_SOURCE_DIR}/test_sharing_profile.json")
 bb_unit_test(NAME test_host_gpu SOURCES kernels/test_host_gpu.cpp LIBS host_gpu emu_test_child)
 bb_unit_test(NAME test_kernel_sources SOURCES kernels/test_kernel_sources.c LIBS busbar_kernels emu_cudart m EMULATED)
 target_compile_definitions(test_emu_system PRIVATE TEST_PROFILE="${CMAKE_CURRENT_SOURCE_DIR}/test_profile.json"

@@ -83,14 +83,14 @@ struct refinement {
     const struct bb_task_graph *graphs;
     int gpus_per_node;
     const struct bb_rank_marks *marks;
-    uint64_t *mates;               /* [places] sums of their ranks' colours, NULL: no places */
-    bool collective[BB_MAX_COMMS]; /* somebody runs collectives on it            */
-    size_t *first_edge;            /* [ranks + 1]                                */
-    int *peer;                     /* [edges] world rank                         */
-    uint64_t *edge;                /* [edges] what never changes about an edge   */
-    uint64_t *color, *next;        /* [ranks]                                    */
-    uint64_t *sums[BB_MAX_COMMS];  /* [instances] of collective communicators    */
-    struct bb_key_index classes;   /* by colour, numbered by their lowest rank   */
+    uint64_t *mates[BB_RANK_PLACES]; /* [places] sums of their ranks' colours      */
+    bool collective[BB_MAX_COMMS];   /* somebody runs collectives on it            */
+    size_t *first_edge;              /* [ranks + 1]                                */
+    int *peer;                       /* [edges] world rank                         */
+    uint64_t *edge;                  /* [edges] what never changes about an edge   */
+    uint64_t *color, *next;          /* [ranks]                                    */
+    uint64_t *sums[BB_MAX_COMMS];    /* [instances] of collective communicators    */
+    struct bb_key_index classes;     /* by colour, numbered by their lowest rank   */
 };
 
 static uint64_t mix_hash(uint64_t a, uint64_t b)
@@ -118,6 +118,12 @@ static uint64_t channels_meaning(const struct refinement *p, int from, int comm,
     return set;
 }
 
+static int link_kind(const struct refinement *p, int from, int to)
+{
+    return p->marks->link_kind ? p->marks->link_kind(p->marks->arg, from, to)
+                               : bb_same_node(p->gpus_per_node, from, to);
+}
+
 static void add_edges(struct refinement *p, int rank, size_t edge)
 {
     const struct bb_task_graph *s = graph_of(p, rank);
@@ -128,9 +134,8 @@ static void add_edges(struct refinement *p, int rank, size_t edge)
         uint64_t back = known ? channels_meaning(p, peer, comm, rank) : 0;
 
         p->peer[edge] = peer;
-        p->edge[edge] =
-            mix_hash(mix_hash(back, channels_meaning(p, rank, comm, peer)),
-                     mix_hash((uint64_t)bb_same_node(p->gpus_per_node, rank, peer), (uint64_t)(peer == rank)));
+        p->edge[edge] = mix_hash(mix_hash(back, channels_meaning(p, rank, comm, peer)),
+                                 mix_hash((uint64_t)link_kind(p, rank, peer), (uint64_t)(peer == rank)));
     }
 }
 
@@ -162,7 +167,9 @@ static uint64_t refine_rank(const struct refinement *p, int rank)
 
             color = mix_hash(color, instance == BB_NONE ? 0 : p->sums[c][instance]);
         }
-    return p->mates ? mix_hash(color, p->mates[p->marks->place_of[rank]]) : color;
+    for (int i = 0; i < p->marks->n_places; i++)
+        color = mix_hash(color, p->mates[i][p->marks->places[i].of[rank]]);
+    return color;
 }
 
 static int count_colors(struct refinement *p)
@@ -174,11 +181,11 @@ static int count_colors(struct refinement *p)
     return p->classes.n;
 }
 
-static void sum_places(struct refinement *p)
+static void sum_places(const struct refinement *p, const struct bb_rank_places *places, uint64_t *mates)
 {
-    memset(p->mates, 0, sizeof(uint64_t) * (size_t)p->marks->places);
+    memset(mates, 0, sizeof(uint64_t) * (size_t)places->n);
     for (int r = 0; r < p->step->layout.ranks; r++)
-        p->mates[p->marks->place_of[r]] += mix_hash(4, p->color[r]);
+        mates[places->of[r]] += mix_hash(4, p->color[r]);
 }
 
 static void refine_round(struct refinement *p)
@@ -189,8 +196,8 @@ static void refine_round(struct refinement *p)
     for (int c = 0; c < l->n_comms; c++)
         if (p->collective[c])
             sum_instances(p, c);
-    if (p->mates)
-        sum_places(p);
+    for (int i = 0; i < p->marks->n_places; i++)
+        sum_places(p, &p->marks->places[i], p->mates[i]);
     for (int r = 0; r < l->ranks; r++)
         p->next[r] = refine_rank(p, r);
     p->color = p->next;
@@ -287,8 +294,8 @@ static int refinement_init(struct refinement *p)
     TRY(BB_NEW(p->edge, edges));
     TRY(BB_NEW(p->color, ranks));
     TRY(BB_NEW(p->next, ranks));
-    if (p->marks->place_of)
-        TRY(BB_NEW(p->mates, p->marks->places));
+    for (int i = 0; i < p->marks->n_places; i++)
+        TRY(BB_NEW(p->mates[i], p->marks->places[i].n));
     for (int c = 0; c < l->n_comms; c++) {
         for (int r = 0; r < p->step->n_roles; r++)
             p->collective[c] |= p->graphs[r].n_collectives[c] > 0;
@@ -307,7 +314,8 @@ static void refinement_release(struct refinement *p)
     free(p->edge);
     free(p->color);
     free(p->next);
-    free(p->mates);
+    for (int i = 0; i < BB_RANK_PLACES; i++)
+        free(p->mates[i]);
     bb_key_index_release(&p->classes);
 }
 

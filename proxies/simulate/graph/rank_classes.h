@@ -25,11 +25,19 @@ struct bb_rank_classes {
     int *ranks; /* [n] how many it has               */
 };
 
+#define BB_RANK_PLACES 3
+
 /* What else tells ranks apart. All zero: nothing. */
 struct bb_rank_marks {
-    const uint64_t *mark; /* [ranks] ranks of different marks are of different classes; NULL: none has one     */
-    const int *place_of;  /* [ranks] ranks of one place share something, so each sees its mates; NULL: none do */
-    int places;
+    const uint64_t *mark;   /* [ranks] ranks of different marks are of different classes; NULL: none has one */
+    struct bb_rank_places { /* ranks of one place share something, so each sees its mates                    */
+        int *of;            /* [ranks] */
+        int n;
+    } places[BB_RANK_PLACES];
+    int n_places;
+    /* The kind of the link between two ranks; NULL: whether they are on one node. */
+    int (*link_kind)(const void *arg, int from, int to);
+    const void *arg;
     bool apart; /* every rank is a class of its own */
 };
 

@@ -2,6 +2,7 @@
 #include "proxies/simulate/graph/task_graph.h"
 
 #include "bootstrap/base/grow.h"
+#include "proxies/step/alltoallv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,14 @@ static void add_collective(struct bb_task_graph *s, int op, int issue)
 
     s->tasks[task].order = s->n_collectives[comm];
     s->collectives[comm][s->n_collectives[comm]++] = task;
+}
+
+static void add_alltoallv(struct bb_task_graph *s, int op, int issue)
+{
+    int comm = s->program->ops[op].comm, task = add_task(s, BB_TASK_ALLTOALLV, op, issue);
+
+    s->tasks[task].order = s->n_alltoallvs[comm];
+    s->alltoallvs[comm][s->n_alltoallvs[comm]++] = task;
 }
 
 /* The sends and receives on one communicator among ops[first..end) as one task. */
@@ -55,6 +64,8 @@ static void cut_launch(struct bb_task_graph *s, int first, int end, int issue, i
 
         if (ops[i].kind == BB_OP_COMPUTE)
             add_task(s, BB_TASK_COMPUTE, i, issue);
+        if (ops[i].kind == BB_OP_ALLTOALLV)
+            add_alltoallv(s, i, issue);
         for (int j = i; comm != BB_NONE && !done && j < end; j++)
             if (ops[j].comm == comm && ops[j].kind == BB_OP_COLLECTIVE && s->task_of[j] == BB_NONE)
                 add_collective(s, j, issue);
@@ -193,6 +204,38 @@ static int add_message(struct bb_task_graph *s, int op)
     return 0;
 }
 
+/* Both ways of a table and all rows of it meet the same places, so each table is looked at once. */
+static int add_places(struct bb_task_graph *s, const struct bb_op *op, struct bb_key_index *tables)
+{
+    struct {
+        const struct bb_alltoallv *table;
+        int64_t comm;
+    } key = {op->table, op->comm};
+    const int known = tables->n, which = bb_key_index_add(tables, &key);
+
+    if (which < known)
+        return which < 0 ? which : 0;
+    for (int place = 0; place < op->table->n; place++) {
+        const struct bb_op to = {.comm = op->comm, .peer = place, .peer_kind = BB_PEER_ABSOLUTE};
+
+        if (bb_alltoallv_meets(op, place) && channel_for(s, &to) < 0)
+            return -BB_EFAIL;
+    }
+    return 0;
+}
+
+static int find_places(struct bb_task_graph *s)
+{
+    struct bb_key_index tables = {.key_bytes = sizeof(const void *) + sizeof(int64_t)};
+    int rc = 0;
+
+    for (size_t i = 0; i < s->program->n_ops && !rc; i++)
+        if (s->program->ops[i].kind == BB_OP_ALLTOALLV)
+            rc = add_places(s, &s->program->ops[i], &tables);
+    bb_key_index_release(&tables);
+    return rc;
+}
+
 static int find_channels(struct bb_task_graph *s)
 {
     for (size_t i = 0; i < s->program->n_ops; i++) {
@@ -210,20 +253,28 @@ static int find_channels(struct bb_task_graph *s)
         if (s->channel_of[i] < 0 || add_message(s, (int)i))
             return -BB_EFAIL;
     }
+    return find_places(s);
+}
+
+static int make_lists(const struct bb_program *p, enum bb_op_kind kind, int *lists[BB_MAX_COMMS])
+{
+    int of_comm[BB_MAX_COMMS] = {0};
+
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == kind)
+            of_comm[p->ops[i].comm]++;
+    for (int c = 0; c < BB_MAX_COMMS; c++)
+        if (of_comm[c] && BB_NEW(lists[c], of_comm[c]))
+            return -BB_EFAIL;
     return 0;
 }
 
 static int make_arrays(struct bb_task_graph *s)
 {
     const struct bb_program *p = s->program;
-    int of_comm[BB_MAX_COMMS] = {0};
 
-    for (size_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == BB_OP_COLLECTIVE)
-            of_comm[p->ops[i].comm]++;
-    for (int c = 0; c < BB_MAX_COMMS; c++)
-        if (of_comm[c] && BB_NEW(s->collectives[c], of_comm[c]))
-            return -BB_EFAIL;
+    if (make_lists(p, BB_OP_COLLECTIVE, s->collectives) || make_lists(p, BB_OP_ALLTOALLV, s->alltoallvs))
+        return -BB_EFAIL;
     if (BB_NEW(s->tasks, p->n_ops) || BB_NEW(s->task_of, p->n_ops) || BB_NEW(s->exchanged, p->n_ops) ||
         BB_NEW(s->channel_of, p->n_ops) || BB_NEW(s->issue_computes, p->n_ops))
         return -BB_EFAIL;
@@ -255,8 +306,10 @@ void bb_task_graph_release(struct bb_task_graph *s)
         free(s->channels[c].sends);
         free(s->channels[c].recvs);
     }
-    for (int c = 0; c < BB_MAX_COMMS; c++)
+    for (int c = 0; c < BB_MAX_COMMS; c++) {
         free(s->collectives[c]);
+        free(s->alltoallvs[c]);
+    }
     free(s->tasks);
     free(s->task_of);
     free(s->exchanged);

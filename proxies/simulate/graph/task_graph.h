@@ -1,8 +1,8 @@
 /*
  * task_graph.h - a role's program prepared for abstract execution. Internal to the checks and the prediction.
  *
- * A task is what starts and ends as one: a compute kernel, a collective, or all sends and receives that one call has on
- * one communicator. Tasks stand in issue order. A task starts when the tasks before it on its streams, the ones that
+ * A task is what starts and ends as one: a compute kernel, a collective, all sends and receives that one call has on one
+ * communicator, or an alltoallv, which stands for such a call. Tasks stand in issue order. A task starts when the tasks before it on its streams, the ones that
  * its operations wait for, and the one before it on its communicator have ended: NCCL runs the operations of a
  * communicator one after another, in issue order, whatever streams they are on.
  */
@@ -13,13 +13,13 @@
 #include "proxies/step/layout.h"
 #include "proxies/step/program.h"
 
-enum bb_task_kind { BB_TASK_COMPUTE, BB_TASK_COLLECTIVE, BB_TASK_EXCHANGE };
+enum bb_task_kind { BB_TASK_COMPUTE, BB_TASK_COLLECTIVE, BB_TASK_EXCHANGE, BB_TASK_ALLTOALLV };
 
 struct bb_task {
     enum bb_task_kind kind;
     int comm;
     int first, n;     /* exchange: graph.exchanged[first .. first + n); else the operation, n = 1 */
-    int order;        /* collective: how many of its communicator stand before it                 */
+    int order;        /* collective, alltoallv: how many of its communicator stand before it      */
     int issue;        /* the how-manieth launch of the host it belongs to                         */
     int next, n_next; /* graph.next[next .. next + n_next): the tasks that wait for this one    */
     int n_before;     /* how many tasks this one waits for                                        */
@@ -42,7 +42,8 @@ struct bb_task_graph {
     int *next;
     bool *issue_computes; /* [n_issues] a kernel launch, not an NCCL one               */
     int *collectives[BB_MAX_COMMS], n_collectives[BB_MAX_COMMS]; /* tasks              */
-    struct bb_channel *channels;
+    int *alltoallvs[BB_MAX_COMMS], n_alltoallvs[BB_MAX_COMMS];   /* tasks              */
+    struct bb_channel *channels; /* also of those whom an alltoallv meets, without operations */
     int n_channels;
     struct bb_key_index channel_index;                         /* of channels by comm, kind and peer */
     int least_offset[BB_MAX_COMMS], most_offset[BB_MAX_COMMS]; /* of the channels by offset; 1 and 0: none */

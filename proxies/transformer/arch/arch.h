@@ -48,6 +48,7 @@ struct bb_arch {
     bool fused_qkv;  /* one tensor makes queries, keys and values                                                   */
     bool gated;      /* SwiGLU: gate, up and down instead of up and down                                            */
     bool layer_norm; /* LayerNorm with weight and bias; else RMSNorm with a weight                                  */
+    bool dropout;    /* trained with dropout                                                                  */
     bool post_norm;  /* norms stand after attention and perceptron (BERT), no final norm, a pooler                  */
     bool embedding_norm;
     int position_buckets; /* each head learns a score for so many distances, in the first layer of a stack (T5)  */

@@ -225,6 +225,28 @@ static int check_activation(const json_t *config, const char *where)
     return 0;
 }
 
+/* A rate above 0 of any of them; a file that has none of them is as its class. */
+static int read_dropout(const json_t *config, const char *where, struct bb_arch *arch)
+{
+    static const char *const keys[] = {"attn_pdrop",        "resid_pdrop",    "hidden_dropout_prob",
+                                       "dropout",           "hidden_dropout", "attention_probs_dropout_prob",
+                                       "attention_dropout", "dropout_rate",   "residual_dropout"};
+    bool said = false, drops = false;
+
+    for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
+        const json_t *value = value_of(config, keys[k]);
+        double rate = json_number_value(value);
+
+        if (value && (!json_is_number(value) || rate < 0 || rate >= 1))
+            return refuse_value(value, where, keys[k], "a rate from 0 to below 1");
+        said = said || value;
+        drops = drops || rate > 0;
+    }
+    if (said)
+        arch->dropout = drops;
+    return 0;
+}
+
 /* T5's perceptron: "relu", or with a gate, "gated-gelu". */
 static int read_feed_forward(const json_t *config, const char *where, struct bb_arch *arch)
 {
@@ -458,6 +480,7 @@ static int read_fields(const json_t *config, const char *where, const struct bb_
     for (const struct bb_arch_fixed *f = type->fixed; f && f->key; f++)
         TRY(check_fixed(config, f, where));
     TRY(check_activation(config, where));
+    TRY(read_dropout(config, where, arch));
     TRY(read_feed_forward(config, where, arch));
     TRY(read_layer_types(config, where, arch));
     if (arch->experts)

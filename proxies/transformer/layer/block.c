@@ -207,16 +207,16 @@ static size_t whole_now(const struct bb_block *b)
 static const struct bb_kernel_list *get_work_list(struct bb_block *b, const struct bb_kernel_groups *c)
 {
     const struct bb_layer_sizes *sizes = sizes_now(b);
+    struct bb_kernel_list made = {0}, *work;
     struct bb_layers *l = b->layers;
-    struct bb_kernel_list *work;
 
-    for (int i = 0; i < l->n_listed; i++)
+    for (int i = l->n_listed; i-- > 0;) /* a place's own experts came last */
         if (l->listed[i].sizes == sizes && same_groups(&l->listed[i].groups, c))
             return l->listed[i].work;
-    work = bb_step_work(l->step);
+    bb_kernel_groups_work(sizes, c, &made);
+    work = bb_step_keep_work(l->step, &made);
     if (!work || BB_GROW(l->listed, l->n_listed))
         return NULL;
-    bb_kernel_groups_work(sizes, c, work);
     l->listed[l->n_listed++] = (struct bb_listed){*c, sizes, work};
     return work;
 }

@@ -20,13 +20,14 @@ struct bb_layers {
     struct bb_layers_config config;
     struct bb_step *step;
     struct bb_layer_sizes sizes;
-    struct bb_layer_sizes windowed; /* of layers whose queries meet only some of the keys */
-    struct bb_layer_sizes scanned;  /* of layers with a scan in place of attention           */
-    struct bb_layer_sizes decoded;  /* of layers behind an encoder, and of their embedding and head */
-    bool scattered;                 /* sequence parallelism among more than one rank */
-    size_t held, whole;             /* elements between the layers; X */
-    size_t key_block;               /* of the keys and values of one rank's tokens */
-    struct bb_routing routing;      /* zeroed without experts */
+    struct bb_layer_sizes windowed;     /* of layers whose queries meet only some of the keys */
+    struct bb_layer_sizes scanned;      /* of layers with a scan in place of attention           */
+    struct bb_layer_sizes decoded;      /* of layers behind an encoder, and of their embedding and head */
+    bool scattered;                     /* sequence parallelism among more than one rank */
+    size_t held, whole;                 /* elements between the layers; X */
+    size_t key_block;                   /* of the keys and values of one rank's tokens */
+    struct bb_routing routing;          /* zeroed without experts */
+    const struct bb_alltoallv **tables; /* [layers] of the step: the routed rows where they are uneven, else NULL */
     struct bb_listed *listed;
     int n_listed;
 };

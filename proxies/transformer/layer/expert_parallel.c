@@ -31,41 +31,14 @@ struct way {
     bool back;
 };
 
-static long rows_between(const struct bb_block *b, int layer, int from, int to, bool back)
-{
-    return bb_routing_rows(&b->layers->routing, layer, back ? to : from, back ? from : to);
-}
-
 /* To and from every other place of the group, each with its own count; what stays on the rank is not sent. */
 static int uneven_exchange(struct bb_block *b, int layer, const struct way *w)
 {
-    int src = bb_block_buffer(b, w->src), dst = bb_block_buffer(b, w->dst);
-    size_t send_at = 0, recv_at = 0;
-    struct bb_script *s = b->script;
-    enum bb_dtype_id usual = s->dtype;
-    int last = BB_NONE;
+    const struct bb_script_rows rows = {
+        .table = b->layers->tables[layer], .own = b->variant, .width = w->width, .back = w->back};
 
-    bb_script_group_start(s);
-    s->peer_kind = BB_PEER_ABSOLUTE;
-    s->dtype = s->program->buffers[src].dtype;
-    for (int place = 0; place < b->layers->config.ep; place++) {
-        size_t send = (size_t)rows_between(b, layer, b->variant, place, w->back) * w->width;
-        size_t recv = (size_t)rows_between(b, layer, place, b->variant, w->back) * w->width;
-
-        s->offset = send_at;
-        if (place != b->variant && send)
-            last = bb_script_send(s, b->lanes.ep, w->what, place, send, src);
-        s->offset = recv_at;
-        if (place != b->variant && recv)
-            last = bb_script_recv(s, b->lanes.ep, w->what, place, recv, dst);
-        send_at += send;
-        recv_at += recv;
-    }
-    s->offset = 0;
-    s->peer_kind = BB_PEER_OFFSET;
-    s->dtype = usual;
-    bb_script_group_end(s);
-    return last;
+    return bb_script_alltoallv(b->script, b->lanes.ep, w->what, &rows, bb_block_buffer(b, w->src),
+                               bb_block_buffer(b, w->dst));
 }
 
 static int start_exchange(struct bb_block *b, int layer, const struct way *w)

@@ -25,7 +25,7 @@
  *                       back, answers are summed inside the node first
  *
  * Dropless experts with an imbalance, or tokens that do not divide by ep: ranks of different place in the ep group send
- * and receive different counts, by send and receive in one group call (all_gather: their experts compute for a
+ * and receive different counts, by an alltoallv (proxies/step/alltoallv.h; all_gather: their experts compute for a
  * different time). So a rank's program depends on its place in ep: roles are per stage AND ep coordinate,
  * bb_layers_variants says how many, and bb_block_init takes the place. In all other cases one program serves all
  * places, and bb_layers_variants says 1. The counts do not depend on the place in any other group (tp, dp, edp) nor on

@@ -5,6 +5,7 @@
 
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- sizes ---- */
 
@@ -92,7 +93,7 @@ static void settle_sizes(struct bb_layers *l)
                                  .mlp_bias = a->mlp_bias,
                                  .causal = !a->post_norm,
                                  .rotary = !a->learned_positions && a->position_buckets == 0,
-                                 .dropout = a->layer_norm,
+                                 .dropout = a->dropout,
                                  .unfused = c->unfused,
                                  .float8 = c->float8};
     s->held = l->scattered ? s->tokens / c->tp : s->tokens;
@@ -201,6 +202,26 @@ static int settle_routing(struct bb_layers *l)
     return c->arch->experts ? bb_routing_init(&l->routing, &routing) : 0;
 }
 
+/* The rows of each layer, where the step keeps them. */
+static int keep_rows(struct bb_layers *l)
+{
+    const size_t each = (size_t)l->config.ep * (size_t)l->config.ep;
+    int rc = 0;
+
+    if (!l->routing.rows)
+        return 0;
+    TRY(BB_NEW(l->tables, l->config.arch->layers));
+    for (int layer = 0; layer < l->config.arch->layers; layer++) {
+        struct bb_alltoallv *table = bb_step_table(l->step, l->config.ep);
+
+        TRY(table ? 0 : -BB_EFAIL);
+        memcpy(table->rows, l->routing.rows + (size_t)layer * each, each * sizeof(*table->rows));
+        l->tables[layer] = table;
+    }
+out:
+    return rc;
+}
+
 int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *config, struct bb_step *step)
 {
     struct bb_layers *l;
@@ -216,6 +237,7 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
     settle_sizes(l);
     TRY(settle_routing(l));
     TRY(refuse_dedup(l, step->proxy));
+    TRY(keep_rows(l));
     return 0;
 out:
     bb_layers_free(*layers);
@@ -228,6 +250,7 @@ void bb_layers_free(struct bb_layers *layers)
     if (layers) {
         bb_routing_release(&layers->routing);
         free(layers->listed);
+        free(layers->tables);
     }
     free(layers);
 }

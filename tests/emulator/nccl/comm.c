@@ -74,6 +74,7 @@ void en_comm_unref(ncclComm_t comm)
     pthread_cond_destroy(&comm->changed);
     pthread_mutex_destroy(&comm->lock);
     free(comm->nodes);
+    free(comm->gpus);
     free(comm->sent);
     free(comm->received);
     free(comm->scalars);

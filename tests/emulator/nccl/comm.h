@@ -7,6 +7,8 @@
 #include "ops.h"
 #include "shm.h"
 
+#include "proxies/machine/cluster.h"
+
 #include <pthread.h>
 
 enum { EN_AHEAD_MAX = 16 }; /* collectives that a rank which only gives may be ahead of the others, at most */
@@ -20,14 +22,25 @@ struct en_redop {
     const void *device_scalar; /* or where they lie, NULL: no */
 };
 
+/* Where GPUs stand that share a way out: on one NIC, on a leaf switch or in a pod whose uplinks are scarce. How many of
+ * them use it at once with this rank: members of the communicator, itself among them, and others. */
+enum en_place { EN_NIC, EN_LEAF, EN_POD, EN_PLACES };
+struct en_company {
+    int members, others;
+    int near; /* members whose messages to this rank take no uplinks: of a leaf also those on its other rails */
+};
+
 struct ncclComm {
     struct ncclComm *next; /* in the list of live handles                                             */
     atomic_int refs;       /* the handle, each plan, each job                                         */
     int rank, size, device;
-    struct emu_seat seat;            /* of this rank, as a parent communicator knew it; node -1: none did      */
-    int *nodes;                      /* [size]                                                                  */
-    int n_nodes;                     /* that its members are on                                                 */
-    double nic_part, least_nic_part; /* of the NICs' rate: of this rank, of the slowest member  */
+    struct emu_seat seat;                 /* of this rank, as a parent communicator knew it; node -1: none did      */
+    int *nodes, *gpus;                    /* [size] the node of each member, and its GPU there                       */
+    int n_nodes;                          /* that its members are on                                                 */
+    int job_gpus;                         /* of all processes                                                        */
+    double nic_part, least_nic_part;      /* of the NICs' rate: of this rank, of the slowest member  */
+    struct bb_spread spread;              /* of its nodes over the fabric                */
+    struct en_company company[EN_PLACES]; /* of a collective, see places.h               */
     uint8_t id[EN_ID_BYTES];
     ncclConfig_t config;
     struct en_region region;

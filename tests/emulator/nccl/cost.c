@@ -3,9 +3,10 @@
  */
 #include "cost.h"
 #include "choice.h"
+#include "places.h"
 
 #include "../engine.h"
-#include "proxies/machine/cluster.h"
+#include "proxies/machine/fabric.h"
 
 #include <math.h>
 #include <strings.h>
@@ -47,7 +48,8 @@ static struct bb_collective call_of(ncclComm_t comm, const struct en_task *task)
                                   .count = task->count * en_element_bytes(task),
                                   .in_place = task->send == task->recv,
                                   .ranks = comm->size,
-                                  .nodes = comm->n_nodes};
+                                  .nodes = comm->n_nodes,
+                                  .spread = comm->spread};
 }
 
 static void quicken(struct bb_link *link, struct pace pace)
@@ -56,13 +58,21 @@ static void quicken(struct bb_link *link, struct pace pace)
     link->gbps *= pace.rate;
 }
 
-/* What a collective finds: of NICs that all members need, the slowest holds up all. */
-static struct bb_cluster machine_of(ncclComm_t comm)
+/* A slow NIC leaves the uplinks behind it as they are. */
+static struct bb_cluster machine_with(double nic_part)
 {
     struct bb_cluster c = *emu_machine();
 
-    c.inter.gbps *= comm->least_nic_part;
+    c.inter.gbps *= nic_part;
+    for (int tier = 0; tier < BB_TIERS; tier++)
+        c.fabric.oversubscription[tier] *= nic_part;
     return c;
+}
+
+/* What a collective finds: of NICs that all members need, the slowest holds up all. */
+static struct bb_cluster machine_of(ncclComm_t comm)
+{
+    return machine_with(comm->least_nic_part);
 }
 
 static bool paced_cost(struct bb_cluster c, const struct bb_collective *call, const struct en_task *task,
@@ -175,63 +185,82 @@ int64_t en_copy_ns(size_t bytes)
 
 double en_load_ns(ncclComm_t comm, const struct bb_load *load)
 {
-    struct bb_cluster c = *emu_machine();
+    const struct bb_cluster c = machine_with(comm->nic_part);
 
-    c.inter.gbps *= comm->nic_part;
-    return bb_cluster_load_ns(&c, load);
+    return bb_cluster_load_ns(&c, load, 1);
 }
 
-int64_t en_message_ns(bool same_node, double load_a_ns, double load_b_ns)
+int64_t en_message_ns(ncclComm_t comm, int peer, double load_a_ns, double load_b_ns)
 {
-    return bb_cluster_message_ns(emu_machine(), same_node, fmax(load_a_ns, load_b_ns));
+    return bb_fabric_message_ns(emu_machine(), en_machine_rank(comm, comm->rank), en_machine_rank(comm, peer),
+                                fmax(load_a_ns, load_b_ns));
 }
 
 /* ---- what it takes of a GPU ---- */
 
-enum { LINK_OUT, LINK_IN, MEMORY, NIC_OUT, NIC_IN }; /* of struct emu_effort's bytes */
+/* Over one of the ways out, and the way back in; as much for each of so many other GPUs. */
+static void add_way(struct emu_effort *e, enum en_place place, double out, double in, int others)
+{
+    double *bytes = &e->bytes[EMU_NIC_OUT + 2 * place], *of_others = &e->others[EMU_NIC_OUT + 2 * place];
+
+    bytes[0] += out;
+    bytes[1] += in;
+    of_others[0] += others * out;
+    of_others[1] += others * in;
+}
+
+/* Of a collective, each way. */
+static double member_bytes(ncclComm_t comm, const struct bb_cluster *c, const struct bb_cost *cost, enum en_place place)
+{
+    if (place == EN_NIC)
+        return cost->nic_ns * bb_cluster_nic_of_gbps(c, (double)comm->size / comm->n_nodes);
+    if (!en_is_shared(place))
+        return 0;
+    return bb_fabric_member_bytes(cost, place == EN_LEAF ? BB_LEAF : BB_POD, comm->size, comm->company[place].near);
+}
 
 static void add_collective(ncclComm_t comm, const struct en_task *task, struct emu_effort *e)
 {
     const struct bb_cluster c = machine_of(comm);
-    double links, nics;
     struct bb_cost cost;
+    double links;
 
     if (!cost_of(comm, task, &cost))
         return;
     links = cost.link_ns * c.intra.gbps;
-    nics = cost.nic_ns * bb_cluster_nic_of_gbps(&c, (double)comm->size / comm->n_nodes);
     e->latency_ns += cost.latency_ns;
     e->transfer_ns += cost.transfer_ns;
-    e->bytes[LINK_OUT] += links;
-    e->bytes[LINK_IN] += links;
-    e->bytes[NIC_OUT] += nics;
-    e->bytes[NIC_IN] += nics;
-    e->bytes[MEMORY] += 2 * cost.bytes * c.sharing.memory_bytes;
-    e->sms = en_channels(comm);
-}
+    e->bytes[EMU_LINK_OUT] += links;
+    e->bytes[EMU_LINK_IN] += links;
+    for (int i = EN_NIC; i < EN_PLACES; i++) {
+        const double bytes = member_bytes(comm, &c, &cost, (enum en_place)i);
 
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
+        add_way(e, (enum en_place)i, bytes, bytes, comm->company[i].members + comm->company[i].others - 1);
+    }
+    e->bytes[EMU_MEMORY] += 2 * cost.bytes * c.sharing.memory_bytes;
+    e->sms = en_channels(comm);
 }
 
 static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, struct emu_effort *e)
 {
     const struct bb_cluster *c = emu_machine();
     struct bb_load load;
-    const int others = en_sum_load(comm, tasks, n, &load), sms = others * c->sharing.message_sms;
+    const int others = en_sum_load(comm, tasks, n, &load), sms = bb_cluster_exchange_sms(c, others);
     const double between = load.out[0] + load.in[0], within = load.out[1] + load.in[1];
 
     if (others == 0)
         return;
     e->latency_ns += (between > 0 ? &c->inter : &c->intra)->latency_us * 1e3;
     e->transfer_ns += en_load_ns(comm, &load);
-    e->bytes[LINK_OUT] += load.out[1];
-    e->bytes[LINK_IN] += load.in[1];
-    e->bytes[NIC_OUT] += load.out[0];
-    e->bytes[NIC_IN] += load.in[0];
-    e->bytes[MEMORY] += (between + within) * c->sharing.memory_bytes;
-    e->sms = larger(e->sms, sms < c->sharing.collective_sms ? sms : c->sharing.collective_sms);
+    e->bytes[EMU_LINK_OUT] += load.out[1];
+    e->bytes[EMU_LINK_IN] += load.in[1];
+    add_way(e, EN_NIC, load.out[0], load.in[0], en_count_senders(comm, EN_NIC, tasks, n));
+    for (int tier = 0; tier < BB_TIERS; tier++)
+        if (bb_fabric_is_scarce(c, (enum bb_tier)tier))
+            add_way(e, (enum en_place)(EN_LEAF + tier), load.up[tier], load.down[tier],
+                    en_count_senders(comm, (enum en_place)(EN_LEAF + tier), tasks, n));
+    e->bytes[EMU_MEMORY] += (between + within) * c->sharing.memory_bytes;
+    e->sms = sms > e->sms ? sms : e->sms;
 }
 
 bool en_find_effort(struct en_plan *plan)

@@ -18,8 +18,8 @@ int64_t en_copy_ns(size_t bytes); /* inside one device: read and written */
 /* What this rank's messages of one exchange keep its links busy. */
 struct bb_load;
 double en_load_ns(ncclComm_t comm, const struct bb_load *load);
-/* A message: from the later arrival of its two ends to its own; loads of both ends. */
-int64_t en_message_ns(bool same_node, double load_a_ns, double load_b_ns);
+/* A message to or from a member: from the later arrival of its two ends to its own; loads of both ends. */
+int64_t en_message_ns(ncclComm_t comm, int peer, double load_a_ns, double load_b_ns);
 
 bool en_find_effort(struct en_plan *plan); /* false: it takes nothing of what is shared */
 

@@ -3,6 +3,7 @@
  */
 #include "choice.h"
 #include "dangers.h"
+#include "places.h"
 #include "profiler.h"
 
 #include "../engine.h"
@@ -69,11 +70,12 @@ static ncclResult_t allocate(ncclComm_t comm)
     size_t n = (size_t)comm->size;
 
     comm->nodes = calloc(n, sizeof(*comm->nodes));
+    comm->gpus = calloc(n, sizeof(*comm->gpus));
     comm->sent = calloc(n, sizeof(*comm->sent));
     comm->received = calloc(n, sizeof(*comm->received));
     comm->scalars = calloc(n, sizeof(*comm->scalars));
     comm->sources = calloc(n, sizeof(*comm->sources));
-    if (!comm->nodes || !comm->sent || !comm->received || !comm->scalars || !comm->sources)
+    if (!comm->nodes || !comm->gpus || !comm->sent || !comm->received || !comm->scalars || !comm->sources)
         return en_fail(comm, ncclSystemError, "out of memory for a communicator of %d ranks", comm->size);
     return ncclSuccess;
 }
@@ -174,6 +176,7 @@ static void place(ncclComm_t comm)
         int first = 0;
 
         comm->nodes[i] = seat.node;
+        comm->gpus[i] = seat.gpu;
         while (comm->nodes[first] != seat.node)
             first++;
         comm->n_nodes += first == i;
@@ -182,6 +185,8 @@ static void place(ncclComm_t comm)
             comm->seat = seat;
     }
     comm->nic_part = emu_nic_part(comm->seat);
+    comm->job_gpus = emu_world_size() * devices_of(&comm->region, comm->rank);
+    en_find_company(comm);
 }
 
 /* Emulated nodes are different hosts, though all their ranks run on this one, unless the user named the hosts. */

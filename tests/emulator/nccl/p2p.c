@@ -8,10 +8,11 @@
  */
 #include "comm.h"
 #include "cost.h"
+#include "places.h"
 #include "types.h"
 
 #include "../engine.h"
-#include "proxies/machine/cluster.h"
+#include "proxies/machine/fabric.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -80,13 +81,12 @@ int en_sum_load(ncclComm_t comm, const struct en_task *tasks, int n, struct bb_l
 {
     int others = 0;
 
-    *load = (struct bb_load){{0}, {0}};
+    *load = (struct bb_load){0};
     for (const struct en_task *t = tasks; t < tasks + n; t++) {
-        const bool intra = comm->nodes[t->root] == comm->nodes[comm->rank];
-
         if (t->root == comm->rank)
             continue;
-        (t->kind == EN_SEND ? load->out : load->in)[intra] += (double)bytes_of(t);
+        bb_fabric_add_message(emu_machine(), load, en_machine_rank(comm, comm->rank), en_machine_rank(comm, t->root),
+                              (double)bytes_of(t), t->kind == EN_SEND);
         others++;
     }
     return others;
@@ -170,9 +170,8 @@ static bool meet(struct exchange *x, struct flow *f, enum en_end *end)
         *end = EN_BROKEN;
         return false;
     }
-    bool intra = x->comm->nodes[f->peer] == x->comm->nodes[x->comm->rank];
     int64_t start = other->arrival_ns > x->arrival_ns ? other->arrival_ns : x->arrival_ns;
-    int64_t message_end = start + en_message_ns(intra, x->load_ns, other->load_ns);
+    int64_t message_end = start + en_message_ns(x->comm, f->peer, x->load_ns, other->load_ns);
     x->end_ns = message_end > x->end_ns ? message_end : x->end_ns;
     f->phase = MOVE;
     return true;

@@ -206,7 +206,7 @@ int en_region_open(struct en_region *r, const uint8_t key[EN_KEY_BYTES], int mem
 {
     int rc;
 
-    *r = (struct en_region){.lock_fd = -1};
+    r->lock_fd = -1; /* the rest is zero, and another thread may look at `open` */
     int at = snprintf(r->path, sizeof(r->path), DIRECTORY "/" PREFIX);
     for (int i = 0; i < EN_KEY_BYTES; i++)
         at += snprintf(r->path + at, sizeof(r->path) - (size_t)at, "%02x", key[i]);
@@ -220,6 +220,7 @@ int en_region_open(struct en_region *r, const uint8_t key[EN_KEY_BYTES], int mem
         return rc;
     }
     find_parts(r);
+    atomic_store(&r->open, true);
     return 0;
 }
 
@@ -355,18 +356,23 @@ enum en_end en_sleep_on_bell(const struct en_watch *watch, struct en_member *m, 
 
 bool en_broken(const struct en_region *r)
 {
-    return r->head != NULL && atomic_load(&r->head->error) != 0;
+    return atomic_load(&r->open) && atomic_load(&r->head->error) != 0;
+}
+
+static void wake_head(struct en_head *head)
+{
+    en_wake(&head->joined);
+    en_wake(&head->data.generation);
+    en_wake(&head->manage.generation);
+    en_wake(&head->connect.generation);
 }
 
 void en_wake_all(struct en_region *r)
 {
-    if (r->head == NULL)
+    if (!atomic_load(&r->open))
         return;
-    en_wake(&r->head->joined);
-    en_wake(&r->head->data.generation);
-    en_wake(&r->head->manage.generation);
-    en_wake(&r->head->connect.generation);
-    for (int i = 0; r->members != NULL && i < r->head->members; i++)
+    wake_head(r->head);
+    for (int i = 0; i < r->head->members; i++)
         en_wake(&r->members[i].bell);
 }
 
@@ -378,6 +384,7 @@ bool en_break(struct en_region *r, const char *text)
         return false;
     snprintf(r->head->error_text, sizeof(r->head->error_text), "%s", text);
     atomic_store(&r->head->error, 2);
+    wake_head(r->head);
     en_wake_all(r);
     return true;
 }

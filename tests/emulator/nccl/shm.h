@@ -30,8 +30,9 @@ struct en_desc {
     int32_t kind, dtype, op, root;
     int32_t algorithm, protocol; /* of a collective */
     uint64_t count;
-    uint64_t scalar;              /* the factor of a pre-multiplied sum, as the raw bits of its data type */
-    int64_t arrival_ns, extra_ns; /* virtual time at which this rank is ready                              */
+    uint64_t scalar;    /* the factor of a pre-multiplied sum, as the raw bits of its data type */
+    int64_t arrival_ns; /* virtual time at which this rank is ready                              */
+    int64_t extra_ns;   /* that its links lose to what else runs on its GPU, see contention.c      */
 };
 
 /* One rank's own cell. Written by that rank alone, but for the bell. Two of what is exchanged in steps: even and odd.
@@ -85,6 +86,8 @@ struct en_head {
 };
 
 struct en_region {
+    _Atomic bool
+        open; /* all else stands: another thread that aborts looks at nothing before; then it has to wake nobody */
     struct en_head *head; /* NULL: not open */
     struct en_member *members;
     struct en_pair *pairs;

@@ -22,6 +22,16 @@ static const char profile[] =
     " \"tflops\": {\"float32\": 1, \"float16\": 1, \"bfloat16\": 1, \"float64\": 1},"
     " \"intra\": {\"latency_us\": 10, \"gbps\": 4}, \"inter\": {\"latency_us\": 50, \"gbps\": 1}}";
 
+/* The same GPUs, two on a node with one NIC: 50 us and 1 GB/s. One way of NCCL, which adds no latency. */
+static const char one_nic[] =
+    "{\"name\": \"test\", \"gpus_per_node\": 2, \"nics_per_node\": 1, \"launch_us\": 2, \"nccl_launch_us\": 0,"
+    " \"kernel_us\": 5, \"memory_gbps\": 100, \"memory_bytes\": 1e10, \"sm_count\": 10, \"clock_khz\": 1000000,"
+    " \"sharing\": {\"collective_sms\": 2, \"message_sms\": 1, \"memory_bytes\": 1},"
+    " \"tflops\": {\"float32\": 1, \"float16\": 1, \"bfloat16\": 1, \"float64\": 1},"
+    " \"intra\": {\"latency_us\": 10, \"gbps\": 4}, \"inter\": {\"latency_us\": 50, \"gbps\": 1},"
+    " \"nccl\": [{\"algorithm\": \"ring\", \"protocol\": \"Simple\", \"base_us\": 0, \"intra_us\": 0, \"inter_us\": 0,"
+    " \"gbps\": 4, \"nic\": 1}]}";
+
 enum { MB = 1000000, STREAMS = 3 };
 
 #define CHECK_US(got, want)                                                                                            \
@@ -134,10 +144,54 @@ static int unasked(struct rank *r)
     return drop_lanes(r, &l);
 }
 
+/* To another rank and from another one, -1: none, from when all are at one time. */
+static double send_us(struct rank *r, const struct lanes *l, int to, int from)
+{
+    cudaEvent_t start;
+
+    if (line_up(r, l) != 0 || cudaEventCreate(&start) != cudaSuccess)
+        return -1;
+    cudaEventRecord(start, l->streams[0]);
+    ncclGroupStart();
+    if (to >= 0)
+        ncclSend(l->x, MB, ncclInt8, to, l->comms[0], l->streams[0]);
+    if (from >= 0)
+        ncclRecv(l->x + MB, MB, ncclInt8, from, l->comms[0], l->streams[0]);
+    ncclGroupEnd();
+    return stream_us(l->streams[0], start);
+}
+
+/* Four ranks on two nodes, two on each NIC. */
+static int on_one_nic(struct rank *r)
+{
+    const int node = r->rank / 2, beside = (r->rank + 2) % 4;
+    struct lanes l;
+    cudaEvent_t start;
+    ncclComm_t pair;
+
+    CHECK_EQ(make_lanes(r, &l), 0);
+    CHECK_US(send_us(r, &l, node == 0 ? beside : -1, node == 1 ? beside : -1), 50 + 2000); /* half of the NIC each */
+    CHECK_US(send_us(r, &l, r->rank < 3 ? r->rank + 1 : -1, r->rank - 1), r->rank % 3 == 0 ? 10 + 1000 : 50 + 1000);
+    CHECK_EQ(ncclCommSplit(r->comm, r->rank % 2, r->rank, &pair, NULL), ncclSuccess);
+    CHECK_EQ(line_up(r, &l), 0);
+    CHECK_EQ(cudaEventCreate(&start), cudaSuccess);
+    CHECK_EQ(cudaEventRecord(start, l.streams[0]), cudaSuccess);
+    CHECK_EQ(ncclAllReduce(l.x, l.x, MB, ncclInt8, ncclMax, pair, l.streams[0]), ncclSuccess);
+    CHECK_US(stream_us(l.streams[0], start), 2000); /* alone 1 MB at 1 GB/s; the other pair has one, too */
+    CHECK_EQ(ncclCommDestroy(pair), ncclSuccess);
+    return drop_lanes(r, &l);
+}
+
 static void links_are_shared(void **state)
 {
     (void)state;
     run_ranks(2, at_once, NULL, 0, NULL);
+}
+
+static void a_nic_is_shared(void **state)
+{
+    (void)state;
+    run_ranks(4, on_one_nic, NULL, 0, NULL);
 }
 
 static void nothing_waits_for_ever(void **state)
@@ -152,12 +206,20 @@ static int write_profile(void **state)
     return use_profile(profile);
 }
 
+static int write_one_nic(void **state)
+{
+    (void)state;
+    return use_profile(one_nic);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(links_are_shared),
         cmocka_unit_test(nothing_waits_for_ever),
     };
+    const struct CMUnitTest nics[] = {cmocka_unit_test(a_nic_is_shared)};
+    const int failed = cmocka_run_group_tests(tests, write_profile, drop_profile);
 
-    return cmocka_run_group_tests(tests, write_profile, drop_profile);
+    return failed + cmocka_run_group_tests(nics, write_one_nic, drop_profile);
 }

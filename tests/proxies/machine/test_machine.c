@@ -89,7 +89,27 @@ static void pairs_charge_each_link_its_own_bytes(void **state)
     (void)state;
     near(collective_us(&c, BB_ALLTOALL, 16000, 16, 2, NULL), 6 + 8.0, 1e-6); /* 8 slices of 1000 leave the node */
     near(collective_us(&c, BB_ALLTOALL, 80000, 8, 1, NULL), 3 + 7.0, 1e-6);  /* 7 of 10,000 do not */
-    near(bb_cluster_load_ns(&c, &load), 900, 1e-9);                          /* NVLink's, side by side with 600 */
+    near(bb_cluster_load_ns(&c, &load, 8), 900, 1e-9);                       /* NVLink's, side by side with 600 */
+}
+
+/* Four GPUs on two NICs: a GPU that sends alone has one NIC, with its mate half of one; of a machine that does not share
+ * always half. */
+static void a_load_knows_who_else_sends(void **state)
+{
+    struct bb_cluster c = {.gpus_per_node = 4,
+                           .nics_per_node = 2,
+                           .intra = {.gbps = 10},
+                           .inter = {.gbps = 1},
+                           .ways = {{0}},
+                           .n_ways = 1,
+                           .shares = true};
+    const struct bb_load load = {.out = {600}, .in = {500}};
+
+    (void)state;
+    near(bb_cluster_load_ns(&c, &load, 1), 600, 1e-9);
+    near(bb_cluster_load_ns(&c, &load, 4), 1200, 1e-9);
+    c.shares = false;
+    near(bb_cluster_load_ns(&c, &load, 1), 1200, 1e-9);
 }
 
 /* nccl-tests as published (see tests/cli/published): large ones within 12 %, small and mixed ones within a factor of
@@ -227,6 +247,7 @@ int main(void)
         cmocka_unit_test(a_ring_is_that_of_loggp),
         cmocka_unit_test(ways_have_their_own_steps_and_bytes),
         cmocka_unit_test(pairs_charge_each_link_its_own_bytes),
+        cmocka_unit_test(a_load_knows_who_else_sends),
         cmocka_unit_test(published_collectives_are_met),
         cmocka_unit_test(the_choice_changes_with_size),
         cmocka_unit_test(products_come_in_waves_of_tiles),

@@ -60,6 +60,7 @@ static void what_is_no_word_is_refused(void **state)
                                         "link=node3:1",
                                         "link=nic2:0.5",
                                         "link=node3-nic:0.5",
+                                        "link=node3-nic2:1.01",
                                         "node=3:2",
                                         "rank=1:2,rank=1:3"};
     const struct bb_cluster c = {.gpus_per_node = 8, .nics_per_node = 4, .n_ways = 1};

@@ -82,6 +82,7 @@ static void every_message_is_counted(void **state)
         {32, "transformer --model mixtral_8x7b --ep 8 --layers 4 --pp 2 --seq-length 64"},
         {32, "transformer --model mixtral_8x7b --ep 4 --tp 2 --sequence-parallel --layers 4 --pp 2 --seq-length 64 "
              "--moe-imbalance 1 --order tp-dp-cp-ep-pp"},
+        {32, "transformer --model mixtral_8x7b --ep 8 --layers 2 --seq-length 64 --moe-imbalance 1 --fp8-dispatch"},
         {24, "transformer --model gpt2_small --vpp 2 --pp 4 --micro-batches 8 --layers 8"},
         {32, "gpt3 --stages 4"},
         {64, "gpt3_moe --stages 4"},
@@ -99,8 +100,9 @@ static void every_message_is_counted(void **state)
             double busiest = 0, groups = 0;
 
             assert_int_equal(lines_make(&step, rows[i].ranks, rows[i].line), 0);
-            walk(&expected, &step, gpus);
             assert_int_equal(bb_internode_count(&step, gpus, &crossing), 0);
+            assert_int_equal(bb_step_expand(&step), 0);
+            walk(&expected, &step, gpus);
             assert_int_equal(crossing.nodes, (step.layout.ranks + gpus - 1) / gpus);
             assert_true(close_to(crossing.bytes, expected.all));
             for (int node = 0; node < crossing.nodes; node++)

@@ -127,6 +127,41 @@ static void two_gpus_share_a_nic(void **state)
         }
 }
 
+/* Rank 0 sends to its mate and to the other node in one call, then copies to itself: its first time is that of what
+ * takes longer, by the kind of link, or of the steps of a small message. */
+static void exchanges_say_what_bounds_them(void **state)
+{
+    static const struct {
+        double within_us, between_us, itself_us;
+        enum bb_limit limit;
+    } rows[] = {{30, 10, 0, BB_LIMIT_LINK},  {10, 30, 0, BB_LIMIT_NIC},   {1, 2, 0, BB_LIMIT_LATENCY},
+                {0, 1, 0, BB_LIMIT_LATENCY}, {0, 0, 30, BB_LIMIT_MEMORY}, {0, 10, 30, BB_LIMIT_MEMORY},
+                {10, 30, 20, BB_LIMIT_NIC}};
+    struct bb_cluster nodes = even;
+
+    (void)state;
+    nodes.gpus_per_node = 2;
+    nodes.memory_gbps = 2; /* a byte to oneself takes a nanosecond, too */
+    nodes.intra.latency_us = nodes.inter.latency_us = 5;
+    nodes.ways[0] = (struct bb_nccl_way){BB_NCCL_RING, "Simple", 0, 0, 0, 1, 1};
+    nodes.n_ways = 1;
+    nodes.nics_per_node = 2;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const double us[] = {rows[i].itself_us, rows[i].within_us, rows[i].between_us};
+        struct bb_step step;
+
+        made_init(&step, 3, 1);
+        for (int to = 0; to < 3; to++)
+            if (us[to] > 0) {
+                made_message(&step, 0, BB_OP_SEND, 0, to, (size_t)(us[to] * US), 0);
+                made_message(&step, to, BB_OP_RECV, 0, 0, (size_t)(us[to] * US), 0);
+            }
+        predict(&step, &nodes);
+        if (bb_bottleneck_of(&p.bottleneck, BB_PHASE_FORWARD) != rows[i].limit)
+            fail_msg("row %zu: %s", i, bb_limit_names[bb_bottleneck_of(&p.bottleneck, BB_PHASE_FORWARD)]);
+    }
+}
+
 /* Both GPUs of a node send to the same of the other and are one class. */
 static void mates_of_one_class_share_their_nic(void **state)
 {
@@ -398,6 +433,7 @@ int main(void)
         cmocka_unit_test(two_collectives_halve_a_link),
         cmocka_unit_test(messages_share_one_direction),
         cmocka_unit_test(two_gpus_share_a_nic),
+        cmocka_unit_test(exchanges_say_what_bounds_them),
         cmocka_unit_test(mates_of_one_class_share_their_nic),
         cmocka_unit_test(a_ring_of_messages_is_loggps),
         cmocka_unit_test(nothing_changes_where_nothing_meets),

@@ -117,6 +117,18 @@ static void a_layer_of_llama(void **state)
     assert_true(bb_memory_layer(&h.memory, 0) == 4096 * 2.0 * (4 * 8192 + (2 * 8192 + 2 * 1024 + 3 * 28672) / 8.0));
 }
 
+/* The same with 8-bit products: a byte of what goes into qkv, up and down; the context in both forms. */
+static void a_layer_of_llama_in_8_bits(void **state)
+{
+    struct held h;
+
+    (void)state;
+    make(&h, "llama2_70b", (struct bb_grid){.tp = 8, .ranks = 8}, 1);
+    h.how.float8 = true;
+    assert_true(bb_memory_layer(&h.memory, 0) ==
+                4096 * (2 * (2 + 1) * 8192 + (2.0 * (2 * 8192 + 2 * 1024) + 8192 + (2 * 2 + 1) * 28672) / 8.0));
+}
+
 /* Codestral Mamba: two inputs of 4096; 8192 values, 2 x 8 x 128 keys and queries, a step for each of 128 heads; behind
  * the convolution once more; the gate; what the scan makes and its gated norm. */
 static void a_layer_of_mamba2(void **state)
@@ -364,14 +376,23 @@ static void what_travels_needs_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_layer_of_gpt3),         cmocka_unit_test(layers_with_windows),
-        cmocka_unit_test(context_parallel_layers), cmocka_unit_test(a_layer_of_llama),
-        cmocka_unit_test(a_layer_of_mixtral),      cmocka_unit_test(schedules_hold_so_many),
-        cmocka_unit_test(the_head_has_logits),     cmocka_unit_test(states_of_replicas),
-        cmocka_unit_test(states_of_experts),       cmocka_unit_test(stages_hold_the_model),
-        cmocka_unit_test(two_parts_of_the_model),  cmocka_unit_test(a_layer_of_mamba2),
-        cmocka_unit_test(layers_of_qwen3_next),    cmocka_unit_test(layers_of_two_stacks),
-        cmocka_unit_test(what_travels_needs_room), cmocka_unit_test(ends_of_their_own_length),
+        cmocka_unit_test(a_layer_of_gpt3),
+        cmocka_unit_test(layers_with_windows),
+        cmocka_unit_test(context_parallel_layers),
+        cmocka_unit_test(a_layer_of_llama),
+        cmocka_unit_test(a_layer_of_llama_in_8_bits),
+        cmocka_unit_test(a_layer_of_mixtral),
+        cmocka_unit_test(schedules_hold_so_many),
+        cmocka_unit_test(the_head_has_logits),
+        cmocka_unit_test(states_of_replicas),
+        cmocka_unit_test(states_of_experts),
+        cmocka_unit_test(stages_hold_the_model),
+        cmocka_unit_test(two_parts_of_the_model),
+        cmocka_unit_test(a_layer_of_mamba2),
+        cmocka_unit_test(layers_of_qwen3_next),
+        cmocka_unit_test(layers_of_two_stacks),
+        cmocka_unit_test(what_travels_needs_room),
+        cmocka_unit_test(ends_of_their_own_length),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

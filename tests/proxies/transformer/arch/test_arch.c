@@ -124,6 +124,34 @@ static void published_configs_are_read(void **state)
     }
 }
 
+/* A rate in the file speaks; without one the class does. */
+static void dropout_is_what_the_file_says(void **state)
+{
+    static const struct {
+        const char *text;
+        bool dropout;
+    } rows[] = {
+        {"{\"model_type\": \"gpt2\"}", true},
+        {"{\"model_type\": \"gpt2\", \"attn_pdrop\": 0, \"resid_pdrop\": 0.0}", false},
+        {"{\"model_type\": \"gpt2\", \"attn_pdrop\": 0, \"resid_pdrop\": 0.1}", true},
+        {"{\"model_type\": \"bert\"}", true},
+        {"{\"model_type\": \"bert\", \"hidden_dropout_prob\": 0, \"attention_probs_dropout_prob\": 0}", false},
+        {"{\"model_type\": \"gpt_neox\"}", false},
+        {"{\"model_type\": \"bloom\", \"hidden_dropout\": 0.1}", true},
+        {"{\"model_type\": \"llama\", \"attention_dropout\": 0.0}", false},
+        {"{\"model_type\": \"mpt\"}", false},
+    };
+    struct bb_arch a;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        assert_int_equal(load(rows[i].text, &a), 0);
+        assert_int_equal(a.dropout, rows[i].dropout);
+    }
+    assert_true(load("{\"model_type\": \"gpt2\", \"attn_pdrop\": 1.5}", &a) < 0);
+    assert_true(load("{\"model_type\": \"gpt2\", \"attn_pdrop\": \"no\"}", &a) < 0);
+}
+
 /*
  * Totals of published weights (P: the number of parameters that the model's page on Hugging Face shows, or total_size
  * of its safetensors index by the bytes of an element) and, where the published figure holds more than the layers
@@ -169,6 +197,13 @@ static const struct {
     {"{\"model_type\": \"olmo3\", \"vocab_size\": 100278}", 7298011136, 0},
     /* P HuggingFaceTB/SmolLM3-3B */
     {"{\"model_type\": \"smollm3\", \"use_sliding_window\": false}", 3075098624, 0},
+    /* P mosaicml/mpt-7b; D nvidia/Minitron-4B-Base (shown as 4.19B): 32 x (25165824 + 56623104 + 12288) + 2 x 256000 x
+     * 3072 + 2 x 3072 */
+    {"{\"model_type\": \"mpt\", \"d_model\": 4096, \"n_heads\": 32, \"n_layers\": 32, \"vocab_size\": 50432}",
+     6649286656, 0},
+    {"{\"model_type\": \"nemotron\", \"hidden_size\": 3072, \"intermediate_size\": 9216, \"num_attention_heads\": 24, "
+     "\"num_key_value_heads\": 8, \"hidden_act\": \"relu2\"}",
+     4190509056, 0},
     /* D ibm-granite/granite-3.1-8b-base (shown as 8.17B): 40 x 199237632 + 49155 x 4096 + 4096 */
     {"{\"model_type\": \"granite\", \"intermediate_size\": 12800, \"num_hidden_layers\": 40, "
      "\"num_key_value_heads\": 8, \"vocab_size\": 49155, \"tie_word_embeddings\": true}",
@@ -793,6 +828,7 @@ int main(void)
         cmocka_unit_test(profiles_have_their_published_counts),
         cmocka_unit_test(gpt3_sizes_follow_the_formula),
         cmocka_unit_test(published_configs_are_read),
+        cmocka_unit_test(dropout_is_what_the_file_says),
         cmocka_unit_test(published_weights_are_counted),
         cmocka_unit_test(layers_with_experts_are_found),
         cmocka_unit_test(windows_are_found),

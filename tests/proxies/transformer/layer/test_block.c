@@ -269,6 +269,7 @@ static struct moved measure(struct laid l, laid_write *write, const char *comm, 
     struct moved sum;
 
     assert_int_equal(laid_init(&l, write), 0);
+    assert_int_equal(bb_step_expand(&l.step), 0);
     sum = moved(&l, 0, comm, dtype);
     laid_sound(&l);
     laid_release(&l);
@@ -406,6 +407,8 @@ static void dropless_counts(void **state)
     assert_int_equal(laid_init(&l, both), 0);
     assert_int_equal(bb_layers_variants(l.layers), 4);
     laid_sound(&l);
+    assert_int_equal(bb_step_expand(&l.step), 0);
+    laid_sound(&l);
     for (int place = 0; place < 4; place++) {
         const struct bb_program *p = &l.step.roles[place].program;
         size_t received = 0;
@@ -447,6 +450,7 @@ static void what_comes_back(void **state)
 
     (void)state;
     assert_int_equal(laid_init(&l, both), 0);
+    assert_int_equal(bb_step_expand(&l.step), 0);
     for (int place = 0; place < 4; place++)
         for (size_t i = 0; i < ROWS(pairs); i++) {
             const struct bb_program *p = &l.step.roles[place].program;
@@ -485,6 +489,7 @@ static void planted_count(void **state)
 
     (void)state;
     assert_int_equal(laid_init(&l, forward), 0);
+    assert_int_equal(bb_step_expand(&l.step), 0);
     p = &l.step.roles[2].program;
     while (p->ops[i].kind != BB_OP_RECV)
         i++;

@@ -1,0 +1,452 @@
+/* nccl_tests_text.c - see nccl_tests_text.h: line by line, each told by its first words. */
+#include "collectives/compare/nccl_tests_text.h"
+
+#include "collectives/ops/coll.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORDS = 48, NAME = 64, PLACES = 2, LEAST_GBPS = 10 };
+
+/* Where each thing stands in a row, by the table's heading; -1: nowhere. */
+struct columns {
+    int size, type, redop, root, algbw, busbw, n; /* bandwidths: of the first placement */
+    struct {
+        int time, wrong;
+        bool by_cpu; /* the host's time for the calls alone */
+    } place[PLACES];
+};
+
+struct log {
+    const char *path;
+    int line;
+    char *word[WORDS];
+    int n;
+    char program[NAME]; /* "all_reduce_perf", "": it does not say so */
+    json_t *root, *config, *devices, *results, *seen;
+    struct columns columns;
+    bool in_table;
+    double bus_factor; /* busbw / algbw of a row that is large enough to tell; 0: none was */
+};
+
+static int refuse_line(const struct log *l, const char *what)
+{
+    return bb_err(BB_EUSAGE, "%s: line %d: %s", l->path, l->line, what);
+}
+
+/* ---- words ---- */
+
+/* Past what a launcher puts before a rank's lines: "[1,0]<stdout>:" of mpirun, "0: " of srun. */
+static char *skip_tag(char *line)
+{
+    static const char tag[] = "]<stdout>:";
+    char *end = *line == '[' ? strstr(line, tag) : NULL;
+    size_t digits;
+
+    if (end)
+        return end + strlen(tag);
+    end = line + strspn(line, " ");
+    digits = strspn(end, "0123456789");
+    return digits > 0 && end[digits] == ':' && end[digits + 1] == ' ' ? end + digits + 1 : line;
+}
+
+static void split_words(struct log *l, char *line)
+{
+    char *rest = NULL;
+
+    l->n = 0;
+    for (char *word = strtok_r(line, " \t\r\n", &rest); word && l->n < WORDS; word = strtok_r(NULL, " \t\r\n", &rest))
+        l->word[l->n++] = word;
+}
+
+/* The word behind this one, NULL: it is not there. */
+static const char *word_after(const struct log *l, const char *word)
+{
+    for (int i = 0; i + 1 < l->n; i++)
+        if (strcmp(l->word[i], word) == 0)
+            return l->word[i + 1];
+    return NULL;
+}
+
+static bool whole_of(const char *word, long long *number)
+{
+    char *end;
+
+    if (!word || !isdigit((unsigned char)*word))
+        return false;
+    errno = 0;
+    *number = strtoll(word, &end, 10);
+    return *end == '\0' && errno == 0;
+}
+
+static void set_whole(json_t *object, const char *key, const char *word)
+{
+    long long number;
+
+    if (whole_of(word, &number))
+        json_object_set_new(object, key, json_integer(number));
+}
+
+/* ---- what stands above the table ---- */
+
+static int read_program(struct log *l)
+{
+    const char *name = l->n > 4 ? l->word[4] : "";
+
+    if (l->n > 3 && strcmp(l->word[3], "starting:") == 0)
+        snprintf(l->program, sizeof(l->program), "%s", name);
+    return 0;
+}
+
+/* "... warmup iters: 1 iters: 20 agg iters: 1 ..." */
+static int read_settings(struct log *l)
+{
+    if (json_object_get(l->config, "ngpus"))
+        return refuse_line(l, "a second run of nccl-tests begins, expected one in a file (built without MPI, each rank "
+                              "under mpirun is a run of its own)");
+    json_object_set_new(l->config, "nthreads", json_integer(1)); /* each device has a line of its own */
+    json_object_set_new(l->config, "ngpus", json_integer(1));
+    for (int i = 1; i + 1 < l->n; i++)
+        if (strcmp(l->word[i], "iters:") == 0)
+            set_whole(l->config,
+                      strcmp(l->word[i - 1], "warmup") == 0 ? "warmup_iters"
+                      : strcmp(l->word[i - 1], "agg") == 0  ? "aggregated_iterations"
+                                                            : "iterations",
+                      l->word[i + 1]);
+    set_whole(l->config, "graph", word_after(l, "graph:"));
+    return 0;
+}
+
+static int read_blocking(struct log *l)
+{
+    json_object_set_new(l->config, "blocking_collectives", json_true());
+    return 0;
+}
+
+/* The GPU's name is all that follows its PCI id. */
+static void join_name(const struct log *l, char name[NAME])
+{
+    size_t used = 0;
+    int i = 0;
+
+    while (i < l->n && l->word[i][0] != '[')
+        i++;
+    *name = '\0';
+    for (i++; i < l->n && used + 1 < NAME; i++)
+        used += (size_t)snprintf(name + used, NAME - used, "%s%s", used ? " " : "", l->word[i]);
+}
+
+/* Two ranks with one GPU mean nothing. */
+static void see_gpu(struct log *l, const char *host)
+{
+    char gpu[512] = "";
+
+    for (int i = 0; i < l->n; i++)
+        if (l->word[i][0] == '[')
+            snprintf(gpu, sizeof(gpu), "%.400s %.100s", host, l->word[i]);
+    if (*gpu && json_object_get(l->seen, gpu))
+        json_object_set_new(l->root, "shared_gpu", json_true());
+    json_object_set_new(l->seen, gpu, json_true());
+}
+
+/* "#  Rank  0 Group  0 Pid   1887 on   worker-1 device  0 [0x8d] NVIDIA H100 80GB HBM3"; Group since 2.12. */
+static int read_device(struct log *l)
+{
+    const char *host = word_after(l, "on");
+    long long rank, group = 0;
+    char name[NAME];
+    json_t *device;
+
+    join_name(l, name);
+    if (!whole_of(word_after(l, "Rank"), &rank) || !host || !*name)
+        return refuse_line(
+            l, "not a whole line of a device, expected '#  Rank 0 Group 0 Pid 1 on HOST device 0 [ID] NAME'");
+    if (rank != (long long)json_array_size(l->devices))
+        return bb_err(BB_EUSAGE,
+                      "%s: line %d: rank %lld where %zu comes next; expected every rank once (built without MPI, each "
+                      "rank under mpirun is a run of its own)",
+                      l->path, l->line, rank, json_array_size(l->devices));
+    (void)whole_of(word_after(l, "Group"), &group);
+    see_gpu(l, host);
+    device = json_pack("{s:I, s:I, s:s, s:s}", "rank", (json_int_t)rank, "group", (json_int_t)group, "hostname", host,
+                       "device_info", name);
+    if (!device)
+        return refuse_line(l, "a device whose names are no UTF-8");
+    return json_array_append_new(l->devices, device) ? bb_err(BB_EFAIL, "%s: no memory", l->path) : 0;
+}
+
+/* "NCCL version 2.28.9+cuda13.0", which NCCL itself says. */
+static int read_version(struct log *l)
+{
+    int major, minor, patch;
+
+    if (l->n > 2 && sscanf(l->word[2], "%3d.%3d.%3d", &major, &minor, &patch) == 3 && major > 0)
+        json_object_set_new(l->root, "nccl_version", json_integer(major * 10000 + minor * 100 + patch));
+    return 0;
+}
+
+/* "# nccl-tests version 2.18.3 nccl-headers=23003 nccl-library=23003" */
+static int read_library(struct log *l)
+{
+    static const char key[] = "nccl-library=";
+
+    for (int i = 0; i < l->n; i++)
+        if (strncmp(l->word[i], key, strlen(key)) == 0)
+            set_whole(l->root, "nccl_version", l->word[i] + strlen(key));
+    return 0;
+}
+
+static int read_emulated(struct log *l)
+{
+    json_object_set_new(l->root, "emulated", json_true());
+    return 0;
+}
+
+/* ---- the table ---- */
+
+static void take_column(struct columns *c, int *places, const char *name, int at)
+{
+    if (strcmp(name, "size") == 0)
+        c->size = at;
+    else if (strcmp(name, "type") == 0)
+        c->type = at;
+    else if (strcmp(name, "redop") == 0)
+        c->redop = at;
+    else if (strcmp(name, "root") == 0)
+        c->root = at;
+    else if (strcmp(name, "algbw") == 0 && *places == 1)
+        c->algbw = at;
+    else if (strcmp(name, "busbw") == 0 && *places == 1)
+        c->busbw = at;
+    else if ((strcmp(name, "time") == 0 || strcmp(name, "cputime") == 0) && *places < PLACES) {
+        c->place[*places].by_cpu = strcmp(name, "cputime") == 0;
+        c->place[(*places)++].time = at;
+    } else if ((strcmp(name, "#wrong") == 0 || strcmp(name, "error") == 0) && *places > 0)
+        c->place[*places - 1].wrong = at;
+}
+
+static int read_columns(struct log *l)
+{
+    struct columns c = {-1, -1, -1, -1, -1, -1, l->n - 1, {{-1, -1, false}, {-1, -1, false}}};
+    int places = 0;
+
+    for (int i = 1; i < l->n; i++)
+        take_column(&c, &places, l->word[i], i - 1);
+    if (l->columns.n > 0)
+        return refuse_line(l, "a second table begins, expected one in a file");
+    if (c.size < 0 || c.type < 0 || places == 0)
+        return refuse_line(l, "the heading of no table of nccl-tests, expected columns 'size', 'type' and 'time'");
+    l->columns = c;
+    l->in_table = true;
+    return 0;
+}
+
+static int end_table(struct log *l)
+{
+    l->in_table = false;
+    return 0;
+}
+
+/* A number, null where it says that there is none. */
+static int number_at(const struct log *l, int at, json_t **value)
+{
+    const char *word = at < 0 ? "N/A" : l->word[at];
+    char *end;
+    double number;
+
+    *value = json_null();
+    if (strcmp(word, "N/A") == 0)
+        return 0;
+    number = strtod(word, &end);
+    if (end == word || *end || number < 0)
+        return bb_err(BB_EUSAGE, "%s: line %d: '%.40s' in column %d, expected a number", l->path, l->line, word,
+                      at + 1);
+    if (isfinite(number))
+        *value = json_real(number);
+    return 0;
+}
+
+static int add_place(const struct log *l, json_t *row, int place)
+{
+    const struct columns *c = &l->columns;
+    json_t *time, *wrong, *figures;
+    int rc;
+
+    if (c->place[place].time < 0)
+        return 0;
+    TRY(number_at(l, c->place[place].time, &time));
+    rc = number_at(l, c->place[place].wrong, &wrong);
+    if (rc) {
+        json_decref(time);
+        return rc;
+    }
+    figures = json_pack("{s:o, s:o}", c->place[place].by_cpu ? "cpu_time" : "time", time, "nwrong", wrong);
+    rc = json_object_set_new(row, place ? "in_place" : "out_of_place", figures)
+             ? bb_err(BB_EFAIL, "%s: no memory", l->path)
+             : 0;
+out:
+    return rc;
+}
+
+/* Two decimals of 10 GB/s and more are enough to tell the factor. */
+static void see_factor(struct log *l)
+{
+    const struct columns *c = &l->columns;
+    const double algbw = c->algbw < 0 ? 0 : strtod(l->word[c->algbw], NULL);
+    const double busbw = c->busbw < 0 ? 0 : strtod(l->word[c->busbw], NULL);
+
+    if (algbw >= LEAST_GBPS && isfinite(algbw) && busbw > 0)
+        l->bus_factor = busbw / algbw;
+}
+
+static int read_row(struct log *l)
+{
+    const struct columns *c = &l->columns;
+    long long bytes;
+    json_t *row;
+    int rc;
+
+    if (l->n < c->n || !whole_of(l->word[c->size], &bytes))
+        return bb_err(BB_EUSAGE, "%s: line %d: a row of %d words, expected the %d columns of its table", l->path,
+                      l->line, l->n, c->n);
+    row = json_pack("{s:I, s:s, s:s, s:s}", "size", (json_int_t)bytes, "type", l->word[c->type], "redop",
+                    c->redop < 0 ? "none" : l->word[c->redop], "root", c->root < 0 ? "-1" : l->word[c->root]);
+    if (!row)
+        return refuse_line(l, "a row that is no UTF-8");
+    for (int place = 0; place < PLACES; place++)
+        TRY(add_place(l, row, place));
+    see_factor(l);
+    rc = json_array_append(l->results, row) ? bb_err(BB_EFAIL, "%s: no memory", l->path) : 0;
+out:
+    json_decref(row);
+    return rc;
+}
+
+/* ---- lines ---- */
+
+static const struct {
+    const char *words[4]; /* that it begins with */
+    int (*read)(struct log *l);
+} lines[] = {
+    {{"#", "Collective", "test"}, read_program},
+    {{"#", "nThread"}, read_settings},
+    {{"#", "Blocking", "Enabled:"}, read_blocking},
+    {{"#", "Rank"}, read_device},
+    {{"#", "nccl-tests", "version"}, read_library},
+    {{"#", "busbar", "version"}, read_library},
+    {{"NCCL", "version"}, read_version},
+    {{"#", "emulated", "GPUs:"}, read_emulated},
+    {{"#", "size"}, read_columns},
+    {{"#", "Out", "of", "bounds"}, end_table},
+};
+
+static bool begins_with(const struct log *l, const char *const words[4])
+{
+    for (int i = 0; i < 4 && words[i]; i++)
+        if (i >= l->n || strcmp(l->word[i], words[i]) != 0)
+            return false;
+    return true;
+}
+
+static int read_line(struct log *l)
+{
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        if (begins_with(l, lines[i].words))
+            return lines[i].read(l);
+    if (l->in_table && l->n > 0 && isdigit((unsigned char)l->word[0][0]))
+        return read_row(l);
+    return 0;
+}
+
+static int read_lines(struct log *l, FILE *file)
+{
+    char *line = NULL;
+    size_t room = 0;
+    int rc = 0;
+
+    while (rc == 0 && getline(&line, &room, file) >= 0) {
+        l->line++;
+        split_words(l, skip_tag(line));
+        rc = read_line(l);
+    }
+    free(line);
+    return rc;
+}
+
+/* ---- all of it ---- */
+
+/* Where it says nothing, its bus bandwidth does. */
+static int check_factor(const struct log *l, const char *operation)
+{
+    const int kind = bb_coll_find(operation), ranks = (int)json_array_size(l->devices);
+    const double expected = kind < 0 ? 0 : bb_colls[kind].bus_factor(ranks);
+
+    if (l->bus_factor <= 0 || expected <= 0 || fabs(l->bus_factor / expected - 1) < 0.02)
+        return 0;
+    return bb_err(BB_EUSAGE, "%s: its busbw is %.3g of algbw, but of %s on %d ranks it would be %.3g", l->path,
+                  l->bus_factor, operation, ranks, expected);
+}
+
+/* What it is of: its own word, or the reader's where it has none; they must not differ. */
+static int settle_program(struct log *l, const char *operation)
+{
+    char expected[NAME] = "";
+
+    if (operation)
+        snprintf(expected, sizeof(expected), "%.40s_perf", operation);
+    if (!operation && !*l->program)
+        return bb_err(BB_EUSAGE,
+                      "%s: does not say which operation it is of, as newer versions of nccl-tests do; say it: "
+                      "all_reduce=%s",
+                      l->path, l->path);
+    if (*l->program && strncmp(l->program, expected, strlen(expected)) != 0)
+        return bb_err(BB_EUSAGE, "%s: says itself that it is of %s, so not of %s", l->path, l->program, operation);
+    json_object_set_new(l->root, "args", json_pack("[s]", *l->program ? l->program : expected));
+    return *l->program ? 0 : check_factor(l, operation);
+}
+
+static int check_whole(const struct log *l)
+{
+    if (l->columns.n == 0)
+        return bb_err(BB_EUSAGE, "%s: not a result file: not JSON's object, and no table of nccl-tests in it", l->path);
+    if (json_array_size(l->results) == 0)
+        return bb_err(BB_EUSAGE, "%s: nccl-tests' table has no rows, expected what a whole run prints", l->path);
+    if (json_array_size(l->devices) == 0)
+        return bb_err(BB_EUSAGE,
+                      "%s: no devices above nccl-tests' table, which tell ranks and nodes; expected what a whole run "
+                      "prints ('#  Rank  0 Group  0 ...')",
+                      l->path);
+    return 0;
+}
+
+/* The objects that lines are read into hang in the tree. */
+static int make_tree(struct log *l)
+{
+    l->seen = json_object();
+    l->root = json_pack("{s:i, s:{s:[]}, s:[]}", "version", 3, "config", "devices", "results");
+    l->config = json_object_get(l->root, "config");
+    l->devices = json_object_get(l->config, "devices");
+    l->results = json_object_get(l->root, "results");
+    return l->seen && l->results ? 0 : bb_err(BB_EFAIL, "%s: no memory", l->path);
+}
+
+int bb_nccl_tests_text_read(const struct bb_printed *p, json_t **root)
+{
+    struct log l = {.path = p->path, .line = p->lines};
+    int rc;
+
+    *root = NULL;
+    TRY(make_tree(&l));
+    TRY(read_lines(&l, p->file));
+    TRY(check_whole(&l));
+    TRY(settle_program(&l, p->operation));
+    *root = json_incref(l.root);
+out:
+    json_decref(l.root);
+    json_decref(l.seen);
+    return rc;
+}

@@ -1,0 +1,234 @@
+/* fabric.c - see fabric.h. */
+#include "proxies/machine/fabric.h"
+
+#include "bootstrap/base/json_read.h"
+
+#include <math.h>
+
+/* ---- reading ---- */
+
+#define AT(member) offsetof(struct bb_cluster, fabric.member)
+#define TIER(name, tier)                                                                                               \
+    BB_FIELD("fabric.nodes_per_" name, BB_JSON_WHOLE, AT(nodes[tier]), .min = 1, .max = 1e9),                          \
+        BB_FIELD("fabric." name "_oversubscription", BB_JSON_NUMBER, AT(oversubscription[tier]), .min = 1)
+
+static const struct bb_json_field leaf_fields[] = {TIER("leaf", BB_LEAF), {0}},
+                                  pod_fields[] = {TIER("pod", BB_POD), {0}},
+                                  all_fields[] = {TIER("leaf", BB_LEAF),
+                                                  TIER("pod", BB_POD),
+                                                  BB_FIELD("fabric.rails", BB_JSON_ANY, 0),
+                                                  {0}};
+
+static int read_rails(const json_t *fabric, const char *word, struct bb_cluster *c)
+{
+    const json_t *rails = json_object_get(fabric, "rails");
+
+    c->fabric.rails = json_is_true(rails);
+    return !rails || json_is_boolean(rails) ? 0 : bb_err(BB_EUSAGE, "%s: 'fabric.rails' is no truth value", word);
+}
+
+int bb_fabric_read(const json_t *root, const char *word, struct bb_cluster *c)
+{
+    const json_t *fabric = json_object_get(root, "fabric");
+    const int *nodes = c->fabric.nodes;
+    int rc;
+
+    if (!fabric)
+        return 0;
+    if (c->n_ways == 0 || !c->shares)
+        return bb_err(BB_EUSAGE, "%s: 'fabric' needs '%s'", word, c->shares ? "nccl" : "sharing");
+    TRY(bb_json_refuse_unknown(fabric, word, all_fields, "fabric"));
+    TRY(bb_json_read(root, word, leaf_fields, c));
+    TRY(read_rails(fabric, word, c));
+    if (!json_object_get(fabric, "nodes_per_pod") && !json_object_get(fabric, "pod_oversubscription"))
+        return 0;
+    TRY(bb_json_read(root, word, pod_fields, c));
+    if (nodes[BB_POD] % nodes[BB_LEAF] != 0)
+        return bb_err(BB_EUSAGE, "%s: 'fabric.nodes_per_pod' is %d, expected a multiple of 'nodes_per_leaf', %d", word,
+                      nodes[BB_POD], nodes[BB_LEAF]);
+out:
+    return rc;
+}
+
+/* ---- places ---- */
+
+bool bb_fabric_is_scarce(const struct bb_cluster *c, enum bb_tier tier)
+{
+    return c->fabric.nodes[tier] > 0 && c->fabric.oversubscription[tier] > 1;
+}
+
+bool bb_fabric_has_scarce(const struct bb_cluster *c)
+{
+    return bb_fabric_is_scarce(c, BB_LEAF) || bb_fabric_is_scarce(c, BB_POD);
+}
+
+int bb_fabric_rails(const struct bb_cluster *c)
+{
+    return bb_cluster_gpus_share_nics(c) ? bb_cluster_nics(c) : c->gpus_per_node;
+}
+
+static int rail_of(const struct bb_cluster *c, int rank)
+{
+    int first, end;
+
+    bb_cluster_gpu_nics(c, rank, &first, &end);
+    return bb_cluster_gpus_share_nics(c) ? first : rank % c->gpus_per_node;
+}
+
+/* How many places of a tier have uplinks for one area. */
+static int count_places(const struct bb_cluster *c, enum bb_tier tier)
+{
+    return c->fabric.rails && tier == BB_LEAF ? bb_fabric_rails(c) : 1;
+}
+
+static int area_of(const struct bb_cluster *c, enum bb_tier tier, int node)
+{
+    return c->fabric.nodes[tier] > 0 ? node / c->fabric.nodes[tier] : 0;
+}
+
+int bb_fabric_place(const struct bb_cluster *c, enum bb_tier tier, int rank)
+{
+    const int places = count_places(c, tier), area = area_of(c, tier, rank / c->gpus_per_node);
+
+    return places == 1 ? area : area * places + rail_of(c, rank);
+}
+
+double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier)
+{
+    const double nics = (double)c->fabric.nodes[tier] * bb_cluster_nics(c) / count_places(c, tier);
+
+    return nics * c->inter.gbps / c->fabric.oversubscription[tier];
+}
+
+int bb_fabric_ranks_at(const struct bb_cluster *c, enum bb_tier tier, int ranks)
+{
+    const int64_t all = (int64_t)c->fabric.nodes[tier] * c->gpus_per_node;
+
+    return (int)(all > 0 && all < ranks ? all : ranks) / count_places(c, tier);
+}
+
+/* ---- messages ---- */
+
+bool bb_fabric_crosses(const struct bb_cluster *c, enum bb_tier tier, int from, int to)
+{
+    return area_of(c, tier, from / c->gpus_per_node) != area_of(c, tier, to / c->gpus_per_node);
+}
+
+bool bb_fabric_changes_rail(const struct bb_cluster *c, int from, int to)
+{
+    return c->fabric.rails && from / c->gpus_per_node != to / c->gpus_per_node && rail_of(c, from) != rail_of(c, to);
+}
+
+void bb_fabric_add_crossing(const struct bb_cluster *c, struct bb_load *load, int rank, int peer, double bytes,
+                            bool sends)
+{
+    for (int tier = 0; tier < BB_TIERS; tier++)
+        if (bb_fabric_crosses(c, (enum bb_tier)tier, rank, peer))
+            (sends ? load->up : load->down)[tier] += bytes;
+    if (sends && bb_fabric_changes_rail(c, rank, peer))
+        load->out[1] += bytes;
+}
+
+double bb_fabric_load_ns(const struct bb_cluster *c, const struct bb_load *load)
+{
+    double ns = 0;
+
+    for (int tier = 0; tier < BB_TIERS; tier++)
+        if (bb_fabric_is_scarce(c, (enum bb_tier)tier))
+            ns = fmax(ns, fmax(load->up[tier], load->down[tier]) / bb_fabric_uplink_gbps(c, (enum bb_tier)tier));
+    return ns;
+}
+
+/* ---- collectives ---- */
+
+/* The neighbours of a node in NCCL's binary tree over n nodes (ncclGetBtree): its parent and its children, -1: none. */
+static void find_neighbours(int n, int node, int neighbours[3])
+{
+    int bit = 1, low;
+
+    while (bit < n && !(bit & node))
+        bit *= 2;
+    low = bit / 2;
+    neighbours[0] = node == 0 ? -1 : (node ^ bit) | (2 * bit);
+    if (neighbours[0] >= n)
+        neighbours[0] = node ^ bit;
+    neighbours[1] = node == 0 || low == 0 ? -1 : node - low;
+    while (low > 0 && node + low >= n)
+        low /= 2;
+    neighbours[2] = low == 0 ? -1 : node + low;
+}
+
+/* The node that stands at a place of the second tree, and the place at which a node stands: that tree is the first one
+ * mirrored, of an odd number of nodes shifted by one (ncclGetDtree). */
+static int turn_node(int n, int at, int back)
+{
+    return n % 2 == 0 ? n - 1 - at : (at + (back ? 1 : n - 1)) % n;
+}
+
+/* Edges of both trees between a node and those of other areas. */
+static int count_edges(const struct bb_cluster *c, enum bb_tier tier, const int *nodes, int n, int node)
+{
+    const int area = area_of(c, tier, nodes ? nodes[node] : node);
+    int edges = 0;
+
+    for (int tree = 0; tree < 2; tree++) {
+        int neighbours[3];
+
+        find_neighbours(n, tree ? turn_node(n, node, 0) : node, neighbours);
+        for (int i = 0; i < 3; i++) {
+            int other = neighbours[i] >= 0 && tree ? turn_node(n, neighbours[i], 1) : neighbours[i];
+
+            edges += other >= 0 && area_of(c, tier, nodes ? nodes[other] : other) != area;
+        }
+    }
+    return edges;
+}
+
+void bb_fabric_spread(const struct bb_cluster *c, const int *nodes, int n, struct bb_spread *spread)
+{
+    *spread = (struct bb_spread){0};
+    for (int tier = 0; tier < BB_TIERS; tier++) {
+        int on_it = 0, edges = 0, before = -1;
+
+        for (int node = 0; node < n; node++) {
+            const int area = area_of(c, (enum bb_tier)tier, nodes ? nodes[node] : node);
+
+            if (area != before) {
+                spread->tier[tier].places++;
+                on_it = edges = 0;
+            }
+            before = area;
+            on_it++;
+            edges +=
+                bb_fabric_is_scarce(c, (enum bb_tier)tier) ? count_edges(c, (enum bb_tier)tier, nodes, n, node) : 0;
+            if (on_it > spread->tier[tier].nodes)
+                spread->tier[tier].nodes = on_it;
+            if (edges > spread->tier[tier].edges)
+                spread->tier[tier].edges = edges;
+        }
+    }
+}
+
+double bb_fabric_member_bytes(const struct bb_cost *cost, enum bb_tier tier, int ranks, double on_place)
+{
+    return cost->uplink_bytes[tier] / on_place + (ranks - on_place) * cost->pair_bytes;
+}
+
+void bb_fabric_add_uplinks(const struct bb_cluster *c, const struct bb_collective *call, double part,
+                           struct bb_cost *cost)
+{
+    const double members = (double)call->ranks / call->nodes;
+
+    for (int i = 0; i < BB_TIERS; i++) {
+        const enum bb_tier tier = (enum bb_tier)i;
+        const double places = fmin(members, count_places(c, tier)), here = call->spread.tier[tier].nodes * members;
+
+        if (!bb_fabric_is_scarce(c, tier) || call->spread.tier[tier].places < 2) {
+            cost->uplink_bytes[tier] = 0;
+            continue;
+        }
+        cost->uplink_bytes[tier] /= part;
+        cost->uplink_ns[tier] =
+            here * bb_fabric_member_bytes(cost, tier, call->ranks, here) / (places * bb_fabric_uplink_gbps(c, tier));
+    }
+}

@@ -1,0 +1,51 @@
+/* spread.c - see spread.h. Members stand in the order of their ranks: those of one leaf or pod one after another. */
+#include "proxies/simulate/spread.h"
+
+#include "bootstrap/base/grow.h"
+
+#include <stdlib.h>
+
+static void count_near(const struct bb_cluster *c, enum bb_tier tier, const int *ranks, int n, struct bb_near *near)
+{
+    for (int first = 0, end; first < n; first = end) {
+        for (end = first + 1; end < n && !bb_fabric_crosses(c, tier, ranks[first], ranks[end]);)
+            end++;
+        for (int i = first; i < end; i++)
+            near[i].ranks[tier] = end - first;
+    }
+}
+
+/* The nodes of the ranks, each once, in their place; returns how many. */
+static int find_nodes(const struct bb_cluster *c, int *ranks, int n)
+{
+    int nodes = 0;
+
+    for (int i = 0; i < n; i++) {
+        const int node = ranks[i] / c->gpus_per_node;
+
+        if (nodes == 0 || ranks[nodes - 1] != node)
+            ranks[nodes++] = node;
+    }
+    return nodes;
+}
+
+int bb_group_spread(const struct bb_layout *l, int group, int instance, const struct bb_cluster *c,
+                    struct bb_spread *spread, struct bb_near *near)
+{
+    const int n = l->groups[group].size;
+    int *ranks, rc;
+
+    *spread = (struct bb_spread){0};
+    if (!c || !bb_fabric_has_scarce(c))
+        return 0;
+    rc = BB_NEW(ranks, n);
+    if (rc)
+        return rc;
+    for (int i = 0; i < n; i++)
+        ranks[i] = bb_group_member(l, group, instance, i);
+    for (int tier = 0; near && tier < BB_TIERS; tier++)
+        count_near(c, (enum bb_tier)tier, ranks, n, near);
+    bb_fabric_spread(c, ranks, find_nodes(c, ranks, n), spread);
+    free(ranks);
+    return 0;
+}

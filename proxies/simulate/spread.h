@@ -1,0 +1,17 @@
+/* spread.h - where the members of a group lie in a cluster's fabric. Nothing, and at no cost, where no uplink is scarce. */
+#ifndef BB_PROXIES_SIMULATE_SPREAD_H
+#define BB_PROXIES_SIMULATE_SPREAD_H
+
+#include "proxies/machine/fabric.h"
+#include "proxies/step/layout.h"
+
+/* Of a member: how many of its communicator are on its leaf, or in its pod. */
+struct bb_near {
+    int ranks[BB_TIERS];
+};
+
+/* bb_group_spread - of an instance. near: [size], its members' in order; NULL: not asked. c: NULL for no machine. */
+int bb_group_spread(const struct bb_layout *l, int group, int instance, const struct bb_cluster *c,
+                    struct bb_spread *spread, struct bb_near *near) BB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,144 @@
+/*
+ * uneven.c - what tells ranks of a step apart besides their programs: slow parts, and whoever else is on their NIC and, of a
+ * fabric whose uplinks are scarce, on their leaf and in their pod. There a class stands for ranks of which each finds the
+ * same on its way: messages that cross the same, collectives whose members lie alike, and mates of the same classes.
+ */
+#include "proxies/simulate/match.h"
+
+#include "bootstrap/base/grow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t mix_words(uint64_t mark, const void *words, size_t bytes)
+{
+    const unsigned char *at = words;
+
+    mark ^= 0xcbf29ce484222325u;
+    for (size_t i = 0; i < bytes; i++) /* FNV-1a */
+        mark = (mark ^ at[i]) * 0x100000001b3u;
+    return mark;
+}
+
+static void mark_slow(const struct bb_sim *m, uint64_t *mark)
+{
+    for (int r = 0; r < m->step->layout.ranks; r++) {
+        double words[2] = {bb_slow_times(&m->conditions.slow, r),
+                           bb_slow_nics_gbps(&m->conditions.slow, m->cluster, r)};
+
+        mark[r] = mix_words(mark[r], words, sizeof(words));
+    }
+}
+
+static bool has_collectives(const struct bb_sim *m, int comm)
+{
+    for (int r = 0; r < m->step->n_roles; r++)
+        if (m->graphs[r].n_collectives[comm] > 0)
+            return true;
+    return false;
+}
+
+static int mark_members(const struct bb_sim *m, int comm, int instance, struct bb_near *near, uint64_t *mark)
+{
+    const struct bb_layout *l = &m->step->layout;
+    const int group = l->comms[comm].group;
+    struct bb_spread spread;
+    int rc;
+
+    TRY(bb_group_spread(l, group, instance, m->cluster, &spread, near));
+    for (int i = 0; i < l->groups[group].size; i++) {
+        uint64_t *of = &mark[bb_group_member(l, group, instance, i)];
+
+        *of = mix_words(*of, &comm, sizeof(comm));
+        *of = mix_words(mix_words(*of, &spread, sizeof(spread)), &near[i], sizeof(near[i]));
+    }
+out:
+    return rc;
+}
+
+static int mark_collectives(const struct bb_sim *m, uint64_t *mark)
+{
+    const struct bb_layout *l = &m->step->layout;
+    struct bb_near *near;
+    int rc;
+
+    TRY(BB_NEW(near, l->ranks));
+    for (int comm = 0; comm < l->n_comms; comm++) {
+        const int instances = has_collectives(m, comm) ? bb_group_instances(l, l->comms[comm].group) : 0;
+
+        for (int i = 0; i < instances; i++)
+            TRY(mark_members(m, comm, i, near, mark));
+    }
+out:
+    free(near);
+    return rc;
+}
+
+static int link_kind(const void *arg, int from, int to)
+{
+    const struct bb_sim *m = arg;
+    int kind = 2 * bb_same_node(m->cluster->gpus_per_node, from, to) + bb_fabric_changes_rail(m->cluster, from, to);
+
+    for (int tier = 0; tier < BB_TIERS; tier++)
+        kind = 2 * kind + (bb_fabric_is_scarce(m->cluster, (enum bb_tier)tier) &&
+                           bb_fabric_crosses(m->cluster, (enum bb_tier)tier, from, to));
+    return kind;
+}
+
+bool bb_sim_is_shared(const struct bb_sim *m, enum bb_place what)
+{
+    const struct bb_cluster *c = m->cluster;
+
+    if (!c || !c->shares)
+        return false;
+    return what == BB_AT_NIC ? bb_cluster_gpus_share_nics(c) : bb_fabric_is_scarce(c, bb_place_tier(what));
+}
+
+int bb_sim_place(const struct bb_sim *m, enum bb_place what, int rank)
+{
+    return what == BB_AT_NIC ? bb_cluster_rank_nic(m->cluster, rank)
+                             : bb_fabric_place(m->cluster, bb_place_tier(what), rank);
+}
+
+static int list_places(const struct bb_sim *m, enum bb_place what, struct bb_rank_places *places)
+{
+    int rc;
+
+    TRY(BB_NEW(places->of, m->step->layout.ranks));
+    for (int r = 0; r < m->step->layout.ranks; r++) {
+        places->of[r] = bb_sim_place(m, what, r);
+        places->n = places->of[r] >= places->n ? places->of[r] + 1 : places->n;
+    }
+out:
+    return rc;
+}
+
+int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)
+{
+    const struct bb_cluster *c = m->cluster;
+    const bool crosses = bb_sim_is_shared(m, BB_AT_LEAF) || bb_sim_is_shared(m, BB_AT_POD);
+    struct bb_rank_marks marks = {.apart = m->conditions.jitter > 0};
+    uint64_t *mark = NULL;
+    int rc = 0;
+
+    if (c && (m->conditions.slow.n > 0 || crosses))
+        TRY(BB_NEW(mark, m->step->layout.ranks));
+    if (c && m->conditions.slow.n > 0)
+        mark_slow(m, mark);
+    if (crosses)
+        TRY(mark_collectives(m, mark));
+    for (int what = 0; what < BB_PLACES; what++)
+        if (bb_sim_is_shared(m, (enum bb_place)what))
+            TRY(list_places(m, (enum bb_place)what, &marks.places[marks.n_places++]));
+    marks.mark = mark;
+    if (crosses || (c && c->fabric.rails)) {
+        marks.link_kind = link_kind;
+        marks.arg = m;
+    }
+    TRY(bb_rank_classes_init(&m->classes, m->step, m->graphs, c ? c->gpus_per_node : 0, &marks, faults));
+out:
+    free(mark);
+    for (int i = 0; i < marks.n_places; i++)
+        free(marks.places[i].of);
+    return rc;
+}

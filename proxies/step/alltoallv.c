@@ -1,0 +1,193 @@
+/* alltoallv.c - what an uneven exchange moves, and its messages (see alltoallv.h). */
+#include "proxies/step/alltoallv.h"
+
+#include "bootstrap/base/grow.h"
+
+#include <stdlib.h>
+
+/* ---- counts ---- */
+
+size_t bb_alltoallv_sent(const struct bb_op *op)
+{
+    size_t sum = 0;
+
+    for (int place = 0; place < op->table->n; place++)
+        sum += bb_alltoallv_sends(op, place);
+    return sum;
+}
+
+size_t bb_alltoallv_received(const struct bb_op *op)
+{
+    size_t sum = 0;
+
+    for (int place = 0; place < op->table->n; place++)
+        sum += bb_alltoallv_receives(op, place);
+    return sum;
+}
+
+int bb_alltoallv_peers(const struct bb_op *op)
+{
+    int n = 0;
+
+    for (int place = 0; place < op->table->n; place++)
+        n += bb_alltoallv_meets(op, place);
+    return n;
+}
+
+/* ---- messages ---- */
+
+static struct bb_op message_of(const struct bb_op *op, enum bb_op_kind kind, int place, size_t count, size_t offset)
+{
+    const bool sends = kind == BB_OP_SEND;
+    struct bb_op message = *op;
+
+    message.kind = kind;
+    message.table = NULL;
+    message.back = false;
+    message.peer = place;
+    message.peer_kind = BB_PEER_ABSOLUTE;
+    message.count = count;
+    message.src = sends ? op->src : BB_NONE;
+    message.dst = sends ? BB_NONE : op->dst;
+    message.src_offset = sends ? offset : 0;
+    message.dst_offset = sends ? 0 : offset;
+    return message;
+}
+
+int bb_alltoallv_messages(const struct bb_op *op, struct bb_op *messages)
+{
+    size_t src_at = 0, dst_at = 0;
+    int n = 0;
+
+    for (int place = 0; place < op->table->n; place++) {
+        const size_t sends = bb_alltoallv_sends(op, place), receives = bb_alltoallv_receives(op, place);
+
+        if (sends)
+            messages[n++] = message_of(op, BB_OP_SEND, place, sends, src_at);
+        if (receives)
+            messages[n++] = message_of(op, BB_OP_RECV, place, receives, dst_at);
+        src_at += bb_alltoallv_elements(op, op->peer, place);
+        dst_at += bb_alltoallv_elements(op, place, op->peer);
+    }
+    return n;
+}
+
+/* ---- a program of messages ---- */
+
+struct expansion {
+    const struct bb_program *from;
+    struct bb_program *to;
+    int *last; /* [from->n_ops] the operation's last in the new program; BB_NONE: it moves nothing */
+    int call;  /* the group call that is open, in the new program                                  */
+    struct bb_op *messages;
+    int *waits; /* of the operation at hand, in the new program */
+    int n_waits;
+};
+
+static int previous_on(const struct bb_program *p, int op)
+{
+    int before = op - 1;
+
+    while (before >= 0 && p->ops[before].stream != p->ops[op].stream)
+        before--;
+    return before;
+}
+
+/* Whoever waits for an exchange that moves nothing waits for what it would have come after. */
+static int wait_for(struct expansion *e, int op)
+{
+    const struct bb_op *o;
+    int rc = 0;
+
+    if (op < 0)
+        return 0;
+    o = &e->from->ops[op];
+    if (e->last[op] != BB_NONE) {
+        TRY(BB_GROW(e->waits, e->n_waits));
+        e->waits[e->n_waits++] = e->last[op];
+        return 0;
+    }
+    for (int w = 0; w < o->waits && !rc; w++)
+        rc = wait_for(e, e->from->wait_list[o->first_wait + w]);
+    if (!rc)
+        rc = wait_for(e, previous_on(e->from, op));
+out:
+    return rc;
+}
+
+static int add_as(struct expansion *e, const struct bb_op *op, int call)
+{
+    struct bb_op copy = *op;
+
+    copy.call = call;
+    return bb_program_add(e->to, &copy, e->waits, e->n_waits);
+}
+
+/* Operations of a call keep standing side by side; it gets the number of its first one. */
+static int keep_op(struct expansion *e, int i)
+{
+    const struct bb_op *op = &e->from->ops[i];
+
+    if (op->call != BB_NONE && (i == 0 || e->from->ops[i - 1].call != op->call))
+        e->call = (int)e->to->n_ops;
+    return e->last[i] = add_as(e, op, op->call == BB_NONE ? BB_NONE : e->call);
+}
+
+static int expand_op(struct expansion *e, int i)
+{
+    const int n = bb_alltoallv_messages(&e->from->ops[i], e->messages), call = (int)e->to->n_ops;
+
+    for (int m = 0; m < n; m++) {
+        e->last[i] = add_as(e, &e->messages[m], call);
+        if (e->last[i] < 0)
+            return e->last[i];
+    }
+    return 0;
+}
+
+static int expand_all(struct expansion *e)
+{
+    for (int i = 0; i < (int)e->from->n_ops; i++) {
+        const struct bb_op *op = &e->from->ops[i];
+        int rc = 0;
+
+        e->last[i] = BB_NONE;
+        e->n_waits = 0;
+        for (int w = 0; w < op->waits && !rc; w++)
+            rc = wait_for(e, e->from->wait_list[op->first_wait + w]);
+        if (!rc)
+            rc = op->kind == BB_OP_ALLTOALLV ? expand_op(e, i) : keep_op(e, i);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int most_messages(const struct bb_program *p)
+{
+    int most = 0;
+
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == BB_OP_ALLTOALLV && 2 * p->ops[i].table->n > most)
+            most = 2 * p->ops[i].table->n;
+    return most;
+}
+
+int bb_program_expand(const struct bb_program *p, struct bb_program *out)
+{
+    struct expansion e = {.from = p, .to = out};
+    int rc;
+
+    *out = (struct bb_program){0};
+    TRY(BB_NEW(e.last, p->n_ops));
+    TRY(BB_NEW(e.messages, most_messages(p)));
+    TRY(bb_program_init_like(out, p));
+    TRY(expand_all(&e));
+out:
+    free(e.last);
+    free(e.messages);
+    free(e.waits);
+    if (rc)
+        bb_program_release(out);
+    return rc;
+}

@@ -1,0 +1,220 @@
+/*
+ * test_nccl_tests_text.c - what nccl-tests printed, as the tree of its -J: the layouts of its versions, what stands
+ * around and between, and everything that is refused, by the line that is said to be wrong.
+ */
+#include "collectives/compare/nccl_tests_text.h"
+#include "collectives/compare/result_reader.h"
+#include "tests/bootstrap/capture.h"
+#include "tests/check.h"
+
+#include <math.h>
+
+#define SETTINGS                                                                                                       \
+    "# nThread 1 nGpus 1 minBytes 8 maxBytes 64 step: 2(factor) warmup iters: 5 iters: 30 agg iters: 1 validation: 1 " \
+    "graph: 0\n"
+#define HEADING                                                                                                        \
+    "#                                                              out-of-place                       in-place\n"     \
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw "   \
+    "#wrong\n"                                                                                                         \
+    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n"
+#define RANK(r, host, id) "#  Rank  " r " Group  0 Pid   4711 on   " host " device  0 [" id "] NVIDIA H100 80GB HBM3\n"
+#define TWO               RANK("0", "left", "0x8d") RANK("1", "left", "0x91")
+#define ROW                                                                                                            \
+    "     1048576        262144     float     sum      -1    27.76   37.78   37.78      0    27.49   38.15   38.15   " \
+    " N/A\n"
+#define END      "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 40\n"
+#define STARTING "# Collective test starting: all_reduce_perf\n"
+
+static int read_text(const char *text, const char *operation, struct bb_result_file *t)
+{
+    FILE *file = fmemopen((void *)(size_t)text, strlen(text), "r");
+    json_t *root;
+    int rc;
+
+    assert_non_null(file);
+    rc = bb_nccl_tests_text_read(&(struct bb_printed){.path = "file", .file = file, .operation = operation}, &root);
+    fclose(file);
+    *t = (struct bb_result_file){0};
+    if (rc == 0)
+        assert_int_equal(bb_result_file_of(t, "file", root), 0);
+    else
+        assert_null(root);
+    return rc;
+}
+
+static struct bb_result_file rows_of(const char *text, const char *operation)
+{
+    struct bb_result_file t;
+
+    assert_int_equal(read_text(text, operation, &t), 0);
+    return t;
+}
+
+/* As from 2.16.7 on, with what NCCL and the launcher say around it. */
+static void a_run_of_today_is_read(void **state)
+{
+    struct bb_result_file t =
+        rows_of("Warning: known hosts\n"
+                "# nccl-tests version 2.18.3 nccl-headers=23003 nccl-library=22907\n" STARTING SETTINGS
+                "#\n# Using devices\n" TWO "left:4711:4712 [0] NCCL INFO 8 coll channels\n"
+                "#\n" HEADING "left:4711:4712 [0] NCCL INFO AllReduce: 8 Bytes\n" ROW
+                "     2097152        524288  bfloat16     sum      -1    1e+02   37.78   37.78      7"
+                "      nan    0.00    0.00      0\n" END "8 more words\n",
+                NULL);
+
+    (void)state;
+    assert_int_equal(t.n, 4);
+    assert_string_equal(t.rows[0].what, "all_reduce");
+    assert_string_equal(t.rows[0].dtype, "float");
+    assert_string_equal(t.rows[0].op, "sum");
+    assert_string_equal(t.rows[0].mode, "stream");
+    assert_string_equal(t.rows[1].placement, "in_place");
+    assert_int_equal(t.rows[0].bytes, 1048576);
+    assert_true(t.rows[0].time_us == 27.76 && t.rows[1].time_us == 27.49 && t.rows[2].time_us == 100);
+    assert_true(t.rows[0].wrong == 0 && t.rows[1].wrong == -1 && t.rows[2].wrong == 7);
+    assert_true(isnan(t.rows[3].time_us));
+    assert_int_equal(bb_result_file_foreign_ranks(t.root), 2);
+    assert_int_equal(json_integer_value(json_object_get(t.root, "nccl_version")), 22907);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(t.root, "config"), "iterations")), 30);
+    assert_string_equal(
+        json_string_value(json_object_get(json_array_get(bb_result_file_foreign_devices(t.root), 1), "device_info")),
+        "NVIDIA H100 80GB HBM3");
+    assert_null(json_object_get(t.root, "shared_gpu"));
+    assert_null(json_object_get(t.root, "emulated"));
+    bb_result_file_release(&t);
+}
+
+/* Before 2.13 neither root nor group, and an all_gather had no redop; errors were differences. */
+static void a_run_of_old_is_read(void **state)
+{
+    struct bb_result_file t = rows_of(
+        "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 100 validation: 1 \n#\n"
+        "#   Rank  0 Pid   1320 on       left device  0 [0x00] Tesla V100-SXM2-16GB\n"
+        "#   Rank  1 Pid   1321 on      right device  0 [0x00] Tesla V100-SXM2-16GB\n"
+        "NCCL version 2.10.3+cuda11.4\n"
+        "#       size         count    type     time   algbw   busbw  error     time   algbw   busbw  error\n"
+        "#        (B)    (elements)             (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n"
+        "    33554432       4194304   float   1002.1   33.48   16.74  0e+00   1001.9   33.49   16.74  1e-07\r\n" END,
+        "all_gather");
+
+    (void)state;
+    assert_int_equal(t.n, 2);
+    assert_string_equal(t.rows[0].what, "all_gather");
+    assert_null(t.rows[0].op);
+    assert_true(t.rows[0].time_us == 1002.1 && t.rows[1].time_us == 1001.9);
+    assert_int_equal(json_integer_value(json_object_get(t.root, "nccl_version")), 21003);
+    bb_result_file_release(&t);
+}
+
+/* -I 1 and -S 1 add columns. */
+static void further_columns_are_passed_over(void **state)
+{
+    struct bb_result_file t = rows_of(
+        STARTING SETTINGS TWO
+        "#       size         count      type   redop    root     time   algbw   busbw  #wrong    i_min    i_max    "
+        "i_p99 "
+        "   i_cv%     time   algbw   busbw  #wrong    i_min    i_max    i_p99    i_cv%           timestamp\n"
+        "        1024           256     float     sum      -1    10.00    0.10    0.10       0     9.00    11.00    "
+        "11.00 "
+        "   1.00    12.00    0.09    0.09       3    11.00    13.00    13.00    1.00  2026-11-22 18:00:00\n" END,
+        "all_reduce");
+
+    (void)state;
+    assert_int_equal(t.n, 2);
+    assert_true(t.rows[0].time_us == 10 && t.rows[1].time_us == 12);
+    assert_true(t.rows[0].wrong == 0 && t.rows[1].wrong == 3);
+    bb_result_file_release(&t);
+}
+
+static void tags_of_launchers_are_passed_over(void **state)
+{
+    static const char *const texts[] = {
+        "[1,0]<stdout>:" STARTING "[1,0]<stdout>:" SETTINGS
+        "[1,0]<stdout>:" RANK("0", "a", "0x1") "[1,0]<stdout>:" RANK(
+            "1", "b", "0x1") "[1,0]<stdout>:#  size count type redop root time algbw busbw #wrong\n[1,0]<stdout>:" ROW,
+        "0: " STARTING "0: " SETTINGS " 0: " RANK("0", "a", "0x1") "0: " RANK(
+            "1", "b", "0x1") "0: #  size count type redop root time algbw busbw #wrong\n0: " ROW};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(texts); i++) {
+        struct bb_result_file t = rows_of(texts[i], NULL);
+
+        assert_int_equal(t.n, 1);
+        assert_true(t.rows[0].time_us == 27.76);
+        bb_result_file_release(&t);
+    }
+}
+
+static void what_a_run_was_is_kept(void **state)
+{
+    struct bb_result_file t =
+        rows_of(STARTING "# nThread 1 nGpus 1 warmup iters: 1 iters: 20 agg iters: 4 validation: 1 graph: 3\n"
+                         "# Blocking Enabled: wait and barrier after each inner iteration (-m) \n"
+                         "# emulated GPUs: all times come from a model\n" RANK("0", "left", "0x8d")
+                             RANK("1", "left", "0x8d") HEADING ROW,
+                NULL);
+    const json_t *config = json_object_get(t.root, "config");
+
+    (void)state;
+    assert_int_equal(json_integer_value(json_object_get(config, "aggregated_iterations")), 4);
+    assert_int_equal(json_integer_value(json_object_get(config, "graph")), 3);
+    assert_true(json_is_true(json_object_get(config, "blocking_collectives")));
+    assert_true(json_is_true(json_object_get(t.root, "shared_gpu")));
+    assert_true(json_is_true(json_object_get(t.root, "emulated")));
+    bb_result_file_release(&t);
+}
+
+static const struct {
+    const char *text, *operation, *said;
+} refused[] = {
+    {"hello\n", NULL, "not JSON's object, and no table"},
+    {STARTING SETTINGS TWO, NULL, "no table"},
+    {STARTING SETTINGS TWO HEADING END, NULL, "no rows"},
+    {STARTING SETTINGS HEADING ROW, NULL, "no devices"},
+    {SETTINGS TWO HEADING ROW, NULL, "all_reduce=file"},
+    {STARTING SETTINGS TWO HEADING ROW, "all_gather", "all_reduce_perf, so not of all_gather"},
+    {SETTINGS TWO HEADING ROW, "all_gather", "its busbw is 1 of algbw, but of all_gather on 2 ranks it would be 0.5"},
+    {STARTING SETTINGS TWO HEADING ROW SETTINGS, NULL, "line 9: a second run"},
+    {STARTING SETTINGS TWO HEADING ROW HEADING, NULL, "line 10: a second table"},
+    {STARTING SETTINGS RANK("0", "a", "0x1") RANK("0", "b", "0x1") HEADING ROW, NULL, "line 4: rank 0 where 1 comes"},
+    {STARTING SETTINGS RANK("0", "a", "0x1") RANK("2", "b", "0x1") HEADING ROW, NULL, "line 4: rank 2 where 1 comes"},
+    {STARTING SETTINGS "#  Rank  0 Group  0 Pid 1 on hos...\n" HEADING ROW, NULL,
+     "line 3: not a whole line of a device"},
+    {STARTING SETTINGS "#  Rank  0 Pid 1 on \xff device 0 [0x1] X\n" HEADING ROW, NULL, "line 3: a device whose"},
+    {STARTING SETTINGS TWO "#  size  latency\n", NULL, "line 5: the heading of no table"},
+    {STARTING SETTINGS TWO HEADING "8 2 float sum -1 3.0\n", NULL, "line 8: a row of 6 words, expected the 13 columns"},
+    {STARTING SETTINGS TWO HEADING "8 2 float sum -1 3.0left: 1 1 0 3 1 1 0\n", NULL, "line 8: '3.0left:' in column 6"},
+    {STARTING SETTINGS TWO HEADING "8 2 float sum -1 -3 1 1 0 3 1 1 0\n", NULL, "line 8: '-3' in column 6"},
+    {STARTING SETTINGS TWO HEADING "99999999999999999999 2 float sum -1 3 1 1 0 3 1 1 0\n", NULL, "line 8: a row"},
+    {STARTING SETTINGS TWO HEADING "8 2 \xff sum -1 3 1 1 0 3 1 1 0\n", NULL, "line 8: a row that is no UTF-8"},
+};
+
+static void what_is_wrong_is_said_with_its_line(void **state)
+{
+    struct bb_result_file t;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(refused); i++) {
+        struct capture said;
+        int rc;
+
+        capture_begin(&said);
+        rc = read_text(refused[i].text, refused[i].operation, &t);
+        capture_end(&said);
+        assert_int_equal(rc, -BB_EUSAGE);
+        if (!strstr(said.text, refused[i].said) || strchr(said.text, '\n') != said.text + strlen(said.text) - 1)
+            fail_msg("%zu: '%s', expected '%s'", i, said.text, refused[i].said);
+        bb_result_file_release(&t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_of_today_is_read),          cmocka_unit_test(a_run_of_old_is_read),
+        cmocka_unit_test(further_columns_are_passed_over), cmocka_unit_test(tags_of_launchers_are_passed_over),
+        cmocka_unit_test(what_a_run_was_is_kept),          cmocka_unit_test(what_is_wrong_is_said_with_its_line),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,178 @@
+/*
+ * places.c - who else uses this rank's way out. See places.h. The job's GPUs are numbered node after node; a shift is
+ * how far another GPU stands from this rank's.
+ */
+#include "places.h"
+
+#include "../engine.h"
+#include "proxies/machine/fabric.h"
+
+#include <stdlib.h>
+
+struct exchange {
+    const struct en_task *tasks;
+    int n;
+};
+
+static int machine_rank(struct emu_seat seat)
+{
+    const int per_node = emu_machine()->gpus_per_node;
+
+    return seat.node * per_node + seat.gpu % per_node;
+}
+
+static int number_of(ncclComm_t comm, int member)
+{
+    return emu_number_of((struct emu_seat){comm->nodes[member], comm->gpus[member]}, comm->job_gpus);
+}
+
+int en_machine_rank(ncclComm_t comm, int member)
+{
+    return machine_rank((struct emu_seat){comm->nodes[member], comm->gpus[member]});
+}
+
+/* -1: the job has no GPU there. */
+static int rank_beside(ncclComm_t comm, int member, int shift)
+{
+    const int number = number_of(comm, member) + shift;
+
+    return number < 0 || number >= comm->job_gpus ? -1 : machine_rank(emu_seat_of(number, comm->job_gpus));
+}
+
+bool en_is_shared(enum en_place place)
+{
+    const struct bb_cluster *c = emu_machine();
+
+    return c->shares && (place == EN_NIC ? bb_cluster_gpus_share_nics(c)
+                                         : bb_fabric_is_scarce(c, place == EN_LEAF ? BB_LEAF : BB_POD));
+}
+
+static bool is_way_out(enum en_place place, int from, int to)
+{
+    const struct bb_cluster *c = emu_machine();
+
+    return place == EN_NIC ? from / c->gpus_per_node != to / c->gpus_per_node
+                           : bb_fabric_crosses(c, place == EN_LEAF ? BB_LEAF : BB_POD, from, to);
+}
+
+static bool is_same_place(enum en_place place, int a, int b)
+{
+    const struct bb_cluster *c = emu_machine();
+
+    if (place == EN_NIC)
+        return bb_cluster_rank_nic(c, a) == bb_cluster_rank_nic(c, b);
+    return bb_fabric_place(c, place == EN_LEAF ? BB_LEAF : BB_POD, a) ==
+           bb_fabric_place(c, place == EN_LEAF ? BB_LEAF : BB_POD, b);
+}
+
+/* ---- who does alike ---- */
+
+static bool is_member(ncclComm_t comm, int number)
+{
+    for (int i = 0; i < comm->size; i++)
+        if (number_of(comm, i) == number)
+            return true;
+    return false;
+}
+
+static bool calls_alike(ncclComm_t comm, enum en_place place, int shift)
+{
+    const int caller = rank_beside(comm, comm->rank, shift);
+    bool leaves = false;
+
+    for (int i = 0; i < comm->size; i++) {
+        const int beside = rank_beside(comm, i, shift);
+
+        if (beside < 0)
+            return false;
+        leaves |= is_way_out(place, caller, beside);
+    }
+    return leaves;
+}
+
+static bool sends_alike(ncclComm_t comm, enum en_place place, int shift, const struct exchange *x)
+{
+    const int own = en_machine_rank(comm, comm->rank), sender = rank_beside(comm, comm->rank, shift);
+    double out = 0, alike = 0;
+
+    for (const struct en_task *t = x->tasks; t < x->tasks + x->n; t++) {
+        const bool leaves = is_way_out(place, own, en_machine_rank(comm, t->root));
+        const double bytes = leaves ? (double)(t->count * en_element_bytes(t)) : 0;
+        const int beside = rank_beside(comm, t->root, shift);
+
+        out += bytes;
+        alike += beside >= 0 && is_way_out(place, sender, beside) ? bytes : 0;
+    }
+    return out > 0 && 2 * alike >= out;
+}
+
+/* ---- counting ---- */
+
+/* Another GPU of the place. x: an exchange, NULL: a collective. */
+static void count_one(ncclComm_t comm, enum en_place place, int shift, const struct exchange *x,
+                      struct en_company *company)
+{
+    if (!is_same_place(place, rank_beside(comm, comm->rank, shift), en_machine_rank(comm, comm->rank)))
+        return;
+    if (x)
+        company->others += sends_alike(comm, place, shift, x);
+    else if (is_member(comm, number_of(comm, comm->rank) + shift))
+        company->members++;
+    else
+        company->others += calls_alike(comm, place, shift);
+}
+
+/* GPUs from which no message would take that way are numbers in a row. */
+static struct en_company count_company(ncclComm_t comm, enum en_place place, const struct exchange *x)
+{
+    const int own = en_machine_rank(comm, comm->rank);
+    struct en_company company = {1, 0, 0};
+
+    if (!en_is_shared(place))
+        return company;
+    for (int step = -1; step <= 1; step += 2)
+        for (int shift = step;; shift += step) {
+            const int beside = rank_beside(comm, comm->rank, shift);
+
+            if (beside < 0 || is_way_out(place, own, beside))
+                break;
+            count_one(comm, place, shift, x, &company);
+        }
+    return company;
+}
+
+/* Each node once, in the order of ranks. */
+static void find_spread(ncclComm_t comm)
+{
+    int *nodes = calloc((size_t)comm->n_nodes, sizeof(*nodes)), n = 0;
+
+    for (int i = 0; nodes != NULL && i < comm->size; i++) {
+        int known = 0;
+
+        while (known < n && nodes[known] != comm->nodes[i])
+            known++;
+        nodes[known] = comm->nodes[i];
+        n += known == n;
+    }
+    if (nodes != NULL)
+        bb_fabric_spread(emu_machine(), nodes, n, &comm->spread);
+    free(nodes);
+}
+
+void en_find_company(ncclComm_t comm)
+{
+    if (bb_fabric_has_scarce(emu_machine()))
+        find_spread(comm);
+    for (int i = EN_NIC; i < EN_PLACES; i++) {
+        const enum en_place place = (enum en_place)i;
+
+        comm->company[i] = count_company(comm, place, NULL);
+        for (int m = 0; en_is_shared(place) && m < comm->size; m++)
+            comm->company[i].near += !is_way_out(place, en_machine_rank(comm, comm->rank), en_machine_rank(comm, m));
+    }
+}
+
+int en_count_senders(ncclComm_t comm, enum en_place place, const struct en_task *tasks, int n)
+{
+    return count_company(comm, place, &(struct exchange){tasks, n}).others;
+}

@@ -1,0 +1,21 @@
+/*
+ * places.h - how many GPUs use this rank's way out at once: its NIC, where several have one between them, and the
+ * uplinks of its leaf and its pod, where they are scarce. What other processes do is not known when it is reckoned what
+ * an operation loses, so they are taken to do what this rank does, at the same time, each with the ranks that stand
+ * beside this rank's own, as in training.
+ */
+#ifndef EMU_NCCL_PLACES_H
+#define EMU_NCCL_PLACES_H
+
+#include "comm.h"
+
+int en_machine_rank(ncclComm_t comm, int member); /* where all nodes have the profile's GPUs */
+bool en_is_shared(enum en_place place);
+
+/* Of collectives, once all members are known, into comm->spread and comm->company. Others are those whose own one would
+ * use that way, too. */
+void en_find_company(ncclComm_t comm);
+/* Of an exchange, others only: those of whose messages as many bytes or more would take that way as would not. */
+int en_count_senders(ncclComm_t comm, enum en_place place, const struct en_task *tasks, int n);
+
+#endif

@@ -1,0 +1,345 @@
+/*
+ * test_shared_fabric.c - steps on machines whose uplinks are scarce: ends reckoned by hand, for nodes whose NICs move a byte
+ * in a nanosecond and 250 floats in a microsecond; and that what is folded takes as long as what is not.
+ */
+#include "tests/proxies/made.h"
+
+#include "proxies/simulate/predict.h"
+
+#include <math.h>
+
+enum { US = 250 };
+
+static struct bb_prediction p;
+
+/* One GPU and one NIC a node; leaves of so many nodes. */
+static struct bb_cluster with_leaves(int nodes, double oversubscription)
+{
+    struct bb_cluster c = {.name = "leaves",
+                           .gpus_per_node = 1,
+                           .nics_per_node = 1,
+                           .sm_count = 100,
+                           .memory_gbps = 1000,
+                           .intra = {.gbps = 1000},
+                           .inter = {.gbps = 1},
+                           .ways = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1}},
+                           .n_ways = 1,
+                           .shares = true,
+                           .sharing = {20, 2, 0}};
+
+    c.fabric.nodes[BB_LEAF] = nodes;
+    c.fabric.oversubscription[BB_LEAF] = oversubscription;
+    return c;
+}
+
+static void predict(struct bb_step *step, const struct bb_cluster *cluster)
+{
+    bb_prediction_release(&p);
+    assert_int_equal(bb_predict(step, cluster, &p), 0);
+    bb_step_release(step);
+}
+
+static void step_is(double us)
+{
+    double got = (double)p.classes[p.slowest].all.step_ns / 1e3;
+
+    if (fabs(got - us) > 2e-3)
+        fail_msg("%.6g us, expected %.6g", got, us);
+}
+
+/* ---- messages ---- */
+
+/* The first `senders` ranks send 10 us to the rank so far away. */
+static void make_senders(struct bb_step *step, int ranks, int senders, int away)
+{
+    made_init(step, ranks, 1);
+    for (int r = 0; r < senders; r++) {
+        made_send(step, r, 0, r + away, 10 * US);
+        made_recv(step, r + away, 0, r, 10 * US);
+    }
+}
+
+/* All ranks alike: 10 us to the rank so far away, and from the one as far before. */
+static void make_shift(struct bb_step *step, int ranks, int away)
+{
+    made_init(step, ranks, 1);
+    made_share(step);
+    for (int receives = 0; receives < 2; receives++) {
+        struct bb_op op = made_op(receives ? BB_OP_RECV : BB_OP_SEND, 0);
+
+        op.peer_kind = BB_PEER_OFFSET;
+        op.peer = receives ? -away : away;
+        op.count = 10 * US;
+        op.call = 0;
+        made_add(step, 0, &op, BB_NONE);
+    }
+}
+
+static void senders_share_their_leaf(void **state)
+{
+    const struct bb_cluster c = with_leaves(2, 2);
+    struct bb_step step;
+
+    (void)state;
+    make_senders(&step, 4, 2, 2);
+    predict(&step, &c);
+    step_is(20);
+    assert_int_equal(bb_bottleneck_of(&p.bottleneck, BB_PHASE_FORWARD), BB_LIMIT_LEAF);
+    assert_true(fabs(p.uplink_busy[BB_LEAF] - 1) < 1e-6 && p.uplink_busy[BB_POD] == 0);
+    make_senders(&step, 4, 1, 2);
+    predict(&step, &c);
+    step_is(10);
+    assert_int_equal(bb_bottleneck_of(&p.bottleneck, BB_PHASE_FORWARD), BB_LIMIT_NIC);
+    make_senders(&step, 4, 1, 1); /* on one leaf */
+    predict(&step, &c);
+    step_is(10);
+    assert_true(p.uplink_busy[BB_LEAF] == 0);
+    make_senders(&step, 8, 4, 4); /* two leaves to two others */
+    predict(&step, &c);
+    step_is(20);
+    make_shift(&step, 64, 2);
+    predict(&step, &c);
+    step_is(20);
+    assert_int_equal(p.n_classes, 1);
+    make_shift(&step, 64, 1); /* one of each leaf's two leaves it */
+    predict(&step, &c);
+    step_is(10);
+    assert_int_equal(p.n_classes, 2);
+}
+
+static void pods_are_scarcer_than_leaves(void **state)
+{
+    struct bb_cluster c = with_leaves(2, 1);
+    struct bb_step step;
+
+    (void)state;
+    c.fabric.nodes[BB_POD] = 4;
+    c.fabric.oversubscription[BB_POD] = 7;
+    make_shift(&step, 16, 4);
+    predict(&step, &c);
+    step_is(70);
+    assert_int_equal(bb_bottleneck_of(&p.bottleneck, BB_PHASE_FORWARD), BB_LIMIT_POD);
+    make_shift(&step, 4, 2); /* between leaves of one pod */
+    predict(&step, &c);
+    step_is(10);
+}
+
+/* Two GPUs and two NICs a node, two nodes a leaf, 2:1. */
+static void rails_have_leaves_of_their_own(void **state)
+{
+    struct bb_cluster c = with_leaves(2, 2);
+    struct bb_step step;
+
+    (void)state;
+    c.gpus_per_node = c.nics_per_node = 2;
+    c.intra.latency_us = 1;
+    for (int rails = 0; rails < 2; rails++) {
+        c.fabric.rails = rails;
+        made_init(&step, 8, 1);
+        for (int r = 0; r < 4; r += 2) { /* GPU 0 of both nodes of a leaf: one rail's uplinks, or half of all */
+            made_send(&step, r, 0, r + 4, 10 * US);
+            made_recv(&step, r + 4, 0, r, 10 * US);
+        }
+        predict(&step, &c);
+        step_is(rails ? 20 : 10);
+        make_shift(&step, 16, 4);
+        predict(&step, &c);
+        step_is(20);
+        make_senders(&step, 4, 2, 2); /* the same rail of the leaf */
+        predict(&step, &c);
+        step_is(10);
+        make_senders(&step, 4, 1, 3); /* the other one: a step within the node */
+        predict(&step, &c);
+        step_is(rails ? 11 : 10);
+    }
+}
+
+/* ---- collectives ---- */
+
+/* All-reduces that last `us` us on two ranks: in each of the groups of ranks that are `stride` from each other; or, of
+ * neighbours, in those of `stride` each. */
+static void make_groups(struct bb_step *step, int ranks, int stride, bool neighbours, double us)
+{
+    const struct bb_axis axes[] = {{"near", stride}, {"far", ranks / stride}};
+    int group;
+
+    *step = (struct bb_step){.proxy = "made"};
+    assert_int_equal(bb_layout_init(&step->layout, ranks, axes, 2), 0);
+    group = bb_layout_add_group(&step->layout, "group", neighbours ? 1 : 2);
+    assert_int_equal(bb_step_add_roles(step, 1), 0);
+    bb_layout_add_comm(&step->layout, "c0", group);
+    step->roles[0].name = "rank";
+    bb_program_add_stream(&step->roles[0].program, "c0", 0);
+    made_reduce(step, 0, 0, (size_t)(us * US), BB_NONE);
+}
+
+static void rings_ask_for_what_leaves_a_leaf(void **state)
+{
+    static const struct {
+        int ranks, stride; /* groups of ranks / stride members, of each leaf of four nodes four groups or one */
+        double oversubscription, us;
+    } rows[] = {{8, 4, 1, 10},
+                {8, 4, 4, 40},
+                {8, 2, 4, 15 * 2},
+                {8, 1, 4, 17.5},
+                {8, 1, 8, 35},
+                {4, 1, 8, 15},
+                {64, 4, 2, 2 * 2 * 15 / 16.0 * 10}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const struct bb_cluster c = with_leaves(4, rows[i].oversubscription);
+        struct bb_step step;
+
+        make_groups(&step, rows[i].ranks, rows[i].stride, false, 10);
+        predict(&step, &c);
+        step_is(rows[i].us);
+        assert_int_equal(p.n_classes, 1);
+    }
+}
+
+/* Ranks 0 to 2 and 3 to 5 on leaves of two: both groups leave the one in the middle, and none of the others is left by two.
+ * A rank alone of its group on a leaf is not like those with a mate of theirs. */
+static void groups_that_lie_differently_are_told_apart(void **state)
+{
+    const struct bb_cluster c = with_leaves(2, 2);
+    struct bb_step step;
+
+    (void)state;
+    make_groups(&step, 6, 3, true, 10);
+    predict(&step, &c);
+    step_is(2 * 4 / 3.0 * 10);
+    assert_int_equal(p.n_classes, 2);
+}
+
+/* Alone and among others the same law: one collective of all is as long as it is by itself. */
+static void a_collective_alone_is_as_long_as_in_a_step(void **state)
+{
+    static const enum bb_coll_kind kinds[] = {BB_ALL_REDUCE, BB_ALLTOALL, BB_ALL_GATHER};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(kinds); i++)
+        for (int rails = 0; rails < 2; rails++) {
+            struct bb_cluster c = with_leaves(2, 16);
+            struct bb_collective call = {.kind = kinds[i], .dtype = BB_FLOAT, .count = 1000 * US, .ranks = 24};
+            struct bb_step step;
+            struct bb_op op;
+
+            c.gpus_per_node = 2;
+            c.nics_per_node = 2;
+            c.fabric.rails = rails;
+            c.fabric.nodes[BB_POD] = 4;
+            c.fabric.oversubscription[BB_POD] = 3;
+            call.nodes = call.ranks / c.gpus_per_node;
+            made_init(&step, call.ranks, 1);
+            made_share(&step);
+            op = made_op(BB_OP_COLLECTIVE, 0);
+            op.coll = kinds[i];
+            op.count = call.count;
+            made_add(&step, 0, &op, BB_NONE);
+            predict(&step, &c);
+            step_is((double)bb_cluster_collective_ns(&c, &call, NULL) / 1e3);
+            assert_int_equal(bb_bottleneck_of(&p.bottleneck, BB_PHASE_FORWARD), BB_LIMIT_LEAF);
+            assert_true(p.uplink_busy[BB_LEAF] > 0.999 && p.uplink_busy[BB_POD] > 0);
+        }
+}
+
+/* ---- folded and not ---- */
+
+static double unfolded_us(const struct bb_step *step, const struct bb_cluster *c)
+{
+    const struct bb_conditions each = {.jitter = 1e-15, .seed = 1}; /* every rank for itself, none longer */
+    struct bb_jittered one;
+    double us;
+
+    assert_int_equal(bb_predict_jitter(step, c, &each, 1, &one), 0);
+    us = (double)bb_jittered_at(&one, 50) / 1e3;
+    bb_jittered_release(&one);
+    return us;
+}
+
+static void folded_is_as_long_as_not(void **state)
+{
+    static const struct {
+        const char *line;
+        int tp, pp, nodes; /* nodes: of a leaf, also such that the groups lie otherwise on each */
+        bool rails;
+    } rows[] = {{"transformer", 8, 2, 2, false}, {"transformer", 8, 2, 3, false}, {"transformer", 2, 2, 3, true},
+                {"transformer", 4, 4, 2, true},  {"gpt3_moe 2", 1, 1, 3, true},   {"resnet50_ring", 1, 1, 2, false}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++)
+        for (int pods = 0; pods < 2; pods++) {
+            struct bb_proxy_config config = {.ranks = 64, .compute = "gemm", .model = "llama3_8b"};
+            struct bb_cluster c;
+            struct bb_step step;
+            double apart;
+
+            assert_int_equal(bb_cluster_load("h100-sxm-ib", &c), 0);
+            c.fabric = (struct bb_fabric){rows[i].rails, {rows[i].nodes}, {2.5}};
+            if (pods) {
+                c.fabric.nodes[BB_POD] = 2 * rows[i].nodes;
+                c.fabric.oversubscription[BB_POD] = 7;
+            }
+            if (strcmp(rows[i].line, "transformer") != 0)
+                config.model = NULL;
+            else
+                config.transformer = (struct bb_transformer_options){.tp = rows[i].tp, .pp = rows[i].pp};
+            assert_int_equal(made_line_with(&step, rows[i].line, config), 0);
+            apart = unfolded_us(&step, &c);
+            predict(&step, &c);
+            if (fabs((double)p.classes[p.slowest].all.step_ns / 1e3 / apart - 1) > 1e-6)
+                fail_msg("row %zu: %.6f us folded to %d classes, %.6f not", i,
+                         (double)p.classes[p.slowest].all.step_ns / 1e3, p.n_classes, apart);
+            assert_true(p.n_classes < 64);
+            assert_true(p.uplink_busy[BB_LEAF] > 0 && (p.uplink_busy[BB_POD] > 0) == (pods > 0));
+        }
+}
+
+/* A fabric that is nowhere over-subscribed costs nothing: no class more, and the same times. */
+static void an_even_fabric_changes_nothing(void **state)
+{
+    struct bb_cluster c;
+
+    (void)state;
+    assert_int_equal(bb_cluster_load("h100-sxm-ib", &c), 0);
+    for (int even = 0; even < 2; even++) {
+        static int64_t step_ns;
+        static int classes;
+        struct bb_step step;
+
+        if (even)
+            c.fabric = (struct bb_fabric){false, {3, 6}, {1, 1}};
+        assert_int_equal(MADE_LINE(&step, "resnet50_ring", .ranks = 64), 0);
+        predict(&step, &c);
+        if (even) {
+            assert_int_equal(p.classes[p.slowest].all.step_ns, step_ns);
+            assert_int_equal(p.n_classes, classes);
+        }
+        step_ns = p.classes[p.slowest].all.step_ns;
+        classes = p.n_classes;
+    }
+}
+
+static int release_prediction(void **state)
+{
+    (void)state;
+    bb_prediction_release(&p);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(senders_share_their_leaf),
+        cmocka_unit_test(pods_are_scarcer_than_leaves),
+        cmocka_unit_test(rails_have_leaves_of_their_own),
+        cmocka_unit_test(rings_ask_for_what_leaves_a_leaf),
+        cmocka_unit_test(groups_that_lie_differently_are_told_apart),
+        cmocka_unit_test(a_collective_alone_is_as_long_as_in_a_step),
+        cmocka_unit_test(folded_is_as_long_as_not),
+        cmocka_unit_test(an_even_fabric_changes_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, release_prediction);
+}

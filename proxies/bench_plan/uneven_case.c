@@ -181,8 +181,9 @@ static double sample_ns(const struct bb_prediction *p, const struct bb_condition
     return most_ns;
 }
 
-/* An even row gives a GPU its part of a NIC or an uplink that several share, as if all of them communicated; a step asks
- * who does. What is uneven is to be seen beside even rows, so it makes them longer by as much as it makes the step. */
+/* An even row gives a GPU its part of a NIC or an uplink that several share, as if all of them communicated; a step
+ * asks who does. What is uneven is to be seen beside even rows, so it makes them longer by as much as it makes the
+ * step. */
 static int find_scale(const struct bb_cluster *cluster, const struct bb_step *step, int64_t even_ns, double *scale)
 {
     struct bb_prediction p = {0};

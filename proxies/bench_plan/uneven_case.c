@@ -2,6 +2,7 @@
 #include "proxies/bench_plan/uneven_case.h"
 
 #include "bootstrap/base/grow.h"
+#include "proxies/machine/fabric.h"
 #include "proxies/simulate/predict.h"
 
 #include <math.h>
@@ -180,15 +181,16 @@ static double sample_ns(const struct bb_prediction *p, const struct bb_condition
     return most_ns;
 }
 
-/* An even row gives a GPU its part of a NIC that several share, as if all of them communicated; a step asks who does. What
- * is uneven is to be seen beside even rows, so it makes them longer by as much as it makes the step. */
+/* An even row gives a GPU its part of a NIC or an uplink that several share, as if all of them communicated; a step
+ * asks who does. What is uneven is to be seen beside even rows, so it makes them longer by as much as it makes the
+ * step. */
 static int find_scale(const struct bb_cluster *cluster, const struct bb_step *step, int64_t even_ns, double *scale)
 {
     struct bb_prediction p = {0};
     int rc = 0;
 
     *scale = 1;
-    if (bb_cluster_nics(cluster) >= cluster->gpus_per_node)
+    if (bb_cluster_nics(cluster) >= cluster->gpus_per_node && !bb_fabric_has_scarce(cluster))
         return 0;
     TRY(bb_predict_step(step, cluster, NULL, &p));
     if (step_ns(&p) > 0)

@@ -59,11 +59,11 @@ static int read_numbers(struct bb_proxy_config *c, const char *const *words, int
 {
     int rc;
 
+    TRY(bb_args_number(c, words[0], "layers", c->layers, &c->layers));
     if (n != 2 && n != 3)
         return bb_err(BB_EUSAGE,
                       "%s: %d number%s, expected LAYERS STAGES or LAYERS STAGES MICRO_BATCHES, such as '%s %s%s'",
                       c->proxy, n, n == 1 ? "" : "s", words[0], n > 1 ? words[1] : "4", n > 3 ? " 8" : "");
-    TRY(bb_args_number(c, words[0], "layers", c->layers, &c->layers));
     TRY(bb_args_number(c, words[1], "stages", c->stages, &c->stages));
     if (n == 3)
         TRY(bb_args_number(c, words[2], "micro-batches", c->micro_batches, &c->micro_batches));

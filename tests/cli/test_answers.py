@@ -136,9 +136,12 @@ def test_a_run_on_that_machine_prints_that_table(busbar, plan, machine, tmp_path
     assert "modelled, not measured" in paper.stdout
 
 
-@pytest.mark.parametrize("cluster,ranks", [(H100, 16), (H100, 12), ("l40s-pcie-ib", 12), (H100, 1)])
-def test_a_slow_part_that_is_not_slow_changes_nothing(plan, cluster, ranks):
+@pytest.mark.parametrize("cluster,ranks", [(H100, 16), (H100, 12), ("l40s-pcie-ib", 12), (H100, 1), ("rails", 20)])
+def test_a_slow_part_that_is_not_slow_changes_nothing(plan, tmp_path, cluster, ranks):
     """Even rows come from formulas, uneven ones from a step of the operation: both are the same machine."""
+    if cluster == "rails":
+        cluster, profile = tmp_path / "rails.json", json.loads((ROOT / f"profiles/clusters/{H100}.json").read_text())
+        cluster.write_text(json.dumps(profile | {"fabric": {"nodes_per_leaf": 2, "leaf_oversubscription": 4, "rails": True}}))
     words = ("all", "-b", "1K", "-e", "1G", "-f", "1024", "--ranks", ranks, "--cluster", cluster)
     even, same = plan(*words), plan(*words, "--slow", "link=node0-nic0:1")
     assert len(even["results"]) > 40
@@ -238,6 +241,7 @@ def test_compare_says_where_the_machine_falls_behind(busbar, machine, tmp_path):
     (("alltoallv", "--ranks", 5000, "--cluster", H100), "nearest: --ranks 4096"),
     (("all_reduce", "-n", 5, "--ranks", 4, "--cluster", H100), "unknown option '-n'"),
     (("gpt2_large", "--ranks", 4, "-b", 16), "--minbytes is of collectives"),
+    (("gpt2_large", "all_reduce", "--ranks", 4), "gpt2_large: 'all_reduce' is no number of layers, expected 1 to"),
     (("all_reduce", "--ranks", 4, "--cluster", "h100"), "h100")])
 def test_collectives_that_cannot_be_planned(busbar, words, said):
     assert said in refused(busbar, "plan", *words)

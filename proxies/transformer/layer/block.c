@@ -203,22 +203,29 @@ static size_t whole_now(const struct bb_block *b)
     return (size_t)(s->tokens * s->hidden);
 }
 
-/* The work list of these kernels, made once for all operations of the step. NULL without memory. */
-static const struct bb_kernel_list *get_work_list(struct bb_block *b, const struct bb_kernel_groups *c)
+static const struct bb_kernel_list *make_work_list(struct bb_layers *l, const struct bb_layer_sizes *sizes,
+                                                   const struct bb_kernel_groups *c)
 {
-    const struct bb_layer_sizes *sizes = sizes_now(b);
     struct bb_kernel_list made = {0}, *work;
-    struct bb_layers *l = b->layers;
 
-    for (int i = l->n_listed; i-- > 0;) /* a place's own experts came last */
-        if (l->listed[i].sizes == sizes && same_groups(&l->listed[i].groups, c))
-            return l->listed[i].work;
     bb_kernel_groups_work(sizes, c, &made);
     work = bb_step_keep_work(l->step, &made);
     if (!work || BB_GROW(l->listed, l->n_listed))
         return NULL;
     l->listed[l->n_listed++] = (struct bb_listed){*c, sizes, work};
     return work;
+}
+
+/* The work list of these kernels, made once for all operations of the step. NULL without memory. */
+static const struct bb_kernel_list *get_work_list(struct bb_block *b, const struct bb_kernel_groups *c)
+{
+    const struct bb_layer_sizes *sizes = sizes_now(b);
+    const struct bb_layers *l = b->layers;
+
+    for (int i = l->n_listed; i-- > 0;) /* a place's own experts came last */
+        if (l->listed[i].sizes == sizes && same_groups(&l->listed[i].groups, c))
+            return l->listed[i].work;
+    return make_work_list(b->layers, sizes, c);
 }
 
 /* Microseconds by the rate of FLOPs, or what the user says that a layer takes, shared by its FLOPs. */

@@ -203,12 +203,24 @@ static size_t whole_now(const struct bb_block *b)
     return (size_t)(s->tokens * s->hidden);
 }
 
+static const struct bb_kernel_list *make_work_list(struct bb_layers *l, const struct bb_layer_sizes *sizes,
+                                                   const struct bb_kernel_groups *c)
+{
+    struct bb_kernel_list made = {0}, *work;
+
+    bb_kernel_groups_work(sizes, c, &made);
+    work = bb_step_keep_work(l->step, &made);
+    if (!work || BB_GROW(l->listed, l->n_listed))
+        return NULL;
+    l->listed[l->n_listed++] = (struct bb_listed){*c, sizes, work};
+    return work;
+}
+
 /* The work list of these kernels, made once for all operations of the step. NULL without memory. */
 static const struct bb_kernel_list *get_work_list(struct bb_block *b, const struct bb_kernel_groups *c)
 {
     const struct bb_layer_sizes *sizes = sizes_now(b);
-    struct bb_kernel_list made = {0}, *work;
-    struct bb_layers *l = b->layers;
+    const struct bb_layers *l = b->layers;
 
     /* a place's own experts came last, what all places do came with the first */
     for (int k = 0; k < l->n_listed; k++) {
@@ -217,12 +229,7 @@ static const struct bb_kernel_list *get_work_list(struct bb_block *b, const stru
         if (listed->sizes == sizes && same_groups(&listed->groups, c))
             return listed->work;
     }
-    bb_kernel_groups_work(sizes, c, &made);
-    work = bb_step_keep_work(l->step, &made);
-    if (!work || BB_GROW(l->listed, l->n_listed))
-        return NULL;
-    l->listed[l->n_listed++] = (struct bb_listed){*c, sizes, work};
-    return work;
+    return make_work_list(b->layers, sizes, c);
 }
 
 /* Microseconds by the rate of FLOPs, or what the user says that a layer takes, shared by its FLOPs. */

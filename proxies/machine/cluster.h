@@ -43,8 +43,8 @@ struct bb_sharing {
     double memory_bytes;             /* of the GPU's memory for each byte that it sends or receives                 */
 };
 
-/* Switches between the nodes: a profile's "fabric". On a tier so many consecutive nodes hang together: on a leaf switch,
- * in a pod of leaves. */
+/* Switches between the nodes: a profile's "fabric". On a tier so many consecutive nodes hang together: on a leaf
+ * switch, in a pod of leaves. */
 enum bb_tier { BB_LEAF, BB_POD, BB_TIERS };
 struct bb_fabric {
     bool rails;                        /* a leaf switch for each NIC of a node, and not one for all */
@@ -111,7 +111,8 @@ struct bb_cost {
     double link_ns, nic_ns;     /* of transfer_ns: the links within the node; the member's part of the NICs */
     double uplink_ns[BB_TIERS]; /* of transfer_ns: the uplinks of the leaf and the pod with most of its nodes */
     double bytes;               /* that each member sends, and as many that it receives                     */
-    /* Over the uplinks of a leaf or pod, each way: from all its members together; from each to each that is not on it. */
+    /* Over the uplinks of a leaf or pod, each way: from all its members together; from each to each that is not on
+     * it. */
     double uplink_bytes[BB_TIERS], pair_bytes;
     const struct bb_nccl_way *way;
 };
@@ -120,8 +121,8 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
 bool bb_cluster_way_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_way *way,
                          struct bb_cost *cost);
 
-/* Messages of one exchange: bytes to and from other ranks by link, [0] between nodes, [1] within the node; and those that
- * take uplinks of the fabric (fabric.h), of all that are on one leaf or pod and send at once. */
+/* Messages of one exchange: bytes to and from other ranks by link, [0] between nodes, [1] within the node; and those
+ * that take uplinks of the fabric (fabric.h), of all that are on one leaf or pod and send at once. */
 struct bb_load {
     double out[2], in[2];
     double up[BB_TIERS], down[BB_TIERS];
@@ -140,8 +141,8 @@ int64_t bb_cluster_self_ns(const struct bb_cluster *c, double bytes); /* a messa
 
 int bb_cluster_nics(const struct bb_cluster *c);             /* a profile that does not say has one for each GPU */
 bool bb_cluster_gpus_share_nics(const struct bb_cluster *c); /* fewer NICs than GPUs */
-/* bb_cluster_gpu_nics - the NICs of a GPU on its node, [*first, *end): of as many as GPUs the one of its number, of fewer
- * the one of its share, of more its own. gpu: also beyond the node's, then it starts again. */
+/* bb_cluster_gpu_nics - the NICs of a GPU on its node, [*first, *end): of as many as GPUs the one of its number, of
+ * fewer the one of its share, of more its own. gpu: also beyond the node's, then it starts again. */
 void bb_cluster_gpu_nics(const struct bb_cluster *c, int gpu, int *first, int *end);
 /* bb_cluster_rank_nic - the number, over all nodes, of the NIC that a rank's GPU uses; of several the first. */
 int bb_cluster_rank_nic(const struct bb_cluster *c, int rank);

@@ -103,9 +103,9 @@ static bool can_do(enum bb_nccl_algorithm algorithm, const struct bb_coll *coll,
                                             : whole;
 }
 
-/* What goes out of a leaf or a pod, and into it, over all its uplinks. A ring of its nodes leaves it once. Of trees half of
- * the data goes over each edge, of reductions both ways. PAT's trees leave a node for the far half of their steps with as
- * much as a ring in all, and with each doubling of what is near by half as much more. */
+/* What goes out of a leaf or a pod, and into it, over all its uplinks. A ring of its nodes leaves it once. Of trees
+ * half of the data goes over each edge, of reductions both ways. PAT's trees leave a node for the far half of their
+ * steps with as much as a ring in all, and with each doubling of what is near by half as much more. */
 static double bytes_between(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, enum bb_tier tier,
                             double bytes, double around)
 {

@@ -38,7 +38,8 @@ json_t *bb_slow_json(const struct bb_slow *slow);
 double bb_slow_times(const struct bb_slow *slow, int rank); /* 1 where nothing is said */
 /* bb_slow_nic_part - what is left of the rate of the NICs that a GPU uses, of several their mean. gpu: on its node. */
 double bb_slow_nic_part(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu);
-/* bb_slow_nics_gbps - the rate of all NICs that a rank's GPU uses, whoever else does. Nodes are those of the profile. */
+/* bb_slow_nics_gbps - the rate of all NICs that a rank's GPU uses, whoever else does. Nodes are those of the
+ * profile. */
 double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
 
 #endif

@@ -119,7 +119,8 @@ void bb_forecast_print(const struct bb_plan *plan, const struct bb_forecast *f, 
     if (cluster)
         print_rates(f, cluster, out);
     if (cluster && has_band(f, cluster))
-        fprintf(out, "  published steps of A100, H100 and Blackwell were met within %.0f%% on average, %.0f%% at most\n",
+        fprintf(out,
+                "  published steps of A100, H100 and Blackwell were met within %.0f%% on average, %.0f%% at most\n",
                 100 * BAND_MEAN, 100 * BAND_MOST);
     else if (cluster)
         fprintf(out, "  such predictions were held against no published step\n");

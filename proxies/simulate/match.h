@@ -96,8 +96,9 @@ int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cl
                 const struct bb_conditions *conditions, struct bb_faults *faults) BB_MUST_CHECK;
 void bb_sim_release(struct bb_sim *m);
 
-/* uneven.c. _find_classes: of bb_sim_init; which ranks behave alike on this machine. _is_shared: whether several GPUs use
- * one of that place, and are to be asked for, since it can be scarce. _place: which one a rank's GPU uses, over all nodes. */
+/* uneven.c. _find_classes: of bb_sim_init; which ranks behave alike on this machine. _is_shared: whether several
+ * GPUs use one of that place, and are to be asked for, since it can be scarce. _place: which one a rank's GPU uses,
+ * over all nodes. */
 int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults) BB_MUST_CHECK;
 bool bb_sim_is_shared(const struct bb_sim *m, enum bb_place what);
 int bb_sim_place(const struct bb_sim *m, enum bb_place what, int rank);

@@ -14,8 +14,8 @@ int64_t bb_op_kernels_ns(const struct bb_cluster *c, const struct bb_op *op);
  * begins at host_ns: of real work each product and pass is launched by itself, and none starts before it is. */
 int64_t bb_op_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t start_ns, int64_t host_ns);
 
-/* bb_op_collective - the collective that the operation is, on a communicator of so many ranks on so many nodes, which lie
- * so in the machine's fabric. */
+/* bb_op_collective - the collective that the operation is, on a communicator of so many ranks on so many nodes,
+ * which lie so in the machine's fabric. */
 struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes, const struct bb_spread *spread);
 
 #endif

@@ -1,11 +1,12 @@
 /*
  * shared.h - execution in the order of time on a machine that shares: activities take links, NICs, memory and
- * multiprocessors from each other (profiles/clusters/README.md says how). One of simulate.c's two ways to let time pass.
+ * multiprocessors from each other (profiles/clusters/README.md says how). One of simulate.c's two ways to let time
+ * pass.
  *
  * A class stands for all of its ranks: its links for those of each of them. A NIC that several GPUs use is used by all
- * their classes, by each as often as it has ranks there; so are the uplinks of a leaf and of a pod. Ranks of which one's
- * leaf or pod has others on it, or whose collective lies otherwise, are of different classes (uneven.c), so that what is
- * folded takes as long as what is not.
+ * their classes, by each as often as it has ranks there; so are the uplinks of a leaf and of a pod. Ranks of which
+ * one's leaf or pod has others on it, or whose collective lies otherwise, are of different classes (uneven.c), so that
+ * what is folded takes as long as what is not.
  */
 #ifndef BB_PROXIES_SIMULATE_SHARED_H
 #define BB_PROXIES_SIMULATE_SHARED_H

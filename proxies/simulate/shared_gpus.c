@@ -30,8 +30,8 @@ int bb_shared_memory_class(const struct bb_shared *s, int resource)
     return of_gpu && resource % BB_GPU_RESOURCES == BB_GPU_MEMORY ? resource / BB_GPU_RESOURCES : BB_NONE;
 }
 
-/* The ranks on a NIC, a leaf, or in a pod are of the same classes wherever one of them is (uneven.c): such places are one,
- * called by the lowest of these. */
+/* The ranks on a NIC, a leaf, or in a pod are of the same classes wherever one of them is (uneven.c): such places
+ * are one, called by the lowest of these. */
 static int number_places(struct bb_shared *s, enum bb_place what)
 {
     const struct bb_sim *m = sim_of(s);

@@ -7,7 +7,8 @@
 #include "proxies/simulate/agenda.h"
 #include "proxies/simulate/shared.h"
 
-/* Resources of each class's GPU, then of each NIC, then of each leaf's and each pod's uplinks where they can be scarce. */
+/* Resources of each class's GPU, then of each NIC, then of each leaf's and each pod's uplinks where they can be
+ * scarce. */
 enum { BB_GPU_OUT, BB_GPU_IN, BB_GPU_MEMORY, BB_GPU_RESOURCES };
 enum { BB_PLACE_OUT, BB_PLACE_IN, BB_PLACE_RESOURCES };
 

@@ -1,4 +1,5 @@
-/* spread.h - where the members of a group lie in a cluster's fabric. Nothing, and at no cost, where no uplink is scarce. */
+/* spread.h - where the members of a group lie in a cluster's fabric. Nothing, and at no cost, where no uplink is
+ * scarce. */
 #ifndef BB_PROXIES_SIMULATE_SPREAD_H
 #define BB_PROXIES_SIMULATE_SPREAD_H
 

@@ -1,7 +1,8 @@
 /*
- * uneven.c - what tells ranks of a step apart besides their programs: slow parts, and whoever else is on their NIC and, of a
- * fabric whose uplinks are scarce, on their leaf and in their pod. There a class stands for ranks of which each finds the
- * same on its way: messages that cross the same, collectives whose members lie alike, and mates of the same classes.
+ * uneven.c - what tells ranks of a step apart besides their programs: slow parts, and whoever else is on their NIC and,
+ * of a fabric whose uplinks are scarce, on their leaf and in their pod. There a class stands for ranks of which each
+ * finds the same on its way: messages that cross the same, collectives whose members lie alike, and mates of the same
+ * classes.
  */
 #include "proxies/simulate/match.h"
 
@@ -113,6 +114,23 @@ out:
     return rc;
 }
 
+/* Leaves that begin anywhere in a group leave little alike: a computer's memory. */
+#define MOST_OPS 10e6
+
+static int refuse_classes(const struct bb_sim *m)
+{
+    double ops = 0;
+
+    for (int c = 0; c < m->classes.n; c++)
+        ops += (double)bb_sim_task_graph(m, c)->program->n_ops;
+    if (ops <= MOST_OPS)
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "%s: its fabric tells %d of %d ranks apart, with %.0f operations, expected at most %.0f; nearest: "
+                  "leaves and pods whose nodes divide those of each group of ranks, or fewer --ranks",
+                  m->cluster->name, m->classes.n, m->step->layout.ranks, ops, MOST_OPS);
+}
+
 int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)
 {
     const struct bb_cluster *c = m->cluster;
@@ -136,6 +154,8 @@ int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)
         marks.arg = m;
     }
     TRY(bb_rank_classes_init(&m->classes, m->step, m->graphs, c ? c->gpus_per_node : 0, &marks, faults));
+    if (crosses && !marks.apart)
+        TRY(refuse_classes(m));
 out:
     free(mark);
     for (int i = 0; i < marks.n_places; i++)

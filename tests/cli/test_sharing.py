@@ -117,6 +117,7 @@ def fabric(tmp_path):
     return write
 
 
+LARGE = "transformer --model llama3_405b --tp 8 --pp 16 --micro-batches 16"
 PODS = {"nodes_per_leaf": 2, "leaf_oversubscription": 1, "nodes_per_pod": 32, "pod_oversubscription": 7}
 
 
@@ -172,3 +173,11 @@ def test_exchanges_of_a_table_know_of_leaves(busbar, fabric, rails):
 def test_a_fabric_that_is_none_is_refused(busbar, fabric, keys, said):
     done = busbar.run("plan", "resnet50", "--ranks", 64, "--cluster", fabric(**keys), emulated=False)
     assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
+def test_leaves_that_leave_nothing_alike_are_refused(busbar, fabric):
+    """Leaves of three nodes begin everywhere in stages of 1,024: nearly each rank is a case of its own."""
+    done = busbar.run("plan", *LARGE.split(), "--ranks", 131072, "--cluster", fabric(nodes_per_leaf=3, leaf_oversubscription=2), emulated=False)
+    assert done.returncode == 2 and "expected at most 10000000; nearest: leaves and pods whose nodes divide" in done.stderr, done.stderr
+    done = busbar.run("plan", *LARGE.split(), "--ranks", 131072, "--cluster", fabric(nodes_per_leaf=4, leaf_oversubscription=2), emulated=False)
+    assert done.returncode == 0, done.stderr

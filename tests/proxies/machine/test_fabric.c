@@ -48,7 +48,8 @@ static void near(double got, double expected)
 
 /* ---- places ---- */
 
-/* Nodes of four GPUs with two NICs: without rails all on one leaf, with rails GPUs 0 and 1 on one and 2 and 3 on another. */
+/* Nodes of four GPUs with two NICs: without rails all on one leaf, with rails GPUs 0 and 1 on one and 2 and 3 on
+ * another. */
 static void nics_hang_on_leaves_by_their_rail(void **state)
 {
     struct bb_cluster c = with_leaves(2, 4);
@@ -156,7 +157,8 @@ static void other_rails_are_reached_within_the_node(void **state)
     near(collective_ns(&c, BB_ALLTOALL, 16e6, 16), 9e3 + 4 * (1e6 + 14e6 / 2));
 }
 
-/* One GPU of four of each node, as in data parallelism beside tensor parallelism: with rails a leaf that is its rail's. */
+/* One GPU of four of each node, as in data parallelism beside tensor parallelism: with rails a leaf that is its
+ * rail's. */
 static void a_rail_has_only_its_own_uplinks(void **state)
 {
     struct bb_cluster c = with_leaves(2, 8);
@@ -169,8 +171,9 @@ static void a_rail_has_only_its_own_uplinks(void **state)
     near((double)bb_cluster_collective_ns(&c, &call, NULL), 2 * 7e6 / (2 / 8.0));
 }
 
-/* Of PAT's steps over 8, 4, 2 and 1 of 16 nodes those over 8 and 4 leave a leaf of four with all that four nodes send in
- * them, 1/16 and 2/16 of the data each; of those over 2 and 1 two nodes' and one node's leave it, with 4/16 and 8/16. */
+/* Of PAT's steps over 8, 4, 2 and 1 of 16 nodes those over 8 and 4 leave a leaf of four with all that four nodes
+ * send in them, 1/16 and 2/16 of the data each; of those over 2 and 1 two nodes' and one node's leave it, with 4/16
+ * and 8/16. */
 static void pat_leaves_a_leaf_with_its_far_steps(void **state)
 {
     struct bb_cluster c = with_leaves(4, 16);
@@ -196,7 +199,8 @@ static void pods_have_uplinks_of_their_own(void **state)
     near(collective_ns(&c, BB_ALL_REDUCE, 16e6, 16), 2 * 15e6 * 7 / 4.0); /* a ring asks for one node's NIC of four */
 }
 
-/* NCCL's two trees of 8 nodes: on leaves of one, two and four nodes four, six and four edges leave one (drawn by hand). */
+/* NCCL's two trees of 8 nodes: on leaves of one, two and four nodes four, six and four edges leave one (drawn by
+ * hand). */
 static void trees_leave_a_leaf_by_their_edges(void **state)
 {
     static const struct {
@@ -217,7 +221,8 @@ static void trees_leave_a_leaf_by_their_edges(void **state)
     }
 }
 
-/* Every edge of both trees has two ends: over all leaves of one node each they are 2 (n - 1) edges, each counted twice. */
+/* Every edge of both trees has two ends: over all leaves of one node each they are 2 (n - 1) edges, each counted
+ * twice. */
 static void trees_are_trees(void **state)
 {
     (void)state;

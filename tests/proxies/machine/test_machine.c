@@ -92,8 +92,8 @@ static void pairs_charge_each_link_its_own_bytes(void **state)
     near(bb_cluster_load_ns(&c, &load, 8), 900, 1e-9);                       /* NVLink's, side by side with 600 */
 }
 
-/* Four GPUs on two NICs: a GPU that sends alone has one NIC, with its mate half of one; of a machine that does not share
- * always half. */
+/* Four GPUs on two NICs: a GPU that sends alone has one NIC, with its mate half of one; of a machine that does not
+ * share always half. */
 static void a_load_knows_who_else_sends(void **state)
 {
     struct bb_cluster c = {.gpus_per_node = 4,

@@ -1,6 +1,6 @@
 /*
- * test_shared_fabric.c - steps on machines whose uplinks are scarce: ends reckoned by hand, for nodes whose NICs move a byte
- * in a nanosecond and 250 floats in a microsecond; and that what is folded takes as long as what is not.
+ * test_shared_fabric.c - steps on machines whose uplinks are scarce: ends reckoned by hand, for nodes whose NICs move a
+ * byte in a nanosecond and 250 floats in a microsecond; and that what is folded takes as long as what is not.
  */
 #include "tests/proxies/made.h"
 
@@ -198,8 +198,8 @@ static void rings_ask_for_what_leaves_a_leaf(void **state)
     }
 }
 
-/* Ranks 0 to 2 and 3 to 5 on leaves of two: both groups leave the one in the middle, and none of the others is left by two.
- * A rank alone of its group on a leaf is not like those with a mate of theirs. */
+/* Ranks 0 to 2 and 3 to 5 on leaves of two: both groups leave the one in the middle, and none of the others is left
+ * by two. A rank alone of its group on a leaf is not like those with a mate of theirs. */
 static void groups_that_lie_differently_are_told_apart(void **state)
 {
     const struct bb_cluster c = with_leaves(2, 2);

@@ -32,7 +32,7 @@ static void pause_ms(long ms)
     nanosleep(&pause, NULL);
 }
 
-/* Of the ranks of a host one says it, the first if it can. *word: what bb_speaker_said takes. */
+/* Of the ranks of a host one says it, the first if it can. *word: what bb_speaker_says takes. */
 static bool may_speak(int signal, int code, int *word)
 {
     char host[256] = "";
@@ -57,6 +57,7 @@ static void end_process(int signal, siginfo_t *info, void *context)
     (void)context;
     if (speaks && signal != SIGALRM)
         bb_launcher_take_stderr(info->si_pid);
+    bb_speaker_says(word);
     if (speaks && signal != SIGALRM)
         bb_err(BB_EFAIL, "ended by %s; last seen: %s",
                signal == SIGTERM  ? "SIGTERM"
@@ -65,7 +66,6 @@ static void end_process(int signal, siginfo_t *info, void *context)
                current.part);
     else if (speaks)
         bb_err(code, "timeout: %s did not end within %g s", current.part, current.timeout_s);
-    bb_speaker_said(word);
     if (!bb_launched_alone())
         pause_ms(LINGER_MS); /* those that come later find the word taken */
     _exit(code);

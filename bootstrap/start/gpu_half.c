@@ -118,7 +118,7 @@ static int find_entry(const char *command, const char *entry, void **run)
 out:
     /* mpirun ends the others with the first that leaves: they shall find that it was said. */
     if (rc && !bb_launched_alone() && !bb_err_is_mute())
-        bb_speaker_said(bb_speaker_take(bb_exit_code(rc)));
+        bb_speaker_says(bb_speaker_take(bb_exit_code(rc)));
     return rc;
 }
 

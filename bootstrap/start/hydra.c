@@ -56,8 +56,8 @@ static void name_lost_rank(int connection, pid_t launcher)
 
     if (word >= 0) {
         (void)gethostname(host, sizeof(host) - 1);
+        bb_speaker_says(word);
         bb_err(BB_ETIMEOUT, "rank %d (%s) is lost", bb_launcher_rank(), host);
-        bb_speaker_said(word);
     }
     abort_job(connection, BB_ETIMEOUT);
 }

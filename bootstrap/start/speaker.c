@@ -89,7 +89,7 @@ static int hold_word(int word, char code)
     return word;
 }
 
-void bb_speaker_said(int fd)
+void bb_speaker_says(int fd)
 {
     if (write(fd, "", 1) < 0)
         return; /* nobody keeps the word */

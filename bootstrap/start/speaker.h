@@ -7,7 +7,7 @@
 
 /*
  * bb_speaker_take - take the word for this job on this host, which ends with this exit code: a descriptor that holds it
- * until it is closed, -1 when another rank has it. Once it is said (bb_speaker_said) a process of its own keeps it for a
+ * until it is closed, -1 when another rank has it. Once it is said (bb_speaker_says) a process of its own keeps it for a
  * moment more, and tells the code to those that ask; the word of one that is gone before that is free again. One that
  * another user holds does not silence us.
  */
@@ -16,8 +16,9 @@ int bb_speaker_take(int code);
 /* bb_speaker_take_of - the same for a process that is none of the launcher's own. */
 int bb_speaker_take_of(pid_t launcher, int code);
 
-/* bb_speaker_said - the line is said: nobody else needs to. fd: as it was taken, or -1. */
-void bb_speaker_said(int fd);
+/* bb_speaker_says - the line is written next, nobody else needs to: before it, since hydra wakes by it and kills its
+ * writer at once. fd: as it was taken, or -1. */
+void bb_speaker_says(int fd);
 
 /* bb_speaker_heard - the exit code with which the job ends, if a rank of this host has said why; else 0. */
 int bb_speaker_heard(void);

@@ -168,7 +168,7 @@ void bb_watchdog_spoken(struct bb_watchdog *watchdog, int code)
     pthread_mutex_lock(&watchdog->lock);
     if (watchdog->launched && !watchdog->attended && watchdog->n_peers == 0 && !watchdog->spoke) {
         watchdog->speaker_fd = bb_speaker_take(code);
-        bb_speaker_said(watchdog->speaker_fd);
+        bb_speaker_says(watchdog->speaker_fd);
         watchdog->spoke = true;
     }
     pthread_mutex_unlock(&watchdog->lock);

@@ -94,8 +94,8 @@ bool bb_watchdog_say(struct bb_watchdog *watchdog, enum bb_error code, const cha
 {
     if (!bb_watchdog_speaks(watchdog, (int)code))
         return false;
+    bb_speaker_says(watchdog->speaker_fd);
     bb_err(code, "%s", line);
-    bb_speaker_said(watchdog->speaker_fd);
     return true;
 }
 

@@ -27,7 +27,7 @@ int bb_speaker_take(int code)
     return bb_speaker_take_of(0, code);
 }
 
-void bb_speaker_said(int fd)
+void bb_speaker_says(int fd)
 {
     (void)fd;
 }

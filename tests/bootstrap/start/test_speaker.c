@@ -40,7 +40,7 @@ static void a_word_for_each_job(void **state)
         name_job(rows[i].space, rows[i].job, rows[i].step);
         fds[i] = bb_speaker_take(4);
         assert_int_equal(fds[i] >= 0, rows[i].free);
-        bb_speaker_said(fds[i]);
+        bb_speaker_says(fds[i]);
     }
     for (size_t i = 0; i < ROWS(rows); i++)
         if (fds[i] >= 0)
@@ -95,7 +95,7 @@ static void what_others_hear(void **state)
         fd = bb_speaker_take(rows[i].said);
         assert_true(fd >= 0);
         assert_int_equal(bb_speaker_heard(), 0); /* not yet */
-        bb_speaker_said(fd);
+        bb_speaker_says(fd);
         close(fd);
         heard = bb_speaker_heard();
         for (int more = 0; more < 20 && heard != rows[i].heard; more++) /* a busy machine answers late */
@@ -119,7 +119,7 @@ static void a_word_that_was_not_said(void **state)
     for (int more = 0; more < 100 && (fd = bb_speaker_take(4)) < 0; more++)
         usleep(10000); /* until its keeper is gone, too */
     assert_true(fd >= 0);
-    bb_speaker_said(fd);
+    bb_speaker_says(fd);
     close(fd);
     assert_int_equal(bb_speaker_take(4), -1);
 }

@@ -447,7 +447,9 @@ int bb_result_tree_load(const char *word, const char **path, json_t **root)
     *root = NULL;
     TRY(split_operation(word, &operation, path));
     file = fopen(*path, "r");
-    if (!file || is_folder(file))
+    if (!file && errno == ENOMEM)
+        rc = bb_err(BB_EFAIL, "%s: %s", *path, strerror(ENOMEM));
+    else if (!file || is_folder(file))
         rc = bb_json_load(*path, 0, root); /* which says why not */
     else if (!begins_object(file, &lines))
         rc = bb_nccl_tests_text_read(&(struct bb_printed){*path, file, lines, operation}, root);

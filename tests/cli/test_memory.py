@@ -3,7 +3,9 @@ leave something out."""
 import json
 import os
 import re
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +51,7 @@ def result(factor):
 def files(tmp_path):
     for name, factor in ("a", 1), ("b", 2):
         (tmp_path / f"{name}.json").write_text(json.dumps(result(factor)))
+    shutil.copy(Path(__file__).parents[1] / "fuzz/corpus/nccl_tests_text/h100", tmp_path / "printed.txt")
     study = {"name": "s", "command": ["plan", "gpt2_large", "4", "2"], "ranks": 8, "options": {"ops": [True, False]}, "environment": {"NCCL_ALGO": ["Ring", "Tree"]}}
     (tmp_path / "study.json").write_text(json.dumps(study))
     return tmp_path
@@ -57,6 +60,7 @@ def files(tmp_path):
 @pytest.mark.parametrize("words", [
     ["plan", "gpt2_large", "12", "4", "3", "--ranks", "8", "--json", "-"],
     ["compare", "a.json", "b.json", "--json", "-"],
+    ["compare", "printed.txt", "b.json", "--json", "-"],
     ["sweep", "study.json", "--list"],
     ["report", "a.json", "b.json", "-o", "page.html"],
     ["calibrate", "a.json", "b.json", "-o", "out.json", "--json", "-"],
@@ -65,7 +69,7 @@ def files(tmp_path):
      "--best-layout", "--threads", "1", "--json", "-"],
     *([*EXPORT, form, "out.step"] for form in FORMS),
     ["bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "--repeats", "2", "--json", "r.json"],
-], ids=["plan", "compare", "sweep", "report", "calibrate", "plan-collective", "best-layout", *FORMS, "bench"])
+], ids=["plan", "compare", "compare-printed", "sweep", "report", "calibrate", "plan-collective", "best-layout", *FORMS, "bench"])
 def test_a_failing_allocation_hides_nothing(busbar, files, words):
     if b"__asan_init" in (busbar.build / "busbar").read_bytes():
         pytest.skip("the sanitizers allocate by themselves")

@@ -116,6 +116,11 @@ static int refuse_file(const char *path, const char *why)
     return bb_err(BB_EUSAGE, "matrix file %s cannot be read: %s", path, why);
 }
 
+static int refuse_errno(const char *path)
+{
+    return bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "matrix file %s cannot be read: %s", path, strerror(errno));
+}
+
 int bb_alltoallv_counts_read(struct bb_alltoallv_counts *t, const char *path, double scale)
 {
     FILE *file = fopen(path, "r");
@@ -124,11 +129,11 @@ int bb_alltoallv_counts_read(struct bb_alltoallv_counts *t, const char *path, do
     int rc = 0;
 
     if (!file)
-        return refuse_file(path, strerror(errno));
+        return refuse_errno(path);
     errno = 0;
     length = (size_t)getdelim(&text, &room, '\0', file);
-    if (ferror(file))
-        rc = refuse_file(path, strerror(errno));
+    if (ferror(file) || errno == ENOMEM)
+        rc = refuse_errno(path);
     else if (length == (size_t)-1)
         rc = bb_alltoallv_counts_parse(t, "", path, scale);
     else if (length > LARGEST_FILE || strlen(text) != length)

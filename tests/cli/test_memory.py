@@ -52,6 +52,7 @@ def files(tmp_path):
     for name, factor in ("a", 1), ("b", 2):
         (tmp_path / f"{name}.json").write_text(json.dumps(result(factor)))
     shutil.copy(Path(__file__).parents[1] / "fuzz/corpus/nccl_tests_text/h100", tmp_path / "printed.txt")
+    (tmp_path / "matrix.txt").write_text("0 8\n8 0\n")
     study = {"name": "s", "command": ["plan", "gpt2_large", "4", "2"], "ranks": 8, "options": {"ops": [True, False]}, "environment": {"NCCL_ALGO": ["Ring", "Tree"]}}
     (tmp_path / "study.json").write_text(json.dumps(study))
     return tmp_path
@@ -65,11 +66,12 @@ def files(tmp_path):
     ["report", "a.json", "b.json", "-o", "page.html"],
     ["calibrate", "a.json", "b.json", "-o", "out.json", "--json", "-"],
     ["plan", "all_reduce", "-b", "8", "-e", "64", "--ranks", "16", "--cluster", "h100-sxm-ib", "--json", "-"],
+    ["plan", "alltoallv", "-b", "8", "-e", "8", "--matrix", "matrix.txt", "--ranks", "2", "--cluster", "h100-sxm-ib"],
     ["plan", "transformer", "--model", "gpt2_small", "--ranks", "2", "--global-batch-size", "2", "--cluster", "h100-sxm-ib", "--tp", "1",
      "--best-layout", "--threads", "1", "--json", "-"],
     *([*EXPORT, form, "out.step"] for form in FORMS),
     ["bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "--repeats", "2", "--json", "r.json"],
-], ids=["plan", "compare", "compare-printed", "sweep", "report", "calibrate", "plan-collective", "best-layout", *FORMS, "bench"])
+], ids=["plan", "compare", "compare-printed", "sweep", "report", "calibrate", "plan-collective", "plan-matrix", "best-layout", *FORMS, "bench"])
 def test_a_failing_allocation_hides_nothing(busbar, files, words):
     if b"__asan_init" in (busbar.build / "busbar").read_bytes():
         pytest.skip("the sanitizers allocate by themselves")

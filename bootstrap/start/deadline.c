@@ -3,6 +3,7 @@
 #include "bootstrap/start/deadline.h"
 
 #include "bootstrap/base/err.h"
+#include "bootstrap/start/hydra.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/speaker.h"
 
@@ -48,24 +49,34 @@ static bool may_speak(int signal, int code, int *word)
     return *word >= 0;
 }
 
+static void say_line(int signal, pid_t sender)
+{
+    if (signal == SIGALRM) {
+        bb_err(BB_ETIMEOUT, "timeout: %s did not end within %g s", current.part, current.timeout_s);
+        return;
+    }
+    bb_launcher_take_stderr(sender);
+    bb_err(BB_EFAIL, "ended by %s; last seen: %s",
+           signal == SIGTERM  ? "SIGTERM"
+           : signal == SIGINT ? "SIGINT"
+                              : "SIGUSR1",
+           current.part);
+}
+
 static void end_process(int signal, siginfo_t *info, void *context)
 {
     const enum bb_error code = signal == SIGALRM ? BB_ETIMEOUT : BB_EFAIL;
+    const bool before = bb_hydra_started_us();
     int word = -1;
-    const bool speaks = may_speak(signal, (int)code, &word);
 
     (void)context;
-    if (speaks && signal != SIGALRM)
-        bb_launcher_take_stderr(info->si_pid);
-    bb_speaker_says(word);
-    if (speaks && signal != SIGALRM)
-        bb_err(BB_EFAIL, "ended by %s; last seen: %s",
-               signal == SIGTERM  ? "SIGTERM"
-               : signal == SIGINT ? "SIGINT"
-                                  : "SIGUSR1",
-               current.part);
-    else if (speaks)
-        bb_err(code, "timeout: %s did not end within %g s", current.part, current.timeout_s);
+    if (may_speak(signal, (int)code, &word)) {
+        if (before)
+            bb_speaker_says(word);
+        say_line(signal, info->si_pid);
+        if (!before)
+            bb_speaker_says(word);
+    }
     if (!bb_launched_alone())
         pause_ms(LINGER_MS); /* those that come later find the word taken */
     _exit(code);

@@ -16,8 +16,8 @@ int bb_speaker_take(int code);
 /* bb_speaker_take_of - the same for a process that is none of the launcher's own. */
 int bb_speaker_take_of(pid_t launcher, int code);
 
-/* bb_speaker_says - the line is written next, nobody else needs to: before it, since hydra wakes by it and kills its
- * writer at once. fd: as it was taken, or -1. */
+/* bb_speaker_says - nobody else needs to write the line: after it, but under hydra, which wakes by it and kills its writer
+ * at once, right before. fd: as it was taken, or -1. */
 void bb_speaker_says(int fd);
 
 /* bb_speaker_heard - the exit code with which the job ends, if a rank of this host has said why; else 0. */

@@ -9,11 +9,14 @@
 #include "bootstrap/watchdog/watchdog_internal.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 
 static const double ASK_S[] = {0.1, 0.4}; /* for a deputy to take the call, and to answer */
 static const double LINGER_S = 0.5;       /* the others come to it a moment later */
+static const double AWAIT_S = 0.2;        /* for the line of the one that has the word */
+enum { LOOK_MS = 5 };
 
 void bb_watchdog_choose_deputies(struct bb_watchdog_deputies *deputies, int size, const int *node_of)
 {
@@ -75,6 +78,18 @@ bool bb_watchdog_keep_word(struct bb_watchdog *watchdog, int code)
     return watchdog->speaker_fd >= 0;
 }
 
+/* prterun kills all ranks as soon as one has ended: none ends before the line of the one that has the word stands there,
+ * and the word of one that is gone before that is taken up. */
+static int take_word(int code)
+{
+    const double end_s = bb_now_s() + AWAIT_S;
+    int word;
+
+    while ((word = bb_speaker_take(code)) < 0 && bb_speaker_heard() == 0 && bb_now_s() < end_s)
+        poll(NULL, 0, LOOK_MS);
+    return word;
+}
+
 bool bb_watchdog_speaks(struct bb_watchdog *watchdog, int code)
 {
     bool ours;
@@ -84,7 +99,7 @@ bool bb_watchdog_speaks(struct bb_watchdog *watchdog, int code)
     for (int i = 0; i < watchdog->deputies.n && watchdog->deputies.rank[i] < watchdog->rank; i++)
         if (ask_deputy(watchdog, i))
             return false;
-    watchdog->speaker_fd = bb_speaker_take(code);
+    watchdog->speaker_fd = take_word(code);
     ours = watchdog->speaker_fd >= 0;
     watchdog->spoke = ours;
     return ours;
@@ -92,10 +107,15 @@ bool bb_watchdog_speaks(struct bb_watchdog *watchdog, int code)
 
 bool bb_watchdog_say(struct bb_watchdog *watchdog, enum bb_error code, const char *line)
 {
+    const bool before = bb_hydra_started_us();
+
     if (!bb_watchdog_speaks(watchdog, (int)code))
         return false;
-    bb_speaker_says(watchdog->speaker_fd);
+    if (before)
+        bb_speaker_says(watchdog->speaker_fd);
     bb_err(code, "%s", line);
+    if (!before)
+        bb_speaker_says(watchdog->speaker_fd);
     return true;
 }
 

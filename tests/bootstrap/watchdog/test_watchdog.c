@@ -521,6 +521,55 @@ static void test_who_is_heard_by_all(void **state)
     unsetenv("PMIX_NAMESPACE");
 }
 
+struct holder {
+    int word;
+    bool says;
+};
+
+/* Has said its line, or is killed before it did, while others look at it. */
+static void *hold_word(void *arg)
+{
+    const struct holder *holder = arg;
+
+    usleep(30000);
+    if (holder->says)
+        bb_speaker_says(holder->word);
+    else
+        close(holder->word);
+    return NULL;
+}
+
+/* Nobody ends before the line stands there, since prterun kills all when the first has ended: who finds the word taken
+ * waits for it, and says it where the one that has the word is gone. */
+static void test_who_has_the_word_says_the_line(void **state)
+{
+    struct bb_watchdog_endpoint ticket;
+    struct bb_watchdog *watchdog;
+    char job[32];
+
+    (void)state;
+    for (int says = 0; says < 2; says++) {
+        struct holder holder = {.says = says};
+        pthread_t thread;
+        double start_s;
+
+        snprintf(job, sizeof(job), "word-%d-%ld", says, (long)getpid());
+        setenv("PMIX_NAMESPACE", job, 1);
+        assert_true((holder.word = bb_speaker_take(4)) >= 0);
+        assert_int_equal(bb_watchdog_start(&watchdog, 20), 0);
+        assert_int_equal(bb_watchdog_serve(watchdog, 3, hosts, true, &ticket), 0);
+        assert_int_equal(pthread_create(&thread, NULL, hold_word, &holder), 0);
+        start_s = bb_now_s();
+        assert_int_equal(speaks(watchdog), !says);
+        assert_true(bb_now_s() > start_s + 0.02);
+        pthread_join(thread, NULL);
+        if (says)
+            close(holder.word);
+        bb_watchdog_stop(watchdog);
+    }
+    unsetenv("PMIX_NAMESPACE");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -537,6 +586,7 @@ int main(void)
         cmocka_unit_test(test_tags),
         cmocka_unit_test(test_who_deputises),
         cmocka_unit_test(test_who_is_heard_by_all),
+        cmocka_unit_test(test_who_has_the_word_says_the_line),
         cmocka_unit_test(test_everybody_answers),
         cmocka_unit_test(test_deputy_is_told_of_a_loss),
         cmocka_unit_test(test_alone),

@@ -373,6 +373,8 @@ static int read_lines(struct log *l, FILE *file)
         split_words(l, skip_tag(line));
         rc = read_line(l);
     }
+    if (rc == 0 && !feof(file))
+        rc = bb_err(BB_EFAIL, "%s: %s", l->path, strerror(errno));
     free(line);
     return rc;
 }

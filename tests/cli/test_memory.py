@@ -60,7 +60,7 @@ def files(tmp_path):
 
 
 @pytest.mark.parametrize("words", [
-    ["plan", "gpt2_large", "12", "4", "3", "--ranks", "8", "--json", "-"],
+    ["plan", "gpt2_large", "4", "2", "2", "--ranks", "4", "--cluster", "h100-sxm-ib", "--json", "-"],
     ["compare", "a.json", "b.json", "--json", "-"],
     ["sweep", "study.json", "--list"],
     ["report", "a.json", "b.json", "-o", "page.html"],

@@ -31,17 +31,24 @@ int bb_json_load_from(FILE *file, const char *path, size_t flags, json_t **root)
     return *root ? 0 : bb_err(BB_EUSAGE, "%s: not JSON: line %d: %s", path, error.line, error.text);
 }
 
+int bb_json_open(const char *path, FILE **file)
+{
+    *file = NULL;
+    if (refuse_folder(path) != 0)
+        return -BB_EUSAGE;
+    *file = fopen(path, "r");
+    return *file ? 0 : bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "%s: %s", path, strerror(errno));
+}
+
 int bb_json_load(const char *path, size_t flags, json_t **root)
 {
     FILE *file;
     int rc;
 
     *root = NULL;
-    if (refuse_folder(path) != 0)
-        return -BB_EUSAGE;
-    file = fopen(path, "r");
-    if (!file)
-        return bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "%s: %s", path, strerror(errno));
+    rc = bb_json_open(path, &file);
+    if (rc)
+        return rc;
     rc = bb_json_load_from(file, path, flags, root);
     fclose(file);
     return rc;

@@ -44,7 +44,9 @@ struct bb_json_field {
 
 /* bb_json_load - a whole file, parsed with jansson's flags: *root is new, NULL after an error. */
 int bb_json_load(const char *path, size_t flags, json_t **root) BB_MUST_CHECK;
-/* bb_json_load_from - the rest of an open file; path: for messages. */
+/* Its two steps. _open: *file is to be closed, NULL after an error; _load_from: the rest of an open file, path for
+ * messages. */
+int bb_json_open(const char *path, FILE **file) BB_MUST_CHECK;
 int bb_json_load_from(FILE *file, const char *path, size_t flags, json_t **root) BB_MUST_CHECK;
 
 /* bb_json_read - fills the struct at `into`, row by row. _read_field: one row. */

@@ -374,7 +374,7 @@ static int read_lines(struct log *l, FILE *file)
         rc = read_line(l);
     }
     if (rc == 0 && !feof(file))
-        rc = bb_err(BB_EFAIL, "%s: line %d: %s", l->path, l->line, strerror(errno));
+        rc = bb_err(BB_EFAIL, "%s: %s", l->path, strerror(errno));
     free(line);
     return rc;
 }

@@ -13,7 +13,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Where in the file a reader is: "x.json: results[3]". */
@@ -431,13 +430,6 @@ static bool begins_object(FILE *file, int *lines)
     return c == '{'; /* a list is none, and '[' begins mpirun's tags */
 }
 
-static bool is_folder(FILE *file)
-{
-    struct stat found;
-
-    return fstat(fileno(file), &found) == 0 && S_ISDIR(found.st_mode);
-}
-
 int bb_result_tree_load(const char *word, const char **path, json_t **root)
 {
     const char *operation;
@@ -446,12 +438,8 @@ int bb_result_tree_load(const char *word, const char **path, json_t **root)
 
     *root = NULL;
     TRY(split_operation(word, &operation, path));
-    file = fopen(*path, "r");
-    if (!file && errno == ENOMEM)
-        rc = bb_err(BB_EFAIL, "%s: %s", *path, strerror(ENOMEM));
-    else if (!file || is_folder(file))
-        rc = bb_json_load(*path, 0, root); /* which says why not */
-    else if (!begins_object(file, &lines))
+    TRY(bb_json_open(*path, &file));
+    if (!begins_object(file, &lines))
         rc = bb_nccl_tests_text_read(&(struct bb_printed){*path, file, lines, operation}, root);
     else if (operation)
         rc = bb_err(BB_EUSAGE, "%s: JSON, which says itself what it is of; leave out %s=", *path, operation);

@@ -3,6 +3,7 @@
 
 #include "bootstrap/cli/opts.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,6 +114,8 @@ int bb_profile_load(const char *kind, const char *word, json_t **root)
         *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     else
         return refuse_name(kind, word);
+    if (!*root && error.line <= 0 && errno == ENOMEM)
+        return bb_err(BB_EFAIL, "%s", error.text);
     if (!*root)
         return error.line > 0
                    ? bb_err(BB_EUSAGE, "%s: line %d: %s", word, error.line, error.text)

@@ -326,6 +326,11 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
         bb_forecast_compute(plan->forecast, &p->cluster), "band", bb_forecast_band(plan->forecast, &p->cluster));
 }
 
+static int refuse_room(void)
+{
+    return bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+}
+
 int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
 {
     int bad = json_object_set_new(object, "proxy", json_string(plan->step->proxy));
@@ -336,51 +341,64 @@ int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
     if (ops && plan->step->n_works > 0)
         bad |= json_object_set_new(object, "works", works_of(plan->step));
     bad |= json_object_set_new(object, "checks", bb_plan_checks(plan));
-    return bad ? bb_err(BB_EFAIL, "out of memory for the plan's JSON") : 0;
+    return bad ? refuse_room() : 0;
 }
 
 /* ---- the file ---- */
 
-static int add_critical_path(json_t *predicted, const struct bb_plan_report *r)
+static int add_prediction(json_t *root, const struct bb_plan_report *r, const struct bb_critical_path *path)
+{
+    int bad = json_object_set_new(root, "predicted", list_predicted(r->plan, r->prediction));
+    json_t *predicted = json_object_get(root, "predicted");
+
+    bad |= json_object_set_new(predicted, "critical_path", bb_critical_path_json(path));
+    if (r->training)
+        bad |= json_object_set_new(predicted, "training", bb_training_time_json(r->training));
+    if (r->jittered)
+        bad |= json_object_set_new(predicted, "jitter", bb_jittered_json(r->jittered));
+    return bad ? refuse_room() : 0;
+}
+
+static int add_times(json_t *root, const struct bb_plan_report *r)
 {
     struct bb_critical_path path;
     int rc = bb_predict_critical_path(r->plan->step, r->prediction, &path);
 
     if (rc == 0)
-        rc = json_object_set_new(predicted, "critical_path", bb_critical_path_json(&path));
+        rc = add_prediction(root, r, &path);
     bb_critical_path_release(&path);
     return rc;
 }
 
-static json_t *plan_object(const struct bb_plan_report *r)
+static int make_plan(const struct bb_plan_report *r, json_t **root)
 {
-    const struct bb_prediction *p = r->prediction;
-    json_t *root = json_pack("{s:s, s:s, s:s, s:O}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION, "proxy",
-                             r->plan->step->proxy, "options", r->options);
+    int rc = 0;
 
-    if (root && bb_plan_body(root, r->plan, r->ops) == 0 &&
-        (!p || json_object_set_new(root, "predicted", list_predicted(r->plan, p)) == 0) &&
-        (!p || add_critical_path(json_object_get(root, "predicted"), r) == 0) &&
-        (p || r->plan->forecast->gpu_bytes == 0 ||
-         json_object_set_new(root, "memory", bb_forecast_memory(r->plan, r->plan->forecast)) == 0) &&
-        (!p || !r->training ||
-         json_object_set_new(json_object_get(root, "predicted"), "training", bb_training_time_json(r->training)) ==
-             0) &&
-        (!p || !r->jittered ||
-         json_object_set_new(json_object_get(root, "predicted"), "jitter", bb_jittered_json(r->jittered)) == 0) &&
-        (!r->best_order || json_object_set(root, "best_order", r->best_order) == 0))
-        return root;
-    json_decref(root);
-    return NULL;
+    *root = json_pack("{s:s, s:s, s:s, s:O}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION, "proxy",
+                      r->plan->step->proxy, "options", r->options);
+    TRY(*root ? bb_plan_body(*root, r->plan, r->ops) : refuse_room());
+    if (r->prediction)
+        TRY(add_times(*root, r));
+    else if (r->plan->forecast->gpu_bytes > 0 &&
+             json_object_set_new(*root, "memory", bb_forecast_memory(r->plan, r->plan->forecast)))
+        TRY(refuse_room());
+    if (r->best_order && json_object_set(*root, "best_order", r->best_order))
+        rc = refuse_room();
+out:
+    if (rc) {
+        json_decref(*root);
+        *root = NULL;
+    }
+    return rc;
 }
 
 int bb_plan_write_csv(const struct bb_plan_report *report, FILE *out)
 {
     struct bb_flat_table table = {0};
-    json_t *root = plan_object(report);
-    int rc = root ? 0 : bb_err(BB_EFAIL, "out of memory for the plan's table");
+    json_t *root;
+    int rc;
 
-    TRY(rc);
+    TRY(make_plan(report, &root));
     bb_flat_table_add(&table, root, NULL);
     rc = bb_flat_table_write(&table, out);
 out:
@@ -391,9 +409,11 @@ out:
 
 int bb_plan_write_json(const struct bb_plan_report *report, FILE *out)
 {
-    json_t *root = plan_object(report);
-    bool bad = !root || json_dumpf(root, out, JSON_INDENT(1)) || fputc('\n', out) == EOF;
+    json_t *root;
+    int rc = make_plan(report, &root);
 
+    if (rc == 0 && (json_dumpf(root, out, JSON_INDENT(1)) || fputc('\n', out) == EOF) && !ferror(out))
+        rc = refuse_room();
     json_decref(root);
-    return bad && !ferror(out) ? bb_err(BB_EFAIL, "out of memory for the plan's JSON") : 0;
+    return rc;
 }

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum moment { ARRIVES, FLOW_ENDS, COLLECTIVE_ENDS, EXCHANGE_ENDS, KERNEL_ENDS };
 
@@ -42,6 +43,23 @@ static void end_now(struct bb_shared *s, int at)
     bb_execution_end(s->r, at);
 }
 
+/* ---- elements that come and go: those that are not in use are a list by their `next` ---- */
+
+static int take_first(int *unused, int next)
+{
+    int at = *unused;
+
+    *unused = next;
+    return at;
+}
+
+/* The number of an element that is not in use, zeroed where it never was; BB_NONE: no memory. */
+#define TAKE_ELEMENT(array, n, unused)                                                                                 \
+    ((unused) != BB_NONE      ? take_first(&(unused), (array)[unused].next)                                            \
+     : BB_GROW(array, n) != 0 ? BB_NONE                                                                                \
+                              : (memset(&(array)[n], 0, sizeof *(array)), (n)++))
+#define GIVE_BACK(array, unused, at) ((array)[at].next = (unused), (unused) = (at))
+
 /* ---- kernels ---- */
 
 static void disturb(struct bb_shared *s, int class_id)
@@ -58,23 +76,9 @@ static void plan_kernel(struct bb_shared *s, int slot)
     plan_moment(s, (double)llround(k->since_ns + k->left_ns / k->rate), KERNEL_ENDS, slot, ++k->epoch);
 }
 
-static int take_slot(struct bb_shared *s)
-{
-    int slot = s->unused;
-
-    if (slot != BB_NONE) {
-        s->unused = s->running[slot].next;
-        return slot;
-    }
-    if (BB_GROW(s->running, s->n_running))
-        return BB_NONE;
-    s->running[s->n_running].epoch = 0;
-    return s->n_running++;
-}
-
 void bb_shared_compute(struct bb_shared *s, int at, const struct bb_op *op, int64_t alone_ns)
 {
-    const int class_id = s->r->class_of[at], slot = take_slot(s);
+    const int class_id = s->r->class_of[at], slot = TAKE_ELEMENT(s->running, s->n_running, s->unused_running);
     struct bb_running *k;
 
     if (slot == BB_NONE) {
@@ -107,8 +111,7 @@ static void end_kernel(struct bb_shared *s, int slot)
         link = &s->running[*link].next;
     *link = k->next;
     k->epoch++;
-    k->next = s->unused;
-    s->unused = slot;
+    GIVE_BACK(s->running, s->unused_running, slot);
     task_at(s, at)->limit = bb_shared_kernel_limit(s, k);
     end_now(s, at);
 }
@@ -261,25 +264,6 @@ static void end_exchange(struct bb_shared *s, int at)
     end_now(s, at);
 }
 
-static int take_cell(struct bb_shared *s)
-{
-    int cell = s->free_cell;
-
-    if (cell != BB_NONE) {
-        s->free_cell = s->cells[cell].next;
-        return cell;
-    }
-    if (BB_GROW(s->cells, s->n_cells))
-        return BB_NONE;
-    return s->n_cells++;
-}
-
-static void free_cell(struct bb_shared *s, int cell)
-{
-    s->cells[cell].next = s->free_cell;
-    s->free_cell = cell;
-}
-
 /* A message that takes no link takes memory, another one nothing but steps: where that is longer than the transfer. */
 static void limit_side(struct bb_shared *s, int at, int64_t latency_ns, bool itself)
 {
@@ -310,8 +294,8 @@ static void serve_side(struct bb_shared *s, int cell)
         return;
     finish_side(s, cell, end_ns);
     finish_side(s, other, end_ns);
-    free_cell(s, cell);
-    free_cell(s, other);
+    GIVE_BACK(s->cells, s->unused_cell, cell);
+    GIVE_BACK(s->cells, s->unused_cell, other);
 }
 
 static void queue_side(struct bb_shared *s, int cell)
@@ -337,7 +321,8 @@ static void queue_side(struct bb_shared *s, int cell)
 
 void bb_shared_message(struct bb_shared *s, int mine, int theirs, int64_t latency_ns, bool itself)
 {
-    const int sides[] = {mine, theirs}, cells[] = {take_cell(s), take_cell(s)};
+    const int sides[] = {mine, theirs}, cells[] = {TAKE_ELEMENT(s->cells, s->n_cells, s->unused_cell),
+                                                   TAKE_ELEMENT(s->cells, s->n_cells, s->unused_cell)};
     const double load_ns = fmax(task_at(s, mine)->load_ns, task_at(s, theirs)->load_ns);
     const int64_t alone_ns = llround(s->now_ns + (itself ? 0 : load_ns) + (double)latency_ns);
 
@@ -450,7 +435,7 @@ int bb_shared_init(struct bb_shared **out, struct bb_execution *r)
     s = *out;
     s->r = r;
     s->cluster = r->m->cluster;
-    s->unused = s->free_cell = BB_NONE;
+    s->unused_running = s->unused_cell = BB_NONE;
     TRY(bb_shared_gpus_init(s));
     TRY(BB_NEW(s->uneasy, r->m->classes.n));
     TRY(BB_NEW(s->gatherings, r->m->n_rendezvous));

@@ -323,8 +323,11 @@ static const struct bb_kernel_sums *sum_kernels(struct bb_shared *s, const struc
         int64_t held;
     } key = {work, held};
     struct bb_kernel_sums sums = {0};
-    int known = s->sums_index.n, place = bb_key_index_add(&s->sums_index, &key);
+    int known = s->sums_index.n, place;
 
+    if (s->rc) /* perhaps for want of room: then the index knows of more than there is */
+        return NULL;
+    place = bb_key_index_add(&s->sums_index, &key);
     if (place < 0 || (place == known && BB_GROW(s->sums, known))) {
         s->rc = -BB_EFAIL;
         return NULL;

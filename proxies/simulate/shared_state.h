@@ -60,10 +60,10 @@ struct bb_shared {
         int next, at, other;
         bool served;
         int64_t latency_ns;
-    } * cells;              /* the two sides of each message that is under way */
-    int n_cells, free_cell; /* free_cell: the first that is not in use, by next; BB_NONE */
+    } * cells;                /* the two sides of each message that is under way */
+    int n_cells, unused_cell; /* unused_: the first that is not in use, BB_NONE */
     struct bb_running *running;
-    int n_running, unused; /* unused: the first that has ended, BB_NONE */
+    int n_running, unused_running;
     struct bb_key_index sums_index;
     struct bb_kernel_sums *sums;
     double *moved; /* [resources] what the flows took of each in all */

@@ -68,8 +68,11 @@ struct bb_kernel_list *bb_step_work(struct bb_step *step)
 struct bb_kernel_list *bb_step_keep_work(struct bb_step *step, const struct bb_kernel_list *made)
 {
     const size_t bytes = offsetof(struct bb_kernel_list, items) + (size_t)made->n * sizeof(made->items[0]);
-    struct bb_kernel_list *work = BB_GROW(step->works, step->n_works) ? NULL : malloc(bytes);
+    struct bb_kernel_list *work;
 
+    if (BB_GROW(step->works, step->n_works))
+        return NULL;
+    work = malloc(bytes);
     if (!work) {
         bb_err(BB_EFAIL, "out of memory for a list of %d kernels", made->n);
         return NULL;

@@ -2,9 +2,7 @@
  * test_shared.c - what runs at once takes links, NICs, multiprocessors and memory from each other: ends reckoned by
  * hand, for machines where a byte within a node takes a nanosecond and 250 floats a microsecond. Slow parts and jitter.
  */
-#include "tests/proxies/made.h"
-
-#include "proxies/simulate/predict.h"
+#include "tests/proxies/simulate/predicted.h"
 
 #include <math.h>
 
@@ -20,19 +18,11 @@ static const struct bb_cluster even = {.name = "even",
                                        .shares = true,
                                        .sharing = {20, 2, 0}};
 
-static struct bb_prediction p;
-
 static void predict_under(struct bb_step *step, const struct bb_cluster *cluster,
                           const struct bb_conditions *conditions)
 {
-    bb_prediction_release(&p);
-    assert_int_equal(bb_predict_under(step, cluster, conditions, &p), 0);
+    predict_kept(step, cluster, conditions);
     bb_step_release(step);
-}
-
-static void predict(struct bb_step *step, const struct bb_cluster *cluster)
-{
-    predict_under(step, cluster, NULL);
 }
 
 static void step_is(int rank, double us)
@@ -418,13 +408,6 @@ static void jitter_is_normal_and_repeatable(void **state)
     conditions.jitter = 0.03;
     assert_int_equal(bb_predict_jitter(&step, &even, &conditions, 400000000, &first), -BB_EUSAGE);
     bb_step_release(&step);
-}
-
-static int release_prediction(void **state)
-{
-    (void)state;
-    bb_prediction_release(&p);
-    return 0;
 }
 
 int main(void)

@@ -2,15 +2,11 @@
  * test_shared_fabric.c - steps on machines whose uplinks are scarce: ends reckoned by hand, for nodes whose NICs move a
  * byte in a nanosecond and 250 floats in a microsecond; and that what is folded takes as long as what is not.
  */
-#include "tests/proxies/made.h"
-
-#include "proxies/simulate/predict.h"
+#include "tests/proxies/simulate/predicted.h"
 
 #include <math.h>
 
 enum { US = 250 };
-
-static struct bb_prediction p;
 
 /* One GPU and one NIC a node; leaves of so many nodes. */
 static struct bb_cluster with_leaves(int nodes, double oversubscription)
@@ -30,13 +26,6 @@ static struct bb_cluster with_leaves(int nodes, double oversubscription)
     c.fabric.nodes[BB_LEAF] = nodes;
     c.fabric.oversubscription[BB_LEAF] = oversubscription;
     return c;
-}
-
-static void predict(struct bb_step *step, const struct bb_cluster *cluster)
-{
-    bb_prediction_release(&p);
-    assert_int_equal(bb_predict(step, cluster, &p), 0);
-    bb_step_release(step);
 }
 
 static void step_is(double us)
@@ -328,13 +317,6 @@ static void an_even_fabric_changes_nothing(void **state)
         step_ns = p.classes[p.slowest].all.step_ns;
         classes = p.n_classes;
     }
-}
-
-static int release_prediction(void **state)
-{
-    (void)state;
-    bb_prediction_release(&p);
-    return 0;
 }
 
 int main(void)

@@ -2,6 +2,7 @@
 #include "proxies/bench_plan/case_time.h"
 
 #include "bootstrap/base/grow.h"
+#include "proxies/bench_plan/uneven_exchange.h"
 #include "proxies/machine/fabric.h"
 
 #include <ctype.h>
@@ -114,75 +115,13 @@ static int time_hypercube(const struct bb_cluster *cl, const struct bb_case *c, 
     return 0;
 }
 
-static double pair_bytes(const struct bb_case *c, int from, int to)
-{
-    size_t bytes = bb_dtypes[c->dtype].bytes;
-
-    return (double)(bb_alltoallv_counts_count(c->amounts, c->count, bytes, c->ranks, from, to) * bytes);
-}
-
-/* The ranks of a place send at once: each of their loads has all that its uplinks carry. */
-static int add_neighbours(const struct bb_cluster *cl, enum bb_tier tier, int ranks, struct bb_load *loads)
-{
-    double *up, *down;
-    int rc;
-
-    if (!bb_fabric_is_scarce(cl, tier))
-        return 0;
-    rc = BB_NEW(up, 2 * (bb_fabric_place(cl, tier, ranks - 1) + bb_fabric_rails(cl)));
-    if (rc)
-        return rc;
-    down = up + bb_fabric_place(cl, tier, ranks - 1) + bb_fabric_rails(cl);
-    for (int r = 0; r < ranks; r++) {
-        up[bb_fabric_place(cl, tier, r)] += loads[r].up[tier];
-        down[bb_fabric_place(cl, tier, r)] += loads[r].down[tier];
-    }
-    for (int r = 0; r < ranks; r++) {
-        loads[r].up[tier] = loads[r].up[tier] > 0 ? up[bb_fabric_place(cl, tier, r)] : 0;
-        loads[r].down[tier] = loads[r].down[tier] > 0 ? down[bb_fabric_place(cl, tier, r)] : 0;
-    }
-    free(up);
-    return 0;
-}
-
-/* All messages of a rank are one exchange. */
-static int time_uneven(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
-{
-    struct bb_load *loads;
-    int rc = BB_NEW(loads, c->ranks);
-
-    if (rc)
-        return rc;
-    for (int i = 0; i < c->ranks; i++)
-        for (int j = 0; j < c->ranks; j++) {
-            double bytes = i == j ? 0 : pair_bytes(c, i, j);
-
-            bb_fabric_add_message(cl, &loads[i], i, j, bytes, true);
-            bb_fabric_add_message(cl, &loads[j], j, i, bytes, false);
-        }
-    for (int tier = 0; tier < BB_TIERS && rc == 0; tier++)
-        rc = add_neighbours(cl, (enum bb_tier)tier, c->ranks, loads);
-    for (int i = 0; i < c->ranks; i++)
-        for (int j = 0; j < c->ranks; j++) {
-            double bytes = pair_bytes(c, i, j), load;
-
-            if (bytes <= 0)
-                continue;
-            load = fmax(bb_cluster_load_ns(cl, &loads[i], cl->gpus_per_node),
-                        bb_cluster_load_ns(cl, &loads[j], cl->gpus_per_node));
-            time->ns = larger(time->ns, i == j ? bb_cluster_self_ns(cl, bytes) : bb_fabric_message_ns(cl, i, j, load));
-        }
-    free(loads);
-    return rc;
-}
-
 int bb_case_time(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     unsigned flags = bb_colls[c->kind].flags;
 
     *time = (struct bb_case_time){0};
     if (flags & BB_COLL_UNEVEN)
-        return time_uneven(cl, c, time);
+        return bb_uneven_exchange_ns(cl, c, &time->ns);
     if (flags & BB_COLL_ROUNDS)
         return time_hypercube(cl, c, time);
     if (bb_colls[c->kind].from == BB_FROM_PREVIOUS)

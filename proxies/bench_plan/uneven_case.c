@@ -2,7 +2,6 @@
 #include "proxies/bench_plan/uneven_case.h"
 
 #include "bootstrap/base/grow.h"
-#include "proxies/machine/fabric.h"
 #include "proxies/simulate/predict.h"
 
 #include <math.h>
@@ -181,42 +180,21 @@ static double sample_ns(const struct bb_prediction *p, const struct bb_condition
     return most_ns;
 }
 
-/* An even row gives a GPU its part of a NIC or an uplink that several share, as if all of them communicated; a step
- * asks who does. What is uneven is to be seen beside even rows, so it makes them longer by as much as it makes the
- * step. */
-static int find_scale(const struct bb_cluster *cluster, const struct bb_step *step, int64_t even_ns, double *scale)
-{
-    struct bb_prediction p = {0};
-    int rc = 0;
-
-    *scale = 1;
-    if (bb_cluster_nics(cluster) >= cluster->gpus_per_node && !bb_fabric_has_scarce(cluster))
-        return 0;
-    TRY(bb_predict_step(step, cluster, NULL, &p));
-    if (step_ns(&p) > 0)
-        *scale = (double)even_ns / step_ns(&p);
-out:
-    bb_prediction_release(&p);
-    return rc;
-}
-
 int bb_uneven_case_us(const struct bb_cluster *cluster, const struct bb_conditions *conditions, const struct bb_case *c,
-                      int64_t even_ns, double *us, int samples)
+                      double *us, int samples)
 {
     struct bb_conditions of_sample = *conditions;
     struct bb_cluster at_once = *cluster;
     struct bb_prediction p = {0};
     struct bb_step step = {0};
-    double scale;
     int rc;
 
     at_once.launch_us = at_once.nccl_launch_us = 0;
     TRY(build_step(&step, cluster, c));
-    TRY(find_scale(&at_once, &step, even_ns, &scale));
     TRY(bb_predict_step(&step, &at_once, conditions, &p));
     for (int s = 0; s < samples; s++) {
         of_sample.sample = s;
-        us[s] = (double)llround(scale * sample_ns(&p, &of_sample, c->ranks)) / 1e3;
+        us[s] = (double)llround(sample_ns(&p, &of_sample, c->ranks)) / 1e3;
     }
 out:
     bb_prediction_release(&p);

@@ -12,11 +12,11 @@
 #include "proxies/machine/cluster.h"
 #include "proxies/simulate/conditions.h"
 
-/* bb_uneven_case_us - us[samples]: of each sample of the jitter, in their order; without jitter all are the same. even_ns:
- * what it lasts on an even machine (case_time.h). Ranks and NICs that are slow must be there (bb_slow_check). -BB_EFAIL:
- * no memory (said). */
+/* bb_uneven_case_us - us[samples]: of each sample of the jitter, in their order; without jitter all are the same. What
+ * is slow must be there (bb_slow_check); at full rates it is what case_time.h says, to the nanosecond.
+ * -BB_EFAIL: no memory (said). */
 int bb_uneven_case_us(const struct bb_cluster *cluster, const struct bb_conditions *conditions, const struct bb_case *c,
-                      int64_t even_ns, double *us, int samples) BB_MUST_CHECK;
+                      double *us, int samples) BB_MUST_CHECK;
 
 /* bb_uneven_case_ranks - the most ranks that such a row can have: fewer where each rank's messages are its own. */
 int bb_uneven_case_ranks(enum bb_coll_kind kind);

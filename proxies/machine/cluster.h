@@ -80,9 +80,11 @@ int64_t bb_cluster_kernel_on_ns(const struct bb_cluster *c, const struct bb_kern
 /* 1e12 FLOP per second in products of that type. */
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
 
-/* How the nodes of a communicator lie on each tier of the fabric (fabric.h). places 0: nobody says, it is consecutive
- * nodes from the first one on. */
+/* How a communicator's members lie on nodes and NICs, and its nodes on each tier of the fabric (fabric.h). fewest 0 and
+ * places 0: nobody says, its ranks are those of consecutive nodes from the first one on. */
 struct bb_spread {
+    int fewest, most; /* members on one of its nodes                     */
+    int on_nic;       /* most members whose GPUs have one NIC between them */
     struct {
         int places, nodes; /* on how many leaves or pods; most nodes on one                          */
         int edges;         /* most edges of NCCL's two trees over the nodes that leave one of them */
@@ -111,6 +113,7 @@ struct bb_cost {
     double link_ns, nic_ns;     /* of transfer_ns: the links within the node; the member's part of the NICs */
     double uplink_ns[BB_TIERS]; /* of transfer_ns: the uplinks of the leaf and the pod with most of its nodes */
     double bytes;               /* that each member sends, and as many that it receives                     */
+    double nic_bytes;           /* over its NIC, each way: of all members on the NIC together what it moves  */
     /* Over the uplinks of a leaf or pod, each way: from all its members together; from each to each that is not on
      * it. */
     double uplink_bytes[BB_TIERS], pair_bytes;
@@ -146,6 +149,9 @@ bool bb_cluster_gpus_share_nics(const struct bb_cluster *c); /* fewer NICs than 
 void bb_cluster_gpu_nics(const struct bb_cluster *c, int gpu, int *first, int *end);
 /* bb_cluster_rank_nic - the number, over all nodes, of the NIC that a rank's GPU uses; of several the first. */
 int bb_cluster_rank_nic(const struct bb_cluster *c, int rank);
+
+/* bb_cluster_seat_members - of ranks in ascending order how they lie on nodes and NICs. */
+void bb_cluster_seat_members(const struct bb_cluster *c, const int *ranks, int n, struct bb_spread *spread);
 
 /* ---- what communication takes of a GPU, where the machine shares ---- */
 

@@ -33,6 +33,21 @@ static void simple_cost(const struct bb_cluster *c, const struct bb_collective *
     cost->latency_ns = count_rounds(coll) * log2_up(call->ranks) * link->latency_us * 1e3;
     cost->transfer_ns = cost->bytes / link->gbps;
     *(call->nodes == 1 ? &cost->link_ns : &cost->nic_ns) = cost->transfer_ns;
+    cost->nic_bytes = cost->nic_ns * bb_cluster_nic_gbps(c);
+}
+
+/* ---- NICs ---- */
+
+/* Of one GPU that has them for itself. */
+static double gpu_nics_gbps(const struct bb_cluster *c)
+{
+    return c->shares ? c->inter.gbps * fmax(1, (double)c->nics_per_node / c->gpus_per_node) : bb_cluster_nic_gbps(c);
+}
+
+/* Of each member when all communicate. */
+static double member_nic_gbps(const struct bb_cluster *c, const struct bb_collective *call)
+{
+    return gpu_nics_gbps(c) / (c->shares ? call->spread.on_nic : 1);
 }
 
 /* ---- sends and receives, which NCCL makes of it ---- */
@@ -48,19 +63,23 @@ static double part_moved(const struct bb_cluster *c, double members)
     return c->fabric.rails ? 1 - 1 / fmin(members, bb_fabric_rails(c)) : 0;
 }
 
-/* Each link takes its own part of the bytes, at the same time. */
+/* Each link takes its own part of the bytes, at the same time. The node with fewest members sends most away; a root,
+ * which is taken to be on the node with most, has its NIC for itself. */
 static void pairs_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes, struct bb_cost *cost)
 {
-    double n = call->ranks, members = n / call->nodes, moved = part_moved(c, members), away = n - members;
+    const bool rooted = bb_colls[call->kind].flags & BB_COLL_ROOTED;
     const struct bb_link *link = call->nodes == 1 ? &c->intra : &c->inter;
+    const double n = call->ranks, members = n / call->nodes, moved = part_moved(c, members);
+    const double away = n - (rooted ? call->spread.most : call->spread.fewest);
 
     cost->bytes = (n - 1) / n * bytes;
     cost->latency_ns = (link->latency_us + (call->nodes > 1 && moved > 0 ? c->intra.latency_us : 0)) * 1e3;
-    cost->link_ns = (members - 1 + away * moved) / n * bytes / c->intra.gbps;
-    cost->nic_ns = away / n * bytes / bb_cluster_nic_of_gbps(c, members);
-    if (bb_colls[call->kind].flags & BB_COLL_ROOTED)
+    cost->link_ns = (call->spread.most - 1 + away * moved) / n * bytes / c->intra.gbps;
+    cost->nic_ns = away / n * bytes / (rooted ? gpu_nics_gbps(c) : member_nic_gbps(c, call));
+    cost->nic_bytes = cost->nic_ns * member_nic_gbps(c, call);
+    if (rooted)
         for (int tier = 0; tier < BB_TIERS; tier++) /* all but the root's leaf has */
-            cost->uplink_bytes[tier] = (n - call->spread.tier[tier].nodes * members) / n * bytes;
+            cost->uplink_bytes[tier] = (n - (double)call->spread.tier[tier].nodes * call->spread.most) / n * bytes;
     else
         cost->pair_bytes = bytes / n;
     bb_fabric_add_uplinks(c, call, 1, cost);
@@ -122,7 +141,7 @@ static struct bb_cost way_cost(const struct bb_cluster *c, const struct bb_nccl_
     const struct bb_coll *coll = &bb_colls[call->kind];
     const int n = call->ranks, nodes = call->nodes, rounds = count_rounds(coll);
     struct steps steps = steps_of(way->algorithm, rounds, n, nodes);
-    double members = (double)n / nodes, nics = bb_cluster_nic_of_gbps(c, members) * members * way->nic;
+    const double nic = member_nic_gbps(c, call), nics = nic * call->spread.fewest * way->nic;
     bool by_node = way->algorithm != BB_NCCL_RING && way->algorithm != BB_NCCL_PAT;
     struct bb_cost cost = {.way = way, .bytes = coll->bus_factor(n) * bytes};
     /* What goes through the NICs of the busiest node. Of a ring what goes round. Of two trees, each for half of the
@@ -131,6 +150,7 @@ static struct bb_cost way_cost(const struct bb_cluster *c, const struct bb_nccl_
 
     cost.link_ns = n == nodes ? 0 : cost.bytes / way->gbps;
     cost.nic_ns = nodes == 1 ? 0 : between / nics;
+    cost.nic_bytes = cost.nic_ns * nic;
     cost.latency_ns = (way->base_us + steps.intra * way->intra_us + steps.inter * way->inter_us) * 1e3;
     for (int tier = 0; tier < BB_TIERS && bb_fabric_has_scarce(c); tier++)
         cost.uplink_bytes[tier] = bytes_between(way->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
@@ -164,11 +184,26 @@ static double payload_bytes(const struct bb_collective *call)
     return (double)bb_coll_payload_count(call->kind, call->count, call->ranks) * bb_dtypes[call->dtype].bytes;
 }
 
-/* Where nobody says how its nodes lie, they are the first ones. */
+/* So many ranks on so many nodes, of which all but the last are full or each has as many. */
+static void seat_first(const struct bb_cluster *c, const struct bb_collective *call, struct bb_spread *spread)
+{
+    const int full = c->gpus_per_node, last = call->ranks - (call->nodes - 1) * full;
+    const bool in_turn = last > 0 && last <= full;
+
+    spread->fewest = in_turn ? last : call->ranks / call->nodes;
+    spread->most = in_turn && call->nodes > 1 ? full : (call->ranks + call->nodes - 1) / call->nodes;
+    spread->on_nic = 1;
+    if (bb_cluster_gpus_share_nics(c))
+        spread->on_nic = (int)fmin(spread->most, ceil((double)full / bb_cluster_nics(c)));
+}
+
+/* Where nobody says how it lies, its ranks and nodes are the first ones. */
 static struct bb_collective call_on(const struct bb_cluster *c, const struct bb_collective *call)
 {
     struct bb_collective placed = *call;
 
+    if (call->spread.fewest == 0)
+        seat_first(c, call, &placed.spread);
     if (bb_fabric_has_scarce(c) && call->spread.tier[BB_LEAF].places == 0)
         bb_fabric_spread(c, NULL, call->nodes, &placed.spread);
     return placed;

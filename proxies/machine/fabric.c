@@ -186,10 +186,10 @@ static int count_edges(const struct bb_cluster *c, enum bb_tier tier, const int 
 
 void bb_fabric_spread(const struct bb_cluster *c, const int *nodes, int n, struct bb_spread *spread)
 {
-    *spread = (struct bb_spread){0};
     for (int tier = 0; tier < BB_TIERS; tier++) {
         int on_it = 0, edges = 0, before = -1;
 
+        spread->tier[tier].places = spread->tier[tier].nodes = spread->tier[tier].edges = 0;
         for (int node = 0; node < n; node++) {
             const int area = area_of(c, (enum bb_tier)tier, nodes ? nodes[node] : node);
 
@@ -217,13 +217,14 @@ double bb_fabric_member_bytes(const struct bb_cost *cost, enum bb_tier tier, int
 void bb_fabric_add_uplinks(const struct bb_cluster *c, const struct bb_collective *call, double part,
                            struct bb_cost *cost)
 {
-    const double members = (double)call->ranks / call->nodes;
+    const struct bb_spread *s = &call->spread;
+    const double rails = ceil((double)s->fewest / s->on_nic);
 
     for (int i = 0; i < BB_TIERS; i++) {
         const enum bb_tier tier = (enum bb_tier)i;
-        const double places = fmin(members, count_places(c, tier)), here = call->spread.tier[tier].nodes * members;
+        const double places = fmin(rails, count_places(c, tier)), here = (double)s->tier[tier].nodes * s->most;
 
-        if (!bb_fabric_is_scarce(c, tier) || call->spread.tier[tier].places < 2) {
+        if (!bb_fabric_is_scarce(c, tier) || s->tier[tier].places < 2) {
             cost->uplink_bytes[tier] = 0;
             continue;
         }

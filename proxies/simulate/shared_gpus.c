@@ -229,7 +229,7 @@ void bb_shared_use_collective(struct bb_shared *s, int rendezvous, const struct 
     const struct bb_rendezvous *one = &sim_of(s)->rendezvous[rendezvous];
     struct bb_flow *flow = &s->flows.flows[rendezvous];
     double link = cost->link_ns / cost->transfer_ns * s->cluster->intra.gbps;
-    double nic = cost->nic_ns / cost->transfer_ns * bb_cluster_nic_of_gbps(s->cluster, (double)one->size / one->nodes);
+    double nic = cost->nic_bytes / cost->transfer_ns;
     struct rates rates = {
         link, link, 2 * cost->bytes * s->cluster->sharing.memory_bytes / cost->transfer_ns, {{nic, nic}}};
 

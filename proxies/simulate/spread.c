@@ -36,16 +36,20 @@ int bb_group_spread(const struct bb_layout *l, int group, int instance, const st
     int *ranks, rc;
 
     *spread = (struct bb_spread){0};
-    if (!c || !bb_fabric_has_scarce(c))
+    if (!c)
         return 0;
     rc = BB_NEW(ranks, n);
     if (rc)
         return rc;
     for (int i = 0; i < n; i++)
         ranks[i] = bb_group_member(l, group, instance, i);
+    bb_cluster_seat_members(c, ranks, n, spread);
+    if (!bb_fabric_has_scarce(c))
+        goto out;
     for (int tier = 0; near && tier < BB_TIERS; tier++)
         count_near(c, (enum bb_tier)tier, ranks, n, near);
     bb_fabric_spread(c, ranks, find_nodes(c, ranks, n), spread);
+out:
     free(ranks);
     return 0;
 }

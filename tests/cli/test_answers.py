@@ -136,17 +136,35 @@ def test_a_run_on_that_machine_prints_that_table(busbar, plan, machine, tmp_path
     assert "modelled, not measured" in paper.stdout
 
 
-@pytest.mark.parametrize("cluster,ranks", [(H100, 16), (H100, 12), ("l40s-pcie-ib", 12), (H100, 1), ("rails", 20)])
-def test_a_slow_part_that_is_not_slow_changes_nothing(plan, tmp_path, cluster, ranks):
-    """Even rows come from formulas, uneven ones from a step of the operation: both are the same machine."""
-    if cluster == "rails":
-        cluster, profile = tmp_path / "rails.json", json.loads((ROOT / f"profiles/clusters/{H100}.json").read_text())
-        cluster.write_text(json.dumps(profile | {"fabric": {"nodes_per_leaf": 2, "leaf_oversubscription": 4, "rails": True}}))
-    words = ("all", "-b", "1K", "-e", "1G", "-f", "1024", "--ranks", ranks, "--cluster", cluster)
-    even, same = plan(*words), plan(*words, "--slow", "link=node0-nic0:1")
-    assert len(even["results"]) > 40
-    for a, b in zip(even["results"], same["results"], strict=True):
-        assert key(a) == key(b) and b["time_us"]["p50"] == pytest.approx(a["time_us"]["p50"], abs=1.1e-3), key(a)
+SHARED = ("a100-pcie-ib", "l40s-pcie-ib")  # two GPUs to a NIC
+OTHERS = tuple(p.stem for p in sorted((ROOT / "profiles/clusters").glob("*.json")) if p.stem not in SHARED and "emulated" not in p.stem)
+FABRIC = {"nodes_per_leaf": 2, "leaf_oversubscription": 4, "nodes_per_pod": 4, "pod_oversubscription": 3}
+
+
+@pytest.mark.parametrize("clusters,ranks", [(OTHERS, 12), (SHARED, 12), (SHARED, 16), (SHARED, 20), ((H100,), 1), ((False, True), 20), ((False, True), 36)])
+def test_a_slow_part_that_is_not_slow_changes_nothing(plan, tmp_path, clusters, ranks):
+    """Even rows come from formulas, uneven ones from a step of the operation: both are the same machine, to the nanosecond. Nodes are full or
+    not; with leaves, pods and rails or not."""
+    for cluster in clusters:
+        if isinstance(cluster, bool):
+            profile = json.loads((ROOT / f"profiles/clusters/{SHARED[1] if ranks == 20 else H100}.json").read_text())
+            (tmp_path / "fabric.json").write_text(json.dumps(profile | {"fabric": FABRIC | {"rails": cluster}}))
+            cluster = tmp_path / "fabric.json"
+        words = ("all", "-b", "1K", "-e", "1G", "-f", "1024", "--ranks", ranks, "--cluster", cluster)
+        even, same = plan(*words), plan(*words, "--slow", "link=node0-nic0:1")
+        assert len(even["results"]) > 40
+        for a, b in zip(even["results"], same["results"], strict=True):
+            assert key(a) == key(b) and b["time_us"]["p50"] == a["time_us"]["p50"], (cluster, key(a))
+
+
+def test_gpus_that_share_a_nic(plan):
+    """12 ranks of L40S, 8 and 4, two GPUs on each NIC, slices of 87,376 bytes: a GPU of the second node and its mate send 8 each of an alltoall;
+    a gather's root has its NIC for itself, and takes 7 slices over its PCIe meanwhile; of a ring one GPU of each node sends to the other."""
+    profile = json.loads((ROOT / "profiles/clusters/l40s-pcie-ib.json").read_text())
+    inter, intra, size = profile["inter"]["gbps"] * 1e3, profile["intra"]["gbps"] * 1e3, 1048512
+    rows = plan("alltoall", "gather", "sendrecv", "--sizes", size, "--ranks", 12, "--cluster", "l40s-pcie-ib", "--placement", "out_of_place")["results"]
+    wanted = 2 * 8 * size / 12 / inter, 7 * size / 12 / intra, size / intra
+    assert [r["time_us"]["p50"] - profile["inter"]["latency_us"] for r in rows] == [pytest.approx(us, abs=1e-3) for us in wanted]
 
 
 def test_a_slow_link_costs_a_collective_what_it_costs_a_step(plan):

@@ -210,10 +210,10 @@ static void add_way(struct emu_effort *e, enum en_place place, double out, doubl
 }
 
 /* Of a collective, each way. */
-static double member_bytes(ncclComm_t comm, const struct bb_cluster *c, const struct bb_cost *cost, enum en_place place)
+static double member_bytes(ncclComm_t comm, const struct bb_cost *cost, enum en_place place)
 {
     if (place == EN_NIC)
-        return cost->nic_ns * bb_cluster_nic_of_gbps(c, (double)comm->size / comm->n_nodes);
+        return cost->nic_bytes;
     if (!en_is_shared(place))
         return 0;
     return bb_fabric_member_bytes(cost, place == EN_LEAF ? BB_LEAF : BB_POD, comm->size, comm->company[place].near);
@@ -233,7 +233,7 @@ static void add_collective(ncclComm_t comm, const struct en_task *task, struct e
     e->bytes[EMU_LINK_OUT] += links;
     e->bytes[EMU_LINK_IN] += links;
     for (int i = EN_NIC; i < EN_PLACES; i++) {
-        const double bytes = member_bytes(comm, &c, &cost, (enum en_place)i);
+        const double bytes = member_bytes(comm, &cost, (enum en_place)i);
 
         add_way(e, (enum en_place)i, bytes, bytes, comm->company[i].members + comm->company[i].others - 1);
     }

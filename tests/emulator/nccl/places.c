@@ -159,8 +159,27 @@ static void find_spread(ncclComm_t comm)
     free(nodes);
 }
 
+static int by_number(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+static void find_seats(ncclComm_t comm)
+{
+    int *ranks = calloc((size_t)comm->size, sizeof(*ranks));
+
+    for (int i = 0; ranks != NULL && i < comm->size; i++)
+        ranks[i] = en_machine_rank(comm, i);
+    if (ranks != NULL) {
+        qsort(ranks, (size_t)comm->size, sizeof(*ranks), by_number);
+        bb_cluster_seat_members(emu_machine(), ranks, comm->size, &comm->spread);
+    }
+    free(ranks);
+}
+
 void en_find_company(ncclComm_t comm)
 {
+    find_seats(comm);
     if (bb_fabric_has_scarce(emu_machine()))
         find_spread(comm);
     for (int i = EN_NIC; i < EN_PLACES; i++) {

@@ -92,6 +92,30 @@ static void pairs_charge_each_link_its_own_bytes(void **state)
     near(bb_cluster_load_ns(&c, &load, 8), 900, 1e-9);                       /* NVLink's, side by side with 600 */
 }
 
+/* Nodes of four GPUs on two NICs, six ranks: the second node has two members, on one NIC. Slices of 1000 bytes. */
+static void members_have_the_nics_of_their_gpus(void **state)
+{
+    const struct bb_cluster c = {.gpus_per_node = 4,
+                                 .nics_per_node = 2,
+                                 .intra = {.gbps = 1000},
+                                 .inter = {.gbps = 1},
+                                 .ways = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1}},
+                                 .n_ways = 1,
+                                 .shares = true};
+    const int on_each[] = {0, 2, 4, 6, 8}, beside[] = {1, 2, 3, 5};
+    struct bb_spread spread = {0};
+
+    (void)state;
+    near(collective_us(&c, BB_ALLTOALL, 6000, 6, 2, NULL), 2 * 4 * 1000 / 1e3, 1e-6); /* both send 4 slices over it */
+    near(collective_us(&c, BB_GATHER, 6000, 6, 2, NULL), 2 * 1000 / 1e3, 1e-6);       /* the root has its NIC alone  */
+    near(collective_us(&c, BB_ALL_GATHER, 6000, 6, 2, NULL), 5 * 1000 / 1e3, 1e-6);   /* a ring comes through it     */
+    near(collective_us(&c, BB_ALLTOALL, 8000, 8, 2, NULL), 2 * 4 * 1000 / 1e3, 1e-6);
+    bb_cluster_seat_members(&c, on_each, 5, &spread);
+    assert_true(spread.fewest == 1 && spread.most == 2 && spread.on_nic == 1);
+    bb_cluster_seat_members(&c, beside, 4, &spread);
+    assert_true(spread.fewest == 1 && spread.most == 3 && spread.on_nic == 2);
+}
+
 /* Four GPUs on two NICs: a GPU that sends alone has one NIC, with its mate half of one; of a machine that does not
  * share always half. */
 static void a_load_knows_who_else_sends(void **state)
@@ -247,6 +271,7 @@ int main(void)
         cmocka_unit_test(a_ring_is_that_of_loggp),
         cmocka_unit_test(ways_have_their_own_steps_and_bytes),
         cmocka_unit_test(pairs_charge_each_link_its_own_bytes),
+        cmocka_unit_test(members_have_the_nics_of_their_gpus),
         cmocka_unit_test(a_load_knows_who_else_sends),
         cmocka_unit_test(published_collectives_are_met),
         cmocka_unit_test(the_choice_changes_with_size),

@@ -276,7 +276,7 @@ int bb_export_perfetto(const struct bb_export *e, FILE *out)
                                bb_export_micro_batches(e->step)));
     TRY(bb_timeline_init_ranks(&t, e->step, ranks.chosen));
     t.source = source;
-    TRY(bb_predict_timeline(e->step, &p->cluster, &p->conditions, &t));
+    TRY(bb_predicted_timeline(e->step, p, &t));
     TRY(bb_predict_critical_path(e->step, p, &critical));
     t.critical = &critical;
     rc = write_timeline(&t, micro_batches.chosen, out);

@@ -14,7 +14,7 @@ int bb_plan_write_trace(const struct bb_plan_report *report, FILE *out)
     snprintf(source, sizeof(source), "predicted for %.100s", p->cluster.name);
     t.source = source;
     t.clock = "predicted: all ranks begin at 0";
-    TRY(bb_predict_timeline(report->plan->step, &p->cluster, &p->conditions, &t));
+    TRY(bb_predicted_timeline(report->plan->step, p, &t));
     TRY(bb_predict_critical_path(report->plan->step, p, &critical));
     t.critical = &critical;
     TRY(bb_timeline_write(&t, out));

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct spans {
     struct bb_spans compute, comm, transfers, stages, group[BB_MAX_GROUPS];
@@ -184,6 +185,30 @@ static int read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, st
     return bb_bottleneck_find(m, run, out->slowest, &out->bottleneck);
 }
 
+/* ---- every operation ---- */
+
+/* ops: [operations of the class's rank]. */
+static void read_ops(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_timed_op *ops)
+{
+    const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
+
+    for (size_t op = 0; op < graph->program->n_ops; op++)
+        ops[op] = times_of(&run->tasks[m->task_base[class_id] + graph->task_of[op]]);
+}
+
+static int keep_ops(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
+{
+    int rc;
+
+    TRY(BB_NEW(out->ops, m->classes.n));
+    for (int c = 0; c < m->classes.n; c++) {
+        TRY(BB_NEW(out->ops[c], bb_sim_task_graph(m, c)->program->n_ops));
+        read_ops(m, run, c, out->ops[c]);
+    }
+out:
+    return rc;
+}
+
 static int read_all(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
 {
     const int ranks = m->step->layout.ranks;
@@ -204,35 +229,30 @@ out:
     return rc;
 }
 
-static int predict_whole(const struct bb_step *step, const struct bb_cluster *cluster,
-                         const struct bb_conditions *conditions, struct bb_prediction *out)
+static int predict_whole(const struct bb_step *step, bool keeps_ops, struct bb_prediction *out)
 {
     struct bb_sim_run run = {0};
     struct bb_sim m;
     int rc;
 
-    TRY(simulate_step(&m, &run, step, cluster, conditions));
+    TRY(simulate_step(&m, &run, step, &out->cluster, &out->conditions));
     TRY(read_all(&m, &run, out));
+    if (keeps_ops)
+        TRY(keep_ops(&m, &run, out));
 out:
     bb_sim_run_release(&run);
     bb_sim_release(&m);
     return rc;
 }
 
-/* ---- every operation ---- */
-
-static void read_rank(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_timeline *t, int i)
+/* A rank's step lasts until all its operations have ended and its host has issued them. */
+static void end_rank(struct bb_timeline *t, int i, int64_t issued_ns)
 {
-    const int class_id = m->classes.of[t->ranks[i]];
-    const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
+    const size_t n_ops = bb_step_program(t->step, t->ranks[i])->n_ops;
 
-    t->step_ns[i] = run->issued_ns[class_id];
-    for (size_t op = 0; op < graph->program->n_ops; op++) {
-        int at = m->task_base[class_id] + graph->task_of[op];
-
-        t->ops[i][op] = times_of(&run->tasks[at]);
-        t->step_ns[i] = run->tasks[at].end_ns > t->step_ns[i] ? run->tasks[at].end_ns : t->step_ns[i];
-    }
+    t->step_ns[i] = issued_ns;
+    for (size_t op = 0; op < n_ops; op++)
+        t->step_ns[i] = t->ops[i][op].end_ns > t->step_ns[i] ? t->ops[i][op].end_ns : t->step_ns[i];
 }
 
 int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster,
@@ -243,15 +263,39 @@ int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *clu
     int rc;
 
     TRY(simulate_step(&m, &run, step, cluster, conditions));
-    for (int i = 0; i < t->n; i++)
-        read_rank(&m, &run, t, i);
+    for (int i = 0; i < t->n; i++) {
+        read_ops(&m, &run, m.classes.of[t->ranks[i]], t->ops[i]);
+        end_rank(t, i, run.issued_ns[m.classes.of[t->ranks[i]]]);
+    }
 out:
     bb_sim_run_release(&run);
     bb_sim_release(&m);
     return rc;
 }
 
+int bb_predicted_timeline(const struct bb_step *step, const struct bb_prediction *p, struct bb_timeline *t)
+{
+    if (!p->ops)
+        return bb_predict_timeline(step, &p->cluster, &p->conditions, t);
+    for (int i = 0; i < t->n; i++) {
+        const int class_id = p->class_of[t->ranks[i]];
+
+        memcpy(t->ops[i], p->ops[class_id], bb_step_program(step, t->ranks[i])->n_ops * sizeof(*t->ops[i]));
+        end_rank(t, i, p->classes[class_id].issue_ns);
+    }
+    return 0;
+}
+
 /* ---- half of the step alone ---- */
+
+/* Kernels alone share nothing with each other: they need not be followed from moment to moment. */
+static struct bb_cluster cluster_of_half(const struct bb_cluster *cluster, bool comm)
+{
+    struct bb_cluster c = *cluster;
+
+    c.shares &= comm;
+    return c;
+}
 
 static bool has_ops(const struct bb_step *step, bool comm)
 {
@@ -265,20 +309,18 @@ static bool has_ops(const struct bb_step *step, bool comm)
 static int predict_half(const struct bb_step *step, const struct bb_prediction *of, bool comm, int64_t *step_ns)
 {
     struct bb_step half = *step; /* borrows everything but the roles */
-    struct bb_prediction p = {0};
+    struct bb_cluster cluster = cluster_of_half(&of->cluster, comm);
     int rc;
 
     half.n_roles = 0;
     TRY(BB_NEW(half.roles, step->n_roles));
     for (; half.n_roles < step->n_roles; half.n_roles++)
         TRY(bb_program_only(&step->roles[half.n_roles].program, comm, &half.roles[half.n_roles].program));
-    TRY(predict_whole(&half, &of->cluster, &of->conditions, &p));
-    *step_ns = p.classes[p.slowest].all.step_ns;
+    TRY(bb_predict_step_ns(&half, &cluster, &of->conditions, step_ns));
 out:
     for (int r = 0; half.roles && r < half.n_roles; r++)
         bb_program_release(&half.roles[r].program);
     free(half.roles);
-    bb_prediction_release(&p);
     return rc;
 }
 
@@ -292,8 +334,8 @@ int bb_predict_refuse_slow(const struct bb_cluster *c, int ranks, const struct b
     return bb_slow_check(slow, "--slow", c, ranks, (ranks + c->gpus_per_node - 1) / c->gpus_per_node);
 }
 
-int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster,
-                    const struct bb_conditions *conditions, struct bb_prediction *out)
+static int predict_once(const struct bb_step *step, const struct bb_cluster *cluster,
+                        const struct bb_conditions *conditions, bool keeps_ops, struct bb_prediction *out)
 {
     int rc;
 
@@ -301,11 +343,17 @@ int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster
     if (conditions)
         out->conditions.slow = conditions->slow;
     TRY(bb_predict_refuse_slow(cluster, step->layout.ranks, &out->conditions.slow));
-    TRY(predict_whole(step, cluster, &out->conditions, out));
+    TRY(predict_whole(step, keeps_ops, out));
 out:
     if (rc)
         bb_prediction_release(out);
     return rc;
+}
+
+int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster,
+                    const struct bb_conditions *conditions, struct bb_prediction *out)
+{
+    return predict_once(step, cluster, conditions, false, out);
 }
 
 int bb_predict_step_ns(const struct bb_step *step, const struct bb_cluster *cluster,
@@ -328,7 +376,7 @@ int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluste
 {
     int rc;
 
-    TRY(bb_predict_step(step, cluster, conditions, out));
+    TRY(predict_once(step, cluster, conditions, true, out));
     if (has_ops(step, true) && has_ops(step, false)) {
         TRY(predict_half(step, out, false, &out->compute_alone_ns));
         TRY(predict_half(step, out, true, &out->comm_alone_ns));
@@ -346,6 +394,9 @@ int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, str
 
 void bb_prediction_release(struct bb_prediction *p)
 {
+    for (int c = 0; p->ops && c < p->n_classes; c++)
+        free(p->ops[c]);
+    free(p->ops);
     free(p->classes);
     free(p->class_of);
     *p = (struct bb_prediction){0};

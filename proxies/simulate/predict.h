@@ -43,6 +43,7 @@ struct bb_prediction {
     struct bb_predicted_rank *classes;
     int n_classes;
     int *class_of;                   /* [ranks]                                              */
+    struct bb_timed_op **ops;        /* [classes][operations of its rank], NULL: not kept    */
     int slowest;                     /* class of the slowest rank, the lowest of several     */
     struct bb_bottleneck bottleneck; /* of the slowest rank; all zero where the cluster shares nothing              */
     double link_busy, nic_busy;      /* part of the step, of the busiest link within a node and NIC of all ranks    */
@@ -51,9 +52,10 @@ struct bb_prediction {
     int64_t compute_alone_ns, comm_alone_ns;
 };
 
-/* bb_predict - -BB_EFAIL, said, for a step that does not pass bb_step_check. */
+/* bb_predict - keeps the times of each operation. -BB_EFAIL, said, for a step that does not pass bb_step_check. */
 int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out) BB_MUST_CHECK;
-/* bb_predict_step - bb_predict_under without the step's halves alone (both -1), in a third of the time. */
+/* bb_predict_step - bb_predict_under without the step's halves alone (both -1), in half of the time, and without the
+ * times of each operation. */
 int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster,
                     const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
 /* bb_predict_step_ns - only how long it is. */
@@ -70,6 +72,9 @@ void bb_prediction_release(struct bb_prediction *p);
  * even machine. -BB_EFAIL as above. */
 int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster,
                         const struct bb_conditions *conditions, struct bb_timeline *t) BB_MUST_CHECK;
+/* bb_predicted_timeline - the same of a step that has been predicted: where the times were kept, from these. */
+int bb_predicted_timeline(const struct bb_step *step, const struct bb_prediction *p,
+                          struct bb_timeline *t) BB_MUST_CHECK;
 
 /* Steps with jitter, from the quickest to the slowest. */
 struct bb_jittered {

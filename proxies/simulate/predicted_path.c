@@ -33,7 +33,7 @@ int bb_predict_critical_path(const struct bb_step *step, const struct bb_predict
     for (int c = 0; c < p->n_classes; c++)
         shown[p->classes[c].rank] = true;
     TRY(bb_timeline_init_ranks(&t, step, shown));
-    TRY(bb_predict_timeline(step, &p->cluster, &p->conditions, &t));
+    TRY(bb_predicted_timeline(step, p, &t));
     TRY(index_classes(&t, p, ranks, shown_as));
     TRY(bb_critical_path_init(path, &t, shown_as));
 out:

@@ -5,6 +5,7 @@
 #include "bootstrap/base/err.h"
 #include "bootstrap/start/hydra.h"
 #include "bootstrap/start/launcher.h"
+#include "bootstrap/start/signals.h"
 #include "bootstrap/start/speaker.h"
 
 #include <signal.h>
@@ -16,14 +17,11 @@
 
 enum { LONGEST_S = 100000000, SPEAK_MS = 200, SPEAK_SIGNAL_MS = 60, LINGER_MS = 500 };
 
-static const int taken[] = {SIGALRM, SIGTERM, SIGINT, SIGUSR1};
-enum { N_TAKEN = sizeof(taken) / sizeof(taken[0]) };
-
 /* What a handler is told can only be kept for the whole process. */
 static struct {
     const char *volatile part;
     volatile double timeout_s;
-    struct sigaction before[N_TAKEN];
+    struct sigaction before[BB_SIGNALS_END];
 } current;
 
 static void pause_ms(long ms)
@@ -34,14 +32,14 @@ static void pause_ms(long ms)
 }
 
 /* Of the ranks of a host one says it, the first if it can. *word: what bb_speaker_says takes. */
-static bool may_speak(int signal, int code, int *word)
+static bool may_speak(bool timed_out, int code, int *word)
 {
     char host[256] = "";
 
     if (bb_launched_alone())
         return true;
     if (bb_err_is_mute())
-        pause_ms(signal == SIGALRM ? SPEAK_MS : SPEAK_SIGNAL_MS);
+        pause_ms(timed_out ? SPEAK_MS : SPEAK_SIGNAL_MS);
     bb_err_mute(0);
     (void)gethostname(host, sizeof(host) - 1);
     bb_err_identify(bb_launcher_rank(), host, -1);
@@ -49,37 +47,40 @@ static bool may_speak(int signal, int code, int *word)
     return *word >= 0;
 }
 
-static void say_line(int signal, pid_t sender)
+static void say_line(int signal, bool timed_out, pid_t sender)
 {
-    if (signal == SIGALRM) {
+    if (timed_out) {
         bb_err(BB_ETIMEOUT, "timeout: %s did not end within %g s", current.part, current.timeout_s);
         return;
     }
     bb_launcher_take_stderr(sender);
-    bb_err(BB_EFAIL, "ended by %s; last seen: %s",
-           signal == SIGTERM  ? "SIGTERM"
-           : signal == SIGINT ? "SIGINT"
-                              : "SIGUSR1",
-           current.part);
+    bb_err(BB_EFAIL, "ended by %s; last seen: %s", bb_signal_name(signal), current.part);
 }
 
 static void end_process(int signal, siginfo_t *info, void *context)
 {
-    const enum bb_error code = signal == SIGALRM ? BB_ETIMEOUT : BB_EFAIL;
+    const bool timed_out = signal == SIGALRM && info->si_code != SI_USER;
+    const enum bb_error code = timed_out ? BB_ETIMEOUT : BB_EFAIL;
     const bool before = bb_hydra_started_us();
     int word = -1;
 
     (void)context;
-    if (may_speak(signal, (int)code, &word)) {
+    if (may_speak(timed_out, (int)code, &word)) {
         if (before)
             bb_speaker_says(word);
-        say_line(signal, info->si_pid);
+        say_line(signal, timed_out, info->si_pid);
         if (!before)
             bb_speaker_says(word);
     }
     if (!bb_launched_alone())
         pause_ms(LINGER_MS); /* those that come later find the word taken */
     _exit(code);
+}
+
+/* The timer's whatever it was outside. */
+static bool is_taken(int signal)
+{
+    return signal == SIGALRM || bb_signal_is_taken(signal);
 }
 
 static void set_timer(double seconds)
@@ -96,8 +97,9 @@ void bb_deadline_end(void)
     if (!current.part)
         return;
     set_timer(0);
-    for (int i = 0; i < N_TAKEN; i++)
-        sigaction(taken[i], &current.before[i], NULL);
+    for (int signal = 1; signal < BB_SIGNALS_END; signal++)
+        if (is_taken(signal))
+            sigaction(signal, &current.before[signal], NULL);
     current.part = NULL;
 }
 
@@ -109,11 +111,9 @@ void bb_deadline_begin(const char *part, double timeout_s, bool signals)
     ours.sa_sigaction = end_process;
     ours.sa_flags = SA_SIGINFO;
     bb_deadline_end();
-    for (int i = 0; i < N_TAKEN; i++) {
-        sigaction(taken[i], NULL, &current.before[i]);
-        if (signals || taken[i] == SIGALRM)
-            sigaction(taken[i], &ours, NULL);
-    }
+    for (int signal = 1; signal < BB_SIGNALS_END; signal++)
+        if (is_taken(signal))
+            sigaction(signal, signals || signal == SIGALRM ? &ours : NULL, &current.before[signal]);
     current.part = part;
     current.timeout_s = timeout_s;
     set_timer(timeout_s);

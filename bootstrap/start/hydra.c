@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/err.h"
 #include "bootstrap/start/launcher.h"
+#include "bootstrap/start/signals.h"
 #include "bootstrap/start/speaker.h"
 
 #include <poll.h>
@@ -35,10 +36,9 @@ static void close_all_but(int connection, int rank_end)
 
 static void ignore_signals(void)
 {
-    static const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
-
-    for (size_t i = 0; i < sizeof(ignored) / sizeof(*ignored); i++)
-        signal(ignored[i], SIG_IGN);
+    for (int number = 1; number < BB_SIGNALS_END; number++)
+        if (bb_signal_is_taken(number))
+            signal(number, SIG_IGN);
 }
 
 /* It reads no output any more when it is told so. */

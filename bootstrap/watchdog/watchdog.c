@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/launcher.h"
+#include "bootstrap/start/signals.h"
 #include "bootstrap/start/speaker.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
@@ -89,15 +90,11 @@ static void free_watchdog(struct bb_watchdog *watchdog)
 
 static void block_signals(sigset_t *ours, sigset_t *old)
 {
-    struct sigaction hangup;
-
     sigemptyset(ours);
-    sigaddset(ours, SIGTERM);
-    sigaddset(ours, SIGINT);
-    sigaddset(ours, SIGUSR1);
+    for (int signal = 1; signal < BB_SIGNALS_END; signal++)
+        if (bb_signal_is_taken(signal))
+            sigaddset(ours, signal);
     sigaddset(ours, SIGCONT); /* continues a stopped process all the same */
-    if (sigaction(SIGHUP, NULL, &hangup) || hangup.sa_handler != SIG_IGN)
-        sigaddset(ours, SIGHUP);
     pthread_sigmask(SIG_BLOCK, ours, old);
 }
 
@@ -113,6 +110,7 @@ int bb_watchdog_start(struct bb_watchdog **out, double timeout_s)
     block_signals(&ours, &watchdog->old_signals);
     watchdog->size = 1;
     watchdog->launcher_rank = bb_launcher_rank();
+    watchdog->launcher = getppid();
     watchdog->launched = !bb_launched_alone();
     watchdog->timeout_s = timeout_s;
     watchdog->due_s = bb_now_s() + timeout_s;
@@ -506,7 +504,7 @@ const char *bb_watchdog_reason(struct bb_watchdog *watchdog, char phase[BB_WATCH
     const char *signal;
 
     pthread_mutex_lock(&watchdog->lock);
-    signal = bb_watchdog_signal_name(watchdog->ended_by);
+    signal = bb_signal_name(watchdog->ended_by);
     snprintf(phase, BB_WATCHDOG_REASON, "%s%s%s", watchdog->mine.text, watchdog->mine.wait[0] ? ", waiting for " : "",
              watchdog->mine.wait);
     pthread_mutex_unlock(&watchdog->lock);

@@ -64,7 +64,7 @@ struct bb_watchdog_deputies {
 };
 
 /* bb_watchdog_start - the thread of this rank, alone at first: the deadline, signals and hooks work. Blocks SIGTERM,
- * SIGINT, SIGUSR1 and, unless it is ignored (nohup), SIGHUP. */
+ * SIGINT and the others of bootstrap/start/signals.h, unless they are ignored (nohup). */
 int bb_watchdog_start(struct bb_watchdog **watchdog, double timeout_s) BB_MUST_CHECK;
 
 /* bb_watchdog_see_neighbours - a process that is one rank: it and the others of this host see each other until all are

@@ -136,6 +136,7 @@ struct bb_watchdog {
     double hang_s;
     double judge_s, lost_s, signal_s; /* when to look at hangs, losses, a signal; 0: none */
     int signal, signal_rank;          /* the first that came, and to whom */
+    pid_t launcher;                   /* whose child this process is */
     bool signal_told;
     double continued_s;  /* when SIGCONT came, which the signal that ends a rank may follow; 0: never */
     pid_t signal_sender; /* of SIGTERM, to this rank; 0: unknown */
@@ -189,9 +190,6 @@ void bb_watchdog_judge_server_lost(struct bb_watchdog *watchdog); /* rank 0 is t
 void bb_watchdog_judge_signal(struct bb_watchdog *watchdog);      /* a signal ends the job */
 void bb_watchdog_judge_neighbour(struct bb_watchdog *watchdog,
                                  int rank); /* it is lost, before the ranks know each other */
-
-/* bb_watchdog_signal_name - "SIGTERM"; "" for one that the watchdog does not take. */
-const char *bb_watchdog_signal_name(int signal);
 
 /* bb_watchdog_speaks - whether this rank is the one to say why the job ends with this exit code, now that rank 0 does
  * not. */

@@ -4,6 +4,7 @@
  */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/hydra.h"
+#include "bootstrap/start/signals.h"
 #include "bootstrap/start/speaker.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
@@ -292,6 +293,8 @@ static void read_signal(struct bb_watchdog *watchdog)
             watchdog->continued_s = now_s;
             continue;
         }
+        if (info.ssi_signo == SIGALRM && info.ssi_code != SI_USER) /* of a timer, ours (deadline.h) or a library's */
+            continue;
         if (info.ssi_signo == SIGTERM)
             watchdog->signal_sender = (pid_t)info.ssi_pid;
         take_signal(watchdog, (int)info.ssi_signo, watchdog->rank,
@@ -416,6 +419,13 @@ static void check_signal(struct bb_watchdog *watchdog, double now_s)
         bb_watchdog_judge_signal(watchdog);
 }
 
+/* mpirun was killed, or told twice to end, and MPI ends the ranks a second later, without a word and with no result. */
+static void check_launcher(struct bb_watchdog *watchdog, double now_s)
+{
+    if (watchdog->launched && getppid() != watchdog->launcher)
+        take_signal(watchdog, BB_LAUNCHER_LOST, watchdog->rank, now_s);
+}
+
 /* What the ranks of a host see of each other before they are connected: that one has spoken, that one is gone. */
 static void check_neighbours(struct bb_watchdog *watchdog, double now_s)
 {
@@ -499,6 +509,7 @@ static void check_all(struct bb_watchdog *watchdog)
     say_hang(watchdog, now_s);
     say_fail(watchdog);
     say_bye(watchdog);
+    check_launcher(watchdog, now_s);
     check_signal(watchdog, now_s);
     send_state(watchdog, now_s);
     check_end(watchdog, now_s);

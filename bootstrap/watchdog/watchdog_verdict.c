@@ -2,6 +2,7 @@
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/hydra.h"
 #include "bootstrap/start/launcher.h"
+#include "bootstrap/start/signals.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
 #include <stdarg.h>
@@ -260,21 +261,6 @@ void bb_watchdog_judge_alone(struct bb_watchdog *watchdog)
     bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 
-const char *bb_watchdog_signal_name(int signal)
-{
-    switch (signal) {
-    case SIGTERM:
-        return "SIGTERM";
-    case SIGINT:
-        return "SIGINT";
-    case SIGHUP:
-        return "SIGHUP";
-    case SIGUSR1:
-        return "SIGUSR1";
-    }
-    return "";
-}
-
 void bb_watchdog_judge_signal(struct bb_watchdog *watchdog)
 {
     const int rank = watchdog->signal_rank;
@@ -285,7 +271,7 @@ void bb_watchdog_judge_signal(struct bb_watchdog *watchdog)
         return;
     if (!ours)
         append_text(&line, "rank %d (%s) was ", rank, watchdog->hosts[rank]);
-    append_text(&line, "ended by %s; ", bb_watchdog_signal_name(watchdog->signal));
+    append_text(&line, "ended by %s; ", bb_signal_name(watchdog->signal));
     add_seen(&line, ours ? &watchdog->mine : &watchdog->peers[rank].seen);
     watchdog->ended_by = watchdog->signal;
     bb_launcher_take_stderr(watchdog->signal_sender);

@@ -9,6 +9,7 @@
 #include "bootstrap/start/hydra.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/siblings.h"
+#include "bootstrap/start/speaker.h"
 #include "bootstrap/watchdog/watchdog.h"
 #include "bootstrap/world/exchange.h"
 #include "bootstrap/world/nodes.h"
@@ -410,6 +411,9 @@ int bb_world_init(struct bb_world *w, double timeout_s)
     bb_watchdog_met(w->watchdog);
     bb_world_reached(w, "the start of the run");
 out:
+    if (rc && !w->watchdog && !bb_launched_alone())
+        bb_speaker_says(
+            bb_speaker_take(bb_exit_code(rc))); /* mpirun ends the others, who shall find that it was said */
     return rc;
 }
 

@@ -732,6 +732,14 @@ static void add_up(struct bb_report *r, const struct bb_row *row, const struct b
     }
 }
 
+/* Nobody reads any more what is printed (`| head`), and there is no file: the rest of the run would be for nobody. */
+static int refuse_lost_reader(const struct bb_report *r)
+{
+    if (!r->out || r->json || !ferror(r->out))
+        return 0;
+    return bb_err(BB_EFAIL, "cannot write to stdout, and there is no --json to go on for");
+}
+
 int bb_report_row(struct bb_report *r, const struct bb_row *row)
 {
     bool shown = !r->ctx->groups || !r->style->first_group || row->group == r->ctx->groups[0];
@@ -742,6 +750,7 @@ int bb_report_row(struct bb_report *r, const struct bb_row *row)
         r->style->before_row(r, row);
     if (r->out && shown)
         print_line(r, row, false);
+    TRY(refuse_lost_reader(r));
     if (r->json && shown && r->style->json_row)
         rc = bb_results_row(r->json, r->style->json_row(r, row));
     for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
@@ -751,5 +760,6 @@ int bb_report_row(struct bb_report *r, const struct bb_row *row)
             if (r->json && !r->style->json_row)
                 rc = save_result(r, row, place);
         }
+out:
     return rc;
 }

@@ -70,6 +70,10 @@ FAULTS = {
     "int": ("int", "{signals}", (1, 130), r"ended by SIG(INT|TERM); last seen: \w"),
     "hup": ("hup", "{signals}", (1, 129), r"ended by SIG(HUP|TERM); last seen: \w"),
     "usr1": ("usr1", "{signals}", (1, 138), r"ended by SIGUSR1; last seen: \w"),
+    "usr2": ("usr2", "{signals}", (1, 140), r"ended by SIGUSR2; last seen: \w"),
+    "quit1": ("quit", "1", (1, 131), r"ended by SIGQUIT; last seen: \w"),
+    "xcpu0": ("xcpu", "0", (1, 152), r"ended by SIGXCPU; last seen: \w"),
+    "orphan": ("orphan", "{signals}", (137,), r"ended by the loss of its launcher; last seen: \w"),
 }
 # Of launchers with statuses of their own: the number of the signal that hydra saw first, or that it ended a stopped rank with; interrupted
 # itself it may say 0 when all ranks say 1.
@@ -87,13 +91,14 @@ WALKED = (
 SPOKEN_BY_NOBODY = r"timeout|did not end|truncate|is lost|ended by SIG"
 QUICK_WALK = ("bench/cudaMalloc#1", "bench/cudaEventRecord#4", "bench/ncclAllReduce#2", "proxy/ncclSend#2", "proxy/cudaMemcpyAsync#1",
               "proxy/MPI_Iallgather#4")
+INTERRUPTING = ("term", "int", "hup", "usr1", "usr2", "quit", "xcpu", "orphan")
 LOSSES = ("kill1", "segv1", "exit1", "kill0")
-# It dies of SIGHUP at once, without a word, and what it started kills all ranks by SIGKILL.
-DIES_OF = {"hydra": ("hup",)}
+# It dies of these at once, without a word, and what it started kills all ranks by SIGKILL.
+DIES_OF = {"hydra": ("hup", "usr2", "orphan")}
 QUICK = {
     "bench": [(p, f) for p in PHASES if p != "h-mpi-finalize" for f in ("kill0", "stall-all")] + [  # mpirun may hang there
         ("c-comm-init", "kill1"), ("e-timed", "stop0"), ("e-timed", "term"), ("e-timed", "usr1"), ("h-finalize", "stall1"),
-        ("b-roll-call", "stop1"), ("a-mpi-init", "stop0"), ("f-verify", "stall0")],
+        ("e-timed", "orphan"), ("f-verify", "quit1"), ("b-roll-call", "stop1"), ("a-mpi-init", "stop0"), ("f-verify", "stall0")],
     "proxy": [("c-comm-init", "kill0"), ("c-buffers", "stall-all"), ("e-timed", "stop0"), ("e-timed", "int"),
               ("b-unique-id", "stall-all")],
 }
@@ -176,7 +181,9 @@ def judge_rows(folder, phase, fault, status):
             said = json.load(file)["status"]
     except (ValueError, KeyError):
         return False
-    if fault in ("term", "int", "hup", "usr1") and said == "interrupted":
+    if FAULTS[fault][0] in INTERRUPTING and said == "interrupted":
+        return True
+    if fault == "orphan" and phase.startswith("h-") and said == "ok":
         return True
     if said == "running" and (fault in ("kill0", "stop0") or phase.startswith("g-")):
         return True
@@ -206,6 +213,10 @@ def await_end(launcher, fault, job, folder):
         if alone_s and time.monotonic() > alone_s + LEFT_ALONE_S:
             return alone_s, None, "goes on without a rank"
     status = job.poll()
+    while fault == "orphan" and status is not None and ranks_of(folder):
+        if time.monotonic() > start_s + HOLD_S:
+            return time.monotonic(), None, ""
+        time.sleep(0.05)
     if status is not None and status < 0 and fault in DIES_OF.get(launcher[0], ()):
         return time.monotonic(), status, f"was ended by {signal.Signals(-status).name}, which it does not handle, and the ranks by SIGKILL"
     own = f"was ended by its own signal {-status}" if status in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS) else ""
@@ -252,7 +263,7 @@ def run_drill(launcher, drill):
             own = "" if judge_rows(folder, phase, fault, status) else "killed all ranks by SIGKILL at once"
         if "#" in phase:
             bad += judge_walk(phase, fault, said) if status else []
-        elif not unheard and len(said) != 1 or said and not own and not re.search(FAULTS[fault][3], said[0]):
+        elif not unheard and len(said) != 1 and (fault != "orphan" or said) or said and not own and not re.search(FAULTS[fault][3], said[0]):
             bad.append(f"message x{len(said)}")
         if not own and not judge_rows(folder, phase, fault, status):
             bad.append("rows")

@@ -5,8 +5,8 @@
  *
  * With DRILL_OURS only calls from the program's own two files count, whatever the libraries do among themselves.
  *
- * kill stop segv exit: what becomes of the process. stall: the call never returns. fail: it fails, as its row says.
- * term int hup usr1: the signal is sent to the launcher, and the call takes 2 s. When the deed is done its time goes to
+ * kill stop segv exit quit xcpu: what becomes of the process. stall: the call never returns. fail: it fails, as its row
+ * says. term int hup usr1 usr2, orphan (SIGKILL): the signal is sent to the launcher, and the call takes 2 s. When the deed is done its time goes to
  * $DRILL_LOG. x86-64 only: arguments are passed on unread, six in registers and 144 bytes of the stack.
  */
 #include <dlfcn.h>
@@ -57,19 +57,29 @@ static void signal_launcher(int signal)
     nanosleep(&while_it_comes, NULL);
 }
 
+/* To the process, as others send it: whichever thread takes it. It may be a moment until all is told. */
+static void signal_self(int signal)
+{
+    const struct timespec while_it_ends = {.tv_sec = 2};
+
+    kill(getpid(), signal);
+    nanosleep(&while_it_ends, NULL);
+}
+
 /* 1: the call is to fail. */
 static int do_deed(const char *deed)
 {
     static const struct {
         const char *name;
         int to_self, to_launcher;
-    } deeds[] = {{"kill", SIGKILL, 0}, {"stop", SIGSTOP, 0}, {"term", 0, SIGTERM},
-                 {"int", 0, SIGINT},   {"hup", 0, SIGHUP},   {"usr1", 0, SIGUSR1}};
+    } deeds[] = {{"kill", SIGKILL, 0}, {"stop", SIGSTOP, 0},  {"quit", SIGQUIT, 0}, {"xcpu", SIGXCPU, 0},
+                 {"term", 0, SIGTERM}, {"int", 0, SIGINT},    {"hup", 0, SIGHUP},   {"usr1", 0, SIGUSR1},
+                 {"usr2", 0, SIGUSR2}, {"orphan", 0, SIGKILL}};
 
     log_time();
     for (size_t i = 0; i < sizeof(deeds) / sizeof(*deeds); i++)
         if (strcmp(deed, deeds[i].name) == 0 && deeds[i].to_self)
-            raise(deeds[i].to_self);
+            signal_self(deeds[i].to_self);
         else if (strcmp(deed, deeds[i].name) == 0)
             signal_launcher(deeds[i].to_launcher);
     if (strcmp(deed, "segv") == 0) {

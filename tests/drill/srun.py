@@ -13,7 +13,7 @@ import threading
 import time
 
 KILL_WAIT_S = 5  # Slurm: 30
-HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Step:

@@ -76,6 +76,7 @@ static inline void start_dog(struct dog *d, int rank)
                                        .signal_fd = -1,
                                        .launched = true,
                                        .launcher_rank = rank,
+                                       .launcher = getppid(),
                                        .attended = rank > 0,
                                        .peers = d->peers,
                                        .n_peers = n_peers,

@@ -1,0 +1,29 @@
+/* signals.c - see signals.h. */
+#include "bootstrap/start/signals.h"
+
+#include <signal.h>
+#include <stddef.h>
+
+/* What users, schedulers (a time limit is SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU) and terminals send. */
+static const struct {
+    int number;
+    const char *name;
+} signals[] = {{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"},   {SIGHUP, "SIGHUP"},
+               {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGQUIT, "SIGQUIT"},
+               {SIGXCPU, "SIGXCPU"}, {SIGALRM, "SIGALRM"}, {BB_LAUNCHER_LOST, "the loss of its launcher"}};
+
+const char *bb_signal_name(int signal)
+{
+    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+        if (signals[i].number == signal)
+            return signals[i].name;
+    return "";
+}
+
+bool bb_signal_is_taken(int signal)
+{
+    struct sigaction now;
+
+    return signal < BB_SIGNALS_END && bb_signal_name(signal)[0] &&
+           (sigaction(signal, NULL, &now) || now.sa_handler != SIG_IGN);
+}

@@ -171,6 +171,44 @@ static void test_the_watchdog_looks_away(void **state)
     unsetenv("SLURM_STEP_NUM_TASKS");
 }
 
+/* A rank that waits for another, and whose watchdog says that the next one is lost: with that the run ends. */
+static pid_t start_watched_rank(int rank, int size)
+{
+    struct bb_watchdog *watchdog;
+    pid_t pid = fork();
+
+    if (pid != 0)
+        return pid;
+    be_rank(rank, size);
+    alarm(PATIENCE_MS / 1000);
+    if (bb_watchdog_start(&watchdog, 20) != 0 || !freopen("/dev/null", "w", stderr))
+        _exit(9);
+    bb_watchdog_see_neighbours(watchdog);
+    while (connection_of(watchdog) < 0)
+        poll(NULL, 0, STEP_MS);
+    kill(getppid(), SIGUSR1);
+    for (;;)
+        pause();
+}
+
+static void test_who_said_it_ends(void **state)
+{
+    sigset_t seen;
+    pid_t next, watched;
+
+    (void)state;
+    sigemptyset(&seen);
+    sigaddset(&seen, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &seen, NULL);
+    next = start_rank(1, 2, false);
+    watched = start_watched_rank(0, 2);
+    assert_int_equal(sigwaitinfo(&seen, NULL), SIGUSR1);
+    kill(next, SIGKILL);
+    assert_int_equal(status_of(next), -SIGKILL);
+    assert_int_equal(status_of(watched), BB_ETIMEOUT);
+    sigprocmask(SIG_UNBLOCK, &seen, NULL);
+}
+
 /* Where the launcher does not tell who is on this host, nobody is looked at. */
 static void test_unknown_ranks(void **state)
 {
@@ -189,9 +227,8 @@ static void test_unknown_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_rank_that_is_gone),
-        cmocka_unit_test(test_ranks_that_stay),
-        cmocka_unit_test(test_the_watchdog_looks_away),
+        cmocka_unit_test(test_a_rank_that_is_gone),     cmocka_unit_test(test_ranks_that_stay),
+        cmocka_unit_test(test_the_watchdog_looks_away), cmocka_unit_test(test_who_said_it_ends),
         cmocka_unit_test(test_unknown_ranks),
     };
     char job[32];

@@ -78,7 +78,8 @@ struct bb_kernel_list *bb_step_keep_work(struct bb_step *step, const struct bb_k
         return NULL;
     }
     memcpy(work, made, bytes);
-    return step->works[step->n_works++] = work;
+    step->works[step->n_works++] = work;
+    return work;
 }
 
 struct bb_alltoallv *bb_step_table(struct bb_step *step, int n)

@@ -103,7 +103,7 @@ tsan_reports() {
 }
 
 run_tsan() {
-    tests="test_watchdog test_wait test_results test_progress"
+    tests="test_watchdog test_neighbours test_wait test_results test_progress"
     # shellcheck disable=SC2086
     build_preset tsan busbar busbar_gpu emulator $tests || { tail -n 20 $logs/build.log; echo open >$logs/tsan.verdict; return; }
     rm -f $logs/tsan.[0-9]*

@@ -5,13 +5,19 @@
 
 enum { COLLECTIVES = 7 };
 
+/* A collective, one beside a slow link, a step, and a step whose experts are dispatched unevenly. */
 static void plan_by(char *path, char *collective)
 {
     char *words[] = {"plan", collective, "--ranks", "24", "--cluster", path, "-b", "8", "-e", "512M", "-f", "4096"};
+    char *slow[] = {"plan", "all_reduce", "--ranks", "24", "--cluster", path, "--slow", "link=node0-nic0:0.5"};
     char *step[] = {"plan", "dlrm", "--ranks", "12", "--cluster", path, "--compute", "gemm", "--scale-counts", "0.1"};
+    char *uneven[] = {"plan", "transformer",     "--model", "mixtral_8x7b", "--layers", "1",         "--ep",
+                      "4",    "--moe-imbalance", "1",       "--ranks",      "8",        "--cluster", path};
 
     (void)bb_plan_main(sizeof words / sizeof *words, words);
+    (void)bb_plan_main(sizeof slow / sizeof *slow, slow);
     (void)bb_plan_main(sizeof step / sizeof *step, step);
+    (void)bb_plan_main(sizeof uneven / sizeof *uneven, uneven);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

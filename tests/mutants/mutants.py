@@ -66,9 +66,11 @@ CONCERNS = {
     "cuda": "kernels compute bench transformer_layers",
     "cuda/device": "start bench dangers nsys",
     "proxies": "proxy plan dangers answers",
+    "proxies/bench_plan": "answers sharing",
     "proxies/calibrate": "calibrate",
     "proxies/export": "export",
     "proxies/layouts": "answers",
+    "proxies/machine": "sharing forecast answers",
     "proxies/models": "models plan",
     "proxies/plan": "plan trace export models",
     "proxies/registry": "front plan proxy models",
@@ -76,6 +78,7 @@ CONCERNS = {
     "proxies/run": "proxy trace",
     "proxies/scaling": "scaling",
     "proxies/seeds": "plan_seeds plan",
+    "proxies/simulate": "sharing answers plan",
     "proxies/spatial": "spatial",
     "proxies/sync": "replicas plan_seeds",
     "proxies/timeline": "trace proxy",
@@ -120,13 +123,27 @@ def product_files():
     return [f for f in listed if f == "busbar.c" or f.split("/")[0] in ROOMS]
 
 
-def in_turns(seed, only):
+def changed_since(revision):
+    """Per file: its lines that are not those of that revision."""
+    diff = subprocess.run(["git", "diff", "-U0", revision, "--", "*.c"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    lines, file = collections.defaultdict(set), None
+    for line in diff.split("\n"):
+        if line.startswith("+++ "):
+            file = line[6:]
+        elif line.startswith("@@ "):
+            first, n = re.match(r"@@ \S+ \+(\d+)(?:,(\d+))? @@", line).groups()
+            lines[file].update(range(int(first), int(first) + int(n or 1)))
+    return lines
+
+
+def in_turns(seed, only, since):
     """All mutants of the product: one of each folder, then the next of each, lines drawn before places in a line."""
+    changed = changed_since(since) if since else None
     draw = random.Random(seed)
     lines = collections.defaultdict(list)
     for file in product_files():
         if not only or file == only or file.startswith(only.rstrip("/") + "/"):
-            lines[folder_of(file)] += mutants_of(file)
+            lines[folder_of(file)] += [m for m in mutants_of(file) if changed is None or m[0].line in changed[file]]
     for folder in sorted(lines):
         draw.shuffle(lines[folder])
     while any(lines.values()):
@@ -485,6 +502,7 @@ def main():
     words.add_argument("n", type=int, nargs="?", default=0, help="so many judged mutants in all")
     words.add_argument("--seed", type=int, default=1)
     words.add_argument("--only", default="", help="a folder or a file")
+    words.add_argument("--since", metavar="REV", help="only lines that have changed since that commit")
     words.add_argument("--again", action="store_true", help="those that survived, once more")
     words.add_argument("--together", action="store_true", help="every black-box test on all of those at once")
     words.add_argument("--sanitize", action="store_true", help="the smoke tests under AddressSanitizer on each of those")
@@ -500,7 +518,7 @@ def main():
         else:
             try_all(iter(chosen), len(chosen), done, MANY_BLACK_BOX)
     else:
-        chosen = (m for m in in_turns(asked.seed, asked.only) if key(m._asdict()) not in done)
+        chosen = (m for m in in_turns(asked.seed, asked.only, asked.since) if key(m._asdict()) not in done)
         wanted = asked.n - len(judged(done.values()))
         if wanted > 0:
             try_all(chosen, wanted, done, SOME_BLACK_BOX)

@@ -1,6 +1,7 @@
 /* test_neighbours.c - ranks of one host that are processes of this test: who is gone is seen, who is not there is named,
  * who is stopped is continued, who stays is killed. */
 #include "bootstrap/start/neighbours.h"
+#include "bootstrap/watchdog/watchdog_internal.h"
 #include "tests/check.h"
 
 #include <poll.h>
@@ -11,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 10000, STEP_MS = 10 };
+enum { PATIENCE_MS = 10000, STEP_MS = 10, LEAVE_MS = 300 };
 
 static void be_rank(int rank, int size)
 {
@@ -24,7 +25,7 @@ static void be_rank(int rank, int size)
     setenv("OMPI_COMM_WORLD_LOCAL_SIZE", text, 1);
 }
 
-/* A rank that is there until it is ended, or that ends by itself when it is continued. */
+/* A rank that is there until it is ended, or that ends by itself soon after it is continued. */
 static pid_t start_rank(int rank, int size, bool stopped)
 {
     int ready[2];
@@ -42,6 +43,7 @@ static pid_t start_rank(int rank, int size, bool stopped)
             _exit(9);
         if (stopped) {
             raise(SIGSTOP);
+            poll(NULL, 0, LEAVE_MS);
             _exit(7);
         }
         for (;;)
@@ -121,6 +123,92 @@ static void test_ranks_that_stay(void **state)
     assert_int_equal(status_of(stuck), -SIGKILL);
 }
 
+static void be_slurm_rank(int rank, const char *ranks, const char *size)
+{
+    char text[16];
+
+    unsetenv("OMPI_COMM_WORLD_RANK");
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+    unsetenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    snprintf(text, sizeof(text), "%d", rank);
+    setenv("SLURM_PROCID", text, 1);
+    setenv("SLURM_GTIDS", ranks, 1);
+    setenv("SLURM_STEP_NUM_TASKS", size, 1);
+}
+
+static int connection_of(struct bb_watchdog *watchdog)
+{
+    int fd;
+
+    pthread_mutex_lock(&watchdog->lock);
+    fd = watchdog->neighbours.next;
+    pthread_mutex_unlock(&watchdog->lock);
+    return fd;
+}
+
+/* While the main thread ends the next rank, which takes its time, the watchdog's thread, which looks at it ten times a
+ * second, neither calls it again nor tells of its loss. */
+static void test_the_watchdog_looks_away(void **state)
+{
+    struct bb_watchdog *watchdog;
+    pid_t next = start_rank(1, 2, true);
+
+    (void)state;
+    assert_int_equal(waitpid(next, NULL, WUNTRACED), next);
+    be_slurm_rank(0, "0,1", "2");
+    assert_int_equal(bb_watchdog_start(&watchdog, 20), 0);
+    bb_watchdog_see_neighbours(watchdog);
+    for (int ms = 0; connection_of(watchdog) < 0 && ms < PATIENCE_MS; ms += STEP_MS)
+        poll(NULL, 0, STEP_MS);
+    assert_true(connection_of(watchdog) >= 0);
+    bb_watchdog_end_neighbours(watchdog);
+    assert_int_equal(connection_of(watchdog), -1);
+    assert_int_equal(status_of(next), 7);
+    assert_int_equal(bb_watchdog_ending(watchdog), 0);
+    bb_watchdog_stop(watchdog);
+    unsetenv("SLURM_PROCID");
+    unsetenv("SLURM_GTIDS");
+    unsetenv("SLURM_STEP_NUM_TASKS");
+}
+
+/* A rank that waits for another, and whose watchdog says that the next one is lost: with that the run ends. */
+static pid_t start_watched_rank(int rank, int size)
+{
+    struct bb_watchdog *watchdog;
+    pid_t pid = fork();
+
+    if (pid != 0)
+        return pid;
+    be_rank(rank, size);
+    alarm(PATIENCE_MS / 1000);
+    if (bb_watchdog_start(&watchdog, 20) != 0 || !freopen("/dev/null", "w", stderr))
+        _exit(9);
+    bb_watchdog_see_neighbours(watchdog);
+    while (connection_of(watchdog) < 0)
+        poll(NULL, 0, STEP_MS);
+    kill(getppid(), SIGUSR1);
+    for (;;)
+        pause();
+}
+
+static void test_who_said_it_ends(void **state)
+{
+    sigset_t seen;
+    pid_t next, watched;
+
+    (void)state;
+    sigemptyset(&seen);
+    sigaddset(&seen, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &seen, NULL);
+    next = start_rank(1, 2, false);
+    watched = start_watched_rank(0, 2);
+    assert_int_equal(sigwaitinfo(&seen, NULL), SIGUSR1);
+    kill(next, SIGKILL);
+    assert_int_equal(status_of(next), -SIGKILL);
+    assert_int_equal(status_of(watched), BB_ETIMEOUT);
+    sigprocmask(SIG_UNBLOCK, &seen, NULL);
+}
+
 /* Where the launcher does not tell who is on this host, nobody is looked at. */
 static void test_unknown_ranks(void **state)
 {
@@ -139,8 +227,8 @@ static void test_unknown_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_rank_that_is_gone),
-        cmocka_unit_test(test_ranks_that_stay),
+        cmocka_unit_test(test_a_rank_that_is_gone),     cmocka_unit_test(test_ranks_that_stay),
+        cmocka_unit_test(test_the_watchdog_looks_away), cmocka_unit_test(test_who_said_it_ends),
         cmocka_unit_test(test_unknown_ranks),
     };
     char job[32];

@@ -101,6 +101,8 @@ static void a_run_of_old_is_read(void **state)
     assert_int_equal(t.n, 2);
     assert_string_equal(t.rows[0].what, "all_gather");
     assert_null(t.rows[0].op);
+    assert_string_equal(
+        json_string_value(json_object_get(json_array_get(json_object_get(t.root, "results"), 0), "root")), "-1");
     assert_true(t.rows[0].time_us == 1002.1 && t.rows[1].time_us == 1001.9);
     assert_int_equal(json_integer_value(json_object_get(t.root, "nccl_version")), 21003);
     bb_result_file_release(&t);

@@ -143,6 +143,76 @@ static void rails_have_leaves_of_their_own(void **state)
     }
 }
 
+/* Each rank and the one so far from it, two by two, send 10 us to each other. */
+static void make_pairs(struct bb_step *step, int ranks, int away)
+{
+    const struct bb_axis axes[] = {{"near", away}, {"pair", 2}, {"far", ranks / 2 / away}};
+
+    *step = (struct bb_step){.proxy = "made"};
+    assert_int_equal(bb_layout_init(&step->layout, ranks, axes, 3), 0);
+    assert_int_equal(bb_step_add_roles(step, 1), 0);
+    bb_layout_add_comm(&step->layout, "c0", bb_layout_add_group(&step->layout, "pairs", 2));
+    step->roles[0].name = "rank";
+    bb_program_add_stream(&step->roles[0].program, "c0", 0);
+    for (int receives = 0; receives < 2; receives++) {
+        struct bb_op op = made_op(receives ? BB_OP_RECV : BB_OP_SEND, 0);
+
+        op.peer_kind = BB_PEER_OFFSET;
+        op.peer = 1;
+        op.count = 10 * US;
+        op.call = 0;
+        made_add(step, 0, &op, BB_NONE);
+    }
+}
+
+/* All have one program and one partner, and only the links to it differ: within the node 1 us and the bytes in no time,
+ * to another rail 1 us more, over uplinks what those have for one message each way. */
+static void links_tell_ranks_apart(void **state)
+{
+    static const struct {
+        int ranks, away, gpus, nics;
+        bool rails;
+        int leaf, pod; /* nodes */
+        double leaf_over, pod_over;
+        double us[10]; /* of the first ranks */
+        int classes;   /* 0: not looked at */
+    } rows[] = {
+        /* to the same node, and to another rail of the next */
+        {6, 1, 3, 3, true, 1, 0, 1, 0, {1.01, 1.01, 11, 11, 1.01, 1.01}, 2},
+        /* GPUs share NICs by two: the partner's is of the same rail, of the other, of the same ... */
+        {10, 5, 4, 2, true, 1, 0, 1, 0, {20, 21, 20, 21, 20, 20, 21, 20, 21, 20}, 0},
+        /* the pairs in the middle leave their pod */
+        {6, 1, 1, 1, false, 1, 3, 1, 7, {10, 10, 70 / 3.0, 70 / 3.0, 10, 10}, 0},
+        /* to the same node; or out of the leaf and the pod, which both are scarce */
+        {6, 1, 3, 3, false, 1, 1, 2, 4, {1.01, 1.01, 40 / 3.0, 40 / 3.0, 1.01, 1.01}, 0},
+        /* out of the leaf, which is not scarce, is like within it */
+        {12, 1, 1, 1, false, 3, 6, 1, 7, {10, 10, 10, 10}, 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_cluster c = with_leaves(rows[i].leaf, rows[i].leaf_over);
+        struct bb_step step;
+
+        c.gpus_per_node = rows[i].gpus;
+        c.nics_per_node = rows[i].nics;
+        c.intra.latency_us = 1;
+        c.fabric.rails = rows[i].rails;
+        c.fabric.nodes[BB_POD] = rows[i].pod;
+        c.fabric.oversubscription[BB_POD] = rows[i].pod_over;
+        make_pairs(&step, rows[i].ranks, rows[i].away);
+        predict(&step, &c);
+        for (int r = 0; r < rows[i].ranks && r < 10 && rows[i].us[r] > 0; r++) {
+            const double us = (double)p.classes[p.class_of[r]].all.step_ns / 1e3;
+
+            if (fabs(us - rows[i].us[r]) > 2e-3)
+                fail_msg("row %zu, rank %d: %.6g us, expected %.6g", i, r, us, rows[i].us[r]);
+        }
+        if (rows[i].classes > 0)
+            assert_int_equal(p.n_classes, rows[i].classes);
+    }
+}
+
 /* ---- collectives ---- */
 
 /* All-reduces that last `us` us on two ranks: in each of the groups of ranks that are `stride` from each other; or, of
@@ -325,6 +395,7 @@ int main(void)
         cmocka_unit_test(senders_share_their_leaf),
         cmocka_unit_test(pods_are_scarcer_than_leaves),
         cmocka_unit_test(rails_have_leaves_of_their_own),
+        cmocka_unit_test(links_tell_ranks_apart),
         cmocka_unit_test(rings_ask_for_what_leaves_a_leaf),
         cmocka_unit_test(groups_that_lie_differently_are_told_apart),
         cmocka_unit_test(a_collective_alone_is_as_long_as_in_a_step),

@@ -48,11 +48,11 @@ static int refuse_collective(const struct bb_plan_options *o, const char *name)
 static int refuse_slow_ranks(const struct bb_slow *slow, const char *name)
 {
     for (int i = 0; i < slow->n; i++)
-        if (slow->items[i].rank >= 0)
+        if (slow->items[i].kind == BB_SLOW_RANK)
             return bb_err(BB_EUSAGE,
                           "%s: --slow rank=%d:%g makes computing longer, and a collective computes nothing; leave it "
                           "out, or nearest: --slow link=node0-nic0:0.5",
-                          name, slow->items[i].rank, slow->items[i].factor);
+                          name, slow->items[i].number, slow->items[i].factor);
     return 0;
 }
 

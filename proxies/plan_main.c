@@ -26,7 +26,8 @@ static const struct bb_opt plan_options[] = {
                "with --cluster: how many steps, days and GPU hours a training on so many tokens takes (15T, 300B)"),
     OPT_STRING(0, "slow", FIELD(slow), NULL, "LIST",
                "with --cluster: what is slower than the rest: rank=5:1.1 (its kernels last 1.1 times as long; of "
-               "steps), link=node3-nic2:0.5 (the NIC has half its rate; at most 1); several with commas"),
+               "steps), link=node3-nic2:0.5 (the NIC has half its rate; at most 1), link=leaf3:0.5 (the uplinks of a "
+               "leaf of the profile's fabric); several with commas"),
     OPT_STRING(0, "jitter", FIELD(jitter), NULL, "PERCENT",
                "with --cluster: also steps in which the time of each compute operation varies on every rank (of a "
                "collective each rank's part of it): normally distributed, with this standard deviation (3%), cut at "

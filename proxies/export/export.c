@@ -46,7 +46,7 @@ static const struct format *find_format(const char *name)
 static int refuse_slow(const struct format *format, const struct bb_slow *slow)
 {
     for (int i = 0; i < slow->n && !format->predicted; i++) {
-        const bool link = slow->items[i].rank < 0;
+        const bool link = slow->items[i].kind != BB_SLOW_RANK;
 
         if (link || !format->every_rank)
             return bb_err(BB_EUSAGE, "--export %s: %s, so --slow %s would be lost in it; leave one out", format->name,

@@ -606,7 +606,7 @@ static double quickest_times(const struct bb_slow *slow)
     double least = 1;
 
     for (int i = 0; i < slow->n; i++)
-        if (slow->items[i].rank >= 0 && slow->items[i].factor < least)
+        if (slow->items[i].kind == BB_SLOW_RANK && slow->items[i].factor < least)
             least = slow->items[i].factor;
     return least;
 }

@@ -50,6 +50,7 @@ struct bb_fabric {
     bool rails;                        /* a leaf switch for each NIC of a node, and not one for all */
     int nodes[BB_TIERS];               /* 0: no such tier, all nodes are on one switch              */
     double oversubscription[BB_TIERS]; /* of what hangs on it to what its uplinks carry             */
+    bool slow_leaf;                    /* no key: the uplinks of a leaf are slow (bb_slow_mark)     */
 };
 
 struct bb_cluster {

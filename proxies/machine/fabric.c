@@ -54,7 +54,8 @@ out:
 
 bool bb_fabric_is_scarce(const struct bb_cluster *c, enum bb_tier tier)
 {
-    return c->fabric.nodes[tier] > 0 && c->fabric.oversubscription[tier] > 1;
+    return c->fabric.nodes[tier] > 0 &&
+           (c->fabric.oversubscription[tier] > 1 || (tier == BB_LEAF && c->fabric.slow_leaf));
 }
 
 bool bb_fabric_has_scarce(const struct bb_cluster *c)
@@ -91,6 +92,11 @@ int bb_fabric_place(const struct bb_cluster *c, enum bb_tier tier, int rank)
     const int places = count_places(c, tier), area = area_of(c, tier, rank / c->gpus_per_node);
 
     return places == 1 ? area : area * places + rail_of(c, rank);
+}
+
+int bb_fabric_leaves(const struct bb_cluster *c, int nodes)
+{
+    return (area_of(c, BB_LEAF, nodes - 1) + 1) * count_places(c, BB_LEAF);
 }
 
 double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier)

@@ -17,16 +17,18 @@
 /* bb_fabric_read - the key of a profile of which all else is read; none: no fabric. */
 int bb_fabric_read(const json_t *root, const char *word, struct bb_cluster *c) BB_MUST_CHECK;
 
-/* bb_fabric_is_scarce - whether the uplinks of that tier carry less than what hangs on them; of others nobody need ask.
+/* bb_fabric_is_scarce - whether uplinks of that tier carry less than what hangs on them; of others nobody need ask.
  * _has_scarce: of any tier. */
 bool bb_fabric_is_scarce(const struct bb_cluster *c, enum bb_tier tier);
 bool bb_fabric_has_scarce(const struct bb_cluster *c);
 /* bb_fabric_rails - of a node: NICs of one number are one; where a GPU has several, all of its own together. */
 int bb_fabric_rails(const struct bb_cluster *c);
-/* bb_fabric_place - the number, over all nodes, of the leaf or pod whose uplinks a rank's NIC uses. _uplink_gbps:
- * what the uplinks of one place carry, each way. */
+/* bb_fabric_place - the number, over all nodes, of the leaf or pod whose uplinks a rank's NIC uses: with rails that of
+ * the leaves' area x rails + the rail's. _uplink_gbps: what the uplinks of one place carry, each way. _leaves: how many
+ * there are for so many nodes. */
 int bb_fabric_place(const struct bb_cluster *c, enum bb_tier tier, int rank);
 double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier);
+int bb_fabric_leaves(const struct bb_cluster *c, int nodes);
 /* bb_fabric_ranks_at - of a job's first ranks how many are on its first place, which has most. */
 int bb_fabric_ranks_at(const struct bb_cluster *c, enum bb_tier tier, int ranks);
 

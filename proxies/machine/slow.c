@@ -1,6 +1,8 @@
 /* slow.c - see slow.h. */
 #include "proxies/machine/slow.h"
 
+#include "proxies/machine/fabric.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,27 +44,37 @@ static bool take_factor(const char **at, double most, double *factor)
     return true;
 }
 
+static bool take_link(const char **at, struct bb_slow_item *item)
+{
+    if (take_word(at, "leaf")) {
+        item->kind = BB_SLOW_LEAF;
+        return take_number(at, &item->number);
+    }
+    item->kind = BB_SLOW_NIC;
+    return take_word(at, "node") && take_number(at, &item->number) && take_word(at, "-nic") &&
+           take_number(at, &item->nic);
+}
+
 static bool take_item(const char **at, struct bb_slow_item *item)
 {
-    *item = (struct bb_slow_item){.rank = -1};
-    if (take_word(at, "rank=") ? !take_number(at, &item->rank)
-                               : !take_word(at, "link=node") || !take_number(at, &item->node) ||
-                                     !take_word(at, "-nic") || !take_number(at, &item->nic))
+    *item = (struct bb_slow_item){.kind = BB_SLOW_RANK};
+    if (take_word(at, "rank=") ? !take_number(at, &item->number) : !take_word(at, "link=") || !take_link(at, item))
         return false;
-    return take_word(at, ":") && take_factor(at, item->rank < 0 ? most_part : most_times, &item->factor);
+    return take_word(at, ":") && take_factor(at, item->kind == BB_SLOW_RANK ? most_times : most_part, &item->factor);
 }
 
 static bool is_same(const struct bb_slow_item *a, const struct bb_slow_item *b)
 {
-    return a->rank == b->rank && a->node == b->node && a->nic == b->nic;
+    return a->kind == b->kind && a->number == b->number && a->nic == b->nic;
 }
 
 static int refuse_item(const char *what, const char *item)
 {
-    return bb_err(BB_EUSAGE,
-                  "%s: '%.*s' is not valid, expected rank=R:TIMES, TIMES from 0.001 to 1000, or link=nodeN-nicM:PART, "
-                  "PART from 0.001 to 1; such as rank=5:1.1 or link=node3-nic2:0.5",
-                  what, (int)strcspn(item, ","), item);
+    return bb_err(
+        BB_EUSAGE,
+        "%s: '%.*s' is not valid, expected rank=R:TIMES, TIMES from 0.001 to 1000, or link=nodeN-nicM:PART or "
+        "link=leafN:PART, PART from 0.001 to 1; such as rank=5:1.1 or link=node3-nic2:0.5",
+        what, (int)strcspn(item, ","), item);
 }
 
 int bb_slow_read(struct bb_slow *slow, const char *what, const char *text)
@@ -89,6 +101,24 @@ static int check_number(const char *what, const char *name, int number, int end)
     return number < end ? 0 : bb_err(BB_EUSAGE, "%s: there is no %s %d, expected 0 to %d", what, name, number, end - 1);
 }
 
+static int check_link(const struct bb_slow_item *item, const char *what, const struct bb_cluster *c, int nodes)
+{
+    int rc;
+
+    if (item->kind == BB_SLOW_LEAF) {
+        if (c->fabric.nodes[BB_LEAF] == 0)
+            return bb_err(BB_EUSAGE,
+                          "%s: link=leaf%d, but the profile '%s' has no 'fabric', so there are no leaves; expected a "
+                          "profile with one, or nearest: link=node0-nic0:%g",
+                          what, item->number, c->name, item->factor);
+        return check_number(what, "leaf", item->number, bb_fabric_leaves(c, nodes));
+    }
+    TRY(check_number(what, "node", item->number, nodes));
+    TRY(check_number(what, "NIC", item->nic, bb_cluster_nics(c)));
+out:
+    return rc;
+}
+
 int bb_slow_check(const struct bb_slow *slow, const char *what, const struct bb_cluster *c, int ranks, int nodes)
 {
     int rc = 0;
@@ -96,9 +126,8 @@ int bb_slow_check(const struct bb_slow *slow, const char *what, const struct bb_
     for (int i = 0; i < slow->n; i++) {
         const struct bb_slow_item *item = &slow->items[i];
 
-        TRY(check_number(what, "rank", item->rank, ranks));
-        TRY(check_number(what, "node", item->node, nodes));
-        TRY(check_number(what, "NIC", item->nic, bb_cluster_nics(c)));
+        TRY(item->kind == BB_SLOW_RANK ? check_number(what, "rank", item->number, ranks)
+                                       : check_link(item, what, c, nodes));
     }
 out:
     return rc;
@@ -116,7 +145,7 @@ static double factor_of(const struct bb_slow *slow, struct bb_slow_item named)
 
 double bb_slow_times(const struct bb_slow *slow, int rank)
 {
-    return factor_of(slow, (struct bb_slow_item){.rank = rank});
+    return factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_RANK, .number = rank});
 }
 
 double bb_slow_nic_part(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu)
@@ -126,7 +155,7 @@ double bb_slow_nic_part(const struct bb_slow *slow, const struct bb_cluster *c, 
 
     bb_cluster_gpu_nics(c, gpu, &first, &end);
     for (int nic = first; slow->n > 0 && nic < end; nic++)
-        sum += factor_of(slow, (struct bb_slow_item){.rank = -1, .node = node, .nic = nic});
+        sum += factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_NIC, .number = node, .nic = nic});
     return slow->n > 0 ? sum / (end - first) : 1;
 }
 
@@ -138,14 +167,27 @@ double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c,
     return c->inter.gbps * (end - first) * bb_slow_nic_part(slow, c, rank / c->gpus_per_node, rank % c->gpus_per_node);
 }
 
+double bb_slow_leaf_part(const struct bb_slow *slow, const struct bb_cluster *c, int rank)
+{
+    if (c->fabric.nodes[BB_LEAF] == 0)
+        return 1;
+    return factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_LEAF, .number = bb_fabric_place(c, BB_LEAF, rank)});
+}
+
+void bb_slow_mark(const struct bb_slow *slow, struct bb_cluster *c)
+{
+    for (int i = 0; i < slow->n; i++)
+        c->fabric.slow_leaf |= slow->items[i].kind == BB_SLOW_LEAF;
+}
+
 /* ---- what was said ---- */
 
 static void write_slow(const struct bb_slow_item *item, char text[64])
 {
-    if (item->rank >= 0)
-        snprintf(text, 64, "rank=%d:%g", item->rank, item->factor);
+    if (item->kind == BB_SLOW_NIC)
+        snprintf(text, 64, "link=node%d-nic%d:%g", item->number, item->nic, item->factor);
     else
-        snprintf(text, 64, "link=node%d-nic%d:%g", item->node, item->nic, item->factor);
+        snprintf(text, 64, "%s%d:%g", item->kind == BB_SLOW_RANK ? "rank=" : "link=leaf", item->number, item->factor);
 }
 
 void bb_slow_print(const struct bb_slow *slow, const char *before, FILE *out)

@@ -3,6 +3,7 @@
  *
  *   rank=R:TIMES            compute of rank R lasts so many times as long
  *   link=nodeN-nicM:PART    NIC M of node N has that part of its rate, in both directions
+ *   link=leafN:PART         the uplinks of leaf switch N of a profile's "fabric" do (fabric.h says which number it has)
  *
  * Numbers begin at 0, nodes are those of consecutive ranks. TIMES may be below 1 and above it; PART is at most 1, since
  * no link does better than the profile that all the rest is reckoned by.
@@ -16,7 +17,8 @@
 #include <stdio.h>
 
 struct bb_slow_item {
-    int rank, node, nic; /* rank -1: it is a link */
+    enum bb_slow_kind { BB_SLOW_RANK, BB_SLOW_NIC, BB_SLOW_LEAF } kind;
+    int number, nic; /* of the rank, node or leaf; of a node the NIC's */
     double factor;
 };
 #define BB_SLOW_ITEMS 64
@@ -27,7 +29,8 @@ struct bb_slow {
 
 /* bb_slow_read - adds what the text says. what: the option or variable that errors name. */
 int bb_slow_read(struct bb_slow *slow, const char *what, const char *text) BB_MUST_CHECK;
-/* bb_slow_check - refuses what a job of so many ranks on so many nodes does not have. */
+/* bb_slow_check - refuses what a job of so many ranks on so many nodes does not have, and links of which the profile knows
+ * nothing. */
 int bb_slow_check(const struct bb_slow *slow, const char *what, const struct bb_cluster *c, int ranks,
                   int nodes) BB_MUST_CHECK;
 
@@ -41,5 +44,9 @@ double bb_slow_nic_part(const struct bb_slow *slow, const struct bb_cluster *c, 
 /* bb_slow_nics_gbps - the rate of all NICs that a rank's GPU uses, whoever else does. Nodes are those of the
  * profile. */
 double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
+/* bb_slow_leaf_part - what is left of the rate of the uplinks that a rank's NIC uses. */
+double bb_slow_leaf_part(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
+/* bb_slow_mark - lets the machine look at the uplinks of its leaves if one is slow, though they carry all otherwise. */
+void bb_slow_mark(const struct bb_slow *slow, struct bb_cluster *c);
 
 #endif

@@ -379,6 +379,11 @@ int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cl
     *m = (struct bb_sim){.step = step, .cluster = cluster};
     if (conditions)
         m->conditions = *conditions;
+    if (cluster && m->conditions.slow.n > 0) {
+        m->marked = *cluster;
+        bb_slow_mark(&m->conditions.slow, &m->marked);
+        m->cluster = &m->marked;
+    }
     TRY(make_graphs(m));
     TRY(bb_sim_find_classes(m, faults));
     TRY(make_room(m));

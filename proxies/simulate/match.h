@@ -45,7 +45,8 @@ struct bb_mate {
 
 struct bb_sim {
     const struct bb_step *step;
-    const struct bb_cluster *cluster; /* NULL: no times */
+    const struct bb_cluster *cluster; /* NULL: no times                                    */
+    struct bb_cluster marked;         /* what it points to where a leaf is slow (slow.h) */
     struct bb_conditions conditions;
     struct bb_task_graph *graphs; /* [n_roles]      */
     struct bb_rank_classes classes;

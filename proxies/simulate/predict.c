@@ -327,7 +327,7 @@ out:
 int bb_predict_refuse_slow(const struct bb_cluster *c, int ranks, const struct bb_slow *slow)
 {
     for (int i = 0; i < slow->n; i++)
-        if (slow->items[i].rank < 0 && !c->shares)
+        if (slow->items[i].kind != BB_SLOW_RANK && !c->shares)
             return bb_err(BB_EUSAGE,
                           "--slow link: the profile '%s' has no 'sharing', so nothing is known of single links",
                           c->name);
@@ -343,6 +343,7 @@ static int predict_once(const struct bb_step *step, const struct bb_cluster *clu
     if (conditions)
         out->conditions.slow = conditions->slow;
     TRY(bb_predict_refuse_slow(cluster, step->layout.ranks, &out->conditions.slow));
+    bb_slow_mark(&out->conditions.slow, &out->cluster);
     TRY(predict_whole(step, keeps_ops, out));
 out:
     if (rc)

@@ -86,8 +86,12 @@ static int find_places(struct bb_shared *s)
 
 static double place_gbps(const struct bb_shared *s, enum bb_place what, int rank)
 {
-    return what == BB_AT_NIC ? bb_slow_nics_gbps(&sim_of(s)->conditions.slow, s->cluster, rank)
-                             : bb_fabric_uplink_gbps(s->cluster, bb_place_tier(what));
+    const struct bb_slow *slow = &sim_of(s)->conditions.slow;
+
+    if (what == BB_AT_NIC)
+        return bb_slow_nics_gbps(slow, s->cluster, rank);
+    return bb_fabric_uplink_gbps(s->cluster, bb_place_tier(what)) *
+           (what == BB_AT_LEAF ? bb_slow_leaf_part(slow, s->cluster, rank) : 1);
 }
 
 static void set_capacities(struct bb_shared *s)

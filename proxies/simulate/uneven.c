@@ -24,8 +24,8 @@ static uint64_t mix_words(uint64_t mark, const void *words, size_t bytes)
 static void mark_slow(const struct bb_sim *m, uint64_t *mark)
 {
     for (int r = 0; r < m->step->layout.ranks; r++) {
-        double words[2] = {bb_slow_times(&m->conditions.slow, r),
-                           bb_slow_nics_gbps(&m->conditions.slow, m->cluster, r)};
+        double words[] = {bb_slow_times(&m->conditions.slow, r), bb_slow_nics_gbps(&m->conditions.slow, m->cluster, r),
+                          bb_slow_leaf_part(&m->conditions.slow, m->cluster, r)};
 
         mark[r] = mix_words(mark[r], words, sizeof(words));
     }

@@ -151,7 +151,7 @@ def test_a_slow_part_that_is_not_slow_changes_nothing(plan, tmp_path, clusters, 
             (tmp_path / "fabric.json").write_text(json.dumps(profile | {"fabric": FABRIC | {"rails": cluster}}))
             cluster = tmp_path / "fabric.json"
         words = ("all", "-b", "1K", "-e", "1G", "-f", "1024", "--ranks", ranks, "--cluster", cluster)
-        even, same = plan(*words), plan(*words, "--slow", "link=node0-nic0:1")
+        even, same = plan(*words), plan(*words, "--slow", f"link={'node0-nic0' if cluster in SHARED + OTHERS else 'leaf0'}:1")
         assert len(even["results"]) > 40
         for a, b in zip(even["results"], same["results"], strict=True):
             assert key(a) == key(b) and b["time_us"]["p50"] == a["time_us"]["p50"], (cluster, key(a))

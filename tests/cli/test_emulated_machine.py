@@ -195,13 +195,18 @@ def test_a_slow_link_holds_up_a_ring(busbar, tmp_path):
 
 
 def test_emulated_nodes_have_uplinks(busbar, tmp_path):
-    """Two ranks on each of two nodes, a leaf switch each with half a NIC's uplinks, which carry half of each one's alltoall to both others."""
-    profile = json.loads((CLUSTERS / f"{H100}.json").read_text())
-    (tmp_path / "leaves.json").write_text(json.dumps(profile | {"fabric": {"nodes_per_leaf": 1, "leaf_oversubscription": 16}}))
-    run = busbar.json("bench", "alltoall", "--sizes", "64M", "--placement", "out_of_place", "-n", 2, "--repeats", 1, "-c", 0, ranks=4, tmp_path=tmp_path,
-                      env={"EMU_NODES": "2", "EMU_CLUSTER": str(tmp_path / "leaves.json"), "EMU_DATA": "off"})
+    """Two ranks on each of two nodes, a leaf switch each, which carries all of its two NICs, over it half of each one's alltoall; the
+    uplinks of leaf 1 have a quarter of their rate, as plan says, too."""
+    profile, words = json.loads((CLUSTERS / f"{H100}.json").read_text()), ("alltoall", "--sizes", "64M", "--placement", "out_of_place")
+    cluster, slow = tmp_path / "leaves.json", "link=leaf1:0.25"
+    cluster.write_text(json.dumps(profile | {"gpus_per_node": 2, "nics_per_node": 2, "fabric": {"nodes_per_leaf": 1, "leaf_oversubscription": 1}}))
+    run = busbar.json("bench", *words, "-n", 2, "--repeats", 1, "-c", 0, ranks=4, tmp_path=tmp_path,
+                      env={"EMU_NODES": "2", "EMU_CLUSTER": str(cluster), "EMU_DATA": "off", "EMU_SLOW": slow})
     sent = 2 * 2 ** 26 / 2 / (profile["inter"]["gbps"] * 1e3 / 2)
     assert run["results"][0]["time_us"]["p50"] == pytest.approx(profile["inter"]["latency_us"] + sent, abs=2e-3)
+    paper = busbar.run("plan", *words, "--ranks", 4, "--cluster", cluster, "--slow", slow, "--json", "-", emulated=False)
+    doc = json.loads(paper.stdout)
+    assert doc["predicted"]["slow"] == [slow] and doc["results"][0]["time_us"]["p50"] == pytest.approx(run["results"][0]["time_us"]["p50"], abs=1.1e-3)
 
 
 def test_a_slow_rank_shows_in_the_step(busbar, tmp_path):
@@ -255,7 +260,8 @@ def test_collectives_on_paper_are_slow_as_a_run_is(busbar, tmp_path, cluster, ra
 
 
 @pytest.mark.parametrize("variable,value,said", [
-    ("EMU_SLOW", "rank=5", "'rank=5' is not valid, expected rank=R:TIMES, TIMES from 0.001 to 1000, or link=nodeN-nicM:PART, PART from"),
+    ("EMU_SLOW", "rank=5", "'rank=5' is not valid, expected rank=R:TIMES, TIMES from 0.001 to 1000, or link=nodeN-nicM:PART or link=leafN:PART"),
+    ("EMU_SLOW", "link=leaf0:0.5", "link=leaf0, but the profile 'emulated-default' has no 'fabric', so there are no leaves"),
     ("EMU_SLOW", "link=node0-nic0:2", "'link=node0-nic0:2' is not valid, expected rank=R:TIMES"),
     ("EMU_SLOW", "rank=2:1.1", "there is no rank 2, expected 0 to 1"),
     ("EMU_SLOW", "link=node1-nic0:0.5", "there is no node 1, expected 0 to 0"),

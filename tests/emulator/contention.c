@@ -34,19 +34,21 @@ static struct {
 
 /* ---- the machine ---- */
 
-static double nics_gbps(int device)
+static int machine_rank(int device)
 {
     const int size = emu_world_size();
     struct emu_seat seat = emu_seat_of(size > 1 ? emu_world_rank() : device, size > 1 ? size : EMU_MAX_DEVICES);
     const int per_node = emu.machine.gpus_per_node;
 
-    return bb_slow_nics_gbps(&emu.slow, &emu.machine, seat.node * per_node + seat.gpu % per_node);
+    return seat.node * per_node + seat.gpu % per_node;
 }
 
 /* Where they are not scarce, nothing is said to use them. */
-static double uplink_gbps(enum bb_tier tier)
+static double uplink_gbps(enum bb_tier tier, int rank)
 {
-    return bb_fabric_is_scarce(&emu.machine, tier) ? bb_fabric_uplink_gbps(&emu.machine, tier) : 0;
+    if (!bb_fabric_is_scarce(&emu.machine, tier))
+        return 0;
+    return bb_fabric_uplink_gbps(&emu.machine, tier) * (tier == BB_LEAF ? emu_leaf_part(rank) : 1);
 }
 
 void emu_contention_load(void)
@@ -60,11 +62,12 @@ void emu_contention_load(void)
         ahead.unused[ahead.n_unused++] = f;
     for (int d = 0; d < EMU_MAX_DEVICES; d++) {
         struct bb_resource *of = &ahead.flows.resources[d * EMU_PARTS];
+        const int rank = machine_rank(d);
 
         of[EMU_LINK_OUT].capacity = of[EMU_LINK_IN].capacity = emu.machine.intra.gbps;
-        of[EMU_NIC_OUT].capacity = of[EMU_NIC_IN].capacity = nics_gbps(d);
-        of[EMU_LEAF_OUT].capacity = of[EMU_LEAF_IN].capacity = uplink_gbps(BB_LEAF);
-        of[EMU_POD_OUT].capacity = of[EMU_POD_IN].capacity = uplink_gbps(BB_POD);
+        of[EMU_NIC_OUT].capacity = of[EMU_NIC_IN].capacity = bb_slow_nics_gbps(&emu.slow, &emu.machine, rank);
+        of[EMU_LEAF_OUT].capacity = of[EMU_LEAF_IN].capacity = uplink_gbps(BB_LEAF, rank);
+        of[EMU_POD_OUT].capacity = of[EMU_POD_IN].capacity = uplink_gbps(BB_POD, rank);
         of[EMU_MEMORY].capacity = bb_cluster_nccl_memory_gbps(&emu.machine);
     }
 }

@@ -193,7 +193,7 @@ void emu_body_unref_locked(struct emu_graph_body *body);
 
 /* profile.c, job.c, faults.c */
 void emu_profile_load(struct bb_cluster *machine, struct emu_profile *profile);
-void emu_slow_load(struct bb_slow *slow, const struct bb_cluster *machine);
+void emu_slow_load(struct bb_slow *slow, struct bb_cluster *machine);
 void emu_faults_load(void);
 int64_t emu_ns_of_us(double us);
 int emu_rank_from(const char *const *names, int n, int fallback);

@@ -52,7 +52,7 @@ struct emu_seat emu_seat_of(int at, int all)
 }
 
 /* A process without a launcher may drive many devices, which are its ranks then. */
-void emu_slow_load(struct bb_slow *slow, const struct bb_cluster *machine)
+void emu_slow_load(struct bb_slow *slow, struct bb_cluster *machine)
 {
     const char *text = getenv("EMU_SLOW");
     const int size = emu_world_size(), ranks = size > 1 ? size : EMU_MAX_DEVICES, per_node = machine->gpus_per_node;
@@ -65,11 +65,17 @@ void emu_slow_load(struct bb_slow *slow, const struct bb_cluster *machine)
     if (bb_slow_read(slow, "EMU_SLOW", text) != 0 ||
         bb_slow_check(slow, "EMU_SLOW", machine, ranks, nodes > 0 ? nodes : (ranks + per_node - 1) / per_node) != 0)
         _Exit(BB_EUSAGE);
+    bb_slow_mark(slow, machine);
 }
 
 double emu_nic_part(struct emu_seat seat)
 {
     return bb_slow_nic_part(&emu.slow, &emu.machine, seat.node, seat.gpu);
+}
+
+double emu_leaf_part(int machine_rank)
+{
+    return bb_slow_leaf_part(&emu.slow, &emu.machine, machine_rank);
 }
 
 int64_t emu_slowed_ns(int device, int64_t ns)

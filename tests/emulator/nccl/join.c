@@ -170,7 +170,7 @@ static struct emu_seat seat_of(const struct en_region *r, int rank)
 static void place(ncclComm_t comm)
 {
     comm->n_nodes = 0;
-    comm->least_nic_part = INFINITY;
+    comm->least_nic_part = comm->least_leaf_part = INFINITY;
     for (int i = 0; i < comm->size; i++) {
         struct emu_seat seat = seat_of(&comm->region, i);
         int first = 0;
@@ -181,10 +181,12 @@ static void place(ncclComm_t comm)
             first++;
         comm->n_nodes += first == i;
         comm->least_nic_part = fmin(comm->least_nic_part, emu_nic_part(seat));
+        comm->least_leaf_part = fmin(comm->least_leaf_part, emu_leaf_part(en_machine_rank(comm, i)));
         if (i == comm->rank)
             comm->seat = seat;
     }
     comm->nic_part = emu_nic_part(comm->seat);
+    comm->leaf_part = emu_leaf_part(en_machine_rank(comm, comm->rank));
     comm->job_gpus = emu_world_size() * devices_of(&comm->region, comm->rank);
     en_find_company(comm);
 }

@@ -1,6 +1,7 @@
 /* test_slow.c - the words of slower ranks and links, and what they do to a machine. */
 #include "tests/check.h"
 
+#include "proxies/machine/fabric.h"
 #include "proxies/machine/slow.h"
 
 static void words_are_factors(void **state)
@@ -42,6 +43,28 @@ static void gpus_use_nics_in_order(void **state)
     }
 }
 
+/* Nodes of four GPUs, two nodes to a leaf. With rails each two nodes have four leaves, one for each NIC. */
+static void leaves_have_numbers(void **state)
+{
+    struct bb_cluster c = {
+        .gpus_per_node = 4, .nics_per_node = 4, .n_ways = 1, .fabric = {.nodes = {2}, .oversubscription = {1}}};
+    struct bb_slow slow = {0};
+
+    (void)state;
+    assert_int_equal(bb_slow_read(&slow, "--slow", "link=leaf1:0.25"), 0);
+    bb_err_mute(1);
+    assert_int_equal(bb_slow_check(&slow, "--slow", &c, 8, 2), -BB_EUSAGE);
+    bb_err_mute(0);
+    assert_int_equal(bb_slow_check(&slow, "--slow", &c, 12, 3), 0);
+    assert_true(bb_slow_leaf_part(&slow, &c, 7) == 1 && bb_slow_leaf_part(&slow, &c, 8) == 0.25);
+    c.fabric.rails = true;
+    assert_int_equal(bb_slow_check(&slow, "--slow", &c, 8, 2), 0);
+    assert_true(bb_slow_leaf_part(&slow, &c, 5) == 0.25 && bb_slow_leaf_part(&slow, &c, 8) == 1);
+    assert_false(bb_fabric_has_scarce(&c));
+    bb_slow_mark(&slow, &c);
+    assert_true(bb_fabric_is_scarce(&c, BB_LEAF) && !bb_fabric_is_scarce(&c, BB_POD));
+}
+
 static void what_is_no_word_is_refused(void **state)
 {
     static const char *const wrong[] = {"",
@@ -62,9 +85,14 @@ static void what_is_no_word_is_refused(void **state)
                                         "link=node3-nic:0.5",
                                         "link=node3-nic2:1.01",
                                         "node=3:2",
+                                        "link=leaf:0.5",
+                                        "link=leaf3",
+                                        "link=leaf3:2",
+                                        "link=leaf3-nic1:0.5",
+                                        "link=leaf1:0.5,link=leaf1:0.6",
                                         "rank=1:2,rank=1:3"};
     const struct bb_cluster c = {.gpus_per_node = 8, .nics_per_node = 4, .n_ways = 1};
-    static const char *const absent[] = {"rank=16:2", "link=node2-nic0:0.5", "link=node1-nic4:0.5"};
+    static const char *const absent[] = {"rank=16:2", "link=node2-nic0:0.5", "link=node1-nic4:0.5", "link=leaf0:0.5"};
 
     (void)state;
     bb_err_mute(1);
@@ -86,6 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_are_factors),
         cmocka_unit_test(gpus_use_nics_in_order),
+        cmocka_unit_test(leaves_have_numbers),
         cmocka_unit_test(what_is_no_word_is_refused),
     };
 

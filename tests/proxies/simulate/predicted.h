@@ -16,11 +16,17 @@ static inline void predict_kept(const struct bb_step *step, const struct bb_clus
     assert_int_equal(bb_predict_under(step, cluster, conditions, &p), 0);
 }
 
-/* On an even machine; the step goes. */
+/* The step goes. */
+static inline void predict_with(struct bb_step *step, const struct bb_cluster *cluster,
+                                const struct bb_conditions *conditions)
+{
+    predict_kept(step, cluster, conditions);
+    bb_step_release(step);
+}
+
 static inline void predict(struct bb_step *step, const struct bb_cluster *cluster)
 {
-    predict_kept(step, cluster, NULL);
-    bb_step_release(step);
+    predict_with(step, cluster, NULL);
 }
 
 static inline int release_prediction(void **state)

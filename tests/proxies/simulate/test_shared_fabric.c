@@ -338,7 +338,7 @@ static void folded_is_as_long_as_not(void **state)
             double apart;
 
             assert_int_equal(bb_cluster_load("h100-sxm-ib", &c), 0);
-            c.fabric = (struct bb_fabric){rows[i].rails, {rows[i].nodes}, {2.5}};
+            c.fabric = (struct bb_fabric){rows[i].rails, {rows[i].nodes}, {2.5}, false};
             if (pods) {
                 c.fabric.nodes[BB_POD] = 2 * rows[i].nodes;
                 c.fabric.oversubscription[BB_POD] = 7;
@@ -377,7 +377,7 @@ static void an_even_fabric_changes_nothing(void **state)
         struct bb_step step;
 
         if (even)
-            c.fabric = (struct bb_fabric){false, {3, 6}, {1, 1}};
+            c.fabric = (struct bb_fabric){false, {3, 6}, {1, 1}, false};
         assert_int_equal(MADE_LINE(&step, "resnet50_ring", .ranks = 64), 0);
         predict(&step, &c);
         if (even) {
@@ -389,11 +389,40 @@ static void an_even_fabric_changes_nothing(void **state)
     }
 }
 
+/* Leaves of two nodes that carry all that their NICs do, but for leaf 1, whose uplinks have a tenth of 2 bytes a ns: two
+ * that send to it have 0.1 each, who passes it by has all; a ring over four leaves comes through it once, with 70 us. */
+static void a_slow_leaf_holds_up_who_crosses_it(void **state)
+{
+    struct bb_conditions slow = {0};
+    const struct bb_cluster c = with_leaves(2, 1);
+    struct bb_op gather = made_op(BB_OP_COLLECTIVE, 0);
+    struct bb_step step;
+
+    (void)state;
+    gather.coll = BB_ALL_GATHER;
+    gather.count = 10 * US;
+    assert_int_equal(bb_slow_read(&slow.slow, "--slow", "link=leaf1:0.1"), 0);
+    for (int with = 0; with < 2; with++) {
+        make_senders(&step, 8, 2, 2);
+        predict_with(&step, &c, with ? &slow : NULL);
+        step_is(with ? 100 : 10);
+        make_senders(&step, 8, 2, 4); /* from leaf 0 to leaf 2 */
+        predict_with(&step, &c, with ? &slow : NULL);
+        step_is(10);
+        made_init(&step, 8, 1);
+        made_share(&step);
+        made_add(&step, 0, &gather, BB_NONE);
+        predict_with(&step, &c, with ? &slow : NULL);
+        step_is(with ? 350 : 70);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(senders_share_their_leaf),
         cmocka_unit_test(pods_are_scarcer_than_leaves),
+        cmocka_unit_test(a_slow_leaf_holds_up_who_crosses_it),
         cmocka_unit_test(rails_have_leaves_of_their_own),
         cmocka_unit_test(links_tell_ranks_apart),
         cmocka_unit_test(rings_ask_for_what_leaves_a_leaf),

@@ -39,7 +39,7 @@ static void load_fabric(struct bb_cluster *c)
 {
     assert_int_equal(bb_cluster_load("h100-sxm-ib", c), 0);
     c->gpus_per_node = c->nics_per_node = 2;
-    c->fabric = (struct bb_fabric){true, {1, 2}, {4, 2}};
+    c->fabric = (struct bb_fabric){.rails = true, .nodes = {1, 2}, .oversubscription = {4, 2}};
 }
 
 static void one_failing_allocation_fails_the_prediction(void **state)

@@ -4,6 +4,7 @@
 #define BB_PROXIES_SIMULATE_EXECUTION_H
 
 #include "proxies/simulate/match.h"
+#include "proxies/simulate/op_time.h"
 
 struct bb_shared;
 
@@ -14,6 +15,8 @@ struct bb_execution {
     int *ready, n_ready;      /* tasks that may arrive                                    */
     int *class_of;            /* [tasks]                                                  */
     double *times;            /* [classes] that kernels last longer; NULL: none does      */
+    struct bb_op_times known;
+    int rc; /* the first failure */
 };
 
 /* bb_execution_end - a task has ended at its end_ns: what waits for it may arrive. */

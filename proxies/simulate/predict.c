@@ -288,15 +288,6 @@ int bb_predicted_timeline(const struct bb_step *step, const struct bb_prediction
 
 /* ---- half of the step alone ---- */
 
-/* Kernels alone share nothing with each other: they need not be followed from moment to moment. */
-static struct bb_cluster cluster_of_half(const struct bb_cluster *cluster, bool comm)
-{
-    struct bb_cluster c = *cluster;
-
-    c.shares &= comm;
-    return c;
-}
-
 static bool has_ops(const struct bb_step *step, bool comm)
 {
     for (int r = 0; r < step->n_roles; r++)
@@ -306,17 +297,73 @@ static bool has_ops(const struct bb_step *step, bool comm)
     return false;
 }
 
-static int predict_half(const struct bb_step *step, const struct bb_prediction *of, bool comm, int64_t *step_ns)
+/* Kernels alone share nothing with each other, and all of a rank are on one stream: they follow one another. */
+static int time_kernels(const struct bb_program *p, struct bb_op_times *known, double times, int64_t *step_ns)
+{
+    const int64_t launch_ns = bb_cluster_issue_ns(known->cluster, true);
+    int64_t host_ns = 0, end_ns = 0;
+    int rc = 0;
+
+    for (size_t i = 0; i < p->n_ops && rc == 0; i++) {
+        const int launches = bb_op_is_comm(&p->ops[i]) ? 0 : bb_op_kernels(&p->ops[i]);
+        const int64_t issued_ns = host_ns + launch_ns, start_ns = end_ns > issued_ns ? end_ns : issued_ns;
+        struct bb_work_time work;
+
+        if (launches == 0)
+            continue;
+        rc = bb_op_times_work(known, &p->ops[i], &work);
+        end_ns = start_ns + bb_op_slowed_ns(bb_work_end_ns(&work, start_ns, host_ns) - start_ns, times);
+        host_ns += launches * launch_ns;
+    }
+    *step_ns = end_ns > host_ns ? end_ns : host_ns;
+    return rc;
+}
+
+/* Of each role how many times as long the slowest of its ranks takes. */
+static int list_role_times(const struct bb_step *step, const struct bb_slow *slow, double **times)
+{
+    int rc;
+
+    TRY(BB_NEW(*times, step->n_roles));
+    for (int r = 0; r < step->layout.ranks; r++) {
+        const double of_rank = slow->n > 0 ? bb_slow_times(slow, r) : 1;
+        double *of_role = &(*times)[step->role_of[r]];
+
+        *of_role = larger(*of_role, of_rank);
+    }
+out:
+    return rc;
+}
+
+static int predict_compute_alone(const struct bb_step *step, struct bb_prediction *p)
+{
+    struct bb_op_times known = BB_OP_TIMES(&p->cluster);
+    double *times = NULL;
+    int64_t ns;
+    int rc;
+
+    TRY(list_role_times(step, &p->conditions.slow, &times));
+    p->compute_alone_ns = 0;
+    for (int r = 0; r < step->n_roles; r++) {
+        TRY(time_kernels(&step->roles[r].program, &known, times[r], &ns));
+        p->compute_alone_ns = ns > p->compute_alone_ns ? ns : p->compute_alone_ns;
+    }
+out:
+    bb_op_times_release(&known);
+    free(times);
+    return rc;
+}
+
+static int predict_comm_alone(const struct bb_step *step, struct bb_prediction *p)
 {
     struct bb_step half = *step; /* borrows everything but the roles */
-    struct bb_cluster cluster = cluster_of_half(&of->cluster, comm);
     int rc;
 
     half.n_roles = 0;
     TRY(BB_NEW(half.roles, step->n_roles));
     for (; half.n_roles < step->n_roles; half.n_roles++)
-        TRY(bb_program_only(&step->roles[half.n_roles].program, comm, &half.roles[half.n_roles].program));
-    TRY(bb_predict_step_ns(&half, &cluster, &of->conditions, step_ns));
+        TRY(bb_program_only(&step->roles[half.n_roles].program, true, &half.roles[half.n_roles].program));
+    TRY(bb_predict_step_ns(&half, &p->cluster, &p->conditions, &p->comm_alone_ns));
 out:
     for (int r = 0; half.roles && r < half.n_roles; r++)
         bb_program_release(&half.roles[r].program);
@@ -379,8 +426,8 @@ int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluste
 
     TRY(predict_once(step, cluster, conditions, true, out));
     if (has_ops(step, true) && has_ops(step, false)) {
-        TRY(predict_half(step, out, false, &out->compute_alone_ns));
-        TRY(predict_half(step, out, true, &out->comm_alone_ns));
+        TRY(predict_compute_alone(step, out));
+        TRY(predict_comm_alone(step, out));
     }
 out:
     if (rc)

@@ -195,7 +195,7 @@ static void plan_collective_end(struct bb_shared *s, int rendezvous)
     plan_moment(s, (double)llround(s->now_ns + s->gatherings[rendezvous].latency_ns), COLLECTIVE_ENDS, rendezvous, 0);
 }
 
-void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, const struct bb_cost *cost)
+void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, int call, const struct bb_cost *cost)
 {
     struct bb_shared_gathering *g = &s->gatherings[rendezvous];
     bool short_one = cost->latency_ns > cost->transfer_ns;
@@ -209,7 +209,10 @@ void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, const 
         plan_collective_end(s, rendezvous);
         return;
     }
-    bb_shared_use_collective(s, rendezvous, cost);
+    if (g->uses_of != call)
+        bb_shared_use_collective(s, rendezvous, cost);
+    g->uses_of = call;
+    bb_shared_count_moved(s, rendezvous, cost->transfer_ns);
     bb_flows_start(&s->flows, rendezvous, s->now_ns, cost->transfer_ns);
 }
 
@@ -439,6 +442,8 @@ int bb_shared_init(struct bb_shared **out, struct bb_execution *r)
     TRY(bb_shared_gpus_init(s));
     TRY(BB_NEW(s->uneasy, r->m->classes.n));
     TRY(BB_NEW(s->gatherings, r->m->n_rendezvous));
+    for (int i = 0; i < r->m->n_rendezvous; i++)
+        s->gatherings[i].uses_of = BB_NONE;
     TRY(BB_NEW(s->exchanges, (size_t)r->m->classes.n * (size_t)r->m->step->layout.n_comms));
     TRY(BB_NEW(r->c->busy, r->m->classes.n));
 out:

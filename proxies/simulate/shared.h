@@ -20,11 +20,11 @@ void bb_shared_release(struct bb_shared *s);
 /* bb_shared_arrive - all that the task waits for has ended: it starts at its arrival. */
 void bb_shared_arrive(struct bb_shared *s, int at);
 
-/* What has arrived now: a kernel that would last so long alone; a member of a collective, and the last of them; an
- * exchange with the sum of its messages, of which so many leave the GPU. */
+/* What has arrived now: a kernel that would last so long alone; a member of a collective, and the last of them, with a
+ * number for each different call there; an exchange with the sum of its messages, of which so many leave the GPU. */
 void bb_shared_compute(struct bb_shared *s, int at, const struct bb_op *op, int64_t alone_ns);
 void bb_shared_member(struct bb_shared *s, int class_id);
-void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, const struct bb_cost *cost);
+void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, int call, const struct bb_cost *cost);
 void bb_shared_exchange(struct bb_shared *s, int at, int comm, const struct bb_load *load, int messages);
 
 /* bb_shared_message - both sides, each by its task, have come; told once. itself: to oneself, which takes latency_ns and

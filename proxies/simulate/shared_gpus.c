@@ -217,8 +217,10 @@ static void use_gpu(struct bb_shared *s, struct bb_flow *flow, int class_id, con
                            at[what].ranks * rates->place[what][i]);
 }
 
-static void count_moved(struct bb_shared *s, const struct bb_flow *flow, double work_ns)
+void bb_shared_count_moved(struct bb_shared *s, int flow_id, double work_ns)
 {
+    const struct bb_flow *flow = &s->flows.flows[flow_id];
+
     for (int u = flow->first_use; u < flow->first_use + flow->n_uses; u++)
         s->moved[s->flows.uses[u].resource] += s->flows.uses[u].weight * work_ns;
 }
@@ -251,7 +253,6 @@ void bb_shared_use_collective(struct bb_shared *s, int rendezvous, const struct 
             }
         use_gpu(s, flow, member->class_id, &rates);
     }
-    count_moved(s, flow, cost->transfer_ns);
 }
 
 enum bb_limit bb_shared_longest(double link_ns, double nic_ns, double leaf_ns, double pod_ns)
@@ -302,7 +303,7 @@ void bb_shared_use_exchange(struct bb_shared *s, int flow_id, int class_id, cons
     flow->bytes_per_ns =
         larger(larger(rates.out, rates.in), larger(rates.place[BB_AT_NIC][0], rates.place[BB_AT_NIC][1]));
     use_gpu(s, flow, class_id, &rates);
-    count_moved(s, flow, ns);
+    bb_shared_count_moved(s, flow_id, ns);
 }
 
 enum bb_limit bb_shared_limit(const struct bb_shared *s, int flow, enum bb_limit alone)

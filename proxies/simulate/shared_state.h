@@ -46,7 +46,7 @@ struct bb_shared {
     int *use_at;               /* [resources] a flow's latest use of it */
     int *uneasy, n_uneasy;
     struct bb_shared_gathering {
-        int order;
+        int order, uses_of; /* uses_of: whose uses the flow has, of the calls there; BB_NONE */
         double latency_ns;
         enum bb_limit limit; /* alone */
     } * gatherings;          /* [rendezvous] */
@@ -75,6 +75,8 @@ void bb_shared_gpus_release(struct bb_shared *s);
 int bb_shared_exchange_flow(const struct bb_shared *s, int class_id, int comm);
 /* Uses of a flow while it lasts. */
 void bb_shared_use_collective(struct bb_shared *s, int rendezvous, const struct bb_cost *cost);
+void bb_shared_count_moved(struct bb_shared *s, int flow,
+                           double work_ns); /* that it takes in all, for bb_shared_read_busy */
 void bb_shared_use_exchange(struct bb_shared *s, int flow, int class_id, const struct bb_load *load);
 /* What bounds what takes these as long, by itself; and what bounded a flow among others, else what does it alone. */
 enum bb_limit bb_shared_longest(double link_ns, double nic_ns, double leaf_ns, double pod_ns);

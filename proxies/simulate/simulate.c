@@ -49,17 +49,19 @@ static int64_t uneven_ns(const struct bb_execution *r, int at, int64_t ns)
 
     if (r->m->conditions.jitter > 0)
         times *= bb_jitter_times(&r->m->conditions, at);
-    return times == 1 ? ns : llround((double)ns * times);
+    return bb_op_slowed_ns(ns, times);
 }
 
 static void run_compute(struct bb_execution *r, int at, const struct bb_op *op)
 {
     int64_t start_ns = r->c->tasks[at].arrival_ns, ns;
+    struct bb_work_time work;
 
     r->c->tasks[at].end_ns = start_ns;
     if (r->m->cluster) {
-        ns = bb_op_compute_end_ns(r->m->cluster, op, start_ns, r->c->tasks[at].host_ns) - start_ns;
-        ns = uneven_ns(r, at, ns);
+        if (bb_op_times_work(&r->known, op, &work))
+            r->rc = -BB_EFAIL;
+        ns = uneven_ns(r, at, bb_work_end_ns(&work, start_ns, r->c->tasks[at].host_ns) - start_ns);
         if (r->shared) {
             bb_shared_compute(r->shared, at, op, ns);
             return;
@@ -84,14 +86,26 @@ static void end_members(struct bb_execution *r, const struct bb_rendezvous *one,
     }
 }
 
+/* Returns which of the calls at this place it is. */
+static int cost_of_call(struct bb_execution *r, int place, const struct bb_op *op, struct bb_cost *cost)
+{
+    const struct bb_rendezvous *one = &r->m->rendezvous[place];
+    const struct bb_collective call = bb_op_collective(op, one->size, one->nodes, &one->spread);
+    const int which = bb_op_times_call(&r->known, place, &call, cost);
+
+    if (which < 0)
+        r->rc = which;
+    return which;
+}
+
 static void run_collective(struct bb_execution *r, int at, const struct bb_task *u, const struct bb_op *op)
 {
     const struct bb_sim *m = r->m;
     int place = m->rendezvous_of[r->class_of[at] * m->step->layout.n_comms + u->comm];
     const struct bb_rendezvous *one = &m->rendezvous[place];
     struct bb_sim_gathering *all = &r->c->gatherings[one->base + u->order];
-    struct bb_collective call = bb_op_collective(op, one->size, one->nodes, &one->spread);
     struct bb_cost cost = {0};
+    int call = BB_NONE;
 
     if (r->shared && one->size > 1)
         bb_shared_member(r->shared, r->class_of[at]);
@@ -100,10 +114,10 @@ static void run_collective(struct bb_execution *r, int at, const struct bb_task 
     if (++all->came < one->n)
         return;
     if (m->cluster)
-        bb_cluster_collective_cost(m->cluster, &call, &cost);
+        call = cost_of_call(r, place, op, &cost);
     end_members(r, one, u->order, llround(cost.latency_ns + cost.transfer_ns));
     if (r->shared)
-        bb_shared_collective(r->shared, place, u->order, &cost);
+        bb_shared_collective(r->shared, place, u->order, call, &cost);
 }
 
 static int peer_of(const struct bb_sim *m, int class_id, int op)
@@ -372,7 +386,7 @@ out:
 
 int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run)
 {
-    struct bb_execution r = {.m = m, .c = run};
+    struct bb_execution r = {.m = m, .c = run, .known = BB_OP_TIMES(m->cluster)};
     int rc;
 
     *run = (struct bb_sim_run){.serialised = serialised};
@@ -386,7 +400,9 @@ int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run)
         TRY(bb_shared_run(r.shared));
     while (r.n_ready > 0)
         bb_execution_start(&r, r.ready[--r.n_ready]);
+    rc = r.rc;
 out:
+    bb_op_times_release(&r.known);
     bb_shared_release(r.shared);
     free(r.ready);
     free(r.class_of);

@@ -28,6 +28,8 @@ int bb_program_init(struct bb_program *p)
     int index;
 
     *p = (struct bb_program){0};
+    for (int s = 0; s < BB_MAX_STREAMS; s++)
+        p->last[s] = BB_NONE;
     index = bb_program_add_stream(p, "compute", BB_NONE);
     return index < 0 ? index : 0;
 }
@@ -35,6 +37,7 @@ int bb_program_init(struct bb_program *p)
 void bb_program_release(struct bb_program *p)
 {
     free(p->ops);
+    free(p->before);
     free(p->wait_list);
     free(p->streams);
     free(p->buffers);
@@ -118,21 +121,12 @@ static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *c
     if (bb_program_is_full(p))
         return bb_err(BB_EUSAGE, "a step of more than %d operations on one rank; nearest: fewer --micro-batches",
                       MOST_OPS);
-    if (BB_GROW(p->ops, p->n_ops))
+    if (BB_GROW(p->ops, p->n_ops) || BB_GROW(p->before, p->n_ops))
         return -BB_EFAIL;
     for (int w = 0; w < n; w++)
         if (add_wait(p, copy, waits[w]))
             return -BB_EFAIL;
     return 0;
-}
-
-/* The operation before `op` on its stream, if it is not before `oldest`. */
-static int previous_on_stream(const struct bb_program *p, int stream, int op, int oldest)
-{
-    while (--op >= oldest)
-        if (p->ops[op].stream == stream)
-            return op;
-    return BB_NONE;
 }
 
 /* Whether `op` has certainly not begun before `wait` has ended. Gives up, with false, after *steps of looking. */
@@ -148,7 +142,7 @@ static bool comes_after(const struct bb_program *p, int op, int wait, int *steps
     for (int w = 0; w < o->waits; w++)
         if (comes_after(p, p->wait_list[o->first_wait + w], wait, steps))
             return true;
-    return comes_after(p, previous_on_stream(p, o->stream, op, wait), wait, steps);
+    return comes_after(p, p->before[op], wait, steps);
 }
 
 /* Waits of the newest operation that follow from the others, or from what is before it on its stream, are left out:
@@ -162,7 +156,7 @@ static void drop_implied(struct bb_program *p, struct bb_op *op)
     list = p->wait_list + op->first_wait;
     for (int w = op->waits - 1; w >= 0; w--) {
         int steps = LOOK_BACK;
-        bool implied = comes_after(p, previous_on_stream(p, op->stream, (int)p->n_ops, list[w]), list[w], &steps);
+        bool implied = comes_after(p, p->last[op->stream], list[w], &steps);
 
         for (int v = 0; v < op->waits && !implied; v++)
             implied = v != w && comes_after(p, list[v], list[w], &steps);
@@ -186,6 +180,8 @@ static int close_op(struct bb_program *p, struct bb_op *op)
 {
     drop_implied(p, op);
     p->ops[p->n_ops] = *op;
+    p->before[p->n_ops] = p->last[op->stream];
+    p->last[op->stream] = (int)p->n_ops;
     touch_buffer(p, op->src, op->stream, false);
     touch_buffer(p, op->dst, op->stream, true);
     return (int)p->n_ops++;
@@ -216,10 +212,7 @@ int bb_program_flow(struct bb_program *p, const struct bb_op *op, const int *wai
 
 int bb_program_last(const struct bb_program *p, int stream)
 {
-    for (int i = (int)p->n_ops - 1; i >= 0; i--)
-        if (p->ops[i].stream == stream)
-            return i;
-    return BB_NONE;
+    return p->last[stream];
 }
 
 const char *bb_op_kind_word(enum bb_op_kind kind, enum bb_coll_kind coll)

@@ -95,6 +95,8 @@ struct bb_touch {
 struct bb_program {
     struct bb_op *ops;
     size_t n_ops;
+    int *before;              /* [n_ops] the operation before it on its stream, BB_NONE                          */
+    int last[BB_MAX_STREAMS]; /* the last of each stream so far, BB_NONE                                         */
     int *wait_list;
     size_t n_waits;
     struct bb_stream_spec *streams;

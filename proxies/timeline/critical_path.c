@@ -2,26 +2,28 @@
 #include "proxies/timeline/critical_path.h"
 
 #include "bootstrap/base/grow.h"
+#include "bootstrap/base/key_index.h"
 
 #include <stdlib.h>
 
-/* A communication of one rank: whom it is with, so that the k-th here is found as the k-th there. */
-struct entry {
-    int comm, peer; /* world rank of a message; BB_NONE: it is with several */
-    enum bb_op_kind kind;
-    int op;
+/* The communication of a rank by whom it is with, so that the k-th here is found as the k-th there. */
+struct partners {
+    struct bb_key_index index; /* of struct partner                                                     */
+    int *first;                /* [index.n + 1] of list                                                 */
+    int *list;                 /* operations, of each partner in order                                  */
+    int *place;                /* [operations] in the list, BB_NONE: not of it                          */
 };
 
-struct entries {
-    struct entry *list; /* sorted */
-    size_t n;
+struct partner {
+    int comm, kind, peer; /* world rank of a message; BB_NONE: it is with several */
 };
 
 struct walk {
     const struct bb_timeline *t;
     struct bb_critical_path *path;
-    struct entries *of_rank; /* [ranks] made when a rank is met */
-    int rank, op;            /* where it is */
+    struct partners *messages; /* [ranks] made when a rank is met                                       */
+    struct partners *meetings; /* [roles] with several, by words that do not say who: likewise          */
+    int rank, op;              /* where it is */
     int64_t now_ns;
 };
 
@@ -40,62 +42,65 @@ static const struct bb_timed_op *times_of(const struct walk *w, int rank)
 
 /* ---- the k-th here is the k-th there ---- */
 
-static int by_partner(const void *a, const void *b)
-{
-    const struct entry *x = a, *y = b;
-    const int keys[][2] = {{x->comm, y->comm}, {(int)x->kind, (int)y->kind}, {x->peer, y->peer}, {x->op, y->op}};
-
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        if (keys[i][0] != keys[i][1])
-            return keys[i][0] < keys[i][1] ? -1 : 1;
-    return 0;
-}
-
 static bool is_message(const struct bb_op *op)
 {
     return op->kind == BB_OP_SEND || op->kind == BB_OP_RECV;
 }
 
-static int list_entries(const struct walk *w, int rank, struct entries *e)
+static struct partner partner_of(const struct walk *w, const struct bb_op *op, int rank)
 {
-    const struct bb_program *p = program_of(w, rank);
+    const int peer = is_message(op) ? bb_op_peer_rank(&w->t->step->layout, op, rank) : BB_NONE;
+
+    return (struct partner){op->comm, (int)op->kind, peer};
+}
+
+/* place[] = the number of each operation's partner. */
+static int number_partners(const struct walk *w, int rank, bool messages, struct partners *p)
+{
+    const struct bb_program *program = program_of(w, rank);
+
+    p->index.key_bytes = sizeof(struct partner);
+    for (size_t i = 0; i < program->n_ops; i++) {
+        const struct bb_op *op = &program->ops[i];
+        const bool meant = bb_op_is_comm(op) && is_message(op) == messages;
+        const struct partner key = partner_of(w, op, rank);
+
+        p->place[i] = meant ? bb_key_index_add(&p->index, &key) : BB_NONE;
+        if (meant && p->place[i] < 0)
+            return -BB_EFAIL;
+    }
+    return 0;
+}
+
+static int list_partners(const struct walk *w, int rank, bool messages, struct partners *p)
+{
+    const size_t n_ops = program_of(w, rank)->n_ops;
     int rc;
 
-    TRY(BB_NEW(e->list, p->n_ops));
-    for (size_t i = 0; i < p->n_ops; i++) {
-        const struct bb_op *op = &p->ops[i];
-
-        if (bb_op_is_comm(op))
-            e->list[e->n++] = (struct entry){
-                op->comm, is_message(op) ? bb_op_peer_rank(&w->t->step->layout, op, rank) : BB_NONE, op->kind, (int)i};
-    }
-    qsort(e->list, e->n, sizeof(*e->list), by_partner);
+    TRY(BB_NEW(p->place, n_ops));
+    TRY(BB_NEW(p->list, n_ops));
+    TRY(number_partners(w, rank, messages, p));
+    TRY(BB_NEW(p->first, (size_t)p->index.n + 2));
+    for (size_t i = 0; i < n_ops; i++)
+        if (p->place[i] != BB_NONE)
+            p->first[p->place[i] + 2]++;
+    for (int i = 2; i <= p->index.n; i++)
+        p->first[i] += p->first[i - 1];
+    for (size_t i = 0; i < n_ops; i++) /* first[1 + partner] goes from its beginning to its end */
+        if (p->place[i] != BB_NONE) {
+            p->place[i] = p->first[p->place[i] + 1]++;
+            p->list[p->place[i]] = (int)i;
+        }
 out:
     return rc;
 }
 
-static int find_entries(struct walk *w, int rank, const struct entries **found)
+static int find_partners(struct walk *w, int rank, bool messages, const struct partners **found)
 {
-    int rc = w->of_rank[rank].list ? 0 : list_entries(w, rank, &w->of_rank[rank]);
+    struct partners *p = messages ? &w->messages[rank] : &w->meetings[w->t->step->role_of[rank]];
 
-    *found = &w->of_rank[rank];
-    return rc;
-}
-
-/* The first entry that is not before the key. */
-static size_t first_from(const struct entries *e, struct entry key)
-{
-    size_t low = 0, high = e->n;
-
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-
-        if (by_partner(&e->list[middle], &key) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    *found = p;
+    return p->first ? 0 : list_partners(w, rank, messages, p);
 }
 
 /* The operation of `other` that this one meets there; BB_NONE: none. */
@@ -104,21 +109,30 @@ static int find_other_side(struct walk *w, int op, int other, int *found)
     const struct bb_op *mine = &program_of(w, w->rank)->ops[op];
     const bool message = is_message(mine);
     const enum bb_op_kind theirs = !message ? mine->kind : mine->kind == BB_OP_SEND ? BB_OP_RECV : BB_OP_SEND;
-    const struct entry here = {mine->comm, message ? other : BB_NONE, mine->kind, 0},
-                       there = {mine->comm, message ? w->rank : BB_NONE, theirs, 0};
-    const struct entries *own, *e;
-    size_t k, at;
-    int rc;
+    const struct partner here = partner_of(w, mine, w->rank),
+                         there = {mine->comm, (int)theirs, message ? w->rank : BB_NONE};
+    const struct partners *own, *others;
+    int rc, at, partner;
 
-    TRY(find_entries(w, w->rank, &own));
-    TRY(find_entries(w, other, &e));
-    k = first_from(own, (struct entry){here.comm, here.peer, here.kind, op}) - first_from(own, here);
-    at = first_from(e, there) + k;
-    *found = at < e->n && e->list[at].comm == there.comm && e->list[at].kind == theirs && e->list[at].peer == there.peer
-                 ? e->list[at].op
-                 : BB_NONE;
+    *found = BB_NONE;
+    TRY(find_partners(w, w->rank, message, &own));
+    TRY(find_partners(w, other, message, &others));
+    partner = bb_key_index_find(&others->index, &there);
+    if (partner < 0)
+        return 0;
+    at = others->first[partner] + own->place[op] - own->first[bb_key_index_find(&own->index, &here)];
+    if (at < others->first[partner + 1])
+        *found = others->list[at];
 out:
     return rc;
+}
+
+static void release_partners(struct partners *p)
+{
+    bb_key_index_release(&p->index);
+    free(p->first);
+    free(p->list);
+    free(p->place);
 }
 
 /* ---- who came last ---- */
@@ -319,7 +333,8 @@ static int prepare(struct walk *w, const int *class_of)
 
     TRY(BB_NEW(path->shown_as, ranks));
     TRY(BB_NEW(path->marked, w->t->n));
-    TRY(BB_NEW(w->of_rank, ranks));
+    TRY(BB_NEW(w->messages, ranks));
+    TRY(BB_NEW(w->meetings, w->t->step->n_roles));
     for (int r = 0; r < ranks; r++)
         path->shown_as[r] = class_of ? class_of[r] : BB_NONE;
     for (int i = 0; i < w->t->n; i++) {
@@ -341,9 +356,12 @@ int bb_critical_path_init(struct bb_critical_path *path, const struct bb_timelin
     TRY(prepare(&w, class_of));
     TRY(walk_back(&w));
 out:
-    for (int r = 0; w.of_rank && r < t->step->layout.ranks; r++)
-        free(w.of_rank[r].list);
-    free(w.of_rank);
+    for (int r = 0; w.messages && r < t->step->layout.ranks; r++)
+        release_partners(&w.messages[r]);
+    for (int r = 0; w.meetings && r < t->step->n_roles; r++)
+        release_partners(&w.meetings[r]);
+    free(w.messages);
+    free(w.meetings);
     if (rc)
         bb_critical_path_release(path);
     return rc;

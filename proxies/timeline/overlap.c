@@ -4,6 +4,7 @@
 #include "bootstrap/base/grow.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -35,13 +36,23 @@ static int compare_begins(const void *left, const void *right)
     return (a->begin_ns > b->begin_ns) - (a->begin_ns < b->begin_ns);
 }
 
+/* Operations of one stream are, and so are spans that have been joined before. */
+static bool are_in_order(const struct bb_spans *s)
+{
+    for (size_t i = 1; i < s->n; i++)
+        if (s->at[i].begin_ns < s->at[i - 1].begin_ns)
+            return false;
+    return true;
+}
+
 void bb_spans_join(struct bb_spans *s)
 {
     size_t kept = 0;
 
     if (s->n < 2)
         return;
-    qsort(s->at, s->n, sizeof(*s->at), compare_begins);
+    if (!are_in_order(s))
+        qsort(s->at, s->n, sizeof(*s->at), compare_begins);
     for (size_t i = 1; i < s->n; i++) {
         struct bb_span next = s->at[i], *last = &s->at[kept];
 

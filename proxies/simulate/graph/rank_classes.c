@@ -90,6 +90,7 @@ struct refinement {
     uint64_t *edge;                  /* [edges] what never changes about an edge   */
     uint64_t *color, *next;          /* [ranks]                                    */
     uint64_t *sums[BB_MAX_COMMS];    /* [instances] of collective communicators    */
+    int *instance[BB_MAX_GROUPS];    /* [ranks] of their groups, for every round   */
     struct bb_key_index classes;     /* by colour, numbered by their lowest rank   */
 };
 
@@ -139,19 +140,21 @@ static void add_edges(struct refinement *p, int rank, size_t edge)
     }
 }
 
+static int instance_of(const struct refinement *p, int comm, int rank)
+{
+    return p->instance[p->step->layout.comms[comm].group][rank];
+}
+
 /* One colour per instance of a collective communicator: its members' colours, in any order. */
 static void sum_instances(struct refinement *p, int comm)
 {
     const struct bb_layout *l = &p->step->layout;
-    int group = l->comms[comm].group;
+    const int group = l->comms[comm].group, *instance = p->instance[group];
 
     memset(p->sums[comm], 0, sizeof(uint64_t) * (size_t)bb_group_instances(l, group));
-    for (int r = 0; r < l->ranks; r++) {
-        int instance = bb_group_instance(l, group, r);
-
-        if (instance != BB_NONE)
-            p->sums[comm][instance] += mix_hash(2, p->color[r]);
-    }
+    for (int r = 0; r < l->ranks; r++)
+        if (instance[r] != BB_NONE)
+            p->sums[comm][instance[r]] += mix_hash(2, p->color[r]);
 }
 
 static uint64_t refine_rank(const struct refinement *p, int rank)
@@ -163,7 +166,7 @@ static uint64_t refine_rank(const struct refinement *p, int rank)
         color = mix_hash(color, mix_hash(p->edge[e], p->color[p->peer[e]]));
     for (int c = 0; c < l->n_comms; c++)
         if (p->collective[c]) {
-            int instance = bb_comm_instance(l, c, rank);
+            int instance = instance_of(p, c, rank);
 
             color = mix_hash(color, instance == BB_NONE ? 0 : p->sums[c][instance]);
         }
@@ -227,7 +230,7 @@ static void set_first_colors(struct refinement *p)
         if (p->marks->mark)
             p->color[r] = mix_hash(p->color[r], p->marks->mark[r]);
         for (int c = 0; c < l->n_comms; c++) {
-            int instance = p->collective[c] ? bb_comm_instance(l, c, r) : BB_NONE;
+            int instance = p->collective[c] ? instance_of(p, c, r) : BB_NONE;
 
             p->color[r] = mix_hash(p->color[r], instance == BB_NONE ? 2 : p->sums[c][instance]);
             if (graph_of(p, r)->rooted_by_offset && instance != BB_NONE)
@@ -280,6 +283,19 @@ static int refine_classes(struct refinement *p)
 
 /* ---- classes ---- */
 
+static int list_instances(struct refinement *p, int group)
+{
+    int rc;
+
+    if (p->instance[group])
+        return 0;
+    TRY(BB_NEW(p->instance[group], p->step->layout.ranks));
+    for (int r = 0; r < p->step->layout.ranks; r++)
+        p->instance[group][r] = bb_group_instance(&p->step->layout, group, r);
+out:
+    return rc;
+}
+
 static int refinement_init(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
@@ -299,6 +315,8 @@ static int refinement_init(struct refinement *p)
     for (int c = 0; c < l->n_comms; c++) {
         for (int r = 0; r < p->step->n_roles; r++)
             p->collective[c] |= p->graphs[r].n_collectives[c] > 0;
+        if (p->collective[c])
+            TRY(list_instances(p, l->comms[c].group));
         TRY(BB_NEW(p->sums[c], bb_group_instances(l, l->comms[c].group)));
     }
 out:
@@ -309,6 +327,8 @@ static void refinement_release(struct refinement *p)
 {
     for (int c = 0; c < BB_MAX_COMMS; c++)
         free(p->sums[c]);
+    for (int g = 0; g < BB_MAX_GROUPS; g++)
+        free(p->instance[g]);
     free(p->first_edge);
     free(p->peer);
     free(p->edge);

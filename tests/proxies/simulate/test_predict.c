@@ -4,7 +4,12 @@
  */
 #include "tests/proxies/simulate/predicted.h"
 
+#include "bootstrap/base/grow.h"
+#include "cuda/work/kernel_list.h"
+#include "proxies/simulate/op_time.h"
+
 #include <math.h>
+#include <stdlib.h>
 
 static const struct bb_cluster round_cluster = {
     .name = "round", .gpus_per_node = 4, .memory_gbps = 4, .intra = {.gbps = 1}, .inter = {.gbps = 0.5}};
@@ -374,6 +379,68 @@ static void a_whole_step(void **state)
     bb_step_release(&step);
 }
 
+/* Kernel after kernel, as the GPU does them: each is launched after the one before it, and starts after both. */
+static int64_t one_by_one(const struct bb_cluster *c, const struct bb_op *op, int64_t start, int64_t host)
+{
+    for (int again = 0; again < op->work_times; again++)
+        for (int i = 0; i < op->work->n; i++) {
+            host += llround(c->launch_us * 1e3);
+            start = (start > host ? start : host) + bb_cluster_kernel_ns(c, &op->work->items[i]);
+        }
+    return start;
+}
+
+/* Long and short kernels, many of a list and many times: whichever of them the host is late for. */
+static void a_list_ends_with_its_last_kernel(void **state)
+{
+    static struct bb_kernel_list lists[3];
+    struct bb_cluster c = round_cluster;
+
+    (void)state;
+    c.kernel_us = 0.1;
+    for (int i = 0; i < 9; i++) {
+        bb_kernel_list_accumulate(&lists[0], 1, BB_FLOAT); /* short */
+        bb_kernel_list_accumulate(&lists[1], i == 4 ? 40000 : 1, BB_FLOAT);
+        bb_kernel_list_accumulate(&lists[2], (uint64_t)(1 + 997 * i * i % 5000), BB_FLOAT);
+    }
+    for (int trial = 0; trial < 3 * 4 * 3 * 3; trial++) {
+        const struct bb_op op = {.kind = BB_OP_COMPUTE, .work = &lists[trial % 3], .work_times = 1 + trial / 3 % 4 * 2};
+        const int64_t host = 1000 * (trial / 12 % 3), start = host + 7000 * (trial / 36 % 3);
+
+        c.launch_us = trial % 2 ? 2.5 : 0.4;
+        assert_int_equal(bb_op_compute_end_ns(&c, &op, start, host), one_by_one(&c, &op, start, host));
+    }
+}
+
+/* The compute alone of a rank is what its program without communication takes, of the slowest rank. */
+static void compute_alone_is_the_step_without_communication(void **state)
+{
+    const struct bb_conditions slow = {.slow = {.n = 1, .items = {{.rank = 1, .factor = 1.3}}}};
+    struct bb_cluster cluster;
+    struct bb_step step, half;
+    int64_t ns;
+
+    (void)state;
+    assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
+    assert_int_equal(MADE_LINE(&step, "gpt2_large", .ranks = 4, .layers = 4, .stages = 2, .micro_batches = 3,
+                               .compute = "gemm", .dtype = "bfloat16"),
+                     0);
+    half = step;
+    assert_int_equal(BB_NEW(half.roles, step.n_roles), 0);
+    for (int r = 0; r < step.n_roles; r++)
+        assert_int_equal(bb_program_only(&step.roles[r].program, false, &half.roles[r].program), 0);
+    for (int uneven = 0; uneven < 2; uneven++) {
+        bb_prediction_release(&p);
+        assert_int_equal(bb_predict_under(&step, &cluster, uneven ? &slow : NULL, &p), 0);
+        assert_int_equal(bb_predict_step_ns(&half, &cluster, uneven ? &slow : NULL, &ns), 0);
+        assert_int_equal(p.compute_alone_ns, ns);
+    }
+    for (int r = 0; r < step.n_roles; r++)
+        bb_program_release(&half.roles[r].program);
+    free(half.roles);
+    bb_step_release(&step);
+}
+
 static void unsound_steps_have_no_time(void **state)
 {
     struct bb_step step;
@@ -406,6 +473,8 @@ int main(void)
         cmocka_unit_test(a_message_to_oneself_is_a_copy),
         cmocka_unit_test(nodes_split_classes),
         cmocka_unit_test(a_whole_step),
+        cmocka_unit_test(a_list_ends_with_its_last_kernel),
+        cmocka_unit_test(compute_alone_is_the_step_without_communication),
         cmocka_unit_test(unsound_steps_have_no_time),
     };
 

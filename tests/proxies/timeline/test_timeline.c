@@ -346,7 +346,7 @@ static void test_predicted(void **state)
     struct bb_proxy_config config = {.ranks = 4, .layers = 4, .stages = 2, .micro_batches = 3, .compute = "timed"};
     struct bb_prediction p;
     struct bb_cluster cluster;
-    struct bb_timeline t;
+    struct bb_timeline t, kept;
     struct bb_step step;
     json_t *root;
 
@@ -362,6 +362,12 @@ static void test_predicted(void **state)
     assert_counters(root);
     assert_int_equal(assert_arrows(root), 2 * 2 * 3); /* replicas, directions, micro-batches */
     json_decref(root);
+    assert_int_equal(bb_timeline_init(&kept, &step, NULL, 0), 0);
+    assert_int_equal(bb_predicted_timeline(&step, &p, &kept), 0);
+    assert_memory_equal(kept.step_ns, t.step_ns, (size_t)t.n * sizeof(*t.step_ns));
+    for (int i = 0; i < t.n; i++)
+        assert_memory_equal(kept.ops[i], t.ops[i], bb_step_program(&step, t.ranks[i])->n_ops * sizeof(*t.ops[i]));
+    bb_timeline_release(&kept);
     bb_timeline_release(&t);
     bb_prediction_release(&p);
     bb_step_release(&step);

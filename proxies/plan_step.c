@@ -212,6 +212,10 @@ int bb_plan_refuse_step(const struct bb_plan_options *o, const struct bb_proxy *
     TRY(bb_export_refuse(o->export, o->export_only, o->cluster, &conditions.slow));
     if (o->tokens)
         TRY(refuse_tokens(o->tokens, o->cluster));
+    if (o->graph && !o->forecast)
+        return bb_err(BB_EUSAGE,
+                      "--graph is of forecasts: of transformer, with --cluster, and with no time or rate of compute; "
+                      "nearest: --cluster h100-sxm-ib");
     if (o->config.scaling.baseline)
         return bb_err(BB_EUSAGE, "--baseline is for what a run measures, and a plan measures nothing; leave it out");
     if (o->must_fit && !o->cluster && o->gpu_memory == 0)

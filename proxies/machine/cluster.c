@@ -38,6 +38,7 @@ static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_no
                                               BB_FIELD("nccl", BB_JSON_ANY, 0),
                                               BB_FIELD("nics_per_node", BB_JSON_ANY, 0),
                                               BB_FIELD("sharing", BB_JSON_ANY, 0),
+                                              BB_FIELD("host", BB_JSON_ANY, 0),
                                               BB_FIELD("fabric", BB_JSON_ANY, 0),
                                               BB_FIELD("name", BB_JSON_ANY, 0),
                                               BB_FIELD("description", BB_JSON_ANY, 0),
@@ -68,6 +69,24 @@ static int read_achieved(const json_t *root, const char *word, struct bb_cluster
     if (!json_is_boolean(fuses))
         return bb_err(BB_EUSAGE, "%s: 'achieved.fuses_dropout' is missing or no truth value", word);
     c->achieved.fuses_dropout = json_is_true(fuses);
+out:
+    return rc;
+}
+
+/* What frameworks do on the host: all of it, or none, and then a forecast counts launches alone. */
+static const struct bb_json_field host_fields[] = {
+    NUMBER("host.op_us", host.op_us, 0), NUMBER("host.expert_us", host.expert_us, 0), {0}};
+
+static int read_host(const json_t *root, const char *word, struct bb_cluster *c)
+{
+    const json_t *host = json_object_get(root, "host");
+    int rc;
+
+    c->has_host = host != NULL;
+    if (!c->has_host)
+        return 0;
+    TRY(bb_json_refuse_unknown(host, word, host_fields, "host"));
+    TRY(bb_json_read(root, word, host_fields, c));
 out:
     return rc;
 }
@@ -162,6 +181,7 @@ int bb_cluster_load(const char *word, struct bb_cluster *cluster)
     TRY(bb_json_read(root, word, fields, cluster));
     TRY(read_achieved(root, word, cluster));
     TRY(read_nccl(root, word, cluster));
+    TRY(read_host(root, word, cluster));
     TRY(read_sharing(root, word, cluster));
     TRY(bb_fabric_read(root, word, cluster));
 out:
@@ -178,7 +198,17 @@ static int64_t ns_of_us(double us)
 
 int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute)
 {
-    return ns_of_us(compute ? c->launch_us : c->nccl_launch_us);
+    return ns_of_us((compute ? c->launch_us : c->nccl_launch_us) + (c->eager ? c->host.op_us : 0));
+}
+
+int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int *n)
+{
+    *n = 1;
+    if (!c->eager)
+        return bb_cluster_issue_ns(c, true);
+    *n = item->fusion == BB_KERNEL_IN_PRODUCT ? 0 : item->experts > 1 ? item->experts : 1;
+    return item->experts > 1 && !item->is_pass ? ns_of_us(c->launch_us + c->host.expert_us)
+                                               : bb_cluster_issue_ns(c, true);
 }
 
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype)

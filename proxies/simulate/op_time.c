@@ -11,11 +11,6 @@ static int64_t stand_in_ns(const struct bb_op *op)
     return llround(op->compute_us * 1e3);
 }
 
-int bb_op_kernels(const struct bb_op *op)
-{
-    return op->work ? op->work->n * op->work_times : stand_in_ns(op) > 0;
-}
-
 int64_t bb_op_kernels_ns(const struct bb_cluster *c, const struct bb_op *op)
 {
     int64_t ns = 0;
@@ -27,31 +22,50 @@ int64_t bb_op_kernels_ns(const struct bb_cluster *c, const struct bb_op *op)
     return op->work ? ns * op->work_times : stand_in_ns(op);
 }
 
-/* Kernel j of the list ends last of what it waits for, so all end with the longest of: its launch, and all from it on. Of
- * a list that is done several times that is in the first or the last of them. */
-static struct bb_work_time time_work(const struct bb_cluster *c, const struct bb_op *op)
+static int64_t later(int64_t a, int64_t b)
 {
-    const int64_t launch_ns = bb_cluster_issue_ns(c, true), once_ns = bb_op_kernels_ns(c, op) / op->work_times;
-    const int n = op->work->n, again = op->work_times - 1;
-    struct bb_work_time work = {.gpu_ns = once_ns * op->work_times};
-    int64_t left_ns = once_ns;
+    return a > b ? a : b;
+}
 
-    for (int j = 0; j < n; j++) {
-        const int64_t first_ns = (j + 1) * launch_ns + again * once_ns + left_ns;
-        const int64_t last_ns = ((int64_t)again * n + j + 1) * launch_ns + left_ns;
+/* A list that is done once. What comes next waits for the GPU and for the host, whichever is later; of several kernels
+ * of an item the last one does not start before it is launched. */
+static struct bb_work_time time_list(const struct bb_cluster *c, const struct bb_kernel_list *list)
+{
+    struct bb_work_time once = {0};
 
-        work.host_ns = first_ns > work.host_ns ? first_ns : work.host_ns;
-        work.host_ns = last_ns > work.host_ns ? last_ns : work.host_ns;
-        left_ns -= bb_cluster_kernel_ns(c, &op->work->items[j]);
+    for (int i = 0; i < list->n; i++) {
+        const int64_t ns = bb_cluster_kernel_ns(c, &list->items[i]);
+        int n;
+        const int64_t one_ns = bb_cluster_kernel_issue_ns(c, &list->items[i], &n);
+
+        if (n > 0)
+            once.host_ns = later(once.host_ns, once.issue_ns + one_ns);
+        if (n > 0 && once.issue_ns == 0)
+            once.first_ns = one_ns;
+        once.gpu_ns += ns;
+        once.host_ns += ns;
+        once.issue_ns += n * one_ns;
+        if (n > 1)
+            once.host_ns = later(once.host_ns, once.issue_ns + ns / n);
     }
-    return work;
+    return once;
 }
 
 struct bb_work_time bb_op_work_time(const struct bb_cluster *c, const struct bb_op *op)
 {
-    if (op->work && op->work_times > 0)
-        return time_work(c, op);
-    return (struct bb_work_time){.gpu_ns = op->work ? 0 : stand_in_ns(op)};
+    const int64_t alone_ns = op->work ? 0 : stand_in_ns(op),
+                  launch_ns = alone_ns > 0 ? bb_cluster_issue_ns(c, true) : 0;
+    struct bb_work_time once, all;
+
+    if (!op->work || op->work_times == 0)
+        return (struct bb_work_time){.gpu_ns = alone_ns, .issue_ns = launch_ns, .first_ns = launch_ns};
+    once = all = time_list(c, op->work);
+    for (int i = 1; i < op->work_times; i++) {
+        all.host_ns = later(all.host_ns + once.gpu_ns, all.issue_ns + once.host_ns);
+        all.gpu_ns += once.gpu_ns;
+        all.issue_ns += once.issue_ns;
+    }
+    return all;
 }
 
 int64_t bb_op_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t start_ns, int64_t host_ns)

@@ -6,15 +6,13 @@
 #include "proxies/machine/cluster.h"
 #include "proxies/step/program.h"
 
-int bb_op_kernels(const struct bb_op *op); /* that a compute operation launches */
-
 /* bb_op_kernels_ns - that its kernels take alone, launches not waited for; 0 of communication. */
 int64_t bb_op_kernels_ns(const struct bb_cluster *c, const struct bb_op *op);
 
 /* A compute operation lasts gpu_ns from when it may start on, and ends host_ns after the host begins its first launch at
- * the earliest. */
+ * the earliest; the host issues it in issue_ns, its first kernel in first_ns. */
 struct bb_work_time {
-    int64_t gpu_ns, host_ns;
+    int64_t gpu_ns, host_ns, issue_ns, first_ns;
 };
 struct bb_work_time bb_op_work_time(const struct bb_cluster *c, const struct bb_op *op);
 static inline int64_t bb_work_end_ns(const struct bb_work_time *work, int64_t start_ns, int64_t host_ns)

@@ -300,20 +300,20 @@ static bool has_ops(const struct bb_step *step, bool comm)
 /* Kernels alone share nothing with each other, and all of a rank are on one stream: they follow one another. */
 static int time_kernels(const struct bb_program *p, struct bb_op_times *known, double times, int64_t *step_ns)
 {
-    const int64_t launch_ns = bb_cluster_issue_ns(known->cluster, true);
     int64_t host_ns = 0, end_ns = 0;
     int rc = 0;
 
     for (size_t i = 0; i < p->n_ops && rc == 0; i++) {
-        const int launches = bb_op_is_comm(&p->ops[i]) ? 0 : bb_op_kernels(&p->ops[i]);
-        const int64_t issued_ns = host_ns + launch_ns, start_ns = end_ns > issued_ns ? end_ns : issued_ns;
+        int64_t issued_ns, start_ns;
         struct bb_work_time work;
 
-        if (launches == 0)
+        if (bb_op_is_comm(&p->ops[i]))
             continue;
         rc = bb_op_times_work(known, &p->ops[i], &work);
+        issued_ns = host_ns + work.first_ns;
+        start_ns = end_ns > issued_ns ? end_ns : issued_ns;
         end_ns = start_ns + bb_op_slowed_ns(bb_work_end_ns(&work, start_ns, host_ns) - start_ns, times);
-        host_ns += launches * launch_ns;
+        host_ns += work.issue_ns;
     }
     *step_ns = end_ns > host_ns ? end_ns : host_ns;
     return rc;

@@ -294,7 +294,7 @@ def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):
     best, rows = doc["best_layout"], doc["best_layout"]["layouts"]
     assert len(rows) == 3 and [r["step_us"] for r in rows] == sorted(r["step_us"] for r in rows)
     assert doc["predicted"]["step_us"] == rows[0]["step_us"]
-    alone = plan(*SEARCH[:-1], *words, "--compute", "gemm")
+    alone = plan(*SEARCH[:-1], *words)
     assert alone["predicted"]["step_us"] == pytest.approx(rows[0]["step_us"], abs=1e-3)
     assert alone["predicted"]["tokens_per_s"] == pytest.approx(16 * rows[0]["tokens_per_s_per_gpu"], rel=1e-9)
     held = max(role["training_memory_bytes"]["total"] for role in alone["roles"])
@@ -316,7 +316,7 @@ def test_the_best_layout_beside_a_slow_gpu(busbar, plan):
     doc = plan(*SEARCH, *slow, "--top", 3)
     best = doc["best_layout"]["layouts"][0]
     assert doc["predicted"]["slow"] == slow[1].split(",")
-    words = ["--compute", "gemm", *("--sequence-parallel",) * best["sequence_parallel"], *(w for option in (
+    words = [*("--sequence-parallel",) * best["sequence_parallel"], *(w for option in (
         "tp", "cp", "ep", "pp", "dp", "vpp", "schedule", "micro_batch_size", "recompute", "dp_sync") if option != "vpp" or best["vpp"] > 1
         for w in ("--" + option.replace("_", "-"), best[option]))]
     for more, key in ((slow, "step_us"), ((), "even_step_us")):

@@ -379,14 +379,22 @@ static void a_whole_step(void **state)
     bb_step_release(&step);
 }
 
-/* Kernel after kernel, as the GPU does them: each is launched after the one before it, and starts after both. */
+/* Item after item, as the GPU does them: each is launched after the one before it, and starts after both; of the kernels
+ * of an item, one for each of its experts, the last starts after its own launch. */
 static int64_t one_by_one(const struct bb_cluster *c, const struct bb_op *op, int64_t start, int64_t host)
 {
-    for (int again = 0; again < op->work_times; again++)
-        for (int i = 0; i < op->work->n; i++) {
-            host += llround(c->launch_us * 1e3);
-            start = (start > host ? start : host) + bb_cluster_kernel_ns(c, &op->work->items[i]);
-        }
+    const int64_t op_ns = llround((c->launch_us + (c->eager ? c->host.op_us : 0)) * 1e3);
+
+    for (int i = 0; i < op->work_times * op->work->n; i++) {
+        const struct bb_kernel_list_item *item = &op->work->items[i % op->work->n];
+        const int64_t ns = bb_cluster_kernel_ns(c, item), first = host + op_ns;
+        const int launches = c->eager && item->experts > 1 ? item->experts : 1;
+
+        start = (start > first ? start : first) + ns;
+        host += launches * op_ns;
+        if (launches > 1 && host + ns / launches > start)
+            start = host + ns / launches;
+    }
     return start;
 }
 
@@ -403,10 +411,13 @@ static void a_list_ends_with_its_last_kernel(void **state)
         bb_kernel_list_accumulate(&lists[1], i == 4 ? 40000 : 1, BB_FLOAT);
         bb_kernel_list_accumulate(&lists[2], (uint64_t)(1 + 997 * i * i % 5000), BB_FLOAT);
     }
-    for (int trial = 0; trial < 3 * 4 * 3 * 3; trial++) {
+    lists[2].items[3].experts = 4;
+    c.host.op_us = 1.5;
+    for (int trial = 0; trial < 3 * 4 * 3 * 3 * 2; trial++) {
         const struct bb_op op = {.kind = BB_OP_COMPUTE, .work = &lists[trial % 3], .work_times = 1 + trial / 3 % 4 * 2};
         const int64_t host = 1000 * (trial / 12 % 3), start = host + 7000 * (trial / 36 % 3);
 
+        c.eager = trial / 108;
         c.launch_us = trial % 2 ? 2.5 : 0.4;
         assert_int_equal(bb_op_compute_end_ns(&c, &op, start, host), one_by_one(&c, &op, start, host));
     }
@@ -415,7 +426,7 @@ static void a_list_ends_with_its_last_kernel(void **state)
 /* The compute alone of a rank is what its program without communication takes, of the slowest rank. */
 static void compute_alone_is_the_step_without_communication(void **state)
 {
-    const struct bb_conditions slow = {.slow = {.n = 1, .items = {{.rank = 1, .factor = 1.3}}}};
+    const struct bb_conditions slow = {.slow = {.n = 1, .items = {{.kind = BB_SLOW_RANK, .number = 1, .factor = 1.3}}}};
     struct bb_cluster cluster;
     struct bb_step step, half;
     int64_t ns;
@@ -455,6 +466,52 @@ static void unsound_steps_have_no_time(void **state)
     bb_step_release(&step);
 }
 
+/* ---- what a framework does on the host ---- */
+
+/* Of training: a pass, what the product before does anyway, and a product of four experts; each takes the GPU 4 us. */
+static void list_kernels(struct bb_kernel_list *list)
+{
+    const struct bb_gemm_shape product = {.m = 1, .n = 1, .k = 1, .batch = 4, .dtype = BB_FLOAT};
+    const struct bb_pass pass = {.kind = BB_PASS_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = 1};
+
+    bb_kernel_list_add_pass(list, "norm", &pass);
+    bb_kernel_list_add_pass(list, "sum", &pass);
+    bb_kernel_list_last(list)->fusion = BB_KERNEL_IN_PRODUCT;
+    bb_kernel_list_add_gemm(list, "experts", &product);
+    bb_kernel_list_last(list)->experts = 4;
+}
+
+static void a_framework_issues_expert_by_expert(void **state)
+{
+    static struct bb_kernel_list list;
+    const struct bb_op op = {.kind = BB_OP_COMPUTE, .work = &list, .work_times = 1};
+    struct bb_cluster c = {.launch_us = 2,
+                           .nccl_launch_us = 5,
+                           .kernel_us = 4,
+                           .memory_gbps = 1000,
+                           .tflops_float32 = 1,
+                           .achieves = true,
+                           .achieved = {.gemm = 1, .memory = 1},
+                           .sm_count = 1,
+                           .has_host = true,
+                           .host = {.op_us = 7, .expert_us = 30}};
+    struct bb_work_time work;
+
+    (void)state;
+    list_kernels(&list);
+    work = bb_op_work_time(&c, &op);
+    assert_int_equal(work.issue_ns, 6000);
+    assert_int_equal(work.first_ns, 2000);
+    assert_int_equal(bb_op_compute_end_ns(&c, &op, 2000, 0), 10000); /* from 2, and from 6: the sum takes nothing */
+    c.eager = true;
+    work = bb_op_work_time(&c, &op);
+    assert_int_equal(work.issue_ns, 9000 + 4 * 32000);
+    assert_int_equal(work.first_ns, 9000);
+    assert_int_equal(bb_op_compute_end_ns(&c, &op, 9000, 0), 137000 + 1000); /* the last expert's quarter is left */
+    assert_int_equal(bb_op_compute_end_ns(&c, &op, 200000, 0), 208000);      /* a GPU that is behind its host */
+    assert_int_equal(bb_cluster_issue_ns(&c, false), 12000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -476,6 +533,7 @@ int main(void)
         cmocka_unit_test(a_list_ends_with_its_last_kernel),
         cmocka_unit_test(compute_alone_is_the_step_without_communication),
         cmocka_unit_test(unsound_steps_have_no_time),
+        cmocka_unit_test(a_framework_issues_expert_by_expert),
     };
 
     return cmocka_run_group_tests(tests, NULL, release_prediction);

@@ -239,12 +239,12 @@ def test_no_link_is_quicker_than_the_profile(busbar):
     assert done.returncode == 2 and "--slow: 'link=node0-nic1:2' is not valid" in done.stderr and "PART from 0.001 to 1;" in done.stderr
 
 
-@pytest.mark.parametrize("cluster,ranks", [(H100, 10), ("l40s-pcie-ib", 12)])
-def test_collectives_on_paper_are_slow_as_a_run_is(busbar, tmp_path, cluster, ranks):
-    """Ranks on nodes of eight, where a NIC of the second, of L40S that of two GPUs, has half of its rate: `plan --slow` and a run under
-    EMU_SLOW say the same of each operation, and what goes through that NIC takes longer than on an even machine."""
-    slow, words = "link=node1-nic1:0.5", ("all_reduce", "all_gather", "alltoall", "gather", "broadcast", "sendrecv", "--sizes", "1K,32M",
-                                          "--placement", "out_of_place", *(("alltoallv",) if cluster == H100 else ()))
+def test_collectives_on_paper_are_slow_as_a_run_is(busbar, tmp_path):
+    """Eight and four ranks on two nodes whose GPUs have a NIC for each two; one of the second node has a quarter of its rate: `plan --slow` and a
+    run under EMU_SLOW say the same of each operation, and what goes through that NIC takes longer than on an even machine."""
+    cluster, ranks = "l40s-pcie-ib", 12
+    slow, words = "link=node1-nic1:0.25", ("all_reduce", "all_gather", "alltoall", "gather", "broadcast", "sendrecv", "alltoallv",
+                                           "--sizes", "1K,32M", "--placement", "out_of_place")
     run = busbar.json("bench", *words, "-n", 2, "--repeats", 1, "-w", 1, "-c", 0, ranks=ranks, tmp_path=tmp_path,
                       env={**ENV, "EMU_CLUSTER": cluster, "EMU_SLOW": slow})
     on_paper, even = (json.loads(busbar.run("plan", *words, "--ranks", ranks, "--cluster", cluster, *more, "--json", "-", emulated=False).stdout)
@@ -256,7 +256,7 @@ def test_collectives_on_paper_are_slow_as_a_run_is(busbar, tmp_path, cluster, ra
         assert b["time_us"]["p50"] == pytest.approx(a["time_us"]["p50"], abs=1.1e-3), key(a)
         if b["time_us"]["p50"] > 1.05 * c["time_us"]["p50"]:
             longer.add((a["collective"], a["bytes"] > 2 ** 20))
-    assert longer >= {("alltoall", True), ("all_gather" if cluster == H100 else "alltoall", True)} and all(large for _, large in longer)
+    assert longer >= {("all_gather", True), ("alltoall", True), ("alltoallv", True)} and all(large for _, large in longer)
 
 
 @pytest.mark.parametrize("variable,value,said", [

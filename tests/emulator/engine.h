@@ -89,6 +89,8 @@ bool emu_stopping(void);
 /* The machine (proxies/machine/cluster.h), read once per process from the profile that $EMU_CLUSTER names. */
 struct bb_cluster;
 const struct bb_cluster *emu_machine(void);
+struct bb_slow;
+const struct bb_slow *emu_slow(void);
 
 /* Where the at-th of a job's GPUs is: on one of EMU_NODES nodes of consecutive ones, or of gpus_per_node each. */
 struct emu_seat {

@@ -68,6 +68,11 @@ void emu_slow_load(struct bb_slow *slow, struct bb_cluster *machine)
     bb_slow_mark(slow, machine);
 }
 
+const struct bb_slow *emu_slow(void)
+{
+    return &emu.slow;
+}
+
 double emu_nic_part(struct emu_seat seat)
 {
     return bb_slow_nic_part(&emu.slow, &emu.machine, seat.node, seat.gpu);

@@ -181,14 +181,14 @@ void bb_context_backward(struct bb_block *b, const struct bb_kernel_groups *befo
 
 bool bb_goes_by_nodes(const struct bb_block *b); /* BB_DISPATCH_DEDUP among more ranks than one */
 
-/* To the experts: _dispatch and _probabilities start to cross nodes; when they are waited for, _finish spreads what
- * came inside the node and waits (forward with the probabilities). */
-int bb_nodes_dispatch(struct bb_block *b, const char *what, enum bb_block_buffer src);
-int bb_nodes_dispatch_probabilities(struct bb_block *b, const char *what);
+/* To the experts: _dispatch and _probabilities start to cross nodes; _finish spreads each part inside the node when it
+ * has come, and waits (forward with the probabilities). */
+void bb_nodes_dispatch(struct bb_block *b, const char *what, enum bb_block_buffer src);
+void bb_nodes_dispatch_probabilities(struct bb_block *b, const char *what);
 void bb_nodes_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass,
                               enum bb_block_buffer dst);
 
-/* Back: inside the node, waited for; then starts to cross nodes. */
+/* Back: starts inside the node, then each part to cross nodes; returns the last. */
 int bb_nodes_return(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer src,
                     enum bb_block_buffer dst);
 int bb_nodes_return_probabilities(struct bb_block *b, const char *what);

@@ -57,11 +57,14 @@ static int exchange_rows(struct bb_block *b, int layer, const char *what, enum b
     return start_exchange(b, layer, &(struct way){what, src, dst, bb_block_row_width(b, src), back});
 }
 
-/* To the experts; by nodes only half the way, which finish_dispatch ends. */
+/* To the experts; by nodes only half the way, for which finish_dispatch waits. */
 static int dispatch_rows(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
                          enum bb_block_buffer dst)
 {
-    return bb_goes_by_nodes(b) ? bb_nodes_dispatch(b, what, src) : exchange_rows(b, layer, what, src, dst, false);
+    if (!bb_goes_by_nodes(b))
+        return exchange_rows(b, layer, what, src, dst, false);
+    bb_nodes_dispatch(b, what, src);
+    return BB_NONE;
 }
 
 static int return_rows(struct bb_block *b, int layer, const char *what, enum bb_kernels_pass pass,
@@ -77,8 +80,12 @@ static int exchange_probabilities(struct bb_block *b, int layer, bool back)
     struct way home = {"probability gradients", BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES, 1,
                        true};
 
-    if (bb_goes_by_nodes(b))
-        return back ? bb_nodes_return_probabilities(b, home.what) : bb_nodes_dispatch_probabilities(b, forth.what);
+    if (bb_goes_by_nodes(b) && back)
+        return bb_nodes_return_probabilities(b, home.what);
+    if (bb_goes_by_nodes(b)) {
+        bb_nodes_dispatch_probabilities(b, forth.what);
+        return BB_NONE;
+    }
     return start_exchange(b, layer, back ? &home : &forth);
 }
 

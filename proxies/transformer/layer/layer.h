@@ -106,6 +106,9 @@ struct bb_block_lanes {
     struct bb_script_lane norm[4];   /* groups over which the gradient norm's scalar is summed, one after another */
 };
 
+/* dedup: into how many parts the rows of a rank are divided, a power of 2. */
+enum { BB_NODE_PARTS = 4 };
+
 struct bb_block {
     struct bb_layers *layers;
     struct bb_script *script;
@@ -115,6 +118,7 @@ struct bb_block {
     bool of_encoder; /* internal: what is gathered and summed now is the encoder's, in a decoder's layer */
     bool again;      /* what is written now was computed before                */
     int buffers[48]; /* internal: of the program, made when first used; BB_NONE before that */
+    int crossing[BB_NODE_PARTS], crossing_probabilities; /* internal: rows that are on their way to other nodes */
 };
 
 void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_script *script,

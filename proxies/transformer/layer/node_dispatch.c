@@ -7,6 +7,11 @@
  *   inside a node   T K rows for K experts of each token, as many to each rank
  *
  * Every row has the probabilities of its experts with it, K of a token on both ways.
+ *
+ * Rows go in parts, so that one part is spread inside the node while the next crosses: what arrives is forwarded at once,
+ * "fully overlapped" (DeepSeek-V3, section 3.2.2); DeepEP's dispatch among 64 ranks takes no longer than its part
+ * between nodes. So no kernel stands between the two hops: rows are put in their experts' order behind both, and
+ * answers are summed before both.
  */
 #include "proxies/transformer/layer/block.h"
 
@@ -27,16 +32,30 @@ static size_t for_each_neighbour(const struct bb_block *b, size_t width)
     return (size_t)b->layers->routing.even * (size_t)b->layers->config.nodes * width;
 }
 
-static int cross(struct bb_block *b, const char *what, enum bb_block_buffer src, enum bb_block_buffer dst)
+/* One of so many parts. */
+static int cross(struct bb_block *b, const char *what, int parts, enum bb_block_buffer src, enum bb_block_buffer dst)
 {
-    return bb_block_collective(b, b->lanes.ep_cross, what, BB_ALLTOALL, for_each_node(b, bb_block_buffer_count(b, src)),
+    return bb_block_collective(b, b->lanes.ep_cross, what, BB_ALLTOALL,
+                               for_each_node(b, bb_block_buffer_count(b, src)) / (size_t)parts, src, dst);
+}
+
+static int spread(struct bb_block *b, const char *what, int parts, size_t width, enum bb_block_buffer src,
+                  enum bb_block_buffer dst)
+{
+    return bb_block_collective(b, b->lanes.ep_local, what, BB_ALLTOALL, for_each_neighbour(b, width) / (size_t)parts,
                                src, dst);
 }
 
-static int spread(struct bb_block *b, const char *what, size_t width, enum bb_block_buffer src,
-                  enum bb_block_buffer dst)
+/* As many parts as both hops' rows can be divided into. */
+static int count_parts(const struct bb_block *b)
 {
-    return bb_block_collective(b, b->lanes.ep_local, what, BB_ALLTOALL, for_each_neighbour(b, width), src, dst);
+    const struct bb_layers *l = b->layers;
+    const int64_t crossing = l->sizes.held * l->config.node_limit / l->config.nodes;
+    int parts = BB_NODE_PARTS;
+
+    while (crossing % parts != 0 || for_each_neighbour(b, 1) % (size_t)parts != 0)
+        parts /= 2;
+    return parts;
 }
 
 /* Of rows on their way to the experts: in 16 bits, or in 8. */
@@ -45,47 +64,61 @@ static enum bb_block_buffer of_bits(const struct bb_block *b, enum bb_block_buff
     return b->layers->config.float8_dispatch ? short8 : usual;
 }
 
-int bb_nodes_dispatch(struct bb_block *b, const char *what, enum bb_block_buffer src)
+void bb_nodes_dispatch(struct bb_block *b, const char *what, enum bb_block_buffer src)
 {
-    return cross(b, what, src, of_bits(b, BB_BLOCK_BUFFER_NODE_ROWS, BB_BLOCK_BUFFER_NODE_ROWS_8));
+    const int parts = count_parts(b);
+
+    for (int i = 0; i < parts; i++)
+        b->crossing[i] = cross(b, what, parts, src, of_bits(b, BB_BLOCK_BUFFER_NODE_ROWS, BB_BLOCK_BUFFER_NODE_ROWS_8));
 }
 
-int bb_nodes_dispatch_probabilities(struct bb_block *b, const char *what)
+void bb_nodes_dispatch_probabilities(struct bb_block *b, const char *what)
 {
-    return cross(b, what, BB_BLOCK_BUFFER_PROBABILITIES, BB_BLOCK_BUFFER_NODE_PROBABILITIES);
+    b->crossing_probabilities = cross(b, what, 1, BB_BLOCK_BUFFER_PROBABILITIES, BB_BLOCK_BUFFER_NODE_PROBABILITIES);
 }
 
 void bb_nodes_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst)
 {
-    enum bb_block_buffer rows = of_bits(b, BB_BLOCK_BUFFER_NODE_ROWS, BB_BLOCK_BUFFER_NODE_ROWS_8);
     enum bb_block_buffer copies = of_bits(b, BB_BLOCK_BUFFER_NODE_COPIES, BB_BLOCK_BUFFER_NODE_COPIES_8);
-    bool forward = pass == BB_KERNELS_FORWARD;
-    int spreading, probabilities = BB_NONE;
+    const bool forward = pass == BB_KERNELS_FORWARD;
+    const int parts = count_parts(b);
+    int last = BB_NONE;
 
+    for (int i = 0; i < parts; i++) {
+        bb_script_wait(b->script, b->crossing[i]);
+        last = spread(b, what, parts, bb_block_row_width(b, copies), copies, dst);
+    }
+    if (forward) {
+        bb_script_wait(b->script, b->crossing_probabilities);
+        last =
+            spread(b, "probabilities", 1, 1, BB_BLOCK_BUFFER_NODE_PROBABILITIES, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES);
+    }
+    bb_script_wait(b->script, last);
     bb_block_kernels(b, "permute in the node", forward ? BB_KERNELS_NODE_PERMUTE : BB_KERNELS_NODE_UNPERMUTE, pass,
-                     bb_block_buffer(b, rows), bb_block_buffer(b, copies));
-    spreading = spread(b, what, bb_block_row_width(b, copies), copies, dst);
-    if (forward)
-        probabilities =
-            spread(b, "probabilities", 1, BB_BLOCK_BUFFER_NODE_PROBABILITIES, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES);
-    bb_script_wait(b->script, spreading);
-    bb_script_wait(b->script, probabilities);
+                     bb_block_buffer(b, dst), bb_block_buffer(b, dst));
 }
 
 int bb_nodes_return(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer src,
                     enum bb_block_buffer dst)
 {
-    bool forward = pass == BB_KERNELS_FORWARD;
+    const bool forward = pass == BB_KERNELS_FORWARD;
+    const int parts = count_parts(b);
+    int spreading[BB_NODE_PARTS], last = BB_NONE;
 
-    bb_script_wait(b->script, spread(b, what, bb_block_row_width(b, src), src, BB_BLOCK_BUFFER_NODE_COPIES));
     bb_block_kernels(b, "sum in the node", forward ? BB_KERNELS_NODE_UNPERMUTE : BB_KERNELS_NODE_PERMUTE, pass,
-                     bb_block_buffer(b, BB_BLOCK_BUFFER_NODE_COPIES), bb_block_buffer(b, BB_BLOCK_BUFFER_NODE_ROWS));
-    return cross(b, what, BB_BLOCK_BUFFER_NODE_ROWS, dst);
+                     bb_block_buffer(b, src), bb_block_buffer(b, src));
+    for (int i = 0; i < parts; i++)
+        spreading[i] = spread(b, what, parts, bb_block_row_width(b, src), src, BB_BLOCK_BUFFER_NODE_COPIES);
+    for (int i = 0; i < parts; i++) {
+        bb_script_wait(b->script, spreading[i]);
+        last = cross(b, what, parts, BB_BLOCK_BUFFER_NODE_ROWS, dst);
+    }
+    return last;
 }
 
 int bb_nodes_return_probabilities(struct bb_block *b, const char *what)
 {
     bb_script_wait(b->script,
-                   spread(b, what, 1, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_NODE_PROBABILITIES));
-    return cross(b, what, BB_BLOCK_BUFFER_NODE_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES);
+                   spread(b, what, 1, 1, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_NODE_PROBABILITIES));
+    return cross(b, what, 1, BB_BLOCK_BUFFER_NODE_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES);
 }

@@ -2,7 +2,9 @@
  * p2p.c - the sends and receives of one group, all progressing together.
  *
  * Messages of an ordered pair are numbered; the k-th send meets the k-th receive. Each end posts count, type, arrival
- * and load under the message's number, waits for the other end's post, and then the bytes go through the pair's ring.
+ * and load under the message's number and waits for the other end's post. Both then say when their links will have done
+ * their part; who shares a NIC or uplinks with peers knows it once it has their posts. Then the bytes go through the
+ * pair's ring.
  * Posts alternate between two places: whoever posts number k+2 has seen the other's post k+1, which comes after it read
  * post k.
  */
@@ -12,12 +14,13 @@
 #include "types.h"
 
 #include "../engine.h"
+#include "proxies/machine/exchanges.h"
 #include "proxies/machine/fabric.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum phase { POST, MEET, MOVE };
+enum phase { POST, MEET, SETTLE, MOVE };
 
 /* One direction between this rank and one peer: its messages of this group, in order. */
 struct flow {
@@ -37,7 +40,11 @@ struct exchange {
     int n, n_flows, live;
     struct flow *flows;
     int64_t arrival_ns, end_ns;
-    double load_ns;
+    /* This rank's own and those of peers that share with it; how many of these have not posted yet. done_ns: once they
+     * have. */
+    struct bb_exchange *beside;
+    int n_beside, n_awaited;
+    double done_ns;
 };
 
 static size_t bytes_of(const struct en_task *t)
@@ -126,6 +133,16 @@ static void wake_peer(const struct exchange *x, const struct flow *f)
     en_ring_bell(&x->comm->region.members[f->peer]);
 }
 
+static void say_done(const struct exchange *x, struct flow *f)
+{
+    struct en_post *p = post_of(f, f->sends, *turn_of(x, f));
+
+    if (x->n_awaited > 0)
+        return;
+    p->done_ns = x->done_ns;
+    atomic_store(&p->settled, *turn_of(x, f) + 1);
+}
+
 static void post(struct exchange *x, struct flow *f)
 {
     const struct en_task *t = &x->tasks[f->next];
@@ -135,9 +152,10 @@ static void post(struct exchange *x, struct flow *f)
     p->count = t->count;
     p->dtype = t->dtype;
     p->arrival_ns = x->arrival_ns;
-    p->load_ns = x->load_ns;
+    p->load = x->beside[0].load;
     atomic_store(&p->turn, turn + 1);
     f->phase = MEET;
+    say_done(x, f);
     wake_peer(x, f);
 }
 
@@ -156,6 +174,37 @@ static void report_mismatch(const struct exchange *x, const struct flow *f, cons
         en_type(recv_type)->name, src, (unsigned long long)*turn_of(x, f) + 1);
 }
 
+static void find_done(struct exchange *x)
+{
+    if (x->n_beside == 1)
+        x->done_ns = en_load_ns(x->comm, &x->beside[0].load);
+    else if (bb_exchanges_share(emu_machine(), emu_slow(), x->beside, x->n_beside) == 0)
+        x->done_ns = x->beside[0].done_ns;
+    x->done_ns += (double)x->comm->extra_ns;
+    x->comm->extra_ns = 0;
+}
+
+/* The last of those that share with this rank: what it has posted already is told now. */
+static void hear_of(struct exchange *x, int peer, const struct bb_load *load)
+{
+    struct bb_exchange *one = x->beside + 1;
+
+    while (one < x->beside + x->n_beside && one->rank != en_machine_rank(x->comm, peer))
+        one++;
+    if (one == x->beside + x->n_beside || one->done_ns >= 0)
+        return;
+    one->load = *load;
+    one->done_ns = 0;
+    if (--x->n_awaited > 0)
+        return;
+    find_done(x);
+    for (struct flow *f = x->flows; f < x->flows + x->n_flows; f++)
+        if (f->phase == MEET || f->phase == SETTLE) {
+            say_done(x, f);
+            wake_peer(x, f);
+        }
+}
+
 /* Has the other end posted its side of the front message? */
 static bool meet(struct exchange *x, struct flow *f, enum en_end *end)
 {
@@ -170,8 +219,20 @@ static bool meet(struct exchange *x, struct flow *f, enum en_end *end)
         *end = EN_BROKEN;
         return false;
     }
+    hear_of(x, f->peer, &other->load);
+    f->phase = SETTLE;
+    return true;
+}
+
+/* Does the other end know when it will have done its part? */
+static bool settle(struct exchange *x, struct flow *f)
+{
+    struct en_post *other = post_of(f, !f->sends, *turn_of(x, f));
+
+    if (x->n_awaited > 0 || atomic_load(&other->settled) != *turn_of(x, f) + 1)
+        return false;
     int64_t start = other->arrival_ns > x->arrival_ns ? other->arrival_ns : x->arrival_ns;
-    int64_t message_end = start + en_message_ns(x->comm, f->peer, x->load_ns, other->load_ns);
+    int64_t message_end = start + en_message_ns(x->comm, f->peer, x->done_ns, other->done_ns);
     x->end_ns = message_end > x->end_ns ? message_end : x->end_ns;
     f->phase = MOVE;
     return true;
@@ -225,7 +286,7 @@ static bool advance(struct exchange *x, struct flow *f, enum en_end *end)
         post(x, f);
         return true;
     }
-    return f->phase == MEET ? meet(x, f, end) : move(x, f);
+    return f->phase == MEET ? meet(x, f, end) : f->phase == SETTLE ? settle(x, f) : move(x, f);
 }
 
 static enum en_end progress(struct exchange *x)
@@ -244,24 +305,48 @@ static enum en_end progress(struct exchange *x)
     return end;
 }
 
+/* Peers whose messages share a NIC or uplinks with this rank's. done_ns -1: its post has not come. */
+static void find_beside(struct exchange *x)
+{
+    const int own = en_machine_rank(x->comm, x->comm->rank);
+
+    x->n_beside = 1;
+    x->beside[0] = (struct bb_exchange){.rank = own};
+    en_sum_load(x->comm, x->tasks, x->n, &x->beside[0].load);
+    for (int i = 0; i < x->n && en_shares_with_peers(&x->beside[0].load); i++) {
+        const int other = en_machine_rank(x->comm, x->tasks[i].root);
+        int known = 0;
+
+        while (known < x->n_beside && x->beside[known].rank != other)
+            known++;
+        if (known == x->n_beside && bb_exchanges_meet(emu_machine(), own, other))
+            x->beside[x->n_beside++] = (struct bb_exchange){.rank = other, .done_ns = -1};
+    }
+    x->n_awaited = x->n_beside - 1;
+    if (x->n_awaited == 0)
+        find_done(x);
+}
+
 int en_run_exchange(ncclComm_t comm, const struct en_task *tasks, int count, int64_t *now_ns)
 {
     struct exchange x = {.comm = comm, .tasks = tasks, .n = count, .arrival_ns = *now_ns, .end_ns = *now_ns};
-    struct bb_load load;
 
     x.flows = calloc((size_t)count, sizeof(*x.flows));
-    if (x.flows == NULL)
+    x.beside = calloc((size_t)count + 1, sizeof(*x.beside));
+    if (x.flows == NULL || x.beside == NULL) {
+        free(x.flows);
+        free(x.beside);
         return EN_STOPPING;
+    }
+    find_beside(&x);
     for (int i = 0; i < count; i++)
         if (tasks[i].root != comm->rank)
             add_flow(&x, i);
     x.live = x.n_flows;
-    en_sum_load(comm, tasks, count, &load);
-    x.load_ns = en_load_ns(comm, &load) + (double)comm->extra_ns;
-    comm->extra_ns = 0;
     copy_to_self(&x);
     enum en_end end = progress(&x);
     free(x.flows);
+    free(x.beside);
     for (int i = 0; end == EN_GO && emu_moves_data() && i < count; i++)
         en_corrupt(comm, &tasks[i]);
     *now_ns = x.end_ns;

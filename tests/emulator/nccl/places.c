@@ -90,11 +90,22 @@ static bool calls_alike(ncclComm_t comm, enum en_place place, int shift)
     return leaves;
 }
 
+/* What a peer sends it says itself (p2p.c). */
+static bool is_peer(ncclComm_t comm, int rank, const struct exchange *x)
+{
+    for (const struct en_task *t = x->tasks; t < x->tasks + x->n; t++)
+        if (en_machine_rank(comm, t->root) == rank)
+            return true;
+    return false;
+}
+
 static bool sends_alike(ncclComm_t comm, enum en_place place, int shift, const struct exchange *x)
 {
     const int own = en_machine_rank(comm, comm->rank), sender = rank_beside(comm, comm->rank, shift);
     double out = 0, alike = 0;
 
+    if (is_peer(comm, sender, x))
+        return false;
     for (const struct en_task *t = x->tasks; t < x->tasks + x->n; t++) {
         const bool leaves = is_way_out(place, own, en_machine_rank(comm, t->root));
         const double bytes = leaves ? (double)(t->count * en_element_bytes(t)) : 0;
@@ -189,6 +200,14 @@ void en_find_company(ncclComm_t comm)
         for (int m = 0; en_is_shared(place) && m < comm->size; m++)
             comm->company[i].near += !is_way_out(place, en_machine_rank(comm, comm->rank), en_machine_rank(comm, m));
     }
+}
+
+bool en_shares_with_peers(const struct bb_load *load)
+{
+    const bool leaves = load->up[BB_LEAF] + load->down[BB_LEAF] > 0, pods = load->up[BB_POD] + load->down[BB_POD] > 0;
+
+    return (en_is_shared(EN_NIC) && load->out[0] + load->in[0] > 0) || (en_is_shared(EN_LEAF) && leaves) ||
+           (en_is_shared(EN_POD) && pods);
 }
 
 int en_count_senders(ncclComm_t comm, enum en_place place, const struct en_task *tasks, int n)

@@ -25,7 +25,7 @@
 #define PREFIX    "emu-nccl-"
 #define MAGIC     "EMUNCCL"
 
-enum { LAYOUT = 2, PAGE = 4096 };
+enum { LAYOUT = 3, PAGE = 4096 };
 
 static const size_t chunk_most = 512u << 10, chunk_least = 16u << 10;
 static const size_t ring_most = 256u << 10, ring_least = PAGE;

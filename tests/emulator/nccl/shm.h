@@ -11,6 +11,7 @@
 #define EMU_NCCL_SHM_H
 
 #include "../engine.h"
+#include "proxies/machine/cluster.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -54,7 +55,9 @@ struct en_post {
     uint64_t count;
     int32_t dtype;
     int64_t arrival_ns;
-    double load_ns; /* the busiest direction of this rank's group, see cost.h */
+    struct bb_load load;      /* of this rank's group                                            */
+    _Atomic uint64_t settled; /* message number + 1 once done_ns is valid                       */
+    double done_ns;           /* from its arrival on, when its links will have done all of it */
 };
 
 /* An ordered pair of ranks: announcements for even and odd messages, and a byte ring. head and tail never wrap. */

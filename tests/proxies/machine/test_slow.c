@@ -1,8 +1,10 @@
 /* test_slow.c - the words of slower ranks and links, and what they do to a machine. */
 #include "tests/check.h"
 
+#include "proxies/machine/exchanges.h"
 #include "proxies/machine/fabric.h"
-#include "proxies/machine/slow.h"
+
+#include <math.h>
 
 static void words_are_factors(void **state)
 {
@@ -65,6 +67,41 @@ static void leaves_have_numbers(void **state)
     assert_true(bb_fabric_is_scarce(&c, BB_LEAF) && !bb_fabric_is_scarce(&c, BB_POD));
 }
 
+/* Two GPUs on a NIC that moves a byte in a nanosecond, and a third on another node: when their exchanges have done. */
+static void exchanges_share_each_way_of_a_nic(void **state)
+{
+    static const struct {
+        double out[2], in[2]; /* of the first and the second */
+        const char *slow;
+        double done_ns[3];
+    } rows[] = {{{10, 0}, {0, 6}, NULL, {10, 6, 8}},
+                {{10, 6}, {0, 0}, NULL, {16, 12, 8}}, /* half each, until the shorter one has ended */
+                {{0, 0}, {10, 6}, NULL, {16, 12, 8}},
+                {{10, 6}, {0, 0}, "link=node0-nic0:0.5", {32, 24, 8}},
+                {{10, 0}, {0, 0}, "link=node1-nic0:0.5", {10, 0, 16}}};
+    const struct bb_cluster c = {.gpus_per_node = 2,
+                                 .nics_per_node = 1,
+                                 .intra = {.gbps = 1000},
+                                 .inter = {.gbps = 1},
+                                 .n_ways = 1,
+                                 .shares = true};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_exchange exchanges[3] = {{.rank = 0, .load = {.out = {rows[i].out[0]}, .in = {rows[i].in[0]}}},
+                                           {.rank = 1, .load = {.out = {rows[i].out[1]}, .in = {rows[i].in[1]}}},
+                                           {.rank = 2, .load = {.out = {8}}}};
+        struct bb_slow slow = {0};
+
+        if (rows[i].slow)
+            assert_int_equal(bb_slow_read(&slow, "--slow", rows[i].slow), 0);
+        assert_int_equal(bb_exchanges_share(&c, &slow, exchanges, 3), 0);
+        for (int x = 0; x < 3; x++)
+            assert_true(fabs(exchanges[x].done_ns - rows[i].done_ns[x]) < 1e-9);
+    }
+    assert_true(bb_exchanges_meet(&c, 0, 1) && !bb_exchanges_meet(&c, 0, 2));
+}
+
 static void what_is_no_word_is_refused(void **state)
 {
     static const char *const wrong[] = {"",
@@ -112,9 +149,8 @@ static void what_is_no_word_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_are_factors),
-        cmocka_unit_test(gpus_use_nics_in_order),
-        cmocka_unit_test(leaves_have_numbers),
+        cmocka_unit_test(words_are_factors),          cmocka_unit_test(gpus_use_nics_in_order),
+        cmocka_unit_test(leaves_have_numbers),        cmocka_unit_test(exchanges_share_each_way_of_a_nic),
         cmocka_unit_test(what_is_no_word_is_refused),
     };
 

@@ -284,13 +284,14 @@ out:
     return rc;
 }
 
-/* With several ranks per process the first of each is in MPI, if there is more than one process. */
+/* With several ranks per process the first of each is in MPI. A process that is alone needs none: MPI starts a daemon
+ * for it, and where that fails ends the process by itself. */
 static int start_ranks(struct bb_world *w)
 {
     struct bb_siblings *s = w->siblings;
     int rc = 0;
 
-    if (!s || (s->place == 0 && !bb_launched_alone()))
+    if ((!s || s->place == 0) && !bb_launched_alone())
         TRY(start_mpi(w));
     if (!s)
         return 0;

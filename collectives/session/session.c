@@ -2,6 +2,7 @@
 #include "collectives/session/session.h"
 
 #include "bootstrap/cli/head.h"
+#include "bootstrap/start/deadline.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/watchdog/watchdog.h"
 #include "bootstrap/world/late_environment.h"
@@ -261,8 +262,20 @@ static int end_together(struct bb_session *s, int rc, int end_rc)
     return end_rc;
 }
 
+/* A pipe may have nobody who reads it, a file system may hang. */
+static int write_results(struct bb_session *s, double timeout_s, int rc)
+{
+    if (!s->json || timeout_s <= 0)
+        return bb_results_close(s->json, rc);
+    bb_deadline_begin("the last write of the results", timeout_s, false);
+    rc = bb_results_close(s->json, rc);
+    bb_deadline_begin("the exit of the process", timeout_s, false);
+    return rc;
+}
+
 int bb_session_release(struct bb_session *s, int rc, int end_rc)
 {
+    const double timeout_s = s->world.watchdog ? s->world.timeout_s : 0;
     int why;
 
     bb_progress_end(&s->progress);
@@ -275,7 +288,7 @@ int bb_session_release(struct bb_session *s, int rc, int end_rc)
         s->json = NULL;
     }
     end_rc = bb_world_release(&s->world, end_rc);
-    rc = bb_results_close(s->json, rc ? rc : end_rc);
+    rc = write_results(s, timeout_s, rc ? rc : end_rc);
     s->json = NULL;
     bb_telemetry_release(&s->observer);
     free(s->devices);

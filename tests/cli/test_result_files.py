@@ -1,8 +1,10 @@
 """Files of results: what stands beside them is not written to, what a killed run leaves, no status but that of the exit, no secrets."""
 import json
+import os
 import re
 import shutil
 import stat
+import subprocess
 
 import pytest
 from conftest import ROOT
@@ -203,3 +205,29 @@ def test_what_is_not_on_the_disk_has_no_name(busbar, tmp_path):
         done = busbar.run(*PLAN, "--json", tmp_path / "plan.json", env=env, emulated=False)
         assert done.returncode == 1 and len(ours(done.stderr)) == 1 and "Input/output error" in done.stderr
         assert list(tmp_path.iterdir()) == []
+
+
+ENDLESS = ("bench", "all_reduce", "-b", "8", "-e", "16", "-n", "2", "-w", "1", "-N", "0")
+
+
+def test_nobody_reads_what_is_printed(busbar):
+    """`| head`: without a file there is nothing to go on for."""
+    with subprocess.Popen(busbar.command(*ENDLESS), env=busbar.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout.readline().startswith(b"# busbar")
+        run.stdout.close()
+        said = run.stderr.read().decode()
+        assert run.wait(20) == 1 and len(ours(said)) == 1 and "cannot write to stdout" in said
+
+
+def test_nobody_reads_the_pipe(busbar, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "-T", "1", "--json", tmp_path / "pipe", timeout=20)
+    assert done.returncode == 4 and "the last write of the results did not end within 1 s" in done.stderr
+
+
+def test_one_process_needs_few_files(busbar):
+    """MPI, which would end the process without a line of ours, is not started for one."""
+    words = busbar.command("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1")
+    limited = ["sh", "-c", 'ulimit -n 16; exec "$@"', "sh", *words]
+    done = subprocess.run(limited, env=busbar.environment(), capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 0, done.stderr

@@ -16,6 +16,7 @@ static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE",
                                         "PMI_RANK",
                                         "PMI_ID",
                                         "PMIX_RANK",
+                                        "PALS_RANKID",
                                         "MPI_LOCALNRANKS",
                                         "SLURM_STEP_NUM_TASKS",
                                         "SLURM_NTASKS",
@@ -44,6 +45,7 @@ static const struct {
     {{{"PMI_SIZE", "6"}, {"PMI_LOCAL_SIZE", "3"}}, false, 3},
     {{{"MPI_LOCALNRANKS", "1"}, {"PMI_SIZE", "2"}}, false, 1}, /* hydra, a process on each of two hosts */
     {{{"PMIX_RANK", "0"}}, false, 0},                          /* the number is not told */
+    {{{"PALS_RANKID", "0"}}, false, 0},
 };
 
 static const struct {

@@ -160,6 +160,11 @@ run_memcheck() {
     # shellcheck disable=SC2086,SC2090
     {
         emulated build $tool build/busbar plan gpt2_large 4 2 2 --ranks 8 --json /dev/null --ops
+        emulated build $tool build/busbar plan transformer --model mixtral_8x7b --layers 2 --ranks 32 --ep 8 --moe-imbalance 0.7 \
+            --cluster tests/fuzz/corpus/cluster/fabric --slow rank=5:1.1,link=node1-nic3:0.5 --json /dev/null
+        emulated build $tool build/busbar plan transformer --model gpt2_small --ranks 4 --global-batch-size 4 \
+            --cluster h100-sxm-ib --best-layout --threads 2
+        emulated build $tool build/busbar calibrate tests/fuzz/corpus/nccl_tests_text/h100 -o $logs/memcheck-cluster.json
         emulated build $tool build/busbar compare tests/fuzz/corpus/compare/proxy tests/fuzz/corpus/compare/proxy
         emulated build $tool build/busbar sweep profiles/studies/nccl-choices.json --list
         valgrind_on_gpu $tool build/busbar $BENCH --json $logs/memcheck.json

@@ -126,6 +126,9 @@ def test_layers_with_a_scan_take_no_square(busbar, tmp_path):
     full = 2 * 4096 * (2048 * (8192 + 1024) + 4096 * 2048) + 4 * 4096 * 4096 * 4096
     times = attention_us(busbar, folder, "--seq-length", 4096, "--layers", 5)
     assert times == pytest.approx([scan / 1e9] * 3 + [full / 1e9, scan / 1e9], abs=0.05)
+    computed = busbar.json("plan", "transformer", "--model", folder, "--ranks", 1, "--layers", 2, "--cluster", "h100-sxm-ib",
+                           tmp_path=tmp_path, emulated=False)["predicted"]["compute"]
+    assert computed["attention"] is None
     line = refused(busbar, "transformer", "--model", folder, "--ranks", 2, "--cp", 2)
     assert "1 chain of states from token to token does not divide by cp 2; nearest: --cp 1" in line
 

@@ -1,7 +1,9 @@
 /* test_options.c - the options of a step have long names alone, each name once:
- * letters belong to bench and to a run. */
+ * letters belong to bench and to a run. What is only tried with them is tried without a word. */
 #include "proxies/registry/registry.h"
+#include "proxies/registry/smoke.h"
 #include "proxies/step/config.h"
+#include "tests/bootstrap/capture.h"
 #include "tests/check.h"
 
 static const struct bb_opt *const tables[] = {bb_proxy_options, bb_transformer_options, bb_sync_options,
@@ -26,9 +28,28 @@ static void names_and_no_letters(void **state)
     assert_true(n > 60);
 }
 
+/* CosmoFlow wants four ranks a replica. */
+static void only_what_is_tried_is_silent(void **state)
+{
+    const struct bb_proxy_config asked = {.ranks = 3, .dtype = "float"};
+    const struct bb_proxy *proxy = bb_proxy_find("cosmoflow");
+    struct bb_proxy_config fitted;
+    struct bb_step step = {0};
+    struct capture said;
+
+    (void)state;
+    assert_non_null(proxy);
+    capture_begin(&said);
+    assert_int_equal(bb_smoke_fit(proxy, &asked, &fitted, &step), -BB_EUSAGE);
+    assert_int_equal(bb_err(BB_EUSAGE, "spoken"), -BB_EUSAGE);
+    assert_string_equal(capture_end(&said), "busbar: spoken\n");
+    bb_step_release(&step);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(names_and_no_letters)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(names_and_no_letters),
+                                       cmocka_unit_test(only_what_is_tried_is_silent)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

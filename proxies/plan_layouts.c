@@ -12,7 +12,6 @@ int bb_plan_refuse_layouts(const struct bb_plan_options *o, const struct bb_prox
     const char *beside = o->ops                           ? "ops"
                          : o->best_order                  ? "best-order"
                          : o->tokens                      ? "tokens"
-                         : o->jitter                      ? "jitter"
                          : o->must_fit                    ? "must-fit"
                          : o->export                      ? "export"
                          : o->files[BB_PLAN_EXPORT_trace] ? "trace"
@@ -37,23 +36,36 @@ int bb_plan_refuse_layouts(const struct bb_plan_options *o, const struct bb_prox
 }
 
 static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_layout_search *search,
-                            const struct bb_layouts *found)
+                            const struct bb_conditions *conditions, const struct bb_layouts *found)
 {
-    return json_pack("{s:s, s:s, s:s, s:o, s:i, s:{s:s, s:o, s:f, s:f}, s:o}", "schema", "busbar.plan/1", "busbar",
-                     BUSBAR_VERSION, "proxy", o->config.proxy, "options", bb_json_options(o->words, o), "ranks",
-                     o->config.ranks, "predicted", "cluster", search->cluster->name, "slow",
-                     bb_slow_json(&search->conditions->slow), "step_us", found->rows[0].step_ns / 1e3, "tokens_per_s",
-                     found->rows[0].tokens / (found->rows[0].step_ns / 1e9), "best_layout",
-                     bb_layouts_json(found, o->top));
+    json_t *root = json_pack(
+        "{s:s, s:s, s:s, s:o, s:i, s:{s:s, s:o, s:f, s:f}, s:o}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION,
+        "proxy", o->config.proxy, "options", bb_json_options(o->words, o), "ranks", o->config.ranks, "predicted",
+        "cluster", search->cluster->name, "slow", bb_slow_json(&search->conditions->slow), "step_us",
+        found->rows[0].step_ns / 1e3, "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9),
+        "best_layout", bb_layouts_json(found, o->top));
+
+    if (root && conditions->jitter > 0)
+        json_object_set_new(json_object_get(root, "predicted"), "jitter",
+                            json_pack("{s:f, s:I, s:i}", "deviation", conditions->jitter, "seed",
+                                      (json_int_t)conditions->seed, "samples", o->samples));
+    return root;
 }
 
 int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *asked, const struct bb_proxy *proxy,
                     int argc, char **argv)
 {
     struct bb_proxy_config config = o->config;
-    struct bb_conditions conditions;
+    struct bb_conditions conditions, steady;
     struct bb_cluster cluster;
-    struct bb_layout_search search = {proxy, asked, &config, &cluster, &conditions, 0, o->top, o->threads, false};
+    struct bb_layout_search search = {.proxy = proxy,
+                                      .asked = asked,
+                                      .config = &config,
+                                      .cluster = &cluster,
+                                      .conditions = &steady,
+                                      .samples = o->samples,
+                                      .top = o->top,
+                                      .threads = o->threads};
     struct bb_layouts found = {0};
     struct bb_forecast forecast = {0};
     const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
@@ -64,17 +76,24 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
     TRY(bb_plan_conditions(o, &conditions));
     TRY(bb_predict_refuse_slow(&cluster, config.ranks, &conditions.slow));
     search.gpu_bytes = forecast.gpu_bytes;
+    steady = conditions;
+    steady.jitter = 0;
     TRY(bb_layouts_search(&search, &found));
+    if (conditions.jitter > 0)
+        TRY(bb_layouts_sample(&search, &conditions, &found));
     if (!bb_results_on_stdout(json, csv)) {
         bb_head_command(stdout, argc, argv);
         printf("# the best layouts of %d ranks, predicted for %s (modelled, not measured)\n", config.ranks,
                cluster.name);
         bb_slow_print(&conditions.slow, "# ", stdout);
+        if (conditions.jitter > 0)
+            printf("# sorted by p50, the median of %d steps with jitter of %g%% (seed %llu); all else is without it\n",
+                   o->samples, 100 * conditions.jitter, (unsigned long long)conditions.seed);
         bb_layouts_print(&found, o->top, stdout);
     }
     if (!json && !csv)
         goto out;
-    root = layouts_json(o, &search, &found);
+    root = layouts_json(o, &search, &conditions, &found);
     if (csv)
         TRY(bb_plan_write_rows(csv, json_object_get(json_object_get(root, "best_layout"), "layouts")));
     if (json)

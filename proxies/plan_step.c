@@ -9,6 +9,7 @@
 #include "proxies/registry/best_order.h"
 #include "proxies/registry/registry.h"
 #include "proxies/simulate/graph/rank_classes.h"
+#include "proxies/transformer/training_bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -94,20 +95,41 @@ static bool has_many_experts(const struct bb_step *step)
     return false;
 }
 
+/* The least that makes it hold, by what the roles of such a step would say of their memory; NULL: nothing does. */
+static int guess_recompute(const struct bb_proxy_config *config, double gpu_bytes, const char **guess)
+{
+    static const char *const more[] = {"selective", "full"};
+    struct bb_proxy_config as = *config;
+    struct bb_arch arch;
+    double bytes;
+    int rc;
+
+    *guess = NULL;
+    TRY(bb_training_arch(config, &arch));
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]) && !*guess; i++) {
+        as.transformer.recompute = more[i];
+        TRY(bb_training_bytes(&as, &arch, &bytes));
+        *guess = bytes <= gpu_bytes ? more[i] : NULL;
+    }
+out:
+    return rc;
+}
+
 /* A layout whose training does not hold is not one that anybody ran: a forecast that is not told what is computed again
- * takes the least that makes it hold. Builds the step, once or more often. */
+ * takes the least that makes it hold. Builds the step, once or twice. */
 static int build_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
                       struct bb_proxy_config *config, struct findings *f)
 {
-    static const char *const more[] = {"selective", "full", NULL};
     bool guesses = cluster->achieves && o->rates == BB_RATES_MACHINE && !o->must_fit &&
                    !config->transformer.recompute && proxy->takes & BB_TAKES_TRANSFORMER;
     int rc;
 
     TRY(bb_step_build(&f->step, proxy, config));
     f->forecast.without_bytes = bb_step_training_bytes(&f->step);
-    for (int i = 0; guesses && i < 3 && bb_step_training_bytes(&f->step) > f->forecast.gpu_bytes; i++) {
-        config->transformer.recompute = f->forecast.recompute = more[i];
+    if (guesses && f->forecast.without_bytes > f->forecast.gpu_bytes)
+        TRY(guess_recompute(config, f->forecast.gpu_bytes, &f->forecast.recompute));
+    if (f->forecast.recompute) {
+        config->transformer.recompute = f->forecast.recompute;
         bb_step_release(&f->step);
         TRY(bb_step_build(&f->step, proxy, config));
     }

@@ -47,11 +47,13 @@ struct bb_layout_choice {
 
 struct bb_layout_row {
     struct bb_layout_choice choice;
-    double bytes;   /* that training holds on the rank with most        */
-    double step_ns; /* estimated, then predicted                        */
-    double even_ns; /* predicted for a machine without slow parts; 0: it has none */
-    int number;     /* its place in the order in which they were listed */
+    double bytes;          /* that training holds on the rank with most        */
+    double step_ns;        /* estimated, then predicted                        */
+    double p50_ns, p95_ns; /* of its steps with jitter; 0: was not asked for */
+    double even_ns;        /* predicted for a machine without slow parts; 0: it has none */
+    int number;            /* its place in the order in which they were listed */
     /* Of the slowest rank, when predicted: these and the rest (idle) make the step. */
+    double operations; /* of all ranks */
     double compute_ns, transfer_ns, bubble_ns, waiting_ns, flops, tokens, samples;
 };
 
@@ -62,6 +64,7 @@ struct bb_layout_search {
     const struct bb_cluster *cluster;
     const struct bb_conditions *conditions; /* its slow parts */
     double gpu_bytes;                       /* memory of a GPU */
+    int samples;                            /* of bb_layouts_sample */
     int top, threads;                       /* rows wanted; threads 0: as many as there are processors */
     bool quiet;
 };
@@ -79,6 +82,10 @@ struct bb_layouts {
 /* bb_layouts_search - 0, -BB_EUSAGE where no layout fits (said, with the nearest to fit), or -BB_EFAIL. release is fine
  * on a zeroed one. */
 int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *found) BB_MUST_CHECK;
+/* bb_layouts_sample - executes the `top` first of them with the jitter of conditions, all ranks of each, and sorts these
+ * by their median. -BB_EUSAGE, said, where that is too much. */
+int bb_layouts_sample(const struct bb_layout_search *search, const struct bb_conditions *conditions,
+                      struct bb_layouts *found) BB_MUST_CHECK;
 void bb_layouts_release(struct bb_layouts *found);
 
 /* bb_layouts_config - config with that choice made; it borrows the texts of both. */

@@ -46,17 +46,20 @@ static double part_ns(const struct bb_layout_row *r, int part)
 static void print_row(const struct bb_layouts *found, const struct bb_layout_row *r, int place, FILE *out)
 {
     const struct bb_layout_choice *c = &r->choice;
-    char bytes[BB_BYTES_TEXT], time[BB_TIME_TEXT], way[24];
+    char bytes[BB_BYTES_TEXT], time[BB_TIME_TEXT], p95[BB_TIME_TEXT], way[24];
 
     if (c->vpp > 1)
         snprintf(way, sizeof(way), "%.12s %d", bb_schedule_names[c->schedule], c->vpp);
     else
         snprintf(way, sizeof(way), "%s", bb_schedule_names[c->schedule]);
-    fprintf(out, "%3d %4d %3d %3d %4d %5d  %-13s %2d x %-5d %-9s %-11s %9s %10s %5.1f%% %5.1f%% %5.1f%% %8.1f\n", place,
+    fprintf(out, "%3d %4d %3d %3d %4d %5d  %-13s %2d x %-5d %-9s %-11s %9s %10s %5.1f%% %5.1f%% %5.1f%% %8.1f", place,
             c->tp, c->cp, c->ep, c->pp, c->dp, way, c->batch, c->micro_batches, bb_recompute_names[c->recompute],
             bb_sync_words[c->sync], bb_format_bytes((size_t)r->bytes, bytes), bb_format_time(r->step_ns / 1e3, time),
             100 * r->compute_ns / r->step_ns, 100 * (r->transfer_ns + r->waiting_ns) / r->step_ns,
             100 * r->bubble_ns / r->step_ns, tokens_rate(found, r));
+    if (r->p50_ns > 0)
+        fprintf(out, " %10s %10s", bb_format_time(r->p50_ns / 1e3, time), bb_format_time(r->p95_ns / 1e3, p95));
+    fputc('\n', out);
 }
 
 /* "against the second (+1.2 %): ..." - what it has more of, the most first. */
@@ -66,8 +69,10 @@ static void print_against(const struct bb_layout_row *best, const struct bb_layo
     char time[BB_TIME_TEXT];
     int shown = 0;
 
-    fprintf(out, "#   layout %d takes %s more (%+.1f%%):", place,
-            bb_format_time((other->step_ns - best->step_ns) / 1e3, time), 100 * (other->step_ns / best->step_ns - 1));
+    fprintf(out, "#   layout %d takes %s %s (%+.1f%%)%s:", place,
+            bb_format_time(fabs(other->step_ns - best->step_ns) / 1e3, time),
+            other->step_ns < best->step_ns ? "less" : "more", 100 * (other->step_ns / best->step_ns - 1),
+            other->p50_ns > 0 ? " without jitter" : "");
     for (int k = 0; k < PARTS; k++) {
         int most = -1;
 
@@ -143,8 +148,11 @@ void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out)
             "# %.0f samples (%.0f tokens) a step, %s on a GPU; times of the slowest rank; sequence parallelism with "
             "tp above 1\n#\n",
             found->rows[0].samples, found->rows[0].tokens, bb_format_bytes((size_t)found->gpu_bytes, have));
-    fprintf(out, "#   %4s %3s %3s %4s %5s  %-13s %-10s %-9s %-11s %9s %10s %6s %6s %6s %8s\n", "tp", "cp", "ep", "pp",
+    fprintf(out, "#   %4s %3s %3s %4s %5s  %-13s %-10s %-9s %-11s %9s %10s %6s %6s %6s %8s", "tp", "cp", "ep", "pp",
             "dp", "schedule", "batch", "recompute", "dp-sync", "memory", "step", "comp.", "exp.", "bubble", "tokens/s");
+    if (found->rows[0].p50_ns > 0)
+        fprintf(out, " %10s %10s", "p50", "p95");
+    fputc('\n', out);
     fprintf(out, "#%64s %20s %10s %6s %6s %6s %8s\n", "", "", "", "", "comm.", "", "/GPU");
     for (int i = 0; i < found->n && i < top; i++)
         print_row(found, &found->rows[i], i + 1, out);
@@ -169,6 +177,10 @@ static json_t *row_json(const struct bb_layouts *found, const struct bb_layout_r
 
     for (int part = 0; o && part < PARTS; part++)
         json_object_set_new(o, parts[part].key, json_real(part_ns(r, part) / 1e3));
+    if (o && r->p50_ns > 0) {
+        json_object_set_new(o, "p50_step_us", json_real(r->p50_ns / 1e3));
+        json_object_set_new(o, "p95_step_us", json_real(r->p95_ns / 1e3));
+    }
     if (o && r->even_ns > 0)
         json_object_set_new(o, "even_step_us", json_real(r->even_ns / 1e3));
     return o;

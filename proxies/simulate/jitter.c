@@ -36,17 +36,22 @@ double bb_jitter_times(const struct bb_conditions *c, int at)
 #define MOST_EXECUTED 300e6
 #define MOST_AT_ONCE  10e6
 
-static int refuse_samples(const struct bb_step *step, int samples)
+static double count_ops(const struct bb_step *step)
 {
     double ops = 0;
 
     for (int r = 0; r < step->layout.ranks; r++)
         ops += (double)bb_step_program(step, r)->n_ops;
+    return ops;
+}
+
+int bb_predict_refuse_jitter(int ranks, double ops, int samples)
+{
     if (ops > MOST_AT_ONCE)
         return bb_err(BB_EUSAGE,
                       "--jitter: %d ranks have %.0f operations, each with a time of its own; at most %.0f can be, so "
                       "fewer --ranks or --micro-batches",
-                      step->layout.ranks, ops, MOST_AT_ONCE);
+                      ranks, ops, MOST_AT_ONCE);
     if (ops * samples > MOST_EXECUTED)
         return bb_err(BB_EUSAGE, "--samples %d of %.0f operations are more than %.0f in all; nearest: --samples %d",
                       samples, ops, MOST_EXECUTED, (int)(MOST_EXECUTED / ops));
@@ -82,7 +87,7 @@ int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *clust
     int rc;
 
     *out = (struct bb_jittered){.deviation = conditions->jitter, .seed = (int)conditions->seed};
-    TRY(refuse_samples(step, samples));
+    TRY(bb_predict_refuse_jitter(step->layout.ranks, count_ops(step), samples));
     TRY(BB_NEW(out->step_ns, samples));
     TRY(bb_sim_init(&m, step, cluster, conditions, &faults));
     for (; out->samples < samples; out->samples++)

@@ -82,6 +82,8 @@ struct bb_jittered {
     int seed, samples; /* samples 0: none */
     int64_t *step_ns;  /* [samples] */
 };
+/* bb_predict_refuse_jitter - what is too much: so many operations on all ranks together, so many times. */
+int bb_predict_refuse_jitter(int ranks, double ops, int samples) BB_MUST_CHECK;
 /* bb_predict_jitter - of each sample the step, every rank for itself; the step has been predicted before. -BB_EUSAGE,
  * said, where that is too much. */
 int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *cluster,

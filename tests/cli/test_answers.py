@@ -310,15 +310,35 @@ def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):
     assert [float(r["step_us"]) for r in table] == pytest.approx([r["step_us"] for r in rows]) and table[0]["schedule"] == rows[0]["schedule"]
 
 
+def words_of(row):
+    options = [o for o in ("tp", "cp", "ep", "pp", "dp", "schedule", "micro_batch_size", "recompute", "dp_sync", "vpp") if o != "vpp" or row["vpp"] > 1]
+    return [*["--sequence-parallel"] * row["sequence_parallel"],
+            *(w for option in options for w in ("--" + option.replace("_", "-"), row[option]))]
+
+
+def test_the_best_layouts_when_kernels_vary(busbar, plan):
+    """The layouts are those without jitter, with the steps that a plan of each has with it, in the order of their medians."""
+    given, jitter = ("--tp", 1, "--cp", 1, "--pp", 1, "--top", 3), ("--jitter", "10%", "--samples", 5, "--seed", 4)
+    steady, doc = plan(*SEARCH, *given), plan(*SEARCH, *given, *jitter)
+    rows = doc["best_layout"]["layouts"]
+    assert doc["predicted"]["jitter"] == {"deviation": pytest.approx(0.1), "seed": 4, "samples": 5}
+    assert doc["predicted"]["step_us"] == rows[0]["step_us"] and len(rows) == 3
+    alike = [{k: v for k, v in row.items() if not k.startswith(("p50", "p95"))} for row in rows]
+    assert sorted(alike, key=lambda r: r["step_us"]) == steady["best_layout"]["layouts"] != alike
+    assert [r["p50_step_us"] for r in rows] == sorted(r["p50_step_us"] for r in rows)
+    for row in rows[:2]:
+        steps = plan(*SEARCH[:-1], *words_of(row), *jitter)["predicted"]["jitter"]["step_us"]
+        assert (row["p50_step_us"], row["p95_step_us"]) == (steps["p50"], steps["p95"]) and steps["p50"] > row["step_us"]
+    assert "sorted by p50, the median of 5 steps with jitter of 10% (seed 4)" in busbar.run("plan", *SEARCH, *given, *jitter, emulated=False).stdout
+
+
 def test_the_best_layout_beside_a_slow_gpu(busbar, plan):
     """Every layout is as slow as its plan is with the same --slow, and as quick without it."""
     slow = ("--slow", "rank=3:1.3,link=node1-nic2:0.5")
     doc = plan(*SEARCH, *slow, "--top", 3)
     best = doc["best_layout"]["layouts"][0]
     assert doc["predicted"]["slow"] == slow[1].split(",")
-    words = [*("--sequence-parallel",) * best["sequence_parallel"], *(w for option in (
-        "tp", "cp", "ep", "pp", "dp", "vpp", "schedule", "micro_batch_size", "recompute", "dp_sync") if option != "vpp" or best["vpp"] > 1
-        for w in ("--" + option.replace("_", "-"), best[option]))]
+    words = words_of(best)
     for more, key in ((slow, "step_us"), ((), "even_step_us")):
         assert plan(*SEARCH[:-1], *words, *more)["predicted"]["step_us"] == pytest.approx(best[key], abs=1e-3)
     assert best["even_step_us"] < best["step_us"] < 1.3 * best["even_step_us"]
@@ -354,7 +374,8 @@ def test_experts_are_laid_out_too(plan):
     (("transformer", "--model", "llama2_7b", "--ranks", 8, "--cluster", H100, "--best-layout"), "nearest: --global-batch-size 8"),
     (("transformer", "--model", "llama2_7b", "--ranks", 8, "--global-batch-size", 8, "--best-layout"), "nearest: --cluster"),
     (("gpt2_large", "--ranks", 8, "--cluster", H100, "--best-layout"), "--best-layout is about the layouts of transformer"),
-    ((*SEARCH, "--ops"), "--ops is of one plan"), ((*SEARCH, "--jitter", "3%"), "--jitter is of one plan"),
+    ((*SEARCH, "--ops"), "--ops is of one plan"), ((*SEARCH, "--samples", 3), "--samples is of --jitter"),
+    ((*SEARCH, "--tp", 2, "--pp", 1, "--top", 1, "--jitter", "3%", "--samples", 100000), "nearest: --samples "),
     ((*SEARCH, "--seed", 3), "--seed is of --jitter and of --moe-imbalance; leave it out, or nearest: --jitter 3%"),
     ((*SEARCH, "--tp", 3), "--tp 3 does not divide the 16 ranks; nearest: --tp 2"),
     ((*SEARCH, "--dp", 99), "--dp 99 does not divide the 16 ranks; nearest: --dp 16"), ((*SEARCH[:-1], "--top", 3), "--top is of --best-layout"),

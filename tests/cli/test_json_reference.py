@@ -24,7 +24,7 @@ RUNS = {
     "`busbar.bench/1`: compute": [("bench compute --quick -n 1 --repeats 2", 0, {"EMU_DATA": "off"})],
     "`busbar.plan/1`: collectives": [("plan all -e 1K --ranks 8 --cluster h100-sxm-ib --jitter 3% --samples 4", 0, {})],
     "`busbar.plan/1`: best layout": [
-        ("plan transformer --model gpt2_small --ranks 8 --global-batch-size 16 --cluster h100-sxm-ib --best-layout --top 3 --slow rank=3:1.2", 0, {})],
+        ("plan transformer --model gpt2_small --ranks 8 --global-batch-size 16 --cluster h100-sxm-ib --best-layout --top 3 --slow rank=3:1.2 --jitter 3% --samples 2", 0, {})],
     "`busbar.plan/1`": [
         ("plan gpt2_large 12 4 3 --ranks 8 --ops --cluster h100-sxm-ib", 0, {}),
         ("plan dlrm --ranks 4 --compute gemm --ops --gpu-memory 80G", 0, {}),

@@ -12,7 +12,7 @@
 
 extern const struct bb_proxy bb_transformer_proxy;
 
-enum { RANKS = 16, BATCH = 64, MOST = 4000 };
+enum { RANKS = 16, BATCH = 64, MOST = 4000, SAMPLES = 3 };
 
 static struct bb_conditions conditions;
 
@@ -133,7 +133,8 @@ static void search(const struct bb_proxy_config *asked, const struct bb_cluster 
 {
     struct bb_proxy_config config;
     const struct bb_proxy *proxy = configured(asked, &config);
-    const struct bb_layout_search s = {proxy, asked, &config, cluster, &conditions, gpu_bytes, top, threads, true};
+    const struct bb_layout_search s = {proxy,     asked,   &config, cluster, &conditions,
+                                       gpu_bytes, SAMPLES, top,     threads, true};
 
     assert_int_equal(bb_layouts_search(&s, found), 0);
 }
@@ -261,9 +262,39 @@ static void bytes_are_those_of_the_step(void **state)
     assert_true(built > 25);
 }
 
+/* Steps that do not vary: each takes as long as it did, and the order stays. What is too much is refused. */
+static void samples_without_jitter_change_nothing(void **state)
+{
+    const struct bb_conditions steady = {.seed = 1};
+    struct bb_proxy_config asked, config;
+    struct bb_layouts found;
+    struct bb_cluster cluster;
+    struct bb_layout_search s = {NULL, &asked, &config, &cluster, &steady, 40e9, SAMPLES, 5, 1, true};
+    int numbers[5];
+
+    (void)state;
+    asked_config(&asked);
+    asked.transformer.pp = 2;
+    s.proxy = configured(&asked, &config);
+    assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
+    assert_int_equal(bb_layouts_search(&s, &found), 0);
+    assert_true(found.n >= 5);
+    for (int i = 0; i < 5; i++)
+        numbers[i] = found.rows[i].number;
+    assert_int_equal(bb_layouts_sample(&s, &steady, &found), 0);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(found.rows[i].number, numbers[i]);
+        assert_true(found.rows[i].p50_ns == found.rows[i].step_ns && found.rows[i].p95_ns == found.rows[i].step_ns);
+    }
+    s.samples = 100000000;
+    assert_int_equal(bb_layouts_sample(&s, &steady, &found), -BB_EUSAGE);
+    bb_layouts_release(&found);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(samples_without_jitter_change_nothing),
         cmocka_unit_test(bytes_are_those_of_the_step),
         cmocka_unit_test(the_best_are_those_of_trying_all),
         cmocka_unit_test(any_number_of_threads_finds_the_same),

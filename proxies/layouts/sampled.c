@@ -1,0 +1,63 @@
+/* sampled.c - the layouts that are shown, where kernels do not last the same every time: each executed with all its
+ * ranks, sample after sample, and put in the order of the median. */
+#include "bootstrap/base/progress.h"
+#include "proxies/layouts/layouts.h"
+#include "proxies/registry/registry.h"
+#include "proxies/simulate/predict.h"
+
+#include <stdlib.h>
+
+static int sample_row(const struct bb_layout_search *search, const struct bb_conditions *conditions,
+                      struct bb_layout_row *row)
+{
+    struct bb_proxy_config as = bb_layouts_config(search->config, &row->choice);
+    struct bb_jittered steps = {0};
+    struct bb_step step = {0};
+    int rc;
+
+    TRY(bb_step_build(&step, search->proxy, &as));
+    TRY(bb_predict_jitter(&step, search->cluster, conditions, search->samples, &steps));
+    row->p50_ns = (double)bb_jittered_at(&steps, 50);
+    row->p95_ns = (double)bb_jittered_at(&steps, 95);
+out:
+    bb_jittered_release(&steps);
+    bb_step_release(&step);
+    return rc;
+}
+
+/* Of equal medians the one that is quicker without jitter. */
+static int by_median(const void *a, const void *b)
+{
+    const struct bb_layout_row *x = a, *y = b;
+
+    if (x->p50_ns != y->p50_ns)
+        return x->p50_ns < y->p50_ns ? -1 : 1;
+    if (x->step_ns != y->step_ns)
+        return x->step_ns < y->step_ns ? -1 : 1;
+    return x->number - y->number;
+}
+
+int bb_layouts_sample(const struct bb_layout_search *search, const struct bb_conditions *conditions,
+                      struct bb_layouts *found)
+{
+    const int n = found->n < search->top ? found->n : search->top;
+    struct bb_progress progress;
+    double all = 0, most = 0;
+    int rc;
+
+    bb_progress_init(&progress, 0, search->quiet);
+    for (int i = 0; i < n; i++) {
+        all += found->rows[i].operations;
+        most = found->rows[i].operations > most ? found->rows[i].operations : most;
+    }
+    TRY(bb_predict_refuse_jitter(search->config->ranks, most, search->samples));
+    bb_progress_expect(&progress, all);
+    for (int i = 0; i < n; i++) {
+        TRY(sample_row(search, conditions, &found->rows[i]));
+        bb_progress_did(&progress, found->rows[i].operations);
+    }
+    qsort(found->rows, (size_t)n, sizeof(*found->rows), by_median);
+out:
+    bb_progress_end(&progress);
+    return rc;
+}

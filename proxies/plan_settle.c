@@ -31,6 +31,18 @@ static void take_of_each_node(struct bb_cluster *cluster, int gpus)
     cluster->gpus_per_node = gpus;
 }
 
+int bb_plan_load_cluster(const char *word, int gpus_per_node, struct bb_cluster *cluster)
+{
+    int rc;
+
+    TRY(bb_cluster_load(word, cluster));
+    bb_cluster_warn_units(cluster);
+    if (gpus_per_node > 0)
+        take_of_each_node(cluster, gpus_per_node);
+out:
+    return rc;
+}
+
 int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
                            struct bb_forecast *f)
 {
@@ -38,11 +50,9 @@ int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *c
 
     *cluster = (struct bb_cluster){0};
     if (o->cluster)
-        TRY(bb_cluster_load(o->cluster, cluster));
-    if (o->cluster && config->gpus_per_node == 0)
+        TRY(bb_plan_load_cluster(o->cluster, config->gpus_per_node, cluster));
+    if (o->cluster)
         config->gpus_per_node = cluster->gpus_per_node;
-    else if (o->cluster)
-        take_of_each_node(cluster, config->gpus_per_node);
     if (o->cluster && config->transformer.float8 && cluster->tflops_float8 <= 0)
         return bb_err(BB_EUSAGE,
                       "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",

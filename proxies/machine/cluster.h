@@ -70,6 +70,8 @@ struct bb_cluster {
 
 /* bb_cluster_load - by name or path (see bb_profile_load); unknown and missing keys are refused. */
 int bb_cluster_load(const char *word, struct bb_cluster *cluster) BB_MUST_CHECK;
+/* bb_cluster_warn_units - units.c: warns of each figure that no machine has, as one in MB/s. */
+void bb_cluster_warn_units(const struct bb_cluster *c);
 
 int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute); /* host: one launch */
 /* kernel_time.c: one product or pass. _on: on so many of the multiprocessors alone; by_memory: whether memory is what

@@ -115,7 +115,7 @@ def key(row):
 def test_a_run_on_that_machine_prints_that_table(busbar, plan, machine, tmp_path, ranks, words):
     """All eleven, also over nodes of three GPUs: emulated GPUs with the same profile take the same times, the columns are
     bench's but for the host's clock, which nothing predicts."""
-    words = ("all", "-b", "256", "-e", "1M", "-f", "16", *words)
+    words = ("all", "-b", "8", "-e", "1M", "-f", "128", *words)
     run = busbar.run("bench", *words, "-n", 3, "--repeats", 2, "-c", 0, "--clock", "gpu", "--json", tmp_path / "run.json", ranks=ranks,
                      env={"EMU_CLUSTER": str(machine()), "EMU_DATA": "off"})
     assert run.returncode == 0, run.stderr
@@ -266,6 +266,18 @@ def test_a_job_has_as_many_gpus_of_a_node_as_it_says(plan):
     usual, eights, one_node = (plan(*step, *more)["predicted"] for more in ((), ("--gpus-per-node", 8), ("--gpus-per-node", 16)))
     assert usual["step_us"] == eights["step_us"] > one_node["step_us"]
     assert usual["sharing"]["nic_busy"] > 0 == one_node["sharing"]["nic_busy"]
+
+
+def test_so_does_a_collective(plan, tmp_path):
+    """Eight ranks, one on each node: a ring over one NIC of 48.5 GB/s each; the latency of 1 GiB is less than 1 % of it."""
+    fours = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text()) | {"gpus_per_node": 4, "nics_per_node": 4}
+    (tmp_path / "fours.json").write_text(json.dumps(fours))
+    table = ("all_reduce", "alltoall", "-b", "64K", "-e", "1G", "-f", "16384", "--ranks", 8, "--cluster")
+    told, written = plan(*table, H100, "--gpus-per-node", 4), plan(*table, tmp_path / "fours.json")
+    assert told["results"] == written["results"] and told["nodes"] == 2
+    alone = plan(*table, H100, "--gpus-per-node", 1)
+    assert alone["nodes"] == 8 and alone["results"][2]["bytes"] == 1 << 30
+    assert alone["results"][2]["busbw_gbps"] == pytest.approx(48.5, rel=0.01)
 
 
 def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):

@@ -113,6 +113,9 @@ def test_products_in_eight_bits(busbar):
     (lambda c: c["nccl"][0].update(algorithm="rink"), ["rink", "ring"]),
     (lambda c: c["tflops"].pop("float8"), ["float8", "missing"]),
     (lambda c: c.update(nccl=[]), ["nccl", "expected 1 to 24"]),
+    (lambda c: c["tflops"].update(bfloat16=0), ["tflops: 'bfloat16' is 0, expected 0.001 or more"]),
+    (lambda c: c.update(kernel_us=1e30), ["'kernel_us' is 1e+30, expected 1e+07 at most"]),
+    (lambda c: c["nccl"][0].update(nic=1e30), ["'nic' is 1e+30, expected 100 at most"]),
 ])
 def test_a_profile_with_a_gap_is_refused(busbar, tmp_path, change, words):
     profile = json.loads((PROFILES / "h100-sxm-ib.json").read_text())
@@ -121,6 +124,23 @@ def test_a_profile_with_a_gap_is_refused(busbar, tmp_path, change, words):
     path.write_text(json.dumps(profile))
     line = refused(busbar, f"plan transformer {LLAMA} --cluster {path}")
     assert all(word in line for word in words), line
+
+
+@pytest.mark.parametrize("change,words", [
+    (lambda c: c["intra"].update(gbps=330e3), "'intra.gbps' is 330000; GPUs of today have 0.5 to 10000: is it in 1e9 bytes/s?"),
+    (lambda c: c.update(memory_gbps=3.35), "'memory_gbps' is 3.35"),
+    (lambda c: c.update(memory_bytes=84.9), "'memory_bytes' is 84.9"),
+    (lambda c: c["achieved"].update(gemm=66), "'achieved.gemm' is 66"),
+    (lambda c: c["nccl"][2].update(gbps=0.37), "'nccl.ring.Simple.gbps' is 0.37"),
+    (lambda c: None, ""),
+])
+def test_an_unlikely_unit_is_said(busbar, tmp_path, change, words):
+    profile = json.loads((PROFILES / "h100-sxm-ib.json").read_text())
+    change(profile)
+    path = tmp_path / "units.json"
+    path.write_text(json.dumps(profile))
+    done = busbar.run("plan", "all_reduce", "--ranks", 8, "--sizes", "1M", "--cluster", path, emulated=False)
+    assert done.returncode == 0 and [words in line and "warning" in line for line in done.stderr.splitlines()] == [True] * bool(words)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in PROFILES.glob("*.json")))

@@ -22,6 +22,8 @@ static const struct bb_opt plan_options[] = {
     OPT_SIZE(0, "gpu-memory", FIELD(gpu_memory), NULL, "BYTES", 1, 1e15,
              "memory of a GPU, for the verdict on it (default: of --cluster)"),
     OPT_FLAG(0, "must-fit", FIELD(must_fit), "exit 5 where training would not hold in a GPU's memory"),
+    OPT_FLAG('G', "graph", FIELD(graph),
+             "of transformer, with --cluster: the step is launched as CUDA graphs, and the host keeps nothing waiting"),
     OPT_STRING(0, "tokens", FIELD(tokens), NULL, "COUNT",
                "with --cluster: how many steps, days and GPU hours a training on so many tokens takes (15T, 300B)"),
     OPT_STRING(0, "slow", FIELD(slow), NULL, "LIST",
@@ -126,7 +128,8 @@ static int configure(struct bb_plan_options *o, const struct bb_words *words, co
     if (o->config.transformer.imbalance > 0 || !o->jitter)
         o->config.transformer.seed = o->seed;
     TRY(bb_proxy_configure(&o->config, words, proxy));
-    if (o->cluster && bare && (*proxy)->takes & BB_TAKES_TRANSFORMER)
+    o->forecast = o->cluster && bare && (*proxy)->takes & BB_TAKES_TRANSFORMER;
+    if (o->forecast)
         o->config.compute = "gemm";
     o->rates = strcmp(o->config.compute, "gemm") == 0 ? BB_RATES_MACHINE : given ? BB_RATES_GIVEN : BB_RATES_PROXY;
 out:

@@ -20,7 +20,8 @@ struct bb_plan_options {
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
     const char *export, *export_file; /* its format, and the last word */
     struct bb_export_only export_only;
-    bool ops, best_order, best_layout, must_fit;
+    bool ops, best_order, best_layout, must_fit, graph;
+    bool forecast; /* no option: of training by the machine's rates, and not of the proxy's own run */
     size_t gpu_memory;
     enum bb_rates rates;           /* no option: whose */
     int top, threads;              /* of --best-layout */

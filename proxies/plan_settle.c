@@ -7,6 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Training issues operation by operation, unless it is all in CUDA graphs, which the GPU goes through by itself. */
+static const char *settle_host(const struct bb_plan_options *o, struct bb_cluster *cluster)
+{
+    cluster->eager = o->forecast && cluster->has_host && !o->graph;
+    if (o->graph)
+        cluster->launch_us = cluster->nccl_launch_us = 0;
+    return cluster->eager ? "eager" : o->graph ? "graph" : NULL;
+}
+
 static void settle_forecast(const struct bb_plan_options *o, const struct bb_cluster *cluster,
                             struct bb_proxy_config *config, struct bb_forecast *f)
 {
@@ -16,7 +25,7 @@ static void settle_forecast(const struct bb_plan_options *o, const struct bb_clu
     f->tflops = o->rates != BB_RATES_MACHINE && config->forward_us <= 0 ? config->tflops : 0;
     f->gpu_bytes = o->gpu_memory > 0 ? (double)o->gpu_memory : o->cluster ? cluster->memory_bytes : 0;
     f->float8 = t->float8;
-    if (!o->cluster || !cluster->achieves)
+    if (!o->forecast || !cluster->achieves)
         return;
     t->unfused_dropout = !cluster->achieved.fuses_dropout;
     if (!t->attention && cluster->achieved.fuses_dropout)
@@ -57,6 +66,8 @@ int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *c
         return bb_err(BB_EUSAGE,
                       "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
                       cluster->name);
+    cluster->trains = o->forecast;
+    f->host = settle_host(o, cluster);
     settle_forecast(o, cluster, config, f);
 out:
     return rc;

@@ -86,8 +86,8 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
                       struct bb_proxy_config *config, struct findings *f)
 {
     static const char *const more[] = {"selective", "full", NULL};
-    bool guesses = cluster->achieves && o->rates == BB_RATES_MACHINE && !o->must_fit &&
-                   !config->transformer.recompute && proxy->takes & BB_TAKES_TRANSFORMER;
+    bool guesses = cluster->achieves && o->forecast && !o->must_fit && !config->transformer.recompute &&
+                   proxy->takes & BB_TAKES_TRANSFORMER;
     int rc;
 
     TRY(bb_step_build(&f->step, proxy, config));
@@ -97,7 +97,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
         bb_step_release(&f->step);
         TRY(bb_step_build(&f->step, proxy, config));
     }
-    if (o->rates == BB_RATES_MACHINE && proxy->takes & BB_TAKES_TRANSFORMER)
+    if (o->forecast)
         f->forecast.attention = attention_of(&f->step);
     f->forecast.attention_guessed =
         f->forecast.attention && strcmp(f->forecast.attention, "unfused") == 0 && !o->config.transformer.attention;
@@ -212,6 +212,14 @@ int bb_plan_refuse_step(const struct bb_plan_options *o, const struct bb_proxy *
     TRY(bb_export_refuse(o->export, o->export_only, o->cluster, &conditions.slow));
     if (o->tokens)
         TRY(refuse_tokens(o->tokens, o->cluster));
+    if (o->graph && !o->forecast)
+        return bb_err(BB_EUSAGE,
+                      "--graph is of forecasts: of transformer, with --cluster, and with no time or rate of compute; "
+                      "nearest: --cluster h100-sxm-ib");
+    if (o->config.transformer.float8 && o->cluster && o->rates == BB_RATES_MACHINE && !o->forecast)
+        return bb_err(BB_EUSAGE,
+                      "--fp8 is of forecasts, and with --compute gemm the proxy's own run is predicted, which "
+                      "casts nothing to 8 bits; leave one out");
     if (o->config.scaling.baseline)
         return bb_err(BB_EUSAGE, "--baseline is for what a run measures, and a plan measures nothing; leave it out");
     if (o->must_fit && !o->cluster && o->gpu_memory == 0)

@@ -26,6 +26,7 @@ struct bb_kernel_list_item {
     bool float8;      /* a product whose operands training casts to 8 bits */
     enum bb_kernel_fusion fusion;
     double share; /* of the attention's square, what its mask leaves; fused alone */
+    int experts;  /* that training launches it for, one after another; 0: it is one kernel */
     struct bb_gemm_shape gemm;
     struct bb_pass pass; /* without pointers */
 };

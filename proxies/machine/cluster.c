@@ -14,15 +14,16 @@
 #define AT(member)         offsetof(struct bb_cluster, member)
 #define WHOLE(key, member) BB_FIELD(key, BB_JSON_WHOLE, AT(member), .min = 1, .max = 1e9)
 /* Beyond these limits durations would not be 64-bit nanoseconds any more. */
-#define NUMBER(key, member, least, most) BB_FIELD(key, BB_JSON_NUMBER, AT(member), .min = least, .max = most)
-#define TIME(key, member)                NUMBER(key, member, 0, MOST_US)
-#define RATE(key, member)                NUMBER(key, member, LEAST_RATE, MOST_RATE)
-#define PART(key, member)                NUMBER(key, member, LEAST_PART, MOST_PART)
-#define MOST_US                          1e7
-#define LEAST_RATE                       1e-3
-#define MOST_RATE                        1e9
-#define LEAST_PART                       1e-3
-#define MOST_PART                        100
+#define MOST_US                           1e7
+#define LEAST_RATE                        1e-3
+#define MOST_RATE                         1e9
+#define LEAST_PART                        1e-3
+#define MOST_PART                         100
+#define LIMITED(key, member, least, most) BB_FIELD(key, BB_JSON_NUMBER, AT(member), .min = least, .max = most)
+#define NUMBER(key, member, least)        LIMITED(key, member, least, MOST_RATE)
+#define TIME(key, member)                 LIMITED(key, member, 0, MOST_US)
+#define RATE(key, member)                 LIMITED(key, member, LEAST_RATE, MOST_RATE)
+#define PART(key, member)                 LIMITED(key, member, LEAST_PART, MOST_PART)
 
 static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_node),
                                               WHOLE("sm_count", sm_count),
@@ -32,11 +33,11 @@ static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_no
                                               TIME("nccl_launch_us", nccl_launch_us),
                                               TIME("kernel_us", kernel_us),
                                               RATE("memory_gbps", memory_gbps),
-                                              NUMBER("memory_bytes", memory_bytes, 1, 1e18),
+                                              LIMITED("memory_bytes", memory_bytes, 1, 1e18),
                                               RATE("tflops.float32", tflops_float32),
                                               RATE("tflops.float16", tflops_float16),
                                               RATE("tflops.bfloat16", tflops_bfloat16),
-                                              NUMBER("tflops.float64", tflops_float64, 0, MOST_RATE),
+                                              NUMBER("tflops.float64", tflops_float64, 0),
                                               TIME("intra.latency_us", intra.latency_us),
                                               RATE("intra.gbps", intra.gbps),
                                               TIME("inter.latency_us", inter.latency_us),
@@ -46,6 +47,7 @@ static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_no
                                               BB_FIELD("nccl", BB_JSON_ANY, 0),
                                               BB_FIELD("nics_per_node", BB_JSON_ANY, 0),
                                               BB_FIELD("sharing", BB_JSON_ANY, 0),
+                                              BB_FIELD("host", BB_JSON_ANY, 0),
                                               BB_FIELD("fabric", BB_JSON_ANY, 0),
                                               BB_FIELD("name", BB_JSON_ANY, 0),
                                               BB_FIELD("description", BB_JSON_ANY, 0),
@@ -53,7 +55,7 @@ static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_no
                                               {0}};
 
 /* What a machine achieves: all of it, or none, and then every kernel reaches the nominal rates. */
-static const struct bb_json_field achieved_fields[] = {NUMBER("tflops.float8", tflops_float8, 0, MOST_RATE),
+static const struct bb_json_field achieved_fields[] = {NUMBER("tflops.float8", tflops_float8, 0),
                                                        PART("achieved.gemm", achieved.gemm),
                                                        PART("achieved.gemm_float8", achieved.gemm_float8),
                                                        PART("achieved.attention_forward", achieved.attention_forward),
@@ -79,10 +81,28 @@ out:
     return rc;
 }
 
+/* What frameworks do on the host: all of it, or none, and then a forecast counts launches alone. */
+static const struct bb_json_field host_fields[] = {
+    TIME("host.op_us", host.op_us), TIME("host.expert_us", host.expert_us), {0}};
+
+static int read_host(const json_t *root, const char *word, struct bb_cluster *c)
+{
+    const json_t *host = json_object_get(root, "host");
+    int rc;
+
+    c->has_host = host != NULL;
+    if (!c->has_host)
+        return 0;
+    TRY(bb_json_refuse_unknown(host, word, host_fields, "host"));
+    TRY(bb_json_read(root, word, host_fields, c));
+out:
+    return rc;
+}
+
 /* What is shared: all of it, or none, and then nothing slows anything. */
 static const struct bb_json_field sharing_fields[] = {WHOLE("sharing.collective_sms", sharing.collective_sms),
                                                       WHOLE("sharing.message_sms", sharing.message_sms),
-                                                      NUMBER("sharing.memory_bytes", sharing.memory_bytes, 0, 1e3),
+                                                      LIMITED("sharing.memory_bytes", sharing.memory_bytes, 0, 1e3),
                                                       {0}};
 
 static int read_sharing(const json_t *root, const char *word, struct bb_cluster *c)
@@ -170,6 +190,7 @@ int bb_cluster_load(const char *word, struct bb_cluster *cluster)
     TRY(bb_json_read(root, word, fields, cluster));
     TRY(read_achieved(root, word, cluster));
     TRY(read_nccl(root, word, cluster));
+    TRY(read_host(root, word, cluster));
     TRY(read_sharing(root, word, cluster));
     TRY(bb_fabric_read(root, word, cluster));
 out:
@@ -186,7 +207,17 @@ static int64_t ns_of_us(double us)
 
 int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute)
 {
-    return ns_of_us(compute ? c->launch_us : c->nccl_launch_us);
+    return ns_of_us((compute ? c->launch_us : c->nccl_launch_us) + (c->eager ? c->host.op_us : 0));
+}
+
+int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int *n)
+{
+    *n = 1;
+    if (!c->eager)
+        return bb_cluster_issue_ns(c, true);
+    *n = item->fusion == BB_KERNEL_IN_PRODUCT ? 0 : item->experts > 1 ? item->experts : 1;
+    return item->experts > 1 && !item->is_pass ? ns_of_us(c->launch_us + c->host.expert_us)
+                                               : bb_cluster_issue_ns(c, true);
 }
 
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype)

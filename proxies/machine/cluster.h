@@ -25,6 +25,11 @@ struct bb_achieved {
     bool fuses_dropout;                           /* fused attention drops out, too          */
 };
 
+/* What a framework does on the host for an operation, beside its launch: a profile's "host". */
+struct bb_host {
+    double op_us, expert_us; /* of any; of the product of one expert among several */
+};
+
 /* One of NCCL's ways to do a collective: a row of a profile's "nccl". */
 enum bb_nccl_algorithm { BB_NCCL_RING, BB_NCCL_TREE, BB_NCCL_NVLS, BB_NCCL_NVLS_TREE, BB_NCCL_PAT, BB_NCCL_ALGORITHMS };
 extern const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1];
@@ -60,6 +65,11 @@ struct bb_cluster {
     bool achieves; /* "achieved" holds; else every kernel reaches the nominal rates */
     double tflops_float8;
     struct bb_achieved achieved;
+    bool has_host; /* "host" holds; else nothing is known of frameworks */
+    struct bb_host host;
+    bool
+        trains; /* no key: attention is fused, sums of gradients cost nothing; else kernels are as a proxy launches them */
+    bool eager;  /* no key: a framework issues, operation by operation, and "host" counts */
     bool shares; /* "sharing" holds; else nothing that runs at once slows anything else */
     struct bb_sharing sharing;
     struct bb_fabric fabric;
@@ -73,7 +83,10 @@ int bb_cluster_load(const char *word, struct bb_cluster *cluster) BB_MUST_CHECK;
 /* bb_cluster_warn_units - units.c: warns of each figure that no machine has, as one in MB/s. */
 void bb_cluster_warn_units(const struct bb_cluster *c);
 
-int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute); /* host: one launch */
+/* Host: one launch of a kernel, or one NCCL call. _kernel: that of each kernel that an item is, in *n; of a framework
+ * none of what the product before it does. */
+int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute);
+int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int *n);
 /* kernel_time.c: one product or pass. _on: on so many of the multiprocessors alone; by_memory: whether memory is what
  * bounds it. */
 int64_t bb_cluster_kernel_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item);

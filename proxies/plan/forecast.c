@@ -5,6 +5,7 @@
 #include "bootstrap/results/results.h"
 
 #include <math.h>
+#include <string.h>
 
 /* What tests/cli/test_published.py finds of the published steps: the mean of the errors and the largest. */
 #define BAND_MEAN 0.06
@@ -68,8 +69,10 @@ static void print_machine(const struct bb_forecast *f, const struct bb_cluster *
                 f->float8 ? "8-bit" : "16-bit", peak * part, peak, c->memory_gbps * c->achieved.memory, c->memory_gbps);
     if (c->achieves && f->attention)
         fprintf(out, "; attention %s%s", f->attention, f->attention_guessed ? " (guessed; --attention says)" : "");
+    if (c->achieves && !c->trains)
+        fprintf(out, "; kernel by kernel as the proxy runs");
     if (c->achieves)
-        fputc('\n', out);
+        fprintf(out, "%s\n", f->host && strcmp(f->host, "graph") == 0 ? "; as CUDA graphs" : "");
 }
 
 static void print_rates(const struct bb_forecast *f, const struct bb_cluster *c, FILE *out)
@@ -93,12 +96,12 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
         json_array_append_new(guessed, json_sprintf("--attention %s", f->attention));
     if (f->recompute)
         json_array_append_new(guessed, json_sprintf("--recompute %s", f->recompute));
-    return json_pack("{s:s, s:o, s:o, s:b, s:s?, s:b, s:o}", "rates", rates_words[f->rates], "tflops",
+    return json_pack("{s:s, s:o, s:o, s:b, s:s?, s:b, s:s?, s:o}", "rates", rates_words[f->rates], "tflops",
                      bb_json_real(f->tflops > 0 && !machine ? f->tflops
                                   : machine                 ? bb_cluster_tflops(c, BB_BFLOAT16)
                                                             : NAN),
                      "efficiency", bb_json_real(machine && c->achieves ? c->achieved.gemm : NAN), "nominal",
-                     !c->achieves, "attention", f->attention, "fp8", f->float8, "guessed", guessed);
+                     !c->achieves, "attention", f->attention, "fp8", f->float8, "host", f->host, "guessed", guessed);
 }
 
 /* ---- how true ---- */

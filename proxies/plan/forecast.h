@@ -21,6 +21,7 @@ struct bb_forecast {
     const char *attention; /* "fused", "unfused"; NULL: no layer has attention               */
     bool attention_guessed;
     bool float8;
+    const char *host;      /* how it issues: "eager", "graph"; NULL: as a proxy's does */
     const char *recompute; /* guessed, since training would not hold without; NULL: as asked */
     double without_bytes;  /* what it would hold without that                                */
     double gpu_bytes;      /* memory of a GPU, 0: not known                                  */

@@ -353,6 +353,16 @@ static void print_alone(const struct bb_prediction *p, const struct bb_predicted
             bb_overlap_efficiency_text(bb_predicted_efficiency(p), efficiency));
 }
 
+/* What no GPU can make up for. */
+static void print_host(const struct bb_predicted_rank *slowest, const struct bb_cluster *c, FILE *out)
+{
+    char text[BB_TIME_TEXT];
+
+    if (c->eager && (double)slowest->issue_ns > 0.9 * (double)slowest->all.step_ns)
+        fprintf(out, "  bound by its host, which issues for %s; nearest: a larger --micro-batch-size, or --graph\n",
+                bb_format_time(us_of(slowest->issue_ns), text));
+}
+
 static void print_prediction(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)
 {
     static const char *const columns[] = {"step", "compute", "comm", "exposed", "idle"};
@@ -374,6 +384,7 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
     }
     print_predicted_groups(&plan->step->layout, slowest, &p->cluster, &unit, out);
     bb_sharing_print(p, out);
+    print_host(slowest, &p->cluster, out);
     if (plan->step->tokens > 0)
         fprintf(out, "  %.1f samples, %.0f tokens per second; %.1f TFLOP/s per GPU\n",
                 plan->step->samples / us_of(slowest->all.step_ns) * 1e6,

@@ -5,7 +5,8 @@
 #include "proxies/machine/cluster.h"
 #include "proxies/step/program.h"
 
-int bb_op_kernels(const struct bb_op *op); /* that a compute operation launches */
+/* bb_op_issue_ns - that the host takes to issue a compute operation; *first_ns: its first kernel. */
+int64_t bb_op_issue_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t *first_ns);
 
 /* bb_op_kernels_ns - that its kernels take alone, launches not waited for; 0 of communication. */
 int64_t bb_op_kernels_ns(const struct bb_cluster *c, const struct bb_op *op);

@@ -294,8 +294,8 @@ static bool moves_something(const struct bb_task *u, const struct bb_op *op)
 static void issue_class(struct bb_execution *r, int class_id)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(r->m, class_id);
-    int64_t host = 0, before = 0, one = 0;
-    int launch = BB_NONE, launches = 0;
+    int64_t host = 0, before = 0, first = 0;
+    int launch = BB_NONE;
 
     for (int u = 0; u < s->n_tasks; u++) {
         int at = r->m->task_base[class_id] + u;
@@ -304,12 +304,13 @@ static void issue_class(struct bb_execution *r, int class_id)
         if (s->tasks[u].issue != launch) {
             launch = s->tasks[u].issue;
             before = host;
-            launches = s->issue_computes[launch] ? bb_op_kernels(op) : moves_something(&s->tasks[u], op);
-            one = bb_cluster_issue_ns(r->m->cluster, s->issue_computes[launch]);
-            host += launches * one;
+            if (s->issue_computes[launch])
+                host += bb_op_issue_ns(r->m->cluster, op, &first);
+            else
+                host += first = moves_something(&s->tasks[u], op) ? bb_cluster_issue_ns(r->m->cluster, false) : 0;
         }
         r->c->tasks[at].begin_ns = r->c->tasks[at].host_ns = before;
-        r->c->tasks[at].arrival_ns = launches ? before + one : before;
+        r->c->tasks[at].arrival_ns = before + first;
     }
     r->c->issued_ns[class_id] = host;
 }

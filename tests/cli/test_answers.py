@@ -288,7 +288,7 @@ def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):
     best, rows = doc["best_layout"], doc["best_layout"]["layouts"]
     assert len(rows) == 3 and [r["step_us"] for r in rows] == sorted(r["step_us"] for r in rows)
     assert doc["predicted"]["step_us"] == rows[0]["step_us"]
-    alone = plan(*SEARCH[:-1], *words, "--compute", "gemm")
+    alone = plan(*SEARCH[:-1], *words)
     assert alone["predicted"]["step_us"] == pytest.approx(rows[0]["step_us"], abs=1e-3)
     assert alone["predicted"]["tokens_per_s"] == pytest.approx(16 * rows[0]["tokens_per_s_per_gpu"], rel=1e-9)
     held = max(role["training_memory_bytes"]["total"] for role in alone["roles"])
@@ -310,7 +310,7 @@ def test_the_best_layout_beside_a_slow_gpu(busbar, plan):
     doc = plan(*SEARCH, *slow, "--top", 3)
     best = doc["best_layout"]["layouts"][0]
     assert doc["predicted"]["slow"] == slow[1].split(",")
-    words = ["--compute", "gemm", *("--sequence-parallel",) * best["sequence_parallel"], *(w for option in (
+    words = [*("--sequence-parallel",) * best["sequence_parallel"], *(w for option in (
         "tp", "cp", "ep", "pp", "dp", "vpp", "schedule", "micro_batch_size", "recompute", "dp_sync") if option != "vpp" or best["vpp"] > 1
         for w in ("--" + option.replace("_", "-"), best[option]))]
     for more, key in ((slow, "step_us"), ((), "even_step_us")):
@@ -379,6 +379,23 @@ def test_the_machine_that_is_told_is_predicted(busbar, machine, tmp_path, words)
     assert forecast["step"]["measured_us"] > 0 and abs(forecast["step"]["error"]) < 1e-6
 
 
+def test_what_a_run_launches_is_predicted(busbar, plan, tmp_path):
+    """No training, whose attention is fused and masked and whose products add to gradients: on the very machine nothing is off."""
+    words = ("transformer", "--model", "llama3_8b", "--layers", 2, "--seq-length", 512, "--tp", 2, "--pp", 2, "--micro-batches", 4, "--compute", "gemm")
+    profile = ROOT / "profiles/clusters/h100-sxm-ib.json"
+    forecast, rows = run_beside(busbar, tmp_path, words, profile, profile)
+    assert rows["part", "compute"]["predicted_us"] == pytest.approx(rows["part", "compute"]["measured_us"], rel=1e-4)
+    assert abs(forecast["step"]["error"]) < 1e-3
+    (tmp_path / "result.json").rename(tmp_path / "run.json")
+    paper = plan(*words, "--ranks", 4, "--cluster", H100)
+    assert paper["predicted"]["step_us"] == pytest.approx(forecast["step"]["predicted_us"], rel=1e-9)
+    training = plan(*words[:-2], "--ranks", 4, "--cluster", H100)
+    for doc, said in ((paper, "made under the same conditions"), (training, "differs: compute: A as the proxy runs, B as in training")):
+        (tmp_path / "paper.json").write_text(json.dumps(doc))
+        done = busbar.run("compare", "run.json", "paper.json", emulated=False, cwd=tmp_path)
+        assert done.returncode == 0 and said in done.stdout
+
+
 def union(spans):
     """Length of a union of (begin, end)."""
     total, reach = 0, -math.inf
@@ -435,7 +452,7 @@ def test_compare_takes_a_plan_of_a_step_beside_a_run(busbar, machine, tmp_path):
     parts = {(p["by"], p["name"]): p["ratio"] for p in against["parts"]}
     assert against["rows"] == 1 and against["geometric_mean_ratio"] > 1.001
     assert parts["part", "compute"] == pytest.approx(1, abs=1e-5) and parts["group", "pp"] > 1.05
-    assert "group pp" in done.stdout
+    assert "group pp" in done.stdout and parts["part", "idle"] is None and "nan" not in done.stdout
 
 
 @pytest.mark.parametrize("words,said", [

@@ -197,8 +197,10 @@ static void add_cast(const struct bb_layer_sizes *s, struct bb_kernel_list *w, c
                                  .rows = (uint64_t)(g->m * g->batch),
                                  .cols = (uint64_t)(pass == BB_KERNELS_FORWARD ? g->k : g->n)};
 
-    if (pass != BB_KERNELS_WEIGHTS)
-        bb_kernel_list_add_pass(w, "cast", &cast);
+    if (pass == BB_KERNELS_WEIGHTS)
+        return;
+    bb_kernel_list_add_pass(w, "cast", &cast);
+    bb_kernel_list_last(w)->experts = (int)g->batch;
 }
 
 static void add_pass(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const char *name, enum bb_pass_kind kind,
@@ -371,6 +373,7 @@ static void add_product(const struct bb_layer_sizes *s, const struct bb_kernels 
 
     bb_kernel_list_add_gemm(w, p->name, shape);
     item = bb_kernel_list_last(w);
+    item->experts = p->of_data ? 0 : (int)shape->batch; /* weights of each expert, which training multiplies apart */
     item->float8 = s->float8 && !p->of_data && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER;
     if (!core || s->unfused || s->chunk) /* a scan's kernels keep what they make in memory */
         return;

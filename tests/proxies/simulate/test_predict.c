@@ -4,6 +4,7 @@
  */
 #include "tests/proxies/made.h"
 
+#include "proxies/simulate/op_time.h"
 #include "proxies/simulate/predict.h"
 
 #include <math.h>
@@ -405,6 +406,51 @@ static int clean(void **state)
     return 0;
 }
 
+/* ---- what a framework does on the host ---- */
+
+/* Of training: a pass, what the product before does anyway, and a product of four experts; each takes the GPU 4 us. */
+static void list_kernels(struct bb_kernel_list *list)
+{
+    const struct bb_gemm_shape product = {.m = 1, .n = 1, .k = 1, .batch = 4, .dtype = BB_FLOAT};
+    const struct bb_pass pass = {.kind = BB_PASS_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = 1};
+
+    bb_kernel_list_add_pass(list, "norm", &pass);
+    bb_kernel_list_add_pass(list, "sum", &pass);
+    bb_kernel_list_last(list)->fusion = BB_KERNEL_IN_PRODUCT;
+    bb_kernel_list_add_gemm(list, "experts", &product);
+    bb_kernel_list_last(list)->experts = 4;
+}
+
+static void a_framework_issues_expert_by_expert(void **state)
+{
+    static struct bb_kernel_list list;
+    const struct bb_op op = {.kind = BB_OP_COMPUTE, .work = &list, .work_times = 1};
+    struct bb_cluster c = {.launch_us = 2,
+                           .nccl_launch_us = 5,
+                           .kernel_us = 4,
+                           .memory_gbps = 1000,
+                           .tflops_float32 = 1,
+                           .achieves = true,
+                           .trains = true,
+                           .achieved = {.gemm = 1, .memory = 1},
+                           .sm_count = 1,
+                           .has_host = true,
+                           .host = {.op_us = 7, .expert_us = 30}};
+    int64_t first_ns;
+
+    (void)state;
+    list_kernels(&list);
+    assert_int_equal(bb_op_issue_ns(&c, &op, &first_ns), 6000);
+    assert_int_equal(first_ns, 2000);
+    assert_int_equal(bb_op_compute_end_ns(&c, &op, 2000, 0), 10000); /* from 2, and from 6: the sum takes nothing */
+    c.eager = true;
+    assert_int_equal(bb_op_issue_ns(&c, &op, &first_ns), 9000 + 4 * 32000);
+    assert_int_equal(first_ns, 9000);
+    assert_int_equal(bb_op_compute_end_ns(&c, &op, 9000, 0), 137000 + 1000); /* the last expert's quarter is left */
+    assert_int_equal(bb_op_compute_end_ns(&c, &op, 200000, 0), 208000);      /* a GPU that is behind its host */
+    assert_int_equal(bb_cluster_issue_ns(&c, false), 12000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -424,6 +470,7 @@ int main(void)
         cmocka_unit_test(nodes_split_classes),
         cmocka_unit_test(a_whole_step),
         cmocka_unit_test(unsound_steps_have_no_time),
+        cmocka_unit_test(a_framework_issues_expert_by_expert),
     };
 
     return cmocka_run_group_tests(tests, NULL, clean);

@@ -275,6 +275,8 @@ def test_so_does_a_collective(plan, tmp_path):
     table = ("all_reduce", "alltoall", "-b", "64K", "-e", "1G", "-f", "16384", "--ranks", 8, "--cluster")
     told, written = plan(*table, H100, "--gpus-per-node", 4), plan(*table, tmp_path / "fours.json")
     assert told["results"] == written["results"] and told["nodes"] == 2
+    step = ("gpt2_large", 8, 4, 2, "--ranks", 8, "--cluster")
+    assert plan(*step, H100, "--gpus-per-node", 4)["predicted"]["step_us"] == plan(*step, tmp_path / "fours.json")["predicted"]["step_us"]
     alone = plan(*table, H100, "--gpus-per-node", 1)
     assert alone["nodes"] == 8 and alone["results"][2]["bytes"] == 1 << 30
     assert alone["results"][2]["busbw_gbps"] == pytest.approx(48.5, rel=0.01)

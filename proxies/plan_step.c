@@ -80,6 +80,20 @@ static const char *attention_of(const struct bb_step *step)
     return how;
 }
 
+/* Eight or more on a GPU, or any with the passes that biases of experts take: those of which published steps took
+ * longer than forecast. */
+static bool has_many_experts(const struct bb_step *step)
+{
+    for (int w = 0; w < step->n_works; w++)
+        for (int i = 0; i < step->works[w]->n; i++) {
+            const struct bb_kernel_list_item *item = &step->works[w]->items[i];
+
+            if (item->experts >= 8 || (item->is_pass && strcmp(item->name, "clamp") == 0))
+                return true;
+        }
+    return false;
+}
+
 /* A layout whose training does not hold is not one that anybody ran: a forecast that is not told what is computed again
  * takes the least that makes it hold. Builds the step, once or more often. */
 static int build_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
@@ -99,6 +113,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     }
     if (o->forecast)
         f->forecast.attention = attention_of(&f->step);
+    f->forecast.many_experts = cluster->eager && has_many_experts(&f->step);
     f->forecast.attention_guessed =
         f->forecast.attention && strcmp(f->forecast.attention, "unfused") == 0 && !o->config.transformer.attention;
 out:

@@ -59,10 +59,22 @@ def test_older_software_is_slower_by_little(busbar, tmp_path):
     assert mean_of(errors) <= 0.2
 
 
-def test_small_experts_are_forecast_for_a_host_that_keeps_up(busbar, tmp_path):
-    """Published steps of models with many small experts are bound by their host; a forecast is the least that they take."""
-    errors, _ = errors_of(busbar, later("small experts"), tmp_path)
-    assert max(errors) < 0.05
+def test_small_experts_wait_for_more_than_their_kernels(busbar, tmp_path):
+    """Tokens to whichever expert they choose, their numbers copied to the host in each layer, passes one after another: published steps
+    took longer, and their publisher's later ones with the same layouts did not (below)."""
+    errors, band = errors_of(busbar, later("small experts"), tmp_path)
+    assert band is None and max(errors) < 0.05 and 1 / (1 + min(errors)) < 2.15  # as the report says
+
+
+def test_small_experts_in_cuda_graphs_are_met(busbar, tmp_path):
+    errors, _ = errors_of(busbar, later("CUDA graphs"), tmp_path)
+    assert mean_of(errors) <= 0.1 and max(map(abs, errors)) < 0.095  # as the report says
+
+
+def test_hosts_that_issue_expert_by_expert_are_met(busbar, tmp_path):
+    """Sixteen experts on a GPU and micro-batches of one sample: B200 waits for its host, H100 does not."""
+    errors, _ = errors_of(busbar, later("dropped tokens"), tmp_path)
+    assert mean_of(errors) <= 0.15
 
 
 def test_deepseek_v3_as_it_was_trained(busbar):

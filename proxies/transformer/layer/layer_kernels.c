@@ -224,6 +224,41 @@ static void add_activation(const struct bb_layer_sizes *s, struct bb_kernel_list
         add_pass(s, w, "gate", BB_PASS_BIAS_ACT, BB_ACT_NONE, rows, ffn);
 }
 
+/* Experts with biases (gpt-oss): Megatron-LM holds gate and up within bounds (fusions/fused_bias_geglu.py), and adds the
+ * last bias times the router's probability, a float (_apply_bias in transformer/moe/experts.py), in passes of its own.
+ * wide: of gate and up; else of what an expert answers, in float. */
+static const struct bias_pass {
+    const char *name;
+    bool backward, wide;
+    enum bb_pass_kind kind;
+} bias_passes[] = {
+    {"clamp", false, true, BB_PASS_BIAS_ACT},
+    {"join", false, true, BB_PASS_COPY},
+    {"bias", false, false, BB_PASS_BIAS_ACT_GRAD},
+    {"join", false, false, BB_PASS_COPY},
+    {"cast", false, false, BB_PASS_COPY},
+    {"clamp", true, true, BB_PASS_BIAS_ACT_GRAD},
+    {"join", true, true, BB_PASS_COPY},
+    {"bias", true, false, BB_PASS_BIAS_ACT_GRAD},
+    {"bias", true, false, BB_PASS_BIAS_ACT_GRAD},
+    {"join", true, false, BB_PASS_COPY},
+    {"cast", true, false, BB_PASS_COPY},
+};
+
+static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t rows)
+{
+    struct bb_layer_sizes in_float = *s;
+
+    in_float.dtype = BB_FLOAT;
+    for (size_t i = 0; s->expert_bias && i < sizeof(bias_passes) / sizeof(bias_passes[0]); i++) {
+        const struct bias_pass *p = &bias_passes[i];
+
+        if (p->backward == backward)
+            add_pass(p->wide ? s : &in_float, w, p->name, p->kind, BB_ACT_NONE, rows,
+                     p->wide ? 2 * s->expert_ffn : s->hidden);
+    }
+}
+
 /* The residual is added to, its gradients from both sides; dropout's mask is made in passing by the sum. */
 static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
@@ -317,9 +352,10 @@ static void forward_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind 
         add_activation(s, w, false, s->tokens, s->ffn);
     else if (kind == BB_KERNELS_SHARED_UP)
         add_activation(s, w, false, s->tokens, s->shared_ffn);
-    else if (kind == BB_KERNELS_EXPERTS)
+    else if (kind == BB_KERNELS_EXPERTS) {
         add_activation(s, w, false, rows, s->expert_ffn);
-    else if (is_permutation(kind))
+        add_expert_biases(s, w, false, rows);
+    } else if (is_permutation(kind))
         add_permutation(s, kind, false, w);
     else if (kind == BB_KERNELS_EMBEDDING)
         bb_kernel_list_embedding(w, (uint64_t)s->tokens, (uint64_t)s->hidden, (uint64_t)s->vocab, s->dtype);
@@ -349,9 +385,10 @@ static void data_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind kin
         add_activation(s, w, true, s->tokens, s->ffn);
     else if (kind == BB_KERNELS_SHARED_DOWN)
         add_activation(s, w, true, s->tokens, s->shared_ffn);
-    else if (kind == BB_KERNELS_EXPERTS)
+    else if (kind == BB_KERNELS_EXPERTS) {
         add_activation(s, w, true, rows, s->expert_ffn);
-    else if (is_permutation(kind)) /* each token's gradient is the sum of its copies' */
+        add_expert_biases(s, w, true, rows);
+    } else if (is_permutation(kind)) /* each token's gradient is the sum of its copies' */
         add_permutation(s, kind, true, w);
     else if (kind == BB_KERNELS_LOSS)
         add_pass(s, w, "softmax", BB_PASS_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, s->vocab);

@@ -63,7 +63,7 @@ struct bb_layer_sizes {
     int top_k;
     int copies;      /* of a token when it leaves: top_k, or one for each node */
     int node_copies; /* then of each inside the node, rounded up */
-    bool gated, qkv_bias, out_bias, mlp_bias;
+    bool gated, qkv_bias, out_bias, mlp_bias, expert_bias;
     bool causal, rotary, dropout;
     bool delta;    /* of a scan: a new value replaces what its key had             */
     bool out_gate; /* what attention or scan makes is multiplied by a gate         */

@@ -91,6 +91,7 @@ static void settle_sizes(struct bb_layers *l)
                                  .qkv_bias = a->qkv_bias,
                                  .out_bias = a->out_bias,
                                  .mlp_bias = a->mlp_bias,
+                                 .expert_bias = a->expert_bias,
                                  .causal = !a->post_norm,
                                  .rotary = !a->learned_positions && a->position_buckets == 0,
                                  .dropout = a->dropout,

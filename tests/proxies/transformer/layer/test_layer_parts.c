@@ -82,6 +82,28 @@ static void parts_move_what_lies_in_memory(void **state)
     }
 }
 
+/* A hundred rows of 16, gate and up of 32 each: bytes of a number as Megatron-LM's expressions read and write it, 4 of a
+ * float. b * p: 4; t + b * p: 10; cat: 8; to 16 bits: 6. Back: to float 6, t's gradient 6 and its split 4, those of b and
+ * p a product and its sum each, 12. Clamp and cat: 4 each; back 6, for what was clamped, and 4. */
+static void experts_with_biases_move_floats(void **state)
+{
+    struct bb_layer_sizes with = sizes, without;
+    size_t forward, data;
+
+    (void)state;
+    with.gated = with.expert_bias = true;
+    with.local_experts = 4;
+    with.expert_ffn = 32;
+    without = with;
+    without.expert_bias = false;
+    forward = passed_bytes(&with, BB_KERNELS_EXPERTS, BB_KERNELS_FORWARD) -
+              passed_bytes(&without, BB_KERNELS_EXPERTS, BB_KERNELS_FORWARD);
+    data = passed_bytes(&with, BB_KERNELS_EXPERTS, BB_KERNELS_DATA) -
+           passed_bytes(&without, BB_KERNELS_EXPERTS, BB_KERNELS_DATA);
+    assert_in_range(forward, 1600 * (4 + 10 + 8 + 6) + 6400 * (4 + 4), 1600 * 28 + 6400 * 8 + 1000);
+    assert_in_range(data, 1600 * (6 + 6 + 4 + 12 + 12) + 6400 * (6 + 4), 1600 * 40 + 6400 * 10 + 1000);
+}
+
 static void products_of_attention_are_fused(void **state)
 {
     struct bb_layer_sizes s = sizes;
@@ -123,6 +145,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_move_what_lies_in_memory),
+        cmocka_unit_test(experts_with_biases_move_floats),
         cmocka_unit_test(products_of_attention_are_fused),
         cmocka_unit_test(eight_bits_are_of_weights_in_layers),
     };

@@ -10,7 +10,7 @@
 /* What is of steps. */
 static int refuse_collective(const struct bb_plan_options *o, const char *name)
 {
-    const char *beyond = bb_proxy_beyond(&o->config, 0);
+    const char *beyond = bb_proxy_beyond(&o->config, BB_TAKES_NODES);
     const struct {
         bool given;
         const char *option;
@@ -74,7 +74,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words,
     TRY(bb_bench_plan_refuse(&p));
     if (check_only)
         goto out;
-    TRY(bb_cluster_load(o->cluster, &cluster));
+    TRY(bb_plan_load_cluster(o->cluster, o->config.gpus_per_node, &cluster));
     TRY(bb_predict_refuse_slow(&cluster, o->config.ranks, &conditions.slow));
     TRY(bb_plan_exports_check(o->files));
     TRY(bb_bench_plan_run(&p, bb_results_on_stdout(json, csv) ? NULL : stdout, rows));

@@ -120,6 +120,7 @@ static int configure(struct bb_plan_options *o, const struct bb_words *words, co
 {
     const bool given = o->config.tflops > 0 || o->config.forward_us > 0 || o->config.backward_us > 0;
     const bool bare = !given && !o->config.compute;
+    const int gpus_per_node = o->config.gpus_per_node;
     int rc;
 
     if (o->seed != 0 && !o->jitter && o->config.transformer.imbalance <= 0)
@@ -128,7 +129,10 @@ static int configure(struct bb_plan_options *o, const struct bb_words *words, co
     /* One --seed for all that draws numbers: it comes here, before the transformer's row of this name. */
     if (o->config.transformer.imbalance > 0 || !o->jitter)
         o->config.transformer.seed = o->seed;
+    if (o->cluster) /* which has nodes, whatever the step is made of */
+        o->config.gpus_per_node = 0;
     TRY(bb_proxy_configure(&o->config, words, proxy));
+    o->config.gpus_per_node = gpus_per_node;
     o->forecast = o->cluster && bare && (*proxy)->takes & BB_TAKES_TRANSFORMER;
     if (o->forecast)
         o->config.compute = "gemm";

@@ -25,7 +25,7 @@ static void settle_forecast(const struct bb_plan_options *o, const struct bb_clu
     f->tflops = o->rates != BB_RATES_MACHINE && config->forward_us <= 0 ? config->tflops : 0;
     f->gpu_bytes = o->gpu_memory > 0 ? (double)o->gpu_memory : o->cluster ? cluster->memory_bytes : 0;
     f->float8 = t->float8;
-    if (!o->cluster || !cluster->achieves)
+    if (!o->forecast || !cluster->achieves)
         return;
     t->unfused_dropout = !cluster->achieved.fuses_dropout;
     if (!t->attention && cluster->achieved.fuses_dropout)
@@ -40,6 +40,18 @@ static void take_of_each_node(struct bb_cluster *cluster, int gpus)
     cluster->gpus_per_node = gpus;
 }
 
+int bb_plan_load_cluster(const char *word, int gpus_per_node, struct bb_cluster *cluster)
+{
+    int rc;
+
+    TRY(bb_cluster_load(word, cluster));
+    bb_cluster_warn_units(cluster);
+    if (gpus_per_node > 0)
+        take_of_each_node(cluster, gpus_per_node);
+out:
+    return rc;
+}
+
 int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
                            struct bb_forecast *f)
 {
@@ -47,15 +59,14 @@ int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *c
 
     *cluster = (struct bb_cluster){0};
     if (o->cluster)
-        TRY(bb_cluster_load(o->cluster, cluster));
-    if (o->cluster && config->gpus_per_node == 0)
+        TRY(bb_plan_load_cluster(o->cluster, config->gpus_per_node, cluster));
+    if (o->cluster)
         config->gpus_per_node = cluster->gpus_per_node;
-    else if (o->cluster)
-        take_of_each_node(cluster, config->gpus_per_node);
     if (o->cluster && config->transformer.float8 && cluster->tflops_float8 <= 0)
         return bb_err(BB_EUSAGE,
                       "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
                       cluster->name);
+    cluster->trains = o->forecast;
     f->host = settle_host(o, cluster);
     settle_forecast(o, cluster, config, f);
 out:

@@ -120,8 +120,8 @@ out:
 static int build_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
                       struct bb_proxy_config *config, struct findings *f)
 {
-    bool guesses = cluster->achieves && o->rates == BB_RATES_MACHINE && !o->must_fit &&
-                   !config->transformer.recompute && proxy->takes & BB_TAKES_TRANSFORMER;
+    bool guesses = cluster->achieves && o->forecast && !o->must_fit && !config->transformer.recompute &&
+                   proxy->takes & BB_TAKES_TRANSFORMER;
     int rc;
 
     TRY(bb_step_build(&f->step, proxy, config));
@@ -133,7 +133,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
         bb_step_release(&f->step);
         TRY(bb_step_build(&f->step, proxy, config));
     }
-    if (o->rates == BB_RATES_MACHINE && proxy->takes & BB_TAKES_TRANSFORMER)
+    if (o->forecast)
         f->forecast.attention = attention_of(&f->step);
     f->forecast.many_experts = cluster->eager && has_many_experts(&f->step);
     f->forecast.attention_guessed =
@@ -253,6 +253,10 @@ int bb_plan_refuse_step(const struct bb_plan_options *o, const struct bb_proxy *
         return bb_err(BB_EUSAGE,
                       "--graph is of forecasts: of transformer, with --cluster, and with no time or rate of compute; "
                       "nearest: --cluster h100-sxm-ib");
+    if (o->config.transformer.float8 && o->cluster && o->rates == BB_RATES_MACHINE && !o->forecast)
+        return bb_err(BB_EUSAGE,
+                      "--fp8 is of forecasts, and with --compute gemm the proxy's own run is predicted, which "
+                      "casts nothing to 8 bits; leave one out");
     if (o->config.scaling.baseline)
         return bb_err(BB_EUSAGE, "--baseline is for what a run measures, and a plan measures nothing; leave it out");
     if (o->must_fit && !o->cluster && o->gpu_memory == 0)

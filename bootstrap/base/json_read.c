@@ -151,6 +151,18 @@ static int read_whole(const json_t *object, const char *key, const char *where, 
     return 0;
 }
 
+static int read_number(const json_t *object, const char *key, const char *where, const struct bb_json_field *f,
+                       double *out)
+{
+    int rc = bb_json_number_at(object, key, where, f->min, out);
+
+    if (rc)
+        return rc;
+    if (f->max > 0 && *out > f->max)
+        return bb_err(BB_EUSAGE, "%s: '%s' is %g, expected %g at most", where, key, *out, f->max);
+    return 0;
+}
+
 static int check_total(const json_t *object, const char *key, const char *where, double made)
 {
     double given;
@@ -189,7 +201,7 @@ int bb_json_read_field(const json_t *object, const char *where, const struct bb_
     case BB_JSON_WHOLE:
         return read_whole(object, key, where, f, at);
     case BB_JSON_NUMBER:
-        return bb_json_number_at(object, key, where, f->min, at);
+        return read_number(object, key, where, f, at);
     case BB_JSON_TEXT:
         return bb_json_text_at(object, key, where, at);
     case BB_JSON_NUMBERS:

@@ -19,7 +19,7 @@
 /* What the field at `offset` is. */
 enum bb_json_kind {
     BB_JSON_WHOLE,        /* int, a whole number from min to max                */
-    BB_JSON_NUMBER,       /* double, from min                                   */
+    BB_JSON_NUMBER,       /* double, from min, to max where that is above 0     */
     BB_JSON_TEXT,         /* const char *, lives as long as the JSON            */
     BB_JSON_NUMBERS,      /* double[n], a list of exactly n numbers from 0      */
     BB_JSON_TOTAL,        /* double, found before: the file must state the same */

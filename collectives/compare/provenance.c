@@ -95,12 +95,25 @@ static const struct {
     {"emulated", "emulated", NULL},      {"shared GPU", "shared_gpu", NULL}, {"status", "status", NULL},
 };
 
+/* A forecast's kernels are those of training, which a run of the proxy is not. */
+static void add_compute(json_t *list, const json_t *root)
+{
+    const json_t *planned = json_object_get(json_object_get(root, "predicted"), "compute");
+    const char *schema = json_string_value(json_object_get(root, "schema"));
+
+    if (json_is_string(json_object_get(planned, "attention")))
+        add_fact(list, "compute", "as in training");
+    else if (planned || (schema && strncmp(schema, "busbar.proxy/", strlen("busbar.proxy/")) == 0))
+        add_fact(list, "compute", "as the proxy runs");
+}
+
 /* A plan tells what it is of; nothing else of a machine that it has not seen. */
 static void add_plan(const struct bb_result_file *t, json_t *list)
 {
     char text[VALUE];
 
     add_fact(list, PREDICTED, bb_result_file_predicted(t));
+    add_compute(list, t->root);
     add_fact(list, "ranks", scalar_text(json_object_get(t->root, "ranks"), text));
     add_fact(list, "nodes", scalar_text(json_object_get(t->root, "nodes"), text));
 }
@@ -119,6 +132,7 @@ static void add_busbar(const json_t *root, json_t *list)
         add_fact(list, fields[i].what,
                  scalar_text(fields[i].inner ? json_object_get(value, fields[i].inner) : value, text));
     }
+    add_compute(list, root);
     add_devices(list, json_object_get(root, "devices"), "name");
     add_all(list, "$", json_object_get(root, "environment"), noise);
     add_all(list, "--", json_object_get(root, "options"), no_setting);

@@ -96,7 +96,7 @@ static double mean_ratio(const struct bb_shortfall *s)
 static void print_parts(const struct bb_shortfall *s, FILE *out)
 {
     const char *by, *name;
-    char times[2][BB_TIME_TEXT];
+    char times[2][BB_TIME_TEXT], ratio[32];
     double measured, predicted;
     json_t *part;
     size_t i;
@@ -104,9 +104,13 @@ static void print_parts(const struct bb_shortfall *s, FILE *out)
     json_array_foreach(s->parts, i, part)
     {
         if (json_unpack(part, "{s:s, s:s, s:F, s:F}", "by", &by, "name", &name, "measured_us", &measured,
-                        "predicted_us", &predicted) == 0)
-            fprintf(out, "#   %-5s %-24s %12s, predicted %12s: %.3f x\n", by, name, bb_format_time(measured, times[0]),
-                    bb_format_time(predicted, times[1]), measured / predicted);
+                        "predicted_us", &predicted) != 0)
+            continue;
+        snprintf(ratio, sizeof(ratio), "-");
+        if (predicted > 0)
+            snprintf(ratio, sizeof(ratio), "%.3f x", measured / predicted);
+        fprintf(out, "#   %-5s %-24s %12s, predicted %12s: %s\n", by, name, bb_format_time(measured, times[0]),
+                bb_format_time(predicted, times[1]), ratio);
     }
 }
 

@@ -11,28 +11,37 @@
 
 /* ---- reading ---- */
 
-#define AT(member)                 offsetof(struct bb_cluster, member)
-#define WHOLE(key, member)         BB_FIELD(key, BB_JSON_WHOLE, AT(member), .min = 1, .max = 1e9)
-#define NUMBER(key, member, least) BB_FIELD(key, BB_JSON_NUMBER, AT(member), .min = least)
-#define TINY                       1e-9
+#define AT(member)         offsetof(struct bb_cluster, member)
+#define WHOLE(key, member) BB_FIELD(key, BB_JSON_WHOLE, AT(member), .min = 1, .max = 1e9)
+/* Beyond these limits durations would not be 64-bit nanoseconds any more. */
+#define MOST_US                           1e7
+#define LEAST_RATE                        1e-3
+#define MOST_RATE                         1e9
+#define LEAST_PART                        1e-3
+#define MOST_PART                         100
+#define LIMITED(key, member, least, most) BB_FIELD(key, BB_JSON_NUMBER, AT(member), .min = least, .max = most)
+#define NUMBER(key, member, least)        LIMITED(key, member, least, MOST_RATE)
+#define TIME(key, member)                 LIMITED(key, member, 0, MOST_US)
+#define RATE(key, member)                 LIMITED(key, member, LEAST_RATE, MOST_RATE)
+#define PART(key, member)                 LIMITED(key, member, LEAST_PART, MOST_PART)
 
 static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_node),
                                               WHOLE("sm_count", sm_count),
                                               WHOLE("clock_khz", clock_khz),
                                               BB_FIELD("emulated", BB_JSON_ANY, 0),
-                                              NUMBER("launch_us", launch_us, 0),
-                                              NUMBER("nccl_launch_us", nccl_launch_us, 0),
-                                              NUMBER("kernel_us", kernel_us, 0),
-                                              NUMBER("memory_gbps", memory_gbps, TINY),
-                                              NUMBER("memory_bytes", memory_bytes, 1),
-                                              NUMBER("tflops.float32", tflops_float32, 0),
-                                              NUMBER("tflops.float16", tflops_float16, 0),
-                                              NUMBER("tflops.bfloat16", tflops_bfloat16, 0),
+                                              TIME("launch_us", launch_us),
+                                              TIME("nccl_launch_us", nccl_launch_us),
+                                              TIME("kernel_us", kernel_us),
+                                              RATE("memory_gbps", memory_gbps),
+                                              LIMITED("memory_bytes", memory_bytes, 1, 1e18),
+                                              RATE("tflops.float32", tflops_float32),
+                                              RATE("tflops.float16", tflops_float16),
+                                              RATE("tflops.bfloat16", tflops_bfloat16),
                                               NUMBER("tflops.float64", tflops_float64, 0),
-                                              NUMBER("intra.latency_us", intra.latency_us, 0),
-                                              NUMBER("intra.gbps", intra.gbps, TINY),
-                                              NUMBER("inter.latency_us", inter.latency_us, 0),
-                                              NUMBER("inter.gbps", inter.gbps, TINY),
+                                              TIME("intra.latency_us", intra.latency_us),
+                                              RATE("intra.gbps", intra.gbps),
+                                              TIME("inter.latency_us", inter.latency_us),
+                                              RATE("inter.gbps", inter.gbps),
                                               BB_FIELD("tflops.float8", BB_JSON_ANY, 0),
                                               BB_FIELD("achieved", BB_JSON_ANY, 0),
                                               BB_FIELD("nccl", BB_JSON_ANY, 0),
@@ -46,15 +55,14 @@ static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_no
                                               {0}};
 
 /* What a machine achieves: all of it, or none, and then every kernel reaches the nominal rates. */
-static const struct bb_json_field achieved_fields[] = {
-    NUMBER("tflops.float8", tflops_float8, 0),
-    NUMBER("achieved.gemm", achieved.gemm, TINY),
-    NUMBER("achieved.gemm_float8", achieved.gemm_float8, TINY),
-    NUMBER("achieved.attention_forward", achieved.attention_forward, TINY),
-    NUMBER("achieved.attention_backward", achieved.attention_backward, TINY),
-    NUMBER("achieved.memory", achieved.memory, TINY),
-    BB_FIELD("achieved.fuses_dropout", BB_JSON_ANY, 0),
-    {0}};
+static const struct bb_json_field achieved_fields[] = {NUMBER("tflops.float8", tflops_float8, 0),
+                                                       PART("achieved.gemm", achieved.gemm),
+                                                       PART("achieved.gemm_float8", achieved.gemm_float8),
+                                                       PART("achieved.attention_forward", achieved.attention_forward),
+                                                       PART("achieved.attention_backward", achieved.attention_backward),
+                                                       PART("achieved.memory", achieved.memory),
+                                                       BB_FIELD("achieved.fuses_dropout", BB_JSON_ANY, 0),
+                                                       {0}};
 
 static int read_achieved(const json_t *root, const char *word, struct bb_cluster *c)
 {
@@ -75,7 +83,7 @@ out:
 
 /* What frameworks do on the host: all of it, or none, and then a forecast counts launches alone. */
 static const struct bb_json_field host_fields[] = {
-    NUMBER("host.op_us", host.op_us, 0), NUMBER("host.expert_us", host.expert_us, 0), {0}};
+    TIME("host.op_us", host.op_us), TIME("host.expert_us", host.expert_us), {0}};
 
 static int read_host(const json_t *root, const char *word, struct bb_cluster *c)
 {
@@ -94,7 +102,7 @@ out:
 /* What is shared: all of it, or none, and then nothing slows anything. */
 static const struct bb_json_field sharing_fields[] = {WHOLE("sharing.collective_sms", sharing.collective_sms),
                                                       WHOLE("sharing.message_sms", sharing.message_sms),
-                                                      NUMBER("sharing.memory_bytes", sharing.memory_bytes, 0),
+                                                      LIMITED("sharing.memory_bytes", sharing.memory_bytes, 0, 1e3),
                                                       {0}};
 
 static int read_sharing(const json_t *root, const char *word, struct bb_cluster *c)
@@ -118,15 +126,16 @@ out:
 
 const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1] = {"ring", "tree", "nvls", "nvls_tree", "pat", NULL};
 
-#define WAY(key, least) BB_FIELD(#key, BB_JSON_NUMBER, offsetof(struct bb_nccl_way, key), .min = least)
+#define WAY(key, least, most)                                                                                          \
+    BB_FIELD(#key, BB_JSON_NUMBER, offsetof(struct bb_nccl_way, key), .min = least, .max = most)
 
 static int read_way(const json_t *row, const char *word, struct bb_nccl_way *way)
 {
-    static const struct bb_json_field way_fields[] = {WAY(base_us, 0),
-                                                      WAY(intra_us, 0),
-                                                      WAY(inter_us, 0),
-                                                      WAY(gbps, TINY),
-                                                      WAY(nic, TINY),
+    static const struct bb_json_field way_fields[] = {WAY(base_us, 0, MOST_US),
+                                                      WAY(intra_us, 0, MOST_US),
+                                                      WAY(inter_us, 0, MOST_US),
+                                                      WAY(gbps, LEAST_RATE, MOST_RATE),
+                                                      WAY(nic, LEAST_PART, MOST_PART),
                                                       BB_FIELD("algorithm", BB_JSON_ANY, 0),
                                                       BB_FIELD("protocol", BB_JSON_ANY, 0),
                                                       {0}};

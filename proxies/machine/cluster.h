@@ -68,6 +68,8 @@ struct bb_cluster {
     struct bb_achieved achieved;
     bool has_host; /* "host" holds; else nothing is known of frameworks */
     struct bb_host host;
+    bool
+        trains; /* no key: attention is fused, sums of gradients cost nothing; else kernels are as a proxy launches them */
     bool eager;  /* no key: a framework issues, operation by operation, and "host" counts */
     bool shares; /* "sharing" holds; else nothing that runs at once slows anything else */
     struct bb_sharing sharing;
@@ -79,6 +81,8 @@ struct bb_cluster {
 
 /* bb_cluster_load - by name or path (see bb_profile_load); unknown and missing keys are refused. */
 int bb_cluster_load(const char *word, struct bb_cluster *cluster) BB_MUST_CHECK;
+/* bb_cluster_warn_units - units.c: warns of each figure that no machine has, as one in MB/s. */
+void bb_cluster_warn_units(const struct bb_cluster *c);
 
 /* Host: one launch of a kernel, or one NCCL call. _kernel: that of each kernel that an item is, in *n; of a framework
  * none of what the product before it does. */

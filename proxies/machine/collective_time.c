@@ -215,6 +215,8 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
     double bytes = payload_bytes(call);
 
     *cost = (struct bb_cost){0};
+    if (call->count == 0) /* NCCL discards it */
+        return;
     if (call->ranks == 1)
         cost->latency_ns = call->in_place ? 0 : (double)bb_cluster_self_ns(c, bytes);
     else if (c->n_ways == 0)

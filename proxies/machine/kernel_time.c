@@ -81,7 +81,7 @@ static struct bounds bounds_of(const struct bb_cluster *c, const struct bb_kerne
     if (!c->achieves)
         return (struct bounds){
             bb_gemm_flops(&item->gemm) / bb_cluster_tflops(c, item->gemm.dtype) / 1e3 * c->sm_count / sms, 0};
-    if (item->fusion != BB_KERNEL_APART)
+    if (c->trains && item->fusion != BB_KERNEL_APART)
         return (struct bounds){attention_ns(c, item, sms), 0};
     return (struct bounds){tiled_ns(c, item, sms), product_bytes(item) / rate};
 }
@@ -92,7 +92,7 @@ int64_t bb_cluster_kernel_on_ns(const struct bb_cluster *c, const struct bb_kern
     struct bounds bounds;
 
     *by_memory = false;
-    if (c->achieves && item->fusion == BB_KERNEL_IN_PRODUCT)
+    if (c->achieves && c->trains && item->fusion == BB_KERNEL_IN_PRODUCT)
         return 0;
     bounds = bounds_of(c, item, sms);
     *by_memory = bounds.memory >= bounds.work && bounds.memory > c->kernel_us * 1e3;

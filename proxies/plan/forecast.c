@@ -72,6 +72,8 @@ static void print_machine(const struct bb_forecast *f, const struct bb_cluster *
                 f->float8 ? "8-bit" : "16-bit", peak * part, peak, c->memory_gbps * c->achieved.memory, c->memory_gbps);
     if (c->achieves && f->attention)
         fprintf(out, "; attention %s%s", f->attention, f->attention_guessed ? " (guessed; --attention says)" : "");
+    if (c->achieves && !c->trains)
+        fprintf(out, "; kernel by kernel as the proxy runs");
     if (c->achieves)
         fprintf(out, "%s\n", f->host && strcmp(f->host, "graph") == 0 ? "; as CUDA graphs" : "");
 }

@@ -115,7 +115,7 @@ def key(row):
 def test_a_run_on_that_machine_prints_that_table(busbar, plan, machine, tmp_path, ranks, words):
     """All eleven, also over nodes of three GPUs: emulated GPUs with the same profile take the same times, the columns are
     bench's but for the host's clock, which nothing predicts."""
-    words = ("all", "-b", "256", "-e", "1M", "-f", "16", *words)
+    words = ("all", "-b", "8", "-e", "1M", "-f", "128", *words)
     run = busbar.run("bench", *words, "-n", 3, "--repeats", 2, "-c", 0, "--clock", "gpu", "--json", tmp_path / "run.json", ranks=ranks,
                      env={"EMU_CLUSTER": str(machine()), "EMU_DATA": "off"})
     assert run.returncode == 0, run.stderr
@@ -286,6 +286,20 @@ def test_a_job_has_as_many_gpus_of_a_node_as_it_says(plan):
     assert usual["sharing"]["nic_busy"] > 0 == one_node["sharing"]["nic_busy"]
 
 
+def test_so_does_a_collective(plan, tmp_path):
+    """Eight ranks, one on each node: a ring over one NIC of 48.5 GB/s each; the latency of 1 GiB is less than 1 % of it."""
+    fours = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text()) | {"gpus_per_node": 4, "nics_per_node": 4}
+    (tmp_path / "fours.json").write_text(json.dumps(fours))
+    table = ("all_reduce", "alltoall", "-b", "64K", "-e", "1G", "-f", "16384", "--ranks", 8, "--cluster")
+    told, written = plan(*table, H100, "--gpus-per-node", 4), plan(*table, tmp_path / "fours.json")
+    assert told["results"] == written["results"] and told["nodes"] == 2
+    step = ("gpt2_large", 8, 4, 2, "--ranks", 8, "--cluster")
+    assert plan(*step, H100, "--gpus-per-node", 4)["predicted"]["step_us"] == plan(*step, tmp_path / "fours.json")["predicted"]["step_us"]
+    alone = plan(*table, H100, "--gpus-per-node", 1)
+    assert alone["nodes"] == 8 and alone["results"][2]["bytes"] == 1 << 30
+    assert alone["results"][2]["busbw_gbps"] == pytest.approx(48.5, rel=0.01)
+
+
 def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):
     """What the search says of its first layout is what a plan of that layout says."""
     text = busbar.run("plan", *SEARCH, emulated=False).stdout
@@ -406,6 +420,23 @@ def test_the_machine_that_is_told_is_predicted(busbar, machine, tmp_path, words)
     assert forecast["step"]["measured_us"] > 0 and abs(forecast["step"]["error"]) < 1e-6
 
 
+def test_what_a_run_launches_is_predicted(busbar, plan, tmp_path):
+    """No training, whose attention is fused and masked and whose products add to gradients: on the very machine nothing is off."""
+    words = ("transformer", "--model", "llama3_8b", "--layers", 2, "--seq-length", 512, "--tp", 2, "--pp", 2, "--micro-batches", 4, "--compute", "gemm")
+    profile = ROOT / "profiles/clusters/h100-sxm-ib.json"
+    forecast, rows = run_beside(busbar, tmp_path, words, profile, profile)
+    assert rows["part", "compute"]["predicted_us"] == pytest.approx(rows["part", "compute"]["measured_us"], rel=1e-4)
+    assert abs(forecast["step"]["error"]) < 1e-3
+    (tmp_path / "result.json").rename(tmp_path / "run.json")
+    paper = plan(*words, "--ranks", 4, "--cluster", H100)
+    assert paper["predicted"]["step_us"] == pytest.approx(forecast["step"]["predicted_us"], rel=1e-9)
+    training = plan(*words[:-2], "--ranks", 4, "--cluster", H100)
+    for doc, said in ((paper, "made under the same conditions"), (training, "differs: compute: A as the proxy runs, B as in training")):
+        (tmp_path / "paper.json").write_text(json.dumps(doc))
+        done = busbar.run("compare", "run.json", "paper.json", emulated=False, cwd=tmp_path)
+        assert done.returncode == 0 and said in done.stdout
+
+
 def union(spans):
     """Length of a union of (begin, end)."""
     total, reach = 0, -math.inf
@@ -462,7 +493,7 @@ def test_compare_takes_a_plan_of_a_step_beside_a_run(busbar, machine, tmp_path):
     parts = {(p["by"], p["name"]): p["ratio"] for p in against["parts"]}
     assert against["rows"] == 1 and against["geometric_mean_ratio"] > 1.001
     assert parts["part", "compute"] == pytest.approx(1, abs=1e-5) and parts["group", "pp"] > 1.05
-    assert "group pp" in done.stdout
+    assert "group pp" in done.stdout and parts["part", "idle"] is None and "nan" not in done.stdout
 
 
 @pytest.mark.parametrize("words,said", [

@@ -27,8 +27,10 @@ def test_a_named_cluster_is_the_forecast(busbar):
     forecast, gemm, given = (plan(busbar, f"{LLAMA} --cluster h100-sxm-ib {more}") for more in ("", "--compute gemm", "--tflops 300"))
     rests_on = {"rates": "machine", "tflops": 989, "efficiency": pytest.approx(0.66), "nominal": False, "attention": "fused", "fp8": False,
                 "guessed": []}
-    assert forecast["predicted"]["compute"] == {**rests_on, "host": "eager"} and gemm["predicted"]["compute"] == {**rests_on, "host": None}
-    assert forecast["predicted"]["step_us"] == pytest.approx(gemm["predicted"]["step_us"], rel=1e-3)  # its kernels are long
+    assert forecast["predicted"]["compute"] == {**rests_on, "host": "eager"}
+    # the proxy's own run: attention product by product without its mask, and sums of gradients in passes of their own
+    assert gemm["predicted"]["compute"] == {**rests_on, "host": None, "attention": None} and gemm["predicted"]["band"] is None
+    assert gemm["predicted"]["step_us"] > 1.02 * forecast["predicted"]["step_us"]
     assert given["predicted"]["compute"]["rates"] == "given" and given["predicted"]["compute"]["tflops"] == 300
     assert given["predicted"]["step_us"] > 1.5 * forecast["predicted"]["step_us"] and given["predicted"]["band"] is None
     assert plan(busbar, f"{LLAMA} --cluster h100-sxm-ib --compute timed")["predicted"]["compute"]["rates"] == "proxy"
@@ -136,6 +138,7 @@ def test_products_in_eight_bits(busbar):
     base = f"plan transformer {LLAMA} --fp8"
     assert "tflops.float8" in refused(busbar, f"{base} --cluster a100-sxm-ib")
     assert "--fp8 means nothing here" in refused(busbar, f"{base} --cluster h100-sxm-ib --tflops 400")
+    assert "--compute gemm the proxy's own run" in refused(busbar, f"{base} --cluster h100-sxm-ib --compute gemm")
     assert "--fp8 is of forecasts" in refused(busbar, "proxy transformer --model gpt2_small --fp8")
     assert "--gpu-memory" in refused(busbar, f"plan transformer {LLAMA} --must-fit")
 
@@ -151,6 +154,9 @@ def test_products_in_eight_bits(busbar):
     (lambda c: c["host"].update(ops_us=1), ["host.ops_us", "did you mean 'host.op_us'"]),
     (lambda c: c["tflops"].pop("float8"), ["float8", "missing"]),
     (lambda c: c.update(nccl=[]), ["nccl", "expected 1 to 24"]),
+    (lambda c: c["tflops"].update(bfloat16=0), ["tflops: 'bfloat16' is 0, expected 0.001 or more"]),
+    (lambda c: c.update(kernel_us=1e30), ["'kernel_us' is 1e+30, expected 1e+07 at most"]),
+    (lambda c: c["nccl"][0].update(nic=1e30), ["'nic' is 1e+30, expected 100 at most"]),
 ])
 def test_a_profile_with_a_gap_is_refused(busbar, tmp_path, change, words):
     profile = json.loads((PROFILES / "h100-sxm-ib.json").read_text())
@@ -159,6 +165,23 @@ def test_a_profile_with_a_gap_is_refused(busbar, tmp_path, change, words):
     path.write_text(json.dumps(profile))
     line = refused(busbar, f"plan transformer {LLAMA} --cluster {path}")
     assert all(word in line for word in words), line
+
+
+@pytest.mark.parametrize("change,words", [
+    (lambda c: c["intra"].update(gbps=330e3), "'intra.gbps' is 330000; GPUs of today have 0.5 to 10000: is it in 1e9 bytes/s?"),
+    (lambda c: c.update(memory_gbps=3.35), "'memory_gbps' is 3.35"),
+    (lambda c: c.update(memory_bytes=84.9), "'memory_bytes' is 84.9"),
+    (lambda c: c["achieved"].update(gemm=66), "'achieved.gemm' is 66"),
+    (lambda c: c["nccl"][2].update(gbps=0.37), "'nccl.ring.Simple.gbps' is 0.37"),
+    (lambda c: None, ""),
+])
+def test_an_unlikely_unit_is_said(busbar, tmp_path, change, words):
+    profile = json.loads((PROFILES / "h100-sxm-ib.json").read_text())
+    change(profile)
+    path = tmp_path / "units.json"
+    path.write_text(json.dumps(profile))
+    done = busbar.run("plan", "all_reduce", "--ranks", 8, "--sizes", "1M", "--cluster", path, emulated=False)
+    assert done.returncode == 0 and [words in line and "warning" in line for line in done.stderr.splitlines()] == [True] * bool(words)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in PROFILES.glob("*.json")))

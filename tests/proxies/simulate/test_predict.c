@@ -491,6 +491,7 @@ static void a_framework_issues_expert_by_expert(void **state)
                            .memory_gbps = 1000,
                            .tflops_float32 = 1,
                            .achieves = true,
+                           .trains = true,
                            .achieved = {.gemm = 1, .memory = 1},
                            .sm_count = 1,
                            .has_host = true,

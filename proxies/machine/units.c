@@ -1,0 +1,63 @@
+/* units.c - figures of a profile that no machine has, since they were typed in another unit. */
+#include "proxies/machine/cluster.h"
+
+#include "bootstrap/base/err.h"
+
+#include <stdio.h>
+
+/* What machines with GPUs have, some times less and some times more. */
+static const struct figure {
+    const char *key, *unit;
+    size_t offset;
+    double least, most;
+} figures[] = {
+    {"launch_us", "us", offsetof(struct bb_cluster, launch_us), 0.05, 1000},
+    {"nccl_launch_us", "us", offsetof(struct bb_cluster, nccl_launch_us), 0.05, 1000},
+    {"kernel_us", "us", offsetof(struct bb_cluster, kernel_us), 0.05, 1000},
+    {"memory_gbps", "1e9 bytes/s", offsetof(struct bb_cluster, memory_gbps), 50, 100e3},
+    {"memory_bytes", "bytes", offsetof(struct bb_cluster, memory_bytes), 1e9, 10e12},
+    {"tflops.float32", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_float32), 0.5, 5e3},
+    {"tflops.float16", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_float16), 1, 50e3},
+    {"tflops.bfloat16", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_bfloat16), 1, 50e3},
+    {"tflops.float8", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_float8), 1, 100e3},
+    {"achieved.gemm", "a part of 1", offsetof(struct bb_cluster, achieved.gemm), 0.02, 1.5},
+    {"achieved.gemm_float8", "a part of 1", offsetof(struct bb_cluster, achieved.gemm_float8), 0.02, 1.5},
+    {"achieved.attention_forward", "a part of 1", offsetof(struct bb_cluster, achieved.attention_forward), 0.02, 1.5},
+    {"achieved.attention_backward", "a part of 1", offsetof(struct bb_cluster, achieved.attention_backward), 0.02, 1.5},
+    {"achieved.memory", "a part of 1", offsetof(struct bb_cluster, achieved.memory), 0.02, 1.5},
+    {"intra.latency_us", "us", offsetof(struct bb_cluster, intra.latency_us), 0.05, 1000},
+    {"intra.gbps", "1e9 bytes/s", offsetof(struct bb_cluster, intra.gbps), 0.5, 10e3},
+    {"inter.latency_us", "us", offsetof(struct bb_cluster, inter.latency_us), 0.05, 1000},
+    {"inter.gbps", "1e9 bytes/s", offsetof(struct bb_cluster, inter.gbps), 0.05, 2e3},
+};
+
+static const struct figure way_figures[] = {
+    {"base_us", "us", offsetof(struct bb_nccl_way, base_us), 0.05, 1000},
+    {"intra_us", "us", offsetof(struct bb_nccl_way, intra_us), 0.01, 1000},
+    {"inter_us", "us", offsetof(struct bb_nccl_way, inter_us), 0.01, 1000},
+    {"gbps", "1e9 bytes/s", offsetof(struct bb_nccl_way, gbps), 0.5, 10e3},
+    {"nic", "a part of 1", offsetof(struct bb_nccl_way, nic), 0.01, 1.5},
+};
+
+/* 0: it costs nothing, or there is none. */
+static void warn_if_unusual(const struct bb_cluster *c, const char *of, const struct figure *f, const void *at)
+{
+    const double value = *(const double *)((const char *)at + f->offset);
+
+    if (value > 0 && (value < f->least || value > f->most))
+        bb_warn("cluster '%s': '%s%s' is %g; GPUs of today have %g to %g: is it in %s?", c->name, of, f->key, value,
+                f->least, f->most, f->unit);
+}
+
+void bb_cluster_warn_units(const struct bb_cluster *c)
+{
+    char way[64];
+
+    for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
+        warn_if_unusual(c, "", &figures[i], c);
+    for (int w = 0; w < c->n_ways; w++) {
+        snprintf(way, sizeof(way), "nccl.%s.%s.", bb_nccl_algorithms[c->ways[w].algorithm], c->ways[w].protocol);
+        for (size_t i = 0; i < sizeof(way_figures) / sizeof(way_figures[0]); i++)
+            warn_if_unusual(c, way, &way_figures[i], &c->ways[w]);
+    }
+}

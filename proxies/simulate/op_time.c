@@ -99,14 +99,18 @@ int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_wo
         const void *work;
         int64_t times;
     } key = {op->work, op->work_times};
-    const int known = t->works.n, at = op->work ? bb_key_index_add(&t->works, &key) : BB_NONE;
+    const int at = op->work ? bb_key_index_add(&t->works, &key) : BB_NONE;
 
-    *work = at >= 0 && at < known ? t->of_work[at] : bb_op_work_time(t->cluster, op);
-    if (at < known)
-        return op->work && at < 0 ? at : 0;
-    if (BB_GROW(t->of_work, known))
+    if (at >= 0 && at < t->n_works) {
+        *work = t->of_work[at];
+        return 0;
+    }
+    *work = bb_op_work_time(t->cluster, op);
+    if (!op->work)
+        return 0;
+    if (at != t->n_works || BB_GROW(t->of_work, at)) /* the index has one that there was no room for */
         return -BB_EFAIL;
-    t->of_work[known] = *work;
+    t->of_work[t->n_works++] = *work;
     return 0;
 }
 
@@ -116,16 +120,16 @@ int bb_op_times_call(struct bb_op_times *t, int where, const struct bb_collectiv
         int where, kind, dtype, in_place;
         size_t count;
     } key = {where, (int)call->kind, (int)call->dtype, call->in_place, call->count};
-    const int known = t->calls.n, at = bb_key_index_add(&t->calls, &key);
+    const int at = bb_key_index_add(&t->calls, &key);
 
-    if (at >= 0 && at < known) {
+    if (at >= 0 && at < t->n_calls) {
         *cost = t->of_call[at];
         return at;
     }
     bb_cluster_collective_cost(t->cluster, call, cost);
-    if (at < 0 || BB_GROW(t->of_call, known))
+    if (at != t->n_calls || BB_GROW(t->of_call, at))
         return -BB_EFAIL;
-    t->of_call[known] = *cost;
+    t->of_call[t->n_calls++] = *cost;
     return at;
 }
 

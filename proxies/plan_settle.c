@@ -32,14 +32,6 @@ static void settle_forecast(const struct bb_plan_options *o, const struct bb_clu
         t->attention = "fused";
 }
 
-/* A job that has more or fewer GPUs of each node than the profile says; where each has a NIC of its own, it keeps it. */
-static void take_of_each_node(struct bb_cluster *cluster, int gpus)
-{
-    if (cluster->nics_per_node == cluster->gpus_per_node)
-        cluster->nics_per_node = gpus;
-    cluster->gpus_per_node = gpus;
-}
-
 int bb_plan_load_cluster(const char *word, int gpus_per_node, struct bb_cluster *cluster)
 {
     int rc;
@@ -47,7 +39,7 @@ int bb_plan_load_cluster(const char *word, int gpus_per_node, struct bb_cluster 
     TRY(bb_cluster_load(word, cluster));
     bb_cluster_warn_units(cluster);
     if (gpus_per_node > 0)
-        take_of_each_node(cluster, gpus_per_node);
+        bb_cluster_take_gpus(cluster, gpus_per_node);
 out:
     return rc;
 }

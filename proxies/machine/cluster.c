@@ -198,6 +198,13 @@ out:
     return rc;
 }
 
+void bb_cluster_take_gpus(struct bb_cluster *c, int gpus)
+{
+    if (c->n_ways > 0)
+        c->nics_per_node = (int)(((int64_t)gpus * c->nics_per_node + c->gpus_per_node - 1) / c->gpus_per_node);
+    c->gpus_per_node = gpus;
+}
+
 /* ---- durations ---- */
 
 static int64_t ns_of_us(double us)

@@ -81,6 +81,9 @@ struct bb_cluster {
 
 /* bb_cluster_load - by name or path (see bb_profile_load); unknown and missing keys are refused. */
 int bb_cluster_load(const char *word, struct bb_cluster *cluster) BB_MUST_CHECK;
+/* bb_cluster_take_gpus - of a job that has the first so many GPUs of each node, with the NICs that are theirs; of larger
+ * nodes, as many for each. */
+void bb_cluster_take_gpus(struct bb_cluster *c, int gpus);
 /* bb_cluster_warn_units - units.c: warns of each figure that no machine has, as one in MB/s. */
 void bb_cluster_warn_units(const struct bb_cluster *c);
 

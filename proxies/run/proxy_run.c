@@ -98,10 +98,11 @@ out:
 static int load_cluster(struct run *x)
 {
     const struct bb_world *w = &x->session.world;
-    int rc = x->options.cluster && w->rank == 0 ? bb_cluster_load(x->options.cluster, &x->cluster) : 0;
+    const bool predicts = x->options.cluster && w->rank == 0;
+    int rc = predicts ? bb_cluster_load(x->options.cluster, &x->cluster) : 0;
 
-    if (w->nodes > 1 && w->size % w->local_size == 0)
-        x->cluster.gpus_per_node = w->local_size;
+    if (rc == 0 && predicts && w->nodes > 1 && w->size % w->local_size == 0)
+        bb_cluster_take_gpus(&x->cluster, w->local_size);
     return bb_world_agree(&x->session.world, rc, "the cluster's profile");
 }
 

@@ -437,6 +437,14 @@ def test_what_a_run_launches_is_predicted(busbar, plan, tmp_path):
         assert done.returncode == 0 and said in done.stdout
 
 
+def test_a_run_on_half_of_each_node_is_predicted(busbar, tmp_path):
+    """Two nodes with two ranks each of a machine with eight GPUs and eight NICs: a NIC for each rank, not four."""
+    profile = ROOT / "profiles/clusters/h100-sxm-ib.json"
+    doc = busbar.json("proxy", "gpt2_large", 4, 2, 1, "-n", 2, "--warmup", 1, "--no-alone", "--cluster", profile, tmp_path=tmp_path, ranks=4,
+                      env={"EMU_CLUSTER": str(profile), "EMU_NODES": "2", "EMU_DATA": "off"})
+    assert doc["nodes"] == 2 and doc["forecast"]["step"]["predicted_us"] == pytest.approx(doc["forecast"]["step"]["measured_us"], rel=1e-6)
+
+
 def union(spans):
     """Length of a union of (begin, end)."""
     total, reach = 0, -math.inf

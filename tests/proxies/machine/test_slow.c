@@ -102,6 +102,23 @@ static void exchanges_share_each_way_of_a_nic(void **state)
     assert_true(bb_exchanges_meet(&c, 0, 1) && !bb_exchanges_meet(&c, 0, 2));
 }
 
+static void a_job_has_the_nics_of_its_gpus(void **state)
+{
+    static const struct {
+        int gpus_per_node, nics_per_node, gpus, nics;
+    } rows[] = {{8, 8, 2, 2}, {8, 4, 4, 2}, {8, 4, 3, 2}, {8, 4, 5, 3}, {4, 8, 2, 4}, {8, 4, 16, 8}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct bb_cluster c = {
+            .n_ways = 1, .gpus_per_node = rows[i].gpus_per_node, .nics_per_node = rows[i].nics_per_node};
+
+        bb_cluster_take_gpus(&c, rows[i].gpus);
+        assert_int_equal(c.gpus_per_node, rows[i].gpus);
+        assert_int_equal(c.nics_per_node, rows[i].nics);
+    }
+}
+
 static void what_is_no_word_is_refused(void **state)
 {
     static const char *const wrong[] = {"",
@@ -149,8 +166,11 @@ static void what_is_no_word_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_are_factors),          cmocka_unit_test(gpus_use_nics_in_order),
-        cmocka_unit_test(leaves_have_numbers),        cmocka_unit_test(exchanges_share_each_way_of_a_nic),
+        cmocka_unit_test(words_are_factors),
+        cmocka_unit_test(gpus_use_nics_in_order),
+        cmocka_unit_test(leaves_have_numbers),
+        cmocka_unit_test(exchanges_share_each_way_of_a_nic),
+        cmocka_unit_test(a_job_has_the_nics_of_its_gpus),
         cmocka_unit_test(what_is_no_word_is_refused),
     };
 

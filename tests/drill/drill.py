@@ -185,6 +185,8 @@ def judge_rows(folder, phase, fault, status):
         return True
     if fault == "orphan" and phase.startswith("h-") and said == "ok":
         return True
+    if fault == "orphan" and phase == "h-mpi-finalize" and said == "running":  # MPICH ends the ranks that wait there, at once
+        return True
     if said == "running" and (fault in ("kill0", "stop0") or phase.startswith("g-")):
         return True
     return said not in ("running", "ok") or (said == "ok" and status == 0)

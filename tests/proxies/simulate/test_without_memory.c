@@ -1,7 +1,8 @@
 /*
- * test_without_memory.c - a prediction in which one allocation fails, whichever it is, fails and has written nowhere: of
- * steps whose kernels, messages and collectives share what they use. The allocations are those of the program itself,
- * which the linker sends here (--wrap), so that a sanitizer sees what is written behind an array that could not grow.
+ * test_without_memory.c - a prediction in which one allocation fails, whichever it is, fails and has written nowhere:
+ * of steps whose kernels, messages and collectives share what they use. The allocations are those of the program
+ * itself, which the linker sends here (--wrap), so that a sanitizer sees what is written behind an array that could not
+ * grow.
  */
 #include "tests/proxies/simulate/predicted.h"
 #include "tests/proxies/transformer/lines.h"

@@ -348,15 +348,15 @@ def test_the_best_layouts_when_kernels_vary(busbar, plan):
 
 def test_the_best_layout_beside_a_slow_gpu(busbar, plan):
     """Every layout is as slow as its plan is with the same --slow, and as quick without it."""
-    slow = ("--slow", "rank=3:1.3,link=node1-nic2:0.5")
-    doc = plan(*SEARCH, *slow, "--top", 3)
+    slow, given = ("--slow", "rank=3:1.3,link=node1-nic2:0.5"), ("--dp-sync", "zero1", "--tp", 2, "--pp", 2, "--top", 3)
+    doc = plan(*SEARCH, *slow, *given)
     best = doc["best_layout"]["layouts"][0]
     assert doc["predicted"]["slow"] == slow[1].split(",")
     words = words_of(best)
     for more, key in ((slow, "step_us"), ((), "even_step_us")):
         assert plan(*SEARCH[:-1], *words, *more)["predicted"]["step_us"] == pytest.approx(best[key], abs=1e-3)
     assert best["even_step_us"] < best["step_us"] < 1.3 * best["even_step_us"]
-    text = busbar.run("plan", *SEARCH, *slow, emulated=False).stdout
+    text = busbar.run("plan", *SEARCH, *slow, *given, emulated=False).stdout
     assert "# slow: rank=3:1.3\n# slow: link=node1-nic2:0.5\n" in text
     assert f"({100 * (best['step_us'] / best['even_step_us'] - 1):+.1f}%)" in text.split("# what is slow costs layout 1")[1].splitlines()[0]
     assert "there is no rank 16" in refused(busbar, "plan", *SEARCH, "--slow", "rank=16:2")
@@ -378,7 +378,7 @@ def test_threads_do_not_change_the_answer(plan):
 
 def test_experts_are_laid_out_too(plan):
     rows = plan("transformer", "--model", "mixtral_8x7b", "--ranks", 32, "--global-batch-size", 128, "--cluster", H100, "--best-layout",
-                "--seq-length", 4096)["best_layout"]["layouts"]
+                "--seq-length", 4096, "--dp-sync", "zero1")["best_layout"]["layouts"]
     assert rows[0]["ep"] > 1 and all(8 % r["ep"] == 0 for r in rows)
 
 

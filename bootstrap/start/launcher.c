@@ -70,9 +70,9 @@ static const char *const total_sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "S
 
 bool bb_launched_alone(void)
 {
-    static const char *const ranks[] = {"PMIX_RANK",           "PMI_RANK", "PMI_ID",      "MPI_LOCALNRANKS",
-                                        "MV2_COMM_WORLD_RANK", "MP_CHILD", "PALS_RANKID", "ALPS_APP_PE",
-                                        "FLUX_TASK_RANK"};
+    static const char *const ranks[] = {
+        "PMIX_RANK",   "PMI_RANK",    "PMI_ID",         "MPI_LOCALNRANKS", "MV2_COMM_WORLD_RANK", "MP_CHILD",
+        "PALS_RANKID", "ALPS_APP_PE", "FLUX_TASK_RANK", "MPIRUN_RANK",     "JSM_NAMESPACE_RANK"};
     bool sized = false;
 
     for (size_t i = 0; i < sizeof(total_sizes) / sizeof(*total_sizes); i++) {

@@ -179,7 +179,8 @@ void bb_watchdog_told(struct bb_watchdog *watchdog)
     pthread_mutex_unlock(&watchdog->lock);
 }
 
-/* MPI has ended in order: from now on a closed connection is no loss. */
+/* MPI has ended in order: from now on a closed connection is no loss. Rank 0 says it to all and then once more, and nobody
+ * leaves before that: where a rank leaves with an error, mpirun kills the others at once, and rank 0 amid its round. */
 static void say_gone(struct bb_watchdog *watchdog)
 {
     struct bb_watchdog_msg gone = bb_watchdog_msg(WATCHDOG_GONE, (uint32_t)watchdog->rank, 0);
@@ -187,8 +188,9 @@ static void say_gone(struct bb_watchdog *watchdog)
     if (!watchdog->left || watchdog->ending || watchdog->gone_said)
         return;
     watchdog->gone_said = true;
-    for (int i = watchdog->rank == 0; i < watchdog->n_peers; i++)
-        bb_watchdog_send(&watchdog->peers[i].link, &gone, 0.01);
+    for (int round = 0; round < (watchdog->rank == 0 ? 2 : 1); round++)
+        for (int i = watchdog->rank == 0; i < watchdog->n_peers; i++)
+            bb_watchdog_send(&watchdog->peers[i].link, &gone, 0.01);
 }
 
 void bb_watchdog_stop(struct bb_watchdog *watchdog)
@@ -484,8 +486,12 @@ static bool is_departed(const struct bb_watchdog *watchdog)
 {
     bool all = true;
 
-    for (int i = watchdog->rank == 0; i < watchdog->n_peers; i++)
-        all = all && (watchdog->peers[i].gone || !(watchdog->attended || watchdog->peers[i].joined));
+    for (int i = watchdog->rank == 0; i < watchdog->n_peers; i++) {
+        const struct bb_peer *peer = &watchdog->peers[i];
+        const bool gone = peer->gone && (watchdog->rank == 0 || peer->gone_again || peer->link.fd < 0);
+
+        all = all && (gone || !(watchdog->attended || peer->joined));
+    }
     return all || watchdog->ending;
 }
 

@@ -94,6 +94,7 @@ struct bb_peer {
     struct bb_seen seen;
     bool joined, hung, done; /* done: said BYE or FAIL, its end of the connection may close */
     bool lost, gone;         /* gone: said GONE, its connection closes in order */
+    bool gone_again;         /* rank 0 has told all, and now lets them leave */
     bool answered;           /* since rank 0 asked all, at the first hang */
 };
 

@@ -155,6 +155,7 @@ static void handle_message(struct bb_watchdog *watchdog, struct bb_peer *peer, c
         pthread_cond_broadcast(&watchdog->news);
         break;
     case WATCHDOG_GONE:
+        peer->gone_again = peer->gone;
         peer->gone = true;
         pthread_cond_broadcast(&watchdog->news);
         break;

@@ -128,6 +128,45 @@ static void test_departure(void **state)
     }
 }
 
+static void tell_gone(struct bb_watchdog *from, int to)
+{
+    struct bb_watchdog_msg gone = bb_watchdog_msg(WATCHDOG_GONE, (uint32_t)from->rank, 0);
+
+    pthread_mutex_lock(&from->lock);
+    assert_int_equal(bb_watchdog_send(&from->peers[to].link, &gone, 1), 0);
+    pthread_mutex_unlock(&from->lock);
+}
+
+/* Nobody leaves while rank 0 may be telling others that all have ended; but one that has heard it does when rank 0 is
+ * killed. */
+static void test_nobody_leaves_amid_the_round(void **state)
+{
+    struct bb_watchdog *watchdog[3];
+    struct departure departures[3] = {{0}};
+
+    (void)state;
+    start_job(watchdog, true);
+    leave_job(watchdog);
+    for (int r = 1; r < 3; r++) {
+        departures[r].watchdog = watchdog[r];
+        pthread_create(&departures[r].thread, NULL, depart, &departures[r]);
+        tell_gone(watchdog[0], r);
+    }
+    usleep(100000);
+    assert_int_equal(departures[1].done + departures[2].done, 0);
+    tell_gone(watchdog[0], 1);
+    pthread_join(departures[1].thread, NULL);
+    assert_int_equal(departures[2].done, 0);
+    pthread_mutex_lock(&watchdog[0]->lock);
+    shutdown(watchdog[0]->peers[2].link.fd, SHUT_RDWR);
+    pthread_mutex_unlock(&watchdog[0]->lock);
+    pthread_join(departures[2].thread, NULL);
+    for (int r = 2; r >= 0; r--) {
+        assert_int_equal(bb_watchdog_ending(watchdog[r]), 0);
+        bb_watchdog_stop(watchdog[r]);
+    }
+}
+
 static void test_every_interface(void **state)
 {
     (void)state;
@@ -576,6 +615,7 @@ int main(void)
         cmocka_unit_test(test_loopback),
         cmocka_unit_test(test_every_interface),
         cmocka_unit_test(test_departure),
+        cmocka_unit_test(test_nobody_leaves_amid_the_round),
         cmocka_unit_test(test_addresses_in_turn),
         cmocka_unit_test(test_firewall),
         cmocka_unit_test(test_bound),

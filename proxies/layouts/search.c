@@ -561,10 +561,15 @@ static int refuse_all(const struct work *w, const struct bb_layout_row *least)
     char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
     const struct bb_layout_search *s = w->search;
 
-    if (!least)
+    if (!least && s->config->global_batch % s->config->ranks != 0)
         return bb_err(BB_EUSAGE,
                       "%s: no layout of %d ranks with a batch of %d samples can be; nearest: --global-batch-size %d",
                       s->proxy->name, s->config->ranks, s->config->global_batch, s->config->ranks);
+    if (!least)
+        return bb_err(BB_EUSAGE,
+                      "%s: no layout of %d ranks with a batch of %d samples and the options given can be; a layout "
+                      "without --best-layout says why",
+                      s->proxy->name, s->config->ranks, s->config->global_batch);
     return bb_err(BB_EUSAGE,
                   "%s: no layout of %d ranks fits: training would hold %s at least (tp %d, cp %d, ep %d, pp %d, "
                   "micro-batch %d, recompute %s, %s), a GPU has %s",

@@ -393,7 +393,8 @@ def test_experts_are_laid_out_too(plan):
     ((*SEARCH, "--seed", 3), "--seed is of --jitter and of --moe-imbalance; leave it out, or nearest: --jitter 3%"),
     ((*SEARCH, "--tp", 3), "--tp 3 does not divide the 16 ranks; nearest: --tp 2"),
     ((*SEARCH, "--dp", 99), "--dp 99 does not divide the 16 ranks; nearest: --dp 16"), ((*SEARCH[:-1], "--top", 3), "--top is of --best-layout"),
-    ((*SEARCH, "--global-batch-size", 7, "--tp", 1, "--cp", 1, "--pp", 1), "no layout of 16 ranks with a batch of 7 samples can be")])
+    ((*SEARCH, "--global-batch-size", 7, "--tp", 1, "--cp", 1, "--pp", 1), "no layout of 16 ranks with a batch of 7 samples can be"),
+    ((*SEARCH, "--global-batch-size", 16, "--tp", 16, "--pp", 8), "with a batch of 16 samples and the options given can be")])
 def test_layouts_that_cannot_be_searched(busbar, words, said):
     assert said in refused(busbar, "plan", *words)
 

@@ -309,24 +309,35 @@ int bb_cluster_rank_nic(const struct bb_cluster *c, int rank)
     return rank / c->gpus_per_node * bb_cluster_nics(c) + first;
 }
 
+void bb_cluster_seat_node(struct bb_spread *spread, int n, int members, int on_nic)
+{
+    const double nics = (double)members / on_nic, away = (double)(n - members) * on_nic;
+    const bool first = spread->most == 0;
+
+    spread->fewest = first || members < spread->fewest ? members : spread->fewest;
+    spread->most = members > spread->most ? members : spread->most;
+    spread->on_nic = on_nic > spread->on_nic ? on_nic : spread->on_nic;
+    spread->nics = first ? nics : fmin(nics, spread->nics);
+    spread->away = fmax(away, spread->away);
+}
+
 void bb_cluster_seat_members(const struct bb_cluster *c, const int *ranks, int n, struct bb_spread *spread)
 {
-    int on_node = 0, on_nic = 0;
+    int on_node = 0, on_nic = 0, most_on_nic = 0;
 
-    spread->fewest = n;
-    spread->most = spread->on_nic = 0;
+    spread->fewest = spread->most = spread->on_nic = 0;
+    spread->nics = spread->away = 0;
     for (int i = 0; i < n; i++) {
-        const bool new_node = i > 0 && ranks[i] / c->gpus_per_node != ranks[i - 1] / c->gpus_per_node;
         const bool new_nic = i > 0 && bb_cluster_rank_nic(c, ranks[i]) != bb_cluster_rank_nic(c, ranks[i - 1]);
 
-        if (new_node && on_node < spread->fewest)
-            spread->fewest = on_node;
-        on_node = new_node ? 1 : on_node + 1;
+        on_node++;
         on_nic = new_nic || !bb_cluster_gpus_share_nics(c) ? 1 : on_nic + 1;
-        spread->most = on_node > spread->most ? on_node : spread->most;
-        spread->on_nic = on_nic > spread->on_nic ? on_nic : spread->on_nic;
+        most_on_nic = on_nic > most_on_nic ? on_nic : most_on_nic;
+        if (i + 1 < n && ranks[i] / c->gpus_per_node == ranks[i + 1] / c->gpus_per_node)
+            continue;
+        bb_cluster_seat_node(spread, n, on_node, most_on_nic);
+        on_node = most_on_nic = 0;
     }
-    spread->fewest = on_node < spread->fewest ? on_node : spread->fewest;
 }
 
 /* ---- what communication takes of a GPU ---- */

@@ -102,8 +102,10 @@ double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
 /* How a communicator's members lie on nodes and NICs, and its nodes on each tier of the fabric (fabric.h). fewest 0 and
  * places 0: nobody says, its ranks are those of consecutive nodes from the first one on. */
 struct bb_spread {
-    int fewest, most; /* members on one of its nodes                     */
+    int fewest, most; /* members on one of its nodes                       */
     int on_nic;       /* most members whose GPUs have one NIC between them */
+    double nics;      /* least of its nodes: for how many members it has NICs, each for one                   */
+    double away;      /* most of its NICs: members that it serves, times those that are not on the same node */
     struct {
         int places, nodes; /* on how many leaves or pods; most nodes on one                          */
         int edges;         /* most edges of NCCL's two trees over the nodes that leave one of them */
@@ -169,7 +171,9 @@ void bb_cluster_gpu_nics(const struct bb_cluster *c, int gpu, int *first, int *e
 /* bb_cluster_rank_nic - the number, over all nodes, of the NIC that a rank's GPU uses; of several the first. */
 int bb_cluster_rank_nic(const struct bb_cluster *c, int rank);
 
-/* bb_cluster_seat_members - of ranks in ascending order how they lie on nodes and NICs. */
+/* bb_cluster_seat_members - of ranks in ascending order how they lie on nodes and NICs. _node: adds a node of such
+ * members, of n in all, to a spread that has none before the first. */
+void bb_cluster_seat_node(struct bb_spread *spread, int n, int members, int on_nic);
 void bb_cluster_seat_members(const struct bb_cluster *c, const int *ranks, int n, struct bb_spread *spread);
 
 /* ---- what communication takes of a GPU, where the machine shares ---- */

@@ -44,7 +44,7 @@ static double gpu_nics_gbps(const struct bb_cluster *c)
     return c->shares ? c->inter.gbps * fmax(1, (double)c->nics_per_node / c->gpus_per_node) : bb_cluster_nic_gbps(c);
 }
 
-/* Of each member when all communicate. */
+/* Of each member when all communicate, where most share one. */
 static double member_nic_gbps(const struct bb_cluster *c, const struct bb_collective *call)
 {
     return gpu_nics_gbps(c) / (c->shares ? call->spread.on_nic : 1);
@@ -63,8 +63,8 @@ static double part_moved(const struct bb_cluster *c, double members)
     return c->fabric.rails ? 1 - 1 / fmin(members, bb_fabric_rails(c)) : 0;
 }
 
-/* Each link takes its own part of the bytes, at the same time. The node with fewest members sends most away; a root,
- * which is taken to be on the node with most, has its NIC for itself. */
+/* Each link takes its own part of the bytes, at the same time. Members on small nodes send most away; a root, which is
+ * taken to be on the node with most, has its NIC for itself. */
 static void pairs_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes, struct bb_cost *cost)
 {
     const bool rooted = bb_colls[call->kind].flags & BB_COLL_ROOTED;
@@ -75,7 +75,7 @@ static void pairs_cost(const struct bb_cluster *c, const struct bb_collective *c
     cost->bytes = (n - 1) / n * bytes;
     cost->latency_ns = (link->latency_us + (call->nodes > 1 && moved > 0 ? c->intra.latency_us : 0)) * 1e3;
     cost->link_ns = (call->spread.most - 1 + away * moved) / n * bytes / c->intra.gbps;
-    cost->nic_ns = away / n * bytes / (rooted ? gpu_nics_gbps(c) : member_nic_gbps(c, call));
+    cost->nic_ns = (rooted || !c->shares ? away : call->spread.away) / n * bytes / gpu_nics_gbps(c);
     cost->nic_bytes = cost->nic_ns * member_nic_gbps(c, call);
     if (rooted)
         for (int tier = 0; tier < BB_TIERS; tier++) /* all but the root's leaf has */
@@ -141,7 +141,7 @@ static struct bb_cost way_cost(const struct bb_cluster *c, const struct bb_nccl_
     const struct bb_coll *coll = &bb_colls[call->kind];
     const int n = call->ranks, nodes = call->nodes, rounds = count_rounds(coll);
     struct steps steps = steps_of(way->algorithm, rounds, n, nodes);
-    const double nic = member_nic_gbps(c, call), nics = nic * call->spread.fewest * way->nic;
+    const double nics = gpu_nics_gbps(c) * (c->shares ? call->spread.nics : call->spread.fewest) * way->nic;
     bool by_node = way->algorithm != BB_NCCL_RING && way->algorithm != BB_NCCL_PAT;
     struct bb_cost cost = {.way = way, .bytes = coll->bus_factor(n) * bytes};
     /* What goes through the NICs of the busiest node. Of a ring what goes round. Of two trees, each for half of the
@@ -150,7 +150,7 @@ static struct bb_cost way_cost(const struct bb_cluster *c, const struct bb_nccl_
 
     cost.link_ns = n == nodes ? 0 : cost.bytes / way->gbps;
     cost.nic_ns = nodes == 1 ? 0 : between / nics;
-    cost.nic_bytes = cost.nic_ns * nic;
+    cost.nic_bytes = cost.nic_ns * member_nic_gbps(c, call);
     cost.latency_ns = (way->base_us + steps.intra * way->intra_us + steps.inter * way->inter_us) * 1e3;
     for (int tier = 0; tier < BB_TIERS && bb_fabric_has_scarce(c); tier++)
         cost.uplink_bytes[tier] = bytes_between(way->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
@@ -188,13 +188,13 @@ static double payload_bytes(const struct bb_collective *call)
 static void seat_first(const struct bb_cluster *c, const struct bb_collective *call, struct bb_spread *spread)
 {
     const int full = c->gpus_per_node, last = call->ranks - (call->nodes - 1) * full;
+    const int most = (call->ranks + call->nodes - 1) / call->nodes, fewest = call->ranks / call->nodes;
+    const int on_nic = bb_cluster_gpus_share_nics(c) ? (full + bb_cluster_nics(c) - 1) / bb_cluster_nics(c) : 1;
     const bool in_turn = last > 0 && last <= full;
+    const int sizes[2] = {in_turn && call->nodes > 1 ? full : most, in_turn ? last : fewest};
 
-    spread->fewest = in_turn ? last : call->ranks / call->nodes;
-    spread->most = in_turn && call->nodes > 1 ? full : (call->ranks + call->nodes - 1) / call->nodes;
-    spread->on_nic = 1;
-    if (bb_cluster_gpus_share_nics(c))
-        spread->on_nic = (int)fmin(spread->most, ceil((double)full / bb_cluster_nics(c)));
+    for (int i = 0; i < 2; i++)
+        bb_cluster_seat_node(spread, call->ranks, sizes[i], sizes[i] < on_nic ? sizes[i] : on_nic);
 }
 
 /* Where nobody says how it lies, its ranks and nodes are the first ones. */

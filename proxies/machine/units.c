@@ -42,7 +42,7 @@ static const struct figure way_figures[] = {
 /* 0: it costs nothing, or there is none. */
 static void warn_if_unusual(const struct bb_cluster *c, const char *of, const struct figure *f, const void *at)
 {
-    const double value = *(const double *)((const char *)at + f->offset);
+    const double value = *(const double *)(const void *)((const char *)at + f->offset);
 
     if (value > 0 && (value < f->least || value > f->most))
         bb_warn("cluster '%s': '%s%s' is %g; GPUs of today have %g to %g: is it in %s?", c->name, of, f->key, value,

@@ -21,7 +21,8 @@
  * once, unless it does not notice (hydra.h); rank 0 then ends the job by MPI_Abort, whose code is mpiexec's: 3, 4, ...;
  * a rank that was killed by a signal makes it the signal's number (9). It says so on stdout, after the results. A
  * signal from elsewhere (bootstrap/start/signals.h) is named in one line with where it came, saves the results as
- * interrupted and ends with 1; so does the end of the launcher itself. srun leaves the others alone; the watchdog then ends the job by itself.
+ * interrupted and ends with 1; so does the end of the launcher itself. srun leaves the others alone; the watchdog then
+ * ends the job by itself.
  */
 #ifndef BB_BOOTSTRAP_WORLD_WORLD_H
 #define BB_BOOTSTRAP_WORLD_WORLD_H
@@ -58,8 +59,8 @@ struct bb_world {
  * bb_world_init - start MPI and the watchdog. Where a process started further ranks (bootstrap/start/siblings.h), each
  * of them calls it, and all are ranks alike. Works as a single process without mpirun, but one process under a
  * launcher that started more (another MPI's mpirun, srun without the matching plugin) is refused with -BB_EUSAGE.
- * timeout_s > 0 holds for every wait. SIGTERM, SIGINT and others (bootstrap/start/signals.h) are taken by the watchdog's thread from here
- * on.
+ * timeout_s > 0 holds for every wait. SIGTERM, SIGINT and others (bootstrap/start/signals.h) are taken by the watchdog's
+ * thread from here on.
  * On failure w can and must still be given to bb_world_release.
  */
 int bb_world_init(struct bb_world *w, double timeout_s) BB_MUST_CHECK;

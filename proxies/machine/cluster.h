@@ -68,8 +68,7 @@ struct bb_cluster {
     struct bb_achieved achieved;
     bool has_host; /* "host" holds; else nothing is known of frameworks */
     struct bb_host host;
-    bool
-        trains; /* no key: attention is fused, sums of gradients cost nothing; else kernels are as a proxy launches them */
+    bool trains; /* no key: attention is fused, sums of gradients cost nothing; else kernels are as a proxy's are */
     bool eager;  /* no key: a framework issues, operation by operation, and "host" counts */
     bool shares; /* "sharing" holds; else nothing that runs at once slows anything else */
     struct bb_sharing sharing;

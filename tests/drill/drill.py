@@ -43,16 +43,16 @@ PHASES = {
     "b-unique-id": {"bench": ("ncclGetUniqueId", 1), "proxy": ("ncclGetUniqueId", 1)},
     "c-comm-init": {"bench": ("ncclCommInitRankConfig", 1), "proxy": ("ncclCommInitRankConfig", 1)},
     "c-buffers": {"bench": ("ncclMemAlloc", 1), "proxy": ("ncclMemAlloc", 1)},
+    "c-open": {"bench": ("fsync", 1), "proxy": ("fsync", 1)},
     "d-warm-up": {"bench": ("ncclAllReduce", 1), "proxy": ("ncclSend", 1)},
     "e-timed": {"bench": ("ncclAllReduce", 12), "proxy": ("ncclSend", 12)},
-    "d-open": {"bench": ("fsync", 1), "proxy": ("fsync", 1)},
     "f-verify": {"bench": ("cudaMemcpy", 1), "proxy": ("cudaMemcpyAsync", 1)},
     "g-write": {"bench": ("pwrite", 2), "proxy": ("pwrite", 2)},
     "g-rename": {"bench": ("rename", 1), "proxy": ("rename", 1)},
     "h-finalize": {"bench": ("ncclCommFinalize", 1), "proxy": ("ncclCommFinalize", 1)},
     "h-mpi-finalize": {"bench": ("MPI_Finalize", 1), "proxy": ("MPI_Finalize", 1)},
 }
-ONLY_RANK_0 = ("b-unique-id", "d-open", "g-write", "g-rename")
+ONLY_RANK_0 = ("b-unique-id", "c-open", "g-write", "g-rename")
 
 # fault: deed, rank, exit statuses (mpirun's is that of the rank that died first), what the line says.
 # {r}: the rank at fault; a job whose ranks are all alike at fault has none.
@@ -101,7 +101,7 @@ QUICK = {
     "bench": [(p, f) for p in PHASES if p != "h-mpi-finalize" for f in ("kill0", "stall-all")] + [  # mpirun may hang there
         ("c-comm-init", "kill1"), ("e-timed", "stop0"), ("e-timed", "term"), ("e-timed", "usr1"), ("h-finalize", "stall1"),
         ("e-timed", "orphan"), ("f-verify", "quit1"), ("b-roll-call", "stop1"), ("a-mpi-init", "stop0"), ("f-verify", "stall0"), ("e-timed", "leave1"),
-        ("d-open", "stall0")],
+        ("c-open", "stall0")],
     "proxy": [("c-comm-init", "kill0"), ("c-buffers", "stall-all"), ("e-timed", "stop0"), ("e-timed", "int"),
               ("b-unique-id", "stall-all")],
 }

@@ -12,8 +12,8 @@ enum bb_place { BB_AT_NIC, BB_AT_LEAF, BB_AT_POD, BB_PLACES };
 /* bb_place_is_shared - whether several GPUs use one of that kind, and are to be asked for, since it can be scarce. c:
  * NULL for no machine, which has none. */
 bool bb_place_is_shared(const struct bb_cluster *c, enum bb_place what);
-/* bb_place_of - which one a rank's GPU uses, over all nodes; _gbps: what it carries each way, of a machine some of which
- * is slow. */
+/* bb_place_of - which one a rank's GPU uses, over all nodes; _gbps: what it carries each way, of a machine that may be
+ * slow there. */
 int bb_place_of(const struct bb_cluster *c, enum bb_place what, int rank);
 double bb_place_gbps(const struct bb_cluster *c, const struct bb_slow *slow, enum bb_place what, int rank);
 

@@ -157,6 +157,16 @@ def test_a_slow_part_that_is_not_slow_changes_nothing(plan, tmp_path, clusters, 
             assert key(a) == key(b) and b["time_us"]["p50"] == a["time_us"]["p50"], (cluster, key(a))
 
 
+@pytest.mark.parametrize("gpus,nics", [(8, 3), (6, 4)])
+def test_a_hypercube_of_nodes_that_are_no_power_of_two(plan, tmp_path, gpus, nics):
+    """Of a NIC's two or three GPUs some have their partner on the same node, and those that do not have more of it: as a step of these rounds."""
+    profile = json.loads((ROOT / "profiles/clusters/l40s-pcie-ib.json").read_text())
+    (tmp_path / "odd.json").write_text(json.dumps(profile | {"gpus_per_node": gpus, "nics_per_node": nics}))
+    words = ("hypercube", "--sizes", "16M", "--ranks", 32, "--cluster", tmp_path / "odd.json")
+    even, same = plan(*words), plan(*words, "--slow", "link=node0-nic0:1")
+    assert [r["time_us"]["p50"] for r in even["results"]] == [pytest.approx(r["time_us"]["p50"], rel=1e-4) for r in same["results"]]
+
+
 def test_gpus_that_share_a_nic(plan):
     """12 ranks of L40S, 8 and 4, two GPUs on each NIC, slices of 87,376 bytes: a GPU of the second node and its mate send 8 each of an alltoall;
     a gather's root has its NIC for itself, and takes 7 slices over its PCIe meanwhile; of a ring one GPU of each node sends to the other."""

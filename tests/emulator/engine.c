@@ -84,6 +84,7 @@ static void stop_workers(void)
     emu.stopping = true;
     for (struct CUstream_st *s = emu.streams; s; s = s->next)
         pthread_cond_broadcast(&s->work);
+    emu_ahead_end_locked();
     clock_gettime(CLOCK_REALTIME, &deadline);
     deadline.tv_sec += 1;
     while (emu.busy > 0 && pthread_cond_timedwait(&emu.calm, &emu.lock, &deadline) != ETIMEDOUT)
@@ -233,6 +234,7 @@ void emu_mark_unref_locked(struct emu_mark *mark)
 {
     if (!mark || --mark->refs > 0)
         return;
+    emu_ahead_forget_locked(mark);
     pthread_cond_destroy(&mark->reached);
     free(mark);
 }
@@ -332,6 +334,8 @@ static void serve_item_locked(struct CUstream_st *s, struct emu_item *item)
         emu_ahead_hold_locked(s, item);
         if (item->op.effort)
             item->op.effort->extra_ns = item->extra_ns;
+        if (item->op.effort)
+            item->op.effort->end_ns = item->end_ns;
         run_op_locked(s, item);
         break;
     case EMU_ITEM_RECORD:

@@ -11,18 +11,16 @@
 #include "proxies/machine/fabric.h"
 #include "timeline.h"
 
-#include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
-enum { PATIENCE_S = 1 };
+enum { PATIENCE_S = 1, QUIET_LOOKS = 20 };
 
 static struct {
     struct emu_timeline *line;
     int host;
     bool is_shared;
+    uint64_t name; /* of a shared one: the process that made it */
 } ahead;
 
 /* ---- the machine ---- */
@@ -68,83 +66,34 @@ static struct emu_gpu_parts parts_of(int device)
     return parts;
 }
 
-static void attach(struct emu_timeline *line)
+/* The dangers of real hardware are about one process. */
+static bool wants_others(void)
 {
-    if (!line)
-        emu_die("no memory for what runs at once");
-    ahead.line = line;
-    emu_timeline_lock(line);
-    ahead.host = emu_timeline_add_host(line, (int)getpid());
-    emu_timeline_unlock(line);
+    return emu_world_size() > 1 && emu.n_queues == 0 && emu.launch_queue == 0 &&
+           emu_env_number("EMU_SEND_AHEAD", 16) == 0 &&
+           (bb_cluster_gpus_share_nics(&emu.machine) || bb_fabric_has_scarce(&emu.machine));
 }
 
 void emu_contention_load(void)
 {
     emu.contends = emu.machine.shares && !emu.real_time;
-    if (emu.contends)
-        attach(emu_timeline_open(&emu.machine, -1));
+    if (!emu.contends)
+        return;
+    ahead.is_shared = wants_others();
+    ahead.line = ahead.is_shared ? emu_timeline_of_job(&ahead.name) : emu_timeline_open(&emu.machine, -1);
+    if (!ahead.line)
+        emu_die("no memory for what runs at once on the GPUs%s", ahead.is_shared ? " of the job" : "");
+    emu_timeline_lock(ahead.line);
+    ahead.host = emu_timeline_add_host(ahead.line, (int)getpid());
+    emu_timeline_unlock(ahead.line);
 }
 
-/* ---- one timeline for several processes ---- */
+/* ---- other processes ---- */
 
-bool emu_wants_shared_timeline(void)
+uint64_t emu_timeline_name(void)
 {
     emu_init();
-    return emu.contends && emu_world_size() > 1 && emu.n_queues == 0 && emu.launch_queue == 0 &&
-           emu_env_number("EMU_SEND_AHEAD", 16) == 0 &&
-           (bb_cluster_gpus_share_nics(&emu.machine) || bb_fabric_has_scarce(&emu.machine));
-}
-
-/* All that was issued so far has its loss. Marks and operations keep the timeline that they were on. */
-static void move_to(struct emu_timeline *line)
-{
-    emu_timeline_lock(ahead.line);
-    emu_timeline_wait_lane(ahead.line, ahead.host, 0, (double)emu.host_ns);
-    emu_timeline_unlock(ahead.line);
-    emu_timeline_lock(ahead.line);
-    for (struct CUstream_st *s = emu.streams; s; s = s->next)
-        if (s->lane > 0) {
-            s->free_ns = emu_timeline_lane_ns(ahead.line, s->lane);
-            emu_timeline_remove_lane(ahead.line, s->lane);
-            s->lane = 0;
-        }
-    emu_timeline_unlock(ahead.line);
-    ahead.is_shared = true;
-    attach(line);
-}
-
-int emu_shared_timeline(void)
-{
-    int fd;
-
-    emu_lock();
-    if (!ahead.is_shared)
-        move_to(emu_timeline_open(&emu.machine, -1));
-    fd = emu_timeline_fd(ahead.line);
-    emu_unlock();
-    return fd;
-}
-
-bool emu_share_timeline(int pid, int fd)
-{
-    struct emu_timeline *line;
-    char path[64];
-    int own;
-
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-    own = open(path, O_RDWR | O_CLOEXEC);
-    line = own < 0 ? NULL : emu_timeline_open(&emu.machine, own);
-    if (!line)
-        return false;
-    emu_lock();
-    move_to(line);
-    emu_unlock();
-    return true;
-}
-
-bool emu_has_shared_timeline(void)
-{
-    return ahead.is_shared;
+    return ahead.name;
 }
 
 void emu_host_away(void)
@@ -188,38 +137,21 @@ static void open_lane(struct CUstream_st *s)
     if (s->lane > 0)
         return;
     parts = parts_of(s->device);
-    s->lane = emu_timeline_add_lane(ahead.line, ahead.host, s->device, &parts, s->free_ns);
-}
-
-/* A mark of a timeline that the process has left is known there. */
-static double learn(struct emu_mark *mark)
-{
-    double when_ns = (double)mark->time_ns;
-
-    if (mark->moment != 0 && mark->line != ahead.line) {
-        emu_timeline_lock(mark->line);
-        emu_timeline_knows(mark->line, mark->moment, &when_ns);
-        emu_timeline_unlock(mark->line);
-    }
-    return when_ns;
+    s->lane = emu_timeline_add_lane(ahead.line, ahead.host, s->device, &parts);
 }
 
 void emu_ahead_mark_locked(struct CUstream_st *s, struct emu_mark *mark, bool record)
 {
-    double known_ns;
-
     if (!emu.contends)
         return;
-    known_ns = learn(mark);
     open_lane(s);
     if (record) {
-        mark->line = ahead.line;
         mark->moment = emu_timeline_add_moment(ahead.line);
         emu_timeline_tell(ahead.line, s->lane, (double)emu.host_ns, mark->moment);
-    } else if (mark->moment != 0 && mark->line == ahead.line)
+    } else if (mark->moment != 0)
         emu_timeline_wait(ahead.line, s->lane, (double)emu.host_ns, mark->moment);
     else
-        emu_timeline_wait(ahead.line, s->lane, fmax((double)emu.host_ns, known_ns), 0);
+        emu_timeline_wait(ahead.line, s->lane, fmax((double)emu.host_ns, (double)mark->time_ns), 0);
     emu_timeline_unlock(ahead.line);
 }
 
@@ -227,9 +159,9 @@ void emu_ahead_forget_locked(struct emu_mark *mark)
 {
     if (mark->moment == 0)
         return;
-    emu_timeline_lock(mark->line);
-    emu_timeline_drop_moment(mark->line, mark->moment);
-    emu_timeline_unlock(mark->line);
+    emu_timeline_lock(ahead.line);
+    emu_timeline_drop_moment(ahead.line, mark->moment);
+    emu_timeline_unlock(ahead.line);
 }
 
 /* The worker lets an operation that waits for the host run at once, and frees it whenever it ends. */
@@ -244,7 +176,6 @@ void emu_ahead_op_locked(struct CUstream_st *s, struct emu_item *item)
     if (e->meeting && e->meeting->n_messages == 0)
         turn = (*e->meeting->turn)++;
     open_lane(s);
-    item->line = ahead.line;
     item->step = emu_timeline_add(ahead.line, s->lane, (double)emu.host_ns, e, turn, !e->waits);
     emu_timeline_unlock(ahead.line);
 }
@@ -254,46 +185,49 @@ void emu_ahead_until_locked(const struct emu_mark *mark, const struct CUstream_s
     if (!emu.contends || !(mark || s))
         return;
     emu_timeline_lock(ahead.line);
-    if (mark && mark->moment != 0 && mark->line == ahead.line)
+    if (mark && mark->moment != 0)
         emu_timeline_wait_moment(ahead.line, ahead.host, mark->moment, (double)emu.host_ns);
     if (s && s->lane > 0)
         emu_timeline_wait_lane(ahead.line, ahead.host, s->lane, (double)emu.host_ns);
     emu_timeline_unlock(ahead.line);
 }
 
-/* Whether it is known what the item loses; what else there is to see. */
-static bool look(struct emu_item *item, bool after_others, uint32_t *news)
+/* Whether it is known what the item loses; what else there is to see. It is let go on when its communicator is over, or
+ * when for long nothing has happened that it waits for: then it finds out for real. */
+static bool look(struct emu_item *item, int quiet, uint32_t *news)
 {
     const struct emu_effort *e = item->op.effort;
+    bool is_over;
 
-    emu_timeline_lock(item->line);
-    if (after_others)
-        emu_timeline_look_after(item->line, PATIENCE_S);
-    *news = emu_timeline_news(item->line, ahead.host);
-    if (!emu_timeline_is_sound(item->line))
+    emu_timeline_lock(ahead.line);
+    if (quiet > 0)
+        emu_timeline_look_after(ahead.line, PATIENCE_S);
+    is_over =
+        (e->meeting && e->meeting->is_over(e->meeting)) || (quiet > QUIET_LOOKS && emu_timeline_is_stuck(ahead.line));
+    *news = emu_timeline_news(ahead.line, ahead.host);
+    if (!emu_timeline_is_sound(ahead.line))
         item->settled = true;
-    else if (emu_timeline_take(item->line, item->step, &item->extra_ns, &item->end_ns))
+    else if (emu_timeline_take(ahead.line, item->step, &item->extra_ns, &item->end_ns))
         item->settled = true;
-    else if (e->meeting && e->meeting->is_over(e->meeting)) {
-        emu_timeline_abandon(item->line, item->step);
+    else if (is_over) {
+        emu_timeline_abandon(ahead.line, item->step);
         item->settled = true;
     }
-    emu_timeline_unlock(item->line);
+    emu_timeline_unlock(ahead.line);
     return item->settled;
 }
 
 /* A host that waits outside CUDA does not say so: after a while it is taken to. */
-void emu_ahead_hold_locked(struct CUstream_st *s, struct emu_item *item)
+void emu_ahead_hold_locked(struct emu_item *item)
 {
     uint32_t news, before = 0;
-    bool quiet = false;
+    int quiet = 0;
 
-    (void)s;
     while (!item->settled && !emu.stopping && !look(item, quiet, &news)) {
         emu_unlock();
-        emu_timeline_sleep(item->line, ahead.host, news);
+        emu_timeline_sleep(ahead.line, ahead.host, news);
         emu_lock();
-        quiet = news == before;
+        quiet = news == before ? quiet + 1 : 0;
         before = news;
     }
 }

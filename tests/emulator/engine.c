@@ -331,7 +331,7 @@ static void serve_item_locked(struct CUstream_st *s, struct emu_item *item)
     case EMU_ITEM_OP:
         if (item->op.entries == 0)
             emu_queue_begin_locked(s, item);
-        emu_ahead_hold_locked(s, item);
+        emu_ahead_hold_locked(item);
         if (item->op.effort)
             item->op.effort->extra_ns = item->extra_ns;
         if (item->op.effort)

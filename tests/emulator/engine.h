@@ -65,8 +65,9 @@ struct emu_meeting {
     int rank, members;
     uint64_t *turn;                                     /* collectives that were issued on it; counted here */
     bool (*is_over)(const struct emu_meeting *meeting); /* it was aborted: nobody else may come */
-    const struct emu_message *messages;                 /* of an exchange */
-    int n_messages;                                     /* 0: a collective */
+    const void *owner;
+    const struct emu_message *messages; /* of an exchange */
+    int n_messages;                     /* 0: a collective */
 };
 
 struct emu_effort {
@@ -85,13 +86,9 @@ struct emu_effort {
 };
 void emu_settle(void); /* the host waits for operations by itself */
 
-/* One timeline for the processes of a job, so that operations meet in it: whether this machine wants one; a descriptor
- * of this process's, which is made if it has none, for others to share; takes that of another process, false: it
- * cannot; whether this process has one. */
-bool emu_wants_shared_timeline(void);
-int emu_shared_timeline(void);
-bool emu_share_timeline(int pid, int fd);
-bool emu_has_shared_timeline(void);
+/* Of the timeline that this process has with others of its job, 0: it has its own. Where all members of a communicator
+ * have the same, their operations meet in it. */
+uint64_t emu_timeline_name(void);
 /* The host waits for other processes by other means, and has waited; nobody knows what it waits for. */
 void emu_host_away(void);
 void emu_host_back(void);

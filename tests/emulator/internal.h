@@ -23,8 +23,7 @@ struct emu_mark {
     bool done;
     int64_t time_ns;
     pthread_cond_t reached;
-    struct emu_timeline *line; /* that it is a moment of, where operations take from each other */
-    int moment;                /* 0: none */
+    int moment; /* of the timeline, 0: none */
 };
 
 enum emu_item_kind { EMU_ITEM_OP, EMU_ITEM_RECORD, EMU_ITEM_WAIT };
@@ -39,7 +38,6 @@ struct emu_item {
     int entries;                 /* of the launch queue                        */
     bool settled;                /* it is known what its operation loses       */
     int64_t extra_ns, end_ns;    /* to others; of this run: a graph has many   */
-    struct emu_timeline *line;   /* that says so                               */
     int step;                    /* there                                      */
     struct emu_op op;            /* EMU_ITEM_OP                                */
     struct emu_mark *mark;       /* the other kinds, one reference             */
@@ -83,7 +81,6 @@ struct CUstream_st {
     struct emu_capture *capture;
     struct emu_front front; /* in capture */
     int lane;               /* in the timeline, 0: none yet            */
-    double free_ns;         /* from when on                            */
 };
 
 struct CUevent_st {
@@ -158,10 +155,13 @@ void emu_contention_load(void);
 void emu_ahead_mark_locked(struct CUstream_st *s, struct emu_mark *mark, bool record);
 void emu_ahead_op_locked(struct CUstream_st *s, struct emu_item *item);
 void emu_ahead_until_locked(const struct emu_mark *mark, const struct CUstream_st *s);
-void emu_ahead_hold_locked(struct CUstream_st *s, struct emu_item *item);
+void emu_ahead_hold_locked(struct emu_item *item);
 void emu_ahead_forget_locked(struct emu_mark *mark); /* nobody asks any more */
 void emu_ahead_close_locked(struct CUstream_st *s);
 void emu_ahead_end_locked(void); /* the process goes */
+
+/* timeline_job.c: the one that all processes of the job have; name: the process that made it. NULL: there can be none. */
+struct emu_timeline *emu_timeline_of_job(uint64_t *name);
 
 /* streams.c */
 struct CUstream_st *emu_stream_new_locked(enum emu_stream_kind kind, int device, unsigned flags, int priority);

@@ -211,6 +211,11 @@ void emu_timeline_look_after(struct emu_timeline *t, double patience_s)
     }
 }
 
+bool emu_timeline_is_stuck(const struct emu_timeline *t)
+{
+    return t->b->n_events == 0 && horizon_ns(t) == INFINITY;
+}
+
 uint32_t emu_timeline_news(struct emu_timeline *t, int host)
 {
     return atomic_load(&t->hosts[host].bell);
@@ -555,8 +560,7 @@ static int parts_of(struct emu_timeline *t, int host, int device, const struct e
     return *known;
 }
 
-int emu_timeline_add_lane(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts,
-                          double free_ns)
+int emu_timeline_add_lane(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts)
 {
     const int gpu = parts_of(t, host, device, parts);
     const int fresh = t->b->lanes.unused;
@@ -566,7 +570,6 @@ int emu_timeline_add_lane(struct emu_timeline *t, int host, int device, const st
     t->lanes[lane].host = host;
     t->lanes[lane].gpu = gpu;
     t->lanes[lane].epoch = epoch + 1;
-    t->lanes[lane].at_ns = free_ns;
     t->lanes[lane].next_of_host = t->hosts[host].first_lane;
     t->hosts[host].first_lane = lane;
     return lane;
@@ -835,7 +838,7 @@ struct emu_timeline *emu_timeline_open(const struct bb_cluster *machine, int fd)
         return NULL;
     t->machine = machine;
     t->bytes = place_arrays(t, NULL);
-    t->fd = is_new ? memfd_create("emu-timeline", MFD_CLOEXEC) : fd;
+    t->fd = is_new ? memfd_create(EMU_TIMELINE, MFD_CLOEXEC) : fd;
     if (t->fd < 0 || (is_new && ftruncate(t->fd, (off_t)t->bytes) != 0) || fstat(t->fd, &st) != 0 ||
         (size_t)st.st_size != t->bytes)
         goto failed;

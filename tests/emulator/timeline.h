@@ -21,6 +21,8 @@
 
 #pragma GCC visibility push(hidden)
 
+#define EMU_TIMELINE "emu-timeline" /* of its memory */
+
 struct emu_timeline; /* what this process knows of it */
 
 /* A new one in memory of this process, which others may share by the descriptor; fd -1: attaches to it. NULL: no
@@ -51,6 +53,9 @@ void emu_timeline_lose_host(struct emu_timeline *t, int host);
 /* Loses hosts of which nothing was heard for so many seconds, and removes those whose processes are gone. */
 void emu_timeline_look_after(struct emu_timeline *t, double patience_s);
 
+/* No host runs, and nothing would ever happen: whoever waits has to do without. */
+bool emu_timeline_is_stuck(const struct emu_timeline *t);
+
 /* Sleeps, without the lock, until there is news for the host since it was seen, at most 0.1 s. */
 uint32_t emu_timeline_news(struct emu_timeline *t, int host);
 void emu_timeline_sleep(struct emu_timeline *t, int host, uint32_t seen);
@@ -64,8 +69,7 @@ struct emu_gpu_parts {
     int place[EMU_PARTS];
 };
 
-int emu_timeline_add_lane(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts,
-                          double free_ns);
+int emu_timeline_add_lane(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts);
 void emu_timeline_remove_lane(struct emu_timeline *t, int lane); /* what it was given has ended; it tells its moments */
 double emu_timeline_lane_ns(const struct emu_timeline *t, int lane); /* when it has ended what has happened so far */
 

@@ -54,6 +54,7 @@ struct en_plan *en_plan_new(ncclComm_t comm, const struct en_task *tasks, int co
 void en_plan_free(struct en_plan *plan)
 {
     en_comm_unref(plan->comm);
+    free(plan->messages);
     free(plan->tasks);
     free(plan->streams);
     free(plan);
@@ -90,6 +91,8 @@ static int64_t run_plan(void *arg, int64_t ready_ns)
         end = run_tasks(plan, &now);
     if (end == EN_BROKEN)
         en_say_broken(comm);
+    if (end == EN_GO && plan->effort.end_ns > 0)
+        now = plan->effort.end_ns;
     comm->last_end_ns = now;
     en_fifo_free(plan);
     en_order_leave(comm, &plan->ticket);

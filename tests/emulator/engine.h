@@ -82,9 +82,10 @@ struct emu_effort {
     double pace_gbps;                          /* of the part that bounds it; 0: of the busiest one             */
     const struct emu_meeting *meeting;         /* NULL: it meets nobody here                                    */
     int64_t extra_ns;                          /* what this run of it loses; there when it runs                 */
-    int64_t end_ns;                            /* of one that meets others: when it ends; 0: nobody knows       */
 };
 void emu_settle(void); /* the host waits for operations by itself */
+/* Inside run() of an operation that meets others: waits until it is known when it ends; 0: nobody knows. */
+int64_t emu_end_ns(void);
 
 /* Of the timeline that this process has with others of its job, 0: it has its own. Where all members of a communicator
  * have the same, their operations meet in it. */

@@ -91,8 +91,11 @@ static int64_t run_plan(void *arg, int64_t ready_ns)
         end = run_tasks(plan, &now);
     if (end == EN_BROKEN)
         en_say_broken(comm);
-    if (end == EN_GO && plan->effort.end_ns > 0)
-        now = plan->effort.end_ns;
+    if (plan->effort.meeting != NULL) {
+        const int64_t told_ns = emu_end_ns();
+
+        now = end == EN_GO && told_ns > 0 ? told_ns : now;
+    }
     comm->last_end_ns = now;
     en_fifo_free(plan);
     en_order_leave(comm, &plan->ticket);

@@ -140,6 +140,7 @@ struct bb_watchdog {
     int signal, signal_rank;          /* the first that came, and to whom */
     pid_t launcher;                   /* whose child this process is */
     bool signal_told;
+    atomic_bool exit_called; /* by a library */
     double continued_s;  /* when SIGCONT came, which the signal that ends a rank may follow; 0: never */
     pid_t signal_sender; /* of SIGTERM, to this rank; 0: unknown */
     int ended_by;        /* the signal that ends the job, 0: none */

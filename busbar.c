@@ -6,6 +6,7 @@
 #include "bootstrap/base/json_memory.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/report/report_main.h"
+#include "bootstrap/start/exit_guard.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/sweep/collect.h"
 #include "bootstrap/sweep/sweep_main.h"
@@ -21,6 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* argv[0] is the subcommand's own name. Returns 0 or above, or a negative error. */
 struct command {
@@ -216,6 +218,15 @@ static void let_first_rank_speak(void)
 
     nanosleep(&while_it_starts, NULL);
 }
+
+/* In place of the C library's, for every library of the process. */
+__attribute__((visibility("default"))) void _exit(int status) /* NOLINT(bugprone-reserved-identifier) */
+{
+    bb_exit_called(status);
+}
+
+__attribute__((visibility("default"), alias("_exit"))) void
+_Exit(int status); /* NOLINT(bugprone-reserved-identifier) */
 
 int main(int argc, char **argv)
 {

@@ -225,9 +225,6 @@ __attribute__((visibility("default"))) void _exit(int status) /* NOLINT(bugprone
     bb_exit_called(status);
 }
 
-__attribute__((visibility("default"), alias("_exit"))) void
-_Exit(int status); /* NOLINT(bugprone-reserved-identifier) */
-
 int main(int argc, char **argv)
 {
     int rc = 0;

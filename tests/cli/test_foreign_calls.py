@@ -109,7 +109,7 @@ def test_an_mpi_that_ends_the_process_in_its_start_is_named(busbar, tmp_path):
     """Open MPI says what it misses, and leaves by _exit."""
     environment = {**os.environ, "OMPI_MCA_pml": "nonsense", "EMU_QUIET": "1"}
     done = subprocess.run([*LAUNCHED, str(busbar.build / "busbar-emulated"), *BENCH], cwd=tmp_path, env=environment, timeout=60, capture_output=True, text=True)
-    if "nonsense" not in done.stderr:
+    if done.returncode == 0:
         pytest.skip("this MPI is another one")
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("busbar: ")]
     assert done.returncode == 1 and "MPI_Init_thread" in line

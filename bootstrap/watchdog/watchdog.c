@@ -94,7 +94,6 @@ static void free_watchdog(struct bb_watchdog *watchdog)
             close(fd);
     }
     pthread_sigmask(SIG_SETMASK, &watchdog->old_signals, NULL);
-    free(watchdog->last_words);
     free(watchdog->peers);
     free(watchdog->visitors);
     free(watchdog);
@@ -395,7 +394,7 @@ static bool is_ending(const struct bb_watchdog *watchdog)
 /* The line, and by the hooks what there is of results. */
 static bool is_said(const struct bb_watchdog *watchdog)
 {
-    return watchdog->ending && !watchdog->last_words && (watchdog->saved || !watchdog->hooks_started);
+    return watchdog->ending && !watchdog->last_words[0] && (watchdog->saved || !watchdog->hooks_started);
 }
 
 static bool is_dismissed(const struct bb_watchdog *watchdog)

@@ -25,6 +25,7 @@ enum bb_watchdog_kind {
 };
 
 #define BB_WATCHDOG_TEXT       96
+#define BB_WATCHDOG_LINE       1800
 #define BB_WATCHDOG_STATE_S    0.1 /* least time between two news of a rank's steps */
 #define BB_WATCHDOG_FIRST_NEWS 32  /* news that are sent without a wait: the start is all short steps */
 
@@ -149,8 +150,8 @@ struct bb_watchdog {
     double ending_s;
     bool hooks_started, saved; /* saved: what runs at once has run */
     pthread_t hooks_thread;
-    char *last_words; /* to be said when the results are safe: hydra kills all soon after */
-    int failing;      /* exit code with which this rank ends */
+    char last_words[BB_WATCHDOG_LINE]; /* to be said when the results are safe: hydra kills all soon after */
+    int failing;                       /* exit code with which this rank ends */
     bool fail_said;
     bool end_heard; /* from rank 0 */
     bool leaving, bye_said, left, gone_said, releasing, stop;

@@ -455,14 +455,13 @@ static void check_neighbours(struct bb_watchdog *watchdog, double now_s)
 
 static void say_last_words(struct bb_watchdog *watchdog, double now_s)
 {
-    if (!watchdog->last_words || !(watchdog->saved || watchdog->releasing || now_s > watchdog->ending_s + SAY_S))
+    if (!watchdog->last_words[0] || !(watchdog->saved || watchdog->releasing || now_s > watchdog->ending_s + SAY_S))
         return;
     if (bb_watchdog_keep_word(watchdog, bb_exit_code(watchdog->ending))) {
         bb_speaker_says(watchdog->speaker_fd);
-        bb_err(BB_ETIMEOUT, "%s", watchdog->last_words);
+        bb_err_at_end(BB_ETIMEOUT, "%s", watchdog->last_words);
     }
-    free(watchdog->last_words);
-    watchdog->last_words = NULL;
+    watchdog->last_words[0] = '\0';
     pthread_cond_broadcast(&watchdog->news);
 }
 

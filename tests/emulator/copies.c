@@ -63,7 +63,7 @@ static void stage(struct copy *c)
 {
     c->staged = malloc(c->width * c->height);
     if (!c->staged)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     for (size_t y = 0; y < c->height && emu.moves_data; y++)
         memcpy((char *)c->staged + y * c->width, c->from + y * c->from_pitch, c->width);
 }
@@ -76,7 +76,7 @@ static cudaError_t put(const struct copy *c, cudaStream_t stream, const char *na
     cudaError_t rc;
 
     if (!copy)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     *copy = *c;
     op.arg = copy;
     if (sync)

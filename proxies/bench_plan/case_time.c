@@ -26,6 +26,14 @@ static void name_choice(const char *name, char text[BB_CHOICE_TEXT])
         *c = (char)toupper((unsigned char)*c);
 }
 
+/* Ranks fill the nodes one after another. */
+static int count_on_node(const struct bb_cluster *cl, const struct bb_case *c, int node)
+{
+    const int others = c->ranks - node * cl->gpus_per_node;
+
+    return others < cl->gpus_per_node ? others : cl->gpus_per_node;
+}
+
 static void time_collective(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     const struct bb_collective call = {.kind = c->kind,
@@ -33,7 +41,9 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
                                        .count = c->count,
                                        .in_place = c->in_place,
                                        .ranks = c->ranks,
-                                       .nodes = (c->ranks + cl->gpus_per_node - 1) / cl->gpus_per_node};
+                                       .nodes = (c->ranks + cl->gpus_per_node - 1) / cl->gpus_per_node,
+                                       .beside_root =
+                                           c->root < 0 ? 0 : count_on_node(cl, c, c->root / cl->gpus_per_node)};
     const struct bb_nccl_way *way = NULL;
 
     time->ns = bb_cluster_collective_ns(cl, &call, &way);

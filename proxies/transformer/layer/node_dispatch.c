@@ -9,7 +9,7 @@
  * Every row has the probabilities of its experts with it, K of a token on both ways.
  *
  * Rows go in parts, so that one part is spread inside the node while the next crosses. There a token that arrives is
- * "instantaneously forwarded via NVLink", so that "communications via IB and NVLink are fully overlapped" (the same
+ * "instantaneously forwarded via NVLink", so that "communications via IB and NVLink are fully overlapped" (same
  * section), and on the way back the hops have warps of their own, too. So no kernel stands between them: rows are put in
  * their experts' order behind both, and answers are summed before both. How many parts is ours: with four, 4,096 tokens
  * take 2.6 ms there and 4.9 ms back among 64 H800; DeepEP's first README has 46 and 45 GB/s for that, which is 2.3 and

@@ -246,6 +246,7 @@ static json_t *side_json(const struct bb_timing *t)
 
 struct tally {
     size_t verdicts[BB_VERDICTS];
+    size_t untold; /* of those that cannot be told: what takes no time, 0 bytes of a prediction, says nothing anyway */
     size_t only_a, only_b, pairs;
     size_t over; /* slower by more than the threshold */
     const struct bb_timing *worst;
@@ -265,6 +266,7 @@ static void count_verdict(struct tally *tally, const struct bb_timing *a, const 
 
     tally->pairs++;
     tally->verdicts[verdict]++;
+    tally->untold += verdict == BB_CANNOT_TELL && a->time_us != 0 && b->time_us != 0;
     if (verdict != BB_WRONG_DATA && isfinite(ratio) && ratio > 0) {
         tally->log_sum += log(ratio);
         tally->n_logs++;
@@ -316,7 +318,7 @@ static enum outcome outcome_of(const struct tally *t)
         [NO_ROW] = t->pairs == 0,
         [WRONG] = t->verdicts[BB_WRONG_DATA] > 0,
         [SLOWER] = isnan(t->threshold_percent) ? t->verdicts[BB_SLOWER] > 0 : t->over > 0,
-        [CANNOT_TELL] = t->verdicts[BB_CANNOT_TELL] > 0,
+        [CANNOT_TELL] = t->untold > 0,
         [MISSING] = t->only_a > 0,
         [NOT_SLOWER] = true,
     };
@@ -401,7 +403,7 @@ static void print_summary(const struct tally *t, FILE *out)
     if (t->n_logs)
         fprintf(out, "# B/A: %.3f, geometric mean of %zu row%s\n", mean_ratio(t), t->n_logs, t->n_logs == 1 ? "" : "s");
     bb_shortfall_print(&t->shortfall, out);
-    if (v[BB_CANNOT_TELL])
+    if (t->untold)
         fprintf(out, "# cannot tell: no interval; busbar gives one from 6 samples on (--repeats), nccl-tests with "
                      "-I 1; --threshold judges by the ratio alone\n");
     fprintf(out, "# verdict: %s\n", outcomes[outcome_of(t)].name);
@@ -440,7 +442,7 @@ static int judge_strictly(const struct tally *t)
         return 0;
     return bb_err(BB_EBELOW,
                   "--strict: %s (%zu common rows, %zu that cannot be told, %zu with wrong data, %zu only in A)",
-                  outcomes[outcome].name, t->pairs, t->verdicts[BB_CANNOT_TELL], t->verdicts[BB_WRONG_DATA], t->only_a);
+                  outcomes[outcome].name, t->pairs, t->untold, t->verdicts[BB_WRONG_DATA], t->only_a);
 }
 
 /* What a caller that looks at no verdict should know all the same. */

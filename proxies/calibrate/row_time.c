@@ -4,6 +4,8 @@
 #include <math.h>
 #include <strings.h>
 
+#define ISSUE_NOISE 1.05 /* times of issuing: what one takes at most */
+
 static double message_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
 {
     struct bb_load load = {0};
@@ -78,6 +80,15 @@ static double beside_us(const struct bb_cluster *c, const struct bb_evidence_row
 
 /* ---- all rows ---- */
 
+/* A message that took clearly longer than its host needs to issue it was not bound by that, whatever the figures say
+ * that a fit begins with: by them its time would not change, and the row would tell nothing and look wrong. */
+static double message_or_issue_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
+{
+    const double message = message_us(c, row);
+
+    return row->time_us > ISSUE_NOISE * c->nccl_launch_us ? message : fmax(message, c->nccl_launch_us);
+}
+
 /* What the host's clock has besides: the launch of the first of its calls. */
 static double host_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
 {
@@ -90,7 +101,7 @@ double bb_row_time_us(const struct bb_cluster *c, const struct bb_evidence_row *
     case BB_EVIDENCE_COLLECTIVE:
         return (double)bb_cluster_collective_ns(c, &row->call, NULL) / 1e3 + host_us(c, row);
     case BB_EVIDENCE_MESSAGE:
-        return fmax(message_us(c, row), c->nccl_launch_us);
+        return message_or_issue_us(c, row);
     case BB_EVIDENCE_KERNEL:
         return in_stream_us(c, (double)bb_cluster_kernel_ns(c, &row->kernel) / 1e3, row->iterations);
     case BB_EVIDENCE_BESIDE:

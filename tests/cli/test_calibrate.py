@@ -15,7 +15,7 @@ TOLD = ["launch_us", "nccl_launch_us", "kernel_us", "memory_gbps", "tflops.float
         "intra.latency_us", "intra.gbps"]
 BENCHES = {
     "collectives": (["bench", "all_reduce", "all_gather", "broadcast", "alltoall", "-b", "8", "-e", "256M", "-f", "8", "-c", "0"], 4),
-    "p2p": (["bench", "p2p", "--bandwidth-sizes", "64K,32M", "-c", "0"], 4),
+    "p2p": (["bench", "p2p", "--bandwidth-sizes", "256K,32M", "-c", "0"], 4),
     "messages": (["bench", "p2p", "--latency-sizes", "512K", "--bandwidth-sizes", "1M,32M", "-c", "0"], 4),  # none as short as a call
     "compute": (["bench", "compute"], 0),
     "launches": (["bench", "compute", "passes", "timed", "--size", "4K", "-n", "1"], 0),
@@ -103,6 +103,14 @@ def test_messages_tell_the_links_where_there_are_no_collectives(measured, calibr
     assert [f["name"] for f in summary["fits"]] == ["messages within a node"]
     # the nominal latency of the other kind of link, of which there was none
     assert profile["inter"] == {"latency_us": 10, "gbps": 25}
+
+
+def test_messages_tell_a_latency_that_the_start_hides_behind_the_host(measured, calibrate, tmp_path):
+    """256 KiB take 7.1 us; by a latency of 2 us in place of 5.3 the host would take longer to issue them, 6.3, whatever the rate."""
+    (tmp_path / "quick.json").write_text(json.dumps({**HIDDEN, "intra": {"latency_us": 2, "gbps": 190}}))
+    _, profile, summary = calibrate(measured("p2p"), "--from", tmp_path / "quick.json")
+    assert_near(profile, ["intra.latency_us", "intra.gbps"])
+    assert [fit["outliers"] for fit in summary["fits"]] == [0]
 
 
 def test_products_of_overlap_tell_their_rate(measured, calibrate):

@@ -77,6 +77,7 @@ GAPS = [
     (ONE, bench(row(8, 10, 1), wrong_row(16)), "wrong data", 5),
     (ONE, bench(row(8, 20, 1), row(16, 20, 1)), "slower", 0),
     (ONE, bench(row(8, 10, None), row(16, 20, 1)), "cannot tell", 5),
+    (bench(row(0, 5, None), row(8, 10, 1)), bench(row(0, 0, None), row(8, 10, 1)), "not slower", 0),  # 0 bytes, of one rank's share of 8
     (ONE, bench(row(8, 10, 1)), "rows missing in B", 5),
     (bench(row(8, 10, 1)), TWO, "not slower", 0),
 ]

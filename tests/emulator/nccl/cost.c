@@ -282,6 +282,9 @@ static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, st
                     count_senders(comm, (enum en_place)(EN_LEAF + tier), tasks, n));
     e->bytes[EMU_MEMORY] += (between + within) * c->sharing.memory_bytes;
     e->sms = sms > e->sms ? sms : e->sms;
+    for (int i = 0; i < n && comm->meets; i++)
+        if (tasks[i].root == comm->rank)
+            e->alone_ns = fmax(e->alone_ns, (double)en_copy_ns(tasks[i].count * en_element_bytes(&tasks[i])));
 }
 
 bool en_find_effort(struct en_plan *plan)

@@ -10,10 +10,18 @@ quick=${1:-}
 export PYTHONDONTWRITEBYTECODE=1
 . bootstrap/mpi.sh
 passed=0 failed=0 skipped=0
-workers=$(($(getconf _NPROCESSORS_ONLN) + 1)) # a job of ranks mostly waits, for its start and for its ranks
+workers=$(($(getconf _NPROCESSORS_ONLN) * 2)) # a job of ranks mostly waits, for its start and for its ranks
 [ "$workers" -le 8 ] || workers=8
 logs=$(mktemp -d)
-trap 'rm -rf "$logs"' EXIT
+began_s=$(date +%s)
+ahead= # the processes of build_ahead
+trap '[ -z "$ahead" ] || kill -- -"$ahead"; rm -rf "$logs"' EXIT
+trap 'exit 1' HUP INT TERM
+export TMPDIR="$logs" # an mpirun that a test kills leaves its files, which every later one would look through
+
+heading() {
+    echo "== $1, after $(($(date +%s) - began_s)) s"
+}
 
 # count OK NOT_OK LEFT_OUT - adds to the totals.
 count() {
@@ -27,9 +35,9 @@ number() {
 }
 
 units() {
-    echo "== unit tests ($1)"
+    heading "unit tests ($1)"
     status=0
-    ctest --test-dir "$1" --output-on-failure -j 2 >"$logs/ctest" 2>&1 || status=$?
+    ctest --test-dir "$1" --output-on-failure -j "$workers" >"$logs/ctest" 2>&1 || status=$?
     sed -n '/Test *#/p' "$logs/ctest" | grep -vE 'Passed' || true
     bad=$(grep -cE 'Test +#.*(\*\*\*Failed|\*\*\*Timeout|\*\*\*Exception|\*\*\*Not Run)' "$logs/ctest")
     left=$(grep -cE 'Test +#.*\*\*\*Skipped' "$logs/ctest")
@@ -41,7 +49,7 @@ units() {
 }
 
 black_box() {
-    echo "== black-box tests ($1)"
+    heading "black-box tests ($1)"
     status=0
     build=$1; shift
     BUSBAR_BUILD=$PWD/$build python3 -m pytest -q -p no:cacheprovider -rs -n "$workers" tests/cli "$@" >"$logs/pytest" 2>&1 || status=$?
@@ -53,7 +61,7 @@ black_box() {
 
 # script FILE [WORD...] - a test that is a shell script and counts by itself.
 script() {
-    echo "== $*"
+    heading "$*"
     status=0
     sh "$@" >"$logs/script" 2>&1 || status=$?
     cat "$logs/script"
@@ -64,7 +72,7 @@ script() {
 
 # step NAME COMMAND... - one check that passes or fails as a whole; exit status 77: not possible here, the last line says why.
 step() {
-    echo "== $1"
+    heading "$1"
     shift
     status=0
     "$@" >"$logs/step" 2>&1 || status=$?
@@ -76,7 +84,7 @@ step() {
 }
 
 left_out() {
-    echo "== $1: SKIPPED: $2"
+    heading "$1: SKIPPED: $2"
     count 0 0 1
 }
 
@@ -84,15 +92,27 @@ formatted() {
     git ls-files '*.c' '*.h' '*.cu' | xargs clang-format --dry-run -Werror
 }
 
+# What the last steps want built is built while tests wait for their ranks, and gives way to them. The steps find it done, or
+# do it and say what is wrong.
+build_ahead() {
+    # shellcheck disable=SC2016
+    setsid nice -n 19 sh -c 'sh bootstrap/setup.sh --tests sanitize; if command -v clang; then sh bootstrap/setup.sh --tests clang; fi
+        sh tests/fuzz/run.sh --build; sh tests/cross/aarch64.sh --build' >"$logs/ahead" 2>&1 &
+    ahead=$!
+}
+
 sh bootstrap/setup.sh --tests release || exit 1
 use_build_folder # what was fetched just now
-script tests/fresh/test_setup.sh
-units build
 step "build with MPICH, for tests/cli/test_mpi.py" sh bootstrap/setup.sh mpich
 step "the oldest and the newest NCCL, for tests/cli/test_real_nccl.py" sh tests/cli/real_nccl.sh build/real_nccl
+[ "$quick" = --quick ] || build_ahead
+script tests/fresh/test_setup.sh
+units build
 black_box build
 script tests/drill/run.sh --quick
 if [ "$quick" != --quick ]; then
+    wait "$ahead"
+    ahead=
     # Leaks are looked for wherever no MPI is in the process (cmake/UnitTest.cmake).
     export UBSAN_OPTIONS=print_stacktrace=1
     if sh bootstrap/setup.sh --tests sanitize; then

@@ -5,6 +5,7 @@
 #include "bootstrap/base/err.h"
 
 #include <ctype.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,7 @@ static int mute;
 static atomic_int trial;
 
 enum { NO_TRIAL, TRIAL, FAILED_TRIAL };
+enum { FOR_EVER = -1, AT_END_MS = 200 };
 
 void bb_err_identify(int rank, const char *host, int gpu)
 {
@@ -56,7 +58,16 @@ static int is_said(int code)
     return code != 0 && code != BB_EUSAGE && atomic_exchange(&trial, FAILED_TRIAL) == TRIAL;
 }
 
-__attribute__((format(printf, 3, 0))) static void write_line(int code, const char *kind, const char *fmt, va_list args)
+/* Whether a line can be written without a wait that is longer. */
+static int takes_line(int patience_ms)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+    return patience_ms == FOR_EVER || poll(&p, 1, patience_ms) != 0;
+}
+
+__attribute__((format(printf, 4, 0))) static void write_line(int patience_ms, int code, const char *kind,
+                                                             const char *fmt, va_list args)
 {
     char line[2048];
     int used = snprintf(line, sizeof(line), "busbar: %s%s%s", speaker, kind, context);
@@ -70,7 +81,7 @@ __attribute__((format(printf, 3, 0))) static void write_line(int code, const cha
         if (iscntrl((unsigned char)line[i]))
             line[i] = ' ';
     line[used++] = '\n';
-    if (write(STDERR_FILENO, line, (size_t)used) < 0)
+    if (takes_line(patience_ms) && write(STDERR_FILENO, line, (size_t)used) < 0)
         return; /* nobody is left to tell */
 }
 
@@ -79,9 +90,18 @@ int(bb_err)(enum bb_error code, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    write_line(code, "", fmt, args);
+    write_line(FOR_EVER, code, "", fmt, args);
     va_end(args);
     return -(int)code;
+}
+
+void bb_err_at_end(enum bb_error code, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    write_line(AT_END_MS, (int)code, "", fmt, args);
+    va_end(args);
 }
 
 void bb_warn(const char *fmt, ...)
@@ -89,7 +109,7 @@ void bb_warn(const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    write_line(0, "warning: ", fmt, args);
+    write_line(FOR_EVER, 0, "warning: ", fmt, args);
     va_end(args);
 }
 

@@ -40,6 +40,12 @@ int bb_err(enum bb_error code, const char *fmt, ...) __attribute__((format(print
 #define bb_err(code, ...) (bb_err(code, __VA_ARGS__), -(int)(code))
 #endif
 
+/*
+ * bb_err_at_end - the same line by one who ends the process whatever happens: left out where stderr does not take it
+ * within a moment (a full pipe that nobody reads, a terminal that is held).
+ */
+void bb_err_at_end(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 /* bb_warn - the same line with "warning:"; the run goes on. */
 void bb_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TRIES = 100 };
+enum { TRIES = 100, PROC_TEXT = 32 };
 
 static void free_paths(struct bb_outfile *f)
 {
@@ -34,26 +34,74 @@ bool bb_outfile_is_stream(const char *path)
     return !S_ISREG(link.st_mode) && !S_ISDIR(link.st_mode);
 }
 
-/* A file of its own beside path: the name in *temporary. -1: errno tells why. */
-static int open_beside(const char *path, mode_t mode, char **temporary)
+/* To be freed; NULL: no memory. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+}
+
+/* Where an open file stands, whether it has a name or not. */
+static void locate_open(int fd, char path[PROC_TEXT])
+{
+    snprintf(path, PROC_TEXT, "/proc/self/fd/%d", fd);
+}
+
+/* A file without a name in the folder of path, which goes with the process that leaves it so; -1: there are none such. */
+static int open_unnamed(const char *path, mode_t mode)
+{
+    char *folder = folder_of(path), place[PROC_TEXT];
+    int fd = folder ? open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, mode) : -1;
+
+    free(folder);
+    if (fd < 0)
+        return -1;
+    locate_open(fd, place);
+    if (access(place, F_OK) == 0)
+        return fd;
+    close(fd); /* it could get no name */
+    return -1;
+}
+
+/* A name beside path that cannot be guessed; false: errno tells why. */
+static bool choose_name(const char *path, char **name)
 {
     unsigned long long number;
+
+    free(*name);
+    *name = NULL;
+    if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
+        return false;
+    if (asprintf(name, "%s.%016llx.tmp", path, number) >= 0)
+        return true;
+    *name = NULL;
+    return false;
+}
+
+/* A file of its own beside path, which has its other name or is to get it. -1: errno tells why. */
+static int open_beside(struct bb_outfile *f, const char *path, mode_t mode)
+{
     int fd = -1;
 
-    *temporary = NULL;
     for (int i = 0; i < TRIES && fd < 0; i++) {
-        if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
+        if (!choose_name(path, &f->temporary))
             return -1;
-        free(*temporary);
-        if (asprintf(temporary, "%s.%016llx.tmp", path, number) < 0) {
-            *temporary = NULL;
-            return -1;
+        if (i == 0 && (fd = open_unnamed(path, mode)) >= 0) {
+            f->unnamed = true;
+            return fd;
         }
-        fd = open(*temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+        fd = open(f->temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
         if (fd < 0 && errno != EEXIST)
             break;
     }
     return fd;
+}
+
+static void drop_temporary(const struct bb_outfile *f)
+{
+    if (f->temporary && !f->unnamed)
+        unlink(f->temporary);
 }
 
 static bool is_folder(const char *path)
@@ -76,15 +124,14 @@ static int open_target(struct bb_outfile *f, const char *path, mode_t mode)
         return ENOENT;
     if (is_folder(path))
         return EISDIR;
-    fd = stream ? open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC) : open_beside(path, mode, &f->temporary);
+    fd = stream ? open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC) : open_beside(f, path, mode);
     if (fd < 0)
         return errno;
     f->out = fdopen(fd, stream ? "w" : "w+");
     if (f->out)
         return 0;
     close(fd);
-    if (f->temporary)
-        unlink(f->temporary);
+    drop_temporary(f);
     return ENOMEM;
 }
 
@@ -126,8 +173,7 @@ int bb_outfile_sync(int fd)
 /* A new name is on the disk with its folder. Where the folder cannot be opened, the name is there all the same. */
 static void sync_folder(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    char *folder = folder_of(path);
     int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 
     if (fd >= 0) {
@@ -135,6 +181,17 @@ static void sync_folder(const char *path)
         close(fd);
     }
     free(folder);
+}
+
+static int name_file(struct bb_outfile *f)
+{
+    char place[PROC_TEXT];
+
+    locate_open(fileno(f->out), place);
+    if (linkat(AT_FDCWD, place, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW) != 0)
+        return errno;
+    f->unnamed = false;
+    return 0;
 }
 
 int bb_outfile_place(struct bb_outfile *f)
@@ -147,6 +204,8 @@ int bb_outfile_place(struct bb_outfile *f)
     if (!f->temporary)
         return 0;
     error = bb_outfile_sync(fileno(f->out));
+    if (!error && f->unnamed)
+        error = name_file(f);
     if (error)
         return error;
     if (rename(f->temporary, f->path) != 0)
@@ -173,8 +232,8 @@ int bb_outfile_close(struct bb_outfile *f, const char *what, int rc)
         error = errno ? errno : EIO;
     if (rc == 0 && error)
         rc = bb_err(BB_EFAIL, "cannot write %s: %s: %s", what, f->path, strerror(error));
-    if (rc && f->temporary)
-        unlink(f->temporary);
+    if (rc)
+        drop_temporary(f);
     free_paths(f);
     return rc;
 }

@@ -1,6 +1,7 @@
 /*
  * outfile.h - a file that is there whole or not at all: written under another name beside it and renamed at the end,
- * so that a run that dies leaves the older one as it was. The other name cannot be guessed and is nobody's yet
+ * so that a run that dies leaves the older one as it was. Where the file system can, it gets the other name only then, and
+ * nothing is left of a run that dies before, or of one that is ended in a write that never returns. The other name cannot be guessed and is nobody's yet
  * (O_EXCL), so nothing that stands there already is written to, and two runs that write one file do not meet: the last
  * to end wins. File and folder are on the disk (fsync) when it has its name.
  *
@@ -19,6 +20,7 @@
 struct bb_outfile {
     FILE *out;              /* write here; a file can be read back, too */
     char *path, *temporary; /* temporary NULL: path is a device or a pipe, or the file has its name already */
+    bool unnamed;           /* not even the temporary one yet */
 };
 
 /*

@@ -3,6 +3,7 @@
 #include "bootstrap/start/deadline.h"
 
 #include "bootstrap/base/err.h"
+#include "bootstrap/start/exit_guard.h"
 #include "bootstrap/start/hydra.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/signals.h"
@@ -50,31 +51,41 @@ static bool may_speak(bool timed_out, int code, int *word)
 static void say_line(int signal, bool timed_out, pid_t sender)
 {
     if (timed_out) {
-        bb_err(BB_ETIMEOUT, "timeout: %s did not end within %g s", current.part, current.timeout_s);
+        bb_err_at_end(BB_ETIMEOUT, "timeout: %s did not end within %g s", current.part, current.timeout_s);
         return;
     }
     bb_launcher_take_stderr(sender);
-    bb_err(BB_EFAIL, "ended by %s; last seen: %s", bb_signal_name(signal), current.part);
+    bb_err_at_end(BB_EFAIL, "ended by %s; last seen: %s", bb_signal_name(signal), current.part);
 }
 
-static void end_process(int signal, siginfo_t *info, void *context)
+static _Noreturn void end_process(int signal, bool timed_out, pid_t sender)
 {
-    const bool timed_out = signal == SIGALRM && info->si_code != SI_USER;
     const enum bb_error code = timed_out ? BB_ETIMEOUT : BB_EFAIL;
     const bool before = bb_hydra_started_us();
     int word = -1;
 
-    (void)context;
     if (may_speak(timed_out, (int)code, &word)) {
         if (before)
             bb_speaker_says(word);
-        say_line(signal, timed_out, info->si_pid);
+        say_line(signal, timed_out, sender);
         if (!before)
             bb_speaker_says(word);
     }
     if (!bb_launched_alone())
         pause_ms(LINGER_MS); /* those that come later find the word taken */
     _exit(code);
+}
+
+static void handle_signal(int signal, siginfo_t *info, void *context)
+{
+    (void)context;
+    end_process(signal, signal == SIGALRM && info->si_code != SI_USER, info->si_pid);
+}
+
+static void handle_exit(void *arg)
+{
+    (void)arg;
+    end_process(BB_EXIT_CALLED, false, 0);
 }
 
 /* The timer's whatever it was outside. */
@@ -108,7 +119,7 @@ void bb_deadline_begin(const char *part, double timeout_s, bool signals)
     struct sigaction ours;
 
     memset(&ours, 0, sizeof(ours));
-    ours.sa_sigaction = end_process;
+    ours.sa_sigaction = handle_signal;
     ours.sa_flags = SA_SIGINFO;
     bb_deadline_end();
     for (int signal = 1; signal < BB_SIGNALS_END; signal++)
@@ -116,5 +127,6 @@ void bb_deadline_begin(const char *part, double timeout_s, bool signals)
             sigaction(signal, signals || signal == SIGALRM ? &ours : NULL, &current.before[signal]);
     current.part = part;
     current.timeout_s = timeout_s;
+    bb_exit_guard(signals ? handle_exit : NULL, NULL);
     set_timer(timeout_s);
 }

@@ -10,8 +10,8 @@
 
 /*
  * bb_deadline_begin - `part` ("the loading of the GPU's libraries"; it must live) begins, and has timeout_s. When it
- * runs out: one line, exit 4. With `signals`, those of signals.h: one line, exit 1, which is not for the way
- * out: mpirun sends them to whoever leaves later than others. Replaces the part before. Of the ranks of a host one
+ * runs out: one line, exit 4. With `signals`, those of signals.h and an exit() of a library: one line, exit 1, which is
+ * not for the way out: mpirun sends them to whoever leaves later than others. Replaces the part before. Of the ranks of a host one
  * speaks.
  */
 void bb_deadline_begin(const char *part, double timeout_s, bool signals);

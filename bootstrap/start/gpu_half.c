@@ -2,6 +2,7 @@
 #include "bootstrap/start/gpu_half.h"
 
 #include "bootstrap/start/deadline.h"
+#include "bootstrap/start/exit_guard.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/program_folder.h"
 #include "bootstrap/start/speaker.h"
@@ -134,5 +135,6 @@ int bb_gpu_run(const char *command, const char *entry, double timeout_s, int arg
     bb_deadline_begin("the start of the run", timeout_s, true);
     rc = run(argc, argv);
 out:
+    bb_exit_guard(NULL, NULL);
     return rc;
 }

@@ -8,9 +8,16 @@
 static const struct {
     int number;
     const char *name;
-} signals[] = {{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"},   {SIGHUP, "SIGHUP"},
-               {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGQUIT, "SIGQUIT"},
-               {SIGXCPU, "SIGXCPU"}, {SIGALRM, "SIGALRM"}, {BB_LAUNCHER_LOST, "the loss of its launcher"}};
+} signals[] = {{SIGTERM, "SIGTERM"},
+               {SIGINT, "SIGINT"},
+               {SIGHUP, "SIGHUP"},
+               {SIGUSR1, "SIGUSR1"},
+               {SIGUSR2, "SIGUSR2"},
+               {SIGQUIT, "SIGQUIT"},
+               {SIGXCPU, "SIGXCPU"},
+               {SIGALRM, "SIGALRM"},
+               {BB_LAUNCHER_LOST, "the loss of its launcher"},
+               {BB_EXIT_CALLED, "a library that called exit()"}};
 
 const char *bb_signal_name(int signal)
 {

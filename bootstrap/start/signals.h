@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-/* None of the kernel's: who started the run is gone, and what it read of it with it. */
-enum { BB_LAUNCHER_LOST = 1000 };
+/* None of the kernel's: who started the run is gone, and what it read of it with it; exit_guard.h. */
+enum { BB_LAUNCHER_LOST = 1000, BB_EXIT_CALLED };
 
 /* The numbers of signals are below it. */
 enum { BB_SIGNALS_END = 65 };

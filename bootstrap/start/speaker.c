@@ -8,12 +8,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { HOLD_MS = 1500, LONGEST_MS = 3000, ANSWER_MS = 50, FILES_MAX = 4096 };
+
+/* As fork(), which would wait for the locks of malloc, of stdio and of what libraries asked for (pthread_atfork): one that
+ * is stuck may hold any of them. The child makes system calls alone. */
+static pid_t fork_bare(void)
+{
+    return (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, NULL);
+}
 
 /* Tells the code to who asks, for so long or until the speaker is gone. */
 static void answer(int word, int leash, char code, int for_ms)
@@ -60,7 +69,7 @@ static bool start_keeper(int word, const int ends[2], char code)
 
     close(ends[1]);
     setsid(); /* before the speaker goes on: hydra kills a rank's whole group, perhaps at once */
-    keeper = fork();
+    keeper = fork_bare();
     if (keeper == 0)
         keep_word(word, ends[0], code);
     return keeper > 0;
@@ -77,7 +86,7 @@ static int hold_word(int word, char code)
 
     if (pipe2(ends, O_CLOEXEC))
         return word;
-    child = fork();
+    child = fork_bare();
     if (child == 0)
         _exit(start_keeper(word, ends, code) ? 0 : 1);
     close(ends[0]);

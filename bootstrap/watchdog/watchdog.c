@@ -2,6 +2,7 @@
 #include "bootstrap/watchdog/watchdog.h"
 
 #include "bootstrap/base/clock.h"
+#include "bootstrap/start/exit_guard.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/signals.h"
 #include "bootstrap/start/speaker.h"
@@ -67,6 +68,17 @@ static void close_links(struct bb_watchdog *watchdog)
         bb_watchdog_close(&watchdog->peers[i].link);
 }
 
+/* A library called exit() amid the run: the thread says so, saves, and ends the process meanwhile. */
+static void await_end_by_exit(void *arg)
+{
+    struct bb_watchdog *watchdog = arg;
+
+    watchdog->exit_called = true;
+    wake_thread(watchdog);
+    for (;;)
+        pause();
+}
+
 static void free_watchdog(struct bb_watchdog *watchdog)
 {
     bb_neighbours_release(&watchdog->neighbours);
@@ -82,7 +94,6 @@ static void free_watchdog(struct bb_watchdog *watchdog)
             close(fd);
     }
     pthread_sigmask(SIG_SETMASK, &watchdog->old_signals, NULL);
-    free(watchdog->last_words);
     free(watchdog->peers);
     free(watchdog->visitors);
     free(watchdog);
@@ -123,6 +134,7 @@ int bb_watchdog_start(struct bb_watchdog **out, double timeout_s)
         free_watchdog(watchdog);
         return bb_err(BB_EFAIL, "watchdog: no thread: %s", strerror(errno));
     }
+    bb_exit_guard(await_end_by_exit, watchdog);
     *out = watchdog;
     return 0;
 }
@@ -199,6 +211,7 @@ void bb_watchdog_stop(struct bb_watchdog *watchdog)
 
     if (!watchdog)
         return;
+    bb_exit_guard(NULL, NULL);
     pthread_mutex_lock(&watchdog->lock);
     watchdog->releasing = true;
     hooks = watchdog->hooks_started;
@@ -381,7 +394,7 @@ static bool is_ending(const struct bb_watchdog *watchdog)
 /* The line, and by the hooks what there is of results. */
 static bool is_said(const struct bb_watchdog *watchdog)
 {
-    return watchdog->ending && !watchdog->last_words && (watchdog->saved || !watchdog->hooks_started);
+    return watchdog->ending && !watchdog->last_words[0] && (watchdog->saved || !watchdog->hooks_started);
 }
 
 static bool is_dismissed(const struct bb_watchdog *watchdog)

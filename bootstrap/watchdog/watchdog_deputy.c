@@ -113,7 +113,7 @@ bool bb_watchdog_say(struct bb_watchdog *watchdog, enum bb_error code, const cha
         return false;
     if (before)
         bb_speaker_says(watchdog->speaker_fd);
-    bb_err(code, "%s", line);
+    bb_err_at_end(code, "%s", line);
     if (!before)
         bb_speaker_says(watchdog->speaker_fd);
     return true;

@@ -25,6 +25,7 @@ enum bb_watchdog_kind {
 };
 
 #define BB_WATCHDOG_TEXT       96
+#define BB_WATCHDOG_LINE       1800
 #define BB_WATCHDOG_STATE_S    0.1 /* least time between two news of a rank's steps */
 #define BB_WATCHDOG_FIRST_NEWS 32  /* news that are sent without a wait: the start is all short steps */
 
@@ -139,6 +140,7 @@ struct bb_watchdog {
     int signal, signal_rank;          /* the first that came, and to whom */
     pid_t launcher;                   /* whose child this process is */
     bool signal_told;
+    atomic_bool exit_called; /* by a library */
     double continued_s;  /* when SIGCONT came, which the signal that ends a rank may follow; 0: never */
     pid_t signal_sender; /* of SIGTERM, to this rank; 0: unknown */
     int ended_by;        /* the signal that ends the job, 0: none */
@@ -148,8 +150,8 @@ struct bb_watchdog {
     double ending_s;
     bool hooks_started, saved; /* saved: what runs at once has run */
     pthread_t hooks_thread;
-    char *last_words; /* to be said when the results are safe: hydra kills all soon after */
-    int failing;      /* exit code with which this rank ends */
+    char last_words[BB_WATCHDOG_LINE]; /* to be said when the results are safe: hydra kills all soon after */
+    int failing;                       /* exit code with which this rank ends */
     bool fail_said;
     bool end_heard; /* from rank 0 */
     bool leaving, bye_said, left, gone_said, releasing, stop;

@@ -23,6 +23,7 @@ static const double STUCK_S = 0.3;
 static const double EXIT_S = 0.8;
 static const double SIGNAL_S = 0.15;       /* mpirun sends one when a rank dies: its loss may not be known yet */
 static const double SIGNAL_END_S = 0.2;    /* after it was told, for rank 0 to say END */
+static const double EXIT_END_S = 1;        /* the same of an exit(), when no launcher is in a hurry */
 static const double SIGNAL_ALONE_S = 0.05; /* ... or, with nobody to tell, for rank 0 to speak if it is there */
 static const double SIGNAL_EXIT_S = 0.75;  /* mpirun, srun kill a second after it at the earliest */
 static const double ANNOUNCED_S = 0.6; /* prterun: SIGCONT, 0.25 s later SIGTERM, 0.25 s later SIGKILL at the latest */
@@ -85,7 +86,8 @@ static void take_signal(struct bb_watchdog *watchdog, int signal, int rank, doub
         return;
     watchdog->signal = signal;
     watchdog->signal_rank = rank;
-    watchdog->signal_s = now_s;
+    watchdog->signal_s =
+        signal == BB_EXIT_CALLED ? now_s - SIGNAL_S : now_s; /* a cause, of which no other is to come */
 }
 
 /* An end needs a code that says so, whatever the other side's version holds it to be. */
@@ -405,6 +407,7 @@ static bool has_departed(const struct bb_watchdog *watchdog)
  * as the first of a job that was refused has left with its exit status. */
 static void check_signal(struct bb_watchdog *watchdog, double now_s)
 {
+    const double server_s = watchdog->signal == BB_EXIT_CALLED ? EXIT_END_S : SIGNAL_END_S;
     struct bb_watchdog_msg msg = state_msg(watchdog, WATCHDOG_FAIL, BB_EFAIL);
     const double due_s = watchdog->signal_s + (has_departed(watchdog) ? SIGNAL_LEAVING_S : SIGNAL_S);
     const bool first = watchdog->rank == 0 && (watchdog->size > 1 || watchdog->launcher_rank == 0);
@@ -416,13 +419,16 @@ static void check_signal(struct bb_watchdog *watchdog, double now_s)
         watchdog->signal_told = true;
         bb_watchdog_send(&watchdog->peers[0].link, &msg, 0.05);
     }
-    if (first || now_s > due_s + (has_server(watchdog) ? SIGNAL_END_S : SIGNAL_ALONE_S))
+    if (first || now_s > due_s + (has_server(watchdog) ? server_s : SIGNAL_ALONE_S))
         bb_watchdog_judge_signal(watchdog);
 }
 
-/* mpirun was killed, or told twice to end, and MPI ends the ranks a second later, without a word and with no result. */
-static void check_launcher(struct bb_watchdog *watchdog, double now_s)
+/* mpirun was killed, or told twice to end, and MPI ends the ranks a second later, without a word and with no result; a
+ * library ends this rank. */
+static void check_ends(struct bb_watchdog *watchdog, double now_s)
 {
+    if (watchdog->exit_called)
+        take_signal(watchdog, BB_EXIT_CALLED, watchdog->rank, now_s);
     if (watchdog->launched && getppid() != watchdog->launcher)
         take_signal(watchdog, BB_LAUNCHER_LOST, watchdog->rank, now_s);
 }
@@ -448,14 +454,13 @@ static void check_neighbours(struct bb_watchdog *watchdog, double now_s)
 
 static void say_last_words(struct bb_watchdog *watchdog, double now_s)
 {
-    if (!watchdog->last_words || !(watchdog->saved || watchdog->releasing || now_s > watchdog->ending_s + SAY_S))
+    if (!watchdog->last_words[0] || !(watchdog->saved || watchdog->releasing || now_s > watchdog->ending_s + SAY_S))
         return;
     if (bb_watchdog_keep_word(watchdog, bb_exit_code(watchdog->ending))) {
         bb_speaker_says(watchdog->speaker_fd);
-        bb_err(BB_ETIMEOUT, "%s", watchdog->last_words);
+        bb_err_at_end(BB_ETIMEOUT, "%s", watchdog->last_words);
     }
-    free(watchdog->last_words);
-    watchdog->last_words = NULL;
+    watchdog->last_words[0] = '\0';
     pthread_cond_broadcast(&watchdog->news);
 }
 
@@ -510,7 +515,7 @@ static void check_all(struct bb_watchdog *watchdog)
     say_hang(watchdog, now_s);
     say_fail(watchdog);
     say_bye(watchdog);
-    check_launcher(watchdog, now_s);
+    check_ends(watchdog, now_s);
     check_signal(watchdog, now_s);
     send_state(watchdog, now_s);
     check_end(watchdog, now_s);

@@ -14,7 +14,7 @@ enum { NAMED_MAX = 8 }; /* ranks named in one message */
 
 /* A line that is put together piece by piece and cut where it is full. */
 struct line {
-    char text[1800];
+    char text[BB_WATCHDOG_LINE];
     size_t used;
 };
 
@@ -200,7 +200,7 @@ void bb_watchdog_judge_lost(struct bb_watchdog *watchdog)
         }
     if (n > 1)
         add_ranks(&line, watchdog, lost);
-    watchdog->last_words = strdup(line.text);
+    memcpy(watchdog->last_words, line.text, sizeof(line.text));
     bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 

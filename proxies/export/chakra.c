@@ -25,6 +25,7 @@ enum {
     NODE_ATTR = 10
 };
 enum { TYPE_COMPUTE = 4, TYPE_SEND, TYPE_RECV, TYPE_COLLECTIVE };
+static const uint64_t NO_NODE = UINT64_MAX;
 enum { ATTR_NAME = 1, ATTR_INT32 = 7, ATTR_INT64 = 9, ATTR_BOOL = 27, ATTR_STRING = 29 };
 
 /* CollectiveCommType. */
@@ -48,9 +49,12 @@ struct writer {
     const struct bb_export *e;
     const struct bb_export_role *role;
     int rank;
-    const int *first_group;       /* [comms] number of a communicator's first instance */
-    uint64_t *first_node, *deps;  /* [tasks + 1] node of a task's first operation; room for all it waits for */
-    struct bb_message node, attr; /* filled again and again */
+    const int *first_group;      /* [comms] number of a communicator's first instance */
+    uint64_t *first_node, *deps; /* [tasks] node of a task's first operation; room for all it waits for */
+    uint64_t next_node;
+    uint64_t host, launch;        /* the host's last launch; the one that the tasks of a call wait for */
+    int64_t host_ns;              /* all launches so far                                               */
+    struct bb_message node, attr; /* filled again and again                                            */
 };
 
 static void begin_attr(struct writer *w, const char *name)
@@ -124,18 +128,24 @@ static int type_of(const struct bb_op *op)
     return types[op->kind];
 }
 
-static int write_node(struct writer *w, uint64_t id, const struct bb_op *op, size_t n_deps, FILE *out)
+/* What every node has, in the order of the schema. It waits for the first so many of w->deps. */
+static void begin_node(struct writer *w, const char *name, int type, size_t n_deps, bool of_host, int stream)
+{
+    bb_message_clear(&w->node);
+    bb_message_number(&w->node, NODE_ID, w->next_node++);
+    bb_message_text(&w->node, NODE_NAME, name);
+    bb_message_number(&w->node, NODE_TYPE, (uint64_t)type);
+    if (n_deps > 0)
+        bb_message_packed(&w->node, NODE_DATA_DEPS, w->deps, n_deps);
+    add_number(w, "is_cpu_op", ATTR_BOOL, of_host);
+    add_number(w, "stream", ATTR_INT64, (uint64_t)stream);
+}
+
+static int write_node(struct writer *w, const struct bb_op *op, size_t n_deps, FILE *out)
 {
     char name[BB_OP_NAME];
 
-    bb_message_clear(&w->node);
-    bb_message_number(&w->node, NODE_ID, id);
-    bb_message_text(&w->node, NODE_NAME, bb_op_name(&w->e->step->layout, op, name));
-    bb_message_number(&w->node, NODE_TYPE, (uint64_t)type_of(op));
-    if (n_deps > 0)
-        bb_message_packed(&w->node, NODE_DATA_DEPS, w->deps, n_deps);
-    add_number(w, "is_cpu_op", ATTR_BOOL, 0);
-    add_number(w, "stream", ATTR_INT64, (uint64_t)op->stream);
+    begin_node(w, bb_op_name(&w->e->step->layout, op, name), type_of(op), n_deps, false, op->stream);
     if (op->kind == BB_OP_COMPUTE) {
         describe_compute(w, op);
     } else {
@@ -148,17 +158,38 @@ static int write_node(struct writer *w, uint64_t id, const struct bb_op *op, siz
     return bb_message_write(&w->node, out);
 }
 
+/* The host launches one after another, whatever the GPU does. A launch takes few of the schema's microseconds: what
+ * rounding leaves of one goes to the next. */
+static int write_launch(struct writer *w, const struct bb_op *op, int64_t ns, FILE *out)
+{
+    const uint64_t begin_us = (uint64_t)(w->host_ns + 500) / 1000;
+    char name[BB_OP_NAME + 8], of_op[BB_OP_NAME];
+
+    if (ns <= 0)
+        return 0;
+    snprintf(name, sizeof(name), "launch %s", bb_op_name(&w->e->step->layout, op, of_op));
+    w->deps[0] = w->host;
+    w->host = w->next_node;
+    w->host_ns += ns;
+    begin_node(w, name, TYPE_COMPUTE, w->deps[0] != NO_NODE, true, w->e->host_stream);
+    bb_message_number(&w->node, NODE_DURATION_US, (uint64_t)(w->host_ns + 500) / 1000 - begin_us);
+    add_number(w, "duration_ns", ATTR_INT64, (uint64_t)ns);
+    return bb_message_write(&w->node, out);
+}
+
 /* ---- the nodes of a rank ---- */
 
-/* A task's nodes wait for all nodes of the tasks before it. Returns how many. */
+/* A task's nodes wait for all nodes of the tasks before it, and for their launch. Returns how many. */
 static size_t list_deps(struct writer *w, int task)
 {
     const struct bb_export_role *role = w->role;
     size_t n = 0;
 
     for (int i = role->first_before[task]; i < role->first_before[task + 1]; i++)
-        for (uint64_t node = w->first_node[role->before[i]]; node < w->first_node[role->before[i] + 1]; node++)
-            w->deps[n++] = node;
+        for (int node = 0; node < role->graph.tasks[role->before[i]].n; node++)
+            w->deps[n++] = w->first_node[role->before[i]] + (uint64_t)node;
+    if (w->launch != NO_NODE)
+        w->deps[n++] = w->launch;
     return n;
 }
 
@@ -174,7 +205,7 @@ static size_t most_deps(const struct bb_export_role *role)
             n += (size_t)tasks[role->before[i]].n;
         most = n > most ? n : most;
     }
-    return most;
+    return most + 1;
 }
 
 static int write_global(struct writer *w, FILE *out)
@@ -190,29 +221,49 @@ static int write_global(struct writer *w, FILE *out)
     return bb_message_write(&w->node, out);
 }
 
-static int write_nodes(struct writer *w, FILE *out)
+static int write_task(struct writer *w, int t, FILE *out)
 {
-    const struct bb_task_graph *graph = &w->role->graph;
+    static const struct bb_export_launch none;
+    const struct bb_export_launch *launch = w->role->launches ? &w->role->launches[t] : &none;
+    const struct bb_task *task = &w->role->graph.tasks[t];
+    const struct bb_op *op = bb_export_op(w->role, task, 0);
+    size_t n_deps;
     int rc;
 
-    TRY(BB_NEW(w->first_node, graph->n_tasks + 1));
-    TRY(BB_NEW(w->deps, most_deps(w->role)));
-    for (int t = 0; t < graph->n_tasks; t++)
-        w->first_node[t + 1] = w->first_node[t] + (uint64_t)graph->tasks[t].n;
-    TRY(write_global(w, out));
-    for (int t = 0; t < graph->n_tasks; t++) {
-        const size_t n_deps = list_deps(w, t);
+    TRY(write_launch(w, op, launch->first_ns, out));
+    if (launch->first_ns > 0)
+        w->launch = w->host;
+    n_deps = list_deps(w, t);
+    w->first_node[t] = w->next_node;
+    for (int i = 0; i < task->n; i++)
+        TRY(write_node(w, bb_export_op(w->role, task, i), n_deps, out));
+    TRY(write_launch(w, op, launch->more_ns, out));
+out:
+    return rc;
+}
 
-        for (int i = 0; i < graph->tasks[t].n; i++)
-            TRY(write_node(w, w->first_node[t] + (uint64_t)i, bb_export_op(w->role, &graph->tasks[t], i), n_deps, out));
-    }
+static int write_nodes(struct writer *w, FILE *out)
+{
+    const int n_tasks = w->role->graph.n_tasks;
+    int rc;
+
+    TRY(BB_NEW(w->first_node, n_tasks));
+    TRY(BB_NEW(w->deps, most_deps(w->role)));
+    TRY(write_global(w, out));
+    for (int t = 0; t < n_tasks; t++)
+        TRY(write_task(w, t, out));
 out:
     return rc;
 }
 
 static int write_rank(const struct bb_export *e, const char *prefix, int rank, const int *first_group)
 {
-    struct writer w = {.e = e, .role = bb_export_role_of(e, rank), .rank = rank, .first_group = first_group};
+    struct writer w = {.e = e,
+                       .role = bb_export_role_of(e, rank),
+                       .rank = rank,
+                       .first_group = first_group,
+                       .host = NO_NODE,
+                       .launch = NO_NODE};
     char path[PATH_MAX];
     struct bb_outfile file;
     int rc;

@@ -7,7 +7,6 @@
 #include "proxies/simulate/op_time.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,8 +128,33 @@ static void release(struct bb_export *e)
         bb_task_graph_release(&e->roles[r].graph);
         free(e->roles[r].first_before);
         free(e->roles[r].before);
+        free(e->roles[r].launches);
     }
     free(e->roles);
+}
+
+static struct bb_export_launch launch_of(const struct bb_cluster *c, const struct bb_task_graph *graph,
+                                         const struct bb_task *task)
+{
+    struct bb_work_time work;
+
+    if (!graph->issue_computes[task->issue])
+        return (struct bb_export_launch){.first_ns = bb_cluster_issue_ns(c, false)};
+    work = bb_op_work_time(c, &graph->program->ops[task->first]);
+    return (struct bb_export_launch){work.first_ns, work.issue_ns - work.first_ns};
+}
+
+static int list_launches(struct bb_export_role *role, const struct bb_cluster *c)
+{
+    const struct bb_task *tasks = role->graph.tasks;
+    int rc;
+
+    TRY(BB_NEW(role->launches, role->graph.n_tasks));
+    for (int t = 0; t < role->graph.n_tasks; t++)
+        if (t == 0 || tasks[t].issue != tasks[t - 1].issue)
+            role->launches[t] = launch_of(c, &role->graph, &tasks[t]);
+out:
+    return rc;
 }
 
 static int prepare(struct bb_export *e)
@@ -141,6 +165,10 @@ static int prepare(struct bb_export *e)
     for (int r = 0; r < e->step->n_roles; r++) {
         TRY(bb_task_graph_init(&e->roles[r].graph, &e->step->roles[r].program));
         TRY(turn_around(&e->roles[r]));
+        if (e->step->roles[r].program.n_streams > e->host_stream)
+            e->host_stream = e->step->roles[r].program.n_streams;
+        if (e->prediction)
+            TRY(list_launches(&e->roles[r], &e->prediction->cluster));
     }
 out:
     return rc;
@@ -190,10 +218,14 @@ const struct bb_export_role *bb_export_role_of(const struct bb_export *e, int ra
 int64_t bb_export_compute_ns(const struct bb_export *e, int rank, const struct bb_op *op)
 {
     const struct bb_prediction *p = e->prediction;
-    const double times = p ? bb_slow_times(&p->conditions.slow, rank) : 1;
-    const int64_t ns = op->work ? bb_op_compute_end_ns(&p->cluster, op, 0, 0) : (int64_t)(1e3 * op->compute_us + 0.5);
+    const int64_t ns = bb_op_kernels_ns(p ? &p->cluster : NULL, op);
 
-    return times == 1 ? ns : llround((double)ns * times);
+    return bb_op_slowed_ns(ns, p ? bb_slow_times(&p->conditions.slow, rank) : 1);
+}
+
+int64_t bb_export_host_ns(const struct bb_export *e, const struct bb_op *op)
+{
+    return e->prediction ? bb_op_work_time(&e->prediction->cluster, op).issue_ns : 0;
 }
 
 const struct bb_op *bb_export_op(const struct bb_export_role *role, const struct bb_task *task, int i)

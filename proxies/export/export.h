@@ -2,8 +2,9 @@
  * export.h - a step as files that other tools read: `busbar plan --export FORMAT FILE`. A format is a row of the table
  * in export.c and a file with its writer.
  *
- * What leaves is what the step program says: every task (task_graph.h) of every rank, what it waits for, how long
- * compute lasts and how many bytes move. How long communication lasts is for the tool that reads it.
+ * What leaves is what the step program says: every task (task_graph.h) of every rank, what it waits for, how long the
+ * GPU computes and how many bytes move; of a machine also the host, which launches all of it and may be the one that is
+ * waited for. How long communication lasts is for the tool that reads it.
  */
 #ifndef BB_PROXIES_EXPORT_EXPORT_H
 #define BB_PROXIES_EXPORT_EXPORT_H
@@ -14,10 +15,17 @@
 
 #include <stdio.h>
 
+/* The host's part in a task: its first launch, which the task waits for, and those of its other kernels. All zero where
+ * it goes with the launch of the task before it, as messages of one call do. */
+struct bb_export_launch {
+    int64_t first_ns, more_ns;
+};
+
 /* The tasks of one role, and whom each of them waits for. */
 struct bb_export_role {
     struct bb_task_graph graph;
-    int *first_before, *before; /* task t waits for before[first_before[t] .. first_before[t + 1]) */
+    int *first_before, *before;        /* task t waits for before[first_before[t] .. first_before[t + 1]) */
+    struct bb_export_launch *launches; /* [tasks] of the host, one after another; NULL: no machine, no host */
 };
 
 /* What of the step, as text; NULL: the format's own choice. */
@@ -29,6 +37,7 @@ struct bb_export {
     const struct bb_step *step;
     const struct bb_prediction *prediction; /* its cluster, and what of it is slow; NULL: no cluster was named */
     struct bb_export_role *roles;           /* [step->n_roles] */
+    int host_stream;                        /* the number behind those of all ranks' streams, for the host's work */
     struct bb_export_only only;
     int argc;
     char **argv; /* the command, for the files' heads */
@@ -60,7 +69,10 @@ bb_export_fn bb_export_goal, bb_export_goal_bin, bb_export_perfetto, bb_export_s
 int bb_export_chakra(const struct bb_export *e, const char *prefix);
 
 const struct bb_export_role *bb_export_role_of(const struct bb_export *e, int rank);
+/* bb_export_compute_ns - that its kernels take, their launches not. _host_ns: all of their launches; 0 without a
+ * machine. */
 int64_t bb_export_compute_ns(const struct bb_export *e, int rank, const struct bb_op *op);
+int64_t bb_export_host_ns(const struct bb_export *e, const struct bb_op *op);
 /* The operations of a task, in order: the i-th of task->n. */
 const struct bb_op *bb_export_op(const struct bb_export_role *role, const struct bb_task *task, int i);
 /* How many micro-batches the step has; 1 where it has none. */

@@ -67,7 +67,18 @@ struct rank_goal {
     int rank;
     struct bb_goal goal;
     uint32_t *end; /* [tasks] the operation with which a task has ended */
+    /* The host: its last launch; the one that the tasks of a call wait for. */
+    uint32_t host, launch;
 };
+
+/* The host launches one after another, whatever the GPU does. */
+static void add_launch(struct rank_goal *g, int64_t ns)
+{
+    if (ns > 0)
+        g->host = bb_goal_add_after(
+            &g->goal, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = g->e->host_stream, .size = (uint64_t)ns},
+            g->host);
+}
 
 /* What a task waits for, as one operation. */
 static uint32_t begin_of_task(struct rank_goal *g, int task, int cpu)
@@ -75,9 +86,11 @@ static uint32_t begin_of_task(struct rank_goal *g, int task, int cpu)
     const int first = g->role->first_before[task], n = g->role->first_before[task + 1] - first;
     uint32_t join;
 
-    if (n <= 1)
-        return n == 1 ? g->end[g->role->before[first]] : BB_GOAL_NOTHING;
-    join = bb_goal_add(&g->goal, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = cpu});
+    if (n == 0)
+        return g->launch;
+    if (n == 1 && g->launch == BB_GOAL_NOTHING)
+        return g->end[g->role->before[first]];
+    join = bb_goal_add_after(&g->goal, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = cpu}, g->launch);
     for (int i = 0; i < n; i++)
         bb_goal_wait(&g->goal, join, g->end[g->role->before[first + i]]);
     return join;
@@ -159,21 +172,32 @@ static uint32_t add_exchange(struct rank_goal *g, const struct bb_task *task, ui
     return join;
 }
 
+static void add_task(struct rank_goal *g, int t)
+{
+    const struct bb_task *task = &g->role->graph.tasks[t];
+    const struct bb_op *op = bb_export_op(g->role, task, 0);
+    const uint32_t before = begin_of_task(g, t, op->stream);
+
+    if (task->kind == BB_TASK_COMPUTE)
+        g->end[t] = add_compute(g, op, before);
+    else if (task->kind == BB_TASK_COLLECTIVE)
+        g->end[t] = add_collective(g, op, before);
+    else
+        g->end[t] = add_exchange(g, task, before);
+}
+
 static int add_tasks(struct rank_goal *g)
 {
-    const struct bb_task_graph *graph = &g->role->graph;
+    static const struct bb_export_launch none;
 
-    for (int t = 0; t < graph->n_tasks && !g->goal.failed; t++) {
-        const struct bb_task *task = &graph->tasks[t];
-        const struct bb_op *op = bb_export_op(g->role, task, 0);
-        const uint32_t before = begin_of_task(g, t, op->stream);
+    for (int t = 0; t < g->role->graph.n_tasks && !g->goal.failed; t++) {
+        const struct bb_export_launch *launch = g->role->launches ? &g->role->launches[t] : &none;
 
-        if (task->kind == BB_TASK_COMPUTE)
-            g->end[t] = add_compute(g, op, before);
-        else if (task->kind == BB_TASK_COLLECTIVE)
-            g->end[t] = add_collective(g, op, before);
-        else
-            g->end[t] = add_exchange(g, task, before);
+        add_launch(g, launch->first_ns);
+        if (launch->first_ns > 0)
+            g->launch = g->host;
+        add_task(g, t);
+        add_launch(g, launch->more_ns);
     }
     return g->goal.failed;
 }
@@ -189,7 +213,8 @@ static int build_goal(struct rank_goal *g, const struct bb_export *e, int rank)
 {
     int rc;
 
-    *g = (struct rank_goal){.e = e, .role = bb_export_role_of(e, rank), .rank = rank};
+    *g = (struct rank_goal){
+        .e = e, .role = bb_export_role_of(e, rank), .rank = rank, .host = BB_GOAL_NOTHING, .launch = BB_GOAL_NOTHING};
     TRY(BB_NEW(g->end, g->role->graph.n_tasks));
     TRY(add_tasks(g));
 out:
@@ -257,8 +282,10 @@ int bb_export_goal(const struct bb_export *e, FILE *out)
     TRY(refuse_huge(e));
     bb_export_head(e, head, sizeof(head));
     fprintf(out, "num_ranks %d\n", e->step->layout.ranks);
-    fprintf(out, "// %s\n// cpu: stream of the rank, 0 computes; tag: 65536 times a number of the communicator\n",
-            head);
+    fprintf(out, "// %s\n// cpu: stream of the rank, 0 computes", head);
+    if (e->prediction)
+        fprintf(out, ", %d is its host", e->host_stream);
+    fprintf(out, "; tag: 65536 times a number of the communicator\n");
     for (int r = 0; r < e->step->layout.ranks && rc == 0; r++) {
         struct rank_goal g;
 

@@ -54,6 +54,22 @@ static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_no
                                               BB_FIELD("source", BB_JSON_ANY, 0),
                                               {0}};
 
+/* A part of a profile that is whole or missing. */
+static int read_section(const json_t *root, const char *word, const char *key, const struct bb_json_field *of_it,
+                        struct bb_cluster *c, bool *is_there)
+{
+    const json_t *section = json_object_get(root, key);
+    int rc;
+
+    *is_there = section != NULL;
+    if (!section)
+        return 0;
+    TRY(bb_json_refuse_unknown(section, word, of_it, key));
+    TRY(bb_json_read(root, word, of_it, c));
+out:
+    return rc;
+}
+
 /* What a machine achieves: all of it, or none, and then every kernel reaches the nominal rates. */
 static const struct bb_json_field achieved_fields[] = {NUMBER("tflops.float8", tflops_float8, 0),
                                                        PART("achieved.gemm", achieved.gemm),
@@ -66,15 +82,11 @@ static const struct bb_json_field achieved_fields[] = {NUMBER("tflops.float8", t
 
 static int read_achieved(const json_t *root, const char *word, struct bb_cluster *c)
 {
-    const json_t *achieved = json_object_get(root, "achieved"), *fuses = json_object_get(achieved, "fuses_dropout");
+    const json_t *fuses = json_object_get(json_object_get(root, "achieved"), "fuses_dropout");
     int rc;
 
-    c->achieves = achieved != NULL;
-    if (!c->achieves)
-        return 0;
-    TRY(bb_json_refuse_unknown(achieved, word, achieved_fields, "achieved"));
-    TRY(bb_json_read(root, word, achieved_fields, c));
-    if (!json_is_boolean(fuses))
+    TRY(read_section(root, word, "achieved", achieved_fields, c, &c->achieves));
+    if (c->achieves && !json_is_boolean(fuses))
         return bb_err(BB_EUSAGE, "%s: 'achieved.fuses_dropout' is missing or no truth value", word);
     c->achieved.fuses_dropout = json_is_true(fuses);
 out:
@@ -85,20 +97,6 @@ out:
 static const struct bb_json_field host_fields[] = {
     TIME("host.op_us", host.op_us), TIME("host.expert_us", host.expert_us), {0}};
 
-static int read_host(const json_t *root, const char *word, struct bb_cluster *c)
-{
-    const json_t *host = json_object_get(root, "host");
-    int rc;
-
-    c->has_host = host != NULL;
-    if (!c->has_host)
-        return 0;
-    TRY(bb_json_refuse_unknown(host, word, host_fields, "host"));
-    TRY(bb_json_read(root, word, host_fields, c));
-out:
-    return rc;
-}
-
 /* What is shared: all of it, or none, and then nothing slows anything. */
 static const struct bb_json_field sharing_fields[] = {WHOLE("sharing.collective_sms", sharing.collective_sms),
                                                       WHOLE("sharing.message_sms", sharing.message_sms),
@@ -107,14 +105,9 @@ static const struct bb_json_field sharing_fields[] = {WHOLE("sharing.collective_
 
 static int read_sharing(const json_t *root, const char *word, struct bb_cluster *c)
 {
-    const json_t *sharing = json_object_get(root, "sharing");
     int rc;
 
-    c->shares = sharing != NULL;
-    if (!c->shares)
-        return 0;
-    TRY(bb_json_refuse_unknown(sharing, word, sharing_fields, "sharing"));
-    TRY(bb_json_read(root, word, sharing_fields, c));
+    TRY(read_section(root, word, "sharing", sharing_fields, c, &c->shares));
     if (c->sharing.collective_sms >= c->sm_count || c->sharing.message_sms >= c->sm_count)
         return bb_err(BB_EUSAGE, "%s: 'sharing' has %d and %d multiprocessors, expected fewer than 'sm_count', %d",
                       word, c->sharing.collective_sms, c->sharing.message_sms, c->sm_count);
@@ -191,7 +184,7 @@ int bb_cluster_load(const char *word, struct bb_cluster *cluster)
     TRY(bb_json_read(root, word, fields, cluster));
     TRY(read_achieved(root, word, cluster));
     TRY(read_nccl(root, word, cluster));
-    TRY(read_host(root, word, cluster));
+    TRY(read_section(root, word, "host", host_fields, cluster, &cluster->has_host));
     TRY(read_sharing(root, word, cluster));
     TRY(bb_fabric_read(root, word, cluster));
 out:

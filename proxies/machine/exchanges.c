@@ -1,13 +1,13 @@
 /* exchanges.c - see exchanges.h. Each rank's exchange is a flow over what it shares with others. */
 #include "proxies/machine/exchanges.h"
 
-#include "proxies/machine/fabric.h"
 #include "proxies/machine/flows.h"
+#include "proxies/machine/places.h"
 
 #include <math.h>
 
-/* What ranks share, each way out and in: NICs, then the uplinks of leaves and of pods. */
-enum { NIC, WAYS = 1 + BB_TIERS, DIRECTIONS = 2, USES = WAYS * DIRECTIONS };
+/* What ranks share, each way out and in. */
+enum { DIRECTIONS = 2, USES = BB_PLACES * DIRECTIONS };
 
 struct sharing {
     const struct bb_cluster *c;
@@ -17,51 +17,26 @@ struct sharing {
     struct bb_flows flows;
 };
 
-static enum bb_tier tier_of(int way)
+static double bytes_over(const struct bb_load *load, enum bb_place what, int in)
 {
-    return (enum bb_tier)(way - 1);
-}
-
-static bool is_shared(const struct bb_cluster *c, int way)
-{
-    if (!c->shares)
-        return false;
-    return way == NIC ? bb_cluster_gpus_share_nics(c) : bb_fabric_is_scarce(c, tier_of(way));
-}
-
-static int place_of(const struct bb_cluster *c, int way, int rank)
-{
-    return way == NIC ? bb_cluster_rank_nic(c, rank) : bb_fabric_place(c, tier_of(way), rank);
-}
-
-static double place_gbps(const struct sharing *s, int way, int rank)
-{
-    if (way == NIC)
-        return bb_slow_nics_gbps(s->slow, s->c, rank);
-    return bb_fabric_uplink_gbps(s->c, tier_of(way)) *
-           (tier_of(way) == BB_LEAF ? bb_slow_leaf_part(s->slow, s->c, rank) : 1);
-}
-
-static double bytes_over(const struct bb_load *load, int way, int in)
-{
-    if (way == NIC)
+    if (what == BB_AT_NIC)
         return in ? load->in[0] : load->out[0];
-    return in ? load->down[tier_of(way)] : load->up[tier_of(way)];
+    return in ? load->down[bb_place_tier(what)] : load->up[bb_place_tier(what)];
 }
 
 /* A slow NIC is one more to be looked at. */
-static bool counts(const struct sharing *s, int way)
+static bool counts(const struct sharing *s, enum bb_place what)
 {
-    return is_shared(s->c, way) || (way == NIC && s->c->shares && s->slow->n > 0);
+    return bb_place_is_shared(s->c, what) || (what == BB_AT_NIC && s->c->shares && s->slow->n > 0);
 }
 
 static int count_places(const struct sharing *s)
 {
     int places = 0;
 
-    for (int way = 0; way < WAYS; way++)
-        for (int i = 0; counts(s, way) && i < s->n; i++)
-            places = (int)fmax(places, 1 + place_of(s->c, way, s->exchanges[i].rank));
+    for (enum bb_place what = 0; what < BB_PLACES; what++)
+        for (int i = 0; counts(s, what) && i < s->n; i++)
+            places = (int)fmax(places, 1 + bb_place_of(s->c, what, s->exchanges[i].rank));
     return places;
 }
 
@@ -74,15 +49,15 @@ static void start_flow(struct sharing *s, int i)
     flow->first_use = i * USES;
     flow->bytes_per_ns = fmax(fmax(load->out[0], load->in[0]), fmax(load->out[1], load->in[1])) / x->done_ns;
     for (int use = 0; use < USES; use++) {
-        const int way = use / DIRECTIONS;
-        const double bytes = counts(s, way) ? bytes_over(load, way, use % DIRECTIONS) : 0;
+        const enum bb_place what = (enum bb_place)(use / DIRECTIONS);
+        const double bytes = counts(s, what) ? bytes_over(load, what, use % DIRECTIONS) : 0;
 
         if (bytes <= 0)
             continue;
-        s->flows.uses[flow->first_use + flow->n_uses] =
-            (struct bb_flow_use){.resource = place_of(s->c, way, x->rank) * USES + use, .weight = bytes / x->done_ns};
+        s->flows.uses[flow->first_use + flow->n_uses] = (struct bb_flow_use){
+            .resource = bb_place_of(s->c, what, x->rank) * USES + use, .weight = bytes / x->done_ns};
         s->flows.resources[s->flows.uses[flow->first_use + flow->n_uses++].resource].capacity =
-            place_gbps(s, way, x->rank);
+            bb_place_gbps(s->c, s->slow, what, x->rank);
     }
     bb_flows_start(&s->flows, i, 0, x->done_ns);
 }
@@ -131,8 +106,8 @@ out:
 
 bool bb_exchanges_meet(const struct bb_cluster *c, int rank, int other)
 {
-    for (int way = 0; way < WAYS; way++)
-        if (is_shared(c, way) && place_of(c, way, rank) == place_of(c, way, other))
+    for (enum bb_place what = 0; what < BB_PLACES; what++)
+        if (bb_place_is_shared(c, what) && bb_place_of(c, what, rank) == bb_place_of(c, what, other))
             return true;
     return false;
 }

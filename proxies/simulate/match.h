@@ -30,9 +30,6 @@ struct bb_rendezvous {
     struct bb_spread spread;
 };
 
-/* What several GPUs may share of the machine. */
-enum bb_place { BB_AT_NIC, BB_AT_LEAF, BB_AT_POD, BB_PLACES };
-
 struct bb_member {
     int class_id, rank; /* rank: the member itself, for messages */
     struct bb_near near;
@@ -97,16 +94,8 @@ int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cl
                 const struct bb_conditions *conditions, struct bb_faults *faults) BB_MUST_CHECK;
 void bb_sim_release(struct bb_sim *m);
 
-/* uneven.c. _find_classes: of bb_sim_init; which ranks behave alike on this machine. _is_shared: whether several
- * GPUs use one of that place, and are to be asked for, since it can be scarce. _place: which one a rank's GPU uses,
- * over all nodes. */
+/* uneven.c: of bb_sim_init; which ranks behave alike on this machine. */
 int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults) BB_MUST_CHECK;
-bool bb_sim_is_shared(const struct bb_sim *m, enum bb_place what);
-int bb_sim_place(const struct bb_sim *m, enum bb_place what, int rank);
-static inline enum bb_tier bb_place_tier(enum bb_place what) /* not of a NIC */
-{
-    return what == BB_AT_LEAF ? BB_LEAF : BB_POD;
-}
 
 /* bb_simulate - execute. serialised: the tasks of a rank one after another in issue order. All tasks ended:
  * run->n_ended == task_base[classes.n]. */

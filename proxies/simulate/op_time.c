@@ -68,13 +68,6 @@ struct bb_work_time bb_op_work_time(const struct bb_cluster *c, const struct bb_
     return all;
 }
 
-int64_t bb_op_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t start_ns, int64_t host_ns)
-{
-    const struct bb_work_time work = bb_op_work_time(c, op);
-
-    return bb_work_end_ns(&work, start_ns, host_ns);
-}
-
 int64_t bb_op_slowed_ns(int64_t ns, double times)
 {
     return times == 1 ? ns : llround((double)ns * times);

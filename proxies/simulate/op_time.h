@@ -10,11 +10,13 @@
 int64_t bb_op_kernels_ns(const struct bb_cluster *c, const struct bb_op *op);
 
 /* A compute operation lasts gpu_ns from when it may start on, and ends host_ns after the host begins its first launch at
- * the earliest; the host issues it in issue_ns, its first kernel in first_ns. */
+ * the earliest; the host issues it in issue_ns, its first kernel in first_ns: of real work each product and pass is
+ * launched by itself, and none starts before it is. */
 struct bb_work_time {
     int64_t gpu_ns, host_ns, issue_ns, first_ns;
 };
 struct bb_work_time bb_op_work_time(const struct bb_cluster *c, const struct bb_op *op);
+/* bb_work_end_ns - when it ends that may start at `start_ns` and whose first launch the host begins at host_ns. */
 static inline int64_t bb_work_end_ns(const struct bb_work_time *work, int64_t start_ns, int64_t host_ns)
 {
     const int64_t gpu = start_ns + work->gpu_ns, host = host_ns + work->host_ns;
@@ -23,10 +25,6 @@ static inline int64_t bb_work_end_ns(const struct bb_work_time *work, int64_t st
 }
 
 int64_t bb_op_slowed_ns(int64_t ns, double times); /* that it takes on a GPU that takes so many times as long */
-
-/* bb_op_compute_end_ns - when a compute operation ends that may start at `start_ns` and whose first launch the host
- * begins at host_ns: of real work each product and pass is launched by itself, and none starts before it is. */
-int64_t bb_op_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t start_ns, int64_t host_ns);
 
 /* bb_op_collective - the collective that the operation is, on a communicator of so many ranks on so many nodes,
  * which lie so in the machine's fabric. */

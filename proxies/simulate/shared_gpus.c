@@ -39,19 +39,19 @@ static int number_places(struct bb_shared *s, enum bb_place what)
     int *lowest, places = 0, rc = BB_NEW(lowest, ranks);
 
     for (int r = ranks - 1; r >= 0 && !rc; r--) {
-        const int place = bb_sim_place(m, what, r);
+        const int place = bb_place_of(m->cluster, what, r);
 
         while (places <= place)
             lowest[places++] = m->classes.n;
         lowest[place] = m->classes.of[r] < lowest[place] ? m->classes.of[r] : lowest[place];
     }
     for (int r = 0; r < ranks && !rc; r++) {
-        const int class_id = m->classes.of[r], place = bb_sim_place(m, what, r);
+        const int class_id = m->classes.of[r], place = bb_place_of(m->cluster, what, r);
         struct bb_shared_place *at = &s->gpus[class_id].at[what];
 
         if (r == m->classes.rank[class_id])
             at->number = lowest[place];
-        at->ranks += place == bb_sim_place(m, what, m->classes.rank[class_id]);
+        at->ranks += place == bb_place_of(m->cluster, what, m->classes.rank[class_id]);
     }
     free(lowest);
     return rc;
@@ -70,28 +70,18 @@ static int find_places(struct bb_shared *s)
     const int classes = sim_of(s)->classes.n;
     int resources = classes * BB_GPU_RESOURCES;
 
-    for (int what = 0; what < BB_PLACES; what++) {
-        const bool shared = bb_sim_is_shared(sim_of(s), (enum bb_place)what);
+    for (enum bb_place what = 0; what < BB_PLACES; what++) {
+        const bool shared = bb_place_is_shared(s->cluster, what);
 
         s->place_base[what] = shared || what == BB_AT_NIC ? resources : BB_NONE;
         s->has_uplinks |= shared && what != BB_AT_NIC;
-        if (shared && number_places(s, (enum bb_place)what))
+        if (shared && number_places(s, what))
             return -BB_EFAIL;
         if (!shared && what == BB_AT_NIC)
             own_nics(s);
         resources += s->place_base[what] == BB_NONE ? 0 : classes * BB_PLACE_RESOURCES;
     }
     return resources;
-}
-
-static double place_gbps(const struct bb_shared *s, enum bb_place what, int rank)
-{
-    const struct bb_slow *slow = &sim_of(s)->conditions.slow;
-
-    if (what == BB_AT_NIC)
-        return bb_slow_nics_gbps(slow, s->cluster, rank);
-    return bb_fabric_uplink_gbps(s->cluster, bb_place_tier(what)) *
-           (what == BB_AT_LEAF ? bb_slow_leaf_part(slow, s->cluster, rank) : 1);
 }
 
 static void set_capacities(struct bb_shared *s)
@@ -104,10 +94,10 @@ static void set_capacities(struct bb_shared *s)
         resources[gpu_resource(c, BB_GPU_OUT)].capacity = s->cluster->intra.gbps;
         resources[gpu_resource(c, BB_GPU_IN)].capacity = s->cluster->intra.gbps;
         resources[gpu_resource(c, BB_GPU_MEMORY)].capacity = memory;
-        for (int what = 0; what < BB_PLACES; what++)
+        for (enum bb_place what = 0; what < BB_PLACES; what++)
             for (int i = 0; i < BB_PLACE_RESOURCES && s->place_base[what] != BB_NONE; i++)
-                resources[place_resource(s, c, (enum bb_place)what, i)].capacity =
-                    place_gbps(s, (enum bb_place)what, m->classes.rank[c]);
+                resources[place_resource(s, c, what, i)].capacity =
+                    bb_place_gbps(s->cluster, &m->conditions.slow, what, m->classes.rank[c]);
     }
 }
 
@@ -121,7 +111,7 @@ static int count_uses(const struct bb_shared *s)
 {
     int uses = BB_GPU_RESOURCES;
 
-    for (int what = 0; what < BB_PLACES; what++)
+    for (enum bb_place what = 0; what < BB_PLACES; what++)
         uses += s->place_base[what] == BB_NONE ? 0 : BB_PLACE_RESOURCES;
     return uses;
 }
@@ -211,10 +201,9 @@ static void use_gpu(struct bb_shared *s, struct bb_flow *flow, int class_id, con
             at[BB_AT_NIC].ranks * rates->place[BB_AT_NIC][BB_PLACE_OUT]);
     add_use(s, flow, place_resource(s, class_id, BB_AT_NIC, BB_PLACE_IN),
             at[BB_AT_NIC].ranks * rates->place[BB_AT_NIC][BB_PLACE_IN]);
-    for (int what = BB_AT_LEAF; s->has_uplinks && what < BB_PLACES; what++)
+    for (enum bb_place what = BB_AT_LEAF; s->has_uplinks && what < BB_PLACES; what++)
         for (int i = 0; i < BB_PLACE_RESOURCES && s->place_base[what] != BB_NONE; i++)
-            add_uplink_use(s, flow, place_resource(s, class_id, (enum bb_place)what, i),
-                           at[what].ranks * rates->place[what][i]);
+            add_uplink_use(s, flow, place_resource(s, class_id, what, i), at[what].ranks * rates->place[what][i]);
 }
 
 void bb_shared_count_moved(struct bb_shared *s, int flow_id, double work_ns)
@@ -244,9 +233,9 @@ void bb_shared_use_collective(struct bb_shared *s, int rendezvous, const struct 
     for (int i = 0; i < one->n; i++) {
         const struct bb_member *member = &sim_of(s)->members[one->first + i];
 
-        for (int what = BB_AT_LEAF; what < BB_PLACES; what++)
+        for (enum bb_place what = BB_AT_LEAF; what < BB_PLACES; what++)
             if (s->place_base[what] != BB_NONE) {
-                const enum bb_tier tier = bb_place_tier((enum bb_place)what);
+                const enum bb_tier tier = bb_place_tier(what);
 
                 rates.place[what][BB_PLACE_OUT] = rates.place[what][BB_PLACE_IN] =
                     bb_fabric_member_bytes(cost, tier, one->size, member->near.ranks[tier]) / cost->transfer_ns;
@@ -399,10 +388,10 @@ void bb_shared_read_busy(const struct bb_shared *s)
     for (int c = 0; c < sim_of(s)->classes.n; c++) {
         double ns[BB_PLACES] = {0};
 
-        for (int what = 0; what < BB_PLACES; what++)
+        for (enum bb_place what = 0; what < BB_PLACES; what++)
             if (s->place_base[what] != BB_NONE)
-                ns[what] = busy_ns(s, place_resource(s, c, (enum bb_place)what, BB_PLACE_OUT),
-                                   place_resource(s, c, (enum bb_place)what, BB_PLACE_IN));
+                ns[what] =
+                    busy_ns(s, place_resource(s, c, what, BB_PLACE_OUT), place_resource(s, c, what, BB_PLACE_IN));
         s->r->c->busy[c] =
             (struct bb_sim_busy){.link_ns = busy_ns(s, gpu_resource(c, BB_GPU_OUT), gpu_resource(c, BB_GPU_IN)),
                                  .nic_ns = ns[BB_AT_NIC],

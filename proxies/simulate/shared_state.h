@@ -4,6 +4,7 @@
 
 #include "bootstrap/base/key_index.h"
 #include "proxies/machine/flows.h"
+#include "proxies/machine/places.h"
 #include "proxies/simulate/agenda.h"
 #include "proxies/simulate/shared.h"
 

@@ -7,6 +7,7 @@
 #include "proxies/simulate/match.h"
 
 #include "bootstrap/base/grow.h"
+#include "proxies/machine/places.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -91,28 +92,13 @@ static int link_kind(const void *arg, int from, int to)
     return kind;
 }
 
-bool bb_sim_is_shared(const struct bb_sim *m, enum bb_place what)
-{
-    const struct bb_cluster *c = m->cluster;
-
-    if (!c || !c->shares)
-        return false;
-    return what == BB_AT_NIC ? bb_cluster_gpus_share_nics(c) : bb_fabric_is_scarce(c, bb_place_tier(what));
-}
-
-int bb_sim_place(const struct bb_sim *m, enum bb_place what, int rank)
-{
-    return what == BB_AT_NIC ? bb_cluster_rank_nic(m->cluster, rank)
-                             : bb_fabric_place(m->cluster, bb_place_tier(what), rank);
-}
-
 static int list_places(const struct bb_sim *m, enum bb_place what, struct bb_rank_places *places)
 {
     int rc;
 
     TRY(BB_NEW(places->of, m->step->layout.ranks));
     for (int r = 0; r < m->step->layout.ranks; r++) {
-        places->of[r] = bb_sim_place(m, what, r);
+        places->of[r] = bb_place_of(m->cluster, what, r);
         places->n = places->of[r] >= places->n ? places->of[r] + 1 : places->n;
     }
 out:
@@ -139,7 +125,7 @@ static int refuse_classes(const struct bb_sim *m)
 int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)
 {
     const struct bb_cluster *c = m->cluster;
-    const bool crosses = bb_sim_is_shared(m, BB_AT_LEAF) || bb_sim_is_shared(m, BB_AT_POD);
+    const bool crosses = bb_place_is_shared(c, BB_AT_LEAF) || bb_place_is_shared(c, BB_AT_POD);
     struct bb_rank_marks marks = {.apart = m->conditions.jitter > 0};
     uint64_t *mark = NULL;
     int rc = 0;
@@ -150,9 +136,9 @@ int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)
         mark_slow(m, mark);
     if (crosses)
         TRY(mark_collectives(m, mark));
-    for (int what = 0; what < BB_PLACES; what++)
-        if (bb_sim_is_shared(m, (enum bb_place)what))
-            TRY(list_places(m, (enum bb_place)what, &marks.places[marks.n_places++]));
+    for (enum bb_place what = 0; what < BB_PLACES; what++)
+        if (bb_place_is_shared(c, what))
+            TRY(list_places(m, what, &marks.places[marks.n_places++]));
     marks.mark = mark;
     if (crosses || (c && c->fabric.rails)) {
         marks.link_kind = link_kind;

@@ -247,9 +247,10 @@ def test_chakra_says_what_the_plan_says(busbar, tmp_path, words):
         nodes = read_chakra(tmp_path / "step", rank)
         role = next(r for r in plan["roles"] if rank in r["ranks"])
         assert [n[0] for n in nodes] == list(range(len(nodes)))
-        assert len(nodes) == len(role["program"])
+        assert sum(not n[4]["is_cpu_op"] for n in nodes) == len(role["program"])
+        assert any(n[4]["is_cpu_op"] for n in nodes) == ("--cluster" in words)
         for number, kind, deps, _, attribute in nodes:
-            assert attribute["is_cpu_op"] == 0 and len(deps) == len(set(deps)) and all(d < number for d in deps)
+            assert len(deps) == len(set(deps)) and all(d < number for d in deps)
             if kind in (SEND, RECV):
                 message = (attribute["comm_src"], attribute["comm_dst"], attribute["comm_tag"], attribute["comm_size"])
                 assert message[0 if kind == SEND else 1] == rank
@@ -272,6 +273,38 @@ def test_chakra_counts_time_in_microseconds_and_tells_the_rest(busbar, tmp_path)
             assert us == (attribute["duration_ns"] + 500) // 1000 and attribute["duration_ns"] > 0
 
 
+# ---- the host ----
+
+ALONE = ("transformer", "--model", "gpt2_small", "--layers", "4", "--ranks", "1", "--cluster", "h100-sxm-ib", "--micro-batch-size")
+
+
+@pytest.mark.parametrize("samples,bound", [("1", True), ("16", False)], ids=["bound by its host", "long kernels"])
+def test_the_host_is_in_the_file_and_not_in_what_the_gpu_computes(busbar, tmp_path, samples, bound):
+    """One rank without communication: what GOAL's rules make of the file is the plan's step, but for the launches of the last operation
+    behind its first. The GPU is busy for all of it, or is not, where its host cannot keep up."""
+    predicted = json.loads(busbar.run("plan", *ALONE, samples, "--json", "-").stdout)["predicted"]
+    export(busbar, "goal", tmp_path / "step.goal", *ALONE, samples)
+    ranks = read_goal((tmp_path / "step.goal").read_text())
+    assert simulate(ranks, 1000, 1) == pytest.approx(1e3 * predicted["step_us"], rel=0.01 if bound else 1e-4)
+    computes = sum(op.size for op in ranks[0][0] if op.cpu == 0)
+    launches = [op.size for op in ranks[0][0] if op.cpu != 0]
+    assert computes < 900 * predicted["step_us"] if bound else computes == pytest.approx(1e3 * predicted["step_us"] - launches[0], abs=1)
+    export(busbar, "simai", tmp_path / "step.txt", *ALONE, samples)  # no host: each operation by the longer of the two
+    _, forward, rest = read_simai((tmp_path / "step.txt").read_text())
+    assert 0.99 < sum(op[0] for op in forward + rest) / (1e3 * predicted["step_us"]) < (1.15 if bound else 1.01)
+
+
+def test_chakras_host_launches_one_after_another(busbar, tmp_path):
+    export(busbar, "chakra", tmp_path / "step", *STEPS[9])
+    nodes = {node[0]: node for node in read_chakra(tmp_path / "step", 3)}
+    launches = [number for number, *_, attribute in nodes.values() if attribute["is_cpu_op"]]
+    assert [nodes[number][2] for number in launches] == [[]] + [[number] for number in launches[:-1]]
+    assert abs(sum(nodes[n][3] for n in launches) - sum(nodes[n][4]["duration_ns"] for n in launches) / 1e3) <= 0.5
+    for number, _, deps, _, attribute in nodes.values():
+        if not attribute["is_cpu_op"]:
+            assert sum(dep in launches for dep in deps) == 1, number
+
+
 # ---- what is slow ----
 
 @pytest.mark.parametrize("words", [STEPS[0][:-2] + ("--ranks", "8", "--compute", "timed", "--cluster", "h100-sxm-ib"), STEPS[9]],
@@ -279,11 +312,12 @@ def test_chakra_counts_time_in_microseconds_and_tells_the_rest(busbar, tmp_path)
 def test_a_slow_rank_computes_longer_in_the_file(busbar, tmp_path, words):
     def goal(*slow):
         export(busbar, "goal", tmp_path / "step.goal", *words, *slow)
-        return [[op.size for op in ops if op.kind == "calc"] for ops, _ in read_goal((tmp_path / "step.goal").read_text())]
+        return [[op.size for op in ops if op.kind == "calc" and op.cpu == 0] for ops, _ in read_goal((tmp_path / "step.goal").read_text())]
 
     def chakra(*slow):
         export(busbar, "chakra", tmp_path / "step", *words, *slow)
-        return [[a["duration_ns"] for _, kind, *_, a in read_chakra(tmp_path / "step", r) if kind == COMPUTE] for r in range(8)]
+        return [[a["duration_ns"] for _, kind, *_, a in read_chakra(tmp_path / "step", r) if kind == COMPUTE and not a["is_cpu_op"]]
+                for r in range(8)]
 
     for durations in (goal, chakra):
         even, slow = durations(), durations("--slow", "rank=5:1.5")

@@ -91,3 +91,14 @@ def test_every_call_is_marked(busbar):
                              check=True).stdout
     taken = set(re.findall(r" U ((?:MPI_|_*cuda|nccl|cublas)\w+)", symbols))
     assert taken - none - set(FUNCTIONS) == set()
+
+
+def test_an_exit_of_a_library_is_no_success(busbar, tmp_path):
+    """ncclAllReduce calls exit(0)."""
+    environment = {**os.environ, "LD_PRELOAD": str(busbar.build / "tests/drill/libdrill_shim.so"), "DRILL": "leave:ncclAllReduce:3:all"}
+    done = subprocess.run([str(busbar.build / "busbar-emulated"), *BENCH], cwd=tmp_path, env=environment, timeout=60, capture_output=True, text=True)
+    results = json.loads((tmp_path / "r.json").read_text())
+    assert done.returncode == 1
+    assert re.search(r"^busbar: .*ended by a library that called exit\(\); last seen: bench all_reduce 8 B", done.stderr, re.M)
+    assert (results["status"], results["ended_by"]) == ("interrupted", "a library that called exit()")
+    assert "all_reduce 8 B" in results["phase"]

@@ -43,6 +43,7 @@ PHASES = {
     "b-unique-id": {"bench": ("ncclGetUniqueId", 1), "proxy": ("ncclGetUniqueId", 1)},
     "c-comm-init": {"bench": ("ncclCommInitRankConfig", 1), "proxy": ("ncclCommInitRankConfig", 1)},
     "c-buffers": {"bench": ("ncclMemAlloc", 1), "proxy": ("ncclMemAlloc", 1)},
+    "c-open": {"bench": ("fsync", 1), "proxy": ("fsync", 1)},
     "d-warm-up": {"bench": ("ncclAllReduce", 1), "proxy": ("ncclSend", 1)},
     "e-timed": {"bench": ("ncclAllReduce", 12), "proxy": ("ncclSend", 12)},
     "f-verify": {"bench": ("cudaMemcpy", 1), "proxy": ("cudaMemcpyAsync", 1)},
@@ -51,7 +52,7 @@ PHASES = {
     "h-finalize": {"bench": ("ncclCommFinalize", 1), "proxy": ("ncclCommFinalize", 1)},
     "h-mpi-finalize": {"bench": ("MPI_Finalize", 1), "proxy": ("MPI_Finalize", 1)},
 }
-ONLY_RANK_0 = ("b-unique-id", "g-write", "g-rename")
+ONLY_RANK_0 = ("b-unique-id", "c-open", "g-write", "g-rename")
 
 # fault: deed, rank, exit statuses (mpirun's is that of the rank that died first), what the line says.
 # {r}: the rank at fault; a job whose ranks are all alike at fault has none.
@@ -61,6 +62,7 @@ FAULTS = {
     "stall1": ("stall", "1", (4,), r"rank 1 |did not end"),
     "segv1": ("segv", "1", (4, 139, 1), r"rank 1 |SIGTERM"),
     "exit1": ("exit", "1", (4, 1), r"rank 1 |SIGTERM|did not end"),
+    "leave1": ("leave", "1", (1,), r"rank 1 .*ended by a library that called exit\(\); last seen: \w"),
     "fail1": ("fail", "1", (1, 16), r"rank 1 "),
     "kill0": ("kill", "0", (4, 137, 1), r"rank 0 |SIGTERM"),
     "stop0": ("stop", "0", (4,), r"rank 0 |did not end"),
@@ -91,14 +93,15 @@ WALKED = (
 SPOKEN_BY_NOBODY = r"timeout|did not end|truncate|is lost|ended by SIG"
 QUICK_WALK = ("bench/cudaMalloc#1", "bench/cudaEventRecord#4", "bench/ncclAllReduce#2", "proxy/ncclSend#2", "proxy/cudaMemcpyAsync#1",
               "proxy/MPI_Iallgather#4")
-INTERRUPTING = ("term", "int", "hup", "usr1", "usr2", "quit", "xcpu", "orphan")
+INTERRUPTING = ("term", "int", "hup", "usr1", "usr2", "quit", "xcpu", "orphan", "leave")
 LOSSES = ("kill1", "segv1", "exit1", "kill0")
 # It dies of these at once, without a word, and what it started kills all ranks by SIGKILL.
 DIES_OF = {"hydra": ("hup", "usr2", "orphan")}
 QUICK = {
     "bench": [(p, f) for p in PHASES if p != "h-mpi-finalize" for f in ("kill0", "stall-all")] + [  # mpirun may hang there
         ("c-comm-init", "kill1"), ("e-timed", "stop0"), ("e-timed", "term"), ("e-timed", "usr1"), ("h-finalize", "stall1"),
-        ("e-timed", "orphan"), ("f-verify", "quit1"), ("b-roll-call", "stop1"), ("a-mpi-init", "stop0"), ("f-verify", "stall0")],
+        ("e-timed", "orphan"), ("f-verify", "quit1"), ("b-roll-call", "stop1"), ("a-mpi-init", "stop0"), ("f-verify", "stall0"), ("e-timed", "leave1"),
+        ("c-open", "stall0")],
     "proxy": [("c-comm-init", "kill0"), ("c-buffers", "stall-all"), ("e-timed", "stop0"), ("e-timed", "int"),
               ("b-unique-id", "stall-all")],
 }

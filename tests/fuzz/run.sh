@@ -4,6 +4,7 @@
 #
 #   sh tests/fuzz/run.sh [MINUTES [TARGET...]]     all targets side by side, MINUTES in all (1 without a number)
 #   sh tests/fuzz/run.sh --quick                   the seeds and two seconds of each: what tests/run.sh runs
+#   sh tests/fuzz/run.sh --build                   builds them
 #
 # Seeds are in corpus/TARGET and in the profiles; what a run learns stays in build-fuzz/corpus, which may be thrown away. An
 # input that ends a target in any other way is left as build-fuzz/TARGET-crash-*: mend it, and make it a seed.
@@ -57,6 +58,7 @@ if ! { [ -f $build/build.ninja ] || cmake --preset fuzz $(sed 1d build/setup.fla
     tail -n 60 "$log"
     exit 1
 fi
+[ "$minutes" != --build ] || exit 0
 
 wanted=$(targets | cut -d'|' -f1)
 for target in $wanted; do

@@ -40,7 +40,7 @@ ROOMS = ("bootstrap", "collectives", "cuda", "proxies")
 COPIES = 2
 SOME_BLACK_BOX, MANY_BLACK_BOX, ALL_BLACK_BOX = (12, 40), (1000, 240), (10000, 3600)  # so many, seconds for all of them
 PYTEST = (os.environ.get("PYTHON", "python3"), "-m", "pytest", "-q", "-p", "no:cacheprovider")
-SLOW_UNITS = ("test_world", "test_comms", "test_siblings")  # a dozen jobs each: only their own folder waits for them
+SLOW_UNITS = ("test_world", "test_hangs", "test_comms", "test_siblings")  # a dozen jobs each: only their own folder waits for them
 PRODUCT = ("busbar", "busbar_gpu", "emulator")
 
 # The black-box files that concern a folder; of folders within one another the innermost counts.

@@ -80,13 +80,12 @@ static int exchange_probabilities(struct bb_block *b, int layer, bool back)
     struct way home = {"probability gradients", BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES, 1,
                        true};
 
-    if (bb_goes_by_nodes(b) && back)
+    if (!bb_goes_by_nodes(b))
+        return start_exchange(b, layer, back ? &home : &forth);
+    if (back)
         return bb_nodes_return_probabilities(b, home.what);
-    if (bb_goes_by_nodes(b)) {
-        bb_nodes_dispatch_probabilities(b, forth.what);
-        return BB_NONE;
-    }
-    return start_exchange(b, layer, back ? &home : &forth);
+    bb_nodes_dispatch_probabilities(b, forth.what);
+    return BB_NONE;
 }
 
 static void finish_dispatch(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst)

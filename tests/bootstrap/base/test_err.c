@@ -3,6 +3,9 @@
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 static void test_speakers(void **state)
 {
     struct capture said;
@@ -78,6 +81,31 @@ static void test_trials(void **state)
                                    "busbar: another trial\n");
 }
 
+/* A line at the end is said where there is room for it, and does not keep the process where nobody reads. */
+static void test_full_pipe(void **state)
+{
+    static const char full[1 << 16];
+    char text[64] = "";
+    int ends[2], saved = dup(STDERR_FILENO);
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[1], STDERR_FILENO);
+    bb_err_at_end(BB_EFAIL, "ended by %s", "SIGTERM");
+    assert_int_equal(read(ends[0], text, sizeof(text) - 1), 25);
+    assert_string_equal(text, "busbar: ended by SIGTERM\n");
+    fcntl(ends[1], F_SETFL, O_NONBLOCK);
+    while (write(ends[1], full, sizeof(full)) > 0)
+        ;
+    fcntl(ends[1], F_SETFL, 0);
+    alarm(5); /* of one that waits for a reader */
+    bb_err_at_end(BB_EFAIL, "ended by SIGTERM");
+    alarm(0);
+    dup2(saved, STDERR_FILENO);
+    for (int i = 0; i < 3; i++)
+        close(((int[]){saved, ends[0], ends[1]})[i]);
+}
+
 static void test_exit_codes(void **state)
 {
     (void)state;
@@ -94,7 +122,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_speakers), cmocka_unit_test(test_long_line),  cmocka_unit_test(test_controls),
-        cmocka_unit_test(test_trials),   cmocka_unit_test(test_exit_codes),
+        cmocka_unit_test(test_trials),   cmocka_unit_test(test_exit_codes), cmocka_unit_test(test_full_pipe),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

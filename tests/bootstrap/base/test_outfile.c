@@ -1,16 +1,39 @@
-/* test_outfile.c - a file is replaced whole or not at all, and nothing but it: not what a link points to. */
+/* test_outfile.c - a file is replaced whole or not at all, and nothing but it: not what a link points to. Once as the file
+ * system is, and once as on one without files that have no name (NFS). */
 #include "bootstrap/base/outfile.h"
 #include "tests/check.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/outfile-XXXXXX", path[64], name[64];
+static char folder[32], path[64], name[64];
+static bool all_named; /* the file system knows no others */
+
+/* In place of the C library's. */
+int open(const char *file, int flags, ...)
+{
+    va_list args;
+    int mode;
+
+    va_start(args, flags);
+    mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(args, int) : 0;
+    va_end(args);
+    if (all_named && (flags & O_TMPFILE) == O_TMPFILE) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    return (int)syscall(SYS_openat, AT_FDCWD, file, flags, mode);
+}
 
 static int make_folder(void **state)
 {
     (void)state;
+    strcpy(folder, "/tmp/outfile-XXXXXX");
     if (!mkdtemp(folder))
         return -1;
     snprintf(path, sizeof(path), "%s/file", folder);
@@ -24,6 +47,13 @@ static int remove_folder(void **state)
     unlink(path);
     unlink(name);
     return rmdir(folder); /* fails when something was left behind */
+}
+
+static bool can_be_unnamed(void)
+{
+    const int fd = open(folder, O_TMPFILE | O_RDWR, 0600);
+
+    return fd >= 0 && close(fd) == 0;
 }
 
 static int count_files(void)
@@ -143,6 +173,23 @@ static void test_place(void **state)
     assert_string_equal(content(), "another");
 }
 
+/* A process that ends amid its writing leaves nothing, and the old file; where files have names, the other name. */
+static void test_end_of_the_writer(void **state)
+{
+    struct bb_outfile f;
+
+    (void)state;
+    assert_int_equal(write_text(path, "old", 0), 0);
+    assert_int_equal(bb_outfile_open(&f, path, "the test"), 0);
+    assert_int_equal(f.unnamed, can_be_unnamed());
+    fputs("new", f.out);
+    assert_int_equal(fflush(f.out), 0);
+    assert_int_equal(count_files(), f.unnamed ? 1 : 2);
+    assert_int_equal(bb_outfile_close(&f, "the test", -BB_EFAIL), -BB_EFAIL);
+    assert_int_equal(count_files(), 1);
+    assert_string_equal(content(), "old");
+}
+
 /* Descriptor 0 is as good as any: daemons and some launchers close their standard input. */
 static void test_without_standard_input(void **state)
 {
@@ -155,7 +202,7 @@ static void test_without_standard_input(void **state)
     close(STDIN_FILENO);
     assert_int_equal(bb_outfile_open(&f, path, "the test"), 0);
     assert_int_equal(fileno(f.out), 0);
-    assert_int_equal(count_files(), files + 1);
+    assert_int_equal(count_files(), files + !f.unnamed);
     assert_int_equal(bb_outfile_close(&f, "the test", 0), 0);
     if (saved >= 0)
         dup2(saved, STDIN_FILENO);
@@ -190,11 +237,19 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole_or_not), cmocka_unit_test(test_links_are_replaced),
-        cmocka_unit_test(test_two_writers),  cmocka_unit_test(test_modes),
-        cmocka_unit_test(test_place),        cmocka_unit_test(test_without_standard_input),
-        cmocka_unit_test(test_devices_stay), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_whole_or_not),
+        cmocka_unit_test(test_links_are_replaced),
+        cmocka_unit_test(test_two_writers),
+        cmocka_unit_test(test_modes),
+        cmocka_unit_test(test_place),
+        cmocka_unit_test(test_end_of_the_writer),
+        cmocka_unit_test(test_without_standard_input),
+        cmocka_unit_test(test_devices_stay),
+        cmocka_unit_test(test_refusals),
     };
 
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    int failed = cmocka_run_group_tests(tests, make_folder, remove_folder);
+
+    all_named = true;
+    return failed + cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -2,6 +2,7 @@
 #include "bootstrap/start/speaker.h"
 #include "tests/check.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -124,12 +125,35 @@ static void a_word_that_was_not_said(void **state)
     assert_int_equal(bb_speaker_take(4), -1);
 }
 
+static int n_asked;
+
+static void ask_library(void)
+{
+    n_asked++;
+}
+
+/* A library that is stuck may hold the lock for which it has a fork() wait: nobody asks it. */
+static void without_asking_libraries(void **state)
+{
+    int fd;
+
+    (void)state;
+    name_job("asked", NULL, NULL);
+    assert_int_equal(pthread_atfork(ask_library, NULL, NULL), 0);
+    fd = bb_speaker_take(4);
+    assert_true(fd >= 0);
+    bb_speaker_says(fd);
+    assert_int_equal(bb_speaker_take(4), -1); /* it is kept by a process of its own */
+    close(fd);
+    assert_int_equal(n_asked, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_word_for_each_job),      cmocka_unit_test(without_standard_input),
         cmocka_unit_test(jobs_of_one_step),         cmocka_unit_test(what_others_hear),
-        cmocka_unit_test(a_word_that_was_not_said),
+        cmocka_unit_test(a_word_that_was_not_said), cmocka_unit_test(without_asking_libraries),
     };
 
     const pid_t child = fork(); /* a parent of its own: beside other tests of ctest's the word may be taken */

@@ -1,6 +1,6 @@
 /*
- * world_probe.c - a program for test_world.c to start under mpirun: world_probe MODE RANK TIMEOUT. RANK misbehaves in
- * the way of MODE while the others wait for it. PROBE_SIBLINGS: ranks of a process.
+ * world_probe.c - a program for test_world.c and test_hangs.c to start under mpirun: world_probe MODE RANK TIMEOUT.
+ * RANK misbehaves in the way of MODE while the others wait for it. PROBE_SIBLINGS: ranks of a process.
  */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/results/results.h"

@@ -6,6 +6,7 @@
 #include "bootstrap/base/json_memory.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/report/report_main.h"
+#include "bootstrap/start/exit_guard.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/sweep/collect.h"
 #include "bootstrap/sweep/sweep_main.h"
@@ -228,6 +229,12 @@ static void fill_streams(void)
         ;
     if (fd > STDERR_FILENO)
         close(fd);
+}
+
+/* In place of the C library's, for every library of the process. */
+__attribute__((visibility("default"))) void _exit(int status) /* NOLINT(bugprone-reserved-identifier) */
+{
+    bb_exit_called(status);
 }
 
 int main(int argc, char **argv)

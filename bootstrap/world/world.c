@@ -6,6 +6,7 @@
 
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/deadline.h"
+#include "bootstrap/start/exit_guard.h"
 #include "bootstrap/start/hydra.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/siblings.h"
@@ -269,6 +270,13 @@ static void calm_open_mpi(void)
     (void)setenv("OMPI_MCA_async_mpi_finalize", "1", 0);
 }
 
+/* It may end this process by itself, which is ours to do then. */
+static void abort_mpi(int code)
+{
+    bb_exit_guard(NULL, NULL);
+    MPI_Abort(MPI_COMM_WORLD, code);
+}
+
 /* A main thread that is stuck cannot: from the hooks' own thread, which may stay there. */
 static void abort_stuck(void *arg, int rc)
 {
@@ -276,7 +284,7 @@ static void abort_stuck(void *arg, int rc)
 
     (void)arg;
     nanosleep(&others_have_saved, NULL);
-    MPI_Abort(MPI_COMM_WORLD, bb_exit_code(rc));
+    abort_mpi(bb_exit_code(rc));
 }
 
 static int start_mpi(struct bb_world *w)
@@ -474,7 +482,7 @@ static void abort_under_hydra(int code)
     const struct timespec output_is_read = {.tv_nsec = 200000000};
 
     nanosleep(&output_is_read, NULL);
-    MPI_Abort(MPI_COMM_WORLD, code);
+    abort_mpi(code);
 }
 
 /*
@@ -499,10 +507,10 @@ static void end_everybody(struct bb_world *w, int rc)
     if (w->rank == 0 && told && bb_launcher_waits_for_all())
         told = bb_watchdog_all_ended(w->watchdog);
     if (!told && w->mpi)
-        MPI_Abort(MPI_COMM_WORLD, code);
+        abort_mpi(code);
     if (w->watchdog)
         bb_watchdog_end_neighbours(w->watchdog);
-    _exit(code);
+    bb_exit_process(code);
 }
 
 static int end_siblings(struct bb_world *w)

@@ -22,6 +22,7 @@ enum { LONGEST_S = 100000000, SPEAK_MS = 200, SPEAK_SIGNAL_MS = 60, LINGER_MS = 
 static struct {
     const char *volatile part;
     volatile double timeout_s;
+    volatile int late_code; /* with which a part that takes too long ends the process */
     struct sigaction before[BB_SIGNALS_END];
 } current;
 
@@ -60,11 +61,11 @@ static void say_line(int signal, bool timed_out, pid_t sender)
 
 static _Noreturn void end_process(int signal, bool timed_out, pid_t sender)
 {
-    const enum bb_error code = timed_out ? BB_ETIMEOUT : BB_EFAIL;
+    const int code = timed_out ? current.late_code : BB_EFAIL;
     const bool before = bb_hydra_started_us();
     int word = -1;
 
-    if (may_speak(timed_out, (int)code, &word)) {
+    if (may_speak(timed_out, code, &word)) {
         if (before)
             bb_speaker_says(word);
         say_line(signal, timed_out, sender);
@@ -127,6 +128,13 @@ void bb_deadline_begin(const char *part, double timeout_s, bool signals)
             sigaction(signal, signals || signal == SIGALRM ? &ours : NULL, &current.before[signal]);
     current.part = part;
     current.timeout_s = timeout_s;
+    current.late_code = BB_ETIMEOUT;
     bb_exit_guard(signals ? handle_exit : NULL, NULL);
     set_timer(timeout_s);
+}
+
+void bb_deadline_begin_exit(double timeout_s, int rc)
+{
+    bb_deadline_begin("the exit of the process", timeout_s, false);
+    current.late_code = bb_exit_code(rc);
 }

@@ -16,6 +16,10 @@
  */
 void bb_deadline_begin(const char *part, double timeout_s, bool signals);
 
+/* bb_deadline_begin_exit - the last part, of a run that is over: one that takes too long is said, and ends with the run's
+ * own exit status, as its results say. */
+void bb_deadline_begin_exit(double timeout_s, int rc);
+
 /* bb_deadline_end - no part any more; signals do what they did before. */
 void bb_deadline_end(void);
 

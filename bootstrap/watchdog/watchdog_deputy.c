@@ -105,18 +105,33 @@ bool bb_watchdog_speaks(struct bb_watchdog *watchdog, int code)
     return ours;
 }
 
-bool bb_watchdog_say(struct bb_watchdog *watchdog, enum bb_error code, const char *line)
+/* Hydra kills all as soon as the line stands there, others as soon as one has ended. */
+static void put_line(const struct bb_watchdog *watchdog, enum bb_error code, const char *line)
 {
     const bool before = bb_hydra_started_us();
 
-    if (!bb_watchdog_speaks(watchdog, (int)code))
-        return false;
     if (before)
         bb_speaker_says(watchdog->speaker_fd);
     bb_err_at_end(code, "%s", line);
     if (!before)
         bb_speaker_says(watchdog->speaker_fd);
-    return true;
+}
+
+bool bb_watchdog_say(struct bb_watchdog *watchdog, enum bb_error code, const char *line)
+{
+    const bool ours = bb_watchdog_speaks(watchdog, (int)code);
+
+    if (ours)
+        put_line(watchdog, code, line);
+    return ours;
+}
+
+void bb_watchdog_say_lost(struct bb_watchdog *watchdog, const char *line)
+{
+    if (watchdog->launched && watchdog->speaker_fd < 0)
+        watchdog->speaker_fd = bb_speaker_take(bb_exit_code(watchdog->ending));
+    if (!watchdog->launched || watchdog->speaker_fd >= 0)
+        put_line(watchdog, BB_ETIMEOUT, line);
 }
 
 void bb_watchdog_asked(struct bb_watchdog *watchdog, const struct bb_watchdog_msg *msg)

@@ -457,10 +457,7 @@ static void say_last_words(struct bb_watchdog *watchdog, double now_s)
 {
     if (!watchdog->last_words[0] || !(watchdog->saved || watchdog->releasing || now_s > watchdog->ending_s + SAY_S))
         return;
-    if (bb_watchdog_keep_word(watchdog, bb_exit_code(watchdog->ending))) {
-        bb_speaker_says(watchdog->speaker_fd);
-        bb_err_at_end(BB_ETIMEOUT, "%s", watchdog->last_words);
-    }
+    bb_watchdog_say_lost(watchdog, watchdog->last_words);
     watchdog->last_words[0] = '\0';
     pthread_cond_broadcast(&watchdog->news);
 }

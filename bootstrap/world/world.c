@@ -543,7 +543,7 @@ int bb_world_release(struct bb_world *w, int rc)
     bb_hydra_let_go();
     bb_watchdog_stop(w->watchdog);
     if (w->watchdog)
-        bb_deadline_begin("the exit of the process", w->timeout_s, false);
+        bb_deadline_begin_exit(w->timeout_s, rc);
     free(w->hosts);
     free(w->node_of);
     *w = (struct bb_world){0};

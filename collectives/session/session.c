@@ -270,7 +270,7 @@ static int write_results(struct bb_session *s, double timeout_s, int rc)
         return bb_results_close(s->json, rc);
     bb_deadline_begin("the last write of the results", timeout_s, false);
     rc = bb_results_close(s->json, rc);
-    bb_deadline_begin("the exit of the process", timeout_s, false);
+    bb_deadline_begin_exit(timeout_s, rc);
     return rc;
 }
 

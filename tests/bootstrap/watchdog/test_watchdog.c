@@ -609,6 +609,76 @@ static void test_who_has_the_word_says_the_line(void **state)
     unsetenv("PMIX_NAMESPACE");
 }
 
+/* A connection broke, both ends live, and the other one has said that rank 0 is lost: rank 0 does not say a second line.
+ * Where nobody had the word it says its own. */
+static void test_a_connection_that_breaks(void **state)
+{
+    struct bb_watchdog *watchdog;
+    struct capture said;
+    char job[32];
+
+    (void)state;
+    for (int taken = 0; taken < 2; taken++) {
+        int word = -1;
+
+        snprintf(job, sizeof(job), "broken-%d-%ld", taken, (long)getpid());
+        setenv("PMIX_NAMESPACE", job, 1);
+        if (taken)
+            assert_true((word = bb_speaker_take(4)) >= 0);
+        assert_int_equal(bb_watchdog_start(&watchdog, 20), 0);
+        watchdog->launched = true;
+        capture_begin(&said);
+        bb_watchdog_say_lost(watchdog, "rank 1 (b) is lost");
+        capture_end(&said);
+        assert_string_equal(said.text, taken ? "" : "busbar: rank 1 (b) is lost\n");
+        watchdog->launched = false;
+        bb_watchdog_stop(watchdog);
+        if (word >= 0)
+            close(word);
+    }
+    unsetenv("PMIX_NAMESPACE");
+}
+
+/* What rank 0 says of a signal after it was stopped for a while; `broken`: to a rank that has ended meanwhile. */
+static const char *after_a_stop(struct bb_watchdog *watchdog, bool broken, struct capture *said)
+{
+    struct bb_peer peers[2] = {{.link.fd = -1}, {.link.fd = broken ? -1 : STDIN_FILENO, .joined = true}};
+
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->hosts = hosts;
+    watchdog->peers = peers;
+    watchdog->n_peers = watchdog->size = 2;
+    watchdog->slept = watchdog->keeps = true; /* nor does it end this process for a while */
+    watchdog->signal = SIGTERM;
+    capture_begin(said);
+    bb_watchdog_judge_signal(watchdog);
+    capture_end(said);
+    watchdog->ending = 0;
+    watchdog->ended_by = watchdog->signal = 0;
+    watchdog->peers = NULL;
+    watchdog->n_peers = 0;
+    watchdog->size = 1;
+    pthread_mutex_unlock(&watchdog->lock);
+    return said->text;
+}
+
+/* The others have said why, where one has ended; where all were stopped, and woken by the signal, nobody has. */
+static void test_a_signal_after_a_stop(void **state)
+{
+    struct bb_watchdog *watchdog;
+    struct capture said;
+    char job[32];
+
+    (void)state;
+    snprintf(job, sizeof(job), "stopped-%ld", (long)getpid());
+    setenv("PMIX_NAMESPACE", job, 1);
+    assert_int_equal(bb_watchdog_start(&watchdog, 20), 0);
+    assert_string_equal(after_a_stop(watchdog, true, &said), "");
+    assert_string_equal(after_a_stop(watchdog, false, &said), "busbar: ended by SIGTERM; last seen: start\n");
+    bb_watchdog_stop(watchdog);
+    unsetenv("PMIX_NAMESPACE");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -627,6 +697,8 @@ int main(void)
         cmocka_unit_test(test_who_deputises),
         cmocka_unit_test(test_who_is_heard_by_all),
         cmocka_unit_test(test_who_has_the_word_says_the_line),
+        cmocka_unit_test(test_a_connection_that_breaks),
+        cmocka_unit_test(test_a_signal_after_a_stop),
         cmocka_unit_test(test_everybody_answers),
         cmocka_unit_test(test_deputy_is_told_of_a_loss),
         cmocka_unit_test(test_alone),

@@ -127,6 +127,7 @@ struct bb_collective {
     size_t count; /* of the NCCL call */
     bool in_place;
     int ranks, nodes;
+    int beside_root; /* of a gather or scatter: members on the root's node, itself among them; 0: nobody says, the most */
     struct bb_spread spread;
 };
 

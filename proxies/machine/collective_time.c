@@ -63,18 +63,19 @@ static double part_moved(const struct bb_cluster *c, double members)
     return c->fabric.rails ? 1 - 1 / fmin(members, bb_fabric_rails(c)) : 0;
 }
 
-/* Each link takes its own part of the bytes, at the same time. Members on small nodes send most away; a root, which is
- * taken to be on the node with most, has its NIC for itself. */
+/* Each link takes its own part of the bytes, at the same time. Members on small nodes send most away; a root has its NIC
+ * for itself. */
 static void pairs_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes, struct bb_cost *cost)
 {
     const bool rooted = bb_colls[call->kind].flags & BB_COLL_ROOTED;
     const struct bb_link *link = call->nodes == 1 ? &c->intra : &c->inter;
     const double n = call->ranks, members = n / call->nodes, moved = part_moved(c, members);
-    const double away = n - (rooted ? call->spread.most : call->spread.fewest);
+    const double with_root = call->beside_root > 0 ? call->beside_root : call->spread.most;
+    const double away = n - (rooted ? with_root : call->spread.fewest);
 
     cost->bytes = (n - 1) / n * bytes;
     cost->latency_ns = (link->latency_us + (call->nodes > 1 && moved > 0 ? c->intra.latency_us : 0)) * 1e3;
-    cost->link_ns = (call->spread.most - 1 + away * moved) / n * bytes / c->intra.gbps;
+    cost->link_ns = ((rooted ? with_root : call->spread.most) - 1 + away * moved) / n * bytes / c->intra.gbps;
     cost->nic_ns = (rooted || !c->shares ? away : call->spread.away) / n * bytes / gpu_nics_gbps(c);
     cost->nic_bytes = cost->nic_ns * member_nic_gbps(c, call);
     if (rooted)

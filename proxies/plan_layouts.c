@@ -45,11 +45,13 @@ static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_lay
         found->rows[0].step_ns / 1e3, "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9),
         "best_layout", bb_layouts_json(found, o->top));
 
-    if (root && conditions->jitter > 0)
+    if (!root || conditions->jitter <= 0 ||
         json_object_set_new(json_object_get(root, "predicted"), "jitter",
                             json_pack("{s:f, s:I, s:i}", "deviation", conditions->jitter, "seed",
-                                      (json_int_t)conditions->seed, "samples", o->samples));
-    return root;
+                                      (json_int_t)conditions->seed, "samples", o->samples)) == 0)
+        return root;
+    json_decref(root);
+    return NULL;
 }
 
 int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *asked, const struct bb_proxy *proxy,

@@ -151,8 +151,8 @@ static double bytes_between(enum bb_nccl_algorithm algorithm, const struct bb_co
 }
 
 /* What goes through the NICs of the busiest node, out as in. Of a ring what goes round. Of two trees, each for half of
- * the data, a node sends up in both and down to two children in one of them; two nodes have one child. To a network that
- * reduces it sends what it has, and gets the sum. */
+ * the data, a node sends up in both and down to two children in one of them; two nodes have one child. To a network
+ * that reduces it sends what it has, and gets the sum. */
 static double bytes_of_node(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
                             double around)
 {

@@ -176,9 +176,9 @@ static void report_mismatch(const struct exchange *x, const struct flow *f, cons
 
 static void find_done(struct exchange *x)
 {
-    if (x->n_beside == 1)
-        x->done_ns = en_load_ns(x->comm, &x->beside[0].load);
-    else if (bb_exchanges_share(emu_machine(), emu_slow(), x->beside, x->n_beside) == 0)
+    if (x->n_beside == 1 || bb_exchanges_share(emu_machine(), emu_slow(), x->beside, x->n_beside) != 0)
+        x->done_ns = en_load_ns(x->comm, &x->beside[0].load); /* without memory, which was said: as if it were alone */
+    else
         x->done_ns = x->beside[0].done_ns;
     x->done_ns += (double)x->comm->extra_ns;
     x->comm->extra_ns = 0;

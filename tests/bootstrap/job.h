@@ -79,7 +79,7 @@ static inline void clear(struct job *job)
     assert_int_equal(system(command), 0);
 }
 
-/* MPI's own start counts as a phase. Where a busy machine takes longer for it than a job is given, it is tried again. */
+/* MPI's own start counts as a phase. Where a busy machine takes longer for it than a job has, it is tried again. */
 static inline void start_as(struct job *job, const char *launcher, const char *mode, int rank, double timeout_s)
 {
     start_once(job, launcher, mode, rank, timeout_s);

@@ -16,6 +16,7 @@ struct copy {
     size_t to_pitch, from_pitch, width, height;
     int value;
     int64_t lasts_ns;
+    struct emu_effort effort;
     void *staged;
 };
 
@@ -63,7 +64,7 @@ static void stage(struct copy *c)
 {
     c->staged = malloc(c->width * c->height);
     if (!c->staged)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     for (size_t y = 0; y < c->height && emu.moves_data; y++)
         memcpy((char *)c->staged + y * c->width, c->from + y * c->from_pitch, c->width);
 }
@@ -76,9 +77,11 @@ static cudaError_t put(const struct copy *c, cudaStream_t stream, const char *na
     cudaError_t rc;
 
     if (!copy)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     *copy = *c;
+    copy->effort = (struct emu_effort){.alone_ns = (double)c->lasts_ns};
     op.arg = copy;
+    op.effort = &copy->effort;
     if (sync)
         return emu_run_sync(stream, &op);
     rc = emu_enqueue(stream, &op);
@@ -182,7 +185,8 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int f
 cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
                          enum cudaMemcpyKind kind)
 {
-    struct copy c = {to, from, to_pitch, from_pitch, width, height, 0, 0, NULL};
+    struct copy c = {
+        .to = to, .from = from, .to_pitch = to_pitch, .from_pitch = from_pitch, .width = width, .height = height};
     cudaError_t rc = emu_enter(__func__);
 
     return emu_report(rc ? rc : copy_2d(c, kind, NULL, false));
@@ -191,7 +195,8 @@ cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t fro
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                               size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
-    struct copy c = {to, from, to_pitch, from_pitch, width, height, 0, 0, NULL};
+    struct copy c = {
+        .to = to, .from = from, .to_pitch = to_pitch, .from_pitch = from_pitch, .width = width, .height = height};
     cudaError_t rc = emu_enter(__func__);
 
     return emu_report(rc ? rc : copy_2d(c, kind, stream, true));

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct emu_state emu = {.lock = PTHREAD_MUTEX_INITIALIZER, .calm = PTHREAD_COND_INITIALIZER};
 
@@ -24,7 +25,13 @@ void emu_die(const char *format, ...)
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);
-    _Exit(2);
+    _Exit(2); /* whatever the program makes of an _exit() that is not its own */
+}
+
+void emu_give_up(const char *what)
+{
+    fprintf(stderr, "emulated GPUs: %s\n", what);
+    _exit(1);
 }
 
 static bool env_is(const char *name, const char *word)
@@ -84,6 +91,7 @@ static void stop_workers(void)
     emu.stopping = true;
     for (struct CUstream_st *s = emu.streams; s; s = s->next)
         pthread_cond_broadcast(&s->work);
+    emu_ahead_end_locked();
     clock_gettime(CLOCK_REALTIME, &deadline);
     deadline.tv_sec += 1;
     while (emu.busy > 0 && pthread_cond_timedwait(&emu.calm, &emu.lock, &deadline) != ETIMEDOUT)
@@ -223,7 +231,7 @@ struct emu_mark *emu_mark_new(void)
     struct emu_mark *mark = calloc(1, sizeof(*mark));
 
     if (!mark)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     mark->refs = 1;
     pthread_cond_init(&mark->reached, NULL);
     return mark;
@@ -233,6 +241,7 @@ void emu_mark_unref_locked(struct emu_mark *mark)
 {
     if (!mark || --mark->refs > 0)
         return;
+    emu_ahead_forget_locked(mark);
     pthread_cond_destroy(&mark->reached);
     free(mark);
 }
@@ -298,12 +307,26 @@ static void fail_device_locked(struct CUstream_st *s)
         device->sticky = cudaErrorLaunchFailure;
 }
 
+static _Thread_local struct emu_item *running;
+
+int64_t emu_end_ns(void)
+{
+    int64_t end_ns;
+
+    emu_lock();
+    emu_ahead_hold_locked(running);
+    end_ns = running->end_ns;
+    emu_unlock();
+    return end_ns;
+}
+
 static void run_op_locked(struct CUstream_st *s, struct emu_item *item)
 {
     int64_t end_ns;
 
     if (emu.devices[s->device].sticky == cudaSuccess) {
         emu.busy++;
+        running = item;
         emu_unlock();
         end_ns = item->op.run(item->op.arg, s->clock_ns);
         emu_lock();
@@ -329,9 +352,10 @@ static void serve_item_locked(struct CUstream_st *s, struct emu_item *item)
     case EMU_ITEM_OP:
         if (item->op.entries == 0)
             emu_queue_begin_locked(s, item);
-        emu_ahead_hold_locked(s, item);
-        if (item->op.effort)
+        if (item->op.effort && !item->op.effort->meeting) {
+            emu_ahead_hold_locked(item);
             item->op.effort->extra_ns = item->extra_ns;
+        }
         run_op_locked(s, item);
         break;
     case EMU_ITEM_RECORD:
@@ -407,7 +431,7 @@ static void start_worker_locked(struct CUstream_st *s)
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     if (pthread_create(&thread, &attr, serve, s) != 0)
-        emu_die("cannot start a thread for a stream");
+        emu_give_up("cannot start a thread for a stream");
     pthread_attr_destroy(&attr);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     s->served = true;
@@ -429,7 +453,7 @@ static struct emu_item *push_locked(struct CUstream_st *s, enum emu_item_kind ki
     struct emu_item *item = calloc(1, sizeof(*item));
 
     if (!item)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     emu_room_await_locked(s, entries);
     s->entries += entries;
     item->entries = entries;

@@ -24,7 +24,7 @@ READMES = sorted(ROOT / line for line in subprocess.run(
 NAMES = [str(path.relative_to(ROOT)) for path in READMES]
 QUICK = {"proxy": "-n 1 --warmup 0 --traced-steps 0 --no-alone", "bench": "-n 1 -w 0 --repeats 1 -c 0 -f 1024",
          "p2p": "-n 1 -w 1 --repeats 1 -c 0", "comm": "-w 0 --repeats 1", "overlap": "-n 1 -w 0 --repeats 1 --products 1",
-         "compute": "-n 1 -w 0 --repeats 1 --quick"}
+         "compute": "-n 1 -w 0 --repeats 1 --quick", "measure": "-n 1 -w 0 --repeats 1 -f 1024"}
 PLACEHOLDER = re.compile(r"(?<![\w$])[A-Z][A-Z_]{2,}(?![\w=:])|\.\.\.")
 
 
@@ -120,7 +120,9 @@ def program_of(text):
 
 def quick_form(text):
     _, program, words = program_of(text)
-    if program is None or words[:1] in (["plan"], ["list"], ["sweep"], ["compare"], ["calibrate"]):
+    if words[:1] == ["calibrate"] and "--" in words:
+        kind = "measure"
+    elif program is None or words[:1] in (["plan"], ["list"], ["sweep"], ["compare"], ["calibrate"]):
         kind = None
     elif program.endswith("_perf"):
         kind = "perf"
@@ -192,7 +194,7 @@ def test_commands_run(busbar, folder, block):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_words_in_the_text_are_known(busbar, folder, name):
-    """Commands inside sentences, and every option of a table that is marked to be tried."""
+    """Commands inside sentences, and every option of a table that is marked to be tried. A search for layouts is one of few."""
     base, tabled, lines, helped = None, False, [], []
     for line in (ROOT / name).read_text().split("\n"):
         found = re.match(r"<!-- try: (.*) -->", line)
@@ -216,7 +218,8 @@ def test_words_in_the_text_are_known(busbar, folder, name):
     if lines:
         assert_known(busbar, folder, lines)
     for span in helped:
-        done = shell(busbar, folder, "build/" + span + (" --ranks 8" if " plan " in span and "--ranks" not in span else ""))
+        done = shell(busbar, folder, "build/" + span + (" --ranks 8" if " plan " in span and "--ranks" not in span else "") +
+                     " --pp 1" * ("--best-layout" in span))
         assert done.returncode == 0, span + done.stdout
 
 

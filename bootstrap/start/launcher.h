@@ -20,9 +20,16 @@ int bb_launcher_local_ranks(int *ranks, int room);
 /*
  * bb_launched_alone - whether this process is for sure the only one of its job: no launcher started it, or one says
  * that there is one. The shell of an interactive Slurm job (salloc, srun --pty) is such a step of one task. Where a
- * launcher does not tell the number, false: MPI has to be asked.
+ * launcher does not tell the number, or a variable looks like that of one that is not known (X_RANK=0), false: MPI has
+ * to be asked.
  */
 bool bb_launched_alone(void);
+
+/*
+ * bb_launcher_claim - the variable, as "X_SIZE=8", by which a launcher, known or not, says that it started several
+ * processes, and beside which the number of this one stands (X_RANK); NULL: none says so.
+ */
+const char *bb_launcher_claim(void);
 
 /* bb_launcher_waits_for_all - srun: a rank that is stopped or stuck keeps the job, whatever becomes of the others. */
 bool bb_launcher_waits_for_all(void);

@@ -243,6 +243,7 @@ int bb_world_agree(struct bb_world *w, int rc, const char *what)
 static int refuse_foreign_launcher(int processes)
 {
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS"};
+    const char *claim = bb_launcher_claim();
 
     if (processes > 1)
         return 0;
@@ -256,6 +257,11 @@ static int refuse_foreign_launcher(int processes)
                 "it was built with, or with srun --mpi=pmix",
                 sizes[i], text);
     }
+    if (claim)
+        return bb_err(BB_EUSAGE,
+                      "a launcher says %s, but MPI has 1 process: start busbar with the mpirun of the MPI that it was "
+                      "built with; for a run of one process, unset that variable",
+                      claim);
     return 0;
 }
 

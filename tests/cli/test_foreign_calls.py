@@ -113,3 +113,13 @@ def test_an_mpi_that_ends_the_process_in_its_start_is_named(busbar, tmp_path):
         pytest.skip("this MPI is another one")
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("busbar: ")]
     assert done.returncode == 1 and "MPI_Init_thread" in line
+
+
+@pytest.mark.parametrize("function, where", [("cublasLtCreate", "the streams, products and buffers of a step"),
+                                             ("cublasLtDestroy", "the release of streams, products and buffers")])
+def test_a_rank_that_ends_in_cublaslt_is_seen_there(busbar, function, where):
+    """Not in the step before, the opening of the results or the last of the timed ones."""
+    env = {"LD_PRELOAD": str(busbar.build / "tests/drill/libdrill_shim.so"), "DRILL": f"leave:{function}:1:1"}
+    done = busbar.run("proxy", "gpt2_large", 2, 2, 1, "--scale-counts", "0.001", "--steps", 1, "--compute", "gemm", "--no-alone", ranks=2, env=env)
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("busbar: ")]
+    assert done.returncode == 1 and "rank 1 (" in line and f"last seen: {where}" in line

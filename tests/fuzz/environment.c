@@ -73,6 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)bb_launcher_local_size();
     (void)bb_launched_alone();
     ask_for_ranks();
+    (void)bb_launcher_claim();
     (void)!bb_siblings_take(&siblings);
     forget_siblings(siblings);
     free(text);

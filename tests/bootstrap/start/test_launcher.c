@@ -25,7 +25,13 @@ static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE",
                                         "SLURM_GTIDS",
                                         "SLURM_STEP_TASKS_PER_NODE",
                                         "PMI_LOCAL_SIZE",
-                                        "SLURM_NTASKS_PER_NODE"};
+                                        "SLURM_NTASKS_PER_NODE",
+                                        "FOO_RANK",
+                                        "FOO_RANKS",
+                                        "FOO_SIZE",
+                                        "BAR_SIZE",
+                                        "RANK",
+                                        "WORLD_SIZE"};
 
 static const struct {
     const char *set[3][2];
@@ -50,6 +56,29 @@ static const struct {
     {{{"MPI_LOCALNRANKS", "1"}, {"PMI_SIZE", "2"}}, false, 1}, /* hydra, a process on each of two hosts */
     {{{"PMIX_RANK", "0"}}, false, 0},                          /* the number is not told */
     {{{"PALS_RANKID", "0"}}, false, 0},
+    {{{"FOO_RANK", "0"}}, false, 0}, /* launchers that nobody knows */
+    {{{"RANK", "3"}, {"WORLD_SIZE", "8"}}, false, 0},
+    {{{"FOO_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}, false, 0},
+    {{{"FOO_RANK", "first"}}, true, 0},
+    {{{"FOO_RANK", ""}}, true, 0},
+    {{{"FOO_RANKS", "2"}}, true, 0},
+    {{{"FOO_SIZE", "12"}}, true, 0}, /* of a font */
+    {{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "1"}}, true, 0},
+};
+
+static const struct {
+    const char *set[3][2], *claim;
+} claims[] = {
+    {{{0}}, NULL},
+    {{{"FOO_RANK", "0"}, {"FOO_SIZE", "8"}}, "FOO_SIZE=8"},
+    {{{"FOO_RANK", "7"}, {"FOO_SIZE", "8"}}, "FOO_SIZE=8"},
+    {{{"FOO_RANK", "8"}, {"FOO_SIZE", "8"}}, NULL}, /* no rank of 8 */
+    {{{"FOO_RANK", "0"}, {"FOO_SIZE", "1"}}, NULL},
+    {{{"FOO_RANK", "0"}, {"BAR_SIZE", "8"}}, NULL},
+    {{{"RANK", "1"}, {"WORLD_SIZE", "2"}}, "WORLD_SIZE=2"},
+    {{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, "PMI_SIZE=2"},
+    {{{"FOO_RANK", "-1"}, {"FOO_SIZE", "8"}}, NULL},
+    {{{"FOO_RANK", "0"}, {"FOO_SIZE", "8G"}}, NULL},
 };
 
 static const struct {
@@ -93,6 +122,22 @@ static void alone_or_in_a_job(void **state)
             setenv(rows[i].set[v][0], rows[i].set[v][1], 1);
         if (bb_launched_alone() != rows[i].alone || bb_launcher_local_size() != rows[i].local_size)
             fail_msg("row %zu: alone %d, local size %d", i, bb_launched_alone(), bb_launcher_local_size());
+    }
+}
+
+static void launchers_that_nobody_knows(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ROWS(claims); i++) {
+        const char *claim;
+
+        for (size_t v = 0; v < ROWS(variables); v++)
+            unsetenv(variables[v]);
+        for (int v = 0; v < 3 && claims[i].set[v][0]; v++)
+            setenv(claims[i].set[v][0], claims[i].set[v][1], 1);
+        claim = bb_launcher_claim();
+        if (!claim != !claims[i].claim || (claim && strcmp(claim, claims[i].claim) != 0))
+            fail_msg("row %zu: %s", i, claim ? claim : "none");
     }
 }
 
@@ -160,7 +205,8 @@ static void who_reads_no_more_is_passed_by(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(alone_or_in_a_job), cmocka_unit_test(ranks_of_a_host),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(alone_or_in_a_job),
+                                       cmocka_unit_test(launchers_that_nobody_knows), cmocka_unit_test(ranks_of_a_host),
                                        cmocka_unit_test(who_reads_no_more_is_passed_by)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

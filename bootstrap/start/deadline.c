@@ -73,7 +73,7 @@ static _Noreturn void end_process(int signal, bool timed_out, pid_t sender)
     }
     if (!bb_launched_alone())
         pause_ms(LINGER_MS); /* those that come later find the word taken */
-    _exit(code);
+    bb_exit_process((int)code);
 }
 
 static void handle_signal(int signal, siginfo_t *info, void *context)

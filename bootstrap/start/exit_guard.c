@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -18,6 +19,18 @@ static void end_guarded(void)
 {
     if (guard.fn && guard.process == getpid())
         guard.fn(guard.arg);
+}
+
+void bb_exit_process(int status)
+{
+    for (;;)
+        syscall(SYS_exit_group, status);
+}
+
+void bb_exit_called(int status)
+{
+    end_guarded();
+    bb_exit_process(status);
 }
 
 void bb_exit_guard(bb_exited *fn, void *arg)

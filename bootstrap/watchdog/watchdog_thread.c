@@ -3,6 +3,7 @@
  * the lock except while it sleeps in poll; nothing under the lock blocks for more than a moment.
  */
 #include "bootstrap/base/clock.h"
+#include "bootstrap/start/exit_guard.h"
 #include "bootstrap/start/hydra.h"
 #include "bootstrap/start/signals.h"
 #include "bootstrap/start/speaker.h"
@@ -105,7 +106,7 @@ static void take_fail(struct bb_watchdog *watchdog, struct bb_peer *peer, const 
         take_signal(watchdog, msg->signal, (int)(peer - watchdog->peers), bb_now_s());
         return;
     }
-    if (watchdog->signal)
+    if (watchdog->signal && !watchdog->slept)
         bb_watchdog_judge_signal(watchdog);
     bb_watchdog_end(watchdog, end_code_of(msg));
 }
@@ -470,7 +471,7 @@ static void leave_process(struct bb_watchdog *watchdog)
     bb_watchdog_end_others(watchdog);
     if (!watchdog->met && watchdog->launched)
         bb_hydra_abort(bb_exit_code(watchdog->ending));
-    _exit(bb_exit_code(watchdog->ending));
+    bb_exit_process(bb_exit_code(watchdog->ending));
 }
 
 /* A main thread that is on its way out saves and aborts by itself. */

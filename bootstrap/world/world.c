@@ -6,6 +6,7 @@
 
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/deadline.h"
+#include "bootstrap/start/exit_guard.h"
 #include "bootstrap/start/hydra.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/siblings.h"
@@ -24,6 +25,8 @@
 #include <unistd.h>
 
 /* ---- waiting ---- */
+
+static const double STOPPED_S = 1.5; /* one pause is a few ms */
 
 enum {
     YIELD_US = 200,
@@ -46,6 +49,17 @@ static void pause_after(double waited_s, int yield_us, long last_us, long *sleep
     pause = (struct timespec){.tv_nsec = 1000 * *sleep_us};
     nanosleep(&pause, NULL);
     *sleep_us = *sleep_us * 3 / 2 < last_us ? *sleep_us * 3 / 2 : last_us;
+}
+
+/* The time in which this process was stopped (a job that a scheduler suspends) is nobody's. */
+static double waited_since(double *start_s, double before_s)
+{
+    const double waited_s = bb_now_s() - *start_s;
+
+    if (waited_s - before_s < STOPPED_S)
+        return waited_s;
+    *start_s += waited_s - before_s;
+    return before_s;
 }
 
 static int tell_timeout(struct bb_world *w, const char *what)
@@ -73,7 +87,7 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
             said = true;
         }
         pause_after(waited_s, yield_us, (1 + w->crowd) * SLEEP_LAST_US, &sleep_us);
-        waited_s = bb_now_s() - start_s;
+        waited_s = waited_since(&start_s, waited_s);
     }
     if (said && rc > 0)
         bb_watchdog_waiting(w->watchdog, NULL);
@@ -256,6 +270,13 @@ static void calm_open_mpi(void)
     (void)setenv("OMPI_MCA_async_mpi_finalize", "1", 0);
 }
 
+/* It may end this process by itself, which is ours to do then. */
+static void abort_mpi(int code)
+{
+    bb_exit_guard(NULL, NULL);
+    MPI_Abort(MPI_COMM_WORLD, code);
+}
+
 /* A main thread that is stuck cannot: from the hooks' own thread, which may stay there. */
 static void abort_stuck(void *arg, int rc)
 {
@@ -263,7 +284,7 @@ static void abort_stuck(void *arg, int rc)
 
     (void)arg;
     nanosleep(&others_have_saved, NULL);
-    MPI_Abort(MPI_COMM_WORLD, bb_exit_code(rc));
+    abort_mpi(bb_exit_code(rc));
 }
 
 static int start_mpi(struct bb_world *w)
@@ -461,7 +482,7 @@ static void abort_under_hydra(int code)
     const struct timespec output_is_read = {.tv_nsec = 200000000};
 
     nanosleep(&output_is_read, NULL);
-    MPI_Abort(MPI_COMM_WORLD, code);
+    abort_mpi(code);
 }
 
 /*
@@ -486,10 +507,10 @@ static void end_everybody(struct bb_world *w, int rc)
     if (w->rank == 0 && told && bb_launcher_waits_for_all())
         told = bb_watchdog_all_ended(w->watchdog);
     if (!told && w->mpi)
-        MPI_Abort(MPI_COMM_WORLD, code);
+        abort_mpi(code);
     if (w->watchdog)
         bb_watchdog_end_neighbours(w->watchdog);
-    _exit(code);
+    bb_exit_process(code);
 }
 
 static int end_siblings(struct bb_world *w)

@@ -5,7 +5,8 @@
  *
  * With DRILL_OURS only calls from the program's own two files count, whatever the libraries do among themselves.
  *
- * kill stop segv exit leave quit xcpu: what becomes of the process (exit is _exit(0), leave exit(0)). stall: the call never returns. fail: it fails, as its row
+ * kill stop segv exit leave leave-now quit xcpu: what becomes of the process (exit is the kernel's, with status 0; leave and
+ * leave-now are the C library's exit(0) and _exit(0)). stall: the call never returns. fail: it fails, as its row
  * says. term int hup usr1 usr2, orphan (SIGKILL): the signal is sent to the launcher, and the call takes 2 s. When the deed is done its time goes to
  * $DRILL_LOG. x86-64 only: arguments are passed on unread, six in registers and 144 bytes of the stack.
  */
@@ -18,6 +19,7 @@
 #include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -87,9 +89,11 @@ static int do_deed(const char *deed)
         raise(SIGSEGV);
     }
     if (strcmp(deed, "exit") == 0)
-        _exit(0);
+        syscall(SYS_exit_group, 0);
     if (strcmp(deed, "leave") == 0)
         exit(0);
+    if (strcmp(deed, "leave-now") == 0)
+        _exit(0);
     while (strcmp(deed, "stall") == 0)
         pause();
     return strcmp(deed, "fail") == 0;

@@ -23,7 +23,7 @@ void emu_front_set(struct emu_front *front, struct CUgraphNode_st *const *nodes,
     struct CUgraphNode_st **copy = n ? malloc((size_t)n * sizeof(*copy)) : NULL;
 
     if (n && !copy)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     if (n)
         memcpy(copy, nodes, (size_t)n * sizeof(*copy));
     free(front->nodes);
@@ -46,7 +46,7 @@ void emu_front_join(struct emu_front *front, const struct emu_front *more)
         return;
     front->nodes = realloc(front->nodes, room * sizeof(*front->nodes));
     if (!front->nodes)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     for (int i = 0; i < more->n; i++)
         if (!front_has(front, more->nodes[i]))
             front->nodes[front->n++] = more->nodes[i];
@@ -60,7 +60,7 @@ void emu_capture_begin_locked(struct CUstream_st *s, struct CUgraph_st *graph, e
     struct emu_capture *capture = calloc(1, sizeof(*capture));
 
     if (!capture)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     *capture = (struct emu_capture){.next = emu.captures,
                                     .id = ++emu.next_id,
                                     .graph = graph,
@@ -307,7 +307,7 @@ static void mark_before(const struct CUgraphNode_st *node, bool *seen)
     int n = 0;
 
     if (!stack)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     if (!seen[node->index])
         stack[n++] = node;
     seen[node->index] = true;
@@ -327,7 +327,7 @@ static bool all_joined_locked(const struct emu_capture *capture)
     bool *seen = calloc((size_t)capture->graph->body->n + 1, sizeof(*seen)), joined = true;
 
     if (!seen)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     for (int i = 0; i < capture->origin->front.n; i++)
         mark_before(capture->origin->front.nodes[i], seen);
     for (const struct CUstream_st *s = emu.streams; s; s = s->next)

@@ -64,7 +64,7 @@ static void stage(struct copy *c)
 {
     c->staged = malloc(c->width * c->height);
     if (!c->staged)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     for (size_t y = 0; y < c->height && emu.moves_data; y++)
         memcpy((char *)c->staged + y * c->width, c->from + y * c->from_pitch, c->width);
 }
@@ -77,7 +77,7 @@ static cudaError_t put(const struct copy *c, cudaStream_t stream, const char *na
     cudaError_t rc;
 
     if (!copy)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     *copy = *c;
     copy->effort = (struct emu_effort){.alone_ns = (double)c->lasts_ns};
     op.arg = copy;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct emu_state emu = {.lock = PTHREAD_MUTEX_INITIALIZER, .calm = PTHREAD_COND_INITIALIZER};
 
@@ -24,7 +25,13 @@ void emu_die(const char *format, ...)
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);
-    _Exit(2);
+    _Exit(2); /* whatever the program makes of an _exit() that is not its own */
+}
+
+void emu_give_up(const char *what)
+{
+    fprintf(stderr, "emulated GPUs: %s\n", what);
+    _exit(1);
 }
 
 static bool env_is(const char *name, const char *word)
@@ -224,7 +231,7 @@ struct emu_mark *emu_mark_new(void)
     struct emu_mark *mark = calloc(1, sizeof(*mark));
 
     if (!mark)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     mark->refs = 1;
     pthread_cond_init(&mark->reached, NULL);
     return mark;
@@ -424,7 +431,7 @@ static void start_worker_locked(struct CUstream_st *s)
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     if (pthread_create(&thread, &attr, serve, s) != 0)
-        emu_die("cannot start a thread for a stream");
+        emu_give_up("cannot start a thread for a stream");
     pthread_attr_destroy(&attr);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     s->served = true;
@@ -446,7 +453,7 @@ static struct emu_item *push_locked(struct CUstream_st *s, enum emu_item_kind ki
     struct emu_item *item = calloc(1, sizeof(*item));
 
     if (!item)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     emu_room_await_locked(s, entries);
     s->entries += entries;
     item->entries = entries;

@@ -24,7 +24,7 @@ static cudaError_t create(const char *function, cudaEvent_t *event, unsigned fla
     }
     e = calloc(1, sizeof(*e));
     if (!e)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     *e = (struct CUevent_st){.magic = EVENT_MAGIC, .device = emu_current_device(), .flags = flags};
     *event = e;
 out:

@@ -42,7 +42,7 @@ struct CUgraphExec_st {
 static void *need(void *memory)
 {
     if (!memory)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     return memory;
 }
 

@@ -197,6 +197,7 @@ int emu_rank_from(const char *const *names, int n, int fallback);
 int emu_nodes(void);              /* EMU_NODES, 0: as the machine's nodes are  */
 int emu_node_of(int at, int all); /* of so many, on EMU_NODES of equal size     */
 void emu_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn)); /* bad environment: exit 2 */
+void emu_give_up(const char *what) __attribute__((noreturn)); /* the host has no more of it: exit 1 */
 
 /* memory.c */
 enum emu_space { EMU_PAGEABLE, EMU_PINNED, EMU_DEVICE, EMU_MANAGED };

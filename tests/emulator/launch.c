@@ -68,7 +68,7 @@ void **__cudaRegisterFatBinary(void *image)
     void **module = malloc(sizeof(*module));
 
     if (!module)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     *module = image;
     return module;
 }
@@ -108,7 +108,7 @@ void __cudaRegisterFunction(void **module, const char *host, char *device_fun, c
 
     (void)device_fun, (void)thread_limit, (void)tid, (void)bid, (void)block, (void)grid, (void)warp;
     if (!kernel || !(kernel->name = strdup(name)))
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     kernel->host = host;
     kernel->module = module;
     pthread_mutex_lock(&kernels.lock);
@@ -274,7 +274,7 @@ static struct launch *launch_new(const struct emu_twin *twin, void **args)
         bytes += aligned(twin->arg_bytes[i]);
     l = calloc(1, sizeof(*l) + bytes);
     if (!l)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     l->twin = twin;
     l->seen.args = l->args;
     bytes = 0;

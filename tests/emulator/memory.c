@@ -56,7 +56,7 @@ static void insert(struct block block)
         blocks.room = blocks.room ? 2 * blocks.room : 64;
         blocks.list = realloc(blocks.list, blocks.room * sizeof(*blocks.list));
         if (!blocks.list)
-            emu_die("out of host memory");
+            emu_give_up("out of host memory");
     }
     for (size_t i = blocks.n++; i > at; i--)
         blocks.list[i] = blocks.list[i - 1];

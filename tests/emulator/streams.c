@@ -31,7 +31,7 @@ struct CUstream_st *emu_stream_new_locked(enum emu_stream_kind kind, int device,
     struct CUstream_st *s = calloc(1, sizeof(*s));
 
     if (!s)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     s->kind = kind;
     s->device = device;
     s->flags = flags;
@@ -64,7 +64,7 @@ static struct CUstream_st *own_stream_locked(int device)
     if (!own) {
         own = calloc(EMU_MAX_DEVICES, sizeof(*own));
         if (!own)
-            emu_die("out of host memory");
+            emu_give_up("out of host memory");
         pthread_setspecific(own_streams_key, own);
     }
     if (!own[device])
@@ -344,7 +344,7 @@ static cudaError_t add_host_call(const char *function, cudaStream_t stream, stru
     }
     copy = malloc(sizeof(*copy));
     if (!copy)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     *copy = call;
     rc = emu_enqueue(stream, &(struct emu_op){.name = "host function",
                                               .run = run_host_call,

@@ -18,7 +18,7 @@ void __cudaRegisterManagedVar(void **module, void **host, char *device, const ch
     (void)module, (void)device, (void)name, (void)external, (void)constant, (void)global;
     *host = calloc(1, bytes);
     if (!*host)
-        emu_die("out of host memory");
+        emu_give_up("out of host memory");
     emu_adopt_block(*host, bytes, EMU_MANAGED);
 }
 

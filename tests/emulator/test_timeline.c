@@ -97,8 +97,8 @@ static int64_t lost_ns(struct job *job, int step, int64_t *end_ns)
     return extra_ns;
 }
 
-/* 0 to 100 alone, then half of the NIC each: the first has 100 left at 100, ends at 300; the other, with 200 of 300 left
- * then, at 500. */
+/* 0 to 100 alone, then half of the NIC each: the first has 100 left at 100, ends at 300; the other, with 200 of 300
+ * left then, at 500. */
 static void flows_begin_and_end_at_different_moments(void **state)
 {
     struct job *job = *state;

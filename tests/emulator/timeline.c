@@ -1,7 +1,7 @@
 /*
- * timeline.c - time passes from event to event, for all hosts (see timeline.h). A lane that has nothing to wait for has an
- * event: its next step begins, or its kernel ends; what moves bytes has flows (timeline_meet.c). No event is let happen
- * that a host which runs could still come before.
+ * timeline.c - time passes from event to event, for all hosts (see timeline.h). A lane that has nothing to wait for has
+ * an event: its next step begins, or its kernel ends; what moves bytes has flows (timeline_meet.c). No event is let
+ * happen that a host which runs could still come before.
  */
 #include "timeline.h"
 #include "timeline_state.h"

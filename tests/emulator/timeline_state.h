@@ -1,4 +1,4 @@
-/* timeline_state.h - what timeline.c, which lets time pass, and timeline_meet.c, which moves bytes, keep (timeline.h). */
+/* timeline_state.h - what timeline.c, which lets time pass, and timeline_meet.c, which moves bytes, keep. */
 #ifndef EMU_TIMELINE_STATE_H
 #define EMU_TIMELINE_STATE_H
 
@@ -31,7 +31,7 @@ enum {
     TL_SIZES = 24 /* of pieces of the uses: powers of two */
 };
 
-/* Elements that come and go begin with `next`, in a list of those that are not in use, or what their owner makes of it. */
+/* Elements that come and go begin with `next`: of those that are not in use, or what their owner makes of it. */
 struct tl_pool {
     int unused, n;
 };

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 #ifndef __x86_64__
 #include <ucontext.h>
 #endif
@@ -181,8 +182,10 @@ struct fiber *fiber_new(struct gpu *g)
     if (!g->stacks) {
         void *stacks = mmap(NULL, (size_t)STACK_BYTES * (MOST_THREADS + 1), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (stacks == MAP_FAILED)
-            fail(g, "no memory for its stack", g->running);
+        if (stacks == MAP_FAILED) {
+            fprintf(stderr, "emulated GPUs: kernel %s: no memory for the stacks of its threads\n", g->launch->name);
+            _exit(1);
+        }
         g->stacks = static_cast<unsigned char *>(stacks);
     }
     context_init(&f->context, g->stacks + (size_t)STACK_BYTES * g->n_fibers++, fiber_main);

@@ -42,6 +42,15 @@ static const enum bb_coll_kind kinds[EN_KINDS] = {
     [EN_SCATTER] = BB_SCATTER,
 };
 
+static int beside_root(ncclComm_t comm, const struct en_task *task)
+{
+    int beside = 0;
+
+    for (int i = 0; en_kind(task->kind)->rooted && i < comm->size; i++)
+        beside += comm->nodes[i] == comm->nodes[task->root];
+    return beside;
+}
+
 static struct bb_collective call_of(ncclComm_t comm, const struct en_task *task)
 {
     return (struct bb_collective){.kind = kinds[task->kind],
@@ -50,6 +59,7 @@ static struct bb_collective call_of(ncclComm_t comm, const struct en_task *task)
                                   .in_place = task->send == task->recv,
                                   .ranks = comm->size,
                                   .nodes = comm->n_nodes,
+                                  .beside_root = beside_root(comm, task),
                                   .spread = comm->spread};
 }
 

@@ -64,7 +64,7 @@ def test_a_step_takes_what_is_predicted(busbar, tmp_path, alone, shares, words):
 STAND_IN = ("--compute", "timed", "--forward-us", 100, "--backward-us", 200)
 GPT = ("transformer", "--model", "gpt2_small", "--layers", 4, "--global-batch-size", 8, *STAND_IN)
 ON_ONE_NIC = {"both replicas' groups": (*GPT, "--tp", 2), "both pipelines": (*GPT, "--pp", 2), "one pipeline": (*GPT, "--pp", 4),
-              "collectives of all at once": ("dlrm", "--compute", "none")}
+              "stages of different work": ("gpt2_large", 4, 2, 2), "collectives of all at once": ("dlrm", "--compute", "none")}
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ RAILS = {"nodes_per_leaf": 1, "leaf_oversubscription": 3, "rails": True}
 PODS = {"nodes_per_leaf": 1, "leaf_oversubscription": 1, "nodes_per_pod": 2, "pod_oversubscription": 7}
 
 
-@pytest.mark.parametrize("case", ["both replicas' groups", "both pipelines", "collectives of all at once"])
+@pytest.mark.parametrize("case", ["both replicas' groups", "stages of different work", "collectives of all at once"])
 @pytest.mark.parametrize("gpus,fabric", [(1, LEAVES), (2, RAILS), (1, PODS)], ids=["leaves", "rails", "pods"])
 def test_scarce_uplinks_are_shared(busbar, tmp_path, pcie, gpus, fabric, case):
     words = ON_ONE_NIC[case]

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <unistd.h>
 
-enum { PATIENCE_S = 1, QUIET_LOOKS = 20 };
+enum { PATIENCE_S = 1, QUIET_LOOKS = 8 };
 
 static struct {
     struct emu_timeline *line;

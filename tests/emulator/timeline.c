@@ -1,7 +1,7 @@
 /*
- * timeline.c - time passes from event to event, for all hosts (see timeline.h). A lane that has nothing to wait for has an
- * event: its next step begins, or its kernel ends; what moves bytes has flows (timeline_meet.c). No event is let happen
- * that a host which runs could still come before.
+ * timeline.c - time passes from event to event, for all hosts (see timeline.h). A lane that has nothing to wait for has
+ * an event: its next step begins, or its kernel ends; what moves bytes has flows (timeline_meet.c). No event is let
+ * happen that a host which runs could still come before.
  */
 #include "timeline.h"
 #include "timeline_state.h"
@@ -19,6 +19,9 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#define SLICE_S 0.25 /* at most so long a host sleeps for news          */
+#define LOOK_S  0.5  /* so often somebody looks after the hosts, at most */
 
 /* ---- elements ---- */
 
@@ -101,15 +104,26 @@ static double seconds(void)
 
 static void set_host(struct emu_timeline *t, int host, enum tl_host_state state)
 {
-    t->hosts[host].state = state;
-    t->hosts[host].heard_s = seconds();
-    t->b->gates_due |= t->hosts[host].gates > 0;
+    struct tl_host *h = &t->hosts[host];
+
+    t->b->n_live += (state != TL_GONE) - (h->state != TL_GONE);
+    t->b->n_away += (state == TL_AWAY) - (h->state == TL_AWAY);
+    h->state = state;
+    h->heard_s = seconds();
+    t->bounds[host] = state == TL_RUNS ? t->clocks[host] : INFINITY;
+}
+
+/* Gates of a host that waits may open. */
+static void look_at_gates(struct emu_timeline *t, int host)
+{
+    if (t->hosts[host].gates > 0 && t->hosts[host].state == TL_WAITS)
+        t->b->gates_due = t->b->gates_due == 0 || t->b->gates_due == host ? host : -1;
 }
 
 static void release_host(struct emu_timeline *t, int host, double when_ns)
 {
+    t->clocks[host] = fmax(t->clocks[host], when_ns);
     set_host(t, host, TL_RUNS);
-    t->hosts[host].clock_ns = fmax(t->hosts[host].clock_ns, when_ns);
 }
 
 /* Nothing happens after it that a host could still issue something for. */
@@ -118,34 +132,21 @@ static double horizon_ns(const struct emu_timeline *t)
     double ns = INFINITY;
 
     for (int h = 1; h <= t->b->hosts.n; h++)
-        if (t->hosts[h].state == TL_RUNS)
-            ns = fmin(ns, t->hosts[h].clock_ns);
+        ns = t->bounds[h] < ns ? t->bounds[h] : ns;
     return ns;
-}
-
-static bool all_away(const struct emu_timeline *t)
-{
-    int away = 0;
-
-    for (int h = 1; h <= t->b->hosts.n; h++) {
-        if (t->hosts[h].state != TL_AWAY && t->hosts[h].state != TL_GONE)
-            return false;
-        away += t->hosts[h].state == TL_AWAY;
-    }
-    return away > 1;
 }
 
 void emu_timeline_run_host(struct emu_timeline *t, int host, double clock_ns)
 {
-    set_host(t, host, TL_RUNS);
-    t->hosts[host].clock_ns = fmax(t->hosts[host].clock_ns, clock_ns);
+    release_host(t, host, clock_ns);
 }
 
 static void wait_for(struct emu_timeline *t, int host, int lane, double clock_ns)
 {
-    emu_timeline_run_host(t, host, clock_ns);
-    t->hosts[host].state = TL_WAITS;
+    t->clocks[host] = fmax(t->clocks[host], clock_ns);
+    set_host(t, host, TL_WAITS);
     t->hosts[host].lane = lane;
+    look_at_gates(t, host);
 }
 
 void emu_timeline_wait_moment(struct emu_timeline *t, int host, int moment, double clock_ns)
@@ -165,13 +166,11 @@ void emu_timeline_wait_lane(struct emu_timeline *t, int host, int lane, double c
 void emu_timeline_meet_hosts(struct emu_timeline *t, int host)
 {
     set_host(t, host, TL_AWAY);
-    for (int h = 1; all_away(t) && h <= t->b->hosts.n; h++)
-        if (t->hosts[h].state == TL_AWAY) {
-            for (int other = h; other <= t->b->hosts.n; other++)
-                if (t->hosts[other].state == TL_AWAY)
-                    set_host(t, other, TL_RUNS);
-            return;
-        }
+    if (t->b->n_away < t->b->n_live || t->b->n_live == 1)
+        return;
+    for (int h = 1; h <= t->b->hosts.n; h++)
+        if (t->hosts[h].state == TL_AWAY)
+            set_host(t, h, TL_RUNS);
 }
 
 void emu_timeline_lose_host(struct emu_timeline *t, int host)
@@ -192,13 +191,16 @@ void emu_timeline_remove_host(struct emu_timeline *t, int host)
 {
     while (t->hosts[host].first_lane != 0)
         emu_timeline_remove_lane(t, t->hosts[host].first_lane);
-    t->hosts[host].state = TL_GONE;
+    set_host(t, host, TL_GONE);
 }
 
 void emu_timeline_look_after(struct emu_timeline *t, double patience_s)
 {
     const double now_s = seconds();
 
+    if (now_s - t->b->looked_s < LOOK_S)
+        return;
+    t->b->looked_s = now_s;
     for (int h = 1; h <= t->b->hosts.n; h++) {
         const struct tl_host *host = &t->hosts[h];
 
@@ -224,7 +226,7 @@ uint32_t emu_timeline_news(struct emu_timeline *t, int host)
 void emu_timeline_sleep(struct emu_timeline *t, int host, uint32_t seen)
 {
     struct tl_host *h = &t->hosts[host];
-    const struct timespec slice = {.tv_nsec = 100000000};
+    const struct timespec slice = {.tv_nsec = (long)(SLICE_S * 1e9)};
 
     atomic_fetch_add(&h->asleep, 1);
     if (atomic_load(&h->bell) == seen)
@@ -355,7 +357,7 @@ static void begin_kernel(struct emu_timeline *t, int at)
     if (step->waits) {
         l->phase = TL_GATED;
         t->hosts[l->host].gates++;
-        t->b->gates_due = true;
+        look_at_gates(t, l->host);
         return;
     }
     l->phase = TL_COMPUTES;
@@ -427,20 +429,28 @@ static bool is_still(const struct emu_timeline *t, int host)
 }
 
 /* A host that waits while nothing of its own can happen has let go on what waited for it. */
+static void open_gates_of(struct emu_timeline *t, int host)
+{
+    if (t->hosts[host].gates == 0 || t->hosts[host].state != TL_WAITS || !is_still(t, host))
+        return;
+    for (int lane = t->hosts[host].first_lane, next; lane != 0; lane = next) {
+        next = t->lanes[lane].next_of_host;
+        if (t->lanes[lane].phase != TL_GATED)
+            continue;
+        t->hosts[host].gates--;
+        tl_finish(t, lane, fmax(t->lanes[lane].begun_ns, t->clocks[host]));
+    }
+}
+
 static void open_gates(struct emu_timeline *t)
 {
-    t->b->gates_due = false;
-    for (int h = 1; h <= t->b->hosts.n; h++) {
-        if (t->hosts[h].gates == 0 || t->hosts[h].state != TL_WAITS || !is_still(t, h))
-            continue;
-        for (int lane = t->hosts[h].first_lane, next; lane != 0; lane = next) {
-            next = t->lanes[lane].next_of_host;
-            if (t->lanes[lane].phase != TL_GATED)
-                continue;
-            t->hosts[h].gates--;
-            tl_finish(t, lane, fmax(t->lanes[lane].begun_ns, t->hosts[h].clock_ns));
-        }
-    }
+    const int due = t->b->gates_due;
+
+    t->b->gates_due = 0;
+    if (due > 0)
+        open_gates_of(t, due);
+    for (int h = 1; due < 0 && h <= t->b->hosts.n; h++)
+        open_gates_of(t, h);
 }
 
 /* ---- time ---- */
@@ -483,7 +493,7 @@ static void let_lane_happen(struct emu_timeline *t, int lane, double when_ns)
     case TL_MEETS:
         break;
     }
-    t->b->gates_due |= t->hosts[l->host].gates > 0;
+    look_at_gates(t, l->host);
 }
 
 static bool is_stale(const struct emu_timeline *t, const struct tl_event *e)
@@ -515,7 +525,7 @@ static void pass_time(struct emu_timeline *t)
     while (!t->b->broken) {
         const double next_ns = t->b->n_events > 0 ? t->events[0].when_ns : INFINITY;
 
-        if (t->b->gates_due)
+        if (t->b->gates_due != 0)
             open_gates(t);
         else if (next_ns <= t->b->now_ns) {
             struct tl_event e = take_event(t);
@@ -792,6 +802,8 @@ static size_t place_arrays(struct emu_timeline *t, char *base)
 
     PLACE(t->b, 1);
     PLACE(t->hosts, TL_HOSTS);
+    PLACE(t->clocks, TL_HOSTS);
+    PLACE(t->bounds, TL_HOSTS);
     PLACE(t->gpus, TL_GPUS);
     PLACE(t->places, TL_PLACES);
     PLACE(t->lanes, TL_LANES);

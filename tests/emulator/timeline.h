@@ -56,7 +56,7 @@ void emu_timeline_look_after(struct emu_timeline *t, double patience_s);
 /* No host runs, and nothing would ever happen: whoever waits has to do without. */
 bool emu_timeline_is_stuck(const struct emu_timeline *t);
 
-/* Sleeps, without the lock, until there is news for the host since it was seen, at most 0.1 s. */
+/* Sleeps, without the lock, until there is news for the host since it was seen, at most 0.25 s. */
 uint32_t emu_timeline_news(struct emu_timeline *t, int host);
 void emu_timeline_sleep(struct emu_timeline *t, int host, uint32_t seen);
 void emu_timeline_wake(struct emu_timeline *t, int host);

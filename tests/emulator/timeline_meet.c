@@ -193,7 +193,6 @@ void tl_end_meeting(struct emu_timeline *t, int meeting)
         const int next = t->lanes[lane].next_member;
 
         t->lanes[lane].meeting = 0;
-        /* From its own coming on, it lasts as long as from the last one's. */
         tl_end_nccl(t, lane);
         tl_finish(t, lane, end_ns);
         lane = next;

@@ -1,4 +1,4 @@
-/* timeline_state.h - what timeline.c, which lets time pass, and timeline_meet.c, which moves bytes, keep (timeline.h). */
+/* timeline_state.h - what timeline.c, which lets time pass, and timeline_meet.c, which moves bytes, keep. */
 #ifndef EMU_TIMELINE_STATE_H
 #define EMU_TIMELINE_STATE_H
 
@@ -31,7 +31,7 @@ enum {
     TL_SIZES = 24 /* of pieces of the uses: powers of two */
 };
 
-/* Elements that come and go begin with `next`, in a list of those that are not in use, or what their owner makes of it. */
+/* Elements that come and go begin with `next`: of those that are not in use, or what their owner makes of it. */
 struct tl_pool {
     int unused, n;
 };
@@ -43,7 +43,7 @@ struct tl_host {
     enum tl_host_state state;
     int pid, first_lane, n_steps, gates;
     int lane; /* that it waits for, 0: a moment, -1: all */
-    double clock_ns, heard_s;
+    double heard_s;
     int gpus[TL_DEVICES];
     _Atomic uint32_t bell, asleep;
 };
@@ -135,7 +135,10 @@ struct tl_place {
 /* What all processes see. */
 struct tl_board {
     pthread_mutex_t lock;
-    bool broken, gates_due;
+    bool broken;
+    int gates_due; /* of which host gates may open, -1: of any */
+    int n_live, n_away;
+    double looked_s; /* when somebody looked after the hosts */
     double now_ns;
     int visit, settling, n_events, n_gpus, n_places, n_resources, n_uses, n_uneasy;
     struct tl_pool hosts, lanes, steps, moments, cells, meetings, pairs, flows;
@@ -148,6 +151,7 @@ struct emu_timeline {
     const struct bb_cluster *machine;
     struct bb_flows flows; /* its arrays are shared; its counters are while the lock is held */
     struct tl_host *hosts;
+    double *clocks, *bounds; /* [hosts] where each is; of those that run, else INFINITY */
     struct tl_gpu *gpus;
     struct tl_place *places;
     struct tl_lane *lanes;

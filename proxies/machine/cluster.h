@@ -48,6 +48,7 @@ struct bb_nccl_way {
     double base_us, intra_us, inter_us; /* once; for each step within a node and between nodes            */
     double gbps;                        /* bus bandwidth that the links within a node make of it          */
     double nic;                         /* part of the rate between nodes that its protocol leaves        */
+    double chunk_us;                    /* of NVLS, for each round of its chunks; 0: one rate at all sizes */
 };
 #define BB_NCCL_WAYS 24
 

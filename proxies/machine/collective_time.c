@@ -163,6 +163,33 @@ static double bytes_of_node(enum bb_nccl_algorithm algorithm, const struct bb_co
     return (call->nodes == 2 ? 0.5 : 1) * count_rounds(&bb_colls[call->kind]) * bytes;
 }
 
+/* ---- chunks of NVLS ---- */
+
+#define NVLS_CHANNELS 16                  /* of Hopper (NCCL's src/transport/nvls.cc)               */
+#define NVLS_CHUNK    (128.0 * (1 << 10)) /* bytes, the largest                                     */
+#define NVLS_FILL     2                   /* rounds: a chunk is scattered, then reduced, then gathered */
+
+/* A chunk for each channel and GPU. NCCL halves them as long as an array has few of them (its src/enqueue.cc). */
+static double nvls_round_bytes(int gpus, double bytes)
+{
+    static const double fewest_rounds[] = {64, 8, 2};
+    double round = NVLS_CHANNELS * NVLS_CHUNK * gpus;
+
+    for (size_t i = 0; i < sizeof(fewest_rounds) / sizeof(fewest_rounds[0]); i++)
+        if (bytes < fewest_rounds[i] * round)
+            round /= 2;
+    return fmin(bytes, round);
+}
+
+/* Its three steps overlap but for the rounds that fill the pipeline. GPUs wait for each other once a round. */
+static void add_nvls_rounds(const struct bb_nccl_way *way, int gpus, double bytes, struct bb_cost *cost)
+{
+    const double round = nvls_round_bytes(gpus, bytes), wait_ns = way->chunk_us * 1e3;
+
+    cost->latency_ns += NVLS_FILL * (wait_ns + cost->link_ns * round / bytes);
+    cost->link_ns += ceil(bytes / round) * wait_ns;
+}
+
 static struct bb_cost way_cost(const struct bb_cluster *c, const struct bb_nccl_way *way,
                                const struct bb_collective *call, double bytes)
 {
@@ -176,6 +203,8 @@ static struct bb_cost way_cost(const struct bb_cluster *c, const struct bb_nccl_
     cost.nic_ns = nodes == 1 ? 0 : bytes_of_node(way->algorithm, call, bytes, cost.bytes) / nics;
     cost.nic_bytes = cost.nic_ns * member_nic_gbps(c, call);
     cost.latency_ns = (way->base_us + steps.intra * way->intra_us + steps.inter * way->inter_us) * 1e3;
+    if (way->chunk_us > 0)
+        add_nvls_rounds(way, n, bytes, &cost);
     for (int tier = 0; tier < BB_TIERS && bb_fabric_has_scarce(c); tier++)
         cost.uplink_bytes[tier] = bytes_between(way->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
     bb_fabric_add_uplinks(c, call, way->nic, &cost);

@@ -37,6 +37,7 @@ static const struct figure way_figures[] = {
     {"inter_us", "us", offsetof(struct bb_nccl_way, inter_us), 0.01, 1000},
     {"gbps", "1e9 bytes/s", offsetof(struct bb_nccl_way, gbps), 0.5, 10e3},
     {"nic", "a part of 1", offsetof(struct bb_nccl_way, nic), 0.01, 1.5},
+    {"chunk_us", "us", offsetof(struct bb_nccl_way, chunk_us), 0.01, 1000},
 };
 
 /* 0: it costs nothing, or there is none. */

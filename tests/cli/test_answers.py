@@ -311,6 +311,16 @@ def test_so_does_a_collective(plan, tmp_path):
     assert alone["results"][2]["busbw_gbps"] == pytest.approx(48.5, rel=0.01)
 
 
+@pytest.mark.parametrize("way,us,message", [("ring", 5, "'chunk_us' of 'ring', expected of 'nvls' alone"), ("nvls", -1, "chunk_us"),
+                                            ("nvls", "5", "chunk_us")])
+def test_chunks_of_other_ways_are_refused(busbar, tmp_path, way, us, message):
+    profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    next(row for row in profile["nccl"] if row["algorithm"] == way)["chunk_us"] = us
+    (tmp_path / "odd.json").write_text(json.dumps(profile))
+    done = busbar.run("plan", "all_reduce", "--ranks", 8, "--cluster", tmp_path / "odd.json", emulated=False)
+    assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1
+
+
 def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):
     """What the search says of its first layout is what a plan of that layout says."""
     text = busbar.run("plan", *SEARCH, emulated=False).stdout

@@ -76,10 +76,13 @@ def test_each_expert_is_launched_by_itself(busbar, tmp_path):
 
 
 def test_the_algorithm_is_told(busbar):
-    """Large sums of two members on each node take the ring, a node's the switch; keys between neighbours are no collective."""
-    words = "--model llama3_8b --ranks 64 --tp 2 --pp 2 --micro-batches 2 --seq-length 8192 --cluster h100-sxm-ib"
+    """Large sums between nodes take the ring, a node's the switch, those of two on a node the ring again; keys between
+    neighbours are no collective."""
+    words = "--model llama3_8b --ranks 64 --tp 8 --pp 2 --micro-batches 2 --seq-length 8192 --cluster h100-sxm-ib"
     ways = {g["name"]: (g["algorithm"], g["protocol"]) for g in plan(busbar, words)["predicted"]["groups"]}
     assert ways["dp"] == ("ring", "Simple") and ways["tp"] == ("nvls", "Simple") and ways["pp"] == (None, None)
+    pairs = plan(busbar, words.replace("--tp 8", "--tp 2"))["predicted"]["groups"]
+    assert {g["algorithm"] for g in pairs if g["name"] in ("tp", "dp")} == {"ring"}
     simple = plan(busbar, words.replace("h100-sxm-ib", "emulated-default"))["predicted"]["groups"]
     assert {group["algorithm"] for group in simple} == {None}
     text = busbar.run("plan", "transformer", *words.split(), emulated=False).stdout

@@ -31,7 +31,7 @@ static void a_ring_is_that_of_loggp(void **state)
     const struct bb_cluster c = {.gpus_per_node = 1,
                                  .nics_per_node = 1,
                                  .inter = {.gbps = 1},
-                                 .ways = {{BB_NCCL_RING, "Simple", 0, 0.5, 0.5, 1, 1}},
+                                 .ways = {{BB_NCCL_RING, "Simple", 0, 0.5, 0.5, 1, 1, 0}},
                                  .n_ways = 1};
     struct bb_cluster one_node = c;
 
@@ -70,13 +70,30 @@ static void ways_have_their_own_steps_and_bytes(void **state)
         const struct bb_cluster c = {.gpus_per_node = 8,
                                      .nics_per_node = 4, /* of 0.2 bytes a ns: 0.1 for each GPU */
                                      .inter = {.gbps = 0.2},
-                                     .ways = {{rows[i].algorithm, "", 10, 1, 100, 1, 1}},
+                                     .ways = {{rows[i].algorithm, "", 10, 1, 100, 1, 1, 0}},
                                      .n_ways = 1};
         const struct bb_nccl_way *way;
 
         near(collective_us(&c, rows[i].kind, 16000, rows[i].n, rows[i].nodes, &way), rows[i].us, 1e-6);
         assert_ptr_equal(way, &c.ways[0]);
     }
+}
+
+/* Of 2 GPUs 32 chunks are a round: 5 us for each of the rounds, two more fill the pipeline. 1000 bytes a us. */
+static void nvls_waits_once_a_round(void **state)
+{
+    static const struct {
+        double bytes, round;
+    } rows[] = {{1000, 1000},        {3 << 19, 1 << 19},        {(2 << 20) - 4, 1 << 19},
+                {2 << 20, 1 << 20},  {(16 << 20) - 4, 1 << 20}, {16 << 20, 2 << 20},
+                {256 << 20, 4 << 20}};
+    const struct bb_cluster c = {
+        .gpus_per_node = 8, .nics_per_node = 8, .ways = {{BB_NCCL_NVLS, "Simple", 10, 1, 0, 1, 1, 5}}, .n_ways = 1};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++)
+        near(collective_us(&c, BB_ALL_REDUCE, rows[i].bytes, 2, 1, NULL),
+             10 + 1 + 5 * (ceil(rows[i].bytes / rows[i].round) + 2) + (rows[i].bytes + 2 * rows[i].round) / 1000, 1e-6);
 }
 
 static void pairs_charge_each_link_its_own_bytes(void **state)
@@ -162,7 +179,17 @@ static void published_collectives_are_met(void **state)
         {"a100-40gb-sxm-ib", 4, 12.5, BB_ALL_REDUCE, 1 << 30, 16, 2, 35215, 0, 2.2},
         {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 8, 8, 1, 13.7, 0, 1.12},
         {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 1 << 20, 8, 1, 27.4, 0, 1.12},
-        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 1 << 30, 8, 1, 4029, 0, 1.12},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 2 << 20, 8, 1, 42.2, 0, 1.05}, /* NVLS, of each size of its chunks */
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 4 << 20, 8, 1, 54.2, 0, 1.05},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 8 << 20, 8, 1, 83.0, 0, 1.05},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 32 << 20, 8, 1, 199.3, 0, 1.05},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 64 << 20, 8, 1, 324.7, 0, 1.05},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 512 << 20, 8, 1, 2151, 0, 1.05},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 1 << 30, 8, 1, 4029, 0, 1.05},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 16LL << 30, 8, 1, 62648, 0, 1.05},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 64 << 20, 2, 1, 223.4, 0, 1.2}, /* two GPUs have no NVLS */
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 1 << 30, 2, 1, 2996, 0, 1.05},
+        {"h800-sxm-ib", 0, 0, BB_ALL_REDUCE, 16LL << 30, 8, 1, 0, 215, 1.05},
         {"h100-sxm-ib", 0, 0, BB_ALL_GATHER, 16e9, 8, 1, 0, 370, 1.12},
         {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 16e9, 32, 4, 0, 366, 1.12},
         {"h100-sxm-ib", 0, 0, BB_ALL_GATHER, 16e9, 256, 32, 0, 200, 2.2},
@@ -288,6 +315,7 @@ int main(void)
         cmocka_unit_test(members_have_the_nics_of_their_gpus),
         cmocka_unit_test(a_load_knows_who_else_sends),
         cmocka_unit_test(published_collectives_are_met),
+        cmocka_unit_test(nvls_waits_once_a_round),
         cmocka_unit_test(the_choice_changes_with_size),
         cmocka_unit_test(products_come_in_waves_of_tiles),
         cmocka_unit_test(attention_is_masked_and_made_again),

@@ -202,8 +202,8 @@ bool bb_watchdog_say(struct bb_watchdog *watchdog, enum bb_error code, const cha
 /* bb_watchdog_keep_word - this rank says the line: under hydra, what holds a lost rank's place shall know; false where
  * that has said it. */
 bool bb_watchdog_keep_word(struct bb_watchdog *watchdog, int code);
-/* bb_watchdog_say_lost - rank 0 says who is lost, under whatever launcher if the word is free: where a connection broke, that
- * rank may be there, and have said that this one is lost. */
+/* bb_watchdog_say_lost - rank 0 says who is lost, under whatever launcher if the word is free: where a connection broke,
+ * that rank may be there, and have said that this one is lost. */
 void bb_watchdog_say_lost(struct bb_watchdog *watchdog, const char *line);
 /* bb_watchdog_asked - a deputy is told that rank 0 is lost (code set: the deputy may not have noticed yet) or does not
  * answer. */

@@ -140,11 +140,11 @@ struct bb_watchdog {
     int signal, signal_rank;          /* the first that came, and to whom */
     pid_t launcher;                   /* whose child this process is */
     bool signal_told;
-    atomic_bool exit_called; /* by a library */
-    double continued_s;      /* when SIGCONT came, which the signal that ends a rank may follow; 0: never */
-    pid_t signal_sender;     /* of SIGTERM, to this rank; 0: unknown */
-    int ended_by;            /* the signal that ends the job, 0: none */
-    bool slept;              /* this process was stopped for a while: the others have said what there was to say */
+    atomic_int exit_cause; /* exit_guard.h; 0: none */
+    double continued_s;    /* when SIGCONT came, which the signal that ends a rank may follow; 0: never */
+    pid_t signal_sender;   /* of SIGTERM, to this rank; 0: unknown */
+    int ended_by;          /* the signal that ends the job, 0: none */
+    bool slept;            /* this process was stopped for a while: the others have said what there was to say */
 
     _Atomic int ending; /* 0, or the negative code with which the job ends */
     double ending_s;

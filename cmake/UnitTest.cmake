@@ -43,6 +43,8 @@ function(bb_unit_test)
   set(limit 60)
   if(CMAKE_CROSSCOMPILING)
     set(limit 600) # an emulated processor takes ten times as long
+  elseif(BUSBAR_SANITIZE)
+    set(limit 240) # as do the sanitizers, with their checks and without the optimiser
   endif()
   set_tests_properties(${T_NAME} PROPERTIES TIMEOUT ${limit} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
 endfunction()

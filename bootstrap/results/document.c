@@ -331,19 +331,23 @@ int bb_document_save(struct bb_document *d, const char *status)
     return rc;
 }
 
-/* Cut to its length, on the disk, and the one of its name. 0 or errno. */
+/* On the disk, then with its status, so that none is "ok" of a run whose disk hangs; cut to its length, and the one of its
+ * name. 0 or errno. */
 static int finish_file(struct bb_document *d, const char *status)
 {
-    int error = save_rows(d, status), fd;
+    const bool ok = status && strcmp(status, "ok") == 0;
+    int error = save_rows(d, ok ? "running" : status);
 
     if (error)
         return error;
-    fd = fileno(d->file.out);
     if (!bb_outfile_stands(&d->file))
         return make_file(d, d->file.path, status);
-    if (ftruncate(fd, d->text_end) != 0)
-        return errno;
-    return bb_outfile_sync(fd);
+    error = bb_outfile_sync(fileno(d->file.out));
+    if (!error && ok)
+        error = save_rows(d, status);
+    if (!error && ftruncate(fileno(d->file.out), d->text_end) != 0)
+        error = errno;
+    return error;
 }
 
 int bb_document_close(struct bb_document *d, const char *status)

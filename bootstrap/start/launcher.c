@@ -1,7 +1,9 @@
 /* launcher.c - see launcher.h. */
 #include "bootstrap/start/launcher.h"
 
+#include <ctype.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,18 +36,34 @@ int bb_launcher_rank(void)
     return first_set(ranks, sizeof(ranks) / sizeof(*ranks));
 }
 
+/* A count or a rank, *list behind it; -1: none is there. */
+static int read_count(const char **list)
+{
+    char *end;
+    long n = isdigit((unsigned char)**list) ? strtol(*list, &end, 10) : -1;
+
+    if (n < 0 || n > INT_MAX)
+        return -1;
+    *list = end;
+    return (int)n;
+}
+
 /* Slurm's list of a step's tasks on each of its nodes, "8(x2),4", at one of them; 0: it is not there. */
 static int slurm_tasks_of(const char *list, int node)
 {
-    int tasks, times, read;
+    int tasks, times;
 
-    while (sscanf(list, "%d%n", &tasks, &read) == 1) {
-        list += read;
+    while (node >= 0 && (tasks = read_count(&list)) >= 0) {
         times = 1;
-        if (sscanf(list, "(x%d)%n", &times, &read) == 1)
-            list += read;
+        if (strncmp(list, "(x", 2) == 0) {
+            list += 2;
+            times = read_count(&list);
+            list += *list == ')';
+        }
         if (node < times)
             return tasks;
+        if (times < 0)
+            break;
         node -= times;
         list += *list == ',';
     }
@@ -167,9 +185,9 @@ bool bb_launcher_waits_for_all(void)
 /* Slurm's list of a step's tasks on this node, "0,4,8". */
 static int slurm_tasks_here(const char *list, int *ranks, int room)
 {
-    int n = 0, read;
+    int n = 0;
 
-    for (int rank; sscanf(list, "%d%n", &rank, &read) == 1; list += read + (list[read] == ',')) {
+    for (int rank; (rank = read_count(&list)) >= 0; list += *list == ',') {
         if (n == room)
             return 0;
         ranks[n++] = rank;

@@ -60,7 +60,7 @@ static bool ask_deputy(const struct bb_watchdog *watchdog, int i)
     return answer.kind == WATCHDOG_END;
 }
 
-/* Rank 0 needs no word once all others hear it. */
+/* Rank 0 needs no word once all others hear it, unless it was stopped: those that woke before it may have spoken. */
 static bool is_heard_by_all(const struct bb_watchdog *watchdog)
 {
     for (int r = 1; r < watchdog->n_peers; r++)
@@ -94,7 +94,7 @@ bool bb_watchdog_speaks(struct bb_watchdog *watchdog, int code)
 {
     bool ours;
 
-    if ((watchdog->size == 1 && !watchdog->launched) || is_heard_by_all(watchdog))
+    if ((watchdog->size == 1 && !watchdog->launched) || (is_heard_by_all(watchdog) && !watchdog->slept))
         return bb_watchdog_keep_word(watchdog, code);
     for (int i = 0; i < watchdog->deputies.n && watchdog->deputies.rank[i] < watchdog->rank; i++)
         if (ask_deputy(watchdog, i))

@@ -106,7 +106,7 @@ static void take_fail(struct bb_watchdog *watchdog, struct bb_peer *peer, const 
         take_signal(watchdog, msg->signal, (int)(peer - watchdog->peers), bb_now_s());
         return;
     }
-    if (watchdog->signal)
+    if (watchdog->signal && !watchdog->slept)
         bb_watchdog_judge_signal(watchdog);
     bb_watchdog_end(watchdog, end_code_of(msg));
 }

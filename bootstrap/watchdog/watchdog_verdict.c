@@ -261,6 +261,15 @@ void bb_watchdog_judge_alone(struct bb_watchdog *watchdog)
     bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 
+/* Nobody has ended, so nobody has said why: all were stopped for a while. */
+static bool is_with_all(const struct bb_watchdog *watchdog)
+{
+    for (int i = watchdog->rank == 0; i < watchdog->n_peers; i++)
+        if (watchdog->peers[i].link.fd < 0)
+            return false;
+    return watchdog->n_peers > (watchdog->rank == 0);
+}
+
 void bb_watchdog_judge_signal(struct bb_watchdog *watchdog)
 {
     const int rank = watchdog->signal_rank;
@@ -275,7 +284,7 @@ void bb_watchdog_judge_signal(struct bb_watchdog *watchdog)
     add_seen(&line, ours ? &watchdog->mine : &watchdog->peers[rank].seen);
     watchdog->ended_by = watchdog->signal;
     bb_launcher_take_stderr(watchdog->signal_sender);
-    if (!watchdog->slept)
+    if (!watchdog->slept || is_with_all(watchdog))
         (void)bb_watchdog_say(watchdog, BB_EFAIL, line.text);
     bb_watchdog_end(watchdog, BB_EFAIL);
 }

@@ -26,6 +26,8 @@
 
 /* ---- waiting ---- */
 
+static const double STOPPED_S = 1.5; /* one pause is a few ms */
+
 enum {
     YIELD_US = 200,
     YIELD_PROMPT_US = 1000000,
@@ -47,6 +49,17 @@ static void pause_after(double waited_s, int yield_us, long last_us, long *sleep
     pause = (struct timespec){.tv_nsec = 1000 * *sleep_us};
     nanosleep(&pause, NULL);
     *sleep_us = *sleep_us * 3 / 2 < last_us ? *sleep_us * 3 / 2 : last_us;
+}
+
+/* The time in which this process was stopped (a job that a scheduler suspends) is nobody's. */
+static double waited_since(double *start_s, double before_s)
+{
+    const double waited_s = bb_now_s() - *start_s;
+
+    if (waited_s - before_s < STOPPED_S)
+        return waited_s;
+    *start_s += waited_s - before_s;
+    return before_s;
 }
 
 static int tell_timeout(struct bb_world *w, const char *what)
@@ -74,7 +87,7 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
             said = true;
         }
         pause_after(waited_s, yield_us, (1 + w->crowd) * SLEEP_LAST_US, &sleep_us);
-        waited_s = bb_now_s() - start_s;
+        waited_s = waited_since(&start_s, waited_s);
     }
     if (said && rc > 0)
         bb_watchdog_waiting(w->watchdog, NULL);

@@ -208,6 +208,7 @@ int bb_session_open(struct bb_session *s, const struct bb_results_head *of_schem
         TRY(bb_results_set(s->json, "buffers", json_string(bb_session_buffers(s))));
     if (s->json && set && s->use == BB_SESSION_OBSERVED)
         TRY(bb_telemetry_stamp(&s->observer, s->json));
+    bb_world_reached(&s->world, "the head of the table");
 out:
     free(devices);
     return rc;

@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/grow.h"
 #include "proxies/bench_plan/uneven_exchange.h"
+#include "proxies/machine/exchanges.h"
 #include "proxies/machine/fabric.h"
 
 #include <ctype.h>
@@ -25,6 +26,14 @@ static void name_choice(const char *name, char text[BB_CHOICE_TEXT])
         *c = (char)toupper((unsigned char)*c);
 }
 
+/* Ranks fill the nodes one after another. */
+static int count_on_node(const struct bb_cluster *cl, const struct bb_case *c, int node)
+{
+    const int others = c->ranks - node * cl->gpus_per_node;
+
+    return others < cl->gpus_per_node ? others : cl->gpus_per_node;
+}
+
 static void time_collective(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     const struct bb_collective call = {.kind = c->kind,
@@ -32,7 +41,9 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
                                        .count = c->count,
                                        .in_place = c->in_place,
                                        .ranks = c->ranks,
-                                       .nodes = (c->ranks + cl->gpus_per_node - 1) / cl->gpus_per_node};
+                                       .nodes = (c->ranks + cl->gpus_per_node - 1) / cl->gpus_per_node,
+                                       .beside_root =
+                                           c->root < 0 ? 0 : count_on_node(cl, c, c->root / cl->gpus_per_node)};
     const struct bb_nccl_way *way = NULL;
 
     time->ns = bb_cluster_collective_ns(cl, &call, &way);
@@ -44,47 +55,85 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
 
 /* ---- exchanges ---- */
 
-/* How many of a rank's node, and of those on its leaf and in its pod, send alike at once, itself among them. */
-struct alike {
-    int node, places[BB_TIERS];
-};
-
 /* A rank sends so many bytes to one and receives as many from another. */
-static double pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes,
-                        const struct alike *alike)
+static struct bb_load pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes)
 {
     struct bb_load load = {0};
 
     bb_fabric_add_message(cl, &load, rank, to, bytes, true);
     bb_fabric_add_message(cl, &load, rank, from, bytes, false);
-    for (int tier = 0; tier < BB_TIERS; tier++) {
-        load.up[tier] *= alike->places[tier];
-        load.down[tier] *= alike->places[tier];
-    }
-    return bb_cluster_load_ns(cl, &load, alike->node);
+    return load;
 }
 
 /* Every rank to the next. Ranks far from both ends are like those nodes before them; one of a node, of a leaf, of a pod
  * leaves it, as the last rank of all does. */
 static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
-    static const struct alike alone = {1, {1, 1}};
     int n = c->ranks, ends = 2 * cl->gpus_per_node;
     double bytes = (double)bb_case_bytes(c);
 
     if (n == 1)
         time->ns = bb_cluster_self_ns(cl, bytes);
     for (int r = 0; n > 1 && r < n; r++) {
-        double out, in;
+        struct bb_load out, in;
+        double ns;
         int next;
 
         if (r == ends && n - ends > r)
             r = n - ends;
         next = (r + 1) % n;
-        out = pair_load(cl, r, next, (r + n - 1) % n, bytes, &alone);
-        in = pair_load(cl, next, (next + 1) % n, r, bytes, &alone);
-        time->ns = larger(time->ns, bb_fabric_message_ns(cl, r, next, fmax(out, in)));
+        out = pair_load(cl, r, next, (r + n - 1) % n, bytes);
+        in = pair_load(cl, next, (next + 1) % n, r, bytes);
+        ns = fmax(bb_cluster_load_ns(cl, &out, 1), bb_cluster_load_ns(cl, &in, 1));
+        time->ns = larger(time->ns, bb_fabric_message_ns(cl, r, next, ns));
     }
+}
+
+static bool is_power_of_two(int n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+/* All pairs of a round at once. Where all is in powers of two, a NIC's, a leaf's and a pod's ranks leave it all
+ * together or not at all; elsewhere some do. */
+static int share_round(const struct bb_cluster *cl, struct bb_exchange *exchanges, int n)
+{
+    const int *nodes = cl->fabric.nodes;
+    int ranks_at[BB_TIERS];
+
+    if (!is_power_of_two(cl->gpus_per_node) || !is_power_of_two(bb_cluster_nics(cl)) ||
+        !is_power_of_two(nodes[BB_LEAF]) || !is_power_of_two(nodes[BB_POD]))
+        return bb_exchanges_share(cl, NULL, exchanges, n);
+    for (int tier = 0; tier < BB_TIERS; tier++)
+        ranks_at[tier] = bb_fabric_ranks_at(cl, (enum bb_tier)tier, n);
+    for (int r = 0; r < n; r++) {
+        for (int tier = 0; tier < BB_TIERS; tier++) {
+            exchanges[r].load.up[tier] *= ranks_at[tier];
+            exchanges[r].load.down[tier] *= ranks_at[tier];
+        }
+        exchanges[r].done_ns = bb_cluster_load_ns(cl, &exchanges[r].load, cl->gpus_per_node);
+    }
+    return 0;
+}
+
+/* at: when each rank has ended the round before, and then this one. */
+static int time_round(const struct bb_cluster *cl, const struct bb_case *c, int width, double bytes,
+                      struct bb_exchange *exchanges, int64_t *at)
+{
+    int rc;
+
+    for (int r = 0; r < c->ranks; r++)
+        exchanges[r] = (struct bb_exchange){.rank = r, .load = pair_load(cl, r, r ^ width, r ^ width, bytes)};
+    TRY(share_round(cl, exchanges, c->ranks));
+    for (int r = 0; r < c->ranks; r++) {
+        const int partner = r ^ width;
+        const double done_ns = fmax(exchanges[r].done_ns, exchanges[partner].done_ns);
+
+        if (r < partner)
+            at[r] = at[partner] = larger(at[r], at[partner]) + bb_fabric_message_ns(cl, r, partner, done_ns);
+    }
+out:
+    return rc;
 }
 
 /* Rounds of pairs that wait for each other; out of place a rank's own slice is copied first. */
@@ -92,27 +141,21 @@ static int time_hypercube(const struct bb_cluster *cl, const struct bb_case *c, 
 {
     double slice = (double)c->count * (double)bb_dtypes[c->dtype].bytes;
     int64_t *at, copy_ns = llround(cl->kernel_us * 1e3 + 2 * slice / cl->memory_gbps);
-    struct alike alike = {.node = cl->gpus_per_node};
-    int rc = BB_NEW(at, c->ranks);
+    struct bb_exchange *exchanges = NULL;
+    int rc;
 
-    if (rc)
-        return rc;
-    for (int tier = 0; tier < BB_TIERS; tier++)
-        alike.places[tier] = bb_fabric_ranks_at(cl, (enum bb_tier)tier, c->ranks);
+    TRY(BB_NEW(at, c->ranks));
+    TRY(BB_NEW(exchanges, c->ranks));
     for (int r = 0; r < c->ranks && !c->in_place && slice > 0; r++)
         at[r] = copy_ns;
     for (int width = 1; width < c->ranks; width *= 2)
-        for (int r = 0; r < c->ranks; r++) {
-            int partner = r ^ width;
-            double load = pair_load(cl, r, partner, partner, slice * width, &alike);
-
-            if (r < partner)
-                at[r] = at[partner] = larger(at[r], at[partner]) + bb_fabric_message_ns(cl, r, partner, load);
-        }
+        TRY(time_round(cl, c, width, slice * width, exchanges, at));
     for (int r = 0; r < c->ranks; r++)
         time->ns = larger(time->ns, at[r]);
+out:
+    free(exchanges);
     free(at);
-    return 0;
+    return rc;
 }
 
 int bb_case_time(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)

@@ -117,7 +117,8 @@ out:
 
 /* ---- NCCL's ways ---- */
 
-const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1] = {"ring", "tree", "nvls", "nvls_tree", "pat", NULL};
+const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1] = {"ring", "tree",           "nvls",          "nvls_tree",
+                                                                "pat",  "collnet_direct", "collnet_chain", NULL};
 
 #define WAY(key, least, most)                                                                                          \
     BB_FIELD(#key, BB_JSON_NUMBER, offsetof(struct bb_nccl_way, key), .min = least, .max = most)

@@ -31,7 +31,16 @@ struct bb_host {
 };
 
 /* One of NCCL's ways to do a collective: a row of a profile's "nccl". */
-enum bb_nccl_algorithm { BB_NCCL_RING, BB_NCCL_TREE, BB_NCCL_NVLS, BB_NCCL_NVLS_TREE, BB_NCCL_PAT, BB_NCCL_ALGORITHMS };
+enum bb_nccl_algorithm {
+    BB_NCCL_RING,
+    BB_NCCL_TREE,
+    BB_NCCL_NVLS,
+    BB_NCCL_NVLS_TREE,
+    BB_NCCL_PAT,
+    BB_NCCL_COLLNET_DIRECT,
+    BB_NCCL_COLLNET_CHAIN,
+    BB_NCCL_ALGORITHMS
+};
 extern const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1];
 struct bb_nccl_way {
     enum bb_nccl_algorithm algorithm;
@@ -118,6 +127,7 @@ struct bb_collective {
     size_t count; /* of the NCCL call */
     bool in_place;
     int ranks, nodes;
+    int beside_root; /* of a gather or scatter: members on the root's node, itself among them; 0: nobody says, the most */
     struct bb_spread spread;
 };
 

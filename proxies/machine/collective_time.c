@@ -63,18 +63,19 @@ static double part_moved(const struct bb_cluster *c, double members)
     return c->fabric.rails ? 1 - 1 / fmin(members, bb_fabric_rails(c)) : 0;
 }
 
-/* Each link takes its own part of the bytes, at the same time. Members on small nodes send most away; a root, which is
- * taken to be on the node with most, has its NIC for itself. */
+/* Each link takes its own part of the bytes, at the same time. Members on small nodes send most away; a root has its NIC
+ * for itself. */
 static void pairs_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes, struct bb_cost *cost)
 {
     const bool rooted = bb_colls[call->kind].flags & BB_COLL_ROOTED;
     const struct bb_link *link = call->nodes == 1 ? &c->intra : &c->inter;
     const double n = call->ranks, members = n / call->nodes, moved = part_moved(c, members);
-    const double away = n - (rooted ? call->spread.most : call->spread.fewest);
+    const double with_root = call->beside_root > 0 ? call->beside_root : call->spread.most;
+    const double away = n - (rooted ? with_root : call->spread.fewest);
 
     cost->bytes = (n - 1) / n * bytes;
     cost->latency_ns = (link->latency_us + (call->nodes > 1 && moved > 0 ? c->intra.latency_us : 0)) * 1e3;
-    cost->link_ns = (call->spread.most - 1 + away * moved) / n * bytes / c->intra.gbps;
+    cost->link_ns = ((rooted ? with_root : call->spread.most) - 1 + away * moved) / n * bytes / c->intra.gbps;
     cost->nic_ns = (rooted || !c->shares ? away : call->spread.away) / n * bytes / gpu_nics_gbps(c);
     cost->nic_bytes = cost->nic_ns * member_nic_gbps(c, call);
     if (rooted)
@@ -105,9 +106,19 @@ static struct steps steps_of(enum bb_nccl_algorithm algorithm, int rounds, int n
         return (struct steps){1, rounds * levels};
     case BB_NCCL_PAT:
         return (struct steps){0, rounds * levels};
+    case BB_NCCL_COLLNET_DIRECT: /* every GPU to every other one of its node, then the network */
+        return (struct steps){n > nodes ? rounds : 0, 1};
+    case BB_NCCL_COLLNET_CHAIN:
+        return (struct steps){rounds * ((double)n / nodes - 1), 1};
     default:
         return (struct steps){(double)rounds * (n - nodes), (double)rounds * (nodes - 1)};
     }
+}
+
+/* Its switches add up what comes from the nodes (SHARP). */
+static bool network_reduces(enum bb_nccl_algorithm algorithm)
+{
+    return algorithm == BB_NCCL_COLLNET_DIRECT || algorithm == BB_NCCL_COLLNET_CHAIN;
 }
 
 /* Trees and switches reduce; PAT is for one GPU of each node. */
@@ -119,20 +130,37 @@ static bool can_do(enum bb_nccl_algorithm algorithm, const struct bb_coll *coll,
            : algorithm == BB_NCCL_PAT       ? (coll->flags & BB_COLL_SLICED) && nodes == n
            : algorithm == BB_NCCL_NVLS      ? whole && nodes == 1
            : algorithm == BB_NCCL_NVLS_TREE ? whole && nodes > 1 && nodes < n
+           : network_reduces(algorithm)     ? whole && nodes > 1
                                             : whole;
 }
 
 /* What goes out of a leaf or a pod, and into it, over all its uplinks. A ring of its nodes leaves it once. Of trees
  * half of the data goes over each edge, of reductions both ways. PAT's trees leave a node for the far half of their
- * steps with as much as a ring in all, and with each doubling of what is near by half as much more. */
+ * steps with as much as a ring in all, and with each doubling of what is near by half as much more. A leaf that reduces
+ * sends up and gets one sum of all its nodes. */
 static double bytes_between(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, enum bb_tier tier,
                             double bytes, double around)
 {
     if (algorithm == BB_NCCL_RING)
         return around;
+    if (network_reduces(algorithm))
+        return bytes;
     if (algorithm == BB_NCCL_PAT)
         return around * (1 + log2(fmax(1, call->spread.tier[tier].nodes)) / 2);
     return count_rounds(&bb_colls[call->kind]) * call->spread.tier[tier].edges * bytes / 4;
+}
+
+/* What goes through the NICs of the busiest node, out as in. Of a ring what goes round. Of two trees, each for half of
+ * the data, a node sends up in both and down to two children in one of them; two nodes have one child. To a network that
+ * reduces it sends what it has, and gets the sum. */
+static double bytes_of_node(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
+                            double around)
+{
+    if (algorithm == BB_NCCL_RING || algorithm == BB_NCCL_PAT)
+        return around;
+    if (network_reduces(algorithm))
+        return bytes;
+    return (call->nodes == 2 ? 0.5 : 1) * count_rounds(&bb_colls[call->kind]) * bytes;
 }
 
 static struct bb_cost way_cost(const struct bb_cluster *c, const struct bb_nccl_way *way,
@@ -142,14 +170,10 @@ static struct bb_cost way_cost(const struct bb_cluster *c, const struct bb_nccl_
     const int n = call->ranks, nodes = call->nodes, rounds = count_rounds(coll);
     struct steps steps = steps_of(way->algorithm, rounds, n, nodes);
     const double nics = gpu_nics_gbps(c) * (c->shares ? call->spread.nics : call->spread.fewest) * way->nic;
-    bool by_node = way->algorithm != BB_NCCL_RING && way->algorithm != BB_NCCL_PAT;
     struct bb_cost cost = {.way = way, .bytes = coll->bus_factor(n) * bytes};
-    /* What goes through the NICs of the busiest node. Of a ring what goes round. Of two trees, each for half of the
-     * data, a node sends up in both and down to two children in one of them; two nodes have one child. */
-    double between = by_node ? (nodes == 2 ? 0.5 : 1) * rounds * bytes : cost.bytes;
 
     cost.link_ns = n == nodes ? 0 : cost.bytes / way->gbps;
-    cost.nic_ns = nodes == 1 ? 0 : between / nics;
+    cost.nic_ns = nodes == 1 ? 0 : bytes_of_node(way->algorithm, call, bytes, cost.bytes) / nics;
     cost.nic_bytes = cost.nic_ns * member_nic_gbps(c, call);
     cost.latency_ns = (way->base_us + steps.intra * way->intra_us + steps.inter * way->inter_us) * 1e3;
     for (int tier = 0; tier < BB_TIERS && bb_fabric_has_scarce(c); tier++)

@@ -110,9 +110,9 @@ int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_wo
 int bb_op_times_call(struct bb_op_times *t, int where, const struct bb_collective *call, struct bb_cost *cost)
 {
     const struct {
-        int where, kind, dtype, in_place;
+        int where, kind, dtype, in_place, beside_root, unused; /* no gap before count: all bytes are the key's */
         size_t count;
-    } key = {where, (int)call->kind, (int)call->dtype, call->in_place, call->count};
+    } key = {where, (int)call->kind, (int)call->dtype, call->in_place, call->beside_root, 0, call->count};
     const int at = bb_key_index_add(&t->calls, &key);
 
     if (at >= 0 && at < t->n_calls) {

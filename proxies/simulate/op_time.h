@@ -34,7 +34,7 @@ struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nod
 #define BB_OP_TIMES(c)                                                                                                 \
     {                                                                                                                  \
         .cluster = (c), .works = {.key_bytes = sizeof(void *) + sizeof(int64_t)}, .calls = {                           \
-            .key_bytes = 4 * sizeof(int) + sizeof(size_t)                                                              \
+            .key_bytes = 6 * sizeof(int) + sizeof(size_t)                                                              \
         }                                                                                                              \
     }
 struct bb_op_times {

@@ -90,9 +90,11 @@ static void end_members(struct bb_execution *r, const struct bb_rendezvous *one,
 static int cost_of_call(struct bb_execution *r, int place, const struct bb_op *op, struct bb_cost *cost)
 {
     const struct bb_rendezvous *one = &r->m->rendezvous[place];
-    const struct bb_collective call = bb_op_collective(op, one->size, one->nodes, &one->spread);
-    const int which = bb_op_times_call(&r->known, place, &call, cost);
+    struct bb_collective call = bb_op_collective(op, one->size, one->nodes, &one->spread);
+    int which;
 
+    call.beside_root = bb_group_beside_root(&r->m->step->layout, op, r->m->members[one->first].rank, r->m->cluster);
+    which = bb_op_times_call(&r->known, place, &call, cost);
     if (which < 0)
         r->rc = which;
     return which;

@@ -2,6 +2,7 @@
 #include "proxies/simulate/spread.h"
 
 #include "bootstrap/base/grow.h"
+#include "proxies/step/step.h"
 
 #include <stdlib.h>
 
@@ -52,4 +53,18 @@ int bb_group_spread(const struct bb_layout *l, int group, int instance, const st
 out:
     free(ranks);
     return 0;
+}
+
+int bb_group_beside_root(const struct bb_layout *l, const struct bb_op *op, int rank, const struct bb_cluster *c)
+{
+    const unsigned flags = bb_colls[op->coll].flags;
+    const int group = l->comms[op->comm].group, instance = bb_group_instance(l, group, rank);
+    int beside = 0, root;
+
+    if (!(flags & BB_COLL_ROOTED) || (flags & BB_COLL_ESTIMATED))
+        return 0;
+    root = bb_op_peer_rank(l, op, rank);
+    for (int i = 0; i < l->groups[group].size; i++)
+        beside += bb_group_member(l, group, instance, i) / c->gpus_per_node == root / c->gpus_per_node;
+    return beside;
 }

@@ -150,11 +150,21 @@ def test_a_slow_part_that_is_not_slow_changes_nothing(plan, tmp_path, clusters, 
             profile = json.loads((ROOT / f"profiles/clusters/{SHARED[1] if ranks == 20 else H100}.json").read_text())
             (tmp_path / "fabric.json").write_text(json.dumps(profile | {"fabric": FABRIC | {"rails": cluster}}))
             cluster = tmp_path / "fabric.json"
-        words = ("all", "-b", "1K", "-e", "1G", "-f", "1024", "--ranks", ranks, "--cluster", cluster)
+        words = ("all", "-b", "1K", "-e", "1G", "-f", "1024", "-r", ranks - 1, "--ranks", ranks, "--cluster", cluster)
         even, same = plan(*words), plan(*words, "--slow", f"link={'node0-nic0' if cluster in SHARED + OTHERS else 'leaf0'}:1")
         assert len(even["results"]) > 40
         for a, b in zip(even["results"], same["results"], strict=True):
             assert key(a) == key(b) and b["time_us"]["p50"] == a["time_us"]["p50"], (cluster, key(a))
+
+
+@pytest.mark.parametrize("gpus,nics", [(8, 3), (6, 4)])
+def test_a_hypercube_of_nodes_that_are_no_power_of_two(plan, tmp_path, gpus, nics):
+    """Of a NIC's two or three GPUs some have their partner on the same node, and those that do not have more of it: as a step of these rounds."""
+    profile = json.loads((ROOT / "profiles/clusters/l40s-pcie-ib.json").read_text())
+    (tmp_path / "odd.json").write_text(json.dumps(profile | {"gpus_per_node": gpus, "nics_per_node": nics}))
+    words = ("hypercube", "--sizes", "16M", "--ranks", 32, "--cluster", tmp_path / "odd.json")
+    even, same = plan(*words), plan(*words, "--slow", "link=node0-nic0:1")
+    assert [r["time_us"]["p50"] for r in even["results"]] == [pytest.approx(r["time_us"]["p50"], rel=1e-4) for r in same["results"]]
 
 
 def test_gpus_that_share_a_nic(plan):
@@ -163,7 +173,8 @@ def test_gpus_that_share_a_nic(plan):
     profile = json.loads((ROOT / "profiles/clusters/l40s-pcie-ib.json").read_text())
     inter, intra, size = profile["inter"]["gbps"] * 1e3, profile["intra"]["gbps"] * 1e3, 1048512
     rows = plan("alltoall", "gather", "sendrecv", "--sizes", size, "--ranks", 12, "--cluster", "l40s-pcie-ib", "--placement", "out_of_place")["results"]
-    wanted = 2 * 8 * size / 12 / inter, 7 * size / 12 / intra, size / intra
+    rows += plan("scatter", "-r", 11, "--sizes", size, "--ranks", 12, "--cluster", "l40s-pcie-ib", "--placement", "out_of_place")["results"]
+    wanted = 2 * 8 * size / 12 / inter, 7 * size / 12 / intra, size / intra, 8 * size / 12 / inter  # that root has 3 beside it
     assert [r["time_us"]["p50"] - profile["inter"]["latency_us"] for r in rows] == [pytest.approx(us, abs=1e-3) for us in wanted]
 
 

@@ -112,10 +112,11 @@ def test_scarce_uplinks_are_shared(busbar, tmp_path, pcie, gpus, fabric, case):
     assert run["step_us"]["p50"] == pytest.approx(shared, rel=1e-6, abs=2e-3) and shared > 1.1 * own
 
 
-@pytest.mark.parametrize("gpus,nics,more", [(2, 1, {}), (1, 1, {"fabric": PODS}), (2, 2, {"fabric": RAILS})], ids=["NIC", "pods", "rails"])
+@pytest.mark.parametrize("gpus,nics,more", [(2, 1, {}), (1, 1, {"fabric": PODS}), (2, 2, {"fabric": RAILS}), (3, 3, {})],
+                         ids=["NIC", "pods", "rails", "half a node, with the root"])
 def test_tables_of_what_is_shared_are_those_predicted(busbar, tmp_path, pcie, gpus, nics, more):
     cluster = pcie(gpus, nics, **more)
-    words = ("all_reduce", "all_gather", "alltoall", "sendrecv", "hypercube", "--sizes", "1K,4M,64M")
+    words = ("all_reduce", "all_gather", "alltoall", "gather", "sendrecv", "hypercube", "-r", 3, "--sizes", "1K,64M")
     run = busbar.json("bench", *words, "-n", 2, "--repeats", 1, "-w", 1, "-c", 0, ranks=4, tmp_path=tmp_path,
                       env={"EMU_CLUSTER": str(cluster), "EMU_DATA": "off"})
     predicted = planned(busbar, *words, "--cluster", cluster)["results"]

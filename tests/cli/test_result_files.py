@@ -207,6 +207,26 @@ def test_what_is_not_on_the_disk_has_no_name(busbar, tmp_path):
         assert list(tmp_path.iterdir()) == []
 
 
+def test_a_run_is_ok_when_its_rows_are_on_the_disk(busbar, tmp_path):
+    """SIGKILL in one fsync after the other, until the run has no more of them: none finds "ok" in the file."""
+    shim = busbar.build / "tests/drill/libdrill_shim.so"
+    if not shim.exists() or b"__asan_init" in (busbar.build / "busbar").read_bytes():
+        pytest.skip("no shim of the drills here")
+    statuses = []
+    while len(statuses) < 9 and "ok" not in statuses:
+        env = {"LD_PRELOAD": str(shim), "DRILL": f"kill:fsync:{len(statuses) + 1}:all", "DRILL_OURS": "1"}
+        done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "--json", tmp_path / "r.json", env=env)
+        statuses.append(json.loads((tmp_path / "r.json").read_text())["status"] if (tmp_path / "r.json").exists() else "")
+    assert statuses[-1] == "ok" and done.returncode == 0 and statuses[-2] == "running"
+
+
+def test_results_are_not_mixed_with_what_is_printed(busbar, tmp_path):
+    """With its standard streams closed outside, a run's file would be the first that is opened."""
+    words = busbar.command("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "--json", str(tmp_path / "r.json"))
+    done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *words], env=busbar.environment(), timeout=20, check=False)
+    assert done.returncode == 1 and json.loads((tmp_path / "r.json").read_text())["status"] == "failed"
+
+
 ENDLESS = ("bench", "all_reduce", "-b", "8", "-e", "16", "-n", "2", "-w", "1", "-N", "0")
 
 

@@ -16,6 +16,7 @@ struct copy {
     size_t to_pitch, from_pitch, width, height;
     int value;
     int64_t lasts_ns;
+    struct emu_effort effort;
     void *staged;
 };
 
@@ -78,7 +79,9 @@ static cudaError_t put(const struct copy *c, cudaStream_t stream, const char *na
     if (!copy)
         emu_give_up("out of host memory");
     *copy = *c;
+    copy->effort = (struct emu_effort){.alone_ns = (double)c->lasts_ns};
     op.arg = copy;
+    op.effort = &copy->effort;
     if (sync)
         return emu_run_sync(stream, &op);
     rc = emu_enqueue(stream, &op);
@@ -182,7 +185,8 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int f
 cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
                          enum cudaMemcpyKind kind)
 {
-    struct copy c = {to, from, to_pitch, from_pitch, width, height, 0, 0, NULL};
+    struct copy c = {
+        .to = to, .from = from, .to_pitch = to_pitch, .from_pitch = from_pitch, .width = width, .height = height};
     cudaError_t rc = emu_enter(__func__);
 
     return emu_report(rc ? rc : copy_2d(c, kind, NULL, false));
@@ -191,7 +195,8 @@ cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t fro
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                               size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
-    struct copy c = {to, from, to_pitch, from_pitch, width, height, 0, 0, NULL};
+    struct copy c = {
+        .to = to, .from = from, .to_pitch = to_pitch, .from_pitch = from_pitch, .width = width, .height = height};
     cudaError_t rc = emu_enter(__func__);
 
     return emu_report(rc ? rc : copy_2d(c, kind, stream, true));

@@ -91,6 +91,7 @@ static void stop_workers(void)
     emu.stopping = true;
     for (struct CUstream_st *s = emu.streams; s; s = s->next)
         pthread_cond_broadcast(&s->work);
+    emu_ahead_end_locked();
     clock_gettime(CLOCK_REALTIME, &deadline);
     deadline.tv_sec += 1;
     while (emu.busy > 0 && pthread_cond_timedwait(&emu.calm, &emu.lock, &deadline) != ETIMEDOUT)
@@ -240,6 +241,7 @@ void emu_mark_unref_locked(struct emu_mark *mark)
 {
     if (!mark || --mark->refs > 0)
         return;
+    emu_ahead_forget_locked(mark);
     pthread_cond_destroy(&mark->reached);
     free(mark);
 }
@@ -305,12 +307,26 @@ static void fail_device_locked(struct CUstream_st *s)
         device->sticky = cudaErrorLaunchFailure;
 }
 
+static _Thread_local struct emu_item *running;
+
+int64_t emu_end_ns(void)
+{
+    int64_t end_ns;
+
+    emu_lock();
+    emu_ahead_hold_locked(running);
+    end_ns = running->end_ns;
+    emu_unlock();
+    return end_ns;
+}
+
 static void run_op_locked(struct CUstream_st *s, struct emu_item *item)
 {
     int64_t end_ns;
 
     if (emu.devices[s->device].sticky == cudaSuccess) {
         emu.busy++;
+        running = item;
         emu_unlock();
         end_ns = item->op.run(item->op.arg, s->clock_ns);
         emu_lock();
@@ -336,9 +352,10 @@ static void serve_item_locked(struct CUstream_st *s, struct emu_item *item)
     case EMU_ITEM_OP:
         if (item->op.entries == 0)
             emu_queue_begin_locked(s, item);
-        emu_ahead_hold_locked(s, item);
-        if (item->op.effort)
+        if (item->op.effort && !item->op.effort->meeting) {
+            emu_ahead_hold_locked(item);
             item->op.effort->extra_ns = item->extra_ns;
+        }
         run_op_locked(s, item);
         break;
     case EMU_ITEM_RECORD:

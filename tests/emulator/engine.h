@@ -50,8 +50,28 @@ enum emu_part {
 /* What an operation takes of a machine whose profile has "sharing", and what it loses there (contention.c): a kernel's
  * duration, or what NCCL's does, which holds multiprocessors from its launch on and moves bytes while it transfers. */
 struct bb_kernel_list_item;
+
+/* A message of an exchange: to or from a member, and what it takes beside what its two ends' links do. */
+struct emu_message {
+    int peer;
+    bool sends;
+    double latency_ns;
+};
+
+/* Whom an operation of NCCL meets, where one view is taken of all processes of a job (timeline.h): the other members of
+ * a communicator, or the peers of its messages. */
+struct emu_meeting {
+    uint64_t comm; /* the same number on all of its ranks */
+    int rank, members;
+    uint64_t *turn;                                     /* collectives that were issued on it; counted here */
+    bool (*is_over)(const struct emu_meeting *meeting); /* it was aborted: nobody else may come */
+    const void *owner;
+    const struct emu_message *messages; /* of an exchange */
+    int n_messages;                     /* 0: a collective */
+};
+
 struct emu_effort {
-    double alone_ns;                           /* of a kernel                                                   */
+    double alone_ns;                           /* of a kernel; of what an exchange copies      */
     const struct bb_kernel_list_item *product; /* a kernel that takes multiprocessors; NULL: none               */
     bool by_memory;                            /* a kernel that takes memory                                    */
     bool waits;                                /* for the host to let it end                                    */
@@ -59,9 +79,21 @@ struct emu_effort {
     double latency_ns, transfer_ns;            /* of NCCL's, alone                                              */
     double bytes[EMU_PARTS];                   /* that each part moves for it                                   */
     double others[EMU_PARTS];                  /* that they are taken to move for other GPUs at the same time   */
+    double pace_gbps;                          /* of the part that bounds it; 0: of the busiest one             */
+    const struct emu_meeting *meeting;         /* NULL: it meets nobody here                                    */
     int64_t extra_ns;                          /* what this run of it loses; there when it runs                 */
 };
-void emu_settle(void);       /* the host waits for operations by itself */
+void emu_settle(void); /* the host waits for operations by itself */
+/* Inside run() of an operation that meets others: waits until it is known when it ends; 0: nobody knows. */
+int64_t emu_end_ns(void);
+
+/* Of the timeline that this process has with others of its job, 0: it has its own. Where all members of a communicator
+ * have the same, their operations meet in it. */
+uint64_t emu_timeline_name(void);
+/* The host waits for other processes by other means, and has waited; nobody knows what it waits for. */
+void emu_host_away(void);
+void emu_host_back(void);
+void emu_host_lost(void);
 #define EMU_FAILED INT64_MIN /* the operation failed: the stream gets a sticky error                               */
 
 /* Put op on a stream (0 / legacy / per-thread handles as in CUDA), or into the graph being captured. In capture,

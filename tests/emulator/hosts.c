@@ -1,11 +1,15 @@
 /*
  * hosts.c - with EMU_NODES each emulated node has a host name of its own. Loaded before the C library, by the wrappers:
  * it is by its name that programs and libraries know their host.
+ *
+ * And it tells the emulated GPUs when the host waits for others by MPI (timeline.h): whoever looks whether a request is
+ * done, or calls what ends when all have called it, is away until then.
  */
 #include "internal.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 __attribute__((visibility("default"))) int gethostname(char *name, size_t room)
 {
@@ -17,6 +21,47 @@ __attribute__((visibility("default"))) int gethostname(char *name, size_t room)
         const size_t length = strnlen(name, room);
 
         snprintf(name + length, room - length, "-node%d", emu_node_of(emu_world_rank(), emu_world_size()));
+    }
+    return rc;
+}
+
+/* ---- MPI ---- */
+
+/* Of the emulated runtime, if the program uses it. */
+static void tell(const char *name)
+{
+    void (*say)(void);
+
+    *(void **)&say = dlsym(RTLD_DEFAULT, name);
+    if (say)
+        say();
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Who is away for so long was taken to come back too early, and says so again. */
+#define AWAY_S 0.05
+
+__attribute__((visibility("default"))) int MPI_Test(void *request, int *flag, void *status)
+{
+    static _Thread_local double away_s; /* since when, 0: it is not */
+    int (*real)(void *, int *, void *), rc;
+
+    *(void **)&real = dlsym(RTLD_NEXT, "MPI_Test");
+    if (away_s == 0 || seconds() - away_s > AWAY_S) {
+        away_s = seconds();
+        tell("emu_host_away");
+    }
+    rc = real(request, flag, status);
+    if (rc != 0 || *flag) {
+        away_s = 0;
+        tell("emu_host_back");
     }
     return rc;
 }

@@ -23,8 +23,7 @@ struct emu_mark {
     bool done;
     int64_t time_ns;
     pthread_cond_t reached;
-    enum { EMU_MARK_UNSEEN, EMU_MARK_UNKNOWN, EMU_MARK_KNOWN } ahead; /* in contention.c */
-    double ahead_ns;
+    int moment; /* of the timeline, 0: none */
 };
 
 enum emu_item_kind { EMU_ITEM_OP, EMU_ITEM_RECORD, EMU_ITEM_WAIT };
@@ -38,7 +37,8 @@ struct emu_item {
     uint64_t place;              /* in its stream's hardware queue             */
     int entries;                 /* of the launch queue                        */
     bool settled;                /* it is known what its operation loses       */
-    int64_t extra_ns;            /* to others; of this run: a graph has many   */
+    int64_t extra_ns, end_ns;    /* to others; of this run: a graph has many   */
+    int step;                    /* there                                      */
     struct emu_op op;            /* EMU_ITEM_OP                                */
     struct emu_mark *mark;       /* the other kinds, one reference             */
     struct emu_graph_body *body; /* set when a graph owns op, one reference    */
@@ -62,14 +62,6 @@ struct emu_queue {
     pthread_cond_t turn;
 };
 
-/* A stream as contention.c sees it coming. */
-struct emu_ahead {
-    struct emu_step *first, **last;
-    enum { EMU_AHEAD_IDLE, EMU_AHEAD_COMPUTES, EMU_AHEAD_TRANSFERS, EMU_AHEAD_ENDS } phase; /* of the first */
-    double at_ns, begun_ns, since_ns, left_ns, rate, end_ns;
-    int flow; /* 0: none */
-};
-
 struct CUstream_st {
     struct CUstream_st *next;
     enum emu_stream_kind kind;
@@ -88,7 +80,7 @@ struct CUstream_st {
     pthread_cond_t room;
     struct emu_capture *capture;
     struct emu_front front; /* in capture */
-    struct emu_ahead ahead;
+    int lane;               /* in the timeline, 0: none yet            */
 };
 
 struct CUevent_st {
@@ -163,8 +155,13 @@ void emu_contention_load(void);
 void emu_ahead_mark_locked(struct CUstream_st *s, struct emu_mark *mark, bool record);
 void emu_ahead_op_locked(struct CUstream_st *s, struct emu_item *item);
 void emu_ahead_until_locked(const struct emu_mark *mark, const struct CUstream_st *s);
-void emu_ahead_hold_locked(struct CUstream_st *s, const struct emu_item *item);
+void emu_ahead_hold_locked(struct emu_item *item);
+void emu_ahead_forget_locked(struct emu_mark *mark); /* nobody asks any more */
 void emu_ahead_close_locked(struct CUstream_st *s);
+void emu_ahead_end_locked(void); /* the process goes */
+
+/* timeline_job.c: the one that all processes of the job have; name: the process that made it. NULL: there can be none. */
+struct emu_timeline *emu_timeline_of_job(uint64_t *name);
 
 /* streams.c */
 struct CUstream_st *emu_stream_new_locked(enum emu_stream_kind kind, int device, unsigned flags, int priority);

@@ -4,11 +4,36 @@
 #include "bootstrap/start/siblings.h"
 #include "tests/fuzz/fuzz.h"
 
-static const char *const variables[] = {
-    "OMPI_COMM_WORLD_RANK",       "PMI_RANK",        "PMIX_RANK",     "SLURM_PROCID",
-    "OMPI_COMM_WORLD_SIZE",       "PMI_SIZE",        "SLURM_NTASKS",  "SLURM_STEP_NUM_TASKS",
-    "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_ID", "BUSBAR_SIBLINGS"};
+static const char *const variables[] = {"OMPI_COMM_WORLD_RANK",
+                                        "PMI_RANK",
+                                        "PMIX_RANK",
+                                        "SLURM_PROCID",
+                                        "OMPI_COMM_WORLD_SIZE",
+                                        "PMI_SIZE",
+                                        "SLURM_NTASKS",
+                                        "SLURM_STEP_NUM_TASKS",
+                                        "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                        "MPI_LOCALNRANKS",
+                                        "SLURM_STEP_ID",
+                                        "BUSBAR_SIBLINGS",
+                                        "SLURM_STEP_TASKS_PER_NODE",
+                                        "SLURM_NODEID",
+                                        "SLURM_GTIDS",
+                                        "SLURM_NTASKS_PER_NODE",
+                                        "PMI_LOCAL_SIZE"};
 enum { N_VARIABLES = sizeof variables / sizeof *variables };
+
+enum { ROOM = 16 };
+
+/* The ranks of this host are as many as there is room for, and none comes from nowhere. */
+static void ask_for_ranks(void)
+{
+    int ranks[ROOM], n = bb_launcher_local_ranks(ranks, ROOM);
+
+    HOLDS(n >= 0 && n <= ROOM);
+    for (int i = 0; i < n; i++)
+        HOLDS(ranks[i] >= 0);
+}
 
 static void set_variable(char *line)
 {
@@ -48,6 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)bb_launcher_local_size();
     (void)bb_launched_alone();
     (void)bb_launcher_claim();
+    ask_for_ranks();
     (void)!bb_siblings_take(&siblings);
     forget_siblings(siblings);
     free(text);

@@ -1,7 +1,7 @@
 /*
- * node_dispatch.c - tokens that cross to a node once (DeepSeek-V3's report, arXiv 2412.19437, 3.2.2): each token goes to
- * a limited number of nodes, there to the rank that stands where its own stands, and from it to the ranks of its experts.
- * Back, the answers of a node's experts are summed on that rank, and one row for each node goes home.
+ * node_dispatch.c - tokens that cross to a node once (DeepSeek-V3's report, arXiv 2412.19437, 3.2.2): each token goes
+ * to a limited number of nodes, there to the rank that stands where its own stands, and from it to the ranks of its
+ * experts. Back, the answers of a node's experts are summed on that rank, and one row for each node goes home.
  *
  *   between nodes   T M rows of a rank's T tokens that go to M nodes each, as many to each of N nodes
  *   inside a node   T K rows for K experts of each token, as many to each rank
@@ -9,11 +9,11 @@
  * Every row has the probabilities of its experts with it, K of a token on both ways.
  *
  * Rows go in parts, so that one part is spread inside the node while the next crosses. There a token that arrives is
- * "instantaneously forwarded via NVLink", so that "communications via IB and NVLink are fully overlapped" (same section),
- * and on the way back the hops have warps of their own, too. So no kernel stands between them: rows are put in their
- * experts' order behind both, and answers are summed before both. How many parts is ours: with four, 4,096 tokens take
- * 2.6 ms there and 4.9 ms back among 64 H800; DeepEP's first README has 46 and 45 GB/s for that, which is 2.3 and 4.7 ms
- * for the tokens of its test (to 3.63 nodes each, their own counted).
+ * "instantaneously forwarded via NVLink", so that "communications via IB and NVLink are fully overlapped" (same
+ * section), and on the way back the hops have warps of their own, too. So no kernel stands between them: rows are put in
+ * their experts' order behind both, and answers are summed before both. How many parts is ours: with four, 4,096 tokens
+ * take 2.6 ms there and 4.9 ms back among 64 H800; DeepEP's first README has 46 and 45 GB/s for that, which is 2.3 and
+ * 4.7 ms for the tokens of its test (to 3.63 nodes each, their own counted).
  */
 #include "proxies/transformer/layer/block.h"
 

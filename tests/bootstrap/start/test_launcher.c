@@ -48,6 +48,10 @@ static const struct {
     {{{"SLURM_STEP_NUM_TASKS", "20"}, {"SLURM_STEP_TASKS_PER_NODE", "8(x2),4"}, {"SLURM_NODEID", "2"}}, false, 4},
     {{{"SLURM_STEP_NUM_TASKS", "20"}, {"SLURM_STEP_TASKS_PER_NODE", "8(x2),4"}, {"SLURM_NODEID", "3"}}, false, 0},
     {{{"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "3"}, {"SLURM_NODEID", "0"}}, false, 3},
+    {{{"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "3(x-2147483648),7"}, {"SLURM_NODEID", "0"}},
+     false,
+     0},
+    {{{"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "3"}, {"SLURM_NODEID", "-1"}}, false, 0},
     {{{"PMI_SIZE", "6"}, {"PMI_LOCAL_SIZE", "3"}}, false, 3},
     {{{"MPI_LOCALNRANKS", "1"}, {"PMI_SIZE", "2"}}, false, 1}, /* hydra, a process on each of two hosts */
     {{{"PMIX_RANK", "0"}}, false, 0},                          /* the number is not told */
@@ -86,6 +90,7 @@ static const struct {
     {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}, 0, {0}}, /* whose is the fourth? */
     {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}, 0, {0}}, /* no room */
     {{{"SLURM_PROCID", "5"}, {"SLURM_GTIDS", "1,5,9"}, {"SLURM_STEP_NUM_TASKS", "12"}}, 3, {1, 5, 9}},
+    {{{"SLURM_PROCID", "8"}, {"SLURM_GTIDS", "8,-9,10"}, {"SLURM_STEP_NUM_TASKS", "12"}}, 1, {8}},
     {{{"SLURM_PROCID", "5"}, {"SLURM_GTIDS", "1,3,5,7"}, {"SLURM_STEP_NUM_TASKS", "8"}}, 0, {0}},
     {{{"SLURM_PROCID", "0"}, {"SLURM_GTIDS", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}}, 2, {0, 1}}, /* hydra */
 };

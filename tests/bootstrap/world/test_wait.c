@@ -4,7 +4,10 @@
 #include "bootstrap/world/world.h"
 #include "tests/check.h"
 
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static int is_over(void *arg)
 {
@@ -47,6 +50,36 @@ static void waits(void **state)
     assert_int_equal(bb_world_release(&w, 0), 0);
 }
 
+/* In a child: waits for 2.4 s of the clock with a timeout of 1.2 s. */
+static int wait_longer_than_allowed(void)
+{
+    double end_s = bb_now_s() + 2.4;
+    struct bb_world w;
+
+    if (bb_world_alone(&w, 1.2))
+        return 9;
+    return bb_exit_code(bb_world_release(&w, bb_world_wait(&w, "the end", is_over, &end_s)));
+}
+
+/* A scheduler that suspends a job takes nothing of its time. */
+static void a_stop_is_no_wait(void **state)
+{
+    const struct timespec running = {.tv_nsec = 200000000}, stopped = {.tv_sec = 1, .tv_nsec = 900000000};
+    const pid_t child = fork();
+    int status = 1;
+
+    (void)state;
+    if (child == 0)
+        _exit(wait_longer_than_allowed());
+    nanosleep(&running, NULL);
+    kill(child, SIGSTOP);
+    nanosleep(&stopped, NULL);
+    kill(child, SIGCONT);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void at_end(void *arg, int rc)
 {
     (void)arg, (void)rc;
@@ -66,7 +99,8 @@ static void without_a_watchdog(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(waits), cmocka_unit_test(without_a_watchdog)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(waits), cmocka_unit_test(a_stop_is_no_wait),
+                                       cmocka_unit_test(without_a_watchdog)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

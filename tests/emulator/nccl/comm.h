@@ -49,6 +49,7 @@ struct ncclComm {
     struct en_watch manage_watch; /* of joining and splitting: a revoked communicator can still be split     */
     _Atomic uint32_t stop_flag, abort_flag;
     bool revoked, finalized;
+    bool meets; /* its ranks have one timeline, see meetings.h                                       */
     bool tuned; /* a tuner plugin took it up, with this context                             */
     void *tuner;
     void *profiler;     /* context that a profiler plugin gave it, NULL: none                           */
@@ -75,6 +76,7 @@ struct ncclComm {
     int64_t extra_ns;               /* that the next one loses to others on this GPU                           */
     int64_t arrivals[EN_AHEAD_MAX]; /* the last one's of each of the latest collectives */
     uint64_t n_arrivals;
+    uint64_t meetings;            /* collectives that were issued, where its ranks meet                       */
     uint32_t step;                /* steps of collectives so far: even and odd buffers                       */
     uint64_t *sent, *received;    /* [size] messages so far                                                  */
     uint64_t *scalars;            /* [size] scratch                                                          */

@@ -3,6 +3,7 @@
  */
 #include "cost.h"
 #include "choice.h"
+#include "meetings.h"
 #include "places.h"
 
 #include "../engine.h"
@@ -41,6 +42,15 @@ static const enum bb_coll_kind kinds[EN_KINDS] = {
     [EN_SCATTER] = BB_SCATTER,
 };
 
+static int beside_root(ncclComm_t comm, const struct en_task *task)
+{
+    int beside = 0;
+
+    for (int i = 0; en_kind(task->kind)->rooted && i < comm->size; i++)
+        beside += comm->nodes[i] == comm->nodes[task->root];
+    return beside;
+}
+
 static struct bb_collective call_of(ncclComm_t comm, const struct en_task *task)
 {
     return (struct bb_collective){.kind = kinds[task->kind],
@@ -49,6 +59,7 @@ static struct bb_collective call_of(ncclComm_t comm, const struct en_task *task)
                                   .in_place = task->send == task->recv,
                                   .ranks = comm->size,
                                   .nodes = comm->n_nodes,
+                                  .beside_root = beside_root(comm, task),
                                   .spread = comm->spread};
 }
 
@@ -236,10 +247,19 @@ static void add_collective(ncclComm_t comm, const struct en_task *task, struct e
     for (int i = EN_NIC; i < EN_PLACES; i++) {
         const double bytes = member_bytes(comm, &cost, (enum en_place)i);
 
-        add_way(e, (enum en_place)i, bytes, bytes, comm->company[i].members + comm->company[i].others - 1);
+        add_way(e, (enum en_place)i, bytes, bytes,
+                comm->meets ? 0 : comm->company[i].members + comm->company[i].others - 1);
     }
+    if (comm->meets && cost.transfer_ns > 0)
+        e->pace_gbps = (cost.link_ns > cost.nic_ns ? links : cost.nic_bytes) / cost.transfer_ns;
     e->bytes[EMU_MEMORY] += 2 * cost.bytes * c.sharing.memory_bytes;
     e->sms = en_channels(comm);
+}
+
+/* Where the ranks meet, each says what it sends. */
+static int count_senders(ncclComm_t comm, enum en_place place, const struct en_task *tasks, int n)
+{
+    return comm->meets ? 0 : en_count_senders(comm, place, tasks, n);
 }
 
 static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, struct emu_effort *e)
@@ -255,13 +275,16 @@ static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, st
     e->transfer_ns += en_load_ns(comm, &load);
     e->bytes[EMU_LINK_OUT] += load.out[1];
     e->bytes[EMU_LINK_IN] += load.in[1];
-    add_way(e, EN_NIC, load.out[0], load.in[0], en_count_senders(comm, EN_NIC, tasks, n));
+    add_way(e, EN_NIC, load.out[0], load.in[0], count_senders(comm, EN_NIC, tasks, n));
     for (int tier = 0; tier < BB_TIERS; tier++)
         if (bb_fabric_is_scarce(c, (enum bb_tier)tier))
             add_way(e, (enum en_place)(EN_LEAF + tier), load.up[tier], load.down[tier],
-                    en_count_senders(comm, (enum en_place)(EN_LEAF + tier), tasks, n));
+                    count_senders(comm, (enum en_place)(EN_LEAF + tier), tasks, n));
     e->bytes[EMU_MEMORY] += (between + within) * c->sharing.memory_bytes;
     e->sms = sms > e->sms ? sms : e->sms;
+    for (int i = 0; i < n && comm->meets; i++)
+        if (tasks[i].root == comm->rank)
+            e->alone_ns = fmax(e->alone_ns, (double)en_copy_ns(tasks[i].count * en_element_bytes(&tasks[i])));
 }
 
 bool en_find_effort(struct en_plan *plan)
@@ -272,5 +295,7 @@ bool en_find_effort(struct en_plan *plan)
     for (int i = 0; i < plan->collectives; i++)
         add_collective(plan->comm, &plan->tasks[i], &plan->effort);
     add_exchange(plan->comm, plan->tasks + plan->collectives, plan->count - plan->collectives, &plan->effort);
+    if (plan->comm->meets && plan->effort.sms > 0 && en_find_meeting(plan))
+        plan->effort.meeting = &plan->meeting;
     return plan->effort.sms > 0;
 }

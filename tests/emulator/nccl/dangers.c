@@ -48,6 +48,8 @@ ncclResult_t en_connect_wait(ncclComm_t comm)
     enum en_end end = EN_GO;
 
     if (comm->connecting)
+        emu_host_lost();
+    if (comm->connecting)
         end = en_barrier_wait(&comm->watch, &comm->region.head->connect, comm->connect_generation);
     comm->connecting = false;
     return end == EN_GO ? ncclSuccess : en_fail(comm, ncclInternalError, "the connection of a collective was aborted");

@@ -67,6 +67,7 @@ static void find_place(struct en_job *job)
 static ncclResult_t gather_split(struct en_job *job)
 {
     ncclComm_t parent = job->parent;
+    emu_host_lost();
     enum en_end end = en_barrier_wait(&parent->manage_watch, &parent->region.head->manage, job->generation);
 
     if (end != EN_GO)

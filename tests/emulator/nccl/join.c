@@ -3,6 +3,7 @@
  */
 #include "choice.h"
 #include "dangers.h"
+#include "meetings.h"
 #include "places.h"
 #include "profiler.h"
 
@@ -115,6 +116,7 @@ ncclResult_t en_join_post(ncclComm_t comm)
     me->seat = comm->seat;
     me->host = host_hash();
     me->bus = bus_hash(comm->device);
+    en_offer_timeline(comm);
     if (atomic_fetch_add(&head->joined, 1) + 1 == (uint32_t)comm->size) {
         en_region_unlink(&comm->region);
         en_wake(&head->joined);
@@ -127,6 +129,7 @@ static ncclResult_t wait_for_all(ncclComm_t comm)
     struct en_head *head = comm->region.head;
     enum en_end end = EN_GO;
 
+    emu_host_lost();
     for (uint32_t n = atomic_load(&head->joined); end == EN_GO && n < (uint32_t)comm->size;
          n = atomic_load(&head->joined))
         end = en_wait(&comm->manage_watch, &head->joined, n);
@@ -231,6 +234,7 @@ ncclResult_t en_join_wait(ncclComm_t comm)
         comm->region.lock_fd = -1;
     }
     place(comm);
+    en_join_timeline(comm);
     rc = refuse_shared_gpus(comm);
     if (rc == ncclSuccess)
         en_tuner_join(comm);

@@ -73,6 +73,8 @@ struct en_plan {
     int n_streams;
     size_t fifo_bytes; /* that it holds of the work FIFO                                        */
     struct emu_effort effort;
+    struct emu_meeting meeting; /* where the communicator's ranks meet */
+    struct emu_message *messages;
     struct en_ticket ticket; /* not queued in a captured plan, which runs again and again             */
 };
 

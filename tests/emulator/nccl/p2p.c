@@ -313,7 +313,7 @@ static void find_beside(struct exchange *x)
     x->n_beside = 1;
     x->beside[0] = (struct bb_exchange){.rank = own};
     en_sum_load(x->comm, x->tasks, x->n, &x->beside[0].load);
-    for (int i = 0; i < x->n && en_shares_with_peers(&x->beside[0].load); i++) {
+    for (int i = 0; i < x->n && !x->comm->meets && en_shares_with_peers(&x->beside[0].load); i++) {
         const int other = en_machine_rank(x->comm, x->tasks[i].root);
         int known = 0;
 

@@ -54,6 +54,7 @@ struct en_plan *en_plan_new(ncclComm_t comm, const struct en_task *tasks, int co
 void en_plan_free(struct en_plan *plan)
 {
     en_comm_unref(plan->comm);
+    free(plan->messages);
     free(plan->tasks);
     free(plan->streams);
     free(plan);
@@ -90,6 +91,11 @@ static int64_t run_plan(void *arg, int64_t ready_ns)
         end = run_tasks(plan, &now);
     if (end == EN_BROKEN)
         en_say_broken(comm);
+    if (plan->effort.meeting != NULL) {
+        const int64_t told_ns = emu_end_ns();
+
+        now = end == EN_GO && told_ns > 0 ? told_ns : now;
+    }
     comm->last_end_ns = now;
     en_fifo_free(plan);
     en_order_leave(comm, &plan->ticket);

@@ -16,6 +16,16 @@ enum { RANKS = 16, BATCH = 64, MOST = 4000, SAMPLES = 3 };
 
 static struct bb_conditions conditions;
 
+/* A layout that can be, whether it fits or not; ns: of its step, where it fits into the most memory that is asked about. */
+struct tried {
+    const char *sync;
+    bool one_replica;
+    double held_bytes, ns;
+};
+
+static struct tried all[MOST];
+static int n_all;
+
 struct best {
     double ns[MOST];
     int n;
@@ -60,18 +70,21 @@ static double held_bytes(const struct bb_step *step)
 }
 
 /* One layout as a user would ask for it. */
-static void try_layout(const struct bb_proxy_config *config, const struct bb_cluster *cluster, double gpu_bytes,
-                       struct best *best)
+static void try_layout(const struct bb_proxy_config *config, const struct bb_cluster *cluster, double most_bytes)
 {
     struct bb_prediction p = {0};
     struct bb_step step = {0};
 
     if (bb_step_build(&step, &bb_transformer_proxy, config) == 0) {
-        best->valid++;
-        if (held_bytes(&step) <= gpu_bytes) {
-            assert_true(best->n < MOST);
+        struct tried *t = &all[n_all];
+
+        assert_true(n_all++ < MOST);
+        *t = (struct tried){.sync = config->transformer.sync,
+                            .one_replica = config->transformer.tp * config->transformer.pp == RANKS,
+                            .held_bytes = held_bytes(&step)};
+        if (t->held_bytes <= most_bytes) {
             assert_int_equal(bb_predict_step(&step, cluster, &conditions, &p), 0);
-            best->ns[best->n++] = (double)p.classes[p.slowest].all.step_ns;
+            t->ns = (double)p.classes[p.slowest].all.step_ns;
         }
     }
     bb_prediction_release(&p);
@@ -85,8 +98,8 @@ static int compare_ns(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void try_all_of_sync(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double gpu_bytes,
-                            bool skip_one_replica, struct best *best)
+static void try_all_of_sync(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double most_bytes,
+                            bool skip_one_replica)
 {
     static const char *const schedules[] = {"1f1b", "interleaved", "zb-h1"};
 
@@ -108,22 +121,34 @@ static void try_all_of_sync(const struct bb_proxy_config *asked, const struct bb
                         as.transformer.sequence_parallel = tp > 1;
                         as.micro_batch_size = b;
                         configured(&as, &config);
-                        try_layout(&config, cluster, gpu_bytes, best);
+                        try_layout(&config, cluster, most_bytes);
                     }
 }
 
-/* One replica has nothing to sum: all ways are one. */
-static void try_all(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double gpu_bytes,
-                    struct best *best)
+static void try_all(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double most_bytes)
 {
     static const char *const syncs[] = {"all_reduce", "zero1", "zero2", "zero3", "distributed"};
 
+    n_all = 0;
     for (size_t i = 0; i < ROWS(syncs); i++) {
         struct bb_proxy_config as = *asked;
 
         as.transformer.sync = syncs[i];
         if (!asked->transformer.sync || strcmp(asked->transformer.sync, syncs[i]) == 0)
-            try_all_of_sync(&as, cluster, gpu_bytes, i > 0 && !asked->transformer.sync, best);
+            try_all_of_sync(&as, cluster, most_bytes, i > 1); /* which best_of() asks for of the first two alone */
+    }
+}
+
+/* Of those tried: with this sync, or with any. One replica has nothing to sum: all ways are one. */
+static void best_of(const char *sync, double gpu_bytes, struct best *best)
+{
+    *best = (struct best){.n = 0};
+    for (int i = 0; i < n_all; i++) {
+        if (sync ? strcmp(all[i].sync, sync) != 0 : all[i].one_replica && strcmp(all[i].sync, "all_reduce") != 0)
+            continue;
+        best->valid++;
+        if (all[i].held_bytes <= gpu_bytes)
+            best->ns[best->n++] = all[i].ns;
     }
     qsort(best->ns, (size_t)best->n, sizeof(*best->ns), compare_ns);
 }
@@ -139,53 +164,65 @@ static void search(const struct bb_proxy_config *asked, const struct bb_cluster 
     assert_int_equal(bb_layouts_search(&s, found), 0);
 }
 
+/* The search among the layouts tried. */
+static void expect_best(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double gpu_bytes)
+{
+    static struct best best;
+    struct bb_layouts found;
+    long long sum = 0;
+
+    best_of(asked->transformer.sync, gpu_bytes, &best);
+    search(asked, cluster, gpu_bytes, 1, 2, &found);
+    assert_int_equal(found.fitting, best.n);
+    assert_true(best.n > 20);
+    for (int k = 0; k < found.n; k++)
+        if (found.rows[k].step_ns != best.ns[k])
+            fail_msg("%s, %g bytes: the %d-th takes %.0f ns, of all %.0f", asked->transformer.recompute, gpu_bytes, k,
+                     found.rows[k].step_ns, best.ns[k]);
+    assert_int_equal(found.n, 5);
+    for (int r = 0; r < BB_LEFT_OUT_REASONS; r++)
+        sum += found.left_out[r];
+    assert_int_equal(sum + found.n, found.looked_at);
+    assert_int_equal(found.looked_at - found.left_out[BB_LEFT_OUT_SHAPE] - found.left_out[BB_LEFT_OUT_BATCH],
+                     best.valid);
+    bb_layouts_release(&found);
+}
+
 /* Enough memory for all that can be, and so little that only some recompute less; and so many that bounds leave most of
  * them out. */
 static void the_best_are_those_of_trying_all(void **state)
 {
     static const struct {
-        const char *recompute;
-        double gpu_bytes;
-        const char *sync;
-        const char *slow;
-    } rows[] = {{"none", 80e9, "zero1", NULL},
-                {"none", 16e9, "zero1", NULL},
-                {"full", 10e9, "zero1", NULL},
-                {"none", 80e9, NULL, NULL},
-                {"none", 80e9, "zero1", "rank=5:1.5,link=node1-nic0:0.5,rank=9:0.5"}};
-    static struct best best;
+        const char *recompute, *tried, *slow; /* tried: the sync, NULL: all of them */
+        int batch;
+        struct {
+            const char *sync;
+            double gpu_bytes; /* the first is the most */
+        } asked[3];
+    } rows[] = {{"none", NULL, NULL, BATCH, {{NULL, 80e9}, {"zero1", 80e9}, {"zero1", 16e9}}},
+                {"full", "zero1", NULL, BATCH / 2, {{"zero1", 10e9}}},
+                {"none", "zero1", "rank=5:1.5,link=node1-nic0:0.5,rank=9:0.5", BATCH / 2, {{"zero1", 80e9}}}};
     struct bb_cluster cluster;
 
     (void)state;
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_proxy_config asked;
-        struct bb_layouts found;
-        long long sum = 0;
 
         asked_config(&asked);
         asked.transformer.recompute = rows[i].recompute;
-        asked.transformer.sync = rows[i].sync;
+        asked.transformer.sync = rows[i].tried;
+        asked.global_batch = rows[i].batch;
         conditions = (struct bb_conditions){.jitter = 0};
         if (rows[i].slow)
             assert_int_equal(bb_slow_read(&conditions.slow, "--slow", rows[i].slow), 0);
-        best = (struct best){.n = 0};
         bb_err_mute(1);
-        try_all(&asked, &cluster, rows[i].gpu_bytes, &best);
+        try_all(&asked, &cluster, rows[i].asked[0].gpu_bytes);
         bb_err_mute(0);
-        search(&asked, &cluster, rows[i].gpu_bytes, 1, 2, &found);
-        assert_int_equal(found.fitting, best.n);
-        assert_true(best.n > 20);
-        for (int k = 0; k < found.n; k++)
-            if (found.rows[k].step_ns != best.ns[k])
-                fail_msg("row %zu: the %d-th takes %.0f ns, of all %.0f", i, k, found.rows[k].step_ns, best.ns[k]);
-        assert_int_equal(found.n, 5);
-        for (int r = 0; r < BB_LEFT_OUT_REASONS; r++)
-            sum += found.left_out[r];
-        assert_int_equal(sum + found.n, found.looked_at);
-        assert_int_equal(found.looked_at - found.left_out[BB_LEFT_OUT_SHAPE] - found.left_out[BB_LEFT_OUT_BATCH],
-                         best.valid);
-        bb_layouts_release(&found);
+        for (size_t k = 0; k < ROWS(rows[i].asked) && rows[i].asked[k].gpu_bytes > 0; k++) {
+            asked.transformer.sync = rows[i].asked[k].sync;
+            expect_best(&asked, &cluster, rows[i].asked[k].gpu_bytes);
+        }
     }
     conditions = (struct bb_conditions){.jitter = 0};
 }

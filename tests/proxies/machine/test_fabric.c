@@ -186,6 +186,16 @@ static void pat_leaves_a_leaf_with_its_far_steps(void **state)
         fail_msg("%.0f ns", collective_ns(&c, BB_ALL_GATHER, 16e6, 16));
 }
 
+/* A leaf's switch adds up what its nodes send: one sum goes up, and one comes, whatever their number. */
+static void a_leaf_that_reduces_sends_one_sum(void **state)
+{
+    struct bb_cluster c = with_leaves(4, 16);
+
+    (void)state;
+    c.ways[0].algorithm = BB_NCCL_COLLNET_CHAIN;
+    near(collective_ns(&c, BB_ALL_REDUCE, 16e6, 16), 16e6 / (4 / 16.0));
+}
+
 /* LLaMA 3's: pods of 1:7, here of four nodes. */
 static void pods_have_uplinks_of_their_own(void **state)
 {
@@ -296,6 +306,7 @@ int main(void)
         cmocka_unit_test(other_rails_are_reached_within_the_node),
         cmocka_unit_test(a_rail_has_only_its_own_uplinks),
         cmocka_unit_test(pat_leaves_a_leaf_with_its_far_steps),
+        cmocka_unit_test(a_leaf_that_reduces_sends_one_sum),
         cmocka_unit_test(pods_have_uplinks_of_their_own),
         cmocka_unit_test(trees_leave_a_leaf_by_their_edges),
         cmocka_unit_test(trees_are_trees),

@@ -60,6 +60,9 @@ static void ways_have_their_own_steps_and_bytes(void **state)
         {BB_NCCL_NVLS_TREE, BB_ALL_REDUCE, 32, 4, 10 + 1 + 400 + 2 * 16000.0 / 800},
         {BB_NCCL_PAT, BB_REDUCE_SCATTER, 8, 8, 10 + 300 + 0.875 * 16000 / 100},
         {BB_NCCL_RING, BB_BROADCAST, 8, 1, 10 + 7 + 16000.0 / 1000},
+        {BB_NCCL_COLLNET_DIRECT, BB_ALL_REDUCE, 64, 8, 10 + 2 + 100 + 1.96875 * 16000 / 1000}, /* out: 16000 / 800 */
+        {BB_NCCL_COLLNET_CHAIN, BB_ALL_REDUCE, 64, 8, 10 + 14 + 100 + 1.96875 * 16000 / 1000},
+        {BB_NCCL_COLLNET_DIRECT, BB_ALL_REDUCE, 8, 8, 10 + 100 + 16000.0 / 100}, /* a ring: 1.75 x 16000 / 100 */
     };
 
     (void)state;

@@ -1,0 +1,15 @@
+/*
+ * meetings.h - operations of a communicator on the timeline that the processes of a job share.
+ */
+#ifndef EMU_NCCL_MEETINGS_H
+#define EMU_NCCL_MEETINGS_H
+
+#include "comm.h"
+
+/* In the two halves of joining a communicator. Afterwards comm->meets tells whether its ranks meet. */
+void en_offer_timeline(ncclComm_t comm);
+void en_join_timeline(ncclComm_t comm);
+
+bool en_find_meeting(struct en_plan *plan); /* of a communicator whose ranks meet; false: it meets nobody */
+
+#endif

@@ -1,0 +1,186 @@
+/* timeline_state.h - what timeline.c, which lets time pass, and timeline_meet.c, which moves bytes, keep (timeline.h). */
+#ifndef EMU_TIMELINE_STATE_H
+#define EMU_TIMELINE_STATE_H
+
+#include "proxies/machine/cluster.h"
+#include "proxies/machine/flows.h"
+#include "timeline.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#pragma GCC visibility push(hidden)
+
+/* Most of each; pages are taken when they are first touched. */
+enum {
+    TL_HOSTS = 1 << 11,
+    TL_GPUS = 1 << 12,
+    TL_DEVICES = 64, /* of a host */
+    TL_PLACES = 1 << 12,
+    TL_RESOURCES = 1 << 16,
+    TL_LANES = 1 << 14,
+    TL_STEPS = 1 << 21,
+    TL_MOMENTS = 1 << 20,
+    TL_CELLS = 1 << 21,
+    TL_MEETINGS = 1 << 17,
+    TL_PAIRS = 1 << 20,
+    TL_FLOWS = 1 << 16,
+    TL_USES = 1 << 22,
+    TL_EVENTS = 1 << 20,
+    TL_BUCKETS = 1 << 14,
+    TL_SIZES = 24 /* of pieces of the uses: powers of two */
+};
+
+/* Elements that come and go begin with `next`, in a list of those that are not in use, or what their owner makes of it. */
+struct tl_pool {
+    int unused, n;
+};
+
+enum tl_host_state { TL_GONE, TL_RUNS, TL_WAITS, TL_AWAY, TL_LOST };
+
+struct tl_host {
+    int next;
+    enum tl_host_state state;
+    int pid, first_lane, n_steps, gates;
+    int lane; /* that it waits for, 0: a moment, -1: all */
+    double clock_ns, heard_s;
+    int gpus[TL_DEVICES];
+    _Atomic uint32_t bell, asleep;
+};
+
+struct tl_gpu {
+    int resource[EMU_PARTS];
+    int held_sms, running; /* the first lane of those that compute */
+    bool uneasy;           /* its kernels' rates have to be found again */
+};
+
+enum tl_phase { TL_IDLE, TL_COMPUTES, TL_GATED, TL_MEETS, TL_ENDS };
+
+/* Times of a lane are its own: one that comes late, for what others did meanwhile was not kept for it, is behind. */
+struct tl_lane {
+    int next, host, gpu, next_of_host;
+    int first, last; /* steps */
+    enum tl_phase phase;
+    bool scheduled;
+    unsigned epoch;
+    double at_ns, begun_ns, end_ns; /* end_ns: of the first step, where it is known */
+    double since_ns, left_ns, rate; /* of a kernel */
+    int next_waiting, next_running; /* for a moment; on its GPU */
+    int meeting, next_member;       /* of a collective */
+    int flow, open, head, tail;     /* of an exchange: messages that have not ended; cells that its links serve */
+    double late_ns, ends_ns;        /* how far it is behind; when an exchange ends by the time of all */
+};
+
+enum tl_kind { TL_MARK, TL_KERNEL, TL_NCCL };
+
+struct tl_step {
+    int next, lane;
+    enum tl_kind kind;
+    bool keep, ended, waits, by_memory, has_product;
+    int tell, wait; /* moments */
+    double issue_ns, alone_ns, latency_ns, transfer_ns, pace;
+    double weight[EMU_PARTS];
+    int sms, members, cells;
+    uint64_t comm, turn;
+    int64_t extra_ns, end_ns;
+    struct bb_kernel_list_item product;
+};
+
+struct tl_moment {
+    int next, refs;
+    bool known;
+    double when_ns;
+    int lanes, host; /* that wait for it */
+};
+
+struct tl_meeting {
+    int next; /* in its bucket */
+    uint64_t comm, turn;
+    int lanes, arrived, flow;
+    bool begun;
+    double begin_ns, end_ns, latency_ns, late_ns;
+};
+
+/* One side of a message. */
+struct tl_cell {
+    int next, of_step; /* of_step: the next of its step's */
+    int lane, peer, other;
+    bool sends, served, queued;
+    double latency_ns, target_ns, came_ns, late_ns;
+};
+
+/* Sides that wait for the other one, from one rank to another, all of one kind. */
+struct tl_pair {
+    int next;
+    uint64_t comm;
+    int from, to, head, tail;
+};
+
+struct tl_flow_owner {
+    int next, lane, meeting, size;
+};
+
+enum tl_event_kind { TL_OF_LANE, TL_OF_FLOW, TL_OF_MEETING };
+
+struct tl_event {
+    double when_ns;
+    int id, kind;
+    unsigned epoch;
+};
+
+struct tl_place {
+    int part, number, resource;
+};
+
+/* What all processes see. */
+struct tl_board {
+    pthread_mutex_t lock;
+    bool broken, gates_due;
+    double now_ns;
+    int visit, settling, n_events, n_gpus, n_places, n_resources, n_uses, n_uneasy;
+    struct tl_pool hosts, lanes, steps, moments, cells, meetings, pairs, flows;
+    int uses_unused[TL_SIZES];
+    int meeting_at[TL_BUCKETS], pair_at[TL_BUCKETS];
+};
+
+struct emu_timeline {
+    struct tl_board *b;
+    const struct bb_cluster *machine;
+    struct bb_flows flows; /* its arrays are shared; its counters are while the lock is held */
+    struct tl_host *hosts;
+    struct tl_gpu *gpus;
+    struct tl_place *places;
+    struct tl_lane *lanes;
+    struct tl_step *steps;
+    struct tl_moment *moments;
+    struct tl_cell *cells;
+    struct tl_meeting *meetings;
+    struct tl_pair *pairs;
+    struct tl_flow_owner *owners;
+    struct tl_event *events;
+    int *uneasy, *use_at, *memory_of; /* GPUs; a flow's latest use of each resource; the GPU whose memory one is */
+    size_t bytes;
+    int fd;
+};
+
+/* timeline.c. An element that is not in use, zeroed; 0: there are none, and the timeline is sound no more. */
+int tl_take(struct emu_timeline *t, struct tl_pool *pool, void *elements, size_t bytes, int most);
+void tl_give_back(struct tl_pool *pool, void *elements, size_t bytes, int at);
+void tl_plan_event(struct emu_timeline *t, double when_ns, enum tl_event_kind kind, int id, unsigned epoch);
+void tl_schedule(struct emu_timeline *t, int lane, double when_ns);
+void tl_disturb(struct emu_timeline *t, int gpu);
+void tl_finish(struct emu_timeline *t, int lane, double end_ns); /* its first step; its lane goes on */
+
+/* timeline_meet.c */
+int tl_add_resource(struct emu_timeline *t, double gbps);
+void tl_take_cells(struct emu_timeline *t, int step, const struct emu_meeting *meeting);
+void tl_begin_nccl(struct emu_timeline *t, int lane, double when_ns);
+void tl_end_nccl(struct emu_timeline *t, int lane); /* what it holds is free */
+void tl_end_flow(struct emu_timeline *t, int flow);
+void tl_end_meeting(struct emu_timeline *t, int meeting);
+void tl_leave_nccl(struct emu_timeline *t, int lane);  /* its first step, which runs, ends without whom it meets */
+void tl_drop_cells(struct emu_timeline *t, int step);  /* of one that has not begun */
+bool tl_moves(const struct emu_timeline *t, int lane); /* bytes, or will at a known time */
+
+#pragma GCC visibility pop
+#endif

@@ -88,7 +88,7 @@ static void take_signal(struct bb_watchdog *watchdog, int signal, int rank, doub
     watchdog->signal = signal;
     watchdog->signal_rank = rank;
     /* A cause of its own, of which no other is to come. */
-    watchdog->signal_s = signal == watchdog->exit_cause ? now_s - SIGNAL_S : now_s;
+    watchdog->signal_s = signal == BB_EXIT_CALLED || bb_signal_is_crash(signal) ? now_s - SIGNAL_S : now_s;
 }
 
 /* An end needs a code that says so, whatever the other side's version holds it to be. */

@@ -1,9 +1,9 @@
 /*
  * outfile.h - a file that is there whole or not at all: written under another name beside it and renamed at the end,
- * so that a run that dies leaves the older one as it was. Where the file system can, it gets the other name only then, and
- * nothing is left of a run that dies before, or of one that is ended in a write that never returns. The other name cannot be guessed and is nobody's yet
- * (O_EXCL), so nothing that stands there already is written to, and two runs that write one file do not meet: the last
- * to end wins. File and folder are on the disk (fsync) when it has its name.
+ * so that a run that dies leaves the older one as it was. Where the file system can, it gets the other name only then,
+ * and nothing is left of a run that dies before, or is ended in a write that never returns. The other name cannot be
+ * guessed and is nobody's yet (O_EXCL), so nothing that stands there already is written to, and two runs that write one
+ * file do not meet: the last to end wins. File and folder are on the disk (fsync) when it has its name.
  *
  * A device or a pipe is written as it is, since a rename would replace it; so is whatever /dev and /proc name
  * (/dev/stdout). Any other link is replaced by the file; what it points to is never touched.

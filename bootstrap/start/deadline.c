@@ -74,7 +74,7 @@ static _Noreturn void end_process(int signal, bool timed_out, pid_t sender)
     }
     if (!bb_launched_alone())
         pause_ms(LINGER_MS); /* those that come later find the word taken */
-    bb_exit_process((int)code);
+    bb_exit_by(signal, code);
 }
 
 static void handle_signal(int signal, siginfo_t *info, void *context)
@@ -83,10 +83,10 @@ static void handle_signal(int signal, siginfo_t *info, void *context)
     end_process(signal, signal == SIGALRM && info->si_code != SI_USER, info->si_pid);
 }
 
-static void handle_exit(void *arg)
+static void handle_exit(void *arg, int cause)
 {
     (void)arg;
-    end_process(BB_EXIT_CALLED, false, 0);
+    end_process(cause, false, 0);
 }
 
 /* The timer's whatever it was outside. */

@@ -11,13 +11,13 @@
 /*
  * bb_deadline_begin - `part` ("the loading of the GPU's libraries"; it must live) begins, and has timeout_s. When it
  * runs out: one line, exit 4. With `signals`, those of signals.h and an exit() of a library: one line, exit 1, which is
- * not for the way out: mpirun sends them to whoever leaves later than others. Replaces the part before. Of the ranks of a host one
- * speaks.
+ * not for the way out: mpirun sends them to whoever leaves later than others. Replaces the part before. Of the ranks of a
+ * host one speaks.
  */
 void bb_deadline_begin(const char *part, double timeout_s, bool signals);
 
-/* bb_deadline_begin_exit - the last part, of a run that is over: one that takes too long is said, and ends with the run's
- * own exit status, as its results say. */
+/* bb_deadline_begin_exit - the last part, of a run that is over: one that takes too long is said, and ends with the
+ * run's own exit status, as its results say. */
 void bb_deadline_begin_exit(double timeout_s, int rc);
 
 /* bb_deadline_end - no part any more; signals do what they did before. */

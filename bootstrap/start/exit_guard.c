@@ -1,8 +1,13 @@
 /* exit_guard.c - see exit_guard.h. */
 #include "bootstrap/start/exit_guard.h"
 
+#include "bootstrap/start/launcher.h"
+#include "bootstrap/start/signals.h"
+
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -15,10 +20,15 @@ static struct {
     bool registered;
 } guard;
 
-static void end_guarded(void)
+static void end_guarded(int cause)
 {
     if (guard.fn && guard.process == getpid())
-        guard.fn(guard.arg);
+        guard.fn(guard.arg, cause);
+}
+
+static void handle_exit_called(void)
+{
+    end_guarded(BB_EXIT_CALLED);
 }
 
 void bb_exit_process(int status)
@@ -27,10 +37,37 @@ void bb_exit_process(int status)
         syscall(SYS_exit_group, status);
 }
 
+void bb_exit_by(int cause, int status)
+{
+    if (bb_signal_is_crash(cause))
+        kill(getpid(), cause);
+    bb_exit_process(status);
+}
+
 void bb_exit_called(int status)
 {
-    end_guarded();
+    end_guarded(BB_EXIT_CALLED);
     bb_exit_process(status);
+}
+
+/* The kernel's again by now (SA_RESETHAND), so another one, and its own once it is said, end the process. */
+static void handle_crash(int signal)
+{
+    end_guarded(signal);
+    bb_exit_by(signal, 128 + signal);
+}
+
+/* Not one that is somebody's already: a sanitizer's, a debugger's. */
+static void take_crashes(void)
+{
+    struct sigaction ours, now;
+
+    memset(&ours, 0, sizeof(ours));
+    ours.sa_handler = handle_crash;
+    ours.sa_flags = (int)SA_RESETHAND | SA_NODEFER;
+    for (int signal = 1; signal < BB_SIGNALS_END; signal++)
+        if (bb_signal_is_crash(signal) && sigaction(signal, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+            sigaction(signal, &ours, NULL);
 }
 
 void bb_exit_guard(bb_exited *fn, void *arg)
@@ -38,7 +75,10 @@ void bb_exit_guard(bb_exited *fn, void *arg)
     guard.fn = NULL;
     guard.arg = arg;
     guard.process = getpid();
-    if (fn && !guard.registered)
-        guard.registered = atexit(end_guarded) == 0; /* else the end is the library's own */
+    if (fn && !guard.registered) {
+        guard.registered = atexit(handle_exit_called) == 0; /* else the end is the library's own */
+        if (bb_launched_alone())
+            take_crashes();
+    }
     guard.fn = fn;
 }

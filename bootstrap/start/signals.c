@@ -4,20 +4,27 @@
 #include <signal.h>
 #include <stddef.h>
 
-/* What users, schedulers (a time limit is SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU) and terminals send. */
+/* What users, schedulers (a time limit is SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU) and terminals send; a process's own. */
 static const struct {
     int number;
     const char *name;
-} signals[] = {{SIGTERM, "SIGTERM"},
-               {SIGINT, "SIGINT"},
-               {SIGHUP, "SIGHUP"},
-               {SIGUSR1, "SIGUSR1"},
-               {SIGUSR2, "SIGUSR2"},
-               {SIGQUIT, "SIGQUIT"},
-               {SIGXCPU, "SIGXCPU"},
-               {SIGALRM, "SIGALRM"},
-               {BB_LAUNCHER_LOST, "the loss of its launcher"},
-               {BB_EXIT_CALLED, "a library that called exit()"}};
+    bool crash;
+} signals[] = {{SIGTERM, "SIGTERM", false},
+               {SIGINT, "SIGINT", false},
+               {SIGHUP, "SIGHUP", false},
+               {SIGUSR1, "SIGUSR1", false},
+               {SIGUSR2, "SIGUSR2", false},
+               {SIGQUIT, "SIGQUIT", false},
+               {SIGXCPU, "SIGXCPU", false},
+               {SIGALRM, "SIGALRM", false},
+               {BB_LAUNCHER_LOST, "the loss of its launcher", false},
+               {BB_EXIT_CALLED, "a library that called exit()", false},
+               {SIGSEGV, "SIGSEGV", true},
+               {SIGBUS, "SIGBUS", true},
+               {SIGFPE, "SIGFPE", true},
+               {SIGILL, "SIGILL", true},
+               {SIGABRT, "SIGABRT", true},
+               {SIGSYS, "SIGSYS", true}};
 
 const char *bb_signal_name(int signal)
 {
@@ -27,10 +34,18 @@ const char *bb_signal_name(int signal)
     return "";
 }
 
+bool bb_signal_is_crash(int signal)
+{
+    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+        if (signals[i].number == signal)
+            return signals[i].crash;
+    return false;
+}
+
 bool bb_signal_is_taken(int signal)
 {
     struct sigaction now;
 
-    return signal < BB_SIGNALS_END && bb_signal_name(signal)[0] &&
+    return signal < BB_SIGNALS_END && bb_signal_name(signal)[0] && !bb_signal_is_crash(signal) &&
            (sigaction(signal, NULL, &now) || now.sa_handler != SIG_IGN);
 }

@@ -10,8 +10,11 @@ enum { BB_LAUNCHER_LOST = 1000, BB_EXIT_CALLED };
 /* The numbers of signals are below it. */
 enum { BB_SIGNALS_END = 65 };
 
-/* bb_signal_name - "SIGTERM", "the loss of its launcher"; "" for one that is not taken. Safe in a handler. */
+/* bb_signal_name - "SIGTERM", "the loss of its launcher"; "" for one that is nobody's here. Safe in a handler. */
 const char *bb_signal_name(int signal);
+
+/* bb_signal_is_crash - one that a process brings upon itself. */
+bool bb_signal_is_crash(int signal);
 
 /* bb_signal_is_taken - one that ends a run, and is not ignored from outside (SIGHUP under nohup). Safe in a handler. */
 bool bb_signal_is_taken(int signal);

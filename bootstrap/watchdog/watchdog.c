@@ -68,12 +68,14 @@ static void close_links(struct bb_watchdog *watchdog)
         bb_watchdog_close(&watchdog->peers[i].link);
 }
 
-/* A library called exit() amid the run: the thread says so, saves, and ends the process meanwhile. */
-static void await_end_by_exit(void *arg)
+/* A library called exit() amid the run, or crashed: the thread says so, saves, and ends the process meanwhile. */
+static void await_end(void *arg, int cause)
 {
     struct bb_watchdog *watchdog = arg;
 
-    watchdog->exit_called = true;
+    if (pthread_equal(pthread_self(), watchdog->thread))
+        return; /* nobody else would */
+    watchdog->exit_cause = cause;
     wake_thread(watchdog);
     for (;;)
         pause();
@@ -134,7 +136,7 @@ int bb_watchdog_start(struct bb_watchdog **out, double timeout_s)
         free_watchdog(watchdog);
         return bb_err(BB_EFAIL, "watchdog: no thread: %s", strerror(errno));
     }
-    bb_exit_guard(await_end_by_exit, watchdog);
+    bb_exit_guard(await_end, watchdog);
     *out = watchdog;
     return 0;
 }

@@ -140,11 +140,11 @@ struct bb_watchdog {
     int signal, signal_rank;          /* the first that came, and to whom */
     pid_t launcher;                   /* whose child this process is */
     bool signal_told;
-    atomic_bool exit_called; /* by a library */
-    double continued_s;      /* when SIGCONT came, which the signal that ends a rank may follow; 0: never */
-    pid_t signal_sender;     /* of SIGTERM, to this rank; 0: unknown */
-    int ended_by;            /* the signal that ends the job, 0: none */
-    bool slept;              /* this process was stopped for a while: the others have said what there was to say */
+    atomic_int exit_cause; /* exit_guard.h; 0: none */
+    double continued_s;    /* when SIGCONT came, which the signal that ends a rank may follow; 0: never */
+    pid_t signal_sender;   /* of SIGTERM, to this rank; 0: unknown */
+    int ended_by;          /* the signal that ends the job, 0: none */
+    bool slept;            /* this process was stopped for a while: the others have said what there was to say */
 
     _Atomic int ending; /* 0, or the negative code with which the job ends */
     double ending_s;
@@ -202,8 +202,8 @@ bool bb_watchdog_say(struct bb_watchdog *watchdog, enum bb_error code, const cha
 /* bb_watchdog_keep_word - this rank says the line: under hydra, what holds a lost rank's place shall know; false where
  * that has said it. */
 bool bb_watchdog_keep_word(struct bb_watchdog *watchdog, int code);
-/* bb_watchdog_say_lost - rank 0 says who is lost, under whatever launcher if the word is free: where a connection broke, that
- * rank may be there, and have said that this one is lost. */
+/* bb_watchdog_say_lost - rank 0 says who is lost, under whatever launcher if the word is free: where a connection broke,
+ * that rank may be there, and have said that this one is lost. */
 void bb_watchdog_say_lost(struct bb_watchdog *watchdog, const char *line);
 /* bb_watchdog_asked - a deputy is told that rank 0 is lost (code set: the deputy may not have noticed yet) or does not
  * answer. */

@@ -87,8 +87,8 @@ static void take_signal(struct bb_watchdog *watchdog, int signal, int rank, doub
         return;
     watchdog->signal = signal;
     watchdog->signal_rank = rank;
-    watchdog->signal_s =
-        signal == BB_EXIT_CALLED ? now_s - SIGNAL_S : now_s; /* a cause, of which no other is to come */
+    /* A cause of its own, of which no other is to come. */
+    watchdog->signal_s = signal == BB_EXIT_CALLED || bb_signal_is_crash(signal) ? now_s - SIGNAL_S : now_s;
 }
 
 /* An end needs a code that says so, whatever the other side's version holds it to be. */
@@ -428,8 +428,8 @@ static void check_signal(struct bb_watchdog *watchdog, double now_s)
  * library ends this rank. */
 static void check_ends(struct bb_watchdog *watchdog, double now_s)
 {
-    if (watchdog->exit_called)
-        take_signal(watchdog, BB_EXIT_CALLED, watchdog->rank, now_s);
+    if (watchdog->exit_cause)
+        take_signal(watchdog, watchdog->exit_cause, watchdog->rank, now_s);
     if (watchdog->launched && getppid() != watchdog->launcher)
         take_signal(watchdog, BB_LAUNCHER_LOST, watchdog->rank, now_s);
 }
@@ -468,7 +468,7 @@ static void leave_process(struct bb_watchdog *watchdog)
     bb_watchdog_end_others(watchdog);
     if (!watchdog->met && watchdog->launched)
         bb_hydra_abort(bb_exit_code(watchdog->ending));
-    bb_exit_process(bb_exit_code(watchdog->ending));
+    bb_exit_by(watchdog->ended_by, bb_exit_code(watchdog->ending));
 }
 
 /* A main thread that is on its way out saves and aborts by itself. */

@@ -4,6 +4,7 @@ call of each function instead of the first."""
 import json
 import os
 import re
+import signal
 import subprocess
 
 import pytest
@@ -93,15 +94,17 @@ def test_every_call_is_marked(busbar):
     assert taken - none - set(FUNCTIONS) == set()
 
 
-@pytest.mark.parametrize("deed", ["leave", "leave-now"])
-def test_an_exit_of_a_library_is_no_success(busbar, tmp_path, deed):
-    """ncclAllReduce calls exit(0), or _exit(0)."""
+@pytest.mark.parametrize("deed, status, cause", [("leave", 1, "a library that called exit()"), ("leave-now", 1, "a library that called exit()"),
+                                                 ("crash", -signal.SIGSEGV, "SIGSEGV")])
+def test_an_exit_or_a_crash_of_a_library_is_told(busbar, tmp_path, deed, status, cause):
+    """ncclAllReduce calls exit(0), or _exit(0), or crashes: one process, so that no other rank could tell."""
     environment = {**os.environ, "LD_PRELOAD": str(busbar.build / "tests/drill/libdrill_shim.so"), "DRILL": f"{deed}:ncclAllReduce:3:all"}
     done = subprocess.run([str(busbar.build / "busbar-emulated"), *BENCH], cwd=tmp_path, env=environment, timeout=60, capture_output=True, text=True)
     results = json.loads((tmp_path / "r.json").read_text())
-    assert done.returncode == 1
-    assert re.search(r"^busbar: .*ended by a library that called exit\(\); last seen: bench all_reduce 8 B", done.stderr, re.M)
-    assert (results["status"], results["ended_by"]) == ("interrupted", "a library that called exit()")
+    assert done.returncode == status
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("busbar: ")]
+    assert f"ended by {cause}; last seen: bench all_reduce 8 B" in line
+    assert (results["status"], results["ended_by"]) == ("interrupted", cause)
     assert "all_reduce 8 B" in results["phase"]
 
 

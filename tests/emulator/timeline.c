@@ -783,11 +783,6 @@ bool emu_timeline_is_sound(const struct emu_timeline *t)
     return !t->b->broken;
 }
 
-int emu_timeline_fd(const struct emu_timeline *t)
-{
-    return t->fd;
-}
-
 /* Gives an array its place behind those before it; base NULL: counts. */
 #define PLACE(array, n)                                                                                                \
     do {                                                                                                               \

@@ -28,7 +28,6 @@ struct emu_timeline; /* what this process knows of it */
 /* A new one in memory of this process, which others may share by the descriptor; fd -1: attaches to it. NULL: no
  * memory, or none of ours. */
 struct emu_timeline *emu_timeline_open(const struct bb_cluster *machine, int fd);
-int emu_timeline_fd(const struct emu_timeline *t);
 void emu_timeline_close(struct emu_timeline *t);
 
 /* Between these two, all calls below. Unlocking lets happen what can. */

@@ -609,8 +609,8 @@ static void test_who_has_the_word_says_the_line(void **state)
     unsetenv("PMIX_NAMESPACE");
 }
 
-/* A connection broke, both ends live, and the other one has said that rank 0 is lost: rank 0 does not say a second line.
- * Where nobody had the word it says its own. */
+/* A connection broke, both ends live, and the other one has said that rank 0 is lost: rank 0 does not say a second
+ * line. Where nobody had the word it says its own. */
 static void test_a_connection_that_breaks(void **state)
 {
     struct bb_watchdog *watchdog;

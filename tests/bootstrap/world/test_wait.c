@@ -62,12 +62,12 @@ static void waits(void **state)
 /* In a child: waits for 2.4 s of the clock with a timeout of 1.2 s. */
 static int wait_longer_than_allowed(void)
 {
-    double end_s = bb_now_s() + 2.4;
+    struct wait wait = {.end_s = bb_now_s() + 2.4};
     struct bb_world w;
 
     if (bb_world_alone(&w, 1.2))
         return 9;
-    return bb_exit_code(bb_world_release(&w, bb_world_wait(&w, "the end", is_over, &end_s)));
+    return bb_exit_code(bb_world_release(&w, bb_world_wait(&w, "the end", is_over, &wait)));
 }
 
 /* A scheduler that suspends a job takes nothing of its time. */

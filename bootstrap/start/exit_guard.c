@@ -37,10 +37,21 @@ void bb_exit_process(int status)
         syscall(SYS_exit_group, status);
 }
 
+/* To this thread: one that is sent to the process may come to another, too late. */
+static void raise_crash(int signal)
+{
+    sigset_t ours;
+
+    sigemptyset(&ours);
+    sigaddset(&ours, signal);
+    (void)raise(signal);
+    pthread_sigmask(SIG_UNBLOCK, &ours, NULL);
+}
+
 void bb_exit_by(int cause, int status)
 {
     if (bb_signal_is_crash(cause))
-        kill(getpid(), cause);
+        raise_crash(cause);
     bb_exit_process(status);
 }
 

@@ -108,7 +108,6 @@ static inline void stop_dog(struct dog *d)
         bb_watchdog_close(&d->callers[i]);
     for (int i = 0; i < VISITORS; i++)
         bb_watchdog_close(&d->visitors[i]);
-    free(d->watchdog.last_words);
     free(d->peers);
 }
 

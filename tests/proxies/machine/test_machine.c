@@ -119,7 +119,7 @@ static void members_have_the_nics_of_their_gpus(void **state)
                                  .nics_per_node = 2,
                                  .intra = {.gbps = 1000},
                                  .inter = {.gbps = 1},
-                                 .ways = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1}},
+                                 .ways = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0}},
                                  .n_ways = 1,
                                  .shares = true};
     const int on_each[] = {0, 2, 4, 6, 8}, beside[] = {1, 2, 3, 5};

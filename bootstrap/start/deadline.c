@@ -72,8 +72,8 @@ static _Noreturn void end_process(int signal, bool timed_out, pid_t sender)
         if (!before)
             bb_speaker_says(word);
     }
-    if (!bb_launched_alone())
-        bb_speaker_answer(word, code, LINGER_MS); /* those that come later find the word taken */
+    if (!bb_launched_alone() && !bb_speaker_answer(word, code, LINGER_MS))
+        pause_ms(LINGER_MS); /* those that come later find the word taken */
     bb_exit_by(signal, code);
 }
 

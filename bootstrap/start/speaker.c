@@ -35,19 +35,22 @@ static void answer(int word, int leash, char code, int for_ms)
         if (polls[1].revents) {
             const int asker = accept4(word, NULL, NULL, SOCK_CLOEXEC);
 
-            if (asker < 0)
-                polls[1].fd = -1; /* no socket: the word is kept elsewhere */
-            else
-                (void)send(asker, &code, 1, MSG_NOSIGNAL);
+            (void)send(asker, &code, 1, MSG_NOSIGNAL);
             close(asker);
         }
         left_ms = end_s > bb_now_s() ? (int)(1e3 * (end_s - bb_now_s())) + 1 : 0;
     }
 }
 
-void bb_speaker_answer(int fd, int code, int for_ms)
+bool bb_speaker_answer(int fd, int code, int for_ms)
 {
+    int listens = 0;
+    socklen_t length = sizeof(listens);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) || !listens)
+        return false;
     answer(fd, -1, (char)code, for_ms);
+    return true;
 }
 
 /* Whether the speaker did not go before it had said anything. */

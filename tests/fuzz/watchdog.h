@@ -35,11 +35,12 @@ void bb_speaker_says(int fd)
     (void)fd;
 }
 
-void bb_speaker_answer(int fd, int code, int for_ms)
+bool bb_speaker_answer(int fd, int code, int for_ms)
 {
     (void)fd;
     (void)code;
     (void)for_ms;
+    return false;
 }
 
 int bb_speaker_heard(void)

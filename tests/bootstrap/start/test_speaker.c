@@ -160,7 +160,7 @@ static void without_a_keeper(void **state)
         fd = bb_speaker_take(5);
         bb_speaker_says(fd);
         while (waitpid(asker, &status, WNOHANG) == 0)
-            bb_speaker_answer(fd, 5, 10);
+            assert_true(bb_speaker_answer(fd, 5, 10));
         _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 7);
     }
     assert_int_equal(waitpid(speaker, &status, 0), speaker);

@@ -31,7 +31,7 @@ void bb_shared_arrive(struct bb_shared *s, int at)
     struct bb_sim_task *task = task_at(s, at);
 
     bb_raise_time(&task->arrival_ns, task->begin_ns);
-    if ((double)task->arrival_ns <= s->now_ns)
+    if ((double)task->arrival_ns <= s->agenda.now_ns)
         s->r->ready[s->r->n_ready++] = at;
     else
         plan_moment(s, (double)task->arrival_ns, ARRIVES, at, 0);
@@ -39,7 +39,7 @@ void bb_shared_arrive(struct bb_shared *s, int at)
 
 static void end_now(struct bb_shared *s, int at)
 {
-    task_at(s, at)->end_ns = llround(s->now_ns);
+    task_at(s, at)->end_ns = llround(s->agenda.now_ns);
     bb_execution_end(s->r, at);
 }
 
@@ -128,9 +128,9 @@ static void settle_kernels(struct bb_shared *s)
 
             if (rate == k->rate)
                 continue;
-            k->left_ns -= k->rate * (s->now_ns - k->since_ns);
+            k->left_ns -= k->rate * (s->agenda.now_ns - k->since_ns);
             k->left_ns = k->left_ns > 0 ? k->left_ns : 0;
-            k->since_ns = s->now_ns;
+            k->since_ns = s->agenda.now_ns;
             k->rate = rate;
             plan_kernel(s, slot);
         }
@@ -169,7 +169,7 @@ static void plan_flow(struct bb_shared *s, int flow)
 
 static void settle(struct bb_shared *s)
 {
-    bb_flows_settle(&s->flows, s->now_ns);
+    bb_flows_settle(&s->flows, s->agenda.now_ns);
     for (int i = 0; i < s->flows.n_changed; i++) {
         plan_flow(s, s->flows.changed[i]);
         disturb_users(s, s->flows.changed[i]);
@@ -179,7 +179,7 @@ static void settle(struct bb_shared *s)
 
 static void stop_flow(struct bb_shared *s, int flow)
 {
-    bb_flows_stop(&s->flows, flow, s->now_ns);
+    bb_flows_stop(&s->flows, flow, s->agenda.now_ns);
     disturb_users(s, flow);
 }
 
@@ -192,7 +192,8 @@ void bb_shared_member(struct bb_shared *s, int class_id)
 
 static void plan_collective_end(struct bb_shared *s, int rendezvous)
 {
-    plan_moment(s, (double)llround(s->now_ns + s->gatherings[rendezvous].latency_ns), COLLECTIVE_ENDS, rendezvous, 0);
+    plan_moment(s, (double)llround(s->agenda.now_ns + s->gatherings[rendezvous].latency_ns), COLLECTIVE_ENDS,
+                rendezvous, 0);
 }
 
 void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, int call, const struct bb_cost *cost)
@@ -213,7 +214,7 @@ void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, int ca
         bb_shared_use_collective(s, rendezvous, cost);
     g->uses_of = call;
     bb_shared_count_moved(s, rendezvous, cost->transfer_ns);
-    bb_flows_start(&s->flows, rendezvous, s->now_ns, cost->transfer_ns);
+    bb_flows_start(&s->flows, rendezvous, s->agenda.now_ns, cost->transfer_ns);
 }
 
 static void end_collective(struct bb_shared *s, int rendezvous)
@@ -290,7 +291,7 @@ static void finish_side(struct bb_shared *s, int cell, int64_t end_ns)
 static void serve_side(struct bb_shared *s, int cell)
 {
     const int other = s->cells[cell].other;
-    const int64_t end_ns = llround(s->now_ns + (double)s->cells[cell].latency_ns);
+    const int64_t end_ns = llround(s->agenda.now_ns + (double)s->cells[cell].latency_ns);
 
     s->cells[cell].served = true;
     if (!s->cells[other].served)
@@ -312,14 +313,14 @@ static void queue_side(struct bb_shared *s, int cell)
         return;
     }
     s->cells[cell].next = BB_NONE;
-    s->cells[cell].target_ns = x->load_ns + (w->active ? bb_flow_served_ns(w, s->now_ns) : 0);
+    s->cells[cell].target_ns = x->load_ns + (w->active ? bb_flow_served_ns(w, s->agenda.now_ns) : 0);
     if (x->head == BB_NONE)
         x->head = cell;
     else
         s->cells[x->tail].next = cell;
     x->tail = cell;
     if (!w->active)
-        bb_flows_start(&s->flows, flow, s->now_ns, x->load_ns);
+        bb_flows_start(&s->flows, flow, s->agenda.now_ns, x->load_ns);
 }
 
 void bb_shared_message(struct bb_shared *s, int mine, int theirs, int64_t latency_ns, bool itself)
@@ -327,7 +328,7 @@ void bb_shared_message(struct bb_shared *s, int mine, int theirs, int64_t latenc
     const int sides[] = {mine, theirs}, cells[] = {TAKE_ELEMENT(s->cells, s->n_cells, s->unused_cell),
                                                    TAKE_ELEMENT(s->cells, s->n_cells, s->unused_cell)};
     const double load_ns = fmax(task_at(s, mine)->load_ns, task_at(s, theirs)->load_ns);
-    const int64_t alone_ns = llround(s->now_ns + (itself ? 0 : load_ns) + (double)latency_ns);
+    const int64_t alone_ns = llround(s->agenda.now_ns + (itself ? 0 : load_ns) + (double)latency_ns);
 
     if (cells[0] == BB_NONE || cells[1] == BB_NONE) {
         s->rc = -BB_EFAIL;
@@ -349,7 +350,7 @@ void bb_shared_message(struct bb_shared *s, int mine, int theirs, int64_t latenc
 static void serve_exchange(struct bb_shared *s, int flow)
 {
     struct bb_shared_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
-    const double served = bb_flow_served_ns(&s->flows.flows[flow], s->now_ns) + SERVED;
+    const double served = bb_flow_served_ns(&s->flows.flows[flow], s->agenda.now_ns) + SERVED;
 
     do {
         int cell = x->head;
@@ -408,23 +409,23 @@ static bool is_unsettled(const struct bb_shared *s)
 
 int bb_shared_run(struct bb_shared *s)
 {
-    while (!s->rc) {
+    struct bb_agenda_entry entry;
+    int rc = 1;
+
+    while (rc > 0 && !s->rc) {
         while (s->r->n_ready > 0)
             bb_execution_start(s->r, s->r->ready[--s->r->n_ready]);
-        if (s->agenda.n > 0 && s->agenda.entries[0].when_ns <= s->now_ns) {
-            struct bb_agenda_entry entry = bb_agenda_take(&s->agenda);
-
+        if (bb_agenda_take(&s->agenda, &entry))
             let_happen(s, &entry);
-        } else if (is_unsettled(s))
+        else if (is_unsettled(s))
             settle(s);
-        else if (s->agenda.n > 0)
-            s->now_ns = s->agenda.entries[0].when_ns;
         else
-            break;
+            rc = bb_agenda_advance(&s->agenda);
     }
-    if (!s->rc)
-        bb_shared_read_busy(s);
-    return s->rc;
+    if (s->rc || rc < 0)
+        return s->rc ? s->rc : rc;
+    bb_shared_read_busy(s);
+    return 0;
 }
 
 /* ---- life ---- */

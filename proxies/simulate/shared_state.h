@@ -39,7 +39,6 @@ struct bb_shared {
     const struct bb_cluster *cluster;
     struct bb_flows flows; /* of each rendezvous, then of each class and communicator */
     struct bb_agenda agenda;
-    double now_ns;
     int rc; /* the first failure */
     struct bb_shared_gpu *gpus;
     int place_base[BB_PLACES]; /* the first resource of these, BB_NONE: they are never scarce */

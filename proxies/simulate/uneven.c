@@ -113,7 +113,7 @@ static int refuse_classes(const struct bb_sim *m)
     double ops = 0;
 
     for (int c = 0; c < m->classes.n; c++)
-        ops += (double)bb_sim_task_graph(m, c)->program->n_ops;
+        ops += (double)bb_step_program(m->step, m->classes.rank[c])->n_ops;
     if (ops <= MOST_OPS)
         return 0;
     return bb_err(BB_EUSAGE,

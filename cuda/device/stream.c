@@ -3,6 +3,8 @@
 
 #include "cuda/device/check.h"
 
+#include <math.h>
+
 struct poll {
     cudaStream_t stream;
     cudaEvent_t event; /* NULL: the stream */
@@ -46,13 +48,24 @@ int bb_comm_wait(struct bb_comm *c, cudaStream_t stream, const char *what)
     return bb_stream_wait(c->world, stream, what, comm_health, c);
 }
 
-int bb_event_us(cudaEvent_t start, cudaEvent_t stop, double *us)
+int bb_event_apart_us(cudaEvent_t from, cudaEvent_t to, double *us)
 {
     float ms = 0;
-    int rc = BB_CUDA(cudaEventElapsedTime(&ms, start, stop));
+    int rc = BB_CUDA(cudaEventElapsedTime(&ms, from, to));
 
     *us = (double)ms * 1e3;
-    return rc;
+    if (rc || isfinite(ms))
+        return rc;
+    return bb_err(BB_EFAIL, "cudaEventElapsedTime: %g ms from one event to another, expected a number", (double)ms);
+}
+
+int bb_event_us(cudaEvent_t start, cudaEvent_t stop, double *us)
+{
+    int rc = bb_event_apart_us(start, stop, us);
+
+    if (rc || *us >= 0)
+        return rc;
+    return bb_err(BB_EFAIL, "cudaEventElapsedTime: %g ms from an event to a later one, expected 0 or more", 1e-3 * *us);
 }
 
 void bb_event_destroy(cudaEvent_t event)

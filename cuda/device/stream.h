@@ -22,8 +22,12 @@ BB_MUST_CHECK int bb_event_wait(struct bb_world *w, cudaEvent_t event, const cha
 /* bb_comm_wait - bb_stream_wait for a stream with operations of a communicator, whose error ends the wait. */
 BB_MUST_CHECK int bb_comm_wait(struct bb_comm *c, cudaStream_t stream, const char *what);
 
-/* bb_event_us - microseconds of the GPU from one event to another; both are over. */
+/* bb_event_us - microseconds of the GPU from one event to a later one; both are over. A driver that tells another time
+ * than 0 or more ends the run (-BB_EFAIL, said): what follows from it would be no measurement. */
 BB_MUST_CHECK int bb_event_us(cudaEvent_t start, cudaEvent_t stop, double *us);
+
+/* bb_event_apart_us - the same where nothing says which of the two is the later one: below 0 if `to` was before. */
+BB_MUST_CHECK int bb_event_apart_us(cudaEvent_t from, cudaEvent_t to, double *us);
 
 /* Fine with NULL. */
 void bb_event_destroy(cudaEvent_t event);

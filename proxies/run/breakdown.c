@@ -1,7 +1,7 @@
 /* breakdown.c - from the events of traced steps to the figures of breakdown.h. */
 #include "proxies/run/breakdown.h"
 
-#include "cuda/device/check.h"
+#include "cuda/device/stream.h"
 #include "proxies/run/step_issue.h"
 
 #include <math.h>
@@ -57,10 +57,10 @@ void bb_traced_step_release(struct bb_traced_step *t)
 
 static int since_begin(const struct bb_runner *r, cudaEvent_t event, int64_t *ns)
 {
-    float ms;
-    int rc = BB_CUDA(cudaEventElapsedTime(&ms, r->begin, event));
+    double us;
+    int rc = bb_event_apart_us(r->begin, event, &us);
 
-    *ns = rc ? 0 : llround((double)ms * 1e6);
+    *ns = rc ? 0 : llround(us * 1e3);
     return rc;
 }
 

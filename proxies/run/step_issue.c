@@ -398,7 +398,7 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
 {
     struct bb_range range;
     double start_s, issued_s;
-    float ms, reaction_ms, beat_ms = 0;
+    double step_us, reaction_us, beat_us = 0;
     int rc;
 
     bb_range_init(&r->nvtx, &range, 0, 0, "%s", name);
@@ -413,15 +413,15 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
     rc = rc ? rc : finish_step(r, what, name);
     bb_range_pop(&r->nvtx);
     TRY(rc);
-    TRY(BB_CUDA(cudaEventElapsedTime(&ms, r->begin, r->end)));
-    TRY(BB_CUDA(cudaEventElapsedTime(&reaction_ms, r->begin, r->first)));
+    TRY(bb_event_us(r->begin, r->end, &step_us));
+    TRY(bb_event_apart_us(r->begin, r->first, &reaction_us));
     if (trace && r->everyone.nccl)
-        TRY(BB_CUDA(cudaEventElapsedTime(&beat_ms, r->ready, r->begin)));
-    *t = (struct bb_step_time){.step_us = (double)ms * 1e3,
-                               .reaction_us = (double)reaction_ms * 1e3,
+        TRY(bb_event_apart_us(r->ready, r->begin, &beat_us));
+    *t = (struct bb_step_time){.step_us = step_us,
+                               .reaction_us = reaction_us,
                                .issue_us = (issued_s - start_s) * 1e6,
                                .wall_us = (bb_now_s() - start_s) * 1e6,
-                               .beat_us = (double)beat_ms * 1e3};
+                               .beat_us = beat_us};
 out:
     bb_world_prompt(r->world, false);
     return rc;

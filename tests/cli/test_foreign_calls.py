@@ -121,6 +121,19 @@ def test_a_run_that_hangs_beside_its_work_is_told(busbar, tmp_path, function, st
     assert [json.loads(path.read_text())["status"] for path in tmp_path.glob("*")] == ["ok"] * (len(files) // 2)
 
 
+@pytest.mark.parametrize("deed, told", [("nan", "nan ms"), ("past", "-1 ms")])
+@pytest.mark.parametrize("words", [["bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1"], [*PRODUCTS[:5], "-n", "2", "-w", "1"],
+                                   ["proxy", "resnet50", "--scale-counts", "0.001", "--steps", "1"]])
+def test_a_time_that_is_none_is_no_measurement(busbar, tmp_path, deed, told, words):
+    environment = {**os.environ, "LD_PRELOAD": str(busbar.build / "tests/drill/libdrill_shim.so"), "DRILL": f"{deed}:cudaEventElapsedTime:1:all",
+                   "EMU_QUIET": "1", "EMU_DATA": "off"}
+    done = subprocess.run([str(busbar.build / "busbar-emulated"), *words, "--json", "r.json"], cwd=tmp_path, env=environment, timeout=60, capture_output=True,
+                          text=True)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1 and json.loads((tmp_path / "r.json").read_text())["status"] == "failed"
+    assert f"cudaEventElapsedTime: {told}" in line
+
+
 def test_an_mpi_that_ends_the_process_in_its_start_is_named(busbar, tmp_path):
     """Open MPI says what it misses, and leaves by _exit."""
     environment = {**os.environ, "OMPI_MCA_pml": "nonsense", "EMU_QUIET": "1"}

@@ -7,7 +7,7 @@
  *
  * kill stop segv crash exit leave leave-now quit xcpu: what becomes of the process (crash is a SIGSEGV of its own; exit is the kernel's, with status 0; leave and
  * leave-now are the C library's exit(0) and _exit(0)). stall: the call never returns. fail: it fails, as its row
- * says. term int hup usr1 usr2, orphan (SIGKILL): the signal is sent to the launcher, and the call takes 2 s. When the deed is done its time goes to
+ * says. nan past: cudaEventElapsedTime tells a time that is none, or one below 0. term int hup usr1 usr2, orphan (SIGKILL): the signal is sent to the launcher, and the call takes 2 s. When the deed is done its time goes to
  * $DRILL_LOG. x86-64 only: arguments are passed on unread, six in registers and 144 bytes of the stack.
  */
 #include <dlfcn.h>
@@ -68,7 +68,21 @@ static void signal_self(int signal)
     nanosleep(&while_it_ends, NULL);
 }
 
-/* 1: the call is to fail. */
+/* A time that is none, which a call is to tell; NULL: another deed. */
+static const float *find_time(const char *deed)
+{
+    static const struct {
+        const char *name;
+        float ms;
+    } times[] = {{"nan", __builtin_nanf("")}, {"past", -1}};
+
+    for (size_t i = 0; i < sizeof(times) / sizeof(*times); i++)
+        if (strncmp(deed, times[i].name, strlen(times[i].name)) == 0)
+            return &times[i].ms;
+    return NULL;
+}
+
+/* 1: the call is to fail, or to tell such a time. */
 static int do_deed(const char *deed)
 {
     static const struct {
@@ -98,7 +112,7 @@ static int do_deed(const char *deed)
         _exit(0);
     while (strcmp(deed, "stall") == 0)
         pause();
-    return strcmp(deed, "fail") == 0;
+    return strcmp(deed, "fail") == 0 || find_time(deed);
 }
 
 static int is_due(const char *function, atomic_int *calls)
@@ -137,6 +151,18 @@ static int is_from_program(void *caller)
     return strcmp(name, "busbar") == 0 || strcmp(name, "libbusbar-gpu.so") == 0;
 }
 
+/* What the call returns: its failure, or success with a time in its first argument. */
+static long result_of_deed(long failure, float *first)
+{
+    const float *ms = find_time(getenv("DRILL"));
+
+    errno = EIO;
+    if (!ms)
+        return failure;
+    *first = *ms;
+    return 0;
+}
+
 /* What has nothing to write cannot fail at it. */
 static int can_fail(const char *function, void *first)
 {
@@ -158,10 +184,8 @@ static int can_fail(const char *function, void *first)
         static long (*real)(REGISTERS, STACK);                                                                         \
         if (!real)                                                                                                     \
             *(void **)&real = dlsym(RTLD_NEXT, #name);                                                                 \
-        if (is_from_program(__builtin_return_address(0)) && can_fail(#name, (void *)a) && is_due(#name, &calls)) {     \
-            errno = EIO;                                                                                               \
-            return failure;                                                                                            \
-        }                                                                                                              \
+        if (is_from_program(__builtin_return_address(0)) && can_fail(#name, (void *)a) && is_due(#name, &calls))       \
+            return result_of_deed(failure, (void *)a);                                                                 \
         return real(ALL);                                                                                              \
     }
 

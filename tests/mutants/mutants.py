@@ -56,7 +56,7 @@ CONCERNS = {
     "bootstrap/world": "start mpi bench",
     "collectives": "front packaging sweep bench parity figures nccl_tests compute p2p comm overlap",
     "collectives/comm": "comm",
-    "collectives/compare": "compare",
+    "collectives/compare": "compare answers",
     "collectives/compute": "compute",
     "collectives/nccl_tests": "nccl_tests",
     "collectives/overlap": "overlap",

@@ -71,7 +71,7 @@ CONCERNS = {
     "proxies/export": "export",
     "proxies/layouts": "answers",
     "proxies/machine": "sharing forecast answers emulated_machine",
-    "proxies/models": "models plan",
+    "proxies/models": "models plan memory",
     "proxies/plan": "plan trace export models forecast",
     "proxies/registry": "front plan proxy models",
     "proxies/replicas": "replicas scaling",

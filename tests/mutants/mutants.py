@@ -75,7 +75,7 @@ CONCERNS = {
     "proxies/plan": "plan trace export models forecast",
     "proxies/registry": "front plan proxy models",
     "proxies/replicas": "replicas scaling",
-    "proxies/run": "proxy trace emulated_machine",
+    "proxies/run": "proxy trace emulated_machine answers",
     "proxies/scaling": "scaling",
     "proxies/seeds": "plan_seeds plan",
     "proxies/simulate": "sharing answers plan emulated_machine",

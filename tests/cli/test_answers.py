@@ -4,6 +4,7 @@ import io
 import json
 import math
 import pathlib
+import re
 import statistics
 
 import pytest
@@ -523,7 +524,11 @@ def test_compare_takes_a_plan_of_a_step_beside_a_run(busbar, machine, tmp_path):
     parts = {(p["by"], p["name"]): p["ratio"] for p in against["parts"]}
     assert against["rows"] == 1 and against["geometric_mean_ratio"] > 1.001
     assert parts["part", "compute"] == pytest.approx(1, abs=1e-5) and parts["group", "pp"] > 1.05
-    assert "group pp" in done.stdout and parts["part", "idle"] is None and "nan" not in done.stdout
+    assert parts["part", "idle"] is None and "nan" not in done.stdout
+    printed = {(by, name): words for by, name, *words in re.findall(r"#   (\w+) +(\S+) +([\d.]+) us, predicted +([\d.]+) us: (.+)", done.stdout)}
+    measured, predicted, ratio = printed["group", "pp"]
+    assert float(measured) / float(predicted) == pytest.approx(parts["group", "pp"], rel=1e-2) and ratio == f"{parts['group', 'pp']:.3f} x"
+    assert printed["part", "idle"][1:] == ["0.0", "-"]
 
 
 @pytest.mark.parametrize("words,said", [

@@ -60,6 +60,16 @@ def test_a_token_crosses_once_and_is_spread(busbar, model):
     ]
 
 
+@pytest.mark.parametrize("tokens,parts", [(60, 2), (50, 1)])
+def test_rows_that_do_not_divide_go_in_fewer_parts(busbar, model, tokens, parts):
+    """30 or 25 rows for each node."""
+    between, inside = rows_of_a_rank(tokens, 4, 2, 4, 2)
+    done = operations(busbar, model, *NODES, "--moe-node-limit", 2, "--seq-length", tokens)
+    for group, rows in (("ep cross", between), ("ep local", inside)):
+        sizes = [size for _, where, size, what, phase in done if (where, what, phase) == (group, "dispatch", "f")]
+        assert len(sizes) == parts and float(sizes[0].split()[0]) == pytest.approx(rows * 128 / 1024 / parts, abs=0.05)
+
+
 def test_what_has_crossed_is_spread_while_more_crosses(busbar, model, tmp_path):
     """Links inside a node are so much quicker than those between nodes that of an exchange only one part of four waits for them: the last one
     spread, or the first one that comes back. Forward that last part is spread while probabilities cross, and they are spread behind it; backward

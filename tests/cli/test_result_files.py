@@ -209,21 +209,28 @@ def test_what_is_not_on_the_disk_has_no_name(busbar, tmp_path):
 
 
 def test_a_run_is_ok_when_its_rows_are_on_the_disk(busbar, tmp_path):
-    """SIGKILL in one fsync after the other, until the run has no more of them: none finds "ok" in the file."""
+    """SIGKILL in one fsync after the other, until the run has no more of them: none finds "ok" in the file. Where the last one fails, the
+    run has failed; a signal amid it ends the run as any process, without a word."""
     shim = busbar.build / "tests/drill/libdrill_shim.so"
     if not shim.exists() or b"__asan_init" in (busbar.build / "busbar").read_bytes():
         pytest.skip("no shim of the drills here")
+    words = busbar.command("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "--json", str(tmp_path / "r.json"))
+
+    def drilled(deed, call):
+        done = busbar.run_program("sh", "-c", 'ulimit -c 0; exec "$@"', "sh", *words,
+                                  env={"LD_PRELOAD": str(shim), "DRILL": f"{deed}:fsync:{call}:all", "DRILL_OURS": "1"})
+        return done, json.loads((tmp_path / "r.json").read_text())["status"] if (tmp_path / "r.json").exists() else ""
+
     statuses = []
     while len(statuses) < 9 and "ok" not in statuses:
-        env = {"LD_PRELOAD": str(shim), "DRILL": f"kill:fsync:{len(statuses) + 1}:all", "DRILL_OURS": "1"}
-        done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "--json", tmp_path / "r.json", env=env)
-        statuses.append(json.loads((tmp_path / "r.json").read_text())["status"] if (tmp_path / "r.json").exists() else "")
+        done, status = drilled("kill", len(statuses) + 1)
+        statuses.append(status)
     assert statuses[-1] == "ok" and done.returncode == 0 and statuses[-2] == "running"
-    env["DRILL"] = f"quit:fsync:{len(statuses) - 1}:all"  # a signal amid the last write ends it as any process, without a word
-    words = busbar.command("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "--json", str(tmp_path / "r.json"))
-    done = subprocess.run(["sh", "-c", 'ulimit -c 0; exec "$@"', "sh", *words], env=busbar.environment(env), capture_output=True,
-                          text=True, timeout=20, check=False)
-    assert done.returncode == -signal.SIGQUIT and ours(done.stderr) == []
+    last = len(statuses) - 1
+    done, status = drilled("fail", last)
+    assert done.returncode == 1 and status == "failed" and len(ours(done.stderr)) == 1 and "Input/output error" in done.stderr
+    done, status = drilled("quit", last)
+    assert abs(done.returncode) % 128 == signal.SIGQUIT and status == "running" and ours(done.stderr) == []
 
 
 def test_results_are_not_mixed_with_what_is_printed(busbar, tmp_path):

@@ -36,6 +36,8 @@ static struct end end_of(deed *fn, int arg)
     if (child == 0) {
         dup2(ends[1], STDERR_FILENO);
         setrlimit(RLIMIT_CORE, &no_core);
+        for (int number = 1; number < BB_SIGNALS_END; number++) /* of nohup, a shell's &, a sanitizer */
+            signal(number, SIG_DFL);
         fn(arg);
         bb_exit_process(WENT_ON);
     }
@@ -152,17 +154,14 @@ static void signals_are_said_before_a_run_alone(void **state)
     expect(be_told, SIGKILL, -SIGKILL, "");
 }
 
-/* A sanitizer's handler is its own: here it is the kernel's. */
 static void crash(int number)
 {
-    signal(number, SIG_DFL);
     bb_deadline_begin("the loading", LONG_S, true);
     raise(number);
 }
 
 static void crash_on_the_way_out(int number)
 {
-    signal(number, SIG_DFL);
     bb_deadline_begin("the loading", LONG_S, true);
     bb_deadline_begin_exit(LONG_S, 0);
     raise(number);

@@ -9,7 +9,9 @@
 #include "tests/check.h"
 
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char hosts[3][BB_HOST_TEXT] = {"a", "b", "c"};
@@ -539,6 +541,7 @@ static void test_who_is_heard_by_all(void **state)
     struct bb_watchdog_endpoint ticket;
     struct bb_watchdog *watchdog[3];
     char job[32];
+    double start_s;
     int word;
 
     (void)state;
@@ -550,7 +553,9 @@ static void test_who_is_heard_by_all(void **state)
         assert_int_equal(bb_watchdog_start(&watchdog[r], 20), 0);
     assert_int_equal(bb_watchdog_serve(watchdog[0], 3, hosts, true, &ticket), 0);
     bb_watchdog_join(watchdog[1], 1, 3, hosts, &ticket);
+    start_s = bb_now_s();
     assert_false(speaks(watchdog[0]));
+    assert_true(bb_now_s() < start_s + 1); /* nor does it wait long for one that has the word and is stuck */
     bb_watchdog_join(watchdog[2], 2, 3, hosts, &ticket);
     assert_true(speaks(watchdog[0]));
     assert_false(speaks(watchdog[1]));
@@ -686,10 +691,69 @@ static void test_a_signal_after_a_stop(void **state)
     unsetenv("PMIX_NAMESPACE");
 }
 
+/* Rank 0 of two: serves, then is stopped. */
+static void be_first_rank(int ticket_fd)
+{
+    struct bb_watchdog_endpoint ticket;
+    struct bb_watchdog *watchdog;
+
+    if (bb_watchdog_start(&watchdog, 20) != 0 || bb_watchdog_serve(watchdog, 2, hosts, true, &ticket) != 0 ||
+        write(ticket_fd, &ticket, sizeof(ticket)) != sizeof(ticket))
+        _exit(9);
+    for (;;)
+        pause();
+}
+
+static void be_second_rank(const struct bb_watchdog_endpoint *ticket, int joined_fd)
+{
+    struct bb_watchdog *watchdog;
+
+    if (!freopen("/dev/null", "w", stderr) || bb_watchdog_start(&watchdog, 20) != 0)
+        _exit(9);
+    bb_watchdog_join(watchdog, 1, 2, hosts, ticket);
+    if (write(joined_fd, "", 1) != 1)
+        _exit(9);
+    for (;;)
+        pause();
+}
+
+/* What a launcher sends ends a rank also where rank 0, which it tells, does not answer. */
+static void test_a_signal_of_which_nobody_answers(void **state)
+{
+    struct bb_watchdog_endpoint ticket;
+    pid_t first, second, ended = 0;
+    int ends[2], status = 0;
+    char joined;
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    if ((first = fork()) == 0)
+        be_first_rank(ends[1]);
+    assert_int_equal(read(ends[0], &ticket, sizeof(ticket)), sizeof(ticket));
+    if ((second = fork()) == 0)
+        be_second_rank(&ticket, ends[1]);
+    assert_int_equal(read(ends[0], &joined, 1), 1);
+    kill(first, SIGSTOP);
+    kill(second, SIGTERM);
+    for (int ms = 0; ended == 0 && ms < 8000; ms += 10) {
+        usleep(10000);
+        ended = waitpid(second, &status, WNOHANG);
+    }
+    kill(first, SIGKILL);
+    kill(second, SIGKILL);
+    waitpid(first, NULL, 0);
+    close(ends[0]);
+    close(ends[1]);
+    assert_int_equal(ended, second);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), BB_EFAIL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loopback),
+        cmocka_unit_test(test_a_signal_of_which_nobody_answers),
         cmocka_unit_test(test_every_interface),
         cmocka_unit_test(test_departure),
         cmocka_unit_test(test_nobody_leaves_amid_the_round),

@@ -10,11 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 static const char *const sharing[] = {"EMU_CLUSTER=" SHARING_PROFILE, NULL};
+static const char *const short_queue[] = {"EMU_CLUSTER=" SHARING_PROFILE, "EMU_LAUNCH_QUEUE=2", NULL};
 static const int64_t long_ns = 200000, short_ns = 100000;
 static atomic_int released;
 
@@ -62,6 +65,14 @@ static int make_streams(cudaStream_t *streams, int n)
     for (int i = 0; i < n; i++)
         OK(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
     return 0;
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 static int64_t after_ns(int64_t before_ns)
@@ -142,9 +153,71 @@ static int many_streams(void)
     return 0;
 }
 
+/* A copy of this process that ends leaves what runs here alone. */
+static int a_fork_ends(void)
+{
+    cudaStream_t s[2];
+    int status;
+    pid_t copy;
+
+    OK(make_streams(s, 2));
+    OK(put_kernel(s[0], long_ns));
+    copy = fork();
+    if (copy == 0)
+        exit(0);
+    EXPECT(copy > 0 && waitpid(copy, &status, 0) == copy && WIFEXITED(status));
+    OK(put_transfer(s[1], long_ns, EMU_MEMORY));
+    EXPECT(after_ns(0) == 300000);
+    return 0;
+}
+
+static cudaStream_t left;
+static cudaEvent_t left_event;
+
+/* As a destructor of the program may that was there before CUDA. */
+static void come_too_late(void)
+{
+    put_kernel(left, long_ns);
+    cudaEventRecord(left_event, left);
+    cudaEventSynchronize(left_event);
+    cudaDeviceSynchronize();
+    cudaEventDestroy(left_event);
+    cudaStreamDestroy(left);
+}
+
+static int calls_after_the_end(void)
+{
+    atexit(come_too_late);
+    OK(make_streams(&left, 1));
+    OK(cudaEventCreate(&left_event));
+    OK(put_kernel(left, long_ns));
+    EXPECT(after_ns(0) == long_ns);
+    return 0;
+}
+
+/* The host waits for room in the queue: nobody waits for it meanwhile, and what is there goes on beside the others. */
+static int a_full_queue(void)
+{
+    const double before_s = now_s();
+    cudaStream_t s[2];
+
+    OK(make_streams(s, 2));
+    OK(put_transfer(s[1], 10 * long_ns, EMU_MEMORY));
+    for (int i = 0; i < 20; i++)
+        OK(put_kernel(s[0], short_ns));
+    EXPECT(after_ns(0) == 3000000); /* ten by half while the transfer lasts, then ten more */
+    EXPECT(now_s() - before_s < 3);
+    return 0;
+}
+
 static void run(void **state)
 {
     child_pass((int (*)(void))(uintptr_t)*state, sharing);
+}
+
+static void run_short_queue(void **state)
+{
+    child_pass((int (*)(void))(uintptr_t)*state, short_queue);
 }
 
 #define TEST(scenario)                                                                                                 \
@@ -154,7 +227,13 @@ static void run(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(beside), TEST(waits_for_the_host), TEST(replays), TEST(many_streams)};
+    const struct CMUnitTest tests[] = {TEST(beside),
+                                       TEST(waits_for_the_host),
+                                       TEST(replays),
+                                       TEST(many_streams),
+                                       TEST(a_fork_ends),
+                                       TEST(calls_after_the_end),
+                                       {"a_full_queue", run_short_queue, NULL, NULL, (void *)(uintptr_t)a_full_queue}};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

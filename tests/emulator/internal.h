@@ -163,7 +163,7 @@ void emu_ahead_close_locked(struct CUstream_st *s);
 void emu_ahead_end_locked(void); /* the process goes */
 
 /* timeline/job_timeline.c: the one that all processes of the job have; name: the process that made it. NULL: there is
- * none for this one, which is said where it is no matter of course. */
+ * none for this one, which was said. */
 struct emu_timeline *emu_timeline_of_job(uint64_t *name, int *host);
 
 /* streams.c */

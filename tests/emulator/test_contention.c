@@ -5,11 +5,13 @@
 #include "child.h"
 #include "engine.h"
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -210,6 +212,105 @@ static int a_full_queue(void)
     return 0;
 }
 
+/* ---- the processes of a job ---- */
+
+struct process {
+    pid_t pid;
+    uint64_t name; /* of the timeline that it has with others */
+};
+
+/* It lives until it is killed. */
+static struct process start_rank(const char *rank)
+{
+    struct process p = {0};
+    int said[2];
+
+    if (pipe(said) != 0 || (p.pid = fork()) < 0)
+        return p;
+    if (p.pid == 0) {
+        setenv("OMPI_COMM_WORLD_RANK", rank, 1);
+        p.name = emu_timeline_name();
+        if (write(said[1], &p.name, sizeof(p.name)) == (ssize_t)sizeof(p.name))
+            pause();
+        _exit(1);
+    }
+    close(said[1]);
+    if (read(said[0], &p.name, sizeof(p.name)) != (ssize_t)sizeof(p.name))
+        p.name = 0;
+    close(said[0]);
+    return p;
+}
+
+static void end_rank(const struct process *p)
+{
+    kill(p->pid, SIGKILL);
+    waitpid(p->pid, NULL, 0);
+}
+
+/* Those of one job find each other. Another process of a rank that is there is refused; one that comes when its rank has
+ * left is of the next job, and waits until this one has ended. */
+static int ranks_find_each_other(void)
+{
+    struct process first, second, sibling, next, last;
+    int status;
+
+    unsetenv("PMIX_NAMESPACE"); /* the job is what this process starts */
+    unsetenv("PMI_JOBID");
+    unsetenv("SLURM_JOB_ID");
+    first = start_rank("0");
+    second = start_rank("1");
+    sibling = start_rank("1");
+    EXPECT(first.name == (uint64_t)first.pid && second.name == first.name);
+    EXPECT(waitpid(sibling.pid, &status, 0) == sibling.pid && WIFEXITED(status) && WEXITSTATUS(status) == 2);
+    end_rank(&second);
+    if (fork() == 0) {
+        usleep(50000);
+        kill(first.pid, SIGKILL);
+        _exit(0);
+    }
+    next = start_rank("1");
+    last = start_rank("0");
+    EXPECT(next.name == (uint64_t)next.pid && last.name == next.name);
+    end_rank(&first);
+    end_rank(&next);
+    end_rank(&last);
+    return 0;
+}
+
+static int begin(void)
+{
+    return (int)emu_timeline_name();
+}
+
+static const char *const shared_nics[] = {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM_WORLD_SIZE=2", NULL};
+static const char *const dangers[][4] = {
+    {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM_WORLD_SIZE=2", "EMU_HARDWARE_QUEUES=1"},
+    {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM_WORLD_SIZE=2", "EMU_SEND_AHEAD=8"}};
+
+static void some_dangers_are_refused(void **state)
+{
+    struct child child;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        child_run(&child, begin, dangers[i]);
+        assert_int_equal(child.status, 2);
+        assert_non_null(strstr(child.err, dangers[i][2]));
+        assert_non_null(strstr(child.err, "not where processes share NICs or uplinks, as on 'l40s-pcie-ib'"));
+    }
+}
+
+static void one_process_is_one_rank(void **state)
+{
+    struct child child;
+
+    (void)state;
+    child_run(&child, ranks_find_each_other, shared_nics);
+    assert_non_null(
+        strstr(child.err, "two processes are rank 1 of 2, so nobody knows which NIC is whose, and 'l40s-pcie-ib'"));
+    assert_int_equal(child.status, 0);
+}
+
 static void run(void **state)
 {
     child_pass((int (*)(void))(uintptr_t)*state, sharing);
@@ -233,6 +334,8 @@ int main(void)
                                        TEST(many_streams),
                                        TEST(a_fork_ends),
                                        TEST(calls_after_the_end),
+                                       cmocka_unit_test(one_process_is_one_rank),
+                                       cmocka_unit_test(some_dangers_are_refused),
                                        {"a_full_queue", run_short_queue, NULL, NULL, (void *)(uintptr_t)a_full_queue}};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

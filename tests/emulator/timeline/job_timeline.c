@@ -213,8 +213,11 @@ struct emu_timeline *emu_timeline_of_job(uint64_t *name, int *host)
         if (t)
             emu_timeline_close(t);
         *name = 0;
-        if (seat == EMU_SEAT_TAKEN) /* another process of this rank: no place is known for it */
-            return NULL;
+        if (seat == EMU_SEAT_TAKEN)
+            emu_die("two processes are rank %d of %d, so nobody knows which NIC is whose, and '%s' has NICs or uplinks "
+                    "that "
+                    "several share: start a process for each rank, without -g or -t",
+                    emu_world_rank(), emu_world_size(), emu.machine.name);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     } while (now_ms() < until_ms);
     fprintf(stderr, "emulated GPUs: the processes of the job do not find each other: GPUs on one NIC or leaf are taken "

@@ -20,7 +20,8 @@
 
 enum { HOSTS = 3 };
 
-static const struct bb_cluster machine = {.intra = {.gbps = 10}, .memory_gbps = 100, .sm_count = 10};
+static const struct bb_cluster machine = {
+    .intra = {.gbps = 10}, .memory_gbps = 100, .sm_count = 10, .tflops_float32 = 0.001};
 
 struct job {
     struct emu_timeline *t;
@@ -163,6 +164,34 @@ static void members_meet(void **state)
     assert_true(lost_ns(job, one, &ends[0]) > 0 && lost_ns(job, other, &ends[1]) >= 0);
     assert_int_equal(ends[0], 700); /* 100 of its 200 by 600 */
     assert_int_equal(ends[1], 700);
+}
+
+/* NCCL's kernel holds half of the multiprocessors from its launch on, also while it waits for a member that comes at 400,
+ * and moves its bytes until 600: a product of 1000 beside it has done 300 by then, and all of the GPU afterwards. */
+static void who_waits_for_a_member_holds_multiprocessors(void **state)
+{
+    struct job *job = *state;
+    const struct bb_kernel_list_item product = {.gemm = {.m = 10, .n = 10, .k = 5, .batch = 1, .dtype = BB_FLOAT}};
+    const struct emu_meeting meeting = {.comm = 7, .members = 2, .is_over = is_over};
+    struct emu_effort nccl = over_the_nic(200);
+    struct emu_gpu_parts parts = {{0}, {0}};
+    int64_t ends[3];
+    int lane, one, late, beside;
+
+    nccl.sms = 5;
+    nccl.meeting = &meeting;
+    emu_timeline_lock(job->t);
+    lane = emu_timeline_add_lane(job->t, job->host[0], 0, &parts); /* a stream more on a GPU that is there */
+    beside = emu_timeline_add(job->t, lane, 0, &(struct emu_effort){.alone_ns = 1000, .product = &product}, 0, true);
+    emu_timeline_unlock(job->t);
+    one = put(job, 0, 0, &nccl, 0);
+    late = put(job, 2, 400, &nccl, 0);
+    for (int i = 0; i < HOSTS; i++)
+        leave(job, i);
+    assert_true(lost_ns(job, one, &ends[0]) >= 0 && lost_ns(job, late, &ends[1]) >= 0);
+    assert_int_equal(ends[0], 600);
+    assert_int_equal(ends[1], 600);
+    assert_int_equal(lost_ns(job, beside, &ends[2]), 300);
 }
 
 static int post(struct job *job, int who, int rank, const struct emu_message *message, double issue_ns, double ns)
@@ -401,6 +430,7 @@ int main(void)
     const struct CMUnitTest tests[] = {TEST(flows_begin_and_end_at_different_moments),
                                        TEST(nothing_passes_a_host_that_runs),
                                        TEST(members_meet),
+                                       TEST(who_waits_for_a_member_holds_multiprocessors),
                                        TEST(messages_meet),
                                        TEST(the_dead_hold_nothing),
                                        TEST(who_waits_goes_on),

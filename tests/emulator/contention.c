@@ -12,6 +12,8 @@
 #include "timeline/timeline.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 enum { PATIENCE_S = 1, QUIET_LOOKS = 8 };
@@ -19,14 +21,43 @@ enum { PATIENCE_S = 1, QUIET_LOOKS = 8 };
 static struct {
     struct emu_timeline *line;
     int host;
-    bool is_shared;
-    uint64_t name; /* of a shared one: the process that made it */
+    bool is_shared, has_ended;
+    bool is_said;                       /* that it tells nothing any more                                     */
+    uint64_t name;                      /* of a shared one: the process that made it                          */
+    int machine_ranks[EMU_MAX_DEVICES]; /* of devices whose place NCCL knows, counted from 1, 0: not yet */
 } ahead;
+
+/* Torn by a process that died, it is gone, and so is the job, most likely; full, what it tells would be wrong. */
+static void say_trouble(void)
+{
+    bool is_torn;
+    const char *trouble = emu_timeline_trouble(ahead.line, &is_torn);
+
+    if (!ahead.is_said)
+        fprintf(stderr, "emulated GPUs: the timeline of what runs at once has ended: %s%s\n", trouble,
+                is_torn ? "; from here on nothing takes anything from anything else" : "");
+    ahead.is_said = true;
+    if (!is_torn)
+        _exit(1);
+}
+
+/* false: there is none, or none any more. A copy of this process (fork) has none. */
+static bool lock_line(void)
+{
+    if (!ahead.line || ahead.has_ended || emu.is_copy)
+        return false;
+    if (emu_timeline_lock(ahead.line))
+        return true;
+    say_trouble();
+    return false;
+}
 
 /* ---- the machine ---- */
 
 static int machine_rank(int device)
 {
+    if (ahead.machine_ranks[device] > 0)
+        return ahead.machine_ranks[device] - 1;
     const int size = emu_world_size();
     struct emu_seat seat = emu_seat_of(size > 1 ? emu_world_rank() : device, size > 1 ? size : EMU_MAX_DEVICES);
     const int per_node = emu.machine.gpus_per_node;
@@ -66,12 +97,25 @@ static struct emu_gpu_parts parts_of(int device)
     return parts;
 }
 
-/* The dangers of real hardware are about one process. */
+/* What lets an operation begin earlier or later than its members' arrival is nothing that a timeline knows of. */
+static void refuse_dangers(void)
+{
+    static const char *const names[] = {"EMU_HARDWARE_QUEUES", "EMU_SEND_AHEAD"};
+
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (emu_env_number(names[i], 16) > 0)
+            emu_die(
+                "%s=%s: not where processes share NICs or uplinks, as on '%s'; a profile with a NIC for each GPU and "
+                "no scarce uplinks has it",
+                names[i], getenv(names[i]), emu.machine.name);
+}
+
 static bool wants_others(void)
 {
-    return emu_world_size() > 1 && emu.n_queues == 0 && emu.launch_queue == 0 &&
-           emu_env_number("EMU_SEND_AHEAD", 16) == 0 &&
-           (bb_cluster_gpus_share_nics(&emu.machine) || bb_fabric_has_scarce(&emu.machine));
+    if (emu_world_size() == 1 || !(bb_cluster_gpus_share_nics(&emu.machine) || bb_fabric_has_scarce(&emu.machine)))
+        return false;
+    refuse_dangers();
+    return true;
 }
 
 void emu_contention_load(void)
@@ -80,11 +124,16 @@ void emu_contention_load(void)
     if (!emu.contends)
         return;
     ahead.is_shared = wants_others();
-    ahead.line = ahead.is_shared ? emu_timeline_of_job(&ahead.name) : emu_timeline_open(&emu.machine, -1);
+    if (ahead.is_shared && !(ahead.line = emu_timeline_of_job(&ahead.name, &ahead.host)))
+        ahead.is_shared = false;
+    if (ahead.line)
+        return;
+    ahead.line = emu_timeline_open(&emu.machine, -1);
     if (!ahead.line)
-        emu_die("no memory for what runs at once on the GPUs%s", ahead.is_shared ? " of the job" : "");
-    emu_timeline_lock(ahead.line);
-    ahead.host = emu_timeline_add_host(ahead.line, (int)getpid());
+        emu_give_up("no memory for what runs at once on the GPUs");
+    if (!lock_line())
+        return;
+    emu_timeline_add_host(ahead.line, (int)getpid(), 0, &ahead.host);
     emu_timeline_unlock(ahead.line);
 }
 
@@ -98,9 +147,8 @@ uint64_t emu_timeline_name(void)
 
 void emu_host_away(void)
 {
-    if (!ahead.is_shared)
+    if (!ahead.is_shared || !lock_line())
         return;
-    emu_timeline_lock(ahead.line);
     emu_timeline_meet_hosts(ahead.line, ahead.host);
     emu_timeline_unlock(ahead.line);
 }
@@ -110,41 +158,58 @@ void emu_host_back(void)
     if (!ahead.is_shared)
         return;
     emu_lock();
-    emu_timeline_lock(ahead.line);
-    emu_timeline_run_host(ahead.line, ahead.host, (double)emu.host_ns);
-    emu_timeline_unlock(ahead.line);
+    if (lock_line()) {
+        emu_timeline_run_host(ahead.line, ahead.host, (double)emu.host_ns);
+        emu_timeline_unlock(ahead.line);
+    }
     emu_unlock();
 }
 
 void emu_host_lost(void)
 {
-    if (!ahead.is_shared)
+    if (!ahead.is_shared || !lock_line())
         return;
-    emu_timeline_lock(ahead.line);
     emu_timeline_lose_host(ahead.line, ahead.host);
     emu_timeline_unlock(ahead.line);
 }
 
-/* ---- what the engine tells and asks ---- */
-
-/* The host goes on, and gives the stream something. */
-static void open_lane(struct CUstream_st *s)
+void emu_place_device(int device, int rank)
 {
     struct emu_gpu_parts parts;
 
-    emu_timeline_lock(ahead.line);
+    if (!emu.contends || device < 0 || device >= EMU_MAX_DEVICES)
+        return;
+    emu_lock();
+    ahead.machine_ranks[device] = rank + 1;
+    parts = parts_of(device);
+    if (lock_line()) {
+        emu_timeline_place_gpu(ahead.line, ahead.host, device, &parts);
+        emu_timeline_unlock(ahead.line);
+    }
+    emu_unlock();
+}
+
+/* ---- what the engine tells and asks ---- */
+
+/* The host goes on, and gives the stream something. false: nothing is told any more. */
+static bool open_lane(struct CUstream_st *s)
+{
+    struct emu_gpu_parts parts;
+
+    if (!lock_line())
+        return false;
     emu_timeline_run_host(ahead.line, ahead.host, (double)emu.host_ns);
     if (s->lane > 0)
-        return;
+        return true;
     parts = parts_of(s->device);
     s->lane = emu_timeline_add_lane(ahead.line, ahead.host, s->device, &parts);
+    return true;
 }
 
 void emu_ahead_mark_locked(struct CUstream_st *s, struct emu_mark *mark, bool record)
 {
-    if (!emu.contends)
+    if (!emu.contends || !open_lane(s))
         return;
-    open_lane(s);
     if (record) {
         mark->moment = emu_timeline_add_moment(ahead.line);
         emu_timeline_tell(ahead.line, s->lane, (double)emu.host_ns, mark->moment);
@@ -157,11 +222,33 @@ void emu_ahead_mark_locked(struct CUstream_st *s, struct emu_mark *mark, bool re
 
 void emu_ahead_forget_locked(struct emu_mark *mark)
 {
-    if (mark->moment == 0)
+    if (mark->moment == 0 || !lock_line())
         return;
-    emu_timeline_lock(ahead.line);
     emu_timeline_drop_moment(ahead.line, mark->moment);
     emu_timeline_unlock(ahead.line);
+}
+
+/* One communicator's operations keep their order over all streams. */
+static void follow_order(struct CUstream_st *s, const struct emu_order *order)
+{
+    if (order->moment != 0 && order->lane != s->lane)
+        emu_timeline_wait(ahead.line, s->lane, (double)emu.host_ns, order->moment);
+}
+
+static void keep_order(const struct CUstream_st *s, struct emu_order *order, int step)
+{
+    emu_timeline_drop_moment(ahead.line, order->moment);
+    order->moment = emu_timeline_end_of(ahead.line, step);
+    order->lane = s->lane;
+}
+
+void emu_order_release(struct emu_order *order)
+{
+    if (order->moment == 0 || !lock_line())
+        return;
+    emu_timeline_drop_moment(ahead.line, order->moment);
+    emu_timeline_unlock(ahead.line);
+    order->moment = 0;
 }
 
 /* The worker lets an operation that waits for the host run at once, and frees it whenever it ends. */
@@ -170,21 +257,24 @@ void emu_ahead_op_locked(struct CUstream_st *s, struct emu_item *item)
     const struct emu_effort *e = item->op.effort;
     uint64_t turn = 0;
 
-    item->settled = !emu.contends || !e || e->waits;
-    if (!emu.contends || !e)
+    item->settled = true;
+    if (!emu.contends || !e || !open_lane(s))
         return;
+    item->settled = e->waits;
+    if (e->order)
+        follow_order(s, e->order);
     if (e->meeting && e->meeting->n_messages == 0)
-        turn = (*e->meeting->turn)++;
-    open_lane(s);
+        turn = e->order->turn++;
     item->step = emu_timeline_add(ahead.line, s->lane, (double)emu.host_ns, e, turn, !e->waits);
+    if (e->order)
+        keep_order(s, e->order, item->step);
     emu_timeline_unlock(ahead.line);
 }
 
 void emu_ahead_until_locked(const struct emu_mark *mark, const struct CUstream_st *s)
 {
-    if (!emu.contends || !(mark || s))
+    if (!(mark || s) || !lock_line())
         return;
-    emu_timeline_lock(ahead.line);
     if (mark && mark->moment != 0)
         emu_timeline_wait_moment(ahead.line, ahead.host, mark->moment, (double)emu.host_ns);
     if (s && s->lane > 0)
@@ -199,15 +289,14 @@ static bool look(struct emu_item *item, int quiet, uint32_t *news)
     const struct emu_effort *e = item->op.effort;
     bool is_over;
 
-    emu_timeline_lock(ahead.line);
+    if (!lock_line())
+        return item->settled = true;
     if (quiet > 0)
         emu_timeline_look_after(ahead.line, PATIENCE_S);
     is_over =
         (e->meeting && e->meeting->is_over(e->meeting)) || (quiet > QUIET_LOOKS && emu_timeline_is_stuck(ahead.line));
     *news = emu_timeline_news(ahead.line, ahead.host);
-    if (!emu_timeline_is_sound(ahead.line))
-        item->settled = true;
-    else if (emu_timeline_take(ahead.line, item->step, &item->extra_ns, &item->end_ns))
+    if (emu_timeline_take(ahead.line, item->step, &item->extra_ns, &item->end_ns))
         item->settled = true;
     else if (is_over) {
         emu_timeline_abandon(ahead.line, item->step);
@@ -234,12 +323,27 @@ void emu_ahead_hold_locked(struct emu_item *item)
 
 void emu_settle(void)
 {
-    if (!emu.contends)
-        return;
     emu_lock();
-    emu_timeline_lock(ahead.line);
-    emu_timeline_wait_lane(ahead.line, ahead.host, 0, (double)emu.host_ns);
+    if (lock_line()) {
+        emu_timeline_wait_lane(ahead.line, ahead.host, 0, (double)emu.host_ns);
+        emu_timeline_unlock(ahead.line);
+    }
+    emu_unlock();
+}
+
+/* s NULL: of any stream. */
+void emu_ahead_room_locked(const struct CUstream_st *s)
+{
+    if ((s && s->lane == 0) || !lock_line())
+        return;
+    emu_timeline_wait_step(ahead.line, ahead.host, s ? s->lane : 0, (double)emu.host_ns);
     emu_timeline_unlock(ahead.line);
+}
+
+void emu_host_awaits_room(void)
+{
+    emu_lock();
+    emu_ahead_room_locked(NULL);
     emu_unlock();
 }
 
@@ -247,9 +351,8 @@ void emu_settle(void)
  * the worker has waited for each loss. */
 void emu_ahead_close_locked(struct CUstream_st *s)
 {
-    if (s->lane == 0)
+    if (s->lane == 0 || !lock_line())
         return;
-    emu_timeline_lock(ahead.line);
     emu_timeline_remove_lane(ahead.line, s->lane);
     emu_timeline_unlock(ahead.line);
     s->lane = 0;
@@ -257,10 +360,10 @@ void emu_ahead_close_locked(struct CUstream_st *s)
 
 void emu_ahead_end_locked(void)
 {
-    if (!emu.contends)
+    if (!lock_line())
         return;
-    emu_timeline_lock(ahead.line);
     emu_timeline_remove_host(ahead.line, ahead.host);
     emu_timeline_wake(ahead.line, ahead.host);
     emu_timeline_unlock(ahead.line);
+    ahead.has_ended = true;
 }

@@ -94,6 +94,7 @@ void emu_room_await_locked(struct CUstream_st *s, int entries)
     if (emu.launch_queue == 0 || s->kind == EMU_STREAM_LANE)
         return;
     while (s->entries > 0 && s->entries + entries > emu.launch_queue) {
+        emu_ahead_room_locked(s);
         pthread_cond_wait(&s->room, &emu.lock);
         waited = true;
     }

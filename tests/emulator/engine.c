@@ -87,6 +87,8 @@ static void stop_workers(void)
 {
     struct timespec deadline;
 
+    if (emu.is_copy)
+        return;
     emu_lock();
     emu.stopping = true;
     for (struct CUstream_st *s = emu.streams; s; s = s->next)
@@ -97,6 +99,12 @@ static void stop_workers(void)
     while (emu.busy > 0 && pthread_cond_timedwait(&emu.calm, &emu.lock, &deadline) != ETIMEDOUT)
         ;
     emu_unlock();
+}
+
+/* A child by fork() has no workers; what others see of this process is not its business. */
+static void be_a_copy(void)
+{
+    emu.is_copy = true;
 }
 
 static void say_what_this_is(void)
@@ -118,12 +126,13 @@ static void start(void)
     emu.loads_lazily = env_switch("EMU_LAZY_LOADING", "1", "0");
     emu_profile_load(&emu.machine, &emu.profile);
     emu_slow_load(&emu.slow, &emu.machine);
+    emu_dangers_load();
     emu_contention_load();
     emu_faults_load();
-    emu_dangers_load();
     devices = devices_asked(&first);
     emu.n_devices = emu_visible_devices(first, devices, emu.visible);
     atexit(stop_workers);
+    pthread_atfork(NULL, NULL, be_a_copy);
     say_what_this_is();
 }
 
@@ -257,7 +266,7 @@ static void mark_set_locked(struct emu_mark *mark, int64_t time_ns)
 static void mark_wait_locked(struct emu_mark *mark)
 {
     mark->waiters++;
-    while (!mark->done)
+    while (!mark->done && !emu.stopping) /* after the end nobody serves it */
         pthread_cond_wait(&mark->reached, &emu.lock);
     mark->waiters--;
 }

@@ -58,12 +58,18 @@ struct emu_message {
     double latency_ns;
 };
 
+/* Operations of one communicator, in the order of issue; kept by whoever owns it. */
+struct emu_order {
+    uint64_t turn;    /* collectives so far         */
+    int lane, moment; /* of the latest one, its end */
+};
+void emu_order_release(struct emu_order *order);
+
 /* Whom an operation of NCCL meets, where one view is taken of all processes of a job (timeline.h): the other members of
  * a communicator, or the peers of its messages. */
 struct emu_meeting {
     uint64_t comm; /* the same number on all of its ranks */
     int rank, members;
-    uint64_t *turn;                                     /* collectives that were issued on it; counted here */
     bool (*is_over)(const struct emu_meeting *meeting); /* it was aborted: nobody else may come */
     const void *owner;
     const struct emu_message *messages; /* of an exchange */
@@ -80,6 +86,7 @@ struct emu_effort {
     double bytes[EMU_PARTS];                   /* that each part moves for it                                   */
     double others[EMU_PARTS];                  /* that they are taken to move for other GPUs at the same time   */
     double pace_gbps;                          /* of the part that bounds it; 0: of the busiest one             */
+    struct emu_order *order;                   /* it begins when the one before has ended; NULL: whenever       */
     const struct emu_meeting *meeting;         /* NULL: it meets nobody here                                    */
     int64_t extra_ns;                          /* what this run of it loses; there when it runs                 */
 };
@@ -94,6 +101,9 @@ uint64_t emu_timeline_name(void);
 void emu_host_away(void);
 void emu_host_back(void);
 void emu_host_lost(void);
+void emu_host_awaits_room(void); /* until an operation of its own has ended */
+/* NCCL knows where a device of this process is: its rank where all nodes have the profile's GPUs. */
+void emu_place_device(int device, int machine_rank);
 #define EMU_FAILED INT64_MIN /* the operation failed: the stream gets a sticky error                               */
 
 /* Put op on a stream (0 / legacy / per-thread handles as in CUDA), or into the graph being captured. In capture,

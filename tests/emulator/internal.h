@@ -112,7 +112,8 @@ struct emu_state {
     pthread_mutex_t lock;
     pthread_cond_t calm; /* the last busy worker is done        */
     bool stopping, real_time, moves_data, passes_unknown, loads_lazily;
-    bool contends; /* operations take from each other */
+    bool contends; /* operations take from each other   */
+    bool is_copy;  /* of a process, by fork()           */
     int busy, n_devices;
     int n_queues, launch_queue; /* 0: endless */
     int64_t host_ns, poll_ns;
@@ -155,13 +156,15 @@ void emu_contention_load(void);
 void emu_ahead_mark_locked(struct CUstream_st *s, struct emu_mark *mark, bool record);
 void emu_ahead_op_locked(struct CUstream_st *s, struct emu_item *item);
 void emu_ahead_until_locked(const struct emu_mark *mark, const struct CUstream_st *s);
+void emu_ahead_room_locked(const struct CUstream_st *s); /* it waits until something there has ended */
 void emu_ahead_hold_locked(struct emu_item *item);
 void emu_ahead_forget_locked(struct emu_mark *mark); /* nobody asks any more */
 void emu_ahead_close_locked(struct CUstream_st *s);
 void emu_ahead_end_locked(void); /* the process goes */
 
-/* timeline_job.c: the one that all processes of the job have; name: the process that made it. NULL: there can be none. */
-struct emu_timeline *emu_timeline_of_job(uint64_t *name);
+/* timeline/job_timeline.c: the one that all processes of the job have; name: the process that made it. NULL: there is
+ * none for this one, which was said. */
+struct emu_timeline *emu_timeline_of_job(uint64_t *name, int *host);
 
 /* streams.c */
 struct CUstream_st *emu_stream_new_locked(enum emu_stream_kind kind, int device, unsigned flags, int priority);

@@ -5,16 +5,21 @@
 #include "child.h"
 #include "engine.h"
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 static const char *const sharing[] = {"EMU_CLUSTER=" SHARING_PROFILE, NULL};
+static const char *const short_queue[] = {"EMU_CLUSTER=" SHARING_PROFILE, "EMU_LAUNCH_QUEUE=2", NULL};
 static const int64_t long_ns = 200000, short_ns = 100000;
 static atomic_int released;
 
@@ -62,6 +67,14 @@ static int make_streams(cudaStream_t *streams, int n)
     for (int i = 0; i < n; i++)
         OK(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
     return 0;
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 static int64_t after_ns(int64_t before_ns)
@@ -142,9 +155,170 @@ static int many_streams(void)
     return 0;
 }
 
+/* A copy of this process that ends leaves what runs here alone. */
+static int a_fork_ends(void)
+{
+    cudaStream_t s[2];
+    int status;
+    pid_t copy;
+
+    OK(make_streams(s, 2));
+    OK(put_kernel(s[0], long_ns));
+    copy = fork();
+    if (copy == 0)
+        exit(0);
+    EXPECT(copy > 0 && waitpid(copy, &status, 0) == copy && WIFEXITED(status));
+    OK(put_transfer(s[1], long_ns, EMU_MEMORY));
+    EXPECT(after_ns(0) == 300000);
+    return 0;
+}
+
+static cudaStream_t left;
+static cudaEvent_t left_event;
+
+/* As a destructor of the program may that was there before CUDA. */
+static void come_too_late(void)
+{
+    put_kernel(left, long_ns);
+    cudaEventRecord(left_event, left);
+    cudaEventSynchronize(left_event);
+    cudaDeviceSynchronize();
+    cudaEventDestroy(left_event);
+    cudaStreamDestroy(left);
+}
+
+static int calls_after_the_end(void)
+{
+    atexit(come_too_late);
+    OK(make_streams(&left, 1));
+    OK(cudaEventCreate(&left_event));
+    OK(put_kernel(left, long_ns));
+    EXPECT(after_ns(0) == long_ns);
+    return 0;
+}
+
+/* The host waits for room in the queue: nobody waits for it meanwhile, and what is there goes on beside the others. */
+static int a_full_queue(void)
+{
+    const double before_s = now_s();
+    cudaStream_t s[2];
+
+    OK(make_streams(s, 2));
+    OK(put_transfer(s[1], 10 * long_ns, EMU_MEMORY));
+    for (int i = 0; i < 20; i++)
+        OK(put_kernel(s[0], short_ns));
+    EXPECT(after_ns(0) == 3000000); /* ten by half while the transfer lasts, then ten more */
+    EXPECT(now_s() - before_s < 3);
+    return 0;
+}
+
+/* ---- the processes of a job ---- */
+
+struct process {
+    pid_t pid;
+    uint64_t name; /* of the timeline that it has with others */
+};
+
+/* It lives until it is killed. */
+static struct process start_rank(const char *rank)
+{
+    struct process p = {0};
+    int said[2];
+
+    if (pipe(said) != 0 || (p.pid = fork()) < 0)
+        return p;
+    if (p.pid == 0) {
+        setenv("OMPI_COMM_WORLD_RANK", rank, 1);
+        p.name = emu_timeline_name();
+        if (write(said[1], &p.name, sizeof(p.name)) == (ssize_t)sizeof(p.name))
+            pause();
+        _exit(1);
+    }
+    close(said[1]);
+    if (read(said[0], &p.name, sizeof(p.name)) != (ssize_t)sizeof(p.name))
+        p.name = 0;
+    close(said[0]);
+    return p;
+}
+
+static void end_rank(const struct process *p)
+{
+    kill(p->pid, SIGKILL);
+    waitpid(p->pid, NULL, 0);
+}
+
+/* Those of one job find each other. Another process of a rank that is there is refused; one that comes when its rank has
+ * left is of the next job, and waits until this one has ended. */
+static int ranks_find_each_other(void)
+{
+    struct process first, second, sibling, next, last;
+    int status;
+
+    unsetenv("PMIX_NAMESPACE"); /* the job is what this process starts */
+    unsetenv("PMI_JOBID");
+    unsetenv("SLURM_JOB_ID");
+    first = start_rank("0");
+    second = start_rank("1");
+    sibling = start_rank("1");
+    EXPECT(first.name == (uint64_t)first.pid && second.name == first.name);
+    EXPECT(waitpid(sibling.pid, &status, 0) == sibling.pid && WIFEXITED(status) && WEXITSTATUS(status) == 2);
+    end_rank(&second);
+    if (fork() == 0) {
+        usleep(50000);
+        kill(first.pid, SIGKILL);
+        _exit(0);
+    }
+    next = start_rank("1");
+    last = start_rank("0");
+    EXPECT(next.name == (uint64_t)next.pid && last.name == next.name);
+    end_rank(&first);
+    end_rank(&next);
+    end_rank(&last);
+    return 0;
+}
+
+static int begin(void)
+{
+    return (int)emu_timeline_name();
+}
+
+static const char *const shared_nics[] = {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM_WORLD_SIZE=2", NULL};
+static const char *const dangers[][4] = {
+    {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM_WORLD_SIZE=2", "EMU_HARDWARE_QUEUES=1"},
+    {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM_WORLD_SIZE=2", "EMU_SEND_AHEAD=8"}};
+
+static void some_dangers_are_refused(void **state)
+{
+    struct child child;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        child_run(&child, begin, dangers[i]);
+        assert_int_equal(child.status, 2);
+        assert_non_null(strstr(child.err, dangers[i][2]));
+        assert_non_null(strstr(child.err, "not where processes share NICs or uplinks, as on 'l40s-pcie-ib'"));
+    }
+}
+
+static void one_process_is_one_rank(void **state)
+{
+    struct child child;
+
+    (void)state;
+    child_run(&child, ranks_find_each_other, shared_nics);
+    assert_non_null(
+        strstr(child.err, "two processes are rank 1 of 2, so nobody knows which NIC is whose, and 'l40s-pcie-ib'"));
+    assert_int_equal(child.status, 0);
+}
+
 static void run(void **state)
 {
     child_pass((int (*)(void))(uintptr_t)*state, sharing);
+}
+
+static void run_short_queue(void **state)
+{
+    child_pass((int (*)(void))(uintptr_t)*state, short_queue);
 }
 
 #define TEST(scenario)                                                                                                 \
@@ -154,7 +328,15 @@ static void run(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(beside), TEST(waits_for_the_host), TEST(replays), TEST(many_streams)};
+    const struct CMUnitTest tests[] = {TEST(beside),
+                                       TEST(waits_for_the_host),
+                                       TEST(replays),
+                                       TEST(many_streams),
+                                       TEST(a_fork_ends),
+                                       TEST(calls_after_the_end),
+                                       cmocka_unit_test(one_process_is_one_rank),
+                                       cmocka_unit_test(some_dangers_are_refused),
+                                       {"a_full_queue", run_short_queue, NULL, NULL, (void *)(uintptr_t)a_full_queue}};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

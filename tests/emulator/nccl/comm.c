@@ -70,6 +70,7 @@ void en_comm_unref(ncclComm_t comm)
 {
     if (atomic_fetch_sub(&comm->refs, 1) != 1)
         return;
+    emu_order_release(&comm->order);
     en_region_close(&comm->region);
     pthread_cond_destroy(&comm->changed);
     pthread_mutex_destroy(&comm->lock);
@@ -221,6 +222,11 @@ void en_comm_nap(ncclComm_t comm)
     if (comm->async == ncclInProgress)
         wait_up_to(comm, 200000);
     pthread_mutex_unlock(&comm->lock);
+}
+
+void en_wait_moment(ncclComm_t comm)
+{
+    wait_up_to(comm, 1000000);
 }
 
 /* One look-around slice of a wait on comm->changed; the lock is held. */

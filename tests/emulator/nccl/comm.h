@@ -76,7 +76,7 @@ struct ncclComm {
     int64_t extra_ns;               /* that the next one loses to others on this GPU                           */
     int64_t arrivals[EN_AHEAD_MAX]; /* the last one's of each of the latest collectives */
     uint64_t n_arrivals;
-    uint64_t meetings;            /* collectives that were issued, where its ranks meet                       */
+    struct emu_order order;       /* of what was issued, where operations share                               */
     uint32_t step;                /* steps of collectives so far: even and odd buffers                       */
     uint64_t *sent, *received;    /* [size] messages so far                                                  */
     uint64_t *scalars;            /* [size] scratch                                                          */
@@ -115,6 +115,7 @@ void en_order_append(ncclComm_t comm, struct en_ticket *t);
 enum en_end en_order_enter(ncclComm_t comm, struct en_ticket *t); /* EN_GO: the plan runs, leave afterwards */
 void en_order_leave(ncclComm_t comm, struct en_ticket *t);
 void en_order_cancel(ncclComm_t comm, struct en_ticket *t); /* never ran, never will                  */
+void en_wait_moment(ncclComm_t comm);                       /* the same, 1 ms at most */
 enum en_end en_wait_slice(ncclComm_t comm);                 /* of a wait on changed; the lock is held */
 void en_order_drain(ncclComm_t comm);                       /* until all that were issued are done    */
 

@@ -295,6 +295,7 @@ bool en_find_effort(struct en_plan *plan)
     for (int i = 0; i < plan->collectives; i++)
         add_collective(plan->comm, &plan->tasks[i], &plan->effort);
     add_exchange(plan->comm, plan->tasks + plan->collectives, plan->count - plan->collectives, &plan->effort);
+    plan->effort.order = &plan->comm->order;
     if (plan->comm->meets && plan->effort.sms > 0 && en_find_meeting(plan))
         plan->effort.meeting = &plan->meeting;
     return plan->effort.sms > 0;

@@ -79,8 +79,11 @@ void en_fifo_take(struct en_plan *plan)
     if (comm->fifo_bytes == 0 || bytes <= ARGUMENT_BYTES)
         return;
     pthread_mutex_lock(&comm->lock);
-    while (comm->fifo_used > 0 && comm->fifo_used + bytes > comm->fifo_bytes && en_wait_slice(comm) == EN_GO)
+    while (comm->fifo_used > 0 && comm->fifo_used + bytes > comm->fifo_bytes && !emu_stopping()) {
+        emu_host_awaits_room();
+        en_wait_moment(comm);
         waited = true;
+    }
     comm->fifo_used += bytes;
     plan->fifo_bytes = bytes;
     int64_t end_ns = comm->last_end_ns;

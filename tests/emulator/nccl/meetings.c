@@ -42,12 +42,8 @@ bool en_find_meeting(struct en_plan *plan)
     uint64_t name;
 
     memcpy(&name, comm->id, sizeof(name));
-    *m = (struct emu_meeting){.comm = name,
-                              .rank = comm->rank,
-                              .members = comm->size,
-                              .turn = &comm->meetings,
-                              .is_over = is_over,
-                              .owner = comm};
+    *m = (struct emu_meeting){
+        .comm = name, .rank = comm->rank, .members = comm->size, .is_over = is_over, .owner = comm};
     if (plan->collectives > 0)
         return true;
     plan->messages = calloc((size_t)plan->count, sizeof(*plan->messages));

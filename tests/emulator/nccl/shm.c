@@ -132,43 +132,52 @@ static void start_sweeper(const struct en_region *r)
         waitpid(child, NULL, 0);
 }
 
-/* A new region becomes visible under its name only when it is complete: made under another name, then linked. */
-static int create_region(struct en_region *r, int members)
+/* A region becomes visible when it is complete: a file gets its name then, and one that has none is gone with us. */
+static int name_region(const struct en_region *r, int fd)
 {
-    static _Atomic unsigned serial;
-    char draft[96];
+    char own[64];
+
+    snprintf(own, sizeof(own), "/proc/self/fd/%d", fd);
+    return linkat(AT_FDCWD, own, AT_FDCWD, r->path, AT_SYMLINK_FOLLOW) ? errno : 0;
+}
+
+static int fill_region(struct en_region *r, int fd, int members)
+{
     size_t chunk, ring;
     int rc;
 
-    snprintf(draft, sizeof(draft), DIRECTORY "/" PREFIX "new-%ld-%u", (long)getpid(), atomic_fetch_add(&serial, 1));
-    int fd = open(draft, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return errno;
     choose_sizes(members, &chunk, &ring);
     struct layout l = layout_of((size_t)members, chunk, ring);
     if (flock(fd, LOCK_SH) || ftruncate(fd, (off_t)l.total))
-        rc = errno;
-    else
-        rc = map_region(r, fd, l.total);
-    if (rc == 0) {
-        *r->head = (struct en_head){.magic = MAGIC,
-                                    .layout = LAYOUT,
-                                    .members = members,
-                                    .chunk_bytes = chunk,
-                                    .ring_bytes = ring,
-                                    .total_bytes = l.total};
-        rc = link(draft, r->path) ? errno : 0;
-        if (rc)
-            munmap(r->head, l.total);
-    }
-    unlink(draft);
-    if (rc == 0 && members > 1)
-        start_sweeper(r);
-    if (rc)
-        close(fd);
-    else
-        r->lock_fd = fd;
+        return errno;
+    if ((rc = map_region(r, fd, l.total)) != 0)
+        return rc;
+    *r->head = (struct en_head){.magic = MAGIC,
+                                .layout = LAYOUT,
+                                .members = members,
+                                .chunk_bytes = chunk,
+                                .ring_bytes = ring,
+                                .total_bytes = l.total};
+    if ((rc = name_region(r, fd)) != 0)
+        munmap(r->head, l.total);
     return rc;
+}
+
+static int create_region(struct en_region *r, int members)
+{
+    int rc, fd = open(DIRECTORY, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+    if (fd < 0)
+        return errno;
+    rc = fill_region(r, fd, members);
+    if (rc) {
+        close(fd);
+        return rc;
+    }
+    r->lock_fd = fd;
+    if (members > 1)
+        start_sweeper(r);
+    return 0;
 }
 
 static int attach_region(struct en_region *r, int members, int *found)

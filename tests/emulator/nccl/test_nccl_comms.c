@@ -7,9 +7,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -415,6 +418,47 @@ AT(different_sizes, 2, size_mismatch, RANKS_NO_COMM)
 AT(one_rank_twice, 2, same_rank_twice, RANKS_NO_COMM)
 AT(simulated_group, 2, simulate, 0)
 
+static bool dies_in_ftruncate;
+
+/* The stand-in gives a region its size by this. */
+__attribute__((visibility("default"))) int ftruncate(int fd, off_t bytes)
+{
+    if (dies_in_ftruncate)
+        raise(SIGKILL);
+    return (int)syscall(SYS_ftruncate, fd, bytes);
+}
+
+static void begin_region(void)
+{
+    ncclUniqueId id;
+    ncclComm_t comm;
+
+    dies_in_ftruncate = ncclGetUniqueId(&id) == ncclSuccess;
+    ncclCommInitRank(&comm, 2, id, 0);
+    _exit(1);
+}
+
+/* Whoever dies while it makes a region leaves nothing that others find. */
+static void a_half_made_region_has_no_name(void **state)
+{
+    char of_child[32];
+    struct dirent *e;
+    int status;
+    const pid_t child = fork();
+    DIR *dir;
+
+    (void)state;
+    if (child == 0)
+        begin_region();
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    snprintf(of_child, sizeof(of_child), "-%d-", (int)child);
+    assert_non_null(dir = opendir("/dev/shm"));
+    while ((e = readdir(dir)))
+        assert_null(strstr(e->d_name, of_child));
+    closedir(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -436,6 +480,7 @@ int main(void)
         cmocka_unit_test(one_rank_twice),
         cmocka_unit_test(simulated_group),
         cmocka_unit_test(stale_regions_are_swept),
+        cmocka_unit_test(a_half_made_region_has_no_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

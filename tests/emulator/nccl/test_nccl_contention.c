@@ -130,6 +130,39 @@ static int at_once(struct rank *r)
     return drop_lanes(r, &l);
 }
 
+/* One communicator's operations keep their order on two streams, and take nothing from each other. */
+static int keep_order(struct rank *r, const struct lanes *l, ncclComm_t comm, double alone_us)
+{
+    cudaEvent_t start, ends[2];
+    float ms;
+
+    CHECK_EQ(line_up(r, l), 0);
+    CHECK_EQ(cudaEventCreate(&start), cudaSuccess);
+    CHECK_EQ(cudaEventRecord(start, l->streams[0]), cudaSuccess);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(cudaEventCreate(&ends[i]), cudaSuccess);
+        CHECK_EQ(ncclAllReduce(l->x, l->x, MB, ncclInt8, ncclMax, comm, l->streams[i]), ncclSuccess);
+        CHECK_EQ(cudaEventRecord(ends[i], l->streams[i]), cudaSuccess);
+    }
+    CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(cudaEventElapsedTime(&ms, start, ends[i]), cudaSuccess);
+        CHECK_US(ms * 1e3, (i + 1) * alone_us);
+        CHECK_EQ(cudaEventDestroy(ends[i]), cudaSuccess);
+    }
+    CHECK_EQ(cudaEventDestroy(start), cudaSuccess);
+    return 0;
+}
+
+static int in_order(struct rank *r)
+{
+    struct lanes l;
+
+    CHECK_EQ(make_lanes(r, &l), 0);
+    CHECK_EQ(keep_order(r, &l, l.comms[0], 270), 0);
+    return drop_lanes(r, &l);
+}
+
 /* A host that waits for its peer by other means than CUDA's: what it issued gets done all the same. */
 static int unasked(struct rank *r)
 {
@@ -178,6 +211,7 @@ static int on_one_nic(struct rank *r)
     CHECK_EQ(cudaEventRecord(start, l.streams[0]), cudaSuccess);
     CHECK_EQ(ncclAllReduce(l.x, l.x, MB, ncclInt8, ncclMax, pair, l.streams[0]), ncclSuccess);
     CHECK_US(stream_us(l.streams[0], start), 2000); /* alone 1 MB at 1 GB/s; the other pair has one, too */
+    CHECK_EQ(keep_order(r, &l, pair, 2000), 0);
     CHECK_EQ(ncclCommDestroy(pair), ncclSuccess);
     return drop_lanes(r, &l);
 }
@@ -186,6 +220,7 @@ static void links_are_shared(void **state)
 {
     (void)state;
     run_ranks(2, at_once, NULL, 0, NULL);
+    run_ranks(2, in_order, NULL, 0, NULL);
 }
 
 static void a_nic_is_shared(void **state)

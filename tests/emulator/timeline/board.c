@@ -2,6 +2,8 @@
 #include "state.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,13 +12,24 @@
 
 /* ---- elements ---- */
 
-int tl_take(struct emu_timeline *t, struct tl_pool *pool, void *elements, size_t bytes, int most)
+void tl_break(struct emu_timeline *t, const char *format, ...)
+{
+    va_list args;
+
+    if (t->b->trouble[0] != '\0')
+        return;
+    va_start(args, format);
+    vsnprintf(t->b->trouble, sizeof(t->b->trouble), format, args);
+    va_end(args);
+}
+
+int tl_take(struct emu_timeline *t, struct tl_pool *pool, void *elements, size_t bytes, const char *what, int most)
 {
     int at = pool->unused;
     char *element;
 
     if (at == 0 && pool->n + 1 >= most) {
-        t->b->broken = true;
+        tl_break(t, TL_FULL, what, most - 1);
         return 0;
     }
     if (at == 0)
@@ -34,14 +47,21 @@ void tl_give_back(struct tl_pool *pool, void *elements, size_t bytes, int at)
     pool->unused = at;
 }
 
-void emu_timeline_lock(struct emu_timeline *t)
+/* ---- the lock ---- */
+
+bool emu_timeline_lock(struct emu_timeline *t)
 {
     if (pthread_mutex_lock(&t->b->lock) == EOWNERDEAD) {
-        t->b->broken = true;
+        tl_break(t, "a process died in the midst of a change");
+        t->b->is_torn = true;
         pthread_mutex_consistent(&t->b->lock);
     }
     t->flows.visit = t->b->visit;
     t->flows.settling = t->b->settling;
+    if (t->b->trouble[0] == '\0')
+        return true;
+    pthread_mutex_unlock(&t->b->lock);
+    return false;
 }
 
 void emu_timeline_unlock(struct emu_timeline *t)
@@ -52,10 +72,13 @@ void emu_timeline_unlock(struct emu_timeline *t)
     pthread_mutex_unlock(&t->b->lock);
 }
 
-bool emu_timeline_is_sound(const struct emu_timeline *t)
+const char *emu_timeline_trouble(const struct emu_timeline *t, bool *is_torn)
 {
-    return !t->b->broken;
+    *is_torn = t->b->is_torn;
+    return t->b->trouble;
 }
+
+/* ---- life ---- */
 
 /* Gives an array its place behind those before it; base NULL: counts. */
 #define PLACE(array, n)                                                                                                \
@@ -135,6 +158,11 @@ failed:
         close(t->fd);
     free(t);
     return NULL;
+}
+
+int emu_timeline_descriptor(const struct emu_timeline *t)
+{
+    return t->fd;
 }
 
 void emu_timeline_close(struct emu_timeline *t)

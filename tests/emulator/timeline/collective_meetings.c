@@ -86,6 +86,7 @@ void tl_end_meeting(struct emu_timeline *t, int meeting)
     }
 }
 
+/* Nobody is left: it ends. Where its end is planned already, it comes then. */
 void tl_leave_meeting(struct emu_timeline *t, int lane)
 {
     struct tl_lane *l = &t->lanes[lane];
@@ -96,7 +97,9 @@ void tl_leave_meeting(struct emu_timeline *t, int lane)
         link = &t->lanes[*link].next_member;
     *link = l->next_member;
     m->arrived--;
-    if (m->lanes == 0 && !m->begun) {
+    if (m->lanes == 0 && m->flow != 0)
+        tl_stop_flow(t, m->flow);
+    if (m->lanes == 0 && (!m->begun || m->flow != 0)) {
         *find_meeting(t, m->comm, m->turn) = m->next;
         TL_GIVE_BACK(t, meetings, l->meeting);
     }

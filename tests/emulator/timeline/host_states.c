@@ -24,7 +24,7 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-void tl_set_host(struct emu_timeline *t, int host, enum tl_host_state state)
+static void set_host(struct emu_timeline *t, int host, enum tl_host_state state)
 {
     struct tl_host *h = &t->hosts[host];
 
@@ -45,7 +45,7 @@ void tl_look_at_gates(struct emu_timeline *t, int host)
 void tl_release_host(struct emu_timeline *t, int host, double when_ns)
 {
     t->clocks[host] = fmax(t->clocks[host], when_ns);
-    tl_set_host(t, host, TL_RUNS);
+    set_host(t, host, TL_RUNS);
 }
 
 /* Nothing happens after it that a host could still issue something for. */
@@ -66,8 +66,9 @@ void emu_timeline_run_host(struct emu_timeline *t, int host, double clock_ns)
 static void wait_for(struct emu_timeline *t, int host, int lane, double clock_ns)
 {
     t->clocks[host] = fmax(t->clocks[host], clock_ns);
-    tl_set_host(t, host, TL_WAITS);
+    set_host(t, host, TL_WAITS);
     t->hosts[host].lane = lane;
+    t->hosts[host].any_step = false;
     tl_look_at_gates(t, host);
 }
 
@@ -75,45 +76,59 @@ void emu_timeline_wait_moment(struct emu_timeline *t, int host, int moment, doub
 {
     if (t->moments[moment].known)
         return;
-    wait_for(t, host, 0, clock_ns);
+    wait_for(t, host, TL_A_MOMENT, clock_ns);
     t->moments[moment].host = host;
 }
 
 void emu_timeline_wait_lane(struct emu_timeline *t, int host, int lane, double clock_ns)
 {
     if (lane > 0 ? t->lanes[lane].first != 0 : t->hosts[host].n_steps > 0)
-        wait_for(t, host, lane > 0 ? lane : -1, clock_ns);
+        wait_for(t, host, lane > 0 ? lane : TL_ALL_LANES, clock_ns);
+}
+
+void emu_timeline_wait_step(struct emu_timeline *t, int host, int lane, double clock_ns)
+{
+    emu_timeline_wait_lane(t, host, lane, clock_ns);
+    t->hosts[host].any_step = t->hosts[host].state == TL_WAITS;
 }
 
 void emu_timeline_meet_hosts(struct emu_timeline *t, int host)
 {
-    tl_set_host(t, host, TL_AWAY);
+    set_host(t, host, TL_AWAY);
     if (t->b->n_away < t->b->n_live || t->b->n_live == 1)
         return;
     for (int h = 1; h <= t->b->hosts.n; h++)
         if (t->hosts[h].state == TL_AWAY)
-            tl_set_host(t, h, TL_RUNS);
+            set_host(t, h, TL_RUNS);
 }
 
 void emu_timeline_lose_host(struct emu_timeline *t, int host)
 {
-    tl_set_host(t, host, TL_LOST);
+    set_host(t, host, TL_LOST);
 }
 
-int emu_timeline_add_host(struct emu_timeline *t, int pid)
+static bool is_gone(const struct tl_host *host)
 {
-    int host = TL_TAKE(t, hosts, TL_HOSTS);
+    return host->state == TL_GONE || (kill(host->pid, 0) != 0 && errno == ESRCH);
+}
 
-    t->hosts[host].pid = pid;
-    tl_set_host(t, host, TL_RUNS);
-    return host;
+enum emu_timeline_seat emu_timeline_add_host(struct emu_timeline *t, int pid, int rank, int *host)
+{
+    for (int h = 1; h <= t->b->hosts.n; h++)
+        if (t->hosts[h].rank == rank)
+            return is_gone(&t->hosts[h]) ? EMU_SEAT_LEFT : EMU_SEAT_TAKEN;
+    *host = TL_TAKE(t, hosts, TL_HOSTS);
+    t->hosts[*host].pid = pid;
+    t->hosts[*host].rank = rank;
+    set_host(t, *host, TL_RUNS);
+    return EMU_SEAT_FREE;
 }
 
 void emu_timeline_remove_host(struct emu_timeline *t, int host)
 {
     while (t->hosts[host].first_lane != 0)
         emu_timeline_remove_lane(t, t->hosts[host].first_lane);
-    tl_set_host(t, host, TL_GONE);
+    set_host(t, host, TL_GONE);
 }
 
 void emu_timeline_look_after(struct emu_timeline *t, double patience_s)
@@ -128,7 +143,7 @@ void emu_timeline_look_after(struct emu_timeline *t, double patience_s)
 
         if (host->state == TL_GONE)
             continue;
-        if (kill(host->pid, 0) != 0 && errno == ESRCH)
+        if (is_gone(host))
             emu_timeline_remove_host(t, h);
         else if (host->state == TL_RUNS && now_s - host->heard_s > patience_s)
             emu_timeline_lose_host(t, h);

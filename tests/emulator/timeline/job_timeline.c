@@ -1,23 +1,23 @@
 /*
- * job_timeline.c - the one timeline of a job's processes. Its first process makes it, and holds a socket's name that
- * tells the others which process that is; they open its memory there. Name and memory are gone when nobody holds them,
- * however the processes end.
+ * job_timeline.c - the one timeline of a job's processes. Its first process makes it, and listens at a socket's name; a
+ * thread of it hands the memory to whoever comes there. Name and memory are gone when nobody holds them, however the
+ * processes end.
  */
 #include "internal.h"
 #include "timeline.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { TRIES = 5000, BACKLOG = EMU_MAX_RANKS };
+enum { PATIENCE_MS = 5000 };
 
 /* The launcher's name of the job, or the process that started its ranks: not a name that other jobs have. */
 static socklen_t find_name(struct sockaddr_un *at)
@@ -37,46 +37,109 @@ static socklen_t find_name(struct sockaddr_un *at)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-/* The process that listens there, 0: none. */
-static int find_maker(const struct sockaddr_un *at, socklen_t length)
-{
-    const int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct ucred maker = {0};
-    socklen_t bytes = sizeof(maker);
+/* ---- the memory, handed over ---- */
 
-    if (s < 0 || connect(s, (const struct sockaddr *)at, length) != 0 ||
-        getsockopt(s, SOL_SOCKET, SO_PEERCRED, &maker, &bytes) != 0)
-        maker.pid = 0;
-    if (s >= 0)
-        close(s);
-    return (int)maker.pid;
+struct hand_over {
+    int maker; /* the number that it has for itself */
+    struct iovec what;
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr first;
+    } control;
+    struct msghdr message;
+};
+
+static void open_hand(struct hand_over *h, int maker)
+{
+    memset(h, 0, sizeof(*h));
+    h->maker = maker;
+    h->what = (struct iovec){&h->maker, sizeof(h->maker)};
+    h->message.msg_iov = &h->what;
+    h->message.msg_iovlen = 1;
+    h->message.msg_control = h->control.bytes;
+    h->message.msg_controllen = sizeof(h->control.bytes);
 }
 
-/* The descriptor of its timeline, opened here, -1: it has none any more. */
-static int open_memory(int pid)
+static void give_memory(int to, int fd)
 {
-    char folder[64], path[sizeof(folder) + 256], what[64];
-    struct dirent *e;
+    struct hand_over h;
+    struct cmsghdr *c;
+
+    open_hand(&h, (int)getpid());
+    c = CMSG_FIRSTHDR(&h.message);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(fd));
+    memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+    sendmsg(to, &h.message, MSG_NOSIGNAL);
+}
+
+/* -1: the maker is gone, or is no process for this one (another PID namespace: nobody could tell whether it lives). */
+static int take_memory(int from, int *maker)
+{
+    struct hand_over h;
+    struct cmsghdr *c;
+    struct ucred seen;
+    socklen_t bytes = sizeof(seen);
     int fd = -1;
-    DIR *dir;
 
-    snprintf(folder, sizeof(folder), "/proc/%d/fd", pid);
-    dir = opendir(folder);
-    while (fd < 0 && dir && (e = readdir(dir))) {
-        ssize_t n;
-
-        snprintf(path, sizeof(path), "%s/%s", folder, e->d_name);
-        n = readlink(path, what, sizeof(what) - 1);
-        what[n > 0 ? n : 0] = '\0';
-        if (strncmp(what, "/memfd:" EMU_TIMELINE, strlen("/memfd:" EMU_TIMELINE)) == 0)
-            fd = open(path, O_RDWR | O_CLOEXEC);
-    }
-    if (dir)
-        closedir(dir);
-    return fd;
+    open_hand(&h, 0);
+    if (recvmsg(from, &h.message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(h.maker))
+        return -1;
+    c = CMSG_FIRSTHDR(&h.message);
+    if (c && c->cmsg_type == SCM_RIGHTS)
+        memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+    *maker = h.maker;
+    if (fd >= 0 && getsockopt(from, SOL_SOCKET, SO_PEERCRED, &seen, &bytes) == 0 && seen.pid == h.maker)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
 }
 
-/* Whoever comes first binds the name, and listens when there is something to open. */
+struct door {
+    int socket, memory;
+};
+
+static void *keep_door(void *arg)
+{
+    const struct door door = *(struct door *)arg;
+    int guest;
+
+    free(arg);
+    while ((guest = accept4(door.socket, NULL, NULL, SOCK_CLOEXEC)) >= 0 || errno == EINTR || errno == ECONNABORTED)
+        if (guest >= 0) {
+            give_memory(guest, door.memory);
+            close(guest);
+        }
+    return NULL;
+}
+
+/* As long as the process lives. Signals are the program's business. */
+static int open_door(int s, int memory)
+{
+    struct door *door = malloc(sizeof(*door));
+    sigset_t all, before;
+    pthread_t thread;
+    int rc;
+
+    if (!door)
+        return -1;
+    *door = (struct door){s, memory};
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&thread, NULL, keep_door, door);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0) {
+        free(door);
+        return -1;
+    }
+    return pthread_detach(thread);
+}
+
+/* ---- the one of the job ---- */
+
+/* Whoever comes first binds the name, and listens when there is something to hand over. */
 static struct emu_timeline *make(const struct sockaddr_un *at, socklen_t length)
 {
     const int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -84,33 +147,80 @@ static struct emu_timeline *make(const struct sockaddr_un *at, socklen_t length)
 
     if (s >= 0 && bind(s, (const struct sockaddr *)at, length) == 0)
         t = emu_timeline_open(&emu.machine, -1);
-    if (t && listen(s, BACKLOG) == 0)
-        return t; /* the socket stays as long as the process */
+    if (t && listen(s, EMU_MAX_RANKS) == 0 && open_door(s, emu_timeline_descriptor(t)) == 0)
+        return t;
+    if (t)
+        emu_timeline_close(t);
     if (s >= 0)
         close(s);
-    return t;
+    return NULL;
 }
 
-struct emu_timeline *emu_timeline_of_job(uint64_t *name)
+static struct emu_timeline *join(const struct sockaddr_un *at, socklen_t length, int *maker)
 {
+    const struct timeval patience = {.tv_sec = PATIENCE_MS / 1000};
+    const int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = -1;
+
+    if (s < 0)
+        return NULL;
+    setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)); /* connect() waits as long */
+    if (connect(s, (const struct sockaddr *)at, length) == 0)
+        fd = take_memory(s, maker);
+    close(s);
+    return fd >= 0 ? emu_timeline_open(&emu.machine, fd) : NULL;
+}
+
+/* A timeline in which this rank was and left is of a job that is about to end: then there is another one soon. */
+static enum emu_timeline_seat sit_down(struct emu_timeline *t, int *host)
+{
+    enum emu_timeline_seat seat;
+
+    if (!emu_timeline_lock(t))
+        return EMU_SEAT_LEFT;
+    seat = emu_timeline_add_host(t, (int)getpid(), emu_world_rank(), host);
+    emu_timeline_unlock(t);
+    return seat;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+struct emu_timeline *emu_timeline_of_job(uint64_t *name, int *host)
+{
+    const int64_t until_ms = now_ms() + PATIENCE_MS;
     struct sockaddr_un at;
     const socklen_t length = find_name(&at);
-    struct emu_timeline *t = NULL;
 
-    for (int i = 0; i < TRIES && !t; i++) {
-        int maker, fd = -1;
+    do {
+        int maker = (int)getpid();
+        struct emu_timeline *t = make(&at, length);
+        enum emu_timeline_seat seat = EMU_SEAT_LEFT;
 
-        *name = (uint64_t)getpid();
-        if ((t = make(&at, length)))
-            break;
-        maker = find_maker(&at, length);
-        if (maker > 0)
-            fd = open_memory(maker);
-        if (fd >= 0)
-            t = emu_timeline_open(&emu.machine, fd);
-        *name = (uint64_t)maker;
         if (!t)
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    return t;
+            t = join(&at, length, &maker);
+        if (t)
+            seat = sit_down(t, host);
+        *name = (uint64_t)maker;
+        if (seat == EMU_SEAT_FREE)
+            return t;
+        if (t)
+            emu_timeline_close(t);
+        *name = 0;
+        if (seat == EMU_SEAT_TAKEN)
+            emu_die("two processes are rank %d of %d, so nobody knows which NIC is whose, and '%s' has NICs or uplinks "
+                    "that "
+                    "several share: start a process for each rank, without -g or -t",
+                    emu_world_rank(), emu_world_size(), emu.machine.name);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    } while (now_ms() < until_ms);
+    fprintf(stderr, "emulated GPUs: the processes of the job do not find each other: GPUs on one NIC or leaf are taken "
+                    "to do the same\n");
+    return NULL;
 }

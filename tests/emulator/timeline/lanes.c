@@ -39,11 +39,18 @@ void tl_tell_moment(struct emu_timeline *t, int at, double when_ns)
         tl_go_on(t, lane);
         lane = next;
     }
-    if (moment->host != 0 && t->hosts[moment->host].state == TL_WAITS && t->hosts[moment->host].lane == 0)
+    if (moment->host != 0 && t->hosts[moment->host].state == TL_WAITS && t->hosts[moment->host].lane == TL_A_MOMENT)
         tl_release_host(t, moment->host, when_ns);
 }
 
-/* A host that waits for a lane, or for all of its, has waited for this. */
+/* Whether a host that waits for a lane, or for all of its, has waited for what has just ended there. */
+static bool has_waited(const struct emu_timeline *t, const struct tl_host *host, int lane)
+{
+    if (host->state != TL_WAITS || host->lane == TL_A_MOMENT || (host->lane != lane && host->lane != TL_ALL_LANES))
+        return false;
+    return host->any_step || (host->lane == lane ? t->lanes[lane].first == 0 : host->n_steps == 0);
+}
+
 void tl_drop_step(struct emu_timeline *t, int lane)
 {
     struct tl_lane *l = &t->lanes[lane];
@@ -55,14 +62,17 @@ void tl_drop_step(struct emu_timeline *t, int lane)
     l->last = l->first != 0 ? l->last : 0;
     emu_timeline_drop_moment(t, step->tell);
     emu_timeline_drop_moment(t, step->wait);
-    step->tell = step->wait = 0;
+    if (step->end != 0)
+        tl_tell_moment(t, step->end, l->at_ns);
+    emu_timeline_drop_moment(t, step->end);
+    step->tell = step->wait = step->end = 0;
     host->n_steps--;
     step->ended = true;
     if (step->keep)
         emu_timeline_wake(t, l->host);
     else
         TL_GIVE_BACK(t, steps, at);
-    if (host->state == TL_WAITS && l->first == 0 && (host->lane == lane || (host->lane == -1 && host->n_steps == 0)))
+    if (has_waited(t, host, lane))
         tl_release_host(t, l->host, l->at_ns);
 }
 
@@ -81,35 +91,53 @@ void tl_finish(struct emu_timeline *t, int lane, double end_ns)
 
 /* ---- what hosts give and ask ---- */
 
-static int parts_of(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts)
+/* What all GPUs there use: made by the first of them. */
+static int find_place(struct emu_timeline *t, int part, int number, double gbps)
+{
+    int at = 0;
+
+    while (at < t->b->n_places && (t->places[at].part != part || t->places[at].number != number))
+        at++;
+    if (at == TL_PLACES) {
+        tl_break(t, TL_FULL, "NICs and uplinks", TL_PLACES);
+        return 0;
+    }
+    if (at == t->b->n_places)
+        t->places[t->b->n_places++] = (struct tl_place){part, number, tl_add_resource(t, gbps)};
+    return t->places[at].resource;
+}
+
+void emu_timeline_place_gpu(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts)
+{
+    struct tl_gpu *gpu = &t->gpus[t->hosts[host].gpus[device % TL_DEVICES]];
+
+    for (int i = 0; i < EMU_PARTS; i++)
+        gpu->resource[i] = parts->place[i] < 0 ? gpu->own[i] : find_place(t, i, parts->place[i], parts->gbps[i]);
+}
+
+static int find_gpu(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts)
 {
     int *known = &t->hosts[host].gpus[device % TL_DEVICES];
     struct tl_gpu *gpu;
 
-    if (*known != 0 || t->b->n_gpus + 1 >= TL_GPUS)
+    if (*known != 0)
         return *known;
+    if (t->b->n_gpus + 1 >= TL_GPUS) {
+        tl_break(t, TL_FULL, "GPUs", t->b->n_gpus);
+        return 0;
+    }
     *known = ++t->b->n_gpus;
     gpu = &t->gpus[*known];
-    for (int i = 0; i < EMU_PARTS; i++) {
-        int at = 0;
-
-        while (at < t->b->n_places && (t->places[at].part != i || t->places[at].number != parts->place[i]))
-            at++;
-        if (parts->place[i] >= 0 && at < t->b->n_places) {
-            gpu->resource[i] = t->places[at].resource;
-            continue;
-        }
-        gpu->resource[i] = tl_add_resource(t, parts->gbps[i]);
-        if (parts->place[i] >= 0 && t->b->n_places < TL_PLACES)
-            t->places[t->b->n_places++] = (struct tl_place){i, parts->place[i], gpu->resource[i]};
-    }
-    t->memory_of[gpu->resource[EMU_MEMORY]] = *known;
+    for (int i = 0; i < EMU_PARTS; i++)
+        gpu->own[i] = tl_add_resource(t, parts->gbps[i]);
+    t->memory_of[gpu->own[EMU_MEMORY]] = *known;
+    emu_timeline_place_gpu(t, host, device, parts);
     return *known;
 }
 
 int emu_timeline_add_lane(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts)
 {
-    const int gpu = parts_of(t, host, device, parts);
+    const int gpu = find_gpu(t, host, device, parts);
     const int fresh = t->b->lanes.unused;
     const unsigned epoch = fresh != 0 ? t->lanes[fresh].epoch : 0;
     const int lane = TL_TAKE(t, lanes, TL_LANES);
@@ -264,6 +292,14 @@ int emu_timeline_add(struct emu_timeline *t, int lane, double issue_ns, const st
     if (t->lanes[lane].first == at)
         tl_go_on(t, lane);
     return keep ? at : 0;
+}
+
+int emu_timeline_end_of(struct emu_timeline *t, int step)
+{
+    if (t->steps[step].end == 0)
+        t->steps[step].end = emu_timeline_add_moment(t);
+    t->moments[t->steps[step].end].refs++;
+    return t->steps[step].end;
 }
 
 bool emu_timeline_take(struct emu_timeline *t, int step, int64_t *extra_ns, int64_t *end_ns)

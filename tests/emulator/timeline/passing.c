@@ -9,19 +9,44 @@
 
 /* ---- events: a heap ---- */
 
-void tl_plan_event(struct emu_timeline *t, double when_ns, enum tl_event_kind kind, int id, unsigned epoch)
+static bool is_stale(const struct emu_timeline *t, const struct tl_event *e)
+{
+    return (e->kind == TL_OF_LANE && t->lanes[e->id].epoch != e->epoch) ||
+           (e->kind == TL_OF_FLOW && t->flows.flows[e->id].epoch != e->epoch);
+}
+
+static void put_event(struct emu_timeline *t, struct tl_event event)
 {
     struct tl_event *e = t->events;
-    int at = t->b->n_events;
+    int at = t->b->n_events++;
 
-    if (at >= TL_EVENTS) {
-        t->b->broken = true;
-        return;
-    }
-    t->b->n_events++;
-    for (; at > 0 && e[(at - 1) / 2].when_ns > when_ns; at = (at - 1) / 2)
+    for (; at > 0 && e[(at - 1) / 2].when_ns > event.when_ns; at = (at - 1) / 2)
         e[at] = e[(at - 1) / 2];
-    e[at] = (struct tl_event){when_ns, id, kind, epoch};
+    e[at] = event;
+}
+
+/* Whatever has got another end since leaves its former one behind. */
+static void drop_stale(struct emu_timeline *t)
+{
+    const int n = t->b->n_events;
+
+    t->b->n_events = 0;
+    for (int i = 0; i < n; i++) {
+        const struct tl_event event = t->events[i];
+
+        if (!is_stale(t, &event))
+            put_event(t, event);
+    }
+}
+
+void tl_plan_event(struct emu_timeline *t, double when_ns, enum tl_event_kind kind, int id, unsigned epoch)
+{
+    if (t->b->n_events >= TL_EVENTS)
+        drop_stale(t);
+    if (t->b->n_events >= TL_EVENTS)
+        tl_break(t, TL_FULL, "events", TL_EVENTS);
+    else
+        put_event(t, (struct tl_event){when_ns, id, kind, epoch});
 }
 
 static struct tl_event take_event(struct emu_timeline *t)
@@ -88,12 +113,6 @@ static void let_lane_happen(struct emu_timeline *t, int lane, double when_ns)
     tl_look_at_gates(t, l->host);
 }
 
-static bool is_stale(const struct emu_timeline *t, const struct tl_event *e)
-{
-    return (e->kind == TL_OF_LANE && t->lanes[e->id].epoch != e->epoch) ||
-           (e->kind == TL_OF_FLOW && t->flows.flows[e->id].epoch != e->epoch);
-}
-
 static void let_happen(struct emu_timeline *t, const struct tl_event *e)
 {
     if (is_stale(t, e))
@@ -114,7 +133,7 @@ static bool is_unsettled(const struct emu_timeline *t)
 /* All of a moment, then the rates from then on, then the next one. */
 void tl_pass_time(struct emu_timeline *t)
 {
-    while (!t->b->broken) {
+    while (t->b->trouble[0] == '\0') {
         const double next_ns = t->b->n_events > 0 ? t->events[0].when_ns : INFINITY;
 
         if (t->b->gates_due != 0)

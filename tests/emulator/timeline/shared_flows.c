@@ -5,13 +5,13 @@
 
 int tl_add_resource(struct emu_timeline *t, double gbps)
 {
-    const int at = ++t->b->n_resources;
+    int at;
 
-    if (at >= TL_RESOURCES) {
-        t->b->broken = true;
-        t->b->n_resources--;
+    if (t->b->n_resources + 1 >= TL_RESOURCES) {
+        tl_break(t, TL_FULL, "resources", t->b->n_resources);
         return 0;
     }
+    at = ++t->b->n_resources;
     t->flows.resources[at] = (struct bb_resource){.capacity = gbps, .first = -1};
     return at;
 }
@@ -25,7 +25,7 @@ static int find_uses(struct emu_timeline *t, int size)
         return first;
     }
     if (t->b->n_uses + (1 << size) + 1 >= TL_USES) {
-        t->b->broken = true;
+        tl_break(t, TL_FULL, "uses of resources", t->b->n_uses);
         return 0;
     }
     t->b->n_uses += 1 << size;
@@ -35,13 +35,13 @@ static int find_uses(struct emu_timeline *t, int size)
 /* With room for so many uses. */
 int tl_take_flow(struct emu_timeline *t, int uses)
 {
-    const int flow = tl_take(t, &t->b->flows, t->owners, sizeof(*t->owners), TL_FLOWS);
+    const int flow = tl_take(t, &t->b->flows, t->owners, sizeof(*t->owners), "flows", TL_FLOWS);
     int size = 4;
 
     while (1 << size < uses)
         size++;
     if (size >= TL_SIZES) {
-        t->b->broken = true;
+        tl_break(t, TL_FULL, "uses of a flow", 1 << (TL_SIZES - 1));
         size = 4;
     }
     t->owners[flow].size = size;
@@ -64,7 +64,8 @@ void tl_stop_flow(struct emu_timeline *t, int flow)
     tl_give_back(&t->b->flows, t->owners, sizeof(*t->owners), flow);
 }
 
-/* What a step takes of its GPU and of the places behind it. */
+/* What a step takes of its GPU and of the places behind it. One that meets nobody here has told what others are taken
+ * to use of these; it does not meet them a second time. */
 void tl_add_uses(struct emu_timeline *t, int flow, int lane)
 {
     const struct tl_step *step = &t->steps[t->lanes[lane].first];
@@ -72,13 +73,14 @@ void tl_add_uses(struct emu_timeline *t, int flow, int lane)
     struct bb_flow *w = &t->flows.flows[flow];
 
     for (int i = 0; i < EMU_PARTS; i++) {
-        int *at = &t->use_at[gpu->resource[i]];
+        const int resource = step->members > 0 ? gpu->resource[i] : gpu->own[i];
+        int *at = &t->use_at[resource];
 
         if (step->weight[i] <= 0)
             continue;
-        if (*at < w->first_use || *at >= w->first_use + w->n_uses || t->flows.uses[*at].resource != gpu->resource[i]) {
+        if (*at < w->first_use || *at >= w->first_use + w->n_uses || t->flows.uses[*at].resource != resource) {
             *at = w->first_use + w->n_uses++;
-            t->flows.uses[*at] = (struct bb_flow_use){.resource = gpu->resource[i]};
+            t->flows.uses[*at] = (struct bb_flow_use){.resource = resource};
         }
         t->flows.uses[*at].weight += step->weight[i];
     }

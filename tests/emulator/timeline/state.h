@@ -36,22 +36,25 @@ struct tl_pool {
     int unused, n;
 };
 
+enum { TL_A_MOMENT = 0, TL_ALL_LANES = -1 };
+
 enum tl_host_state { TL_GONE, TL_RUNS, TL_WAITS, TL_AWAY, TL_LOST };
 
 struct tl_host {
     int next;
     enum tl_host_state state;
-    int pid, first_lane, n_steps, gates;
-    int lane; /* that it waits for, 0: a moment, -1: all */
+    int pid, rank, first_lane, n_steps, gates;
+    int lane;      /* that it waits for, or TL_A_MOMENT, TL_ALL_LANES      */
+    bool any_step; /* whose next step that ends is enough, not only all    */
     double heard_s;
     int gpus[TL_DEVICES];
     _Atomic uint32_t bell, asleep;
 };
 
 struct tl_gpu {
-    int resource[EMU_PARTS];
-    int held_sms, running; /* the first lane of those that compute */
-    bool uneasy;           /* its kernels' rates have to be found again */
+    int resource[EMU_PARTS], own[EMU_PARTS]; /* own: as if nobody else had the places behind it */
+    int held_sms, running;                   /* the first lane of those that compute */
+    bool uneasy;                             /* its kernels' rates have to be found again */
 };
 
 enum tl_phase { TL_IDLE, TL_COMPUTES, TL_GATED, TL_MEETS, TL_ENDS };
@@ -77,7 +80,7 @@ struct tl_step {
     int next, lane;
     enum tl_kind kind;
     bool keep, ended, waits, by_memory, has_product;
-    int tell, wait; /* moments */
+    int tell, wait, end; /* moments: told when it begins, waited for before, told when it has ended */
     double issue_ns, alone_ns, latency_ns, transfer_ns, pace;
     double weight[EMU_PARTS];
     int sms, members, cells;
@@ -135,8 +138,9 @@ struct tl_place {
 /* What all processes see. */
 struct tl_board {
     pthread_mutex_t lock;
-    bool broken;
-    int gates_due; /* of which host gates may open, -1: of any */
+    char trouble[96]; /* not empty: nothing is told any more */
+    bool is_torn;     /* by a process that died               */
+    int gates_due;    /* of which host gates may open, -1: of any */
     int n_live, n_away;
     double looked_s; /* when somebody looked after the hosts */
     double now_ns;
@@ -167,11 +171,13 @@ struct emu_timeline {
     int fd;
 };
 
-/* board.c. An element that is not in use, zeroed; 0: there are none, and the timeline is sound no more. */
-int tl_take(struct emu_timeline *t, struct tl_pool *pool, void *elements, size_t bytes, int most);
+/* board.c. An element that is not in use, zeroed; 0: there are none, and the timeline tells nothing any more. */
+void tl_break(struct emu_timeline *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int tl_take(struct emu_timeline *t, struct tl_pool *pool, void *elements, size_t bytes, const char *what, int most);
 void tl_give_back(struct tl_pool *pool, void *elements, size_t bytes, int at);
 
-#define TL_TAKE(t, what, most)    tl_take(t, &(t)->b->what, (t)->what, sizeof(*(t)->what), most)
+#define TL_TAKE(t, what, most)    tl_take(t, &(t)->b->what, (t)->what, sizeof(*(t)->what), #what, most)
+#define TL_FULL                   "it has no more room for %s, of which it holds %d"
 #define TL_GIVE_BACK(t, what, at) tl_give_back(&(t)->b->what, (t)->what, sizeof(*(t)->what), at)
 
 /* passing.c */

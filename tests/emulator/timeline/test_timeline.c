@@ -2,28 +2,31 @@
  * test_timeline.c - one timeline of several processes, against figures by hand: here one process plays its hosts. Links
  * and NICs carry 10 GB/s, so 1000 bytes take 100 ns; hosts 0 and 1 have a NIC between them, each has its own links.
  */
-#include "timeline/timeline.h"
+#include "timeline/state.h"
 
 #include "proxies/machine/cluster.h"
 
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 enum { HOSTS = 3 };
 
-static const struct bb_cluster machine = {.intra = {.gbps = 10}, .memory_gbps = 100, .sm_count = 10};
+static const struct bb_cluster machine = {
+    .intra = {.gbps = 10}, .memory_gbps = 100, .sm_count = 10, .tflops_float32 = 0.001};
 
 struct job {
     struct emu_timeline *t;
     int host[HOSTS], lane[HOSTS];
-    uint64_t turn;
+    uint64_t turn; /* of the next one that comes alone */
 };
 
 static bool is_over(const struct emu_meeting *meeting)
@@ -47,7 +50,7 @@ static int set_up(void **state)
             parts.gbps[part] = 10;
             parts.place[part] = part == EMU_NIC_OUT || part == EMU_NIC_IN ? i / 2 : -1;
         }
-        job.host[i] = emu_timeline_add_host(job.t, (int)getpid());
+        emu_timeline_add_host(job.t, (int)getpid(), i, &job.host[i]);
         job.lane[i] = emu_timeline_add_lane(job.t, job.host[i], 0, &parts);
     }
     emu_timeline_unlock(job.t);
@@ -63,18 +66,34 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Over the NIC, so many ns alone, from issue_ns on. */
-static int send(struct job *job, int who, double issue_ns, double ns, const struct emu_meeting *meeting, uint64_t turn)
+static int put(struct job *job, int who, double issue_ns, const struct emu_effort *effort, uint64_t turn)
 {
-    struct emu_effort effort = {.sms = 1, .transfer_ns = ns, .meeting = meeting};
     int step;
 
-    effort.bytes[EMU_NIC_OUT] = ns * 10;
     emu_timeline_lock(job->t);
     emu_timeline_run_host(job->t, job->host[who], issue_ns);
-    step = emu_timeline_add(job->t, job->lane[who], issue_ns, &effort, turn, true);
+    step = emu_timeline_add(job->t, job->lane[who], issue_ns, effort, turn, true);
     emu_timeline_unlock(job->t);
     return step;
+}
+
+/* Over the NIC, so many ns alone. */
+static struct emu_effort over_the_nic(double ns)
+{
+    struct emu_effort effort = {.sms = 1, .transfer_ns = ns};
+
+    effort.bytes[EMU_NIC_OUT] = ns * 10;
+    return effort;
+}
+
+/* By a communicator of so many, or whose only member here it is. */
+static int send(struct job *job, int who, double issue_ns, double ns, const struct emu_meeting *meeting)
+{
+    const struct emu_meeting alone = {.comm = 100, .members = 1, .is_over = is_over};
+    struct emu_effort effort = over_the_nic(ns);
+
+    effort.meeting = meeting ? meeting : &alone;
+    return put(job, who, issue_ns, &effort, meeting ? 0 : job->turn++);
 }
 
 /* It issues nothing more. */
@@ -103,8 +122,8 @@ static void flows_begin_and_end_at_different_moments(void **state)
 {
     struct job *job = *state;
     int64_t end_ns;
-    const int first = send(job, 0, 0, 200, NULL, 0), second = send(job, 1, 100, 300, NULL, 0),
-              elsewhere = send(job, 2, 0, 200, NULL, 0);
+    const int first = send(job, 0, 0, 200, NULL), second = send(job, 1, 100, 300, NULL),
+              elsewhere = send(job, 2, 0, 200, NULL);
 
     leave(job, 0);
     leave(job, 2);
@@ -120,7 +139,7 @@ static void nothing_passes_a_host_that_runs(void **state)
 {
     struct job *job = *state;
     int64_t end_ns;
-    const int one = send(job, 0, 0, 200, NULL, 0), late = send(job, 1, 250, 100, NULL, 0);
+    const int one = send(job, 0, 0, 200, NULL), late = send(job, 1, 250, 100, NULL);
 
     leave(job, 0);
     leave(job, 2);
@@ -134,10 +153,9 @@ static void nothing_passes_a_host_that_runs(void **state)
 static void members_meet(void **state)
 {
     struct job *job = *state;
-    uint64_t turn = 0;
-    const struct emu_meeting meeting = {.comm = 7, .members = 2, .turn = &turn, .is_over = is_over};
-    const int one = send(job, 0, 0, 200, &meeting, 0), other = send(job, 2, 400, 200, &meeting, 0),
-              beside = send(job, 1, 400, 100, NULL, 0);
+    const struct emu_meeting meeting = {.comm = 7, .members = 2, .is_over = is_over};
+    const int one = send(job, 0, 0, 200, &meeting), other = send(job, 2, 400, 200, &meeting),
+              beside = send(job, 1, 400, 100, NULL);
     int64_t ends[2], end_ns;
 
     for (int i = 0; i < HOSTS; i++)
@@ -148,13 +166,40 @@ static void members_meet(void **state)
     assert_int_equal(ends[1], 700);
 }
 
+/* NCCL's kernel holds half of the multiprocessors from its launch on, also while it waits for a member that comes at 400,
+ * and moves its bytes until 600: a product of 1000 beside it has done 300 by then, and all of the GPU afterwards. */
+static void who_waits_for_a_member_holds_multiprocessors(void **state)
+{
+    struct job *job = *state;
+    const struct bb_kernel_list_item product = {.gemm = {.m = 10, .n = 10, .k = 5, .batch = 1, .dtype = BB_FLOAT}};
+    const struct emu_meeting meeting = {.comm = 7, .members = 2, .is_over = is_over};
+    struct emu_effort nccl = over_the_nic(200);
+    struct emu_gpu_parts parts = {{0}, {0}};
+    int64_t ends[3];
+    int lane, one, late, beside;
+
+    nccl.sms = 5;
+    nccl.meeting = &meeting;
+    emu_timeline_lock(job->t);
+    lane = emu_timeline_add_lane(job->t, job->host[0], 0, &parts); /* a stream more on a GPU that is there */
+    beside = emu_timeline_add(job->t, lane, 0, &(struct emu_effort){.alone_ns = 1000, .product = &product}, 0, true);
+    emu_timeline_unlock(job->t);
+    one = put(job, 0, 0, &nccl, 0);
+    late = put(job, 2, 400, &nccl, 0);
+    for (int i = 0; i < HOSTS; i++)
+        leave(job, i);
+    assert_true(lost_ns(job, one, &ends[0]) >= 0 && lost_ns(job, late, &ends[1]) >= 0);
+    assert_int_equal(ends[0], 600);
+    assert_int_equal(ends[1], 600);
+    assert_int_equal(lost_ns(job, beside, &ends[2]), 300);
+}
+
 static int post(struct job *job, int who, int rank, const struct emu_message *message, double issue_ns, double ns)
 {
-    static uint64_t turn;
     const struct emu_meeting meeting = {
-        .comm = 9, .rank = rank, .members = 2, .turn = &turn, .messages = message, .n_messages = 1, .is_over = is_over};
+        .comm = 9, .rank = rank, .members = 2, .messages = message, .n_messages = 1, .is_over = is_over};
 
-    return send(job, who, issue_ns, ns, &meeting, 0);
+    return send(job, who, issue_ns, ns, &meeting);
 }
 
 /* From when both have come, as long as the slower side takes, and the latency. */
@@ -163,7 +208,7 @@ static void messages_meet(void **state)
     struct job *job = *state;
     const struct emu_message out = {.peer = 1, .sends = true, .latency_ns = 50}, in = {.peer = 0, .latency_ns = 50};
     const int sender = post(job, 0, 0, &out, 0, 200), receiver = post(job, 2, 1, &in, 300, 200),
-              beside = send(job, 1, 300, 200, NULL, 0);
+              beside = send(job, 1, 300, 200, NULL);
     int64_t ends[2], end_ns;
 
     for (int i = 0; i < HOSTS; i++)
@@ -179,9 +224,9 @@ static void the_dead_hold_nothing(void **state)
 {
     struct job *job = *state;
     int64_t end_ns;
-    const int one = send(job, 0, 0, 200, NULL, 0), clock = send(job, 2, 0, 100, NULL, 0);
+    const int one = send(job, 0, 0, 200, NULL), clock = send(job, 2, 0, 100, NULL);
 
-    send(job, 1, 0, 1000, NULL, 0);
+    send(job, 1, 0, 1000, NULL);
     leave(job, 0);
     leave(job, 1);
     emu_timeline_lock(job->t);
@@ -200,7 +245,7 @@ static void who_waits_goes_on(void **state)
 {
     struct job *job = *state;
     int64_t end_ns;
-    const int one = send(job, 0, 0, 200, NULL, 0), other = send(job, 2, 0, 300, NULL, 0);
+    const int one = send(job, 0, 0, 200, NULL), other = send(job, 2, 0, 300, NULL);
 
     leave(job, 1);
     for (int i = 0; i < HOSTS; i += 2) {
@@ -219,7 +264,7 @@ static void hosts_meet(void **state)
 {
     struct job *job = *state;
     int64_t end_ns;
-    const int one = send(job, 0, 0, 200, NULL, 0);
+    const int one = send(job, 0, 0, 200, NULL);
 
     for (int i = 0; i < HOSTS; i++) {
         assert_int_equal(lost_ns(job, one, &end_ns), -1);
@@ -233,6 +278,151 @@ static void hosts_meet(void **state)
     assert_int_equal(lost_ns(job, one, &end_ns), 0);
 }
 
+/* Who meets nobody here has said what others take of the NIC: nobody here takes of it a second time. */
+static void who_meets_nobody_has_told_it(void **state)
+{
+    struct job *job = *state;
+    const struct emu_effort effort = over_the_nic(200);
+    const int one = put(job, 0, 0, &effort, 0), other = put(job, 1, 0, &effort, 0);
+    int64_t end_ns;
+
+    for (int i = 0; i < HOSTS; i++)
+        leave(job, i);
+    assert_int_equal(lost_ns(job, one, &end_ns), 0);
+    assert_int_equal(lost_ns(job, other, &end_ns), 0);
+}
+
+/* A lane that waits for the end of what another one does: 200 ns, then 100. */
+static void one_after_the_other(void **state)
+{
+    struct job *job = *state;
+    const struct emu_meeting alone = {.comm = 100, .members = 1, .is_over = is_over};
+    struct emu_effort effort = over_the_nic(100);
+    const int one = send(job, 0, 0, 200, NULL);
+    int64_t end_ns;
+    int moment, other;
+
+    effort.meeting = &alone;
+    emu_timeline_lock(job->t);
+    moment = emu_timeline_end_of(job->t, one);
+    emu_timeline_wait(job->t, job->lane[2], 0, moment);
+    emu_timeline_drop_moment(job->t, moment);
+    emu_timeline_unlock(job->t);
+    other = put(job, 2, 0, &effort, job->turn++);
+    for (int i = 0; i < HOSTS; i++)
+        leave(job, i);
+    assert_int_equal(lost_ns(job, one, &end_ns), 0);
+    assert_int_equal(end_ns, 200);
+    assert_int_equal(lost_ns(job, other, &end_ns), 0);
+    assert_int_equal(end_ns, 300);
+}
+
+/* Where its GPU is may be known late: host 2's comes to the NIC of the other two. */
+static void a_gpu_finds_its_place(void **state)
+{
+    struct job *job = *state;
+    struct emu_gpu_parts parts;
+    int64_t end_ns;
+
+    for (int part = 0; part < EMU_PARTS; part++) {
+        parts.gbps[part] = 10;
+        parts.place[part] = part == EMU_NIC_OUT || part == EMU_NIC_IN ? 0 : -1;
+    }
+    emu_timeline_lock(job->t);
+    emu_timeline_place_gpu(job->t, job->host[2], 0, &parts);
+    emu_timeline_unlock(job->t);
+    const int one = send(job, 0, 0, 200, NULL), other = send(job, 2, 0, 200, NULL);
+
+    for (int i = 0; i < HOSTS; i++)
+        leave(job, i);
+    assert_int_equal(lost_ns(job, one, &end_ns), 200);
+    assert_int_equal(lost_ns(job, other, &end_ns), 200);
+}
+
+/* Until one of two ends: 100, and then the second, at 200, is not passed. */
+static void a_step_is_waited_for(void **state)
+{
+    struct job *job = *state;
+    const int one = send(job, 0, 0, 100, NULL), two = send(job, 0, 0, 100, NULL);
+    int64_t end_ns;
+
+    leave(job, 1);
+    leave(job, 2);
+    emu_timeline_lock(job->t);
+    emu_timeline_wait_step(job->t, job->host[0], job->lane[0], 0);
+    emu_timeline_unlock(job->t);
+    assert_int_equal(lost_ns(job, one, &end_ns), 0);
+    assert_int_equal(lost_ns(job, two, &end_ns), -1);
+    leave(job, 0);
+    assert_int_equal(lost_ns(job, two, &end_ns), 0);
+}
+
+/* One that comes a second time is of another job, or another process of that rank. */
+static void a_rank_comes_once(void **state)
+{
+    struct job *job = *state;
+    int host = 0;
+
+    emu_timeline_lock(job->t);
+    assert_int_equal(emu_timeline_add_host(job->t, (int)getpid(), 1, &host), EMU_SEAT_TAKEN);
+    emu_timeline_remove_host(job->t, job->host[1]);
+    assert_int_equal(emu_timeline_add_host(job->t, (int)getpid(), 1, &host), EMU_SEAT_LEFT);
+    assert_int_equal(host, 0);
+    emu_timeline_unlock(job->t);
+}
+
+/* ---- trouble ---- */
+
+static void a_process_dies_in_a_change(void **state)
+{
+    struct job *job = *state;
+    bool is_torn = false;
+    int status;
+    const pid_t child = fork();
+
+    if (child == 0) {
+        (void)!emu_timeline_lock(job->t);
+        raise(SIGKILL);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_false(emu_timeline_lock(job->t));
+    assert_string_equal(emu_timeline_trouble(job->t, &is_torn), "a process died in the midst of a change");
+    assert_true(is_torn);
+    assert_false(emu_timeline_lock(job->t)); /* and so it stays */
+}
+
+static void what_is_full_is_named(void **state)
+{
+    struct job *job = *state;
+    bool is_torn = true;
+
+    assert_true(emu_timeline_lock(job->t));
+    for (int i = 0; i < TL_MOMENTS; i++)
+        (void)emu_timeline_add_moment(job->t);
+    emu_timeline_unlock(job->t);
+    assert_false(emu_timeline_lock(job->t));
+    assert_string_equal(emu_timeline_trouble(job->t, &is_torn),
+                        "it has no more room for moments, of which it holds 1048575");
+    assert_false(is_torn);
+}
+
+/* Of a long operation that many short ones disturb more ends are planned than there is room for. */
+static void ends_that_are_none_any_more_take_no_room(void **state)
+{
+    struct job *job = *state;
+    int64_t end_ns;
+    const int step = send(job, 0, 0, 200, NULL);
+
+    assert_true(emu_timeline_lock(job->t));
+    for (int i = 0; i <= TL_EVENTS; i++)
+        tl_plan_event(job->t, 1e9, TL_OF_LANE, job->lane[0], 1u << 20);
+    emu_timeline_unlock(job->t);
+    for (int i = 0; i < HOSTS; i++)
+        leave(job, i);
+    assert_int_equal(lost_ns(job, step, &end_ns), 0);
+    assert_int_equal(end_ns, 200);
+}
+
 #define TEST(what) cmocka_unit_test_setup_teardown(what, set_up, tear_down)
 
 int main(void)
@@ -240,10 +430,19 @@ int main(void)
     const struct CMUnitTest tests[] = {TEST(flows_begin_and_end_at_different_moments),
                                        TEST(nothing_passes_a_host_that_runs),
                                        TEST(members_meet),
+                                       TEST(who_waits_for_a_member_holds_multiprocessors),
                                        TEST(messages_meet),
                                        TEST(the_dead_hold_nothing),
                                        TEST(who_waits_goes_on),
-                                       TEST(hosts_meet)};
+                                       TEST(hosts_meet),
+                                       TEST(who_meets_nobody_has_told_it),
+                                       TEST(one_after_the_other),
+                                       TEST(a_gpu_finds_its_place),
+                                       TEST(a_step_is_waited_for),
+                                       TEST(a_rank_comes_once),
+                                       TEST(a_process_dies_in_a_change),
+                                       TEST(what_is_full_is_named),
+                                       TEST(ends_that_are_none_any_more_take_no_room)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,22 +29,27 @@ struct emu_timeline; /* what this process knows of it */
  * memory, or none of ours. */
 struct emu_timeline *emu_timeline_open(const struct bb_cluster *machine, int fd);
 void emu_timeline_close(struct emu_timeline *t);
+int emu_timeline_descriptor(const struct emu_timeline *t);
 
-/* Between these two, all calls below. Unlocking lets happen what can. */
-void emu_timeline_lock(struct emu_timeline *t);
+/* Between these two, all calls below. Unlocking lets happen what can. false: it is not locked, and tells nothing any
+ * more, for a process has filled it, or has died in the midst of a change (is_torn): _trouble has the words. */
+bool emu_timeline_lock(struct emu_timeline *t);
 void emu_timeline_unlock(struct emu_timeline *t);
-/* false: a process died in the midst of a change. Nothing is told any more. */
-bool emu_timeline_is_sound(const struct emu_timeline *t);
+const char *emu_timeline_trouble(const struct emu_timeline *t, bool *is_torn);
 
 /* ---- hosts ---- */
 
-int emu_timeline_add_host(struct emu_timeline *t, int pid);
+/* A rank of the job has one host, once: a process that comes when it is taken is another one of that rank, or of a job
+ * that came later, where the rank has left. */
+enum emu_timeline_seat { EMU_SEAT_FREE, EMU_SEAT_TAKEN, EMU_SEAT_LEFT };
+enum emu_timeline_seat emu_timeline_add_host(struct emu_timeline *t, int pid, int rank, int *host);
 void emu_timeline_remove_host(struct emu_timeline *t, int host); /* and its lanes: what they hold is free again */
 
 /* What a host does. It goes on by itself, where it waits, when that is known: then nothing happens after it. */
 void emu_timeline_run_host(struct emu_timeline *t, int host, double clock_ns);
 void emu_timeline_wait_moment(struct emu_timeline *t, int host, int moment, double clock_ns);
 void emu_timeline_wait_lane(struct emu_timeline *t, int host, int lane, double clock_ns); /* 0: for all of its lanes */
+void emu_timeline_wait_step(struct emu_timeline *t, int host, int lane, double clock_ns); /* until one there ends */
 /* It waits for other hosts, by means that nobody sees here: when all do they go on, each with its clock. _lose: nobody
  * knows for what, or whether it lives. */
 void emu_timeline_meet_hosts(struct emu_timeline *t, int host);
@@ -68,6 +73,8 @@ struct emu_gpu_parts {
     int place[EMU_PARTS];
 };
 
+/* It is known, or known better, where a GPU is that has lanes. */
+void emu_timeline_place_gpu(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts);
 int emu_timeline_add_lane(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts);
 void emu_timeline_remove_lane(struct emu_timeline *t, int lane); /* what it was given has ended; it tells its moments */
 double emu_timeline_lane_ns(const struct emu_timeline *t, int lane); /* when it has ended what has happened so far */
@@ -86,6 +93,7 @@ void emu_timeline_wait(struct emu_timeline *t, int lane, double issue_ns, int mo
  * keep it. */
 int emu_timeline_add(struct emu_timeline *t, int lane, double issue_ns, const struct emu_effort *effort, uint64_t turn,
                      bool keep);
+int emu_timeline_end_of(struct emu_timeline *t, int step); /* the moment of a kept one; one reference */
 /* Whether it has ended: then what it lost, when it ended, and it is no more. */
 bool emu_timeline_take(struct emu_timeline *t, int step, int64_t *extra_ns, int64_t *end_ns);
 void emu_timeline_abandon(struct emu_timeline *t, int step); /* it ends now; whom it should meet is not told */

@@ -214,7 +214,7 @@ void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, int ca
     if (g->uses_of != call)
         bb_shared_use_collective(s, rendezvous, cost);
     g->uses_of = call;
-    bb_shared_count_moved(s, rendezvous, cost->transfer_ns);
+    bb_flows_count_moved(&s->flows, rendezvous, cost->transfer_ns);
     bb_flows_start(&s->flows, rendezvous, s->agenda.now_ns, cost->transfer_ns);
 }
 

@@ -107,6 +107,8 @@ int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults) BB_MUST_CHEC
  * run->n_ended == task_base[classes.n]. */
 int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run) BB_MUST_CHECK;
 void bb_sim_run_release(struct bb_sim_run *run);
+/* bb_simulate_samples - step_ns[samples]: how long the step lasts in each sample of the jitter. Every task of it ends. */
+int bb_simulate_samples(struct bb_sim *m, int samples, int64_t *step_ns) BB_MUST_CHECK;
 int64_t bb_sim_step_ns(const struct bb_sim *m, const struct bb_sim_run *run); /* of the slowest rank */
 
 static inline const struct bb_task_graph *bb_sim_task_graph(const struct bb_sim *m, int class_id)

@@ -461,6 +461,17 @@ out:
     return rc;
 }
 
+/* Nothing is under way: what is left of the last execution is its time, and what links have moved. */
+void bb_shared_clear(struct bb_shared *s)
+{
+    s->agenda.now_ns = 0;
+    s->unused_meeting = BB_NONE;
+    for (int i = s->n_meetings - 1; i >= 0; i--) /* the first one is taken first again */
+        GIVE_BACK(s->meetings, s->unused_meeting, i);
+    for (int i = 0; i < s->flows.n_resources; i++)
+        s->flows.resources[i].moved = 0;
+}
+
 void bb_shared_release(struct bb_shared *s)
 {
     if (!s)

@@ -9,18 +9,6 @@
 #define NEARLY    1e-9 /* of a capacity: sums of many parts that fill it exactly do not make it scarce */
 #define MOST_PART 4096 /* flows whose rates are reckoned together: beyond them the others keep theirs  */
 
-double bb_flow_served_ns(const struct bb_flow *flow, double now_ns)
-{
-    return flow->active ? flow->served_ns + flow->rate * (now_ns - flow->since_ns) : flow->served_ns;
-}
-
-double bb_flow_end_ns(const struct bb_flow *flow)
-{
-    double left = flow->target_ns - flow->served_ns;
-
-    return left <= 0 ? flow->since_ns : flow->since_ns + left / flow->rate;
-}
-
 double bb_flows_taken(const struct bb_flows *f, int resource)
 {
     double taken = 0;
@@ -28,6 +16,14 @@ double bb_flows_taken(const struct bb_flows *f, int resource)
     for (int u = f->resources[resource].first; u >= 0; u = f->uses[u].next)
         taken += f->uses[u].weight * f->flows[f->uses[u].flow].rate;
     return taken;
+}
+
+void bb_flows_count_moved(struct bb_flows *f, int flow, double work_ns)
+{
+    const struct bb_flow *w = &f->flows[flow];
+
+    for (int u = w->first_use; u < w->first_use + w->n_uses; u++)
+        f->resources[f->uses[u].resource].moved += f->uses[u].weight * work_ns;
 }
 
 static bool is_scarce(const struct bb_resource *r)
@@ -49,6 +45,7 @@ static void link_use(struct bb_flows *f, int flow, int u)
         f->uses[r->first].prev = u;
     r->first = u;
     r->asked += use->weight;
+    f->meets_scarcity |= is_scarce(r);
 }
 
 static void unlink_use(struct bb_flows *f, int u)
@@ -116,13 +113,11 @@ static void visit_flow(struct bb_flows *f, int flow)
 
 static void visit_resource(struct bb_flows *f, int resource)
 {
-    struct bb_resource *r = &f->resources[resource];
-
-    if (r->visit == f->visit)
+    if (f->left[resource].visit == f->visit)
         return;
-    r->visit = f->visit;
+    f->left[resource].visit = f->visit;
     f->scarce[f->n_scarce++] = resource;
-    for (int u = r->first; u >= 0; u = f->uses[u].next)
+    for (int u = f->resources[resource].first; u >= 0; u = f->uses[u].next)
         visit_flow(f, f->uses[u].flow);
 }
 
@@ -140,12 +135,14 @@ static void visit_scarce(struct bb_flows *f, int first)
 /* ---- filling ---- */
 
 /* What is left of a resource for the flows that are being reckoned, and how fast they would use it up. */
-static void open_resource(const struct bb_flows *f, struct bb_resource *r)
+static void open_resource(const struct bb_flows *f, int resource)
 {
-    r->residual = r->capacity;
+    struct bb_resource_left *r = &f->left[resource];
+
+    r->residual = f->resources[resource].capacity;
     r->slope = 0;
     r->open = 0;
-    for (int u = r->first; u >= 0; u = f->uses[u].next) {
+    for (int u = f->resources[resource].first; u >= 0; u = f->uses[u].next) {
         const struct bb_flow *w = &f->flows[f->uses[u].flow];
 
         if (w->visit == f->visit) {
@@ -156,9 +153,22 @@ static void open_resource(const struct bb_flows *f, struct bb_resource *r)
     }
 }
 
-static double full_at(const struct bb_resource *r)
+static double full_at(const struct bb_resource_left *r)
 {
     return r->open == 0 ? INFINITY : r->residual <= 0 ? 0 : r->residual / r->slope;
+}
+
+static void change_rate(struct bb_flows *f, int flow, double rate, double now_ns)
+{
+    struct bb_flow *w = &f->flows[flow];
+
+    w->served_ns = bb_flow_served_ns(w, now_ns);
+    w->since_ns = now_ns;
+    w->rate = rate;
+    w->epoch++;
+    if (w->told != f->settling)
+        f->changed[f->n_changed++] = flow;
+    w->told = f->settling;
 }
 
 static void set_rate(struct bb_flows *f, int flow, double rate, double now_ns, int limit)
@@ -167,7 +177,7 @@ static void set_rate(struct bb_flows *f, int flow, double rate, double now_ns, i
 
     w->frozen = true;
     for (int u = w->first_use; u < w->first_use + w->n_uses; u++) {
-        struct bb_resource *r = &f->resources[f->uses[u].resource];
+        struct bb_resource_left *r = &f->left[f->uses[u].resource];
 
         if (r->visit == f->visit) {
             r->residual -= f->uses[u].weight * rate;
@@ -177,15 +187,8 @@ static void set_rate(struct bb_flows *f, int flow, double rate, double now_ns, i
     }
     if (limit >= 0)
         w->limit = limit;
-    if (fabs(rate - w->rate) <= NEARLY * rate && !w->fresh)
-        return;
-    w->served_ns = bb_flow_served_ns(w, now_ns);
-    w->since_ns = now_ns;
-    w->rate = rate;
-    w->epoch++;
-    if (w->told != f->settling)
-        f->changed[f->n_changed++] = flow;
-    w->told = f->settling;
+    if (fabs(rate - w->rate) > NEARLY * rate || w->fresh)
+        change_rate(f, flow, rate, now_ns);
 }
 
 /* Freezes all flows on a resource that is full at this level; returns how many. */
@@ -217,7 +220,7 @@ static double next_level(const struct bb_flows *f)
             level = w->bytes_per_ns;
     }
     for (int i = 0; i < f->n_scarce; i++) {
-        double full = full_at(&f->resources[f->scarce[i]]);
+        double full = full_at(&f->left[f->scarce[i]]);
 
         if (full < level)
             level = full;
@@ -228,7 +231,7 @@ static double next_level(const struct bb_flows *f)
 static void fill(struct bb_flows *f, double now_ns)
 {
     for (int i = 0; i < f->n_scarce; i++)
-        open_resource(f, &f->resources[f->scarce[i]]);
+        open_resource(f, f->scarce[i]);
     for (int left = f->n_part; left > 0;) {
         double level = next_level(f);
         int before = left;
@@ -239,7 +242,7 @@ static void fill(struct bb_flows *f, double now_ns)
                 left--;
             }
         for (int i = 0; i < f->n_scarce; i++)
-            if (full_at(&f->resources[f->scarce[i]]) <= level * (1 + NEARLY))
+            if (full_at(&f->left[f->scarce[i]]) <= level * (1 + NEARLY))
                 left -= freeze_users(f, f->scarce[i], level, now_ns);
         if (left == before) /* cannot be: whatever set the level has something to freeze */
             return;
@@ -273,14 +276,15 @@ static bool meets_scarcity(const struct bb_flows *f, const struct bb_flow *w)
 /* Most flows find their links free: they have their full rate, and nobody else is concerned. */
 static void settle_fresh(struct bb_flows *f, int flow, double now_ns)
 {
-    open_part(f);
-    if (meets_scarcity(f, &f->flows[flow])) {
+    struct bb_flow *w = &f->flows[flow];
+
+    if (w->fresh && w->active && f->meets_scarcity && meets_scarcity(f, w)) {
+        open_part(f);
         visit_flow(f, flow);
         reckon_part(f, now_ns);
-        return;
-    }
-    set_rate(f, flow, 1, now_ns, -1);
-    f->flows[flow].fresh = false;
+    } else if (w->fresh && w->active)
+        change_rate(f, flow, 1, now_ns);
+    w->fresh = false;
 }
 
 void bb_flows_settle(struct bb_flows *f, double now_ns)
@@ -288,10 +292,8 @@ void bb_flows_settle(struct bb_flows *f, double now_ns)
     f->n_changed = 0;
     f->settling++;
     for (int i = 0; i < f->n_fresh; i++)
-        if (f->flows[f->fresh[i]].fresh && f->flows[f->fresh[i]].active)
-            settle_fresh(f, f->fresh[i], now_ns);
-        else
-            f->flows[f->fresh[i]].fresh = false;
+        settle_fresh(f, f->fresh[i], now_ns);
+    f->meets_scarcity = false;
     for (int i = 0; i < f->n_stale; i++) {
         open_part(f);
         visit_resource(f, f->stale[i]);
@@ -311,6 +313,7 @@ int bb_flows_init(struct bb_flows *f, int n_flows, int n_resources, int n_uses)
     *f = (struct bb_flows){.n_flows = n_flows, .n_resources = n_resources, .n_uses = n_uses};
     TRY(BB_NEW(f->flows, n_flows));
     TRY(BB_NEW(f->resources, n_resources));
+    TRY(BB_NEW(f->left, n_resources));
     TRY(BB_NEW(f->uses, n_uses));
     TRY(BB_NEW(f->fresh, n_flows));
     TRY(BB_NEW(f->stale, n_resources));
@@ -329,6 +332,7 @@ void bb_flows_release(struct bb_flows *f)
 {
     free(f->flows);
     free(f->resources);
+    free(f->left);
     free(f->uses);
     free(f->fresh);
     free(f->stale);

@@ -17,8 +17,8 @@
 #include <stdbool.h>
 
 struct bb_flow_use {
+    double weight; /* of its capacity, at full rate */
     int resource;
-    double weight;        /* of its capacity, at full rate                */
     int flow, prev, next; /* the resource's list; kept by bb_flows_start */
 };
 
@@ -27,24 +27,30 @@ struct bb_flow {
     double bytes_per_ns;         /* at full rate: what is raised together is bytes                          */
     double served_ns, target_ns; /* work done since its start, and when it has to be told                   */
     double rate, since_ns;       /* since when it has had this rate                                         */
-    bool active, fresh, frozen;
-    int limit;       /* the resource that held its rate down last, -1: none did */
-    int visit, told; /* in which reckoning, in which settling                   */
-    unsigned epoch;  /* changes whenever its end does                           */
+    int limit;                   /* the resource that held its rate down last, -1: none did                 */
+    int visit, told;             /* in which reckoning, in which settling                                   */
+    unsigned epoch : 28;         /* changes whenever its end does                                           */
+    bool active : 1, fresh : 1, frozen : 1;
 };
 
 struct bb_resource {
-    double capacity, asked; /* asked: by the flows on it, at their full rates         */
-    int first;              /* of its list of uses, -1: none                          */
+    double capacity, asked; /* asked: by the flows on it, at their full rates */
+    double moved;           /* in all: bb_flows_count_moved                   */
+    int first;              /* of its list of uses, -1: none                  */
+    bool stale;             /* something has left it while it was scarce      */
+};
+
+/* Of a resource, while rates are reckoned. */
+struct bb_resource_left {
+    double residual, slope;
+    int open; /* flows on it whose rate is not reckoned yet */
     int visit;
-    bool stale;             /* something has left it while it was scarce             */
-    double residual, slope; /* while rates are reckoned                              */
-    int open;               /* flows on it whose rate is not reckoned yet */
 };
 
 struct bb_flows {
     struct bb_flow *flows;
     struct bb_resource *resources;
+    struct bb_resource_left *left; /* [n_resources] */
     struct bb_flow_use *uses;
     int n_flows, n_resources, n_uses;
     int *fresh, n_fresh;     /* flows started since the last settling                  */
@@ -53,6 +59,7 @@ struct bb_flows {
     int *scarce, n_scarce;   /* resources by which they do                             */
     int *changed, n_changed; /* flows whose rate changed in the last settling, each once */
     int visit, settling;
+    bool meets_scarcity; /* a flow started since the last settling does */
 };
 
 /* bb_flows_init - none active. Capacities and uses are to be filled in. A flow's first_use is its place in uses. */
@@ -65,12 +72,26 @@ void bb_flows_start(struct bb_flows *f, int flow, double now_ns, double work_ns)
 void bb_flows_aim(struct bb_flows *f, int flow, double target_ns);
 void bb_flows_stop(struct bb_flows *f, int flow, double now_ns);
 
+/* bb_flows_count_moved - what so much work of the flow takes of each of its resources. */
+void bb_flows_count_moved(struct bb_flows *f, int flow, double work_ns);
+
 /* bb_flows_settle - the rates from now on. changed[n_changed]: those whose rate is another now, and those just
  * started. */
 void bb_flows_settle(struct bb_flows *f, double now_ns);
 
-double bb_flow_served_ns(const struct bb_flow *flow, double now_ns);
-double bb_flow_end_ns(const struct bb_flow *flow); /* if nothing changes: when it reaches its target */
+static inline double bb_flow_served_ns(const struct bb_flow *flow, double now_ns)
+{
+    return flow->active ? flow->served_ns + flow->rate * (now_ns - flow->since_ns) : flow->served_ns;
+}
+
+/* bb_flow_end_ns - if nothing changes: when it reaches its target. */
+static inline double bb_flow_end_ns(const struct bb_flow *flow)
+{
+    const double left = flow->target_ns - flow->served_ns;
+
+    return left <= 0 ? flow->since_ns : flow->since_ns + left / flow->rate;
+}
+
 /* bb_flows_taken - of a resource's capacity, by the flows on it as they are. */
 double bb_flows_taken(const struct bb_flows *f, int resource);
 

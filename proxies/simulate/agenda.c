@@ -48,18 +48,34 @@ bool bb_agenda_take(struct bb_agenda *a, struct bb_agenda_entry *entry)
     return true;
 }
 
-static double earliest_of(const struct bb_agenda_slot *slot)
+/* one: nothing in the slot is later. */
+static double earliest_of(const struct bb_agenda_slot *slot, bool *one)
 {
-    double earliest_ns = slot->entries[0].when_ns;
+    double earliest_ns = slot->entries[0].when_ns, latest_ns = earliest_ns;
 
-    for (size_t i = 1; i < slot->n; i++)
-        earliest_ns = slot->entries[i].when_ns < earliest_ns ? slot->entries[i].when_ns : earliest_ns;
+    for (size_t i = 1; i < slot->n; i++) {
+        const double when_ns = slot->entries[i].when_ns;
+
+        earliest_ns = when_ns < earliest_ns ? when_ns : earliest_ns;
+        latest_ns = when_ns > latest_ns ? when_ns : latest_ns;
+    }
+    *one = earliest_ns == latest_ns;
     return earliest_ns;
+}
+
+/* All that is in the slot is due: it changes places with the first slot, which is empty. */
+static void swap_in(struct bb_agenda *a, struct bb_agenda_slot *slot)
+{
+    const struct bb_agenda_slot empty = a->slots[0];
+
+    a->slots[0] = *slot;
+    *slot = empty;
 }
 
 int bb_agenda_advance(struct bb_agenda *a)
 {
     struct bb_agenda_slot *slot;
+    bool one;
     size_t n;
     int rc;
 
@@ -67,7 +83,11 @@ int bb_agenda_advance(struct bb_agenda *a)
         return 0;
     slot = &a->slots[__builtin_ctzll(a->used)];
     a->used &= a->used - 1;
-    a->now_ns = earliest_of(slot);
+    a->now_ns = earliest_of(slot, &one);
+    if (one) {
+        swap_in(a, slot);
+        return 1;
+    }
     n = slot->n;
     slot->n = 0;
     for (size_t i = 0; i < n; i++)

@@ -65,20 +65,6 @@ static int by_length(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int time_sample(struct bb_sim *m, int sample, int64_t *step_ns)
-{
-    struct bb_sim_run run;
-    int rc;
-
-    m->conditions.sample = sample;
-    rc = bb_simulate(m, false, &run);
-    if (rc)
-        return rc;
-    *step_ns = bb_sim_step_ns(m, &run);
-    bb_sim_run_release(&run);
-    return 0;
-}
-
 int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *cluster,
                       const struct bb_conditions *conditions, int samples, struct bb_jittered *out)
 {
@@ -86,12 +72,11 @@ int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *clust
     struct bb_sim m = {0};
     int rc;
 
-    *out = (struct bb_jittered){.deviation = conditions->jitter, .seed = (int)conditions->seed};
+    *out = (struct bb_jittered){.deviation = conditions->jitter, .seed = (int)conditions->seed, .samples = samples};
     TRY(bb_predict_refuse_jitter(step->layout.ranks, count_ops(step), samples));
     TRY(BB_NEW(out->step_ns, samples));
     TRY(bb_sim_init(&m, step, cluster, conditions, &faults));
-    for (; out->samples < samples; out->samples++)
-        TRY(time_sample(&m, out->samples, &out->step_ns[out->samples]));
+    TRY(bb_simulate_samples(&m, samples, out->step_ns));
     qsort(out->step_ns, (size_t)samples, sizeof(*out->step_ns), by_length);
 out:
     bb_sim_release(&m);

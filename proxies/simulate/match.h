@@ -67,19 +67,21 @@ struct bb_sim {
 /* What became of each task, and of each collective. */
 struct bb_sim_run {
     bool serialised;
-    struct bb_sim_task {
-        int before; /* tasks that it still waits for    */
-        int open;   /* messages of it, or places, that have not met */
-        bool arrived, ended;
+    struct bb_sim_task {  /* 64 bytes: a step of many ranks has millions, and an event looks at several */
+        int before;       /* tasks that it still waits for               */
+        int open;         /* messages of it, or places, that have not met */
         int64_t begin_ns; /* when an event in front of it on its stream would be reached */
-        int64_t host_ns;  /* host time before its launch                                 */
         int64_t arrival_ns, end_ns;
         int64_t met_ns;       /* communication: begin_ns of the last of those that it meets  */
         int64_t alone_end_ns; /* on a machine that shares: when it would have ended by itself */
-        double load_ns;       /* exchange: that the rank's links need for all its messages */
-        enum bb_limit limit;
+        union {
+            int64_t host_ns; /* until it arrives: host time before its launch              */
+            double load_ns;  /* exchange, then: that the rank's links need for all its messages */
+        };
         int flow; /* exchange: of shared.h */
-    } * tasks;    /* task_base[class] + task */
+        enum bb_limit limit : 8;
+        bool arrived : 1, ended : 1;
+    } * tasks; /* task_base[class] + task */
     struct bb_sim_gathering {
         int came;                           /* members at the collective  */
         int64_t latest_ns, latest_begin_ns; /* arrival and begin of the last of them */
@@ -107,6 +109,8 @@ int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults) BB_MUST_CHEC
  * run->n_ended == task_base[classes.n]. */
 int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run) BB_MUST_CHECK;
 void bb_sim_run_release(struct bb_sim_run *run);
+/* bb_simulate_samples - step_ns[samples]: how long the step lasts in each sample of the jitter. Every task of it ends. */
+int bb_simulate_samples(struct bb_sim *m, int samples, int64_t *step_ns) BB_MUST_CHECK;
 int64_t bb_sim_step_ns(const struct bb_sim *m, const struct bb_sim_run *run); /* of the slowest rank */
 
 static inline const struct bb_task_graph *bb_sim_task_graph(const struct bb_sim *m, int class_id)

@@ -214,7 +214,7 @@ void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, int ca
     if (g->uses_of != call)
         bb_shared_use_collective(s, rendezvous, cost);
     g->uses_of = call;
-    bb_shared_count_moved(s, rendezvous, cost->transfer_ns);
+    bb_flows_count_moved(&s->flows, rendezvous, cost->transfer_ns);
     bb_flows_start(&s->flows, rendezvous, s->agenda.now_ns, cost->transfer_ns);
 }
 
@@ -459,6 +459,17 @@ int bb_shared_init(struct bb_shared **out, struct bb_execution *r)
     TRY(BB_NEW(r->c->busy, r->m->classes.n));
 out:
     return rc;
+}
+
+/* Nothing is under way: what is left of the last execution is its time, and what links have moved. */
+void bb_shared_clear(struct bb_shared *s)
+{
+    s->agenda.now_ns = 0;
+    s->unused_meeting = BB_NONE;
+    for (int i = s->n_meetings - 1; i >= 0; i--) /* the first one is taken first again */
+        GIVE_BACK(s->meetings, s->unused_meeting, i);
+    for (int i = 0; i < s->flows.n_resources; i++)
+        s->flows.resources[i].moved = 0;
 }
 
 void bb_shared_release(struct bb_shared *s)

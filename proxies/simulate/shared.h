@@ -16,6 +16,8 @@
 /* bb_shared_init - *out: to be released, whatever it returns. */
 int bb_shared_init(struct bb_shared **out, struct bb_execution *r) BB_MUST_CHECK;
 void bb_shared_release(struct bb_shared *s);
+/* bb_shared_clear - for another execution of the same, after one in which every task ended. */
+void bb_shared_clear(struct bb_shared *s);
 
 /* bb_shared_arrive - all that the task waits for has ended: it starts at its arrival. */
 void bb_shared_arrive(struct bb_shared *s, int at);

@@ -139,7 +139,6 @@ int bb_shared_gpus_init(struct bb_shared *s)
     TRY(bb_flows_init(&s->flows, n_flows, resources,
                       count_uses(s) * (m->n_members + m->classes.n * m->step->layout.n_comms)));
     TRY(BB_NEW(s->use_at, resources));
-    TRY(BB_NEW(s->moved, resources));
     s->sums_index.key_bytes = sizeof(struct {
         const void *work;
         int64_t held;
@@ -157,7 +156,6 @@ void bb_shared_gpus_release(struct bb_shared *s)
     bb_flows_release(&s->flows);
     bb_key_index_release(&s->sums_index);
     free(s->sums);
-    free(s->moved);
     free(s->use_at);
     free(s->gpus);
 }
@@ -204,14 +202,6 @@ static void use_gpu(struct bb_shared *s, struct bb_flow *flow, int class_id, con
     for (enum bb_place what = BB_AT_LEAF; s->has_uplinks && what < BB_PLACES; what++)
         for (int i = 0; i < BB_PLACE_RESOURCES && s->place_base[what] != BB_NONE; i++)
             add_uplink_use(s, flow, place_resource(s, class_id, what, i), at[what].ranks * rates->place[what][i]);
-}
-
-void bb_shared_count_moved(struct bb_shared *s, int flow_id, double work_ns)
-{
-    const struct bb_flow *flow = &s->flows.flows[flow_id];
-
-    for (int u = flow->first_use; u < flow->first_use + flow->n_uses; u++)
-        s->moved[s->flows.uses[u].resource] += s->flows.uses[u].weight * work_ns;
 }
 
 static double larger(double a, double b)
@@ -292,7 +282,7 @@ void bb_shared_use_exchange(struct bb_shared *s, int flow_id, int class_id, cons
     flow->bytes_per_ns =
         larger(larger(rates.out, rates.in), larger(rates.place[BB_AT_NIC][0], rates.place[BB_AT_NIC][1]));
     use_gpu(s, flow, class_id, &rates);
-    bb_shared_count_moved(s, flow_id, ns);
+    bb_flows_count_moved(&s->flows, flow_id, ns);
 }
 
 enum bb_limit bb_shared_limit(const struct bb_shared *s, int flow, enum bb_limit alone)
@@ -380,7 +370,7 @@ static double busy_ns(const struct bb_shared *s, int out, int in)
 {
     const struct bb_resource *resources = s->flows.resources;
 
-    return larger(s->moved[out] / resources[out].capacity, s->moved[in] / resources[in].capacity);
+    return larger(resources[out].moved / resources[out].capacity, resources[in].moved / resources[in].capacity);
 }
 
 void bb_shared_read_busy(const struct bb_shared *s)

@@ -68,7 +68,6 @@ struct bb_shared {
     int n_running, unused_running, kernels; /* kernels: of them in use */
     struct bb_key_index sums_index;
     struct bb_kernel_sums *sums;
-    double *moved; /* [resources] what the flows took of each in all */
 };
 
 /* shared_gpus.c */
@@ -77,8 +76,6 @@ void bb_shared_gpus_release(struct bb_shared *s);
 int bb_shared_exchange_flow(const struct bb_shared *s, int class_id, int comm);
 /* Uses of a flow while it lasts. */
 void bb_shared_use_collective(struct bb_shared *s, int rendezvous, const struct bb_cost *cost);
-void bb_shared_count_moved(struct bb_shared *s, int flow,
-                           double work_ns); /* that it takes in all, for bb_shared_read_busy */
 void bb_shared_use_exchange(struct bb_shared *s, int flow, int class_id, const struct bb_load *load);
 /* What bounds what takes these as long, by itself; and what bounded a flow among others, else what does it alone. */
 enum bb_limit bb_shared_longest(double link_ns, double nic_ns, double leaf_ns, double pod_ns);

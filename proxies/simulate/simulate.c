@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void may_start(struct bb_execution *r, int at, int64_t when)
 {
@@ -389,31 +390,88 @@ out:
     return rc;
 }
 
+/* *r: to be released, whatever it returns. */
+static int init_execution(struct bb_execution *r, const struct bb_sim *m, struct bb_sim_run *run)
+{
+    int rc;
+
+    *r = (struct bb_execution){.m = m, .c = run, .known = BB_OP_TIMES(m->cluster)};
+    TRY(make_room(r));
+    TRY(list_times(r));
+    if (m->cluster && m->cluster->shares)
+        TRY(bb_shared_init(&r->shared, r));
+out:
+    return rc;
+}
+
+/* What all tasks have come to is as if nothing had begun. */
+static void clear_execution(struct bb_execution *r)
+{
+    struct bb_sim_run *c = r->c;
+
+    memset(c->tasks, 0, sizeof(*c->tasks) * (size_t)r->m->task_base[r->m->classes.n]);
+    memset(c->gatherings, 0, sizeof(*c->gatherings) * (size_t)r->m->n_collectives);
+    c->n_ended = 0;
+    if (r->shared)
+        bb_shared_clear(r->shared);
+}
+
+static void release_execution(struct bb_execution *r)
+{
+    bb_op_times_release(&r->known);
+    bb_shared_release(r->shared);
+    free(r->ready);
+    free(r->class_of);
+    free(r->times);
+}
+
+static int execute_all(struct bb_execution *r)
+{
+    int rc;
+
+    for (int c = 0; c < r->m->classes.n; c++)
+        start_class(r, c);
+    if (r->shared)
+        TRY(bb_shared_run(r->shared));
+    while (r->n_ready > 0)
+        bb_execution_start(r, r->ready[--r->n_ready]);
+    rc = r->rc;
+out:
+    return rc;
+}
+
 int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run)
 {
-    struct bb_execution r = {.m = m, .c = run, .known = BB_OP_TIMES(m->cluster)};
+    struct bb_execution r;
     int rc;
 
     *run = (struct bb_sim_run){.serialised = serialised};
-    TRY(make_room(&r));
-    TRY(list_times(&r));
-    if (m->cluster && m->cluster->shares)
-        TRY(bb_shared_init(&r.shared, &r));
-    for (int c = 0; c < m->classes.n; c++)
-        start_class(&r, c);
-    if (r.shared)
-        TRY(bb_shared_run(r.shared));
-    while (r.n_ready > 0)
-        bb_execution_start(&r, r.ready[--r.n_ready]);
-    rc = r.rc;
+    TRY(init_execution(&r, m, run));
+    TRY(execute_all(&r));
 out:
-    bb_op_times_release(&r.known);
-    bb_shared_release(r.shared);
-    free(r.ready);
-    free(r.class_of);
-    free(r.times);
+    release_execution(&r);
     if (rc)
         bb_sim_run_release(run);
+    return rc;
+}
+
+int bb_simulate_samples(struct bb_sim *m, int samples, int64_t *step_ns)
+{
+    struct bb_sim_run run = {0};
+    struct bb_execution r;
+    int rc;
+
+    TRY(init_execution(&r, m, &run));
+    for (int i = 0; i < samples; i++) {
+        m->conditions.sample = i;
+        if (i > 0)
+            clear_execution(&r);
+        TRY(execute_all(&r));
+        step_ns[i] = bb_sim_step_ns(m, &run);
+    }
+out:
+    release_execution(&r);
+    bb_sim_run_release(&run);
     return rc;
 }
 

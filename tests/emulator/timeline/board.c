@@ -111,6 +111,7 @@ static size_t place_arrays(struct emu_timeline *t, char *base)
     PLACE(t->memory_of, TL_RESOURCES);
     PLACE(t->flows.flows, TL_FLOWS);
     PLACE(t->flows.resources, TL_RESOURCES);
+    PLACE(t->flows.left, TL_RESOURCES);
     PLACE(t->flows.uses, TL_USES);
     PLACE(t->flows.fresh, TL_FLOWS);
     PLACE(t->flows.stale, TL_RESOURCES);

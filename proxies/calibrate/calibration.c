@@ -250,7 +250,7 @@ out:
 
 static int fit_way(struct bb_calibration *c, const struct bb_evidence *e, const struct bb_cluster *base, int way)
 {
-    static const char *const parts[] = {"base_us", "intra_us", "inter_us", "gbps", "nic"};
+    static const char *const parts[] = {"base_us", "intra_us", "inter_us", "gbps", "nic", "chunk_us"};
     const struct bb_nccl_way *w = &base->ways[way];
     struct model m = {.c = c, .evidence = e, .way = way};
     char name[64], key[96];

@@ -13,7 +13,7 @@
 #include "proxies/calibrate/evidence.h"
 
 #define BB_CALIBRATION_FITS    (10 + BB_NCCL_WAYS)
-#define BB_CALIBRATION_FIGURES (32 + 5 * BB_NCCL_WAYS)
+#define BB_CALIBRATION_FIGURES (32 + 6 * BB_NCCL_WAYS)
 
 /* One fit. */
 struct bb_calibration_fit {

@@ -58,7 +58,8 @@ static const struct {
               {"intra_us", offsetof(struct bb_nccl_way, intra_us), false},
               {"inter_us", offsetof(struct bb_nccl_way, inter_us), false},
               {"gbps", offsetof(struct bb_nccl_way, gbps), true},
-              {"nic", offsetof(struct bb_nccl_way, nic), true}};
+              {"nic", offsetof(struct bb_nccl_way, nic), true},
+              {"chunk_us", offsetof(struct bb_nccl_way, chunk_us), false}};
 
 void bb_figure_way_key(char *key, size_t size, const struct bb_nccl_way *way, const char *part)
 {
@@ -84,8 +85,11 @@ static int add_ways(const struct bb_cluster *base, struct bb_calibration_figure 
 
     for (int w = 0; w < base->n_ways; w++)
         for (size_t p = 0; p < sizeof(of_way) / sizeof(of_way[0]); p++) {
-            struct bb_calibration_figure *f = &figures[n++];
+            struct bb_calibration_figure *f = &figures[n];
 
+            if (of_way[p].offset == offsetof(struct bb_nccl_way, chunk_us) && base->ways[w].chunk_us <= 0)
+                continue; /* its law has no chunks */
+            n++;
             *f = (struct bb_calibration_figure){.way = w, .fit = -1, .fits = true, .is_rate = of_way[p].is_rate};
             bb_figure_way_key(f->key, sizeof(f->key), &base->ways[w], of_way[p].part);
             f->offset = offsetof(struct bb_cluster, ways) + (size_t)w * sizeof(base->ways[0]) + of_way[p].offset;

@@ -16,6 +16,7 @@
 /* Beyond these limits durations would not be 64-bit nanoseconds any more. */
 #define MOST_US                           1e7
 #define MOST_CHUNK_US                     1e3
+#define MOST_CHANNELS                     1024
 #define LEAST_RATE                        1e-3
 #define MOST_RATE                         1e9
 #define LEAST_PART                        1e-3
@@ -124,17 +125,31 @@ const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1] = {"ring", "tree", 
 #define WAY(key, least, most)                                                                                          \
     BB_FIELD(#key, BB_JSON_NUMBER, offsetof(struct bb_nccl_way, key), .min = least, .max = most)
 
-/* A row may do without: then it has one rate at all sizes. */
-static int read_chunk_us(const json_t *row, const char *word, struct bb_nccl_way *way)
+static int refuse_key(const char *word, const char *key, const struct bb_nccl_way *way, const char *of)
 {
-    static const struct bb_json_field chunk = WAY(chunk_us, 0, MOST_CHUNK_US);
+    return bb_err(BB_EUSAGE, "%s: '%s' of '%s', expected of %s alone", word, key, bb_nccl_algorithms[way->algorithm],
+                  of);
+}
 
-    if (!json_object_get(row, "chunk_us"))
-        return 0;
-    if (way->algorithm != BB_NCCL_NVLS)
-        return bb_err(BB_EUSAGE, "%s: 'chunk_us' of '%s', expected of 'nvls' alone", word,
-                      bb_nccl_algorithms[way->algorithm]);
-    return bb_json_read_field(row, word, &chunk, way);
+/* A row may do without: then it has one rate at all sizes. */
+static int read_chunks(const json_t *row, const char *word, struct bb_nccl_way *way)
+{
+    static const struct bb_json_field chunk = WAY(chunk_us, 0, MOST_CHUNK_US),
+                                      channels =
+                                          BB_FIELD("channels", BB_JSON_WHOLE, offsetof(struct bb_nccl_way, channels),
+                                                   .min = 1, .max = MOST_CHANNELS);
+    const bool nvls = way->algorithm == BB_NCCL_NVLS || way->algorithm == BB_NCCL_NVLS_TREE;
+    int rc = 0;
+
+    if (json_object_get(row, "chunk_us"))
+        TRY(nvls ? bb_json_read_field(row, word, &chunk, way)
+                 : refuse_key(word, "chunk_us", way, "'nvls' and 'nvls_tree'"));
+    if (json_object_get(row, "channels"))
+        TRY(nvls || way->algorithm == BB_NCCL_RING
+                ? bb_json_read_field(row, word, &channels, way)
+                : refuse_key(word, "channels", way, "'ring', 'nvls' and 'nvls_tree'"));
+out:
+    return rc;
 }
 
 static int read_way(const json_t *row, const char *word, struct bb_nccl_way *way)
@@ -145,6 +160,7 @@ static int read_way(const json_t *row, const char *word, struct bb_nccl_way *way
                                                       WAY(gbps, LEAST_RATE, MOST_RATE),
                                                       WAY(nic, LEAST_PART, MOST_PART),
                                                       BB_FIELD("chunk_us", BB_JSON_ANY, 0),
+                                                      BB_FIELD("channels", BB_JSON_ANY, 0),
                                                       BB_FIELD("algorithm", BB_JSON_ANY, 0),
                                                       BB_FIELD("protocol", BB_JSON_ANY, 0),
                                                       {0}};
@@ -161,7 +177,7 @@ static int read_way(const json_t *row, const char *word, struct bb_nccl_way *way
     snprintf(way->protocol, sizeof(way->protocol), "%s", protocol);
     TRY(bb_json_refuse_unknown(row, word, way_fields, ""));
     TRY(bb_json_read(row, word, way_fields, way));
-    TRY(read_chunk_us(row, word, way));
+    TRY(read_chunks(row, word, way));
 out:
     return rc;
 }

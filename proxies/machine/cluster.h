@@ -49,6 +49,7 @@ struct bb_nccl_way {
     double gbps;                        /* bus bandwidth that the links within a node make of it          */
     double nic;                         /* part of the rate between nodes that its protocol leaves        */
     double chunk_us;                    /* of NVLS, for each round of its chunks; 0: one rate at all sizes */
+    int channels;                       /* of rings and NVLS; 0: nobody says, a ring's last chunk costs nothing */
 };
 #define BB_NCCL_WAYS 24
 

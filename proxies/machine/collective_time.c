@@ -5,6 +5,7 @@
 #include "proxies/machine/fabric.h"
 
 #include <math.h>
+#include <strings.h>
 
 static int log2_up(int n)
 {
@@ -79,8 +80,9 @@ static void pairs_cost(const struct bb_cluster *c, const struct bb_collective *c
     cost->nic_ns = (rooted || !c->shares ? away : call->spread.away) / n * bytes / gpu_nics_gbps(c);
     cost->nic_bytes = cost->nic_ns * member_nic_gbps(c, call);
     if (rooted)
-        for (int tier = 0; tier < BB_TIERS; tier++) /* all but the root's leaf has */
-            cost->uplink_bytes[tier] = (n - (double)call->spread.tier[tier].nodes * call->spread.most) / n * bytes;
+        for (int tier = 0; tier < BB_TIERS; tier++) /* all but the root's leaf has: its node and the most beside that */
+            cost->uplink_bytes[tier] =
+                fmax(0, n - with_root - (call->spread.tier[tier].nodes - 1.0) * call->spread.most) / n * bytes;
     else
         cost->pair_bytes = bytes / n;
     bb_fabric_add_uplinks(c, call, 1, cost);
@@ -163,30 +165,90 @@ static double bytes_of_node(enum bb_nccl_algorithm algorithm, const struct bb_co
     return (call->nodes == 2 ? 0.5 : 1) * count_rounds(&bb_colls[call->kind]) * bytes;
 }
 
-/* ---- chunks of NVLS ---- */
+/* ---- what its links carry ---- */
 
-#define NVLS_CHANNELS 16                  /* of Hopper (NCCL's src/transport/nvls.cc)               */
-#define NVLS_CHUNK    (128.0 * (1 << 10)) /* bytes, the largest                                     */
-#define NVLS_FILL     2                   /* rounds: a chunk is scattered, then reduced, then gathered */
+#define NVLS_GPUS 8 /* whose bus bandwidth an NVLS way's gbps is */
 
-/* A chunk for each channel and GPU. NCCL halves them as long as an array has few of them (its src/enqueue.cc). */
-static double nvls_round_bytes(int gpus, double bytes)
+/* Of a node's links, in bytes at the way's rate. A GPU in a chain sends all of it up and down again. To switches that
+ * add up it sends all, and spreads its part of the sums: that is 9/8 of it of eight GPUs, 5/4 of four. */
+static double bytes_within(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
+                           double around)
 {
-    static const double fewest_rounds[] = {64, 8, 2};
-    double round = NVLS_CHANNELS * NVLS_CHUNK * gpus;
+    const double gpus = (double)call->ranks / call->nodes;
 
-    for (size_t i = 0; i < sizeof(fewest_rounds) / sizeof(fewest_rounds[0]); i++)
-        if (bytes < fewest_rounds[i] * round)
+    if (algorithm == BB_NCCL_TREE)
+        return 2 * bytes;
+    if (algorithm == BB_NCCL_NVLS || algorithm == BB_NCCL_NVLS_TREE)
+        return bb_colls[BB_ALL_REDUCE].bus_factor(NVLS_GPUS) * bytes * (1 + 1 / gpus) / (1 + 1.0 / NVLS_GPUS);
+    return around;
+}
+
+/* ---- sizes in the middle (NCCL's src/graph/tuning.cc and src/enqueue.cc) ---- */
+
+#define KIB              1024.0
+#define RING_SLICES      2            /* of a chunk                                     */
+#define RING_SLICE       (1024 * KIB) /* of a channel, the largest: a quarter of its buffer */
+#define RING_PLATEAU     1.4          /* of a ring's latency between nodes, once its channels have something to send */
+#define PLATEAU_BYTES    64
+#define NVLS_CHUNK       (128 * KIB) /* of a channel and a head, the largest                     */
+#define NVLS_HEADS       32          /* GPUs whose part of the sum NCCL tells apart, at most     */
+#define NVLS_CHANNELS    16          /* of Hopper, where a profile says nothing                  */
+#define NVLS_FILL        2           /* rounds: a chunk is scattered, then reduced, then gathered */
+#define FAR_NODES        4           /* from so many on chunks of trees are half as large        */
+#define TREE_CORRECTIONS 23
+
+/* Part of its rate that a tree reaches: of 64 bytes and more, of 128, of 256 ... of 256 MiB. */
+static double tree_part(const struct bb_nccl_way *way, double bytes)
+{
+    static const struct {
+        const char *protocol;
+        double parts[TREE_CORRECTIONS];
+    } rows[] = {
+        {"LL", {1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1}},
+        {"LL128", {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1}},
+        {"Simple", {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9}}};
+    const double size = floor(log2(bytes / 64));
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (size >= 0 && size < TREE_CORRECTIONS && strcasecmp(rows[i].protocol, way->protocol) == 0)
+            return rows[i].parts[(int)size];
+    return 1;
+}
+
+/* A ring's last step only receives: its links are idle while the last slice of each channel's chunk is taken over. */
+static void add_ring_end(const struct bb_nccl_way *way, const struct bb_collective *call, double bytes,
+                         struct bb_cost *cost)
+{
+    const struct bb_coll *coll = &bb_colls[call->kind];
+
+    if (count_rounds(coll) == 2 && call->nodes > 1 && strcasecmp(way->protocol, "Simple") == 0 &&
+        bytes / way->channels / call->ranks >= PLATEAU_BYTES)
+        cost->latency_ns *= RING_PLATEAU;
+    if (!(coll->flags & BB_COLL_ROOTED) && call->ranks > call->nodes)
+        cost->latency_ns += fmin(bytes / call->ranks / RING_SLICES, way->channels * RING_SLICE) / way->gbps;
+}
+
+/* A chunk for each channel and head. NCCL halves them as long as an array has few of them. */
+static double nvls_round_bytes(const struct bb_nccl_way *way, const struct bb_collective *call, double bytes)
+{
+    static const double fewest_rounds[] = {64, 8, 2}, fewest_of_trees[] = {4, 1};
+    const bool tree = way->algorithm == BB_NCCL_NVLS_TREE, far = tree && call->nodes >= FAR_NODES;
+    const double heads = fmin(NVLS_HEADS, (double)call->ranks / call->nodes);
+    double round = (way->channels > 0 ? way->channels : NVLS_CHANNELS) * heads * NVLS_CHUNK / (far ? 2 : 1);
+
+    for (size_t i = far; i < (tree ? 2 : 3); i++)
+        if (bytes < (tree ? fewest_of_trees : fewest_rounds)[i] * round)
             round /= 2;
     return fmin(bytes, round);
 }
 
-/* Its three steps overlap but for the rounds that fill the pipeline. GPUs wait for each other once a round. */
-static void add_nvls_rounds(const struct bb_nccl_way *way, int gpus, double bytes, struct bb_cost *cost)
+/* Its steps overlap but for the rounds that fill the pipeline. GPUs wait for each other once a round. */
+static void add_nvls_rounds(const struct bb_nccl_way *way, const struct bb_collective *call, double bytes,
+                            struct bb_cost *cost)
 {
-    const double round = nvls_round_bytes(gpus, bytes), wait_ns = way->chunk_us * 1e3;
+    const double round = nvls_round_bytes(way, call, bytes), wait_ns = way->chunk_us * 1e3;
 
-    cost->latency_ns += NVLS_FILL * (wait_ns + cost->link_ns * round / bytes);
+    cost->latency_ns += NVLS_FILL * fmax(wait_ns + cost->link_ns * round / bytes, cost->nic_ns * round / bytes);
     cost->link_ns += ceil(bytes / round) * wait_ns;
 }
 
@@ -199,16 +261,20 @@ static struct bb_cost way_cost(const struct bb_cluster *c, const struct bb_nccl_
     const double nics = gpu_nics_gbps(c) * (c->shares ? call->spread.nics : call->spread.fewest) * way->nic;
     struct bb_cost cost = {.way = way, .bytes = coll->bus_factor(n) * bytes};
 
-    cost.link_ns = n == nodes ? 0 : cost.bytes / way->gbps;
+    cost.link_ns = n == nodes ? 0 : bytes_within(way->algorithm, call, bytes, cost.bytes) / way->gbps;
     cost.nic_ns = nodes == 1 ? 0 : bytes_of_node(way->algorithm, call, bytes, cost.bytes) / nics;
     cost.nic_bytes = cost.nic_ns * member_nic_gbps(c, call);
     cost.latency_ns = (way->base_us + steps.intra * way->intra_us + steps.inter * way->inter_us) * 1e3;
     if (way->chunk_us > 0)
-        add_nvls_rounds(way, n, bytes, &cost);
+        add_nvls_rounds(way, call, bytes, &cost);
+    if (way->algorithm == BB_NCCL_RING && way->channels > 0)
+        add_ring_end(way, call, bytes, &cost);
     for (int tier = 0; tier < BB_TIERS && bb_fabric_has_scarce(c); tier++)
         cost.uplink_bytes[tier] = bytes_between(way->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
     bb_fabric_add_uplinks(c, call, way->nic, &cost);
     cost.transfer_ns = longest_ns(&cost);
+    if (way->algorithm == BB_NCCL_TREE) /* no link is in use any longer for it */
+        cost.latency_ns += cost.transfer_ns * (1 / tree_part(way, bytes) - 1);
     return cost;
 }
 

@@ -4,7 +4,7 @@ import json
 import pathlib
 
 FOLDER = pathlib.Path(__file__).parent / "published"
-PUBLISHED, LATER = (json.loads((FOLDER / name).read_text()) for name in ("published.json", "later.json"))
+PUBLISHED, LATER, COLLECTIVES = (json.loads((FOLDER / name).read_text()) for name in ("published.json", "later.json", "collectives.json"))
 MOST_MEAN, MOST_SURE = 0.10, 0.25  # of all rows; of each that is sure and not in 8 bits
 
 
@@ -38,6 +38,27 @@ def errors_of(busbar, rows, folder):
 
 def later(group):
     return [row for row in LATER["steps"] if row["group"] == group]
+
+
+def collective_errors(busbar, log):
+    sizes = {int(size): us for size, us in log["us"].items()}
+    done = busbar.run("plan", log["collective"], "--ranks", str(log["ranks"]), "--cluster", log["cluster"], "-b", str(min(sizes)),
+                      "-e", str(max(sizes)), "-f", "2", "--json", "-", emulated=False)
+    assert done.returncode == 0, done.stderr
+    rows = [row for row in json.loads(done.stdout)["results"] if row["placement"] == "out_of_place" and row["bytes"] in sizes]
+    assert len(rows) == len(sizes)
+    return {row["bytes"]: row["time_us"]["p50"] / sizes[row["bytes"]] - 1 for row in rows}
+
+
+def test_logs_of_nccl_tests_are_met(busbar):
+    far = {}
+    for log in COLLECTIVES["logs"]:
+        errors = collective_errors(busbar, log)
+        mean = mean_of(errors.values())
+        print(f"\n{log['id']:42} mean {100 * mean:5.1f} %, worst {100 * max(errors.values(), key=abs):+6.1f} %", end="")
+        if mean > log["most_mean"]:
+            far[log["id"]] = errors
+    assert far == {}
 
 
 def test_published_steps_are_met(busbar, tmp_path):

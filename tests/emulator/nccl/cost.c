@@ -147,14 +147,25 @@ static double slower_by_ctas(ncclComm_t comm)
     return c->shares && n < c->sharing.collective_sms ? (double)c->sharing.collective_sms / n : 1;
 }
 
-static bool cost_alone(ncclComm_t comm, const struct en_task *task, struct bb_cost *cost)
+static bool cost_on(const struct bb_cluster *c, ncclComm_t comm, const struct en_task *task, struct bb_cost *cost)
 {
     const struct bb_collective call = call_of(comm, task);
-    const struct bb_cluster c = machine_of(comm);
 
     if (comm->size > 1 && en_has_algorithm(task))
-        return en_has_ways() ? cost_by_way(&c, &call, task, cost) : paced_cost(c, &call, task, cost);
-    bb_cluster_collective_cost(&c, &call, cost);
+        return en_has_ways() ? cost_by_way(c, &call, task, cost) : paced_cost(*c, &call, task, cost);
+    bb_cluster_collective_cost(c, &call, cost);
+    return true;
+}
+
+/* As `plan` has it: slow links make transfers longer, and no latency. */
+static bool cost_alone(ncclComm_t comm, const struct en_task *task, struct bb_cost *cost)
+{
+    const struct bb_cluster c = machine_of(comm);
+    struct bb_cost even;
+
+    if (!cost_on(&c, comm, task, cost) || !cost_on(emu_machine(), comm, task, &even))
+        return false;
+    cost->latency_ns = even.latency_ns;
     return true;
 }
 

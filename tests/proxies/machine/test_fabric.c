@@ -14,7 +14,7 @@ static const struct bb_cluster flat = {.gpus_per_node = 1,
                                        .sm_count = 100,
                                        .intra = {.gbps = 1000},
                                        .inter = {.gbps = 1},
-                                       .ways = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0}},
+                                       .ways = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0}},
                                        .n_ways = 1,
                                        .shares = true,
                                        .sharing = {1, 1, 0}};
@@ -157,6 +157,22 @@ static void other_rails_are_reached_within_the_node(void **state)
     near(collective_ns(&c, BB_ALLTOALL, 16e6, 16), 9e3 + 4 * (1e6 + 14e6 / 2));
 }
 
+/* Nodes of two GPUs, each its own leaf; of three ranks one is alone on the second node. A root there has two slices to
+ * get, one on the first node one. */
+static void a_roots_uplinks_carry_what_is_not_on_its_node(void **state)
+{
+    struct bb_cluster c = with_leaves(1, 10);
+
+    (void)state;
+    c.gpus_per_node = c.nics_per_node = 2;
+    for (int beside = 1; beside <= 2; beside++) {
+        const struct bb_collective call = {
+            .kind = BB_GATHER, .dtype = BB_INT8, .count = 1000000, .ranks = 3, .nodes = 2, .beside_root = beside};
+
+        near((double)bb_cluster_collective_ns(&c, &call, NULL), (3 - beside) * 1e6 / (2 / 10.0));
+    }
+}
+
 /* One GPU of four of each node, as in data parallelism beside tensor parallelism: with rails a leaf that is its
  * rail's. */
 static void a_rail_has_only_its_own_uplinks(void **state)
@@ -223,6 +239,7 @@ static void trees_leave_a_leaf_by_their_edges(void **state)
         struct bb_spread spread;
 
         c.ways[0].algorithm = BB_NCCL_TREE;
+        *c.ways[0].protocol = '\0'; /* none of NCCL's, whose trees are slower at this size */
         bb_fabric_spread(&c, NULL, 8, &spread);
         assert_int_equal(spread.tier[BB_LEAF].edges, rows[i].edges);
         assert_int_equal(spread.tier[BB_LEAF].places, 8 / rows[i].nodes);
@@ -304,6 +321,7 @@ int main(void)
         cmocka_unit_test(a_ring_leaves_a_leaf_once),
         cmocka_unit_test(an_alltoall_takes_all_uplinks),
         cmocka_unit_test(other_rails_are_reached_within_the_node),
+        cmocka_unit_test(a_roots_uplinks_carry_what_is_not_on_its_node),
         cmocka_unit_test(a_rail_has_only_its_own_uplinks),
         cmocka_unit_test(pat_leaves_a_leaf_with_its_far_steps),
         cmocka_unit_test(a_leaf_that_reduces_sends_one_sum),

@@ -7,6 +7,7 @@
 #include "proxies/machine/cluster.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static double collective_us(const struct bb_cluster *c, enum bb_coll_kind kind, double payload, int n, int nodes,
@@ -31,7 +32,7 @@ static void a_ring_is_that_of_loggp(void **state)
     const struct bb_cluster c = {.gpus_per_node = 1,
                                  .nics_per_node = 1,
                                  .inter = {.gbps = 1},
-                                 .ways = {{BB_NCCL_RING, "Simple", 0, 0.5, 0.5, 1, 1, 0}},
+                                 .ways = {{BB_NCCL_RING, "Simple", 0, 0.5, 0.5, 1, 1, 0, 0}},
                                  .n_ways = 1};
     struct bb_cluster one_node = c;
 
@@ -54,7 +55,7 @@ static void ways_have_their_own_steps_and_bytes(void **state)
         {BB_NCCL_RING, BB_ALL_REDUCE, 16, 2, 10 + 28 + 200 + 1.875 * 16000 / 800},
         {BB_NCCL_RING, BB_ALL_GATHER, 16, 2, 10 + 14 + 100 + 0.9375 * 16000 / 800},
         {BB_NCCL_RING, BB_ALL_REDUCE, 8, 1, 10 + 14 + 1.75 * 16000 / 1000},
-        {BB_NCCL_TREE, BB_ALL_REDUCE, 16, 2, 10 + 14 + 200 + 1.875 * 16000 / 1000}, /* between: 16000 / 800 */
+        {BB_NCCL_TREE, BB_ALL_REDUCE, 16, 2, 10 + 14 + 200 + 2 * 16000.0 / 1000}, /* between: 16000 / 800 */
         {BB_NCCL_TREE, BB_ALL_REDUCE, 64, 8, 10 + 14 + 600 + 2 * 16000.0 / 800},
         {BB_NCCL_NVLS, BB_ALL_REDUCE, 8, 1, 10 + 1 + 1.75 * 16000 / 1000},
         {BB_NCCL_NVLS_TREE, BB_ALL_REDUCE, 32, 4, 10 + 1 + 400 + 2 * 16000.0 / 800},
@@ -70,7 +71,7 @@ static void ways_have_their_own_steps_and_bytes(void **state)
         const struct bb_cluster c = {.gpus_per_node = 8,
                                      .nics_per_node = 4, /* of 0.2 bytes a ns: 0.1 for each GPU */
                                      .inter = {.gbps = 0.2},
-                                     .ways = {{rows[i].algorithm, "", 10, 1, 100, 1, 1, 0}},
+                                     .ways = {{rows[i].algorithm, "", 10, 1, 100, 1, 1, 0, 0}},
                                      .n_ways = 1};
         const struct bb_nccl_way *way;
 
@@ -79,7 +80,8 @@ static void ways_have_their_own_steps_and_bytes(void **state)
     }
 }
 
-/* Of 2 GPUs 32 chunks are a round: 5 us for each of the rounds, two more fill the pipeline. 1000 bytes a us. */
+/* Of 2 GPUs 32 chunks are a round: 5 us for each of the rounds, two more fill the pipeline. 1000 bytes a us of eight
+ * GPUs' bus bandwidth, whose links carry 9/8 of an array where those of two carry 3/2. */
 static void nvls_waits_once_a_round(void **state)
 {
     static const struct {
@@ -87,13 +89,116 @@ static void nvls_waits_once_a_round(void **state)
     } rows[] = {{1000, 1000},        {3 << 19, 1 << 19},        {(2 << 20) - 4, 1 << 19},
                 {2 << 20, 1 << 20},  {(16 << 20) - 4, 1 << 20}, {16 << 20, 2 << 20},
                 {256 << 20, 4 << 20}};
-    const struct bb_cluster c = {
-        .gpus_per_node = 8, .nics_per_node = 8, .ways = {{BB_NCCL_NVLS, "Simple", 10, 1, 0, 1, 1, 5}}, .n_ways = 1};
+    struct bb_cluster c = {
+        .gpus_per_node = 8, .nics_per_node = 8, .ways = {{BB_NCCL_NVLS, "Simple", 10, 1, 0, 1, 1, 5, 0}}, .n_ways = 1};
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++)
         near(collective_us(&c, BB_ALL_REDUCE, rows[i].bytes, 2, 1, NULL),
-             10 + 1 + 5 * (ceil(rows[i].bytes / rows[i].round) + 2) + (rows[i].bytes + 2 * rows[i].round) / 1000, 1e-6);
+             10 + 1 + 5 * (ceil(rows[i].bytes / rows[i].round) + 2) +
+                 7.0 / 3 * (rows[i].bytes + 2 * rows[i].round) / 1000,
+             1e-6);
+    c.ways[0].channels = 24; /* of Blackwell: 96 MiB are 8 rounds of 64 KiB for each of 8 GPUs, 8 rounds and fill 2 */
+    near(collective_us(&c, BB_ALL_REDUCE, 96 << 20, 8, 1, NULL), 11 + 5 * 10 + 1.75 * (120 << 20) / 1000, 1e-6);
+    c.gpus_per_node = 72; /* a part of the sum for 32 GPUs at most: 96 MiB are 4 rounds of 32 KiB */
+    near(collective_us(&c, BB_ALL_REDUCE, 96 << 20, 72, 1, NULL),
+         11 + 5 * 6 + 1.75 * (1 + 1 / 72.0) / 1.125 * (144 << 20) / 1000, 1e-6);
+}
+
+/* Two nodes of eight: rounds of 128 KiB from 64 MiB on, of 64 KiB from 8 MiB on; from four nodes on 64 KiB at most. NICs
+ * that carry 400 bytes a us, or links that bound it with 1000. */
+static void trees_of_nvls_wait_too(void **state)
+{
+    static const struct {
+        double mib, round_mib;
+        int nodes;
+        double nic_gbps;
+    } rows[] = {{64, 16, 2, 100}, {63, 8, 2, 100}, {8, 8, 2, 100},   {7, 4, 2, 100},
+                {64, 8, 4, 100},  {7, 4, 4, 100},  {64, 16, 2, 0.05}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const double bytes = rows[i].mib * (1 << 20), round = rows[i].round_mib * (1 << 20);
+        const double within = 1.75 * bytes / 1000,
+                     between = (rows[i].nodes > 2 ? 2 : 1) * bytes / (8e3 * rows[i].nic_gbps);
+        const double rounds = ceil(bytes / round), level = log2(rows[i].nodes);
+        const struct bb_cluster c = {.gpus_per_node = 8,
+                                     .nics_per_node = 8,
+                                     .inter = {.gbps = rows[i].nic_gbps},
+                                     .ways = {{BB_NCCL_NVLS_TREE, "Simple", 10, 1, 20, 1, 1, 5, 16}},
+                                     .n_ways = 1};
+
+        near(collective_us(&c, BB_ALL_REDUCE, bytes, 8 * rows[i].nodes, rows[i].nodes, NULL),
+             11 + 40 * level + fmax(within + 5 * rounds, between) +
+                 2 * fmax(5 + within * round / bytes, between * round / bytes),
+             1e-6);
+    }
+}
+
+/* NCCL's treeCorrectionFactor (src/graph/tuning.cc): 64 bytes, 64 KiB, 512 KiB, 32 MiB, 256 MiB and beyond. */
+static void trees_are_slower_in_the_middle(void **state)
+{
+    static const struct {
+        const char *protocol;
+        double bytes, part;
+    } rows[] = {{"LL", 64, 1},
+                {"LL", 64 << 10, 0.6},
+                {"LL", 512 << 10, 0.4},
+                {"LL", 32 << 20, 1},
+                {"LL128", 512 << 10, 0.6},
+                {"LL128", 32 << 20, 0.9},
+                {"Simple", 64, 0.9},
+                {"Simple", 127, 0.9},
+                {"Simple", 512 << 10, 0.5},
+                {"Simple", 32 << 20, 0.7},
+                {"Simple", 256 << 20, 0.9},
+                {"Simple", 512 << 20, 1},
+                {"Simple", 32, 1},
+                {"unknown", 1 << 20, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_cluster c = {
+            .gpus_per_node = 8, .nics_per_node = 8, .ways = {{BB_NCCL_TREE, "", 10, 1, 0, 1, 1, 0, 0}}, .n_ways = 1};
+
+        snprintf(c.ways[0].protocol, sizeof(c.ways[0].protocol), "%s", rows[i].protocol);
+        near(collective_us(&c, BB_ALL_REDUCE, rows[i].bytes, 8, 1, NULL), 24 + 2 * rows[i].bytes / 1000 / rows[i].part,
+             1e-4);
+    }
+}
+
+/* Ten channels, 1000 bytes a us: a slice is 1 MiB of each at most. Between nodes Simple's latency is 1.4 times as long
+ * from 64 bytes for each rank and channel on. */
+static void a_ring_ends_with_a_slice(void **state)
+{
+    const double mib = 1 << 20, slices = 10 * mib / 1000;
+    const struct {
+        enum bb_coll_kind kind;
+        const char *protocol;
+        double bytes;
+        int n, nodes;
+        double us;
+    } rows[] = {{BB_ALL_GATHER, "Simple", 16e3, 2, 1, 11 + 8 + 4},
+                {BB_ALL_REDUCE, "LL", 16e3, 8, 1, 24 + 28 + 1},
+                {BB_REDUCE_SCATTER, "Simple", 1024 * mib, 8, 1, 17 + 896 * mib / 1000 + slices},
+                {BB_BROADCAST, "Simple", 16e3, 8, 1, 17 + 16},
+                {BB_ALL_REDUCE, "Simple", 4 * 10 * 64, 4, 2, 1.4 * (10 + 4 + 200) + 3.84 + 0.32},
+                {BB_ALL_REDUCE, "Simple", 4 * 10 * 63, 4, 2, 10 + 4 + 200 + 3.78 + 0.315},
+                {BB_ALL_REDUCE, "LL128", 4 * 10 * 64, 4, 2, 10 + 4 + 200 + 3.84 + 0.32},
+                {BB_ALL_GATHER, "Simple", 16e3, 4, 2, 10 + 2 + 100 + 12 + 2},
+                {BB_ALL_GATHER, "Simple", 16e3, 8, 8, 10 + 700 + 14}}; /* no links within a node */
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_cluster c = {.gpus_per_node = rows[i].nodes == 1 ? 8 : rows[i].n / rows[i].nodes,
+                               .nics_per_node = 8,
+                               .inter = {.gbps = rows[i].nodes == 8 ? 0.125 : 100},
+                               .ways = {{BB_NCCL_RING, "", 10, 1, 100, 1, 1, 0, 10}},
+                               .n_ways = 1};
+
+        snprintf(c.ways[0].protocol, sizeof(c.ways[0].protocol), "%s", rows[i].protocol);
+        near(collective_us(&c, rows[i].kind, rows[i].bytes, rows[i].n, rows[i].nodes, NULL), rows[i].us, 2e-5);
+    }
 }
 
 static void pairs_charge_each_link_its_own_bytes(void **state)
@@ -119,7 +224,7 @@ static void members_have_the_nics_of_their_gpus(void **state)
                                  .nics_per_node = 2,
                                  .intra = {.gbps = 1000},
                                  .inter = {.gbps = 1},
-                                 .ways = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0}},
+                                 .ways = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0}},
                                  .n_ways = 1,
                                  .shares = true};
     const int on_each[] = {0, 2, 4, 6, 8}, beside[] = {1, 2, 3, 5};
@@ -316,6 +421,9 @@ int main(void)
         cmocka_unit_test(a_load_knows_who_else_sends),
         cmocka_unit_test(published_collectives_are_met),
         cmocka_unit_test(nvls_waits_once_a_round),
+        cmocka_unit_test(trees_of_nvls_wait_too),
+        cmocka_unit_test(trees_are_slower_in_the_middle),
+        cmocka_unit_test(a_ring_ends_with_a_slice),
         cmocka_unit_test(the_choice_changes_with_size),
         cmocka_unit_test(products_come_in_waves_of_tiles),
         cmocka_unit_test(attention_is_masked_and_made_again),

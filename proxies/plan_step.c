@@ -95,22 +95,23 @@ static bool has_many_experts(const struct bb_step *step)
     return false;
 }
 
-/* The least that makes it hold, by what the roles of such a step would say of their memory; NULL: nothing does. */
-static int guess_recompute(const struct bb_proxy_config *config, double gpu_bytes, const char **guess)
+/* The least that makes it hold, by what the roles of such a step would say of their memory: scores, the fewest layers
+ * of each chunk, all layers; NULL: nothing does. */
+static int guess_recompute(const struct bb_proxy_config *config, struct bb_forecast *f)
 {
-    static const char *const more[] = {"selective", "full"};
     struct bb_proxy_config as = *config;
     struct bb_arch arch;
     double bytes;
     int rc;
 
-    *guess = NULL;
     TRY(bb_training_arch(config, &arch));
-    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]) && !*guess; i++) {
-        as.transformer.recompute = more[i];
-        TRY(bb_training_bytes(&as, &arch, &bytes));
-        *guess = bytes <= gpu_bytes ? more[i] : NULL;
+    as.transformer.recompute = "selective";
+    TRY(bb_training_bytes(&as, &arch, &bytes));
+    if (bytes > f->gpu_bytes) {
+        as.transformer.recompute = "full";
+        TRY(bb_training_fewest_layers(&as, &arch, f->gpu_bytes, &f->recompute_layers, &bytes));
     }
+    f->recompute = bytes <= f->gpu_bytes ? as.transformer.recompute : NULL;
 out:
     return rc;
 }
@@ -127,9 +128,10 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     TRY(bb_step_build(&f->step, proxy, config));
     f->forecast.without_bytes = bb_step_training_bytes(&f->step);
     if (guesses && f->forecast.without_bytes > f->forecast.gpu_bytes)
-        TRY(guess_recompute(config, f->forecast.gpu_bytes, &f->forecast.recompute));
+        TRY(guess_recompute(config, &f->forecast));
     if (f->forecast.recompute) {
         config->transformer.recompute = f->forecast.recompute;
+        config->transformer.recompute_layers = f->forecast.recompute_layers;
         bb_step_release(&f->step);
         TRY(bb_step_build(&f->step, proxy, config));
     }

@@ -32,8 +32,11 @@ static void make(struct held *h, const char *model, struct bb_grid grid, int mic
                                    .dense = &h->dense,
                                    .expert = &h->expert,
                                    .how = &h->how};
-    h->how = (struct bb_layers_config){
-        .sequence = h->arch.sequence, .micro_batch_size = 1, .context = BB_CONTEXT_RING, .dtype = BB_BFLOAT16};
+    h->how = (struct bb_layers_config){.arch = &h->arch,
+                                       .sequence = h->arch.sequence,
+                                       .micro_batch_size = 1,
+                                       .context = BB_CONTEXT_RING,
+                                       .dtype = BB_BFLOAT16};
 }
 
 /* Of a config.json, on ranks of tp alone. */

@@ -54,6 +54,7 @@ struct bb_sync_options {
     bool hierarchical;
     const char *grad_dtype, *optimizer;
     bool overlap_param_gather, own_gather_comm, no_overlap, no_sync;
+    bool precision_aware; /* the optimizer keeps of 16-bit parameters what they lack of float */
     int shard_size, servers;
 };
 

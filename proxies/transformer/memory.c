@@ -322,12 +322,17 @@ static double communication_bytes(const struct bb_memory *m, int stage)
 void bb_memory_rank(const struct bb_memory *m, int stage, double bytes[BB_USES])
 {
     struct bb_arch_held held = bb_memory_parameters(m, stage);
+    double update;
 
     for (int use = 0; use < BB_USES; use++)
         bytes[use] = 0;
     bb_sync_memory(m->policy, m->dense, (double)held.dense, bytes);
-    if (held.expert > 0)
+    update = bb_sync_update_bytes(m->policy, m->dense, (double)held.dense);
+    if (held.expert > 0) {
         bb_sync_memory(m->policy, m->expert, (double)held.expert, bytes);
+        update += bb_sync_update_bytes(m->policy, m->expert, (double)held.expert);
+    }
     bytes[BB_USE_ACTIVATIONS] = activation_bytes(m, stage);
     bytes[BB_USE_COMMUNICATION] = communication_bytes(m, stage);
+    bb_sync_add_update(update, bytes);
 }

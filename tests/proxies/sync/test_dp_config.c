@@ -148,6 +148,7 @@ static void options_of_a_kind(void **state)
         {{.fusion_threshold = 1}, "nynnnnnnnn"},
         {{.cycle_ms = 1}, "nynnnnnnnn"},
         {{.zero_reduce = "rs"}, "nnyynnnnnn"},
+        {{.precision_aware = true}, "nnnnnnynnn"},
         {{.hierarchical = true}, "yynnnnnnnn"},
         {{.shard_size = 2}, "nnnnnyynnn"},
         {{.servers = 2}, "nnnnnnnnny"},

@@ -112,6 +112,13 @@ out:
     return rc;
 }
 
+/* Experts that take what comes to them may get more than the share that memory counts: what is over is not over by a
+ * little, and recipes of such steps compute the experts of all layers again. */
+static bool takes_what_comes(const struct bb_proxy_config *config, const struct bb_arch *arch)
+{
+    return arch->experts > 0 && config->transformer.capacity <= 0;
+}
+
 /* The least that makes it hold: scores, the fewest layers of each chunk, all layers; nothing where all do not. */
 static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
@@ -124,6 +131,7 @@ static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch 
     if (bytes > f->gpu_bytes) {
         o->recompute = "full";
         TRY(bb_training_fewest_layers(config, arch, f->gpu_bytes, &o->recompute_layers, &bytes));
+        o->recompute_layers = takes_what_comes(config, arch) ? 0 : o->recompute_layers;
     }
     o->recompute = bytes <= f->gpu_bytes ? o->recompute : NULL;
     f->recompute = o->recompute;
@@ -139,7 +147,8 @@ static int guess_memory(struct bb_proxy_config *config, struct bb_forecast *f)
     int rc;
 
     TRY(bb_training_arch(config, &arch));
-    TRY(guess_optimizer(config, &arch, f));
+    if (!takes_what_comes(config, &arch))
+        TRY(guess_optimizer(config, &arch, f));
     if (!f->precision_aware)
         TRY(guess_recompute(config, &arch, f));
 out:

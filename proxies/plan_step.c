@@ -9,6 +9,7 @@
 #include "proxies/registry/best_order.h"
 #include "proxies/registry/registry.h"
 #include "proxies/simulate/graph/rank_classes.h"
+#include "proxies/sync/sync.h"
 #include "proxies/transformer/training_bytes.h"
 
 #include <stdlib.h>
@@ -95,22 +96,61 @@ static bool has_many_experts(const struct bb_step *step)
     return false;
 }
 
-/* The least that makes it hold, by what the roles of such a step would say of their memory; NULL: nothing does. */
-static int guess_recompute(const struct bb_proxy_config *config, double gpu_bytes, const char **guess)
+/* An optimizer that keeps less and costs no time, if training holds with it. */
+static int guess_optimizer(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
-    static const char *const more[] = {"selective", "full"};
-    struct bb_proxy_config as = *config;
-    struct bb_arch arch;
+    const char *sync = config->transformer.sync;
     double bytes;
     int rc;
 
-    *guess = NULL;
-    TRY(bb_training_arch(config, &arch));
-    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]) && !*guess; i++) {
-        as.transformer.recompute = more[i];
-        TRY(bb_training_bytes(&as, &arch, &bytes));
-        *guess = bytes <= gpu_bytes ? more[i] : NULL;
+    if (config->sync.precision_aware || !sync || strcmp(sync, bb_sync_words[BB_SYNC_DISTRIBUTED]) != 0)
+        return 0;
+    config->sync.precision_aware = true;
+    TRY(bb_training_bytes(config, arch, &bytes));
+    config->sync.precision_aware = f->precision_aware = bytes <= f->gpu_bytes;
+out:
+    return rc;
+}
+
+/* Experts that take what comes to them may get more than the share that memory counts: what is over is not over by a
+ * little, and recipes of such steps compute the experts of all layers again. */
+static bool takes_what_comes(const struct bb_proxy_config *config, const struct bb_arch *arch)
+{
+    return arch->experts > 0 && config->transformer.capacity <= 0;
+}
+
+/* The least that makes it hold: scores, the fewest layers of each chunk, all layers; nothing where all do not. */
+static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
+{
+    struct bb_transformer_options *o = &config->transformer;
+    double bytes;
+    int rc;
+
+    o->recompute = "selective";
+    TRY(bb_training_bytes(config, arch, &bytes));
+    if (bytes > f->gpu_bytes) {
+        o->recompute = "full";
+        TRY(bb_training_fewest_layers(config, arch, f->gpu_bytes, &o->recompute_layers, &bytes));
+        o->recompute_layers = takes_what_comes(config, arch) ? 0 : o->recompute_layers;
     }
+    o->recompute = bytes <= f->gpu_bytes ? o->recompute : NULL;
+    f->recompute = o->recompute;
+    f->recompute_layers = o->recompute_layers;
+out:
+    return rc;
+}
+
+/* By what the roles of such a step would say of their memory; config is made so. */
+static int guess_memory(struct bb_proxy_config *config, struct bb_forecast *f)
+{
+    struct bb_arch arch;
+    int rc;
+
+    TRY(bb_training_arch(config, &arch));
+    if (!takes_what_comes(config, &arch))
+        TRY(guess_optimizer(config, &arch, f));
+    if (!f->precision_aware)
+        TRY(guess_recompute(config, &arch, f));
 out:
     return rc;
 }
@@ -127,9 +167,8 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     TRY(bb_step_build(&f->step, proxy, config));
     f->forecast.without_bytes = bb_step_training_bytes(&f->step);
     if (guesses && f->forecast.without_bytes > f->forecast.gpu_bytes)
-        TRY(guess_recompute(config, f->forecast.gpu_bytes, &f->forecast.recompute));
-    if (f->forecast.recompute) {
-        config->transformer.recompute = f->forecast.recompute;
+        TRY(guess_memory(config, &f->forecast));
+    if (f->forecast.recompute || f->forecast.precision_aware) {
         bb_step_release(&f->step);
         TRY(bb_step_build(&f->step, proxy, config));
     }

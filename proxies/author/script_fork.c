@@ -63,6 +63,7 @@ int bb_script_fork_add(struct bb_script *s, const struct bb_op *op)
         return -BB_EFAIL;
     k = &f->kept[f->n++];
     *k = (struct kept){.op = *op, .thread = f->now, .real = BB_NONE, .n_after = s->n_after};
+    k->op.beside = true;
     memcpy(k->after, s->after, sizeof(k->after));
     return FIRST_KEPT + f->n - 1;
 }

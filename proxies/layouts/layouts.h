@@ -5,7 +5,8 @@
  * What the user gives stays; what is left open is searched: tp (to the GPUs of a node), cp (to 2048 tokens a rank), ep,
  * pp, chunks and schedule (1f1b, interleaved, zb-h1), the micro-batch (1, 2, 4, 8), recompute, dp-sync (all_reduce,
  * zero1, zero2, zero3, distributed). dp and the micro-batches follow from the ranks and the batch; sequence parallelism
- * goes with tp. Of recompute only the least that fits is looked at: more does more work and is never quicker.
+ * goes with tp. Of recompute only the least that fits is looked at (none, selective, the fewest layers of each chunk
+ * that it takes): more does more work and is never quicker.
  *
  * The time of a layout that fits is estimated from steps of one and two micro-batches; the best of these from two longer
  * ones, since a pipeline that is full takes as long for each further micro-batch; the best of those are built and
@@ -42,6 +43,7 @@ struct bb_layout_choice {
     int tp, cp, ep, pp, dp, vpp, batch, micro_batches;
     enum bb_schedule_kind schedule;
     enum bb_recompute recompute;
+    int recompute_layers; /* of each chunk, with full; 0: all */
     enum bb_sync_kind sync;
 };
 

@@ -6,12 +6,22 @@
 
 #include <math.h>
 
+#define RECOMPUTE_TEXT 24
+
 static const char *const reason_keys[] = {
 #define KEY(reason, key, text) key,
     BB_LEFT_OUT_LIST(KEY)};
 static const char *const reason_texts[] = {
 #define TEXT(reason, key, text) text,
     BB_LEFT_OUT_LIST(TEXT)};
+
+/* "none", "selective", "full", "full 3" */
+static const char *recompute_text(const struct bb_layout_choice *c, char text[RECOMPUTE_TEXT])
+{
+    if (c->recompute_layers > 0)
+        snprintf(text, RECOMPUTE_TEXT, "%s %d", bb_recompute_names[c->recompute], c->recompute_layers);
+    return c->recompute_layers > 0 ? text : bb_recompute_names[c->recompute];
+}
 
 static double tokens_rate(const struct bb_layouts *found, const struct bb_layout_row *r)
 {
@@ -46,14 +56,14 @@ static double part_ns(const struct bb_layout_row *r, int part)
 static void print_row(const struct bb_layouts *found, const struct bb_layout_row *r, int place, FILE *out)
 {
     const struct bb_layout_choice *c = &r->choice;
-    char bytes[BB_BYTES_TEXT], time[BB_TIME_TEXT], p95[BB_TIME_TEXT], way[24];
+    char bytes[BB_BYTES_TEXT], time[BB_TIME_TEXT], p95[BB_TIME_TEXT], way[24], again[RECOMPUTE_TEXT];
 
     if (c->vpp > 1)
         snprintf(way, sizeof(way), "%.12s %d", bb_schedule_names[c->schedule], c->vpp);
     else
         snprintf(way, sizeof(way), "%s", bb_schedule_names[c->schedule]);
     fprintf(out, "%3d %4d %3d %3d %4d %5d  %-13s %2d x %-5d %-9s %-11s %9s %10s %5.1f%% %5.1f%% %5.1f%% %8.1f", place,
-            c->tp, c->cp, c->ep, c->pp, c->dp, way, c->batch, c->micro_batches, bb_recompute_names[c->recompute],
+            c->tp, c->cp, c->ep, c->pp, c->dp, way, c->batch, c->micro_batches, recompute_text(c, again),
             bb_sync_words[c->sync], bb_format_bytes((size_t)r->bytes, bytes), bb_format_time(r->step_ns / 1e3, time),
             100 * r->compute_ns / r->step_ns, 100 * (r->transfer_ns + r->waiting_ns) / r->step_ns,
             100 * r->bubble_ns / r->step_ns, tokens_rate(found, r));
@@ -124,8 +134,10 @@ static void print_words(const struct bb_layout_choice *c, FILE *out)
     fprintf(out, " --schedule %s", bb_schedule_names[c->schedule]);
     if (c->vpp > 1)
         fprintf(out, " --vpp %d", c->vpp);
-    fprintf(out, " --micro-batch-size %d --recompute %s --dp-sync %s%s\n", c->batch, bb_recompute_names[c->recompute],
-            bb_sync_words[c->sync], c->tp > 1 ? " --sequence-parallel" : "");
+    fprintf(out, " --micro-batch-size %d --recompute %s", c->batch, bb_recompute_names[c->recompute]);
+    if (c->recompute_layers > 0)
+        fprintf(out, " --recompute-num-layers %d", c->recompute_layers);
+    fprintf(out, " --dp-sync %s%s\n", bb_sync_words[c->sync], c->tp > 1 ? " --sequence-parallel" : "");
 }
 
 static void print_left_out(const struct bb_layouts *found, FILE *out)
@@ -175,6 +187,9 @@ static json_t *row_json(const struct bb_layouts *found, const struct bb_layout_r
         (json_int_t)llround(r->bytes), "step_us", r->step_ns / 1e3, "tokens_per_s", r->tokens / (r->step_ns / 1e9),
         "tokens_per_s_per_gpu", tokens_rate(found, r), "tflops_per_gpu", r->flops / (r->step_ns * 1e3) / found->gpus);
 
+    if (o)
+        json_object_set_new(o, "recompute_num_layers",
+                            c->recompute_layers > 0 ? json_integer(c->recompute_layers) : json_null());
     for (int part = 0; o && part < PARTS; part++)
         json_object_set_new(o, parts[part].key, json_real(part_ns(r, part) / 1e3));
     if (o && r->p50_ns > 0) {

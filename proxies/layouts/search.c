@@ -59,6 +59,7 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     o->vpp = c->vpp;
     o->schedule = bb_schedule_names[c->schedule];
     o->recompute = bb_recompute_names[c->recompute];
+    o->recompute_layers = c->recompute_layers;
     o->sync = bb_sync_words[c->sync];
     o->sequence_parallel = c->tp > 1;
     as.micro_batch_size = c->batch;
@@ -77,21 +78,25 @@ static void try_each(struct work *w, int n, void (*do_one)(void *, int), struct 
 
 /* ---- memory ---- */
 
-/* The least recomputation with which it fits: fits[i] is its place in space->recomputes, n_recomputes: with none. The
- * row keeps the bytes of the last that was tried. */
+/* The least recomputation with which it fits, of full the fewest layers unless it was given: fits[i] is its place in
+ * space->recomputes, n_recomputes: with none. The row keeps the bytes of the last that was tried. */
 static void try_memory(void *arg, int i)
 {
     struct work *w = arg;
     struct bb_layout_row *row = &w->rows[i];
 
     row->choice = w->space->list[i];
+    row->choice.recompute_layers = w->search->asked->transformer.recompute_layers;
     row->number = i;
     for (w->fits[i] = 0; w->fits[i] < w->space->n_recomputes; w->fits[i]++) {
         struct bb_proxy_config as;
 
         row->choice.recompute = (enum bb_recompute)w->space->recomputes[w->fits[i]];
         as = bb_layouts_config(w->search->config, &row->choice);
-        w->rc[i] = bb_training_bytes(&as, w->arch, &row->bytes);
+        w->rc[i] = row->choice.recompute == BB_RECOMPUTE_FULL && !w->search->asked->transformer.recompute
+                       ? bb_training_fewest_layers(&as, w->arch, w->search->gpu_bytes, &row->choice.recompute_layers,
+                                                   &row->bytes)
+                       : bb_training_bytes(&as, w->arch, &row->bytes);
         if (w->rc[i] || row->bytes <= w->search->gpu_bytes)
             return;
     }
@@ -168,10 +173,11 @@ out:
     return rc;
 }
 
-/* Other schedules are estimated from 1f1b. */
+/* Other schedules are estimated from 1f1b, with as many layers of a stage computed again. */
 static struct bb_layout_choice base_of(struct bb_layout_choice c)
 {
     c.schedule = BB_1F1B;
+    c.recompute_layers *= c.vpp;
     c.vpp = 1;
     return c;
 }
@@ -543,6 +549,9 @@ static int refuse_given(const struct bb_layout_search *s)
     } given[] = {{"tp", o->tp}, {"cp", o->cp}, {"pp", o->pp}, {"dp", o->dp}};
     const int ranks = s->config->ranks;
 
+    if (o->recompute_layers && (!o->recompute || strcmp(o->recompute, bb_recompute_names[BB_RECOMPUTE_FULL]) != 0))
+        return bb_err(BB_EUSAGE, "%s: --recompute-num-layers %d is of --recompute full; nearest: --recompute full",
+                      s->proxy->name, o->recompute_layers);
     for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
         int nearest = given[i].value < ranks ? given[i].value : ranks;
 

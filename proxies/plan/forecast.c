@@ -28,17 +28,34 @@ bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f)
     return f->gpu_bytes == 0 || needed_bytes(plan) <= f->gpu_bytes;
 }
 
+#define GUESS_TEXT 64
+
+/* What makes it hold, as it would be typed; NULL: nothing was guessed. */
+static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEXT])
+{
+    if (f->precision_aware)
+        return "--use-precision-aware-optimizer";
+    if (!f->recompute)
+        return NULL;
+    if (f->recompute_layers > 0)
+        snprintf(text, GUESS_TEXT, "--recompute %s --recompute-num-layers %d", f->recompute, f->recompute_layers);
+    else
+        snprintf(text, GUESS_TEXT, "--recompute %s", f->recompute);
+    return text;
+}
+
 static void print_memory(const struct bb_plan *plan, const struct bb_forecast *f, FILE *out)
 {
-    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], without[BB_BYTES_TEXT];
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], without[BB_BYTES_TEXT], words[GUESS_TEXT];
+    const char *guess = memory_guess(f, words);
 
     bb_format_bytes((size_t)f->gpu_bytes, have);
     if (bb_step_training_bytes(plan->step) > 0)
         fprintf(out, "  memory: training would hold %s of %s on a GPU: %s\n",
                 bb_format_bytes((size_t)bb_step_training_bytes(plan->step), need), have,
                 bb_forecast_fits(plan, f) ? "fits" : "DOES NOT FIT");
-    if (f->recompute)
-        fprintf(out, "  guessed: --recompute %s; without, training would hold %s\n", f->recompute,
+    if (guess)
+        fprintf(out, "  guessed: %s; without, training would hold %s\n", guess,
                 bb_format_bytes((size_t)f->without_bytes, without));
     fprintf(out, "  the proxy's own buffers: memory %s of %s on a GPU: %s\n",
             bb_format_bytes(bb_plan_memory(plan), need), have,
@@ -94,11 +111,13 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
 {
     bool machine = f->rates == BB_RATES_MACHINE;
     json_t *guessed = json_array();
+    char words[GUESS_TEXT];
+    const char *guess = memory_guess(f, words);
 
     if (f->attention_guessed)
         json_array_append_new(guessed, json_sprintf("--attention %s", f->attention));
-    if (f->recompute)
-        json_array_append_new(guessed, json_sprintf("--recompute %s", f->recompute));
+    if (guess)
+        json_array_append_new(guessed, json_string(guess));
     return json_pack("{s:s, s:o, s:o, s:b, s:s?, s:b, s:s?, s:o}", "rates", rates_words[f->rates], "tflops",
                      bb_json_real(f->tflops > 0 && !machine ? f->tflops
                                   : machine                 ? bb_cluster_tflops(c, BB_BFLOAT16)

@@ -24,6 +24,8 @@ struct bb_forecast {
     const char *host;      /* how it issues: "eager", "graph"; NULL: as a proxy's does */
     bool many_experts;     /* on a GPU, or with biases, issued one by one: such steps took longer   */
     const char *recompute; /* guessed, since training would not hold without; NULL: as asked */
+    int recompute_layers;  /* with it: so many of each chunk, 0: all                         */
+    bool precision_aware;  /* guessed likewise: an optimizer that keeps less                 */
     double without_bytes;  /* what it would hold without that                                */
     double gpu_bytes;      /* memory of a GPU, 0: not known                                  */
 };

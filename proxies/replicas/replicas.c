@@ -215,6 +215,8 @@ static void add_memory(struct training *t, struct bb_role *role, bool works)
         bb_servers_memory(t->server, bytes);
     if (works)
         bytes[BB_USE_ACTIVATIONS] += bb_network_activations(&t->network, t->batch, t->dtype);
+    if (t->sync)
+        bb_sync_add_update(bb_sync_update_bytes(&t->policy, &t->comms, t->network.parameters), bytes);
 }
 
 /* place: of a server its number, BB_NONE for workers; of replicas whether it is the last of its node. */

@@ -98,7 +98,7 @@ void bb_shared_compute(struct bb_shared *s, int at, const struct bb_op *op, int6
     s->gpus[class_id].running = slot;
     task_at(s, at)->alone_end_ns = task_at(s, at)->arrival_ns + alone_ns;
     plan_kernel(s, slot);
-    if (s->gpus[class_id].held_sms > 0)
+    if (s->gpus[class_id].held_sms > 0 || op->beside)
         disturb(s, class_id);
 }
 

@@ -343,10 +343,21 @@ enum bb_limit bb_shared_kernel_limit(struct bb_shared *s, const struct bb_runnin
     return 2 * times * sums->arithmetic_ns > running->alone_ns ? BB_LIMIT_ARITHMETIC : BB_LIMIT_LAUNCH;
 }
 
+/* Multiprocessors that a kernel does without: those that NCCL holds now. Two chunks side by side are there to hide each
+ * other's communication, so training's products leave it its multiprocessors from their launch to their end, whether it
+ * is there or not: DeepSeek-V3's have 112 of 132 (its report, 3.2.2). */
+static int sms_without(const struct bb_shared *s, const struct bb_running *running)
+{
+    const int held = bb_cluster_held_sms(s->cluster, s->gpus[running->class_id].held_sms);
+    const int left = s->cluster->trains && running->op->beside ? s->cluster->sharing.collective_sms : 0;
+
+    return held > left ? held : left;
+}
+
 /* What the multiprocessors that NCCL holds and the memory's rate that it takes add to the time alone. */
 double bb_shared_rate(struct bb_shared *s, const struct bb_running *running)
 {
-    const int held = bb_cluster_held_sms(s->cluster, s->gpus[running->class_id].held_sms);
+    const int held = sms_without(s, running);
     const double taken =
         bb_flows_taken(&s->flows, gpu_resource(running->class_id, BB_GPU_MEMORY)) / bb_cluster_memory_gbps(s->cluster);
     const struct bb_kernel_sums *sums;

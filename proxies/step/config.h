@@ -30,6 +30,7 @@ struct bb_transformer_options {
     const char *context;   /* "ring", "all_gather", "a2a"                              */
     const char *dispatch;  /* "alltoall", "all_gather", "dedup"                        */
     const char *recompute; /* "none", "selective", "full"                              */
+    int recompute_layers;  /* of full: so many of each chunk, 0: all                   */
     const char *attention; /* "fused", "unfused"                                       */
     bool float8;           /* products with weights in 8 bits                          */
     bool unfused_dropout;  /* no option: attention that drops out is unfused where the word does not say */
@@ -53,6 +54,7 @@ struct bb_sync_options {
     bool hierarchical;
     const char *grad_dtype, *optimizer;
     bool overlap_param_gather, own_gather_comm, no_overlap, no_sync;
+    bool precision_aware; /* the optimizer keeps of 16-bit parameters what they lack of float */
     int shard_size, servers;
 };
 

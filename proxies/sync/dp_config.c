@@ -3,6 +3,7 @@
 
 #include "proxies/author/args.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -59,6 +60,7 @@ static int refuse_unfit(const struct bb_proxy_config *c, enum bb_sync_kind kind)
         {o->shard_size, "shard-size", KIND(HSDP) | KIND(DISTRIBUTED)},
         {o->servers, "servers", KIND(PS_SHARDED)},
         {o->overlap_param_gather, "overlap-param-gather", KIND(DISTRIBUTED)},
+        {o->precision_aware, "use-precision-aware-optimizer", KIND(DISTRIBUTED)},
         {o->own_gather_comm, "own-gather-comm", KIND(ZERO3) | KIND(HSDP)},
         {o->no_overlap, "no-overlap", KIND(ALL_REDUCE) | KIND(HOROVOD) | KIND(ZERO1) | KIND(DISTRIBUTED) | SERVERS},
         {o->no_sync, "no-sync", KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP)},
@@ -114,6 +116,7 @@ int bb_sync_settle(const struct bb_proxy_config *c, enum bb_sync_kind kind, enum
         .params = params,
         .grads = o->grad_dtype ? (enum bb_dtype_id)bb_dtype_find(o->grad_dtype) : grads,
         .optimizer = o->optimizer && strcmp(o->optimizer, "sgd") == 0 ? BB_PASS_SGD : BB_PASS_ADAM,
+        .precision_aware = o->precision_aware,
         .hierarchical = o->hierarchical,
         .reduce_whole = o->zero_reduce && strcmp(o->zero_reduce, "allreduce") == 0,
         .overlap_gather = o->overlap_param_gather,
@@ -146,15 +149,26 @@ bool bb_sync_every_micro_batch(const struct bb_dp_config *p)
     return !p->no_sync && (KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP)) & 1u << p->kind;
 }
 
-/* Moments in float; 16-bit parameters keep a float copy of themselves, and Megatron-LM's also one of 16-bit gradients.
- */
+/* Moments in float; 16-bit parameters keep a float copy of themselves, or what bfloat16 lacks of one. */
 static double optimizer_bytes(const struct bb_dp_config *p)
 {
-    double bytes = p->optimizer == BB_PASS_ADAM ? 8 : 4;
+    double moments = p->optimizer == BB_PASS_ADAM ? 8 : 4;
 
-    if (bb_dtypes[p->params].bytes < 4)
-        bytes += 4;
-    return p->kind == BB_SYNC_DISTRIBUTED && bb_dtypes[p->grads].bytes < 4 ? bytes + 4 : bytes;
+    if (bb_dtypes[p->params].bytes >= 4)
+        return moments;
+    return moments + (p->precision_aware && p->params == BB_BFLOAT16 ? 2 : 4);
+}
+
+double bb_sync_update_bytes(const struct bb_dp_config *p, const struct bb_sync_comms *comms, double parameters)
+{
+    bool copies = p->kind == BB_SYNC_DISTRIBUTED && bb_dtypes[p->grads].bytes < 4 && !p->precision_aware;
+
+    return copies ? 4 * parameters / comms->n : 0;
+}
+
+void bb_sync_add_update(double update_bytes, double bytes[BB_USES])
+{
+    bytes[BB_USE_OPTIMIZER] += fmax(0, update_bytes - bytes[BB_USE_ACTIVATIONS]);
 }
 
 void bb_sync_memory(const struct bb_dp_config *p, const struct bb_sync_comms *comms, double parameters,

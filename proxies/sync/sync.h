@@ -52,6 +52,7 @@ struct bb_dp_config {
     struct bb_bucket_rule rule;
     enum bb_dtype_id params, grads; /* element types of gathered parameters and of reduced gradients    */
     enum bb_pass_kind optimizer;    /* BB_PASS_SGD, with momentum, or BB_PASS_ADAM */
+    bool precision_aware;           /* distributed: no float copies of bfloat16 parameters and of gradients     */
     bool hierarchical;              /* all_reduce, horovod: inside the node, across nodes, inside the node        */
     bool reduce_whole;              /* zero1, zero2: all-reduce each bucket, keep the own slice (DeepSpeed's default) */
     bool overlap_gather;            /* distributed                                                              */
@@ -148,5 +149,12 @@ void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, c
  * dist_optimizer: 16-bit parameters keep a float copy in the optimizer). */
 void bb_sync_memory(const struct bb_dp_config *policy, const struct bb_sync_comms *comms, double parameters,
                     double bytes[BB_USES]);
+
+/* bb_sync_update_bytes - what the update has beside that, when no activations are there: Megatron-LM's float copy of a
+ * shard of 16-bit gradients, which it lets go of behind the update (distrib_optimizer.py, zero_grad). */
+double bb_sync_update_bytes(const struct bb_dp_config *policy, const struct bb_sync_comms *comms, double parameters);
+
+/* bb_sync_add_update - the same is added to bytes[BB_USE_OPTIMIZER], as far as the activations leave it no room. */
+void bb_sync_add_update(double update_bytes, double bytes[BB_USES]);
 
 #endif

@@ -36,6 +36,10 @@ const struct bb_opt bb_sync_options[] = {
              "type in which gradients are reduced (default: that of --dtype; of transformer: float)"),
     OPT_WORD(0, "optimizer", FIELD(optimizer), NULL, "NAME", optimizer_words,
              "sgd, with momentum, or adam (default: sgd for convolutions, else adam)"),
+    OPT_FLAG(0, "use-precision-aware-optimizer", FIELD(precision_aware),
+             "distributed, of memory: of a bfloat16 parameter Adam keeps the 16 bits that it lacks, no float copy of "
+             "it, and "
+             "none of its gradient, as Transformer Engine's FusedAdam does"),
     OPT_FLAG(0, "overlap-param-gather", FIELD(overlap_param_gather),
              "distributed: parameters are gathered under the next forward instead of after the optimizer"),
     OPT_FLAG(0, "own-gather-comm", FIELD(own_gather_comm),

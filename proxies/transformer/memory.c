@@ -169,26 +169,61 @@ static bool has_last(const struct bb_schedule *s, int stage)
     return has_part(s, stage, bb_schedule_parts(s) - 1);
 }
 
-/* The most that a stage holds at once: of its chunks' activations so many as the schedule lets live, on average. The
- * last chunk's backward follows its forward at once, unless all forwards come first. */
+/* A layer with that much computed again. */
+static double layer_with(const struct bb_memory *m, int layer, enum bb_recompute recompute)
+{
+    struct bb_layers_config how = *m->how;
+    struct bb_memory with = *m;
+
+    how.recompute = recompute;
+    with.how = &how;
+    return bb_memory_layer(&with, layer);
+}
+
+/* As much of a layer as it keeps from its forward to its backward. */
+static double kept_bytes(const struct bb_memory *m, int chunk_first, int layer)
+{
+    enum bb_recompute usual = m->how->recompute == BB_RECOMPUTE_FULL ? BB_RECOMPUTE_NONE : m->how->recompute;
+
+    return layer_with(m, layer, bb_layers_again(m->how, chunk_first, layer) ? BB_RECOMPUTE_FULL : usual);
+}
+
+/* What a chunk keeps of one micro-batch. *most: what it has of it at most in its backward, when a layer has computed
+ * again what it did not keep, and those behind it have let go of theirs. */
+static double chunk_bytes(const struct bb_memory *m, int first, int n, double *most)
+{
+    double sum = 0;
+
+    *most = 0;
+    for (int layer = first; layer < first + n; layer++) {
+        *most = fmax(*most, sum + layer_with(m, layer, BB_RECOMPUTE_NONE));
+        sum += kept_bytes(m, first, layer);
+    }
+    return sum;
+}
+
+/* The most that a stage holds at once: of its chunks' activations so many as the schedule lets live, on average, and what
+ * one backward has beside them. The last chunk's backward follows its forward at once, unless all forwards come first. */
 static double activation_bytes(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
     struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_cuts(s));
-    double live = (double)bb_schedule_live(s, stage) / s->chunks, sum = 0;
+    double live = (double)bb_schedule_live(s, stage) / s->chunks, sum = 0, more = 0;
 
     for (int c = 0; c < s->chunks; c++) {
-        int first, n = bb_pipe_split_layers(&split, bb_schedule_part(s, stage, c), &first);
+        int part = bb_schedule_part(s, stage, c), first, n = bb_pipe_split_layers(&split, part, &first);
+        double most, kept = chunk_bytes(m, first, n, &most);
 
-        for (int layer = first; layer < first + n; layer++)
-            sum += bb_memory_layer(m, layer);
+        sum += kept;
+        kept += part == bb_schedule_parts(s) - 1 ? bb_memory_head(m) : 0; /* let go of before the layers' backward */
+        more = fmax(more, most - kept);
     }
     sum *= live;
     if (has_first(s, stage))
         sum += live * bb_memory_embedding(m);
     if (has_last(s, stage))
         sum += (bb_schedule_row(s)->keeps_head ? s->micro_batches : 1) * bb_memory_head(m);
-    return sum;
+    return sum + more;
 }
 
 /* ---- parameters ---- */
@@ -287,12 +322,17 @@ static double communication_bytes(const struct bb_memory *m, int stage)
 void bb_memory_rank(const struct bb_memory *m, int stage, double bytes[BB_USES])
 {
     struct bb_arch_held held = bb_memory_parameters(m, stage);
+    double update;
 
     for (int use = 0; use < BB_USES; use++)
         bytes[use] = 0;
     bb_sync_memory(m->policy, m->dense, (double)held.dense, bytes);
-    if (held.expert > 0)
+    update = bb_sync_update_bytes(m->policy, m->dense, (double)held.dense);
+    if (held.expert > 0) {
         bb_sync_memory(m->policy, m->expert, (double)held.expert, bytes);
+        update += bb_sync_update_bytes(m->policy, m->expert, (double)held.expert);
+    }
     bytes[BB_USE_ACTIVATIONS] = activation_bytes(m, stage);
     bytes[BB_USE_COMMUNICATION] = communication_bytes(m, stage);
+    bb_sync_add_update(update, bytes);
 }

@@ -13,7 +13,8 @@
  *
  * in all 34 h + 5 a s; with sequence parallelism all of it is divided by tp. What changes it:
  *
- *   recompute               selective drops the scores, full keeps e h
+ *   recompute               selective drops the scores, full keeps e h, of the layers that it means; what one layer
+ *                           computes again is there once, in its backward
  *   gated perceptrons       keep three inner widths, not two
  *   no dropout              masks and scores are those of GPT-2 and BERT; models without dropout (Llama and later)
  *                           run a fused attention, which keeps no scores

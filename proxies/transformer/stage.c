@@ -83,6 +83,7 @@ static void write_backward(struct writer *w, const struct bb_slot *slot, int in,
         const struct bb_transformer_module *module = &w->modules->list[i];
         int from = i == end - 1 ? in : BB_NONE, to = i == first ? out : BB_NONE, layer = module->layer;
 
+        block->kept = !module->again;
         if (data)
             call_hooks(w, module, bb_sync_backward);
         if (data && layer == BB_ARCH_EMBEDDING)

@@ -13,9 +13,10 @@ bool bb_holds_tied_table(const struct bb_training *t, int stage)
 
 /* ---- modules ---- */
 
-static void add_module(struct bb_modules *p, int layer, int chunk)
+static void add_module(struct bb_modules *p, int layer, int chunk, bool again)
 {
-    p->list[p->n++] = (struct bb_transformer_module){.layer = layer, .chunk = chunk, .unit = {BB_NONE, BB_NONE}};
+    p->list[p->n++] =
+        (struct bb_transformer_module){.layer = layer, .chunk = chunk, .again = again, .unit = {BB_NONE, BB_NONE}};
 }
 
 static int list_modules(struct bb_modules *p, const struct bb_training *t, int stage)
@@ -31,11 +32,11 @@ static int list_modules(struct bb_modules *p, const struct bb_training *t, int s
 
         p->first[c] = p->n;
         if (part == 0)
-            add_module(p, BB_ARCH_EMBEDDING, c);
+            add_module(p, BB_ARCH_EMBEDDING, c, false);
         for (int l = first; l < first + n; l++)
-            add_module(p, l, c);
+            add_module(p, l, c, bb_layers_again(&t->how, first, l));
         if (part == parts - 1)
-            add_module(p, BB_ARCH_HEAD, c);
+            add_module(p, BB_ARCH_HEAD, c, false);
     }
     p->first[chunks] = p->n;
     return 0;

@@ -38,6 +38,7 @@ struct bb_training {
 /* A module: a layer, or BB_ARCH_EMBEDDING, BB_ARCH_HEAD. */
 struct bb_transformer_module {
     int layer, chunk;
+    bool again;          /* its forward pass is done again as a whole (bb_layers_again) */
     int unit[BB_SHARES]; /* in the list of units, BB_NONE: it has no such parameters */
 };
 

@@ -13,4 +13,10 @@ int bb_training_arch(const struct bb_proxy_config *config, struct bb_arch *arch)
  * config has its defaults (bb_proxy_configure); arch is its model. -BB_EUSAGE (said): there is no such layout. */
 int bb_training_bytes(const struct bb_proxy_config *config, const struct bb_arch *arch, double *most) BB_MUST_CHECK;
 
+/* bb_training_fewest_layers - *layers = the fewest layers of a chunk that are computed again (--recompute full
+ * --recompute-num-layers) with which that rank holds no more than gpu_bytes, fewer than all; 0: there are none, and
+ * *bytes are those with all. What config says of recomputation is not looked at. */
+int bb_training_fewest_layers(const struct bb_proxy_config *config, const struct bb_arch *arch, double gpu_bytes,
+                              int *layers, double *bytes) BB_MUST_CHECK;
+
 #endif

@@ -107,6 +107,32 @@ out:
     return rc;
 }
 
+/* Layers of the chunk that has most. */
+static int longest_chunk(const struct bb_training *t)
+{
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_cuts(&t->schedule));
+    int most = 0, first;
+
+    for (int part = 0; part < bb_schedule_parts(&t->schedule); part++) {
+        int n = bb_pipe_split_layers(&split, part, &first);
+
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static int refuse_recompute(const struct bb_training *t)
+{
+    int asked = t->config->transformer.recompute_layers, most = longest_chunk(t);
+
+    if (asked <= most)
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "%s: --recompute-num-layers %d of chunks of %d layers at most; nearest: "
+                  "--recompute-num-layers %d",
+                  t->config->proxy, asked, most, most);
+}
+
 static int refuse_unused(const struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
@@ -126,6 +152,8 @@ static int refuse_unused(const struct bb_training *t)
         {o->imbalance > 0, t->grid.experts, "moe-imbalance", "the model has no experts"},
         {o->imbalance > 0, o->capacity == 0, "moe-imbalance", "with a capacity factor all experts take the same"},
         {o->seed, o->imbalance > 0, "seed", "only --moe-imbalance draws numbers"},
+        {o->recompute_layers, t->how.recompute == BB_RECOMPUTE_FULL, "recompute-num-layers",
+         "only --recompute full counts layers"},
         {o->context, t->grid.cp > 1, "cp-comm", "cp is 1"},
         {o->first_layers, t->grid.pp > 1, "decoder-first-pipeline-num-layers", "pp is 1"},
         {o->last_layers, t->grid.pp > 1, "decoder-last-pipeline-num-layers", "pp is 1"},
@@ -172,6 +200,7 @@ static void settle_how(struct bb_training *t)
         .micro_batch_size = c->micro_batch_size,
         .sequence_parallel = o->sequence_parallel,
         .recompute = (enum bb_recompute)bb_args_place(o->recompute, bb_recompute_names, BB_RECOMPUTE_NONE),
+        .recompute_layers = o->recompute_layers,
         .context = (enum bb_context_mode)bb_args_place(o->context, contexts, BB_CONTEXT_RING),
         .dispatch = (enum bb_dispatch_mode)bb_args_place(o->dispatch, dispatches, BB_DISPATCH_ALL_TO_ALL),
         .node_limit = o->node_limit,
@@ -201,6 +230,7 @@ static int settle_shape(struct bb_training *t)
     TRY(bb_sync_settle(c, (enum bb_sync_kind)bb_args_place(c->transformer.sync, bb_sync_words, BB_SYNC_ALL_REDUCE),
                        t->how.dtype, BB_FLOAT, &t->policy));
     TRY(refuse_unused(t));
+    TRY(refuse_recompute(t));
     t->shares[BB_DENSE] = true;
     t->shares[BB_EXPERT] = t->grid.experts;
     t->how.grad_dtype = t->policy.grads;
@@ -444,27 +474,67 @@ static struct bb_sync_comms shares_of(const struct bb_training *t, int replicas,
     return (struct bb_sync_comms){.n = run > 0 && run < replicas ? run : replicas, .n_replicas = 1};
 }
 
+/* All that bytes depend on. */
+static int settle_bytes(struct bb_training *t)
+{
+    int copies, rc;
+
+    TRY(settle_shape(t));
+    copies = bb_schedule_is_mirrored(&t->schedule) ? 2 : 1;
+    t->sync[BB_DENSE] = shares_of(t, copies * t->grid.dp * t->grid.cp, t->grid.tp);
+    t->sync[BB_EXPERT] = shares_of(t, copies * (t->grid.edp > 0 ? t->grid.edp : 1), t->grid.etp * t->grid.ep);
+out:
+    return rc;
+}
+
+static double most_bytes(const struct bb_training *t)
+{
+    struct bb_role role = {0};
+    double most = 0;
+
+    for (int stage = 0; stage < t->grid.pp; stage++) {
+        double sum = 0;
+
+        count_memory(t, stage, &role);
+        for (int use = 0; use < BB_USES; use++)
+            sum += role.training_bytes[use];
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
 int bb_training_bytes(const struct bb_proxy_config *c, const struct bb_arch *arch, double *most)
 {
     struct bb_step step = {.proxy = c->proxy};
     struct bb_training t = {.config = c, .step = &step, .arch = *arch};
-    struct bb_role role = {0};
-    int copies, rc;
+    int rc = settle_bytes(&t);
 
-    *most = 0;
-    TRY(settle_shape(&t));
-    copies = bb_schedule_is_mirrored(&t.schedule) ? 2 : 1;
-    t.sync[BB_DENSE] = shares_of(&t, copies * t.grid.dp * t.grid.cp, t.grid.tp);
-    t.sync[BB_EXPERT] = shares_of(&t, copies * (t.grid.edp > 0 ? t.grid.edp : 1), t.grid.etp * t.grid.ep);
-    for (int stage = 0; stage < t.grid.pp; stage++) {
-        double sum = 0;
+    *most = rc ? 0 : most_bytes(&t);
+    return rc;
+}
 
-        count_memory(&t, stage, &role);
-        for (int use = 0; use < BB_USES; use++)
-            sum += role.training_bytes[use];
-        *most = sum > *most ? sum : *most;
+int bb_training_fewest_layers(const struct bb_proxy_config *c, const struct bb_arch *arch, double gpu_bytes,
+                              int *layers, double *bytes)
+{
+    struct bb_step step = {.proxy = c->proxy};
+    struct bb_training t = {.config = c, .step = &step, .arch = *arch};
+    int rc = settle_bytes(&t), few = 0, all;
+
+    *layers = 0;
+    *bytes = 0;
+    if (rc)
+        return rc;
+    t.how.recompute = BB_RECOMPUTE_FULL;
+    for (all = longest_chunk(&t); all - few > 1;) { /* `few` do not hold, `all` do, or are all of them */
+        t.how.recompute_layers = few + (all - few) / 2;
+        *bytes = most_bytes(&t);
+        if (*bytes <= gpu_bytes)
+            *layers = all = t.how.recompute_layers;
+        else
+            few = t.how.recompute_layers;
     }
-out:
+    t.how.recompute_layers = *layers;
+    *bytes = most_bytes(&t);
     return rc;
 }
 

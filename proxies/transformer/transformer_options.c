@@ -57,6 +57,10 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_WORD(0, "recompute", FIELD(recompute), NULL, "WHAT", recompute_words,
              "activations that are computed again in the backward pass: none, selective (attention), full (default: "
              "none; of a forecast the least with which training holds in a GPU's memory)"),
+    OPT_INT(
+        0, "recompute-num-layers", FIELD(recompute_layers), NULL, "N", 1, 1e6,
+        "with --recompute full: the first N layers of each chunk of a stage, as Megatron-LM's --recompute-method block "
+        "does; of the others nothing is computed again (default: all layers)"),
     OPT_WORD(0, "attention", FIELD(attention), NULL, "HOW", attention_words,
              "fused: softmax and dropout stay on the chip; unfused: all scores go through memory (default: fused; of a "
              "forecast what the cluster's profile says)"),

@@ -351,6 +351,7 @@ def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):
 def words_of(row):
     options = [o for o in ("tp", "cp", "ep", "pp", "dp", "schedule", "micro_batch_size", "recompute", "dp_sync", "vpp") if o != "vpp" or row["vpp"] > 1]
     return [*["--sequence-parallel"] * row["sequence_parallel"],
+            *["--recompute-num-layers", row["recompute_num_layers"]] * (row["recompute_num_layers"] is not None),
             *(w for option in options for w in ("--" + option.replace("_", "-"), row[option]))]
 
 
@@ -387,7 +388,7 @@ def test_the_best_layout_beside_a_slow_gpu(busbar, plan):
 
 
 def test_what_is_given_stays(plan):
-    given = {"tp": 4, "pp": 2, "recompute": "full", "dp_sync": "zero3", "micro_batch_size": 2}
+    given = {"tp": 4, "pp": 2, "recompute": "full", "recompute_num_layers": 2, "dp_sync": "zero3", "micro_batch_size": 2}
     words = [w for k, v in given.items() for w in ("--" + k.replace("_", "-"), v)]
     rows = plan(*SEARCH, *words)["best_layout"]["layouts"]
     assert rows and all({k: r[k] for k in given} == given for r in rows)
@@ -412,6 +413,7 @@ def test_experts_are_laid_out_too(plan):
     (("transformer", "--model", "llama2_7b", "--ranks", 8, "--cluster", H100, "--best-layout"), "nearest: --global-batch-size 8"),
     (("transformer", "--model", "llama2_7b", "--ranks", 8, "--global-batch-size", 8, "--best-layout"), "nearest: --cluster"),
     (("gpt2_large", "--ranks", 8, "--cluster", H100, "--best-layout"), "--best-layout is about the layouts of transformer"),
+    ((*SEARCH, "--recompute-num-layers", 2), "--recompute-num-layers 2 is of --recompute full; nearest: --recompute full"),
     ((*SEARCH, "--ops"), "--ops is of one plan"), ((*SEARCH, "--samples", 3), "--samples is of --jitter"),
     ((*SEARCH, "--tp", 2, "--pp", 1, "--top", 1, "--jitter", "3%", "--samples", 100000), "nearest: --samples "),
     ((*SEARCH, "--seed", 3), "--seed is of --jitter and of --moe-imbalance; leave it out, or nearest: --jitter 3%"),

@@ -21,7 +21,7 @@ STACKS = {"model_type": "t5", "d_model": 64, "d_kv": 8, "num_heads": 8, "d_ff": 
           "n_positions": 64, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 LAYOUTS = {
     "tensor": (DENSE, ("--tp", 2, "--pp", 2, "--micro-batches", 2)),
-    "sequence": (DENSE, ("--tp", 4, "--sequence-parallel", "--recompute", "full")),
+    "sequence": (DENSE, ("--tp", 4, "--sequence-parallel", "--recompute", "full", "--recompute-num-layers", 1)),
     "split backward": (DENSE, ("--tp", 2, "--pp", 2, "--sequence-parallel", "--schedule", "zb-h1", "--micro-batches", 3)),
     "ring": (DENSE, ("--cp", 4)),
     "heads": (DENSE, ("--cp", 2, "--tp", 2, "--cp-comm", "a2a")),

@@ -171,7 +171,7 @@ void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with
     int between = bb_block_buffer(b, BB_BLOCK_BUFFER_GRADIENT), state = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
 
     begin_layer(b, BB_PHASE_BACKWARD, layer);
-    b->again = b->layers->config.recompute == BB_RECOMPUTE_FULL;
+    b->again = b->layers->config.recompute == BB_RECOMPUTE_FULL && !b->kept;
     if (b->again)
         pass_forward(b, layer, state, state);
     b->again = false;

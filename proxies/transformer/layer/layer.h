@@ -51,6 +51,7 @@ struct bb_layers_config {
     int sequence, micro_batch_size; /* tokens of a sample, samples of a micro-batch                          */
     bool sequence_parallel;
     enum bb_recompute recompute;
+    int recompute_layers; /* full: so many of the first layers of a chunk, 0: all                                */
     enum bb_context_mode context;
     enum bb_dispatch_mode dispatch;
     bool float8_dispatch;   /* what goes to the experts has 8 bits and a scale for each 128 numbers; back, as usual  */
@@ -69,6 +70,10 @@ struct bb_layers_config {
 };
 
 /* ---- what the layers of a step have in common ---- */
+
+/* bb_layers_again - whether a layer is computed again as a whole; chunk_first: the first layer of its chunk. A decoder's
+ * layers are counted from its own first one. */
+bool bb_layers_again(const struct bb_layers_config *config, int chunk_first, int layer);
 
 struct bb_layers; /* opaque: settled sizes, work lists, the table of routed rows */
 
@@ -117,6 +122,7 @@ struct bb_block {
     bool decodes;    /* internal: embedding and head that are written now are the decoder's */
     bool of_encoder; /* internal: what is gathered and summed now is the encoder's, in a decoder's layer */
     bool again;      /* what is written now was computed before                */
+    bool kept; /* the caller's: the layer that comes is not computed again, though others are (--recompute full) */
     int buffers[48]; /* internal: of the program, made when first used; BB_NONE before that */
     int crossing[BB_NODE_PARTS], crossing_probabilities; /* internal: rows that are on their way to other nodes */
 };

@@ -7,6 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool bb_layers_again(const struct bb_layers_config *config, int chunk_first, int layer)
+{
+    int first = bb_arch_decodes(config->arch, layer) && config->arch->encoder_layers > chunk_first
+                    ? config->arch->encoder_layers
+                    : chunk_first;
+
+    return config->recompute == BB_RECOMPUTE_FULL &&
+           (config->recompute_layers == 0 || layer - first < config->recompute_layers);
+}
+
 /* ---- sizes ---- */
 
 static void settle_attention(struct bb_layer_sizes *s, const struct bb_layers_config *c)

@@ -336,12 +336,51 @@ static void samples_without_jitter_change_nothing(void **state)
     bb_layouts_release(&found);
 }
 
+/* Where the whole does not hold: so many layers of each chunk that it does, and not with one less. */
+static void the_fewest_layers_are_computed_again(void **state)
+{
+    const double gpu_bytes = 9e9;
+    struct bb_proxy_config asked, config;
+    struct bb_cluster cluster;
+    struct bb_layouts found;
+    struct bb_arch arch;
+    int some = 0;
+
+    (void)state;
+    assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
+    asked_config(&asked);
+    asked.transformer.tp = 2;
+    asked.transformer.pp = 2;
+    asked.micro_batch_size = 4;
+    configured(&asked, &config);
+    assert_int_equal(bb_training_arch(&config, &arch), 0);
+    search(&asked, &cluster, gpu_bytes, 5, 2, &found);
+    for (int i = 0; i < found.n; i++) {
+        struct bb_layout_choice c = found.rows[i].choice;
+        struct bb_proxy_config as = bb_layouts_config(&config, &c);
+        double bytes;
+
+        assert_int_equal(bb_training_bytes(&as, &arch, &bytes), 0);
+        assert_true(bytes == found.rows[i].bytes && bytes <= gpu_bytes);
+        if (c.recompute_layers == 0)
+            continue;
+        some++;
+        assert_int_equal(c.recompute, BB_RECOMPUTE_FULL);
+        c.recompute_layers--;
+        c.recompute = c.recompute_layers > 0 ? c.recompute : BB_RECOMPUTE_SELECTIVE;
+        as = bb_layouts_config(&config, &c);
+        assert_int_equal(bb_training_bytes(&as, &arch, &bytes), 0);
+        assert_true(bytes > gpu_bytes);
+    }
+    assert_true(some > 0);
+    bb_layouts_release(&found);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(samples_without_jitter_change_nothing),
-        cmocka_unit_test(bytes_are_those_of_the_step),
-        cmocka_unit_test(the_best_are_those_of_trying_all),
+        cmocka_unit_test(samples_without_jitter_change_nothing), cmocka_unit_test(bytes_are_those_of_the_step),
+        cmocka_unit_test(the_fewest_layers_are_computed_again),  cmocka_unit_test(the_best_are_those_of_trying_all),
         cmocka_unit_test(any_number_of_threads_finds_the_same),
     };
 

@@ -289,6 +289,26 @@ static void a_product_beside_nccl_is_slower(void **state)
     assert_int_equal(bb_bottleneck_of(&p.bottleneck, BB_PHASE_FORWARD), BB_LIMIT_LINK);
 }
 
+/* In training, beside another thread, it does without NCCL's multiprocessors also where nothing communicates. */
+static void a_product_leaves_room_for_its_neighbour(void **state)
+{
+    const struct bb_kernel_list_item product = {
+        .gemm = {.m = 2560, .n = 1280, .k = 100000, .batch = 1, .dtype = BB_HALF}};
+    const double alone = 2.0 * 2560 * 1280 * 100000 / 10e6;
+    struct bb_cluster c = achieving();
+    struct bb_step step;
+
+    (void)state;
+    for (int trains = 0; trains < 2; trains++) {
+        c.trains = trains;
+        make_beside(&step, &product, 0);
+        for (int r = 0; r < 2; r++)
+            step.roles[r].program.ops[0].beside = true;
+        predict(&step, &c);
+        step_is(1, trains ? alone * 3 * 0.5 / 0.92 : alone);
+    }
+}
+
 /* Of 1000 bytes/ns an all-reduce at 1 byte/ns in and 1 out takes 2 x 100 where each of its bytes is moved 100 times. */
 static void a_pass_has_the_memory_that_nccl_leaves(void **state)
 {
@@ -421,6 +441,7 @@ int main(void)
         cmocka_unit_test(a_ring_of_messages_is_loggps),
         cmocka_unit_test(nothing_changes_where_nothing_meets),
         cmocka_unit_test(a_product_beside_nccl_is_slower),
+        cmocka_unit_test(a_product_leaves_room_for_its_neighbour),
         cmocka_unit_test(a_pass_has_the_memory_that_nccl_leaves),
         cmocka_unit_test(a_slow_rank_splits_off_alone),
         cmocka_unit_test(a_slow_nic_slows_its_collective),

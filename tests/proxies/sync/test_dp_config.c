@@ -112,7 +112,7 @@ static void memory_of_the_paper(void **state)
         {BB_SYNC_HSDP, BB_HALF, BB_HALF, NULL, false, 2e6 / 8, 2e6 / 8, 12e6 / 8},
         {BB_SYNC_HSDP, BB_HALF, BB_HALF, NULL, true, 2e6 / 8, 2e6, 12e6 / 8},
         {BB_SYNC_DISTRIBUTED, BB_HALF, BB_FLOAT, NULL, false, 2e6, 4e6, 12e6 / 8},
-        {BB_SYNC_DISTRIBUTED, BB_HALF, BB_HALF, NULL, false, 2e6, 2e6, 16e6 / 8},
+        {BB_SYNC_DISTRIBUTED, BB_HALF, BB_HALF, NULL, false, 2e6, 2e6, 12e6 / 8},
         {BB_SYNC_PS, BB_FLOAT, BB_FLOAT, NULL, false, 4e6, 4e6, 8e6},
     };
     const struct bb_sync_comms comms = {.n = 8};
@@ -148,6 +148,7 @@ static void options_of_a_kind(void **state)
         {{.fusion_threshold = 1}, "nynnnnnnnn"},
         {{.cycle_ms = 1}, "nynnnnnnnn"},
         {{.zero_reduce = "rs"}, "nnyynnnnnn"},
+        {{.precision_aware = true}, "nnnnnnynnn"},
         {{.hierarchical = true}, "yynnnnnnnn"},
         {{.shard_size = 2}, "nnnnnyynnn"},
         {{.servers = 2}, "nnnnnnnnny"},

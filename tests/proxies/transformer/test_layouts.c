@@ -72,8 +72,9 @@ static void write_line(const struct pick *p, char line[1024])
     static const char *const schedules[] = {"", "gpipe", "1f1b", "zb-h1", "zb-h2"};
     static const char *const syncs[] = {"", "all_reduce", "horovod", "zero1", "zero2", "zero3", "hsdp", "distributed"};
     static const char *const orders[] = {"", "", "tp-cp-ep-pp-dp", "dp-tp-cp-ep-pp", "cp-tp-ep-dp-pp"};
-    static const char *const contexts[] = {"ring", "all_gather", "a2a"}, *const recomputes[] = {"", "selective",
-                                                                                                "full"};
+    static const char *const contexts[] = {"ring", "all_gather", "a2a"}, *const recomputes[] = {
+                                                                             "", "selective", "full",
+                                                                             "full --recompute-num-layers 1"};
     size_t at = (size_t)snprintf(line, 1024, "transformer --model %s", p->model);
 
     at = add(line, at, "tp", p->tp);

@@ -32,8 +32,11 @@ static void make(struct held *h, const char *model, struct bb_grid grid, int mic
                                    .dense = &h->dense,
                                    .expert = &h->expert,
                                    .how = &h->how};
-    h->how = (struct bb_layers_config){
-        .sequence = h->arch.sequence, .micro_batch_size = 1, .context = BB_CONTEXT_RING, .dtype = BB_BFLOAT16};
+    h->how = (struct bb_layers_config){.arch = &h->arch,
+                                       .sequence = h->arch.sequence,
+                                       .micro_batch_size = 1,
+                                       .context = BB_CONTEXT_RING,
+                                       .dtype = BB_BFLOAT16};
 }
 
 /* Of a config.json, on ranks of tp alone. */
@@ -218,6 +221,63 @@ static void schedules_hold_so_many(void **state)
     assert_true(bytes[BB_USE_ACTIVATIONS] == 32 * 12 * layer);
 }
 
+static double activations(struct held *h, int stage)
+{
+    double bytes[BB_USES];
+
+    bb_memory_rank(&h->memory, stage, bytes);
+    return bytes[BB_USE_ACTIVATIONS] / SBH;
+}
+
+/* GPT-3 175B in 8 stages of 12 layers, tp 8 with sequence parallelism, in units of s b h: a layer keeps (34 + 80) / 8,
+ * 34 / 8 without its scores, 2 / 8 when all of it is computed again. In the backward of a layer all of it is there, of
+ * the layers before it what they keep, of those behind it nothing. */
+static void layers_that_are_computed_again(void **state)
+{
+    const double whole = 114 / 8.0, scores = 80 / 8.0, input = 2 / 8.0;
+    struct held h;
+
+    (void)state;
+    make(&h, "gpt3_175b", (struct bb_grid){.tp = 8, .pp = 8, .ranks = 64}, 32);
+    h.how.sequence_parallel = true;
+    assert_true(activations(&h, 3) == 5 * 12 * whole);
+    h.how.recompute = BB_RECOMPUTE_SELECTIVE;
+    assert_true(activations(&h, 3) == 5 * 12 * (whole - scores) + scores);
+    h.how.recompute = BB_RECOMPUTE_FULL;
+    assert_true(activations(&h, 3) == 5 * 12 * input + whole - input);
+    h.how.recompute_layers = 5;
+    assert_true(activations(&h, 3) == 5 * (7 * whole + 5 * input));
+    h.how.recompute_layers = 12;
+    assert_true(activations(&h, 3) == 5 * 12 * input + whole - input);
+    h.schedule = (struct bb_schedule){BB_INTERLEAVED, 8, 32, 3, 8}; /* stage 3 holds 8 + 16 + 1 of its chunks of 4 */
+    h.how.recompute_layers = 1;
+    assert_true(fabs(activations(&h, 3) - 25 * (3 * whole + input)) < 1e-9);
+    h.how.recompute_layers = 4;
+    assert_true(fabs(activations(&h, 3) - 25 * 4 * input - whole + input) < 1e-9);
+}
+
+/* On the last stage the head lets go of its logits before a layer is computed again; of a decoder the first layers are
+ * its own. */
+static void where_layers_are_computed_again(void **state)
+{
+    struct held h;
+    double head;
+    static const bool again[] = {true, false, false, true, false, false};
+
+    (void)state;
+    make(&h, "gpt3_175b", (struct bb_grid){.tp = 8, .pp = 8, .ranks = 64}, 32);
+    h.how.sequence_parallel = true;
+    h.how.recompute = BB_RECOMPUTE_FULL;
+    head = bb_memory_head(&h.memory) / SBH;
+    assert_true(head > 0 && head < 14);
+    assert_true(fabs(activations(&h, 7) - (12 * 2 / 8.0 + 112 / 8.0)) < 1e-9);
+    make_of(&h, "{\"model_type\": \"t5\", \"num_layers\": 3}", 1);
+    h.how.recompute = BB_RECOMPUTE_FULL;
+    h.how.recompute_layers = 1;
+    for (int layer = 0; layer < 6; layer++)
+        assert_int_equal(bb_layers_again(&h.how, 0, layer), again[layer]);
+}
+
 /* Whole model on one rank: logits 4 s b h (1 + V/h), all divided by t with sequence parallelism. */
 static void the_head_has_logits(void **state)
 {
@@ -259,6 +319,24 @@ static void states_of_replicas(void **state)
     h.policy.grads = BB_FLOAT;
     states_are(&h, BB_SYNC_ALL_REDUCE, 2, 4, 12);
     states_are(&h, BB_SYNC_DISTRIBUTED, 2, 4, 12 / 8.0);
+}
+
+/* 16-bit gradients: a float copy of the own shard, where it does not find room in that of the activations. With the
+ * optimizer that keeps 16 bits of the parameters there is none: 4 P + 10 P/d. */
+static void the_update_needs_room(void **state)
+{
+    struct held h;
+    double bytes[BB_USES], p = 6738415616.0;
+
+    (void)state;
+    make(&h, "llama2_7b", (struct bb_grid){.dp = 8, .ranks = 8}, 1);
+    states_are(&h, BB_SYNC_DISTRIBUTED, 2, 2, 12 / 8.0); /* activations of 4096 tokens are more */
+    h.how.sequence = 128;
+    bb_memory_rank(&h.memory, 0, bytes);
+    assert_true(bytes[BB_USE_ACTIVATIONS] < 4 * p / 8);
+    assert_true(bytes[BB_USE_OPTIMIZER] == 12 * p / 8 + (4 * p / 8 - bytes[BB_USE_ACTIVATIONS]));
+    h.policy.precision_aware = true;
+    states_are(&h, BB_SYNC_DISTRIBUTED, 2, 2, 10 / 8.0);
 }
 
 /* Experts are divided by ep and shared over edp, the rest over dp. */
@@ -383,8 +461,11 @@ int main(void)
         cmocka_unit_test(a_layer_of_llama_in_8_bits),
         cmocka_unit_test(a_layer_of_mixtral),
         cmocka_unit_test(schedules_hold_so_many),
+        cmocka_unit_test(layers_that_are_computed_again),
+        cmocka_unit_test(where_layers_are_computed_again),
         cmocka_unit_test(the_head_has_logits),
         cmocka_unit_test(states_of_replicas),
+        cmocka_unit_test(the_update_needs_room),
         cmocka_unit_test(states_of_experts),
         cmocka_unit_test(stages_hold_the_model),
         cmocka_unit_test(two_parts_of_the_model),

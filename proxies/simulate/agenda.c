@@ -1,67 +1,85 @@
-/* agenda.c - a heap of four children a node, which has fewer levels than one of two (see agenda.h). */
+/* agenda.c - see agenda.h. Moments are never negative, so that their bits, read as whole numbers, stand in their order. */
 #include "proxies/simulate/agenda.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-#define CHILDREN ((size_t)4)
+static uint64_t bits_of(double when_ns)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &when_ns, sizeof(bits));
+    return bits;
+}
 
 /* It shrinks and grows all the time, so not by BB_GROW, which knows its room by the number alone. */
-static int make_room(struct bb_agenda *a)
+static int make_room(struct bb_agenda_slot *slot)
 {
-    size_t room = a->room ? 2 * a->room : 64;
-    struct bb_agenda_entry *entries = realloc(a->entries, room * sizeof(*entries));
+    size_t room = slot->room ? 2 * slot->room : 64;
+    struct bb_agenda_entry *entries = realloc(slot->entries, room * sizeof(*entries));
 
     if (!entries)
         return bb_err(BB_EFAIL, "out of memory for %zu moments", room);
-    a->entries = entries;
-    a->room = room;
+    slot->entries = entries;
+    slot->room = room;
     return 0;
 }
 
 int bb_agenda_add(struct bb_agenda *a, struct bb_agenda_entry entry)
 {
-    size_t place = a->n;
+    const int at = entry.when_ns > a->now_ns ? 64 - __builtin_clzll(bits_of(entry.when_ns) ^ bits_of(a->now_ns)) : 0;
+    struct bb_agenda_slot *slot = &a->slots[at];
 
-    if (a->n == a->room && make_room(a))
+    if (slot->n == slot->room && make_room(slot))
         return -BB_EFAIL;
-    a->n++;
-    while (place > 0 && a->entries[(place - 1) / CHILDREN].when_ns > entry.when_ns) {
-        a->entries[place] = a->entries[(place - 1) / CHILDREN];
-        place = (place - 1) / CHILDREN;
-    }
-    a->entries[place] = entry;
+    slot->entries[slot->n++] = entry;
+    if (at > 0)
+        a->used |= (uint64_t)1 << at;
     return 0;
 }
 
-static size_t earliest_child(const struct bb_agenda *a, size_t place)
+bool bb_agenda_take(struct bb_agenda *a, struct bb_agenda_entry *entry)
 {
-    size_t first = place * CHILDREN + 1, best = first;
-
-    for (size_t i = first + 1; i < first + CHILDREN && i < a->n; i++)
-        if (a->entries[i].when_ns < a->entries[best].when_ns)
-            best = i;
-    return best;
+    if (a->taken == a->slots[0].n) {
+        a->taken = a->slots[0].n = 0;
+        return false;
+    }
+    *entry = a->slots[0].entries[a->taken++];
+    return true;
 }
 
-struct bb_agenda_entry bb_agenda_take(struct bb_agenda *a)
+static double earliest_of(const struct bb_agenda_slot *slot)
 {
-    struct bb_agenda_entry top = a->entries[0], last = a->entries[--a->n];
-    size_t place = 0;
+    double earliest_ns = slot->entries[0].when_ns;
 
-    while (place * CHILDREN + 1 < a->n) {
-        size_t child = earliest_child(a, place);
+    for (size_t i = 1; i < slot->n; i++)
+        earliest_ns = slot->entries[i].when_ns < earliest_ns ? slot->entries[i].when_ns : earliest_ns;
+    return earliest_ns;
+}
 
-        if (a->entries[child].when_ns >= last.when_ns)
-            break;
-        a->entries[place] = a->entries[child];
-        place = child;
-    }
-    a->entries[place] = last;
-    return top;
+int bb_agenda_advance(struct bb_agenda *a)
+{
+    struct bb_agenda_slot *slot;
+    size_t n;
+    int rc;
+
+    if (a->used == 0)
+        return 0;
+    slot = &a->slots[__builtin_ctzll(a->used)];
+    a->used &= a->used - 1;
+    a->now_ns = earliest_of(slot);
+    n = slot->n;
+    slot->n = 0;
+    for (size_t i = 0; i < n; i++)
+        TRY(bb_agenda_add(a, slot->entries[i])); /* to lower slots: none comes back here */
+    return 1;
+out:
+    return rc;
 }
 
 void bb_agenda_release(struct bb_agenda *a)
 {
-    free(a->entries);
+    for (size_t i = 0; i < sizeof(a->slots) / sizeof(a->slots[0]); i++)
+        free(a->slots[i].entries);
     *a = (struct bb_agenda){0};
 }

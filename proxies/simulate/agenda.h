@@ -1,10 +1,18 @@
-/* agenda.h - what is to happen when: a heap of moments, the earliest first. What comes at one moment has no order. */
+/*
+ * agenda.h - what is to happen when, the earliest first; what comes at one moment, in the order in which it was added.
+ *
+ * Time only goes on, so this is a radix heap: an entry waits in the slot of the highest bit in which its moment differs
+ * from the present one, and is moved to lower slots as the present comes nearer. So most entries are moved but a few
+ * times, always from one end of an array to the other.
+ */
 #ifndef BB_PROXIES_SIMULATE_AGENDA_H
 #define BB_PROXIES_SIMULATE_AGENDA_H
 
 #include "bootstrap/base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Whoever reads an entry knows its kinds, and by the epoch whether it still holds. */
 struct bb_agenda_entry {
@@ -13,13 +21,24 @@ struct bb_agenda_entry {
     unsigned kind : 4, epoch : 28;
 };
 
+/* All zero: empty, at moment 0. */
 struct bb_agenda {
-    struct bb_agenda_entry *entries;
-    size_t n, room;
+    double now_ns;
+    struct bb_agenda_slot {
+        struct bb_agenda_entry *entries;
+        size_t n, room;
+    } slots[64];   /* by the bit + 1; the first: what is due now */
+    size_t taken;  /* of what is due                             */
+    uint64_t used; /* bits of the other slots that have entries  */
 };
 
+/* bb_agenda_add - what is not later than now is due now. */
 int bb_agenda_add(struct bb_agenda *a, struct bb_agenda_entry entry) BB_MUST_CHECK;
-struct bb_agenda_entry bb_agenda_take(struct bb_agenda *a); /* the earliest; there must be one */
+/* bb_agenda_take - the next that is due now; false: nothing is. */
+bool bb_agenda_take(struct bb_agenda *a, struct bb_agenda_entry *entry);
+/* bb_agenda_advance - to the next moment at which something is due, when nothing is now. 1, 0: there is none, or
+ * -BB_EFAIL. */
+int bb_agenda_advance(struct bb_agenda *a) BB_MUST_CHECK;
 void bb_agenda_release(struct bb_agenda *a);
 
 #endif

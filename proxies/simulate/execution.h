@@ -29,6 +29,15 @@ static inline void bb_raise_time(int64_t *time, int64_t other)
         *time = other;
 }
 
+/* bb_round_ns - llround, which is a call, and every event asks for it. */
+static inline int64_t bb_round_ns(double ns)
+{
+    const int64_t whole = (int64_t)ns;
+    const double rest = ns - (double)whole;
+
+    return whole + (rest >= 0.5) - (rest <= -0.5);
+}
+
 static inline const struct bb_task_graph *bb_execution_graph(const struct bb_execution *r, int at, int *task)
 {
     int class_id = r->class_of[at];

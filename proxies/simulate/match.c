@@ -88,10 +88,11 @@ static void compare_channel(const struct bb_sim *m, const struct channel *ch, st
 static void match_messages(struct bb_sim *m, int class_id, const struct messages *mine, int peer,
                            const struct messages *theirs)
 {
-    for (int k = 0; k < mine->n && k < theirs->n; k++) {
-        m->peer_class[m->op_base[class_id] + mine->op[k]] = m->classes.of[peer];
-        m->peer_op[m->op_base[class_id] + mine->op[k]] = theirs->op[k];
-    }
+    const int their = m->classes.of[peer];
+
+    for (int k = 0; k < mine->n && k < theirs->n; k++)
+        m->sides[m->op_base[class_id] + mine->op[k]] =
+            (struct bb_sim_side){peer, m->task_base[their] + bb_sim_task_graph(m, their)->task_of[theirs->op[k]]};
 }
 
 /* All messages between a rank and one of its peers. A channel is reported from its sender's side; from the receiver's
@@ -354,18 +355,19 @@ static int make_room(struct bb_sim *m)
     const int n = m->classes.n, n_comms = m->step->layout.n_comms;
     size_t cells = (size_t)n * (size_t)n_comms, ops;
 
-    if (BB_NEW(m->op_base, n) || BB_NEW(m->task_base, n) || BB_NEW(m->rendezvous_of, cells) ||
+    if (BB_NEW(m->graph_of, n) || BB_NEW(m->op_base, n) || BB_NEW(m->task_base, n) || BB_NEW(m->rendezvous_of, cells) ||
         BB_NEW(m->mates_of, cells))
         return -BB_EFAIL;
     for (int c = 0; c < n; c++) {
+        m->graph_of[c] = &m->graphs[m->step->role_of[m->classes.rank[c]]];
         m->op_base[c + 1] = m->op_base[c] + (int)bb_sim_task_graph(m, c)->program->n_ops;
         m->task_base[c + 1] = m->task_base[c] + bb_sim_task_graph(m, c)->n_tasks;
     }
     ops = (size_t)m->op_base[n];
-    if (BB_NEW(m->peer_class, ops) || BB_NEW(m->peer_op, ops))
+    if (BB_NEW(m->sides, ops))
         return -BB_EFAIL;
     for (size_t i = 0; i < ops; i++)
-        m->peer_class[i] = m->peer_op[i] = BB_NONE;
+        m->sides[i] = (struct bb_sim_side){BB_NONE, BB_NONE};
     for (size_t i = 0; i < cells; i++)
         m->rendezvous_of[i] = m->mates_of[i] = BB_NONE;
     return 0;
@@ -403,10 +405,10 @@ void bb_sim_release(struct bb_sim *m)
         bb_task_graph_release(&m->graphs[r]);
     bb_rank_classes_release(&m->classes);
     free(m->graphs);
+    free(m->graph_of);
     free(m->op_base);
     free(m->task_base);
-    free(m->peer_class);
-    free(m->peer_op);
+    free(m->sides);
     free(m->rendezvous_of);
     free(m->rendezvous);
     free(m->members);

@@ -35,6 +35,11 @@ struct bb_member {
     struct bb_near near;
 };
 
+/* The other side of a message: the peer's rank, and the task of its class; BB_NONE: nobody. */
+struct bb_sim_side {
+    int rank, task;
+};
+
 /* Another place of a communicator that a class has an alltoallv on. */
 struct bb_mate {
     int class_id, rank; /* rank: the mate itself, of the class's lowest rank */
@@ -47,9 +52,10 @@ struct bb_sim {
     struct bb_conditions conditions;
     struct bb_task_graph *graphs; /* [n_roles]      */
     struct bb_rank_classes classes;
-    int *op_base, *task_base;  /* [classes + 1] where the operations and tasks of a class begin */
-    int *peer_class, *peer_op; /* [all operations] the other side of a message, BB_NONE: nobody */
-    int *rendezvous_of;        /* [classes][n_comms], BB_NONE: none                             */
+    const struct bb_task_graph **graph_of; /* [classes] */
+    int *op_base, *task_base;              /* [classes + 1] where the operations and tasks of a class begin */
+    struct bb_sim_side *sides;             /* [all operations] */
+    int *rendezvous_of;                    /* [classes][n_comms], BB_NONE: none */
     struct bb_rendezvous *rendezvous;
     struct bb_member *members;
     int n_rendezvous, n_members, n_collectives;
@@ -105,7 +111,7 @@ int64_t bb_sim_step_ns(const struct bb_sim *m, const struct bb_sim_run *run); /*
 
 static inline const struct bb_task_graph *bb_sim_task_graph(const struct bb_sim *m, int class_id)
 {
-    return &m->graphs[m->step->role_of[m->classes.rank[class_id]]];
+    return m->graph_of[class_id];
 }
 
 /* bb_sim_mate_task - the task that the alltoallv of that order is at another place; BB_NONE: it has none. */

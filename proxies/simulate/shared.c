@@ -4,7 +4,6 @@
 #include "bootstrap/base/grow.h"
 #include "proxies/simulate/shared_state.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +30,7 @@ void bb_shared_arrive(struct bb_shared *s, int at)
     struct bb_sim_task *task = task_at(s, at);
 
     bb_raise_time(&task->arrival_ns, task->begin_ns);
-    if ((double)task->arrival_ns <= s->now_ns)
+    if ((double)task->arrival_ns <= s->agenda.now_ns)
         s->r->ready[s->r->n_ready++] = at;
     else
         plan_moment(s, (double)task->arrival_ns, ARRIVES, at, 0);
@@ -39,7 +38,7 @@ void bb_shared_arrive(struct bb_shared *s, int at)
 
 static void end_now(struct bb_shared *s, int at)
 {
-    task_at(s, at)->end_ns = llround(s->now_ns);
+    task_at(s, at)->end_ns = bb_round_ns(s->agenda.now_ns);
     bb_execution_end(s->r, at);
 }
 
@@ -73,7 +72,7 @@ static void plan_kernel(struct bb_shared *s, int slot)
 {
     struct bb_running *k = &s->running[slot];
 
-    plan_moment(s, (double)llround(k->since_ns + k->left_ns / k->rate), KERNEL_ENDS, slot, ++k->epoch);
+    plan_moment(s, (double)bb_round_ns(k->since_ns + k->left_ns / k->rate), KERNEL_ENDS, slot, ++k->epoch);
 }
 
 void bb_shared_compute(struct bb_shared *s, int at, const struct bb_op *op, int64_t alone_ns)
@@ -86,6 +85,7 @@ void bb_shared_compute(struct bb_shared *s, int at, const struct bb_op *op, int6
         return;
     }
     k = &s->running[slot];
+    s->kernels++;
     *k = (struct bb_running){.at = at,
                              .class_id = class_id,
                              .next = s->gpus[class_id].running,
@@ -110,6 +110,7 @@ static void end_kernel(struct bb_shared *s, int slot)
     while (*link != slot)
         link = &s->running[*link].next;
     *link = k->next;
+    s->kernels--;
     k->epoch++;
     GIVE_BACK(s->running, s->unused_running, slot);
     task_at(s, at)->limit = bb_shared_kernel_limit(s, k);
@@ -128,9 +129,9 @@ static void settle_kernels(struct bb_shared *s)
 
             if (rate == k->rate)
                 continue;
-            k->left_ns -= k->rate * (s->now_ns - k->since_ns);
+            k->left_ns -= k->rate * (s->agenda.now_ns - k->since_ns);
             k->left_ns = k->left_ns > 0 ? k->left_ns : 0;
-            k->since_ns = s->now_ns;
+            k->since_ns = s->agenda.now_ns;
             k->rate = rate;
             plan_kernel(s, slot);
         }
@@ -152,7 +153,7 @@ static void disturb_users(struct bb_shared *s, int flow)
 {
     const struct bb_flow *w = &s->flows.flows[flow];
 
-    for (int u = w->first_use; u < w->first_use + w->n_uses; u++) {
+    for (int u = w->first_use; s->kernels > 0 && u < w->first_use + w->n_uses; u++) {
         int class_id = bb_shared_memory_class(s, s->flows.uses[u].resource);
 
         if (class_id != BB_NONE && s->gpus[class_id].running != BB_NONE)
@@ -169,7 +170,7 @@ static void plan_flow(struct bb_shared *s, int flow)
 
 static void settle(struct bb_shared *s)
 {
-    bb_flows_settle(&s->flows, s->now_ns);
+    bb_flows_settle(&s->flows, s->agenda.now_ns);
     for (int i = 0; i < s->flows.n_changed; i++) {
         plan_flow(s, s->flows.changed[i]);
         disturb_users(s, s->flows.changed[i]);
@@ -179,7 +180,7 @@ static void settle(struct bb_shared *s)
 
 static void stop_flow(struct bb_shared *s, int flow)
 {
-    bb_flows_stop(&s->flows, flow, s->now_ns);
+    bb_flows_stop(&s->flows, flow, s->agenda.now_ns);
     disturb_users(s, flow);
 }
 
@@ -192,7 +193,8 @@ void bb_shared_member(struct bb_shared *s, int class_id)
 
 static void plan_collective_end(struct bb_shared *s, int rendezvous)
 {
-    plan_moment(s, (double)llround(s->now_ns + s->gatherings[rendezvous].latency_ns), COLLECTIVE_ENDS, rendezvous, 0);
+    plan_moment(s, (double)bb_round_ns(s->agenda.now_ns + s->gatherings[rendezvous].latency_ns), COLLECTIVE_ENDS,
+                rendezvous, 0);
 }
 
 void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, int call, const struct bb_cost *cost)
@@ -213,7 +215,7 @@ void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, int ca
         bb_shared_use_collective(s, rendezvous, cost);
     g->uses_of = call;
     bb_shared_count_moved(s, rendezvous, cost->transfer_ns);
-    bb_flows_start(&s->flows, rendezvous, s->now_ns, cost->transfer_ns);
+    bb_flows_start(&s->flows, rendezvous, s->agenda.now_ns, cost->transfer_ns);
 }
 
 static void end_collective(struct bb_shared *s, int rendezvous)
@@ -267,101 +269,110 @@ static void end_exchange(struct bb_shared *s, int at)
     end_now(s, at);
 }
 
-/* A message that takes no link takes memory, another one nothing but steps: where that is longer than the transfer. */
-static void limit_side(struct bb_shared *s, int at, int64_t latency_ns, bool itself)
+static struct bb_shared_cell *cell_at(const struct bb_shared *s, int cell)
 {
-    int flow;
-    struct bb_shared_exchange *x = exchange_of(s, at, &flow);
-
-    if ((double)latency_ns > x->load_ns)
-        x->limit = itself ? BB_LIMIT_MEMORY : BB_LIMIT_LATENCY;
+    return &s->meetings[cell / 2].sides[cell % 2];
 }
 
 static void finish_side(struct bb_shared *s, int cell, int64_t end_ns)
 {
-    struct bb_sim_task *task = task_at(s, s->cells[cell].at);
+    const int at = cell_at(s, cell)->at;
+    struct bb_sim_task *task = task_at(s, at);
 
     bb_raise_time(&task->end_ns, end_ns);
     if (--task->open == 0)
-        plan_moment(s, (double)task->end_ns, EXCHANGE_ENDS, s->cells[cell].at, 0);
+        plan_moment(s, (double)task->end_ns, EXCHANGE_ENDS, at, 0);
 }
 
 /* A message ends when both sides' links have done their part of it. */
 static void serve_side(struct bb_shared *s, int cell)
 {
-    const int other = s->cells[cell].other;
-    const int64_t end_ns = llround(s->now_ns + (double)s->cells[cell].latency_ns);
+    struct bb_shared_meeting *m = &s->meetings[cell / 2];
+    const int64_t end_ns = bb_round_ns(s->agenda.now_ns + (double)m->latency_ns);
 
-    s->cells[cell].served = true;
-    if (!s->cells[other].served)
+    if (++m->served < 2)
         return;
     finish_side(s, cell, end_ns);
-    finish_side(s, other, end_ns);
-    GIVE_BACK(s->cells, s->unused_cell, cell);
-    GIVE_BACK(s->cells, s->unused_cell, other);
+    finish_side(s, cell ^ 1, end_ns);
+    GIVE_BACK(s->meetings, s->unused_meeting, cell / 2);
 }
 
-static void queue_side(struct bb_shared *s, int cell)
+/* Its limit: a message that takes no link takes memory, another one nothing but steps, where that is longer than the
+ * transfer. */
+static void queue_side(struct bb_shared *s, int cell, int64_t latency_ns)
 {
+    struct bb_shared_cell *side = cell_at(s, cell);
     int flow;
-    struct bb_shared_exchange *x = exchange_of(s, s->cells[cell].at, &flow);
+    struct bb_shared_exchange *x = exchange_of(s, side->at, &flow);
     struct bb_flow *w = &s->flows.flows[flow];
+
+    if ((double)latency_ns > x->load_ns)
+        x->limit = BB_LIMIT_LATENCY;
 
     if (x->load_ns <= 0) {
         serve_side(s, cell);
         return;
     }
-    s->cells[cell].next = BB_NONE;
-    s->cells[cell].target_ns = x->load_ns + (w->active ? bb_flow_served_ns(w, s->now_ns) : 0);
+    side->next = BB_NONE;
+    side->target_ns = x->load_ns + (w->active ? bb_flow_served_ns(w, s->agenda.now_ns) : 0);
     if (x->head == BB_NONE)
         x->head = cell;
     else
-        s->cells[x->tail].next = cell;
+        cell_at(s, x->tail)->next = cell;
     x->tail = cell;
     if (!w->active)
-        bb_flows_start(&s->flows, flow, s->now_ns, x->load_ns);
+        bb_flows_start(&s->flows, flow, s->agenda.now_ns, x->load_ns);
+}
+
+static void copy_to_itself(struct bb_shared *s, int cell, int64_t latency_ns)
+{
+    int flow;
+    struct bb_shared_exchange *x = exchange_of(s, cell_at(s, cell)->at, &flow);
+
+    if ((double)latency_ns > x->load_ns)
+        x->limit = BB_LIMIT_MEMORY;
+    serve_side(s, cell);
 }
 
 void bb_shared_message(struct bb_shared *s, int mine, int theirs, int64_t latency_ns, bool itself)
 {
-    const int sides[] = {mine, theirs}, cells[] = {TAKE_ELEMENT(s->cells, s->n_cells, s->unused_cell),
-                                                   TAKE_ELEMENT(s->cells, s->n_cells, s->unused_cell)};
-    const double load_ns = fmax(task_at(s, mine)->load_ns, task_at(s, theirs)->load_ns);
-    const int64_t alone_ns = llround(s->now_ns + (itself ? 0 : load_ns) + (double)latency_ns);
+    struct bb_sim_task *sides[] = {task_at(s, mine), task_at(s, theirs)};
+    const int meeting = TAKE_ELEMENT(s->meetings, s->n_meetings, s->unused_meeting);
+    const double load_ns = sides[0]->load_ns > sides[1]->load_ns ? sides[0]->load_ns : sides[1]->load_ns;
+    const int64_t alone_ns = bb_round_ns(s->agenda.now_ns + (itself ? 0 : load_ns) + (double)latency_ns);
 
-    if (cells[0] == BB_NONE || cells[1] == BB_NONE) {
+    if (meeting == BB_NONE) {
         s->rc = -BB_EFAIL;
         return;
     }
-    for (int i = 0; i < 2; i++) {
-        s->cells[cells[i]] = (struct bb_shared_cell){.at = sides[i], .other = cells[1 - i], .latency_ns = latency_ns};
-        bb_raise_time(&task_at(s, sides[i])->alone_end_ns, alone_ns);
-        limit_side(s, sides[i], latency_ns, itself);
-    }
+    s->meetings[meeting] =
+        (struct bb_shared_meeting){.sides = {{.at = mine}, {.at = theirs}}, .latency_ns = latency_ns};
+    for (int i = 0; i < 2; i++)
+        bb_raise_time(&sides[i]->alone_end_ns, alone_ns);
     for (int i = 0; i < 2; i++)
         if (itself)
-            serve_side(s, cells[i]);
+            copy_to_itself(s, 2 * meeting + i, latency_ns);
         else
-            queue_side(s, cells[i]);
+            queue_side(s, 2 * meeting + i, latency_ns);
 }
 
 /* The first in line is done, and whoever is by now; the next has the flow on. */
 static void serve_exchange(struct bb_shared *s, int flow)
 {
     struct bb_shared_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
-    const double served = bb_flow_served_ns(&s->flows.flows[flow], s->now_ns) + SERVED;
+    const double served = bb_flow_served_ns(&s->flows.flows[flow], s->agenda.now_ns) + SERVED;
 
     do {
         int cell = x->head;
 
-        x->head = s->cells[cell].next;
+        x->head = cell_at(s, cell)->next;
         serve_side(s, cell);
-    } while (x->head != BB_NONE && s->cells[x->head].target_ns <= served);
+    } while (x->head != BB_NONE && cell_at(s, x->head)->target_ns <= served);
     if (x->head == BB_NONE) {
         stop_flow(s, flow);
         return;
     }
-    bb_flows_aim(&s->flows, flow, s->cells[x->head].target_ns);
+    bb_flows_aim(&s->flows, flow, cell_at(s, x->head)->target_ns);
     plan_flow(s, flow);
 }
 
@@ -408,23 +419,23 @@ static bool is_unsettled(const struct bb_shared *s)
 
 int bb_shared_run(struct bb_shared *s)
 {
-    while (!s->rc) {
+    struct bb_agenda_entry entry;
+    int rc = 1;
+
+    while (rc > 0 && !s->rc) {
         while (s->r->n_ready > 0)
             bb_execution_start(s->r, s->r->ready[--s->r->n_ready]);
-        if (s->agenda.n > 0 && s->agenda.entries[0].when_ns <= s->now_ns) {
-            struct bb_agenda_entry entry = bb_agenda_take(&s->agenda);
-
+        if (bb_agenda_take(&s->agenda, &entry))
             let_happen(s, &entry);
-        } else if (is_unsettled(s))
+        else if (is_unsettled(s))
             settle(s);
-        else if (s->agenda.n > 0)
-            s->now_ns = s->agenda.entries[0].when_ns;
         else
-            break;
+            rc = bb_agenda_advance(&s->agenda);
     }
-    if (!s->rc)
-        bb_shared_read_busy(s);
-    return s->rc;
+    if (s->rc || rc < 0)
+        return s->rc ? s->rc : rc;
+    bb_shared_read_busy(s);
+    return 0;
 }
 
 /* ---- life ---- */
@@ -438,7 +449,7 @@ int bb_shared_init(struct bb_shared **out, struct bb_execution *r)
     s = *out;
     s->r = r;
     s->cluster = r->m->cluster;
-    s->unused_running = s->unused_cell = BB_NONE;
+    s->unused_running = s->unused_meeting = BB_NONE;
     TRY(bb_shared_gpus_init(s));
     TRY(BB_NEW(s->uneasy, r->m->classes.n));
     TRY(BB_NEW(s->gatherings, r->m->n_rendezvous));
@@ -459,7 +470,7 @@ void bb_shared_release(struct bb_shared *s)
     free(s->uneasy);
     free(s->gatherings);
     free(s->exchanges);
-    free(s->cells);
+    free(s->meetings);
     free(s->running);
     free(s);
 }

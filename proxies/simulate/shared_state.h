@@ -39,7 +39,6 @@ struct bb_shared {
     const struct bb_cluster *cluster;
     struct bb_flows flows; /* of each rendezvous, then of each class and communicator */
     struct bb_agenda agenda;
-    double now_ns;
     int rc; /* the first failure */
     struct bb_shared_gpu *gpus;
     int place_base[BB_PLACES]; /* the first resource of these, BB_NONE: they are never scarce */
@@ -55,16 +54,18 @@ struct bb_shared {
         int at, head, tail, sms; /* head, tail: cells that its links serve, in the order in which they will be done */
         double load_ns;
         enum bb_limit limit;
-    } * exchanges; /* [classes][comms] */
-    struct bb_shared_cell {
-        double target_ns; /* of its exchange's flow, when it has been served */
-        int next, at, other;
-        bool served;
+    } * exchanges;             /* [classes][comms] */
+    struct bb_shared_meeting { /* of the two sides of a message that is under way: cells 2 x its number, and + 1 */
+        struct bb_shared_cell {
+            double target_ns; /* of its exchange's flow, when it has been served */
+            int at, next;
+        } sides[2];
         int64_t latency_ns;
-    } * cells;                /* the two sides of each message that is under way */
-    int n_cells, unused_cell; /* unused_: the first that is not in use, BB_NONE */
+        int served, next; /* served: how many sides have been */
+    } * meetings;
+    int n_meetings, unused_meeting; /* unused_: the first that is not in use, BB_NONE */
     struct bb_running *running;
-    int n_running, unused_running;
+    int n_running, unused_running, kernels; /* kernels: of them in use */
     struct bb_key_index sums_index;
     struct bb_kernel_sums *sums;
     double *moved; /* [resources] what the flows took of each in all */

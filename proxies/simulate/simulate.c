@@ -122,27 +122,26 @@ static void run_collective(struct bb_execution *r, int at, const struct bb_task 
         bb_shared_collective(r->shared, place, u->order, call, &cost);
 }
 
-static int peer_of(const struct bb_sim *m, int class_id, int op)
+static double message_bytes(const struct bb_op *op)
 {
-    const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
-
-    return bb_channel_rank(&m->step->layout, &s->channels[s->channel_of[op]], m->classes.rank[class_id]);
+    return (double)(op->count * bb_dtypes[op->dtype].bytes);
 }
 
 /* Bytes of all messages of an exchange, by link and direction; returns how many go to or come from other ranks. */
 static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *u, struct bb_load *load)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
-    int rank = m->classes.rank[class_id], others = 0;
+    const struct bb_sim_side *sides = &m->sides[m->op_base[class_id]];
+    const int rank = m->classes.rank[class_id];
+    int others = 0;
 
     *load = (struct bb_load){0};
     for (int i = 0; i < u->n; i++) {
-        int op = s->exchanged[u->first + i], peer = peer_of(m, class_id, op);
+        const int op = s->exchanged[u->first + i], peer = sides[op].rank;
         const struct bb_op *o = &s->program->ops[op];
 
         if (peer != rank)
-            bb_fabric_add_message(m->cluster, load, rank, peer, (double)bb_op_payload_bytes(o, 1),
-                                  o->kind == BB_OP_SEND);
+            bb_fabric_add_message(m->cluster, load, rank, peer, message_bytes(o), o->kind == BB_OP_SEND);
         others += peer != rank;
     }
     return others;
@@ -192,14 +191,13 @@ static void meet_sides(struct bb_execution *r, int at, int there, const struct l
 static void meet_message(struct bb_execution *r, int at, int op)
 {
     const struct bb_sim *m = r->m;
-    const int class_id = r->class_of[at], cell = m->op_base[class_id] + op, other = m->peer_class[cell];
-    const int rank = m->classes.rank[class_id], peer = other == BB_NONE ? BB_NONE : peer_of(m, class_id, op);
+    const int class_id = r->class_of[at], rank = m->classes.rank[class_id];
+    const struct bb_sim_side side = m->sides[m->op_base[class_id] + op];
     const struct bb_op *o = &bb_sim_task_graph(m, class_id)->program->ops[op];
 
-    if (other == BB_NONE || (r->shared && peer == rank && o->kind == BB_OP_RECV))
+    if (side.task == BB_NONE || (r->shared && side.rank == rank && o->kind == BB_OP_RECV))
         return; /* of a message to oneself the send tells for both where time is shared */
-    meet_sides(r, at, m->task_base[other] + bb_sim_task_graph(m, other)->task_of[m->peer_op[cell]],
-               &(struct link){rank, peer, (double)bb_op_payload_bytes(o, 1)});
+    meet_sides(r, at, side.task, &(struct link){rank, side.rank, message_bytes(o)});
 }
 
 /* What all its messages are for the links: in time, or as a flow where the machine is shared. */

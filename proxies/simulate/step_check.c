@@ -97,11 +97,11 @@ static bool follow_message(const struct search *s, const struct stuck *here, str
         int op = graph->exchanged[u->first + i], cell = s->m->op_base[class_of(s, here->rank)] + op;
         int peer = bb_channel_rank(&s->m->step->layout, &graph->channels[graph->channel_of[op]], here->rank);
 
-        if (s->m->peer_class[cell] == BB_NONE) {
+        if (s->m->sides[cell].task == BB_NONE) {
             tell_wait(s, here, op, peer, "whose program has no other side for it");
             return false;
         }
-        *next = (struct stuck){peer, graph_of(s, peer)->task_of[s->m->peer_op[cell]]};
+        *next = (struct stuck){peer, s->m->sides[cell].task - s->m->task_base[class_of(s, peer)]};
         if (!s->run->tasks[task_index(s, next->rank, next->task)].arrived) {
             tell_wait(s, here, op, peer, "to come to its side");
             return true;

@@ -170,8 +170,8 @@ int bb_outfile_sync(int fd)
     return errno;
 }
 
-/* A new name is on the disk with its folder. Where the folder cannot be opened, the name is there all the same. */
-static void sync_folder(const char *path)
+/* Where the folder cannot be opened, the name is there all the same. */
+void bb_outfile_sync_folder(const char *path)
 {
     char *folder = folder_of(path);
     int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
@@ -204,7 +204,7 @@ int bb_outfile_error(FILE *out)
     return write(fileno(out), "\n", 1) < 0 ? errno : EIO;
 }
 
-int bb_outfile_place(struct bb_outfile *f)
+int bb_outfile_name(struct bb_outfile *f)
 {
     int error = bb_outfile_error(f->out);
 
@@ -217,10 +217,19 @@ int bb_outfile_place(struct bb_outfile *f)
         return error;
     if (rename(f->temporary, f->path) != 0)
         return errno;
-    sync_folder(f->path);
     free(f->temporary);
     f->temporary = NULL;
     return 0;
+}
+
+int bb_outfile_place(struct bb_outfile *f)
+{
+    const bool is_new = f->temporary != NULL;
+    int error = bb_outfile_name(f);
+
+    if (!error && is_new)
+        bb_outfile_sync_folder(f->path);
+    return error;
 }
 
 bool bb_outfile_stands(const struct bb_outfile *f)

@@ -34,8 +34,13 @@ int bb_outfile_open_private(struct bb_outfile *f, const char *path, const char *
 /* bb_outfile_begin - the same, not said: 0, or errno. */
 int bb_outfile_begin(struct bb_outfile *f, const char *path, mode_t mode) BB_MUST_CHECK;
 
-/* bb_outfile_place - what is written so far takes its place, and the file stays open. 0, or errno, not said. */
+/* bb_outfile_place - what is written so far takes its place, and the file stays open; _name: the folder need not be on the
+ * disk yet. 0, or errno, not said. */
 int bb_outfile_place(struct bb_outfile *f) BB_MUST_CHECK;
+int bb_outfile_name(struct bb_outfile *f) BB_MUST_CHECK;
+
+/* bb_outfile_sync_folder - the name of a file is on the disk, too, where its folder can be opened. */
+void bb_outfile_sync_folder(const char *path);
 
 /* bb_outfile_stands - a file that was placed is still the one of that name: not removed, not replaced. */
 bool bb_outfile_stands(const struct bb_outfile *f);

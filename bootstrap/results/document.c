@@ -113,6 +113,40 @@ int bb_document_print(json_t *root, const char *status, FILE *out)
     return bad || put_tail(root, rows, n_head, n_rows > 0, status, out) || fflush(out) != 0;
 }
 
+/* ---- the seat ---- */
+
+enum { SEATED, AWAY, TAKEN };
+
+/* Before a call that may not return: until come_back nothing of the document is touched. */
+static struct bb_document_seat *go_away(const struct bb_document *d, const char *temporary)
+{
+    if (!d->seat)
+        return NULL;
+    d->seat->temporary = temporary ? strdup(temporary) : NULL; /* without memory it stays, as it did */
+    d->seat->state = AWAY;
+    return d->seat;
+}
+
+/* Where another thread has taken over, this one has nothing to do any more: the process ends. */
+static void come_back(struct bb_document_seat *seat)
+{
+    int away = AWAY;
+
+    if (!seat)
+        return;
+    while (!atomic_compare_exchange_strong(&seat->state, &away, SEATED))
+        pause();
+    free(seat->temporary);
+    seat->temporary = NULL;
+}
+
+bool bb_document_take_over(struct bb_document_seat *seat)
+{
+    int away = AWAY;
+
+    return atomic_compare_exchange_strong(&seat->state, &away, TAKEN);
+}
+
 /* ---- the file ---- */
 
 static int write_at(int fd, const char *text, size_t bytes, off_t at)
@@ -166,7 +200,25 @@ static int put_all(struct bb_document *d, const struct bb_outfile *old, const ch
     if (!error && put_tail(d->root, d->rows, d->n_head, bytes > 0, status, out))
         error = errno ? errno : EIO;
     d->text_end = d->end = ftello(out);
-    return error ? error : bb_outfile_place(&d->file);
+    return error;
+}
+
+/* 0 or errno; then it has no name. */
+static int name_file(struct bb_document *d)
+{
+    struct bb_document_seat *seat = go_away(d, d->file.temporary);
+    int error = bb_outfile_name(&d->file);
+
+    come_back(seat);
+    return error;
+}
+
+static void sync_folder(const struct bb_document *d)
+{
+    struct bb_document_seat *seat = go_away(d, NULL);
+
+    bb_outfile_sync_folder(d->file.path);
+    come_back(seat);
 }
 
 /* 0 or errno; then the old file stays. */
@@ -178,6 +230,7 @@ static int make_file(struct bb_document *d, const char *path, const char *status
     if (error)
         return error;
     error = put_all(&made, &d->file, status);
+    error = error ? error : name_file(&made);
     if (error) {
         (void)bb_outfile_close(&made.file, "results", -BB_EFAIL);
         return error;
@@ -186,6 +239,7 @@ static int make_file(struct bb_document *d, const char *path, const char *status
         (void)bb_outfile_close(&d->file, "results", -BB_EFAIL);
     *d = made;
     d->stale_head = false;
+    sync_folder(d);
     return 0;
 }
 
@@ -219,12 +273,15 @@ static int write_end(struct bb_document *d, const char *rows, size_t bytes, cons
 {
     size_t n = 0, least = (size_t)(d->end - d->rows_to);
     char *text = text_of_end(d, rows, bytes, status, &n), *longer = text;
+    struct bb_document_seat *seat;
     int error = ENOMEM;
 
     if (text && n < least && (longer = realloc(text, least)) != NULL)
         memset(longer + n, '\n', least - n);
+    seat = go_away(d, NULL);
     if (longer)
         error = write_at(fileno(d->file.out), longer, n < least ? least : n, d->rows_to);
+    come_back(seat);
     free(longer ? longer : text);
     if (error)
         return error;
@@ -273,7 +330,7 @@ int bb_document_open(struct bb_document *d, const char *path, json_t *root, cons
     json_t *rows = json_object_get(root, "results");
     int error;
 
-    *d = (struct bb_document){.root = root, .rows = rows, .n_head = count_head(root, rows)};
+    *d = (struct bb_document){.seat = d->seat, .root = root, .rows = rows, .n_head = count_head(root, rows)};
     error = make_file(d, path, status);
     return error ? bb_err(error == ENOMEM ? BB_EFAIL : BB_EUSAGE, "results: %s: %s", path, strerror(error)) : 0;
 }
@@ -296,6 +353,18 @@ int bb_document_add(struct bb_document *d, json_t *row)
     free(text);
     json_decref(row);
     return longer ? 0 : bb_err(BB_EFAIL, "results: a row could not be made");
+}
+
+/* The writer may be in a write of the same text: what is written here comes after it. */
+void bb_document_rescue(struct bb_document *d, const char *status)
+{
+    struct bb_document_seat *seat = d->seat;
+
+    d->seat = NULL;
+    if (d->file.out)
+        (void)write_end(d, d->unsaved, d->unsaved_bytes, status);
+    if (seat->temporary)
+        unlink(seat->temporary);
 }
 
 void bb_document_changed(struct bb_document *d, const char *key)
@@ -331,6 +400,16 @@ int bb_document_save(struct bb_document *d, const char *status)
     return rc;
 }
 
+/* 0 or errno. */
+static int sync_file(const struct bb_document *d)
+{
+    struct bb_document_seat *seat = go_away(d, NULL);
+    int error = bb_outfile_sync(fileno(d->file.out));
+
+    come_back(seat);
+    return error;
+}
+
 /* On the disk, then with its status, so that none is "ok" of a run whose disk hangs; cut to its length, and the one of its
  * name. 0 or errno. */
 static int finish_file(struct bb_document *d, const char *status)
@@ -342,9 +421,11 @@ static int finish_file(struct bb_document *d, const char *status)
         return error;
     if (!bb_outfile_stands(&d->file))
         return make_file(d, d->file.path, status);
-    error = bb_outfile_sync(fileno(d->file.out));
+    error = sync_file(d);
     if (!error && ok)
         error = save_rows(d, status);
+    if (!error && d->seat && d->seat->at_end)
+        d->seat->at_end();
     if (!error && ftruncate(fileno(d->file.out), d->text_end) != 0)
         error = errno;
     return error;

@@ -13,6 +13,10 @@
  * What cannot be written (a full disk, a removed folder) is said once, kept, and tried again with what comes next. A
  * file that was removed is made anew from what is still open; one that another run has replaced is left to it until
  * the end, when this one takes its place.
+ *
+ * A write may never return: a file system hangs, or a library calls exit() in it. Whoever ends the run meanwhile takes the
+ * document over (bb_document_take_over) while its writer is in such a call, and touches nothing; the writer that comes
+ * back finds it so, and does not go on.
  */
 #ifndef BB_BOOTSTRAP_RESULTS_DOCUMENT_H
 #define BB_BOOTSTRAP_RESULTS_DOCUMENT_H
@@ -20,23 +24,33 @@
 #include "bootstrap/base/outfile.h"
 
 #include <jansson.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
+/* The writer's seat: where it is, the other name of the file that it makes (NULL without), and what is to be called when
+ * the last status is in the file (NULL: nothing). */
+struct bb_document_seat {
+    atomic_int state;
+    char *_Atomic temporary;
+    void (*at_end)(void);
+};
+
 struct bb_document {
-    struct bb_outfile file;   /* path NULL: none is open           */
-    json_t *root, *rows;      /* the caller's; rows of the file are not in it; rows NULL: the schema has none */
-    size_t n_head;            /* keys of root in front of the rows */
-    off_t rows_from, rows_to; /* of the rows that are in the file        */
-    off_t text_end, end;      /* line breaks between, where a tail became shorter */
-    char *unsaved;            /* rows that are not in the file yet, as text */
+    struct bb_document_seat *seat; /* the caller's; NULL: nobody takes over */
+    struct bb_outfile file;        /* path NULL: none is open           */
+    json_t *root, *rows;           /* the caller's; rows of the file are not in it; rows NULL: the schema has none */
+    size_t n_head;                 /* keys of root in front of the rows */
+    off_t rows_from, rows_to;      /* of the rows that are in the file        */
+    off_t text_end, end;           /* line breaks between, where a tail became shorter */
+    char *unsaved;                 /* rows that are not in the file yet, as text */
     size_t unsaved_bytes;
     double saved_s, cost_s; /* end and duration of the last write */
     bool stale_head, dirty; /* what has changed since             */
     bool told;              /* that the file cannot be written    */
 };
 
-/* bb_document_open - the file, with head and tail. status NULL: the schema has none. -BB_EUSAGE: it cannot be written;
- * -BB_EFAIL: no memory. */
+/* bb_document_open - the file, with head and tail, and d->seat as it is. status NULL: the schema has none. -BB_EUSAGE: it
+ * cannot be written; -BB_EFAIL: no memory. */
 int bb_document_open(struct bb_document *d, const char *path, json_t *root, const char *status) BB_MUST_CHECK;
 
 /* bb_document_add - a row, not yet in the file; released. -BB_EFAIL: it is no JSON, or no memory (said). */
@@ -54,6 +68,11 @@ bool bb_document_due(const struct bb_document *d);
 
 /* bb_document_close - saved, on the disk, and in its place; 0 or -BB_EFAIL. Fine on one that is not open. */
 int bb_document_close(struct bb_document *d, const char *status);
+
+/* bb_document_take_over - whether the writer is in a call that may not return, and never comes back to the document: then
+ * this thread saves it by bb_document_rescue, which leaves no other name of the file. Once. */
+bool bb_document_take_over(struct bb_document_seat *seat);
+void bb_document_rescue(struct bb_document *d, const char *status);
 
 /* bb_document_print - root, its rows in it, to a stream. Not 0: errno tells why. */
 int bb_document_print(json_t *root, const char *status, FILE *out);

@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { WRITE_MS = 100, LOOK_MS = 5 }; /* for a write to end before it is held to hang, in a run that ends early */
+
 struct bb_results {
     pthread_mutex_t lock;
     struct bb_world *world;
@@ -23,7 +25,9 @@ struct bb_results {
     json_t *rows; /* root's "results", borrowed; NULL without rows. Those of a file are in it alone */
     const char *status;
     struct bb_document file; /* not open: it goes to a stream, at the end */
-    FILE *out;               /* for "-", else NULL */
+    struct bb_document_seat seat;
+    bool live; /* open, and not closed yet */
+    FILE *out; /* for "-", else NULL */
     char *path;
     bool foreign; /* another program's schema: no status */
     char *csv;    /* file or "-"; NULL: no table is wanted */
@@ -142,17 +146,35 @@ static void set_end(struct bb_results *res, int rc)
         bb_document_changed(&res->file, "phase");
 }
 
+/* Takes the lock, or the document from a writer that does not come back from a call and has it: false. */
+static bool lock_results(struct bb_results *res)
+{
+    const struct timespec moment = {.tv_nsec = 1000000 * LOOK_MS};
+
+    for (int waited_ms = 0; pthread_mutex_trylock(&res->lock) != 0; waited_ms += LOOK_MS) {
+        if (waited_ms >= WRITE_MS && bb_document_take_over(&res->seat))
+            return false;
+        nanosleep(&moment, NULL);
+    }
+    return true;
+}
+
 /* The watchdog's hook: the job ends early, maybe without the main thread. */
 static void save_at_end(void *arg, int rc)
 {
     struct bb_results *res = arg;
+    const bool locked = lock_results(res);
 
-    pthread_mutex_lock(&res->lock);
-    set_end(res, rc);
-    if (is_file(res))
+    if (!locked || res->live)
+        set_end(res, rc);
+    if (!locked)
+        bb_document_rescue(&res->file, shown_status(res));
+    else if (res->live && is_file(res))
         (void)bb_document_save(&res->file, shown_status(res));
-    (void)write_table(res); /* said */
-    pthread_mutex_unlock(&res->lock);
+    if (res->live)
+        (void)write_table(res); /* said */
+    if (locked)
+        pthread_mutex_unlock(&res->lock);
 }
 
 /* ---- the head ---- */
@@ -295,26 +317,42 @@ static struct bb_results *new_results(const struct bb_results_head *head, const 
         json_object_set_new(res->root, "results", json_array());
     res->rows = json_object_get(res->root, "results");
     res->status = "running";
+    res->file.seat = &res->seat;
     return res;
+}
+
+static int open_targets(struct bb_results *res, const struct bb_results_head *head)
+{
+    int rc;
+
+    pthread_mutex_lock(&res->lock);
+    rc = set_table(res, head);
+    if (rc == 0 && head->path)
+        rc = set_target(res, head);
+    res->live = rc == 0;
+    pthread_mutex_unlock(&res->lock);
+    return rc;
 }
 
 static int open_results(struct bb_results **out, const struct bb_results_head *head, struct bb_world *world)
 {
     struct bb_results *res = new_results(head, world);
-    int rc = res ? set_table(res, head) : bb_err(BB_EFAIL, "results: no memory");
+    int rc = res ? 0 : bb_err(BB_EFAIL, "results: no memory");
 
-    if (rc == 0 && head->path)
-        rc = set_target(res, head);
-    if (rc) {
-        if (res)
-            free_results(res);
-        return rc;
+    TRY(rc);
+    if (world && world->watchdog) {
+        res->world = world;
+        TRY(bb_watchdog_hook(world->watchdog, BB_WATCHDOG_AT_ONCE, save_at_end, res));
     }
+    TRY(open_targets(res, head));
     *out = res;
-    if (!world || !world->watchdog)
-        return 0;
-    res->world = world;
-    return bb_watchdog_hook(world->watchdog, BB_WATCHDOG_AT_ONCE, save_at_end, res);
+    return 0;
+out:
+    if (res && res->world)
+        bb_watchdog_forget(world->watchdog, save_at_end, res);
+    if (res)
+        free_results(res);
+    return rc;
 }
 
 int bb_results_open(struct bb_results **out, const struct bb_results_head *head, struct bb_world *world)
@@ -408,14 +446,18 @@ static int check_stdout(const struct bb_results *res, int rc)
     return bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(error));
 }
 
-int bb_results_close(struct bb_results *res, int rc)
+void bb_results_at_end(struct bb_results *res, void (*fn)(void))
+{
+    if (res)
+        res->seat.at_end = fn;
+}
+
+/* Returns rc, or what became of the last write. */
+static int write_last(struct bb_results *res, int rc)
 {
     int failed;
 
-    if (!res)
-        return rc < 0 ? rc : 0;
-    if (res->world && res->world->watchdog)
-        bb_watchdog_forget(res->world->watchdog, save_at_end, res);
+    pthread_mutex_lock(&res->lock);
     rc = check_stdout(res, rc);
     set_end(res, rc);
     failed = write_table(res);
@@ -423,6 +465,18 @@ int bb_results_close(struct bb_results *res, int rc)
         failed = bb_document_close(&res->file, shown_status(res)) | failed;
     else if (res->path || res->out)
         failed = write_stream(res) | failed;
-    free_results(res);
+    res->live = false;
+    pthread_mutex_unlock(&res->lock);
     return rc < 0 ? rc : failed ? -BB_EFAIL : 0;
+}
+
+int bb_results_close(struct bb_results *res, int rc)
+{
+    if (!res)
+        return rc < 0 ? rc : 0;
+    rc = write_last(res, rc);
+    if (res->world && res->world->watchdog)
+        bb_watchdog_forget(res->world->watchdog, save_at_end, res);
+    free_results(res);
+    return rc;
 }

@@ -22,7 +22,7 @@ enum { LONGEST_S = 100000000, SPEAK_MS = 200, SPEAK_SIGNAL_MS = 60, LINGER_MS = 
 static struct {
     const char *volatile part;
     volatile double timeout_s;
-    volatile int late_code; /* with which a part that takes too long ends the process */
+    volatile int late_code, code; /* with which a part that takes too long ends the process, and what else does */
     struct sigaction before[BB_SIGNALS_END];
 } current;
 
@@ -61,7 +61,7 @@ static void say_line(int signal, bool timed_out, pid_t sender)
 
 static _Noreturn void end_process(int signal, bool timed_out, pid_t sender)
 {
-    const int code = timed_out ? current.late_code : BB_EFAIL;
+    const int code = timed_out ? current.late_code : current.code;
     const bool before = bb_hydra_started_us();
     int word = -1;
 
@@ -129,8 +129,20 @@ void bb_deadline_begin(const char *part, double timeout_s, bool signals)
     current.part = part;
     current.timeout_s = timeout_s;
     current.late_code = BB_ETIMEOUT;
+    current.code = BB_EFAIL;
     bb_exit_guard(signals ? handle_exit : NULL, NULL);
     set_timer(timeout_s);
+}
+
+void bb_deadline_begin_write(double timeout_s)
+{
+    bb_deadline_begin("the last write of the results", timeout_s, false);
+    bb_exit_guard(handle_exit, NULL);
+}
+
+void bb_deadline_written(void)
+{
+    current.late_code = current.code = 0;
 }
 
 void bb_deadline_begin_exit(double timeout_s, int rc)

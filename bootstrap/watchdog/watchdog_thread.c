@@ -471,9 +471,12 @@ static void leave_process(struct bb_watchdog *watchdog)
     bb_exit_by(watchdog->ended_by, bb_exit_code(watchdog->ending));
 }
 
-/* A main thread that is on its way out saves and aborts by itself. */
+/* A main thread that is on its way out saves and aborts by itself. A rank that only heard of a signal counts from then on:
+ * rank 0 is to save its results before one is gone and the launcher ends the others. */
 static void check_end(struct bb_watchdog *watchdog, double now_s)
 {
+    const double signal_s = watchdog->signal ? watchdog->signal_s : watchdog->ending_s;
+
     if (!watchdog->ending)
         return;
     if (!watchdog->hooks_started && !watchdog->releasing)
@@ -481,7 +484,7 @@ static void check_end(struct bb_watchdog *watchdog, double now_s)
     say_last_words(watchdog, now_s);
     (void)bb_speaker_answer(watchdog->speaker_fd, bb_exit_code(watchdog->ending), 0);
     if (now_s > watchdog->ending_s + (watchdog->keeps ? 3 : 1) * EXIT_S ||
-        (watchdog->ended_by && !watchdog->keeps && now_s > watchdog->signal_s + SIGNAL_EXIT_S))
+        (watchdog->ended_by && !watchdog->keeps && now_s > signal_s + SIGNAL_EXIT_S))
         leave_process(watchdog);
 }
 

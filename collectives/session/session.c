@@ -268,7 +268,8 @@ static int write_results(struct bb_session *s, double timeout_s, int rc)
 {
     if (!s->json || timeout_s <= 0)
         return bb_results_close(s->json, rc);
-    bb_deadline_begin("the last write of the results", timeout_s, false);
+    bb_deadline_begin_write(timeout_s);
+    bb_results_at_end(s->json, bb_deadline_written);
     rc = bb_results_close(s->json, rc);
     bb_deadline_begin_exit(timeout_s, rc);
     return rc;

@@ -108,6 +108,24 @@ def test_an_exit_or_a_crash_of_a_library_is_told(busbar, tmp_path, deed, status,
     assert "all_reduce 8 B" in results["phase"]
 
 
+@pytest.mark.parametrize("deed, call, code, status, rows", [
+    ("leave", "pwrite:3", 1, "interrupted", 2),  # a row, which is written all the same
+    ("stall", "pwrite:3", 4, "timeout", 2),
+    ("stall", "fsync:2", 4, "timeout", 0),  # the folder of a file that has its name
+    ("stall", "rename:1", 4, None, 0), ("leave", "rename:1", 1, None, 0),  # it has another name yet, which goes
+    ("leave", "fsync:3", 1, "running", 2),  # the last write
+    ("stall", "ftruncate:2", 0, "ok", 2)])  # all is written: only its length is to be cut
+def test_a_write_that_does_not_come_back(busbar, tmp_path, deed, call, code, status, rows):
+    """A library calls exit() in it, or the file system hangs: exit status and results agree, and nothing else is left."""
+    environment = {**os.environ, "LD_PRELOAD": str(busbar.build / "tests/drill/libdrill_shim.so"), "DRILL": f"{deed}:{call}:all", "EMU_QUIET": "1"}
+    words = ["bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "-T", "0.5", "--json", "r.json"]
+    done = subprocess.run([str(busbar.build / "busbar-emulated"), *words], cwd=tmp_path, env=environment, timeout=60, capture_output=True, text=True)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == code and ("did not end" if deed == "stall" else "exit()") in line
+    found = {path.name: json.loads(path.read_text()) for path in tmp_path.iterdir()}
+    assert {name: (text["status"], len(text["results"])) for name, text in found.items()} == ({"r.json": (status, rows)} if status else {})
+
+
 @pytest.mark.parametrize("function, status, said, files", [("fflush", 4, "the head of the table", []),
                                                           ("destructor", 0, "the exit of the process", ["--json", "r.json"])])
 def test_a_run_that_hangs_beside_its_work_is_told(busbar, tmp_path, function, status, said, files):

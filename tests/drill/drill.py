@@ -44,6 +44,7 @@ PHASES = {
     "c-comm-init": {"bench": ("ncclCommInitRankConfig", 1), "proxy": ("ncclCommInitRankConfig", 1)},
     "c-buffers": {"bench": ("ncclMemAlloc", 1), "proxy": ("ncclMemAlloc", 1)},
     "c-open": {"bench": ("fsync", 1), "proxy": ("fsync", 1)},
+    "c-open-folder": {"bench": ("fsync", 2), "proxy": ("fsync", 2)},
     "d-warm-up": {"bench": ("ncclAllReduce", 1), "proxy": ("ncclSend", 1)},
     "e-timed": {"bench": ("ncclAllReduce", 12), "proxy": ("ncclSend", 12)},
     "f-verify": {"bench": ("cudaMemcpy", 1), "proxy": ("cudaMemcpyAsync", 1)},
@@ -52,7 +53,7 @@ PHASES = {
     "h-finalize": {"bench": ("ncclCommFinalize", 1), "proxy": ("ncclCommFinalize", 1)},
     "h-mpi-finalize": {"bench": ("MPI_Finalize", 1), "proxy": ("MPI_Finalize", 1)},
 }
-ONLY_RANK_0 = ("b-unique-id", "c-open", "g-write", "g-rename")
+ONLY_RANK_0 = ("b-unique-id", "c-open", "c-open-folder", "g-write", "g-rename")
 
 # fault: deed, rank, exit statuses (mpirun's is that of the rank that died first), what the line says.
 # {r}: the rank at fault; a job whose ranks are all alike at fault has none.
@@ -79,7 +80,7 @@ FAULTS = {
 }
 # Of launchers with statuses of their own: the number of the signal that hydra saw first, or that it ended a stopped rank with; interrupted
 # itself it may say 0 when all ranks say 1.
-STATUSES = {"hydra": {"kill1": (9,), "kill0": (9,), "segv1": (11,), "stop1": (9,), "stop0": (9,), "int": (0,)}}
+STATUSES = {"hydra": {"kill1": (9,), "kill0": (9,), "segv1": (11,), "stop1": (9,), "stop0": (9,), "int": (0,), "usr1": (0,)}}
 # `--walk`: a call of each of these fails, on rank 1 and on all, the first, second, fourth .. of a run. Whoever fails says so and where, and
 # no rank is left in an exchange or an operation that the others do not come to: nothing is timed out, truncated or lost.
 WALKS = {"fail1": (r"rank 1 ",), "fail-all": (r"",)}
@@ -94,6 +95,7 @@ SPOKEN_BY_NOBODY = r"timeout|did not end|truncate|is lost|ended by SIG"
 QUICK_WALK = ("bench/cudaMalloc#1", "bench/cudaEventRecord#4", "bench/ncclAllReduce#2", "proxy/ncclSend#2", "proxy/cudaMemcpyAsync#1",
               "proxy/MPI_Iallgather#4")
 INTERRUPTING = ("term", "int", "hup", "usr1", "usr2", "quit", "xcpu", "orphan", "leave")
+NAMED_TWICE = [("g-rename", fault) for fault in ("kill0", "stop0", "orphan")]  # who is killed there leaves the file's other name
 LOSSES = ("kill1", "segv1", "exit1", "kill0")
 # It dies of these at once, without a word, and what it started kills all ranks by SIGKILL.
 DIES_OF = {"hydra": ("hup", "usr2", "orphan")}
@@ -174,8 +176,7 @@ def busbar_lines(text):
 
 
 def judge_rows(folder, phase, fault, status):
-    """The results parse, and what they say became of the run is true. A killed rank 0, or one whose file system is what
-    hangs, could not say more."""
+    """The results parse, and what they say became of the run is true. A killed rank 0 could not say more."""
     path = folder + "/out/r.json"
     if not os.path.exists(path):
         return True
@@ -190,7 +191,7 @@ def judge_rows(folder, phase, fault, status):
         return True
     if fault == "orphan" and phase == "h-mpi-finalize" and said == "running":  # MPICH ends the ranks that wait there, at once
         return True
-    if said == "running" and (fault in ("kill0", "stop0") or phase.startswith("g-")):
+    if said == "running" and fault in ("kill0", "stop0"):
         return True
     return said not in ("running", "ok") or (said == "ok" and status == 0)
 
@@ -277,7 +278,7 @@ def run_drill(launcher, drill):
         time.sleep(0.2)
         left = processes(folder)
     beside = glob.glob(folder + "/out/*.tmp") + glob.glob(folder + "/out/.*")
-    if left or abandoned_regions(since_s) or (beside and phase != "g-rename"):  # there the file has its other name yet
+    if left or abandoned_regions(since_s) or (beside and (phase, fault) not in NAMED_TWICE and not (unheard and phase == "g-rename")):
         bad.append("clean")
     for pid in left:
         try:

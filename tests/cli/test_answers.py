@@ -529,6 +529,11 @@ def test_compare_takes_a_plan_of_a_step_beside_a_run(busbar, machine, tmp_path):
     measured, predicted, ratio = printed["group", "pp"]
     assert float(measured) / float(predicted) == pytest.approx(parts["group", "pp"], rel=1e-2) and ratio == f"{parts['group', 'pp']:.3f} x"
     assert printed["part", "idle"][1:] == ["0.0", "-"]
+    short = json.loads((tmp_path / "told.json").read_text())
+    short["predicted"]["breakdown"]["idle_us"] = 0.5
+    (tmp_path / "short.json").write_text(json.dumps(short))
+    done = busbar.run("compare", "run.json", "short.json", emulated=False, cwd=tmp_path)
+    assert re.search(r"part  idle .*predicted +0\.500 us: 0\.000 x\n", done.stdout), done.stdout
 
 
 @pytest.mark.parametrize("words,said", [

@@ -354,10 +354,10 @@ def words_of(row):
 
 def test_the_best_layouts_when_kernels_vary(busbar, plan):
     """The layouts are those without jitter, with the steps that a plan of each has with it, in the order of their medians."""
-    given, jitter = ("--tp", 1, "--cp", 1, "--pp", 1, "--top", 3), ("--jitter", "10%", "--samples", 5, "--seed", 4)
+    given, jitter = ("--tp", 1, "--cp", 1, "--pp", 1, "--top", 3), ("--jitter", "10%", "--samples", 18, "--seed", 4)
     steady, doc = plan(*SEARCH, *given), plan(*SEARCH, *given, *jitter)
     rows = doc["best_layout"]["layouts"]
-    assert doc["predicted"]["jitter"] == {"deviation": pytest.approx(0.1), "seed": 4, "samples": 5}
+    assert doc["predicted"]["jitter"] == {"deviation": pytest.approx(0.1), "seed": 4, "samples": 18}
     assert doc["predicted"]["step_us"] == rows[0]["step_us"] and len(rows) == 3
     alike = [{k: v for k, v in row.items() if not k.startswith(("p50", "p95"))} for row in rows]
     assert sorted(alike, key=lambda r: r["step_us"]) == steady["best_layout"]["layouts"] != alike
@@ -365,7 +365,7 @@ def test_the_best_layouts_when_kernels_vary(busbar, plan):
     for row in rows[:2]:
         steps = plan(*SEARCH[:-1], *words_of(row), *jitter)["predicted"]["jitter"]["step_us"]
         assert (row["p50_step_us"], row["p95_step_us"]) == (steps["p50"], steps["p95"]) and steps["p50"] > row["step_us"]
-    assert "sorted by p50, the median of 5 steps with jitter of 10% (seed 4)" in busbar.run("plan", *SEARCH, *given, *jitter, emulated=False).stdout
+    assert "sorted by p50, the median of 18 steps with jitter of 10% (seed 4)" in busbar.run("plan", *SEARCH, *given, *jitter, emulated=False).stdout
 
 
 def test_the_best_layout_beside_a_slow_gpu(busbar, plan):

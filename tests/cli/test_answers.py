@@ -357,10 +357,10 @@ def words_of(row):
 
 def test_the_best_layouts_when_kernels_vary(busbar, plan):
     """The layouts are those without jitter, with the steps that a plan of each has with it, in the order of their medians."""
-    given, jitter = ("--tp", 1, "--cp", 1, "--pp", 1, "--top", 3), ("--jitter", "10%", "--samples", 5, "--seed", 4)
+    given, jitter = ("--tp", 1, "--cp", 1, "--pp", 1, "--top", 3), ("--jitter", "10%", "--samples", 18, "--seed", 4)
     steady, doc = plan(*SEARCH, *given), plan(*SEARCH, *given, *jitter)
     rows = doc["best_layout"]["layouts"]
-    assert doc["predicted"]["jitter"] == {"deviation": pytest.approx(0.1), "seed": 4, "samples": 5}
+    assert doc["predicted"]["jitter"] == {"deviation": pytest.approx(0.1), "seed": 4, "samples": 18}
     assert doc["predicted"]["step_us"] == rows[0]["step_us"] and len(rows) == 3
     alike = [{k: v for k, v in row.items() if not k.startswith(("p50", "p95"))} for row in rows]
     assert sorted(alike, key=lambda r: r["step_us"]) == steady["best_layout"]["layouts"] != alike
@@ -368,7 +368,7 @@ def test_the_best_layouts_when_kernels_vary(busbar, plan):
     for row in rows[:2]:
         steps = plan(*SEARCH[:-1], *words_of(row), *jitter)["predicted"]["jitter"]["step_us"]
         assert (row["p50_step_us"], row["p95_step_us"]) == (steps["p50"], steps["p95"]) and steps["p50"] > row["step_us"]
-    assert "sorted by p50, the median of 5 steps with jitter of 10% (seed 4)" in busbar.run("plan", *SEARCH, *given, *jitter, emulated=False).stdout
+    assert "sorted by p50, the median of 18 steps with jitter of 10% (seed 4)" in busbar.run("plan", *SEARCH, *given, *jitter, emulated=False).stdout
 
 
 def test_the_best_layout_beside_a_slow_gpu(busbar, plan):
@@ -533,6 +533,11 @@ def test_compare_takes_a_plan_of_a_step_beside_a_run(busbar, machine, tmp_path):
     measured, predicted, ratio = printed["group", "pp"]
     assert float(measured) / float(predicted) == pytest.approx(parts["group", "pp"], rel=1e-2) and ratio == f"{parts['group', 'pp']:.3f} x"
     assert printed["part", "idle"][1:] == ["0.0", "-"]
+    short = json.loads((tmp_path / "told.json").read_text())
+    short["predicted"]["breakdown"]["idle_us"] = 0.5
+    (tmp_path / "short.json").write_text(json.dumps(short))
+    done = busbar.run("compare", "run.json", "short.json", emulated=False, cwd=tmp_path)
+    assert re.search(r"part  idle .*predicted +0\.500 us: 0\.000 x\n", done.stdout), done.stdout
 
 
 @pytest.mark.parametrize("words,said", [

@@ -398,6 +398,25 @@ static void test_full_disk(void **state)
     assert_non_null(strstr(capture_end(&said), "No space left"));
 }
 
+/* The rows as a table, on a stream that takes none. */
+static void test_full_stream(void **state)
+{
+    struct bb_results_head head = head_for(NULL);
+    struct bb_results *res;
+    struct capture said;
+
+    (void)state;
+    head.csv = "-";
+    head.out = fopen("/dev/full", "w");
+    assert_non_null(head.out);
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 1)), 0);
+    capture_begin(&said);
+    assert_int_equal(bb_results_close(res, 0), -BB_EFAIL);
+    assert_string_equal(capture_end(&said), "busbar: cannot write the table to stdout: No space left on device\n");
+    fclose(head.out);
+}
+
 static void test_nothing_wanted(void **state)
 {
     struct bb_results_head head = head_for(NULL);
@@ -502,6 +521,7 @@ int main(void)
         cmocka_unit_test(test_links_and_modes),
         cmocka_unit_test(test_targets),
         cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_full_stream),
         cmocka_unit_test(test_nothing_wanted),
         cmocka_unit_test(test_foreign_schema),
         cmocka_unit_test(test_no_file_is_replaced),

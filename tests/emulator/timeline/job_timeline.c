@@ -42,10 +42,7 @@ static socklen_t find_name(struct sockaddr_un *at)
 struct hand_over {
     int maker; /* the number that it has for itself */
     struct iovec what;
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr first;
-    } control;
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
     struct msghdr message;
 };
 
@@ -56,8 +53,8 @@ static void open_hand(struct hand_over *h, int maker)
     h->what = (struct iovec){&h->maker, sizeof(h->maker)};
     h->message.msg_iov = &h->what;
     h->message.msg_iovlen = 1;
-    h->message.msg_control = h->control.bytes;
-    h->message.msg_controllen = sizeof(h->control.bytes);
+    h->message.msg_control = h->control;
+    h->message.msg_controllen = sizeof(h->control);
 }
 
 static void give_memory(int to, int fd)

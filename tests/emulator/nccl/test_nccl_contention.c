@@ -216,6 +216,50 @@ static int on_one_nic(struct rank *r)
     return drop_lanes(r, &l);
 }
 
+/* Two processes of two GPUs each, a node: each GPU's operation with the one beside it in the other process shares the NIC
+ * with that of its neighbour, which has twice as much. */
+static int two_gpus_in_a_process(struct rank *r)
+{
+    ncclComm_t all[2], pair[2];
+    cudaStream_t s[2];
+    cudaEvent_t start[2];
+    char *x[2];
+
+    CHECK_EQ(ncclGroupStart(), ncclSuccess);
+    for (int g = 0; g < 2; g++) {
+        CHECK_EQ(cudaSetDevice(2 * r->rank + g), cudaSuccess);
+        x[g] = device_buffer(2 * MB);
+        CHECK_EQ(cudaStreamCreateWithFlags(&s[g], cudaStreamNonBlocking), cudaSuccess);
+        CHECK_EQ(ncclCommInitRank(&all[g], 4, r->id, 2 * r->rank + g), ncclSuccess);
+    }
+    CHECK_EQ(ncclGroupEnd(), ncclSuccess);
+    CHECK_EQ(ncclGroupStart(), ncclSuccess);
+    for (int g = 0; g < 2; g++)
+        CHECK_EQ(ncclCommSplit(all[g], g, r->rank, &pair[g], NULL), ncclSuccess);
+    CHECK_EQ(ncclGroupEnd(), ncclSuccess);
+    CHECK_EQ(ncclGroupStart(), ncclSuccess);
+    for (int g = 0; g < 2; g++)
+        CHECK_EQ(ncclAllReduce(x[g], x[g], 1, ncclInt8, ncclMax, all[g], s[g]), ncclSuccess);
+    CHECK_EQ(ncclGroupEnd(), ncclSuccess);
+    for (int g = 0; g < 2; g++)
+        CHECK_EQ(cudaStreamSynchronize(s[g]), cudaSuccess);
+    for (int g = 0; g < 2; g++) {
+        CHECK_EQ(cudaSetDevice(2 * r->rank + g), cudaSuccess);
+        CHECK_EQ(cudaEventCreate(&start[g]), cudaSuccess);
+        CHECK_EQ(cudaEventRecord(start[g], s[g]), cudaSuccess);
+        CHECK_EQ(ncclAllReduce(x[g], x[g], (g + 1) * (size_t)MB, ncclInt8, ncclMax, pair[g], s[g]), ncclSuccess);
+    }
+    for (int g = 0; g < 2; g++) { /* half of the NIC each; then 1 MB more alone */
+        CHECK_EQ(cudaSetDevice(2 * r->rank + g), cudaSuccess);
+        CHECK_US(stream_us(s[g], start[g]), 2000 + g * 1000);
+    }
+    for (int g = 0; g < 2; g++) {
+        CHECK_EQ(ncclCommDestroy(pair[g]), ncclSuccess);
+        CHECK_EQ(ncclCommDestroy(all[g]), ncclSuccess);
+    }
+    return 0;
+}
+
 static void links_are_shared(void **state)
 {
     (void)state;
@@ -227,6 +271,7 @@ static void a_nic_is_shared(void **state)
 {
     (void)state;
     run_ranks(4, on_one_nic, NULL, 0, NULL);
+    run_ranks(2, two_gpus_in_a_process, NULL, RANKS_NO_COMM, NULL);
 }
 
 static void nothing_waits_for_ever(void **state)

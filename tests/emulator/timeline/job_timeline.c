@@ -19,21 +19,35 @@
 
 enum { PATIENCE_MS = 5000 };
 
+static uint64_t hash_of(const char *text)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+    return h;
+}
+
 /* The launcher's name of the job, or the process that started its ranks: not a name that other jobs have. */
-static socklen_t find_name(struct sockaddr_un *at)
+static uint64_t name_job(void)
 {
     static const char *const names[] = {"PMIX_NAMESPACE", "PMI_JOBID", "SLURM_JOB_ID"};
     const char *job = NULL, *step = getenv("SLURM_STEP_ID");
-    char parent[32];
-    int n;
+    char parent[32], text[4096];
 
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]) && !job; i++)
         job = getenv(names[i]);
     snprintf(parent, sizeof(parent), "parent %d", (int)getppid());
+    snprintf(text, sizeof(text), "%d %d %s %s", (int)getuid(), emu_world_size(), step ? step : "", job ? job : parent);
+    return hash_of(text);
+}
+
+static socklen_t find_name(struct sockaddr_un *at)
+{
+    int n;
+
     *at = (struct sockaddr_un){.sun_family = AF_UNIX}; /* the name begins with a zero: it lies in no folder */
-    n = snprintf(at->sun_path + 1, sizeof(at->sun_path) - 1, "emu-timeline %d %d %s %s", (int)getuid(),
-                 emu_world_size(), job ? job : parent, step ? step : "");
-    n = n < (int)sizeof(at->sun_path) - 1 ? n : (int)sizeof(at->sun_path) - 1;
+    n = snprintf(at->sun_path + 1, sizeof(at->sun_path) - 1, "emu-timeline %016llx", (unsigned long long)name_job());
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 

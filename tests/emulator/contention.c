@@ -22,8 +22,9 @@ static struct {
     struct emu_timeline *line;
     int host;
     bool is_shared, has_ended;
+    bool has_places;                    /* GPUs meet there at what they share                                 */
     bool is_said;                       /* that it tells nothing any more                                     */
-    uint64_t name;                      /* of a shared one: the process that made it                          */
+    uint64_t name;                      /* of one that has places: the process that made it                   */
     int machine_ranks[EMU_MAX_DEVICES]; /* of devices whose place NCCL knows, counted from 1, 0: not yet */
 } ahead;
 
@@ -85,7 +86,7 @@ static struct emu_gpu_parts parts_of(int device)
     parts.gbps[EMU_LEAF_OUT] = parts.gbps[EMU_LEAF_IN] = uplink_gbps(BB_LEAF, rank);
     parts.gbps[EMU_POD_OUT] = parts.gbps[EMU_POD_IN] = uplink_gbps(BB_POD, rank);
     parts.gbps[EMU_MEMORY] = bb_cluster_nccl_memory_gbps(&emu.machine);
-    if (!ahead.is_shared)
+    if (!ahead.has_places)
         return parts;
     parts.place[EMU_NIC_OUT] = parts.place[EMU_NIC_IN] = bb_cluster_rank_nic(&emu.machine, rank);
     for (int tier = 0; tier < BB_TIERS; tier++)
@@ -97,25 +98,31 @@ static struct emu_gpu_parts parts_of(int device)
     return parts;
 }
 
-/* What lets an operation begin earlier or later than its members' arrival is nothing that a timeline knows of. */
-static void refuse_dangers(void)
+/* What lets an operation begin earlier or later than its members' arrival is nothing that a timeline knows of. NULL: none
+ * of it was asked for. */
+static const char *danger_asked(void)
 {
     static const char *const names[] = {"EMU_HARDWARE_QUEUES", "EMU_SEND_AHEAD"};
 
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (emu_env_number(names[i], 16) > 0)
-            emu_die(
-                "%s=%s: not where processes share NICs or uplinks, as on '%s'; a profile with a NIC for each GPU and "
-                "no scarce uplinks has it",
-                names[i], getenv(names[i]), emu.machine.name);
+            return names[i];
+    return NULL;
 }
 
-static bool wants_others(void)
+/* A timeline on which GPUs meet at what they share: with other processes, or those of this one if it is alone. */
+static bool wants_places(void)
 {
-    if (emu_world_size() == 1 || !(bb_cluster_gpus_share_nics(&emu.machine) || bb_fabric_has_scarce(&emu.machine)))
+    const char *danger = danger_asked();
+
+    if (!bb_cluster_gpus_share_nics(&emu.machine) && !bb_fabric_has_scarce(&emu.machine))
         return false;
-    refuse_dangers();
-    return true;
+    if (danger && emu_world_size() > 1)
+        emu_die(
+            "%s=%s: not where processes share NICs or uplinks, as on '%s'; a profile with a NIC for each GPU and no "
+            "scarce uplinks has it",
+            danger, getenv(danger), emu.machine.name);
+    return !danger;
 }
 
 void emu_contention_load(void)
@@ -123,9 +130,12 @@ void emu_contention_load(void)
     emu.contends = emu.machine.shares && !emu.real_time;
     if (!emu.contends)
         return;
-    ahead.is_shared = wants_others();
-    if (ahead.is_shared && !(ahead.line = emu_timeline_of_job(&ahead.name, &ahead.host)))
-        ahead.is_shared = false;
+    ahead.has_places = wants_places();
+    if (ahead.has_places && emu_world_size() > 1) {
+        ahead.line = emu_timeline_of_job(&ahead.name, &ahead.host);
+        ahead.is_shared = ahead.has_places = ahead.line != NULL;
+    } else if (ahead.has_places)
+        ahead.name = (uint64_t)getpid();
     if (ahead.line)
         return;
     ahead.line = emu_timeline_open(&emu.machine, -1);

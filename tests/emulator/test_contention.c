@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -277,6 +278,28 @@ static int ranks_find_each_other(void)
     return 0;
 }
 
+/* Two steps of a Slurm job are two jobs, however long its name is. */
+static int steps_are_apart(void)
+{
+    struct process first, second, of_next;
+    char job[160];
+
+    snprintf(job, sizeof(job), "%0140d", (int)getpid());
+    unsetenv("PMIX_NAMESPACE");
+    unsetenv("PMI_JOBID");
+    setenv("SLURM_JOB_ID", job, 1);
+    setenv("SLURM_STEP_ID", "0", 1);
+    first = start_rank("0");
+    second = start_rank("1");
+    setenv("SLURM_STEP_ID", "1", 1);
+    of_next = start_rank("0");
+    EXPECT(first.name == (uint64_t)first.pid && second.name == first.name && of_next.name == (uint64_t)of_next.pid);
+    end_rank(&first);
+    end_rank(&second);
+    end_rank(&of_next);
+    return 0;
+}
+
 static int begin(void)
 {
     return (int)emu_timeline_name();
@@ -286,6 +309,11 @@ static const char *const shared_nics[] = {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM
 static const char *const dangers[][4] = {
     {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM_WORLD_SIZE=2", "EMU_HARDWARE_QUEUES=1"},
     {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM_WORLD_SIZE=2", "EMU_SEND_AHEAD=8"}};
+
+static void run_job(void **state)
+{
+    child_pass((int (*)(void))(uintptr_t)*state, shared_nics);
+}
 
 static void some_dangers_are_refused(void **state)
 {
@@ -335,6 +363,7 @@ int main(void)
                                        TEST(a_fork_ends),
                                        TEST(calls_after_the_end),
                                        cmocka_unit_test(one_process_is_one_rank),
+                                       {"steps_are_apart", run_job, NULL, NULL, (void *)(uintptr_t)steps_are_apart},
                                        cmocka_unit_test(some_dangers_are_refused),
                                        {"a_full_queue", run_short_queue, NULL, NULL, (void *)(uintptr_t)a_full_queue}};
 

@@ -216,6 +216,75 @@ static int on_one_nic(struct rank *r)
     return drop_lanes(r, &l);
 }
 
+/* Four GPUs, two on each NIC, and the first and the second of them operate with those of the other node: the seconds have
+ * twice as much, half of which they send when the firsts have done. */
+enum { GPUS = 4 };
+
+static int make_pairs(struct rank *r, int n, ncclComm_t all[GPUS], ncclComm_t pair[GPUS])
+{
+    CHECK_EQ(ncclGroupStart(), ncclSuccess);
+    for (int g = 0; g < n; g++) {
+        CHECK_EQ(cudaSetDevice(n * r->rank + g), cudaSuccess);
+        CHECK_EQ(ncclCommInitRank(&all[g], GPUS, r->id, n * r->rank + g), ncclSuccess);
+    }
+    CHECK_EQ(ncclGroupEnd(), ncclSuccess);
+    CHECK_EQ(ncclGroupStart(), ncclSuccess);
+    for (int g = 0; g < n; g++)
+        CHECK_EQ(ncclCommSplit(all[g], g % 2, n * r->rank + g, &pair[g], NULL), ncclSuccess);
+    CHECK_EQ(ncclGroupEnd(), ncclSuccess);
+    return 0;
+}
+
+static int reduce_all_at_once(struct rank *r, int n, char **x, ncclComm_t *comms, cudaStream_t *s,
+                              const size_t bytes[2])
+{
+    CHECK_EQ(ncclGroupStart(), ncclSuccess);
+    for (int g = 0; g < n; g++)
+        CHECK_EQ(ncclAllReduce(x[g], x[g], bytes[g % 2], ncclInt8, ncclMax, comms[g], s[g]), ncclSuccess);
+    CHECK_EQ(ncclGroupEnd(), ncclSuccess);
+    return 0;
+}
+
+static int gpus_of_a_process(struct rank *r)
+{
+    static const size_t least[2] = {1, 1}, much[2] = {MB, 2 * MB};
+    const int n = GPUS / r->size;
+    ncclComm_t all[GPUS], pair[GPUS];
+    cudaStream_t s[GPUS];
+    cudaEvent_t start[GPUS], end[GPUS];
+    char *x[GPUS];
+    float ms;
+
+    CHECK_EQ(make_pairs(r, n, all, pair), 0);
+    for (int g = 0; g < n; g++) {
+        CHECK_EQ(cudaSetDevice(n * r->rank + g), cudaSuccess);
+        x[g] = device_buffer(2 * MB);
+        CHECK_EQ(cudaStreamCreateWithFlags(&s[g], cudaStreamNonBlocking), cudaSuccess);
+        CHECK_EQ(cudaEventCreate(&start[g]), cudaSuccess);
+        CHECK_EQ(cudaEventCreate(&end[g]), cudaSuccess);
+    }
+    CHECK_EQ(reduce_all_at_once(r, n, x, all, s, least), 0);
+    for (int g = 0; g < n; g++) {
+        CHECK_EQ(cudaStreamSynchronize(s[g]), cudaSuccess);
+        CHECK_EQ(cudaEventRecord(start[g], s[g]), cudaSuccess);
+    }
+    CHECK_EQ(reduce_all_at_once(r, n, x, pair, s, much), 0);
+    for (int g = 0; g < n; g++)
+        CHECK_EQ(cudaEventRecord(end[g], s[g]), cudaSuccess);
+    for (int g = 0; g < n; g++) {
+        CHECK_EQ(cudaEventSynchronize(end[g]), cudaSuccess);
+        CHECK_EQ(cudaEventElapsedTime(&ms, start[g], end[g]), cudaSuccess);
+        CHECK_US(ms * 1e3, 2000 + g % 2 * 1000);
+        CHECK_EQ(cudaEventDestroy(start[g]), cudaSuccess);
+        CHECK_EQ(cudaEventDestroy(end[g]), cudaSuccess);
+        CHECK_EQ(cudaStreamDestroy(s[g]), cudaSuccess);
+        CHECK_EQ(cudaFree(x[g]), cudaSuccess);
+        CHECK_EQ(ncclCommDestroy(pair[g]), ncclSuccess);
+        CHECK_EQ(ncclCommDestroy(all[g]), ncclSuccess);
+    }
+    return 0;
+}
+
 static void links_are_shared(void **state)
 {
     (void)state;
@@ -227,6 +296,8 @@ static void a_nic_is_shared(void **state)
 {
     (void)state;
     run_ranks(4, on_one_nic, NULL, 0, NULL);
+    run_ranks(2, gpus_of_a_process, NULL, RANKS_NO_COMM, NULL);
+    run_ranks(1, gpus_of_a_process, NULL, RANKS_NO_COMM, NULL);
 }
 
 static void nothing_waits_for_ever(void **state)

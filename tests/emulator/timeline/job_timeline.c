@@ -19,21 +19,35 @@
 
 enum { PATIENCE_MS = 5000 };
 
+static uint64_t hash_of(const char *text)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+    return h;
+}
+
 /* The launcher's name of the job, or the process that started its ranks: not a name that other jobs have. */
-static socklen_t find_name(struct sockaddr_un *at)
+static uint64_t name_job(void)
 {
     static const char *const names[] = {"PMIX_NAMESPACE", "PMI_JOBID", "SLURM_JOB_ID"};
     const char *job = NULL, *step = getenv("SLURM_STEP_ID");
-    char parent[32];
-    int n;
+    char parent[32], text[4096];
 
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]) && !job; i++)
         job = getenv(names[i]);
     snprintf(parent, sizeof(parent), "parent %d", (int)getppid());
+    snprintf(text, sizeof(text), "%d %d %s %s", (int)getuid(), emu_world_size(), step ? step : "", job ? job : parent);
+    return hash_of(text);
+}
+
+static socklen_t find_name(struct sockaddr_un *at)
+{
+    int n;
+
     *at = (struct sockaddr_un){.sun_family = AF_UNIX}; /* the name begins with a zero: it lies in no folder */
-    n = snprintf(at->sun_path + 1, sizeof(at->sun_path) - 1, "emu-timeline %d %d %s %s", (int)getuid(),
-                 emu_world_size(), job ? job : parent, step ? step : "");
-    n = n < (int)sizeof(at->sun_path) - 1 ? n : (int)sizeof(at->sun_path) - 1;
+    n = snprintf(at->sun_path + 1, sizeof(at->sun_path) - 1, "emu-timeline %016llx", (unsigned long long)name_job());
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
@@ -42,10 +56,7 @@ static socklen_t find_name(struct sockaddr_un *at)
 struct hand_over {
     int maker; /* the number that it has for itself */
     struct iovec what;
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr first;
-    } control;
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
     struct msghdr message;
 };
 
@@ -56,8 +67,8 @@ static void open_hand(struct hand_over *h, int maker)
     h->what = (struct iovec){&h->maker, sizeof(h->maker)};
     h->message.msg_iov = &h->what;
     h->message.msg_iovlen = 1;
-    h->message.msg_control = h->control.bytes;
-    h->message.msg_controllen = sizeof(h->control.bytes);
+    h->message.msg_control = h->control;
+    h->message.msg_controllen = sizeof(h->control);
 }
 
 static void give_memory(int to, int fd)

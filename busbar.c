@@ -4,6 +4,7 @@
  */
 #include "bootstrap/base/err.h"
 #include "bootstrap/base/json_memory.h"
+#include "bootstrap/base/outfile.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/report/report_main.h"
 #include "bootstrap/start/exit_guard.h"
@@ -239,7 +240,7 @@ __attribute__((visibility("default"))) void _exit(int status) /* NOLINT(bugprone
 
 int main(int argc, char **argv)
 {
-    int rc = 0;
+    int rc = 0, error;
 
     fill_streams();
     (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow fails in its write, which is said */
@@ -263,8 +264,8 @@ int main(int argc, char **argv)
     } else {
         rc = run_command(argc - 1, argv + 1);
     }
-    if ((fflush(stdout) != 0 || ferror(stdout)) && rc >= 0)
-        rc = bb_err(BB_EFAIL, "cannot write to stdout");
+    if ((error = bb_outfile_error(stdout)) != 0 && rc >= 0)
+        rc = bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(error));
     if (rc < 0 && bb_err_is_mute())
         let_first_rank_speak();
     return bb_exit_code(rc);

@@ -1,29 +1,24 @@
-/* list_collectives.c - the tables as text, for `busbar list`. */
+/* list_collectives.c - the tables as text, for `busbar list`, which sees at its end whether they could be written. */
 #include "collectives/bench_main.h"
 #include "collectives/ops/coll.h"
-
-static int check_written(FILE *out)
-{
-    return ferror(out) ? bb_err(BB_EFAIL, "cannot write the list") : 0;
-}
 
 int bb_list_collectives(FILE *out)
 {
     for (int i = 0; i < BB_COLL_KIND_COUNT; i++)
         fprintf(out, "%-15s %s (busbw = algbw * %s)\n", bb_colls[i].name, bb_colls[i].help, bb_colls[i].factor_text);
-    return check_written(out);
+    return 0;
 }
 
 int bb_list_dtypes(FILE *out)
 {
     for (int i = 0; i < BB_DTYPE_COUNT; i++)
         fprintf(out, "%-15s %s\n", bb_dtypes[i].name, bb_dtypes[i].help);
-    return check_written(out);
+    return 0;
 }
 
 int bb_list_ops(FILE *out)
 {
     for (int i = 0; i < BB_REDOP_COUNT; i++)
         fprintf(out, "%-15s %s\n", bb_redops[i].name, bb_redops[i].help);
-    return check_written(out);
+    return 0;
 }

@@ -194,15 +194,22 @@ static int name_file(struct bb_outfile *f)
     return 0;
 }
 
+/* A stream knows that a write failed, and not why: one more fails as it did. Its file is nobody's any more. */
+int bb_outfile_error(FILE *out)
+{
+    if (fflush(out) != 0)
+        return errno ? errno : EIO;
+    if (!ferror(out))
+        return 0;
+    return write(fileno(out), "\n", 1) < 0 ? errno : EIO;
+}
+
 int bb_outfile_place(struct bb_outfile *f)
 {
-    int error;
+    int error = bb_outfile_error(f->out);
 
-    errno = 0;
-    if (ferror(f->out) || fflush(f->out) != 0)
-        return errno ? errno : EIO;
-    if (!f->temporary)
-        return 0;
+    if (error || !f->temporary)
+        return error;
     error = bb_outfile_sync(fileno(f->out));
     if (!error && f->unnamed)
         error = name_file(f);

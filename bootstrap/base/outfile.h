@@ -50,6 +50,9 @@ int bb_outfile_check(const char *path, const char *what) BB_MUST_CHECK;
 /* bb_outfile_is_stream - path is written as it is. */
 bool bb_outfile_is_stream(const char *path);
 
+/* bb_outfile_error - what is written to a stream so far is there: 0, or errno of a write that failed, now or before. */
+int bb_outfile_error(FILE *out);
+
 /* bb_outfile_sync - on the disk, where a disk is behind it: 0 or errno. */
 int bb_outfile_sync(int fd);
 

@@ -79,7 +79,7 @@ static int write_table(struct bb_results *res)
 {
     const char *what = "the table";
     struct bb_outfile file;
-    int rc;
+    int rc, error;
 
     if (!res->csv)
         return 0;
@@ -92,9 +92,9 @@ static int write_table(struct bb_results *res)
     }
     if (res->csv_out) {
         rc = bb_flat_table_write(&res->table, res->csv_out);
-        return rc == 0 && (fflush(res->csv_out) != 0 || ferror(res->csv_out))
-                   ? bb_err(BB_EFAIL, "cannot write %s to stdout: %s", what, strerror(errno))
-                   : rc;
+        if (rc == 0 && (error = bb_outfile_error(res->csv_out)) != 0)
+            rc = bb_err(BB_EFAIL, "cannot write %s to stdout: %s", what, strerror(error));
+        return rc;
     }
     rc = bb_outfile_open_private(&file, res->csv, what);
     return rc ? rc : bb_outfile_close(&file, what, bb_flat_table_write(&res->table, file.out));
@@ -401,9 +401,11 @@ bool bb_results_on_stdout(const char *json, const char *csv)
 /* What was printed beside the file belongs to the run, and to its status. */
 static int check_stdout(const struct bb_results *res, int rc)
 {
-    if (rc < 0 || res->out || res->csv_out || (fflush(stdout) == 0 && !ferror(stdout)))
+    int error;
+
+    if (rc < 0 || res->out || res->csv_out || (error = bb_outfile_error(stdout)) == 0)
         return rc;
-    return bb_err(BB_EFAIL, "cannot write to stdout");
+    return bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(error));
 }
 
 int bb_results_close(struct bb_results *res, int rc)

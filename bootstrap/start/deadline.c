@@ -72,7 +72,7 @@ static _Noreturn void end_process(int signal, bool timed_out, pid_t sender)
         if (!before)
             bb_speaker_says(word);
     }
-    if (!bb_launched_alone())
+    if (!bb_launched_alone() && !bb_speaker_answer(word, code, LINGER_MS))
         pause_ms(LINGER_MS); /* those that come later find the word taken */
     bb_exit_by(signal, code);
 }

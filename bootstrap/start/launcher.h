@@ -25,12 +25,6 @@ int bb_launcher_local_ranks(int *ranks, int room);
  */
 bool bb_launched_alone(void);
 
-/*
- * bb_launcher_claim - the variable, as "X_SIZE=8", by which a launcher, known or not, says that it started several
- * processes, and beside which the number of this one stands (X_RANK); NULL: none says so.
- */
-const char *bb_launcher_claim(void);
-
 /* bb_launcher_waits_for_all - srun: a rank that is stopped or stuck keeps the job, whatever becomes of the others. */
 bool bb_launcher_waits_for_all(void);
 

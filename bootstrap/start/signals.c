@@ -5,41 +5,45 @@
 #include <stddef.h>
 
 /* What users, schedulers (a time limit is SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU) and terminals send; a process's own. */
-static const struct {
+struct known_signal {
     int number;
     const char *name;
     bool crash;
-} signals[] = {{SIGTERM, "SIGTERM", false},
-               {SIGINT, "SIGINT", false},
-               {SIGHUP, "SIGHUP", false},
-               {SIGUSR1, "SIGUSR1", false},
-               {SIGUSR2, "SIGUSR2", false},
-               {SIGQUIT, "SIGQUIT", false},
-               {SIGXCPU, "SIGXCPU", false},
-               {SIGALRM, "SIGALRM", false},
-               {BB_LAUNCHER_LOST, "the loss of its launcher", false},
-               {BB_EXIT_CALLED, "a library that called exit()", false},
-               {SIGSEGV, "SIGSEGV", true},
-               {SIGBUS, "SIGBUS", true},
-               {SIGFPE, "SIGFPE", true},
-               {SIGILL, "SIGILL", true},
-               {SIGABRT, "SIGABRT", true},
-               {SIGSYS, "SIGSYS", true}};
+};
+
+static const struct known_signal signals[] = {{SIGTERM, "SIGTERM", false},
+                                              {SIGINT, "SIGINT", false},
+                                              {SIGHUP, "SIGHUP", false},
+                                              {SIGUSR1, "SIGUSR1", false},
+                                              {SIGUSR2, "SIGUSR2", false},
+                                              {SIGQUIT, "SIGQUIT", false},
+                                              {SIGXCPU, "SIGXCPU", false},
+                                              {SIGALRM, "SIGALRM", false},
+                                              {BB_LAUNCHER_LOST, "the loss of its launcher", false},
+                                              {BB_EXIT_CALLED, "a library that called exit()", false},
+                                              {SIGSEGV, "SIGSEGV", true},
+                                              {SIGBUS, "SIGBUS", true},
+                                              {SIGFPE, "SIGFPE", true},
+                                              {SIGILL, "SIGILL", true},
+                                              {SIGABRT, "SIGABRT", true},
+                                              {SIGSYS, "SIGSYS", true}};
+
+static struct known_signal find_signal(int number)
+{
+    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+        if (signals[i].number == number)
+            return signals[i];
+    return (struct known_signal){number, "", false};
+}
 
 const char *bb_signal_name(int signal)
 {
-    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
-        if (signals[i].number == signal)
-            return signals[i].name;
-    return "";
+    return find_signal(signal).name;
 }
 
 bool bb_signal_is_crash(int signal)
 {
-    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
-        if (signals[i].number == signal)
-            return signals[i].crash;
-    return false;
+    return find_signal(signal).crash;
 }
 
 bool bb_signal_is_taken(int signal)

@@ -29,15 +29,28 @@ static void answer(int word, int leash, char code, int for_ms)
 {
     const double end_s = bb_now_s() + 1e-3 * for_ms;
     struct pollfd polls[] = {{.fd = leash, .events = POLLIN}, {.fd = word, .events = POLLIN}};
-    double left_s;
+    int left_ms = for_ms;
 
-    while ((left_s = end_s - bb_now_s()) > 0 && poll(polls, 2, (int)(1e3 * left_s) + 1) >= 0 && !polls[0].revents)
+    while (poll(polls, 2, left_ms) >= 0 && !polls[0].revents && (polls[1].revents || left_ms > 0)) {
         if (polls[1].revents) {
             const int asker = accept4(word, NULL, NULL, SOCK_CLOEXEC);
 
             (void)send(asker, &code, 1, MSG_NOSIGNAL);
             close(asker);
         }
+        left_ms = end_s > bb_now_s() ? (int)(1e3 * (end_s - bb_now_s())) + 1 : 0;
+    }
+}
+
+bool bb_speaker_answer(int fd, int code, int for_ms)
+{
+    int listens = 0;
+    socklen_t length = sizeof(listens);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) || !listens)
+        return false;
+    answer(fd, -1, (char)code, for_ms);
+    return true;
 }
 
 /* Whether the speaker did not go before it had said anything. */

@@ -277,7 +277,6 @@ int bb_list_columns(FILE *out)
             "  %-10s axes of the study, state, and any figure of \"columns\" by its way through the JSON\n"
             "  %-10s (bootstrap/results/README.md); .p50 at the end may be left out\n",
             "sweep", "");
-    rc = ferror(out) ? bb_err(BB_EFAIL, "cannot write the list") : 0;
 out:
     return rc;
 }

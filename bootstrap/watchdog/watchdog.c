@@ -22,6 +22,7 @@ static const double TELL_S = 0.5;  /* for rank 0 to save its results */
 static const double CONNECT_S = 2; /* all that a start may lose to a firewall that drops packets           */
 static const double ANSWER_S = 10; /* from one who took the call: thousands of ranks may call rank 0 at once */
 enum { SPARE_VISITORS = 64 };      /* beyond one of each rank */
+enum { ANSWER_OTHERS_MS = 1000 };  /* mpirun needs as long to end those that are left */
 
 static void copy_text(char *to, const char *from)
 {
@@ -126,7 +127,8 @@ int bb_watchdog_start(struct bb_watchdog **out, double timeout_s)
     watchdog->launcher = getppid();
     watchdog->launched = !bb_launched_alone();
     watchdog->timeout_s = timeout_s;
-    watchdog->due_s = bb_now_s() + timeout_s;
+    watchdog->round_s = bb_now_s(); /* who is stopped before its thread's first round was stopped, too */
+    watchdog->due_s = watchdog->round_s + timeout_s;
     watchdog->speaker_fd = -1;
     copy_text(watchdog->mine.text, "start");
     watchdog->poke_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -181,6 +183,7 @@ void bb_watchdog_spoken(struct bb_watchdog *watchdog, int code)
     if (watchdog->launched && !watchdog->attended && watchdog->n_peers == 0 && !watchdog->spoke) {
         watchdog->speaker_fd = bb_speaker_take(code);
         bb_speaker_says(watchdog->speaker_fd);
+        (void)bb_speaker_answer(watchdog->speaker_fd, code, ANSWER_OTHERS_MS);
         watchdog->spoke = true;
     }
     pthread_mutex_unlock(&watchdog->lock);

@@ -447,7 +447,7 @@ static void check_neighbours(struct bb_watchdog *watchdog, double now_s)
     }
     if ((lost = bb_neighbours_lost(&watchdog->neighbours)) < 0)
         return;
-    if (watchdog->neighbour_s == 0)
+    if (watchdog->neighbour_s == 0 || watchdog->slept) /* who was stopped is the last to know: the others have spoken */
         watchdog->neighbour_s = now_s + NEIGHBOUR_S;
     if (now_s >= watchdog->neighbour_s)
         bb_watchdog_judge_neighbour(watchdog, lost);
@@ -479,6 +479,7 @@ static void check_end(struct bb_watchdog *watchdog, double now_s)
     if (!watchdog->hooks_started && !watchdog->releasing)
         watchdog->hooks_started = pthread_create(&watchdog->hooks_thread, NULL, hooks_thread, watchdog) == 0;
     say_last_words(watchdog, now_s);
+    (void)bb_speaker_answer(watchdog->speaker_fd, bb_exit_code(watchdog->ending), 0);
     if (now_s > watchdog->ending_s + (watchdog->keeps ? 3 : 1) * EXIT_S ||
         (watchdog->ended_by && !watchdog->keeps && now_s > watchdog->signal_s + SIGNAL_EXIT_S))
         leave_process(watchdog);

@@ -11,6 +11,7 @@
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/siblings.h"
 #include "bootstrap/start/speaker.h"
+#include "bootstrap/start/unknown_launcher.h"
 #include "bootstrap/watchdog/watchdog.h"
 #include "bootstrap/world/exchange.h"
 #include "bootstrap/world/nodes.h"

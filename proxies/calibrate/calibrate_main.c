@@ -44,6 +44,8 @@ static const struct bb_opt measure_rows[] = {
     OPT_STRING(0, "hosts", FIELD(run.hosts), NULL, "LIST", "hosts for the launcher"),
     OPT_STRING(0, "launch-arguments", FIELD(run.launch_arguments), NULL, "WORDS",
                "more words for the launcher, split at blanks"),
+    OPT_DOUBLE('T', "timeout", FIELD(run.timeout_s), NULL, "SECONDS", 0.1, 1e6,
+               "longest wait of each of them before it ends (default: bench's own)"),
     OPT_STRING(0, "program", FIELD(run.program), NULL, "FILE", "the busbar that is started (default: this one)"),
     OPT_FLAG(0, "restart", FIELD(run.restart), "run all of them again; otherwise only what is not complete"),
     {0},

@@ -30,6 +30,8 @@ static json_t *words_of(const char *command, const struct bb_measure_options *o,
     bool failed;
 
     bb_argv_add_split(&words, command);
+    if (o->timeout_s > 0)
+        bb_argv_add(&words, "--timeout=%.15g", o->timeout_s);
     for (int i = 0; i < o->n_words && takes_options; i++)
         bb_argv_add(&words, "%s", o->words[i]);
     failed = bb_argv_result(&words) != 0;

@@ -16,6 +16,7 @@
 struct bb_measure_options {
     int ranks;
     const char *launcher, *hosts, *launch_arguments, *program; /* as of sweep */
+    double timeout_s;                                          /* of each bench; 0: not given */
     bool restart, quiet;
     const char *const *words; /* [n_words] further options of the bench of collectives */
     int n_words;

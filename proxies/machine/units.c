@@ -19,7 +19,7 @@ static const struct figure {
     {"tflops.float32", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_float32), 0.5, 5e3},
     {"tflops.float16", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_float16), 1, 50e3},
     {"tflops.bfloat16", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_bfloat16), 1, 50e3},
-    {"tflops.float8", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_float8), 1, 100e3},
+    {"tflops.float8", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_float8), 10, 100e3},
     {"achieved.gemm", "a part of 1", offsetof(struct bb_cluster, achieved.gemm), 0.02, 1.5},
     {"achieved.gemm_float8", "a part of 1", offsetof(struct bb_cluster, achieved.gemm_float8), 0.02, 1.5},
     {"achieved.attention_forward", "a part of 1", offsetof(struct bb_cluster, achieved.attention_forward), 0.02, 1.5},

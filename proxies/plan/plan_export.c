@@ -4,7 +4,6 @@
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/results/results.h"
 
-#include <errno.h>
 #include <string.h>
 
 struct export
@@ -61,10 +60,8 @@ static int write_export(const struct export *e, const char *path, const struct b
     struct bb_outfile file;
     int rc;
 
-    if (is_stdout(e, path)) {
-        rc = e->write(report, stdout);
-        return rc == 0 && ferror(stdout) ? bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(errno)) : rc;
-    }
+    if (is_stdout(e, path))
+        return e->write(report, stdout);
     rc = bb_outfile_open(&file, path, e->what);
     return rc ? rc : bb_outfile_close(&file, e->what, e->write(report, file.out));
 }

@@ -125,7 +125,7 @@ static int refuse_classes(const struct bb_sim *m)
 int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)
 {
     const struct bb_cluster *c = m->cluster;
-    const bool crosses = bb_place_is_shared(c, BB_AT_LEAF) || bb_place_is_shared(c, BB_AT_POD);
+    const bool crosses = c && (bb_place_is_shared(c, BB_AT_LEAF) || bb_place_is_shared(c, BB_AT_POD));
     struct bb_rank_marks marks = {.apart = m->conditions.jitter > 0};
     uint64_t *mark = NULL;
     int rc = 0;

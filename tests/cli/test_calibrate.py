@@ -521,6 +521,16 @@ def test_one_rank_measures_the_gpu_alone(measure, tmp_path):
     assert_near(json.loads((tmp_path / "mine.json").read_text()), [key for key in TOLD if "intra" not in key and "nccl" not in key])
 
 
+def test_a_bench_that_hangs_ends_in_the_time_that_is_given(measure, tmp_path):
+    """Each of them is told the time, which words behind -- would tell that of collectives alone."""
+    done = measure("--ranks", 1, "--launcher", "none", "-T", 0.5, EMU_FAULT="stall:name=cublasLtMatmul,call=3")
+    assert done.returncode == 1 and not (tmp_path / "mine.json").exists()
+    study = json.loads((tmp_path / "mine.study.json").read_text())
+    assert len(study["cases"]) == 2 and all("--timeout=0.5" in case["command"] for case in study["cases"])
+    said = [path.read_text() for path in (tmp_path / "mine.sweep").glob("*.err")]
+    assert len(said) == 2 and any("did not end within 0.5 s" in text for text in said)
+
+
 @pytest.mark.parametrize("words,said", [
     (["--measure"], "--ranks N"), (["x.json", "--ranks", "4"], "--ranks is of --measure"), (["--measure", "--ranks", "0"], "--ranks"),
     (["--measure", "--ranks", "2", "--", "--maxbytes", "1Q"], "1Q"), (["--measure", "--ranks", "2", "x.json"], "x.json"),

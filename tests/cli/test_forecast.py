@@ -172,13 +172,11 @@ def test_a_profile_with_a_gap_is_refused(busbar, tmp_path, change, words):
 
 @pytest.mark.parametrize("change,words", [
     (lambda c: c["intra"].update(gbps=330e3), "'intra.gbps' is 330000; GPUs of today have 0.5 to 10000: is it in 1e9 bytes/s?"),
-    (lambda c: c.update(memory_gbps=3.35), "'memory_gbps' is 3.35"),
-    (lambda c: c.update(memory_bytes=84.9), "'memory_bytes' is 84.9"),
-    (lambda c: c["achieved"].update(gemm=66), "'achieved.gemm' is 66"),
     (lambda c: c["nccl"][2].update(gbps=0.37), "'nccl.ring.Simple.gbps' is 0.37"),
     (lambda c: None, ""),
 ])
 def test_an_unlikely_unit_is_said(busbar, tmp_path, change, words):
+    """Each figure by itself: tests/proxies/machine/test_other_units.c."""
     profile = json.loads((PROFILES / "h100-sxm-ib.json").read_text())
     change(profile)
     path = tmp_path / "units.json"

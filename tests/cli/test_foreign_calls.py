@@ -108,6 +108,19 @@ def test_an_exit_or_a_crash_of_a_library_is_told(busbar, tmp_path, deed, status,
     assert "all_reduce 8 B" in results["phase"]
 
 
+@pytest.mark.parametrize("function, status, said, files", [("fflush", 4, "the head of the table", []),
+                                                          ("destructor", 0, "the exit of the process", ["--json", "r.json"])])
+def test_a_run_that_hangs_beside_its_work_is_told(busbar, tmp_path, function, status, said, files):
+    """In what it prints first, or, when it is over, in a library's destructor: then it ends with its own status, as its results say."""
+    environment = {**os.environ, "LD_PRELOAD": str(busbar.build / "tests/drill/libdrill_shim.so"), "DRILL": f"stall:{function}:1:all",
+                   "DRILL_OURS": "1", "EMU_QUIET": "1"}
+    words = ["bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "-T", "0.5", *files]
+    done = subprocess.run([str(busbar.build / "busbar-emulated"), *words], cwd=tmp_path, env=environment, timeout=60, capture_output=True, text=True)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == status and f"timeout: {said} did not end within 0.5 s" in line
+    assert [json.loads(path.read_text())["status"] for path in tmp_path.glob("*")] == ["ok"] * (len(files) // 2)
+
+
 def test_an_mpi_that_ends_the_process_in_its_start_is_named(busbar, tmp_path):
     """Open MPI says what it misses, and leaves by _exit."""
     environment = {**os.environ, "OMPI_MCA_pml": "nonsense", "EMU_QUIET": "1"}

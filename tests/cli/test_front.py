@@ -101,10 +101,15 @@ def test_each_list_stands_in_the_whole(busbar, what):
     assert one.stdout in whole.stdout
 
 
-def test_a_full_disk_is_a_failed_run(busbar):
+@pytest.mark.parametrize("words", ["list", "list dtypes", "plan gpt2_large 4 2 2 --ranks 2 --json -", "plan gpt2_large 12 4 3 --ranks 8 --json /dev/full",
+                                   "plan gpt2_large 4 2 2 --ranks 2 --cluster h100-sxm-ib --trace /dev/full",
+                                   "plan all_reduce --ranks 2 --cluster h100-sxm-ib --csv -"])
+def test_a_full_disk_is_a_failed_run(busbar, words):
+    """And said to be one, however early it was that the disk was full: a text of one write, or of many."""
     with open("/dev/full", "w") as full:
-        done = subprocess.run(busbar.command("list", emulated=False), stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 1 and "cannot write" in done.stderr
+        done = subprocess.run(busbar.command(*words.split(), emulated=False), stdout=full, stderr=subprocess.PIPE, text=True)
+    (line,) = lines_of(done)
+    assert done.returncode == 1 and "cannot write" in line and "No space left on device" in line
 
 
 def test_mpi_cannot_carry_traffic(busbar):

@@ -331,6 +331,7 @@ def test_the_results_name_every_option(busbar, tmp_path):
     ("all_reduce -u -1", "'-1'"),
     ("all_reduce -b 8 -e 8 --matrix x", "is for alltoallv"),
     ("alltoallv -b 8 -e 8 --matrix /nowhere/m", "/nowhere/m cannot be read"),
+    ("alltoallv -b 8 -e 8 --matrix /", "/ cannot be read: Is a directory"),
     ("alltoallv -b 8 -e 16 --matrix m", "-b equal to -e"),
     ("alltoallv --spread 2", "from 0 to 1"),
     ("alltoal", "did you mean 'alltoall"),

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 
@@ -218,6 +219,11 @@ def test_a_run_is_ok_when_its_rows_are_on_the_disk(busbar, tmp_path):
         done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "--json", tmp_path / "r.json", env=env)
         statuses.append(json.loads((tmp_path / "r.json").read_text())["status"] if (tmp_path / "r.json").exists() else "")
     assert statuses[-1] == "ok" and done.returncode == 0 and statuses[-2] == "running"
+    env["DRILL"] = f"quit:fsync:{len(statuses) - 1}:all"  # a signal amid the last write ends it as any process, without a word
+    words = busbar.command("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "--json", str(tmp_path / "r.json"))
+    done = subprocess.run(["sh", "-c", 'ulimit -c 0; exec "$@"', "sh", *words], env=busbar.environment(env), capture_output=True,
+                          text=True, timeout=20, check=False)
+    assert done.returncode == -signal.SIGQUIT and ours(done.stderr) == []
 
 
 def test_results_are_not_mixed_with_what_is_printed(busbar, tmp_path):

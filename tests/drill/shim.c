@@ -114,6 +114,15 @@ static int is_due(const char *function, atomic_int *calls)
     return do_deed(deed);
 }
 
+/* What a library leaves to its end, marked as `destructor`; the shell that starts the program has it, too. */
+__attribute__((destructor)) static void end_library(void)
+{
+    static atomic_int calls;
+
+    if (strcmp(program_invocation_short_name, "busbar") == 0)
+        (void)is_due("destructor", &calls);
+}
+
 /* Whether the call came from busbar or its GPU half. */
 static int is_from_program(void *caller)
 {

@@ -9,7 +9,7 @@
  */
 #include "internal.h"
 #include "proxies/machine/fabric.h"
-#include "timeline.h"
+#include "timeline/timeline.h"
 
 #include <math.h>
 #include <unistd.h>

@@ -19,7 +19,7 @@ foreach(part contention streams memory graphs launch gemm system dangers)
 endforeach()
 target_link_libraries(test_emu_gemm PRIVATE emu_cublaslt)
 target_compile_definitions(test_emu_contention PRIVATE SHARING_PROFILE="${CMAKE_CURRENT_SOURCE_DIR}/test_sharing_profile.json")
-bb_unit_test(NAME test_emu_timeline SOURCES test_timeline.c timeline.c timeline_meet.c LIBS bb_machine emu_flags m)
+bb_unit_test(NAME test_emu_timeline SOURCES timeline/test_timeline.c ${timeline} LIBS bb_machine emu_flags m)
 bb_unit_test(NAME test_host_gpu SOURCES kernels/test_host_gpu.cpp LIBS host_gpu emu_test_child)
 bb_unit_test(NAME test_kernel_sources SOURCES kernels/test_kernel_sources.c LIBS busbar_kernels emu_cudart m EMULATED)
 target_compile_definitions(test_emu_system PRIVATE TEST_PROFILE="${CMAKE_CURRENT_SOURCE_DIR}/test_profile.json"

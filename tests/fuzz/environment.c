@@ -2,6 +2,7 @@
 #include "bootstrap/base/environment.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/siblings.h"
+#include "bootstrap/start/unknown_launcher.h"
 #include "tests/fuzz/fuzz.h"
 
 static const char *const variables[] = {"OMPI_COMM_WORLD_RANK",

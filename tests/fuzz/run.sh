@@ -30,7 +30,7 @@ step_words|proxies/plan_main.c proxies/machine/slow.c proxies/registry/proxy_opt
 nccl_tests_words|collectives/nccl_tests/nccl_tests_options.c|
 nccl_tests_text|collectives/compare/nccl_tests_text.c proxies/calibrate/evidence_rows.c|
 baseline|proxies/scaling/baseline.c|
-environment|bootstrap/start/launcher.c bootstrap/start/siblings.c|
+environment|bootstrap/start/launcher.c bootstrap/start/unknown_launcher.c bootstrap/start/siblings.c|
 interfaces||
 watchdog_visitor||
 watchdog_peer||

@@ -1,5 +1,6 @@
 /* test_launcher.c - what the environment of a launcher says of the job. */
 #include "bootstrap/start/launcher.h"
+#include "bootstrap/start/unknown_launcher.h"
 #include "tests/check.h"
 
 #include <fcntl.h>

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -125,6 +126,48 @@ static void a_word_that_was_not_said(void **state)
     assert_int_equal(bb_speaker_take(4), -1);
 }
 
+/* Once it hears a code, that is the exit status; 9: it hears none. */
+static int ask_for_a_while(void)
+{
+    int heard = 0;
+
+    for (int more = 0; more < 2000 && heard == 0; more++) {
+        heard = bb_speaker_heard();
+        usleep(1000);
+    }
+    return heard ? heard : 9;
+}
+
+/* Where no process can be made (ulimit -u; root may make them all the same), who has the word tells those that ask. */
+static void without_a_keeper(void **state)
+{
+    const struct rlimit none = {0, 0};
+    pid_t speaker, asker;
+    int status;
+
+    (void)state;
+    name_job("no-keeper", NULL, NULL);
+    speaker = fork();
+    if (speaker == 0) {
+        int fd;
+
+        if (getuid() == 0 && setuid(65534))
+            _exit(8);
+        asker = fork();
+        if (asker == 0)
+            _exit(ask_for_a_while());
+        setrlimit(RLIMIT_NPROC, &none);
+        fd = bb_speaker_take(5);
+        bb_speaker_says(fd);
+        while (waitpid(asker, &status, WNOHANG) == 0)
+            assert_true(bb_speaker_answer(fd, 5, 10));
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 7);
+    }
+    assert_int_equal(waitpid(speaker, &status, 0), speaker);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 5);
+}
+
 static int n_asked;
 
 static void ask_library(void)
@@ -154,6 +197,7 @@ int main(void)
         cmocka_unit_test(a_word_for_each_job),      cmocka_unit_test(without_standard_input),
         cmocka_unit_test(jobs_of_one_step),         cmocka_unit_test(what_others_hear),
         cmocka_unit_test(a_word_that_was_not_said), cmocka_unit_test(without_asking_libraries),
+        cmocka_unit_test(without_a_keeper),
     };
 
     const pid_t child = fork(); /* a parent of its own: beside other tests of ctest's the word may be taken */

@@ -609,6 +609,13 @@ static void test_who_has_the_word_says_the_line(void **state)
     unsetenv("PMIX_NAMESPACE");
 }
 
+static void set_launched(struct bb_watchdog *watchdog, bool launched)
+{
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->launched = launched;
+    pthread_mutex_unlock(&watchdog->lock);
+}
+
 /* A connection broke, both ends live, and the other one has said that rank 0 is lost: rank 0 does not say a second
  * line. Where nobody had the word it says its own. */
 static void test_a_connection_that_breaks(void **state)
@@ -626,12 +633,12 @@ static void test_a_connection_that_breaks(void **state)
         if (taken)
             assert_true((word = bb_speaker_take(4)) >= 0);
         assert_int_equal(bb_watchdog_start(&watchdog, 20), 0);
-        watchdog->launched = true;
+        set_launched(watchdog, true);
         capture_begin(&said);
         bb_watchdog_say_lost(watchdog, "rank 1 (b) is lost");
         capture_end(&said);
         assert_string_equal(said.text, taken ? "" : "busbar: rank 1 (b) is lost\n");
-        watchdog->launched = false;
+        set_launched(watchdog, false);
         bb_watchdog_stop(watchdog);
         if (word >= 0)
             close(word);

@@ -323,6 +323,14 @@ static void samples_without_jitter_change_nothing(void **state)
         assert_int_equal(found.rows[i].number, numbers[i]);
         assert_true(found.rows[i].p50_ns == found.rows[i].step_ns && found.rows[i].p95_ns == found.rows[i].step_ns);
     }
+    for (int i = 0; i < 4; i++) { /* four that are one layout: of equal medians by the step, then by the number */
+        found.rows[i].choice = found.rows[0].choice;
+        found.rows[i].step_ns = i < 2 ? 9 : 8;
+        found.rows[i].number = i == 0 ? 7 : i + 1;
+    }
+    assert_int_equal(bb_layouts_sample(&s, &steady, &found), 0);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(found.rows[i].number, ((int[]){3, 4, 2, 7})[i]);
     s.samples = 100000000;
     assert_int_equal(bb_layouts_sample(&s, &steady, &found), -BB_EUSAGE);
     bb_layouts_release(&found);

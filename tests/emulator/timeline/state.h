@@ -1,4 +1,4 @@
-/* timeline_state.h - what timeline.c, which lets time pass, and timeline_meet.c, which moves bytes, keep. */
+/* state.h - what a timeline keeps, and what its files, nobody else, know of each other. */
 #ifndef EMU_TIMELINE_STATE_H
 #define EMU_TIMELINE_STATE_H
 
@@ -167,23 +167,58 @@ struct emu_timeline {
     int fd;
 };
 
-/* timeline.c. An element that is not in use, zeroed; 0: there are none, and the timeline is sound no more. */
+/* board.c. An element that is not in use, zeroed; 0: there are none, and the timeline is sound no more. */
 int tl_take(struct emu_timeline *t, struct tl_pool *pool, void *elements, size_t bytes, int most);
 void tl_give_back(struct tl_pool *pool, void *elements, size_t bytes, int at);
+
+#define TL_TAKE(t, what, most)    tl_take(t, &(t)->b->what, (t)->what, sizeof(*(t)->what), most)
+#define TL_GIVE_BACK(t, what, at) tl_give_back(&(t)->b->what, (t)->what, sizeof(*(t)->what), at)
+
+/* passing.c */
 void tl_plan_event(struct emu_timeline *t, double when_ns, enum tl_event_kind kind, int id, unsigned epoch);
 void tl_schedule(struct emu_timeline *t, int lane, double when_ns);
-void tl_disturb(struct emu_timeline *t, int gpu);
+void tl_pass_time(struct emu_timeline *t); /* lets happen what can */
+
+/* host_states.c */
+void tl_release_host(struct emu_timeline *t, int host, double when_ns);
+double tl_horizon_ns(const struct emu_timeline *t);
+void tl_look_at_gates(struct emu_timeline *t, int host);
+void tl_open_gates(struct emu_timeline *t);
+
+/* lanes.c */
+void tl_go_on(struct emu_timeline *t, int lane);
+void tl_tell_moment(struct emu_timeline *t, int moment, double when_ns);
+void tl_drop_step(struct emu_timeline *t, int lane);
 void tl_finish(struct emu_timeline *t, int lane, double end_ns); /* its first step; its lane goes on */
 
-/* timeline_meet.c */
+/* kernel_rates.c */
+void tl_disturb(struct emu_timeline *t, int gpu);
+void tl_begin_kernel(struct emu_timeline *t, int lane);
+void tl_leave_gpu(struct emu_timeline *t, int lane);
+void tl_settle(struct emu_timeline *t);
+
+/* shared_flows.c. A flow has room for so many uses. */
 int tl_add_resource(struct emu_timeline *t, double gbps);
+int tl_take_flow(struct emu_timeline *t, int uses);
+void tl_add_uses(struct emu_timeline *t, int flow, int lane);
+void tl_stop_flow(struct emu_timeline *t, int flow);
+void tl_hold_sms(struct emu_timeline *t, int gpu, int sms);
+
+/* collective_meetings.c, message_meetings.c */
+unsigned tl_bucket_of(uint64_t comm, uint64_t a, uint64_t b);
+void tl_come_to_meeting(struct emu_timeline *t, int lane, double when_ns);
+void tl_leave_meeting(struct emu_timeline *t, int lane);
+void tl_end_meeting(struct emu_timeline *t, int meeting);
 void tl_take_cells(struct emu_timeline *t, int step, const struct emu_meeting *meeting);
+void tl_drop_cells(struct emu_timeline *t, int step); /* of one that has not begun */
+void tl_begin_exchange(struct emu_timeline *t, int lane, double when_ns);
+void tl_serve_exchange(struct emu_timeline *t, int lane); /* its flow has done for the first in line */
+
+/* nccl_steps.c */
 void tl_begin_nccl(struct emu_timeline *t, int lane, double when_ns);
 void tl_end_nccl(struct emu_timeline *t, int lane); /* what it holds is free */
 void tl_end_flow(struct emu_timeline *t, int flow);
-void tl_end_meeting(struct emu_timeline *t, int meeting);
 void tl_leave_nccl(struct emu_timeline *t, int lane);  /* its first step, which runs, ends without whom it meets */
-void tl_drop_cells(struct emu_timeline *t, int step);  /* of one that has not begun */
 bool tl_moves(const struct emu_timeline *t, int lane); /* bytes, or will at a known time */
 
 #pragma GCC visibility pop

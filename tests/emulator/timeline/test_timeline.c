@@ -2,7 +2,7 @@
  * test_timeline.c - one timeline of several processes, against figures by hand: here one process plays its hosts. Links
  * and NICs carry 10 GB/s, so 1000 bytes take 100 ns; hosts 0 and 1 have a NIC between them, each has its own links.
  */
-#include "timeline.h"
+#include "timeline/timeline.h"
 
 #include "proxies/machine/cluster.h"
 

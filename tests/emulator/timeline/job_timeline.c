@@ -1,5 +1,5 @@
 /*
- * timeline_job.c - the one timeline of a job's processes. Its first process makes it, and holds a socket's name that
+ * job_timeline.c - the one timeline of a job's processes. Its first process makes it, and holds a socket's name that
  * tells the others which process that is; they open its memory there. Name and memory are gone when nobody holds them,
  * however the processes end.
  */

@@ -1,0 +1,146 @@
+/* board.c - the memory of a timeline, which processes share, and its lock (see timeline.h). */
+#include "state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- elements ---- */
+
+int tl_take(struct emu_timeline *t, struct tl_pool *pool, void *elements, size_t bytes, int most)
+{
+    int at = pool->unused;
+    char *element;
+
+    if (at == 0 && pool->n + 1 >= most) {
+        t->b->broken = true;
+        return 0;
+    }
+    if (at == 0)
+        at = ++pool->n;
+    element = (char *)elements + (size_t)at * bytes;
+    if (at == pool->unused)
+        memcpy(&pool->unused, element, sizeof(pool->unused));
+    memset(element, 0, bytes);
+    return at;
+}
+
+void tl_give_back(struct tl_pool *pool, void *elements, size_t bytes, int at)
+{
+    memcpy((char *)elements + (size_t)at * bytes, &pool->unused, sizeof(pool->unused));
+    pool->unused = at;
+}
+
+void emu_timeline_lock(struct emu_timeline *t)
+{
+    if (pthread_mutex_lock(&t->b->lock) == EOWNERDEAD) {
+        t->b->broken = true;
+        pthread_mutex_consistent(&t->b->lock);
+    }
+    t->flows.visit = t->b->visit;
+    t->flows.settling = t->b->settling;
+}
+
+void emu_timeline_unlock(struct emu_timeline *t)
+{
+    tl_pass_time(t);
+    t->b->visit = t->flows.visit;
+    t->b->settling = t->flows.settling;
+    pthread_mutex_unlock(&t->b->lock);
+}
+
+bool emu_timeline_is_sound(const struct emu_timeline *t)
+{
+    return !t->b->broken;
+}
+
+/* Gives an array its place behind those before it; base NULL: counts. */
+#define PLACE(array, n)                                                                                                \
+    do {                                                                                                               \
+        at = (at + 63) / 64 * 64;                                                                                      \
+        (array) = base == NULL ? NULL : (void *)(base + at);                                                           \
+        at += (size_t)(n) * sizeof(*(array));                                                                          \
+    } while (0)
+
+static size_t place_arrays(struct emu_timeline *t, char *base)
+{
+    size_t at = 0;
+
+    PLACE(t->b, 1);
+    PLACE(t->hosts, TL_HOSTS);
+    PLACE(t->clocks, TL_HOSTS);
+    PLACE(t->bounds, TL_HOSTS);
+    PLACE(t->gpus, TL_GPUS);
+    PLACE(t->places, TL_PLACES);
+    PLACE(t->lanes, TL_LANES);
+    PLACE(t->steps, TL_STEPS);
+    PLACE(t->moments, TL_MOMENTS);
+    PLACE(t->cells, TL_CELLS);
+    PLACE(t->meetings, TL_MEETINGS);
+    PLACE(t->pairs, TL_PAIRS);
+    PLACE(t->owners, TL_FLOWS);
+    PLACE(t->events, TL_EVENTS);
+    PLACE(t->uneasy, TL_GPUS);
+    PLACE(t->use_at, TL_RESOURCES);
+    PLACE(t->memory_of, TL_RESOURCES);
+    PLACE(t->flows.flows, TL_FLOWS);
+    PLACE(t->flows.resources, TL_RESOURCES);
+    PLACE(t->flows.left, TL_RESOURCES);
+    PLACE(t->flows.uses, TL_USES);
+    PLACE(t->flows.fresh, TL_FLOWS);
+    PLACE(t->flows.stale, TL_RESOURCES);
+    PLACE(t->flows.part, TL_FLOWS);
+    PLACE(t->flows.scarce, TL_RESOURCES);
+    PLACE(t->flows.changed, TL_FLOWS);
+    return (at + 4095) / 4096 * 4096;
+}
+
+static void init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attr;
+
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(lock, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+struct emu_timeline *emu_timeline_open(const struct bb_cluster *machine, int fd)
+{
+    struct emu_timeline *t = calloc(1, sizeof(*t));
+    const bool is_new = fd < 0;
+    struct stat st;
+    void *base;
+
+    if (t == NULL)
+        return NULL;
+    t->machine = machine;
+    t->bytes = place_arrays(t, NULL);
+    t->fd = is_new ? memfd_create(EMU_TIMELINE, MFD_CLOEXEC) : fd;
+    if (t->fd < 0 || (is_new && ftruncate(t->fd, (off_t)t->bytes) != 0) || fstat(t->fd, &st) != 0 ||
+        (size_t)st.st_size != t->bytes)
+        goto failed;
+    base = mmap(NULL, t->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, t->fd, 0);
+    if (base == MAP_FAILED)
+        goto failed;
+    place_arrays(t, base);
+    if (is_new)
+        init_lock(&t->b->lock);
+    return t;
+failed:
+    if (t->fd >= 0)
+        close(t->fd);
+    free(t);
+    return NULL;
+}
+
+void emu_timeline_close(struct emu_timeline *t)
+{
+    munmap(t->b, t->bytes);
+    close(t->fd);
+    free(t);
+}

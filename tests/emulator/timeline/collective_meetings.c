@@ -1,0 +1,104 @@
+/* collective_meetings.c - a collective is one flow over the parts of all its members, from when the last has come. */
+#include "state.h"
+
+#include <math.h>
+
+unsigned tl_bucket_of(uint64_t comm, uint64_t a, uint64_t b)
+{
+    uint64_t h = comm ^ (a * 0x9e3779b97f4a7c15u + b + 1) * 0xbf58476d1ce4e5b9u;
+
+    h = (h ^ h >> 30) * 0x94d049bb133111ebu;
+    return (unsigned)((h ^ h >> 31) % TL_BUCKETS);
+}
+
+/* The place that names it, 0 in it: there is none. */
+static int *find_meeting(struct emu_timeline *t, uint64_t comm, uint64_t turn)
+{
+    int *at = &t->b->meeting_at[tl_bucket_of(comm, turn, 0)];
+
+    while (*at != 0 && (t->meetings[*at].comm != comm || t->meetings[*at].turn != turn))
+        at = &t->meetings[*at].next;
+    return at;
+}
+
+static void begin_meeting(struct emu_timeline *t, int at)
+{
+    struct tl_meeting *m = &t->meetings[at];
+    double transfer_ns = 0;
+
+    m->begun = true;
+    m->late_ns = fmax(0, t->b->now_ns - m->begin_ns);
+    for (int lane = m->lanes; lane != 0; lane = t->lanes[lane].next_member) {
+        const struct tl_step *step = &t->steps[t->lanes[lane].first];
+
+        m->latency_ns = fmax(m->latency_ns, step->latency_ns);
+        transfer_ns = fmax(transfer_ns, step->transfer_ns);
+    }
+    if (transfer_ns <= 0) {
+        m->end_ns = m->begin_ns + m->latency_ns;
+        tl_plan_event(t, m->end_ns, TL_OF_MEETING, at, 0);
+        return;
+    }
+    m->flow = tl_take_flow(t, m->arrived * EMU_PARTS);
+    t->owners[m->flow].meeting = at;
+    for (int lane = m->lanes; lane != 0; lane = t->lanes[lane].next_member)
+        tl_add_uses(t, m->flow, lane);
+    bb_flows_start(&t->flows, m->flow, t->b->now_ns, transfer_ns);
+}
+
+void tl_come_to_meeting(struct emu_timeline *t, int lane, double when_ns)
+{
+    struct tl_lane *l = &t->lanes[lane];
+    const struct tl_step *step = &t->steps[l->first];
+    int *at = find_meeting(t, step->comm, step->turn), meeting = *at;
+    struct tl_meeting *m;
+
+    if (meeting == 0) {
+        meeting = TL_TAKE(t, meetings, TL_MEETINGS);
+        t->meetings[meeting].comm = step->comm;
+        t->meetings[meeting].turn = step->turn;
+        *at = meeting;
+    }
+    m = &t->meetings[meeting];
+    l->meeting = meeting;
+    l->next_member = m->lanes;
+    m->lanes = lane;
+    m->begin_ns = fmax(m->begin_ns, when_ns);
+    if (++m->arrived == step->members)
+        begin_meeting(t, meeting);
+}
+
+void tl_end_meeting(struct emu_timeline *t, int meeting)
+{
+    struct tl_meeting *m = &t->meetings[meeting];
+    int *at = find_meeting(t, m->comm, m->turn), lane = m->lanes;
+    const double end_ns = m->end_ns;
+
+    *at = m->next;
+    TL_GIVE_BACK(t, meetings, meeting);
+    while (lane != 0) {
+        const int next = t->lanes[lane].next_member;
+
+        t->lanes[lane].meeting = 0;
+        tl_end_nccl(t, lane);
+        tl_finish(t, lane, end_ns);
+        lane = next;
+    }
+}
+
+void tl_leave_meeting(struct emu_timeline *t, int lane)
+{
+    struct tl_lane *l = &t->lanes[lane];
+    struct tl_meeting *m = &t->meetings[l->meeting];
+    int *link = &m->lanes;
+
+    while (*link != lane)
+        link = &t->lanes[*link].next_member;
+    *link = l->next_member;
+    m->arrived--;
+    if (m->lanes == 0 && !m->begun) {
+        *find_meeting(t, m->comm, m->turn) = m->next;
+        TL_GIVE_BACK(t, meetings, l->meeting);
+    }
+    l->meeting = 0;
+}

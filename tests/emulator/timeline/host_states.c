@@ -1,0 +1,201 @@
+/*
+ * host_states.c - what the hosts of a timeline do: who runs bounds the time of all, who waits goes on when it is known
+ * what it waits for, who is gone takes nothing with it (see timeline.h).
+ */
+#include "state.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <math.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SLICE_S 0.25 /* at most so long a host sleeps for news          */
+#define LOOK_S  0.5  /* so often somebody looks after the hosts, at most */
+
+static double seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void tl_set_host(struct emu_timeline *t, int host, enum tl_host_state state)
+{
+    struct tl_host *h = &t->hosts[host];
+
+    t->b->n_live += (state != TL_GONE) - (h->state != TL_GONE);
+    t->b->n_away += (state == TL_AWAY) - (h->state == TL_AWAY);
+    h->state = state;
+    h->heard_s = seconds();
+    t->bounds[host] = state == TL_RUNS ? t->clocks[host] : INFINITY;
+}
+
+/* Gates of a host that waits may open. */
+void tl_look_at_gates(struct emu_timeline *t, int host)
+{
+    if (t->hosts[host].gates > 0 && t->hosts[host].state == TL_WAITS)
+        t->b->gates_due = t->b->gates_due == 0 || t->b->gates_due == host ? host : -1;
+}
+
+void tl_release_host(struct emu_timeline *t, int host, double when_ns)
+{
+    t->clocks[host] = fmax(t->clocks[host], when_ns);
+    tl_set_host(t, host, TL_RUNS);
+}
+
+/* Nothing happens after it that a host could still issue something for. */
+double tl_horizon_ns(const struct emu_timeline *t)
+{
+    double ns = INFINITY;
+
+    for (int h = 1; h <= t->b->hosts.n; h++)
+        ns = t->bounds[h] < ns ? t->bounds[h] : ns;
+    return ns;
+}
+
+void emu_timeline_run_host(struct emu_timeline *t, int host, double clock_ns)
+{
+    tl_release_host(t, host, clock_ns);
+}
+
+static void wait_for(struct emu_timeline *t, int host, int lane, double clock_ns)
+{
+    t->clocks[host] = fmax(t->clocks[host], clock_ns);
+    tl_set_host(t, host, TL_WAITS);
+    t->hosts[host].lane = lane;
+    tl_look_at_gates(t, host);
+}
+
+void emu_timeline_wait_moment(struct emu_timeline *t, int host, int moment, double clock_ns)
+{
+    if (t->moments[moment].known)
+        return;
+    wait_for(t, host, 0, clock_ns);
+    t->moments[moment].host = host;
+}
+
+void emu_timeline_wait_lane(struct emu_timeline *t, int host, int lane, double clock_ns)
+{
+    if (lane > 0 ? t->lanes[lane].first != 0 : t->hosts[host].n_steps > 0)
+        wait_for(t, host, lane > 0 ? lane : -1, clock_ns);
+}
+
+void emu_timeline_meet_hosts(struct emu_timeline *t, int host)
+{
+    tl_set_host(t, host, TL_AWAY);
+    if (t->b->n_away < t->b->n_live || t->b->n_live == 1)
+        return;
+    for (int h = 1; h <= t->b->hosts.n; h++)
+        if (t->hosts[h].state == TL_AWAY)
+            tl_set_host(t, h, TL_RUNS);
+}
+
+void emu_timeline_lose_host(struct emu_timeline *t, int host)
+{
+    tl_set_host(t, host, TL_LOST);
+}
+
+int emu_timeline_add_host(struct emu_timeline *t, int pid)
+{
+    int host = TL_TAKE(t, hosts, TL_HOSTS);
+
+    t->hosts[host].pid = pid;
+    tl_set_host(t, host, TL_RUNS);
+    return host;
+}
+
+void emu_timeline_remove_host(struct emu_timeline *t, int host)
+{
+    while (t->hosts[host].first_lane != 0)
+        emu_timeline_remove_lane(t, t->hosts[host].first_lane);
+    tl_set_host(t, host, TL_GONE);
+}
+
+void emu_timeline_look_after(struct emu_timeline *t, double patience_s)
+{
+    const double now_s = seconds();
+
+    if (now_s - t->b->looked_s < LOOK_S)
+        return;
+    t->b->looked_s = now_s;
+    for (int h = 1; h <= t->b->hosts.n; h++) {
+        const struct tl_host *host = &t->hosts[h];
+
+        if (host->state == TL_GONE)
+            continue;
+        if (kill(host->pid, 0) != 0 && errno == ESRCH)
+            emu_timeline_remove_host(t, h);
+        else if (host->state == TL_RUNS && now_s - host->heard_s > patience_s)
+            emu_timeline_lose_host(t, h);
+    }
+}
+
+bool emu_timeline_is_stuck(const struct emu_timeline *t)
+{
+    return t->b->n_events == 0 && tl_horizon_ns(t) == INFINITY;
+}
+
+uint32_t emu_timeline_news(struct emu_timeline *t, int host)
+{
+    return atomic_load(&t->hosts[host].bell);
+}
+
+void emu_timeline_sleep(struct emu_timeline *t, int host, uint32_t seen)
+{
+    struct tl_host *h = &t->hosts[host];
+    const struct timespec slice = {.tv_nsec = (long)(SLICE_S * 1e9)};
+
+    atomic_fetch_add(&h->asleep, 1);
+    if (atomic_load(&h->bell) == seen)
+        syscall(SYS_futex, (uint32_t *)&h->bell, FUTEX_WAIT, seen, &slice, NULL, 0);
+    atomic_fetch_sub(&h->asleep, 1);
+}
+
+void emu_timeline_wake(struct emu_timeline *t, int host)
+{
+    struct tl_host *h = &t->hosts[host];
+
+    atomic_fetch_add(&h->bell, 1);
+    if (atomic_load(&h->asleep) > 0)
+        syscall(SYS_futex, (uint32_t *)&h->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* ---- gates: kernels that wait for the host ---- */
+
+static bool is_still(const struct emu_timeline *t, int host)
+{
+    for (int lane = t->hosts[host].first_lane; lane != 0; lane = t->lanes[lane].next_of_host)
+        if (t->lanes[lane].scheduled || tl_moves(t, lane))
+            return false;
+    return true;
+}
+
+/* A host that waits while nothing of its own can happen has let go on what waited for it. */
+static void open_gates_of(struct emu_timeline *t, int host)
+{
+    if (t->hosts[host].gates == 0 || t->hosts[host].state != TL_WAITS || !is_still(t, host))
+        return;
+    for (int lane = t->hosts[host].first_lane, next; lane != 0; lane = next) {
+        next = t->lanes[lane].next_of_host;
+        if (t->lanes[lane].phase != TL_GATED)
+            continue;
+        t->hosts[host].gates--;
+        tl_finish(t, lane, fmax(t->lanes[lane].begun_ns, t->clocks[host]));
+    }
+}
+
+void tl_open_gates(struct emu_timeline *t)
+{
+    const int due = t->b->gates_due;
+
+    t->b->gates_due = 0;
+    if (due > 0)
+        open_gates_of(t, due);
+    for (int h = 1; due < 0 && h <= t->b->hosts.n; h++)
+        open_gates_of(t, h);
+}

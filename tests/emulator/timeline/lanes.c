@@ -1,0 +1,296 @@
+/* lanes.c - what the lanes of a timeline are given, and the moments that they tell and wait for (see timeline.h). */
+#include "state.h"
+
+#include <math.h>
+
+/* ---- lanes go on ---- */
+
+/* Its first step begins when it can. */
+void tl_go_on(struct emu_timeline *t, int lane)
+{
+    struct tl_lane *l = &t->lanes[lane];
+    const struct tl_step *step = &t->steps[l->first];
+    struct tl_moment *moment;
+
+    if (l->first == 0)
+        return;
+    moment = &t->moments[step->wait];
+    if (step->wait != 0 && !moment->known) {
+        l->next_waiting = moment->lanes;
+        moment->lanes = lane;
+        return;
+    }
+    tl_schedule(t, lane, fmax(fmax(l->at_ns, step->issue_ns), step->wait != 0 ? moment->when_ns : 0));
+}
+
+void tl_tell_moment(struct emu_timeline *t, int at, double when_ns)
+{
+    struct tl_moment *moment = &t->moments[at];
+    int lane = moment->lanes;
+
+    if (moment->known)
+        return;
+    moment->known = true;
+    moment->when_ns = when_ns;
+    moment->lanes = 0;
+    while (lane != 0) {
+        const int next = t->lanes[lane].next_waiting;
+
+        tl_go_on(t, lane);
+        lane = next;
+    }
+    if (moment->host != 0 && t->hosts[moment->host].state == TL_WAITS && t->hosts[moment->host].lane == 0)
+        tl_release_host(t, moment->host, when_ns);
+}
+
+/* A host that waits for a lane, or for all of its, has waited for this. */
+void tl_drop_step(struct emu_timeline *t, int lane)
+{
+    struct tl_lane *l = &t->lanes[lane];
+    struct tl_host *host = &t->hosts[l->host];
+    const int at = l->first;
+    struct tl_step *step = &t->steps[at];
+
+    l->first = step->next;
+    l->last = l->first != 0 ? l->last : 0;
+    emu_timeline_drop_moment(t, step->tell);
+    emu_timeline_drop_moment(t, step->wait);
+    step->tell = step->wait = 0;
+    host->n_steps--;
+    step->ended = true;
+    if (step->keep)
+        emu_timeline_wake(t, l->host);
+    else
+        TL_GIVE_BACK(t, steps, at);
+    if (host->state == TL_WAITS && l->first == 0 && (host->lane == lane || (host->lane == -1 && host->n_steps == 0)))
+        tl_release_host(t, l->host, l->at_ns);
+}
+
+void tl_finish(struct emu_timeline *t, int lane, double end_ns)
+{
+    struct tl_lane *l = &t->lanes[lane];
+    struct tl_step *step = &t->steps[l->first];
+
+    step->extra_ns = llround(fmax(0, end_ns - l->begun_ns - step->alone_ns - step->latency_ns - step->transfer_ns));
+    step->end_ns = llround(end_ns);
+    l->phase = TL_IDLE;
+    l->at_ns = end_ns;
+    tl_drop_step(t, lane);
+    tl_go_on(t, lane);
+}
+
+/* ---- what hosts give and ask ---- */
+
+static int parts_of(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts)
+{
+    int *known = &t->hosts[host].gpus[device % TL_DEVICES];
+    struct tl_gpu *gpu;
+
+    if (*known != 0 || t->b->n_gpus + 1 >= TL_GPUS)
+        return *known;
+    *known = ++t->b->n_gpus;
+    gpu = &t->gpus[*known];
+    for (int i = 0; i < EMU_PARTS; i++) {
+        int at = 0;
+
+        while (at < t->b->n_places && (t->places[at].part != i || t->places[at].number != parts->place[i]))
+            at++;
+        if (parts->place[i] >= 0 && at < t->b->n_places) {
+            gpu->resource[i] = t->places[at].resource;
+            continue;
+        }
+        gpu->resource[i] = tl_add_resource(t, parts->gbps[i]);
+        if (parts->place[i] >= 0 && t->b->n_places < TL_PLACES)
+            t->places[t->b->n_places++] = (struct tl_place){i, parts->place[i], gpu->resource[i]};
+    }
+    t->memory_of[gpu->resource[EMU_MEMORY]] = *known;
+    return *known;
+}
+
+int emu_timeline_add_lane(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts)
+{
+    const int gpu = parts_of(t, host, device, parts);
+    const int fresh = t->b->lanes.unused;
+    const unsigned epoch = fresh != 0 ? t->lanes[fresh].epoch : 0;
+    const int lane = TL_TAKE(t, lanes, TL_LANES);
+
+    t->lanes[lane].host = host;
+    t->lanes[lane].gpu = gpu;
+    t->lanes[lane].epoch = epoch + 1;
+    t->lanes[lane].next_of_host = t->hosts[host].first_lane;
+    t->hosts[host].first_lane = lane;
+    return lane;
+}
+
+/* The first step, wherever it is. */
+static void leave(struct emu_timeline *t, int lane)
+{
+    struct tl_lane *l = &t->lanes[lane];
+    struct tl_moment *moment = &t->moments[t->steps[l->first].wait];
+    int *link = &moment->lanes;
+
+    l->scheduled = false;
+    l->epoch++;
+    if (l->phase == TL_COMPUTES)
+        tl_leave_gpu(t, lane);
+    if (l->phase == TL_MEETS)
+        tl_leave_nccl(t, lane);
+    if (l->phase == TL_MEETS || l->phase == TL_ENDS)
+        tl_end_nccl(t, lane);
+    t->hosts[l->host].gates -= l->phase == TL_GATED;
+    while (l->phase == TL_IDLE && *link != 0 && *link != lane)
+        link = &t->lanes[*link].next_waiting;
+    if (l->phase == TL_IDLE && *link == lane)
+        *link = l->next_waiting;
+    l->phase = TL_IDLE;
+}
+
+void emu_timeline_remove_lane(struct emu_timeline *t, int lane)
+{
+    struct tl_lane *l = &t->lanes[lane];
+    int *link = &t->hosts[l->host].first_lane;
+
+    while (l->first != 0) {
+        leave(t, lane);
+        tl_drop_cells(t, l->first);
+        if (t->steps[l->first].tell != 0)
+            tl_tell_moment(t, t->steps[l->first].tell, l->at_ns);
+        tl_drop_step(t, lane);
+    }
+    l->epoch++;
+    while (*link != lane)
+        link = &t->lanes[*link].next_of_host;
+    *link = l->next_of_host;
+    TL_GIVE_BACK(t, lanes, lane);
+}
+
+double emu_timeline_lane_ns(const struct emu_timeline *t, int lane)
+{
+    return t->lanes[lane].at_ns;
+}
+
+int emu_timeline_add_moment(struct emu_timeline *t)
+{
+    int moment = TL_TAKE(t, moments, TL_MOMENTS);
+
+    t->moments[moment].refs = 1;
+    return moment;
+}
+
+void emu_timeline_drop_moment(struct emu_timeline *t, int moment)
+{
+    if (moment != 0 && --t->moments[moment].refs == 0)
+        TL_GIVE_BACK(t, moments, moment);
+}
+
+bool emu_timeline_knows(const struct emu_timeline *t, int moment, double *when_ns)
+{
+    *when_ns = t->moments[moment].when_ns;
+    return t->moments[moment].known;
+}
+
+static int add_step(struct emu_timeline *t, int lane, double issue_ns)
+{
+    struct tl_lane *l = &t->lanes[lane];
+    const int step = TL_TAKE(t, steps, TL_STEPS);
+
+    t->steps[step].lane = lane;
+    t->steps[step].issue_ns = issue_ns;
+    if (l->first == 0)
+        l->first = step;
+    else
+        t->steps[l->last].next = step;
+    l->last = step;
+    t->hosts[l->host].n_steps++;
+    return step;
+}
+
+void emu_timeline_tell(struct emu_timeline *t, int lane, double issue_ns, int moment)
+{
+    const int step = add_step(t, lane, issue_ns);
+
+    t->steps[step].tell = moment;
+    t->moments[moment].refs++;
+    if (t->lanes[lane].first == step)
+        tl_go_on(t, lane);
+}
+
+void emu_timeline_wait(struct emu_timeline *t, int lane, double issue_ns, int moment)
+{
+    const int step = add_step(t, lane, issue_ns);
+
+    t->steps[step].wait = moment;
+    t->moments[moment].refs++;
+    if (t->lanes[lane].first == step)
+        tl_go_on(t, lane);
+}
+
+static void set_effort(struct emu_timeline *t, struct tl_step *step, const struct emu_effort *e)
+{
+    step->kind = e->sms > 0 ? TL_NCCL : TL_KERNEL;
+    step->waits = e->waits;
+    step->by_memory = e->by_memory;
+    step->alone_ns = e->alone_ns;
+    step->latency_ns = e->latency_ns;
+    step->transfer_ns = e->transfer_ns;
+    step->sms = e->sms;
+    step->has_product = e->product != NULL;
+    if (e->product != NULL)
+        step->product = *e->product;
+    for (int i = 0; e->transfer_ns > 0 && i < EMU_PARTS; i++) {
+        const double rate = e->bytes[i] / e->transfer_ns;
+
+        step->weight[i] = i == EMU_MEMORY ? fmin(rate, bb_cluster_nccl_memory_gbps(t->machine))
+                                          : rate + e->others[i] / e->transfer_ns;
+        step->pace = i == EMU_MEMORY ? step->pace : fmax(step->pace, rate);
+    }
+    step->pace = e->pace_gbps > 0 ? e->pace_gbps : step->pace;
+}
+
+int emu_timeline_add(struct emu_timeline *t, int lane, double issue_ns, const struct emu_effort *effort, uint64_t turn,
+                     bool keep)
+{
+    const int at = add_step(t, lane, issue_ns);
+    struct tl_step *step = &t->steps[at];
+
+    set_effort(t, step, effort);
+    step->keep = keep;
+    if (effort->meeting != NULL) {
+        step->comm = effort->meeting->comm;
+        step->members = effort->meeting->members;
+        step->turn = turn;
+        tl_take_cells(t, at, effort->meeting);
+    }
+    if (t->lanes[lane].first == at)
+        tl_go_on(t, lane);
+    return keep ? at : 0;
+}
+
+bool emu_timeline_take(struct emu_timeline *t, int step, int64_t *extra_ns, int64_t *end_ns)
+{
+    if (!t->steps[step].ended)
+        return false;
+    *extra_ns = t->steps[step].extra_ns;
+    *end_ns = t->steps[step].members > 0 ? t->steps[step].end_ns : 0;
+    TL_GIVE_BACK(t, steps, step);
+    return true;
+}
+
+void emu_timeline_abandon(struct emu_timeline *t, int step)
+{
+    struct tl_step *s = &t->steps[step];
+
+    if (s->ended) {
+        TL_GIVE_BACK(t, steps, step);
+        return;
+    }
+    s->keep = false;
+    if (t->lanes[s->lane].first != step) {
+        tl_drop_cells(t, step);
+        s->kind = TL_MARK;
+        return;
+    }
+    leave(t, s->lane);
+    tl_drop_cells(t, step);
+    tl_finish(t, s->lane, fmax(t->lanes[s->lane].at_ns, t->b->now_ns));
+}

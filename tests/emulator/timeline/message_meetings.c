@@ -1,0 +1,217 @@
+/*
+ * message_meetings.c - an exchange is one flow for all messages of a lane's step; a message ends when the flows of both
+ * its sides have done, from when both had come, as much as each has to do. So plan has it (proxies/simulate/shared.c).
+ */
+#include "state.h"
+
+#include <math.h>
+
+#define SERVED 0.01 /* ns: what rounding leaves of a message at its end */
+
+static int *find_pair(struct emu_timeline *t, uint64_t comm, int from, int to)
+{
+    int *at = &t->b->pair_at[tl_bucket_of(comm, (uint64_t)from, (uint64_t)to)];
+
+    while (*at != 0 && (t->pairs[*at].comm != comm || t->pairs[*at].from != from || t->pairs[*at].to != to))
+        at = &t->pairs[*at].next;
+    return at;
+}
+
+void tl_take_cells(struct emu_timeline *t, int step, const struct emu_meeting *meeting)
+{
+    int *last = &t->steps[step].cells;
+
+    for (int i = 0; i < meeting->n_messages; i++) {
+        const int at = TL_TAKE(t, cells, TL_CELLS);
+        const struct emu_message *message = &meeting->messages[i];
+
+        t->cells[at] = (struct tl_cell){.lane = t->steps[step].lane,
+                                        .peer = message->peer,
+                                        .sends = message->sends,
+                                        .latency_ns = message->latency_ns};
+        *last = at;
+        last = &t->cells[at].of_step;
+    }
+    t->steps[step].turn = meeting->n_messages > 0 ? (uint64_t)meeting->rank : t->steps[step].turn;
+}
+
+/* When an exchange that is done ends: by its own time, and by the time of all. */
+static void finish_side(struct emu_timeline *t, const struct tl_cell *c)
+{
+    struct tl_lane *l = &t->lanes[c->lane];
+
+    l->ends_ns = fmax(l->ends_ns, t->b->now_ns + c->latency_ns);
+    l->end_ns = fmax(l->end_ns, t->b->now_ns + c->latency_ns - c->late_ns);
+    if (--l->open > 0)
+        return;
+    l->phase = TL_ENDS;
+    tl_schedule(t, c->lane, l->ends_ns);
+}
+
+/* other -1: that side has ended without it. */
+static void serve_side(struct emu_timeline *t, int cell)
+{
+    struct tl_cell *c = &t->cells[cell];
+
+    c->served = true;
+    c->queued = false;
+    if (c->other > 0 && !t->cells[c->other].served)
+        return;
+    finish_side(t, c);
+    if (c->other > 0)
+        finish_side(t, &t->cells[c->other]);
+}
+
+static void queue_side(struct emu_timeline *t, int cell)
+{
+    struct tl_cell *c = &t->cells[cell];
+    struct tl_lane *l = &t->lanes[c->lane];
+    const double load_ns = t->steps[l->first].transfer_ns;
+
+    if (load_ns <= 0) {
+        serve_side(t, cell);
+        return;
+    }
+    c->next = 0;
+    c->queued = true;
+    c->target_ns = load_ns + (l->flow != 0 ? bb_flow_served_ns(&t->flows.flows[l->flow], t->b->now_ns) : 0);
+    if (l->head == 0)
+        l->head = cell;
+    else
+        t->cells[l->tail].next = cell;
+    l->tail = cell;
+    if (l->flow != 0)
+        return;
+    l->flow = tl_take_flow(t, EMU_PARTS);
+    t->owners[l->flow].lane = c->lane;
+    tl_add_uses(t, l->flow, c->lane);
+    bb_flows_start(&t->flows, l->flow, t->b->now_ns, load_ns);
+}
+
+static void meet_side(struct emu_timeline *t, int a, int b)
+{
+    const double late_ns = fmax(0, t->b->now_ns - fmax(t->cells[a].came_ns, t->cells[b].came_ns));
+
+    t->cells[a].other = b;
+    t->cells[b].other = a;
+    t->cells[a].late_ns = t->cells[b].late_ns = late_ns;
+    queue_side(t, a);
+    queue_side(t, b);
+}
+
+/* The other side, if it has come; else the cell waits for it. */
+static void come_to_message(struct emu_timeline *t, const struct tl_step *step, int cell, double when_ns)
+{
+    struct tl_cell *c = &t->cells[cell];
+    const int me = (int)step->turn, from = c->sends ? me : c->peer, to = c->sends ? c->peer : me;
+    int *at = find_pair(t, step->comm, from, to), pair = *at, other;
+    struct tl_pair *p;
+
+    c->came_ns = when_ns;
+    if (pair == 0) {
+        pair = TL_TAKE(t, pairs, TL_PAIRS);
+        t->pairs[pair] = (struct tl_pair){.comm = step->comm, .from = from, .to = to};
+        *at = pair;
+    }
+    p = &t->pairs[pair];
+    other = p->head;
+    if (other == 0 || t->cells[other].sends == c->sends) {
+        if (p->head == 0)
+            p->head = cell;
+        else
+            t->cells[p->tail].next = cell;
+        p->tail = cell;
+        return;
+    }
+    p->head = t->cells[other].next;
+    if (p->head == 0) {
+        *at = p->next;
+        TL_GIVE_BACK(t, pairs, pair);
+    }
+    meet_side(t, cell, other);
+}
+
+void tl_begin_exchange(struct emu_timeline *t, int lane, double when_ns)
+{
+    struct tl_lane *l = &t->lanes[lane];
+    const struct tl_step *step = &t->steps[l->first];
+
+    l->end_ns = when_ns + step->alone_ns;
+    l->ends_ns = fmax(t->b->now_ns, l->end_ns);
+    l->open = 0;
+    for (int c = step->cells; c != 0; c = t->cells[c].of_step)
+        l->open++;
+    for (int c = step->cells; c != 0; c = t->cells[c].of_step)
+        come_to_message(t, step, c, when_ns);
+}
+
+/* The first in line is done, and whoever is by now; the next has the flow on. */
+void tl_serve_exchange(struct emu_timeline *t, int lane)
+{
+    struct tl_lane *l = &t->lanes[lane];
+    const int flow = l->flow;
+    const double served = bb_flow_served_ns(&t->flows.flows[flow], t->b->now_ns) + SERVED;
+    int cell = l->head;
+
+    do {
+        l->head = t->cells[cell].next;
+        if (l->head == 0)
+            l->flow = 0;
+        serve_side(t, cell);
+        cell = l->head;
+    } while (cell != 0 && t->cells[cell].target_ns <= served);
+    if (cell == 0) {
+        tl_stop_flow(t, flow);
+        return;
+    }
+    bb_flows_aim(&t->flows, flow, t->cells[cell].target_ns);
+    tl_plan_event(t, bb_flow_end_ns(&t->flows.flows[flow]), TL_OF_FLOW, flow, t->flows.flows[flow].epoch);
+}
+
+static void unlink_waiting(struct emu_timeline *t, const struct tl_step *step, int cell)
+{
+    const struct tl_cell *c = &t->cells[cell];
+    const int me = (int)step->turn;
+    int *at = find_pair(t, step->comm, c->sends ? me : c->peer, c->sends ? c->peer : me), last = 0;
+    struct tl_pair *p = &t->pairs[*at];
+    int *link = &p->head;
+
+    if (*at == 0)
+        return;
+    while (*link != 0 && *link != cell) {
+        last = *link;
+        link = &t->cells[*link].next;
+    }
+    if (*link != cell)
+        return;
+    *link = c->next;
+    if (p->tail == cell)
+        p->tail = last;
+    if (p->head == 0) {
+        const int pair = *at;
+
+        *at = p->next;
+        TL_GIVE_BACK(t, pairs, pair);
+    }
+}
+
+/* A side that goes lets the other one end as if it had been served. */
+void tl_drop_cells(struct emu_timeline *t, int at)
+{
+    struct tl_step *step = &t->steps[at];
+
+    for (int cell = step->cells, next; cell != 0; cell = next) {
+        const int other = t->cells[cell].other;
+
+        next = t->cells[cell].of_step;
+        if (other == 0)
+            unlink_waiting(t, step, cell);
+        else if (other > 0) {
+            t->cells[other].other = -1;
+            if (t->cells[other].served && !t->cells[cell].served)
+                finish_side(t, &t->cells[other]);
+        }
+        TL_GIVE_BACK(t, cells, cell);
+    }
+    step->cells = 0;
+}

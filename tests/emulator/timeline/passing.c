@@ -1,0 +1,135 @@
+/*
+ * passing.c - time passes from event to event, for all hosts (see timeline.h). A lane that has nothing to wait for has
+ * an event: its next step begins, or its kernel ends; what moves bytes has flows. No event is let happen that a host
+ * which runs could still come before.
+ */
+#include "state.h"
+
+#include <math.h>
+
+/* ---- events: a heap ---- */
+
+void tl_plan_event(struct emu_timeline *t, double when_ns, enum tl_event_kind kind, int id, unsigned epoch)
+{
+    struct tl_event *e = t->events;
+    int at = t->b->n_events;
+
+    if (at >= TL_EVENTS) {
+        t->b->broken = true;
+        return;
+    }
+    t->b->n_events++;
+    for (; at > 0 && e[(at - 1) / 2].when_ns > when_ns; at = (at - 1) / 2)
+        e[at] = e[(at - 1) / 2];
+    e[at] = (struct tl_event){when_ns, id, kind, epoch};
+}
+
+static struct tl_event take_event(struct emu_timeline *t)
+{
+    struct tl_event *e = t->events, first = e[0], last = e[--t->b->n_events];
+    const int n = t->b->n_events;
+    int at = 0;
+
+    for (int child = 1; child < n; child = 2 * at + 1) {
+        child += child + 1 < n && e[child + 1].when_ns < e[child].when_ns;
+        if (e[child].when_ns >= last.when_ns)
+            break;
+        e[at] = e[child];
+        at = child;
+    }
+    e[at] = last;
+    return first;
+}
+
+void tl_schedule(struct emu_timeline *t, int lane, double when_ns)
+{
+    t->lanes[lane].scheduled = true;
+    tl_plan_event(t, when_ns, TL_OF_LANE, lane, ++t->lanes[lane].epoch);
+}
+
+static void begin(struct emu_timeline *t, int lane, double when_ns)
+{
+    struct tl_lane *l = &t->lanes[lane];
+    const struct tl_step *step = &t->steps[l->first];
+
+    l->at_ns = l->begun_ns = when_ns;
+    if (step->tell != 0)
+        tl_tell_moment(t, step->tell, when_ns);
+    if (step->kind == TL_MARK) {
+        tl_drop_step(t, lane);
+        tl_go_on(t, lane);
+    } else if (step->kind == TL_KERNEL)
+        tl_begin_kernel(t, lane);
+    else
+        tl_begin_nccl(t, lane, when_ns);
+}
+
+static void let_lane_happen(struct emu_timeline *t, int lane, double when_ns)
+{
+    struct tl_lane *l = &t->lanes[lane];
+
+    l->scheduled = false;
+    switch (l->phase) {
+    case TL_IDLE:
+        begin(t, lane, when_ns);
+        break;
+    case TL_COMPUTES:
+        tl_leave_gpu(t, lane);
+        tl_finish(t, lane, when_ns);
+        break;
+    case TL_ENDS:
+        tl_end_nccl(t, lane);
+        tl_finish(t, lane, l->end_ns);
+        break;
+    case TL_GATED:
+    case TL_MEETS:
+        break;
+    }
+    tl_look_at_gates(t, l->host);
+}
+
+static bool is_stale(const struct emu_timeline *t, const struct tl_event *e)
+{
+    return (e->kind == TL_OF_LANE && t->lanes[e->id].epoch != e->epoch) ||
+           (e->kind == TL_OF_FLOW && t->flows.flows[e->id].epoch != e->epoch);
+}
+
+static void let_happen(struct emu_timeline *t, const struct tl_event *e)
+{
+    if (is_stale(t, e))
+        return;
+    if (e->kind == TL_OF_LANE)
+        let_lane_happen(t, e->id, e->when_ns);
+    else if (e->kind == TL_OF_FLOW)
+        tl_end_flow(t, e->id);
+    else
+        tl_end_meeting(t, e->id);
+}
+
+static bool is_unsettled(const struct emu_timeline *t)
+{
+    return t->flows.n_fresh > 0 || t->flows.n_stale > 0 || t->b->n_uneasy > 0;
+}
+
+/* All of a moment, then the rates from then on, then the next one. */
+void tl_pass_time(struct emu_timeline *t)
+{
+    while (!t->b->broken) {
+        const double next_ns = t->b->n_events > 0 ? t->events[0].when_ns : INFINITY;
+
+        if (t->b->gates_due != 0)
+            tl_open_gates(t);
+        else if (next_ns <= t->b->now_ns) {
+            struct tl_event e = take_event(t);
+
+            let_happen(t, &e);
+        } else if (is_unsettled(t))
+            tl_settle(t);
+        else if (t->b->n_events > 0 && is_stale(t, &t->events[0]))
+            take_event(t);
+        else if (next_ns < INFINITY && next_ns <= tl_horizon_ns(t))
+            t->b->now_ns = next_ns;
+        else
+            return;
+    }
+}

@@ -254,6 +254,8 @@ static void reckon_part(struct bb_flows *f, double now_ns)
 {
     visit_scarce(f, 0);
     fill(f, now_ns);
+    if (f->n_part >= MOST_PART)
+        f->known = f->visit;
     for (int i = 0; i < f->n_part; i++)
         f->flows[f->part[i]].fresh = false;
 }
@@ -287,18 +289,24 @@ static void settle_fresh(struct bb_flows *f, int flow, double now_ns)
     w->fresh = false;
 }
 
+static void settle_stale(struct bb_flows *f, int resource, double now_ns)
+{
+    open_part(f);
+    visit_resource(f, resource);
+    reckon_part(f, now_ns);
+}
+
 void bb_flows_settle(struct bb_flows *f, double now_ns)
 {
     f->n_changed = 0;
     f->settling++;
+    f->known = f->visit;
     for (int i = 0; i < f->n_fresh; i++)
         settle_fresh(f, f->fresh[i], now_ns);
     f->meets_scarcity = false;
-    for (int i = 0; i < f->n_stale; i++) {
-        open_part(f);
-        visit_resource(f, f->stale[i]);
-        reckon_part(f, now_ns);
-    }
+    for (int i = 0; i < f->n_stale; i++)
+        if (f->left[f->stale[i]].visit <= f->known) /* else what hangs together by it has been reckoned */
+            settle_stale(f, f->stale[i], now_ns);
     for (int i = 0; i < f->n_stale; i++)
         f->resources[f->stale[i]].stale = false;
     f->n_fresh = f->n_stale = 0;

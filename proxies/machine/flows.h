@@ -59,6 +59,7 @@ struct bb_flows {
     int *scarce, n_scarce;   /* resources by which they do                             */
     int *changed, n_changed; /* flows whose rate changed in the last settling, each once */
     int visit, settling;
+    int known;           /* the reckonings of this settling after that one left nothing out */
     bool meets_scarcity; /* a flow started since the last settling does */
 };
 

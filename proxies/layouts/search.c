@@ -189,12 +189,15 @@ static int compare_choices(const void *a, const void *b)
     return memcmp(&x->choice, &y->choice, sizeof(x->choice));
 }
 
-/* Whether they differ in how gradients are summed, and in nothing else. */
+/* Whether they differ in how gradients are summed and how many layers are computed again (not all), and in nothing
+ * else: b, which stands behind a, computes as much or more. */
 static bool compute_alike(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
 {
     struct bb_layout_choice same = *b;
 
     same.sync = a->sync;
+    if (a->recompute_layers > 0 && b->recompute_layers >= a->recompute_layers)
+        same.recompute_layers = a->recompute_layers;
     return memcmp(a, &same, sizeof(same)) == 0;
 }
 

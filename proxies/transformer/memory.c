@@ -202,8 +202,9 @@ static double chunk_bytes(const struct bb_memory *m, int first, int n, double *m
     return sum;
 }
 
-/* The most that a stage holds at once: of its chunks' activations so many as the schedule lets live, on average, and what
- * one backward has beside them. The last chunk's backward follows its forward at once, unless all forwards come first. */
+/* The most that a stage holds at once: of its chunks' activations so many as the schedule lets live, on average, and
+ * what one backward has beside them. The last chunk's backward follows its forward at once, unless all forwards come
+ * first. */
 static double activation_bytes(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;

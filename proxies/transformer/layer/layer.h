@@ -71,8 +71,8 @@ struct bb_layers_config {
 
 /* ---- what the layers of a step have in common ---- */
 
-/* bb_layers_again - whether a layer is computed again as a whole; chunk_first: the first layer of its chunk. A decoder's
- * layers are counted from its own first one. */
+/* bb_layers_again - whether a layer is computed again as a whole; chunk_first: the first layer of its chunk. A
+ * decoder's layers are counted from its own first one. */
 bool bb_layers_again(const struct bb_layers_config *config, int chunk_first, int layer);
 
 struct bb_layers; /* opaque: settled sizes, work lists, the table of routed rows */

@@ -43,7 +43,7 @@ def later(group):
 def collective_errors(busbar, log):
     sizes = {int(size): us for size, us in log["us"].items()}
     done = busbar.run("plan", log["collective"], "--ranks", str(log["ranks"]), "--cluster", log["cluster"], "-b", str(min(sizes)),
-                      "-e", str(max(sizes)), "-f", "2", "--json", "-", emulated=False)
+                      "-e", str(max(sizes)), "-f", "2", *log.get("words", "").split(), "--json", "-", emulated=False)
     assert done.returncode == 0, done.stderr
     rows = [row for row in json.loads(done.stdout)["results"] if row["placement"] == "out_of_place" and row["bytes"] in sizes]
     assert len(rows) == len(sizes)

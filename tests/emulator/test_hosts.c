@@ -1,4 +1,4 @@
-/* test_hosts.c - what hosts.c tells of waits by MPI: the host is away before, and back when it has what it waited for. */
+/* test_hosts.c - what hosts.c tells of waits by MPI: the host is away before, back when it has what it waited for. */
 #include "fake_mpi.h"
 
 #include <setjmp.h>

@@ -98,8 +98,8 @@ static struct emu_gpu_parts parts_of(int device)
     return parts;
 }
 
-/* What lets an operation begin earlier or later than its members' arrival is nothing that a timeline knows of. NULL: none
- * of it was asked for. */
+/* What lets an operation begin earlier or later than its members' arrival is nothing that a timeline knows of. NULL:
+ * none of it was asked for. */
 static const char *danger_asked(void)
 {
     static const char *const names[] = {"EMU_HARDWARE_QUEUES", "EMU_SEND_AHEAD"};

@@ -2,8 +2,8 @@
  * hosts.c - with EMU_NODES each emulated node has a host name of its own. Loaded before the C library, by the wrappers:
  * it is by its name that programs and libraries know their host.
  *
- * And it tells the emulated GPUs when the host waits for others by MPI (timeline.h): whoever looks whether a request is
- * done, or calls what ends when all have called it, is away until then.
+ * And it tells the emulated GPUs when the host waits for others by MPI (timeline/timeline.h): whoever looks whether a
+ * request is done, or calls what waits for one or for all, is away until then.
  */
 #include "internal.h"
 #include <dlfcn.h>
@@ -65,3 +65,25 @@ __attribute__((visibility("default"))) int MPI_Test(void *request, int *flag, vo
     }
     return rc;
 }
+
+/* Handles are pointers in one MPI, numbers in another: either fits into a long. */
+#define WAITS(name, parameters, arguments)                                                                             \
+    __attribute__((visibility("default"))) int name parameters                                                         \
+    {                                                                                                                  \
+        int(*real) parameters, rc;                                                                                     \
+                                                                                                                       \
+        *(void **)&real = dlsym(RTLD_NEXT, #name);                                                                     \
+        tell("emu_host_away");                                                                                         \
+        rc = real arguments;                                                                                           \
+        tell("emu_host_back");                                                                                         \
+        return rc;                                                                                                     \
+    }
+
+WAITS(MPI_Barrier, (long comm), (comm))
+WAITS(MPI_Wait, (void *request, void *status), (request, status))
+WAITS(MPI_Waitall, (int n, void *requests, void *statuses), (n, requests, statuses))
+WAITS(MPI_Bcast, (void *data, int n, long type, int root, long comm), (data, n, type, root, comm))
+WAITS(MPI_Allreduce, (const void *send, void *recv, int n, long type, long op, long comm),
+      (send, recv, n, type, op, comm))
+WAITS(MPI_Allgather, (const void *send, int n, long type, void *recv, int recv_n, long recv_type, long comm),
+      (send, n, type, recv, recv_n, recv_type, comm))

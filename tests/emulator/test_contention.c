@@ -248,8 +248,8 @@ static void end_rank(const struct process *p)
     waitpid(p->pid, NULL, 0);
 }
 
-/* Those of one job find each other. Another process of a rank that is there is refused; one that comes when its rank has
- * left is of the next job, and waits until this one has ended. */
+/* Those of one job find each other. Another process of a rank that is there is refused; one that comes when its rank
+ * has left is of the next job, and waits until this one has ended. */
 static int ranks_find_each_other(void)
 {
     struct process first, second, sibling, next, last;

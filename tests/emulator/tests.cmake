@@ -20,6 +20,10 @@ endforeach()
 target_link_libraries(test_emu_gemm PRIVATE emu_cublaslt)
 target_compile_definitions(test_emu_contention PRIVATE SHARING_PROFILE="${CMAKE_CURRENT_SOURCE_DIR}/test_sharing_profile.json")
 bb_unit_test(NAME test_emu_timeline SOURCES timeline/test_timeline.c ${timeline} LIBS bb_machine emu_flags m)
+add_library(emu_fake_mpi SHARED fake_mpi.c)
+target_link_libraries(emu_fake_mpi PRIVATE emu_flags)
+bb_unit_test(NAME test_emu_hosts SOURCES test_hosts.c hosts.c job.c LIBS emu_fake_mpi emu_flags ${CMAKE_DL_LIBS})
+set_target_properties(test_emu_hosts PROPERTIES ENABLE_EXPORTS ON) # what hosts.c looks for by name
 bb_unit_test(NAME test_host_gpu SOURCES kernels/test_host_gpu.cpp LIBS host_gpu emu_test_child)
 bb_unit_test(NAME test_kernel_sources SOURCES kernels/test_kernel_sources.c LIBS busbar_kernels emu_cudart m EMULATED)
 target_compile_definitions(test_emu_system PRIVATE TEST_PROFILE="${CMAKE_CURRENT_SOURCE_DIR}/test_profile.json"

@@ -216,7 +216,7 @@ static int on_one_nic(struct rank *r)
     return drop_lanes(r, &l);
 }
 
-/* Four GPUs, two on each NIC, and the first and the second of them operate with those of the other node: the seconds have
+/* Four GPUs, two on each NIC; the first and the second of them operate with those of the other node: the seconds have
  * twice as much, half of which they send when the firsts have done. */
 enum { GPUS = 4 };
 

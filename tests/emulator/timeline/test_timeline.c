@@ -166,8 +166,8 @@ static void members_meet(void **state)
     assert_int_equal(ends[1], 700);
 }
 
-/* NCCL's kernel holds half of the multiprocessors from its launch on, also while it waits for a member that comes at 400,
- * and moves its bytes until 600: a product of 1000 beside it has done 300 by then, and all of the GPU afterwards. */
+/* NCCL's kernel holds half of the multiprocessors from its launch on, also while it waits for a member that comes at
+ * 400, and moves its bytes until 600: a product of 1000 beside it has done 300 by then, and all of the GPU later. */
 static void who_waits_for_a_member_holds_multiprocessors(void **state)
 {
     struct job *job = *state;

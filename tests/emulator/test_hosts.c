@@ -1,0 +1,74 @@
+/* test_hosts.c - what hosts.c tells of waits by MPI: the host is away before, back when it has what it waited for. */
+#include "fake_mpi.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* As the emulated runtime's, which hosts.c looks for by name. */
+void emu_host_away(void);
+void emu_host_back(void);
+
+void emu_host_away(void)
+{
+    strcat(fake_mpi_log, "away ");
+}
+
+void emu_host_back(void)
+{
+    strcat(fake_mpi_log, "back ");
+}
+
+#define EXPECT_LOG(text)                                                                                               \
+    do {                                                                                                               \
+        assert_string_equal(fake_mpi_log, text);                                                                       \
+        fake_mpi_log[0] = '\0';                                                                                        \
+    } while (0)
+
+/* Each argument comes through: a power of two of its own. */
+static void a_call_that_waits_is_away(void **state)
+{
+    const long one = 1, two = 2, eight = 8;
+
+    (void)state;
+    assert_int_equal(MPI_Barrier(1), 7);
+    EXPECT_LOG("away barrier 1 back ");
+    assert_int_equal(MPI_Wait(&one, &two), 7);
+    EXPECT_LOG("away wait 3 back ");
+    assert_int_equal(MPI_Waitall(4, &one, &two), 7);
+    EXPECT_LOG("away waitall 7 back ");
+    assert_int_equal(MPI_Bcast(&one, 2, 4, 8, 16), 7);
+    EXPECT_LOG("away bcast 31 back ");
+    assert_int_equal(MPI_Allreduce(&one, &two, 4, 8, 16, 32), 7);
+    EXPECT_LOG("away allreduce 63 back ");
+    assert_int_equal(MPI_Allgather(&one, 2, 4, &eight, 16, 32, 64), 7);
+    EXPECT_LOG("away allgather 127 back ");
+}
+
+/* Who asks again and again is away once, until it is done. */
+static void a_test_is_away_until_it_is_done(void **state)
+{
+    const long open = 4, done = 1, status = 2;
+    int flag;
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(MPI_Test(&open, &flag, &status), 0);
+    EXPECT_LOG("away test 6 test 6 test 6 ");
+    assert_int_equal(MPI_Test(&done, &flag, &status), 0);
+    EXPECT_LOG("test 3 back ");
+    assert_int_equal(MPI_Test(&done, &flag, &status), 0);
+    EXPECT_LOG("away test 3 back ");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_call_that_waits_is_away),
+                                       cmocka_unit_test(a_test_is_away_until_it_is_done)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -33,6 +33,15 @@
  * From the moment the job is ending: hooks for "at once" run, after 0.3 s those for "stuck", after 0.8 s the process
  * ends by _exit, unless the main thread was quicker. All within the second that mpirun leaves between SIGTERM and
  * SIGKILL.
+ *
+ * Where it cannot be one line:
+ *
+ * - Two hosts that live and do not reach each other: each says that the other is lost. Neither can know whether the other
+ *   is there, and speaks, or is without power; a host that kept silent for the other's sake would end the job without a
+ *   word in the second case. On one host the ranks agree by a name of the kernel's
+ *   (bootstrap/start/speaker.h), whatever becomes of their connections.
+ * - A launcher that is gone: the ranks' stderr is a pipe to it, and nobody reads it. So mpirun of Open MPI 4, interrupted
+ *   twice within a second: it leaves before the ranks hear of the first. The results tell what it was.
  */
 #ifndef BB_BOOTSTRAP_WATCHDOG_WATCHDOG_H
 #define BB_BOOTSTRAP_WATCHDOG_WATCHDOG_H

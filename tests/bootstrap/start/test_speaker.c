@@ -138,6 +138,8 @@ static int ask_for_a_while(void)
     return heard ? heard : 9;
 }
 
+enum { NO_OTHER_USER = 77 };
+
 /* Where no process can be made (ulimit -u; root may make them all the same), who has the word tells those that ask. */
 static void without_a_keeper(void **state)
 {
@@ -152,7 +154,7 @@ static void without_a_keeper(void **state)
         int fd;
 
         if (getuid() == 0 && setuid(65534))
-            _exit(8);
+            _exit(NO_OTHER_USER);
         asker = fork();
         if (asker == 0)
             _exit(ask_for_a_while());
@@ -160,11 +162,14 @@ static void without_a_keeper(void **state)
         fd = bb_speaker_take(5);
         bb_speaker_says(fd);
         while (waitpid(asker, &status, WNOHANG) == 0)
-            assert_true(bb_speaker_answer(fd, 5, 10));
+            if (!bb_speaker_answer(fd, 5, 10))
+                _exit(8);
         _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 7);
     }
     assert_int_equal(waitpid(speaker, &status, 0), speaker);
     assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == NO_OTHER_USER)
+        skip();
     assert_int_equal(WEXITSTATUS(status), 5);
 }
 

@@ -46,8 +46,9 @@ def test_short_kernels_wait_for_their_host(busbar):
     issued = [p["breakdown"]["issue_us"] for p in (eager, proxy, graph)]
     assert issued[0] > 3 * issued[1] > issued[2] == 0  # 9 us for 2.5, but for sums that products do in passing
     assert eager["step_us"] > 2 * graph["step_us"] and eager["step_us"] < 1.2 * issued[0]
-    text = busbar.run("plan", "transformer", *words.split(), emulated=False).stdout
+    text, of_graphs = (busbar.run("plan", "transformer", *words.split(), *more, emulated=False).stdout for more in ((), ("--graph",)))
     assert "bound by its host, which issues for" in text and "--graph" in text
+    assert "; as CUDA graphs\n" in of_graphs and "as CUDA graphs" not in text and "bound by its host" not in of_graphs
     assert "--graph is of forecasts" in refused(busbar, "plan transformer --model gpt2_small --ranks 1 --graph")
     assert "--graph is of forecasts" in refused(busbar, f"plan transformer {words} --graph --compute gemm")
 

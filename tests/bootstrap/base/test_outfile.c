@@ -30,6 +30,17 @@ int open(const char *file, int flags, ...)
     return (int)syscall(SYS_openat, AT_FDCWD, file, flags, mode);
 }
 
+/* Likewise. */
+static bool no_memory;
+char *strndup(const char *text, size_t n)
+{
+    char *copy = no_memory ? NULL : malloc(n + 1);
+
+    if (copy)
+        snprintf(copy, n + 1, "%s", text);
+    return copy;
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -190,6 +201,22 @@ static void test_end_of_the_writer(void **state)
     assert_string_equal(content(), "old");
 }
 
+/* Then the file has a name from the beginning, and its folder is not synced. */
+static void test_without_memory_for_the_folder(void **state)
+{
+    struct bb_outfile f;
+
+    (void)state;
+    no_memory = true;
+    assert_int_equal(bb_outfile_open(&f, path, "the test"), 0);
+    assert_false(f.unnamed);
+    assert_true(fileno(f.out) > STDERR_FILENO);
+    fputs("named", f.out);
+    assert_int_equal(bb_outfile_close(&f, "the test", 0), 0);
+    no_memory = false;
+    assert_string_equal(content(), "named");
+}
+
 /* Descriptor 0 is as good as any: daemons and some launchers close their standard input. */
 static void test_without_standard_input(void **state)
 {
@@ -243,6 +270,7 @@ int main(void)
         cmocka_unit_test(test_modes),
         cmocka_unit_test(test_place),
         cmocka_unit_test(test_end_of_the_writer),
+        cmocka_unit_test(test_without_memory_for_the_folder),
         cmocka_unit_test(test_without_standard_input),
         cmocka_unit_test(test_devices_stay),
         cmocka_unit_test(test_refusals),

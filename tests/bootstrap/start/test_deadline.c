@@ -1,5 +1,5 @@
-/* test_deadline.c - parts of a process's life before and after the watchdog's: each of these processes is a child of this
- * test, and what becomes of it and what it says is looked at. */
+/* test_deadline.c - parts of a process's life before and after the watchdog's: each of these processes is a child of
+ * this test, and what becomes of it and what it says is looked at. */
 #include "bootstrap/base/err.h"
 #include "bootstrap/start/deadline.h"
 #include "bootstrap/start/exit_guard.h"

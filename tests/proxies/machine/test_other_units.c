@@ -1,5 +1,5 @@
-/* test_other_units.c - a profile's figure that was typed in another unit is told, each by its name; machines as they are, the
- * oldest and the next ones among them, are not. */
+/* test_other_units.c - a profile's figure that was typed in another unit is told, each by its name; machines as they
+ * are, the oldest and the next ones among them, are not. */
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
 
@@ -7,7 +7,7 @@
 
 enum { RING_SIMPLE = 2 }; /* of H100's ways */
 
-/* Of an old GPU in a network of 1 Gb/s, of one that is yet to come, and of H100, times `wrong` if its unit is another. */
+/* Of an old GPU in a network of 1 Gb/s, of one that is yet to come, and of H100: times `wrong` its unit is another. */
 static const struct figure {
     const char *name;
     size_t at;

@@ -31,3 +31,17 @@ int bb_new(void *array_at, size_t n, size_t element)
     memcpy(array_at, &array, sizeof array);
     return array ? 0 : refuse_room(n, element);
 }
+
+#define LINE ((size_t)64)
+
+int bb_new_lines(void *array_at, size_t n, size_t element)
+{
+    const size_t bytes = ((n + 1) * element + LINE - 1) / LINE * LINE;
+    void *array = aligned_alloc(LINE, bytes);
+
+    memcpy(array_at, &array, sizeof array);
+    if (!array)
+        return refuse_room(n, element);
+    memset(array, 0, bytes);
+    return 0;
+}

@@ -37,10 +37,25 @@ static void a_new_array_is_zeroed(void **state)
     free(none);
 }
 
+static void a_new_array_begins_a_line(void **state)
+{
+    (void)state;
+    for (int n = 0; n < 200; n += 13) {
+        int *array;
+
+        assert_int_equal(BB_NEW_LINES(array, n), 0);
+        assert_int_equal((uintptr_t)array % 64, 0);
+        for (int i = 0; i <= n; i++)
+            assert_int_equal(array[i], 0);
+        free(array);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(elements_stay_while_the_array_grows),
-                                       cmocka_unit_test(a_new_array_is_zeroed)};
+                                       cmocka_unit_test(a_new_array_is_zeroed),
+                                       cmocka_unit_test(a_new_array_begins_a_line)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

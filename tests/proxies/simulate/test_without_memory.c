@@ -17,9 +17,11 @@ static bool fails_now(void)
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t n, size_t bytes);
 void *__real_realloc(void *old, size_t bytes);
+void *__real_aligned_alloc(size_t line, size_t bytes);
 void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t n, size_t bytes);
 void *__wrap_realloc(void *old, size_t bytes);
+void *__wrap_aligned_alloc(size_t line, size_t bytes);
 
 void *__wrap_malloc(size_t bytes)
 {
@@ -34,6 +36,11 @@ void *__wrap_calloc(size_t n, size_t bytes)
 void *__wrap_realloc(void *old, size_t bytes)
 {
     return fails_now() ? NULL : __real_realloc(old, bytes);
+}
+
+void *__wrap_aligned_alloc(size_t line, size_t bytes)
+{
+    return fails_now() ? NULL : __real_aligned_alloc(line, bytes);
 }
 
 static void load_fabric(struct bb_cluster *c)

@@ -113,8 +113,8 @@ static void trees_of_nvls_wait_too(void **state)
         double mib, round_mib;
         int nodes;
         double nic_gbps;
-    } rows[] = {{64, 16, 2, 100}, {63, 8, 2, 100}, {8, 8, 2, 100},   {7, 4, 2, 100},
-                {64, 8, 4, 100},  {7, 4, 4, 100},  {64, 16, 2, 0.05}};
+    } rows[] = {{64, 16, 2, 100}, {63, 8, 2, 100}, {8, 8, 2, 100}, {7, 4, 2, 100},
+                {64, 8, 4, 100},  {16, 8, 4, 100}, {7, 4, 4, 100}, {64, 16, 2, 0.05}};
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {

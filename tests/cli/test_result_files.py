@@ -240,6 +240,20 @@ def test_results_are_not_mixed_with_what_is_printed(busbar, tmp_path):
     assert done.returncode == 1 and json.loads((tmp_path / "r.json").read_text())["status"] == "failed"
 
 
+def test_closed_streams_are_filled_before_anything_is_opened(busbar, tmp_path):
+    """As a program sees it that busbar becomes: a python3 of its own, which only looks at them."""
+    python = tmp_path / "python/bin/python3"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\nseen=$(for fd in 0 1 2; do readlink "/proc/$$/fd/$fd"; done)\necho "$seen" > "${0%/*}/seen"\n')
+    python.chmod(0o755)
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report/report.py").touch()
+    program = shutil.copy(busbar.build / "busbar", tmp_path)
+    done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", program, "report", program, "-o", tmp_path / "page.html"], timeout=20,
+                          check=False)
+    assert done.returncode == 0 and (python.parent / "seen").read_text().split() == ["/dev/null"] * 3
+
+
 ENDLESS = ("bench", "all_reduce", "-b", "8", "-e", "16", "-n", "2", "-w", "1", "-N", "0")
 
 

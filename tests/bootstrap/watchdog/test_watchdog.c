@@ -749,9 +749,61 @@ static void test_a_signal_of_which_nobody_answers(void **state)
     assert_int_equal(WEXITSTATUS(status), BB_EFAIL);
 }
 
+/* In a child: a library's exit(), the time of which and then the line go to the pipe. */
+static void be_left_by_a_library(int fd)
+{
+    struct bb_watchdog *watchdog;
+    double now_s;
+
+    dup2(fd, STDERR_FILENO);
+    if (bb_watchdog_start(&watchdog, 20) != 0)
+        _exit(9);
+    now_s = bb_now_s();
+    if (write(fd, &now_s, sizeof(now_s)) != sizeof(now_s))
+        _exit(9);
+    exit(0);
+}
+
+/* Seconds from the exit() to its line. */
+static double told_after_s(void)
+{
+    char line[128] = "";
+    int ends[2], status;
+    double left_s, said_s;
+    pid_t child;
+
+    assert_int_equal(pipe(ends), 0);
+    fflush(stdout);
+    if ((child = fork()) == 0)
+        be_left_by_a_library(ends[1]);
+    assert_int_equal(read(ends[0], &left_s, sizeof(left_s)), sizeof(left_s));
+    assert_true(read(ends[0], line, sizeof(line) - 1) > 0);
+    said_s = bb_now_s();
+    assert_string_equal(line, "busbar: ended by a library that called exit(); last seen: start\n");
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), BB_EFAIL);
+    close(ends[0]);
+    close(ends[1]);
+    return said_s - left_s;
+}
+
+/* Of a signal others may know more: an exit() is its own cause, and told without a wait. A busy machine may need a few
+ * tries. */
+static void test_an_exit_is_told_at_once(void **state)
+{
+    bool soon = false;
+
+    (void)state;
+    for (int i = 0; i < 5 && !soon; i++)
+        soon = told_after_s() < 0.12;
+    assert_true(soon);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_exit_is_told_at_once),
         cmocka_unit_test(test_loopback),
         cmocka_unit_test(test_a_signal_of_which_nobody_answers),
         cmocka_unit_test(test_every_interface),

@@ -430,6 +430,33 @@ static void jitter_is_normal_and_repeatable(void **state)
     bb_step_release(&step);
 }
 
+/* Nothing of a sample is left in the next one: without a deviation worth a nanosecond all are as long. */
+static void samples_are_all_those_of_one_step(void **state)
+{
+    enum { SAMPLES = 5 };
+    const struct bb_conditions conditions = {.jitter = 1e-9, .seed = 7};
+    struct bb_jittered samples;
+
+    (void)state;
+    for (int messages = 0; messages < 2; messages++) {
+        struct bb_step step;
+
+        if (messages) {
+            made_init(&step, 3, 2);
+            for (int from = 1; from < 3; from++) {
+                made_recv(&step, 0, from - 1, from, 10 * US);
+                made_send(&step, from, from - 1, 0, 10 * US);
+            }
+        } else
+            make_two(&step, 10, 10, 4);
+        assert_int_equal(bb_predict_jitter(&step, &even, &conditions, SAMPLES, &samples), 0);
+        for (int i = 0; i < SAMPLES; i++)
+            assert_int_equal(samples.step_ns[i], 20000);
+        bb_jittered_release(&samples);
+        bb_step_release(&step);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -446,6 +473,7 @@ int main(void)
         cmocka_unit_test(a_slow_rank_splits_off_alone),
         cmocka_unit_test(a_slow_nic_slows_its_collective),
         cmocka_unit_test(jitter_is_normal_and_repeatable),
+        cmocka_unit_test(samples_are_all_those_of_one_step),
     };
 
     return cmocka_run_group_tests(tests, NULL, release_prediction);

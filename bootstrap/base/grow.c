@@ -1,6 +1,8 @@
 /* grow.c - see grow.h. */
 #include "bootstrap/base/grow.h"
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,12 +38,12 @@ int bb_new(void *array_at, size_t n, size_t element)
 
 int bb_new_lines(void *array_at, size_t n, size_t element)
 {
-    const size_t bytes = ((n + 1) * element + LINE - 1) / LINE * LINE;
-    void *array = aligned_alloc(LINE, bytes);
+    const bool fits = n < (SIZE_MAX - LINE) / element;
+    const size_t bytes = fits ? ((n + 1) * element + LINE - 1) / LINE * LINE : 0;
+    void *array = fits ? aligned_alloc(LINE, bytes) : NULL;
 
+    if (array)
+        memset(array, 0, bytes);
     memcpy(array_at, &array, sizeof array);
-    if (!array)
-        return refuse_room(n, element);
-    memset(array, 0, bytes);
-    return 0;
+    return array ? 0 : refuse_room(n, element);
 }

@@ -435,7 +435,7 @@ static int finish_file(struct bb_document *d, const char *status)
     if (!error && ok)
         error = save_rows(d, status);
     if (!error && d->seat && d->seat->at_end)
-        d->seat->at_end();
+        d->seat->at_end(d->seat->rc);
     return error ? error : cut_file(d, d->text_end);
 }
 

@@ -448,7 +448,7 @@ static int check_stdout(const struct bb_results *res, int rc)
     return bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(error));
 }
 
-void bb_results_at_end(struct bb_results *res, void (*fn)(void))
+void bb_results_at_end(struct bb_results *res, void (*fn)(int rc))
 {
     if (res)
         res->seat.at_end = fn;
@@ -464,8 +464,7 @@ static int write_last(struct bb_results *res, int rc)
     set_end(res, rc);
     if (write_table(res) && rc >= 0)
         set_end(res, rc = -BB_EFAIL);
-    if (rc < 0)
-        res->seat.at_end = NULL; /* it stands for exit 0 */
+    res->seat.rc = rc;
     if (is_file(res))
         failed = bb_document_close(&res->file, shown_status(res));
     else if (res->path || res->out)

@@ -310,27 +310,27 @@ static void test_removed_folder(void **state)
     expect_status(path, 4, "ok");
 }
 
-static int n_ended;
+static int ended;
 
-static void count_end(void)
+static void take_end(int rc)
 {
-    n_ended++;
+    ended = rc;
 }
 
-/* What is told at the end stands for exit 0. */
-static void test_only_a_run_that_went_well_is_told_to_be_over(void **state)
+/* So that what ends the process after that ends it with the exit status that the file tells. */
+static void test_what_became_of_the_run_is_told(void **state)
 {
     struct bb_results *res;
 
     (void)state;
-    n_ended = 0;
     for (int code = 0; code <= 5; code++) {
         struct bb_results_head head = head_for(fresh());
 
         assert_int_equal(bb_results_open(&res, &head, NULL), 0);
-        bb_results_at_end(res, count_end);
+        ended = 99;
+        bb_results_at_end(res, take_end);
         assert_int_equal(bb_results_close(res, -code), -code);
-        assert_int_equal(n_ended, 1);
+        assert_int_equal(ended, -code);
     }
 }
 
@@ -352,11 +352,11 @@ static void test_two_runs_of_one_file(void **state)
     }
     assert_int_equal(bb_results_close(two, 0), 0);
     expect_status(path, 5, "ok");
-    n_ended = 0;
-    bb_results_at_end(one, count_end);
+    ended = 99;
+    bb_results_at_end(one, take_end);
     assert_int_equal(bb_results_close(one, 0), 0);
     expect_status(path, 6, "ok");
-    assert_int_equal(n_ended, 1);
+    assert_int_equal(ended, 0);
 }
 
 static void test_links_and_modes(void **state)
@@ -456,10 +456,12 @@ static void test_a_table_that_cannot_be_written(void **state)
     head.csv = "/dev/full";
     assert_int_equal(bb_results_open(&res, &head, NULL), 0);
     assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 1)), 0);
+    bb_results_at_end(res, take_end);
     capture_begin(&said);
     assert_int_equal(bb_results_close(res, 0), -BB_EFAIL);
     assert_non_null(strstr(capture_end(&said), "No space left"));
     expect_status(path, 1, "failed");
+    assert_int_equal(ended, -BB_EFAIL);
 }
 
 static void test_nothing_wanted(void **state)
@@ -588,7 +590,7 @@ int main(void)
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_full_stream),
         cmocka_unit_test(test_a_table_that_cannot_be_written),
-        cmocka_unit_test(test_only_a_run_that_went_well_is_told_to_be_over),
+        cmocka_unit_test(test_what_became_of_the_run_is_told),
         cmocka_unit_test(test_nothing_wanted),
         cmocka_unit_test(test_foreign_schema),
         cmocka_unit_test(test_a_foreign_file_that_cannot_be_written),

@@ -127,14 +127,13 @@ static struct bb_document_seat *go_away(const struct bb_document *d, const char 
     return d->seat;
 }
 
-/* Where another thread has taken over, this one has nothing to do any more: the process ends. */
+/* Where another thread has taken over, this one has nothing to do any more: the process ends. A pause() ends with any
+ * handler of a signal. */
 static void come_back(struct bb_document_seat *seat)
 {
-    int away = AWAY;
-
     if (!seat)
         return;
-    while (!atomic_compare_exchange_strong(&seat->state, &away, SEATED))
+    for (int away = AWAY; !atomic_compare_exchange_strong(&seat->state, &away, SEATED); away = AWAY)
         pause();
     free(seat->temporary);
     seat->temporary = NULL;
@@ -291,11 +290,17 @@ static int write_end(struct bb_document *d, const char *rows, size_t bytes, cons
     return 0;
 }
 
+/* 0 or errno. */
+static int cut_file(const struct bb_document *d, off_t end)
+{
+    return ftruncate(fileno(d->file.out), end) == 0 ? 0 : errno;
+}
+
 /* A disk that became full within a row: the file as it was, on blocks that it has. */
 static void restore_end(struct bb_document *d, const char *status)
 {
-    if (write_end(d, NULL, 0, status) == 0 && ftruncate(fileno(d->file.out), d->end) != 0)
-        return; /* said already */
+    if (write_end(d, NULL, 0, status) == 0)
+        (void)cut_file(d, d->end); /* said already */
 }
 
 /* 0 or errno. */
@@ -355,14 +360,14 @@ int bb_document_add(struct bb_document *d, json_t *row)
     return longer ? 0 : bb_err(BB_EFAIL, "results: a row could not be made");
 }
 
-/* The writer may be in a write of the same text: what is written here comes after it. */
+/* The writer may be in a write of the same rows: what is written here comes after it, and may be shorter. */
 void bb_document_rescue(struct bb_document *d, const char *status)
 {
     struct bb_document_seat *seat = d->seat;
 
     d->seat = NULL;
-    if (d->file.out)
-        (void)write_end(d, d->unsaved, d->unsaved_bytes, status);
+    if (d->file.out && write_end(d, d->unsaved, d->unsaved_bytes, status) == 0)
+        (void)cut_file(d, d->text_end); /* where it fails, what is behind it stays */
     if (seat->temporary)
         unlink(seat->temporary);
 }
@@ -410,25 +415,28 @@ static int sync_file(const struct bb_document *d)
     return error;
 }
 
+/* Of a schema without one (NULL) nothing is to be corrected. */
+static bool is_ok(const char *status)
+{
+    return status && strcmp(status, "ok") == 0;
+}
+
 /* On the disk, then with its status, so that none is "ok" of a run whose disk hangs; cut to its length, and the one of its
  * name. 0 or errno. */
 static int finish_file(struct bb_document *d, const char *status)
 {
-    const bool ok = status && strcmp(status, "ok") == 0;
-    int error = save_rows(d, ok ? "running" : status);
+    const bool ok = is_ok(status);
+    const char *before = ok ? "running" : status;
+    int error = save_rows(d, before);
 
-    if (error)
-        return error;
-    if (!bb_outfile_stands(&d->file))
-        return make_file(d, d->file.path, status);
-    error = sync_file(d);
+    if (!error && !bb_outfile_stands(&d->file))
+        error = make_file(d, d->file.path, before);
+    error = error ? error : sync_file(d);
     if (!error && ok)
         error = save_rows(d, status);
     if (!error && d->seat && d->seat->at_end)
-        d->seat->at_end();
-    if (!error && ftruncate(fileno(d->file.out), d->text_end) != 0)
-        error = errno;
-    return error;
+        d->seat->at_end(d->seat->rc);
+    return error ? error : cut_file(d, d->text_end);
 }
 
 int bb_document_close(struct bb_document *d, const char *status)
@@ -438,7 +446,7 @@ int bb_document_close(struct bb_document *d, const char *status)
     if (!d->file.out)
         return 0;
     rc = say_once(d, finish_file(d, status));
-    if (rc && strcmp(status, "ok") == 0)
+    if (rc && is_ok(status))
         (void)save_rows(d, "failed"); /* as the exit status says, where the file still takes it */
     (void)bb_outfile_close(&d->file, "results", -BB_EFAIL);
     free(d->unsaved);

@@ -28,11 +28,12 @@
 #include <sys/types.h>
 
 /* The writer's seat: where it is, the other name of the file that it makes (NULL without), and what is to be called when
- * the last status is in the file (NULL: nothing). */
+ * the last status is in the file (NULL: nothing), with what. */
 struct bb_document_seat {
     atomic_int state;
     char *_Atomic temporary;
-    void (*at_end)(void);
+    void (*at_end)(int rc);
+    int rc;
 };
 
 struct bb_document {

@@ -32,6 +32,7 @@ struct bb_results {
     bool foreign; /* another program's schema: no status */
     char *csv;    /* file or "-"; NULL: no table is wanted */
     FILE *csv_out;
+    bool streamed; /* the table is in its stream, which takes it once */
     struct bb_flat_table table;
 };
 
@@ -85,8 +86,9 @@ static int write_table(struct bb_results *res)
     struct bb_outfile file;
     int rc, error;
 
-    if (!res->csv)
+    if (!res->csv || res->streamed)
         return 0;
+    res->streamed = res->csv_out || bb_outfile_is_stream(res->csv);
     if (!res->rows) {
         json_t *end = json_pack("{s:s?}", "status", shown_status(res));
 
@@ -446,7 +448,7 @@ static int check_stdout(const struct bb_results *res, int rc)
     return bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(error));
 }
 
-void bb_results_at_end(struct bb_results *res, void (*fn)(void))
+void bb_results_at_end(struct bb_results *res, void (*fn)(int rc))
 {
     if (res)
         res->seat.at_end = fn;
@@ -455,16 +457,18 @@ void bb_results_at_end(struct bb_results *res, void (*fn)(void))
 /* Returns rc, or what became of the last write. */
 static int write_last(struct bb_results *res, int rc)
 {
-    int failed;
+    int failed = 0;
 
     pthread_mutex_lock(&res->lock);
     rc = check_stdout(res, rc);
     set_end(res, rc);
-    failed = write_table(res);
+    if (write_table(res) && rc >= 0)
+        set_end(res, rc = -BB_EFAIL);
+    res->seat.rc = rc;
     if (is_file(res))
-        failed = bb_document_close(&res->file, shown_status(res)) | failed;
+        failed = bb_document_close(&res->file, shown_status(res));
     else if (res->path || res->out)
-        failed = write_stream(res) | failed;
+        failed = write_stream(res);
     res->live = false;
     pthread_mutex_unlock(&res->lock);
     return rc < 0 ? rc : failed ? -BB_EFAIL : 0;

@@ -71,16 +71,16 @@ int bb_results_row(struct bb_results *res, json_t *row) BB_MUST_CHECK;
  * first. */
 int bb_results_set(struct bb_results *res, const char *key, json_t *value) BB_MUST_CHECK;
 
-/* bb_results_at_end - fn is called when what became of the run stands in its file: the close of it is then over but for
- * its length. NULL is fine. */
-void bb_results_at_end(struct bb_results *res, void (*fn)(void));
+/* bb_results_at_end - fn is called when what became of the run stands in its file, with that: the close of it is over
+ * then but for its length. NULL is fine. */
+void bb_results_at_end(struct bb_results *res, void (*fn)(int rc));
 
 /*
  * bb_results_close - set "status" by rc, write the last time, free. NULL is fine. Returns rc if it is < 0, else 0 or
  * -BB_EFAIL: a full disk, or a stdout that cannot be written, is a failed run. Of a run that went well called last,
  * when its ranks have ended (bb_session_release): world may be released by then.
- * Status: ok (0) | failed (1, 2) | interrupted (by a signal or a library's exit(), with ended_by and phase) | wrong data (3) | timeout (4) | below threshold (5) | running (never closed, or not to
- * its end).
+ * Status: ok (0) | failed (1, 2) | interrupted (by a signal or a library's exit(), with ended_by and phase) |
+ * wrong data (3) | timeout (4) | below threshold (5) | running (never closed, or not to its end).
  */
 int bb_results_close(struct bb_results *res, int rc);
 

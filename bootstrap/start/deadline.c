@@ -140,9 +140,9 @@ void bb_deadline_begin_write(double timeout_s)
     bb_exit_guard(handle_exit, NULL);
 }
 
-void bb_deadline_written(void)
+void bb_deadline_written(int rc)
 {
-    current.late_code = current.code = 0;
+    current.late_code = current.code = bb_exit_code(rc);
 }
 
 void bb_deadline_begin_exit(double timeout_s, int rc)

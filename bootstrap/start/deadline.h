@@ -16,10 +16,10 @@
  */
 void bb_deadline_begin(const char *part, double timeout_s, bool signals);
 
-/* bb_deadline_begin_write - the last write of the results of a run that went well, without signals, but with an exit() of
- * a library. When they say so (bb_deadline_written) whatever ends it, ends it with exit 0. */
+/* bb_deadline_begin_write - the last write of the results, without signals, but with an exit() of a library. When they
+ * say what became of the run (bb_deadline_written) whatever ends it, ends it with the exit status of that. */
 void bb_deadline_begin_write(double timeout_s);
-void bb_deadline_written(void);
+void bb_deadline_written(int rc);
 
 /* bb_deadline_begin_exit - the last part, of a run that is over: one that takes too long is said, and ends with the
  * run's own exit status, as its results say. */

@@ -24,20 +24,28 @@ static pid_t fork_bare(void)
     return (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, NULL);
 }
 
+/* False: none could be taken, as in a process that may open no more files. */
+static bool answer_one(int word, char code)
+{
+    const int asker = accept4(word, NULL, NULL, SOCK_CLOEXEC);
+
+    if (asker < 0)
+        return false;
+    (void)send(asker, &code, 1, MSG_NOSIGNAL);
+    close(asker);
+    return true;
+}
+
 /* Tells the code to who asks, for so long or until the speaker is gone. */
 static void answer(int word, int leash, char code, int for_ms)
 {
     const double end_s = bb_now_s() + 1e-3 * for_ms;
     struct pollfd polls[] = {{.fd = leash, .events = POLLIN}, {.fd = word, .events = POLLIN}};
     int left_ms = for_ms;
+    bool answered = true;
 
-    while (poll(polls, 2, left_ms) >= 0 && !polls[0].revents && (polls[1].revents || left_ms > 0)) {
-        if (polls[1].revents) {
-            const int asker = accept4(word, NULL, NULL, SOCK_CLOEXEC);
-
-            (void)send(asker, &code, 1, MSG_NOSIGNAL);
-            close(asker);
-        }
+    while ((answered || left_ms > 0) && poll(polls, 2, left_ms) >= 0 && !polls[0].revents) {
+        answered = polls[1].revents && answer_one(word, code);
         left_ms = end_s > bb_now_s() ? (int)(1e3 * (end_s - bb_now_s())) + 1 : 0;
     }
 }

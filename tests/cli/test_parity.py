@@ -256,9 +256,11 @@ def test_memory_and_registration_are_in_the_results(busbar, tmp_path):
 
 
 def test_a_run_without_end_is_ended_by_a_signal_and_keeps_its_rows(busbar, tmp_path):
+    """In a file, and as a table in a stream: once."""
     path = tmp_path / "r.json"
-    done = busbar.run("bench", "all_reduce", *KB4, "-N", "0", "--json", path, timeout=6)
+    done = busbar.run("bench", "all_reduce", *KB4, "-N", "0", "--json", path, "--csv", "/dev/stderr", timeout=6)
     assert done.returncode != 0 and done.stdout.count("# cycle") > 0
+    assert len([line for line in done.stderr.splitlines() if line.startswith("collective,")]) == 1
     run = json.loads(path.read_text())
     assert (run["status"], run["ended_by"]) == ("interrupted", "SIGTERM") and run["phase"].startswith("bench all_reduce")
     assert [r["cycle"] for r in run["results"]] == sorted(r["cycle"] for r in run["results"])

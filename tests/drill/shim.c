@@ -5,10 +5,12 @@
  *
  * With DRILL_OURS only calls from the program's own two files count, whatever the libraries do among themselves.
  *
- * kill stop segv crash exit leave leave-now quit xcpu: what becomes of the process (crash is a SIGSEGV of its own; exit is the kernel's, with status 0; leave and
- * leave-now are the C library's exit(0) and _exit(0)). stall: the call never returns. fail: it fails, as its row
- * says. nan past: cudaEventElapsedTime tells a time that is none, or one below 0. term int hup usr1 usr2, orphan (SIGKILL): the signal is sent to the launcher, and the call takes 2 s. When the deed is done its time goes to
- * $DRILL_LOG. x86-64 only: arguments are passed on unread, six in registers and 144 bytes of the stack.
+ * kill stop segv crash exit leave leave-now quit xcpu: what becomes of the process (crash is a SIGSEGV of its own;
+ * exit is the kernel's, with status 0; leave and leave-now are the C library's exit(0) and _exit(0)). stall: the
+ * call never returns. fail: it fails, as its row says. nan past: cudaEventElapsedTime tells a time that is none, or
+ * one below 0. term int hup usr1 usr2, orphan (SIGKILL): the signal is sent to the launcher, and the call takes 2 s.
+ * When the deed is done its time goes to $DRILL_LOG. x86-64 only: arguments are passed on unread, six in registers
+ * and 144 bytes of the stack.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -310,6 +310,30 @@ static void test_removed_folder(void **state)
     expect_status(path, 4, "ok");
 }
 
+static int ended;
+
+static void take_end(int rc)
+{
+    ended = rc;
+}
+
+/* So that what ends the process after that ends it with the exit status that the file tells. */
+static void test_what_became_of_the_run_is_told(void **state)
+{
+    struct bb_results *res;
+
+    (void)state;
+    for (int code = 0; code <= 5; code++) {
+        struct bb_results_head head = head_for(fresh());
+
+        assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+        ended = 99;
+        bb_results_at_end(res, take_end);
+        assert_int_equal(bb_results_close(res, -code), -code);
+        assert_int_equal(ended, -code);
+    }
+}
+
 /* Both end with a whole file of their own; the last to end has the name. */
 static void test_two_runs_of_one_file(void **state)
 {
@@ -328,8 +352,11 @@ static void test_two_runs_of_one_file(void **state)
     }
     assert_int_equal(bb_results_close(two, 0), 0);
     expect_status(path, 5, "ok");
+    ended = 99;
+    bb_results_at_end(one, take_end);
     assert_int_equal(bb_results_close(one, 0), 0);
     expect_status(path, 6, "ok");
+    assert_int_equal(ended, 0);
 }
 
 static void test_links_and_modes(void **state)
@@ -417,6 +444,26 @@ static void test_full_stream(void **state)
     fclose(head.out);
 }
 
+/* Then the run has failed, and the file beside the table says so. */
+static void test_a_table_that_cannot_be_written(void **state)
+{
+    const char *path = fresh();
+    struct bb_results_head head = head_for(path);
+    struct bb_results *res;
+    struct capture said;
+
+    (void)state;
+    head.csv = "/dev/full";
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 1)), 0);
+    bb_results_at_end(res, take_end);
+    capture_begin(&said);
+    assert_int_equal(bb_results_close(res, 0), -BB_EFAIL);
+    assert_non_null(strstr(capture_end(&said), "No space left"));
+    expect_status(path, 1, "failed");
+    assert_int_equal(ended, -BB_EFAIL);
+}
+
 static void test_nothing_wanted(void **state)
 {
     struct bb_results_head head = head_for(NULL);
@@ -489,6 +536,26 @@ static void test_foreign_schema(void **state)
     assert_null(bb_results_path(res));
 }
 
+/* No status is there to be corrected. */
+static void test_a_foreign_file_that_cannot_be_written(void **state)
+{
+    char inner[80] = "", path[112] = "";
+    struct bb_results *res;
+    struct bb_results_head head = head_for(path);
+    struct capture said;
+
+    (void)state;
+    snprintf(inner, sizeof(inner), "%s/foreign", folder);
+    snprintf(path, sizeof(path), "%s/x.json", inner);
+    assert_int_equal(mkdir(inner, 0777), 0);
+    head.root = json_pack("{s:i, s:[]}", "version", 3, "results");
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    assert_int_equal(unlink(path) | rmdir(inner), 0);
+    capture_begin(&said);
+    assert_int_equal(bb_results_close(res, 0), -BB_EFAIL);
+    assert_non_null(strstr(capture_end(&said), "No such file or directory"));
+}
+
 static void test_no_file_is_replaced(void **state)
 {
     static const char *const expected[] = {"", ".0", ".1"};
@@ -522,8 +589,11 @@ int main(void)
         cmocka_unit_test(test_targets),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_full_stream),
+        cmocka_unit_test(test_a_table_that_cannot_be_written),
+        cmocka_unit_test(test_what_became_of_the_run_is_told),
         cmocka_unit_test(test_nothing_wanted),
         cmocka_unit_test(test_foreign_schema),
+        cmocka_unit_test(test_a_foreign_file_that_cannot_be_written),
         cmocka_unit_test(test_no_file_is_replaced),
         cmocka_unit_test(test_stats),
         cmocka_unit_test(test_options),

@@ -3,6 +3,7 @@
 #include "tests/check.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -173,6 +174,37 @@ static void without_a_keeper(void **state)
     assert_int_equal(WEXITSTATUS(status), 5);
 }
 
+/* Nor does it answer for longer than it is to where it may open no more files, however many ask. */
+static void without_files(void **state)
+{
+    pid_t speaker;
+    int status;
+
+    (void)state;
+    name_job("no-files", NULL, NULL);
+    speaker = fork();
+    if (speaker == 0) {
+        const pid_t asker = fork();
+        const int next = asker == 0 ? -1 : dup(STDERR_FILENO);
+        const struct rlimit one_more = {(rlim_t)next + 1, (rlim_t)next + 1};
+        int fd;
+
+        if (asker == 0)
+            _exit(ask_for_a_while());
+        alarm(5);
+        close(next);
+        setrlimit(RLIMIT_NOFILE, &one_more);
+        fd = bb_speaker_take(5);
+        status = bb_speaker_answer(fd, 5, 200) ? 0 : 8;
+        kill(asker, SIGKILL);
+        waitpid(asker, NULL, 0);
+        _exit(status);
+    }
+    assert_int_equal(waitpid(speaker, &status, 0), speaker);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static int n_asked;
 
 static void ask_library(void)
@@ -202,7 +234,7 @@ int main(void)
         cmocka_unit_test(a_word_for_each_job),      cmocka_unit_test(without_standard_input),
         cmocka_unit_test(jobs_of_one_step),         cmocka_unit_test(what_others_hear),
         cmocka_unit_test(a_word_that_was_not_said), cmocka_unit_test(without_asking_libraries),
-        cmocka_unit_test(without_a_keeper),
+        cmocka_unit_test(without_a_keeper),         cmocka_unit_test(without_files),
     };
 
     const pid_t child = fork(); /* a parent of its own: beside other tests of ctest's the word may be taken */

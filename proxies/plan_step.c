@@ -99,11 +99,12 @@ static bool has_many_experts(const struct bb_step *step)
 /* An optimizer that keeps less and costs no time, if training holds with it. */
 static int guess_optimizer(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
-    const char *sync = config->transformer.sync;
+    const char *sync = config->transformer.sync, *optimizer = config->sync.optimizer;
     double bytes;
     int rc;
 
-    if (config->sync.precision_aware || !sync || strcmp(sync, bb_sync_words[BB_SYNC_DISTRIBUTED]) != 0)
+    if (config->sync.precision_aware || !sync || strcmp(sync, bb_sync_words[BB_SYNC_DISTRIBUTED]) != 0 ||
+        (optimizer && strcmp(optimizer, "adam") != 0))
         return 0;
     config->sync.precision_aware = true;
     TRY(bb_training_bytes(config, arch, &bytes));

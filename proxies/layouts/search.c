@@ -190,7 +190,7 @@ static int compare_choices(const void *a, const void *b)
 }
 
 /* Whether they differ in how gradients are summed and how many layers are computed again (not all), and in nothing
- * else: b, which stands behind a, computes as much or more. */
+ * else: b, which stands behind a, computes as much or more, so what a takes at least it takes, too. */
 static bool compute_alike(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
 {
     struct bb_layout_choice same = *b;
@@ -266,7 +266,7 @@ static void bound_bases(void *arg, int i)
     if (rc == 0)
         each_ns = busiest_ns(&step, w->search->cluster) * w->quickest_times;
     bb_step_release(&step);
-    for (struct base *b = first; b < w->bases + w->n_bases && compute_alike(&b->choice, &first->choice); b++)
+    for (struct base *b = first; b < w->bases + w->n_bases && compute_alike(&first->choice, &b->choice); b++)
         b->least_ns = b->choice.micro_batches * each_ns;
 }
 
@@ -345,7 +345,7 @@ static int list_kinds(struct work *w)
     int n = 0;
 
     for (int i = 0; i < w->n_bases; i++)
-        if (i == 0 || !compute_alike(&w->bases[i].choice, &w->bases[w->todo[n - 1]].choice))
+        if (i == 0 || !compute_alike(&w->bases[w->todo[n - 1]].choice, &w->bases[i].choice))
             w->todo[n++] = i;
     return n;
 }

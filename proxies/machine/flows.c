@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/grow.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -296,8 +297,21 @@ static void settle_stale(struct bb_flows *f, int resource, double now_ns)
     reckon_part(f, now_ns);
 }
 
+/* One settling counts as many reckonings as there are of these at most; where the counts would end they begin again. */
+static void begin_counts_again(struct bb_flows *f)
+{
+    if (f->visit < INT_MAX - f->n_fresh - f->n_stale && f->settling < INT_MAX)
+        return;
+    for (int i = 0; i < f->n_flows; i++)
+        f->flows[i].visit = f->flows[i].told = 0;
+    for (int i = 0; i < f->n_resources; i++)
+        f->left[i].visit = 0;
+    f->visit = f->settling = 0;
+}
+
 void bb_flows_settle(struct bb_flows *f, double now_ns)
 {
+    begin_counts_again(f);
     f->n_changed = 0;
     f->settling++;
     f->known = f->visit;

@@ -41,6 +41,11 @@ static const char *kinds_text(unsigned kinds, char text[160])
     return text;
 }
 
+static bool is_sgd(const struct bb_sync_options *o)
+{
+    return o->optimizer && strcmp(o->optimizer, "sgd") == 0;
+}
+
 static int refuse_unfit(const struct bb_proxy_config *c, enum bb_sync_kind kind)
 {
     const struct bb_sync_options *o = &c->sync;
@@ -71,6 +76,11 @@ static int refuse_unfit(const struct bb_proxy_config *c, enum bb_sync_kind kind)
         if (asked[i].given && !(asked[i].kinds & 1u << kind))
             return bb_err(BB_EUSAGE, "%s: --%s means nothing to %s; leave it out, or use it with %s", c->proxy,
                           asked[i].option, bb_sync_words[kind], kinds_text(asked[i].kinds, text));
+    if (o->precision_aware && is_sgd(o)) /* Transformer Engine has an Adam that does so */
+        return bb_err(BB_EUSAGE,
+                      "%s: --use-precision-aware-optimizer means nothing to sgd; leave it out, or use it with "
+                      "--optimizer adam",
+                      c->proxy);
     return 0;
 }
 
@@ -115,7 +125,7 @@ int bb_sync_settle(const struct bb_proxy_config *c, enum bb_sync_kind kind, enum
         .kind = kind,
         .params = params,
         .grads = o->grad_dtype ? (enum bb_dtype_id)bb_dtype_find(o->grad_dtype) : grads,
-        .optimizer = o->optimizer && strcmp(o->optimizer, "sgd") == 0 ? BB_PASS_SGD : BB_PASS_ADAM,
+        .optimizer = is_sgd(o) ? BB_PASS_SGD : BB_PASS_ADAM,
         .precision_aware = o->precision_aware,
         .hierarchical = o->hierarchical,
         .reduce_whole = o->zero_reduce && strcmp(o->zero_reduce, "allreduce") == 0,

@@ -142,6 +142,8 @@ def test_an_optimizer_that_keeps_less_is_guessed_first(busbar):
     """It costs no time: 2 bytes of a parameter in place of 4, on each of 8 ranks an eighth."""
     words = f"{LLAMA} --cluster h100-sxm-ib --gpu-memory 59G"
     guessed, none = (plan(busbar, f"{words} {more}")["predicted"] for more in ("", "--recompute none"))
+    (sgd,) = plan(busbar, f"{words.replace('59G', '55G')} --optimizer sgd")["predicted"]["compute"]["guessed"]
+    assert sgd.startswith("--recompute ")  # there is no such SGD
     assert guessed["compute"]["guessed"] == ["--use-precision-aware-optimizer"] and guessed["step_us"] == none["step_us"]
     assert none["memory"]["needed_bytes"] - guessed["memory"]["needed_bytes"] == pytest.approx(2 * 8030261248 / 8, abs=8)
 
@@ -163,6 +165,7 @@ def test_layers_that_are_computed_again_take_their_time(busbar, words, again):
 @pytest.mark.parametrize("words,said", [
     ("--recompute full --recompute-num-layers 9", "--recompute-num-layers 9 of chunks of 8 layers at most; nearest: --recompute-num-layers 8"),
     ("--recompute selective --recompute-num-layers 2", "only --recompute full counts layers; leave it out"),
+    ("--dp-sync distributed --optimizer sgd --use-precision-aware-optimizer", "--use-precision-aware-optimizer means nothing to sgd"),
     ("--dp-sync zero1 --use-precision-aware-optimizer", "--use-precision-aware-optimizer means nothing to zero1")])
 def test_layers_that_cannot_be_counted(busbar, words, said):
     assert said in refused(busbar, f"plan transformer --model llama3_8b --ranks 4 --pp 4 {words}")

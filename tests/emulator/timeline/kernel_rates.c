@@ -79,6 +79,8 @@ static void settle_kernel(struct emu_timeline *t, int lane)
 /* Something began or ended: all go on at the rates that they have now. */
 void tl_settle(struct emu_timeline *t)
 {
+    t->flows.n_flows = t->b->flows.n + 1;
+    t->flows.n_resources = t->b->n_resources + 1;
     bb_flows_settle(&t->flows, t->b->now_ns);
     for (int i = 0; i < t->flows.n_changed; i++) {
         const int flow = t->flows.changed[i];

@@ -6,6 +6,7 @@
 
 #include "proxies/machine/cluster.h"
 
+#include <limits.h>
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -132,6 +133,16 @@ static void flows_begin_and_end_at_different_moments(void **state)
     assert_int_equal(lost_ns(job, first, &end_ns), 100);
     assert_int_equal(lost_ns(job, second, &end_ns), 100);
     assert_int_equal(lost_ns(job, elsewhere, &end_ns), 0); /* another NIC */
+}
+
+/* The count of settlings ends before the last one, when the first flow ends. */
+static void counts_that_end_begin_again(void **state)
+{
+    struct job *job = *state;
+
+    job->t->b->settling = INT_MAX - 3;
+    flows_begin_and_end_at_different_moments(state);
+    assert_int_equal(job->t->b->settling, 1);
 }
 
 /* A host that runs holds up what is after its clock, no more. */
@@ -428,6 +439,7 @@ static void ends_that_are_none_any_more_take_no_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {TEST(flows_begin_and_end_at_different_moments),
+                                       TEST(counts_that_end_begin_again),
                                        TEST(nothing_passes_a_host_that_runs),
                                        TEST(members_meet),
                                        TEST(who_waits_for_a_member_holds_multiprocessors),

@@ -376,11 +376,62 @@ static void the_fewest_layers_are_computed_again(void **state)
     bb_layouts_release(&found);
 }
 
+enum { MOST_BUILT = 16 };
+
+static int built[MOST_BUILT]; /* steps of so many micro-batches */
+
+static int build_and_count(const struct bb_proxy_config *config, struct bb_step *step)
+{
+    built[config->micro_batches < MOST_BUILT ? config->micro_batches : 0]++;
+    return bb_transformer_proxy.build(config, step);
+}
+
+/* A bound takes a step of one micro-batch, an estimate one of one and one of two. Layouts that differ in their sync and
+ * in how many layers they compute again have one bound, by those that compute fewest. */
+static void who_computes_more_has_the_bound_of_who_computes_less(void **state)
+{
+    struct bb_proxy_config asked, config;
+    struct bb_cluster cluster;
+    struct bb_layouts found;
+    struct bb_proxy proxy = bb_transformer_proxy;
+    const struct bb_layout_search s = {&proxy, &asked, &config, &cluster, &conditions, 9e9, SAMPLES, 100, 1, true};
+    bool kind[BB_RECOMPUTES][2] = {{false}}, layers[BATCH] = {false};
+    int kinds = 0, numbers = 0;
+
+    (void)state;
+    proxy.build = build_and_count;
+    assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
+    asked_config(&asked);
+    asked.transformer.sync = NULL;
+    asked.transformer.tp = asked.transformer.pp = 2;
+    asked.micro_batch_size = 4;
+    configured(&asked, &config);
+    assert_int_equal(bb_layouts_search(&s, &found), 0);
+    assert_int_equal(found.n, found.fitting);
+    for (int i = 0; i < found.n; i++) {
+        const struct bb_layout_choice *c = &found.rows[i].choice;
+
+        assert_true(c->micro_batches > 2 && c->micro_batches < MOST_BUILT);
+        kind[c->recompute][c->recompute_layers > 0] = true;
+        layers[c->recompute_layers * c->vpp] = true;
+    }
+    for (int i = 0; i < 2 * BB_RECOMPUTES; i++)
+        kinds += kind[i / 2][i % 2];
+    for (int i = 1; i < BATCH; i++)
+        numbers += layers[i];
+    assert_true(numbers > 1);
+    assert_int_equal(built[1] - built[2], kinds);
+    bb_layouts_release(&found);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(samples_without_jitter_change_nothing), cmocka_unit_test(bytes_are_those_of_the_step),
-        cmocka_unit_test(the_fewest_layers_are_computed_again),  cmocka_unit_test(the_best_are_those_of_trying_all),
+        cmocka_unit_test(who_computes_more_has_the_bound_of_who_computes_less),
+        cmocka_unit_test(samples_without_jitter_change_nothing),
+        cmocka_unit_test(bytes_are_those_of_the_step),
+        cmocka_unit_test(the_fewest_layers_are_computed_again),
+        cmocka_unit_test(the_best_are_those_of_trying_all),
         cmocka_unit_test(any_number_of_threads_finds_the_same),
     };
 

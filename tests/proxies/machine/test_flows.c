@@ -7,10 +7,13 @@
 
 #include "proxies/machine/flows.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
 #define MOST 64
+
+static int reckoned; /* what flows have counted before */
 
 /* Bytes over links, at most `most` bytes/ns by itself. */
 struct transfer {
@@ -71,6 +74,7 @@ static void drive(struct transfer *t, int n, const double *rates, int n_links)
     int left = n;
 
     assert_int_equal(bb_flows_init(&f, n, n_links, 4 * n), 0);
+    f.visit = f.settling = reckoned;
     for (int l = 0; l < n_links; l++)
         f.resources[l].capacity = rates[l];
     for (int i = 0; i < n; i++) {
@@ -202,6 +206,16 @@ static void any_flows_are_fair_in_any_order(void **state)
     }
 }
 
+/* The counts of reckonings end in the midst of it, after so many more. */
+static void counts_that_end_begin_again(void **state)
+{
+    for (int more = 0; more < 40; more += 13) {
+        reckoned = INT_MAX - more;
+        any_flows_are_fair_in_any_order(state);
+    }
+    reckoned = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -211,6 +225,7 @@ int main(void)
         cmocka_unit_test(what_a_bounded_flow_leaves_goes_to_the_others),
         cmocka_unit_test(a_dumbbell_is_max_min_fair),
         cmocka_unit_test(any_flows_are_fair_in_any_order),
+        cmocka_unit_test(counts_that_end_begin_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -149,6 +149,8 @@ static void options_of_a_kind(void **state)
         {{.cycle_ms = 1}, "nynnnnnnnn"},
         {{.zero_reduce = "rs"}, "nnyynnnnnn"},
         {{.precision_aware = true}, "nnnnnnynnn"},
+        {{.precision_aware = true, .optimizer = "adam"}, "nnnnnnynnn"},
+        {{.precision_aware = true, .optimizer = "sgd"}, "nnnnnnnnnn"},
         {{.hierarchical = true}, "yynnnnnnnn"},
         {{.shard_size = 2}, "nnnnnyynnn"},
         {{.servers = 2}, "nnnnnnnnny"},

@@ -1,6 +1,8 @@
 /* grow.c - see grow.h. */
 #include "bootstrap/base/grow.h"
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,8 +38,9 @@ int bb_new(void *array_at, size_t n, size_t element)
 
 int bb_new_lines(void *array_at, size_t n, size_t element)
 {
-    const size_t bytes = ((n + 1) * element + LINE - 1) / LINE * LINE;
-    void *array = aligned_alloc(LINE, bytes);
+    const bool countable = n < (SIZE_MAX - LINE) / element;
+    const size_t bytes = countable ? ((n + 1) * element + LINE - 1) / LINE * LINE : 0;
+    void *array = countable ? aligned_alloc(LINE, bytes) : NULL;
 
     memcpy(array_at, &array, sizeof array);
     if (!array)

@@ -57,12 +57,20 @@ def judge(done, results, whole):
     return None if len(lines) == 1 and lines[0].startswith("busbar: ") else "not one line"
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_a_failing_call_hides_nothing(busbar, tmp_path, part):
-    if not (busbar.build / "tests/drill/libdrill_shim.so").exists():
+@pytest.fixture
+def shim(busbar):
+    """What marks the calls, where it can be loaded."""
+    path = busbar.build / "tests/drill/libdrill_shim.so"
+    if not path.exists():
         pytest.skip("the shim of the drills is of x86-64")
     if b"__asan_init" in (busbar.build / "busbar").read_bytes():
         pytest.skip("the sanitizers want to be loaded first")
+    return str(path)
+
+
+@pytest.mark.usefixtures("shim")
+@pytest.mark.parametrize("part", PARTS)
+def test_a_failing_call_hides_nothing(busbar, tmp_path, part):
     pattern = PARTS[part][0]
     whole = run(busbar, part, tmp_path / "whole")
     assert whole[0].returncode == 0, whole[0].stderr
@@ -96,9 +104,9 @@ def test_every_call_is_marked(busbar):
 
 @pytest.mark.parametrize("deed, status, cause", [("leave", 1, "a library that called exit()"), ("leave-now", 1, "a library that called exit()"),
                                                  ("crash", -signal.SIGSEGV, "SIGSEGV")])
-def test_an_exit_or_a_crash_of_a_library_is_told(busbar, tmp_path, deed, status, cause):
+def test_an_exit_or_a_crash_of_a_library_is_told(busbar, shim, tmp_path, deed, status, cause):
     """ncclAllReduce calls exit(0), or _exit(0), or crashes: one process, so that no other rank could tell."""
-    environment = {**os.environ, "LD_PRELOAD": str(busbar.build / "tests/drill/libdrill_shim.so"), "DRILL": f"{deed}:ncclAllReduce:3:all"}
+    environment = {**os.environ, "LD_PRELOAD": shim, "DRILL": f"{deed}:ncclAllReduce:3:all"}
     done = subprocess.run([str(busbar.build / "busbar-emulated"), *BENCH], cwd=tmp_path, env=environment, timeout=60, capture_output=True, text=True)
     results = json.loads((tmp_path / "r.json").read_text())
     assert done.returncode == status
@@ -115,9 +123,9 @@ def test_an_exit_or_a_crash_of_a_library_is_told(busbar, tmp_path, deed, status,
     ("stall", "rename:1", 4, None, ()), ("leave", "rename:1", 1, None, ()),  # it has another name yet, which goes
     ("leave", "fsync:3", 1, "running", (2,)),  # the last write
     ("stall", "ftruncate:2", 0, "ok", (2,))])  # all is written: only its length is to be cut
-def test_a_write_that_does_not_come_back(busbar, tmp_path, deed, call, code, status, rows):
+def test_a_write_that_does_not_come_back(busbar, shim, tmp_path, deed, call, code, status, rows):
     """A library calls exit() in it, or the file system hangs: exit status and results agree, and nothing else is left."""
-    environment = {**os.environ, "LD_PRELOAD": str(busbar.build / "tests/drill/libdrill_shim.so"), "DRILL": f"{deed}:{call}:all", "EMU_QUIET": "1"}
+    environment = {**os.environ, "LD_PRELOAD": shim, "DRILL": f"{deed}:{call}:all", "EMU_QUIET": "1"}
     words = ["bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "-T", "0.5", "--json", "r.json"]
     done = subprocess.run([str(busbar.build / "busbar-emulated"), *words], cwd=tmp_path, env=environment, timeout=60, capture_output=True, text=True)
     (line,) = done.stderr.splitlines()
@@ -129,9 +137,9 @@ def test_a_write_that_does_not_come_back(busbar, tmp_path, deed, call, code, sta
 
 @pytest.mark.parametrize("function, status, said, files", [("fflush", 4, "the head of the table", []),
                                                           ("destructor", 0, "the exit of the process", ["--json", "r.json"])])
-def test_a_run_that_hangs_beside_its_work_is_told(busbar, tmp_path, function, status, said, files):
+def test_a_run_that_hangs_beside_its_work_is_told(busbar, shim, tmp_path, function, status, said, files):
     """In what it prints first, or, when it is over, in a library's destructor: then it ends with its own status, as its results say."""
-    environment = {**os.environ, "LD_PRELOAD": str(busbar.build / "tests/drill/libdrill_shim.so"), "DRILL": f"stall:{function}:1:all",
+    environment = {**os.environ, "LD_PRELOAD": shim, "DRILL": f"stall:{function}:1:all",
                    "DRILL_OURS": "1", "EMU_QUIET": "1"}
     words = ["bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "-T", "0.5", *files]
     done = subprocess.run([str(busbar.build / "busbar-emulated"), *words], cwd=tmp_path, env=environment, timeout=60, capture_output=True, text=True)
@@ -143,8 +151,8 @@ def test_a_run_that_hangs_beside_its_work_is_told(busbar, tmp_path, function, st
 @pytest.mark.parametrize("deed, told", [("nan", "nan ms"), ("past", "-1 ms")])
 @pytest.mark.parametrize("words", [["bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1"], [*PRODUCTS[:5], "-n", "2", "-w", "1"],
                                    ["proxy", "resnet50", "--scale-counts", "0.001", "--steps", "1"]])
-def test_a_time_that_is_none_is_no_measurement(busbar, tmp_path, deed, told, words):
-    environment = {**os.environ, "LD_PRELOAD": str(busbar.build / "tests/drill/libdrill_shim.so"), "DRILL": f"{deed}:cudaEventElapsedTime:1:all",
+def test_a_time_that_is_none_is_no_measurement(busbar, shim, tmp_path, deed, told, words):
+    environment = {**os.environ, "LD_PRELOAD": shim, "DRILL": f"{deed}:cudaEventElapsedTime:1:all",
                    "EMU_QUIET": "1", "EMU_DATA": "off"}
     done = subprocess.run([str(busbar.build / "busbar-emulated"), *words, "--json", "r.json"], cwd=tmp_path, env=environment, timeout=60, capture_output=True,
                           text=True)
@@ -165,9 +173,9 @@ def test_an_mpi_that_ends_the_process_in_its_start_is_named(busbar, tmp_path):
 
 @pytest.mark.parametrize("function, where", [("cublasLtCreate", "the streams, products and buffers of a step"),
                                              ("cublasLtDestroy", "the release of streams, products and buffers")])
-def test_a_rank_that_ends_in_cublaslt_is_seen_there(busbar, function, where):
+def test_a_rank_that_ends_in_cublaslt_is_seen_there(busbar, shim, function, where):
     """Not in the step before, the opening of the results or the last of the timed ones."""
-    env = {"LD_PRELOAD": str(busbar.build / "tests/drill/libdrill_shim.so"), "DRILL": f"leave:{function}:1:1"}
+    env = {"LD_PRELOAD": shim, "DRILL": f"leave:{function}:1:1"}
     done = busbar.run("proxy", "gpt2_large", 2, 2, 1, "--scale-counts", "0.001", "--steps", 1, "--compute", "gemm", "--no-alone", ranks=2, env=env)
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("busbar: ")]
     assert done.returncode == 1 and "rank 1 (" in line and f"last seen: {where}" in line

@@ -1,13 +1,10 @@
 /* test_grow.c - room for one more at every length. */
 #include "bootstrap/base/grow.h"
+#include "tests/bootstrap/capture.h"
+#include "tests/check.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 static void elements_stay_while_the_array_grows(void **state)
 {
@@ -51,11 +48,28 @@ static void a_new_array_begins_a_line(void **state)
     }
 }
 
+/* Where the bytes cannot even be counted. */
+static void too_many_lines_are_refused(void **state)
+{
+    struct capture said;
+    uint64_t *array = NULL;
+    const char *text;
+    int rc;
+
+    (void)state;
+    capture_begin(&said);
+    rc = BB_NEW_LINES(array, SIZE_MAX / sizeof *array);
+    text = capture_end(&said);
+    free(array);
+    assert_int_equal(rc, -BB_EFAIL);
+    assert_non_null(strstr(text, "out of memory for"));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(elements_stay_while_the_array_grows),
-                                       cmocka_unit_test(a_new_array_is_zeroed),
-                                       cmocka_unit_test(a_new_array_begins_a_line)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(elements_stay_while_the_array_grows), cmocka_unit_test(a_new_array_is_zeroed),
+        cmocka_unit_test(a_new_array_begins_a_line), cmocka_unit_test(too_many_lines_are_refused)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,6 +42,7 @@ struct base {
     struct bb_layout_choice choice;
     double step_ns, each_ns; /* with each micro-batch more it lasts so much longer                       */
     double least_ns;         /* of any step: that all micro-batches compute on the rank that computes most */
+    double spread_ns;        /* of one in chunks, which spread layers that are unlike: on ranks on average */
     bool known;              /* but for least_ns                                                         */
     int rc;
 };
@@ -234,17 +235,27 @@ static void estimate_base(void *arg, int i)
     base->known = true;
 }
 
-/* The kernels of the first micro-batch, as if they never waited; of several roles those that last longest. */
-static double busiest_ns(const struct bb_step *step, const struct bb_cluster *cluster)
+/* The kernels of a role's first micro-batch, as if they never waited. */
+static double kernels_ns(const struct bb_program *p, const struct bb_cluster *cluster)
+{
+    double ns = 0;
+
+    for (size_t i = 0; i < p->n_ops; i++)
+        ns += p->ops[i].micro_batch == 0 ? (double)bb_op_kernels_ns(cluster, &p->ops[i]) : 0;
+    return ns;
+}
+
+/* Of the roles those that last longest; *spread_ns: of the ranks on average. */
+static double busiest_ns(const struct bb_step *step, const struct bb_cluster *cluster, double *spread_ns)
 {
     double most_ns = 0;
 
+    *spread_ns = 0;
     for (int r = 0; r < step->n_roles; r++) {
-        const struct bb_program *p = &step->roles[r].program;
-        double ns = 0;
+        const double ns = kernels_ns(&step->roles[r].program, cluster);
 
-        for (size_t i = 0; i < p->n_ops; i++)
-            ns += p->ops[i].micro_batch == 0 ? (double)bb_op_kernels_ns(cluster, &p->ops[i]) : 0;
+        for (int rank = 0; rank < step->layout.ranks; rank++)
+            *spread_ns += step->role_of[rank] == r ? ns / step->layout.ranks : 0;
         most_ns = fmax(most_ns, ns);
     }
     return most_ns;
@@ -257,17 +268,19 @@ static void bound_bases(void *arg, int i)
     struct work *w = arg;
     struct base *first = &w->bases[w->todo[i]];
     struct bb_step step = {0};
-    double each_ns = 0;
+    double each_ns = 0, spread_ns = 0;
     int rc = -BB_EUSAGE;
 
     if (w->search->config->transformer.imbalance <= 0)
         rc = build_choice(w, &first->choice, few_of(&first->choice), &step);
     first->rc = rc == -BB_EUSAGE ? 0 : rc; /* what cannot be is told by its estimate */
     if (rc == 0)
-        each_ns = busiest_ns(&step, w->search->cluster) * w->quickest_times;
+        each_ns = busiest_ns(&step, w->search->cluster, &spread_ns) * w->quickest_times;
     bb_step_release(&step);
-    for (struct base *b = first; b < w->bases + w->n_bases && compute_alike(&first->choice, &b->choice); b++)
+    for (struct base *b = first; b < w->bases + w->n_bases && compute_alike(&first->choice, &b->choice); b++) {
         b->least_ns = b->choice.micro_batches * each_ns;
+        b->spread_ns = b->choice.micro_batches * spread_ns * w->quickest_times;
+    }
 }
 
 /* What a schedule leaves of the bubble of 1f1b: chunks make it shorter, delayed weights fill two thirds. */
@@ -283,11 +296,18 @@ static const struct base *base_of_row(const struct work *w, const struct bb_layo
     return bsearch(&key, w->bases, (size_t)w->n_bases, sizeof(*w->bases), compare_choices);
 }
 
+static double least_of(const struct base *base, const struct bb_layout_choice *c)
+{
+    return c->vpp > 1 ? base->spread_ns : base->least_ns;
+}
+
+/* Chunks may spread the layers as evenly as can be. */
 static double estimate_ns(const struct base *base, const struct bb_layout_choice *c)
 {
-    double ns = base->step_ns - (c->pp - 1) * base->each_ns * (1 - bubble_left(c));
+    const double least_ns = least_of(base, c);
+    const double ns = base->step_ns - (c->pp - 1) * base->each_ns * (1 - bubble_left(c)) - (base->least_ns - least_ns);
 
-    return ns > base->least_ns ? ns : base->least_ns;
+    return fmax(ns, least_ns);
 }
 
 /* Drops the rows that cannot be built, and those of which the estimate would be too long to go on. */
@@ -368,7 +388,7 @@ static int sort_by_bound(struct work *w)
     int rc = BB_NEW(bounds, w->n_bases);
 
     for (int i = 0; rc == 0 && i < w->n_bases; i++)
-        bounds[i] = (struct bound){w->bases[i].least_ns, i};
+        bounds[i] = (struct bound){w->bases[i].spread_ns, i};
     if (rc == 0)
         qsort(bounds, (size_t)w->n_bases, sizeof(*bounds), compare_bounds);
     for (int i = 0; rc == 0 && i < w->n_bases; i++)
@@ -393,7 +413,7 @@ static int estimate_bases(struct work *w, int n, int wanted, struct bb_progress 
     for (int i = 0; i < kinds; i++)
         TRY(w->bases[todo[i]].rc);
     TRY(sort_by_bound(w));
-    while (done < w->n_bases && w->bases[todo[done]].least_ns <= longest_wanted(w, n, wanted, ns)) {
+    while (done < w->n_bases && w->bases[todo[done]].spread_ns <= longest_wanted(w, n, wanted, ns)) {
         const int round = w->n_bases - done < BASES_AT_ONCE ? w->n_bases - done : BASES_AT_ONCE;
 
         w->todo = todo + done;
@@ -414,7 +434,7 @@ static void refine_row(void *arg, int i)
     const int at = w->first + i;
     struct bb_layout_row *row = &w->rows[at];
     int pp = row->choice.pp, few = pp > 1 ? 2 * pp : 2;
-    const double least_ns = base_of_row(w, row)->least_ns;
+    const double least_ns = least_of(base_of_row(w, row), &row->choice);
     double each_ns;
 
     w->rc[at] = least_ns > w->limit_ns ? TOO_SLOW

@@ -401,6 +401,20 @@ def test_threads_do_not_change_the_answer(plan):
     assert one == many
 
 
+def test_chunks_of_unlike_layers_are_found(plan, tmp_path):
+    """Dense layers, then as many of experts, which take longer: chunks spread them, so no stage computes as much as one of whole quarters."""
+    model = tmp_path / "unlike.json"
+    model.write_text(json.dumps({
+        "model_type": "deepseek_v2", "hidden_size": 2048, "num_hidden_layers": 16, "first_k_dense_replace": 8, "intermediate_size": 2048,
+        "moe_intermediate_size": 2048, "n_routed_experts": 16, "n_shared_experts": 2, "num_experts_per_tok": 6, "num_attention_heads": 16,
+        "num_key_value_heads": 16, "kv_lora_rank": 512, "q_lora_rank": None, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+        "vocab_size": 32000, "max_position_embeddings": 4096}))
+    words = ("transformer", "--model", model, "--ranks", 16, "--seq-length", 4096, "--global-batch-size", 64, "--cluster", H100, "--pp", 4)
+    found = plan(*words, "--best-layout")["best_layout"]["layouts"][0]["step_us"]
+    known = plan(*words, "--schedule", "interleaved", "--vpp", 4, "--micro-batch-size", 1, "--dp-sync", "distributed")["predicted"]["step_us"]
+    assert found <= known
+
+
 def test_experts_are_laid_out_too(plan):
     rows = plan("transformer", "--model", "mixtral_8x7b", "--ranks", 32, "--global-batch-size", 128, "--cluster", H100, "--best-layout",
                 "--seq-length", 4096, "--dp-sync", "zero1")["best_layout"]["layouts"]

@@ -153,8 +153,8 @@ out:
     return rc;
 }
 
-/* A pipeline that is full takes as long for each micro-batch more, and not less than least_ns. TOO_SLOW: that alone makes
- * the step longer than the limit. */
+/* A pipeline that is full takes as long for each micro-batch more, and not less than least_ns. TOO_SLOW: that alone
+ * makes the step longer than the limit. */
 static int extrapolate(const struct work *w, const struct bb_layout_choice *c, int few, int more, double least_ns,
                        double *ns, double *each_ns)
 {

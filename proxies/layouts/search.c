@@ -153,8 +153,8 @@ out:
     return rc;
 }
 
-/* A pipeline that is full takes as long for each micro-batch more, and not less than least_ns. TOO_SLOW: that alone makes
- * the step longer than the limit. */
+/* A pipeline that is full takes as long for each micro-batch more, and not less than least_ns. TOO_SLOW: that alone
+ * makes the step longer than the limit. */
 static int extrapolate(const struct work *w, const struct bb_layout_choice *c, int few, int more, double least_ns,
                        double *ns, double *each_ns)
 {
@@ -246,19 +246,21 @@ static double kernels_ns(const struct bb_program *p, const struct bb_cluster *cl
 }
 
 /* Of the roles those that last longest; *spread_ns: of the ranks on average. */
-static double busiest_ns(const struct bb_step *step, const struct bb_cluster *cluster, double *spread_ns)
+static int weigh_kernels(const struct bb_step *step, const struct bb_cluster *cluster, double *most_ns,
+                         double *spread_ns)
 {
-    double most_ns = 0;
+    double *ns;
+    int rc = BB_NEW(ns, step->n_roles);
 
-    *spread_ns = 0;
-    for (int r = 0; r < step->n_roles; r++) {
-        const double ns = kernels_ns(&step->roles[r].program, cluster);
-
-        for (int rank = 0; rank < step->layout.ranks; rank++)
-            *spread_ns += step->role_of[rank] == r ? ns / step->layout.ranks : 0;
-        most_ns = fmax(most_ns, ns);
+    *most_ns = *spread_ns = 0;
+    for (int r = 0; r < step->n_roles && !rc; r++) {
+        ns[r] = kernels_ns(&step->roles[r].program, cluster);
+        *most_ns = fmax(*most_ns, ns[r]);
     }
-    return most_ns;
+    for (int rank = 0; rank < step->layout.ranks && !rc; rank++)
+        *spread_ns += ns[step->role_of[rank]] / step->layout.ranks;
+    free(ns);
+    return rc;
 }
 
 /* Of a base and all that compute alike, which stand behind it. With experts of unequal load no micro-batch is like the
@@ -268,17 +270,17 @@ static void bound_bases(void *arg, int i)
     struct work *w = arg;
     struct base *first = &w->bases[w->todo[i]];
     struct bb_step step = {0};
-    double each_ns = 0, spread_ns = 0;
+    double most_ns = 0, spread_ns = 0;
     int rc = -BB_EUSAGE;
 
     if (w->search->config->transformer.imbalance <= 0)
         rc = build_choice(w, &first->choice, few_of(&first->choice), &step);
-    first->rc = rc == -BB_EUSAGE ? 0 : rc; /* what cannot be is told by its estimate */
     if (rc == 0)
-        each_ns = busiest_ns(&step, w->search->cluster, &spread_ns) * w->quickest_times;
+        rc = weigh_kernels(&step, w->search->cluster, &most_ns, &spread_ns);
+    first->rc = rc == -BB_EUSAGE ? 0 : rc; /* what cannot be is told by its estimate */
     bb_step_release(&step);
     for (struct base *b = first; b < w->bases + w->n_bases && compute_alike(&first->choice, &b->choice); b++) {
-        b->least_ns = b->choice.micro_batches * each_ns;
+        b->least_ns = b->choice.micro_batches * most_ns * w->quickest_times;
         b->spread_ns = b->choice.micro_batches * spread_ns * w->quickest_times;
     }
 }

@@ -37,7 +37,7 @@ number() {
 units() {
     heading "unit tests ($1)"
     status=0
-    ctest --test-dir "$1" --output-on-failure -j "$workers" >"$logs/ctest" 2>&1 || status=$?
+    ctest --test-dir "$1" --output-on-failure --timeout 300 -j "$workers" >"$logs/ctest" 2>&1 || status=$?
     sed -n '/Test *#/p' "$logs/ctest" | grep -vE 'Passed' || true
     bad=$(grep -cE 'Test +#.*(\*\*\*Failed|\*\*\*Timeout|\*\*\*Exception|\*\*\*Not Run)' "$logs/ctest")
     left=$(grep -cE 'Test +#.*\*\*\*Skipped' "$logs/ctest")

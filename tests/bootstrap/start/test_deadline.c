@@ -26,7 +26,8 @@ static struct end end_of(deed *fn, int arg)
 {
     const struct rlimit no_core = {0, 0};
     struct end end = {0};
-    ssize_t n, used = 0;
+    size_t used = 0;
+    ssize_t n;
     int ends[2], status;
     pid_t child;
 
@@ -42,8 +43,8 @@ static struct end end_of(deed *fn, int arg)
         bb_exit_process(WENT_ON);
     }
     close(ends[1]);
-    while ((n = read(ends[0], end.text + used, sizeof(end.text) - 1 - (size_t)used)) > 0)
-        used += n;
+    while (used + 1 < sizeof(end.text) && (n = read(ends[0], end.text + used, sizeof(end.text) - 1 - used)) > 0)
+        used += (size_t)n;
     close(ends[0]);
     assert_int_equal(waitpid(child, &status, 0), child);
     end.status = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);

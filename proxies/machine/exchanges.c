@@ -74,8 +74,8 @@ static double next_end_ns(const struct sharing *s)
 
 static void run_flows(struct sharing *s)
 {
-    bb_flows_settle(&s->flows, 0);
-    for (double now_ns; (now_ns = next_end_ns(s)) < INFINITY; bb_flows_settle(&s->flows, now_ns))
+    bb_flows_update_rates(&s->flows, 0);
+    for (double now_ns; (now_ns = next_end_ns(s)) < INFINITY; bb_flows_update_rates(&s->flows, now_ns))
         for (int i = 0; i < s->n; i++)
             if (s->flows.flows[i].active && bb_flow_end_ns(&s->flows.flows[i]) <= now_ns) {
                 bb_flows_stop(&s->flows, i, now_ns);

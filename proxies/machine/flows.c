@@ -309,7 +309,7 @@ static void begin_counts_again(struct bb_flows *f)
     f->visit = f->settling = 0;
 }
 
-void bb_flows_settle(struct bb_flows *f, double now_ns)
+void bb_flows_update_rates(struct bb_flows *f, double now_ns)
 {
     begin_counts_again(f);
     f->n_changed = 0;

@@ -68,7 +68,7 @@ int bb_flows_init(struct bb_flows *f, int n_flows, int n_resources, int n_uses) 
 void bb_flows_release(struct bb_flows *f);
 
 /* bb_flows_start - a stopped flow, whose uses stand, with so much work. _aim: another target for an active one, whose end
- * is another then. _stop: it takes nothing any more. None changes a rate before bb_flows_settle. */
+ * is another then. _stop: it takes nothing any more. None changes a rate before bb_flows_update_rates. */
 void bb_flows_start(struct bb_flows *f, int flow, double now_ns, double work_ns);
 void bb_flows_aim(struct bb_flows *f, int flow, double target_ns);
 void bb_flows_stop(struct bb_flows *f, int flow, double now_ns);
@@ -76,9 +76,9 @@ void bb_flows_stop(struct bb_flows *f, int flow, double now_ns);
 /* bb_flows_count_moved - what so much work of the flow takes of each of its resources. */
 void bb_flows_count_moved(struct bb_flows *f, int flow, double work_ns);
 
-/* bb_flows_settle - the rates from now on. changed[n_changed]: those whose rate is another now, and those just
+/* bb_flows_update_rates - the rates from now on. changed[n_changed]: those whose rate is another now, and those just
  * started. */
-void bb_flows_settle(struct bb_flows *f, double now_ns);
+void bb_flows_update_rates(struct bb_flows *f, double now_ns);
 
 static inline double bb_flow_served_ns(const struct bb_flow *flow, double now_ns)
 {

@@ -170,7 +170,7 @@ static void plan_flow(struct bb_shared *s, int flow)
 
 static void settle(struct bb_shared *s)
 {
-    bb_flows_settle(&s->flows, s->agenda.now_ns);
+    bb_flows_update_rates(&s->flows, s->agenda.now_ns);
     for (int i = 0; i < s->flows.n_changed; i++) {
         plan_flow(s, s->flows.changed[i]);
         disturb_users(s, s->flows.changed[i]);

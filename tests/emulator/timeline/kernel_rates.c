@@ -81,7 +81,7 @@ void tl_settle(struct emu_timeline *t)
 {
     t->flows.n_flows = t->b->flows.n + 1;
     t->flows.n_resources = t->b->n_resources + 1;
-    bb_flows_settle(&t->flows, t->b->now_ns);
+    bb_flows_update_rates(&t->flows, t->b->now_ns);
     for (int i = 0; i < t->flows.n_changed; i++) {
         const int flow = t->flows.changed[i];
         const struct bb_flow *w = &t->flows.flows[flow];

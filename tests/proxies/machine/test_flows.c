@@ -95,7 +95,7 @@ static void drive(struct transfer *t, int n, const double *rates, int n_links)
                 left--;
             } else if (t[i].end_ns < 0 && !f.flows[i].active && t[i].start_ns <= now)
                 bb_flows_start(&f, i, now, t[i].bytes / f.flows[i].bytes_per_ns);
-        bb_flows_settle(&f, now);
+        bb_flows_update_rates(&f, now);
         check_conserved(&f, n_links);
         check_fair(&f);
     }

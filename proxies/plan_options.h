@@ -58,7 +58,7 @@ int bb_plan_write_rows(const char *path, const json_t *rows) BB_MUST_CHECK;
 int bb_plan_load_cluster(const char *word, int gpus_per_node, struct bb_cluster *cluster) BB_MUST_CHECK;
 
 /* bb_plan_settle_cluster - the cluster of --cluster, nominal without one, and what it means for the step. */
-int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
+int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
                            struct bb_forecast *f) BB_MUST_CHECK;
 
 #endif

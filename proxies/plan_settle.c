@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Training issues operation by operation, unless it is all in CUDA graphs, which the GPU goes through by itself. */
-static const char *settle_host(const struct bb_plan_options *o, struct bb_cluster *cluster)
+static const char *resolve_host(const struct bb_plan_options *o, struct bb_cluster *cluster)
 {
     cluster->eager = o->forecast && cluster->has_host && !o->graph;
     if (o->graph)
@@ -16,7 +16,7 @@ static const char *settle_host(const struct bb_plan_options *o, struct bb_cluste
     return cluster->eager ? "eager" : o->graph ? "graph" : NULL;
 }
 
-static void settle_forecast(const struct bb_plan_options *o, const struct bb_cluster *cluster,
+static void resolve_forecast(const struct bb_plan_options *o, const struct bb_cluster *cluster,
                             struct bb_proxy_config *config, struct bb_forecast *f)
 {
     struct bb_transformer_options *t = &config->transformer;
@@ -44,7 +44,7 @@ out:
     return rc;
 }
 
-int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
+int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
                            struct bb_forecast *f)
 {
     int rc = 0;
@@ -59,8 +59,8 @@ int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *c
                       "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
                       cluster->name);
     cluster->trains = o->forecast;
-    f->host = settle_host(o, cluster);
-    settle_forecast(o, cluster, config, f);
+    f->host = resolve_host(o, cluster);
+    resolve_forecast(o, cluster, config, f);
 out:
     return rc;
 }

@@ -239,7 +239,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     struct findings f = {0};
     int rc;
 
-    TRY(bb_plan_settle_cluster(o, &cluster, &config, &f.forecast));
+    TRY(bb_plan_resolve_cluster(o, &cluster, &config, &f.forecast));
     TRY(build_step(o, proxy, &cluster, &config, &f));
     if (o->export || o->files[BB_PLAN_EXPORT_trace])
         TRY(bb_step_expand(&f.step)); /* they show single messages */

@@ -366,7 +366,7 @@ int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv)
     int rc = into ? bb_opts_parse(set, into, argc, argv, &words, stdout) : bb_err(BB_EFAIL, "no memory for options");
 
     if (rc == 0)
-        rc = set->settle(into, &words);
+        rc = set->resolve(into, &words);
     free(scratch);
     return rc;
 }

@@ -108,7 +108,7 @@ struct bb_opts {
     const struct bb_opt_table *tables; /* ends with a table without opts                                    */
     const char *(*word_at)(size_t i);  /* words that are not options, to be offered; NULL: any, or a file   */
     size_t size;                       /* bb_opts_read: of what the tables and settle fill                  */
-    int (*settle)(void *cfg, const struct bb_words *words); /* the same: what no single option tells; 0 or < 0 */
+    int (*resolve)(void *cfg, const struct bb_words *words); /* the same: what no single option tells; 0 or < 0 */
 };
 
 /*

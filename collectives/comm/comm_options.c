@@ -40,7 +40,7 @@ static int add_count(void *arg, const char *word)
     return 0;
 }
 
-static int settle_options(void *options, const struct bb_words *words)
+static int resolve_options(void *options, const struct bb_words *words)
 {
     struct bb_bench_comm_options *o = options;
 
@@ -55,4 +55,4 @@ const struct bb_opts bb_bench_comm_set = {
            "Host time: from a common start until the call has done its work; the slowest rank counts.",
     .tables = tables,
     .size = sizeof(struct bb_bench_comm_options),
-    .settle = settle_options};
+    .resolve = resolve_options};

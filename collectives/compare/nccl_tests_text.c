@@ -394,7 +394,7 @@ static int check_factor(const struct log *l, const char *operation)
 }
 
 /* What it is of: its own word, or the reader's where it has none; they must not differ. */
-static int settle_program(struct log *l, const char *operation)
+static int resolve_program(struct log *l, const char *operation)
 {
     char expected[NAME] = "";
 
@@ -445,7 +445,7 @@ int bb_nccl_tests_text_read(const struct bb_printed *p, json_t **root)
     TRY(make_tree(&l));
     TRY(read_lines(&l, p->file));
     TRY(check_whole(&l));
-    TRY(settle_program(&l, p->operation));
+    TRY(resolve_program(&l, p->operation));
     *root = json_incref(l.root);
 out:
     json_decref(l.root);

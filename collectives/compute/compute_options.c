@@ -52,7 +52,7 @@ static int parse_sections(const struct bb_words *words, bool wanted[BB_COMPUTE_S
     return 0;
 }
 
-static int settle_options(void *options, const struct bb_words *words)
+static int resolve_options(void *options, const struct bb_words *words)
 {
     struct bb_bench_compute_options *o = options;
 
@@ -68,4 +68,4 @@ const struct bb_opts bb_bench_compute_set = {
            "All three when none is named.",
     .tables = tables,
     .size = sizeof(struct bb_bench_compute_options),
-    .settle = settle_options};
+    .resolve = resolve_options};

@@ -105,7 +105,7 @@ int bb_nccl_tests_run(int argc, char **argv)
     int rc;
 
     TRY(bb_nccl_tests_parse(&o, argc, argv));
-    TRY(bb_bench_settle(&o.bench, &sweep, &collective));
+    TRY(bb_bench_resolve(&o.bench, &sweep, &collective));
     snprintf(program, sizeof program, "%s" BB_NCCL_TESTS_SUFFIX, bb_colls[kind].name);
     style.threads = o.threads;
     style.gpus = o.gpus;

@@ -287,7 +287,7 @@ int bb_nccl_tests_main(int argc, char **argv)
     int rc;
 
     TRY(bb_nccl_tests_parse(&o, argc, argv));
-    TRY(bb_bench_settle(&o.bench, &sweep, &collective));
+    TRY(bb_bench_resolve(&o.bench, &sweep, &collective));
     if (o.threads * o.gpus > 1)
         TRY(bb_siblings_start(o.threads * o.gpus));
     rc = bb_gpu_run(argv[0], "bb_nccl_tests_run", o.bench.common.timeout_s, argc, argv);

@@ -37,7 +37,7 @@ static const struct bb_opt_table tables[] = {
     {0},
 };
 
-static int settle_options(void *options, const struct bb_words *words)
+static int resolve_options(void *options, const struct bb_words *words)
 {
     struct bb_bench_overlap_options *o = options;
     int64_t mnk[3];
@@ -63,4 +63,4 @@ const struct bb_opts bb_bench_overlap_set = {
         "of their own behind a common start, over message sizes and limits on the CTAs that NCCL may take.",
     .tables = tables,
     .size = sizeof(struct bb_bench_overlap_options),
-    .settle = settle_options};
+    .resolve = resolve_options};

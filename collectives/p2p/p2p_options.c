@@ -32,7 +32,7 @@ static const struct bb_opt_table tables[] = {
     {0},
 };
 
-static int settle_options(void *options, const struct bb_words *words)
+static int resolve_options(void *options, const struct bb_words *words)
 {
     struct bb_bench_p2p_options *o = options;
     int rc;
@@ -52,4 +52,4 @@ const struct bb_opts bb_bench_p2p_set = {
            "classes of two kinds of links are said to be so, and the slowest links are ranked.",
     .tables = tables,
     .size = sizeof(struct bb_bench_p2p_options),
-    .settle = settle_options};
+    .resolve = resolve_options};

@@ -77,7 +77,7 @@ out:
 }
 
 /* Where one rank told NCCL early that GPUs are shared, all go on as if they were. */
-static int settle_sharing(struct bb_session *s)
+static int resolve_sharing(struct bb_session *s)
 {
     struct bb_world *w = &s->world;
     unsigned told = s->told_to_share;
@@ -127,7 +127,7 @@ int bb_session_gpus(struct bb_session *s, int first)
         TRY(bb_nccl_version(&s->nccl_header, &s->nccl_runtime));
     bb_world_reached(&s->world, "the choice of GPUs");
     TRY(choose_device(s, first));
-    TRY(settle_sharing(s));
+    TRY(resolve_sharing(s));
     TRY(look_at_buffers(s));
     bb_world_reached(&s->world, "the loading of kernels");
     TRY(bb_world_agree(&s->world, bb_kernels_load(), "loading of kernels"));

@@ -91,7 +91,7 @@ static struct bb_candidate *entrant_of(struct bb_ranking *c, struct bb_combinati
 }
 
 /* What was measured as wished stays in the row; the rest leaves it. */
-static int settle_candidate(struct bb_algorithms *a, struct bb_row *row, int place, struct bb_candidate *e)
+static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int place, struct bb_candidate *e)
 {
     const struct bb_figures *f = &row->figures[place];
     const struct bb_choice *ran = &f->seen.choice;
@@ -125,7 +125,7 @@ static int one_combination(struct bb_algorithms *a, const struct bb_row *own, st
     bb_tuner_force(NULL);
     for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
         if (e[place])
-            rc = settle_candidate(a, &row, place, e[place]);
+            rc = resolve_candidate(a, &row, place, e[place]);
     if (rc == 0 && (row.measured[BB_OUT_OF_PLACE] || row.measured[BB_IN_PLACE]))
         rc = calls->report(calls->arg, &row);
     return rc;

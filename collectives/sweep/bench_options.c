@@ -275,7 +275,7 @@ void bb_bench_release_sweep(struct bb_sweep *sweep)
     sweep->amounts = NULL;
 }
 
-int bb_bench_settle_cases(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_words *words)
+int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_words *words)
 {
     int rc;
 
@@ -301,15 +301,15 @@ out:
     return rc;
 }
 
-int bb_bench_settle(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_words *words)
+int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_words *words)
 {
     int rc;
 
-    TRY(bb_bench_settle_cases(o, sweep, words));
+    TRY(bb_bench_resolve_cases(o, sweep, words));
     TRY(check_modes(o));
     TRY(check_together(o));
     TRY(check_algorithms(o));
-    TRY(bb_sampling_settle(&o->figures));
+    TRY(bb_sampling_resolve(&o->figures));
     TRY(bb_floors_parse(&o->floors, o->min_busbw));
     sweep->shuffled = o->figures.shuffle != NULL;
     sweep->seed = o->figures.seed;
@@ -330,7 +330,7 @@ int bb_bench_parse(struct bb_bench_options *o, struct bb_sweep *sweep, int argc,
 
     *sweep = (struct bb_sweep){0};
     TRY(bb_opts_parse(&bb_bench_set, o, argc, argv, &words, out));
-    TRY(bb_bench_settle(o, sweep, &words));
+    TRY(bb_bench_resolve(o, sweep, &words));
 out:
     return rc;
 }

@@ -47,7 +47,7 @@ const struct bb_opt bb_sampling_option_rows[] = {
     {0},
 };
 
-static int settle_confidence(struct bb_sampling_options *o)
+static int resolve_confidence(struct bb_sampling_options *o)
 {
     char number[32];
     size_t length;
@@ -65,7 +65,7 @@ static int settle_confidence(struct bb_sampling_options *o)
     return 0;
 }
 
-static int settle_seed(struct bb_sampling_options *o)
+static int resolve_seed(struct bb_sampling_options *o)
 {
     int seed = 0;
 
@@ -107,13 +107,13 @@ int bb_sampling_delays(const char *text, int ranks, double *us, int *highest)
     return text ? bb_list_each(text, add_delay, &d) : 0;
 }
 
-int bb_sampling_settle(struct bb_sampling_options *o)
+int bb_sampling_resolve(struct bb_sampling_options *o)
 {
     bool syncs = o->mode && (strcmp(o->mode, "sync") == 0 || strcmp(o->mode, "all") == 0);
     int rc;
 
-    TRY(settle_confidence(o));
-    TRY(settle_seed(o));
+    TRY(resolve_confidence(o));
+    TRY(resolve_seed(o));
     if (o->delay && !syncs)
         return bb_err(BB_EUSAGE, "--delay %s: only --mode sync (or all) tells waiting from transfer", o->delay);
     o->delayed_rank = -1;

@@ -40,7 +40,7 @@ struct bb_sampling_options {
 extern const struct bb_opt bb_sampling_option_rows[];
 
 /* bb_sampling_settle - what the texts say. Returns 0 or -BB_EUSAGE after one line. */
-int bb_sampling_settle(struct bb_sampling_options *o) BB_MUST_CHECK;
+int bb_sampling_resolve(struct bb_sampling_options *o) BB_MUST_CHECK;
 
 /*
  * bb_sampling_delays - "1:100,3:50": us[1] = 100, us[3] = 50; the others stay as they are. Ranks from `ranks` on are

@@ -277,7 +277,7 @@ static bool meets_scarcity(const struct bb_flows *f, const struct bb_flow *w)
 }
 
 /* Most flows find their links free: they have their full rate, and nobody else is concerned. */
-static void settle_fresh(struct bb_flows *f, int flow, double now_ns)
+static void resolve_fresh(struct bb_flows *f, int flow, double now_ns)
 {
     struct bb_flow *w = &f->flows[flow];
 
@@ -290,7 +290,7 @@ static void settle_fresh(struct bb_flows *f, int flow, double now_ns)
     w->fresh = false;
 }
 
-static void settle_stale(struct bb_flows *f, int resource, double now_ns)
+static void resolve_stale(struct bb_flows *f, int resource, double now_ns)
 {
     open_part(f);
     visit_resource(f, resource);
@@ -316,11 +316,11 @@ void bb_flows_update_rates(struct bb_flows *f, double now_ns)
     f->settling++;
     f->known = f->visit;
     for (int i = 0; i < f->n_fresh; i++)
-        settle_fresh(f, f->fresh[i], now_ns);
+        resolve_fresh(f, f->fresh[i], now_ns);
     f->meets_scarcity = false;
     for (int i = 0; i < f->n_stale; i++)
         if (f->left[f->stale[i]].visit <= f->known) /* else what hangs together by it has been reckoned */
-            settle_stale(f, f->stale[i], now_ns);
+            resolve_stale(f, f->stale[i], now_ns);
     for (int i = 0; i < f->n_stale; i++)
         f->resources[f->stale[i]].stale = false;
     f->n_fresh = f->n_stale = 0;

@@ -135,7 +135,7 @@ static int settled_grid(const struct bb_proxy_config *c, struct bb_grid *grid)
         return rc;
     *grid = (struct bb_grid){.tp = o->tp, .cp = o->cp, .ep = o->ep, .dp = o->dp, .pp = o->pp, .etp = o->etp};
     grid->experts = arch.experts > 0;
-    return bb_grid_settle(grid, c->ranks, o->order, NULL, c->proxy);
+    return bb_grid_resolve(grid, c->ranks, o->order, NULL, c->proxy);
 }
 
 int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *config, int gpus_per_node,

@@ -327,14 +327,14 @@ static int write_summary(struct training *t)
     return step->summary ? 0 : -BB_EFAIL;
 }
 
-static int settle_training(struct training *t)
+static int resolve_training(struct training *t)
 {
     const struct bb_proxy_config *c = t->config;
     int rc;
 
     t->dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype);
     TRY(bb_network_load(c->model, &t->network));
-    TRY(bb_sync_settle(c, (enum bb_sync_kind)bb_args_place(c->sync.sync, bb_sync_words, BB_SYNC_ALL_REDUCE), t->dtype,
+    TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_place(c->sync.sync, bb_sync_words, BB_SYNC_ALL_REDUCE), t->dtype,
                        t->dtype, &t->policy));
     if (!c->sync.optimizer && t->network.images)
         t->policy.optimizer = BB_PASS_SGD;
@@ -344,7 +344,7 @@ out:
 }
 
 /* Servers are known from the layout on. */
-static int settle_micro_batches(struct training *t)
+static int resolve_micro_batches(struct training *t)
 {
     char made_of[64];
 
@@ -359,9 +359,9 @@ int bb_replicas_build(const struct bb_proxy_config *c, struct bb_step *step)
     struct training t = {.config = c, .step = step};
     int rc;
 
-    TRY(settle_training(&t));
+    TRY(resolve_training(&t));
     TRY(build_layout(&t));
-    TRY(settle_micro_batches(&t));
+    TRY(resolve_micro_batches(&t));
     TRY(make_works(&t));
     TRY(list_units(&t));
     TRY(write_summary(&t));

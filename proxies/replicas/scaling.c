@@ -67,7 +67,7 @@ static int refuse_servers(const struct bb_proxy_config *c)
                   c->proxy, sync);
 }
 
-static void settle_epochs(const struct bb_scaling_options *o, struct bb_scaling *s)
+static void resolve_epochs(const struct bb_scaling_options *o, struct bb_scaling *s)
 {
     s->images = o->images ? o->images : 50000;
     s->rank_images = ceil_div(s->images, s->ranks);
@@ -78,14 +78,14 @@ static void settle_epochs(const struct bb_scaling_options *o, struct bb_scaling 
     s->rounds = o->epochs ? o->epochs : 3;
 }
 
-static void settle_synthetic(struct bb_scaling *s)
+static void resolve_synthetic(struct bb_scaling *s)
 {
     s->rank_images = s->batch * BB_SCALING_BATCHES;
     s->full_steps = s->run_steps = BB_SCALING_BATCHES;
     s->rounds = BB_SCALING_ITERATIONS;
 }
 
-int bb_scaling_settle(const struct bb_proxy_config *c, struct bb_scaling *s)
+int bb_scaling_resolve(const struct bb_proxy_config *c, struct bb_scaling *s)
 {
     const struct bb_scaling_options *o = &c->scaling;
     int batch, rc;
@@ -100,9 +100,9 @@ int bb_scaling_settle(const struct bb_proxy_config *c, struct bb_scaling *s)
     if (s->synthetic && s->batch > 100000000)
         return bb_err(BB_EUSAGE, "%s: %d samples a step are more than can be counted", c->proxy, s->batch);
     if (s->synthetic)
-        settle_synthetic(s);
+        resolve_synthetic(s);
     else
-        settle_epochs(o, s);
+        resolve_epochs(o, s);
 out:
     return rc;
 }

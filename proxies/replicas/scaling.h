@@ -42,7 +42,7 @@ struct bb_scaling {
 
 /* bb_scaling_settle - from the options, all defaults in place. A batch that does not divide, or options that mean
  * nothing together: said with the nearest, -BB_EUSAGE. */
-int bb_scaling_settle(const struct bb_proxy_config *config, struct bb_scaling *s) BB_MUST_CHECK;
+int bb_scaling_resolve(const struct bb_proxy_config *config, struct bb_scaling *s) BB_MUST_CHECK;
 
 /* ---- figures, pure ---- */
 

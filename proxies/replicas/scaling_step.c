@@ -115,7 +115,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     struct bb_scaling s;
     int rc;
 
-    TRY(bb_scaling_settle(c, &s));
+    TRY(bb_scaling_resolve(c, &s));
     if (c->scaling.part == BB_SCALING_BROADCAST)
         return build_broadcast(c, step);
     training.micro_batch_size = c->scaling.part == BB_SCALING_LAST ? s.last_batch : s.batch;

@@ -34,7 +34,7 @@ int bb_scaling_run_init(struct bb_scaling_run *run, int *warmup)
     struct bb_scaling *s = &run->scaling;
     int rc;
 
-    TRY(bb_scaling_settle(run->config, s));
+    TRY(bb_scaling_resolve(run->config, s));
     if (s->synthetic && *warmup < BB_SCALING_BATCHES)
         *warmup = BB_SCALING_BATCHES;
     if (run->session->world.rank == 0)

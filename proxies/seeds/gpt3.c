@@ -188,7 +188,7 @@ out:
 }
 
 /* Micro-batches follow from the stages and the scale, unless they are given. */
-static int settle_micro_batches(struct bb_proxy_config *c, int usual_scale)
+static int resolve_micro_batches(struct bb_proxy_config *c, int usual_scale)
 {
     long long m = (long long)c->stages * (c->scale ? c->scale : usual_scale);
 
@@ -215,7 +215,7 @@ static int fill_defaults(struct bb_proxy_config *c)
     }
     c->stages = c->stages ? c->stages : c->layers ? c->layers : m.stages;
     c->layers = c->stages;
-    TRY(settle_micro_batches(c, m.scale));
+    TRY(resolve_micro_batches(c, m.scale));
 out:
     bb_model_file_close(&m.file);
     return rc;
@@ -528,7 +528,7 @@ static int count_chains(const struct pipeline *b)
 }
 
 /* As many as the batch asks for. */
-static int settle_batch(const struct pipeline *b, struct bb_proxy_config *c)
+static int resolve_batch(const struct pipeline *b, struct bb_proxy_config *c)
 {
     int chains = count_chains(b);
     char made_of[64];
@@ -572,7 +572,7 @@ static int build_step(const struct bb_proxy_config *asked, struct bb_step *step)
     TRY(read_model(b.variant->division, &m));
     TRY(refuse_layout(c, b.variant, m.width));
     b.replicas = c->ranks / (c->stages * m.width);
-    TRY(settle_batch(&b, c));
+    TRY(resolve_batch(&b, c));
     TRY(build_layout(&b));
     TRY(write_summary(&b));
     if (strcmp(c->compute, "gemm") == 0) {

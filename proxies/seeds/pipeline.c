@@ -343,7 +343,7 @@ static int list_work(struct pipeline *b)
 }
 
 /* As many as the batch asks for. */
-static int settle_micro_batches(const struct pipeline *b, struct bb_proxy_config *c)
+static int resolve_micro_batches(const struct pipeline *b, struct bb_proxy_config *c)
 {
     char made_of[64];
 
@@ -364,7 +364,7 @@ static int build_step(const struct bb_proxy_config *asked, struct bb_step *step)
     TRY(bb_model_load(c->proxy, &model));
     b.stage_layers = c->layers / c->stages;
     b.replicas = c->ranks / c->stages;
-    TRY(settle_micro_batches(&b, c));
+    TRY(resolve_micro_batches(&b, c));
     if (strcmp(c->compute, "gemm") == 0)
         TRY(list_work(&b));
     TRY(write_summary(&b));

@@ -117,7 +117,7 @@ static void end_kernel(struct bb_shared *s, int slot)
     end_now(s, at);
 }
 
-static void settle_kernels(struct bb_shared *s)
+static void resolve_kernels(struct bb_shared *s)
 {
     for (int i = 0; i < s->n_uneasy; i++) {
         struct bb_shared_gpu *gpu = &s->gpus[s->uneasy[i]];
@@ -168,14 +168,14 @@ static void plan_flow(struct bb_shared *s, int flow)
     plan_moment(s, bb_flow_end_ns(w), FLOW_ENDS, flow, w->epoch);
 }
 
-static void settle(struct bb_shared *s)
+static void resolve(struct bb_shared *s)
 {
     bb_flows_update_rates(&s->flows, s->agenda.now_ns);
     for (int i = 0; i < s->flows.n_changed; i++) {
         plan_flow(s, s->flows.changed[i]);
         disturb_users(s, s->flows.changed[i]);
     }
-    settle_kernels(s);
+    resolve_kernels(s);
 }
 
 static void stop_flow(struct bb_shared *s, int flow)
@@ -428,7 +428,7 @@ int bb_shared_run(struct bb_shared *s)
         if (bb_agenda_take(&s->agenda, &entry))
             let_happen(s, &entry);
         else if (is_unsettled(s))
-            settle(s);
+            resolve(s);
         else
             rc = bb_agenda_advance(&s->agenda);
     }

@@ -118,7 +118,7 @@ out:
 /* ---- numbers ---- */
 
 /* Tiles of each spatial split, from the list or one number for all. */
-static int settle_parts(struct bb_settled *s, const struct bb_proxy_config *c)
+static int resolve_parts(struct bb_settled *s, const struct bb_proxy_config *c)
 {
     const struct bb_tiles_options *o = &c->tiles;
     int n;
@@ -147,7 +147,7 @@ static int settle_parts(struct bb_settled *s, const struct bb_proxy_config *c)
 }
 
 /* The number of splits that --balance lists, its numbers in s->modules. */
-static int settle_balance(struct bb_settled *s, const struct bb_proxy_config *c, const struct bb_net *net)
+static int resolve_balance(struct bb_settled *s, const struct bb_proxy_config *c, const struct bb_net *net)
 {
     const char *text = c->tiles.balance;
     long long sum = 0;
@@ -218,7 +218,7 @@ static void set_parts(struct bb_settled *s, int parts)
 }
 
 /* What the user left open follows from the ranks, if anything does. */
-static void settle_open(struct bb_settled *s, const struct bb_proxy_config *c, int n_modules)
+static void resolve_open(struct bb_settled *s, const struct bb_proxy_config *c, int n_modules)
 {
     static const int usual_parts[] = {4, 2};
     int splits = 0;
@@ -296,7 +296,7 @@ static int refuse_join(const struct bb_proxy_config *c, int before, int parts, i
 }
 
 /* Fewer tiles from split to split must divide, and strips alone can be put together in part. */
-static int settle_slices(struct bb_settled *s, const struct bb_proxy_config *c)
+static int resolve_slices(struct bb_settled *s, const struct bb_proxy_config *c)
 {
     bool even = s->n_spatial == 0 || s->parts[0] == s->parts[s->n_spatial - 1];
     const char *slice = c->tiles.slice ? c->tiles.slice : even ? NULL : "vertical";
@@ -326,7 +326,7 @@ static int refuse_batch(const struct bb_settled *s, struct bb_proxy_config *c)
 }
 
 /* Passes and their micro-batches: no more than micro-batches alone may be. */
-static int settle_replications(struct bb_proxy_config *c, bool gems)
+static int resolve_replications(struct bb_proxy_config *c, bool gems)
 {
     int m = c->micro_batches ? c->micro_batches : 1;
     int *eta = &c->tiles.replications;
@@ -346,7 +346,7 @@ static int settle_replications(struct bb_proxy_config *c, bool gems)
 }
 
 /* What nobody can get wrong. */
-static void settle_rest(struct bb_proxy_config *c)
+static void resolve_rest(struct bb_proxy_config *c)
 {
     c->tflops = c->tflops > 0 ? c->tflops : BB_USUAL_TFLOPS;
     c->tiles.halo_bwd = c->tiles.halo_bwd ? c->tiles.halo_bwd : "none";
@@ -369,7 +369,7 @@ static int refuse_ranks(const struct bb_settled *s, const struct bb_proxy_config
 }
 
 /* The replicas are known from the ranks; the passes of a batch may then be too many. */
-static int settle_micro_batches(const struct bb_settled *s, struct bb_proxy_config *c)
+static int resolve_micro_batches(const struct bb_settled *s, struct bb_proxy_config *c)
 {
     int replicas = c->ranks / (int)places_of(s, s->n_splits), passes = c->tiles.replications;
     char made_of[96];
@@ -378,7 +378,7 @@ static int settle_micro_batches(const struct bb_settled *s, struct bb_proxy_conf
     snprintf(made_of, sizeof(made_of), "%d replica%s x %d pass%s x %d of a micro-batch", replicas,
              replicas == 1 ? "" : "s", passes, passes == 1 ? "" : "es", c->micro_batch_size);
     TRY(bb_args_micro_batches(c, 1, (long long)replicas * passes * c->micro_batch_size, made_of, &c->micro_batches));
-    TRY(settle_replications(c, s->gems));
+    TRY(resolve_replications(c, s->gems));
 out:
     return rc;
 }
@@ -392,22 +392,22 @@ static void share_modules(struct bb_settled *s, const struct bb_proxy_config *c,
         s->modules[i] = i < s->n_splits - 1 ? share : n_modules - share * (s->n_splits - 1);
 }
 
-int bb_settle(struct bb_settled *s, struct bb_proxy_config *c, const struct bb_net *net, bool gems)
+int bb_resolve(struct bb_settled *s, struct bb_proxy_config *c, const struct bb_net *net, bool gems)
 {
     int rc;
 
     *s = (struct bb_settled){.gems = gems, .local_dp = c->tiles.local_dp ? c->tiles.local_dp : 1};
     TRY(refuse_words(c, gems));
-    TRY(settle_replications(c, gems));
-    TRY(settle_parts(s, c));
-    TRY(settle_balance(s, c, net));
-    settle_open(s, c, net->n_modules);
-    TRY(settle_slices(s, c));
+    TRY(resolve_replications(c, gems));
+    TRY(resolve_parts(s, c));
+    TRY(resolve_balance(s, c, net));
+    resolve_open(s, c, net->n_modules);
+    TRY(resolve_slices(s, c));
     TRY(refuse_splits(s, c, net));
     TRY(refuse_batch(s, c));
     TRY(refuse_ranks(s, c));
-    TRY(settle_micro_batches(s, c));
-    settle_rest(c);
+    TRY(resolve_micro_batches(s, c));
+    resolve_rest(c);
     share_modules(s, c, net->n_modules);
 out:
     return rc;

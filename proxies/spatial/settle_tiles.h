@@ -1,8 +1,8 @@
 /*
  * settle_tiles.h - the options of `spatial` and `gems` as numbers that fit together and fit the ranks. Pure.
  */
-#ifndef BB_PROXIES_SPATIAL_SETTLE_TILES_H
-#define BB_PROXIES_SPATIAL_SETTLE_TILES_H
+#ifndef BB_PROXIES_SPATIAL_RESOLVE_TILES_H
+#define BB_PROXIES_SPATIAL_RESOLVE_TILES_H
 
 #include "proxies/spatial/tiles.h"
 #include "proxies/step/config.h"
@@ -23,7 +23,7 @@ struct bb_settled {
  * bb_settle - fills s, and in config what its user left open. Splits and tiles that nobody asked for are the smallest
  * that fit the ranks. What cannot be is said with the nearest that can, -BB_EUSAGE. release is fine on a zeroed one.
  */
-int bb_settle(struct bb_settled *s, struct bb_proxy_config *config, const struct bb_net *net, bool gems) BB_MUST_CHECK;
+int bb_resolve(struct bb_settled *s, struct bb_proxy_config *config, const struct bb_net *net, bool gems) BB_MUST_CHECK;
 void bb_settled_release(struct bb_settled *s);
 
 #endif

@@ -370,7 +370,7 @@ static void add_sums(const struct segmenting *c)
 }
 
 /* Microseconds that are given are those of the whole split. */
-static void settle_times(const struct bb_proxy_config *config, struct bb_split_layers *layers)
+static void resolve_times(const struct bb_proxy_config *config, struct bb_split_layers *layers)
 {
     const double given[BB_PASS_DIRECTIONS] = {config->forward_us, config->backward_us};
 
@@ -416,7 +416,7 @@ int bb_split_layers_make(const struct bb_split_input *plan, struct bb_split_laye
         find_thin(&c, &layers->out[t], none, 1, layers->first + layers->n - 1);
     TRY(refuse_thin(&c));
     add_sums(&c);
-    settle_times(plan->config, layers);
+    resolve_times(plan->config, layers);
 out:
     return rc;
 }

@@ -42,7 +42,7 @@ out:
     return rc;
 }
 
-static int settle_tiling(struct bb_tiling *t, const struct bb_proxy_config *config)
+static int resolve_tiling(struct bb_tiling *t, const struct bb_proxy_config *config)
 {
     const struct bb_net_asked asked = {config->tiles.image_size, config->layers, config->tiles.filters};
     struct bb_settled settled = {0};
@@ -50,7 +50,7 @@ static int settle_tiling(struct bb_tiling *t, const struct bb_proxy_config *conf
 
     t->comm_local_dp = t->comm_dp = t->comm_pair = t->comm_middle = BB_NONE;
     TRY(bb_net_load(config->model ? config->model : "resnet110_v2", &asked, &t->net));
-    TRY(bb_settle(&settled, &t->config, &t->net, t->gems));
+    TRY(bb_resolve(&settled, &t->config, &t->net, t->gems));
     TRY(make_splits(t, &settled));
 out:
     bb_settled_release(&settled);
@@ -351,7 +351,7 @@ int bb_tiling_step(const struct bb_proxy_config *config, bool gems, struct bb_st
     struct bb_tiling t = {.config = *config, .step = step, .gems = gems};
     int rc;
 
-    TRY(settle_tiling(&t, config));
+    TRY(resolve_tiling(&t, config));
     TRY(describe_step(&t));
     TRY(add_groups(&t));
     TRY(build_roles(&t, build));

@@ -86,7 +86,7 @@ static int refuse_unfit(const struct bb_proxy_config *c, enum bb_sync_kind kind)
 
 /* ---- what it means ---- */
 
-static int settle_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind, struct bb_bucket_rule *rule)
+static int resolve_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind, struct bb_bucket_rule *rule)
 {
     static const char *const words[] = {[BB_BUCKETS_DDP] = "ddp",
                                         [BB_BUCKETS_MEGATRON] = "megatron",
@@ -115,7 +115,7 @@ static int settle_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind, 
     return 0;
 }
 
-int bb_sync_settle(const struct bb_proxy_config *c, enum bb_sync_kind kind, enum bb_dtype_id params,
+int bb_sync_resolve(const struct bb_proxy_config *c, enum bb_sync_kind kind, enum bb_dtype_id params,
                    enum bb_dtype_id grads, struct bb_dp_config *p)
 {
     const struct bb_sync_options *o = &c->sync;
@@ -137,7 +137,7 @@ int bb_sync_settle(const struct bb_proxy_config *c, enum bb_sync_kind kind, enum
         .servers = o->servers,
     };
     TRY(refuse_unfit(c, kind));
-    TRY(settle_rule(c, kind, &p->rule));
+    TRY(resolve_rule(c, kind, &p->rule));
 out:
     return rc;
 }

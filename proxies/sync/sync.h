@@ -67,7 +67,7 @@ struct bb_dp_config {
  * bb_sync_settle - the policy that the options of config->sync mean for that kind. What does not fit the kind is said,
  * -BB_EUSAGE. params, grads: types unless --grad-dtype says otherwise.
  */
-int bb_sync_settle(const struct bb_proxy_config *config, enum bb_sync_kind kind, enum bb_dtype_id params,
+int bb_sync_resolve(const struct bb_proxy_config *config, enum bb_sync_kind kind, enum bb_dtype_id params,
                    enum bb_dtype_id grads, struct bb_dp_config *policy) BB_MUST_CHECK;
 
 /* What a kind does: optimizer and reductions on shards; parameters gathered unit by unit; reductions for each

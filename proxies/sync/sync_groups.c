@@ -133,7 +133,7 @@ static int usual_shard(const struct group_split *k, const struct bb_dp_config *p
     return refuse_shard(k, gpus_per_node, *run);
 }
 
-static int settle_shard(const struct group_split *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
+static int resolve_shard(const struct group_split *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
 {
     int size = k->step->layout.groups[k->group].size;
 
@@ -178,7 +178,7 @@ static int add_shards(struct bb_step *step, const struct bb_dp_config *p, int gr
     struct group_split k = {.step = step, .group = group, .inner_name = "shard", .outer_name = "replica"};
     int rc;
 
-    TRY(settle_shard(&k, p, gpus_per_node, &k.run));
+    TRY(resolve_shard(&k, p, gpus_per_node, &k.run));
     if (k.run == step->layout.groups[group].size)
         return add_sharded(step, p, group, comms);
     TRY(split_group(&k));

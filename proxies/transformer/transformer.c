@@ -42,7 +42,7 @@ static int fill_defaults(struct bb_proxy_config *c)
     return 0;
 }
 
-static int settle_schedule(struct bb_training *t)
+static int resolve_schedule(struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
     int p = t->grid.pp, b = t->how.micro_batch_size, m, rc;
@@ -84,7 +84,7 @@ static int refuse_layers(const struct bb_training *t, const struct bb_grid_model
     return bb_pipe_split_refuse(&split, bb_grid_nearest(&t->grid, model, near), t->config->proxy);
 }
 
-static int settle_grid(struct bb_training *t)
+static int resolve_grid(struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
     const struct bb_grid_model model = {.arch = &t->arch,
@@ -99,9 +99,9 @@ static int settle_grid(struct bb_training *t)
     t->grid.first_layers = o->first_layers;
     t->grid.last_layers = o->last_layers;
     t->grid.experts = t->arch.experts > 0;
-    TRY(bb_grid_settle(&t->grid, t->config->ranks, o->order, &model, t->config->proxy));
+    TRY(bb_grid_resolve(&t->grid, t->config->ranks, o->order, &model, t->config->proxy));
     TRY(bb_grid_fits(&t->grid, &model, t->config->proxy));
-    TRY(settle_schedule(t));
+    TRY(resolve_schedule(t));
     TRY(refuse_layers(t, &model));
 out:
     return rc;
@@ -186,7 +186,7 @@ static int refuse_unused(const struct bb_training *t)
     return 0;
 }
 
-static void settle_how(struct bb_training *t)
+static void resolve_how(struct bb_training *t)
 {
     const struct bb_proxy_config *c = t->config;
     const struct bb_transformer_options *o = &c->transformer;
@@ -220,14 +220,14 @@ static void settle_how(struct bb_training *t)
 }
 
 /* All but the layers themselves, for an architecture that is read. */
-static int settle_shape(struct bb_training *t)
+static int resolve_shape(struct bb_training *t)
 {
     const struct bb_proxy_config *c = t->config;
     int rc = 0;
 
-    settle_how(t);
-    TRY(settle_grid(t));
-    TRY(bb_sync_settle(c, (enum bb_sync_kind)bb_args_place(c->transformer.sync, bb_sync_words, BB_SYNC_ALL_REDUCE),
+    resolve_how(t);
+    TRY(resolve_grid(t));
+    TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_place(c->transformer.sync, bb_sync_words, BB_SYNC_ALL_REDUCE),
                        t->how.dtype, BB_FLOAT, &t->policy));
     TRY(refuse_unused(t));
     TRY(refuse_recompute(t));
@@ -367,7 +367,7 @@ static int add_mirrored(struct bb_training *t, enum bb_grid_group of, const char
 }
 
 /* Who shares the parameters of each kind: BB_NONE, nobody. */
-static int settle_replicas(struct bb_training *t, int replicas[BB_SHARES])
+static int resolve_replicas(struct bb_training *t, int replicas[BB_SHARES])
 {
     const enum bb_grid_group of[BB_SHARES] = {t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP, BB_GRID_EDP};
     static const char *const names[BB_SHARES] = {"dp both ways", "edp both ways"};
@@ -382,7 +382,7 @@ out:
     return rc;
 }
 
-static int settle_layout(struct bb_training *t)
+static int resolve_layout(struct bb_training *t)
 {
     struct bb_layout *l = &t->step->layout;
     int replicas[BB_SHARES], rc;
@@ -397,7 +397,7 @@ static int settle_layout(struct bb_training *t)
         t->pipe[d] = BB_NONE;
     if (t->groups.of[BB_GRID_PP] != BB_NONE)
         TRY(bb_pipe_comms(l, t->groups.of[BB_GRID_PP], bb_schedule_is_mirrored(&t->schedule), t->pipe));
-    TRY(settle_replicas(t, replicas));
+    TRY(resolve_replicas(t, replicas));
     for (int s = 0; s < BB_SHARES; s++)
         TRY(bb_sync_layout(t->step, &t->policy, replicas[s], t->config->gpus_per_node, &t->sync[s]));
     TRY(add_norms(t));
@@ -475,11 +475,11 @@ static struct bb_sync_comms shares_of(const struct bb_training *t, int replicas,
 }
 
 /* All that bytes depend on. */
-static int settle_bytes(struct bb_training *t)
+static int resolve_bytes(struct bb_training *t)
 {
     int copies, rc;
 
-    TRY(settle_shape(t));
+    TRY(resolve_shape(t));
     copies = bb_schedule_is_mirrored(&t->schedule) ? 2 : 1;
     t->sync[BB_DENSE] = shares_of(t, copies * t->grid.dp * t->grid.cp, t->grid.tp);
     t->sync[BB_EXPERT] = shares_of(t, copies * (t->grid.edp > 0 ? t->grid.edp : 1), t->grid.etp * t->grid.ep);
@@ -507,7 +507,7 @@ int bb_training_bytes(const struct bb_proxy_config *c, const struct bb_arch *arc
 {
     struct bb_step step = {.proxy = c->proxy};
     struct bb_training t = {.config = c, .step = &step, .arch = *arch};
-    int rc = settle_bytes(&t);
+    int rc = resolve_bytes(&t);
 
     *most = rc ? 0 : most_bytes(&t);
     return rc;
@@ -518,7 +518,7 @@ int bb_training_fewest_layers(const struct bb_proxy_config *c, const struct bb_a
 {
     struct bb_step step = {.proxy = c->proxy};
     struct bb_training t = {.config = c, .step = &step, .arch = *arch};
-    int rc = settle_bytes(&t), few = 0, all;
+    int rc = resolve_bytes(&t), few = 0, all;
 
     *layers = 0;
     *bytes = 0;
@@ -561,13 +561,13 @@ out:
 
 /* ---- the step ---- */
 
-static int settle_training(struct bb_training *t)
+static int resolve_training(struct bb_training *t)
 {
     int rc;
 
     TRY(bb_training_arch(t->config, &t->arch));
-    TRY(settle_shape(t));
-    TRY(settle_layout(t));
+    TRY(resolve_shape(t));
+    TRY(resolve_layout(t));
     TRY(bb_layers_new(&t->layers, &t->how, t->step));
 out:
     return rc;
@@ -640,7 +640,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     struct bb_training t = {.config = c, .step = step};
     int rc;
 
-    TRY(settle_training(&t));
+    TRY(resolve_training(&t));
     TRY(describe_step(&t));
     TRY(write_roles(&t));
 out:

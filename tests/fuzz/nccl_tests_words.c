@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     collective.word[0] = bb_colls[bb_nccl_tests_kind(word[0])].name;
     if (bb_nccl_tests_parse(&options, n, word) == 0 && !options.bench.matrix)
-        (void)!bb_bench_settle(&options.bench, &sweep, &collective);
+        (void)!bb_bench_resolve(&options.bench, &sweep, &collective);
     bb_bench_release_sweep(&sweep);
     free(text);
     return 0;

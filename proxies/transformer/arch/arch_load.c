@@ -356,7 +356,7 @@ static int refuse_division(const char *where, const char *what, int value, const
 
 /* Falcon's older models have one head of keys and values, or as many as of queries; one norm where attention and
  * perceptron stand side by side. */
-static void settle_falcon(struct bb_arch *a)
+static void resolve_falcon(struct bb_arch *a)
 {
     if (!a->grouped_heads)
         a->kv_heads = a->multi_query ? 1 : a->heads;
@@ -365,7 +365,7 @@ static void settle_falcon(struct bb_arch *a)
 }
 
 /* Of layers that are nothing but a scan, its heads are the model's. */
-static int settle_scan(const char *where, struct bb_arch *a)
+static int resolve_scan(const char *where, struct bb_arch *a)
 {
     const struct bb_arch_scan *s = &a->scan;
 
@@ -384,10 +384,10 @@ static int settle_scan(const char *where, struct bb_arch *a)
     return 0;
 }
 
-static int settle_attention(const char *where, struct bb_arch *a)
+static int resolve_attention(const char *where, struct bb_arch *a)
 {
     if (strcmp(a->type, "falcon") == 0)
-        settle_falcon(a);
+        resolve_falcon(a);
     if (a->kv_heads == 0)
         a->kv_heads = a->heads;
     if (a->kv_lora) {
@@ -404,7 +404,7 @@ static int settle_attention(const char *where, struct bb_arch *a)
     return 0;
 }
 
-static int settle_experts(const char *where, struct bb_arch *a)
+static int resolve_experts(const char *where, struct bb_arch *a)
 {
     if (a->experts == 0)
         return 0;
@@ -425,14 +425,14 @@ static int settle_experts(const char *where, struct bb_arch *a)
     return 0;
 }
 
-static int settle_index(const char *where, const struct bb_arch *a)
+static int resolve_index(const char *where, const struct bb_arch *a)
 {
     if (a->index_heads > 0 && a->q_lora == 0)
         return bb_err(BB_EUSAGE, "%s: the index of keys reads the small query, 'q_lora_rank' is missing", where);
     return 0;
 }
 
-static int settle_arch(const char *where, struct bb_arch *a)
+static int resolve_arch(const char *where, struct bb_arch *a)
 {
     int rc;
 
@@ -443,10 +443,10 @@ static int settle_arch(const char *where, struct bb_arch *a)
     if (a->word_width && a->word_width != a->hidden)
         return bb_err(BB_EUSAGE, "%s: words %d wide in layers of %d are not counted; nearest: %d", where, a->word_width,
                       a->hidden, a->hidden);
-    TRY(settle_scan(where, a));
-    TRY(settle_attention(where, a));
-    TRY(settle_experts(where, a));
-    TRY(settle_index(where, a));
+    TRY(resolve_scan(where, a));
+    TRY(resolve_attention(where, a));
+    TRY(resolve_experts(where, a));
+    TRY(resolve_index(where, a));
     if (bb_arch_parameters(a) > MOST_IN_ALL)
         rc = bb_err(BB_EUSAGE, "%s: %.3g parameters, expected at most %.3g", where, bb_arch_parameters(a), MOST_IN_ALL);
 out:
@@ -501,7 +501,7 @@ static int read_config(const json_t *config, const char *where, struct bb_arch *
     snprintf(arch->type, sizeof(arch->type), "%s", type->name);
     TRY(read_fields(text, where, type, arch));
     TRY(read_outer_tie(config, text, where, arch));
-    TRY(settle_arch(where, arch));
+    TRY(resolve_arch(where, arch));
 out:
     return rc;
 }

@@ -44,7 +44,7 @@ struct bb_grid_model {
  * missing axis in the order, pipelines that differ between both grids: said with the numbers and the nearest valid
  * layout, -BB_EUSAGE. `who` leads the messages (the proxy's name).
  */
-int bb_grid_settle(struct bb_grid *grid, int ranks, const char *order, const struct bb_grid_model *model,
+int bb_grid_resolve(struct bb_grid *grid, int ranks, const char *order, const struct bb_grid_model *model,
                    const char *who) BB_MUST_CHECK;
 
 /* bb_grid_fits - whether the model can be cut so: heads, key heads and widths by tp, experts by ep, at least one layer

@@ -139,7 +139,7 @@ static int derive_axis(struct bb_grid *g, int axis, const struct bb_grid_model *
                   ranks == 1 ? " does" : "s do", axes_text(g, axes), others, bb_grid_nearest(g, model, near), more);
 }
 
-static int settle_dense(struct bb_grid *g, const struct bb_grid_model *model, const char *who)
+static int resolve_dense(struct bb_grid *g, const struct bb_grid_model *model, const char *who)
 {
     enum { TP_AT, CP_AT, DP_AT, PP_AT };
     char near[BB_GRID_NEAREST];
@@ -166,7 +166,7 @@ static int settle_dense(struct bb_grid *g, const struct bb_grid_model *model, co
 
 /* ---- the expert grid ---- */
 
-static int settle_expert(struct bb_grid *g, const char *who)
+static int resolve_expert(struct bb_grid *g, const char *who)
 {
     int stage = g->ranks / g->pp, left;
 
@@ -249,7 +249,7 @@ static int check_order(const struct bb_grid *g, const char *who)
                   who, g->order, apart, g->etp, g->ep, g->edp, apart_expert, pp_last(g->order, near));
 }
 
-int bb_grid_settle(struct bb_grid *g, int ranks, const char *order, const struct bb_grid_model *model, const char *who)
+int bb_grid_resolve(struct bb_grid *g, int ranks, const char *order, const struct bb_grid_model *model, const char *who)
 {
     int rc;
 
@@ -261,8 +261,8 @@ int bb_grid_settle(struct bb_grid *g, int ranks, const char *order, const struct
     g->ep += g->ep == 0;
     g->etp += g->etp == 0;
     memcpy(g->asked, (const int[]){g->tp, g->cp, g->dp, g->pp}, sizeof(g->asked));
-    TRY(settle_dense(g, model, who));
-    TRY(settle_expert(g, who));
+    TRY(resolve_dense(g, model, who));
+    TRY(resolve_expert(g, who));
     TRY(check_order(g, who));
 out:
     return rc;

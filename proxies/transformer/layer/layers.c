@@ -19,7 +19,7 @@ bool bb_layers_again(const struct bb_layers_config *config, int chunk_first, int
 
 /* ---- sizes ---- */
 
-static void settle_attention(struct bb_layer_sizes *s, const struct bb_layers_config *c)
+static void resolve_attention(struct bb_layer_sizes *s, const struct bb_layers_config *c)
 {
     const struct bb_arch *a = c->arch;
     bool latent = a->kv_lora > 0, by_heads = c->context == BB_CONTEXT_ALL_TO_ALL;
@@ -40,7 +40,7 @@ static void settle_attention(struct bb_layer_sizes *s, const struct bb_layers_co
     s->core_heads = by_heads ? s->heads / c->cp : s->heads;
 }
 
-static void settle_scan(struct bb_layer_sizes *s, const struct bb_layers_config *c)
+static void resolve_scan(struct bb_layer_sizes *s, const struct bb_layers_config *c)
 {
     const struct bb_arch_scan *scan = &c->arch->scan;
 
@@ -60,7 +60,7 @@ static int64_t most_of(int64_t a, int64_t b)
 }
 
 /* An encoder sees all of its sample at once; the decoder has a number of tokens of its own. */
-static void settle_decoder(struct bb_layers *l)
+static void resolve_decoder(struct bb_layers *l)
 {
     const struct bb_layers_config *c = &l->config;
     struct bb_layer_sizes *s = &l->decoded;
@@ -76,7 +76,7 @@ static void settle_decoder(struct bb_layers *l)
     s->keys = s->queries = s->block_keys = s->sequence = c->decoder_sequence;
 }
 
-static void settle_sizes(struct bb_layers *l)
+static void resolve_sizes(struct bb_layers *l)
 {
     const struct bb_layers_config *c = &l->config;
     const struct bb_arch *a = c->arch;
@@ -112,8 +112,8 @@ static void settle_sizes(struct bb_layers *l)
         s->copies = c->node_limit;
         s->node_copies = (a->top_k + c->node_limit - 1) / c->node_limit;
     }
-    settle_attention(s, c);
-    settle_decoder(l);
+    resolve_attention(s, c);
+    resolve_decoder(l);
     l->held = (size_t)(most_of(s->held, l->decoded.held) * s->hidden);
     l->whole = (size_t)(most_of(s->tokens, l->decoded.tokens) * s->hidden);
     l->key_block = (size_t)(s->tokens * s->kv_heads * (s->key_dim + s->value_dim));
@@ -122,7 +122,7 @@ static void settle_sizes(struct bb_layers *l)
         l->windowed.keys = a->window;
     l->scanned = *s;
     if (a->scan.heads > 0)
-        settle_scan(&l->scanned, c);
+        resolve_scan(&l->scanned, c);
 }
 
 const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int layer)
@@ -198,7 +198,7 @@ static int refuse_tokens(const struct bb_layers_config *c, const char *proxy)
 
 /* ---- life ---- */
 
-static int settle_routing(struct bb_layers *l)
+static int resolve_routing(struct bb_layers *l)
 {
     const struct bb_layers_config *c = &l->config;
     const struct bb_routing_config routing = {.tokens = (int)l->sizes.held,
@@ -245,8 +245,8 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
     TRY(BB_NEW(l, 1));
     *layers = l;
     *l = (struct bb_layers){.config = *config, .step = step};
-    settle_sizes(l);
-    TRY(settle_routing(l));
+    resolve_sizes(l);
+    TRY(resolve_routing(l));
     TRY(refuse_dedup(l, step->proxy));
     TRY(keep_rows(l));
     return 0;

@@ -270,7 +270,7 @@ static void test_each(void **state)
 }
 
 /* 21 iterations are too many beside "all", which no single option tells. */
-static int settle_all(void *cfg, const struct bb_words *words)
+static int resolve_all(void *cfg, const struct bb_words *words)
 {
     struct cfg *c = cfg;
 
@@ -286,7 +286,7 @@ static void test_read(void **state)
 
     (void)state;
     settled.size = sizeof(struct cfg);
-    settled.settle = settle_all;
+    settled.resolve = resolve_all;
     assert_int_equal(bb_opts_read(&settled, &cfg, 5, some), 0);
     assert_int_equal(cfg.iters, 21);
     assert_int_equal(cfg.before, 2);

@@ -29,7 +29,7 @@ static void test_steps(void **state)
         struct bb_scaling s;
         int images;
 
-        assert_int_equal(bb_scaling_settle(&c, &s), 0);
+        assert_int_equal(bb_scaling_resolve(&c, &s), 0);
         images = (50000 + s.ranks - 1) / s.ranks;
         assert_int_equal(s.full_steps + (s.last_batch > 0), expected[i][1]);
         assert_int_equal(s.full_steps * 128 + s.last_batch, images);
@@ -47,14 +47,14 @@ static void test_strong(void **state)
     c.scaling.mode = "strong";
     c.scaling.batch = 1024;
     c.scaling.images = 1025;
-    assert_int_equal(bb_scaling_settle(&c, &s), 0); /* 129 images of a rank, 128 at once */
+    assert_int_equal(bb_scaling_resolve(&c, &s), 0); /* 129 images of a rank, 128 at once */
     assert_true(s.batch == 128 && s.full_steps == 1 && s.last_batch == 1 && s.rank_images == 129);
     c.scaling.images = 100; /* fewer than a step takes */
-    assert_int_equal(bb_scaling_settle(&c, &s), 0);
+    assert_int_equal(bb_scaling_resolve(&c, &s), 0);
     assert_true(s.batch == 13 && s.full_steps == 1 && s.last_batch == 0);
     c.scaling.images = 1 << 20;
     c.scaling.epoch_steps = 10;
-    assert_int_equal(bb_scaling_settle(&c, &s), 0);
+    assert_int_equal(bb_scaling_resolve(&c, &s), 0);
     assert_true(s.full_steps == 1024 && s.run_steps == 10);
 }
 
@@ -84,7 +84,7 @@ static void test_refused(void **state)
         c.scaling.epochs = bad[i].epochs;
         c.sync.sync = bad[i].sync ? bad[i].sync : c.sync.sync;
         capture_begin(&said);
-        rc = bb_scaling_settle(&c, &s);
+        rc = bb_scaling_resolve(&c, &s);
         capture_end(&said);
         assert_int_equal(rc, -BB_EUSAGE);
         for (size_t w = 0; w < 3 && bad[i].words[w]; w++)
@@ -134,7 +134,7 @@ static void test_synthetic(void **state)
 
     (void)state;
     c.scaling.format = "synthetic";
-    assert_int_equal(bb_scaling_settle(&c, &s), 0);
+    assert_int_equal(bb_scaling_resolve(&c, &s), 0);
     assert_true(s.batch == 32 && s.rank_images == 320 && s.rounds == 10 && s.full_steps == 10);
     for (int i = 0; i < 10; i++)
         seconds[i] = i % 2 ? 80 : 160; /* 320 images: 4 and 2 a second */
@@ -203,7 +203,7 @@ static void test_step(void **state)
     size_t calls;
 
     (void)state;
-    assert_int_equal(bb_scaling_settle(&c, &s), 0);
+    assert_int_equal(bb_scaling_resolve(&c, &s), 0);
     build(&c, BB_SCALING_STEP, &step);
     build(&c, BB_SCALING_LAST, &last);
     assert_true(step.parameters == 11173962 && step.samples == 8 * 128 && last.samples == 8 * 106);

@@ -12,7 +12,7 @@ static struct bb_dp_config settled(enum bb_sync_kind kind, struct bb_sync_option
     const struct bb_proxy_config config = {.proxy = "test", .sync = options};
     struct bb_dp_config got;
 
-    assert_int_equal(bb_sync_settle(&config, kind, BB_BFLOAT16, BB_FLOAT, &got), 0);
+    assert_int_equal(bb_sync_resolve(&config, kind, BB_BFLOAT16, BB_FLOAT, &got), 0);
     return got;
 }
 
@@ -125,7 +125,7 @@ static void memory_of_the_paper(void **state)
         struct bb_dp_config policy;
 
         print_message("  row %zu\n", i);
-        assert_int_equal(bb_sync_settle(&config, rows[i].kind, rows[i].params, rows[i].grads, &policy), 0);
+        assert_int_equal(bb_sync_resolve(&config, rows[i].kind, rows[i].params, rows[i].grads, &policy), 0);
         bb_sync_memory(&policy, &comms, 1e6, bytes);
         assert_true(bytes[BB_USE_PARAMETERS] == rows[i].parameters);
         assert_true(bytes[BB_USE_GRADIENTS] == 100 + rows[i].gradients); /* it adds */
@@ -167,7 +167,7 @@ static void options_of_a_kind(void **state)
             const struct bb_proxy_config config = {.proxy = "test", .sync = rows[i].options};
             struct bb_dp_config policy;
 
-            assert_int_equal(bb_sync_settle(&config, (enum bb_sync_kind)kind, BB_FLOAT, BB_FLOAT, &policy),
+            assert_int_equal(bb_sync_resolve(&config, (enum bb_sync_kind)kind, BB_FLOAT, BB_FLOAT, &policy),
                              rows[i].kinds[kind] == 'y' ? 0 : -BB_EUSAGE);
         }
     bb_err_mute(false);

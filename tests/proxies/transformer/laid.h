@@ -74,7 +74,7 @@ static inline int laid_begin(struct laid *l)
     l->arch.sequence = l->arch.sequence > c->sequence ? l->arch.sequence : c->sequence; /* positions for all tokens */
     if (!l->grid.dp)
         l->grid.dp = 1;
-    rc = bb_grid_settle(&l->grid, l->grid.ranks, NULL, NULL, "test");
+    rc = bb_grid_resolve(&l->grid, l->grid.ranks, NULL, NULL, "test");
     rc = rc ? rc : bb_grid_fits(&l->grid, &model, "test");
     if (rc)
         return rc;

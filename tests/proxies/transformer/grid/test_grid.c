@@ -15,7 +15,7 @@ struct laid {
 static void lay(struct laid *l, struct bb_grid given, int ranks, const char *order)
 {
     l->grid = given;
-    assert_int_equal(bb_grid_settle(&l->grid, ranks, order, NULL, "test"), 0);
+    assert_int_equal(bb_grid_resolve(&l->grid, ranks, order, NULL, "test"), 0);
     assert_int_equal(bb_grid_layout(&l->grid, BB_GRID_ALL, &l->layout, &l->groups), 0);
 }
 
@@ -230,7 +230,7 @@ static void every_order(void **state)
             strcat(order, axes[a]);
         }
         l.grid = given;
-        if (bb_grid_settle(&l.grid, 24, order, NULL, "test")) {
+        if (bb_grid_resolve(&l.grid, 24, order, NULL, "test")) {
             assert_int_not_equal(strncmp(order + 12, "pp", 2), 0);
             continue;
         }
@@ -266,7 +266,7 @@ static void an_axis_follows(void **state)
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_grid g = rows[i].given;
 
-        assert_int_equal(bb_grid_settle(&g, rows[i].ranks, NULL, NULL, "test"), 0);
+        assert_int_equal(bb_grid_resolve(&g, rows[i].ranks, NULL, NULL, "test"), 0);
         assert_int_equal(g.tp, rows[i].tp);
         assert_int_equal(g.cp, rows[i].cp);
         assert_int_equal(g.dp, rows[i].dp);
@@ -303,7 +303,7 @@ static void layouts_that_cannot_be(void **state)
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_grid g = rows[i].given;
 
-        assert_int_equal(bb_grid_settle(&g, rows[i].ranks, rows[i].order, NULL, "test"), -BB_EUSAGE);
+        assert_int_equal(bb_grid_resolve(&g, rows[i].ranks, rows[i].order, NULL, "test"), -BB_EUSAGE);
     }
     bb_err_mute(0);
 }
@@ -342,7 +342,7 @@ static void models_that_cannot_be_cut_so(void **state)
 
         model.arch = &a;
         assert_int_equal(bb_arch_load(rows[i].name, &a), 0);
-        assert_int_equal(bb_grid_settle(&g, rows[i].ranks, NULL, NULL, "test"), 0);
+        assert_int_equal(bb_grid_resolve(&g, rows[i].ranks, NULL, NULL, "test"), 0);
         assert_int_equal(bb_grid_fits(&g, &model, "test"), rows[i].expected);
     }
     bb_err_mute(0);
@@ -387,11 +387,11 @@ static void the_nearest_layout_is_valid(void **state)
 
         assert_int_equal(bb_arch_load(names[at_random(&seed, 4)], &a), 0);
         given.experts = g.experts = a.experts > 0;
-        if (bb_grid_settle(&g, n, NULL, &m, "test") == 0 && bb_grid_fits(&g, &m, "test") == 0 &&
+        if (bb_grid_resolve(&g, n, NULL, &m, "test") == 0 && bb_grid_fits(&g, &m, "test") == 0 &&
             bb_grid_even(a.layers, g.pp))
             continue;
         follow_advice(bb_grid_nearest(&g, &m, text), &given);
-        assert_int_equal(bb_grid_settle(&given, n, NULL, &m, "test"), 0);
+        assert_int_equal(bb_grid_resolve(&given, n, NULL, &m, "test"), 0);
         assert_int_equal(bb_grid_fits(&given, &m, "test"), 0);
         assert_true(bb_grid_even(a.layers, given.pp));
         changed++;
@@ -424,7 +424,7 @@ static void dense_layers_must_divide(void **state)
         const struct bb_grid_model m = {.arch = &a, .sequence = 64, .chunks = 1};
         struct bb_grid g = {.tp = 4, .experts = rows[i].experts > 0};
 
-        assert_int_equal(bb_grid_settle(&g, 4, NULL, &m, "test"), 0);
+        assert_int_equal(bb_grid_resolve(&g, 4, NULL, &m, "test"), 0);
         assert_int_equal(bb_grid_fits(&g, &m, "test"), rows[i].rc);
     }
     bb_err_mute(0);
@@ -456,7 +456,7 @@ static void the_nearest_layout_is_near(void **state)
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_grid g = rows[i].given;
 
-        assert_int_equal(bb_grid_settle(&g, rows[i].ranks, NULL, &m, "test"), -BB_EUSAGE);
+        assert_int_equal(bb_grid_resolve(&g, rows[i].ranks, NULL, &m, "test"), -BB_EUSAGE);
         assert_string_equal(bb_grid_nearest(&g, &m, text), rows[i].text);
     }
     bb_err_mute(0);

@@ -46,7 +46,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
 int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words, bool check_only, int argc,
                         char **argv) BB_MUST_CHECK;
 
-/* ---- what they share: plan_settle.c ---- */
+/* ---- what they share: plan_resolve.c ---- */
 
 /* bb_plan_conditions - what --slow, --jitter and --seed say; refused without a cluster. */
 int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions) BB_MUST_CHECK;

@@ -2,7 +2,7 @@
 #include "proxies/spatial/tiling.h"
 
 #include "bootstrap/base/grow.h"
-#include "proxies/spatial/settle_tiles.h"
+#include "proxies/spatial/resolve_tiles.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * settle_tiles.h - the options of `spatial` and `gems` as numbers that fit together and fit the ranks. Pure.
+ * resolve_tiles.h - the options of `spatial` and `gems` as numbers that fit together and fit the ranks. Pure.
  */
 #ifndef BB_PROXIES_SPATIAL_RESOLVE_TILES_H
 #define BB_PROXIES_SPATIAL_RESOLVE_TILES_H

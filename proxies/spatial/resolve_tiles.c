@@ -1,5 +1,5 @@
-/* settle_tiles.c - what the options of `spatial` and `gems` mean together, and what cannot be (see tiling.h). */
-#include "proxies/spatial/settle_tiles.h"
+/* resolve_tiles.c - what the options of `spatial` and `gems` mean together, and what cannot be (see tiling.h). */
+#include "proxies/spatial/resolve_tiles.h"
 
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/units.h"

@@ -1,4 +1,4 @@
-/* plan_settle.c - what the plans share: the cluster that steps rest on, what of it is slow or varies, tables of rows. */
+/* plan_resolve.c - what the plans share: the cluster that steps rest on, what of it is slow or varies, tables of rows. */
 #include "proxies/plan_options.h"
 
 #include "bootstrap/base/outfile.h"

@@ -57,8 +57,8 @@ int bb_plan_write_rows(const char *path, const json_t *rows) BB_MUST_CHECK;
 /* bb_plan_load_cluster - of a job that has so many GPUs of each node (0: all of them); warns of unlikely units. */
 int bb_plan_load_cluster(const char *word, int gpus_per_node, struct bb_cluster *cluster) BB_MUST_CHECK;
 
-/* bb_plan_settle_cluster - the cluster of --cluster, nominal without one, and what it means for the step. */
+/* bb_plan_resolve_cluster - the cluster of --cluster, nominal without one, and what it means for the step. */
 int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
-                           struct bb_forecast *f) BB_MUST_CHECK;
+                            struct bb_forecast *f) BB_MUST_CHECK;
 
 #endif

@@ -17,7 +17,7 @@ static const char *resolve_host(const struct bb_plan_options *o, struct bb_clust
 }
 
 static void resolve_forecast(const struct bb_plan_options *o, const struct bb_cluster *cluster,
-                            struct bb_proxy_config *config, struct bb_forecast *f)
+                             struct bb_proxy_config *config, struct bb_forecast *f)
 {
     struct bb_transformer_options *t = &config->transformer;
 
@@ -45,7 +45,7 @@ out:
 }
 
 int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
-                           struct bb_forecast *f)
+                            struct bb_forecast *f)
 {
     int rc = 0;
 

@@ -335,7 +335,7 @@ static int resolve_training(struct training *t)
     t->dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype);
     TRY(bb_network_load(c->model, &t->network));
     TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_place(c->sync.sync, bb_sync_words, BB_SYNC_ALL_REDUCE), t->dtype,
-                       t->dtype, &t->policy));
+                        t->dtype, &t->policy));
     if (!c->sync.optimizer && t->network.images)
         t->policy.optimizer = BB_PASS_SGD;
     t->batch = c->micro_batch_size ? c->micro_batch_size : t->network.batch;

@@ -116,7 +116,7 @@ static int resolve_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind,
 }
 
 int bb_sync_resolve(const struct bb_proxy_config *c, enum bb_sync_kind kind, enum bb_dtype_id params,
-                   enum bb_dtype_id grads, struct bb_dp_config *p)
+                    enum bb_dtype_id grads, struct bb_dp_config *p)
 {
     const struct bb_sync_options *o = &c->sync;
     int rc;

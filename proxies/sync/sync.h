@@ -68,7 +68,7 @@ struct bb_dp_config {
  * -BB_EUSAGE. params, grads: types unless --grad-dtype says otherwise.
  */
 int bb_sync_resolve(const struct bb_proxy_config *config, enum bb_sync_kind kind, enum bb_dtype_id params,
-                   enum bb_dtype_id grads, struct bb_dp_config *policy) BB_MUST_CHECK;
+                    enum bb_dtype_id grads, struct bb_dp_config *policy) BB_MUST_CHECK;
 
 /* What a kind does: optimizer and reductions on shards; parameters gathered unit by unit; reductions for each
  * micro-batch instead of once. */

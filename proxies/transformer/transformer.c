@@ -228,7 +228,7 @@ static int resolve_shape(struct bb_training *t)
     resolve_how(t);
     TRY(resolve_grid(t));
     TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_place(c->transformer.sync, bb_sync_words, BB_SYNC_ALL_REDUCE),
-                       t->how.dtype, BB_FLOAT, &t->policy));
+                        t->how.dtype, BB_FLOAT, &t->policy));
     TRY(refuse_unused(t));
     TRY(refuse_recompute(t));
     t->shares[BB_DENSE] = true;

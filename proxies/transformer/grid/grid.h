@@ -45,7 +45,7 @@ struct bb_grid_model {
  * layout, -BB_EUSAGE. `who` leads the messages (the proxy's name).
  */
 int bb_grid_resolve(struct bb_grid *grid, int ranks, const char *order, const struct bb_grid_model *model,
-                   const char *who) BB_MUST_CHECK;
+                    const char *who) BB_MUST_CHECK;
 
 /* bb_grid_fits - whether the model can be cut so: heads, key heads and widths by tp, experts by ep, at least one layer
  * for each of pp x chunks, the sequence by cp (2 cp pieces, which balance a causal mask) and by tp with sequence

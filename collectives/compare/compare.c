@@ -466,7 +466,7 @@ static json_t *differences_of(const struct bb_result_file *a, const struct bb_re
     return list;
 }
 
-int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b, const struct bb_gate *gate, FILE *out,
+int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b, const struct bb_regression_threshold *gate, FILE *out,
                struct bb_results *results)
 {
     struct sides s = {.a = a, .b = b, .pair = calloc(a->n + 1, sizeof(long)), .left = calloc(b->n + 1, 1)};
@@ -554,7 +554,7 @@ static int compare_files(const struct options *o, const char *const paths[2], in
     struct bb_result_file side[2] = {{0}, {0}};
     struct bb_results *results = NULL;
     bool silent = o->quiet || bb_results_on_stdout(o->json, o->csv);
-    struct bb_gate gate = {o->threshold_percent < 0 ? NAN : o->threshold_percent, o->strict};
+    struct bb_regression_threshold gate = {o->threshold_percent < 0 ? NAN : o->threshold_percent, o->strict};
     int rc;
 
     TRY(bb_results_refuse(o->json, o->csv));

@@ -39,7 +39,7 @@ enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing 
 size_t bb_pairs_of(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *left);
 
 /* What is asked of a comparison. */
-struct bb_gate {
+struct bb_regression_threshold {
     double threshold_percent; /* a row slower by more is too slow; NaN: none */
     bool strict;              /* what could not be judged is too bad as well */
 };
@@ -49,7 +49,7 @@ struct bb_gate {
  * -BB_EFAIL, or -BB_EBELOW when a row is slower by more than the threshold; with strict also for every other verdict
  * that is worse than slower, for rows that cannot be told, and for rows that B lacks.
  */
-int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b, const struct bb_gate *gate, FILE *out,
+int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b, const struct bb_regression_threshold *gate, FILE *out,
                struct bb_results *results) BB_MUST_CHECK;
 
 int bb_compare_main(int argc, char **argv);

@@ -223,7 +223,7 @@ static int compared(double median_b, double threshold)
     struct bb_timing a = timed(9.9, 10, 10.1), b = timed(median_b - 0.1, median_b, median_b + 0.1);
     struct bb_result_file left = {.path = "a", .rows = &a, .n = 1}, right = {.path = "b", .rows = &b, .n = 1};
 
-    return bb_compare(&left, &right, &(struct bb_gate){threshold, false}, NULL, NULL);
+    return bb_compare(&left, &right, &(struct bb_regression_threshold){threshold, false}, NULL, NULL);
 }
 
 static void threshold_is_exit_5(void **state)
@@ -288,7 +288,7 @@ static int survives(const char *text, size_t n, FILE *sink)
 {
     json_t *root = json_loadb(text, n, 0, NULL);
     struct bb_result_file t, good = read_text(bench_text);
-    const struct bb_gate gate = {0, n % 2};
+    const struct bb_regression_threshold gate = {0, n % 2};
     int rc;
 
     if (root) {

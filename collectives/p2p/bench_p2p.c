@@ -2,8 +2,8 @@
  * bench_p2p.c - rounds, matrices and verdicts of `busbar bench p2p`.
  *
  * At the top of the results: schedule, rounds,
- * matrices[{figure, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
- * figure, .., value, median}], slowest_links[{from, to, ..}], bimodal[{figure, .., same_node, links[2], medians[2]}].
+ * matrices[{metric, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
+ * metric, .., value, median}], slowest_links[{from, to, ..}], bimodal[{metric, .., same_node, links[2], medians[2]}].
  */
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/head.h"
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The matrix of one figure; values on rank 0 alone. */
+/* The matrix of one metric; values on rank 0 alone. */
 struct matrix {
     struct bb_p2p_run run;
     double *value; /* [size][size], NaN where nothing was measured */
@@ -49,9 +49,9 @@ static bool is_asked(const char *asked, const char *what)
 
 static void add_matrices(struct p2p *p, enum bb_p2p_kind kind, const struct bb_sizes *sizes)
 {
-    const struct bb_p2p_figure *f = &bb_p2p_figures[kind];
+    const struct bb_p2p_metric *f = &bb_p2p_metrics[kind];
 
-    if (is_asked(p->options.figures, f->figure) && is_asked(p->options.direction, f->direction))
+    if (is_asked(p->options.metrics, f->metric) && is_asked(p->options.direction, f->direction))
         for (int i = 0; i < sizes->n; i++)
             p->matrices[p->n_matrices++].run = (struct bb_p2p_run){.kind = kind, .bytes = sizes->bytes[i]};
 }
@@ -60,7 +60,7 @@ static void choose_matrices(struct p2p *p)
 {
     for (int kind = 0; kind < BB_P2P_KINDS; kind++)
         add_matrices(p, (enum bb_p2p_kind)kind,
-                     bb_p2p_figures[kind].is_bandwidth ? &p->options.large : &p->options.small);
+                     bb_p2p_metrics[kind].is_bandwidth ? &p->options.large : &p->options.small);
 }
 
 static size_t largest_message(const struct p2p *p)
@@ -82,7 +82,7 @@ static double *matrix_cell(const struct p2p *p, const struct matrix *m, int from
 /* What the matrix shows: microseconds per message, or 1e9 bytes per second. */
 static double link_value(const struct bb_p2p_run *run, const struct bb_stats *time_us)
 {
-    const struct bb_p2p_figure *f = &bb_p2p_figures[run->kind];
+    const struct bb_p2p_metric *f = &bb_p2p_metrics[run->kind];
 
     if (!f->is_bandwidth)
         return time_us->p50;
@@ -91,19 +91,19 @@ static double link_value(const struct bb_p2p_run *run, const struct bb_stats *ti
 
 /* A row of the results. Latency, and both directions, are of the pair: from < to. */
 struct link {
-    const char *figure, *direction;
+    const char *metric, *direction;
     size_t bytes;
     int from, to, round, iterations;
     bool same_node;
     struct bb_stats time_us; /* per message                                                                 */
-    double latency_us, gbps; /* NaN: not this figure; of both directions the sum                            */
+    double latency_us, gbps; /* NaN: not this metric; of both directions the sum                            */
     long long wrong;         /* -1: nothing was compared                                                    */
     int channels;            /* of the sender; -1: unknown                                                  */
     json_t *gpu_from, *gpu_to;
 };
 
 #define JSON(name) BB_NAMED(struct link, name)
-static const struct bb_field link_fields[] = {JSON(figure),   JSON(direction),  JSON(bytes),  JSON(from),
+static const struct bb_field link_fields[] = {JSON(metric),   JSON(direction),  JSON(bytes),  JSON(from),
                                               JSON(to),       JSON(same_node),  JSON(round),  JSON(iterations),
                                               JSON(time_us),  JSON(latency_us), JSON(gbps),   JSON(wrong),
                                               JSON(channels), JSON(gpu_from),   JSON(gpu_to), {0}};
@@ -111,10 +111,10 @@ static const struct bb_field link_fields[] = {JSON(figure),   JSON(direction),  
 static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int to, const struct bb_stats *time_us,
                      const struct bb_p2p_finding *found)
 {
-    const struct bb_p2p_figure *f = &bb_p2p_figures[run->kind];
+    const struct bb_p2p_metric *f = &bb_p2p_metrics[run->kind];
     const int *node_of = p->session.world.node_of;
     const struct bb_telemetry_row *a = &p->ctx.findings[from].seen, *b = &p->ctx.findings[to].seen;
-    const struct link link = {.figure = f->figure,
+    const struct link link = {.metric = f->metric,
                               .direction = f->direction,
                               .bytes = run->bytes,
                               .from = from,
@@ -140,7 +140,7 @@ static struct bb_p2p_finding found_by(const struct p2p *p, const struct bb_p2p_r
 {
     struct bb_p2p_finding found = p->ctx.findings[to];
 
-    if (!bb_p2p_figures[run->kind].is_directed) {
+    if (!bb_p2p_metrics[run->kind].is_directed) {
         found.checked = found.checked && p->ctx.findings[from].checked;
         found.wrong += p->ctx.findings[from].wrong;
     }
@@ -162,13 +162,13 @@ static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *ru
     if (found.wrong > 0) {
         bb_progress_clear(&p->session.progress);
         (void)bb_err(BB_EDATA, "wrong data: %llu elements of %s from rank %d to rank %d (%s, %s)", found.wrong,
-                     bb_format_bytes(run->bytes, size), from, to, bb_p2p_figures[run->kind].figure,
-                     bb_p2p_figures[run->kind].direction);
+                     bb_format_bytes(run->bytes, size), from, to, bb_p2p_metrics[run->kind].metric,
+                     bb_p2p_metrics[run->kind].direction);
     }
     bb_p2p_pair(&p->ctx, low, high, p->samples);
     TRY(bb_stats_of(p->samples, (size_t)p->options.repeats, &time_us));
     *matrix_cell(p, m, from, to) = link_value(run, &time_us);
-    if (!bb_p2p_figures[run->kind].is_directed)
+    if (!bb_p2p_metrics[run->kind].is_directed)
         *matrix_cell(p, m, to, from) = link_value(run, &time_us);
     TRY(save_link(p, run, from, to, &time_us, &found));
 out:
@@ -180,14 +180,14 @@ out:
 static int measure_run(struct p2p *p, struct matrix *m, bool reversed)
 {
     struct bb_world *w = &p->session.world;
-    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     struct bb_p2p_run run = m->run;
     int rc;
 
     run.reversed = reversed;
-    bb_world_reached(w, "bench p2p round %d: %s %s %zu bytes", p->round, f->figure, f->direction, run.bytes);
+    bb_world_reached(w, "bench p2p round %d: %s %s %zu bytes", p->round, f->metric, f->direction, run.bytes);
     bb_progress_show(&p->session.progress, "round %d of %d: %s %s", p->round + 1, bb_pair_schedule_rounds(&p->pairing),
-                     f->figure, f->direction);
+                     f->metric, f->direction);
     TRY(bb_p2p_measure(&p->ctx, &run, bb_pair_schedule_partner(&p->pairing, p->round, w->rank)));
     bb_progress_did(&p->session.progress, 1);
     for (int low = 0; low < w->size; low++) {
@@ -205,7 +205,7 @@ static int runs_of_round(const struct p2p *p)
     int n = 0;
 
     for (int i = 0; i < p->n_matrices; i++)
-        n += bb_p2p_figures[p->matrices[i].run.kind].is_directed ? 2 : 1;
+        n += bb_p2p_metrics[p->matrices[i].run.kind].is_directed ? 2 : 1;
     return n;
 }
 
@@ -215,7 +215,7 @@ static int measure_round(struct p2p *p)
 
     for (int i = 0; i < p->n_matrices; i++) {
         TRY(measure_run(p, &p->matrices[i], false));
-        if (bb_p2p_figures[p->matrices[i].run.kind].is_directed)
+        if (bb_p2p_metrics[p->matrices[i].run.kind].is_directed)
             TRY(measure_run(p, &p->matrices[i], true));
     }
 out:
@@ -247,7 +247,7 @@ static void print_head(const struct p2p *p)
 
 static void print_matrix(const struct p2p *p, const struct matrix *m)
 {
-    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     char size[BB_BYTES_TEXT];
     FILE *out = p->session.out;
     int n = p->session.world.size;
@@ -268,7 +268,7 @@ static void print_matrix(const struct p2p *p, const struct matrix *m)
 
 static struct bb_link_outliers links_of(const struct p2p *p, const struct matrix *m)
 {
-    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
 
     return (struct bb_link_outliers){.ranks = p->session.world.size,
                                      .value = m->value,
@@ -285,7 +285,7 @@ static const char *class_text(bool same_node)
 
 static int print_summary(const struct p2p *p, const struct matrix *m)
 {
-    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_link_outliers links = links_of(p, m);
     int rc = 0;
 
@@ -302,7 +302,7 @@ out:
 
 static json_t *matrix_json(const struct p2p *p, const struct matrix *m)
 {
-    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     json_t *rows = json_array();
 
     for (int from = 0; from < p->session.world.size; from++) {
@@ -311,7 +311,7 @@ static json_t *matrix_json(const struct p2p *p, const struct matrix *m)
             json_array_append_new(row, bb_json_real(*matrix_cell(p, m, from, to)));
         json_array_append_new(rows, row);
     }
-    return json_pack("{s:s, s:s, s:I, s:s, s:o}", "figure", f->figure, "direction", f->direction, "bytes",
+    return json_pack("{s:s, s:s, s:I, s:s, s:o}", "metric", f->metric, "direction", f->direction, "bytes",
                      (json_int_t)m->run.bytes, "unit", f->unit, "values", rows);
 }
 
@@ -327,7 +327,7 @@ static const char *host_of_node(const struct bb_world *w, int node)
 
 static json_t *slow_json(const struct p2p *p, const struct matrix *m, const struct bb_slow_link *l)
 {
-    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_world *w = &p->session.world;
     bool is_node = l->level == BB_LINK_NODE;
     int node = is_node ? l->from : w->node_of[l->from];
@@ -335,13 +335,13 @@ static json_t *slow_json(const struct p2p *p, const struct matrix *m, const stru
     return json_pack("{s:s, s:o, s:o, s:i, s:s, s:b, s:s, s:s, s:I, s:o, s:o}", "level", bb_link_level_names[l->level],
                      "from", is_node ? json_null() : json_integer(l->from), "to",
                      l->to < 0 ? json_null() : json_integer(l->to), "node", node, "host", host_of_node(w, node),
-                     "same_node", l->same_node, "figure", f->figure, "direction", f->direction, "bytes",
+                     "same_node", l->same_node, "metric", f->metric, "direction", f->direction, "bytes",
                      (json_int_t)m->run.bytes, "value", bb_json_real(l->value), "median", bb_json_real(l->median));
 }
 
 static void print_slow(const struct p2p *p, const struct matrix *m, const struct bb_slow_link *l)
 {
-    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_world *w = &p->session.world;
     char who[2 * BB_HOST_TEXT + 64], size[BB_BYTES_TEXT];
 
@@ -352,7 +352,7 @@ static void print_slow(const struct p2p *p, const struct matrix *m, const struct
         snprintf(who, sizeof who, "all links of rank %d (%s)", l->from, w->hosts[l->from]);
     else
         snprintf(who, sizeof who, "all links of node %d (%s)", l->from, host_of_node(w, l->from));
-    fprintf(p->session.out, "# slow: %s: %s %s, %s: %.2f %s, median %s is %.2f\n", who, f->figure, f->direction,
+    fprintf(p->session.out, "# slow: %s: %s %s, %s: %.2f %s, median %s is %.2f\n", who, f->metric, f->direction,
             bb_format_bytes(m->run.bytes, size), l->value, f->unit, class_text(l->same_node), l->median);
 }
 
@@ -371,7 +371,7 @@ static int report_slow(void *arg, const struct bb_slow_link *l)
 
 static int report_kinds(struct p2p *p, const struct matrix *m, bool same_node)
 {
-    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_link_outliers links = links_of(p, m);
     struct bb_link_kinds k;
     char size[BB_BYTES_TEXT];
@@ -383,10 +383,10 @@ static int report_kinds(struct p2p *p, const struct matrix *m, bool same_node)
     if (p->session.out)
         fprintf(p->session.out,
                 "# two kinds of links %s: %s %s, %s: %d of %.2f, %d of %.2f %s (medians); no slow one may stand out\n",
-                class_text(same_node), f->figure, f->direction, bb_format_bytes(m->run.bytes, size), k.links[0],
+                class_text(same_node), f->metric, f->direction, bb_format_bytes(m->run.bytes, size), k.links[0],
                 k.median[0], k.links[1], k.median[1], f->unit);
     json_array_append_new(p->bimodal,
-                          json_pack("{s:s, s:s, s:I, s:b, s:[i,i], s:[f,f]}", "figure", f->figure, "direction",
+                          json_pack("{s:s, s:s, s:I, s:b, s:[i,i], s:[f,f]}", "metric", f->metric, "direction",
                                     f->direction, "bytes", (json_int_t)m->run.bytes, "same_node", same_node, "links",
                                     k.links[0], k.links[1], "medians", k.median[0], k.median[1]));
 out:
@@ -397,7 +397,7 @@ enum { SLOWEST = 5 };
 
 static int report_slowest(struct p2p *p, const struct matrix *m)
 {
-    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_link_outliers links = links_of(p, m);
     struct bb_slow_link worst[SLOWEST];
     char size[BB_BYTES_TEXT];
@@ -405,7 +405,7 @@ static int report_slowest(struct p2p *p, const struct matrix *m)
 
     TRY(bb_link_outliers_worst(&links, worst, SLOWEST, &n));
     if (p->session.out && n > 0)
-        fprintf(p->session.out, "# slowest links, %s %s, %s (%s):", f->figure, f->direction,
+        fprintf(p->session.out, "# slowest links, %s %s, %s (%s):", f->metric, f->direction,
                 bb_format_bytes(m->run.bytes, size), f->unit);
     for (int i = 0; i < n; i++) {
         json_array_append_new(p->slowest, slow_json(p, m, &worst[i]));
@@ -422,7 +422,7 @@ out:
 /* Never green where nothing could be judged. */
 static int judge_links(struct p2p *p, const struct matrix *m)
 {
-    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_link_outliers links = links_of(p, m);
     const int most = p->options.max_slow;
     char size[BB_BYTES_TEXT];
@@ -433,10 +433,10 @@ static int judge_links(struct p2p *p, const struct matrix *m)
     TRY(bb_link_outliers_count(&links, &slow, &all));
     bb_format_bytes(m->run.bytes, size);
     if (p->session.shared_gpu || all == 0)
-        (void)bb_err(BB_EBELOW, "%s %s, %s: no verdict on slow links (--max-slow): %s", f->figure, f->direction, size,
+        (void)bb_err(BB_EBELOW, "%s %s, %s: no verdict on slow links (--max-slow): %s", f->metric, f->direction, size,
                      all == 0 ? "no link has a time" : "ranks share a GPU");
     else if (slow > most)
-        (void)bb_err(BB_EBELOW, "%s %s, %s: %d of %d links are slow, more than %d (--max-slow)", f->figure,
+        (void)bb_err(BB_EBELOW, "%s %s, %s: %d of %d links are slow, more than %d (--max-slow)", f->metric,
                      f->direction, size, slow, all, most);
     else
         return 0;

@@ -16,12 +16,12 @@
 
 enum { GUARD = 512, CANARY = 0x5a }; /* bytes behind a message that must stay, and what they hold */
 
-const struct bb_p2p_figure bb_p2p_figures[BB_P2P_KINDS] = {
+const struct bb_p2p_metric bb_p2p_metrics[BB_P2P_KINDS] = {
     [BB_P2P_LATENCY_ONE] =
-        {.figure = "latency", .direction = "one", .title = "latency, half a round trip", .unit = "us", .messages = 2},
+        {.metric = "latency", .direction = "one", .title = "latency, half a round trip", .unit = "us", .messages = 2},
     [BB_P2P_LATENCY_BOTH] =
-        {.figure = "latency", .direction = "both", .title = "latency, both send at once", .unit = "us", .messages = 1},
-    [BB_P2P_BANDWIDTH_ONE] = {.figure = "bandwidth",
+        {.metric = "latency", .direction = "both", .title = "latency, both send at once", .unit = "us", .messages = 1},
+    [BB_P2P_BANDWIDTH_ONE] = {.metric = "bandwidth",
                               .direction = "one",
                               .title = "bandwidth, one direction, from the row to the column",
                               .unit = "GB/s",
@@ -29,7 +29,7 @@ const struct bb_p2p_figure bb_p2p_figures[BB_P2P_KINDS] = {
                               .is_directed = true,
                               .messages = 1,
                               .bytes_factor = 1},
-    [BB_P2P_BANDWIDTH_BOTH] = {.figure = "bandwidth",
+    [BB_P2P_BANDWIDTH_BOTH] = {.metric = "bandwidth",
                                .direction = "both",
                                .title = "bandwidth, both directions at once, their sum",
                                .unit = "GB/s",
@@ -168,7 +168,7 @@ static int take_sample(const struct side *s, bool ends_run, double *us)
     TRY(BB_CUDA(cudaEventRecord(ctx->stop, ctx->stream)));
     TRY(bb_comm_wait(ctx->comm, ctx->stream, "timed messages"));
     TRY(bb_event_us(ctx->start, ctx->stop, us));
-    *us /= ctx->iterations * bb_p2p_figures[s->run->kind].messages;
+    *us /= ctx->iterations * bb_p2p_metrics[s->run->kind].messages;
 out:
     return rc;
 }
@@ -251,11 +251,11 @@ out:
 static int measure_side(const struct side *s, struct bb_p2p_finding *finding)
 {
     char size[BB_BYTES_TEXT];
-    const struct bb_p2p_figure *f = &bb_p2p_figures[s->run->kind];
+    const struct bb_p2p_metric *f = &bb_p2p_metrics[s->run->kind];
     struct bb_range range;
     int rc;
 
-    bb_range_init(&s->ctx->nvtx, &range, 0, s->run->bytes, "p2p %s %s %s with %d", f->figure, f->direction,
+    bb_range_init(&s->ctx->nvtx, &range, 0, s->run->bytes, "p2p %s %s %s with %d", f->metric, f->direction,
                   bb_format_bytes(s->run->bytes, size), s->partner);
     bb_range_push(&s->ctx->nvtx, &range);
     rc = measure_pair(s, finding);

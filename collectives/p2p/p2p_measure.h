@@ -21,15 +21,15 @@ enum bb_p2p_kind {
     BB_P2P_KINDS
 };
 
-struct bb_p2p_figure {
-    const char *figure, *direction; /* "latency" | "bandwidth", "one" | "both" */
+struct bb_p2p_metric {
+    const char *metric, *direction; /* "latency" | "bandwidth", "one" | "both" */
     const char *title, *unit;
     bool is_bandwidth;
     bool is_directed; /* from a to b and from b to a are two measurements */
     int messages;     /* of one operation that share its time                */
     int bytes_factor; /* messages whose bytes count for bandwidth            */
 };
-extern const struct bb_p2p_figure bb_p2p_figures[BB_P2P_KINDS];
+extern const struct bb_p2p_metric bb_p2p_metrics[BB_P2P_KINDS];
 
 /* One measurement of a pair; the lower rank begins (sends), the higher one with `reversed`. */
 struct bb_p2p_run {
@@ -74,7 +74,7 @@ size_t bb_p2p_context_bytes(size_t bytes, const struct bb_allocator *from);
 
 /*
  * bb_p2p_measure - all ranks together, each with its partner (-1: none). Afterwards gathered and findings hold
- * everybody's figures on every rank.
+ * everybody's metrics on every rank.
  */
 int bb_p2p_measure(struct bb_p2p_context *ctx, const struct bb_p2p_run *run, int partner) BB_MUST_CHECK;
 

@@ -1,13 +1,13 @@
 /* p2p_options.c - see p2p_options.h. */
 #include "collectives/p2p/p2p_options.h"
 
-static const char *const figure_words[] = {"all", "latency", "bandwidth", NULL};
+static const char *const metric_names[] = {"all", "latency", "bandwidth", NULL};
 static const char *const direction_words[] = {"all", "one", "both", NULL};
 static const char *const schedule_words[] = {"rounds", "one", NULL};
 
 #define FIELD(name) offsetof(struct bb_bench_p2p_options, name)
 static const struct bb_opt option_rows[] = {
-    OPT_WORD(0, "figures", FIELD(figures), "all", "WORD", figure_words, "what to measure: latency, bandwidth or all"),
+    OPT_WORD(0, "metrics", FIELD(metrics), "all", "WORD", metric_names, "what to measure: latency, bandwidth or all"),
     OPT_WORD(0, "direction", FIELD(direction), "all", "WORD", direction_words, "one at a time, both at once, or all"),
     OPT_WORD(0, "schedule", FIELD(schedule), "rounds", "WORD", schedule_words,
              "rounds: pairs that share no rank at the same time; one: one pair at a time"),
@@ -15,7 +15,7 @@ static const struct bb_opt option_rows[] = {
     OPT_STRING(0, "bandwidth-sizes", FIELD(large_list), "32M", "LIST",
                "bytes of a message for bandwidth, a matrix each"),
     OPT_ITERS(FIELD(iterations)),
-    OPT_INT(0, "repeats", FIELD(repeats), "6", "N", 1, 1e5, "samples per link: its figure is their median"),
+    OPT_INT(0, "repeats", FIELD(repeats), "6", "N", 1, 1e5, "samples per link: its metric is their median"),
     OPT_INT('w', "warmup_iters", FIELD(warmup), "2", "N", 0, 1e6,
             "operations before the first sample; the first one connects"),
     OPT_INT('c', "check", FIELD(check), "1", "0|1", 0, 1, "verify the last timed message of each link"),

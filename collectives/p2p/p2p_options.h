@@ -7,7 +7,7 @@
 
 struct bb_bench_p2p_options {
     struct bb_common common;
-    const char *figures, *direction, *schedule, *small_list, *large_list;
+    const char *metrics, *direction, *schedule, *small_list, *large_list;
     int iterations, repeats, warmup, check;
     int max_slow; /* -1: any number */
     double slow;

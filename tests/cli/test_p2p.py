@@ -25,7 +25,7 @@ def message_us(kind, size):
 def check_row(row, kind):
     expected = message_us(kind, row["bytes"])
     assert row["time_us"]["p50"] == pytest.approx(expected, rel=1e-3)
-    if row["figure"] == "latency":
+    if row["metric"] == "latency":
         assert row["latency_us"] == pytest.approx(expected, rel=1e-3) and row["gbps"] is None
     else:
         directions = 2 if row["direction"] == "both" else 1
@@ -43,10 +43,10 @@ def test_every_pair_once_in_rounds_that_share_no_rank(busbar, tmp_path, ranks, r
     assert len(rows) == pairs * (2 * 2 + 2 + 1)  # two latencies of two sizes, bandwidth both ways, and at once
     for row in rows:
         check_row(row, "intra")
-    kinds = {(r["figure"], r["direction"], r["bytes"]) for r in rows}
+    kinds = {(r["metric"], r["direction"], r["bytes"]) for r in rows}
     assert len(kinds) == 6
     for kind in kinds:
-        links = [(r["from"], r["to"], r["round"]) for r in rows if (r["figure"], r["direction"], r["bytes"]) == kind]
+        links = [(r["from"], r["to"], r["round"]) for r in rows if (r["metric"], r["direction"], r["bytes"]) == kind]
         directed = kind[:2] == ("bandwidth", "one")
         assert len({(a, b) for a, b, _ in links}) == len(links) == pairs * (2 if directed else 1)
         for number in range(rounds):
@@ -65,7 +65,7 @@ def test_its_name_alone_is_enough(busbar):
 
 
 def test_one_pair_at_a_time(busbar, tmp_path):
-    result = busbar.json("bench", "p2p", "--schedule", "one", "--figures", "latency", "--direction", "one",
+    result = busbar.json("bench", "p2p", "--schedule", "one", "--metrics", "latency", "--direction", "one",
                          tmp_path=tmp_path, ranks=4)
     assert result["rounds"] == 6
     assert [(r["round"], r["from"], r["to"]) for r in result["results"]] == [
@@ -77,7 +77,7 @@ def test_slow_links_are_named(busbar, tmp_path, one_far):
     result = busbar.json(*args, tmp_path=tmp_path, ranks=5, env=one_far)
     for row in result["results"]:
         check_row(row, "inter" if 4 in (row["from"], row["to"]) else "intra")
-    slow = [s for s in result["slow_links"] if (s["figure"], s["direction"]) == ("bandwidth", "one")]
+    slow = [s for s in result["slow_links"] if (s["metric"], s["direction"]) == ("bandwidth", "one")]
     pairs = [(s["from"], s["to"]) for s in slow if s["level"] == "pair"]
     assert sorted(pairs) == sorted([(r, 4) for r in range(4)] + [(4, r) for r in range(4)])
     assert [s["from"] for s in slow if s["level"] == "rank"] == [4]
@@ -85,7 +85,7 @@ def test_slow_links_are_named(busbar, tmp_path, one_far):
     assert all(s["median"] == pytest.approx(1000 / message_us("intra", 1e6), rel=1e-3) for s in slow)
     text = busbar.run(*args, ranks=5, env=one_far).stdout
     assert "slow: rank 0" in text and "slow: all links of rank 4" in text and "# 24 slow" in text
-    text = busbar.run(*args, "--slow", "0.1", "--figures", "bandwidth", ranks=5, env=one_far).stdout
+    text = busbar.run(*args, "--slow", "0.1", "--metrics", "bandwidth", ranks=5, env=one_far).stdout
     assert "# 0 slow (--slow 0.1)" in text  # a fifth of the median is not below a tenth of it
 
 
@@ -93,7 +93,7 @@ def test_two_kinds_of_links_are_said_and_ranked_and_gated(busbar, tmp_path):
     """Nodes of 2 in the model, but one host to the program: 8 of 12 links are slow, and are the median of their class."""
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({**PROFILE, "gpus_per_node": 2}))
-    words = ("bench", "p2p", "--bandwidth-sizes", "1000000", "--figures", "bandwidth", "--direction", "one")
+    words = ("bench", "p2p", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one")
     env = {"EMU_CLUSTER": str(path)}
     fast, slow = (1000 / message_us(kind, 1e6) for kind in ("intra", "inter"))
     result = busbar.json(*words, tmp_path=tmp_path, ranks=4, env=env)
@@ -107,7 +107,7 @@ def test_two_kinds_of_links_are_said_and_ranked_and_gated(busbar, tmp_path):
 
 
 def test_the_slowest_links_are_ranked(busbar, tmp_path, one_far):
-    words = ("bench", "p2p", "--bandwidth-sizes", "1000000", "--figures", "bandwidth", "--direction", "one")
+    words = ("bench", "p2p", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one")
     result = busbar.json(*words, tmp_path=tmp_path, ranks=5, env=one_far)
     assert [(s["from"], s["to"]) for s in result["slowest_links"]] == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 0)]
     done = busbar.run(*words, "--max-slow", "0", ranks=5, env=one_far)
@@ -116,7 +116,7 @@ def test_the_slowest_links_are_ranked(busbar, tmp_path, one_far):
 
 
 def test_text_is_a_matrix(busbar):
-    done = busbar.run("bench", "p2p", "--bandwidth-sizes", "2000000", "--figures", "bandwidth", "--direction",
+    done = busbar.run("bench", "p2p", "--bandwidth-sizes", "2000000", "--metrics", "bandwidth", "--direction",
                       "both", ranks=3)
     assert done.returncode == 0 and done.stderr == ""
     rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
@@ -130,7 +130,7 @@ def test_text_is_a_matrix(busbar):
 @pytest.mark.parametrize("size", ["1000", "1001"])
 def test_a_corrupt_byte_of_the_last_timed_message_is_seen(busbar, tmp_path, call, wrong, size):
     path = tmp_path / "r.json"
-    done = busbar.run("bench", "p2p", "--bandwidth-sizes", size, "--figures", "bandwidth", "--direction", "one", "-n", "2",
+    done = busbar.run("bench", "p2p", "--bandwidth-sizes", size, "--metrics", "bandwidth", "--direction", "one", "-n", "2",
                       "--repeats", "1", "-w", "1", "--json", path, ranks=2,
                       env={"EMU_FAULT": f"corrupt:rank=1,call={call},name=ncclRecv"})
     assert done.returncode == (3 if wrong else 0)
@@ -157,7 +157,7 @@ def test_a_failed_call_ends_the_run(busbar):
 
 
 @pytest.mark.parametrize("words, says", [
-    (("--figures", "latncy"), "did you mean 'latency'"),
+    (("--metrics", "latncy"), "did you mean 'latency'"),
     (("--schedule", "all"), "rounds"),
     (("--bandwidth-sizes", "1M,"), "no size"),
     (("--latency-sizes", "0"), "no size"),

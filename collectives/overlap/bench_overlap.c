@@ -71,7 +71,7 @@ struct row {
     int root, min_ctas, max_ctas; /* -1: none, NCCL's own */
     char ctas[BB_CTA_TEXT];
     json_t *gemm;
-    int products, collectives; /* how many of each are the work */
+    int gemms, collectives; /* how many of each are the work */
     struct bb_overlap_result result;
     struct bb_contention contention;
     double busbw_alone_gbps, busbw_in_both_gbps; /* NaN with one rank */
@@ -92,7 +92,7 @@ static const struct bb_field fields[] = {
     JSON(max_ctas),
     {NULL, "CTAs", "", 7, 0, SHOWS(ctas)},
     JSON(gemm),
-    {"products", "gemms", "", 5, 0, SHOWS(products)},
+    {"gemms", "gemms", "", 5, 0, SHOWS(gemms)},
     {"collectives", "colls", "", 5, 0, SHOWS(collectives)},
     {"compute_alone_us", "gemm", "(us)", 10, 2, SHOWS(result.us[BB_COMPUTE_ALONE])},
     {"comm_alone_us", "coll", "(us)", 10, 2, SHOWS(result.us[BB_COMM_ALONE])},
@@ -125,10 +125,10 @@ static void print_head(const struct overlap *v)
                 v->options.collective);
     if (!out)
         return;
-    fprintf(out, "# %s, %s, beside products %lld x %lld x %lld through cuBLASLt\n", v->options.collective,
+    fprintf(out, "# %s, %s, beside gemms %lld x %lld x %lld through cuBLASLt\n", v->options.collective,
             v->options.dtype, (long long)s->m, (long long)s->n, (long long)s->k);
     fprintf(out,
-            "# time of all products and collectives of a row from a common start; slowest rank, median of %d samples\n"
+            "# time of all gemms and collectives of a row from a common start; slowest rank, median of %d samples\n"
             "# (x): in both over alone; effic.: (gemm + coll - both) / the shorter; lost: both - gemm alone\n",
             v->options.repeats);
     if (v->session.world.size == 1)
@@ -151,7 +151,7 @@ static double busbw_gbps(const struct bb_overlap_work *work, const struct bb_sta
 
 static double tflops_of(const struct overlap *v, const struct bb_overlap_work *work, const struct bb_stats *time_us)
 {
-    return time_us->p50 > 0 ? work->products * bb_gemm_flops(&v->options.product) / time_us->p50 / 1e6 : NAN;
+    return time_us->p50 > 0 ? work->gemms * bb_gemm_flops(&v->options.product) / time_us->p50 / 1e6 : NAN;
 }
 
 static struct row make_row(const struct overlap *v, const struct bb_overlap_work *work,
@@ -170,7 +170,7 @@ static struct row make_row(const struct overlap *v, const struct bb_overlap_work
                       .max_ctas = limit->max > 0 ? limit->max : -1,
                       .gemm = json_pack("{s:I, s:I, s:I, s:f}", "m", (json_int_t)s->m, "n", (json_int_t)s->n, "k",
                                         (json_int_t)s->k, "flops", bb_gemm_flops(s)),
-                      .products = work->products,
+                      .gemms = work->gemms,
                       .collectives = work->collectives,
                       .result = *r,
                       .busbw_alone_gbps = busbw_gbps(work, &r->us[BB_COMM_ALONE]),
@@ -198,10 +198,10 @@ static int put_row(struct overlap *v, const struct bb_overlap_work *work, const 
         return 0;
     row = make_row(v, work, limit, r);
     if (r->wrong > 0)
-        (void)bb_err(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes beside products (CTAs: %s)", r->wrong,
+        (void)bb_err(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes beside gemms (CTAs: %s)", r->wrong,
                      row.collective, row.bytes, row.ctas);
     bb_table_row(v->session.out, fields, &row);
-    snprintf(what, sizeof what, "%s of %zu bytes beside products", row.collective, row.bytes);
+    snprintf(what, sizeof what, "%s of %zu bytes beside gemms", row.collective, row.bytes);
     return bb_result_put(&v->session, fields, &row, &r->seen, r->seen.doubts, what);
 }
 
@@ -213,13 +213,13 @@ static int choose_counts(struct overlap *v, struct bb_overlap_work *work)
     struct bb_overlap_result r;
     int rc;
 
-    work->products = 1;
+    work->gemms = 1;
     work->collectives = 1;
     TRY(bb_overlap_measure(&v->ctx, work, &r));
-    bb_overlap_counts(r.us[BB_COMPUTE_ALONE].p50, r.us[BB_COMM_ALONE].p50, v->options.collectives, &work->products,
+    bb_overlap_counts(r.us[BB_COMPUTE_ALONE].p50, r.us[BB_COMM_ALONE].p50, v->options.collectives, &work->gemms,
                       &work->collectives);
-    if (v->options.products > 0) {
-        work->products = v->options.products;
+    if (v->options.gemms > 0) {
+        work->gemms = v->options.gemms;
         work->collectives = v->options.collectives;
     }
 out:

@@ -29,12 +29,12 @@ static int clamp_calls(double calls)
     return calls < 1 ? 1 : calls > BB_OVERLAP_CALLS ? BB_OVERLAP_CALLS : (int)calls;
 }
 
-void bb_overlap_counts(double product_us, double collective_us, int least, int *products, int *collectives)
+void bb_overlap_counts(double product_us, double collective_us, int least, int *gemms, int *collectives)
 {
     double needed = collective_us > 0 ? ceil(product_us / collective_us) : least;
 
     *collectives = clamp_calls(fmax(needed, least));
-    *products = product_us > 0 ? clamp_calls(round(*collectives * collective_us / product_us)) : 1;
+    *gemms = product_us > 0 ? clamp_calls(round(*collectives * collective_us / product_us)) : 1;
 }
 
 /* ---- limits ---- */
@@ -121,7 +121,7 @@ int bb_overlap_best(const struct bb_cta_limit *limits, const struct bb_stats *bo
     return best;
 }
 
-/* ---- products ---- */
+/* ---- gemms ---- */
 
 static int refuse_product(const char *text)
 {

@@ -16,7 +16,7 @@ enum bb_overlap_time {
     BB_COMPUTE_ALONE,
     BB_COMM_ALONE,
     BB_COMPUTE_IN_BOTH, /* until the last product, with collectives beside it */
-    BB_COMM_IN_BOTH,    /* until the last collective, with products beside it */
+    BB_COMM_IN_BOTH,    /* until the last collective, with gemms beside it */
     BB_BOTH,            /* until all of it: the later of the two              */
     BB_OVERLAP_TIMES
 };
@@ -32,12 +32,12 @@ struct bb_contention {
 struct bb_contention bb_contention_of(const double us[BB_OVERLAP_TIMES]);
 
 /*
- * bb_overlap_counts - how many products and collectives make two sides of about the same length, so that each runs
- * beside the other all the time: `least` collectives, or as many as one product takes; then as many products as these
+ * bb_overlap_counts - how many gemms and collectives make two sides of about the same length, so that each runs
+ * beside the other all the time: `least` collectives, or as many as one product takes; then as many gemms as these
  * take. At most BB_OVERLAP_CALLS of each, since they wait behind a gate and the queue of launches is not endless.
  */
 enum { BB_OVERLAP_CALLS = 256 };
-void bb_overlap_counts(double product_us, double collective_us, int least, int *products, int *collectives);
+void bb_overlap_counts(double product_us, double collective_us, int least, int *gemms, int *collectives);
 
 /* Limits on the CTAs of a communicator's operations; 0, 0: NCCL's own. */
 struct bb_cta_limit {

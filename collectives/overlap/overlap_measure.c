@@ -51,7 +51,7 @@ out:
     return rc;
 }
 
-/* Random numbers in [-1, 1), since products of zeros run faster than real ones. */
+/* Random numbers in [-1, 1), since gemms of zeros run faster than real ones. */
 static void make_block(void *block, size_t n, enum bb_dtype_id dtype)
 {
     for (size_t i = 0; i < n; i++)
@@ -147,7 +147,7 @@ static int launch_collectives(struct bb_overlap_context *ctx, const struct bb_ov
 {
     int rc = 0;
 
-    bb_world_guard(ctx->world, "collectives beside products");
+    bb_world_guard(ctx->world, "collectives beside gemms");
     for (int i = 0; i < n && rc == 0; i++)
         rc = launch_collective(ctx, work, ends_row && i == n - 1);
     bb_world_unguard(ctx->world);
@@ -170,8 +170,8 @@ static int wait_all(struct bb_overlap_context *ctx, const struct bb_overlap_work
 {
     int rc;
 
-    TRY(bb_comm_wait(work->comm, ctx->comm, "collectives beside products"));
-    TRY(bb_stream_wait(ctx->world, ctx->compute, "products beside collectives", NULL, NULL));
+    TRY(bb_comm_wait(work->comm, ctx->comm, "collectives beside gemms"));
+    TRY(bb_stream_wait(ctx->world, ctx->compute, "gemms beside collectives", NULL, NULL));
 out:
     return rc;
 }
@@ -195,15 +195,15 @@ out:
 }
 
 /* Collectives first: their kernels need few, but free, multiprocessors. */
-static int take_sample(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int products,
+static int take_sample(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int gemms,
                        int collectives, bool ends_row, double *compute_us, double *comm_us)
 {
     int rc;
 
-    TRY(open_gate(ctx, work, products + collectives));
+    TRY(open_gate(ctx, work, gemms + collectives));
     TRY(launch_collectives(ctx, work, collectives, ends_row));
     TRY(BB_CUDA(cudaEventRecord(ctx->comm_end, ctx->comm)));
-    TRY(launch_products(ctx, products));
+    TRY(launch_products(ctx, gemms));
     TRY(BB_CUDA(cudaEventRecord(ctx->compute_end, ctx->compute)));
     TRY(wait_all(ctx, work));
     TRY(bb_event_us(ctx->begin, ctx->compute_end, compute_us));
@@ -221,9 +221,9 @@ static int measure_repeat(struct bb_overlap_context *ctx, const struct bb_overla
 
     for (int t = 0; t < BB_OVERLAP_TIMES; t++)
         at[t] = &ctx->samples[(size_t)t * (size_t)ctx->repeats + (size_t)i];
-    TRY(take_sample(ctx, work, work->products, 0, false, at[BB_COMPUTE_ALONE], &unused));
+    TRY(take_sample(ctx, work, work->gemms, 0, false, at[BB_COMPUTE_ALONE], &unused));
     TRY(take_sample(ctx, work, 0, work->collectives, false, &unused, at[BB_COMM_ALONE]));
-    TRY(take_sample(ctx, work, work->products, work->collectives, ends_row, at[BB_COMPUTE_IN_BOTH],
+    TRY(take_sample(ctx, work, work->gemms, work->collectives, ends_row, at[BB_COMPUTE_IN_BOTH],
                     at[BB_COMM_IN_BOTH]));
     *at[BB_BOTH] = fmax(*at[BB_COMPUTE_IN_BOTH], *at[BB_COMM_IN_BOTH]);
 out:
@@ -269,7 +269,7 @@ out:
     return rc;
 }
 
-/* What one rank found in what its last collective, beside products, delivered. */
+/* What one rank found in what its last collective, beside gemms, delivered. */
 struct finding {
     unsigned long long wrong, checked, due;
 };
@@ -344,8 +344,8 @@ int bb_overlap_measure(struct bb_overlap_context *ctx, const struct bb_overlap_w
     int rc;
 
     *result = (struct bb_overlap_result){0};
-    bb_range_init(&ctx->nvtx, &range, 0, bb_case_bytes(&work->c), "overlap %s %zu bytes, %d products, %d collectives",
-                  bb_colls[work->c.kind].name, bb_case_bytes(&work->c), work->products, work->collectives);
+    bb_range_init(&ctx->nvtx, &range, 0, bb_case_bytes(&work->c), "overlap %s %zu bytes, %d gemms, %d collectives",
+                  bb_colls[work->c.kind].name, bb_case_bytes(&work->c), work->gemms, work->collectives);
     bb_range_push(&ctx->nvtx, &range);
     rc = measure_row(ctx, work, result);
     bb_range_pop(&ctx->nvtx);

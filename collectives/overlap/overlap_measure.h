@@ -1,5 +1,5 @@
 /*
- * overlap_measure.h - products on one stream, collectives on another of the highest priority, alone and at the same
+ * overlap_measure.h - gemms on one stream, collectives on another of the highest priority, alone and at the same
  * time, both behind one gate.
  */
 #ifndef BB_COLLECTIVES_OVERLAP_OVERLAP_MEASURE_H
@@ -46,7 +46,7 @@ size_t bb_overlap_context_bytes(const struct bb_gemm_shape *product, size_t slot
 struct bb_overlap_work {
     struct bb_comm *comm;
     struct bb_case c;
-    int products, collectives;
+    int gemms, collectives;
 };
 
 struct bb_overlap_result {

@@ -11,7 +11,7 @@
 struct bb_bench_overlap_options {
     struct bb_common common;
     const char *collective, *dtype, *size_list, *cta_list, *mnk;
-    int collectives, products, repeats, warmup;
+    int collectives, gemms, repeats, warmup;
     enum bb_coll_kind kind; /* from here on made when they are read */
     struct bb_sizes sizes;
     struct bb_cta_limit limits[BB_CTA_LIMITS];

@@ -18,7 +18,7 @@ def product_us(m, n, k, dtype):
 
 def check_figures(row, ranks):
     g = row["gemm"]
-    compute = row["products"] * product_us(g["m"], g["n"], g["k"], row["dtype"])
+    compute = row["gemms"] * product_us(g["m"], g["n"], g["k"], row["dtype"])
     comm = row["collectives"] * all_reduce_us(ranks, row["bytes"])
     p50 = {key: row[key + "_us"]["p50"] for key in ("compute_alone", "comm_alone", "compute_in_both", "comm_in_both", "both")}
     assert p50["compute_alone"] == pytest.approx(compute, rel=1e-3) == p50["compute_in_both"]
@@ -29,7 +29,7 @@ def check_figures(row, ranks):
     assert row["lost_to_comm_us"] == pytest.approx(max(0, comm - compute), abs=1e-2 * comm)
     busbw = row["collectives"] * row["bytes"] * 2 * (ranks - 1) / ranks / comm / 1e3
     assert row["busbw_alone_gbps"] == pytest.approx(busbw, rel=1e-3) == row["busbw_in_both_gbps"]
-    assert row["tflops_alone"] == pytest.approx(row["products"] * 2 * g["m"] * g["n"] * g["k"] / compute / 1e6, rel=1e-3)
+    assert row["tflops_alone"] == pytest.approx(row["gemms"] * 2 * g["m"] * g["n"] * g["k"] / compute / 1e6, rel=1e-3)
 
 
 @pytest.mark.smoke
@@ -53,25 +53,25 @@ def test_counts_make_both_sides_as_long(busbar, tmp_path):
                          ranks=2, env=NO_DATA)
     row, one = result["results"][0], product_us(8192, 8192, 8192, "bfloat16")  # 2.7 ms: longer than 10 collectives
     assert row["collectives"] == min(256, math.ceil(one / all_reduce_us(2, 1 << 20))) > 10
-    assert row["products"] == 1
+    assert row["gemms"] == 1
     result = busbar.json("bench", "overlap", "--sizes", "64M", "--gemm", "1024", "--ctas", "default", "-n", "3",
                          "-d", "float", tmp_path=tmp_path, ranks=2, env=NO_DATA)
     row, one = result["results"][0], product_us(1024, 1024, 1024, "float")
-    assert row["collectives"] == 3 and row["products"] == round(3 * all_reduce_us(2, 64 << 20) / one)
+    assert row["collectives"] == 3 and row["gemms"] == round(3 * all_reduce_us(2, 64 << 20) / one)
 
 
 def test_given_counts_and_uneven_sides(busbar, tmp_path):
-    result = busbar.json("bench", "overlap", "--sizes", "64M", "--gemm", "1024", "--ctas", "4", "-n", "2", "--products", "3",
+    result = busbar.json("bench", "overlap", "--sizes", "64M", "--gemm", "1024", "--ctas", "4", "-n", "2", "--gemms", "3",
                          tmp_path=tmp_path, ranks=2, env=NO_DATA)
     row = result["results"][0]
-    assert (row["products"], row["collectives"]) == (3, 2)
+    assert (row["gemms"], row["collectives"]) == (3, 2)
     check_figures(row, 2)
 
 
 @pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float"])
 def test_the_last_collective_beside_products_is_verified(busbar, tmp_path, collective, dtype):
-    result = busbar.json("bench", "overlap", "--collective", collective, "--sizes", "48K", "--gemm", "32", "--products", "3",
+    result = busbar.json("bench", "overlap", "--collective", collective, "--sizes", "48K", "--gemm", "32", "--gemms", "3",
                          "-n", "2", "--repeats", "2", "--ctas", "default,1", "-d", dtype, tmp_path=tmp_path, ranks=3)
     assert [row["wrong"] for row in result["results"]] == [0, 0]
     assert {row["collective"] for row in result["results"]} == {collective}
@@ -82,7 +82,7 @@ def test_the_last_collective_beside_products_is_verified(busbar, tmp_path, colle
 @pytest.mark.parametrize("call, wrong", [(13, False), (14, True)])
 def test_a_corrupt_byte_is_seen(busbar, tmp_path, call, wrong):
     path = tmp_path / "r.json"
-    done = busbar.run("bench", "overlap", "--sizes", "4K", "--gemm", "32", "--products", "2", "-n", "2", "--repeats", "1", "-w",
+    done = busbar.run("bench", "overlap", "--sizes", "4K", "--gemm", "32", "--gemms", "2", "-n", "2", "--repeats", "1", "-w",
                       "1", "--ctas", "1", "--json", path, ranks=2,
                       env={"EMU_FAULT": f"corrupt:rank=1,call={call},name=ncclAllReduce"})
     result = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-/* test_overlap_figures.c - figures of products beside collectives, by hand, and the words that ask for them. */
+/* test_overlap_figures.c - figures of gemms beside collectives, by hand, and the words that ask for them. */
 #include "collectives/overlap/overlap_figures.h"
 #include "tests/check.h"
 
@@ -48,7 +48,7 @@ static void both_sides_are_about_as_long(void **state)
 {
     static const struct {
         double product_us, collective_us;
-        int least, products, collectives;
+        int least, gemms, collectives;
     } rows[] = {
         {10, 10, 5, 5, 5},
         {10, 30, 5, 15, 5},
@@ -61,12 +61,12 @@ static void both_sides_are_about_as_long(void **state)
         {0, 100, 10, 1, 10},
         {0, 0, 10, 1, 10},
     };
-    int products, collectives;
+    int gemms, collectives;
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        bb_overlap_counts(rows[i].product_us, rows[i].collective_us, rows[i].least, &products, &collectives);
-        assert_int_equal(products, rows[i].products);
+        bb_overlap_counts(rows[i].product_us, rows[i].collective_us, rows[i].least, &gemms, &collectives);
+        assert_int_equal(gemms, rows[i].gemms);
         assert_int_equal(collectives, rows[i].collectives);
     }
 }

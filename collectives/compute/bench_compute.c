@@ -223,14 +223,14 @@ out:
 
 struct timed_row {
     int sms;
-    double asked_us, clock_us, error_percent, stream_us, stream_error_percent;
+    double requested_us, clock_us, error_percent, stream_us, stream_error_percent;
     double asked_gbps, gbps; /* NaN: it moves nothing */
 };
 
 #define TIMED(member) BB_SHOWS(struct timed_row, member)
 static const struct bb_field timed_fields[] = {
     {"sms", "SMs", "", 5, 0, TIMED(sms)},
-    {"asked_us", "asked", "(us)", 9, 1, TIMED(asked_us)},
+    {"requested_us", "asked", "(us)", 9, 1, TIMED(requested_us)},
     {"clock_us", "GPU clock", "(us)", 10, 2, TIMED(clock_us)},
     {"error_percent", "error", "(%)", 7, 2, TIMED(error_percent)},
     {"median_us", "in stream", "(us)", 10, 2, TIMED(stream_us)},
@@ -248,21 +248,21 @@ static double percent_off(double got, double asked)
     return 100 * (got - asked) / asked;
 }
 
-static int put_timed(struct compute *b, const struct bb_busy *busy, double asked_us, const struct bb_timed *t)
+static int put_timed(struct compute *b, const struct bb_busy *busy, double requested_us, const struct bb_timed *t)
 {
     const double clock_us = t->clock.time_us.p50, stream_us = t->stream.time_us.p50;
     const struct timed_row row = {.sms = busy->sms,
-                                  .asked_us = asked_us,
+                                  .requested_us = requested_us,
                                   .clock_us = clock_us,
-                                  .error_percent = percent_off(clock_us, asked_us),
+                                  .error_percent = percent_off(clock_us, requested_us),
                                   .stream_us = stream_us,
-                                  .stream_error_percent = percent_off(stream_us, asked_us),
+                                  .stream_error_percent = percent_off(stream_us, requested_us),
                                   .asked_gbps = busy->gbps > 0 ? busy->gbps : NAN,
                                   .gbps = busy->gbps > 0 ? t->gbps : NAN};
 
-    if (asked_us >= 100) {
+    if (requested_us >= 100) {
         b->worst_error = fmax(b->worst_error, fabs(row.error_percent));
-        b->judged_error = fmax(b->judged_error, 100 * (fabs(clock_us - asked_us) - TIMED_SLACK_US) / asked_us);
+        b->judged_error = fmax(b->judged_error, 100 * (fabs(clock_us - requested_us) - TIMED_SLACK_US) / requested_us);
     }
     return put_row(b, BB_COMPUTE_TIMED, timed_fields, &row, &t->stream);
 }
@@ -280,11 +280,11 @@ static int run_timed(struct compute *b)
     for (int i = 0; bb_compute_timed(i, b->options.quick, &c); i++) {
         int sms = (int)(c.sms * b->session.device.sm_count);
         const struct bb_busy busy = {
-            .sms = sms > 1 ? sms : 1, .ns = (int64_t)(c.asked_us * 1e3), .gbps = c.traffic * b->copy_gbps};
-        bb_progress_show(&b->session.progress, "timed %g us", c.asked_us);
-        bb_world_reached(&b->session.world, "bench compute: timed %g us", c.asked_us);
+            .sms = sms > 1 ? sms : 1, .ns = (int64_t)(c.requested_us * 1e3), .gbps = c.traffic * b->copy_gbps};
+        bb_progress_show(&b->session.progress, "timed %g us", c.requested_us);
+        bb_world_reached(&b->session.world, "bench compute: timed %g us", c.requested_us);
         TRY(bb_measure_busy(&b->ctx, &busy, &t));
-        TRY(put_timed(b, &busy, c.asked_us, &t));
+        TRY(put_timed(b, &busy, c.requested_us, &t));
     }
 out:
     return rc;

@@ -28,7 +28,7 @@ struct bb_pass_case {
 bool bb_compute_pass(int i, enum bb_dtype_id dtype, size_t bytes, struct bb_pass_case *c);
 
 struct bb_timed_case {
-    double asked_us;
+    double requested_us;
     double sms;     /* part of the device's multiprocessors, 0: one     */
     double traffic; /* part of the copy bandwidth                      */
 };

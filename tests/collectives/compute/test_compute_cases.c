@@ -88,12 +88,12 @@ static void settings_of_timed_kernels(void **state)
     (void)state;
     for (; bb_compute_timed(n, false, &c); n++) {
         if (n < 10)
-            assert_true(c.asked_us == times[n] && c.sms == 1 && c.traffic == 0);
+            assert_true(c.requested_us == times[n] && c.sms == 1 && c.traffic == 0);
         whole += c.sms == 1;
         with_traffic += c.traffic > 0;
     }
     assert_true(n == 17 && whole == 14 && with_traffic == 5);
-    assert_true(bb_compute_timed(10, false, &c) && c.asked_us == 1000 && c.sms == 0 && c.traffic == 0);
+    assert_true(bb_compute_timed(10, false, &c) && c.requested_us == 1000 && c.sms == 0 && c.traffic == 0);
     assert_true(bb_compute_timed(16, false, &c) && c.sms == 0.5 && c.traffic == 0.25);
     for (n = 0; bb_compute_timed(n, true, &c);)
         n++;

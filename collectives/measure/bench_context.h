@@ -13,7 +13,7 @@
 #include "collectives/ops/launch.h"
 #include "collectives/session/telemetry.h"
 #include "collectives/sweep/sampling_options.h"
-#include "cuda/compute/gate.h"
+#include "cuda/compute/start_barrier.h"
 #include "cuda/data/buffers.h"
 #include "cuda/device/device.h"
 #include "cuda/device/nvtx.h"

@@ -14,7 +14,7 @@
 
 #include "bootstrap/base/clock.h"
 #include "collectives/measure/bench_context.h"
-#include "collectives/measure/gate_room.h"
+#include "collectives/measure/start_barrier_capacity.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"

@@ -2,7 +2,7 @@
 #include "cuda/load/kernels_load.h"
 
 #include "cuda/compute/busy.h"
-#include "cuda/compute/gate.h"
+#include "cuda/compute/start_barrier.h"
 #include "cuda/compute/layer_passes.h"
 #include "cuda/data/kernels.h"
 

@@ -12,7 +12,7 @@
 #include "proxies/run/run_report.h"
 #include "proxies/run/step_environment.h"
 #include "proxies/scaling/scaling_run.h"
-#include "proxies/step/step_gate.h"
+#include "proxies/step/step_start_barrier.h"
 
 #include <stdlib.h>
 

@@ -15,7 +15,7 @@
 #include "bootstrap/world/comms.h"
 #include "collectives/ops/launch.h"
 #include "cuda/compute/busy.h"
-#include "cuda/compute/gate.h"
+#include "cuda/compute/start_barrier.h"
 #include "cuda/compute/kernel_runner.h"
 #include "cuda/device/nvtx.h"
 #include "proxies/run/device_buffers.h"

@@ -17,7 +17,7 @@
  */
 #include "bootstrap/base/clock.h"
 #include "cuda/compute/busy.h"
-#include "cuda/compute/gate.h"
+#include "cuda/compute/start_barrier.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/driver.h"
 #include "cuda/load/kernels_load.h"

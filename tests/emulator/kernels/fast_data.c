@@ -4,7 +4,7 @@
  */
 #include "twins.h"
 
-#include "cuda/compute/gate.h"
+#include "cuda/compute/start_barrier.h"
 #include "cuda/data/kernel_args.h"
 
 #include <time.h>

@@ -9,7 +9,7 @@ alignas(16) thread_local float bb_layer_shared[((48 << 10) + HOST_GPU_GUARD_BYTE
 thread_local int64_t bb_busy_now[1 + HOST_GPU_GUARD_BYTES / sizeof(int64_t)];
 
 #include "cuda/compute/busy_kernels.cuh"
-#include "cuda/compute/gate_kernel.cuh"
+#include "cuda/compute/start_barrier_kernel.cuh"
 #include "cuda/compute/layer_kernels.cuh"
 #include "cuda/data/data_kernels.cuh"
 #include "twins.h"

@@ -6,7 +6,7 @@
 #include "twins.h"
 
 #include "cuda/compute/busy_args.h"
-#include "cuda/compute/gate.h"
+#include "cuda/compute/start_barrier.h"
 #include "cuda/data/kernel_args.h"
 #include "tests/check.h"
 

@@ -1,10 +1,10 @@
 /*
- * gate.h - a kernel that holds a stream back until the host opens it, so that everything behind it is enqueued before
+ * start_barrier.h - a kernel that holds a stream back until the host opens it, so that everything behind it is enqueued before
  * the first of it starts. It looks at a word of pinned host memory and gives up by itself after a limit on the GPU's
  * clock: a call behind a closed gate that needs the GPU (a full launch queue, memory being freed) ends late, not never.
  */
-#ifndef BB_CUDA_COMPUTE_GATE_H
-#define BB_CUDA_COMPUTE_GATE_H
+#ifndef BB_CUDA_COMPUTE_START_BARRIER_H
+#define BB_CUDA_COMPUTE_START_BARRIER_H
 
 #include "bootstrap/base/err.h"
 

@@ -1,9 +1,9 @@
-/* gate_kernel.cuh - the kernel of gate.cu. One thread of one block looks at the host's word about once a microsecond.
+/* start_barrier_kernel.cuh - the kernel of start_barrier.cu. One thread of one block looks at the host's word about once a microsecond.
  */
 #ifndef BB_CUDA_COMPUTE_GATE_KERNEL_CUH
 #define BB_CUDA_COMPUTE_GATE_KERNEL_CUH
 
-#include "cuda/compute/gate.h"
+#include "cuda/compute/start_barrier.h"
 #include "cuda/device/gpu_clock.cuh"
 
 extern "C" __global__ void bb_gate_kernel(struct bb_gate_args a)

@@ -1,9 +1,9 @@
 /*
- * queue_room.h - how much may be enqueued behind a closed gate: the queues that keep the host inside a call when they
+ * queue_capacity.h - how much may be enqueued behind a closed gate: the queues that keep the host inside a call when they
  * are full, for then the gate would open by its limit only.
  */
-#ifndef BB_COLLECTIVES_OPS_QUEUE_ROOM_H
-#define BB_COLLECTIVES_OPS_QUEUE_ROOM_H
+#ifndef BB_COLLECTIVES_OPS_QUEUE_CAPACITY_H
+#define BB_COLLECTIVES_OPS_QUEUE_CAPACITY_H
 
 /*
  * The launch queue of a stream: CUDA documents no depth; about 1000 entries are what people meet, and half of that is

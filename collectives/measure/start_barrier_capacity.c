@@ -1,7 +1,7 @@
-/* gate_room.c - see gate_room.h. */
-#include "collectives/measure/gate_room.h"
+/* start_barrier_capacity.c - see start_barrier_capacity.h. */
+#include "collectives/measure/start_barrier_capacity.h"
 
-#include "collectives/ops/queue_room.h"
+#include "collectives/ops/queue_capacity.h"
 
 /* -I adds the record of a mark. */
 enum { OPERATION_ENTRIES = BB_NCCL_ENTRIES + 1 };

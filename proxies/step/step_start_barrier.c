@@ -1,7 +1,7 @@
-/* step_gate.c - see step_gate.h. */
-#include "proxies/step/step_gate.h"
+/* step_start_barrier.c - see step_start_barrier.h. */
+#include "proxies/step/step_start_barrier.h"
 
-#include "collectives/ops/queue_room.h"
+#include "collectives/ops/queue_capacity.h"
 
 /* Behind each stream's own: the wait for the start, the record and the wait of its end. */
 enum { ENDS_OF_A_STREAM = 2, EVERYONE_COMMS = 1, STREAMS_OF_A_COMM = 2 };

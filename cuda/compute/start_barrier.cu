@@ -1,5 +1,5 @@
-/* gate.cu - see gate.h. */
-#include "cuda/compute/gate_kernel.cuh"
+/* start_barrier.cu - see start_barrier.h. */
+#include "cuda/compute/start_barrier_kernel.cuh"
 #include "cuda/device/check.h"
 #include "cuda/device/kernel_load.h"
 

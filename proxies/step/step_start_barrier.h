@@ -1,9 +1,9 @@
 /*
- * step_gate.h - whether a step can stand whole behind a closed gate (--gate): it must fill none of the queues that keep
+ * step_start_barrier.h - whether a step can stand whole behind a closed gate (--gate): it must fill none of the queues that keep
  * the host inside a call, or the gate would never be opened.
  */
-#ifndef BB_PROXIES_STEP_STEP_GATE_H
-#define BB_PROXIES_STEP_STEP_GATE_H
+#ifndef BB_PROXIES_STEP_STEP_START_BARRIER_H
+#define BB_PROXIES_STEP_STEP_START_BARRIER_H
 
 #include "proxies/step/step.h"
 

@@ -1,6 +1,6 @@
-/* test_gpu_gate.c - nothing behind a closed gate starts; an open one lets everything go; one that is forgotten opens.
+/* test_gpu_start_barrier.c - nothing behind a closed gate starts; an open one lets everything go; one that is forgotten opens.
  */
-#include "cuda/compute/gate.h"
+#include "cuda/compute/start_barrier.h"
 #include "cuda/data/kernels.h"
 #include "tests/check.h"
 

@@ -1,5 +1,5 @@
-/* test_gate_room.c - iterations behind a closed gate, worked out by hand from the sizes of the queues. */
-#include "collectives/measure/gate_room.h"
+/* test_start_barrier_capacity.c - iterations behind a closed gate, worked out by hand from the sizes of the queues. */
+#include "collectives/measure/start_barrier_capacity.h"
 #include "tests/check.h"
 
 static const struct {

@@ -1,9 +1,9 @@
 /*
- * gate_room.h - how many iterations may be enqueued behind a closed gate: as many as fill none of the queues that keep
+ * start_barrier_capacity.h - how many iterations may be enqueued behind a closed gate: as many as fill none of the queues that keep
  * the host inside a call when they are full, for then the gate would open by its limit only.
  */
-#ifndef BB_COLLECTIVES_MEASURE_GATE_ROOM_H
-#define BB_COLLECTIVES_MEASURE_GATE_ROOM_H
+#ifndef BB_COLLECTIVES_MEASURE_START_BARRIER_CAPACITY_H
+#define BB_COLLECTIVES_MEASURE_START_BARRIER_CAPACITY_H
 
 #include "collectives/ops/coll.h"
 

@@ -1,5 +1,5 @@
-/* test_step_gate.c - what a step puts into the queues behind a closed gate, counted by hand. */
-#include "proxies/step/step_gate.h"
+/* test_step_start_barrier.c - what a step puts into the queues behind a closed gate, counted by hand. */
+#include "proxies/step/step_start_barrier.h"
 #include "tests/proxies/made.h"
 
 enum { COMPUTE_STREAM = 0 };

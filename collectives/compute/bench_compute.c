@@ -224,7 +224,7 @@ out:
 struct timed_row {
     int sms;
     double requested_us, clock_us, error_percent, stream_us, stream_error_percent;
-    double asked_gbps, gbps; /* NaN: it moves nothing */
+    double requested_gbps, gbps; /* NaN: it moves nothing */
 };
 
 #define TIMED(member) BB_SHOWS(struct timed_row, member)
@@ -235,7 +235,7 @@ static const struct bb_field timed_fields[] = {
     {"error_percent", "error", "(%)", 7, 2, TIMED(error_percent)},
     {"median_us", "in stream", "(us)", 10, 2, TIMED(stream_us)},
     {"stream_error_percent", "error", "(%)", 7, 2, TIMED(stream_error_percent)},
-    {"asked_gbps", "asked", "(GB/s)", 8, 1, TIMED(asked_gbps)},
+    {"requested_gbps", "asked", "(GB/s)", 8, 1, TIMED(requested_gbps)},
     {"gbps", "moved", "(GB/s)", 8, 1, TIMED(gbps)},
     {0},
 };
@@ -257,7 +257,7 @@ static int put_timed(struct compute *b, const struct bb_busy *busy, double reque
                                   .error_percent = percent_off(clock_us, requested_us),
                                   .stream_us = stream_us,
                                   .stream_error_percent = percent_off(stream_us, requested_us),
-                                  .asked_gbps = busy->gbps > 0 ? busy->gbps : NAN,
+                                  .requested_gbps = busy->gbps > 0 ? busy->gbps : NAN,
                                   .gbps = busy->gbps > 0 ? t->gbps : NAN};
 
     if (requested_us >= 100) {

@@ -404,7 +404,7 @@ COMPUTE_SECTIONS = (
     ("gemm", "Products", product_text, "tflops", "TFLOP/s", "percent_of_best"),
     ("passes", "Passes over memory", product_text, "gbps", "GB/s", "percent_of_copy"),
     ("timed", "Timed kernels: off by the GPU's clock", lambda row: f"{number_text(row.get('requested_us'))} us, "
-     f"{row.get('sms')} SMs, {number_text(row.get('asked_gbps'))} GB/s", "error_percent", "%", "stream_error_percent"),
+     f"{row.get('sms')} SMs, {number_text(row.get('requested_gbps'))} GB/s", "error_percent", "%", "stream_error_percent"),
 )
 
 

@@ -69,7 +69,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words,
     TRY(refuse_collective(o, words->word[0]));
     TRY(bb_plan_conditions(o, &conditions));
     TRY(refuse_slow_ranks(&conditions.slow, words->word[0]));
-    TRY(bb_results_refuse(json, csv));
+    TRY(bb_results_validate(json, csv));
     TRY(bb_bench_resolve_cases(&o->bench, &sweep, words));
     TRY(bb_bench_plan_refuse(&p));
     if (check_only)

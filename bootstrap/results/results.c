@@ -426,7 +426,7 @@ int bb_results_set(struct bb_results *res, const char *key, json_t *value)
     return add_value(res, key, value);
 }
 
-int bb_results_refuse(const char *json, const char *csv)
+int bb_results_validate(const char *json, const char *csv)
 {
     if (json && csv && strcmp(json, "-") == 0 && strcmp(csv, "-") == 0)
         return bb_err(BB_EUSAGE, "--json - and --csv - both want stdout: give one of them a file");

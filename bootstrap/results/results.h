@@ -56,9 +56,9 @@ struct bb_results; /* opaque: holds a lock */
  */
 int bb_results_open(struct bb_results **res, const struct bb_results_head *head, struct bb_world *world) BB_MUST_CHECK;
 
-/* bb_results_refuse - --json and --csv, before anything starts: both cannot go to stdout (-BB_EUSAGE, said).
+/* bb_results_validate - --json and --csv, before anything starts: both cannot go to stdout (-BB_EUSAGE, said).
  * bb_results_on_stdout: one of them goes there, so nothing else may. */
-int bb_results_refuse(const char *json, const char *csv) BB_MUST_CHECK;
+int bb_results_validate(const char *json, const char *csv) BB_MUST_CHECK;
 bool bb_results_on_stdout(const char *json, const char *csv);
 
 /* bb_results_path - the file that is written; NULL: none. */

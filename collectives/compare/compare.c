@@ -557,7 +557,7 @@ static int compare_files(const struct options *o, const char *const paths[2], in
     struct bb_regression_threshold gate = {o->threshold_percent < 0 ? NAN : o->threshold_percent, o->strict};
     int rc;
 
-    TRY(bb_results_refuse(o->json, o->csv));
+    TRY(bb_results_validate(o->json, o->csv));
     TRY(bb_result_file_load(&side[0], paths[0]));
     TRY(bb_result_file_load(&side[1], paths[1]));
     TRY(open_results(&results, o, side, argc, argv));

@@ -52,7 +52,7 @@ int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum 
     s->common = common;
     s->use = use;
     s->profiler_refused = use == BB_SESSION_OBSERVED && !bb_profiler_offer();
-    TRY(bb_results_refuse(common->json, common->csv));
+    TRY(bb_results_validate(common->json, common->csv));
     TRY(share_early(s));
     TRY(bb_late_environment_reserve());
     TRY(bb_world_init(&s->world, common->timeout_s));

@@ -21,7 +21,7 @@ static const struct export exports[] = {BB_PREDICTION_EXPORTS(PREDICTED_ROW) BB_
 
 int bb_plan_exports_refuse(const char *const *files, const char *cluster)
 {
-    int rc = bb_results_refuse(files[BB_PLAN_EXPORT_json], files[BB_PLAN_EXPORT_csv]);
+    int rc = bb_results_validate(files[BB_PLAN_EXPORT_json], files[BB_PLAN_EXPORT_csv]);
 
     if (rc)
         return rc;

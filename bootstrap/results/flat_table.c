@@ -8,7 +8,7 @@
 
 enum { PATH_TEXT = 256 };
 
-static const char *const left_out[] = {"options", "environment"};
+static const char *const omitted_keys[] = {"options", "environment"};
 
 static void put_field(struct bb_flat_table *t, json_t *flat, const char *path, json_t *value);
 
@@ -58,7 +58,7 @@ static void put_interval(struct bb_flat_table *t, json_t *flat, const char *path
     }
 }
 
-static bool holds_texts_alone(const json_t *list)
+static bool is_list_of_texts(const json_t *list)
 {
     const json_t *one;
     size_t i;
@@ -96,8 +96,8 @@ static void put_texts(struct bb_flat_table *t, json_t *flat, const char *path, c
 
 static void put_field(struct bb_flat_table *t, json_t *flat, const char *path, json_t *value)
 {
-    for (size_t i = 0; i < sizeof(left_out) / sizeof(*left_out); i++)
-        if (strcmp(path, left_out[i]) == 0)
+    for (size_t i = 0; i < sizeof(omitted_keys) / sizeof(*omitted_keys); i++)
+        if (strcmp(path, omitted_keys[i]) == 0)
             return;
     if (is_interval(path))
         put_interval(t, flat, path, value);
@@ -105,7 +105,7 @@ static void put_field(struct bb_flat_table *t, json_t *flat, const char *path, j
         put_object(t, flat, path, value);
     else if (!json_is_array(value))
         put_cell(t, flat, path, value);
-    else if (holds_texts_alone(value))
+    else if (is_list_of_texts(value))
         put_texts(t, flat, path, value);
 }
 
@@ -136,7 +136,7 @@ static bool is_object_elsewhere(const json_t *columns, const char *name)
     return false;
 }
 
-static json_t *names_of(const struct bb_flat_table *t)
+static json_t *column_names(const struct bb_flat_table *t)
 {
     json_t *names = json_array(), *value;
     const char *name;
@@ -166,7 +166,7 @@ static json_t *cells_of(const json_t *flat, const json_t *names)
 
 int bb_flat_table_write(const struct bb_flat_table *t, FILE *out)
 {
-    json_t *names = names_of(t), *rows = json_array();
+    json_t *names = column_names(t), *rows = json_array();
     const json_t *flat;
     size_t i;
     bool bad = t->failed || !names || !rows;

@@ -64,15 +64,15 @@ static int write_stream(struct bb_results *res)
 /* ---- the table; with the lock held ---- */
 
 /* What every row of the table tells, too: whether its times are those of hardware. */
-static json_t *doubts_of(const json_t *root)
+static json_t *reliability_fields(const json_t *root)
 {
     return json_pack("{s:O, s:O}", "emulated", json_object_get(root, "emulated"), "shared_gpu",
                      json_object_get(root, "shared_gpu"));
 }
 
-static void add_to_table(struct bb_results *res, const json_t *row)
+static void add_table_row(struct bb_results *res, const json_t *row)
 {
-    json_t *doubts = res->csv ? doubts_of(res->root) : NULL;
+    json_t *doubts = res->csv ? reliability_fields(res->root) : NULL;
 
     if (res->csv)
         bb_flat_table_add(&res->table, row, doubts);
@@ -107,7 +107,7 @@ static int write_table(struct bb_results *res)
 }
 
 /* Rows at once, whatever failed before; other fields when they cost little, else with what comes next. */
-static void save_news(struct bb_results *res, bool row)
+static void save_change(struct bb_results *res, bool row)
 {
     const bool at_once = row && !res->file.told;
 
@@ -375,7 +375,7 @@ const char *bb_results_path(const struct bb_results *res)
 
 static int add_row(struct bb_results *res, json_t *row)
 {
-    add_to_table(res, row);
+    add_table_row(res, row);
     if (!res->path && !res->out) {
         json_decref(row); /* the table alone */
         return 0;
@@ -411,7 +411,7 @@ static int add_value(struct bb_results *res, const char *key, json_t *value)
     pthread_mutex_lock(&res->lock);
     rc = key ? set_field(res, key, value) : add_row(res, value);
     if (rc == 0 && is_file(res))
-        save_news(res, !key);
+        save_change(res, !key);
     pthread_mutex_unlock(&res->lock);
     return rc;
 }

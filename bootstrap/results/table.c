@@ -72,26 +72,26 @@ void bb_line_heading(struct bb_line *line, const struct bb_field *fields, bool u
             put_column(line, fields, units ? fields->unit : fields->head);
 }
 
-static void write_real(double value, int digits, int width, char *text, size_t room)
+static void write_real(double value, int digits, int width, char *text, size_t capacity)
 {
     for (int d = digits < 0 ? 2 : digits; d >= 0; d--)
-        if (snprintf(text, room, "%.*f", d, value) <= width || digits >= 0)
+        if (snprintf(text, capacity, "%.*f", d, value) <= width || digits >= 0)
             return;
-    snprintf(text, room, "%.0e", value);
+    snprintf(text, capacity, "%.0e", value);
 }
 
-static void write_value(const struct bb_line *line, const struct bb_field *f, json_t *value, char *text, size_t room)
+static void write_value(const struct bb_line *line, const struct bb_field *f, json_t *value, char *text, size_t capacity)
 {
     const json_t *shown = json_is_object(value) ? json_object_get(value, "p50") : value;
 
     if (json_is_string(shown))
-        snprintf(text, room, "%s", json_string_value(shown));
+        snprintf(text, capacity, "%s", json_string_value(shown));
     else if (json_is_integer(shown))
-        snprintf(text, room, "%lld", json_integer_value(shown));
+        snprintf(text, capacity, "%lld", json_integer_value(shown));
     else if (json_is_real(shown))
-        write_real(json_real_value(shown), f->digits, width_of(line, f), text, room);
+        write_real(json_real_value(shown), f->digits, width_of(line, f), text, capacity);
     else
-        snprintf(text, room, "%s", f->none ? f->none : line->none ? line->none : "-");
+        snprintf(text, capacity, "%s", f->none ? f->none : line->none ? line->none : "-");
 }
 
 void bb_line_row(struct bb_line *line, const struct bb_field *fields, const void *row)
@@ -152,9 +152,9 @@ int bb_table_json(json_t *object, const struct bb_field *fields, const void *row
 {
     for (; !is_end(fields); fields++) {
         json_t *value = fields->key ? value_of(fields, row) : NULL;
-        bool left_out = !fields->key || (!value && fields->member == BB_MEMBER_JSON);
+        bool omitted_keys = !fields->key || (!value && fields->member == BB_MEMBER_JSON);
 
-        if (!left_out && json_object_set_new(object, fields->key, value) != 0)
+        if (!omitted_keys && json_object_set_new(object, fields->key, value) != 0)
             return bb_err(BB_EFAIL, "no memory for a row of results");
     }
     return 0;

@@ -13,7 +13,7 @@ static size_t bytes_of(const struct bb_case *c, size_t elements)
 
 size_t bb_case_bytes(const struct bb_case *c)
 {
-    if (bb_colls[c->kind].flags & BB_COLL_UNEVEN)
+    if (bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS)
         return bytes_of(c, bb_alltoallv_counts_most(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks));
     return bytes_of(c, bb_coll_payload_count(c->kind, c->count, c->ranks));
 }
@@ -45,14 +45,14 @@ static void place_together(struct bb_buffer_layout *l, enum bb_coll_inplace rule
 
 static size_t send_count(const struct bb_case *c, int rank)
 {
-    if (bb_colls[c->kind].flags & BB_COLL_UNEVEN)
+    if (bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS)
         return bb_alltoallv_counts_sent(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, rank);
     return bb_colls[c->kind].send_count(c->count, c->ranks);
 }
 
 static size_t recv_count(const struct bb_case *c, int rank)
 {
-    if (bb_colls[c->kind].flags & BB_COLL_UNEVEN)
+    if (bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS)
         return bb_alltoallv_counts_received(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, rank);
     return bb_colls[c->kind].recv_count(c->count, c->ranks);
 }
@@ -84,7 +84,7 @@ bool bb_case_contributes(const struct bb_case *c, int rank)
 
 int bb_case_expected_parts(const struct bb_case *c)
 {
-    return bb_colls[c->kind].flags & BB_COLL_UNEVEN ? c->ranks : 1;
+    return bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS ? c->ranks : 1;
 }
 
 /* What rank i sends to this rank. */
@@ -104,7 +104,7 @@ struct bb_expected_part bb_case_expected_part(const struct bb_case *c, int rank,
 {
     struct bb_expected_part part = {0};
 
-    if (bb_colls[c->kind].flags & BB_COLL_UNEVEN)
+    if (bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS)
         return uneven_part(c, rank, i);
     part.count = bb_coll_expect(c->kind, c->count, c->ranks, c->root, rank, &part.expect);
     return part;
@@ -112,6 +112,6 @@ struct bb_expected_part bb_case_expected_part(const struct bb_case *c, int rank,
 
 bool bb_ends_together(const struct bb_case *c)
 {
-    return !(bb_colls[c->kind].flags & (BB_COLL_ROOTED | BB_COLL_ROUNDS | BB_COLL_UNEVEN)) &&
+    return !(bb_colls[c->kind].flags & (BB_COLL_ROOTED | BB_COLL_ROUNDS | BB_COLL_VARIABLE_COUNTS)) &&
            bb_colls[c->kind].from == BB_FROM_ALL && c->ranks > 1;
 }

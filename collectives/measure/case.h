@@ -26,7 +26,7 @@ struct bb_case {
     size_t count; /* argument of the NCCL call, in elements */
     bool in_place;
     size_t unalign;                            /* elements by which both buffers are moved off their alignment */
-    const struct bb_alltoallv_counts *amounts; /* BB_COLL_UNEVEN                                              */
+    const struct bb_alltoallv_counts *amounts; /* BB_COLL_VARIABLE_COUNTS                                              */
 };
 
 /* Offsets and sizes in bytes; offsets from the slot's start. */

@@ -24,7 +24,7 @@ static size_t work_bytes(enum bb_coll_kind kind, int ranks, size_t aggregate)
     return aggregate * (messages ? (size_t)ranks * BB_FIFO_PEER_BYTES : BB_FIFO_COLLECTIVE_BYTES);
 }
 
-size_t bb_gate_room(enum bb_coll_kind kind, int ranks, size_t aggregate)
+size_t bb_start_barrier_capacity(enum bb_coll_kind kind, int ranks, size_t aggregate)
 {
     size_t queue = BB_QUEUE_ENTRIES / (OPERATION_ENTRIES * launches_of(kind, ranks, aggregate));
     size_t fifo = BB_FIFO_BYTES / work_bytes(kind, ranks, aggregate);

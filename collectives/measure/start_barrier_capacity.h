@@ -7,7 +7,7 @@
 
 #include "collectives/ops/coll.h"
 
-/* bb_gate_room - iterations of `aggregate` operations each, on a communicator of `ranks` ranks. May be 0. Pure. */
-size_t bb_gate_room(enum bb_coll_kind kind, int ranks, size_t aggregate);
+/* bb_start_barrier_capacity - iterations of `aggregate` operations each, on a communicator of `ranks` ranks. May be 0. Pure. */
+size_t bb_start_barrier_capacity(enum bb_coll_kind kind, int ranks, size_t aggregate);
 
 #endif

@@ -113,7 +113,7 @@ static void switch_events(struct bb_bench_context *ctx, bool on)
 /* Iterations that go behind the gate, beside the one that gathers the ranks; 0: no gate. The same on all ranks. */
 static size_t behind_gate(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
-    size_t room = bb_gate_room(c->kind, ctx->world->size, bb_bench_context_aggregate(ctx));
+    size_t room = bb_start_barrier_capacity(c->kind, ctx->world->size, bb_bench_context_aggregate(ctx));
     size_t n = (size_t)ctx->iterations;
 
     if (!ctx->gated || !ctx->connected || ctx->blocking != BB_BLOCK_NONE || room < 2)

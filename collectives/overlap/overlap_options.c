@@ -7,7 +7,7 @@ static const char *const type_words[] = {"bfloat16", "half", "float", NULL};
 static const char *collective_at(size_t i)
 {
     for (size_t kind = 0; kind < BB_COLL_KIND_COUNT; kind++)
-        if (!(bb_colls[kind].flags & (BB_COLL_UNEVEN | BB_COLL_ROUNDS)) && i-- == 0)
+        if (!(bb_colls[kind].flags & (BB_COLL_VARIABLE_COUNTS | BB_COLL_ROUNDS)) && i-- == 0)
             return bb_colls[kind].name;
     return NULL;
 }

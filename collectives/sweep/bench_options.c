@@ -245,7 +245,7 @@ static int check_together(const struct bb_bench_options *o)
 static bool names_uneven(const struct bb_sweep *sweep)
 {
     for (int i = 0; i < sweep->n_colls; i++)
-        if (bb_colls[sweep->colls[i]].flags & BB_COLL_UNEVEN)
+        if (bb_colls[sweep->colls[i]].flags & BB_COLL_VARIABLE_COUNTS)
             return true;
     return false;
 }

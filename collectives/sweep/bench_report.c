@@ -489,7 +489,7 @@ static bool is_below(const struct bb_report *r, int i)
 /* Another size may come to the same row: slices are rounded. */
 static bool speaks_of(const struct bb_floor *f, const struct bb_case *c)
 {
-    bool from_file = bb_colls[c->kind].flags & BB_COLL_UNEVEN && c->amounts->bytes;
+    bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->amounts->bytes;
 
     if (f->of != BB_FLOOR_SIZE)
         return true;

@@ -27,7 +27,7 @@ size_t bb_sweep_largest(const struct bb_sweep *s)
 
 static int run_size(struct bb_case *c, size_t bytes, bb_sweep_fn *fn, void *arg)
 {
-    bool from_file = bb_colls[c->kind].flags & BB_COLL_UNEVEN && c->amounts->bytes;
+    bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->amounts->bytes;
 
     c->count = from_file ? 0 : bb_coll_count(c->kind, bytes, c->ranks, bb_dtypes[c->dtype].bytes);
     return fn(arg, c);
@@ -95,7 +95,7 @@ int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn
 /* Out of place: never smaller than in place. Uneven traffic from a file differs from rank to rank. */
 static size_t widest_slot(const struct bb_case *c)
 {
-    bool differs = bb_colls[c->kind].flags & BB_COLL_UNEVEN && c->amounts->bytes;
+    bool differs = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->amounts->bytes;
     size_t widest = 0;
 
     for (int r = 0; r < (differs ? c->ranks : 1); r++) {

@@ -41,7 +41,7 @@ struct bb_sweep {
     bool shuffled; /* sizes in an order that depends on `seed` alone */
     uint64_t seed;
     size_t unalign;                      /* elements by which buffers are moved                 */
-    struct bb_alltoallv_counts *amounts; /* of BB_COLL_UNEVEN; owned by who made the sweep      */
+    struct bb_alltoallv_counts *amounts; /* of BB_COLL_VARIABLE_COUNTS; owned by who made the sweep      */
 };
 
 /* bb_sweep_largest - the largest size of the run. */

@@ -163,7 +163,7 @@ int bb_case_time(const struct bb_cluster *cl, const struct bb_case *c, struct bb
     unsigned flags = bb_colls[c->kind].flags;
 
     *time = (struct bb_case_time){0};
-    if (flags & BB_COLL_UNEVEN)
+    if (flags & BB_COLL_VARIABLE_COUNTS)
         return bb_uneven_exchange_ns(cl, c, &time->ns);
     if (flags & BB_COLL_ROUNDS)
         return time_hypercube(cl, c, time);

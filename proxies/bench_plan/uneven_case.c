@@ -12,7 +12,7 @@ enum { STREAM = 1, COMM = 0, OUT = 0, IN = 1, MOST_APART = 1024, MOST_ALIKE = 1 
 
 static bool is_apart(enum bb_coll_kind kind)
 {
-    return bb_colls[kind].flags & (BB_COLL_UNEVEN | BB_COLL_ROUNDS);
+    return bb_colls[kind].flags & (BB_COLL_VARIABLE_COUNTS | BB_COLL_ROUNDS);
 }
 
 int bb_uneven_case_ranks(enum bb_coll_kind kind)
@@ -134,7 +134,7 @@ static int write_program(struct bb_program *p, const struct bb_cluster *cluster,
         bb_program_add_buffer(p, "send", BB_USE_COMMUNICATION, c->count, call.dtype) < 0 ||
         bb_program_add_buffer(p, "recv", BB_USE_COMMUNICATION, c->count, call.dtype) < 0)
         return -BB_EFAIL;
-    if (flags & BB_COLL_UNEVEN)
+    if (flags & BB_COLL_VARIABLE_COUNTS)
         return add_uneven(p, c, rank);
     if (flags & BB_COLL_ROUNDS)
         return add_hypercube(p, cluster, c, rank);

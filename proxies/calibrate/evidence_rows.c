@@ -102,7 +102,7 @@ static void take_choice(const json_t *row, struct bb_evidence_row *found)
 /* Collectives of one call of NCCL's, whose law profiles have. */
 static bool has_law(int kind, int ranks)
 {
-    return kind >= 0 && ranks > 1 && !(bb_colls[kind].flags & (BB_COLL_UNEVEN | BB_COLL_ROUNDS)) &&
+    return kind >= 0 && ranks > 1 && !(bb_colls[kind].flags & (BB_COLL_VARIABLE_COUNTS | BB_COLL_ROUNDS)) &&
            bb_colls[kind].from != BB_FROM_PREVIOUS;
 }
 

@@ -85,7 +85,7 @@ static int check_step(struct run *x)
 {
     int rc = x->session.world.rank == 0 ? bb_plan_init(&x->plan, &x->step) : 0;
 
-    rc = rc == 0 && x->options.gate && x->session.world.rank == 0 ? bb_step_gate_refuse(&x->step, bb_hardware_queues())
+    rc = rc == 0 && x->options.gate && x->session.world.rank == 0 ? bb_step_start_barrier_check(&x->step, bb_hardware_queues())
                                                                   : rc;
     TRY(bb_world_agree(&x->session.world, rc, "the checks of the step"));
     x->serialisable = x->plan.checks.safe_serialised;

@@ -60,7 +60,7 @@ long bb_step_fifo_bytes(const struct bb_program *p, const struct bb_layout *l)
     return most;
 }
 
-int bb_step_gate_refuse(const struct bb_step *step, int queues)
+int bb_step_start_barrier_check(const struct bb_step *step, int queues)
 {
     static const char instead[] = "a smaller step fits, or --graph tells how long one lasts without the host";
 

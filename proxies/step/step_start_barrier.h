@@ -14,7 +14,7 @@ long bb_step_queue_entries(const struct bb_program *p, const struct bb_layout *l
 /* bb_step_fifo_bytes - the most work of a step that one communicator's FIFO gets. Pure. */
 long bb_step_fifo_bytes(const struct bb_program *p, const struct bb_layout *l);
 
-/* bb_step_gate_refuse - -BB_EUSAGE, said, for a step of which some rank's does not fit. */
-int bb_step_gate_refuse(const struct bb_step *step, int queues) BB_MUST_CHECK;
+/* bb_step_start_barrier_check - -BB_EUSAGE, said, for a step of which some rank's does not fit. */
+int bb_step_start_barrier_check(const struct bb_step *step, int queues) BB_MUST_CHECK;
 
 #endif

@@ -162,7 +162,7 @@ start_mps() {
     command -v nvidia-cuda-mps-control >/dev/null || return 0
     export CUDA_MPS_PIPE_DIRECTORY="$work/mps" CUDA_MPS_LOG_DIRECTORY="$work/mps-log"
     mkdir -p "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
-    if timeout -k 2 20 nvidia-cuda-mps-control -d >"$work/output/mps.txt" 2>&1 && timeout -k 2 30 "$(program test_gpu_gate)" >>"$work/output/mps.txt" 2>&1; then
+    if timeout -k 2 20 nvidia-cuda-mps-control -d >"$work/output/mps.txt" 2>&1 && timeout -k 2 30 "$(program test_gpu_start_barrier)" >>"$work/output/mps.txt" 2>&1; then
         mps=yes
     else
         mps=refused

@@ -22,7 +22,7 @@ static void rooms(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-        assert_int_equal(bb_gate_room(cases[i].kind, cases[i].ranks, cases[i].aggregate), cases[i].room);
+        assert_int_equal(bb_start_barrier_capacity(cases[i].kind, cases[i].ranks, cases[i].aggregate), cases[i].room);
 }
 
 int main(void)

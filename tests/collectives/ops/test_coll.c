@@ -21,7 +21,7 @@ static const struct {
     {"gather", false, true, 1, -1, false, true, true, BB_INPLACE_SEND_IN_RECV, 0, BB_FROM_ALL},
     {"scatter", true, false, 1, -1, false, true, true, BB_INPLACE_RECV_IN_SEND, 0, BB_FROM_ROOT},
     {"sendrecv", false, false, 1, 0, false, false, false, BB_INPLACE_NONE, BB_COLL_PAIRS, BB_FROM_PREVIOUS},
-    {"alltoallv", true, true, 1, -1, false, false, true, BB_INPLACE_NONE, BB_COLL_UNEVEN, BB_FROM_ALL},
+    {"alltoallv", true, true, 1, -1, false, false, true, BB_INPLACE_NONE, BB_COLL_VARIABLE_COUNTS, BB_FROM_ALL},
     {"hypercube", false, true, 1, 0, false, false, true, BB_INPLACE_SEND_IN_RECV, BB_COLL_ROUNDS, BB_FROM_ALL},
 };
 

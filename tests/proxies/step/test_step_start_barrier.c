@@ -84,9 +84,9 @@ static void the_first_that_does_not_fit_is_refused(void **state)
     made_init(&step, 1, 0);
     for (int i = 0; i < 255; i++)
         add_kernel(&step, BB_NONE);
-    assert_int_equal(bb_step_gate_refuse(&step, 32), 0);
+    assert_int_equal(bb_step_start_barrier_check(&step, 32), 0);
     add_kernel(&step, BB_NONE);
-    assert_int_equal(bb_step_gate_refuse(&step, 32), -BB_EUSAGE);
+    assert_int_equal(bb_step_start_barrier_check(&step, 32), -BB_EUSAGE);
     bb_step_release(&step);
 }
 
@@ -99,9 +99,9 @@ static void a_full_fifo_is_refused(void **state)
     made_init(&step, 1000, 1);
     for (int i = 0; i < 19; i++)
         add_op(&step, BB_OP_COLLECTIVE, BB_ALLTOALL, 0, BB_NONE);
-    assert_int_equal(bb_step_gate_refuse(&step, 32), 0); /* 912000 */
+    assert_int_equal(bb_step_start_barrier_check(&step, 32), 0); /* 912000 */
     add_op(&step, BB_OP_COLLECTIVE, BB_ALLTOALL, 0, BB_NONE);
-    assert_int_equal(bb_step_gate_refuse(&step, 32), -BB_EUSAGE);
+    assert_int_equal(bb_step_start_barrier_check(&step, 32), -BB_EUSAGE);
     bb_step_release(&step);
 }
 

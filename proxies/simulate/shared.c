@@ -14,7 +14,7 @@ enum moment { ARRIVES, FLOW_ENDS, COLLECTIVE_ENDS, EXCHANGE_ENDS, KERNEL_ENDS };
 
 static void plan_moment(struct bb_shared *s, double when_ns, enum moment kind, int id, unsigned epoch)
 {
-    int rc = bb_agenda_add(&s->agenda, (struct bb_agenda_entry){when_ns, id, kind, epoch & EPOCHS});
+    int rc = bb_event_queue_push(&s->agenda, (struct bb_event){when_ns, id, kind, epoch & EPOCHS});
 
     if (rc)
         s->rc = rc;
@@ -378,7 +378,7 @@ static void serve_exchange(struct bb_shared *s, int flow)
 
 /* ---- time ---- */
 
-static void end_flow(struct bb_shared *s, const struct bb_agenda_entry *entry)
+static void end_flow(struct bb_shared *s, const struct bb_event *entry)
 {
     if ((s->flows.flows[entry->id].epoch & EPOCHS) != entry->epoch)
         return;
@@ -390,7 +390,7 @@ static void end_flow(struct bb_shared *s, const struct bb_agenda_entry *entry)
     plan_collective_end(s, entry->id);
 }
 
-static void let_happen(struct bb_shared *s, const struct bb_agenda_entry *entry)
+static void let_happen(struct bb_shared *s, const struct bb_event *entry)
 {
     switch ((enum moment)entry->kind) {
     case ARRIVES:
@@ -419,18 +419,18 @@ static bool is_unsettled(const struct bb_shared *s)
 
 int bb_shared_run(struct bb_shared *s)
 {
-    struct bb_agenda_entry entry;
+    struct bb_event entry;
     int rc = 1;
 
     while (rc > 0 && !s->rc) {
         while (s->r->n_ready > 0)
             bb_execution_start(s->r, s->r->ready[--s->r->n_ready]);
-        if (bb_agenda_take(&s->agenda, &entry))
+        if (bb_event_queue_pop(&s->agenda, &entry))
             let_happen(s, &entry);
         else if (is_unsettled(s))
             resolve(s);
         else
-            rc = bb_agenda_advance(&s->agenda);
+            rc = bb_event_queue_advance(&s->agenda);
     }
     if (s->rc || rc < 0)
         return s->rc ? s->rc : rc;
@@ -477,7 +477,7 @@ void bb_shared_release(struct bb_shared *s)
     if (!s)
         return;
     bb_shared_gpus_release(s);
-    bb_agenda_release(&s->agenda);
+    bb_event_queue_release(&s->agenda);
     free(s->uneasy);
     free(s->gatherings);
     free(s->exchanges);

@@ -5,7 +5,7 @@
 #include "bootstrap/base/key_index.h"
 #include "proxies/machine/flows.h"
 #include "proxies/machine/places.h"
-#include "proxies/simulate/agenda.h"
+#include "proxies/simulate/event_queue.h"
 #include "proxies/simulate/shared.h"
 
 /* Resources of each class's GPU, then of each NIC, then of each leaf's and each pod's uplinks where they can be
@@ -38,7 +38,7 @@ struct bb_shared {
     struct bb_execution *r;
     const struct bb_cluster *cluster;
     struct bb_flows flows; /* of each rendezvous, then of each class and communicator */
-    struct bb_agenda agenda;
+    struct bb_event_queue agenda;
     int rc; /* the first failure */
     struct bb_shared_gpu *gpus;
     int place_base[BB_PLACES]; /* the first resource of these, BB_NONE: they are never scarce */

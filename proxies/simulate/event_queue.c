@@ -1,5 +1,5 @@
-/* agenda.c - see agenda.h. Moments are never negative, so that their bits, read as whole numbers, stand in their order. */
-#include "proxies/simulate/agenda.h"
+/* event_queue.c - see event_queue.h. Moments are never negative, so that their bits, read as whole numbers, stand in their order. */
+#include "proxies/simulate/event_queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +13,10 @@ static uint64_t bits_of(double when_ns)
 }
 
 /* It shrinks and grows all the time, so not by BB_GROW, which knows its room by the number alone. */
-static int make_room(struct bb_agenda_slot *slot)
+static int make_room(struct bb_event_bucket *slot)
 {
     size_t room = slot->room ? 2 * slot->room : 64;
-    struct bb_agenda_entry *entries = realloc(slot->entries, room * sizeof(*entries));
+    struct bb_event *entries = realloc(slot->entries, room * sizeof(*entries));
 
     if (!entries)
         return bb_err(BB_EFAIL, "out of memory for %zu moments", room);
@@ -25,10 +25,10 @@ static int make_room(struct bb_agenda_slot *slot)
     return 0;
 }
 
-int bb_agenda_add(struct bb_agenda *a, struct bb_agenda_entry entry)
+int bb_event_queue_push(struct bb_event_queue *a, struct bb_event entry)
 {
     const int at = entry.when_ns > a->now_ns ? 64 - __builtin_clzll(bits_of(entry.when_ns) ^ bits_of(a->now_ns)) : 0;
-    struct bb_agenda_slot *slot = &a->slots[at];
+    struct bb_event_bucket *slot = &a->slots[at];
 
     if (slot->n == slot->room && make_room(slot))
         return -BB_EFAIL;
@@ -38,7 +38,7 @@ int bb_agenda_add(struct bb_agenda *a, struct bb_agenda_entry entry)
     return 0;
 }
 
-bool bb_agenda_take(struct bb_agenda *a, struct bb_agenda_entry *entry)
+bool bb_event_queue_pop(struct bb_event_queue *a, struct bb_event *entry)
 {
     if (a->taken == a->slots[0].n) {
         a->taken = a->slots[0].n = 0;
@@ -49,7 +49,7 @@ bool bb_agenda_take(struct bb_agenda *a, struct bb_agenda_entry *entry)
 }
 
 /* one: nothing in the slot is later. */
-static double earliest_of(const struct bb_agenda_slot *slot, bool *one)
+static double earliest_of(const struct bb_event_bucket *slot, bool *one)
 {
     double earliest_ns = slot->entries[0].when_ns, latest_ns = earliest_ns;
 
@@ -64,17 +64,17 @@ static double earliest_of(const struct bb_agenda_slot *slot, bool *one)
 }
 
 /* All that is in the slot is due: it changes places with the first slot, which is empty. */
-static void swap_in(struct bb_agenda *a, struct bb_agenda_slot *slot)
+static void swap_in(struct bb_event_queue *a, struct bb_event_bucket *slot)
 {
-    const struct bb_agenda_slot empty = a->slots[0];
+    const struct bb_event_bucket empty = a->slots[0];
 
     a->slots[0] = *slot;
     *slot = empty;
 }
 
-int bb_agenda_advance(struct bb_agenda *a)
+int bb_event_queue_advance(struct bb_event_queue *a)
 {
-    struct bb_agenda_slot *slot;
+    struct bb_event_bucket *slot;
     bool one;
     size_t n;
     int rc;
@@ -91,15 +91,15 @@ int bb_agenda_advance(struct bb_agenda *a)
     n = slot->n;
     slot->n = 0;
     for (size_t i = 0; i < n; i++)
-        TRY(bb_agenda_add(a, slot->entries[i])); /* to lower slots: none comes back here */
+        TRY(bb_event_queue_push(a, slot->entries[i])); /* to lower slots: none comes back here */
     return 1;
 out:
     return rc;
 }
 
-void bb_agenda_release(struct bb_agenda *a)
+void bb_event_queue_release(struct bb_event_queue *a)
 {
     for (size_t i = 0; i < sizeof(a->slots) / sizeof(a->slots[0]); i++)
         free(a->slots[i].entries);
-    *a = (struct bb_agenda){0};
+    *a = (struct bb_event_queue){0};
 }

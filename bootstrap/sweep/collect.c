@@ -27,7 +27,7 @@ static const struct {
 };
 
 /* What makes a row of one result the same measurement as a row of another. */
-static const char *const identity[] = {"collective", "figure", "step",  "direction", "from",  "to",   "parts",
+static const char *const identity[] = {"collective", "metric", "step",  "direction", "from",  "to",   "parts",
                                        "bytes",      "root",   "group", "placement", "cycle", "mode", "max_ctas"};
 
 static int no_memory(void)

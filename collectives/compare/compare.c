@@ -466,8 +466,8 @@ static json_t *differences_of(const struct bb_result_file *a, const struct bb_re
     return list;
 }
 
-int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b, const struct bb_regression_threshold *gate, FILE *out,
-               struct bb_results *results)
+int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
+               const struct bb_regression_threshold *gate, FILE *out, struct bb_results *results)
 {
     struct sides s = {.a = a, .b = b, .pair = calloc(a->n + 1, sizeof(long)), .left = calloc(b->n + 1, 1)};
     json_t *differences = differences_of(a, b);

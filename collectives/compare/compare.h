@@ -49,8 +49,8 @@ struct bb_regression_threshold {
  * -BB_EFAIL, or -BB_EBELOW when a row is slower by more than the threshold; with strict also for every other verdict
  * that is worse than slower, for rows that cannot be told, and for rows that B lacks.
  */
-int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b, const struct bb_regression_threshold *gate, FILE *out,
-               struct bb_results *results) BB_MUST_CHECK;
+int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
+               const struct bb_regression_threshold *gate, FILE *out, struct bb_results *results) BB_MUST_CHECK;
 
 int bb_compare_main(int argc, char **argv);
 

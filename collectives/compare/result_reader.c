@@ -134,8 +134,8 @@ static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
 {
     json_t *name = NULL;
 
-    if (json_object_get(row, "figure"))
-        name = json_sprintf("%s %lld>%lld %s", word_in(row, "figure"), number_in(row, "from"), number_in(row, "to"),
+    if (json_object_get(row, "metric"))
+        name = json_sprintf("%s %lld>%lld %s", word_in(row, "metric"), number_in(row, "from"), number_in(row, "to"),
                             word_in(row, "direction"));
     else if (json_object_get(row, "step"))
         name = json_sprintf("%s %lld/%lld", word_in(row, "step"), number_in(row, "ranks"), number_in(row, "parts"));

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-const char *const bb_compute_section_names[BB_COMPUTE_SECTIONS] = {"gemm", "passes", "timed"};
+const char *const bb_compute_section_names[BB_COMPUTE_SECTIONS] = {"gemm", "memory_kernels", "timed"};
 const enum bb_dtype_id bb_compute_types[BB_COMPUTE_TYPES] = {BB_FLOAT, BB_HALF, BB_BFLOAT16};
 
 enum { QUICK_BYTES = 64 << 10 };
@@ -62,7 +62,7 @@ static int resolve_options(void *options, const struct bb_words *words)
 }
 
 const struct bb_opts bb_bench_compute_set = {
-    .usage = "busbar bench compute [gemm] [passes] [timed] [OPTION...]",
+    .usage = "busbar bench compute [gemm] [memory_kernels] [timed] [OPTION...]",
     .doc = "What the GPU computes, next to its own measured limits: matrix products of real layers (TFLOP/s), the\n"
            "memory-bound passes of a layer (GB/s), and how exactly the timed stand-in for compute keeps its time.\n"
            "All three when none is named.",

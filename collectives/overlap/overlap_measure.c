@@ -195,8 +195,8 @@ out:
 }
 
 /* Collectives first: their kernels need few, but free, multiprocessors. */
-static int take_sample(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int gemms,
-                       int collectives, bool ends_row, double *compute_us, double *comm_us)
+static int take_sample(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int gemms, int collectives,
+                       bool ends_row, double *compute_us, double *comm_us)
 {
     int rc;
 
@@ -223,8 +223,7 @@ static int measure_repeat(struct bb_overlap_context *ctx, const struct bb_overla
         at[t] = &ctx->samples[(size_t)t * (size_t)ctx->repeats + (size_t)i];
     TRY(take_sample(ctx, work, work->gemms, 0, false, at[BB_COMPUTE_ALONE], &unused));
     TRY(take_sample(ctx, work, 0, work->collectives, false, &unused, at[BB_COMM_ALONE]));
-    TRY(take_sample(ctx, work, work->gemms, work->collectives, ends_row, at[BB_COMPUTE_IN_BOTH],
-                    at[BB_COMM_IN_BOTH]));
+    TRY(take_sample(ctx, work, work->gemms, work->collectives, ends_row, at[BB_COMPUTE_IN_BOTH], at[BB_COMM_IN_BOTH]));
     *at[BB_BOTH] = fmax(*at[BB_COMPUTE_IN_BOTH], *at[BB_COMM_IN_BOTH]);
 out:
     return rc;

@@ -252,17 +252,17 @@ def matrices_of(rows):
     """Of a run that ended before it wrote them."""
     found = {}
     for row in rows:
-        key = (row.get("figure"), row.get("direction"), row.get("bytes"))
+        key = (row.get("metric"), row.get("direction"), row.get("bytes"))
         value = row.get("latency_us") if key[0] == "latency" else row.get("gbps")
         found.setdefault(key, {})[row["from"], row["to"]] = value
-    for (figure, direction, size), values in found.items():
+    for (metric, direction, size), values in found.items():
         n = 1 + max(max(pair) for pair in values)
-        yield {"figure": figure, "direction": direction, "bytes": size, "unit": "us" if figure == "latency" else "GB/s",
+        yield {"metric": metric, "direction": direction, "bytes": size, "unit": "us" if metric == "latency" else "GB/s",
                "values": [[values.get((i, j)) for j in range(n)] for i in range(n)]}
 
 
 def of_matrix(links_list, matrix):
-    keys = ("figure", "direction", "bytes")
+    keys = ("metric", "direction", "bytes")
     return [link for link in links_list or [] if all(link.get(key) == matrix.get(key) for key in keys)]
 
 
@@ -272,7 +272,7 @@ def heat_map(result, matrix):
     slow = of_matrix(result.data.get("slow_links"), matrix)
     pairs = {(link["from"], link["to"]) for link in slow if link.get("level") == "pair"}
     hover = [[link_text(i, j, values[i][j], unit, (i, j) in pairs) for j in ranks] for i in ranks]
-    latency = matrix.get("figure") == "latency"
+    latency = matrix.get("metric") == "latency"
     trace = {"type": "heatmap", "x": ranks, "y": ranks, "z": values, "hovertext": hover, "hoverinfo": "text",
              "colorscale": "Cividis", "reversescale": latency, "xgap": 1, "ygap": 1,
              "colorbar": {"title": {"text": unit}, "outlinewidth": 0}}
@@ -284,7 +284,7 @@ def heat_map(result, matrix):
     words += [link_row(link, False) for link in of_matrix(result.data.get("slowest_links"), matrix)
               if (link.get("from"), link.get("to")) not in pairs]
     return Picture(
-        f"Links: {matrix.get('figure')} of {bytes_text(matrix.get('bytes'))}, {direction} ({result.name})", [result],
+        f"Links: {matrix.get('metric')} of {bytes_text(matrix.get('bytes'))}, {direction} ({result.name})", [result],
         about="From the rank of the row to the rank of the column. "
         + (f"{len(slow)} slow, marked by red frames." if slow else "None is slow by --slow."),
         traces=[trace], shapes=marks, height=max(380, min(820, 150 + 34 * len(values))), showlegend=False,
@@ -394,15 +394,15 @@ def best_notes(result):
             for best in result.data.get("best") or []]
 
 
-def product_text(row):
+def kernel_text(row):
     shape = "x".join(str(row[key]) for key in ("batch", "m", "n", "k") if row.get(key))
     return " ".join(str(word) for word in (row.get("name"), row.get("dtype"), shape) if word)
 
 
 # Section of the rows -> title, name of a row, figure, unit, what it is part of.
 COMPUTE_SECTIONS = (
-    ("gemm", "Products", product_text, "tflops", "TFLOP/s", "percent_of_best"),
-    ("passes", "Passes over memory", product_text, "gbps", "GB/s", "percent_of_copy"),
+    ("gemm", "GEMMs", kernel_text, "tflops", "TFLOP/s", "percent_of_best"),
+    ("memory_kernels", "Memory-bound kernels", kernel_text, "gbps", "GB/s", "percent_of_copy"),
     ("timed", "Timed kernels: off by the GPU's clock", lambda row: f"{number_text(row.get('requested_us'))} us, "
      f"{row.get('sms')} SMs, {number_text(row.get('requested_gbps'))} GB/s", "error_percent", "%", "stream_error_percent"),
 )

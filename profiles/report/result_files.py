@@ -15,7 +15,7 @@ KINDS = {
     "sweep": "sweep", "trace": "trace", "calibration": "calibrate",
 }
 # Of busbar.bench/1: a field that only rows of this kind have; the last one fits none of the others.
-ROW_FIELDS = (("p2p", "figure"), ("comm", "step"), ("overlap", "compute_alone_us"), ("compute", "section"),
+ROW_FIELDS = (("p2p", "metric"), ("comm", "step"), ("overlap", "compute_alone_us"), ("compute", "section"),
               ("collectives", "collective"))
 SCHEMAS = {"busbar.bench/1": None, "busbar.proxy/1": "proxy", "busbar.proxies/1": "proxies", "busbar.plan/1": "plan",
            "busbar.compare/1": "compare", "busbar.sweep/1": "sweep", "busbar.trace/1": "trace",

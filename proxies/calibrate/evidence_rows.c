@@ -178,10 +178,10 @@ out:
 static int p2p_row(struct bb_evidence *e, const json_t *row, const char *where)
 {
     struct bb_evidence_row found = {.kind = BB_EVIDENCE_MESSAGE};
-    const char *figure, *direction;
+    const char *metric, *direction;
     int rc;
 
-    TRY(bb_json_text_at(row, "figure", where, &figure)); /* latency and bandwidth go by one law */
+    TRY(bb_json_text_at(row, "metric", where, &metric)); /* latency and bandwidth go by one law */
     TRY(bb_json_text_at(row, "direction", where, &direction));
     TRY(take_count(row, "bytes", where, 0, &found.bytes));
     TRY(take_median(row, "time_us", where, &found.time_us));
@@ -235,7 +235,7 @@ static int compute_row(struct bb_evidence *e, const json_t *row, const char *whe
         TRY(bb_json_number_at(row, "clock_us", where, 0, &found.known_us));
         TRY(take_int(row, "sms", where, 1, &sms));
         file_of(e)->sm_count = sms > file_of(e)->sm_count ? sms : file_of(e)->sm_count;
-    } else if (strcmp(section, "passes") == 0) {
+    } else if (strcmp(section, "memory_kernels") == 0) {
         TRY(take_count(row, "bytes", where, 1, &found.bytes));
         found.kernel = pass_of(found.bytes);
     } else {
@@ -286,7 +286,7 @@ static int overlap_row(struct bb_evidence *e, const json_t *row, const char *whe
     int rc, products;
 
     TRY(take_dtype(row, where, &dtype));
-    TRY(take_int(row, "products", where, 1, &products));
+    TRY(take_int(row, "gemms", where, 1, &products));
     TRY(take_median(row, "compute_alone_us", where, &alone.time_us));
     TRY(take_product(gemm, where, 1, dtype, &alone.kernel));
     beside.kernel = alone.kernel;
@@ -304,7 +304,7 @@ static const struct {
     const char *key;
     int (*read)(struct bb_evidence *e, const json_t *row, const char *where);
 } readers[] = {
-    {"section", compute_row}, {"figure", p2p_row}, {"both_us", overlap_row}, {"step", NULL}, {"collective", bench_row}};
+    {"section", compute_row}, {"metric", p2p_row}, {"both_us", overlap_row}, {"step", NULL}, {"collective", bench_row}};
 
 int bb_evidence_take(struct bb_evidence *e, const json_t *root)
 {

@@ -17,7 +17,7 @@ static const struct {
     {"collectives", "bench all_reduce all_gather reduce_scatter alltoall -b 8 -e 1G -f 4 -c 0", true},
     {"p2p", "bench p2p --bandwidth-sizes 1M,32M -c 0", true},
     {"compute", "bench compute", false},
-    {"launches", "bench compute passes timed --size 4K -n 1", false},
+    {"launches", "bench compute memory_kernels timed --size 4K -n 1", false},
     {"beside-products", "bench overlap --collective sendrecv --gemm 32768x32768x512 --sizes 256M --ctas default", true},
     {"beside-memory", "bench overlap --collective sendrecv --gemm 32768x32768x64 --sizes 256M --ctas default", true},
 };

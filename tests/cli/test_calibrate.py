@@ -18,7 +18,7 @@ BENCHES = {
     "p2p": (["bench", "p2p", "--bandwidth-sizes", "256K,32M", "-c", "0"], 4),
     "messages": (["bench", "p2p", "--latency-sizes", "512K", "--bandwidth-sizes", "1M,32M", "-c", "0"], 4),  # none as short as a call
     "compute": (["bench", "compute"], 0),
-    "launches": (["bench", "compute", "passes", "timed", "--size", "4K", "-n", "1"], 0),
+    "launches": (["bench", "compute", "memory_kernels", "timed", "--size", "4K", "-n", "1"], 0),
     "ways": (["bench", "all_reduce", "all_gather", "-b", "8", "-e", "256M", "-f", "8", "-c", "0", "--sweep-algorithms"], 4),
     "overlap": (["bench", "overlap", "--sizes", "1M", "--ctas", "default", "-n", "2", "--repeats", "3"], 2),
     "comm": (["bench", "comm", "--repeats", "2"], 2),
@@ -218,7 +218,7 @@ def cluster_files(busbar, tmp_path_factory):
     runs = {"one": (collectives, 4, 1), "two": (collectives, 8, 2), "four": (collectives, 4, 4),
             "p2p": (["bench", "p2p", "--bandwidth-sizes", "1M,32M", "-c", "0"], 8, 2), "compute": (["bench", "compute"], 0, 1),
             "products": (BESIDE + ["--gemm", "32768x32768x512"], 4, 1), "memory": (BESIDE + ["--gemm", "32768x32768x64"], 4, 1),
-            "launches": (["bench", "compute", "passes", "timed", "--size", "4K", "-n", "1"], 0, 1)}
+            "launches": (["bench", "compute", "memory_kernels", "timed", "--size", "4K", "-n", "1"], 0, 1)}
     for name, (words, ranks, nodes) in runs.items():
         done = busbar.run(*words, "--json", folder / f"{name}.json", "--quiet", ranks=ranks, cwd=folder,
                           env={"EMU_CLUSTER": "hidden.json", "EMU_DATA": "off", "EMU_NODES": str(nodes)})
@@ -328,7 +328,7 @@ def compute_file(path, rates, copy_gbps):
     shapes = [(8192, 8192, 8192), (4096, 8192, 4096), (2048, 12288, 12288), (8192, 4096, 1024), (16384, 8192, 2048)]
     rows = [{"section": "gemm", "iterations": 20, "name": "x", "dtype": t, "m": m, "n": n, "k": k, "batch": 1, "time_us": stats(tiled_us(m, n, k, rate))}
             for t, rate in rates.items() for m, n, k in shapes]
-    rows += [{"section": "passes", "iterations": 20, "name": "x", "dtype": "float", "bytes": 1 << 28, "time_us": stats((1 << 28) / copy_gbps / 1e3)}
+    rows += [{"section": "memory_kernels", "iterations": 20, "name": "x", "dtype": "float", "bytes": 1 << 28, "time_us": stats((1 << 28) / copy_gbps / 1e3)}
              for _ in range(6)]
     path.write_text(json.dumps({"schema": "busbar.bench/1", "command": ["busbar", "bench", "compute"], "ranks": 1, "nodes": 1, "emulated": False,
                                 "devices": [{"rank": 0, "name": "NVIDIA H100 80GB HBM3"}], "results": rows, "status": "ok"}))
@@ -617,7 +617,7 @@ def test_bad_words(busbar, tmp_path, words, said):
 
 
 def test_damaged_rows_are_named(measured, calibrate, tmp_path):
-    for key, value in [("figure", 7), ("bytes", "x"), ("bytes", -1), ("time_us", {"p50": "y"})]:
+    for key, value in [("metric", 7), ("bytes", "x"), ("bytes", -1), ("time_us", {"p50": "y"})]:
         file = copy_of(measured("p2p"), tmp_path / "bad.json", lambda d, k=key, v=value: d["results"][4].update({k: v}))
         done, _, _ = calibrate(file)
         assert done.returncode == 2 and re.search(r"bad\.json: results\[4\]", done.stderr) and done.stderr.count("\n") == 1, done.stderr

@@ -35,8 +35,8 @@ def test_products_take_the_time_of_their_flops(busbar, tmp_path):
 
 
 def test_passes_take_the_time_of_their_bytes(busbar, tmp_path):
-    result = busbar.json("bench", "compute", "passes", "-d", "half", tmp_path=tmp_path, env={"EMU_DATA": "off"})
-    rows = rows_of(result, "passes")
+    result = busbar.json("bench", "compute", "memory_kernels", "-d", "half", tmp_path=tmp_path, env={"EMU_DATA": "off"})
+    rows = rows_of(result, "memory_kernels")
     assert {r["dtype"] for r in rows} == {"half"} and len(rows) == 17
     for row in rows:
         assert row["median_us"] == pytest.approx(row["bytes"] / MEMORY_GBPS / 1e3, abs=ISSUE_US)
@@ -91,6 +91,6 @@ def test_a_failed_call_is_named_and_ends_the_run(busbar, function):
 
 
 def test_what_does_not_fit_is_refused_with_both_numbers(busbar):
-    done = busbar.run("bench", "compute", "passes", "--size", "900G")
+    done = busbar.run("bench", "compute", "memory_kernels", "--size", "900G")
     assert done.returncode == 2
     assert "bytes of GPU memory needed" in done.stderr and "--size" in done.stderr

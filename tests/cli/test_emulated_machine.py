@@ -147,7 +147,7 @@ def test_products_beside_collectives_have_fewer_multiprocessors(busbar, tmp_path
     """The collectives hold 16 of 132 as long as they go on, or as many as they may have; then the products have all. With a
     quarter of the multiprocessors a transfer takes four times as long; products on 128 are as quick as on 132."""
     run = busbar.json("bench", "overlap", "--sizes", "64M", "--ctas", "default,4,8", "-n", 10,
-                      "--products", 16, "--repeats", 3, tmp_path=tmp_path, ranks=2, env=ENV)
+                      "--gemms", 16, "--repeats", 3, tmp_path=tmp_path, ranks=2, env=ENV)
     rows = {row["max_ctas"]: row for row in run["results"]}
     row, full = rows[most], rows[None]
     gemm, coll, in_both = (row[key]["p50"] for key in ("compute_alone_us", "comm_alone_us", "compute_in_both_us"))
@@ -180,7 +180,7 @@ def test_the_slow_link_comes_first(busbar, tmp_path):
     run = busbar.json(*P2P, ranks=4, env={"EMU_NODES": "2", "EMU_SLOW": "link=node1-nic1:0.5"}, tmp_path=tmp_path)
     for row in run["results"]:
         slow = 3 in (row["from"], row["to"]) and {row["from"], row["to"]} != {2, 3}
-        if row["figure"] == "bandwidth" and (row["from"] < 2) != (row["to"] < 2):
+        if row["metric"] == "bandwidth" and (row["from"] < 2) != (row["to"] < 2):
             each = row["bytes"] / (10 + row["bytes"] / (12.5e3 if slow else 25e3)) / 1e3
             assert row["gbps"] == pytest.approx((2 if row["direction"] == "both" else 1) * each, rel=1e-4)
     text = busbar.run(*P2P, ranks=4, env={"EMU_NODES": "2", "EMU_SLOW": "link=node1-nic1:0.5"}).stdout

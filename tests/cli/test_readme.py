@@ -23,7 +23,7 @@ READMES = sorted(ROOT / line for line in subprocess.run(
     check=True).stdout.split())
 NAMES = [str(path.relative_to(ROOT)) for path in READMES]
 QUICK = {"proxy": "-n 1 --warmup 0 --traced-steps 0 --no-alone", "bench": "-n 1 -w 0 --repeats 1 -c 0 -f 1024",
-         "p2p": "-n 1 -w 1 --repeats 1 -c 0", "comm": "-w 0 --repeats 1", "overlap": "-n 1 -w 0 --repeats 1 --products 1",
+         "p2p": "-n 1 -w 1 --repeats 1 -c 0", "comm": "-w 0 --repeats 1", "overlap": "-n 1 -w 0 --repeats 1 --gemms 1",
          "compute": "-n 1 -w 0 --repeats 1 --quick", "measure": "-n 1 -w 0 --repeats 1 -f 1024"}
 PLACEHOLDER = re.compile(r"(?<![\w$])[A-Z][A-Z_]{2,}(?![\w=:])|\.\.\.")
 

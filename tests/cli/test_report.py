@@ -56,13 +56,13 @@ def samples(busbar, tmp_path_factory):
 
 
 def link(i, j, value):
-    return {"level": "pair", "figure": "bandwidth", "direction": "one", "bytes": 1 << 20, "node": 0, "host": "a", "from": i, "to": j,
+    return {"level": "pair", "metric": "bandwidth", "direction": "one", "bytes": 1 << 20, "node": 0, "host": "a", "from": i, "to": j,
             "same_node": True, "value": value, "median": 400.0}
 
 
 # Links of 400 GB/s but for two: one slow enough for --slow, one that is only the next slowest.
-P2P = {"schema": "busbar.bench/1", "command": ["bench", "p2p"], "status": "ok", "ranks": 3, "results": [{"figure": "bandwidth"}],
-       "matrices": [{"figure": "bandwidth", "direction": "one", "bytes": 1 << 20, "unit": "GB/s",
+P2P = {"schema": "busbar.bench/1", "command": ["bench", "p2p"], "status": "ok", "ranks": 3, "results": [{"metric": "bandwidth"}],
+       "matrices": [{"metric": "bandwidth", "direction": "one", "bytes": 1 << 20, "unit": "GB/s",
                      "values": [[None, 400., 400.], [50., None, 400.], [400., 390., None]]}],
        "slow_links": [link(1, 0, 50.)], "slowest_links": [link(1, 0, 50.), link(2, 1, 390.)], "bimodal": []}
 

@@ -212,7 +212,7 @@ int bb_foreign_end(const struct bb_report *r)
     int rc;
 
     for (int i = 0; i < r->options->floors.n; i++)
-        if (r->options->floors.floor[i].of == BB_FLOOR_MEAN) {
+        if (r->options->floors.floor[i].of == BB_BUSBW_MEAN) {
             judged = true;
             okay = okay && mean >= r->options->floors.floor[i].gbps;
         }

@@ -478,7 +478,7 @@ static void print_checked(const struct bb_report *r)
 /* Where ranks share a GPU no time means anything. */
 static double floor_found(const struct bb_report *r, int i)
 {
-    return r->shared_gpu ? NAN : bb_floor_found(&r->options->floors.floor[i], &r->floors[i]);
+    return r->shared_gpu ? NAN : bb_busbw_threshold_measured(&r->options->floors.floor[i], &r->floors[i]);
 }
 
 static bool is_below(const struct bb_report *r, int i)
@@ -487,11 +487,11 @@ static bool is_below(const struct bb_report *r, int i)
 }
 
 /* Another size may come to the same row: slices are rounded. */
-static bool speaks_of(const struct bb_floor *f, const struct bb_case *c)
+static bool speaks_of(const struct bb_busbw_threshold *f, const struct bb_case *c)
 {
     bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->amounts->bytes;
 
-    if (f->of != BB_FLOOR_SIZE)
+    if (f->of != BB_BUSBW_SIZE)
         return true;
     return from_file ? bb_case_bytes(c) == f->bytes
                      : c->count == bb_coll_count(c->kind, f->bytes, c->ranks, bb_dtypes[c->dtype].bytes);
@@ -499,24 +499,24 @@ static bool speaks_of(const struct bb_floor *f, const struct bb_case *c)
 
 static void add_to_floors(struct bb_report *r, const struct bb_case *c, double busbw_gbps)
 {
-    const struct bb_floors *floors = &r->options->floors;
+    const struct bb_busbw_thresholds *floors = &r->options->floors;
 
     for (int i = 0; i < floors->n; i++)
         if (speaks_of(&floors->floor[i], c))
-            bb_floor_add(&r->floors[i], busbw_gbps);
+            bb_busbw_tally_add(&r->floors[i], busbw_gbps);
 }
 
 static void say_below(const struct bb_report *r, int i, const char *what)
 {
-    const struct bb_floor *floor = &r->options->floors.floor[i];
+    const struct bb_busbw_threshold *floor = &r->options->floors.floor[i];
     const double found = floor_found(r, i);
     char size[BB_BYTES_TEXT];
-    const char *of = bb_floor_text(floor, size);
+    const char *of = bb_busbw_threshold_text(floor, size);
 
     if (isfinite(found))
-        (void)bb_err(BB_EBELOW, "%s: %s%s%s %g GB/s is below %g GB/s", what, floor->of == BB_FLOOR_SIZE ? "" : of,
-                     floor->of == BB_FLOOR_SIZE ? "bus bandwidth of " : " bus bandwidth",
-                     floor->of == BB_FLOOR_SIZE ? of : "", found, floor->gbps);
+        (void)bb_err(BB_EBELOW, "%s: %s%s%s %g GB/s is below %g GB/s", what, floor->of == BB_BUSBW_SIZE ? "" : of,
+                     floor->of == BB_BUSBW_SIZE ? "bus bandwidth of " : " bus bandwidth",
+                     floor->of == BB_BUSBW_SIZE ? of : "", found, floor->gbps);
     else
         (void)bb_err(BB_EBELOW, "%s: no verdict on the bus bandwidth (--min-busbw, %s): %s", what, of,
                      r->shared_gpu     ? "ranks share a GPU"
@@ -546,7 +546,7 @@ static const char *mean_verdict(const struct bb_report *r)
     const char *verdict = "";
 
     for (int i = 0; i < r->options->floors.n; i++)
-        if (r->options->floors.floor[i].of == BB_FLOOR_MEAN && strcmp(verdict, " FAILED") != 0)
+        if (r->options->floors.floor[i].of == BB_BUSBW_MEAN && strcmp(verdict, " FAILED") != 0)
             verdict = is_below(r, i) ? " FAILED" : " OK";
     return verdict;
 }
@@ -554,7 +554,7 @@ static const char *mean_verdict(const struct bb_report *r)
 /* NaN: nothing had a bus bandwidth. Floors of the mean are judged in its own line, as nccl-tests has it. */
 static void print_floors(const struct bb_report *r, double mean)
 {
-    const struct bb_floors *floors = &r->options->floors;
+    const struct bb_busbw_thresholds *floors = &r->options->floors;
     char size[BB_BYTES_TEXT], found[32];
 
     if (isfinite(mean) || r->style->zeros)
@@ -563,10 +563,10 @@ static void print_floors(const struct bb_report *r, double mean)
     else
         fprintf(r->out, "# Avg bus bandwidth    : N/A%s\n", mean_verdict(r));
     for (int i = 0; i < floors->n; i++) {
-        if (floors->floor[i].of == BB_FLOOR_MEAN)
+        if (floors->floor[i].of == BB_BUSBW_MEAN)
             continue;
         snprintf(found, sizeof found, "%g", floor_found(r, i));
-        fprintf(r->out, "# Bus bandwidth, %-6s: %s of %g %s\n", bb_floor_text(&floors->floor[i], size),
+        fprintf(r->out, "# Bus bandwidth, %-6s: %s of %g %s\n", bb_busbw_threshold_text(&floors->floor[i], size),
                 isfinite(floor_found(r, i)) ? found : "N/A", floors->floor[i].gbps, is_below(r, i) ? "FAILED" : "OK");
     }
 }

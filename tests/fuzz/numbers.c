@@ -1,7 +1,7 @@
 /* numbers.c - numbers, sizes, lists and rules in the text of an option; the words nearest to one. */
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/size_list.h"
-#include "collectives/sweep/busbw_floors.h"
+#include "collectives/sweep/busbw_thresholds.h"
 #include "collectives/sweep/cases.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -22,13 +22,13 @@ static void parse_numbers(const char *text)
 
 static void parse_lists(const char *text)
 {
-    static struct bb_floors floors;
+    static struct bb_busbw_thresholds floors;
     struct bb_sizes sizes;
     struct bb_split split;
 
     if (bb_sizes_parse(&sizes, "--sizes", text, 1) == 0)
         HOLDS(sizes.n <= BB_SIZES_MAX && bb_sizes_largest(&sizes) <= BB_SIZE_LARGEST);
-    (void)bb_floors_parse(&floors, text);
+    (void)bb_busbw_thresholds_parse(&floors, text);
     if (bb_split_parse(&split, text) == 0)
         for (int rank = 0; rank < 5000; rank += 999)
             HOLDS(bb_split_group(&split, rank) >= 0);

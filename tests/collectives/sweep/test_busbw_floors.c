@@ -1,24 +1,24 @@
 /* test_busbw_floors.c - what --min-busbw asks for, and what is held against it. */
-#include "collectives/sweep/busbw_floors.h"
+#include "collectives/sweep/busbw_thresholds.h"
 #include "tests/check.h"
 
 #include <math.h>
 
 static void words_are_read(void **state)
 {
-    struct bb_floors f;
+    struct bb_busbw_thresholds f;
     char text[BB_BYTES_TEXT];
 
     (void)state;
-    assert_int_equal(bb_floors_parse(&f, "300,1G:250.5,peak:320,mean:7,0"), 0);
+    assert_int_equal(bb_busbw_thresholds_parse(&f, "300,1G:250.5,peak:320,mean:7,0"), 0);
     assert_int_equal(f.n, 4); /* 0 asks for nothing */
-    assert_true(f.floor[0].of == BB_FLOOR_MEAN && f.floor[0].gbps == 300);
-    assert_true(f.floor[1].of == BB_FLOOR_SIZE && f.floor[1].bytes == 1UL << 30 && f.floor[1].gbps == 250.5);
-    assert_true(f.floor[2].of == BB_FLOOR_PEAK && f.floor[2].gbps == 320);
-    assert_true(f.floor[3].of == BB_FLOOR_MEAN && f.floor[3].gbps == 7);
-    assert_string_equal(bb_floor_text(&f.floor[1], text), "1 GiB");
-    assert_string_equal(bb_floor_text(&f.floor[2], text), "peak");
-    assert_int_equal(bb_floors_parse(&f, NULL), 0);
+    assert_true(f.floor[0].of == BB_BUSBW_MEAN && f.floor[0].gbps == 300);
+    assert_true(f.floor[1].of == BB_BUSBW_SIZE && f.floor[1].bytes == 1UL << 30 && f.floor[1].gbps == 250.5);
+    assert_true(f.floor[2].of == BB_BUSBW_PEAK && f.floor[2].gbps == 320);
+    assert_true(f.floor[3].of == BB_BUSBW_MEAN && f.floor[3].gbps == 7);
+    assert_string_equal(bb_busbw_threshold_text(&f.floor[1], text), "1 GiB");
+    assert_string_equal(bb_busbw_threshold_text(&f.floor[2], text), "peak");
+    assert_int_equal(bb_busbw_thresholds_parse(&f, NULL), 0);
     assert_int_equal(f.n, 0);
 }
 
@@ -26,35 +26,35 @@ static void what_is_no_floor_is_refused(void **state)
 {
     static const char *const bad[] = {"",       "x",   "-1",      "300,",   "1G:", "1G:x", ":300",
                                       "1X:300", "2e9", "pek:300", "1G:1:2", "nan", "inf",  "1G:-2"};
-    struct bb_floors f;
+    struct bb_busbw_thresholds f;
     char many[256] = "";
 
     (void)state;
     bb_err_mute(1);
     for (size_t i = 0; i < ROWS(bad); i++)
-        assert_int_equal(bb_floors_parse(&f, bad[i]), -BB_EUSAGE);
-    for (int i = 0; i < BB_FLOORS_MAX + 1; i++)
+        assert_int_equal(bb_busbw_thresholds_parse(&f, bad[i]), -BB_EUSAGE);
+    for (int i = 0; i < BB_BUSBW_THRESHOLDS_MAX + 1; i++)
         strcat(many, i ? ",1" : "1");
-    assert_int_equal(bb_floors_parse(&f, many), -BB_EUSAGE);
-    assert_int_equal(bb_floors_parse(&f, many + 2), 0);
+    assert_int_equal(bb_busbw_thresholds_parse(&f, many), -BB_EUSAGE);
+    assert_int_equal(bb_busbw_thresholds_parse(&f, many + 2), 0);
     bb_err_mute(0);
-    assert_int_equal(f.n, BB_FLOORS_MAX);
+    assert_int_equal(f.n, BB_BUSBW_THRESHOLDS_MAX);
 }
 
 static void the_slowest_of_a_size_counts(void **state)
 {
-    const struct bb_floor mean = {BB_FLOOR_MEAN, 0, 1}, peak = {BB_FLOOR_PEAK, 0, 1}, size = {BB_FLOOR_SIZE, 8, 1};
-    struct bb_floor_tally t = {0};
+    const struct bb_busbw_threshold mean = {BB_BUSBW_MEAN, 0, 1}, peak = {BB_BUSBW_PEAK, 0, 1}, size = {BB_BUSBW_SIZE, 8, 1};
+    struct bb_busbw_tally t = {0};
 
     (void)state;
-    assert_true(isnan(bb_floor_found(&mean, &t)) && isnan(bb_floor_found(&peak, &t)) &&
-                isnan(bb_floor_found(&size, &t)));
-    bb_floor_add(&t, NAN);
-    assert_true(isnan(bb_floor_found(&size, &t)));
-    bb_floor_add(&t, 4);
-    bb_floor_add(&t, 1);
-    bb_floor_add(&t, 10);
-    assert_true(bb_floor_found(&mean, &t) == 5 && bb_floor_found(&peak, &t) == 10 && bb_floor_found(&size, &t) == 1);
+    assert_true(isnan(bb_busbw_threshold_measured(&mean, &t)) && isnan(bb_busbw_threshold_measured(&peak, &t)) &&
+                isnan(bb_busbw_threshold_measured(&size, &t)));
+    bb_busbw_tally_add(&t, NAN);
+    assert_true(isnan(bb_busbw_threshold_measured(&size, &t)));
+    bb_busbw_tally_add(&t, 4);
+    bb_busbw_tally_add(&t, 1);
+    bb_busbw_tally_add(&t, 10);
+    assert_true(bb_busbw_threshold_measured(&mean, &t) == 5 && bb_busbw_threshold_measured(&peak, &t) == 10 && bb_busbw_threshold_measured(&size, &t) == 1);
 }
 
 int main(void)

@@ -1,0 +1,80 @@
+/* busbw_thresholds.c - see busbw_thresholds.h. */
+#include "collectives/sweep/busbw_thresholds.h"
+
+#include "bootstrap/cli/size_list.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const scope_words[] = {[BB_BUSBW_MEAN] = "mean", [BB_BUSBW_PEAK] = "peak"};
+enum { SCOPE_WORDS = sizeof scope_words / sizeof *scope_words };
+
+static int reject_threshold(const char *word, const char *of)
+{
+    const char *near = of ? bb_nearest(of, scope_words, SCOPE_WORDS) : NULL;
+
+    return bb_err(BB_EUSAGE,
+                  "--min-busbw: '%s' is not valid, expected GB/s from 0 to 1e9, alone or as 1G:300 or peak:300%s%s%s",
+                  word, near ? ", did you mean '" : "", near ? near : "", near ? "'" : "");
+}
+
+static int parse_scope(const char *of, struct bb_busbw_threshold *floor)
+{
+    for (int i = 0; i < SCOPE_WORDS; i++)
+        if (strcmp(of, scope_words[i]) == 0) {
+            floor->of = (enum bb_busbw_scope)i;
+            return 0;
+        }
+    floor->of = BB_BUSBW_SIZE;
+    return bb_parse_bytes(of, &floor->bytes);
+}
+
+/* Words are at most 63 characters: bb_list_each. */
+static int add_threshold(void *arg, const char *word)
+{
+    struct bb_busbw_thresholds *f = arg;
+    struct bb_busbw_threshold floor = {.of = BB_BUSBW_MEAN};
+    const char *colon = strchr(word, ':');
+    char of[64] = "";
+
+    if (colon)
+        snprintf(of, sizeof of, "%.*s", (int)(colon - word), word);
+    if (colon && parse_scope(of, &floor))
+        return reject_threshold(word, of);
+    if (bb_parse_double(colon ? colon + 1 : word, &floor.gbps) || floor.gbps < 0 || floor.gbps > 1e9)
+        return reject_threshold(word, NULL);
+    if (f->n == BB_BUSBW_THRESHOLDS_MAX)
+        return bb_err(BB_EUSAGE, "--min-busbw: '%s' is one too many, expected at most %d", word, BB_BUSBW_THRESHOLDS_MAX);
+    if (floor.gbps > 0)
+        f->floor[f->n++] = floor;
+    return 0;
+}
+
+int bb_busbw_thresholds_parse(struct bb_busbw_thresholds *f, const char *text)
+{
+    *f = (struct bb_busbw_thresholds){0};
+    return text ? bb_list_each(text, add_threshold, f) : 0;
+}
+
+void bb_busbw_tally_add(struct bb_busbw_tally *t, double busbw_gbps)
+{
+    if (!isfinite(busbw_gbps))
+        return;
+    t->sum += busbw_gbps;
+    t->least = t->n && t->least < busbw_gbps ? t->least : busbw_gbps;
+    t->most = t->n && t->most > busbw_gbps ? t->most : busbw_gbps;
+    t->n++;
+}
+
+double bb_busbw_threshold_measured(const struct bb_busbw_threshold *f, const struct bb_busbw_tally *t)
+{
+    if (t->n == 0)
+        return NAN;
+    return f->of == BB_BUSBW_MEAN ? t->sum / (double)t->n : f->of == BB_BUSBW_PEAK ? t->most : t->least;
+}
+
+const char *bb_busbw_threshold_text(const struct bb_busbw_threshold *f, char buf[BB_BYTES_TEXT])
+{
+    return f->of == BB_BUSBW_SIZE ? bb_format_bytes(f->bytes, buf) : scope_words[f->of];
+}

@@ -211,10 +211,10 @@ int bb_foreign_end(const struct bb_report *r)
     bool okay = true, judged = false;
     int rc;
 
-    for (int i = 0; i < r->options->floors.n; i++)
-        if (r->options->floors.floor[i].of == BB_BUSBW_MEAN) {
+    for (int i = 0; i < r->options->busbw_thresholds.n; i++)
+        if (r->options->busbw_thresholds.floor[i].of == BB_BUSBW_MEAN) {
             judged = true;
-            okay = okay && mean >= r->options->floors.floor[i].gbps;
+            okay = okay && mean >= r->options->busbw_thresholds.floor[i].gbps;
         }
     TRY(bb_results_set(r->json, "out_of_bounds",
                        json_pack("{s:I, s:o}", "count", (json_int_t)r->wrong, "okay", bool_word(r->wrong == 0))));

@@ -697,7 +697,7 @@ static int check_tuner(struct bench *b)
 /* All collectives were left out: what was asked of their bus bandwidth is not answered. */
 static int judge_nothing(const struct bench *b)
 {
-    if (b->judged || b->options.floors.n == 0)
+    if (b->judged || b->options.busbw_thresholds.n == 0)
         return 0;
     return BB_WORLD_ERR(&b->session.world, BB_EBELOW,
                         "%s: no verdict on the bus bandwidth (--min-busbw): it was left out",

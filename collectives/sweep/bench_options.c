@@ -310,7 +310,7 @@ int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const s
     TRY(check_together(o));
     TRY(check_algorithms(o));
     TRY(bb_sampling_resolve(&o->figures));
-    TRY(bb_busbw_thresholds_parse(&o->floors, o->min_busbw));
+    TRY(bb_busbw_thresholds_parse(&o->busbw_thresholds, o->min_busbw));
     sweep->shuffled = o->figures.shuffle != NULL;
     sweep->seed = o->figures.seed;
     sweep->unalign = (size_t)o->unalign;

@@ -26,7 +26,7 @@ struct bb_bench_options {
     int cta_policy, min_ctas, max_ctas, unalign, memory, timestamps, cycles, per_iteration, skipped;
     int nvlink_centric_sched, max_p2p_peers;
     const char *min_busbw;   /* as typed */
-    struct bb_busbw_thresholds floors; /* of it */
+    struct bb_busbw_thresholds busbw_thresholds; /* of it */
     int first_device;        /* number of the first rank's GPU on each host; no option            */
     bool fit_memory;         /* lower the last size until it fits, instead of refusing; no option */
 };

@@ -450,7 +450,7 @@ void bb_report_begin(struct bb_report *r, int coll)
     r->wrong = r->unchecked = r->rows = 0;
     r->busbw_sum = 0;
     r->busbw_n = 0;
-    memset(r->floors, 0, sizeof r->floors);
+    memset(r->busbw_thresholds, 0, sizeof r->busbw_thresholds);
     r->figures = r->stragglers = 0;
     r->straggler = -1;
     r->worst_spread_us = 0;
@@ -476,18 +476,18 @@ static void print_checked(const struct bb_report *r)
 /* ---- the least bus bandwidth ---- */
 
 /* Where ranks share a GPU no time means anything. */
-static double floor_found(const struct bb_report *r, int i)
+static double measured_busbw(const struct bb_report *r, int i)
 {
-    return r->shared_gpu ? NAN : bb_busbw_threshold_measured(&r->options->floors.floor[i], &r->floors[i]);
+    return r->shared_gpu ? NAN : bb_busbw_threshold_measured(&r->options->busbw_thresholds.floor[i], &r->busbw_thresholds[i]);
 }
 
 static bool is_below(const struct bb_report *r, int i)
 {
-    return !(floor_found(r, i) >= r->options->floors.floor[i].gbps);
+    return !(measured_busbw(r, i) >= r->options->busbw_thresholds.floor[i].gbps);
 }
 
 /* Another size may come to the same row: slices are rounded. */
-static bool speaks_of(const struct bb_busbw_threshold *f, const struct bb_case *c)
+static bool threshold_applies(const struct bb_busbw_threshold *f, const struct bb_case *c)
 {
     bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->amounts->bytes;
 
@@ -497,19 +497,19 @@ static bool speaks_of(const struct bb_busbw_threshold *f, const struct bb_case *
                      : c->count == bb_coll_count(c->kind, f->bytes, c->ranks, bb_dtypes[c->dtype].bytes);
 }
 
-static void add_to_floors(struct bb_report *r, const struct bb_case *c, double busbw_gbps)
+static void add_to_tallies(struct bb_report *r, const struct bb_case *c, double busbw_gbps)
 {
-    const struct bb_busbw_thresholds *floors = &r->options->floors;
+    const struct bb_busbw_thresholds *busbw_thresholds = &r->options->busbw_thresholds;
 
-    for (int i = 0; i < floors->n; i++)
-        if (speaks_of(&floors->floor[i], c))
-            bb_busbw_tally_add(&r->floors[i], busbw_gbps);
+    for (int i = 0; i < busbw_thresholds->n; i++)
+        if (threshold_applies(&busbw_thresholds->floor[i], c))
+            bb_busbw_tally_add(&r->busbw_thresholds[i], busbw_gbps);
 }
 
-static void say_below(const struct bb_report *r, int i, const char *what)
+static void report_below_threshold(const struct bb_report *r, int i, const char *what)
 {
-    const struct bb_busbw_threshold *floor = &r->options->floors.floor[i];
-    const double found = floor_found(r, i);
+    const struct bb_busbw_threshold *floor = &r->options->busbw_thresholds.floor[i];
+    const double found = measured_busbw(r, i);
     char size[BB_BYTES_TEXT];
     const char *of = bb_busbw_threshold_text(floor, size);
 
@@ -525,16 +525,16 @@ static void say_below(const struct bb_report *r, int i, const char *what)
 }
 
 /* Says all that is below; true: some is. */
-static bool judge_floors(const struct bb_report *r, int coll)
+static bool check_thresholds(const struct bb_report *r, int coll)
 {
     const char *mode = r->ctx->n_modes > 1 ? bb_bench_context_mode(r->ctx) : NULL;
     bool below = false;
     char what[64];
 
     snprintf(what, sizeof what, "%s%s%s%s", bb_colls[coll].name, mode ? " (" : "", mode ? mode : "", mode ? ")" : "");
-    for (int i = 0; i < r->options->floors.n; i++) {
+    for (int i = 0; i < r->options->busbw_thresholds.n; i++) {
         if (is_below(r, i))
-            say_below(r, i, what);
+            report_below_threshold(r, i, what);
         below = below || is_below(r, i);
     }
     return below;
@@ -545,16 +545,16 @@ static const char *mean_verdict(const struct bb_report *r)
 {
     const char *verdict = "";
 
-    for (int i = 0; i < r->options->floors.n; i++)
-        if (r->options->floors.floor[i].of == BB_BUSBW_MEAN && strcmp(verdict, " FAILED") != 0)
+    for (int i = 0; i < r->options->busbw_thresholds.n; i++)
+        if (r->options->busbw_thresholds.floor[i].of == BB_BUSBW_MEAN && strcmp(verdict, " FAILED") != 0)
             verdict = is_below(r, i) ? " FAILED" : " OK";
     return verdict;
 }
 
 /* NaN: nothing had a bus bandwidth. Floors of the mean are judged in its own line, as nccl-tests has it. */
-static void print_floors(const struct bb_report *r, double mean)
+static void print_busbw(const struct bb_report *r, double mean)
 {
-    const struct bb_busbw_thresholds *floors = &r->options->floors;
+    const struct bb_busbw_thresholds *busbw_thresholds = &r->options->busbw_thresholds;
     char size[BB_BYTES_TEXT], found[32];
 
     if (isfinite(mean) || r->style->zeros)
@@ -562,12 +562,12 @@ static void print_floors(const struct bb_report *r, double mean)
                 isfinite(mean) ? mean_verdict(r) : "");
     else
         fprintf(r->out, "# Avg bus bandwidth    : N/A%s\n", mean_verdict(r));
-    for (int i = 0; i < floors->n; i++) {
-        if (floors->floor[i].of == BB_BUSBW_MEAN)
+    for (int i = 0; i < busbw_thresholds->n; i++) {
+        if (busbw_thresholds->floor[i].of == BB_BUSBW_MEAN)
             continue;
-        snprintf(found, sizeof found, "%g", floor_found(r, i));
-        fprintf(r->out, "# Bus bandwidth, %-6s: %s of %g %s\n", bb_busbw_threshold_text(&floors->floor[i], size),
-                isfinite(floor_found(r, i)) ? found : "N/A", floors->floor[i].gbps, is_below(r, i) ? "FAILED" : "OK");
+        snprintf(found, sizeof found, "%g", measured_busbw(r, i));
+        fprintf(r->out, "# Bus bandwidth, %-6s: %s of %g %s\n", bb_busbw_threshold_text(&busbw_thresholds->floor[i], size),
+                isfinite(measured_busbw(r, i)) ? found : "N/A", busbw_thresholds->floor[i].gbps, is_below(r, i) ? "FAILED" : "OK");
     }
 }
 
@@ -644,12 +644,12 @@ static void print_skew(const struct bb_report *r)
 bool bb_report_end(struct bb_report *r, int coll)
 {
     double mean = r->busbw_n > 0 ? r->busbw_sum / (double)r->busbw_n : NAN;
-    bool below = !ends_later(r) && judge_floors(r, coll);
+    bool below = !ends_later(r) && check_thresholds(r, coll);
 
     if (!r->out || ends_later(r))
         return below;
     print_checked(r);
-    print_floors(r, mean);
+    print_busbw(r, mean);
     if (shows_skew(r))
         print_skew(r);
     if (!r->style->program)
@@ -726,7 +726,7 @@ static void add_up(struct bb_report *r, const struct bb_row *row, const struct b
         r->straggler = f->skew.straggler;
     r->stragglers += f->skew.known && f->skew.straggler >= 0 && f->skew.straggler == r->straggler;
     if (isfinite(f->busbw_gbps) && !row->own) {
-        add_to_floors(r, &row->c, f->busbw_gbps);
+        add_to_tallies(r, &row->c, f->busbw_gbps);
         r->busbw_sum += f->busbw_gbps;
         r->busbw_n++;
     }

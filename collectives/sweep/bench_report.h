@@ -61,7 +61,7 @@ struct bb_report {
     unsigned doubts;                           /* about clocks and power, already said */
     double busbw_sum;
     size_t busbw_n;
-    struct bb_busbw_tally floors[BB_BUSBW_THRESHOLDS_MAX];       /* of each of the options' */
+    struct bb_busbw_tally busbw_thresholds[BB_BUSBW_THRESHOLDS_MAX];       /* of each of the options' */
     unsigned long long figures, warned[BB_WARN_COUNT]; /* of the current table                       */
     double worst_spread_us;                            /* mode sync: the largest of the rows' medians */
     int straggler;                                     /* the first that a row names, -1: none        */

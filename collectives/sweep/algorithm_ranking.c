@@ -12,12 +12,12 @@ const char *const bb_candidate_verdict_names[BB_VERDICT_COUNT] = {[BB_VERDICT_UN
                                                                   [BB_VERDICT_AS_GOOD] = "as_good",
                                                                   [BB_VERDICT_NOT_BEST] = "not_best"};
 
-bool bb_surely_faster(const struct bb_stats *a, const struct bb_stats *b)
+bool bb_significantly_faster(const struct bb_stats *a, const struct bb_stats *b)
 {
     return a->ci95[1] < b->ci95[0];
 }
 
-const struct bb_stats *bb_ranking_own(const struct bb_ranking *c)
+const struct bb_stats *bb_ranking_choice_time(const struct bb_ranking *c)
 {
     return c->again_us.n > 0 && c->again_us.p50 < c->own.time_us.p50 ? &c->again_us : &c->own.time_us;
 }
@@ -30,7 +30,7 @@ static const struct bb_candidate *find_fastest(const struct bb_ranking *c, const
     for (int i = 0; i < c->n_others; i++) {
         const struct bb_candidate *e = &c->others[i];
         bool counts = e->fate == BB_CANDIDATE_MEASURED &&
-                      (surely ? bb_surely_faster(&e->time_us, own) : e->time_us.p50 < own->p50);
+                      (surely ? bb_significantly_faster(&e->time_us, own) : e->time_us.p50 < own->p50);
         if (counts && (!best || e->time_us.p50 < best->time_us.p50))
             best = e;
     }
@@ -52,7 +52,7 @@ static double ratio(double own_us, double best_us)
 
 struct bb_outcome bb_ranking_judge(const struct bb_ranking *c)
 {
-    const struct bb_stats *own = bb_ranking_own(c);
+    const struct bb_stats *own = bb_ranking_choice_time(c);
     const struct bb_candidate *surely = find_fastest(c, own, true), *maybe = find_fastest(c, own, false);
 
     if (c->own.ran.kind != BB_CHOICE_COLLECTIVE || isnan(own->ci95[0]) || !anything_measured(c))

@@ -50,11 +50,11 @@ struct bb_outcome {
     double lost_factor;              /* time of NCCL's choice / time of the best; NaN when unknown                  */
 };
 
-/* bb_surely_faster - false also when one of them has no interval. */
-bool bb_surely_faster(const struct bb_stats *a, const struct bb_stats *b);
+/* bb_significantly_faster - false also when one of them has no interval. */
+bool bb_significantly_faster(const struct bb_stats *a, const struct bb_stats *b);
 
-/* bb_ranking_own - NCCL's choice at its better of the two times, so that a drift is not held against it. */
-const struct bb_stats *bb_ranking_own(const struct bb_ranking *c);
+/* bb_ranking_choice_time - NCCL's choice at its better of the two times, so that a drift is not held against it. */
+const struct bb_stats *bb_ranking_choice_time(const struct bb_ranking *c);
 
 struct bb_outcome bb_ranking_judge(const struct bb_ranking *c);
 

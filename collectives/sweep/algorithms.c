@@ -40,12 +40,12 @@ static int agree_on_view(struct bb_world *world, struct view *view)
     return 0;
 }
 
-static bool is_same(struct bb_combination a, struct bb_combination b)
+static bool combinations_equal(struct bb_combination a, struct bb_combination b)
 {
     return a.algorithm == b.algorithm && a.protocol == b.protocol;
 }
 
-static void open_contest(struct bb_ranking *c, const struct bb_figures *own, const struct view *view)
+static void init_ranking(struct bb_ranking *c, const struct bb_figures *own, const struct view *view)
 {
     *c = (struct bb_ranking){.own = {.what = bb_combination_of(view->choice.algorithm, view->choice.protocol),
                                      .ran = view->choice,
@@ -55,13 +55,13 @@ static void open_contest(struct bb_ranking *c, const struct bb_figures *own, con
         struct bb_combination what = {i / BB_PROTOCOLS, i % BB_PROTOCOLS};
         bool offered = view->costs.us[what.algorithm][what.protocol] >= 0;
 
-        if (!is_same(what, c->own.what))
+        if (!combinations_equal(what, c->own.what))
             c->others[c->n_others++] =
                 (struct bb_candidate){.what = what, .fate = offered ? BB_CANDIDATE_IGNORED : BB_CANDIDATE_NOT_OFFERED};
     }
 }
 
-static int open_contests(struct bb_algorithms *a, const struct bb_row *own)
+static int init_rankings(struct bb_algorithms *a, const struct bb_row *own)
 {
     int rc = 0;
 
@@ -74,7 +74,7 @@ static int open_contests(struct bb_algorithms *a, const struct bb_row *own)
             continue;
         rc = agree_on_view(a->world, &view);
         if (rc == 0)
-            open_contest(&a->contest[place], f, &view);
+            init_ranking(&a->contest[place], f, &view);
     }
     return rc;
 }
@@ -82,10 +82,10 @@ static int open_contests(struct bb_algorithms *a, const struct bb_row *own)
 /* ---- one after the other ---- */
 
 /* The combination's place in a contest, to be tried there; NULL: not there. */
-static struct bb_candidate *entrant_of(struct bb_ranking *c, struct bb_combination what)
+static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_combination what)
 {
     for (int i = 0; i < c->n_others; i++)
-        if (is_same(c->others[i].what, what) && c->others[i].fate != BB_CANDIDATE_NOT_OFFERED)
+        if (combinations_equal(c->others[i].what, what) && c->others[i].fate != BB_CANDIDATE_NOT_OFFERED)
             return &c->others[i];
     return NULL;
 }
@@ -96,7 +96,7 @@ static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int pl
     const struct bb_figures *f = &row->figures[place];
     const struct bb_choice *ran = &f->seen.choice;
     unsigned other =
-        ran->kind != BB_CHOICE_COLLECTIVE || !is_same(bb_combination_of(ran->algorithm, ran->protocol), e->what);
+        ran->kind != BB_CHOICE_COLLECTIVE || !combinations_equal(bb_combination_of(ran->algorithm, ran->protocol), e->what);
     int rc = bb_world_any(a->world, &other); /* every rank has to have run it */
 
     e->ran = *ran;
@@ -107,15 +107,15 @@ static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int pl
     return rc;
 }
 
-static int one_combination(struct bb_algorithms *a, const struct bb_row *own, struct bb_combination what,
-                           const struct bb_row_calls *calls)
+static int measure_combination(struct bb_algorithms *a, const struct bb_row *own, struct bb_combination what,
+                           const struct bb_row_callbacks *calls)
 {
     struct bb_row row = {.c = own->c, .group = own->group, .first = own->first, .own = own};
     struct bb_candidate *e[BB_PLACEMENTS];
     int rc = 0;
 
     for (int place = 0; place < BB_PLACEMENTS; place++) {
-        e[place] = own->measured[place] ? entrant_of(&a->contest[place], what) : NULL;
+        e[place] = own->measured[place] ? find_candidate(&a->contest[place], what) : NULL;
         row.wanted[place] = e[place] != NULL;
     }
     if (!row.wanted[BB_OUT_OF_PLACE] && !row.wanted[BB_IN_PLACE])
@@ -132,7 +132,7 @@ static int one_combination(struct bb_algorithms *a, const struct bb_row *own, st
 }
 
 /* A verdict against NCCL's choice must hold against a second look at it: the others came later, on a warmer GPU. */
-static int look_again(struct bb_algorithms *a, const struct bb_row *own, const struct bb_row_calls *calls)
+static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *own, const struct bb_row_callbacks *calls)
 {
     struct bb_row row = {.c = own->c, .group = own->group, .first = own->first, .own = own};
     int rc = 0;
@@ -171,10 +171,10 @@ static void add_line(char **text, const char *line)
 }
 
 /* The best of a size, and what NCCL's choice loses by not being it. */
-static void tell_best(struct bb_algorithms *a, const struct bb_row *own, int place, const struct bb_outcome *o)
+static void add_best_line(struct bb_algorithms *a, const struct bb_row *own, int place, const struct bb_outcome *o)
 {
     const struct bb_ranking *c = &a->contest[place];
-    const struct bb_stats *chosen_us = bb_ranking_own(c), *best_us = o->best == &c->own ? chosen_us : &o->best->time_us;
+    const struct bb_stats *chosen_us = bb_ranking_choice_time(c), *best_us = o->best == &c->own ? chosen_us : &o->best->time_us;
     char line[256], chosen[40], best[40];
 
     snprintf(line, sizeof line, "# %11zu  %8s  %6s  %4d  %5s  %-21s  %9.2f  %-21s  %9.2f  %6.2f%s\n",
@@ -191,14 +191,14 @@ static json_t *word_or_null(const char *const *list, int i)
     return i >= 0 ? json_string(list[i]) : json_null();
 }
 
-static json_t *entrant_json(const struct bb_candidate *e, const struct bb_stats *time_us)
+static json_t *candidate_json(const struct bb_candidate *e, const struct bb_stats *time_us)
 {
     return json_pack("{s:o, s:o, s:i, s:o, s:o}", "algorithm", word_or_null(bb_algorithms, e->what.algorithm),
                      "protocol", word_or_null(bb_protocols, e->what.protocol), "channels", e->ran.channels, "time_us",
                      bb_json_real(time_us->p50), "model_us", bb_json_real(e->model_us));
 }
 
-static json_t *absent_json(const struct bb_ranking *c)
+static json_t *not_measured_json(const struct bb_ranking *c)
 {
     json_t *list = json_array();
     char ran[64];
@@ -217,11 +217,11 @@ static json_t *absent_json(const struct bb_ranking *c)
     return list;
 }
 
-static json_t *contest_json(const struct bb_algorithms *a, const struct bb_row *own, int place,
+static json_t *ranking_json(const struct bb_algorithms *a, const struct bb_row *own, int place,
                             const struct bb_outcome *o)
 {
     const struct bb_ranking *c = &a->contest[place];
-    const struct bb_stats *best = o->best == &c->own ? bb_ranking_own(c) : &o->best->time_us;
+    const struct bb_stats *best = o->best == &c->own ? bb_ranking_choice_time(c) : &o->best->time_us;
     bool reduces = own->c.redop != BB_COPY, known = o->standing != BB_VERDICT_UNKNOWN;
 
     return json_pack("{s:s, s:I, s:s, s:o, s:o, s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "collective",
@@ -230,13 +230,13 @@ static json_t *contest_json(const struct bb_algorithms *a, const struct bb_row *
                      reduces ? json_string(bb_redops[own->c.redop].name) : json_null(), "root",
                      own->c.root >= 0 ? json_integer(own->c.root) : json_null(), "placement", placement_names[place],
                      "mode", bb_bench_context_mode(a->ctx), "cycle", a->cycle, "nccl_choice",
-                     bb_candidate_verdict_names[o->standing], "chosen", entrant_json(&c->own, &c->own.time_us),
+                     bb_candidate_verdict_names[o->standing], "chosen", candidate_json(&c->own, &c->own.time_us),
                      "chosen_again_us", c->again_us.n > 0 ? bb_json_real(c->again_us.p50) : json_null(), "best",
-                     known ? entrant_json(o->best, best) : json_null(), "lost_factor", bb_json_real(o->lost_factor),
-                     "not_measured", absent_json(c));
+                     known ? candidate_json(o->best, best) : json_null(), "lost_factor", bb_json_real(o->lost_factor),
+                     "not_measured", not_measured_json(c));
 }
 
-static void count_fates(struct bb_algorithms *a, const struct bb_ranking *c)
+static void count_statuses(struct bb_algorithms *a, const struct bb_ranking *c)
 {
     for (int i = 0; i < c->n_others; i++) {
         const struct bb_candidate *e = &c->others[i];
@@ -245,7 +245,7 @@ static void count_fates(struct bb_algorithms *a, const struct bb_ranking *c)
 }
 
 /* The end of a row's contest in one placement. */
-static void close_contest(struct bb_algorithms *a, const struct bb_row *own, int place)
+static void finish_ranking(struct bb_algorithms *a, const struct bb_row *own, int place)
 {
     const struct bb_ranking *c = &a->contest[place];
     struct bb_outcome outcome = bb_ranking_judge(c);
@@ -255,39 +255,39 @@ static void close_contest(struct bb_algorithms *a, const struct bb_row *own, int
     a->without += c->n_others == 0;
     a->held += outcome.standing != BB_VERDICT_UNKNOWN;
     a->lost += outcome.standing == BB_VERDICT_NOT_BEST;
-    count_fates(a, c);
+    count_statuses(a, c);
     if (a->world->rank != 0)
         return;
     if (outcome.standing != BB_VERDICT_UNKNOWN)
-        tell_best(a, own, place, &outcome);
+        add_best_line(a, own, place, &outcome);
     if (!a->all)
         a->all = json_array();
-    json_array_append_new(a->all, contest_json(a, own, place, &outcome));
+    json_array_append_new(a->all, ranking_json(a, own, place, &outcome));
 }
 
-int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *own, const struct bb_row_calls *calls)
+int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *own, const struct bb_row_callbacks *calls)
 {
     int rc;
 
-    TRY(open_contests(a, own));
+    TRY(init_rankings(a, own));
     for (int i = 0; i < BB_COMBINATIONS; i++)
-        TRY(one_combination(a, own, (struct bb_combination){i / BB_PROTOCOLS, i % BB_PROTOCOLS}, calls));
-    TRY(look_again(a, own, calls));
+        TRY(measure_combination(a, own, (struct bb_combination){i / BB_PROTOCOLS, i % BB_PROTOCOLS}, calls));
+    TRY(remeasure_choice(a, own, calls));
     for (int place = 0; place < BB_PLACEMENTS; place++)
         if (own->measured[place])
-            close_contest(a, own, place);
+            finish_ranking(a, own, place);
 out:
     return rc;
 }
 
 /* ---- the end of a table ---- */
 
-static const char *const fate_texts[BB_CANDIDATE_COUNT] = {
+static const char *const status_texts[BB_CANDIDATE_COUNT] = {
     [BB_CANDIDATE_NOT_OFFERED] = "# not measured, NCCL does not offer it: ",
     [BB_CANDIDATE_IGNORED] = "# not measured, NCCL ran something else: ",
     [BB_CANDIDATE_WRONG] = "# out of the contest, its data were wrong: "};
 
-static unsigned figures_of(const struct bb_algorithms *a, int i)
+static unsigned total_of(const struct bb_algorithms *a, int i)
 {
     unsigned all = 0;
 
@@ -297,31 +297,31 @@ static unsigned figures_of(const struct bb_algorithms *a, int i)
 }
 
 /* All protocols of an algorithm met this fate in all figures. */
-static bool all_alike(const struct bb_algorithms *a, int algorithm, enum bb_candidate_status fate)
+static bool same_for_all_protocols(const struct bb_algorithms *a, int algorithm, enum bb_candidate_status fate)
 {
     for (int p = 0; p < BB_PROTOCOLS; p++) {
         int i = algorithm * BB_PROTOCOLS + p;
-        if (a->fates[i][fate] == 0 || a->fates[i][fate] < figures_of(a, i))
+        if (a->fates[i][fate] == 0 || a->fates[i][fate] < total_of(a, i))
             return false;
     }
     return true;
 }
 
 /* "# not measured, NCCL does not offer it: NVLS, PAT LL (in 2 of 4 figures)": one line per reason. */
-static void print_absent(const struct bb_algorithms *a, FILE *out, enum bb_candidate_status fate)
+static void print_not_measured(const struct bb_algorithms *a, FILE *out, enum bb_candidate_status fate)
 {
-    const char *before = fate_texts[fate];
+    const char *before = status_texts[fate];
     char text[40];
 
     for (int i = 0; i < BB_COMBINATIONS; i++) {
         const struct bb_combination what = {i / BB_PROTOCOLS, i % BB_PROTOCOLS};
-        bool alike = all_alike(a, what.algorithm, fate);
+        bool alike = same_for_all_protocols(a, what.algorithm, fate);
 
         if (a->fates[i][fate] == 0 || (alike && what.protocol > 0))
             continue;
         fprintf(out, "%s%s", before, alike ? bb_algorithms[what.algorithm] : combination_text(what, text));
-        if (a->fates[i][fate] < figures_of(a, i))
-            fprintf(out, " (in %u of %u figures)", a->fates[i][fate], figures_of(a, i));
+        if (a->fates[i][fate] < total_of(a, i))
+            fprintf(out, " (in %u of %u figures)", a->fates[i][fate], total_of(a, i));
         before = ", ";
     }
     if (*before == ',')
@@ -347,7 +347,7 @@ static void print_table(const struct bb_algorithms *a, FILE *out)
         fprintf(out, "# no verdict on NCCL's choice: %s\n",
                 a->shared_gpu ? "ranks share a GPU" : "too few samples for intervals (--repeats 6 or more)");
     for (int fate = BB_CANDIDATE_MEASURED + 1; fate < BB_CANDIDATE_COUNT; fate++)
-        print_absent(a, out, (enum bb_candidate_status)fate);
+        print_not_measured(a, out, (enum bb_candidate_status)fate);
 }
 
 /* Results get a copy: the watchdog may write it while this one grows. */

@@ -23,7 +23,7 @@ struct bb_algorithms {
 };
 
 /* What measures a row (the placements that it wants, with all ranks), and what reports it. */
-struct bb_row_calls {
+struct bb_row_callbacks {
     int (*measure)(void *arg, struct bb_row *row);
     int (*report)(void *arg, struct bb_row *row);
     void *arg;
@@ -31,7 +31,7 @@ struct bb_row_calls {
 
 /* bb_algorithms_row - all ranks together, after `own`, NCCL's choice, was measured and reported. */
 int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *own,
-                      const struct bb_row_calls *calls) BB_MUST_CHECK;
+                      const struct bb_row_callbacks *calls) BB_MUST_CHECK;
 
 /* bb_algorithms_table - the end of a table: its lines to `out` (NULL: none), its contests to the results. */
 int bb_algorithms_table(struct bb_algorithms *a, FILE *out, struct bb_results *results) BB_MUST_CHECK;

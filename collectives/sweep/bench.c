@@ -580,7 +580,7 @@ static double row_effort(const struct bb_case *c)
 static int measure_row(void *arg, const struct bb_case *c)
 {
     struct bench *b = arg;
-    const struct bb_row_calls calls = {.measure = measure_placements, .report = report_row, .arg = b};
+    const struct bb_row_callbacks calls = {.measure = measure_placements, .report = report_row, .arg = b};
     struct bb_row row = {.c = *c,
                          .wanted = {[BB_OUT_OF_PLACE] = b->sweep.out_of_place, [BB_IN_PLACE] = b->sweep.in_place},
                          .group = b->groups[b->session.world.rank],

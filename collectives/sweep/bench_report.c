@@ -58,7 +58,7 @@ static void write_gain(const struct bb_report *r, const struct bb_row *row, char
 
         if (row->measured[i])
             at += (size_t)snprintf(text + at, room - at, "%s%.2f%s", at ? " " : "", own->p50 / forced->p50,
-                                   bb_surely_faster(forced, own) && !r->shared_gpu ? "*" : "");
+                                   bb_significantly_faster(forced, own) && !r->shared_gpu ? "*" : "");
     }
 }
 

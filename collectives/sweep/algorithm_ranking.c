@@ -29,7 +29,7 @@ static const struct bb_candidate *find_fastest(const struct bb_ranking *c, const
 
     for (int i = 0; i < c->n_others; i++) {
         const struct bb_candidate *e = &c->others[i];
-        bool counts = e->fate == BB_CANDIDATE_MEASURED &&
+        bool counts = e->status == BB_CANDIDATE_MEASURED &&
                       (surely ? bb_significantly_faster(&e->time_us, own) : e->time_us.p50 < own->p50);
         if (counts && (!best || e->time_us.p50 < best->time_us.p50))
             best = e;
@@ -40,7 +40,7 @@ static const struct bb_candidate *find_fastest(const struct bb_ranking *c, const
 static bool anything_measured(const struct bb_ranking *c)
 {
     for (int i = 0; i < c->n_others; i++)
-        if (c->others[i].fate == BB_CANDIDATE_MEASURED)
+        if (c->others[i].status == BB_CANDIDATE_MEASURED)
             return true;
     return false;
 }
@@ -56,9 +56,9 @@ struct bb_outcome bb_ranking_judge(const struct bb_ranking *c)
     const struct bb_candidate *surely = find_fastest(c, own, true), *maybe = find_fastest(c, own, false);
 
     if (c->own.ran.kind != BB_CHOICE_COLLECTIVE || isnan(own->ci95[0]) || !anything_measured(c))
-        return (struct bb_outcome){.standing = BB_VERDICT_UNKNOWN, .best = &c->own, .lost_factor = NAN};
+        return (struct bb_outcome){.verdict = BB_VERDICT_UNKNOWN, .best = &c->own, .lost_factor = NAN};
     if (surely)
         return (struct bb_outcome){BB_VERDICT_NOT_BEST, surely, ratio(own->p50, surely->time_us.p50)};
     return (struct bb_outcome){
-        .standing = maybe ? BB_VERDICT_AS_GOOD : BB_VERDICT_BEST, .best = &c->own, .lost_factor = 1};
+        .verdict = maybe ? BB_VERDICT_AS_GOOD : BB_VERDICT_BEST, .best = &c->own, .lost_factor = 1};
 }

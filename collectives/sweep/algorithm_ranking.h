@@ -21,7 +21,7 @@ extern const char *const bb_candidate_status_names[BB_CANDIDATE_COUNT];
 
 struct bb_candidate {
     struct bb_combination what;
-    enum bb_candidate_status fate;
+    enum bb_candidate_status status;
     struct bb_choice ran; /* what NCCL said of it, of BB_CANDIDATE_IGNORED too */
     struct bb_stats time_us;
     double model_us; /* NCCL's own estimate, NaN: none */
@@ -45,7 +45,7 @@ enum bb_candidate_verdict {
 extern const char *const bb_candidate_verdict_names[BB_VERDICT_COUNT];
 
 struct bb_outcome {
-    enum bb_candidate_verdict standing;
+    enum bb_candidate_verdict verdict;
     const struct bb_candidate *best; /* of those that are surely faster the one with the lowest median; else of all */
     double lost_factor;              /* time of NCCL's choice / time of the best; NaN when unknown                  */
 };

@@ -57,7 +57,7 @@ static void init_ranking(struct bb_ranking *c, const struct bb_figures *own, con
 
         if (!combinations_equal(what, c->own.what))
             c->others[c->n_others++] =
-                (struct bb_candidate){.what = what, .fate = offered ? BB_CANDIDATE_IGNORED : BB_CANDIDATE_NOT_OFFERED};
+                (struct bb_candidate){.what = what, .status = offered ? BB_CANDIDATE_IGNORED : BB_CANDIDATE_NOT_OFFERED};
     }
 }
 
@@ -69,12 +69,12 @@ static int init_rankings(struct bb_algorithms *a, const struct bb_row *own)
         const struct bb_figures *f = &own->figures[place];
         struct view view = {.choice = f->seen.choice, .costs = f->seen.costs};
 
-        a->contest[place] = (struct bb_ranking){0};
+        a->rankings[place] = (struct bb_ranking){0};
         if (!own->measured[place])
             continue;
         rc = agree_on_view(a->world, &view);
         if (rc == 0)
-            init_ranking(&a->contest[place], f, &view);
+            init_ranking(&a->rankings[place], f, &view);
     }
     return rc;
 }
@@ -85,7 +85,7 @@ static int init_rankings(struct bb_algorithms *a, const struct bb_row *own)
 static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_combination what)
 {
     for (int i = 0; i < c->n_others; i++)
-        if (combinations_equal(c->others[i].what, what) && c->others[i].fate != BB_CANDIDATE_NOT_OFFERED)
+        if (combinations_equal(c->others[i].what, what) && c->others[i].status != BB_CANDIDATE_NOT_OFFERED)
             return &c->others[i];
     return NULL;
 }
@@ -102,7 +102,7 @@ static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int pl
     e->ran = *ran;
     e->time_us = f->time_us;
     e->model_us = f->model_us;
-    e->fate = other ? BB_CANDIDATE_IGNORED : f->wrong > 0 ? BB_CANDIDATE_WRONG : BB_CANDIDATE_MEASURED;
+    e->status = other ? BB_CANDIDATE_IGNORED : f->wrong > 0 ? BB_CANDIDATE_WRONG : BB_CANDIDATE_MEASURED;
     row->measured[place] = !other;
     return rc;
 }
@@ -115,7 +115,7 @@ static int measure_combination(struct bb_algorithms *a, const struct bb_row *own
     int rc = 0;
 
     for (int place = 0; place < BB_PLACEMENTS; place++) {
-        e[place] = own->measured[place] ? find_candidate(&a->contest[place], what) : NULL;
+        e[place] = own->measured[place] ? find_candidate(&a->rankings[place], what) : NULL;
         row.wanted[place] = e[place] != NULL;
     }
     if (!row.wanted[BB_OUT_OF_PLACE] && !row.wanted[BB_IN_PLACE])
@@ -139,12 +139,12 @@ static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *own, c
 
     for (int place = 0; place < BB_PLACEMENTS; place++)
         row.wanted[place] =
-            own->measured[place] && bb_ranking_judge(&a->contest[place]).standing == BB_VERDICT_NOT_BEST;
+            own->measured[place] && bb_ranking_judge(&a->rankings[place]).verdict == BB_VERDICT_NOT_BEST;
     if (row.wanted[BB_OUT_OF_PLACE] || row.wanted[BB_IN_PLACE])
         rc = calls->measure(calls->arg, &row);
     for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
         if (row.wanted[place])
-            a->contest[place].again_us = row.figures[place].time_us;
+            a->rankings[place].again_us = row.figures[place].time_us;
     return rc;
 }
 
@@ -173,7 +173,7 @@ static void add_line(char **text, const char *line)
 /* The best of a size, and what NCCL's choice loses by not being it. */
 static void add_best_line(struct bb_algorithms *a, const struct bb_row *own, int place, const struct bb_outcome *o)
 {
-    const struct bb_ranking *c = &a->contest[place];
+    const struct bb_ranking *c = &a->rankings[place];
     const struct bb_stats *chosen_us = bb_ranking_choice_time(c), *best_us = o->best == &c->own ? chosen_us : &o->best->time_us;
     char line[256], chosen[40], best[40];
 
@@ -182,7 +182,7 @@ static void add_best_line(struct bb_algorithms *a, const struct bb_row *own, int
              own->c.redop == BB_COPY ? "none" : bb_redops[own->c.redop].name, own->c.root,
              place == BB_IN_PLACE ? "in" : "out", combination_text(c->own.what, chosen), chosen_us->p50,
              combination_text(o->best->what, best), best_us->p50, o->lost_factor,
-             o->standing == BB_VERDICT_NOT_BEST ? "*" : "");
+             o->verdict == BB_VERDICT_NOT_BEST ? "*" : "");
     add_line(&a->best_text, line);
 }
 
@@ -205,13 +205,13 @@ static json_t *not_measured_json(const struct bb_ranking *c)
 
     for (int i = 0; i < c->n_others; i++) {
         const struct bb_candidate *e = &c->others[i];
-        bool told = e->fate == BB_CANDIDATE_IGNORED && e->ran.kind == BB_CHOICE_COLLECTIVE;
+        bool told = e->status == BB_CANDIDATE_IGNORED && e->ran.kind == BB_CHOICE_COLLECTIVE;
 
         snprintf(ran, sizeof ran, "%s %s", e->ran.algorithm, e->ran.protocol);
-        if (e->fate != BB_CANDIDATE_MEASURED)
+        if (e->status != BB_CANDIDATE_MEASURED)
             json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o}", "algorithm", bb_algorithms[e->what.algorithm],
                                                   "protocol", bb_protocols[e->what.protocol], "reason",
-                                                  bb_candidate_status_names[e->fate], "ran",
+                                                  bb_candidate_status_names[e->status], "ran",
                                                   told ? json_string(ran) : json_null()));
     }
     return list;
@@ -220,9 +220,9 @@ static json_t *not_measured_json(const struct bb_ranking *c)
 static json_t *ranking_json(const struct bb_algorithms *a, const struct bb_row *own, int place,
                             const struct bb_outcome *o)
 {
-    const struct bb_ranking *c = &a->contest[place];
+    const struct bb_ranking *c = &a->rankings[place];
     const struct bb_stats *best = o->best == &c->own ? bb_ranking_choice_time(c) : &o->best->time_us;
-    bool reduces = own->c.redop != BB_COPY, known = o->standing != BB_VERDICT_UNKNOWN;
+    bool reduces = own->c.redop != BB_COPY, known = o->verdict != BB_VERDICT_UNKNOWN;
 
     return json_pack("{s:s, s:I, s:s, s:o, s:o, s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "collective",
                      bb_colls[own->c.kind].name, "bytes", (json_int_t)bb_case_bytes(&own->c), "dtype",
@@ -230,7 +230,7 @@ static json_t *ranking_json(const struct bb_algorithms *a, const struct bb_row *
                      reduces ? json_string(bb_redops[own->c.redop].name) : json_null(), "root",
                      own->c.root >= 0 ? json_integer(own->c.root) : json_null(), "placement", placement_names[place],
                      "mode", bb_bench_context_mode(a->ctx), "cycle", a->cycle, "nccl_choice",
-                     bb_candidate_verdict_names[o->standing], "chosen", candidate_json(&c->own, &c->own.time_us),
+                     bb_candidate_verdict_names[o->verdict], "chosen", candidate_json(&c->own, &c->own.time_us),
                      "chosen_again_us", c->again_us.n > 0 ? bb_json_real(c->again_us.p50) : json_null(), "best",
                      known ? candidate_json(o->best, best) : json_null(), "lost_factor", bb_json_real(o->lost_factor),
                      "not_measured", not_measured_json(c));
@@ -240,25 +240,25 @@ static void count_statuses(struct bb_algorithms *a, const struct bb_ranking *c)
 {
     for (int i = 0; i < c->n_others; i++) {
         const struct bb_candidate *e = &c->others[i];
-        a->fates[e->what.algorithm * BB_PROTOCOLS + e->what.protocol][e->fate]++;
+        a->statuses[e->what.algorithm * BB_PROTOCOLS + e->what.protocol][e->status]++;
     }
 }
 
 /* The end of a row's contest in one placement. */
 static void finish_ranking(struct bb_algorithms *a, const struct bb_row *own, int place)
 {
-    const struct bb_ranking *c = &a->contest[place];
+    const struct bb_ranking *c = &a->rankings[place];
     struct bb_outcome outcome = bb_ranking_judge(c);
 
     if (a->shared_gpu)
-        outcome = (struct bb_outcome){.standing = BB_VERDICT_UNKNOWN, .best = &c->own, .lost_factor = NAN};
-    a->without += c->n_others == 0;
-    a->held += outcome.standing != BB_VERDICT_UNKNOWN;
-    a->lost += outcome.standing == BB_VERDICT_NOT_BEST;
+        outcome = (struct bb_outcome){.verdict = BB_VERDICT_UNKNOWN, .best = &c->own, .lost_factor = NAN};
+    a->unjudged += c->n_others == 0;
+    a->judged += outcome.verdict != BB_VERDICT_UNKNOWN;
+    a->not_best += outcome.verdict == BB_VERDICT_NOT_BEST;
     count_statuses(a, c);
     if (a->world->rank != 0)
         return;
-    if (outcome.standing != BB_VERDICT_UNKNOWN)
+    if (outcome.verdict != BB_VERDICT_UNKNOWN)
         add_best_line(a, own, place, &outcome);
     if (!a->all)
         a->all = json_array();
@@ -292,36 +292,36 @@ static unsigned total_of(const struct bb_algorithms *a, int i)
     unsigned all = 0;
 
     for (int f = 0; f < BB_CANDIDATE_COUNT; f++)
-        all += a->fates[i][f];
+        all += a->statuses[i][f];
     return all;
 }
 
 /* All protocols of an algorithm met this fate in all figures. */
-static bool same_for_all_protocols(const struct bb_algorithms *a, int algorithm, enum bb_candidate_status fate)
+static bool same_for_all_protocols(const struct bb_algorithms *a, int algorithm, enum bb_candidate_status status)
 {
     for (int p = 0; p < BB_PROTOCOLS; p++) {
         int i = algorithm * BB_PROTOCOLS + p;
-        if (a->fates[i][fate] == 0 || a->fates[i][fate] < total_of(a, i))
+        if (a->statuses[i][status] == 0 || a->statuses[i][status] < total_of(a, i))
             return false;
     }
     return true;
 }
 
 /* "# not measured, NCCL does not offer it: NVLS, PAT LL (in 2 of 4 figures)": one line per reason. */
-static void print_not_measured(const struct bb_algorithms *a, FILE *out, enum bb_candidate_status fate)
+static void print_not_measured(const struct bb_algorithms *a, FILE *out, enum bb_candidate_status status)
 {
-    const char *before = status_texts[fate];
+    const char *before = status_texts[status];
     char text[40];
 
     for (int i = 0; i < BB_COMBINATIONS; i++) {
         const struct bb_combination what = {i / BB_PROTOCOLS, i % BB_PROTOCOLS};
-        bool alike = same_for_all_protocols(a, what.algorithm, fate);
+        bool alike = same_for_all_protocols(a, what.algorithm, status);
 
-        if (a->fates[i][fate] == 0 || (alike && what.protocol > 0))
+        if (a->statuses[i][status] == 0 || (alike && what.protocol > 0))
             continue;
         fprintf(out, "%s%s", before, alike ? bb_algorithms[what.algorithm] : combination_text(what, text));
-        if (a->fates[i][fate] < total_of(a, i))
-            fprintf(out, " (in %u of %u figures)", a->fates[i][fate], total_of(a, i));
+        if (a->statuses[i][status] < total_of(a, i))
+            fprintf(out, " (in %u of %u figures)", a->statuses[i][status], total_of(a, i));
         before = ", ";
     }
     if (*before == ',')
@@ -330,24 +330,24 @@ static void print_not_measured(const struct bb_algorithms *a, FILE *out, enum bb
 
 static void print_table(const struct bb_algorithms *a, FILE *out)
 {
-    if (a->without > 0)
+    if (a->unjudged > 0)
         fprintf(out,
                 "# NCCL chooses no algorithm for %d of the figures above (sends and receives, one rank, no bytes, or\n"
                 "# kernels of their own): they stand alone\n",
-                a->without);
-    if (a->held > 0)
+                a->unjudged);
+    if (a->judged > 0)
         fprintf(out,
                 "# NCCL's choice was surely not the best (*) in %d of %d figures, by 95 %% intervals\n"
                 "# %11s  %8s  %6s  %4s  %5s  %-21s  %9s  %-21s  %9s  %6s\n",
-                a->lost, a->held, "size (B)", "type", "redop", "root", "place", "NCCL's choice", "(us)", "best", "(us)",
+                a->not_best, a->judged, "size (B)", "type", "redop", "root", "place", "NCCL's choice", "(us)", "best", "(us)",
                 "lost");
     if (a->best_text)
         fputs(a->best_text, out);
-    if (a->held == 0 && a->without == 0)
+    if (a->judged == 0 && a->unjudged == 0)
         fprintf(out, "# no verdict on NCCL's choice: %s\n",
                 a->shared_gpu ? "ranks share a GPU" : "too few samples for intervals (--repeats 6 or more)");
-    for (int fate = BB_CANDIDATE_MEASURED + 1; fate < BB_CANDIDATE_COUNT; fate++)
-        print_not_measured(a, out, (enum bb_candidate_status)fate);
+    for (int status = BB_CANDIDATE_MEASURED + 1; status < BB_CANDIDATE_COUNT; status++)
+        print_not_measured(a, out, (enum bb_candidate_status)status);
 }
 
 /* Results get a copy: the watchdog may write it while this one grows. */
@@ -357,8 +357,8 @@ int bb_algorithms_table(struct bb_algorithms *a, FILE *out, struct bb_results *r
         print_table(a, out);
     free(a->best_text);
     a->best_text = NULL;
-    a->held = a->lost = a->without = 0;
-    memset(a->fates, 0, sizeof a->fates);
+    a->judged = a->not_best = a->unjudged = 0;
+    memset(a->statuses, 0, sizeof a->statuses);
     return results && a->all ? bb_results_set(results, "algorithms", json_deep_copy(a->all)) : 0;
 }
 

@@ -16,10 +16,10 @@ struct bb_algorithms {
     bool shared_gpu; /* times mean nothing: no verdict */
     int cycle;
     json_t *all;                              /* of the run, one object per contest; rank 0     */
-    struct bb_ranking contest[BB_PLACEMENTS]; /* of the current row                               */
-    int held, lost, without;                  /* of the table: contests, lost by NCCL's choice, rows without a choice */
+    struct bb_ranking rankings[BB_PLACEMENTS]; /* of the current row                               */
+    int judged, not_best, unjudged;                  /* of the table: contests, lost by NCCL's choice, rows without a choice */
     char *best_text; /* lines for the end of the table; rank 0                                       */
-    unsigned fates[BB_COMBINATIONS][BB_CANDIDATE_COUNT]; /* of the table */
+    unsigned statuses[BB_COMBINATIONS][BB_CANDIDATE_COUNT]; /* of the table */
 };
 
 /* What measures a row (the placements that it wants, with all ranks), and what reports it. */

@@ -12,19 +12,19 @@ static struct bb_stats stats(double low, double median, double high)
     return (struct bb_stats){.n = 6, .p50 = median, .ci95 = {low, high}};
 }
 
-static struct bb_ranking contest(struct bb_stats own)
+static struct bb_ranking rankings(struct bb_stats own)
 {
     return (struct bb_ranking){.own = {.ran = {.kind = BB_CHOICE_COLLECTIVE}, .time_us = own}};
 }
 
-static void add(struct bb_ranking *c, enum bb_candidate_status fate, struct bb_stats time_us)
+static void add(struct bb_ranking *c, enum bb_candidate_status status, struct bb_stats time_us)
 {
-    c->others[c->n_others++] = (struct bb_candidate){.fate = fate, .time_us = time_us};
+    c->others[c->n_others++] = (struct bb_candidate){.status = status, .time_us = time_us};
 }
 
 static void a_surely_faster_one_wins(void **state)
 {
-    struct bb_ranking c = contest(stats(9, 10, 11));
+    struct bb_ranking c = rankings(stats(9, 10, 11));
     struct bb_outcome o;
 
     (void)state;
@@ -32,7 +32,7 @@ static void a_surely_faster_one_wins(void **state)
     add(&c, BB_CANDIDATE_MEASURED, stats(4, 5, 6));
     add(&c, BB_CANDIDATE_MEASURED, stats(19, 20, 21));
     o = bb_ranking_judge(&c);
-    assert_int_equal(o.standing, BB_VERDICT_NOT_BEST);
+    assert_int_equal(o.verdict, BB_VERDICT_NOT_BEST);
     assert_ptr_equal(o.best, &c.others[1]);
     assert_true(fabs(o.lost_factor - 2) < 1e-12);
 }
@@ -40,28 +40,28 @@ static void a_surely_faster_one_wins(void **state)
 /* Intervals that touch decide nothing; the lowest median alone is not a win either. */
 static void noise_is_no_loss(void **state)
 {
-    struct bb_ranking c = contest(stats(9, 10, 11));
+    struct bb_ranking c = rankings(stats(9, 10, 11));
     struct bb_outcome o;
 
     (void)state;
     add(&c, BB_CANDIDATE_MEASURED, stats(7, 8, 9));
     o = bb_ranking_judge(&c);
-    assert_int_equal(o.standing, BB_VERDICT_AS_GOOD);
+    assert_int_equal(o.verdict, BB_VERDICT_AS_GOOD);
     assert_ptr_equal(o.best, &c.own);
     add(&c, BB_CANDIDATE_MEASURED, stats(8.5, 8.6, 8.9)); /* narrow: this one is sure */
     o = bb_ranking_judge(&c);
-    assert_int_equal(o.standing, BB_VERDICT_NOT_BEST);
+    assert_int_equal(o.verdict, BB_VERDICT_NOT_BEST);
     assert_ptr_equal(o.best, &c.others[1]);
 }
 
 static void nobody_faster_is_best(void **state)
 {
-    struct bb_ranking c = contest(stats(10, 10, 10));
+    struct bb_ranking c = rankings(stats(10, 10, 10));
 
     (void)state;
     add(&c, BB_CANDIDATE_MEASURED, stats(10, 10, 10));
     add(&c, BB_CANDIDATE_MEASURED, stats(12, 13, 14));
-    assert_int_equal(bb_ranking_judge(&c).standing, BB_VERDICT_BEST);
+    assert_int_equal(bb_ranking_judge(&c).verdict, BB_VERDICT_BEST);
     assert_true(bb_ranking_judge(&c).lost_factor == 1);
 }
 
@@ -69,41 +69,41 @@ static void only_what_was_measured_counts(void **state)
 {
     static const enum bb_candidate_status others[] = {BB_CANDIDATE_IGNORED, BB_CANDIDATE_NOT_OFFERED,
                                                       BB_CANDIDATE_WRONG};
-    struct bb_ranking c = contest(stats(9, 10, 11));
+    struct bb_ranking c = rankings(stats(9, 10, 11));
 
     (void)state;
     for (int i = 0; i < 3; i++)
         add(&c, others[i], stats(1, 1, 1));
-    assert_int_equal(bb_ranking_judge(&c).standing, BB_VERDICT_UNKNOWN);
+    assert_int_equal(bb_ranking_judge(&c).verdict, BB_VERDICT_UNKNOWN);
     add(&c, BB_CANDIDATE_MEASURED, stats(20, 20, 20));
-    assert_int_equal(bb_ranking_judge(&c).standing, BB_VERDICT_BEST);
+    assert_int_equal(bb_ranking_judge(&c).verdict, BB_VERDICT_BEST);
 }
 
 /* NCCL's choice ran first, on a cold GPU: a second look at it takes the verdict back. */
 static void a_second_look_counts(void **state)
 {
-    struct bb_ranking c = contest(stats(19, 20, 21));
+    struct bb_ranking c = rankings(stats(19, 20, 21));
 
     (void)state;
     add(&c, BB_CANDIDATE_MEASURED, stats(9, 10, 11));
-    assert_int_equal(bb_ranking_judge(&c).standing, BB_VERDICT_NOT_BEST);
+    assert_int_equal(bb_ranking_judge(&c).verdict, BB_VERDICT_NOT_BEST);
     c.again_us = stats(8, 10, 12);
-    assert_int_equal(bb_ranking_judge(&c).standing, BB_VERDICT_BEST);
+    assert_int_equal(bb_ranking_judge(&c).verdict, BB_VERDICT_BEST);
     c.again_us = stats(29, 30, 31); /* worse than the first: that one counts */
     assert_true(bb_ranking_judge(&c).lost_factor == 2);
 }
 
 static void without_intervals_or_choice_nothing_is_said(void **state)
 {
-    struct bb_ranking c = contest(stats(NAN, 10, NAN)), none = contest(stats(9, 10, 11));
+    struct bb_ranking c = rankings(stats(NAN, 10, NAN)), none = rankings(stats(9, 10, 11));
 
     (void)state;
     add(&c, BB_CANDIDATE_MEASURED, stats(NAN, 1, NAN));
-    assert_int_equal(bb_ranking_judge(&c).standing, BB_VERDICT_UNKNOWN);
+    assert_int_equal(bb_ranking_judge(&c).verdict, BB_VERDICT_UNKNOWN);
     assert_true(isnan(bb_ranking_judge(&c).lost_factor));
     none.own.ran.kind = BB_CHOICE_TRANSFERS;
     add(&none, BB_CANDIDATE_MEASURED, stats(1, 1, 1));
-    assert_int_equal(bb_ranking_judge(&none).standing, BB_VERDICT_UNKNOWN);
+    assert_int_equal(bb_ranking_judge(&none).verdict, BB_VERDICT_UNKNOWN);
 }
 
 int main(void)

@@ -121,7 +121,7 @@ out:
 /* Whether the profile has NCCL's algorithms. */
 static bool tells_choice(const struct bb_bench_plan *p)
 {
-    return p->cluster->n_ways > 0;
+    return p->cluster->n_variants > 0;
 }
 
 /* Both placements stand in one line; one that is not asked for, or cannot be, is N/A. */

@@ -44,7 +44,7 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
                                        .nodes = (c->ranks + cl->gpus_per_node - 1) / cl->gpus_per_node,
                                        .beside_root =
                                            c->root < 0 ? 0 : count_on_node(cl, c, c->root / cl->gpus_per_node)};
-    const struct bb_nccl_way *way = NULL;
+    const struct bb_nccl_variant *way = NULL;
 
     time->ns = bb_cluster_collective_ns(cl, &call, &way);
     if (way) {

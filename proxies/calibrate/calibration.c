@@ -112,7 +112,7 @@ out:
 
 /* ---- which rows tell which figures ---- */
 
-enum law { ANY_LAW, SIMPLE_LAW, WAYS_LAW, SHARING };
+enum law { ANY_LAW, SIMPLE_LAW, NCCL_VARIANTS, SHARING };
 
 static bool is_kernel(const struct bb_evidence_row *r)
 {
@@ -198,8 +198,8 @@ static const struct {
     {"collectives between nodes", SIMPLE_LAW, is_remote_collective, {"inter.latency_us", "inter.gbps"}},
     {"messages within a node", SIMPLE_LAW, is_local_message, {"intra.latency_us", "intra.gbps"}},
     {"messages between nodes", SIMPLE_LAW, is_remote_message, {"inter.latency_us", "inter.gbps"}},
-    {"messages within a node", WAYS_LAW, is_local_exchange, {"intra.latency_us", "intra.gbps"}},
-    {"messages between nodes", WAYS_LAW, is_remote_exchange, {"inter.latency_us", "inter.gbps"}},
+    {"messages within a node", NCCL_VARIANTS, is_local_exchange, {"intra.latency_us", "intra.gbps"}},
+    {"messages between nodes", NCCL_VARIANTS, is_remote_exchange, {"inter.latency_us", "inter.gbps"}},
     {"products beside NCCL", SHARING, is_beside, {"sharing.memory_bytes"}},
 };
 
@@ -248,10 +248,10 @@ out:
 
 /* ---- NCCL's ways ---- */
 
-static int fit_way(struct bb_calibration *c, const struct bb_evidence *e, const struct bb_cluster *base, int way)
+static int fit_variant(struct bb_calibration *c, const struct bb_evidence *e, const struct bb_cluster *base, int way)
 {
     static const char *const parts[] = {"base_us", "intra_us", "inter_us", "gbps", "nic", "chunk_us"};
-    const struct bb_nccl_way *w = &base->ways[way];
+    const struct bb_nccl_variant *w = &base->ways[way];
     struct model m = {.c = c, .evidence = e, .way = way};
     char name[64], key[96];
     int rc = 0;
@@ -259,13 +259,13 @@ static int fit_way(struct bb_calibration *c, const struct bb_evidence *e, const 
     for (size_t i = 0; i < e->n_rows; i++) {
         const struct bb_evidence_row *row = &e->rows[i];
 
-        if (row->kind == BB_EVIDENCE_COLLECTIVE && !is_pairs(row) && bb_row_way(base, row) == way &&
+        if (row->kind == BB_EVIDENCE_COLLECTIVE && !is_pairs(row) && bb_row_variant(base, row) == way &&
             isfinite(bb_row_time_by_us(base, way, row)))
             TRY(add_row(&m, i));
     }
     snprintf(name, sizeof(name), "%s %s", bb_nccl_algorithms[w->algorithm], w->protocol);
     for (size_t p = 0; p < sizeof(parts) / sizeof(parts[0]); p++) {
-        bb_figure_way_key(key, sizeof(key), w, parts[p]);
+        bb_parameter_variant_key(key, sizeof(key), w, parts[p]);
         add_figure(&m, key);
     }
     if (m.n > 0)
@@ -356,10 +356,10 @@ int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const 
     bb_take_node_size(c, e);
     bb_take_multiprocessors(c, e);
     TRY(fit_law(c, e, ANY_LAW));
-    TRY(fit_law(c, e, base->n_ways > 0 ? WAYS_LAW : SIMPLE_LAW));
-    for (int way = 0; way < base->n_ways; way++)
-        TRY(fit_way(c, e, base, way));
-    if (base->n_ways > 0) {
+    TRY(fit_law(c, e, base->n_variants > 0 ? NCCL_VARIANTS : SIMPLE_LAW));
+    for (int way = 0; way < base->n_variants; way++)
+        TRY(fit_variant(c, e, base, way));
+    if (base->n_variants > 0) {
         bb_hold_back(c, base, e);
         TRY(judge_choice(c, e));
     }

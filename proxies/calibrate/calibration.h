@@ -12,8 +12,8 @@
 
 #include "proxies/calibrate/evidence.h"
 
-#define BB_CALIBRATION_FITS    (10 + BB_NCCL_WAYS)
-#define BB_CALIBRATION_FIGURES (32 + 6 * BB_NCCL_WAYS)
+#define BB_CALIBRATION_FITS    (10 + BB_NCCL_VARIANTS)
+#define BB_CALIBRATION_FIGURES (32 + 6 * BB_NCCL_VARIANTS)
 
 /* One fit. */
 struct bb_calibration_fit {
@@ -53,7 +53,7 @@ struct bb_calibration {
     struct bb_calibration_row *rows; /* of all fits */
     size_t n_rows;
     int n_fits, n_figures;
-    bool held_back[BB_NCCL_WAYS]; /* hold_back.h */
+    bool held_back[BB_NCCL_VARIANTS]; /* hold_back.h */
 };
 
 /* bb_calibrate - base: what the figures start from. 0 or -BB_EFAIL (no memory). Released also after a failure. */

@@ -151,7 +151,7 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
             list_word(&list, c->figures[f].key);
         }
     end_list(&list);
-    for (int w = 0; w < r->base->n_ways; w++)
+    for (int w = 0; w < r->base->n_variants; w++)
         if (c->held_back[w]) {
             if (list.column == 0)
                 fputs("#\n# held back, since NCCL took none of them where they would have been quicker:\n", out);
@@ -163,7 +163,7 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
 }
 
 /* "nccl.pat.Simple" of "nccl.pat.Simple.gbps". */
-static const char *whole_way(const struct bb_calibration_figure *figure, char *text, size_t size)
+static const char *variant_of(const struct bb_calibration_figure *figure, char *text, size_t size)
 {
     snprintf(text, size, "%.*s", (int)(strrchr(figure->key, '.') - figure->key), figure->key);
     return text;
@@ -209,7 +209,7 @@ static void print_nominal(const struct bb_calibration_report *r, FILE *out)
 
         if (figure->fit >= 0 || (whole && figure->way == said))
             continue;
-        list_word(&list, whole ? whole_way(figure, text, sizeof(text)) : figure->key);
+        list_word(&list, whole ? variant_of(figure, text, sizeof(text)) : figure->key);
         said = whole ? figure->way : said;
     }
     end_list(&list);
@@ -325,7 +325,7 @@ json_t *bb_calibration_json(const struct bb_calibration_report *r)
     const struct bb_evidence *e = r->evidence;
     int held_back = 0;
 
-    for (int way = 0; way < r->base->n_ways; way++)
+    for (int way = 0; way < r->base->n_variants; way++)
         held_back += c->held_back[way];
     return json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
                      "busbar", BUSBAR_VERSION, "command", list_of(r, r->argc, word_json), "profile", r->profile, "from",

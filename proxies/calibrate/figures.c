@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum need { ALWAYS, ACHIEVED, WAYS, SHARING };
+enum need { ALWAYS, ACHIEVED, VARIANTS, SHARING };
 enum how {
     LATENCY,
     RATE,
@@ -23,7 +23,7 @@ static const struct {
     enum need need;
 } scalars[] = {
     {"gpus_per_node", AT(gpus_per_node), COUNT, ALWAYS},
-    {"nics_per_node", AT(nics_per_node), COUNT, WAYS},
+    {"nics_per_node", AT(nics_per_node), COUNT, VARIANTS},
     {"launch_us", AT(launch_us), LATENCY, ALWAYS},
     {"nccl_launch_us", AT(nccl_launch_us), LATENCY, ALWAYS},
     {"kernel_us", AT(kernel_us), LATENCY, ALWAYS},
@@ -52,16 +52,16 @@ static const struct {
 
 static const struct {
     const char *part;
-    size_t offset; /* in struct bb_nccl_way */
+    size_t offset; /* in struct bb_nccl_variant */
     bool is_rate;
-} of_way[] = {{"base_us", offsetof(struct bb_nccl_way, base_us), false},
-              {"intra_us", offsetof(struct bb_nccl_way, intra_us), false},
-              {"inter_us", offsetof(struct bb_nccl_way, inter_us), false},
-              {"gbps", offsetof(struct bb_nccl_way, gbps), true},
-              {"nic", offsetof(struct bb_nccl_way, nic), true},
-              {"chunk_us", offsetof(struct bb_nccl_way, chunk_us), false}};
+} variant_members[] = {{"base_us", offsetof(struct bb_nccl_variant, base_us), false},
+              {"intra_us", offsetof(struct bb_nccl_variant, intra_us), false},
+              {"inter_us", offsetof(struct bb_nccl_variant, inter_us), false},
+              {"gbps", offsetof(struct bb_nccl_variant, gbps), true},
+              {"nic", offsetof(struct bb_nccl_variant, nic), true},
+              {"chunk_us", offsetof(struct bb_nccl_variant, chunk_us), false}};
 
-void bb_figure_way_key(char *key, size_t size, const struct bb_nccl_way *way, const char *part)
+void bb_parameter_variant_key(char *key, size_t size, const struct bb_nccl_variant *way, const char *part)
 {
     snprintf(key, size, "nccl.%s.%s.%s", bb_nccl_algorithms[way->algorithm], way->protocol, part);
 }
@@ -79,20 +79,20 @@ static double value_at(const struct bb_cluster *c, size_t offset, bool is_int)
     return value;
 }
 
-static int add_ways(const struct bb_cluster *base, struct bb_calibration_figure *figures)
+static int add_variants(const struct bb_cluster *base, struct bb_calibration_figure *figures)
 {
     int n = 0;
 
-    for (int w = 0; w < base->n_ways; w++)
-        for (size_t p = 0; p < sizeof(of_way) / sizeof(of_way[0]); p++) {
+    for (int w = 0; w < base->n_variants; w++)
+        for (size_t p = 0; p < sizeof(variant_members) / sizeof(variant_members[0]); p++) {
             struct bb_calibration_figure *f = &figures[n];
 
-            if (of_way[p].offset == offsetof(struct bb_nccl_way, chunk_us) && base->ways[w].chunk_us <= 0)
+            if (variant_members[p].offset == offsetof(struct bb_nccl_variant, chunk_us) && base->ways[w].chunk_us <= 0)
                 continue; /* its law has no chunks */
             n++;
-            *f = (struct bb_calibration_figure){.way = w, .fit = -1, .fits = true, .is_rate = of_way[p].is_rate};
-            bb_figure_way_key(f->key, sizeof(f->key), &base->ways[w], of_way[p].part);
-            f->offset = offsetof(struct bb_cluster, ways) + (size_t)w * sizeof(base->ways[0]) + of_way[p].offset;
+            *f = (struct bb_calibration_figure){.way = w, .fit = -1, .fits = true, .is_rate = variant_members[p].is_rate};
+            bb_parameter_variant_key(f->key, sizeof(f->key), &base->ways[w], variant_members[p].part);
+            f->offset = offsetof(struct bb_cluster, ways) + (size_t)w * sizeof(base->ways[0]) + variant_members[p].offset;
             f->nominal = f->value = value_at(base, f->offset, false);
         }
     return n;
@@ -100,7 +100,7 @@ static int add_ways(const struct bb_cluster *base, struct bb_calibration_figure 
 
 static bool has_need(const struct bb_cluster *base, enum need need)
 {
-    return need == ACHIEVED ? base->achieves : need == WAYS ? base->n_ways > 0 : need == SHARING ? base->shares : true;
+    return need == ACHIEVED ? base->achieves : need == VARIANTS ? base->n_variants > 0 : need == SHARING ? base->shares : true;
 }
 
 int bb_figures_of(const struct bb_cluster *base, struct bb_calibration_figure *figures)
@@ -121,7 +121,7 @@ int bb_figures_of(const struct bb_cluster *base, struct bb_calibration_figure *f
         f->fits = (how == RATE && f->nominal > 0) || how == LATENCY;
         n++;
     }
-    return n + add_ways(base, figures + n);
+    return n + add_variants(base, figures + n);
 }
 
 int bb_figure_find(const struct bb_calibration_figure *figures, int n, const char *key)

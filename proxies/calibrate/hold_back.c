@@ -23,7 +23,7 @@ struct rival {
 static bool find_rival(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_evidence_row *row,
                        int way, struct rival *rival)
 {
-    const int taken = bb_is_choice(row) ? bb_row_way(base, row) : -1;
+    const int taken = bb_is_choice(row) ? bb_row_variant(base, row) : -1;
     struct bb_cluster endless = *c;
 
     if (taken < 0 || taken == way)
@@ -38,7 +38,7 @@ static bool find_rival(const struct bb_cluster *c, const struct bb_cluster *base
 static bool was_taken(const struct bb_cluster *base, const struct bb_evidence *e, int way)
 {
     for (size_t i = 0; i < e->n_rows; i++)
-        if (bb_is_choice(&e->rows[i]) && bb_row_way(base, &e->rows[i]) == way)
+        if (bb_is_choice(&e->rows[i]) && bb_row_variant(base, &e->rows[i]) == way)
             return true;
     return false;
 }
@@ -78,7 +78,7 @@ static void set_part(struct bb_calibration *c, const struct bb_cluster *base, in
     struct bb_calibration_figure *figure;
     char key[96];
 
-    bb_figure_way_key(key, sizeof(key), &base->ways[way], part);
+    bb_parameter_variant_key(key, sizeof(key), &base->ways[way], part);
     figure = &c->figures[bb_figure_find(c->figures, c->n_figures, key)];
     figure->value = bb_figure_round(figure, value);
     figure->fit = c->n_fits;
@@ -89,7 +89,7 @@ static void set_part(struct bb_calibration *c, const struct bb_cluster *base, in
 
 void bb_hold_back(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_evidence *e)
 {
-    for (int way = 0; way < base->n_ways; way++) {
+    for (int way = 0; way < base->n_variants; way++) {
         double later_us, slower[2];
 
         if (was_taken(base, e, way))

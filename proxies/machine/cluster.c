@@ -122,21 +122,21 @@ out:
 const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1] = {"ring", "tree",           "nvls",          "nvls_tree",
                                                                 "pat",  "collnet_direct", "collnet_chain", NULL};
 
-#define WAY(key, least, most)                                                                                          \
-    BB_FIELD(#key, BB_JSON_NUMBER, offsetof(struct bb_nccl_way, key), .min = least, .max = most)
+#define VARIANT_NUMBER(key, least, most)                                                                                          \
+    BB_FIELD(#key, BB_JSON_NUMBER, offsetof(struct bb_nccl_variant, key), .min = least, .max = most)
 
-static int refuse_key(const char *word, const char *key, const struct bb_nccl_way *way, const char *of)
+static int refuse_key(const char *word, const char *key, const struct bb_nccl_variant *way, const char *of)
 {
     return bb_err(BB_EUSAGE, "%s: '%s' of '%s', expected of %s alone", word, key, bb_nccl_algorithms[way->algorithm],
                   of);
 }
 
 /* A row may do without: then it has one rate at all sizes. */
-static int read_chunks(const json_t *row, const char *word, struct bb_nccl_way *way)
+static int read_chunks(const json_t *row, const char *word, struct bb_nccl_variant *way)
 {
-    static const struct bb_json_field chunk = WAY(chunk_us, 0, MOST_CHUNK_US),
+    static const struct bb_json_field chunk = VARIANT_NUMBER(chunk_us, 0, MOST_CHUNK_US),
                                       channels =
-                                          BB_FIELD("channels", BB_JSON_WHOLE, offsetof(struct bb_nccl_way, channels),
+                                          BB_FIELD("channels", BB_JSON_WHOLE, offsetof(struct bb_nccl_variant, channels),
                                                    .min = 1, .max = MOST_CHANNELS);
     const bool nvls = way->algorithm == BB_NCCL_NVLS || way->algorithm == BB_NCCL_NVLS_TREE;
     int rc = 0;
@@ -152,13 +152,13 @@ out:
     return rc;
 }
 
-static int read_way(const json_t *row, const char *word, struct bb_nccl_way *way)
+static int read_variant(const json_t *row, const char *word, struct bb_nccl_variant *way)
 {
-    static const struct bb_json_field way_fields[] = {WAY(base_us, 0, MOST_US),
-                                                      WAY(intra_us, 0, MOST_US),
-                                                      WAY(inter_us, 0, MOST_US),
-                                                      WAY(gbps, LEAST_RATE, MOST_RATE),
-                                                      WAY(nic, LEAST_PART, MOST_PART),
+    static const struct bb_json_field variant_fields[] = {VARIANT_NUMBER(base_us, 0, MOST_US),
+                                                      VARIANT_NUMBER(intra_us, 0, MOST_US),
+                                                      VARIANT_NUMBER(inter_us, 0, MOST_US),
+                                                      VARIANT_NUMBER(gbps, LEAST_RATE, MOST_RATE),
+                                                      VARIANT_NUMBER(nic, LEAST_PART, MOST_PART),
                                                       BB_FIELD("chunk_us", BB_JSON_ANY, 0),
                                                       BB_FIELD("channels", BB_JSON_ANY, 0),
                                                       BB_FIELD("algorithm", BB_JSON_ANY, 0),
@@ -175,8 +175,8 @@ static int read_way(const json_t *row, const char *word, struct bb_nccl_way *way
         return bb_refuse_word("nccl.algorithm", algorithm, bb_nccl_algorithms, BB_NCCL_ALGORITHMS);
     way->algorithm = (enum bb_nccl_algorithm)place;
     snprintf(way->protocol, sizeof(way->protocol), "%s", protocol);
-    TRY(bb_json_refuse_unknown(row, word, way_fields, ""));
-    TRY(bb_json_read(row, word, way_fields, way));
+    TRY(bb_json_refuse_unknown(row, word, variant_fields, ""));
+    TRY(bb_json_read(row, word, variant_fields, way));
     TRY(read_chunks(row, word, way));
 out:
     return rc;
@@ -191,9 +191,9 @@ static int read_nccl(const json_t *root, const char *word, struct bb_cluster *c)
     if (!json_object_get(root, "nccl"))
         return 0;
     TRY(bb_json_read_field(root, word, &nics, c));
-    TRY(bb_json_list_at(root, "nccl", word, -BB_NCCL_WAYS, &list, &c->n_ways));
-    for (int i = 0; i < c->n_ways; i++)
-        TRY(read_way(json_array_get(list, (size_t)i), word, &c->ways[i]));
+    TRY(bb_json_list_at(root, "nccl", word, -BB_NCCL_VARIANTS, &list, &c->n_variants));
+    for (int i = 0; i < c->n_variants; i++)
+        TRY(read_variant(json_array_get(list, (size_t)i), word, &c->ways[i]));
 out:
     return rc;
 }
@@ -226,7 +226,7 @@ out:
 
 void bb_cluster_take_gpus(struct bb_cluster *c, int gpus)
 {
-    if (c->n_ways > 0)
+    if (c->n_variants > 0)
         c->nics_per_node = (int)(((int64_t)gpus * c->nics_per_node + c->gpus_per_node - 1) / c->gpus_per_node);
     c->gpus_per_node = gpus;
 }
@@ -263,14 +263,14 @@ double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype)
 
 double bb_cluster_nic_gbps(const struct bb_cluster *c)
 {
-    return c->n_ways > 0 ? c->inter.gbps * c->nics_per_node / c->gpus_per_node : c->inter.gbps;
+    return c->n_variants > 0 ? c->inter.gbps * c->nics_per_node / c->gpus_per_node : c->inter.gbps;
 }
 
 double bb_cluster_nic_of_gbps(const struct bb_cluster *c, double members)
 {
     double of_gpu;
 
-    if (!c->shares || c->n_ways == 0)
+    if (!c->shares || c->n_variants == 0)
         return bb_cluster_nic_gbps(c);
     of_gpu = c->inter.gbps * fmax(1, (double)c->nics_per_node / c->gpus_per_node);
     return fmin(of_gpu, c->inter.gbps * c->nics_per_node / members);
@@ -291,7 +291,7 @@ double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load
         out[local] = load->out[local] / (local ? c->intra.gbps : inter);
         in[local] = load->in[local] / (local ? c->intra.gbps : inter);
     }
-    if (c->n_ways > 0)
+    if (c->n_variants > 0)
         return larger(uplinks, larger(larger(out[0], out[1]), larger(in[0], in[1])));
     return larger(out[0] + out[1], in[0] + in[1]);
 }
@@ -310,7 +310,7 @@ int64_t bb_cluster_self_ns(const struct bb_cluster *c, double bytes)
 
 int bb_cluster_nics(const struct bb_cluster *c)
 {
-    return c->n_ways > 0 ? c->nics_per_node : c->gpus_per_node;
+    return c->n_variants > 0 ? c->nics_per_node : c->gpus_per_node;
 }
 
 bool bb_cluster_gpus_share_nics(const struct bb_cluster *c)

@@ -42,7 +42,7 @@ enum bb_nccl_algorithm {
     BB_NCCL_ALGORITHMS
 };
 extern const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1];
-struct bb_nccl_way {
+struct bb_nccl_variant {
     enum bb_nccl_algorithm algorithm;
     char protocol[16];
     double base_us, intra_us, inter_us; /* once; for each step within a node and between nodes            */
@@ -51,7 +51,7 @@ struct bb_nccl_way {
     double chunk_us;                    /* of NVLS, for each round of its chunks; 0: one rate at all sizes */
     int channels;                       /* of rings and NVLS; 0: nobody says, a ring's last chunk costs nothing */
 };
-#define BB_NCCL_WAYS 24
+#define BB_NCCL_VARIANTS 24
 
 /* What all that runs at once shares: a profile's "sharing". */
 struct bb_sharing {
@@ -72,8 +72,8 @@ struct bb_fabric {
 struct bb_cluster {
     char name[64];
     int gpus_per_node, sm_count, clock_khz;
-    struct bb_nccl_way ways[BB_NCCL_WAYS]; /* n_ways 0: no "nccl", one simple law for all collectives */
-    int n_ways, nics_per_node;
+    struct bb_nccl_variant ways[BB_NCCL_VARIANTS]; /* n_variants 0: no "nccl", one simple law for all collectives */
+    int n_variants, nics_per_node;
     bool achieves; /* "achieved" holds; else every kernel reaches the nominal rates */
     double tflops_float8;
     struct bb_achieved achieved;
@@ -136,7 +136,7 @@ struct bb_collective {
 /* bb_cluster_collective_ns - from the arrival of the last member to the end on all. way: the quickest, which is taken;
  * NULL where there is no choice. May be NULL itself. */
 int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,
-                                 const struct bb_nccl_way **way);
+                                 const struct bb_nccl_variant **way);
 
 /* What it asks of the machine, from the arrival of the last member on: a latency, then a transfer, during which it keeps
  * the links of each member busy for so long, as if nothing else ran. */
@@ -149,11 +149,11 @@ struct bb_cost {
     /* Over the uplinks of a leaf or pod, each way: from all its members together; from each to each that is not on
      * it. */
     double uplink_bytes[BB_TIERS], pair_bytes;
-    const struct bb_nccl_way *way;
+    const struct bb_nccl_variant *way;
 };
 void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost);
-/* bb_cluster_way_cost - the same by one of the ways, quickest or not; false: it cannot do that. */
-bool bb_cluster_way_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_way *way,
+/* bb_cluster_variant_cost - the same by one of the ways, quickest or not; false: it cannot do that. */
+bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_variant *way,
                          struct bb_cost *cost);
 
 /* Messages of one exchange: bytes to and from other ranks by link, [0] between nodes, [1] within the node; and those

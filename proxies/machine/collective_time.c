@@ -198,7 +198,7 @@ static double bytes_within(enum bb_nccl_algorithm algorithm, const struct bb_col
 #define TREE_CORRECTIONS 23
 
 /* Part of its rate that a tree reaches: of 64 bytes and more, of 128, of 256 ... of 256 MiB. */
-static double tree_part(const struct bb_nccl_way *way, double bytes)
+static double tree_part(const struct bb_nccl_variant *way, double bytes)
 {
     static const struct {
         const char *protocol;
@@ -216,7 +216,7 @@ static double tree_part(const struct bb_nccl_way *way, double bytes)
 }
 
 /* A ring's last step only receives: its links are idle while the last slice of each channel's chunk is taken over. */
-static void add_ring_end(const struct bb_nccl_way *way, const struct bb_collective *call, double bytes,
+static void add_ring_end(const struct bb_nccl_variant *way, const struct bb_collective *call, double bytes,
                          struct bb_cost *cost)
 {
     const struct bb_coll *coll = &bb_colls[call->kind];
@@ -229,7 +229,7 @@ static void add_ring_end(const struct bb_nccl_way *way, const struct bb_collecti
 }
 
 /* A chunk for each channel and head. NCCL halves them as long as an array has few of them. */
-static double nvls_round_bytes(const struct bb_nccl_way *way, const struct bb_collective *call, double bytes)
+static double nvls_round_bytes(const struct bb_nccl_variant *way, const struct bb_collective *call, double bytes)
 {
     static const double fewest_rounds[] = {64, 8, 2}, fewest_of_trees[] = {4, 1};
     const bool tree = way->algorithm == BB_NCCL_NVLS_TREE, far = tree && call->nodes >= FAR_NODES;
@@ -243,7 +243,7 @@ static double nvls_round_bytes(const struct bb_nccl_way *way, const struct bb_co
 }
 
 /* Its steps overlap but for the rounds that fill the pipeline. GPUs wait for each other once a round. */
-static void add_nvls_rounds(const struct bb_nccl_way *way, const struct bb_collective *call, double bytes,
+static void add_nvls_rounds(const struct bb_nccl_variant *way, const struct bb_collective *call, double bytes,
                             struct bb_cost *cost)
 {
     const double round = nvls_round_bytes(way, call, bytes), wait_ns = way->chunk_us * 1e3;
@@ -252,7 +252,7 @@ static void add_nvls_rounds(const struct bb_nccl_way *way, const struct bb_colle
     cost->link_ns += ceil(bytes / round) * wait_ns;
 }
 
-static struct bb_cost way_cost(const struct bb_cluster *c, const struct bb_nccl_way *way,
+static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_nccl_variant *way,
                                const struct bb_collective *call, double bytes)
 {
     const struct bb_coll *coll = &bb_colls[call->kind];
@@ -283,12 +283,12 @@ static void quickest_cost(const struct bb_cluster *c, const struct bb_collective
 {
     double best = INFINITY;
 
-    for (int i = 0; i < c->n_ways; i++) {
+    for (int i = 0; i < c->n_variants; i++) {
         struct bb_cost one;
 
         if (!can_do(c->ways[i].algorithm, &bb_colls[call->kind], call->ranks, call->nodes))
             continue;
-        one = way_cost(c, &c->ways[i], call, bytes);
+        one = variant_cost(c, &c->ways[i], call, bytes);
         if (one.latency_ns + one.transfer_ns < best) {
             best = one.latency_ns + one.transfer_ns;
             *cost = one;
@@ -338,7 +338,7 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
         return;
     if (call->ranks == 1)
         cost->latency_ns = call->in_place ? 0 : (double)bb_cluster_self_ns(c, bytes);
-    else if (c->n_ways == 0)
+    else if (c->n_variants == 0)
         simple_cost(c, call, bytes, cost);
     else if (bb_colls[call->kind].flags & BB_COLL_ESTIMATED)
         quickest_cost(c, call, bytes, cost);
@@ -346,7 +346,7 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
         pairs_cost(c, call, bytes, cost);
 }
 
-bool bb_cluster_way_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_way *way,
+bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_variant *way,
                          struct bb_cost *cost)
 {
     const struct bb_coll *coll = &bb_colls[call->kind];
@@ -355,12 +355,12 @@ bool bb_cluster_way_cost(const struct bb_cluster *c, const struct bb_collective 
     if (!(coll->flags & BB_COLL_ESTIMATED) || !can_do(way->algorithm, coll, call->ranks, call->nodes))
         return false;
     placed = call_on(c, call);
-    *cost = way_cost(c, way, &placed, payload_bytes(call));
+    *cost = variant_cost(c, way, &placed, payload_bytes(call));
     return true;
 }
 
 int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,
-                                 const struct bb_nccl_way **way)
+                                 const struct bb_nccl_variant **way)
 {
     struct bb_cost cost;
 

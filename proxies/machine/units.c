@@ -31,13 +31,13 @@ static const struct figure {
     {"inter.gbps", "1e9 bytes/s", offsetof(struct bb_cluster, inter.gbps), 0.05, 2e3},
 };
 
-static const struct figure way_figures[] = {
-    {"base_us", "us", offsetof(struct bb_nccl_way, base_us), 0.05, 1000},
-    {"intra_us", "us", offsetof(struct bb_nccl_way, intra_us), 0.01, 1000},
-    {"inter_us", "us", offsetof(struct bb_nccl_way, inter_us), 0.01, 1000},
-    {"gbps", "1e9 bytes/s", offsetof(struct bb_nccl_way, gbps), 0.5, 10e3},
-    {"nic", "a part of 1", offsetof(struct bb_nccl_way, nic), 0.01, 1.5},
-    {"chunk_us", "us", offsetof(struct bb_nccl_way, chunk_us), 0.01, 1000},
+static const struct figure variant_parameters[] = {
+    {"base_us", "us", offsetof(struct bb_nccl_variant, base_us), 0.05, 1000},
+    {"intra_us", "us", offsetof(struct bb_nccl_variant, intra_us), 0.01, 1000},
+    {"inter_us", "us", offsetof(struct bb_nccl_variant, inter_us), 0.01, 1000},
+    {"gbps", "1e9 bytes/s", offsetof(struct bb_nccl_variant, gbps), 0.5, 10e3},
+    {"nic", "a part of 1", offsetof(struct bb_nccl_variant, nic), 0.01, 1.5},
+    {"chunk_us", "us", offsetof(struct bb_nccl_variant, chunk_us), 0.01, 1000},
 };
 
 /* 0: it costs nothing, or there is none. */
@@ -56,9 +56,9 @@ void bb_cluster_warn_units(const struct bb_cluster *c)
 
     for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
         warn_if_unusual(c, "", &figures[i], c);
-    for (int w = 0; w < c->n_ways; w++) {
+    for (int w = 0; w < c->n_variants; w++) {
         snprintf(way, sizeof(way), "nccl.%s.%s.", bb_nccl_algorithms[c->ways[w].algorithm], c->ways[w].protocol);
-        for (size_t i = 0; i < sizeof(way_figures) / sizeof(way_figures[0]); i++)
-            warn_if_unusual(c, way, &way_figures[i], &c->ways[w]);
+        for (size_t i = 0; i < sizeof(variant_parameters) / sizeof(variant_parameters[0]); i++)
+            warn_if_unusual(c, way, &variant_parameters[i], &c->ways[w]);
     }
 }

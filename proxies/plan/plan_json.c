@@ -278,7 +278,7 @@ static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_ra
 
     for (int g = 0; g < l->n_groups; g++) {
         const struct bb_predicted_group *p = &r->groups[g];
-        const struct bb_nccl_way *way = p->way == BB_NONE ? NULL : &c->ways[p->way];
+        const struct bb_nccl_variant *way = p->way == BB_NONE ? NULL : &c->ways[p->way];
 
         if (p->bytes == 0)
             continue;

@@ -334,7 +334,7 @@ static void print_predicted_groups(const struct bb_layout *l, const struct bb_pr
                                    const struct bb_cluster *c, const struct bb_time_unit *unit, FILE *out)
 {
     fprintf(out, "  %-18s %6s %*s %s %*s %s %11s %11s%s\n", "group", "rank", column_width(unit), "busy", unit->name,
-            column_width(unit), "exposed", unit->name, "payload", "busbw GB/s", c->n_ways > 0 ? "  largest by" : "");
+            column_width(unit), "exposed", unit->name, "payload", "busbw GB/s", c->n_variants > 0 ? "  largest by" : "");
     for (int g = 0; g < l->n_groups; g++)
         if (r->groups[g].bytes > 0)
             print_predicted_group(l->groups[g].name, r, &r->groups[g], c, unit, out);

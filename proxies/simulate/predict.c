@@ -48,12 +48,12 @@ out:
 }
 
 /* How NCCL does the largest collective of a group, as an index of the cluster's ways. */
-static int find_way(const struct bb_sim *m, const struct bb_op *op, int g, int rank, int *found)
+static int find_variant(const struct bb_sim *m, const struct bb_op *op, int g, int rank, int *found)
 {
     const struct bb_layout *l = &m->step->layout;
     int instance = bb_group_instance(l, g, rank);
     int nodes = bb_group_nodes(l, g, instance, m->cluster->gpus_per_node);
-    const struct bb_nccl_way *way = NULL;
+    const struct bb_nccl_variant *way = NULL;
     struct bb_collective call;
     struct bb_spread spread;
     int rc;
@@ -83,7 +83,7 @@ static int find_ways(const struct bb_sim *m, struct bb_predicted_rank *r)
     for (int g = 0; g < l->n_groups; g++) {
         r->groups[g].way = BB_NONE;
         if (largest[g])
-            TRY(find_way(m, largest[g], g, r->rank, &r->groups[g].way));
+            TRY(find_variant(m, largest[g], g, r->rank, &r->groups[g].way));
     }
 out:
     return rc;

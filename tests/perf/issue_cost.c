@@ -28,7 +28,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum way { PLAIN, RUNNER, TRACED, WAYS }; /* traced: the runner's traced steps, with events around everything */
+enum way { PLAIN, RUNNER, TRACED, VARIANTS }; /* traced: the runner's traced steps, with events around everything */
 enum { COUNT = 1024, COMMS = 2, MAX_ROUNDS = 1000, MAX_STEPS = 1000 };
 static const double KERNEL_US = 1;
 
@@ -337,14 +337,14 @@ out:
     return rc;
 }
 
-static int print_row(const struct bench *bench, const struct subject *s, bool blocking, double us[WAYS][MAX_ROUNDS])
+static int print_row(const struct bench *bench, const struct subject *s, bool blocking, double us[VARIANTS][MAX_ROUNDS])
 {
     int n = bench->options.rounds, rc = 0;
     struct bb_stats stats;
 
     printf("%12s %12s %6zu %6zu", s->name, blocking ? "blocking" : "polled", bench->program.n_ops,
            bench->program.n_waits);
-    for (int way = 0; way < WAYS; way++) {
+    for (int way = 0; way < VARIANTS; way++) {
         TRY(bb_stats_of(us[way], (size_t)n, &stats));
         printf(" %9.2f", stats.p50);
     }
@@ -359,12 +359,12 @@ out:
 /* Each round begins with another way, so that none always comes first. */
 static int run_rounds(struct bench *bench, const struct subject *s, bool blocking)
 {
-    static double us[WAYS][MAX_ROUNDS];
+    static double us[VARIANTS][MAX_ROUNDS];
     int rc = 0;
 
     for (int i = 0; i < bench->options.rounds; i++)
-        for (int k = 0; k < WAYS; k++)
-            TRY(measure(bench, s, (enum way)((i + k) % WAYS), blocking, &us[(i + k) % WAYS][i]));
+        for (int k = 0; k < VARIANTS; k++)
+            TRY(measure(bench, s, (enum way)((i + k) % VARIANTS), blocking, &us[(i + k) % VARIANTS][i]));
     if (bench->world.rank == 0)
         TRY(print_row(bench, s, blocking, us));
 out:

@@ -103,10 +103,10 @@ static bool paced_cost(struct bb_cluster c, const struct bb_collective *call, co
 
 bool en_has_ways(void)
 {
-    return emu_machine()->n_ways > 0;
+    return emu_machine()->n_variants > 0;
 }
 
-static bool is_way(const struct bb_nccl_way *way, int algorithm, int protocol)
+static bool is_variant(const struct bb_nccl_variant *way, int algorithm, int protocol)
 {
     return strcasecmp(bb_nccl_algorithms[way->algorithm], en_algorithm_name(algorithm)) == 0 &&
            strcasecmp(way->protocol, en_protocol_name(protocol)) == 0;
@@ -118,8 +118,8 @@ static bool cost_by_way(const struct bb_cluster *c, const struct bb_collective *
     struct bb_cost cost;
     bool found = false;
 
-    for (int i = 0; i < c->n_ways; i++) {
-        if (!is_way(&c->ways[i], task->algorithm, task->protocol) || !bb_cluster_way_cost(c, call, &c->ways[i], &cost))
+    for (int i = 0; i < c->n_variants; i++) {
+        if (!is_variant(&c->ways[i], task->algorithm, task->protocol) || !bb_cluster_variant_cost(c, call, &c->ways[i], &cost))
             continue;
         if (!found || cost.latency_ns + cost.transfer_ns < best->latency_ns + best->transfer_ns)
             *best = cost;
@@ -188,14 +188,14 @@ int64_t en_collective_ns(ncclComm_t comm, const struct en_task *task)
 void en_take_quickest(ncclComm_t comm, struct en_task *task)
 {
     const struct bb_collective call = call_of(comm, task);
-    const struct bb_nccl_way *way = NULL;
+    const struct bb_nccl_variant *way = NULL;
 
     task->algorithm = EN_RING;
     task->protocol = EN_SIMPLE;
     if (comm->size > 1 && en_has_algorithm(task) && en_has_ways())
         bb_cluster_collective_ns(emu_machine(), &call, &way);
     for (int i = 0; way != NULL && i < EN_ALGORITHMS * EN_PROTOCOLS; i++)
-        if (is_way(way, i / EN_PROTOCOLS, i % EN_PROTOCOLS)) {
+        if (is_variant(way, i / EN_PROTOCOLS, i % EN_PROTOCOLS)) {
             task->algorithm = i / EN_PROTOCOLS;
             task->protocol = i % EN_PROTOCOLS;
         }

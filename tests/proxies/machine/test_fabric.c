@@ -15,7 +15,7 @@ static const struct bb_cluster flat = {.gpus_per_node = 1,
                                        .intra = {.gbps = 1000},
                                        .inter = {.gbps = 1},
                                        .ways = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0}},
-                                       .n_ways = 1,
+                                       .n_variants = 1,
                                        .shares = true,
                                        .sharing = {1, 1, 0}};
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 static double collective_us(const struct bb_cluster *c, enum bb_coll_kind kind, double payload, int n, int nodes,
-                            const struct bb_nccl_way **way)
+                            const struct bb_nccl_variant **way)
 {
     bool sliced = bb_colls[kind].flags & BB_COLL_SLICED;
     const struct bb_collective call = {
@@ -33,7 +33,7 @@ static void a_ring_is_that_of_loggp(void **state)
                                  .nics_per_node = 1,
                                  .inter = {.gbps = 1},
                                  .ways = {{BB_NCCL_RING, "Simple", 0, 0.5, 0.5, 1, 1, 0, 0}},
-                                 .n_ways = 1};
+                                 .n_variants = 1};
     struct bb_cluster one_node = c;
 
     (void)state;
@@ -72,8 +72,8 @@ static void ways_have_their_own_steps_and_bytes(void **state)
                                      .nics_per_node = 4, /* of 0.2 bytes a ns: 0.1 for each GPU */
                                      .inter = {.gbps = 0.2},
                                      .ways = {{rows[i].algorithm, "", 10, 1, 100, 1, 1, 0, 0}},
-                                     .n_ways = 1};
-        const struct bb_nccl_way *way;
+                                     .n_variants = 1};
+        const struct bb_nccl_variant *way;
 
         near(collective_us(&c, rows[i].kind, 16000, rows[i].n, rows[i].nodes, &way), rows[i].us, 1e-6);
         assert_ptr_equal(way, &c.ways[0]);
@@ -90,7 +90,7 @@ static void nvls_waits_once_a_round(void **state)
                 {2 << 20, 1 << 20},  {(16 << 20) - 4, 1 << 20}, {16 << 20, 2 << 20},
                 {256 << 20, 4 << 20}};
     struct bb_cluster c = {
-        .gpus_per_node = 8, .nics_per_node = 8, .ways = {{BB_NCCL_NVLS, "Simple", 10, 1, 0, 1, 1, 5, 0}}, .n_ways = 1};
+        .gpus_per_node = 8, .nics_per_node = 8, .ways = {{BB_NCCL_NVLS, "Simple", 10, 1, 0, 1, 1, 5, 0}}, .n_variants = 1};
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++)
@@ -126,7 +126,7 @@ static void trees_of_nvls_wait_too(void **state)
                                      .nics_per_node = 8,
                                      .inter = {.gbps = rows[i].nic_gbps},
                                      .ways = {{BB_NCCL_NVLS_TREE, "Simple", 10, 1, 20, 1, 1, 5, 16}},
-                                     .n_ways = 1};
+                                     .n_variants = 1};
 
         near(collective_us(&c, BB_ALL_REDUCE, bytes, 8 * rows[i].nodes, rows[i].nodes, NULL),
              11 + 40 * level + fmax(within + 5 * rounds, between) +
@@ -159,7 +159,7 @@ static void trees_are_slower_in_the_middle(void **state)
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_cluster c = {
-            .gpus_per_node = 8, .nics_per_node = 8, .ways = {{BB_NCCL_TREE, "", 10, 1, 0, 1, 1, 0, 0}}, .n_ways = 1};
+            .gpus_per_node = 8, .nics_per_node = 8, .ways = {{BB_NCCL_TREE, "", 10, 1, 0, 1, 1, 0, 0}}, .n_variants = 1};
 
         snprintf(c.ways[0].protocol, sizeof(c.ways[0].protocol), "%s", rows[i].protocol);
         near(collective_us(&c, BB_ALL_REDUCE, rows[i].bytes, 8, 1, NULL), 24 + 2 * rows[i].bytes / 1000 / rows[i].part,
@@ -194,7 +194,7 @@ static void a_ring_ends_with_a_slice(void **state)
                                .nics_per_node = 8,
                                .inter = {.gbps = rows[i].nodes == 8 ? 0.125 : 100},
                                .ways = {{BB_NCCL_RING, "", 10, 1, 100, 1, 1, 0, 10}},
-                               .n_ways = 1};
+                               .n_variants = 1};
 
         snprintf(c.ways[0].protocol, sizeof(c.ways[0].protocol), "%s", rows[i].protocol);
         near(collective_us(&c, rows[i].kind, rows[i].bytes, rows[i].n, rows[i].nodes, NULL), rows[i].us, 2e-5);
@@ -208,7 +208,7 @@ static void pairs_charge_each_link_its_own_bytes(void **state)
                                  .intra = {.latency_us = 3, .gbps = 10},
                                  .inter = {.latency_us = 6, .gbps = 1},
                                  .ways = {{0}},
-                                 .n_ways = 1};
+                                 .n_variants = 1};
     const struct bb_load load = {.out = {600, 9000}, .in = {500, 100}};
 
     (void)state;
@@ -225,7 +225,7 @@ static void members_have_the_nics_of_their_gpus(void **state)
                                  .intra = {.gbps = 1000},
                                  .inter = {.gbps = 1},
                                  .ways = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0}},
-                                 .n_ways = 1,
+                                 .n_variants = 1,
                                  .shares = true};
     const int on_each[] = {0, 2, 4, 6, 8}, beside[] = {1, 2, 3, 5};
     struct bb_spread spread = {0};
@@ -254,7 +254,7 @@ static void a_load_knows_who_else_sends(void **state)
                            .intra = {.gbps = 10},
                            .inter = {.gbps = 1},
                            .ways = {{0}},
-                           .n_ways = 1,
+                           .n_variants = 1,
                            .shares = true};
     const struct bb_load load = {.out = {600}, .in = {500}};
 
@@ -320,7 +320,7 @@ static void published_collectives_are_met(void **state)
 
 static void the_choice_changes_with_size(void **state)
 {
-    const struct bb_nccl_way *small, *middle, *large, *far;
+    const struct bb_nccl_variant *small, *middle, *large, *far;
     struct bb_cluster c;
 
     (void)state;

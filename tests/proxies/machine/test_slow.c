@@ -8,7 +8,7 @@
 
 static void words_are_factors(void **state)
 {
-    const struct bb_cluster c = {.gpus_per_node = 4, .nics_per_node = 4, .n_ways = 1};
+    const struct bb_cluster c = {.gpus_per_node = 4, .nics_per_node = 4, .n_variants = 1};
     struct bb_slow slow = {0};
 
     (void)state;
@@ -37,7 +37,7 @@ static void gpus_use_nics_in_order(void **state)
     (void)state;
     assert_int_equal(bb_slow_read(&slow, "--slow", "link=node0-nic1:0.5"), 0);
     for (size_t i = 0; i < ROWS(rows); i++) {
-        const struct bb_cluster c = {.gpus_per_node = 8, .nics_per_node = rows[i].nics, .n_ways = rows[i].ways};
+        const struct bb_cluster c = {.gpus_per_node = 8, .nics_per_node = rows[i].nics, .n_variants = rows[i].ways};
 
         for (int gpu = 0; gpu < 8; gpu++)
             assert_true(bb_slow_nic_part(&slow, &c, 0, gpu) == rows[i].parts[gpu]);
@@ -49,7 +49,7 @@ static void gpus_use_nics_in_order(void **state)
 static void leaves_have_numbers(void **state)
 {
     struct bb_cluster c = {
-        .gpus_per_node = 4, .nics_per_node = 4, .n_ways = 1, .fabric = {.nodes = {2}, .oversubscription = {1}}};
+        .gpus_per_node = 4, .nics_per_node = 4, .n_variants = 1, .fabric = {.nodes = {2}, .oversubscription = {1}}};
     struct bb_slow slow = {0};
 
     (void)state;
@@ -83,7 +83,7 @@ static void exchanges_share_each_way_of_a_nic(void **state)
                                  .nics_per_node = 1,
                                  .intra = {.gbps = 1000},
                                  .inter = {.gbps = 1},
-                                 .n_ways = 1,
+                                 .n_variants = 1,
                                  .shares = true};
 
     (void)state;
@@ -111,7 +111,7 @@ static void a_job_has_the_nics_of_its_gpus(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct bb_cluster c = {
-            .n_ways = 1, .gpus_per_node = rows[i].gpus_per_node, .nics_per_node = rows[i].nics_per_node};
+            .n_variants = 1, .gpus_per_node = rows[i].gpus_per_node, .nics_per_node = rows[i].nics_per_node};
 
         bb_cluster_take_gpus(&c, rows[i].gpus);
         assert_int_equal(c.gpus_per_node, rows[i].gpus);
@@ -145,7 +145,7 @@ static void what_is_no_word_is_refused(void **state)
                                         "link=leaf3-nic1:0.5",
                                         "link=leaf1:0.5,link=leaf1:0.6",
                                         "rank=1:2,rank=1:3"};
-    const struct bb_cluster c = {.gpus_per_node = 8, .nics_per_node = 4, .n_ways = 1};
+    const struct bb_cluster c = {.gpus_per_node = 8, .nics_per_node = 4, .n_variants = 1};
     static const char *const absent[] = {"rank=16:2", "link=node2-nic0:0.5", "link=node1-nic4:0.5", "link=leaf0:0.5"};
 
     (void)state;

@@ -71,7 +71,7 @@ const struct bb_opts bb_proxy_set = {
 };
 
 /* A launch that waits for its end can never be behind a gate that the host has yet to open. */
-static int refuse_gate(void)
+static int refuse_start_barrier(void)
 {
     const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
 
@@ -169,7 +169,7 @@ int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy
     if (o->graph)
         TRY(refuse_graph());
     if (o->gate)
-        TRY(refuse_gate());
+        TRY(refuse_start_barrier());
     if (o->trace && o->traced_steps == 0)
         rc = bb_err(BB_EUSAGE, "--trace shows a traced step, so --traced-steps 0 will not do; nearest: 1");
 out:

@@ -68,10 +68,10 @@ struct bb_bench_context {
     bool auto_warmup;
     struct bb_stopping policy; /* of the current mode                                                              */
     size_t max_iterations;     /* timed iterations of a row that needs more than one batch; 0: none does           */
-    struct bb_gate gate;
-    int64_t gate_limit_ns;
+    struct bb_start_barrier gate;
+    int64_t start_barrier_limit_ns;
     bool gated;        /* operations of mode stream wait behind the gate, on all ranks or on none                */
-    bool gate_expired; /* it once opened by itself on this rank: it is not closed again                          */
+    bool start_barrier_expired; /* it once opened by itself on this rank: it is not closed again                          */
     bool connected;    /* operations of this row have run: none of them has to connect                           */
     struct bb_sample *batch, *all_batches; /* [a batch] this rank's, [size * that] everybody's             */
     double *series[BB_SERIES_COUNT];       /* [max_iterations + a batch] of the group, all batches of a row  */

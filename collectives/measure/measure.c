@@ -65,12 +65,12 @@ int bb_measure_init(struct bb_bench_context *ctx)
     }
     if (!complete)
         return bb_err(BB_EFAIL, "no memory for %zu samples of %zu ranks", samples, ranks);
-    return ctx->gated ? bb_gate_init(&ctx->gate, ctx->gate_limit_ns) : 0;
+    return ctx->gated ? bb_start_barrier_init(&ctx->gate, ctx->start_barrier_limit_ns) : 0;
 }
 
 void bb_measure_release(struct bb_bench_context *ctx)
 {
-    bb_gate_release(&ctx->gate);
+    bb_start_barrier_release(&ctx->gate);
     free(ctx->batch);
     free(ctx->all_batches);
     free(ctx->times_last);
@@ -284,12 +284,12 @@ out:
 /* What only this rank knows of a row. */
 struct note {
     double first_us;
-    bool gate_expired;
+    bool start_barrier_expired;
 };
 
 static int gather_notes(struct bb_bench_context *ctx, struct bb_figures *f)
 {
-    const struct note own = {f->first_us, ctx->gate_expired};
+    const struct note own = {f->first_us, ctx->start_barrier_expired};
     int rc;
     struct note *all = bb_world_gather(ctx->world, &own, sizeof own, &rc);
 
@@ -297,8 +297,8 @@ static int gather_notes(struct bb_bench_context *ctx, struct bb_figures *f)
         if (!same_group(ctx, r))
             continue;
         f->first_us = fmax(f->first_us, all[r].first_us);
-        if (all[r].gate_expired)
-            f->warnings |= 1u << BB_WARN_GATE;
+        if (all[r].start_barrier_expired)
+            f->warnings |= 1u << BB_WARN_START_BARRIER_EXPIRED;
     }
     free(all);
     return rc;
@@ -319,7 +319,7 @@ static int sum_up(struct bb_bench_context *ctx, const struct bb_case *c, struct 
     if (ctx->mode->single && c->ranks > 1)
         TRY(find_skew(ctx, c, n, &f->skew));
     TRY(gather_notes(ctx, f));
-    f->gated = ctx->mode == &bb_mode_stream && ctx->gated && !(f->warnings & 1u << BB_WARN_GATE);
+    f->gated = ctx->mode == &bb_mode_stream && ctx->gated && !(f->warnings & 1u << BB_WARN_START_BARRIER_EXPIRED);
 out:
     return rc;
 }

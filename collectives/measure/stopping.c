@@ -100,7 +100,7 @@ const struct bb_warning_row bb_warnings[BB_WARN_COUNT] = {
                             "raise --max-iters or --max-seconds"},
     [BB_WARN_TREND] = {"trend", "times go up or down from sample to sample",
                        "--warmup auto, or a larger -w; --shuffle SEED if it lasts"},
-    [BB_WARN_GATE] = {"gate_expired", "the gate opened by itself before all operations were enqueued",
+    [BB_WARN_START_BARRIER_EXPIRED] = {"start_barrier_expired", "the gate opened by itself before all operations were enqueued",
                       "--gate 0, a smaller -n, or a larger --gate-limit"},
 };
 

@@ -55,7 +55,7 @@ enum bb_warning {
     BB_WARN_NOISY,
     BB_WARN_NOT_NARROW,
     BB_WARN_TREND,
-    BB_WARN_GATE,
+    BB_WARN_START_BARRIER_EXPIRED,
     BB_WARN_COUNT
 };
 

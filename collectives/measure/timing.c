@@ -111,7 +111,7 @@ static void switch_events(struct bb_bench_context *ctx, bool on)
 }
 
 /* Iterations that go behind the gate, beside the one that gathers the ranks; 0: no gate. The same on all ranks. */
-static size_t behind_gate(const struct bb_bench_context *ctx, const struct bb_case *c)
+static size_t iterations_behind_start_barrier(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
     size_t room = bb_start_barrier_capacity(c->kind, ctx->world->size, bb_bench_context_aggregate(ctx));
     size_t n = (size_t)ctx->iterations;
@@ -169,7 +169,7 @@ static int open_and_follow(struct bb_bench_context *ctx, const struct bb_case *c
     if (behind == n)
         TRY(mark_end(ctx));
     TRY(bb_world_barrier(ctx->world, "opening of the gate"));
-    bb_gate_open(&ctx->gate);
+    bb_start_barrier_open(&ctx->gate);
     if (behind < n) {
         TRY(enqueue_timed(ctx, c, behind, n - behind, ends_row, span));
         TRY(mark_end(ctx));
@@ -179,21 +179,21 @@ out:
 }
 
 /* A rank whose gate once opened by itself leaves it open, but comes to the barrier as the others do. */
-static int gated_operations(struct bb_bench_context *ctx, const struct bb_case *c, size_t behind, bool ends_row,
+static int start_barrier_operations(struct bb_bench_context *ctx, const struct bb_case *c, size_t behind, bool ends_row,
                             struct span *span)
 {
-    bool closes = !ctx->gate_expired;
+    bool closes = !ctx->start_barrier_expired;
     int rc = 0;
 
     if (closes)
-        TRY(bb_gate_close(&ctx->gate, ctx->stream));
+        TRY(bb_start_barrier_close(&ctx->gate, ctx->stream));
     TRY(gather_ranks(ctx, c));
     switch_events(ctx, ends_row);
     TRY(begin_span(ctx, span));
     TRY(enqueue_timed(ctx, c, 0, behind, ends_row && behind == (size_t)ctx->iterations, span));
     TRY(open_and_follow(ctx, c, behind, ends_row, span));
     TRY(end_span(ctx, span));
-    ctx->gate_expired = ctx->gate_expired || bb_gate_expired(&ctx->gate);
+    ctx->start_barrier_expired = ctx->start_barrier_expired || bb_start_barrier_expired(&ctx->gate);
 out:
     return rc;
 }
@@ -216,11 +216,11 @@ out:
 static int one_sample(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row, struct bb_sample *sample)
 {
     struct span span = {0};
-    size_t behind = behind_gate(ctx, c);
+    size_t behind = iterations_behind_start_barrier(ctx, c);
     int rc;
 
     TRY(bb_world_barrier(ctx->world, "start of a sample"));
-    TRY(behind ? gated_operations(ctx, c, behind, ends_row, &span) : free_operations(ctx, c, ends_row, &span));
+    TRY(behind ? start_barrier_operations(ctx, c, behind, ends_row, &span) : free_operations(ctx, c, ends_row, &span));
     if (ctx->marks && ends_row)
         TRY(bb_iteration_events_read(ctx->marks));
     switch_events(ctx, false);

@@ -290,7 +290,7 @@ static void choose_modes(const struct bb_bench_options *o, struct bb_bench_conte
 }
 
 /* Behind a closed gate a launch that blocks, or another rank's operation on the same GPU, would wait for the limit. */
-static int choose_gate(struct bench *b)
+static int choose_start_barrier(struct bench *b)
 {
     const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
     bool gated = b->options.figures.gate && !b->ctx.host_clock && !b->report.shared_gpu && !(blocks && atoi(blocks)) &&
@@ -323,8 +323,8 @@ static int make_samples(struct bench *b)
     b->ctx.auto_warmup = o->warmup && strcmp(o->warmup, "auto") == 0;
     b->ctx.policy = (struct bb_stopping){.confidence = o->confidence_part, .max_s = o->max_s};
     b->ctx.max_iterations = o->confidence_part > 0 ? (size_t)o->max_iterations : 0;
-    b->ctx.gate_limit_ns = (int64_t)(1e6 * o->gate_ms);
-    TRY(choose_gate(b));
+    b->ctx.start_barrier_limit_ns = (int64_t)(1e6 * o->start_barrier_limit_ms);
+    TRY(choose_start_barrier(b));
     TRY(make_delays(b));
     TRY(bb_measure_init(&b->ctx));
     bb_measure_mode(&b->ctx, b->ctx.modes[0]);

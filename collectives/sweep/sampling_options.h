@@ -30,7 +30,7 @@ struct bb_sampling_options {
     const char *confidence, *shuffle, *delay; /* as typed, NULL without                               */
     int gate, max_iterations;
     bool show_choice, sweep_algorithms;
-    double gate_ms; /* longest that the gate stays closed */
+    double start_barrier_limit_ms; /* longest that the gate stays closed */
     double max_s;
     double confidence_part; /* from here on made by bb_sampling_settle: 0.01 for 1%, 0 without */
     uint64_t seed;          /* of shuffle                                                     */

@@ -17,38 +17,38 @@ extern "C" {
 #endif
 
 /* In pinned host memory. Closings are numbered from 1, so nothing has to be reset between them. */
-struct bb_gate_words {
+struct bb_start_barrier_words {
     uint32_t opened;  /* by the host: every closing up to this one is over      */
     uint32_t expired; /* by the GPU: the last closing whose limit ran out, or 0 */
 };
 
-struct bb_gate {
-    struct bb_gate_words *words; /* NULL: not made */
+struct bb_start_barrier {
+    struct bb_start_barrier_words *words; /* NULL: not made */
     int64_t limit_ns;
     uint32_t closed; /* the number of the last closing */
 };
 
 /* The argument of the kernel. */
-struct bb_gate_args {
-    struct bb_gate_words *words;
+struct bb_start_barrier_args {
+    struct bb_start_barrier_words *words;
     uint32_t number;
     int64_t limit_ns;
 };
 
-/* bb_gate_load - see cuda/load: its kernel. */
-BB_MUST_CHECK int bb_gate_load(void);
+/* bb_start_barrier_load - see cuda/load: its kernel. */
+BB_MUST_CHECK int bb_start_barrier_load(void);
 
-BB_MUST_CHECK int bb_gate_init(struct bb_gate *g, int64_t limit_ns);
+BB_MUST_CHECK int bb_start_barrier_init(struct bb_start_barrier *g, int64_t limit_ns);
 
-/* bb_gate_release - opens it first; the streams must be done with it. Fine on a zeroed one. */
-void bb_gate_release(struct bb_gate *g);
+/* bb_start_barrier_release - opens it first; the streams must be done with it. Fine on a zeroed one. */
+void bb_start_barrier_release(struct bb_start_barrier *g);
 
-/* bb_gate_close - what is enqueued on `stream` from here on waits; returns at once. bb_gate_open lets it go. */
-BB_MUST_CHECK int bb_gate_close(struct bb_gate *g, cudaStream_t stream);
-void bb_gate_open(struct bb_gate *g);
+/* bb_start_barrier_close - what is enqueued on `stream` from here on waits; returns at once. bb_start_barrier_open lets it go. */
+BB_MUST_CHECK int bb_start_barrier_close(struct bb_start_barrier *g, cudaStream_t stream);
+void bb_start_barrier_open(struct bb_start_barrier *g);
 
-/* bb_gate_expired - whether the last closing ended by its limit. To be asked when the stream is done. */
-bool bb_gate_expired(const struct bb_gate *g);
+/* bb_start_barrier_expired - whether the last closing ended by its limit. To be asked when the stream is done. */
+bool bb_start_barrier_expired(const struct bb_start_barrier *g);
 
 #ifdef __cplusplus
 }

@@ -6,7 +6,7 @@
 #include "cuda/compute/start_barrier.h"
 #include "cuda/device/gpu_clock.cuh"
 
-extern "C" __global__ void bb_gate_kernel(struct bb_gate_args a)
+extern "C" __global__ void bb_start_barrier_kernel(struct bb_start_barrier_args a)
 {
     const uint64_t start = bb_gpu_clock_ns();
     const volatile uint32_t *opened = &a.words->opened;

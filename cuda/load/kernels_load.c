@@ -13,6 +13,6 @@ int bb_kernels_load(void)
     if (rc == 0)
         rc = bb_busy_load();
     if (rc == 0)
-        rc = bb_gate_load();
+        rc = bb_start_barrier_load();
     return rc ? rc : bb_passes_load();
 }

@@ -421,7 +421,7 @@ static void release_cuda(struct bb_runner *r)
         bb_stream_destroy(r->streams[i]);
     }
     if (r->gate.words)
-        bb_gate_release(&r->gate);
+        bb_start_barrier_release(&r->gate);
     bb_event_destroy(r->fork);
     bb_event_destroy(r->ready);
     bb_event_destroy(r->begin);
@@ -458,11 +458,11 @@ int bb_runner_busy(struct bb_runner *r, int sms, double gbps)
     return BB_CUDA(cudaMalloc(&r->busy.scratch, SCRATCH_BYTES));
 }
 
-int bb_runner_gate(struct bb_runner *r)
+int bb_runner_init_start_barrier(struct bb_runner *r)
 {
     static const int64_t limit_ns = 2000000000;
 
-    return bb_gate_init(&r->gate, limit_ns);
+    return bb_start_barrier_init(&r->gate, limit_ns);
 }
 
 int bb_runner_release(struct bb_runner *r, int rc)

@@ -56,7 +56,7 @@ struct bb_runner {
     cudaEvent_t fork;               /* to all streams, in a capture                                     */
     cudaEvent_t ready, begin, end;  /* ready: in front of the common start, in traced steps               */
     cudaEvent_t first;              /* sent at once when the host knows of begin                          */
-    struct bb_gate gate;            /* only after bb_runner_gate                                        */
+    struct bb_start_barrier gate;            /* only after bb_runner_init_start_barrier                                        */
     cudaGraphExec_t graph;          /* the whole step; only after bb_runner_capture                     */
     struct bb_batch *batches;
     struct bb_lane *lanes;
@@ -84,8 +84,8 @@ int bb_runner_release(struct bb_runner *r, int rc);
  * causes meanwhile. Without it: one, and none. The time of an operation stays exact. */
 int bb_runner_busy(struct bb_runner *r, int sms, double gbps) BB_MUST_CHECK;
 
-/* bb_runner_gate - make the gate, for gated steps. It opens by itself after some seconds. */
-int bb_runner_gate(struct bb_runner *r) BB_MUST_CHECK;
+/* bb_runner_init_start_barrier - make the gate, for gated steps. It opens by itself after some seconds. */
+int bb_runner_init_start_barrier(struct bb_runner *r) BB_MUST_CHECK;
 
 /* bb_runner_trace - make the events of the lanes, for traced steps. */
 int bb_runner_trace(struct bb_runner *r) BB_MUST_CHECK;

@@ -355,12 +355,12 @@ out:
 }
 
 /* What is issued next stands behind the common start, and that behind the gate. */
-static int begin_gated(struct bb_runner *r)
+static int begin_behind_start_barrier(struct bb_runner *r)
 {
     int rc;
 
     TRY(bb_world_barrier(r->world, "the start of a step"));
-    TRY(bb_gate_close(&r->gate, r->join));
+    TRY(bb_start_barrier_close(&r->gate, r->join));
     if (r->everyone.nccl)
         TRY(sync_ranks(r));
     TRY(BB_CUDA(cudaEventRecord(r->begin, r->join)));
@@ -374,7 +374,7 @@ static int issue_step(struct bb_runner *r, unsigned what, bool trace)
 {
     if (what == BB_ISSUE_GRAPH)
         return BB_CUDA(cudaGraphLaunch(r->graph, r->join));
-    return issue_all(r, what & BB_ISSUE_GATED ? BB_ISSUE_ALL : what, trace);
+    return issue_all(r, what & BB_ISSUE_START_BARRIER ? BB_ISSUE_ALL : what, trace);
 }
 
 /* The gate opens when all ranks have issued their step. A graph has its streams joined. */
@@ -385,9 +385,9 @@ static int finish_step(struct bb_runner *r, unsigned what, const char *name)
     if (what != BB_ISSUE_GRAPH)
         TRY(join_streams(r));
     TRY(BB_CUDA(cudaEventRecord(r->end, r->join)));
-    if (what & BB_ISSUE_GATED) {
+    if (what & BB_ISSUE_START_BARRIER) {
         TRY(bb_world_barrier(r->world, "the opening of the gate"));
-        bb_gate_open(&r->gate);
+        bb_start_barrier_open(&r->gate);
     }
     TRY(bb_runner_wait_event(r, r->end, name));
 out:
@@ -403,11 +403,11 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
 
     bb_range_init(&r->nvtx, &range, 0, 0, "%s", name);
     bb_world_prompt(r->world, true); /* the host's reaction to the common start is in the step */
-    TRY(what & BB_ISSUE_GATED ? begin_gated(r) : begin_together(r, trace));
+    TRY(what & BB_ISSUE_START_BARRIER ? begin_behind_start_barrier(r) : begin_together(r, trace));
     bb_world_reached(r->world, "%s", name);
     bb_range_push(&r->nvtx, &range);
     start_s = bb_now_s();
-    rc = what & BB_ISSUE_GATED ? 0 : BB_CUDA(cudaEventRecord(r->first, r->join));
+    rc = what & BB_ISSUE_START_BARRIER ? 0 : BB_CUDA(cudaEventRecord(r->first, r->join));
     rc = rc ? rc : issue_step(r, what, trace);
     issued_s = bb_now_s();
     rc = rc ? rc : finish_step(r, what, name);

@@ -108,7 +108,7 @@ out:
 /* Whether the last gated step began by the gate's limit, on any rank: the host was kept in a call behind it. */
 static int ask_expired(struct bb_runner *r, bool *expired)
 {
-    double one = bb_gate_expired(&r->gate);
+    double one = bb_start_barrier_expired(&r->gate);
     int rc = bb_world_max(r->world, &one, 1);
 
     *expired = one > 0;
@@ -116,14 +116,14 @@ static int ask_expired(struct bb_runner *r, bool *expired)
 }
 
 /* No figure is better than one with the limit in it. The warm-up asks first, so that not every step lasts so long. */
-static int time_gated(struct bb_runner *r, int n, struct bb_progress *progress, struct bb_measured *m)
+static int time_start_barrier_steps(struct bb_runner *r, int n, struct bb_progress *progress, struct bb_measured *m)
 {
-    const struct series warmup = {"gated warm-up", BB_ISSUE_GATED, 1}, timed = {"gated step", BB_ISSUE_GATED, n};
+    const struct series warmup = {"gated warm-up", BB_ISSUE_START_BARRIER, 1}, timed = {"gated step", BB_ISSUE_START_BARRIER, n};
     struct timed_stats stats;
     bool expired;
     int rc;
 
-    TRY(bb_runner_gate(r));
+    TRY(bb_runner_init_start_barrier(r));
     TRY(run_timed(r, &warmup, progress, NULL, NULL));
     TRY(ask_expired(r, &expired));
     if (!expired) {
@@ -135,8 +135,8 @@ static int time_gated(struct bb_runner *r, int n, struct bb_progress *progress, 
             bb_warn("--gate: the host was kept in a call behind the closed gate, so there is no gated step");
         goto out;
     }
-    m->gated_step = stats.step;
-    m->gated_issue = stats.issue;
+    m->start_barrier_step = stats.step;
+    m->start_barrier_issue = stats.issue;
     m->gated = true;
 out:
     return rc;
@@ -253,7 +253,7 @@ int bb_step_measure(struct bb_runner *r, const struct bb_measure_plan *plan, str
     if (plan->graph)
         TRY(time_graph(r, plan, progress, m));
     if (plan->gate)
-        TRY(time_gated(r, plan->steps, progress, m));
+        TRY(time_start_barrier_steps(r, plan->steps, progress, m));
     TRY(trace_steps(r, &traced, progress, &out));
     m->beat_us = out.beat_us;
     if (plan->alone)

@@ -40,13 +40,13 @@ def row_of(busbar, tmp_path, *words, **env):
 def test_a_launch_queue_that_keeps_the_host_lets_the_gate_open_in_time(busbar, tmp_path):
     """300 operations of four entries each, the mark of -I among them, in a queue of 1000."""
     row = row_of(busbar, tmp_path, "all_reduce", "--sizes", 1024, "-n", 300, "-I", 1, EMU_LAUNCH_QUEUE="1000")
-    assert row["gated"] and "gate_expired" not in row["flags"]
+    assert row["gated"] and "start_barrier_expired" not in row["flags"]
 
 
 def test_a_work_fifo_that_keeps_the_host_lets_the_gate_open_in_time(busbar, tmp_path):
     """An iteration has 512 x 4 messages each way: 98304 bytes of work, of which 10 fit into 1 MiB."""
     row = row_of(busbar, tmp_path, "alltoall", "--sizes", 1024, "-n", 12, "-m", 512, "-w", 1, EMU_WORK_FIFO=str(1 << 20))
-    assert row["gated"] and "gate_expired" not in row["flags"]
+    assert row["gated"] and "start_barrier_expired" not in row["flags"]
 
 
 def broadcast_us(busbar, tmp_path, late_us):

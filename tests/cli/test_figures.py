@@ -61,16 +61,16 @@ def test_without_the_gate_the_host_is_in_the_way(figures):
                                          (["--share-gpu"], {"EMU_DEVICES": "1"})])
 def test_where_a_gate_would_lock_there_is_none(figures, options, env):
     row = figures(*options, env=env)[0]
-    assert row["gated"] is False and "gate_expired" not in row["flags"] and row["wrong"] == 0
+    assert row["gated"] is False and "start_barrier_expired" not in row["flags"] and row["wrong"] == 0
 
 
 def test_a_gate_that_opens_by_itself_is_told(busbar, figures):
     """A thousandth of a millisecond is over before the host has enqueued two thousand operations."""
     row = figures("-n", 2000, "--gate-limit", "0.001")[0]
-    assert row["gated"] is False and "gate_expired" in row["flags"] and row["wrong"] == 0
+    assert row["gated"] is False and "start_barrier_expired" in row["flags"] and row["wrong"] == 0
     done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2000", "--gate-limit", "0.001", ranks=2)
-    assert "# warning gate_expired, " in done.stdout and "--gate 0" in done.stdout
-    assert "gate_expired" not in figures("--gate-limit", "60000")[0]["flags"]
+    assert "# warning start_barrier_expired, " in done.stdout and "--gate 0" in done.stdout
+    assert "start_barrier_expired" not in figures("--gate-limit", "60000")[0]["flags"]
 
 
 def test_more_operations_than_fit_behind_the_gate(figures):

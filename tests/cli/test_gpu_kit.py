@@ -69,7 +69,7 @@ def test_steps_pass_and_are_kept(kit, tmp_path):
     status, said, results = run(kit, tmp_path / "out", "^conformance|^test-gpu-(gate|kernels)|^probe$|^facade|^shared-2$|^killed")
     assert status == 0, said
     verdicts = {step["step"]: step["verdict"] for step in results["steps"]}
-    assert verdicts == {"conformance": "kept", "test-gpu-kernels": "passed", "test-gpu-start-barrier": "passed", "probe": "passed", "facade": "passed",
+    assert verdicts == {"conformance": "kept", "test-gpu-kernels": "passed", "test-gpu-start_barrier": "passed", "probe": "passed", "facade": "passed",
                         "shared-2": "passed", "killed-rank": "passed"}
     assert (results["passed"], results["failed"], results["skipped"]) == (6, 0, 0)
     assert results["machine"]["gpu"] == "Stand-in <1>, 1.0, 81920 MiB" and results["machine"]["emulated"] == "yes"
@@ -85,7 +85,7 @@ def test_steps_pass_and_are_kept(kit, tmp_path):
 
 def test_a_failing_step_is_shown_with_its_end(kit, tmp_path):
     """A row is one operation to warm up, 2 x (1 + 2), and 2 by the host's clock: number 16 is the last timed one of the second row."""
-    status, said, results = run(kit, tmp_path / "out", "^test-gpu-start-barrier|^shared-2$", EMU_FAULT="corrupt:rank=1,call=16,name=ncclAllReduce")
+    status, said, results = run(kit, tmp_path / "out", "^test-gpu-start_barrier|^shared-2$", EMU_FAULT="corrupt:rank=1,call=16,name=ncclAllReduce")
     assert status == 1
     assert re.search(r"shared-2: FAILED \(exit 3, expected 0\)", said)
     assert results["failed"] == 1 and results["passed"] == 1
@@ -138,14 +138,14 @@ def test_time_that_is_over_leaves_steps_out(kit, tmp_path):
 
 def test_what_was_done_is_kept_when_the_command_is_killed(kit, tmp_path):
     out = tmp_path / "out"
-    process = start(kit, out, "^test-gpu-start-barrier|^stalled")
+    process = start(kit, out, "^test-gpu-start_barrier|^stalled")
     deadline = time.monotonic() + 60
     while not (out / "results.json").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(2)
     process.terminate()
     assert process.wait(timeout=20) == 1
-    assert [step["step"] for step in json.loads((out / "results.json").read_text())["steps"]] == ["test-gpu-start-barrier"]
+    assert [step["step"] for step in json.loads((out / "results.json").read_text())["steps"]] == ["test-gpu-start_barrier"]
     assert tarfile.is_tarfile(out / "results.tar.gz")
 
 

@@ -83,9 +83,9 @@ static int64_t wall_ns(void)
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-void gate_ends(struct emu_launch *l, bool expired)
+void start_barrier_ends(struct emu_launch *l, bool expired)
 {
-    const int64_t limit_ns = EMU_ARG(l, 0, struct bb_gate_args).limit_ns, opened_ns = emu_host_now_ns();
+    const int64_t limit_ns = EMU_ARG(l, 0, struct bb_start_barrier_args).limit_ns, opened_ns = emu_host_now_ns();
 
     if (expired)
         l->end_ns += limit_ns;
@@ -95,7 +95,7 @@ void gate_ends(struct emu_launch *l, bool expired)
 
 static void gate(struct emu_launch *l)
 {
-    const struct bb_gate_args *a = &EMU_ARG(l, 0, struct bb_gate_args);
+    const struct bb_start_barrier_args *a = &EMU_ARG(l, 0, struct bb_start_barrier_args);
     int64_t begin_ns = wall_ns();
     bool expired = false;
 
@@ -105,10 +105,10 @@ static void gate(struct emu_launch *l)
     }
     if (expired)
         __atomic_store_n(&a->words->expired, a->number, __ATOMIC_RELEASE);
-    gate_ends(l, expired);
+    start_barrier_ends(l, expired);
 }
 
-static double gate_ns(const struct emu_launch *l, const struct emu_profile *p)
+static double start_barrier_ns(const struct emu_launch *l, const struct emu_profile *p)
 {
     (void)l, (void)p;
     return 0;
@@ -131,11 +131,11 @@ static const struct emu_twin twins[] = {
      .run = check_bytes,
      .lasts_ns = check_bytes_ns},
     {.name = "bb_verdict_clear_kernel", .n_args = 1, .arg_bytes = {sizeof(void *)}, .run = verdict_clear},
-    {.name = "bb_gate_kernel",
+    {.name = "bb_start_barrier_kernel",
      .n_args = 1,
-     .arg_bytes = {sizeof(struct bb_gate_args)},
+     .arg_bytes = {sizeof(struct bb_start_barrier_args)},
      .run = gate,
-     .lasts_ns = gate_ns,
+     .lasts_ns = start_barrier_ns,
      .waits = true,
      .always = true},
     {.name = "bb_spin_kernel", .n_args = 1, .arg_bytes = {sizeof(struct bb_spin_args)}, .lasts_ns = spin_ns},

@@ -123,14 +123,14 @@ static void run_busy(struct emu_launch *l, const char *name)
  * The host opens the gate at its own time: that is when the kernel ends. The limit runs on the machine's clock, since
  * virtual time stands still while the host does nothing; an expired gate has lasted its limit.
  */
-static void run_gate(struct emu_launch *l, const char *name)
+static void run_start_barrier(struct emu_launch *l, const char *name)
 {
-    const struct bb_gate_args *a = &EMU_ARG(l, 0, struct bb_gate_args);
-    struct host_gpu_launch h = launch_of(l, name, host_gpu_thread<struct bb_gate_args, bb_gate_kernel>);
+    const struct bb_start_barrier_args *a = &EMU_ARG(l, 0, struct bb_start_barrier_args);
+    struct host_gpu_launch h = launch_of(l, name, host_gpu_thread<struct bb_start_barrier_args, bb_start_barrier_kernel>);
 
     h.is_stopping = emu_stopping;
     (void)host_gpu_run(&h);
-    gate_ends(l, __atomic_load_n(&a->words->expired, __ATOMIC_ACQUIRE) == a->number);
+    start_barrier_ends(l, __atomic_load_n(&a->words->expired, __ATOMIC_ACQUIRE) == a->number);
 }
 
 #define KERNEL(kernel, run)                                                                                            \
@@ -152,7 +152,7 @@ const struct kernel_source *kernel_sources(size_t *n)
         PLAIN(bb_check_bytes_kernel, struct bb_check_bytes_args),
         PLAIN(bb_verdict_clear_kernel, struct bb_verdict *),
         PLAIN(bb_spin_kernel, struct bb_spin_args),
-        KERNEL(bb_gate_kernel, run_gate),
+        KERNEL(bb_start_barrier_kernel, run_start_barrier),
         KERNEL(bb_busy_kernel, run_busy),
         PLAIN(bb_hold_kernel, struct bb_busy_args),
         PLAIN(bb_busy_clear_kernel, struct bb_busy_report *),

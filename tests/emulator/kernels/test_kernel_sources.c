@@ -250,9 +250,9 @@ static void gates_end_the_same(void **state)
 {
     (void)state;
     for (int fast = 0; fast <= 1; fast++) {
-        run_function *gate = fast ? fast_of("bb_gate_kernel") : source_of("bb_gate_kernel");
-        struct bb_gate_words words = {2, 0};
-        struct bb_gate_args a = {&words, 2, 3000000};
+        run_function *gate = fast ? fast_of("bb_start_barrier_kernel") : source_of("bb_start_barrier_kernel");
+        struct bb_start_barrier_words words = {2, 0};
+        struct bb_start_barrier_args a = {&words, 2, 3000000};
 
         assert_int_equal(launch(gate, &a, 1, 1, 0), 1000);
         assert_int_equal(words.expired, 0);

@@ -42,7 +42,7 @@ struct p2p {
 
 /* ---- matrices ---- */
 
-static bool is_asked(const char *asked, const char *what)
+static bool is_requested(const char *asked, const char *what)
 {
     return strcmp(asked, "all") == 0 || strcmp(asked, what) == 0;
 }
@@ -51,7 +51,7 @@ static void add_matrices(struct p2p *p, enum bb_p2p_kind kind, const struct bb_s
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[kind];
 
-    if (is_asked(p->options.metrics, f->metric) && is_asked(p->options.direction, f->direction))
+    if (is_requested(p->options.metrics, f->metric) && is_requested(p->options.direction, f->direction))
         for (int i = 0; i < sizes->n; i++)
             p->matrices[p->n_matrices++].run = (struct bb_p2p_run){.kind = kind, .bytes = sizes->bytes[i]};
 }
@@ -165,7 +165,7 @@ static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *ru
                      bb_format_bytes(run->bytes, size), from, to, bb_p2p_metrics[run->kind].metric,
                      bb_p2p_metrics[run->kind].direction);
     }
-    bb_p2p_pair(&p->ctx, low, high, p->samples);
+    bb_p2p_pair_samples(&p->ctx, low, high, p->samples);
     TRY(bb_stats_of(p->samples, (size_t)p->options.repeats, &time_us));
     *matrix_cell(p, m, from, to) = link_value(run, &time_us);
     if (!bb_p2p_metrics[run->kind].is_directed)
@@ -274,7 +274,7 @@ static struct bb_link_outliers links_of(const struct p2p *p, const struct matrix
                                      .value = m->value,
                                      .node_of = p->session.world.node_of,
                                      .symmetric = !f->is_directed,
-                                     .more_is_better = f->is_bandwidth,
+                                     .higher_is_better = f->is_bandwidth,
                                      .factor = p->options.slow};
 }
 
@@ -367,22 +367,22 @@ static int report_slow(void *arg, const struct bb_slow_link *l)
                                                                      : 0;
 }
 
-/* ---- two kinds, the slowest, too many ---- */
+/* ---- two modes, the slowest, too many ---- */
 
-static int report_kinds(struct p2p *p, const struct matrix *m, bool same_node)
+static int report_modes(struct p2p *p, const struct matrix *m, bool same_node)
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_link_outliers links = links_of(p, m);
-    struct bb_link_kinds k;
+    struct bb_link_modes k;
     char size[BB_BYTES_TEXT];
     int rc;
 
-    TRY(bb_link_outliers_kinds(&links, same_node, &k));
+    TRY(bb_link_outliers_modes(&links, same_node, &k));
     if (k.links[0] == 0)
         return 0;
     if (p->session.out)
         fprintf(p->session.out,
-                "# two kinds of links %s: %s %s, %s: %d of %.2f, %d of %.2f %s (medians); no slow one may stand out\n",
+                "# two modes of links %s: %s %s, %s: %d of %.2f, %d of %.2f %s (medians); no slow one may stand out\n",
                 class_text(same_node), f->metric, f->direction, bb_format_bytes(m->run.bytes, size), k.links[0],
                 k.median[0], k.links[1], k.median[1], f->unit);
     json_array_append_new(p->bimodal,
@@ -460,8 +460,8 @@ static int report_slow_links(struct p2p *p)
     if (p->session.out)
         fprintf(p->session.out, "# %d slow (--slow %g)\n", p->n_slow, p->options.slow);
     for (int i = 0; i < p->n_matrices; i++) {
-        TRY(report_kinds(p, &p->matrices[i], true));
-        TRY(report_kinds(p, &p->matrices[i], false));
+        TRY(report_modes(p, &p->matrices[i], true));
+        TRY(report_modes(p, &p->matrices[i], false));
         TRY(report_slowest(p, &p->matrices[i]));
         TRY(judge_links(p, &p->matrices[i]));
     }

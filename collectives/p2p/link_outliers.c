@@ -59,11 +59,11 @@ int bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, s
 
 static bool is_slow(const struct bb_link_outliers *l, double value, double median)
 {
-    return l->more_is_better ? value < l->factor * median : value > median / l->factor;
+    return l->higher_is_better ? value < l->factor * median : value > median / l->factor;
 }
 
 /* What one class tells, and to whom. */
-struct look {
+struct class_report {
     const struct bb_link_outliers *links;
     bool same_node;
     double median;
@@ -71,14 +71,14 @@ struct look {
     void *arg;
 };
 
-static int report_if_slow(const struct look *k, enum bb_link_level level, int from, int to, double value)
+static int report_if_slow(const struct class_report *k, enum bb_link_level level, int from, int to, double value)
 {
     const struct bb_slow_link slow = {level, from, to, k->same_node, value, k->median};
 
     return is_slow(k->links, value, k->median) ? k->fn(k->arg, &slow) : 0;
 }
 
-static int tell_pairs(const struct look *k)
+static int report_pairs(const struct class_report *k)
 {
     const struct bb_link_outliers *l = k->links;
     const struct choice all = {k->same_node, -1, -1};
@@ -93,7 +93,7 @@ out:
 }
 
 /* One rank or one node; a single pair has been told already. */
-static int tell_several(const struct look *k, enum bb_link_level level, int which)
+static int report_group(const struct class_report *k, enum bb_link_level level, int which)
 {
     const struct choice c = {k->same_node, level == BB_LINK_RANK ? which : -1, level == BB_LINK_NODE ? which : -1};
     struct bb_stats stats;
@@ -106,17 +106,17 @@ out:
     return rc;
 }
 
-static int tell_class(const struct look *k, enum bb_link_level level)
+static int report_class(const struct class_report *k, enum bb_link_level level)
 {
     const struct bb_link_outliers *l = k->links;
     int last = -1, rc = 0;
 
     if (level == BB_LINK_PAIR)
-        return tell_pairs(k);
+        return report_pairs(k);
     for (int r = 0; r < l->ranks; r++)
         last = level == BB_LINK_RANK ? r : l->node_of[r] > last ? l->node_of[r] : last;
     for (int which = 0; which <= last && rc == 0; which++)
-        rc = tell_several(k, level, which);
+        rc = report_group(k, level, which);
     return rc;
 }
 
@@ -129,15 +129,15 @@ int bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void
     TRY(bb_link_outliers_summary(l, false, &sum[0]));
     for (int level = 0; level < BB_LINK_LEVELS; level++)
         for (int same = 1; same >= 0; same--) {
-            const struct look k = {l, same, sum[same].p50, fn, arg};
+            const struct class_report k = {l, same, sum[same].p50, fn, arg};
             if (sum[same].n > 0)
-                TRY(tell_class(&k, (enum bb_link_level)level));
+                TRY(report_class(&k, (enum bb_link_level)level));
         }
 out:
     return rc;
 }
 
-/* ---- two kinds ---- */
+/* ---- two modes ---- */
 
 static int compare_values(const void *a, const void *b)
 {
@@ -146,7 +146,7 @@ static int compare_values(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* In ascending order: how many lie below the widest gap that makes two kinds; 0: none does. */
+/* In ascending order: how many lie below the widest gap that makes two modes; 0: none does. */
 static size_t split_at(const double *values, size_t n, double factor)
 {
     size_t least = (n + 3) / 4, at = 0;
@@ -160,14 +160,14 @@ static size_t split_at(const double *values, size_t n, double factor)
     return at;
 }
 
-int bb_link_outliers_kinds(const struct bb_link_outliers *l, bool same_node, struct bb_link_kinds *kinds)
+int bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, struct bb_link_modes *modes)
 {
     size_t n, low;
     double *values = values_of(l, &(struct choice){same_node, -1, -1}, &n);
-    int slow = l->more_is_better ? 0 : 1, rc = values ? 0 : -BB_EFAIL; /* which half of the order is slow */
+    int slow = l->higher_is_better ? 0 : 1, rc = values ? 0 : -BB_EFAIL; /* which half of the order is slow */
     struct bb_stats half[2];
 
-    *kinds = (struct bb_link_kinds){{0}, {NAN, NAN}, NAN};
+    *modes = (struct bb_link_modes){{0}, {NAN, NAN}, NAN};
     TRY(rc);
     qsort(values, n, sizeof *values, compare_values);
     low = split_at(values, n, l->factor);
@@ -176,10 +176,10 @@ int bb_link_outliers_kinds(const struct bb_link_outliers *l, bool same_node, str
     TRY(bb_stats_of(values, low, &half[0]));
     TRY(bb_stats_of(values + low, n - low, &half[1]));
     for (int i = 0; i < 2; i++) {
-        kinds->links[i] = (int)half[i ^ slow].n;
-        kinds->median[i] = half[i ^ slow].p50;
+        modes->links[i] = (int)half[i ^ slow].n;
+        modes->median[i] = half[i ^ slow].p50;
     }
-    kinds->border = l->more_is_better ? half[0].max : half[1].min;
+    modes->border = l->higher_is_better ? half[0].max : half[1].min;
 out:
     free(values);
     return rc;
@@ -190,7 +190,7 @@ out:
 /* 1 at the median, below for a slower link. */
 static double rate(const struct bb_link_outliers *l, double value, double median)
 {
-    return l->more_is_better ? value / median : median / value;
+    return l->higher_is_better ? value / median : median / value;
 }
 
 struct ranking {
@@ -200,7 +200,7 @@ struct ranking {
 };
 
 /* Into its place; of equal ones the first stays in front. */
-static void rank_link(struct ranking *k, const struct bb_slow_link *link)
+static void insert_link(struct ranking *k, const struct bb_slow_link *link)
 {
     int at = k->n;
 
@@ -217,7 +217,7 @@ static void rank_link(struct ranking *k, const struct bb_slow_link *link)
 
 typedef void link_fn(void *arg, const struct bb_slow_link *link);
 
-static void each_link(const struct bb_link_outliers *l, bool same_node, double median, link_fn *fn, void *arg)
+static void visit_links(const struct bb_link_outliers *l, bool same_node, double median, link_fn *fn, void *arg)
 {
     const struct choice all = {same_node, -1, -1};
 
@@ -228,12 +228,12 @@ static void each_link(const struct bb_link_outliers *l, bool same_node, double m
                                                l->value[(size_t)from * (size_t)l->ranks + (size_t)to], median});
 }
 
-static void rank_if_worse(void *arg, const struct bb_slow_link *link)
+static void insert_if_slower(void *arg, const struct bb_slow_link *link)
 {
     struct ranking *k = arg;
 
     if (rate(k->links, link->value, link->median) < 1)
-        rank_link(k, link);
+        insert_link(k, link);
 }
 
 int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link *worst, int most, int *n)
@@ -245,7 +245,7 @@ int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link
     for (int same = 1; same >= 0; same--) {
         TRY(bb_link_outliers_summary(l, same, &sum));
         if (sum.n > 0 && sum.max > 1.01 * sum.min)
-            each_link(l, same, sum.p50, rank_if_worse, &k);
+            visit_links(l, same, sum.p50, insert_if_slower, &k);
     }
     *n = k.n;
 out:
@@ -256,7 +256,7 @@ out:
 
 struct count {
     const struct bb_link_outliers *links;
-    struct bb_link_kinds kinds;
+    struct bb_link_modes modes;
     int slow, all;
 };
 
@@ -264,11 +264,11 @@ static void count_link(void *arg, const struct bb_slow_link *link)
 {
     struct count *c = arg;
     const struct bb_link_outliers *l = c->links;
-    bool slower_kind =
-        c->kinds.links[0] > 0 && (l->more_is_better ? link->value <= c->kinds.border : link->value >= c->kinds.border);
+    bool slower_mode =
+        c->modes.links[0] > 0 && (l->higher_is_better ? link->value <= c->modes.border : link->value >= c->modes.border);
 
     c->all++;
-    c->slow += slower_kind || is_slow(l, link->value, link->median);
+    c->slow += slower_mode || is_slow(l, link->value, link->median);
 }
 
 int bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all)
@@ -279,8 +279,8 @@ int bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all
 
     for (int same = 1; same >= 0; same--) {
         TRY(bb_link_outliers_summary(l, same, &sum));
-        TRY(bb_link_outliers_kinds(l, same, &c.kinds));
-        each_link(l, same, sum.p50, count_link, &c);
+        TRY(bb_link_outliers_modes(l, same, &c.modes));
+        visit_links(l, same, sum.p50, count_link, &c);
     }
     *slow = c.slow;
     *all = c.all;

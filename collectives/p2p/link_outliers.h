@@ -5,7 +5,7 @@
  * median over its own links of a class is, and a node when that over its links is. With few links a bad one moves the
  * median itself: what is told then are the pairs, not more.
  *
- * Where a class holds two kinds of links the median stands for one of them, and half of all links may be bad without
+ * Where a class holds two modes of links the median stands for one of them, and half of all links may be bad without
  * one that is slow. A class is bimodal when its links, in order, have a gap wider than the factor (at 0.8 two
  * neighbours more than 1.25 times apart) with at least a quarter of the links on either side; the widest gap counts.
  */
@@ -22,7 +22,7 @@ struct bb_link_outliers {
     const double *value; /* [ranks][ranks] from row to column; NaN: not measured, and the diagonal */
     const int *node_of;  /* [ranks] */
     bool symmetric;      /* both triangles hold the same: only from < to is told */
-    bool more_is_better; /* bandwidth; else less is: latency */
+    bool higher_is_better; /* bandwidth; else less is: latency */
     double factor;       /* 0 to 1: slow is below factor x median (bandwidth), above median / factor (latency) */
 };
 
@@ -46,14 +46,14 @@ int bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void
 /* bb_link_outliers_summary - the statistics of a class. Returns 0 or -BB_EFAIL. */
 int bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, struct bb_stats *stats) BB_MUST_CHECK;
 
-/* The two kinds of a class; links[0] is 0 where there is but one. */
-struct bb_link_kinds {
+/* The two modes of a class; links[0] is 0 where there is but one. */
+struct bb_link_modes {
     int links[2]; /* the slower, the faster             */
     double median[2];
     double border; /* the best value of the slower ones */
 };
 
-int bb_link_outliers_kinds(const struct bb_link_outliers *l, bool same_node, struct bb_link_kinds *kinds) BB_MUST_CHECK;
+int bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, struct bb_link_modes *modes) BB_MUST_CHECK;
 
 /*
  * bb_link_outliers_worst - the links that are furthest from the median of their class, worst first, as pairs: at most

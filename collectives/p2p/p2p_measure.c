@@ -183,7 +183,7 @@ static const struct bb_dtype *element_of(size_t bytes)
 
 static struct bb_pattern pattern_of(const struct side *s)
 {
-    return bb_pattern_of(element_of(s->run->bytes), BB_COPY, s->ctx->world->size, bb_mix(s->ctx->passes + 1));
+    return bb_pattern_of(element_of(s->run->bytes), BB_COPY, s->ctx->world->size, bb_mix(s->ctx->runs + 1));
 }
 
 static bool is_receiver(const struct side *s)
@@ -269,7 +269,7 @@ int bb_p2p_measure(struct bb_p2p_context *ctx, const struct bb_p2p_run *run, int
     struct bb_p2p_finding finding = {0};
     int rc;
 
-    ctx->passes++;
+    ctx->runs++;
     for (int i = 0; i < ctx->repeats; i++)
         ctx->samples[i] = NAN;
     TRY(bb_world_barrier(ctx->world, "start of a round"));
@@ -281,7 +281,7 @@ out:
     return rc;
 }
 
-void bb_p2p_pair(const struct bb_p2p_context *ctx, int a, int b, double *samples)
+void bb_p2p_pair_samples(const struct bb_p2p_context *ctx, int a, int b, double *samples)
 {
     const size_t repeats = (size_t)ctx->repeats;
 

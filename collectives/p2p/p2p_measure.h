@@ -1,5 +1,5 @@
 /*
- * p2p_measure.h - what passes between two ranks, timed on the streams of both: messages one way, ping-pong, and both
+ * p2p_measure.h - what runs between two ranks, timed on the streams of both: messages one way, ping-pong, and both
  * ways at once. Several pairs that share no rank measure at the same time.
  */
 #ifndef BB_COLLECTIVES_P2P_P2P_MEASURE_H
@@ -52,7 +52,7 @@ struct bb_p2p_context {
     struct bb_verdict *verdict;         /* device memory */
     int iterations, repeats, warmup;
     bool check;
-    uint64_t passes;                 /* runs so far: each has its own data */
+    uint64_t runs;                 /* runs so far: each has its own data */
     double *samples;                 /* [repeats] this rank's, microseconds per message */
     double *gathered;                /* [size][repeats] everybody's  */
     struct bb_p2p_finding *findings; /* [size] */
@@ -78,7 +78,7 @@ size_t bb_p2p_context_bytes(size_t bytes, const struct bb_allocator *from);
  */
 int bb_p2p_measure(struct bb_p2p_context *ctx, const struct bb_p2p_run *run, int partner) BB_MUST_CHECK;
 
-/* bb_p2p_pair - samples[repeats] of the pair: the slower of the two. */
-void bb_p2p_pair(const struct bb_p2p_context *ctx, int a, int b, double *samples);
+/* bb_p2p_pair_samples - samples[repeats] of the pair: the slower of the two. */
+void bb_p2p_pair_samples(const struct bb_p2p_context *ctx, int a, int b, double *samples);
 
 #endif

@@ -23,7 +23,7 @@ static const struct bb_opt option_rows[] = {
     OPT_DOUBLE(0, "slow", FIELD(slow), "0.8", "FACTOR", 0.01, 1,
                "a link is slow below FACTOR x the median bandwidth of its class, or above median latency / FACTOR"),
     OPT_INT(0, "max-slow", FIELD(max_slow), "-1", "N", -1, 1e9,
-            "exit 5 when more than N links of a matrix are slow, or of the slower of two kinds; -1: never"),
+            "exit 5 when more than N links of a matrix are slow, or of the slower of two modes; -1: never"),
     {0},
 };
 static const struct bb_opt_table tables[] = {
@@ -49,7 +49,7 @@ const struct bb_opts bb_bench_p2p_set = {
     .usage = "busbar bench p2p [OPTION...]",
     .doc = "Latency and bandwidth between every two ranks, one direction and both, as matrices. Links that are slow\n"
            "next to the median of their class (inside a node, between nodes) are named by pair, rank and node,\n"
-           "classes of two kinds of links are said to be so, and the slowest links are ranked.",
+           "classes of two modes of links are said to be so, and the slowest links are ranked.",
     .tables = tables,
     .size = sizeof(struct bb_bench_p2p_options),
     .resolve = resolve_options};

@@ -224,15 +224,15 @@ static void two_kinds_are_told(void **state)
     double value[RANKS * RANKS];
     int node_of[RANKS], slow, all;
     const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
-    struct bb_link_kinds k;
+    struct bb_link_modes k;
 
     (void)state;
     make(value, node_of);
-    assert_int_equal(bb_link_outliers_kinds(&l, true, &k), 0);
+    assert_int_equal(bb_link_outliers_modes(&l, true, &k), 0);
     assert_int_equal(k.links[0], 0);
     for (int r = 0; r < 6; r += 2) /* 6 of 8 */
         value[r * RANKS + r + 1] = value[(r + 1) * RANKS + r] = 11;
-    assert_int_equal(bb_link_outliers_kinds(&l, true, &k), 0);
+    assert_int_equal(bb_link_outliers_modes(&l, true, &k), 0);
     assert_int_equal(k.links[0], 6);
     assert_int_equal(k.links[1], 2);
     assert_true(k.median[0] == 11 && k.median[1] == 100 && k.border == 11);
@@ -240,9 +240,9 @@ static void two_kinds_are_told(void **state)
     assert_int_equal(slow, 6);
     assert_int_equal(all, RANKS * (RANKS - 1));
     value[6 * RANKS + 7] = 11; /* a single fast one is an outlier, not a kind */
-    assert_int_equal(bb_link_outliers_kinds(&l, true, &k), 0);
+    assert_int_equal(bb_link_outliers_modes(&l, true, &k), 0);
     assert_int_equal(k.links[0], 0);
-    assert_int_equal(bb_link_outliers_kinds(&l, false, &k), 0);
+    assert_int_equal(bb_link_outliers_modes(&l, false, &k), 0);
     assert_int_equal(k.links[0], 0);
 }
 
@@ -251,15 +251,15 @@ static void a_gap_has_to_be_wider_than_the_factor(void **state)
     double value[RANKS * RANKS];
     int node_of[RANKS];
     struct bb_link_outliers l = {RANKS, value, node_of, true, false, 0.5};
-    struct bb_link_kinds k;
+    struct bb_link_modes k;
 
     (void)state;
     make(value, node_of);
     value[0 * RANKS + 1] = value[1 * RANKS + 0] = value[2 * RANKS + 3] = value[3 * RANKS + 2] = 200;
-    assert_int_equal(bb_link_outliers_kinds(&l, true, &k), 0);
+    assert_int_equal(bb_link_outliers_modes(&l, true, &k), 0);
     assert_int_equal(k.links[0], 0); /* exactly twice */
     value[0 * RANKS + 1] = value[1 * RANKS + 0] = value[2 * RANKS + 3] = value[3 * RANKS + 2] = 201;
-    assert_int_equal(bb_link_outliers_kinds(&l, true, &k), 0); /* latency: the slower kind has more */
+    assert_int_equal(bb_link_outliers_modes(&l, true, &k), 0); /* latency: the slower kind has more */
     assert_int_equal(k.links[0], 2);
     assert_int_equal(k.links[1], 2);
     assert_true(k.median[0] == 201 && k.median[1] == 100 && k.border == 201);

@@ -1,17 +1,17 @@
 /* execution.h - an abstract execution as it goes on: between simulate.c, which knows what comes after what, and
- * shared.c, which knows when, where what runs at once shares the machine. */
+ * contention_sim.c, which knows when, where what runs at once shares the machine. */
 #ifndef BB_PROXIES_SIMULATE_EXECUTION_H
 #define BB_PROXIES_SIMULATE_EXECUTION_H
 
 #include "proxies/simulate/match.h"
 #include "proxies/simulate/op_time.h"
 
-struct bb_shared;
+struct bb_contention_sim;
 
 struct bb_execution {
     const struct bb_sim *m;
     struct bb_sim_run *c;
-    struct bb_shared *shared; /* NULL: nothing is shared, and tasks may come in any order */
+    struct bb_contention_sim *shared; /* NULL: nothing is shared, and tasks may come in any order */
     int *ready, n_ready;      /* tasks that may arrive                                    */
     int *class_of;            /* [tasks]                                                  */
     double *times;            /* [classes] that kernels last longer; NULL: none does      */

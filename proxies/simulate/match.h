@@ -7,7 +7,7 @@
  * other side, so that what one group call holds progresses together. An alltoallv is such an exchange: it meets those of
  * its order on the communicator of all to whom it sends or from whom it receives. Time, where it is asked for, follows
  * profiles/clusters/README.md. On a machine that shares nothing every time is a maximum of sums, and the order of
- * execution does not matter; on one that shares (shared.h) it is executed in the order of time.
+ * execution does not matter; on one that shares (contention_sim.h) it is executed in the order of time.
  */
 #ifndef BB_PROXIES_SIMULATE_MATCH_H
 #define BB_PROXIES_SIMULATE_MATCH_H
@@ -78,7 +78,7 @@ struct bb_sim_run {
             int64_t host_ns; /* until it arrives: host time before its launch              */
             double load_ns;  /* exchange, then: that the rank's links need for all its messages */
         };
-        int flow; /* exchange: of shared.h */
+        int flow; /* exchange: of contention_sim.h */
         enum bb_limit limit : 8;
         bool arrived : 1, ended : 1;
     } * tasks; /* task_base[class] + task */

@@ -7,7 +7,7 @@
 
 #include "bootstrap/base/grow.h"
 #include "proxies/simulate/op_time.h"
-#include "proxies/simulate/shared.h"
+#include "proxies/simulate/contention_sim.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static void may_start(struct bb_execution *r, int at, int64_t when)
     if (--r->c->tasks[at].before > 0)
         return;
     if (r->shared)
-        bb_shared_arrive(r->shared, at);
+        bb_contention_sim_arrive(r->shared, at);
     else
         r->ready[r->n_ready++] = at;
 }
@@ -64,7 +64,7 @@ static void run_compute(struct bb_execution *r, int at, const struct bb_op *op)
             r->rc = -BB_EFAIL;
         ns = uneven_ns(r, at, bb_work_end_ns(&work, start_ns, r->c->tasks[at].host_ns) - start_ns);
         if (r->shared) {
-            bb_shared_compute(r->shared, at, op, ns);
+            bb_contention_sim_start_kernel(r->shared, at, op, ns);
             return;
         }
         r->c->tasks[at].end_ns += ns;
@@ -111,7 +111,7 @@ static void run_collective(struct bb_execution *r, int at, const struct bb_task 
     int call = BB_NONE;
 
     if (r->shared && one->size > 1)
-        bb_shared_member(r->shared, r->class_of[at]);
+        bb_contention_sim_join_collective(r->shared, r->class_of[at]);
     bb_raise_time(&all->latest_ns, r->c->tasks[at].arrival_ns);
     bb_raise_time(&all->latest_begin_ns, r->c->tasks[at].begin_ns);
     if (++all->came < one->n)
@@ -120,7 +120,7 @@ static void run_collective(struct bb_execution *r, int at, const struct bb_task 
         call = cost_of_call(r, place, op, &cost);
     end_members(r, one, u->order, llround(cost.latency_ns + cost.transfer_ns));
     if (r->shared)
-        bb_shared_collective(r->shared, place, u->order, call, &cost);
+        bb_contention_sim_start_collective(r->shared, place, u->order, call, &cost);
 }
 
 static double message_bytes(const struct bb_op *op)
@@ -183,7 +183,7 @@ static void meet_sides(struct bb_execution *r, int at, int there, const struct l
     bb_raise_time(&theirs->met_ns, mine->begin_ns);
     load_ns = mine->load_ns > theirs->load_ns ? mine->load_ns : theirs->load_ns;
     if (r->shared)
-        bb_shared_message(r->shared, at, there, link_ns(r->m, link, 0), link->from == link->to);
+        bb_contention_sim_start_message(r->shared, at, there, link_ns(r->m, link, 0), link->from == link->to);
     else
         end_message(r, at, there,
                     (mine->arrival_ns > theirs->arrival_ns ? mine : theirs)->arrival_ns + link_ns(r->m, link, load_ns));
@@ -205,7 +205,7 @@ static void meet_message(struct bb_execution *r, int at, int op)
 static void load_links(struct bb_execution *r, int at, int comm, const struct bb_load *load, int others)
 {
     if (r->shared)
-        bb_shared_exchange(r->shared, at, comm, load, others);
+        bb_contention_sim_start_exchange(r->shared, at, comm, load, others);
     else
         r->c->tasks[at].load_ns = bb_cluster_load_ns(r->m->cluster, load, 1);
 }
@@ -357,7 +357,7 @@ static void start_class(struct bb_execution *r, int class_id)
     }
     for (int at = r->m->task_base[class_id]; at < r->m->task_base[class_id] + s->n_tasks; at++)
         if (r->c->tasks[at].before == 0 && r->shared)
-            bb_shared_arrive(r->shared, at);
+            bb_contention_sim_arrive(r->shared, at);
         else if (r->c->tasks[at].before == 0)
             r->ready[r->n_ready++] = at;
 }
@@ -399,7 +399,7 @@ static int init_execution(struct bb_execution *r, const struct bb_sim *m, struct
     TRY(make_room(r));
     TRY(list_times(r));
     if (m->cluster && m->cluster->shares)
-        TRY(bb_shared_init(&r->shared, r));
+        TRY(bb_contention_sim_init(&r->shared, r));
 out:
     return rc;
 }
@@ -413,13 +413,13 @@ static void clear_execution(struct bb_execution *r)
     memset(c->gatherings, 0, sizeof(*c->gatherings) * (size_t)r->m->n_collectives);
     c->n_ended = 0;
     if (r->shared)
-        bb_shared_clear(r->shared);
+        bb_contention_sim_reset(r->shared);
 }
 
 static void release_execution(struct bb_execution *r)
 {
     bb_op_times_release(&r->known);
-    bb_shared_release(r->shared);
+    bb_contention_sim_release(r->shared);
     free(r->ready);
     free(r->class_of);
     free(r->times);
@@ -432,7 +432,7 @@ static int execute_all(struct bb_execution *r)
     for (int c = 0; c < r->m->classes.n; c++)
         start_class(r, c);
     if (r->shared)
-        TRY(bb_shared_run(r->shared));
+        TRY(bb_contention_sim_run(r->shared));
     while (r->n_ready > 0)
         bb_execution_start(r, r->ready[--r->n_ready]);
     rc = r->rc;

@@ -1,5 +1,5 @@
 /*
- * test_shared_fabric.c - steps on machines whose uplinks are scarce: ends reckoned by hand, for nodes whose NICs move a
+ * test_contention_fabric.c - steps on machines whose uplinks are scarce: ends reckoned by hand, for nodes whose NICs move a
  * byte in a nanosecond and 250 floats in a microsecond; and that what is folded takes as long as what is not.
  */
 #include "tests/proxies/simulate/predicted.h"

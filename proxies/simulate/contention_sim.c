@@ -1,8 +1,8 @@
-/* shared.c - time passes from moment to moment: what ends, what arrives, and the rates from then on (see shared.h). */
-#include "proxies/simulate/shared.h"
+/* contention_sim.c - time passes from moment to moment: what ends, what arrives, and the rates from then on (see contention_sim.h). */
+#include "proxies/simulate/contention_sim.h"
 
 #include "bootstrap/base/grow.h"
-#include "proxies/simulate/shared_state.h"
+#include "proxies/simulate/contention_sim_state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@ enum moment { ARRIVES, FLOW_ENDS, COLLECTIVE_ENDS, EXCHANGE_ENDS, KERNEL_ENDS };
 #define EPOCHS ((1u << 28) - 1)
 #define SERVED 0.01 /* ns: what rounding leaves of a message at its end */
 
-static void plan_moment(struct bb_shared *s, double when_ns, enum moment kind, int id, unsigned epoch)
+static void plan_moment(struct bb_contention_sim *s, double when_ns, enum moment kind, int id, unsigned epoch)
 {
     int rc = bb_event_queue_push(&s->agenda, (struct bb_event){when_ns, id, kind, epoch & EPOCHS});
 
@@ -20,12 +20,12 @@ static void plan_moment(struct bb_shared *s, double when_ns, enum moment kind, i
         s->rc = rc;
 }
 
-static struct bb_sim_task *task_at(const struct bb_shared *s, int at)
+static struct bb_sim_task *task_at(const struct bb_contention_sim *s, int at)
 {
     return &s->r->c->tasks[at];
 }
 
-void bb_shared_arrive(struct bb_shared *s, int at)
+void bb_contention_sim_arrive(struct bb_contention_sim *s, int at)
 {
     struct bb_sim_task *task = task_at(s, at);
 
@@ -36,7 +36,7 @@ void bb_shared_arrive(struct bb_shared *s, int at)
         plan_moment(s, (double)task->arrival_ns, ARRIVES, at, 0);
 }
 
-static void end_now(struct bb_shared *s, int at)
+static void end_now(struct bb_contention_sim *s, int at)
 {
     task_at(s, at)->end_ns = bb_round_ns(s->agenda.now_ns);
     bb_execution_end(s->r, at);
@@ -61,24 +61,24 @@ static int take_first(int *unused, int next)
 
 /* ---- kernels ---- */
 
-static void disturb(struct bb_shared *s, int class_id)
+static void disturb(struct bb_contention_sim *s, int class_id)
 {
     if (!s->gpus[class_id].uneasy)
         s->uneasy[s->n_uneasy++] = class_id;
     s->gpus[class_id].uneasy = true;
 }
 
-static void plan_kernel(struct bb_shared *s, int slot)
+static void plan_kernel(struct bb_contention_sim *s, int slot)
 {
-    struct bb_running *k = &s->running[slot];
+    struct bb_running_kernel *k = &s->running[slot];
 
     plan_moment(s, (double)bb_round_ns(k->since_ns + k->left_ns / k->rate), KERNEL_ENDS, slot, ++k->epoch);
 }
 
-void bb_shared_compute(struct bb_shared *s, int at, const struct bb_op *op, int64_t alone_ns)
+void bb_contention_sim_start_kernel(struct bb_contention_sim *s, int at, const struct bb_op *op, int64_t alone_ns)
 {
     const int class_id = s->r->class_of[at], slot = TAKE_ELEMENT(s->running, s->n_running, s->unused_running);
-    struct bb_running *k;
+    struct bb_running_kernel *k;
 
     if (slot == BB_NONE) {
         s->rc = -BB_EFAIL;
@@ -86,7 +86,7 @@ void bb_shared_compute(struct bb_shared *s, int at, const struct bb_op *op, int6
     }
     k = &s->running[slot];
     s->kernels++;
-    *k = (struct bb_running){.at = at,
+    *k = (struct bb_running_kernel){.at = at,
                              .class_id = class_id,
                              .next = s->gpus[class_id].running,
                              .op = op,
@@ -102,9 +102,9 @@ void bb_shared_compute(struct bb_shared *s, int at, const struct bb_op *op, int6
         disturb(s, class_id);
 }
 
-static void end_kernel(struct bb_shared *s, int slot)
+static void end_kernel(struct bb_contention_sim *s, int slot)
 {
-    struct bb_running *k = &s->running[slot];
+    struct bb_running_kernel *k = &s->running[slot];
     int *link = &s->gpus[k->class_id].running, at = k->at;
 
     while (*link != slot)
@@ -113,19 +113,19 @@ static void end_kernel(struct bb_shared *s, int slot)
     s->kernels--;
     k->epoch++;
     GIVE_BACK(s->running, s->unused_running, slot);
-    task_at(s, at)->limit = bb_shared_kernel_limit(s, k);
+    task_at(s, at)->limit = bb_contention_sim_kernel_limit(s, k);
     end_now(s, at);
 }
 
-static void resolve_kernels(struct bb_shared *s)
+static void resolve_kernels(struct bb_contention_sim *s)
 {
     for (int i = 0; i < s->n_uneasy; i++) {
-        struct bb_shared_gpu *gpu = &s->gpus[s->uneasy[i]];
+        struct bb_contention_gpu *gpu = &s->gpus[s->uneasy[i]];
 
         gpu->uneasy = false;
         for (int slot = gpu->running; slot != BB_NONE; slot = s->running[slot].next) {
-            struct bb_running *k = &s->running[slot];
-            double rate = bb_shared_rate(s, k);
+            struct bb_running_kernel *k = &s->running[slot];
+            double rate = bb_contention_sim_kernel_rate(s, k);
 
             if (rate == k->rate)
                 continue;
@@ -140,7 +140,7 @@ static void resolve_kernels(struct bb_shared *s)
 }
 
 /* NCCL's multiprocessors, from the launch of its kernel to its end. */
-static void hold_sms(struct bb_shared *s, int class_id, int sms)
+static void hold_sms(struct bb_contention_sim *s, int class_id, int sms)
 {
     s->gpus[class_id].held_sms += sms;
     if (sms != 0 && s->gpus[class_id].running != BB_NONE)
@@ -149,26 +149,26 @@ static void hold_sms(struct bb_shared *s, int class_id, int sms)
 
 /* ---- flows ---- */
 
-static void disturb_users(struct bb_shared *s, int flow)
+static void disturb_users(struct bb_contention_sim *s, int flow)
 {
     const struct bb_flow *w = &s->flows.flows[flow];
 
     for (int u = w->first_use; s->kernels > 0 && u < w->first_use + w->n_uses; u++) {
-        int class_id = bb_shared_memory_class(s, s->flows.uses[u].resource);
+        int class_id = bb_contention_sim_memory_class(s, s->flows.uses[u].resource);
 
         if (class_id != BB_NONE && s->gpus[class_id].running != BB_NONE)
             disturb(s, class_id);
     }
 }
 
-static void plan_flow(struct bb_shared *s, int flow)
+static void plan_flow(struct bb_contention_sim *s, int flow)
 {
     const struct bb_flow *w = &s->flows.flows[flow];
 
     plan_moment(s, bb_flow_end_ns(w), FLOW_ENDS, flow, w->epoch);
 }
 
-static void resolve(struct bb_shared *s)
+static void resolve(struct bb_contention_sim *s)
 {
     bb_flows_update_rates(&s->flows, s->agenda.now_ns);
     for (int i = 0; i < s->flows.n_changed; i++) {
@@ -178,7 +178,7 @@ static void resolve(struct bb_shared *s)
     resolve_kernels(s);
 }
 
-static void stop_flow(struct bb_shared *s, int flow)
+static void stop_flow(struct bb_contention_sim *s, int flow)
 {
     bb_flows_stop(&s->flows, flow, s->agenda.now_ns);
     disturb_users(s, flow);
@@ -186,44 +186,44 @@ static void stop_flow(struct bb_shared *s, int flow)
 
 /* ---- collectives ---- */
 
-void bb_shared_member(struct bb_shared *s, int class_id)
+void bb_contention_sim_join_collective(struct bb_contention_sim *s, int class_id)
 {
     hold_sms(s, class_id, s->cluster->sharing.collective_sms);
 }
 
-static void plan_collective_end(struct bb_shared *s, int rendezvous)
+static void plan_collective_end(struct bb_contention_sim *s, int rendezvous)
 {
     plan_moment(s, (double)bb_round_ns(s->agenda.now_ns + s->gatherings[rendezvous].latency_ns), COLLECTIVE_ENDS,
                 rendezvous, 0);
 }
 
-void bb_shared_collective(struct bb_shared *s, int rendezvous, int order, int call, const struct bb_cost *cost)
+void bb_contention_sim_start_collective(struct bb_contention_sim *s, int rendezvous, int order, int call, const struct bb_cost *cost)
 {
-    struct bb_shared_gathering *g = &s->gatherings[rendezvous];
+    struct bb_contention_collective *g = &s->gatherings[rendezvous];
     bool short_one = cost->latency_ns > cost->transfer_ns;
 
     g->order = order;
     g->latency_ns = cost->latency_ns;
     g->limit = short_one
                    ? BB_LIMIT_LATENCY
-                   : bb_shared_longest(cost->link_ns, cost->nic_ns, cost->uplink_ns[BB_LEAF], cost->uplink_ns[BB_POD]);
+                   : bb_contention_sim_slowest_resource(cost->link_ns, cost->nic_ns, cost->uplink_ns[BB_LEAF], cost->uplink_ns[BB_POD]);
     if (cost->transfer_ns <= 0) {
         plan_collective_end(s, rendezvous);
         return;
     }
     if (g->uses_of != call)
-        bb_shared_use_collective(s, rendezvous, cost);
+        bb_contention_sim_set_collective_uses(s, rendezvous, cost);
     g->uses_of = call;
     bb_flows_count_moved(&s->flows, rendezvous, cost->transfer_ns);
     bb_flows_start(&s->flows, rendezvous, s->agenda.now_ns, cost->transfer_ns);
 }
 
-static void end_collective(struct bb_shared *s, int rendezvous)
+static void end_collective(struct bb_contention_sim *s, int rendezvous)
 {
     const struct bb_sim *m = s->r->m;
     const struct bb_rendezvous *one = &m->rendezvous[rendezvous];
     const int order = s->gatherings[rendezvous].order;
-    enum bb_limit limit = bb_shared_limit(s, rendezvous, s->gatherings[rendezvous].limit);
+    enum bb_limit limit = bb_contention_sim_flow_limit(s, rendezvous, s->gatherings[rendezvous].limit);
 
     for (int i = 0; i < one->n; i++) {
         int at = bb_sim_member_task(m, one, i, order);
@@ -237,44 +237,44 @@ static void end_collective(struct bb_shared *s, int rendezvous)
 
 /* ---- exchanges: a flow of each for all its messages, which are done in the order in which they began ---- */
 
-static struct bb_shared_exchange *exchange_of(const struct bb_shared *s, int at, int *flow)
+static struct bb_contention_exchange *exchange_of(const struct bb_contention_sim *s, int at, int *flow)
 {
     *flow = task_at(s, at)->flow;
     return &s->exchanges[*flow - s->r->m->n_rendezvous];
 }
 
-void bb_shared_exchange(struct bb_shared *s, int at, int comm, const struct bb_load *load, int messages)
+void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int comm, const struct bb_load *load, int messages)
 {
     const int class_id = s->r->class_of[at];
-    const int flow = bb_shared_exchange_flow(s, class_id, comm);
-    struct bb_shared_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
+    const int flow = bb_contention_sim_exchange_flow(s, class_id, comm);
+    struct bb_contention_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
 
-    *x = (struct bb_shared_exchange){
+    *x = (struct bb_contention_exchange){
         .at = at, .head = BB_NONE, .tail = BB_NONE, .sms = bb_cluster_exchange_sms(s->cluster, messages)};
     s->flows.flows[flow].limit = -1;
-    bb_shared_use_exchange(s, flow, class_id, load);
+    bb_contention_sim_set_exchange_uses(s, flow, class_id, load);
     task_at(s, at)->load_ns = x->load_ns;
     task_at(s, at)->flow = flow;
     task_at(s, at)->alone_end_ns = task_at(s, at)->arrival_ns;
     hold_sms(s, class_id, x->sms);
 }
 
-static void end_exchange(struct bb_shared *s, int at)
+static void end_exchange(struct bb_contention_sim *s, int at)
 {
     int flow;
-    const struct bb_shared_exchange *x = exchange_of(s, at, &flow);
+    const struct bb_contention_exchange *x = exchange_of(s, at, &flow);
 
-    task_at(s, at)->limit = bb_shared_limit(s, flow, x->limit);
+    task_at(s, at)->limit = bb_contention_sim_flow_limit(s, flow, x->limit);
     hold_sms(s, s->r->class_of[at], -x->sms);
     end_now(s, at);
 }
 
-static struct bb_shared_cell *cell_at(const struct bb_shared *s, int cell)
+static struct bb_contention_message_side *cell_at(const struct bb_contention_sim *s, int cell)
 {
     return &s->meetings[cell / 2].sides[cell % 2];
 }
 
-static void finish_side(struct bb_shared *s, int cell, int64_t end_ns)
+static void finish_side(struct bb_contention_sim *s, int cell, int64_t end_ns)
 {
     const int at = cell_at(s, cell)->at;
     struct bb_sim_task *task = task_at(s, at);
@@ -285,9 +285,9 @@ static void finish_side(struct bb_shared *s, int cell, int64_t end_ns)
 }
 
 /* A message ends when both sides' links have done their part of it. */
-static void serve_side(struct bb_shared *s, int cell)
+static void serve_side(struct bb_contention_sim *s, int cell)
 {
-    struct bb_shared_meeting *m = &s->meetings[cell / 2];
+    struct bb_contention_message *m = &s->meetings[cell / 2];
     const int64_t end_ns = bb_round_ns(s->agenda.now_ns + (double)m->latency_ns);
 
     if (++m->served < 2)
@@ -299,11 +299,11 @@ static void serve_side(struct bb_shared *s, int cell)
 
 /* Its limit: a message that takes no link takes memory, another one nothing but steps, where that is longer than the
  * transfer. */
-static void queue_side(struct bb_shared *s, int cell, int64_t latency_ns)
+static void queue_side(struct bb_contention_sim *s, int cell, int64_t latency_ns)
 {
-    struct bb_shared_cell *side = cell_at(s, cell);
+    struct bb_contention_message_side *side = cell_at(s, cell);
     int flow;
-    struct bb_shared_exchange *x = exchange_of(s, side->at, &flow);
+    struct bb_contention_exchange *x = exchange_of(s, side->at, &flow);
     struct bb_flow *w = &s->flows.flows[flow];
 
     if ((double)latency_ns > x->load_ns)
@@ -324,17 +324,17 @@ static void queue_side(struct bb_shared *s, int cell, int64_t latency_ns)
         bb_flows_start(&s->flows, flow, s->agenda.now_ns, x->load_ns);
 }
 
-static void copy_to_itself(struct bb_shared *s, int cell, int64_t latency_ns)
+static void copy_to_itself(struct bb_contention_sim *s, int cell, int64_t latency_ns)
 {
     int flow;
-    struct bb_shared_exchange *x = exchange_of(s, cell_at(s, cell)->at, &flow);
+    struct bb_contention_exchange *x = exchange_of(s, cell_at(s, cell)->at, &flow);
 
     if ((double)latency_ns > x->load_ns)
         x->limit = BB_LIMIT_MEMORY;
     serve_side(s, cell);
 }
 
-void bb_shared_message(struct bb_shared *s, int mine, int theirs, int64_t latency_ns, bool itself)
+void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int theirs, int64_t latency_ns, bool itself)
 {
     struct bb_sim_task *sides[] = {task_at(s, mine), task_at(s, theirs)};
     const int meeting = TAKE_ELEMENT(s->meetings, s->n_meetings, s->unused_meeting);
@@ -346,7 +346,7 @@ void bb_shared_message(struct bb_shared *s, int mine, int theirs, int64_t latenc
         return;
     }
     s->meetings[meeting] =
-        (struct bb_shared_meeting){.sides = {{.at = mine}, {.at = theirs}}, .latency_ns = latency_ns};
+        (struct bb_contention_message){.sides = {{.at = mine}, {.at = theirs}}, .latency_ns = latency_ns};
     for (int i = 0; i < 2; i++)
         bb_raise_time(&sides[i]->alone_end_ns, alone_ns);
     for (int i = 0; i < 2; i++)
@@ -357,9 +357,9 @@ void bb_shared_message(struct bb_shared *s, int mine, int theirs, int64_t latenc
 }
 
 /* The first in line is done, and whoever is by now; the next has the flow on. */
-static void serve_exchange(struct bb_shared *s, int flow)
+static void serve_exchange(struct bb_contention_sim *s, int flow)
 {
-    struct bb_shared_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
+    struct bb_contention_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
     const double served = bb_flow_served_ns(&s->flows.flows[flow], s->agenda.now_ns) + SERVED;
 
     do {
@@ -378,7 +378,7 @@ static void serve_exchange(struct bb_shared *s, int flow)
 
 /* ---- time ---- */
 
-static void end_flow(struct bb_shared *s, const struct bb_event *entry)
+static void end_flow(struct bb_contention_sim *s, const struct bb_event *entry)
 {
     if ((s->flows.flows[entry->id].epoch & EPOCHS) != entry->epoch)
         return;
@@ -390,7 +390,7 @@ static void end_flow(struct bb_shared *s, const struct bb_event *entry)
     plan_collective_end(s, entry->id);
 }
 
-static void let_happen(struct bb_shared *s, const struct bb_event *entry)
+static void let_happen(struct bb_contention_sim *s, const struct bb_event *entry)
 {
     switch ((enum moment)entry->kind) {
     case ARRIVES:
@@ -412,12 +412,12 @@ static void let_happen(struct bb_shared *s, const struct bb_event *entry)
     }
 }
 
-static bool is_unsettled(const struct bb_shared *s)
+static bool is_unsettled(const struct bb_contention_sim *s)
 {
     return s->flows.n_fresh > 0 || s->flows.n_stale > 0 || s->n_uneasy > 0;
 }
 
-int bb_shared_run(struct bb_shared *s)
+int bb_contention_sim_run(struct bb_contention_sim *s)
 {
     struct bb_event entry;
     int rc = 1;
@@ -434,15 +434,15 @@ int bb_shared_run(struct bb_shared *s)
     }
     if (s->rc || rc < 0)
         return s->rc ? s->rc : rc;
-    bb_shared_read_busy(s);
+    bb_contention_sim_report_busy(s);
     return 0;
 }
 
 /* ---- life ---- */
 
-int bb_shared_init(struct bb_shared **out, struct bb_execution *r)
+int bb_contention_sim_init(struct bb_contention_sim **out, struct bb_execution *r)
 {
-    struct bb_shared *s;
+    struct bb_contention_sim *s;
     int rc;
 
     TRY(BB_NEW(*out, 1));
@@ -450,7 +450,7 @@ int bb_shared_init(struct bb_shared **out, struct bb_execution *r)
     s->r = r;
     s->cluster = r->m->cluster;
     s->unused_running = s->unused_meeting = BB_NONE;
-    TRY(bb_shared_gpus_init(s));
+    TRY(bb_contention_sim_resources_init(s));
     TRY(BB_NEW(s->uneasy, r->m->classes.n));
     TRY(BB_NEW(s->gatherings, r->m->n_rendezvous));
     for (int i = 0; i < r->m->n_rendezvous; i++)
@@ -462,7 +462,7 @@ out:
 }
 
 /* Nothing is under way: what is left of the last execution is its time, and what links have moved. */
-void bb_shared_clear(struct bb_shared *s)
+void bb_contention_sim_reset(struct bb_contention_sim *s)
 {
     s->agenda.now_ns = 0;
     s->unused_meeting = BB_NONE;
@@ -472,11 +472,11 @@ void bb_shared_clear(struct bb_shared *s)
         s->flows.resources[i].moved = 0;
 }
 
-void bb_shared_release(struct bb_shared *s)
+void bb_contention_sim_release(struct bb_contention_sim *s)
 {
     if (!s)
         return;
-    bb_shared_gpus_release(s);
+    bb_contention_sim_resources_release(s);
     bb_event_queue_release(&s->agenda);
     free(s->uneasy);
     free(s->gatherings);

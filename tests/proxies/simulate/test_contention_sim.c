@@ -1,5 +1,5 @@
 /*
- * test_shared.c - what runs at once takes links, NICs, multiprocessors and memory from each other: ends reckoned by
+ * test_contention_sim.c - what runs at once takes links, NICs, multiprocessors and memory from each other: ends reckoned by
  * hand, for machines where a byte within a node takes a nanosecond and 250 floats a microsecond. Slow parts and jitter.
  */
 #include "tests/proxies/simulate/predicted.h"

@@ -1,12 +1,12 @@
-/* shared_gpus.c - which parts of the machine an activity takes, and how much of them (profiles/clusters/README.md). */
+/* contention_sim_resources.c - which parts of the machine an activity takes, and how much of them (profiles/clusters/README.md). */
 #include "bootstrap/base/grow.h"
-#include "proxies/simulate/shared_state.h"
+#include "proxies/simulate/contention_sim_state.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct bb_sim *sim_of(const struct bb_shared *s)
+static const struct bb_sim *sim_of(const struct bb_contention_sim *s)
 {
     return s->r->m;
 }
@@ -18,12 +18,12 @@ static int gpu_resource(int class_id, int which)
     return class_id * BB_GPU_RESOURCES + which;
 }
 
-static int place_resource(const struct bb_shared *s, int class_id, enum bb_place what, int which)
+static int place_resource(const struct bb_contention_sim *s, int class_id, enum bb_place what, int which)
 {
     return s->place_base[what] + s->gpus[class_id].at[what].number * BB_PLACE_RESOURCES + which;
 }
 
-int bb_shared_memory_class(const struct bb_shared *s, int resource)
+int bb_contention_sim_memory_class(const struct bb_contention_sim *s, int resource)
 {
     bool of_gpu = resource < sim_of(s)->classes.n * BB_GPU_RESOURCES;
 
@@ -32,7 +32,7 @@ int bb_shared_memory_class(const struct bb_shared *s, int resource)
 
 /* The ranks on a NIC, a leaf, or in a pod are of the same classes wherever one of them is (uneven.c): such places
  * are one, called by the lowest of these. */
-static int number_places(struct bb_shared *s, enum bb_place what)
+static int number_places(struct bb_contention_sim *s, enum bb_place what)
 {
     const struct bb_sim *m = sim_of(s);
     const int ranks = m->step->layout.ranks;
@@ -47,7 +47,7 @@ static int number_places(struct bb_shared *s, enum bb_place what)
     }
     for (int r = 0; r < ranks && !rc; r++) {
         const int class_id = m->classes.of[r], place = bb_place_of(m->cluster, what, r);
-        struct bb_shared_place *at = &s->gpus[class_id].at[what];
+        struct bb_contention_attachment *at = &s->gpus[class_id].at[what];
 
         if (r == m->classes.rank[class_id])
             at->number = lowest[place];
@@ -58,14 +58,14 @@ static int number_places(struct bb_shared *s, enum bb_place what)
 }
 
 /* Without mates a class has a NIC of its own, whoever else has one that is alike. */
-static void own_nics(struct bb_shared *s)
+static void own_nics(struct bb_contention_sim *s)
 {
     for (int c = 0; c < sim_of(s)->classes.n; c++)
-        s->gpus[c].at[BB_AT_NIC] = (struct bb_shared_place){c, 1};
+        s->gpus[c].at[BB_AT_NIC] = (struct bb_contention_attachment){c, 1};
 }
 
 /* Returns how many resources there are, or -BB_EFAIL. */
-static int find_places(struct bb_shared *s)
+static int find_places(struct bb_contention_sim *s)
 {
     const int classes = sim_of(s)->classes.n;
     int resources = classes * BB_GPU_RESOURCES;
@@ -84,7 +84,7 @@ static int find_places(struct bb_shared *s)
     return resources;
 }
 
-static void set_capacities(struct bb_shared *s)
+static void set_capacities(struct bb_contention_sim *s)
 {
     const double memory = bb_cluster_nccl_memory_gbps(s->cluster);
     struct bb_resource *resources = s->flows.resources;
@@ -101,13 +101,13 @@ static void set_capacities(struct bb_shared *s)
     }
 }
 
-int bb_shared_exchange_flow(const struct bb_shared *s, int class_id, int comm)
+int bb_contention_sim_exchange_flow(const struct bb_contention_sim *s, int class_id, int comm)
 {
     return sim_of(s)->n_rendezvous + class_id * sim_of(s)->step->layout.n_comms + comm;
 }
 
 /* Uses of one GPU at most. */
-static int count_uses(const struct bb_shared *s)
+static int count_uses(const struct bb_contention_sim *s)
 {
     int uses = BB_GPU_RESOURCES;
 
@@ -116,7 +116,7 @@ static int count_uses(const struct bb_shared *s)
     return uses;
 }
 
-static void place_uses(struct bb_shared *s)
+static void place_uses(struct bb_contention_sim *s)
 {
     int use = 0, of_gpu = count_uses(s);
 
@@ -126,10 +126,10 @@ static void place_uses(struct bb_shared *s)
     }
 }
 
-int bb_shared_gpus_init(struct bb_shared *s)
+int bb_contention_sim_resources_init(struct bb_contention_sim *s)
 {
     const struct bb_sim *m = sim_of(s);
-    const int n_flows = bb_shared_exchange_flow(s, m->classes.n, 0);
+    const int n_flows = bb_contention_sim_exchange_flow(s, m->classes.n, 0);
     int resources, rc;
 
     TRY(BB_NEW(s->gpus, m->classes.n));
@@ -151,7 +151,7 @@ out:
     return rc;
 }
 
-void bb_shared_gpus_release(struct bb_shared *s)
+void bb_contention_sim_resources_release(struct bb_contention_sim *s)
 {
     bb_flows_release(&s->flows);
     bb_key_index_release(&s->sums_index);
@@ -167,14 +167,14 @@ struct rates {
     double out, in, memory, place[BB_PLACES][BB_PLACE_RESOURCES];
 };
 
-static void add_use(struct bb_shared *s, struct bb_flow *flow, int resource, double weight)
+static void add_use(struct bb_contention_sim *s, struct bb_flow *flow, int resource, double weight)
 {
     if (weight > 0)
         s->flows.uses[flow->first_use + flow->n_uses++] = (struct bb_flow_use){.resource = resource, .weight = weight};
 }
 
 /* Many members of a collective are on one leaf: its uplinks are one use of theirs. */
-static void add_uplink_use(struct bb_shared *s, struct bb_flow *flow, int resource, double weight)
+static void add_uplink_use(struct bb_contention_sim *s, struct bb_flow *flow, int resource, double weight)
 {
     const int latest = s->use_at[resource];
     struct bb_flow_use *use = &s->flows.uses[latest];
@@ -187,9 +187,9 @@ static void add_uplink_use(struct bb_shared *s, struct bb_flow *flow, int resour
     add_use(s, flow, resource, weight);
 }
 
-static void use_gpu(struct bb_shared *s, struct bb_flow *flow, int class_id, const struct rates *rates)
+static void use_gpu(struct bb_contention_sim *s, struct bb_flow *flow, int class_id, const struct rates *rates)
 {
-    const struct bb_shared_place *at = s->gpus[class_id].at;
+    const struct bb_contention_attachment *at = s->gpus[class_id].at;
 
     add_use(s, flow, gpu_resource(class_id, BB_GPU_OUT), rates->out);
     add_use(s, flow, gpu_resource(class_id, BB_GPU_IN), rates->in);
@@ -209,7 +209,7 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-void bb_shared_use_collective(struct bb_shared *s, int rendezvous, const struct bb_cost *cost)
+void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int rendezvous, const struct bb_cost *cost)
 {
     const struct bb_rendezvous *one = &sim_of(s)->rendezvous[rendezvous];
     struct bb_flow *flow = &s->flows.flows[rendezvous];
@@ -234,7 +234,7 @@ void bb_shared_use_collective(struct bb_shared *s, int rendezvous, const struct 
     }
 }
 
-enum bb_limit bb_shared_longest(double link_ns, double nic_ns, double leaf_ns, double pod_ns)
+enum bb_limit bb_contention_sim_slowest_resource(double link_ns, double nic_ns, double leaf_ns, double pod_ns)
 {
     const double uplinks_ns = larger(leaf_ns, pod_ns) * (1 - 1e-9); /* as long as the NIC: the NIC's */
 
@@ -243,7 +243,7 @@ enum bb_limit bb_shared_longest(double link_ns, double nic_ns, double leaf_ns, d
     return link_ns > nic_ns ? BB_LIMIT_LINK : BB_LIMIT_NIC;
 }
 
-static enum bb_limit limit_of_load(const struct bb_shared *s, const struct bb_load *load)
+static enum bb_limit limit_of_load(const struct bb_contention_sim *s, const struct bb_load *load)
 {
     double uplink_ns[BB_TIERS] = {0};
 
@@ -255,14 +255,14 @@ static enum bb_limit limit_of_load(const struct bb_shared *s, const struct bb_lo
         if (bb_fabric_is_scarce(s->cluster, (enum bb_tier)tier))
             uplink_ns[tier] =
                 larger(load->up[tier], load->down[tier]) / bb_fabric_uplink_gbps(s->cluster, (enum bb_tier)tier);
-    return bb_shared_longest(larger(load->out[1], load->in[1]) / s->cluster->intra.gbps,
+    return bb_contention_sim_slowest_resource(larger(load->out[1], load->in[1]) / s->cluster->intra.gbps,
                              larger(load->out[0], load->in[0]) / bb_cluster_nic_of_gbps(s->cluster, 1),
                              uplink_ns[BB_LEAF], uplink_ns[BB_POD]);
 }
 
-void bb_shared_use_exchange(struct bb_shared *s, int flow_id, int class_id, const struct bb_load *load)
+void bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow_id, int class_id, const struct bb_load *load)
 {
-    struct bb_shared_exchange *x = &s->exchanges[flow_id - sim_of(s)->n_rendezvous];
+    struct bb_contention_exchange *x = &s->exchanges[flow_id - sim_of(s)->n_rendezvous];
     struct bb_flow *flow = &s->flows.flows[flow_id];
     const double ns = bb_cluster_load_ns(s->cluster, load, 1);
     struct rates rates;
@@ -285,7 +285,7 @@ void bb_shared_use_exchange(struct bb_shared *s, int flow_id, int class_id, cons
     bb_flows_count_moved(&s->flows, flow_id, ns);
 }
 
-enum bb_limit bb_shared_limit(const struct bb_shared *s, int flow, enum bb_limit alone)
+enum bb_limit bb_contention_sim_flow_limit(const struct bb_contention_sim *s, int flow, enum bb_limit alone)
 {
     const int resource = s->flows.flows[flow].limit;
 
@@ -300,7 +300,7 @@ enum bb_limit bb_shared_limit(const struct bb_shared *s, int flow, enum bb_limit
 /* ---- kernels ---- */
 
 /* The kernels of a work list beside an NCCL that holds so many multiprocessors; NULL: no memory. */
-static const struct bb_kernel_sums *sum_kernels(struct bb_shared *s, const struct bb_kernel_list *work, int held)
+static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, const struct bb_kernel_list *work, int held)
 {
     struct {
         const void *work;
@@ -331,7 +331,7 @@ static const struct bb_kernel_sums *sum_kernels(struct bb_shared *s, const struc
     return &s->sums[place];
 }
 
-enum bb_limit bb_shared_kernel_limit(struct bb_shared *s, const struct bb_running *running)
+enum bb_limit bb_contention_sim_kernel_limit(struct bb_contention_sim *s, const struct bb_running_kernel *running)
 {
     const struct bb_kernel_sums *sums = running->op->work ? sum_kernels(s, running->op->work, 0) : NULL;
     double times = running->op->work_times;
@@ -346,7 +346,7 @@ enum bb_limit bb_shared_kernel_limit(struct bb_shared *s, const struct bb_runnin
 /* Multiprocessors that a kernel does without: those that NCCL holds now. Two chunks side by side are there to hide each
  * other's communication, so training's products leave it its multiprocessors from their launch to their end, whether it
  * is there or not: DeepSeek-V3's have 112 of 132 (its report, 3.2.2). */
-static int sms_without(const struct bb_shared *s, const struct bb_running *running)
+static int sms_without(const struct bb_contention_sim *s, const struct bb_running_kernel *running)
 {
     const int held = bb_cluster_held_sms(s->cluster, s->gpus[running->class_id].held_sms);
     const int left = s->cluster->trains && running->op->beside ? s->cluster->sharing.collective_sms : 0;
@@ -355,7 +355,7 @@ static int sms_without(const struct bb_shared *s, const struct bb_running *runni
 }
 
 /* What the multiprocessors that NCCL holds and the memory's rate that it takes add to the time alone. */
-double bb_shared_rate(struct bb_shared *s, const struct bb_running *running)
+double bb_contention_sim_kernel_rate(struct bb_contention_sim *s, const struct bb_running_kernel *running)
 {
     const int held = sms_without(s, running);
     const double taken =
@@ -377,14 +377,14 @@ double bb_shared_rate(struct bb_shared *s, const struct bb_running *running)
 
 /* ---- afterwards ---- */
 
-static double busy_ns(const struct bb_shared *s, int out, int in)
+static double busy_ns(const struct bb_contention_sim *s, int out, int in)
 {
     const struct bb_resource *resources = s->flows.resources;
 
     return larger(resources[out].moved / resources[out].capacity, resources[in].moved / resources[in].capacity);
 }
 
-void bb_shared_read_busy(const struct bb_shared *s)
+void bb_contention_sim_report_busy(const struct bb_contention_sim *s)
 {
     for (int c = 0; c < sim_of(s)->classes.n; c++) {
         double ns[BB_PLACES] = {0};

@@ -48,7 +48,7 @@ struct bb_opt {
     const char *(*word_at)(size_t i); /* ... the i-th valid word, NULL past the end (words from a table); of a STRING
                                          these are only offered to who completes a command line         */
     const char *help;                 /* one lower-case line, without the default                         */
-    unsigned takes;                   /* bits of what this option needs (proxies: enum bb_takes) */
+    unsigned takes;                   /* bits of what this option needs (proxies: enum bb_proxy_feature) */
 };
 
 /*

@@ -6,29 +6,29 @@
 #include "proxies/step/step.h"
 
 /* Options that not every proxy knows what to do with; the others refuse them. */
-enum bb_takes {
-    BB_TAKES_LAYERS = 1,
-    BB_TAKES_STAGES = 2,
-    BB_TAKES_MICRO_BATCHES = 4,
-    BB_TAKES_SCALE = 8,
-    BB_TAKES_PER_TENSOR = 16,
-    BB_TAKES_TIMED = 32,    /* --compute timed                 */
-    BB_TAKES_LAYER_US = 64, /* --forward-us, --backward-us     */
-    BB_TAKES_TFLOPS = 128,
-    BB_TAKES_GEMM = 256, /* --compute gemm */
-    BB_TAKES_MODEL = 512,
-    BB_TAKES_MICRO_BATCH_SIZE = 1024,
-    BB_TAKES_NODES = 2048,       /* --gpus-per-node */
-    BB_TAKES_TRANSFORMER = 4096, /* each of these: the options of that table */
-    BB_TAKES_SYNC = 8192,
-    BB_TAKES_TILES = 16384,
-    BB_TAKES_SCALING = 32768,
-    BB_TAKES_GLOBAL_BATCH = 65536,
+enum bb_proxy_feature {
+    BB_FEATURE_LAYERS = 1,
+    BB_FEATURE_STAGES = 2,
+    BB_FEATURE_MICRO_BATCHES = 4,
+    BB_FEATURE_SCALE = 8,
+    BB_FEATURE_PER_TENSOR = 16,
+    BB_FEATURE_TIMED = 32,    /* --compute timed                 */
+    BB_FEATURE_LAYER_US = 64, /* --forward-us, --backward-us     */
+    BB_FEATURE_TFLOPS = 128,
+    BB_FEATURE_GEMM = 256, /* --compute gemm */
+    BB_FEATURE_MODEL = 512,
+    BB_FEATURE_MICRO_BATCH_SIZE = 1024,
+    BB_FEATURE_NODES = 2048,       /* --gpus-per-node */
+    BB_FEATURE_TRANSFORMER = 4096, /* each of these: the options of that table */
+    BB_FEATURE_SYNC = 8192,
+    BB_FEATURE_TILES = 16384,
+    BB_FEATURE_SCALING = 32768,
+    BB_FEATURE_GLOBAL_BATCH = 65536,
 };
 
 struct bb_proxy {
     const char *name, *help;
-    unsigned takes;         /* enum bb_takes                                                            */
+    unsigned takes;         /* enum bb_proxy_feature                                                            */
     const char *dtype;      /* what --dtype is unless given; NULL: float, as the originals              */
     const char *compute;    /* what --compute is unless given: what the original does, "none" or "timed" */
     const char *positional; /* "[L S [M]]" for the help, NULL: takes none                              */

@@ -77,7 +77,7 @@ bool bb_proxy_takes_compute(const struct bb_proxy *p, const char *compute)
 {
     if (!compute || strcmp(compute, "none") == 0)
         return true;
-    return p->takes & (strcmp(compute, "gemm") == 0 ? BB_TAKES_GEMM : BB_TAKES_TIMED);
+    return p->takes & (strcmp(compute, "gemm") == 0 ? BB_FEATURE_GEMM : BB_FEATURE_TIMED);
 }
 
 const char *bb_proxy_beyond(const struct bb_proxy_config *c, unsigned takes)

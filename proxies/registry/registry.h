@@ -8,13 +8,13 @@
 extern const struct bb_opt bb_proxy_options[];
 
 /* The tables of the options that shape a step, for a struct bb_proxy_config that lies at `at`. What a proxy must take
- * (enum bb_takes) for an option to mean something stands in the option's row, or here for a whole table. */
+ * (enum bb_proxy_feature) for an option to mean something stands in the option's row, or here for a whole table. */
 #define BB_STEP_TABLES(at)                                                                                             \
     {.title = "The step", .opts = bb_proxy_options, .base = (at)},                                                     \
-        BB_STEP_TABLE("A transformer", at, transformer, BB_TAKES_TRANSFORMER),                                         \
-        BB_STEP_TABLE("Data parallelism", at, sync, BB_TAKES_SYNC),                                                    \
-        BB_STEP_TABLE("Spatial parallelism and GEMS", at, tiles, BB_TAKES_TILES),                                      \
-        BB_STEP_TABLE("A scaling study", at, scaling, BB_TAKES_SCALING)
+        BB_STEP_TABLE("A transformer", at, transformer, BB_FEATURE_TRANSFORMER),                                         \
+        BB_STEP_TABLE("Data parallelism", at, sync, BB_FEATURE_SYNC),                                                    \
+        BB_STEP_TABLE("Spatial parallelism and GEMS", at, tiles, BB_FEATURE_TILES),                                      \
+        BB_STEP_TABLE("A scaling study", at, scaling, BB_FEATURE_SCALING)
 #define BB_STEP_TABLE(text, at, part, bit)                                                                             \
     {                                                                                                                  \
         .title = text, .opts = bb_##part##_options, .base = (at) + offsetof(struct bb_proxy_config, part),             \
@@ -36,7 +36,7 @@ const struct bb_proxy *bb_proxy_find(const char *name); /* NULL after an error l
 int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *words,
                        const struct bb_proxy **proxy) BB_MUST_CHECK;
 
-/* bb_proxy_beyond - the first option that was given and is none of a proxy that takes these bits (enum bb_takes); NULL:
+/* bb_proxy_beyond - the first option that was given and is none of a proxy that takes these bits (enum bb_proxy_feature); NULL:
  * none. */
 const char *bb_proxy_beyond(const struct bb_proxy_config *config, unsigned takes);
 

@@ -377,8 +377,8 @@ out:
 const struct bb_proxy bb_data_parallel_proxy = {
     .name = "data_parallel",
     .help = "a model on every rank: buckets, fusion, sharded states or parameter servers",
-    .takes = BB_TAKES_MODEL | BB_TAKES_MICRO_BATCHES | BB_TAKES_GLOBAL_BATCH | BB_TAKES_MICRO_BATCH_SIZE |
-             BB_TAKES_NODES | BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_SYNC,
+    .takes = BB_FEATURE_MODEL | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH | BB_FEATURE_MICRO_BATCH_SIZE |
+             BB_FEATURE_NODES | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_TFLOPS | BB_FEATURE_SYNC,
     .compute = "timed",
     .defaults = bb_replicas_defaults,
     .build = bb_replicas_build};

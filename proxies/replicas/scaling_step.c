@@ -128,8 +128,8 @@ out:
 const struct bb_proxy bb_scaling_proxy = {
     .name = "scaling",
     .help = "a scaling study: epochs of data-parallel training, images per second, efficiencies",
-    .takes = BB_TAKES_MODEL | BB_TAKES_NODES | BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_SYNC |
-             BB_TAKES_SCALING,
+    .takes = BB_FEATURE_MODEL | BB_FEATURE_NODES | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_TFLOPS | BB_FEATURE_SYNC |
+             BB_FEATURE_SCALING,
     .compute = "timed",
     .defaults = bb_scaling_defaults,
     .build = build_step};

@@ -217,7 +217,7 @@ out:
 
 #define RESNET(word, file, text, times, how, ...)                                                                      \
     {                                                                                                                  \
-        .name = word, .help = text, .model = file, .takes = BB_TAKES_PER_TENSOR | (times) | BB_TAKES_GEMM,             \
+        .name = word, .help = text, .model = file, .takes = BB_FEATURE_PER_TENSOR | (times) | BB_FEATURE_GEMM,             \
         .compute = how, .build = build_step, .variant = &(const struct network)                                        \
         {                                                                                                              \
             .model = file, __VA_ARGS__                                                                                 \
@@ -231,7 +231,7 @@ const struct bb_proxy bb_resnet50_ring_proxy = RESNET(
     "resnet50_ring", "resnet50", "ResNet-50: the same buckets from each rank to the next", 0, "none", .ring = true);
 const struct bb_proxy bb_resnet152_proxy =
     RESNET("resnet152", "resnet152", "ResNet-152: ten buckets reduced under the backward pass, 128 samples a rank",
-           BB_TAKES_TIMED, "timed", .overlap = true);
+           BB_FEATURE_TIMED, "timed", .overlap = true);
 const struct bb_proxy bb_resnet152_scal_proxy =
     RESNET("resnet152_scal", "resnet152", "ResNet-152: the same with 32768 samples over 256, 512, 1024 or 2048 ranks",
-           BB_TAKES_TIMED, "timed", .overlap = true, .strong = true);
+           BB_FEATURE_TIMED, "timed", .overlap = true, .strong = true);

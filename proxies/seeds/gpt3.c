@@ -586,13 +586,13 @@ out:
 }
 
 enum {
-    TAKES = BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_GLOBAL_BATCH | BB_TAKES_SCALE |
-            BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_LAYER_US
+    FEATURE = BB_FEATURE_LAYERS | BB_FEATURE_STAGES | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH | BB_FEATURE_SCALE |
+            BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_LAYER_US
 };
 
 #define GPT3(word, text, ...)                                                                                          \
     {                                                                                                                  \
-        .name = word, .help = text, .model = "gpt3", .takes = TAKES, .compute = "timed",                               \
+        .name = word, .help = text, .model = "gpt3", .takes = FEATURE, .compute = "timed",                               \
         .positional = "[STAGES [SCALE]]", .positional_words = read_numbers, .defaults = fill_defaults,                 \
         .build = build_step, .variant = &(const struct variant)                                                        \
         {                                                                                                              \

@@ -378,8 +378,8 @@ out:
 #define PIPELINE(word, text)                                                                                           \
     {                                                                                                                  \
         .name = word, .help = text ": pipeline stages in lock step, data-parallel gradients", .model = word,           \
-        .takes = BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_GLOBAL_BATCH |                  \
-                 BB_TAKES_PER_TENSOR | BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_LAYER_US | BB_TAKES_TFLOPS,           \
+        .takes = BB_FEATURE_LAYERS | BB_FEATURE_STAGES | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH |                  \
+                 BB_FEATURE_PER_TENSOR | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_LAYER_US | BB_FEATURE_TFLOPS,           \
         .compute = "none", .positional = "[LAYERS STAGES [MICRO_BATCHES]]", .positional_words = read_numbers,          \
         .defaults = fill_defaults, .build = build_step                                                                 \
     }

@@ -20,10 +20,10 @@
 
 #include "proxies/spatial/split_layers.h"
 
-/* What both proxies take (enum bb_takes). */
-#define BB_TAKES_TILED                                                                                                 \
-    (BB_TAKES_TILES | BB_TAKES_MODEL | BB_TAKES_LAYERS | BB_TAKES_MICRO_BATCHES | BB_TAKES_MICRO_BATCH_SIZE |          \
-     BB_TAKES_GLOBAL_BATCH | BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_LAYER_US)
+/* What both proxies take (enum bb_proxy_feature). */
+#define BB_FEATURE_TILED                                                                                                 \
+    (BB_FEATURE_TILES | BB_FEATURE_MODEL | BB_FEATURE_LAYERS | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_MICRO_BATCH_SIZE |          \
+     BB_FEATURE_GLOBAL_BATCH | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_TFLOPS | BB_FEATURE_LAYER_US)
 
 enum { BB_USUAL, BB_INVERSE, BB_REPLICAS }; /* the two replicas of GEMS; others have the usual one */
 

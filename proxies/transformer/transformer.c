@@ -652,9 +652,9 @@ const struct bb_proxy bb_transformer_proxy = {
     .name = "transformer",
     .help = "any transformer in any layout: tensor, sequence, context, expert, pipeline and data parallel",
     .model = "gpt2_small",
-    .takes = BB_TAKES_MODEL | BB_TAKES_LAYERS | BB_TAKES_MICRO_BATCHES | BB_TAKES_GLOBAL_BATCH |
-             BB_TAKES_MICRO_BATCH_SIZE | BB_TAKES_TIMED | BB_TAKES_LAYER_US | BB_TAKES_TFLOPS | BB_TAKES_GEMM |
-             BB_TAKES_NODES | BB_TAKES_TRANSFORMER | BB_TAKES_SYNC,
+    .takes = BB_FEATURE_MODEL | BB_FEATURE_LAYERS | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH |
+             BB_FEATURE_MICRO_BATCH_SIZE | BB_FEATURE_TIMED | BB_FEATURE_LAYER_US | BB_FEATURE_TFLOPS | BB_FEATURE_GEMM |
+             BB_FEATURE_NODES | BB_FEATURE_TRANSFORMER | BB_FEATURE_SYNC,
     .dtype = "bfloat16",
     .compute = "timed",
     .defaults = fill_defaults,

@@ -48,7 +48,7 @@ struct bb_opt {
     const char *(*word_at)(size_t i); /* ... the i-th valid word, NULL past the end (words from a table); of a STRING
                                          these are only offered to who completes a command line         */
     const char *help;                 /* one lower-case line, without the default                         */
-    unsigned takes;                   /* bits of what this option needs (proxies: enum bb_proxy_feature) */
+    unsigned needs;                   /* bits of what this option needs (proxies: enum bb_proxy_feature) */
 };
 
 /*
@@ -91,7 +91,7 @@ struct bb_opt_table {
     const char *title;         /* heading in the help                              */
     const struct bb_opt *opts; /* ends with a row without name; NULL ends the list */
     size_t base;               /* where this table's struct lies inside cfg        */
-    unsigned takes;            /* added to those of every row                     */
+    unsigned needs;            /* added to those of every row                     */
 };
 
 /* The words that are not options, in order. They point into argv. */

@@ -18,7 +18,7 @@ extern const struct bb_opt bb_proxy_options[];
 #define BB_STEP_TABLE(text, at, part, bit)                                                                             \
     {                                                                                                                  \
         .title = text, .opts = bb_##part##_options, .base = (at) + offsetof(struct bb_proxy_config, part),             \
-        .takes = bit                                                                                                   \
+        .needs = bit                                                                                                   \
     }
 
 extern const struct bb_proxy *const bb_proxies[];
@@ -38,7 +38,7 @@ int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *wo
 
 /* bb_proxy_beyond - the first option that was given and is none of a proxy that takes these bits (enum bb_proxy_feature); NULL:
  * none. */
-const char *bb_proxy_beyond(const struct bb_proxy_config *config, unsigned takes);
+const char *bb_proxy_beyond(const struct bb_proxy_config *config, unsigned needs);
 
 /* bb_proxy_takes_compute - whether --compute may be this word. NULL: not given. */
 bool bb_proxy_takes_compute(const struct bb_proxy *proxy, const char *compute);

@@ -21,7 +21,7 @@ int bb_plan_refuse_layouts(const struct bb_plan_options *o, const struct bb_prox
         return bb_err(BB_EUSAGE, "--%s is of --best-layout; leave it out", o->threads ? "threads" : "top");
     if (!o->best_layout)
         return 0;
-    if (!(proxy->takes & BB_FEATURE_TRANSFORMER))
+    if (!(proxy->features & BB_FEATURE_TRANSFORMER))
         return bb_err(BB_EUSAGE, "%s: --best-layout is about the layouts of transformer; leave it out", proxy->name);
     if (!o->cluster)
         return bb_err(BB_EUSAGE, "--best-layout needs the cluster to predict for; nearest: --cluster h100-sxm-ib");

@@ -133,7 +133,7 @@ static int configure(struct bb_plan_options *o, const struct bb_words *words, co
         o->config.gpus_per_node = 0;
     TRY(bb_proxy_configure(&o->config, words, proxy));
     o->config.gpus_per_node = gpus_per_node;
-    o->forecast = o->cluster && bare && (*proxy)->takes & BB_FEATURE_TRANSFORMER;
+    o->forecast = o->cluster && bare && (*proxy)->features & BB_FEATURE_TRANSFORMER;
     if (o->forecast)
         o->config.compute = "gemm";
     o->rates = strcmp(o->config.compute, "gemm") == 0 ? BB_RATES_MACHINE : given ? BB_RATES_GIVEN : BB_RATES_PROXY;

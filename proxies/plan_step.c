@@ -162,7 +162,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
                       struct bb_proxy_config *config, struct findings *f)
 {
     bool guesses = cluster->achieves && o->forecast && !o->must_fit && !config->transformer.recompute &&
-                   proxy->takes & BB_FEATURE_TRANSFORMER;
+                   proxy->features & BB_FEATURE_TRANSFORMER;
     int rc;
 
     TRY(bb_step_build(&f->step, proxy, config));
@@ -302,7 +302,7 @@ int bb_plan_refuse_step(const struct bb_plan_options *o, const struct bb_proxy *
     if (o->must_fit && !o->cluster && o->gpu_memory == 0)
         return bb_err(BB_EUSAGE, "--must-fit needs a GPU's memory: --cluster NAME or --gpu-memory BYTES; nearest: "
                                  "--gpu-memory 80G");
-    if (o->best_order && !(proxy->takes & BB_FEATURE_TRANSFORMER))
+    if (o->best_order && !(proxy->features & BB_FEATURE_TRANSFORMER))
         return bb_err(BB_EUSAGE, "%s: --best-order is about the axes of transformer; leave it out", proxy->name);
     if (o->best_order && !o->cluster && o->config.gpus_per_node == 0)
         return bb_err(BB_EUSAGE, "--best-order needs the nodes: --gpus-per-node N or --cluster NAME; nearest: "

@@ -28,7 +28,7 @@ enum bb_proxy_feature {
 
 struct bb_proxy {
     const char *name, *help;
-    unsigned takes;         /* enum bb_proxy_feature                                                            */
+    unsigned features;         /* enum bb_proxy_feature                                                            */
     const char *dtype;      /* what --dtype is unless given; NULL: float, as the originals              */
     const char *compute;    /* what --compute is unless given: what the original does, "none" or "timed" */
     const char *positional; /* "[L S [M]]" for the help, NULL: takes none                              */

@@ -77,16 +77,16 @@ bool bb_proxy_takes_compute(const struct bb_proxy *p, const char *compute)
 {
     if (!compute || strcmp(compute, "none") == 0)
         return true;
-    return p->takes & (strcmp(compute, "gemm") == 0 ? BB_FEATURE_GEMM : BB_FEATURE_TIMED);
+    return p->features & (strcmp(compute, "gemm") == 0 ? BB_FEATURE_GEMM : BB_FEATURE_TIMED);
 }
 
-const char *bb_proxy_beyond(const struct bb_proxy_config *c, unsigned takes)
+const char *bb_proxy_beyond(const struct bb_proxy_config *c, unsigned features)
 {
     static const struct bb_opt_table tables[] = {BB_STEP_TABLES(0), {0}};
 
     for (const struct bb_opt_table *t = tables; t->opts; t++)
         for (const struct bb_opt *o = t->opts; o->name; o++)
-            if ((o->takes | t->takes) & ~takes && is_given(o, (const char *)c + t->base + o->offset))
+            if ((o->features | t->features) & ~features && is_given(o, (const char *)c + t->base + o->offset))
                 return o->name;
     return NULL;
 }
@@ -94,7 +94,7 @@ const char *bb_proxy_beyond(const struct bb_proxy_config *c, unsigned takes)
 /* Options and kinds of compute that the proxy does not take. */
 static int refuse_unused(const struct bb_proxy *p, const struct bb_proxy_config *c)
 {
-    const char *beyond = bb_proxy_beyond(c, p->takes);
+    const char *beyond = bb_proxy_beyond(c, p->features);
 
     if (!bb_proxy_takes_compute(p, c->compute))
         return bb_err(BB_EUSAGE, "%s: --compute %s means nothing here; leave it out", p->name, c->compute);

@@ -9,13 +9,13 @@ static int try_stages(const struct bb_proxy *p, int stages, struct bb_proxy_conf
     const struct bb_proxy *same;
     int rc;
 
-    if (p->takes & BB_FEATURE_STAGES)
+    if (p->features & BB_FEATURE_STAGES)
         c->stages = stages;
-    if ((p->takes & BB_FEATURE_LAYERS) && !(p->takes & BB_FEATURE_TILES)) /* networks have a depth of their own */
+    if ((p->features & BB_FEATURE_LAYERS) && !(p->features & BB_FEATURE_TILES)) /* networks have a depth of their own */
         c->layers = stages;
-    if (p->takes & BB_FEATURE_MODEL)
+    if (p->features & BB_FEATURE_MODEL)
         c->model = p->model;
-    if (p->takes & BB_FEATURE_MICRO_BATCHES)
+    if (p->features & BB_FEATURE_MICRO_BATCHES)
         c->micro_batches = 2;
     rc = bb_proxy_configure(c, &words, &same);
     return rc ? rc : bb_step_build(step, p, c);
@@ -24,7 +24,7 @@ static int try_stages(const struct bb_proxy *p, int stages, struct bb_proxy_conf
 int bb_smoke_fit(const struct bb_proxy *proxy, const struct bb_proxy_config *base, struct bb_proxy_config *config,
                  struct bb_step *step)
 {
-    int most = proxy->takes & BB_FEATURE_STAGES ? base->ranks : 1, rc = -BB_EUSAGE;
+    int most = proxy->features & BB_FEATURE_STAGES ? base->ranks : 1, rc = -BB_EUSAGE;
 
     bb_err_try(true); /* what does not fit is only tried */
     for (int stages = 1; stages <= most && rc == -BB_EUSAGE; stages++) {

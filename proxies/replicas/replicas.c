@@ -377,7 +377,7 @@ out:
 const struct bb_proxy bb_data_parallel_proxy = {
     .name = "data_parallel",
     .help = "a model on every rank: buckets, fusion, sharded states or parameter servers",
-    .takes = BB_FEATURE_MODEL | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH | BB_FEATURE_MICRO_BATCH_SIZE |
+    .features = BB_FEATURE_MODEL | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH | BB_FEATURE_MICRO_BATCH_SIZE |
              BB_FEATURE_NODES | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_TFLOPS | BB_FEATURE_SYNC,
     .compute = "timed",
     .defaults = bb_replicas_defaults,

@@ -128,7 +128,7 @@ out:
 const struct bb_proxy bb_scaling_proxy = {
     .name = "scaling",
     .help = "a scaling study: epochs of data-parallel training, images per second, efficiencies",
-    .takes = BB_FEATURE_MODEL | BB_FEATURE_NODES | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_TFLOPS | BB_FEATURE_SYNC |
+    .features = BB_FEATURE_MODEL | BB_FEATURE_NODES | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_TFLOPS | BB_FEATURE_SYNC |
              BB_FEATURE_SCALING,
     .compute = "timed",
     .defaults = bb_scaling_defaults,

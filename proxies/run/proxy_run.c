@@ -73,7 +73,7 @@ out:
 /* The scaling study is a run around the steps of its proxy; of another proxy study stays empty, and does nothing. */
 static int prepare_study(struct run *x)
 {
-    if (!(x->proxy->takes & BB_FEATURE_SCALING))
+    if (!(x->proxy->features & BB_FEATURE_SCALING))
         return 0;
     x->study = (struct bb_scaling_run){
         .session = &x->session, .proxy = x->proxy, .config = &x->options.step, .compute_gbps = x->options.compute_gbps};

@@ -396,6 +396,6 @@ const struct bb_proxy bb_cosmoflow_proxy = {
     .name = "cosmoflow",
     .help = "CosmoFlow: halos of a 2x2 cut, divided dense layers, gradients under the backward pass",
     .model = "cosmoflow",
-    .takes = BB_FEATURE_TIMED | BB_FEATURE_GEMM,
+    .features = BB_FEATURE_TIMED | BB_FEATURE_GEMM,
     .compute = "timed",
     .build = build_step};

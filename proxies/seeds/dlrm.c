@@ -300,6 +300,6 @@ const struct bb_proxy bb_dlrm_proxy = {
     .name = "dlrm",
     .help = "DLRM: all-to-all of embeddings, perceptron gradients under the backward pass",
     .model = "dlrm",
-    .takes = BB_FEATURE_TIMED | BB_FEATURE_GEMM,
+    .features = BB_FEATURE_TIMED | BB_FEATURE_GEMM,
     .compute = "timed",
     .build = build_step};

@@ -592,7 +592,7 @@ enum {
 
 #define GPT3(word, text, ...)                                                                                          \
     {                                                                                                                  \
-        .name = word, .help = text, .model = "gpt3", .takes = FEATURE, .compute = "timed",                               \
+        .name = word, .help = text, .model = "gpt3", .features = FEATURE, .compute = "timed",                               \
         .positional = "[STAGES [SCALE]]", .positional_words = read_numbers, .defaults = fill_defaults,                 \
         .build = build_step, .variant = &(const struct variant)                                                        \
         {                                                                                                              \

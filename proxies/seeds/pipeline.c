@@ -378,7 +378,7 @@ out:
 #define PIPELINE(word, text)                                                                                           \
     {                                                                                                                  \
         .name = word, .help = text ": pipeline stages in lock step, data-parallel gradients", .model = word,           \
-        .takes = BB_FEATURE_LAYERS | BB_FEATURE_STAGES | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH |                  \
+        .features = BB_FEATURE_LAYERS | BB_FEATURE_STAGES | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH |                  \
                  BB_FEATURE_PER_TENSOR | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_LAYER_US | BB_FEATURE_TFLOPS,           \
         .compute = "none", .positional = "[LAYERS STAGES [MICRO_BATCHES]]", .positional_words = read_numbers,          \
         .defaults = fill_defaults, .build = build_step                                                                 \

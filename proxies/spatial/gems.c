@@ -225,6 +225,6 @@ static int build_step(const struct bb_proxy_config *config, struct bb_step *step
 const struct bb_proxy bb_gems_proxy = {.name = "gems",
                                        .help =
                                            "GEMS: two replicas of a network in opposite directions on the same ranks",
-                                       .takes = BB_FEATURE_TILED,
+                                       .features = BB_FEATURE_TILED,
                                        .compute = "timed",
                                        .build = build_step};

@@ -63,6 +63,6 @@ static int build_step(const struct bb_proxy_config *config, struct bb_step *step
 const struct bb_proxy bb_spatial_proxy = {
     .name = "spatial",
     .help = "spatial parallelism: tiles of large images exchange halos, join, and go on through a pipeline",
-    .takes = BB_FEATURE_TILED,
+    .features = BB_FEATURE_TILED,
     .compute = "timed",
     .build = build_step};

@@ -652,7 +652,7 @@ const struct bb_proxy bb_transformer_proxy = {
     .name = "transformer",
     .help = "any transformer in any layout: tensor, sequence, context, expert, pipeline and data parallel",
     .model = "gpt2_small",
-    .takes = BB_FEATURE_MODEL | BB_FEATURE_LAYERS | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH |
+    .features = BB_FEATURE_MODEL | BB_FEATURE_LAYERS | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH |
              BB_FEATURE_MICRO_BATCH_SIZE | BB_FEATURE_TIMED | BB_FEATURE_LAYER_US | BB_FEATURE_TFLOPS | BB_FEATURE_GEMM |
              BB_FEATURE_NODES | BB_FEATURE_TRANSFORMER | BB_FEATURE_SYNC,
     .dtype = "bfloat16",

@@ -1,4 +1,4 @@
-/* test_busbw_floors.c - what --min-busbw asks for, and what is held against it. */
+/* test_busbw_thresholds.c - what --min-busbw asks for, and what is held against it. */
 #include "collectives/sweep/busbw_thresholds.h"
 #include "tests/check.h"
 

@@ -84,7 +84,7 @@ static void print_head(const struct lives *v)
     char size[BB_BYTES_TEXT];
     FILE *out = v->session.out;
 
-    bb_session_head(&v->session);
+    bb_session_print_head(&v->session);
     if (!out)
         return;
     fprintf(out,
@@ -241,7 +241,7 @@ static int make_lives(struct lives *v)
     int rc;
 
     TRY(choose_counts(v));
-    TRY(bb_session_memory(&v->session, bb_nccl_memory(NULL)->takes(2 * v->options.bytes), "lower --size"));
+    TRY(bb_session_check_memory(&v->session, bb_nccl_memory(NULL)->takes(2 * v->options.bytes), "lower --size"));
     v->us = calloc(own, sizeof *v->us);
     v->all_us = calloc(own * (size_t)v->session.world.size, sizeof *v->all_us);
     v->column = calloc((size_t)v->options.repeats, sizeof *v->column);
@@ -260,9 +260,9 @@ static int run_comm(struct lives *v, int argc, char **argv)
     int rc;
 
     TRY(bb_session_begin(&v->session, &v->options.common, BB_SESSION_OBSERVED));
-    TRY(bb_session_gpus(&v->session, 0));
+    TRY(bb_session_setup_gpus(&v->session, 0));
     TRY(make_lives(v));
-    TRY(bb_session_open(&v->session, &head, &bb_bench_comm_set, &v->options));
+    TRY(bb_session_open_results(&v->session, &head, &bb_bench_comm_set, &v->options));
     print_head(v);
     for (int i = 0; i < v->options.n_counts; i++)
         TRY(measure_count(v, v->options.counts[i]));
@@ -279,7 +279,7 @@ int bb_bench_comm_run(int argc, char **argv)
     if (rc != 0)
         return rc;
     rc = run_comm(&v, argc, argv);
-    if (bb_session_in_order(&v.session, rc))
+    if (bb_session_ends_on_all_ranks(&v.session, rc))
         bb_stream_destroy(v.life.stream);
     rc = bb_session_release(&v.session, rc, 0);
     free(v.column);

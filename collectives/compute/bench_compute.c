@@ -412,12 +412,12 @@ static int run_compute(struct compute *b, int argc, char **argv)
     int rc;
 
     TRY(bb_session_begin(s, &o->common, BB_SESSION_GPUS));
-    TRY(bb_session_gpus(s, 0));
-    TRY(bb_session_memory(s, arena_bytes(b) + BB_GEMM_WORKSPACE,
+    TRY(bb_session_setup_gpus(s, 0));
+    TRY(bb_session_check_memory(s, arena_bytes(b) + BB_GEMM_WORKSPACE,
                           "lower --size, name one type with -d, or use --quick"));
     TRY(bb_compute_context_init(&b->ctx, &s->world, &s->device, arena_bytes(b), o->iterations, o->repeats, o->warmup));
     b->ctx.candidates = o->candidates;
-    TRY(bb_session_open(s, &head, NULL, NULL));
+    TRY(bb_session_open_results(s, &head, NULL, NULL));
     warn_of_emulation(b);
     print_head(b);
     TRY(run_sections(b));
@@ -433,7 +433,7 @@ int bb_bench_compute_run(int argc, char **argv)
     if (rc != 0)
         return rc;
     rc = run_compute(&b, argc, argv);
-    if (bb_session_in_order(&b.session, rc))
+    if (bb_session_ends_on_all_ranks(&b.session, rc))
         bb_compute_context_release(&b.ctx);
     return bb_session_release(&b.session, rc, 0);
 }

@@ -117,7 +117,7 @@ static void print_head(const struct overlap *v)
     const struct bb_gemm_shape *s = &v->options.product;
     FILE *out = v->session.out;
 
-    bb_session_head(&v->session);
+    bb_session_print_head(&v->session);
     if (getenv(from_outside) && v->session.world.rank == 0)
         bb_warn("%s is set: NCCL takes it in place of the limits of --ctas", from_outside);
     if (bb_colls[v->options.kind].flags & BB_COLL_PAIRS && v->session.world.rank == 0)
@@ -338,7 +338,7 @@ static int make_context(struct overlap *v)
     int rc;
 
     TRY(check_sizes(v));
-    TRY(bb_session_memory(&v->session, bb_overlap_context_bytes(&v->options.product, slot_bytes(v), v->session.memory),
+    TRY(bb_session_check_memory(&v->session, bb_overlap_context_bytes(&v->options.product, slot_bytes(v), v->session.memory),
                           "lower --sizes or --gemm"));
     TRY(make_comms(v));
     v->ctx = (struct bb_overlap_context){.world = &v->session.world,
@@ -370,10 +370,10 @@ static int run_overlap(struct overlap *v, int argc, char **argv)
     int rc;
 
     TRY(bb_session_begin(&v->session, &v->options.common, BB_SESSION_OBSERVED));
-    TRY(bb_session_gpus(&v->session, 0));
+    TRY(bb_session_setup_gpus(&v->session, 0));
     warn_of_emulation(v);
     TRY(make_context(v));
-    TRY(bb_session_open(&v->session, &head, &bb_bench_overlap_set, &v->options));
+    TRY(bb_session_open_results(&v->session, &head, &bb_bench_overlap_set, &v->options));
     v->best = json_array();
     print_head(v);
     bb_progress_expect(&v->session.progress, (double)v->options.sizes.n * v->options.n_limits);
@@ -404,7 +404,7 @@ int bb_bench_overlap_run(int argc, char **argv)
     rc = bb_opts_read(&bb_bench_overlap_set, &v->options, argc - 1, argv + 1);
     if (rc == 0) {
         rc = run_overlap(v, argc, argv);
-        if (bb_session_in_order(&v->session, rc))
+        if (bb_session_ends_on_all_ranks(&v->session, rc))
             end_rc = end_in_order(v);
         rc = bb_session_release(&v->session, rc, end_rc);
     }

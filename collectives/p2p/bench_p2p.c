@@ -228,7 +228,7 @@ static void print_head(const struct p2p *p)
 {
     FILE *out = p->session.out;
 
-    bb_session_head(&p->session);
+    bb_session_print_head(&p->session);
     if (!out)
         return;
     fprintf(out,
@@ -524,7 +524,7 @@ static int make_context(struct p2p *p)
     const struct bb_comm_opts opts = {.blocking = true}; /* no helper thread in the latency */
     int rc;
 
-    TRY(bb_session_memory(&p->session, bb_p2p_context_bytes(largest_message(p), p->session.memory),
+    TRY(bb_session_check_memory(&p->session, bb_p2p_context_bytes(largest_message(p), p->session.memory),
                           "lower --bandwidth-sizes"));
     TRY(bb_comm_init(&p->comm, w, "world", NULL, w->size, &opts));
     p->ctx = (struct bb_p2p_context){.world = w,
@@ -555,11 +555,11 @@ static int run_p2p(struct p2p *p, int argc, char **argv)
     int rc;
 
     TRY(bb_session_begin(&p->session, &p->options.common, BB_SESSION_OBSERVED));
-    TRY(bb_session_gpus(&p->session, 0));
+    TRY(bb_session_setup_gpus(&p->session, 0));
     TRY(check_ranks(p));
     p->pairing = (struct bb_pair_schedule){p->session.world.size, strcmp(p->options.schedule, "one") == 0};
     TRY(make_context(p));
-    TRY(bb_session_open(&p->session, &head, &bb_bench_p2p_set, &p->options));
+    TRY(bb_session_open_results(&p->session, &head, &bb_bench_p2p_set, &p->options));
     print_head(p);
     bb_progress_expect(&p->session.progress, bb_pair_schedule_rounds(&p->pairing) * (double)runs_of_round(p));
     for (p->round = 0; p->round < bb_pair_schedule_rounds(&p->pairing); p->round++)
@@ -589,7 +589,7 @@ int bb_bench_p2p_run(int argc, char **argv)
     if (rc == 0) {
         choose_matrices(p);
         rc = run_p2p(p, argc, argv);
-        if (bb_session_in_order(&p->session, rc))
+        if (bb_session_ends_on_all_ranks(&p->session, rc))
             end_rc = end_in_order(p);
         rc = bb_session_release(&p->session, rc, end_rc);
     }

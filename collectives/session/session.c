@@ -116,7 +116,7 @@ out:
     return rc;
 }
 
-int bb_session_gpus(struct bb_session *s, int first)
+int bb_session_setup_gpus(struct bb_session *s, int first)
 {
     int rc = 0;
 
@@ -148,7 +148,7 @@ out:
     return rc;
 }
 
-int bb_session_memory(struct bb_session *s, size_t bytes, const char *what_would_help)
+int bb_session_check_memory(struct bb_session *s, size_t bytes, const char *what_would_help)
 {
     size_t available;
     int rc;
@@ -177,7 +177,7 @@ static struct bb_results_device *make_device_rows(const struct bb_session *s)
     return rows;
 }
 
-int bb_session_open(struct bb_session *s, const struct bb_results_head *of_schema, const struct bb_opts *set,
+int bb_session_open_results(struct bb_session *s, const struct bb_results_head *of_schema, const struct bb_opts *set,
                     const void *cfg)
 {
     struct bb_results_head head = *of_schema;
@@ -205,7 +205,7 @@ int bb_session_open(struct bb_session *s, const struct bb_results_head *of_schem
     if (s->json && set)
         TRY(bb_results_set(s->json, "options", bb_json_options(set, cfg)));
     if (s->json && set && s->use >= BB_SESSION_NCCL)
-        TRY(bb_results_set(s->json, "buffers", json_string(bb_session_buffers(s))));
+        TRY(bb_results_set(s->json, "buffers", json_string(bb_session_buffers_name(s))));
     if (s->json && set && s->use == BB_SESSION_OBSERVED)
         TRY(bb_telemetry_stamp(&s->observer, s->json));
     bb_world_reached(&s->world, "the head of the table");
@@ -214,7 +214,7 @@ out:
     return rc;
 }
 
-const char *bb_session_buffers(const struct bb_session *s)
+const char *bb_session_buffers_name(const struct bb_session *s)
 {
     return s->falls_back ? "nccl (cudaMalloc)" : s->memory->name;
 }
@@ -228,7 +228,7 @@ void bb_session_print_buffers(const struct bb_session *s, FILE *out)
         fprintf(out, "# buffers: of cudaMalloc\n");
 }
 
-void bb_session_head(const struct bb_session *s)
+void bb_session_print_head(const struct bb_session *s)
 {
     char header[BB_NCCL_VERSION_TEXT], runtime[BB_NCCL_VERSION_TEXT];
 
@@ -248,7 +248,7 @@ void bb_session_head(const struct bb_session *s)
 
 /* ---- end ---- */
 
-bool bb_session_in_order(const struct bb_session *s, int rc)
+bool bb_session_ends_on_all_ranks(const struct bb_session *s, int rc)
 {
     return rc >= 0 || s->world.agreed || rc == -BB_EUSAGE || rc == -BB_EDATA || rc == -BB_EBELOW;
 }
@@ -256,7 +256,7 @@ bool bb_session_in_order(const struct bb_session *s, int rc)
 /* All have taken down what they share. 0, or what ends the ranks. */
 static int end_together(struct bb_session *s, int rc, int end_rc)
 {
-    if (!bb_session_in_order(s, rc))
+    if (!bb_session_ends_on_all_ranks(s, rc))
         return rc;
     if (end_rc == 0 && s->world.size > 1)
         end_rc = bb_world_barrier(&s->world, "the end of the run");

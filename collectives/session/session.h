@@ -4,11 +4,11 @@
  *
  *   TRY(bb_session_begin(&s, &options.common, BB_SESSION_OBSERVED));
  *   ...                                                     // what only the number of ranks can tell
- *   TRY(bb_session_gpus(&s, 0));
+ *   TRY(bb_session_setup_gpus(&s, 0));
  *   ...
- *   TRY(bb_session_open(&s, &(struct bb_results_head){.schema = ..}, &set, &options));
+ *   TRY(bb_session_open_results(&s, &(struct bb_results_head){.schema = ..}, &set, &options));
  *   ...
- *   if (bb_session_in_order(&s, rc)) end_rc = ...;              // what ranks share is taken down in order
+ *   if (bb_session_ends_on_all_ranks(&s, rc)) end_rc = ...;              // what ranks share is taken down in order
  *   return bb_session_release(&s, rc, end_rc);
  *
  * Who knows that the run ends: all ranks, where they agreed on it (bb_world_agree), and of a refusal (BB_EUSAGE), wrong
@@ -54,31 +54,31 @@ struct bb_session {
  * the environment is written before, while there is one thread. */
 int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum bb_session_use use) BB_MUST_CHECK;
 
-/* bb_session_gpus - a GPU per rank, from number `first` of the host on; versions, and what begin's `use` names. */
-int bb_session_gpus(struct bb_session *s, int first) BB_MUST_CHECK;
+/* bb_session_setup_gpus - a GPU per rank, from number `first` of the host on; versions, and what begin's `use` names. */
+int bb_session_setup_gpus(struct bb_session *s, int first) BB_MUST_CHECK;
 
 /*
- * bb_session_open - the results file. Of the head, schema, argc, argv, root, fresh and no_rows are the caller's, the
+ * bb_session_open_results - the results file. Of the head, schema, argc, argv, root, fresh and no_rows are the caller's, the
  * session fills the rest. With a set, its options are written, and MIG and MPS of an observed run.
  */
-int bb_session_open(struct bb_session *s, const struct bb_results_head *head, const struct bb_opts *set,
+int bb_session_open_results(struct bb_session *s, const struct bb_results_head *head, const struct bb_opts *set,
                     const void *cfg) BB_MUST_CHECK;
 
-/* bb_session_free_bytes - what the fullest GPU has free. bb_session_memory - refuse when `bytes` exceed that. */
+/* bb_session_free_bytes - what the fullest GPU has free. bb_session_check_memory - refuse when `bytes` exceed that. */
 int bb_session_free_bytes(struct bb_session *s, size_t *bytes) BB_MUST_CHECK;
-int bb_session_memory(struct bb_session *s, size_t bytes, const char *what_would_help) BB_MUST_CHECK;
+int bb_session_check_memory(struct bb_session *s, size_t bytes, const char *what_would_help) BB_MUST_CHECK;
 
-/* bb_session_buffers - what NCCL's buffers are of: "nccl", "cuda", or "nccl (cudaMalloc)" where NCCL falls back. */
-const char *bb_session_buffers(const struct bb_session *s);
+/* bb_session_buffers_name - what NCCL's buffers are of: "nccl", "cuda", or "nccl (cudaMalloc)" where NCCL falls back. */
+const char *bb_session_buffers_name(const struct bb_session *s);
 
 /* bb_session_print_buffers - a line about it, where it is not memory that NCCL can register. */
 void bb_session_print_buffers(const struct bb_session *s, FILE *out);
 
-/* bb_session_head - the lines above everything: the command, ranks, GPUs, versions, what the figures are not. */
-void bb_session_head(const struct bb_session *s);
+/* bb_session_print_head - the lines above everything: the command, ranks, GPUs, versions, what the figures are not. */
+void bb_session_print_head(const struct bb_session *s);
 
-/* bb_session_in_order - whether all ranks know of rc. */
-bool bb_session_in_order(const struct bb_session *s, int rc);
+/* bb_session_ends_on_all_ranks - whether all ranks know of rc. */
+bool bb_session_ends_on_all_ranks(const struct bb_session *s, int rc);
 
 /*
  * bb_session_release - the end of the ranks and of the results, whose status is what this returns: rc, or what went

@@ -199,7 +199,7 @@ static int setup_ranks(struct bench *b)
     TRY(make_groups(b));
     TRY(check_ranks(b));
     TRY(check_plugins(b, tuner_offered));
-    TRY(bb_session_gpus(&b->session, b->options.first_device));
+    TRY(bb_session_setup_gpus(&b->session, b->options.first_device));
     TRY(check_nccl_tells(b));
     TRY(drop_unsupported_types(b));
     b->report.shared_gpu = b->session.shared_gpu;
@@ -263,7 +263,7 @@ static int check_memory(struct bench *b)
 
     if (b->options.fit_memory && b->sweep.sizes.n == 0)
         TRY(lower_max_bytes(b));
-    TRY(bb_session_memory(&b->session, arena_takes(b), "lower the last size (-e)"));
+    TRY(bb_session_check_memory(&b->session, arena_takes(b), "lower the last size (-e)"));
 out:
     return rc;
 }
@@ -451,9 +451,9 @@ static int open_results(struct bench *b, const struct bb_report_head *text, int 
     if (b->report.style->json_root) {
         head.root = b->report.style->json_root(&b->report, text, argc, argv);
         head.fresh = true;
-        return bb_session_open(&b->session, &head, NULL, NULL);
+        return bb_session_open_results(&b->session, &head, NULL, NULL);
     }
-    TRY(bb_session_open(&b->session, &head, &bb_bench_set, &b->options));
+    TRY(bb_session_open_results(&b->session, &head, &bb_bench_set, &b->options));
     TRY(bb_results_set(b->session.json, "registration", json_string(bb_registration_names[b->registration.kind])));
 out:
     return rc;
@@ -742,7 +742,7 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
     int rc, end_rc = 0;
 
     rc = run_bench(&b, argc, argv);
-    if (bb_session_in_order(&b.session, rc))
+    if (bb_session_ends_on_all_ranks(&b.session, rc))
         end_rc = end_in_order(&b);
     rc = bb_session_release(&b.session, rc, end_rc);
     free(b.groups);

@@ -229,7 +229,7 @@ static int open_results(struct run *x, const char *schema, bool has_rows, const 
 {
     const struct bb_results_head head = {.schema = schema, .argc = x->argc, .argv = x->argv, .no_rows = !has_rows};
 
-    return bb_session_open(&x->session, &head, set, &x->options);
+    return bb_session_open_results(&x->session, &head, set, &x->options);
 }
 
 /* What is known before anything runs, so that a run that dies leaves it. */
@@ -320,7 +320,7 @@ static int run_all(struct run *x)
     x->options.no_alone = true;
     x->options.step.ranks = x->session.world.size;
     TRY(bb_step_environment(true)); /* NCCL reads it once, and some need it */
-    TRY(bb_session_gpus(&x->session, 0));
+    TRY(bb_session_setup_gpus(&x->session, 0));
     TRY(open_results(x, "busbar.proxies/1", true, NULL));
     x->measure_plan.steps = x->options.steps;
     r = report_of(x);
@@ -344,7 +344,7 @@ static int run_named(struct run *x)
     TRY(check_trace(x));
     TRY(load_cluster(x));
     TRY(bb_step_environment(!x->serialisable));
-    TRY(bb_session_gpus(&x->session, 0));
+    TRY(bb_session_setup_gpus(&x->session, 0));
     TRY(bb_scaling_check_gpus(&x->study));
     TRY(open_results(x, "busbar.proxy/1", false, &bb_proxy_set));
     TRY(write_plan(x));
@@ -376,7 +376,7 @@ int bb_proxy_run(int argc, char **argv)
     if (rc != 0)
         return rc;
     rc = run_proxy(&x);
-    end_rc = bb_runner_release(&x.runner, bb_session_in_order(&x.session, rc) ? 0 : rc);
+    end_rc = bb_runner_release(&x.runner, bb_session_ends_on_all_ranks(&x.session, rc) ? 0 : rc);
     rc = bb_session_release(&x.session, rc, end_rc);
     bb_measured_release(&x.measured);
     bb_run_forecast_release(&x.forecast);

@@ -222,12 +222,12 @@ static int measure_count(struct lives *v, int ranks)
     for (int i = 0; i < v->options.warmup; i++)
         TRY(run_life(v, -v->options.warmup + i));
     v->life.listens = false;
-    bb_telemetry_start(&v->session.observer, &v->seen);
+    bb_telemetry_begin_timing(&v->session.observer, &v->seen);
     for (int i = 0; i < v->options.repeats; i++) {
         TRY(run_life(v, i));
         memcpy(v->us + (size_t)i * BB_COMM_STEPS, v->life.us, sizeof v->life.us);
     }
-    TRY(bb_telemetry_end(&v->session.observer, &v->session.world, &v->seen));
+    TRY(bb_telemetry_end_timing(&v->session.observer, &v->session.world, &v->seen));
     TRY(bb_world_allgather(&v->session.world, v->us, v->all_us, own * sizeof *v->us));
     if (v->session.world.rank == 0)
         TRY(put_rows(v));

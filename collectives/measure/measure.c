@@ -380,14 +380,14 @@ static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, st
 {
     int rc;
 
-    bb_telemetry_warmup(ctx->observer);
+    bb_telemetry_begin_warmup(ctx->observer);
     TRY(warm_up(ctx, c, f));
-    bb_telemetry_start(ctx->observer, &f->seen);
+    bb_telemetry_begin_timing(ctx->observer, &f->seen);
     if (ctx->connected && !ctx->host_clock)
         TRY(bb_time_meet(ctx, c)); /* when nobody listens any more to what NCCL chooses for c */
     TRY(bb_nccl_estimate(ctx, c, &f->model_us));
     TRY(take_samples(ctx, c, f));
-    TRY(bb_telemetry_end(ctx->observer, ctx->world, &f->seen));
+    TRY(bb_telemetry_end_timing(ctx->observer, ctx->world, &f->seen));
     if (ctx->marks) {
         TRY(bb_iteration_events_figures(ctx->marks, ctx->world, ctx->groups, &f->iterations));
         bb_iteration_events_keep(ctx->marks, c->in_place);

@@ -322,14 +322,14 @@ static int measure_row(struct bb_overlap_context *ctx, const struct bb_overlap_w
     int rc;
 
     TRY(prepare_data(ctx, work));
-    bb_telemetry_warmup(ctx->observer);
+    bb_telemetry_begin_warmup(ctx->observer);
     TRY(launch_collectives(ctx, work, ctx->warmup, false));
     TRY(launch_products(ctx, ctx->warmup));
     TRY(wait_all(ctx, work));
-    bb_telemetry_start(ctx->observer, &result->seen);
+    bb_telemetry_begin_timing(ctx->observer, &result->seen);
     for (int i = 0; i < ctx->repeats; i++)
         TRY(measure_repeat(ctx, work, i));
-    TRY(bb_telemetry_end(ctx->observer, ctx->world, &result->seen));
+    TRY(bb_telemetry_end_timing(ctx->observer, ctx->world, &result->seen));
     TRY(combine_ranks(ctx, result));
     TRY(verify_ranks(ctx, work, result));
 out:

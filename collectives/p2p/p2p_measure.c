@@ -236,12 +236,12 @@ static int measure_pair(const struct side *s, struct bb_p2p_finding *finding)
 
     if (ctx->check)
         TRY(prepare_data(s));
-    bb_telemetry_warmup(ctx->observer);
+    bb_telemetry_begin_warmup(ctx->observer);
     TRY(issue_messages(s, ctx->warmup, false));
-    bb_telemetry_start(ctx->observer, &finding->seen);
+    bb_telemetry_begin_timing(ctx->observer, &finding->seen);
     for (int i = 0; i < ctx->repeats; i++)
         TRY(take_sample(s, i == ctx->repeats - 1, &ctx->samples[i]));
-    bb_telemetry_stop(ctx->observer, &finding->seen);
+    bb_telemetry_end_timing_local(ctx->observer, &finding->seen);
     if (ctx->check && is_receiver(s))
         TRY(verify_message(s, finding));
 out:

@@ -114,7 +114,7 @@ static ncclResult_t start_event(void **handle, uint64_t type, const struct bb_ev
     if (type == BB_EVENT_COLL)
         record_collective(coll);
     else if (type == BB_EVENT_P2P)
-        record_choice(&(struct bb_choice){.kind = BB_CHOICE_TRANSFERS, .channels = p2p->channels});
+        record_choice(&(struct bb_choice){.kind = BB_CHOICE_P2P, .channels = p2p->channels});
     return ncclSuccess;
 }
 
@@ -165,7 +165,7 @@ extern const struct bb_profiler_v5 ncclProfiler_v6 __attribute__((alias("ncclPro
 
 /* ---- our side ---- */
 
-bool bb_profiler_offer(void)
+bool bb_profiler_enable(void)
 {
     const char *given = getenv("NCCL_PROFILER_PLUGIN");
 

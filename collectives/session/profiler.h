@@ -4,7 +4,7 @@
  * NCCL_PROFILER_PLUGIN says STATIC_PLUGIN. Events are asked for between begin and end alone: such a pass is never
  * timed, and in timed passes NCCL asks one flag and goes on.
  *
- *   bb_profiler_offer();                         before the first NCCL call
+ *   bb_profiler_enable();                         before the first NCCL call
  *   ... communicators are made ...
  *   bb_profiler_begin();
  *   one operation, awaited
@@ -20,7 +20,7 @@
 enum bb_choice_kind {
     BB_CHOICE_NONE,       /* nothing was told: one rank, symmetric or copy-engine kernels, an older NCCL */
     BB_CHOICE_COLLECTIVE, /* algorithm and protocol are known                                            */
-    BB_CHOICE_TRANSFERS,  /* done by sends and receives, which have channels but neither                 */
+    BB_CHOICE_P2P,  /* done by sends and receives, which have channels but neither                 */
 };
 
 /* Plain data, so that ranks can exchange it. */
@@ -33,10 +33,10 @@ struct bb_choice {
 };
 
 /*
- * bb_profiler_offer - set NCCL_PROFILER_PLUGIN, unless the user has a plugin of his own: then nothing is known here and
+ * bb_profiler_enable - set NCCL_PROFILER_PLUGIN, unless the user has a plugin of his own: then nothing is known here and
  * `false` comes back.
  */
-bool bb_profiler_offer(void);
+bool bb_profiler_enable(void);
 
 /* bb_profiler_attached - NCCL has taken the plugin up, for as many communicators as it returns. */
 int bb_profiler_attached(void);

@@ -50,7 +50,7 @@ json_t *bb_result_flags(bool emulated, bool shared_gpu)
     return flags;
 }
 
-void bb_result_say_doubts(unsigned *said, unsigned doubts, const char *what)
+void bb_result_warn_gpu_flags(unsigned *said, unsigned doubts, const char *what)
 {
     const unsigned news = doubts & ~*said;
 
@@ -68,7 +68,7 @@ int bb_result_put(struct bb_session *s, const struct bb_field *fields, const voi
     int rc;
 
     bb_nvml_json_flags(common.flags, doubts);
-    bb_result_say_doubts(&s->doubts, doubts, what);
+    bb_result_warn_gpu_flags(&s->doubts, doubts, what);
     TRY(bb_table_json(result, fields, row));
     return bb_result_save(s->json, result, &common);
 out:

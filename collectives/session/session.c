@@ -51,7 +51,7 @@ int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum 
 
     s->common = common;
     s->use = use;
-    s->profiler_refused = use == BB_SESSION_OBSERVED && !bb_profiler_offer();
+    s->profiler_refused = use == BB_SESSION_OBSERVED && !bb_profiler_enable();
     TRY(bb_results_validate(common->json, common->csv));
     TRY(share_early(s));
     TRY(bb_late_environment_reserve());
@@ -207,7 +207,7 @@ int bb_session_open_results(struct bb_session *s, const struct bb_results_head *
     if (s->json && set && s->use >= BB_SESSION_NCCL)
         TRY(bb_results_set(s->json, "buffers", json_string(bb_session_buffers_name(s))));
     if (s->json && set && s->use == BB_SESSION_OBSERVED)
-        TRY(bb_telemetry_stamp(&s->observer, s->json));
+        TRY(bb_telemetry_save(&s->observer, s->json));
     bb_world_reached(&s->world, "the head of the table");
 out:
     free(devices);

@@ -19,7 +19,7 @@ int bb_telemetry_open(struct bb_telemetry *o, struct bb_world *world, const stru
     return rc;
 }
 
-int bb_telemetry_stamp(const struct bb_telemetry *o, struct bb_results *results)
+int bb_telemetry_save(const struct bb_telemetry *o, struct bb_results *results)
 {
     int rc;
 
@@ -34,25 +34,25 @@ void bb_telemetry_release(struct bb_telemetry *o)
     bb_nvml_release(&o->nvml);
 }
 
-void bb_telemetry_warmup(const struct bb_telemetry *o)
+void bb_telemetry_begin_warmup(const struct bb_telemetry *o)
 {
     if (!o)
         return;
     bb_profiler_begin();
-    bb_tuner_listen();
+    bb_tuner_begin_recording();
 }
 
-void bb_telemetry_start(const struct bb_telemetry *o, struct bb_telemetry_row *seen)
+void bb_telemetry_begin_timing(const struct bb_telemetry *o, struct bb_telemetry_row *seen)
 {
     *seen = (struct bb_telemetry_row){0};
     if (!o)
         return;
     bb_profiler_end(&seen->choice);
-    bb_tuner_heard(&seen->costs);
+    bb_tuner_end_recording(&seen->costs);
     bb_nvml_sample(&o->nvml, &seen->before);
 }
 
-void bb_telemetry_stop(const struct bb_telemetry *o, struct bb_telemetry_row *seen)
+void bb_telemetry_end_timing_local(const struct bb_telemetry *o, struct bb_telemetry_row *seen)
 {
     if (!o || o->all_idle)
         return;
@@ -61,11 +61,11 @@ void bb_telemetry_stop(const struct bb_telemetry *o, struct bb_telemetry_row *se
     seen->doubts = bb_nvml_flags(&seen->before, &seen->after);
 }
 
-int bb_telemetry_end(const struct bb_telemetry *o, struct bb_world *world, struct bb_telemetry_row *seen)
+int bb_telemetry_end_timing(const struct bb_telemetry *o, struct bb_world *world, struct bb_telemetry_row *seen)
 {
     if (!o || o->all_idle)
         return 0;
-    bb_telemetry_stop(o, seen);
+    bb_telemetry_end_timing_local(o, seen);
     return bb_world_any(world, &seen->doubts);
 }
 

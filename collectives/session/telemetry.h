@@ -34,20 +34,20 @@ struct bb_telemetry_row {
 int bb_telemetry_open(struct bb_telemetry *o, struct bb_world *world,
                       const struct bb_device_info *device) BB_MUST_CHECK;
 
-/* bb_telemetry_stamp - "mig" and "mps" into the results: true, false, or null where NVML told nothing. */
-int bb_telemetry_stamp(const struct bb_telemetry *o, struct bb_results *results) BB_MUST_CHECK;
+/* bb_telemetry_save - "mig" and "mps" into the results: true, false, or null where NVML told nothing. */
+int bb_telemetry_save(const struct bb_telemetry *o, struct bb_results *results) BB_MUST_CHECK;
 
 void bb_telemetry_release(struct bb_telemetry *o);
 
 /* Around the warm-up: NCCL tells what it chose there. o may be NULL: nothing is observed. */
-void bb_telemetry_warmup(const struct bb_telemetry *o);
-void bb_telemetry_start(const struct bb_telemetry *o, struct bb_telemetry_row *seen); /* warm-up done, timing begins */
+void bb_telemetry_begin_warmup(const struct bb_telemetry *o);
+void bb_telemetry_begin_timing(const struct bb_telemetry *o, struct bb_telemetry_row *seen); /* warm-up done, timing begins */
 
-/* bb_telemetry_stop - timing done, on this rank alone: `doubts` are its own. */
-void bb_telemetry_stop(const struct bb_telemetry *o, struct bb_telemetry_row *seen);
+/* bb_telemetry_end_timing_local - timing done, on this rank alone: `doubts` are its own. */
+void bb_telemetry_end_timing_local(const struct bb_telemetry *o, struct bb_telemetry_row *seen);
 
-/* bb_telemetry_end - timing done; all ranks together. */
-int bb_telemetry_end(const struct bb_telemetry *o, struct bb_world *world, struct bb_telemetry_row *seen) BB_MUST_CHECK;
+/* bb_telemetry_end_timing - timing done; all ranks together. */
+int bb_telemetry_end_timing(const struct bb_telemetry *o, struct bb_world *world, struct bb_telemetry_row *seen) BB_MUST_CHECK;
 
 /* bb_telemetry_gpu - {before, after} of this rank's GPU; null where NVML told nothing. */
 json_t *bb_telemetry_gpu(const struct bb_telemetry_row *seen);

@@ -114,7 +114,7 @@ extern const struct bb_tuner_v5 ncclTunerPlugin_v5 __attribute__((alias("ncclTun
 
 /* ---- our side ---- */
 
-bool bb_tuner_offer(void)
+bool bb_tuner_enable(void)
 {
     const char *given = getenv("NCCL_TUNER_PLUGIN");
 
@@ -142,7 +142,7 @@ void bb_tuner_force(const struct bb_combination *wanted)
     pthread_mutex_unlock(&plugin.lock);
 }
 
-void bb_tuner_listen(void)
+void bb_tuner_begin_recording(void)
 {
     pthread_mutex_lock(&plugin.lock);
     plugin.listening = true;
@@ -150,7 +150,7 @@ void bb_tuner_listen(void)
     pthread_mutex_unlock(&plugin.lock);
 }
 
-void bb_tuner_heard(struct bb_tuner_costs *costs)
+void bb_tuner_end_recording(struct bb_tuner_costs *costs)
 {
     pthread_mutex_lock(&plugin.lock);
     plugin.listening = false;

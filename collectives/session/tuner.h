@@ -4,9 +4,9 @@
  * ncclTunerPlugin_v6, _v5 and _v4, which NCCL finds when NCCL_TUNER_PLUGIN says STATIC_PLUGIN. Without a wish
  * it changes nothing, and NCCL chooses as it does alone. What really ran is for profiler.h to tell.
  *
- *   bb_tuner_offer();                          before the first NCCL call
+ *   bb_tuner_enable();                          before the first NCCL call
  *   ... communicators are made ...
- *   bb_tuner_listen(); one operation; bb_tuner_heard(&costs);
+ *   bb_tuner_begin_recording(); one operation; bb_tuner_end_recording(&costs);
  *   bb_tuner_force(&wanted); operations; bb_tuner_force(NULL);
  *
  * All ranks must wish for the same.
@@ -34,8 +34,8 @@ struct bb_tuner_costs {
     float us[BB_ALGORITHMS][BB_PROTOCOLS]; /* below 0: it does not offer that combination */
 };
 
-/* bb_tuner_offer - set NCCL_TUNER_PLUGIN; false, and nothing set, when the user has a plugin of his own. */
-bool bb_tuner_offer(void);
+/* bb_tuner_enable - set NCCL_TUNER_PLUGIN; false, and nothing set, when the user has a plugin of his own. */
+bool bb_tuner_enable(void);
 
 /* bb_tuner_attached - NCCL has taken the plugin up, for as many communicators as it returns. */
 int bb_tuner_attached(void);
@@ -44,7 +44,7 @@ int bb_tuner_attached(void);
 void bb_tuner_force(const struct bb_combination *wanted);
 
 /* Between the two calls the estimates for the latest collective are noted. */
-void bb_tuner_listen(void);
-void bb_tuner_heard(struct bb_tuner_costs *costs);
+void bb_tuner_begin_recording(void);
+void bb_tuner_end_recording(struct bb_tuner_costs *costs);
 
 #endif

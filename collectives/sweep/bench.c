@@ -192,7 +192,7 @@ static int check_nccl_tells(const struct bench *b)
 
 static int setup_ranks(struct bench *b)
 {
-    const bool tuner_offered = b->options.figures.sweep_algorithms && bb_tuner_offer(); /* while there is one thread */
+    const bool tuner_offered = b->options.figures.sweep_algorithms && bb_tuner_enable(); /* while there is one thread */
     int rc;
 
     TRY(bb_session_begin(&b->session, &b->options.common, BB_SESSION_OBSERVED));

@@ -709,7 +709,7 @@ static void say_doubts(struct bb_report *r, const struct bb_row *row, const stru
 
     snprintf(what, sizeof what, "%s %s", bb_colls[row->c.kind].name, bb_format_bytes(f->bytes, bytes));
     if (r->out || r->json)
-        bb_result_say_doubts(&r->doubts, f->seen.doubts, what);
+        bb_result_warn_gpu_flags(&r->doubts, f->seen.doubts, what);
 }
 
 /* What is forced says nothing about the bus bandwidth that users get: the mean goes without. */

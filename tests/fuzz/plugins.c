@@ -44,11 +44,11 @@ static void tell_tuner(const uint8_t *data, const uint8_t *costs, size_t size)
     if (size > (size_t)(algorithms * protocols) * sizeof *table)
         size = (size_t)(algorithms * protocols) * sizeof *table;
     memcpy(table, costs, size);
-    bb_tuner_listen();
+    bb_tuner_begin_recording();
     bb_tuner_force(data[0] & 0x80 ? NULL : &wanted);
     HOLDS(ncclTunerPlugin_v4.choose(NULL, 0, 8, 1, (float **)(void *)table, algorithms, protocols, 0, &channels) ==
           ncclSuccess);
-    bb_tuner_heard(&heard);
+    bb_tuner_end_recording(&heard);
     HOLDS(heard.known);
     free(table);
 }

@@ -135,7 +135,7 @@ static void transfers_have_channels_only(void **state)
     }
     find_v5()->start(context, &handle, &other); /* comes with the others, unasked */
     bb_profiler_end(&choice);
-    assert_int_equal(choice.kind, BB_CHOICE_TRANSFERS);
+    assert_int_equal(choice.kind, BB_CHOICE_P2P);
     assert_int_equal(choice.channels, 16);
     assert_string_equal(choice.algorithm, "");
     find_v5()->finalize(context);
@@ -229,12 +229,12 @@ static void a_users_own_plugin_stays(void **state)
 {
     (void)state;
     setenv("NCCL_PROFILER_PLUGIN", "inspector", 1);
-    assert_false(bb_profiler_offer());
+    assert_false(bb_profiler_enable());
     assert_string_equal(getenv("NCCL_PROFILER_PLUGIN"), "inspector");
     unsetenv("NCCL_PROFILER_PLUGIN");
-    assert_true(bb_profiler_offer());
+    assert_true(bb_profiler_enable());
     assert_string_equal(getenv("NCCL_PROFILER_PLUGIN"), "STATIC_PLUGIN");
-    assert_true(bb_profiler_offer());
+    assert_true(bb_profiler_enable());
 }
 
 int main(void)

@@ -28,10 +28,10 @@ static void one_ranks_doubt_is_everybodys(void **state)
     set("1980", "0");
     assert_int_equal(bb_telemetry_open(&o, world, &device), 0);
     assert_false(o.all_idle);
-    bb_telemetry_warmup(&o);
-    bb_telemetry_start(&o, &seen);
+    bb_telemetry_begin_warmup(&o);
+    bb_telemetry_begin_timing(&o, &seen);
     set(last ? "1500" : "1981", last ? "4" : "0");
-    assert_int_equal(bb_telemetry_end(&o, world, &seen), 0);
+    assert_int_equal(bb_telemetry_end_timing(&o, world, &seen), 0);
     assert_int_equal(seen.doubts, 1u << BB_NVML_POWER_CAP | 1u << BB_NVML_CLOCKS_MOVED);
     gpu = bb_telemetry_gpu(&seen);
     after = json_object_get(gpu, "after");
@@ -53,11 +53,11 @@ static void a_rank_alone_knows_its_own(void **state)
 
     set("1980", "0");
     assert_int_equal(bb_telemetry_open(&o, world, &device), 0);
-    bb_telemetry_start(&o, &seen);
+    bb_telemetry_begin_timing(&o, &seen);
     gpu = bb_telemetry_gpu(&seen);
     assert_true(json_is_null(gpu)); /* not before both samples are there */
     set("1980", last ? "8" : "0");
-    bb_telemetry_stop(&o, &seen);
+    bb_telemetry_end_timing_local(&o, &seen);
     assert_int_equal(seen.doubts, last ? 1u << BB_NVML_HW_SLOWDOWN : 0);
     gpu = bb_telemetry_gpu(&seen);
     assert_true(json_real_value(json_object_get(json_object_get(gpu, "before"), "sm_mhz")) == 1980);
@@ -93,8 +93,8 @@ static void a_rank_without_nvml_takes_part(void **state)
     own.emulated = world->rank > 0;
     set("1980", "0x40");
     assert_int_equal(bb_telemetry_open(&o, world, &own), 0);
-    bb_telemetry_start(&o, &seen);
-    assert_int_equal(bb_telemetry_end(&o, world, &seen), 0);
+    bb_telemetry_begin_timing(&o, &seen);
+    assert_int_equal(bb_telemetry_end_timing(&o, world, &seen), 0);
     assert_int_equal(seen.doubts, 1u << BB_NVML_HW_THERMAL);
     assert_int_equal(isnan(seen.after.sm_mhz), world->rank > 0);
     bb_telemetry_release(&o);
@@ -110,14 +110,14 @@ static void without_nvml_all_is_null(void **state)
     emulated.emulated = true;
     assert_int_equal(bb_telemetry_open(&o, world, &emulated), 0);
     assert_true(o.all_idle);
-    bb_telemetry_start(&o, &seen);
-    assert_int_equal(bb_telemetry_end(&o, world, &seen), 0);
+    bb_telemetry_begin_timing(&o, &seen);
+    assert_int_equal(bb_telemetry_end_timing(&o, world, &seen), 0);
     assert_int_equal(seen.doubts, 0);
     assert_true(!seen.sampled && seen.choice.kind == BB_CHOICE_NONE);
     bb_telemetry_release(&o);
-    bb_telemetry_warmup(NULL); /* nobody observes */
-    bb_telemetry_start(NULL, &seen);
-    assert_int_equal(bb_telemetry_end(NULL, world, &seen), 0);
+    bb_telemetry_begin_warmup(NULL); /* nobody observes */
+    bb_telemetry_begin_timing(NULL, &seen);
+    assert_int_equal(bb_telemetry_end_timing(NULL, world, &seen), 0);
 }
 
 int main(void)

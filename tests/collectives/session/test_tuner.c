@@ -108,16 +108,16 @@ static void estimates_are_heard_while_listening(void **state)
 
     (void)state;
     ask(*costs, 7, 3);
-    bb_tuner_listen();
-    bb_tuner_heard(&heard);
+    bb_tuner_begin_recording();
+    bb_tuner_end_recording(&heard);
     assert_false(heard.known); /* what came before is not remembered */
-    bb_tuner_listen();
+    bb_tuner_begin_recording();
     ask(*costs, 7, 3);
-    bb_tuner_heard(&heard);
+    bb_tuner_end_recording(&heard);
     assert_true(heard.known && heard.us[1][2] == 7 && heard.us[4][0] == -1);
-    bb_tuner_listen();
+    bb_tuner_begin_recording();
     ask(*few, 2, 3);
-    bb_tuner_heard(&heard);
+    bb_tuner_end_recording(&heard);
     assert_true(heard.us[1][0] == 4 && heard.us[2][0] == -1 && heard.us[6][2] == -1);
 }
 
@@ -130,9 +130,9 @@ static void a_larger_table_keeps_its_rows_apart(void **state)
 
     (void)state;
     bb_tuner_force(&wanted);
-    bb_tuner_listen();
+    bb_tuner_begin_recording();
     ask(*costs, 8, 4);
-    bb_tuner_heard(&heard);
+    bb_tuner_end_recording(&heard);
     bb_tuner_force(NULL);
     assert_true(heard.us[0][0] == 1 && heard.us[1][2] == 7);
     for (int i = 0; i < 32; i++)
@@ -159,10 +159,10 @@ static void a_users_own_plugin_is_left_alone(void **state)
 {
     (void)state;
     setenv("NCCL_TUNER_PLUGIN", "libnccl-tuner-mine.so", 1);
-    assert_false(bb_tuner_offer());
+    assert_false(bb_tuner_enable());
     assert_string_equal(getenv("NCCL_TUNER_PLUGIN"), "libnccl-tuner-mine.so");
     unsetenv("NCCL_TUNER_PLUGIN");
-    assert_true(bb_tuner_offer());
+    assert_true(bb_tuner_enable());
     assert_string_equal(getenv("NCCL_TUNER_PLUGIN"), "STATIC_PLUGIN");
 }
 

@@ -101,7 +101,7 @@ static void without_intervals_or_choice_nothing_is_said(void **state)
     add(&c, BB_CANDIDATE_MEASURED, stats(NAN, 1, NAN));
     assert_int_equal(bb_ranking_judge(&c).verdict, BB_VERDICT_UNKNOWN);
     assert_true(isnan(bb_ranking_judge(&c).lost_factor));
-    none.own.ran.kind = BB_CHOICE_TRANSFERS;
+    none.own.ran.kind = BB_CHOICE_P2P;
     add(&none, BB_CANDIDATE_MEASURED, stats(1, 1, 1));
     assert_int_equal(bb_ranking_judge(&none).verdict, BB_VERDICT_UNKNOWN);
 }

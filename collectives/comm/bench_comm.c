@@ -181,7 +181,7 @@ static int put_row(struct lives *v, int step, const struct row *row)
         bb_table_row(out, fields, row);
     snprintf(what, sizeof what, "communicators of %d ranks", row->ranks);
     seen.choice = v->life.choice[step];
-    return bb_result_put(&v->session, fields, row, &seen, v->seen.doubts, what);
+    return bb_result_put(&v->session, fields, row, &seen, v->seen.gpu_flags, what);
 }
 
 /* Rank 0, which is in every communicator. */

@@ -202,7 +202,7 @@ static int put_row(struct overlap *v, const struct bb_overlap_work *work, const 
                      row.collective, row.bytes, row.ctas);
     bb_table_row(v->session.out, fields, &row);
     snprintf(what, sizeof what, "%s of %zu bytes beside gemms", row.collective, row.bytes);
-    return bb_result_put(&v->session, fields, &row, &r->seen, r->seen.doubts, what);
+    return bb_result_put(&v->session, fields, &row, &r->seen, r->seen.gpu_flags, what);
 }
 
 /* ---- a size ---- */

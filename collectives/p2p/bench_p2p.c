@@ -132,7 +132,7 @@ static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int 
     char what[64];
 
     snprintf(what, sizeof what, "rank %d to rank %d", from, to);
-    return bb_result_put(&p->session, link_fields, &link, NULL, a->doubts | b->doubts, what);
+    return bb_result_put(&p->session, link_fields, &link, NULL, a->gpu_flags | b->gpu_flags, what);
 }
 
 /* What the two ranks of a pair found together; in one direction only the receiver looks. */

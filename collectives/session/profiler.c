@@ -64,7 +64,7 @@ static bool read_slot(uint64_t number, struct bb_choice *choice)
     return true;
 }
 
-static void copy_word(char *to, size_t room, const char *word)
+static void copy_string(char *to, size_t room, const char *word)
 {
     size_t n = word ? strnlen(word, room - 1) : 0;
 
@@ -76,8 +76,8 @@ static void record_collective(const struct bb_event_coll *event)
 {
     struct bb_choice c = {.kind = BB_CHOICE_COLLECTIVE, .channels = event->channels, .warps = event->warps};
 
-    copy_word(c.algorithm, sizeof(c.algorithm), event->algorithm);
-    copy_word(c.protocol, sizeof(c.protocol), event->protocol);
+    copy_string(c.algorithm, sizeof(c.algorithm), event->algorithm);
+    copy_string(c.protocol, sizeof(c.protocol), event->protocol);
     record_choice(&c);
 }
 
@@ -179,7 +179,7 @@ int bb_profiler_attached(void)
     return atomic_load(&plugin.comms);
 }
 
-static void ask_for(int events)
+static void set_event_mask(int events)
 {
     int *mask = atomic_load(&plugin.mask);
 
@@ -193,11 +193,11 @@ void bb_profiler_begin(void)
     if (bb_profiler_attached() == 0)
         return;
     atomic_store(&plugin.active, true);
-    ask_for(WANTED);
+    set_event_mask(WANTED);
 }
 
 /* The last collective; without one, the transfer with most channels. */
-static void take_event(struct bb_choice *choice, const struct bb_choice *event)
+static void merge_event(struct bb_choice *choice, const struct bb_choice *event)
 {
     if (event->kind == BB_CHOICE_COLLECTIVE ||
         (choice->kind != BB_CHOICE_COLLECTIVE && event->channels >= choice->channels))
@@ -212,9 +212,9 @@ void bb_profiler_end(struct bb_choice *choice)
     *choice = (struct bb_choice){.kind = BB_CHOICE_NONE};
     if (!atomic_exchange(&plugin.active, false))
         return;
-    ask_for(0);
+    set_event_mask(0);
     last = atomic_load(&plugin.taken);
     for (uint64_t i = first; i < last && i < first + SLOTS; i++)
         if (read_slot(i, &event))
-            take_event(choice, &event);
+            merge_event(choice, &event);
 }

@@ -9,7 +9,7 @@
 const char *const bb_registration_names[BB_REGISTER_COUNT] = {
     [BB_REGISTER_NONE] = "none", [BB_REGISTER_LOCAL] = "local", [BB_REGISTER_SYMMETRIC] = "symmetric"};
 
-static void say_without(const struct bb_comm *comm, const char *what, const char *why)
+static void warn_unsupported(const struct bb_comm *comm, const char *what, const char *why)
 {
     if (comm->world->rank == 0)
         bb_warn("%s: %s; measured without", what, why);
@@ -22,7 +22,7 @@ static int register_local(struct bb_registration *r, size_t bytes, struct bb_com
 
     *(void **)&call = bb_nccl_symbol("ncclCommRegister");
     if (!call) {
-        say_without(comm, "registration of buffers (-R 1)", "this NCCL lacks ncclCommRegister (2.19)");
+        warn_unsupported(comm, "registration of buffers (-R 1)", "this NCCL lacks ncclCommRegister (2.19)");
         return 0;
     }
     TRY(BB_NCCL(call(comm->nccl, r->memory, bytes, &r->handle)));
@@ -40,7 +40,7 @@ static int register_symmetric(struct bb_registration *r, size_t bytes, struct bb
 
     *(void **)&call = bb_nccl_symbol("ncclCommWindowRegister");
     if (!call) {
-        say_without(comm, what, "this NCCL lacks ncclCommWindowRegister (2.27)");
+        warn_unsupported(comm, what, "this NCCL lacks ncclCommWindowRegister (2.27)");
         return 0;
     }
     TRY(BB_GUARDED(comm->world, "registration of a symmetric window",
@@ -49,7 +49,7 @@ static int register_symmetric(struct bb_registration *r, size_t bytes, struct bb
     if (r->handle)
         r->kind = BB_REGISTER_SYMMETRIC;
     else
-        say_without(comm, what, "these GPUs or this NCCL do not support them");
+        warn_unsupported(comm, what, "these GPUs or this NCCL do not support them");
 out:
     return rc;
 }

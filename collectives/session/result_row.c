@@ -50,25 +50,25 @@ json_t *bb_result_flags(bool emulated, bool shared_gpu)
     return flags;
 }
 
-void bb_result_warn_gpu_flags(unsigned *said, unsigned doubts, const char *what)
+void bb_result_warn_gpu_flags(unsigned *said, unsigned gpu_flags, const char *what)
 {
-    const unsigned news = doubts & ~*said;
+    const unsigned new_flags = gpu_flags & ~*said;
 
-    *said |= news;
+    *said |= new_flags;
     for (int i = 0; i < BB_NVML_FLAGS; i++)
-        if (news & 1u << i)
+        if (new_flags & 1u << i)
             bb_warn("%s and maybe further rows: %s", what, bb_nvml_doubts[i].advice);
 }
 
 int bb_result_put(struct bb_session *s, const struct bb_field *fields, const void *row,
-                  const struct bb_telemetry_row *seen, unsigned doubts, const char *what)
+                  const struct bb_telemetry_row *seen, unsigned gpu_flags, const char *what)
 {
     const struct bb_result_common common = {seen, bb_result_flags(s->device.emulated, s->shared_gpu)};
     json_t *result = json_object();
     int rc;
 
-    bb_nvml_json_flags(common.flags, doubts);
-    bb_result_warn_gpu_flags(&s->doubts, doubts, what);
+    bb_nvml_json_flags(common.flags, gpu_flags);
+    bb_result_warn_gpu_flags(&s->gpu_flags, gpu_flags, what);
     TRY(bb_table_json(result, fields, row));
     return bb_result_save(s->json, result, &common);
 out:

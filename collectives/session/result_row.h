@@ -21,10 +21,10 @@ json_t *bb_result_flags(bool emulated, bool shared_gpu);
 
 /* bb_result_warn_gpu_flags - the first time that a doubt (bit of enum bb_nvml_flag) comes up it is said with what helps;
  * `what` names the row. */
-void bb_result_warn_gpu_flags(unsigned *said, unsigned doubts, const char *what);
+void bb_result_warn_gpu_flags(unsigned *said, unsigned gpu_flags, const char *what);
 
 /* bb_result_put - on rank 0: a result with the fields of its mode and the common ones; doubts are said and flags. */
 int bb_result_put(struct bb_session *s, const struct bb_field *fields, const void *row,
-                  const struct bb_telemetry_row *seen, unsigned doubts, const char *what) BB_MUST_CHECK;
+                  const struct bb_telemetry_row *seen, unsigned gpu_flags, const char *what) BB_MUST_CHECK;
 
 #endif

@@ -17,7 +17,7 @@
 /* ---- start ---- */
 
 /* Where the launcher does not tell how many ranks are on the host, the user's word stands. */
-static bool will_share(void)
+static bool ranks_will_share_gpu(void)
 {
     const int ranks = bb_launcher_local_size();
     int gpus;
@@ -32,14 +32,14 @@ static bool will_share(void)
  * The environment is written while there is one thread and CUDA is untouched: CUDA, MPI and the watchdog start others,
  * and a read beside a write is undefined. Whether ranks share a GPU is known later, that they must is known here.
  */
-static int share_early(struct bb_session *s)
+static int set_share_env_early(struct bb_session *s)
 {
     int rc;
 
-    if (!s->common->share_gpu || !will_share())
+    if (!s->common->share_gpu || !ranks_will_share_gpu())
         return 0;
     TRY(bb_comms_share_gpu_env(bb_launcher_rank(), false));
-    s->told_to_share = true;
+    s->share_env_set = true;
 out:
     return rc;
 }
@@ -53,7 +53,7 @@ int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum 
     s->use = use;
     s->profiler_refused = use == BB_SESSION_OBSERVED && !bb_profiler_enable();
     TRY(bb_results_validate(common->json, common->csv));
-    TRY(share_early(s));
+    TRY(set_share_env_early(s));
     TRY(bb_late_environment_reserve());
     TRY(bb_world_init(&s->world, common->timeout_s));
     s->out = s->world.rank == 0 && !common->quiet && !to_stdout ? stdout : NULL;
@@ -80,7 +80,7 @@ out:
 static int resolve_sharing(struct bb_session *s)
 {
     struct bb_world *w = &s->world;
-    unsigned told = s->told_to_share;
+    unsigned told = s->share_env_set;
     int rc;
 
     TRY(bb_world_any(w, &told));
@@ -88,14 +88,14 @@ static int resolve_sharing(struct bb_session *s)
     if (told && !s->shared_gpu && w->rank == 0)
         bb_warn("each rank has a GPU of its own, but --share-gpu made NCCL use sockets between them: leave it out");
     s->shared_gpu = s->shared_gpu || told;
-    if (s->use >= BB_SESSION_NCCL && s->shared_gpu && !s->told_to_share)
+    if (s->use >= BB_SESSION_NCCL && s->shared_gpu && !s->share_env_set)
         TRY(bb_comms_share_gpu_env(w->rank, true)); /* unasked, only instances of one GPU come here */
 out:
     return rc;
 }
 
 /* A GPU that is full to the last unit has nothing to look at: what is too large for it is refused later. */
-static int look_at_buffers(struct bb_session *s)
+static int detect_memory_fallback(struct bb_session *s)
 {
     size_t available;
     unsigned any;
@@ -128,7 +128,7 @@ int bb_session_setup_gpus(struct bb_session *s, int first)
     bb_world_reached(&s->world, "the choice of GPUs");
     TRY(choose_device(s, first));
     TRY(resolve_sharing(s));
-    TRY(look_at_buffers(s));
+    TRY(detect_memory_fallback(s));
     bb_world_reached(&s->world, "the loading of kernels");
     TRY(bb_world_agree(&s->world, bb_kernels_load(), "loading of kernels"));
     bb_world_reached(&s->world, "the start of the run");

@@ -37,12 +37,12 @@ struct bb_session {
     struct bb_world world;
     struct bb_device_info device, *devices; /* own, everybody's [size] */
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
-    bool told_to_share; /* NCCL, before it was known whether ranks do */
+    bool share_env_set; /* NCCL, before it was known whether ranks do */
     bool shared_gpu;
     const struct bb_allocator *memory; /* where NCCL's buffers come from: --buffers */
     bool falls_back;                   /* and NCCL takes it from cudaMalloc, on some rank */
     struct bb_telemetry observer;      /* BB_SESSION_OBSERVED */
-    unsigned doubts;                   /* about clocks and power, already said */
+    unsigned gpu_flags;                   /* about clocks and power, already said */
     int argc;                          /* the command */
     char **argv;
     struct bb_results *json;

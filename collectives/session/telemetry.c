@@ -9,7 +9,7 @@ int bb_telemetry_open(struct bb_telemetry *o, struct bb_world *world, const stru
     bb_nvml_open(&o->nvml, device, world->rank == 0);
     bits = (unsigned)(o->nvml.library != NULL) | (unsigned)o->nvml.mig << 1 | (unsigned)o->nvml.mps << 2;
     rc = bb_world_any(world, &bits);
-    o->all_idle = !(bits & 1);
+    o->no_nvml = !(bits & 1);
     o->mig = bits & 2;
     o->mps = bits & 4;
     if (o->mig && world->rank == 0)
@@ -23,8 +23,8 @@ int bb_telemetry_save(const struct bb_telemetry *o, struct bb_results *results)
 {
     int rc;
 
-    TRY(bb_results_set(results, "mig", o->all_idle ? json_null() : json_boolean(o->mig)));
-    TRY(bb_results_set(results, "mps", o->all_idle ? json_null() : json_boolean(o->mps)));
+    TRY(bb_results_set(results, "mig", o->no_nvml ? json_null() : json_boolean(o->mig)));
+    TRY(bb_results_set(results, "mps", o->no_nvml ? json_null() : json_boolean(o->mps)));
 out:
     return rc;
 }
@@ -54,19 +54,19 @@ void bb_telemetry_begin_timing(const struct bb_telemetry *o, struct bb_telemetry
 
 void bb_telemetry_end_timing_local(const struct bb_telemetry *o, struct bb_telemetry_row *seen)
 {
-    if (!o || o->all_idle)
+    if (!o || o->no_nvml)
         return;
     bb_nvml_sample(&o->nvml, &seen->after);
     seen->sampled = o->nvml.library != NULL;
-    seen->doubts = bb_nvml_flags(&seen->before, &seen->after);
+    seen->gpu_flags = bb_nvml_flags(&seen->before, &seen->after);
 }
 
 int bb_telemetry_end_timing(const struct bb_telemetry *o, struct bb_world *world, struct bb_telemetry_row *seen)
 {
-    if (!o || o->all_idle)
+    if (!o || o->no_nvml)
         return 0;
     bb_telemetry_end_timing_local(o, seen);
-    return bb_world_any(world, &seen->doubts);
+    return bb_world_any(world, &seen->gpu_flags);
 }
 
 json_t *bb_telemetry_gpu(const struct bb_telemetry_row *seen)

@@ -14,7 +14,7 @@
 /* Zeroed is empty. */
 struct bb_telemetry {
     struct bb_nvml nvml;
-    bool all_idle; /* no rank has NVML: nothing to gather */
+    bool no_nvml; /* no rank has NVML: nothing to gather */
     bool mig, mps; /* on any rank's GPU                   */
 };
 
@@ -24,7 +24,7 @@ struct bb_telemetry_row {
     struct bb_tuner_costs costs;         /* what NCCL chose from, with the tuner only  */
     struct bb_nvml_sample before, after; /* of this rank's GPU                         */
     bool sampled;                        /* NVML told both                              */
-    unsigned doubts;                     /* bits of enum bb_nvml_flag, over all ranks  */
+    unsigned gpu_flags;                     /* bits of enum bb_nvml_flag, over all ranks  */
 };
 
 /*

@@ -19,9 +19,9 @@ const char *const bb_protocols[BB_PROTOCOLS] = {"LL", "LL128", "SIMPLE"};
 static struct {
     pthread_mutex_t lock;
     int comms;
-    bool forced, listening;
+    bool forced, recording;
     struct bb_combination wanted;
-    struct bb_tuner_costs heard;
+    struct bb_tuner_costs costs;
 } plugin = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int index_of(const char *const *words, int n, const char *word)
@@ -41,16 +41,16 @@ struct bb_combination bb_combination_of(const char *algorithm, const char *proto
 /* ---- NCCL's side ---- */
 
 /* A newer NCCL may have more of either; what has no name here is neither noted nor wished for. */
-static void note_costs(const float *costs, int algorithms, int protocols)
+static void record_costs(const float *costs, int algorithms, int protocols)
 {
-    plugin.heard.known = true;
+    plugin.costs.known = true;
     for (int a = 0; a < BB_ALGORITHMS; a++)
         for (int p = 0; p < BB_PROTOCOLS; p++)
-            plugin.heard.us[a][p] = a < algorithms && p < protocols ? costs[a * protocols + p] : -1;
+            plugin.costs.us[a][p] = a < algorithms && p < protocols ? costs[a * protocols + p] : -1;
 }
 
 /* Everything but the wish becomes unavailable, so that NCCL's estimate for it stays as it is. */
-static void keep_only_the_wish(float *costs, int algorithms, int protocols)
+static void disable_unwanted(float *costs, int algorithms, int protocols)
 {
     const struct bb_combination *w = &plugin.wanted;
     int kept = w->algorithm * protocols + w->protocol;
@@ -68,10 +68,10 @@ static ncclResult_t choose_algorithm(void *context, int function, size_t bytes, 
 
     (void)context, (void)function, (void)bytes, (void)operations, (void)registered, (void)channels;
     pthread_mutex_lock(&plugin.lock);
-    if (plugin.listening)
-        note_costs(table, algorithms, protocols);
+    if (plugin.recording)
+        record_costs(table, algorithms, protocols);
     if (plugin.forced)
-        keep_only_the_wish(table, algorithms, protocols);
+        disable_unwanted(table, algorithms, protocols);
     pthread_mutex_unlock(&plugin.lock);
     return ncclSuccess;
 }
@@ -145,15 +145,15 @@ void bb_tuner_force(const struct bb_combination *wanted)
 void bb_tuner_begin_recording(void)
 {
     pthread_mutex_lock(&plugin.lock);
-    plugin.listening = true;
-    plugin.heard = (struct bb_tuner_costs){.known = false};
+    plugin.recording = true;
+    plugin.costs = (struct bb_tuner_costs){.known = false};
     pthread_mutex_unlock(&plugin.lock);
 }
 
 void bb_tuner_end_recording(struct bb_tuner_costs *costs)
 {
     pthread_mutex_lock(&plugin.lock);
-    plugin.listening = false;
-    *costs = plugin.heard;
+    plugin.recording = false;
+    *costs = plugin.costs;
     pthread_mutex_unlock(&plugin.lock);
 }

@@ -683,7 +683,7 @@ static json_t *flags_of(const struct bb_report *r, const struct bb_figures *f)
     for (int i = 0; i < BB_WARN_COUNT; i++)
         if (f->warnings & 1u << i)
             json_array_append_new(flags, json_string(bb_warnings[i].word));
-    bb_nvml_json_flags(flags, f->seen.doubts);
+    bb_nvml_json_flags(flags, f->seen.gpu_flags);
     return flags;
 }
 
@@ -709,7 +709,7 @@ static void say_doubts(struct bb_report *r, const struct bb_row *row, const stru
 
     snprintf(what, sizeof what, "%s %s", bb_colls[row->c.kind].name, bb_format_bytes(f->bytes, bytes));
     if (r->out || r->json)
-        bb_result_warn_gpu_flags(&r->doubts, f->seen.doubts, what);
+        bb_result_warn_gpu_flags(&r->gpu_flags, f->seen.gpu_flags, what);
 }
 
 /* What is forced says nothing about the bus bandwidth that users get: the mean goes without. */

@@ -58,7 +58,7 @@ struct bb_report {
     int cycle; /* of the sweep, from 0          */
     bool shared_gpu;
     unsigned long long wrong, unchecked, rows; /* of the current collective: elements, figures, rows */
-    unsigned doubts;                           /* about clocks and power, already said */
+    unsigned gpu_flags;                           /* about clocks and power, already said */
     double busbw_sum;
     size_t busbw_n;
     struct bb_busbw_tally busbw_thresholds[BB_BUSBW_THRESHOLDS_MAX];       /* of each of the options' */

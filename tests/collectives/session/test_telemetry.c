@@ -27,12 +27,12 @@ static void one_ranks_doubt_is_everybodys(void **state)
 
     set("1980", "0");
     assert_int_equal(bb_telemetry_open(&o, world, &device), 0);
-    assert_false(o.all_idle);
+    assert_false(o.no_nvml);
     bb_telemetry_begin_warmup(&o);
     bb_telemetry_begin_timing(&o, &seen);
     set(last ? "1500" : "1981", last ? "4" : "0");
     assert_int_equal(bb_telemetry_end_timing(&o, world, &seen), 0);
-    assert_int_equal(seen.doubts, 1u << BB_NVML_POWER_CAP | 1u << BB_NVML_CLOCKS_MOVED);
+    assert_int_equal(seen.gpu_flags, 1u << BB_NVML_POWER_CAP | 1u << BB_NVML_CLOCKS_MOVED);
     gpu = bb_telemetry_gpu(&seen);
     after = json_object_get(gpu, "after");
     assert_true(json_real_value(json_object_get(after, "sm_mhz")) == (last ? 1500 : 1981));
@@ -58,7 +58,7 @@ static void a_rank_alone_knows_its_own(void **state)
     assert_true(json_is_null(gpu)); /* not before both samples are there */
     set("1980", last ? "8" : "0");
     bb_telemetry_end_timing_local(&o, &seen);
-    assert_int_equal(seen.doubts, last ? 1u << BB_NVML_HW_SLOWDOWN : 0);
+    assert_int_equal(seen.gpu_flags, last ? 1u << BB_NVML_HW_SLOWDOWN : 0);
     gpu = bb_telemetry_gpu(&seen);
     assert_true(json_real_value(json_object_get(json_object_get(gpu, "before"), "sm_mhz")) == 1980);
     json_decref(gpu);
@@ -95,7 +95,7 @@ static void a_rank_without_nvml_takes_part(void **state)
     assert_int_equal(bb_telemetry_open(&o, world, &own), 0);
     bb_telemetry_begin_timing(&o, &seen);
     assert_int_equal(bb_telemetry_end_timing(&o, world, &seen), 0);
-    assert_int_equal(seen.doubts, 1u << BB_NVML_HW_THERMAL);
+    assert_int_equal(seen.gpu_flags, 1u << BB_NVML_HW_THERMAL);
     assert_int_equal(isnan(seen.after.sm_mhz), world->rank > 0);
     bb_telemetry_release(&o);
 }
@@ -109,10 +109,10 @@ static void without_nvml_all_is_null(void **state)
 
     emulated.emulated = true;
     assert_int_equal(bb_telemetry_open(&o, world, &emulated), 0);
-    assert_true(o.all_idle);
+    assert_true(o.no_nvml);
     bb_telemetry_begin_timing(&o, &seen);
     assert_int_equal(bb_telemetry_end_timing(&o, world, &seen), 0);
-    assert_int_equal(seen.doubts, 0);
+    assert_int_equal(seen.gpu_flags, 0);
     assert_true(!seen.sampled && seen.choice.kind == BB_CHOICE_NONE);
     bb_telemetry_release(&o);
     bb_telemetry_begin_warmup(NULL); /* nobody observes */

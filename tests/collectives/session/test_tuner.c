@@ -104,21 +104,21 @@ static void a_wish_that_cannot_be_is_none(void **state)
 static void estimates_are_heard_while_listening(void **state)
 {
     float costs[7][3] = {[1] = {5, 6, 7}, [4] = {-1, -1, 3}}, few[2][3] = {{1, 2, 3}, {4, 5, 6}};
-    struct bb_tuner_costs heard;
+    struct bb_tuner_costs costs;
 
     (void)state;
     ask(*costs, 7, 3);
     bb_tuner_begin_recording();
-    bb_tuner_end_recording(&heard);
-    assert_false(heard.known); /* what came before is not remembered */
+    bb_tuner_end_recording(&costs);
+    assert_false(costs.known); /* what came before is not remembered */
     bb_tuner_begin_recording();
     ask(*costs, 7, 3);
-    bb_tuner_end_recording(&heard);
-    assert_true(heard.known && heard.us[1][2] == 7 && heard.us[4][0] == -1);
+    bb_tuner_end_recording(&costs);
+    assert_true(costs.known && costs.us[1][2] == 7 && costs.us[4][0] == -1);
     bb_tuner_begin_recording();
     ask(*few, 2, 3);
-    bb_tuner_end_recording(&heard);
-    assert_true(heard.us[1][0] == 4 && heard.us[2][0] == -1 && heard.us[6][2] == -1);
+    bb_tuner_end_recording(&costs);
+    assert_true(costs.us[1][0] == 4 && costs.us[2][0] == -1 && costs.us[6][2] == -1);
 }
 
 /* Eight algorithms and four protocols: the rows are longer, the names stay where they are. */
@@ -126,15 +126,15 @@ static void a_larger_table_keeps_its_rows_apart(void **state)
 {
     const struct bb_combination wanted = {1, 2};
     float costs[8][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}};
-    struct bb_tuner_costs heard;
+    struct bb_tuner_costs costs;
 
     (void)state;
     bb_tuner_force(&wanted);
     bb_tuner_begin_recording();
     ask(*costs, 8, 4);
-    bb_tuner_end_recording(&heard);
+    bb_tuner_end_recording(&costs);
     bb_tuner_force(NULL);
-    assert_true(heard.us[0][0] == 1 && heard.us[1][2] == 7);
+    assert_true(costs.us[0][0] == 1 && costs.us[1][2] == 7);
     for (int i = 0; i < 32; i++)
         assert_true(costs[i / 4][i % 4] == (i == 6 ? 7 : -1));
 }

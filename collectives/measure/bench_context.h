@@ -55,7 +55,7 @@ struct bb_bench_context {
     bool host_time;            /* samples are the host's time to enqueue, not the time to completion   */
     bool host_clock;           /* samples are by the host's clock, from the first call to the end of the wait */
     bool both_clocks;          /* one sample of that kind stands beside those between events                  */
-    enum bb_across across;     /* how a sample of all ranks comes from those of each                   */
+    enum bb_rank_aggregation across;     /* how a sample of all ranks comes from those of each                   */
     const int *groups;         /* [size] group of each world rank; NULL: all are in one. comm is that of this rank's */
     const struct bb_mulsums *mulsums;
     struct bb_iteration_events *marks; /* of the iterations of each row's last sample, NULL: none                     */
@@ -100,7 +100,7 @@ struct bb_skew {
 };
 
 struct bb_figures {
-    struct bb_stats time_us; /* per operation; each sample is that of the group (bb_across)   */
+    struct bb_stats time_us; /* per operation; each sample is that of the group (bb_rank_aggregation)   */
     size_t bytes;            /* payload                                                       */
     double algbw_gbps;       /* what counts of bytes / median time, 1e9 bytes per second; NaN when time is 0 */
     double busbw_gbps;       /* NaN with one rank                                             */

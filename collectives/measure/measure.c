@@ -80,14 +80,14 @@ void bb_measure_release(struct bb_bench_context *ctx)
 
 /* ---- over ranks ---- */
 
-static double join_values(enum bb_across across, double sofar, double one)
+static double join_values(enum bb_rank_aggregation across, double sofar, double one)
 {
     switch (across) {
-    case BB_ACROSS_MEAN:
+    case BB_AGGREGATE_MEAN:
         return sofar + one;
-    case BB_ACROSS_MIN:
+    case BB_AGGREGATE_MIN:
         return fmin(sofar, one);
-    case BB_ACROSS_MAX:
+    case BB_AGGREGATE_MAX:
         return fmax(sofar, one);
     default:
         return sofar;
@@ -116,7 +116,7 @@ static double across_ranks(const struct bb_bench_context *ctx, size_t batch, siz
         if (same_group(ctx, r))
             value = seen++ ? join_values(ctx->across, value, one) : one;
     }
-    return ctx->across == BB_ACROSS_MEAN ? value / seen : value;
+    return ctx->across == BB_AGGREGATE_MEAN ? value / seen : value;
 }
 
 /* Who was last in sample i of a batch, and how long the others waited for it: sample n of the row. */

@@ -344,7 +344,7 @@ static int time_blocked(struct bb_bench_context *ctx, const struct bb_case *c, s
 {
     int rc = 0;
 
-    if (ctx->blocking != BB_BLOCK_APART)
+    if (ctx->blocking != BB_BLOCK_UNTIMED_BARRIER)
         return time_stream(ctx, c, batch);
     for (int r = 0; r < ctx->repeats && rc == 0; r++)
         rc = one_blocked_sample(ctx, c, r == ctx->repeats - 1, &batch[r]);

@@ -311,7 +311,7 @@ static int make_delays(struct bench *b)
     if (!b->delays_us)
         return bb_err(BB_EFAIL, "no memory for the delays of %d ranks", b->session.world.size);
     b->ctx.delays_us = b->delays_us;
-    return bb_sampling_delays(b->options.figures.delay, b->session.world.size, b->delays_us, &highest);
+    return bb_sampling_parse_delays(b->options.figures.delay, b->session.world.size, b->delays_us, &highest);
 }
 
 static int make_samples(struct bench *b)
@@ -321,8 +321,8 @@ static int make_samples(struct bench *b)
 
     choose_modes(&b->options, &b->ctx);
     b->ctx.auto_warmup = o->warmup && strcmp(o->warmup, "auto") == 0;
-    b->ctx.policy = (struct bb_stopping){.confidence = o->confidence_part, .max_s = o->max_s};
-    b->ctx.max_iterations = o->confidence_part > 0 ? (size_t)o->max_iterations : 0;
+    b->ctx.policy = (struct bb_stopping){.confidence = o->confidence_fraction, .max_s = o->max_s};
+    b->ctx.max_iterations = o->confidence_fraction > 0 ? (size_t)o->max_iterations : 0;
     b->ctx.start_barrier_limit_ns = (int64_t)(1e6 * o->start_barrier_limit_ms);
     TRY(choose_start_barrier(b));
     TRY(make_delays(b));
@@ -351,7 +351,7 @@ static struct bb_bench_context context_of(struct bench *b)
                                      .host_time = o->host_time,
                                      .host_clock = strcmp(o->figures.clock, "host") == 0,
                                      .both_clocks = strcmp(o->figures.clock, "both") == 0,
-                                     .across = (enum bb_across)o->across,
+                                     .across = (enum bb_rank_aggregation)o->across,
                                      .groups = b->sweep.is_split ? b->groups : NULL,
                                      .mulsums = &b->mulsums};
 }

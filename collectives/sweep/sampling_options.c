@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const bb_across_names[BB_ACROSS_COUNT] = {[BB_ACROSS_FIRST] = "the first rank",
-                                                      [BB_ACROSS_MEAN] = "the mean over ranks",
-                                                      [BB_ACROSS_MIN] = "the fastest rank",
-                                                      [BB_ACROSS_MAX] = "the slowest rank"};
+const char *const bb_rank_aggregation_names[BB_AGGREGATE_COUNT] = {[BB_AGGREGATE_FIRST] = "the first rank",
+                                                      [BB_AGGREGATE_MEAN] = "the mean over ranks",
+                                                      [BB_AGGREGATE_MIN] = "the fastest rank",
+                                                      [BB_AGGREGATE_MAX] = "the slowest rank"};
 
 static const char *const clocks[] = {"both", "gpu", "host", NULL};
 static const char *const warmups[] = {"fixed", "auto", NULL};
@@ -52,16 +52,16 @@ static int resolve_confidence(struct bb_sampling_options *o)
     char number[32];
     size_t length;
 
-    o->confidence_part = 0;
+    o->confidence_fraction = 0;
     if (!o->confidence)
         return 0;
     length = strcspn(o->confidence, "%");
     snprintf(number, sizeof number, "%.*s", (int)(length < sizeof number ? length : sizeof number - 1), o->confidence);
     if ((o->confidence[length] && o->confidence[length + 1]) || length >= sizeof number ||
-        bb_parse_double(number, &o->confidence_part) || !(o->confidence_part > 0 && o->confidence_part <= 100))
+        bb_parse_double(number, &o->confidence_fraction) || !(o->confidence_fraction > 0 && o->confidence_fraction <= 100))
         return bb_err(BB_EUSAGE, "--confidence: '%s' is not valid, expected a percentage above 0, as 1%%",
                       o->confidence);
-    o->confidence_part /= 100;
+    o->confidence_fraction /= 100;
     return 0;
 }
 
@@ -99,7 +99,7 @@ static int add_delay(void *arg, const char *word)
     return 0;
 }
 
-int bb_sampling_delays(const char *text, int ranks, double *us, int *highest)
+int bb_sampling_parse_delays(const char *text, int ranks, double *us, int *highest)
 {
     struct delay_reader d = {us, ranks, highest};
 
@@ -118,7 +118,7 @@ int bb_sampling_resolve(struct bb_sampling_options *o)
         return bb_err(BB_EUSAGE, "--delay %s: only --mode sync (or all) tells waiting from transfer", o->delay);
     o->delayed_rank = -1;
     if (o->delay)
-        TRY(bb_sampling_delays(o->delay, 0, NULL, &o->delayed_rank));
+        TRY(bb_sampling_parse_delays(o->delay, 0, NULL, &o->delayed_rank));
 out:
     return rc;
 }

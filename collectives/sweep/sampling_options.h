@@ -15,13 +15,13 @@ enum bb_blocking {
     BB_BLOCK_NONE,
     BB_BLOCK_BARRIER, /* wait for each iteration, then for the other ranks               */
     BB_BLOCK_WAIT,    /* wait for each iteration                                         */
-    BB_BLOCK_APART,   /* wait and barrier, the barrier not in the time                   */
+    BB_BLOCK_UNTIMED_BARRIER,   /* wait and barrier, the barrier not in the time                   */
     BB_BLOCK_COUNT
 };
 
 /* Numbered as nccl-tests' option -a. */
-enum bb_across { BB_ACROSS_FIRST, BB_ACROSS_MEAN, BB_ACROSS_MIN, BB_ACROSS_MAX, BB_ACROSS_COUNT };
-extern const char *const bb_across_names[BB_ACROSS_COUNT];
+enum bb_rank_aggregation { BB_AGGREGATE_FIRST, BB_AGGREGATE_MEAN, BB_AGGREGATE_MIN, BB_AGGREGATE_MAX, BB_AGGREGATE_COUNT };
+extern const char *const bb_rank_aggregation_names[BB_AGGREGATE_COUNT];
 
 struct bb_sampling_options {
     const char *mode;                         /* a word of bb_modes, "all", or NULL: what -G and -z say */
@@ -32,7 +32,7 @@ struct bb_sampling_options {
     bool show_choice, sweep_algorithms;
     double start_barrier_limit_ms; /* longest that the gate stays closed */
     double max_s;
-    double confidence_part; /* from here on made by bb_sampling_settle: 0.01 for 1%, 0 without */
+    double confidence_fraction; /* from here on made by bb_sampling_settle: 0.01 for 1%, 0 without */
     uint64_t seed;          /* of shuffle                                                     */
     int delayed_rank;       /* the highest of delay, -1 without                               */
 };
@@ -43,9 +43,9 @@ extern const struct bb_opt bb_sampling_option_rows[];
 int bb_sampling_resolve(struct bb_sampling_options *o) BB_MUST_CHECK;
 
 /*
- * bb_sampling_delays - "1:100,3:50": us[1] = 100, us[3] = 50; the others stay as they are. Ranks from `ranks` on are
+ * bb_sampling_parse_delays - "1:100,3:50": us[1] = 100, us[3] = 50; the others stay as they are. Ranks from `ranks` on are
  * left out; *highest is the highest that is named. Returns 0 or -BB_EUSAGE after one line.
  */
-int bb_sampling_delays(const char *text, int ranks, double *us, int *highest) BB_MUST_CHECK;
+int bb_sampling_parse_delays(const char *text, int ranks, double *us, int *highest) BB_MUST_CHECK;
 
 #endif

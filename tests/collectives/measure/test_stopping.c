@@ -182,15 +182,15 @@ static void texts_become_numbers_or_are_refused(void **state)
     int highest;
 
     (void)state;
-    assert_int_equal(bb_sampling_delays("1:100,3:0.5,1:7,9:1", 4, us, &highest), 0);
+    assert_int_equal(bb_sampling_parse_delays("1:100,3:0.5,1:7,9:1", 4, us, &highest), 0);
     assert_true(us[0] == 0 && us[1] == 7 && us[2] == 0 && us[3] == 0.5 && highest == 9);
     for (size_t i = 0; i < ROWS(bad_delays); i++)
-        assert_int_equal(bb_sampling_delays(bad_delays[i], 4, us, &highest), -BB_EUSAGE);
+        assert_int_equal(bb_sampling_parse_delays(bad_delays[i], 4, us, &highest), -BB_EUSAGE);
     for (size_t i = 0; i < ROWS(bad_parts); i++)
         assert_int_equal(bb_sampling_resolve(&(struct bb_sampling_options){.confidence = bad_parts[i]}), -BB_EUSAGE);
     struct bb_sampling_options o = {.confidence = "2.5%", .shuffle = "12"};
     assert_int_equal(bb_sampling_resolve(&o), 0);
-    assert_true(o.confidence_part == 0.025 && o.seed == 12);
+    assert_true(o.confidence_fraction == 0.025 && o.seed == 12);
     assert_int_equal(bb_sampling_resolve(&(struct bb_sampling_options){.shuffle = "x"}), -BB_EUSAGE);
     assert_int_equal(bb_sampling_resolve(&(struct bb_sampling_options){.delay = "1:2", .mode = "stream"}), -BB_EUSAGE);
 }

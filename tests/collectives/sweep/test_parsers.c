@@ -150,7 +150,7 @@ static void random_delays(void **state)
 
         random_text(text, pieces, ROWS(pieces));
         hush(true);
-        rc = bb_sampling_delays(text, 4, us, &highest);
+        rc = bb_sampling_parse_delays(text, 4, us, &highest);
         hush(false);
         assert_true(rc == 0 || rc == -BB_EUSAGE);
         taken += rc == 0;
@@ -245,7 +245,7 @@ static void taken_makes_sense(const struct bb_bench_options *o, const struct bb_
     assert_true(s->sizes.n > 0 || s->min_bytes <= s->max_bytes);
     assert_true(o->iterations >= 1 && o->repeats >= 1 && o->warmup >= 0 && o->checks >= 0 && o->root >= -1);
     assert_true(o->figures.start_barrier_limit_ms >= 0.001 && o->figures.start_barrier_limit_ms <= 1e6);
-    assert_true(o->figures.confidence_part >= 0 && o->figures.confidence_part <= 1);
+    assert_true(o->figures.confidence_fraction >= 0 && o->figures.confidence_fraction <= 1);
     assert_true(isfinite(o->matrix_scale) && o->spread >= 0 && o->spread <= 1);
     assert_true(!o->figures.sweep_algorithms || (o->warmup > 0 && !o->split && o->cta_policy <= 0));
 }

@@ -55,7 +55,7 @@ struct bb_bench_context {
     bool host_time;            /* samples are the host's time to enqueue, not the time to completion   */
     bool host_clock;           /* samples are by the host's clock, from the first call to the end of the wait */
     bool both_clocks;          /* one sample of that kind stands beside those between events                  */
-    enum bb_rank_aggregation across;     /* how a sample of all ranks comes from those of each                   */
+    enum bb_rank_aggregation rank_aggregation;     /* how a sample of all ranks comes from those of each                   */
     const int *groups;         /* [size] group of each world rank; NULL: all are in one. comm is that of this rank's */
     const struct bb_mulsums *mulsums;
     struct bb_iteration_events *marks; /* of the iterations of each row's last sample, NULL: none                     */

@@ -80,9 +80,9 @@ void bb_measure_release(struct bb_bench_context *ctx)
 
 /* ---- over ranks ---- */
 
-static double join_values(enum bb_rank_aggregation across, double sofar, double one)
+static double join_values(enum bb_rank_aggregation rank_aggregation, double sofar, double one)
 {
-    switch (across) {
+    switch (rank_aggregation) {
     case BB_AGGREGATE_MEAN:
         return sofar + one;
     case BB_AGGREGATE_MIN:
@@ -114,9 +114,9 @@ static double across_ranks(const struct bb_bench_context *ctx, size_t batch, siz
     for (size_t r = 0; r < (size_t)ctx->world->size; r++) {
         double one = sample_of_rank(ctx, batch, r, i, field);
         if (same_group(ctx, r))
-            value = seen++ ? join_values(ctx->across, value, one) : one;
+            value = seen++ ? join_values(ctx->rank_aggregation, value, one) : one;
     }
-    return ctx->across == BB_AGGREGATE_MEAN ? value / seen : value;
+    return ctx->rank_aggregation == BB_AGGREGATE_MEAN ? value / seen : value;
 }
 
 /* Who was last in sample i of a batch, and how long the others waited for it: sample n of the row. */

@@ -39,7 +39,7 @@ static void print_head(const struct bb_report *r, const struct bb_report_head *h
     fprintf(r->out, "# Collective test starting: %s\n", r->style->program);
     print_settings(r->out, r->style, o);
     fprintf(r->out, "# time: %s (%s mode), over ranks %s\n", bb_bench_context_method(r->ctx),
-            bb_bench_context_mode(r->ctx), bb_rank_aggregation_names[r->ctx->across]);
+            bb_bench_context_mode(r->ctx), bb_rank_aggregation_names[r->ctx->rank_aggregation]);
     if (o->checks == 0)
         fprintf(r->out, "# nothing is checked (-c 0)\n");
     if (r->ctx->device->emulated)

@@ -351,7 +351,7 @@ static struct bb_bench_context context_of(struct bench *b)
                                      .host_time = o->host_time,
                                      .host_clock = strcmp(o->figures.clock, "host") == 0,
                                      .both_clocks = strcmp(o->figures.clock, "both") == 0,
-                                     .across = (enum bb_rank_aggregation)o->across,
+                                     .rank_aggregation = (enum bb_rank_aggregation)o->rank_aggregation,
                                      .groups = b->sweep.is_split ? b->groups : NULL,
                                      .mulsums = &b->mulsums};
 }

@@ -59,7 +59,7 @@ const struct bb_opt bb_bench_option_rows[] = {
     OPT_INT('G', "cudagraph", FIELD(graph_launches), "0", "N", 0, 1e4,
             "capture the iterations in a CUDA graph, launch it N times per sample (warmed); 0: none"),
     OPT_INT('C', "report_cputime", FIELD(host_time), "0", "0|1", 0, 1, "1: time is what the host needs to enqueue"),
-    OPT_INT('a', "average", FIELD(across), "3", "HOW", 0, BB_AGGREGATE_COUNT - 1,
+    OPT_INT('a', "average", FIELD(rank_aggregation), "3", "HOW", 0, BB_AGGREGATE_COUNT - 1,
             "over ranks 0: rank 0, 1: mean, 2: fastest, 3: slowest"),
     OPT_INT('R', "local_register", FIELD(registration), "0", "HOW", 0, 2,
             "register buffers 1: with the communicator, 2: as symmetric windows"),

@@ -22,7 +22,7 @@ struct bb_bench_options {
     const char *dtype, *redop, *placement;      /* words of their tables, or "all" / "both" */
     const char *roots, *sizes, *split, *matrix; /* as typed */
     double matrix_scale, spread;
-    int aggregate, blocking, null_stream, graph_launches, host_time, across, registration;
+    int aggregate, blocking, null_stream, graph_launches, host_time, rank_aggregation, registration;
     int cta_policy, min_ctas, max_ctas, unalign, memory, timestamps, cycles, per_iteration, skipped;
     int nvlink_centric_sched, max_p2p_peers;
     const char *min_busbw;   /* as typed */

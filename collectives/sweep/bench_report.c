@@ -364,7 +364,7 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
         fprintf(r->out, "# time: %d %s, divided by %d (%s mode); of each\n", r->ctx->iterations, help,
                 r->ctx->iterations, name);
     fprintf(r->out, "#       sample %s, of %s the median; %s communicator. 1 GB/s = 1e9 bytes/s\n",
-            bb_rank_aggregation_names[r->ctx->across], samples, comm);
+            bb_rank_aggregation_names[r->ctx->rank_aggregation], samples, comm);
     if (mode == &bb_mode_stream && r->ctx->gated)
         fprintf(r->out, "#       none starts before every rank has enqueued its own (--gate)\n");
     if (shows_wall(r, mode))

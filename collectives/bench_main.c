@@ -37,7 +37,7 @@ static const struct mode *find_mode(const char *name)
     return NULL;
 }
 
-bool bb_bench_knows(const char *word)
+bool bb_bench_is_subcommand(const char *word)
 {
     return find_mode(word) || bb_coll_find(word) >= 0;
 }

@@ -14,8 +14,8 @@
 int bb_bench_main(int argc, char **argv);
 int bb_bench_run(int argc, char **argv);
 
-/* bb_bench_knows - a word that may follow bench: a mode or a collective. */
-bool bb_bench_knows(const char *word);
+/* bb_bench_is_subcommand - a word that may follow bench: a mode or a collective. */
+bool bb_bench_is_subcommand(const char *word);
 
 /* bb_bench_check - whether bb_bench_main would take these words; needs neither MPI nor a GPU. Returns 0 or -BB_EUSAGE
  * (said). */

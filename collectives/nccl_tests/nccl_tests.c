@@ -98,9 +98,9 @@ int bb_nccl_tests_run(int argc, char **argv)
                                     .program = program,
                                     .head = print_head,
                                     .before_row = wants_summary(kind) ? print_summary : NULL,
-                                    .json_root = bb_foreign_root,
-                                    .json_row = bb_foreign_row,
-                                    .json_end = bb_foreign_end};
+                                    .json_root = bb_nccl_tests_json_root,
+                                    .json_row = bb_nccl_tests_json_row,
+                                    .json_end = bb_nccl_tests_json_end};
     struct bb_sweep sweep;
     int rc;
 

@@ -99,7 +99,7 @@ static json_t *with_stamps(const struct bb_report *r, json_t *root)
     return root;
 }
 
-json_t *bb_foreign_root(const struct bb_report *r, const struct bb_report_head *h, int argc, char **argv)
+json_t *bb_nccl_tests_json_root(const struct bb_report *r, const struct bb_report_head *h, int argc, char **argv)
 {
     json_t *root = json_pack("{s:i, s:o, s:o, s:o, s:i, s:o, s:o}", "version", FILE_VERSION, "start_time", stamp_json(),
                              "args", words_json(argc, argv), "env", environment_json(), "nccl_version",
@@ -185,7 +185,7 @@ static json_t *iterations_json(const struct bb_report *r, const struct bb_row *r
     return object;
 }
 
-json_t *bb_foreign_row(const struct bb_report *r, const struct bb_row *row)
+json_t *bb_nccl_tests_json_row(const struct bb_report *r, const struct bb_row *row)
 {
     static const char *const names[BB_PLACEMENTS] = {"out_of_place", "in_place"};
     static const char *const each[BB_PLACEMENTS] = {"out_of_place_per_iter", "in_place_per_iter"};
@@ -205,7 +205,7 @@ json_t *bb_foreign_row(const struct bb_report *r, const struct bb_row *row)
 
 /* ---- below the rows ---- */
 
-int bb_foreign_end(const struct bb_report *r)
+int bb_nccl_tests_json_end(const struct bb_report *r)
 {
     double mean = r->busbw_n > 0 ? r->busbw_sum / (double)r->busbw_n : 0;
     bool okay = true, judged = false;

@@ -9,12 +9,12 @@
 
 #include "collectives/sweep/bench_report.h"
 
-/* bb_foreign_root - everything above the rows, and an empty results[]. The caller owns it. */
-json_t *bb_foreign_root(const struct bb_report *r, const struct bb_report_head *head, int argc, char **argv);
+/* bb_nccl_tests_json_root - everything above the rows, and an empty results[]. The caller owns it. */
+json_t *bb_nccl_tests_json_root(const struct bb_report *r, const struct bb_report_head *head, int argc, char **argv);
 
-json_t *bb_foreign_row(const struct bb_report *r, const struct bb_row *row);
+json_t *bb_nccl_tests_json_row(const struct bb_report *r, const struct bb_row *row);
 
-/* bb_foreign_end - the footer of the last table into the results. */
-int bb_foreign_end(const struct bb_report *r) BB_MUST_CHECK;
+/* bb_nccl_tests_json_end - the footer of the last table into the results. */
+int bb_nccl_tests_json_end(const struct bb_report *r) BB_MUST_CHECK;
 
 #endif

@@ -42,7 +42,7 @@ bool bb_bench_is_subcommand(const char *word)
     return find_mode(word) || bb_coll_find(word) >= 0;
 }
 
-static int check_words(int argc, char **argv, double *timeout_s)
+static int check_arguments(int argc, char **argv, double *timeout_s)
 {
     struct bb_bench_options options = {0}; /* what no option fills, too */
     struct bb_sweep sweep = {0};
@@ -54,7 +54,7 @@ static int check_words(int argc, char **argv, double *timeout_s)
 }
 
 /* Of `busbar bench`, where the first word is completed: modes come before collectives. */
-static void offer_modes(const char *text)
+static void complete_modes(const char *text)
 {
     for (size_t i = 0; text && text[0] != '-' && i < sizeof modes / sizeof *modes; i++)
         bb_opts_candidate(modes[i].name, text, "", stdout);
@@ -67,8 +67,8 @@ int bb_bench_main(int argc, char **argv)
     int rc;
 
     if (argc == 2)
-        offer_modes(bb_opts_completing(argc, argv));
-    rc = mode ? bb_opts_read(mode->options, NULL, argc - 1, argv + 1) : check_words(argc, argv, &timeout_s);
+        complete_modes(bb_opts_completing(argc, argv));
+    rc = mode ? bb_opts_read(mode->options, NULL, argc - 1, argv + 1) : check_arguments(argc, argv, &timeout_s);
 
     return rc ? rc : bb_gpu_run("bench", mode ? mode->run : "bb_bench_run", timeout_s, argc, argv);
 }
@@ -82,5 +82,5 @@ int bb_bench_check(int argc, char **argv)
         return bb_opts_check(mode->options, argc - 1, argv + 1);
     if (bb_opts_check(&bb_bench_set, argc, argv) != 0)
         return -BB_EUSAGE;
-    return check_words(argc, argv, &timeout_s);
+    return check_arguments(argc, argv, &timeout_s);
 }

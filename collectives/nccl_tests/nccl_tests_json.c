@@ -90,7 +90,7 @@ static json_t *config_json(const struct bb_report *r, const struct bb_report_hea
 }
 
 /* What nccl-tests has no word for, and no reader of times may miss. */
-static json_t *with_stamps(const struct bb_report *r, json_t *root)
+static json_t *add_flags(const struct bb_report *r, json_t *root)
 {
     if (r->ctx->device->emulated)
         json_object_set_new(root, "emulated", json_true());
@@ -105,7 +105,7 @@ json_t *bb_nccl_tests_json_root(const struct bb_report *r, const struct bb_repor
                              "args", words_json(argc, argv), "env", environment_json(), "nccl_version",
                              h->session->nccl_runtime, "config", config_json(r, h), "results", json_array());
 
-    return with_stamps(r, root);
+    return add_flags(r, root);
 }
 
 /* ---- rows ---- */

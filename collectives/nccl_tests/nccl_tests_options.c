@@ -203,7 +203,7 @@ static int parse_words(struct bb_nccl_tests_options *o, int argc, char **argv)
     return rc;
 }
 
-static int refuse_missing(const struct bb_nccl_tests_options *o)
+static int check_supported(const struct bb_nccl_tests_options *o)
 {
     if (o->device_kernel > 0)
         return bb_err(BB_EUSAGE, "-D %d: kernels of the device API are not there, only -D 0", o->device_kernel);
@@ -212,7 +212,7 @@ static int refuse_missing(const struct bb_nccl_tests_options *o)
 
 /* ---- environment ---- */
 
-static int number_of(const char *variable, double least, double most, double *value)
+static int read_number(const char *variable, double least, double most, double *value)
 {
     const char *text = getenv(variable);
 
@@ -221,7 +221,7 @@ static int number_of(const char *variable, double least, double most, double *va
     return 0;
 }
 
-static int split_of(struct bb_nccl_tests_options *o)
+static int read_split(struct bb_nccl_tests_options *o)
 {
     const char *mask = getenv("NCCL_TESTS_SPLIT_MASK"), *split = getenv("NCCL_TESTS_SPLIT");
 
@@ -240,17 +240,17 @@ static int read_environment(struct bb_nccl_tests_options *o, int kind)
     double device = 0, least = 0;
     int rc;
 
-    TRY(number_of("NCCL_TESTS_MIN_BW", 0, 1e9, &least));
+    TRY(read_number("NCCL_TESTS_MIN_BW", 0, 1e9, &least));
     if (!o->bench.min_busbw && least > 0) {
         snprintf(o->min_busbw, sizeof o->min_busbw, "%.17g", 0.9 * least); /* its tolerance */
         o->bench.min_busbw = o->min_busbw;
     }
-    TRY(number_of("NCCL_TESTS_DEVICE", 0, 1e6, &device));
+    TRY(read_number("NCCL_TESTS_DEVICE", 0, 1e6, &device));
     o->bench.first_device = (int)device;
-    TRY(split_of(o));
+    TRY(read_split(o));
     if (kind == BB_ALLTOALLV) {
-        TRY(number_of("NCCL_TESTS_ALLTOALLV_SPREAD", 0, 1, &o->bench.spread));
-        TRY(number_of("NCCL_TESTS_ALLTOALLV_MATRIX_SCALE", 0, 1e12, &o->bench.matrix_scale));
+        TRY(read_number("NCCL_TESTS_ALLTOALLV_SPREAD", 0, 1, &o->bench.spread));
+        TRY(read_number("NCCL_TESTS_ALLTOALLV_MATRIX_SCALE", 0, 1e12, &o->bench.matrix_scale));
         if (!o->bench.matrix)
             o->bench.matrix = getenv("NCCL_TESTS_ALLTOALLV_MATRIX_FILE");
     }
@@ -266,7 +266,7 @@ int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
     int rc;
 
     TRY(parse_words(o, argc, argv));
-    TRY(refuse_missing(o));
+    TRY(check_supported(o));
     o->bench.figures.clock = "host";
     o->bench.nvlink_centric_sched = 1;
     o->bench.max_p2p_peers = kind == BB_SENDRECV ? 2 : 0;

@@ -254,7 +254,7 @@ bool bb_session_ends_on_all_ranks(const struct bb_session *s, int rc)
 }
 
 /* All have taken down what they share. 0, or what ends the ranks. */
-static int end_together(struct bb_session *s, int rc, int end_rc)
+static int finalize_ranks(struct bb_session *s, int rc, int end_rc)
 {
     if (!bb_session_ends_on_all_ranks(s, rc))
         return rc;
@@ -283,7 +283,7 @@ int bb_session_release(struct bb_session *s, int rc, int end_rc)
     bb_progress_end(&s->progress);
     if (rc < 0 && s->world.watchdog)
         bb_watchdog_told(s->world.watchdog);
-    end_rc = end_together(s, rc, end_rc);
+    end_rc = finalize_ranks(s, rc, end_rc);
     if (rc < 0 || end_rc < 0) { /* the first rank that is gone, with its exit code, may take the others with it */
         why = bb_world_ending(&s->world);
         (void)bb_results_close(s->json, why ? why : rc < 0 ? rc : end_rc);

@@ -76,7 +76,7 @@ static ncclResult_t choose_algorithm(void *context, int function, size_t bytes, 
     return ncclSuccess;
 }
 
-static ncclResult_t count_comms(void **context, int number)
+static ncclResult_t add_comms(void **context, int number)
 {
     pthread_mutex_lock(&plugin.lock);
     plugin.comms += number;
@@ -89,20 +89,20 @@ static ncclResult_t count_comms(void **context, int number)
 static ncclResult_t init_v4(size_t ranks, size_t nodes, bb_tuner_log *log, void **context)
 {
     (void)ranks, (void)nodes, (void)log;
-    return count_comms(context, 1);
+    return add_comms(context, 1);
 }
 
 static ncclResult_t init_v5(void **context, uint64_t comm_id, size_t ranks, size_t nodes, bb_tuner_log *log,
                             void *domains, void *constants)
 {
     (void)comm_id, (void)ranks, (void)nodes, (void)log, (void)domains, (void)constants;
-    return count_comms(context, 1);
+    return add_comms(context, 1);
 }
 
 static ncclResult_t finalize_plugin(void *context)
 {
     (void)context;
-    return count_comms(NULL, -1);
+    return add_comms(NULL, -1);
 }
 
 const struct bb_tuner_v4 ncclTunerPlugin_v4 = {

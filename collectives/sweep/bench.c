@@ -179,7 +179,7 @@ static int check_plugins(const struct bench *b, bool tuner_offered)
 }
 
 /* Before 2.27 NCCL tells no plugin what it ran. */
-static int check_nccl_tells(const struct bench *b)
+static int check_profiler_support(const struct bench *b)
 {
     char text[BB_NCCL_VERSION_TEXT];
 
@@ -200,7 +200,7 @@ static int setup_ranks(struct bench *b)
     TRY(check_ranks(b));
     TRY(check_plugins(b, tuner_offered));
     TRY(bb_session_setup_gpus(&b->session, b->options.first_device));
-    TRY(check_nccl_tells(b));
+    TRY(check_profiler_support(b));
     TRY(drop_unsupported_types(b));
     b->report.shared_gpu = b->session.shared_gpu;
     warn_policy(b);
@@ -226,7 +226,7 @@ static size_t arena_takes(const struct bench *b)
 }
 
 /* The largest size of nccl-tests: three buffers, without a check two, in what it leaves of the smallest GPU. */
-static size_t largest_of_nccl_tests(const struct bench *b)
+static size_t nccl_tests_max_bytes(const struct bench *b)
 {
     const size_t gib = (size_t)1 << 30;
     size_t memory = SIZE_MAX, reserve;
@@ -241,7 +241,7 @@ static size_t largest_of_nccl_tests(const struct bench *b)
 static int lower_max_bytes(struct bench *b)
 {
     struct bb_sweep *s = &b->sweep;
-    size_t asked = s->max_bytes, most = largest_of_nccl_tests(b), available;
+    size_t asked = s->max_bytes, most = nccl_tests_max_bytes(b), available;
     int rc;
 
     TRY(bb_session_free_bytes(&b->session, &available));
@@ -489,7 +489,7 @@ static const char *algorithm_text(const struct bench *b, const struct bb_choice 
     return text;
 }
 
-static void say_wrong(const struct bench *b, const struct bb_case *c, const struct bb_figures *f)
+static void report_wrong_data(const struct bench *b, const struct bb_case *c, const struct bb_figures *f)
 {
     int digits = 2 * bb_dtypes[c->dtype].bytes;
     const struct bb_wrong *w = &f->first;
@@ -520,7 +520,7 @@ static int measure_placement(struct bench *b, struct bb_row *row, int place)
     rc = bb_measure(&b->ctx, &c, &row->figures[place]);
     if (rc == 0 && row->figures[place].wrong > 0) {
         bb_progress_clear(&b->session.progress);
-        say_wrong(b, &c, &row->figures[place]);
+        report_wrong_data(b, &c, &row->figures[place]);
     }
     return rc;
 }
@@ -596,7 +596,7 @@ out:
     return rc;
 }
 
-static bool all_groups_can(const struct bench *b, int coll)
+static bool is_possible_in_all_groups(const struct bench *b, int coll)
 {
     for (int r = 0; r < b->session.world.size; r++)
         if (!bb_coll_possible((enum bb_coll_kind)coll, members_of(b, b->groups[r])))
@@ -630,7 +630,7 @@ static int measure_collective(struct bench *b, int coll)
 {
     int rc = 0;
 
-    if (!all_groups_can(b, coll)) {
+    if (!is_possible_in_all_groups(b, coll)) {
         bb_report_skip(&b->report, coll);
         return 0;
     }
@@ -648,13 +648,13 @@ static int add_effort(void *arg, const struct bb_case *c)
 }
 
 /* Without an end, nothing is left. */
-static int expect_sweep(struct bench *b)
+static int start_progress(struct bench *b)
 {
     double effort = 0;
     int rc = 0;
 
     for (int i = 0; i < b->sweep.n_colls && rc == 0; i++)
-        if (all_groups_can(b, b->sweep.colls[i]))
+        if (is_possible_in_all_groups(b, b->sweep.colls[i]))
             rc = bb_sweep_each(&b->sweep, b->sweep.colls[i], b->comm.size, add_effort, &effort);
     bb_progress_expect(&b->session.progress, effort * b->ctx.n_modes * b->options.cycles);
     return rc;
@@ -663,7 +663,7 @@ static int expect_sweep(struct bench *b)
 /* cycles 0: until somebody ends it. */
 static int run_sweep(struct bench *b)
 {
-    int rc = expect_sweep(b);
+    int rc = start_progress(b);
 
     for (int cycle = 0; rc == 0 && (b->options.cycles == 0 || cycle < b->options.cycles); cycle++) {
         b->report.cycle = b->algorithms.cycle = cycle;
@@ -677,13 +677,13 @@ static int run_sweep(struct bench *b)
 /* ---- start and end ---- */
 
 /* How much memory each step takes, for the report. */
-static int note_free(struct bench *b, size_t *free_bytes)
+static int record_free_memory(struct bench *b, size_t *free_bytes)
 {
     return b->options.memory ? bb_device_free_bytes(free_bytes) : 0;
 }
 
 /* NCCL has made its communicator: now it is known whose tuner it took. */
-static int check_tuner(struct bench *b)
+static int check_tuner_attached(struct bench *b)
 {
     bool missing = b->options.figures.sweep_algorithms && b->comm.size > 1 && bb_tuner_attached() == 0;
     int rc = 0;
@@ -695,7 +695,7 @@ static int check_tuner(struct bench *b)
 }
 
 /* All collectives were left out: what was asked of their bus bandwidth is not answered. */
-static int judge_nothing(const struct bench *b)
+static int check_nothing_measured(const struct bench *b)
 {
     if (b->judged || b->options.busbw_thresholds.n == 0)
         return 0;
@@ -710,23 +710,23 @@ static int run_bench(struct bench *b, int argc, char **argv)
 
     TRY(setup_ranks(b));
     TRY(check_memory(b));
-    TRY(note_free(b, &b->memory.free_at_start));
+    TRY(record_free_memory(b, &b->memory.free_at_start));
     TRY(make_comm(b));
-    TRY(check_tuner(b));
-    TRY(note_free(b, &b->memory.free_after_init));
+    TRY(check_tuner_attached(b));
+    TRY(record_free_memory(b, &b->memory.free_after_init));
     TRY(check_memory(b));
     TRY(make_context(b));
-    TRY(note_free(b, &b->memory.free_after_buffers));
+    TRY(record_free_memory(b, &b->memory.free_after_buffers));
     TRY(open_report(b, argc, argv));
     TRY(run_sweep(b));
     TRY(bb_report_close(&b->report));
-    rc = b->wrong ? -BB_EDATA : b->below ? -BB_EBELOW : judge_nothing(b);
+    rc = b->wrong ? -BB_EDATA : b->below ? -BB_EBELOW : check_nothing_measured(b);
 out:
     return rc;
 }
 
 /* The end that all ranks come to: what they share is taken down in order. */
-static int end_in_order(struct bench *b)
+static int release_shared(struct bench *b)
 {
     bb_registration_release(&b->registration, &b->ctx.arena, &b->comm);
     release_context(&b->ctx);
@@ -743,7 +743,7 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
 
     rc = run_bench(&b, argc, argv);
     if (bb_session_ends_on_all_ranks(&b.session, rc))
-        end_rc = end_in_order(&b);
+        end_rc = release_shared(&b);
     rc = bb_session_release(&b.session, rc, end_rc);
     free(b.groups);
     free(b.delays_us);

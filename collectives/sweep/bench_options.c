@@ -223,7 +223,7 @@ static int check_algorithms(const struct bb_bench_options *o)
     return 0;
 }
 
-static int check_together(const struct bb_bench_options *o)
+static int check_combinations(const struct bb_bench_options *o)
 {
     if (o->graph_launches > 0 && o->blocking != 0)
         return bb_err(BB_EUSAGE, "a graph (-G %d) cannot be waited for inside (-z %d): give one of the two",
@@ -242,7 +242,7 @@ static int check_together(const struct bb_bench_options *o)
     return 0;
 }
 
-static bool names_uneven(const struct bb_sweep *sweep)
+static bool has_alltoallv(const struct bb_sweep *sweep)
 {
     for (int i = 0; i < sweep->n_colls; i++)
         if (bb_colls[sweep->colls[i]].flags & BB_COLL_VARIABLE_COUNTS)
@@ -250,11 +250,11 @@ static bool names_uneven(const struct bb_sweep *sweep)
     return false;
 }
 
-static int read_amounts(const struct bb_bench_options *o, struct bb_sweep *sweep)
+static int read_alltoallv_counts(const struct bb_bench_options *o, struct bb_sweep *sweep)
 {
     int rc = 0;
 
-    if (!names_uneven(sweep))
+    if (!has_alltoallv(sweep))
         return o->matrix ? bb_err(BB_EUSAGE, "--matrix is for alltoallv, which is not named") : 0;
     sweep->amounts = calloc(1, sizeof *sweep->amounts);
     if (!sweep->amounts)
@@ -296,7 +296,7 @@ int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, c
     sweep->factor = o->factor > 1 ? o->factor : o->step_bytes == 0 ? 2 : 0;
     sweep->out_of_place = strcmp(o->placement, "in_place") != 0;
     sweep->in_place = strcmp(o->placement, "out_of_place") != 0;
-    TRY(read_amounts(o, sweep));
+    TRY(read_alltoallv_counts(o, sweep));
 out:
     return rc;
 }
@@ -307,7 +307,7 @@ int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const s
 
     TRY(bb_bench_resolve_cases(o, sweep, words));
     TRY(check_modes(o));
-    TRY(check_together(o));
+    TRY(check_combinations(o));
     TRY(check_algorithms(o));
     TRY(bb_sampling_resolve(&o->figures));
     TRY(bb_busbw_thresholds_parse(&o->busbw_thresholds, o->min_busbw));

@@ -48,7 +48,7 @@ void bb_report_stamp(char text[BB_STAMP_TEXT])
 }
 
 /* Time of NCCL's choice over that of the forced one, per placement; a star when its interval says so too. */
-static void write_gain(const struct bb_report *r, const struct bb_row *row, char *text, size_t room)
+static void format_gain(const struct bb_report *r, const struct bb_row *row, char *text, size_t room)
 {
     size_t at = 0;
 
@@ -93,7 +93,7 @@ static struct shown show_placement(const struct bb_report *r, const struct bb_ro
 
     s.of.redop = bb_report_redop(r, row);
     add_figures(r, s.measured ? &row->figures[place] : &none, &s);
-    write_gain(r, row, s.gain, sizeof s.gain);
+    format_gain(r, row, s.gain, sizeof s.gain);
     bb_report_stamp(s.timestamp);
     return s;
 }
@@ -433,19 +433,19 @@ static void print_title(const struct bb_report *r, int coll)
 }
 
 /* Under nccl-tests' names all cycles are one table. */
-static bool goes_on(const struct bb_report *r)
+static bool continues_table(const struct bb_report *r)
 {
     return r->style->program && r->cycle > 0;
 }
 
-static bool ends_later(const struct bb_report *r)
+static bool table_continues(const struct bb_report *r)
 {
     return r->style->program && r->cycle + 1 != r->options->cycles;
 }
 
 void bb_report_begin(struct bb_report *r, int coll)
 {
-    if (goes_on(r))
+    if (continues_table(r))
         return;
     r->wrong = r->unchecked = r->rows = 0;
     r->busbw_sum = 0;
@@ -644,9 +644,9 @@ static void print_skew(const struct bb_report *r)
 bool bb_report_end(struct bb_report *r, int coll)
 {
     double mean = r->busbw_n > 0 ? r->busbw_sum / (double)r->busbw_n : NAN;
-    bool below = !ends_later(r) && check_thresholds(r, coll);
+    bool below = !table_continues(r) && check_thresholds(r, coll);
 
-    if (!r->out || ends_later(r))
+    if (!r->out || table_continues(r))
         return below;
     print_checked(r);
     print_busbw(r, mean);
@@ -703,7 +703,7 @@ out:
     return rc;
 }
 
-static void say_doubts(struct bb_report *r, const struct bb_row *row, const struct bb_figures *f)
+static void warn_gpu_flags(struct bb_report *r, const struct bb_row *row, const struct bb_figures *f)
 {
     char bytes[BB_BYTES_TEXT], what[80];
 
@@ -713,7 +713,7 @@ static void say_doubts(struct bb_report *r, const struct bb_row *row, const stru
 }
 
 /* What is forced says nothing about the bus bandwidth that users get: the mean goes without. */
-static void add_up(struct bb_report *r, const struct bb_row *row, const struct bb_figures *f)
+static void accumulate(struct bb_report *r, const struct bb_row *row, const struct bb_figures *f)
 {
     r->wrong += f->wrong;
     r->unchecked += !f->checked;
@@ -733,7 +733,7 @@ static void add_up(struct bb_report *r, const struct bb_row *row, const struct b
 }
 
 /* Nobody reads any more what is printed (`| head`), and there is no file: the rest of the run would be for nobody. */
-static int refuse_lost_reader(const struct bb_report *r)
+static int check_stdout(const struct bb_report *r)
 {
     if (!r->out || r->json || !ferror(r->out))
         return 0;
@@ -750,13 +750,13 @@ int bb_report_row(struct bb_report *r, const struct bb_row *row)
         r->style->before_row(r, row);
     if (r->out && shown)
         print_line(r, row, false);
-    TRY(refuse_lost_reader(r));
+    TRY(check_stdout(r));
     if (r->json && shown && r->style->json_row)
         rc = bb_results_row(r->json, r->style->json_row(r, row));
     for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
         if (row->measured[place]) {
-            add_up(r, row, &row->figures[place]);
-            say_doubts(r, row, &row->figures[place]);
+            accumulate(r, row, &row->figures[place]);
+            warn_gpu_flags(r, row, &row->figures[place]);
             if (r->json && !r->style->json_row)
                 rc = save_result(r, row, place);
         }

@@ -44,12 +44,12 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
                                        .nodes = (c->ranks + cl->gpus_per_node - 1) / cl->gpus_per_node,
                                        .beside_root =
                                            c->root < 0 ? 0 : count_on_node(cl, c, c->root / cl->gpus_per_node)};
-    const struct bb_nccl_variant *way = NULL;
+    const struct bb_nccl_variant *variant = NULL;
 
-    time->ns = bb_cluster_collective_ns(cl, &call, &way);
-    if (way) {
-        name_choice(bb_nccl_algorithms[way->algorithm], time->algorithm);
-        name_choice(way->protocol, time->protocol);
+    time->ns = bb_cluster_collective_ns(cl, &call, &variant);
+    if (variant) {
+        name_choice(bb_nccl_algorithms[variant->algorithm], time->algorithm);
+        name_choice(variant->protocol, time->protocol);
     }
 }
 

@@ -88,8 +88,8 @@ static int set_figures(const struct bb_calibration *c, json_t *root)
         if (figure->fit < 0)
             continue;
         number = figure->is_whole ? json_integer((json_int_t)figure->value) : json_real(figure->value);
-        if (figure->way >= 0)
-            failed |= json_object_set_new(json_array_get(json_object_get(root, "nccl"), (size_t)figure->way),
+        if (figure->variant >= 0)
+            failed |= json_object_set_new(json_array_get(json_object_get(root, "nccl"), (size_t)figure->variant),
                                           strrchr(figure->key, '.') + 1, number);
         else
             failed |= set_number(root, figure->key, number);

@@ -25,7 +25,7 @@ struct model {
     double *measured;
     size_t n;
     int figures[BB_FIT_PARAMETERS], n_figures;
-    int way; /* by this way of NCCL alone; -1: as the machine chooses */
+    int variant; /* by this way of NCCL alone; -1: as the machine chooses */
 };
 
 static double predict_row(void *arg, const double *values, size_t i)
@@ -36,7 +36,7 @@ static double predict_row(void *arg, const double *values, size_t i)
 
     for (int f = 0; f < m->n_figures; f++)
         bb_figure_set(cluster, &m->c->figures[m->figures[f]], values[f]);
-    return m->way >= 0 ? bb_row_time_by_us(cluster, m->way, row) : bb_row_time_us(cluster, row);
+    return m->variant >= 0 ? bb_row_time_by_us(cluster, m->variant, row) : bb_row_time_us(cluster, row);
 }
 
 static struct bb_fit_parameter parameter_of(const struct bb_calibration_figure *figure)
@@ -231,7 +231,7 @@ static void release_model(struct model *m)
 
 static int fit_figures(struct bb_calibration *c, const struct bb_evidence *e, size_t which)
 {
-    struct model m = {.c = c, .evidence = e, .way = -1};
+    struct model m = {.c = c, .evidence = e, .variant = -1};
     int rc = 0;
 
     for (size_t i = 0; i < e->n_rows; i++)
@@ -248,19 +248,19 @@ out:
 
 /* ---- NCCL's ways ---- */
 
-static int fit_variant(struct bb_calibration *c, const struct bb_evidence *e, const struct bb_cluster *base, int way)
+static int fit_variant(struct bb_calibration *c, const struct bb_evidence *e, const struct bb_cluster *base, int variant)
 {
     static const char *const parts[] = {"base_us", "intra_us", "inter_us", "gbps", "nic", "chunk_us"};
-    const struct bb_nccl_variant *w = &base->ways[way];
-    struct model m = {.c = c, .evidence = e, .way = way};
+    const struct bb_nccl_variant *w = &base->variants[variant];
+    struct model m = {.c = c, .evidence = e, .variant = variant};
     char name[64], key[96];
     int rc = 0;
 
     for (size_t i = 0; i < e->n_rows; i++) {
         const struct bb_evidence_row *row = &e->rows[i];
 
-        if (row->kind == BB_EVIDENCE_COLLECTIVE && !is_pairs(row) && bb_row_variant(base, row) == way &&
-            isfinite(bb_row_time_by_us(base, way, row)))
+        if (row->kind == BB_EVIDENCE_COLLECTIVE && !is_pairs(row) && bb_row_variant(base, row) == variant &&
+            isfinite(bb_row_time_by_us(base, variant, row)))
             TRY(add_row(&m, i));
     }
     snprintf(name, sizeof(name), "%s %s", bb_nccl_algorithms[w->algorithm], w->protocol);
@@ -278,7 +278,7 @@ out:
 /* What `plan` says of the rows that NCCL chose the way of. */
 static int judge_choice(struct bb_calibration *c, const struct bb_evidence *e)
 {
-    struct model m = {.c = c, .evidence = e, .way = -1};
+    struct model m = {.c = c, .evidence = e, .variant = -1};
     int rc = 0;
 
     for (size_t i = 0; i < e->n_rows; i++)
@@ -357,8 +357,8 @@ int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const 
     bb_take_multiprocessors(c, e);
     TRY(fit_law(c, e, ANY_LAW));
     TRY(fit_law(c, e, base->n_variants > 0 ? NCCL_VARIANTS : SIMPLE_LAW));
-    for (int way = 0; way < base->n_variants; way++)
-        TRY(fit_variant(c, e, base, way));
+    for (int variant = 0; variant < base->n_variants; variant++)
+        TRY(fit_variant(c, e, base, variant));
     if (base->n_variants > 0) {
         bb_hold_back(c, base, e);
         TRY(judge_choice(c, e));

@@ -27,7 +27,7 @@ struct bb_calibration_fit {
 /* One figure of the profile. */
 struct bb_calibration_figure {
     char key[64];  /* "intra.gbps", "nccl.ring.LL.base_us" */
-    int way;       /* of NCCL, or -1                                    */
+    int variant;       /* of NCCL, or -1                                    */
     size_t offset; /* in struct bb_cluster                             */
     bool is_rate;  /* time goes with its inverse                       */
     bool is_whole; /* an int                                            */

@@ -155,8 +155,8 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
         if (c->held_back[w]) {
             if (list.column == 0)
                 fputs("#\n# held back, since NCCL took none of them where they would have been quicker:\n", out);
-            snprintf(text, sizeof(text), "%s %s", bb_nccl_algorithms[r->base->ways[w].algorithm],
-                     r->base->ways[w].protocol);
+            snprintf(text, sizeof(text), "%s %s", bb_nccl_algorithms[r->base->variants[w].algorithm],
+                     r->base->variants[w].protocol);
             list_word(&list, text);
         }
     end_list(&list);
@@ -169,10 +169,10 @@ static const char *variant_of(const struct bb_calibration_figure *figure, char *
     return text;
 }
 
-static bool is_told_in_part(const struct bb_calibration *c, int way)
+static bool is_told_in_part(const struct bb_calibration *c, int variant)
 {
     for (int f = 0; f < c->n_figures; f++)
-        if (c->figures[f].way == way && c->figures[f].fit >= 0)
+        if (c->figures[f].variant == variant && c->figures[f].fit >= 0)
             return true;
     return false;
 }
@@ -205,12 +205,12 @@ static void print_nominal(const struct bb_calibration_report *r, FILE *out)
     fprintf(out, "#\n# nominal, as in %s, since no row tells:\n", r->base->name);
     for (int f = 0; f < c->n_figures; f++) {
         const struct bb_calibration_figure *figure = &c->figures[f];
-        const bool whole = figure->way >= 0 && !is_told_in_part(c, figure->way);
+        const bool whole = figure->variant >= 0 && !is_told_in_part(c, figure->variant);
 
-        if (figure->fit >= 0 || (whole && figure->way == said))
+        if (figure->fit >= 0 || (whole && figure->variant == said))
             continue;
         list_word(&list, whole ? variant_of(figure, text, sizeof(text)) : figure->key);
-        said = whole ? figure->way : said;
+        said = whole ? figure->variant : said;
     }
     end_list(&list);
 }
@@ -312,11 +312,11 @@ static json_t *word_json(const struct bb_calibration_report *r, int i)
 /* The i-th of those that are held back. */
 static json_t *held_back_json(const struct bb_calibration_report *r, int i)
 {
-    int way = 0;
+    int variant = 0;
 
-    while (!r->calibration->held_back[way] || i-- > 0)
-        way++;
-    return json_sprintf("%s %s", bb_nccl_algorithms[r->base->ways[way].algorithm], r->base->ways[way].protocol);
+    while (!r->calibration->held_back[variant] || i-- > 0)
+        variant++;
+    return json_sprintf("%s %s", bb_nccl_algorithms[r->base->variants[variant].algorithm], r->base->variants[variant].protocol);
 }
 
 json_t *bb_calibration_json(const struct bb_calibration_report *r)
@@ -325,8 +325,8 @@ json_t *bb_calibration_json(const struct bb_calibration_report *r)
     const struct bb_evidence *e = r->evidence;
     int held_back = 0;
 
-    for (int way = 0; way < r->base->n_variants; way++)
-        held_back += c->held_back[way];
+    for (int variant = 0; variant < r->base->n_variants; variant++)
+        held_back += c->held_back[variant];
     return json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
                      "busbar", BUSBAR_VERSION, "command", list_of(r, r->argc, word_json), "profile", r->profile, "from",
                      r->base->name, "device", e->files[0].device, "emulated", e->files[0].emulated, "files",

@@ -61,9 +61,9 @@ static const struct {
               {"nic", offsetof(struct bb_nccl_variant, nic), true},
               {"chunk_us", offsetof(struct bb_nccl_variant, chunk_us), false}};
 
-void bb_parameter_variant_key(char *key, size_t size, const struct bb_nccl_variant *way, const char *part)
+void bb_parameter_variant_key(char *key, size_t size, const struct bb_nccl_variant *variant, const char *part)
 {
-    snprintf(key, size, "nccl.%s.%s.%s", bb_nccl_algorithms[way->algorithm], way->protocol, part);
+    snprintf(key, size, "nccl.%s.%s.%s", bb_nccl_algorithms[variant->algorithm], variant->protocol, part);
 }
 
 static double value_at(const struct bb_cluster *c, size_t offset, bool is_int)
@@ -87,12 +87,12 @@ static int add_variants(const struct bb_cluster *base, struct bb_calibration_fig
         for (size_t p = 0; p < sizeof(variant_members) / sizeof(variant_members[0]); p++) {
             struct bb_calibration_figure *f = &figures[n];
 
-            if (variant_members[p].offset == offsetof(struct bb_nccl_variant, chunk_us) && base->ways[w].chunk_us <= 0)
+            if (variant_members[p].offset == offsetof(struct bb_nccl_variant, chunk_us) && base->variants[w].chunk_us <= 0)
                 continue; /* its law has no chunks */
             n++;
-            *f = (struct bb_calibration_figure){.way = w, .fit = -1, .fits = true, .is_rate = variant_members[p].is_rate};
-            bb_parameter_variant_key(f->key, sizeof(f->key), &base->ways[w], variant_members[p].part);
-            f->offset = offsetof(struct bb_cluster, ways) + (size_t)w * sizeof(base->ways[0]) + variant_members[p].offset;
+            *f = (struct bb_calibration_figure){.variant = w, .fit = -1, .fits = true, .is_rate = variant_members[p].is_rate};
+            bb_parameter_variant_key(f->key, sizeof(f->key), &base->variants[w], variant_members[p].part);
+            f->offset = offsetof(struct bb_cluster, variants) + (size_t)w * sizeof(base->variants[0]) + variant_members[p].offset;
             f->nominal = f->value = value_at(base, f->offset, false);
         }
     return n;
@@ -113,7 +113,7 @@ int bb_figures_of(const struct bb_cluster *base, struct bb_calibration_figure *f
 
         if (!has_need(base, scalars[i].need))
             continue;
-        *f = (struct bb_calibration_figure){.way = -1, .fit = -1, .offset = scalars[i].offset};
+        *f = (struct bb_calibration_figure){.variant = -1, .fit = -1, .offset = scalars[i].offset};
         snprintf(f->key, sizeof(f->key), "%s", scalars[i].key);
         f->nominal = f->value = value_at(base, f->offset, how == COUNT);
         f->is_rate = how == RATE;

@@ -9,7 +9,7 @@ int bb_figures_of(const struct bb_cluster *base, struct bb_calibration_figure *f
 
 /* bb_figure_find - by key, -1: there is none. _way_key: of a way's, "nccl.ring.LL.base_us". */
 int bb_figure_find(const struct bb_calibration_figure *figures, int n, const char *key);
-void bb_parameter_variant_key(char *key, size_t size, const struct bb_nccl_variant *way, const char *part);
+void bb_parameter_variant_key(char *key, size_t size, const struct bb_nccl_variant *variant, const char *part);
 
 /* bb_figure_set - into the machine; value: of rates the inverse, as it is fitted. */
 void bb_figure_set(struct bb_cluster *c, const struct bb_calibration_figure *figure, double value);

@@ -21,37 +21,37 @@ struct rival {
 
 /* False: the row is not one of NCCL's choices, or the way cannot do it. */
 static bool find_rival(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_evidence_row *row,
-                       int way, struct rival *rival)
+                       int variant, struct rival *rival)
 {
     const int taken = bb_is_choice(row) ? bb_row_variant(base, row) : -1;
     struct bb_cluster endless = *c;
 
-    if (taken < 0 || taken == way)
+    if (taken < 0 || taken == variant)
         return false;
-    endless.ways[way].gbps = endless.ways[way].nic = ENDLESS_GBPS;
+    endless.variants[variant].gbps = endless.variants[variant].nic = ENDLESS_GBPS;
     rival->taken_us = bb_row_time_by_us(c, taken, row);
-    rival->latency_us = bb_row_time_by_us(&endless, way, row);
-    rival->bytes_us = bb_row_time_by_us(c, way, row) - rival->latency_us;
+    rival->latency_us = bb_row_time_by_us(&endless, variant, row);
+    rival->bytes_us = bb_row_time_by_us(c, variant, row) - rival->latency_us;
     return isfinite(rival->taken_us) && isfinite(rival->latency_us);
 }
 
-static bool was_taken(const struct bb_cluster *base, const struct bb_evidence *e, int way)
+static bool was_taken(const struct bb_cluster *base, const struct bb_evidence *e, int variant)
 {
     for (size_t i = 0; i < e->n_rows; i++)
-        if (bb_is_choice(&e->rows[i]) && bb_row_variant(base, &e->rows[i]) == way)
+        if (bb_is_choice(&e->rows[i]) && bb_row_variant(base, &e->rows[i]) == variant)
             return true;
     return false;
 }
 
 /* How much later it has to begin for rows that are latency more than bytes. */
 static double lack_of_latency_us(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_evidence *e,
-                                 int way)
+                                 int variant)
 {
     struct rival r;
     double lack = 0;
 
     for (size_t i = 0; i < e->n_rows; i++)
-        if (find_rival(c, base, &e->rows[i], way, &r) && r.latency_us + r.bytes_us < SURELY_QUICK * r.taken_us &&
+        if (find_rival(c, base, &e->rows[i], variant, &r) && r.latency_us + r.bytes_us < SURELY_QUICK * r.taken_us &&
             r.bytes_us < r.taken_us / 2)
             lack = fmax(lack, r.taken_us - r.latency_us - r.bytes_us);
     return lack;
@@ -59,7 +59,7 @@ static double lack_of_latency_us(const struct bb_cluster *c, const struct bb_clu
 
 /* By what its rate has to be divided for the others; [0] within a node, [1] where nodes meet. */
 static void lack_of_rate(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_evidence *e,
-                         int way, double lack[2])
+                         int variant, double lack[2])
 {
     struct rival r;
 
@@ -67,40 +67,40 @@ static void lack_of_rate(const struct bb_cluster *c, const struct bb_cluster *ba
     for (size_t i = 0; i < e->n_rows; i++) {
         double *worst = &lack[e->rows[i].call.nodes > 1];
 
-        if (find_rival(c, base, &e->rows[i], way, &r) && r.latency_us + r.bytes_us < SURELY_QUICK * r.taken_us &&
+        if (find_rival(c, base, &e->rows[i], variant, &r) && r.latency_us + r.bytes_us < SURELY_QUICK * r.taken_us &&
             r.bytes_us > 0)
             *worst = fmax(*worst, (r.taken_us - r.latency_us) / r.bytes_us);
     }
 }
 
-static void set_part(struct bb_calibration *c, const struct bb_cluster *base, int way, const char *part, double value)
+static void set_part(struct bb_calibration *c, const struct bb_cluster *base, int variant, const char *part, double value)
 {
     struct bb_calibration_figure *figure;
     char key[96];
 
-    bb_parameter_variant_key(key, sizeof(key), &base->ways[way], part);
+    bb_parameter_variant_key(key, sizeof(key), &base->variants[variant], part);
     figure = &c->figures[bb_figure_find(c->figures, c->n_figures, key)];
     figure->value = bb_figure_round(figure, value);
     figure->fit = c->n_fits;
     figure->together = false;
     bb_figure_set(&c->cluster, figure, figure->is_rate ? 1 / figure->value : figure->value);
-    c->held_back[way] = true;
+    c->held_back[variant] = true;
 }
 
 void bb_hold_back(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_evidence *e)
 {
-    for (int way = 0; way < base->n_variants; way++) {
+    for (int variant = 0; variant < base->n_variants; variant++) {
         double later_us, slower[2];
 
-        if (was_taken(base, e, way))
+        if (was_taken(base, e, variant))
             continue;
-        later_us = lack_of_latency_us(&c->cluster, base, e, way);
+        later_us = lack_of_latency_us(&c->cluster, base, e, variant);
         if (later_us > 0)
-            set_part(c, base, way, "base_us", c->cluster.ways[way].base_us + later_us);
-        lack_of_rate(&c->cluster, base, e, way, slower);
+            set_part(c, base, variant, "base_us", c->cluster.variants[variant].base_us + later_us);
+        lack_of_rate(&c->cluster, base, e, variant, slower);
         if (slower[0] > 1)
-            set_part(c, base, way, "gbps", c->cluster.ways[way].gbps / slower[0]);
+            set_part(c, base, variant, "gbps", c->cluster.variants[variant].gbps / slower[0]);
         if (slower[1] > 1)
-            set_part(c, base, way, "nic", c->cluster.ways[way].nic / slower[1]);
+            set_part(c, base, variant, "nic", c->cluster.variants[variant].nic / slower[1]);
     }
 }

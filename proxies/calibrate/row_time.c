@@ -53,12 +53,12 @@ static double rate_beside(const struct bb_cluster *c, const struct bb_kernel_lis
 
 static double call_latency_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
 {
-    const int way = bb_row_variant(c, row);
+    const int variant = bb_row_variant(c, row);
     struct bb_cost cost;
 
     if (row->call.kind == BB_SENDRECV)
         return row->call.nodes == 1 ? c->intra.latency_us : c->inter.latency_us;
-    if (way < 0 || !bb_cluster_variant_cost(c, &row->call, &c->ways[way], &cost))
+    if (variant < 0 || !bb_cluster_variant_cost(c, &row->call, &c->variants[variant], &cost))
         bb_cluster_collective_cost(c, &row->call, &cost);
     return cost.latency_ns / 1e3;
 }
@@ -120,20 +120,20 @@ int bb_row_variant(const struct bb_cluster *c, const struct bb_evidence_row *row
     if (*row->algorithm == '\0')
         (void)bb_cluster_collective_ns(c, &row->call, &taken);
     for (int i = 0; i < c->n_variants; i++)
-        if (taken ? taken == &c->ways[i]
-                  : strcasecmp(bb_nccl_algorithms[c->ways[i].algorithm], row->algorithm) == 0 &&
-                        strcasecmp(c->ways[i].protocol, row->protocol) == 0)
+        if (taken ? taken == &c->variants[i]
+                  : strcasecmp(bb_nccl_algorithms[c->variants[i].algorithm], row->algorithm) == 0 &&
+                        strcasecmp(c->variants[i].protocol, row->protocol) == 0)
             return i;
     return -1;
 }
 
-double bb_row_time_by_us(const struct bb_cluster *c, int way, const struct bb_evidence_row *row)
+double bb_row_time_by_us(const struct bb_cluster *c, int variant, const struct bb_evidence_row *row)
 {
     struct bb_cluster one = *c;
     const struct bb_nccl_variant *taken = NULL;
     int64_t ns;
 
-    one.ways[0] = c->ways[way];
+    one.variants[0] = c->variants[variant];
     one.n_variants = 1;
     ns = bb_cluster_collective_ns(&one, &row->call, &taken);
     return taken ? (double)ns / 1e3 + host_us(c, row) : INFINITY;

@@ -12,6 +12,6 @@ double bb_row_time_us(const struct bb_cluster *c, const struct bb_evidence_row *
 int bb_row_variant(const struct bb_cluster *c, const struct bb_evidence_row *row);
 
 /* bb_row_time_by_us - of a collective, by one of the machine's ways; infinite where that way cannot do it. */
-double bb_row_time_by_us(const struct bb_cluster *c, int way, const struct bb_evidence_row *row);
+double bb_row_time_by_us(const struct bb_cluster *c, int variant, const struct bb_evidence_row *row);
 
 #endif

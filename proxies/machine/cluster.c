@@ -125,34 +125,34 @@ const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1] = {"ring", "tree", 
 #define VARIANT_NUMBER(key, least, most)                                                                                          \
     BB_FIELD(#key, BB_JSON_NUMBER, offsetof(struct bb_nccl_variant, key), .min = least, .max = most)
 
-static int refuse_key(const char *word, const char *key, const struct bb_nccl_variant *way, const char *of)
+static int refuse_key(const char *word, const char *key, const struct bb_nccl_variant *variant, const char *of)
 {
-    return bb_err(BB_EUSAGE, "%s: '%s' of '%s', expected of %s alone", word, key, bb_nccl_algorithms[way->algorithm],
+    return bb_err(BB_EUSAGE, "%s: '%s' of '%s', expected of %s alone", word, key, bb_nccl_algorithms[variant->algorithm],
                   of);
 }
 
 /* A row may do without: then it has one rate at all sizes. */
-static int read_chunks(const json_t *row, const char *word, struct bb_nccl_variant *way)
+static int read_chunks(const json_t *row, const char *word, struct bb_nccl_variant *variant)
 {
     static const struct bb_json_field chunk = VARIANT_NUMBER(chunk_us, 0, MOST_CHUNK_US),
                                       channels =
                                           BB_FIELD("channels", BB_JSON_WHOLE, offsetof(struct bb_nccl_variant, channels),
                                                    .min = 1, .max = MOST_CHANNELS);
-    const bool nvls = way->algorithm == BB_NCCL_NVLS || way->algorithm == BB_NCCL_NVLS_TREE;
+    const bool nvls = variant->algorithm == BB_NCCL_NVLS || variant->algorithm == BB_NCCL_NVLS_TREE;
     int rc = 0;
 
     if (json_object_get(row, "chunk_us"))
-        TRY(nvls ? bb_json_read_field(row, word, &chunk, way)
-                 : refuse_key(word, "chunk_us", way, "'nvls' and 'nvls_tree'"));
+        TRY(nvls ? bb_json_read_field(row, word, &chunk, variant)
+                 : refuse_key(word, "chunk_us", variant, "'nvls' and 'nvls_tree'"));
     if (json_object_get(row, "channels"))
-        TRY(nvls || way->algorithm == BB_NCCL_RING
-                ? bb_json_read_field(row, word, &channels, way)
-                : refuse_key(word, "channels", way, "'ring', 'nvls' and 'nvls_tree'"));
+        TRY(nvls || variant->algorithm == BB_NCCL_RING
+                ? bb_json_read_field(row, word, &channels, variant)
+                : refuse_key(word, "channels", variant, "'ring', 'nvls' and 'nvls_tree'"));
 out:
     return rc;
 }
 
-static int read_variant(const json_t *row, const char *word, struct bb_nccl_variant *way)
+static int read_variant(const json_t *row, const char *word, struct bb_nccl_variant *variant)
 {
     static const struct bb_json_field variant_fields[] = {VARIANT_NUMBER(base_us, 0, MOST_US),
                                                       VARIANT_NUMBER(intra_us, 0, MOST_US),
@@ -173,11 +173,11 @@ static int read_variant(const json_t *row, const char *word, struct bb_nccl_vari
         place++;
     if (!bb_nccl_algorithms[place])
         return bb_refuse_word("nccl.algorithm", algorithm, bb_nccl_algorithms, BB_NCCL_ALGORITHMS);
-    way->algorithm = (enum bb_nccl_algorithm)place;
-    snprintf(way->protocol, sizeof(way->protocol), "%s", protocol);
+    variant->algorithm = (enum bb_nccl_algorithm)place;
+    snprintf(variant->protocol, sizeof(variant->protocol), "%s", protocol);
     TRY(bb_json_refuse_unknown(row, word, variant_fields, ""));
-    TRY(bb_json_read(row, word, variant_fields, way));
-    TRY(read_chunks(row, word, way));
+    TRY(bb_json_read(row, word, variant_fields, variant));
+    TRY(read_chunks(row, word, variant));
 out:
     return rc;
 }
@@ -193,7 +193,7 @@ static int read_nccl(const json_t *root, const char *word, struct bb_cluster *c)
     TRY(bb_json_read_field(root, word, &nics, c));
     TRY(bb_json_list_at(root, "nccl", word, -BB_NCCL_VARIANTS, &list, &c->n_variants));
     for (int i = 0; i < c->n_variants; i++)
-        TRY(read_variant(json_array_get(list, (size_t)i), word, &c->ways[i]));
+        TRY(read_variant(json_array_get(list, (size_t)i), word, &c->variants[i]));
 out:
     return rc;
 }

@@ -72,7 +72,7 @@ struct bb_fabric {
 struct bb_cluster {
     char name[64];
     int gpus_per_node, sm_count, clock_khz;
-    struct bb_nccl_variant ways[BB_NCCL_VARIANTS]; /* n_variants 0: no "nccl", one simple law for all collectives */
+    struct bb_nccl_variant variants[BB_NCCL_VARIANTS]; /* n_variants 0: no "nccl", one simple law for all collectives */
     int n_variants, nics_per_node;
     bool achieves; /* "achieved" holds; else every kernel reaches the nominal rates */
     double tflops_float8;
@@ -136,7 +136,7 @@ struct bb_collective {
 /* bb_cluster_collective_ns - from the arrival of the last member to the end on all. way: the quickest, which is taken;
  * NULL where there is no choice. May be NULL itself. */
 int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,
-                                 const struct bb_nccl_variant **way);
+                                 const struct bb_nccl_variant **variant);
 
 /* What it asks of the machine, from the arrival of the last member on: a latency, then a transfer, during which it keeps
  * the links of each member busy for so long, as if nothing else ran. */
@@ -149,11 +149,11 @@ struct bb_cost {
     /* Over the uplinks of a leaf or pod, each way: from all its members together; from each to each that is not on
      * it. */
     double uplink_bytes[BB_TIERS], pair_bytes;
-    const struct bb_nccl_variant *way;
+    const struct bb_nccl_variant *variant;
 };
 void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost);
 /* bb_cluster_variant_cost - the same by one of the ways, quickest or not; false: it cannot do that. */
-bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_variant *way,
+bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_variant *variant,
                          struct bb_cost *cost);
 
 /* Messages of one exchange: bytes to and from other ranks by link, [0] between nodes, [1] within the node; and those

@@ -198,7 +198,7 @@ static double bytes_within(enum bb_nccl_algorithm algorithm, const struct bb_col
 #define TREE_CORRECTIONS 23
 
 /* Part of its rate that a tree reaches: of 64 bytes and more, of 128, of 256 ... of 256 MiB. */
-static double tree_part(const struct bb_nccl_variant *way, double bytes)
+static double tree_part(const struct bb_nccl_variant *variant, double bytes)
 {
     static const struct {
         const char *protocol;
@@ -210,31 +210,31 @@ static double tree_part(const struct bb_nccl_variant *way, double bytes)
     const double size = floor(log2(bytes / 64));
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (size >= 0 && size < TREE_CORRECTIONS && strcasecmp(rows[i].protocol, way->protocol) == 0)
+        if (size >= 0 && size < TREE_CORRECTIONS && strcasecmp(rows[i].protocol, variant->protocol) == 0)
             return rows[i].parts[(int)size];
     return 1;
 }
 
 /* A ring's last step only receives: its links are idle while the last slice of each channel's chunk is taken over. */
-static void add_ring_end(const struct bb_nccl_variant *way, const struct bb_collective *call, double bytes,
+static void add_ring_end(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
                          struct bb_cost *cost)
 {
     const struct bb_coll *coll = &bb_colls[call->kind];
 
-    if (count_rounds(coll) == 2 && call->nodes > 1 && strcasecmp(way->protocol, "Simple") == 0 &&
-        bytes / way->channels / call->ranks >= PLATEAU_BYTES)
+    if (count_rounds(coll) == 2 && call->nodes > 1 && strcasecmp(variant->protocol, "Simple") == 0 &&
+        bytes / variant->channels / call->ranks >= PLATEAU_BYTES)
         cost->latency_ns *= RING_PLATEAU;
     if (!(coll->flags & BB_COLL_ROOTED) && call->ranks > call->nodes)
-        cost->latency_ns += fmin(bytes / call->ranks / RING_SLICES, way->channels * RING_SLICE) / way->gbps;
+        cost->latency_ns += fmin(bytes / call->ranks / RING_SLICES, variant->channels * RING_SLICE) / variant->gbps;
 }
 
 /* A chunk for each channel and head. NCCL halves them as long as an array has few of them. */
-static double nvls_round_bytes(const struct bb_nccl_variant *way, const struct bb_collective *call, double bytes)
+static double nvls_round_bytes(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes)
 {
     static const double fewest_rounds[] = {64, 8, 2}, fewest_of_trees[] = {4, 1};
-    const bool tree = way->algorithm == BB_NCCL_NVLS_TREE, far = tree && call->nodes >= FAR_NODES;
+    const bool tree = variant->algorithm == BB_NCCL_NVLS_TREE, far = tree && call->nodes >= FAR_NODES;
     const double heads = fmin(NVLS_HEADS, (double)call->ranks / call->nodes);
-    double round = (way->channels > 0 ? way->channels : NVLS_CHANNELS) * heads * NVLS_CHUNK / (far ? 2 : 1);
+    double round = (variant->channels > 0 ? variant->channels : NVLS_CHANNELS) * heads * NVLS_CHUNK / (far ? 2 : 1);
 
     for (size_t i = far; i < (tree ? 2 : 3); i++)
         if (bytes < (tree ? fewest_of_trees : fewest_rounds)[i] * round)
@@ -243,38 +243,38 @@ static double nvls_round_bytes(const struct bb_nccl_variant *way, const struct b
 }
 
 /* Its steps overlap but for the rounds that fill the pipeline. GPUs wait for each other once a round. */
-static void add_nvls_rounds(const struct bb_nccl_variant *way, const struct bb_collective *call, double bytes,
+static void add_nvls_rounds(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
                             struct bb_cost *cost)
 {
-    const double round = nvls_round_bytes(way, call, bytes), wait_ns = way->chunk_us * 1e3;
+    const double round = nvls_round_bytes(variant, call, bytes), wait_ns = variant->chunk_us * 1e3;
 
     cost->latency_ns += NVLS_FILL * fmax(wait_ns + cost->link_ns * round / bytes, cost->nic_ns * round / bytes);
     cost->link_ns += ceil(bytes / round) * wait_ns;
 }
 
-static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_nccl_variant *way,
+static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_nccl_variant *variant,
                                const struct bb_collective *call, double bytes)
 {
     const struct bb_coll *coll = &bb_colls[call->kind];
     const int n = call->ranks, nodes = call->nodes, rounds = count_rounds(coll);
-    struct steps steps = steps_of(way->algorithm, rounds, n, nodes);
-    const double nics = gpu_nics_gbps(c) * (c->shares ? call->spread.nics : call->spread.fewest) * way->nic;
-    struct bb_cost cost = {.way = way, .bytes = coll->bus_factor(n) * bytes};
+    struct steps steps = steps_of(variant->algorithm, rounds, n, nodes);
+    const double nics = gpu_nics_gbps(c) * (c->shares ? call->spread.nics : call->spread.fewest) * variant->nic;
+    struct bb_cost cost = {.variant = variant, .bytes = coll->bus_factor(n) * bytes};
 
-    cost.link_ns = n == nodes ? 0 : bytes_within(way->algorithm, call, bytes, cost.bytes) / way->gbps;
-    cost.nic_ns = nodes == 1 ? 0 : bytes_of_node(way->algorithm, call, bytes, cost.bytes) / nics;
+    cost.link_ns = n == nodes ? 0 : bytes_within(variant->algorithm, call, bytes, cost.bytes) / variant->gbps;
+    cost.nic_ns = nodes == 1 ? 0 : bytes_of_node(variant->algorithm, call, bytes, cost.bytes) / nics;
     cost.nic_bytes = cost.nic_ns * member_nic_gbps(c, call);
-    cost.latency_ns = (way->base_us + steps.intra * way->intra_us + steps.inter * way->inter_us) * 1e3;
-    if (way->chunk_us > 0)
-        add_nvls_rounds(way, call, bytes, &cost);
-    if (way->algorithm == BB_NCCL_RING && way->channels > 0)
-        add_ring_end(way, call, bytes, &cost);
+    cost.latency_ns = (variant->base_us + steps.intra * variant->intra_us + steps.inter * variant->inter_us) * 1e3;
+    if (variant->chunk_us > 0)
+        add_nvls_rounds(variant, call, bytes, &cost);
+    if (variant->algorithm == BB_NCCL_RING && variant->channels > 0)
+        add_ring_end(variant, call, bytes, &cost);
     for (int tier = 0; tier < BB_TIERS && bb_fabric_has_scarce(c); tier++)
-        cost.uplink_bytes[tier] = bytes_between(way->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
-    bb_fabric_add_uplinks(c, call, way->nic, &cost);
+        cost.uplink_bytes[tier] = bytes_between(variant->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
+    bb_fabric_add_uplinks(c, call, variant->nic, &cost);
     cost.transfer_ns = longest_ns(&cost);
-    if (way->algorithm == BB_NCCL_TREE) /* no link is in use any longer for it */
-        cost.latency_ns += cost.transfer_ns * (1 / tree_part(way, bytes) - 1);
+    if (variant->algorithm == BB_NCCL_TREE) /* no link is in use any longer for it */
+        cost.latency_ns += cost.transfer_ns * (1 / tree_part(variant, bytes) - 1);
     return cost;
 }
 
@@ -286,15 +286,15 @@ static void quickest_cost(const struct bb_cluster *c, const struct bb_collective
     for (int i = 0; i < c->n_variants; i++) {
         struct bb_cost one;
 
-        if (!can_do(c->ways[i].algorithm, &bb_colls[call->kind], call->ranks, call->nodes))
+        if (!can_do(c->variants[i].algorithm, &bb_colls[call->kind], call->ranks, call->nodes))
             continue;
-        one = variant_cost(c, &c->ways[i], call, bytes);
+        one = variant_cost(c, &c->variants[i], call, bytes);
         if (one.latency_ns + one.transfer_ns < best) {
             best = one.latency_ns + one.transfer_ns;
             *cost = one;
         }
     }
-    if (!cost->way) /* no way of the profile's can do it */
+    if (!cost->variant) /* no way of the profile's can do it */
         cost->latency_ns = INFINITY;
 }
 
@@ -346,26 +346,26 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
         pairs_cost(c, call, bytes, cost);
 }
 
-bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_variant *way,
+bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_variant *variant,
                          struct bb_cost *cost)
 {
     const struct bb_coll *coll = &bb_colls[call->kind];
     struct bb_collective placed;
 
-    if (!(coll->flags & BB_COLL_ESTIMATED) || !can_do(way->algorithm, coll, call->ranks, call->nodes))
+    if (!(coll->flags & BB_COLL_ESTIMATED) || !can_do(variant->algorithm, coll, call->ranks, call->nodes))
         return false;
     placed = call_on(c, call);
-    *cost = variant_cost(c, way, &placed, payload_bytes(call));
+    *cost = variant_cost(c, variant, &placed, payload_bytes(call));
     return true;
 }
 
 int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,
-                                 const struct bb_nccl_variant **way)
+                                 const struct bb_nccl_variant **variant)
 {
     struct bb_cost cost;
 
     bb_cluster_collective_cost(c, call, &cost);
-    if (way)
-        *way = cost.way;
+    if (variant)
+        *variant = cost.variant;
     return llround(cost.latency_ns + cost.transfer_ns);
 }

@@ -52,13 +52,13 @@ static void warn_if_unusual(const struct bb_cluster *c, const char *of, const st
 
 void bb_cluster_warn_units(const struct bb_cluster *c)
 {
-    char way[64];
+    char variant[64];
 
     for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
         warn_if_unusual(c, "", &figures[i], c);
     for (int w = 0; w < c->n_variants; w++) {
-        snprintf(way, sizeof(way), "nccl.%s.%s.", bb_nccl_algorithms[c->ways[w].algorithm], c->ways[w].protocol);
+        snprintf(variant, sizeof(variant), "nccl.%s.%s.", bb_nccl_algorithms[c->variants[w].algorithm], c->variants[w].protocol);
         for (size_t i = 0; i < sizeof(variant_parameters) / sizeof(variant_parameters[0]); i++)
-            warn_if_unusual(c, way, &variant_parameters[i], &c->ways[w]);
+            warn_if_unusual(c, variant, &variant_parameters[i], &c->variants[w]);
     }
 }

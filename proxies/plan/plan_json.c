@@ -278,7 +278,7 @@ static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_ra
 
     for (int g = 0; g < l->n_groups; g++) {
         const struct bb_predicted_group *p = &r->groups[g];
-        const struct bb_nccl_variant *way = p->way == BB_NONE ? NULL : &c->ways[p->way];
+        const struct bb_nccl_variant *variant = p->variant == BB_NONE ? NULL : &c->variants[p->variant];
 
         if (p->bytes == 0)
             continue;
@@ -286,7 +286,7 @@ static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_ra
             list, json_pack("{s:s, s:f, s:f, s:I, s:o, s:s?, s:s?}", "name", l->groups[g].name, "busy_us",
                             us_of(p->busy_ns), "exposed_us", us_of(p->exposed_ns), "bytes", (json_int_t)p->bytes,
                             "busbw_gbps", bb_json_real(p->bus_bytes / (double)p->busy_ns), "algorithm",
-                            way ? bb_nccl_algorithms[way->algorithm] : NULL, "protocol", way ? way->protocol : NULL));
+                            variant ? bb_nccl_algorithms[variant->algorithm] : NULL, "protocol", variant ? variant->protocol : NULL));
     }
     return list;
 }

@@ -325,8 +325,8 @@ static void print_predicted_group(const char *name, const struct bb_predicted_ra
     print_time(g->busy_ns, unit, out);
     print_time(g->exposed_ns, unit, out);
     fprintf(out, " %11s %11.2f", bb_format_bytes((size_t)g->bytes, bytes), g->bus_bytes / (double)g->busy_ns);
-    if (g->way != BB_NONE)
-        fprintf(out, "  %s %s", bb_nccl_algorithms[c->ways[g->way].algorithm], c->ways[g->way].protocol);
+    if (g->variant != BB_NONE)
+        fprintf(out, "  %s %s", bb_nccl_algorithms[c->variants[g->variant].algorithm], c->variants[g->variant].protocol);
     fputc('\n', out);
 }
 

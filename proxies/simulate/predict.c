@@ -53,15 +53,15 @@ static int find_variant(const struct bb_sim *m, const struct bb_op *op, int g, i
     const struct bb_layout *l = &m->step->layout;
     int instance = bb_group_instance(l, g, rank);
     int nodes = bb_group_nodes(l, g, instance, m->cluster->gpus_per_node);
-    const struct bb_nccl_variant *way = NULL;
+    const struct bb_nccl_variant *variant = NULL;
     struct bb_collective call;
     struct bb_spread spread;
     int rc;
 
     TRY(bb_group_spread(l, g, instance, m->cluster, &spread, NULL));
     call = bb_op_collective(op, l->groups[g].size, nodes, &spread);
-    bb_cluster_collective_ns(m->cluster, &call, &way);
-    *found = way ? (int)(way - m->cluster->ways) : BB_NONE;
+    bb_cluster_collective_ns(m->cluster, &call, &variant);
+    *found = variant ? (int)(variant - m->cluster->variants) : BB_NONE;
 out:
     return rc;
 }
@@ -81,9 +81,9 @@ static int find_ways(const struct bb_sim *m, struct bb_predicted_rank *r)
             largest[g] = op;
     }
     for (int g = 0; g < l->n_groups; g++) {
-        r->groups[g].way = BB_NONE;
+        r->groups[g].variant = BB_NONE;
         if (largest[g])
-            TRY(find_variant(m, largest[g], g, r->rank, &r->groups[g].way));
+            TRY(find_variant(m, largest[g], g, r->rank, &r->groups[g].variant));
     }
 out:
     return rc;

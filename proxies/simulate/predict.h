@@ -24,7 +24,7 @@
 struct bb_predicted_group {
     int64_t busy_ns, exposed_ns;
     double bytes;     /* payload of its operations                                                          */
-    int way;          /* NCCL's way for its largest collective, of cluster.ways; BB_NONE: there is no choice */
+    int variant;          /* NCCL's way for its largest collective, of cluster.ways; BB_NONE: there is no choice */
     double bus_bytes; /* payload x bus factor; of messages the larger of sent and received: / busy_ns = busbw */
 };
 

@@ -106,10 +106,10 @@ bool en_has_ways(void)
     return emu_machine()->n_variants > 0;
 }
 
-static bool is_variant(const struct bb_nccl_variant *way, int algorithm, int protocol)
+static bool is_variant(const struct bb_nccl_variant *variant, int algorithm, int protocol)
 {
-    return strcasecmp(bb_nccl_algorithms[way->algorithm], en_algorithm_name(algorithm)) == 0 &&
-           strcasecmp(way->protocol, en_protocol_name(protocol)) == 0;
+    return strcasecmp(bb_nccl_algorithms[variant->algorithm], en_algorithm_name(algorithm)) == 0 &&
+           strcasecmp(variant->protocol, en_protocol_name(protocol)) == 0;
 }
 
 static bool cost_by_way(const struct bb_cluster *c, const struct bb_collective *call, const struct en_task *task,
@@ -119,7 +119,7 @@ static bool cost_by_way(const struct bb_cluster *c, const struct bb_collective *
     bool found = false;
 
     for (int i = 0; i < c->n_variants; i++) {
-        if (!is_variant(&c->ways[i], task->algorithm, task->protocol) || !bb_cluster_variant_cost(c, call, &c->ways[i], &cost))
+        if (!is_variant(&c->variants[i], task->algorithm, task->protocol) || !bb_cluster_variant_cost(c, call, &c->variants[i], &cost))
             continue;
         if (!found || cost.latency_ns + cost.transfer_ns < best->latency_ns + best->transfer_ns)
             *best = cost;
@@ -188,14 +188,14 @@ int64_t en_collective_ns(ncclComm_t comm, const struct en_task *task)
 void en_take_quickest(ncclComm_t comm, struct en_task *task)
 {
     const struct bb_collective call = call_of(comm, task);
-    const struct bb_nccl_variant *way = NULL;
+    const struct bb_nccl_variant *variant = NULL;
 
     task->algorithm = EN_RING;
     task->protocol = EN_SIMPLE;
     if (comm->size > 1 && en_has_algorithm(task) && en_has_ways())
-        bb_cluster_collective_ns(emu_machine(), &call, &way);
-    for (int i = 0; way != NULL && i < EN_ALGORITHMS * EN_PROTOCOLS; i++)
-        if (is_variant(way, i / EN_PROTOCOLS, i % EN_PROTOCOLS)) {
+        bb_cluster_collective_ns(emu_machine(), &call, &variant);
+    for (int i = 0; variant != NULL && i < EN_ALGORITHMS * EN_PROTOCOLS; i++)
+        if (is_variant(variant, i / EN_PROTOCOLS, i % EN_PROTOCOLS)) {
             task->algorithm = i / EN_PROTOCOLS;
             task->protocol = i % EN_PROTOCOLS;
         }

@@ -14,7 +14,7 @@ static const struct bb_cluster flat = {.gpus_per_node = 1,
                                        .sm_count = 100,
                                        .intra = {.gbps = 1000},
                                        .inter = {.gbps = 1},
-                                       .ways = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0}},
+                                       .variants = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0}},
                                        .n_variants = 1,
                                        .shares = true,
                                        .sharing = {1, 1, 0}};
@@ -196,7 +196,7 @@ static void pat_leaves_a_leaf_with_its_far_steps(void **state)
     const double away = 4 * (1 + 2) / 16.0 + (2 * 4 + 1 * 8) / 16.0;
 
     (void)state;
-    c.ways[0].algorithm = BB_NCCL_PAT;
+    c.variants[0].algorithm = BB_NCCL_PAT;
     if (fabs(collective_ns(&c, BB_ALL_GATHER, 16e6, 16) / (away * 16e6 / (4 / 16.0)) - 1) >
         0.1) /* the law: 15/16 of 2 */
         fail_msg("%.0f ns", collective_ns(&c, BB_ALL_GATHER, 16e6, 16));
@@ -208,7 +208,7 @@ static void a_leaf_that_reduces_sends_one_sum(void **state)
     struct bb_cluster c = with_leaves(4, 16);
 
     (void)state;
-    c.ways[0].algorithm = BB_NCCL_COLLNET_CHAIN;
+    c.variants[0].algorithm = BB_NCCL_COLLNET_CHAIN;
     near(collective_ns(&c, BB_ALL_REDUCE, 16e6, 16), 16e6 / (4 / 16.0));
 }
 
@@ -238,8 +238,8 @@ static void trees_leave_a_leaf_by_their_edges(void **state)
         struct bb_cluster c = with_leaves(rows[i].nodes, 100);
         struct bb_spread spread;
 
-        c.ways[0].algorithm = BB_NCCL_TREE;
-        *c.ways[0].protocol = '\0'; /* none of NCCL's, whose trees are slower at this size */
+        c.variants[0].algorithm = BB_NCCL_TREE;
+        *c.variants[0].protocol = '\0'; /* none of NCCL's, whose trees are slower at this size */
         bb_fabric_spread(&c, NULL, 8, &spread);
         assert_int_equal(spread.tier[BB_LEAF].edges, rows[i].edges);
         assert_int_equal(spread.tier[BB_LEAF].places, 8 / rows[i].nodes);

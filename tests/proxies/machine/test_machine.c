@@ -11,13 +11,13 @@
 #include <string.h>
 
 static double collective_us(const struct bb_cluster *c, enum bb_coll_kind kind, double payload, int n, int nodes,
-                            const struct bb_nccl_variant **way)
+                            const struct bb_nccl_variant **variant)
 {
     bool sliced = bb_colls[kind].flags & BB_COLL_SLICED;
     const struct bb_collective call = {
         .kind = kind, .dtype = BB_INT8, .count = (size_t)(sliced ? payload / n : payload), .ranks = n, .nodes = nodes};
 
-    return (double)bb_cluster_collective_ns(c, &call, way) / 1e3;
+    return (double)bb_cluster_collective_ns(c, &call, variant) / 1e3;
 }
 
 static void near(double got, double expected, double part)
@@ -32,7 +32,7 @@ static void a_ring_is_that_of_loggp(void **state)
     const struct bb_cluster c = {.gpus_per_node = 1,
                                  .nics_per_node = 1,
                                  .inter = {.gbps = 1},
-                                 .ways = {{BB_NCCL_RING, "Simple", 0, 0.5, 0.5, 1, 1, 0, 0}},
+                                 .variants = {{BB_NCCL_RING, "Simple", 0, 0.5, 0.5, 1, 1, 0, 0}},
                                  .n_variants = 1};
     struct bb_cluster one_node = c;
 
@@ -71,12 +71,12 @@ static void ways_have_their_own_steps_and_bytes(void **state)
         const struct bb_cluster c = {.gpus_per_node = 8,
                                      .nics_per_node = 4, /* of 0.2 bytes a ns: 0.1 for each GPU */
                                      .inter = {.gbps = 0.2},
-                                     .ways = {{rows[i].algorithm, "", 10, 1, 100, 1, 1, 0, 0}},
+                                     .variants = {{rows[i].algorithm, "", 10, 1, 100, 1, 1, 0, 0}},
                                      .n_variants = 1};
-        const struct bb_nccl_variant *way;
+        const struct bb_nccl_variant *variant;
 
-        near(collective_us(&c, rows[i].kind, 16000, rows[i].n, rows[i].nodes, &way), rows[i].us, 1e-6);
-        assert_ptr_equal(way, &c.ways[0]);
+        near(collective_us(&c, rows[i].kind, 16000, rows[i].n, rows[i].nodes, &variant), rows[i].us, 1e-6);
+        assert_ptr_equal(variant, &c.variants[0]);
     }
 }
 
@@ -90,7 +90,7 @@ static void nvls_waits_once_a_round(void **state)
                 {2 << 20, 1 << 20},  {(16 << 20) - 4, 1 << 20}, {16 << 20, 2 << 20},
                 {256 << 20, 4 << 20}};
     struct bb_cluster c = {
-        .gpus_per_node = 8, .nics_per_node = 8, .ways = {{BB_NCCL_NVLS, "Simple", 10, 1, 0, 1, 1, 5, 0}}, .n_variants = 1};
+        .gpus_per_node = 8, .nics_per_node = 8, .variants = {{BB_NCCL_NVLS, "Simple", 10, 1, 0, 1, 1, 5, 0}}, .n_variants = 1};
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++)
@@ -98,7 +98,7 @@ static void nvls_waits_once_a_round(void **state)
              10 + 1 + 5 * (ceil(rows[i].bytes / rows[i].round) + 2) +
                  7.0 / 3 * (rows[i].bytes + 2 * rows[i].round) / 1000,
              1e-6);
-    c.ways[0].channels = 24; /* of Blackwell: 96 MiB are 8 rounds of 64 KiB for each of 8 GPUs, 8 rounds and fill 2 */
+    c.variants[0].channels = 24; /* of Blackwell: 96 MiB are 8 rounds of 64 KiB for each of 8 GPUs, 8 rounds and fill 2 */
     near(collective_us(&c, BB_ALL_REDUCE, 96 << 20, 8, 1, NULL), 11 + 5 * 10 + 1.75 * (120 << 20) / 1000, 1e-6);
     c.gpus_per_node = 72; /* a part of the sum for 32 GPUs at most: 96 MiB are 4 rounds of 32 KiB */
     near(collective_us(&c, BB_ALL_REDUCE, 96 << 20, 72, 1, NULL),
@@ -125,7 +125,7 @@ static void trees_of_nvls_wait_too(void **state)
         const struct bb_cluster c = {.gpus_per_node = 8,
                                      .nics_per_node = 8,
                                      .inter = {.gbps = rows[i].nic_gbps},
-                                     .ways = {{BB_NCCL_NVLS_TREE, "Simple", 10, 1, 20, 1, 1, 5, 16}},
+                                     .variants = {{BB_NCCL_NVLS_TREE, "Simple", 10, 1, 20, 1, 1, 5, 16}},
                                      .n_variants = 1};
 
         near(collective_us(&c, BB_ALL_REDUCE, bytes, 8 * rows[i].nodes, rows[i].nodes, NULL),
@@ -159,9 +159,9 @@ static void trees_are_slower_in_the_middle(void **state)
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_cluster c = {
-            .gpus_per_node = 8, .nics_per_node = 8, .ways = {{BB_NCCL_TREE, "", 10, 1, 0, 1, 1, 0, 0}}, .n_variants = 1};
+            .gpus_per_node = 8, .nics_per_node = 8, .variants = {{BB_NCCL_TREE, "", 10, 1, 0, 1, 1, 0, 0}}, .n_variants = 1};
 
-        snprintf(c.ways[0].protocol, sizeof(c.ways[0].protocol), "%s", rows[i].protocol);
+        snprintf(c.variants[0].protocol, sizeof(c.variants[0].protocol), "%s", rows[i].protocol);
         near(collective_us(&c, BB_ALL_REDUCE, rows[i].bytes, 8, 1, NULL), 24 + 2 * rows[i].bytes / 1000 / rows[i].part,
              1e-4);
     }
@@ -193,10 +193,10 @@ static void a_ring_ends_with_a_slice(void **state)
         struct bb_cluster c = {.gpus_per_node = rows[i].nodes == 1 ? 8 : rows[i].n / rows[i].nodes,
                                .nics_per_node = 8,
                                .inter = {.gbps = rows[i].nodes == 8 ? 0.125 : 100},
-                               .ways = {{BB_NCCL_RING, "", 10, 1, 100, 1, 1, 0, 10}},
+                               .variants = {{BB_NCCL_RING, "", 10, 1, 100, 1, 1, 0, 10}},
                                .n_variants = 1};
 
-        snprintf(c.ways[0].protocol, sizeof(c.ways[0].protocol), "%s", rows[i].protocol);
+        snprintf(c.variants[0].protocol, sizeof(c.variants[0].protocol), "%s", rows[i].protocol);
         near(collective_us(&c, rows[i].kind, rows[i].bytes, rows[i].n, rows[i].nodes, NULL), rows[i].us, 2e-5);
     }
 }
@@ -207,7 +207,7 @@ static void pairs_charge_each_link_its_own_bytes(void **state)
                                  .nics_per_node = 8,
                                  .intra = {.latency_us = 3, .gbps = 10},
                                  .inter = {.latency_us = 6, .gbps = 1},
-                                 .ways = {{0}},
+                                 .variants = {{0}},
                                  .n_variants = 1};
     const struct bb_load load = {.out = {600, 9000}, .in = {500, 100}};
 
@@ -224,7 +224,7 @@ static void members_have_the_nics_of_their_gpus(void **state)
                                  .nics_per_node = 2,
                                  .intra = {.gbps = 1000},
                                  .inter = {.gbps = 1},
-                                 .ways = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0}},
+                                 .variants = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0}},
                                  .n_variants = 1,
                                  .shares = true};
     const int on_each[] = {0, 2, 4, 6, 8}, beside[] = {1, 2, 3, 5};
@@ -253,7 +253,7 @@ static void a_load_knows_who_else_sends(void **state)
                            .nics_per_node = 2,
                            .intra = {.gbps = 10},
                            .inter = {.gbps = 1},
-                           .ways = {{0}},
+                           .variants = {{0}},
                            .n_variants = 1,
                            .shares = true};
     const struct bb_load load = {.out = {600}, .in = {500}};

@@ -36,12 +36,12 @@ static const struct figure {
     {"intra.gbps", offsetof(struct bb_cluster, intra.gbps), 1, 1800, 330, {1e3, 1e-3}},
     {"inter.latency_us", offsetof(struct bb_cluster, inter.latency_us), 60, 0.5, 6, {1e3, 1e-3}},
     {"inter.gbps", offsetof(struct bb_cluster, inter.gbps), 0.11, 400, 48.5, {1e3, 1e-3}},
-    {"nccl.ring.Simple.base_us", offsetof(struct bb_cluster, ways[RING_SIMPLE].base_us), 30, 0.5, 8.4, {1e3, 1e-3}},
-    {"nccl.ring.Simple.intra_us", offsetof(struct bb_cluster, ways[RING_SIMPLE].intra_us), 10, 0.1, 3.4, {1e3, 1e-3}},
-    {"nccl.ring.Simple.inter_us", offsetof(struct bb_cluster, ways[RING_SIMPLE].inter_us), 60, 0.1, 14, {1e3, 1e-4}},
-    {"nccl.ring.Simple.gbps", offsetof(struct bb_cluster, ways[RING_SIMPLE].gbps), 1, 1800, 370, {1e3, 1e-3}},
-    {"nccl.ring.Simple.nic", offsetof(struct bb_cluster, ways[RING_SIMPLE].nic), 0.1, 1, 1, {100, 1e-3}},
-    {"nccl.ring.Simple.chunk_us", offsetof(struct bb_cluster, ways[RING_SIMPLE].chunk_us), 30, 0.5, 5, {1e3, 1e-3}},
+    {"nccl.ring.Simple.base_us", offsetof(struct bb_cluster, variants[RING_SIMPLE].base_us), 30, 0.5, 8.4, {1e3, 1e-3}},
+    {"nccl.ring.Simple.intra_us", offsetof(struct bb_cluster, variants[RING_SIMPLE].intra_us), 10, 0.1, 3.4, {1e3, 1e-3}},
+    {"nccl.ring.Simple.inter_us", offsetof(struct bb_cluster, variants[RING_SIMPLE].inter_us), 60, 0.1, 14, {1e3, 1e-4}},
+    {"nccl.ring.Simple.gbps", offsetof(struct bb_cluster, variants[RING_SIMPLE].gbps), 1, 1800, 370, {1e3, 1e-3}},
+    {"nccl.ring.Simple.nic", offsetof(struct bb_cluster, variants[RING_SIMPLE].nic), 0.1, 1, 1, {100, 1e-3}},
+    {"nccl.ring.Simple.chunk_us", offsetof(struct bb_cluster, variants[RING_SIMPLE].chunk_us), 30, 0.5, 5, {1e3, 1e-3}},
 };
 
 static void set(struct bb_cluster *c, const struct figure *f, double value)

@@ -26,7 +26,7 @@ static void words_are_factors(void **state)
 static void gpus_use_nics_in_order(void **state)
 {
     static const struct {
-        int nics, ways;
+        int nics, variants;
         double parts[8];
     } rows[] = {{2, 1, {1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5}},
                 {16, 1, {0.75, 1, 1, 1, 1, 1, 1, 1}},
@@ -37,7 +37,7 @@ static void gpus_use_nics_in_order(void **state)
     (void)state;
     assert_int_equal(bb_slow_read(&slow, "--slow", "link=node0-nic1:0.5"), 0);
     for (size_t i = 0; i < ROWS(rows); i++) {
-        const struct bb_cluster c = {.gpus_per_node = 8, .nics_per_node = rows[i].nics, .n_variants = rows[i].ways};
+        const struct bb_cluster c = {.gpus_per_node = 8, .nics_per_node = rows[i].nics, .n_variants = rows[i].variants};
 
         for (int gpu = 0; gpu < 8; gpu++)
             assert_true(bb_slow_nic_part(&slow, &c, 0, gpu) == rows[i].parts[gpu]);

@@ -100,7 +100,7 @@ static void two_gpus_share_a_nic(void **state)
 
     (void)state;
     nodes.gpus_per_node = 2;
-    nodes.ways[0] = (struct bb_nccl_variant){BB_NCCL_RING, "Simple", 0, 0, 0, 1, 1, 0, 0};
+    nodes.variants[0] = (struct bb_nccl_variant){BB_NCCL_RING, "Simple", 0, 0, 0, 1, 1, 0, 0};
     nodes.n_variants = 1;
     for (int nics = 1; nics <= 2; nics++)
         for (int pairs = 1; pairs <= 2; pairs++) {
@@ -133,7 +133,7 @@ static void exchanges_say_what_bounds_them(void **state)
     nodes.gpus_per_node = 2;
     nodes.memory_gbps = 2; /* a byte to oneself takes a nanosecond, too */
     nodes.intra.latency_us = nodes.inter.latency_us = 5;
-    nodes.ways[0] = (struct bb_nccl_variant){BB_NCCL_RING, "Simple", 0, 0, 0, 1, 1, 0, 0};
+    nodes.variants[0] = (struct bb_nccl_variant){BB_NCCL_RING, "Simple", 0, 0, 0, 1, 1, 0, 0};
     nodes.n_variants = 1;
     nodes.nics_per_node = 2;
     for (size_t i = 0; i < ROWS(rows); i++) {
@@ -159,7 +159,7 @@ static void mates_of_one_class_share_their_nic(void **state)
 
     (void)state;
     nodes.gpus_per_node = 2;
-    nodes.ways[0] = (struct bb_nccl_variant){BB_NCCL_RING, "Simple", 0, 0, 0, 1, 1, 0, 0};
+    nodes.variants[0] = (struct bb_nccl_variant){BB_NCCL_RING, "Simple", 0, 0, 0, 1, 1, 0, 0};
     nodes.n_variants = 1;
     for (nodes.nics_per_node = 1; nodes.nics_per_node <= 2; nodes.nics_per_node++) {
         struct bb_step step;

@@ -28,7 +28,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum way { PLAIN, RUNNER, TRACED, VARIANTS }; /* traced: the runner's traced steps, with events around everything */
+enum mode { PLAIN, RUNNER, TRACED, MODES }; /* traced: the runner's traced steps, with events around everything */
 enum { COUNT = 1024, COMMS = 2, MAX_ROUNDS = 1000, MAX_STEPS = 1000 };
 static const double KERNEL_US = 1;
 
@@ -294,25 +294,25 @@ static int runner_step(struct bench *bench, const struct subject *s, bool trace,
     return rc;
 }
 
-static int step(struct bench *bench, const struct subject *s, enum way way, bool blocking, double *issue_us)
+static int step(struct bench *bench, const struct subject *s, enum mode mode, bool blocking, double *issue_us)
 {
-    return way == PLAIN ? plain_step(bench, s, blocking, issue_us)
-                        : runner_step(bench, s, way == TRACED, blocking, issue_us);
+    return mode == PLAIN ? plain_step(bench, s, blocking, issue_us)
+                        : runner_step(bench, s, mode == TRACED, blocking, issue_us);
 }
 
 /* ---- rounds ---- */
 
 /* *us: host time per operation, median of the round's steps, on the slowest rank. */
-static int measure(struct bench *bench, const struct subject *s, enum way way, bool blocking, double *us)
+static int measure(struct bench *bench, const struct subject *s, enum mode mode, bool blocking, double *us)
 {
     double samples[MAX_STEPS], ignored, own, all[64];
     struct bb_stats stats;
     int rc;
 
     for (int i = 0; i < bench->options.warmup; i++)
-        TRY(step(bench, s, way, blocking, &ignored));
+        TRY(step(bench, s, mode, blocking, &ignored));
     for (int i = 0; i < bench->options.steps; i++)
-        TRY(step(bench, s, way, blocking, &samples[i]));
+        TRY(step(bench, s, mode, blocking, &samples[i]));
     TRY(bb_stats_of(samples, (size_t)bench->options.steps, &stats));
     own = stats.p50 / (double)bench->program.n_ops;
     TRY(bb_world_allgather(&bench->world, &own, all, sizeof(own)));
@@ -337,15 +337,15 @@ out:
     return rc;
 }
 
-static int print_row(const struct bench *bench, const struct subject *s, bool blocking, double us[VARIANTS][MAX_ROUNDS])
+static int print_row(const struct bench *bench, const struct subject *s, bool blocking, double us[MODES][MAX_ROUNDS])
 {
     int n = bench->options.rounds, rc = 0;
     struct bb_stats stats;
 
     printf("%12s %12s %6zu %6zu", s->name, blocking ? "blocking" : "polled", bench->program.n_ops,
            bench->program.n_waits);
-    for (int way = 0; way < VARIANTS; way++) {
-        TRY(bb_stats_of(us[way], (size_t)n, &stats));
+    for (int mode = 0; mode < MODES; mode++) {
+        TRY(bb_stats_of(us[mode], (size_t)n, &stats));
         printf(" %9.2f", stats.p50);
     }
     TRY(print_ratio(us[RUNNER], us[PLAIN], n));
@@ -359,12 +359,12 @@ out:
 /* Each round begins with another way, so that none always comes first. */
 static int run_rounds(struct bench *bench, const struct subject *s, bool blocking)
 {
-    static double us[VARIANTS][MAX_ROUNDS];
+    static double us[MODES][MAX_ROUNDS];
     int rc = 0;
 
     for (int i = 0; i < bench->options.rounds; i++)
-        for (int k = 0; k < VARIANTS; k++)
-            TRY(measure(bench, s, (enum way)((i + k) % VARIANTS), blocking, &us[(i + k) % VARIANTS][i]));
+        for (int k = 0; k < MODES; k++)
+            TRY(measure(bench, s, (enum mode)((i + k) % MODES), blocking, &us[(i + k) % MODES][i]));
     if (bench->world.rank == 0)
         TRY(print_row(bench, s, blocking, us));
 out:

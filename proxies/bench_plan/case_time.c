@@ -42,7 +42,7 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
                                        .in_place = c->in_place,
                                        .ranks = c->ranks,
                                        .nodes = (c->ranks + cl->gpus_per_node - 1) / cl->gpus_per_node,
-                                       .beside_root =
+                                       .members_on_root_node =
                                            c->root < 0 ? 0 : count_on_node(cl, c, c->root / cl->gpus_per_node)};
     const struct bb_nccl_variant *variant = NULL;
 

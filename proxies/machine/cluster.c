@@ -335,7 +335,7 @@ int bb_cluster_rank_nic(const struct bb_cluster *c, int rank)
     return rank / c->gpus_per_node * bb_cluster_nics(c) + first;
 }
 
-void bb_cluster_seat_node(struct bb_spread *spread, int n, int members, int on_nic)
+void bb_cluster_placement_add_node(struct bb_node_placement *spread, int n, int members, int on_nic)
 {
     const double nics = (double)members / on_nic, away = (double)(n - members) * on_nic;
     const bool first = spread->most == 0;
@@ -347,7 +347,7 @@ void bb_cluster_seat_node(struct bb_spread *spread, int n, int members, int on_n
     spread->away = fmax(away, spread->away);
 }
 
-void bb_cluster_seat_members(const struct bb_cluster *c, const int *ranks, int n, struct bb_spread *spread)
+void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n, struct bb_node_placement *spread)
 {
     int on_node = 0, on_nic = 0, most_on_nic = 0;
 
@@ -361,7 +361,7 @@ void bb_cluster_seat_members(const struct bb_cluster *c, const int *ranks, int n
         most_on_nic = on_nic > most_on_nic ? on_nic : most_on_nic;
         if (i + 1 < n && ranks[i] / c->gpus_per_node == ranks[i + 1] / c->gpus_per_node)
             continue;
-        bb_cluster_seat_node(spread, n, on_node, most_on_nic);
+        bb_cluster_placement_add_node(spread, n, on_node, most_on_nic);
         on_node = most_on_nic = 0;
     }
 }

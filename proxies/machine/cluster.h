@@ -111,7 +111,7 @@ double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
 
 /* How a communicator's members lie on nodes and NICs, and its nodes on each tier of the fabric (fabric.h). fewest 0 and
  * places 0: nobody says, its ranks are those of consecutive nodes from the first one on. */
-struct bb_spread {
+struct bb_node_placement {
     int fewest, most; /* members on one of its nodes                       */
     int on_nic;       /* most members whose GPUs have one NIC between them */
     double nics;      /* least of its nodes: for how many members it has NICs, each for one                   */
@@ -129,8 +129,8 @@ struct bb_collective {
     size_t count; /* of the NCCL call */
     bool in_place;
     int ranks, nodes;
-    int beside_root; /* of a gather or scatter: members on the root's node, itself among them; 0: nobody says, the most */
-    struct bb_spread spread;
+    int members_on_root_node; /* of a gather or scatter: members on the root's node, itself among them; 0: nobody says, the most */
+    struct bb_node_placement spread;
 };
 
 /* bb_cluster_collective_ns - from the arrival of the last member to the end on all. way: the quickest, which is taken;
@@ -182,10 +182,10 @@ void bb_cluster_gpu_nics(const struct bb_cluster *c, int gpu, int *first, int *e
 /* bb_cluster_rank_nic - the number, over all nodes, of the NIC that a rank's GPU uses; of several the first. */
 int bb_cluster_rank_nic(const struct bb_cluster *c, int rank);
 
-/* bb_cluster_seat_members - of ranks in ascending order how they lie on nodes and NICs. _node: adds a node of such
+/* bb_cluster_placement_of_ranks - of ranks in ascending order how they lie on nodes and NICs. _node: adds a node of such
  * members, of n in all, to a spread that has none before the first. */
-void bb_cluster_seat_node(struct bb_spread *spread, int n, int members, int on_nic);
-void bb_cluster_seat_members(const struct bb_cluster *c, const int *ranks, int n, struct bb_spread *spread);
+void bb_cluster_placement_add_node(struct bb_node_placement *spread, int n, int members, int on_nic);
+void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n, struct bb_node_placement *spread);
 
 /* ---- what communication takes of a GPU, where the machine shares ---- */
 

@@ -71,7 +71,7 @@ static void pairs_cost(const struct bb_cluster *c, const struct bb_collective *c
     const bool rooted = bb_colls[call->kind].flags & BB_COLL_ROOTED;
     const struct bb_link *link = call->nodes == 1 ? &c->intra : &c->inter;
     const double n = call->ranks, members = n / call->nodes, moved = part_moved(c, members);
-    const double with_root = call->beside_root > 0 ? call->beside_root : call->spread.most;
+    const double with_root = call->members_on_root_node > 0 ? call->members_on_root_node : call->spread.most;
     const double away = n - (rooted ? with_root : call->spread.fewest);
 
     cost->bytes = (n - 1) / n * bytes;
@@ -304,7 +304,7 @@ static double payload_bytes(const struct bb_collective *call)
 }
 
 /* So many ranks on so many nodes, of which all but the last are full or each has as many. */
-static void seat_first(const struct bb_cluster *c, const struct bb_collective *call, struct bb_spread *spread)
+static void seat_first(const struct bb_cluster *c, const struct bb_collective *call, struct bb_node_placement *spread)
 {
     const int full = c->gpus_per_node, last = call->ranks - (call->nodes - 1) * full;
     const int most = (call->ranks + call->nodes - 1) / call->nodes, fewest = call->ranks / call->nodes;
@@ -313,7 +313,7 @@ static void seat_first(const struct bb_cluster *c, const struct bb_collective *c
     const int sizes[2] = {in_turn && call->nodes > 1 ? full : most, in_turn ? last : fewest};
 
     for (int i = 0; i < 2; i++)
-        bb_cluster_seat_node(spread, call->ranks, sizes[i], sizes[i] < on_nic ? sizes[i] : on_nic);
+        bb_cluster_placement_add_node(spread, call->ranks, sizes[i], sizes[i] < on_nic ? sizes[i] : on_nic);
 }
 
 /* Where nobody says how it lies, its ranks and nodes are the first ones. */
@@ -324,7 +324,7 @@ static struct bb_collective call_on(const struct bb_cluster *c, const struct bb_
     if (call->spread.fewest == 0)
         seat_first(c, call, &placed.spread);
     if (bb_fabric_has_scarce(c) && call->spread.tier[BB_LEAF].places == 0)
-        bb_fabric_spread(c, NULL, call->nodes, &placed.spread);
+        bb_fabric_placement_of_nodes(c, NULL, call->nodes, &placed.spread);
     return placed;
 }
 

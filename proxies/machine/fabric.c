@@ -190,7 +190,7 @@ static int count_edges(const struct bb_cluster *c, enum bb_tier tier, const int 
     return edges;
 }
 
-void bb_fabric_spread(const struct bb_cluster *c, const int *nodes, int n, struct bb_spread *spread)
+void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, int n, struct bb_node_placement *spread)
 {
     for (int tier = 0; tier < BB_TIERS; tier++) {
         int on_it = 0, edges = 0, before = -1;
@@ -223,7 +223,7 @@ double bb_fabric_member_bytes(const struct bb_cost *cost, enum bb_tier tier, int
 void bb_fabric_add_uplinks(const struct bb_cluster *c, const struct bb_collective *call, double part,
                            struct bb_cost *cost)
 {
-    const struct bb_spread *s = &call->spread;
+    const struct bb_node_placement *s = &call->spread;
     const double rails = ceil((double)s->fewest / s->on_nic);
 
     for (int i = 0; i < BB_TIERS; i++) {

@@ -58,9 +58,9 @@ static inline int64_t bb_fabric_message_ns(const struct bb_cluster *c, int from,
     return bb_cluster_message_ns(c, from / c->gpus_per_node == to / c->gpus_per_node, load_ns);
 }
 
-/* bb_fabric_spread - how a communicator's nodes lie: nodes[n], each once, in the order of its ranks; NULL: 0 to n -
+/* bb_fabric_placement_of_nodes - how a communicator's nodes lie: nodes[n], each once, in the order of its ranks; NULL: 0 to n -
  * 1. */
-void bb_fabric_spread(const struct bb_cluster *c, const int *nodes, int n, struct bb_spread *spread);
+void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, int n, struct bb_node_placement *spread);
 
 /* bb_fabric_add_uplinks - what the uplinks need for a collective: from its uplink_bytes and pair_bytes its
  * uplink_ns, where `part` is what the protocol leaves of a rate. _member_bytes: of uplink_bytes and pair_bytes what

@@ -27,7 +27,7 @@ struct bb_rendezvous {
     int first, n;          /* bb_sim.members[first .. first + n)                */
     int base, collectives; /* states of its collectives; the most of any member */
     int nodes;             /* that the members are on                            */
-    struct bb_spread spread;
+    struct bb_node_placement spread;
 };
 
 struct bb_member {

@@ -73,7 +73,7 @@ int64_t bb_op_slowed_ns(int64_t ns, double times)
     return times == 1 ? ns : llround((double)ns * times);
 }
 
-struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes, const struct bb_spread *spread)
+struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes, const struct bb_node_placement *spread)
 {
     return (struct bb_collective){.kind = op->coll,
                                   .dtype = op->dtype,
@@ -110,9 +110,9 @@ int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_wo
 int bb_op_times_call(struct bb_op_times *t, int where, const struct bb_collective *call, struct bb_cost *cost)
 {
     const struct {
-        int where, kind, dtype, in_place, beside_root, unused; /* no gap before count: all bytes are the key's */
+        int where, kind, dtype, in_place, members_on_root_node, unused; /* no gap before count: all bytes are the key's */
         size_t count;
-    } key = {where, (int)call->kind, (int)call->dtype, call->in_place, call->beside_root, 0, call->count};
+    } key = {where, (int)call->kind, (int)call->dtype, call->in_place, call->members_on_root_node, 0, call->count};
     const int at = bb_key_index_add(&t->calls, &key);
 
     if (at >= 0 && at < t->n_calls) {

@@ -55,7 +55,7 @@ static int find_variant(const struct bb_sim *m, const struct bb_op *op, int g, i
     int nodes = bb_group_nodes(l, g, instance, m->cluster->gpus_per_node);
     const struct bb_nccl_variant *variant = NULL;
     struct bb_collective call;
-    struct bb_spread spread;
+    struct bb_node_placement spread;
     int rc;
 
     TRY(bb_group_spread(l, g, instance, m->cluster, &spread, NULL));

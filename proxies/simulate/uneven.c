@@ -44,7 +44,7 @@ static int mark_members(const struct bb_sim *m, int comm, int instance, struct b
 {
     const struct bb_layout *l = &m->step->layout;
     const int group = l->comms[comm].group;
-    struct bb_spread spread;
+    struct bb_node_placement spread;
     bool uneven = false;
     int rc;
 

@@ -42,7 +42,7 @@ static const enum bb_coll_kind kinds[EN_KINDS] = {
     [EN_SCATTER] = BB_SCATTER,
 };
 
-static int beside_root(ncclComm_t comm, const struct en_task *task)
+static int members_on_root_node(ncclComm_t comm, const struct en_task *task)
 {
     int beside = 0;
 
@@ -59,7 +59,7 @@ static struct bb_collective call_of(ncclComm_t comm, const struct en_task *task)
                                   .in_place = task->send == task->recv,
                                   .ranks = comm->size,
                                   .nodes = comm->n_nodes,
-                                  .beside_root = beside_root(comm, task),
+                                  .members_on_root_node = members_on_root_node(comm, task),
                                   .spread = comm->spread};
 }
 

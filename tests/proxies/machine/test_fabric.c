@@ -167,7 +167,7 @@ static void a_roots_uplinks_carry_what_is_not_on_its_node(void **state)
     c.gpus_per_node = c.nics_per_node = 2;
     for (int beside = 1; beside <= 2; beside++) {
         const struct bb_collective call = {
-            .kind = BB_GATHER, .dtype = BB_INT8, .count = 1000000, .ranks = 3, .nodes = 2, .beside_root = beside};
+            .kind = BB_GATHER, .dtype = BB_INT8, .count = 1000000, .ranks = 3, .nodes = 2, .members_on_root_node = beside};
 
         near((double)bb_cluster_collective_ns(&c, &call, NULL), (3 - beside) * 1e6 / (2 / 10.0));
     }
@@ -236,11 +236,11 @@ static void trees_leave_a_leaf_by_their_edges(void **state)
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_cluster c = with_leaves(rows[i].nodes, 100);
-        struct bb_spread spread;
+        struct bb_node_placement spread;
 
         c.variants[0].algorithm = BB_NCCL_TREE;
         *c.variants[0].protocol = '\0'; /* none of NCCL's, whose trees are slower at this size */
-        bb_fabric_spread(&c, NULL, 8, &spread);
+        bb_fabric_placement_of_nodes(&c, NULL, 8, &spread);
         assert_int_equal(spread.tier[BB_LEAF].edges, rows[i].edges);
         assert_int_equal(spread.tier[BB_LEAF].places, 8 / rows[i].nodes);
         near(collective_ns(&c, BB_ALL_REDUCE, 8e6, 8),
@@ -256,11 +256,11 @@ static void trees_are_trees(void **state)
     for (int n = 2; n < 70; n++) {
         const struct bb_cluster c = with_leaves(1, 2);
         int most = 0, nodes[70];
-        struct bb_spread spread;
+        struct bb_node_placement spread;
 
         for (int i = 0; i < n; i++)
             nodes[i] = 3 * i; /* whichever nodes they are */
-        bb_fabric_spread(&c, nodes, n, &spread);
+        bb_fabric_placement_of_nodes(&c, nodes, n, &spread);
         most = spread.tier[BB_LEAF].edges;
         assert_int_equal(spread.tier[BB_LEAF].places, n);
         assert_true(most * n >= 4 * (n - 1) && most <= 6);

@@ -32,7 +32,7 @@ static const struct bb_opt run_options[] = {
              "with NAME all: each proxy in its smallest form for these ranks, counts times 0.001, one table"),
     OPT_FLAG('G', "graph", FIELD(graph),
              "also capture the whole step in a CUDA graph and time it replayed, beside the step as it is"),
-    OPT_FLAG(0, "gate", FIELD(gate),
+    OPT_FLAG(0, "gate", FIELD(start_barrier),
              "also time steps that begin when the host has issued all of them, of a step that fits the launch queues"),
     OPT_DOUBLE(0, "peak-tflops", FIELD(peak_tflops), NULL, "RATE", 0.001, 1e6,
                "1e12 FLOP per second that one GPU can do in the type of the elements, for the utilisation"),
@@ -139,7 +139,7 @@ static int parse_all(const struct bb_proxy_run_options *o, const struct bb_words
         return bb_err(BB_EUSAGE, "all takes no numbers, but '%s' is given", words->word[1]);
     if (o->cluster)
         return bb_err(BB_EUSAGE, "--cluster predicts one proxy; name it instead of 'all'");
-    if (o->gate)
+    if (o->start_barrier)
         return bb_err(BB_EUSAGE,
                       "--gate is for one proxy, as not every step fits the queues; name it instead of 'all'");
     if (o->trace)
@@ -168,7 +168,7 @@ int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy
                       o->step.proxy);
     if (o->graph)
         TRY(refuse_graph());
-    if (o->gate)
+    if (o->start_barrier)
         TRY(refuse_start_barrier());
     if (o->trace && o->traced_steps == 0)
         rc = bb_err(BB_EUSAGE, "--trace shows a traced step, so --traced-steps 0 will not do; nearest: 1");

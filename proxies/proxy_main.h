@@ -11,7 +11,7 @@ struct bb_proxy_run_options {
     int warmup, steps, traced_steps;
     const char *compute_sms; /* a number, or "free" */
     double compute_gbps;
-    bool check, no_alone, graph, gate, quick;
+    bool check, no_alone, graph, start_barrier, quick;
     const char *trace, *cluster;
     double peak_tflops;
 };

@@ -68,7 +68,7 @@ struct bb_bench_context {
     bool auto_warmup;
     struct bb_stopping policy; /* of the current mode                                                              */
     size_t max_iterations;     /* timed iterations of a row that needs more than one batch; 0: none does           */
-    struct bb_start_barrier gate;
+    struct bb_start_barrier start_barrier;
     int64_t start_barrier_limit_ns;
     bool gated;        /* operations of mode stream wait behind the gate, on all ranks or on none                */
     bool start_barrier_expired; /* it once opened by itself on this rank: it is not closed again                          */

@@ -65,12 +65,12 @@ int bb_measure_init(struct bb_bench_context *ctx)
     }
     if (!complete)
         return bb_err(BB_EFAIL, "no memory for %zu samples of %zu ranks", samples, ranks);
-    return ctx->gated ? bb_start_barrier_init(&ctx->gate, ctx->start_barrier_limit_ns) : 0;
+    return ctx->gated ? bb_start_barrier_init(&ctx->start_barrier, ctx->start_barrier_limit_ns) : 0;
 }
 
 void bb_measure_release(struct bb_bench_context *ctx)
 {
-    bb_start_barrier_release(&ctx->gate);
+    bb_start_barrier_release(&ctx->start_barrier);
     free(ctx->batch);
     free(ctx->all_batches);
     free(ctx->times_last);

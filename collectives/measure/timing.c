@@ -169,7 +169,7 @@ static int open_and_follow(struct bb_bench_context *ctx, const struct bb_case *c
     if (behind == n)
         TRY(mark_end(ctx));
     TRY(bb_world_barrier(ctx->world, "opening of the gate"));
-    bb_start_barrier_open(&ctx->gate);
+    bb_start_barrier_open(&ctx->start_barrier);
     if (behind < n) {
         TRY(enqueue_timed(ctx, c, behind, n - behind, ends_row, span));
         TRY(mark_end(ctx));
@@ -186,14 +186,14 @@ static int start_barrier_operations(struct bb_bench_context *ctx, const struct b
     int rc = 0;
 
     if (closes)
-        TRY(bb_start_barrier_close(&ctx->gate, ctx->stream));
+        TRY(bb_start_barrier_close(&ctx->start_barrier, ctx->stream));
     TRY(gather_ranks(ctx, c));
     switch_events(ctx, ends_row);
     TRY(begin_span(ctx, span));
     TRY(enqueue_timed(ctx, c, 0, behind, ends_row && behind == (size_t)ctx->iterations, span));
     TRY(open_and_follow(ctx, c, behind, ends_row, span));
     TRY(end_span(ctx, span));
-    ctx->start_barrier_expired = ctx->start_barrier_expired || bb_start_barrier_expired(&ctx->gate);
+    ctx->start_barrier_expired = ctx->start_barrier_expired || bb_start_barrier_expired(&ctx->start_barrier);
 out:
     return rc;
 }

@@ -293,7 +293,7 @@ static void choose_modes(const struct bb_bench_options *o, struct bb_bench_conte
 static int choose_start_barrier(struct bench *b)
 {
     const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
-    bool gated = b->options.figures.gate && !b->ctx.host_clock && !b->report.shared_gpu && !(blocks && atoi(blocks)) &&
+    bool gated = b->options.figures.start_barrier && !b->ctx.host_clock && !b->report.shared_gpu && !(blocks && atoi(blocks)) &&
                  b->ctx.modes[0] == &bb_mode_stream;
     int rc = bb_world_bcast(&b->session.world, &gated, sizeof gated, 0);
 

@@ -25,7 +25,7 @@ const struct bb_opt bb_sampling_option_rows[] = {
     OPT_WORD(0, "clock", FIELD(clock), "both", "CLOCK", clocks,
              "gpu: between CUDA events; host: as nccl-tests, launches and the last wait included, without gate; "
              "both: gpu's, and one more sample as nccl-tests takes it, which stands beside (wall)"),
-    OPT_INT(0, "gate", FIELD(gate), "1", "0|1", 0, 1, "stream: 1: operations start when all are enqueued; 0: at once"),
+    OPT_INT(0, "gate", FIELD(start_barrier), "1", "0|1", 0, 1, "stream: 1: operations start when all are enqueued; 0: at once"),
     OPT_DOUBLE(0, "gate-limit", FIELD(start_barrier_limit_ms), "5000", "MS", 0.001, 1e6,
                "stream: the gate opens by itself after so long; the row is flagged, later ones go without"),
     OPT_STRING(0, "confidence", FIELD(confidence), NULL, "PERCENT",

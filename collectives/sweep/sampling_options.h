@@ -28,7 +28,7 @@ struct bb_sampling_options {
     const char *clock;                        /* "both", "gpu", "host"                                  */
     const char *warmup;                       /* "fixed", "auto"                                        */
     const char *confidence, *shuffle, *delay; /* as typed, NULL without                               */
-    int gate, max_iterations;
+    int start_barrier, max_iterations;
     bool show_choice, sweep_algorithms;
     double start_barrier_limit_ms; /* longest that the gate stays closed */
     double max_s;

@@ -85,7 +85,7 @@ static int check_step(struct run *x)
 {
     int rc = x->session.world.rank == 0 ? bb_plan_init(&x->plan, &x->step) : 0;
 
-    rc = rc == 0 && x->options.gate && x->session.world.rank == 0 ? bb_step_start_barrier_check(&x->step, bb_hardware_queues())
+    rc = rc == 0 && x->options.start_barrier && x->session.world.rank == 0 ? bb_step_start_barrier_check(&x->step, bb_hardware_queues())
                                                                   : rc;
     TRY(bb_world_agree(&x->session.world, rc, "the checks of the step"));
     x->serialisable = x->plan.checks.safe_serialised;
@@ -171,7 +171,7 @@ static struct bb_run_report report_of(const struct run *x)
 static double steps_of(const struct bb_measure_plan *p)
 {
     int graph = p->graph ? (p->warmup > 0 ? p->warmup : 1) + p->steps : 0;
-    int gated = p->gate ? 1 + p->steps : 0;
+    int gated = p->start_barrier ? 1 + p->steps : 0;
     int alone = p->alone ? 2 * (p->steps + p->traced_steps) : 0;
 
     return p->warmup + p->steps + p->traced_steps + graph + gated + alone;
@@ -197,9 +197,9 @@ static int run_steps(struct run *x)
                                                .steps = x->options.steps,
                                                .traced_steps = x->options.traced_steps,
                                                .graph = x->options.graph,
-                                               .gate = x->options.gate && !x->session.shared_gpu,
+                                               .start_barrier = x->options.start_barrier && !x->session.shared_gpu,
                                                .alone = !x->options.no_alone && has_both(&x->step)};
-    if (x->options.gate && x->session.shared_gpu && x->session.world.rank == 0)
+    if (x->options.start_barrier && x->session.shared_gpu && x->session.world.rank == 0)
         bb_warn("--gate: a rank's closed gate would keep the others off the GPU that they share: no gated step");
     x->study.compute_sms = held_sms(x);
     TRY(bb_scaling_before(&x->study));

@@ -420,8 +420,8 @@ static void release_cuda(struct bb_runner *r)
         bb_event_destroy(r->last[i]);
         bb_stream_destroy(r->streams[i]);
     }
-    if (r->gate.words)
-        bb_start_barrier_release(&r->gate);
+    if (r->start_barrier.words)
+        bb_start_barrier_release(&r->start_barrier);
     bb_event_destroy(r->fork);
     bb_event_destroy(r->ready);
     bb_event_destroy(r->begin);
@@ -462,7 +462,7 @@ int bb_runner_init_start_barrier(struct bb_runner *r)
 {
     static const int64_t limit_ns = 2000000000;
 
-    return bb_start_barrier_init(&r->gate, limit_ns);
+    return bb_start_barrier_init(&r->start_barrier, limit_ns);
 }
 
 int bb_runner_release(struct bb_runner *r, int rc)

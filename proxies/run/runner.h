@@ -56,7 +56,7 @@ struct bb_runner {
     cudaEvent_t fork;               /* to all streams, in a capture                                     */
     cudaEvent_t ready, begin, end;  /* ready: in front of the common start, in traced steps               */
     cudaEvent_t first;              /* sent at once when the host knows of begin                          */
-    struct bb_start_barrier gate;            /* only after bb_runner_init_start_barrier                                        */
+    struct bb_start_barrier start_barrier;            /* only after bb_runner_init_start_barrier                                        */
     cudaGraphExec_t graph;          /* the whole step; only after bb_runner_capture                     */
     struct bb_batch *batches;
     struct bb_lane *lanes;

@@ -360,7 +360,7 @@ static int begin_behind_start_barrier(struct bb_runner *r)
     int rc;
 
     TRY(bb_world_barrier(r->world, "the start of a step"));
-    TRY(bb_start_barrier_close(&r->gate, r->join));
+    TRY(bb_start_barrier_close(&r->start_barrier, r->join));
     if (r->everyone.nccl)
         TRY(sync_ranks(r));
     TRY(BB_CUDA(cudaEventRecord(r->begin, r->join)));
@@ -387,7 +387,7 @@ static int finish_step(struct bb_runner *r, unsigned what, const char *name)
     TRY(BB_CUDA(cudaEventRecord(r->end, r->join)));
     if (what & BB_ISSUE_START_BARRIER) {
         TRY(bb_world_barrier(r->world, "the opening of the gate"));
-        bb_start_barrier_open(&r->gate);
+        bb_start_barrier_open(&r->start_barrier);
     }
     TRY(bb_runner_wait_event(r, r->end, name));
 out:

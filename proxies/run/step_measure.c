@@ -108,7 +108,7 @@ out:
 /* Whether the last gated step began by the gate's limit, on any rank: the host was kept in a call behind it. */
 static int ask_expired(struct bb_runner *r, bool *expired)
 {
-    double one = bb_start_barrier_expired(&r->gate);
+    double one = bb_start_barrier_expired(&r->start_barrier);
     int rc = bb_world_max(r->world, &one, 1);
 
     *expired = one > 0;
@@ -252,7 +252,7 @@ int bb_step_measure(struct bb_runner *r, const struct bb_measure_plan *plan, str
     TRY(time_steps(r, plan->steps, progress, m));
     if (plan->graph)
         TRY(time_graph(r, plan, progress, m));
-    if (plan->gate)
+    if (plan->start_barrier)
         TRY(time_start_barrier_steps(r, plan->steps, progress, m));
     TRY(trace_steps(r, &traced, progress, &out));
     m->beat_us = out.beat_us;

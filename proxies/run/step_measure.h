@@ -22,7 +22,7 @@ struct bb_measure_plan {
     int warmup, steps, traced_steps;
     bool alone; /* run compute and communication alone as well */
     bool graph; /* time the step as a CUDA graph as well       */
-    bool gate;  /* time it from behind a gate as well          */
+    bool start_barrier;  /* time it from behind a gate as well          */
 };
 
 /* Equal on all ranks once measured. Arrays [ranks] by world rank. */

@@ -35,7 +35,7 @@ struct probe {
     cudaEvent_t begin, end;
     unsigned char *buf;
     struct bb_busy_report *report; /* pinned */
-    struct bb_start_barrier gate;
+    struct bb_start_barrier start_barrier;
 };
 
 #define CUDA(call) cuda_at((call), #call)
@@ -66,7 +66,7 @@ static int open_probe(struct probe *p)
     TRY(CUDA(cudaEventCreate(&p->end)));
     TRY(CUDA(cudaMalloc((void **)&p->buf, BYTES)));
     TRY(CUDA(cudaMallocHost((void **)&p->report, sizeof(*p->report))));
-    TRY(bb_start_barrier_init(&p->gate, 1000000000));
+    TRY(bb_start_barrier_init(&p->start_barrier, 1000000000));
 out:
     return rc;
 }
@@ -91,7 +91,7 @@ static int probe_queue(struct probe *p, const char *name, int (*enqueue)(struct 
 
     TRY(enqueue(p));
     TRY(CUDA(cudaStreamSynchronize(p->stream)));
-    TRY(bb_start_barrier_close(&p->gate, p->stream));
+    TRY(bb_start_barrier_close(&p->start_barrier, p->stream));
     while (depth < MOST && longest < 1e5) {
         double start = now_us();
 
@@ -99,7 +99,7 @@ static int probe_queue(struct probe *p, const char *name, int (*enqueue)(struct 
         longest = fmax(longest, now_us() - start);
         depth += longest < 1e5;
     }
-    bb_start_barrier_open(&p->gate);
+    bb_start_barrier_open(&p->start_barrier);
     TRY(CUDA(cudaStreamSynchronize(p->stream)));
     put_figure(name, depth, depth == MOST ? "calls_at_least" : "calls");
 out:
@@ -175,10 +175,10 @@ static int probe_latencies(struct probe *p)
     for (int i = 0; i < ROUNDS; i++) {
         double start;
 
-        TRY(bb_start_barrier_close(&p->gate, p->stream));
+        TRY(bb_start_barrier_close(&p->start_barrier, p->stream));
         TRY(CUDA(cudaEventRecord(p->end, p->stream)));
         start = now_us();
-        bb_start_barrier_open(&p->gate);
+        bb_start_barrier_open(&p->start_barrier);
         TRY(wait_for(p->end));
         gate_us = fmin(gate_us, now_us() - start);
         start = now_us();

@@ -9,7 +9,7 @@
 struct fixture {
     cudaStream_t stream;
     unsigned char *buf;
-    struct bb_start_barrier gate;
+    struct bb_start_barrier start_barrier;
 };
 
 static void setup(struct fixture *r, int64_t limit_ns)
@@ -18,14 +18,14 @@ static void setup(struct fixture *r, int64_t limit_ns)
     OK(cudaMalloc((void **)&r->buf, 64));
     OK(cudaMemsetAsync(r->buf, 0, 64, r->stream));
     OK(cudaStreamSynchronize(r->stream));
-    assert_int_equal(bb_start_barrier_init(&r->gate, limit_ns), 0);
+    assert_int_equal(bb_start_barrier_init(&r->start_barrier, limit_ns), 0);
 }
 
 static void teardown(struct fixture *r)
 {
     OK(cudaStreamSynchronize(r->stream));
-    bb_start_barrier_release(&r->gate);
-    bb_start_barrier_release(&r->gate); /* twice is fine */
+    bb_start_barrier_release(&r->start_barrier);
+    bb_start_barrier_release(&r->start_barrier); /* twice is fine */
     OK(cudaFree(r->buf));
     OK(cudaStreamDestroy(r->stream));
 }
@@ -49,14 +49,14 @@ static void a_closed_gate_holds_back_what_is_behind(void **state)
     setup(&r, 60000000000);
     OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
     for (unsigned char round = 1; round <= 3; round++) {
-        assert_int_equal(bb_start_barrier_close(&r.gate, r.stream), 0);
+        assert_int_equal(bb_start_barrier_close(&r.start_barrier, r.stream), 0);
         OK(cudaMemsetAsync(r.buf, round, 64, r.stream));
         assert_int_equal(byte_of(&r, other), round - 1);
         assert_int_equal(cudaStreamQuery(r.stream), cudaErrorNotReady);
-        bb_start_barrier_open(&r.gate);
+        bb_start_barrier_open(&r.start_barrier);
         OK(cudaStreamSynchronize(r.stream));
         assert_int_equal(byte_of(&r, other), round);
-        assert_false(bb_start_barrier_expired(&r.gate));
+        assert_false(bb_start_barrier_expired(&r.start_barrier));
     }
     OK(cudaStreamDestroy(other));
     teardown(&r);
@@ -68,15 +68,15 @@ static void a_forgotten_gate_opens_by_its_limit(void **state)
 
     (void)state;
     setup(&r, 2000000);
-    assert_false(bb_start_barrier_expired(&r.gate));
-    assert_int_equal(bb_start_barrier_close(&r.gate, r.stream), 0);
+    assert_false(bb_start_barrier_expired(&r.start_barrier));
+    assert_int_equal(bb_start_barrier_close(&r.start_barrier, r.stream), 0);
     OK(cudaMemsetAsync(r.buf, 9, 64, r.stream));
     assert_int_equal(byte_of(&r, r.stream), 9);
-    assert_true(bb_start_barrier_expired(&r.gate));
-    assert_int_equal(bb_start_barrier_close(&r.gate, r.stream), 0); /* the next one is a new one */
-    bb_start_barrier_open(&r.gate);
+    assert_true(bb_start_barrier_expired(&r.start_barrier));
+    assert_int_equal(bb_start_barrier_close(&r.start_barrier, r.stream), 0); /* the next one is a new one */
+    bb_start_barrier_open(&r.start_barrier);
     OK(cudaStreamSynchronize(r.stream));
-    assert_false(bb_start_barrier_expired(&r.gate));
+    assert_false(bb_start_barrier_expired(&r.start_barrier));
     teardown(&r);
 }
 

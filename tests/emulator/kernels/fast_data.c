@@ -93,7 +93,7 @@ void start_barrier_ends(struct emu_launch *l, bool expired)
         l->end_ns = opened_ns;
 }
 
-static void gate(struct emu_launch *l)
+static void start_barrier(struct emu_launch *l)
 {
     const struct bb_start_barrier_args *a = &EMU_ARG(l, 0, struct bb_start_barrier_args);
     int64_t begin_ns = wall_ns();
@@ -134,7 +134,7 @@ static const struct emu_twin twins[] = {
     {.name = "bb_start_barrier_kernel",
      .n_args = 1,
      .arg_bytes = {sizeof(struct bb_start_barrier_args)},
-     .run = gate,
+     .run = start_barrier,
      .lasts_ns = start_barrier_ns,
      .waits = true,
      .always = true},

@@ -70,7 +70,7 @@ struct bb_bench_context {
     size_t max_iterations;     /* timed iterations of a row that needs more than one batch; 0: none does           */
     struct bb_start_barrier start_barrier;
     int64_t start_barrier_limit_ns;
-    bool gated;        /* operations of mode stream wait behind the gate, on all ranks or on none                */
+    bool uses_start_barrier;        /* operations of mode stream wait behind the gate, on all ranks or on none                */
     bool start_barrier_expired; /* it once opened by itself on this rank: it is not closed again                          */
     bool connected;    /* operations of this row have run: none of them has to connect                           */
     struct bb_sample *batch, *all_batches; /* [a batch] this rank's, [size * that] everybody's             */
@@ -119,7 +119,7 @@ struct bb_figures {
     enum bb_stop stop; /* why there were no more samples                                */
     unsigned warnings; /* bits 1 << enum bb_warning                                     */
     int warmed;        /* operations before the first sample                            */
-    bool gated;        /* nothing started before all was enqueued                       */
+    bool uses_start_barrier;        /* nothing started before all was enqueued                       */
 };
 
 /* bb_bench_context_aggregate - operations of one iteration, at least 1. */

@@ -65,7 +65,7 @@ int bb_measure_init(struct bb_bench_context *ctx)
     }
     if (!complete)
         return bb_err(BB_EFAIL, "no memory for %zu samples of %zu ranks", samples, ranks);
-    return ctx->gated ? bb_start_barrier_init(&ctx->start_barrier, ctx->start_barrier_limit_ns) : 0;
+    return ctx->uses_start_barrier ? bb_start_barrier_init(&ctx->start_barrier, ctx->start_barrier_limit_ns) : 0;
 }
 
 void bb_measure_release(struct bb_bench_context *ctx)
@@ -319,7 +319,7 @@ static int sum_up(struct bb_bench_context *ctx, const struct bb_case *c, struct 
     if (ctx->mode->single && c->ranks > 1)
         TRY(find_skew(ctx, c, n, &f->skew));
     TRY(gather_notes(ctx, f));
-    f->gated = ctx->mode == &bb_mode_stream && ctx->gated && !(f->warnings & 1u << BB_WARN_START_BARRIER_EXPIRED);
+    f->uses_start_barrier = ctx->mode == &bb_mode_stream && ctx->uses_start_barrier && !(f->warnings & 1u << BB_WARN_START_BARRIER_EXPIRED);
 out:
     return rc;
 }
@@ -362,7 +362,7 @@ static int one_sample_by_host(struct bb_bench_context *ctx, const struct bb_case
     if (!ctx->both_clocks || ctx->mode->single || ctx->host_time)
         return 0;
     host.host_clock = true;
-    host.gated = false;
+    host.uses_start_barrier = false;
     host.repeats = 1;
     host.checks = 0;
     host.marks = NULL;

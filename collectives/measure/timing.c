@@ -116,7 +116,7 @@ static size_t iterations_behind_start_barrier(const struct bb_bench_context *ctx
     size_t room = bb_start_barrier_capacity(c->kind, ctx->world->size, bb_bench_context_aggregate(ctx));
     size_t n = (size_t)ctx->iterations;
 
-    if (!ctx->gated || !ctx->connected || ctx->blocking != BB_BLOCK_NONE || room < 2)
+    if (!ctx->uses_start_barrier || !ctx->connected || ctx->blocking != BB_BLOCK_NONE || room < 2)
         return 0;
     return n < room - 1 ? n : room - 1;
 }

@@ -293,11 +293,11 @@ static void choose_modes(const struct bb_bench_options *o, struct bb_bench_conte
 static int choose_start_barrier(struct bench *b)
 {
     const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
-    bool gated = b->options.figures.start_barrier && !b->ctx.host_clock && !b->report.shared_gpu && !(blocks && atoi(blocks)) &&
+    bool uses_start_barrier = b->options.figures.start_barrier && !b->ctx.host_clock && !b->report.shared_gpu && !(blocks && atoi(blocks)) &&
                  b->ctx.modes[0] == &bb_mode_stream;
-    int rc = bb_world_bcast(&b->session.world, &gated, sizeof gated, 0);
+    int rc = bb_world_bcast(&b->session.world, &uses_start_barrier, sizeof uses_start_barrier, 0);
 
-    b->ctx.gated = gated;
+    b->ctx.uses_start_barrier = uses_start_barrier;
     return rc;
 }
 

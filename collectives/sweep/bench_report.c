@@ -147,7 +147,7 @@ static const struct bb_field result_fields[] = {
     {"samples", SHOWS(f.time_us.n)},
     JSON(stopped),
     {"warmed", SHOWS(f.warmed)},
-    {"gated", SHOWS(f.gated)},
+    {"gated", SHOWS(f.uses_start_barrier)},
     {"host_us", SHOWS(f.host_us)},
     {"first_us", SHOWS(f.first_us)},
     {"wall_us", SHOWS(f.wall_us)},
@@ -365,7 +365,7 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
                 r->ctx->iterations, name);
     fprintf(r->out, "#       sample %s, of %s the median; %s communicator. 1 GB/s = 1e9 bytes/s\n",
             bb_rank_aggregation_names[r->ctx->rank_aggregation], samples, comm);
-    if (mode == &bb_mode_stream && r->ctx->gated)
+    if (mode == &bb_mode_stream && r->ctx->uses_start_barrier)
         fprintf(r->out, "#       none starts before every rank has enqueued its own (--gate)\n");
     if (shows_wall(r, mode))
         fprintf(r->out, "#       wall: one sample by the host's clock, launches and the last wait in it, as nccl-tests "

@@ -219,7 +219,7 @@ static void print_times(const struct bb_run_report *r, FILE *out)
         fprintf(out, "# as one CUDA graph a step takes %.3f of its time; captured in %s, first launch not timed\n",
                 m->graph_step.p50 / m->step.p50, bb_format_time(1e3 * m->capture_ms, text));
     }
-    if (m->gated) {
+    if (m->start_barrier) {
         print_stats("gated step", &m->start_barrier_step, &unit, out);
         print_stats("its issue", &m->start_barrier_issue, &unit, out);
         fprintf(out, "# begun when all of it is issued a step takes %.3f of its time\n",
@@ -526,7 +526,7 @@ static json_t *graph_json(const struct bb_measured *m)
 
 static json_t *start_barrier_json(const struct bb_measured *m)
 {
-    if (!m->gated)
+    if (!m->start_barrier)
         return json_null();
     return json_pack("{s:o, s:o, s:o}", "step_us", bb_json_stats(&m->start_barrier_step), "issue_us",
                      bb_json_stats(&m->start_barrier_issue), "step_ratio", bb_json_real(m->start_barrier_step.p50 / m->step.p50));

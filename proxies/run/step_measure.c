@@ -137,7 +137,7 @@ static int time_start_barrier_steps(struct bb_runner *r, int n, struct bb_progre
     }
     m->start_barrier_step = stats.step;
     m->start_barrier_issue = stats.issue;
-    m->gated = true;
+    m->start_barrier = true;
 out:
     return rc;
 }

@@ -35,7 +35,7 @@ struct bb_measured {
     bool graphed;             /* these three are there:                                                 */
     struct bb_stats graph_step, graph_issue; /* as step and issue, the step replayed as one CUDA graph */
     double capture_ms; /* host: capturing it and making it ready, slowest rank                   */
-    bool gated;        /* these two are there:                                                   */
+    bool start_barrier;        /* these two are there:                                                   */
     struct bb_stats start_barrier_step, start_barrier_issue; /* as step and issue, of steps begun when all of them was issued   */
     struct bb_rank_breakdown *traced; /* [ranks] NULL without traced steps                                      */
     struct bb_stats traced_step, traced_issue; /* as step and issue, of the traced steps of the whole program  */

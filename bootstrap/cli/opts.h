@@ -57,7 +57,7 @@ struct bb_opt {
  *   OPT_INT, OPT_SIZE, OPT_DOUBLE(letter, name, offset, default, arg, min, max, help)
  *   OPT_WORD(letter, name, offset, default, arg, words, help), OPT_WORD_AT(.. word_at ..)
  *   OPT_STRING(letter, name, offset, default, arg, help)
- * More members may follow the help: OPT_FLAG(0, "ops", FIELD(ops), "also every operation", .takes = ...).
+ * More members may follow the help: OPT_FLAG(0, "ops", FIELD(ops), "also every operation", .needs = ...).
  */
 #define OPT_FLAG(l, n, at, ...) OPT_ROW(BB_OPT_FLAG, l, n, at, .help = __VA_ARGS__)
 #define OPT_INT(...)            OPT_NUMBER(BB_OPT_INT, __VA_ARGS__)

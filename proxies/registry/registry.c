@@ -86,7 +86,7 @@ const char *bb_proxy_beyond(const struct bb_proxy_config *c, unsigned features)
 
     for (const struct bb_opt_table *t = tables; t->opts; t++)
         for (const struct bb_opt *o = t->opts; o->name; o++)
-            if ((o->features | t->features) & ~features && is_given(o, (const char *)c + t->base + o->offset))
+            if ((o->needs | t->needs) & ~features && is_given(o, (const char *)c + t->base + o->offset))
                 return o->name;
     return NULL;
 }

@@ -11,9 +11,9 @@ extern const struct bb_opt bb_proxy_options[];
  * (enum bb_proxy_feature) for an option to mean something stands in the option's row, or here for a whole table. */
 #define BB_STEP_TABLES(at)                                                                                             \
     {.title = "The step", .opts = bb_proxy_options, .base = (at)},                                                     \
-        BB_STEP_TABLE("A transformer", at, transformer, BB_FEATURE_TRANSFORMER),                                         \
-        BB_STEP_TABLE("Data parallelism", at, sync, BB_FEATURE_SYNC),                                                    \
-        BB_STEP_TABLE("Spatial parallelism and GEMS", at, tiles, BB_FEATURE_TILES),                                      \
+        BB_STEP_TABLE("A transformer", at, transformer, BB_FEATURE_TRANSFORMER),                                       \
+        BB_STEP_TABLE("Data parallelism", at, sync, BB_FEATURE_SYNC),                                                  \
+        BB_STEP_TABLE("Spatial parallelism and GEMS", at, tiles, BB_FEATURE_TILES),                                    \
         BB_STEP_TABLE("A scaling study", at, scaling, BB_FEATURE_SCALING)
 #define BB_STEP_TABLE(text, at, part, bit)                                                                             \
     {                                                                                                                  \
@@ -38,7 +38,7 @@ int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *wo
 
 /* bb_proxy_beyond - the first option that was given and is none of a proxy that takes these bits (enum bb_proxy_feature); NULL:
  * none. */
-const char *bb_proxy_beyond(const struct bb_proxy_config *config, unsigned needs);
+const char *bb_proxy_beyond(const struct bb_proxy_config *config, unsigned features);
 
 /* bb_proxy_takes_compute - whether --compute may be this word. NULL: not given. */
 bool bb_proxy_takes_compute(const struct bb_proxy *proxy, const char *compute);

@@ -586,13 +586,13 @@ out:
 }
 
 enum {
-    FEATURE = BB_FEATURE_LAYERS | BB_FEATURE_STAGES | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH | BB_FEATURE_SCALE |
-            BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_LAYER_US
+    FEATURES = BB_FEATURE_LAYERS | BB_FEATURE_STAGES | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH |
+               BB_FEATURE_SCALE | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_LAYER_US
 };
 
 #define GPT3(word, text, ...)                                                                                          \
     {                                                                                                                  \
-        .name = word, .help = text, .model = "gpt3", .features = FEATURE, .compute = "timed",                               \
+        .name = word, .help = text, .model = "gpt3", .features = FEATURES, .compute = "timed",                         \
         .positional = "[STAGES [SCALE]]", .positional_words = read_numbers, .defaults = fill_defaults,                 \
         .build = build_step, .variant = &(const struct variant)                                                        \
         {                                                                                                              \

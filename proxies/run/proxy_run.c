@@ -171,10 +171,10 @@ static struct bb_run_report report_of(const struct run *x)
 static double steps_of(const struct bb_measure_plan *p)
 {
     int graph = p->graph ? (p->warmup > 0 ? p->warmup : 1) + p->steps : 0;
-    int gated = p->start_barrier ? 1 + p->steps : 0;
+    int start_barrier_steps = p->start_barrier ? 1 + p->steps : 0;
     int alone = p->alone ? 2 * (p->steps + p->traced_steps) : 0;
 
-    return p->warmup + p->steps + p->traced_steps + graph + gated + alone;
+    return p->warmup + p->steps + p->traced_steps + graph + start_barrier_steps + alone;
 }
 
 /* What is known stands there while the steps run. Of all proxies, each is a line when it has run. */

@@ -153,7 +153,7 @@ static void print_help(FILE *out)
 static const struct {
     const char *command;
     bool (*knows)(const char *word);
-} owners[] = {{"bench", bb_bench_is_subcommand}, {"proxy", bb_proxy_knows}};
+} owners[] = {{"bench", bb_bench_is_subcommand}, {"proxy", bb_proxy_exists}};
 
 static int refuse_command(const char *word)
 {

@@ -10,7 +10,7 @@
 /* What is of steps. */
 static int refuse_collective(const struct bb_plan_options *o, const char *name)
 {
-    const char *beyond = bb_proxy_beyond(&o->config, BB_FEATURE_NODES);
+    const char *beyond = bb_proxy_unsupported_option(&o->config, BB_FEATURE_NODES);
     const struct {
         bool given;
         const char *option;

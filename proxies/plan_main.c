@@ -151,7 +151,7 @@ static int find_proxy(struct bb_plan_options *o, struct bb_words *words, const s
 
     while (n < sizeof(names) / sizeof(names[0]) && (names[n] = word_at(n)))
         n++;
-    near = words->n > 0 && !bb_proxy_knows(words->word[0]) ? bb_nearest(words->word[0], names, n) : NULL;
+    near = words->n > 0 && !bb_proxy_exists(words->word[0]) ? bb_nearest(words->word[0], names, n) : NULL;
     if (near && bb_coll_find(near) >= 0)
         return bb_err(BB_EUSAGE, "unknown proxy or collective '%s', did you mean '%s'?", words->word[0], near);
     TRY(take_export_file(o, words));

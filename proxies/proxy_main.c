@@ -144,7 +144,7 @@ static int parse_all(const struct bb_proxy_run_options *o, const struct bb_words
                       "--gate is for one proxy, as not every step fits the queues; name it instead of 'all'");
     if (o->trace)
         return bb_err(BB_EUSAGE, "--trace shows one proxy; name it instead of 'all'");
-    return bb_smoke_refuse(&o->step);
+    return bb_smoke_validate(&o->step);
 }
 
 int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy, int argc, char **argv)

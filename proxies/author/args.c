@@ -13,12 +13,12 @@ int bb_args_number(const struct bb_proxy_config *c, const char *word, const char
     if (given)
         return bb_err(BB_EUSAGE, "%s: %s are given twice, as '%s' and as an option; leave one out", c->proxy, what,
                       word);
-    if (bb_parse_int(word, 1, BB_MOST_LAYERS, value))
-        return bb_err(BB_EUSAGE, "%s: '%s' is no number of %s, expected 1 to %d", c->proxy, word, what, BB_MOST_LAYERS);
+    if (bb_parse_int(word, 1, BB_MAX_LAYERS, value))
+        return bb_err(BB_EUSAGE, "%s: '%s' is no number of %s, expected 1 to %d", c->proxy, word, what, BB_MAX_LAYERS);
     return 0;
 }
 
-int bb_args_place(const char *word, const char *const *words, int usual)
+int bb_args_index(const char *word, const char *const *words, int usual)
 {
     int i = word ? 0 : usual;
 
@@ -40,14 +40,14 @@ const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT])
 
 static int refuse_batch(const struct bb_proxy_config *c, long long samples, const char *made_of)
 {
-    long long n = c->global_batch, most = samples * BB_MOST_LAYERS, below = n / samples * samples;
+    long long n = c->global_batch, most = samples * BB_MAX_LAYERS, below = n / samples * samples;
     char near[BB_MULTIPLES_TEXT];
 
     if (n > most)
         return bb_err(BB_EUSAGE,
                       "%s: --global-batch-size %lld is more than %d micro-batches of %lld samples (%s); nearest: "
                       "--global-batch-size %lld",
-                      c->proxy, n, BB_MOST_LAYERS, samples, made_of, most);
+                      c->proxy, n, BB_MAX_LAYERS, samples, made_of, most);
     if (below == 0)
         snprintf(near, sizeof(near), "%lld", samples);
     else
@@ -64,13 +64,13 @@ int bb_args_micro_batches(const struct bb_proxy_config *c, int usual, long long 
     if (samples < 1)
         return bb_err(BB_EUSAGE, "%s: --global-batch-size %d, but no rank takes samples (%s); leave it out", c->proxy,
                       c->global_batch, made_of);
-    if (c->global_batch % samples || c->global_batch / samples > BB_MOST_LAYERS)
+    if (c->global_batch % samples || c->global_batch / samples > BB_MAX_LAYERS)
         return refuse_batch(c, samples, made_of);
     *m = (int)(c->global_batch / samples);
     return 0;
 }
 
-int bb_refuse_ranks(const struct bb_proxy_config *c, int step, const char *why)
+int bb_args_check_ranks(const struct bb_proxy_config *c, int step, const char *why)
 {
     char near[BB_MULTIPLES_TEXT];
 

@@ -32,7 +32,7 @@ struct bb_proxy {
     const char *dtype;      /* what --dtype is unless given; NULL: float, as the originals              */
     const char *compute;    /* what --compute is unless given: what the original does, "none" or "timed" */
     const char *positional; /* "[L S [M]]" for the help, NULL: takes none                              */
-    int (*positional_words)(struct bb_proxy_config *, const char *const *words, int n); /* n > 0 words  */
+    int (*parse_positionals)(struct bb_proxy_config *, const char *const *words, int n); /* n > 0 words  */
     int (*defaults)(struct bb_proxy_config *);                      /* fills what the user left open  */
     int (*build)(const struct bb_proxy_config *, struct bb_step *); /* bad layouts: said, -BB_EUSAGE  */
     const char *model; /* its file in profiles/models; NULL: none, or it is asked for                  */

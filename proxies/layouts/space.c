@@ -51,7 +51,7 @@ struct ways {
 /* The ways through a pipeline of pp stages that are as they were asked for. */
 static struct ways list_ways(const struct bb_transformer_options *o, int pp)
 {
-    int given = bb_args_place(o->schedule, bb_schedule_names, BB_SCHEDULES);
+    int given = bb_args_index(o->schedule, bb_schedule_names, BB_SCHEDULES);
     struct ways w = {.n = 0};
 
     if (o->schedule && given != BB_INTERLEAVED) {
@@ -89,7 +89,7 @@ static bool batch_divides(const struct listing *l, struct bb_layout_choice *c)
 {
     long long at_once = (long long)c->dp * c->batch, n = l->search->config->global_batch;
 
-    if (n % at_once || n / at_once > BB_MOST_LAYERS)
+    if (n % at_once || n / at_once > BB_MAX_LAYERS)
         return false;
     c->micro_batches = (int)(n / at_once);
     return c->schedule != BB_INTERLEAVED ||
@@ -204,12 +204,12 @@ int bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_s
 
     *space = (struct bb_layout_space){0};
     for (int r = 0; r < BB_RECOMPUTES; r++)
-        if (!c->transformer.recompute || r == bb_args_place(c->transformer.recompute, bb_recompute_names, 0))
+        if (!c->transformer.recompute || r == bb_args_index(c->transformer.recompute, bb_recompute_names, 0))
             space->recomputes[space->n_recomputes++] = r;
     for (size_t i = 0; i < sizeof(syncs) / sizeof(syncs[0]) && !c->transformer.sync; i++)
         add_value(&l.syncs, syncs[i]);
     if (c->transformer.sync)
-        add_value(&l.syncs, bb_args_place(c->transformer.sync, bb_sync_words, 0));
+        add_value(&l.syncs, bb_args_index(c->transformer.sync, bb_sync_words, 0));
     for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]) && !c->micro_batch_size; i++)
         add_value(&l.batches, batches[i]);
     if (c->micro_batch_size)

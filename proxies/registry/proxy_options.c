@@ -9,13 +9,13 @@ static const char *const compute_words[] = {"none", "timed", "gemm", NULL};
 #define FIELD(name) offsetof(struct bb_proxy_config, name)
 
 const struct bb_opt bb_proxy_options[] = {
-    OPT_INT(0, "layers", FIELD(layers), NULL, "L", 1, BB_MOST_LAYERS, "layers of the model (default: the model's)",
+    OPT_INT(0, "layers", FIELD(layers), NULL, "L", 1, BB_MAX_LAYERS, "layers of the model (default: the model's)",
             .needs = BB_FEATURE_LAYERS),
-    OPT_INT(0, "stages", FIELD(stages), NULL, "S", 1, BB_MOST_LAYERS, "pipeline stages (default: the proxy's)",
+    OPT_INT(0, "stages", FIELD(stages), NULL, "S", 1, BB_MAX_LAYERS, "pipeline stages (default: the proxy's)",
             .needs = BB_FEATURE_STAGES),
-    OPT_INT(0, "micro-batches", FIELD(micro_batches), NULL, "M", 1, BB_MOST_LAYERS,
+    OPT_INT(0, "micro-batches", FIELD(micro_batches), NULL, "M", 1, BB_MAX_LAYERS,
             "micro-batches per step and replica (default: the proxy's)", .needs = BB_FEATURE_MICRO_BATCHES),
-    OPT_INT(0, "scale", FIELD(scale), NULL, "K", 1, BB_MOST_LAYERS,
+    OPT_INT(0, "scale", FIELD(scale), NULL, "K", 1, BB_MAX_LAYERS,
             "micro-batches for each stage, instead of --micro-batches (default: the proxy's)", .needs = BB_FEATURE_SCALE),
     OPT_FLAG(0, "per-tensor", FIELD(per_tensor), "one message for each tensor instead of each layer or bucket",
              .needs = BB_FEATURE_PER_TENSOR),

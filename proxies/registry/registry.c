@@ -29,7 +29,7 @@ PROXIES(DECLARE)
 const struct bb_proxy *const bb_proxies[] = {PROXIES(ROW)};
 const int bb_n_proxies = sizeof(bb_proxies) / sizeof(bb_proxies[0]);
 
-bool bb_proxy_knows(const char *name)
+bool bb_proxy_exists(const char *name)
 {
     for (int i = 0; i < bb_n_proxies; i++)
         if (strcmp(bb_proxies[i]->name, name) == 0)
@@ -73,14 +73,14 @@ static bool is_given(const struct bb_opt *o, const void *field)
     return false;
 }
 
-bool bb_proxy_takes_compute(const struct bb_proxy *p, const char *compute)
+bool bb_proxy_supports_compute(const struct bb_proxy *p, const char *compute)
 {
     if (!compute || strcmp(compute, "none") == 0)
         return true;
     return p->features & (strcmp(compute, "gemm") == 0 ? BB_FEATURE_GEMM : BB_FEATURE_TIMED);
 }
 
-const char *bb_proxy_beyond(const struct bb_proxy_config *c, unsigned features)
+const char *bb_proxy_unsupported_option(const struct bb_proxy_config *c, unsigned features)
 {
     static const struct bb_opt_table tables[] = {BB_STEP_TABLES(0), {0}};
 
@@ -94,9 +94,9 @@ const char *bb_proxy_beyond(const struct bb_proxy_config *c, unsigned features)
 /* Options and kinds of compute that the proxy does not take. */
 static int refuse_unused(const struct bb_proxy *p, const struct bb_proxy_config *c)
 {
-    const char *beyond = bb_proxy_beyond(c, p->features);
+    const char *beyond = bb_proxy_unsupported_option(c, p->features);
 
-    if (!bb_proxy_takes_compute(p, c->compute))
+    if (!bb_proxy_supports_compute(p, c->compute))
         return bb_err(BB_EUSAGE, "%s: --compute %s means nothing here; leave it out", p->name, c->compute);
     if (beyond)
         return bb_err(BB_EUSAGE, "%s: --%s means nothing here; leave it out", p->name, beyond);
@@ -140,10 +140,10 @@ int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *wo
         return -BB_EUSAGE;
     config->proxy = (*proxy)->name;
     config->variant = (*proxy)->variant;
-    if (words->n > 1 && !(*proxy)->positional_words)
+    if (words->n > 1 && !(*proxy)->parse_positionals)
         return bb_err(BB_EUSAGE, "%s takes no numbers, but '%s' is given", config->proxy, words->word[1]);
     if (words->n > 1)
-        TRY((*proxy)->positional_words(config, words->word + 1, words->n - 1));
+        TRY((*proxy)->parse_positionals(config, words->word + 1, words->n - 1));
     TRY(refuse_unused(*proxy, config));
     TRY(refuse_batch(config));
     config->dtype = config->dtype ? config->dtype : (*proxy)->dtype ? (*proxy)->dtype : "float";

@@ -24,7 +24,7 @@ extern const struct bb_opt bb_proxy_options[];
 extern const struct bb_proxy *const bb_proxies[];
 extern const int bb_n_proxies;
 
-bool bb_proxy_knows(const char *name);                  /* silent */
+bool bb_proxy_exists(const char *name);                  /* silent */
 const char *bb_proxy_name_at(size_t i);                 /* NULL past the end */
 const struct bb_proxy *bb_proxy_find(const char *name); /* NULL after an error line with the nearest name */
 
@@ -36,12 +36,12 @@ const struct bb_proxy *bb_proxy_find(const char *name); /* NULL after an error l
 int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *words,
                        const struct bb_proxy **proxy) BB_MUST_CHECK;
 
-/* bb_proxy_beyond - the first option that was given and is none of a proxy that takes these bits (enum bb_proxy_feature); NULL:
+/* bb_proxy_unsupported_option - the first option that was given and is none of a proxy that takes these bits (enum bb_proxy_feature); NULL:
  * none. */
-const char *bb_proxy_beyond(const struct bb_proxy_config *config, unsigned features);
+const char *bb_proxy_unsupported_option(const struct bb_proxy_config *config, unsigned features);
 
-/* bb_proxy_takes_compute - whether --compute may be this word. NULL: not given. */
-bool bb_proxy_takes_compute(const struct bb_proxy *proxy, const char *compute);
+/* bb_proxy_supports_compute - whether --compute may be this word. NULL: not given. */
+bool bb_proxy_supports_compute(const struct bb_proxy *proxy, const char *compute);
 
 /* bb_step_build - the builder's work for config->ranks ranks, and what every step must satisfy whatever its builder
  * did. Layouts that cannot be: said, -BB_EUSAGE. release is fine on a half-built one. */

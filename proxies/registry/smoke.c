@@ -31,7 +31,7 @@ int bb_smoke_fit(const struct bb_proxy *proxy, const struct bb_proxy_config *bas
         if (base->ranks % stages)
             continue;
         *config = *base;
-        config->compute = bb_proxy_takes_compute(proxy, base->compute) ? base->compute : NULL;
+        config->compute = bb_proxy_supports_compute(proxy, base->compute) ? base->compute : NULL;
         config->scale_counts = base->scale_counts > 0 ? base->scale_counts : BB_SMOKE_SCALE;
         rc = try_stages(proxy, stages, config, step);
     }
@@ -51,7 +51,7 @@ static bool fits_ranks(const struct bb_proxy *proxy, const struct bb_proxy_confi
     return rc == 0;
 }
 
-int bb_smoke_nearest(const struct bb_proxy *proxy, const struct bb_proxy_config *base)
+int bb_smoke_nearest_ranks(const struct bb_proxy *proxy, const struct bb_proxy_config *base)
 {
     for (int far = 1; far <= base->ranks + 256; far++) {
         if (fits_ranks(proxy, base, base->ranks - far))
@@ -62,9 +62,9 @@ int bb_smoke_nearest(const struct bb_proxy *proxy, const struct bb_proxy_config 
     return 0;
 }
 
-int bb_smoke_refuse(const struct bb_proxy_config *c)
+int bb_smoke_validate(const struct bb_proxy_config *c)
 {
-    const char *beyond = bb_proxy_beyond(c, 0);
+    const char *beyond = bb_proxy_unsupported_option(c, 0);
 
     if (beyond)
         return bb_err(BB_EUSAGE, "all: --%s does not fit every proxy; leave it out, or name one proxy", beyond);

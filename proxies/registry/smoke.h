@@ -16,11 +16,11 @@
 int bb_smoke_fit(const struct bb_proxy *proxy, const struct bb_proxy_config *base, struct bb_proxy_config *config,
                  struct bb_step *step) BB_MUST_CHECK;
 
-/* bb_smoke_nearest - the number of ranks next to base->ranks that the proxy has a form for; 0: none up to twice as many
+/* bb_smoke_nearest_ranks - the number of ranks next to base->ranks that the proxy has a form for; 0: none up to twice as many
  * and 256. */
-int bb_smoke_nearest(const struct bb_proxy *proxy, const struct bb_proxy_config *base);
+int bb_smoke_nearest_ranks(const struct bb_proxy *proxy, const struct bb_proxy_config *base);
 
-/* bb_smoke_refuse - options that cannot hold for all proxies alike: said, -BB_EUSAGE; else 0. */
-int bb_smoke_refuse(const struct bb_proxy_config *config) BB_MUST_CHECK;
+/* bb_smoke_validate - options that cannot hold for all proxies alike: said, -BB_EUSAGE; else 0. */
+int bb_smoke_validate(const struct bb_proxy_config *config) BB_MUST_CHECK;
 
 #endif

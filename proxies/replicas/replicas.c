@@ -46,7 +46,7 @@ struct training {
 int bb_replicas_defaults(struct bb_proxy_config *c)
 {
     c->model = c->model ? c->model : USUAL_MODEL;
-    c->tflops = c->tflops > 0 ? c->tflops : BB_USUAL_TFLOPS;
+    c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;
     return 0;
 }
 
@@ -334,7 +334,7 @@ static int resolve_training(struct training *t)
 
     t->dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype);
     TRY(bb_network_load(c->model, &t->network));
-    TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_place(c->sync.sync, bb_sync_words, BB_SYNC_ALL_REDUCE), t->dtype,
+    TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_index(c->sync.sync, bb_sync_words, BB_SYNC_ALL_REDUCE), t->dtype,
                         t->dtype, &t->policy));
     if (!c->sync.optimizer && t->network.images)
         t->policy.optimizer = BB_PASS_SGD;

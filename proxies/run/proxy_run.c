@@ -275,7 +275,7 @@ static int report_line(struct run *x, const struct bb_proxy *proxy, bool fits, u
     r.wrong = wrong;
     r.step = fits ? r.step : NULL;
     if (x->session.out && !fits)
-        r.nearest_ranks = bb_smoke_nearest(proxy, &x->options.step);
+        r.nearest_ranks = bb_smoke_nearest_ranks(proxy, &x->options.step);
     if (x->session.out)
         bb_run_report_line(&r, proxy->name, x->session.out);
     return x->session.world.rank == 0 ? bb_results_row(x->session.json, bb_run_report_row(&r, proxy->name)) : 0;

@@ -371,7 +371,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     const enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype);
     int replicas = c->ranks / SHARDS, rc;
 
-    TRY(bb_refuse_ranks(c, SHARDS, "shards of a model"));
+    TRY(bb_args_check_ranks(c, SHARDS, "shards of a model"));
     TRY(read_model(&m));
     TRY(build_layout(&step->layout, c->ranks));
     TRY(bb_step_add_roles(step, SHARDS));

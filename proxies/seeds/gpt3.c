@@ -102,8 +102,8 @@ static const struct bb_json_field kernel_fields[] = {
 #define AT(member) offsetof(struct model, member)
 
 static const struct bb_json_field model_fields[] = {
-    BB_FIELD("defaults.stages", BB_JSON_WHOLE, AT(stages), .min = 2, .max = BB_MOST_LAYERS),
-    BB_FIELD("defaults.scale", BB_JSON_WHOLE, AT(scale), .min = 1, .max = BB_MOST_LAYERS),
+    BB_FIELD("defaults.stages", BB_JSON_WHOLE, AT(stages), .min = 2, .max = BB_MAX_LAYERS),
+    BB_FIELD("defaults.scale", BB_JSON_WHOLE, AT(scale), .min = 1, .max = BB_MAX_LAYERS),
     BB_FIELD("micro_batch", BB_MODEL_SHAPE, AT(micro_batch)),
     BB_FIELD("h", BB_MODEL_SHAPE, AT(hidden)),
     BB_FIELD("sequence", BB_MODEL_SHAPE, AT(sequence)),
@@ -195,9 +195,9 @@ static int resolve_micro_batches(struct bb_proxy_config *c, int usual_scale)
     if (c->scale && c->micro_batches && c->micro_batches != m)
         return bb_err(BB_EUSAGE, "%s: --scale %d makes %lld micro-batches in %d stages, not %d; leave one out",
                       c->proxy, c->scale, m, c->stages, c->micro_batches);
-    if (c->micro_batches == 0 && m > BB_MOST_LAYERS)
+    if (c->micro_batches == 0 && m > BB_MAX_LAYERS)
         return bb_err(BB_EUSAGE, "%s: %lld micro-batches, expected at most %d; nearest: --scale %d", c->proxy, m,
-                      BB_MOST_LAYERS, BB_MOST_LAYERS / c->stages);
+                      BB_MAX_LAYERS, BB_MAX_LAYERS / c->stages);
     c->micro_batches = c->micro_batches ? c->micro_batches : (int)m;
     return 0;
 }
@@ -238,7 +238,7 @@ static int refuse_layout(const struct bb_proxy_config *c, const struct variant *
         return bb_err(BB_EUSAGE, "%s: %d rank%s cannot hold %d stages of %d %s; nearest: %lld ranks", c->proxy,
                       c->ranks, c->ranks == 1 ? "" : "s", c->stages, width, v->division->people, unit);
     why = v->division == &tensor ? "stages x tensor-parallel ranks" : "stages x experts";
-    return bb_refuse_ranks(c, (int)unit, why);
+    return bb_args_check_ranks(c, (int)unit, why);
 }
 
 /* ---- the program of one role ---- */
@@ -593,7 +593,7 @@ enum {
 #define GPT3(word, text, ...)                                                                                          \
     {                                                                                                                  \
         .name = word, .help = text, .model = "gpt3", .features = FEATURES, .compute = "timed",                         \
-        .positional = "[STAGES [SCALE]]", .positional_words = read_numbers, .defaults = fill_defaults,                 \
+        .positional = "[STAGES [SCALE]]", .parse_positionals = read_numbers, .defaults = fill_defaults,                 \
         .build = build_step, .variant = &(const struct variant)                                                        \
         {                                                                                                              \
             __VA_ARGS__                                                                                                \

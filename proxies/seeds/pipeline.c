@@ -81,7 +81,7 @@ static int fill_defaults(struct bb_proxy_config *c)
     c->layers = c->layers ? c->layers : model.layers;
     c->stages = c->stages ? c->stages : model.stages;
     c->micro_batches = c->micro_batches ? c->micro_batches : model.micro_batches;
-    c->tflops = c->tflops > 0 ? c->tflops : BB_USUAL_TFLOPS;
+    c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;
     if (c->forward_us == 0)
         c->forward_us = model.forward_flops / c->tflops * 1e-6;
     if (c->backward_us == 0)
@@ -104,7 +104,7 @@ static int refuse_layout(const struct bb_proxy_config *c)
     if (l % s)
         return bb_err(BB_EUSAGE, "%s: %d layers do not divide by %d stages; nearest: %s layers", c->proxy, l, s,
                       bb_multiples(l, s, near));
-    return bb_refuse_ranks(c, s, "stages");
+    return bb_args_check_ranks(c, s, "stages");
 }
 
 /* ---- the program of one role ---- */
@@ -380,7 +380,7 @@ out:
         .name = word, .help = text ": pipeline stages in lock step, data-parallel gradients", .model = word,           \
         .features = BB_FEATURE_LAYERS | BB_FEATURE_STAGES | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH |                  \
                  BB_FEATURE_PER_TENSOR | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_LAYER_US | BB_FEATURE_TFLOPS,           \
-        .compute = "none", .positional = "[LAYERS STAGES [MICRO_BATCHES]]", .positional_words = read_numbers,          \
+        .compute = "none", .positional = "[LAYERS STAGES [MICRO_BATCHES]]", .parse_positionals = read_numbers,          \
         .defaults = fill_defaults, .build = build_step                                                                 \
     }
 

@@ -31,9 +31,9 @@ static int add_number(void *arg, const char *word)
     if (!*word || strlen(word) > 15)
         return bb_err(BB_EUSAGE, "%s: --%s '%s', expected whole numbers with commas between, such as 4,4", l->proxy,
                       l->option, l->text);
-    if (bb_parse_int(word, 1, BB_MOST_LAYERS, &l->numbers[l->n++]))
+    if (bb_parse_int(word, 1, BB_MAX_LAYERS, &l->numbers[l->n++]))
         return bb_err(BB_EUSAGE, "%s: --%s: '%s' is no whole number from 1 to %d", l->proxy, l->option, word,
-                      BB_MOST_LAYERS);
+                      BB_MAX_LAYERS);
     return 0;
 }
 
@@ -337,18 +337,18 @@ static int resolve_replications(struct bb_proxy_config *c, bool gems)
                       "%s: %d replications, expected an even number, half of them in each direction; nearest: "
                       "--replications %d",
                       c->proxy, *eta, *eta + 1);
-    if (*eta > BB_MOST_LAYERS / m)
+    if (*eta > BB_MAX_LAYERS / m)
         return bb_err(BB_EUSAGE,
                       "%s: %d replications of %d micro-batches, expected at most %d in all; nearest: "
                       "--micro-batches %d",
-                      c->proxy, *eta, m, BB_MOST_LAYERS, BB_MOST_LAYERS / *eta);
+                      c->proxy, *eta, m, BB_MAX_LAYERS, BB_MAX_LAYERS / *eta);
     return 0;
 }
 
 /* What nobody can get wrong. */
 static void resolve_rest(struct bb_proxy_config *c)
 {
-    c->tflops = c->tflops > 0 ? c->tflops : BB_USUAL_TFLOPS;
+    c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;
     c->tiles.halo_bwd = c->tiles.halo_bwd ? c->tiles.halo_bwd : "none";
     c->tiles.fused_layers = c->tiles.fused_layers ? c->tiles.fused_layers : 1;
 }
@@ -359,13 +359,13 @@ static int refuse_ranks(const struct bb_settled *s, const struct bb_proxy_config
     int whole = s->n_splits - s->n_spatial, n = 0;
     char why[96];
 
-    if (mp > BB_MOST_LAYERS)
-        return bb_err(BB_EUSAGE, "%s: a replica of %lld ranks, expected at most %d", c->proxy, mp, BB_MOST_LAYERS);
+    if (mp > BB_MAX_LAYERS)
+        return bb_err(BB_EUSAGE, "%s: a replica of %lld ranks, expected at most %d", c->proxy, mp, BB_MAX_LAYERS);
     if (tiles_of(s))
         n = snprintf(why, sizeof(why), "%d tiles + ", tiles_of(s));
     snprintf(why + n, sizeof(why) - (size_t)n, "%d split%s%s", whole, whole == 1 ? "" : "s",
              s->local_dp > 1 ? " x local replicas" : "");
-    return bb_refuse_ranks(c, (int)mp, why);
+    return bb_args_check_ranks(c, (int)mp, why);
 }
 
 /* The replicas are known from the ranks; the passes of a batch may then be too many. */

@@ -98,7 +98,7 @@ static int resolve_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind,
                 : o->bucket_rule || kind != BB_SYNC_DISTRIBUTED || o->bucket_mb > 0 || o->first_bucket_mb > 0
                     ? BB_BUCKETS_DDP
                     : BB_BUCKETS_MEGATRON;
-    int which = bb_args_place(o->bucket_rule, words, usual);
+    int which = bb_args_index(o->bucket_rule, words, usual);
 
     *rule = (struct bb_bucket_rule){
         .kind = (enum bb_bucket_kind)which,

@@ -38,7 +38,7 @@ static int fill_defaults(struct bb_proxy_config *c)
         o->schedule = bb_schedule_names[o->vpp > 1 ? BB_INTERLEAVED : BB_1F1B];
     o->vpp += o->vpp == 0;
     c->micro_batch_size += c->micro_batch_size == 0;
-    c->tflops = c->tflops > 0 ? c->tflops : BB_USUAL_TFLOPS;
+    c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;
     return 0;
 }
 
@@ -53,7 +53,7 @@ static int resolve_schedule(struct bb_training *t)
     if (rc)
         return rc;
     t->schedule = (struct bb_schedule){
-        .kind = (enum bb_schedule_kind)bb_args_place(o->schedule, bb_schedule_names, BB_1F1B),
+        .kind = (enum bb_schedule_kind)bb_args_index(o->schedule, bb_schedule_names, BB_1F1B),
         .stages = p,
         .micro_batches = m,
         .chunks = o->vpp,
@@ -199,10 +199,10 @@ static void resolve_how(struct bb_training *t)
                                                 : t->arch.sequence,
         .micro_batch_size = c->micro_batch_size,
         .sequence_parallel = o->sequence_parallel,
-        .recompute = (enum bb_recompute)bb_args_place(o->recompute, bb_recompute_names, BB_RECOMPUTE_NONE),
+        .recompute = (enum bb_recompute)bb_args_index(o->recompute, bb_recompute_names, BB_RECOMPUTE_NONE),
         .recompute_layers = o->recompute_layers,
-        .context = (enum bb_context_mode)bb_args_place(o->context, contexts, BB_CONTEXT_RING),
-        .dispatch = (enum bb_dispatch_mode)bb_args_place(o->dispatch, dispatches, BB_DISPATCH_ALL_TO_ALL),
+        .context = (enum bb_context_mode)bb_args_index(o->context, contexts, BB_CONTEXT_RING),
+        .dispatch = (enum bb_dispatch_mode)bb_args_index(o->dispatch, dispatches, BB_DISPATCH_ALL_TO_ALL),
         .node_limit = o->node_limit,
         .float8_dispatch = o->float8_dispatch,
         .capacity_factor = o->capacity,
@@ -227,7 +227,7 @@ static int resolve_shape(struct bb_training *t)
 
     resolve_how(t);
     TRY(resolve_grid(t));
-    TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_place(c->transformer.sync, bb_sync_words, BB_SYNC_ALL_REDUCE),
+    TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_index(c->transformer.sync, bb_sync_words, BB_SYNC_ALL_REDUCE),
                         t->how.dtype, BB_FLOAT, &t->policy));
     TRY(refuse_unused(t));
     TRY(refuse_recompute(t));

@@ -77,7 +77,7 @@ static const char *attention_of(const struct bb_step *step)
 {
     const char *how = NULL;
 
-    for (int w = 0; w < step->n_works && !how; w++)
+    for (int w = 0; w < step->n_kernel_lists && !how; w++)
         how = attention_in(step->works[w]);
     return how;
 }
@@ -86,7 +86,7 @@ static const char *attention_of(const struct bb_step *step)
  * longer than forecast. */
 static bool has_many_experts(const struct bb_step *step)
 {
-    for (int w = 0; w < step->n_works; w++)
+    for (int w = 0; w < step->n_kernel_lists; w++)
         for (int i = 0; i < step->works[w]->n; i++) {
             const struct bb_kernel_list_item *item = &step->works[w]->items[i];
 

@@ -70,7 +70,7 @@ int bb_script_start(struct bb_script *s, const struct bb_op *op)
     if (bb_script_is_forked(s))
         s->newest = keep_index(s, bb_script_fork_add(s, op));
     else
-        s->newest = keep_index(s, bb_program_flow(s->program, op, s->after, s->n_after));
+        s->newest = keep_index(s, bb_program_add_dataflow(s->program, op, s->after, s->n_after));
     return s->newest;
 }
 
@@ -259,7 +259,7 @@ const char *bb_script_text(struct bb_script *s, const char *text)
 
 void bb_script_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_pass *how)
 {
-    struct bb_kernel_list *work = s->failed ? NULL : bb_step_work(step);
+    struct bb_kernel_list *work = s->failed ? NULL : bb_step_add_kernel_list(step);
     const struct bb_pass p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
 
     if (work && (how->kind == BB_PASS_SGD || how->kind == BB_PASS_ADAM))

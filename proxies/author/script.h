@@ -5,7 +5,7 @@
  * A call depends on every operation that the thread waited for before it. An operation that was started and not yet
  * waited for runs on, on the stream of its communicator. A kernel is waited for at once. Besides these dependencies
  * there are only those of buffers: none is read before it is written, or overwritten while it is in use
- * (bb_program_flow).
+ * (bb_program_add_dataflow).
  *
  * The first failure (no memory) sticks: later calls do nothing, bb_script_result tells.
  */

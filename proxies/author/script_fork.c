@@ -157,7 +157,7 @@ static void start_kept(struct bb_script *s, struct kept *k)
     for (int w = 0; w < k->n_after; w++)
         after[w] = bb_script_fork_real(s, k->after[w]);
     op.call = real_call(s, op.call);
-    at = bb_program_flow(s->program, &op, after, k->n_after);
+    at = bb_program_add_dataflow(s->program, &op, after, k->n_after);
     s->failed |= at < 0;
     k->real = at;
     k->turn = s->fork->threads[k->thread].turns;

@@ -104,7 +104,7 @@ static int refuse(const struct workload *w, const struct bb_op *op)
         BB_EUSAGE,
         "--export simai: SimAI has no %s of '%s' with %d ranks; it has all_reduce, all_gather, reduce_scatter "
         "and alltoall of tp (%d), ep (%d), dp (%d) and edp (%d), and messages of pp; nearest: --export chakra",
-        bb_op_kind_word(op->kind, op->coll), l->groups[l->comms[op->comm].group].name,
+        bb_op_kind_name(op->kind, op->coll), l->groups[l->comms[op->comm].group].name,
         l->groups[l->comms[op->comm].group].size, w->size[TP], w->size[EP], w->size[DP], w->size[DP_EP]);
 }
 

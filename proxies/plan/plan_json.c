@@ -71,7 +71,7 @@ static json_t *traffic_of(const struct bb_layout *l, const struct bb_traffic_rol
         const struct bb_traffic_row *r = &role->rows[i];
 
         json_array_append_new(rows, json_pack("{s:s, s:s, s:i, s:I, s:s, s:I, s:I, s:o}", "kind",
-                                              bb_op_kind_word(r->kind, r->coll), "group", l->groups[r->group].name,
+                                              bb_op_kind_name(r->kind, r->coll), "group", l->groups[r->group].name,
                                               "group_size", r->group_size, "count", (json_int_t)r->count, "dtype",
                                               bb_dtypes[r->dtype].name, "calls", (json_int_t)r->calls, "bytes",
                                               (json_int_t)r->bytes, "peers", peers_of(r)));
@@ -153,7 +153,7 @@ static json_t *works_of(const struct bb_step *step)
 {
     json_t *works = json_array();
 
-    for (int w = 0; w < step->n_works; w++) {
+    for (int w = 0; w < step->n_kernel_lists; w++) {
         json_t *items = json_array();
 
         for (int i = 0; i < step->works[w]->n; i++)
@@ -165,7 +165,7 @@ static json_t *works_of(const struct bb_step *step)
 
 static json_t *work_index(const struct bb_step *step, const struct bb_kernel_list *work)
 {
-    for (int w = 0; work && w < step->n_works; w++)
+    for (int w = 0; work && w < step->n_kernel_lists; w++)
         if (step->works[w] == work)
             return json_integer(w);
     return json_null();
@@ -183,7 +183,7 @@ static json_t *op_object(const struct bb_step *step, const struct bb_program *p,
         "{s:I, s:s, s:s, s:s?, s:o, s:o, s:o, s:o, s:s?, s:s?, s:o, s:o, s:s?, s:s, s:o, s:o, s:s?, s:o, s:o, s:o, "
         "s:o, "
         "s:o}",
-        "index", (json_int_t)i, "kind", bb_op_kind_word(op->kind, op->coll), "stream", p->streams[op->stream].name,
+        "index", (json_int_t)i, "kind", bb_op_kind_name(op->kind, op->coll), "stream", p->streams[op->stream].name,
         "group", comm ? l->groups[l->comms[op->comm].group].name : NULL, "peer", peer_text(op), "count",
         comm && op->kind != BB_OP_ALLTOALLV ? json_integer((json_int_t)op->count) : json_null(), "send_counts",
         counts_of(op, bb_alltoallv_sends), "recv_counts", counts_of(op, bb_alltoallv_receives), "dtype",
@@ -338,7 +338,7 @@ int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
     bad |= json_object_set_new(object, "ranks", json_integer(plan->step->layout.ranks));
     bad |= json_object_set_new(object, "groups", list_groups(plan));
     bad |= json_object_set_new(object, "roles", list_roles(plan, ops));
-    if (ops && plan->step->n_works > 0)
+    if (ops && plan->step->n_kernel_lists > 0)
         bad |= json_object_set_new(object, "works", works_of(plan->step));
     bad |= json_object_set_new(object, "checks", bb_plan_checks(plan));
     return bad ? refuse_room() : 0;

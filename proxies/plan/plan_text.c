@@ -123,7 +123,7 @@ static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r,
 {
     char count[40], bytes[BB_BYTES_TEXT];
 
-    fprintf(out, "  %-14s %-10s %6d %14s %-8s %6zu %12s", bb_op_kind_word(r->kind, r->coll), l->groups[r->group].name,
+    fprintf(out, "  %-14s %-10s %6d %14s %-8s %6zu %12s", bb_op_kind_name(r->kind, r->coll), l->groups[r->group].name,
             r->group_size, format_thousands((double)r->count, count), bb_dtypes[r->dtype].name, r->calls,
             bb_format_bytes(r->bytes, bytes));
     for (int i = 0; i < r->n_peers && i < 3; i++)
@@ -232,7 +232,7 @@ static void print_op(const struct bb_layout *l, const struct bb_program *p, size
             op->call == BB_NONE                       ? ' '
             : i > 0 && p->ops[i - 1].call == op->call ? '|'
                                                       : '/',
-            bb_op_kind_word(op->kind, op->coll), detail);
+            bb_op_kind_name(op->kind, op->coll), detail);
     if (op->kind == BB_OP_SEND || op->kind == BB_OP_RECV)
         fprintf(out, op->peer_kind == BB_PEER_OFFSET ? " %+d" : " %d", op->peer);
     fprintf(out, " %s", bb_phase_names[op->phase]);

@@ -99,7 +99,7 @@ static int make_work(struct training *t, int unit, int which)
         t->work[which][unit] = t->work[which][unit - 1];
         return 0;
     }
-    w = bb_step_work(t->step);
+    w = bb_step_add_kernel_list(t->step);
     t->work[which][unit] = w;
     if (!w)
         return -BB_EFAIL;

@@ -192,10 +192,10 @@ static int list_works(struct bb_runner *r)
         const struct bb_kernel_list *work = r->program->ops[i].work;
         int known = 0;
 
-        while (work && known < r->n_works && r->works[known] != work)
+        while (work && known < r->n_kernel_lists && r->works[known] != work)
             known++;
-        if (work && known == r->n_works)
-            r->works[r->n_works++] = work;
+        if (work && known == r->n_kernel_lists)
+            r->works[r->n_kernel_lists++] = work;
     }
     return 0;
 }
@@ -220,9 +220,9 @@ static int refuse_memory(const struct bb_runner *r, const struct fit *f)
     double unit = pow(10, floor(log10(factor > 1e-12 ? factor : 1e-12)));
     char help[200], work[BB_BYTES_TEXT], less[80] = "";
 
-    if (r->n_works)
+    if (r->n_kernel_lists)
         snprintf(less, sizeof(less), "; real compute takes %s of it, --compute timed or none takes nothing",
-                 bb_format_bytes(bb_kernel_runner_bytes(r->works, r->n_works), work));
+                 bb_format_bytes(bb_kernel_runner_bytes(r->works, r->n_kernel_lists), work));
     snprintf(help, sizeof(help), "--scale-counts %g needs less%s%s", floor(factor / unit) * unit,
              has_pipeline(r->layout) ? ", so do fewer layers and more stages" : "", less);
     return bb_memory_refuse(f->need, f->available, help);
@@ -262,10 +262,10 @@ static int make_memory(struct bb_runner *r)
     for (int i = 0; i < p->n_buffers; i++)
         bytes[i] = p->buffers[i].count * bb_dtypes[p->buffers[i].dtype].bytes;
     TRY(check_memory(r, r->memory->takes(bb_device_buffers_cost(bytes, p->n_buffers)) +
-                            (r->n_works ? bb_kernel_runner_bytes(r->works, r->n_works) : 0)));
+                            (r->n_kernel_lists ? bb_kernel_runner_bytes(r->works, r->n_kernel_lists) : 0)));
     TRY(bb_device_buffers_init(&r->areas, bytes, p->n_buffers, r->memory, r->join));
-    if (r->n_works)
-        TRY(bb_kernel_runner_init(&r->worker, r->works, r->n_works, CANDIDATES, r->streams[0]));
+    if (r->n_kernel_lists)
+        TRY(bb_kernel_runner_init(&r->worker, r->works, r->n_kernel_lists, CANDIDATES, r->streams[0]));
     TRY(BB_CUDA(cudaMalloc((void **)&r->beat, sizeof(*r->beat))));
     TRY(BB_CUDA(cudaMemsetAsync(r->beat, 0, sizeof(*r->beat), r->join)));
     TRY(bb_runner_wait(r, r->join, "buffers"));
@@ -429,7 +429,7 @@ static void release_cuda(struct bb_runner *r)
     bb_event_destroy(r->end);
     bb_stream_destroy(r->join);
     bb_device_buffers_release(r->areas);
-    if (r->n_works)
+    if (r->n_kernel_lists)
         bb_kernel_runner_release(&r->worker);
     if (r->beat)
         (void)cudaFree(r->beat);

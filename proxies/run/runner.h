@@ -47,7 +47,7 @@ struct bb_runner {
     const struct bb_allocator *memory;  /* where those come from                                      */
     struct bb_device_buffers *areas;
     const struct bb_kernel_list **works; /* the distinct ones of the program                                   */
-    int n_works;
+    int n_kernel_lists;
     struct bb_kernel_runner worker; /* runs them; empty without any                                       */
     float *beat;                    /* device: the element of the common start                       */
     cudaStream_t *streams, join;    /* [program.n_streams]; join begins and ends the step            */

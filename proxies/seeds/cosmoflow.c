@@ -186,7 +186,7 @@ static int list_layers(const struct model *m, struct bb_step *step, enum bb_dtyp
 {
     for (int i = 0; i < 2 * (CONVS + DENSES); i++) {
         int l = i / 2, backward = i % 2, products = backward && l > 0 ? 2 : 1;
-        struct bb_kernel_list *w = bb_step_work(step);
+        struct bb_kernel_list *w = bb_step_add_kernel_list(step);
 
         if (!w)
             return -BB_EFAIL;
@@ -202,7 +202,7 @@ static int list_halos(const struct model *m, struct bb_step *step, enum bb_dtype
 {
     for (int i = 0; i < SHARDS * 4 * CONVS; i++) {
         int l = i % CONVS, shard = i / CONVS / 4, backward = i / CONVS / 2 % 2, received = i / CONVS % 2;
-        struct bb_kernel_list *w = bb_step_work(step);
+        struct bb_kernel_list *w = bb_step_add_kernel_list(step);
 
         if (!w)
             return -BB_EFAIL;

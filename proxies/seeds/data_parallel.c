@@ -89,12 +89,12 @@ static int list_work(struct training *t)
 {
     enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(t->config->dtype);
     const struct bb_residual *m = &t->model;
-    struct bb_kernel_list *work = bb_step_work(t->step);
+    struct bb_kernel_list *work = bb_step_add_kernel_list(t->step);
     bool fits = work && bb_residual_forward(m, (int64_t)t->samples, dtype, work);
 
     t->forward = work;
     for (int b = 0; work && b < m->n_buckets; b++) {
-        t->backward[b] = work = bb_step_work(t->step);
+        t->backward[b] = work = bb_step_add_kernel_list(t->step);
         fits = work && fits &&
                bb_residual_backward(m, m->buckets[b].first, m->buckets[b].n, (int64_t)t->samples, dtype, work);
     }

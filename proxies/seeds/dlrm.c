@@ -189,7 +189,7 @@ static double flops_of(const struct recommender *r, enum layer layer, bool backw
 static int list_work(struct recommender *r)
 {
     for (int i = 0; i < 2 * LAYERS; i++) {
-        struct bb_kernel_list *w = bb_step_work(r->step);
+        struct bb_kernel_list *w = bb_step_add_kernel_list(r->step);
         enum layer layer = (enum layer)(i / 2);
         bool backward = i % 2;
 

@@ -299,7 +299,7 @@ static int list_work(struct pipeline *b)
 {
     for (int i = 0; i < 2 * b->model->n_kernels; i++) {
         const struct kernel *k = &b->model->kernels[i / 2];
-        struct bb_kernel_list *w = bb_step_work(b->step);
+        struct bb_kernel_list *w = bb_step_add_kernel_list(b->step);
         int backward = i % 2;
 
         if (!w)
@@ -315,7 +315,7 @@ static int list_work(struct pipeline *b)
 /* All gradients of a stage, as the gradients phase has them, added to those of the micro-batches before. */
 static int list_accumulation(struct pipeline *b)
 {
-    struct bb_kernel_list *w = bb_step_work(b->step);
+    struct bb_kernel_list *w = bb_step_add_kernel_list(b->step);
 
     for (int g = 0; w && g < b->model->n_gradients; g++)
         bb_kernel_list_accumulate(w, b->model->gradients[g].count, (enum bb_dtype_id)bb_dtype_find(b->config->dtype));

@@ -303,7 +303,7 @@ static int write_summary(struct pipeline *b)
 static int list_training(struct pipeline *b, enum bb_dtype_id dtype)
 {
     for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
-        struct bb_kernel_list *sum = bb_step_work(b->step), *update = bb_step_work(b->step);
+        struct bb_kernel_list *sum = bb_step_add_kernel_list(b->step), *update = bb_step_add_kernel_list(b->step);
 
         if (!sum || !update)
             return -BB_EFAIL;
@@ -329,7 +329,7 @@ static int list_work(struct pipeline *b)
                                      .dtype = dtype};
 
     for (int backward = 0; backward < 2; backward++) {
-        struct bb_kernel_list *work = bb_step_work(b->step);
+        struct bb_kernel_list *work = bb_step_add_kernel_list(b->step);
 
         if (!work)
             return -BB_EFAIL;

@@ -94,16 +94,16 @@ int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_wo
     } key = {op->work, op->work_times};
     const int at = op->work ? bb_key_index_add(&t->works, &key) : BB_NONE;
 
-    if (at >= 0 && at < t->n_works) {
+    if (at >= 0 && at < t->n_kernel_lists) {
         *work = t->of_work[at];
         return 0;
     }
     *work = bb_op_work_time(t->cluster, op);
     if (!op->work)
         return 0;
-    if (at != t->n_works || BB_GROW(t->of_work, at)) /* the index has one that there was no room for */
+    if (at != t->n_kernel_lists || BB_GROW(t->of_work, at)) /* the index has one that there was no room for */
         return -BB_EFAIL;
-    t->of_work[t->n_works++] = *work;
+    t->of_work[t->n_kernel_lists++] = *work;
     return 0;
 }
 

@@ -40,9 +40,9 @@ struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nod
 struct bb_op_times {
     const struct bb_cluster *cluster;
     struct bb_key_index works, calls;
-    struct bb_work_time *of_work; /* [n_works] */
+    struct bb_work_time *of_work; /* [n_kernel_lists] */
     struct bb_cost *of_call;      /* [n_calls] */
-    int n_works, n_calls;         /* as many as the indices have, unless there was no memory */
+    int n_kernel_lists, n_calls;         /* as many as the indices have, unless there was no memory */
 };
 /* bb_op_times_call - `where` stands for the call's ranks, nodes and spread. Returns the number of this call there. */
 int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work) BB_MUST_CHECK;

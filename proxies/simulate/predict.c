@@ -362,7 +362,7 @@ static int predict_comm_alone(const struct bb_step *step, struct bb_prediction *
     half.n_roles = 0;
     TRY(BB_NEW(half.roles, step->n_roles));
     for (; half.n_roles < step->n_roles; half.n_roles++)
-        TRY(bb_program_only(&step->roles[half.n_roles].program, true, &half.roles[half.n_roles].program));
+        TRY(bb_program_filter(&step->roles[half.n_roles].program, true, &half.roles[half.n_roles].program));
     TRY(bb_predict_step_ns(&half, &p->cluster, &p->conditions, &p->comm_alone_ns));
 out:
     for (int r = 0; half.roles && r < half.n_roles; r++)

@@ -271,7 +271,7 @@ static void run_alltoallv(struct bb_execution *r, int at, const struct bb_task *
     }
     for (int place = 0; place < op->table->n; place++) {
         const int there =
-            bb_alltoallv_meets(op, place) ? bb_sim_mate_task(r->m, mates[place].class_id, u->comm, u->order) : BB_NONE;
+            bb_alltoallv_exchanges_with(op, place) ? bb_sim_mate_task(r->m, mates[place].class_id, u->comm, u->order) : BB_NONE;
 
         if (there != BB_NONE)
             meet_sides(r, at, there, &(struct link){.from = rank, .to = mates[place].rank});

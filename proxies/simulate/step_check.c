@@ -144,7 +144,7 @@ static bool follow_alltoallv(const struct search *s, const struct stuck *here, s
         int peer = bb_group_member(l, group, instance, place);
         int there = bb_sim_mate_task(s->m, class_of(s, peer), u->comm, u->order);
 
-        if (!bb_alltoallv_meets(op, place))
+        if (!bb_alltoallv_exchanges_with(op, place))
             continue;
         if (there == BB_NONE) {
             tell_wait(s, here, u->first, peer, "whose program does not have it");

@@ -107,7 +107,7 @@ static int add_to_piece(const struct segmenting *c, struct bb_layer_piece *p, co
     for (int direction = 0; c->gemm && direction < BB_PASS_DIRECTIONS; direction++) {
         struct bb_kernel_list *work = p->work[direction];
 
-        work = work ? work : bb_step_work(c->plan->step);
+        work = work ? work : bb_step_add_kernel_list(c->plan->step);
         if (!work)
             return -BB_EFAIL;
         p->work[direction] = work;

@@ -221,7 +221,7 @@ static struct bb_kernel_list *make_pack(struct bb_tile_stage *w, const struct bb
 {
     bool back = x->kind == GRADIENTS;
     struct bb_pass pass = {.kind = before ? BB_PASS_PACK : back ? BB_PASS_UNPACK_ADD : BB_PASS_UNPACK};
-    struct bb_kernel_list *work = bb_step_work(w->tiling->step);
+    struct bb_kernel_list *work = bb_step_add_kernel_list(w->tiling->step);
 
     w->script.failed |= work == NULL;
     for (int h = 0; work && h < x->n; h++)

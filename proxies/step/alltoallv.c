@@ -30,7 +30,7 @@ int bb_alltoallv_peers(const struct bb_op *op)
     int n = 0;
 
     for (int place = 0; place < op->table->n; place++)
-        n += bb_alltoallv_meets(op, place);
+        n += bb_alltoallv_exchanges_with(op, place);
     return n;
 }
 

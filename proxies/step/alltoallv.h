@@ -42,8 +42,8 @@ static inline size_t bb_alltoallv_receives(const struct bb_op *op, int from)
 size_t bb_alltoallv_sent(const struct bb_op *op);
 size_t bb_alltoallv_received(const struct bb_op *op);
 
-/* bb_alltoallv_meets - whether it sends to that place or receives from it; bb_alltoallv_peers - how many it does with. */
-static inline bool bb_alltoallv_meets(const struct bb_op *op, int place)
+/* bb_alltoallv_exchanges_with - whether it sends to that place or receives from it; bb_alltoallv_peers - how many it does with. */
+static inline bool bb_alltoallv_exchanges_with(const struct bb_op *op, int place)
 {
     return bb_alltoallv_sends(op, place) > 0 || bb_alltoallv_receives(op, place) > 0;
 }

@@ -195,7 +195,7 @@ int bb_program_add(struct bb_program *p, const struct bb_op *op, const int *wait
     return rc ? rc : close_op(p, &copy);
 }
 
-int bb_program_flow(struct bb_program *p, const struct bb_op *op, const int *waits, int n)
+int bb_program_add_dataflow(struct bb_program *p, const struct bb_op *op, const int *waits, int n)
 {
     struct bb_op copy;
     int rc = open_op(p, op, &copy, waits, n);
@@ -215,7 +215,7 @@ int bb_program_last(const struct bb_program *p, int stream)
     return p->last[stream];
 }
 
-const char *bb_op_kind_word(enum bb_op_kind kind, enum bb_coll_kind coll)
+const char *bb_op_kind_name(enum bb_op_kind kind, enum bb_coll_kind coll)
 {
     static const char *const words[] = {
         [BB_OP_COMPUTE] = "compute", [BB_OP_SEND] = "send", [BB_OP_RECV] = "recv", [BB_OP_ALLTOALLV] = "alltoallv"};
@@ -295,7 +295,7 @@ static int halve_op(struct halving *h, int i, struct bb_program *out)
     return index < 0 ? index : 0;
 }
 
-int bb_program_only(const struct bb_program *p, bool comm, struct bb_program *out)
+int bb_program_filter(const struct bb_program *p, bool comm, struct bb_program *out)
 {
     struct halving h = {.whole = p, .comm = comm};
     int rc = 0;

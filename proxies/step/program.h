@@ -88,7 +88,7 @@ struct bb_stream_spec {
 };
 
 #define BB_MAX_STREAMS 33
-struct bb_touch {
+struct bb_buffer_access {
     int write;                /* the last operation that writes the buffer, BB_NONE                              */
     int last[BB_MAX_STREAMS]; /* of each stream, the last that reads or writes it, BB_NONE                       */
 };
@@ -104,7 +104,7 @@ struct bb_program {
     int n_streams;
     struct bb_buffer *buffers;
     int n_buffers;
-    struct bb_touch *touched; /* [n_buffers] who used it so far: see bb_program_flow                             */
+    struct bb_buffer_access *touched; /* [n_buffers] who used it so far: see bb_program_add_dataflow                             */
 };
 
 /* A life: init gives an empty program with the compute stream; release frees all and is fine on a half-built one. */
@@ -125,17 +125,17 @@ int bb_program_add(struct bb_program *p, const struct bb_op *op, const int *wait
 bool bb_program_is_full(const struct bb_program *p); /* no step that can be run has so many operations */
 
 /*
- * bb_program_flow - bb_program_add with the waits that its buffers demand on top of waits[]: it waits for whoever wrote
+ * bb_program_add_dataflow - bb_program_add with the waits that its buffers demand on top of waits[]: it waits for whoever wrote
  * src, and for whoever reads or wrote dst, so that nothing is read before it is there or overwritten while in flight.
  * Whole buffers count, offsets don't: operations that may run side by side want buffers of their own.
  */
-int bb_program_flow(struct bb_program *p, const struct bb_op *op, const int *waits, int n);
+int bb_program_add_dataflow(struct bb_program *p, const struct bb_op *op, const int *waits, int n);
 
 /* bb_program_last - the last operation so far on that stream, or BB_NONE. */
 int bb_program_last(const struct bb_program *p, int stream);
 
-/* bb_op_kind_word - "compute", "send", "recv", "alltoallv", or the collective's name. */
-const char *bb_op_kind_word(enum bb_op_kind kind, enum bb_coll_kind coll);
+/* bb_op_kind_name - "compute", "send", "recv", "alltoallv", or the collective's name. */
+const char *bb_op_kind_name(enum bb_op_kind kind, enum bb_coll_kind coll);
 
 /* bb_op_peer - rank inside the communicator of n ranks that the rank `index` means by its peer or root. */
 int bb_op_peer(const struct bb_op *op, int index, int n);
@@ -147,11 +147,11 @@ static inline bool bb_op_is_comm(const struct bb_op *op)
 }
 
 /*
- * bb_program_only - *out = the compute operations of p alone, or (comm) its communication alone: what the second
+ * bb_program_filter - *out = the compute operations of p alone, or (comm) its communication alone: what the second
  * overlap figure runs. An operation that waited for one that is gone waits for what that one waited for, so the order
  * of the rest stays. Streams and buffers are all kept. out is an own program, to be released.
  */
-int bb_program_only(const struct bb_program *p, bool comm, struct bb_program *out) BB_MUST_CHECK;
+int bb_program_filter(const struct bb_program *p, bool comm, struct bb_program *out) BB_MUST_CHECK;
 
 /* bb_op_payload_bytes - the payload of an operation as in the plan's `bytes`: all_reduce, broadcast, reduce, send, recv
  * count*e; all_gather, reduce_scatter, alltoall the full array, n*count*e; alltoallv the sum of its sends and receives.

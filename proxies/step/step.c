@@ -58,19 +58,19 @@ const char *bb_step_text(struct bb_step *step, const char *fmt, ...)
     return NULL;
 }
 
-struct bb_kernel_list *bb_step_work(struct bb_step *step)
+struct bb_kernel_list *bb_step_add_kernel_list(struct bb_step *step)
 {
-    if (BB_GROW(step->works, step->n_works) || BB_NEW(step->works[step->n_works], 1))
+    if (BB_GROW(step->works, step->n_kernel_lists) || BB_NEW(step->works[step->n_kernel_lists], 1))
         return NULL;
-    return step->works[step->n_works++];
+    return step->works[step->n_kernel_lists++];
 }
 
-struct bb_kernel_list *bb_step_keep_work(struct bb_step *step, const struct bb_kernel_list *made)
+struct bb_kernel_list *bb_step_copy_kernel_list(struct bb_step *step, const struct bb_kernel_list *made)
 {
     const size_t bytes = offsetof(struct bb_kernel_list, items) + (size_t)made->n * sizeof(made->items[0]);
     struct bb_kernel_list *work;
 
-    if (BB_GROW(step->works, step->n_works))
+    if (BB_GROW(step->works, step->n_kernel_lists))
         return NULL;
     work = malloc(bytes);
     if (!work) {
@@ -78,11 +78,11 @@ struct bb_kernel_list *bb_step_keep_work(struct bb_step *step, const struct bb_k
         return NULL;
     }
     memcpy(work, made, bytes);
-    step->works[step->n_works++] = work;
+    step->works[step->n_kernel_lists++] = work;
     return work;
 }
 
-struct bb_alltoallv *bb_step_table(struct bb_step *step, int n)
+struct bb_alltoallv *bb_step_add_alltoallv_table(struct bb_step *step, int n)
 {
     struct bb_alltoallv *table;
 
@@ -112,12 +112,12 @@ static int refuse_messages(const struct bb_step *step)
 
             n += op->kind == BB_OP_ALLTOALLV ? 2 * (size_t)bb_alltoallv_peers(op) : 1;
         }
-    if (n <= BB_MOST_OPERATIONS)
+    if (n <= BB_MAX_OPERATIONS)
         return 0;
     return bb_err(BB_EUSAGE,
                   "%s: %d programs of %zu operations, each message of its uneven exchanges one, %d in all are held at "
                   "most; nearest: fewer --micro-batches, or a plan without timeline, export and --scale-counts",
-                  step->proxy, step->n_roles, n, BB_MOST_OPERATIONS);
+                  step->proxy, step->n_roles, n, BB_MAX_OPERATIONS);
 }
 
 int bb_step_expand(struct bb_step *step)
@@ -144,7 +144,7 @@ void bb_step_release(struct bb_step *step)
         bb_program_release(&step->roles[r].program);
     for (int t = 0; t < step->strings.n; t++)
         free(step->strings.text[t]);
-    for (int w = 0; w < step->n_works; w++)
+    for (int w = 0; w < step->n_kernel_lists; w++)
         free(step->works[w]);
     for (int t = 0; t < step->n_tables; t++) {
         free(step->tables[t]->rows);

@@ -11,7 +11,7 @@
 #include "proxies/step/program.h"
 
 /* A step is held whole: so many operations of all its programs together take some 8 GiB, and as much again predicted. */
-#define BB_MOST_OPERATIONS 40000000
+#define BB_MAX_OPERATIONS 40000000
 
 /* What a builder makes: the layout, one program per role, and which role each rank has. */
 struct bb_role {
@@ -35,7 +35,7 @@ struct bb_step {
         int n;
     } strings;                     /* texts that programs point to                                              */
     struct bb_kernel_list **works; /* what compute operations point to */
-    int n_works;
+    int n_kernel_lists;
     struct bb_alltoallv **tables; /* what alltoallv operations point to */
     int n_tables;
 };
@@ -55,14 +55,14 @@ int bb_step_add_roles(struct bb_step *step, int n) BB_MUST_CHECK;
 const char *bb_step_text(struct bb_step *step, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 struct bb_kernel_list *
-bb_step_work(struct bb_step *step); /* empty, lives as long as the step; NULL without memory (said) */
+bb_step_add_kernel_list(struct bb_step *step); /* empty, lives as long as the step; NULL without memory (said) */
 
-/* bb_step_keep_work - a copy that has room for its items alone: for steps of thousands of lists; nothing may be appended. */
-struct bb_kernel_list *bb_step_keep_work(struct bb_step *step, const struct bb_kernel_list *made);
+/* bb_step_copy_kernel_list - a copy that has room for its items alone: for steps of thousands of lists; nothing may be appended. */
+struct bb_kernel_list *bb_step_copy_kernel_list(struct bb_step *step, const struct bb_kernel_list *made);
 
-/* bb_step_table - the numbers of an uneven exchange among n places, all 0, to be filled; lives as long as the step; NULL
+/* bb_step_add_alltoallv_table - the numbers of an uneven exchange among n places, all 0, to be filled; lives as long as the step; NULL
  * without memory (said). */
-struct bb_alltoallv *bb_step_table(struct bb_step *step, int n);
+struct bb_alltoallv *bb_step_add_alltoallv_table(struct bb_step *step, int n);
 
 /* bb_step_expand - every alltoallv of the step as its messages: for who runs, draws or exports single messages. Returns
  * 0, -BB_EFAIL, or -BB_EUSAGE (said) for a step of too many. */

@@ -171,7 +171,7 @@ static int look_at_all(struct walk *w, int op, struct last *last)
     if (is_message(mine))
         return look_at(w, op, bb_op_peer_rank(l, mine, w->rank), last);
     for (int i = 0; i < l->groups[group].size && rc == 0; i++)
-        if (mine->kind == BB_OP_COLLECTIVE || bb_alltoallv_meets(mine, i))
+        if (mine->kind == BB_OP_COLLECTIVE || bb_alltoallv_exchanges_with(mine, i))
             rc = look_at(w, op, bb_group_member(l, group, instance, i), last);
     return rc;
 }

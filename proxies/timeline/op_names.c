@@ -14,7 +14,7 @@ const char *bb_op_word(const struct bb_op *op)
 {
     if (op->kind == BB_OP_COMPUTE)
         return op->what ? op->what : "something";
-    return bb_op_kind_word(op->kind, op->coll);
+    return bb_op_kind_name(op->kind, op->coll);
 }
 
 const char *bb_op_name(const struct bb_layout *l, const struct bb_op *op, char text[BB_OP_NAME])

@@ -58,7 +58,7 @@ static int add_op(struct rows *rows, int by, const struct bb_layout *l, const st
         return add_to(rows, "phase", bb_phase_names[op->phase], at);
     if (by == 1)
         return bb_op_is_comm(op) ? add_to(rows, "group", group_of(l, op), at) : 0;
-    snprintf(kind, sizeof(kind), "%s%s%.32s", bb_op_kind_word(op->kind, op->coll), bb_op_is_comm(op) ? " " : "",
+    snprintf(kind, sizeof(kind), "%s%s%.32s", bb_op_kind_name(op->kind, op->coll), bb_op_is_comm(op) ? " " : "",
              bb_op_is_comm(op) ? group_of(l, op) : "");
     return add_to(rows, "kind", kind, at);
 }

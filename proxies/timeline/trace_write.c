@@ -119,7 +119,7 @@ static void put_rate(FILE *out, double bus_bytes, const struct bb_timed_op *at)
 static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op, int rank)
 {
     fputs("\"kind\": ", out);
-    put_text(out, bb_op_kind_word(op->kind, op->coll));
+    put_text(out, bb_op_kind_name(op->kind, op->coll));
     if (bb_op_is_comm(op))
         put_comm(out, l, op, rank);
     if (op->flops > 0)

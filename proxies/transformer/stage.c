@@ -200,14 +200,14 @@ static int refuse_size(const struct writer *w, int slots_done)
     const struct bb_schedule *s = &w->t->schedule;
     int programs = w->t->step->n_roles, fewer;
 
-    if (w->script.program->n_ops * (size_t)programs <= BB_MOST_OPERATIONS)
+    if (w->script.program->n_ops * (size_t)programs <= BB_MAX_OPERATIONS)
         return 0;
     fewer = (int)((double)s->micro_batches * slots_done / w->pipe.n_slots);
     fewer = bb_schedule_row(s)->chunked ? fewer / s->stages * s->stages : fewer;
     return bb_err(BB_EUSAGE,
                   "%s: %d micro-batches make %d different programs of more than %zu operations, %d in all are held at "
                   "most; nearest: --micro-batches %d",
-                  w->t->config->proxy, s->micro_batches, programs, w->script.program->n_ops, BB_MOST_OPERATIONS,
+                  w->t->config->proxy, s->micro_batches, programs, w->script.program->n_ops, BB_MAX_OPERATIONS,
                   fewer > 0 ? fewer : 1);
 }
 

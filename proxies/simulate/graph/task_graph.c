@@ -218,7 +218,7 @@ static int add_places(struct bb_task_graph *s, const struct bb_op *op, struct bb
     for (int place = 0; place < op->table->n; place++) {
         const struct bb_op to = {.comm = op->comm, .peer = place, .peer_kind = BB_PEER_ABSOLUTE};
 
-        if (bb_alltoallv_meets(op, place) && channel_for(s, &to) < 0)
+        if (bb_alltoallv_exchanges_with(op, place) && channel_for(s, &to) < 0)
             return -BB_EFAIL;
     }
     return 0;

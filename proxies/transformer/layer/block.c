@@ -209,7 +209,7 @@ static const struct bb_kernel_list *make_work_list(struct bb_layers *l, const st
     struct bb_kernel_list made = {0}, *work;
 
     bb_kernel_groups_work(sizes, c, &made);
-    work = bb_step_keep_work(l->step, &made);
+    work = bb_step_copy_kernel_list(l->step, &made);
     if (!work || BB_GROW(l->listed, l->n_listed))
         return NULL;
     l->listed[l->n_listed++] = (struct bb_listed){*c, sizes, work};

@@ -223,7 +223,7 @@ static int keep_rows(struct bb_layers *l)
         return 0;
     TRY(BB_NEW(l->tables, l->config.arch->layers));
     for (int layer = 0; layer < l->config.arch->layers; layer++) {
-        struct bb_alltoallv *table = bb_step_table(l->step, l->config.ep);
+        struct bb_alltoallv *table = bb_step_add_alltoallv_table(l->step, l->config.ep);
 
         TRY(table ? 0 : -BB_EFAIL);
         memcpy(table->rows, l->routing.rows + (size_t)layer * each, each * sizeof(*table->rows));

@@ -23,7 +23,7 @@ static void absolute_peers_part_a_role(void **state)
         assert_int_equal(role->n_ranks, 1);
         assert_int_equal(role->ranks[0], r);
         assert_int_equal(role->n_rows, 1);
-        assert_string_equal(bb_op_kind_word(role->rows[0].kind, role->rows[0].coll), "send");
+        assert_string_equal(bb_op_kind_name(role->rows[0].kind, role->rows[0].coll), "send");
         assert_int_equal(role->rows[0].calls, 3);
         assert_int_equal(role->rows[0].bytes, 120);
         assert_int_equal(role->rows[0].n_peers, 1);

@@ -239,7 +239,7 @@ static void amount_is(const struct bb_step *step, const struct bb_traffic_role *
     for (int i = 0; i < role->n_rows; i++) {
         const struct bb_traffic_row *row = &role->rows[i];
 
-        if (strcmp(bb_op_kind_word(row->kind, row->coll), a->kind) == 0 &&
+        if (strcmp(bb_op_kind_name(row->kind, row->coll), a->kind) == 0 &&
             strcmp(step->layout.groups[row->group].name, a->group) == 0) {
             calls += row->calls;
             bytes += row->calls * row->count * 4;

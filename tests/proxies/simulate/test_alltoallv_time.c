@@ -133,7 +133,7 @@ static void make_pairs(struct bb_step *step, int rows)
     ep = bb_layout_add_group(&step->layout, "ep", 1);
     assert_int_equal(bb_layout_add_comm(&step->layout, "ep", ep), 0);
     assert_int_equal(bb_step_add_roles(step, 2), 0);
-    table = bb_step_table(step, 2);
+    table = bb_step_add_alltoallv_table(step, 2);
     assert_non_null(table);
     for (int i = 0; i < 4; i++)
         table->rows[i] = rows;

@@ -242,7 +242,7 @@ static void make_beside(struct bb_step *step, const struct bb_kernel_list_item *
     struct bb_kernel_list *work;
 
     made_init(step, 2, 1);
-    work = bb_step_work(step);
+    work = bb_step_add_kernel_list(step);
     assert_non_null(work);
     work->items[work->n++] = *item;
     for (int r = 0; r < 2; r++) {

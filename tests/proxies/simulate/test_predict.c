@@ -446,7 +446,7 @@ static void compute_alone_is_the_step_without_communication(void **state)
     half = step;
     assert_int_equal(BB_NEW(half.roles, step.n_roles), 0);
     for (int r = 0; r < step.n_roles; r++)
-        assert_int_equal(bb_program_only(&step.roles[r].program, false, &half.roles[r].program), 0);
+        assert_int_equal(bb_program_filter(&step.roles[r].program, false, &half.roles[r].program), 0);
     for (int uneven = 0; uneven < 2; uneven++) {
         bb_prediction_release(&p);
         assert_int_equal(bb_predict_under(&step, &cluster, uneven ? &slow : NULL, &p), 0);

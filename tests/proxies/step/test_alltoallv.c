@@ -12,7 +12,7 @@ static void make_exchange(bool back, size_t width)
     struct bb_alltoallv *table;
 
     made_init(&step, 3, 1);
-    table = bb_step_table(&step, 3);
+    table = bb_step_add_alltoallv_table(&step, 3);
     assert_non_null(table);
     memcpy(table->rows, rows, sizeof(rows));
     for (int r = 0; r < 3; r++) {

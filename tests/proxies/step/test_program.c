@@ -27,7 +27,7 @@ static int flow(int stream, int src, int dst)
 
     op.src = src;
     op.dst = dst;
-    return bb_program_flow(&program, &op, NULL, 0);
+    return bb_program_add_dataflow(&program, &op, NULL, 0);
 }
 
 static void waits_are(int op, const int *expected, int n)
@@ -70,13 +70,13 @@ static void one_call_does_not_wait_for_itself(void **state)
     (void)state;
     op.call = 5;
     op.src = a;
-    first = bb_program_flow(&program, &op, NULL, 0);
+    first = bb_program_add_dataflow(&program, &op, NULL, 0);
     op.kind = BB_OP_RECV;
     op.stream = other_stream;
     op.comm = 1;
     op.src = BB_NONE;
     op.dst = a;
-    second = bb_program_flow(&program, &op, &first, 1);
+    second = bb_program_add_dataflow(&program, &op, &first, 1);
     waits_are(second, NULL, 0);
 }
 
@@ -127,7 +127,7 @@ static void halves_remember_the_stream(void **state)
     waits_are(c1, NULL, 0);
     op.stream = other;
     bb_program_add(&program, &op, &c1, 1);
-    assert_int_equal(bb_program_only(&program, true, &comm), 0);
+    assert_int_equal(bb_program_filter(&program, true, &comm), 0);
     assert_int_equal(comm.ops[1].waits, 1);
     assert_int_equal(comm.wait_list[comm.ops[1].first_wait], send);
     bb_program_release(&comm);
@@ -150,7 +150,7 @@ static void halves_keep_the_order(void **state)
     waits_are(s1, &c0, 1);
     waits_are(c1, &s1, 1);
 
-    assert_int_equal(bb_program_only(&program, true, &comm), 0);
+    assert_int_equal(bb_program_filter(&program, true, &comm), 0);
     assert_int_equal(comm.n_ops, 3);
     assert_int_equal(comm.ops[1].waits, 0); /* s0 stands before it on its stream */
     assert_int_equal(comm.ops[2].waits, 1);
@@ -162,7 +162,7 @@ static void halves_keep_the_order(void **state)
         assert_int_equal(comm.streams[i].comm, program.streams[i].comm);
     }
 
-    assert_int_equal(bb_program_only(&program, false, &compute), 0);
+    assert_int_equal(bb_program_filter(&program, false, &compute), 0);
     assert_int_equal(compute.n_ops, 2);
     assert_int_equal(compute.ops[0].waits + compute.ops[1].waits, 0);
     bb_program_release(&comm);
@@ -180,7 +180,7 @@ static void a_full_program_is_refused(void **state)
     program.n_ops = (size_t)1 << 24; /* as if so many had been added */
     assert_true(bb_program_is_full(&program));
     assert_int_equal(bb_program_add(&program, &op, NULL, 0), -BB_EUSAGE);
-    assert_int_equal(bb_program_flow(&program, &op, NULL, 0), -BB_EUSAGE);
+    assert_int_equal(bb_program_add_dataflow(&program, &op, NULL, 0), -BB_EUSAGE);
     program.n_ops = there;
     assert_true(bb_program_add(&program, &op, NULL, 0) >= 0);
 }

@@ -92,14 +92,14 @@ static int link_kind(const void *arg, int from, int to)
     return kind;
 }
 
-static int list_places(const struct bb_sim *m, enum bb_place what, struct bb_rank_places *places)
+static int list_resource(const struct bb_sim *m, enum bb_place what, struct bb_rank_resource *resources)
 {
     int rc;
 
-    TRY(BB_NEW(places->of, m->step->layout.ranks));
+    TRY(BB_NEW(resources->of, m->step->layout.ranks));
     for (int r = 0; r < m->step->layout.ranks; r++) {
-        places->of[r] = bb_place_of(m->cluster, what, r);
-        places->n = places->of[r] >= places->n ? places->of[r] + 1 : places->n;
+        resources->of[r] = bb_place_of(m->cluster, what, r);
+        resources->n = resources->of[r] >= resources->n ? resources->of[r] + 1 : resources->n;
     }
 out:
     return rc;
@@ -126,7 +126,7 @@ int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)
 {
     const struct bb_cluster *c = m->cluster;
     const bool crosses = c && (bb_place_is_shared(c, BB_AT_LEAF) || bb_place_is_shared(c, BB_AT_POD));
-    struct bb_rank_marks marks = {.apart = m->conditions.jitter > 0};
+    struct bb_rank_marks marks = {.all_distinct = m->conditions.jitter > 0};
     uint64_t *mark = NULL;
     int rc = 0;
 
@@ -138,18 +138,18 @@ int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)
         TRY(mark_collectives(m, mark));
     for (enum bb_place what = 0; what < BB_PLACES; what++)
         if (bb_place_is_shared(c, what))
-            TRY(list_places(m, what, &marks.places[marks.n_places++]));
+            TRY(list_resource(m, what, &marks.resources[marks.n_resources++]));
     marks.mark = mark;
     if (crosses || (c && c->fabric.rails)) {
         marks.link_kind = link_kind;
         marks.arg = m;
     }
     TRY(bb_rank_classes_init(&m->classes, m->step, m->graphs, c ? c->gpus_per_node : 0, &marks, faults));
-    if (crosses && !marks.apart)
+    if (crosses && !marks.all_distinct)
         TRY(refuse_classes(m));
 out:
     free(mark);
-    for (int i = 0; i < marks.n_places; i++)
-        free(marks.places[i].of);
+    for (int i = 0; i < marks.n_resources; i++)
+        free(marks.resources[i].of);
     return rc;
 }

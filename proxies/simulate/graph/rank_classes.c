@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORK_LIMIT   60000000L /* rank-rounds; beyond it every rank is a class of its own */
-#define ROUNDS_BLIND 8         /* then places in communicators are told apart as well     */
+#define MAX_RANK_ROUNDS   60000000L /* rank-rounds; beyond it every rank is a class of its own */
+#define ROUNDS_WITHOUT_INDEX 8         /* then places in communicators are told apart as well     */
 
 /* ---- places ---- */
 
@@ -34,23 +34,23 @@ int bb_channel_rank(const struct bb_layout *l, const struct bb_channel *channel,
     return bb_op_peer_rank(l, &op, rank);
 }
 
-struct bb_meaning bb_meaning(const struct bb_layout *l, const struct bb_task_graph *graph, int comm, int from, int to)
+struct bb_channels_to bb_channels_to(const struct bb_layout *l, const struct bb_task_graph *graph, int comm, int from, int to)
 {
     int n = bb_comm_size(l, comm), place = bb_comm_index(l, comm, to);
-    long long away = (long long)place - bb_comm_index(l, comm, from), least = graph->least_offset[comm];
+    long long away = (long long)place - bb_comm_index(l, comm, from), least = graph->min_offset[comm];
 
     /* the first of away + k n that is not less than the least offset */
-    return (struct bb_meaning){graph, comm, place, least + ((away - least) % n + n) % n, n};
+    return (struct bb_channels_to){graph, comm, place, least + ((away - least) % n + n) % n, n};
 }
 
-int bb_meaning_next(struct bb_meaning *m)
+int bb_channels_to_next(struct bb_channels_to *m)
 {
     int c = BB_NONE;
 
     if (m->absolute != BB_NONE)
         c = bb_task_graph_channel(m->graph, m->comm, BB_PEER_ABSOLUTE, m->absolute);
     m->absolute = BB_NONE;
-    for (; c == BB_NONE && m->offset <= m->graph->most_offset[m->comm]; m->offset += m->size)
+    for (; c == BB_NONE && m->offset <= m->graph->max_offset[m->comm]; m->offset += m->size)
         c = bb_task_graph_channel(m->graph, m->comm, BB_PEER_OFFSET, (int)m->offset);
     return c;
 }
@@ -83,7 +83,7 @@ struct refinement {
     const struct bb_task_graph *graphs;
     int gpus_per_node;
     const struct bb_rank_marks *marks;
-    uint64_t *mates[BB_RANK_PLACES]; /* [places] sums of their ranks' colours      */
+    uint64_t *resource_sums[BB_RANK_RESOURCES]; /* [places] sums of their ranks' colours      */
     bool collective[BB_MAX_COMMS];   /* somebody runs collectives on it            */
     size_t *first_edge;              /* [ranks + 1]                                */
     int *peer;                       /* [edges] world rank                         */
@@ -109,12 +109,12 @@ static const struct bb_task_graph *graph_of(const struct refinement *p, int rank
 }
 
 /* Which of `from`'s channels on the communicator mean the rank `to`. */
-static uint64_t channels_meaning(const struct refinement *p, int from, int comm, int to)
+static uint64_t hash_channels_to(const struct refinement *p, int from, int comm, int to)
 {
-    struct bb_meaning m = bb_meaning(&p->step->layout, graph_of(p, from), comm, from, to);
+    struct bb_channels_to m = bb_channels_to(&p->step->layout, graph_of(p, from), comm, from, to);
     uint64_t set = 0;
 
-    for (int c; (c = bb_meaning_next(&m)) != BB_NONE;)
+    for (int c; (c = bb_channels_to_next(&m)) != BB_NONE;)
         set += mix_hash(1, (uint64_t)c);
     return set;
 }
@@ -132,10 +132,10 @@ static void add_edges(struct refinement *p, int rank, size_t edge)
     for (int c = 0; c < s->n_channels; c++, edge++) {
         int comm = s->channels[c].comm, peer = bb_channel_rank(&p->step->layout, &s->channels[c], rank);
         bool known = bb_comm_instance(&p->step->layout, comm, peer) != BB_NONE && graph_of(p, peer)->uses[comm];
-        uint64_t back = known ? channels_meaning(p, peer, comm, rank) : 0;
+        uint64_t back = known ? hash_channels_to(p, peer, comm, rank) : 0;
 
         p->peer[edge] = peer;
-        p->edge[edge] = mix_hash(mix_hash(back, channels_meaning(p, rank, comm, peer)),
+        p->edge[edge] = mix_hash(mix_hash(back, hash_channels_to(p, rank, comm, peer)),
                                  mix_hash((uint64_t)link_kind(p, rank, peer), (uint64_t)(peer == rank)));
     }
 }
@@ -170,8 +170,8 @@ static uint64_t refine_rank(const struct refinement *p, int rank)
 
             color = mix_hash(color, instance == BB_NONE ? 0 : p->sums[c][instance]);
         }
-    for (int i = 0; i < p->marks->n_places; i++)
-        color = mix_hash(color, p->mates[i][p->marks->places[i].of[rank]]);
+    for (int i = 0; i < p->marks->n_resources; i++)
+        color = mix_hash(color, p->resource_sums[i][p->marks->resources[i].of[rank]]);
     return color;
 }
 
@@ -184,11 +184,11 @@ static int count_colors(struct refinement *p)
     return p->classes.n;
 }
 
-static void sum_places(const struct refinement *p, const struct bb_rank_places *places, uint64_t *mates)
+static void sum_resource(const struct refinement *p, const struct bb_rank_resource *resources, uint64_t *resource_sums)
 {
-    memset(mates, 0, sizeof(uint64_t) * (size_t)places->n);
+    memset(resource_sums, 0, sizeof(uint64_t) * (size_t)resources->n);
     for (int r = 0; r < p->step->layout.ranks; r++)
-        mates[places->of[r]] += mix_hash(4, p->color[r]);
+        resource_sums[resources->of[r]] += mix_hash(4, p->color[r]);
 }
 
 static void refine_round(struct refinement *p)
@@ -199,8 +199,8 @@ static void refine_round(struct refinement *p)
     for (int c = 0; c < l->n_comms; c++)
         if (p->collective[c])
             sum_instances(p, c);
-    for (int i = 0; i < p->marks->n_places; i++)
-        sum_places(p, &p->marks->places[i], p->mates[i]);
+    for (int i = 0; i < p->marks->n_resources; i++)
+        sum_resource(p, &p->marks->resources[i], p->resource_sums[i]);
     for (int r = 0; r < l->ranks; r++)
         p->next[r] = refine_rank(p, r);
     p->color = p->next;
@@ -240,7 +240,7 @@ static void set_first_colors(struct refinement *p)
 }
 
 /* Long chains tell their ranks apart by one place a round; this does it at once. */
-static void tell_places_apart(struct refinement *p)
+static void distinguish_by_index(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
 
@@ -249,7 +249,7 @@ static void tell_places_apart(struct refinement *p)
             p->color[r] = mix_hash(p->color[r], (uint64_t)bb_comm_index(l, graph_of(p, r)->channels[c].comm, r));
 }
 
-static int tell_all_apart(struct refinement *p)
+static int make_singletons(struct refinement *p)
 {
     for (int r = 0; r < p->step->layout.ranks; r++)
         p->color[r] = (uint64_t)r;
@@ -262,23 +262,23 @@ static int refine_classes(struct refinement *p)
     long work = 0;
     int now;
 
-    if (p->marks->apart)
-        return tell_all_apart(p);
+    if (p->marks->all_distinct)
+        return make_singletons(p);
     set_first_colors(p);
     now = count_colors(p);
     if (now < 0)
         return now;
-    for (int round = 1; work <= WORK_LIMIT; round++, work += ranks) {
+    for (int round = 1; work <= MAX_RANK_ROUNDS; round++, work += ranks) {
         int before = now;
 
         refine_round(p);
         now = count_colors(p);
         if (now == before || now == ranks || now < 0)
             return now < 0 ? now : 0;
-        if (round == ROUNDS_BLIND)
-            tell_places_apart(p);
+        if (round == ROUNDS_WITHOUT_INDEX)
+            distinguish_by_index(p);
     }
-    return tell_all_apart(p);
+    return make_singletons(p);
 }
 
 /* ---- classes ---- */
@@ -310,8 +310,8 @@ static int refinement_init(struct refinement *p)
     TRY(BB_NEW(p->edge, edges));
     TRY(BB_NEW(p->color, ranks));
     TRY(BB_NEW(p->next, ranks));
-    for (int i = 0; i < p->marks->n_places; i++)
-        TRY(BB_NEW(p->mates[i], p->marks->places[i].n));
+    for (int i = 0; i < p->marks->n_resources; i++)
+        TRY(BB_NEW(p->resource_sums[i], p->marks->resources[i].n));
     for (int c = 0; c < l->n_comms; c++) {
         for (int r = 0; r < p->step->n_roles; r++)
             p->collective[c] |= p->graphs[r].n_collectives[c] > 0;
@@ -334,8 +334,8 @@ static void refinement_release(struct refinement *p)
     free(p->edge);
     free(p->color);
     free(p->next);
-    for (int i = 0; i < BB_RANK_PLACES; i++)
-        free(p->mates[i]);
+    for (int i = 0; i < BB_RANK_RESOURCES; i++)
+        free(p->resource_sums[i]);
     bb_key_index_release(&p->classes);
 }
 

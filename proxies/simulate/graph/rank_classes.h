@@ -25,20 +25,20 @@ struct bb_rank_classes {
     int *ranks; /* [n] how many it has               */
 };
 
-#define BB_RANK_PLACES 3
+#define BB_RANK_RESOURCES 3
 
 /* What else tells ranks apart. All zero: nothing. */
 struct bb_rank_marks {
     const uint64_t *mark;   /* [ranks] ranks of different marks are of different classes; NULL: none has one */
-    struct bb_rank_places { /* ranks of one place share something, so each sees its mates                    */
+    struct bb_rank_resource { /* ranks of one place share something, so each sees its mates                    */
         int *of;            /* [ranks] */
         int n;
-    } places[BB_RANK_PLACES];
-    int n_places;
+    } resources[BB_RANK_RESOURCES];
+    int n_resources;
     /* The kind of the link between two ranks; NULL: whether they are on one node. */
     int (*link_kind)(const void *arg, int from, int to);
     const void *arg;
-    bool apart; /* every rank is a class of its own */
+    bool all_distinct; /* every rank is a class of its own */
 };
 
 /*
@@ -60,15 +60,15 @@ int bb_channel_rank(const struct bb_layout *l, const struct bb_channel *channel,
  *     struct bb_meaning m = bb_meaning(l, graph, comm, from, to);
  *     for (int c; (c = bb_meaning_next(&m)) != BB_NONE;)
  */
-struct bb_meaning {
+struct bb_channels_to {
     const struct bb_task_graph *graph;
     int comm, absolute; /* place of `to` in the communicator, BB_NONE: had              */
     long long offset;   /* next one to try; all that are apart by the size mean the same */
     int size;
 };
 
-struct bb_meaning bb_meaning(const struct bb_layout *l, const struct bb_task_graph *graph, int comm, int from, int to);
-int bb_meaning_next(struct bb_meaning *m);
+struct bb_channels_to bb_channels_to(const struct bb_layout *l, const struct bb_task_graph *graph, int comm, int from, int to);
+int bb_channels_to_next(struct bb_channels_to *m);
 
 static inline bool bb_same_node(int gpus_per_node, int a, int b) /* 0: one node holds all */
 {

@@ -170,12 +170,12 @@ int bb_task_graph_channel(const struct bb_task_graph *s, int comm, enum bb_peer_
 
 static void span_offsets(struct bb_task_graph *s, int comm, int offset)
 {
-    bool none = s->least_offset[comm] > s->most_offset[comm];
+    bool none = s->min_offset[comm] > s->max_offset[comm];
 
-    if (none || offset < s->least_offset[comm])
-        s->least_offset[comm] = offset;
-    if (none || offset > s->most_offset[comm])
-        s->most_offset[comm] = offset;
+    if (none || offset < s->min_offset[comm])
+        s->min_offset[comm] = offset;
+    if (none || offset > s->max_offset[comm])
+        s->max_offset[comm] = offset;
 }
 
 static int channel_for(struct bb_task_graph *s, const struct bb_op *op)
@@ -289,7 +289,7 @@ int bb_task_graph_init(struct bb_task_graph *s, const struct bb_program *p)
 
     *s = (struct bb_task_graph){.program = p, .channel_index = {.key_bytes = 3 * sizeof(int)}};
     for (int c = 0; c < BB_MAX_COMMS; c++)
-        s->least_offset[c] = 1;
+        s->min_offset[c] = 1;
     TRY(make_arrays(s));
     cut_program(s);
     TRY(connect_tasks(s));

@@ -46,7 +46,7 @@ struct bb_task_graph {
     struct bb_channel *channels; /* also of those whom an alltoallv meets, without operations */
     int n_channels;
     struct bb_key_index channel_index;                         /* of channels by comm, kind and peer */
-    int least_offset[BB_MAX_COMMS], most_offset[BB_MAX_COMMS]; /* of the channels by offset; 1 and 0: none */
+    int min_offset[BB_MAX_COMMS], max_offset[BB_MAX_COMMS]; /* of the channels by offset; 1 and 0: none */
     int *channel_of;                                           /* [n_ops] */
     bool uses[BB_MAX_COMMS], rooted_by_offset;
 };

@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum moment { ARRIVES, FLOW_ENDS, COLLECTIVE_ENDS, EXCHANGE_ENDS, KERNEL_ENDS };
+enum event_kind { ARRIVES, FLOW_ENDS, COLLECTIVE_ENDS, EXCHANGE_ENDS, KERNEL_ENDS };
 
 #define EPOCHS ((1u << 28) - 1)
 #define SERVED 0.01 /* ns: what rounding leaves of a message at its end */
 
-static void plan_moment(struct bb_contention_sim *s, double when_ns, enum moment kind, int id, unsigned epoch)
+static void schedule_event(struct bb_contention_sim *s, double when_ns, enum event_kind kind, int id, unsigned epoch)
 {
-    int rc = bb_event_queue_push(&s->agenda, (struct bb_event){when_ns, id, kind, epoch & EPOCHS});
+    int rc = bb_event_queue_push(&s->events, (struct bb_event){when_ns, id, kind, epoch & EPOCHS});
 
     if (rc)
         s->rc = rc;
@@ -30,15 +30,15 @@ void bb_contention_sim_arrive(struct bb_contention_sim *s, int at)
     struct bb_sim_task *task = task_at(s, at);
 
     bb_raise_time(&task->arrival_ns, task->begin_ns);
-    if ((double)task->arrival_ns <= s->agenda.now_ns)
+    if ((double)task->arrival_ns <= s->events.now_ns)
         s->r->ready[s->r->n_ready++] = at;
     else
-        plan_moment(s, (double)task->arrival_ns, ARRIVES, at, 0);
+        schedule_event(s, (double)task->arrival_ns, ARRIVES, at, 0);
 }
 
 static void end_now(struct bb_contention_sim *s, int at)
 {
-    task_at(s, at)->end_ns = bb_round_ns(s->agenda.now_ns);
+    task_at(s, at)->end_ns = bb_round_ns(s->events.now_ns);
     bb_execution_end(s->r, at);
 }
 
@@ -61,18 +61,18 @@ static int take_first(int *unused, int next)
 
 /* ---- kernels ---- */
 
-static void disturb(struct bb_contention_sim *s, int class_id)
+static void invalidate_kernels(struct bb_contention_sim *s, int class_id)
 {
     if (!s->gpus[class_id].uneasy)
         s->uneasy[s->n_uneasy++] = class_id;
     s->gpus[class_id].uneasy = true;
 }
 
-static void plan_kernel(struct bb_contention_sim *s, int slot)
+static void schedule_kernel_end(struct bb_contention_sim *s, int slot)
 {
     struct bb_running_kernel *k = &s->running[slot];
 
-    plan_moment(s, (double)bb_round_ns(k->since_ns + k->left_ns / k->rate), KERNEL_ENDS, slot, ++k->epoch);
+    schedule_event(s, (double)bb_round_ns(k->since_ns + k->left_ns / k->rate), KERNEL_ENDS, slot, ++k->epoch);
 }
 
 void bb_contention_sim_start_kernel(struct bb_contention_sim *s, int at, const struct bb_op *op, int64_t alone_ns)
@@ -97,9 +97,9 @@ void bb_contention_sim_start_kernel(struct bb_contention_sim *s, int at, const s
                              .epoch = k->epoch};
     s->gpus[class_id].running = slot;
     task_at(s, at)->alone_end_ns = task_at(s, at)->arrival_ns + alone_ns;
-    plan_kernel(s, slot);
+    schedule_kernel_end(s, slot);
     if (s->gpus[class_id].held_sms > 0 || op->beside)
-        disturb(s, class_id);
+        invalidate_kernels(s, class_id);
 }
 
 static void end_kernel(struct bb_contention_sim *s, int slot)
@@ -129,11 +129,11 @@ static void resolve_kernels(struct bb_contention_sim *s)
 
             if (rate == k->rate)
                 continue;
-            k->left_ns -= k->rate * (s->agenda.now_ns - k->since_ns);
+            k->left_ns -= k->rate * (s->events.now_ns - k->since_ns);
             k->left_ns = k->left_ns > 0 ? k->left_ns : 0;
-            k->since_ns = s->agenda.now_ns;
+            k->since_ns = s->events.now_ns;
             k->rate = rate;
-            plan_kernel(s, slot);
+            schedule_kernel_end(s, slot);
         }
     }
     s->n_uneasy = 0;
@@ -144,12 +144,12 @@ static void hold_sms(struct bb_contention_sim *s, int class_id, int sms)
 {
     s->gpus[class_id].held_sms += sms;
     if (sms != 0 && s->gpus[class_id].running != BB_NONE)
-        disturb(s, class_id);
+        invalidate_kernels(s, class_id);
 }
 
 /* ---- flows ---- */
 
-static void disturb_users(struct bb_contention_sim *s, int flow)
+static void invalidate_flow_users(struct bb_contention_sim *s, int flow)
 {
     const struct bb_flow *w = &s->flows.flows[flow];
 
@@ -157,31 +157,31 @@ static void disturb_users(struct bb_contention_sim *s, int flow)
         int class_id = bb_contention_sim_memory_class(s, s->flows.uses[u].resource);
 
         if (class_id != BB_NONE && s->gpus[class_id].running != BB_NONE)
-            disturb(s, class_id);
+            invalidate_kernels(s, class_id);
     }
 }
 
-static void plan_flow(struct bb_contention_sim *s, int flow)
+static void schedule_flow_end(struct bb_contention_sim *s, int flow)
 {
     const struct bb_flow *w = &s->flows.flows[flow];
 
-    plan_moment(s, bb_flow_end_ns(w), FLOW_ENDS, flow, w->epoch);
+    schedule_event(s, bb_flow_end_ns(w), FLOW_ENDS, flow, w->epoch);
 }
 
 static void resolve(struct bb_contention_sim *s)
 {
-    bb_flows_update_rates(&s->flows, s->agenda.now_ns);
+    bb_flows_update_rates(&s->flows, s->events.now_ns);
     for (int i = 0; i < s->flows.n_changed; i++) {
-        plan_flow(s, s->flows.changed[i]);
-        disturb_users(s, s->flows.changed[i]);
+        schedule_flow_end(s, s->flows.changed[i]);
+        invalidate_flow_users(s, s->flows.changed[i]);
     }
     resolve_kernels(s);
 }
 
 static void stop_flow(struct bb_contention_sim *s, int flow)
 {
-    bb_flows_stop(&s->flows, flow, s->agenda.now_ns);
-    disturb_users(s, flow);
+    bb_flows_stop(&s->flows, flow, s->events.now_ns);
+    invalidate_flow_users(s, flow);
 }
 
 /* ---- collectives ---- */
@@ -191,15 +191,15 @@ void bb_contention_sim_join_collective(struct bb_contention_sim *s, int class_id
     hold_sms(s, class_id, s->cluster->sharing.collective_sms);
 }
 
-static void plan_collective_end(struct bb_contention_sim *s, int rendezvous)
+static void schedule_collective_end(struct bb_contention_sim *s, int rendezvous)
 {
-    plan_moment(s, (double)bb_round_ns(s->agenda.now_ns + s->gatherings[rendezvous].latency_ns), COLLECTIVE_ENDS,
+    schedule_event(s, (double)bb_round_ns(s->events.now_ns + s->collectives[rendezvous].latency_ns), COLLECTIVE_ENDS,
                 rendezvous, 0);
 }
 
 void bb_contention_sim_start_collective(struct bb_contention_sim *s, int rendezvous, int order, int call, const struct bb_cost *cost)
 {
-    struct bb_contention_collective *g = &s->gatherings[rendezvous];
+    struct bb_contention_collective *g = &s->collectives[rendezvous];
     bool short_one = cost->latency_ns > cost->transfer_ns;
 
     g->order = order;
@@ -208,22 +208,22 @@ void bb_contention_sim_start_collective(struct bb_contention_sim *s, int rendezv
                    ? BB_LIMIT_LATENCY
                    : bb_contention_sim_slowest_resource(cost->link_ns, cost->nic_ns, cost->uplink_ns[BB_LEAF], cost->uplink_ns[BB_POD]);
     if (cost->transfer_ns <= 0) {
-        plan_collective_end(s, rendezvous);
+        schedule_collective_end(s, rendezvous);
         return;
     }
     if (g->uses_of != call)
         bb_contention_sim_set_collective_uses(s, rendezvous, cost);
     g->uses_of = call;
     bb_flows_count_moved(&s->flows, rendezvous, cost->transfer_ns);
-    bb_flows_start(&s->flows, rendezvous, s->agenda.now_ns, cost->transfer_ns);
+    bb_flows_start(&s->flows, rendezvous, s->events.now_ns, cost->transfer_ns);
 }
 
 static void end_collective(struct bb_contention_sim *s, int rendezvous)
 {
     const struct bb_sim *m = s->r->m;
     const struct bb_rendezvous *one = &m->rendezvous[rendezvous];
-    const int order = s->gatherings[rendezvous].order;
-    enum bb_limit limit = bb_contention_sim_flow_limit(s, rendezvous, s->gatherings[rendezvous].limit);
+    const int order = s->collectives[rendezvous].order;
+    enum bb_limit limit = bb_contention_sim_flow_limit(s, rendezvous, s->collectives[rendezvous].limit);
 
     for (int i = 0; i < one->n; i++) {
         int at = bb_sim_member_task(m, one, i, order);
@@ -271,7 +271,7 @@ static void end_exchange(struct bb_contention_sim *s, int at)
 
 static struct bb_contention_message_side *cell_at(const struct bb_contention_sim *s, int cell)
 {
-    return &s->meetings[cell / 2].sides[cell % 2];
+    return &s->messages[cell / 2].sides[cell % 2];
 }
 
 static void finish_side(struct bb_contention_sim *s, int cell, int64_t end_ns)
@@ -281,20 +281,20 @@ static void finish_side(struct bb_contention_sim *s, int cell, int64_t end_ns)
 
     bb_raise_time(&task->end_ns, end_ns);
     if (--task->open == 0)
-        plan_moment(s, (double)task->end_ns, EXCHANGE_ENDS, at, 0);
+        schedule_event(s, (double)task->end_ns, EXCHANGE_ENDS, at, 0);
 }
 
 /* A message ends when both sides' links have done their part of it. */
 static void serve_side(struct bb_contention_sim *s, int cell)
 {
-    struct bb_contention_message *m = &s->meetings[cell / 2];
-    const int64_t end_ns = bb_round_ns(s->agenda.now_ns + (double)m->latency_ns);
+    struct bb_contention_message *m = &s->messages[cell / 2];
+    const int64_t end_ns = bb_round_ns(s->events.now_ns + (double)m->latency_ns);
 
     if (++m->served < 2)
         return;
     finish_side(s, cell, end_ns);
     finish_side(s, cell ^ 1, end_ns);
-    GIVE_BACK(s->meetings, s->unused_meeting, cell / 2);
+    GIVE_BACK(s->messages, s->unused_message, cell / 2);
 }
 
 /* Its limit: a message that takes no link takes memory, another one nothing but steps, where that is longer than the
@@ -314,14 +314,14 @@ static void queue_side(struct bb_contention_sim *s, int cell, int64_t latency_ns
         return;
     }
     side->next = BB_NONE;
-    side->target_ns = x->load_ns + (w->active ? bb_flow_served_ns(w, s->agenda.now_ns) : 0);
+    side->target_ns = x->load_ns + (w->active ? bb_flow_served_ns(w, s->events.now_ns) : 0);
     if (x->head == BB_NONE)
         x->head = cell;
     else
         cell_at(s, x->tail)->next = cell;
     x->tail = cell;
     if (!w->active)
-        bb_flows_start(&s->flows, flow, s->agenda.now_ns, x->load_ns);
+        bb_flows_start(&s->flows, flow, s->events.now_ns, x->load_ns);
 }
 
 static void copy_to_itself(struct bb_contention_sim *s, int cell, int64_t latency_ns)
@@ -337,30 +337,30 @@ static void copy_to_itself(struct bb_contention_sim *s, int cell, int64_t latenc
 void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int theirs, int64_t latency_ns, bool itself)
 {
     struct bb_sim_task *sides[] = {task_at(s, mine), task_at(s, theirs)};
-    const int meeting = TAKE_ELEMENT(s->meetings, s->n_meetings, s->unused_meeting);
+    const int message = TAKE_ELEMENT(s->messages, s->n_messages, s->unused_message);
     const double load_ns = sides[0]->load_ns > sides[1]->load_ns ? sides[0]->load_ns : sides[1]->load_ns;
-    const int64_t alone_ns = bb_round_ns(s->agenda.now_ns + (itself ? 0 : load_ns) + (double)latency_ns);
+    const int64_t alone_ns = bb_round_ns(s->events.now_ns + (itself ? 0 : load_ns) + (double)latency_ns);
 
-    if (meeting == BB_NONE) {
+    if (message == BB_NONE) {
         s->rc = -BB_EFAIL;
         return;
     }
-    s->meetings[meeting] =
+    s->messages[message] =
         (struct bb_contention_message){.sides = {{.at = mine}, {.at = theirs}}, .latency_ns = latency_ns};
     for (int i = 0; i < 2; i++)
         bb_raise_time(&sides[i]->alone_end_ns, alone_ns);
     for (int i = 0; i < 2; i++)
         if (itself)
-            copy_to_itself(s, 2 * meeting + i, latency_ns);
+            copy_to_itself(s, 2 * message + i, latency_ns);
         else
-            queue_side(s, 2 * meeting + i, latency_ns);
+            queue_side(s, 2 * message + i, latency_ns);
 }
 
 /* The first in line is done, and whoever is by now; the next has the flow on. */
 static void serve_exchange(struct bb_contention_sim *s, int flow)
 {
     struct bb_contention_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
-    const double served = bb_flow_served_ns(&s->flows.flows[flow], s->agenda.now_ns) + SERVED;
+    const double served = bb_flow_served_ns(&s->flows.flows[flow], s->events.now_ns) + SERVED;
 
     do {
         int cell = x->head;
@@ -373,7 +373,7 @@ static void serve_exchange(struct bb_contention_sim *s, int flow)
         return;
     }
     bb_flows_aim(&s->flows, flow, cell_at(s, x->head)->target_ns);
-    plan_flow(s, flow);
+    schedule_flow_end(s, flow);
 }
 
 /* ---- time ---- */
@@ -387,12 +387,12 @@ static void end_flow(struct bb_contention_sim *s, const struct bb_event *entry)
         return;
     }
     stop_flow(s, entry->id);
-    plan_collective_end(s, entry->id);
+    schedule_collective_end(s, entry->id);
 }
 
-static void let_happen(struct bb_contention_sim *s, const struct bb_event *entry)
+static void handle_event(struct bb_contention_sim *s, const struct bb_event *entry)
 {
-    switch ((enum moment)entry->kind) {
+    switch ((enum event_kind)entry->kind) {
     case ARRIVES:
         bb_execution_start(s->r, entry->id);
         break;
@@ -412,7 +412,7 @@ static void let_happen(struct bb_contention_sim *s, const struct bb_event *entry
     }
 }
 
-static bool is_unsettled(const struct bb_contention_sim *s)
+static bool has_stale_rates(const struct bb_contention_sim *s)
 {
     return s->flows.n_fresh > 0 || s->flows.n_stale > 0 || s->n_uneasy > 0;
 }
@@ -425,12 +425,12 @@ int bb_contention_sim_run(struct bb_contention_sim *s)
     while (rc > 0 && !s->rc) {
         while (s->r->n_ready > 0)
             bb_execution_start(s->r, s->r->ready[--s->r->n_ready]);
-        if (bb_event_queue_pop(&s->agenda, &entry))
-            let_happen(s, &entry);
-        else if (is_unsettled(s))
+        if (bb_event_queue_pop(&s->events, &entry))
+            handle_event(s, &entry);
+        else if (has_stale_rates(s))
             resolve(s);
         else
-            rc = bb_event_queue_advance(&s->agenda);
+            rc = bb_event_queue_advance(&s->events);
     }
     if (s->rc || rc < 0)
         return s->rc ? s->rc : rc;
@@ -449,12 +449,12 @@ int bb_contention_sim_init(struct bb_contention_sim **out, struct bb_execution *
     s = *out;
     s->r = r;
     s->cluster = r->m->cluster;
-    s->unused_running = s->unused_meeting = BB_NONE;
+    s->unused_running = s->unused_message = BB_NONE;
     TRY(bb_contention_sim_resources_init(s));
     TRY(BB_NEW(s->uneasy, r->m->classes.n));
-    TRY(BB_NEW(s->gatherings, r->m->n_rendezvous));
+    TRY(BB_NEW(s->collectives, r->m->n_rendezvous));
     for (int i = 0; i < r->m->n_rendezvous; i++)
-        s->gatherings[i].uses_of = BB_NONE;
+        s->collectives[i].uses_of = BB_NONE;
     TRY(BB_NEW(s->exchanges, (size_t)r->m->classes.n * (size_t)r->m->step->layout.n_comms));
     TRY(BB_NEW(r->c->busy, r->m->classes.n));
 out:
@@ -464,10 +464,10 @@ out:
 /* Nothing is under way: what is left of the last execution is its time, and what links have moved. */
 void bb_contention_sim_reset(struct bb_contention_sim *s)
 {
-    s->agenda.now_ns = 0;
-    s->unused_meeting = BB_NONE;
-    for (int i = s->n_meetings - 1; i >= 0; i--) /* the first one is taken first again */
-        GIVE_BACK(s->meetings, s->unused_meeting, i);
+    s->events.now_ns = 0;
+    s->unused_message = BB_NONE;
+    for (int i = s->n_messages - 1; i >= 0; i--) /* the first one is taken first again */
+        GIVE_BACK(s->messages, s->unused_message, i);
     for (int i = 0; i < s->flows.n_resources; i++)
         s->flows.resources[i].moved = 0;
 }
@@ -477,11 +477,11 @@ void bb_contention_sim_release(struct bb_contention_sim *s)
     if (!s)
         return;
     bb_contention_sim_resources_release(s);
-    bb_event_queue_release(&s->agenda);
+    bb_event_queue_release(&s->events);
     free(s->uneasy);
-    free(s->gatherings);
+    free(s->collectives);
     free(s->exchanges);
-    free(s->meetings);
+    free(s->messages);
     free(s->running);
     free(s);
 }

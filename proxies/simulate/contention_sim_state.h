@@ -38,7 +38,7 @@ struct bb_contention_sim {
     struct bb_execution *r;
     const struct bb_cluster *cluster;
     struct bb_flows flows; /* of each rendezvous, then of each class and communicator */
-    struct bb_event_queue agenda;
+    struct bb_event_queue events;
     int rc; /* the first failure */
     struct bb_contention_gpu *gpus;
     int place_base[BB_PLACES]; /* the first resource of these, BB_NONE: they are never scarce */
@@ -49,7 +49,7 @@ struct bb_contention_sim {
         int order, uses_of; /* uses_of: whose uses the flow has, of the calls there; BB_NONE */
         double latency_ns;
         enum bb_limit limit; /* alone */
-    } * gatherings;          /* [rendezvous] */
+    } * collectives;          /* [rendezvous] */
     struct bb_contention_exchange {
         int at, head, tail, sms; /* head, tail: cells that its links serve, in the order in which they will be done */
         double load_ns;
@@ -62,8 +62,8 @@ struct bb_contention_sim {
         } sides[2];
         int64_t latency_ns;
         int served, next; /* served: how many sides have been */
-    } * meetings;
-    int n_meetings, unused_meeting; /* unused_: the first that is not in use, BB_NONE */
+    } * messages;
+    int n_messages, unused_message; /* unused_: the first that is not in use, BB_NONE */
     struct bb_running_kernel *running;
     int n_running, unused_running, kernels; /* kernels: of them in use */
     struct bb_key_index sums_index;

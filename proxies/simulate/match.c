@@ -26,11 +26,11 @@ static int by_number(const void *a, const void *b)
 static int collect_messages(const struct bb_sim *m, int rank, int comm, int peer, bool sends, struct messages *out)
 {
     const struct bb_task_graph *s = &m->graphs[m->step->role_of[rank]];
-    struct bb_meaning meaning = bb_meaning(&m->step->layout, s, comm, rank, peer);
+    struct bb_channels_to channels = bb_channels_to(&m->step->layout, s, comm, rank, peer);
     int parts = 0;
 
     *out = (struct messages){0};
-    for (int c; (c = bb_meaning_next(&meaning)) != BB_NONE;) {
+    for (int c; (c = bb_channels_to_next(&channels)) != BB_NONE;) {
         const struct bb_channel *channel = &s->channels[c];
         const int n = sends ? channel->n_sends : channel->n_recvs;
 
@@ -123,9 +123,9 @@ out:
 /* Whether a rank's channel is the first of its words for that peer. */
 static bool is_first(const struct bb_sim *m, const struct bb_task_graph *s, int channel, int rank, int peer)
 {
-    struct bb_meaning meaning = bb_meaning(&m->step->layout, s, s->channels[channel].comm, rank, peer);
+    struct bb_channels_to channels = bb_channels_to(&m->step->layout, s, s->channels[channel].comm, rank, peer);
 
-    for (int c; (c = bb_meaning_next(&meaning)) != BB_NONE;)
+    for (int c; (c = bb_channels_to_next(&channels)) != BB_NONE;)
         if (c < channel)
             return false;
     return true;
@@ -309,20 +309,20 @@ static void compare_alltoallvs(const struct bb_sim *m, int comm, int first, int 
         bb_fault(faults, "rank %d has %d alltoallv on '%s', rank %d has %d", first, n_a, name, rank, n_b);
 }
 
-static int list_mates(struct bb_sim *m, int class_id, int comm, struct bb_faults *faults)
+static int list_alltoallv_peers(struct bb_sim *m, int class_id, int comm, struct bb_faults *faults)
 {
     const struct bb_layout *l = &m->step->layout;
     const int rank = m->classes.rank[class_id], group = l->comms[comm].group;
     const int instance = bb_group_instance(l, group, rank);
 
-    m->mates_of[class_id * l->n_comms + comm] = m->n_mates;
+    m->first_peer_of[class_id * l->n_comms + comm] = m->n_peers;
     compare_alltoallvs(m, comm, bb_group_member(l, group, instance, 0), rank, faults);
     for (int place = 0; place < l->groups[group].size; place++) {
-        const int mate = bb_group_member(l, group, instance, place);
+        const int peer = bb_group_member(l, group, instance, place);
 
-        if (BB_GROW(m->mates, m->n_mates))
+        if (BB_GROW(m->peers, m->n_peers))
             return -BB_EFAIL;
-        m->mates[m->n_mates++] = (struct bb_mate){m->classes.of[mate], mate};
+        m->peers[m->n_peers++] = (struct bb_alltoallv_peer){m->classes.of[peer], peer};
     }
     return 0;
 }
@@ -333,7 +333,7 @@ static int match_alltoallvs(struct bb_sim *m, int class_id, struct bb_faults *fa
 
     for (int comm = 0; comm < m->step->layout.n_comms && !rc; comm++)
         if (bb_sim_task_graph(m, class_id)->n_alltoallvs[comm] > 0)
-            rc = list_mates(m, class_id, comm, faults);
+            rc = list_alltoallv_peers(m, class_id, comm, faults);
     return rc;
 }
 
@@ -356,7 +356,7 @@ static int make_room(struct bb_sim *m)
     size_t cells = (size_t)n * (size_t)n_comms, ops;
 
     if (BB_NEW(m->graph_of, n) || BB_NEW(m->op_base, n) || BB_NEW(m->task_base, n) || BB_NEW(m->rendezvous_of, cells) ||
-        BB_NEW(m->mates_of, cells))
+        BB_NEW(m->first_peer_of, cells))
         return -BB_EFAIL;
     for (int c = 0; c < n; c++) {
         m->graph_of[c] = &m->graphs[m->step->role_of[m->classes.rank[c]]];
@@ -369,7 +369,7 @@ static int make_room(struct bb_sim *m)
     for (size_t i = 0; i < ops; i++)
         m->sides[i] = (struct bb_sim_side){BB_NONE, BB_NONE};
     for (size_t i = 0; i < cells; i++)
-        m->rendezvous_of[i] = m->mates_of[i] = BB_NONE;
+        m->rendezvous_of[i] = m->first_peer_of[i] = BB_NONE;
     return 0;
 }
 
@@ -412,7 +412,7 @@ void bb_sim_release(struct bb_sim *m)
     free(m->rendezvous_of);
     free(m->rendezvous);
     free(m->members);
-    free(m->mates_of);
-    free(m->mates);
+    free(m->first_peer_of);
+    free(m->peers);
     *m = (struct bb_sim){0};
 }

@@ -41,7 +41,7 @@ struct bb_sim_side {
 };
 
 /* Another place of a communicator that a class has an alltoallv on. */
-struct bb_mate {
+struct bb_alltoallv_peer {
     int class_id, rank; /* rank: the mate itself, of the class's lowest rank */
 };
 
@@ -59,9 +59,9 @@ struct bb_sim {
     struct bb_rendezvous *rendezvous;
     struct bb_member *members;
     int n_rendezvous, n_members, n_collectives;
-    int *mates_of; /* [classes][n_comms] where the places begin, BB_NONE: it has no alltoallv there */
-    struct bb_mate *mates;
-    int n_mates;
+    int *first_peer_of; /* [classes][n_comms] where the places begin, BB_NONE: it has no alltoallv there */
+    struct bb_alltoallv_peer *peers;
+    int n_peers;
 };
 
 /* What became of each task, and of each collective. */
@@ -82,10 +82,10 @@ struct bb_sim_run {
         enum bb_limit limit : 8;
         bool arrived : 1, ended : 1;
     } * tasks; /* task_base[class] + task */
-    struct bb_sim_gathering {
-        int came;                           /* members at the collective  */
+    struct bb_sim_collective {
+        int n_arrived;                           /* members at the collective  */
         int64_t latest_ns, latest_begin_ns; /* arrival and begin of the last of them */
-    } * gatherings;                         /* [n_collectives]                      */
+    } * collectives;                         /* [n_collectives]                      */
     int64_t *issued_ns;                     /* [classes] host time when all is issued */
     struct bb_sim_busy {
         double link_ns, nic_ns, uplink_ns[BB_TIERS]; /* that all which goes over them takes, by the busier direction */
@@ -119,7 +119,7 @@ static inline const struct bb_task_graph *bb_sim_task_graph(const struct bb_sim 
 }
 
 /* bb_sim_mate_task - the task that the alltoallv of that order is at another place; BB_NONE: it has none. */
-static inline int bb_sim_mate_task(const struct bb_sim *m, int class_id, int comm, int order)
+static inline int bb_sim_alltoallv_task(const struct bb_sim *m, int class_id, int comm, int order)
 {
     const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
 

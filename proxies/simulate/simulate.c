@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void may_start(struct bb_execution *r, int at, int64_t when)
+static void release_task(struct bb_execution *r, int at, int64_t when)
 {
     bb_raise_time(&r->c->tasks[at].begin_ns, when);
     if (--r->c->tasks[at].before > 0)
@@ -34,17 +34,17 @@ void bb_execution_end(struct bb_execution *r, int at)
     r->c->n_ended++;
     if (r->c->serialised) {
         if (task + 1 < s->n_tasks)
-            may_start(r, at + 1, r->c->tasks[at].end_ns);
+            release_task(r, at + 1, r->c->tasks[at].end_ns);
         return;
     }
     for (int i = 0; i < u->n_next; i++)
-        may_start(r, at - task + s->next[u->next + i], r->c->tasks[at].end_ns);
+        release_task(r, at - task + s->next[u->next + i], r->c->tasks[at].end_ns);
 }
 
 /* ---- the three kinds ---- */
 
 /* A slow rank's kernels last longer, and with jitter each operation's by a part of its own. */
-static int64_t uneven_ns(const struct bb_execution *r, int at, int64_t ns)
+static int64_t perturbed_ns(const struct bb_execution *r, int at, int64_t ns)
 {
     double times = r->times ? r->times[r->class_of[at]] : 1;
 
@@ -62,7 +62,7 @@ static void run_compute(struct bb_execution *r, int at, const struct bb_op *op)
     if (r->m->cluster) {
         if (bb_op_times_work(&r->known, op, &work))
             r->rc = -BB_EFAIL;
-        ns = uneven_ns(r, at, bb_work_end_ns(&work, start_ns, r->c->tasks[at].host_ns) - start_ns);
+        ns = perturbed_ns(r, at, bb_work_end_ns(&work, start_ns, r->c->tasks[at].host_ns) - start_ns);
         if (r->shared) {
             bb_contention_sim_start_kernel(r->shared, at, op, ns);
             return;
@@ -75,7 +75,7 @@ static void run_compute(struct bb_execution *r, int at, const struct bb_op *op)
 static void end_members(struct bb_execution *r, const struct bb_rendezvous *one, int order, int64_t lasts_ns)
 {
     const struct bb_sim *m = r->m;
-    const struct bb_sim_gathering *all = &r->c->gatherings[one->base + order];
+    const struct bb_sim_collective *all = &r->c->collectives[one->base + order];
 
     for (int i = 0; i < one->n; i++) {
         int their = bb_sim_member_task(m, one, i, order);
@@ -106,7 +106,7 @@ static void run_collective(struct bb_execution *r, int at, const struct bb_task 
     const struct bb_sim *m = r->m;
     int place = m->rendezvous_of[r->class_of[at] * m->step->layout.n_comms + u->comm];
     const struct bb_rendezvous *one = &m->rendezvous[place];
-    struct bb_sim_gathering *all = &r->c->gatherings[one->base + u->order];
+    struct bb_sim_collective *all = &r->c->collectives[one->base + u->order];
     struct bb_cost cost = {0};
     int call = BB_NONE;
 
@@ -114,7 +114,7 @@ static void run_collective(struct bb_execution *r, int at, const struct bb_task 
         bb_contention_sim_join_collective(r->shared, r->class_of[at]);
     bb_raise_time(&all->latest_ns, r->c->tasks[at].arrival_ns);
     bb_raise_time(&all->latest_begin_ns, r->c->tasks[at].begin_ns);
-    if (++all->came < one->n)
+    if (++all->n_arrived < one->n)
         return;
     if (m->cluster)
         call = cost_of_call(r, place, op, &cost);
@@ -172,7 +172,7 @@ static void end_message(struct bb_execution *r, int at, int there, int64_t end)
 }
 
 /* A side whose other one has come already: it ends for both; the others wait for theirs to come. */
-static void meet_sides(struct bb_execution *r, int at, int there, const struct link *link)
+static void match_sides(struct bb_execution *r, int at, int there, const struct link *link)
 {
     struct bb_sim_task *mine = &r->c->tasks[at], *theirs = &r->c->tasks[there];
     double load_ns;
@@ -189,7 +189,7 @@ static void meet_sides(struct bb_execution *r, int at, int there, const struct l
                     (mine->arrival_ns > theirs->arrival_ns ? mine : theirs)->arrival_ns + link_ns(r->m, link, load_ns));
 }
 
-static void meet_message(struct bb_execution *r, int at, int op)
+static void match_message(struct bb_execution *r, int at, int op)
 {
     const struct bb_sim *m = r->m;
     const int class_id = r->class_of[at], rank = m->classes.rank[class_id];
@@ -198,7 +198,7 @@ static void meet_message(struct bb_execution *r, int at, int op)
 
     if (side.task == BB_NONE || (r->shared && side.rank == rank && o->kind == BB_OP_RECV))
         return; /* of a message to oneself the send tells for both where time is shared */
-    meet_sides(r, at, side.task, &(struct link){rank, side.rank, message_bytes(o)});
+    match_sides(r, at, side.task, &(struct link){rank, side.rank, message_bytes(o)});
 }
 
 /* What all its messages are for the links: in time, or as a flow where the machine is shared. */
@@ -221,20 +221,20 @@ static void run_exchange(struct bb_execution *r, int at, const struct bb_task_gr
         load_links(r, at, u->comm, &load, others);
     }
     for (int i = 0; i < u->n; i++)
-        meet_message(r, at, s->exchanged[u->first + i]);
+        match_message(r, at, s->exchanged[u->first + i]);
     if (r->c->tasks[at].open == 0 && !r->shared)
         bb_execution_end(r, at);
 }
 
 /* ---- an alltoallv: the same, place by place ---- */
 
-static const struct bb_mate *mates_of(const struct bb_sim *m, int class_id, int comm)
+static const struct bb_alltoallv_peer *first_peer_of(const struct bb_sim *m, int class_id, int comm)
 {
-    return &m->mates[m->mates_of[class_id * m->step->layout.n_comms + comm]];
+    return &m->peers[m->first_peer_of[class_id * m->step->layout.n_comms + comm]];
 }
 
 /* As sum_load, of the table. */
-static int sum_rows(const struct bb_sim *m, int rank, const struct bb_op *op, const struct bb_mate *mates,
+static int sum_rows(const struct bb_sim *m, int rank, const struct bb_op *op, const struct bb_alltoallv_peer *peers,
                     struct bb_load *load)
 {
     const double bytes = (double)bb_dtypes[op->dtype].bytes;
@@ -245,9 +245,9 @@ static int sum_rows(const struct bb_sim *m, int rank, const struct bb_op *op, co
         const size_t sends = bb_alltoallv_sends(op, place), receives = bb_alltoallv_receives(op, place);
 
         if (sends)
-            bb_fabric_add_message(m->cluster, load, rank, mates[place].rank, (double)sends * bytes, true);
+            bb_fabric_add_message(m->cluster, load, rank, peers[place].rank, (double)sends * bytes, true);
         if (receives)
-            bb_fabric_add_message(m->cluster, load, rank, mates[place].rank, (double)receives * bytes, false);
+            bb_fabric_add_message(m->cluster, load, rank, peers[place].rank, (double)receives * bytes, false);
         messages += (sends > 0) + (receives > 0);
     }
     return messages;
@@ -255,7 +255,7 @@ static int sum_rows(const struct bb_sim *m, int rank, const struct bb_op *op, co
 
 static void run_alltoallv(struct bb_execution *r, int at, const struct bb_task *u, const struct bb_op *op)
 {
-    const struct bb_mate *mates = mates_of(r->m, r->class_of[at], u->comm);
+    const struct bb_alltoallv_peer *peers = first_peer_of(r->m, r->class_of[at], u->comm);
     const int rank = r->m->classes.rank[r->class_of[at]];
     struct bb_load load;
 
@@ -265,16 +265,16 @@ static void run_alltoallv(struct bb_execution *r, int at, const struct bb_task *
         return;
     }
     if (r->m->cluster) {
-        const int messages = sum_rows(r->m, rank, op, mates, &load);
+        const int messages = sum_rows(r->m, rank, op, peers, &load);
 
         load_links(r, at, u->comm, &load, messages);
     }
     for (int place = 0; place < op->table->n; place++) {
         const int there =
-            bb_alltoallv_exchanges_with(op, place) ? bb_sim_mate_task(r->m, mates[place].class_id, u->comm, u->order) : BB_NONE;
+            bb_alltoallv_exchanges_with(op, place) ? bb_sim_alltoallv_task(r->m, peers[place].class_id, u->comm, u->order) : BB_NONE;
 
         if (there != BB_NONE)
-            meet_sides(r, at, there, &(struct link){.from = rank, .to = mates[place].rank});
+            match_sides(r, at, there, &(struct link){.from = rank, .to = peers[place].rank});
     }
     if (r->c->tasks[at].open == 0 && !r->shared)
         bb_execution_end(r, at);
@@ -384,7 +384,7 @@ static int make_room(struct bb_execution *r)
     TRY(BB_NEW(r->ready, tasks));
     TRY(BB_NEW(r->class_of, tasks));
     TRY(BB_NEW_LINES(c->tasks, tasks));
-    TRY(BB_NEW(c->gatherings, r->m->n_collectives));
+    TRY(BB_NEW(c->collectives, r->m->n_collectives));
     TRY(BB_NEW(c->issued_ns, r->m->classes.n));
 out:
     return rc;
@@ -410,7 +410,7 @@ static void clear_execution(struct bb_execution *r)
     struct bb_sim_run *c = r->c;
 
     memset(c->tasks, 0, sizeof(*c->tasks) * (size_t)r->m->task_base[r->m->classes.n]);
-    memset(c->gatherings, 0, sizeof(*c->gatherings) * (size_t)r->m->n_collectives);
+    memset(c->collectives, 0, sizeof(*c->collectives) * (size_t)r->m->n_collectives);
     c->n_ended = 0;
     if (r->shared)
         bb_contention_sim_reset(r->shared);
@@ -489,7 +489,7 @@ int64_t bb_sim_step_ns(const struct bb_sim *m, const struct bb_sim_run *run)
 void bb_sim_run_release(struct bb_sim_run *c)
 {
     free(c->tasks);
-    free(c->gatherings);
+    free(c->collectives);
     free(c->issued_ns);
     free(c->busy);
     *c = (struct bb_sim_run){0};

@@ -142,7 +142,7 @@ static bool follow_alltoallv(const struct search *s, const struct stuck *here, s
 
     for (int place = 0; place < op->table->n; place++) {
         int peer = bb_group_member(l, group, instance, place);
-        int there = bb_sim_mate_task(s->m, class_of(s, peer), u->comm, u->order);
+        int there = bb_sim_alltoallv_task(s->m, class_of(s, peer), u->comm, u->order);
 
         if (!bb_alltoallv_exchanges_with(op, place))
             continue;

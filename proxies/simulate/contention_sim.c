@@ -63,9 +63,9 @@ static int take_first(int *unused, int next)
 
 static void invalidate_kernels(struct bb_contention_sim *s, int class_id)
 {
-    if (!s->gpus[class_id].uneasy)
-        s->uneasy[s->n_uneasy++] = class_id;
-    s->gpus[class_id].uneasy = true;
+    if (!s->gpus[class_id].dirty)
+        s->dirty[s->n_dirty++] = class_id;
+    s->gpus[class_id].dirty = true;
 }
 
 static void schedule_kernel_end(struct bb_contention_sim *s, int slot)
@@ -119,10 +119,10 @@ static void end_kernel(struct bb_contention_sim *s, int slot)
 
 static void resolve_kernels(struct bb_contention_sim *s)
 {
-    for (int i = 0; i < s->n_uneasy; i++) {
-        struct bb_contention_gpu *gpu = &s->gpus[s->uneasy[i]];
+    for (int i = 0; i < s->n_dirty; i++) {
+        struct bb_contention_gpu *gpu = &s->gpus[s->dirty[i]];
 
-        gpu->uneasy = false;
+        gpu->dirty = false;
         for (int slot = gpu->running; slot != BB_NONE; slot = s->running[slot].next) {
             struct bb_running_kernel *k = &s->running[slot];
             double rate = bb_contention_sim_kernel_rate(s, k);
@@ -136,7 +136,7 @@ static void resolve_kernels(struct bb_contention_sim *s)
             schedule_kernel_end(s, slot);
         }
     }
-    s->n_uneasy = 0;
+    s->n_dirty = 0;
 }
 
 /* NCCL's multiprocessors, from the launch of its kernel to its end. */
@@ -414,7 +414,7 @@ static void handle_event(struct bb_contention_sim *s, const struct bb_event *ent
 
 static bool has_stale_rates(const struct bb_contention_sim *s)
 {
-    return s->flows.n_fresh > 0 || s->flows.n_stale > 0 || s->n_uneasy > 0;
+    return s->flows.n_fresh > 0 || s->flows.n_stale > 0 || s->n_dirty > 0;
 }
 
 int bb_contention_sim_run(struct bb_contention_sim *s)
@@ -451,7 +451,7 @@ int bb_contention_sim_init(struct bb_contention_sim **out, struct bb_execution *
     s->cluster = r->m->cluster;
     s->unused_running = s->unused_message = BB_NONE;
     TRY(bb_contention_sim_resources_init(s));
-    TRY(BB_NEW(s->uneasy, r->m->classes.n));
+    TRY(BB_NEW(s->dirty, r->m->classes.n));
     TRY(BB_NEW(s->collectives, r->m->n_rendezvous));
     for (int i = 0; i < r->m->n_rendezvous; i++)
         s->collectives[i].uses_of = BB_NONE;
@@ -478,7 +478,7 @@ void bb_contention_sim_release(struct bb_contention_sim *s)
         return;
     bb_contention_sim_resources_release(s);
     bb_event_queue_release(&s->events);
-    free(s->uneasy);
+    free(s->dirty);
     free(s->collectives);
     free(s->exchanges);
     free(s->messages);

@@ -19,7 +19,7 @@ struct bb_contention_gpu {
     struct bb_contention_attachment { /* which NIC, leaf and pod; how many ranks of the class use it */
         int number, ranks;
     } at[BB_PLACES];
-    bool uneasy; /* its kernels' rates have to be found again */
+    bool dirty; /* its kernels' rates have to be found again */
 };
 
 struct bb_running_kernel { /* a compute operation */
@@ -44,7 +44,7 @@ struct bb_contention_sim {
     int place_base[BB_PLACES]; /* the first resource of these, BB_NONE: they are never scarce */
     bool has_uplinks;          /* that can be scarce */
     int *use_at;               /* [resources] a flow's latest use of it */
-    int *uneasy, n_uneasy;
+    int *dirty, n_dirty;
     struct bb_contention_collective {
         int order, uses_of; /* uses_of: whose uses the flow has, of the calls there; BB_NONE */
         double latency_ns;

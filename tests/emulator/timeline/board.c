@@ -106,7 +106,7 @@ static size_t place_arrays(struct emu_timeline *t, char *base)
     PLACE(t->pairs, TL_PAIRS);
     PLACE(t->owners, TL_FLOWS);
     PLACE(t->events, TL_EVENTS);
-    PLACE(t->uneasy, TL_GPUS);
+    PLACE(t->dirty, TL_GPUS);
     PLACE(t->use_at, TL_RESOURCES);
     PLACE(t->memory_of, TL_RESOURCES);
     PLACE(t->flows.flows, TL_FLOWS);

@@ -3,11 +3,11 @@
 
 #include <math.h>
 
-void tl_disturb(struct emu_timeline *t, int gpu)
+void tl_invalidate(struct emu_timeline *t, int gpu)
 {
-    if (!t->gpus[gpu].uneasy && t->gpus[gpu].running != 0)
-        t->uneasy[t->b->n_uneasy++] = gpu;
-    t->gpus[gpu].uneasy |= t->gpus[gpu].running != 0;
+    if (!t->gpus[gpu].dirty && t->gpus[gpu].running != 0)
+        t->dirty[t->b->n_dirty++] = gpu;
+    t->gpus[gpu].dirty |= t->gpus[gpu].running != 0;
 }
 
 /* What the multiprocessors that NCCL holds and the memory's rate that it takes leave of a kernel's rate. */
@@ -49,7 +49,7 @@ void tl_begin_kernel(struct emu_timeline *t, int at)
     l->next_running = t->gpus[l->gpu].running;
     t->gpus[l->gpu].running = at;
     tl_schedule(t, at, l->since_ns + l->left_ns);
-    tl_disturb(t, l->gpu);
+    tl_invalidate(t, l->gpu);
 }
 
 void tl_leave_gpu(struct emu_timeline *t, int lane)
@@ -90,14 +90,14 @@ void tl_settle(struct emu_timeline *t)
             continue;
         tl_plan_event(t, bb_flow_end_ns(w), TL_OF_FLOW, flow, w->epoch);
         for (int u = w->first_use; u < w->first_use + w->n_uses; u++)
-            tl_disturb(t, t->memory_of[t->flows.uses[u].resource]);
+            tl_invalidate(t, t->memory_of[t->flows.uses[u].resource]);
     }
-    for (int i = 0; i < t->b->n_uneasy; i++) {
-        struct tl_gpu *gpu = &t->gpus[t->uneasy[i]];
+    for (int i = 0; i < t->b->n_dirty; i++) {
+        struct tl_gpu *gpu = &t->gpus[t->dirty[i]];
 
-        gpu->uneasy = false;
+        gpu->dirty = false;
         for (int lane = gpu->running; lane != 0; lane = t->lanes[lane].next_running)
             settle_kernel(t, lane);
     }
-    t->b->n_uneasy = 0;
+    t->b->n_dirty = 0;
 }

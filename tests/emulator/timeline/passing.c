@@ -127,7 +127,7 @@ static void let_happen(struct emu_timeline *t, const struct tl_event *e)
 
 static bool is_unsettled(const struct emu_timeline *t)
 {
-    return t->flows.n_fresh > 0 || t->flows.n_stale > 0 || t->b->n_uneasy > 0;
+    return t->flows.n_fresh > 0 || t->flows.n_stale > 0 || t->b->n_dirty > 0;
 }
 
 /* All of a moment, then the rates from then on, then the next one. */

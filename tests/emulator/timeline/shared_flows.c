@@ -58,7 +58,7 @@ void tl_stop_flow(struct emu_timeline *t, int flow)
 
     bb_flows_stop(&t->flows, flow, t->b->now_ns);
     for (int u = w->first_use; u < w->first_use + w->n_uses; u++)
-        tl_disturb(t, t->memory_of[t->flows.uses[u].resource]);
+        tl_invalidate(t, t->memory_of[t->flows.uses[u].resource]);
     t->flows.uses[w->first_use].next = t->b->uses_unused[size];
     t->b->uses_unused[size] = w->first_use;
     tl_give_back(&t->b->flows, t->owners, sizeof(*t->owners), flow);
@@ -90,5 +90,5 @@ void tl_add_uses(struct emu_timeline *t, int flow, int lane)
 void tl_hold_sms(struct emu_timeline *t, int gpu, int sms)
 {
     t->gpus[gpu].held_sms += sms;
-    tl_disturb(t, gpu);
+    tl_invalidate(t, gpu);
 }

@@ -54,7 +54,7 @@ struct tl_host {
 struct tl_gpu {
     int resource[EMU_PARTS], own[EMU_PARTS]; /* own: as if nobody else had the places behind it */
     int held_sms, running;                   /* the first lane of those that compute */
-    bool uneasy;                             /* its kernels' rates have to be found again */
+    bool dirty;                             /* its kernels' rates have to be found again */
 };
 
 enum tl_phase { TL_IDLE, TL_COMPUTES, TL_GATED, TL_MEETS, TL_ENDS };
@@ -144,7 +144,7 @@ struct tl_board {
     int n_live, n_away;
     double looked_s; /* when somebody looked after the hosts */
     double now_ns;
-    int visit, settling, n_events, n_gpus, n_places, n_resources, n_uses, n_uneasy;
+    int visit, settling, n_events, n_gpus, n_places, n_resources, n_uses, n_dirty;
     struct tl_pool hosts, lanes, steps, moments, cells, meetings, pairs, flows;
     int uses_unused[TL_SIZES];
     int meeting_at[TL_BUCKETS], pair_at[TL_BUCKETS];
@@ -166,7 +166,7 @@ struct emu_timeline {
     struct tl_pair *pairs;
     struct tl_flow_owner *owners;
     struct tl_event *events;
-    int *uneasy, *use_at, *memory_of; /* GPUs; a flow's latest use of each resource; the GPU whose memory one is */
+    int *dirty, *use_at, *memory_of; /* GPUs; a flow's latest use of each resource; the GPU whose memory one is */
     size_t bytes;
     int fd;
 };
@@ -198,7 +198,7 @@ void tl_drop_step(struct emu_timeline *t, int lane);
 void tl_finish(struct emu_timeline *t, int lane, double end_ns); /* its first step; its lane goes on */
 
 /* kernel_rates.c */
-void tl_disturb(struct emu_timeline *t, int gpu);
+void tl_invalidate(struct emu_timeline *t, int gpu);
 void tl_begin_kernel(struct emu_timeline *t, int lane);
 void tl_leave_gpu(struct emu_timeline *t, int lane);
 void tl_settle(struct emu_timeline *t);

@@ -191,15 +191,15 @@ void bb_contention_sim_join_collective(struct bb_contention_sim *s, int class_id
     hold_sms(s, class_id, s->cluster->sharing.collective_sms);
 }
 
-static void schedule_collective_end(struct bb_contention_sim *s, int rendezvous)
+static void schedule_collective_end(struct bb_contention_sim *s, int instance)
 {
-    schedule_event(s, (double)bb_round_ns(s->events.now_ns + s->collectives[rendezvous].latency_ns), COLLECTIVE_ENDS,
-                rendezvous, 0);
+    schedule_event(s, (double)bb_round_ns(s->events.now_ns + s->collectives[instance].latency_ns), COLLECTIVE_ENDS,
+                instance, 0);
 }
 
-void bb_contention_sim_start_collective(struct bb_contention_sim *s, int rendezvous, int order, int call, const struct bb_cost *cost)
+void bb_contention_sim_start_collective(struct bb_contention_sim *s, int instance, int order, int call, const struct bb_cost *cost)
 {
-    struct bb_contention_collective *g = &s->collectives[rendezvous];
+    struct bb_contention_collective *g = &s->collectives[instance];
     bool short_one = cost->latency_ns > cost->transfer_ns;
 
     g->order = order;
@@ -208,22 +208,22 @@ void bb_contention_sim_start_collective(struct bb_contention_sim *s, int rendezv
                    ? BB_LIMIT_LATENCY
                    : bb_contention_sim_slowest_resource(cost->link_ns, cost->nic_ns, cost->uplink_ns[BB_LEAF], cost->uplink_ns[BB_POD]);
     if (cost->transfer_ns <= 0) {
-        schedule_collective_end(s, rendezvous);
+        schedule_collective_end(s, instance);
         return;
     }
     if (g->uses_of != call)
-        bb_contention_sim_set_collective_uses(s, rendezvous, cost);
+        bb_contention_sim_set_collective_uses(s, instance, cost);
     g->uses_of = call;
-    bb_flows_count_moved(&s->flows, rendezvous, cost->transfer_ns);
-    bb_flows_start(&s->flows, rendezvous, s->events.now_ns, cost->transfer_ns);
+    bb_flows_count_moved(&s->flows, instance, cost->transfer_ns);
+    bb_flows_start(&s->flows, instance, s->events.now_ns, cost->transfer_ns);
 }
 
-static void end_collective(struct bb_contention_sim *s, int rendezvous)
+static void end_collective(struct bb_contention_sim *s, int instance)
 {
     const struct bb_sim *m = s->r->m;
-    const struct bb_rendezvous *one = &m->rendezvous[rendezvous];
-    const int order = s->collectives[rendezvous].order;
-    enum bb_limit limit = bb_contention_sim_flow_limit(s, rendezvous, s->collectives[rendezvous].limit);
+    const struct bb_sim_instance *one = &m->instances[instance];
+    const int order = s->collectives[instance].order;
+    enum bb_limit limit = bb_contention_sim_flow_limit(s, instance, s->collectives[instance].limit);
 
     for (int i = 0; i < one->n; i++) {
         int at = bb_sim_member_task(m, one, i, order);
@@ -240,14 +240,14 @@ static void end_collective(struct bb_contention_sim *s, int rendezvous)
 static struct bb_contention_exchange *exchange_of(const struct bb_contention_sim *s, int at, int *flow)
 {
     *flow = task_at(s, at)->flow;
-    return &s->exchanges[*flow - s->r->m->n_rendezvous];
+    return &s->exchanges[*flow - s->r->m->n_instances];
 }
 
 void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int comm, const struct bb_load *load, int messages)
 {
     const int class_id = s->r->class_of[at];
     const int flow = bb_contention_sim_exchange_flow(s, class_id, comm);
-    struct bb_contention_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
+    struct bb_contention_exchange *x = &s->exchanges[flow - s->r->m->n_instances];
 
     *x = (struct bb_contention_exchange){
         .at = at, .head = BB_NONE, .tail = BB_NONE, .sms = bb_cluster_exchange_sms(s->cluster, messages)};
@@ -359,7 +359,7 @@ void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int 
 /* The first in line is done, and whoever is by now; the next has the flow on. */
 static void serve_exchange(struct bb_contention_sim *s, int flow)
 {
-    struct bb_contention_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
+    struct bb_contention_exchange *x = &s->exchanges[flow - s->r->m->n_instances];
     const double served = bb_flow_served_ns(&s->flows.flows[flow], s->events.now_ns) + SERVED;
 
     do {
@@ -382,7 +382,7 @@ static void end_flow(struct bb_contention_sim *s, const struct bb_event *entry)
 {
     if ((s->flows.flows[entry->id].epoch & EPOCHS) != entry->epoch)
         return;
-    if (entry->id >= s->r->m->n_rendezvous) {
+    if (entry->id >= s->r->m->n_instances) {
         serve_exchange(s, entry->id);
         return;
     }
@@ -452,8 +452,8 @@ int bb_contention_sim_init(struct bb_contention_sim **out, struct bb_execution *
     s->unused_running = s->unused_message = BB_NONE;
     TRY(bb_contention_sim_resources_init(s));
     TRY(BB_NEW(s->dirty, r->m->classes.n));
-    TRY(BB_NEW(s->collectives, r->m->n_rendezvous));
-    for (int i = 0; i < r->m->n_rendezvous; i++)
+    TRY(BB_NEW(s->collectives, r->m->n_instances));
+    for (int i = 0; i < r->m->n_instances; i++)
         s->collectives[i].uses_of = BB_NONE;
     TRY(BB_NEW(s->exchanges, (size_t)r->m->classes.n * (size_t)r->m->step->layout.n_comms));
     TRY(BB_NEW(r->c->busy, r->m->classes.n));

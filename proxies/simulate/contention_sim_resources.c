@@ -103,7 +103,7 @@ static void set_capacities(struct bb_contention_sim *s)
 
 int bb_contention_sim_exchange_flow(const struct bb_contention_sim *s, int class_id, int comm)
 {
-    return sim_of(s)->n_rendezvous + class_id * sim_of(s)->step->layout.n_comms + comm;
+    return sim_of(s)->n_instances + class_id * sim_of(s)->step->layout.n_comms + comm;
 }
 
 /* Uses of one GPU at most. */
@@ -122,7 +122,7 @@ static void place_uses(struct bb_contention_sim *s)
 
     for (int f = 0; f < s->flows.n_flows; f++) {
         s->flows.flows[f].first_use = use;
-        use += of_gpu * (f < sim_of(s)->n_rendezvous ? sim_of(s)->rendezvous[f].n : 1);
+        use += of_gpu * (f < sim_of(s)->n_instances ? sim_of(s)->instances[f].n : 1);
     }
 }
 
@@ -209,10 +209,10 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int rendezvous, const struct bb_cost *cost)
+void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int instance, const struct bb_cost *cost)
 {
-    const struct bb_rendezvous *one = &sim_of(s)->rendezvous[rendezvous];
-    struct bb_flow *flow = &s->flows.flows[rendezvous];
+    const struct bb_sim_instance *one = &sim_of(s)->instances[instance];
+    struct bb_flow *flow = &s->flows.flows[instance];
     double link = cost->link_ns / cost->transfer_ns * s->cluster->intra.gbps;
     double nic = cost->nic_bytes / cost->transfer_ns;
     struct rates rates = {
@@ -262,7 +262,7 @@ static enum bb_limit limit_of_load(const struct bb_contention_sim *s, const stru
 
 void bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow_id, int class_id, const struct bb_load *load)
 {
-    struct bb_contention_exchange *x = &s->exchanges[flow_id - sim_of(s)->n_rendezvous];
+    struct bb_contention_exchange *x = &s->exchanges[flow_id - sim_of(s)->n_instances];
     struct bb_flow *flow = &s->flows.flows[flow_id];
     const double ns = bb_cluster_load_ns(s->cluster, load, 1);
     struct rates rates;

@@ -150,22 +150,22 @@ out:
 /* ---- collectives ---- */
 
 /* One member of each class of the communicator instance that `rank` is in. seen[classes] marks those of this one. */
-static int gather_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_rendezvous *one)
+static int gather_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_sim_instance *one)
 {
     const struct bb_layout *l = &m->step->layout;
     int group = l->comms[comm].group, instance = bb_group_instance(l, group, rank), size = l->groups[group].size, rc;
     struct bb_near *near;
 
-    *one = (struct bb_rendezvous){.comm = comm, .size = size, .first = m->n_members};
+    *one = (struct bb_sim_instance){.comm = comm, .size = size, .first = m->n_members};
     one->nodes = bb_group_nodes(l, group, instance, m->cluster ? m->cluster->gpus_per_node : 0);
     TRY(BB_NEW(near, size));
     TRY(bb_group_spread(l, group, instance, m->cluster, &one->spread, near));
     for (int i = 0; i < size; i++) {
         int member = bb_group_member(l, group, instance, i), class_id = m->classes.of[member];
 
-        if (seen[class_id] == m->n_rendezvous + 1)
+        if (seen[class_id] == m->n_instances + 1)
             continue;
-        seen[class_id] = m->n_rendezvous + 1;
+        seen[class_id] = m->n_instances + 1;
         TRY(BB_GROW(m->members, m->n_members));
         m->members[m->n_members++] = (struct bb_member){class_id, member, near[i]};
         one->n++;
@@ -228,7 +228,7 @@ static void compare_members(const struct bb_sim *m, int comm, const struct bb_me
     }
 }
 
-static void fill_rendezvous(struct bb_sim *m, struct bb_rendezvous *one, struct bb_faults *faults)
+static void fill_instance(struct bb_sim *m, struct bb_sim_instance *one, struct bb_faults *faults)
 {
     const struct bb_member *members = &m->members[one->first];
     const int n_comms = m->step->layout.n_comms;
@@ -236,7 +236,7 @@ static void fill_rendezvous(struct bb_sim *m, struct bb_rendezvous *one, struct 
     for (int i = 0; i < one->n; i++) {
         int n = collectives_of(m, &members[i], one->comm);
 
-        m->rendezvous_of[members[i].class_id * n_comms + one->comm] = m->n_rendezvous;
+        m->instance_of[members[i].class_id * n_comms + one->comm] = m->n_instances;
         one->collectives = n > one->collectives ? n : one->collectives;
         if (i > 0)
             compare_members(m, one->comm, &members[0], &members[i], faults);
@@ -245,18 +245,18 @@ static void fill_rendezvous(struct bb_sim *m, struct bb_rendezvous *one, struct 
     m->n_collectives += one->collectives;
 }
 
-static int list_rendezvous(struct bb_sim *m, int comm, struct bb_faults *faults)
+static int list_sim_instances(struct bb_sim *m, int comm, struct bb_faults *faults)
 {
     const int n_comms = m->step->layout.n_comms;
     int *seen, rc = BB_NEW(seen, m->classes.n);
 
     for (int c = 0; c < m->classes.n && !rc; c++) {
-        if (m->rendezvous_of[c * n_comms + comm] != BB_NONE || bb_sim_task_graph(m, c)->n_collectives[comm] == 0)
+        if (m->instance_of[c * n_comms + comm] != BB_NONE || bb_sim_task_graph(m, c)->n_collectives[comm] == 0)
             continue;
-        TRY(BB_GROW(m->rendezvous, m->n_rendezvous));
-        TRY(gather_members(m, comm, m->classes.rank[c], seen, &m->rendezvous[m->n_rendezvous]));
-        fill_rendezvous(m, &m->rendezvous[m->n_rendezvous], faults);
-        m->n_rendezvous++;
+        TRY(BB_GROW(m->instances, m->n_instances));
+        TRY(gather_members(m, comm, m->classes.rank[c], seen, &m->instances[m->n_instances]));
+        fill_instance(m, &m->instances[m->n_instances], faults);
+        m->n_instances++;
     }
 out:
     free(seen);
@@ -355,7 +355,7 @@ static int make_room(struct bb_sim *m)
     const int n = m->classes.n, n_comms = m->step->layout.n_comms;
     size_t cells = (size_t)n * (size_t)n_comms, ops;
 
-    if (BB_NEW(m->graph_of, n) || BB_NEW(m->op_base, n) || BB_NEW(m->task_base, n) || BB_NEW(m->rendezvous_of, cells) ||
+    if (BB_NEW(m->graph_of, n) || BB_NEW(m->op_base, n) || BB_NEW(m->task_base, n) || BB_NEW(m->instance_of, cells) ||
         BB_NEW(m->first_peer_of, cells))
         return -BB_EFAIL;
     for (int c = 0; c < n; c++) {
@@ -369,7 +369,7 @@ static int make_room(struct bb_sim *m)
     for (size_t i = 0; i < ops; i++)
         m->sides[i] = (struct bb_sim_side){BB_NONE, BB_NONE};
     for (size_t i = 0; i < cells; i++)
-        m->rendezvous_of[i] = m->first_peer_of[i] = BB_NONE;
+        m->instance_of[i] = m->first_peer_of[i] = BB_NONE;
     return 0;
 }
 
@@ -392,7 +392,7 @@ int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cl
     for (int c = 0; c < m->classes.n; c++)
         TRY(match_class(m, c, faults) || match_alltoallvs(m, c, faults) ? -BB_EFAIL : 0);
     for (int comm = 0; comm < step->layout.n_comms; comm++)
-        TRY(list_rendezvous(m, comm, faults));
+        TRY(list_sim_instances(m, comm, faults));
     return 0;
 out:
     bb_sim_release(m);
@@ -409,8 +409,8 @@ void bb_sim_release(struct bb_sim *m)
     free(m->op_base);
     free(m->task_base);
     free(m->sides);
-    free(m->rendezvous_of);
-    free(m->rendezvous);
+    free(m->instance_of);
+    free(m->instances);
     free(m->members);
     free(m->first_peer_of);
     free(m->peers);

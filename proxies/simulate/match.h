@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 /* The ranks of one communicator instance that run collectives together, one of each class. */
-struct bb_rendezvous {
+struct bb_sim_instance {
     int comm, size;        /* size: members of the communicator                  */
     int first, n;          /* bb_sim.members[first .. first + n)                */
     int base, collectives; /* states of its collectives; the most of any member */
@@ -55,10 +55,10 @@ struct bb_sim {
     const struct bb_task_graph **graph_of; /* [classes] */
     int *op_base, *task_base;              /* [classes + 1] where the operations and tasks of a class begin */
     struct bb_sim_side *sides;             /* [all operations] */
-    int *rendezvous_of;                    /* [classes][n_comms], BB_NONE: none */
-    struct bb_rendezvous *rendezvous;
+    int *instance_of;                    /* [classes][n_comms], BB_NONE: none */
+    struct bb_sim_instance *instances;
     struct bb_member *members;
-    int n_rendezvous, n_members, n_collectives;
+    int n_instances, n_members, n_collectives;
     int *first_peer_of; /* [classes][n_comms] where the places begin, BB_NONE: it has no alltoallv there */
     struct bb_alltoallv_peer *peers;
     int n_peers;
@@ -127,7 +127,7 @@ static inline int bb_sim_alltoallv_task(const struct bb_sim *m, int class_id, in
 }
 
 /* bb_sim_member_task - of the i-th member of a rendezvous, the task that is its collective of that order. */
-static inline int bb_sim_member_task(const struct bb_sim *m, const struct bb_rendezvous *one, int i, int order)
+static inline int bb_sim_member_task(const struct bb_sim *m, const struct bb_sim_instance *one, int i, int order)
 {
     int class_id = m->members[one->first + i].class_id;
 

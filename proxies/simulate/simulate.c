@@ -72,7 +72,7 @@ static void run_compute(struct bb_execution *r, int at, const struct bb_op *op)
     bb_execution_end(r, at);
 }
 
-static void end_members(struct bb_execution *r, const struct bb_rendezvous *one, int order, int64_t lasts_ns)
+static void end_members(struct bb_execution *r, const struct bb_sim_instance *one, int order, int64_t lasts_ns)
 {
     const struct bb_sim *m = r->m;
     const struct bb_sim_collective *all = &r->c->collectives[one->base + order];
@@ -90,7 +90,7 @@ static void end_members(struct bb_execution *r, const struct bb_rendezvous *one,
 /* Returns which of the calls at this place it is. */
 static int cost_of_call(struct bb_execution *r, int place, const struct bb_op *op, struct bb_cost *cost)
 {
-    const struct bb_rendezvous *one = &r->m->rendezvous[place];
+    const struct bb_sim_instance *one = &r->m->instances[place];
     struct bb_collective call = bb_op_collective(op, one->size, one->nodes, &one->spread);
     int which;
 
@@ -104,8 +104,8 @@ static int cost_of_call(struct bb_execution *r, int place, const struct bb_op *o
 static void run_collective(struct bb_execution *r, int at, const struct bb_task *u, const struct bb_op *op)
 {
     const struct bb_sim *m = r->m;
-    int place = m->rendezvous_of[r->class_of[at] * m->step->layout.n_comms + u->comm];
-    const struct bb_rendezvous *one = &m->rendezvous[place];
+    int place = m->instance_of[r->class_of[at] * m->step->layout.n_comms + u->comm];
+    const struct bb_sim_instance *one = &m->instances[place];
     struct bb_sim_collective *all = &r->c->collectives[one->base + u->order];
     struct bb_cost cost = {0};
     int call = BB_NONE;

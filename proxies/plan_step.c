@@ -78,7 +78,7 @@ static const char *attention_of(const struct bb_step *step)
     const char *how = NULL;
 
     for (int w = 0; w < step->n_kernel_lists && !how; w++)
-        how = attention_in(step->works[w]);
+        how = attention_in(step->kernel_lists[w]);
     return how;
 }
 
@@ -87,8 +87,8 @@ static const char *attention_of(const struct bb_step *step)
 static bool has_many_experts(const struct bb_step *step)
 {
     for (int w = 0; w < step->n_kernel_lists; w++)
-        for (int i = 0; i < step->works[w]->n; i++) {
-            const struct bb_kernel_list_item *item = &step->works[w]->items[i];
+        for (int i = 0; i < step->kernel_lists[w]->n; i++) {
+            const struct bb_kernel_list_item *item = &step->kernel_lists[w]->items[i];
 
             if (item->experts >= 8 || (item->is_pass && strcmp(item->name, "clamp") == 0))
                 return true;

@@ -151,22 +151,22 @@ static json_t *work_item(const struct bb_kernel_list_item *item)
 /* [[{product or pass}, ...], ...]: operations say by "work" which list they do. */
 static json_t *works_of(const struct bb_step *step)
 {
-    json_t *works = json_array();
+    json_t *kernel_lists = json_array();
 
     for (int w = 0; w < step->n_kernel_lists; w++) {
         json_t *items = json_array();
 
-        for (int i = 0; i < step->works[w]->n; i++)
-            json_array_append_new(items, work_item(&step->works[w]->items[i]));
-        json_array_append_new(works, items);
+        for (int i = 0; i < step->kernel_lists[w]->n; i++)
+            json_array_append_new(items, work_item(&step->kernel_lists[w]->items[i]));
+        json_array_append_new(kernel_lists, items);
     }
-    return works;
+    return kernel_lists;
 }
 
 static json_t *work_index(const struct bb_step *step, const struct bb_kernel_list *work)
 {
     for (int w = 0; work && w < step->n_kernel_lists; w++)
-        if (step->works[w] == work)
+        if (step->kernel_lists[w] == work)
             return json_integer(w);
     return json_null();
 }

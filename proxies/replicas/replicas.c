@@ -111,14 +111,14 @@ static int make_work(struct training *t, int unit, int which)
 
 static int make_works(struct training *t)
 {
-    int works = t->micro_batches > 1 ? WORKS : ACCUMULATE, rc = 0;
+    int kernel_lists = t->micro_batches > 1 ? WORKS : ACCUMULATE, rc = 0;
 
     if (strcmp(t->config->compute, "gemm") != 0)
         return 0;
     if (!t->network.has_work)
         return bb_err(BB_EUSAGE, "%s: the products of %s are only known to 'transformer'; nearest: --compute timed",
                       t->config->proxy, t->config->model);
-    for (int which = 0; which < works; which++) {
+    for (int which = 0; which < kernel_lists; which++) {
         TRY(BB_NEW(t->work[which], t->network.n));
         for (int u = 0; u < t->network.n; u++)
             TRY(make_work(t, u, which));
@@ -205,7 +205,7 @@ static int open_server(struct training *t, int server)
                                                                  .server = server});
 }
 
-static void add_memory(struct training *t, struct bb_role *role, bool works)
+static void add_memory(struct training *t, struct bb_role *role, bool kernel_lists)
 {
     double *bytes = role->training_bytes;
 
@@ -213,7 +213,7 @@ static void add_memory(struct training *t, struct bb_role *role, bool works)
         bb_sync_memory(&t->policy, &t->comms, t->network.parameters, bytes);
     else
         bb_servers_memory(t->server, bytes);
-    if (works)
+    if (kernel_lists)
         bytes[BB_USE_ACTIVATIONS] += bb_network_activations(&t->network, t->batch, t->dtype);
     if (t->sync)
         bb_sync_add_update(bb_sync_update_bytes(&t->policy, &t->comms, t->network.parameters), bytes);
@@ -222,7 +222,7 @@ static void add_memory(struct training *t, struct bb_role *role, bool works)
 /* place: of a server its number, BB_NONE for workers; of replicas whether it is the last of its node. */
 static int build_role(struct training *t, struct bb_role *role, const char *name, int place)
 {
-    bool works = !has_servers(t) || t->policy.kind == BB_SYNC_PS || place == BB_NONE;
+    bool kernel_lists = !has_servers(t) || t->policy.kind == BB_SYNC_PS || place == BB_NONE;
     int rc;
 
     role->name = name;
@@ -230,13 +230,13 @@ static int build_role(struct training *t, struct bb_role *role, const char *name
     TRY(has_servers(t) ? open_server(t, place) : open_sync(t, place > 0));
     if (t->sync)
         bb_sync_begin(t->sync);
-    if (works)
+    if (kernel_lists)
         write_micro_batches(t);
     if (t->sync)
         bb_sync_finish(t->sync);
     else
         bb_servers_finish(t->server);
-    add_memory(t, role, works);
+    add_memory(t, role, kernel_lists);
     rc = name ? bb_script_result(&t->script) : -BB_EFAIL;
 out:
     bb_sync_release(t->sync);

@@ -185,17 +185,17 @@ out:
 /* Real work of the program: each list once. */
 static int list_works(struct bb_runner *r)
 {
-    r->works = calloc(r->program->n_ops + 1, sizeof(*r->works));
-    if (!r->works)
+    r->kernel_lists = calloc(r->program->n_ops + 1, sizeof(*r->kernel_lists));
+    if (!r->kernel_lists)
         return bb_err(BB_EFAIL, "no memory for a program of %zu operations", r->program->n_ops);
     for (size_t i = 0; i < r->program->n_ops; i++) {
         const struct bb_kernel_list *work = r->program->ops[i].work;
         int known = 0;
 
-        while (work && known < r->n_kernel_lists && r->works[known] != work)
+        while (work && known < r->n_kernel_lists && r->kernel_lists[known] != work)
             known++;
         if (work && known == r->n_kernel_lists)
-            r->works[r->n_kernel_lists++] = work;
+            r->kernel_lists[r->n_kernel_lists++] = work;
     }
     return 0;
 }
@@ -222,7 +222,7 @@ static int refuse_memory(const struct bb_runner *r, const struct fit *f)
 
     if (r->n_kernel_lists)
         snprintf(less, sizeof(less), "; real compute takes %s of it, --compute timed or none takes nothing",
-                 bb_format_bytes(bb_kernel_runner_bytes(r->works, r->n_kernel_lists), work));
+                 bb_format_bytes(bb_kernel_runner_bytes(r->kernel_lists, r->n_kernel_lists), work));
     snprintf(help, sizeof(help), "--scale-counts %g needs less%s%s", floor(factor / unit) * unit,
              has_pipeline(r->layout) ? ", so do fewer layers and more stages" : "", less);
     return bb_memory_refuse(f->need, f->available, help);
@@ -262,10 +262,10 @@ static int make_memory(struct bb_runner *r)
     for (int i = 0; i < p->n_buffers; i++)
         bytes[i] = p->buffers[i].count * bb_dtypes[p->buffers[i].dtype].bytes;
     TRY(check_memory(r, r->memory->takes(bb_device_buffers_cost(bytes, p->n_buffers)) +
-                            (r->n_kernel_lists ? bb_kernel_runner_bytes(r->works, r->n_kernel_lists) : 0)));
+                            (r->n_kernel_lists ? bb_kernel_runner_bytes(r->kernel_lists, r->n_kernel_lists) : 0)));
     TRY(bb_device_buffers_init(&r->areas, bytes, p->n_buffers, r->memory, r->join));
     if (r->n_kernel_lists)
-        TRY(bb_kernel_runner_init(&r->worker, r->works, r->n_kernel_lists, CANDIDATES, r->streams[0]));
+        TRY(bb_kernel_runner_init(&r->worker, r->kernel_lists, r->n_kernel_lists, CANDIDATES, r->streams[0]));
     TRY(BB_CUDA(cudaMalloc((void **)&r->beat, sizeof(*r->beat))));
     TRY(BB_CUDA(cudaMemsetAsync(r->beat, 0, sizeof(*r->beat), r->join)));
     TRY(bb_runner_wait(r, r->join, "buffers"));
@@ -477,7 +477,7 @@ int bb_runner_release(struct bb_runner *r, int rc)
     if (r->world && rc == 0) /* otherwise the GPU may be stuck, and freeing waits for it: the process's end frees all */
         release_cuda(r);
     bb_nvtx_release(&r->nvtx);
-    free(r->works);
+    free(r->kernel_lists);
     free(r->batches);
     free(r->lanes);
     free(r->done);

@@ -46,7 +46,7 @@ struct bb_runner {
     struct bb_comm everyone;            /* for the common start; empty with one rank                     */
     const struct bb_allocator *memory;  /* where those come from                                      */
     struct bb_device_buffers *areas;
-    const struct bb_kernel_list **works; /* the distinct ones of the program                                   */
+    const struct bb_kernel_list **kernel_lists; /* the distinct ones of the program                                   */
     int n_kernel_lists;
     struct bb_kernel_runner worker; /* runs them; empty without any                                       */
     float *beat;                    /* device: the element of the common start                       */

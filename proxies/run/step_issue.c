@@ -21,7 +21,7 @@ static int launch_work(struct bb_runner *r, const struct bb_op *op)
 {
     int which = 0, rc = 0;
 
-    while (r->works[which] != op->work)
+    while (r->kernel_lists[which] != op->work)
         which++;
     for (int i = 0; rc == 0 && i < op->work_times; i++)
         rc = bb_kernel_runner_run(&r->worker, which, r->streams[op->stream]);

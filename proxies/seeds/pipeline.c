@@ -149,7 +149,7 @@ static void write_shift(struct pipeline *b, int to, int from)
 }
 
 /* The same work on every layer of the stage, in one operation for those that are alike, once the gradients are there. */
-static void write_each_layer(struct pipeline *b, const struct bb_kernel_list *const works[], const char *const what[])
+static void write_each_layer(struct pipeline *b, const struct bb_kernel_list *const kernel_lists[], const char *const what[])
 {
     const int times[BB_LAYER_KINDS] = {[BB_LAYER_INNER] = b->stage_layers - (b->kind != MIDDLE),
                                        [BB_LAYER_FIRST] = b->kind == FIRST,
@@ -158,7 +158,7 @@ static void write_each_layer(struct pipeline *b, const struct bb_kernel_list *co
     for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
         bb_script_begin_anew(&b->s, b->reduced);
         if (times[kind])
-            bb_script_real(&b->s, what[kind], works[kind], times[kind], BB_NONE, BB_NONE);
+            bb_script_real(&b->s, what[kind], kernel_lists[kind], times[kind], BB_NONE, BB_NONE);
     }
     bb_script_begin_anew(&b->s, BB_NONE);
 }

@@ -92,7 +92,7 @@ int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_wo
         const void *work;
         int64_t times;
     } key = {op->work, op->work_times};
-    const int at = op->work ? bb_key_index_add(&t->works, &key) : BB_NONE;
+    const int at = op->work ? bb_key_index_add(&t->kernel_lists, &key) : BB_NONE;
 
     if (at >= 0 && at < t->n_kernel_lists) {
         *work = t->of_work[at];
@@ -128,7 +128,7 @@ int bb_op_times_call(struct bb_op_times *t, int where, const struct bb_collectiv
 
 void bb_op_times_release(struct bb_op_times *t)
 {
-    bb_key_index_release(&t->works);
+    bb_key_index_release(&t->kernel_lists);
     bb_key_index_release(&t->calls);
     free(t->of_work);
     free(t->of_call);

@@ -33,13 +33,13 @@ struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nod
 /* A step has few works and few calls, each many times: their times, reckoned once. {.cluster = ...} is empty. */
 #define BB_OP_TIMES(c)                                                                                                 \
     {                                                                                                                  \
-        .cluster = (c), .works = {.key_bytes = sizeof(void *) + sizeof(int64_t)}, .calls = {                           \
+        .cluster = (c), .kernel_lists = {.key_bytes = sizeof(void *) + sizeof(int64_t)}, .calls = {                           \
             .key_bytes = 6 * sizeof(int) + sizeof(size_t)                                                              \
         }                                                                                                              \
     }
 struct bb_op_times {
     const struct bb_cluster *cluster;
-    struct bb_key_index works, calls;
+    struct bb_key_index kernel_lists, calls;
     struct bb_work_time *of_work; /* [n_kernel_lists] */
     struct bb_cost *of_call;      /* [n_calls] */
     int n_kernel_lists, n_calls;         /* as many as the indices have, unless there was no memory */

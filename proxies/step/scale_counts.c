@@ -89,7 +89,7 @@ static int shrink_program(struct bb_program *p, const struct bb_layout *l, doubl
 int bb_step_scale_counts(struct bb_step *step, double factor)
 {
     for (int w = 0; w < step->n_kernel_lists; w++)
-        bb_kernel_list_scale(step->works[w], factor);
+        bb_kernel_list_scale(step->kernel_lists[w], factor);
     for (int r = 0; r < step->n_roles; r++)
         if (shrink_program(&step->roles[r].program, &step->layout, factor))
             return -BB_EFAIL;

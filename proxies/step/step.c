@@ -60,9 +60,9 @@ const char *bb_step_text(struct bb_step *step, const char *fmt, ...)
 
 struct bb_kernel_list *bb_step_add_kernel_list(struct bb_step *step)
 {
-    if (BB_GROW(step->works, step->n_kernel_lists) || BB_NEW(step->works[step->n_kernel_lists], 1))
+    if (BB_GROW(step->kernel_lists, step->n_kernel_lists) || BB_NEW(step->kernel_lists[step->n_kernel_lists], 1))
         return NULL;
-    return step->works[step->n_kernel_lists++];
+    return step->kernel_lists[step->n_kernel_lists++];
 }
 
 struct bb_kernel_list *bb_step_copy_kernel_list(struct bb_step *step, const struct bb_kernel_list *made)
@@ -70,7 +70,7 @@ struct bb_kernel_list *bb_step_copy_kernel_list(struct bb_step *step, const stru
     const size_t bytes = offsetof(struct bb_kernel_list, items) + (size_t)made->n * sizeof(made->items[0]);
     struct bb_kernel_list *work;
 
-    if (BB_GROW(step->works, step->n_kernel_lists))
+    if (BB_GROW(step->kernel_lists, step->n_kernel_lists))
         return NULL;
     work = malloc(bytes);
     if (!work) {
@@ -78,7 +78,7 @@ struct bb_kernel_list *bb_step_copy_kernel_list(struct bb_step *step, const stru
         return NULL;
     }
     memcpy(work, made, bytes);
-    step->works[step->n_kernel_lists++] = work;
+    step->kernel_lists[step->n_kernel_lists++] = work;
     return work;
 }
 
@@ -145,13 +145,13 @@ void bb_step_release(struct bb_step *step)
     for (int t = 0; t < step->strings.n; t++)
         free(step->strings.text[t]);
     for (int w = 0; w < step->n_kernel_lists; w++)
-        free(step->works[w]);
+        free(step->kernel_lists[w]);
     for (int t = 0; t < step->n_tables; t++) {
         free(step->tables[t]->rows);
         free(step->tables[t]);
     }
     free(step->tables);
-    free(step->works);
+    free(step->kernel_lists);
     free(step->roles);
     free(step->role_of);
     free(step->strings.text);

@@ -34,7 +34,7 @@ struct bb_step {
         char **text;
         int n;
     } strings;                     /* texts that programs point to                                              */
-    struct bb_kernel_list **works; /* what compute operations point to */
+    struct bb_kernel_list **kernel_lists; /* what compute operations point to */
     int n_kernel_lists;
     struct bb_alltoallv **tables; /* what alltoallv operations point to */
     int n_tables;

@@ -38,7 +38,7 @@ void bb_layout_release(struct bb_layout *l)
     *l = (struct bb_layout){0};
 }
 
-static int refuse_more(const char *what, int most)
+static int limit_error(const char *what, int most)
 {
     return bb_err(BB_EFAIL, "a layout holds at most %d %s", most, what);
 }
@@ -48,7 +48,7 @@ int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes)
     struct bb_group group = {.name = name, .axes = axes, .size = 1};
 
     if (l->n_groups == BB_MAX_GROUPS)
-        return refuse_more("groups", BB_MAX_GROUPS);
+        return limit_error("groups", BB_MAX_GROUPS);
     for (int a = 0; a < l->n_axes; a++)
         if (axes & 1u << a)
             group.size *= l->axes[a].size;
@@ -82,7 +82,7 @@ int bb_layout_add_irregular(struct bb_layout *l, const char *name, const int *me
     int rc;
 
     if (l->n_groups == BB_MAX_GROUPS)
-        return refuse_more("groups", BB_MAX_GROUPS);
+        return limit_error("groups", BB_MAX_GROUPS);
     *g = (struct bb_group){.name = name, .size = size, .instances = instances};
     l->n_groups++; /* released with the layout from here on */
     if (BB_NEW(g->instance_of, l->ranks) || BB_NEW(g->index_of, l->ranks) || BB_NEW(g->members, cells))
@@ -95,7 +95,7 @@ int bb_layout_add_irregular(struct bb_layout *l, const char *name, const int *me
 int bb_layout_add_comm(struct bb_layout *l, const char *name, int group)
 {
     if (l->n_comms == BB_MAX_COMMS)
-        return refuse_more("communicators", BB_MAX_COMMS);
+        return limit_error("communicators", BB_MAX_COMMS);
     l->comms[l->n_comms] = (struct bb_comm_spec){.name = name, .group = group};
     return l->n_comms++;
 }
@@ -115,7 +115,7 @@ int bb_group_instances(const struct bb_layout *l, int group)
 }
 
 /* The number that the coordinates of `rank` along the axes of the mask make, the first axis fastest. */
-static int number_along(const struct bb_layout *l, unsigned axes, int rank)
+static int linear_index(const struct bb_layout *l, unsigned axes, int rank)
 {
     int number = 0, stride = 1;
 
@@ -135,14 +135,14 @@ int bb_group_instance(const struct bb_layout *l, int group, int rank)
 {
     const struct bb_group *g = &l->groups[group];
 
-    return g->instance_of ? g->instance_of[rank] : number_along(l, ~g->axes, rank);
+    return g->instance_of ? g->instance_of[rank] : linear_index(l, ~g->axes, rank);
 }
 
 int bb_group_index(const struct bb_layout *l, int group, int rank)
 {
     const struct bb_group *g = &l->groups[group];
 
-    return g->index_of ? g->index_of[rank] : number_along(l, g->axes, rank);
+    return g->index_of ? g->index_of[rank] : linear_index(l, g->axes, rank);
 }
 
 int bb_group_member(const struct bb_layout *l, int group, int instance, int index)

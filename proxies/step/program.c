@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_OPS  (1 << 24) /* of one rank: some 2 GiB */
-#define LOOK_BACK 64        /* operations looked at to find that a wait follows from others */
+#define MAX_OPS  (1 << 24) /* of one rank: some 2 GiB */
+#define MAX_LOOK_BACK 64        /* operations looked at to find that a wait follows from others */
 
 const char *const bb_phase_names[BB_PHASES] = {
     [BB_PHASE_FORWARD] = "forward",
@@ -37,11 +37,11 @@ int bb_program_init(struct bb_program *p)
 void bb_program_release(struct bb_program *p)
 {
     free(p->ops);
-    free(p->before);
+    free(p->previous_op);
     free(p->wait_list);
     free(p->streams);
     free(p->buffers);
-    free(p->touched);
+    free(p->accesses);
     *p = (struct bb_program){0};
 }
 
@@ -58,12 +58,12 @@ int bb_program_add_stream(struct bb_program *p, const char *name, int comm)
 int bb_program_add_buffer(struct bb_program *p, const char *name, enum bb_buffer_use use, size_t count,
                           enum bb_dtype_id dtype)
 {
-    if (BB_GROW(p->buffers, p->n_buffers) || BB_GROW(p->touched, p->n_buffers))
+    if (BB_GROW(p->buffers, p->n_buffers) || BB_GROW(p->accesses, p->n_buffers))
         return -BB_EFAIL;
     p->buffers[p->n_buffers] = (struct bb_buffer){.name = name, .use = use, .count = count, .dtype = dtype};
-    p->touched[p->n_buffers].write = BB_NONE;
+    p->accesses[p->n_buffers].write = BB_NONE;
     for (int s = 0; s < BB_MAX_STREAMS; s++)
-        p->touched[p->n_buffers].last[s] = BB_NONE;
+        p->accesses[p->n_buffers].last[s] = BB_NONE;
     return p->n_buffers++;
 }
 
@@ -109,7 +109,7 @@ static int add_wait(struct bb_program *p, struct bb_op *op, int wait)
 
 bool bb_program_is_full(const struct bb_program *p)
 {
-    return p->n_ops >= MOST_OPS;
+    return p->n_ops >= MAX_OPS;
 }
 
 /* The operation that is being added: a copy whose waits are the end of the list. */
@@ -120,8 +120,8 @@ static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *c
     copy->waits = 0;
     if (bb_program_is_full(p))
         return bb_err(BB_EUSAGE, "a step of more than %d operations on one rank; nearest: fewer --micro-batches",
-                      MOST_OPS);
-    if (BB_GROW(p->ops, p->n_ops) || BB_GROW(p->before, p->n_ops))
+                      MAX_OPS);
+    if (BB_GROW(p->ops, p->n_ops) || BB_GROW(p->previous_op, p->n_ops))
         return -BB_EFAIL;
     for (int w = 0; w < n; w++)
         if (add_wait(p, copy, waits[w]))
@@ -142,12 +142,12 @@ static bool comes_after(const struct bb_program *p, int op, int wait, int *steps
     for (int w = 0; w < o->waits; w++)
         if (comes_after(p, p->wait_list[o->first_wait + w], wait, steps))
             return true;
-    return comes_after(p, p->before[op], wait, steps);
+    return comes_after(p, p->previous_op[op], wait, steps);
 }
 
 /* Waits of the newest operation that follow from the others, or from what is before it on its stream, are left out:
  * each costs the host a call. */
-static void drop_implied(struct bb_program *p, struct bb_op *op)
+static void drop_redundant_waits(struct bb_program *p, struct bb_op *op)
 {
     int *list;
 
@@ -155,7 +155,7 @@ static void drop_implied(struct bb_program *p, struct bb_op *op)
         return; /* there may be no list yet */
     list = p->wait_list + op->first_wait;
     for (int w = op->waits - 1; w >= 0; w--) {
-        int steps = LOOK_BACK;
+        int steps = MAX_LOOK_BACK;
         bool implied = comes_after(p, p->last[op->stream], list[w], &steps);
 
         for (int v = 0; v < op->waits && !implied; v++)
@@ -167,23 +167,23 @@ static void drop_implied(struct bb_program *p, struct bb_op *op)
     }
 }
 
-static void touch_buffer(struct bb_program *p, int buffer, int stream, bool write)
+static void record_access(struct bb_program *p, int buffer, int stream, bool write)
 {
     if (buffer == BB_NONE)
         return;
-    p->touched[buffer].last[stream] = (int)p->n_ops;
+    p->accesses[buffer].last[stream] = (int)p->n_ops;
     if (write)
-        p->touched[buffer].write = (int)p->n_ops;
+        p->accesses[buffer].write = (int)p->n_ops;
 }
 
 static int close_op(struct bb_program *p, struct bb_op *op)
 {
-    drop_implied(p, op);
+    drop_redundant_waits(p, op);
     p->ops[p->n_ops] = *op;
-    p->before[p->n_ops] = p->last[op->stream];
+    p->previous_op[p->n_ops] = p->last[op->stream];
     p->last[op->stream] = (int)p->n_ops;
-    touch_buffer(p, op->src, op->stream, false);
-    touch_buffer(p, op->dst, op->stream, true);
+    record_access(p, op->src, op->stream, false);
+    record_access(p, op->dst, op->stream, true);
     return (int)p->n_ops++;
 }
 
@@ -202,10 +202,10 @@ int bb_program_add_dataflow(struct bb_program *p, const struct bb_op *op, const 
 
     if (rc)
         return rc;
-    if (op->src != BB_NONE && add_wait(p, &copy, p->touched[op->src].write))
+    if (op->src != BB_NONE && add_wait(p, &copy, p->accesses[op->src].write))
         return -BB_EFAIL;
     for (int s = 0; op->dst != BB_NONE && s < p->n_streams; s++)
-        if (add_wait(p, &copy, p->touched[op->dst].last[s]))
+        if (add_wait(p, &copy, p->accesses[op->dst].last[s]))
             return -BB_EFAIL;
     return close_op(p, &copy);
 }
@@ -257,36 +257,36 @@ size_t bb_program_bytes(const struct bb_program *p, enum bb_buffer_use use)
  * Half a program. Per operation of the whole one, front[s] is the last operation of the half on stream s that has ended
  * when this one has: itself if it stays, else the latest of what stood before it on its stream and what it waited for.
  */
-struct halving {
-    const struct bb_program *whole;
+struct program_filter {
+    const struct bb_program *full;
     bool comm;
     int *front;                   /* [n_ops][n_streams], indices in the half */
-    int previous[BB_MAX_STREAMS]; /* the last operation of each stream so far, index in the whole */
+    int last_seen[BB_MAX_STREAMS]; /* the last operation of each stream so far, index in the whole */
 };
 
-static void join_front(const struct halving *h, int *front, int op)
+static void join_front(const struct program_filter *h, int *front, int op)
 {
     const int *other;
 
     if (op == BB_NONE)
         return;
-    other = h->front + (size_t)op * (size_t)h->whole->n_streams;
-    for (int s = 0; s < h->whole->n_streams; s++)
+    other = h->front + (size_t)op * (size_t)h->full->n_streams;
+    for (int s = 0; s < h->full->n_streams; s++)
         if (other[s] > front[s])
             front[s] = other[s];
 }
 
-static int halve_op(struct halving *h, int i, struct bb_program *out)
+static int filter_op(struct program_filter *h, int i, struct bb_program *out)
 {
-    const struct bb_op *op = &h->whole->ops[i];
-    int streams = h->whole->n_streams, *front = h->front + (size_t)i * (size_t)streams, index;
+    const struct bb_op *op = &h->full->ops[i];
+    int streams = h->full->n_streams, *front = h->front + (size_t)i * (size_t)streams, index;
 
     for (int s = 0; s < streams; s++)
         front[s] = BB_NONE;
-    join_front(h, front, h->previous[op->stream]);
+    join_front(h, front, h->last_seen[op->stream]);
     for (int w = 0; w < op->waits; w++)
-        join_front(h, front, h->whole->wait_list[op->first_wait + w]);
-    h->previous[op->stream] = i;
+        join_front(h, front, h->full->wait_list[op->first_wait + w]);
+    h->last_seen[op->stream] = i;
     if (bb_op_is_comm(op) != h->comm)
         return 0;
     index = bb_program_add(out, op, front, streams);
@@ -297,15 +297,15 @@ static int halve_op(struct halving *h, int i, struct bb_program *out)
 
 int bb_program_filter(const struct bb_program *p, bool comm, struct bb_program *out)
 {
-    struct halving h = {.whole = p, .comm = comm};
+    struct program_filter h = {.full = p, .comm = comm};
     int rc = 0;
 
     TRY(bb_program_init_like(out, p));
     for (int s = 0; s < p->n_streams; s++)
-        h.previous[s] = BB_NONE;
+        h.last_seen[s] = BB_NONE;
     TRY(BB_NEW(h.front, p->n_ops * (size_t)p->n_streams));
     for (size_t i = 0; i < p->n_ops; i++)
-        TRY(halve_op(&h, (int)i, out));
+        TRY(filter_op(&h, (int)i, out));
 out:
     free(h.front);
     if (rc)

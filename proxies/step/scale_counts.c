@@ -12,24 +12,24 @@ static size_t shrink_count(size_t count, double factor)
     return smaller ? smaller : 1;
 }
 
-static void hold_count(struct bb_program *p, int buffer, size_t count)
+static void grow_buffer(struct bb_program *p, int buffer, size_t count)
 {
     if (buffer != BB_NONE && p->buffers[buffer].count < count)
         p->buffers[buffer].count = count;
 }
 
 /* Room for what one operation reads and writes. */
-static void make_room(struct bb_program *p, const struct bb_op *op, int ranks)
+static void grow_buffers(struct bb_program *p, const struct bb_op *op, int ranks)
 {
     const struct bb_coll *coll = op->kind == BB_OP_COLLECTIVE ? &bb_colls[op->coll] : NULL;
 
-    hold_count(p, op->src, op->src_offset + (coll ? coll->send_count(op->count, ranks) : op->count));
-    hold_count(p, op->dst, op->dst_offset + (coll ? coll->recv_count(op->count, ranks) : op->count));
+    grow_buffer(p, op->src, op->src_offset + (coll ? coll->send_count(op->count, ranks) : op->count));
+    grow_buffer(p, op->dst, op->dst_offset + (coll ? coll->recv_count(op->count, ranks) : op->count));
 }
 
 /* Pieces of one buffer, side by side in a group call, stay side by side: each is at least one element, so a piece moves
  * up by the pieces before it. */
-static size_t pieces_before(const struct bb_program *p, size_t i, bool source)
+static size_t fragments_before(const struct bb_program *p, size_t i, bool source)
 {
     const struct bb_op *op = &p->ops[i], *first = op, *end = p->ops + p->n_ops;
     size_t n = 0;
@@ -55,9 +55,9 @@ static size_t *shrunk_offsets(const struct bb_program *p, double factor)
         const struct bb_op *op = &p->ops[i];
 
         if (op->src_offset)
-            offsets[2 * i] = (size_t)((double)op->src_offset * factor) + pieces_before(p, i, true);
+            offsets[2 * i] = (size_t)((double)op->src_offset * factor) + fragments_before(p, i, true);
         if (op->dst_offset)
-            offsets[2 * i + 1] = (size_t)((double)op->dst_offset * factor) + pieces_before(p, i, false);
+            offsets[2 * i + 1] = (size_t)((double)op->dst_offset * factor) + fragments_before(p, i, false);
     }
     return offsets;
 }
@@ -80,7 +80,7 @@ static int shrink_program(struct bb_program *p, const struct bb_layout *l, doubl
         op->count = shrink_count(op->count, factor);
         op->src_offset = offsets[2 * i];
         op->dst_offset = offsets[2 * i + 1];
-        make_room(p, op, l->groups[l->comms[op->comm].group].size);
+        grow_buffers(p, op, l->groups[l->comms[op->comm].group].size);
     }
     free(offsets);
     return 0;

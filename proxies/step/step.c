@@ -93,7 +93,7 @@ struct bb_alltoallv *bb_step_add_alltoallv_table(struct bb_step *step, int n)
     return BB_NEW(table->rows, (size_t)n * (size_t)n) ? NULL : table;
 }
 
-static bool is_uneven(const struct bb_program *p)
+static bool has_alltoallv(const struct bb_program *p)
 {
     for (size_t i = 0; i < p->n_ops; i++)
         if (p->ops[i].kind == BB_OP_ALLTOALLV)
@@ -102,7 +102,7 @@ static bool is_uneven(const struct bb_program *p)
 }
 
 /* What a step of messages takes is known before it is made. */
-static int refuse_messages(const struct bb_step *step)
+static int check_message_count(const struct bb_step *step)
 {
     size_t n = 0;
 
@@ -124,11 +124,11 @@ int bb_step_expand(struct bb_step *step)
 {
     int rc;
 
-    TRY(refuse_messages(step));
+    TRY(check_message_count(step));
     for (int r = 0; r < step->n_roles; r++) {
         struct bb_program messages;
 
-        if (!is_uneven(&step->roles[r].program))
+        if (!has_alltoallv(&step->roles[r].program))
             continue;
         TRY(bb_program_expand(&step->roles[r].program, &messages));
         bb_program_release(&step->roles[r].program);

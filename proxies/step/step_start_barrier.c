@@ -10,8 +10,8 @@ static bool opens_launch(const struct bb_program *p, size_t i)
 {
     const struct bb_op *op = &p->ops[i];
 
-    for (size_t before = i; op->call != BB_NONE && before > 0 && p->ops[before - 1].call == op->call; before--)
-        if (p->ops[before - 1].stream == op->stream)
+    for (size_t previous_op = i; op->call != BB_NONE && previous_op > 0 && p->ops[previous_op - 1].call == op->call; previous_op--)
+        if (p->ops[previous_op - 1].stream == op->stream)
             return false;
     return true;
 }

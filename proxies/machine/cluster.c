@@ -335,24 +335,24 @@ int bb_cluster_rank_nic(const struct bb_cluster *c, int rank)
     return rank / c->gpus_per_node * bb_cluster_nics(c) + first;
 }
 
-void bb_cluster_placement_add_node(struct bb_node_placement *spread, int n, int members, int on_nic)
+void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, int members, int on_nic)
 {
     const double nics = (double)members / on_nic, away = (double)(n - members) * on_nic;
-    const bool first = spread->most == 0;
+    const bool first = placement->most == 0;
 
-    spread->fewest = first || members < spread->fewest ? members : spread->fewest;
-    spread->most = members > spread->most ? members : spread->most;
-    spread->on_nic = on_nic > spread->on_nic ? on_nic : spread->on_nic;
-    spread->nics = first ? nics : fmin(nics, spread->nics);
-    spread->away = fmax(away, spread->away);
+    placement->fewest = first || members < placement->fewest ? members : placement->fewest;
+    placement->most = members > placement->most ? members : placement->most;
+    placement->on_nic = on_nic > placement->on_nic ? on_nic : placement->on_nic;
+    placement->nics = first ? nics : fmin(nics, placement->nics);
+    placement->away = fmax(away, placement->away);
 }
 
-void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n, struct bb_node_placement *spread)
+void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n, struct bb_node_placement *placement)
 {
     int on_node = 0, on_nic = 0, most_on_nic = 0;
 
-    spread->fewest = spread->most = spread->on_nic = 0;
-    spread->nics = spread->away = 0;
+    placement->fewest = placement->most = placement->on_nic = 0;
+    placement->nics = placement->away = 0;
     for (int i = 0; i < n; i++) {
         const bool new_nic = i > 0 && bb_cluster_rank_nic(c, ranks[i]) != bb_cluster_rank_nic(c, ranks[i - 1]);
 
@@ -361,7 +361,7 @@ void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks,
         most_on_nic = on_nic > most_on_nic ? on_nic : most_on_nic;
         if (i + 1 < n && ranks[i] / c->gpus_per_node == ranks[i + 1] / c->gpus_per_node)
             continue;
-        bb_cluster_placement_add_node(spread, n, on_node, most_on_nic);
+        bb_cluster_placement_add_node(placement, n, on_node, most_on_nic);
         on_node = most_on_nic = 0;
     }
 }

@@ -130,7 +130,7 @@ struct bb_collective {
     bool in_place;
     int ranks, nodes;
     int members_on_root_node; /* of a gather or scatter: members on the root's node, itself among them; 0: nobody says, the most */
-    struct bb_node_placement spread;
+    struct bb_node_placement placement;
 };
 
 /* bb_cluster_collective_ns - from the arrival of the last member to the end on all. way: the quickest, which is taken;
@@ -184,8 +184,8 @@ int bb_cluster_rank_nic(const struct bb_cluster *c, int rank);
 
 /* bb_cluster_placement_of_ranks - of ranks in ascending order how they lie on nodes and NICs. _node: adds a node of such
  * members, of n in all, to a spread that has none before the first. */
-void bb_cluster_placement_add_node(struct bb_node_placement *spread, int n, int members, int on_nic);
-void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n, struct bb_node_placement *spread);
+void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, int members, int on_nic);
+void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n, struct bb_node_placement *placement);
 
 /* ---- what communication takes of a GPU, where the machine shares ---- */
 

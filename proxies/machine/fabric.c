@@ -190,27 +190,27 @@ static int count_edges(const struct bb_cluster *c, enum bb_tier tier, const int 
     return edges;
 }
 
-void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, int n, struct bb_node_placement *spread)
+void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, int n, struct bb_node_placement *placement)
 {
     for (int tier = 0; tier < BB_TIERS; tier++) {
         int on_it = 0, edges = 0, before = -1;
 
-        spread->tier[tier].places = spread->tier[tier].nodes = spread->tier[tier].edges = 0;
+        placement->tier[tier].places = placement->tier[tier].nodes = placement->tier[tier].edges = 0;
         for (int node = 0; node < n; node++) {
             const int area = area_of(c, (enum bb_tier)tier, nodes ? nodes[node] : node);
 
             if (area != before) {
-                spread->tier[tier].places++;
+                placement->tier[tier].places++;
                 on_it = edges = 0;
             }
             before = area;
             on_it++;
             edges +=
                 bb_fabric_is_scarce(c, (enum bb_tier)tier) ? count_edges(c, (enum bb_tier)tier, nodes, n, node) : 0;
-            if (on_it > spread->tier[tier].nodes)
-                spread->tier[tier].nodes = on_it;
-            if (edges > spread->tier[tier].edges)
-                spread->tier[tier].edges = edges;
+            if (on_it > placement->tier[tier].nodes)
+                placement->tier[tier].nodes = on_it;
+            if (edges > placement->tier[tier].edges)
+                placement->tier[tier].edges = edges;
         }
     }
 }
@@ -223,7 +223,7 @@ double bb_fabric_member_bytes(const struct bb_cost *cost, enum bb_tier tier, int
 void bb_fabric_add_uplinks(const struct bb_cluster *c, const struct bb_collective *call, double part,
                            struct bb_cost *cost)
 {
-    const struct bb_node_placement *s = &call->spread;
+    const struct bb_node_placement *s = &call->placement;
     const double rails = ceil((double)s->fewest / s->on_nic);
 
     for (int i = 0; i < BB_TIERS; i++) {

@@ -60,7 +60,7 @@ static inline int64_t bb_fabric_message_ns(const struct bb_cluster *c, int from,
 
 /* bb_fabric_placement_of_nodes - how a communicator's nodes lie: nodes[n], each once, in the order of its ranks; NULL: 0 to n -
  * 1. */
-void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, int n, struct bb_node_placement *spread);
+void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, int n, struct bb_node_placement *placement);
 
 /* bb_fabric_add_uplinks - what the uplinks need for a collective: from its uplink_bytes and pair_bytes its
  * uplink_ns, where `part` is what the protocol leaves of a rate. _member_bytes: of uplink_bytes and pair_bytes what

@@ -27,7 +27,7 @@ struct bb_sim_instance {
     int first, n;          /* bb_sim.members[first .. first + n)                */
     int base, collectives; /* states of its collectives; the most of any member */
     int nodes;             /* that the members are on                            */
-    struct bb_node_placement spread;
+    struct bb_node_placement placement;
 };
 
 struct bb_member {

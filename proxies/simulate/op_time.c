@@ -73,7 +73,7 @@ int64_t bb_op_slowed_ns(int64_t ns, double times)
     return times == 1 ? ns : llround((double)ns * times);
 }
 
-struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes, const struct bb_node_placement *spread)
+struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes, const struct bb_node_placement *placement)
 {
     return (struct bb_collective){.kind = op->coll,
                                   .dtype = op->dtype,
@@ -81,7 +81,7 @@ struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nod
                                   .in_place = op->src != BB_NONE && op->src == op->dst,
                                   .ranks = ranks,
                                   .nodes = nodes,
-                                  .spread = *spread};
+                                  .placement = *placement};
 }
 
 /* ---- what was reckoned before ---- */

@@ -28,7 +28,7 @@ int64_t bb_op_slowed_ns(int64_t ns, double times); /* that it takes on a GPU tha
 
 /* bb_op_collective - the collective that the operation is, on a communicator of so many ranks on so many nodes,
  * which lie so in the machine's fabric. */
-struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes, const struct bb_node_placement *spread);
+struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes, const struct bb_node_placement *placement);
 
 /* A step has few works and few calls, each many times: their times, reckoned once. {.cluster = ...} is empty. */
 #define BB_OP_TIMES(c)                                                                                                 \

@@ -55,11 +55,11 @@ static int find_variant(const struct bb_sim *m, const struct bb_op *op, int g, i
     int nodes = bb_group_nodes(l, g, instance, m->cluster->gpus_per_node);
     const struct bb_nccl_variant *variant = NULL;
     struct bb_collective call;
-    struct bb_node_placement spread;
+    struct bb_node_placement placement;
     int rc;
 
-    TRY(bb_group_spread(l, g, instance, m->cluster, &spread, NULL));
-    call = bb_op_collective(op, l->groups[g].size, nodes, &spread);
+    TRY(bb_group_spread(l, g, instance, m->cluster, &placement, NULL));
+    call = bb_op_collective(op, l->groups[g].size, nodes, &placement);
     bb_cluster_collective_ns(m->cluster, &call, &variant);
     *found = variant ? (int)(variant - m->cluster->variants) : BB_NONE;
 out:

@@ -91,7 +91,7 @@ static void end_members(struct bb_execution *r, const struct bb_sim_instance *on
 static int cost_of_call(struct bb_execution *r, int place, const struct bb_op *op, struct bb_cost *cost)
 {
     const struct bb_sim_instance *one = &r->m->instances[place];
-    struct bb_collective call = bb_op_collective(op, one->size, one->nodes, &one->spread);
+    struct bb_collective call = bb_op_collective(op, one->size, one->nodes, &one->placement);
     int which;
 
     call.members_on_root_node = bb_group_beside_root(&r->m->step->layout, op, r->m->members[one->first].rank, r->m->cluster);

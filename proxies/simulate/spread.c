@@ -31,12 +31,12 @@ static int find_nodes(const struct bb_cluster *c, int *ranks, int n)
 }
 
 int bb_group_spread(const struct bb_layout *l, int group, int instance, const struct bb_cluster *c,
-                    struct bb_node_placement *spread, struct bb_near *near)
+                    struct bb_node_placement *placement, struct bb_near *near)
 {
     const int n = l->groups[group].size;
     int *ranks, rc;
 
-    *spread = (struct bb_node_placement){0};
+    *placement = (struct bb_node_placement){0};
     if (!c)
         return 0;
     rc = BB_NEW(ranks, n);
@@ -44,12 +44,12 @@ int bb_group_spread(const struct bb_layout *l, int group, int instance, const st
         return rc;
     for (int i = 0; i < n; i++)
         ranks[i] = bb_group_member(l, group, instance, i);
-    bb_cluster_placement_of_ranks(c, ranks, n, spread);
+    bb_cluster_placement_of_ranks(c, ranks, n, placement);
     if (!bb_fabric_has_scarce(c))
         goto out;
     for (int tier = 0; near && tier < BB_TIERS; tier++)
         count_near(c, (enum bb_tier)tier, ranks, n, near);
-    bb_fabric_placement_of_nodes(c, ranks, find_nodes(c, ranks, n), spread);
+    bb_fabric_placement_of_nodes(c, ranks, find_nodes(c, ranks, n), placement);
 out:
     free(ranks);
     return 0;

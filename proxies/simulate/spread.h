@@ -14,7 +14,7 @@ struct bb_near {
 
 /* bb_group_spread - of an instance. near: [size], its members' in order; NULL: not asked. c: NULL for no machine. */
 int bb_group_spread(const struct bb_layout *l, int group, int instance, const struct bb_cluster *c,
-                    struct bb_node_placement *spread, struct bb_near *near) BB_MUST_CHECK;
+                    struct bb_node_placement *placement, struct bb_near *near) BB_MUST_CHECK;
 
 /* bb_group_beside_root - of the communicator of a rank that gathers or scatters: its members on the node of the root.
  * 0 of other collectives. */

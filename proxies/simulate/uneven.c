@@ -44,20 +44,20 @@ static int mark_members(const struct bb_sim *m, int comm, int instance, struct b
 {
     const struct bb_layout *l = &m->step->layout;
     const int group = l->comms[comm].group;
-    struct bb_node_placement spread;
+    struct bb_node_placement placement;
     bool uneven = false;
     int rc;
 
     for (int r = 0; r < m->step->n_roles; r++)
         uneven |= m->graphs[r].n_alltoallvs[comm] > 0;
-    TRY(bb_group_spread(l, group, instance, m->cluster, &spread, near));
+    TRY(bb_group_spread(l, group, instance, m->cluster, &placement, near));
     for (int i = 0; i < l->groups[group].size; i++) {
         uint64_t *of = &mark[bb_group_member(l, group, instance, i)];
 
         *of = mix_words(*of, &comm, sizeof(comm));
         if (uneven) /* who of them is on whose leaf, not only how many */
             *of = mix_words(*of, near, (size_t)l->groups[group].size * sizeof(*near));
-        *of = mix_words(mix_words(*of, &spread, sizeof(spread)), &near[i], sizeof(near[i]));
+        *of = mix_words(mix_words(*of, &placement, sizeof(placement)), &near[i], sizeof(near[i]));
     }
 out:
     return rc;

@@ -40,7 +40,7 @@ struct ncclComm {
     int job_gpus;                         /* of all processes                                                        */
     double nic_part, least_nic_part;      /* of the NICs' rate: of this rank, of the slowest member  */
     double leaf_part, least_leaf_part;    /* of the rate of leaves' uplinks: the same                */
-    struct bb_node_placement spread;              /* of its nodes over the fabric                */
+    struct bb_node_placement placement;              /* of its nodes over the fabric                */
     struct en_company company[EN_PLACES]; /* of a collective, see places.h               */
     uint8_t id[EN_ID_BYTES];
     ncclConfig_t config;

@@ -60,7 +60,7 @@ static struct bb_collective call_of(ncclComm_t comm, const struct en_task *task)
                                   .ranks = comm->size,
                                   .nodes = comm->n_nodes,
                                   .members_on_root_node = members_on_root_node(comm, task),
-                                  .spread = comm->spread};
+                                  .placement = comm->placement};
 }
 
 static void quicken(struct bb_link *link, struct pace pace)

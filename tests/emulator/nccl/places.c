@@ -166,7 +166,7 @@ static void find_spread(ncclComm_t comm)
         n += known == n;
     }
     if (nodes != NULL)
-        bb_fabric_placement_of_nodes(emu_machine(), nodes, n, &comm->spread);
+        bb_fabric_placement_of_nodes(emu_machine(), nodes, n, &comm->placement);
     free(nodes);
 }
 
@@ -183,7 +183,7 @@ static void find_seats(ncclComm_t comm)
         ranks[i] = en_machine_rank(comm, i);
     if (ranks != NULL) {
         qsort(ranks, (size_t)comm->size, sizeof(*ranks), by_number);
-        bb_cluster_placement_of_ranks(emu_machine(), ranks, comm->size, &comm->spread);
+        bb_cluster_placement_of_ranks(emu_machine(), ranks, comm->size, &comm->placement);
     }
     free(ranks);
 }

@@ -236,13 +236,13 @@ static void trees_leave_a_leaf_by_their_edges(void **state)
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_cluster c = with_leaves(rows[i].nodes, 100);
-        struct bb_node_placement spread;
+        struct bb_node_placement placement;
 
         c.variants[0].algorithm = BB_NCCL_TREE;
         *c.variants[0].protocol = '\0'; /* none of NCCL's, whose trees are slower at this size */
-        bb_fabric_placement_of_nodes(&c, NULL, 8, &spread);
-        assert_int_equal(spread.tier[BB_LEAF].edges, rows[i].edges);
-        assert_int_equal(spread.tier[BB_LEAF].places, 8 / rows[i].nodes);
+        bb_fabric_placement_of_nodes(&c, NULL, 8, &placement);
+        assert_int_equal(placement.tier[BB_LEAF].edges, rows[i].edges);
+        assert_int_equal(placement.tier[BB_LEAF].places, 8 / rows[i].nodes);
         near(collective_ns(&c, BB_ALL_REDUCE, 8e6, 8),
              fmax(2 * 8e6, rows[i].edges / 2.0 * 8e6 / (rows[i].nodes / 100.0)));
     }
@@ -256,13 +256,13 @@ static void trees_are_trees(void **state)
     for (int n = 2; n < 70; n++) {
         const struct bb_cluster c = with_leaves(1, 2);
         int most = 0, nodes[70];
-        struct bb_node_placement spread;
+        struct bb_node_placement placement;
 
         for (int i = 0; i < n; i++)
             nodes[i] = 3 * i; /* whichever nodes they are */
-        bb_fabric_placement_of_nodes(&c, nodes, n, &spread);
-        most = spread.tier[BB_LEAF].edges;
-        assert_int_equal(spread.tier[BB_LEAF].places, n);
+        bb_fabric_placement_of_nodes(&c, nodes, n, &placement);
+        most = placement.tier[BB_LEAF].edges;
+        assert_int_equal(placement.tier[BB_LEAF].places, n);
         assert_true(most * n >= 4 * (n - 1) && most <= 6);
     }
 }

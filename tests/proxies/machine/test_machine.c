@@ -228,7 +228,7 @@ static void members_have_the_nics_of_their_gpus(void **state)
                                  .n_variants = 1,
                                  .shares = true};
     const int on_each[] = {0, 2, 4, 6, 8}, beside[] = {1, 2, 3, 5};
-    struct bb_node_placement spread = {0};
+    struct bb_node_placement placement = {0};
 
     (void)state;
     near(collective_us(&c, BB_ALLTOALL, 6000, 6, 2, NULL), 2 * 4 * 1000 / 1e3, 1e-6); /* both send 4 slices over it */
@@ -237,12 +237,12 @@ static void members_have_the_nics_of_their_gpus(void **state)
     near(collective_us(&c, BB_ALLTOALL, 8000, 8, 2, NULL), 2 * 4 * 1000 / 1e3, 1e-6);
     near(collective_us(&c, BB_ALLTOALL, 5000, 5, 2, NULL), 4 * 1000 / 1e3, 1e-6);   /* the fifth has its NIC alone */
     near(collective_us(&c, BB_ALL_GATHER, 5000, 5, 2, NULL), 4 * 1000 / 1e3, 1e-6); /* and so has the ring         */
-    bb_cluster_placement_of_ranks(&c, on_each, 5, &spread);
-    assert_true(spread.fewest == 1 && spread.most == 2 && spread.on_nic == 1);
-    bb_cluster_placement_of_ranks(&c, beside, 4, &spread);
-    assert_true(spread.fewest == 1 && spread.most == 3 && spread.on_nic == 2);
-    near(spread.nics, 1, 1e-9); /* the fourth has one, the three have three halves */
-    near(spread.away, 3, 1e-9);
+    bb_cluster_placement_of_ranks(&c, on_each, 5, &placement);
+    assert_true(placement.fewest == 1 && placement.most == 2 && placement.on_nic == 1);
+    bb_cluster_placement_of_ranks(&c, beside, 4, &placement);
+    assert_true(placement.fewest == 1 && placement.most == 3 && placement.on_nic == 2);
+    near(placement.nics, 1, 1e-9); /* the fourth has one, the three have three halves */
+    near(placement.away, 3, 1e-9);
 }
 
 /* Four GPUs on two NICs: a GPU that sends alone has one NIC, with its mate half of one; of a machine that does not

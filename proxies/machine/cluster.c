@@ -338,21 +338,21 @@ int bb_cluster_rank_nic(const struct bb_cluster *c, int rank)
 void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, int members, int on_nic)
 {
     const double nics = (double)members / on_nic, away = (double)(n - members) * on_nic;
-    const bool first = placement->most == 0;
+    const bool first = placement->max_members == 0;
 
-    placement->fewest = first || members < placement->fewest ? members : placement->fewest;
-    placement->most = members > placement->most ? members : placement->most;
-    placement->on_nic = on_nic > placement->on_nic ? on_nic : placement->on_nic;
-    placement->nics = first ? nics : fmin(nics, placement->nics);
-    placement->away = fmax(away, placement->away);
+    placement->min_members = first || members < placement->min_members ? members : placement->min_members;
+    placement->max_members = members > placement->max_members ? members : placement->max_members;
+    placement->max_members_per_nic = on_nic > placement->max_members_per_nic ? on_nic : placement->max_members_per_nic;
+    placement->min_nics = first ? nics : fmin(nics, placement->min_nics);
+    placement->max_nic_pairs = fmax(away, placement->max_nic_pairs);
 }
 
 void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n, struct bb_node_placement *placement)
 {
     int on_node = 0, on_nic = 0, most_on_nic = 0;
 
-    placement->fewest = placement->most = placement->on_nic = 0;
-    placement->nics = placement->away = 0;
+    placement->min_members = placement->max_members = placement->max_members_per_nic = 0;
+    placement->min_nics = placement->max_nic_pairs = 0;
     for (int i = 0; i < n; i++) {
         const bool new_nic = i > 0 && bb_cluster_rank_nic(c, ranks[i]) != bb_cluster_rank_nic(c, ranks[i - 1]);
 

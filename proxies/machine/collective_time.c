@@ -48,7 +48,7 @@ static double gpu_nics_gbps(const struct bb_cluster *c)
 /* Of each member when all communicate, where most share one. */
 static double member_nic_gbps(const struct bb_cluster *c, const struct bb_collective *call)
 {
-    return gpu_nics_gbps(c) / (c->shares ? call->placement.on_nic : 1);
+    return gpu_nics_gbps(c) / (c->shares ? call->placement.max_members_per_nic : 1);
 }
 
 /* ---- sends and receives, which NCCL makes of it ---- */
@@ -71,18 +71,18 @@ static void pairs_cost(const struct bb_cluster *c, const struct bb_collective *c
     const bool rooted = bb_colls[call->kind].flags & BB_COLL_ROOTED;
     const struct bb_link *link = call->nodes == 1 ? &c->intra : &c->inter;
     const double n = call->ranks, members = n / call->nodes, moved = part_moved(c, members);
-    const double with_root = call->members_on_root_node > 0 ? call->members_on_root_node : call->placement.most;
-    const double away = n - (rooted ? with_root : call->placement.fewest);
+    const double with_root = call->members_on_root_node > 0 ? call->members_on_root_node : call->placement.max_members;
+    const double away = n - (rooted ? with_root : call->placement.min_members);
 
     cost->bytes = (n - 1) / n * bytes;
     cost->latency_ns = (link->latency_us + (call->nodes > 1 && moved > 0 ? c->intra.latency_us : 0)) * 1e3;
-    cost->link_ns = ((rooted ? with_root : call->placement.most) - 1 + away * moved) / n * bytes / c->intra.gbps;
-    cost->nic_ns = (rooted || !c->shares ? away : call->placement.away) / n * bytes / gpu_nics_gbps(c);
+    cost->link_ns = ((rooted ? with_root : call->placement.max_members) - 1 + away * moved) / n * bytes / c->intra.gbps;
+    cost->nic_ns = (rooted || !c->shares ? away : call->placement.max_nic_pairs) / n * bytes / gpu_nics_gbps(c);
     cost->nic_bytes = cost->nic_ns * member_nic_gbps(c, call);
     if (rooted)
         for (int tier = 0; tier < BB_TIERS; tier++) /* all but the root's leaf has: its node and the most beside that */
             cost->uplink_bytes[tier] =
-                fmax(0, n - with_root - (call->placement.tier[tier].nodes - 1.0) * call->placement.most) / n * bytes;
+                fmax(0, n - with_root - (call->placement.tier[tier].max_nodes - 1.0) * call->placement.max_members) / n * bytes;
     else
         cost->pair_bytes = bytes / n;
     bb_fabric_add_uplinks(c, call, 1, cost);
@@ -148,8 +148,8 @@ static double bytes_between(enum bb_nccl_algorithm algorithm, const struct bb_co
     if (network_reduces(algorithm))
         return bytes;
     if (algorithm == BB_NCCL_PAT)
-        return around * (1 + log2(fmax(1, call->placement.tier[tier].nodes)) / 2);
-    return count_rounds(&bb_colls[call->kind]) * call->placement.tier[tier].edges * bytes / 4;
+        return around * (1 + log2(fmax(1, call->placement.tier[tier].max_nodes)) / 2);
+    return count_rounds(&bb_colls[call->kind]) * call->placement.tier[tier].max_tree_edges * bytes / 4;
 }
 
 /* What goes through the NICs of the busiest node, out as in. Of a ring what goes round. Of two trees, each for half of
@@ -258,7 +258,7 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
     const struct bb_coll *coll = &bb_colls[call->kind];
     const int n = call->ranks, nodes = call->nodes, rounds = count_rounds(coll);
     struct steps steps = steps_of(variant->algorithm, rounds, n, nodes);
-    const double nics = gpu_nics_gbps(c) * (c->shares ? call->placement.nics : call->placement.fewest) * variant->nic;
+    const double nics = gpu_nics_gbps(c) * (c->shares ? call->placement.min_nics : call->placement.min_members) * variant->nic;
     struct bb_cost cost = {.variant = variant, .bytes = coll->bus_factor(n) * bytes};
 
     cost.link_ns = n == nodes ? 0 : bytes_within(variant->algorithm, call, bytes, cost.bytes) / variant->gbps;
@@ -321,9 +321,9 @@ static struct bb_collective call_on(const struct bb_cluster *c, const struct bb_
 {
     struct bb_collective placed = *call;
 
-    if (call->placement.fewest == 0)
+    if (call->placement.min_members == 0)
         seat_first(c, call, &placed.placement);
-    if (bb_fabric_has_scarce(c) && call->placement.tier[BB_LEAF].places == 0)
+    if (bb_fabric_has_scarce(c) && call->placement.tier[BB_LEAF].switches == 0)
         bb_fabric_placement_of_nodes(c, NULL, call->nodes, &placed.placement);
     return placed;
 }

@@ -195,22 +195,22 @@ void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, 
     for (int tier = 0; tier < BB_TIERS; tier++) {
         int on_it = 0, edges = 0, before = -1;
 
-        placement->tier[tier].places = placement->tier[tier].nodes = placement->tier[tier].edges = 0;
+        placement->tier[tier].switches = placement->tier[tier].max_nodes = placement->tier[tier].max_tree_edges = 0;
         for (int node = 0; node < n; node++) {
             const int area = area_of(c, (enum bb_tier)tier, nodes ? nodes[node] : node);
 
             if (area != before) {
-                placement->tier[tier].places++;
+                placement->tier[tier].switches++;
                 on_it = edges = 0;
             }
             before = area;
             on_it++;
             edges +=
                 bb_fabric_is_scarce(c, (enum bb_tier)tier) ? count_edges(c, (enum bb_tier)tier, nodes, n, node) : 0;
-            if (on_it > placement->tier[tier].nodes)
-                placement->tier[tier].nodes = on_it;
-            if (edges > placement->tier[tier].edges)
-                placement->tier[tier].edges = edges;
+            if (on_it > placement->tier[tier].max_nodes)
+                placement->tier[tier].max_nodes = on_it;
+            if (edges > placement->tier[tier].max_tree_edges)
+                placement->tier[tier].max_tree_edges = edges;
         }
     }
 }
@@ -224,13 +224,13 @@ void bb_fabric_add_uplinks(const struct bb_cluster *c, const struct bb_collectiv
                            struct bb_cost *cost)
 {
     const struct bb_node_placement *s = &call->placement;
-    const double rails = ceil((double)s->fewest / s->on_nic);
+    const double rails = ceil((double)s->min_members / s->max_members_per_nic);
 
     for (int i = 0; i < BB_TIERS; i++) {
         const enum bb_tier tier = (enum bb_tier)i;
-        const double places = fmin(rails, count_places(c, tier)), here = (double)s->tier[tier].nodes * s->most;
+        const double places = fmin(rails, count_places(c, tier)), here = (double)s->tier[tier].max_nodes * s->max_members;
 
-        if (!bb_fabric_is_scarce(c, tier) || s->tier[tier].places < 2) {
+        if (!bb_fabric_is_scarce(c, tier) || s->tier[tier].switches < 2) {
             cost->uplink_bytes[tier] = 0;
             continue;
         }

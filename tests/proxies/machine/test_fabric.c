@@ -241,8 +241,8 @@ static void trees_leave_a_leaf_by_their_edges(void **state)
         c.variants[0].algorithm = BB_NCCL_TREE;
         *c.variants[0].protocol = '\0'; /* none of NCCL's, whose trees are slower at this size */
         bb_fabric_placement_of_nodes(&c, NULL, 8, &placement);
-        assert_int_equal(placement.tier[BB_LEAF].edges, rows[i].edges);
-        assert_int_equal(placement.tier[BB_LEAF].places, 8 / rows[i].nodes);
+        assert_int_equal(placement.tier[BB_LEAF].max_tree_edges, rows[i].edges);
+        assert_int_equal(placement.tier[BB_LEAF].switches, 8 / rows[i].nodes);
         near(collective_ns(&c, BB_ALL_REDUCE, 8e6, 8),
              fmax(2 * 8e6, rows[i].edges / 2.0 * 8e6 / (rows[i].nodes / 100.0)));
     }
@@ -261,8 +261,8 @@ static void trees_are_trees(void **state)
         for (int i = 0; i < n; i++)
             nodes[i] = 3 * i; /* whichever nodes they are */
         bb_fabric_placement_of_nodes(&c, nodes, n, &placement);
-        most = placement.tier[BB_LEAF].edges;
-        assert_int_equal(placement.tier[BB_LEAF].places, n);
+        most = placement.tier[BB_LEAF].max_tree_edges;
+        assert_int_equal(placement.tier[BB_LEAF].switches, n);
         assert_true(most * n >= 4 * (n - 1) && most <= 6);
     }
 }

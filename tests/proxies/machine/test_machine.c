@@ -238,11 +238,11 @@ static void members_have_the_nics_of_their_gpus(void **state)
     near(collective_us(&c, BB_ALLTOALL, 5000, 5, 2, NULL), 4 * 1000 / 1e3, 1e-6);   /* the fifth has its NIC alone */
     near(collective_us(&c, BB_ALL_GATHER, 5000, 5, 2, NULL), 4 * 1000 / 1e3, 1e-6); /* and so has the ring         */
     bb_cluster_placement_of_ranks(&c, on_each, 5, &placement);
-    assert_true(placement.fewest == 1 && placement.most == 2 && placement.on_nic == 1);
+    assert_true(placement.min_members == 1 && placement.max_members == 2 && placement.max_members_per_nic == 1);
     bb_cluster_placement_of_ranks(&c, beside, 4, &placement);
-    assert_true(placement.fewest == 1 && placement.most == 3 && placement.on_nic == 2);
-    near(placement.nics, 1, 1e-9); /* the fourth has one, the three have three halves */
-    near(placement.away, 3, 1e-9);
+    assert_true(placement.min_members == 1 && placement.max_members == 3 && placement.max_members_per_nic == 2);
+    near(placement.min_nics, 1, 1e-9); /* the fourth has one, the three have three halves */
+    near(placement.max_nic_pairs, 3, 1e-9);
 }
 
 /* Four GPUs on two NICs: a GPU that sends alone has one NIC, with its mate half of one; of a machine that does not

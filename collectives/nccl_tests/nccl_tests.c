@@ -67,7 +67,7 @@ static void print_summary(const struct bb_report *r, const struct bb_row *row)
         if (c->amounts->bytes)
             fprintf(r->out, "matrix_dim=%d scale=%.3f", c->amounts->n, r->options->matrix_scale);
         else
-            fprintf(r->out, "total_bytes=%zu spread=%.3f", c->count * (size_t)c->ranks * bytes, c->amounts->spread);
+            fprintf(r->out, "total_bytes=%zu spread=%.3f", c->count * (size_t)c->ranks * bytes, c->amounts->imbalance);
         fprintf(r->out, " time_usec=%.2f\n", us);
         for (int rank = 0; rank < c->ranks; rank++) {
             size_t sent = bytes * bb_alltoallv_counts_sent(c->amounts, c->count, bytes, c->ranks, rank);

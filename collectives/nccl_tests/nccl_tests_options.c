@@ -249,7 +249,7 @@ static int read_environment(struct bb_nccl_tests_options *o, int kind)
     o->bench.first_device = (int)device;
     TRY(read_split(o));
     if (kind == BB_ALLTOALLV) {
-        TRY(read_number("NCCL_TESTS_ALLTOALLV_SPREAD", 0, 1, &o->bench.spread));
+        TRY(read_number("NCCL_TESTS_ALLTOALLV_SPREAD", 0, 1, &o->bench.imbalance));
         TRY(read_number("NCCL_TESTS_ALLTOALLV_MATRIX_SCALE", 0, 1e12, &o->bench.matrix_scale));
         if (!o->bench.matrix)
             o->bench.matrix = getenv("NCCL_TESTS_ALLTOALLV_MATRIX_FILE");

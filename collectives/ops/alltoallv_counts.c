@@ -153,14 +153,14 @@ void bb_alltoallv_counts_release(struct bb_alltoallv_counts *t)
 
 /* ---- amounts ---- */
 
-static size_t generated_count(double spread, size_t total, int ranks, int from, int to)
+static size_t generated_count(double imbalance, size_t total, int ranks, int from, int to)
 {
     double n = ranks, distance = (to - from + ranks) % ranks;
     double even = (double)total / n, weighted = distance * (double)total / (n * (n - 1) / 2);
 
     if (ranks == 1)
         return total / UNIT * UNIT;
-    return (size_t)((1 - spread) * even + spread * weighted) / UNIT * UNIT;
+    return (size_t)((1 - imbalance) * even + imbalance * weighted) / UNIT * UNIT;
 }
 
 size_t bb_alltoallv_counts_count(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
@@ -168,7 +168,7 @@ size_t bb_alltoallv_counts_count(const struct bb_alltoallv_counts *t, size_t bas
 {
     if (t->bytes)
         return t->bytes[(size_t)from * (size_t)t->n + (size_t)to] / elem_bytes;
-    return generated_count(t->spread, base * (size_t)ranks * elem_bytes, ranks, from, to) / elem_bytes;
+    return generated_count(t->imbalance, base * (size_t)ranks * elem_bytes, ranks, from, to) / elem_bytes;
 }
 
 size_t bb_alltoallv_counts_before(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,

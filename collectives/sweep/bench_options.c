@@ -40,7 +40,7 @@ const struct bb_opt bb_bench_case_rows[] = {
     OPT_WORD(0, "placement", FIELD(placement), "both", "WHERE", placements, "which columns are measured"),
     OPT_STRING(0, "matrix", FIELD(matrix), NULL, "FILE", "alltoallv: bytes from row to column; needs -b equal to -e"),
     OPT_DOUBLE(0, "matrix-scale", FIELD(matrix_scale), "1", "FACTOR", 0, 1e12, "alltoallv: of the numbers in the file"),
-    OPT_DOUBLE(0, "spread", FIELD(spread), "1", "PART", 0, 1,
+    OPT_DOUBLE(0, "spread", FIELD(imbalance), "1", "PART", 0, 1,
                "alltoallv without a file: from 0, even, to 1, by distance"),
     {0},
 };
@@ -259,7 +259,7 @@ static int read_alltoallv_counts(const struct bb_bench_options *o, struct bb_swe
     sweep->amounts = calloc(1, sizeof *sweep->amounts);
     if (!sweep->amounts)
         return bb_err(BB_EFAIL, "no memory for the traffic of alltoallv");
-    sweep->amounts->spread = o->spread;
+    sweep->amounts->imbalance = o->imbalance;
     if (o->matrix)
         rc = bb_alltoallv_counts_read(sweep->amounts, o->matrix, o->matrix_scale);
     if (rc != 0)

@@ -21,7 +21,7 @@ struct bb_bench_options {
     int root;                                   /* of `roots`, -1: all in turn                */
     const char *dtype, *redop, *placement;      /* words of their tables, or "all" / "both" */
     const char *roots, *sizes, *split, *matrix; /* as typed */
-    double matrix_scale, spread;
+    double matrix_scale, imbalance;
     int aggregate, blocking, null_stream, graph_launches, host_time, rank_aggregation, registration;
     int cta_policy, min_ctas, max_ctas, unalign, memory, timestamps, cycles, per_iteration, skipped;
     int nvlink_centric_sched, max_p2p_peers;

@@ -128,7 +128,7 @@ static void layouts_keep_buffers_and_guards_apart(void **state)
     for (int kind = 0; kind < BB_COLL_KIND_COUNT; kind++)
         for (size_t i = 0; i < ROWS(counts); i++)
             for (int variant = 0; variant < 4; variant++) {
-                struct bb_alltoallv_counts table = {.spread = 1};
+                struct bb_alltoallv_counts table = {.imbalance = 1};
                 struct bb_case c = {(enum bb_coll_kind)kind, BB_FLOAT, BB_SUM, 0, RANKS, counts[i], variant % 2,
                                     variant / 2 * 3,         &table};
                 for (int rank = 0; bb_case_possible(&c) && rank < RANKS; rank++)

@@ -46,7 +46,7 @@ static void unmake(struct fixture *f)
     assert_int_equal(bb_comm_finalize(&f->comm), 0);
 }
 
-static const struct bb_alltoallv_counts even_to_far = {.spread = 1};
+static const struct bb_alltoallv_counts even_to_far = {.imbalance = 1};
 
 static void run_case(struct fixture *f, int kind, int redop, bool in_place)
 {

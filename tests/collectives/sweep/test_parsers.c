@@ -118,7 +118,7 @@ static void random_matrices(void **state)
 
     (void)state;
     for (int i = 0; i < TRIES; i++) {
-        struct bb_alltoallv_counts a = {.spread = 1};
+        struct bb_alltoallv_counts a = {.imbalance = 1};
         int rc;
 
         random_text(text, pieces, ROWS(pieces));
@@ -246,7 +246,7 @@ static void taken_makes_sense(const struct bb_bench_options *o, const struct bb_
     assert_true(o->iterations >= 1 && o->repeats >= 1 && o->warmup >= 0 && o->checks >= 0 && o->root >= -1);
     assert_true(o->figures.start_barrier_limit_ms >= 0.001 && o->figures.start_barrier_limit_ms <= 1e6);
     assert_true(o->figures.confidence_fraction >= 0 && o->figures.confidence_fraction <= 1);
-    assert_true(isfinite(o->matrix_scale) && o->spread >= 0 && o->spread <= 1);
+    assert_true(isfinite(o->matrix_scale) && o->imbalance >= 0 && o->imbalance <= 1);
     assert_true(!o->figures.sweep_algorithms || (o->warmup > 0 && !o->split && o->cta_policy <= 0));
 }
 
@@ -342,7 +342,7 @@ static void mistakes_of_a_matrix_have_a_place(void **state)
 /* 4 ranks, 6 * 1024 bytes each: by distance 0, 1/6, 2/6 and 3/6 of them. */
 static void generated_amounts_grow_with_the_distance(void **state)
 {
-    struct bb_alltoallv_counts a = {.spread = 1}, even = {.spread = 0}, half = {.spread = 0.5};
+    struct bb_alltoallv_counts a = {.imbalance = 1}, even = {.imbalance = 0}, half = {.imbalance = 0.5};
 
     (void)state;
     for (int from = 0; from < 4; from++)

@@ -2,12 +2,12 @@
 #include "proxies/machine/exchanges.h"
 
 #include "proxies/machine/flows.h"
-#include "proxies/machine/places.h"
+#include "proxies/machine/shared_resources.h"
 
 #include <math.h>
 
 /* What ranks share, each way out and in. */
-enum { DIRECTIONS = 2, USES = BB_PLACES * DIRECTIONS };
+enum { DIRECTIONS = 2, USES = BB_RESOURCE_KINDS * DIRECTIONS };
 
 struct sharing {
     const struct bb_cluster *c;
@@ -17,26 +17,26 @@ struct sharing {
     struct bb_flows flows;
 };
 
-static double bytes_over(const struct bb_load *load, enum bb_place what, int in)
+static double bytes_over(const struct bb_load *load, enum bb_resource_kind what, int in)
 {
-    if (what == BB_AT_NIC)
+    if (what == BB_RESOURCE_NIC)
         return in ? load->in[0] : load->out[0];
-    return in ? load->down[bb_place_tier(what)] : load->up[bb_place_tier(what)];
+    return in ? load->down[bb_resource_tier(what)] : load->up[bb_resource_tier(what)];
 }
 
 /* A slow NIC is one more to be looked at. */
-static bool counts(const struct sharing *s, enum bb_place what)
+static bool counts(const struct sharing *s, enum bb_resource_kind what)
 {
-    return bb_place_is_shared(s->c, what) || (what == BB_AT_NIC && s->c->shares && s->slow->n > 0);
+    return bb_resource_can_limit(s->c, what) || (what == BB_RESOURCE_NIC && s->c->shares && s->slow->n > 0);
 }
 
 static int count_places(const struct sharing *s)
 {
     int places = 0;
 
-    for (enum bb_place what = 0; what < BB_PLACES; what++)
+    for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++)
         for (int i = 0; counts(s, what) && i < s->n; i++)
-            places = (int)fmax(places, 1 + bb_place_of(s->c, what, s->exchanges[i].rank));
+            places = (int)fmax(places, 1 + bb_resource_index(s->c, what, s->exchanges[i].rank));
     return places;
 }
 
@@ -49,15 +49,15 @@ static void start_flow(struct sharing *s, int i)
     flow->first_use = i * USES;
     flow->bytes_per_ns = fmax(fmax(load->out[0], load->in[0]), fmax(load->out[1], load->in[1])) / x->done_ns;
     for (int use = 0; use < USES; use++) {
-        const enum bb_place what = (enum bb_place)(use / DIRECTIONS);
+        const enum bb_resource_kind what = (enum bb_resource_kind)(use / DIRECTIONS);
         const double bytes = counts(s, what) ? bytes_over(load, what, use % DIRECTIONS) : 0;
 
         if (bytes <= 0)
             continue;
         s->flows.uses[flow->first_use + flow->n_uses] = (struct bb_flow_use){
-            .resource = bb_place_of(s->c, what, x->rank) * USES + use, .weight = bytes / x->done_ns};
+            .resource = bb_resource_index(s->c, what, x->rank) * USES + use, .weight = bytes / x->done_ns};
         s->flows.resources[s->flows.uses[flow->first_use + flow->n_uses++].resource].capacity =
-            bb_place_gbps(s->c, s->slow, what, x->rank);
+            bb_resource_gbps(s->c, s->slow, what, x->rank);
     }
     bb_flows_start(&s->flows, i, 0, x->done_ns);
 }
@@ -106,8 +106,8 @@ out:
 
 bool bb_exchanges_meet(const struct bb_cluster *c, int rank, int other)
 {
-    for (enum bb_place what = 0; what < BB_PLACES; what++)
-        if (bb_place_is_shared(c, what) && bb_place_of(c, what, rank) == bb_place_of(c, what, other))
+    for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++)
+        if (bb_resource_can_limit(c, what) && bb_resource_index(c, what, rank) == bb_resource_index(c, what, other))
             return true;
     return false;
 }

@@ -18,7 +18,7 @@ static int gpu_resource(int class_id, int which)
     return class_id * BB_GPU_RESOURCES + which;
 }
 
-static int place_resource(const struct bb_contention_sim *s, int class_id, enum bb_place what, int which)
+static int place_resource(const struct bb_contention_sim *s, int class_id, enum bb_resource_kind what, int which)
 {
     return s->place_base[what] + s->gpus[class_id].at[what].number * BB_PLACE_RESOURCES + which;
 }
@@ -32,26 +32,26 @@ int bb_contention_sim_memory_class(const struct bb_contention_sim *s, int resour
 
 /* The ranks on a NIC, a leaf, or in a pod are of the same classes wherever one of them is (uneven.c): such places
  * are one, called by the lowest of these. */
-static int number_places(struct bb_contention_sim *s, enum bb_place what)
+static int number_places(struct bb_contention_sim *s, enum bb_resource_kind what)
 {
     const struct bb_sim *m = sim_of(s);
     const int ranks = m->step->layout.ranks;
     int *lowest, places = 0, rc = BB_NEW(lowest, ranks);
 
     for (int r = ranks - 1; r >= 0 && !rc; r--) {
-        const int place = bb_place_of(m->cluster, what, r);
+        const int place = bb_resource_index(m->cluster, what, r);
 
         while (places <= place)
             lowest[places++] = m->classes.n;
         lowest[place] = m->classes.of[r] < lowest[place] ? m->classes.of[r] : lowest[place];
     }
     for (int r = 0; r < ranks && !rc; r++) {
-        const int class_id = m->classes.of[r], place = bb_place_of(m->cluster, what, r);
+        const int class_id = m->classes.of[r], place = bb_resource_index(m->cluster, what, r);
         struct bb_contention_attachment *at = &s->gpus[class_id].at[what];
 
         if (r == m->classes.rank[class_id])
             at->number = lowest[place];
-        at->ranks += place == bb_place_of(m->cluster, what, m->classes.rank[class_id]);
+        at->ranks += place == bb_resource_index(m->cluster, what, m->classes.rank[class_id]);
     }
     free(lowest);
     return rc;
@@ -61,7 +61,7 @@ static int number_places(struct bb_contention_sim *s, enum bb_place what)
 static void own_nics(struct bb_contention_sim *s)
 {
     for (int c = 0; c < sim_of(s)->classes.n; c++)
-        s->gpus[c].at[BB_AT_NIC] = (struct bb_contention_attachment){c, 1};
+        s->gpus[c].at[BB_RESOURCE_NIC] = (struct bb_contention_attachment){c, 1};
 }
 
 /* Returns how many resources there are, or -BB_EFAIL. */
@@ -70,14 +70,14 @@ static int find_places(struct bb_contention_sim *s)
     const int classes = sim_of(s)->classes.n;
     int resources = classes * BB_GPU_RESOURCES;
 
-    for (enum bb_place what = 0; what < BB_PLACES; what++) {
-        const bool shared = bb_place_is_shared(s->cluster, what);
+    for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++) {
+        const bool shared = bb_resource_can_limit(s->cluster, what);
 
-        s->place_base[what] = shared || what == BB_AT_NIC ? resources : BB_NONE;
-        s->has_uplinks |= shared && what != BB_AT_NIC;
+        s->place_base[what] = shared || what == BB_RESOURCE_NIC ? resources : BB_NONE;
+        s->has_uplinks |= shared && what != BB_RESOURCE_NIC;
         if (shared && number_places(s, what))
             return -BB_EFAIL;
-        if (!shared && what == BB_AT_NIC)
+        if (!shared && what == BB_RESOURCE_NIC)
             own_nics(s);
         resources += s->place_base[what] == BB_NONE ? 0 : classes * BB_PLACE_RESOURCES;
     }
@@ -94,10 +94,10 @@ static void set_capacities(struct bb_contention_sim *s)
         resources[gpu_resource(c, BB_GPU_OUT)].capacity = s->cluster->intra.gbps;
         resources[gpu_resource(c, BB_GPU_IN)].capacity = s->cluster->intra.gbps;
         resources[gpu_resource(c, BB_GPU_MEMORY)].capacity = memory;
-        for (enum bb_place what = 0; what < BB_PLACES; what++)
+        for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++)
             for (int i = 0; i < BB_PLACE_RESOURCES && s->place_base[what] != BB_NONE; i++)
                 resources[place_resource(s, c, what, i)].capacity =
-                    bb_place_gbps(s->cluster, &m->conditions.slow, what, m->classes.rank[c]);
+                    bb_resource_gbps(s->cluster, &m->conditions.slow, what, m->classes.rank[c]);
     }
 }
 
@@ -111,7 +111,7 @@ static int count_uses(const struct bb_contention_sim *s)
 {
     int uses = BB_GPU_RESOURCES;
 
-    for (enum bb_place what = 0; what < BB_PLACES; what++)
+    for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++)
         uses += s->place_base[what] == BB_NONE ? 0 : BB_PLACE_RESOURCES;
     return uses;
 }
@@ -162,9 +162,9 @@ void bb_contention_sim_resources_release(struct bb_contention_sim *s)
 
 /* ---- uses ---- */
 
-/* What a GPU gives to an activity at full rate, in bytes per nanosecond. place: [BB_PLACES][out, in]. */
+/* What a GPU gives to an activity at full rate, in bytes per nanosecond. place: [BB_RESOURCE_KINDS][out, in]. */
 struct rates {
-    double out, in, memory, place[BB_PLACES][BB_PLACE_RESOURCES];
+    double out, in, memory, place[BB_RESOURCE_KINDS][BB_PLACE_RESOURCES];
 };
 
 static void add_use(struct bb_contention_sim *s, struct bb_flow *flow, int resource, double weight)
@@ -195,11 +195,11 @@ static void use_gpu(struct bb_contention_sim *s, struct bb_flow *flow, int class
     add_use(s, flow, gpu_resource(class_id, BB_GPU_IN), rates->in);
     add_use(s, flow, gpu_resource(class_id, BB_GPU_MEMORY),
             fmin(rates->memory, bb_cluster_nccl_memory_gbps(s->cluster)));
-    add_use(s, flow, place_resource(s, class_id, BB_AT_NIC, BB_PLACE_OUT),
-            at[BB_AT_NIC].ranks * rates->place[BB_AT_NIC][BB_PLACE_OUT]);
-    add_use(s, flow, place_resource(s, class_id, BB_AT_NIC, BB_PLACE_IN),
-            at[BB_AT_NIC].ranks * rates->place[BB_AT_NIC][BB_PLACE_IN]);
-    for (enum bb_place what = BB_AT_LEAF; s->has_uplinks && what < BB_PLACES; what++)
+    add_use(s, flow, place_resource(s, class_id, BB_RESOURCE_NIC, BB_PLACE_OUT),
+            at[BB_RESOURCE_NIC].ranks * rates->place[BB_RESOURCE_NIC][BB_PLACE_OUT]);
+    add_use(s, flow, place_resource(s, class_id, BB_RESOURCE_NIC, BB_PLACE_IN),
+            at[BB_RESOURCE_NIC].ranks * rates->place[BB_RESOURCE_NIC][BB_PLACE_IN]);
+    for (enum bb_resource_kind what = BB_RESOURCE_LEAF; s->has_uplinks && what < BB_RESOURCE_KINDS; what++)
         for (int i = 0; i < BB_PLACE_RESOURCES && s->place_base[what] != BB_NONE; i++)
             add_uplink_use(s, flow, place_resource(s, class_id, what, i), at[what].ranks * rates->place[what][i]);
 }
@@ -223,9 +223,9 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
     for (int i = 0; i < one->n; i++) {
         const struct bb_member *member = &sim_of(s)->members[one->first + i];
 
-        for (enum bb_place what = BB_AT_LEAF; what < BB_PLACES; what++)
+        for (enum bb_resource_kind what = BB_RESOURCE_LEAF; what < BB_RESOURCE_KINDS; what++)
             if (s->place_base[what] != BB_NONE) {
-                const enum bb_tier tier = bb_place_tier(what);
+                const enum bb_tier tier = bb_resource_tier(what);
 
                 rates.place[what][BB_PLACE_OUT] = rates.place[what][BB_PLACE_IN] =
                     bb_fabric_member_bytes(cost, tier, one->size, member->near.ranks[tier]) / cost->transfer_ns;
@@ -280,7 +280,7 @@ void bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow_i
                                      s->cluster->sharing.memory_bytes};
     x->limit = limit_of_load(s, load);
     flow->bytes_per_ns =
-        larger(larger(rates.out, rates.in), larger(rates.place[BB_AT_NIC][0], rates.place[BB_AT_NIC][1]));
+        larger(larger(rates.out, rates.in), larger(rates.place[BB_RESOURCE_NIC][0], rates.place[BB_RESOURCE_NIC][1]));
     use_gpu(s, flow, class_id, &rates);
     bb_flows_count_moved(&s->flows, flow_id, ns);
 }
@@ -291,7 +291,7 @@ enum bb_limit bb_contention_sim_flow_limit(const struct bb_contention_sim *s, in
 
     if (resource < 0)
         return alone;
-    for (int what = BB_PLACES - 1; what >= 0; what--)
+    for (int what = BB_RESOURCE_KINDS - 1; what >= 0; what--)
         if (s->place_base[what] != BB_NONE && resource >= s->place_base[what])
             return (enum bb_limit)(BB_LIMIT_NIC + what);
     return resource % BB_GPU_RESOURCES == BB_GPU_MEMORY ? BB_LIMIT_MEMORY : BB_LIMIT_LINK;
@@ -387,15 +387,15 @@ static double busy_ns(const struct bb_contention_sim *s, int out, int in)
 void bb_contention_sim_report_busy(const struct bb_contention_sim *s)
 {
     for (int c = 0; c < sim_of(s)->classes.n; c++) {
-        double ns[BB_PLACES] = {0};
+        double ns[BB_RESOURCE_KINDS] = {0};
 
-        for (enum bb_place what = 0; what < BB_PLACES; what++)
+        for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++)
             if (s->place_base[what] != BB_NONE)
                 ns[what] =
                     busy_ns(s, place_resource(s, c, what, BB_PLACE_OUT), place_resource(s, c, what, BB_PLACE_IN));
         s->r->c->busy[c] =
             (struct bb_sim_busy){.link_ns = busy_ns(s, gpu_resource(c, BB_GPU_OUT), gpu_resource(c, BB_GPU_IN)),
-                                 .nic_ns = ns[BB_AT_NIC],
-                                 .uplink_ns = {ns[BB_AT_LEAF], ns[BB_AT_POD]}};
+                                 .nic_ns = ns[BB_RESOURCE_NIC],
+                                 .uplink_ns = {ns[BB_RESOURCE_LEAF], ns[BB_RESOURCE_POD]}};
     }
 }

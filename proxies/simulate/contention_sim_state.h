@@ -4,7 +4,7 @@
 
 #include "bootstrap/base/key_index.h"
 #include "proxies/machine/flows.h"
-#include "proxies/machine/places.h"
+#include "proxies/machine/shared_resources.h"
 #include "proxies/simulate/event_queue.h"
 #include "proxies/simulate/contention_sim.h"
 
@@ -18,7 +18,7 @@ struct bb_contention_gpu {
     int running;             /* the first of its kernels, BB_NONE        */
     struct bb_contention_attachment { /* which NIC, leaf and pod; how many ranks of the class use it */
         int number, ranks;
-    } at[BB_PLACES];
+    } at[BB_RESOURCE_KINDS];
     bool dirty; /* its kernels' rates have to be found again */
 };
 
@@ -41,7 +41,7 @@ struct bb_contention_sim {
     struct bb_event_queue events;
     int rc; /* the first failure */
     struct bb_contention_gpu *gpus;
-    int place_base[BB_PLACES]; /* the first resource of these, BB_NONE: they are never scarce */
+    int place_base[BB_RESOURCE_KINDS]; /* the first resource of these, BB_NONE: they are never scarce */
     bool has_uplinks;          /* that can be scarce */
     int *use_at;               /* [resources] a flow's latest use of it */
     int *dirty, n_dirty;

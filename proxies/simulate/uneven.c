@@ -7,7 +7,7 @@
 #include "proxies/simulate/match.h"
 
 #include "bootstrap/base/grow.h"
-#include "proxies/machine/places.h"
+#include "proxies/machine/shared_resources.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -92,13 +92,13 @@ static int link_kind(const void *arg, int from, int to)
     return kind;
 }
 
-static int list_resource(const struct bb_sim *m, enum bb_place what, struct bb_rank_resource *resources)
+static int list_resource(const struct bb_sim *m, enum bb_resource_kind what, struct bb_rank_resource *resources)
 {
     int rc;
 
     TRY(BB_NEW(resources->of, m->step->layout.ranks));
     for (int r = 0; r < m->step->layout.ranks; r++) {
-        resources->of[r] = bb_place_of(m->cluster, what, r);
+        resources->of[r] = bb_resource_index(m->cluster, what, r);
         resources->n = resources->of[r] >= resources->n ? resources->of[r] + 1 : resources->n;
     }
 out:
@@ -125,7 +125,7 @@ static int refuse_classes(const struct bb_sim *m)
 int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)
 {
     const struct bb_cluster *c = m->cluster;
-    const bool crosses = c && (bb_place_is_shared(c, BB_AT_LEAF) || bb_place_is_shared(c, BB_AT_POD));
+    const bool crosses = c && (bb_resource_can_limit(c, BB_RESOURCE_LEAF) || bb_resource_can_limit(c, BB_RESOURCE_POD));
     struct bb_rank_marks marks = {.all_distinct = m->conditions.jitter > 0};
     uint64_t *mark = NULL;
     int rc = 0;
@@ -136,8 +136,8 @@ int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)
         mark_slow(m, mark);
     if (crosses)
         TRY(mark_collectives(m, mark));
-    for (enum bb_place what = 0; what < BB_PLACES; what++)
-        if (bb_place_is_shared(c, what))
+    for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++)
+        if (bb_resource_can_limit(c, what))
             TRY(list_resource(m, what, &marks.resources[marks.n_resources++]));
     marks.mark = mark;
     if (crosses || (c && c->fabric.rails)) {

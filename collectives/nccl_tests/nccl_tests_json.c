@@ -212,9 +212,9 @@ int bb_nccl_tests_json_end(const struct bb_report *r)
     int rc;
 
     for (int i = 0; i < r->options->busbw_thresholds.n; i++)
-        if (r->options->busbw_thresholds.floor[i].of == BB_BUSBW_MEAN) {
+        if (r->options->busbw_thresholds.item[i].scope == BB_BUSBW_MEAN) {
             judged = true;
-            okay = okay && mean >= r->options->busbw_thresholds.floor[i].gbps;
+            okay = okay && mean >= r->options->busbw_thresholds.item[i].gbps;
         }
     TRY(bb_results_set(r->json, "out_of_bounds",
                        json_pack("{s:I, s:o}", "count", (json_int_t)r->wrong, "okay", bool_word(r->wrong == 0))));

@@ -267,7 +267,7 @@ int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
 
     TRY(parse_words(o, argc, argv));
     TRY(check_supported(o));
-    o->bench.figures.clock = "host";
+    o->bench.sampling.clock = "host";
     o->bench.nvlink_centric_sched = 1;
     o->bench.max_p2p_peers = kind == BB_SENDRECV ? 2 : 0;
     o->bench.common.timeout_s = o->timeout_s > 0 ? o->timeout_s : UNLIMITED_S;

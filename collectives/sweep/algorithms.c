@@ -56,8 +56,8 @@ static void init_ranking(struct bb_ranking *c, const struct bb_figures *own, con
         bool offered = view->costs.us[what.algorithm][what.protocol] >= 0;
 
         if (!combinations_equal(what, c->own.what))
-            c->others[c->n_others++] =
-                (struct bb_candidate){.what = what, .status = offered ? BB_CANDIDATE_IGNORED : BB_CANDIDATE_NOT_OFFERED};
+            c->others[c->n_others++] = (struct bb_candidate){
+                .what = what, .status = offered ? BB_CANDIDATE_IGNORED : BB_CANDIDATE_NOT_OFFERED};
     }
 }
 
@@ -95,8 +95,8 @@ static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int pl
 {
     const struct bb_figures *f = &row->figures[place];
     const struct bb_choice *ran = &f->seen.choice;
-    unsigned other =
-        ran->kind != BB_CHOICE_COLLECTIVE || !combinations_equal(bb_combination_of(ran->algorithm, ran->protocol), e->what);
+    unsigned other = ran->kind != BB_CHOICE_COLLECTIVE ||
+                     !combinations_equal(bb_combination_of(ran->algorithm, ran->protocol), e->what);
     int rc = bb_world_any(a->world, &other); /* every rank has to have run it */
 
     e->ran = *ran;
@@ -108,7 +108,7 @@ static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int pl
 }
 
 static int measure_combination(struct bb_algorithms *a, const struct bb_row *own, struct bb_combination what,
-                           const struct bb_row_callbacks *calls)
+                               const struct bb_row_callbacks *calls)
 {
     struct bb_row row = {.c = own->c, .group = own->group, .first = own->first, .own = own};
     struct bb_candidate *e[BB_PLACEMENTS];
@@ -174,7 +174,8 @@ static void add_line(char **text, const char *line)
 static void add_best_line(struct bb_algorithms *a, const struct bb_row *own, int place, const struct bb_outcome *o)
 {
     const struct bb_ranking *c = &a->rankings[place];
-    const struct bb_stats *chosen_us = bb_ranking_choice_time(c), *best_us = o->best == &c->own ? chosen_us : &o->best->time_us;
+    const struct bb_stats *chosen_us = bb_ranking_choice_time(c),
+                          *best_us = o->best == &c->own ? chosen_us : &o->best->time_us;
     char line[256], chosen[40], best[40];
 
     snprintf(line, sizeof line, "# %11zu  %8s  %6s  %4d  %5s  %-21s  %9.2f  %-21s  %9.2f  %6.2f%s\n",
@@ -339,8 +340,8 @@ static void print_table(const struct bb_algorithms *a, FILE *out)
         fprintf(out,
                 "# NCCL's choice was surely not the best (*) in %d of %d figures, by 95 %% intervals\n"
                 "# %11s  %8s  %6s  %4s  %5s  %-21s  %9s  %-21s  %9s  %6s\n",
-                a->not_best, a->judged, "size (B)", "type", "redop", "root", "place", "NCCL's choice", "(us)", "best", "(us)",
-                "lost");
+                a->not_best, a->judged, "size (B)", "type", "redop", "root", "place", "NCCL's choice", "(us)", "best",
+                "(us)", "lost");
     if (a->best_text)
         fputs(a->best_text, out);
     if (a->judged == 0 && a->unjudged == 0)

@@ -15,10 +15,10 @@ struct bb_algorithms {
     const struct bb_bench_context *ctx;
     bool shared_gpu; /* times mean nothing: no verdict */
     int cycle;
-    json_t *all;                              /* of the run, one object per contest; rank 0     */
+    json_t *all;                               /* of the run, one object per contest; rank 0     */
     struct bb_ranking rankings[BB_PLACEMENTS]; /* of the current row                               */
-    int judged, not_best, unjudged;                  /* of the table: contests, lost by NCCL's choice, rows without a choice */
-    char *best_text; /* lines for the end of the table; rank 0                                       */
+    int judged, not_best, unjudged; /* of the table: contests, lost by NCCL's choice, rows without a choice */
+    char *best_text;                /* lines for the end of the table; rank 0                                       */
     unsigned statuses[BB_COMBINATIONS][BB_CANDIDATE_COUNT]; /* of the table */
 };
 

@@ -75,9 +75,9 @@ static int check_ranks(const struct bench *b)
         if (bb_colls[s->colls[i]].flags & BB_COLL_ROOTED && s->root >= b->smallest)
             return BB_WORLD_ERR(w, BB_EUSAGE, "root %d (-r) of %s is not a rank: ranks are 0 to %d", s->root,
                                 bb_colls[s->colls[i]].name, b->smallest - 1);
-    if (b->options.figures.delay && b->options.figures.delayed_rank >= w->size)
+    if (b->options.sampling.delay && b->options.sampling.delayed_rank >= w->size)
         return BB_WORLD_ERR(w, BB_EUSAGE, "rank %d (--delay) is not a rank: ranks are 0 to %d",
-                            b->options.figures.delayed_rank, w->size - 1);
+                            b->options.sampling.delayed_rank, w->size - 1);
     if (s->amounts && s->amounts->bytes && s->amounts->n < b->largest)
         return BB_WORLD_ERR(w, BB_EUSAGE, "matrix file %s is for %d ranks, but there are %d", b->options.matrix,
                             s->amounts->n, b->largest);
@@ -171,7 +171,7 @@ static int check_plugins(const struct bench *b, bool tuner_offered)
     const char *profiler = getenv("NCCL_PROFILER_PLUGIN"), *tuner = getenv("NCCL_TUNER_PLUGIN");
     bool theirs = profiler && strcmp(profiler, "STATIC_PLUGIN") != 0;
 
-    if (!b->options.figures.sweep_algorithms || (!theirs && tuner_offered))
+    if (!b->options.sampling.sweep_algorithms || (!theirs && tuner_offered))
         return 0;
     return BB_WORLD_ERR(&b->session.world, BB_EUSAGE,
                         "--sweep-algorithms: %s=%s is in the way, the program has to be that plugin: unset it",
@@ -183,7 +183,7 @@ static int check_profiler_support(const struct bench *b)
 {
     char text[BB_NCCL_VERSION_TEXT];
 
-    if (!b->options.figures.sweep_algorithms || b->session.nccl_runtime >= 22700)
+    if (!b->options.sampling.sweep_algorithms || b->session.nccl_runtime >= 22700)
         return 0;
     return BB_WORLD_ERR(&b->session.world, BB_EUSAGE,
                         "--sweep-algorithms: NCCL %s does not tell what it ran, expected 2.27 or newer",
@@ -192,7 +192,7 @@ static int check_profiler_support(const struct bench *b)
 
 static int setup_ranks(struct bench *b)
 {
-    const bool tuner_offered = b->options.figures.sweep_algorithms && bb_tuner_enable(); /* while there is one thread */
+    const bool tuner_offered = b->options.sampling.sweep_algorithms && bb_tuner_enable(); /* while there is one thread */
     int rc;
 
     TRY(bb_session_begin(&b->session, &b->options.common, BB_SESSION_OBSERVED));
@@ -280,12 +280,12 @@ static void choose_modes(const struct bb_bench_options *o, struct bb_bench_conte
 {
     const struct bb_mode *mode;
 
-    if (!o->figures.mode)
+    if (!o->sampling.mode)
         ctx->modes[ctx->n_modes++] = o->graph_launches > 0 ? &bb_mode_graph
                                      : o->blocking         ? &bb_mode_blocked
                                                            : &bb_mode_stream;
-    for (size_t i = 0; o->figures.mode && (mode = bb_mode_at(i)); i++)
-        if (strcmp(o->figures.mode, "all") == 0 || strcmp(o->figures.mode, mode->name) == 0)
+    for (size_t i = 0; o->sampling.mode && (mode = bb_mode_at(i)); i++)
+        if (strcmp(o->sampling.mode, "all") == 0 || strcmp(o->sampling.mode, mode->name) == 0)
             ctx->modes[ctx->n_modes++] = mode;
 }
 
@@ -293,8 +293,8 @@ static void choose_modes(const struct bb_bench_options *o, struct bb_bench_conte
 static int choose_start_barrier(struct bench *b)
 {
     const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
-    bool uses_start_barrier = b->options.figures.start_barrier && !b->ctx.host_clock && !b->report.shared_gpu && !(blocks && atoi(blocks)) &&
-                 b->ctx.modes[0] == &bb_mode_stream;
+    bool uses_start_barrier = b->options.sampling.start_barrier && !b->ctx.host_clock && !b->report.shared_gpu &&
+                              !(blocks && atoi(blocks)) && b->ctx.modes[0] == &bb_mode_stream;
     int rc = bb_world_bcast(&b->session.world, &uses_start_barrier, sizeof uses_start_barrier, 0);
 
     b->ctx.uses_start_barrier = uses_start_barrier;
@@ -305,18 +305,18 @@ static int make_delays(struct bench *b)
 {
     int highest;
 
-    if (!b->options.figures.delay)
+    if (!b->options.sampling.delay)
         return 0;
     b->delays_us = calloc((size_t)b->session.world.size, sizeof *b->delays_us);
     if (!b->delays_us)
         return bb_err(BB_EFAIL, "no memory for the delays of %d ranks", b->session.world.size);
     b->ctx.delays_us = b->delays_us;
-    return bb_sampling_parse_delays(b->options.figures.delay, b->session.world.size, b->delays_us, &highest);
+    return bb_sampling_parse_delays(b->options.sampling.delay, b->session.world.size, b->delays_us, &highest);
 }
 
 static int make_samples(struct bench *b)
 {
-    const struct bb_sampling_options *o = &b->options.figures;
+    const struct bb_sampling_options *o = &b->options.sampling;
     int rc;
 
     choose_modes(&b->options, &b->ctx);
@@ -349,8 +349,8 @@ static struct bb_bench_context context_of(struct bench *b)
                                      .blocking = (enum bb_blocking)o->blocking,
                                      .graph_launches = o->graph_launches,
                                      .host_time = o->host_time,
-                                     .host_clock = strcmp(o->figures.clock, "host") == 0,
-                                     .both_clocks = strcmp(o->figures.clock, "both") == 0,
+                                     .host_clock = strcmp(o->sampling.clock, "host") == 0,
+                                     .both_clocks = strcmp(o->sampling.clock, "both") == 0,
                                      .rank_aggregation = (enum bb_rank_aggregation)o->rank_aggregation,
                                      .groups = b->sweep.is_split ? b->groups : NULL,
                                      .mulsums = &b->mulsums};
@@ -484,7 +484,7 @@ out:
 static const char *algorithm_text(const struct bench *b, const struct bb_choice *choice, char text[48])
 {
     text[0] = '\0';
-    if (b->options.figures.sweep_algorithms && choice->kind == BB_CHOICE_COLLECTIVE)
+    if (b->options.sampling.sweep_algorithms && choice->kind == BB_CHOICE_COLLECTIVE)
         snprintf(text, 48, " by %s %s", choice->algorithm, choice->protocol);
     return text;
 }
@@ -590,7 +590,7 @@ static int measure_row(void *arg, const struct bb_case *c)
     TRY(measure_placements(b, &row));
     TRY(report_row(b, &row));
     bb_progress_did(&b->session.progress, row_effort(c));
-    if (b->options.figures.sweep_algorithms)
+    if (b->options.sampling.sweep_algorithms)
         TRY(bb_algorithms_row(&b->algorithms, &row, &calls));
 out:
     return rc;
@@ -616,7 +616,7 @@ static int measure_table(struct bench *b, int coll)
         rc = bb_device_free_bytes(&b->memory.free_at_end);
     if (rc != 0)
         return rc;
-    if (b->options.figures.sweep_algorithms)
+    if (b->options.sampling.sweep_algorithms)
         TRY(bb_algorithms_table(&b->algorithms, b->report.out, b->report.json));
     below = b->session.world.rank == 0 && bb_report_end(&b->report, coll);
     rc = bb_world_bcast(&b->session.world, &below, sizeof below, 0);
@@ -685,13 +685,13 @@ static int record_free_memory(struct bench *b, size_t *free_bytes)
 /* NCCL has made its communicator: now it is known whose tuner it took. */
 static int check_tuner_attached(struct bench *b)
 {
-    bool missing = b->options.figures.sweep_algorithms && b->comm.size > 1 && bb_tuner_attached() == 0;
+    bool missing = b->options.sampling.sweep_algorithms && b->comm.size > 1 && bb_tuner_attached() == 0;
     int rc = 0;
 
     if (missing)
         rc = bb_err(BB_EFAIL, "--sweep-algorithms: NCCL did not take up the program's tuner plugin (NCCL_DEBUG=INFO, "
                               "NCCL_DEBUG_SUBSYS=INIT,TUNING tells why)");
-    return b->options.figures.sweep_algorithms ? bb_world_agree(&b->session.world, rc, "tuner plugin") : 0;
+    return b->options.sampling.sweep_algorithms ? bb_world_agree(&b->session.world, rc, "tuner plugin") : 0;
 }
 
 /* All collectives were left out: what was asked of their bus bandwidth is not answered. */

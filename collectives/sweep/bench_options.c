@@ -40,7 +40,7 @@ const struct bb_opt bb_bench_case_rows[] = {
     OPT_WORD(0, "placement", FIELD(placement), "both", "WHERE", placements, "which columns are measured"),
     OPT_STRING(0, "matrix", FIELD(matrix), NULL, "FILE", "alltoallv: bytes from row to column; needs -b equal to -e"),
     OPT_DOUBLE(0, "matrix-scale", FIELD(matrix_scale), "1", "FACTOR", 0, 1e12, "alltoallv: of the numbers in the file"),
-    OPT_DOUBLE(0, "spread", FIELD(imbalance), "1", "PART", 0, 1,
+    OPT_DOUBLE(0, "imbalance", FIELD(imbalance), "1", "PART", 0, 1,
                "alltoallv without a file: from 0, even, to 1, by distance"),
     {0},
 };
@@ -90,7 +90,7 @@ const struct bb_opt bb_bench_option_rows[] = {
 static const struct bb_opt_table tables[] = {
     {.title = "What is timed", .opts = bb_bench_case_rows},
     {.title = "Measurement", .opts = bb_bench_option_rows},
-    {.title = "Figures", .opts = bb_sampling_option_rows, .base = FIELD(figures)},
+    {.title = "Sampling", .opts = bb_sampling_option_rows, .base = FIELD(sampling)},
     {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
     {0},
 };
@@ -184,14 +184,14 @@ static int parse_root(struct bb_bench_options *o)
 
 static bool mode_is(const struct bb_bench_options *o, const char *name)
 {
-    const char *mode = o->figures.mode;
+    const char *mode = o->sampling.mode;
 
     return mode && (strcmp(mode, name) == 0 || strcmp(mode, "all") == 0);
 }
 
 static int check_modes(const struct bb_bench_options *o)
 {
-    const char *mode = o->figures.mode;
+    const char *mode = o->sampling.mode;
 
     if (mode && o->blocking != 0)
         return bb_err(BB_EUSAGE, "--mode %s and -z %d are two ways to time: give one of the two", mode, o->blocking);
@@ -208,7 +208,7 @@ static int check_modes(const struct bb_bench_options *o)
 
 static int check_algorithms(const struct bb_bench_options *o)
 {
-    if (!o->figures.sweep_algorithms)
+    if (!o->sampling.sweep_algorithms)
         return 0;
     if (o->split)
         return bb_err(BB_EUSAGE,
@@ -309,10 +309,10 @@ int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const s
     TRY(check_modes(o));
     TRY(check_combinations(o));
     TRY(check_algorithms(o));
-    TRY(bb_sampling_resolve(&o->figures));
+    TRY(bb_sampling_resolve(&o->sampling));
     TRY(bb_busbw_thresholds_parse(&o->busbw_thresholds, o->min_busbw));
-    sweep->shuffled = o->figures.shuffle != NULL;
-    sweep->seed = o->figures.seed;
+    sweep->shuffled = o->sampling.shuffle != NULL;
+    sweep->seed = o->sampling.seed;
     sweep->unalign = (size_t)o->unalign;
     if (o->split)
         TRY(bb_split_parse(&sweep->split, o->split));

@@ -11,7 +11,7 @@
 
 struct bb_bench_options {
     struct bb_common common;
-    struct bb_sampling_options figures;
+    struct bb_sampling_options sampling;
     size_t min_bytes, max_bytes, step_bytes;
     double factor;
     int iterations;                             /* timed operations per sample                      */
@@ -25,10 +25,10 @@ struct bb_bench_options {
     int aggregate, blocking, null_stream, graph_launches, host_time, rank_aggregation, registration;
     int cta_policy, min_ctas, max_ctas, unalign, memory, timestamps, cycles, per_iteration, skipped;
     int nvlink_centric_sched, max_p2p_peers;
-    const char *min_busbw;   /* as typed */
+    const char *min_busbw;                       /* as typed */
     struct bb_busbw_thresholds busbw_thresholds; /* of it */
-    int first_device;        /* number of the first rank's GPU on each host; no option            */
-    bool fit_memory;         /* lower the last size until it fits, instead of refusing; no option */
+    int first_device;                            /* number of the first rank's GPU on each host; no option            */
+    bool fit_memory;                             /* lower the last size until it fits, instead of refusing; no option */
 };
 
 extern const struct bb_opt bb_bench_case_rows[];   /* what is timed: sizes, types, operations; of plans, too */

@@ -215,7 +215,7 @@ static bool shows_wall(const struct bb_report *r, const struct bb_mode *mode)
 /* In the order of the columns, and of the results. */
 static const struct list *choose_lists(const struct bb_report *r, struct list lists[LISTS])
 {
-    const struct bb_sampling_options *o = &r->options->figures;
+    const struct bb_sampling_options *o = &r->options->sampling;
     const struct bb_field *times = r->ctx->host_time ? cpu_fields : time_fields;
     const bool each = r->ctx->marks, groups = r->ctx->groups, stamps = r->options->timestamps;
     const struct list all[LISTS] = {
@@ -383,8 +383,8 @@ static void print_method(const struct bb_report *r, const struct bb_bench_option
     fprintf(out, "#\n");
     for (int i = 0; i < r->ctx->n_modes; i++)
         print_time(r, r->ctx->modes[i]);
-    if (o->figures.delay)
-        fprintf(out, "# imposed delays of sync mode, rank:us: %s\n", o->figures.delay);
+    if (o->sampling.delay)
+        fprintf(out, "# imposed delays of sync mode, rank:us: %s\n", o->sampling.delay);
     if (o->checks > 0)
         fprintf(out, "# #wrong: elements and guard bytes that differ after %s%s%s\n",
                 checked && r->ctx->n_modes == 1 ? "" : "the last timed operation",
@@ -395,7 +395,7 @@ static void print_method(const struct bb_report *r, const struct bb_bench_option
         bb_head_emulated(out, "", "");
     if (r->shared_gpu)
         fprintf(out, "# several ranks share a GPU: times and bandwidths mean nothing\n");
-    if (o->figures.sweep_algorithms)
+    if (o->sampling.sweep_algorithms)
         fprintf(out,
                 "# gain: time of NCCL's choice / time of the forced algorithm, per placement; *: surely above 1\n");
     if (r->ctx->world->size == 1)
@@ -478,12 +478,13 @@ static void print_checked(const struct bb_report *r)
 /* Where ranks share a GPU no time means anything. */
 static double measured_busbw(const struct bb_report *r, int i)
 {
-    return r->shared_gpu ? NAN : bb_busbw_threshold_measured(&r->options->busbw_thresholds.floor[i], &r->busbw_thresholds[i]);
+    return r->shared_gpu ? NAN
+                         : bb_busbw_threshold_measured(&r->options->busbw_thresholds.item[i], &r->busbw_thresholds[i]);
 }
 
 static bool is_below(const struct bb_report *r, int i)
 {
-    return !(measured_busbw(r, i) >= r->options->busbw_thresholds.floor[i].gbps);
+    return !(measured_busbw(r, i) >= r->options->busbw_thresholds.item[i].gbps);
 }
 
 /* Another size may come to the same row: slices are rounded. */
@@ -491,7 +492,7 @@ static bool threshold_applies(const struct bb_busbw_threshold *f, const struct b
 {
     bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->amounts->bytes;
 
-    if (f->of != BB_BUSBW_SIZE)
+    if (f->scope != BB_BUSBW_SIZE)
         return true;
     return from_file ? bb_case_bytes(c) == f->bytes
                      : c->count == bb_coll_count(c->kind, f->bytes, c->ranks, bb_dtypes[c->dtype].bytes);
@@ -502,21 +503,21 @@ static void add_to_tallies(struct bb_report *r, const struct bb_case *c, double 
     const struct bb_busbw_thresholds *busbw_thresholds = &r->options->busbw_thresholds;
 
     for (int i = 0; i < busbw_thresholds->n; i++)
-        if (threshold_applies(&busbw_thresholds->floor[i], c))
+        if (threshold_applies(&busbw_thresholds->item[i], c))
             bb_busbw_tally_add(&r->busbw_thresholds[i], busbw_gbps);
 }
 
 static void report_below_threshold(const struct bb_report *r, int i, const char *what)
 {
-    const struct bb_busbw_threshold *floor = &r->options->busbw_thresholds.floor[i];
+    const struct bb_busbw_threshold *threshold = &r->options->busbw_thresholds.item[i];
     const double found = measured_busbw(r, i);
     char size[BB_BYTES_TEXT];
-    const char *of = bb_busbw_threshold_text(floor, size);
+    const char *of = bb_busbw_threshold_text(threshold, size);
 
     if (isfinite(found))
-        (void)bb_err(BB_EBELOW, "%s: %s%s%s %g GB/s is below %g GB/s", what, floor->of == BB_BUSBW_SIZE ? "" : of,
-                     floor->of == BB_BUSBW_SIZE ? "bus bandwidth of " : " bus bandwidth",
-                     floor->of == BB_BUSBW_SIZE ? of : "", found, floor->gbps);
+        (void)bb_err(BB_EBELOW, "%s: %s%s%s %g GB/s is below %g GB/s", what, threshold->scope == BB_BUSBW_SIZE ? "" : of,
+                     threshold->scope == BB_BUSBW_SIZE ? "bus bandwidth of " : " bus bandwidth",
+                     threshold->scope == BB_BUSBW_SIZE ? of : "", found, threshold->gbps);
     else
         (void)bb_err(BB_EBELOW, "%s: no verdict on the bus bandwidth (--min-busbw, %s): %s", what, of,
                      r->shared_gpu     ? "ranks share a GPU"
@@ -546,7 +547,7 @@ static const char *mean_verdict(const struct bb_report *r)
     const char *verdict = "";
 
     for (int i = 0; i < r->options->busbw_thresholds.n; i++)
-        if (r->options->busbw_thresholds.floor[i].of == BB_BUSBW_MEAN && strcmp(verdict, " FAILED") != 0)
+        if (r->options->busbw_thresholds.item[i].scope == BB_BUSBW_MEAN && strcmp(verdict, " FAILED") != 0)
             verdict = is_below(r, i) ? " FAILED" : " OK";
     return verdict;
 }
@@ -563,11 +564,13 @@ static void print_busbw(const struct bb_report *r, double mean)
     else
         fprintf(r->out, "# Avg bus bandwidth    : N/A%s\n", mean_verdict(r));
     for (int i = 0; i < busbw_thresholds->n; i++) {
-        if (busbw_thresholds->floor[i].of == BB_BUSBW_MEAN)
+        if (busbw_thresholds->item[i].of == BB_BUSBW_MEAN)
             continue;
         snprintf(found, sizeof found, "%g", measured_busbw(r, i));
-        fprintf(r->out, "# Bus bandwidth, %-6s: %s of %g %s\n", bb_busbw_threshold_text(&busbw_thresholds->floor[i], size),
-                isfinite(measured_busbw(r, i)) ? found : "N/A", busbw_thresholds->floor[i].gbps, is_below(r, i) ? "FAILED" : "OK");
+        fprintf(r->out, "# Bus bandwidth, %-6s: %s of %g %s\n",
+                bb_busbw_threshold_text(&busbw_thresholds->item[i], size),
+                isfinite(measured_busbw(r, i)) ? found : "N/A", busbw_thresholds->item[i].gbps,
+                is_below(r, i) ? "FAILED" : "OK");
     }
 }
 

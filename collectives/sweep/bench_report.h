@@ -58,14 +58,14 @@ struct bb_report {
     int cycle; /* of the sweep, from 0          */
     bool shared_gpu;
     unsigned long long wrong, unchecked, rows; /* of the current collective: elements, figures, rows */
-    unsigned gpu_flags;                           /* about clocks and power, already said */
+    unsigned gpu_flags;                        /* about clocks and power, already said */
     double busbw_sum;
     size_t busbw_n;
-    struct bb_busbw_tally busbw_thresholds[BB_BUSBW_THRESHOLDS_MAX];       /* of each of the options' */
-    unsigned long long figures, warned[BB_WARN_COUNT]; /* of the current table                       */
-    double worst_spread_us;                            /* mode sync: the largest of the rows' medians */
-    int straggler;                                     /* the first that a row names, -1: none        */
-    unsigned long long stragglers;                     /* figures that name it                        */
+    struct bb_busbw_tally busbw_thresholds[BB_BUSBW_THRESHOLDS_MAX]; /* of each of the options' */
+    unsigned long long figures, warned[BB_WARN_COUNT];               /* of the current table                       */
+    double worst_spread_us;                                          /* mode sync: the largest of the rows' medians */
+    int straggler;                                                   /* the first that a row names, -1: none        */
+    unsigned long long stragglers;                                   /* figures that name it                        */
 };
 
 /* Everything about the run that stands above the tables. */

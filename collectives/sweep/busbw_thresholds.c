@@ -19,35 +19,36 @@ static int reject_threshold(const char *word, const char *of)
                   word, near ? ", did you mean '" : "", near ? near : "", near ? "'" : "");
 }
 
-static int parse_scope(const char *of, struct bb_busbw_threshold *floor)
+static int parse_scope(const char *of, struct bb_busbw_threshold *threshold)
 {
     for (int i = 0; i < SCOPE_WORDS; i++)
         if (strcmp(of, scope_words[i]) == 0) {
-            floor->of = (enum bb_busbw_scope)i;
+            threshold->scope = (enum bb_busbw_scope)i;
             return 0;
         }
-    floor->of = BB_BUSBW_SIZE;
-    return bb_parse_bytes(of, &floor->bytes);
+    threshold->scope = BB_BUSBW_SIZE;
+    return bb_parse_bytes(of, &threshold->bytes);
 }
 
 /* Words are at most 63 characters: bb_list_each. */
 static int add_threshold(void *arg, const char *word)
 {
     struct bb_busbw_thresholds *f = arg;
-    struct bb_busbw_threshold floor = {.of = BB_BUSBW_MEAN};
+    struct bb_busbw_threshold threshold = {.scope = BB_BUSBW_MEAN};
     const char *colon = strchr(word, ':');
     char of[64] = "";
 
     if (colon)
         snprintf(of, sizeof of, "%.*s", (int)(colon - word), word);
-    if (colon && parse_scope(of, &floor))
+    if (colon && parse_scope(of, &threshold))
         return reject_threshold(word, of);
-    if (bb_parse_double(colon ? colon + 1 : word, &floor.gbps) || floor.gbps < 0 || floor.gbps > 1e9)
+    if (bb_parse_double(colon ? colon + 1 : word, &threshold.gbps) || threshold.gbps < 0 || threshold.gbps > 1e9)
         return reject_threshold(word, NULL);
     if (f->n == BB_BUSBW_THRESHOLDS_MAX)
-        return bb_err(BB_EUSAGE, "--min-busbw: '%s' is one too many, expected at most %d", word, BB_BUSBW_THRESHOLDS_MAX);
-    if (floor.gbps > 0)
-        f->floor[f->n++] = floor;
+        return bb_err(BB_EUSAGE, "--min-busbw: '%s' is one too many, expected at most %d", word,
+                      BB_BUSBW_THRESHOLDS_MAX);
+    if (threshold.gbps > 0)
+        f->item[f->n++] = threshold;
     return 0;
 }
 
@@ -62,8 +63,8 @@ void bb_busbw_tally_add(struct bb_busbw_tally *t, double busbw_gbps)
     if (!isfinite(busbw_gbps))
         return;
     t->sum += busbw_gbps;
-    t->least = t->n && t->least < busbw_gbps ? t->least : busbw_gbps;
-    t->most = t->n && t->most > busbw_gbps ? t->most : busbw_gbps;
+    t->min = t->n && t->min < busbw_gbps ? t->min : busbw_gbps;
+    t->max = t->n && t->max > busbw_gbps ? t->max : busbw_gbps;
     t->n++;
 }
 
@@ -71,10 +72,10 @@ double bb_busbw_threshold_measured(const struct bb_busbw_threshold *f, const str
 {
     if (t->n == 0)
         return NAN;
-    return f->of == BB_BUSBW_MEAN ? t->sum / (double)t->n : f->of == BB_BUSBW_PEAK ? t->most : t->least;
+    return f->scope == BB_BUSBW_MEAN ? t->sum / (double)t->n : f->scope == BB_BUSBW_PEAK ? t->max : t->min;
 }
 
 const char *bb_busbw_threshold_text(const struct bb_busbw_threshold *f, char buf[BB_BYTES_TEXT])
 {
-    return f->of == BB_BUSBW_SIZE ? bb_format_bytes(f->bytes, buf) : scope_words[f->of];
+    return f->scope == BB_BUSBW_SIZE ? bb_format_bytes(f->bytes, buf) : scope_words[f->scope];
 }

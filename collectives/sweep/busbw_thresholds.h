@@ -15,14 +15,14 @@
 enum bb_busbw_scope { BB_BUSBW_MEAN, BB_BUSBW_PEAK, BB_BUSBW_SIZE };
 
 struct bb_busbw_threshold {
-    enum bb_busbw_scope of;
+    enum bb_busbw_scope scope;
     size_t bytes; /* of a size */
     double gbps;  /* 1e9 bytes per second, above 0 */
 };
 
 enum { BB_BUSBW_THRESHOLDS_MAX = 32 };
 struct bb_busbw_thresholds {
-    struct bb_busbw_threshold floor[BB_BUSBW_THRESHOLDS_MAX];
+    struct bb_busbw_threshold item[BB_BUSBW_THRESHOLDS_MAX];
     int n;
 };
 
@@ -32,7 +32,7 @@ int bb_busbw_thresholds_parse(struct bb_busbw_thresholds *f, const char *text) B
 /* What the rows of a table had that a floor speaks of; zeroed is none. */
 struct bb_busbw_tally {
     size_t n;
-    double sum, least, most; /* GB/s */
+    double sum, min, max; /* GB/s */
 };
 
 void bb_busbw_tally_add(struct bb_busbw_tally *t, double busbw_gbps);

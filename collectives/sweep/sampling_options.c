@@ -8,9 +8,9 @@
 #include <string.h>
 
 const char *const bb_rank_aggregation_names[BB_AGGREGATE_COUNT] = {[BB_AGGREGATE_FIRST] = "the first rank",
-                                                      [BB_AGGREGATE_MEAN] = "the mean over ranks",
-                                                      [BB_AGGREGATE_MIN] = "the fastest rank",
-                                                      [BB_AGGREGATE_MAX] = "the slowest rank"};
+                                                                   [BB_AGGREGATE_MEAN] = "the mean over ranks",
+                                                                   [BB_AGGREGATE_MIN] = "the fastest rank",
+                                                                   [BB_AGGREGATE_MAX] = "the slowest rank"};
 
 static const char *const clocks[] = {"both", "gpu", "host", NULL};
 static const char *const warmups[] = {"fixed", "auto", NULL};
@@ -25,7 +25,8 @@ const struct bb_opt bb_sampling_option_rows[] = {
     OPT_WORD(0, "clock", FIELD(clock), "both", "CLOCK", clocks,
              "gpu: between CUDA events; host: as nccl-tests, launches and the last wait included, without gate; "
              "both: gpu's, and one more sample as nccl-tests takes it, which stands beside (wall)"),
-    OPT_INT(0, "gate", FIELD(start_barrier), "1", "0|1", 0, 1, "stream: 1: operations start when all are enqueued; 0: at once"),
+    OPT_INT(0, "gate", FIELD(start_barrier), "1", "0|1", 0, 1,
+            "stream: 1: operations start when all are enqueued; 0: at once"),
     OPT_DOUBLE(0, "gate-limit", FIELD(start_barrier_limit_ms), "5000", "MS", 0.001, 1e6,
                "stream: the gate opens by itself after so long; the row is flagged, later ones go without"),
     OPT_STRING(0, "confidence", FIELD(confidence), NULL, "PERCENT",
@@ -58,7 +59,8 @@ static int resolve_confidence(struct bb_sampling_options *o)
     length = strcspn(o->confidence, "%");
     snprintf(number, sizeof number, "%.*s", (int)(length < sizeof number ? length : sizeof number - 1), o->confidence);
     if ((o->confidence[length] && o->confidence[length + 1]) || length >= sizeof number ||
-        bb_parse_double(number, &o->confidence_fraction) || !(o->confidence_fraction > 0 && o->confidence_fraction <= 100))
+        bb_parse_double(number, &o->confidence_fraction) ||
+        !(o->confidence_fraction > 0 && o->confidence_fraction <= 100))
         return bb_err(BB_EUSAGE, "--confidence: '%s' is not valid, expected a percentage above 0, as 1%%",
                       o->confidence);
     o->confidence_fraction /= 100;

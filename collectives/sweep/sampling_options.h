@@ -13,14 +13,20 @@
 /* Numbered as nccl-tests' option -z. */
 enum bb_blocking {
     BB_BLOCK_NONE,
-    BB_BLOCK_BARRIER, /* wait for each iteration, then for the other ranks               */
-    BB_BLOCK_WAIT,    /* wait for each iteration                                         */
-    BB_BLOCK_UNTIMED_BARRIER,   /* wait and barrier, the barrier not in the time                   */
+    BB_BLOCK_BARRIER,         /* wait for each iteration, then for the other ranks               */
+    BB_BLOCK_WAIT,            /* wait for each iteration                                         */
+    BB_BLOCK_UNTIMED_BARRIER, /* wait and barrier, the barrier not in the time                   */
     BB_BLOCK_COUNT
 };
 
 /* Numbered as nccl-tests' option -a. */
-enum bb_rank_aggregation { BB_AGGREGATE_FIRST, BB_AGGREGATE_MEAN, BB_AGGREGATE_MIN, BB_AGGREGATE_MAX, BB_AGGREGATE_COUNT };
+enum bb_rank_aggregation {
+    BB_AGGREGATE_FIRST,
+    BB_AGGREGATE_MEAN,
+    BB_AGGREGATE_MIN,
+    BB_AGGREGATE_MAX,
+    BB_AGGREGATE_COUNT
+};
 extern const char *const bb_rank_aggregation_names[BB_AGGREGATE_COUNT];
 
 struct bb_sampling_options {
@@ -33,8 +39,8 @@ struct bb_sampling_options {
     double start_barrier_limit_ms; /* longest that the gate stays closed */
     double max_s;
     double confidence_fraction; /* from here on made by bb_sampling_settle: 0.01 for 1%, 0 without */
-    uint64_t seed;          /* of shuffle                                                     */
-    int delayed_rank;       /* the highest of delay, -1 without                               */
+    uint64_t seed;              /* of shuffle                                                     */
+    int delayed_rank;           /* the highest of delay, -1 without                               */
 };
 
 extern const struct bb_opt bb_sampling_option_rows[];

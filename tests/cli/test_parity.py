@@ -105,10 +105,10 @@ def test_hypercube_counts_what_it_moves(busbar, model, tmp_path):
     assert row["algbw_gbps"] == pytest.approx(3 * 1024 / row["time_us"]["p50"] / 1e3, rel=1e-6)
 
 
-def test_alltoallv_by_distance_and_spread(busbar, tmp_path):
-    """6 KiB and 4 ranks: 0, 1, 2 and 3 KiB; with spread 0 all are equal."""
-    for spread in (1, 0.5, 0):
-        run = busbar.json("bench", "alltoallv", "-b", "6K", "-e", "6K", *ONE, "--spread", spread, ranks=4, tmp_path=tmp_path)
+def test_alltoallv_by_distance_and_imbalance(busbar, tmp_path):
+    """6 KiB and 4 ranks: 0, 1, 2 and 3 KiB; with imbalance 0 all are equal."""
+    for imbalance in (1, 0.5, 0):
+        run = busbar.json("bench", "alltoallv", "-b", "6K", "-e", "6K", *ONE, "--imbalance", imbalance, ranks=4, tmp_path=tmp_path)
         row = run["results"][0]
         assert (row["bytes"], row["count"], row["wrong"]) == (6144, 384, 0)
 
@@ -335,7 +335,7 @@ def test_the_results_name_every_option(busbar, tmp_path):
     ("alltoallv -b 8 -e 8 --matrix /nowhere/m", "/nowhere/m cannot be read"),
     ("alltoallv -b 8 -e 8 --matrix /", "/ cannot be read: Is a directory"),
     ("alltoallv -b 8 -e 16 --matrix m", "-b equal to -e"),
-    ("alltoallv --spread 2", "from 0 to 1"),
+    ("alltoallv --imbalance 2", "from 0 to 1"),
     ("alltoal", "did you mean 'alltoall"),
     ("all_reduce -o mulsun", "did you mean 'mulsum'"),
     ("all_reduce --min-busbw -1", "'-1'"),

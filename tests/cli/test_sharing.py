@@ -148,7 +148,7 @@ def test_a_table_knows_of_pods(busbar, fabric):
 def test_exchanges_of_a_table_know_of_leaves(busbar, fabric, rails):
     """16 of 64 ranks on a leaf, at 4:1. One of them leaves it to the next rank; of a hypercube all, in the rounds of 16 and 32."""
     cluster = fabric(nodes_per_leaf=2, leaf_oversubscription=4, rails=rails)
-    done = busbar.run("plan", "alltoall", "alltoallv", "hypercube", "sendrecv", "-b", "1G", "-e", "1G", "--spread", 0, "--ranks", 64,
+    done = busbar.run("plan", "alltoall", "alltoallv", "hypercube", "sendrecv", "-b", "1G", "-e", "1G", "--imbalance", 0, "--ranks", 64,
                       "--cluster", cluster, "--json", "-", emulated=False)
     assert done.returncode == 0, done.stderr
     us = {(row["collective"], row["placement"]): row["time_us"]["p50"] for row in json.loads(done.stdout)["results"]}

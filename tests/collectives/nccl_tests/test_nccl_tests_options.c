@@ -31,9 +31,9 @@ static void clock_buffers_and_patience_are_theirs(void **state)
 
     (void)state;
     parse(&o, 1, (const char *const[]){"all_reduce_perf"});
-    assert_string_equal(o.bench.figures.clock, "host");
+    assert_string_equal(o.bench.sampling.clock, "host");
     assert_string_equal(o.bench.common.buffers, "nccl");
-    assert_int_equal(o.bench.figures.start_barrier, 0);
+    assert_int_equal(o.bench.sampling.start_barrier, 0);
     assert_true(o.bench.common.timeout_s > 1e8);
     parse(&o, 3, (const char *const[]){"all_reduce_perf", "-T", "7"});
     assert_true(o.bench.common.timeout_s == 7);

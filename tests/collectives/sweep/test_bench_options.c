@@ -131,7 +131,7 @@ static void bad_lines_are_refused(void **state)
         "alltoallv -b 8 -e 8 --matrix /dev/null",
         "alltoallv -b 8 -e 8 --matrix /nowhere",
         "alltoallv -b 8 -e 16 --matrix /nowhere",
-        "alltoallv --spread 1.5",
+        "alltoallv --imbalance 1.5",
         "all_reduce all_reduce",
         "all_reduce --itters 3",
         "all_reduce -e 99999999999999999999",

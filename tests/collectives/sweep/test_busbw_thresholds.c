@@ -12,12 +12,12 @@ static void words_are_read(void **state)
     (void)state;
     assert_int_equal(bb_busbw_thresholds_parse(&f, "300,1G:250.5,peak:320,mean:7,0"), 0);
     assert_int_equal(f.n, 4); /* 0 asks for nothing */
-    assert_true(f.floor[0].of == BB_BUSBW_MEAN && f.floor[0].gbps == 300);
-    assert_true(f.floor[1].of == BB_BUSBW_SIZE && f.floor[1].bytes == 1UL << 30 && f.floor[1].gbps == 250.5);
-    assert_true(f.floor[2].of == BB_BUSBW_PEAK && f.floor[2].gbps == 320);
-    assert_true(f.floor[3].of == BB_BUSBW_MEAN && f.floor[3].gbps == 7);
-    assert_string_equal(bb_busbw_threshold_text(&f.floor[1], text), "1 GiB");
-    assert_string_equal(bb_busbw_threshold_text(&f.floor[2], text), "peak");
+    assert_true(f.item[0].scope == BB_BUSBW_MEAN && f.item[0].gbps == 300);
+    assert_true(f.item[1].scope == BB_BUSBW_SIZE && f.item[1].bytes == 1UL << 30 && f.item[1].gbps == 250.5);
+    assert_true(f.item[2].scope == BB_BUSBW_PEAK && f.item[2].gbps == 320);
+    assert_true(f.item[3].scope == BB_BUSBW_MEAN && f.item[3].gbps == 7);
+    assert_string_equal(bb_busbw_threshold_text(&f.item[1], text), "1 GiB");
+    assert_string_equal(bb_busbw_threshold_text(&f.item[2], text), "peak");
     assert_int_equal(bb_busbw_thresholds_parse(&f, NULL), 0);
     assert_int_equal(f.n, 0);
 }
@@ -43,7 +43,8 @@ static void what_is_no_floor_is_refused(void **state)
 
 static void the_slowest_of_a_size_counts(void **state)
 {
-    const struct bb_busbw_threshold mean = {BB_BUSBW_MEAN, 0, 1}, peak = {BB_BUSBW_PEAK, 0, 1}, size = {BB_BUSBW_SIZE, 8, 1};
+    const struct bb_busbw_threshold mean = {BB_BUSBW_MEAN, 0, 1}, peak = {BB_BUSBW_PEAK, 0, 1},
+                                    size = {BB_BUSBW_SIZE, 8, 1};
     struct bb_busbw_tally t = {0};
 
     (void)state;
@@ -54,7 +55,8 @@ static void the_slowest_of_a_size_counts(void **state)
     bb_busbw_tally_add(&t, 4);
     bb_busbw_tally_add(&t, 1);
     bb_busbw_tally_add(&t, 10);
-    assert_true(bb_busbw_threshold_measured(&mean, &t) == 5 && bb_busbw_threshold_measured(&peak, &t) == 10 && bb_busbw_threshold_measured(&size, &t) == 1);
+    assert_true(bb_busbw_threshold_measured(&mean, &t) == 5 && bb_busbw_threshold_measured(&peak, &t) == 10 &&
+                bb_busbw_threshold_measured(&size, &t) == 1);
 }
 
 int main(void)

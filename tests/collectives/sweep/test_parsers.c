@@ -244,10 +244,10 @@ static void taken_makes_sense(const struct bb_bench_options *o, const struct bb_
     assert_true(s->n_colls == 1 && s->n_dtypes >= 1 && s->n_redops >= 1);
     assert_true(s->sizes.n > 0 || s->min_bytes <= s->max_bytes);
     assert_true(o->iterations >= 1 && o->repeats >= 1 && o->warmup >= 0 && o->checks >= 0 && o->root >= -1);
-    assert_true(o->figures.start_barrier_limit_ms >= 0.001 && o->figures.start_barrier_limit_ms <= 1e6);
-    assert_true(o->figures.confidence_fraction >= 0 && o->figures.confidence_fraction <= 1);
+    assert_true(o->sampling.start_barrier_limit_ms >= 0.001 && o->sampling.start_barrier_limit_ms <= 1e6);
+    assert_true(o->sampling.confidence_fraction >= 0 && o->sampling.confidence_fraction <= 1);
     assert_true(isfinite(o->matrix_scale) && o->imbalance >= 0 && o->imbalance <= 1);
-    assert_true(!o->figures.sweep_algorithms || (o->warmup > 0 && !o->split && o->cta_policy <= 0));
+    assert_true(!o->sampling.sweep_algorithms || (o->warmup > 0 && !o->split && o->cta_policy <= 0));
 }
 
 static void random_command_lines(void **state)

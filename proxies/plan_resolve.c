@@ -39,7 +39,7 @@ int bb_plan_load_cluster(const char *word, int gpus_per_node, struct bb_cluster 
     TRY(bb_cluster_load(word, cluster));
     bb_cluster_warn_units(cluster);
     if (gpus_per_node > 0)
-        bb_cluster_take_gpus(cluster, gpus_per_node);
+        bb_cluster_set_gpus_per_node(cluster, gpus_per_node);
 out:
     return rc;
 }
@@ -91,7 +91,7 @@ int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *co
         return bb_err(BB_EUSAGE, "--samples is of --jitter; leave it out, or nearest: --jitter 3%%");
     *conditions = (struct bb_conditions){.seed = o->seed ? (uint64_t)o->seed : 1};
     if (o->slow)
-        TRY(bb_slow_read(&conditions->slow, "--slow", o->slow));
+        TRY(bb_slow_parse(&conditions->slow, "--slow", o->slow));
     if (o->jitter)
         TRY(parse_jitter(o->jitter, &conditions->jitter));
 out:

@@ -73,7 +73,7 @@ static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, stru
     double bytes = (double)bb_case_bytes(c);
 
     if (n == 1)
-        time->ns = bb_cluster_self_ns(cl, bytes);
+        time->ns = bb_cluster_self_message_ns(cl, bytes);
     for (int r = 0; n > 1 && r < n; r++) {
         struct bb_load out, in;
         double ns;
@@ -84,7 +84,7 @@ static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, stru
         next = (r + 1) % n;
         out = pair_load(cl, r, next, (r + n - 1) % n, bytes);
         in = pair_load(cl, next, (next + 1) % n, r, bytes);
-        ns = fmax(bb_cluster_load_ns(cl, &out, 1), bb_cluster_load_ns(cl, &in, 1));
+        ns = fmax(bb_cluster_link_load_ns(cl, &out, 1), bb_cluster_link_load_ns(cl, &in, 1));
         time->ns = larger(time->ns, bb_fabric_message_ns(cl, r, next, ns));
     }
 }
@@ -103,15 +103,15 @@ static int share_round(const struct bb_cluster *cl, struct bb_exchange *exchange
 
     if (!is_power_of_two(cl->gpus_per_node) || !is_power_of_two(bb_cluster_nics(cl)) ||
         !is_power_of_two(nodes[BB_LEAF]) || !is_power_of_two(nodes[BB_POD]))
-        return bb_exchanges_share(cl, NULL, exchanges, n);
+        return bb_exchanges_run(cl, NULL, exchanges, n);
     for (int tier = 0; tier < BB_TIERS; tier++)
-        ranks_at[tier] = bb_fabric_ranks_at(cl, (enum bb_tier)tier, n);
+        ranks_at[tier] = bb_fabric_max_ranks(cl, (enum bb_tier)tier, n);
     for (int r = 0; r < n; r++) {
         for (int tier = 0; tier < BB_TIERS; tier++) {
             exchanges[r].load.up[tier] *= ranks_at[tier];
             exchanges[r].load.down[tier] *= ranks_at[tier];
         }
-        exchanges[r].done_ns = bb_cluster_load_ns(cl, &exchanges[r].load, cl->gpus_per_node);
+        exchanges[r].done_ns = bb_cluster_link_load_ns(cl, &exchanges[r].load, cl->gpus_per_node);
     }
     return 0;
 }

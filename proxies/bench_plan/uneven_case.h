@@ -13,7 +13,7 @@
 #include "proxies/simulate/conditions.h"
 
 /* bb_uneven_case_us - us[samples]: of each sample of the jitter, in their order; without jitter all are the same. What
- * is slow must be there (bb_slow_check); at full rates it is what case_time.h says, to the nanosecond, or nearly: where
+ * is slow must be there (bb_slow_validate); at full rates it is what case_time.h says, to the nanosecond, or nearly: where
  * the GPUs of a node or its NICs are no power of two, rounds of a hypercube may run into each other. -BB_EFAIL: no
  * memory (said). */
 int bb_uneven_case_us(const struct bb_cluster *cluster, const struct bb_conditions *conditions, const struct bb_case *c,

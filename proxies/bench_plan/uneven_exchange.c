@@ -36,7 +36,7 @@ static int64_t last_end_ns(const struct bb_cluster *cl, const struct bb_case *c,
         for (int j = 0; j < c->ranks; j++) {
             const double bytes = pair_bytes(c, i, j), done_ns = fmax(exchanges[i].done_ns, exchanges[j].done_ns);
             const int64_t ns = bytes <= 0 ? 0
-                               : i == j   ? bb_cluster_self_ns(cl, bytes)
+                               : i == j   ? bb_cluster_self_message_ns(cl, bytes)
                                           : bb_fabric_message_ns(cl, i, j, done_ns);
 
             last_ns = ns > last_ns ? ns : last_ns;
@@ -52,7 +52,7 @@ int bb_uneven_exchange_ns(const struct bb_cluster *cluster, const struct bb_case
     if (rc)
         return rc;
     sum_loads(cluster, c, exchanges);
-    TRY(bb_exchanges_share(cluster, NULL, exchanges, c->ranks));
+    TRY(bb_exchanges_run(cluster, NULL, exchanges, c->ranks));
     *ns = last_end_ns(cluster, c, exchanges);
 out:
     free(exchanges);

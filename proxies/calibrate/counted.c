@@ -121,7 +121,7 @@ static bool tells_message_sms(const struct bb_cluster *c, const struct bb_eviden
     bool by_memory = true;
 
     if (row->kind == BB_EVIDENCE_BESIDE && row->call.kind == BB_SENDRECV)
-        (void)bb_cluster_kernel_on_ns(c, &row->kernel, c->sm_count, &by_memory);
+        (void)bb_cluster_kernel_on_sms_ns(c, &row->kernel, c->sm_count, &by_memory);
     return !by_memory;
 }
 

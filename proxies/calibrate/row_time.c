@@ -11,7 +11,7 @@ static double message_us(const struct bb_cluster *c, const struct bb_evidence_ro
     struct bb_load load = {0};
 
     load.out[row->same_node] = load.in[row->same_node] = row->bytes;
-    return (double)bb_cluster_message_ns(c, row->same_node, bb_cluster_load_ns(c, &load, c->gpus_per_node)) / 1e3;
+    return (double)bb_cluster_message_ns(c, row->same_node, bb_cluster_link_load_ns(c, &load, c->gpus_per_node)) / 1e3;
 }
 
 /* Kernels back to back on one stream, from the host's first launch on: each begins when the one before has ended and it
@@ -45,8 +45,8 @@ static double memory_taken(const struct bb_cluster *c, double bytes, double us)
 static double rate_beside(const struct bb_cluster *c, const struct bb_kernel_list_item *product, int held, double taken)
 {
     bool by_memory, any;
-    const double alone_ns = (double)bb_cluster_kernel_on_ns(c, product, c->sm_count, &by_memory);
-    const double held_ns = (double)bb_cluster_kernel_on_ns(c, product, c->sm_count - held, &any);
+    const double alone_ns = (double)bb_cluster_kernel_on_sms_ns(c, product, c->sm_count, &by_memory);
+    const double held_ns = (double)bb_cluster_kernel_on_sms_ns(c, product, c->sm_count - held, &any);
 
     return alone_ns / (fmax(alone_ns, held_ns) + (by_memory ? alone_ns * taken / (1 - taken) : 0));
 }

@@ -220,7 +220,7 @@ int64_t bb_export_compute_ns(const struct bb_export *e, int rank, const struct b
     const struct bb_prediction *p = e->prediction;
     const int64_t ns = bb_op_kernels_ns(p ? &p->cluster : NULL, op);
 
-    return bb_op_slowed_ns(ns, p ? bb_slow_times(&p->conditions.slow, rank) : 1);
+    return bb_op_slowed_ns(ns, p ? bb_slow_compute_factor(&p->conditions.slow, rank) : 1);
 }
 
 int64_t bb_export_host_ns(const struct bb_export *e, const struct bb_op *op)

@@ -224,7 +224,7 @@ out:
     return rc;
 }
 
-void bb_cluster_take_gpus(struct bb_cluster *c, int gpus)
+void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus)
 {
     if (c->n_variants > 0)
         c->nics_per_node = (int)(((int64_t)gpus * c->nics_per_node + c->gpus_per_node - 1) / c->gpus_per_node);
@@ -266,7 +266,7 @@ double bb_cluster_nic_gbps(const struct bb_cluster *c)
     return c->n_variants > 0 ? c->inter.gbps * c->nics_per_node / c->gpus_per_node : c->inter.gbps;
 }
 
-double bb_cluster_nic_of_gbps(const struct bb_cluster *c, double members)
+double bb_cluster_nic_share_gbps(const struct bb_cluster *c, double members)
 {
     double of_gpu;
 
@@ -281,12 +281,12 @@ static double larger(double a, double b) /* fmax is a call, and this is asked fo
     return a > b ? a : b;
 }
 
-double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load, double members)
+double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_load *load, double members)
 {
-    double inter = bb_cluster_nic_of_gbps(c, members), uplinks = 0, out[2], in[2];
+    double inter = bb_cluster_nic_share_gbps(c, members), uplinks = 0, out[2], in[2];
 
     if (c->fabric.nodes[BB_LEAF] > 0)
-        uplinks = bb_fabric_load_ns(c, load);
+        uplinks = bb_fabric_uplink_ns(c, load);
     for (int local = 0; local < 2; local++) {
         out[local] = load->out[local] / (local ? c->intra.gbps : inter);
         in[local] = load->in[local] / (local ? c->intra.gbps : inter);
@@ -301,7 +301,7 @@ int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double 
     return llround((one_node ? &c->intra : &c->inter)->latency_us * 1e3 + load_ns);
 }
 
-int64_t bb_cluster_self_ns(const struct bb_cluster *c, double bytes)
+int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes)
 {
     return llround(2 * bytes / c->memory_gbps);
 }

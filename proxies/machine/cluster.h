@@ -66,7 +66,7 @@ struct bb_fabric {
     bool rails;                        /* a leaf switch for each NIC of a node, and not one for all */
     int nodes[BB_TIERS];               /* 0: no such tier, all nodes are on one switch              */
     double oversubscription[BB_TIERS]; /* of what hangs on it to what its uplinks carry             */
-    bool slow_leaf;                    /* no key: the uplinks of a leaf are slow (bb_slow_mark)     */
+    bool slow_leaf;                    /* no key: the uplinks of a leaf are slow (bb_slow_enable_leaf_uplinks)     */
 };
 
 struct bb_cluster {
@@ -91,9 +91,9 @@ struct bb_cluster {
 
 /* bb_cluster_load - by name or path (see bb_profile_load); unknown and missing keys are refused. */
 int bb_cluster_load(const char *word, struct bb_cluster *cluster) BB_MUST_CHECK;
-/* bb_cluster_take_gpus - of a job that has the first so many GPUs of each node, with the NICs that are theirs; of larger
+/* bb_cluster_set_gpus_per_node - of a job that has the first so many GPUs of each node, with the NICs that are theirs; of larger
  * nodes, as many for each. */
-void bb_cluster_take_gpus(struct bb_cluster *c, int gpus);
+void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus);
 /* bb_cluster_warn_units - units.c: warns of each figure that no machine has, as one in MB/s. */
 void bb_cluster_warn_units(const struct bb_cluster *c);
 
@@ -104,7 +104,7 @@ int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_k
 /* kernel_time.c: one product or pass. _on: on so many of the multiprocessors alone; by_memory: whether memory is what
  * bounds it. */
 int64_t bb_cluster_kernel_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item);
-int64_t bb_cluster_kernel_on_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms,
+int64_t bb_cluster_kernel_on_sms_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms,
                                 bool *by_memory);
 /* 1e12 FLOP per second in products of that type. */
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
@@ -164,13 +164,13 @@ struct bb_load {
 };
 double bb_cluster_nic_gbps(const struct bb_cluster *c); /* between nodes, of one GPU when all of its node send */
 /* The same when only so many GPUs of a node send, of a machine that shares. */
-double bb_cluster_nic_of_gbps(const struct bb_cluster *c, double members);
-/* bb_cluster_load_ns - the time that a rank's links need for all of them, when so many GPUs of its node send at once
+double bb_cluster_nic_share_gbps(const struct bb_cluster *c, double members);
+/* bb_cluster_link_load_ns - the time that a rank's links need for all of them, when so many GPUs of its node send at once
  * (of a machine that does not share always all of them). */
-double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load, double members);
+double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_load *load, double members);
 /* bb_cluster_message_ns - from the later arrival to the end of one message; loads: the larger of both sides' load. */
 int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double load_ns);
-int64_t bb_cluster_self_ns(const struct bb_cluster *c, double bytes); /* a message to oneself */
+int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes); /* a message to oneself */
 
 /* ---- what is on a node ---- */
 

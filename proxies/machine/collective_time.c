@@ -85,7 +85,7 @@ static void pairs_cost(const struct bb_cluster *c, const struct bb_collective *c
                 fmax(0, n - with_root - (call->placement.tier[tier].max_nodes - 1.0) * call->placement.max_members) / n * bytes;
     else
         cost->pair_bytes = bytes / n;
-    bb_fabric_add_uplinks(c, call, 1, cost);
+    bb_fabric_add_collective_uplinks(c, call, 1, cost);
     cost->transfer_ns = longest_ns(cost);
 }
 
@@ -269,9 +269,9 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
         add_nvls_rounds(variant, call, bytes, &cost);
     if (variant->algorithm == BB_NCCL_RING && variant->channels > 0)
         add_ring_end(variant, call, bytes, &cost);
-    for (int tier = 0; tier < BB_TIERS && bb_fabric_has_scarce(c); tier++)
+    for (int tier = 0; tier < BB_TIERS && bb_fabric_has_oversubscribed_tier(c); tier++)
         cost.uplink_bytes[tier] = bytes_between(variant->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
-    bb_fabric_add_uplinks(c, call, variant->nic, &cost);
+    bb_fabric_add_collective_uplinks(c, call, variant->nic, &cost);
     cost.transfer_ns = longest_ns(&cost);
     if (variant->algorithm == BB_NCCL_TREE) /* no link is in use any longer for it */
         cost.latency_ns += cost.transfer_ns * (1 / tree_part(variant, bytes) - 1);
@@ -323,7 +323,7 @@ static struct bb_collective call_on(const struct bb_cluster *c, const struct bb_
 
     if (call->placement.min_members == 0)
         seat_first(c, call, &placed.placement);
-    if (bb_fabric_has_scarce(c) && call->placement.tier[BB_LEAF].switches == 0)
+    if (bb_fabric_has_oversubscribed_tier(c) && call->placement.tier[BB_LEAF].switches == 0)
         bb_fabric_placement_of_nodes(c, NULL, call->nodes, &placed.placement);
     return placed;
 }
@@ -337,7 +337,7 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
     if (call->count == 0) /* NCCL discards it */
         return;
     if (call->ranks == 1)
-        cost->latency_ns = call->in_place ? 0 : (double)bb_cluster_self_ns(c, bytes);
+        cost->latency_ns = call->in_place ? 0 : (double)bb_cluster_self_message_ns(c, bytes);
     else if (c->n_variants == 0)
         simple_cost(c, call, bytes, cost);
     else if (bb_colls[call->kind].flags & BB_COLL_ESTIMATED)

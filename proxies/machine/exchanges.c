@@ -83,14 +83,14 @@ static void run_flows(struct sharing *s)
             }
 }
 
-int bb_exchanges_share(const struct bb_cluster *c, const struct bb_slow *slow, struct bb_exchange *exchanges, int n)
+int bb_exchanges_run(const struct bb_cluster *c, const struct bb_slow *slow, struct bb_exchange *exchanges, int n)
 {
     static const struct bb_slow none;
     struct sharing s = {.c = c, .slow = slow ? slow : &none, .exchanges = exchanges, .n = n};
     int places, rc;
 
     for (int i = 0; i < n; i++)
-        exchanges[i].done_ns = bb_cluster_load_ns(c, &exchanges[i].load, 1);
+        exchanges[i].done_ns = bb_cluster_link_load_ns(c, &exchanges[i].load, 1);
     places = count_places(&s);
     if (places == 0)
         return 0;
@@ -104,7 +104,7 @@ out:
     return rc;
 }
 
-bool bb_exchanges_meet(const struct bb_cluster *c, int rank, int other)
+bool bb_exchanges_can_contend(const struct bb_cluster *c, int rank, int other)
 {
     for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++)
         if (bb_resource_can_limit(c, what) && bb_resource_index(c, what, rank) == bb_resource_index(c, what, other))

@@ -14,11 +14,11 @@ struct bb_exchange {
     double done_ns;      /* the answer          */
 };
 
-/* bb_exchanges_share - of n ranks, each once; slow: NULL for none. Returns 0 or -BB_EFAIL (no memory). */
-int bb_exchanges_share(const struct bb_cluster *c, const struct bb_slow *slow, struct bb_exchange *exchanges,
+/* bb_exchanges_run - of n ranks, each once; slow: NULL for none. Returns 0 or -BB_EFAIL (no memory). */
+int bb_exchanges_run(const struct bb_cluster *c, const struct bb_slow *slow, struct bb_exchange *exchanges,
                        int n) BB_MUST_CHECK;
 
-/* bb_exchanges_meet - whether what two ranks send or receive may take one NIC or uplink. */
-bool bb_exchanges_meet(const struct bb_cluster *c, int rank, int other);
+/* bb_exchanges_can_contend - whether what two ranks send or receive may take one NIC or uplink. */
+bool bb_exchanges_can_contend(const struct bb_cluster *c, int rank, int other);
 
 #endif

@@ -52,15 +52,15 @@ out:
 
 /* ---- places ---- */
 
-bool bb_fabric_is_scarce(const struct bb_cluster *c, enum bb_tier tier)
+bool bb_fabric_is_oversubscribed(const struct bb_cluster *c, enum bb_tier tier)
 {
     return c->fabric.nodes[tier] > 0 &&
            (c->fabric.oversubscription[tier] > 1 || (tier == BB_LEAF && c->fabric.slow_leaf));
 }
 
-bool bb_fabric_has_scarce(const struct bb_cluster *c)
+bool bb_fabric_has_oversubscribed_tier(const struct bb_cluster *c)
 {
-    return bb_fabric_is_scarce(c, BB_LEAF) || bb_fabric_is_scarce(c, BB_POD);
+    return bb_fabric_is_oversubscribed(c, BB_LEAF) || bb_fabric_is_oversubscribed(c, BB_POD);
 }
 
 int bb_fabric_rails(const struct bb_cluster *c)
@@ -87,7 +87,7 @@ static int area_of(const struct bb_cluster *c, enum bb_tier tier, int node)
     return c->fabric.nodes[tier] > 0 ? node / c->fabric.nodes[tier] : 0;
 }
 
-int bb_fabric_place(const struct bb_cluster *c, enum bb_tier tier, int rank)
+int bb_fabric_switch(const struct bb_cluster *c, enum bb_tier tier, int rank)
 {
     const int places = count_places(c, tier), area = area_of(c, tier, rank / c->gpus_per_node);
 
@@ -106,7 +106,7 @@ double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier)
     return nics * c->inter.gbps / c->fabric.oversubscription[tier];
 }
 
-int bb_fabric_ranks_at(const struct bb_cluster *c, enum bb_tier tier, int ranks)
+int bb_fabric_max_ranks(const struct bb_cluster *c, enum bb_tier tier, int ranks)
 {
     const int64_t all = (int64_t)c->fabric.nodes[tier] * c->gpus_per_node;
 
@@ -115,7 +115,7 @@ int bb_fabric_ranks_at(const struct bb_cluster *c, enum bb_tier tier, int ranks)
 
 /* ---- messages ---- */
 
-bool bb_fabric_crosses(const struct bb_cluster *c, enum bb_tier tier, int from, int to)
+bool bb_fabric_takes_uplinks(const struct bb_cluster *c, enum bb_tier tier, int from, int to)
 {
     return area_of(c, tier, from / c->gpus_per_node) != area_of(c, tier, to / c->gpus_per_node);
 }
@@ -125,22 +125,22 @@ bool bb_fabric_changes_rail(const struct bb_cluster *c, int from, int to)
     return c->fabric.rails && from / c->gpus_per_node != to / c->gpus_per_node && rail_of(c, from) != rail_of(c, to);
 }
 
-void bb_fabric_add_crossing(const struct bb_cluster *c, struct bb_load *load, int rank, int peer, double bytes,
+void bb_fabric_add_uplink_bytes(const struct bb_cluster *c, struct bb_load *load, int rank, int peer, double bytes,
                             bool sends)
 {
     for (int tier = 0; tier < BB_TIERS; tier++)
-        if (bb_fabric_crosses(c, (enum bb_tier)tier, rank, peer))
+        if (bb_fabric_takes_uplinks(c, (enum bb_tier)tier, rank, peer))
             (sends ? load->up : load->down)[tier] += bytes;
     if (sends && bb_fabric_changes_rail(c, rank, peer))
         load->out[1] += bytes;
 }
 
-double bb_fabric_load_ns(const struct bb_cluster *c, const struct bb_load *load)
+double bb_fabric_uplink_ns(const struct bb_cluster *c, const struct bb_load *load)
 {
     double ns = 0;
 
     for (int tier = 0; tier < BB_TIERS; tier++)
-        if (bb_fabric_is_scarce(c, (enum bb_tier)tier))
+        if (bb_fabric_is_oversubscribed(c, (enum bb_tier)tier))
             ns = fmax(ns, fmax(load->up[tier], load->down[tier]) / bb_fabric_uplink_gbps(c, (enum bb_tier)tier));
     return ns;
 }
@@ -206,7 +206,7 @@ void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, 
             before = area;
             on_it++;
             edges +=
-                bb_fabric_is_scarce(c, (enum bb_tier)tier) ? count_edges(c, (enum bb_tier)tier, nodes, n, node) : 0;
+                bb_fabric_is_oversubscribed(c, (enum bb_tier)tier) ? count_edges(c, (enum bb_tier)tier, nodes, n, node) : 0;
             if (on_it > placement->tier[tier].max_nodes)
                 placement->tier[tier].max_nodes = on_it;
             if (edges > placement->tier[tier].max_tree_edges)
@@ -220,7 +220,7 @@ double bb_fabric_member_bytes(const struct bb_cost *cost, enum bb_tier tier, int
     return cost->uplink_bytes[tier] / on_place + (ranks - on_place) * cost->pair_bytes;
 }
 
-void bb_fabric_add_uplinks(const struct bb_cluster *c, const struct bb_collective *call, double part,
+void bb_fabric_add_collective_uplinks(const struct bb_cluster *c, const struct bb_collective *call, double part,
                            struct bb_cost *cost)
 {
     const struct bb_node_placement *s = &call->placement;
@@ -230,7 +230,7 @@ void bb_fabric_add_uplinks(const struct bb_cluster *c, const struct bb_collectiv
         const enum bb_tier tier = (enum bb_tier)i;
         const double places = fmin(rails, count_places(c, tier)), here = (double)s->tier[tier].max_nodes * s->max_members;
 
-        if (!bb_fabric_is_scarce(c, tier) || s->tier[tier].switches < 2) {
+        if (!bb_fabric_is_oversubscribed(c, tier) || s->tier[tier].switches < 2) {
             cost->uplink_bytes[tier] = 0;
             continue;
         }

@@ -10,7 +10,7 @@
 #define NEARLY    1e-9 /* of a capacity: sums of many parts that fill it exactly do not make it scarce */
 #define MOST_PART 4096 /* flows whose rates are reckoned together: beyond them the others keep theirs  */
 
-double bb_flows_taken(const struct bb_flows *f, int resource)
+double bb_flows_used(const struct bb_flows *f, int resource)
 {
     double taken = 0;
 
@@ -84,7 +84,7 @@ void bb_flows_start(struct bb_flows *f, int flow, double now_ns, double work_ns)
     w->fresh = true;
 }
 
-void bb_flows_aim(struct bb_flows *f, int flow, double target_ns)
+void bb_flows_set_target(struct bb_flows *f, int flow, double target_ns)
 {
     f->flows[flow].target_ns = target_ns;
     f->flows[flow].epoch++;

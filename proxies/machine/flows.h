@@ -70,7 +70,7 @@ void bb_flows_release(struct bb_flows *f);
 /* bb_flows_start - a stopped flow, whose uses stand, with so much work. _aim: another target for an active one, whose end
  * is another then. _stop: it takes nothing any more. None changes a rate before bb_flows_update_rates. */
 void bb_flows_start(struct bb_flows *f, int flow, double now_ns, double work_ns);
-void bb_flows_aim(struct bb_flows *f, int flow, double target_ns);
+void bb_flows_set_target(struct bb_flows *f, int flow, double target_ns);
 void bb_flows_stop(struct bb_flows *f, int flow, double now_ns);
 
 /* bb_flows_count_moved - what so much work of the flow takes of each of its resources. */
@@ -93,7 +93,7 @@ static inline double bb_flow_end_ns(const struct bb_flow *flow)
     return left <= 0 ? flow->since_ns : flow->since_ns + left / flow->rate;
 }
 
-/* bb_flows_taken - of a resource's capacity, by the flows on it as they are. */
-double bb_flows_taken(const struct bb_flows *f, int resource);
+/* bb_flows_used - of a resource's capacity, by the flows on it as they are. */
+double bb_flows_used(const struct bb_flows *f, int resource);
 
 #endif

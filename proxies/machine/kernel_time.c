@@ -86,7 +86,7 @@ static struct bounds bounds_of(const struct bb_cluster *c, const struct bb_kerne
     return (struct bounds){tiled_ns(c, item, sms), product_bytes(item) / rate};
 }
 
-int64_t bb_cluster_kernel_on_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms,
+int64_t bb_cluster_kernel_on_sms_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms,
                                 bool *by_memory)
 {
     struct bounds bounds;
@@ -103,5 +103,5 @@ int64_t bb_cluster_kernel_ns(const struct bb_cluster *c, const struct bb_kernel_
 {
     bool by_memory;
 
-    return bb_cluster_kernel_on_ns(c, item, c->sm_count, &by_memory);
+    return bb_cluster_kernel_on_sms_ns(c, item, c->sm_count, &by_memory);
 }

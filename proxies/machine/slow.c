@@ -77,7 +77,7 @@ static int refuse_item(const char *what, const char *item)
         what, (int)strcspn(item, ","), item);
 }
 
-int bb_slow_read(struct bb_slow *slow, const char *what, const char *text)
+int bb_slow_parse(struct bb_slow *slow, const char *what, const char *text)
 {
     for (const char *at = text;; at++) {
         const char *begin = at;
@@ -119,7 +119,7 @@ out:
     return rc;
 }
 
-int bb_slow_check(const struct bb_slow *slow, const char *what, const struct bb_cluster *c, int ranks, int nodes)
+int bb_slow_validate(const struct bb_slow *slow, const char *what, const struct bb_cluster *c, int ranks, int nodes)
 {
     int rc = 0;
 
@@ -143,12 +143,12 @@ static double factor_of(const struct bb_slow *slow, struct bb_slow_item named)
     return 1;
 }
 
-double bb_slow_times(const struct bb_slow *slow, int rank)
+double bb_slow_compute_factor(const struct bb_slow *slow, int rank)
 {
     return factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_RANK, .number = rank});
 }
 
-double bb_slow_nic_part(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu)
+double bb_slow_nic_factor(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu)
 {
     double sum = 0;
     int first, end;
@@ -164,17 +164,17 @@ double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c,
     int first, end;
 
     bb_cluster_gpu_nics(c, rank, &first, &end);
-    return c->inter.gbps * (end - first) * bb_slow_nic_part(slow, c, rank / c->gpus_per_node, rank % c->gpus_per_node);
+    return c->inter.gbps * (end - first) * bb_slow_nic_factor(slow, c, rank / c->gpus_per_node, rank % c->gpus_per_node);
 }
 
-double bb_slow_leaf_part(const struct bb_slow *slow, const struct bb_cluster *c, int rank)
+double bb_slow_leaf_factor(const struct bb_slow *slow, const struct bb_cluster *c, int rank)
 {
     if (c->fabric.nodes[BB_LEAF] == 0)
         return 1;
-    return factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_LEAF, .number = bb_fabric_place(c, BB_LEAF, rank)});
+    return factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_LEAF, .number = bb_fabric_switch(c, BB_LEAF, rank)});
 }
 
-void bb_slow_mark(const struct bb_slow *slow, struct bb_cluster *c)
+void bb_slow_enable_leaf_uplinks(const struct bb_slow *slow, struct bb_cluster *c)
 {
     for (int i = 0; i < slow->n; i++)
         c->fabric.slow_leaf |= slow->items[i].kind == BB_SLOW_LEAF;

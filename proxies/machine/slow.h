@@ -27,26 +27,26 @@ struct bb_slow {
     struct bb_slow_item items[BB_SLOW_ITEMS];
 };
 
-/* bb_slow_read - adds what the text says. what: the option or variable that errors name. */
-int bb_slow_read(struct bb_slow *slow, const char *what, const char *text) BB_MUST_CHECK;
-/* bb_slow_check - refuses what a job of so many ranks on so many nodes does not have, and links of which the profile knows
+/* bb_slow_parse - adds what the text says. what: the option or variable that errors name. */
+int bb_slow_parse(struct bb_slow *slow, const char *what, const char *text) BB_MUST_CHECK;
+/* bb_slow_validate - refuses what a job of so many ranks on so many nodes does not have, and links of which the profile knows
  * nothing. */
-int bb_slow_check(const struct bb_slow *slow, const char *what, const struct bb_cluster *c, int ranks,
+int bb_slow_validate(const struct bb_slow *slow, const char *what, const struct bb_cluster *c, int ranks,
                   int nodes) BB_MUST_CHECK;
 
 /* bb_slow_print - a line of each part, which begins with `before`. bb_slow_json: a list of texts; NULL without memory. */
 void bb_slow_print(const struct bb_slow *slow, const char *before, FILE *out);
 json_t *bb_slow_json(const struct bb_slow *slow);
 
-double bb_slow_times(const struct bb_slow *slow, int rank); /* 1 where nothing is said */
-/* bb_slow_nic_part - what is left of the rate of the NICs that a GPU uses, of several their mean. gpu: on its node. */
-double bb_slow_nic_part(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu);
+double bb_slow_compute_factor(const struct bb_slow *slow, int rank); /* 1 where nothing is said */
+/* bb_slow_nic_factor - what is left of the rate of the NICs that a GPU uses, of several their mean. gpu: on its node. */
+double bb_slow_nic_factor(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu);
 /* bb_slow_nics_gbps - the rate of all NICs that a rank's GPU uses, whoever else does. Nodes are those of the
  * profile. */
 double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
-/* bb_slow_leaf_part - what is left of the rate of the uplinks that a rank's NIC uses. */
-double bb_slow_leaf_part(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
-/* bb_slow_mark - lets the machine look at the uplinks of its leaves if one is slow, though they carry all otherwise. */
-void bb_slow_mark(const struct bb_slow *slow, struct bb_cluster *c);
+/* bb_slow_leaf_factor - what is left of the rate of the uplinks that a rank's NIC uses. */
+double bb_slow_leaf_factor(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
+/* bb_slow_enable_leaf_uplinks - lets the machine look at the uplinks of its leaves if one is slow, though they carry all otherwise. */
+void bb_slow_enable_leaf_uplinks(const struct bb_slow *slow, struct bb_cluster *c);
 
 #endif

@@ -24,7 +24,7 @@ void bb_sharing_print(const struct bb_prediction *p, FILE *out)
     fprintf(out, "  busiest links: within a node %.1f%% of the step, NIC %.1f%%", 100 * p->link_busy,
             100 * p->nic_busy);
     for (int tier = 0; tier < BB_TIERS; tier++)
-        if (bb_fabric_is_scarce(&p->cluster, (enum bb_tier)tier))
+        if (bb_fabric_is_oversubscribed(&p->cluster, (enum bb_tier)tier))
             fprintf(out, ", %s %.1f%%", bb_limit_names[BB_LIMIT_LEAF + tier], 100 * p->uplink_busy[tier]);
     fputc('\n', out);
     for (int phase = 0; phase < BB_PHASES; phase++) {
@@ -38,7 +38,7 @@ void bb_sharing_print(const struct bb_prediction *p, FILE *out)
 
 static json_t *uplink_json(const struct bb_prediction *p, enum bb_tier tier)
 {
-    return bb_fabric_is_scarce(&p->cluster, tier) ? json_real(p->uplink_busy[tier]) : json_null();
+    return bb_fabric_is_oversubscribed(&p->cluster, tier) ? json_real(p->uplink_busy[tier]) : json_null();
 }
 
 json_t *bb_sharing_json(const struct bb_prediction *p)

@@ -102,7 +102,7 @@ static int load_cluster(struct run *x)
     int rc = predicts ? bb_cluster_load(x->options.cluster, &x->cluster) : 0;
 
     if (rc == 0 && predicts && w->nodes > 1 && w->size % w->local_size == 0)
-        bb_cluster_take_gpus(&x->cluster, w->local_size);
+        bb_cluster_set_gpus_per_node(&x->cluster, w->local_size);
     return bb_world_agree(&x->session.world, rc, "the cluster's profile");
 }
 

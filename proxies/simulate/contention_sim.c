@@ -372,7 +372,7 @@ static void serve_exchange(struct bb_contention_sim *s, int flow)
         stop_flow(s, flow);
         return;
     }
-    bb_flows_aim(&s->flows, flow, cell_at(s, x->head)->target_ns);
+    bb_flows_set_target(&s->flows, flow, cell_at(s, x->head)->target_ns);
     schedule_flow_end(s, flow);
 }
 

@@ -252,11 +252,11 @@ static enum bb_limit limit_of_load(const struct bb_contention_sim *s, const stru
     if (load->out[1] + load->in[1] <= 0 && !s->has_uplinks)
         return BB_LIMIT_NIC;
     for (int tier = 0; tier < BB_TIERS; tier++)
-        if (bb_fabric_is_scarce(s->cluster, (enum bb_tier)tier))
+        if (bb_fabric_is_oversubscribed(s->cluster, (enum bb_tier)tier))
             uplink_ns[tier] =
                 larger(load->up[tier], load->down[tier]) / bb_fabric_uplink_gbps(s->cluster, (enum bb_tier)tier);
     return bb_contention_sim_slowest_resource(larger(load->out[1], load->in[1]) / s->cluster->intra.gbps,
-                             larger(load->out[0], load->in[0]) / bb_cluster_nic_of_gbps(s->cluster, 1),
+                             larger(load->out[0], load->in[0]) / bb_cluster_nic_share_gbps(s->cluster, 1),
                              uplink_ns[BB_LEAF], uplink_ns[BB_POD]);
 }
 
@@ -264,7 +264,7 @@ void bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow_i
 {
     struct bb_contention_exchange *x = &s->exchanges[flow_id - sim_of(s)->n_instances];
     struct bb_flow *flow = &s->flows.flows[flow_id];
-    const double ns = bb_cluster_load_ns(s->cluster, load, 1);
+    const double ns = bb_cluster_link_load_ns(s->cluster, load, 1);
     struct rates rates;
 
     x->load_ns = ns;
@@ -321,7 +321,7 @@ static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, con
     for (int i = 0; i < work->n; i++) {
         bool by_memory;
         double ns =
-            (double)bb_cluster_kernel_on_ns(s->cluster, &work->items[i], s->cluster->sm_count - held, &by_memory);
+            (double)bb_cluster_kernel_on_sms_ns(s->cluster, &work->items[i], s->cluster->sm_count - held, &by_memory);
 
         sums.total_ns += ns;
         sums.memory_ns += by_memory ? ns : 0;
@@ -359,7 +359,7 @@ double bb_contention_sim_kernel_rate(struct bb_contention_sim *s, const struct b
 {
     const int held = sms_without(s, running);
     const double taken =
-        bb_flows_taken(&s->flows, gpu_resource(running->class_id, BB_GPU_MEMORY)) / bb_cluster_memory_gbps(s->cluster);
+        bb_flows_used(&s->flows, gpu_resource(running->class_id, BB_GPU_MEMORY)) / bb_cluster_memory_gbps(s->cluster);
     const struct bb_kernel_sums *sums;
     double whole_ns, memory_ns, more_ns;
 

@@ -326,7 +326,7 @@ static int list_role_times(const struct bb_step *step, const struct bb_slow *slo
 
     TRY(BB_NEW(*times, step->n_roles));
     for (int r = 0; r < step->layout.ranks; r++) {
-        const double of_rank = slow->n > 0 ? bb_slow_times(slow, r) : 1;
+        const double of_rank = slow->n > 0 ? bb_slow_compute_factor(slow, r) : 1;
         double *of_role = &(*times)[step->role_of[r]];
 
         *of_role = larger(*of_role, of_rank);
@@ -378,7 +378,7 @@ int bb_predict_refuse_slow(const struct bb_cluster *c, int ranks, const struct b
             return bb_err(BB_EUSAGE,
                           "--slow link: the profile '%s' has no 'sharing', so nothing is known of single links",
                           c->name);
-    return bb_slow_check(slow, "--slow", c, ranks, (ranks + c->gpus_per_node - 1) / c->gpus_per_node);
+    return bb_slow_validate(slow, "--slow", c, ranks, (ranks + c->gpus_per_node - 1) / c->gpus_per_node);
 }
 
 static int predict_once(const struct bb_step *step, const struct bb_cluster *cluster,
@@ -390,7 +390,7 @@ static int predict_once(const struct bb_step *step, const struct bb_cluster *clu
     if (conditions)
         out->conditions.slow = conditions->slow;
     TRY(bb_predict_refuse_slow(cluster, step->layout.ranks, &out->conditions.slow));
-    bb_slow_mark(&out->conditions.slow, &out->cluster);
+    bb_slow_enable_leaf_uplinks(&out->conditions.slow, &out->cluster);
     TRY(predict_whole(step, keeps_ops, out));
 out:
     if (rc)

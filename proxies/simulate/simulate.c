@@ -158,7 +158,7 @@ static int64_t link_ns(const struct bb_sim *m, const struct link *link, double l
 {
     if (!m->cluster)
         return 0;
-    return link->from == link->to ? bb_cluster_self_ns(m->cluster, link->bytes)
+    return link->from == link->to ? bb_cluster_self_message_ns(m->cluster, link->bytes)
                                   : bb_fabric_message_ns(m->cluster, link->from, link->to, load_ns);
 }
 
@@ -207,7 +207,7 @@ static void load_links(struct bb_execution *r, int at, int comm, const struct bb
     if (r->shared)
         bb_contention_sim_start_exchange(r->shared, at, comm, load, others);
     else
-        r->c->tasks[at].load_ns = bb_cluster_load_ns(r->m->cluster, load, 1);
+        r->c->tasks[at].load_ns = bb_cluster_link_load_ns(r->m->cluster, load, 1);
 }
 
 static void run_exchange(struct bb_execution *r, int at, const struct bb_task_graph *s, const struct bb_task *u)
@@ -371,7 +371,7 @@ static int list_times(struct bb_execution *r)
     if (BB_NEW(r->times, r->m->classes.n))
         return -BB_EFAIL;
     for (int c = 0; c < r->m->classes.n; c++)
-        r->times[c] = bb_slow_times(slow, r->m->classes.rank[c]);
+        r->times[c] = bb_slow_compute_factor(slow, r->m->classes.rank[c]);
     return 0;
 }
 

@@ -9,7 +9,7 @@
 static void count_near(const struct bb_cluster *c, enum bb_tier tier, const int *ranks, int n, struct bb_near *near)
 {
     for (int first = 0, end; first < n; first = end) {
-        for (end = first + 1; end < n && !bb_fabric_crosses(c, tier, ranks[first], ranks[end]);)
+        for (end = first + 1; end < n && !bb_fabric_takes_uplinks(c, tier, ranks[first], ranks[end]);)
             end++;
         for (int i = first; i < end; i++)
             near[i].ranks[tier] = end - first;
@@ -45,7 +45,7 @@ int bb_group_spread(const struct bb_layout *l, int group, int instance, const st
     for (int i = 0; i < n; i++)
         ranks[i] = bb_group_member(l, group, instance, i);
     bb_cluster_placement_of_ranks(c, ranks, n, placement);
-    if (!bb_fabric_has_scarce(c))
+    if (!bb_fabric_has_oversubscribed_tier(c))
         goto out;
     for (int tier = 0; near && tier < BB_TIERS; tier++)
         count_near(c, (enum bb_tier)tier, ranks, n, near);

@@ -25,8 +25,8 @@ static uint64_t mix_words(uint64_t mark, const void *words, size_t bytes)
 static void mark_slow(const struct bb_sim *m, uint64_t *mark)
 {
     for (int r = 0; r < m->step->layout.ranks; r++) {
-        double words[] = {bb_slow_times(&m->conditions.slow, r), bb_slow_nics_gbps(&m->conditions.slow, m->cluster, r),
-                          bb_slow_leaf_part(&m->conditions.slow, m->cluster, r)};
+        double words[] = {bb_slow_compute_factor(&m->conditions.slow, r), bb_slow_nics_gbps(&m->conditions.slow, m->cluster, r),
+                          bb_slow_leaf_factor(&m->conditions.slow, m->cluster, r)};
 
         mark[r] = mix_words(mark[r], words, sizeof(words));
     }
@@ -87,8 +87,8 @@ static int link_kind(const void *arg, int from, int to)
     int kind = 2 * bb_same_node(m->cluster->gpus_per_node, from, to) + bb_fabric_changes_rail(m->cluster, from, to);
 
     for (int tier = 0; tier < BB_TIERS; tier++)
-        kind = 2 * kind + (bb_fabric_is_scarce(m->cluster, (enum bb_tier)tier) &&
-                           bb_fabric_crosses(m->cluster, (enum bb_tier)tier, from, to));
+        kind = 2 * kind + (bb_fabric_is_oversubscribed(m->cluster, (enum bb_tier)tier) &&
+                           bb_fabric_takes_uplinks(m->cluster, (enum bb_tier)tier, from, to));
     return kind;
 }
 

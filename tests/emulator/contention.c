@@ -69,7 +69,7 @@ static int machine_rank(int device)
 /* Where they are not scarce, nothing is said to use them. */
 static double uplink_gbps(enum bb_tier tier, int rank)
 {
-    if (!bb_fabric_is_scarce(&emu.machine, tier))
+    if (!bb_fabric_is_oversubscribed(&emu.machine, tier))
         return 0;
     return bb_fabric_uplink_gbps(&emu.machine, tier) * (tier == BB_LEAF ? emu_leaf_part(rank) : 1);
 }
@@ -90,10 +90,10 @@ static struct emu_gpu_parts parts_of(int device)
         return parts;
     parts.place[EMU_NIC_OUT] = parts.place[EMU_NIC_IN] = bb_cluster_rank_nic(&emu.machine, rank);
     for (int tier = 0; tier < BB_TIERS; tier++)
-        if (bb_fabric_is_scarce(&emu.machine, (enum bb_tier)tier)) {
+        if (bb_fabric_is_oversubscribed(&emu.machine, (enum bb_tier)tier)) {
             const int part = tier == BB_LEAF ? EMU_LEAF_OUT : EMU_POD_OUT;
 
-            parts.place[part] = parts.place[part + 1] = bb_fabric_place(&emu.machine, (enum bb_tier)tier, rank);
+            parts.place[part] = parts.place[part + 1] = bb_fabric_switch(&emu.machine, (enum bb_tier)tier, rank);
         }
     return parts;
 }
@@ -115,7 +115,7 @@ static bool wants_places(void)
 {
     const char *danger = danger_asked();
 
-    if (!bb_cluster_gpus_share_nics(&emu.machine) && !bb_fabric_has_scarce(&emu.machine))
+    if (!bb_cluster_gpus_share_nics(&emu.machine) && !bb_fabric_has_oversubscribed_tier(&emu.machine))
         return false;
     if (danger && emu_world_size() > 1)
         emu_die(

@@ -62,10 +62,10 @@ void emu_slow_load(struct bb_slow *slow, struct bb_cluster *machine)
     if (!text || !*text)
         return;
     bb_err_context("");
-    if (bb_slow_read(slow, "EMU_SLOW", text) != 0 ||
-        bb_slow_check(slow, "EMU_SLOW", machine, ranks, nodes > 0 ? nodes : (ranks + per_node - 1) / per_node) != 0)
+    if (bb_slow_parse(slow, "EMU_SLOW", text) != 0 ||
+        bb_slow_validate(slow, "EMU_SLOW", machine, ranks, nodes > 0 ? nodes : (ranks + per_node - 1) / per_node) != 0)
         _Exit(BB_EUSAGE);
-    bb_slow_mark(slow, machine);
+    bb_slow_enable_leaf_uplinks(slow, machine);
 }
 
 const struct bb_slow *emu_slow(void)
@@ -75,15 +75,15 @@ const struct bb_slow *emu_slow(void)
 
 double emu_nic_part(struct emu_seat seat)
 {
-    return bb_slow_nic_part(&emu.slow, &emu.machine, seat.node, seat.gpu);
+    return bb_slow_nic_factor(&emu.slow, &emu.machine, seat.node, seat.gpu);
 }
 
 double emu_leaf_part(int machine_rank)
 {
-    return bb_slow_leaf_part(&emu.slow, &emu.machine, machine_rank);
+    return bb_slow_leaf_factor(&emu.slow, &emu.machine, machine_rank);
 }
 
 int64_t emu_slowed_ns(int device, int64_t ns)
 {
-    return llround((double)ns * bb_slow_times(&emu.slow, emu_world_size() > 1 ? emu_world_rank() : device));
+    return llround((double)ns * bb_slow_compute_factor(&emu.slow, emu_world_size() > 1 ? emu_world_rank() : device));
 }

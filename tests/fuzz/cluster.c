@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (bb_cluster_load(path, &cluster))
         return 0;
     (void)bb_cluster_issue_ns(&cluster, true);
-    HOLDS(bb_cluster_self_ns(&cluster, 1e6) >= 0);
+    HOLDS(bb_cluster_self_message_ns(&cluster, 1e6) >= 0);
     HOLDS(bb_cluster_message_ns(&cluster, true, 1e3) >= 0);
     plan_by(path, collectives[size % COLLECTIVES]);
     return 0;

@@ -203,14 +203,14 @@ void en_take_quickest(ncclComm_t comm, struct en_task *task)
 
 int64_t en_copy_ns(size_t bytes)
 {
-    return bb_cluster_self_ns(emu_machine(), (double)bytes);
+    return bb_cluster_self_message_ns(emu_machine(), (double)bytes);
 }
 
 double en_load_ns(ncclComm_t comm, const struct bb_load *load)
 {
     const struct bb_cluster c = machine_with(comm->nic_part, comm->leaf_part);
 
-    return bb_cluster_load_ns(&c, load, 1);
+    return bb_cluster_link_load_ns(&c, load, 1);
 }
 
 int64_t en_message_ns(ncclComm_t comm, int peer, double load_a_ns, double load_b_ns)
@@ -288,7 +288,7 @@ static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, st
     e->bytes[EMU_LINK_IN] += load.in[1];
     add_way(e, EN_NIC, load.out[0], load.in[0], count_senders(comm, EN_NIC, tasks, n));
     for (int tier = 0; tier < BB_TIERS; tier++)
-        if (bb_fabric_is_scarce(c, (enum bb_tier)tier))
+        if (bb_fabric_is_oversubscribed(c, (enum bb_tier)tier))
             add_way(e, (enum en_place)(EN_LEAF + tier), load.up[tier], load.down[tier],
                     count_senders(comm, (enum en_place)(EN_LEAF + tier), tasks, n));
     e->bytes[EMU_MEMORY] += (between + within) * c->sharing.memory_bytes;

@@ -176,7 +176,7 @@ static void report_mismatch(const struct exchange *x, const struct flow *f, cons
 
 static void find_done(struct exchange *x)
 {
-    if (x->n_beside == 1 || bb_exchanges_share(emu_machine(), emu_slow(), x->beside, x->n_beside) != 0)
+    if (x->n_beside == 1 || bb_exchanges_run(emu_machine(), emu_slow(), x->beside, x->n_beside) != 0)
         x->done_ns = en_load_ns(x->comm, &x->beside[0].load); /* without memory, which was said: as if it were alone */
     else
         x->done_ns = x->beside[0].done_ns;
@@ -319,7 +319,7 @@ static void find_beside(struct exchange *x)
 
         while (known < x->n_beside && x->beside[known].rank != other)
             known++;
-        if (known == x->n_beside && bb_exchanges_meet(emu_machine(), own, other))
+        if (known == x->n_beside && bb_exchanges_can_contend(emu_machine(), own, other))
             x->beside[x->n_beside++] = (struct bb_exchange){.rank = other, .done_ns = -1};
     }
     x->n_awaited = x->n_beside - 1;

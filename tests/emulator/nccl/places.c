@@ -44,7 +44,7 @@ bool en_is_shared(enum en_place place)
     const struct bb_cluster *c = emu_machine();
 
     return c->shares && (place == EN_NIC ? bb_cluster_gpus_share_nics(c)
-                                         : bb_fabric_is_scarce(c, place == EN_LEAF ? BB_LEAF : BB_POD));
+                                         : bb_fabric_is_oversubscribed(c, place == EN_LEAF ? BB_LEAF : BB_POD));
 }
 
 static bool is_way_out(enum en_place place, int from, int to)
@@ -52,7 +52,7 @@ static bool is_way_out(enum en_place place, int from, int to)
     const struct bb_cluster *c = emu_machine();
 
     return place == EN_NIC ? from / c->gpus_per_node != to / c->gpus_per_node
-                           : bb_fabric_crosses(c, place == EN_LEAF ? BB_LEAF : BB_POD, from, to);
+                           : bb_fabric_takes_uplinks(c, place == EN_LEAF ? BB_LEAF : BB_POD, from, to);
 }
 
 static bool is_same_place(enum en_place place, int a, int b)
@@ -61,8 +61,8 @@ static bool is_same_place(enum en_place place, int a, int b)
 
     if (place == EN_NIC)
         return bb_cluster_rank_nic(c, a) == bb_cluster_rank_nic(c, b);
-    return bb_fabric_place(c, place == EN_LEAF ? BB_LEAF : BB_POD, a) ==
-           bb_fabric_place(c, place == EN_LEAF ? BB_LEAF : BB_POD, b);
+    return bb_fabric_switch(c, place == EN_LEAF ? BB_LEAF : BB_POD, a) ==
+           bb_fabric_switch(c, place == EN_LEAF ? BB_LEAF : BB_POD, b);
 }
 
 /* ---- who does alike ---- */
@@ -191,7 +191,7 @@ static void find_seats(ncclComm_t comm)
 void en_find_company(ncclComm_t comm)
 {
     find_seats(comm);
-    if (bb_fabric_has_scarce(emu_machine()))
+    if (bb_fabric_has_oversubscribed_tier(emu_machine()))
         find_spread(comm);
     for (int i = EN_NIC; i < EN_PLACES; i++) {
         const enum en_place place = (enum en_place)i;

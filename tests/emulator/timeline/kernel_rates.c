@@ -16,7 +16,7 @@ static double rate_of(const struct emu_timeline *t, const struct tl_lane *lane)
     const struct tl_step *step = &t->steps[lane->first];
     const struct tl_gpu *gpu = &t->gpus[lane->gpu];
     const struct bb_cluster *c = t->machine;
-    const double taken = bb_flows_taken(&t->flows, gpu->resource[EMU_MEMORY]) / bb_cluster_memory_gbps(c);
+    const double taken = bb_flows_used(&t->flows, gpu->resource[EMU_MEMORY]) / bb_cluster_memory_gbps(c);
     const int held = bb_cluster_held_sms(c, gpu->held_sms);
     double alone_ns = step->alone_ns, more_ns = 0;
     bool by_memory = step->by_memory, any;
@@ -24,8 +24,8 @@ static double rate_of(const struct emu_timeline *t, const struct tl_lane *lane)
     if (alone_ns <= 0 || (held == 0 && taken == 0))
         return 1;
     if (step->has_product) {
-        alone_ns = (double)bb_cluster_kernel_on_ns(c, &step->product, c->sm_count, &by_memory);
-        more_ns = (double)bb_cluster_kernel_on_ns(c, &step->product, c->sm_count - held, &any) - alone_ns;
+        alone_ns = (double)bb_cluster_kernel_on_sms_ns(c, &step->product, c->sm_count, &by_memory);
+        more_ns = (double)bb_cluster_kernel_on_sms_ns(c, &step->product, c->sm_count - held, &any) - alone_ns;
     }
     more_ns += by_memory ? alone_ns * taken / (1 - taken) : 0;
     return alone_ns / (alone_ns + fmax(0, more_ns));

@@ -164,7 +164,7 @@ void tl_serve_exchange(struct emu_timeline *t, int lane)
         tl_stop_flow(t, flow);
         return;
     }
-    bb_flows_aim(&t->flows, flow, t->cells[cell].target_ns);
+    bb_flows_set_target(&t->flows, flow, t->cells[cell].target_ns);
     tl_plan_event(t, bb_flow_end_ns(&t->flows.flows[flow]), TL_OF_FLOW, flow, t->flows.flows[flow].epoch);
 }
 

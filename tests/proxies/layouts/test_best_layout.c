@@ -215,7 +215,7 @@ static void the_best_are_those_of_trying_all(void **state)
         asked.global_batch = rows[i].batch;
         conditions = (struct bb_conditions){.jitter = 0};
         if (rows[i].slow)
-            assert_int_equal(bb_slow_read(&conditions.slow, "--slow", rows[i].slow), 0);
+            assert_int_equal(bb_slow_parse(&conditions.slow, "--slow", rows[i].slow), 0);
         bb_err_mute(1);
         try_all(&asked, &cluster, rows[i].asked[0].gpu_bytes);
         bb_err_mute(0);

@@ -59,16 +59,16 @@ static void nics_hang_on_leaves_by_their_rail(void **state)
     c.nics_per_node = 2;
     for (int rank = 0; rank < 24; rank++) {
         c.fabric.rails = false;
-        assert_int_equal(bb_fabric_place(&c, BB_LEAF, rank), rank / 8);
+        assert_int_equal(bb_fabric_switch(&c, BB_LEAF, rank), rank / 8);
         c.fabric.rails = true;
-        assert_int_equal(bb_fabric_place(&c, BB_LEAF, rank), rank / 8 * 2 + rank % 4 / 2);
+        assert_int_equal(bb_fabric_switch(&c, BB_LEAF, rank), rank / 8 * 2 + rank % 4 / 2);
     }
     near(1e6 * bb_fabric_uplink_gbps(&c, BB_LEAF), 1e6 * 2 * 1 / 4.0); /* two nodes' NICs of one number */
     c.fabric.rails = false;
     near(1e6 * bb_fabric_uplink_gbps(&c, BB_LEAF), 1e6 * 2 * 2 / 4.0);
     c.nics_per_node = 8; /* two for each GPU, which are a rail together */
     c.fabric.rails = true;
-    assert_int_equal(bb_fabric_place(&c, BB_LEAF, 11), 1 * 4 + 3);
+    assert_int_equal(bb_fabric_switch(&c, BB_LEAF, 11), 1 * 4 + 3);
     near(1e6 * bb_fabric_uplink_gbps(&c, BB_LEAF), 1e6 * 2 * 2 / 4.0);
 }
 
@@ -99,9 +99,9 @@ static void messages_cross_what_lies_between(void **state)
     near((double)bb_fabric_message_ns(&c, 0, 2, 10), 6010);
     near((double)bb_fabric_message_ns(&c, 0, 3, 10), 9010);
     near((double)bb_fabric_message_ns(&c, 0, 1, 10), 3010);
-    near(bb_cluster_load_ns(&c, &load, 1), 1e5); /* its NIC; two rails' pod uplinks carry 8 / 7, a rail's leaf 1 */
+    near(bb_cluster_link_load_ns(&c, &load, 1), 1e5); /* its NIC; two rails' pod uplinks carry 8 / 7, a rail's leaf 1 */
     c.fabric.oversubscription[BB_LEAF] = 8;
-    near(bb_cluster_load_ns(&c, &load, 1), 1e5 / (2 / 8.0));
+    near(bb_cluster_link_load_ns(&c, &load, 1), 1e5 / (2 / 8.0));
 }
 
 /* ---- collectives alone ---- */

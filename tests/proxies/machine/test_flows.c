@@ -43,7 +43,7 @@ static void add_transfer(struct bb_flows *f, int i, const struct transfer *t, co
 static void check_conserved(const struct bb_flows *f, int n_links)
 {
     for (int l = 0; l < n_links; l++)
-        assert_true(bb_flows_taken(f, l) <= f->resources[l].capacity * (1 + 1e-6));
+        assert_true(bb_flows_used(f, l) <= f->resources[l].capacity * (1 + 1e-6));
 }
 
 /* A flow that is not at full rate is on a link that is full, and no flow of that link moves more bytes. */
@@ -55,7 +55,7 @@ static void check_fair(const struct bb_flows *f)
 
         for (int u = w->first_use; u < w->first_use + w->n_uses && !has_reason; u++) {
             int link = f->uses[u].resource;
-            bool fastest = bb_flows_taken(f, link) > f->resources[link].capacity * (1 - 1e-6);
+            bool fastest = bb_flows_used(f, link) > f->resources[link].capacity * (1 - 1e-6);
 
             for (int v = f->resources[link].first; v >= 0 && fastest; v = f->uses[v].next)
                 fastest = f->flows[f->uses[v].flow].rate * f->flows[f->uses[v].flow].bytes_per_ns <=

@@ -214,7 +214,7 @@ static void pairs_charge_each_link_its_own_bytes(void **state)
     (void)state;
     near(collective_us(&c, BB_ALLTOALL, 16000, 16, 2, NULL), 6 + 8.0, 1e-6); /* 8 slices of 1000 leave the node */
     near(collective_us(&c, BB_ALLTOALL, 80000, 8, 1, NULL), 3 + 7.0, 1e-6);  /* 7 of 10,000 do not */
-    near(bb_cluster_load_ns(&c, &load, 8), 900, 1e-9);                       /* NVLink's, side by side with 600 */
+    near(bb_cluster_link_load_ns(&c, &load, 8), 900, 1e-9);                       /* NVLink's, side by side with 600 */
 }
 
 /* Nodes of four GPUs on two NICs, six ranks: the second node has two members, on one NIC. Slices of 1000 bytes. */
@@ -259,10 +259,10 @@ static void a_load_knows_who_else_sends(void **state)
     const struct bb_load load = {.out = {600}, .in = {500}};
 
     (void)state;
-    near(bb_cluster_load_ns(&c, &load, 1), 600, 1e-9);
-    near(bb_cluster_load_ns(&c, &load, 4), 1200, 1e-9);
+    near(bb_cluster_link_load_ns(&c, &load, 1), 600, 1e-9);
+    near(bb_cluster_link_load_ns(&c, &load, 4), 1200, 1e-9);
     c.shares = false;
-    near(bb_cluster_load_ns(&c, &load, 1), 1200, 1e-9);
+    near(bb_cluster_link_load_ns(&c, &load, 1), 1200, 1e-9);
 }
 
 /* nccl-tests as published (see tests/cli/published): large ones within 12 %, small and mixed ones within a factor of

@@ -12,13 +12,13 @@ static void words_are_factors(void **state)
     struct bb_slow slow = {0};
 
     (void)state;
-    assert_int_equal(bb_slow_read(&slow, "--slow", "rank=5:1.1,link=node3-nic2:0.5"), 0);
-    assert_int_equal(bb_slow_read(&slow, "--slow", "rank=0:2"), 0);
+    assert_int_equal(bb_slow_parse(&slow, "--slow", "rank=5:1.1,link=node3-nic2:0.5"), 0);
+    assert_int_equal(bb_slow_parse(&slow, "--slow", "rank=0:2"), 0);
     assert_int_equal(slow.n, 3);
-    assert_true(bb_slow_times(&slow, 5) == 1.1 && bb_slow_times(&slow, 0) == 2 && bb_slow_times(&slow, 3) == 1);
-    assert_true(bb_slow_nic_part(&slow, &c, 3, 2) == 0.5 && bb_slow_nic_part(&slow, &c, 3, 1) == 1);
-    assert_true(bb_slow_nic_part(&slow, &c, 2, 2) == 1);
-    assert_int_equal(bb_slow_check(&slow, "--slow", &c, 16, 4), 0);
+    assert_true(bb_slow_compute_factor(&slow, 5) == 1.1 && bb_slow_compute_factor(&slow, 0) == 2 && bb_slow_compute_factor(&slow, 3) == 1);
+    assert_true(bb_slow_nic_factor(&slow, &c, 3, 2) == 0.5 && bb_slow_nic_factor(&slow, &c, 3, 1) == 1);
+    assert_true(bb_slow_nic_factor(&slow, &c, 2, 2) == 1);
+    assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 16, 4), 0);
 }
 
 /* NIC 1 of node 0 has half of its rate. Eight GPUs: of two NICs it is that of the last four, of sixteen one of GPU 0's
@@ -35,13 +35,13 @@ static void gpus_use_nics_in_order(void **state)
     struct bb_slow slow = {0};
 
     (void)state;
-    assert_int_equal(bb_slow_read(&slow, "--slow", "link=node0-nic1:0.5"), 0);
+    assert_int_equal(bb_slow_parse(&slow, "--slow", "link=node0-nic1:0.5"), 0);
     for (size_t i = 0; i < ROWS(rows); i++) {
         const struct bb_cluster c = {.gpus_per_node = 8, .nics_per_node = rows[i].nics, .n_variants = rows[i].variants};
 
         for (int gpu = 0; gpu < 8; gpu++)
-            assert_true(bb_slow_nic_part(&slow, &c, 0, gpu) == rows[i].parts[gpu]);
-        assert_true(bb_slow_nic_part(&slow, &c, 0, 8) == rows[i].parts[0]); /* more ranks than GPUs: they start again */
+            assert_true(bb_slow_nic_factor(&slow, &c, 0, gpu) == rows[i].parts[gpu]);
+        assert_true(bb_slow_nic_factor(&slow, &c, 0, 8) == rows[i].parts[0]); /* more ranks than GPUs: they start again */
     }
 }
 
@@ -53,18 +53,18 @@ static void leaves_have_numbers(void **state)
     struct bb_slow slow = {0};
 
     (void)state;
-    assert_int_equal(bb_slow_read(&slow, "--slow", "link=leaf1:0.25"), 0);
+    assert_int_equal(bb_slow_parse(&slow, "--slow", "link=leaf1:0.25"), 0);
     bb_err_mute(1);
-    assert_int_equal(bb_slow_check(&slow, "--slow", &c, 8, 2), -BB_EUSAGE);
+    assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 8, 2), -BB_EUSAGE);
     bb_err_mute(0);
-    assert_int_equal(bb_slow_check(&slow, "--slow", &c, 12, 3), 0);
-    assert_true(bb_slow_leaf_part(&slow, &c, 7) == 1 && bb_slow_leaf_part(&slow, &c, 8) == 0.25);
+    assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 12, 3), 0);
+    assert_true(bb_slow_leaf_factor(&slow, &c, 7) == 1 && bb_slow_leaf_factor(&slow, &c, 8) == 0.25);
     c.fabric.rails = true;
-    assert_int_equal(bb_slow_check(&slow, "--slow", &c, 8, 2), 0);
-    assert_true(bb_slow_leaf_part(&slow, &c, 5) == 0.25 && bb_slow_leaf_part(&slow, &c, 8) == 1);
-    assert_false(bb_fabric_has_scarce(&c));
-    bb_slow_mark(&slow, &c);
-    assert_true(bb_fabric_is_scarce(&c, BB_LEAF) && !bb_fabric_is_scarce(&c, BB_POD));
+    assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 8, 2), 0);
+    assert_true(bb_slow_leaf_factor(&slow, &c, 5) == 0.25 && bb_slow_leaf_factor(&slow, &c, 8) == 1);
+    assert_false(bb_fabric_has_oversubscribed_tier(&c));
+    bb_slow_enable_leaf_uplinks(&slow, &c);
+    assert_true(bb_fabric_is_oversubscribed(&c, BB_LEAF) && !bb_fabric_is_oversubscribed(&c, BB_POD));
 }
 
 /* Two GPUs on a NIC that moves a byte in a nanosecond, and a third on another node: when their exchanges have done. */
@@ -94,12 +94,12 @@ static void exchanges_share_each_way_of_a_nic(void **state)
         struct bb_slow slow = {0};
 
         if (rows[i].slow)
-            assert_int_equal(bb_slow_read(&slow, "--slow", rows[i].slow), 0);
-        assert_int_equal(bb_exchanges_share(&c, &slow, exchanges, 3), 0);
+            assert_int_equal(bb_slow_parse(&slow, "--slow", rows[i].slow), 0);
+        assert_int_equal(bb_exchanges_run(&c, &slow, exchanges, 3), 0);
         for (int x = 0; x < 3; x++)
             assert_true(fabs(exchanges[x].done_ns - rows[i].done_ns[x]) < 1e-9);
     }
-    assert_true(bb_exchanges_meet(&c, 0, 1) && !bb_exchanges_meet(&c, 0, 2));
+    assert_true(bb_exchanges_can_contend(&c, 0, 1) && !bb_exchanges_can_contend(&c, 0, 2));
 }
 
 static void a_job_has_the_nics_of_its_gpus(void **state)
@@ -113,7 +113,7 @@ static void a_job_has_the_nics_of_its_gpus(void **state)
         struct bb_cluster c = {
             .n_variants = 1, .gpus_per_node = rows[i].gpus_per_node, .nics_per_node = rows[i].nics_per_node};
 
-        bb_cluster_take_gpus(&c, rows[i].gpus);
+        bb_cluster_set_gpus_per_node(&c, rows[i].gpus);
         assert_int_equal(c.gpus_per_node, rows[i].gpus);
         assert_int_equal(c.nics_per_node, rows[i].nics);
     }
@@ -152,13 +152,13 @@ static void what_is_no_word_is_refused(void **state)
     bb_err_mute(1);
     for (size_t i = 0; i < ROWS(wrong); i++) {
         struct bb_slow slow = {0};
-        if (bb_slow_read(&slow, "--slow", wrong[i]) != -BB_EUSAGE)
+        if (bb_slow_parse(&slow, "--slow", wrong[i]) != -BB_EUSAGE)
             fail_msg("'%s' is taken", wrong[i]);
     }
     for (size_t i = 0; i < ROWS(absent); i++) {
         struct bb_slow slow = {0};
-        assert_int_equal(bb_slow_read(&slow, "--slow", absent[i]), 0);
-        assert_int_equal(bb_slow_check(&slow, "--slow", &c, 16, 2), -BB_EUSAGE);
+        assert_int_equal(bb_slow_parse(&slow, "--slow", absent[i]), 0);
+        assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 16, 2), -BB_EUSAGE);
     }
     bb_err_mute(0);
 }

@@ -104,7 +104,7 @@ static void times_are_those_of_the_messages(void **state)
             cluster.sharing.message_sms = 30; /* so that each message counts */
             cluster.sharing.collective_sms = 60;
             if (machines[k].slow)
-                assert_int_equal(bb_slow_read(&conditions.slow, "--slow", machines[k].slow), 0);
+                assert_int_equal(bb_slow_parse(&conditions.slow, "--slow", machines[k].slow), 0);
             make_both(lines[i], &step, &messages);
             assert_true(operations(&step, true) > 0 && operations(&messages, true) == 0);
             assert_int_equal(bb_predict_under(&step, &cluster, &conditions, &as_one), 0);
@@ -173,7 +173,7 @@ static void only_who_meets_a_slow_rank_waits(void **state)
 
     (void)state;
     make_pairs(&step, 5);
-    assert_int_equal(bb_slow_read(&conditions.slow, "--slow", "rank=0:3"), 0);
+    assert_int_equal(bb_slow_parse(&conditions.slow, "--slow", "rank=0:3"), 0);
     assert_int_equal(bb_predict_under(&step, &plain, &conditions, &p), 0);
     assert_true(step_us(&p, 2) == step_us(&p, 3));
     assert_true(step_us(&p, 1) == step_us(&p, 3) + 20);

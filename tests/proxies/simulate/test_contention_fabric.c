@@ -401,7 +401,7 @@ static void a_slow_leaf_holds_up_who_crosses_it(void **state)
     (void)state;
     gather.coll = BB_ALL_GATHER;
     gather.count = 10 * US;
-    assert_int_equal(bb_slow_read(&slow.slow, "--slow", "link=leaf1:0.1"), 0);
+    assert_int_equal(bb_slow_parse(&slow.slow, "--slow", "link=leaf1:0.1"), 0);
     for (int with = 0; with < 2; with++) {
         make_senders(&step, 8, 2, 2);
         predict_with(&step, &c, with ? &slow : NULL);

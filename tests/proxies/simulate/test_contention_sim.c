@@ -339,7 +339,7 @@ static struct bb_conditions slow_parts(const char *text)
 {
     struct bb_conditions conditions = {.jitter = 0};
 
-    assert_int_equal(bb_slow_read(&conditions.slow, "--slow", text), 0);
+    assert_int_equal(bb_slow_parse(&conditions.slow, "--slow", text), 0);
     return conditions;
 }
 

@@ -56,9 +56,9 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
 /* ---- exchanges ---- */
 
 /* A rank sends so many bytes to one and receives as many from another. */
-static struct bb_load pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes)
+static struct bb_link_load pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes)
 {
-    struct bb_load load = {0};
+    struct bb_link_load load = {0};
 
     bb_fabric_add_message(cl, &load, rank, to, bytes, true);
     bb_fabric_add_message(cl, &load, rank, from, bytes, false);
@@ -75,7 +75,7 @@ static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, stru
     if (n == 1)
         time->ns = bb_cluster_self_message_ns(cl, bytes);
     for (int r = 0; n > 1 && r < n; r++) {
-        struct bb_load out, in;
+        struct bb_link_load out, in;
         double ns;
         int next;
 

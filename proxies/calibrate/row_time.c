@@ -8,7 +8,7 @@
 
 static double message_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
 {
-    struct bb_load load = {0};
+    struct bb_link_load load = {0};
 
     load.out[row->same_node] = load.in[row->same_node] = row->bytes;
     return (double)bb_cluster_message_ns(c, row->same_node, bb_cluster_link_load_ns(c, &load, c->gpus_per_node)) / 1e3;

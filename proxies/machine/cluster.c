@@ -281,7 +281,7 @@ static double larger(double a, double b) /* fmax is a call, and this is asked fo
     return a > b ? a : b;
 }
 
-double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_load *load, double members)
+double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_link_load *load, double members)
 {
     double inter = bb_cluster_nic_share_gbps(c, members), uplinks = 0, out[2], in[2];
 

@@ -158,7 +158,7 @@ bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collect
 
 /* Messages of one exchange: bytes to and from other ranks by link, [0] between nodes, [1] within the node; and those
  * that take uplinks of the fabric (fabric.h), of all that are on one leaf or pod and send at once. */
-struct bb_load {
+struct bb_link_load {
     double out[2], in[2];
     double up[BB_TIERS], down[BB_TIERS];
 };
@@ -167,7 +167,7 @@ double bb_cluster_nic_gbps(const struct bb_cluster *c); /* between nodes, of one
 double bb_cluster_nic_share_gbps(const struct bb_cluster *c, double members);
 /* bb_cluster_link_load_ns - the time that a rank's links need for all of them, when so many GPUs of its node send at once
  * (of a machine that does not share always all of them). */
-double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_load *load, double members);
+double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_link_load *load, double members);
 /* bb_cluster_message_ns - from the later arrival to the end of one message; loads: the larger of both sides' load. */
 int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double load_ns);
 int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes); /* a message to oneself */

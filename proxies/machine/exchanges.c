@@ -17,7 +17,7 @@ struct sharing {
     struct bb_flows flows;
 };
 
-static double bytes_over(const struct bb_load *load, enum bb_resource_kind what, int in)
+static double bytes_over(const struct bb_link_load *load, enum bb_resource_kind what, int in)
 {
     if (what == BB_RESOURCE_NIC)
         return in ? load->in[0] : load->out[0];
@@ -43,7 +43,7 @@ static int count_places(const struct sharing *s)
 static void start_flow(struct sharing *s, int i)
 {
     const struct bb_exchange *x = &s->exchanges[i];
-    const struct bb_load *load = &x->load;
+    const struct bb_link_load *load = &x->load;
     struct bb_flow *flow = &s->flows.flows[i];
 
     flow->first_use = i * USES;

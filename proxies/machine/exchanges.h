@@ -10,7 +10,7 @@
 
 struct bb_exchange {
     int rank;
-    struct bb_load load; /* of its own messages */
+    struct bb_link_load load; /* of its own messages */
     double done_ns;      /* the answer          */
 };
 

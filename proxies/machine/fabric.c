@@ -125,7 +125,7 @@ bool bb_fabric_changes_rail(const struct bb_cluster *c, int from, int to)
     return c->fabric.rails && from / c->gpus_per_node != to / c->gpus_per_node && rail_of(c, from) != rail_of(c, to);
 }
 
-void bb_fabric_add_uplink_bytes(const struct bb_cluster *c, struct bb_load *load, int rank, int peer, double bytes,
+void bb_fabric_add_uplink_bytes(const struct bb_cluster *c, struct bb_link_load *load, int rank, int peer, double bytes,
                             bool sends)
 {
     for (int tier = 0; tier < BB_TIERS; tier++)
@@ -135,7 +135,7 @@ void bb_fabric_add_uplink_bytes(const struct bb_cluster *c, struct bb_load *load
         load->out[1] += bytes;
 }
 
-double bb_fabric_uplink_ns(const struct bb_cluster *c, const struct bb_load *load)
+double bb_fabric_uplink_ns(const struct bb_cluster *c, const struct bb_link_load *load)
 {
     double ns = 0;
 

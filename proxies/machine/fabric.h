@@ -39,16 +39,16 @@ bool bb_fabric_changes_rail(const struct bb_cluster *c, int from, int to);
 
 /* bb_fabric_add_message - a message that a rank sends to another, or receives from it, to the rank's load.
  * _add_crossing: of it what a fabric adds. */
-void bb_fabric_add_uplink_bytes(const struct bb_cluster *c, struct bb_load *load, int rank, int peer, double bytes,
+void bb_fabric_add_uplink_bytes(const struct bb_cluster *c, struct bb_link_load *load, int rank, int peer, double bytes,
                             bool sends);
-static inline void bb_fabric_add_message(const struct bb_cluster *c, struct bb_load *load, int rank, int peer,
+static inline void bb_fabric_add_message(const struct bb_cluster *c, struct bb_link_load *load, int rank, int peer,
                                          double bytes, bool sends)
 {
     (sends ? load->out : load->in)[rank / c->gpus_per_node == peer / c->gpus_per_node] += bytes;
     if (c->fabric.nodes[BB_LEAF] > 0)
         bb_fabric_add_uplink_bytes(c, load, rank, peer, bytes, sends);
 }
-double bb_fabric_uplink_ns(const struct bb_cluster *c, const struct bb_load *load); /* of the uplinks alone */
+double bb_fabric_uplink_ns(const struct bb_cluster *c, const struct bb_link_load *load); /* of the uplinks alone */
 /* bb_fabric_message_ns - bb_cluster_message_ns between these ranks: with the step within the node, where there is
  * one. */
 static inline int64_t bb_fabric_message_ns(const struct bb_cluster *c, int from, int to, double load_ns)

@@ -243,7 +243,7 @@ static struct bb_contention_exchange *exchange_of(const struct bb_contention_sim
     return &s->exchanges[*flow - s->r->m->n_instances];
 }
 
-void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int comm, const struct bb_load *load, int messages)
+void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int comm, const struct bb_link_load *load, int messages)
 {
     const int class_id = s->r->class_of[at];
     const int flow = bb_contention_sim_exchange_flow(s, class_id, comm);

@@ -27,7 +27,7 @@ void bb_contention_sim_arrive(struct bb_contention_sim *s, int at);
 void bb_contention_sim_start_kernel(struct bb_contention_sim *s, int at, const struct bb_op *op, int64_t alone_ns);
 void bb_contention_sim_join_collective(struct bb_contention_sim *s, int class_id);
 void bb_contention_sim_start_collective(struct bb_contention_sim *s, int instance, int order, int call, const struct bb_cost *cost);
-void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int comm, const struct bb_load *load, int messages);
+void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int comm, const struct bb_link_load *load, int messages);
 
 /* bb_contention_sim_start_message - both sides, each by its task, have come; told once. itself: to oneself, which takes latency_ns and
  * no link. */

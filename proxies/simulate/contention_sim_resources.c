@@ -243,7 +243,7 @@ enum bb_limit bb_contention_sim_slowest_resource(double link_ns, double nic_ns, 
     return link_ns > nic_ns ? BB_LIMIT_LINK : BB_LIMIT_NIC;
 }
 
-static enum bb_limit limit_of_load(const struct bb_contention_sim *s, const struct bb_load *load)
+static enum bb_limit limit_of_load(const struct bb_contention_sim *s, const struct bb_link_load *load)
 {
     double uplink_ns[BB_TIERS] = {0};
 
@@ -260,7 +260,7 @@ static enum bb_limit limit_of_load(const struct bb_contention_sim *s, const stru
                              uplink_ns[BB_LEAF], uplink_ns[BB_POD]);
 }
 
-void bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow_id, int class_id, const struct bb_load *load)
+void bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow_id, int class_id, const struct bb_link_load *load)
 {
     struct bb_contention_exchange *x = &s->exchanges[flow_id - sim_of(s)->n_instances];
     struct bb_flow *flow = &s->flows.flows[flow_id];

@@ -76,7 +76,7 @@ void bb_contention_sim_resources_release(struct bb_contention_sim *s);
 int bb_contention_sim_exchange_flow(const struct bb_contention_sim *s, int class_id, int comm);
 /* Uses of a flow while it lasts. */
 void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int instance, const struct bb_cost *cost);
-void bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow, int class_id, const struct bb_load *load);
+void bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow, int class_id, const struct bb_link_load *load);
 /* What bounds what takes these as long, by itself; and what bounded a flow among others, else what does it alone. */
 enum bb_limit bb_contention_sim_slowest_resource(double link_ns, double nic_ns, double leaf_ns, double pod_ns);
 enum bb_limit bb_contention_sim_flow_limit(const struct bb_contention_sim *s, int flow, enum bb_limit alone);

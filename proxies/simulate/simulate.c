@@ -129,14 +129,14 @@ static double message_bytes(const struct bb_op *op)
 }
 
 /* Bytes of all messages of an exchange, by link and direction; returns how many go to or come from other ranks. */
-static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *u, struct bb_load *load)
+static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *u, struct bb_link_load *load)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
     const struct bb_sim_side *sides = &m->sides[m->op_base[class_id]];
     const int rank = m->classes.rank[class_id];
     int others = 0;
 
-    *load = (struct bb_load){0};
+    *load = (struct bb_link_load){0};
     for (int i = 0; i < u->n; i++) {
         const int op = s->exchanged[u->first + i], peer = sides[op].rank;
         const struct bb_op *o = &s->program->ops[op];
@@ -202,7 +202,7 @@ static void match_message(struct bb_execution *r, int at, int op)
 }
 
 /* What all its messages are for the links: in time, or as a flow where the machine is shared. */
-static void load_links(struct bb_execution *r, int at, int comm, const struct bb_load *load, int others)
+static void load_links(struct bb_execution *r, int at, int comm, const struct bb_link_load *load, int others)
 {
     if (r->shared)
         bb_contention_sim_start_exchange(r->shared, at, comm, load, others);
@@ -212,7 +212,7 @@ static void load_links(struct bb_execution *r, int at, int comm, const struct bb
 
 static void run_exchange(struct bb_execution *r, int at, const struct bb_task_graph *s, const struct bb_task *u)
 {
-    struct bb_load load;
+    struct bb_link_load load;
 
     r->c->tasks[at].end_ns = r->c->tasks[at].arrival_ns;
     if (r->m->cluster) {
@@ -235,12 +235,12 @@ static const struct bb_alltoallv_peer *first_peer_of(const struct bb_sim *m, int
 
 /* As sum_load, of the table. */
 static int sum_rows(const struct bb_sim *m, int rank, const struct bb_op *op, const struct bb_alltoallv_peer *peers,
-                    struct bb_load *load)
+                    struct bb_link_load *load)
 {
     const double bytes = (double)bb_dtypes[op->dtype].bytes;
     int messages = 0;
 
-    *load = (struct bb_load){0};
+    *load = (struct bb_link_load){0};
     for (int place = 0; place < op->table->n; place++) {
         const size_t sends = bb_alltoallv_sends(op, place), receives = bb_alltoallv_receives(op, place);
 
@@ -257,7 +257,7 @@ static void run_alltoallv(struct bb_execution *r, int at, const struct bb_task *
 {
     const struct bb_alltoallv_peer *peers = first_peer_of(r->m, r->class_of[at], u->comm);
     const int rank = r->m->classes.rank[r->class_of[at]];
-    struct bb_load load;
+    struct bb_link_load load;
 
     r->c->tasks[at].end_ns = r->c->tasks[at].alone_end_ns = r->c->tasks[at].arrival_ns;
     if (bb_alltoallv_peers(op) == 0) {

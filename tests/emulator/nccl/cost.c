@@ -206,7 +206,7 @@ int64_t en_copy_ns(size_t bytes)
     return bb_cluster_self_message_ns(emu_machine(), (double)bytes);
 }
 
-double en_load_ns(ncclComm_t comm, const struct bb_load *load)
+double en_load_ns(ncclComm_t comm, const struct bb_link_load *load)
 {
     const struct bb_cluster c = machine_with(comm->nic_part, comm->leaf_part);
 
@@ -276,7 +276,7 @@ static int count_senders(ncclComm_t comm, enum en_place place, const struct en_t
 static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, struct emu_effort *e)
 {
     const struct bb_cluster *c = emu_machine();
-    struct bb_load load;
+    struct bb_link_load load;
     const int others = en_sum_load(comm, tasks, n, &load), sms = bb_cluster_exchange_sms(c, others);
     const double between = load.out[0] + load.in[0], within = load.out[1] + load.in[1];
 

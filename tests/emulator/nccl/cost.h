@@ -16,8 +16,8 @@ bool en_has_ways(void);           /* of NCCL, in its profile */
 int64_t en_copy_ns(size_t bytes); /* inside one device: read and written */
 
 /* What this rank's messages of one exchange keep its links busy. */
-struct bb_load;
-double en_load_ns(ncclComm_t comm, const struct bb_load *load);
+struct bb_link_load;
+double en_load_ns(ncclComm_t comm, const struct bb_link_load *load);
 /* A message to or from a member: from the later arrival of its two ends to its own; loads of both ends. */
 int64_t en_message_ns(ncclComm_t comm, int peer, double load_a_ns, double load_b_ns);
 

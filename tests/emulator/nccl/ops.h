@@ -86,8 +86,8 @@ ncclResult_t en_plan_enqueue(struct en_plan *plan, int64_t host_ns); /* takes th
 /* On a stream's worker thread: each moves *now_ns from this rank's arrival to its end of the operation. */
 int en_run_collective(ncclComm_t comm, const struct en_task *task, int64_t *now_ns); /* enum en_end */
 /* What messages keep the links of this rank busy with; returns how many go to other ranks or come from them. */
-struct bb_load;
-int en_sum_load(ncclComm_t comm, const struct en_task *tasks, int n, struct bb_load *load);
+struct bb_link_load;
+int en_sum_load(ncclComm_t comm, const struct en_task *tasks, int n, struct bb_link_load *load);
 int en_run_exchange(ncclComm_t comm, const struct en_task *tasks, int count, int64_t *now_ns);
 
 void en_describe(char *text, size_t size, int kind, uint64_t count, int dtype, int op, int root);

@@ -84,11 +84,11 @@ static void add_flow(struct exchange *x, int task)
     seek(x, f, task);
 }
 
-int en_sum_load(ncclComm_t comm, const struct en_task *tasks, int n, struct bb_load *load)
+int en_sum_load(ncclComm_t comm, const struct en_task *tasks, int n, struct bb_link_load *load)
 {
     int others = 0;
 
-    *load = (struct bb_load){0};
+    *load = (struct bb_link_load){0};
     for (const struct en_task *t = tasks; t < tasks + n; t++) {
         if (t->root == comm->rank)
             continue;
@@ -185,7 +185,7 @@ static void find_done(struct exchange *x)
 }
 
 /* The last of those that share with this rank: what it has posted already is told now. */
-static void hear_of(struct exchange *x, int peer, const struct bb_load *load)
+static void hear_of(struct exchange *x, int peer, const struct bb_link_load *load)
 {
     struct bb_exchange *one = x->beside + 1;
 

@@ -202,7 +202,7 @@ void en_find_company(ncclComm_t comm)
     }
 }
 
-bool en_shares_with_peers(const struct bb_load *load)
+bool en_shares_with_peers(const struct bb_link_load *load)
 {
     const bool leaves = load->up[BB_LEAF] + load->down[BB_LEAF] > 0, pods = load->up[BB_POD] + load->down[BB_POD] > 0;
 

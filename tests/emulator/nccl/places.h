@@ -16,7 +16,7 @@ bool en_is_shared(enum en_place place);
  * use that way, too. */
 void en_find_company(ncclComm_t comm);
 /* Whether what this rank sends and receives takes a way out that others have, too. */
-bool en_shares_with_peers(const struct bb_load *load);
+bool en_shares_with_peers(const struct bb_link_load *load);
 /* Of an exchange, others only, and no peers: those of whose messages as many bytes or more would take that way as would
  * not. */
 int en_count_senders(ncclComm_t comm, enum en_place place, const struct en_task *tasks, int n);

@@ -56,7 +56,7 @@ struct en_post {
     uint64_t count;
     int32_t dtype;
     int64_t arrival_ns;
-    struct bb_load load;      /* of this rank's group                                            */
+    struct bb_link_load load;      /* of this rank's group                                            */
     _Atomic uint64_t settled; /* message number + 1 once done_ns is valid                       */
     double done_ns;           /* from its arrival on, when its links will have done all of it */
 };

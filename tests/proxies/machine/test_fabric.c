@@ -75,7 +75,7 @@ static void nics_hang_on_leaves_by_their_rail(void **state)
 static void messages_cross_what_lies_between(void **state)
 {
     struct bb_cluster c = with_leaves(2, 2);
-    struct bb_load load = {0};
+    struct bb_link_load load = {0};
 
     (void)state;
     c.gpus_per_node = c.nics_per_node = 2;

@@ -209,7 +209,7 @@ static void pairs_charge_each_link_its_own_bytes(void **state)
                                  .inter = {.latency_us = 6, .gbps = 1},
                                  .variants = {{0}},
                                  .n_variants = 1};
-    const struct bb_load load = {.out = {600, 9000}, .in = {500, 100}};
+    const struct bb_link_load load = {.out = {600, 9000}, .in = {500, 100}};
 
     (void)state;
     near(collective_us(&c, BB_ALLTOALL, 16000, 16, 2, NULL), 6 + 8.0, 1e-6); /* 8 slices of 1000 leave the node */
@@ -256,7 +256,7 @@ static void a_load_knows_who_else_sends(void **state)
                            .variants = {{0}},
                            .n_variants = 1,
                            .shares = true};
-    const struct bb_load load = {.out = {600}, .in = {500}};
+    const struct bb_link_load load = {.out = {600}, .in = {500}};
 
     (void)state;
     near(bb_cluster_link_load_ns(&c, &load, 1), 600, 1e-9);

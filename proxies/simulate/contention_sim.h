@@ -5,7 +5,7 @@
  *
  * A class stands for all of its ranks: its links for those of each of them. A NIC that several GPUs use is used by all
  * their classes, by each as often as it has ranks there; so are the uplinks of a leaf and of a pod. Ranks of which
- * one's leaf or pod has others on it, or whose collective lies otherwise, are of different classes (uneven.c), so that
+ * one's leaf or pod has others on it, or whose collective lies otherwise, are of different classes (class_refinement.c), so that
  * what is folded takes as long as what is not.
  */
 #ifndef BB_PROXIES_SIMULATE_CONTENTION_SIM_H

@@ -30,7 +30,7 @@ int bb_contention_sim_memory_class(const struct bb_contention_sim *s, int resour
     return of_gpu && resource % BB_GPU_RESOURCES == BB_GPU_MEMORY ? resource / BB_GPU_RESOURCES : BB_NONE;
 }
 
-/* The ranks on a NIC, a leaf, or in a pod are of the same classes wherever one of them is (uneven.c): such places
+/* The ranks on a NIC, a leaf, or in a pod are of the same classes wherever one of them is (class_refinement.c): such places
  * are one, called by the lowest of these. */
 static int number_places(struct bb_contention_sim *s, enum bb_resource_kind what)
 {

@@ -154,12 +154,12 @@ static int gather_members(struct bb_sim *m, int comm, int rank, int *seen, struc
 {
     const struct bb_layout *l = &m->step->layout;
     int group = l->comms[comm].group, instance = bb_group_instance(l, group, rank), size = l->groups[group].size, rc;
-    struct bb_near *near;
+    struct bb_tier_members *near;
 
     *one = (struct bb_sim_instance){.comm = comm, .size = size, .first = m->n_members};
     one->nodes = bb_group_nodes(l, group, instance, m->cluster ? m->cluster->gpus_per_node : 0);
     TRY(BB_NEW(near, size));
-    TRY(bb_group_spread(l, group, instance, m->cluster, &one->placement, near));
+    TRY(bb_group_find_placement(l, group, instance, m->cluster, &one->placement, near));
     for (int i = 0; i < size; i++) {
         int member = bb_group_member(l, group, instance, i), class_id = m->classes.of[member];
 

@@ -17,7 +17,7 @@
 #include "proxies/simulate/graph/faults.h"
 #include "proxies/simulate/graph/rank_classes.h"
 #include "proxies/simulate/limits.h"
-#include "proxies/simulate/spread.h"
+#include "proxies/simulate/group_placement.h"
 
 #include <stdint.h>
 
@@ -32,7 +32,7 @@ struct bb_sim_instance {
 
 struct bb_member {
     int class_id, rank; /* rank: the member itself, for messages */
-    struct bb_near near;
+    struct bb_tier_members near;
 };
 
 /* The other side of a message: the peer's rank, and the task of its class; BB_NONE: nobody. */
@@ -102,7 +102,7 @@ int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cl
                 const struct bb_conditions *conditions, struct bb_faults *faults) BB_MUST_CHECK;
 void bb_sim_release(struct bb_sim *m);
 
-/* uneven.c: of bb_sim_init; which ranks behave alike on this machine. */
+/* class_refinement.c: of bb_sim_init; which ranks behave alike on this machine. */
 int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults) BB_MUST_CHECK;
 
 /* bb_simulate - execute. serialised: the tasks of a rank one after another in issue order. All tasks ended:

@@ -58,7 +58,7 @@ static int find_variant(const struct bb_sim *m, const struct bb_op *op, int g, i
     struct bb_node_placement placement;
     int rc;
 
-    TRY(bb_group_spread(l, g, instance, m->cluster, &placement, NULL));
+    TRY(bb_group_find_placement(l, g, instance, m->cluster, &placement, NULL));
     call = bb_op_collective(op, l->groups[g].size, nodes, &placement);
     bb_cluster_collective_ns(m->cluster, &call, &variant);
     *found = variant ? (int)(variant - m->cluster->variants) : BB_NONE;

@@ -94,7 +94,7 @@ static int cost_of_call(struct bb_execution *r, int place, const struct bb_op *o
     struct bb_collective call = bb_op_collective(op, one->size, one->nodes, &one->placement);
     int which;
 
-    call.members_on_root_node = bb_group_beside_root(&r->m->step->layout, op, r->m->members[one->first].rank, r->m->cluster);
+    call.members_on_root_node = bb_group_count_on_root_node(&r->m->step->layout, op, r->m->members[one->first].rank, r->m->cluster);
     which = bb_op_times_call(&r->known, place, &call, cost);
     if (which < 0)
         r->rc = which;

@@ -1,5 +1,5 @@
 /*
- * uneven.c - what tells ranks of a step apart besides their programs: slow parts, and whoever else is on their NIC and,
+ * class_refinement.c - what tells ranks of a step apart besides their programs: slow parts, and whoever else is on their NIC and,
  * of a fabric whose uplinks are scarce, on their leaf and in their pod. There a class stands for ranks of which each
  * finds the same on its way: messages that cross the same, collectives whose members lie alike, and mates of the same
  * classes.
@@ -40,7 +40,7 @@ static bool has_collectives(const struct bb_sim *m, int comm)
     return false;
 }
 
-static int mark_members(const struct bb_sim *m, int comm, int instance, struct bb_near *near, uint64_t *mark)
+static int mark_members(const struct bb_sim *m, int comm, int instance, struct bb_tier_members *near, uint64_t *mark)
 {
     const struct bb_layout *l = &m->step->layout;
     const int group = l->comms[comm].group;
@@ -50,7 +50,7 @@ static int mark_members(const struct bb_sim *m, int comm, int instance, struct b
 
     for (int r = 0; r < m->step->n_roles; r++)
         uneven |= m->graphs[r].n_alltoallvs[comm] > 0;
-    TRY(bb_group_spread(l, group, instance, m->cluster, &placement, near));
+    TRY(bb_group_find_placement(l, group, instance, m->cluster, &placement, near));
     for (int i = 0; i < l->groups[group].size; i++) {
         uint64_t *of = &mark[bb_group_member(l, group, instance, i)];
 
@@ -66,7 +66,7 @@ out:
 static int mark_collectives(const struct bb_sim *m, uint64_t *mark)
 {
     const struct bb_layout *l = &m->step->layout;
-    struct bb_near *near;
+    struct bb_tier_members *near;
     int rc;
 
     TRY(BB_NEW(near, l->ranks));

@@ -1,12 +1,12 @@
-/* spread.c - see spread.h. Members stand in the order of their ranks: those of one leaf or pod one after another. */
-#include "proxies/simulate/spread.h"
+/* group_placement.c - see group_placement.h. Members stand in the order of their ranks: those of one leaf or pod one after another. */
+#include "proxies/simulate/group_placement.h"
 
 #include "bootstrap/base/grow.h"
 #include "proxies/step/step.h"
 
 #include <stdlib.h>
 
-static void count_near(const struct bb_cluster *c, enum bb_tier tier, const int *ranks, int n, struct bb_near *near)
+static void count_near(const struct bb_cluster *c, enum bb_tier tier, const int *ranks, int n, struct bb_tier_members *near)
 {
     for (int first = 0, end; first < n; first = end) {
         for (end = first + 1; end < n && !bb_fabric_takes_uplinks(c, tier, ranks[first], ranks[end]);)
@@ -30,8 +30,8 @@ static int find_nodes(const struct bb_cluster *c, int *ranks, int n)
     return nodes;
 }
 
-int bb_group_spread(const struct bb_layout *l, int group, int instance, const struct bb_cluster *c,
-                    struct bb_node_placement *placement, struct bb_near *near)
+int bb_group_find_placement(const struct bb_layout *l, int group, int instance, const struct bb_cluster *c,
+                    struct bb_node_placement *placement, struct bb_tier_members *near)
 {
     const int n = l->groups[group].size;
     int *ranks, rc;
@@ -55,7 +55,7 @@ out:
     return 0;
 }
 
-int bb_group_beside_root(const struct bb_layout *l, const struct bb_op *op, int rank, const struct bb_cluster *c)
+int bb_group_count_on_root_node(const struct bb_layout *l, const struct bb_op *op, int rank, const struct bb_cluster *c)
 {
     const unsigned flags = bb_colls[op->coll].flags;
     const int group = l->comms[op->comm].group, instance = bb_group_instance(l, group, rank);

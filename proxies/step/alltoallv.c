@@ -86,11 +86,11 @@ struct expansion {
 
 static int previous_on(const struct bb_program *p, int op)
 {
-    int previous_op = op - 1;
+    int before = op - 1;
 
-    while (previous_op >= 0 && p->ops[previous_op].stream != p->ops[op].stream)
-        previous_op--;
-    return previous_op;
+    while (before >= 0 && p->ops[before].stream != p->ops[op].stream)
+        before--;
+    return before;
 }
 
 /* Whoever waits for an exchange that moves nothing waits for what it would have come after. */

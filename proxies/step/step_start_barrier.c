@@ -10,8 +10,9 @@ static bool opens_launch(const struct bb_program *p, size_t i)
 {
     const struct bb_op *op = &p->ops[i];
 
-    for (size_t previous_op = i; op->call != BB_NONE && previous_op > 0 && p->ops[previous_op - 1].call == op->call; previous_op--)
-        if (p->ops[previous_op - 1].stream == op->stream)
+    for (size_t before = i; op->call != BB_NONE && before > 0 && p->ops[before - 1].call == op->call;
+         before--)
+        if (p->ops[before - 1].stream == op->stream)
             return false;
     return true;
 }
@@ -62,7 +63,7 @@ long bb_step_fifo_bytes(const struct bb_program *p, const struct bb_layout *l)
 
 int bb_step_start_barrier_check(const struct bb_step *step, int queues)
 {
-    static const char instead[] = "a smaller step fits, or --graph tells how long one lasts without the host";
+    static const char instead[] = "try: a smaller step, or --graph, which excludes launch overhead as well";
 
     for (int i = 0; i < step->n_roles; i++) {
         const struct bb_program *p = &step->roles[i].program;
@@ -70,11 +71,11 @@ int bb_step_start_barrier_check(const struct bb_step *step, int queues)
 
         if (entries > BB_QUEUE_ENTRIES)
             return bb_err(BB_EUSAGE,
-                          "--gate: the step puts %ld entries into a launch queue, and %d may stand behind a gate; %s",
+                          "--start-barrier: the step needs %ld entries of a launch queue, at most %d are available; %s",
                           entries, BB_QUEUE_ENTRIES, instead);
         if (bytes > BB_FIFO_BYTES)
             return bb_err(BB_EUSAGE,
-                          "--gate: the step puts %ld bytes into NCCL's work FIFO, and %d may stand behind a gate; %s",
+                          "--start-barrier: the step needs %ld bytes of NCCL's work FIFO, at most %d are available; %s",
                           bytes, BB_FIFO_BYTES, instead);
     }
     return 0;

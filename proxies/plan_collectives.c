@@ -75,7 +75,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words,
     if (check_only)
         goto out;
     TRY(bb_plan_load_cluster(o->cluster, o->config.gpus_per_node, &cluster));
-    TRY(bb_predict_refuse_slow(&cluster, o->config.ranks, &conditions.slow));
+    TRY(bb_predict_validate_slow(&cluster, o->config.ranks, &conditions.slow));
     TRY(bb_plan_exports_check(o->files));
     TRY(bb_bench_plan_run(&p, bb_results_on_stdout(json, csv) ? NULL : stdout, rows));
     if (csv)

@@ -76,7 +76,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
 
     TRY(bb_plan_resolve_cluster(o, &cluster, &config, &forecast));
     TRY(bb_plan_conditions(o, &conditions));
-    TRY(bb_predict_refuse_slow(&cluster, config.ranks, &conditions.slow));
+    TRY(bb_predict_validate_slow(&cluster, config.ranks, &conditions.slow));
     search.gpu_bytes = forecast.gpu_bytes;
     steady = conditions;
     steady.jitter = 0;

@@ -259,7 +259,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     if (!bb_plan_exports_to_stdout(o->files))
         print_findings(&f, o->ops, argc, argv);
     TRY(write_files(&f, o));
-    TRY(bb_checks_refuse(&f.plan.checks));
+    TRY(bb_checks_report(&f.plan.checks));
     rc = refuse_memory(o, &f);
 out:
     bb_best_order_release(&f.best);

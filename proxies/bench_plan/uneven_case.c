@@ -176,7 +176,7 @@ static double sample_ns(const struct bb_prediction *p, const struct bb_condition
     if (conditions->jitter == 0)
         return step_ns(p);
     for (int r = 0; r < ranks; r++)
-        most_ns = fmax(most_ns, (double)p->classes[p->class_of[r]].all.step_ns * bb_jitter_times(conditions, r));
+        most_ns = fmax(most_ns, (double)p->classes[p->class_of[r]].all.step_ns * bb_jitter_factor(conditions, r));
     return most_ns;
 }
 

@@ -50,7 +50,7 @@ int bb_layouts_sample(const struct bb_layout_search *search, const struct bb_con
         all += found->rows[i].operations;
         most = found->rows[i].operations > most ? found->rows[i].operations : most;
     }
-    TRY(bb_predict_refuse_jitter(search->config->ranks, most, search->samples));
+    TRY(bb_predict_validate_jitter(search->config->ranks, most, search->samples));
     bb_progress_expect(&progress, all);
     for (int i = 0; i < n; i++) {
         TRY(sample_row(search, conditions, &found->rows[i]));

@@ -14,8 +14,8 @@ struct bb_conditions {
     int sample;    /* the how-manieth step of that seed                                                  */
 };
 
-/* bb_jitter_times - how many times as long the task `at` lasts in the sample: normally distributed about 1 with the
+/* bb_jitter_factor - how many times as long the task `at` lasts in the sample: normally distributed about 1 with the
  * standard deviation `jitter`, cut at three of them and at 0. The same for the same seed, sample and task. */
-double bb_jitter_times(const struct bb_conditions *c, int at);
+double bb_jitter_factor(const struct bb_conditions *c, int at);
 
 #endif

@@ -22,7 +22,7 @@ static double part_of(uint64_t bits)
     return ((double)(bits >> 11) + 0.5) / 9007199254740992.0;
 }
 
-double bb_jitter_times(const struct bb_conditions *c, int at)
+double bb_jitter_factor(const struct bb_conditions *c, int at)
 {
     uint64_t first = scramble(scramble(scramble(c->seed) + (uint64_t)c->sample) + (uint64_t)at);
     double normal = sqrt(-2 * log(part_of(first))) * cos(TURN * part_of(scramble(first)));
@@ -45,7 +45,7 @@ static double count_ops(const struct bb_step *step)
     return ops;
 }
 
-int bb_predict_refuse_jitter(int ranks, double ops, int samples)
+int bb_predict_validate_jitter(int ranks, double ops, int samples)
 {
     if (ops > MOST_AT_ONCE)
         return bb_err(BB_EUSAGE,
@@ -73,7 +73,7 @@ int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *clust
     int rc;
 
     *out = (struct bb_jittered){.deviation = conditions->jitter, .seed = (int)conditions->seed, .samples = samples};
-    TRY(bb_predict_refuse_jitter(step->layout.ranks, count_ops(step), samples));
+    TRY(bb_predict_validate_jitter(step->layout.ranks, count_ops(step), samples));
     TRY(BB_NEW(out->step_ns, samples));
     TRY(bb_sim_init(&m, step, cluster, conditions, &faults));
     TRY(bb_simulate_samples(&m, samples, out->step_ns));

@@ -371,7 +371,7 @@ out:
     return rc;
 }
 
-int bb_predict_refuse_slow(const struct bb_cluster *c, int ranks, const struct bb_slow *slow)
+int bb_predict_validate_slow(const struct bb_cluster *c, int ranks, const struct bb_slow *slow)
 {
     for (int i = 0; i < slow->n; i++)
         if (slow->items[i].kind != BB_SLOW_RANK && !c->shares)
@@ -389,7 +389,7 @@ static int predict_once(const struct bb_step *step, const struct bb_cluster *clu
     *out = (struct bb_prediction){.cluster = *cluster, .compute_alone_ns = -1, .comm_alone_ns = -1};
     if (conditions)
         out->conditions.slow = conditions->slow;
-    TRY(bb_predict_refuse_slow(cluster, step->layout.ranks, &out->conditions.slow));
+    TRY(bb_predict_validate_slow(cluster, step->layout.ranks, &out->conditions.slow));
     bb_slow_enable_leaf_uplinks(&out->conditions.slow, &out->cluster);
     TRY(predict_whole(step, keeps_ops, out));
 out:

@@ -62,8 +62,8 @@ int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster
 int bb_predict_step_ns(const struct bb_step *step, const struct bb_cluster *cluster,
                        const struct bb_conditions *conditions, int64_t *step_ns) BB_MUST_CHECK;
 /* bb_predict_under - bb_predict on a machine that is not even: its slow parts; NULL: even. -BB_EUSAGE, said, for slow
- * parts that it does not have. bb_predict_refuse_slow: only that, of so many ranks. */
-int bb_predict_refuse_slow(const struct bb_cluster *cluster, int ranks, const struct bb_slow *slow) BB_MUST_CHECK;
+ * parts that it does not have. bb_predict_validate_slow: only that, of so many ranks. */
+int bb_predict_validate_slow(const struct bb_cluster *cluster, int ranks, const struct bb_slow *slow) BB_MUST_CHECK;
 int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluster,
                      const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
 void bb_prediction_release(struct bb_prediction *p);
@@ -82,8 +82,8 @@ struct bb_jittered {
     int seed, samples; /* samples 0: none */
     int64_t *step_ns;  /* [samples] */
 };
-/* bb_predict_refuse_jitter - what is too much: so many operations on all ranks together, so many times. */
-int bb_predict_refuse_jitter(int ranks, double ops, int samples) BB_MUST_CHECK;
+/* bb_predict_validate_jitter - what is too much: so many operations on all ranks together, so many times. */
+int bb_predict_validate_jitter(int ranks, double ops, int samples) BB_MUST_CHECK;
 /* bb_predict_jitter - of each sample the step, every rank for itself; the step has been predicted before. -BB_EUSAGE,
  * said, where that is too much. */
 int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *cluster,

@@ -49,7 +49,7 @@ static int64_t perturbed_ns(const struct bb_execution *r, int at, int64_t ns)
     double times = r->times ? r->times[r->class_of[at]] : 1;
 
     if (r->m->conditions.jitter > 0)
-        times *= bb_jitter_times(&r->m->conditions, at);
+        times *= bb_jitter_factor(&r->m->conditions, at);
     return bb_op_slowed_ns(ns, times);
 }
 

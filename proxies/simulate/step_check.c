@@ -258,7 +258,7 @@ static void report_faults(const struct bb_faults *f, const char *what)
         bb_err(BB_EFAIL, "%s: %d more", what, f->n - BB_FAULTS_KEPT);
 }
 
-int bb_checks_refuse(const struct bb_checks *checks)
+int bb_checks_report(const struct bb_checks *checks)
 {
     if (checks->matched && checks->deadlock_free) {
         if (!checks->safe_serialised)

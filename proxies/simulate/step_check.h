@@ -26,9 +26,9 @@ int bb_step_check(const struct bb_step *step, struct bb_checks *checks) BB_MUST_
 void bb_checks_release(struct bb_checks *checks);
 
 /*
- * bb_checks_refuse - a line on stderr for each fault. -BB_EFAIL when the step does not match or can deadlock; one that
+ * bb_checks_report - a line on stderr for each fault. -BB_EFAIL when the step does not match or can deadlock; one that
  * is only unsafe when serialised passes with a warning.
  */
-int bb_checks_refuse(const struct bb_checks *checks) BB_MUST_CHECK;
+int bb_checks_report(const struct bb_checks *checks) BB_MUST_CHECK;
 
 #endif

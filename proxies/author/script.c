@@ -76,7 +76,7 @@ int bb_script_start(struct bb_script *s, const struct bb_op *op)
 
 void bb_script_wait(struct bb_script *s, int op)
 {
-    op = bb_script_fork_real(s, op);
+    op = bb_script_fork_resolve(s, op);
     if (op == BB_NONE || s->failed)
         return;
     if (op == s->newest) /* it came after all that was waited for before: that goes without saying */
@@ -90,7 +90,7 @@ void bb_script_wait(struct bb_script *s, int op)
     s->after[s->n_after++] = op;
 }
 
-void bb_script_begin_anew(struct bb_script *s, int op)
+void bb_script_new_thread(struct bb_script *s, int op)
 {
     s->n_after = 0;
     s->newest = BB_NONE;
@@ -134,14 +134,14 @@ void bb_script_work(struct bb_script *s, const char *what, const struct bb_kerne
     bb_script_wait(s, start_work(s, what, work, times, src, dst));
 }
 
-void bb_script_real(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
+void bb_script_real_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
                     int dst)
 {
     if (s->real)
         bb_script_work(s, what, work, times, src, dst);
 }
 
-int bb_script_rooted(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
+int bb_script_rooted_collective(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
                      int root, size_t count, int src, int dst)
 {
     struct bb_op op = bb_script_op(s, lane, what);
@@ -159,7 +159,7 @@ int bb_script_rooted(struct bb_script *s, struct bb_script_lane lane, const char
 int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
                          size_t count, int src, int dst)
 {
-    return bb_script_rooted(s, lane, what, kind, BB_NONE, count, src, dst);
+    return bb_script_rooted_collective(s, lane, what, kind, BB_NONE, count, src, dst);
 }
 
 static struct bb_op message_op(const struct bb_script *s, struct bb_script_lane lane, const char *what, int peer,
@@ -211,7 +211,7 @@ int bb_script_alltoallv(struct bb_script *s, struct bb_script_lane lane, const c
 
 void bb_script_group_start(struct bb_script *s)
 {
-    s->call = bb_script_is_forked(s) ? bb_script_fork_next(s) : (int)s->program->n_ops;
+    s->call = bb_script_is_forked(s) ? bb_script_fork_next_index(s) : (int)s->program->n_ops;
 }
 
 void bb_script_group_end(struct bb_script *s)
@@ -219,7 +219,7 @@ void bb_script_group_end(struct bb_script *s)
     s->call = BB_NONE;
 }
 
-int bb_script_reduce(struct bb_script *s, struct bb_script_lane lane, const char *what, size_t count)
+int bb_script_all_reduce(struct bb_script *s, struct bb_script_lane lane, const char *what, size_t count)
 {
     int src = bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count);
     int dst = bb_script_buffer(s, "reduced gradients", BB_USE_COMMUNICATION, count);
@@ -227,7 +227,7 @@ int bb_script_reduce(struct bb_script *s, struct bb_script_lane lane, const char
     return bb_script_collective(s, lane, what, BB_ALL_REDUCE, count, src, dst);
 }
 
-int bb_script_swap(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to, const int *from,
+int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to, const int *from,
                    int n, size_t count)
 {
     int last = BB_NONE;
@@ -257,7 +257,7 @@ const char *bb_script_text(struct bb_script *s, const char *text)
     return text;
 }
 
-void bb_script_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_pass *how)
+void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_memory_kernel *how)
 {
     struct bb_kernel_list *work = s->failed ? NULL : bb_step_add_kernel_list(step);
     const struct bb_pass p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
@@ -269,12 +269,12 @@ void bb_script_pass(struct bb_script *s, struct bb_step *step, const char *what,
     bb_script_work(s, what, work, how->times, how->src, how->dst);
 }
 
-void bb_script_update(struct bb_script *s, struct bb_step *step, enum bb_pass_kind optimizer, const char *what,
+void bb_script_optimizer(struct bb_script *s, struct bb_step *step, enum bb_pass_kind optimizer, const char *what,
                       size_t count)
 {
     s->phase = BB_PHASE_OPTIMIZER;
     if (s->real)
-        bb_script_pass(
+        bb_script_memory_kernel(
             s, step, bb_script_text(s, bb_step_text(step, "%s, %s", optimizer == BB_PASS_ADAM ? "Adam" : "SGD", what)),
-            &(struct bb_script_pass){.kind = optimizer, .count = count, .times = 1, .src = BB_NONE, .dst = BB_NONE});
+            &(struct bb_script_memory_kernel){.kind = optimizer, .count = count, .times = 1, .src = BB_NONE, .dst = BB_NONE});
 }

@@ -31,7 +31,7 @@ struct bb_script {
     int after[BB_MAX_STREAMS], n_after; /* what the thread has waited for, less what follows from the rest */
     int newest;                         /* the last operation, if nothing was waited for since      */
     bool failed;
-    bool real; /* real work: bb_script_real writes it, bb_script_compute nothing */
+    bool real; /* real work: bb_script_real_work writes it, bb_script_compute nothing */
 };
 
 /* A communicator and the stream that its operations run on. */
@@ -58,11 +58,11 @@ int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use u
 /* A kernel of so many microseconds that stands for so many FLOPs; reads src and writes dst (BB_NONE: nothing). */
 void bb_script_compute(struct bb_script *s, const char *what, double us, double flops, int src, int dst);
 
-/* A kernel that does that real work, so many times, whatever the config's compute is; bb_script_real: only where it is
+/* A kernel that does that real work, so many times, whatever the config's compute is; bb_script_real_work: only where it is
  * real work. */
 void bb_script_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
                     int dst);
-void bb_script_real(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
+void bb_script_real_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
                     int dst);
 
 /* Calls that start one operation and return it; `what` outlives the program. Reductions are s->redop; to and
@@ -88,57 +88,57 @@ void bb_script_group_end(struct bb_script *s);
 /* bb_script_wait - the thread waits for that operation; BB_NONE: for nothing. */
 void bb_script_wait(struct bb_script *s, int op);
 
-/* bb_script_begin_anew - what comes next is done by another thread, which has waited for nothing but that operation. */
-void bb_script_begin_anew(struct bb_script *s, int op);
+/* bb_script_new_thread - what comes next is done by another thread, which has waited for nothing but that operation. */
+void bb_script_new_thread(struct bb_script *s, int op);
 
 /*
  * Two threads of one rank, which know nothing of each other until they end: what is written between bb_script_fork and
- * bb_script_second is done by the first, up to bb_script_join by the second, each in its own order. The join takes
+ * bb_script_fork_second is done by the first, up to bb_script_join by the second, each in its own order. The join takes
  * turns: a kernel that would wait for a message of its thread lets the other thread go on, so that one communicates
- * while the other computes. Both want buffers of their own. Forks do not nest; bb_script_end frees what they need.
+ * while the other computes. Both want buffers of their own. Forks do not nest; bb_script_release frees what they need.
  */
 void bb_script_fork(struct bb_script *s);
-void bb_script_second(struct bb_script *s);
+void bb_script_fork_second(struct bb_script *s);
 void bb_script_join(struct bb_script *s);
-void bb_script_end(struct bb_script *s);
+void bb_script_release(struct bb_script *s);
 
 /* bb_script_newest_op - the operation that was started last, to say more of it; NULL: none was, or it failed. */
 struct bb_op *bb_script_newest_op(struct bb_script *s);
 
 /* ---- what several proxies do ---- */
 
-/* bb_script_reduce - start the all-reduce of so many gradients, in buffers of its own. */
-int bb_script_reduce(struct bb_script *s, struct bb_script_lane lane, const char *what, size_t count);
+/* bb_script_all_reduce - start the all-reduce of so many gradients, in buffers of its own. */
+int bb_script_all_reduce(struct bb_script *s, struct bb_script_lane lane, const char *what, size_t count);
 
-/* bb_script_swap - messages of one size to the n ranks to[] and from the n ranks from[], all in one group call, since
+/* bb_script_exchange - messages of one size to the n ranks to[] and from the n ranks from[], all in one group call, since
  * every rank sends before it receives: halos, rings. Buffers of their own. Returns the last of them. */
-int bb_script_swap(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to, const int *from,
+int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to, const int *from,
                    int n, size_t count);
 
 /* bb_script_text - a text of the step; without memory for it (NULL) the script has failed. */
 const char *bb_script_text(struct bb_script *s, const char *text);
 
-/* bb_script_rooted - bb_script_collective with that member of the communicator as root. */
-int bb_script_rooted(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
+/* bb_script_rooted_collective - bb_script_collective with that member of the communicator as root. */
+int bb_script_rooted_collective(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
                      int root, size_t count, int src, int dst);
 
-/* bb_script_pass - a pass over `count` elements, or an optimizer over so many parameters, as real work, `times` one
+/* bb_script_memory_kernel - a pass over `count` elements, or an optimizer over so many parameters, as real work, `times` one
  * after another. */
-struct bb_script_pass {
+struct bb_script_memory_kernel {
     enum bb_pass_kind kind;
     size_t count;
     int times, src, dst;
 };
-void bb_script_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_pass *how);
+void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_memory_kernel *how);
 
 /*
  * What training does beside its layers, in a step of real work: bb_script_accumulate starts to add the gradients of a
  * micro-batch to those before (work: made with bb_kernel_list_accumulate), which nothing but the next kernel waits for;
- * bb_script_update is the optimizer's pass (BB_PASS_SGD, BB_PASS_ADAM) over so many parameters, once the thread has
+ * bb_script_optimizer is the optimizer's pass (BB_PASS_SGD, BB_PASS_ADAM) over so many parameters, once the thread has
  * waited for their gradients. Both are empty without real work.
  */
 void bb_script_accumulate(struct bb_script *s, const struct bb_kernel_list *work);
-void bb_script_update(struct bb_script *s, struct bb_step *step, enum bb_pass_kind optimizer, const char *what,
+void bb_script_optimizer(struct bb_script *s, struct bb_step *step, enum bb_pass_kind optimizer, const char *what,
                       size_t count);
 
 #endif

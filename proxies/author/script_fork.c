@@ -37,7 +37,7 @@ bool bb_script_is_forked(const struct bb_script *s)
     return s->fork && s->fork->open;
 }
 
-int bb_script_fork_next(const struct bb_script *s)
+int bb_script_fork_next_index(const struct bb_script *s)
 {
     return FIRST_KEPT + s->fork->n;
 }
@@ -47,7 +47,7 @@ const struct bb_op *bb_script_op_at(const struct bb_script *s, int op)
     return op >= FIRST_KEPT ? &s->fork->kept[op - FIRST_KEPT].op : &s->program->ops[op];
 }
 
-int bb_script_fork_real(const struct bb_script *s, int op)
+int bb_script_fork_resolve(const struct bb_script *s, int op)
 {
     if (op < FIRST_KEPT || s->fork->kept[op - FIRST_KEPT].real == BB_NONE)
         return op;
@@ -112,7 +112,7 @@ void bb_script_fork(struct bb_script *s)
     begin_thread(s, 0);
 }
 
-void bb_script_second(struct bb_script *s)
+void bb_script_fork_second(struct bb_script *s)
 {
     if (s->failed)
         return;
@@ -155,7 +155,7 @@ static void start_kept(struct bb_script *s, struct kept *k)
     int after[BB_MAX_STREAMS], at;
 
     for (int w = 0; w < k->n_after; w++)
-        after[w] = bb_script_fork_real(s, k->after[w]);
+        after[w] = bb_script_fork_resolve(s, k->after[w]);
     op.call = real_call(s, op.call);
     at = bb_program_add_dataflow(s->program, &op, after, k->n_after);
     s->failed |= at < 0;
@@ -197,7 +197,7 @@ void bb_script_join(struct bb_script *s)
             bb_script_wait(s, f->threads[thread].after[w]);
 }
 
-void bb_script_end(struct bb_script *s)
+void bb_script_release(struct bb_script *s)
 {
     if (s->fork)
         free(s->fork->kept);

@@ -135,7 +135,7 @@ static void write_kernels(struct training *t, int unit, enum direction way)
     s->phase = way == FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
     s->layer = unit;
     if (t->work[way])
-        bb_script_real(s, what, t->work[way][unit], 1, BB_NONE, BB_NONE);
+        bb_script_real_work(s, what, t->work[way][unit], 1, BB_NONE, BB_NONE);
     else
         bb_script_compute(s, what, unit_us(t, unit, way), unit_flops(t, unit, way), BB_NONE, BB_NONE);
     if (way == BACKWARD && t->work[ACCUMULATE])

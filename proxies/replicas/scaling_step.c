@@ -39,7 +39,7 @@ static void send_tensor(struct broadcast *b, const char *kind, const struct bb_t
 {
     const char *what = bb_script_text(&b->script, bb_step_text(b->step, "%s%s", kind, t->name));
 
-    bb_script_rooted(&b->script, b->lane, what, BB_BROADCAST, 0, t->count, b->buffer, b->buffer);
+    bb_script_rooted_collective(&b->script, b->lane, what, BB_BROADCAST, 0, t->count, b->buffer, b->buffer);
 }
 
 /* A batch norm has a running mean and a running variance, each of the size of its weight. */

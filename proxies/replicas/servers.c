@@ -206,7 +206,7 @@ static void push_chunk(struct bb_servers *s, struct chunk *c)
     set_labels(s, BB_PHASE_GRADIENTS);
     if (s->spec.comms.lanes == 0)
         return;
-    c->pushed = is_root_kind(s) ? bb_script_rooted(s->script, s->push[lane_of(s, c)], c->push_what, BB_REDUCE, 0,
+    c->pushed = is_root_kind(s) ? bb_script_rooted_collective(s->script, s->push[lane_of(s, c)], c->push_what, BB_REDUCE, 0,
                                                    c->count, c->gradients, c->gradients)
                                 : bb_script_send(s->script, s->push[lane_of(s, c)], c->push_what, c->server, c->count,
                                                  c->gradients);
@@ -217,7 +217,7 @@ static void pull_chunk(struct bb_servers *s, struct chunk *c)
     set_labels(s, BB_PHASE_OPTIMIZER);
     if (s->spec.comms.lanes == 0)
         return;
-    c->ready = is_root_kind(s) ? bb_script_rooted(s->script, s->pull[lane_of(s, c)], c->pull_what, BB_BROADCAST, 0,
+    c->ready = is_root_kind(s) ? bb_script_rooted_collective(s->script, s->pull[lane_of(s, c)], c->pull_what, BB_BROADCAST, 0,
                                                   c->count, c->parameters, c->parameters)
                                : bb_script_recv(s->script, s->pull[lane_of(s, c)], c->pull_what, c->server, c->count,
                                                 c->parameters);
@@ -227,7 +227,7 @@ static void update_chunk(struct bb_servers *s, struct chunk *c)
 {
     set_labels(s, BB_PHASE_OPTIMIZER);
     bb_sync_pass(s->script, s->spec.step, "update",
-                 &(struct bb_script_pass){
+                 &(struct bb_script_memory_kernel){
                      .kind = s->policy.optimizer, .count = c->count, .times = 1, .src = BB_NONE, .dst = c->parameters});
 }
 
@@ -242,7 +242,7 @@ static int collect_chunk(struct bb_servers *s, struct chunk *c, const int *buffe
     bb_script_group_end(s->script);
     bb_script_wait(s->script, c->pushed);
     bb_sync_pass(s->script, s->spec.step, "sum",
-                 &(struct bb_script_pass){.kind = BB_PASS_ACCUMULATE,
+                 &(struct bb_script_memory_kernel){.kind = BB_PASS_ACCUMULATE,
                                           .count = c->count,
                                           .times = count_workers(s),
                                           .src = buffers[0],
@@ -257,7 +257,7 @@ static void write_server(struct bb_servers *s)
     for (int i = 0; i < s->n; i++) {
         if (!is_own(s, &s->chunks[i]))
             continue;
-        bb_script_begin_anew(s->script, emptied[set]);
+        bb_script_new_thread(s->script, emptied[set]);
         emptied[set] = collect_chunk(s, &s->chunks[i], &s->receive[set * count_workers(s)]);
         update_chunk(s, &s->chunks[i]);
         s->chunks[i].ready = (int)s->script->program->n_ops - 1;
@@ -266,7 +266,7 @@ static void write_server(struct bb_servers *s)
     for (int i = 0; i < s->n; i++) {
         if (!is_own(s, &s->chunks[i]))
             continue;
-        bb_script_begin_anew(s->script, s->chunks[i].ready);
+        bb_script_new_thread(s->script, s->chunks[i].ready);
         bb_script_group_start(s->script);
         for (int w = 0; w < count_workers(s); w++)
             (void)bb_script_send(s->script, s->pull[lane_of(s, &s->chunks[i])], s->chunks[i].pull_what,

@@ -239,7 +239,7 @@ static void write_layer(struct shard *h, int layer)
     bb_script_compute(&h->script, layer < CONVS ? conv_names[layer] : dense_names[layer - CONVS],
                       forward ? h->model->forward_us[layer] : h->model->backward_us[layer],
                       (forward ? 1 : 2) * h->model->forward_flops[layer], BB_NONE, BB_NONE);
-    bb_script_real(&h->script, layer < CONVS ? conv_names[layer] : dense_names[layer - CONVS],
+    bb_script_real_work(&h->script, layer < CONVS ? conv_names[layer] : dense_names[layer - CONVS],
                    h->work->layer[!forward][layer], 1, BB_NONE, BB_NONE);
 }
 
@@ -247,7 +247,7 @@ static void copy_faces(struct shard *h, int l, bool received)
 {
     const bool backward = h->script.phase == BB_PHASE_BACKWARD;
 
-    bb_script_real(&h->script, received ? "halo unpack" : "halo pack", h->work->halo[h->number][backward][received][l],
+    bb_script_real_work(&h->script, received ? "halo unpack" : "halo pack", h->work->halo[h->number][backward][received][l],
                    1, BB_NONE, BB_NONE);
 }
 
@@ -257,7 +257,7 @@ static void exchange_halo(struct shard *h, int l)
     const char *what = h->script.phase == BB_PHASE_FORWARD ? "halo" : "halo of gradients";
 
     copy_faces(h, l, false);
-    bb_script_wait(&h->script, bb_script_swap(&h->script, h->mp, what, h->partners, h->partners, 2, h->model->face[l]));
+    bb_script_wait(&h->script, bb_script_exchange(&h->script, h->mp, what, h->partners, h->partners, 2, h->model->face[l]));
 }
 
 /* One part of a dense layer's input becomes all of it, or the sum of all parts of its gradient one part. */
@@ -275,7 +275,7 @@ static void exchange_dense(struct shard *h, enum bb_coll_kind kind, size_t part)
 static void reduce_gradients(struct shard *h, struct bb_script_lane lane, const char *what, size_t count)
 {
     h->script.phase = BB_PHASE_GRADIENTS;
-    h->last[lane.comm == h->world.comm] = bb_script_reduce(&h->script, lane, what, count);
+    h->last[lane.comm == h->world.comm] = bb_script_all_reduce(&h->script, lane, what, count);
     h->script.phase = BB_PHASE_BACKWARD;
 }
 
@@ -319,9 +319,9 @@ static void update_parameters(struct shard *h)
     bb_script_wait(s, h->last[0]);
     bb_script_wait(s, h->last[1]);
     s->layer = BB_NONE;
-    bb_script_update(s, h->step, BB_PASS_SGD, "dense", h->model->dense);
+    bb_script_optimizer(s, h->step, BB_PASS_SGD, "dense", h->model->dense);
     for (s->layer = 0; s->layer < CONVS; s->layer++)
-        bb_script_update(s, h->step, BB_PASS_SGD, conv_names[s->layer], h->model->conv[s->layer]);
+        bb_script_optimizer(s, h->step, BB_PASS_SGD, conv_names[s->layer], h->model->conv[s->layer]);
 }
 
 /* ---- the step ---- */

@@ -113,8 +113,8 @@ static int start_transfer(struct training *t, const char *what, size_t count)
 {
     static const int next = 1, previous = -1;
 
-    return t->network->ring ? bb_script_swap(&t->script, t->lane, what, &next, &previous, 1, count)
-                            : bb_script_reduce(&t->script, t->lane, what, count);
+    return t->network->ring ? bb_script_exchange(&t->script, t->lane, what, &next, &previous, 1, count)
+                            : bb_script_all_reduce(&t->script, t->lane, what, count);
 }
 
 /* Starts what the bucket sends and returns the last of it. */
@@ -144,7 +144,7 @@ static void write_bucket(struct training *t, int b)
     if (t->batch)
         bb_script_compute(s, what, t->batch->bucket_backward_us, 2 * batch_flops(t) / t->model.n_buckets, BB_NONE,
                           BB_NONE);
-    bb_script_real(s, what, t->backward[b], 1, BB_NONE, BB_NONE);
+    bb_script_real_work(s, what, t->backward[b], 1, BB_NONE, BB_NONE);
     s->phase = BB_PHASE_GRADIENTS;
     t->last = start_bucket(t, &t->model.buckets[b], what);
     if (!t->network->overlap)
@@ -161,7 +161,7 @@ static void update_parameters(struct training *t)
         const char *what = bb_script_text(&t->script, bb_step_text(t->step, "bucket %d", b));
 
         t->script.layer = b;
-        bb_script_update(&t->script, t->step, BB_PASS_SGD, what, m->buckets[b].count);
+        bb_script_optimizer(&t->script, t->step, BB_PASS_SGD, what, m->buckets[b].count);
     }
 }
 
@@ -172,7 +172,7 @@ static int build_role(struct training *t)
     t->lane = bb_world_lane(t->step, s, "world");
     if (t->batch)
         bb_script_compute(s, "network", t->batch->forward_us, batch_flops(t), BB_NONE, BB_NONE);
-    bb_script_real(s, "network", t->forward, 1, BB_NONE, BB_NONE);
+    bb_script_real_work(s, "network", t->forward, 1, BB_NONE, BB_NONE);
     for (int b = 0; b < t->model.n_buckets; b++)
         write_bucket(t, b);
     if (s->real)

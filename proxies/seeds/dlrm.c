@@ -210,7 +210,7 @@ static void write_layer(struct recommender *r, enum layer layer)
     bb_script_compute(&r->script, layer_names[layer],
                       forward ? r->model->forward_us[layer] : r->model->backward_us[layer],
                       (forward ? 1 : 2) * r->model->forward_flops[layer], BB_NONE, BB_NONE);
-    bb_script_real(&r->script, layer_names[layer], r->work[!forward][layer], 1, BB_NONE, BB_NONE);
+    bb_script_real_work(&r->script, layer_names[layer], r->work[!forward][layer], 1, BB_NONE, BB_NONE);
 }
 
 static void exchange_vectors(struct recommender *r, const char *what)
@@ -227,7 +227,7 @@ static int reduce_gradients(struct recommender *r, const char *what, size_t coun
     int op;
 
     r->script.phase = BB_PHASE_GRADIENTS;
-    op = bb_script_reduce(&r->script, r->gradients, what, count);
+    op = bb_script_all_reduce(&r->script, r->gradients, what, count);
     r->script.phase = BB_PHASE_BACKWARD;
     return op;
 }
@@ -253,8 +253,8 @@ static void write_step(struct recommender *r)
     if (!r->script.real)
         return;
     bb_script_wait(&r->script, reduced);
-    bb_script_update(&r->script, r->step, BB_PASS_SGD, "bottom", r->model->bottom);
-    bb_script_update(&r->script, r->step, BB_PASS_SGD, "top", r->model->top);
+    bb_script_optimizer(&r->script, r->step, BB_PASS_SGD, "bottom", r->model->bottom);
+    bb_script_optimizer(&r->script, r->step, BB_PASS_SGD, "top", r->model->top);
 }
 
 static int build_role(const struct bb_proxy_config *c, const struct model *m, struct bb_step *step)

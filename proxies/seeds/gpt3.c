@@ -346,7 +346,7 @@ static void write_kernels(struct pipeline *b, int src, int dst)
 
         bb_script_compute(&b->script, what, scale * (forward ? kernel->forward_us : kernel->backward_us),
                           (forward ? 1 : 2) * kernel->forward_flops, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
-        bb_script_real(&b->script, what, b->work[!forward][k], 1, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
+        bb_script_real_work(&b->script, what, b->work[!forward][k], 1, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
     }
 }
 
@@ -420,14 +420,14 @@ static void reduce_gradients(struct pipeline *b)
     for (int g = 0; g < b->model->n_gradients; g++) {
         const char *what = gradient_text(b, g);
 
-        bb_script_wait(&b->script, bb_script_reduce(&b->script, b->gradients[g], what, b->model->gradients[g].count));
+        bb_script_wait(&b->script, bb_script_all_reduce(&b->script, b->gradients[g], what, b->model->gradients[g].count));
     }
 }
 
 static void update_parameters(struct pipeline *b)
 {
     for (int g = 0; b->script.real && g < b->model->n_gradients; g++)
-        bb_script_update(&b->script, b->step, BB_PASS_ADAM, gradient_text(b, g), b->model->gradients[g].count);
+        bb_script_optimizer(&b->script, b->step, BB_PASS_ADAM, gradient_text(b, g), b->model->gradients[g].count);
 }
 
 static void write_whole_step(struct pipeline *b, enum stage_kind kind)

@@ -117,8 +117,8 @@ static void write_compute(struct pipeline *b, int src, int dst)
     double flops = (forward ? 1 : 2) * b->model->forward_flops;
 
     bb_script_compute(&b->s, b->layers_text, b->stage_layers * us, b->stage_layers * flops, src, dst);
-    bb_script_real(&b->s, b->layers_text, b->work[!forward], b->stage_layers, src, dst);
-    bb_script_begin_anew(&b->s, BB_NONE);
+    bb_script_real_work(&b->s, b->layers_text, b->work[!forward], b->stage_layers, src, dst);
+    bb_script_new_thread(&b->s, BB_NONE);
 }
 
 /* The messages of one shift: in one group call when there are two, since a send alone would block the receive. */
@@ -156,11 +156,11 @@ static void write_each_layer(struct pipeline *b, const struct bb_kernel_list *co
                                        [BB_LAYER_LAST] = b->kind == LAST};
 
     for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
-        bb_script_begin_anew(&b->s, b->reduced);
+        bb_script_new_thread(&b->s, b->reduced);
         if (times[kind])
-            bb_script_real(&b->s, what[kind], kernel_lists[kind], times[kind], BB_NONE, BB_NONE);
+            bb_script_real_work(&b->s, what[kind], kernel_lists[kind], times[kind], BB_NONE, BB_NONE);
     }
-    bb_script_begin_anew(&b->s, BB_NONE);
+    bb_script_new_thread(&b->s, BB_NONE);
 }
 
 static void write_shifts(struct pipeline *b, enum bb_phase phase)
@@ -184,8 +184,8 @@ static void write_shifts(struct pipeline *b, enum bb_phase phase)
 
 static void write_all_reduce(struct pipeline *b, const char *what, size_t count)
 {
-    b->reduced = bb_script_reduce(&b->s, b->dp, bb_script_text(&b->s, what), count);
-    bb_script_begin_anew(&b->s, BB_NONE); /* the next one comes after this one on its stream */
+    b->reduced = bb_script_all_reduce(&b->s, b->dp, bb_script_text(&b->s, what), count);
+    bb_script_new_thread(&b->s, BB_NONE); /* the next one comes after this one on its stream */
 }
 
 /* The all-reduces of one layer: one of the whole, or one for each tensor. */

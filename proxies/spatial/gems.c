@@ -91,8 +91,8 @@ static void trade_behind(struct pairing *p, enum bb_pass_direction direction)
 static void accumulate_gradients(struct pairing *p, size_t count)
 {
     if (p->stage.script.real)
-        bb_script_pass(&p->stage.script, p->stage.tiling->step, "accumulate",
-                       &(struct bb_script_pass){BB_PASS_ACCUMULATE, count, 1, BB_NONE, BB_NONE});
+        bb_script_memory_kernel(&p->stage.script, p->stage.tiling->step, "accumulate",
+                       &(struct bb_script_memory_kernel){BB_PASS_ACCUMULATE, count, 1, BB_NONE, BB_NONE});
 }
 
 /* What the partner's leader found is added to what the follower found, over its tiles and over all copies. */

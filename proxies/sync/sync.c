@@ -95,12 +95,12 @@ static void put_back(struct bb_script *s, struct labels before)
     s->layer = before.layer;
 }
 
-void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_pass *how)
+void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_memory_kernel *how)
 {
     const struct bb_pass p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
 
     if (s->real)
-        bb_script_pass(s, step, what, how);
+        bb_script_memory_kernel(s, step, what, how);
     else
         bb_script_compute(s, what, how->times * (double)bb_pass_bytes(&p) / memory_gbps * 1e-3, 0, how->src, how->dst);
 }
@@ -108,7 +108,7 @@ void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, c
 static void add_copy(struct bb_sync *s, const char *what, size_t count, int src, int dst)
 {
     bb_sync_pass(s->script, s->spec.step, what,
-                 &(struct bb_script_pass){.kind = BB_PASS_COPY, .count = count, .times = 1, .src = src, .dst = dst});
+                 &(struct bb_script_memory_kernel){.kind = BB_PASS_COPY, .count = count, .times = 1, .src = src, .dst = dst});
 }
 
 static bool has_peers(const struct bb_sync *s)
@@ -622,7 +622,7 @@ void bb_sync_finish(struct bb_sync *s)
     s->script->dtype = s->policy.params;
     if (own)
         bb_sync_pass(s->script, s->spec.step, "optimizer",
-                     &(struct bb_script_pass){
+                     &(struct bb_script_memory_kernel){
                          .kind = s->policy.optimizer, .count = own, .times = 1, .src = BB_NONE, .dst = BB_NONE});
     if (!s->policy.overlap_gather)
         gather_buckets(s);

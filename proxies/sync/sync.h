@@ -142,7 +142,7 @@ void bb_sync_finish(struct bb_sync *s);                          /* bb_sync_redu
 int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool apart, struct bb_gradient_arrival **arrivals);
 
 /* bb_sync_pass - a pass over memory on the compute stream: as real work, or as long as it would take at least. */
-void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_pass *how);
+void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_memory_kernel *how);
 
 /* bb_sync_memory - what training holds for `parameters` local parameters over comms->n ranks, by formula:
  * bytes[BB_USE_PARAMETERS], [BB_USE_GRADIENTS], [BB_USE_OPTIMIZER] are added to (ZeRO paper; Megatron-LM's

@@ -128,7 +128,7 @@ static int write_slots(struct writer *w, int t)
     }
     bb_script_fork(&w->script);
     write_slot(w, t);
-    bb_script_second(&w->script);
+    bb_script_fork_second(&w->script);
     write_slot(w, t + 1);
     bb_script_join(&w->script);
     bb_pipe_slot_done(&w->pipe, t);
@@ -246,7 +246,7 @@ int bb_stage_write(const struct bb_training *t, const struct bb_stage *stage, st
     for (int s = 0; s < BB_SHARES; s++)
         bb_sync_release(w.sync[s]);
     bb_pipe_close(&w.pipe);
-    bb_script_end(&w.script);
+    bb_script_release(&w.script);
     bb_modules_release(&modules);
     return rc;
 }

@@ -26,7 +26,7 @@ static void begin(struct written *w)
 static void end(struct written *w)
 {
     assert_int_equal(bb_script_result(&w->script), 0);
-    bb_script_end(&w->script);
+    bb_script_release(&w->script);
     bb_program_release(&w->program);
     bb_layout_release(&w->layout);
 }
@@ -83,7 +83,7 @@ static void threads_take_turns(void **state)
     compute(&w, "before");
     bb_script_fork(&w.script);
     write_thread(&w, first, 5);
-    bb_script_second(&w.script);
+    bb_script_fork_second(&w.script);
     write_thread(&w, second, 5);
     bb_script_join(&w.script);
     compute(&w, "behind");
@@ -103,12 +103,12 @@ static void threads_of_unequal_length(void **state)
     begin(&w);
     bb_script_fork(&w.script);
     write_thread(&w, first, 1);
-    bb_script_second(&w.script);
+    bb_script_fork_second(&w.script);
     write_thread(&w, second, 5);
     bb_script_join(&w.script);
     assert_string_equal(order_of(&w, text), "a1 b1 B1 b2 B2 b3");
     bb_script_fork(&w.script);
-    bb_script_second(&w.script);
+    bb_script_fork_second(&w.script);
     bb_script_join(&w.script);
     assert_int_equal(w.program.n_ops, 6);
     end(&w);
@@ -130,7 +130,7 @@ static void messages_keep_their_numbers(void **state)
         sent = bb_script_recv(&w.script, w.lane, "recv", 1, 1, BB_NONE);
         bb_script_group_end(&w.script);
     }
-    bb_script_second(&w.script);
+    bb_script_fork_second(&w.script);
     reduced = reduce(&w, "B1");
     bb_script_join(&w.script);
     assert_int_equal(w.program.ops[1].call, w.program.ops[2].call);

@@ -9,12 +9,12 @@
 
 enum event_kind { ARRIVES, FLOW_ENDS, COLLECTIVE_ENDS, EXCHANGE_ENDS, KERNEL_ENDS };
 
-#define EPOCHS ((1u << 28) - 1)
-#define SERVED 0.01 /* ns: what rounding leaves of a message at its end */
+#define EPOCH_MASK ((1u << 28) - 1)
+#define SERVED_TOLERANCE_NS 0.01 /* ns: what rounding leaves of a message at its end */
 
 static void schedule_event(struct bb_contention_sim *s, double when_ns, enum event_kind kind, int id, unsigned epoch)
 {
-    int rc = bb_event_queue_push(&s->events, (struct bb_event){when_ns, id, kind, epoch & EPOCHS});
+    int rc = bb_event_queue_push(&s->events, (struct bb_event){when_ns, id, kind, epoch & EPOCH_MASK});
 
     if (rc)
         s->rc = rc;
@@ -44,7 +44,7 @@ static void end_now(struct bb_contention_sim *s, int at)
 
 /* ---- elements that come and go: those that are not in use are a list by their `next` ---- */
 
-static int take_first(int *unused, int next)
+static int pop_free_slot(int *unused, int next)
 {
     int at = *unused;
 
@@ -53,11 +53,11 @@ static int take_first(int *unused, int next)
 }
 
 /* The number of an element that is not in use, zeroed where it never was; BB_NONE: no memory. */
-#define TAKE_ELEMENT(array, n, unused)                                                                                 \
-    ((unused) != BB_NONE      ? take_first(&(unused), (array)[unused].next)                                            \
+#define ALLOC_SLOT(array, n, unused)                                                                                 \
+    ((unused) != BB_NONE      ? pop_free_slot(&(unused), (array)[unused].next)                                            \
      : BB_GROW(array, n) != 0 ? BB_NONE                                                                                \
                               : (memset(&(array)[n], 0, sizeof *(array)), (n)++))
-#define GIVE_BACK(array, unused, at) ((array)[at].next = (unused), (unused) = (at))
+#define FREE_SLOT(array, unused, at) ((array)[at].next = (unused), (unused) = (at))
 
 /* ---- kernels ---- */
 
@@ -77,7 +77,7 @@ static void schedule_kernel_end(struct bb_contention_sim *s, int slot)
 
 void bb_contention_sim_start_kernel(struct bb_contention_sim *s, int at, const struct bb_op *op, int64_t alone_ns)
 {
-    const int class_id = s->r->class_of[at], slot = TAKE_ELEMENT(s->running, s->n_running, s->unused_running);
+    const int class_id = s->r->class_of[at], slot = ALLOC_SLOT(s->running, s->n_running, s->free_running);
     struct bb_running_kernel *k;
 
     if (slot == BB_NONE) {
@@ -112,12 +112,12 @@ static void end_kernel(struct bb_contention_sim *s, int slot)
     *link = k->next;
     s->kernels--;
     k->epoch++;
-    GIVE_BACK(s->running, s->unused_running, slot);
+    FREE_SLOT(s->running, s->free_running, slot);
     task_at(s, at)->limit = bb_contention_sim_kernel_limit(s, k);
     end_now(s, at);
 }
 
-static void resolve_kernels(struct bb_contention_sim *s)
+static void update_kernel_rates(struct bb_contention_sim *s)
 {
     for (int i = 0; i < s->n_dirty; i++) {
         struct bb_contention_gpu *gpu = &s->gpus[s->dirty[i]];
@@ -168,14 +168,14 @@ static void schedule_flow_end(struct bb_contention_sim *s, int flow)
     schedule_event(s, bb_flow_end_ns(w), FLOW_ENDS, flow, w->epoch);
 }
 
-static void resolve(struct bb_contention_sim *s)
+static void update_rates(struct bb_contention_sim *s)
 {
     bb_flows_update_rates(&s->flows, s->events.now_ns);
     for (int i = 0; i < s->flows.n_changed; i++) {
         schedule_flow_end(s, s->flows.changed[i]);
         invalidate_flow_users(s, s->flows.changed[i]);
     }
-    resolve_kernels(s);
+    update_kernel_rates(s);
 }
 
 static void stop_flow(struct bb_contention_sim *s, int flow)
@@ -211,9 +211,9 @@ void bb_contention_sim_start_collective(struct bb_contention_sim *s, int instanc
         schedule_collective_end(s, instance);
         return;
     }
-    if (g->uses_of != call)
+    if (g->uses_call != call)
         bb_contention_sim_set_collective_uses(s, instance, cost);
-    g->uses_of = call;
+    g->uses_call = call;
     bb_flows_count_moved(&s->flows, instance, cost->transfer_ns);
     bb_flows_start(&s->flows, instance, s->events.now_ns, cost->transfer_ns);
 }
@@ -221,16 +221,16 @@ void bb_contention_sim_start_collective(struct bb_contention_sim *s, int instanc
 static void end_collective(struct bb_contention_sim *s, int instance)
 {
     const struct bb_sim *m = s->r->m;
-    const struct bb_sim_instance *one = &m->instances[instance];
+    const struct bb_sim_instance *inst = &m->instances[instance];
     const int order = s->collectives[instance].order;
     enum bb_limit limit = bb_contention_sim_flow_limit(s, instance, s->collectives[instance].limit);
 
-    for (int i = 0; i < one->n; i++) {
-        int at = bb_sim_member_task(m, one, i, order);
+    for (int i = 0; i < inst->n; i++) {
+        int at = bb_sim_member_task(m, inst, i, order);
 
         task_at(s, at)->limit = limit;
-        if (one->size > 1)
-            hold_sms(s, m->members[one->first + i].class_id, -s->cluster->sharing.collective_sms);
+        if (inst->size > 1)
+            hold_sms(s, m->members[inst->first + i].class_id, -s->cluster->sharing.collective_sms);
         end_now(s, at);
     }
 }
@@ -294,7 +294,7 @@ static void serve_side(struct bb_contention_sim *s, int cell)
         return;
     finish_side(s, cell, end_ns);
     finish_side(s, cell ^ 1, end_ns);
-    GIVE_BACK(s->messages, s->unused_message, cell / 2);
+    FREE_SLOT(s->messages, s->free_message, cell / 2);
 }
 
 /* Its limit: a message that takes no link takes memory, another one nothing but steps, where that is longer than the
@@ -337,7 +337,7 @@ static void copy_to_itself(struct bb_contention_sim *s, int cell, int64_t latenc
 void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int theirs, int64_t latency_ns, bool itself)
 {
     struct bb_sim_task *sides[] = {task_at(s, mine), task_at(s, theirs)};
-    const int message = TAKE_ELEMENT(s->messages, s->n_messages, s->unused_message);
+    const int message = ALLOC_SLOT(s->messages, s->n_messages, s->free_message);
     const double load_ns = sides[0]->load_ns > sides[1]->load_ns ? sides[0]->load_ns : sides[1]->load_ns;
     const int64_t alone_ns = bb_round_ns(s->events.now_ns + (itself ? 0 : load_ns) + (double)latency_ns);
 
@@ -360,7 +360,7 @@ void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int 
 static void serve_exchange(struct bb_contention_sim *s, int flow)
 {
     struct bb_contention_exchange *x = &s->exchanges[flow - s->r->m->n_instances];
-    const double served = bb_flow_served_ns(&s->flows.flows[flow], s->events.now_ns) + SERVED;
+    const double served = bb_flow_served_ns(&s->flows.flows[flow], s->events.now_ns) + SERVED_TOLERANCE_NS;
 
     do {
         int cell = x->head;
@@ -380,7 +380,7 @@ static void serve_exchange(struct bb_contention_sim *s, int flow)
 
 static void end_flow(struct bb_contention_sim *s, const struct bb_event *entry)
 {
-    if ((s->flows.flows[entry->id].epoch & EPOCHS) != entry->epoch)
+    if ((s->flows.flows[entry->id].epoch & EPOCH_MASK) != entry->epoch)
         return;
     if (entry->id >= s->r->m->n_instances) {
         serve_exchange(s, entry->id);
@@ -406,7 +406,7 @@ static void handle_event(struct bb_contention_sim *s, const struct bb_event *ent
         end_exchange(s, entry->id);
         break;
     case KERNEL_ENDS:
-        if ((s->running[entry->id].epoch & EPOCHS) == entry->epoch)
+        if ((s->running[entry->id].epoch & EPOCH_MASK) == entry->epoch)
             end_kernel(s, entry->id);
         break;
     }
@@ -428,7 +428,7 @@ int bb_contention_sim_run(struct bb_contention_sim *s)
         if (bb_event_queue_pop(&s->events, &entry))
             handle_event(s, &entry);
         else if (has_stale_rates(s))
-            resolve(s);
+            update_rates(s);
         else
             rc = bb_event_queue_advance(&s->events);
     }
@@ -449,12 +449,12 @@ int bb_contention_sim_init(struct bb_contention_sim **out, struct bb_execution *
     s = *out;
     s->r = r;
     s->cluster = r->m->cluster;
-    s->unused_running = s->unused_message = BB_NONE;
+    s->free_running = s->free_message = BB_NONE;
     TRY(bb_contention_sim_resources_init(s));
     TRY(BB_NEW(s->dirty, r->m->classes.n));
     TRY(BB_NEW(s->collectives, r->m->n_instances));
     for (int i = 0; i < r->m->n_instances; i++)
-        s->collectives[i].uses_of = BB_NONE;
+        s->collectives[i].uses_call = BB_NONE;
     TRY(BB_NEW(s->exchanges, (size_t)r->m->classes.n * (size_t)r->m->step->layout.n_comms));
     TRY(BB_NEW(r->c->busy, r->m->classes.n));
 out:
@@ -465,9 +465,9 @@ out:
 void bb_contention_sim_reset(struct bb_contention_sim *s)
 {
     s->events.now_ns = 0;
-    s->unused_message = BB_NONE;
+    s->free_message = BB_NONE;
     for (int i = s->n_messages - 1; i >= 0; i--) /* the first one is taken first again */
-        GIVE_BACK(s->messages, s->unused_message, i);
+        FREE_SLOT(s->messages, s->free_message, i);
     for (int i = 0; i < s->flows.n_resources; i++)
         s->flows.resources[i].moved = 0;
 }

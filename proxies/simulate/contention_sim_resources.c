@@ -13,14 +13,14 @@ static const struct bb_sim *sim_of(const struct bb_contention_sim *s)
 
 /* ---- resources ---- */
 
-static int gpu_resource(int class_id, int which)
+static int gpu_resource_index(int class_id, int which)
 {
     return class_id * BB_GPU_RESOURCES + which;
 }
 
-static int place_resource(const struct bb_contention_sim *s, int class_id, enum bb_resource_kind what, int which)
+static int shared_resource_index(const struct bb_contention_sim *s, int class_id, enum bb_resource_kind what, int which)
 {
-    return s->place_base[what] + s->gpus[class_id].at[what].number * BB_PLACE_RESOURCES + which;
+    return s->resource_base[what] + s->gpus[class_id].at[what].number * BB_DIRECTIONS + which;
 }
 
 int bb_contention_sim_memory_class(const struct bb_contention_sim *s, int resource)
@@ -32,7 +32,7 @@ int bb_contention_sim_memory_class(const struct bb_contention_sim *s, int resour
 
 /* The ranks on a NIC, a leaf, or in a pod are of the same classes wherever one of them is (class_refinement.c): such places
  * are one, called by the lowest of these. */
-static int number_places(struct bb_contention_sim *s, enum bb_resource_kind what)
+static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource_kind what)
 {
     const struct bb_sim *m = sim_of(s);
     const int ranks = m->step->layout.ranks;
@@ -58,14 +58,14 @@ static int number_places(struct bb_contention_sim *s, enum bb_resource_kind what
 }
 
 /* Without mates a class has a NIC of its own, whoever else has one that is alike. */
-static void own_nics(struct bb_contention_sim *s)
+static void assign_private_nics(struct bb_contention_sim *s)
 {
     for (int c = 0; c < sim_of(s)->classes.n; c++)
         s->gpus[c].at[BB_RESOURCE_NIC] = (struct bb_contention_attachment){c, 1};
 }
 
 /* Returns how many resources there are, or -BB_EFAIL. */
-static int find_places(struct bb_contention_sim *s)
+static int allocate_resources(struct bb_contention_sim *s)
 {
     const int classes = sim_of(s)->classes.n;
     int resources = classes * BB_GPU_RESOURCES;
@@ -73,13 +73,13 @@ static int find_places(struct bb_contention_sim *s)
     for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++) {
         const bool shared = bb_resource_can_limit(s->cluster, what);
 
-        s->place_base[what] = shared || what == BB_RESOURCE_NIC ? resources : BB_NONE;
+        s->resource_base[what] = shared || what == BB_RESOURCE_NIC ? resources : BB_NONE;
         s->has_uplinks |= shared && what != BB_RESOURCE_NIC;
-        if (shared && number_places(s, what))
+        if (shared && number_shared_resources(s, what))
             return -BB_EFAIL;
         if (!shared && what == BB_RESOURCE_NIC)
-            own_nics(s);
-        resources += s->place_base[what] == BB_NONE ? 0 : classes * BB_PLACE_RESOURCES;
+            assign_private_nics(s);
+        resources += s->resource_base[what] == BB_NONE ? 0 : classes * BB_DIRECTIONS;
     }
     return resources;
 }
@@ -91,12 +91,12 @@ static void set_capacities(struct bb_contention_sim *s)
     const struct bb_sim *m = sim_of(s);
 
     for (int c = 0; c < m->classes.n; c++) {
-        resources[gpu_resource(c, BB_GPU_OUT)].capacity = s->cluster->intra.gbps;
-        resources[gpu_resource(c, BB_GPU_IN)].capacity = s->cluster->intra.gbps;
-        resources[gpu_resource(c, BB_GPU_MEMORY)].capacity = memory;
+        resources[gpu_resource_index(c, BB_GPU_OUT)].capacity = s->cluster->intra.gbps;
+        resources[gpu_resource_index(c, BB_GPU_IN)].capacity = s->cluster->intra.gbps;
+        resources[gpu_resource_index(c, BB_GPU_MEMORY)].capacity = memory;
         for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++)
-            for (int i = 0; i < BB_PLACE_RESOURCES && s->place_base[what] != BB_NONE; i++)
-                resources[place_resource(s, c, what, i)].capacity =
+            for (int i = 0; i < BB_DIRECTIONS && s->resource_base[what] != BB_NONE; i++)
+                resources[shared_resource_index(s, c, what, i)].capacity =
                     bb_resource_gbps(s->cluster, &m->conditions.slow, what, m->classes.rank[c]);
     }
 }
@@ -112,11 +112,11 @@ static int count_uses(const struct bb_contention_sim *s)
     int uses = BB_GPU_RESOURCES;
 
     for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++)
-        uses += s->place_base[what] == BB_NONE ? 0 : BB_PLACE_RESOURCES;
+        uses += s->resource_base[what] == BB_NONE ? 0 : BB_DIRECTIONS;
     return uses;
 }
 
-static void place_uses(struct bb_contention_sim *s)
+static void allocate_uses(struct bb_contention_sim *s)
 {
     int use = 0, of_gpu = count_uses(s);
 
@@ -133,7 +133,7 @@ int bb_contention_sim_resources_init(struct bb_contention_sim *s)
     int resources, rc;
 
     TRY(BB_NEW(s->gpus, m->classes.n));
-    resources = find_places(s);
+    resources = allocate_resources(s);
     if (resources < 0)
         return resources;
     TRY(bb_flows_init(&s->flows, n_flows, resources,
@@ -144,7 +144,7 @@ int bb_contention_sim_resources_init(struct bb_contention_sim *s)
         int64_t held;
     });
     set_capacities(s);
-    place_uses(s);
+    allocate_uses(s);
     for (int c = 0; c < m->classes.n; c++)
         s->gpus[c].running = BB_NONE;
 out:
@@ -164,7 +164,7 @@ void bb_contention_sim_resources_release(struct bb_contention_sim *s)
 
 /* What a GPU gives to an activity at full rate, in bytes per nanosecond. place: [BB_RESOURCE_KINDS][out, in]. */
 struct rates {
-    double out, in, memory, place[BB_RESOURCE_KINDS][BB_PLACE_RESOURCES];
+    double out, in, memory, place[BB_RESOURCE_KINDS][BB_DIRECTIONS];
 };
 
 static void add_use(struct bb_contention_sim *s, struct bb_flow *flow, int resource, double weight)
@@ -191,17 +191,17 @@ static void use_gpu(struct bb_contention_sim *s, struct bb_flow *flow, int class
 {
     const struct bb_contention_attachment *at = s->gpus[class_id].at;
 
-    add_use(s, flow, gpu_resource(class_id, BB_GPU_OUT), rates->out);
-    add_use(s, flow, gpu_resource(class_id, BB_GPU_IN), rates->in);
-    add_use(s, flow, gpu_resource(class_id, BB_GPU_MEMORY),
+    add_use(s, flow, gpu_resource_index(class_id, BB_GPU_OUT), rates->out);
+    add_use(s, flow, gpu_resource_index(class_id, BB_GPU_IN), rates->in);
+    add_use(s, flow, gpu_resource_index(class_id, BB_GPU_MEMORY),
             fmin(rates->memory, bb_cluster_nccl_memory_gbps(s->cluster)));
-    add_use(s, flow, place_resource(s, class_id, BB_RESOURCE_NIC, BB_PLACE_OUT),
-            at[BB_RESOURCE_NIC].ranks * rates->place[BB_RESOURCE_NIC][BB_PLACE_OUT]);
-    add_use(s, flow, place_resource(s, class_id, BB_RESOURCE_NIC, BB_PLACE_IN),
-            at[BB_RESOURCE_NIC].ranks * rates->place[BB_RESOURCE_NIC][BB_PLACE_IN]);
+    add_use(s, flow, shared_resource_index(s, class_id, BB_RESOURCE_NIC, BB_DIRECTION_OUT),
+            at[BB_RESOURCE_NIC].ranks * rates->place[BB_RESOURCE_NIC][BB_DIRECTION_OUT]);
+    add_use(s, flow, shared_resource_index(s, class_id, BB_RESOURCE_NIC, BB_DIRECTION_IN),
+            at[BB_RESOURCE_NIC].ranks * rates->place[BB_RESOURCE_NIC][BB_DIRECTION_IN]);
     for (enum bb_resource_kind what = BB_RESOURCE_LEAF; s->has_uplinks && what < BB_RESOURCE_KINDS; what++)
-        for (int i = 0; i < BB_PLACE_RESOURCES && s->place_base[what] != BB_NONE; i++)
-            add_uplink_use(s, flow, place_resource(s, class_id, what, i), at[what].ranks * rates->place[what][i]);
+        for (int i = 0; i < BB_DIRECTIONS && s->resource_base[what] != BB_NONE; i++)
+            add_uplink_use(s, flow, shared_resource_index(s, class_id, what, i), at[what].ranks * rates->place[what][i]);
 }
 
 static double larger(double a, double b)
@@ -211,7 +211,7 @@ static double larger(double a, double b)
 
 void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int instance, const struct bb_cost *cost)
 {
-    const struct bb_sim_instance *one = &sim_of(s)->instances[instance];
+    const struct bb_sim_instance *inst = &sim_of(s)->instances[instance];
     struct bb_flow *flow = &s->flows.flows[instance];
     double link = cost->link_ns / cost->transfer_ns * s->cluster->intra.gbps;
     double nic = cost->nic_bytes / cost->transfer_ns;
@@ -220,15 +220,15 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
 
     flow->n_uses = 0;
     flow->bytes_per_ns = cost->link_ns > cost->nic_ns ? link : nic;
-    for (int i = 0; i < one->n; i++) {
-        const struct bb_member *member = &sim_of(s)->members[one->first + i];
+    for (int i = 0; i < inst->n; i++) {
+        const struct bb_member *member = &sim_of(s)->members[inst->first + i];
 
         for (enum bb_resource_kind what = BB_RESOURCE_LEAF; what < BB_RESOURCE_KINDS; what++)
-            if (s->place_base[what] != BB_NONE) {
+            if (s->resource_base[what] != BB_NONE) {
                 const enum bb_tier tier = bb_resource_tier(what);
 
-                rates.place[what][BB_PLACE_OUT] = rates.place[what][BB_PLACE_IN] =
-                    bb_fabric_member_bytes(cost, tier, one->size, member->near.ranks[tier]) / cost->transfer_ns;
+                rates.place[what][BB_DIRECTION_OUT] = rates.place[what][BB_DIRECTION_IN] =
+                    bb_fabric_member_bytes(cost, tier, inst->size, member->tier_members.ranks[tier]) / cost->transfer_ns;
             }
         use_gpu(s, flow, member->class_id, &rates);
     }
@@ -292,7 +292,7 @@ enum bb_limit bb_contention_sim_flow_limit(const struct bb_contention_sim *s, in
     if (resource < 0)
         return alone;
     for (int what = BB_RESOURCE_KINDS - 1; what >= 0; what--)
-        if (s->place_base[what] != BB_NONE && resource >= s->place_base[what])
+        if (s->resource_base[what] != BB_NONE && resource >= s->resource_base[what])
             return (enum bb_limit)(BB_LIMIT_NIC + what);
     return resource % BB_GPU_RESOURCES == BB_GPU_MEMORY ? BB_LIMIT_MEMORY : BB_LIMIT_LINK;
 }
@@ -346,7 +346,7 @@ enum bb_limit bb_contention_sim_kernel_limit(struct bb_contention_sim *s, const 
 /* Multiprocessors that a kernel does without: those that NCCL holds now. Two chunks side by side are there to hide each
  * other's communication, so training's products leave it its multiprocessors from their launch to their end, whether it
  * is there or not: DeepSeek-V3's have 112 of 132 (its report, 3.2.2). */
-static int sms_without(const struct bb_contention_sim *s, const struct bb_running_kernel *running)
+static int count_unavailable_sms(const struct bb_contention_sim *s, const struct bb_running_kernel *running)
 {
     const int held = bb_cluster_held_sms(s->cluster, s->gpus[running->class_id].held_sms);
     const int left = s->cluster->trains && running->op->beside ? s->cluster->sharing.collective_sms : 0;
@@ -357,9 +357,9 @@ static int sms_without(const struct bb_contention_sim *s, const struct bb_runnin
 /* What the multiprocessors that NCCL holds and the memory's rate that it takes add to the time alone. */
 double bb_contention_sim_kernel_rate(struct bb_contention_sim *s, const struct bb_running_kernel *running)
 {
-    const int held = sms_without(s, running);
+    const int held = count_unavailable_sms(s, running);
     const double taken =
-        bb_flows_used(&s->flows, gpu_resource(running->class_id, BB_GPU_MEMORY)) / bb_cluster_memory_gbps(s->cluster);
+        bb_flows_used(&s->flows, gpu_resource_index(running->class_id, BB_GPU_MEMORY)) / bb_cluster_memory_gbps(s->cluster);
     const struct bb_kernel_sums *sums;
     double whole_ns, memory_ns, more_ns;
 
@@ -390,11 +390,11 @@ void bb_contention_sim_report_busy(const struct bb_contention_sim *s)
         double ns[BB_RESOURCE_KINDS] = {0};
 
         for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++)
-            if (s->place_base[what] != BB_NONE)
+            if (s->resource_base[what] != BB_NONE)
                 ns[what] =
-                    busy_ns(s, place_resource(s, c, what, BB_PLACE_OUT), place_resource(s, c, what, BB_PLACE_IN));
+                    busy_ns(s, shared_resource_index(s, c, what, BB_DIRECTION_OUT), shared_resource_index(s, c, what, BB_DIRECTION_IN));
         s->r->c->busy[c] =
-            (struct bb_sim_busy){.link_ns = busy_ns(s, gpu_resource(c, BB_GPU_OUT), gpu_resource(c, BB_GPU_IN)),
+            (struct bb_sim_busy){.link_ns = busy_ns(s, gpu_resource_index(c, BB_GPU_OUT), gpu_resource_index(c, BB_GPU_IN)),
                                  .nic_ns = ns[BB_RESOURCE_NIC],
                                  .uplink_ns = {ns[BB_RESOURCE_LEAF], ns[BB_RESOURCE_POD]}};
     }

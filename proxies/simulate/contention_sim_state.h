@@ -11,7 +11,7 @@
 /* Resources of each class's GPU, then of each NIC, then of each leaf's and each pod's uplinks where they can be
  * scarce. */
 enum { BB_GPU_OUT, BB_GPU_IN, BB_GPU_MEMORY, BB_GPU_RESOURCES };
-enum { BB_PLACE_OUT, BB_PLACE_IN, BB_PLACE_RESOURCES };
+enum { BB_DIRECTION_OUT, BB_DIRECTION_IN, BB_DIRECTIONS };
 
 struct bb_contention_gpu {
     int held_sms;
@@ -41,12 +41,12 @@ struct bb_contention_sim {
     struct bb_event_queue events;
     int rc; /* the first failure */
     struct bb_contention_gpu *gpus;
-    int place_base[BB_RESOURCE_KINDS]; /* the first resource of these, BB_NONE: they are never scarce */
+    int resource_base[BB_RESOURCE_KINDS]; /* the first resource of these, BB_NONE: they are never scarce */
     bool has_uplinks;          /* that can be scarce */
     int *use_at;               /* [resources] a flow's latest use of it */
     int *dirty, n_dirty;
     struct bb_contention_collective {
-        int order, uses_of; /* uses_of: whose uses the flow has, of the calls there; BB_NONE */
+        int order, uses_call; /* uses_of: whose uses the flow has, of the calls there; BB_NONE */
         double latency_ns;
         enum bb_limit limit; /* alone */
     } * collectives;          /* [rendezvous] */
@@ -63,9 +63,9 @@ struct bb_contention_sim {
         int64_t latency_ns;
         int served, next; /* served: how many sides have been */
     } * messages;
-    int n_messages, unused_message; /* unused_: the first that is not in use, BB_NONE */
+    int n_messages, free_message; /* unused_: the first that is not in use, BB_NONE */
     struct bb_running_kernel *running;
-    int n_running, unused_running, kernels; /* kernels: of them in use */
+    int n_running, free_running, kernels; /* kernels: of them in use */
     struct bb_key_index sums_index;
     struct bb_kernel_sums *sums;
 };

@@ -150,16 +150,16 @@ out:
 /* ---- collectives ---- */
 
 /* One member of each class of the communicator instance that `rank` is in. seen[classes] marks those of this one. */
-static int gather_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_sim_instance *one)
+static int collect_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_sim_instance *inst)
 {
     const struct bb_layout *l = &m->step->layout;
     int group = l->comms[comm].group, instance = bb_group_instance(l, group, rank), size = l->groups[group].size, rc;
-    struct bb_tier_members *near;
+    struct bb_tier_members *tier_members;
 
-    *one = (struct bb_sim_instance){.comm = comm, .size = size, .first = m->n_members};
-    one->nodes = bb_group_nodes(l, group, instance, m->cluster ? m->cluster->gpus_per_node : 0);
-    TRY(BB_NEW(near, size));
-    TRY(bb_group_find_placement(l, group, instance, m->cluster, &one->placement, near));
+    *inst = (struct bb_sim_instance){.comm = comm, .size = size, .first = m->n_members};
+    inst->nodes = bb_group_nodes(l, group, instance, m->cluster ? m->cluster->gpus_per_node : 0);
+    TRY(BB_NEW(tier_members, size));
+    TRY(bb_group_find_placement(l, group, instance, m->cluster, &inst->placement, tier_members));
     for (int i = 0; i < size; i++) {
         int member = bb_group_member(l, group, instance, i), class_id = m->classes.of[member];
 
@@ -167,11 +167,11 @@ static int gather_members(struct bb_sim *m, int comm, int rank, int *seen, struc
             continue;
         seen[class_id] = m->n_instances + 1;
         TRY(BB_GROW(m->members, m->n_members));
-        m->members[m->n_members++] = (struct bb_member){class_id, member, near[i]};
-        one->n++;
+        m->members[m->n_members++] = (struct bb_member){class_id, member, tier_members[i]};
+        inst->n++;
     }
 out:
-    free(near);
+    free(tier_members);
     return rc;
 }
 
@@ -228,21 +228,21 @@ static void compare_members(const struct bb_sim *m, int comm, const struct bb_me
     }
 }
 
-static void fill_instance(struct bb_sim *m, struct bb_sim_instance *one, struct bb_faults *faults)
+static void fill_instance(struct bb_sim *m, struct bb_sim_instance *inst, struct bb_faults *faults)
 {
-    const struct bb_member *members = &m->members[one->first];
+    const struct bb_member *members = &m->members[inst->first];
     const int n_comms = m->step->layout.n_comms;
 
-    for (int i = 0; i < one->n; i++) {
-        int n = collectives_of(m, &members[i], one->comm);
+    for (int i = 0; i < inst->n; i++) {
+        int n = collectives_of(m, &members[i], inst->comm);
 
-        m->instance_of[members[i].class_id * n_comms + one->comm] = m->n_instances;
-        one->collectives = n > one->collectives ? n : one->collectives;
+        m->instance_of[members[i].class_id * n_comms + inst->comm] = m->n_instances;
+        inst->collectives = n > inst->collectives ? n : inst->collectives;
         if (i > 0)
-            compare_members(m, one->comm, &members[0], &members[i], faults);
+            compare_members(m, inst->comm, &members[0], &members[i], faults);
     }
-    one->base = m->n_collectives;
-    m->n_collectives += one->collectives;
+    inst->base = m->n_collectives;
+    m->n_collectives += inst->collectives;
 }
 
 static int list_sim_instances(struct bb_sim *m, int comm, struct bb_faults *faults)
@@ -254,7 +254,7 @@ static int list_sim_instances(struct bb_sim *m, int comm, struct bb_faults *faul
         if (m->instance_of[c * n_comms + comm] != BB_NONE || bb_sim_task_graph(m, c)->n_collectives[comm] == 0)
             continue;
         TRY(BB_GROW(m->instances, m->n_instances));
-        TRY(gather_members(m, comm, m->classes.rank[c], seen, &m->instances[m->n_instances]));
+        TRY(collect_members(m, comm, m->classes.rank[c], seen, &m->instances[m->n_instances]));
         fill_instance(m, &m->instances[m->n_instances], faults);
         m->n_instances++;
     }
@@ -350,7 +350,7 @@ out:
     return rc;
 }
 
-static int make_room(struct bb_sim *m)
+static int allocate_arrays(struct bb_sim *m)
 {
     const int n = m->classes.n, n_comms = m->step->layout.n_comms;
     size_t cells = (size_t)n * (size_t)n_comms, ops;
@@ -388,7 +388,7 @@ int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cl
     }
     TRY(make_graphs(m));
     TRY(bb_sim_find_classes(m, faults));
-    TRY(make_room(m));
+    TRY(allocate_arrays(m));
     for (int c = 0; c < m->classes.n; c++)
         TRY(match_class(m, c, faults) || match_alltoallvs(m, c, faults) ? -BB_EFAIL : 0);
     for (int comm = 0; comm < step->layout.n_comms; comm++)

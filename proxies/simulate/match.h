@@ -32,7 +32,7 @@ struct bb_sim_instance {
 
 struct bb_member {
     int class_id, rank; /* rank: the member itself, for messages */
-    struct bb_tier_members near;
+    struct bb_tier_members tier_members;
 };
 
 /* The other side of a message: the peer's rank, and the task of its class; BB_NONE: nobody. */
@@ -127,11 +127,11 @@ static inline int bb_sim_alltoallv_task(const struct bb_sim *m, int class_id, in
 }
 
 /* bb_sim_member_task - of the i-th member of a rendezvous, the task that is its collective of that order. */
-static inline int bb_sim_member_task(const struct bb_sim *m, const struct bb_sim_instance *one, int i, int order)
+static inline int bb_sim_member_task(const struct bb_sim *m, const struct bb_sim_instance *inst, int i, int order)
 {
-    int class_id = m->members[one->first + i].class_id;
+    int class_id = m->members[inst->first + i].class_id;
 
-    return m->task_base[class_id] + bb_sim_task_graph(m, class_id)->collectives[one->comm][order];
+    return m->task_base[class_id] + bb_sim_task_graph(m, class_id)->collectives[inst->comm][order];
 }
 
 #endif

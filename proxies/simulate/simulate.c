@@ -72,16 +72,16 @@ static void run_compute(struct bb_execution *r, int at, const struct bb_op *op)
     bb_execution_end(r, at);
 }
 
-static void end_members(struct bb_execution *r, const struct bb_sim_instance *one, int order, int64_t lasts_ns)
+static void end_members(struct bb_execution *r, const struct bb_sim_instance *inst, int order, int64_t lasts_ns)
 {
     const struct bb_sim *m = r->m;
-    const struct bb_sim_collective *all = &r->c->collectives[one->base + order];
+    const struct bb_sim_collective *state = &r->c->collectives[inst->base + order];
 
-    for (int i = 0; i < one->n; i++) {
-        int their = bb_sim_member_task(m, one, i, order);
+    for (int i = 0; i < inst->n; i++) {
+        int their = bb_sim_member_task(m, inst, i, order);
 
-        r->c->tasks[their].met_ns = all->latest_begin_ns;
-        r->c->tasks[their].end_ns = r->c->tasks[their].alone_end_ns = all->latest_ns + lasts_ns;
+        r->c->tasks[their].met_ns = state->latest_begin_ns;
+        r->c->tasks[their].end_ns = r->c->tasks[their].alone_end_ns = state->latest_ns + lasts_ns;
         if (!r->shared)
             bb_execution_end(r, their);
     }
@@ -90,11 +90,11 @@ static void end_members(struct bb_execution *r, const struct bb_sim_instance *on
 /* Returns which of the calls at this place it is. */
 static int cost_of_call(struct bb_execution *r, int place, const struct bb_op *op, struct bb_cost *cost)
 {
-    const struct bb_sim_instance *one = &r->m->instances[place];
-    struct bb_collective call = bb_op_collective(op, one->size, one->nodes, &one->placement);
+    const struct bb_sim_instance *inst = &r->m->instances[place];
+    struct bb_collective call = bb_op_collective(op, inst->size, inst->nodes, &inst->placement);
     int which;
 
-    call.members_on_root_node = bb_group_count_on_root_node(&r->m->step->layout, op, r->m->members[one->first].rank, r->m->cluster);
+    call.members_on_root_node = bb_group_count_on_root_node(&r->m->step->layout, op, r->m->members[inst->first].rank, r->m->cluster);
     which = bb_op_times_call(&r->known, place, &call, cost);
     if (which < 0)
         r->rc = which;
@@ -105,20 +105,20 @@ static void run_collective(struct bb_execution *r, int at, const struct bb_task 
 {
     const struct bb_sim *m = r->m;
     int place = m->instance_of[r->class_of[at] * m->step->layout.n_comms + u->comm];
-    const struct bb_sim_instance *one = &m->instances[place];
-    struct bb_sim_collective *all = &r->c->collectives[one->base + u->order];
+    const struct bb_sim_instance *inst = &m->instances[place];
+    struct bb_sim_collective *state = &r->c->collectives[inst->base + u->order];
     struct bb_cost cost = {0};
     int call = BB_NONE;
 
-    if (r->shared && one->size > 1)
+    if (r->shared && inst->size > 1)
         bb_contention_sim_join_collective(r->shared, r->class_of[at]);
-    bb_raise_time(&all->latest_ns, r->c->tasks[at].arrival_ns);
-    bb_raise_time(&all->latest_begin_ns, r->c->tasks[at].begin_ns);
-    if (++all->n_arrived < one->n)
+    bb_raise_time(&state->latest_ns, r->c->tasks[at].arrival_ns);
+    bb_raise_time(&state->latest_begin_ns, r->c->tasks[at].begin_ns);
+    if (++state->n_arrived < inst->n)
         return;
     if (m->cluster)
         call = cost_of_call(r, place, op, &cost);
-    end_members(r, one, u->order, llround(cost.latency_ns + cost.transfer_ns));
+    end_members(r, inst, u->order, llround(cost.latency_ns + cost.transfer_ns));
     if (r->shared)
         bb_contention_sim_start_collective(r->shared, place, u->order, call, &cost);
 }
@@ -300,7 +300,7 @@ void bb_execution_start(struct bb_execution *r, int at)
 
 /* ---- the beginning ---- */
 
-static bool moves_something(const struct bb_task *u, const struct bb_op *op)
+static bool transfers_data(const struct bb_task *u, const struct bb_op *op)
 {
     return u->kind != BB_TASK_ALLTOALLV || bb_alltoallv_peers(op) > 0;
 }
@@ -326,7 +326,7 @@ static void issue_class(struct bb_execution *r, int class_id)
                 first = work.first_ns;
                 host += work.issue_ns;
             } else
-                host += first = moves_something(&s->tasks[u], op) ? bb_cluster_issue_ns(r->m->cluster, false) : 0;
+                host += first = transfers_data(&s->tasks[u], op) ? bb_cluster_issue_ns(r->m->cluster, false) : 0;
         }
         r->c->tasks[at].begin_ns = r->c->tasks[at].host_ns = before;
         r->c->tasks[at].arrival_ns = before + first;
@@ -335,7 +335,7 @@ static void issue_class(struct bb_execution *r, int class_id)
 }
 
 /* Messages, or places, that have to be met. */
-static int sides_of(const struct bb_task_graph *s, const struct bb_task *u)
+static int count_messages(const struct bb_task_graph *s, const struct bb_task *u)
 {
     if (u->kind == BB_TASK_ALLTOALLV)
         return bb_alltoallv_peers(&s->program->ops[u->first]);
@@ -352,7 +352,7 @@ static void start_class(struct bb_execution *r, int class_id)
         int at = r->m->task_base[class_id] + u;
 
         r->class_of[at] = class_id;
-        r->c->tasks[at].open = sides_of(s, &s->tasks[u]);
+        r->c->tasks[at].open = count_messages(s, &s->tasks[u]);
         r->c->tasks[at].before = r->c->serialised ? u > 0 : s->tasks[u].n_before;
     }
     for (int at = r->m->task_base[class_id]; at < r->m->task_base[class_id] + s->n_tasks; at++)
@@ -362,7 +362,7 @@ static void start_class(struct bb_execution *r, int class_id)
             r->ready[r->n_ready++] = at;
 }
 
-static int list_times(struct bb_execution *r)
+static int list_slowdowns(struct bb_execution *r)
 {
     const struct bb_slow *slow = &r->m->conditions.slow;
 
@@ -375,7 +375,7 @@ static int list_times(struct bb_execution *r)
     return 0;
 }
 
-static int make_room(struct bb_execution *r)
+static int allocate_arrays(struct bb_execution *r)
 {
     int tasks = r->m->task_base[r->m->classes.n];
     struct bb_sim_run *c = r->c;
@@ -396,8 +396,8 @@ static int init_execution(struct bb_execution *r, const struct bb_sim *m, struct
     int rc;
 
     *r = (struct bb_execution){.m = m, .c = run, .known = BB_OP_TIMES(m->cluster)};
-    TRY(make_room(r));
-    TRY(list_times(r));
+    TRY(allocate_arrays(r));
+    TRY(list_slowdowns(r));
     if (m->cluster && m->cluster->shares)
         TRY(bb_contention_sim_init(&r->shared, r));
 out:

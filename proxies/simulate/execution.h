@@ -11,11 +11,11 @@ struct bb_contention_sim;
 struct bb_execution {
     const struct bb_sim *m;
     struct bb_sim_run *c;
-    struct bb_contention_sim *shared; /* NULL: nothing is shared, and tasks may come in any order */
+    struct bb_contention_sim *contention; /* NULL: nothing is shared, and tasks may come in any order */
     int *ready, n_ready;      /* tasks that may arrive                                    */
     int *class_of;            /* [tasks]                                                  */
-    double *times;            /* [classes] that kernels last longer; NULL: none does      */
-    struct bb_op_times known;
+    double *slowdowns;            /* [classes] that kernels last longer; NULL: none does      */
+    struct bb_op_times op_times;
     int rc; /* the first failure */
 };
 

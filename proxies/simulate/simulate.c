@@ -18,8 +18,8 @@ static void release_task(struct bb_execution *r, int at, int64_t when)
     bb_raise_time(&r->c->tasks[at].begin_ns, when);
     if (--r->c->tasks[at].before > 0)
         return;
-    if (r->shared)
-        bb_contention_sim_arrive(r->shared, at);
+    if (r->contention)
+        bb_contention_sim_arrive(r->contention, at);
     else
         r->ready[r->n_ready++] = at;
 }
@@ -46,11 +46,11 @@ void bb_execution_end(struct bb_execution *r, int at)
 /* A slow rank's kernels last longer, and with jitter each operation's by a part of its own. */
 static int64_t perturbed_ns(const struct bb_execution *r, int at, int64_t ns)
 {
-    double times = r->times ? r->times[r->class_of[at]] : 1;
+    double slowdowns = r->slowdowns ? r->slowdowns[r->class_of[at]] : 1;
 
     if (r->m->conditions.jitter > 0)
-        times *= bb_jitter_factor(&r->m->conditions, at);
-    return bb_op_slowed_ns(ns, times);
+        slowdowns *= bb_jitter_factor(&r->m->conditions, at);
+    return bb_op_slowed_ns(ns, slowdowns);
 }
 
 static void run_compute(struct bb_execution *r, int at, const struct bb_op *op)
@@ -60,11 +60,11 @@ static void run_compute(struct bb_execution *r, int at, const struct bb_op *op)
 
     r->c->tasks[at].end_ns = start_ns;
     if (r->m->cluster) {
-        if (bb_op_times_work(&r->known, op, &work))
+        if (bb_op_times_work(&r->op_times, op, &work))
             r->rc = -BB_EFAIL;
         ns = perturbed_ns(r, at, bb_work_end_ns(&work, start_ns, r->c->tasks[at].host_ns) - start_ns);
-        if (r->shared) {
-            bb_contention_sim_start_kernel(r->shared, at, op, ns);
+        if (r->contention) {
+            bb_contention_sim_start_kernel(r->contention, at, op, ns);
             return;
         }
         r->c->tasks[at].end_ns += ns;
@@ -82,7 +82,7 @@ static void end_members(struct bb_execution *r, const struct bb_sim_instance *in
 
         r->c->tasks[their].met_ns = state->latest_begin_ns;
         r->c->tasks[their].end_ns = r->c->tasks[their].alone_end_ns = state->latest_ns + lasts_ns;
-        if (!r->shared)
+        if (!r->contention)
             bb_execution_end(r, their);
     }
 }
@@ -95,7 +95,7 @@ static int cost_of_call(struct bb_execution *r, int place, const struct bb_op *o
     int which;
 
     call.members_on_root_node = bb_group_count_on_root_node(&r->m->step->layout, op, r->m->members[inst->first].rank, r->m->cluster);
-    which = bb_op_times_call(&r->known, place, &call, cost);
+    which = bb_op_times_call(&r->op_times, place, &call, cost);
     if (which < 0)
         r->rc = which;
     return which;
@@ -110,8 +110,8 @@ static void run_collective(struct bb_execution *r, int at, const struct bb_task 
     struct bb_cost cost = {0};
     int call = BB_NONE;
 
-    if (r->shared && inst->size > 1)
-        bb_contention_sim_join_collective(r->shared, r->class_of[at]);
+    if (r->contention && inst->size > 1)
+        bb_contention_sim_join_collective(r->contention, r->class_of[at]);
     bb_raise_time(&state->latest_ns, r->c->tasks[at].arrival_ns);
     bb_raise_time(&state->latest_begin_ns, r->c->tasks[at].begin_ns);
     if (++state->n_arrived < inst->n)
@@ -119,8 +119,8 @@ static void run_collective(struct bb_execution *r, int at, const struct bb_task 
     if (m->cluster)
         call = cost_of_call(r, place, op, &cost);
     end_members(r, inst, u->order, llround(cost.latency_ns + cost.transfer_ns));
-    if (r->shared)
-        bb_contention_sim_start_collective(r->shared, place, u->order, call, &cost);
+    if (r->contention)
+        bb_contention_sim_start_collective(r->contention, place, u->order, call, &cost);
 }
 
 static double message_bytes(const struct bb_op *op)
@@ -182,8 +182,8 @@ static void match_sides(struct bb_execution *r, int at, int there, const struct 
     bb_raise_time(&mine->met_ns, theirs->begin_ns);
     bb_raise_time(&theirs->met_ns, mine->begin_ns);
     load_ns = mine->load_ns > theirs->load_ns ? mine->load_ns : theirs->load_ns;
-    if (r->shared)
-        bb_contention_sim_start_message(r->shared, at, there, link_ns(r->m, link, 0), link->from == link->to);
+    if (r->contention)
+        bb_contention_sim_start_message(r->contention, at, there, link_ns(r->m, link, 0), link->from == link->to);
     else
         end_message(r, at, there,
                     (mine->arrival_ns > theirs->arrival_ns ? mine : theirs)->arrival_ns + link_ns(r->m, link, load_ns));
@@ -196,7 +196,7 @@ static void match_message(struct bb_execution *r, int at, int op)
     const struct bb_sim_side side = m->sides[m->op_base[class_id] + op];
     const struct bb_op *o = &bb_sim_task_graph(m, class_id)->program->ops[op];
 
-    if (side.task == BB_NONE || (r->shared && side.rank == rank && o->kind == BB_OP_RECV))
+    if (side.task == BB_NONE || (r->contention && side.rank == rank && o->kind == BB_OP_RECV))
         return; /* of a message to oneself the send tells for both where time is shared */
     match_sides(r, at, side.task, &(struct link){rank, side.rank, message_bytes(o)});
 }
@@ -204,8 +204,8 @@ static void match_message(struct bb_execution *r, int at, int op)
 /* What all its messages are for the links: in time, or as a flow where the machine is shared. */
 static void load_links(struct bb_execution *r, int at, int comm, const struct bb_link_load *load, int others)
 {
-    if (r->shared)
-        bb_contention_sim_start_exchange(r->shared, at, comm, load, others);
+    if (r->contention)
+        bb_contention_sim_start_exchange(r->contention, at, comm, load, others);
     else
         r->c->tasks[at].load_ns = bb_cluster_link_load_ns(r->m->cluster, load, 1);
 }
@@ -222,7 +222,7 @@ static void run_exchange(struct bb_execution *r, int at, const struct bb_task_gr
     }
     for (int i = 0; i < u->n; i++)
         match_message(r, at, s->exchanged[u->first + i]);
-    if (r->c->tasks[at].open == 0 && !r->shared)
+    if (r->c->tasks[at].open == 0 && !r->contention)
         bb_execution_end(r, at);
 }
 
@@ -276,7 +276,7 @@ static void run_alltoallv(struct bb_execution *r, int at, const struct bb_task *
         if (there != BB_NONE)
             match_sides(r, at, there, &(struct link){.from = rank, .to = peers[place].rank});
     }
-    if (r->c->tasks[at].open == 0 && !r->shared)
+    if (r->c->tasks[at].open == 0 && !r->contention)
         bb_execution_end(r, at);
 }
 
@@ -321,7 +321,7 @@ static void issue_class(struct bb_execution *r, int class_id)
             launch = s->tasks[u].issue;
             before = host;
             if (s->issue_computes[launch]) {
-                if (bb_op_times_work(&r->known, op, &work))
+                if (bb_op_times_work(&r->op_times, op, &work))
                     r->rc = -BB_EFAIL;
                 first = work.first_ns;
                 host += work.issue_ns;
@@ -356,8 +356,8 @@ static void start_class(struct bb_execution *r, int class_id)
         r->c->tasks[at].before = r->c->serialised ? u > 0 : s->tasks[u].n_before;
     }
     for (int at = r->m->task_base[class_id]; at < r->m->task_base[class_id] + s->n_tasks; at++)
-        if (r->c->tasks[at].before == 0 && r->shared)
-            bb_contention_sim_arrive(r->shared, at);
+        if (r->c->tasks[at].before == 0 && r->contention)
+            bb_contention_sim_arrive(r->contention, at);
         else if (r->c->tasks[at].before == 0)
             r->ready[r->n_ready++] = at;
 }
@@ -368,10 +368,10 @@ static int list_slowdowns(struct bb_execution *r)
 
     if (slow->n == 0)
         return 0;
-    if (BB_NEW(r->times, r->m->classes.n))
+    if (BB_NEW(r->slowdowns, r->m->classes.n))
         return -BB_EFAIL;
     for (int c = 0; c < r->m->classes.n; c++)
-        r->times[c] = bb_slow_compute_factor(slow, r->m->classes.rank[c]);
+        r->slowdowns[c] = bb_slow_compute_factor(slow, r->m->classes.rank[c]);
     return 0;
 }
 
@@ -395,11 +395,11 @@ static int init_execution(struct bb_execution *r, const struct bb_sim *m, struct
 {
     int rc;
 
-    *r = (struct bb_execution){.m = m, .c = run, .known = BB_OP_TIMES(m->cluster)};
+    *r = (struct bb_execution){.m = m, .c = run, .op_times = BB_OP_TIMES(m->cluster)};
     TRY(allocate_arrays(r));
     TRY(list_slowdowns(r));
     if (m->cluster && m->cluster->shares)
-        TRY(bb_contention_sim_init(&r->shared, r));
+        TRY(bb_contention_sim_init(&r->contention, r));
 out:
     return rc;
 }
@@ -412,17 +412,17 @@ static void clear_execution(struct bb_execution *r)
     memset(c->tasks, 0, sizeof(*c->tasks) * (size_t)r->m->task_base[r->m->classes.n]);
     memset(c->collectives, 0, sizeof(*c->collectives) * (size_t)r->m->n_collectives);
     c->n_ended = 0;
-    if (r->shared)
-        bb_contention_sim_reset(r->shared);
+    if (r->contention)
+        bb_contention_sim_reset(r->contention);
 }
 
 static void release_execution(struct bb_execution *r)
 {
-    bb_op_times_release(&r->known);
-    bb_contention_sim_release(r->shared);
+    bb_op_times_release(&r->op_times);
+    bb_contention_sim_release(r->contention);
     free(r->ready);
     free(r->class_of);
-    free(r->times);
+    free(r->slowdowns);
 }
 
 static int execute_all(struct bb_execution *r)
@@ -431,8 +431,8 @@ static int execute_all(struct bb_execution *r)
 
     for (int c = 0; c < r->m->classes.n; c++)
         start_class(r, c);
-    if (r->shared)
-        TRY(bb_contention_sim_run(r->shared));
+    if (r->contention)
+        TRY(bb_contention_sim_run(r->contention));
     while (r->n_ready > 0)
         bb_execution_start(r, r->ready[--r->n_ready]);
     rc = r->rc;

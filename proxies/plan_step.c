@@ -103,7 +103,7 @@ static int guess_optimizer(struct bb_proxy_config *config, const struct bb_arch 
     double bytes;
     int rc;
 
-    if (config->sync.precision_aware || !sync || strcmp(sync, bb_sync_words[BB_SYNC_DISTRIBUTED]) != 0 ||
+    if (config->sync.precision_aware || !sync || strcmp(sync, bb_sync_names[BB_SYNC_DISTRIBUTED]) != 0 ||
         (optimizer && strcmp(optimizer, "adam") != 0))
         return 0;
     config->sync.precision_aware = true;

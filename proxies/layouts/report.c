@@ -64,7 +64,7 @@ static void print_row(const struct bb_layouts *found, const struct bb_layout_row
         snprintf(way, sizeof(way), "%s", bb_schedule_names[c->schedule]);
     fprintf(out, "%3d %4d %3d %3d %4d %5d  %-13s %2d x %-5d %-9s %-11s %9s %10s %5.1f%% %5.1f%% %5.1f%% %8.1f", place,
             c->tp, c->cp, c->ep, c->pp, c->dp, way, c->batch, c->micro_batches, recompute_text(c, again),
-            bb_sync_words[c->sync], bb_format_bytes((size_t)r->bytes, bytes), bb_format_time(r->step_ns / 1e3, time),
+            bb_sync_names[c->sync], bb_format_bytes((size_t)r->bytes, bytes), bb_format_time(r->step_ns / 1e3, time),
             100 * r->compute_ns / r->step_ns, 100 * (r->transfer_ns + r->waiting_ns) / r->step_ns,
             100 * r->bubble_ns / r->step_ns, tokens_rate(found, r));
     if (r->p50_ns > 0)
@@ -137,7 +137,7 @@ static void print_words(const struct bb_layout_choice *c, FILE *out)
     fprintf(out, " --micro-batch-size %d --recompute %s", c->batch, bb_recompute_names[c->recompute]);
     if (c->recompute_layers > 0)
         fprintf(out, " --recompute-num-layers %d", c->recompute_layers);
-    fprintf(out, " --dp-sync %s%s\n", bb_sync_words[c->sync], c->tp > 1 ? " --sequence-parallel" : "");
+    fprintf(out, " --dp-sync %s%s\n", bb_sync_names[c->sync], c->tp > 1 ? " --sequence-parallel" : "");
 }
 
 static void print_left_out(const struct bb_layouts *found, FILE *out)
@@ -183,7 +183,7 @@ static json_t *row_json(const struct bb_layouts *found, const struct bb_layout_r
         "{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:i, s:b, s:s, s:s, s:I, s:f, s:f, s:f, s:f}", "tp", c->tp, "cp",
         c->cp, "ep", c->ep, "pp", c->pp, "dp", c->dp, "vpp", c->vpp, "schedule", bb_schedule_names[c->schedule],
         "micro_batch_size", c->batch, "micro_batches", c->micro_batches, "sequence_parallel", c->tp > 1, "recompute",
-        bb_recompute_names[c->recompute], "dp_sync", bb_sync_words[c->sync], "memory_bytes",
+        bb_recompute_names[c->recompute], "dp_sync", bb_sync_names[c->sync], "memory_bytes",
         (json_int_t)llround(r->bytes), "step_us", r->step_ns / 1e3, "tokens_per_s", r->tokens / (r->step_ns / 1e9),
         "tokens_per_s_per_gpu", tokens_rate(found, r), "tflops_per_gpu", r->flops / (r->step_ns * 1e3) / found->gpus);
 

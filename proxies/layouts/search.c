@@ -61,7 +61,7 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     o->schedule = bb_schedule_names[c->schedule];
     o->recompute = bb_recompute_names[c->recompute];
     o->recompute_layers = c->recompute_layers;
-    o->sync = bb_sync_words[c->sync];
+    o->sync = bb_sync_names[c->sync];
     o->sequence_parallel = c->tp > 1;
     as.micro_batch_size = c->batch;
     as.micro_batches = c->micro_batches;
@@ -609,7 +609,7 @@ static int refuse_all(const struct work *w, const struct bb_layout_row *least)
                   "micro-batch %d, recompute %s, %s), a GPU has %s",
                   s->proxy->name, s->config->ranks, bb_format_bytes((size_t)least->bytes, need), least->choice.tp,
                   least->choice.cp, least->choice.ep, least->choice.pp, least->choice.batch,
-                  bb_recompute_names[least->choice.recompute], bb_sync_words[least->choice.sync],
+                  bb_recompute_names[least->choice.recompute], bb_sync_names[least->choice.sync],
                   bb_format_bytes((size_t)s->gpu_bytes, have));
 }
 

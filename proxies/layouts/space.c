@@ -209,7 +209,7 @@ int bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_s
     for (size_t i = 0; i < sizeof(syncs) / sizeof(syncs[0]) && !c->transformer.sync; i++)
         add_value(&l.syncs, syncs[i]);
     if (c->transformer.sync)
-        add_value(&l.syncs, bb_args_index(c->transformer.sync, bb_sync_words, 0));
+        add_value(&l.syncs, bb_args_index(c->transformer.sync, bb_sync_names, 0));
     for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]) && !c->micro_batch_size; i++)
         add_value(&l.batches, batches[i]);
     if (c->micro_batch_size)

@@ -150,10 +150,10 @@ static void write_forward(struct training *t)
     for (int u = 0; u < t->network.n; u++) {
         t->script.phase = BB_PHASE_FORWARD;
         if (t->sync)
-            bb_sync_forward(t->sync, u);
+            bb_sync_before_forward(t->sync, u);
         write_kernels(t, u, FORWARD);
         if (t->sync)
-            bb_sync_forwarded(t->sync, u);
+            bb_sync_after_forward(t->sync, u);
     }
 }
 
@@ -162,10 +162,10 @@ static void write_backward(struct training *t, bool last)
     for (int u = t->network.n - 1; u >= 0; u--) {
         t->script.phase = BB_PHASE_BACKWARD;
         if (t->sync)
-            bb_sync_backward(t->sync, u);
+            bb_sync_before_backward(t->sync, u);
         write_kernels(t, u, BACKWARD);
         if (t->sync)
-            bb_sync_backwarded(t->sync, u, last);
+            bb_sync_after_backward(t->sync, u, last);
         else if (last)
             bb_servers_backwarded(t->server, u);
     }
@@ -216,7 +216,7 @@ static void add_memory(struct training *t, struct bb_role *role, bool kernel_lis
     if (kernel_lists)
         bytes[BB_USE_ACTIVATIONS] += bb_network_activations(&t->network, t->batch, t->dtype);
     if (t->sync)
-        bb_sync_add_update(bb_sync_update_bytes(&t->policy, &t->comms, t->network.parameters), bytes);
+        bb_sync_add_update_peak(bb_sync_update_peak_bytes(&t->policy, &t->comms, t->network.parameters), bytes);
 }
 
 /* place: of a server its number, BB_NONE for workers; of replicas whether it is the last of its node. */
@@ -229,11 +229,11 @@ static int build_role(struct training *t, struct bb_role *role, const char *name
     bb_script_init(&t->script, &role->program, t->config);
     TRY(has_servers(t) ? open_server(t, place) : open_sync(t, place > 0));
     if (t->sync)
-        bb_sync_begin(t->sync);
+        bb_sync_begin_step(t->sync);
     if (kernel_lists)
         write_micro_batches(t);
     if (t->sync)
-        bb_sync_finish(t->sync);
+        bb_sync_finish_step(t->sync);
     else
         bb_servers_finish(t->server);
     add_memory(t, role, kernel_lists);
@@ -290,7 +290,7 @@ static int build_layout(struct training *t)
     group = bb_layout_add_group(l, "dp", 1u << 0);
     if (has_servers(t))
         return bb_servers_layout(t->step, &t->policy, group, &t->servers);
-    return bb_sync_layout(t->step, &t->policy, group, t->config->gpus_per_node, &t->comms);
+    return bb_sync_add_comms(t->step, &t->policy, group, t->config->gpus_per_node, &t->comms);
 }
 
 static int list_units(struct training *t)
@@ -319,7 +319,7 @@ static int write_summary(struct training *t)
     step->parameters = t->network.parameters;
     step->samples = (double)workers * m * t->batch;
     step->summary = bb_step_text(step, "%s by %s, %d layers in %d tensors, %d worker%s of %d x %d samples", c->model,
-                                 bb_sync_words[t->policy.kind], t->network.n, t->network.n_tensors, workers,
+                                 bb_sync_names[t->policy.kind], t->network.n, t->network.n_tensors, workers,
                                  workers == 1 ? "" : "s", m, t->batch);
     if (step->summary && has_servers(t) && t->servers.servers)
         step->summary = bb_step_text(step, "%s, %d server%s", step->summary, t->servers.servers,
@@ -334,7 +334,7 @@ static int resolve_training(struct training *t)
 
     t->dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype);
     TRY(bb_network_load(c->model, &t->network));
-    TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_index(c->sync.sync, bb_sync_words, BB_SYNC_ALL_REDUCE), t->dtype,
+    TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_index(c->sync.sync, bb_sync_names, BB_SYNC_ALL_REDUCE), t->dtype,
                         t->dtype, &t->policy));
     if (!c->sync.optimizer && t->network.images)
         t->policy.optimizer = BB_PASS_SGD;

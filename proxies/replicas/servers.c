@@ -226,7 +226,7 @@ static void pull_chunk(struct bb_servers *s, struct chunk *c)
 static void update_chunk(struct bb_servers *s, struct chunk *c)
 {
     set_labels(s, BB_PHASE_OPTIMIZER);
-    bb_sync_pass(s->script, s->spec.step, "update",
+    bb_sync_memory_kernel(s->script, s->spec.step, "update",
                  &(struct bb_script_memory_kernel){
                      .kind = s->policy.optimizer, .count = c->count, .times = 1, .src = BB_NONE, .dst = c->parameters});
 }
@@ -241,7 +241,7 @@ static int collect_chunk(struct bb_servers *s, struct chunk *c, const int *buffe
                                    buffers[w]);
     bb_script_group_end(s->script);
     bb_script_wait(s->script, c->pushed);
-    bb_sync_pass(s->script, s->spec.step, "sum",
+    bb_sync_memory_kernel(s->script, s->spec.step, "sum",
                  &(struct bb_script_memory_kernel){.kind = BB_PASS_ACCUMULATE,
                                           .count = c->count,
                                           .times = count_workers(s),

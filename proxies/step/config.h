@@ -39,7 +39,7 @@ struct bb_transformer_options {
     bool float8_dispatch;  /* tokens go to their experts in 8 bits                     */
     int node_limit;        /* of dedup: nodes that a token goes to                     */
     int seed;
-    const char *sync; /* of gradients and parameters: bb_dp_sync_words (sync/sync.h)      */
+    const char *sync; /* of gradients and parameters: bb_dp_sync_names (sync/sync.h)      */
 };
 
 /* Of data_parallel, and of transformer. */

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const bb_sync_words[BB_SYNC_KINDS + 1] = {
+const char *const bb_sync_names[BB_SYNC_KINDS + 1] = {
     "all_reduce", "horovod", "zero1", "zero2", "zero3", "hsdp", "distributed", "ps", "ps_p2p", "ps_sharded", NULL,
 };
-const char *const bb_dp_sync_words[BB_SYNC_PS + 1] = {
+const char *const bb_dp_sync_names[BB_SYNC_PS + 1] = {
     "all_reduce", "horovod", "zero1", "zero2", "zero3", "hsdp", "distributed", NULL,
 };
 
@@ -34,7 +34,7 @@ static const char *kinds_text(unsigned kinds, char text[160])
 
     for (int k = 0, left = __builtin_popcount(kinds); k < BB_SYNC_KINDS; k++)
         if (kinds & 1u << k)
-            n += (size_t)snprintf(text + n, 160 - n, "%s%s", bb_sync_words[k],
+            n += (size_t)snprintf(text + n, 160 - n, "%s%s", bb_sync_names[k],
                                   --left > 1  ? ", "
                                   : left == 1 ? " or "
                                               : "");
@@ -75,7 +75,7 @@ static int refuse_unfit(const struct bb_proxy_config *c, enum bb_sync_kind kind)
     for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
         if (asked[i].given && !(asked[i].kinds & 1u << kind))
             return bb_err(BB_EUSAGE, "%s: --%s means nothing to %s; leave it out, or use it with %s", c->proxy,
-                          asked[i].option, bb_sync_words[kind], kinds_text(asked[i].kinds, text));
+                          asked[i].option, bb_sync_names[kind], kinds_text(asked[i].kinds, text));
     if (o->precision_aware && is_sgd(o)) /* Transformer Engine has an Adam that does so */
         return bb_err(BB_EUSAGE,
                       "%s: --use-precision-aware-optimizer means nothing to sgd; leave it out, or use it with "
@@ -149,12 +149,12 @@ bool bb_sync_is_sharded(enum bb_sync_kind kind)
     return (KIND(ZERO1) | KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP) | KIND(DISTRIBUTED)) & 1u << kind;
 }
 
-bool bb_sync_is_gathered(enum bb_sync_kind kind)
+bool bb_sync_gathers_parameters(enum bb_sync_kind kind)
 {
     return (KIND(ZERO3) | KIND(HSDP)) & 1u << kind;
 }
 
-bool bb_sync_every_micro_batch(const struct bb_dp_config *p)
+bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *p)
 {
     return !p->no_sync && (KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP)) & 1u << p->kind;
 }
@@ -169,14 +169,14 @@ static double optimizer_bytes(const struct bb_dp_config *p)
     return moments + (p->precision_aware && p->params == BB_BFLOAT16 ? 2 : 4);
 }
 
-double bb_sync_update_bytes(const struct bb_dp_config *p, const struct bb_sync_comms *comms, double parameters)
+double bb_sync_update_peak_bytes(const struct bb_dp_config *p, const struct bb_sync_comms *comms, double parameters)
 {
     bool copies = p->kind == BB_SYNC_DISTRIBUTED && bb_dtypes[p->grads].bytes < 4 && !p->precision_aware;
 
     return copies ? 4 * parameters / comms->n : 0;
 }
 
-void bb_sync_add_update(double update_bytes, double bytes[BB_USES])
+void bb_sync_add_update_peak(double update_bytes, double bytes[BB_USES])
 {
     bytes[BB_USE_OPTIMIZER] += fmax(0, update_bytes - bytes[BB_USE_ACTIVATIONS]);
 }
@@ -186,7 +186,7 @@ void bb_sync_memory(const struct bb_dp_config *p, const struct bb_sync_comms *co
 {
     double shard = parameters / comms->n;
 
-    bytes[BB_USE_PARAMETERS] += (bb_sync_is_gathered(p->kind) ? shard : parameters) * bb_dtypes[p->params].bytes;
-    bytes[BB_USE_GRADIENTS] += (bb_sync_every_micro_batch(p) ? shard : parameters) * bb_dtypes[p->grads].bytes;
+    bytes[BB_USE_PARAMETERS] += (bb_sync_gathers_parameters(p->kind) ? shard : parameters) * bb_dtypes[p->params].bytes;
+    bytes[BB_USE_GRADIENTS] += (bb_sync_reduces_every_micro_batch(p) ? shard : parameters) * bb_dtypes[p->grads].bytes;
     bytes[BB_USE_OPTIMIZER] += (bb_sync_is_sharded(p->kind) ? shard : parameters) * optimizer_bytes(p);
 }

@@ -45,12 +45,12 @@ struct bb_sync {
     struct bucket *buckets;
     int n;
     size_t held;                  /* elements of all units                          */
-    bool gathers_units, every;    /* bb_sync_is_gathered and more than one rank; bb_sync_every_micro_batch */
+    bool gathers_units, every;    /* bb_sync_gathers_parameters and more than one rank; bb_sync_reduces_every_micro_batch */
     int next;                     /* the bucket that is to be reduced next, where their order is kept      */
     int transients;               /* buffers that buckets share, 0: each has its own                       */
     int *transient_op;            /* [transients] who empties it, BB_NONE                                  */
     struct slot slots[SLOTS + 1]; /* the last one is that of the unit that both ends need */
-    int newest_slot, both_ends;   /* both_ends: that unit, BB_NONE                        */
+    int newest_slot, tied;   /* tied: that unit, BB_NONE                        */
 };
 
 /* ---- small parts ---- */
@@ -67,7 +67,7 @@ static int bucket_of_unit(const struct bb_sync *s, int unit)
 static int find_both_ends(const struct bb_sync *s)
 {
     for (int u = 0; u < s->spec.n_units && s->gathers_units; u++)
-        if (s->spec.units[u].both_ends && bucket_of_unit(s, u) != BB_NONE)
+        if (s->spec.units[u].tied && bucket_of_unit(s, u) != BB_NONE)
             return u;
     return BB_NONE;
 }
@@ -95,7 +95,7 @@ static void put_back(struct bb_script *s, struct labels before)
     s->layer = before.layer;
 }
 
-void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_memory_kernel *how)
+void bb_sync_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_memory_kernel *how)
 {
     const struct bb_pass p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
 
@@ -107,7 +107,7 @@ void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, c
 
 static void add_copy(struct bb_sync *s, const char *what, size_t count, int src, int dst)
 {
-    bb_sync_pass(s->script, s->spec.step, what,
+    bb_sync_memory_kernel(s->script, s->spec.step, what,
                  &(struct bb_script_memory_kernel){.kind = BB_PASS_COPY, .count = count, .times = 1, .src = src, .dst = dst});
 }
 
@@ -194,12 +194,12 @@ static int make_buckets(struct bb_sync *s)
 {
     double unit = s->policy.hierarchical ? s->spec.comms.n_local * 8.0 * FUSION_UNIT : 1;
     struct bb_bucket_rule rule = s->policy.rule;
-    int n = bb_sync_arrivals(s->spec.units, s->spec.n_units, bb_sync_is_gathered(s->policy.kind), &s->arrivals), rc;
+    int n = bb_sync_arrivals(s->spec.units, s->spec.n_units, bb_sync_gathers_parameters(s->policy.kind), &s->arrivals), rc;
 
     TRY(n < 0 ? n : 0);
     for (int i = 0; i < n; i++)
         s->held += s->arrivals[i].count;
-    if (bb_sync_is_gathered(s->policy.kind))
+    if (bb_sync_gathers_parameters(s->policy.kind))
         rule = (struct bb_bucket_rule){.kind = BB_BUCKETS_SINGLE};
     rule.threshold_bytes = ceil(rule.threshold_bytes / unit) * unit;
     TRY(bb_buckets_make(&s->made, &rule, s->arrivals, n, bb_dtypes[s->policy.grads].bytes, s->spec.comms.n));
@@ -297,8 +297,8 @@ static int add_buffers(struct bb_sync *s)
     }
     s->script->dtype = s->policy.params;
     for (int i = 0; i <= SLOTS; i++) {
-        bool used = s->gathers_units && (i < SLOTS || s->both_ends != BB_NONE);
-        size_t count = i < SLOTS ? largest_bucket(s) : used ? s->buckets[bucket_of_unit(s, s->both_ends)].count : 0;
+        bool used = s->gathers_units && (i < SLOTS || s->tied != BB_NONE);
+        size_t count = i < SLOTS ? largest_bucket(s) : used ? s->buckets[bucket_of_unit(s, s->tied)].count : 0;
 
         s->slots[i] = (struct slot){BB_NONE, BB_NONE, BB_NONE};
         if (used)
@@ -340,14 +340,14 @@ int bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
     s->spec = *spec;
     s->policy = *spec->policy;
     s->script = spec->script;
-    s->gathers_units = bb_sync_is_gathered(s->policy.kind) && spec->comms.n > 1;
-    s->both_ends = BB_NONE;
+    s->gathers_units = bb_sync_gathers_parameters(s->policy.kind) && spec->comms.n > 1;
+    s->tied = BB_NONE;
     if (s->policy.kind >= BB_SYNC_PS)
         return bb_err(BB_EFAIL, "parameter servers are no kind of replicas");
     TRY(make_buckets(s));
-    s->both_ends = find_both_ends(s);
+    s->tied = find_both_ends(s);
     if (has_peers(s)) {
-        s->every = bb_sync_every_micro_batch(&s->policy);
+        s->every = bb_sync_reduces_every_micro_batch(&s->policy);
         add_lanes(s);
         TRY(add_buffers(s));
     }
@@ -490,7 +490,7 @@ static struct slot *ensure_gathered(struct bb_sync *s, int unit)
 
     if (slot || bucket == BB_NONE)
         return slot;
-    slot = unit == s->both_ends ? &s->slots[SLOTS] : take_slot(s);
+    slot = unit == s->tied ? &s->slots[SLOTS] : take_slot(s);
     slot->unit = unit;
     slot->op = gather_bucket(s, bucket, slot->buffer);
     return slot;
@@ -529,7 +529,7 @@ static void gather_buckets(struct bb_sync *s)
 
 /* ---- the hooks ---- */
 
-void bb_sync_begin(struct bb_sync *s)
+void bb_sync_begin_step(struct bb_sync *s)
 {
     struct labels before = set_labels(s->script, BB_PHASE_FORWARD, s->script->dtype, s->script->layer);
 
@@ -538,7 +538,7 @@ void bb_sync_begin(struct bb_sync *s)
     put_back(s->script, before);
 }
 
-void bb_sync_forward(struct bb_sync *s, int unit)
+void bb_sync_before_forward(struct bb_sync *s, int unit)
 {
     if (s->gathers_units)
         use_unit(s, unit, unit + 1);
@@ -549,14 +549,14 @@ void bb_sync_forward(struct bb_sync *s, int unit)
         }
 }
 
-void bb_sync_forwarded(struct bb_sync *s, int unit)
+void bb_sync_after_forward(struct bb_sync *s, int unit)
 {
     bool last = unit == s->spec.n_units - 1;
 
-    if (s->gathers_units && (unit != s->both_ends || last))
+    if (s->gathers_units && (unit != s->tied || last))
         release_unit(s, unit);
-    if (s->both_ends != BB_NONE && last)
-        release_unit(s, s->both_ends);
+    if (s->tied != BB_NONE && last)
+        release_unit(s, s->tied);
 }
 
 /* Full gradients that share buffers: the unit's must have been emptied. */
@@ -569,10 +569,10 @@ static void make_room(struct bb_sync *s, int unit)
         }
 }
 
-void bb_sync_backward(struct bb_sync *s, int unit)
+void bb_sync_before_backward(struct bb_sync *s, int unit)
 {
     const struct slot *kept =
-        s->both_ends != BB_NONE && unit == s->spec.n_units - 1 ? ensure_gathered(s, s->both_ends) : NULL;
+        s->tied != BB_NONE && unit == s->spec.n_units - 1 ? ensure_gathered(s, s->tied) : NULL;
 
     if (kept)
         bb_script_wait(s->script, kept->op);
@@ -582,7 +582,7 @@ void bb_sync_backward(struct bb_sync *s, int unit)
         make_room(s, unit);
 }
 
-void bb_sync_backwarded(struct bb_sync *s, int unit, bool last)
+void bb_sync_after_backward(struct bb_sync *s, int unit, bool last)
 {
     if (s->gathers_units)
         release_unit(s, unit);
@@ -597,7 +597,7 @@ void bb_sync_backwarded(struct bb_sync *s, int unit, bool last)
         reduce_in_order(s);
 }
 
-void bb_sync_reduced(struct bb_sync *s)
+void bb_sync_wait_reductions(struct bb_sync *s)
 {
     if (!has_peers(s))
         return;
@@ -607,12 +607,12 @@ void bb_sync_reduced(struct bb_sync *s)
         bb_script_wait(s->script, s->buckets[b].reduced);
 }
 
-void bb_sync_finish(struct bb_sync *s)
+void bb_sync_finish_step(struct bb_sync *s)
 {
     struct labels before = set_labels(s->script, BB_PHASE_GRADIENTS, s->policy.grads, BB_NONE);
     size_t own = s->held;
 
-    bb_sync_reduced(s);
+    bb_sync_wait_reductions(s);
     for (int b = 0; b < s->n && has_peers(s); b++)
         if (s->buckets[b].fused)
             add_copy(s, "copy out", s->buckets[b].count, s->buckets[b].whole, BB_NONE);
@@ -621,7 +621,7 @@ void bb_sync_finish(struct bb_sync *s)
     s->script->phase = BB_PHASE_OPTIMIZER;
     s->script->dtype = s->policy.params;
     if (own)
-        bb_sync_pass(s->script, s->spec.step, "optimizer",
+        bb_sync_memory_kernel(s->script, s->spec.step, "optimizer",
                      &(struct bb_script_memory_kernel){
                          .kind = s->policy.optimizer, .count = own, .times = 1, .src = BB_NONE, .dst = BB_NONE});
     if (!s->policy.overlap_gather)

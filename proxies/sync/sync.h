@@ -43,8 +43,8 @@ enum bb_sync_kind {
     BB_SYNC_PS_SHARDED,
     BB_SYNC_KINDS
 };
-extern const char *const bb_sync_words[BB_SYNC_KINDS + 1]; /* by enum, NULL at the end: words of --sync              */
-extern const char *const bb_dp_sync_words[BB_SYNC_PS + 1]; /* without the parameter servers: words of --dp-sync      */
+extern const char *const bb_sync_names[BB_SYNC_KINDS + 1]; /* by enum, NULL at the end: words of --sync              */
+extern const char *const bb_dp_sync_names[BB_SYNC_PS + 1]; /* without the parameter servers: words of --dp-sync      */
 
 /* What the options mean, without any layout. */
 struct bb_dp_config {
@@ -73,8 +73,8 @@ int bb_sync_resolve(const struct bb_proxy_config *config, enum bb_sync_kind kind
 /* What a kind does: optimizer and reductions on shards; parameters gathered unit by unit; reductions for each
  * micro-batch instead of once. */
 bool bb_sync_is_sharded(enum bb_sync_kind kind);
-bool bb_sync_is_gathered(enum bb_sync_kind kind);
-bool bb_sync_every_micro_batch(const struct bb_dp_config *policy);
+bool bb_sync_gathers_parameters(enum bb_sync_kind kind);
+bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *policy);
 
 /* Communicators (indices into the layout's) and their sizes; BB_NONE where there is none. */
 struct bb_sync_comms {
@@ -85,24 +85,24 @@ struct bb_sync_comms {
 };
 
 /*
- * bb_sync_layout - adds what the policy needs over `group` of the step's layout: "dp shard" and "dp replica", "dp
+ * bb_sync_add_comms - adds what the policy needs over `group` of the step's layout: "dp shard" and "dp replica", "dp
  * local" and "dp cross" are cut out of it in runs of policy->shard or gpus_per_node ranks, named after the group.
  * group BB_NONE, or of size 1: no communicators. Ranks that don't divide: said with the nearest, -BB_EUSAGE.
  */
-int bb_sync_layout(struct bb_step *step, const struct bb_dp_config *policy, int group, int gpus_per_node,
+int bb_sync_add_comms(struct bb_step *step, const struct bb_dp_config *policy, int group, int gpus_per_node,
                    struct bb_sync_comms *comms) BB_MUST_CHECK;
 
-/* bb_sync_levels - "ep local" and "ep cross" of a group "ep", cut out by nodes as for a hierarchical sum: sets
+/* bb_sync_hierarchy_comms - "ep local" and "ep cross" of a group "ep", cut out by nodes as for a hierarchical sum: sets
  * comms->local, cross, n_local, n_cross. `option`: what needs several nodes with several of the group's ranks, as many
  * on each; without them said, -BB_EUSAGE. */
-int bb_sync_levels(struct bb_step *step, int group, int gpus_per_node, const char *option,
+int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node, const char *option,
                    struct bb_sync_comms *comms) BB_MUST_CHECK;
 
 struct bb_sync_unit {
     const char *name;                /* outlives the program                                                     */
     const struct bb_tensor *tensors; /* what this rank holds before sharding over the replicas; outlive the sync  */
     int n;
-    bool both_ends;     /* the last unit needs its parameters, too (a tied table); of one unit at most. zero3, hsdp: it
+    bool tied;     /* the last unit needs its parameters, too (a tied table); of one unit at most. zero3, hsdp: it
                            stays gathered from its forward to the last's, and from the last's backward to its own */
     int chunk;          /* units of other chunks are not prefetched (interleaved pipelines)                     */
     double backward_us; /* horovod: time of its backward for one micro-batch; 0 everywhere: all ready at once   */
@@ -127,13 +127,13 @@ void bb_sync_release(struct bb_sync *s);
 
 /* Around each unit and micro-batch; they set the script's phase for their own operations and put it back. Failures
  * stick in the script. `last`: of the step's micro-batches on this rank, whose gradients are then complete. */
-void bb_sync_begin(struct bb_sync *s);                           /* before the first operation of the step         */
-void bb_sync_forward(struct bb_sync *s, int unit);               /* before its forward: parameters are there       */
-void bb_sync_forwarded(struct bb_sync *s, int unit);             /* after it                                       */
-void bb_sync_backward(struct bb_sync *s, int unit);              /* before its backward                            */
-void bb_sync_backwarded(struct bb_sync *s, int unit, bool last); /* after it (its weights' gradients): may reduce */
-void bb_sync_reduced(struct bb_sync *s);                         /* waits for all reductions; before a gradient norm */
-void bb_sync_finish(struct bb_sync *s);                          /* bb_sync_reduced, optimizer, gathers             */
+void bb_sync_begin_step(struct bb_sync *s);                           /* before the first operation of the step         */
+void bb_sync_before_forward(struct bb_sync *s, int unit);               /* before its forward: parameters are there       */
+void bb_sync_after_forward(struct bb_sync *s, int unit);             /* after it                                       */
+void bb_sync_before_backward(struct bb_sync *s, int unit);              /* before its backward                            */
+void bb_sync_after_backward(struct bb_sync *s, int unit, bool last); /* after it (its weights' gradients): may reduce */
+void bb_sync_wait_reductions(struct bb_sync *s);                         /* waits for all reductions; before a gradient norm */
+void bb_sync_finish_step(struct bb_sync *s);                          /* bb_sync_wait_reductions, optimizer, gathers             */
 
 /* ---- what servers.h needs as well ---- */
 
@@ -141,8 +141,8 @@ void bb_sync_finish(struct bb_sync *s);                          /* bb_sync_redu
  * must not share a bucket is of another type: apart, each unit; else chunks. Returns their number, or -BB_EFAIL. */
 int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool apart, struct bb_gradient_arrival **arrivals);
 
-/* bb_sync_pass - a pass over memory on the compute stream: as real work, or as long as it would take at least. */
-void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_memory_kernel *how);
+/* bb_sync_memory_kernel - a pass over memory on the compute stream: as real work, or as long as it would take at least. */
+void bb_sync_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_memory_kernel *how);
 
 /* bb_sync_memory - what training holds for `parameters` local parameters over comms->n ranks, by formula:
  * bytes[BB_USE_PARAMETERS], [BB_USE_GRADIENTS], [BB_USE_OPTIMIZER] are added to (ZeRO paper; Megatron-LM's
@@ -150,11 +150,11 @@ void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, c
 void bb_sync_memory(const struct bb_dp_config *policy, const struct bb_sync_comms *comms, double parameters,
                     double bytes[BB_USES]);
 
-/* bb_sync_update_bytes - what the update has beside that, when no activations are there: Megatron-LM's float copy of a
+/* bb_sync_update_peak_bytes - what the update has beside that, when no activations are there: Megatron-LM's float copy of a
  * shard of 16-bit gradients, which it lets go of behind the update (distrib_optimizer.py, zero_grad). */
-double bb_sync_update_bytes(const struct bb_dp_config *policy, const struct bb_sync_comms *comms, double parameters);
+double bb_sync_update_peak_bytes(const struct bb_dp_config *policy, const struct bb_sync_comms *comms, double parameters);
 
-/* bb_sync_add_update - the same is added to bytes[BB_USE_OPTIMIZER], as far as the activations leave it no room. */
-void bb_sync_add_update(double update_bytes, double bytes[BB_USES]);
+/* bb_sync_add_update_peak - the same is added to bytes[BB_USE_OPTIMIZER], as far as the activations leave it no room. */
+void bb_sync_add_update_peak(double update_bytes, double bytes[BB_USES]);
 
 #endif

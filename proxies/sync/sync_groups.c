@@ -158,7 +158,7 @@ static int add_comm(struct bb_step *step, int group, const char *purpose, int *c
 /* Reductions and gathers inside `group`, one communicator or two. */
 static int add_sharded(struct bb_step *step, const struct bb_dp_config *p, int group, struct bb_sync_comms *comms)
 {
-    bool shared = bb_sync_is_gathered(p->kind) && !p->own_gather_comm;
+    bool shared = bb_sync_gathers_parameters(p->kind) && !p->own_gather_comm;
     int rc;
 
     comms->n = step->layout.groups[group].size;
@@ -204,7 +204,7 @@ static int refuse_levels(const struct group_split *k, int gpus_per_node, const c
                   k->step->proxy, option, l->groups[k->group].size, group_name(k), gpus_per_node, how, words);
 }
 
-int bb_sync_levels(struct bb_step *step, int group, int gpus_per_node, const char *option, struct bb_sync_comms *comms)
+int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node, const char *option, struct bb_sync_comms *comms)
 {
     struct group_split k = {.step = step, .group = group, .inner_name = "local", .outer_name = "cross"};
     int size = step->layout.groups[group].size, rc;
@@ -224,7 +224,7 @@ out:
     return rc;
 }
 
-int bb_sync_layout(struct bb_step *step, const struct bb_dp_config *p, int group, int gpus_per_node,
+int bb_sync_add_comms(struct bb_step *step, const struct bb_dp_config *p, int group, int gpus_per_node,
                    struct bb_sync_comms *comms)
 {
     int node = gpus_per_node > 0 ? gpus_per_node : step->layout.ranks;
@@ -233,7 +233,7 @@ int bb_sync_layout(struct bb_step *step, const struct bb_dp_config *p, int group
     if (group == BB_NONE || step->layout.groups[group].size < 2)
         return 0;
     if (p->hierarchical)
-        return bb_sync_levels(step, group, node, "hierarchical", comms);
+        return bb_sync_hierarchy_comms(step, group, node, "hierarchical", comms);
     if (p->kind == BB_SYNC_HSDP || p->kind == BB_SYNC_DISTRIBUTED)
         return add_shards(step, p, group, node, comms);
     if (bb_sync_is_sharded(p->kind))

@@ -11,7 +11,7 @@ static const char *const optimizer_words[] = {"sgd", "adam", NULL};
 #define FIELD(name) offsetof(struct bb_sync_options, name)
 
 const struct bb_opt bb_sync_options[] = {
-    OPT_WORD(0, "sync", FIELD(sync), NULL, "HOW", bb_sync_words,
+    OPT_WORD(0, "sync", FIELD(sync), NULL, "HOW", bb_sync_names,
              "how replicas are kept together (default: all_reduce)"),
     OPT_WORD(0, "bucket-rule", FIELD(bucket_rule), NULL, "RULE", rule_words,
              "what closes a bucket of gradients (default: ddp; of distributed: megatron)"),

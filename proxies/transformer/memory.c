@@ -328,12 +328,12 @@ void bb_memory_rank(const struct bb_memory *m, int stage, double bytes[BB_USES])
     for (int use = 0; use < BB_USES; use++)
         bytes[use] = 0;
     bb_sync_memory(m->policy, m->dense, (double)held.dense, bytes);
-    update = bb_sync_update_bytes(m->policy, m->dense, (double)held.dense);
+    update = bb_sync_update_peak_bytes(m->policy, m->dense, (double)held.dense);
     if (held.expert > 0) {
         bb_sync_memory(m->policy, m->expert, (double)held.expert, bytes);
-        update += bb_sync_update_bytes(m->policy, m->expert, (double)held.expert);
+        update += bb_sync_update_peak_bytes(m->policy, m->expert, (double)held.expert);
     }
     bytes[BB_USE_ACTIVATIONS] = activation_bytes(m, stage);
     bytes[BB_USE_COMMUNICATION] = communication_bytes(m, stage);
-    bb_sync_add_update(update, bytes);
+    bb_sync_add_update_peak(update, bytes);
 }

@@ -33,7 +33,7 @@ static void announce_gradients(struct writer *w, const struct bb_transformer_mod
 {
     for (int s = BB_SHARES - 1; s >= 0; s--)
         if (module->unit[s] != BB_NONE)
-            bb_sync_backwarded(w->sync[s], module->unit[s], last);
+            bb_sync_after_backward(w->sync[s], module->unit[s], last);
 }
 
 static void each_sync(struct writer *w, void (*call)(struct bb_sync *))
@@ -61,14 +61,14 @@ static void write_forward(struct writer *w, const struct bb_slot *slot, int in, 
         const struct bb_transformer_module *module = &w->modules->list[i];
         int from = i == first ? in : BB_NONE, to = i == end - 1 ? out : BB_NONE;
 
-        call_hooks(w, module, bb_sync_forward);
+        call_hooks(w, module, bb_sync_before_forward);
         if (module->layer == BB_ARCH_EMBEDDING)
             bb_block_embedding_forward(block, to);
         else if (module->layer == BB_ARCH_HEAD)
             bb_block_head_forward(block, from);
         else
             bb_block_forward(block, module->layer, from, to);
-        call_hooks(w, module, bb_sync_forwarded);
+        call_hooks(w, module, bb_sync_after_forward);
     }
 }
 
@@ -85,7 +85,7 @@ static void write_backward(struct writer *w, const struct bb_slot *slot, int in,
 
         block->kept = !module->again;
         if (data)
-            call_hooks(w, module, bb_sync_backward);
+            call_hooks(w, module, bb_sync_before_backward);
         if (data && layer == BB_ARCH_EMBEDDING)
             bb_block_embedding_backward(block, from);
         else if (data && layer == BB_ARCH_HEAD)
@@ -140,7 +140,7 @@ static int write_slots(struct writer *w, int t)
  * ZeRO-1 keep its room whole. */
 static int gradient_shards(const struct bb_training *t)
 {
-    return t->policy.kind == BB_SYNC_ZERO2 || bb_sync_is_gathered(t->policy.kind) ? t->sync[BB_DENSE].n : 1;
+    return t->policy.kind == BB_SYNC_ZERO2 || bb_sync_gathers_parameters(t->policy.kind) ? t->sync[BB_DENSE].n : 1;
 }
 
 static void finish_step(struct writer *w, int stage)
@@ -149,12 +149,12 @@ static void finish_step(struct writer *w, int stage)
 
     w->script.micro_batch = BB_NONE;
     w->script.phase = BB_PHASE_GRADIENTS;
-    each_sync(w, bb_sync_reduced);
+    each_sync(w, bb_sync_wait_reductions);
     bb_block_reduce_replicated(&w->blocks[0], (w->modules->replicated + shards - 1) / shards);
     if (bb_holds_tied_table(w->t, stage))
         bb_block_reduce_tied(&w->blocks[0], (int)shards);
     bb_block_gradient_norm(&w->blocks[0]);
-    each_sync(w, bb_sync_finish);
+    each_sync(w, bb_sync_finish_step);
 }
 
 /* ---- the program ---- */
@@ -222,7 +222,7 @@ static int write_stage(struct writer *w, const struct bb_stage *stage)
     TRY(open_sync(w, stage->remainder));
     TRY(bb_pipe_open(&w->pipe, &w->t->schedule, &w->script, &w->t->step->layout, w->t->pipe, stage->stage,
                      bb_layers_message(w->t->layers)));
-    each_sync(w, bb_sync_begin);
+    each_sync(w, bb_sync_begin_step);
     for (int i = 0; i < w->pipe.n_slots;) {
         i += write_slots(w, i);
         TRY(refuse_size(w, i));

@@ -85,7 +85,7 @@ static void add_unit(struct bb_modules *p, const struct bb_training *t, struct b
                                           : module->layer == BB_ARCH_HEAD    ? "head"
                                                                              : "layer",
                                   .tensors = *at,
-                                  .both_ends = module->layer == BB_ARCH_EMBEDDING && t->grid.pp == 1 &&
+                                  .tied = module->layer == BB_ARCH_EMBEDDING && t->grid.pp == 1 &&
                                                (t->arch.tied || t->arch.encoder_layers > 0),
                                   .chunk = module->chunk,
                                   .backward_us = backward_us(t, module->layer)};

@@ -177,12 +177,12 @@ static int refuse_unused(const struct bb_training *t)
         return bb_err(BB_EUSAGE,
                       "%s: schedule dualpipe reduces a part's gradients over two stages, which reach them in different "
                       "order, so at the end of the step, not as %s does; nearest: --dp-sync zero1",
-                      t->config->proxy, bb_sync_words[t->policy.kind]);
-    if (bb_schedule_splits_backward(&t->schedule) && bb_sync_is_gathered(t->policy.kind))
+                      t->config->proxy, bb_sync_names[t->policy.kind]);
+    if (bb_schedule_splits_backward(&t->schedule) && bb_sync_gathers_parameters(t->policy.kind))
         return bb_err(BB_EUSAGE,
                       "%s: schedule %s leaves gradients of weights for later, but %s frees the weights after the "
                       "backward; nearest: --dp-sync zero1, or --schedule 1f1b",
-                      t->config->proxy, bb_schedule_names[t->schedule.kind], bb_sync_words[t->policy.kind]);
+                      t->config->proxy, bb_schedule_names[t->schedule.kind], bb_sync_names[t->policy.kind]);
     return 0;
 }
 
@@ -227,7 +227,7 @@ static int resolve_shape(struct bb_training *t)
 
     resolve_how(t);
     TRY(resolve_grid(t));
-    TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_index(c->transformer.sync, bb_sync_words, BB_SYNC_ALL_REDUCE),
+    TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_index(c->transformer.sync, bb_sync_names, BB_SYNC_ALL_REDUCE),
                         t->how.dtype, BB_FLOAT, &t->policy));
     TRY(refuse_unused(t));
     TRY(refuse_recompute(t));
@@ -316,7 +316,7 @@ static int add_node_comms(struct bb_training *t)
     if (ep == BB_NONE)
         return bb_err(BB_EUSAGE, "%s: --moe-dispatch dedup: ep is 1, no token goes to another rank; leave it out",
                       t->config->proxy);
-    TRY(bb_sync_levels(t->step, ep, node > 0 ? node : t->grid.ranks, "moe-dispatch dedup", &comms));
+    TRY(bb_sync_hierarchy_comms(t->step, ep, node > 0 ? node : t->grid.ranks, "moe-dispatch dedup", &comms));
     t->ep_local = comms.local;
     t->ep_cross = comms.cross;
     t->how.nodes = comms.n_cross;
@@ -399,7 +399,7 @@ static int resolve_layout(struct bb_training *t)
         TRY(bb_pipe_comms(l, t->groups.of[BB_GRID_PP], bb_schedule_is_mirrored(&t->schedule), t->pipe));
     TRY(resolve_replicas(t, replicas));
     for (int s = 0; s < BB_SHARES; s++)
-        TRY(bb_sync_layout(t->step, &t->policy, replicas[s], t->config->gpus_per_node, &t->sync[s]));
+        TRY(bb_sync_add_comms(t->step, &t->policy, replicas[s], t->config->gpus_per_node, &t->sync[s]));
     TRY(add_norms(t));
 out:
     return rc;
@@ -465,7 +465,7 @@ static void count_memory(const struct bb_training *t, int stage, struct bb_role 
     bb_memory_rank(&m, stage, role->training_bytes);
 }
 
-/* What bb_sync_layout would cut a group of so many replicas into. */
+/* What bb_sync_add_comms would cut a group of so many replicas into. */
 static struct bb_sync_comms shares_of(const struct bb_training *t, int replicas, int neighbours)
 {
     int node = t->config->gpus_per_node > 0 ? t->config->gpus_per_node : t->grid.ranks;
@@ -631,7 +631,7 @@ static int describe_step(struct bb_training *t)
         bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
                      t->arch.layers, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], m,
                      m == 1 ? "" : "es", t->how.micro_batch_size, t->how.sequence, decoder,
-                     is_longest ? " (the most that the model takes: --seq-length)" : "", bb_sync_words[t->policy.kind]);
+                     is_longest ? " (the most that the model takes: --seq-length)" : "", bb_sync_names[t->policy.kind]);
     return t->step->summary ? 0 : -BB_EFAIL;
 }
 

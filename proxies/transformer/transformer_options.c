@@ -65,7 +65,7 @@ const struct bb_opt bb_transformer_options[] = {
              "fused: softmax and dropout stay on the chip; unfused: all scores go through memory (default: fused; of a "
              "forecast what the cluster's profile says)"),
     OPT_FLAG(0, "fp8", FIELD(float8), "of a forecast (plan --cluster): products with weights in 8 bits"),
-    OPT_WORD(0, "dp-sync", FIELD(sync), NULL, "HOW", bb_dp_sync_words,
+    OPT_WORD(0, "dp-sync", FIELD(sync), NULL, "HOW", bb_dp_sync_names,
              "how replicas are kept together: gradients summed in buckets (all_reduce) or fused (horovod), optimizer "
              "divided (zero1, distributed), gradients too (zero2), parameters too (zero3), these among the ranks of "
              "a node (hsdp) (default: all_reduce)"),

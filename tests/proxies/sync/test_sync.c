@@ -32,14 +32,14 @@ static void hand_layer(struct bb_script *s, struct bb_sync *sync, int unit, bool
 {
     s->phase = forward ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
     if (forward)
-        bb_sync_forward(sync, unit);
+        bb_sync_before_forward(sync, unit);
     else
-        bb_sync_backward(sync, unit);
+        bb_sync_before_backward(sync, unit);
     bb_script_compute(s, "layer", unit + 1, 0, BB_NONE, BB_NONE);
     if (forward)
-        bb_sync_forwarded(sync, unit);
+        bb_sync_after_forward(sync, unit);
     else
-        bb_sync_backwarded(sync, unit, last);
+        bb_sync_after_backward(sync, unit, last);
 }
 
 static void hand_build(struct hand *h)
@@ -58,7 +58,7 @@ static void hand_build(struct hand *h)
 
     h->step = (struct bb_step){.proxy = "hand"};
     assert_int_equal(bb_layout_init(&h->step.layout, h->ranks, &axis, 1), 0);
-    assert_int_equal(bb_sync_layout(&h->step, &h->policy, bb_layout_add_group(&h->step.layout, "dp", 1),
+    assert_int_equal(bb_sync_add_comms(&h->step, &h->policy, bb_layout_add_group(&h->step.layout, "dp", 1),
                                     h->gpus_per_node, &spec.comms),
                      0);
     assert_int_equal(bb_step_add_roles(&h->step, 1), 0);
@@ -67,14 +67,14 @@ static void hand_build(struct hand *h)
         units[u] = (struct bb_sync_unit){.name = "layer", .tensors = tensors[u], .n = 2, .backward_us = 10};
     bb_script_init(&script, &h->step.roles[0].program, &config);
     assert_int_equal(bb_sync_init(&sync, &spec), 0);
-    bb_sync_begin(sync);
+    bb_sync_begin_step(sync);
     for (int m = 0; m < h->micro_batches; m++) {
         for (int u = 0; u < LAYERS; u++)
             hand_layer(&script, sync, u, true, false);
         for (int u = 0; u < LAYERS; u++)
             hand_layer(&script, sync, h->upwards ? u : LAYERS - 1 - u, false, m == h->micro_batches - 1);
     }
-    bb_sync_finish(sync);
+    bb_sync_finish_step(sync);
     assert_int_equal(bb_script_result(&script), 0);
     bb_sync_release(sync);
 }
@@ -402,7 +402,7 @@ static void memory_by_formula(void **state)
         double bytes[BB_USES] = {0};
 
         bb_sync_memory(&p, &comms, 800, bytes);
-        bb_sync_add_update(bb_sync_update_bytes(&p, &comms, 800), bytes); /* no activations */
+        bb_sync_add_update_peak(bb_sync_update_peak_bytes(&p, &comms, 800), bytes); /* no activations */
         assert_true(bytes[BB_USE_PARAMETERS] + bytes[BB_USE_GRADIENTS] + bytes[BB_USE_OPTIMIZER] ==
                     800 * rows[i].whole + 100 * rows[i].shared);
     }
@@ -486,7 +486,7 @@ static const char *random_line(int *ranks)
     *ranks = 1 + roll(9);
     snprintf(line, sizeof(line),
              "data_parallel --model %s --sync %s --micro-batches %d --compute %s --grad-dtype %s %s", models[roll(3)],
-             bb_sync_words[roll(BB_SYNC_KINDS)], 1 + roll(3), roll(2) ? "timed" : "none",
+             bb_sync_names[roll(BB_SYNC_KINDS)], 1 + roll(3), roll(2) ? "timed" : "none",
              roll(2) ? "float" : "bfloat16", more[roll((int)ROWS(more))]);
     return line;
 }

@@ -13,7 +13,7 @@ static const struct {
     const char *command, *schema, *columns;
 } usual[] = {
     {"bench", "busbar.bench/1",
-     "collective,figure,step,what,name,direction,from,to,parts,bytes,dtype,op,root,placement,mode,"
+     "collective,metric,step,what,name,direction,from,to,parts,bytes,dtype,op,root,placement,mode,"
      "max_ctas,group,time_us.p50,algbw_gbps,busbw_gbps,gbps,compute_alone_us.p50,comm_alone_us.p50,"
      "both_us.p50,overlap_efficiency,tflops,wrong,algorithm,protocol,channels"},
     {"proxy", "busbar.proxy/1",

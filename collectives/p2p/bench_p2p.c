@@ -1,7 +1,7 @@
 /*
  * bench_p2p.c - rounds, matrices and verdicts of `busbar bench p2p`.
  *
- * At the top of the results: schedule, rounds,
+ * Top-level fields of the results: schedule, rounds,
  * matrices[{metric, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
  * metric, .., value, median}], slowest_links[{from, to, ..}], bimodal[{metric, .., same_node, links[2], medians[2]}].
  */
@@ -17,14 +17,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The matrix of one metric; values on rank 0 alone. */
+/* The matrix of one metric; only rank 0 holds the values. */
 struct matrix {
     struct bb_p2p_run run;
-    double *value; /* [size][size], NaN where nothing was measured */
+    double *value; /* [size][size], NaN where nothing was measured; NULL on other ranks */
 };
 enum { MATRICES = 2 * 2 * BB_SIZES_MAX };
 
-/* Everything that a run holds; zeroed is empty. */
+/* State of a run; all zero is a valid empty state. */
 struct p2p {
     struct bb_bench_p2p_options options;
     struct bb_session session;
@@ -32,12 +32,12 @@ struct p2p {
     struct bb_p2p_context ctx;
     struct bb_pair_schedule pairing;
     struct matrix matrices[MATRICES];
-    const struct matrix *shown; /* while its slow links are told */
+    const struct matrix *shown; /* matrix whose slow links are being reported */
     int n_matrices, round;
-    double *samples; /* [repeats] of a pair */
+    double *samples; /* [repeats] samples of a pair */
     json_t *slow, *slowest, *bimodal;
     int n_slow;
-    bool wrong, too_many; /* slow links: rank 0 alone */
+    bool wrong, too_many; /* too_many: more slow links than --max-slow; set on rank 0 */
 };
 
 /* ---- matrices ---- */
@@ -72,14 +72,14 @@ static size_t largest_message(const struct p2p *p)
     return largest;
 }
 
-/* ---- a link ---- */
+/* ---- one link ---- */
 
 static double *matrix_cell(const struct p2p *p, const struct matrix *m, int from, int to)
 {
     return &m->value[(size_t)from * (size_t)p->session.world.size + (size_t)to];
 }
 
-/* What the matrix shows: microseconds per message, or 1e9 bytes per second. */
+/* The value in the matrix: us per message, or 1e9 bytes per second. */
 static double link_value(const struct bb_p2p_run *run, const struct bb_stats *time_us)
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[run->kind];
@@ -89,16 +89,16 @@ static double link_value(const struct bb_p2p_run *run, const struct bb_stats *ti
     return time_us->p50 > 0 ? f->bytes_factor * (double)run->bytes / time_us->p50 / 1e3 : NAN;
 }
 
-/* A row of the results. Latency, and both directions, are of the pair: from < to. */
+/* A row of the results. For latency and for both directions at once, from < to. */
 struct link {
     const char *metric, *direction;
     size_t bytes;
     int from, to, round, iterations;
     bool same_node;
-    struct bb_stats time_us; /* per message                                                                 */
-    double latency_us, gbps; /* NaN: not this metric; of both directions the sum                            */
-    long long wrong;         /* -1: nothing was compared                                                    */
-    int channels;            /* of the sender; -1: unknown                                                  */
+    struct bb_stats time_us; /* per message */
+    double latency_us, gbps; /* NaN for the other metric; both directions: the sum */
+    long long wrong;         /* -1: not verified */
+    int channels;            /* NCCL channels of the sender; -1: unknown */
     json_t *gpu_from, *gpu_to;
 };
 
@@ -135,7 +135,7 @@ static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int 
     return bb_result_put(&p->session, link_fields, &link, NULL, a->gpu_flags | b->gpu_flags, what);
 }
 
-/* What the two ranks of a pair found together; in one direction only the receiver looks. */
+/* Combined verification of a pair; in one direction only the receiver verifies. */
 static struct bb_p2p_finding found_by(const struct p2p *p, const struct bb_p2p_run *run, int from, int to)
 {
     struct bb_p2p_finding found = p->ctx.findings[to];
@@ -147,7 +147,7 @@ static struct bb_p2p_finding found_by(const struct p2p *p, const struct bb_p2p_r
     return found;
 }
 
-/* low < high: the pair that was measured. */
+/* low < high: the measured pair. */
 static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *run, int low, int high)
 {
     const int from = run->reversed ? high : low, to = run->reversed ? low : high;
@@ -199,7 +199,7 @@ out:
     return rc;
 }
 
-/* One for each direction. */
+/* Number of measurements in a round: one per direction. */
 static int runs_of_round(const struct p2p *p)
 {
     int n = 0;
@@ -232,14 +232,13 @@ static void print_head(const struct p2p *p)
     if (!out)
         return;
     fprintf(out,
-            "# time: %d operations back to back between CUDA events, the slower rank of a pair; of %d samples the "
-            "median\n",
+            "# time: %d operations back to back between CUDA events, slower rank of a pair, median of %d samples\n",
             p->options.iterations, p->options.repeats);
     if (p->pairing.one)
         fprintf(out, "# one pair at a time\n");
     else
         fprintf(out,
-                "# %d rounds of pairs that share no rank but may share wires (--schedule one: one pair at a time)\n",
+                "# %d rounds of concurrent pairs, which may share network links (--schedule one: one pair at a time)\n",
                 bb_pair_schedule_rounds(&p->pairing));
     if (p->session.device.emulated)
         bb_head_emulated(out, "", "");
@@ -352,7 +351,7 @@ static void print_slow(const struct p2p *p, const struct matrix *m, const struct
         snprintf(who, sizeof who, "all links of rank %d (%s)", l->from, w->hosts[l->from]);
     else
         snprintf(who, sizeof who, "all links of node %d (%s)", l->from, host_of_node(w, l->from));
-    fprintf(p->session.out, "# slow: %s: %s %s, %s: %.2f %s, median %s is %.2f\n", who, f->metric, f->direction,
+    fprintf(p->session.out, "# slow: %s: %s %s, %s: %.2f %s, median %s %.2f\n", who, f->metric, f->direction,
             bb_format_bytes(m->run.bytes, size), l->value, f->unit, class_text(l->same_node), l->median);
 }
 
@@ -367,7 +366,7 @@ static int report_slow(void *arg, const struct bb_slow_link *l)
                                                                      : 0;
 }
 
-/* ---- two modes, the slowest, too many ---- */
+/* ---- bimodal classes, slowest links, --max-slow ---- */
 
 static int report_modes(struct p2p *p, const struct matrix *m, bool same_node)
 {
@@ -382,7 +381,7 @@ static int report_modes(struct p2p *p, const struct matrix *m, bool same_node)
         return 0;
     if (p->session.out)
         fprintf(p->session.out,
-                "# two modes of links %s: %s %s, %s: %d of %.2f, %d of %.2f %s (medians); no slow one may stand out\n",
+                "# bimodal links %s: %s %s, %s: %d links at %.2f, %d at %.2f %s; the median may hide slow links\n",
                 class_text(same_node), f->metric, f->direction, bb_format_bytes(m->run.bytes, size), k.links[0],
                 k.median[0], k.links[1], k.median[1], f->unit);
     json_array_append_new(p->bimodal,
@@ -410,7 +409,7 @@ static int report_slowest(struct p2p *p, const struct matrix *m)
     for (int i = 0; i < n; i++) {
         json_array_append_new(p->slowest, slow_json(p, m, &worst[i]));
         if (p->session.out)
-            fprintf(p->session.out, "%s %d%s%d %.2f (%.2f of the median)", i ? "," : "", worst[i].from,
+            fprintf(p->session.out, "%s %d%s%d %.2f (%.2f x median)", i ? "," : "", worst[i].from,
                     f->is_directed ? ">" : "-", worst[i].to, worst[i].value, worst[i].value / worst[i].median);
     }
     if (p->session.out && n > 0)
@@ -419,7 +418,7 @@ out:
     return rc;
 }
 
-/* Never green where nothing could be judged. */
+/* Check --max-slow; a matrix that cannot be judged fails, too. */
 static int judge_links(struct p2p *p, const struct matrix *m)
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
@@ -433,8 +432,8 @@ static int judge_links(struct p2p *p, const struct matrix *m)
     TRY(bb_link_outliers_count(&links, &slow, &all));
     bb_format_bytes(m->run.bytes, size);
     if (p->session.shared_gpu || all == 0)
-        (void)bb_err(BB_EBELOW, "%s %s, %s: no verdict on slow links (--max-slow): %s", f->metric, f->direction, size,
-                     all == 0 ? "no link has a time" : "ranks share a GPU");
+        (void)bb_err(BB_EBELOW, "%s %s, %s: --max-slow cannot be checked: %s", f->metric, f->direction, size,
+                     all == 0 ? "no link was measured" : "ranks share a GPU");
     else if (slow > most)
         (void)bb_err(BB_EBELOW, "%s %s, %s: %d of %d links are slow, more than %d (--max-slow)", f->metric,
                      f->direction, size, slow, all, most);
@@ -458,7 +457,7 @@ static int report_slow_links(struct p2p *p)
         TRY(bb_link_outliers_slow(&links, report_slow, p));
     }
     if (p->session.out)
-        fprintf(p->session.out, "# %d slow (--slow %g)\n", p->n_slow, p->options.slow);
+        fprintf(p->session.out, "# %d slow links, ranks and nodes (--slow %g)\n", p->n_slow, p->options.slow);
     for (int i = 0; i < p->n_matrices; i++) {
         TRY(report_modes(p, &p->matrices[i], true));
         TRY(report_modes(p, &p->matrices[i], false));
@@ -469,7 +468,7 @@ out:
     return rc;
 }
 
-/* Rank 0: everything that needs all links. */
+/* Rank 0: report everything that needs all links. */
 static int report_links(struct p2p *p)
 {
     json_t *matrices = json_array();
@@ -498,7 +497,7 @@ out:
     return rc;
 }
 
-/* ---- the run ---- */
+/* ---- run ---- */
 
 static int make_matrices(struct p2p *p)
 {
@@ -521,11 +520,12 @@ static int make_context(struct p2p *p)
 {
     const struct bb_bench_p2p_options *o = &p->options;
     struct bb_world *w = &p->session.world;
-    const struct bb_comm_opts opts = {.blocking = true}; /* no helper thread in the latency */
+    const struct bb_comm_opts opts = {.blocking = true}; /* a nonblocking communicator would add NCCL's helper thread
+                                                            to the latency */
     int rc;
 
     TRY(bb_session_check_memory(&p->session, bb_p2p_context_bytes(largest_message(p), p->session.memory),
-                          "lower --bandwidth-sizes"));
+                                "lower --bandwidth-sizes"));
     TRY(bb_comm_init(&p->comm, w, "world", NULL, w->size, &opts));
     p->ctx = (struct bb_p2p_context){.world = w,
                                      .comm = &p->comm,
@@ -546,7 +546,7 @@ static int check_ranks(struct p2p *p)
 {
     if (p->session.world.size > 1)
         return 0;
-    return bb_err(BB_EUSAGE, "bench p2p needs 2 ranks, there is 1: start it under mpirun -n N");
+    return bb_err(BB_EUSAGE, "bench p2p needs at least 2 ranks, this run has 1; try: mpirun -n 2 busbar bench p2p");
 }
 
 static int run_p2p(struct p2p *p, int argc, char **argv)

@@ -1,4 +1,4 @@
-/* link_outliers.c - see link_outliers.h. */
+/* link_outliers.c - medians of link classes, bimodality and ranking; see link_outliers.h. */
 #include "collectives/p2p/link_outliers.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 const char *const bb_link_level_names[BB_LINK_LEVELS] = {
     [BB_LINK_PAIR] = "pair", [BB_LINK_RANK] = "rank", [BB_LINK_NODE] = "node"};
 
-/* Links of a class, all (-1), or those that touch one rank or one node. */
+/* A set of links of one class: all (rank and node -1), or those that touch one rank or one node. */
 struct choice {
     bool same_node;
     int rank, node;
@@ -24,7 +24,8 @@ static bool is_chosen(const struct bb_link_outliers *l, const struct choice *c, 
     return c->node < 0 || l->node_of[from] == c->node || l->node_of[to] == c->node;
 }
 
-/* The values chosen, owned by the caller; NULL: no memory, which is said. */
+/* Returns the values of the chosen links, owned by the caller; NULL after printing an error when memory is
+ * exhausted. */
 static double *values_of(const struct bb_link_outliers *l, const struct choice *c, size_t *n)
 {
     size_t ranks = (size_t)l->ranks;
@@ -62,7 +63,7 @@ static bool is_slow(const struct bb_link_outliers *l, double value, double media
     return l->higher_is_better ? value < l->factor * median : value > median / l->factor;
 }
 
-/* What one class tells, and to whom. */
+/* The links of one class, their median, and the callback for slow ones. */
 struct class_report {
     const struct bb_link_outliers *links;
     bool same_node;
@@ -92,7 +93,8 @@ out:
     return rc;
 }
 
-/* One rank or one node; a single pair has been told already. */
+/* Report one rank or one node if its median is slow. One link alone is already reported as a pair, so a group has
+ * at least two links (four where both directions of a link are measured). */
 static int report_group(const struct class_report *k, enum bb_link_level level, int which)
 {
     const struct choice c = {k->same_node, level == BB_LINK_RANK ? which : -1, level == BB_LINK_NODE ? which : -1};
@@ -137,7 +139,7 @@ out:
     return rc;
 }
 
-/* ---- two modes ---- */
+/* ---- bimodal classes ---- */
 
 static int compare_values(const void *a, const void *b)
 {
@@ -146,7 +148,7 @@ static int compare_values(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* In ascending order: how many lie below the widest gap that makes two modes; 0: none does. */
+/* Returns the number of values below the widest gap that makes ascending values bimodal; 0: not bimodal. */
 static size_t split_at(const double *values, size_t n, double factor)
 {
     size_t least = (n + 3) / 4, at = 0;
@@ -164,7 +166,7 @@ int bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, str
 {
     size_t n, low;
     double *values = values_of(l, &(struct choice){same_node, -1, -1}, &n);
-    int slow = l->higher_is_better ? 0 : 1, rc = values ? 0 : -BB_EFAIL; /* which half of the order is slow */
+    int slow = l->higher_is_better ? 0 : 1, rc = values ? 0 : -BB_EFAIL; /* index in half[] of the slower mode */
     struct bb_stats half[2];
 
     *modes = (struct bb_link_modes){{0}, {NAN, NAN}, NAN};
@@ -185,9 +187,9 @@ out:
     return rc;
 }
 
-/* ---- the worst ---- */
+/* ---- slowest links ---- */
 
-/* 1 at the median, below for a slower link. */
+/* Speed relative to the median: 1 at the median, below 1 for a slower link. */
 static double rate(const struct bb_link_outliers *l, double value, double median)
 {
     return l->higher_is_better ? value / median : median / value;
@@ -199,7 +201,7 @@ struct ranking {
     int most, n;
 };
 
-/* Into its place; of equal ones the first stays in front. */
+/* Insert the link in ascending order of speed; links of equal speed keep their order. */
 static void insert_link(struct ranking *k, const struct bb_slow_link *link)
 {
     int at = k->n;
@@ -252,7 +254,7 @@ out:
     return rc;
 }
 
-/* ---- how many ---- */
+/* ---- number of slow links ---- */
 
 struct count {
     const struct bb_link_outliers *links;
@@ -264,8 +266,8 @@ static void count_link(void *arg, const struct bb_slow_link *link)
 {
     struct count *c = arg;
     const struct bb_link_outliers *l = c->links;
-    bool slower_mode =
-        c->modes.links[0] > 0 && (l->higher_is_better ? link->value <= c->modes.border : link->value >= c->modes.border);
+    bool slower_mode = c->modes.links[0] > 0 &&
+                       (l->higher_is_better ? link->value <= c->modes.border : link->value >= c->modes.border);
 
     c->all++;
     c->slow += slower_mode || is_slow(l, link->value, link->median);

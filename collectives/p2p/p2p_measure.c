@@ -1,9 +1,11 @@
 /*
  * p2p_measure.c - the timed loop of a pair.
  *
- * A sample is `iterations` operations back to back on one stream between two events; one operation before the first
- * event gathers the two ranks. The slower of the two counts. The very last message goes to an area of its own that held
- * no data before, so what is verified is a timed message.
+ * A sample is `iterations` operations back to back on one stream between two CUDA events. One untimed operation before
+ * the
+ * first event synchronizes the two ranks. The larger time of the two ranks counts. The last timed message is received
+ * into
+ * a separate buffer without earlier data, so the verified message is a timed one.
  */
 #include "collectives/p2p/p2p_measure.h"
 
@@ -14,16 +16,19 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { GUARD = 512, CANARY = 0x5a }; /* bytes behind a message that must stay, and what they hold */
+enum { GUARD = 512, CANARY = 0x5a }; /* guard bytes after a message, which must not change, and their value */
 
 const struct bb_p2p_metric bb_p2p_metrics[BB_P2P_KINDS] = {
     [BB_P2P_LATENCY_ONE] =
         {.metric = "latency", .direction = "one", .title = "latency, half a round trip", .unit = "us", .messages = 2},
-    [BB_P2P_LATENCY_BOTH] =
-        {.metric = "latency", .direction = "both", .title = "latency, both send at once", .unit = "us", .messages = 1},
+    [BB_P2P_LATENCY_BOTH] = {.metric = "latency",
+                             .direction = "both",
+                             .title = "latency, both directions at once",
+                             .unit = "us",
+                             .messages = 1},
     [BB_P2P_BANDWIDTH_ONE] = {.metric = "bandwidth",
                               .direction = "one",
-                              .title = "bandwidth, one direction, from the row to the column",
+                              .title = "bandwidth, one direction, from row rank to column rank",
                               .unit = "GB/s",
                               .is_bandwidth = true,
                               .is_directed = true,
@@ -31,14 +36,14 @@ const struct bb_p2p_metric bb_p2p_metrics[BB_P2P_KINDS] = {
                               .bytes_factor = 1},
     [BB_P2P_BANDWIDTH_BOTH] = {.metric = "bandwidth",
                                .direction = "both",
-                               .title = "bandwidth, both directions at once, their sum",
+                               .title = "bandwidth, both directions at once, sum",
                                .unit = "GB/s",
                                .is_bandwidth = true,
                                .messages = 1,
                                .bytes_factor = 2},
 };
 
-/* ---- the context ---- */
+/* ---- context ---- */
 
 size_t bb_p2p_context_bytes(size_t bytes, const struct bb_allocator *from)
 {
@@ -69,7 +74,7 @@ int bb_p2p_context_init(struct bb_p2p_context *ctx, size_t bytes)
     TRY(bb_guarded_init(&ctx->recv, bytes + GUARD, ctx->memory, ctx->stream));
     TRY(bb_guarded_init(&ctx->last, bytes + GUARD, ctx->memory, ctx->stream));
     bb_nvtx_name_stream(&ctx->nvtx, ctx->stream, "p2p");
-    TRY(wait_for_stream(ctx, "preparation of buffers"));
+    TRY(wait_for_stream(ctx, "initialization of the buffers"));
 out:
     return rc;
 }
@@ -93,7 +98,7 @@ void bb_p2p_context_release(struct bb_p2p_context *ctx)
 
 /* ---- messages ---- */
 
-/* A pair's operation from the side of one rank. */
+/* The operation of a pair as one rank executes it. */
 struct side {
     struct bb_p2p_context *ctx;
     const struct bb_p2p_run *run;
@@ -141,17 +146,17 @@ static int (*const operations[BB_P2P_KINDS])(const struct side *, void *) = {
     [BB_P2P_BANDWIDTH_BOTH] = exchange_messages,
 };
 
-/* ends_run: the last of them goes to the area that is verified. A blocking call is watched by the watchdog. */
+/* ends_run: the last of the n messages goes to the verified buffer. The watchdog monitors blocking NCCL calls here. */
 static int issue_messages(const struct side *s, int n, bool ends_run)
 {
     struct bb_p2p_context *ctx = s->ctx;
     int rc = 0;
 
-    bb_world_guard(ctx->world, "messages of a pair");
+    bb_world_guard(ctx->world, "point-to-point messages");
     for (int i = 0; i < n && rc == 0; i++) {
         rc = operations[s->run->kind](s, ends_run && i == n - 1 ? ctx->last.area : ctx->recv.area);
         if (rc == 0)
-            rc = bb_comm_poll(ctx->comm, "messages of a pair");
+            rc = bb_comm_poll(ctx->comm, "point-to-point messages");
     }
     bb_world_unguard(ctx->world);
     return rc;
@@ -175,7 +180,7 @@ out:
 
 /* ---- data ---- */
 
-/* Whole words where the message has them. */
+/* 64-bit elements where the message size is a multiple of 8 bytes, otherwise bytes. */
 static const struct bb_dtype *element_of(size_t bytes)
 {
     return &bb_dtypes[bytes % 8 == 0 ? BB_UINT64 : BB_UINT8];
@@ -204,7 +209,7 @@ out:
     return rc;
 }
 
-/* The message that the partner sent, and behind it what was there before. */
+/* Verify the partner's message and the guard bytes after it. */
 static int verify_message(const struct side *s, struct bb_p2p_finding *finding)
 {
     struct bb_p2p_context *ctx = s->ctx;
@@ -217,17 +222,18 @@ static int verify_message(const struct side *s, struct bb_p2p_finding *finding)
     TRY(bb_verdict_clear(ctx->verdict, ctx->stream));
     TRY(bb_check(ctx->last.area, count, &pattern, &expect, ctx->verdict, ctx->stream));
     TRY(bb_check_bytes(ctx->last.area + s->run->bytes, GUARD, CANARY, ctx->verdict, ctx->stream));
-    TRY(wait_for_stream(ctx, "check of a message"));
+    TRY(wait_for_stream(ctx, "verification of a message"));
     TRY(BB_CUDA(cudaMemcpy(&verdict, ctx->verdict, sizeof verdict, cudaMemcpyDeviceToHost)));
     finding->wrong = verdict.wrong;
     finding->checked = verdict.checked == count + GUARD;
-    if (!finding->checked && !(ctx->device->emulated && verdict.checked == 0)) /* emulated GPUs without data */
-        rc = bb_err(BB_EFAIL, "the check compared %llu of %zu elements", verdict.checked, count + GUARD);
+    /* emulated GPUs with EMU_DATA=off hold no data */
+    if (!finding->checked && !(ctx->device->emulated && verdict.checked == 0))
+        rc = bb_err(BB_EFAIL, "verification compared only %llu of %zu elements", verdict.checked, count + GUARD);
 out:
     return rc;
 }
 
-/* ---- a run of all pairs ---- */
+/* ---- one measurement of a round ---- */
 
 static int measure_pair(const struct side *s, struct bb_p2p_finding *finding)
 {

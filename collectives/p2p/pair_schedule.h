@@ -1,8 +1,9 @@
 /*
- * pair_schedule.h - who meets whom when every rank is to meet every other: rounds of pairs that share no rank. Pure.
+ * pair_schedule.h - schedule in which every rank meets every other rank once: rounds of pairs without a common rank.
+ * Pure.
  *
- * together: a round-robin tournament by the circle method. All ranks but one turn in a circle, pairs lie opposite: n-1
- *           rounds of n/2 pairs when n is even, n rounds in which one rank pauses when it is odd.
+ * together: round-robin tournament by the circle method. One rank stays fixed, the others rotate on a circle, and pairs
+ *           are opposite: n-1 rounds of n/2 pairs for even n; n rounds with one pausing rank each for odd n.
  * one:      n(n-1)/2 rounds of one pair.
  */
 #ifndef BB_COLLECTIVES_P2P_PAIR_SCHEDULE_H
@@ -17,7 +18,7 @@ struct bb_pair_schedule {
 
 int bb_pair_schedule_rounds(const struct bb_pair_schedule *p);
 
-/* bb_pair_schedule_partner - of `rank` in a round, -1 when it pauses. */
+/* bb_pair_schedule_partner - partner of `rank` in a round, or -1 when the rank pauses. */
 int bb_pair_schedule_partner(const struct bb_pair_schedule *p, int round, int rank);
 
 #endif

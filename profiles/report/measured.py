@@ -325,8 +325,8 @@ def slow_marks(slow, n):
 
 
 def bimodal_notes(result, matrix):
-    return [f"The links {'inside a node' if b.get('same_node') else 'between nodes'} are of two kinds: "
-            f"{b['links'][0]} with a median of {number_text(b['medians'][0])} and {b['links'][1]} of "
+    return [f"The links {'inside a node' if b.get('same_node') else 'between nodes'} are bimodal: "
+            f"{b['links'][0]} with median {number_text(b['medians'][0])} and {b['links'][1]} with median "
             f"{number_text(b['medians'][1], matrix.get('unit') or '')}." for b in of_matrix(result.data.get("bimodal"), matrix)]
 
 

@@ -86,7 +86,7 @@ def test_slow_links_are_named(busbar, tmp_path, one_far):
     text = busbar.run(*args, ranks=5, env=one_far).stdout
     assert "slow: rank 0" in text and "slow: all links of rank 4" in text and "# 24 slow" in text
     text = busbar.run(*args, "--slow", "0.1", "--metrics", "bandwidth", ranks=5, env=one_far).stdout
-    assert "# 0 slow (--slow 0.1)" in text  # a fifth of the median is not below a tenth of it
+    assert "# 0 slow links, ranks and nodes (--slow 0.1)" in text  # a fifth of the median is not below a tenth of it
 
 
 def test_two_kinds_of_links_are_said_and_ranked_and_gated(busbar, tmp_path):
@@ -102,7 +102,7 @@ def test_two_kinds_of_links_are_said_and_ranked_and_gated(busbar, tmp_path):
     assert two["links"] == [8, 4] and two["medians"] == pytest.approx([slow, fast], rel=1e-3) and two["same_node"]
     done = busbar.run(*words, "--max-slow", "7", ranks=4, env=env)
     assert done.returncode == 5 and "8 of 12 links are slow, more than 7 (--max-slow)" in done.stderr
-    assert "# two kinds of links inside a node: bandwidth one" in done.stdout
+    assert "# bimodal links inside a node: bandwidth one" in done.stdout
     assert busbar.run(*words, "--max-slow", "8", ranks=4, env=env).returncode == 0
 
 
@@ -173,7 +173,7 @@ def test_bad_words_are_refused(busbar, words, says):
 
 def test_one_rank_has_no_pairs(busbar):
     done = busbar.run("bench", "p2p")
-    assert done.returncode == 2 and "needs 2 ranks" in done.stderr
+    assert done.returncode == 2 and "needs at least 2 ranks" in done.stderr
 
 
 def test_what_does_not_fit_is_refused_before_it_is_taken(busbar):

@@ -337,7 +337,7 @@ def test_slurm_allocations_by_size(sweep):
     ({"command": "bench all_redcue"}, ["all_redcue", "all_reduce"]),
     ({"command": "bench all_reduce", "options": {"minbyte": 8}}, ["--minbyte", "--minbytes"]),
     ({"command": "bench all_reduce", "options": {"minbytes": ["8", "2G"], "maxbytes": "1G"}}, ["minbytes=2G", "first size"]),
-    ({"command": "bench p2p", "options": {"figure": "latensy"}}, ["study.json"]),
+    ({"command": "bench p2p", "options": {"metric": "latensy"}}, ["study.json"]),
     ({"command": "proxy gpt2_lrage"}, ["gpt2_lrage", "gpt2_large"]),
     ({"command": "proxy resnet50", "options": {"layers": 3}}, ["resnet50", "--layers"]),
     ({"command": "plan resnet50", "ranks": None}, ["ranks"]),

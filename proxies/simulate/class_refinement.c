@@ -40,24 +40,24 @@ static bool has_collectives(const struct bb_sim *m, int comm)
     return false;
 }
 
-static int mark_members(const struct bb_sim *m, int comm, int instance, struct bb_tier_members *near, uint64_t *mark)
+static int mark_members(const struct bb_sim *m, int comm, int instance, struct bb_tier_members *tier_members, uint64_t *mark)
 {
     const struct bb_layout *l = &m->step->layout;
     const int group = l->comms[comm].group;
     struct bb_node_placement placement;
-    bool uneven = false;
+    bool variable_counts = false;
     int rc;
 
     for (int r = 0; r < m->step->n_roles; r++)
-        uneven |= m->graphs[r].n_alltoallvs[comm] > 0;
-    TRY(bb_group_find_placement(l, group, instance, m->cluster, &placement, near));
+        variable_counts |= m->graphs[r].n_alltoallvs[comm] > 0;
+    TRY(bb_group_find_placement(l, group, instance, m->cluster, &placement, tier_members));
     for (int i = 0; i < l->groups[group].size; i++) {
         uint64_t *of = &mark[bb_group_member(l, group, instance, i)];
 
         *of = mix_words(*of, &comm, sizeof(comm));
-        if (uneven) /* who of them is on whose leaf, not only how many */
-            *of = mix_words(*of, near, (size_t)l->groups[group].size * sizeof(*near));
-        *of = mix_words(mix_words(*of, &placement, sizeof(placement)), &near[i], sizeof(near[i]));
+        if (variable_counts) /* who of them is on whose leaf, not only how many */
+            *of = mix_words(*of, tier_members, (size_t)l->groups[group].size * sizeof(*tier_members));
+        *of = mix_words(mix_words(*of, &placement, sizeof(placement)), &tier_members[i], sizeof(tier_members[i]));
     }
 out:
     return rc;
@@ -66,18 +66,18 @@ out:
 static int mark_collectives(const struct bb_sim *m, uint64_t *mark)
 {
     const struct bb_layout *l = &m->step->layout;
-    struct bb_tier_members *near;
+    struct bb_tier_members *tier_members;
     int rc;
 
-    TRY(BB_NEW(near, l->ranks));
+    TRY(BB_NEW(tier_members, l->ranks));
     for (int comm = 0; comm < l->n_comms; comm++) {
         const int instances = has_collectives(m, comm) ? bb_group_instances(l, l->comms[comm].group) : 0;
 
         for (int i = 0; i < instances; i++)
-            TRY(mark_members(m, comm, i, near, mark));
+            TRY(mark_members(m, comm, i, tier_members, mark));
     }
 out:
-    free(near);
+    free(tier_members);
     return rc;
 }
 
@@ -106,20 +106,20 @@ out:
 }
 
 /* Leaves that begin anywhere in a group leave little alike: a computer's memory. */
-#define MOST_OPS 10e6
+#define MAX_OPS 10e6
 
-static int refuse_classes(const struct bb_sim *m)
+static int validate_classes(const struct bb_sim *m)
 {
     double ops = 0;
 
     for (int c = 0; c < m->classes.n; c++)
         ops += (double)bb_step_program(m->step, m->classes.rank[c])->n_ops;
-    if (ops <= MOST_OPS)
+    if (ops <= MAX_OPS)
         return 0;
     return bb_err(BB_EUSAGE,
                   "%s: its fabric tells %d of %d ranks apart, with %.0f operations, expected at most %.0f; nearest: "
                   "leaves and pods whose nodes divide those of each group of ranks, or fewer --ranks",
-                  m->cluster->name, m->classes.n, m->step->layout.ranks, ops, MOST_OPS);
+                  m->cluster->name, m->classes.n, m->step->layout.ranks, ops, MAX_OPS);
 }
 
 int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)
@@ -146,7 +146,7 @@ int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)
     }
     TRY(bb_rank_classes_init(&m->classes, m->step, m->graphs, c ? c->gpus_per_node : 0, &marks, faults));
     if (crosses && !marks.all_distinct)
-        TRY(refuse_classes(m));
+        TRY(validate_classes(m));
 out:
     free(mark);
     for (int i = 0; i < marks.n_resources; i++)

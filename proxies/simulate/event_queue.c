@@ -13,85 +13,85 @@ static uint64_t bits_of(double when_ns)
 }
 
 /* It shrinks and grows all the time, so not by BB_GROW, which knows its room by the number alone. */
-static int make_room(struct bb_event_bucket *slot)
+static int grow_bucket(struct bb_event_bucket *bucket)
 {
-    size_t room = slot->room ? 2 * slot->room : 64;
-    struct bb_event *entries = realloc(slot->entries, room * sizeof(*entries));
+    size_t capacity = bucket->capacity ? 2 * bucket->capacity : 64;
+    struct bb_event *entries = realloc(bucket->entries, capacity * sizeof(*entries));
 
     if (!entries)
-        return bb_err(BB_EFAIL, "out of memory for %zu moments", room);
-    slot->entries = entries;
-    slot->room = room;
+        return bb_err(BB_EFAIL, "out of memory for %zu moments", capacity);
+    bucket->entries = entries;
+    bucket->capacity = capacity;
     return 0;
 }
 
 int bb_event_queue_push(struct bb_event_queue *a, struct bb_event entry)
 {
     const int at = entry.when_ns > a->now_ns ? 64 - __builtin_clzll(bits_of(entry.when_ns) ^ bits_of(a->now_ns)) : 0;
-    struct bb_event_bucket *slot = &a->slots[at];
+    struct bb_event_bucket *bucket = &a->buckets[at];
 
-    if (slot->n == slot->room && make_room(slot))
+    if (bucket->n == bucket->capacity && grow_bucket(bucket))
         return -BB_EFAIL;
-    slot->entries[slot->n++] = entry;
+    bucket->entries[bucket->n++] = entry;
     if (at > 0)
-        a->used |= (uint64_t)1 << at;
+        a->used_buckets |= (uint64_t)1 << at;
     return 0;
 }
 
 bool bb_event_queue_pop(struct bb_event_queue *a, struct bb_event *entry)
 {
-    if (a->taken == a->slots[0].n) {
-        a->taken = a->slots[0].n = 0;
+    if (a->n_popped == a->buckets[0].n) {
+        a->n_popped = a->buckets[0].n = 0;
         return false;
     }
-    *entry = a->slots[0].entries[a->taken++];
+    *entry = a->buckets[0].entries[a->n_popped++];
     return true;
 }
 
 /* one: nothing in the slot is later. */
-static double earliest_of(const struct bb_event_bucket *slot, bool *one)
+static double earliest_in(const struct bb_event_bucket *bucket, bool *single_time)
 {
-    double earliest_ns = slot->entries[0].when_ns, latest_ns = earliest_ns;
+    double earliest_ns = bucket->entries[0].when_ns, latest_ns = earliest_ns;
 
-    for (size_t i = 1; i < slot->n; i++) {
-        const double when_ns = slot->entries[i].when_ns;
+    for (size_t i = 1; i < bucket->n; i++) {
+        const double when_ns = bucket->entries[i].when_ns;
 
         earliest_ns = when_ns < earliest_ns ? when_ns : earliest_ns;
         latest_ns = when_ns > latest_ns ? when_ns : latest_ns;
     }
-    *one = earliest_ns == latest_ns;
+    *single_time = earliest_ns == latest_ns;
     return earliest_ns;
 }
 
 /* All that is in the slot is due: it changes places with the first slot, which is empty. */
-static void swap_in(struct bb_event_queue *a, struct bb_event_bucket *slot)
+static void swap_in(struct bb_event_queue *a, struct bb_event_bucket *bucket)
 {
-    const struct bb_event_bucket empty = a->slots[0];
+    const struct bb_event_bucket empty = a->buckets[0];
 
-    a->slots[0] = *slot;
-    *slot = empty;
+    a->buckets[0] = *bucket;
+    *bucket = empty;
 }
 
 int bb_event_queue_advance(struct bb_event_queue *a)
 {
-    struct bb_event_bucket *slot;
-    bool one;
+    struct bb_event_bucket *bucket;
+    bool single_time;
     size_t n;
     int rc;
 
-    if (a->used == 0)
+    if (a->used_buckets == 0)
         return 0;
-    slot = &a->slots[__builtin_ctzll(a->used)];
-    a->used &= a->used - 1;
-    a->now_ns = earliest_of(slot, &one);
-    if (one) {
-        swap_in(a, slot);
+    bucket = &a->buckets[__builtin_ctzll(a->used_buckets)];
+    a->used_buckets &= a->used_buckets - 1;
+    a->now_ns = earliest_in(bucket, &single_time);
+    if (single_time) {
+        swap_in(a, bucket);
         return 1;
     }
-    n = slot->n;
-    slot->n = 0;
+    n = bucket->n;
+    bucket->n = 0;
     for (size_t i = 0; i < n; i++)
-        TRY(bb_event_queue_push(a, slot->entries[i])); /* to lower slots: none comes back here */
+        TRY(bb_event_queue_push(a, bucket->entries[i])); /* to lower slots: none comes back here */
     return 1;
 out:
     return rc;
@@ -99,7 +99,7 @@ out:
 
 void bb_event_queue_release(struct bb_event_queue *a)
 {
-    for (size_t i = 0; i < sizeof(a->slots) / sizeof(a->slots[0]); i++)
-        free(a->slots[i].entries);
+    for (size_t i = 0; i < sizeof(a->buckets) / sizeof(a->buckets[0]); i++)
+        free(a->buckets[i].entries);
     *a = (struct bb_event_queue){0};
 }

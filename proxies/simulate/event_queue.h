@@ -26,10 +26,10 @@ struct bb_event_queue {
     double now_ns;
     struct bb_event_bucket {
         struct bb_event *entries;
-        size_t n, room;
-    } slots[64];   /* by the bit + 1; the first: what is due now */
-    size_t taken;  /* of what is due                             */
-    uint64_t used; /* bits of the other slots that have entries  */
+        size_t n, capacity;
+    } buckets[64];   /* by the bit + 1; the first: what is due now */
+    size_t n_popped;  /* of what is due                             */
+    uint64_t used_buckets; /* bits of the other slots that have entries  */
 };
 
 /* bb_event_queue_push - what is not later than now is due now. */

@@ -6,13 +6,13 @@
 
 #include <stdlib.h>
 
-static void count_near(const struct bb_cluster *c, enum bb_tier tier, const int *ranks, int n, struct bb_tier_members *near)
+static void count_tier_members(const struct bb_cluster *c, enum bb_tier tier, const int *ranks, int n, struct bb_tier_members *tier_members)
 {
     for (int first = 0, end; first < n; first = end) {
         for (end = first + 1; end < n && !bb_fabric_takes_uplinks(c, tier, ranks[first], ranks[end]);)
             end++;
         for (int i = first; i < end; i++)
-            near[i].ranks[tier] = end - first;
+            tier_members[i].ranks[tier] = end - first;
     }
 }
 
@@ -31,7 +31,7 @@ static int find_nodes(const struct bb_cluster *c, int *ranks, int n)
 }
 
 int bb_group_find_placement(const struct bb_layout *l, int group, int instance, const struct bb_cluster *c,
-                    struct bb_node_placement *placement, struct bb_tier_members *near)
+                    struct bb_node_placement *placement, struct bb_tier_members *tier_members)
 {
     const int n = l->groups[group].size;
     int *ranks, rc;
@@ -47,8 +47,8 @@ int bb_group_find_placement(const struct bb_layout *l, int group, int instance, 
     bb_cluster_placement_of_ranks(c, ranks, n, placement);
     if (!bb_fabric_has_oversubscribed_tier(c))
         goto out;
-    for (int tier = 0; near && tier < BB_TIERS; tier++)
-        count_near(c, (enum bb_tier)tier, ranks, n, near);
+    for (int tier = 0; tier_members && tier < BB_TIERS; tier++)
+        count_tier_members(c, (enum bb_tier)tier, ranks, n, tier_members);
     bb_fabric_placement_of_nodes(c, ranks, find_nodes(c, ranks, n), placement);
 out:
     free(ranks);

@@ -14,7 +14,7 @@ struct bb_tier_members {
 
 /* bb_group_find_placement - of an instance. near: [size], its members' in order; NULL: not asked. c: NULL for no machine. */
 int bb_group_find_placement(const struct bb_layout *l, int group, int instance, const struct bb_cluster *c,
-                    struct bb_node_placement *placement, struct bb_tier_members *near) BB_MUST_CHECK;
+                    struct bb_node_placement *placement, struct bb_tier_members *tier_members) BB_MUST_CHECK;
 
 /* bb_group_count_on_root_node - of the communicator of a rank that gathers or scatters: its members on the node of the root.
  * 0 of other collectives. */

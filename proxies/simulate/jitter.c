@@ -6,10 +6,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define TURN 6.283185307179586
+#define TWO_PI 6.283185307179586
 
 /* A number for each count, of which none says anything about another (SplitMix64). */
-static uint64_t scramble(uint64_t x)
+static uint64_t splitmix64(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -17,15 +17,15 @@ static uint64_t scramble(uint64_t x)
     return x ^ (x >> 31);
 }
 
-static double part_of(uint64_t bits)
+static double uniform(uint64_t bits)
 {
     return ((double)(bits >> 11) + 0.5) / 9007199254740992.0;
 }
 
 double bb_jitter_factor(const struct bb_conditions *c, int at)
 {
-    uint64_t first = scramble(scramble(scramble(c->seed) + (uint64_t)c->sample) + (uint64_t)at);
-    double normal = sqrt(-2 * log(part_of(first))) * cos(TURN * part_of(scramble(first)));
+    uint64_t first = splitmix64(splitmix64(splitmix64(c->seed) + (uint64_t)c->sample) + (uint64_t)at);
+    double normal = sqrt(-2 * log(uniform(first))) * cos(TWO_PI * uniform(splitmix64(first)));
 
     return fmax(0, 1 + c->jitter * fmax(-3, fmin(3, normal)));
 }
@@ -33,8 +33,8 @@ double bb_jitter_factor(const struct bb_conditions *c, int at)
 /* ---- samples ---- */
 
 /* A minute or two, and a computer's memory. */
-#define MOST_EXECUTED 300e6
-#define MOST_AT_ONCE  10e6
+#define MAX_EXECUTED_OPS 300e6
+#define MAX_OPS  10e6
 
 static double count_ops(const struct bb_step *step)
 {
@@ -47,14 +47,14 @@ static double count_ops(const struct bb_step *step)
 
 int bb_predict_validate_jitter(int ranks, double ops, int samples)
 {
-    if (ops > MOST_AT_ONCE)
+    if (ops > MAX_OPS)
         return bb_err(BB_EUSAGE,
                       "--jitter: %d ranks have %.0f operations, each with a time of its own; at most %.0f can be, so "
                       "fewer --ranks or --micro-batches",
-                      ranks, ops, MOST_AT_ONCE);
-    if (ops * samples > MOST_EXECUTED)
+                      ranks, ops, MAX_OPS);
+    if (ops * samples > MAX_EXECUTED_OPS)
         return bb_err(BB_EUSAGE, "--samples %d of %.0f operations are more than %.0f in all; nearest: --samples %d",
-                      samples, ops, MOST_EXECUTED, (int)(MOST_EXECUTED / ops));
+                      samples, ops, MAX_EXECUTED_OPS, (int)(MAX_EXECUTED_OPS / ops));
     return 0;
 }
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define HOPS 12 /* of a circle are told */
+#define MAX_HOPS 12 /* of a circle are told */
 
 /* One rank stuck in one task. */
 struct stuck {
@@ -35,7 +35,7 @@ static int task_index(const struct search *s, int rank, int task)
     return s->m->task_base[class_of(s, rank)] + task;
 }
 
-static bool waits_inside(const struct search *s, int rank, int task)
+static bool is_blocked_in(const struct search *s, int rank, int task)
 {
     return s->run->tasks[task_index(s, rank, task)].arrived && !s->run->tasks[task_index(s, rank, task)].ended;
 }
@@ -57,7 +57,7 @@ static int find_blocker(const struct search *s, int rank, int task)
             leads[u] |= next <= task && leads[next];
         }
         leads[u] |= s->run->serialised;
-        if (leads[u] && waits_inside(s, rank, u))
+        if (leads[u] && is_blocked_in(s, rank, u))
             found = u;
     }
     free(leads);
@@ -78,7 +78,7 @@ static const char *op_text(const struct bb_op *op, const struct bb_layout *l, in
     return text;
 }
 
-static void tell_wait(const struct search *s, const struct stuck *here, int op, int peer, const char *rest)
+static void report_wait(const struct search *s, const struct stuck *here, int op, int peer, const char *rest)
 {
     const struct bb_task_graph *graph = graph_of(s, here->rank);
     char text[128];
@@ -98,12 +98,12 @@ static bool follow_message(const struct search *s, const struct stuck *here, str
         int peer = bb_channel_rank(&s->m->step->layout, &graph->channels[graph->channel_of[op]], here->rank);
 
         if (s->m->sides[cell].task == BB_NONE) {
-            tell_wait(s, here, op, peer, "whose program has no other side for it");
+            report_wait(s, here, op, peer, "whose program has no other side for it");
             return false;
         }
         *next = (struct stuck){peer, s->m->sides[cell].task - s->m->task_base[class_of(s, peer)]};
         if (!s->run->tasks[task_index(s, next->rank, next->task)].arrived) {
-            tell_wait(s, here, op, peer, "to come to its side");
+            report_wait(s, here, op, peer, "to come to its side");
             return true;
         }
     }
@@ -121,12 +121,12 @@ static bool follow_collective(const struct search *s, const struct stuck *here, 
         const struct bb_task_graph *theirs = graph_of(s, member);
 
         if (u->order >= theirs->n_collectives[u->comm]) {
-            tell_wait(s, here, u->first, member, "whose program does not have it");
+            report_wait(s, here, u->first, member, "whose program does not have it");
             return false;
         }
         *next = (struct stuck){member, theirs->collectives[u->comm][u->order]};
         if (!s->run->tasks[task_index(s, next->rank, next->task)].arrived) {
-            tell_wait(s, here, u->first, member, "to come to it");
+            report_wait(s, here, u->first, member, "to come to it");
             return true;
         }
     }
@@ -147,12 +147,12 @@ static bool follow_alltoallv(const struct search *s, const struct stuck *here, s
         if (!bb_alltoallv_exchanges_with(op, place))
             continue;
         if (there == BB_NONE) {
-            tell_wait(s, here, u->first, peer, "whose program does not have it");
+            report_wait(s, here, u->first, peer, "whose program does not have it");
             return false;
         }
         *next = (struct stuck){peer, there - s->m->task_base[class_of(s, peer)]};
         if (!s->run->tasks[there].arrived) {
-            tell_wait(s, here, u->first, peer, "to come to it");
+            report_wait(s, here, u->first, peer, "to come to it");
             return true;
         }
     }
@@ -172,11 +172,11 @@ static bool follow_task(const struct search *s, const struct stuck *here, struct
     }
 }
 
-static bool first_stuck(const struct search *s, struct stuck *here)
+static bool find_first_stuck(const struct search *s, struct stuck *here)
 {
     for (int c = 0; c < s->m->classes.n; c++)
         for (int u = 0; u < bb_sim_task_graph(s->m, c)->n_tasks; u++)
-            if (waits_inside(s, s->m->classes.rank[c], u)) {
+            if (is_blocked_in(s, s->m->classes.rank[c], u)) {
                 *here = (struct stuck){s->m->classes.rank[c], u};
                 return true;
             }
@@ -184,13 +184,13 @@ static bool first_stuck(const struct search *s, struct stuck *here)
 }
 
 /* From one stuck rank to the one that it waits for, until somebody comes again or nobody is left to wait for. */
-static void tell_cycle(const struct search *s)
+static void report_wait_cycle(const struct search *s)
 {
-    struct stuck path[HOPS], here, next;
+    struct stuck path[MAX_HOPS], here, next;
 
-    if (!first_stuck(s, &here))
+    if (!find_first_stuck(s, &here))
         return;
-    for (int hop = 0; hop < HOPS; hop++) {
+    for (int hop = 0; hop < MAX_HOPS; hop++) {
         path[hop] = here;
         if (!follow_task(s, &here, &next))
             return;
@@ -215,7 +215,7 @@ static int try_run(const struct bb_sim *m, bool serialised, bool *ends, struct b
         return rc;
     *ends = run.n_ended == m->task_base[m->classes.n];
     if (!*ends)
-        tell_cycle(&(struct search){m, &run, faults});
+        report_wait_cycle(&(struct search){m, &run, faults});
     bb_sim_run_release(&run);
     return 0;
 }

@@ -56,7 +56,7 @@ static int refuse_slow_ranks(const struct bb_slow *slow, const char *name)
     return 0;
 }
 
-int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words, bool check_only, int argc, char **argv)
+int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *words, bool check_only, int argc, char **argv)
 {
     struct bb_cluster cluster;
     struct bb_sweep sweep = {0};

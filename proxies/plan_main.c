@@ -100,7 +100,7 @@ static const struct bb_opts step_words = {.tables = step_tables};
 static const struct bb_opts collective_words = {.tables = collective_tables};
 
 /* --export goal step.goal: the option takes the format, and the file is the last word. */
-static int take_export_file(struct bb_plan_options *o, struct bb_words *words)
+static int take_export_file(struct bb_plan_options *o, struct bb_positionals *words)
 {
     const char *last = words->n > 1 ? words->word[words->n - 1] : "";
     int number;
@@ -116,7 +116,7 @@ static int take_export_file(struct bb_plan_options *o, struct bb_words *words)
 }
 
 /* A forecast takes the machine's own rates, unless it is told others. Before the proxy's defaults come in. */
-static int configure(struct bb_plan_options *o, const struct bb_words *words, const struct bb_proxy **proxy)
+static int configure(struct bb_plan_options *o, const struct bb_positionals *words, const struct bb_proxy **proxy)
 {
     const bool given = o->config.tflops > 0 || o->config.forward_us > 0 || o->config.backward_us > 0;
     const bool bare = !given && !o->config.compute;
@@ -142,7 +142,7 @@ out:
 }
 
 /* Words of the wrong kind get the nearest of the right one. */
-static int find_proxy(struct bb_plan_options *o, struct bb_words *words, const struct bb_proxy **proxy)
+static int find_proxy(struct bb_plan_options *o, struct bb_positionals *words, const struct bb_proxy **proxy)
 {
     const char *names[BB_COLL_KIND_COUNT + 64], *near, *changed;
     const struct bb_opt_table *collective = &tables[1];
@@ -175,7 +175,7 @@ out:
     return rc;
 }
 
-static bool is_collective(const struct bb_words *words)
+static bool is_collective(const struct bb_positionals *words)
 {
     return words->n > 0 && (strcmp(words->word[0], "all") == 0 || bb_coll_find(words->word[0]) >= 0);
 }
@@ -185,7 +185,7 @@ int bb_plan_main(int argc, char **argv)
     const struct bb_proxy *proxy;
     struct bb_plan_options o = {0};
     struct bb_proxy_config asked;
-    struct bb_words words;
+    struct bb_positionals words;
     int rc;
 
     TRY(bb_opts_parse(&set, &o, argc, argv, &words, stdout));
@@ -210,7 +210,7 @@ int bb_plan_check(int argc, char **argv)
 {
     const struct bb_proxy *proxy;
     struct bb_plan_options o = {0};
-    struct bb_words words;
+    struct bb_positionals words;
     int rc = bb_opts_check(&set, argc, argv);
 
     TRY(rc);

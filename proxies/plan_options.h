@@ -43,7 +43,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
 
 /* ---- collectives: plan_collectives.c. check_only: the words alone ---- */
 
-int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words, bool check_only, int argc,
+int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *words, bool check_only, int argc,
                         char **argv) BB_MUST_CHECK;
 
 /* ---- what they share: plan_resolve.c ---- */

@@ -131,7 +131,7 @@ static int refuse_hold(const struct bb_proxy_run_options *o)
                   o->step.proxy, o->compute_gbps > 0 ? "--compute-gbps" : "--compute-sms", o->step.compute);
 }
 
-static int parse_all(const struct bb_proxy_run_options *o, const struct bb_words *words)
+static int parse_all(const struct bb_proxy_run_options *o, const struct bb_positionals *words)
 {
     if (!o->quick)
         return bb_err(BB_EUSAGE, "all proxies run in small forms only: proxy all --quick");
@@ -149,7 +149,7 @@ static int parse_all(const struct bb_proxy_run_options *o, const struct bb_words
 
 int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy, int argc, char **argv)
 {
-    struct bb_words words;
+    struct bb_positionals words;
     int rc;
 
     *proxy = NULL;

@@ -248,7 +248,7 @@ static int refuse_missing(const struct bb_opt *opt, const char *typed)
 struct reading {
     const struct flat *flat;
     char **next, **end; /* words that are still to be read */
-    struct bb_words *words;
+    struct bb_positionals *words;
 };
 
 static int set_option(const struct reading *r, const struct option *o, const char *value)
@@ -301,18 +301,18 @@ static int read_short(struct reading *r, const char *word)
     return rc;
 }
 
-static int add_word(struct bb_words *words, const char *word)
+static int add_word(struct bb_positionals *words, const char *word)
 {
     if (!words)
         return 0;
-    if (words->n == BB_WORDS_MAX)
-        return bb_err(BB_EUSAGE, "more than %d words, from '%s' on", BB_WORDS_MAX, word);
+    if (words->n == BB_POSITIONALS_MAX)
+        return bb_err(BB_EUSAGE, "more than %d words, from '%s' on", BB_POSITIONALS_MAX, word);
     words->word[words->n++] = word;
     return 0;
 }
 
 /* Returns 0, -BB_EUSAGE or BB_OPTS_HELP. */
-static int read_words(const struct flat *flat, int argc, char **argv, struct bb_words *words)
+static int read_words(const struct flat *flat, int argc, char **argv, struct bb_positionals *words)
 {
     struct reading r = {.flat = flat, .next = argv + 1, .end = argv + argc, .words = words};
     bool options = true;
@@ -333,7 +333,7 @@ static int read_words(const struct flat *flat, int argc, char **argv, struct bb_
     return rc;
 }
 
-static int parse_words(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_words *words)
+static int parse_words(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_positionals *words)
 {
     struct flat flat;
     int rc;
@@ -347,7 +347,7 @@ out:
     return rc;
 }
 
-int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_words *positional, FILE *out)
+int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_positionals *positional, FILE *out)
 {
     int rc = bb_opts_form(set, argc, argv, out) ? BB_OPTS_HELP : 0;
 
@@ -361,7 +361,7 @@ int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, s
 
 int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv)
 {
-    struct bb_words words;
+    struct bb_positionals words;
     void *scratch = cfg ? NULL : calloc(1, set->size), *into = cfg ? cfg : scratch;
     int rc = into ? bb_opts_parse(set, into, argc, argv, &words, stdout) : bb_err(BB_EFAIL, "no memory for options");
 
@@ -387,7 +387,7 @@ static size_t field_extent(const struct bb_opts *set)
 
 int bb_opts_check(const struct bb_opts *set, int argc, char **argv)
 {
-    struct bb_words words;
+    struct bb_positionals words;
     void *scratch = calloc(1, field_extent(set));
     int rc = scratch ? parse_words(set, scratch, argc, argv, &words) : bb_err(BB_EFAIL, "no memory for options");
 

@@ -95,9 +95,9 @@ struct bb_opt_table {
 };
 
 /* The words that are not options, in order. They point into argv. */
-#define BB_WORDS_MAX 64
-struct bb_words {
-    const char *word[BB_WORDS_MAX];
+#define BB_POSITIONALS_MAX 64
+struct bb_positionals {
+    const char *word[BB_POSITIONALS_MAX];
     int n;
 };
 
@@ -108,7 +108,7 @@ struct bb_opts {
     const struct bb_opt_table *tables; /* ends with a table without opts                                    */
     const char *(*word_at)(size_t i);  /* words that are not options, to be offered; NULL: any, or a file   */
     size_t size;                       /* bb_opts_read: of what the tables and settle fill                  */
-    int (*resolve)(void *cfg, const struct bb_words *words); /* the same: what no single option tells; 0 or < 0 */
+    int (*resolve)(void *cfg, const struct bb_positionals *words); /* the same: what no single option tells; 0 or < 0 */
 };
 
 /*
@@ -118,7 +118,7 @@ struct bb_opts {
  * after printing the help to `out`. Needs neither MPI nor a GPU, and reads no environment.
  */
 #define BB_OPTS_HELP 1
-int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_words *positional,
+int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_positionals *positional,
                   FILE *out) BB_MUST_CHECK;
 
 /* bb_opts_read - bb_opts_parse with the help on stdout, then the set's settle. cfg NULL: nothing is kept. */

@@ -58,9 +58,9 @@ static void find_python(const char *folder, char path[PATH_MAX])
 }
 
 /* By its own path Python finds what lies beside it. -B: nothing is written beside the scripts. */
-static int run_script(const char *python, char *script, const char *output, const struct bb_words *files)
+static int run_script(const char *python, char *script, const char *output, const struct bb_positionals *files)
 {
-    char *argv[BB_WORDS_MAX + 8] = {(char *)python, "-B", script, "-o", (char *)output, "--"};
+    char *argv[BB_POSITIONALS_MAX + 8] = {(char *)python, "-B", script, "-o", (char *)output, "--"};
     int n = 6;
 
     for (int i = 0; i < files->n; i++)
@@ -69,7 +69,7 @@ static int run_script(const char *python, char *script, const char *output, cons
     return bb_err(BB_EFAIL, "report needs Python 3, and %s cannot be started: %s", python, strerror(errno));
 }
 
-static int check_words(const struct options *o, const struct bb_words *files)
+static int check_words(const struct options *o, const struct bb_positionals *files)
 {
     if (files->n == 0)
         return bb_err(BB_EUSAGE, "no file given, expected results: busbar report RESULT.json... -o FILE");
@@ -85,7 +85,7 @@ int bb_report_main(int argc, char **argv)
 {
     char folder[PATH_MAX], script[PATH_MAX], python[PATH_MAX];
     struct options options;
-    struct bb_words files;
+    struct bb_positionals files;
     int rc;
 
     TRY(bb_opts_parse(&set, &options, argc, argv, &files, stdout));

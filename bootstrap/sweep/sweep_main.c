@@ -135,7 +135,7 @@ static int refuse_launched(void)
 static int parse_words(struct sweep *s, int argc, char **argv, const struct bb_study_command *commands, size_t n)
 {
     struct bb_expand_plan plan = {.commands = commands, .n_commands = n};
-    struct bb_words words;
+    struct bb_positionals words;
     int rc;
 
     TRY(bb_opts_parse(&set, &s->options, argc, argv, &words, stdout));

@@ -40,7 +40,7 @@ static int add_count(void *arg, const char *word)
     return 0;
 }
 
-static int resolve_options(void *options, const struct bb_words *words)
+static int resolve_options(void *options, const struct bb_positionals *words)
 {
     struct bb_bench_comm_options *o = options;
 

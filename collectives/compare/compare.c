@@ -577,7 +577,7 @@ out:
 int bb_compare_main(int argc, char **argv)
 {
     struct options options;
-    struct bb_words words;
+    struct bb_positionals words;
     int rc = bb_opts_parse(&set, &options, argc, argv, &words, stdout);
 
     if (rc != 0)

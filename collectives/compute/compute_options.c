@@ -37,7 +37,7 @@ static const struct bb_opt_table tables[] = {
     {0},
 };
 
-static int parse_sections(const struct bb_words *words, bool wanted[BB_COMPUTE_SECTIONS])
+static int parse_sections(const struct bb_positionals *words, bool wanted[BB_COMPUTE_SECTIONS])
 {
     for (int s = 0; s < BB_COMPUTE_SECTIONS; s++)
         wanted[s] = words->n == 0;
@@ -52,7 +52,7 @@ static int parse_sections(const struct bb_words *words, bool wanted[BB_COMPUTE_S
     return 0;
 }
 
-static int resolve_options(void *options, const struct bb_words *words)
+static int resolve_options(void *options, const struct bb_positionals *words)
 {
     struct bb_bench_compute_options *o = options;
 

@@ -186,7 +186,7 @@ static int parse_words(struct bb_nccl_tests_options *o, int argc, char **argv)
                               "32M -i 1M\n-f 1 -n 20 -w 1 -c 1 -a 1 --repeats 1 take the place of those below. "
                               "`busbar bench` says more.",
                           .tables = tables};
-    struct bb_words others;
+    struct bb_positionals others;
     int rc;
 
     if (argc + N_DEFAULTS > WORDS_MAX)
@@ -282,7 +282,7 @@ out:
 int bb_nccl_tests_main(int argc, char **argv)
 {
     struct bb_nccl_tests_options o = {0}; /* what no option fills, too */
-    const struct bb_words collective = {.word = {bb_colls[bb_nccl_tests_kind(argv[0])].name}, .n = 1};
+    const struct bb_positionals collective = {.word = {bb_colls[bb_nccl_tests_kind(argv[0])].name}, .n = 1};
     struct bb_sweep sweep = {0};
     int rc;
 

@@ -34,7 +34,7 @@ static const struct bb_opt_table tables[] = {
     {0},
 };
 
-static int resolve_options(void *options, const struct bb_words *words)
+static int resolve_options(void *options, const struct bb_positionals *words)
 {
     struct bb_bench_p2p_options *o = options;
     int rc;

@@ -132,7 +132,7 @@ static int add_collective(struct bb_sweep *s, const char *word)
     return bb_refuse_word("collective", word, words, BB_COLL_KIND_COUNT + 1);
 }
 
-static int add_collectives(struct bb_sweep *s, const struct bb_words *words)
+static int add_collectives(struct bb_sweep *s, const struct bb_positionals *words)
 {
     int rc = 0;
 
@@ -275,7 +275,7 @@ void bb_bench_release_sweep(struct bb_sweep *sweep)
     sweep->amounts = NULL;
 }
 
-int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_words *words)
+int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_positionals *words)
 {
     int rc;
 
@@ -301,7 +301,7 @@ out:
     return rc;
 }
 
-int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_words *words)
+int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_positionals *words)
 {
     int rc;
 
@@ -325,7 +325,7 @@ out:
 
 int bb_bench_parse(struct bb_bench_options *o, struct bb_sweep *sweep, int argc, char **argv, FILE *out)
 {
-    struct bb_words words;
+    struct bb_positionals words;
     int rc;
 
     *sweep = (struct bb_sweep){0};

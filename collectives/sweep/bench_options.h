@@ -40,10 +40,10 @@ extern const struct bb_opts bb_bench_set;
  * here; what they mean with a number of ranks is not. The traffic of the sweep is owned by bb_bench_release_sweep.
  */
 int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep,
-                     const struct bb_words *collectives) BB_MUST_CHECK;
+                     const struct bb_positionals *collectives) BB_MUST_CHECK;
 /* bb_bench_settle_cases - the same of bb_bench_case_rows alone: which rows the table has. */
 int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep,
-                           const struct bb_words *collectives) BB_MUST_CHECK;
+                           const struct bb_positionals *collectives) BB_MUST_CHECK;
 void bb_bench_release_sweep(struct bb_sweep *sweep);
 
 /*

@@ -125,7 +125,7 @@ out:
     return rc;
 }
 
-static int check_options(const struct options *o, const struct bb_words *words)
+static int check_options(const struct options *o, const struct bb_positionals *words)
 {
     const char *end = o->output ? strrchr(o->output, '.') : NULL;
 
@@ -147,7 +147,7 @@ static int check_options(const struct options *o, const struct bb_words *words)
 }
 
 /* The files that were named, or those of the benches that are run now. */
-static int find_files(struct options *o, struct bb_words *words, int (*sweep)(int argc, char **argv),
+static int find_files(struct options *o, struct bb_positionals *words, int (*sweep)(int argc, char **argv),
                       struct bb_measured_files *measured)
 {
     int rc;
@@ -170,7 +170,7 @@ int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv)
     struct bb_evidence evidence = {0};
     struct bb_measured_files measured = {0};
     struct options options;
-    struct bb_words words;
+    struct bb_positionals words;
     int rc = bb_opts_parse(&set, &options, argc, argv, &words, stdout);
 
     if (rc != 0)

@@ -129,7 +129,7 @@ static int refuse_batch(const struct bb_proxy_config *c)
                   c->proxy, c->global_batch, c->micro_batches);
 }
 
-int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *words, const struct bb_proxy **proxy)
+int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positionals *words, const struct bb_proxy **proxy)
 {
     int rc;
 

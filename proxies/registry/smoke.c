@@ -5,7 +5,7 @@
 
 static int try_stages(const struct bb_proxy *p, int stages, struct bb_proxy_config *c, struct bb_step *step)
 {
-    const struct bb_words words = {.word = {p->name}, .n = 1};
+    const struct bb_positionals words = {.word = {p->name}, .n = 1};
     const struct bb_proxy *same;
     int rc;
 

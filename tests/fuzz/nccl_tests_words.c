@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *text = fuzz_text(data, size), *word[FUZZ_WORDS + 1];
     char names[][16] = {"alltoallv_perf", "all_reduce_perf", "sendrecv_perf"};
     struct bb_nccl_tests_options options = {0};
-    struct bb_words collective = {.n = 1};
+    struct bb_positionals collective = {.n = 1};
     struct bb_sweep sweep = {0};
     int n = set_variables(fuzz_words(names[size % 3], text, word), word);
 

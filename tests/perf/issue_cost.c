@@ -499,7 +499,7 @@ out:
 int main(int argc, char **argv)
 {
     static struct bench bench;
-    struct bb_words words;
+    struct bb_positionals words;
     int rc = bb_opts_parse(&set, &bench.options, argc, argv, &words, stdout);
 
     if (rc != 0)

@@ -103,7 +103,7 @@ static inline int made_recv(struct bb_step *step, int rank, int comm, int peer, 
 static inline int made_line_with(struct bb_step *step, const char *line, struct bb_proxy_config config)
 {
     static char text[200];
-    struct bb_words words = {.n = 0};
+    struct bb_positionals words = {.n = 0};
     const struct bb_proxy *proxy;
     int rc;
 

@@ -45,7 +45,7 @@ static const struct bb_opts set = {
     .usage = "busbar test WORD... [OPTION...]", .doc = "A test.", .after = "The end.", .tables = tables};
 
 /* Parses the words of `line`, separated by '|'. */
-static int parse(const char *line, struct cfg *cfg, struct bb_words *words)
+static int parse(const char *line, struct cfg *cfg, struct bb_positionals *words)
 {
     static char text[1024];
     static char *argv[128];
@@ -71,7 +71,7 @@ static int parse(const char *line, struct cfg *cfg, struct bb_words *words)
 static void test_defaults(void **state)
 {
     struct cfg cfg;
-    struct bb_words words;
+    struct bb_positionals words;
 
     (void)state;
     assert_int_equal(parse("", &cfg, &words), 0);
@@ -90,7 +90,7 @@ static void test_defaults(void **state)
 static void test_forms(void **state)
 {
     struct cfg cfg;
-    struct bb_words words;
+    struct bb_positionals words;
 
     (void)state;
     setenv("POSIXLY_CORRECT", "1", 1); /* must change nothing */
@@ -140,7 +140,7 @@ static void test_refused(void **state)
         {"-d|Float", "did you mean 'float'?"},
     };
     struct cfg cfg;
-    struct bb_words words;
+    struct bb_positionals words;
 
     (void)state;
     for (size_t i = 0; i < ROWS(cases); i++) {
@@ -160,14 +160,14 @@ static void test_too_many_words(void **state)
 {
     char line[512] = "a";
     struct cfg cfg;
-    struct bb_words words;
+    struct bb_positionals words;
     struct capture said;
 
     (void)state;
-    for (int i = 1; i < BB_WORDS_MAX; i++)
+    for (int i = 1; i < BB_POSITIONALS_MAX; i++)
         strcat(line, "|a");
     assert_int_equal(parse(line, &cfg, &words), 0);
-    assert_int_equal(words.n, BB_WORDS_MAX);
+    assert_int_equal(words.n, BB_POSITIONALS_MAX);
     capture_begin(&said);
     assert_int_equal(parse(strcat(line, "|b"), &cfg, &words), -BB_EUSAGE);
     assert_non_null(strstr(capture_end(&said), "more than 64 words, from 'b' on"));
@@ -233,7 +233,7 @@ static void test_help(void **state)
 {
     static const char *const lines[] = {"-h", "--help", "all_reduce|-b|8|--help|--nonsense", "-ch"};
     struct cfg cfg;
-    struct bb_words words;
+    struct bb_positionals words;
     char text[4096] = "";
     FILE *out;
 
@@ -260,7 +260,7 @@ static void count_option(void *arg, const struct bb_opt *opt, const void *field)
 static void test_each(void **state)
 {
     struct cfg cfg;
-    struct bb_words words;
+    struct bb_positionals words;
     int n = 0;
 
     (void)state;
@@ -270,7 +270,7 @@ static void test_each(void **state)
 }
 
 /* 21 iterations are too many beside "all", which no single option tells. */
-static int resolve_all(void *cfg, const struct bb_words *words)
+static int resolve_all(void *cfg, const struct bb_positionals *words)
 {
     struct cfg *c = cfg;
 
@@ -309,7 +309,7 @@ static void test_changed(void **state)
                 {"--file|x", "file"},
                 {"--timeout|7", NULL},
                 {"-f|2.5", "factor"}};
-    struct bb_words words;
+    struct bb_positionals words;
     struct cfg cfg;
 
     (void)state;

@@ -47,7 +47,7 @@ static void asked_config(struct bb_proxy_config *c)
 
 static const struct bb_proxy *configured(const struct bb_proxy_config *asked, struct bb_proxy_config *config)
 {
-    const struct bb_words words = {.word = {"transformer"}, .n = 1};
+    const struct bb_positionals words = {.word = {"transformer"}, .n = 1};
     const struct bb_proxy *proxy;
 
     *config = *asked;

@@ -22,7 +22,7 @@ static inline int lines_read(struct bb_proxy_config *config, const struct bb_pro
 {
     static char text[1024];
     char *argv[LINES_WORDS + 1] = {"test"};
-    struct bb_words words;
+    struct bb_positionals words;
     int argc = 1, rc;
 
     snprintf(text, sizeof(text), "%s", line);

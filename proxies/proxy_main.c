@@ -131,12 +131,12 @@ static int refuse_hold(const struct bb_proxy_run_options *o)
                   o->step.proxy, o->compute_gbps > 0 ? "--compute-gbps" : "--compute-sms", o->step.compute);
 }
 
-static int parse_all(const struct bb_proxy_run_options *o, const struct bb_positionals *words)
+static int parse_all(const struct bb_proxy_run_options *o, const struct bb_positionals *positionals)
 {
     if (!o->quick)
         return bb_err(BB_EUSAGE, "all proxies run in small forms only: proxy all --quick");
-    if (words->n > 1)
-        return bb_err(BB_EUSAGE, "all takes no numbers, but '%s' is given", words->word[1]);
+    if (positionals->n > 1)
+        return bb_err(BB_EUSAGE, "all takes no numbers, but '%s' is given", positionals->word[1]);
     if (o->cluster)
         return bb_err(BB_EUSAGE, "--cluster predicts one proxy; name it instead of 'all'");
     if (o->start_barrier)
@@ -149,17 +149,17 @@ static int parse_all(const struct bb_proxy_run_options *o, const struct bb_posit
 
 int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy, int argc, char **argv)
 {
-    struct bb_positionals words;
+    struct bb_positionals positionals;
     int rc;
 
     *proxy = NULL;
-    TRY(bb_opts_parse(&bb_proxy_set, o, argc, argv, &words, stdout));
+    TRY(bb_opts_parse(&bb_proxy_set, o, argc, argv, &positionals, stdout));
     TRY(refuse_sms(o->compute_sms));
-    if (words.n > 0 && strcmp(words.word[0], "all") == 0)
-        return parse_all(o, &words);
+    if (positionals.n > 0 && strcmp(positionals.word[0], "all") == 0)
+        return parse_all(o, &positionals);
     if (o->quick)
         return bb_err(BB_EUSAGE, "--quick runs every proxy: proxy all --quick; to shrink one, --scale-counts 0.001");
-    TRY(bb_proxy_configure(&o->step, &words, proxy));
+    TRY(bb_proxy_configure(&o->step, &positionals, proxy));
     TRY(refuse_hold(o));
     if (o->step.transformer.float8)
         return bb_err(BB_EUSAGE,

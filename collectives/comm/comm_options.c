@@ -40,12 +40,12 @@ static int add_count(void *arg, const char *word)
     return 0;
 }
 
-static int resolve_options(void *options, const struct bb_positionals *words)
+static int resolve_options(void *options, const struct bb_positionals *positionals)
 {
     struct bb_bench_comm_options *o = options;
 
-    if (words->n > 0)
-        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench comm takes options alone", words->word[0]);
+    if (positionals->n > 0)
+        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench comm takes options alone", positionals->word[0]);
     return strcmp(o->ranks, "doubling") == 0 ? 0 : bb_list_each(o->ranks, add_count, o);
 }
 

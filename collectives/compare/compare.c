@@ -577,13 +577,13 @@ out:
 int bb_compare_main(int argc, char **argv)
 {
     struct options options;
-    struct bb_positionals words;
-    int rc = bb_opts_parse(&set, &options, argc, argv, &words, stdout);
+    struct bb_positionals positionals;
+    int rc = bb_opts_parse(&set, &options, argc, argv, &positionals, stdout);
 
     if (rc != 0)
         return rc;
-    if (words.n != 2)
-        return bb_err(BB_EUSAGE, "%d file%s given, expected two: busbar compare A.json B.json", words.n,
-                      words.n == 1 ? "" : "s");
-    return compare_files(&options, words.word, argc, argv);
+    if (positionals.n != 2)
+        return bb_err(BB_EUSAGE, "%d file%s given, expected two: busbar compare A.json B.json", positionals.n,
+                      positionals.n == 1 ? "" : "s");
+    return compare_files(&options, positionals.word, argc, argv);
 }

@@ -37,28 +37,28 @@ static const struct bb_opt_table tables[] = {
     {0},
 };
 
-static int parse_sections(const struct bb_positionals *words, bool wanted[BB_COMPUTE_SECTIONS])
+static int parse_sections(const struct bb_positionals *positionals, bool wanted[BB_COMPUTE_SECTIONS])
 {
     for (int s = 0; s < BB_COMPUTE_SECTIONS; s++)
-        wanted[s] = words->n == 0;
-    for (int i = 0; i < words->n; i++) {
+        wanted[s] = positionals->n == 0;
+    for (int i = 0; i < positionals->n; i++) {
         int s = 0;
-        while (s < BB_COMPUTE_SECTIONS && strcmp(words->word[i], bb_compute_section_names[s]) != 0)
+        while (s < BB_COMPUTE_SECTIONS && strcmp(positionals->word[i], bb_compute_section_names[s]) != 0)
             s++;
         if (s == BB_COMPUTE_SECTIONS)
-            return bb_refuse_word("section of compute", words->word[i], bb_compute_section_names, BB_COMPUTE_SECTIONS);
+            return bb_refuse_word("section of compute", positionals->word[i], bb_compute_section_names, BB_COMPUTE_SECTIONS);
         wanted[s] = true;
     }
     return 0;
 }
 
-static int resolve_options(void *options, const struct bb_positionals *words)
+static int resolve_options(void *options, const struct bb_positionals *positionals)
 {
     struct bb_bench_compute_options *o = options;
 
     if (o->quick && o->bytes > QUICK_BYTES)
         o->bytes = QUICK_BYTES;
-    return parse_sections(words, o->wanted);
+    return parse_sections(positionals, o->wanted);
 }
 
 const struct bb_opts bb_bench_compute_set = {

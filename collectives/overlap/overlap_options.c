@@ -37,15 +37,15 @@ static const struct bb_opt_table tables[] = {
     {0},
 };
 
-static int resolve_options(void *options, const struct bb_positionals *words)
+static int resolve_options(void *options, const struct bb_positionals *positionals)
 {
     struct bb_bench_overlap_options *o = options;
     int64_t mnk[3];
     int rc;
 
-    if (words->n > 0)
+    if (positionals->n > 0)
         return bb_err(BB_EUSAGE, "unexpected word '%s'; bench overlap takes options alone (--collective NAME)",
-                      words->word[0]);
+                      positionals->word[0]);
     TRY(bb_sizes_parse(&o->sizes, "--sizes", o->size_list, 1));
     TRY(bb_cta_limits_parse(o->cta_list, o->limits, &o->n_limits));
     TRY(bb_product_parse(o->mnk, mnk));

@@ -34,13 +34,13 @@ static const struct bb_opt_table tables[] = {
     {0},
 };
 
-static int resolve_options(void *options, const struct bb_positionals *words)
+static int resolve_options(void *options, const struct bb_positionals *positionals)
 {
     struct bb_bench_p2p_options *o = options;
     int rc;
 
-    if (words->n > 0)
-        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench p2p takes only options", words->word[0]);
+    if (positionals->n > 0)
+        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench p2p takes only options", positionals->word[0]);
     TRY(bb_sizes_parse(&o->small, "--latency-sizes", o->small_list, 1));
     TRY(bb_sizes_parse(&o->large, "--bandwidth-sizes", o->large_list, 1));
 out:

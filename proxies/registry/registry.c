@@ -129,21 +129,21 @@ static int refuse_batch(const struct bb_proxy_config *c)
                   c->proxy, c->global_batch, c->micro_batches);
 }
 
-int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positionals *words, const struct bb_proxy **proxy)
+int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positionals *positionals, const struct bb_proxy **proxy)
 {
     int rc;
 
-    if (words->n < 1)
+    if (positionals->n < 1)
         return bb_err(BB_EUSAGE, "no proxy named; 'busbar list proxies' shows them");
-    *proxy = bb_proxy_find(words->word[0]);
+    *proxy = bb_proxy_find(positionals->word[0]);
     if (!*proxy)
         return -BB_EUSAGE;
     config->proxy = (*proxy)->name;
     config->variant = (*proxy)->variant;
-    if (words->n > 1 && !(*proxy)->parse_positionals)
-        return bb_err(BB_EUSAGE, "%s takes no numbers, but '%s' is given", config->proxy, words->word[1]);
-    if (words->n > 1)
-        TRY((*proxy)->parse_positionals(config, words->word + 1, words->n - 1));
+    if (positionals->n > 1 && !(*proxy)->parse_positionals)
+        return bb_err(BB_EUSAGE, "%s takes no numbers, but '%s' is given", config->proxy, positionals->word[1]);
+    if (positionals->n > 1)
+        TRY((*proxy)->parse_positionals(config, positionals->word + 1, positionals->n - 1));
     TRY(refuse_unused(*proxy, config));
     TRY(refuse_batch(config));
     config->dtype = config->dtype ? config->dtype : (*proxy)->dtype ? (*proxy)->dtype : "float";

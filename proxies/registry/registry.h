@@ -33,7 +33,7 @@ const struct bb_proxy *bb_proxy_find(const char *name); /* NULL after an error l
  * numbers. config holds the options already; a value given both ways is refused. Sets *proxy and config->proxy and
  * fills in the proxy's defaults. Returns 0, or -BB_EUSAGE after a line with the reason and the nearest valid value.
  */
-int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positionals *words,
+int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positionals *positionals,
                        const struct bb_proxy **proxy) BB_MUST_CHECK;
 
 /* bb_proxy_unsupported_option - the first option that was given and is none of a proxy that takes these bits (enum bb_proxy_feature); NULL:

@@ -5,7 +5,7 @@
 
 static int try_stages(const struct bb_proxy *p, int stages, struct bb_proxy_config *c, struct bb_step *step)
 {
-    const struct bb_positionals words = {.word = {p->name}, .n = 1};
+    const struct bb_positionals positionals = {.word = {p->name}, .n = 1};
     const struct bb_proxy *same;
     int rc;
 
@@ -17,7 +17,7 @@ static int try_stages(const struct bb_proxy *p, int stages, struct bb_proxy_conf
         c->model = p->model;
     if (p->features & BB_FEATURE_MICRO_BATCHES)
         c->micro_batches = 2;
-    rc = bb_proxy_configure(c, &words, &same);
+    rc = bb_proxy_configure(c, &positionals, &same);
     return rc ? rc : bb_step_build(step, p, c);
 }
 

@@ -499,8 +499,8 @@ out:
 int main(int argc, char **argv)
 {
     static struct bench bench;
-    struct bb_positionals words;
-    int rc = bb_opts_parse(&set, &bench.options, argc, argv, &words, stdout);
+    struct bb_positionals positionals;
+    int rc = bb_opts_parse(&set, &bench.options, argc, argv, &positionals, stdout);
 
     if (rc != 0)
         return bb_exit_code(rc);

@@ -103,16 +103,16 @@ static inline int made_recv(struct bb_step *step, int rank, int comm, int peer, 
 static inline int made_line_with(struct bb_step *step, const char *line, struct bb_proxy_config config)
 {
     static char text[200];
-    struct bb_positionals words = {.n = 0};
+    struct bb_positionals positionals = {.n = 0};
     const struct bb_proxy *proxy;
     int rc;
 
     snprintf(text, sizeof(text), "%s", line);
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " "))
-        words.word[words.n++] = word;
+        positionals.word[positionals.n++] = word;
     config.dtype = config.dtype ? config.dtype : "float";
     *step = (struct bb_step){0};
-    rc = bb_proxy_configure(&config, &words, &proxy);
+    rc = bb_proxy_configure(&config, &positionals, &proxy);
     return rc ? rc : bb_step_build(step, proxy, &config);
 }
 

@@ -47,11 +47,11 @@ static void asked_config(struct bb_proxy_config *c)
 
 static const struct bb_proxy *configured(const struct bb_proxy_config *asked, struct bb_proxy_config *config)
 {
-    const struct bb_positionals words = {.word = {"transformer"}, .n = 1};
+    const struct bb_positionals positionals = {.word = {"transformer"}, .n = 1};
     const struct bb_proxy *proxy;
 
     *config = *asked;
-    assert_int_equal(bb_proxy_configure(config, &words, &proxy), 0);
+    assert_int_equal(bb_proxy_configure(config, &positionals, &proxy), 0);
     return proxy;
 }
 

@@ -22,16 +22,16 @@ static inline int lines_read(struct bb_proxy_config *config, const struct bb_pro
 {
     static char text[1024];
     char *argv[LINES_WORDS + 1] = {"test"};
-    struct bb_positionals words;
+    struct bb_positionals positionals;
     int argc = 1, rc;
 
     snprintf(text, sizeof(text), "%s", line);
     for (char *word = strtok(text, " "); word && argc < LINES_WORDS; word = strtok(NULL, " "))
         argv[argc++] = word;
     *config = (struct bb_proxy_config){0};
-    TRY(bb_opts_parse(&lines_set, config, argc, argv, &words, stdout));
+    TRY(bb_opts_parse(&lines_set, config, argc, argv, &positionals, stdout));
     config->ranks = ranks;
-    rc = bb_proxy_configure(config, &words, proxy);
+    rc = bb_proxy_configure(config, &positionals, proxy);
 out:
     return rc;
 }

@@ -25,7 +25,7 @@ static void resolve_forecast(const struct bb_plan_options *o, const struct bb_cl
     f->tflops = o->rates != BB_RATES_MACHINE && config->forward_us <= 0 ? config->tflops : 0;
     f->gpu_bytes = o->gpu_memory > 0 ? (double)o->gpu_memory : o->cluster ? cluster->memory_bytes : 0;
     f->float8 = t->float8;
-    if (!o->forecast || !cluster->achieves)
+    if (!o->forecast || !cluster->has_achieved)
         return;
     t->unfused_dropout = !cluster->achieved.fuses_dropout;
     if (!t->attention && cluster->achieved.fuses_dropout)
@@ -58,7 +58,7 @@ int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *
         return bb_err(BB_EUSAGE,
                       "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
                       cluster->name);
-    cluster->trains = o->forecast;
+    cluster->models_training = o->forecast;
     f->host = resolve_host(o, cluster);
     resolve_forecast(o, cluster, config, f);
 out:

@@ -161,7 +161,7 @@ out:
 static int build_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
                       struct bb_proxy_config *config, struct findings *f)
 {
-    bool guesses = cluster->achieves && o->forecast && !o->must_fit && !config->transformer.recompute &&
+    bool guesses = cluster->has_achieved && o->forecast && !o->must_fit && !config->transformer.recompute &&
                    proxy->features & BB_FEATURE_TRANSFORMER;
     int rc;
 

@@ -87,8 +87,8 @@ static int read_achieved(const json_t *root, const char *word, struct bb_cluster
     const json_t *fuses = json_object_get(json_object_get(root, "achieved"), "fuses_dropout");
     int rc;
 
-    TRY(read_section(root, word, "achieved", achieved_fields, c, &c->achieves));
-    if (c->achieves && !json_is_boolean(fuses))
+    TRY(read_section(root, word, "achieved", achieved_fields, c, &c->has_achieved));
+    if (c->has_achieved && !json_is_boolean(fuses))
         return bb_err(BB_EUSAGE, "%s: 'achieved.fuses_dropout' is missing or no truth value", word);
     c->achieved.fuses_dropout = json_is_true(fuses);
 out:
@@ -370,7 +370,7 @@ void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks,
 
 double bb_cluster_memory_gbps(const struct bb_cluster *c)
 {
-    return c->memory_gbps * (c->achieves ? c->achieved.memory : 1);
+    return c->memory_gbps * (c->has_achieved ? c->achieved.memory : 1);
 }
 
 double bb_cluster_nccl_memory_gbps(const struct bb_cluster *c)

@@ -74,12 +74,12 @@ struct bb_cluster {
     int gpus_per_node, sm_count, clock_khz;
     struct bb_nccl_variant variants[BB_NCCL_VARIANTS]; /* n_variants 0: no "nccl", one simple law for all collectives */
     int n_variants, nics_per_node;
-    bool achieves; /* "achieved" holds; else every kernel reaches the nominal rates */
+    bool has_achieved; /* "achieved" holds; else every kernel reaches the nominal rates */
     double tflops_float8;
     struct bb_achieved achieved;
     bool has_host; /* "host" holds; else nothing is known of frameworks */
     struct bb_host host;
-    bool trains; /* no key: attention is fused, sums of gradients cost nothing; else kernels are as a proxy's are */
+    bool models_training; /* no key: attention is fused, sums of gradients cost nothing; else kernels are as a proxy's are */
     bool eager;  /* no key: a framework issues, operation by operation, and "host" counts */
     bool shares; /* "sharing" holds; else nothing that runs at once slows anything else */
     struct bb_sharing sharing;

@@ -74,14 +74,14 @@ struct bounds {
 
 static struct bounds bounds_of(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms)
 {
-    double rate = c->memory_gbps * (c->achieves ? c->achieved.memory : 1);
+    double rate = c->memory_gbps * (c->has_achieved ? c->achieved.memory : 1);
 
     if (item->is_pass)
         return (struct bounds){0, (double)bb_pass_bytes(&item->pass) / rate};
-    if (!c->achieves)
+    if (!c->has_achieved)
         return (struct bounds){
             bb_gemm_flops(&item->gemm) / bb_cluster_tflops(c, item->gemm.dtype) / 1e3 * c->sm_count / sms, 0};
-    if (c->trains && item->fusion != BB_KERNEL_APART)
+    if (c->models_training && item->fusion != BB_KERNEL_APART)
         return (struct bounds){attention_ns(c, item, sms), 0};
     return (struct bounds){tiled_ns(c, item, sms), product_bytes(item) / rate};
 }
@@ -92,7 +92,7 @@ int64_t bb_cluster_kernel_on_sms_ns(const struct bb_cluster *c, const struct bb_
     struct bounds bounds;
 
     *by_memory = false;
-    if (c->achieves && c->trains && item->fusion == BB_KERNEL_IN_PRODUCT)
+    if (c->has_achieved && c->models_training && item->fusion == BB_KERNEL_IN_PRODUCT)
         return 0;
     bounds = bounds_of(c, item, sms);
     *by_memory = bounds.memory >= bounds.work && bounds.memory > c->kernel_us * 1e3;

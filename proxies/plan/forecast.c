@@ -80,18 +80,18 @@ static void print_machine(const struct bb_forecast *f, const struct bb_cluster *
     double peak = f->float8 ? c->tflops_float8 : bb_cluster_tflops(c, BB_BFLOAT16);
     double part = f->float8 ? c->achieved.gemm_float8 : c->achieved.gemm;
 
-    if (!c->achieves)
+    if (!c->has_achieved)
         fprintf(out, "  compute at the profile's nominal rates, which no kernel reaches: a lower bound\n");
     else
         fprintf(out,
                 "  compute by the machine's rates: large %s products %.0f of %.0f TFLOP/s, less by their shape;\n"
                 "    passes %.0f of %.0f GB/s",
                 f->float8 ? "8-bit" : "16-bit", peak * part, peak, c->memory_gbps * c->achieved.memory, c->memory_gbps);
-    if (c->achieves && f->attention)
+    if (c->has_achieved && f->attention)
         fprintf(out, "; attention %s%s", f->attention, f->attention_guessed ? " (guessed; --attention says)" : "");
-    if (c->achieves && !c->trains)
+    if (c->has_achieved && !c->models_training)
         fprintf(out, "; kernel by kernel as the proxy runs");
-    if (c->achieves)
+    if (c->has_achieved)
         fprintf(out, "%s\n", f->host && strcmp(f->host, "graph") == 0 ? "; as CUDA graphs" : "");
 }
 
@@ -122,15 +122,15 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
                      bb_json_real(f->tflops > 0 && !machine ? f->tflops
                                   : machine                 ? bb_cluster_tflops(c, BB_BFLOAT16)
                                                             : NAN),
-                     "efficiency", bb_json_real(machine && c->achieves ? c->achieved.gemm : NAN), "nominal",
-                     !c->achieves, "attention", f->attention, "fp8", f->float8, "host", f->host, "guessed", guessed);
+                     "efficiency", bb_json_real(machine && c->has_achieved ? c->achieved.gemm : NAN), "nominal",
+                     !c->has_achieved, "attention", f->attention, "fp8", f->float8, "host", f->host, "guessed", guessed);
 }
 
 /* ---- how true ---- */
 
 static bool has_band(const struct bb_forecast *f, const struct bb_cluster *c)
 {
-    return f->rates == BB_RATES_MACHINE && c->achieves && f->attention && !f->many_experts;
+    return f->rates == BB_RATES_MACHINE && c->has_achieved && f->attention && !f->many_experts;
 }
 
 json_t *bb_forecast_band(const struct bb_forecast *f, const struct bb_cluster *c)

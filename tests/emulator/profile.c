@@ -15,7 +15,7 @@ static struct emu_profile reached_by_kernels(const struct bb_cluster *c)
 {
     return (struct emu_profile){.sm_count = c->sm_count,
                                 .kernel_us = c->kernel_us,
-                                .memory_gbps = c->memory_gbps * (c->achieves ? c->achieved.memory : 1),
+                                .memory_gbps = c->memory_gbps * (c->has_achieved ? c->achieved.memory : 1),
                                 .tflops_float32 = c->tflops_float32,
                                 .tflops_float16 = c->tflops_float16,
                                 .tflops_bfloat16 = c->tflops_bfloat16,

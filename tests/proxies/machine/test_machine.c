@@ -343,8 +343,8 @@ static const struct bb_cluster even = {
     .tflops_bfloat16 = 20,
     .tflops_float8 = 40,
     .memory_gbps = 2000,
-    .achieves = true,
-    .trains = true,
+    .has_achieved = true,
+    .models_training = true,
     .achieved = {.gemm = 0.5, .gemm_float8 = 0.5, .attention_forward = 0.5, .attention_backward = 0.25, .memory = 0.5}};
 
 static struct bb_kernel_list_item product(int64_t m, int64_t n, int64_t k, int64_t batch)
@@ -388,7 +388,7 @@ static void attention_is_masked_and_made_again(void **state)
     near((double)bb_cluster_kernel_ns(&even, &item), 1.25 * 0.5 * 2 * 12800.0 * 12800 * 64 / 5000, 1e-6);
     item.gemm.m = item.gemm.k = 12801; /* 101 blocks: two waves */
     near((double)bb_cluster_kernel_ns(&even, &item), 1.25 * 0.5 * 2 * 12801.0 * 12801 * 64 / 5000 * 200 / 101, 1e-6);
-    proxy.trains = false; /* a run of the proxy launches the product as any other */
+    proxy.models_training = false; /* a run of the proxy launches the product as any other */
     item.gemm = (struct bb_gemm_shape){2560, 2560, 1000, 1, false, false, BB_BFLOAT16};
     near((double)bb_cluster_kernel_ns(&proxy, &item), tile_ns(2, 256, 128, 1000, 1), 1e-5);
 }
@@ -403,9 +403,9 @@ static void passes_move_their_bytes(void **state)
     near((double)bb_cluster_kernel_ns(&even, &item), 4e6 / 1000, 1e-6);
     item.fusion = BB_KERNEL_IN_PRODUCT;
     assert_int_equal(bb_cluster_kernel_ns(&even, &item), 0);
-    proxy.trains = false;
+    proxy.models_training = false;
     near((double)bb_cluster_kernel_ns(&proxy, &item), 4e6 / 1000, 1e-6);
-    nominal.achieves = false;
+    nominal.has_achieved = false;
     near((double)bb_cluster_kernel_ns(&nominal, &item), 4e6 / 2000, 1e-6);
     item = product(2561, 2560, 1000, 1);
     near((double)bb_cluster_kernel_ns(&nominal, &item), 2 * 2561.0 * 2560 * 1000 / 20000, 1e-6);

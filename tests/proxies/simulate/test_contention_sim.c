@@ -260,7 +260,7 @@ static struct bb_cluster achieving(void)
 {
     struct bb_cluster c = even;
 
-    c.achieves = true;
+    c.has_achieved = true;
     c.tflops_float16 = 10;
     c.achieved = (struct bb_achieved){1, 1, 1, 1, 1, true};
     return c;
@@ -299,13 +299,13 @@ static void a_product_leaves_room_for_its_neighbour(void **state)
     struct bb_step step;
 
     (void)state;
-    for (int trains = 0; trains < 2; trains++) {
-        c.trains = trains;
+    for (int models_training = 0; models_training < 2; models_training++) {
+        c.models_training = models_training;
         make_beside(&step, &product, 0);
         for (int r = 0; r < 2; r++)
             step.roles[r].program.ops[0].beside = true;
         predict(&step, &c);
-        step_is(1, trains ? alone * 3 * 0.5 / 0.92 : alone);
+        step_is(1, models_training ? alone * 3 * 0.5 / 0.92 : alone);
     }
 }
 

@@ -337,7 +337,7 @@ static int calibrate_sharing(struct bb_calibration *c, const struct bb_evidence 
 {
     int rc = 0;
 
-    if (!c->cluster.shares)
+    if (!c->cluster.has_sharing)
         return 0;
     TRY(bb_take_channels(c, e));
     TRY(bb_take_message_sms(c, e));

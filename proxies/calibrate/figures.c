@@ -100,7 +100,7 @@ static int add_variants(const struct bb_cluster *base, struct bb_calibration_fig
 
 static bool has_need(const struct bb_cluster *base, enum need need)
 {
-    return need == ACHIEVED ? base->has_achieved : need == VARIANTS ? base->n_variants > 0 : need == SHARING ? base->shares : true;
+    return need == ACHIEVED ? base->has_achieved : need == VARIANTS ? base->n_variants > 0 : need == SHARING ? base->has_sharing : true;
 }
 
 int bb_figures_of(const struct bb_cluster *base, struct bb_calibration_figure *figures)

@@ -109,7 +109,7 @@ static int read_sharing(const json_t *root, const char *word, struct bb_cluster 
 {
     int rc;
 
-    TRY(read_section(root, word, "sharing", sharing_fields, c, &c->shares));
+    TRY(read_section(root, word, "sharing", sharing_fields, c, &c->has_sharing));
     if (c->sharing.collective_sms >= c->sm_count || c->sharing.message_sms >= c->sm_count)
         return bb_err(BB_EUSAGE, "%s: 'sharing' has %d and %d multiprocessors, expected fewer than 'sm_count', %d",
                       word, c->sharing.collective_sms, c->sharing.message_sms, c->sm_count);
@@ -270,7 +270,7 @@ double bb_cluster_nic_share_gbps(const struct bb_cluster *c, double members)
 {
     double of_gpu;
 
-    if (!c->shares || c->n_variants == 0)
+    if (!c->has_sharing || c->n_variants == 0)
         return bb_cluster_nic_gbps(c);
     of_gpu = c->inter.gbps * fmax(1, (double)c->nics_per_node / c->gpus_per_node);
     return fmin(of_gpu, c->inter.gbps * c->nics_per_node / members);

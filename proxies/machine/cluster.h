@@ -81,7 +81,7 @@ struct bb_cluster {
     struct bb_host host;
     bool models_training; /* no key: attention is fused, sums of gradients cost nothing; else kernels are as a proxy's are */
     bool eager;  /* no key: a framework issues, operation by operation, and "host" counts */
-    bool shares; /* "sharing" holds; else nothing that runs at once slows anything else */
+    bool has_sharing; /* "sharing" holds; else nothing that runs at once slows anything else */
     struct bb_sharing sharing;
     struct bb_fabric fabric;
     double launch_us, nccl_launch_us, kernel_us, memory_gbps, memory_bytes;

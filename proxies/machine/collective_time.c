@@ -42,13 +42,13 @@ static void simple_cost(const struct bb_cluster *c, const struct bb_collective *
 /* Of one GPU that has them for itself. */
 static double gpu_nics_gbps(const struct bb_cluster *c)
 {
-    return c->shares ? c->inter.gbps * fmax(1, (double)c->nics_per_node / c->gpus_per_node) : bb_cluster_nic_gbps(c);
+    return c->has_sharing ? c->inter.gbps * fmax(1, (double)c->nics_per_node / c->gpus_per_node) : bb_cluster_nic_gbps(c);
 }
 
 /* Of each member when all communicate, where most share one. */
 static double member_nic_gbps(const struct bb_cluster *c, const struct bb_collective *call)
 {
-    return gpu_nics_gbps(c) / (c->shares ? call->placement.max_members_per_nic : 1);
+    return gpu_nics_gbps(c) / (c->has_sharing ? call->placement.max_members_per_nic : 1);
 }
 
 /* ---- sends and receives, which NCCL makes of it ---- */
@@ -77,7 +77,7 @@ static void pairs_cost(const struct bb_cluster *c, const struct bb_collective *c
     cost->bytes = (n - 1) / n * bytes;
     cost->latency_ns = (link->latency_us + (call->nodes > 1 && moved > 0 ? c->intra.latency_us : 0)) * 1e3;
     cost->link_ns = ((rooted ? with_root : call->placement.max_members) - 1 + away * moved) / n * bytes / c->intra.gbps;
-    cost->nic_ns = (rooted || !c->shares ? away : call->placement.max_nic_pairs) / n * bytes / gpu_nics_gbps(c);
+    cost->nic_ns = (rooted || !c->has_sharing ? away : call->placement.max_nic_pairs) / n * bytes / gpu_nics_gbps(c);
     cost->nic_bytes = cost->nic_ns * member_nic_gbps(c, call);
     if (rooted)
         for (int tier = 0; tier < BB_TIERS; tier++) /* all but the root's leaf has: its node and the most beside that */
@@ -258,7 +258,7 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
     const struct bb_coll *coll = &bb_colls[call->kind];
     const int n = call->ranks, nodes = call->nodes, rounds = count_rounds(coll);
     struct steps steps = steps_of(variant->algorithm, rounds, n, nodes);
-    const double nics = gpu_nics_gbps(c) * (c->shares ? call->placement.min_nics : call->placement.min_members) * variant->nic;
+    const double nics = gpu_nics_gbps(c) * (c->has_sharing ? call->placement.min_nics : call->placement.min_members) * variant->nic;
     struct bb_cost cost = {.variant = variant, .bytes = coll->bus_factor(n) * bytes};
 
     cost.link_ns = n == nodes ? 0 : bytes_within(variant->algorithm, call, bytes, cost.bytes) / variant->gbps;

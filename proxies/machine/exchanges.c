@@ -27,7 +27,7 @@ static double bytes_over(const struct bb_link_load *load, enum bb_resource_kind 
 /* A slow NIC is one more to be looked at. */
 static bool counts(const struct sharing *s, enum bb_resource_kind what)
 {
-    return bb_resource_can_limit(s->c, what) || (what == BB_RESOURCE_NIC && s->c->shares && s->slow->n > 0);
+    return bb_resource_can_limit(s->c, what) || (what == BB_RESOURCE_NIC && s->c->has_sharing && s->slow->n > 0);
 }
 
 static int count_places(const struct sharing *s)

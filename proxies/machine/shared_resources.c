@@ -5,7 +5,7 @@
 
 bool bb_resource_can_limit(const struct bb_cluster *c, enum bb_resource_kind what)
 {
-    if (!c || !c->shares)
+    if (!c || !c->has_sharing)
         return false;
     return what == BB_RESOURCE_NIC ? bb_cluster_gpus_share_nics(c) : bb_fabric_is_oversubscribed(c, bb_resource_tier(what));
 }

@@ -17,7 +17,7 @@ void bb_sharing_print(const struct bb_prediction *p, FILE *out)
     const struct bb_bottleneck *b = &p->bottleneck;
     char text[BB_TIME_TEXT], more[BB_TIME_TEXT];
 
-    if (!p->cluster.shares)
+    if (!p->cluster.has_sharing)
         return;
     fprintf(out, "  beside each other: compute %s longer, communication %s longer than alone\n",
             bb_format_time(us_of(b->compute_slowed_ns), text), bb_format_time(us_of(b->comm_slowed_ns), more));
@@ -45,7 +45,7 @@ json_t *bb_sharing_json(const struct bb_prediction *p)
 {
     const struct bb_bottleneck *b = &p->bottleneck;
 
-    if (!p->cluster.shares)
+    if (!p->cluster.has_sharing)
         return json_null();
     return json_pack("{s:f, s:f, s:f, s:f, s:o, s:o}", "compute_slowed_us", us_of(b->compute_slowed_ns),
                      "comm_slowed_us", us_of(b->comm_slowed_ns), "link_busy", p->link_busy, "nic_busy", p->nic_busy,

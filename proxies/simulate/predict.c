@@ -374,7 +374,7 @@ out:
 int bb_predict_validate_slow(const struct bb_cluster *c, int ranks, const struct bb_slow *slow)
 {
     for (int i = 0; i < slow->n; i++)
-        if (slow->items[i].kind != BB_SLOW_RANK && !c->shares)
+        if (slow->items[i].kind != BB_SLOW_RANK && !c->has_sharing)
             return bb_err(BB_EUSAGE,
                           "--slow link: the profile '%s' has no 'sharing', so nothing is known of single links",
                           c->name);

@@ -398,7 +398,7 @@ static int init_execution(struct bb_execution *r, const struct bb_sim *m, struct
     *r = (struct bb_execution){.m = m, .c = run, .op_times = BB_OP_TIMES(m->cluster)};
     TRY(allocate_arrays(r));
     TRY(list_slowdowns(r));
-    if (m->cluster && m->cluster->shares)
+    if (m->cluster && m->cluster->has_sharing)
         TRY(bb_contention_sim_init(&r->contention, r));
 out:
     return rc;

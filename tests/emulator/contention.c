@@ -127,7 +127,7 @@ static bool wants_places(void)
 
 void emu_contention_load(void)
 {
-    emu.contends = emu.machine.shares && !emu.real_time;
+    emu.contends = emu.machine.has_sharing && !emu.real_time;
     if (!emu.contends)
         return;
     ahead.has_places = wants_places();

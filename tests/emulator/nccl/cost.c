@@ -131,7 +131,7 @@ static bool cost_by_way(const struct bb_cluster *c, const struct bb_collective *
 int en_channels(ncclComm_t comm)
 {
     const int most = comm->config.maxCTAs, least = comm->config.minCTAs;
-    int n = emu_machine()->shares ? emu_machine()->sharing.collective_sms : CHANNELS;
+    int n = emu_machine()->has_sharing ? emu_machine()->sharing.collective_sms : CHANNELS;
 
     n = most != NCCL_CONFIG_UNDEF_INT && most < n ? most : n;
     n = least != NCCL_CONFIG_UNDEF_INT && least > n ? least : n;
@@ -144,7 +144,7 @@ static double slower_by_ctas(ncclComm_t comm)
     const struct bb_cluster *c = emu_machine();
     const int n = en_channels(comm);
 
-    return c->shares && n < c->sharing.collective_sms ? (double)c->sharing.collective_sms / n : 1;
+    return c->has_sharing && n < c->sharing.collective_sms ? (double)c->sharing.collective_sms / n : 1;
 }
 
 static bool cost_on(const struct bb_cluster *c, ncclComm_t comm, const struct en_task *task, struct bb_cost *cost)
@@ -301,7 +301,7 @@ static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, st
 bool en_find_effort(struct en_plan *plan)
 {
     plan->effort = (struct emu_effort){0};
-    if (!emu_machine()->shares || plan->comm->size == 1)
+    if (!emu_machine()->has_sharing || plan->comm->size == 1)
         return false;
     for (int i = 0; i < plan->collectives; i++)
         add_collective(plan->comm, &plan->tasks[i], &plan->effort);

@@ -43,7 +43,7 @@ bool en_is_shared(enum en_place place)
 {
     const struct bb_cluster *c = emu_machine();
 
-    return c->shares && (place == EN_NIC ? bb_cluster_gpus_share_nics(c)
+    return c->has_sharing && (place == EN_NIC ? bb_cluster_gpus_share_nics(c)
                                          : bb_fabric_is_oversubscribed(c, place == EN_LEAF ? BB_LEAF : BB_POD));
 }
 

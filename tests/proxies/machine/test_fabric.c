@@ -16,7 +16,7 @@ static const struct bb_cluster flat = {.gpus_per_node = 1,
                                        .inter = {.gbps = 1},
                                        .variants = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0}},
                                        .n_variants = 1,
-                                       .shares = true,
+                                       .has_sharing = true,
                                        .sharing = {1, 1, 0}};
 
 static struct bb_cluster with_leaves(int nodes, double oversubscription)
@@ -306,7 +306,7 @@ static void what_is_no_fabric_is_refused(void **state)
         if (bb_fabric_read(root, "mine.json", &c) != (rows[i].taken ? 0 : -BB_EUSAGE))
             fail_msg("row %zu: %s", i, text);
         c = flat;
-        c.shares = false;
+        c.has_sharing = false;
         assert_int_equal(bb_fabric_read(root, "mine.json", &c), -BB_EUSAGE);
         json_decref(root);
     }

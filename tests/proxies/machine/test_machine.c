@@ -226,7 +226,7 @@ static void members_have_the_nics_of_their_gpus(void **state)
                                  .inter = {.gbps = 1},
                                  .variants = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0}},
                                  .n_variants = 1,
-                                 .shares = true};
+                                 .has_sharing = true};
     const int on_each[] = {0, 2, 4, 6, 8}, beside[] = {1, 2, 3, 5};
     struct bb_node_placement placement = {0};
 
@@ -255,13 +255,13 @@ static void a_load_knows_who_else_sends(void **state)
                            .inter = {.gbps = 1},
                            .variants = {{0}},
                            .n_variants = 1,
-                           .shares = true};
+                           .has_sharing = true};
     const struct bb_link_load load = {.out = {600}, .in = {500}};
 
     (void)state;
     near(bb_cluster_link_load_ns(&c, &load, 1), 600, 1e-9);
     near(bb_cluster_link_load_ns(&c, &load, 4), 1200, 1e-9);
-    c.shares = false;
+    c.has_sharing = false;
     near(bb_cluster_link_load_ns(&c, &load, 1), 1200, 1e-9);
 }
 

@@ -84,7 +84,7 @@ static void exchanges_share_each_way_of_a_nic(void **state)
                                  .intra = {.gbps = 1000},
                                  .inter = {.gbps = 1},
                                  .n_variants = 1,
-                                 .shares = true};
+                                 .has_sharing = true};
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {

@@ -84,7 +84,7 @@ static void times_are_those_of_the_messages(void **state)
 {
     static const struct {
         const char *name;
-        bool shares;
+        bool has_sharing;
         const char *slow;
     } machines[] = {{"h100-sxm-ib", true, NULL},
                     {"h800-sxm-ib", true, NULL},
@@ -100,7 +100,7 @@ static void times_are_those_of_the_messages(void **state)
             struct bb_cluster cluster;
 
             assert_int_equal(bb_cluster_load(machines[k].name, &cluster), 0);
-            cluster.shares = machines[k].shares;
+            cluster.has_sharing = machines[k].has_sharing;
             cluster.sharing.message_sms = 30; /* so that each message counts */
             cluster.sharing.collective_sms = 60;
             if (machines[k].slow)
@@ -194,10 +194,10 @@ static void an_exchange_of_nothing_takes_no_time(void **state)
     assert_int_equal(bb_step_check(&step, &checks), 0);
     assert_true(checks.matched && checks.deadlock_free && checks.safe_serialised);
     bb_checks_release(&checks);
-    for (int shares = 0; shares < 2; shares++) {
+    for (int has_sharing = 0; has_sharing < 2; has_sharing++) {
         struct bb_cluster cluster = plain;
 
-        cluster.shares = shares;
+        cluster.has_sharing = has_sharing;
         assert_int_equal(bb_predict(&step, &cluster, &p), 0);
         assert_true(step_us(&p, 0) == 21);
         assert_int_equal(p.classes[0].issue_ns, 2000);

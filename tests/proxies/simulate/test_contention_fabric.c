@@ -20,7 +20,7 @@ static struct bb_cluster with_leaves(int nodes, double oversubscription)
                            .inter = {.gbps = 1},
                            .variants = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0}},
                            .n_variants = 1,
-                           .shares = true,
+                           .has_sharing = true,
                            .sharing = {20, 2, 0}};
 
     c.fabric.nodes[BB_LEAF] = nodes;

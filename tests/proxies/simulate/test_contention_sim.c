@@ -15,7 +15,7 @@ static const struct bb_cluster even = {.name = "even",
                                        .memory_gbps = 1000,
                                        .intra = {.gbps = 1},
                                        .inter = {.gbps = 1},
-                                       .has_sharing = true,
+                                       .contended = true,
                                        .sharing = {20, 2, 0}};
 
 static void predict_under(struct bb_step *step, const struct bb_cluster *cluster,
@@ -65,7 +65,7 @@ static void two_collectives_halve_a_link(void **state)
     predict(&step, &even);
     step_is(0, 35); /* one after the other */
     assert_int_equal(p.bottleneck.comm_slowed_ns, 0);
-    alone.has_sharing = false;
+    alone.contended = false;
     make_two(&step, 10, 10, 0);
     predict(&step, &alone);
     step_is(0, 10);
@@ -214,13 +214,13 @@ static void a_ring_of_messages_is_loggps(void **state)
 static void nothing_changes_where_nothing_meets(void **state)
 {
     static const char *const lines[] = {"resnet50", "resnet50_ring"}; /* one thing after another */
-    struct bb_cluster has_sharing, apart;
+    struct bb_cluster contended, apart;
 
     (void)state;
-    assert_int_equal(bb_cluster_load("h100-sxm-ib", &has_sharing), 0);
-    assert_true(has_sharing.has_sharing);
-    apart = has_sharing;
-    apart.has_sharing = false;
+    assert_int_equal(bb_cluster_load("h100-sxm-ib", &contended), 0);
+    assert_true(contended.contended);
+    apart = contended;
+    apart.contended = false;
     for (size_t i = 0; i < ROWS(lines); i++) {
         struct bb_step step;
         int64_t step_ns;
@@ -229,7 +229,7 @@ static void nothing_changes_where_nothing_meets(void **state)
         predict(&step, &apart);
         step_ns = p.classes[p.slowest].all.step_ns;
         assert_int_equal(MADE_LINE(&step, lines[i], .ranks = 16), 0);
-        predict(&step, &has_sharing);
+        predict(&step, &contended);
         assert_int_equal(p.classes[p.slowest].all.step_ns, step_ns);
     }
 }
@@ -385,7 +385,7 @@ static void a_slow_nic_slows_its_collective(void **state)
     predict_under(&step, &even, &slow);
     step_is(0, 10 + 4 * transfer);
     assert_int_equal(p.n_classes, 2); /* the rank of that NIC, and the others */
-    apart.has_sharing = false;
+    apart.contended = false;
     make_alike(&step, 16);
     bb_prediction_release(&p);
     assert_int_equal(bb_predict_under(&step, &apart, &slow, &p), -BB_EUSAGE);

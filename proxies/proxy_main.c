@@ -32,8 +32,9 @@ static const struct bb_opt run_options[] = {
              "with NAME all: each proxy in its smallest form for these ranks, counts times 0.001, one table"),
     OPT_FLAG('G', "graph", FIELD(graph),
              "also capture the whole step in a CUDA graph and time it replayed, beside the step as it is"),
-    OPT_FLAG(0, "gate", FIELD(start_barrier),
-             "also time steps that begin when the host has issued all of them, of a step that fits the launch queues"),
+    OPT_FLAG(0, "start-barrier", FIELD(start_barrier),
+             "also time steps that start only after all ranks have issued the whole step, which excludes launch "
+             "overhead; the step must fit the launch queues"),
     OPT_DOUBLE(0, "peak-tflops", FIELD(peak_tflops), NULL, "RATE", 0.001, 1e6,
                "1e12 FLOP per second that one GPU can do in the type of the elements, for the utilisation"),
     OPT_STRING(0, "trace", FIELD(trace), NULL, "FILE",
@@ -77,8 +78,8 @@ static int refuse_start_barrier(void)
 
     if (blocks && *blocks && strcmp(blocks, "0") != 0)
         return bb_err(BB_EUSAGE,
-                      "--gate needs launches that return at once, which CUDA_LAUNCH_BLOCKING=%s forbids; "
-                      "leave one of the two out",
+                      "--start-barrier requires asynchronous launches, but CUDA_LAUNCH_BLOCKING=%s makes them "
+                      "synchronous; unset it, or leave out --start-barrier",
                       blocks);
     return 0;
 }
@@ -141,7 +142,8 @@ static int parse_all(const struct bb_proxy_run_options *o, const struct bb_posit
         return bb_err(BB_EUSAGE, "--cluster predicts one proxy; name it instead of 'all'");
     if (o->start_barrier)
         return bb_err(BB_EUSAGE,
-                      "--gate is for one proxy, as not every step fits the queues; name it instead of 'all'");
+                      "--start-barrier requires a single proxy, because some steps exceed the launch queues; name "
+                      "one proxy instead of 'all'");
     if (o->trace)
         return bb_err(BB_EUSAGE, "--trace shows one proxy; name it instead of 'all'");
     return bb_smoke_validate(&o->step);

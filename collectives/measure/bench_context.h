@@ -55,8 +55,9 @@ struct bb_bench_context {
     bool host_time;            /* samples are the host's time to enqueue, not the time to completion   */
     bool host_clock;           /* samples are by the host's clock, from the first call to the end of the wait */
     bool both_clocks;          /* one sample of that kind stands beside those between events                  */
-    enum bb_rank_aggregation rank_aggregation;     /* how a sample of all ranks comes from those of each                   */
-    const int *groups;         /* [size] group of each world rank; NULL: all are in one. comm is that of this rank's */
+    enum bb_rank_aggregation
+        rank_aggregation; /* how a sample of all ranks comes from those of each                   */
+    const int *groups;    /* [size] group of each world rank; NULL: all are in one. comm is that of this rank's */
     const struct bb_mulsums *mulsums;
     struct bb_iteration_events *marks; /* of the iterations of each row's last sample, NULL: none                     */
     const struct bb_telemetry *observer; /* of NCCL's choices and the GPU's state, NULL: none                        */
@@ -70,9 +71,11 @@ struct bb_bench_context {
     size_t max_iterations;     /* timed iterations of a row that needs more than one batch; 0: none does           */
     struct bb_start_barrier start_barrier;
     int64_t start_barrier_limit_ns;
-    bool uses_start_barrier;        /* operations of mode stream wait behind the gate, on all ranks or on none                */
-    bool start_barrier_expired; /* it once opened by itself on this rank: it is not closed again                          */
-    bool connected;    /* operations of this row have run: none of them has to connect                           */
+    bool
+        uses_start_barrier; /* operations of mode stream wait behind the gate, on all ranks or on none                */
+    bool
+        start_barrier_expired; /* it once opened by itself on this rank: it is not closed again                          */
+    bool connected; /* operations of this row have run: none of them has to connect                           */
     struct bb_sample *batch, *all_batches; /* [a batch] this rank's, [size * that] everybody's             */
     double *series[BB_SERIES_COUNT];       /* [max_iterations + a batch] of the group, all batches of a row  */
     size_t *times_last;                    /* [size] samples in which that rank arrived last                     */
@@ -116,10 +119,10 @@ struct bb_figures {
     struct bb_stats event_us; /* between events, whichever clock time_us is by          */
     struct bb_stats wall_us;  /* what the caller waits, by the host's clock; of both_clocks one sample     */
     struct bb_skew skew;
-    enum bb_stop stop; /* why there were no more samples                                */
-    unsigned warnings; /* bits 1 << enum bb_warning                                     */
-    int warmed;        /* operations before the first sample                            */
-    bool uses_start_barrier;        /* nothing started before all was enqueued                       */
+    enum bb_stop stop;       /* why there were no more samples                                */
+    unsigned warnings;       /* bits 1 << enum bb_warning                                     */
+    int warmed;              /* operations before the first sample                            */
+    bool uses_start_barrier; /* nothing started before all was enqueued                       */
 };
 
 /* bb_bench_context_aggregate - operations of one iteration, at least 1. */

@@ -25,8 +25,9 @@ struct bb_case {
     int ranks;
     size_t count; /* argument of the NCCL call, in elements */
     bool in_place;
-    size_t unalign;                            /* elements by which both buffers are moved off their alignment */
-    const struct bb_alltoallv_counts *amounts; /* BB_COLL_VARIABLE_COUNTS                                              */
+    size_t unalign; /* elements by which both buffers are moved off their alignment */
+    const struct bb_alltoallv_counts
+        *amounts; /* BB_COLL_VARIABLE_COUNTS                                              */
 };
 
 /* Offsets and sizes in bytes; offsets from the slot's start. */

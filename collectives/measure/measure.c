@@ -319,7 +319,8 @@ static int sum_up(struct bb_bench_context *ctx, const struct bb_case *c, struct 
     if (ctx->mode->single && c->ranks > 1)
         TRY(find_skew(ctx, c, n, &f->skew));
     TRY(gather_notes(ctx, f));
-    f->uses_start_barrier = ctx->mode == &bb_mode_stream && ctx->uses_start_barrier && !(f->warnings & 1u << BB_WARN_START_BARRIER_EXPIRED);
+    f->uses_start_barrier =
+        ctx->mode == &bb_mode_stream && ctx->uses_start_barrier && !(f->warnings & 1u << BB_WARN_START_BARRIER_EXPIRED);
 out:
     return rc;
 }

@@ -100,8 +100,9 @@ const struct bb_warning_row bb_warnings[BB_WARN_COUNT] = {
                             "raise --max-iters or --max-seconds"},
     [BB_WARN_TREND] = {"trend", "times go up or down from sample to sample",
                        "--warmup auto, or a larger -w; --shuffle SEED if it lasts"},
-    [BB_WARN_START_BARRIER_EXPIRED] = {"start_barrier_expired", "the gate opened by itself before all operations were enqueued",
-                      "--gate 0, a smaller -n, or a larger --gate-limit"},
+    [BB_WARN_START_BARRIER_EXPIRED] = {"start_barrier_expired",
+                                       "the start barrier timed out before all operations were enqueued",
+                                       "--start-barrier 0, a smaller -n, or a larger --start-barrier-limit"},
 };
 
 unsigned bb_warnings_of(const struct bb_stats *s, const double *samples, enum bb_stop stop)

@@ -168,7 +168,7 @@ static int open_and_follow(struct bb_bench_context *ctx, const struct bb_case *c
 
     if (behind == n)
         TRY(mark_end(ctx));
-    TRY(bb_world_barrier(ctx->world, "opening of the gate"));
+    TRY(bb_world_barrier(ctx->world, "opening of the start barrier"));
     bb_start_barrier_open(&ctx->start_barrier);
     if (behind < n) {
         TRY(enqueue_timed(ctx, c, behind, n - behind, ends_row, span));
@@ -180,7 +180,7 @@ out:
 
 /* A rank whose gate once opened by itself leaves it open, but comes to the barrier as the others do. */
 static int start_barrier_operations(struct bb_bench_context *ctx, const struct bb_case *c, size_t behind, bool ends_row,
-                            struct span *span)
+                                    struct span *span)
 {
     bool closes = !ctx->start_barrier_expired;
     int rc = 0;

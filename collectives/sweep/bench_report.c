@@ -147,7 +147,7 @@ static const struct bb_field result_fields[] = {
     {"samples", SHOWS(f.time_us.n)},
     JSON(stopped),
     {"warmed", SHOWS(f.warmed)},
-    {"gated", SHOWS(f.uses_start_barrier)},
+    {"start_barrier", SHOWS(f.uses_start_barrier)},
     {"host_us", SHOWS(f.host_us)},
     {"first_us", SHOWS(f.first_us)},
     {"wall_us", SHOWS(f.wall_us)},
@@ -366,7 +366,7 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
     fprintf(r->out, "#       sample %s, of %s the median; %s communicator. 1 GB/s = 1e9 bytes/s\n",
             bb_rank_aggregation_names[r->ctx->rank_aggregation], samples, comm);
     if (mode == &bb_mode_stream && r->ctx->uses_start_barrier)
-        fprintf(r->out, "#       none starts before every rank has enqueued its own (--gate)\n");
+        fprintf(r->out, "#       operations are held until all ranks have enqueued (--start-barrier)\n");
     if (shows_wall(r, mode))
         fprintf(r->out, "#       wall: one sample by the host's clock, launches and the last wait in it, as nccl-tests "
                         "(--clock)\n");
@@ -515,7 +515,8 @@ static void report_below_threshold(const struct bb_report *r, int i, const char 
     const char *of = bb_busbw_threshold_text(threshold, size);
 
     if (isfinite(found))
-        (void)bb_err(BB_EBELOW, "%s: %s%s%s %g GB/s is below %g GB/s", what, threshold->scope == BB_BUSBW_SIZE ? "" : of,
+        (void)bb_err(BB_EBELOW, "%s: %s%s%s %g GB/s is below %g GB/s", what,
+                     threshold->scope == BB_BUSBW_SIZE ? "" : of,
                      threshold->scope == BB_BUSBW_SIZE ? "bus bandwidth of " : " bus bandwidth",
                      threshold->scope == BB_BUSBW_SIZE ? of : "", found, threshold->gbps);
     else

@@ -22,13 +22,14 @@ static const char *const modes[] = {"all", "stream", "sync", "graph", NULL};
 const struct bb_opt bb_sampling_option_rows[] = {
     OPT_WORD(0, "mode", FIELD(mode), NULL, "MODE", modes,
              "how operations are timed; all: each way, a table each. Without it stream, graph with -G"),
-    OPT_WORD(0, "clock", FIELD(clock), "both", "CLOCK", clocks,
-             "gpu: between CUDA events; host: as nccl-tests, launches and the last wait included, without gate; "
-             "both: gpu's, and one more sample as nccl-tests takes it, which stands beside (wall)"),
-    OPT_INT(0, "gate", FIELD(start_barrier), "1", "0|1", 0, 1,
-            "stream: 1: operations start when all are enqueued; 0: at once"),
-    OPT_DOUBLE(0, "gate-limit", FIELD(start_barrier_limit_ms), "5000", "MS", 0.001, 1e6,
-               "stream: the gate opens by itself after so long; the row is flagged, later ones go without"),
+    OPT_WORD(
+        0, "clock", FIELD(clock), "both", "CLOCK", clocks,
+        "gpu: between CUDA events; host: as nccl-tests, launches and the last wait included, without start barrier; "
+        "both: gpu's, and one more sample as nccl-tests takes it, which stands beside (wall)"),
+    OPT_INT(0, "start-barrier", FIELD(start_barrier), "1", "0|1", 0, 1,
+            "stream: 1: operations start after all ranks have enqueued; 0: immediately"),
+    OPT_DOUBLE(0, "start-barrier-limit", FIELD(start_barrier_limit_ms), "5000", "MS", 0.001, 1e6,
+               "stream: timeout of the start barrier; the row is flagged and later rows run without a start barrier"),
     OPT_STRING(0, "confidence", FIELD(confidence), NULL, "PERCENT",
                "sample until the median's 95 % interval is within +-PERCENT of it, as 1%"),
     OPT_INT(0, "max-iters", FIELD(max_iterations), "20000", "N", 1, 1e7,

@@ -164,7 +164,7 @@ static int bench_row(struct bb_evidence *e, const json_t *row, const char *where
     const char *mode = json_string_value(json_object_get(row, "mode"));
     int rc;
 
-    if (!mode || strcmp(mode, "stream") != 0 || !json_is_true(json_object_get(row, "gated"))) {
+    if (!mode || strcmp(mode, "stream") != 0 || !json_is_true(json_object_get(row, "start_barrier"))) {
         file_of(e)->n_useless++; /* what a caller or a graph adds is in it */
         return 0;
     }

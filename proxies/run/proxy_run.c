@@ -85,8 +85,9 @@ static int check_step(struct run *x)
 {
     int rc = x->session.world.rank == 0 ? bb_plan_init(&x->plan, &x->step) : 0;
 
-    rc = rc == 0 && x->options.start_barrier && x->session.world.rank == 0 ? bb_step_start_barrier_check(&x->step, bb_hardware_queues())
-                                                                  : rc;
+    rc = rc == 0 && x->options.start_barrier && x->session.world.rank == 0
+             ? bb_step_start_barrier_check(&x->step, bb_hardware_queues())
+             : rc;
     TRY(bb_world_agree(&x->session.world, rc, "the checks of the step"));
     x->serialisable = x->plan.checks.safe_serialised;
     TRY(bb_world_bcast(&x->session.world, &x->serialisable, sizeof(x->serialisable), 0));
@@ -200,7 +201,7 @@ static int run_steps(struct run *x)
                                                .start_barrier = x->options.start_barrier && !x->session.shared_gpu,
                                                .alone = !x->options.no_alone && has_both(&x->step)};
     if (x->options.start_barrier && x->session.shared_gpu && x->session.world.rank == 0)
-        bb_warn("--gate: a rank's closed gate would keep the others off the GPU that they share: no gated step");
+        bb_warn("--start-barrier: not available when ranks share a GPU; steps with a start barrier are not timed");
     x->study.compute_sms = held_sms(x);
     TRY(bb_scaling_before(&x->study));
     bb_progress_show(&x->session.progress, "communicators and buffers");

@@ -220,9 +220,9 @@ static void print_times(const struct bb_run_report *r, FILE *out)
                 m->graph_step.p50 / m->step.p50, bb_format_time(1e3 * m->capture_ms, text));
     }
     if (m->start_barrier) {
-        print_stats("gated step", &m->start_barrier_step, &unit, out);
+        print_stats("barrier step", &m->start_barrier_step, &unit, out);
         print_stats("its issue", &m->start_barrier_issue, &unit, out);
-        fprintf(out, "# begun when all of it is issued a step takes %.3f of its time\n",
+        fprintf(out, "# with a start barrier (no launch overhead) a step takes %.3f of its time\n",
                 m->start_barrier_step.p50 / m->step.p50);
     }
     if (r->step->samples > 0)
@@ -529,7 +529,8 @@ static json_t *start_barrier_json(const struct bb_measured *m)
     if (!m->start_barrier)
         return json_null();
     return json_pack("{s:o, s:o, s:o}", "step_us", bb_json_stats(&m->start_barrier_step), "issue_us",
-                     bb_json_stats(&m->start_barrier_issue), "step_ratio", bb_json_real(m->start_barrier_step.p50 / m->step.p50));
+                     bb_json_stats(&m->start_barrier_issue), "step_ratio",
+                     bb_json_real(m->start_barrier_step.p50 / m->step.p50));
 }
 
 json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy)
@@ -580,7 +581,7 @@ int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, js
     TRY(bb_results_set(res, "traced_step_us", m->traced ? bb_json_stats(&m->traced_step) : json_null()));
     TRY(bb_results_set(res, "traced_issue_us", m->traced ? bb_json_stats(&m->traced_issue) : json_null()));
     TRY(bb_results_set(res, "graph", graph_json(m)));
-    TRY(bb_results_set(res, "gated", start_barrier_json(m)));
+    TRY(bb_results_set(res, "start_barrier", start_barrier_json(m)));
     TRY(bb_results_set(res, "samples_per_s", bb_json_real(per_second(r->step->samples, m))));
     TRY(bb_results_set(res, "tokens_per_s", bb_json_real(per_second(r->step->tokens, m))));
     TRY(bb_results_set(res, "model_flops", bb_json_real(step_flops(r))));

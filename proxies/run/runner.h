@@ -15,8 +15,8 @@
 #include "bootstrap/world/comms.h"
 #include "collectives/ops/launch.h"
 #include "cuda/compute/busy.h"
-#include "cuda/compute/start_barrier.h"
 #include "cuda/compute/kernel_runner.h"
+#include "cuda/compute/start_barrier.h"
 #include "cuda/device/nvtx.h"
 #include "proxies/run/device_buffers.h"
 #include "proxies/timeline/op_names.h"
@@ -56,8 +56,9 @@ struct bb_runner {
     cudaEvent_t fork;               /* to all streams, in a capture                                     */
     cudaEvent_t ready, begin, end;  /* ready: in front of the common start, in traced steps               */
     cudaEvent_t first;              /* sent at once when the host knows of begin                          */
-    struct bb_start_barrier start_barrier;            /* only after bb_runner_init_start_barrier                                        */
-    cudaGraphExec_t graph;          /* the whole step; only after bb_runner_capture                     */
+    struct bb_start_barrier
+        start_barrier;     /* only after bb_runner_init_start_barrier                                        */
+    cudaGraphExec_t graph; /* the whole step; only after bb_runner_capture                     */
     struct bb_batch *batches;
     struct bb_lane *lanes;
     int n_batches, n_lanes;

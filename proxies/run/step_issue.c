@@ -335,7 +335,7 @@ static int sync_ranks(struct bb_runner *r)
  *
  * No gate holds a step back until it is issued, as bench's operations are: a step lasts as long as it does when the host
  * issues it, which is what plans predict. The host's reaction to the common start is in it, and measured (bb_step_time);
- * --gate, for steps that fit the queues, and --graph tell how long one lasts without.
+ * --start-barrier, for steps that fit the queues, and --graph tell how long one lasts without.
  */
 static int begin_together(struct bb_runner *r, bool trace)
 {
@@ -386,7 +386,7 @@ static int finish_step(struct bb_runner *r, unsigned what, const char *name)
         TRY(join_streams(r));
     TRY(BB_CUDA(cudaEventRecord(r->end, r->join)));
     if (what & BB_ISSUE_START_BARRIER) {
-        TRY(bb_world_barrier(r->world, "the opening of the gate"));
+        TRY(bb_world_barrier(r->world, "opening of the start barrier"));
         bb_start_barrier_open(&r->start_barrier);
     }
     TRY(bb_runner_wait_event(r, r->end, name));

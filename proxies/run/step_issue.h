@@ -11,7 +11,7 @@ enum bb_issue {
     BB_ISSUE_COMPUTE = 1,
     BB_ISSUE_COMM = 2,
     BB_ISSUE_ALL = 3,
-    BB_ISSUE_GRAPH = 4, /* all of it, as the graph that bb_runner_capture made */
+    BB_ISSUE_GRAPH = 4,         /* all of it, as the graph that bb_runner_capture made */
     BB_ISSUE_START_BARRIER = 8, /* all of it, begun when it is issued on all ranks (step_start_barrier.h) */
 };
 

@@ -118,7 +118,8 @@ static int ask_expired(struct bb_runner *r, bool *expired)
 /* No figure is better than one with the limit in it. The warm-up asks first, so that not every step lasts so long. */
 static int time_start_barrier_steps(struct bb_runner *r, int n, struct bb_progress *progress, struct bb_measured *m)
 {
-    const struct series warmup = {"gated warm-up", BB_ISSUE_START_BARRIER, 1}, timed = {"gated step", BB_ISSUE_START_BARRIER, n};
+    const struct series warmup = {"start-barrier warm-up", BB_ISSUE_START_BARRIER, 1},
+                        timed = {"start-barrier step", BB_ISSUE_START_BARRIER, n};
     struct timed_stats stats;
     bool expired;
     int rc;
@@ -132,7 +133,8 @@ static int time_start_barrier_steps(struct bb_runner *r, int n, struct bb_progre
     }
     if (expired) {
         if (r->world->rank == 0)
-            bb_warn("--gate: the host was kept in a call behind the closed gate, so there is no gated step");
+            bb_warn("--start-barrier: a call blocked before the whole step was issued (launch queue full); steps with "
+                    "a start barrier are not reported");
         goto out;
     }
     m->start_barrier_step = stats.step;

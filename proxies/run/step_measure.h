@@ -20,9 +20,9 @@
 
 struct bb_measure_plan {
     int warmup, steps, traced_steps;
-    bool alone; /* run compute and communication alone as well */
-    bool graph; /* time the step as a CUDA graph as well       */
-    bool start_barrier;  /* time it from behind a gate as well          */
+    bool alone;         /* run compute and communication alone as well */
+    bool graph;         /* time the step as a CUDA graph as well       */
+    bool start_barrier; /* time it from behind a gate as well          */
 };
 
 /* Equal on all ranks once measured. Arrays [ranks] by world rank. */
@@ -34,9 +34,10 @@ struct bb_measured {
     struct bb_stats reaction; /* of the host to the common start, on the slowest rank of each step         */
     bool graphed;             /* these three are there:                                                 */
     struct bb_stats graph_step, graph_issue; /* as step and issue, the step replayed as one CUDA graph */
-    double capture_ms; /* host: capturing it and making it ready, slowest rank                   */
-    bool start_barrier;        /* these two are there:                                                   */
-    struct bb_stats start_barrier_step, start_barrier_issue; /* as step and issue, of steps begun when all of them was issued   */
+    double capture_ms;  /* host: capturing it and making it ready, slowest rank                   */
+    bool start_barrier; /* these two are there:                                                   */
+    struct bb_stats start_barrier_step,
+        start_barrier_issue;          /* as step and issue, of steps begun when all of them was issued   */
     struct bb_rank_breakdown *traced; /* [ranks] NULL without traced steps                                      */
     struct bb_stats traced_step, traced_issue; /* as step and issue, of the traced steps of the whole program  */
     struct bb_traced_step last; /* own: the newest traced step of the whole program; empty without one     */

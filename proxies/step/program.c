@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPS  (1 << 24) /* of one rank: some 2 GiB */
+#define MAX_OPS       (1 << 24) /* of one rank: some 2 GiB */
 #define MAX_LOOK_BACK 64        /* operations looked at to find that a wait follows from others */
 
 const char *const bb_phase_names[BB_PHASES] = {
@@ -260,7 +260,7 @@ size_t bb_program_bytes(const struct bb_program *p, enum bb_buffer_use use)
 struct program_filter {
     const struct bb_program *full;
     bool comm;
-    int *front;                   /* [n_ops][n_streams], indices in the half */
+    int *front;                    /* [n_ops][n_streams], indices in the half */
     int last_seen[BB_MAX_STREAMS]; /* the last operation of each stream so far, index in the whole */
 };
 

@@ -96,7 +96,7 @@ struct bb_buffer_access {
 struct bb_program {
     struct bb_op *ops;
     size_t n_ops;
-    int *previous_op;              /* [n_ops] the operation before it on its stream, BB_NONE                          */
+    int *previous_op;         /* [n_ops] the operation before it on its stream, BB_NONE                          */
     int last[BB_MAX_STREAMS]; /* the last of each stream so far, BB_NONE                                         */
     int *wait_list;
     size_t n_waits;
@@ -104,7 +104,8 @@ struct bb_program {
     int n_streams;
     struct bb_buffer *buffers;
     int n_buffers;
-    struct bb_buffer_access *accesses; /* [n_buffers] who used it so far: see bb_program_add_dataflow                             */
+    struct bb_buffer_access
+        *accesses; /* [n_buffers] who used it so far: see bb_program_add_dataflow                             */
 };
 
 /* A life: init gives an empty program with the compute stream; release frees all and is fine on a half-built one. */

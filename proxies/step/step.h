@@ -33,7 +33,7 @@ struct bb_step {
     struct bb_strings {
         char **text;
         int n;
-    } strings;                     /* texts that programs point to                                              */
+    } strings; /* texts that programs point to                                              */
     struct bb_kernel_list **kernel_lists; /* what compute operations point to */
     int n_kernel_lists;
     struct bb_alltoallv **tables; /* what alltoallv operations point to */

@@ -138,7 +138,7 @@ run_integer() {
 valgrind_on_gpu() {
     EMU_DATA=off EMU_UNKNOWN_KERNELS=pass
     export EMU_DATA EMU_UNKNOWN_KERNELS
-    emulated build env -u EMU_TWINS "$@" -c 0 --gate 0
+    emulated build env -u EMU_TWINS "$@" -c 0 --start-barrier 0
     unset EMU_DATA EMU_UNKNOWN_KERNELS
 }
 

@@ -164,9 +164,9 @@ def test_times_are_those_of_the_model(busbar, profile, tmp_path, per_node, link)
 
 
 def test_short_operations_show_the_launch_cost(busbar, profile, tmp_path):
-    """Shorter than its launch, an operation waits for the next launch, unless all are launched behind the gate."""
+    """Shorter than its launch, an operation waits for the next launch, unless a start barrier holds all of them until the last is launched."""
     env = profile(nccl_launch_us=40.0)
-    run = busbar.json("bench", "all_gather", "-b", "1K", "-e", "1K", "--gate", "0", ranks=4, env=env, tmp_path=tmp_path)
+    run = busbar.json("bench", "all_gather", "-b", "1K", "-e", "1K", "--start-barrier", "0", ranks=4, env=env, tmp_path=tmp_path)
     assert run["results"][0]["time_us"]["p50"] == pytest.approx(40.0, rel=1e-6)
 
 

@@ -30,23 +30,23 @@ def test_a_step_whose_streams_may_be_serialised_leaves_nccl_as_it_is(busbar, tmp
 
 
 def row_of(busbar, tmp_path, *words, **env):
-    """The only row of a bench run behind a gate of one second."""
-    run = busbar.json("bench", *words, "--placement", "out_of_place", "-c", 0, "--repeats", 3, "--gate-limit", 1000, ranks=4,
+    """The only row of a bench run with a start barrier timeout of one second."""
+    run = busbar.json("bench", *words, "--placement", "out_of_place", "-c", 0, "--repeats", 3, "--start-barrier-limit", 1000, ranks=4,
                       tmp_path=tmp_path, env=env)
     (row,) = run["results"]
     return row
 
 
-def test_a_launch_queue_that_keeps_the_host_lets_the_gate_open_in_time(busbar, tmp_path):
+def test_start_barrier_opens_before_the_launch_queue_blocks_the_host(busbar, tmp_path):
     """300 operations of four entries each, the mark of -I among them, in a queue of 1000."""
     row = row_of(busbar, tmp_path, "all_reduce", "--sizes", 1024, "-n", 300, "-I", 1, EMU_LAUNCH_QUEUE="1000")
-    assert row["gated"] and "start_barrier_expired" not in row["flags"]
+    assert row["start_barrier"] and "start_barrier_expired" not in row["flags"]
 
 
-def test_a_work_fifo_that_keeps_the_host_lets_the_gate_open_in_time(busbar, tmp_path):
+def test_start_barrier_opens_before_the_work_fifo_blocks_the_host(busbar, tmp_path):
     """An iteration has 512 x 4 messages each way: 98304 bytes of work, of which 10 fit into 1 MiB."""
     row = row_of(busbar, tmp_path, "alltoall", "--sizes", 1024, "-n", 12, "-m", 512, "-w", 1, EMU_WORK_FIFO=str(1 << 20))
-    assert row["gated"] and "start_barrier_expired" not in row["flags"]
+    assert row["start_barrier"] and "start_barrier_expired" not in row["flags"]
 
 
 def broadcast_us(busbar, tmp_path, late_us):

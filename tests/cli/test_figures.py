@@ -42,8 +42,8 @@ def test_three_figures_are_three_figures(figures):
     rows = figures("--mode", "all")
     assert [r["mode"] for r in rows] == ["stream", "sync", "graph"]
     stream, sync, graph = rows
-    assert stream["time_us"]["p50"] == exactly(OPERATION_US) and stream["gated"] is True
-    assert sync["time_us"]["p50"] == exactly(OPERATION_US + LAUNCH_US) and sync["gated"] is False
+    assert stream["time_us"]["p50"] == exactly(OPERATION_US) and stream["start_barrier"] is True
+    assert sync["time_us"]["p50"] == exactly(OPERATION_US + LAUNCH_US) and sync["start_barrier"] is False
     assert graph["time_us"]["p50"] == exactly(OPERATION_US)
     assert [r["samples"] for r in rows] == [6, 120, 6]
     assert sync["time_us"]["p99"] == exactly(OPERATION_US + LAUNCH_US)  # 120 samples are enough for it
@@ -51,32 +51,32 @@ def test_three_figures_are_three_figures(figures):
     assert all(r["wrong"] == 0 and r["stopped"] == "fixed" for r in rows)
 
 
-def test_without_the_gate_the_host_is_in_the_way(figures):
-    """The host enqueues every 30 us what takes 26: without a gate its pace is measured, behind one it is not."""
-    assert figures("--gate", "0")[0]["time_us"]["p50"] == exactly(LAUNCH_US)
-    assert figures("--gate", "1")[0]["time_us"]["p50"] == exactly(OPERATION_US)
+def test_launch_rate_limits_the_result_without_a_start_barrier(figures):
+    """The host enqueues an operation every 30 us, and an operation takes 26 us: only a start barrier hides the launch rate."""
+    assert figures("--start-barrier", "0")[0]["time_us"]["p50"] == exactly(LAUNCH_US)
+    assert figures("--start-barrier", "1")[0]["time_us"]["p50"] == exactly(OPERATION_US)
 
 
 @pytest.mark.parametrize("options,env", [([], {"CUDA_LAUNCH_BLOCKING": "1"}), (["-z", "2"], {}),
                                          (["--share-gpu"], {"EMU_DEVICES": "1"})])
-def test_where_a_gate_would_lock_there_is_none(figures, options, env):
+def test_no_start_barrier_where_it_would_deadlock(figures, options, env):
     row = figures(*options, env=env)[0]
-    assert row["gated"] is False and "start_barrier_expired" not in row["flags"] and row["wrong"] == 0
+    assert row["start_barrier"] is False and "start_barrier_expired" not in row["flags"] and row["wrong"] == 0
 
 
-def test_a_gate_that_opens_by_itself_is_told(busbar, figures):
-    """A thousandth of a millisecond is over before the host has enqueued two thousand operations."""
-    row = figures("-n", 2000, "--gate-limit", "0.001")[0]
-    assert row["gated"] is False and "start_barrier_expired" in row["flags"] and row["wrong"] == 0
-    done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2000", "--gate-limit", "0.001", ranks=2)
-    assert "# warning start_barrier_expired, " in done.stdout and "--gate 0" in done.stdout
-    assert "start_barrier_expired" not in figures("--gate-limit", "60000")[0]["flags"]
+def test_expired_start_barrier_is_flagged(busbar, figures):
+    """The timeout of 1 us expires before the host has enqueued two thousand operations."""
+    row = figures("-n", 2000, "--start-barrier-limit", "0.001")[0]
+    assert row["start_barrier"] is False and "start_barrier_expired" in row["flags"] and row["wrong"] == 0
+    done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2000", "--start-barrier-limit", "0.001", ranks=2)
+    assert "# warning start_barrier_expired, " in done.stdout and "--start-barrier 0" in done.stdout
+    assert "start_barrier_expired" not in figures("--start-barrier-limit", "60000")[0]["flags"]
 
 
-def test_more_operations_than_fit_behind_the_gate(figures):
-    """255 wait behind it, the rest follows while they run."""
+def test_more_operations_than_the_start_barrier_capacity(figures):
+    """The start barrier holds 255 operations; the host enqueues the rest while these run."""
     row = figures("-n", "600", "--repeats", "1")[0]
-    assert row["gated"] is True and row["wrong"] == 0
+    assert row["start_barrier"] is True and row["wrong"] == 0
     assert OPERATION_US < row["time_us"]["p50"] < LAUNCH_US
 
 
@@ -109,9 +109,9 @@ def test_tables_of_modes_are_apart(busbar):
     ("--mode sync --delay 1", "RANK:MICROSECONDS"),
     ("--mode sync --delay 1:-5", "RANK:MICROSECONDS"),
     ("--warmup many", "fixed"),
-    ("--gate 2", "--gate"),
-    ("--gate-limit 0", "--gate-limit"),
-    ("--gate-limit -5", "--gate-limit"),
+    ("--start-barrier 2", "--start-barrier"),
+    ("--start-barrier-limit 0", "--start-barrier-limit"),
+    ("--start-barrier-limit -5", "--start-barrier-limit"),
     ("--max-seconds -1", "--max-seconds"),
     ("--max-iters 0", "--max-iters"),
 ])
@@ -273,7 +273,7 @@ def test_the_last_operation_is_the_one_that_is_checked(busbar, mode):
 
 
 def test_the_clock_of_nccl_tests_has_the_launch_in_it(busbar, tmp_path):
-    """An operation takes 16 us and its launch 3; behind the gate no launch is seen. Both figures stand side by side."""
+    """An operation takes 16 us and its launch 3; with the start barrier the launch is hidden. Both figures stand side by side."""
     words = ["bench", "all_reduce", "--sizes", "8", "-n", "5", "--repeats", "3"]
     both = busbar.json(*words, ranks=4, tmp_path=tmp_path)["results"]
     gpu = busbar.json(*words, "--clock", "gpu", ranks=4, tmp_path=tmp_path)["results"]
@@ -281,10 +281,10 @@ def test_the_clock_of_nccl_tests_has_the_launch_in_it(busbar, tmp_path):
     as_nccl_tests = pytest.approx(16 + 3 / 5)
     assert [row["placement"] for row in both] == ["out_of_place", "in_place"]
     for row in both + gpu:
-        assert row["time_us"] == row["event_us"] and row["time_us"]["p50"] == pytest.approx(16) and row["gated"] and row["wrong"] == 0
+        assert row["time_us"] == row["event_us"] and row["time_us"]["p50"] == pytest.approx(16) and row["start_barrier"] and row["wrong"] == 0
     assert all(row["wall_us"]["p50"] == as_nccl_tests and row["wall_us"]["ci95"] is None and row["samples"] == 3 for row in both)
     assert all(row["wall_us"] is None for row in gpu)
-    assert all(row["time_us"]["p50"] == row["wall_us"]["p50"] == as_nccl_tests and not row["gated"] for row in host)
+    assert all(row["time_us"]["p50"] == row["wall_us"]["p50"] == as_nccl_tests and not row["start_barrier"] for row in host)
     done = busbar.run(*words, "--clock", "cpu")
     assert done.returncode == 2 and "'cpu'" in done.stderr and "gpu" in done.stderr
 

@@ -66,7 +66,7 @@ def run(kit, out, pattern, **env):
 
 
 def test_steps_pass_and_are_kept(kit, tmp_path):
-    status, said, results = run(kit, tmp_path / "out", "^conformance|^test-gpu-(gate|kernels)|^probe$|^facade|^shared-2$|^killed")
+    status, said, results = run(kit, tmp_path / "out", "^conformance|^test-gpu-(start_barrier|kernels)|^probe$|^facade|^shared-2$|^killed")
     assert status == 0, said
     verdicts = {step["step"]: step["verdict"] for step in results["steps"]}
     assert verdicts == {"conformance": "kept", "test-gpu-kernels": "passed", "test-gpu-start_barrier": "passed", "probe": "passed", "facade": "passed",

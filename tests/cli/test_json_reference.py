@@ -32,7 +32,7 @@ RUNS = {
         ("plan transformer --model mixtral_8x7b --ranks 32 --tp 2 --ep 8 --pp 2 --sequence-parallel --gpus-per-node 8 --best-order "
          "--global-batch-size 64 --cluster h100-sxm-ib --tokens 15T", 0, {})],
     "`busbar.proxy/1`": [
-        ("proxy bert_large 4 2 2 --compute gemm --scale-counts 0.01 --peak-tflops 989 --graph --gate -n 2 --warmup 1 "
+        ("proxy bert_large 4 2 2 --compute gemm --scale-counts 0.01 --peak-tflops 989 --graph --start-barrier -n 2 --warmup 1 "
          "--traced-steps 1", 2, {"EMU_DATA": "off"}),
         ("proxy transformer --model gpt2_small --layers 2 --tp 2 --scale-counts 0.01 --compute timed --check -n 2 --warmup 1 --cluster "
          "h100-sxm-ib --trace trace.json", 2, {}),

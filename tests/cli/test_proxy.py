@@ -638,7 +638,7 @@ def test_compute_that_holds_nothing_is_refused(busbar, words, value):
     assert done.returncode == 2 and f"'{value}'" in done.stderr
 
 
-# ---- steps behind a gate ---------------------------------------------------------------------------------------------
+# ---- start barrier --------------------------------------------------------------------------------------------------
 
 
 def free_launches(tmp_path):
@@ -651,39 +651,39 @@ def free_launches(tmp_path):
 
 @pytest.mark.parametrize("words,ranks", [(("dlrm", "--compute", "timed"), 4), (("resnet50",), 3),
                                          (("transformer", "--model", "gpt2_small", "--pp", 2, "--tp", 2, "--compute", "timed"), 4)])
-def test_a_gated_step_lasts_as_if_the_host_cost_nothing(busbar, tmp_path, words, ranks):
-    run = busbar.json("proxy", *words, "--gate", "-n", 2, "--traced-steps", 0, "--no-alone", ranks=ranks, tmp_path=tmp_path,
+def test_start_barrier_excludes_launch_overhead(busbar, tmp_path, words, ranks):
+    run = busbar.json("proxy", *words, "--start-barrier", "-n", 2, "--traced-steps", 0, "--no-alone", ranks=ranks, tmp_path=tmp_path,
                       env=NO_DATA)
     plan = json.loads(busbar.run("plan", *words, "--ranks", ranks, "--cluster", free_launches(tmp_path), "--json", "-").stdout)
-    assert run["gated"]["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=0.1)
-    assert run["gated"]["step_us"]["p50"] < run["step_us"]["p50"]
-    assert run["gated"]["step_ratio"] == pytest.approx(run["gated"]["step_us"]["p50"] / run["step_us"]["p50"])
+    assert run["start_barrier"]["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=0.1)
+    assert run["start_barrier"]["step_us"]["p50"] < run["step_us"]["p50"]
+    assert run["start_barrier"]["step_ratio"] == pytest.approx(run["start_barrier"]["step_us"]["p50"] / run["step_us"]["p50"])
 
 
-def test_a_gated_step_fits_the_queues_that_keep_a_host(busbar, tmp_path):
+def test_start_barrier_step_fits_the_launch_queues(busbar, tmp_path):
     env = {**NO_DATA, "EMU_LAUNCH_QUEUE": "1000", "EMU_HARDWARE_QUEUES": "1", "EMU_WORK_FIFO": str(1 << 20)}
-    run = busbar.json("proxy", "resnet152", "--gate", *ONE, ranks=2, tmp_path=tmp_path, env=env)
-    assert 0 < run["gated"]["step_us"]["p50"] <= run["step_us"]["p50"]
+    run = busbar.json("proxy", "resnet152", "--start-barrier", *ONE, ranks=2, tmp_path=tmp_path, env=env)
+    assert 0 < run["start_barrier"]["step_us"]["p50"] <= run["step_us"]["p50"]
 
 
-def test_a_gate_that_the_host_cannot_come_to_open_is_said(busbar, tmp_path):
-    done = busbar.run("proxy", "resnet152", "--gate", *ONE, "--json", tmp_path / "run.json", ranks=2,
+def test_warns_when_a_full_queue_blocks_before_the_start_barrier_opens(busbar, tmp_path):
+    done = busbar.run("proxy", "resnet152", "--start-barrier", *ONE, "--json", tmp_path / "run.json", ranks=2,
                       env={**NO_DATA, "EMU_LAUNCH_QUEUE": "4"})
     assert done.returncode == 0
-    assert done.stderr.count("the host was kept in a call behind the closed gate") == 1
-    assert json.loads((tmp_path / "run.json").read_text())["gated"] is None
+    assert done.stderr.count("a call blocked before the whole step was issued") == 1
+    assert json.loads((tmp_path / "run.json").read_text())["start_barrier"] is None
 
 
-def test_no_gate_on_a_shared_gpu(busbar, tmp_path):
-    done = busbar.run("proxy", "dlrm", "--gate", "--share-gpu", *ONE, "--json", tmp_path / "run.json", ranks=2,
+def test_no_start_barrier_on_a_shared_gpu(busbar, tmp_path):
+    done = busbar.run("proxy", "dlrm", "--start-barrier", "--share-gpu", *ONE, "--json", tmp_path / "run.json", ranks=2,
                       env={**NO_DATA, "EMU_DEVICES": "1"})
-    assert done.returncode == 0 and "off the GPU that they share: no gated step" in done.stderr
-    assert json.loads((tmp_path / "run.json").read_text())["gated"] is None
+    assert done.returncode == 0 and "not available when ranks share a GPU" in done.stderr
+    assert json.loads((tmp_path / "run.json").read_text())["start_barrier"] is None
 
 
-def test_a_step_too_long_for_the_gate_is_refused(busbar):
-    done = busbar.run("proxy", "transformer", "--model", "gpt2_small", "--pp", 2, "--micro-batches", 64, "--gate", ranks=2)
+def test_rejects_a_step_too_long_for_the_start_barrier(busbar):
+    done = busbar.run("proxy", "transformer", "--model", "gpt2_small", "--pp", 2, "--micro-batches", 64, "--start-barrier", ranks=2)
     assert done.returncode == 2
-    assert re.search(r"--gate: the step puts \d+ entries into a launch queue, and 512 may stand behind a gate; .*--graph", done.stderr)
-    done = busbar.run("proxy", "dlrm", "--gate", ranks=2, env={"CUDA_LAUNCH_BLOCKING": "1"})
-    assert done.returncode == 2 and "which CUDA_LAUNCH_BLOCKING=1 forbids" in done.stderr
+    assert re.search(r"--start-barrier: the step needs \d+ entries of a launch queue, at most 512 are available; .*--graph", done.stderr)
+    done = busbar.run("proxy", "dlrm", "--start-barrier", ranks=2, env={"CUDA_LAUNCH_BLOCKING": "1"})
+    assert done.returncode == 2 and "but CUDA_LAUNCH_BLOCKING=1 makes them synchronous" in done.stderr

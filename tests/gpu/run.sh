@@ -197,7 +197,7 @@ expect any 20 nvidia-smi nvidia-smi -q
 # --- 2. the runtime and the kernels, no MPI ---
 
 expect any 20 conformance sh -c "'$(program emu_conformance)' | diff '$conformance' - && echo 'as the emulated GPUs say'"
-for test in kernels gate layer busy gemm work; do expect 0 40 test-gpu-$test "$(program test_gpu_$test)"; done
+for test in kernels start_barrier layer busy gemm work; do expect 0 40 test-gpu-$test "$(program test_gpu_$test)"; done
 expect 0 30 probe "$(program gpu_probe)"
 if command -v compute-sanitizer >/dev/null; then
     for test in kernels layer; do
@@ -217,7 +217,7 @@ expect 0 30 one-rank-types "$busbar" bench all_reduce -b 4K -e 4K -n 3 -d all -o
 expect 0 20 facade "$bin/all_reduce_perf" -b 8 -e 64K -f 16 -n 5 -J facade.json
 expect 0 40 compute-quick "$busbar" bench compute --quick --json compute-quick.json
 expect 0 40 compute-timed "$busbar" bench compute timed --max-error 2 --json compute-timed.json
-expect 0 40 proxy-one-rank "$busbar" proxy data_parallel --model resnet18_cifar --sync all_reduce --compute gemm --scale-counts 0.01 --check --gate --steps 3 --json proxy-one-rank.json
+expect 0 40 proxy-one-rank "$busbar" proxy data_parallel --model resnet18_cifar --sync all_reduce --compute gemm --scale-counts 0.01 --check --start-barrier --steps 3 --json proxy-one-rank.json
 if [ -n "${NCCL_TESTS_BUILD:-}" ] && command -v mpirun >/dev/null; then
     expect 0 100 beside-nccl-tests python3 "$beside" "$NCCL_TESTS_BUILD" --build "$bin" --rounds 3 --ranks 2 --operations all_reduce,all_gather,reduce_scatter,alltoall,sendrecv
 else

@@ -5,7 +5,7 @@
  *   copy_queue           the same for copies, which is what NCCL does with one rank
  *   gpu_clock_tick       steps of the GPU's clock that the timed kernel reads
  *   event_step           smallest difference of two events
- *   gate_latency         from opening the gate until the host sees what stood behind it done, the shortest
+ *   start_barrier_latency         from opening the gate until the host sees what stood behind it done, the shortest
  *   launch_and_wait      one small kernel, launched and waited for, the shortest
  *   first_launch_beside  host time of the first launch of a kernel while another kernel spins for 300 ms: near 300 ms
  *                        where loading waits for it (lazy loading)
@@ -187,7 +187,7 @@ static int probe_latencies(struct probe *p)
         TRY(wait_for(p->end));
         launch_us = fmin(launch_us, now_us() - start);
     }
-    put_figure("gate_latency", gate_us, "us");
+    put_figure("start_barrier_latency", gate_us, "us");
     put_figure("launch_and_wait", launch_us, "us");
 out:
     return rc;

@@ -25,9 +25,9 @@ struct bucket {
     int first_unit;   /* the lowest                                                     */
     int units, ready; /* how many have tensors in it, and how many of them came already */
     bool fused;       /* of several tensors that are copied in and out                  */
-    int whole, own;   /* buffers: all its gradients; the own shard, == whole without    */
-    int param_own, param_whole;
-    int emptied, reduced, gathered; /* operations, BB_NONE before: who last reads `whole`, who ends the reduction */
+    int full, shard;   /* buffers: all its gradients; the own shard, == whole without    */
+    int param_shard, param_full;
+    int last_read, reduced, gathered; /* operations, BB_NONE before: who last reads `whole`, who ends the reduction */
     const char *what, *gather_what;
 };
 
@@ -41,16 +41,16 @@ struct bb_sync {
     struct bb_script *script;
     struct bb_script_lane gradients, parameters, replicas, local, cross;
     struct bb_gradient_arrival *arrivals;
-    struct bb_buckets made;
+    struct bb_buckets bucketing;
     struct bucket *buckets;
     int n;
-    size_t held;                  /* elements of all units                          */
-    bool gathers_units, every;    /* bb_sync_gathers_parameters and more than one rank; bb_sync_reduces_every_micro_batch */
+    size_t n_elements;                  /* elements of all units                          */
+    bool gathers, every_micro_batch;    /* bb_sync_gathers_parameters and more than one rank; bb_sync_reduces_every_micro_batch */
     int next;                     /* the bucket that is to be reduced next, where their order is kept      */
-    int transients;               /* buffers that buckets share, 0: each has its own                       */
-    int *transient_op;            /* [transients] who empties it, BB_NONE                                  */
+    int n_shared;               /* buffers that buckets share, 0: each has its own                       */
+    int *shared_last_read;            /* [transients] who empties it, BB_NONE                                  */
     struct slot slots[SLOTS + 1]; /* the last one is that of the unit that both ends need */
-    int newest_slot, tied;   /* tied: that unit, BB_NONE                        */
+    int latest_slot, tied;   /* tied: that unit, BB_NONE                        */
 };
 
 /* ---- small parts ---- */
@@ -64,9 +64,9 @@ static int bucket_of_unit(const struct bb_sync *s, int unit)
 }
 
 /* The unit that both ends need, if it is gathered. */
-static int find_both_ends(const struct bb_sync *s)
+static int find_tied_unit(const struct bb_sync *s)
 {
-    for (int u = 0; u < s->spec.n_units && s->gathers_units; u++)
+    for (int u = 0; u < s->spec.n_units && s->gathers; u++)
         if (s->spec.units[u].tied && bucket_of_unit(s, u) != BB_NONE)
             return u;
     return BB_NONE;
@@ -88,7 +88,7 @@ static struct labels set_labels(struct bb_script *s, enum bb_phase phase, enum b
     return before;
 }
 
-static void put_back(struct bb_script *s, struct labels before)
+static void restore_labels(struct bb_script *s, struct labels before)
 {
     s->phase = before.phase;
     s->dtype = before.dtype;
@@ -157,29 +157,29 @@ static size_t bucket_multiple(const struct bb_sync *s)
     return pad ? pad / a * shards : shards;
 }
 
-static void describe_bucket(struct bb_sync *s, struct bucket *b, const struct bb_sync_bucket *made, int index)
+static void init_bucket(struct bb_sync *s, struct bucket *b, const struct bb_sync_bucket *bucketing, int index)
 {
     size_t multiple = bucket_multiple(s);
     int last = BB_NONE;
 
-    *b = (struct bucket){.count = bb_round_up(made->count, multiple),
-                         .fused = s->policy.kind == BB_SYNC_HOROVOD && made->n > 1,
-                         .whole = BB_NONE,
-                         .own = BB_NONE,
-                         .param_own = BB_NONE,
-                         .param_whole = BB_NONE,
-                         .emptied = BB_NONE,
+    *b = (struct bucket){.count = bb_round_up(bucketing->count, multiple),
+                         .fused = s->policy.kind == BB_SYNC_HOROVOD && bucketing->n > 1,
+                         .full = BB_NONE,
+                         .shard = BB_NONE,
+                         .param_shard = BB_NONE,
+                         .param_full = BB_NONE,
+                         .last_read = BB_NONE,
                          .reduced = BB_NONE,
                          .gathered = BB_NONE,
                          .first_unit = s->spec.n_units};
-    for (int i = made->first; i < made->first + made->n; i++) {
-        int unit = s->arrivals[s->made.members[i]].unit;
+    for (int i = bucketing->first; i < bucketing->first + bucketing->n; i++) {
+        int unit = s->arrivals[s->bucketing.members[i]].unit;
 
         b->units += unit != last;
         b->first_unit = unit < b->first_unit ? unit : b->first_unit;
         last = unit;
     }
-    if (s->gathers_units) {
+    if (s->gathers) {
         b->what = bb_script_text(s->script, bb_step_text(s->spec.step, "gradients of %s", s->spec.units[last].name));
         b->gather_what =
             bb_script_text(s->script, bb_step_text(s->spec.step, "parameters of %s", s->spec.units[last].name));
@@ -190,7 +190,7 @@ static void describe_bucket(struct bb_sync *s, struct bucket *b, const struct bb
 }
 
 /* Horovod rounds its threshold up so that every rank of a node has a whole number of atomic units of it. */
-static int make_buckets(struct bb_sync *s)
+static int fill_buckets(struct bb_sync *s)
 {
     double unit = s->policy.hierarchical ? s->spec.comms.n_local * 8.0 * FUSION_UNIT : 1;
     struct bb_bucket_rule rule = s->policy.rule;
@@ -198,15 +198,15 @@ static int make_buckets(struct bb_sync *s)
 
     TRY(n < 0 ? n : 0);
     for (int i = 0; i < n; i++)
-        s->held += s->arrivals[i].count;
+        s->n_elements += s->arrivals[i].count;
     if (bb_sync_gathers_parameters(s->policy.kind))
         rule = (struct bb_bucket_rule){.kind = BB_BUCKETS_SINGLE};
     rule.threshold_bytes = ceil(rule.threshold_bytes / unit) * unit;
-    TRY(bb_buckets_make(&s->made, &rule, s->arrivals, n, bb_dtypes[s->policy.grads].bytes, s->spec.comms.n));
-    s->n = s->made.n;
+    TRY(bb_buckets_make(&s->bucketing, &rule, s->arrivals, n, bb_dtypes[s->policy.grads].bytes, s->spec.comms.n));
+    s->n = s->bucketing.n;
     TRY(BB_NEW(s->buckets, s->n));
     for (int b = 0; b < s->n; b++)
-        describe_bucket(s, &s->buckets[b], &s->made.list[b], b);
+        init_bucket(s, &s->buckets[b], &s->bucketing.list[b], b);
 out:
     return rc;
 }
@@ -214,10 +214,10 @@ out:
 /* The buckets that hold tensors of the unit stand side by side. */
 static bool bucket_holds_unit(const struct bb_sync *s, int bucket, int unit)
 {
-    const struct bb_sync_bucket *made = &s->made.list[bucket];
+    const struct bb_sync_bucket *bucketing = &s->bucketing.list[bucket];
 
-    for (int i = made->first; i < made->first + made->n; i++)
-        if (s->arrivals[s->made.members[i]].unit == unit)
+    for (int i = bucketing->first; i < bucketing->first + bucketing->n; i++)
+        if (s->arrivals[s->bucketing.members[i]].unit == unit)
             return true;
     return false;
 }
@@ -234,7 +234,7 @@ static size_t largest_bucket(const struct bb_sync *s)
 }
 
 /* One more than a unit can fill, so that the next unit has room while they are emptied. */
-static int count_transients(const struct bb_sync *s)
+static int count_shared_buffers(const struct bb_sync *s)
 {
     int most = 0;
 
@@ -248,13 +248,13 @@ static int count_transients(const struct bb_sync *s)
     return most + 1 < s->n ? most + 1 : s->n;
 }
 
-static int add_transients(struct bb_sync *s, int buffers[])
+static int add_shared_buffers(struct bb_sync *s, int buffers[])
 {
-    s->transients = count_transients(s);
-    if (BB_NEW(s->transient_op, s->transients))
+    s->n_shared = count_shared_buffers(s);
+    if (BB_NEW(s->shared_last_read, s->n_shared))
         return -BB_EFAIL;
-    for (int t = 0; t < s->transients; t++) {
-        s->transient_op[t] = BB_NONE;
+    for (int t = 0; t < s->n_shared; t++) {
+        s->shared_last_read[t] = BB_NONE;
         buffers[t] = bb_script_buffer(s->script, "gradients", BB_USE_GRADIENTS, largest_bucket(s));
     }
     return 0;
@@ -265,18 +265,18 @@ static void add_own(struct bb_sync *s, struct bucket *b)
     size_t shard = b->count / (size_t)s->spec.comms.n;
     bool gathers = s->spec.comms.n > 1 && bb_sync_is_sharded(s->policy.kind);
 
-    b->own = b->whole;
+    b->shard = b->full;
     if (s->policy.hierarchical)
-        b->own = bb_script_buffer(s->script, "local shard", BB_USE_COMMUNICATION,
+        b->shard = bb_script_buffer(s->script, "local shard", BB_USE_COMMUNICATION,
                                   b->count / (size_t)s->spec.comms.n_local + b->count % (size_t)s->spec.comms.n_local);
     else if (gathers && !s->policy.reduce_whole)
-        b->own = bb_script_buffer(s->script, "gradient shard", BB_USE_GRADIENTS, shard);
+        b->shard = bb_script_buffer(s->script, "gradient shard", BB_USE_GRADIENTS, shard);
     if (!gathers)
         return;
     s->script->dtype = s->policy.params;
-    b->param_own = bb_script_buffer(s->script, "parameter shard", BB_USE_PARAMETERS, shard);
-    if (!s->gathers_units)
-        b->param_whole = bb_script_buffer(s->script, "parameters", BB_USE_PARAMETERS, b->count);
+    b->param_shard = bb_script_buffer(s->script, "parameter shard", BB_USE_PARAMETERS, shard);
+    if (!s->gathers)
+        b->param_full = bb_script_buffer(s->script, "parameters", BB_USE_PARAMETERS, b->count);
     s->script->dtype = s->policy.grads;
 }
 
@@ -286,18 +286,18 @@ static int add_buffers(struct bb_sync *s)
     int *buffers, rc;
 
     TRY(BB_NEW(buffers, s->n));
-    if (s->every)
-        TRY(add_transients(s, buffers));
+    if (s->every_micro_batch)
+        TRY(add_shared_buffers(s, buffers));
     for (int b = 0; b < s->n; b++) {
-        s->buckets[b].whole = s->every
-                                  ? buffers[b % s->transients]
+        s->buckets[b].full = s->every_micro_batch
+                                  ? buffers[b % s->n_shared]
                                   : bb_script_buffer(s->script, s->buckets[b].fused ? "fused gradients" : "gradients",
                                                      BB_USE_GRADIENTS, s->buckets[b].count);
         add_own(s, &s->buckets[b]);
     }
     s->script->dtype = s->policy.params;
     for (int i = 0; i <= SLOTS; i++) {
-        bool used = s->gathers_units && (i < SLOTS || s->tied != BB_NONE);
+        bool used = s->gathers && (i < SLOTS || s->tied != BB_NONE);
         size_t count = i < SLOTS ? largest_bucket(s) : used ? s->buckets[bucket_of_unit(s, s->tied)].count : 0;
 
         s->slots[i] = (struct slot){BB_NONE, BB_NONE, BB_NONE};
@@ -306,7 +306,7 @@ static int add_buffers(struct bb_sync *s)
     }
 out:
     free(buffers);
-    put_back(s->script, before);
+    restore_labels(s->script, before);
     return rc;
 }
 
@@ -340,14 +340,14 @@ int bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
     s->spec = *spec;
     s->policy = *spec->policy;
     s->script = spec->script;
-    s->gathers_units = bb_sync_gathers_parameters(s->policy.kind) && spec->comms.n > 1;
+    s->gathers = bb_sync_gathers_parameters(s->policy.kind) && spec->comms.n > 1;
     s->tied = BB_NONE;
     if (s->policy.kind >= BB_SYNC_PS)
         return bb_err(BB_EFAIL, "parameter servers are no kind of replicas");
-    TRY(make_buckets(s));
-    s->tied = find_both_ends(s);
+    TRY(fill_buckets(s));
+    s->tied = find_tied_unit(s);
     if (has_peers(s)) {
-        s->every = bb_sync_reduces_every_micro_batch(&s->policy);
+        s->every_micro_batch = bb_sync_reduces_every_micro_batch(&s->policy);
         add_lanes(s);
         TRY(add_buffers(s));
     }
@@ -360,17 +360,17 @@ void bb_sync_release(struct bb_sync *s)
 {
     if (!s)
         return;
-    bb_buckets_release(&s->made);
+    bb_buckets_release(&s->bucketing);
     free(s->arrivals);
     free(s->buckets);
-    free(s->transient_op);
+    free(s->shared_last_read);
     free(s);
 }
 
 /* ---- reductions ---- */
 
 /* To or from the last rank of the node: what its ranks do not divide, which stands behind their shares. */
-static int start_rooted(struct bb_sync *s, const struct bucket *b, enum bb_coll_kind kind, size_t share, size_t rest)
+static int start_remainder(struct bb_sync *s, const struct bucket *b, enum bb_coll_kind kind, size_t share, size_t rest)
 {
     struct bb_op op = bb_script_op(s->script, s->local, b->what);
     size_t shares = share * (size_t)s->spec.comms.n_local;
@@ -381,8 +381,8 @@ static int start_rooted(struct bb_sync *s, const struct bucket *b, enum bb_coll_
     op.redop = s->script->redop;
     op.peer = s->spec.comms.n_local - 1;
     op.count = rest;
-    op.src = there ? b->whole : b->own;
-    op.dst = there ? b->own : b->whole;
+    op.src = there ? b->full : b->shard;
+    op.dst = there ? b->shard : b->full;
     op.src_offset = there ? shares : share;
     op.dst_offset = there ? share : shares;
     return bb_script_start(s->script, &op);
@@ -390,22 +390,22 @@ static int start_rooted(struct bb_sync *s, const struct bucket *b, enum bb_coll_
 
 /* Reduce-scatter in the node, all-reduce across nodes, all-gather in the node. What the node's ranks do not divide goes
  * to its last rank, which takes it across behind its share, and comes back by broadcast. */
-static int reduce_by_levels(struct bb_sync *s, const struct bucket *b)
+static int reduce_hierarchically(struct bb_sync *s, const struct bucket *b)
 {
     size_t ranks = (size_t)s->spec.comms.n_local, share = b->count / ranks, rest = b->count % ranks;
     size_t across = share + (s->spec.holds_remainder ? rest : 0);
     int op = BB_NONE;
 
     if (share)
-        bb_script_collective(s->script, s->local, b->what, BB_REDUCE_SCATTER, share, b->whole, b->own);
+        bb_script_collective(s->script, s->local, b->what, BB_REDUCE_SCATTER, share, b->full, b->shard);
     if (rest)
-        start_rooted(s, b, BB_REDUCE, share, rest);
+        start_remainder(s, b, BB_REDUCE, share, rest);
     if (across)
-        op = bb_script_collective(s->script, s->cross, b->what, BB_ALL_REDUCE, across, b->own, b->own);
+        op = bb_script_collective(s->script, s->cross, b->what, BB_ALL_REDUCE, across, b->shard, b->shard);
     if (share)
-        op = bb_script_collective(s->script, s->local, b->what, BB_ALL_GATHER, share, b->own, b->whole);
+        op = bb_script_collective(s->script, s->local, b->what, BB_ALL_GATHER, share, b->shard, b->full);
     if (rest)
-        op = start_rooted(s, b, BB_BROADCAST, share, rest);
+        op = start_remainder(s, b, BB_BROADCAST, share, rest);
     return op;
 }
 
@@ -416,14 +416,14 @@ static void start_reduction(struct bb_sync *s, struct bucket *b)
     size_t shard = b->count / (size_t)c->n;
     int op = BB_NONE;
 
-    if (c->n > 1 && b->own != b->whole)
-        op = bb_script_collective(s->script, s->gradients, b->what, BB_REDUCE_SCATTER, shard, b->whole, b->own);
+    if (c->n > 1 && b->shard != b->full)
+        op = bb_script_collective(s->script, s->gradients, b->what, BB_REDUCE_SCATTER, shard, b->full, b->shard);
     else if (c->n > 1)
-        op = bb_script_collective(s->script, s->gradients, b->what, BB_ALL_REDUCE, b->count, b->whole, b->whole);
-    b->emptied = op;
+        op = bb_script_collective(s->script, s->gradients, b->what, BB_ALL_REDUCE, b->count, b->full, b->full);
+    b->last_read = op;
     if (c->n_replicas > 1)
-        op = bb_script_collective(s->script, s->replicas, b->what, BB_ALL_REDUCE, shard, b->own, b->own);
-    b->emptied = b->own == b->whole ? op : b->emptied;
+        op = bb_script_collective(s->script, s->replicas, b->what, BB_ALL_REDUCE, shard, b->shard, b->shard);
+    b->last_read = b->shard == b->full ? op : b->last_read;
     b->reduced = op;
 }
 
@@ -434,14 +434,14 @@ static void reduce_bucket(struct bb_sync *s, int index)
 
     b->ready = 0;
     if (b->fused)
-        add_copy(s, "copy in", b->count, BB_NONE, b->whole);
+        add_copy(s, "copy in", b->count, BB_NONE, b->full);
     if (s->policy.hierarchical)
-        b->reduced = reduce_by_levels(s, b);
+        b->reduced = reduce_hierarchically(s, b);
     else
         start_reduction(s, b);
-    if (s->transients)
-        s->transient_op[index % s->transients] = b->emptied;
-    put_back(s->script, before);
+    if (s->n_shared)
+        s->shared_last_read[index % s->n_shared] = b->last_read;
+    restore_labels(s->script, before);
 }
 
 /* Those that are full, in their order; one that is not holds up those behind it. */
@@ -466,19 +466,19 @@ static struct slot *take_slot(struct bb_sync *s)
 {
     struct slot *slot = slot_of(s, BB_NONE);
 
-    slot = slot ? slot : &s->slots[1 - s->newest_slot];
-    s->newest_slot = (int)(slot - s->slots);
+    slot = slot ? slot : &s->slots[1 - s->latest_slot];
+    s->latest_slot = (int)(slot - s->slots);
     return slot;
 }
 
-static int gather_bucket(struct bb_sync *s, int bucket, int whole)
+static int gather_bucket(struct bb_sync *s, int bucket, int full)
 {
     struct bucket *b = &s->buckets[bucket];
     struct labels before = set_labels(s->script, s->script->phase, s->policy.params, b->first_unit);
 
     b->gathered = bb_script_collective(s->script, s->parameters, b->gather_what, BB_ALL_GATHER,
-                                       b->count / (size_t)s->spec.comms.n, b->param_own, whole);
-    put_back(s->script, before);
+                                       b->count / (size_t)s->spec.comms.n, b->param_shard, full);
+    restore_labels(s->script, before);
     return b->gathered;
 }
 
@@ -505,7 +505,7 @@ static void use_unit(struct bb_sync *s, int unit, int next)
         bb_script_wait(s->script, slot->op);
     if (next >= 0 && next < s->spec.n_units && s->spec.units[next].chunk == s->spec.units[unit].chunk) {
         if (slot && slot < &s->slots[SLOTS])
-            s->newest_slot = (int)(slot - s->slots); /* not that one */
+            s->latest_slot = (int)(slot - s->slots); /* not that one */
         (void)ensure_gathered(s, next);
     }
 }
@@ -521,10 +521,10 @@ static void release_unit(struct bb_sync *s, int unit)
 /* All buckets, those that the forward needs first first. */
 static void gather_buckets(struct bb_sync *s)
 {
-    if (s->gathers_units || !bb_sync_is_sharded(s->policy.kind) || s->spec.comms.n == 1)
+    if (s->gathers || !bb_sync_is_sharded(s->policy.kind) || s->spec.comms.n == 1)
         return;
     for (int b = s->n - 1; b >= 0; b--)
-        (void)gather_bucket(s, b, s->buckets[b].param_whole);
+        (void)gather_bucket(s, b, s->buckets[b].param_full);
 }
 
 /* ---- the hooks ---- */
@@ -535,12 +535,12 @@ void bb_sync_begin_step(struct bb_sync *s)
 
     if (s->policy.overlap_gather)
         gather_buckets(s);
-    put_back(s->script, before);
+    restore_labels(s->script, before);
 }
 
 void bb_sync_before_forward(struct bb_sync *s, int unit)
 {
-    if (s->gathers_units)
+    if (s->gathers)
         use_unit(s, unit, unit + 1);
     for (int b = 0; b < s->n && s->policy.overlap_gather; b++)
         if (s->buckets[b].gathered != BB_NONE && bucket_holds_unit(s, b, unit)) {
@@ -553,19 +553,19 @@ void bb_sync_after_forward(struct bb_sync *s, int unit)
 {
     bool last = unit == s->spec.n_units - 1;
 
-    if (s->gathers_units && (unit != s->tied || last))
+    if (s->gathers && (unit != s->tied || last))
         release_unit(s, unit);
     if (s->tied != BB_NONE && last)
         release_unit(s, s->tied);
 }
 
 /* Full gradients that share buffers: the unit's must have been emptied. */
-static void make_room(struct bb_sync *s, int unit)
+static void wait_for_shared_buffers(struct bb_sync *s, int unit)
 {
     for (int b = 0; b < s->n; b++)
         if (s->buckets[b].ready == 0 && bucket_holds_unit(s, b, unit)) {
-            bb_script_wait(s->script, s->transient_op[b % s->transients]);
-            s->transient_op[b % s->transients] = BB_NONE;
+            bb_script_wait(s->script, s->shared_last_read[b % s->n_shared]);
+            s->shared_last_read[b % s->n_shared] = BB_NONE;
         }
 }
 
@@ -576,24 +576,24 @@ void bb_sync_before_backward(struct bb_sync *s, int unit)
 
     if (kept)
         bb_script_wait(s->script, kept->op);
-    if (s->gathers_units)
+    if (s->gathers)
         use_unit(s, unit, unit - 1);
-    if (s->transients)
-        make_room(s, unit);
+    if (s->n_shared)
+        wait_for_shared_buffers(s, unit);
 }
 
 void bb_sync_after_backward(struct bb_sync *s, int unit, bool last)
 {
-    if (s->gathers_units)
+    if (s->gathers)
         release_unit(s, unit);
-    if (!has_peers(s) || !(last || s->every))
+    if (!has_peers(s) || !(last || s->every_micro_batch))
         return;
     for (int b = 0; b < s->n; b++) {
         s->buckets[b].ready += bucket_holds_unit(s, b, unit);
-        if (s->every && s->buckets[b].ready == s->buckets[b].units)
+        if (s->every_micro_batch && s->buckets[b].ready == s->buckets[b].units)
             reduce_bucket(s, b);
     }
-    if (!s->every && !s->policy.no_overlap)
+    if (!s->every_micro_batch && !s->policy.no_overlap)
         reduce_in_order(s);
 }
 
@@ -601,7 +601,7 @@ void bb_sync_wait_reductions(struct bb_sync *s)
 {
     if (!has_peers(s))
         return;
-    if (!s->every)
+    if (!s->every_micro_batch)
         reduce_in_order(s);
     for (int b = 0; b < s->n; b++)
         bb_script_wait(s->script, s->buckets[b].reduced);
@@ -610,21 +610,21 @@ void bb_sync_wait_reductions(struct bb_sync *s)
 void bb_sync_finish_step(struct bb_sync *s)
 {
     struct labels before = set_labels(s->script, BB_PHASE_GRADIENTS, s->policy.grads, BB_NONE);
-    size_t own = s->held;
+    size_t shard = s->n_elements;
 
     bb_sync_wait_reductions(s);
     for (int b = 0; b < s->n && has_peers(s); b++)
         if (s->buckets[b].fused)
-            add_copy(s, "copy out", s->buckets[b].count, s->buckets[b].whole, BB_NONE);
+            add_copy(s, "copy out", s->buckets[b].count, s->buckets[b].full, BB_NONE);
     if (bb_sync_is_sharded(s->policy.kind))
-        own = (own + (size_t)s->spec.comms.n - 1) / (size_t)s->spec.comms.n;
+        shard = (shard + (size_t)s->spec.comms.n - 1) / (size_t)s->spec.comms.n;
     s->script->phase = BB_PHASE_OPTIMIZER;
     s->script->dtype = s->policy.params;
-    if (own)
+    if (shard)
         bb_sync_memory_kernel(s->script, s->spec.step, "optimizer",
                      &(struct bb_script_memory_kernel){
-                         .kind = s->policy.optimizer, .count = own, .times = 1, .src = BB_NONE, .dst = BB_NONE});
+                         .kind = s->policy.optimizer, .count = shard, .times = 1, .src = BB_NONE, .dst = BB_NONE});
     if (!s->policy.overlap_gather)
         gather_buckets(s);
-    put_back(s->script, before);
+    restore_labels(s->script, before);
 }

@@ -10,16 +10,16 @@
 #define FUSION_ALIGN_BYTES 16
 
 /* One making: the lists, and what is taken already. */
-struct filling {
+struct bucket_builder {
     struct bb_buckets *b;
     const struct bb_bucket_rule *rule;
     const struct bb_gradient_arrival *arrivals;
     int n, n_members;
     size_t element_bytes;
-    bool *taken;
+    bool *assigned;
 };
 
-static struct bb_sync_bucket *open_bucket(struct filling *f)
+static struct bb_sync_bucket *open_bucket(struct bucket_builder *f)
 {
     struct bb_sync_bucket *bucket = &f->b->list[f->b->n++];
 
@@ -27,10 +27,10 @@ static struct bb_sync_bucket *open_bucket(struct filling *f)
     return bucket;
 }
 
-static void take_tensor(struct filling *f, struct bb_sync_bucket *bucket, int i)
+static void append_tensor(struct bucket_builder *f, struct bb_sync_bucket *bucket, int i)
 {
     f->b->members[f->n_members++] = i;
-    f->taken[i] = true;
+    f->assigned[i] = true;
     bucket->n++;
     bucket->count += f->arrivals[i].count;
 }
@@ -51,7 +51,7 @@ double bb_bucket_limit(const struct bb_bucket_rule *r, size_t element_bytes, int
     }
 }
 
-static bool belongs_to_bucket(const struct filling *f, const struct bb_sync_bucket *bucket, int i, double limit)
+static bool fits_bucket(const struct bucket_builder *f, const struct bb_sync_bucket *bucket, int i, double limit)
 {
     double count = (double)bucket->count;
 
@@ -62,45 +62,45 @@ static bool belongs_to_bucket(const struct filling *f, const struct bb_sync_buck
     return count < limit;
 }
 
-static void fill_runs(struct filling *f, int replicas)
+static void fill_by_size(struct bucket_builder *f, int replicas)
 {
     for (int i = 0; i < f->n;) {
         double limit = bb_bucket_limit(f->rule, f->element_bytes, replicas, f->b->n);
         struct bb_sync_bucket *bucket = open_bucket(f);
 
         do
-            take_tensor(f, bucket, i++);
-        while (belongs_to_bucket(f, bucket, i, limit));
+            append_tensor(f, bucket, i++);
+        while (fits_bucket(f, bucket, i, limit));
     }
 }
 
 /* ---- fusion ---- */
 
-static double cycle_of(const struct filling *f, int i)
+static double cycle_of(const struct bucket_builder *f, int i)
 {
     return f->rule->cycle_us > 0 ? floor(f->arrivals[i].ready_us / f->rule->cycle_us) : 0;
 }
 
-static size_t padded_count(const struct filling *f, int i)
+static size_t padded_count(const struct bucket_builder *f, int i)
 {
     return bb_round_up(f->arrivals[i].count, FUSION_ALIGN_BYTES / f->element_bytes);
 }
 
 /* The bucket that begins with the oldest tensor that is not taken yet, and what else its cycle puts in. */
-static void fuse_cycle(struct filling *f, int oldest)
+static void fuse_cycle(struct bucket_builder *f, int oldest)
 {
     struct bb_sync_bucket *bucket = open_bucket(f);
     double bytes = (double)padded_count(f, oldest) * (double)f->element_bytes, passed = 0;
     size_t count = padded_count(f, oldest);
 
-    take_tensor(f, bucket, oldest);
+    append_tensor(f, bucket, oldest);
     for (int i = oldest + 1; i < f->n && cycle_of(f, i) == cycle_of(f, oldest); i++) {
         double more = (double)padded_count(f, i) * (double)f->element_bytes;
 
-        if (f->taken[i])
+        if (f->assigned[i])
             continue;
         if (f->arrivals[i].type == f->arrivals[oldest].type && bytes + more <= f->rule->threshold_bytes) {
-            take_tensor(f, bucket, i);
+            append_tensor(f, bucket, i);
             bytes += more;
             count += padded_count(f, i);
         } else if (bytes + (passed += more) > f->rule->threshold_bytes) {
@@ -111,31 +111,31 @@ static void fuse_cycle(struct filling *f, int oldest)
         bucket->count = count;
 }
 
-static void fill_fused(struct filling *f)
+static void fill_fused(struct bucket_builder *f)
 {
     for (int i = 0; i < f->n; i++)
-        if (!f->taken[i])
+        if (!f->assigned[i])
             fuse_cycle(f, i);
 }
 
 int bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule, const struct bb_gradient_arrival *arrivals,
                     int n, size_t element_bytes, int replicas)
 {
-    struct filling f = {.b = b, .rule = rule, .arrivals = arrivals, .n = n, .element_bytes = element_bytes};
+    struct bucket_builder f = {.b = b, .rule = rule, .arrivals = arrivals, .n = n, .element_bytes = element_bytes};
     int rc;
 
     *b = (struct bb_buckets){0};
-    TRY(BB_NEW(f.taken, n));
+    TRY(BB_NEW(f.assigned, n));
     TRY(BB_NEW(b->members, n));
     TRY(BB_NEW(b->list, n));
     if (rule->kind == BB_BUCKETS_FUSION)
         fill_fused(&f);
     else
-        fill_runs(&f, replicas);
+        fill_by_size(&f, replicas);
     for (int i = 0; rule->pad && i < b->n; i++)
         b->list[i].count = bb_round_up(b->list[i].count, rule->pad);
 out:
-    free(f.taken);
+    free(f.assigned);
     if (rc)
         bb_buckets_release(b);
     return rc;

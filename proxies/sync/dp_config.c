@@ -17,8 +17,8 @@ const char *const bb_dp_sync_names[BB_SYNC_PS + 1] = {
 #define MIB (1024.0 * 1024.0)
 
 /* DDP's usual limits, DeepSpeed's reduce_bucket_size, Horovod's HOROVOD_FUSION_THRESHOLD and HOROVOD_CYCLE_TIME. */
-static const double usual_cap_mib = 25, usual_first_mib = 1, deepspeed_elements = 5e8;
-static const double usual_threshold_bytes = 128 * MIB, usual_cycle_ms = 1;
+static const double default_cap_mib = 25, default_first_mib = 1, deepspeed_elements = 5e8;
+static const double default_threshold_bytes = 128 * MIB, default_cycle_ms = 1;
 static const size_t pad_elements = 65536;
 
 /* ---- what fits ---- */
@@ -46,14 +46,14 @@ static bool is_sgd(const struct bb_sync_options *o)
     return o->optimizer && strcmp(o->optimizer, "sgd") == 0;
 }
 
-static int refuse_unfit(const struct bb_proxy_config *c, enum bb_sync_kind kind)
+static int validate_options(const struct bb_proxy_config *c, enum bb_sync_kind kind)
 {
     const struct bb_sync_options *o = &c->sync;
     const struct {
         bool given;
         const char *option;
         unsigned kinds;
-    } asked[] = {
+    } given_options[] = {
         {o->bucket_rule, "bucket-rule", BUCKETED},
         {o->bucket_mb > 0, "bucket-mb", BUCKETED},
         {o->first_bucket_mb > 0, "first-bucket-mb", BUCKETED},
@@ -72,10 +72,10 @@ static int refuse_unfit(const struct bb_proxy_config *c, enum bb_sync_kind kind)
     };
     char text[160];
 
-    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
-        if (asked[i].given && !(asked[i].kinds & 1u << kind))
+    for (size_t i = 0; i < sizeof(given_options) / sizeof(given_options[0]); i++)
+        if (given_options[i].given && !(given_options[i].kinds & 1u << kind))
             return bb_err(BB_EUSAGE, "%s: --%s means nothing to %s; leave it out, or use it with %s", c->proxy,
-                          asked[i].option, bb_sync_names[kind], kinds_text(asked[i].kinds, text));
+                          given_options[i].option, bb_sync_names[kind], kinds_text(given_options[i].kinds, text));
     if (o->precision_aware && is_sgd(o)) /* Transformer Engine has an Adam that does so */
         return bb_err(BB_EUSAGE,
                       "%s: --use-precision-aware-optimizer means nothing to sgd; leave it out, or use it with "
@@ -93,20 +93,20 @@ static int resolve_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind,
                                         [BB_BUCKETS_DEEPSPEED] = "deepspeed",
                                         [BB_BUCKETS_SINGLE] = "single"};
     const struct bb_sync_options *o = &c->sync;
-    double first = o->first_bucket_mb > 0 ? o->first_bucket_mb : o->bucket_mb > 0 ? o->bucket_mb : usual_first_mib;
-    int usual = kind == BB_SYNC_HOROVOD ? BB_BUCKETS_FUSION
+    double first = o->first_bucket_mb > 0 ? o->first_bucket_mb : o->bucket_mb > 0 ? o->bucket_mb : default_first_mib;
+    int default_rule = kind == BB_SYNC_HOROVOD ? BB_BUCKETS_FUSION
                 : o->bucket_rule || kind != BB_SYNC_DISTRIBUTED || o->bucket_mb > 0 || o->first_bucket_mb > 0
                     ? BB_BUCKETS_DDP
                     : BB_BUCKETS_MEGATRON;
-    int which = bb_args_index(o->bucket_rule, words, usual);
+    int which = bb_args_index(o->bucket_rule, words, default_rule);
 
     *rule = (struct bb_bucket_rule){
         .kind = (enum bb_bucket_kind)which,
         .first_bytes = first * MIB,
-        .cap_bytes = (o->bucket_mb > 0 ? o->bucket_mb : usual_cap_mib) * MIB,
+        .cap_bytes = (o->bucket_mb > 0 ? o->bucket_mb : default_cap_mib) * MIB,
         .elements = which == BB_BUCKETS_DEEPSPEED ? deepspeed_elements : 0,
-        .threshold_bytes = o->fusion_threshold ? (double)o->fusion_threshold : usual_threshold_bytes,
-        .cycle_us = (o->cycle_ms > 0 ? o->cycle_ms : usual_cycle_ms) * 1000,
+        .threshold_bytes = o->fusion_threshold ? (double)o->fusion_threshold : default_threshold_bytes,
+        .cycle_us = (o->cycle_ms > 0 ? o->cycle_ms : default_cycle_ms) * 1000,
         .pad = o->pad_buckets ? pad_elements : 0,
     };
     if (which != BB_BUCKETS_DDP && (o->bucket_mb > 0 || o->first_bucket_mb > 0))
@@ -136,7 +136,7 @@ int bb_sync_resolve(const struct bb_proxy_config *c, enum bb_sync_kind kind, enu
         .shard = o->shard_size,
         .servers = o->servers,
     };
-    TRY(refuse_unfit(c, kind));
+    TRY(validate_options(c, kind));
     TRY(resolve_rule(c, kind, &p->rule));
 out:
     return rc;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const struct bb_sync_comms nobody = {.gradients = BB_NONE,
+static const struct bb_sync_comms no_comms = {.gradients = BB_NONE,
                                             .parameters = BB_NONE,
                                             .replicas = BB_NONE,
                                             .local = BB_NONE,
@@ -58,7 +58,7 @@ out:
 }
 
 /* How many neighbours of the group share a node, 0 where it is not the same number everywhere. */
-static int node_run(const struct bb_layout *l, int group, int gpus_per_node)
+static int ranks_per_node(const struct bb_layout *l, int group, int gpus_per_node)
 {
     int size = l->groups[group].size, run = 0, first = 0;
 
@@ -88,9 +88,9 @@ static int nearest_divisor(int n, int wanted, int least, int most)
 }
 
 /* Whether the group has several ranks on each of several nodes, as many on each. */
-static bool has_levels(const struct bb_layout *l, int group, int gpus_per_node)
+static bool has_hierarchy(const struct bb_layout *l, int group, int gpus_per_node)
 {
-    int run = gpus_per_node > 0 ? node_run(l, group, gpus_per_node) : 0;
+    int run = gpus_per_node > 0 ? ranks_per_node(l, group, gpus_per_node) : 0;
 
     return run > 1 && run < l->groups[group].size;
 }
@@ -99,16 +99,16 @@ static bool has_levels(const struct bb_layout *l, int group, int gpus_per_node)
 static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
 {
     for (int far = 1; far <= l->ranks; far++) {
-        if (has_levels(l, group, gpus_per_node - far))
+        if (has_hierarchy(l, group, gpus_per_node - far))
             return gpus_per_node - far;
-        if (has_levels(l, group, gpus_per_node + far))
+        if (has_hierarchy(l, group, gpus_per_node + far))
             return gpus_per_node + far;
     }
     return 0;
 }
 
 /* Nothing is said, and a node does not hold some but not all of the ranks. */
-static int refuse_shard(const struct group_split *k, int gpus_per_node, int run)
+static int shard_error(const struct group_split *k, int gpus_per_node, int run)
 {
     int size = k->step->layout.groups[k->group].size, near = nearest_divisor(size, gpus_per_node, 2, size - 1);
     const char *why = run == 0   ? "don't fill nodes evenly"
@@ -123,14 +123,14 @@ static int refuse_shard(const struct group_split *k, int gpus_per_node, int run)
 }
 
 /* The ranks of a shard group where nothing is said: all, or those of a node. */
-static int usual_shard(const struct group_split *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
+static int default_shard(const struct group_split *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
 {
     int size = k->step->layout.groups[k->group].size;
 
-    *run = p->kind == BB_SYNC_DISTRIBUTED ? size : node_run(&k->step->layout, k->group, gpus_per_node);
+    *run = p->kind == BB_SYNC_DISTRIBUTED ? size : ranks_per_node(&k->step->layout, k->group, gpus_per_node);
     if (p->kind == BB_SYNC_DISTRIBUTED || (*run > 1 && *run < size))
         return 0;
-    return refuse_shard(k, gpus_per_node, *run);
+    return shard_error(k, gpus_per_node, *run);
 }
 
 static int resolve_shard(const struct group_split *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
@@ -139,7 +139,7 @@ static int resolve_shard(const struct group_split *k, const struct bb_dp_config 
 
     *run = p->shard;
     if (!p->shard)
-        return usual_shard(k, p, gpus_per_node, run);
+        return default_shard(k, p, gpus_per_node, run);
     if (size % *run)
         return bb_err(BB_EUSAGE, "%s: shard groups of %d do not divide the %d ranks of %s; nearest: --shard-size %d",
                       k->step->proxy, *run, size, group_name(k), nearest_divisor(size, *run, 1, size));
@@ -189,7 +189,7 @@ out:
     return rc;
 }
 
-static int refuse_levels(const struct group_split *k, int gpus_per_node, const char *option, int run)
+static int hierarchy_error(const struct group_split *k, int gpus_per_node, const char *option, int run)
 {
     const struct bb_layout *l = &k->step->layout;
     int near = nearest_node(l, k->group, gpus_per_node);
@@ -209,10 +209,10 @@ int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node, 
     struct group_split k = {.step = step, .group = group, .inner_name = "local", .outer_name = "cross"};
     int size = step->layout.groups[group].size, rc;
 
-    *comms = nobody;
-    k.run = node_run(&step->layout, group, gpus_per_node);
-    if (!has_levels(&step->layout, group, gpus_per_node))
-        return refuse_levels(&k, gpus_per_node, option, k.run);
+    *comms = no_comms;
+    k.run = ranks_per_node(&step->layout, group, gpus_per_node);
+    if (!has_hierarchy(&step->layout, group, gpus_per_node))
+        return hierarchy_error(&k, gpus_per_node, option, k.run);
     TRY(split_group(&k));
     comms->n = size;
     comms->n_local = k.run;
@@ -229,7 +229,7 @@ int bb_sync_add_comms(struct bb_step *step, const struct bb_dp_config *p, int gr
 {
     int node = gpus_per_node > 0 ? gpus_per_node : step->layout.ranks;
 
-    *comms = nobody;
+    *comms = no_comms;
     if (group == BB_NONE || step->layout.groups[group].size < 2)
         return 0;
     if (p->hierarchical)

@@ -15,7 +15,7 @@ static const struct bb_cluster even = {.name = "even",
                                        .memory_gbps = 1000,
                                        .intra = {.gbps = 1},
                                        .inter = {.gbps = 1},
-                                       .contended = true,
+                                       .has_sharing = true,
                                        .sharing = {20, 2, 0}};
 
 static void predict_under(struct bb_step *step, const struct bb_cluster *cluster,
@@ -65,7 +65,7 @@ static void two_collectives_halve_a_link(void **state)
     predict(&step, &even);
     step_is(0, 35); /* one after the other */
     assert_int_equal(p.bottleneck.comm_slowed_ns, 0);
-    alone.contended = false;
+    alone.has_sharing = false;
     make_two(&step, 10, 10, 0);
     predict(&step, &alone);
     step_is(0, 10);
@@ -218,9 +218,9 @@ static void nothing_changes_where_nothing_meets(void **state)
 
     (void)state;
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &contended), 0);
-    assert_true(contended.contended);
+    assert_true(contended.has_sharing);
     apart = contended;
-    apart.contended = false;
+    apart.has_sharing = false;
     for (size_t i = 0; i < ROWS(lines); i++) {
         struct bb_step step;
         int64_t step_ns;
@@ -385,7 +385,7 @@ static void a_slow_nic_slows_its_collective(void **state)
     predict_under(&step, &even, &slow);
     step_is(0, 10 + 4 * transfer);
     assert_int_equal(p.n_classes, 2); /* the rank of that NIC, and the others */
-    apart.contended = false;
+    apart.has_sharing = false;
     make_alike(&step, 16);
     bb_prediction_release(&p);
     assert_int_equal(bb_predict_under(&step, &apart, &slow, &p), -BB_EUSAGE);

@@ -155,7 +155,7 @@ static void operations_of_a_communicator_follow_each_other(void **state)
 static void load_machine(struct bb_cluster *cluster)
 {
     assert_int_equal(bb_cluster_load("h100-sxm-ib", cluster), 0);
-    cluster->shares = false; /* beside something shorter, what is on the path may become quicker */
+    cluster->has_sharing = false; /* beside something shorter, what is on the path may become quicker */
 }
 
 static int64_t step_ns_of(const struct bb_step *step, const struct bb_cluster *cluster)

@@ -6,7 +6,7 @@
 #include "bootstrap/results/results.h"
 #include "collectives/sweep/case_fields.h"
 #include "proxies/bench_plan/case_time.h"
-#include "proxies/bench_plan/uneven_case.h"
+#include "proxies/bench_plan/perturbed_case.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -90,7 +90,7 @@ static int predict_row(const struct table *t, const struct bb_case *c, struct sh
     TRY(bb_case_time(p->cluster, c, &time));
     t->sample_us[0] = (double)time.ns / 1e3;
     if (!is_even(p))
-        TRY(bb_uneven_case_us(p->cluster, p->conditions, c, t->sample_us, count_samples(p)));
+        TRY(bb_perturbed_case_us(p->cluster, p->conditions, c, t->sample_us, count_samples(p)));
     TRY(bb_stats_of(t->sample_us, (size_t)count_samples(p), &s->time_us));
     us = s->time_us.p50;
     memcpy(s->algorithm, time.algorithm, sizeof(s->algorithm));
@@ -240,7 +240,7 @@ static void print_head(const struct bb_bench_plan *p, FILE *out)
 static int refuse_uneven(const struct bb_bench_plan *p)
 {
     for (int i = 0; i < p->sweep->n_colls && !is_even(p); i++) {
-        const int coll = p->sweep->colls[i], most = bb_uneven_case_ranks((enum bb_coll_kind)coll);
+        const int coll = p->sweep->colls[i], most = bb_perturbed_case_max_ranks((enum bb_coll_kind)coll);
 
         if (p->ranks > most)
             return bb_err(BB_EUSAGE, "%s on %d ranks, expected at most %d with --%s; nearest: --ranks %d",

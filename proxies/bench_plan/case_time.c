@@ -2,7 +2,7 @@
 #include "proxies/bench_plan/case_time.h"
 
 #include "bootstrap/base/grow.h"
-#include "proxies/bench_plan/uneven_exchange.h"
+#include "proxies/bench_plan/alltoallv_time.h"
 #include "proxies/machine/exchanges.h"
 #include "proxies/machine/fabric.h"
 
@@ -164,7 +164,7 @@ int bb_case_time(const struct bb_cluster *cl, const struct bb_case *c, struct bb
 
     *time = (struct bb_case_time){0};
     if (flags & BB_COLL_VARIABLE_COUNTS)
-        return bb_uneven_exchange_ns(cl, c, &time->ns);
+        return bb_alltoallv_time_ns(cl, c, &time->ns);
     if (flags & BB_COLL_ROUNDS)
         return time_hypercube(cl, c, time);
     if (bb_colls[c->kind].from == BB_FROM_PREVIOUS)

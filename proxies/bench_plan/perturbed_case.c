@@ -1,5 +1,5 @@
-/* uneven_case.c - see uneven_case.h. Nothing is launched by a host: ranks come together, as those of bench do. */
-#include "proxies/bench_plan/uneven_case.h"
+/* perturbed_case.c - see perturbed_case.h. Nothing is launched by a host: ranks come together, as those of bench do. */
+#include "proxies/bench_plan/perturbed_case.h"
 
 #include "bootstrap/base/grow.h"
 #include "proxies/simulate/predict.h"
@@ -15,7 +15,7 @@ static bool is_apart(enum bb_coll_kind kind)
     return bb_colls[kind].flags & (BB_COLL_VARIABLE_COUNTS | BB_COLL_ROUNDS);
 }
 
-int bb_uneven_case_ranks(enum bb_coll_kind kind)
+int bb_perturbed_case_max_ranks(enum bb_coll_kind kind)
 {
     return is_apart(kind) ? MOST_APART : MOST_ALIKE;
 }
@@ -180,7 +180,7 @@ static double sample_ns(const struct bb_prediction *p, const struct bb_condition
     return most_ns;
 }
 
-int bb_uneven_case_us(const struct bb_cluster *cluster, const struct bb_conditions *conditions, const struct bb_case *c,
+int bb_perturbed_case_us(const struct bb_cluster *cluster, const struct bb_conditions *conditions, const struct bb_case *c,
                       double *us, int samples)
 {
     struct bb_conditions of_sample = *conditions;

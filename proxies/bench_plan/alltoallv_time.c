@@ -1,5 +1,5 @@
-/* uneven_exchange.c - see uneven_exchange.h. */
-#include "proxies/bench_plan/uneven_exchange.h"
+/* alltoallv_time.c - see alltoallv_time.h. */
+#include "proxies/bench_plan/alltoallv_time.h"
 
 #include "bootstrap/base/grow.h"
 #include "proxies/machine/exchanges.h"
@@ -44,7 +44,7 @@ static int64_t last_end_ns(const struct bb_cluster *cl, const struct bb_case *c,
     return last_ns;
 }
 
-int bb_uneven_exchange_ns(const struct bb_cluster *cluster, const struct bb_case *c, int64_t *ns)
+int bb_alltoallv_time_ns(const struct bb_cluster *cluster, const struct bb_case *c, int64_t *ns)
 {
     struct bb_exchange *exchanges;
     int rc = BB_NEW(exchanges, c->ranks);

@@ -56,7 +56,7 @@ static int refuse_slow_ranks(const struct bb_slow *slow, const char *name)
     return 0;
 }
 
-int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *words, bool check_only, int argc, char **argv)
+int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *positionals, bool check_only, int argc, char **argv)
 {
     struct bb_cluster cluster;
     struct bb_sweep sweep = {0};
@@ -66,11 +66,11 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
     json_t *rows = json || csv ? json_array() : NULL;
     int rc;
 
-    TRY(refuse_collective(o, words->word[0]));
+    TRY(refuse_collective(o, positionals->word[0]));
     TRY(bb_plan_conditions(o, &conditions));
-    TRY(refuse_slow_ranks(&conditions.slow, words->word[0]));
+    TRY(refuse_slow_ranks(&conditions.slow, positionals->word[0]));
     TRY(bb_results_validate(json, csv));
-    TRY(bb_bench_resolve_cases(&o->bench, &sweep, words));
+    TRY(bb_bench_resolve_cases(&o->bench, &sweep, positionals));
     TRY(bb_bench_plan_refuse(&p));
     if (check_only)
         goto out;
@@ -82,7 +82,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
         TRY(bb_plan_write_rows(csv, rows));
     if (json)
         TRY(bb_json_save(json, "the plan's JSON",
-                         bb_bench_plan_json(&p, bb_json_options(o->words, o), json_incref(rows)), 0));
+                         bb_bench_plan_json(&p, bb_json_options(o->positionals, o), json_incref(rows)), 0));
 out:
     json_decref(rows);
     bb_bench_release_sweep(&sweep);

@@ -100,9 +100,9 @@ static const struct bb_opts step_words = {.tables = step_tables};
 static const struct bb_opts collective_words = {.tables = collective_tables};
 
 /* --export goal step.goal: the option takes the format, and the file is the last word. */
-static int take_export_file(struct bb_plan_options *o, struct bb_positionals *words)
+static int take_export_file(struct bb_plan_options *o, struct bb_positionals *positionals)
 {
-    const char *last = words->n > 1 ? words->word[words->n - 1] : "";
+    const char *last = positionals->n > 1 ? positionals->word[positionals->n - 1] : "";
     int number;
 
     if (!o->export)
@@ -111,12 +111,12 @@ static int take_export_file(struct bb_plan_options *o, struct bb_positionals *wo
         return bb_err(BB_EUSAGE, "--export needs the name of a file: --export %s FILE%s%s", o->export,
                       *last ? "; for a file of this name write ./" : "", last);
     o->export_file = last;
-    words->n--;
+    positionals->n--;
     return 0;
 }
 
 /* A forecast takes the machine's own rates, unless it is told others. Before the proxy's defaults come in. */
-static int configure(struct bb_plan_options *o, const struct bb_positionals *words, const struct bb_proxy **proxy)
+static int configure(struct bb_plan_options *o, const struct bb_positionals *positionals, const struct bb_proxy **proxy)
 {
     const bool given = o->config.tflops > 0 || o->config.forward_us > 0 || o->config.backward_us > 0;
     const bool bare = !given && !o->config.compute;
@@ -131,7 +131,7 @@ static int configure(struct bb_plan_options *o, const struct bb_positionals *wor
         o->config.transformer.seed = o->seed;
     if (o->cluster) /* which has nodes, whatever the step is made of */
         o->config.gpus_per_node = 0;
-    TRY(bb_proxy_configure(&o->config, words, proxy));
+    TRY(bb_proxy_configure(&o->config, positionals, proxy));
     o->config.gpus_per_node = gpus_per_node;
     o->forecast = o->cluster && bare && (*proxy)->features & BB_FEATURE_TRANSFORMER;
     if (o->forecast)
@@ -142,7 +142,7 @@ out:
 }
 
 /* Words of the wrong kind get the nearest of the right one. */
-static int find_proxy(struct bb_plan_options *o, struct bb_positionals *words, const struct bb_proxy **proxy)
+static int find_proxy(struct bb_plan_options *o, struct bb_positionals *positionals, const struct bb_proxy **proxy)
 {
     const char *names[BB_COLL_KIND_COUNT + 64], *near, *changed;
     const struct bb_opt_table *collective = &tables[1];
@@ -151,11 +151,11 @@ static int find_proxy(struct bb_plan_options *o, struct bb_positionals *words, c
 
     while (n < sizeof(names) / sizeof(names[0]) && (names[n] = word_at(n)))
         n++;
-    near = words->n > 0 && !bb_proxy_exists(words->word[0]) ? bb_nearest(words->word[0], names, n) : NULL;
+    near = positionals->n > 0 && !bb_proxy_exists(positionals->word[0]) ? bb_nearest(positionals->word[0], names, n) : NULL;
     if (near && bb_coll_find(near) >= 0)
-        return bb_err(BB_EUSAGE, "unknown proxy or collective '%s', did you mean '%s'?", words->word[0], near);
-    TRY(take_export_file(o, words));
-    TRY(configure(o, words, proxy));
+        return bb_err(BB_EUSAGE, "unknown proxy or collective '%s', did you mean '%s'?", positionals->word[0], near);
+    TRY(take_export_file(o, positionals));
+    TRY(configure(o, positionals, proxy));
     changed = bb_opts_changed(collective, o);
     if (changed)
         return bb_err(BB_EUSAGE, "%s: --%s is of collectives; leave it out", (*proxy)->name, changed);
@@ -175,9 +175,9 @@ out:
     return rc;
 }
 
-static bool is_collective(const struct bb_positionals *words)
+static bool is_collective(const struct bb_positionals *positionals)
 {
-    return words->n > 0 && (strcmp(words->word[0], "all") == 0 || bb_coll_find(words->word[0]) >= 0);
+    return positionals->n > 0 && (strcmp(positionals->word[0], "all") == 0 || bb_coll_find(positionals->word[0]) >= 0);
 }
 
 int bb_plan_main(int argc, char **argv)
@@ -185,15 +185,15 @@ int bb_plan_main(int argc, char **argv)
     const struct bb_proxy *proxy;
     struct bb_plan_options o = {0};
     struct bb_proxy_config asked;
-    struct bb_positionals words;
+    struct bb_positionals positionals;
     int rc;
 
-    TRY(bb_opts_parse(&set, &o, argc, argv, &words, stdout));
-    o.words = is_collective(&words) ? &collective_words : &step_words;
-    if (is_collective(&words))
-        return bb_plan_collectives(&o, &words, false, argc, argv);
+    TRY(bb_opts_parse(&set, &o, argc, argv, &positionals, stdout));
+    o.positionals = is_collective(&positionals) ? &collective_words : &step_words;
+    if (is_collective(&positionals))
+        return bb_plan_collectives(&o, &positionals, false, argc, argv);
     asked = o.config;
-    TRY(find_proxy(&o, &words, &proxy));
+    TRY(find_proxy(&o, &positionals, &proxy));
     TRY(refuse_step(&o, proxy));
     TRY(bb_plan_exports_check(o.files));
     if (o.export)
@@ -210,15 +210,15 @@ int bb_plan_check(int argc, char **argv)
 {
     const struct bb_proxy *proxy;
     struct bb_plan_options o = {0};
-    struct bb_positionals words;
+    struct bb_positionals positionals;
     int rc = bb_opts_check(&set, argc, argv);
 
     TRY(rc);
-    TRY(bb_opts_parse(&set, &o, argc, argv, &words, stdout));
-    if (is_collective(&words)) {
-        TRY(bb_plan_collectives(&o, &words, true, argc, argv));
+    TRY(bb_opts_parse(&set, &o, argc, argv, &positionals, stdout));
+    if (is_collective(&positionals)) {
+        TRY(bb_plan_collectives(&o, &positionals, true, argc, argv));
     } else {
-        TRY(find_proxy(&o, &words, &proxy));
+        TRY(find_proxy(&o, &positionals, &proxy));
         TRY(refuse_step(&o, proxy));
     }
     if (o.config.model)

@@ -15,7 +15,7 @@
 #include <jansson.h>
 
 struct bb_plan_options {
-    const struct bb_opts *words; /* what the options of its JSON are: those that mean something to it */
+    const struct bb_opts *positionals; /* what the options of its JSON are: those that mean something to it */
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
     const char *export, *export_file; /* its format, and the last word */
@@ -43,7 +43,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
 
 /* ---- collectives: plan_collectives.c. check_only: the words alone ---- */
 
-int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *words, bool check_only, int argc,
+int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *positionals, bool check_only, int argc,
                         char **argv) BB_MUST_CHECK;
 
 /* ---- what they share: plan_resolve.c ---- */

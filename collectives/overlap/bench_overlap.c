@@ -31,11 +31,11 @@ static struct bb_case case_of(const struct overlap *v, size_t bytes)
 
     return (struct bb_case){
         .kind = v->options.kind,
-        .dtype = (int)v->options.product.dtype,
+        .dtype = (int)v->options.gemm_shape.dtype,
         .redop = flags & BB_COLL_REDUCES ? BB_SUM : BB_COPY,
         .root = flags & BB_COLL_ROOTED ? 0 : -1,
         .ranks = ranks,
-        .count = bb_coll_count(v->options.kind, bytes, ranks, bb_dtypes[v->options.product.dtype].bytes)};
+        .count = bb_coll_count(v->options.kind, bytes, ranks, bb_dtypes[v->options.gemm_shape.dtype].bytes)};
 }
 
 /* Sizes of which a rank gets nothing, which only the number of ranks tells. */
@@ -114,7 +114,7 @@ static const struct bb_field fields[] = {
 static void print_head(const struct overlap *v)
 {
     const char *from_outside = getenv("NCCL_MAX_CTAS") ? "NCCL_MAX_CTAS" : "NCCL_MIN_CTAS";
-    const struct bb_gemm_shape *s = &v->options.product;
+    const struct bb_gemm_shape *s = &v->options.gemm_shape;
     FILE *out = v->session.out;
 
     bb_session_print_head(&v->session);
@@ -151,13 +151,13 @@ static double busbw_gbps(const struct bb_overlap_work *work, const struct bb_sta
 
 static double tflops_of(const struct overlap *v, const struct bb_overlap_work *work, const struct bb_stats *time_us)
 {
-    return time_us->p50 > 0 ? work->gemms * bb_gemm_flops(&v->options.product) / time_us->p50 / 1e6 : NAN;
+    return time_us->p50 > 0 ? work->gemms * bb_gemm_flops(&v->options.gemm_shape) / time_us->p50 / 1e6 : NAN;
 }
 
 static struct row make_row(const struct overlap *v, const struct bb_overlap_work *work,
                            const struct bb_cta_limit *limit, const struct bb_overlap_result *r)
 {
-    const struct bb_gemm_shape *s = &v->options.product;
+    const struct bb_gemm_shape *s = &v->options.gemm_shape;
     const struct bb_case *c = &work->c;
     double us[BB_OVERLAP_TIMES];
     struct row row = {.collective = bb_colls[c->kind].name,
@@ -207,7 +207,7 @@ static int put_row(struct overlap *v, const struct bb_overlap_work *work, const 
 
 /* ---- a size ---- */
 
-/* How many of each, from one product and collective on their own; the same work for all limits. */
+/* How many of each, from one gemm_shape and collective on their own; the same work for all limits. */
 static int choose_counts(struct overlap *v, struct bb_overlap_work *work)
 {
     struct bb_overlap_result r;
@@ -338,7 +338,7 @@ static int make_context(struct overlap *v)
     int rc;
 
     TRY(check_sizes(v));
-    TRY(bb_session_check_memory(&v->session, bb_overlap_context_bytes(&v->options.product, slot_bytes(v), v->session.memory),
+    TRY(bb_session_check_memory(&v->session, bb_overlap_context_bytes(&v->options.gemm_shape, slot_bytes(v), v->session.memory),
                           "lower --sizes or --gemm"));
     TRY(make_comms(v));
     v->ctx = (struct bb_overlap_context){.world = &v->session.world,
@@ -347,8 +347,8 @@ static int make_context(struct overlap *v)
                                          .observer = &v->session.observer,
                                          .repeats = v->options.repeats,
                                          .warmup = v->options.warmup,
-                                         .gated = !v->session.shared_gpu};
-    TRY(bb_overlap_context_init(&v->ctx, &v->options.product, slot_bytes(v)));
+                                         .delay_start = !v->session.shared_gpu};
+    TRY(bb_overlap_context_init(&v->ctx, &v->options.gemm_shape, slot_bytes(v)));
 out:
     return rc;
 }
@@ -358,7 +358,7 @@ static void warn_of_emulation(const struct overlap *v)
 {
     const char *data = getenv("EMU_DATA");
 
-    if (v->session.device.emulated && v->session.world.rank == 0 && bb_gemm_flops(&v->options.product) > 1e9 &&
+    if (v->session.device.emulated && v->session.world.rank == 0 && bb_gemm_flops(&v->options.gemm_shape) > 1e9 &&
         !(data && strcmp(data, "off") == 0))
         bb_warn("emulated GPUs compute on the CPU, which takes very long: lower --gemm, or EMU_DATA=off for times "
                 "alone");

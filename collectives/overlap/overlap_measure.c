@@ -1,7 +1,7 @@
 /*
  * overlap_measure.c - the samples of `busbar bench overlap`.
  *
- * One collective gathers the ranks. Behind it a gate kernel holds the common start back, long enough for the host to
+ * One collective gathers the ranks. Behind it a start kernel holds the common start back, long enough for the host to
  * enqueue all of the work behind it, so that neither launch cost nor a late rank is in any time. The three samples
  * (alone, alone, both) follow one another within each repeat, so that a drift of clocks meets all of them.
  */
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 enum { ALIGN = 512, CANARY = 0x5a, BLOCK_BYTES = 1 << 20 };
-enum { GATE_US = 50, GATE_US_PER_CALL = 10 }; /* the host enqueues faster than that */
+enum { START_DELAY_US = 50, START_DELAY_US_PER_CALL = 10 }; /* the host enqueues faster than that */
 
 /* ---- the context ---- */
 
@@ -27,26 +27,26 @@ static size_t matrix_bytes(const struct bb_gemm_shape *s)
            bb_round_up(bb_gemm_c_bytes(s), ALIGN);
 }
 
-size_t bb_overlap_context_bytes(const struct bb_gemm_shape *product, size_t slot_bytes, const struct bb_allocator *from)
+size_t bb_overlap_context_bytes(const struct bb_gemm_shape *gemm_shape, size_t slot_bytes, const struct bb_allocator *from)
 {
-    return bb_guarded_cost(matrix_bytes(product)) + bb_guarded_takes(2 * slot_bytes, from) + BB_GEMM_WORKSPACE;
+    return bb_guarded_cost(matrix_bytes(gemm_shape)) + bb_guarded_takes(2 * slot_bytes, from) + BB_GEMM_WORKSPACE;
 }
 
 static int make_streams(struct bb_overlap_context *ctx)
 {
-    int least, greatest, rc;
+    int min_collectives, greatest, rc;
 
-    TRY(BB_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest)));
-    TRY(BB_CUDA(cudaStreamCreateWithPriority(&ctx->compute, cudaStreamNonBlocking, least)));
+    TRY(BB_CUDA(cudaDeviceGetStreamPriorityRange(&min_collectives, &greatest)));
+    TRY(BB_CUDA(cudaStreamCreateWithPriority(&ctx->compute, cudaStreamNonBlocking, min_collectives)));
     TRY(BB_CUDA(cudaStreamCreateWithPriority(&ctx->comm, cudaStreamNonBlocking, greatest)));
-    TRY(BB_CUDA(cudaStreamCreateWithPriority(&ctx->gate, cudaStreamNonBlocking, greatest)));
-    TRY(BB_CUDA(cudaEventCreate(&ctx->gathered)));
+    TRY(BB_CUDA(cudaStreamCreateWithPriority(&ctx->start, cudaStreamNonBlocking, greatest)));
+    TRY(BB_CUDA(cudaEventCreate(&ctx->ranks_ready)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->begin)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->compute_end)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->comm_end)));
     bb_nvtx_name_stream(&ctx->nvtx, ctx->compute, "compute");
     bb_nvtx_name_stream(&ctx->nvtx, ctx->comm, "collectives");
-    bb_nvtx_name_stream(&ctx->nvtx, ctx->gate, "gate");
+    bb_nvtx_name_stream(&ctx->nvtx, ctx->start, "start");
 out:
     return rc;
 }
@@ -75,13 +75,13 @@ static int fill_matrices(struct bb_overlap_context *ctx, enum bb_dtype_id dtype)
         TRY(BB_CUDA(cudaMemcpyAsync(area + done, area, more, cudaMemcpyDeviceToDevice, ctx->compute)));
         done += more;
     }
-    TRY(bb_stream_wait(ctx->world, ctx->compute, "data of the product", NULL, NULL));
+    TRY(bb_stream_wait(ctx->world, ctx->compute, "data of the gemm_shape", NULL, NULL));
 out:
     free(block);
     return rc;
 }
 
-int bb_overlap_context_init(struct bb_overlap_context *ctx, const struct bb_gemm_shape *product, size_t slot_bytes)
+int bb_overlap_context_init(struct bb_overlap_context *ctx, const struct bb_gemm_shape *gemm_shape, size_t slot_bytes)
 {
     size_t samples = (size_t)BB_OVERLAP_TIMES * (size_t)ctx->repeats;
     int rc;
@@ -93,12 +93,12 @@ int bb_overlap_context_init(struct bb_overlap_context *ctx, const struct bb_gemm
         return bb_err(BB_EFAIL, "no memory for %zu samples", samples);
     TRY(make_streams(ctx));
     TRY(BB_CUDA(cudaMalloc((void **)&ctx->verdict, 2 * sizeof *ctx->verdict)));
-    TRY(bb_guarded_init(&ctx->matrices, matrix_bytes(product), &bb_cuda_allocator, ctx->compute));
+    TRY(bb_guarded_init(&ctx->matrices, matrix_bytes(gemm_shape), &bb_cuda_allocator, ctx->compute));
     TRY(bb_guarded_init(&ctx->slots, 2 * slot_bytes, ctx->memory, ctx->comm));
     TRY(bb_stream_wait(ctx->world, ctx->comm, "preparation of buffers", NULL, NULL));
-    TRY(fill_matrices(ctx, product->dtype));
+    TRY(fill_matrices(ctx, gemm_shape->dtype));
     TRY(bb_gemm_lib_init(&ctx->lib, BB_GEMM_WORKSPACE));
-    TRY(bb_gemm_init(&ctx->gemm, &ctx->lib, product));
+    TRY(bb_gemm_init(&ctx->gemm, &ctx->lib, gemm_shape));
 out:
     return rc;
 }
@@ -114,8 +114,8 @@ void bb_overlap_context_release(struct bb_overlap_context *ctx)
     bb_event_destroy(ctx->comm_end);
     bb_event_destroy(ctx->compute_end);
     bb_event_destroy(ctx->begin);
-    bb_event_destroy(ctx->gathered);
-    bb_stream_destroy(ctx->gate);
+    bb_event_destroy(ctx->ranks_ready);
+    bb_stream_destroy(ctx->start);
     bb_stream_destroy(ctx->comm);
     bb_stream_destroy(ctx->compute);
     bb_nvtx_release(&ctx->nvtx);
@@ -154,7 +154,7 @@ static int launch_collectives(struct bb_overlap_context *ctx, const struct bb_ov
     return rc;
 }
 
-static int launch_products(struct bb_overlap_context *ctx, int n)
+static int launch_gemms(struct bb_overlap_context *ctx, int n)
 {
     const struct bb_gemm_shape *s = &ctx->gemm.shape;
     unsigned char *a = ctx->matrices.area, *b = a + bb_round_up(bb_gemm_a_bytes(s), ALIGN),
@@ -177,17 +177,17 @@ out:
 }
 
 /* The event `begin`: after all ranks have come, and after the host has had time to enqueue `calls`. */
-static int open_gate(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int calls)
+static int enqueue_start(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int calls)
 {
     int rc;
 
     TRY(bb_world_barrier(ctx->world, "start of a sample"));
     TRY(launch_collectives(ctx, work, 1, false));
-    TRY(BB_CUDA(cudaEventRecord(ctx->gathered, ctx->comm)));
-    TRY(BB_CUDA(cudaStreamWaitEvent(ctx->gate, ctx->gathered, 0)));
-    if (ctx->gated)
-        TRY(bb_spin(1, (int64_t)(GATE_US + GATE_US_PER_CALL * calls) * 1000, ctx->gate));
-    TRY(BB_CUDA(cudaEventRecord(ctx->begin, ctx->gate)));
+    TRY(BB_CUDA(cudaEventRecord(ctx->ranks_ready, ctx->comm)));
+    TRY(BB_CUDA(cudaStreamWaitEvent(ctx->start, ctx->ranks_ready, 0)));
+    if (ctx->delay_start)
+        TRY(bb_spin(1, (int64_t)(START_DELAY_US + START_DELAY_US_PER_CALL * calls) * 1000, ctx->start));
+    TRY(BB_CUDA(cudaEventRecord(ctx->begin, ctx->start)));
     TRY(BB_CUDA(cudaStreamWaitEvent(ctx->comm, ctx->begin, 0)));
     TRY(BB_CUDA(cudaStreamWaitEvent(ctx->compute, ctx->begin, 0)));
 out:
@@ -200,10 +200,10 @@ static int take_sample(struct bb_overlap_context *ctx, const struct bb_overlap_w
 {
     int rc;
 
-    TRY(open_gate(ctx, work, gemms + collectives));
+    TRY(enqueue_start(ctx, work, gemms + collectives));
     TRY(launch_collectives(ctx, work, collectives, ends_row));
     TRY(BB_CUDA(cudaEventRecord(ctx->comm_end, ctx->comm)));
-    TRY(launch_products(ctx, gemms));
+    TRY(launch_gemms(ctx, gemms));
     TRY(BB_CUDA(cudaEventRecord(ctx->compute_end, ctx->compute)));
     TRY(wait_all(ctx, work));
     TRY(bb_event_us(ctx->begin, ctx->compute_end, compute_us));
@@ -247,7 +247,7 @@ out:
 
 static struct bb_pattern pattern_of(const struct bb_overlap_context *ctx, const struct bb_case *c)
 {
-    return bb_pattern_of(&bb_dtypes[c->dtype], c->redop, c->ranks, bb_mix(ctx->passes));
+    return bb_pattern_of(&bb_dtypes[c->dtype], c->redop, c->ranks, bb_mix(ctx->runs));
 }
 
 static int prepare_data(struct bb_overlap_context *ctx, const struct bb_overlap_work *work)
@@ -256,7 +256,7 @@ static int prepare_data(struct bb_overlap_context *ctx, const struct bb_overlap_
     struct bb_pattern pattern;
     int rc = 0;
 
-    ctx->passes++;
+    ctx->runs++;
     pattern = pattern_of(ctx, &work->c);
     for (int slot = 0; slot < 2; slot++) {
         unsigned char *at = ctx->slots.area + (slot ? l.slot_bytes : 0);
@@ -324,7 +324,7 @@ static int measure_row(struct bb_overlap_context *ctx, const struct bb_overlap_w
     TRY(prepare_data(ctx, work));
     bb_telemetry_begin_warmup(ctx->observer);
     TRY(launch_collectives(ctx, work, ctx->warmup, false));
-    TRY(launch_products(ctx, ctx->warmup));
+    TRY(launch_gemms(ctx, ctx->warmup));
     TRY(wait_all(ctx, work));
     bb_telemetry_begin_timing(ctx->observer, &result->seen);
     for (int i = 0; i < ctx->repeats; i++)

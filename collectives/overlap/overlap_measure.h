@@ -1,6 +1,6 @@
 /*
  * overlap_measure.h - gemms on one stream, collectives on another of the highest priority, alone and at the same
- * time, both behind one gate.
+ * time, both behind one start.
  */
 #ifndef BB_COLLECTIVES_OVERLAP_OVERLAP_MEASURE_H
 #define BB_COLLECTIVES_OVERLAP_OVERLAP_MEASURE_H
@@ -8,7 +8,7 @@
 #include "bootstrap/base/stats.h"
 #include "collectives/measure/case.h"
 #include "collectives/ops/launch.h"
-#include "collectives/overlap/overlap_figures.h"
+#include "collectives/overlap/overlap_metrics.h"
 #include "collectives/session/telemetry.h"
 #include "cuda/compute/gemm.h"
 #include "cuda/data/buffers.h"
@@ -22,24 +22,24 @@ struct bb_overlap_context {
     struct bb_native native;
     const struct bb_telemetry *observer; /* NULL: none */
     struct bb_nvtx nvtx;
-    cudaStream_t compute, comm, gate;
-    cudaEvent_t gathered, begin, compute_end, comm_end;
+    cudaStream_t compute, comm, start;
+    cudaEvent_t ranks_ready, begin, compute_end, comm_end;
     struct bb_gemm_lib lib;
     struct bb_gemm gemm;
     struct bb_guarded matrices; /* A, B, C                                      */
     struct bb_guarded slots;    /* of the collective: one for all but the last, one for the last, which is verified */
     struct bb_verdict *verdict; /* device memory */
     int repeats, warmup;
-    bool gated; /* false where ranks share a GPU: the gate would keep the others from it */
-    uint64_t passes;
+    bool delay_start; /* false where ranks share a GPU: the start would keep the others from it */
+    uint64_t runs;
     double *samples; /* [BB_OVERLAP_TIMES][repeats] this rank's, then the slowest rank's */
 };
 
-/* bb_overlap_context_init - for a product and collectives of slots up to slot_bytes. Release works on a half-made one. */
-int bb_overlap_context_init(struct bb_overlap_context *ctx, const struct bb_gemm_shape *product,
+/* bb_overlap_context_init - for a gemm_shape and collectives of slots up to slot_bytes. Release works on a half-made one. */
+int bb_overlap_context_init(struct bb_overlap_context *ctx, const struct bb_gemm_shape *gemm_shape,
                             size_t slot_bytes) BB_MUST_CHECK;
 void bb_overlap_context_release(struct bb_overlap_context *ctx);
-size_t bb_overlap_context_bytes(const struct bb_gemm_shape *product, size_t slot_bytes,
+size_t bb_overlap_context_bytes(const struct bb_gemm_shape *gemm_shape, size_t slot_bytes,
                                 const struct bb_allocator *from);
 
 /* What runs. */

@@ -19,10 +19,10 @@ static const struct bb_opt option_rows[] = {
     OPT_STRING(0, "sizes", FIELD(size_list), "1M,8M,64M", "LIST", "bytes of the collective, as bench counts them"),
     OPT_STRING(0, "ctas", FIELD(cta_list), "default,1,2,4,8,16,32", "LIST",
                "limits on the CTAs of the communicator: default (NCCL's own), MAX or MIN:MAX"),
-    OPT_STRING(0, "gemm", FIELD(mnk), "4096", "MxNxK", "the product that computes, or N for NxNxN"),
+    OPT_STRING(0, "gemm", FIELD(mnk), "4096", "MxNxK", "the gemm_shape that computes, or N for NxNxN"),
     OPT_WORD('d', "datatype", FIELD(dtype), "bfloat16", "TYPE", type_words, "element type of gemms and collectives"),
     OPT_INT('n', "iters", FIELD(collectives), "10", "N", 1, BB_OVERLAP_CALLS,
-            "collectives per sample; more when a product takes longer than these"),
+            "collectives per sample; more when a gemm_shape takes longer than these"),
     OPT_INT(0, "gemms", FIELD(gemms), "0", "N", 0, BB_OVERLAP_CALLS,
             "gemms per sample; 0: about as long as the collectives take alone"),
     OPT_INT(0, "repeats", FIELD(repeats), "7", "N", 1, 1e5, "samples per row: its times are their medians"),
@@ -48,9 +48,9 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
                       positionals->word[0]);
     TRY(bb_sizes_parse(&o->sizes, "--sizes", o->size_list, 1));
     TRY(bb_cta_limits_parse(o->cta_list, o->limits, &o->n_limits));
-    TRY(bb_product_parse(o->mnk, mnk));
+    TRY(bb_gemm_dimensions_parse(o->mnk, mnk));
     o->kind = (enum bb_coll_kind)bb_coll_find(o->collective);
-    o->product =
+    o->gemm_shape =
         (struct bb_gemm_shape){mnk[0], mnk[1], mnk[2], 1, false, false, (enum bb_dtype_id)bb_dtype_find(o->dtype)};
 out:
     return rc;
@@ -59,7 +59,7 @@ out:
 const struct bb_opts bb_bench_overlap_set = {
     .usage = "busbar bench overlap [OPTION...]",
     .doc =
-        "What a matrix product and a collective cost each other: each alone, then both at the same time, on streams\n"
+        "What a matrix gemm_shape and a collective cost each other: each alone, then both at the same time, on streams\n"
         "of their own behind a common start, over message sizes and limits on the CTAs that NCCL may take.",
     .tables = tables,
     .size = sizeof(struct bb_bench_overlap_options),

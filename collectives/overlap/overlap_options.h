@@ -1,11 +1,11 @@
-/* overlap_options.h - the words of `busbar bench overlap`: a product and a collective alone and together. */
+/* overlap_options.h - the words of `busbar bench overlap`: a gemm_shape and a collective alone and together. */
 #ifndef BB_COLLECTIVES_OVERLAP_OVERLAP_OPTIONS_H
 #define BB_COLLECTIVES_OVERLAP_OVERLAP_OPTIONS_H
 
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/cli/size_list.h"
 #include "collectives/ops/coll.h"
-#include "collectives/overlap/overlap_figures.h"
+#include "collectives/overlap/overlap_metrics.h"
 #include "cuda/work/layer_shape.h"
 
 struct bb_bench_overlap_options {
@@ -16,7 +16,7 @@ struct bb_bench_overlap_options {
     struct bb_sizes sizes;
     struct bb_cta_limit limits[BB_CTA_LIMITS];
     int n_limits;
-    struct bb_gemm_shape product;
+    struct bb_gemm_shape gemm_shape;
 };
 
 /* For bb_opts_read; argv[0] is "overlap". */

@@ -1,5 +1,5 @@
 /* test_overlap_figures.c - figures of gemms beside collectives, by hand, and the words that ask for them. */
-#include "collectives/overlap/overlap_figures.h"
+#include "collectives/overlap/overlap_metrics.h"
 #include "tests/check.h"
 
 #include <math.h>
@@ -47,8 +47,8 @@ static void nothing_to_hide_has_no_efficiency(void **state)
 static void both_sides_are_about_as_long(void **state)
 {
     static const struct {
-        double product_us, collective_us;
-        int least, gemms, collectives;
+        double gemm_us, collective_us;
+        int min_collectives, gemms, collectives;
     } rows[] = {
         {10, 10, 5, 5, 5},
         {10, 30, 5, 15, 5},
@@ -65,7 +65,7 @@ static void both_sides_are_about_as_long(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        bb_overlap_counts(rows[i].product_us, rows[i].collective_us, rows[i].least, &gemms, &collectives);
+        bb_overlap_counts(rows[i].gemm_us, rows[i].collective_us, rows[i].min_collectives, &gemms, &collectives);
         assert_int_equal(gemms, rows[i].gemms);
         assert_int_equal(collectives, rows[i].collectives);
     }
@@ -153,12 +153,12 @@ static void products_are_read(void **state)
     int64_t mnk[3];
 
     (void)state;
-    assert_int_equal(bb_product_parse("128", mnk), 0);
+    assert_int_equal(bb_gemm_dimensions_parse("128", mnk), 0);
     assert_true(mnk[0] == 128 && mnk[1] == 128 && mnk[2] == 128);
-    assert_int_equal(bb_product_parse("1x20x1048576", mnk), 0);
+    assert_int_equal(bb_gemm_dimensions_parse("1x20x1048576", mnk), 0);
     assert_true(mnk[0] == 1 && mnk[1] == 20 && mnk[2] == 1048576);
     for (size_t i = 0; i < ROWS(bad); i++)
-        assert_int_equal(bb_product_parse(bad[i], mnk), -BB_EUSAGE);
+        assert_int_equal(bb_gemm_dimensions_parse(bad[i], mnk), -BB_EUSAGE);
 }
 
 int main(void)

@@ -1,9 +1,9 @@
 /*
- * overlap_figures.h - what is said about a product and a collective that run alone and at the same time, and the words
+ * overlap_metrics.h - what is said about a gemm_shape and a collective that run alone and at the same time, and the words
  * of the command line for them. Pure.
  */
-#ifndef BB_COLLECTIVES_OVERLAP_OVERLAP_FIGURES_H
-#define BB_COLLECTIVES_OVERLAP_OVERLAP_FIGURES_H
+#ifndef BB_COLLECTIVES_OVERLAP_OVERLAP_METRICS_H
+#define BB_COLLECTIVES_OVERLAP_OVERLAP_METRICS_H
 
 #include "bootstrap/base/err.h"
 #include "bootstrap/base/stats.h"
@@ -15,7 +15,7 @@
 enum bb_overlap_time {
     BB_COMPUTE_ALONE,
     BB_COMM_ALONE,
-    BB_COMPUTE_IN_BOTH, /* until the last product, with collectives beside it */
+    BB_COMPUTE_IN_BOTH, /* until the last gemm_shape, with collectives beside it */
     BB_COMM_IN_BOTH,    /* until the last collective, with gemms beside it */
     BB_BOTH,            /* until all of it: the later of the two              */
     BB_OVERLAP_TIMES
@@ -33,11 +33,11 @@ struct bb_contention bb_contention_of(const double us[BB_OVERLAP_TIMES]);
 
 /*
  * bb_overlap_counts - how many gemms and collectives make two sides of about the same length, so that each runs
- * beside the other all the time: `least` collectives, or as many as one product takes; then as many gemms as these
- * take. At most BB_OVERLAP_CALLS of each, since they wait behind a gate and the queue of launches is not endless.
+ * beside the other all the time: `min_collectives` collectives, or as many as one gemm_shape takes; then as many gemms as these
+ * take. At most BB_OVERLAP_CALLS of each, since they wait behind a start and the queue of launches is not endless.
  */
 enum { BB_OVERLAP_CALLS = 256 };
-void bb_overlap_counts(double product_us, double collective_us, int least, int *gemms, int *collectives);
+void bb_overlap_counts(double gemm_us, double collective_us, int min_collectives, int *gemms, int *collectives);
 
 /* Limits on the CTAs of a communicator's operations; 0, 0: NCCL's own. */
 struct bb_cta_limit {
@@ -58,7 +58,7 @@ const char *bb_cta_limit_text(const struct bb_cta_limit *limit, char text[BB_CTA
  */
 int bb_overlap_best(const struct bb_cta_limit *limits, const struct bb_stats *both_us, int n, bool *tied, int *ties);
 
-/* bb_product_parse - "4096" or "MxNxK". Returns 0 or -BB_EUSAGE after one line. */
-int bb_product_parse(const char *text, int64_t mnk[3]) BB_MUST_CHECK;
+/* bb_gemm_dimensions_parse - "4096" or "MxNxK". Returns 0 or -BB_EUSAGE after one line. */
+int bb_gemm_dimensions_parse(const char *text, int64_t mnk[3]) BB_MUST_CHECK;
 
 #endif

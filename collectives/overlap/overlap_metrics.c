@@ -1,5 +1,5 @@
-/* overlap_figures.c - see overlap_figures.h. */
-#include "collectives/overlap/overlap_figures.h"
+/* overlap_metrics.c - see overlap_metrics.h. */
+#include "collectives/overlap/overlap_metrics.h"
 
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/size_list.h"
@@ -29,12 +29,12 @@ static int clamp_calls(double calls)
     return calls < 1 ? 1 : calls > BB_OVERLAP_CALLS ? BB_OVERLAP_CALLS : (int)calls;
 }
 
-void bb_overlap_counts(double product_us, double collective_us, int least, int *gemms, int *collectives)
+void bb_overlap_counts(double gemm_us, double collective_us, int min_collectives, int *gemms, int *collectives)
 {
-    double needed = collective_us > 0 ? ceil(product_us / collective_us) : least;
+    double needed = collective_us > 0 ? ceil(gemm_us / collective_us) : min_collectives;
 
-    *collectives = clamp_calls(fmax(needed, least));
-    *gemms = product_us > 0 ? clamp_calls(round(*collectives * collective_us / product_us)) : 1;
+    *collectives = clamp_calls(fmax(needed, min_collectives));
+    *gemms = gemm_us > 0 ? clamp_calls(round(*collectives * collective_us / gemm_us)) : 1;
 }
 
 /* ---- limits ---- */
@@ -123,13 +123,13 @@ int bb_overlap_best(const struct bb_cta_limit *limits, const struct bb_stats *bo
 
 /* ---- gemms ---- */
 
-static int refuse_product(const char *text)
+static int reject_gemm(const char *text)
 {
-    return bb_err(BB_EUSAGE, "'%s' is no product (--gemm); expected N or MxNxK, each 1 to 1048576, as 4096x4096x1024",
+    return bb_err(BB_EUSAGE, "'%s' is no gemm_shape (--gemm); expected N or MxNxK, each 1 to 1048576, as 4096x4096x1024",
                   text);
 }
 
-int bb_product_parse(const char *text, int64_t mnk[3])
+int bb_gemm_dimensions_parse(const char *text, int64_t mnk[3])
 {
     const char *at = text;
     int n = 0;
@@ -141,7 +141,7 @@ int bb_product_parse(const char *text, int64_t mnk[3])
 
         snprintf(word, sizeof word, "%.*s", (int)length, at);
         if (n == 3 || length >= sizeof word || bb_parse_int(word, 1, 1 << 20, &value) != 0)
-            return refuse_product(text);
+            return reject_gemm(text);
         mnk[n++] = value;
         at += length;
         if (!*at)
@@ -149,5 +149,5 @@ int bb_product_parse(const char *text, int64_t mnk[3])
     }
     if (n == 1)
         mnk[1] = mnk[2] = mnk[0];
-    return n == 2 ? refuse_product(text) : 0;
+    return n == 2 ? reject_gemm(text) : 0;
 }

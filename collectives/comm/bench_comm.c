@@ -207,7 +207,7 @@ static int run_life(struct lives *v, int i)
 
     bb_world_reached(w, "bench comm: life %d of %d ranks", i, v->life.ranks);
     bb_progress_show(&v->session.progress, "%d ranks, life %d", v->life.ranks, i);
-    return bb_comm_live(&v->life);
+    return bb_comm_run_life(&v->life);
 }
 
 static int measure_count(struct lives *v, int ranks)
@@ -217,11 +217,11 @@ static int measure_count(struct lives *v, int ranks)
 
     v->life.ranks = ranks;
     v->life.parts = v->options.parts < ranks ? v->options.parts : ranks;
-    v->life.listens = true;
+    v->life.capture_choices = true;
     memset(v->life.choice, 0, sizeof v->life.choice);
     for (int i = 0; i < v->options.warmup; i++)
         TRY(run_life(v, -v->options.warmup + i));
-    v->life.listens = false;
+    v->life.capture_choices = false;
     bb_telemetry_begin_timing(&v->session.observer, &v->seen);
     for (int i = 0; i < v->options.repeats; i++) {
         TRY(run_life(v, i));

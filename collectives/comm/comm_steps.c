@@ -22,7 +22,7 @@ const char *const bb_comm_absences[BB_COMM_ABSENCES] = {
 };
 
 /* A call that may block, watched. */
-#define WATCHED(life, call) BB_GUARDED((life)->world, (life)->doing->name, BB_NCCL(call))
+#define WATCHED(life, call) BB_GUARDED((life)->world, (life)->current_step->name, BB_NCCL(call))
 
 /* ---- made, and used for the first time ---- */
 
@@ -138,7 +138,7 @@ static int release_handle(struct bb_comm_life *life, struct bb_comm *comm, void 
     if (!*handle)
         return (int)why;
     TRY(WATCHED(life, call(comm->nccl, *handle)));
-    TRY(bb_comm_poll(comm, life->doing->function));
+    TRY(bb_comm_poll(comm, life->current_step->function));
     *handle = NULL;
 out:
     return rc;
@@ -204,7 +204,7 @@ static int destroy_comm(struct bb_comm_life *life, struct bb_comm *comm)
     return WATCHED(life, ncclCommDestroy(nccl));
 }
 
-static int forget_comm(struct bb_comm_life *life, struct bb_comm *comm)
+static int release_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
     (void)life;
     bb_comm_abort(comm);
@@ -214,7 +214,7 @@ static int forget_comm(struct bb_comm_life *life, struct bb_comm *comm)
 /* Whoever is in the smaller one ends it, in one step: it is of no interest of its own. */
 static int end_rest(struct bb_comm_life *life, struct bb_comm *comm)
 {
-    const int why = life->absent[life->doing - bb_comm_steps - 1];
+    const int why = life->absent[life->current_step - bb_comm_steps - 1];
 
     if (why)
         return why;
@@ -239,16 +239,16 @@ const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS] = {
     {"split", "ncclCommSplit into parts", split_comm, OF(comm)},
     {"first_all_reduce_part", "of a part; connects", reduce_all, OF(part)},
     {"finalize_part", "ncclCommFinalize of a part", finalize_comm, OF(part)},
-    {"destroy_part", "ncclCommDestroy of a part", destroy_comm, OF(part), .after = forget_comm},
+    {"destroy_part", "ncclCommDestroy of a part", destroy_comm, OF(part), .after = release_comm},
     {"shrink", "ncclCommShrink without the last rank", shrink_comm, OF(comm), .function = "ncclCommShrink"},
     {"end_shrunk", "finalize and destroy of what is left", end_rest, OF(rest)},
     {"mem_free", "ncclMemFree", free_memory, OF(comm)},
     {"finalize", "ncclCommFinalize", finalize_comm, OF(comm)},
-    {"destroy", "ncclCommDestroy", destroy_comm, OF(comm), .after = forget_comm},
+    {"destroy", "ncclCommDestroy", destroy_comm, OF(comm), .after = release_comm},
 };
 
 /* The first two are of the world: all ranks exchange ids, whoever is in the group. */
-static bool takes_part(const struct bb_comm_life *life, int step)
+static bool is_member(const struct bb_comm_life *life, int step)
 {
     return step < 2 || life->world->rank < life->ranks;
 }
@@ -260,17 +260,17 @@ static int time_step(struct bb_comm_life *life, int step)
     double begin_s;
     int rc = BB_COMM_LACKS;
 
-    life->doing = &bb_comm_steps[step];
-    life->call = life->doing->function ? bb_nccl_symbol(life->doing->function) : NULL;
+    life->current_step = &bb_comm_steps[step];
+    life->call = life->current_step->function ? bb_nccl_symbol(life->current_step->function) : NULL;
     bb_world_prompt(life->world, true);
     begin_s = bb_now_s();
-    if (!life->doing->function || life->call)
-        rc = life->doing->run(life, comm);
+    if (!life->current_step->function || life->call)
+        rc = life->current_step->run(life, comm);
     if (rc == 0)
         life->us[step] = 1e6 * (bb_now_s() - begin_s);
     bb_world_prompt(life->world, false);
-    if (rc == 0 && life->doing->after)
-        rc = life->doing->after(life, comm);
+    if (rc == 0 && life->current_step->after)
+        rc = life->current_step->after(life, comm);
     if (rc > 0 && rc != NOT_HERE)
         life->absent[step] = rc;
     return rc > 0 ? 0 : rc;
@@ -280,15 +280,15 @@ static int run_step(struct bb_comm_life *life, int step)
 {
     int rc;
 
-    if (life->listens)
+    if (life->capture_choices)
         bb_profiler_begin();
     rc = time_step(life, step);
-    if (life->listens)
+    if (life->capture_choices)
         bb_profiler_end(&life->choice[step]);
     return rc;
 }
 
-int bb_comm_live(struct bb_comm_life *life)
+int bb_comm_run_life(struct bb_comm_life *life)
 {
     int rc = 0;
 
@@ -296,7 +296,7 @@ int bb_comm_live(struct bb_comm_life *life)
         life->us[step] = NAN;
         life->absent[step] = BB_COMM_PRESENT;
         TRY(bb_world_barrier(life->world, bb_comm_steps[step].name));
-        if (takes_part(life, step))
+        if (is_member(life, step))
             TRY(run_step(life, step));
         if (life->world->rank >= life->ranks)
             life->us[step] = NAN;

@@ -40,18 +40,18 @@ struct bb_comm_life {
     struct bb_comm comm, part, rest; /* rest: without its last rank */
     void *memory;                    /* of ncclMemAlloc              */
     void *handle, *window;
-    const struct bb_comm_step *doing;
+    const struct bb_comm_step *current_step;
     void *call;                             /* the function of the step                        */
-    bool listens;                           /* to what NCCL chooses: not in a life that counts */
+    bool capture_choices;                           /* to what NCCL chooses: not in a life that counts */
     struct bb_choice choice[BB_COMM_STEPS]; /* of this rank, from the last life that listened  */
     double us[BB_COMM_STEPS];               /* of this rank; NaN: no figure */
     int absent[BB_COMM_STEPS];              /* enum bb_comm_absent          */
 };
 
 /*
- * bb_comm_live - one life, collective over the world; ranks beyond life->ranks only keep step. us and absent are of
+ * bb_comm_run_life - one life, collective over the world; ranks beyond life->ranks only keep step. us and absent are of
  * this rank afterwards. On an error what is half made is left to the abort.
  */
-int bb_comm_live(struct bb_comm_life *life) BB_MUST_CHECK;
+int bb_comm_run_life(struct bb_comm_life *life) BB_MUST_CHECK;
 
 #endif

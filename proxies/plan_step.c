@@ -67,8 +67,8 @@ static const char *attention_in(const struct bb_kernel_list *work)
 
         if (item->fusion == BB_KERNEL_IN_ATTENTION)
             return "fused";
-        scores |= !item->is_pass && strcmp(item->name, "scores") == 0;
-        softmax |= item->is_pass && strcmp(item->name, "softmax") == 0;
+        scores |= !item->is_memory_kernel && strcmp(item->name, "scores") == 0;
+        softmax |= item->is_memory_kernel && strcmp(item->name, "softmax") == 0;
     }
     return scores && softmax ? "unfused" : NULL;
 }
@@ -90,7 +90,7 @@ static bool has_many_experts(const struct bb_step *step)
         for (int i = 0; i < step->kernel_lists[w]->n; i++) {
             const struct bb_kernel_list_item *item = &step->kernel_lists[w]->items[i];
 
-            if (item->experts >= 8 || (item->is_pass && strcmp(item->name, "clamp") == 0))
+            if (item->experts >= 8 || (item->is_memory_kernel && strcmp(item->name, "clamp") == 0))
                 return true;
         }
     return false;

@@ -145,15 +145,15 @@ static int run_gemms(struct compute *b)
 
 /* ---- passes ---- */
 
-struct pass_row {
+struct memory_kernel_row {
     const char *name, *dtype;
     size_t bytes;
     struct bb_computed computed;
     double gbps, percent_of_copy;
 };
 
-#define PASS(member) BB_SHOWS(struct pass_row, member)
-static const struct bb_field pass_fields[] = {
+#define PASS(member) BB_SHOWS(struct memory_kernel_row, member)
+static const struct bb_field memory_kernel_fields[] = {
     {"name", "name", "", 20, 0, PASS(name)},
     {"dtype", "type", "", 8, 0, PASS(dtype)},
     {"bytes", "moved", "(B)", 12, 0, PASS(bytes)},
@@ -164,56 +164,56 @@ static const struct bb_field pass_fields[] = {
     {0},
 };
 
-static int put_pass(struct compute *b, const struct bb_pass_case *p, enum bb_dtype_id dtype,
+static int put_memory_kernel(struct compute *b, const struct bb_memory_kernel_case *p, enum bb_dtype_id dtype,
                     const struct bb_computed *c)
 {
-    const size_t bytes = bb_pass_bytes(&p->pass);
+    const size_t bytes = bb_memory_kernel_bytes(&p->pass);
     const double gbps = giga_per_s((double)bytes, c);
-    const struct pass_row row = {p->name, bb_dtypes[dtype].name, bytes, *c, gbps, 100 * gbps / b->copy_gbps};
+    const struct memory_kernel_row row = {p->name, bb_dtypes[dtype].name, bytes, *c, gbps, 100 * gbps / b->copy_gbps};
 
-    return put_row(b, BB_COMPUTE_PASSES, pass_fields, &row, c);
+    return put_row(b, BB_COMPUTE_MEMORY_KERNELS, memory_kernel_fields, &row, c);
 }
 
-static int run_passes_of(struct compute *b, enum bb_dtype_id dtype)
+static int run_memory_kernels_of(struct compute *b, enum bb_dtype_id dtype)
 {
-    struct bb_pass_case c;
+    struct bb_memory_kernel_case c;
     struct bb_computed computed;
     int rc = 0;
 
-    for (int i = 0; bb_compute_pass(i, dtype, b->options.bytes, &c); i++) {
+    for (int i = 0; bb_compute_memory_kernel(i, dtype, b->options.bytes, &c); i++) {
         bb_progress_show(&b->session.progress, "%s %s", c.name, bb_dtypes[dtype].name);
         bb_world_reached(&b->session.world, "bench compute: %s %s", c.name, bb_dtypes[dtype].name);
-        TRY(bb_measure_pass(&b->ctx, &c.pass, &computed));
-        TRY(put_pass(b, &c, dtype, &computed));
+        TRY(bb_measure_memory_kernel(&b->ctx, &c.pass, &computed));
+        TRY(put_memory_kernel(b, &c, dtype, &computed));
     }
 out:
     return rc;
 }
 
-static int run_passes(struct compute *b)
+static int run_memory_kernels(struct compute *b)
 {
     int rc = 0;
 
     put_title(b, "passes: bound by memory; of copy: of the fastest copy on the device, read plus written");
-    bb_table_heading(b->session.out, pass_fields);
+    bb_table_heading(b->session.out, memory_kernel_fields);
     for (int t = 0; t < BB_COMPUTE_TYPES && rc == 0; t++)
         if (type_is_wanted(b, t))
-            rc = run_passes_of(b, bb_compute_types[t]);
+            rc = run_memory_kernels_of(b, bb_compute_types[t]);
     return rc;
 }
 
 /* The better of the driver's copy and of our own kernel's. */
 static int measure_copy_limit(struct compute *b)
 {
-    struct bb_pass_case copy;
+    struct bb_memory_kernel_case copy;
     struct bb_computed c;
     int rc;
 
     TRY(bb_measure_memcpy(&b->ctx, b->options.bytes, &c));
     b->copy_gbps = giga_per_s((double)(b->options.bytes / 2 * 2), &c);
-    if (bb_compute_pass(0, BB_FLOAT, b->options.bytes, &copy)) {
-        TRY(bb_measure_pass(&b->ctx, &copy.pass, &c));
-        b->copy_gbps = fmax(b->copy_gbps, giga_per_s((double)bb_pass_bytes(&copy.pass), &c));
+    if (bb_compute_memory_kernel(0, BB_FLOAT, b->options.bytes, &copy)) {
+        TRY(bb_measure_memory_kernel(&b->ctx, &copy.pass, &c));
+        b->copy_gbps = fmax(b->copy_gbps, giga_per_s((double)bb_memory_kernel_bytes(&copy.pass), &c));
     }
 out:
     return rc;
@@ -332,7 +332,7 @@ static int judge_error(const struct compute *b)
 
 static int run_sections(struct compute *b)
 {
-    static int (*const sections[BB_COMPUTE_SECTIONS])(struct compute *) = {run_gemms, run_passes, run_timed};
+    static int (*const sections[BB_COMPUTE_SECTIONS])(struct compute *) = {run_gemms, run_memory_kernels, run_timed};
     int rc;
 
     TRY(measure_copy_limit(b));
@@ -358,7 +358,7 @@ static size_t larger_of(size_t a, size_t b)
 static size_t arena_bytes(const struct compute *b)
 {
     struct bb_gemm_case gemms[BB_COMPUTE_GEMMS];
-    struct bb_pass_case c;
+    struct bb_memory_kernel_case c;
     size_t bytes = b->options.bytes + (1 << 20);
 
     for (int t = 0; t < BB_COMPUTE_TYPES; t++) {
@@ -367,10 +367,10 @@ static size_t arena_bytes(const struct compute *b)
                     : 0;
         for (int i = 0; i < n; i++)
             bytes = larger_of(bytes, bb_gemm_case_bytes(&gemms[i].shape));
-        for (int i = 0; b->options.wanted[BB_COMPUTE_PASSES] && type_is_wanted(b, t) &&
-                        bb_compute_pass(i, bb_compute_types[t], b->options.bytes, &c);
+        for (int i = 0; b->options.wanted[BB_COMPUTE_MEMORY_KERNELS] && type_is_wanted(b, t) &&
+                        bb_compute_memory_kernel(i, bb_compute_types[t], b->options.bytes, &c);
              i++)
-            bytes = larger_of(bytes, bb_pass_case_bytes(&c.pass));
+            bytes = larger_of(bytes, bb_memory_kernel_case_bytes(&c.pass));
     }
     return bytes;
 }

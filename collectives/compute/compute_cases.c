@@ -89,29 +89,29 @@ int bb_compute_gemms(enum bb_dtype_id dtype, bool quick, struct bb_gemm_case cas
 
 #define HIDDEN .cols = 4096
 /* Halos: a face of 64 x 64 cells in a tile that is thin the other way, so that little memory is needed besides it. */
-static const struct bb_pass_case passes[] = {
-    {"copy", {.kind = BB_PASS_COPY, HIDDEN}},
-    {"embed", {.kind = BB_PASS_EMBED, HIDDEN, .in_rows = 50257}},
-    {"permute", {.kind = BB_PASS_PERMUTE, HIDDEN, .in_rows = 8192}},
-    {"unpermute top 2", {.kind = BB_PASS_UNPERMUTE, HIDDEN, .in_rows = 8192, .top_k = 2}},
-    {"halo_pack depth", {.kind = BB_PASS_PACK, .box = {{3, 66, 66}, {1, 1, 1}, {1, 64, 64}}}},
-    {"halo_pack width", {.kind = BB_PASS_PACK, .box = {{66, 66, 6}, {1, 1, 1}, {64, 64, 1}}}},
-    {"halo_unpack depth", {.kind = BB_PASS_UNPACK, .box = {{3, 66, 66}, {0, 1, 1}, {1, 64, 64}}}},
-    {"halo_add depth", {.kind = BB_PASS_UNPACK_ADD, .box = {{3, 66, 66}, {1, 1, 1}, {1, 64, 64}}}},
-    {"bias_gelu", {.kind = BB_PASS_BIAS_ACT, HIDDEN, .act = BB_ACT_GELU}},
-    {"bias_relu", {.kind = BB_PASS_BIAS_ACT, HIDDEN, .act = BB_ACT_RELU}},
-    {"channel_norm_relu", {.kind = BB_PASS_CHANNEL_NORM, .cols = 56 * 56, .channels = 64, .act = BB_ACT_RELU}},
-    {"layer_norm", {.kind = BB_PASS_LAYER_NORM, HIDDEN}},
-    {"bias_gelu_grad", {.kind = BB_PASS_BIAS_ACT_GRAD, HIDDEN, .act = BB_ACT_GELU}},
-    {"layer_norm_grad", {.kind = BB_PASS_LAYER_NORM_GRAD, HIDDEN}},
-    {"accumulate", {.kind = BB_PASS_ACCUMULATE, HIDDEN}},
-    {"sgd", {.kind = BB_PASS_SGD, HIDDEN}},
-    {"adam", {.kind = BB_PASS_ADAM, HIDDEN}},
+static const struct bb_memory_kernel_case passes[] = {
+    {"copy", {.kind = BB_MEMORY_KERNEL_COPY, HIDDEN}},
+    {"embed", {.kind = BB_MEMORY_KERNEL_EMBED, HIDDEN, .in_rows = 50257}},
+    {"permute", {.kind = BB_MEMORY_KERNEL_PERMUTE, HIDDEN, .in_rows = 8192}},
+    {"unpermute top 2", {.kind = BB_MEMORY_KERNEL_UNPERMUTE, HIDDEN, .in_rows = 8192, .top_k = 2}},
+    {"halo_pack depth", {.kind = BB_MEMORY_KERNEL_PACK, .box = {{3, 66, 66}, {1, 1, 1}, {1, 64, 64}}}},
+    {"halo_pack width", {.kind = BB_MEMORY_KERNEL_PACK, .box = {{66, 66, 6}, {1, 1, 1}, {64, 64, 1}}}},
+    {"halo_unpack depth", {.kind = BB_MEMORY_KERNEL_UNPACK, .box = {{3, 66, 66}, {0, 1, 1}, {1, 64, 64}}}},
+    {"halo_add depth", {.kind = BB_MEMORY_KERNEL_UNPACK_ADD, .box = {{3, 66, 66}, {1, 1, 1}, {1, 64, 64}}}},
+    {"bias_gelu", {.kind = BB_MEMORY_KERNEL_BIAS_ACT, HIDDEN, .act = BB_ACT_GELU}},
+    {"bias_relu", {.kind = BB_MEMORY_KERNEL_BIAS_ACT, HIDDEN, .act = BB_ACT_RELU}},
+    {"channel_norm_relu", {.kind = BB_MEMORY_KERNEL_CHANNEL_NORM, .cols = 56 * 56, .channels = 64, .act = BB_ACT_RELU}},
+    {"layer_norm", {.kind = BB_MEMORY_KERNEL_LAYER_NORM, HIDDEN}},
+    {"bias_gelu_grad", {.kind = BB_MEMORY_KERNEL_BIAS_ACT_GRAD, HIDDEN, .act = BB_ACT_GELU}},
+    {"layer_norm_grad", {.kind = BB_MEMORY_KERNEL_LAYER_NORM_GRAD, HIDDEN}},
+    {"accumulate", {.kind = BB_MEMORY_KERNEL_ACCUMULATE, HIDDEN}},
+    {"sgd", {.kind = BB_MEMORY_KERNEL_SGD, HIDDEN}},
+    {"adam", {.kind = BB_MEMORY_KERNEL_ADAM, HIDDEN}},
 };
 
-bool bb_compute_pass(int i, enum bb_dtype_id dtype, size_t bytes, struct bb_pass_case *c)
+bool bb_compute_memory_kernel(int i, enum bb_dtype_id dtype, size_t bytes, struct bb_memory_kernel_case *c)
 {
-    struct bb_pass *p = &c->pass;
+    struct bb_memory_kernel *p = &c->pass;
     size_t of_row;
 
     if (i < 0 || (size_t)i >= LENGTH(passes))
@@ -120,9 +120,9 @@ bool bb_compute_pass(int i, enum bb_dtype_id dtype, size_t bytes, struct bb_pass
     p->dtype = dtype;
     p->optimizer = (struct bb_optimizer){1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f, 1};
     p->rows = 2;
-    of_row = bb_pass_bytes(p);
+    of_row = bb_memory_kernel_bytes(p);
     p->rows = 1;
-    of_row -= bb_pass_bytes(p);
+    of_row -= bb_memory_kernel_bytes(p);
     p->rows = bytes / of_row > 0 ? bytes / of_row : 1;
     return true;
 }

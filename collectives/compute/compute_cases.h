@@ -19,13 +19,13 @@ struct bb_gemm_case {
  * ones. Returns their number, at most BB_COMPUTE_GEMMS. */
 int bb_compute_gemms(enum bb_dtype_id dtype, bool quick, struct bb_gemm_case cases[BB_COMPUTE_GEMMS]);
 
-struct bb_pass_case {
+struct bb_memory_kernel_case {
     const char *name;
-    struct bb_pass pass; /* without pointers */
+    struct bb_memory_kernel pass; /* without pointers */
 };
 
-/* bb_compute_pass - the i-th pass, with as many rows as move about `bytes`; false past the end. The first ones copy. */
-bool bb_compute_pass(int i, enum bb_dtype_id dtype, size_t bytes, struct bb_pass_case *c);
+/* bb_compute_memory_kernel - the i-th pass, with as many rows as move about `bytes`; false past the end. The first ones copy. */
+bool bb_compute_memory_kernel(int i, enum bb_dtype_id dtype, size_t bytes, struct bb_memory_kernel_case *c);
 
 struct bb_timed_case {
     double requested_us;

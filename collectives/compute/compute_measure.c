@@ -64,7 +64,7 @@ static uint64_t next_random(uint64_t *seed)
     return *seed >> 33;
 }
 
-static void make_block(void *block, size_t n, const struct bb_pass *p, enum bb_pass_content content)
+static void make_block(void *block, size_t n, const struct bb_memory_kernel *p, enum bb_memory_kernel_content content)
 {
     uint64_t seed = 1;
 
@@ -79,7 +79,7 @@ static void make_block(void *block, size_t n, const struct bb_pass *p, enum bb_p
 }
 
 /* The array at `to`: one block from the host, then copies of what is there, each twice as long. */
-static int fill_array(struct bb_compute_context *ctx, void *to, const struct bb_pass *p, const struct bb_pass_array *a)
+static int fill_array(struct bb_compute_context *ctx, void *to, const struct bb_memory_kernel *p, const struct bb_memory_kernel_array *a)
 {
     size_t each = a->bytes / a->count, n = a->bytes < BLOCK_BYTES ? a->count : BLOCK_BYTES / each, done = n * each;
     void *block = malloc(BLOCK_BYTES);
@@ -178,8 +178,8 @@ static int launch_product(void *arg, cudaStream_t stream)
 
 static int fill_matrix(struct bb_compute_context *ctx, void *to, const struct bb_gemm_shape *s, size_t bytes)
 {
-    const struct bb_pass typed = {.dtype = s->dtype};
-    const struct bb_pass_array array = {
+    const struct bb_memory_kernel typed = {.dtype = s->dtype};
+    const struct bb_memory_kernel_array array = {
         .count = bytes / bb_dtypes[s->dtype].bytes, .bytes = bytes, .content = BB_HOLDS_ELEMENTS};
 
     return fill_array(ctx, to, &typed, &array);
@@ -205,10 +205,10 @@ out:
 
 /* ---- passes ---- */
 
-size_t bb_pass_case_bytes(const struct bb_pass *p)
+size_t bb_memory_kernel_case_bytes(const struct bb_memory_kernel *p)
 {
-    struct bb_pass_array arrays[BB_PASS_ARRAYS];
-    int n = bb_pass_arrays(p, arrays);
+    struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS];
+    int n = bb_memory_kernel_arrays(p, arrays);
     size_t bytes = 0;
 
     for (int i = 0; i < n; i++)
@@ -216,24 +216,24 @@ size_t bb_pass_case_bytes(const struct bb_pass *p)
     return bytes;
 }
 
-static int launch_pass(void *arg, cudaStream_t stream)
+static int launch_memory_kernel(void *arg, cudaStream_t stream)
 {
-    return bb_pass_run(arg, stream);
+    return bb_memory_kernel_run(arg, stream);
 }
 
-int bb_measure_pass(struct bb_compute_context *ctx, const struct bb_pass *pass, struct bb_computed *c)
+int bb_measure_memory_kernel(struct bb_compute_context *ctx, const struct bb_memory_kernel *pass, struct bb_computed *c)
 {
-    struct bb_pass_array arrays[BB_PASS_ARRAYS];
-    int n = bb_pass_arrays(pass, arrays), rc = 0;
-    struct bb_pass p = *pass;
+    struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS];
+    int n = bb_memory_kernel_arrays(pass, arrays), rc = 0;
+    struct bb_memory_kernel p = *pass;
     char *at = ctx->arena;
 
     for (int i = 0; i < n; i++) {
-        bb_pass_set(&p, &arrays[i], at);
+        bb_memory_kernel_set(&p, &arrays[i], at);
         TRY(fill_array(ctx, at, &p, &arrays[i]));
         at += bb_round_up(arrays[i].bytes, ALIGN);
     }
-    TRY(measure_kernel(ctx, launch_pass, &p, c));
+    TRY(measure_kernel(ctx, launch_memory_kernel, &p, c));
 out:
     return rc;
 }

@@ -35,7 +35,7 @@ void bb_compute_context_release(struct bb_compute_context *ctx);
 
 /* Arena bytes that a case needs. */
 size_t bb_gemm_case_bytes(const struct bb_gemm_shape *s);
-size_t bb_pass_case_bytes(const struct bb_pass *p);
+size_t bb_memory_kernel_case_bytes(const struct bb_memory_kernel *p);
 
 struct bb_computed {
     struct bb_stats time_us; /* per operation, back to back on one stream */
@@ -44,7 +44,7 @@ struct bb_computed {
 
 /* The best of ctx->candidates algorithms, then timed. */
 int bb_measure_gemm(struct bb_compute_context *ctx, const struct bb_gemm_shape *s, struct bb_computed *c) BB_MUST_CHECK;
-int bb_measure_pass(struct bb_compute_context *ctx, const struct bb_pass *p, struct bb_computed *c) BB_MUST_CHECK;
+int bb_measure_memory_kernel(struct bb_compute_context *ctx, const struct bb_memory_kernel *p, struct bb_computed *c) BB_MUST_CHECK;
 /* cudaMemcpyAsync from one half of `bytes` to the other. */
 int bb_measure_memcpy(struct bb_compute_context *ctx, size_t bytes, struct bb_computed *c) BB_MUST_CHECK;
 

@@ -5,7 +5,7 @@
 #include "bootstrap/cli/opts.h"
 #include "cuda/work/dtype.h"
 
-enum bb_compute_section { BB_COMPUTE_GEMM, BB_COMPUTE_PASSES, BB_COMPUTE_TIMED, BB_COMPUTE_SECTIONS };
+enum bb_compute_section { BB_COMPUTE_GEMM, BB_COMPUTE_MEMORY_KERNELS, BB_COMPUTE_TIMED, BB_COMPUTE_SECTIONS };
 extern const char *const bb_compute_section_names[BB_COMPUTE_SECTIONS];
 
 enum { BB_COMPUTE_TYPES = 3 };

@@ -84,7 +84,7 @@ static uint64_t fewest_rows(const struct bb_kernel_runner *w)
     for (int i = 0; i < w->n; i++)
         for (int j = 0; j < w->works[i]->n; j++) {
             const struct bb_kernel_list_item *item = &w->works[i]->items[j];
-            if (item->is_pass && item->pass.in_rows > 0 && item->pass.in_rows < fewest)
+            if (item->is_memory_kernel && item->pass.in_rows > 0 && item->pass.in_rows < fewest)
                 fewest = item->pass.in_rows;
         }
     return fewest;
@@ -155,7 +155,7 @@ static int plan_all(struct bb_kernel_runner *w, int candidates, cudaStream_t str
         return bb_err(BB_EFAIL, "no memory for the plans of %d products", most);
     for (int i = 0; i < w->n && rc == 0; i++)
         for (int j = 0; j < w->works[i]->n && rc == 0; j++)
-            if (!w->works[i]->items[j].is_pass)
+            if (!w->works[i]->items[j].is_memory_kernel)
                 rc = plan_gemm(w, &w->works[i]->items[j].gemm, candidates, stream);
     return rc;
 }
@@ -211,18 +211,18 @@ void bb_kernel_runner_release(struct bb_kernel_runner *w)
 
 /* ---- running ---- */
 
-static int run_pass(const struct bb_kernel_runner *w, const struct bb_pass *pass, cudaStream_t stream)
+static int run_memory_kernel(const struct bb_kernel_runner *w, const struct bb_memory_kernel *pass, cudaStream_t stream)
 {
-    struct bb_pass_array arrays[BB_PASS_ARRAYS];
-    int n = bb_pass_arrays(pass, arrays);
+    struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS];
+    int n = bb_memory_kernel_arrays(pass, arrays);
     char *read = w->read, *write = w->write;
     int32_t *index = w->index;
-    struct bb_pass p = *pass;
+    struct bb_memory_kernel p = *pass;
 
     for (int i = 0; i < n; i++) {
-        const struct bb_pass_array *a = &arrays[i];
+        const struct bb_memory_kernel_array *a = &arrays[i];
         void *at = a->content == BB_HOLDS_INDICES ? (void *)index : a->written ? write : read;
-        bb_pass_set(&p, a, at);
+        bb_memory_kernel_set(&p, a, at);
         if (a->content == BB_HOLDS_INDICES)
             index += a->count;
         else if (a->written)
@@ -230,13 +230,13 @@ static int run_pass(const struct bb_kernel_runner *w, const struct bb_pass *pass
         else
             read += align_bytes(a->bytes);
     }
-    return bb_pass_run(&p, stream);
+    return bb_memory_kernel_run(&p, stream);
 }
 
 static int run_item(const struct bb_kernel_runner *w, const struct bb_kernel_list_item *item, cudaStream_t stream)
 {
-    if (item->is_pass)
-        return run_pass(w, &item->pass, stream);
+    if (item->is_memory_kernel)
+        return run_memory_kernel(w, &item->pass, stream);
     return bb_gemm_run(find_gemm(w, &item->gemm), w->read, b_of(w, &item->gemm), w->write, stream);
 }
 

@@ -3,7 +3,7 @@
  * this same source, compiled for the CPU (tests/emulator/kernels).
  *
  * All are bound by memory: neighbouring threads touch neighbouring words, of 16 bytes where alignment allows
- * (bb_pass_prepare decides), and every grid strides, so any grid is right. Each takes the pass itself as its argument.
+ * (bb_memory_kernel_prepare decides), and every grid strides, so any grid is right. Each takes the pass itself as its argument.
  * Arithmetic is in float.
  */
 #ifndef BB_CUDA_LAYER_KERNELS_CUH
@@ -88,14 +88,14 @@ template <typename T, int N> static __device__ inline void store(void *array, ui
 
 /* ---- moves: words of 16, 8, 4 or 2 bytes, whatever the type ---- */
 
-template <typename U> static __device__ void copy_words(const struct bb_pass &p, uint64_t bytes)
+template <typename U> static __device__ void copy_words(const struct bb_memory_kernel &p, uint64_t bytes)
 {
     for (uint64_t i = first_thread(); i < bytes / sizeof(U); i += all_threads())
         static_cast<U *>(p.out)[i] = static_cast<const U *>(p.in)[i];
 }
 
 /* One row of threads (threadIdx.x) per row of the output, several rows per block (threadIdx.y). */
-template <typename U> static __device__ void gather_words(const struct bb_pass &p, uint64_t row_bytes)
+template <typename U> static __device__ void gather_words(const struct bb_memory_kernel &p, uint64_t row_bytes)
 {
     const uint64_t words = row_bytes / sizeof(U), rows_at_once = (uint64_t)gridDim.x * blockDim.y;
 
@@ -118,18 +118,18 @@ static __device__ inline uint64_t tile_word(const struct bb_box &b, uint32_t per
            x;
 }
 
-template <typename U> static __device__ void box_words(const struct bb_pass &p, uint32_t per_word)
+template <typename U> static __device__ void box_words(const struct bb_memory_kernel &p, uint32_t per_word)
 {
     const uint64_t words = p.rows * (uint64_t)p.box.extent[0] * p.box.extent[1] * (p.box.extent[2] / per_word);
 
     for (uint64_t i = first_thread(); i < words; i += all_threads()) {
         const uint64_t tile = tile_word(p.box, per_word, i);
-        const bool pack = p.kind == BB_PASS_PACK;
+        const bool pack = p.kind == BB_MEMORY_KERNEL_PACK;
         static_cast<U *>(p.out)[pack ? i : tile] = static_cast<const U *>(p.in)[pack ? tile : i];
     }
 }
 
-template <typename T> static __device__ void box_add(const struct bb_pass &p)
+template <typename T> static __device__ void box_add(const struct bb_memory_kernel &p)
 {
     const uint64_t cells = p.rows * (uint64_t)p.box.extent[0] * p.box.extent[1] * p.box.extent[2];
 
@@ -155,10 +155,10 @@ static __device__ inline float activate(int act, float x)
     return act == BB_ACT_GELU ? gelu(x) : act == BB_ACT_RELU ? fmaxf(x, 0.0f) : x;
 }
 
-template <typename T, int N> static __device__ void affine_words(const struct bb_pass &p)
+template <typename T, int N> static __device__ void affine_words(const struct bb_memory_kernel &p)
 {
     const uint64_t row_words = p.cols / N, words = p.rows * row_words;
-    const bool by_channel = p.kind == BB_PASS_CHANNEL_NORM;
+    const bool by_channel = p.kind == BB_MEMORY_KERNEL_CHANNEL_NORM;
     float x[N], shift[N], scale = 1.0f;
 
     for (uint64_t i = first_thread(); i < words; i += all_threads()) {
@@ -192,7 +192,7 @@ static __device__ inline float slope(int act, float x)
     return act == BB_ACT_GELU ? gelu_slope(x) : act == BB_ACT_RELU && x <= 0.0f ? 0.0f : 1.0f;
 }
 
-template <typename T, int N> static __device__ void act_grad_words(const struct bb_pass &p)
+template <typename T, int N> static __device__ void act_grad_words(const struct bb_memory_kernel &p)
 {
     const uint64_t row_words = p.cols / N, words = p.rows * row_words;
     float g[N], x[N], shift[N];
@@ -258,7 +258,7 @@ template <typename T, int N> struct norm_row {
         return block_sum(total);
     }
 
-    __device__ void write(const struct bb_pass &p, void *to, float mean, float factor) const
+    __device__ void write(const struct bb_memory_kernel &p, void *to, float mean, float factor) const
     {
         float x[N], scale[N], shift[N];
 
@@ -274,7 +274,7 @@ template <typename T, int N> struct norm_row {
 };
 
 /* A thread reads back only what it copied itself: the copy needs no barrier. */
-template <typename T, int N> static __device__ void layer_norm_rows(const struct bb_pass &p)
+template <typename T, int N> static __device__ void layer_norm_rows(const struct bb_memory_kernel &p)
 {
     void *copy = p.cached ? bb_layer_shared + 32 : NULL;
 
@@ -295,7 +295,7 @@ template <typename T, int N> struct norm_grad_row {
     float mean, factor;
 
     /* Word i: g = in * scale, and the normalised x. */
-    __device__ void load_word(const struct bb_pass &p, uint64_t i, float g[N], float x[N]) const
+    __device__ void load_word(const struct bb_memory_kernel &p, uint64_t i, float g[N], float x[N]) const
     {
         float scale[N];
 
@@ -308,7 +308,7 @@ template <typename T, int N> struct norm_grad_row {
         }
     }
 
-    __device__ void sums(const struct bb_pass &p, float *sum_g, float *sum_gx) const
+    __device__ void sums(const struct bb_memory_kernel &p, float *sum_g, float *sum_gx) const
     {
         float g[N], x[N], own_g = 0, own_gx = 0;
 
@@ -323,7 +323,7 @@ template <typename T, int N> struct norm_grad_row {
         *sum_gx = block_sum(own_gx);
     }
 
-    __device__ void write(const struct bb_pass &p, void *to, float mean_g, float mean_gx) const
+    __device__ void write(const struct bb_memory_kernel &p, void *to, float mean_g, float mean_gx) const
     {
         float g[N], x[N];
 
@@ -336,7 +336,7 @@ template <typename T, int N> struct norm_grad_row {
     }
 };
 
-template <typename T, int N> static __device__ void layer_norm_grad_rows(const struct bb_pass &p)
+template <typename T, int N> static __device__ void layer_norm_grad_rows(const struct bb_memory_kernel &p)
 {
     const float cols = (float)p.cols;
 
@@ -354,7 +354,7 @@ template <typename T, int N> static __device__ void layer_norm_grad_rows(const s
 /* ---- experts ---- */
 
 template <typename T, int N>
-static __device__ void expert_word(const struct bb_pass &p, uint64_t row, uint64_t row_words, uint64_t c)
+static __device__ void expert_word(const struct bb_memory_kernel &p, uint64_t row, uint64_t row_words, uint64_t c)
 {
     float x[N], sum[N] = {};
 
@@ -370,7 +370,7 @@ static __device__ void expert_word(const struct bb_pass &p, uint64_t row, uint64
     store<T, N>(p.out, row * row_words + c, sum);
 }
 
-template <typename T, int N> static __device__ void unpermute_rows(const struct bb_pass &p)
+template <typename T, int N> static __device__ void unpermute_rows(const struct bb_memory_kernel &p)
 {
     const uint64_t words = p.cols / N, rows_at_once = (uint64_t)gridDim.x * blockDim.y;
 
@@ -381,7 +381,7 @@ template <typename T, int N> static __device__ void unpermute_rows(const struct 
 
 /* ---- gradients and optimizers: words of N elements, then what is left one by one ---- */
 
-template <typename T, int N> static __device__ void accumulate_word(const struct bb_pass &p, uint64_t i)
+template <typename T, int N> static __device__ void accumulate_word(const struct bb_memory_kernel &p, uint64_t i)
 {
     float g[N], sum[N];
 
@@ -393,19 +393,19 @@ template <typename T, int N> static __device__ void accumulate_word(const struct
 }
 
 /* The parameter in float: itself, or its float copy. */
-template <typename T> static __device__ inline void *master_of(const struct bb_pass &p)
+template <typename T> static __device__ inline void *master_of(const struct bb_memory_kernel &p)
 {
     return sizeof(T) == sizeof(float) ? p.out : p.master;
 }
 
-template <typename T, int N> static __device__ void store_parameter(const struct bb_pass &p, uint64_t i, const float *x)
+template <typename T, int N> static __device__ void store_parameter(const struct bb_memory_kernel &p, uint64_t i, const float *x)
 {
     store<float, N>(master_of<T>(p), i, x);
     if (sizeof(T) != sizeof(float))
         store<T, N>(p.out, i, x);
 }
 
-template <typename T, int N> static __device__ void sgd_word(const struct bb_pass &p, uint64_t i)
+template <typename T, int N> static __device__ void sgd_word(const struct bb_memory_kernel &p, uint64_t i)
 {
     const struct bb_optimizer &o = p.optimizer;
     float g[N], x[N], v[N];
@@ -421,7 +421,7 @@ template <typename T, int N> static __device__ void sgd_word(const struct bb_pas
     store_parameter<T, N>(p, i, x);
 }
 
-template <typename T, int N> static __device__ void adam_word(const struct bb_pass &p, uint64_t i)
+template <typename T, int N> static __device__ void adam_word(const struct bb_memory_kernel &p, uint64_t i)
 {
     const struct bb_optimizer &o = p.optimizer;
     float g[N], x[N], m[N], v[N];
@@ -440,17 +440,17 @@ template <typename T, int N> static __device__ void adam_word(const struct bb_pa
     store_parameter<T, N>(p, i, x);
 }
 
-template <typename T, int N> static __device__ void update_word(const struct bb_pass &p, uint64_t i)
+template <typename T, int N> static __device__ void update_word(const struct bb_memory_kernel &p, uint64_t i)
 {
-    if (p.kind == BB_PASS_ACCUMULATE)
+    if (p.kind == BB_MEMORY_KERNEL_ACCUMULATE)
         accumulate_word<T, N>(p, i);
-    else if (p.kind == BB_PASS_SGD)
+    else if (p.kind == BB_MEMORY_KERNEL_SGD)
         sgd_word<T, N>(p, i);
     else
         adam_word<T, N>(p, i);
 }
 
-template <typename T> static __device__ void update(const struct bb_pass &p)
+template <typename T> static __device__ void update(const struct bb_memory_kernel &p)
 {
     const uint64_t count = p.rows * p.cols, words = p.unit == 4 ? count / 4 : 0;
 
@@ -471,26 +471,26 @@ template <typename T> static __device__ void update(const struct bb_pass &p)
      : (p).unit == 4 ? function<uint32_t>(__VA_ARGS__)                                                                 \
                      : function<uint16_t>(__VA_ARGS__))
 
-static __device__ inline uint32_t element_bytes(const struct bb_pass &p)
+static __device__ inline uint32_t element_bytes(const struct bb_memory_kernel &p)
 {
     return p.dtype == BB_FLOAT ? 4 : 2;
 }
 
-BB_KERNEL bb_copy_kernel(struct bb_pass p)
+BB_KERNEL bb_copy_kernel(struct bb_memory_kernel p)
 {
     const uint64_t bytes = p.rows * p.cols * element_bytes(p);
 
     BB_WORDS(p, copy_words, p, bytes);
 }
 
-BB_KERNEL bb_gather_kernel(struct bb_pass p)
+BB_KERNEL bb_gather_kernel(struct bb_memory_kernel p)
 {
     const uint64_t row_bytes = p.cols * element_bytes(p);
 
     BB_WORDS(p, gather_words, p, row_bytes);
 }
 
-BB_KERNEL bb_box_kernel(struct bb_pass p)
+BB_KERNEL bb_box_kernel(struct bb_memory_kernel p)
 {
     const uint32_t per_word = p.unit / element_bytes(p);
 
@@ -499,15 +499,15 @@ BB_KERNEL bb_box_kernel(struct bb_pass p)
 
 /* By the type; N elements of 16 bytes, or single ones. */
 #define BB_TYPED_KERNELS(name, body)                                                                                   \
-    BB_KERNEL bb_##name##_float_kernel(struct bb_pass p)                                                               \
+    BB_KERNEL bb_##name##_float_kernel(struct bb_memory_kernel p)                                                               \
     {                                                                                                                  \
         body(float, 4);                                                                                                \
     }                                                                                                                  \
-    BB_KERNEL bb_##name##_half_kernel(struct bb_pass p)                                                                \
+    BB_KERNEL bb_##name##_half_kernel(struct bb_memory_kernel p)                                                                \
     {                                                                                                                  \
         body(__half, 8);                                                                                               \
     }                                                                                                                  \
-    BB_KERNEL bb_##name##_bfloat16_kernel(struct bb_pass p)                                                            \
+    BB_KERNEL bb_##name##_bfloat16_kernel(struct bb_memory_kernel p)                                                            \
     {                                                                                                                  \
         body(__nv_bfloat16, 8);                                                                                        \
     }

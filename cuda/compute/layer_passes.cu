@@ -10,7 +10,7 @@
 
 static const uint64_t MAX_BLOCKS = 4096;
 
-typedef void kernel(struct bb_pass);
+typedef void kernel(struct bb_memory_kernel);
 
 /* A launch: grid, block and shared memory of a pass. */
 struct shape {
@@ -41,35 +41,35 @@ static struct shape by_rows(uint64_t rows, uint64_t words)
     return blocks_for(rows, BB_LAYER_THREADS / along, dim3(along, BB_LAYER_THREADS / along));
 }
 
-static struct shape row_per_block(const struct bb_pass *p)
+static struct shape row_per_block(const struct bb_memory_kernel *p)
 {
     size_t bytes =
-        32 * sizeof(float) + (p->kind == BB_PASS_LAYER_NORM && p->cached ? p->cols * bb_dtypes[p->dtype].bytes : 0);
+        32 * sizeof(float) + (p->kind == BB_MEMORY_KERNEL_LAYER_NORM && p->cached ? p->cols * bb_dtypes[p->dtype].bytes : 0);
     struct shape s = blocks_for(p->rows, 1, dim3(BB_LAYER_THREADS));
 
     s.shared_bytes = bytes;
     return s;
 }
 
-static struct shape shape_of(const struct bb_pass *p)
+static struct shape shape_of(const struct bb_memory_kernel *p)
 {
     const uint64_t bytes = bb_dtypes[p->dtype].bytes, unit = (uint64_t)p->unit;
 
     switch (p->kind) {
-    case BB_PASS_COPY:
+    case BB_MEMORY_KERNEL_COPY:
         return flat(p->rows * p->cols * bytes / unit);
-    case BB_PASS_EMBED:
-    case BB_PASS_PERMUTE:
+    case BB_MEMORY_KERNEL_EMBED:
+    case BB_MEMORY_KERNEL_PERMUTE:
         return by_rows(p->rows, p->cols * bytes / unit);
-    case BB_PASS_UNPERMUTE:
+    case BB_MEMORY_KERNEL_UNPERMUTE:
         return by_rows(p->rows, p->cols / unit);
-    case BB_PASS_PACK:
-    case BB_PASS_UNPACK:
+    case BB_MEMORY_KERNEL_PACK:
+    case BB_MEMORY_KERNEL_UNPACK:
         return flat(p->rows * bb_box_cells(&p->box) * bytes / unit);
-    case BB_PASS_UNPACK_ADD:
+    case BB_MEMORY_KERNEL_UNPACK_ADD:
         return flat(p->rows * bb_box_cells(&p->box));
-    case BB_PASS_LAYER_NORM:
-    case BB_PASS_LAYER_NORM_GRAD:
+    case BB_MEMORY_KERNEL_LAYER_NORM:
+    case BB_MEMORY_KERNEL_LAYER_NORM_GRAD:
         return row_per_block(p);
     default:
         return flat((p->rows * p->cols + unit - 1) / unit);
@@ -92,40 +92,40 @@ static int type_of(enum bb_dtype_id dtype)
         bb_##name##_float_kernel, bb_##name##_half_kernel, bb_##name##_bfloat16_kernel                                 \
     }
 
-/* In the order of enum bb_pass_kind. */
+/* In the order of enum bb_memory_kernel_kind. */
 static kernel *const kernels[][TYPES] = {
     SAME(copy),      SAME(gather),           SAME(gather),  TYPED(unpermute), SAME(box),
     SAME(box),       TYPED(box_add),         TYPED(affine), TYPED(affine),    TYPED(layer_norm),
     TYPED(act_grad), TYPED(layer_norm_grad), TYPED(update), TYPED(update),    TYPED(update),
 };
-static_assert(sizeof(kernels) / sizeof(kernels[0]) == BB_PASS_KINDS, "one row for each kind of pass");
+static_assert(sizeof(kernels) / sizeof(kernels[0]) == BB_MEMORY_KERNEL_KINDS, "one row for each kind of pass");
 
-int bb_passes_load(void)
+int bb_memory_kernels_load(void)
 {
-    return bb_kernel_table_load((const void *const *)&kernels[0][0], BB_PASS_KINDS * TYPES);
+    return bb_kernel_table_load((const void *const *)&kernels[0][0], BB_MEMORY_KERNEL_KINDS * TYPES);
 }
 
-static bool is_box(const struct bb_pass *p)
+static bool is_box(const struct bb_memory_kernel *p)
 {
-    return p->kind == BB_PASS_PACK || p->kind == BB_PASS_UNPACK || p->kind == BB_PASS_UNPACK_ADD;
+    return p->kind == BB_MEMORY_KERNEL_PACK || p->kind == BB_MEMORY_KERNEL_UNPACK || p->kind == BB_MEMORY_KERNEL_UNPACK_ADD;
 }
 
-static bool is_empty(const struct bb_pass *p)
+static bool is_empty(const struct bb_memory_kernel *p)
 {
     return p->rows == 0 || (is_box(p) ? bb_box_cells(&p->box) : p->cols) == 0;
 }
 
-int bb_pass_run(const struct bb_pass *pass, cudaStream_t stream)
+int bb_memory_kernel_run(const struct bb_memory_kernel *pass, cudaStream_t stream)
 {
-    struct bb_pass p = *pass;
+    struct bb_memory_kernel p = *pass;
     int type = type_of(p.dtype);
 
     if (type < 0)
-        return bb_err(BB_EUSAGE, "%s is not done in %s: expected float, half or bfloat16", bb_passes[p.kind].name,
+        return bb_err(BB_EUSAGE, "%s is not done in %s: expected float, half or bfloat16", bb_memory_kernels[p.kind].name,
                       bb_dtypes[p.dtype].name);
     if (is_empty(&p))
         return 0;
-    bb_pass_prepare(&p);
+    bb_memory_kernel_prepare(&p);
     const struct shape s = shape_of(&p);
     void *args[] = {&p};
     return BB_CUDA(

@@ -1,6 +1,6 @@
 /*
  * layer_passes.h - launches the passes of pass.h on the GPU. A pass is a struct, so that the same one is counted
- * (pass.h), launched (here) and checked against its CPU reference (tests/cuda/work/pass_ref.h).
+ * (pass.h), launched (here) and checked against its CPU reference (tests/cuda/work/memory_kernel_ref.h).
  */
 #ifndef BB_CUDA_COMPUTE_LAYER_PASSES_H
 #define BB_CUDA_COMPUTE_LAYER_PASSES_H
@@ -14,14 +14,14 @@
 extern "C" {
 #endif
 
-/* bb_passes_load - see cuda/load: the kernels of all passes. */
-BB_MUST_CHECK int bb_passes_load(void);
+/* bb_memory_kernels_load - see cuda/load: the kernels of all passes. */
+BB_MUST_CHECK int bb_memory_kernels_load(void);
 
 /*
- * bb_pass_run - enqueue the pass on `stream`; returns at once. The pass is copied, its pointers must stay until it ran.
+ * bb_memory_kernel_run - enqueue the pass on `stream`; returns at once. The pass is copied, its pointers must stay until it ran.
  * A pass of no elements does nothing. Types other than float, half and bfloat16: said, -BB_EUSAGE. CUDA: -BB_EFAIL.
  */
-BB_MUST_CHECK int bb_pass_run(const struct bb_pass *pass, cudaStream_t stream);
+BB_MUST_CHECK int bb_memory_kernel_run(const struct bb_memory_kernel *pass, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

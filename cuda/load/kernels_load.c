@@ -14,5 +14,5 @@ int bb_kernels_load(void)
         rc = bb_busy_load();
     if (rc == 0)
         rc = bb_start_barrier_load();
-    return rc ? rc : bb_passes_load();
+    return rc ? rc : bb_memory_kernels_load();
 }

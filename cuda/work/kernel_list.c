@@ -18,11 +18,11 @@ void bb_kernel_list_add_gemm(struct bb_kernel_list *w, const char *name, const s
     append_item(w, name)->gemm = *gemm;
 }
 
-void bb_kernel_list_add_pass(struct bb_kernel_list *w, const char *name, const struct bb_pass *pass)
+void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name, const struct bb_memory_kernel *pass)
 {
     struct bb_kernel_list_item *item = append_item(w, name);
 
-    item->is_pass = true;
+    item->is_memory_kernel = true;
     item->pass = *pass;
 }
 
@@ -32,12 +32,12 @@ struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w)
 }
 
 /* A pass over rows x cols. */
-static void add_pass(struct bb_kernel_list *w, const char *name, enum bb_pass_kind kind, enum bb_activation act,
+static void add_memory_kernel(struct bb_kernel_list *w, const char *name, enum bb_memory_kernel_kind kind, enum bb_activation act,
                      int64_t rows, int64_t cols, enum bb_dtype_id dtype)
 {
-    bb_kernel_list_add_pass(
+    bb_kernel_list_add_memory_kernel(
         w, name,
-        &(struct bb_pass){.kind = kind, .dtype = dtype, .act = act, .rows = (uint64_t)rows, .cols = (uint64_t)cols});
+        &(struct bb_memory_kernel){.kind = kind, .dtype = dtype, .act = act, .rows = (uint64_t)rows, .cols = (uint64_t)cols});
 }
 
 /* The product, or the two of its backward pass. */
@@ -60,14 +60,14 @@ static void add_bias(struct bb_kernel_list *w, const struct bb_gemm_shape *s, en
 {
     /* The gradient of a bias alone is that of its product: nothing to move. */
     if (!backward)
-        add_pass(w, "bias", BB_PASS_BIAS_ACT, act, s->m, s->n, s->dtype);
+        add_memory_kernel(w, "bias", BB_MEMORY_KERNEL_BIAS_ACT, act, s->m, s->n, s->dtype);
     else if (act != BB_ACT_NONE)
-        add_pass(w, "activation", BB_PASS_BIAS_ACT_GRAD, act, s->m, s->n, s->dtype);
+        add_memory_kernel(w, "activation", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, act, s->m, s->n, s->dtype);
 }
 
 static void add_norm(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward)
 {
-    add_pass(w, "norm", backward ? BB_PASS_LAYER_NORM_GRAD : BB_PASS_LAYER_NORM, BB_ACT_NONE, t->batch * t->sequence,
+    add_memory_kernel(w, "norm", backward ? BB_MEMORY_KERNEL_LAYER_NORM_GRAD : BB_MEMORY_KERNEL_LAYER_NORM, BB_ACT_NONE, t->batch * t->sequence,
              t->hidden, t->dtype);
 }
 
@@ -146,22 +146,22 @@ static bool add_conv_product(struct bb_kernel_list *w, const char *name, const s
 bool bb_kernel_list_conv(struct bb_kernel_list *w, const struct bb_conv *v, bool backward, bool of_data)
 {
     int64_t out[3], positions;
-    struct bb_pass norm;
+    struct bb_memory_kernel norm;
 
     if (!bb_conv_out(v, out))
         return false;
     positions = out[0] * out[1] * out[2];
-    norm = (struct bb_pass){.kind = BB_PASS_CHANNEL_NORM,
+    norm = (struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_CHANNEL_NORM,
                             .dtype = v->dtype,
                             .act = BB_ACT_RELU,
                             .rows = (uint64_t)(v->n * v->k),
                             .cols = (uint64_t)positions,
                             .channels = (uint64_t)v->k};
     if (!backward && add_conv_product(w, "convolution", v, BB_CONV_FORWARD)) {
-        bb_kernel_list_add_pass(w, "norm", &norm);
+        bb_kernel_list_add_memory_kernel(w, "norm", &norm);
         return true;
     }
-    add_pass(w, "activation", BB_PASS_BIAS_ACT_GRAD, BB_ACT_RELU, v->n * positions, v->k, v->dtype);
+    add_memory_kernel(w, "activation", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_RELU, v->n * positions, v->k, v->dtype);
     if (of_data && !add_conv_product(w, "gradient of data", v, BB_CONV_DATA))
         return false;
     return add_conv_product(w, "gradient of weights", v, BB_CONV_WEIGHTS);
@@ -210,17 +210,17 @@ bool bb_kernel_list_interaction(struct bb_kernel_list *w, int64_t rows, int64_t 
 void bb_kernel_list_embedding(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, uint64_t vocabulary,
                               enum bb_dtype_id dtype)
 {
-    bb_kernel_list_add_pass(
+    bb_kernel_list_add_memory_kernel(
         w, "embedding",
-        &(struct bb_pass){
-            .kind = BB_PASS_EMBED, .dtype = dtype, .rows = tokens, .cols = hidden, .in_rows = vocabulary});
+        &(struct bb_memory_kernel){
+            .kind = BB_MEMORY_KERNEL_EMBED, .dtype = dtype, .rows = tokens, .cols = hidden, .in_rows = vocabulary});
 }
 
 void bb_kernel_list_permute(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, int top_k,
                             enum bb_dtype_id dtype)
 {
-    bb_kernel_list_add_pass(w, "permute",
-                            &(struct bb_pass){.kind = BB_PASS_PERMUTE,
+    bb_kernel_list_add_memory_kernel(w, "permute",
+                            &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_PERMUTE,
                                               .dtype = dtype,
                                               .rows = tokens * (uint64_t)top_k,
                                               .cols = hidden,
@@ -230,8 +230,8 @@ void bb_kernel_list_permute(struct bb_kernel_list *w, uint64_t tokens, uint64_t 
 void bb_kernel_list_unpermute(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, int top_k,
                               enum bb_dtype_id dtype)
 {
-    bb_kernel_list_add_pass(w, "unpermute",
-                            &(struct bb_pass){.kind = BB_PASS_UNPERMUTE,
+    bb_kernel_list_add_memory_kernel(w, "unpermute",
+                            &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_UNPERMUTE,
                                               .dtype = dtype,
                                               .rows = tokens,
                                               .cols = hidden,
@@ -244,31 +244,31 @@ bool bb_kernel_list_halo_side(struct bb_kernel_list *w, uint64_t rows, const uin
                               enum bb_dtype_id dtype)
 {
     static const char *const names[] = {
-        [BB_PASS_PACK] = "halo pack", [BB_PASS_UNPACK] = "halo unpack", [BB_PASS_UNPACK_ADD] = "halo add"};
-    enum bb_pass_kind kind = !received ? BB_PASS_PACK : backward ? BB_PASS_UNPACK_ADD : BB_PASS_UNPACK;
-    struct bb_pass p = {.kind = kind, .dtype = dtype, .rows = rows};
+        [BB_MEMORY_KERNEL_PACK] = "halo pack", [BB_MEMORY_KERNEL_UNPACK] = "halo unpack", [BB_MEMORY_KERNEL_UNPACK_ADD] = "halo add"};
+    enum bb_memory_kernel_kind kind = !received ? BB_MEMORY_KERNEL_PACK : backward ? BB_MEMORY_KERNEL_UNPACK_ADD : BB_MEMORY_KERNEL_UNPACK;
+    struct bb_memory_kernel p = {.kind = kind, .dtype = dtype, .rows = rows};
 
     if (!bb_halo_box(interior, halo, direction, received != backward, &p.box))
         return false;
-    bb_kernel_list_add_pass(w, names[kind], &p);
+    bb_kernel_list_add_memory_kernel(w, names[kind], &p);
     return true;
 }
 
 void bb_kernel_list_accumulate(struct bb_kernel_list *w, uint64_t count, enum bb_dtype_id dtype)
 {
-    add_pass(w, "accumulate", BB_PASS_ACCUMULATE, BB_ACT_NONE, 1, (int64_t)count, dtype);
+    add_memory_kernel(w, "accumulate", BB_MEMORY_KERNEL_ACCUMULATE, BB_ACT_NONE, 1, (int64_t)count, dtype);
 }
 
-void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_pass_kind kind, uint64_t count, enum bb_dtype_id dtype)
+void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_kind kind, uint64_t count, enum bb_dtype_id dtype)
 {
-    const struct bb_pass p = {
+    const struct bb_memory_kernel p = {
         .kind = kind,
         .dtype = dtype,
         .rows = 1,
         .cols = count,
         .optimizer = {.rate = 1e-6f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .step = 1}};
 
-    bb_kernel_list_add_pass(w, bb_passes[kind].name, &p);
+    bb_kernel_list_add_memory_kernel(w, bb_memory_kernels[kind].name, &p);
 }
 
 /* ---- figures ---- */
@@ -278,7 +278,7 @@ double bb_kernel_list_flops(const struct bb_kernel_list *w)
     double flops = 0;
 
     for (int i = 0; i < w->n; i++)
-        flops += w->items[i].is_pass ? 0 : bb_gemm_flops(&w->items[i].gemm);
+        flops += w->items[i].is_memory_kernel ? 0 : bb_gemm_flops(&w->items[i].gemm);
     return flops;
 }
 
@@ -287,7 +287,7 @@ double bb_kernel_list_bytes(const struct bb_kernel_list *w)
     double bytes = 0;
 
     for (int i = 0; i < w->n; i++)
-        bytes += (double)(w->items[i].is_pass ? bb_pass_bytes(&w->items[i].pass) : bb_gemm_bytes(&w->items[i].gemm));
+        bytes += (double)(w->items[i].is_memory_kernel ? bb_memory_kernel_bytes(&w->items[i].pass) : bb_gemm_bytes(&w->items[i].gemm));
     return bytes;
 }
 
@@ -296,10 +296,10 @@ static size_t align_bytes(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-static void pass_memory(const struct bb_pass *p, struct bb_kernel_list_memory *need)
+static void memory_kernel_memory(const struct bb_memory_kernel *p, struct bb_kernel_list_memory *need)
 {
-    struct bb_pass_array arrays[BB_PASS_ARRAYS];
-    int n = bb_pass_arrays(p, arrays);
+    struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS];
+    int n = bb_memory_kernel_arrays(p, arrays);
 
     for (int i = 0; i < n; i++)
         if (arrays[i].content == BB_HOLDS_INDICES)
@@ -320,8 +320,8 @@ void bb_kernel_list_memory(const struct bb_kernel_list *w, struct bb_kernel_list
     for (int i = 0; i < w->n; i++) {
         const struct bb_kernel_list_item *item = &w->items[i];
         struct bb_kernel_list_memory need = {0};
-        if (item->is_pass)
-            pass_memory(&item->pass, &need);
+        if (item->is_memory_kernel)
+            memory_kernel_memory(&item->pass, &need);
         else
             need = (struct bb_kernel_list_memory){align_bytes(bb_gemm_a_bytes(&item->gemm)) +
                                                       align_bytes(bb_gemm_b_bytes(&item->gemm)),
@@ -362,7 +362,7 @@ static void shrink_gemm(struct bb_gemm_shape *s, double factor)
     s->k = shrink_extent(s->k, edge);
 }
 
-static void shrink_pass(struct bb_pass *p, double factor)
+static void shrink_pass(struct bb_memory_kernel *p, double factor)
 {
     uint64_t rows = fewer_rows(p->rows, factor);
 
@@ -378,7 +378,7 @@ static void shrink_pass(struct bb_pass *p, double factor)
 void bb_kernel_list_scale(struct bb_kernel_list *w, double factor)
 {
     for (int i = 0; i < w->n; i++)
-        if (w->items[i].is_pass)
+        if (w->items[i].is_memory_kernel)
             shrink_pass(&w->items[i].pass, factor);
         else
             shrink_gemm(&w->items[i].gemm, factor);

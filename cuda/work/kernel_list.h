@@ -22,13 +22,13 @@ enum bb_kernel_fusion {
 
 struct bb_kernel_list_item {
     const char *name; /* static */
-    bool is_pass;     /* else a product */
+    bool is_memory_kernel;     /* else a product */
     bool float8;      /* a product whose operands training casts to 8 bits */
     enum bb_kernel_fusion fusion;
     double share; /* of the attention's square, what its mask leaves; fused alone */
     int experts;  /* that training launches it for, one after another; 0: it is one kernel */
     struct bb_gemm_shape gemm;
-    struct bb_pass pass; /* without pointers */
+    struct bb_memory_kernel pass; /* without pointers */
 };
 
 #define BB_WORK_ITEMS 512 /* the forward pass of ResNet-152 is 312 */
@@ -40,7 +40,7 @@ struct bb_kernel_list {
 
 /* All zero is empty; append to it. */
 void bb_kernel_list_add_gemm(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *gemm);
-void bb_kernel_list_add_pass(struct bb_kernel_list *w, const char *name, const struct bb_pass *pass);
+void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name, const struct bb_memory_kernel *pass);
 
 /* bb_kernel_list_last - the item added last, to say more of it; one that is thrown away where the list is full. */
 struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w);
@@ -87,9 +87,9 @@ bool bb_kernel_list_halo_side(struct bb_kernel_list *w, uint64_t rows, const uin
                               const uint32_t halo[3], const int direction[3], bool received, bool backward,
                               enum bb_dtype_id dtype);
 
-/* count gradients added to float; count parameters updated (BB_PASS_SGD or BB_PASS_ADAM). */
+/* count gradients added to float; count parameters updated (BB_MEMORY_KERNEL_SGD or BB_MEMORY_KERNEL_ADAM). */
 void bb_kernel_list_accumulate(struct bb_kernel_list *w, uint64_t count, enum bb_dtype_id dtype);
-void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_pass_kind kind, uint64_t count, enum bb_dtype_id dtype);
+void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_kind kind, uint64_t count, enum bb_dtype_id dtype);
 
 /* ---- figures ---- */
 

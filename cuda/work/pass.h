@@ -17,23 +17,23 @@
 extern "C" {
 #endif
 
-enum bb_pass_kind {
-    BB_PASS_COPY,          /* out[c] = in[c]: the device's measured limit                                         */
-    BB_PASS_EMBED,         /* out[r][:] = in[index[r]][:]: rows of a table by token                               */
-    BB_PASS_PERMUTE,       /* the same: tokens into expert slots; index < 0: the slot is empty and becomes 0      */
-    BB_PASS_UNPERMUTE,     /* out[r][:] = sum over j < top_k of gate[r][j] * in[index[r][j]][:]; index < 0: none  */
-    BB_PASS_PACK,          /* out[r][box] = in[r][tile]: a face into a message; rows = samples * channels         */
-    BB_PASS_UNPACK,        /* out[r][tile] = in[r][box]: a message into the margin                                */
-    BB_PASS_UNPACK_ADD,    /* out[r][tile] += in[r][box]: backward, where the margin's gradients belong to us     */
-    BB_PASS_BIAS_ACT,      /* out = act(in + shift[col]); in == out is fine                                       */
-    BB_PASS_CHANNEL_NORM,  /* out = act(in * scale[k] + shift[k]), k = row % channels: batch norm, statistics known */
-    BB_PASS_LAYER_NORM,    /* out = (in - mean) / sqrt(variance + 1e-5) * scale[col] + shift[col], per row        */
-    BB_PASS_BIAS_ACT_GRAD, /* out = in * act'(saved + shift[col]): in is the gradient, saved what went into BIAS_ACT */
-    BB_PASS_LAYER_NORM_GRAD, /* out = f * (g - mean(g) - x * mean(g x)), g = in * scale[col], x = normalised saved   */
-    BB_PASS_ACCUMULATE,      /* master[c] += in[c]: gradients of micro-batches into float                           */
-    BB_PASS_SGD,             /* first = beta1 first + g; p -= rate first; g = in[c] + decay p                       */
-    BB_PASS_ADAM,            /* AdamW with bias correction                                                          */
-    BB_PASS_KINDS
+enum bb_memory_kernel_kind {
+    BB_MEMORY_KERNEL_COPY,          /* out[c] = in[c]: the device's measured limit                                         */
+    BB_MEMORY_KERNEL_EMBED,         /* out[r][:] = in[index[r]][:]: rows of a table by token                               */
+    BB_MEMORY_KERNEL_PERMUTE,       /* the same: tokens into expert slots; index < 0: the slot is empty and becomes 0      */
+    BB_MEMORY_KERNEL_UNPERMUTE,     /* out[r][:] = sum over j < top_k of gate[r][j] * in[index[r][j]][:]; index < 0: none  */
+    BB_MEMORY_KERNEL_PACK,          /* out[r][box] = in[r][tile]: a face into a message; rows = samples * channels         */
+    BB_MEMORY_KERNEL_UNPACK,        /* out[r][tile] = in[r][box]: a message into the margin                                */
+    BB_MEMORY_KERNEL_UNPACK_ADD,    /* out[r][tile] += in[r][box]: backward, where the margin's gradients belong to us     */
+    BB_MEMORY_KERNEL_BIAS_ACT,      /* out = act(in + shift[col]); in == out is fine                                       */
+    BB_MEMORY_KERNEL_CHANNEL_NORM,  /* out = act(in * scale[k] + shift[k]), k = row % channels: batch norm, statistics known */
+    BB_MEMORY_KERNEL_LAYER_NORM,    /* out = (in - mean) / sqrt(variance + 1e-5) * scale[col] + shift[col], per row        */
+    BB_MEMORY_KERNEL_BIAS_ACT_GRAD, /* out = in * act'(saved + shift[col]): in is the gradient, saved what went into BIAS_ACT */
+    BB_MEMORY_KERNEL_LAYER_NORM_GRAD, /* out = f * (g - mean(g) - x * mean(g x)), g = in * scale[col], x = normalised saved   */
+    BB_MEMORY_KERNEL_ACCUMULATE,      /* master[c] += in[c]: gradients of micro-batches into float                           */
+    BB_MEMORY_KERNEL_SGD,             /* first = beta1 first + g; p -= rate first; g = in[c] + decay p                       */
+    BB_MEMORY_KERNEL_ADAM,            /* AdamW with bias correction                                                          */
+    BB_MEMORY_KERNEL_KINDS
 };
 
 enum bb_activation { BB_ACT_NONE, BB_ACT_RELU, BB_ACT_GELU /* the tanh form, as in GPT-2 */ };
@@ -47,13 +47,13 @@ struct bb_optimizer {
 
 /*
  * One pass. Fields that a kind does not name in its formula are not read. Pointers are the caller's, on the device for
- * bb_pass_run, on the host for its reference (tests/cuda/work).
+ * bb_memory_kernel_run, on the host for its reference (tests/cuda/work).
  * Optimizers: `out` is the parameter in the training type, `in` its gradient, `first` and `second` the float moments.
  * 16-bit parameters have a float copy `master` that is updated and then rounded to `out`; with float, `out` is updated
  * and master is not used.
  */
-struct bb_pass {
-    enum bb_pass_kind kind;
+struct bb_memory_kernel {
+    enum bb_memory_kernel_kind kind;
     enum bb_dtype_id dtype; /* BB_FLOAT, BB_HALF or BB_BFLOAT16 */
     enum bb_activation act;
     uint64_t rows, cols;
@@ -69,48 +69,48 @@ struct bb_pass {
     const float *gate;
     float *master, *first, *second;
     struct bb_optimizer optimizer;
-    /* Set by bb_pass_prepare. */
+    /* Set by bb_memory_kernel_prepare. */
     int unit;                 /* bytes that one thread moves at once (moves), or elements (arithmetic) */
     int cached;               /* LAYER_NORM: the row fits into shared memory                           */
     float correct1, correct2; /* Adam: 1 / (1 - beta^step)                                             */
 };
 
-struct bb_pass_row {
+struct bb_memory_kernel_row {
     const char *name, *help;
     const char *bytes_text; /* the formula of `bytes`, for people */
-    size_t (*bytes)(const struct bb_pass *p);
+    size_t (*bytes)(const struct bb_memory_kernel *p);
 };
-extern const struct bb_pass_row bb_passes[BB_PASS_KINDS];
+extern const struct bb_memory_kernel_row bb_memory_kernels[BB_MEMORY_KERNEL_KINDS];
 
-/* bb_pass_bytes - bytes that the pass must move at least: every input read once, every output written once. */
-size_t bb_pass_bytes(const struct bb_pass *p);
+/* bb_memory_kernel_bytes - bytes that the pass must move at least: every input read once, every output written once. */
+size_t bb_memory_kernel_bytes(const struct bb_memory_kernel *p);
 
 /* What an array of a pass holds. */
-enum bb_pass_content {
+enum bb_memory_kernel_content {
     BB_HOLDS_ELEMENTS, /* of the pass's type                                  */
     BB_HOLDS_FLOATS,
     BB_HOLDS_SQUARES, /* floats of at least 0: Adam's second moment           */
     BB_HOLDS_INDICES, /* int32, below in_rows; below 0 only where that is said */
 };
 
-/* One array that a pass needs: `field` is where its pointer lies in struct bb_pass. */
-struct bb_pass_array {
+/* One array that a pass needs: `field` is where its pointer lies in struct bb_memory_kernel. */
+struct bb_memory_kernel_array {
     const char *name;
     size_t field, count, bytes; /* offset of the pointer; elements; memory */
-    enum bb_pass_content content;
+    enum bb_memory_kernel_content content;
     bool written; /* by the pass, perhaps after it was read */
 };
 
-/* bb_pass_arrays - the arrays that the pass needs, from its kind, type and shape: who allocates them, counts with this.
+/* bb_memory_kernel_arrays - the arrays that the pass needs, from its kind, type and shape: who allocates them, counts with this.
  * Returns their number. */
-#define BB_PASS_ARRAYS 10
-int bb_pass_arrays(const struct bb_pass *p, struct bb_pass_array arrays[BB_PASS_ARRAYS]);
+#define BB_MEMORY_KERNEL_ARRAYS 10
+int bb_memory_kernel_arrays(const struct bb_memory_kernel *p, struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS]);
 
-/* bb_pass_set - point the field of that array at memory. */
-void bb_pass_set(struct bb_pass *p, const struct bb_pass_array *array, void *memory);
+/* bb_memory_kernel_set - point the field of that array at memory. */
+void bb_memory_kernel_set(struct bb_memory_kernel *p, const struct bb_memory_kernel_array *array, void *memory);
 
-/* bb_pass_prepare - choose the width of loads by the alignment of pointers and rows. bb_pass_run does it by itself. */
-void bb_pass_prepare(struct bb_pass *p);
+/* bb_memory_kernel_prepare - choose the width of loads by the alignment of pointers and rows. bb_memory_kernel_run does it by itself. */
+void bb_memory_kernel_prepare(struct bb_memory_kernel *p);
 
 /* Element i of an array of that type (float, half, bfloat16), rounded to nearest even. */
 void bb_element_set(void *array, enum bb_dtype_id dtype, size_t i, double value);

@@ -260,21 +260,21 @@ const char *bb_script_text(struct bb_script *s, const char *text)
 void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_memory_kernel *how)
 {
     struct bb_kernel_list *work = s->failed ? NULL : bb_step_add_kernel_list(step);
-    const struct bb_pass p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
+    const struct bb_memory_kernel p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
 
-    if (work && (how->kind == BB_PASS_SGD || how->kind == BB_PASS_ADAM))
+    if (work && (how->kind == BB_MEMORY_KERNEL_SGD || how->kind == BB_MEMORY_KERNEL_ADAM))
         bb_kernel_list_optimizer(work, how->kind, how->count, s->dtype);
     else if (work)
-        bb_kernel_list_add_pass(work, what, &p);
+        bb_kernel_list_add_memory_kernel(work, what, &p);
     bb_script_work(s, what, work, how->times, how->src, how->dst);
 }
 
-void bb_script_optimizer(struct bb_script *s, struct bb_step *step, enum bb_pass_kind optimizer, const char *what,
+void bb_script_optimizer(struct bb_script *s, struct bb_step *step, enum bb_memory_kernel_kind optimizer, const char *what,
                       size_t count)
 {
     s->phase = BB_PHASE_OPTIMIZER;
     if (s->real)
         bb_script_memory_kernel(
-            s, step, bb_script_text(s, bb_step_text(step, "%s, %s", optimizer == BB_PASS_ADAM ? "Adam" : "SGD", what)),
+            s, step, bb_script_text(s, bb_step_text(step, "%s, %s", optimizer == BB_MEMORY_KERNEL_ADAM ? "Adam" : "SGD", what)),
             &(struct bb_script_memory_kernel){.kind = optimizer, .count = count, .times = 1, .src = BB_NONE, .dst = BB_NONE});
 }

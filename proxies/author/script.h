@@ -125,7 +125,7 @@ int bb_script_rooted_collective(struct bb_script *s, struct bb_script_lane lane,
 /* bb_script_memory_kernel - a pass over `count` elements, or an optimizer over so many parameters, as real work, `times` one
  * after another. */
 struct bb_script_memory_kernel {
-    enum bb_pass_kind kind;
+    enum bb_memory_kernel_kind kind;
     size_t count;
     int times, src, dst;
 };
@@ -134,11 +134,11 @@ void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const ch
 /*
  * What training does beside its layers, in a step of real work: bb_script_accumulate starts to add the gradients of a
  * micro-batch to those before (work: made with bb_kernel_list_accumulate), which nothing but the next kernel waits for;
- * bb_script_optimizer is the optimizer's pass (BB_PASS_SGD, BB_PASS_ADAM) over so many parameters, once the thread has
+ * bb_script_optimizer is the optimizer's pass (BB_MEMORY_KERNEL_SGD, BB_MEMORY_KERNEL_ADAM) over so many parameters, once the thread has
  * waited for their gradients. Both are empty without real work.
  */
 void bb_script_accumulate(struct bb_script *s, const struct bb_kernel_list *work);
-void bb_script_optimizer(struct bb_script *s, struct bb_step *step, enum bb_pass_kind optimizer, const char *what,
+void bb_script_optimizer(struct bb_script *s, struct bb_step *step, enum bb_memory_kernel_kind optimizer, const char *what,
                       size_t count);
 
 #endif

@@ -308,7 +308,7 @@ static void choose_anchor(struct bb_calibration *c, const struct bb_evidence *e)
         size_t n = 0;
 
         for (size_t i = 0; i < e->n_rows; i++)
-            n += e->rows[i].kind == BB_EVIDENCE_KERNEL && !e->rows[i].kernel.is_pass &&
+            n += e->rows[i].kind == BB_EVIDENCE_KERNEL && !e->rows[i].kernel.is_memory_kernel &&
                  e->rows[i].kernel.gemm.dtype == types[t].dtype;
         if (n > most)
             anchor = bb_figure_find(c->figures, c->n_figures, types[t].key);

@@ -238,7 +238,7 @@ void bb_evidence_text(const struct bb_evidence_row *row, char *text, size_t size
         snprintf(text, size, "%s %s on %d ranks", bb_colls[row->call.kind].name, bytes, row->call.ranks);
     else if (row->kind == BB_EVIDENCE_MESSAGE)
         snprintf(text, size, "message of %s %s", bytes, row->same_node ? "within a node" : "between nodes");
-    else if (row->kind == BB_EVIDENCE_KERNEL && row->kernel.is_pass)
+    else if (row->kind == BB_EVIDENCE_KERNEL && row->kernel.is_memory_kernel)
         snprintf(text, size, "pass over %s", bytes);
     else if (row->kind == BB_EVIDENCE_KERNEL)
         snprintf(text, size, "product %lld x %lld x %lld %s", (long long)g->m, (long long)g->n, (long long)g->k,

@@ -199,10 +199,10 @@ static struct bb_kernel_list_item product_of(double m, double n, double k, doubl
         .gemm = {.m = (int64_t)m, .n = (int64_t)n, .k = (int64_t)k, .batch = (int64_t)batch, .dtype = dtype}};
 }
 
-static struct bb_kernel_list_item pass_of(double bytes)
+static struct bb_kernel_list_item memory_kernel_of(double bytes)
 {
     return (struct bb_kernel_list_item){
-        .is_pass = true, .pass = {.kind = BB_PASS_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = (uint64_t)(bytes / 8)}};
+        .is_memory_kernel = true, .pass = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = (uint64_t)(bytes / 8)}};
 }
 
 static int take_product(const json_t *object, const char *where, double batch, enum bb_dtype_id dtype,
@@ -237,7 +237,7 @@ static int compute_row(struct bb_evidence *e, const json_t *row, const char *whe
         file_of(e)->sm_count = sms > file_of(e)->sm_count ? sms : file_of(e)->sm_count;
     } else if (strcmp(section, "memory_kernels") == 0) {
         TRY(take_count(row, "bytes", where, 1, &found.bytes));
-        found.kernel = pass_of(found.bytes);
+        found.kernel = memory_kernel_of(found.bytes);
     } else {
         TRY(take_dtype(row, where, &dtype));
         TRY(take_count(row, "batch", where, 1, &batch));

@@ -76,8 +76,8 @@ static struct bounds bounds_of(const struct bb_cluster *c, const struct bb_kerne
 {
     double rate = c->memory_gbps * (c->has_achieved ? c->achieved.memory : 1);
 
-    if (item->is_pass)
-        return (struct bounds){0, (double)bb_pass_bytes(&item->pass) / rate};
+    if (item->is_memory_kernel)
+        return (struct bounds){0, (double)bb_memory_kernel_bytes(&item->pass) / rate};
     if (!c->has_achieved)
         return (struct bounds){
             bb_gemm_flops(&item->gemm) / bb_cluster_tflops(c, item->gemm.dtype) / 1e3 * c->sm_count / sms, 0};

@@ -337,7 +337,7 @@ static int resolve_training(struct training *t)
     TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_index(c->sync.sync, bb_sync_names, BB_SYNC_ALL_REDUCE), t->dtype,
                         t->dtype, &t->policy));
     if (!c->sync.optimizer && t->network.images)
-        t->policy.optimizer = BB_PASS_SGD;
+        t->policy.optimizer = BB_MEMORY_KERNEL_SGD;
     t->batch = c->micro_batch_size ? c->micro_batch_size : t->network.batch;
 out:
     return rc;

@@ -242,7 +242,7 @@ static int collect_chunk(struct bb_servers *s, struct chunk *c, const int *buffe
     bb_script_group_end(s->script);
     bb_script_wait(s->script, c->pushed);
     bb_sync_memory_kernel(s->script, s->spec.step, "sum",
-                 &(struct bb_script_memory_kernel){.kind = BB_PASS_ACCUMULATE,
+                 &(struct bb_script_memory_kernel){.kind = BB_MEMORY_KERNEL_ACCUMULATE,
                                           .count = c->count,
                                           .times = count_workers(s),
                                           .src = buffers[0],

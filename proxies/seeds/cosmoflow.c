@@ -319,9 +319,9 @@ static void update_parameters(struct shard *h)
     bb_script_wait(s, h->last[0]);
     bb_script_wait(s, h->last[1]);
     s->layer = BB_NONE;
-    bb_script_optimizer(s, h->step, BB_PASS_SGD, "dense", h->model->dense);
+    bb_script_optimizer(s, h->step, BB_MEMORY_KERNEL_SGD, "dense", h->model->dense);
     for (s->layer = 0; s->layer < CONVS; s->layer++)
-        bb_script_optimizer(s, h->step, BB_PASS_SGD, conv_names[s->layer], h->model->conv[s->layer]);
+        bb_script_optimizer(s, h->step, BB_MEMORY_KERNEL_SGD, conv_names[s->layer], h->model->conv[s->layer]);
 }
 
 /* ---- the step ---- */

@@ -161,7 +161,7 @@ static void update_parameters(struct training *t)
         const char *what = bb_script_text(&t->script, bb_step_text(t->step, "bucket %d", b));
 
         t->script.layer = b;
-        bb_script_optimizer(&t->script, t->step, BB_PASS_SGD, what, m->buckets[b].count);
+        bb_script_optimizer(&t->script, t->step, BB_MEMORY_KERNEL_SGD, what, m->buckets[b].count);
     }
 }
 

@@ -253,8 +253,8 @@ static void write_step(struct recommender *r)
     if (!r->script.real)
         return;
     bb_script_wait(&r->script, reduced);
-    bb_script_optimizer(&r->script, r->step, BB_PASS_SGD, "bottom", r->model->bottom);
-    bb_script_optimizer(&r->script, r->step, BB_PASS_SGD, "top", r->model->top);
+    bb_script_optimizer(&r->script, r->step, BB_MEMORY_KERNEL_SGD, "bottom", r->model->bottom);
+    bb_script_optimizer(&r->script, r->step, BB_MEMORY_KERNEL_SGD, "top", r->model->top);
 }
 
 static int build_role(const struct bb_proxy_config *c, const struct model *m, struct bb_step *step)

@@ -427,7 +427,7 @@ static void reduce_gradients(struct pipeline *b)
 static void update_parameters(struct pipeline *b)
 {
     for (int g = 0; b->script.real && g < b->model->n_gradients; g++)
-        bb_script_optimizer(&b->script, b->step, BB_PASS_ADAM, gradient_text(b, g), b->model->gradients[g].count);
+        bb_script_optimizer(&b->script, b->step, BB_MEMORY_KERNEL_ADAM, gradient_text(b, g), b->model->gradients[g].count);
 }
 
 static void write_whole_step(struct pipeline *b, enum stage_kind kind)

@@ -308,7 +308,7 @@ static int list_training(struct pipeline *b, enum bb_dtype_id dtype)
         if (!sum || !update)
             return -BB_EFAIL;
         bb_kernel_list_accumulate(sum, b->model->layer[kind].count, dtype);
-        bb_kernel_list_optimizer(update, BB_PASS_ADAM, b->model->layer[kind].count, dtype);
+        bb_kernel_list_optimizer(update, BB_MEMORY_KERNEL_ADAM, b->model->layer[kind].count, dtype);
         b->accumulate[kind] = sum;
         b->update[kind] = update;
     }

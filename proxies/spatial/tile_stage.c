@@ -197,7 +197,7 @@ struct swap {
 
 /* The pass that packs or unpacks the rows of one direction; false: none that way. */
 static bool box_of(const struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_halo *halo, int d,
-                   bool received, struct bb_pass *pass)
+                   bool received, struct bb_memory_kernel *pass)
 {
     const struct bb_split_layers *layers = &replica->split->layers;
     const uint32_t interior[3] = {(uint32_t)halo->map.depth, (uint32_t)(halo->map.side / layers->slices.rows),
@@ -210,9 +210,9 @@ static bool box_of(const struct bb_tile_stage *w, const struct bb_replica *repli
     return (replica->neighbours & 1u << d) && bb_halo_box(interior, width, direction, received, &pass->box);
 }
 
-static const char *pack_name(const struct bb_pass *pass)
+static const char *pack_name(const struct bb_memory_kernel *pass)
 {
-    return pass->kind == BB_PASS_PACK ? "halo pack" : pass->kind == BB_PASS_UNPACK ? "halo unpack" : "halo add";
+    return pass->kind == BB_MEMORY_KERNEL_PACK ? "halo pack" : pass->kind == BB_MEMORY_KERNEL_UNPACK ? "halo unpack" : "halo add";
 }
 
 /* The passes before an exchange, or behind it. Gradients that go back lie in the margin, and what comes is added. */
@@ -220,14 +220,14 @@ static struct bb_kernel_list *make_pack(struct bb_tile_stage *w, const struct bb
                                         bool before)
 {
     bool back = x->kind == GRADIENTS;
-    struct bb_pass pass = {.kind = before ? BB_PASS_PACK : back ? BB_PASS_UNPACK_ADD : BB_PASS_UNPACK};
+    struct bb_memory_kernel pass = {.kind = before ? BB_MEMORY_KERNEL_PACK : back ? BB_MEMORY_KERNEL_UNPACK_ADD : BB_MEMORY_KERNEL_UNPACK};
     struct bb_kernel_list *work = bb_step_add_kernel_list(w->tiling->step);
 
     w->script.failed |= work == NULL;
     for (int h = 0; work && h < x->n; h++)
         for (int d = 0; d < BB_DIRECTIONS; d++)
             if (box_of(w, replica, &x->halos[h], d, before == back, &pass))
-                bb_kernel_list_add_pass(work, pack_name(&pass), &pass);
+                bb_kernel_list_add_memory_kernel(work, pack_name(&pass), &pass);
     return work;
 }
 
@@ -276,7 +276,7 @@ static void exchange_halos(struct bb_tile_stage *w, struct bb_replica *replica, 
 /* ---- compute ---- */
 
 static void write_piece(struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_layer_piece *p,
-                        enum bb_pass_direction direction)
+                        enum bb_memory_kernel_direction direction)
 {
     double us = p->flops[direction] * replica->split->layers.us_per_flop[direction];
     struct bb_program *program = w->script.program;
@@ -330,14 +330,14 @@ static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica
         exchange_halos(w, replica, &(struct swap){g->halos, g->n_halos, GRADIENTS, number_of(replica, g)});
 }
 
-void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction)
+void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_memory_kernel_direction direction)
 {
     w->script.phase = direction == BB_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
     bb_script_wait(&w->script,
                    move_activations(w, direction == BB_FORWARD ? &replica->before : &replica->behind, false));
 }
 
-void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction)
+void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_memory_kernel_direction direction)
 {
     struct bb_hands *to = direction == BB_FORWARD ? &replica->behind : &replica->before;
     const struct bb_split_layers *layers = &replica->split->layers;
@@ -384,7 +384,7 @@ void bb_tile_stage_optimizer(struct bb_tile_stage *w, size_t parameters)
     w->script.phase = BB_PHASE_OPTIMIZER;
     if (w->script.real && parameters > 0)
         bb_script_memory_kernel(&w->script, w->tiling->step, "optimizer",
-                       &(struct bb_script_memory_kernel){BB_PASS_SGD, parameters, 1, BB_NONE, BB_NONE});
+                       &(struct bb_script_memory_kernel){BB_MEMORY_KERNEL_SGD, parameters, 1, BB_NONE, BB_NONE});
 }
 
 void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])

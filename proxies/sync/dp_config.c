@@ -125,7 +125,7 @@ int bb_sync_resolve(const struct bb_proxy_config *c, enum bb_sync_kind kind, enu
         .kind = kind,
         .params = params,
         .grads = o->grad_dtype ? (enum bb_dtype_id)bb_dtype_find(o->grad_dtype) : grads,
-        .optimizer = is_sgd(o) ? BB_PASS_SGD : BB_PASS_ADAM,
+        .optimizer = is_sgd(o) ? BB_MEMORY_KERNEL_SGD : BB_MEMORY_KERNEL_ADAM,
         .precision_aware = o->precision_aware,
         .hierarchical = o->hierarchical,
         .reduce_whole = o->zero_reduce && strcmp(o->zero_reduce, "allreduce") == 0,
@@ -162,7 +162,7 @@ bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *p)
 /* Moments in float; 16-bit parameters keep a float copy of themselves, or what bfloat16 lacks of one. */
 static double optimizer_bytes(const struct bb_dp_config *p)
 {
-    double moments = p->optimizer == BB_PASS_ADAM ? 8 : 4;
+    double moments = p->optimizer == BB_MEMORY_KERNEL_ADAM ? 8 : 4;
 
     if (bb_dtypes[p->params].bytes >= 4)
         return moments;

@@ -97,18 +97,18 @@ static void restore_labels(struct bb_script *s, struct labels before)
 
 void bb_sync_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_memory_kernel *how)
 {
-    const struct bb_pass p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
+    const struct bb_memory_kernel p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
 
     if (s->real)
         bb_script_memory_kernel(s, step, what, how);
     else
-        bb_script_compute(s, what, how->times * (double)bb_pass_bytes(&p) / memory_gbps * 1e-3, 0, how->src, how->dst);
+        bb_script_compute(s, what, how->times * (double)bb_memory_kernel_bytes(&p) / memory_gbps * 1e-3, 0, how->src, how->dst);
 }
 
 static void add_copy(struct bb_sync *s, const char *what, size_t count, int src, int dst)
 {
     bb_sync_memory_kernel(s->script, s->spec.step, what,
-                 &(struct bb_script_memory_kernel){.kind = BB_PASS_COPY, .count = count, .times = 1, .src = src, .dst = dst});
+                 &(struct bb_script_memory_kernel){.kind = BB_MEMORY_KERNEL_COPY, .count = count, .times = 1, .src = src, .dst = dst});
 }
 
 static bool has_peers(const struct bb_sync *s)

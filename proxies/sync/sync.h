@@ -51,7 +51,7 @@ struct bb_dp_config {
     enum bb_sync_kind kind;
     struct bb_bucket_rule rule;
     enum bb_dtype_id params, grads; /* element types of gathered parameters and of reduced gradients    */
-    enum bb_pass_kind optimizer;    /* BB_PASS_SGD, with momentum, or BB_PASS_ADAM */
+    enum bb_memory_kernel_kind optimizer;    /* BB_MEMORY_KERNEL_SGD, with momentum, or BB_MEMORY_KERNEL_ADAM */
     bool precision_aware;           /* distributed: no float copies of bfloat16 parameters and of gradients     */
     bool hierarchical;              /* all_reduce, horovod: inside the node, across nodes, inside the node        */
     bool reduce_whole;              /* zero1, zero2: all-reduce each bucket, keep the own slice (DeepSpeed's default) */

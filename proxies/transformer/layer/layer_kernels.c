@@ -192,25 +192,25 @@ static void add_cast(const struct bb_layer_sizes *s, struct bb_kernel_list *w, c
                      enum bb_kernels_pass pass)
 {
     const struct bb_gemm_shape *g = &p->shape;
-    const struct bb_pass cast = {.kind = BB_PASS_COPY,
+    const struct bb_memory_kernel cast = {.kind = BB_MEMORY_KERNEL_COPY,
                                  .dtype = pass == BB_KERNELS_FORWARD ? BB_F8E4M3 : s->dtype,
                                  .rows = (uint64_t)(g->m * g->batch),
                                  .cols = (uint64_t)(pass == BB_KERNELS_FORWARD ? g->k : g->n)};
 
     if (pass == BB_KERNELS_WEIGHTS)
         return;
-    bb_kernel_list_add_pass(w, "cast", &cast);
+    bb_kernel_list_add_memory_kernel(w, "cast", &cast);
     bb_kernel_list_last(w)->experts = (int)g->batch;
 }
 
-static void add_pass(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const char *name, enum bb_pass_kind kind,
+static void add_memory_kernel(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const char *name, enum bb_memory_kernel_kind kind,
                      enum bb_activation act, int64_t rows, int64_t cols)
 {
-    const struct bb_pass pass = {
+    const struct bb_memory_kernel pass = {
         .kind = kind, .dtype = s->dtype, .act = act, .rows = (uint64_t)rows, .cols = (uint64_t)cols};
 
     if (rows > 0 && cols > 0)
-        bb_kernel_list_add_pass(w, name, &pass);
+        bb_kernel_list_add_memory_kernel(w, name, &pass);
 }
 
 /* Gated, what is read is gate and up, what is written their product; backward, the gradients of both. */
@@ -219,30 +219,30 @@ static void add_activation(const struct bb_layer_sizes *s, struct bb_kernel_list
 {
     bool three = backward || s->gated;
 
-    add_pass(s, w, "activation", three ? BB_PASS_BIAS_ACT_GRAD : BB_PASS_BIAS_ACT, BB_ACT_GELU, rows, ffn);
+    add_memory_kernel(s, w, "activation", three ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_GELU, rows, ffn);
     if (backward && s->gated)
-        add_pass(s, w, "gate", BB_PASS_BIAS_ACT, BB_ACT_NONE, rows, ffn);
+        add_memory_kernel(s, w, "gate", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, rows, ffn);
 }
 
 /* Experts with biases (gpt-oss): Megatron-LM holds gate and up within bounds (fusions/fused_bias_geglu.py), and adds the
  * last bias times the router's probability, a float (_apply_bias in transformer/moe/experts.py), in passes of its own.
  * wide: of gate and up; else of what an expert answers, in float. */
-static const struct bias_pass {
+static const struct bias_kernel {
     const char *name;
     bool backward, wide;
-    enum bb_pass_kind kind;
-} bias_passes[] = {
-    {"clamp", false, true, BB_PASS_BIAS_ACT},
-    {"join", false, true, BB_PASS_COPY},
-    {"bias", false, false, BB_PASS_BIAS_ACT_GRAD},
-    {"join", false, false, BB_PASS_COPY},
-    {"cast", false, false, BB_PASS_COPY},
-    {"clamp", true, true, BB_PASS_BIAS_ACT_GRAD},
-    {"join", true, true, BB_PASS_COPY},
-    {"bias", true, false, BB_PASS_BIAS_ACT_GRAD},
-    {"bias", true, false, BB_PASS_BIAS_ACT_GRAD},
-    {"join", true, false, BB_PASS_COPY},
-    {"cast", true, false, BB_PASS_COPY},
+    enum bb_memory_kernel_kind kind;
+} bias_kernels[] = {
+    {"clamp", false, true, BB_MEMORY_KERNEL_BIAS_ACT},
+    {"join", false, true, BB_MEMORY_KERNEL_COPY},
+    {"bias", false, false, BB_MEMORY_KERNEL_BIAS_ACT_GRAD},
+    {"join", false, false, BB_MEMORY_KERNEL_COPY},
+    {"cast", false, false, BB_MEMORY_KERNEL_COPY},
+    {"clamp", true, true, BB_MEMORY_KERNEL_BIAS_ACT_GRAD},
+    {"join", true, true, BB_MEMORY_KERNEL_COPY},
+    {"bias", true, false, BB_MEMORY_KERNEL_BIAS_ACT_GRAD},
+    {"bias", true, false, BB_MEMORY_KERNEL_BIAS_ACT_GRAD},
+    {"join", true, false, BB_MEMORY_KERNEL_COPY},
+    {"cast", true, false, BB_MEMORY_KERNEL_COPY},
 };
 
 static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t rows)
@@ -250,11 +250,11 @@ static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_l
     struct bb_layer_sizes in_float = *s;
 
     in_float.dtype = BB_FLOAT;
-    for (size_t i = 0; s->expert_bias && i < sizeof(bias_passes) / sizeof(bias_passes[0]); i++) {
-        const struct bias_pass *p = &bias_passes[i];
+    for (size_t i = 0; s->expert_bias && i < sizeof(bias_kernels) / sizeof(bias_kernels[0]); i++) {
+        const struct bias_kernel *p = &bias_kernels[i];
 
         if (p->backward == backward)
-            add_pass(p->wide ? s : &in_float, w, p->name, p->kind, BB_ACT_NONE, rows,
+            add_memory_kernel(p->wide ? s : &in_float, w, p->name, p->kind, BB_ACT_NONE, rows,
                      p->wide ? 2 * s->expert_ffn : s->hidden);
     }
 }
@@ -262,10 +262,10 @@ static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_l
 /* The residual is added to, its gradients from both sides; dropout's mask is made in passing by the sum. */
 static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
-    add_pass(s, w, "residual", BB_PASS_BIAS_ACT_GRAD, BB_ACT_NONE, s->held, s->hidden);
+    add_memory_kernel(s, w, "residual", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->held, s->hidden);
     if (backward && s->dropout)
-        add_pass(s, w, "dropout", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->held, s->hidden);
-    add_pass(s, w, "norm", backward ? BB_PASS_LAYER_NORM_GRAD : BB_PASS_LAYER_NORM, BB_ACT_NONE, s->held, s->hidden);
+        add_memory_kernel(s, w, "dropout", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->held, s->hidden);
+    add_memory_kernel(s, w, "norm", backward ? BB_MEMORY_KERNEL_LAYER_NORM_GRAD : BB_MEMORY_KERNEL_LAYER_NORM, BB_ACT_NONE, s->held, s->hidden);
 }
 
 /* Unfused attention: softmax and dropout of all scores, in memory. */
@@ -276,8 +276,8 @@ static void add_softmax(const struct bb_layer_sizes *s, struct bb_kernel_list *w
     if (!s->unfused || s->chunk)
         return;
     if (s->dropout)
-        add_pass(s, w, "dropout", BB_PASS_BIAS_ACT, BB_ACT_NONE, rows, keys);
-    add_pass(s, w, "softmax", backward ? BB_PASS_BIAS_ACT_GRAD : BB_PASS_BIAS_ACT, BB_ACT_NONE, rows, keys);
+        add_memory_kernel(s, w, "dropout", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, rows, keys);
+    add_memory_kernel(s, w, "softmax", backward ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, rows, keys);
 }
 
 /* Queries and keys are turned by their positions, their gradients back. */
@@ -286,7 +286,7 @@ static void add_rotation(const struct bb_layer_sizes *s, struct bb_kernel_list *
     int64_t width = s->kv_lora ? s->heads * s->rope_dim : (s->heads + s->kv_heads) * s->key_dim;
 
     if (s->rotary)
-        add_pass(s, w, "positions", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
+        add_memory_kernel(s, w, "positions", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
 }
 
 /* The gate of what attention or a scan made; of a scan with its norm. */
@@ -296,15 +296,15 @@ static void add_out_gate(const struct bb_layer_sizes *s, struct bb_kernel_list *
 
     if (!s->out_gate)
         return;
-    add_pass(s, w, "gate", BB_PASS_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, width);
+    add_memory_kernel(s, w, "gate", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, width);
     if (backward)
-        add_pass(s, w, "gate", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
+        add_memory_kernel(s, w, "gate", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
 }
 
 /* What goes into a scan is mixed with the few tokens before. */
 static void add_convolution(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
-    add_pass(s, w, "convolution", backward ? BB_PASS_BIAS_ACT_GRAD : BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens,
+    add_memory_kernel(s, w, "convolution", backward ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens,
              qkv_width(s));
 }
 
@@ -327,7 +327,7 @@ static bool is_permutation(enum bb_kernels_kind kind)
 }
 
 /* Passes behind the products of the forward pass. */
-static void forward_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
+static void forward_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
                            struct bb_kernel_list *w)
 {
     if (kind == BB_KERNELS_OUT)
@@ -345,9 +345,9 @@ static void forward_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind 
     else if (kind == BB_KERNELS_QKV && s->rotary)
         add_rotation(s, w);
     else if (kind == BB_KERNELS_QKV && s->qkv_bias)
-        add_pass(s, w, "bias", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens, qkv_width(s));
+        add_memory_kernel(s, w, "bias", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, qkv_width(s));
     else if ((kind == BB_KERNELS_OUT && s->out_bias) || (kind == BB_KERNELS_DOWN && s->mlp_bias))
-        add_pass(s, w, "bias", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens, s->hidden);
+        add_memory_kernel(s, w, "bias", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, s->hidden);
     else if (kind == BB_KERNELS_UP)
         add_activation(s, w, false, s->tokens, s->ffn);
     else if (kind == BB_KERNELS_SHARED_UP)
@@ -360,11 +360,11 @@ static void forward_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind 
     else if (kind == BB_KERNELS_EMBEDDING)
         bb_kernel_list_embedding(w, (uint64_t)s->tokens, (uint64_t)s->hidden, (uint64_t)s->vocab, s->dtype);
     else if (kind == BB_KERNELS_LOSS)
-        add_pass(s, w, "softmax", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens, s->vocab);
+        add_memory_kernel(s, w, "softmax", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, s->vocab);
 }
 
 /* Passes behind the products of the data's gradient: the gradient of an activation is done by the product after it. */
-static void data_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
+static void data_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
                         struct bb_kernel_list *w)
 {
     if (kind == BB_KERNELS_NORM)
@@ -391,7 +391,7 @@ static void data_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind kin
     } else if (is_permutation(kind)) /* each token's gradient is the sum of its copies' */
         add_permutation(s, kind, true, w);
     else if (kind == BB_KERNELS_LOSS)
-        add_pass(s, w, "softmax", BB_PASS_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, s->vocab);
+        add_memory_kernel(s, w, "softmax", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, s->vocab);
 }
 
 /* Part of the square of queries and keys that is looked at: with a causal mask half of it, or half of a window's first
@@ -437,9 +437,9 @@ static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels 
             add_cast(s, w, product, group->pass);
     }
     if (forward)
-        forward_passes(s, group->kind, rows, w);
+        forward_memory_kernels(s, group->kind, rows, w);
     else if (group->pass == BB_KERNELS_DATA)
-        data_passes(s, group->kind, rows, w);
+        data_memory_kernels(s, group->kind, rows, w);
     else if (group->kind == BB_KERNELS_ACCUMULATE) {
         bb_kernel_list_accumulate(w, (uint64_t)rows, s->dtype);
         bb_kernel_list_last(w)->fusion = BB_KERNEL_IN_PRODUCT;

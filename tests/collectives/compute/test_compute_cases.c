@@ -61,22 +61,22 @@ static void products_of_published_layers(void **state)
 /* Each moves about as much as is asked: at most that, and one row more would be too much; at least one row. */
 static void passes_move_what_is_asked(void **state)
 {
-    struct bb_pass_case c;
+    struct bb_memory_kernel_case c;
     int n = 0;
 
     (void)state;
-    for (; bb_compute_pass(n, BB_HALF, (size_t)256 << 20, &c); n++) {
-        const size_t bytes = bb_pass_bytes(&c.pass);
-        struct bb_pass more = c.pass;
+    for (; bb_compute_memory_kernel(n, BB_HALF, (size_t)256 << 20, &c); n++) {
+        const size_t bytes = bb_memory_kernel_bytes(&c.pass);
+        struct bb_memory_kernel more = c.pass;
 
         assert_true(c.name && c.pass.dtype == BB_HALF && bytes > (size_t)250 << 20);
         more.rows += 2; /* one, and what a table of parameters takes whatever the rows */
-        assert_true(bb_pass_bytes(&more) > (size_t)256 << 20);
-        assert_true(bb_compute_pass(n, BB_HALF, 0, &c) && c.pass.rows == 1);
+        assert_true(bb_memory_kernel_bytes(&more) > (size_t)256 << 20);
+        assert_true(bb_compute_memory_kernel(n, BB_HALF, 0, &c) && c.pass.rows == 1);
     }
     assert_int_equal(n, 17);
-    assert_false(bb_compute_pass(-1, BB_HALF, 1, &c));
-    assert_true(bb_compute_pass(0, BB_FLOAT, 1, &c) && c.pass.kind == BB_PASS_COPY);
+    assert_false(bb_compute_memory_kernel(-1, BB_HALF, 1, &c));
+    assert_true(bb_compute_memory_kernel(0, BB_FLOAT, 1, &c) && c.pass.kind == BB_MEMORY_KERNEL_COPY);
 }
 
 static void settings_of_timed_kernels(void **state)

@@ -1,8 +1,8 @@
-/* pass_cases.c - see pass_cases.h. */
-#include "pass_cases.h"
+/* memory_kernel_cases.c - see memory_kernel_cases.h. */
+#include "memory_kernel_cases.h"
 
 #include "tests/cuda/work/element.h"
-#include "tests/cuda/work/pass_ref.h"
+#include "tests/cuda/work/memory_kernel_ref.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,14 +13,14 @@ enum { MARGIN = 64, CANARY = 0xa5 };
 
 /* One array twice: for the runner and for the reference. The memory begins MARGIN bytes before `at`. */
 struct twofold {
-    struct bb_pass_array what;
+    struct bb_memory_kernel_array what;
     unsigned char *memory[2], *at[2];
     size_t bytes; /* of a memory */
 };
 
 struct scene {
-    struct bb_pass pass[2];
-    struct twofold arrays[BB_PASS_ARRAYS];
+    struct bb_memory_kernel pass[2];
+    struct twofold arrays[BB_MEMORY_KERNEL_ARRAYS];
     int n;
     uint64_t seed;
 };
@@ -33,7 +33,7 @@ static double chance(struct scene *s)
 
 static void fill_array(struct scene *s, const struct twofold *a)
 {
-    const struct bb_pass *p = &s->pass[0];
+    const struct bb_memory_kernel *p = &s->pass[0];
 
     for (size_t i = 0; i < a->what.count; i++) {
         double x = chance(s);
@@ -41,7 +41,7 @@ static void fill_array(struct scene *s, const struct twofold *a)
             bb_element_set(a->at[0], p->dtype, i, 4 * x - 2);
         else if (a->what.content == BB_HOLDS_INDICES)
             ((int32_t *)a->at[0])[i] =
-                p->kind != BB_PASS_EMBED && x < 0.1 ? -1 : (int32_t)(chance(s) * (double)p->in_rows);
+                p->kind != BB_MEMORY_KERNEL_EMBED && x < 0.1 ? -1 : (int32_t)(chance(s) * (double)p->in_rows);
         else
             ((float *)a->at[0])[i] = (float)(a->what.content == BB_HOLDS_SQUARES ? x : 4 * x - 2);
     }
@@ -58,18 +58,18 @@ static void make_array(struct scene *s, struct twofold *a, int misaligned)
             abort();
         memset(a->memory[i], CANARY, a->bytes);
         a->at[i] = a->memory[i] + MARGIN + shift;
-        bb_pass_set(&s->pass[i], &a->what, a->at[i]);
+        bb_memory_kernel_set(&s->pass[i], &a->what, a->at[i]);
     }
     fill_array(s, a);
     memcpy(a->memory[1], a->memory[0], a->bytes);
 }
 
-static void scene_init(struct scene *s, const struct bb_pass *pass, int misaligned, uint64_t seed)
+static void scene_init(struct scene *s, const struct bb_memory_kernel *pass, int misaligned, uint64_t seed)
 {
-    struct bb_pass_array arrays[BB_PASS_ARRAYS];
+    struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS];
 
     *s = (struct scene){.pass = {*pass, *pass}, .seed = seed};
-    s->n = bb_pass_arrays(pass, arrays);
+    s->n = bb_memory_kernel_arrays(pass, arrays);
     for (int i = 0; i < s->n; i++) {
         s->arrays[i].what = arrays[i];
         make_array(s, &s->arrays[i], misaligned);
@@ -86,15 +86,15 @@ static void scene_release(struct scene *s)
 /* ---- comparison ---- */
 
 /* Moves are exact; arithmetic in float may end one step beside the reference, which computes in double. */
-static double tolerance_of(const struct bb_pass *p, enum bb_pass_content content, double want)
+static double tolerance_of(const struct bb_memory_kernel *p, enum bb_memory_kernel_content content, double want)
 {
     double step = content != BB_HOLDS_ELEMENTS || p->dtype == BB_FLOAT ? 1e-5 : p->dtype == BB_HALF ? 0x1p-10 : 0x1p-7;
     double size = fabs(want) > 0.1 ? fabs(want) : 0.1;
 
-    return p->kind < BB_PASS_UNPERMUTE || p->kind == BB_PASS_PACK || p->kind == BB_PASS_UNPACK ? 0 : step * size * 1.01;
+    return p->kind < BB_MEMORY_KERNEL_UNPERMUTE || p->kind == BB_MEMORY_KERNEL_PACK || p->kind == BB_MEMORY_KERNEL_UNPACK ? 0 : step * size * 1.01;
 }
 
-static double value_at(const struct bb_pass *p, const struct twofold *a, int which, size_t i)
+static double value_at(const struct bb_memory_kernel *p, const struct twofold *a, int which, size_t i)
 {
     if (a->what.content == BB_HOLDS_INDICES)
         return ((const int32_t *)a->at[which])[i];
@@ -111,7 +111,7 @@ static int same_outside(const struct twofold *a)
 
 static int array_differs(const struct scene *s, const struct twofold *a)
 {
-    const struct bb_pass *p = &s->pass[0];
+    const struct bb_memory_kernel *p = &s->pass[0];
 
     for (size_t i = 0; i < a->what.count; i++) {
         double got = value_at(p, a, 0, i), want = value_at(p, a, 1, i);
@@ -128,11 +128,11 @@ static int array_differs(const struct scene *s, const struct twofold *a)
 
 static int scene_differs(const struct scene *s)
 {
-    const struct bb_pass *p = &s->pass[0];
+    const struct bb_memory_kernel *p = &s->pass[0];
 
     for (int i = 0; i < s->n; i++)
         if (array_differs(s, &s->arrays[i])) {
-            fprintf(stderr, "  in %s, %s, %llu x %llu\n", bb_passes[p->kind].name, bb_dtypes[p->dtype].name,
+            fprintf(stderr, "  in %s, %s, %llu x %llu\n", bb_memory_kernels[p->kind].name, bb_dtypes[p->dtype].name,
                     (unsigned long long)p->rows, (unsigned long long)p->cols);
             return 1;
         }
@@ -141,7 +141,7 @@ static int scene_differs(const struct scene *s)
 
 /* ---- cases ---- */
 
-static void try_pass(struct pass_totals *t, const struct bb_pass *pass, int misaligned, pass_runner *run, void *arg)
+static void try_memory_kernel(struct memory_kernel_totals *t, const struct bb_memory_kernel *pass, int misaligned, memory_kernel_runner *run, void *arg)
 {
     struct scene s;
 
@@ -149,7 +149,7 @@ static void try_pass(struct pass_totals *t, const struct bb_pass *pass, int misa
         return;
     scene_init(&s, pass, misaligned, (uint64_t)t->cases + 1);
     t->rc = run(arg, &s.pass[0]);
-    bb_pass_ref(&s.pass[1]);
+    bb_memory_kernel_ref(&s.pass[1]);
     if (t->rc == 0 && scene_differs(&s))
         t->failed++;
     t->cases++;
@@ -165,35 +165,35 @@ static const struct bb_box boxes[] = {
     {{3, 3, 3}, {2, 2, 2}, {1, 1, 1}}, {{1, 8, 32}, {0, 2, 8}, {1, 4, 16}}, {{1, 5, 7}, {0, 4, 0}, {1, 1, 7}},
 };
 
-static int is_box(enum bb_pass_kind kind)
+static int is_box(enum bb_memory_kernel_kind kind)
 {
-    return kind == BB_PASS_PACK || kind == BB_PASS_UNPACK || kind == BB_PASS_UNPACK_ADD;
+    return kind == BB_MEMORY_KERNEL_PACK || kind == BB_MEMORY_KERNEL_UNPACK || kind == BB_MEMORY_KERNEL_UNPACK_ADD;
 }
 
-static void each_shape(struct pass_totals *t, struct bb_pass p, int misaligned, pass_runner *run, void *arg)
+static void each_shape(struct memory_kernel_totals *t, struct bb_memory_kernel p, int misaligned, memory_kernel_runner *run, void *arg)
 {
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes && !is_box(p.kind); i++) {
         p.rows = shapes[i].rows;
         p.cols = shapes[i].cols;
         p.channels = p.rows > 2 ? 3 : 1;
-        try_pass(t, &p, misaligned, run, arg);
+        try_memory_kernel(t, &p, misaligned, run, arg);
     }
     for (size_t i = 0; i < sizeof boxes / sizeof *boxes && is_box(p.kind); i++) {
         p.rows = 5;
         p.box = boxes[i];
-        try_pass(t, &p, misaligned, run, arg);
+        try_memory_kernel(t, &p, misaligned, run, arg);
     }
 }
 
-struct pass_totals pass_cases_each(pass_runner *run, void *arg)
+struct memory_kernel_totals memory_kernel_cases_each(memory_kernel_runner *run, void *arg)
 {
     static const enum bb_dtype_id types[] = {BB_FLOAT, BB_HALF, BB_BFLOAT16};
-    struct pass_totals t = {0};
+    struct memory_kernel_totals t = {0};
 
-    for (int kind = 0; kind < BB_PASS_KINDS; kind++)
+    for (int kind = 0; kind < BB_MEMORY_KERNEL_KINDS; kind++)
         for (int type = 0; type < 3; type++)
             for (int misaligned = 0; misaligned < 2; misaligned++) {
-                struct bb_pass p = {.kind = (enum bb_pass_kind)kind, .dtype = types[type], .in_rows = 11, .top_k = 2};
+                struct bb_memory_kernel p = {.kind = (enum bb_memory_kernel_kind)kind, .dtype = types[type], .in_rows = 11, .top_k = 2};
                 p.act = (enum bb_activation)(type % 3);
                 p.optimizer = (struct bb_optimizer){0.01f, 0.9f, 0.99f, 1e-8f, 0.1f, 3};
                 each_shape(&t, p, misaligned, run, arg);

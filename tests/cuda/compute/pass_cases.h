@@ -1,5 +1,5 @@
 /*
- * pass_cases.h - passes of every kind and type on many shapes and alignments, with random data: somebody runs them, and
+ * memory_kernel_cases.h - passes of every kind and type on many shapes and alignments, with random data: somebody runs them, and
  * every array is compared with what the CPU reference leaves, the bytes before and behind it too.
  */
 #ifndef PASS_CASES_H
@@ -12,15 +12,15 @@ extern "C" {
 #endif
 
 /* Does the pass on arrays in host memory. Returns 0, or what ends the test. */
-typedef int pass_runner(void *arg, const struct bb_pass *pass);
+typedef int memory_kernel_runner(void *arg, const struct bb_memory_kernel *pass);
 
-struct pass_totals {
+struct memory_kernel_totals {
     int cases, failed; /* of the cases                       */
     int rc;            /* the runner's, when it gave up      */
 };
 
-/* pass_cases_each - all cases; the first failures are told on stderr. */
-struct pass_totals pass_cases_each(pass_runner *run, void *arg);
+/* memory_kernel_cases_each - all cases; the first failures are told on stderr. */
+struct memory_kernel_totals memory_kernel_cases_each(memory_kernel_runner *run, void *arg);
 
 #ifdef __cplusplus
 }

@@ -3,21 +3,21 @@
  * there it proves the launches (which kernel, which type), on real ones the kernels. 77 without any GPU.
  */
 #include "cuda/compute/layer_passes.h"
-#include "pass_cases.h"
+#include "memory_kernel_cases.h"
 #include "tests/cuda/gpu.h"
 
 #include <string.h>
 
-enum { MARGIN = 64 }; /* pass_cases.c keeps as much around each array */
+enum { MARGIN = 64 }; /* memory_kernel_cases.c keeps as much around each array */
 
 struct mirror {
-    struct bb_pass_array array;
+    struct bb_memory_kernel_array array;
     char *host, *memory;
     size_t bytes, shift;
 };
 
 /* The array with its margins, on the device at the same alignment. */
-static int to_device(struct mirror *m, struct bb_pass *p)
+static int to_device(struct mirror *m, struct bb_memory_kernel *p)
 {
     int rc;
 
@@ -26,7 +26,7 @@ static int to_device(struct mirror *m, struct bb_pass *p)
     m->bytes = m->array.bytes + m->shift + 2 * MARGIN;
     TRY(BB_CUDA(cudaMalloc((void **)&m->memory, m->bytes)));
     TRY(BB_CUDA(cudaMemcpy(m->memory, m->host - m->shift - MARGIN, m->bytes, cudaMemcpyHostToDevice)));
-    bb_pass_set(p, &m->array, m->memory + MARGIN + m->shift);
+    bb_memory_kernel_set(p, &m->array, m->memory + MARGIN + m->shift);
 out:
     return rc;
 }
@@ -39,12 +39,12 @@ static int from_device(struct mirror *m, int rc)
     return rc;
 }
 
-static int run_on_gpu(void *arg, const struct bb_pass *pass)
+static int run_on_gpu(void *arg, const struct bb_memory_kernel *pass)
 {
-    struct bb_pass_array arrays[BB_PASS_ARRAYS];
-    struct mirror mirrors[BB_PASS_ARRAYS] = {{{0}, NULL, NULL, 0, 0}};
-    struct bb_pass p = *pass;
-    int n = bb_pass_arrays(pass, arrays), rc = 0;
+    struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS];
+    struct mirror mirrors[BB_MEMORY_KERNEL_ARRAYS] = {{{0}, NULL, NULL, 0, 0}};
+    struct bb_memory_kernel p = *pass;
+    int n = bb_memory_kernel_arrays(pass, arrays), rc = 0;
 
     (void)arg;
     for (int i = 0; i < n && rc == 0; i++) {
@@ -52,7 +52,7 @@ static int run_on_gpu(void *arg, const struct bb_pass *pass)
         rc = to_device(&mirrors[i], &p);
     }
     if (rc == 0)
-        rc = bb_pass_run(&p, NULL);
+        rc = bb_memory_kernel_run(&p, NULL);
     if (rc == 0)
         rc = BB_CUDA(cudaDeviceSynchronize());
     for (int i = 0; i < n; i++)
@@ -63,12 +63,12 @@ static int run_on_gpu(void *arg, const struct bb_pass *pass)
 int main(void)
 {
     struct bb_device_info device;
-    struct pass_totals t;
+    struct memory_kernel_totals t;
     int rc = gpu_choose(&device);
 
     if (rc)
         return rc;
-    t = pass_cases_each(run_on_gpu, NULL);
+    t = memory_kernel_cases_each(run_on_gpu, NULL);
     printf("%s: %d passes, %d differ from the reference%s\n", device.name, t.cases, t.failed,
            device.emulated ? " (emulated: launches, not kernels)" : "");
     return t.rc != 0 || t.failed > 0;

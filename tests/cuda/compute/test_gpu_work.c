@@ -13,12 +13,12 @@ static struct bb_device_info device; /* of the whole program */
 static const struct bb_transformer gpt3 = {12288, 49152, 96, 2048, 1, 4, BB_HALF};
 static const struct bb_transformer tiny = {64, 256, 4, 16, 2, 1, BB_FLOAT};
 
-static int count_of(const struct bb_kernel_list *w, enum bb_pass_kind kind)
+static int count_of(const struct bb_kernel_list *w, enum bb_memory_kernel_kind kind)
 {
     int count = 0;
 
     for (int i = 0; i < w->n; i++)
-        count += w->items[i].is_pass && w->items[i].pass.kind == kind;
+        count += w->items[i].is_memory_kernel && w->items[i].pass.kind == kind;
     return count;
 }
 
@@ -30,10 +30,10 @@ static void transformer_layers_have_their_flops(void **state)
     (void)state;
     assert_true(bb_kernel_list_transformer(&up, &gpt3, false) && bb_kernel_list_transformer(&down, &gpt3, true));
     assert_true(bb_kernel_list_flops(&up) == forward && bb_kernel_list_flops(&down) == 2 * forward);
-    assert_int_equal(count_of(&up, BB_PASS_LAYER_NORM), 2);
-    assert_int_equal(count_of(&up, BB_PASS_BIAS_ACT), 4);
-    assert_int_equal(count_of(&down, BB_PASS_LAYER_NORM_GRAD), 2);
-    assert_int_equal(count_of(&down, BB_PASS_BIAS_ACT_GRAD), 1);
+    assert_int_equal(count_of(&up, BB_MEMORY_KERNEL_LAYER_NORM), 2);
+    assert_int_equal(count_of(&up, BB_MEMORY_KERNEL_BIAS_ACT), 4);
+    assert_int_equal(count_of(&down, BB_MEMORY_KERNEL_LAYER_NORM_GRAD), 2);
+    assert_int_equal(count_of(&down, BB_MEMORY_KERNEL_BIAS_ACT_GRAD), 1);
     assert_true(bb_kernel_list_attention(&attention, &gpt3, false) &&
                 bb_kernel_list_perceptron(&perceptron, &gpt3, false));
     assert_true(bb_kernel_list_flops(&attention) == (8 * s * h * h + 4 * s * s * h) / 4);
@@ -79,7 +79,7 @@ static int64_t modelled_ns(const struct bb_kernel_list *w, double kernel_us, dou
 
     for (int i = 0; i < w->n; i++) {
         const struct bb_kernel_list_item *item = &w->items[i];
-        double lasts = item->is_pass ? (double)bb_pass_bytes(&item->pass) / memory_gbps
+        double lasts = item->is_memory_kernel ? (double)bb_memory_kernel_bytes(&item->pass) / memory_gbps
                                      : bb_gemm_flops(&item->gemm) / tflops / 1e3;
 
         ns += llround(fmax(kernel_us * 1e3, lasts));
@@ -101,7 +101,7 @@ static void halos_have_their_neighbours(void **state)
     assert_true(bb_kernel_list_bytes(&corners) == 2 * 4 * 3 * (4 * 8 + 4));
     add_halos(&pack, 1, cube, all, true, false, true, BB_HALF);
     add_halos(&unpack, 1, cube, all, true, true, true, BB_HALF);
-    assert_true(pack.n == 26 && unpack.n == 26 && count_of(&unpack, BB_PASS_UNPACK_ADD) == 26);
+    assert_true(pack.n == 26 && unpack.n == 26 && count_of(&unpack, BB_MEMORY_KERNEL_UNPACK_ADD) == 26);
     assert_int_equal(pack.items[0].pass.box.at[0], 0);   /* backward: from the margin ... */
     assert_int_equal(unpack.items[0].pass.box.at[0], 1); /* ... onto the rim              */
 }
@@ -112,8 +112,8 @@ static void optimizers_move_their_bytes(void **state)
 
     (void)state;
     bb_kernel_list_accumulate(&w, 1000, BB_BFLOAT16);
-    bb_kernel_list_optimizer(&w, BB_PASS_SGD, 1000, BB_BFLOAT16);
-    bb_kernel_list_optimizer(&w, BB_PASS_ADAM, 1000, BB_BFLOAT16);
+    bb_kernel_list_optimizer(&w, BB_MEMORY_KERNEL_SGD, 1000, BB_BFLOAT16);
+    bb_kernel_list_optimizer(&w, BB_MEMORY_KERNEL_ADAM, 1000, BB_BFLOAT16);
     assert_true(bb_kernel_list_bytes(&w) == 1000 * (10 + 20 + 28) && bb_kernel_list_flops(&w) == 0);
 }
 
@@ -153,8 +153,8 @@ static void make_layers(struct bb_kernel_list *forward, struct bb_kernel_list *b
     add_halos(forward, 6, interior, halo, false, true, false, BB_HALF);
     add_halos(backward, 6, interior, halo, false, true, true, BB_HALF);
     bb_kernel_list_accumulate(backward, 1001, BB_HALF);
-    bb_kernel_list_optimizer(backward, BB_PASS_SGD, 999, BB_FLOAT);
-    bb_kernel_list_optimizer(backward, BB_PASS_ADAM, 1001, BB_BFLOAT16);
+    bb_kernel_list_optimizer(backward, BB_MEMORY_KERNEL_SGD, 999, BB_FLOAT);
+    bb_kernel_list_optimizer(backward, BB_MEMORY_KERNEL_ADAM, 1001, BB_BFLOAT16);
     assert_false(forward->overfull || backward->overfull);
 }
 

@@ -33,9 +33,9 @@ static void *elements(enum bb_dtype_id dtype, size_t n, const double *values)
 #define FLOATS(...)          ELEMENTS(BB_FLOAT, __VA_ARGS__)
 #define INDICES(...)         on_device(sizeof((int32_t[]){__VA_ARGS__}), (int32_t[]){__VA_ARGS__})
 
-static void run(const struct bb_pass *p)
+static void run(const struct bb_memory_kernel *p)
 {
-    assert_int_equal(bb_pass_run(p, NULL), 0);
+    assert_int_equal(bb_memory_kernel_run(p, NULL), 0);
     assert_int_equal(cudaDeviceSynchronize(), cudaSuccess);
 }
 
@@ -104,7 +104,7 @@ static void embedding_takes_rows_by_token(void **state)
     (void)state;
     EACH_TYPE(t)
     {
-        struct bb_pass p = {.kind = BB_PASS_EMBED, .dtype = *t, .rows = 3, .cols = 3, .in_rows = 4};
+        struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_EMBED, .dtype = *t, .rows = 3, .cols = 3, .in_rows = 4};
         p.in = ELEMENTS(*t, 0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32);
         p.out = ELEMENTS(*t, 9, 9, 9, 9, 9, 9, 9, 9, 9);
         p.index = INDICES(2, 0, 3);
@@ -118,8 +118,8 @@ static void experts_get_and_give_back_tokens(void **state)
     (void)state;
     EACH_TYPE(t)
     {
-        struct bb_pass p = {.kind = BB_PASS_PERMUTE, .dtype = *t, .rows = 3, .cols = 2, .in_rows = 2};
-        struct bb_pass u = {.kind = BB_PASS_UNPERMUTE, .dtype = *t, .rows = 2, .cols = 2, .in_rows = 3, .top_k = 2};
+        struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_PERMUTE, .dtype = *t, .rows = 3, .cols = 2, .in_rows = 2};
+        struct bb_memory_kernel u = {.kind = BB_MEMORY_KERNEL_UNPERMUTE, .dtype = *t, .rows = 2, .cols = 2, .in_rows = 3, .top_k = 2};
         p.in = ELEMENTS(*t, 1, 2, 3, 4);
         p.out = ELEMENTS(*t, 9, 9, 9, 9, 9, 9);
         p.index = INDICES(1, -1, 0);
@@ -142,17 +142,17 @@ static void halos_are_packed_and_unpacked(void **state)
     (void)state;
     EACH_TYPE(t)
     {
-        struct bb_pass p = {.kind = BB_PASS_PACK, .dtype = *t, .rows = 2, .box = box};
+        struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_PACK, .dtype = *t, .rows = 2, .box = box};
         p.in = ELEMENTS(*t, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
         p.out = ELEMENTS(*t, 0, 0, 0, 0, 0, 0, 0, 0);
         run(&p);
         ASSERT(p.out, *t, 0, 2, 3, 6, 7, 22, 23, 26, 27);
-        struct bb_pass add = {.kind = BB_PASS_UNPACK_ADD, .dtype = *t, .rows = 2, .box = box};
+        struct bb_memory_kernel add = {.kind = BB_MEMORY_KERNEL_UNPACK_ADD, .dtype = *t, .rows = 2, .box = box};
         add.in = p.out;
         add.out = (void *)(uintptr_t)p.in;
         run(&add);
         ASSERT(p.in, *t, 0, 0, 1, 4, 6, 4, 5, 12, 14, 8, 9, 10, 11, 20, 21, 44, 46, 24, 25, 52, 54, 28, 29, 30, 31);
-        add.kind = BB_PASS_UNPACK;
+        add.kind = BB_MEMORY_KERNEL_UNPACK;
         run(&add);
         ASSERT(p.in, *t, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
     }
@@ -161,7 +161,7 @@ static void halos_are_packed_and_unpacked(void **state)
 static void halo_corner_of_a_cube(void **state)
 {
     /* A 2 x 2 x 2 cube: its cell at depth 1, height 0, width 1 is number 5. */
-    struct bb_pass p = {.kind = BB_PASS_PACK, .dtype = BB_HALF, .rows = 1, .box = {{2, 2, 2}, {1, 0, 1}, {1, 1, 1}}};
+    struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_PACK, .dtype = BB_HALF, .rows = 1, .box = {{2, 2, 2}, {1, 0, 1}, {1, 1, 1}}};
 
     (void)state;
     p.in = ELEMENTS(BB_HALF, 0, 1, 2, 3, 4, 5, 6, 7);
@@ -175,7 +175,7 @@ static void bias_and_activation(void **state)
     (void)state;
     EACH_TYPE(t)
     {
-        struct bb_pass p = {.kind = BB_PASS_BIAS_ACT, .dtype = *t, .rows = 2, .cols = 2, .act = BB_ACT_RELU};
+        struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_BIAS_ACT, .dtype = *t, .rows = 2, .cols = 2, .act = BB_ACT_RELU};
         p.in = ELEMENTS(*t, -1, 2, 3, -4);
         p.out = ELEMENTS(*t, 9, 9, 9, 9);
         p.shift = ELEMENTS(*t, 0.5, -1);
@@ -195,7 +195,7 @@ static void channels_are_normalised(void **state)
     (void)state;
     EACH_TYPE(t)
     { /* two samples of two channels of two cells */
-        struct bb_pass p = {.kind = BB_PASS_CHANNEL_NORM, .dtype = *t, .rows = 4, .cols = 2, .channels = 2};
+        struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_CHANNEL_NORM, .dtype = *t, .rows = 4, .cols = 2, .channels = 2};
         p.in = ELEMENTS(*t, 1, 2, 3, 4, 5, 6, 7, 8);
         p.out = ELEMENTS(*t, 0, 0, 0, 0, 0, 0, 0, 0);
         p.scale = ELEMENTS(*t, 2, -1);
@@ -216,7 +216,7 @@ static void rows_are_normalised(void **state)
     (void)state;
     EACH_TYPE(t)
     {
-        struct bb_pass p = {.kind = BB_PASS_LAYER_NORM, .dtype = *t, .rows = 2, .cols = 4};
+        struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_LAYER_NORM, .dtype = *t, .rows = 2, .cols = 4};
         p.in = ELEMENTS(*t, 1, 2, 3, 4, 7, 7, 7, 7);
         p.out = ELEMENTS(*t, 0, 0, 0, 0, 0, 0, 0, 0);
         p.scale = ELEMENTS(*t, 1, 2, 1, 1);
@@ -236,7 +236,7 @@ static void gradients_pass_activations(void **state)
     (void)state;
     EACH_TYPE(t)
     {
-        struct bb_pass p = {.kind = BB_PASS_BIAS_ACT_GRAD, .dtype = *t, .rows = 2, .cols = 2, .act = BB_ACT_RELU};
+        struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_BIAS_ACT_GRAD, .dtype = *t, .rows = 2, .cols = 2, .act = BB_ACT_RELU};
         p.in = ELEMENTS(*t, 2, 3, 4, 5);
         p.out = ELEMENTS(*t, 9, 9, 9, 9);
         p.saved = ELEMENTS(*t, -1, 2, 0.5, 1);
@@ -280,7 +280,7 @@ static void gradients_pass_layer_norm(void **state)
     }
     EACH_TYPE(t)
     {
-        struct bb_pass p = {.kind = BB_PASS_LAYER_NORM_GRAD, .dtype = *t, .rows = 1, .cols = 4};
+        struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_LAYER_NORM_GRAD, .dtype = *t, .rows = 1, .cols = 4};
         p.in = elements(*t, 4, w);
         p.saved = elements(*t, 4, x);
         p.scale = elements(*t, 4, scale);
@@ -295,7 +295,7 @@ static void gradients_add_up_in_float(void **state)
     (void)state;
     EACH_TYPE(t)
     {
-        struct bb_pass p = {.kind = BB_PASS_ACCUMULATE, .dtype = *t, .rows = 1, .cols = 3};
+        struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_ACCUMULATE, .dtype = *t, .rows = 1, .cols = 3};
         p.in = ELEMENTS(*t, 0.5, -2, 0x1p-10);
         p.master = FLOATS(1, 2, 4096); /* 4096 + 2^-10 is a float, but no half */
         run(&p);
@@ -310,7 +310,7 @@ static void sgd_with_momentum(void **state)
     (void)state;
     EACH_TYPE(t)
     {
-        struct bb_pass p = {.kind = BB_PASS_SGD, .dtype = *t, .rows = 1, .cols = 1};
+        struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_SGD, .dtype = *t, .rows = 1, .cols = 1};
         float *const master = FLOATS(1);
         p.optimizer = (struct bb_optimizer){.rate = 0.1f, .beta1 = 0.9f};
         p.in = ELEMENTS(*t, 0.5);
@@ -337,7 +337,7 @@ static void adam_with_bias_correction(void **state)
     (void)state;
     EACH_TYPE(t)
     {
-        struct bb_pass p = {.kind = BB_PASS_ADAM, .dtype = *t, .rows = 1, .cols = 1};
+        struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_ADAM, .dtype = *t, .rows = 1, .cols = 1};
         float *const master = FLOATS(1);
         const void *parameter;
         p.optimizer = (struct bb_optimizer){.rate = 0.1f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .step = 1};
@@ -366,27 +366,27 @@ static void adam_with_bias_correction(void **state)
 static void bytes_are_those_that_must_move(void **state)
 {
     static const struct {
-        enum bb_pass_kind kind;
+        enum bb_memory_kernel_kind kind;
         size_t in_float, in_half;
     } wants[] = {
-        {BB_PASS_COPY, 2 * 24 * 4, 2 * 24 * 2},
-        {BB_PASS_EMBED, 2 * 24 * 4 + 6 * 4, 2 * 24 * 2 + 6 * 4},
-        {BB_PASS_UNPERMUTE, 3 * 24 * 4 + 6 * 2 * 8, 3 * 24 * 2 + 6 * 2 * 8},
-        {BB_PASS_PACK, 2 * 6 * 12 * 4, 2 * 6 * 12 * 2},
-        {BB_PASS_UNPACK_ADD, 3 * 6 * 12 * 4, 3 * 6 * 12 * 2},
-        {BB_PASS_BIAS_ACT, 2 * 24 * 4 + 4 * 4, 2 * 24 * 2 + 4 * 2},
-        {BB_PASS_CHANNEL_NORM, 2 * 24 * 4 + 2 * 3 * 4, 2 * 24 * 2 + 2 * 3 * 2},
-        {BB_PASS_LAYER_NORM, 2 * 24 * 4 + 2 * 4 * 4, 2 * 24 * 2 + 2 * 4 * 2},
-        {BB_PASS_BIAS_ACT_GRAD, 3 * 24 * 4 + 4 * 4, 3 * 24 * 2 + 4 * 2},
-        {BB_PASS_LAYER_NORM_GRAD, 3 * 24 * 4 + 4 * 4, 3 * 24 * 2 + 4 * 2},
-        {BB_PASS_ACCUMULATE, 24 * 12, 24 * 10},
-        {BB_PASS_SGD, 24 * 20, 24 * 20},
-        {BB_PASS_ADAM, 24 * 28, 24 * 28},
+        {BB_MEMORY_KERNEL_COPY, 2 * 24 * 4, 2 * 24 * 2},
+        {BB_MEMORY_KERNEL_EMBED, 2 * 24 * 4 + 6 * 4, 2 * 24 * 2 + 6 * 4},
+        {BB_MEMORY_KERNEL_UNPERMUTE, 3 * 24 * 4 + 6 * 2 * 8, 3 * 24 * 2 + 6 * 2 * 8},
+        {BB_MEMORY_KERNEL_PACK, 2 * 6 * 12 * 4, 2 * 6 * 12 * 2},
+        {BB_MEMORY_KERNEL_UNPACK_ADD, 3 * 6 * 12 * 4, 3 * 6 * 12 * 2},
+        {BB_MEMORY_KERNEL_BIAS_ACT, 2 * 24 * 4 + 4 * 4, 2 * 24 * 2 + 4 * 2},
+        {BB_MEMORY_KERNEL_CHANNEL_NORM, 2 * 24 * 4 + 2 * 3 * 4, 2 * 24 * 2 + 2 * 3 * 2},
+        {BB_MEMORY_KERNEL_LAYER_NORM, 2 * 24 * 4 + 2 * 4 * 4, 2 * 24 * 2 + 2 * 4 * 2},
+        {BB_MEMORY_KERNEL_BIAS_ACT_GRAD, 3 * 24 * 4 + 4 * 4, 3 * 24 * 2 + 4 * 2},
+        {BB_MEMORY_KERNEL_LAYER_NORM_GRAD, 3 * 24 * 4 + 4 * 4, 3 * 24 * 2 + 4 * 2},
+        {BB_MEMORY_KERNEL_ACCUMULATE, 24 * 12, 24 * 10},
+        {BB_MEMORY_KERNEL_SGD, 24 * 20, 24 * 20},
+        {BB_MEMORY_KERNEL_ADAM, 24 * 28, 24 * 28},
     };
 
     (void)state;
     for (size_t i = 0; i < ROWS(wants); i++) {
-        struct bb_pass p = {.kind = wants[i].kind,
+        struct bb_memory_kernel p = {.kind = wants[i].kind,
                             .dtype = BB_FLOAT,
                             .rows = 6,
                             .cols = 4,
@@ -394,16 +394,16 @@ static void bytes_are_those_that_must_move(void **state)
                             .top_k = 2,
                             .in_rows = 9,
                             .box = {{4, 4, 4}, {0, 0, 0}, {1, 3, 4}}};
-        assert_int_equal(bb_pass_bytes(&p), wants[i].in_float);
+        assert_int_equal(bb_memory_kernel_bytes(&p), wants[i].in_float);
         p.dtype = BB_HALF;
-        assert_int_equal(bb_pass_bytes(&p), wants[i].in_half);
+        assert_int_equal(bb_memory_kernel_bytes(&p), wants[i].in_half);
     }
 }
 
 /* 1,000,000 halves accumulated: 10 MB at the built-in profile's 2000 GB/s. */
 static void a_pass_lasts_as_its_bytes(void **state)
 {
-    struct bb_pass p = {.kind = BB_PASS_ACCUMULATE, .dtype = BB_HALF, .rows = 1000, .cols = 1000};
+    struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_ACCUMULATE, .dtype = BB_HALF, .rows = 1000, .cols = 1000};
     cudaEvent_t start, stop;
     float ms;
 
@@ -415,7 +415,7 @@ static void a_pass_lasts_as_its_bytes(void **state)
     run(&p);
     assert_int_equal(cudaEventRecord(start, NULL), cudaSuccess);
     for (int i = 0; i < 10; i++)
-        assert_int_equal(bb_pass_run(&p, NULL), 0);
+        assert_int_equal(bb_memory_kernel_run(&p, NULL), 0);
     assert_int_equal(cudaEventRecord(stop, NULL), cudaSuccess);
     assert_int_equal(cudaEventSynchronize(stop), cudaSuccess);
     assert_int_equal(cudaEventElapsedTime(&ms, start, stop), cudaSuccess);
@@ -428,10 +428,10 @@ static void a_pass_lasts_as_its_bytes(void **state)
 
 static void other_types_and_empty_passes(void **state)
 {
-    struct bb_pass p = {.kind = BB_PASS_COPY, .dtype = BB_DOUBLE, .rows = 1, .cols = 1};
+    struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_DOUBLE, .rows = 1, .cols = 1};
 
     (void)state;
-    assert_int_equal(bb_pass_run(&p, NULL), -BB_EUSAGE);
+    assert_int_equal(bb_memory_kernel_run(&p, NULL), -BB_EUSAGE);
     p.dtype = BB_FLOAT;
     p.rows = 0;
     run(&p); /* nothing is touched: the pointers are NULL */

@@ -8,7 +8,7 @@
 alignas(16) thread_local float bb_layer_shared[((48 << 10) + HOST_GPU_GUARD_BYTES) / sizeof(float)];
 
 #include "cuda/compute/layer_kernels.cuh"
-#include "pass_cases.h"
+#include "memory_kernel_cases.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@ extern "C" {
 #include <cmocka.h>
 }
 
-typedef void kernel(struct bb_pass);
+typedef void kernel(struct bb_memory_kernel);
 
 #define SAME(name)                                                                                                     \
     {                                                                                                                  \
@@ -30,7 +30,7 @@ typedef void kernel(struct bb_pass);
         bb_##name##_float_kernel, bb_##name##_half_kernel, bb_##name##_bfloat16_kernel                                 \
     }
 
-static kernel *const kernels[BB_PASS_KINDS][3] = {
+static kernel *const kernels[BB_MEMORY_KERNEL_KINDS][3] = {
     SAME(copy),      SAME(gather),           SAME(gather),  TYPED(unpermute), SAME(box),
     SAME(box),       TYPED(box_add),         TYPED(affine), TYPED(affine),    TYPED(layer_norm),
     TYPED(act_grad), TYPED(layer_norm_grad), TYPED(update), TYPED(update),    TYPED(update),
@@ -38,16 +38,16 @@ static kernel *const kernels[BB_PASS_KINDS][3] = {
 
 static void call_kernel(const void *args)
 {
-    const struct bb_pass *p = static_cast<const struct bb_pass *>(args);
+    const struct bb_memory_kernel *p = static_cast<const struct bb_memory_kernel *>(args);
     const int type = p->dtype == BB_FLOAT ? 0 : p->dtype == BB_HALF ? 1 : 2;
 
     kernels[p->kind][type](*p);
 }
 
 /* Kernels by rows take several rows per block, the others do not know threadIdx.y. */
-static bool is_by_rows(const struct bb_pass *p)
+static bool is_by_rows(const struct bb_memory_kernel *p)
 {
-    return p->kind == BB_PASS_EMBED || p->kind == BB_PASS_PERMUTE || p->kind == BB_PASS_UNPERMUTE;
+    return p->kind == BB_MEMORY_KERNEL_EMBED || p->kind == BB_MEMORY_KERNEL_PERMUTE || p->kind == BB_MEMORY_KERNEL_UNPERMUTE;
 }
 
 struct plan {
@@ -55,15 +55,15 @@ struct plan {
     int cases, wide[17]; /* how often each width of words came up               */
 };
 
-static int run_on_cpu(void *arg, const struct bb_pass *pass)
+static int run_on_cpu(void *arg, const struct bb_memory_kernel *pass)
 {
     struct plan *plan = static_cast<struct plan *>(arg);
     struct host_gpu_launch launch = {};
-    struct bb_pass p = *pass;
+    struct bb_memory_kernel p = *pass;
 
-    bb_pass_prepare(&p);
+    bb_memory_kernel_prepare(&p);
     plan->wide[p.unit]++;
-    launch.name = bb_passes[p.kind].name;
+    launch.name = bb_memory_kernels[p.kind].name;
     launch.grid = dim3(3);
     launch.block = is_by_rows(pass) ? dim3(32, 2) : dim3(64);
     launch.body = call_kernel;
@@ -80,7 +80,7 @@ static int run_on_cpu(void *arg, const struct bb_pass *pass)
 static void every_kernel_does_what_the_reference_does(void **)
 {
     struct plan plan = {-1, 0, {0}};
-    const struct pass_totals t = pass_cases_each(run_on_cpu, &plan);
+    const struct memory_kernel_totals t = memory_kernel_cases_each(run_on_cpu, &plan);
 
     assert_int_equal(t.failed, 0);
     assert_int_equal(t.cases, (12 * 7 + 3 * 6) * 3 * 2);
@@ -92,7 +92,7 @@ static void a_wrong_byte_is_seen(void **)
 {
     struct plan plan = {5, 0, {0}};
 
-    assert_int_equal(pass_cases_each(run_on_cpu, &plan).failed, 1);
+    assert_int_equal(memory_kernel_cases_each(run_on_cpu, &plan).failed, 1);
 }
 
 int main()

@@ -1,29 +1,29 @@
-/* pass_ref.c - see pass_ref.h. */
-#include "tests/cuda/work/pass_ref.h"
+/* memory_kernel_ref.c - see memory_kernel_ref.h. */
+#include "tests/cuda/work/memory_kernel_ref.h"
 
 #include "tests/cuda/work/element.h"
 
 #include <math.h>
 #include <string.h>
 
-static double in_at(const struct bb_pass *p, size_t i)
+static double in_at(const struct bb_memory_kernel *p, size_t i)
 {
     return bb_element_get(p->in, p->dtype, i);
 }
 
-static void out_to(const struct bb_pass *p, size_t i, double value)
+static void out_to(const struct bb_memory_kernel *p, size_t i, double value)
 {
     bb_element_set(p->out, p->dtype, i, value);
 }
 
 /* ---- moves ---- */
 
-static void ref_copy(const struct bb_pass *p)
+static void ref_copy(const struct bb_memory_kernel *p)
 {
     memcpy(p->out, p->in, (size_t)(p->rows * p->cols) * bb_dtypes[p->dtype].bytes);
 }
 
-static void ref_gather(const struct bb_pass *p)
+static void ref_gather(const struct bb_memory_kernel *p)
 {
     size_t row_bytes = (size_t)p->cols * bb_dtypes[p->dtype].bytes;
 
@@ -36,7 +36,7 @@ static void ref_gather(const struct bb_pass *p)
     }
 }
 
-static double expert_sum(const struct bb_pass *p, size_t row, size_t col)
+static double expert_sum(const struct bb_memory_kernel *p, size_t row, size_t col)
 {
     size_t first = row * (size_t)p->top_k;
     double sum = 0;
@@ -47,7 +47,7 @@ static double expert_sum(const struct bb_pass *p, size_t row, size_t col)
     return sum;
 }
 
-static void ref_unpermute(const struct bb_pass *p)
+static void ref_unpermute(const struct bb_memory_kernel *p)
 {
     for (size_t r = 0; r < p->rows; r++)
         for (size_t c = 0; c < p->cols; c++)
@@ -55,7 +55,7 @@ static void ref_unpermute(const struct bb_pass *p)
 }
 
 /* Cell number `cell` of the box of one row, as an element of the tile. */
-static size_t tile_index(const struct bb_pass *p, size_t row, size_t cell)
+static size_t tile_index(const struct bb_memory_kernel *p, size_t row, size_t cell)
 {
     const struct bb_box *b = &p->box;
     size_t x = cell % b->extent[2], y = cell / b->extent[2] % b->extent[1], z = cell / b->extent[2] / b->extent[1];
@@ -63,15 +63,15 @@ static size_t tile_index(const struct bb_pass *p, size_t row, size_t cell)
     return ((row * b->size[0] + b->at[0] + z) * b->size[1] + b->at[1] + y) * b->size[2] + b->at[2] + x;
 }
 
-static void ref_box(const struct bb_pass *p)
+static void ref_box(const struct bb_memory_kernel *p)
 {
     size_t cells = (size_t)bb_box_cells(&p->box), e = bb_dtypes[p->dtype].bytes;
 
     for (size_t i = 0; i < p->rows * cells; i++) {
         size_t tile = tile_index(p, i / cells, i % cells);
-        if (p->kind == BB_PASS_PACK)
+        if (p->kind == BB_MEMORY_KERNEL_PACK)
             memcpy((char *)p->out + i * e, (const char *)p->in + tile * e, e);
-        else if (p->kind == BB_PASS_UNPACK)
+        else if (p->kind == BB_MEMORY_KERNEL_UNPACK)
             memcpy((char *)p->out + tile * e, (const char *)p->in + i * e, e);
         else
             out_to(p, tile, bb_element_get(p->out, p->dtype, tile) + in_at(p, i));
@@ -92,11 +92,11 @@ static double apply_activation(enum bb_activation act, double x)
     }
 }
 
-static void ref_affine(const struct bb_pass *p)
+static void ref_affine(const struct bb_memory_kernel *p)
 {
     for (size_t r = 0; r < p->rows; r++)
         for (size_t c = 0; c < p->cols; c++) {
-            bool by_channel = p->kind == BB_PASS_CHANNEL_NORM;
+            bool by_channel = p->kind == BB_MEMORY_KERNEL_CHANNEL_NORM;
             size_t k = by_channel ? r % p->channels : c;
             double scale = by_channel ? bb_element_get(p->scale, p->dtype, k) : 1;
             double x = in_at(p, r * p->cols + c) * scale + bb_element_get(p->shift, p->dtype, k);
@@ -118,7 +118,7 @@ static double activation_slope(enum bb_activation act, double x)
     }
 }
 
-static void ref_bias_act_grad(const struct bb_pass *p)
+static void ref_bias_act_grad(const struct bb_memory_kernel *p)
 {
     for (size_t i = 0; i < p->rows * p->cols; i++) {
         double x = bb_element_get(p->saved, p->dtype, i) + bb_element_get(p->shift, p->dtype, i % p->cols);
@@ -127,7 +127,7 @@ static void ref_bias_act_grad(const struct bb_pass *p)
 }
 
 /* Mean of a row of an array, and 1 / sqrt(variance + epsilon). */
-static void row_moments(const struct bb_pass *p, const void *array, size_t row, double *mean, double *factor)
+static void row_moments(const struct bb_memory_kernel *p, const void *array, size_t row, double *mean, double *factor)
 {
     double sum = 0, squares = 0;
 
@@ -141,7 +141,7 @@ static void row_moments(const struct bb_pass *p, const void *array, size_t row, 
     *factor = 1 / sqrt(squares / (double)p->cols + (double)BB_NORM_EPSILON);
 }
 
-static void ref_layer_norm_grad(const struct bb_pass *p)
+static void ref_layer_norm_grad(const struct bb_memory_kernel *p)
 {
     for (size_t r = 0; r < p->rows; r++) {
         double mean, factor, sum_g = 0, sum_gx = 0;
@@ -159,7 +159,7 @@ static void ref_layer_norm_grad(const struct bb_pass *p)
     }
 }
 
-static void ref_layer_norm(const struct bb_pass *p)
+static void ref_layer_norm(const struct bb_memory_kernel *p)
 {
     for (size_t r = 0; r < p->rows; r++) {
         double mean, factor;
@@ -173,19 +173,19 @@ static void ref_layer_norm(const struct bb_pass *p)
 
 /* ---- gradients and optimizers ---- */
 
-static void ref_accumulate(const struct bb_pass *p)
+static void ref_accumulate(const struct bb_memory_kernel *p)
 {
     for (size_t i = 0; i < p->rows * p->cols; i++)
         p->master[i] = (float)(p->master[i] + in_at(p, i));
 }
 
 /* The parameter in float: itself, or its float copy. */
-static float *master_of(const struct bb_pass *p)
+static float *master_of(const struct bb_memory_kernel *p)
 {
     return p->dtype == BB_FLOAT ? (float *)p->out : p->master;
 }
 
-static void ref_sgd(const struct bb_pass *p)
+static void ref_sgd(const struct bb_memory_kernel *p)
 {
     const struct bb_optimizer *o = &p->optimizer;
     float *master = master_of(p);
@@ -197,7 +197,7 @@ static void ref_sgd(const struct bb_pass *p)
     }
 }
 
-static void ref_adam(const struct bb_pass *p)
+static void ref_adam(const struct bb_memory_kernel *p)
 {
     const struct bb_optimizer *o = &p->optimizer;
     double correct1 = 1 / (1 - pow(o->beta1, o->step)), correct2 = 1 / (1 - pow(o->beta2, o->step));
@@ -213,24 +213,24 @@ static void ref_adam(const struct bb_pass *p)
     }
 }
 
-void bb_pass_ref(const struct bb_pass *p)
+void bb_memory_kernel_ref(const struct bb_memory_kernel *p)
 {
-    static void (*const refs[BB_PASS_KINDS])(const struct bb_pass *) = {
-        [BB_PASS_COPY] = ref_copy,
-        [BB_PASS_EMBED] = ref_gather,
-        [BB_PASS_PERMUTE] = ref_gather,
-        [BB_PASS_UNPERMUTE] = ref_unpermute,
-        [BB_PASS_PACK] = ref_box,
-        [BB_PASS_UNPACK] = ref_box,
-        [BB_PASS_UNPACK_ADD] = ref_box,
-        [BB_PASS_BIAS_ACT] = ref_affine,
-        [BB_PASS_CHANNEL_NORM] = ref_affine,
-        [BB_PASS_LAYER_NORM] = ref_layer_norm,
-        [BB_PASS_ACCUMULATE] = ref_accumulate,
-        [BB_PASS_SGD] = ref_sgd,
-        [BB_PASS_ADAM] = ref_adam,
-        [BB_PASS_BIAS_ACT_GRAD] = ref_bias_act_grad,
-        [BB_PASS_LAYER_NORM_GRAD] = ref_layer_norm_grad,
+    static void (*const refs[BB_MEMORY_KERNEL_KINDS])(const struct bb_memory_kernel *) = {
+        [BB_MEMORY_KERNEL_COPY] = ref_copy,
+        [BB_MEMORY_KERNEL_EMBED] = ref_gather,
+        [BB_MEMORY_KERNEL_PERMUTE] = ref_gather,
+        [BB_MEMORY_KERNEL_UNPERMUTE] = ref_unpermute,
+        [BB_MEMORY_KERNEL_PACK] = ref_box,
+        [BB_MEMORY_KERNEL_UNPACK] = ref_box,
+        [BB_MEMORY_KERNEL_UNPACK_ADD] = ref_box,
+        [BB_MEMORY_KERNEL_BIAS_ACT] = ref_affine,
+        [BB_MEMORY_KERNEL_CHANNEL_NORM] = ref_affine,
+        [BB_MEMORY_KERNEL_LAYER_NORM] = ref_layer_norm,
+        [BB_MEMORY_KERNEL_ACCUMULATE] = ref_accumulate,
+        [BB_MEMORY_KERNEL_SGD] = ref_sgd,
+        [BB_MEMORY_KERNEL_ADAM] = ref_adam,
+        [BB_MEMORY_KERNEL_BIAS_ACT_GRAD] = ref_bias_act_grad,
+        [BB_MEMORY_KERNEL_LAYER_NORM_GRAD] = ref_layer_norm_grad,
     };
 
     refs[p->kind](p);

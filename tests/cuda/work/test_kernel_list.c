@@ -17,11 +17,11 @@ static void assert_list(const char *expected)
     for (int i = 0; i < list.n; i++) {
         const struct bb_kernel_list_item *item = &list.items[i];
         const struct bb_gemm_shape *g = &item->gemm;
-        const struct bb_pass *p = &item->pass;
+        const struct bb_memory_kernel *p = &item->pass;
         size_t length = strlen(text);
 
         length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%s", i ? ", " : "", item->name);
-        if (item->is_pass)
+        if (item->is_memory_kernel)
             snprintf(text + length, sizeof(text) - length, " %llux%llu%s", (unsigned long long)p->rows,
                      (unsigned long long)p->cols, activations[p->act]);
         else
@@ -140,8 +140,8 @@ static void less_of_it(void **state)
     (void)state;
     bb_kernel_list_add_gemm(&list, "a", &(struct bb_gemm_shape){64, 48, 6, 3, false, false, BB_HALF});
     bb_kernel_list_add_gemm(&list, "b", &(struct bb_gemm_shape){8, 1, 10, 1, false, false, BB_HALF});
-    bb_kernel_list_add_pass(&list, "c", &(struct bb_pass){.kind = BB_PASS_LAYER_NORM, .rows = 80, .cols = 100});
-    bb_kernel_list_add_pass(&list, "d", &(struct bb_pass){.kind = BB_PASS_LAYER_NORM, .rows = 2, .cols = 100});
+    bb_kernel_list_add_memory_kernel(&list, "c", &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_LAYER_NORM, .rows = 80, .cols = 100});
+    bb_kernel_list_add_memory_kernel(&list, "d", &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_LAYER_NORM, .rows = 2, .cols = 100});
     bb_kernel_list_permute(&list, 16, 32, 4, BB_HALF);
     bb_kernel_list_scale(&list, 1.0 / 8);
     assert_int_equal(list.items[4].pass.in_rows, 2);

@@ -6,34 +6,34 @@
 #include "twins.h"
 
 #include "cuda/compute/busy_args.h"
-#include "tests/cuda/work/pass_ref.h"
+#include "tests/cuda/work/memory_kernel_ref.h"
 
 enum {
-    COPY = 1 << BB_PASS_COPY,
-    GATHER = 1 << BB_PASS_EMBED | 1 << BB_PASS_PERMUTE,
-    BOX = 1 << BB_PASS_PACK | 1 << BB_PASS_UNPACK,
-    BOX_ADD = 1 << BB_PASS_UNPACK_ADD,
-    AFFINE = 1 << BB_PASS_BIAS_ACT | 1 << BB_PASS_CHANNEL_NORM,
-    LAYER_NORM = 1 << BB_PASS_LAYER_NORM,
-    ACT_GRAD = 1 << BB_PASS_BIAS_ACT_GRAD,
-    LAYER_NORM_GRAD = 1 << BB_PASS_LAYER_NORM_GRAD,
-    UNPERMUTE = 1 << BB_PASS_UNPERMUTE,
-    UPDATE = 1 << BB_PASS_ACCUMULATE | 1 << BB_PASS_SGD | 1 << BB_PASS_ADAM,
+    COPY = 1 << BB_MEMORY_KERNEL_COPY,
+    GATHER = 1 << BB_MEMORY_KERNEL_EMBED | 1 << BB_MEMORY_KERNEL_PERMUTE,
+    BOX = 1 << BB_MEMORY_KERNEL_PACK | 1 << BB_MEMORY_KERNEL_UNPACK,
+    BOX_ADD = 1 << BB_MEMORY_KERNEL_UNPACK_ADD,
+    AFFINE = 1 << BB_MEMORY_KERNEL_BIAS_ACT | 1 << BB_MEMORY_KERNEL_CHANNEL_NORM,
+    LAYER_NORM = 1 << BB_MEMORY_KERNEL_LAYER_NORM,
+    ACT_GRAD = 1 << BB_MEMORY_KERNEL_BIAS_ACT_GRAD,
+    LAYER_NORM_GRAD = 1 << BB_MEMORY_KERNEL_LAYER_NORM_GRAD,
+    UNPERMUTE = 1 << BB_MEMORY_KERNEL_UNPERMUTE,
+    UPDATE = 1 << BB_MEMORY_KERNEL_ACCUMULATE | 1 << BB_MEMORY_KERNEL_SGD | 1 << BB_MEMORY_KERNEL_ADAM,
 };
 
 /* A pass that was given to the kernel of another kind or type is not done: its result shows it. */
-static void run_pass(struct emu_launch *l, unsigned kinds, bool typed, enum bb_dtype_id dtype)
+static void run_memory_kernel(struct emu_launch *l, unsigned kinds, bool typed, enum bb_dtype_id dtype)
 {
-    const struct bb_pass *p = &EMU_ARG(l, 0, struct bb_pass);
+    const struct bb_memory_kernel *p = &EMU_ARG(l, 0, struct bb_memory_kernel);
 
     if (kinds >> p->kind & 1 && (!typed || p->dtype == dtype))
-        bb_pass_ref(p);
+        bb_memory_kernel_ref(p);
 }
 
 #define RUN(name, kinds, typed, dtype)                                                                                 \
     static void name(struct emu_launch *l)                                                                             \
     {                                                                                                                  \
-        run_pass(l, kinds, typed, dtype);                                                                              \
+        run_memory_kernel(l, kinds, typed, dtype);                                                                              \
     }
 #define RUN_TYPED(name, kinds)                                                                                         \
     RUN(name##_float, kinds, true, BB_FLOAT)                                                                           \
@@ -51,9 +51,9 @@ RUN_TYPED(bb_unpermute, UNPERMUTE)
 RUN_TYPED(bb_box_add, BOX_ADD)
 RUN_TYPED(bb_update, UPDATE)
 
-static double pass_ns(const struct emu_launch *l, const struct emu_profile *p)
+static double memory_kernel_ns(const struct emu_launch *l, const struct emu_profile *p)
 {
-    return emu_kernel_ns(p, (double)bb_pass_bytes(&EMU_ARG(l, 0, struct bb_pass)), 0, 0);
+    return emu_kernel_ns(p, (double)bb_memory_kernel_bytes(&EMU_ARG(l, 0, struct bb_memory_kernel)), 0, 0);
 }
 
 /* Scratch memory keeps its content, so there is nothing to move. */
@@ -83,8 +83,8 @@ static void clear_report(struct emu_launch *l)
 
 #define PASS(function)                                                                                                 \
     {                                                                                                                  \
-        .name = #function "_kernel", .n_args = 1, .arg_bytes = {sizeof(struct bb_pass)}, .run = function,              \
-        .lasts_ns = pass_ns, .by_memory = true                                                                         \
+        .name = #function "_kernel", .n_args = 1, .arg_bytes = {sizeof(struct bb_memory_kernel)}, .run = function,              \
+        .lasts_ns = memory_kernel_ns, .by_memory = true                                                                         \
     }
 #define TYPED(function) PASS(function##_float), PASS(function##_half), PASS(function##_bfloat16)
 #define BUSY(kernel)                                                                                                   \

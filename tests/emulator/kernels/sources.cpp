@@ -40,9 +40,9 @@ template <typename A, void (*K)(A)> static void run(struct emu_launch *l, const 
     l->end_ns = host_gpu_run(&h);
 }
 
-template <void (*K)(struct bb_pass)> static void run_pass(struct emu_launch *l, const char *name)
+template <void (*K)(struct bb_memory_kernel)> static void run_memory_kernel(struct emu_launch *l, const char *name)
 {
-    struct host_gpu_launch h = launch_of(l, name, host_gpu_thread<struct bb_pass, K>);
+    struct host_gpu_launch h = launch_of(l, name, host_gpu_thread<struct bb_memory_kernel, K>);
 
     h.shared = reinterpret_cast<unsigned char *>(bb_layer_shared);
     h.shared_room = sizeof bb_layer_shared;
@@ -141,7 +141,7 @@ static void run_start_barrier(struct emu_launch *l, const char *name)
     {                                                                                                                  \
 #kernel, [](struct emu_launch * l) { run<A, kernel>(l, #kernel); }                                             \
     }
-#define PASS(kernel)  KERNEL(kernel, run_pass<kernel>)
+#define PASS(kernel)  KERNEL(kernel, run_memory_kernel<kernel>)
 #define TYPED(kernel) PASS(kernel##_float_kernel), PASS(kernel##_half_kernel), PASS(kernel##_bfloat16_kernel)
 
 const struct kernel_source *kernel_sources(size_t *n)

@@ -277,8 +277,8 @@ static bool is_update(const struct bb_op *op)
 
 static bool adds_up(const struct bb_op *op)
 {
-    return op->work && op->work->n > 0 && op->work->items[0].is_pass &&
-           op->work->items[0].pass.kind == BB_PASS_ACCUMULATE;
+    return op->work && op->work->n > 0 && op->work->items[0].is_memory_kernel &&
+           op->work->items[0].pass.kind == BB_MEMORY_KERNEL_ACCUMULATE;
 }
 
 /* All gradients are there before the first parameter is touched, and what is added up holds nothing up. */
@@ -321,7 +321,7 @@ static double moved(const struct bb_program *p, bool (*pick)(const struct bb_op 
     return sum;
 }
 
-static enum bb_pass_kind kind_of_update(const struct bb_program *p)
+static enum bb_memory_kernel_kind kind_of_update(const struct bb_program *p)
 {
     return p->ops[p->n_ops - 1].work->items[0].pass.kind;
 }
@@ -333,22 +333,22 @@ static void optimizers_move_the_bytes_of_all_parameters(void **state)
     const struct {
         const char *line;
         int ranks, rank;
-        enum bb_pass_kind kind;
+        enum bb_memory_kernel_kind kind;
         double parameters;
         int sums; /* micro-batches that are added up */
     } rows[] = {
-        {"resnet50", 2, 1, BB_PASS_SGD, 25559081, 0},
-        {"resnet50_ring", 2, 0, BB_PASS_SGD, 25559081, 0},
-        {"resnet152", 1, 0, BB_PASS_SGD, 60192808, 0},
-        {"cosmoflow", 8, 3, BB_PASS_SGD, 1050737 + 3488 + 55360 + 221312 + 884992 + 3539456, 0},
-        {"dlrm", 4, 2, BB_PASS_SGD, 49536 + 728065, 0},
-        {"gpt3 2 2", 8, 3, BB_PASS_ADAM, 452984832, 4},
-        {"gpt3_moe 2 2", 32, 3, BB_PASS_ADAM, 75497472 + 603979776, 4},
-        {"gpt2_large 8 4 3", 8, 0, BB_PASS_ADAM, 85317120 + 19677440, 3},
-        {"gpt2_large 8 4 3", 8, 2, BB_PASS_ADAM, 2 * 19677440, 3},
-        {"gpt2_large 8 4 3", 8, 7, BB_PASS_ADAM, 84008960 + 19677440, 3},
-        {"gpt2_large 2 2 1", 2, 0, BB_PASS_ADAM, 85317120, 0}, /* one replica: nothing to reduce, all to update */
-        {"bert_large 4 2 2", 4, 1, BB_PASS_ADAM, 45984572 + 12596224, 2},
+        {"resnet50", 2, 1, BB_MEMORY_KERNEL_SGD, 25559081, 0},
+        {"resnet50_ring", 2, 0, BB_MEMORY_KERNEL_SGD, 25559081, 0},
+        {"resnet152", 1, 0, BB_MEMORY_KERNEL_SGD, 60192808, 0},
+        {"cosmoflow", 8, 3, BB_MEMORY_KERNEL_SGD, 1050737 + 3488 + 55360 + 221312 + 884992 + 3539456, 0},
+        {"dlrm", 4, 2, BB_MEMORY_KERNEL_SGD, 49536 + 728065, 0},
+        {"gpt3 2 2", 8, 3, BB_MEMORY_KERNEL_ADAM, 452984832, 4},
+        {"gpt3_moe 2 2", 32, 3, BB_MEMORY_KERNEL_ADAM, 75497472 + 603979776, 4},
+        {"gpt2_large 8 4 3", 8, 0, BB_MEMORY_KERNEL_ADAM, 85317120 + 19677440, 3},
+        {"gpt2_large 8 4 3", 8, 2, BB_MEMORY_KERNEL_ADAM, 2 * 19677440, 3},
+        {"gpt2_large 8 4 3", 8, 7, BB_MEMORY_KERNEL_ADAM, 84008960 + 19677440, 3},
+        {"gpt2_large 2 2 1", 2, 0, BB_MEMORY_KERNEL_ADAM, 85317120, 0}, /* one replica: nothing to reduce, all to update */
+        {"bert_large 4 2 2", 4, 1, BB_MEMORY_KERNEL_ADAM, 45984572 + 12596224, 2},
     };
     struct bb_step step;
 
@@ -359,7 +359,7 @@ static void optimizers_move_the_bytes_of_all_parameters(void **state)
         make_step(&step, rows[i].line, rows[i].ranks, "gemm", 0);
         p = bb_step_program(&step, rows[i].rank);
         assert_int_equal(kind_of_update(p), rows[i].kind);
-        assert_true(moved(p, is_update) == rows[i].parameters * (rows[i].kind == BB_PASS_SGD ? 20 : 28));
+        assert_true(moved(p, is_update) == rows[i].parameters * (rows[i].kind == BB_MEMORY_KERNEL_SGD ? 20 : 28));
         assert_true(moved(p, adds_up) == rows[i].parameters * 12 * rows[i].sums);
         bb_step_release(&step);
     }

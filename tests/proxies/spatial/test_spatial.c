@@ -314,7 +314,7 @@ static size_t moved(const struct bb_program *p, const char *name)
         for (int k = 0; p->ops[i].work && k < p->ops[i].work->n; k++) {
             const struct bb_kernel_list_item *item = &p->ops[i].work->items[k];
 
-            if (item->is_pass && strcmp(item->name, name) == 0)
+            if (item->is_memory_kernel && strcmp(item->name, name) == 0)
                 sum += item->pass.rows * bb_box_cells(&item->pass.box);
         }
     return sum;

@@ -80,13 +80,13 @@ static void types_and_optimizers(void **state)
     struct bb_dp_config got = settled(BB_SYNC_ZERO1, (struct bb_sync_options){.zero_reduce = "allreduce"});
 
     (void)state;
-    assert_true(got.params == BB_BFLOAT16 && got.grads == BB_FLOAT && got.optimizer == BB_PASS_ADAM &&
+    assert_true(got.params == BB_BFLOAT16 && got.grads == BB_FLOAT && got.optimizer == BB_MEMORY_KERNEL_ADAM &&
                 got.reduce_whole);
     got =
         settled(BB_SYNC_ZERO1, (struct bb_sync_options){.zero_reduce = "rs", .grad_dtype = "half", .optimizer = "sgd"});
-    assert_true(got.params == BB_BFLOAT16 && got.grads == BB_HALF && got.optimizer == BB_PASS_SGD && !got.reduce_whole);
+    assert_true(got.params == BB_BFLOAT16 && got.grads == BB_HALF && got.optimizer == BB_MEMORY_KERNEL_SGD && !got.reduce_whole);
     got = settled(BB_SYNC_HSDP, (struct bb_sync_options){.shard_size = 4, .optimizer = "adam"});
-    assert_true(got.shard == 4 && got.optimizer == BB_PASS_ADAM && !got.reduce_whole && !got.no_sync);
+    assert_true(got.shard == 4 && got.optimizer == BB_MEMORY_KERNEL_ADAM && !got.reduce_whole && !got.no_sync);
 }
 
 /* Bytes of a million parameters on 8 ranks. With 16-bit parameters Adam holds 4 (copy) + 8 (moments) bytes, SGD 4 + 4;

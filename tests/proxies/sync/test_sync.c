@@ -380,18 +380,18 @@ static void memory_by_formula(void **state)
     static const struct {
         enum bb_sync_kind kind;
         enum bb_dtype_id params, grads;
-        enum bb_pass_kind optimizer;
+        enum bb_memory_kernel_kind optimizer;
         double whole, shared;
     } rows[] = {
-        {BB_SYNC_ALL_REDUCE, BB_FLOAT, BB_FLOAT, BB_PASS_SGD, 12, 0},
-        {BB_SYNC_ALL_REDUCE, BB_BFLOAT16, BB_BFLOAT16, BB_PASS_ADAM, 16, 0},
-        {BB_SYNC_ZERO1, BB_BFLOAT16, BB_BFLOAT16, BB_PASS_ADAM, 4, 12},
-        {BB_SYNC_ZERO2, BB_BFLOAT16, BB_BFLOAT16, BB_PASS_ADAM, 2, 14},
-        {BB_SYNC_ZERO3, BB_BFLOAT16, BB_BFLOAT16, BB_PASS_ADAM, 0, 16},
-        {BB_SYNC_ALL_REDUCE, BB_BFLOAT16, BB_FLOAT, BB_PASS_ADAM, 18, 0},
-        {BB_SYNC_DISTRIBUTED, BB_BFLOAT16, BB_FLOAT, BB_PASS_ADAM, 6, 12},
-        {BB_SYNC_DISTRIBUTED, BB_HALF, BB_HALF, BB_PASS_ADAM, 4, 16},
-        {BB_SYNC_DISTRIBUTED, BB_FLOAT, BB_FLOAT, BB_PASS_ADAM, 8, 8},
+        {BB_SYNC_ALL_REDUCE, BB_FLOAT, BB_FLOAT, BB_MEMORY_KERNEL_SGD, 12, 0},
+        {BB_SYNC_ALL_REDUCE, BB_BFLOAT16, BB_BFLOAT16, BB_MEMORY_KERNEL_ADAM, 16, 0},
+        {BB_SYNC_ZERO1, BB_BFLOAT16, BB_BFLOAT16, BB_MEMORY_KERNEL_ADAM, 4, 12},
+        {BB_SYNC_ZERO2, BB_BFLOAT16, BB_BFLOAT16, BB_MEMORY_KERNEL_ADAM, 2, 14},
+        {BB_SYNC_ZERO3, BB_BFLOAT16, BB_BFLOAT16, BB_MEMORY_KERNEL_ADAM, 0, 16},
+        {BB_SYNC_ALL_REDUCE, BB_BFLOAT16, BB_FLOAT, BB_MEMORY_KERNEL_ADAM, 18, 0},
+        {BB_SYNC_DISTRIBUTED, BB_BFLOAT16, BB_FLOAT, BB_MEMORY_KERNEL_ADAM, 6, 12},
+        {BB_SYNC_DISTRIBUTED, BB_HALF, BB_HALF, BB_MEMORY_KERNEL_ADAM, 4, 16},
+        {BB_SYNC_DISTRIBUTED, BB_FLOAT, BB_FLOAT, BB_MEMORY_KERNEL_ADAM, 8, 8},
     };
     const struct bb_sync_comms comms = {.n = 8};
 

@@ -22,7 +22,7 @@ static void make(struct held *h, const char *model, struct bb_grid grid, int mic
     h->grid.experts = h->arch.experts > 0;
     assert_int_equal(bb_grid_resolve(&h->grid, grid.ranks, NULL, NULL, "test"), 0);
     h->schedule = (struct bb_schedule){BB_1F1B, h->grid.pp, micro_batches, 1, h->grid.pp};
-    h->policy = (struct bb_dp_config){.params = BB_BFLOAT16, .grads = BB_BFLOAT16, .optimizer = BB_PASS_ADAM};
+    h->policy = (struct bb_dp_config){.params = BB_BFLOAT16, .grads = BB_BFLOAT16, .optimizer = BB_MEMORY_KERNEL_ADAM};
     h->dense = h->expert = (struct bb_sync_comms){.n = h->grid.dp * h->grid.cp, .n_replicas = 1};
     h->expert.n = h->grid.edp;
     h->memory = (struct bb_memory){.arch = &h->arch,

@@ -41,13 +41,13 @@ static const struct bb_kernel_list *listed(const struct bb_layer_sizes *s, enum 
     return &w;
 }
 
-static size_t passed_bytes(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, enum bb_kernels_pass pass)
+static size_t memory_kernel_bytes(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, enum bb_kernels_pass pass)
 {
     const struct bb_kernel_list *w = listed(s, kind, pass);
     size_t bytes = 0;
 
     for (int i = 0; i < w->n; i++)
-        bytes += w->items[i].is_pass ? bb_pass_bytes(&w->items[i].pass) : 0;
+        bytes += w->items[i].is_memory_kernel ? bb_memory_kernel_bytes(&w->items[i].pass) : 0;
     return bytes;
 }
 
@@ -76,9 +76,9 @@ static void parts_move_what_lies_in_memory(void **state)
     };
 
     for (size_t i = 0; i < ROWS(rows); i++) {
-        assert_int_equal(passed_bytes(rows[i].sizes, rows[i].kind, BB_KERNELS_FORWARD), rows[i].forward);
-        assert_int_equal(passed_bytes(rows[i].sizes, rows[i].kind, BB_KERNELS_DATA), rows[i].data);
-        assert_int_equal(passed_bytes(rows[i].sizes, rows[i].kind, BB_KERNELS_WEIGHTS), 0);
+        assert_int_equal(memory_kernel_bytes(rows[i].sizes, rows[i].kind, BB_KERNELS_FORWARD), rows[i].forward);
+        assert_int_equal(memory_kernel_bytes(rows[i].sizes, rows[i].kind, BB_KERNELS_DATA), rows[i].data);
+        assert_int_equal(memory_kernel_bytes(rows[i].sizes, rows[i].kind, BB_KERNELS_WEIGHTS), 0);
     }
 }
 
@@ -96,10 +96,10 @@ static void experts_with_biases_move_floats(void **state)
     with.expert_ffn = 32;
     without = with;
     without.expert_bias = false;
-    forward = passed_bytes(&with, BB_KERNELS_EXPERTS, BB_KERNELS_FORWARD) -
-              passed_bytes(&without, BB_KERNELS_EXPERTS, BB_KERNELS_FORWARD);
-    data = passed_bytes(&with, BB_KERNELS_EXPERTS, BB_KERNELS_DATA) -
-           passed_bytes(&without, BB_KERNELS_EXPERTS, BB_KERNELS_DATA);
+    forward = memory_kernel_bytes(&with, BB_KERNELS_EXPERTS, BB_KERNELS_FORWARD) -
+              memory_kernel_bytes(&without, BB_KERNELS_EXPERTS, BB_KERNELS_FORWARD);
+    data = memory_kernel_bytes(&with, BB_KERNELS_EXPERTS, BB_KERNELS_DATA) -
+           memory_kernel_bytes(&without, BB_KERNELS_EXPERTS, BB_KERNELS_DATA);
     assert_in_range(forward, 1600 * (4 + 10 + 8 + 6) + 6400 * (4 + 4), 1600 * 28 + 6400 * 8 + 1000);
     assert_in_range(data, 1600 * (6 + 6 + 4 + 12 + 12) + 6400 * (6 + 4), 1600 * 40 + 6400 * 10 + 1000);
 }
@@ -136,9 +136,9 @@ static void eight_bits_are_of_weights_in_layers(void **state)
     assert_true(listed(&s, BB_KERNELS_QKV, BB_KERNELS_WEIGHTS)->items[0].float8);
     assert_false(listed(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].float8);
     assert_false(listed(&s, BB_KERNELS_HEAD, BB_KERNELS_FORWARD)->items[0].float8);
-    assert_int_equal(passed_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_FORWARD), 2 * 8 * 16);  /* the input, turned */
-    assert_int_equal(passed_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_DATA), 2 * 2 * 8 * 32); /* read, written twice */
-    assert_int_equal(passed_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_WEIGHTS), 0);
+    assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_FORWARD), 2 * 8 * 16);  /* the input, turned */
+    assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_DATA), 2 * 2 * 8 * 32); /* read, written twice */
+    assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_WEIGHTS), 0);
 }
 
 int main(void)

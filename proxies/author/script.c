@@ -203,7 +203,7 @@ int bb_script_alltoallv(struct bb_script *s, struct bb_script_lane lane, const c
     op.table = rows->table;
     op.peer = rows->own;
     op.count = rows->width;
-    op.back = rows->back;
+    op.reversed = rows->reversed;
     op.src = src;
     op.dst = dst;
     return bb_script_start(s, &op);

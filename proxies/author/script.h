@@ -45,7 +45,7 @@ struct bb_script_rows {
     const struct bb_alltoallv *table;
     int own;
     size_t width;
-    bool back;
+    bool reversed;
 };
 
 /* bb_script_init - begin to write into an empty program, with the type and the compute of the config. */

@@ -63,7 +63,7 @@ int bb_script_fork_add(struct bb_script *s, const struct bb_op *op)
         return -BB_EFAIL;
     k = &f->deferred[f->n++];
     *k = (struct deferred){.op = *op, .thread = f->current, .issued = BB_NONE, .n_after = s->n_after};
-    k->op.beside = true;
+    k->op.concurrent = true;
     memcpy(k->after, s->after, sizeof(k->after));
     return FIRST_DEFERRED + f->n - 1;
 }

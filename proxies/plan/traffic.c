@@ -44,7 +44,7 @@ struct peer_key {
 struct uneven_key {
     const struct bb_alltoallv *table;
     size_t count;
-    int comm, dtype, own, back;
+    int comm, dtype, own, reversed;
 };
 
 static int find_row(struct counting *c, const struct bb_layout *l, const struct bb_op *op)
@@ -113,7 +113,7 @@ static int find_uneven(struct counting *c, const struct bb_op *op)
     key.comm = op->comm;
     key.dtype = (int)op->dtype;
     key.own = op->peer;
-    key.back = op->back;
+    key.reversed = op->reversed;
     return bb_key_index_add(&c->uneven, &key);
 }
 

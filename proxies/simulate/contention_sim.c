@@ -98,7 +98,7 @@ void bb_contention_sim_start_kernel(struct bb_contention_sim *s, int at, const s
     s->gpus[class_id].running = slot;
     task_at(s, at)->alone_end_ns = task_at(s, at)->arrival_ns + alone_ns;
     schedule_kernel_end(s, slot);
-    if (s->gpus[class_id].held_sms > 0 || op->beside)
+    if (s->gpus[class_id].held_sms > 0 || op->concurrent)
         invalidate_kernels(s, class_id);
 }
 

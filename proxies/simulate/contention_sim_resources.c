@@ -349,7 +349,7 @@ enum bb_limit bb_contention_sim_kernel_limit(struct bb_contention_sim *s, const 
 static int count_unavailable_sms(const struct bb_contention_sim *s, const struct bb_running_kernel *running)
 {
     const int held = bb_cluster_held_sms(s->cluster, s->gpus[running->class_id].held_sms);
-    const int left = s->cluster->models_training && running->op->beside ? s->cluster->sharing.collective_sms : 0;
+    const int left = s->cluster->models_training && running->op->concurrent ? s->cluster->sharing.collective_sms : 0;
 
     return held > left ? held : left;
 }

@@ -272,7 +272,7 @@ static const char *alltoallv_text(const struct bb_sim *m, const struct bb_op *op
 
     while (table < m->step->n_tables && m->step->tables[table] != op->table)
         table++;
-    snprintf(text, 128, "alltoallv %s by table %d, rows of %zu %s", op->back ? "back" : "forth", table, op->count,
+    snprintf(text, 128, "alltoallv %s by table %d, rows of %zu %s", op->reversed ? "back" : "forth", table, op->count,
              bb_dtypes[op->dtype].name);
     return text;
 }
@@ -297,7 +297,7 @@ static void compare_alltoallvs(const struct bb_sim *m, int comm, int first, int 
     for (int k = 0; k < both; k++) {
         const struct bb_op *a = alltoallv_at(m, first, comm, k, &op_a), *b = alltoallv_at(m, rank, comm, k, &op_b);
 
-        if (a->table != b->table || a->back != b->back || a->count != b->count || a->dtype != b->dtype)
+        if (a->table != b->table || a->reversed != b->reversed || a->count != b->count || a->dtype != b->dtype)
             bb_fault(faults, "alltoallv %d on '%s': rank %d has %s (operation %d), rank %d has %s (operation %d)", k,
                      name, first, alltoallv_text(m, a, text_a), op_a, rank, alltoallv_text(m, b, text_b), op_b);
         if (b->peer != bb_comm_index(&m->step->layout, comm, rank))

@@ -43,7 +43,7 @@ static struct bb_op message_of(const struct bb_op *op, enum bb_op_kind kind, int
 
     message.kind = kind;
     message.table = NULL;
-    message.back = false;
+    message.reversed = false;
     message.peer = place;
     message.peer_kind = BB_PEER_ABSOLUTE;
     message.count = count;

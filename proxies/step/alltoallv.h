@@ -22,7 +22,7 @@ struct bb_alltoallv {
 /* bb_alltoallv_elements - from one place to another, whoever has the operation; also of what stays. */
 static inline size_t bb_alltoallv_elements(const struct bb_op *op, int from, int to)
 {
-    const size_t row = (size_t)(op->back ? to : from), column = (size_t)(op->back ? from : to);
+    const size_t row = (size_t)(op->reversed ? to : from), column = (size_t)(op->reversed ? from : to);
 
     return (size_t)op->table->rows[row * (size_t)op->table->n + column] * op->count;
 }

@@ -44,8 +44,8 @@ struct bb_op {
     int peer;               /* send, recv: the other rank; rooted collectives: the root (see peer_kind);
                                alltoallv: the own place in the communicator                                 */
     enum bb_peer_kind peer_kind;
-    bool back;    /* alltoallv: each row goes back where the table has it from                                 */
-    bool beside;  /* of one of two threads side by side (author/script.h): communication of the other is likely  */
+    bool reversed;    /* alltoallv: each row goes back where the table has it from                                 */
+    bool concurrent;  /* of one of two threads side by side (author/script.h): communication of the other is likely  */
     size_t count; /* elements, exactly the count argument of the NCCL call; alltoallv: of a row      */
     int src, dst; /* buffers (indices into bb_program.buffers), BB_NONE where there is none          */
     size_t src_offset, dst_offset; /* elements                                                                      */

@@ -28,14 +28,14 @@ struct way {
     const char *what;
     enum bb_block_buffer src, dst;
     size_t width; /* elements of a row */
-    bool back;
+    bool reversed;
 };
 
 /* To and from every other place of the group, each with its own count; what stays on the rank is not sent. */
 static int uneven_exchange(struct bb_block *b, int layer, const struct way *w)
 {
     const struct bb_script_rows rows = {
-        .table = b->layers->tables[layer], .own = b->variant, .width = w->width, .back = w->back};
+        .table = b->layers->tables[layer], .own = b->variant, .width = w->width, .reversed = w->reversed};
 
     return bb_script_alltoallv(b->script, b->lanes.ep, w->what, &rows, bb_block_buffer(b, w->src),
                                bb_block_buffer(b, w->dst));
@@ -52,9 +52,9 @@ static int start_exchange(struct bb_block *b, int layer, const struct way *w)
 }
 
 static int exchange_rows(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
-                         enum bb_block_buffer dst, bool back)
+                         enum bb_block_buffer dst, bool reversed)
 {
-    return start_exchange(b, layer, &(struct way){what, src, dst, bb_block_row_width(b, src), back});
+    return start_exchange(b, layer, &(struct way){what, src, dst, bb_block_row_width(b, src), reversed});
 }
 
 /* To the experts; by nodes only half the way, for which finish_dispatch waits. */
@@ -74,15 +74,15 @@ static int return_rows(struct bb_block *b, int layer, const char *what, enum bb_
                                : exchange_rows(b, layer, what, src, dst, true);
 }
 
-static int exchange_probabilities(struct bb_block *b, int layer, bool back)
+static int exchange_probabilities(struct bb_block *b, int layer, bool reversed)
 {
     struct way forth = {"probabilities", BB_BLOCK_BUFFER_PROBABILITIES, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, 1, false};
     struct way home = {"probability gradients", BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES, 1,
                        true};
 
     if (!bb_goes_by_nodes(b))
-        return start_exchange(b, layer, back ? &home : &forth);
-    if (back)
+        return start_exchange(b, layer, reversed ? &home : &forth);
+    if (reversed)
         return bb_nodes_return_probabilities(b, home.what);
     bb_nodes_dispatch_probabilities(b, forth.what);
     return BB_NONE;

@@ -272,7 +272,7 @@ static void planted(bool (*plant)(struct bb_op *op), const char *says, bool dead
 
 static bool turn_around(struct bb_op *op)
 {
-    op->back = !op->back;
+    op->reversed = !op->reversed;
     return true;
 }
 

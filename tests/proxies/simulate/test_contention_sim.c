@@ -303,7 +303,7 @@ static void a_product_leaves_room_for_its_neighbour(void **state)
         c.models_training = models_training;
         make_beside(&step, &product, 0);
         for (int r = 0; r < 2; r++)
-            step.roles[r].program.ops[0].beside = true;
+            step.roles[r].program.ops[0].concurrent = true;
         predict(&step, &c);
         step_is(1, models_training ? alone * 3 * 0.5 / 0.92 : alone);
     }

@@ -7,7 +7,7 @@ static const int rows[3][3] = {{5, 2, 1}, {0, 7, 4}, {3, 0, 9}};
 static struct bb_step step;
 
 /* Kernels before and behind, on three ranks. */
-static void make_exchange(bool back, size_t width)
+static void make_exchange(bool reversed, size_t width)
 {
     struct bb_alltoallv *table;
 
@@ -20,7 +20,7 @@ static void make_exchange(bool back, size_t width)
 
         op.table = table;
         op.peer = r;
-        op.back = back;
+        op.reversed = reversed;
         op.count = width;
         op.src = bb_program_add_buffer(&step.roles[r].program, "rows", BB_USE_COMMUNICATION, 20 * width, BB_FLOAT);
         op.dst = bb_program_add_buffer(&step.roles[r].program, "came", BB_USE_COMMUNICATION, 20 * width, BB_FLOAT);

@@ -5,7 +5,7 @@
 #ifndef BB_COLLECTIVES_COMPUTE_COMPUTE_CASES_H
 #define BB_COLLECTIVES_COMPUTE_COMPUTE_CASES_H
 
-#include "cuda/work/pass.h"
+#include "cuda/work/memory_kernel.h"
 
 #define BB_COMPUTE_NAME  32
 #define BB_COMPUTE_GEMMS 32

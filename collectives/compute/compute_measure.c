@@ -2,7 +2,7 @@
 #include "collectives/compute/compute_measure.h"
 
 #include "bootstrap/base/units.h"
-#include "cuda/compute/layer_passes.h"
+#include "cuda/compute/layer_memory_kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 

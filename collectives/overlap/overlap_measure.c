@@ -11,7 +11,7 @@
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
-#include "cuda/work/pass.h"
+#include "cuda/work/memory_kernel.h"
 
 #include <math.h>
 #include <stdlib.h>

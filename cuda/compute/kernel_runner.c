@@ -1,7 +1,7 @@
 /* kernel_runner.c - see kernel_runner.h. */
 #include "cuda/compute/kernel_runner.h"
 
-#include "cuda/compute/layer_passes.h"
+#include "cuda/compute/layer_memory_kernels.h"
 #include "cuda/device/check.h"
 
 #include <stdlib.h>

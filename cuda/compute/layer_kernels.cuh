@@ -1,5 +1,5 @@
 /*
- * layer_kernels.cuh - the kernels of the passes in pass.h. Only layer_passes.cu launches them; the emulated GPUs run
+ * layer_kernels.cuh - the kernels of the passes in memory_kernel.h. Only layer_memory_kernels.cu launches them; the emulated GPUs run
  * this same source, compiled for the CPU (tests/emulator/kernels).
  *
  * All are bound by memory: neighbouring threads touch neighbouring words, of 16 bytes where alignment allows
@@ -9,7 +9,7 @@
 #ifndef BB_CUDA_LAYER_KERNELS_CUH
 #define BB_CUDA_LAYER_KERNELS_CUH
 
-#include "cuda/work/pass.h"
+#include "cuda/work/memory_kernel.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

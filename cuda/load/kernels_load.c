@@ -3,7 +3,7 @@
 
 #include "cuda/compute/busy.h"
 #include "cuda/compute/start_barrier.h"
-#include "cuda/compute/layer_passes.h"
+#include "cuda/compute/layer_memory_kernels.h"
 #include "cuda/data/kernels.h"
 
 int bb_kernels_load(void)

@@ -1,5 +1,5 @@
-/* element.c - elements of arrays on the CPU, in double (pass.h). */
-#include "cuda/work/pass.h"
+/* element.c - elements of arrays on the CPU, in double (memory_kernel.h). */
+#include "cuda/work/memory_kernel.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #ifndef BB_CUDA_WORK_KERNEL_LIST_H
 #define BB_CUDA_WORK_KERNEL_LIST_H
 
-#include "cuda/work/pass.h"
+#include "cuda/work/memory_kernel.h"
 
 #ifdef __cplusplus
 extern "C" {

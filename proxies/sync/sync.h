@@ -25,7 +25,7 @@
 #ifndef BB_PROXIES_SYNC_SYNC_H
 #define BB_PROXIES_SYNC_SYNC_H
 
-#include "cuda/work/pass.h"
+#include "cuda/work/memory_kernel.h"
 #include "proxies/author/script.h"
 #include "proxies/models/transformer_model.h"
 #include "proxies/sync/buckets.h"

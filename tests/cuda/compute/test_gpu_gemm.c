@@ -5,7 +5,7 @@
 #include "cuda/compute/gemm.h"
 #include "tests/cuda/work/element.h"
 
-#include "cuda/work/pass.h"
+#include "cuda/work/memory_kernel.h"
 #include "tests/check.h"
 #include "tests/cuda/gpu.h"
 

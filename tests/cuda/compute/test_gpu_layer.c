@@ -2,7 +2,7 @@
  * test_gpu_layer.c - every pass on the GPU against its CPU reference. On emulated GPUs the twins are that reference:
  * there it proves the launches (which kernel, which type), on real ones the kernels. 77 without any GPU.
  */
-#include "cuda/compute/layer_passes.h"
+#include "cuda/compute/layer_memory_kernels.h"
 #include "memory_kernel_cases.h"
 #include "tests/cuda/gpu.h"
 

@@ -2,7 +2,7 @@
  * test_layer.c - every pass on emulated GPUs against results worked out by hand; its bytes and its modelled time. (The
  * GPU's own kernels are held against the same reference in test_layer_kernels and test_gpu_layer.)
  */
-#include "cuda/compute/layer_passes.h"
+#include "cuda/compute/layer_memory_kernels.h"
 #include "cuda/device/check.h"
 #include "tests/check.h"
 #include "tests/cuda/work/element.h"

@@ -1,10 +1,10 @@
 /*
- * element.h - elements of arrays read back: the other direction of bb_element_set (cuda/work/pass.h).
+ * element.h - elements of arrays read back: the other direction of bb_element_set (cuda/work/memory_kernel.h).
  */
 #ifndef BB_TESTS_CUDA_WORK_ELEMENT_H
 #define BB_TESTS_CUDA_WORK_ELEMENT_H
 
-#include "cuda/work/pass.h"
+#include "cuda/work/memory_kernel.h"
 
 #include <math.h>
 #include <string.h>

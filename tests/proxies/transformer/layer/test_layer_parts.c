@@ -1,6 +1,6 @@
 /*
  * test_layer_parts.c - what the parts of a layer move beside their products, and how training fuses it. Eight tokens
- * of 16 numbers, four of them held; 2 heads of 8, one of keys; 2 bytes a number. Bytes by the rows of cuda/work/pass.c:
+ * of 16 numbers, four of them held; 2 heads of 8, one of keys; 2 bytes a number. Bytes by the rows of cuda/work/memory_kernel.c:
  * two or three arrays of rows x columns, and one or two of columns.
  */
 #include "tests/check.h"

@@ -1,5 +1,5 @@
-/* pass.c - the table of passes: names, bytes, widths of loads. */
-#include "cuda/work/pass.h"
+/* memory_kernel.c - the table of passes: names, bytes, widths of loads. */
+#include "cuda/work/memory_kernel.h"
 
 #include <math.h>
 #include <string.h>

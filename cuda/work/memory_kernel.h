@@ -1,12 +1,12 @@
 /*
- * pass.h - the passes of a layer that are bound by memory, as data: what each reads and writes, how many bytes that is,
- * and its CPU reference. Pure: plans count with it. layer_passes.h launches them on the GPU.
+ * memory_kernel.h - the passes of a layer that are bound by memory, as data: what each reads and writes, how many bytes that is,
+ * and its CPU reference. Pure: plans count with it. layer_memory_kernels.h launches them on the GPU.
  *
  * Shapes are row-major. e is the size of the pass's element type (float, half or bfloat16), c = rows * cols. Arithmetic
  * is done in float (the reference: in double) and rounded once when stored.
  */
-#ifndef BB_CUDA_WORK_PASS_H
-#define BB_CUDA_WORK_PASS_H
+#ifndef BB_CUDA_WORK_MEMORY_KERNEL_H
+#define BB_CUDA_WORK_MEMORY_KERNEL_H
 
 #include "cuda/work/layer_shape.h"
 

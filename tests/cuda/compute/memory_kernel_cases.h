@@ -5,7 +5,7 @@
 #ifndef PASS_CASES_H
 #define PASS_CASES_H
 
-#include "cuda/work/pass.h"
+#include "cuda/work/memory_kernel.h"
 
 #ifdef __cplusplus
 extern "C" {

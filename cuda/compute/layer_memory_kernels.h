@@ -1,12 +1,12 @@
 /*
- * layer_passes.h - launches the passes of pass.h on the GPU. A pass is a struct, so that the same one is counted
- * (pass.h), launched (here) and checked against its CPU reference (tests/cuda/work/memory_kernel_ref.h).
+ * layer_memory_kernels.h - launches the passes of memory_kernel.h on the GPU. A pass is a struct, so that the same one is counted
+ * (memory_kernel.h), launched (here) and checked against its CPU reference (tests/cuda/work/memory_kernel_ref.h).
  */
-#ifndef BB_CUDA_COMPUTE_LAYER_PASSES_H
-#define BB_CUDA_COMPUTE_LAYER_PASSES_H
+#ifndef BB_CUDA_COMPUTE_LAYER_MEMORY_KERNELS_H
+#define BB_CUDA_COMPUTE_LAYER_MEMORY_KERNELS_H
 
 #include "bootstrap/base/err.h"
-#include "cuda/work/pass.h"
+#include "cuda/work/memory_kernel.h"
 
 #include <cuda_runtime_api.h>
 

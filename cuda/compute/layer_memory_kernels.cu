@@ -1,8 +1,8 @@
 /*
- * layer_passes.cu - which kernel does which pass, and on what grid. A grid covers the work once, up to as many blocks
+ * layer_memory_kernels.cu - which kernel does which pass, and on what grid. A grid covers the work once, up to as many blocks
  * as keep any GPU full; the kernels stride over the rest.
  */
-#include "cuda/compute/layer_passes.h"
+#include "cuda/compute/layer_memory_kernels.h"
 
 #include "cuda/compute/layer_kernels.cuh"
 #include "cuda/device/check.h"

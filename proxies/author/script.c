@@ -135,14 +135,14 @@ void bb_script_work(struct bb_script *s, const char *what, const struct bb_kerne
 }
 
 void bb_script_real_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
-                    int dst)
+                         int dst)
 {
     if (s->real)
         bb_script_work(s, what, work, times, src, dst);
 }
 
-int bb_script_rooted_collective(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
-                     int root, size_t count, int src, int dst)
+int bb_script_rooted_collective(struct bb_script *s, struct bb_script_lane lane, const char *what,
+                                enum bb_coll_kind kind, int root, size_t count, int src, int dst)
 {
     struct bb_op op = bb_script_op(s, lane, what);
 
@@ -201,7 +201,7 @@ int bb_script_alltoallv(struct bb_script *s, struct bb_script_lane lane, const c
     op.kind = BB_OP_ALLTOALLV;
     op.dtype = s->program->buffers[src].dtype;
     op.table = rows->table;
-    op.peer = rows->own;
+    op.peer = rows->rank;
     op.count = rows->width;
     op.reversed = rows->reversed;
     op.src = src;
@@ -227,8 +227,8 @@ int bb_script_all_reduce(struct bb_script *s, struct bb_script_lane lane, const 
     return bb_script_collective(s, lane, what, BB_ALL_REDUCE, count, src, dst);
 }
 
-int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to, const int *from,
-                   int n, size_t count)
+int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to,
+                       const int *from, int n, size_t count)
 {
     int last = BB_NONE;
 
@@ -257,7 +257,8 @@ const char *bb_script_text(struct bb_script *s, const char *text)
     return text;
 }
 
-void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_memory_kernel *how)
+void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what,
+                             const struct bb_script_memory_kernel *how)
 {
     struct bb_kernel_list *work = s->failed ? NULL : bb_step_add_kernel_list(step);
     const struct bb_memory_kernel p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
@@ -269,12 +270,14 @@ void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const ch
     bb_script_work(s, what, work, how->times, how->src, how->dst);
 }
 
-void bb_script_optimizer(struct bb_script *s, struct bb_step *step, enum bb_memory_kernel_kind optimizer, const char *what,
-                      size_t count)
+void bb_script_optimizer(struct bb_script *s, struct bb_step *step, enum bb_memory_kernel_kind optimizer,
+                         const char *what, size_t count)
 {
     s->phase = BB_PHASE_OPTIMIZER;
     if (s->real)
         bb_script_memory_kernel(
-            s, step, bb_script_text(s, bb_step_text(step, "%s, %s", optimizer == BB_MEMORY_KERNEL_ADAM ? "Adam" : "SGD", what)),
-            &(struct bb_script_memory_kernel){.kind = optimizer, .count = count, .times = 1, .src = BB_NONE, .dst = BB_NONE});
+            s, step,
+            bb_script_text(s, bb_step_text(step, "%s, %s", optimizer == BB_MEMORY_KERNEL_ADAM ? "Adam" : "SGD", what)),
+            &(struct bb_script_memory_kernel){
+                .kind = optimizer, .count = count, .times = 1, .src = BB_NONE, .dst = BB_NONE});
 }

@@ -43,7 +43,7 @@ struct bb_script_lane {
  * way round; `own` is the rank's place in the lane. */
 struct bb_script_rows {
     const struct bb_alltoallv *table;
-    int own;
+    int rank;
     size_t width;
     bool reversed;
 };
@@ -63,7 +63,7 @@ void bb_script_compute(struct bb_script *s, const char *what, double us, double 
 void bb_script_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
                     int dst);
 void bb_script_real_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
-                    int dst);
+                         int dst);
 
 /* Calls that start one operation and return it; `what` outlives the program. Reductions are s->redop; to and
  * from are places in the communicator, relative to one's own unless s->peer_kind says otherwise. */
@@ -112,15 +112,15 @@ int bb_script_all_reduce(struct bb_script *s, struct bb_script_lane lane, const 
 
 /* bb_script_exchange - messages of one size to the n ranks to[] and from the n ranks from[], all in one group call, since
  * every rank sends before it receives: halos, rings. Buffers of their own. Returns the last of them. */
-int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to, const int *from,
-                   int n, size_t count);
+int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to,
+                       const int *from, int n, size_t count);
 
 /* bb_script_text - a text of the step; without memory for it (NULL) the script has failed. */
 const char *bb_script_text(struct bb_script *s, const char *text);
 
 /* bb_script_rooted_collective - bb_script_collective with that member of the communicator as root. */
-int bb_script_rooted_collective(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
-                     int root, size_t count, int src, int dst);
+int bb_script_rooted_collective(struct bb_script *s, struct bb_script_lane lane, const char *what,
+                                enum bb_coll_kind kind, int root, size_t count, int src, int dst);
 
 /* bb_script_memory_kernel - a pass over `count` elements, or an optimizer over so many parameters, as real work, `times` one
  * after another. */
@@ -129,7 +129,8 @@ struct bb_script_memory_kernel {
     size_t count;
     int times, src, dst;
 };
-void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_memory_kernel *how);
+void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what,
+                             const struct bb_script_memory_kernel *how);
 
 /*
  * What training does beside its layers, in a step of real work: bb_script_accumulate starts to add the gradients of a
@@ -138,7 +139,7 @@ void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const ch
  * waited for their gradients. Both are empty without real work.
  */
 void bb_script_accumulate(struct bb_script *s, const struct bb_kernel_list *work);
-void bb_script_optimizer(struct bb_script *s, struct bb_step *step, enum bb_memory_kernel_kind optimizer, const char *what,
-                      size_t count);
+void bb_script_optimizer(struct bb_script *s, struct bb_step *step, enum bb_memory_kernel_kind optimizer,
+                         const char *what, size_t count);
 
 #endif

@@ -35,7 +35,7 @@ struct way {
 static int uneven_exchange(struct bb_block *b, int layer, const struct way *w)
 {
     const struct bb_script_rows rows = {
-        .table = b->layers->tables[layer], .own = b->variant, .width = w->width, .reversed = w->reversed};
+        .table = b->layers->tables[layer], .rank = b->variant, .width = w->width, .reversed = w->reversed};
 
     return bb_script_alltoallv(b->script, b->lanes.ep, w->what, &rows, bb_block_buffer(b, w->src),
                                bb_block_buffer(b, w->dst));

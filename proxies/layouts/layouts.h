@@ -28,15 +28,15 @@
 #include <stdio.h>
 
 /* Why a layout is left out. X(reason, its key in JSON, text) */
-#define BB_LEFT_OUT_LIST(X)                                                                                            \
+#define BB_REJECTION_LIST(X)                                                                                            \
     X(SHAPE, "shape", "the model or the ranks do not divide so")                                                       \
     X(BATCH, "batch", "the batch does not divide by replicas and micro-batch, or is too short for the schedule")       \
     X(MEMORY, "memory", "training would not hold in the memory of a GPU")                                              \
     X(RECOMPUTE, "recompute", "it fits with less recomputation")                                                       \
     X(SIZE, "size", "too many operations to be built")                                                                 \
     X(SLOWER, "slower", "slower, by an estimate")
-#define BB_LEFT_OUT_AT(reason, key, text) BB_LEFT_OUT_##reason,
-enum bb_left_out { BB_LEFT_OUT_LIST(BB_LEFT_OUT_AT) BB_LEFT_OUT_REASONS };
+#define BB_REJECTION_NAME(reason, key, text) BB_REJECTED_##reason,
+enum bb_rejection { BB_REJECTION_LIST(BB_REJECTION_NAME) BB_REJECTION_REASONS };
 
 /* One way to lay it out. */
 struct bb_layout_choice {
@@ -52,7 +52,7 @@ struct bb_layout_row {
     double bytes;          /* that training holds on the rank with most        */
     double step_ns;        /* estimated, then predicted                        */
     double p50_ns, p95_ns; /* of its steps with jitter; 0: was not asked for */
-    double even_ns;        /* predicted for a machine without slow parts; 0: it has none */
+    double baseline_ns;        /* predicted for a machine without slow parts; 0: it has none */
     int number;            /* its place in the order in which they were listed */
     /* Of the slowest rank, when predicted: these and the rest (idle) make the step. */
     double operations; /* of all ranks */
@@ -74,9 +74,9 @@ struct bb_layout_search {
 struct bb_layouts {
     struct bb_layout_row *rows; /* the quickest first; all that were predicted */
     int n;
-    long long looked_at, fitting; /* layouts; those that fit          */
+    long long evaluated, fitting; /* layouts; those that fit          */
     int refined;                  /* looked at by longer steps        */
-    long long left_out[BB_LEFT_OUT_REASONS];
+    long long rejected[BB_REJECTION_REASONS];
     int gpus;
     double gpu_bytes;
 };

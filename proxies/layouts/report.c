@@ -10,10 +10,10 @@
 
 static const char *const reason_keys[] = {
 #define KEY(reason, key, text) key,
-    BB_LEFT_OUT_LIST(KEY)};
+    BB_REJECTION_LIST(KEY)};
 static const char *const reason_texts[] = {
 #define TEXT(reason, key, text) text,
-    BB_LEFT_OUT_LIST(TEXT)};
+    BB_REJECTION_LIST(TEXT)};
 
 /* "none", "selective", "full", "full 3" */
 static const char *recompute_text(const struct bb_layout_choice *c, char text[RECOMPUTE_TEXT])
@@ -116,13 +116,13 @@ static void print_slow(const struct bb_layouts *found, int top, FILE *out)
 {
     char time[BB_TIME_TEXT];
 
-    for (int i = 0; i < found->n && i < top && i < 4 && found->rows[i].even_ns > 0; i++) {
-        const double more_ns = found->rows[i].step_ns - found->rows[i].even_ns;
+    for (int i = 0; i < found->n && i < top && i < 4 && found->rows[i].baseline_ns > 0; i++) {
+        const double more_ns = found->rows[i].step_ns - found->rows[i].baseline_ns;
 
         fprintf(out, "%s layout %d %s (%+.1f%%)", i ? "," : "#\n# what is slow costs", i + 1,
-                bb_format_time(more_ns / 1e3, time), 100 * more_ns / found->rows[i].even_ns);
+                bb_format_time(more_ns / 1e3, time), 100 * more_ns / found->rows[i].baseline_ns);
     }
-    fputs(found->rows[0].even_ns > 0 ? "\n" : "", out);
+    fputs(found->rows[0].baseline_ns > 0 ? "\n" : "", out);
 }
 
 /* The options that make it. */
@@ -140,16 +140,16 @@ static void print_words(const struct bb_layout_choice *c, FILE *out)
     fprintf(out, " --dp-sync %s%s\n", bb_sync_names[c->sync], c->tp > 1 ? " --sequence-parallel" : "");
 }
 
-static void print_left_out(const struct bb_layouts *found, FILE *out)
+static void print_rejected(const struct bb_layouts *found, FILE *out)
 {
     fprintf(
         out,
         "#\n# %lld layouts were looked at; %lld fit, the best %d of them by estimates went on to longer steps, %d were "
         "predicted in full\n# left out:\n",
-        found->looked_at, found->fitting, found->refined, found->n);
-    for (int r = 0; r < BB_LEFT_OUT_REASONS; r++)
-        if (found->left_out[r] > 0)
-            fprintf(out, "#   %10lld  %s\n", found->left_out[r], reason_texts[r]);
+        found->evaluated, found->fitting, found->refined, found->n);
+    for (int r = 0; r < BB_REJECTION_REASONS; r++)
+        if (found->rejected[r] > 0)
+            fprintf(out, "#   %10lld  %s\n", found->rejected[r], reason_texts[r]);
 }
 
 void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out)
@@ -171,7 +171,7 @@ void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out)
     print_why(found, top, out);
     print_slow(found, top, out);
     print_words(&found->rows[0].choice, out);
-    print_left_out(found, out);
+    print_rejected(found, out);
 }
 
 /* ---- JSON ---- */
@@ -196,20 +196,20 @@ static json_t *row_json(const struct bb_layouts *found, const struct bb_layout_r
         json_object_set_new(o, "p50_step_us", json_real(r->p50_ns / 1e3));
         json_object_set_new(o, "p95_step_us", json_real(r->p95_ns / 1e3));
     }
-    if (o && r->even_ns > 0)
-        json_object_set_new(o, "even_step_us", json_real(r->even_ns / 1e3));
+    if (o && r->baseline_ns > 0)
+        json_object_set_new(o, "baseline_step_us", json_real(r->baseline_ns / 1e3));
     return o;
 }
 
 json_t *bb_layouts_json(const struct bb_layouts *found, int top)
 {
-    json_t *rows = json_array(), *left_out = json_object();
+    json_t *rows = json_array(), *rejected = json_object();
 
     for (int i = 0; i < found->n && i < top; i++)
         json_array_append_new(rows, row_json(found, &found->rows[i]));
-    for (int r = 0; r < BB_LEFT_OUT_REASONS; r++)
-        json_object_set_new(left_out, reason_keys[r], json_integer(found->left_out[r]));
-    return json_pack("{s:I, s:I, s:i, s:i, s:o, s:I, s:o}", "looked_at", (json_int_t)found->looked_at, "fitting",
-                     (json_int_t)found->fitting, "refined", found->refined, "predicted", found->n, "left_out", left_out,
+    for (int r = 0; r < BB_REJECTION_REASONS; r++)
+        json_object_set_new(rejected, reason_keys[r], json_integer(found->rejected[r]));
+    return json_pack("{s:I, s:I, s:i, s:i, s:o, s:I, s:o}", "evaluated", (json_int_t)found->evaluated, "fitting",
+                     (json_int_t)found->fitting, "refined", found->refined, "predicted", found->n, "rejected", rejected,
                      "available_bytes", (json_int_t)found->gpu_bytes, "layouts", rows);
 }

@@ -113,15 +113,15 @@ static int keep_fitting(struct work *w, struct bb_layouts *found, const struct b
         if (w->rc[i] && w->rc[i] != -BB_EUSAGE)
             return w->rc[i];
         if (w->rc[i]) {
-            found->left_out[BB_LEFT_OUT_SHAPE] += all;
+            found->rejected[BB_REJECTED_SHAPE] += all;
             continue;
         }
-        found->left_out[BB_LEFT_OUT_MEMORY] += w->fits[i];
+        found->rejected[BB_REJECTED_MEMORY] += w->fits[i];
         if (w->fits[i] == all) {
             *least = !*least || w->rows[i].bytes < (*least)->bytes ? &w->rows[i] : *least;
             continue;
         }
-        found->left_out[BB_LEFT_OUT_RECOMPUTE] += all - 1 - w->fits[i];
+        found->rejected[BB_REJECTED_RECOMPUTE] += all - 1 - w->fits[i];
         w->rows[(*n)++] = w->rows[i];
     }
     return 0;
@@ -322,11 +322,11 @@ static int estimate_rows(struct work *w, int *n, struct bb_layouts *found)
         const struct base *base = base_of_row(w, row);
 
         if (!base->known) {
-            found->left_out[BB_LEFT_OUT_SLOWER]++;
+            found->rejected[BB_REJECTED_SLOWER]++;
             continue;
         }
         if (base->rc == -BB_EUSAGE) {
-            found->left_out[BB_LEFT_OUT_SHAPE]++;
+            found->rejected[BB_REJECTED_SHAPE]++;
             continue;
         }
         if (base->rc)
@@ -468,7 +468,7 @@ static void predict_row(void *arg, int i)
     const struct bb_predicted_rank *slowest;
     struct bb_step step = {0};
     struct bb_prediction p = {0};
-    int64_t even_ns = 0;
+    int64_t baseline_ns = 0;
 
     w->rc[i] = build_choice(w, &row->choice, row->choice.micro_batches, &step);
     if (w->rc[i] == 0)
@@ -488,8 +488,8 @@ static void predict_row(void *arg, int i)
         row->samples = step.samples;
     }
     if (w->rc[i] == 0 && w->search->conditions->slow.n > 0)
-        w->rc[i] = bb_predict_step_ns(&step, w->search->cluster, NULL, &even_ns);
-    row->even_ns = (double)even_ns;
+        w->rc[i] = bb_predict_step_ns(&step, w->search->cluster, NULL, &baseline_ns);
+    row->baseline_ns = (double)baseline_ns;
     bb_prediction_release(&p);
     bb_step_release(&step);
 }
@@ -509,7 +509,7 @@ static int keep_quickest(struct work *w, int n, int most, struct bb_layouts *fou
     qsort(w->rows, (size_t)n, sizeof(*w->rows), compare_rows);
     if (n <= most)
         return n;
-    found->left_out[BB_LEFT_OUT_SLOWER] += n - most;
+    found->rejected[BB_REJECTED_SLOWER] += n - most;
     return most;
 }
 
@@ -520,9 +520,9 @@ static int drop_rows(struct work *w, int *n, struct bb_layouts *found)
 
     for (int i = 0; i < *n; i++) {
         if (w->rc[i] == -BB_EUSAGE)
-            found->left_out[BB_LEFT_OUT_SIZE]++;
+            found->rejected[BB_REJECTED_SIZE]++;
         else if (w->rc[i] == TOO_SLOW)
-            found->left_out[BB_LEFT_OUT_SLOWER]++;
+            found->rejected[BB_REJECTED_SLOWER]++;
         else if (w->rc[i])
             return w->rc[i];
         else
@@ -666,8 +666,8 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     TRY(refuse_given(search));
     TRY(bb_training_arch(search->config, &arch));
     TRY(bb_layout_space_init(&space, search, &arch));
-    found->looked_at = space.looked_at;
-    memcpy(found->left_out, space.left_out, sizeof(found->left_out));
+    found->evaluated = space.evaluated;
+    memcpy(found->rejected, space.rejected, sizeof(found->rejected));
     TRY(BB_NEW(w.rows, space.n));
     TRY(BB_NEW(w.rc, space.n));
     TRY(BB_NEW(w.fits, space.n));

@@ -78,10 +78,10 @@ struct listing {
     struct values syncs, batches;
 };
 
-static void leave_out(struct listing *l, enum bb_left_out reason, long long choices)
+static void reject(struct listing *l, enum bb_rejection reason, long long choices)
 {
-    l->space->looked_at += choices * l->space->n_recomputes;
-    l->space->left_out[reason] += choices * l->space->n_recomputes;
+    l->space->evaluated += choices * l->space->n_recomputes;
+    l->space->rejected[reason] += choices * l->space->n_recomputes;
 }
 
 /* Whether the batch makes whole micro-batches, as many as the schedule needs. */
@@ -103,10 +103,10 @@ static int list_batches(struct listing *l, struct bb_layout_choice c)
     for (int b = 0; b < l->batches.n && rc == 0; b++) {
         c.batch = l->batches.value[b];
         if (!batch_divides(l, &c)) {
-            leave_out(l, BB_LEFT_OUT_BATCH, 1);
+            reject(l, BB_REJECTED_BATCH, 1);
             continue;
         }
-        l->space->looked_at += l->space->n_recomputes;
+        l->space->evaluated += l->space->n_recomputes;
         rc = BB_GROW(l->space->list, l->space->n);
         if (rc == 0)
             l->space->list[l->space->n++] = c;
@@ -147,7 +147,7 @@ static int list_ways_of(struct listing *l, struct bb_layout_choice c)
         if (stages_divide(l, &c))
             rc = list_syncs(l, c);
         else
-            leave_out(l, BB_LEFT_OUT_SHAPE, (long long)l->syncs.n * l->batches.n);
+            reject(l, BB_REJECTED_SHAPE, (long long)l->syncs.n * l->batches.n);
     }
     return rc;
 }

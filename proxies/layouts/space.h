@@ -8,7 +8,7 @@
 struct bb_layout_space {
     struct bb_layout_choice *list;
     int n;
-    long long looked_at, left_out[BB_LEFT_OUT_REASONS]; /* in layouts: of each recompute one */
+    long long evaluated, rejected[BB_REJECTION_REASONS]; /* in layouts: of each recompute one */
     int recomputes[BB_RECOMPUTES], n_recomputes;        /* that are looked at, the least first */
 };
 

@@ -341,8 +341,8 @@ def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):
         assert sum(row[part] for part in PARTS) == pytest.approx(row["step_us"], abs=1e-2)
         assert row["tp"] * row["cp"] * row["pp"] * row["dp"] == 16
         assert row["dp"] * row["micro_batch_size"] * row["micro_batches"] == 64
-    assert sum(best["left_out"].values()) + best["predicted"] == best["looked_at"]
-    assert best["left_out"]["memory"] > 0 and best["fitting"] > best["predicted"]
+    assert sum(best["rejected"].values()) + best["predicted"] == best["evaluated"]
+    assert best["rejected"]["memory"] > 0 and best["fitting"] > best["predicted"]
     assert "why the first is first" in text and "training would not hold" in text
     table = list(csv.DictReader(io.StringIO(busbar.run("plan", *SEARCH, "--top", 3, "--csv", "-", emulated=False).stdout)))
     assert [float(r["step_us"]) for r in table] == pytest.approx([r["step_us"] for r in rows]) and table[0]["schedule"] == rows[0]["schedule"]
@@ -378,12 +378,12 @@ def test_the_best_layout_beside_a_slow_gpu(busbar, plan):
     best = doc["best_layout"]["layouts"][0]
     assert doc["predicted"]["slow"] == slow[1].split(",")
     words = words_of(best)
-    for more, key in ((slow, "step_us"), ((), "even_step_us")):
+    for more, key in ((slow, "step_us"), ((), "baseline_step_us")):
         assert plan(*SEARCH[:-1], *words, *more)["predicted"]["step_us"] == pytest.approx(best[key], abs=1e-3)
-    assert best["even_step_us"] < best["step_us"] < 1.3 * best["even_step_us"]
+    assert best["baseline_step_us"] < best["step_us"] < 1.3 * best["baseline_step_us"]
     text = busbar.run("plan", *SEARCH, *slow, *given, emulated=False).stdout
     assert "# slow: rank=3:1.3\n# slow: link=node1-nic2:0.5\n" in text
-    assert f"({100 * (best['step_us'] / best['even_step_us'] - 1):+.1f}%)" in text.split("# what is slow costs layout 1")[1].splitlines()[0]
+    assert f"({100 * (best['step_us'] / best['baseline_step_us'] - 1):+.1f}%)" in text.split("# what is slow costs layout 1")[1].splitlines()[0]
     assert "there is no rank 16" in refused(busbar, "plan", *SEARCH, "--slow", "rank=16:2")
 
 

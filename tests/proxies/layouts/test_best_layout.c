@@ -180,10 +180,10 @@ static void expect_best(const struct bb_proxy_config *asked, const struct bb_clu
             fail_msg("%s, %g bytes: the %d-th takes %.0f ns, of all %.0f", asked->transformer.recompute, gpu_bytes, k,
                      found.rows[k].step_ns, best.ns[k]);
     assert_int_equal(found.n, 5);
-    for (int r = 0; r < BB_LEFT_OUT_REASONS; r++)
-        sum += found.left_out[r];
-    assert_int_equal(sum + found.n, found.looked_at);
-    assert_int_equal(found.looked_at - found.left_out[BB_LEFT_OUT_SHAPE] - found.left_out[BB_LEFT_OUT_BATCH],
+    for (int r = 0; r < BB_REJECTION_REASONS; r++)
+        sum += found.rejected[r];
+    assert_int_equal(sum + found.n, found.evaluated);
+    assert_int_equal(found.evaluated - found.rejected[BB_REJECTED_SHAPE] - found.rejected[BB_REJECTED_BATCH],
                      best.valid);
     bb_layouts_release(&found);
 }
@@ -243,7 +243,7 @@ static void any_number_of_threads_finds_the_same(void **state)
     for (int threads = 2; threads <= 5; threads += 3) {
         search(&asked, &cluster, 16e9, 3, threads, &more);
         assert_int_equal(more.n, one.n);
-        assert_memory_equal(more.left_out, one.left_out, sizeof(one.left_out));
+        assert_memory_equal(more.rejected, one.rejected, sizeof(one.rejected));
         for (int i = 0; i < one.n; i++)
             assert_memory_equal(&more.rows[i], &one.rows[i], sizeof(one.rows[i]));
         bb_layouts_release(&more);

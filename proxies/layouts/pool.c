@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#define MOST_THREADS 256
+#define MAX_THREADS 256
 
 struct pool {
     atomic_int next, done;
@@ -36,18 +36,18 @@ static void *work(void *arg)
 void bb_pool_run(int threads, int n, void (*do_one)(void *arg, int i), void *arg, struct bb_progress *progress)
 {
     struct pool p = {.n = n, .do_one = do_one, .arg = arg};
-    pthread_t thread[MOST_THREADS];
-    int started = 0, told = 0, wanted = threads > 0 ? threads : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    pthread_t thread[MAX_THREADS];
+    int started = 0, printed = 0, wanted = threads > 0 ? threads : (int)sysconf(_SC_NPROCESSORS_ONLN);
 
-    while (started < wanted - 1 && started < n - 1 && started < MOST_THREADS &&
+    while (started < wanted - 1 && started < n - 1 && started < MAX_THREADS &&
            pthread_create(&thread[started], NULL, work, &p) == 0)
         started++;
     while (do_next(&p)) {
         int done = atomic_load(&p.done);
 
-        bb_progress_did(progress, done - told);
+        bb_progress_did(progress, done - printed);
         bb_progress_show(progress, "%d of %d layouts", done, n);
-        told = done;
+        printed = done;
     }
     while (started > 0)
         pthread_join(thread[--started], NULL);

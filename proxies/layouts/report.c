@@ -56,14 +56,14 @@ static double part_ns(const struct bb_layout_row *r, int part)
 static void print_row(const struct bb_layouts *found, const struct bb_layout_row *r, int place, FILE *out)
 {
     const struct bb_layout_choice *c = &r->choice;
-    char bytes[BB_BYTES_TEXT], time[BB_TIME_TEXT], p95[BB_TIME_TEXT], way[24], again[RECOMPUTE_TEXT];
+    char bytes[BB_BYTES_TEXT], time[BB_TIME_TEXT], p95[BB_TIME_TEXT], pipeline_schedule[24], again[RECOMPUTE_TEXT];
 
     if (c->vpp > 1)
-        snprintf(way, sizeof(way), "%.12s %d", bb_schedule_names[c->schedule], c->vpp);
+        snprintf(pipeline_schedule, sizeof(pipeline_schedule), "%.12s %d", bb_schedule_names[c->schedule], c->vpp);
     else
-        snprintf(way, sizeof(way), "%s", bb_schedule_names[c->schedule]);
+        snprintf(pipeline_schedule, sizeof(pipeline_schedule), "%s", bb_schedule_names[c->schedule]);
     fprintf(out, "%3d %4d %3d %3d %4d %5d  %-13s %2d x %-5d %-9s %-11s %9s %10s %5.1f%% %5.1f%% %5.1f%% %8.1f", place,
-            c->tp, c->cp, c->ep, c->pp, c->dp, way, c->batch, c->micro_batches, recompute_text(c, again),
+            c->tp, c->cp, c->ep, c->pp, c->dp, pipeline_schedule, c->batch, c->micro_batches, recompute_text(c, again),
             bb_sync_names[c->sync], bb_format_bytes((size_t)r->bytes, bytes), bb_format_time(r->step_ns / 1e3, time),
             100 * r->compute_ns / r->step_ns, 100 * (r->transfer_ns + r->waiting_ns) / r->step_ns,
             100 * r->bubble_ns / r->step_ns, tokens_rate(found, r));
@@ -73,9 +73,9 @@ static void print_row(const struct bb_layouts *found, const struct bb_layout_row
 }
 
 /* "against the second (+1.2 %): ..." - what it has more of, the most first. */
-static void print_against(const struct bb_layout_row *best, const struct bb_layout_row *other, int place, FILE *out)
+static void print_difference(const struct bb_layout_row *best, const struct bb_layout_row *other, int place, FILE *out)
 {
-    bool told[PARTS] = {false};
+    bool printed[PARTS] = {false};
     char time[BB_TIME_TEXT];
     int shown = 0;
 
@@ -87,10 +87,10 @@ static void print_against(const struct bb_layout_row *best, const struct bb_layo
         int most = -1;
 
         for (int part = 0; part < PARTS; part++)
-            if (!told[part] && (most < 0 || fabs(part_ns(other, part) - part_ns(best, part)) >
+            if (!printed[part] && (most < 0 || fabs(part_ns(other, part) - part_ns(best, part)) >
                                                 fabs(part_ns(other, most) - part_ns(best, most))))
                 most = part;
-        told[most] = true;
+        printed[most] = true;
         if (fabs(part_ns(other, most) - part_ns(best, most)) >= 0.05e6)
             fprintf(out, "%s %s %s%s", shown++ ? "," : "", parts[most].name,
                     part_ns(other, most) > part_ns(best, most) ? "+" : "",
@@ -109,7 +109,7 @@ static void print_why(const struct bb_layouts *found, int top, FILE *out)
         fprintf(out, "%s %s %.1f%%", part ? "," : "", parts[part].name, 100 * part_ns(best, part) / best->step_ns);
     fputc('\n', out);
     for (int i = 1; i < found->n && i < top && i < 4; i++)
-        print_against(best, &found->rows[i], i + 1, out);
+        print_difference(best, &found->rows[i], i + 1, out);
 }
 
 static void print_slow(const struct bb_layouts *found, int top, FILE *out)
@@ -126,7 +126,7 @@ static void print_slow(const struct bb_layouts *found, int top, FILE *out)
 }
 
 /* The options that make it. */
-static void print_words(const struct bb_layout_choice *c, FILE *out)
+static void print_options(const struct bb_layout_choice *c, FILE *out)
 {
     fprintf(out, "#\n# the first in words: --tp %d --cp %d --pp %d --dp %d", c->tp, c->cp, c->pp, c->dp);
     if (c->ep > 1)
@@ -170,7 +170,7 @@ void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out)
         print_row(found, &found->rows[i], i + 1, out);
     print_why(found, top, out);
     print_slow(found, top, out);
-    print_words(&found->rows[0].choice, out);
+    print_options(&found->rows[0].choice, out);
     print_rejected(found, out);
 }
 

@@ -15,10 +15,10 @@
 #include <string.h>
 
 #define REFINED_PER_ROW 8 /* layouts that are estimated from longer steps, and */
-#define LEAST_REFINED   64
+#define MIN_REFINED   64
 #define FULL_BEYOND_TOP 4  /* layouts that are predicted beside those that are shown */
-#define BASES_AT_ONCE   64 /* that are estimated before it is asked whether others need to be */
-#define ROWS_AT_ONCE    16 /* the same of longer steps */
+#define BASE_BATCH   64 /* that are estimated before it is asked whether others need to be */
+#define ROW_BATCH    16 /* the same of longer steps */
 #define TOO_SLOW        1  /* no error: it cannot be among the best */
 
 /* What all pieces of work share; each has its own row. */
@@ -28,21 +28,21 @@ struct work {
     const struct bb_layout_space *space;
     struct bb_layout_row *rows;
     int *rc; /* of each row */
-    int *fits;
+    int *recompute_index;
     struct base *bases;
     int n_bases;
-    int *todo;             /* bases, or the first of each kind of them, in the order in which they are looked at */
+    int *work_list;             /* bases, or the first of each kind of them, in the order in which they are looked at */
     int first;             /* rows that are looked at begin there       */
     double limit_ns;       /* what lasts longer is no more of interest */
-    double quickest_times; /* that kernels of the quickest rank last as long as the machine's; 1 or less */
+    double fastest_rank_factor; /* that kernels of the quickest rank last as long as the machine's; 1 or less */
 };
 
 /* What estimates rest on: many schedules share one. */
 struct base {
     struct bb_layout_choice choice;
-    double step_ns, each_ns; /* with each micro-batch more it lasts so much longer                       */
-    double least_ns;         /* of any step: that all micro-batches compute on the rank that computes most */
-    double spread_ns;        /* of one in chunks, which spread layers that are unlike: on ranks on average */
+    double step_ns, per_micro_batch_ns; /* with each micro-batch more it lasts so much longer                       */
+    double max_rank_bound_ns;         /* of any step: that all micro-batches compute on the rank that computes most */
+    double mean_rank_bound_ns;        /* of one in chunks, which spread layers that are unlike: on ranks on average */
     bool known;              /* but for least_ns                                                         */
     int rc;
 };
@@ -70,7 +70,7 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
 }
 
 /* Of what cannot be nothing is said. */
-static void try_each(struct work *w, int n, void (*do_one)(void *, int), struct bb_progress *progress)
+static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int), struct bb_progress *progress)
 {
     bb_err_try(true);
     bb_pool_run(w->search->threads, n, do_one, w, progress);
@@ -89,10 +89,10 @@ static void try_memory(void *arg, int i)
     row->choice = w->space->list[i];
     row->choice.recompute_layers = w->search->asked->transformer.recompute_layers;
     row->number = i;
-    for (w->fits[i] = 0; w->fits[i] < w->space->n_recomputes; w->fits[i]++) {
+    for (w->recompute_index[i] = 0; w->recompute_index[i] < w->space->n_recomputes; w->recompute_index[i]++) {
         struct bb_proxy_config as;
 
-        row->choice.recompute = (enum bb_recompute)w->space->recomputes[w->fits[i]];
+        row->choice.recompute = (enum bb_recompute)w->space->recomputes[w->recompute_index[i]];
         as = bb_layouts_config(w->search->config, &row->choice);
         w->rc[i] = row->choice.recompute == BB_RECOMPUTE_FULL && !w->search->asked->transformer.recompute
                        ? bb_training_fewest_layers(&as, w->arch, w->search->gpu_bytes, &row->choice.recompute_layers,
@@ -116,12 +116,12 @@ static int keep_fitting(struct work *w, struct bb_layouts *found, const struct b
             found->rejected[BB_REJECTED_SHAPE] += all;
             continue;
         }
-        found->rejected[BB_REJECTED_MEMORY] += w->fits[i];
-        if (w->fits[i] == all) {
+        found->rejected[BB_REJECTED_MEMORY] += w->recompute_index[i];
+        if (w->recompute_index[i] == all) {
             *least = !*least || w->rows[i].bytes < (*least)->bytes ? &w->rows[i] : *least;
             continue;
         }
-        found->rejected[BB_REJECTED_RECOMPUTE] += all - 1 - w->fits[i];
+        found->rejected[BB_REJECTED_RECOMPUTE] += all - 1 - w->recompute_index[i];
         w->rows[(*n)++] = w->rows[i];
     }
     return 0;
@@ -155,21 +155,21 @@ out:
 
 /* A pipeline that is full takes as long for each micro-batch more, and not less than least_ns. TOO_SLOW: that alone
  * makes the step longer than the limit. */
-static int extrapolate(const struct work *w, const struct bb_layout_choice *c, int few, int more, double least_ns,
-                       double *ns, double *each_ns)
+static int extrapolate(const struct work *w, const struct bb_layout_choice *c, int few, int more, double max_rank_bound_ns,
+                       double *ns, double *per_micro_batch_ns)
 {
     double longer;
     int rc;
 
-    *each_ns = 0;
+    *per_micro_batch_ns = 0;
     if (c->micro_batches <= more)
         return time_of(w, c, c->micro_batches, ns);
     TRY(time_of(w, c, few, ns));
-    if (*ns + (c->micro_batches - few) * least_ns > w->limit_ns)
+    if (*ns + (c->micro_batches - few) * max_rank_bound_ns > w->limit_ns)
         return TOO_SLOW;
     TRY(time_of(w, c, more, &longer));
-    *each_ns = fmax(least_ns, (longer - *ns) / (more - few));
-    *ns += (c->micro_batches - few) * *each_ns;
+    *per_micro_batch_ns = fmax(max_rank_bound_ns, (longer - *ns) / (more - few));
+    *ns += (c->micro_batches - few) * *per_micro_batch_ns;
 out:
     return rc;
 }
@@ -192,7 +192,7 @@ static int compare_choices(const void *a, const void *b)
 
 /* Whether they differ in how gradients are summed and how many layers are computed again (not all), and in nothing
  * else: b, which stands behind a, computes as much or more, so what a takes at least it takes, too. */
-static bool compute_alike(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
+static bool have_same_compute(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
 {
     struct bb_layout_choice same = *b;
 
@@ -220,7 +220,7 @@ static int list_bases(struct work *w, int n)
 }
 
 /* With one micro-batch alone no gradients are added up. */
-static int few_of(const struct bb_layout_choice *c)
+static int few_micro_batches(const struct bb_layout_choice *c)
 {
     return c->pp > 1 ? 1 : 2;
 }
@@ -228,10 +228,10 @@ static int few_of(const struct bb_layout_choice *c)
 static void estimate_base(void *arg, int i)
 {
     struct work *w = arg;
-    struct base *base = &w->bases[w->todo[i]];
-    int few = few_of(&base->choice);
+    struct base *base = &w->bases[w->work_list[i]];
+    int few = few_micro_batches(&base->choice);
 
-    base->rc = extrapolate(w, &base->choice, few, few + 1, 0, &base->step_ns, &base->each_ns);
+    base->rc = extrapolate(w, &base->choice, few, few + 1, 0, &base->step_ns, &base->per_micro_batch_ns);
     base->known = true;
 }
 
@@ -246,19 +246,19 @@ static double kernels_ns(const struct bb_program *p, const struct bb_cluster *cl
 }
 
 /* Of the roles those that last longest; *spread_ns: of the ranks on average. */
-static int weigh_kernels(const struct bb_step *step, const struct bb_cluster *cluster, double *most_ns,
-                         double *spread_ns)
+static int sum_kernel_times(const struct bb_step *step, const struct bb_cluster *cluster, double *most_ns,
+                         double *mean_rank_bound_ns)
 {
     double *ns;
     int rc = BB_NEW(ns, step->n_roles);
 
-    *most_ns = *spread_ns = 0;
+    *most_ns = *mean_rank_bound_ns = 0;
     for (int r = 0; r < step->n_roles && !rc; r++) {
         ns[r] = kernels_ns(&step->roles[r].program, cluster);
         *most_ns = fmax(*most_ns, ns[r]);
     }
     for (int rank = 0; rank < step->layout.ranks && !rc; rank++)
-        *spread_ns += ns[step->role_of[rank]] / step->layout.ranks;
+        *mean_rank_bound_ns += ns[step->role_of[rank]] / step->layout.ranks;
     free(ns);
     return rc;
 }
@@ -268,20 +268,20 @@ static int weigh_kernels(const struct bb_step *step, const struct bb_cluster *cl
 static void bound_bases(void *arg, int i)
 {
     struct work *w = arg;
-    struct base *first = &w->bases[w->todo[i]];
+    struct base *first = &w->bases[w->work_list[i]];
     struct bb_step step = {0};
-    double most_ns = 0, spread_ns = 0;
+    double most_ns = 0, mean_rank_bound_ns = 0;
     int rc = -BB_EUSAGE;
 
     if (w->search->config->transformer.imbalance <= 0)
-        rc = build_choice(w, &first->choice, few_of(&first->choice), &step);
+        rc = build_choice(w, &first->choice, few_micro_batches(&first->choice), &step);
     if (rc == 0)
-        rc = weigh_kernels(&step, w->search->cluster, &most_ns, &spread_ns);
+        rc = sum_kernel_times(&step, w->search->cluster, &most_ns, &mean_rank_bound_ns);
     first->rc = rc == -BB_EUSAGE ? 0 : rc; /* what cannot be is told by its estimate */
     bb_step_release(&step);
-    for (struct base *b = first; b < w->bases + w->n_bases && compute_alike(&first->choice, &b->choice); b++) {
-        b->least_ns = b->choice.micro_batches * most_ns * w->quickest_times;
-        b->spread_ns = b->choice.micro_batches * spread_ns * w->quickest_times;
+    for (struct base *b = first; b < w->bases + w->n_bases && have_same_compute(&first->choice, &b->choice); b++) {
+        b->max_rank_bound_ns = b->choice.micro_batches * most_ns * w->fastest_rank_factor;
+        b->mean_rank_bound_ns = b->choice.micro_batches * mean_rank_bound_ns * w->fastest_rank_factor;
     }
 }
 
@@ -298,18 +298,18 @@ static const struct base *base_of_row(const struct work *w, const struct bb_layo
     return bsearch(&key, w->bases, (size_t)w->n_bases, sizeof(*w->bases), compare_choices);
 }
 
-static double least_of(const struct base *base, const struct bb_layout_choice *c)
+static double lower_bound_ns(const struct base *base, const struct bb_layout_choice *c)
 {
-    return c->vpp > 1 ? base->spread_ns : base->least_ns;
+    return c->vpp > 1 ? base->mean_rank_bound_ns : base->max_rank_bound_ns;
 }
 
 /* Chunks may spread the layers as evenly as can be. */
 static double estimate_ns(const struct base *base, const struct bb_layout_choice *c)
 {
-    const double least_ns = least_of(base, c);
-    const double ns = base->step_ns - (c->pp - 1) * base->each_ns * (1 - bubble_left(c)) - (base->least_ns - least_ns);
+    const double max_rank_bound_ns = lower_bound_ns(base, c);
+    const double ns = base->step_ns - (c->pp - 1) * base->per_micro_batch_ns * (1 - bubble_left(c)) - (base->max_rank_bound_ns - max_rank_bound_ns);
 
-    return fmax(ns, least_ns);
+    return fmax(ns, max_rank_bound_ns);
 }
 
 /* Drops the rows that cannot be built, and those of which the estimate would be too long to go on. */
@@ -348,7 +348,7 @@ static int compare_numbers(const void *a, const void *b)
 }
 
 /* The longest of the `wanted` best estimates so far; infinite while there are fewer. */
-static double longest_wanted(const struct work *w, int n, int wanted, double *ns)
+static double find_cutoff(const struct work *w, int n, int wanted, double *ns)
 {
     int known = 0;
 
@@ -362,18 +362,18 @@ static double longest_wanted(const struct work *w, int n, int wanted, double *ns
     return known < wanted ? INFINITY : ns[wanted - 1];
 }
 
-static int list_kinds(struct work *w)
+static int list_compute_classes(struct work *w)
 {
     int n = 0;
 
     for (int i = 0; i < w->n_bases; i++)
-        if (i == 0 || !compute_alike(&w->bases[w->todo[n - 1]].choice, &w->bases[i].choice))
-            w->todo[n++] = i;
+        if (i == 0 || !have_same_compute(&w->bases[w->work_list[n - 1]].choice, &w->bases[i].choice))
+            w->work_list[n++] = i;
     return n;
 }
 
 struct bound {
-    double least_ns;
+    double max_rank_bound_ns;
     int base;
 };
 
@@ -381,7 +381,7 @@ static int compare_bounds(const void *a, const void *b)
 {
     const struct bound *x = a, *y = b;
 
-    return x->least_ns != y->least_ns ? (x->least_ns > y->least_ns) - (x->least_ns < y->least_ns) : x->base - y->base;
+    return x->max_rank_bound_ns != y->max_rank_bound_ns ? (x->max_rank_bound_ns > y->max_rank_bound_ns) - (x->max_rank_bound_ns < y->max_rank_bound_ns) : x->base - y->base;
 }
 
 static int sort_by_bound(struct work *w)
@@ -390,11 +390,11 @@ static int sort_by_bound(struct work *w)
     int rc = BB_NEW(bounds, w->n_bases);
 
     for (int i = 0; rc == 0 && i < w->n_bases; i++)
-        bounds[i] = (struct bound){w->bases[i].spread_ns, i};
+        bounds[i] = (struct bound){w->bases[i].mean_rank_bound_ns, i};
     if (rc == 0)
         qsort(bounds, (size_t)w->n_bases, sizeof(*bounds), compare_bounds);
     for (int i = 0; rc == 0 && i < w->n_bases; i++)
-        w->todo[i] = bounds[i].base;
+        w->work_list[i] = bounds[i].base;
     free(bounds);
     return rc;
 }
@@ -403,26 +403,26 @@ static int sort_by_bound(struct work *w)
  * one size, so that which are estimated does not depend on the number of threads. */
 static int estimate_bases(struct work *w, int n, int wanted, struct bb_progress *progress)
 {
-    int *todo = NULL, done = 0, kinds, rc;
+    int *work_list = NULL, done = 0, n_classes, rc;
     double *ns = NULL;
 
-    TRY(BB_NEW(w->todo, w->n_bases));
+    TRY(BB_NEW(w->work_list, w->n_bases));
     TRY(BB_NEW(ns, n));
-    todo = w->todo;
-    kinds = list_kinds(w);
-    bb_progress_expect(progress, kinds + w->n_bases);
-    try_each(w, kinds, bound_bases, progress);
-    for (int i = 0; i < kinds; i++)
-        TRY(w->bases[todo[i]].rc);
+    work_list = w->work_list;
+    n_classes = list_compute_classes(w);
+    bb_progress_expect(progress, n_classes + w->n_bases);
+    run_speculatively(w, n_classes, bound_bases, progress);
+    for (int i = 0; i < n_classes; i++)
+        TRY(w->bases[work_list[i]].rc);
     TRY(sort_by_bound(w));
-    while (done < w->n_bases && w->bases[todo[done]].spread_ns <= longest_wanted(w, n, wanted, ns)) {
-        const int round = w->n_bases - done < BASES_AT_ONCE ? w->n_bases - done : BASES_AT_ONCE;
+    while (done < w->n_bases && w->bases[work_list[done]].mean_rank_bound_ns <= find_cutoff(w, n, wanted, ns)) {
+        const int round = w->n_bases - done < BASE_BATCH ? w->n_bases - done : BASE_BATCH;
 
-        w->todo = todo + done;
-        try_each(w, round, estimate_base, progress);
+        w->work_list = work_list + done;
+        run_speculatively(w, round, estimate_base, progress);
         done += round;
     }
-    w->todo = todo;
+    w->work_list = work_list;
 out:
     free(ns);
     return rc;
@@ -436,12 +436,12 @@ static void refine_row(void *arg, int i)
     const int at = w->first + i;
     struct bb_layout_row *row = &w->rows[at];
     int pp = row->choice.pp, few = pp > 1 ? 2 * pp : 2;
-    const double least_ns = least_of(base_of_row(w, row), &row->choice);
-    double each_ns;
+    const double max_rank_bound_ns = lower_bound_ns(base_of_row(w, row), &row->choice);
+    double per_micro_batch_ns;
 
-    w->rc[at] = least_ns > w->limit_ns ? TOO_SLOW
+    w->rc[at] = max_rank_bound_ns > w->limit_ns ? TOO_SLOW
                                        : extrapolate(w, &row->choice, few, pp > 1 ? 3 * pp : 3,
-                                                     least_ns / row->choice.micro_batches, &row->step_ns, &each_ns);
+                                                     max_rank_bound_ns / row->choice.micro_batches, &row->step_ns, &per_micro_batch_ns);
 }
 
 static double flops_of(const struct bb_step *step)
@@ -504,7 +504,7 @@ static int compare_rows(const void *a, const void *b)
 }
 
 /* Sorts rows and leaves out all but the quickest. */
-static int keep_quickest(struct work *w, int n, int most, struct bb_layouts *found)
+static int keep_fastest(struct work *w, int n, int most, struct bb_layouts *found)
 {
     qsort(w->rows, (size_t)n, sizeof(*w->rows), compare_rows);
     if (n <= most)
@@ -540,10 +540,10 @@ static int refine_rows(struct work *w, int *n, int wanted, struct bb_layouts *fo
 
     TRY(BB_NEW(ns, *n));
     bb_progress_expect(progress, *n);
-    for (w->first = 0; w->first < *n; w->first += ROWS_AT_ONCE) {
-        const int round = *n - w->first < ROWS_AT_ONCE ? *n - w->first : ROWS_AT_ONCE;
+    for (w->first = 0; w->first < *n; w->first += ROW_BATCH) {
+        const int round = *n - w->first < ROW_BATCH ? *n - w->first : ROW_BATCH;
 
-        try_each(w, round, refine_row, progress);
+        run_speculatively(w, round, refine_row, progress);
         for (int i = w->first; i < w->first + round; i++)
             if (w->rc[i] == 0)
                 ns[known++] = w->rows[i].step_ns;
@@ -560,12 +560,12 @@ out:
 static int predict_rows(struct work *w, int *n, struct bb_layouts *found, struct bb_progress *progress)
 {
     bb_progress_expect(progress, *n);
-    try_each(w, *n, predict_row, progress);
+    run_speculatively(w, *n, predict_row, progress);
     return drop_rows(w, n, found);
 }
 
 /* What was given and does not divide the ranks. */
-static int refuse_given(const struct bb_layout_search *s)
+static int validate_given(const struct bb_layout_search *s)
 {
     const struct bb_transformer_options *o = &s->asked->transformer;
     const struct {
@@ -590,7 +590,7 @@ static int refuse_given(const struct bb_layout_search *s)
     return 0;
 }
 
-static int refuse_all(const struct work *w, const struct bb_layout_row *least)
+static int report_none(const struct work *w, const struct bb_layout_row *least)
 {
     char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
     const struct bb_layout_search *s = w->search;
@@ -619,20 +619,20 @@ static int find_rows(struct work *w, struct bb_layouts *found, struct bb_progres
     int n, rc, wanted = REFINED_PER_ROW * w->search->top;
 
     bb_progress_expect(progress, w->space->n);
-    try_each(w, w->space->n, try_memory, progress);
+    run_speculatively(w, w->space->n, try_memory, progress);
     TRY(keep_fitting(w, found, &least, &n));
     found->fitting = n;
     if (n == 0)
-        return refuse_all(w, least);
-    wanted = wanted > LEAST_REFINED ? wanted : LEAST_REFINED;
+        return report_none(w, least);
+    wanted = wanted > MIN_REFINED ? wanted : MIN_REFINED;
     TRY(list_bases(w, n));
     TRY(estimate_bases(w, n, wanted, progress));
     TRY(estimate_rows(w, &n, found));
-    n = found->refined = keep_quickest(w, n, wanted, found);
+    n = found->refined = keep_fastest(w, n, wanted, found);
     TRY(refine_rows(w, &n, w->search->top + FULL_BEYOND_TOP, found, progress));
-    n = keep_quickest(w, n, w->search->top + FULL_BEYOND_TOP, found);
+    n = keep_fastest(w, n, w->search->top + FULL_BEYOND_TOP, found);
     TRY(predict_rows(w, &n, found, progress));
-    found->n = keep_quickest(w, n, n, found);
+    found->n = keep_fastest(w, n, n, found);
     if (n == 0)
         rc = bb_err(BB_EUSAGE,
                     "%s: of %lld layouts that fit none can be built with the options given; a layout without "
@@ -642,7 +642,7 @@ out:
     return rc;
 }
 
-static double quickest_times(const struct bb_slow *slow)
+static double fastest_rank_factor(const struct bb_slow *slow)
 {
     double least = 1;
 
@@ -660,17 +660,17 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     struct work w = {.search = search, .arch = &arch, .space = &space, .limit_ns = INFINITY};
     int rc;
 
-    w.quickest_times = quickest_times(&search->conditions->slow);
+    w.fastest_rank_factor = fastest_rank_factor(&search->conditions->slow);
     *found = (struct bb_layouts){.gpus = search->config->ranks, .gpu_bytes = search->gpu_bytes};
     bb_progress_init(&progress, 0, search->quiet);
-    TRY(refuse_given(search));
+    TRY(validate_given(search));
     TRY(bb_training_arch(search->config, &arch));
     TRY(bb_layout_space_init(&space, search, &arch));
     found->evaluated = space.evaluated;
     memcpy(found->rejected, space.rejected, sizeof(found->rejected));
     TRY(BB_NEW(w.rows, space.n));
     TRY(BB_NEW(w.rc, space.n));
-    TRY(BB_NEW(w.fits, space.n));
+    TRY(BB_NEW(w.recompute_index, space.n));
     rc = find_rows(&w, found, &progress);
     found->rows = w.rows;
     w.rows = NULL;
@@ -678,9 +678,9 @@ out:
     bb_progress_end(&progress);
     free(w.rows);
     free(w.rc);
-    free(w.fits);
+    free(w.recompute_index);
     free(w.bases);
-    free(w.todo);
+    free(w.work_list);
     bb_layout_space_release(&space);
     return rc;
 }

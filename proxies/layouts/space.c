@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-#define LEAST_TOKENS 2048 /* of a sample on a context-parallel rank */
-#define MOST_CHUNKS  8
+#define MIN_TOKENS 2048 /* of a sample on a context-parallel rank */
+#define MAX_CHUNKS  8
 #define VALUES       64
 
 /* What an axis may be. */
@@ -38,34 +38,34 @@ static struct values divisors(int of, int most, int given)
 
 /* ---- schedules ---- */
 
-struct way {
+struct pipeline_schedule {
     enum bb_schedule_kind schedule;
     int vpp;
 };
 
-struct ways {
-    struct way way[MOST_CHUNKS + BB_SCHEDULES];
+struct pipeline_schedules {
+    struct pipeline_schedule pipeline_schedule[MAX_CHUNKS + BB_SCHEDULES];
     int n;
 };
 
 /* The ways through a pipeline of pp stages that are as they were asked for. */
-static struct ways list_ways(const struct bb_transformer_options *o, int pp)
+static struct pipeline_schedules list_schedules(const struct bb_transformer_options *o, int pp)
 {
     int given = bb_args_index(o->schedule, bb_schedule_names, BB_SCHEDULES);
-    struct ways w = {.n = 0};
+    struct pipeline_schedules w = {.n = 0};
 
     if (o->schedule && given != BB_INTERLEAVED) {
-        w.way[w.n++] = (struct way){(enum bb_schedule_kind)given, 1};
+        w.pipeline_schedule[w.n++] = (struct pipeline_schedule){(enum bb_schedule_kind)given, 1};
         return w;
     }
     if (!o->schedule && o->vpp <= 1)
-        w.way[w.n++] = (struct way){BB_1F1B, 1};
-    for (int v = 2; v <= MOST_CHUNKS && pp > 1 && o->vpp == 0; v++)
-        w.way[w.n++] = (struct way){BB_INTERLEAVED, v};
+        w.pipeline_schedule[w.n++] = (struct pipeline_schedule){BB_1F1B, 1};
+    for (int v = 2; v <= MAX_CHUNKS && pp > 1 && o->vpp == 0; v++)
+        w.pipeline_schedule[w.n++] = (struct pipeline_schedule){BB_INTERLEAVED, v};
     if (o->vpp > 1)
-        w.way[w.n++] = (struct way){BB_INTERLEAVED, o->vpp};
+        w.pipeline_schedule[w.n++] = (struct pipeline_schedule){BB_INTERLEAVED, o->vpp};
     if (!o->schedule && o->vpp <= 1 && pp > 1)
-        w.way[w.n++] = (struct way){BB_ZB_H1, 1};
+        w.pipeline_schedule[w.n++] = (struct pipeline_schedule){BB_ZB_H1, 1};
     return w;
 }
 
@@ -136,14 +136,14 @@ static bool stages_divide(const struct listing *l, const struct bb_layout_choice
     return c->pp == 1 || bb_pipe_split_is_valid(&split);
 }
 
-static int list_ways_of(struct listing *l, struct bb_layout_choice c)
+static int list_schedules_of(struct listing *l, struct bb_layout_choice c)
 {
-    struct ways w = list_ways(&l->search->asked->transformer, c.pp);
+    struct pipeline_schedules w = list_schedules(&l->search->asked->transformer, c.pp);
     int rc = 0;
 
     for (int i = 0; i < w.n && rc == 0; i++) {
-        c.schedule = w.way[i].schedule;
-        c.vpp = w.way[i].vpp;
+        c.schedule = w.pipeline_schedule[i].schedule;
+        c.vpp = w.pipeline_schedule[i].vpp;
         if (stages_divide(l, &c))
             rc = list_syncs(l, c);
         else
@@ -163,7 +163,7 @@ static int list_experts(struct listing *l, struct bb_layout_choice c)
     for (int i = 0; i < eps.n && rc == 0; i++) {
         c.ep = eps.value[i];
         if (inside % (c.ep * (o->etp > 0 ? o->etp : 1)) == 0)
-            rc = list_ways_of(l, c);
+            rc = list_schedules_of(l, c);
     }
     return rc;
 }
@@ -179,7 +179,7 @@ static int list_grids(struct listing *l)
 
     for (int t = 0; t < tps.n; t++) {
         c.tp = tps.value[t];
-        cps = divisors(ranks / c.tp, sequence < LEAST_TOKENS ? 1 : sequence / LEAST_TOKENS, o->cp);
+        cps = divisors(ranks / c.tp, sequence < MIN_TOKENS ? 1 : sequence / MIN_TOKENS, o->cp);
         for (int k = 0; k < cps.n; k++) {
             c.cp = cps.value[k];
             pps = divisors(ranks / c.tp / c.cp, l->arch->layers, o->pp);

@@ -5,7 +5,7 @@
 #include "bootstrap/cli/size_list.h"
 #include "collectives/nccl_tests/nccl_tests_options.h"
 #include "collectives/ops/alltoallv_counts.h"
-#include "collectives/overlap/overlap_figures.h"
+#include "collectives/overlap/overlap_metrics.h"
 #include "collectives/sweep/bench_options.h"
 #include "collectives/sweep/cases.h"
 #include "collectives/sweep/sampling_options.h"
@@ -179,7 +179,7 @@ static void random_lists(void **state)
         random_text(text, pieces, ROWS(pieces));
         hush(true);
         limits_rc = bb_cta_limits_parse(text, limits, &n);
-        product_rc = bb_product_parse(text, mnk);
+        product_rc = bb_gemm_dimensions_parse(text, mnk);
         sizes_rc = bb_sizes_parse(&sizes, "--sizes", text, 1);
         hush(false);
         taken += limits_rc == 0;

@@ -1,4 +1,4 @@
-/* test_overlap_figures.c - figures of gemms beside collectives, by hand, and the words that ask for them. */
+/* test_overlap_metrics.c - figures of gemms beside collectives, by hand, and the words that ask for them. */
 #include "collectives/overlap/overlap_metrics.h"
 #include "tests/check.h"
 

@@ -56,7 +56,8 @@ static int refuse_slow_ranks(const struct bb_slow *slow, const char *name)
     return 0;
 }
 
-int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *positionals, bool check_only, int argc, char **argv)
+int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *positionals, bool check_only, int argc,
+                        char **argv)
 {
     struct bb_cluster cluster;
     struct bb_sweep sweep = {0};
@@ -82,7 +83,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
         TRY(bb_plan_write_rows(csv, rows));
     if (json)
         TRY(bb_json_save(json, "the plan's JSON",
-                         bb_bench_plan_json(&p, bb_json_options(o->positionals, o), json_incref(rows)), 0));
+                         bb_bench_plan_json(&p, bb_json_options(o->option_set, o), json_incref(rows)), 0));
 out:
     json_decref(rows);
     bb_bench_release_sweep(&sweep);

@@ -151,7 +151,8 @@ static int find_proxy(struct bb_plan_options *o, struct bb_positionals *position
 
     while (n < sizeof(names) / sizeof(names[0]) && (names[n] = word_at(n)))
         n++;
-    near = positionals->n > 0 && !bb_proxy_exists(positionals->word[0]) ? bb_nearest(positionals->word[0], names, n) : NULL;
+    near = positionals->n > 0 && !bb_proxy_exists(positionals->word[0]) ? bb_nearest(positionals->word[0], names, n)
+                                                                        : NULL;
     if (near && bb_coll_find(near) >= 0)
         return bb_err(BB_EUSAGE, "unknown proxy or collective '%s', did you mean '%s'?", positionals->word[0], near);
     TRY(take_export_file(o, positionals));
@@ -189,7 +190,7 @@ int bb_plan_main(int argc, char **argv)
     int rc;
 
     TRY(bb_opts_parse(&set, &o, argc, argv, &positionals, stdout));
-    o.positionals = is_collective(&positionals) ? &collective_words : &step_words;
+    o.option_set = is_collective(&positionals) ? &collective_words : &step_words;
     if (is_collective(&positionals))
         return bb_plan_collectives(&o, &positionals, false, argc, argv);
     asked = o.config;

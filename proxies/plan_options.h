@@ -15,7 +15,7 @@
 #include <jansson.h>
 
 struct bb_plan_options {
-    const struct bb_opts *positionals; /* what the options of its JSON are: those that mean something to it */
+    const struct bb_opts *option_set; /* what the options of its JSON are: those that mean something to it */
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
     const char *export, *export_file; /* its format, and the last word */

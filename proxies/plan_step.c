@@ -43,7 +43,7 @@ static int write_files(const struct findings *f, const struct bb_plan_options *o
 {
     struct bb_plan_report report = {.plan = &f->plan,
                                     .prediction = f->predicted ? &f->prediction : NULL,
-                                    .options = bb_json_options(o->positionals, o),
+                                    .options = bb_json_options(o->option_set, o),
                                     .best_order = f->best.n > 0 ? bb_best_order_json(&f->best) : NULL,
                                     .jittered = f->jittered.samples > 0 ? &f->jittered : NULL,
                                     .training = f->training.tokens > 0 ? &f->training : NULL,

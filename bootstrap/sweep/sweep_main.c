@@ -135,18 +135,18 @@ static int refuse_launched(void)
 static int parse_words(struct sweep *s, int argc, char **argv, const struct bb_study_command *commands, size_t n)
 {
     struct bb_expand_plan plan = {.commands = commands, .n_commands = n};
-    struct bb_positionals words;
+    struct bb_positionals positionals;
     int rc;
 
-    TRY(bb_opts_parse(&set, &s->options, argc, argv, &words, stdout));
-    if (words.n != 1)
-        return bb_err(BB_EUSAGE, "%d files given, expected one: busbar sweep FILE", words.n);
+    TRY(bb_opts_parse(&set, &s->options, argc, argv, &positionals, stdout));
+    if (positionals.n != 1)
+        return bb_err(BB_EUSAGE, "%d files given, expected one: busbar sweep FILE", positionals.n);
     TRY(check_options(&s->options));
     TRY(refuse_launched());
     plan.ranks = s->options.ranks;
     plan.timeout_s = s->options.timeout_s;
     plan.most = (size_t)s->options.most;
-    TRY(bb_study_load(&s->study, words.word[0]));
+    TRY(bb_study_load(&s->study, positionals.word[0]));
     TRY(bb_expand(&s->combinations, &s->study, &plan));
     TRY(bb_view_check(&s->options.view, &s->study, &s->combinations));
 out:

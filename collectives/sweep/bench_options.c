@@ -132,19 +132,19 @@ static int add_collective(struct bb_sweep *s, const char *word)
     return bb_refuse_word("collective", word, words, BB_COLL_KIND_COUNT + 1);
 }
 
-static int add_collectives(struct bb_sweep *s, const struct bb_positionals *words)
+static int add_collectives(struct bb_sweep *s, const struct bb_positionals *positionals)
 {
     int rc = 0;
 
-    if (words->n == 0)
+    if (positionals->n == 0)
         return bb_err(BB_EUSAGE, "no collective given: name one of `busbar list collectives`, or all");
-    if (words->n == 1 && strcmp(words->word[0], "all") == 0) {
+    if (positionals->n == 1 && strcmp(positionals->word[0], "all") == 0) {
         for (int i = 0; i < BB_COLL_KIND_COUNT; i++)
             s->colls[s->n_colls++] = i;
         return 0;
     }
-    for (int i = 0; i < words->n && rc == 0; i++)
-        rc = add_collective(s, words->word[i]);
+    for (int i = 0; i < positionals->n && rc == 0; i++)
+        rc = add_collective(s, positionals->word[i]);
     return rc;
 }
 
@@ -275,12 +275,12 @@ void bb_bench_release_sweep(struct bb_sweep *sweep)
     sweep->amounts = NULL;
 }
 
-int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_positionals *words)
+int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_positionals *positionals)
 {
     int rc;
 
     *sweep = (struct bb_sweep){0};
-    TRY(add_collectives(sweep, words));
+    TRY(add_collectives(sweep, positionals));
     TRY(check_sizes(o));
     TRY(parse_root(o));
     if (o->matrix && (o->sizes || o->min_bytes != o->max_bytes))
@@ -301,11 +301,11 @@ out:
     return rc;
 }
 
-int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_positionals *words)
+int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_positionals *positionals)
 {
     int rc;
 
-    TRY(bb_bench_resolve_cases(o, sweep, words));
+    TRY(bb_bench_resolve_cases(o, sweep, positionals));
     TRY(check_modes(o));
     TRY(check_combinations(o));
     TRY(check_algorithms(o));
@@ -325,12 +325,12 @@ out:
 
 int bb_bench_parse(struct bb_bench_options *o, struct bb_sweep *sweep, int argc, char **argv, FILE *out)
 {
-    struct bb_positionals words;
+    struct bb_positionals positionals;
     int rc;
 
     *sweep = (struct bb_sweep){0};
-    TRY(bb_opts_parse(&bb_bench_set, o, argc, argv, &words, out));
-    TRY(bb_bench_resolve(o, sweep, &words));
+    TRY(bb_opts_parse(&bb_bench_set, o, argc, argv, &positionals, out));
+    TRY(bb_bench_resolve(o, sweep, &positionals));
 out:
     return rc;
 }

@@ -125,11 +125,11 @@ out:
     return rc;
 }
 
-static int check_options(const struct options *o, const struct bb_positionals *words)
+static int check_options(const struct options *o, const struct bb_positionals *positionals)
 {
     const char *end = o->output ? strrchr(o->output, '.') : NULL;
 
-    if (words->n == 0 && !o->measure)
+    if (positionals->n == 0 && !o->measure)
         return bb_err(BB_EUSAGE,
                       "no files of measurements given, expected: busbar calibrate RESULT.json... -o FILE, or "
                       "--measure");

@@ -18,7 +18,7 @@
 static const struct bb_opt plan_options[] = {
     OPT_INT(0, "ranks", FIELD(config.ranks), NULL, "N", 1, MOST_RANKS, "ranks of the job: needed"),
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
-               "predict the step's time on this cluster ('busbar list clusters')", .word_at = bb_cluster_name_at),
+               "predict the step's time on this cluster ('busbar list clusters')", .choice_at = bb_cluster_name_at),
     OPT_SIZE(0, "gpu-memory", FIELD(gpu_memory), NULL, "BYTES", 1, 1e15,
              "memory of a GPU, for the verdict on it (default: of --cluster)"),
     OPT_FLAG(0, "must-fit", FIELD(must_fit), "exit 5 where training would not hold in a GPU's memory"),
@@ -50,7 +50,7 @@ static const struct bb_opt plan_options[] = {
     OPT_INT(0, "top", FIELD(top), "10", "N", 1, 1000, "with --best-layout: how many are shown"),
     OPT_INT(0, "threads", FIELD(threads), NULL, "N", 1, 256,
             "with --best-layout: threads (default: one for each processor); the answer is the same"),
-    OPT_WORD_AT(0, "export", FIELD(export), NULL, "FORMAT", bb_export_name_at,
+    OPT_CHOICE_AT(0, "export", FIELD(export), NULL, "FORMAT", bb_export_name_at,
                 "write the step to a file for another tool; its name is the last word (--export goal step.goal; of "
                 "chakra step.RANK.et)"),
     OPT_STRING(0, "export-ranks", FIELD(export_only.ranks), NULL, "LIST",
@@ -74,7 +74,7 @@ static const struct bb_opt_table step_tables[] = {PLAN_TABLE, BB_STEP_TABLES(FIE
 static const struct bb_opt_table collective_tables[] = {PLAN_TABLE, COLLECTIVE_TABLE, {0}};
 
 /* Proxies, then collectives. */
-static const char *word_at(size_t i)
+static const char *choice_at(size_t i)
 {
     size_t n = (size_t)bb_n_proxies;
 
@@ -89,7 +89,7 @@ static const struct bb_opts set = {
            "model of a cluster profile, how long it would take. NAME is a name of `busbar list proxies`; some take\n"
            "numbers after it: busbar plan gpt2_large 64 8 --ranks 32\n"
            "Of a COLLECTIVE (`busbar list collectives`, or all) the table that `busbar bench` would print, predicted.",
-    .word_at = word_at,
+    .choice_at = choice_at,
     .after =
         "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be, 5 --must-fit and it does\n"
         "not.",
@@ -149,7 +149,7 @@ static int find_proxy(struct bb_plan_options *o, struct bb_positionals *position
     size_t n = 0;
     int rc;
 
-    while (n < sizeof(names) / sizeof(names[0]) && (names[n] = word_at(n)))
+    while (n < sizeof(names) / sizeof(names[0]) && (names[n] = choice_at(n)))
         n++;
     near = positionals->n > 0 && !bb_proxy_exists(positionals->word[0]) ? bb_nearest(positionals->word[0], names, n)
                                                                         : NULL;

@@ -42,7 +42,7 @@ static const struct bb_opt run_options[] = {
                "other ranks, at most 64"),
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
                "also predict the step for this cluster, and show what was predicted beside what was measured",
-               .word_at = bb_cluster_name_at),
+               .choice_at = bb_cluster_name_at),
     OPT_BUFFERS(FIELD(common.buffers)),
     OPT_FLAG('c', "check", FIELD(check),
              "first run every communication operation once with known data and verify what arrives"),
@@ -57,7 +57,7 @@ static const struct bb_opt_table tables[] = {
 };
 
 const struct bb_opts bb_proxy_set = {
-    .word_at = bb_proxy_name_at,
+    .choice_at = bb_proxy_name_at,
     .usage = "busbar proxy NAME [WORD...] [OPTION...]\n       busbar proxy all --quick [OPTION...]",
     .doc =
         "Runs the communication of a distributed training step as NCCL traffic on CUDA streams and says how much of\n"

@@ -10,7 +10,7 @@
 enum { OPTS_MAX = 128, WORDS_LISTED = 24 };
 
 #define FIELD(name) offsetof(struct bb_common, name)
-const char *const bb_buffer_words[] = {"nccl", "cuda", NULL};
+const char *const bb_buffer_choices[] = {"nccl", "cuda", NULL};
 
 const struct bb_opt bb_common_options[] = {
     OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write the results as JSON, - for stdout"),
@@ -54,7 +54,7 @@ static size_t list_words(const struct bb_opt *opt, const char *words[], size_t r
     size_t n = 0;
 
     for (; n < room; n++) {
-        words[n] = opt->word_at ? opt->word_at(n) : opt->words[n];
+        words[n] = opt->choice_at ? opt->choice_at(n) : opt->words[n];
         if (!words[n])
             break;
     }
@@ -180,7 +180,7 @@ static int set_value(const struct bb_opt *opt, const char *text, void *field)
         return set_size(opt, text, field);
     case BB_OPT_DOUBLE:
         return set_double(opt, text, field);
-    case BB_OPT_WORD:
+    case BB_OPT_CHOICE:
         return set_word(opt, text, field);
     case BB_OPT_STRING:
         return set_text(opt, text, field);
@@ -190,7 +190,7 @@ static int set_value(const struct bb_opt *opt, const char *text, void *field)
 
 static const size_t field_bytes[] = {
     [BB_OPT_FLAG] = sizeof(bool),     [BB_OPT_INT] = sizeof(int),           [BB_OPT_SIZE] = sizeof(size_t),
-    [BB_OPT_DOUBLE] = sizeof(double), [BB_OPT_WORD] = sizeof(const char *), [BB_OPT_STRING] = sizeof(const char *),
+    [BB_OPT_DOUBLE] = sizeof(double), [BB_OPT_CHOICE] = sizeof(const char *), [BB_OPT_STRING] = sizeof(const char *),
 };
 
 static int set_defaults(const struct flat *flat)
@@ -421,7 +421,7 @@ static bool is_default(const struct bb_opt *opt, const void *field)
         double real;
         const char *text;
     } usual = {0};
-    const char *text = opt->kind == BB_OPT_WORD || opt->kind == BB_OPT_STRING ? *(const char *const *)field : NULL;
+    const char *text = opt->kind == BB_OPT_CHOICE || opt->kind == BB_OPT_STRING ? *(const char *const *)field : NULL;
 
     if (opt->def)
         (void)set_value(opt, opt->def, &usual);

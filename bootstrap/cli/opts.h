@@ -6,7 +6,7 @@
  *   #define FIELD(name) offsetof(struct bench_cfg, name)
  *   static const struct bb_opt bench_opts[] = {
  *       OPT_SIZE('b', "min-bytes", FIELD(min_bytes), "32M", "BYTES", 1, 1e15, "first size"),
- *       OPT_WORD_AT('d', "dtype", FIELD(dtype), "float", "TYPE", bb_dtype_name_at, "data type"),
+ *       OPT_CHOICE_AT('d', "dtype", FIELD(dtype), "float", "TYPE", bb_dtype_name_at, "data type"),
  *       {0},
  *   };
  *   static const struct bb_opt_table tables[] = {
@@ -32,7 +32,7 @@ enum bb_opt_kind {
     BB_OPT_INT,    /* int                                                                                  */
     BB_OPT_SIZE,   /* size_t, bytes, with K M G T (units.h)                                                */
     BB_OPT_DOUBLE, /* double                                                                               */
-    BB_OPT_WORD,   /* const char *, one of the row's words: the table's own pointer, so == can be used     */
+    BB_OPT_CHOICE,   /* const char *, one of the row's words: the table's own pointer, so == can be used     */
     BB_OPT_STRING, /* const char *, any text: points into argv or is the default; NULL without either      */
 };
 
@@ -45,7 +45,7 @@ struct bb_opt {
     const char *arg;                  /* what the help calls the value: "BYTES"                           */
     double min, max;                  /* inclusive range of INT, SIZE, DOUBLE; both 0: no range           */
     const char *const *words;         /* WORD: valid words, NULL at the end, or                           */
-    const char *(*word_at)(size_t i); /* ... the i-th valid word, NULL past the end (words from a table); of a STRING
+    const char *(*choice_at)(size_t i); /* ... the i-th valid word, NULL past the end (words from a table); of a STRING
                                          these are only offered to who completes a command line         */
     const char *help;                 /* one lower-case line, without the default                         */
     unsigned needs;                   /* bits of what this option needs (proxies: enum bb_proxy_feature) */
@@ -55,7 +55,7 @@ struct bb_opt {
  * One row each:
  *   OPT_FLAG(letter, name, offset, help)
  *   OPT_INT, OPT_SIZE, OPT_DOUBLE(letter, name, offset, default, arg, min, max, help)
- *   OPT_WORD(letter, name, offset, default, arg, words, help), OPT_WORD_AT(.. word_at ..)
+ *   OPT_CHOICE(letter, name, offset, default, arg, words, help), OPT_CHOICE_AT(.. choice_at ..)
  *   OPT_STRING(letter, name, offset, default, arg, help)
  * More members may follow the help: OPT_FLAG(0, "ops", FIELD(ops), "also every operation", .needs = ...).
  */
@@ -65,10 +65,10 @@ struct bb_opt {
 #define OPT_DOUBLE(...)         OPT_NUMBER(BB_OPT_DOUBLE, __VA_ARGS__)
 #define OPT_NUMBER(k, l, n, at, d, a, low, high, ...)                                                                  \
     OPT_ROW(k, l, n, at, .def = d, .arg = a, .min = low, .max = high, .help = __VA_ARGS__)
-#define OPT_WORD(l, n, at, d, a, list, ...)                                                                            \
-    OPT_ROW(BB_OPT_WORD, l, n, at, .def = d, .arg = a, .words = list, .help = __VA_ARGS__)
-#define OPT_WORD_AT(l, n, at, d, a, list, ...)                                                                         \
-    OPT_ROW(BB_OPT_WORD, l, n, at, .def = d, .arg = a, .word_at = list, .help = __VA_ARGS__)
+#define OPT_CHOICE(l, n, at, d, a, list, ...)                                                                            \
+    OPT_ROW(BB_OPT_CHOICE, l, n, at, .def = d, .arg = a, .words = list, .help = __VA_ARGS__)
+#define OPT_CHOICE_AT(l, n, at, d, a, list, ...)                                                                         \
+    OPT_ROW(BB_OPT_CHOICE, l, n, at, .def = d, .arg = a, .choice_at = list, .help = __VA_ARGS__)
 #define OPT_STRING(l, n, at, d, a, ...) OPT_ROW(BB_OPT_STRING, l, n, at, .def = d, .arg = a, .help = __VA_ARGS__)
 #define OPT_ROW(k, l, n, at, ...)                                                                                      \
     {                                                                                                                  \
@@ -80,7 +80,7 @@ struct bb_opt {
 #define OPT_REPEATS(at) OPT_INT(0, "repeats", at, "6", "N", 1, 1e5, "samples per row: the row's time is their median")
 #define OPT_QUIET(at)   OPT_FLAG(0, "quiet", at, "no table and no progress line")
 #define OPT_BUFFERS(at)                                                                                                \
-    OPT_WORD(0, "buffers", at, "nccl", "HOW", bb_buffer_words,                                                         \
+    OPT_CHOICE(0, "buffers", at, "nccl", "HOW", bb_buffer_choices,                                                         \
              "memory of NCCL's buffers: ncclMemAlloc, which NVSwitch and graphs use without a copy, or cudaMalloc")
 #define OPT_SHARE_GPU(at)                                                                                              \
     OPT_FLAG(0, "share-gpu", at, "let several ranks use one GPU (for tests: timings mean nothing then)")
@@ -106,7 +106,7 @@ struct bb_opts {
     const char *doc;                   /* printed below the usage, NULL for none; lines already broken      */
     const char *after;                 /* printed below the options, NULL for none                          */
     const struct bb_opt_table *tables; /* ends with a table without opts                                    */
-    const char *(*word_at)(size_t i);  /* words that are not options, to be offered; NULL: any, or a file   */
+    const char *(*choice_at)(size_t i);  /* words that are not options, to be offered; NULL: any, or a file   */
     size_t size;                       /* bb_opts_read: of what the tables and settle fill                  */
     int (*resolve)(void *cfg, const struct bb_positionals *words); /* the same: what no single option tells; 0 or < 0 */
 };
@@ -180,6 +180,6 @@ struct bb_common {
     bool quiet;          /* no table on stdout, no progress line                 */
 };
 extern const struct bb_opt bb_common_options[];
-extern const char *const bb_buffer_words[]; /* of OPT_BUFFERS */
+extern const char *const bb_buffer_choices[]; /* of OPT_BUFFERS */
 
 #endif

@@ -52,7 +52,7 @@ static void complete_value(const struct bb_opt *opt, const char *before, const c
     char candidate[256];
     const char *word;
 
-    for (size_t i = 0; (word = opt->word_at ? opt->word_at(i) : opt->words ? opt->words[i] : NULL); i++) {
+    for (size_t i = 0; (word = opt->choice_at ? opt->choice_at(i) : opt->words ? opt->words[i] : NULL); i++) {
         if (!begins_with(word, text))
             continue;
         snprintf(candidate, sizeof(candidate), "%s%s", before, word);
@@ -89,7 +89,7 @@ static void complete_word(const struct bb_opts *set, const char *before, const c
     } else if (text[0] == '-') {
         complete_name(set, text, out);
     } else {
-        for (size_t i = 0; set->word_at && (word = set->word_at(i)); i++)
+        for (size_t i = 0; set->choice_at && (word = set->choice_at(i)); i++)
             bb_opts_candidate(word, text, "", out);
     }
 }

@@ -38,9 +38,9 @@ void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size)
     size_t used = append_text(text, 0, size, opt->help ? opt->help : "", "");
     const char *word;
 
-    if (opt->kind == BB_OPT_WORD) {
+    if (opt->kind == BB_OPT_CHOICE) {
         used = append_text(text, used, size, ":", "");
-        for (size_t i = 0; (word = opt->word_at ? opt->word_at(i) : opt->words[i]); i++)
+        for (size_t i = 0; (word = opt->choice_at ? opt->choice_at(i) : opt->words[i]); i++)
             used = append_text(text, used, size, " ", word);
     }
     if (opt->def) {

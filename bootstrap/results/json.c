@@ -35,7 +35,7 @@ static json_t *option_value(enum bb_opt_kind kind, const void *field)
         return json_integer((json_int_t) * (const size_t *)field);
     case BB_OPT_DOUBLE:
         return bb_json_real(*(const double *)field);
-    case BB_OPT_WORD:
+    case BB_OPT_CHOICE:
     case BB_OPT_STRING:
         text = *(const char *const *)field;
         return text ? json_string(text) : json_null();

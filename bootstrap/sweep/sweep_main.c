@@ -46,7 +46,7 @@ static const struct bb_opt what_rows[] = {
 };
 
 static const struct bb_opt how_rows[] = {
-    OPT_WORD(0, "launcher", FIELD(launcher), NULL, "NAME", launchers,
+    OPT_CHOICE(0, "launcher", FIELD(launcher), NULL, "NAME", launchers,
              "what starts the ranks (default: the file's, or mpirun; with --slurm srun)"),
     OPT_STRING(0, "ranks", FIELD(ranks), NULL, "LIST", "numbers of ranks, as 2,4,8, in place of the file's"),
     OPT_STRING(0, "hosts", FIELD(hosts), NULL, "LIST", "hosts for the launcher: --host of mpirun, --nodelist of srun"),

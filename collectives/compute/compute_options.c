@@ -17,7 +17,7 @@ static const char *type_or_all(size_t i)
 
 #define FIELD(name) offsetof(struct bb_bench_compute_options, name)
 static const struct bb_opt option_rows[] = {
-    OPT_WORD_AT('d', "datatype", FIELD(dtype), "all", "TYPE", type_or_all, "element type of products and passes"),
+    OPT_CHOICE_AT('d', "datatype", FIELD(dtype), "all", "TYPE", type_or_all, "element type of products and passes"),
     OPT_SIZE(0, "size", FIELD(bytes), "256M", "BYTES", 1024, 1ull << 40,
              "about what a pass moves; several times the L2 cache, or it measures the cache"),
     OPT_ITERS(FIELD(iterations)),

@@ -14,13 +14,13 @@ static const char *collective_at(size_t i)
 
 #define FIELD(name) offsetof(struct bb_bench_overlap_options, name)
 static const struct bb_opt option_rows[] = {
-    OPT_WORD_AT(0, "collective", FIELD(collective), "all_reduce", "NAME", collective_at,
+    OPT_CHOICE_AT(0, "collective", FIELD(collective), "all_reduce", "NAME", collective_at,
                 "what runs beside the gemms; reductions sum, roots are rank 0"),
     OPT_STRING(0, "sizes", FIELD(size_list), "1M,8M,64M", "LIST", "bytes of the collective, as bench counts them"),
     OPT_STRING(0, "ctas", FIELD(cta_list), "default,1,2,4,8,16,32", "LIST",
                "limits on the CTAs of the communicator: default (NCCL's own), MAX or MIN:MAX"),
     OPT_STRING(0, "gemm", FIELD(mnk), "4096", "MxNxK", "the gemm_shape that computes, or N for NxNxN"),
-    OPT_WORD('d', "datatype", FIELD(dtype), "bfloat16", "TYPE", type_words, "element type of gemms and collectives"),
+    OPT_CHOICE('d', "datatype", FIELD(dtype), "bfloat16", "TYPE", type_words, "element type of gemms and collectives"),
     OPT_INT('n', "iters", FIELD(collectives), "10", "N", 1, BB_OVERLAP_CALLS,
             "collectives per sample; more when a gemm_shape takes longer than these"),
     OPT_INT(0, "gemms", FIELD(gemms), "0", "N", 0, BB_OVERLAP_CALLS,

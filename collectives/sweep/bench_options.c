@@ -32,12 +32,12 @@ const struct bb_opt bb_bench_case_rows[] = {
                "factor between sizes, when above 1; 2 when neither -f nor -i is given"),
     OPT_SIZE('i', "stepbytes", FIELD(step_bytes), NULL, "BYTES", 0, BB_SIZE_LARGEST,
              "distance between sizes, when -f is not above 1"),
-    OPT_WORD_AT('d', "datatype", FIELD(dtype), "float", "TYPE", dtype_or_all, "element type"),
-    OPT_WORD_AT('o', "op", FIELD(redop), "sum", "OP", redop_or_all, "reduction operation"),
+    OPT_CHOICE_AT('d', "datatype", FIELD(dtype), "float", "TYPE", dtype_or_all, "element type"),
+    OPT_CHOICE_AT('o', "op", FIELD(redop), "sum", "OP", redop_or_all, "reduction operation"),
     OPT_STRING('r', "root", FIELD(roots), "0", "RANK",
                "root rank of operations that have one; all or -1: every rank in turn"),
     OPT_STRING(0, "sizes", FIELD(sizes), NULL, "LIST", "exactly these sizes, as 8,1K,3M, in place of -b -e -f -i"),
-    OPT_WORD(0, "placement", FIELD(placement), "both", "WHERE", placements, "which columns are measured"),
+    OPT_CHOICE(0, "placement", FIELD(placement), "both", "WHERE", placements, "which columns are measured"),
     OPT_STRING(0, "matrix", FIELD(matrix), NULL, "FILE", "alltoallv: bytes from row to column; needs -b equal to -e"),
     OPT_DOUBLE(0, "matrix-scale", FIELD(matrix_scale), "1", "FACTOR", 0, 1e12, "alltoallv: of the numbers in the file"),
     OPT_DOUBLE(0, "imbalance", FIELD(imbalance), "1", "PART", 0, 1,
@@ -96,7 +96,7 @@ static const struct bb_opt_table tables[] = {
 };
 
 const struct bb_opts bb_bench_set = {
-    .word_at = coll_or_all,
+    .choice_at = coll_or_all,
     .usage = "busbar bench COLLECTIVE... [OPTION...]",
     .doc = "Times NCCL operations: one row per size. COLLECTIVE is a name of `busbar list collectives`, or all.\n"
            "Start it with one rank per GPU: mpirun -n 8 busbar bench all_reduce -b 8 -e 1G\n"

@@ -20,9 +20,9 @@ static const char *const modes[] = {"all", "stream", "sync", "graph", NULL};
 
 #define FIELD(name) offsetof(struct bb_sampling_options, name)
 const struct bb_opt bb_sampling_option_rows[] = {
-    OPT_WORD(0, "mode", FIELD(mode), NULL, "MODE", modes,
+    OPT_CHOICE(0, "mode", FIELD(mode), NULL, "MODE", modes,
              "how operations are timed; all: each way, a table each. Without it stream, graph with -G"),
-    OPT_WORD(
+    OPT_CHOICE(
         0, "clock", FIELD(clock), "both", "CLOCK", clocks,
         "gpu: between CUDA events; host: as nccl-tests, launches and the last wait included, without start barrier; "
         "both: gpu's, and one more sample as nccl-tests takes it, which stands beside (wall)"),
@@ -36,7 +36,7 @@ const struct bb_opt bb_sampling_option_rows[] = {
             "--confidence: timed iterations of a row at most"),
     OPT_DOUBLE(0, "max-seconds", FIELD(max_s), "10", "SECONDS", 0, 1e6,
                "--confidence: time for a row's samples at most"),
-    OPT_WORD(0, "warmup", FIELD(warmup), "fixed", "HOW", warmups,
+    OPT_CHOICE(0, "warmup", FIELD(warmup), "fixed", "HOW", warmups,
              "fixed: -w operations; auto: then on until ten in a row show no trend, 200 at most"),
     OPT_STRING(0, "shuffle", FIELD(shuffle), NULL, "SEED",
                "measure, and print, the sizes in an order that depends on this number alone"),

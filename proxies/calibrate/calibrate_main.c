@@ -26,7 +26,7 @@ static const struct bb_opt rows[] = {
     OPT_STRING(0, "from", FIELD(from), NULL, "NAME|FILE",
                "the profile that figures come from which no row tells (default: the shipped one of these GPUs; 'busbar "
                "list clusters')",
-               .word_at = bb_cluster_name_at),
+               .choice_at = bb_cluster_name_at),
     OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), NULL, "N", 1, 1 << 20,
             "GPUs of a node (default: those of that profile, or as many as a host had ranks, if more)"),
     OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write figures and residuals as JSON, - for stdout"),
@@ -40,7 +40,7 @@ static const struct bb_opt measure_rows[] = {
              "run the benches that a profile needs instead of reading files; words behind -- go to that of collectives "
              "(-- -e 4G --sweep-algorithms)"),
     OPT_INT(0, "ranks", FIELD(run.ranks), NULL, "N", 1, 1 << 24, "ranks of these benches, one for each GPU"),
-    OPT_WORD(0, "launcher", FIELD(run.launcher), NULL, "NAME", launchers, "what starts them (default: mpirun)"),
+    OPT_CHOICE(0, "launcher", FIELD(run.launcher), NULL, "NAME", launchers, "what starts them (default: mpirun)"),
     OPT_STRING(0, "hosts", FIELD(run.hosts), NULL, "LIST", "hosts for the launcher"),
     OPT_STRING(0, "launch-arguments", FIELD(run.launch_arguments), NULL, "WORDS",
                "more words for the launcher, split at blanks"),

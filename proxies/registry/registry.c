@@ -66,7 +66,7 @@ static bool is_given(const struct bb_opt *o, const void *field)
         return *(const size_t *)field != 0;
     case BB_OPT_DOUBLE:
         return *(const double *)field != 0;
-    case BB_OPT_WORD:
+    case BB_OPT_CHOICE:
     case BB_OPT_STRING:
         return *(const char *const *)field != NULL;
     }

@@ -11,9 +11,9 @@ static const char *const optimizer_names[] = {"sgd", "adam", NULL};
 #define FIELD(name) offsetof(struct bb_sync_options, name)
 
 const struct bb_opt bb_sync_options[] = {
-    OPT_WORD(0, "sync", FIELD(sync), NULL, "HOW", bb_sync_names,
+    OPT_CHOICE(0, "sync", FIELD(sync), NULL, "HOW", bb_sync_names,
              "how replicas are kept together (default: all_reduce)"),
-    OPT_WORD(0, "bucket-rule", FIELD(bucket_rule), NULL, "RULE", rule_names,
+    OPT_CHOICE(0, "bucket-rule", FIELD(bucket_rule), NULL, "RULE", rule_names,
              "what closes a bucket of gradients (default: ddp; of distributed: megatron)"),
     OPT_DOUBLE(0, "bucket-mb", FIELD(bucket_mb), NULL, "MIB", 1e-6, 1e9,
                "ddp: a bucket is closed at this size (default: 25)"),
@@ -24,7 +24,7 @@ const struct bb_opt bb_sync_options[] = {
              "horovod: tensors are fused up to this size; 1: none are (default: 128M)"),
     OPT_DOUBLE(0, "cycle-ms", FIELD(cycle_ms), NULL, "MS", 1e-6, 1e9,
                "horovod: what becomes ready within a cycle is fused (default: 1)"),
-    OPT_WORD(0, "zero-reduce", FIELD(zero_reduce), NULL, "HOW", reduce_names,
+    OPT_CHOICE(0, "zero-reduce", FIELD(zero_reduce), NULL, "HOW", reduce_names,
              "zero1, zero2: rs, a reduce-scatter, or allreduce, of which each rank keeps its slice (default: rs)"),
     OPT_FLAG(0, "hierarchical", FIELD(hierarchical),
              "all_reduce, horovod: reduce inside the node, across nodes, and spread inside the node"),
@@ -32,9 +32,9 @@ const struct bb_opt bb_sync_options[] = {
             "hsdp, distributed: replicas that share one set of shards (default: those of a node, all)"),
     OPT_INT(0, "servers", FIELD(servers), NULL, "K", 1, 1e6,
             "ps_sharded: parameter servers, the first K ranks (default: 2)"),
-    OPT_WORD(0, "grad-dtype", FIELD(grad_dtype), NULL, "TYPE", dtype_names,
+    OPT_CHOICE(0, "grad-dtype", FIELD(grad_dtype), NULL, "TYPE", dtype_names,
              "type in which gradients are reduced (default: that of --dtype; of transformer: float)"),
-    OPT_WORD(0, "optimizer", FIELD(optimizer), NULL, "NAME", optimizer_names,
+    OPT_CHOICE(0, "optimizer", FIELD(optimizer), NULL, "NAME", optimizer_names,
              "sgd, with momentum, or adam (default: sgd for convolutions, else adam)"),
     OPT_FLAG(0, "use-precision-aware-optimizer", FIELD(precision_aware),
              "distributed, of memory: of a bfloat16 parameter Adam keeps the 16 bits that it lacks, no float copy of "

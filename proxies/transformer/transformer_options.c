@@ -32,16 +32,16 @@ const struct bb_opt bb_transformer_options[] = {
             "layers of the last stage, likewise"),
     OPT_INT(0, "microbatch-group-size", FIELD(group), NULL, "G", 1, 1e6,
             "interleaved: micro-batches that go through a chunk before the next chunk (default: the stages)"),
-    OPT_WORD(0, "schedule", FIELD(schedule), NULL, "HOW", bb_schedule_names,
+    OPT_CHOICE(0, "schedule", FIELD(schedule), NULL, "HOW", bb_schedule_names,
              "order of the micro-batches in the pipeline (default: interleaved with --vpp from 2, else 1f1b)"),
     OPT_INT(0, "seq-length", FIELD(sequence), NULL, "S", 1, 1e9, "tokens of a sample (default: the model's)"),
     OPT_INT(0, "decoder-seq-length", FIELD(decoder_sequence), NULL, "S", 1, 1e9,
             "of a model with encoder and decoder: tokens of a sample in the decoder (default: as in the encoder)"),
     OPT_FLAG(0, "sequence-parallel", FIELD(sequence_parallel),
              "what lies between the divided products is divided among the tensor-parallel ranks too"),
-    OPT_WORD(0, "cp-comm", FIELD(context), NULL, "HOW", context_words,
+    OPT_CHOICE(0, "cp-comm", FIELD(context), NULL, "HOW", context_words,
              "how context-parallel ranks see each other's keys and values (default: ring)"),
-    OPT_WORD(0, "moe-dispatch", FIELD(dispatch), NULL, "HOW", dispatch_words,
+    OPT_CHOICE(0, "moe-dispatch", FIELD(dispatch), NULL, "HOW", dispatch_words,
              "how tokens come to their experts; dedup: to each node once, then inside it to their experts (default: "
              "alltoall)"),
     OPT_INT(0, "moe-node-limit", FIELD(node_limit), NULL, "M", 1, 1e6,
@@ -54,18 +54,18 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_DOUBLE(0, "moe-imbalance", FIELD(imbalance), NULL, "Z", 0.001, 10,
                "without a capacity: the k-th most popular expert gets tokens as 1/k^Z (default: all alike)"),
     OPT_INT(0, "seed", FIELD(seed), NULL, "N", 1, 2147483647, "of which experts are popular (default: 1)"),
-    OPT_WORD(0, "recompute", FIELD(recompute), NULL, "WHAT", recompute_words,
+    OPT_CHOICE(0, "recompute", FIELD(recompute), NULL, "WHAT", recompute_words,
              "activations that are computed again in the backward pass: none, selective (attention), full (default: "
              "none; of a forecast the least with which training holds in a GPU's memory)"),
     OPT_INT(
         0, "recompute-num-layers", FIELD(recompute_layers), NULL, "N", 1, 1e6,
         "with --recompute full: the first N layers of each chunk of a stage, as Megatron-LM's --recompute-method block "
         "does; of the others nothing is computed again (default: all layers)"),
-    OPT_WORD(0, "attention", FIELD(attention), NULL, "HOW", attention_words,
+    OPT_CHOICE(0, "attention", FIELD(attention), NULL, "HOW", attention_words,
              "fused: softmax and dropout stay on the chip; unfused: all scores go through memory (default: fused; of a "
              "forecast what the cluster's profile says)"),
     OPT_FLAG(0, "fp8", FIELD(float8), "of a forecast (plan --cluster): products with weights in 8 bits"),
-    OPT_WORD(0, "dp-sync", FIELD(sync), NULL, "HOW", bb_dp_sync_names,
+    OPT_CHOICE(0, "dp-sync", FIELD(sync), NULL, "HOW", bb_dp_sync_names,
              "how replicas are kept together: gradients summed in buckets (all_reduce) or fused (horovod), optimizer "
              "divided (zero1, distributed), gradients too (zero2), parameters too (zero3), these among the ranks of "
              "a node (hsdp) (default: all_reduce)"),

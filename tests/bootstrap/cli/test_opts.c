@@ -29,8 +29,8 @@ static const struct bb_opt own[] = {
     OPT_DOUBLE('f', "factor", FIELD(factor), "2", NULL, 1, 64, "a factor"),
     OPT_FLAG('c', "check", FIELD(check), "check the data"),
     OPT_FLAG('G', "graph", FIELD(graph), "use a graph"),
-    OPT_WORD('d', "dtype", FIELD(dtype), "float", "TYPE", dtypes, "data type"),
-    OPT_WORD_AT('o', "op", FIELD(op), "sum", "OP", op_at, "operation"),
+    OPT_CHOICE('d', "dtype", FIELD(dtype), "float", "TYPE", dtypes, "data type"),
+    OPT_CHOICE_AT('o', "op", FIELD(op), "sum", "OP", op_at, "operation"),
     OPT_STRING(0, "file", FIELD(file), NULL, "A_LONG_NAME_FOR_A_FILE",
                "an option whose name fills the left side and whose help is so long that it has to be broken over more "
                "than one line"),

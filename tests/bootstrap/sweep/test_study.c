@@ -26,7 +26,7 @@ static const struct bb_opt toy_rows[] = {
     {.name = "factor", .kind = BB_OPT_DOUBLE, .offset = offsetof(struct toy, factor)},
     {.name = "flag", .kind = BB_OPT_FLAG, .offset = offsetof(struct toy, flag)},
     {.name = "text", .kind = BB_OPT_STRING, .offset = offsetof(struct toy, text)},
-    {.name = "dtype", .kind = BB_OPT_WORD, .offset = offsetof(struct toy, word), .words = toy_words},
+    {.name = "dtype", .kind = BB_OPT_CHOICE, .offset = offsetof(struct toy, word), .words = toy_words},
     {0},
 };
 static const struct bb_opt_table toy_tables[] = {{.opts = toy_rows}, {0}};

@@ -151,7 +151,7 @@ static int find_proxy(struct bb_plan_options *o, struct bb_positionals *position
 
     while (n < sizeof(names) / sizeof(names[0]) && (names[n] = choice_at(n)))
         n++;
-    near = positionals->n > 0 && !bb_proxy_exists(positionals->word[0]) ? bb_nearest(positionals->word[0], names, n)
+    near = positionals->n > 0 && !bb_proxy_exists(positionals->word[0]) ? bb_nearest_word(positionals->word[0], names, n)
                                                                         : NULL;
     if (near && bb_coll_find(near) >= 0)
         return bb_err(BB_EUSAGE, "unknown proxy or collective '%s', did you mean '%s'?", positionals->word[0], near);

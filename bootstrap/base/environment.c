@@ -111,7 +111,7 @@ static bool is_known(const char *name)
     return false;
 }
 
-bool bb_environment_told(const char *name)
+bool bb_environment_is_recorded(const char *name)
 {
     for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
         if (strncmp(name, families[i], strlen(families[i])) == 0)

@@ -8,8 +8,8 @@
 
 #include <stdbool.h>
 
-/* bb_environment_told - a name of the table, or of the families NCCL_*, CUDA_*, BUSBAR_*, EMU_*. */
-bool bb_environment_told(const char *name);
+/* bb_environment_is_recorded - a name of the table, or of the families NCCL_*, CUDA_*, BUSBAR_*, EMU_*. */
+bool bb_environment_is_recorded(const char *name);
 
 /* bb_environment_value - value, of a name in the table; "set" of any other. */
 const char *bb_environment_value(const char *name, const char *value);

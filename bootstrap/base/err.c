@@ -45,7 +45,7 @@ int bb_err_is_mute(void)
     return mute;
 }
 
-void bb_err_try(int on)
+void bb_err_speculative(int on)
 {
     trial = on ? TRIAL : NO_TRIAL;
 }
@@ -95,7 +95,7 @@ int(bb_err)(enum bb_error code, const char *fmt, ...)
     return -(int)code;
 }
 
-void bb_err_at_end(enum bb_error code, const char *fmt, ...)
+void bb_err_nonblocking(enum bb_error code, const char *fmt, ...)
 {
     va_list args;
 

@@ -41,10 +41,10 @@ int bb_err(enum bb_error code, const char *fmt, ...) __attribute__((format(print
 #endif
 
 /*
- * bb_err_at_end - the same line by one who ends the process whatever happens: left out where stderr does not take it
+ * bb_err_nonblocking - the same line by one who ends the process whatever happens: left out where stderr does not take it
  * within a moment (a full pipe that nobody reads, a terminal that is held).
  */
-void bb_err_at_end(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void bb_err_nonblocking(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* bb_warn - the same line with "warning:"; the run goes on. */
 void bb_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -66,10 +66,10 @@ void bb_err_mute(int on);
 int bb_err_is_mute(void);
 
 /*
- * bb_err_try - from now on (true) things are only tried, perhaps by many threads: that one cannot be (BB_EUSAGE) is not
+ * bb_err_speculative - from now on (true) things are only tried, perhaps by many threads: that one cannot be (BB_EUSAGE) is not
  * said, nor are warnings; of what fails otherwise (no memory) the first is. False: all is said again.
  */
-void bb_err_try(int on);
+void bb_err_speculative(int on);
 
 /* bb_exit_code - exit status for a return code: 0 for 0 and above, else the code without its sign. */
 int bb_exit_code(int rc);

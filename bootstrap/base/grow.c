@@ -36,7 +36,7 @@ int bb_new(void *array_at, size_t n, size_t element)
 
 #define LINE ((size_t)64)
 
-int bb_new_lines(void *array_at, size_t n, size_t element)
+int bb_new_aligned(void *array_at, size_t n, size_t element)
 {
     const bool fits = n < (SIZE_MAX - LINE) / element;
     const size_t bytes = fits ? ((n + 1) * element + LINE - 1) / LINE * LINE : 0;

@@ -26,8 +26,8 @@ int bb_grow(void *array_at, size_t n, size_t element) BB_MUST_CHECK;
 #define BB_NEW(array, n) bb_new(&(array), (size_t)(n), sizeof *(array))
 int bb_new(void *array_at, size_t n, size_t element) BB_MUST_CHECK;
 
-/* BB_NEW_LINES - the same from the beginning of a cache line on: for many records of which each is to be one line. */
-#define BB_NEW_LINES(array, n) bb_new_lines(&(array), (size_t)(n), sizeof *(array))
-int bb_new_lines(void *array_at, size_t n, size_t element) BB_MUST_CHECK;
+/* BB_NEW_ALIGNED - the same from the beginning of a cache line on: for many records of which each is to be one line. */
+#define BB_NEW_ALIGNED(array, n) bb_new_aligned(&(array), (size_t)(n), sizeof *(array))
+int bb_new_aligned(void *array_at, size_t n, size_t element) BB_MUST_CHECK;
 
 #endif

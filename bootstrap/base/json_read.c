@@ -111,14 +111,14 @@ int bb_json_numbers_at(const json_t *object, const char *key, const char *where,
     return rc;
 }
 
-int bb_json_same(const char *where, const char *what, double given, double made)
+int bb_json_check_total(const char *where, const char *what, double given, double made)
 {
     if (given == made)
         return 0;
     return bb_err(BB_EUSAGE, "%s: the total of '%s' is given as %.0f, its parts make %.0f", where, what, given, made);
 }
 
-int bb_json_holder(const json_t *object, const char *where, const char *path, const json_t **holder, const char **key)
+int bb_json_find_parent(const json_t *object, const char *where, const char *path, const json_t **holder, const char **key)
 {
     char name[KEY_TEXT];
     const char *dot;
@@ -168,7 +168,7 @@ static int check_total(const json_t *object, const char *key, const char *where,
     double given;
     int rc = bb_json_number_at(object, key, where, 0, &given);
 
-    return rc ? rc : bb_json_same(where, key, given, made);
+    return rc ? rc : bb_json_check_total(where, key, given, made);
 }
 
 static int check_totals(const json_t *object, const char *key, const char *where, int n, const size_t *made)
@@ -177,7 +177,7 @@ static int check_totals(const json_t *object, const char *key, const char *where
     int rc = bb_json_list_at(object, key, where, n, &list, NULL);
 
     for (int i = 0; rc == 0 && i < n; i++)
-        rc = bb_json_same(where, key, json_number_value(json_array_get(list, (size_t)i)), (double)made[i]);
+        rc = bb_json_check_total(where, key, json_number_value(json_array_get(list, (size_t)i)), (double)made[i]);
     return rc;
 }
 
@@ -190,7 +190,7 @@ int bb_json_read_field(const json_t *object, const char *where, const struct bb_
 
     if (f->kind == BB_JSON_ANY)
         return 0;
-    rc = bb_json_holder(object, where, f->key, &object, &key);
+    rc = bb_json_find_parent(object, where, f->key, &object, &key);
     if (rc)
         return rc;
     if (key != f->key) { /* which of the objects is part of the place */
@@ -243,12 +243,12 @@ static int refuse_key(const char *where, const char *path, const struct bb_json_
 
     for (; fields->key && n < MOST_NAMES; fields++)
         words[n++] = fields->key;
-    near = bb_nearest(path, words, n);
+    near = bb_nearest_word(path, words, n);
     return near ? bb_err(BB_EUSAGE, "%s: unknown key '%s', did you mean '%s'?", where, path, near)
                 : bb_err(BB_EUSAGE, "%s: unknown key '%s'", where, path);
 }
 
-int bb_json_refuse_unknown(const json_t *object, const char *where, const struct bb_json_field *fields,
+int bb_json_reject_unknown(const json_t *object, const char *where, const struct bb_json_field *fields,
                            const char *prefix)
 {
     const struct bb_json_field *row;
@@ -266,7 +266,7 @@ int bb_json_refuse_unknown(const json_t *object, const char *where, const struct
         if (!row->key)
             return refuse_key(where, path, fields);
         if (json_is_object(value) && row->key[strlen(path)])
-            TRY(bb_json_refuse_unknown(value, where, fields, path));
+            TRY(bb_json_reject_unknown(value, where, fields, path));
     }
 out:
     return rc;

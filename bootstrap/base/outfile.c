@@ -135,7 +135,7 @@ static int open_target(struct bb_outfile *f, const char *path, mode_t mode)
     return ENOMEM;
 }
 
-int bb_outfile_begin(struct bb_outfile *f, const char *path, mode_t mode)
+int bb_outfile_create(struct bb_outfile *f, const char *path, mode_t mode)
 {
     int error = open_target(f, path, mode);
 
@@ -146,7 +146,7 @@ int bb_outfile_begin(struct bb_outfile *f, const char *path, mode_t mode)
 
 static int open_or_refuse(struct bb_outfile *f, const char *path, const char *what, mode_t mode, enum bb_error code)
 {
-    int error = bb_outfile_begin(f, path, mode);
+    int error = bb_outfile_create(f, path, mode);
 
     if (error == ENOMEM) /* no fault of the path's */
         code = BB_EFAIL;
@@ -204,7 +204,7 @@ int bb_outfile_error(FILE *out)
     return write(fileno(out), "\n", 1) < 0 ? errno : EIO;
 }
 
-int bb_outfile_name(struct bb_outfile *f)
+int bb_outfile_publish_unsynced(struct bb_outfile *f)
 {
     int error = bb_outfile_error(f->out);
 
@@ -222,17 +222,17 @@ int bb_outfile_name(struct bb_outfile *f)
     return 0;
 }
 
-int bb_outfile_place(struct bb_outfile *f)
+int bb_outfile_publish(struct bb_outfile *f)
 {
     const bool is_new = f->temporary != NULL;
-    int error = bb_outfile_name(f);
+    int error = bb_outfile_publish_unsynced(f);
 
     if (!error && is_new)
         bb_outfile_sync_folder(f->path);
     return error;
 }
 
-bool bb_outfile_stands(const struct bb_outfile *f)
+bool bb_outfile_is_current(const struct bb_outfile *f)
 {
     struct stat open_one, named;
 
@@ -242,7 +242,7 @@ bool bb_outfile_stands(const struct bb_outfile *f)
 
 int bb_outfile_close(struct bb_outfile *f, const char *what, int rc)
 {
-    int error = rc == 0 ? bb_outfile_place(f) : 0;
+    int error = rc == 0 ? bb_outfile_publish(f) : 0;
 
     if (fclose(f->out) != 0 && error == 0)
         error = errno ? errno : EIO;

@@ -31,19 +31,19 @@ struct bb_outfile {
 int bb_outfile_open(struct bb_outfile *f, const char *path, const char *what) BB_MUST_CHECK;
 int bb_outfile_open_private(struct bb_outfile *f, const char *path, const char *what) BB_MUST_CHECK;
 
-/* bb_outfile_begin - the same, not said: 0, or errno. */
-int bb_outfile_begin(struct bb_outfile *f, const char *path, mode_t mode) BB_MUST_CHECK;
+/* bb_outfile_create - the same, not said: 0, or errno. */
+int bb_outfile_create(struct bb_outfile *f, const char *path, mode_t mode) BB_MUST_CHECK;
 
-/* bb_outfile_place - what is written so far takes its place, and the file stays open; _name: the folder need not be on the
+/* bb_outfile_publish - what is written so far takes its place, and the file stays open; _name: the folder need not be on the
  * disk yet. 0, or errno, not said. */
-int bb_outfile_place(struct bb_outfile *f) BB_MUST_CHECK;
-int bb_outfile_name(struct bb_outfile *f) BB_MUST_CHECK;
+int bb_outfile_publish(struct bb_outfile *f) BB_MUST_CHECK;
+int bb_outfile_publish_unsynced(struct bb_outfile *f) BB_MUST_CHECK;
 
 /* bb_outfile_sync_folder - the name of a file is on the disk, too, where its folder can be opened. */
 void bb_outfile_sync_folder(const char *path);
 
-/* bb_outfile_stands - a file that was placed is still the one of that name: not removed, not replaced. */
-bool bb_outfile_stands(const struct bb_outfile *f);
+/* bb_outfile_is_current - a file that was placed is still the one of that name: not removed, not replaced. */
+bool bb_outfile_is_current(const struct bb_outfile *f);
 
 /* bb_outfile_close - rc 0: the file is complete and takes its place, unless something could not be written
  * (-BB_EFAIL, said). Otherwise it is dropped. Returns rc or the error. */

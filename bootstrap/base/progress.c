@@ -195,7 +195,7 @@ void bb_progress_expect(struct bb_progress *p, double total)
     unlock(p);
 }
 
-void bb_progress_did(struct bb_progress *p, double amount)
+void bb_progress_advance(struct bb_progress *p, double amount)
 {
     if (!p->on)
         return;

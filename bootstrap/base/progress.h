@@ -36,9 +36,9 @@ void bb_progress_show(struct bb_progress *p, const char *fmt, ...) __attribute__
 /* bb_progress_clear - take the line away; before any other output. */
 void bb_progress_clear(struct bb_progress *p);
 
-/* bb_progress_expect - so much is to be done from now on, in any unit; bb_progress_did - so much of it was. From these
+/* bb_progress_expect - so much is to be done from now on, in any unit; bb_progress_advance - so much of it was. From these
  * comes the time left. */
 void bb_progress_expect(struct bb_progress *p, double total);
-void bb_progress_did(struct bb_progress *p, double amount);
+void bb_progress_advance(struct bb_progress *p, double amount);
 
 #endif

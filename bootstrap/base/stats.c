@@ -67,7 +67,7 @@ static void set_interval(const double *sorted, struct bb_stats *stats)
     stats->ci95[1] = sorted[stats->n - k];
 }
 
-int bb_stats_of(const double *samples, size_t n, struct bb_stats *stats)
+int bb_stats_compute(const double *samples, size_t n, struct bb_stats *stats)
 {
     double *sorted;
 

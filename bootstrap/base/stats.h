@@ -16,11 +16,11 @@ struct bb_stats {
 };
 
 /*
- * bb_stats_of - figures of samples[n], which stays as it is. n == 0 gives NaN everywhere.
+ * bb_stats_compute - figures of samples[n], which stays as it is. n == 0 gives NaN everywhere.
  * ci95 is [x(k), x(n+1-k)] with the largest k for which Binomial(n, 1/2) gives P(X < k) <= 0.025, so that the interval
  * covers the median with at least 95 %. Returns 0 or -BB_EFAIL (no memory).
  */
-int bb_stats_of(const double *samples, size_t n, struct bb_stats *stats) BB_MUST_CHECK;
+int bb_stats_compute(const double *samples, size_t n, struct bb_stats *stats) BB_MUST_CHECK;
 
 /* bb_stats_ci_rank - the k above (1-based), 0 when n < 6. */
 size_t bb_stats_ci_rank(size_t n);

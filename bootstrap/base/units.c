@@ -202,7 +202,7 @@ static const char *known_alias(const char *word, const char *const *words, size_
     return NULL;
 }
 
-const char *bb_nearest(const char *word, const char *const *words, size_t n)
+const char *bb_nearest_word(const char *word, const char *const *words, size_t n)
 {
     int limit = smaller_of(3, 1 + (int)(strlen(word) / 4)); /* more edits than that is another word */
     int best = limit + 1;

@@ -48,10 +48,10 @@ static inline size_t bb_round_up(size_t n, size_t to)
 }
 
 /*
- * bb_nearest - the word of words[n] that is nearest to `word`: fewest insertions, deletions, replacements and swaps of
+ * bb_nearest_word - the word of words[n] that is nearest to `word`: fewest insertions, deletions, replacements and swaps of
  * neighbours, case aside; a prefix counts as near, and what other tools call it ("bf16"). NULL when none is near enough
  * to be meant. Returns one of words[].
  */
-const char *bb_nearest(const char *word, const char *const *words, size_t n);
+const char *bb_nearest_word(const char *word, const char *const *words, size_t n);
 
 #endif

@@ -79,7 +79,7 @@ static const char *join_words(const char *const *words, size_t n, char *buf, siz
 
 int bb_refuse_word(const char *kind, const char *word, const char *const *words, size_t n)
 {
-    const char *near = bb_nearest(word, words, n);
+    const char *near = bb_nearest_word(word, words, n);
     char list[1024];
 
     join_words(words, n, list, sizeof(list));
@@ -230,7 +230,7 @@ static int refuse_option(const struct flat *flat, const char *typed, const char 
     for (int i = 0; i < flat->n; i++)
         names[i] = flat->option[i].row->name;
     snprintf(word, sizeof(word), "%.*s", (int)length, name);
-    near = bb_nearest(word, names, (size_t)flat->n);
+    near = bb_nearest_word(word, names, (size_t)flat->n);
     if (near)
         return bb_err(BB_EUSAGE, "unknown option '%s', did you mean '--%s'?", typed, near);
     return bb_err(BB_EUSAGE, "unknown option '%s', --help lists them", typed);

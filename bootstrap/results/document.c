@@ -206,7 +206,7 @@ static int put_all(struct bb_document *d, const struct bb_outfile *old, const ch
 static int name_file(struct bb_document *d)
 {
     struct bb_document_seat *seat = go_away(d, d->file.temporary);
-    int error = bb_outfile_name(&d->file);
+    int error = bb_outfile_publish_unsynced(&d->file);
 
     come_back(seat);
     return error;
@@ -224,7 +224,7 @@ static void sync_folder(const struct bb_document *d)
 static int make_file(struct bb_document *d, const char *path, const char *status)
 {
     struct bb_document made = *d;
-    int error = bb_outfile_begin(&made.file, path, 0600);
+    int error = bb_outfile_create(&made.file, path, 0600);
 
     if (error)
         return error;
@@ -429,7 +429,7 @@ static int finish_file(struct bb_document *d, const char *status)
     const char *before = ok ? "running" : status;
     int error = save_rows(d, before);
 
-    if (!error && !bb_outfile_stands(&d->file))
+    if (!error && !bb_outfile_is_current(&d->file))
         error = make_file(d, d->file.path, before);
     error = error ? error : sync_file(d);
     if (!error && ok)

@@ -73,7 +73,7 @@ json_t *bb_json_environment(void)
         if (!equals || (size_t)(equals - *v) >= sizeof(name))
             continue;
         snprintf(name, sizeof(name), "%.*s", (int)(equals - *v), *v);
-        if (bb_environment_told(name))
+        if (bb_environment_is_recorded(name))
             json_object_set_new(environment, name, json_string(bb_environment_value(name, equals + 1)));
     }
     return environment;

@@ -52,7 +52,7 @@ static const char *shown_status(const struct bb_results *res)
 static int write_stream(struct bb_results *res)
 {
     struct bb_outfile file = {.out = res->out};
-    int error = res->out ? 0 : bb_outfile_begin(&file, res->path, 0600);
+    int error = res->out ? 0 : bb_outfile_create(&file, res->path, 0600);
 
     if (!error && bb_document_print(res->root, shown_status(res), file.out))
         error = errno ? errno : EIO;

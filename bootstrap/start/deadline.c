@@ -52,11 +52,11 @@ static bool may_speak(bool timed_out, int code, int *word)
 static void say_line(int signal, bool timed_out, pid_t sender)
 {
     if (timed_out) {
-        bb_err_at_end(BB_ETIMEOUT, "timeout: %s did not end within %g s", current.part, current.timeout_s);
+        bb_err_nonblocking(BB_ETIMEOUT, "timeout: %s did not end within %g s", current.part, current.timeout_s);
         return;
     }
     bb_launcher_take_stderr(sender);
-    bb_err_at_end(BB_EFAIL, "ended by %s; last seen: %s", bb_signal_name(signal), current.part);
+    bb_err_nonblocking(BB_EFAIL, "ended by %s; last seen: %s", bb_signal_name(signal), current.part);
 }
 
 static _Noreturn void end_process(int signal, bool timed_out, pid_t sender)

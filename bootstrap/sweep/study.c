@@ -125,7 +125,7 @@ static int check_twice(const json_t *list, const struct place *at)
 
 static int refuse_key(const char *name, const char *const *names, size_t n, const struct place *at)
 {
-    const char *near = bb_nearest(name, names, n);
+    const char *near = bb_nearest_word(name, names, n);
 
     if (near)
         return bb_err(BB_EUSAGE, "%s: unknown key %s, did you mean '%s'?", at->path, at->key, near);

@@ -296,7 +296,7 @@ static int run_one(struct sweep *s, const struct bb_sweep_run *c)
     TRY(rc);
     TRY(report_failure(s, c, &ended));
     s->ran++;
-    bb_progress_did(&s->progress, 1);
+    bb_progress_advance(&s->progress, 1);
 out:
     bb_argv_release(&words);
     free(json);

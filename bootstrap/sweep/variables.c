@@ -64,7 +64,7 @@ bool bb_variable_meant(const char *name, char meant[BB_VARIABLE_NAME])
             return false;
         words[n++] = word;
     }
-    nearest = bb_nearest(name, words, n);
+    nearest = bb_nearest_word(name, words, n);
     snprintf(meant, BB_VARIABLE_NAME, "%s", nearest ? nearest : "");
     return nearest != NULL;
 }

@@ -112,7 +112,7 @@ static void put_line(const struct bb_watchdog *watchdog, enum bb_error code, con
 
     if (before)
         bb_speaker_says(watchdog->speaker_fd);
-    bb_err_at_end(code, "%s", line);
+    bb_err_nonblocking(code, "%s", line);
     if (!before)
         bb_speaker_says(watchdog->speaker_fd);
 }

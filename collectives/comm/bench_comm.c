@@ -122,7 +122,7 @@ static int compare_ranks(struct lives *v, int step, struct row *row)
             continue;
         for (int i = 0; i < v->options.repeats; i++)
             v->column[i] = sample_of(v, r, i, step);
-        TRY(bb_stats_of(v->column, (size_t)v->options.repeats, &own));
+        TRY(bb_stats_compute(v->column, (size_t)v->options.repeats, &own));
         row->fastest_rank_us = fmin(row->fastest_rank_us, own.p50);
         if (own.p50 > longest) {
             longest = own.p50;
@@ -143,7 +143,7 @@ static int add_times(struct lives *v, int step, struct row *row)
         for (int r = 0; r < v->life.ranks; r++)
             v->column[i] = fmax(v->column[i], sample_of(v, r, i, step));
     }
-    TRY(bb_stats_of(v->column, (size_t)v->options.repeats, &row->time_us));
+    TRY(bb_stats_compute(v->column, (size_t)v->options.repeats, &row->time_us));
     row->median_ms = row->time_us.p50 / 1e3;
     row->min_ms = row->time_us.min / 1e3;
     row->max_ms = row->time_us.max / 1e3;

@@ -133,7 +133,7 @@ static int find_slowest(struct bb_compute_context *ctx, struct bb_computed *c)
     struct bb_stats own;
     int rc;
 
-    TRY(bb_stats_of(ctx->samples, (size_t)ctx->repeats, &own));
+    TRY(bb_stats_compute(ctx->samples, (size_t)ctx->repeats, &own));
     TRY(bb_world_allgather(ctx->world, &own, ctx->of_all, sizeof own));
     c->rank = 0;
     for (int r = 1; r < ctx->world->size; r++)

@@ -253,7 +253,7 @@ static int take_samples(struct bb_bench_context *ctx, const struct bb_case *c, s
     do {
         TRY(one_batch(ctx, c, n));
         n += bb_mode_batch(ctx, ctx->mode);
-        TRY(bb_stats_of(ctx->series[BB_SERIES_TIME], n, &f->time_us));
+        TRY(bb_stats_compute(ctx->series[BB_SERIES_TIME], n, &f->time_us));
         TRY(decide_stop(ctx, &f->time_us, begin_s, &f->stop));
     } while (f->stop == BB_STOP_NOT_YET);
 out:
@@ -269,8 +269,8 @@ static int find_skew(struct bb_bench_context *ctx, const struct bb_case *c, size
 
     skew->known = true;
     skew->straggler = -1;
-    TRY(bb_stats_of(ctx->series[BB_SERIES_SPREAD], n, &skew->spread_us));
-    TRY(bb_stats_of(ctx->series[BB_SERIES_TRANSFER], n, &transfer));
+    TRY(bb_stats_compute(ctx->series[BB_SERIES_SPREAD], n, &skew->spread_us));
+    TRY(bb_stats_compute(ctx->series[BB_SERIES_TRANSFER], n, &transfer));
     skew->transfer_us = bb_ends_together(c) ? transfer.p50 : NAN;
     for (int r = 0; r < ctx->world->size; r++)
         if (2 * ctx->times_last[r] > n) {
@@ -311,11 +311,11 @@ static int sum_up(struct bb_bench_context *ctx, const struct bb_case *c, struct 
     int rc;
 
     f->warnings = bb_warnings_of(&f->time_us, ctx->series[BB_SERIES_TIME], f->stop);
-    TRY(bb_stats_of(ctx->series[BB_SERIES_HOST], n, &host));
+    TRY(bb_stats_compute(ctx->series[BB_SERIES_HOST], n, &host));
     f->host_us = host.p50;
-    TRY(bb_stats_of(ctx->series[BB_SERIES_GPU], n, &f->event_us));
+    TRY(bb_stats_compute(ctx->series[BB_SERIES_GPU], n, &f->event_us));
     if (ctx->mode->single || ctx->host_clock)
-        TRY(bb_stats_of(ctx->series[BB_SERIES_WALL], n, &f->wall_us));
+        TRY(bb_stats_compute(ctx->series[BB_SERIES_WALL], n, &f->wall_us));
     if (ctx->mode->single && c->ranks > 1)
         TRY(find_skew(ctx, c, n, &f->skew));
     TRY(gather_notes(ctx, f));
@@ -372,7 +372,7 @@ static int one_sample_by_host(struct bb_bench_context *ctx, const struct bb_case
     bb_world_prompt(ctx->world, false);
     TRY(rc);
     TRY(combine_ranks(ctx, 1, 0));
-    TRY(bb_stats_of(ctx->series[BB_SERIES_WALL], 1, &f->wall_us));
+    TRY(bb_stats_compute(ctx->series[BB_SERIES_WALL], 1, &f->wall_us));
 out:
     return rc;
 }

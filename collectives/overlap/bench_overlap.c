@@ -308,7 +308,7 @@ static int measure_size(struct overlap *v, size_t bytes)
         TRY(bb_overlap_measure(&v->ctx, &work, &r));
         both_us[i] = r.us[BB_BOTH];
         TRY(put_row(v, &work, &v->options.limits[i], &r));
-        bb_progress_did(&v->session.progress, 1);
+        bb_progress_advance(&v->session.progress, 1);
     }
     TRY(report_best(v, &work, both_us));
 out:

@@ -238,7 +238,7 @@ static int combine_ranks(struct bb_overlap_context *ctx, struct bb_overlap_resul
 
     TRY(bb_world_max(ctx->world, ctx->samples, n));
     for (int t = 0; t < BB_OVERLAP_TIMES; t++)
-        TRY(bb_stats_of(ctx->samples + (size_t)t * (size_t)ctx->repeats, (size_t)ctx->repeats, &result->us[t]));
+        TRY(bb_stats_compute(ctx->samples + (size_t)t * (size_t)ctx->repeats, (size_t)ctx->repeats, &result->us[t]));
 out:
     return rc;
 }

@@ -166,7 +166,7 @@ static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *ru
                      bb_p2p_metrics[run->kind].direction);
     }
     bb_p2p_pair_samples(&p->ctx, low, high, p->samples);
-    TRY(bb_stats_of(p->samples, (size_t)p->options.repeats, &time_us));
+    TRY(bb_stats_compute(p->samples, (size_t)p->options.repeats, &time_us));
     *matrix_cell(p, m, from, to) = link_value(run, &time_us);
     if (!bb_p2p_metrics[run->kind].is_directed)
         *matrix_cell(p, m, to, from) = link_value(run, &time_us);
@@ -189,7 +189,7 @@ static int measure_run(struct p2p *p, struct matrix *m, bool reversed)
     bb_progress_show(&p->session.progress, "round %d of %d: %s %s", p->round + 1, bb_pair_schedule_rounds(&p->pairing),
                      f->metric, f->direction);
     TRY(bb_p2p_measure(&p->ctx, &run, bb_pair_schedule_partner(&p->pairing, p->round, w->rank)));
-    bb_progress_did(&p->session.progress, 1);
+    bb_progress_advance(&p->session.progress, 1);
     for (int low = 0; low < w->size; low++) {
         int high = bb_pair_schedule_partner(&p->pairing, p->round, low);
         if (high > low)

@@ -589,7 +589,7 @@ static int measure_row(void *arg, const struct bb_case *c)
 
     TRY(measure_placements(b, &row));
     TRY(report_row(b, &row));
-    bb_progress_did(&b->session.progress, row_effort(c));
+    bb_progress_advance(&b->session.progress, row_effort(c));
     if (b->options.sampling.sweep_algorithms)
         TRY(bb_algorithms_row(&b->algorithms, &row, &calls));
 out:

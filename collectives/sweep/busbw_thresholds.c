@@ -12,7 +12,7 @@ enum { SCOPE_WORDS = sizeof scope_words / sizeof *scope_words };
 
 static int reject_threshold(const char *word, const char *of)
 {
-    const char *near = of ? bb_nearest(of, scope_words, SCOPE_WORDS) : NULL;
+    const char *near = of ? bb_nearest_word(of, scope_words, SCOPE_WORDS) : NULL;
 
     return bb_err(BB_EUSAGE,
                   "--min-busbw: '%s' is not valid, expected GB/s from 0 to 1e9, alone or as 1G:300 or peak:300%s%s%s",

@@ -45,7 +45,7 @@ void bb_pool_run(int threads, int n, void (*do_one)(void *arg, int i), void *arg
     while (do_next(&p)) {
         int done = atomic_load(&p.done);
 
-        bb_progress_did(progress, done - printed);
+        bb_progress_advance(progress, done - printed);
         bb_progress_show(progress, "%d of %d layouts", done, n);
         printed = done;
     }

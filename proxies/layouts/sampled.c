@@ -54,7 +54,7 @@ int bb_layouts_sample(const struct bb_layout_search *search, const struct bb_con
     bb_progress_expect(&progress, all);
     for (int i = 0; i < n; i++) {
         TRY(sample_row(search, conditions, &found->rows[i]));
-        bb_progress_did(&progress, found->rows[i].operations);
+        bb_progress_advance(&progress, found->rows[i].operations);
     }
     qsort(found->rows, (size_t)n, sizeof(*found->rows), by_median);
 out:

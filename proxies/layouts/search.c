@@ -72,9 +72,9 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
 /* Of what cannot be nothing is said. */
 static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int), struct bb_progress *progress)
 {
-    bb_err_try(true);
+    bb_err_speculative(true);
     bb_pool_run(w->search->threads, n, do_one, w, progress);
-    bb_err_try(false);
+    bb_err_speculative(false);
 }
 
 /* ---- memory ---- */

@@ -66,7 +66,7 @@ static int read_section(const json_t *root, const char *word, const char *key, c
     *is_there = section != NULL;
     if (!section)
         return 0;
-    TRY(bb_json_refuse_unknown(section, word, of_it, key));
+    TRY(bb_json_reject_unknown(section, word, of_it, key));
     TRY(bb_json_read(root, word, of_it, c));
 out:
     return rc;
@@ -175,7 +175,7 @@ static int read_variant(const json_t *row, const char *word, struct bb_nccl_vari
         return bb_refuse_word("nccl.algorithm", algorithm, bb_nccl_algorithms, BB_NCCL_ALGORITHMS);
     variant->algorithm = (enum bb_nccl_algorithm)place;
     snprintf(variant->protocol, sizeof(variant->protocol), "%s", protocol);
-    TRY(bb_json_refuse_unknown(row, word, variant_fields, ""));
+    TRY(bb_json_reject_unknown(row, word, variant_fields, ""));
     TRY(bb_json_read(row, word, variant_fields, variant));
     TRY(read_chunks(row, word, variant));
 out:
@@ -209,7 +209,7 @@ int bb_cluster_load(const char *word, struct bb_cluster *cluster)
     rc = bb_profile_load("clusters", word, &root);
     if (rc)
         return rc;
-    TRY(bb_json_refuse_unknown(root, word, fields, ""));
+    TRY(bb_json_reject_unknown(root, word, fields, ""));
     TRY(bb_json_text_at(root, "name", word, &name));
     emulated = json_is_true(json_object_get(root, "emulated"));
     snprintf(cluster->name, sizeof(cluster->name), "%.50s%s", name, emulated ? " (emulated)" : "");

@@ -37,7 +37,7 @@ int bb_fabric_read(const json_t *root, const char *word, struct bb_cluster *c)
         return 0;
     if (c->n_variants == 0 || !c->has_sharing)
         return bb_err(BB_EUSAGE, "%s: 'fabric' needs '%s'", word, c->has_sharing ? "nccl" : "sharing");
-    TRY(bb_json_refuse_unknown(fabric, word, all_fields, "fabric"));
+    TRY(bb_json_reject_unknown(fabric, word, all_fields, "fabric"));
     TRY(bb_json_read(root, word, leaf_fields, c));
     TRY(read_rails(fabric, word, c));
     if (!json_object_get(fabric, "nodes_per_pod") && !json_object_get(fabric, "pod_oversubscription"))

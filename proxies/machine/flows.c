@@ -333,8 +333,8 @@ int bb_flows_init(struct bb_flows *f, int n_flows, int n_resources, int n_uses)
     int rc;
 
     *f = (struct bb_flows){.n_flows = n_flows, .n_resources = n_resources, .n_uses = n_uses};
-    TRY(BB_NEW_LINES(f->flows, n_flows));
-    TRY(BB_NEW_LINES(f->resources, n_resources));
+    TRY(BB_NEW_ALIGNED(f->flows, n_flows));
+    TRY(BB_NEW_ALIGNED(f->resources, n_resources));
     TRY(BB_NEW(f->left, n_resources));
     TRY(BB_NEW(f->uses, n_uses));
     TRY(BB_NEW(f->fresh, n_flows));

@@ -156,7 +156,7 @@ static int read_field(const struct bb_model_file *s, const json_t *object, const
         return bb_json_read_field(object, s->where, f, into);
     if (f->kind == BB_MODEL_SHAPE)
         return bb_model_file_shape(s, f->key, at);
-    TRY(bb_json_holder(object, s->where, f->key, &object, &key));
+    TRY(bb_json_find_parent(object, s->where, f->key, &object, &key));
     rc = f->kind == BB_MODEL_COUNT ? bb_model_file_count_at(s, object, key, at)
                                    : bb_model_file_number_at(s, object, key, at);
 out:

@@ -219,7 +219,7 @@ static int create_all(struct growth *g)
     TRY(create_stages(g));
     TRY(create_unit(g, "head", "head"));
     if (g->layers)
-        TRY(bb_json_same(g->file->where, "sample_flops", g->layer_flops, g->model->sample_flops));
+        TRY(bb_json_check_total(g->file->where, "sample_flops", g->layer_flops, g->model->sample_flops));
 out:
     return rc;
 }

@@ -68,7 +68,7 @@ static int read_layers(const struct bb_model_file *file, struct bb_model *model)
     totals = json_object_get(file->root, "totals");
     TRY(bb_json_object_at(totals, "parameters", file->where, &parameters));
     json_object_foreach(parameters, layers, value)
-        TRY(bb_json_same(file->where, layers, json_number_value(value), bb_model_parameters(model, atoi(layers))));
+        TRY(bb_json_check_total(file->where, layers, json_number_value(value), bb_model_parameters(model, atoi(layers))));
 out:
     return rc;
 }

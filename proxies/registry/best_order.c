@@ -83,9 +83,9 @@ static int build_quietly(struct bb_step *step, const struct bb_proxy *proxy, con
 {
     int rc;
 
-    bb_err_try(true);
+    bb_err_speculative(true);
     rc = bb_step_build(step, proxy, config);
-    bb_err_try(false);
+    bb_err_speculative(false);
     return rc;
 }
 

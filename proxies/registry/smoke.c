@@ -26,7 +26,7 @@ int bb_smoke_fit(const struct bb_proxy *proxy, const struct bb_proxy_config *bas
 {
     int most = proxy->features & BB_FEATURE_STAGES ? base->ranks : 1, rc = -BB_EUSAGE;
 
-    bb_err_try(true); /* what does not fit is only tried */
+    bb_err_speculative(true); /* what does not fit is only tried */
     for (int stages = 1; stages <= most && rc == -BB_EUSAGE; stages++) {
         if (base->ranks % stages)
             continue;
@@ -35,7 +35,7 @@ int bb_smoke_fit(const struct bb_proxy *proxy, const struct bb_proxy_config *bas
         config->scale_counts = base->scale_counts > 0 ? base->scale_counts : BB_SMOKE_SCALE;
         rc = try_stages(proxy, stages, config, step);
     }
-    bb_err_try(false);
+    bb_err_speculative(false);
     return rc;
 }
 

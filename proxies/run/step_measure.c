@@ -27,9 +27,9 @@ static int stats_of_all(const double *us, size_t n, struct timed_stats *stats)
 {
     int rc;
 
-    TRY(bb_stats_of(us, n, &stats->step));
-    TRY(bb_stats_of(us + n, n, &stats->issue));
-    TRY(bb_stats_of(us + 2 * n, n, &stats->reaction));
+    TRY(bb_stats_compute(us, n, &stats->step));
+    TRY(bb_stats_compute(us + n, n, &stats->issue));
+    TRY(bb_stats_compute(us + 2 * n, n, &stats->reaction));
 out:
     return rc;
 }
@@ -48,7 +48,7 @@ static int run_timed(struct bb_runner *r, const struct series *s, struct bb_prog
         snprintf(name, sizeof(name), "%s %zu", s->name, i);
         bb_progress_show(progress, "%s of %d", name, s->n);
         TRY(bb_runner_step(r, name, s->what, false, &t));
-        bb_progress_did(progress, 1);
+        bb_progress_advance(progress, 1);
         own[i] = t.step_us;
         own[n + i] = t.issue_us;
         own[2 * n + i] = t.reaction_us;
@@ -171,8 +171,8 @@ static int traced_stats(struct bb_world *w, double *us, int n, struct bb_stats *
     int rc;
 
     TRY(bb_world_max(w, us, (size_t)n * 2));
-    TRY(bb_stats_of(us, (size_t)n, step));
-    TRY(bb_stats_of(us + n, (size_t)n, issue));
+    TRY(bb_stats_compute(us, (size_t)n, step));
+    TRY(bb_stats_compute(us + n, (size_t)n, issue));
 out:
     return rc;
 }
@@ -193,7 +193,7 @@ static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_pr
         snprintf(name, sizeof(name), "traced %s %d", s->name, i);
         bb_progress_show(progress, "%s of %d", name, s->n);
         TRY(bb_runner_step(r, name, s->what, true, &t));
-        bb_progress_did(progress, 1);
+        bb_progress_advance(progress, 1);
         TRY(bb_traced_step_read(out->last, r, s->what));
         TRY(bb_rank_breakdown_split(&own, r, out->last));
         TRY(bb_rank_breakdown_add(&own, r, out->last));

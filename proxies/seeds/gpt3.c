@@ -152,7 +152,7 @@ static int check_totals(const struct bb_model_file *file, const struct division 
     TRY(bb_json_read(part, file->where, fields, made));
     TRY(bb_json_object_at(totals, "parameters", file->where, &parameters));
     json_object_foreach(parameters, layers, value) TRY(
-        bb_json_same(file->where, "parameters", json_number_value(value), (double)m->layer_parameters * atoi(layers)));
+        bb_json_check_total(file->where, "parameters", json_number_value(value), (double)m->layer_parameters * atoi(layers)));
 out:
     return rc;
 }

@@ -383,7 +383,7 @@ static int allocate_arrays(struct bb_execution *r)
 
     TRY(BB_NEW(r->ready, tasks));
     TRY(BB_NEW(r->class_of, tasks));
-    TRY(BB_NEW_LINES(c->tasks, tasks));
+    TRY(BB_NEW_ALIGNED(c->tasks, tasks));
     TRY(BB_NEW(c->collectives, r->m->n_collectives));
     TRY(BB_NEW(c->issued_ns, r->m->classes.n));
 out:

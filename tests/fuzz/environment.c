@@ -44,7 +44,7 @@ static void set_variable(char *line)
         return;
     *value++ = '\0';
     HOLDS(*bb_environment_value(line, "set"));
-    (void)bb_environment_told(line);
+    (void)bb_environment_is_recorded(line);
     for (int i = 0; i < N_VARIABLES; i++)
         if (strcmp(line, variables[i]) == 0)
             setenv(line, value, 1);

@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     parse_numbers(text);
     parse_lists(text);
-    (void)bb_nearest(text, words, sizeof words / sizeof *words);
+    (void)bb_nearest_word(text, words, sizeof words / sizeof *words);
     free(text);
     return 0;
 }

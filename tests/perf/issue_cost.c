@@ -313,7 +313,7 @@ static int measure(struct bench *bench, const struct subject *s, enum mode mode,
         TRY(step(bench, s, mode, blocking, &ignored));
     for (int i = 0; i < bench->options.steps; i++)
         TRY(step(bench, s, mode, blocking, &samples[i]));
-    TRY(bb_stats_of(samples, (size_t)bench->options.steps, &stats));
+    TRY(bb_stats_compute(samples, (size_t)bench->options.steps, &stats));
     own = stats.p50 / (double)bench->program.n_ops;
     TRY(bb_world_allgather(&bench->world, &own, all, sizeof(own)));
     *us = 0;
@@ -331,7 +331,7 @@ static int print_ratio(const double *a, const double *b, int n)
 
     for (int i = 0; i < n; i++)
         ratios[i] = a[i] / b[i];
-    TRY(bb_stats_of(ratios, (size_t)n, &stats));
+    TRY(bb_stats_compute(ratios, (size_t)n, &stats));
     printf("  %6.2f (%.2f - %.2f)", stats.p50, stats.min, stats.max);
 out:
     return rc;
@@ -345,7 +345,7 @@ static int print_row(const struct bench *bench, const struct subject *s, bool bl
     printf("%12s %12s %6zu %6zu", s->name, blocking ? "blocking" : "polled", bench->program.n_ops,
            bench->program.n_waits);
     for (int mode = 0; mode < MODES; mode++) {
-        TRY(bb_stats_of(us[mode], (size_t)n, &stats));
+        TRY(bb_stats_compute(us[mode], (size_t)n, &stats));
         printf(" %9.2f", stats.p50);
     }
     TRY(print_ratio(us[RUNNER], us[PLAIN], n));

@@ -215,7 +215,7 @@ static int check_total(const struct bb_model_file *file, struct bb_net *net, con
     by_image = json_object_get(totals, "parameters_by_image");
     snprintf(key, sizeof(key), "%d", net->image);
     given = json_object_get(by_image, key);
-    return given ? bb_json_same(file->where, key, json_number_value(given), net->parameters) : 0;
+    return given ? bb_json_check_total(file->where, key, json_number_value(given), net->parameters) : 0;
 }
 
 int bb_net_load(const char *word, const struct bb_net_asked *asked, struct bb_net *net)

@@ -105,7 +105,7 @@ static int refuse_type(const json_t *config, const char *where, const char *mode
         return bb_err(BB_EUSAGE,
                       "%s: no transformer's config.json, fields are missing: model_type%s; known model_type: %s", where,
                       missing, known);
-    near = bb_nearest(asked, names, n);
+    near = bb_nearest_word(asked, names, n);
     if (near)
         return bb_err(BB_EUSAGE, "%s: unknown architecture '%.64s', did you mean '%s'? (known: %s)", where, asked, near,
                       known);

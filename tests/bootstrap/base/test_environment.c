@@ -31,7 +31,7 @@ static void test_values(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        assert_int_equal(bb_environment_told(rows[i].name), rows[i].told);
+        assert_int_equal(bb_environment_is_recorded(rows[i].name), rows[i].told);
         assert_string_equal(bb_environment_value(rows[i].name, "the value"), rows[i].shown ? "the value" : "set");
     }
 }

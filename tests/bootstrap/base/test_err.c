@@ -60,20 +60,20 @@ static void test_trials(void **state)
 
     (void)state;
     capture_begin(&said);
-    bb_err_try(1);
+    bb_err_speculative(1);
     assert_int_equal(bb_err(BB_EUSAGE, "no such layout"), -2);
     bb_warn("odd");
     assert_int_equal(bb_err(BB_EFAIL, "no memory"), -1);
     assert_int_equal(bb_err(BB_EFAIL, "no memory again"), -1);
-    bb_err_try(0);
+    bb_err_speculative(0);
     assert_int_equal(bb_err(BB_EUSAGE, "none at all"), -2);
-    bb_err_try(1);
+    bb_err_speculative(1);
     assert_int_equal(bb_err(BB_EFAIL, "another trial"), -1);
-    bb_err_try(0);
+    bb_err_speculative(0);
     bb_err_mute(1);
-    bb_err_try(1);
+    bb_err_speculative(1);
     assert_int_equal(bb_err(BB_EFAIL, "of a rank that is mute"), -1);
-    bb_err_try(0);
+    bb_err_speculative(0);
     bb_err_mute(0);
     capture_end(&said);
     assert_string_equal(said.text, "busbar: no memory\n"
@@ -91,7 +91,7 @@ static void test_full_pipe(void **state)
     (void)state;
     assert_int_equal(pipe(ends), 0);
     dup2(ends[1], STDERR_FILENO);
-    bb_err_at_end(BB_EFAIL, "ended by %s", "SIGTERM");
+    bb_err_nonblocking(BB_EFAIL, "ended by %s", "SIGTERM");
     assert_int_equal(read(ends[0], text, sizeof(text) - 1), 25);
     assert_string_equal(text, "busbar: ended by SIGTERM\n");
     fcntl(ends[1], F_SETFL, O_NONBLOCK);
@@ -99,7 +99,7 @@ static void test_full_pipe(void **state)
         ;
     fcntl(ends[1], F_SETFL, 0);
     alarm(5); /* of one that waits for a reader */
-    bb_err_at_end(BB_EFAIL, "ended by SIGTERM");
+    bb_err_nonblocking(BB_EFAIL, "ended by SIGTERM");
     alarm(0);
     dup2(saved, STDERR_FILENO);
     for (int i = 0; i < 3; i++)

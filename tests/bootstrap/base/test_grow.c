@@ -40,7 +40,7 @@ static void a_new_array_begins_a_line(void **state)
     for (int n = 0; n < 200; n += 13) {
         int *array;
 
-        assert_int_equal(BB_NEW_LINES(array, n), 0);
+        assert_int_equal(BB_NEW_ALIGNED(array, n), 0);
         assert_int_equal((uintptr_t)array % 64, 0);
         for (int i = 0; i <= n; i++)
             assert_int_equal(array[i], 0);
@@ -58,7 +58,7 @@ static void too_many_lines_are_refused(void **state)
 
     (void)state;
     capture_begin(&said);
-    rc = BB_NEW_LINES(array, SIZE_MAX / sizeof *array);
+    rc = BB_NEW_ALIGNED(array, SIZE_MAX / sizeof *array);
     text = capture_end(&said);
     free(array);
     assert_int_equal(rc, -BB_EFAIL);

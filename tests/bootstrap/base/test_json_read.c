@@ -50,7 +50,7 @@ static int read_changed(const char *from, const char *to, struct link *link)
     assert_non_null(root);
     rc = bb_json_read(root, "file", fields, link);
     if (rc == 0)
-        rc = bb_json_refuse_unknown(root, "file", fields, "");
+        rc = bb_json_reject_unknown(root, "file", fields, "");
     json_decref(root);
     return rc;
 }

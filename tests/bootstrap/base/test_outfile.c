@@ -172,14 +172,14 @@ static void test_place(void **state)
     (void)state;
     assert_int_equal(bb_outfile_open(&f, path, "the test"), 0);
     fputs("placed", f.out);
-    assert_int_equal(bb_outfile_place(&f), 0);
+    assert_int_equal(bb_outfile_publish(&f), 0);
     assert_string_equal(content(), "placed");
-    assert_true(bb_outfile_stands(&f));
+    assert_true(bb_outfile_is_current(&f));
     fputs(" more", f.out);
-    assert_int_equal(bb_outfile_place(&f), 0); /* it has its name already */
+    assert_int_equal(bb_outfile_publish(&f), 0); /* it has its name already */
     assert_string_equal(content(), "placed more");
     assert_int_equal(write_text(path, "another", 0), 0);
-    assert_false(bb_outfile_stands(&f));
+    assert_false(bb_outfile_is_current(&f));
     assert_int_equal(bb_outfile_close(&f, "the test", -BB_EFAIL), -BB_EFAIL);
     assert_string_equal(content(), "another");
 }

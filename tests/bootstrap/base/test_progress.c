@@ -51,7 +51,7 @@ static void tell_a_quarter(struct bb_progress *p)
     bb_progress_expect(p, 8);
     bb_progress_show(p, "row");
     usleep(1500000);
-    bb_progress_did(p, 2);
+    bb_progress_advance(p, 2);
     usleep(100000);
 }
 
@@ -61,7 +61,7 @@ static void tell_nearly_all(struct bb_progress *p)
     bb_progress_expect(p, 10);
     bb_progress_show(p, "row");
     usleep(1500000);
-    bb_progress_did(p, 9);
+    bb_progress_advance(p, 9);
     usleep(100000);
 }
 

@@ -215,20 +215,20 @@ static void test_nearest(void **state)
     char long_word[300];
 
     (void)state;
-    assert_string_equal(bb_nearest("bf16", types, ROWS(types)), "bfloat16");
-    assert_string_equal(bb_nearest("FP16", types, ROWS(types)), "half");
-    assert_string_equal(bb_nearest("int", types, ROWS(types)), "int32");
-    assert_null(bb_nearest("bf16", words, ROWS(words))); /* a word that is not there is not meant */
+    assert_string_equal(bb_nearest_word("bf16", types, ROWS(types)), "bfloat16");
+    assert_string_equal(bb_nearest_word("FP16", types, ROWS(types)), "half");
+    assert_string_equal(bb_nearest_word("int", types, ROWS(types)), "int32");
+    assert_null(bb_nearest_word("bf16", words, ROWS(words))); /* a word that is not there is not meant */
     for (size_t i = 0; i < ROWS(cases); i++) {
-        const char *near = bb_nearest(cases[i].word, words, ROWS(words));
+        const char *near = bb_nearest_word(cases[i].word, words, ROWS(words));
 
         if (cases[i].near ? !near || strcmp(near, cases[i].near) : near != NULL)
             fail_msg("'%s' is near '%s'", cases[i].word, near ? near : "nothing");
     }
     memset(long_word, 'a', sizeof(long_word) - 1);
     long_word[sizeof(long_word) - 1] = '\0';
-    assert_null(bb_nearest(long_word, words, ROWS(words)));
-    assert_null(bb_nearest("sum", words, 0));
+    assert_null(bb_nearest_word(long_word, words, ROWS(words)));
+    assert_null(bb_nearest_word("sum", words, 0));
 }
 
 static void test_time(void **state)

@@ -85,14 +85,14 @@ static int calibrate_main(int argc, char **argv)
 static int offer_commands(const char *text)
 {
     for (int i = 0; i < N_COMMANDS; i++)
-        bb_opts_candidate(commands[i].name, text, commands[i].help, stdout);
+        bb_opts_print_candidate(commands[i].name, text, commands[i].help, stdout);
     return 0;
 }
 
 static int offer_listings(const char *text)
 {
     for (int i = 0; i < N_LISTINGS; i++)
-        bb_opts_candidate(listings[i].name, text, "", stdout);
+        bb_opts_print_candidate(listings[i].name, text, "", stdout);
     return 0;
 }
 
@@ -109,8 +109,8 @@ static int list_main(int argc, char **argv)
 
     for (int i = 0; i < N_LISTINGS; i++)
         names[i] = listings[i].name;
-    if (bb_opts_completing(argc, argv))
-        return offer_listings(bb_opts_completing(argc, argv));
+    if (bb_opts_completion_prefix(argc, argv))
+        return offer_listings(bb_opts_completion_prefix(argc, argv));
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         printf("Usage: busbar list [WHAT]\n\nWHAT is collectives, dtypes, ops, proxies, models, clusters or columns; "
                "all without it.\n");
@@ -125,14 +125,14 @@ static int list_main(int argc, char **argv)
     for (int i = 0; i < N_LISTINGS; i++)
         if (strcmp(argv[1], names[i]) == 0)
             return print_listing(&listings[i]);
-    return bb_refuse_word("list", argv[1], names, N_LISTINGS);
+    return bb_reject_unknown("list", argv[1], names, N_LISTINGS);
 }
 
 static const char about[] = "What a GPU cluster's interconnect does for deep-learning training.";
 
 static int print_man(FILE *out)
 {
-    bb_opts_begin_man("busbar COMMAND [...]", about, out);
+    bb_opts_print_man_header("busbar COMMAND [...]", about, out);
     fprintf(out, ".SH COMMANDS\n");
     for (int i = 0; i < N_COMMANDS; i++)
         fprintf(out, ".TP\n.B %s\n%s.\n", commands[i].name, commands[i].help);
@@ -165,7 +165,7 @@ static int refuse_command(const char *word)
                           word);
     for (int i = 0; i < N_COMMANDS; i++)
         names[i] = commands[i].name;
-    return bb_refuse_word("command", word, names, N_COMMANDS);
+    return bb_reject_unknown("command", word, names, N_COMMANDS);
 }
 
 static bool asks_version(const char *word)
@@ -203,8 +203,8 @@ static int help_main(int argc, char **argv)
 {
     char flag[] = "--help", *words[3] = {argc > 1 ? argv[1] : NULL, argc > 2 ? argv[2] : flag, flag};
 
-    if (argc == 2 && bb_opts_completing(argc, argv))
-        return offer_commands(bb_opts_completing(argc, argv));
+    if (argc == 2 && bb_opts_completion_prefix(argc, argv))
+        return offer_commands(bb_opts_completion_prefix(argc, argv));
     if (argc > 3)
         return bb_err(BB_EUSAGE, "unexpected word '%s'; expected at most a command and a word of it", argv[3]);
     if (argc > 1 && strcmp(argv[1], "help") != 0 && argv[1][0] != '-')
@@ -257,8 +257,8 @@ int main(int argc, char **argv)
         print_help(stdout);
     } else if (strcmp(argv[1], "--help=man") == 0) {
         rc = print_man(stdout);
-    } else if (argc == 2 && bb_opts_completing(argc, argv)) {
-        rc = offer_commands(bb_opts_completing(argc, argv));
+    } else if (argc == 2 && bb_opts_completion_prefix(argc, argv)) {
+        rc = offer_commands(bb_opts_completion_prefix(argc, argv));
     } else if (asks_version(argv[1])) {
         rc = print_version();
     } else {

@@ -57,7 +57,7 @@ static int check_arguments(int argc, char **argv, double *timeout_s)
 static void complete_modes(const char *text)
 {
     for (size_t i = 0; text && text[0] != '-' && i < sizeof modes / sizeof *modes; i++)
-        bb_opts_candidate(modes[i].name, text, "", stdout);
+        bb_opts_print_candidate(modes[i].name, text, "", stdout);
 }
 
 int bb_bench_main(int argc, char **argv)
@@ -67,7 +67,7 @@ int bb_bench_main(int argc, char **argv)
     int rc;
 
     if (argc == 2)
-        complete_modes(bb_opts_completing(argc, argv));
+        complete_modes(bb_opts_completion_prefix(argc, argv));
     rc = mode ? bb_opts_read(mode->options, NULL, argc - 1, argv + 1) : check_arguments(argc, argv, &timeout_s);
 
     return rc ? rc : bb_gpu_run("bench", mode ? mode->run : "bb_bench_run", timeout_s, argc, argv);

@@ -1,7 +1,7 @@
 /* plan_layouts.c - `plan --best-layout`: the quickest layouts of a step that fit, as text and JSON. */
 #include "proxies/plan_options.h"
 
-#include "bootstrap/cli/head.h"
+#include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
 #include "proxies/layouts/layouts.h"
 
@@ -84,7 +84,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
     if (conditions.jitter > 0)
         TRY(bb_layouts_sample(&search, &conditions, &found));
     if (!bb_results_on_stdout(json, csv)) {
-        bb_head_command(stdout, argc, argv);
+        bb_print_report_header(stdout, argc, argv);
         printf("# the best layouts of %d ranks, predicted for %s (modelled, not measured)\n", config.ranks,
                cluster.name);
         bb_slow_print(&conditions.slow, "# ", stdout);

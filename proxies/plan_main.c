@@ -157,7 +157,7 @@ static int find_proxy(struct bb_plan_options *o, struct bb_positionals *position
         return bb_err(BB_EUSAGE, "unknown proxy or collective '%s', did you mean '%s'?", positionals->word[0], near);
     TRY(take_export_file(o, positionals));
     TRY(configure(o, positionals, proxy));
-    changed = bb_opts_changed(collective, o);
+    changed = bb_opts_find_changed(collective, o);
     if (changed)
         return bb_err(BB_EUSAGE, "%s: --%s is of collectives; leave it out", (*proxy)->name, changed);
 out:

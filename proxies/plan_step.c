@@ -2,7 +2,7 @@
 #include "proxies/plan_options.h"
 
 #include "bootstrap/base/units.h"
-#include "bootstrap/cli/head.h"
+#include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
 #include "proxies/plan/contention.h"
 #include "proxies/plan/plan_export.h"
@@ -29,7 +29,7 @@ struct findings {
 
 static void print_findings(const struct findings *f, bool ops, int argc, char **argv)
 {
-    bb_head_command(stdout, argc, argv);
+    bb_print_report_header(stdout, argc, argv);
     bb_plan_print(&f->plan, f->predicted ? &f->prediction : NULL, ops, stdout);
     if (f->jittered.samples > 0)
         bb_jittered_print(&f->jittered, stdout);

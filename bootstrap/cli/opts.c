@@ -77,7 +77,7 @@ static const char *join_words(const char *const *words, size_t n, char *buf, siz
     return buf;
 }
 
-int bb_refuse_word(const char *kind, const char *word, const char *const *words, size_t n)
+int bb_reject_unknown(const char *kind, const char *word, const char *const *words, size_t n)
 {
     const char *near = bb_nearest_word(word, words, n);
     char list[1024];
@@ -100,7 +100,7 @@ static int set_word(const struct bb_opt *opt, const char *text, const char **fie
             return 0;
         }
     snprintf(kind, sizeof(kind), "word for --%s:", opt->name);
-    return bb_refuse_word(kind, text, words, n);
+    return bb_reject_unknown(kind, text, words, n);
 }
 
 static bool in_range(const struct bb_opt *opt, double value)
@@ -349,7 +349,7 @@ out:
 
 int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_positionals *positional, FILE *out)
 {
-    int rc = bb_opts_form(set, argc, argv, out) ? BB_OPTS_HELP : 0;
+    int rc = bb_opts_generate(set, argc, argv, out) ? BB_OPTS_HELP : 0;
 
     if (rc)
         return rc;
@@ -395,7 +395,7 @@ int bb_opts_check(const struct bb_opts *set, int argc, char **argv)
     return rc == BB_OPTS_HELP ? bb_err(BB_EUSAGE, "--help runs nothing") : rc;
 }
 
-bool bb_opts_is_hidden(const struct bb_opts *set, const struct bb_opt *opt)
+bool bb_opts_is_shadowed(const struct bb_opts *set, const struct bb_opt *opt)
 {
     for (const struct bb_opt_table *t = set->tables; t->opts; t++)
         for (const struct bb_opt *o = t->opts; o->name; o++)
@@ -408,7 +408,7 @@ void bb_opts_each(const struct bb_opts *set, const void *cfg, bb_opt_visit *visi
 {
     for (const struct bb_opt_table *t = set->tables; t->opts; t++)
         for (const struct bb_opt *o = t->opts; o->name; o++)
-            if (!bb_opts_is_hidden(set, o))
+            if (!bb_opts_is_shadowed(set, o))
                 visit(arg, o, (const char *)cfg + t->base + o->offset);
 }
 
@@ -430,7 +430,7 @@ static bool is_default(const struct bb_opt *opt, const void *field)
     return memcmp(&usual, field, field_bytes[opt->kind]) == 0;
 }
 
-const char *bb_opts_changed(const struct bb_opt_table *t, const void *cfg)
+const char *bb_opts_find_changed(const struct bb_opt_table *t, const void *cfg)
 {
     for (const struct bb_opt *o = t->opts; o->name; o++)
         if (!is_default(o, (const char *)cfg + t->base + o->offset))

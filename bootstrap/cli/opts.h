@@ -114,7 +114,7 @@ struct bb_opts {
 /*
  * bb_opts_parse - fill cfg with the defaults, then from argv[1..argc-1]. argv[0] is not read, argv is not changed and
  * must outlive cfg. A word after "--" is never an option; -h and --help are part of every set, and as the last word
- * --help=man and --complete=TEXT (opts_forms.c). Returns 0, -BB_EUSAGE after one line on stderr, or BB_OPTS_HELP (> 0)
+ * --help=man and --complete=TEXT (opts_generate.c). Returns 0, -BB_EUSAGE after one line on stderr, or BB_OPTS_HELP (> 0)
  * after printing the help to `out`. Needs neither MPI nor a GPU, and reads no environment.
  */
 #define BB_OPTS_HELP 1
@@ -131,23 +131,23 @@ int bb_opts_check(const struct bb_opts *set, int argc, char **argv) BB_MUST_CHEC
 void bb_opts_help(const struct bb_opts *set, FILE *out);
 
 /*
- * bb_opts_form - another form of the help, when the last word asks for one. False: it does not.
+ * bb_opts_generate - another form of the help, when the last word asks for one. False: it does not.
  *   --help=man       the manual page
  *   --complete=TEXT  what TEXT may become, "word<tab>what it is" per line: the words before it are not checked, but if
  *                    the last of them is an option that takes a value, TEXT is that. For the completion of shells.
  */
-bool bb_opts_form(const struct bb_opts *set, int argc, char **argv, FILE *out);
+bool bb_opts_generate(const struct bb_opts *set, int argc, char **argv, FILE *out);
 
-/* bb_opts_completing - TEXT of --complete=TEXT where that is the last word, else NULL. */
-const char *bb_opts_completing(int argc, char **argv);
+/* bb_opts_completion_prefix - TEXT of --complete=TEXT where that is the last word, else NULL. */
+const char *bb_opts_completion_prefix(int argc, char **argv);
 
-/* bb_opts_candidate - a line of --complete if the word begins with `text`. */
-void bb_opts_candidate(const char *word, const char *text, const char *help, FILE *out);
+/* bb_opts_print_candidate - a line of --complete if the word begins with `text`. */
+void bb_opts_print_candidate(const char *word, const char *text, const char *help, FILE *out);
 
-/* bb_opts_begin_man - heading, name and synopsis of a page. usage "busbar bench p2p [OPTION...]" is the page of
+/* bb_opts_print_man_header - heading, name and synopsis of a page. usage "busbar bench p2p [OPTION...]" is the page of
  * busbar-bench-p2p. doc: as of struct bb_opts; its first sentence stands beside the name. */
-void bb_opts_begin_man(const char *usage, const char *doc, FILE *out);
-void bb_opts_man_text(const char *text, FILE *out); /* paragraphs; lines that begin with a space stay as they are */
+void bb_opts_print_man_header(const char *usage, const char *doc, FILE *out);
+void bb_opts_print_man_text(const char *text, FILE *out); /* paragraphs; lines that begin with a space stay as they are */
 
 /* bb_opts_describe - "first size: a b c (default 32M)". */
 void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size);
@@ -157,18 +157,18 @@ void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size);
 typedef void bb_opt_visit(void *arg, const struct bb_opt *opt, const void *field);
 void bb_opts_each(const struct bb_opts *set, const void *cfg, bb_opt_visit *visit, void *arg);
 
-/* bb_opts_is_hidden - whether a table before that of this row has an option of its name. */
-bool bb_opts_is_hidden(const struct bb_opts *set, const struct bb_opt *opt);
+/* bb_opts_is_shadowed - whether a table before that of this row has an option of its name. */
+bool bb_opts_is_shadowed(const struct bb_opts *set, const struct bb_opt *opt);
 
-/* bb_opts_changed - the first option of one table whose value is not its default; NULL: none. For commands of which one
+/* bb_opts_find_changed - the first option of one table whose value is not its default; NULL: none. For commands of which one
  * form has no use for a table. */
-const char *bb_opts_changed(const struct bb_opt_table *table, const void *cfg);
+const char *bb_opts_find_changed(const struct bb_opt_table *table, const void *cfg);
 
 /*
- * bb_refuse_word - say that `word` is no known `kind` ("collective"), with the nearest of words[n], or all of them when
+ * bb_reject_unknown - say that `word` is no known `kind` ("collective"), with the nearest of words[n], or all of them when
  * none is near. For positional words. Returns -BB_EUSAGE.
  */
-int bb_refuse_word(const char *kind, const char *word, const char *const *words, size_t n);
+int bb_reject_unknown(const char *kind, const char *word, const char *const *words, size_t n);
 
 /* What every command that runs has. */
 struct bb_common {

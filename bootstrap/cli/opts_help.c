@@ -76,7 +76,7 @@ void bb_opts_help(const struct bb_opts *set, FILE *out)
     for (const struct bb_opt_table *t = set->tables; t->opts; t++) {
         fprintf(out, "\n%s:\n", t->title ? t->title : "Options");
         for (const struct bb_opt *o = t->opts; o->name; o++)
-            if (!bb_opts_is_hidden(set, o))
+            if (!bb_opts_is_shadowed(set, o))
                 print_option(o, out);
     }
     print_option(&help, out);

@@ -52,7 +52,7 @@ int bb_sizes_parse(struct bb_sizes *s, const char *option, const char *text, siz
     return bb_list_each(text, add_size, &p);
 }
 
-size_t bb_sizes_largest(const struct bb_sizes *s)
+size_t bb_sizes_max(const struct bb_sizes *s)
 {
     size_t largest = 0;
 

@@ -19,8 +19,8 @@ struct bb_sizes {
  * Returns 0 or -BB_EUSAGE after one line. */
 int bb_sizes_parse(struct bb_sizes *s, const char *option, const char *text, size_t least) BB_MUST_CHECK;
 
-/* bb_sizes_largest - 0 for an empty list. */
-size_t bb_sizes_largest(const struct bb_sizes *s);
+/* bb_sizes_max - 0 for an empty list. */
+size_t bb_sizes_max(const struct bb_sizes *s);
 
 /* bb_list_each - call fn with each word between commas; empty words too. Stops at the first result that is not 0. A
  * word longer than 63 characters is cut and ends in "...", so that no part of it is taken for the whole. */

@@ -1,7 +1,7 @@
 /* collect_table.c - the gathered rows as text, CSV and JSON (collect.h). */
 #include "bootstrap/base/csv.h"
 #include "bootstrap/base/environment.h"
-#include "bootstrap/cli/head.h"
+#include "bootstrap/cli/report_header.h"
 #include "bootstrap/sweep/collect.h"
 
 #include <stdlib.h>
@@ -210,7 +210,7 @@ static void print_head(const struct bb_gathered *g, FILE *out)
     if (g->not_shown)
         fprintf(out, "# shown: %zu of %zu rows\n", json_array_size(g->rows), json_array_size(g->rows) + g->not_shown);
     if (g->emulated)
-        bb_head_emulated(out, "", "");
+        bb_print_emulated_note(out, "", "");
     if (g->shared_gpu)
         fputs("# several ranks share one GPU: times mean nothing for a machine with one GPU per rank\n", out);
 }

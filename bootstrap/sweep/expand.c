@@ -206,7 +206,7 @@ static int refuse_command(const struct expansion *x, const char *word)
 
     for (size_t i = 0; i < x->plan->n_commands; i++)
         names[i] = x->plan->commands[i].name;
-    return bb_refuse_word("command", word, names, x->plan->n_commands);
+    return bb_reject_unknown("command", word, names, x->plan->n_commands);
 }
 
 /* What the command itself says of its words. */
@@ -522,7 +522,7 @@ static int refuse_axis(const struct expansion *x, const char *what, const char *
     if (n == 0)
         return bb_err(BB_EUSAGE, "%s: %s names '%s', but nothing is varied", x->study->path, what, axis);
     snprintf(kind, sizeof(kind), "axis in %s of %.200s:", what, x->study->path);
-    return bb_refuse_word(kind, axis, names, n);
+    return bb_reject_unknown(kind, axis, names, n);
 }
 
 static int check_value(const struct expansion *x, const char *what, const char *axis, const json_t *wanted)

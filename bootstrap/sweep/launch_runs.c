@@ -29,7 +29,7 @@ static int choose_launcher(struct bb_launch_runs *s, const json_t *launch, const
     for (size_t i = 0; s->with && i < 3; i++)
         if (strcmp(s->with, launchers[i]) == 0)
             return 0;
-    return s->with ? bb_refuse_word("launcher", s->with, launchers, 3) : 0;
+    return s->with ? bb_reject_unknown("launcher", s->with, launchers, 3) : 0;
 }
 
 int bb_launch_runs_init(struct bb_launch_runs *s, const struct bb_study *study, const char *with, const char *hosts,

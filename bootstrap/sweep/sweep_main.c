@@ -6,7 +6,7 @@
 
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/progress.h"
-#include "bootstrap/cli/head.h"
+#include "bootstrap/cli/report_header.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/start/mpirun.h"
 #include "bootstrap/sweep/collect.h"
@@ -424,7 +424,7 @@ static int gather_results(const struct sweep *s)
     if (o->csv)
         TRY(write_form(s, &g, o->csv, NULL, bb_gathered_csv));
     if (!o->quiet && !is_stdout(o->json) && !is_stdout(o->csv)) {
-        bb_head_command(stdout, s->argc, s->argv);
+        bb_print_report_header(stdout, s->argc, s->argv);
         bb_gathered_text(&g, stdout);
     }
     if (g.count[BB_SWEEP_COMPLETE] < s->combinations.n)

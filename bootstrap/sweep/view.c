@@ -133,7 +133,7 @@ static int refuse_column(const json_t *names, const char *option, const char *as
             return 0;
     }
     snprintf(kind, sizeof kind, "column for %s:", option);
-    return bb_refuse_word(kind, asked, words, n);
+    return bb_reject_unknown(kind, asked, words, n);
 }
 
 int bb_view_check(const struct bb_sweep_view *v, const struct bb_study *study, const struct bb_sweep_runs *combinations)

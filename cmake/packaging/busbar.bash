@@ -1,4 +1,4 @@
-# Completion of busbar's words for bash: busbar itself knows them (bootstrap/cli/opts_forms.c).
+# Completion of busbar's words for bash: busbar itself knows them (bootstrap/cli/opts_generate.c).
 _busbar() {
     local IFS=$' \t\n' line=${COMP_LINE:0:COMP_POINT} words current found
     read -ra words <<<"$line"

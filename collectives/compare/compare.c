@@ -2,7 +2,7 @@
 #include "collectives/compare/compare.h"
 
 #include "bootstrap/base/units.h"
-#include "bootstrap/cli/head.h"
+#include "bootstrap/cli/report_header.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/results/table.h"
 #include "collectives/compare/shortfall.h"
@@ -184,7 +184,7 @@ static void print_doubts(FILE *out, const char *name, const struct bb_result_fil
         char of[8];
 
         snprintf(of, sizeof(of), "%s: ", name);
-        bb_head_emulated(out, of, "");
+        bb_print_emulated_note(out, of, "");
     }
     if (json_is_true(json_object_get(t->root, "shared_gpu")))
         fprintf(out, "# %s: several ranks shared a GPU: times mean nothing\n", name);
@@ -565,7 +565,7 @@ static int compare_files(const struct options *o, const char *const paths[2], in
     TRY(bb_results_set(results, "b", json_string(paths[1])));
     TRY(bb_results_set(results, "threshold_percent", bb_json_real(gate.threshold_percent)));
     if (!silent)
-        bb_head_command(stdout, argc, argv);
+        bb_print_report_header(stdout, argc, argv);
     TRY(bb_compare(&side[0], &side[1], &gate, silent ? NULL : stdout, results));
 out:
     rc = bb_results_close(results, rc);

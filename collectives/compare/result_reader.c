@@ -412,7 +412,7 @@ static int split_operation(const char *word, const char **operation, const char 
     for (int k = 0; k < BB_COLL_KIND_COUNT; k++)
         names[k] = bb_colls[k].name;
     if (kind < 0)
-        return bb_refuse_word("operation", name, names, BB_COLL_KIND_COUNT);
+        return bb_reject_unknown("operation", name, names, BB_COLL_KIND_COUNT);
     *operation = bb_colls[kind].name;
     *path = equals + 1;
     return 0;

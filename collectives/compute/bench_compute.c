@@ -2,7 +2,7 @@
  * bench_compute.c - `busbar bench compute`: its three sections, their rows as text and JSON; ranks, devices and memory.
  * One rank without mpirun is enough; with more, all measure at once and the slowest rank's figures are shown.
  */
-#include "bootstrap/cli/head.h"
+#include "bootstrap/cli/report_header.h"
 #include "collectives/compute/compute_measure.h"
 #include "collectives/compute/compute_options.h"
 #include "collectives/session/result_row.h"
@@ -384,13 +384,13 @@ static void print_head(const struct compute *b)
 
     if (!s->out)
         return;
-    bb_head_command(s->out, s->argc, s->argv);
+    bb_print_report_header(s->out, s->argc, s->argv);
     fprintf(s->out, "# %d rank%s: %s, %d SMs%s\n", s->world.size, s->world.size == 1 ? "" : "s (the slowest counts)",
             d->name, d->sm_count, s->shared_gpu ? "; ranks share a GPU: times mean nothing" : "");
     fprintf(s->out, "# time: %d operations back to back between CUDA events, divided by %d; of %d samples the median\n",
             b->options.iterations, b->options.iterations, b->options.repeats);
     if (d->emulated)
-        bb_head_emulated(s->out, "", "");
+        bb_print_emulated_note(s->out, "", "");
 }
 
 /* Emulated GPUs really multiply, on the CPU; whoever only wants the times is told how. */

@@ -46,7 +46,7 @@ static int parse_sections(const struct bb_positionals *positionals, bool wanted[
         while (s < BB_COMPUTE_SECTIONS && strcmp(positionals->word[i], bb_compute_section_names[s]) != 0)
             s++;
         if (s == BB_COMPUTE_SECTIONS)
-            return bb_refuse_word("section of compute", positionals->word[i], bb_compute_section_names, BB_COMPUTE_SECTIONS);
+            return bb_reject_unknown("section of compute", positionals->word[i], bb_compute_section_names, BB_COMPUTE_SECTIONS);
         wanted[s] = true;
     }
     return 0;

@@ -1,5 +1,5 @@
 /* nccl_tests.c - a run under the name of one of nccl-tests' programs: its table and footer. */
-#include "bootstrap/cli/head.h"
+#include "bootstrap/cli/report_header.h"
 #include "collectives/bench_main.h"
 #include "collectives/nccl_tests/nccl_tests_json.h"
 #include "collectives/nccl_tests/nccl_tests_options.h"
@@ -43,7 +43,7 @@ static void print_head(const struct bb_report *r, const struct bb_report_head *h
     if (o->checks == 0)
         fprintf(r->out, "# nothing is checked (-c 0)\n");
     if (r->ctx->device->emulated)
-        bb_head_emulated(r->out, "", "");
+        bb_print_emulated_note(r->out, "", "");
     if (r->shared_gpu)
         fprintf(r->out, "# several ranks share a GPU: times and bandwidths mean nothing\n");
     print_devices(r, h);

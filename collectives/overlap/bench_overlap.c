@@ -5,7 +5,7 @@
  * size, and those that it cannot be told from.
  */
 #include "bootstrap/base/units.h"
-#include "bootstrap/cli/head.h"
+#include "bootstrap/cli/report_header.h"
 #include "collectives/overlap/overlap_measure.h"
 #include "collectives/overlap/overlap_options.h"
 #include "collectives/session/result_row.h"
@@ -134,7 +134,7 @@ static void print_head(const struct overlap *v)
     if (v->session.world.size == 1)
         fprintf(out, "# one rank: NCCL copies memory, there is no communication to hide\n");
     if (v->session.device.emulated)
-        bb_head_emulated(out, "", ", contention as its profile has it");
+        bb_print_emulated_note(out, "", ", contention as its profile has it");
     bb_table_heading(out, fields);
 }
 

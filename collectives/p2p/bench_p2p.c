@@ -6,7 +6,7 @@
  * metric, .., value, median}], slowest_links[{from, to, ..}], bimodal[{metric, .., same_node, links[2], medians[2]}].
  */
 #include "bootstrap/base/units.h"
-#include "bootstrap/cli/head.h"
+#include "bootstrap/cli/report_header.h"
 #include "collectives/p2p/link_outliers.h"
 #include "collectives/p2p/p2p_measure.h"
 #include "collectives/p2p/p2p_options.h"
@@ -241,7 +241,7 @@ static void print_head(const struct p2p *p)
                 "# %d rounds of concurrent pairs, which may share network links (--schedule one: one pair at a time)\n",
                 bb_pair_schedule_rounds(&p->pairing));
     if (p->session.device.emulated)
-        bb_head_emulated(out, "", "");
+        bb_print_emulated_note(out, "", "");
 }
 
 static void print_matrix(const struct p2p *p, const struct matrix *m)

@@ -1,7 +1,7 @@
 /* session.c - see session.h. */
 #include "collectives/session/session.h"
 
-#include "bootstrap/cli/head.h"
+#include "bootstrap/cli/report_header.h"
 #include "bootstrap/start/deadline.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/watchdog/watchdog.h"
@@ -234,7 +234,7 @@ void bb_session_print_head(const struct bb_session *s)
 
     if (!s->out)
         return;
-    bb_head_command(s->out, s->argc, s->argv);
+    bb_print_report_header(s->out, s->argc, s->argv);
     fprintf(s->out, "# %d rank%s on %d node%s: %s\n", s->world.size, s->world.size == 1 ? "" : "s", s->world.nodes,
             s->world.nodes == 1 ? "" : "s", s->device.name);
     fprintf(s->out, "# NCCL %s (built with %s), CUDA runtime %d.%d, driver %d.%d\n",

@@ -129,7 +129,7 @@ static int add_collective(struct bb_sweep *s, const char *word)
     for (int i = 0; i < BB_COLL_KIND_COUNT; i++)
         words[i] = bb_colls[i].name;
     words[BB_COLL_KIND_COUNT] = "all";
-    return bb_refuse_word("collective", word, words, BB_COLL_KIND_COUNT + 1);
+    return bb_reject_unknown("collective", word, words, BB_COLL_KIND_COUNT + 1);
 }
 
 static int add_collectives(struct bb_sweep *s, const struct bb_positionals *positionals)

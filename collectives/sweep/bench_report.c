@@ -5,7 +5,7 @@
 #include "collectives/sweep/bench_report.h"
 
 #include "bootstrap/base/units.h"
-#include "bootstrap/cli/head.h"
+#include "bootstrap/cli/report_header.h"
 #include "collectives/measure/timing.h"
 #include "collectives/session/result_row.h"
 #include "collectives/sweep/algorithm_ranking.h"
@@ -286,7 +286,7 @@ static void print_versions(FILE *out, const struct bb_session *s)
 {
     char header[BB_NCCL_VERSION_TEXT], runtime[BB_NCCL_VERSION_TEXT];
 
-    bb_head_command(out, s->argc, s->argv);
+    bb_print_report_header(out, s->argc, s->argv);
     fprintf(out, "# NCCL header %s library %s  CUDA runtime %d.%d driver %d.%d\n",
             bb_nccl_version_text(s->nccl_header, header), bb_nccl_version_text(s->nccl_runtime, runtime),
             s->cuda_runtime / 1000, s->cuda_runtime % 1000 / 10, s->cuda_driver / 1000, s->cuda_driver % 1000 / 10);
@@ -392,7 +392,7 @@ static void print_method(const struct bb_report *r, const struct bb_bench_option
     else
         fprintf(out, "# nothing is checked (-c 0)\n");
     if (r->ctx->device->emulated)
-        bb_head_emulated(out, "", "");
+        bb_print_emulated_note(out, "", "");
     if (r->shared_gpu)
         fprintf(out, "# several ranks share a GPU: times and bandwidths mean nothing\n");
     if (o->sampling.sweep_algorithms)

@@ -22,7 +22,7 @@ static size_t next_size(const struct bb_sweep *s, size_t bytes)
 
 size_t bb_sweep_largest(const struct bb_sweep *s)
 {
-    return s->sizes.n > 0 ? bb_sizes_largest(&s->sizes) : s->max_bytes;
+    return s->sizes.n > 0 ? bb_sizes_max(&s->sizes) : s->max_bytes;
 }
 
 static int run_size(struct bb_case *c, size_t bytes, bb_sweep_fn *fn, void *arg)

@@ -2,7 +2,7 @@
 #include "proxies/bench_plan/bench_plan.h"
 
 #include "bootstrap/base/grow.h"
-#include "bootstrap/cli/head.h"
+#include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
 #include "collectives/sweep/case_fields.h"
 #include "proxies/bench_plan/case_time.h"
@@ -222,7 +222,7 @@ static void print_head(const struct bb_bench_plan *p, FILE *out)
 {
     int nodes = count_nodes(p);
 
-    bb_head_command(out, p->argc, p->argv);
+    bb_print_report_header(out, p->argc, p->argv);
     fprintf(out, "# predicted for %s (modelled, not measured): %d rank%s on %d node%s\n", p->cluster->name, p->ranks,
             p->ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s");
     fprintf(out, "# time: of one operation to which all ranks come at once. 1 GB/s = 1e9 bytes/s\n");

@@ -135,8 +135,8 @@ static int check_options(const struct options *o, const struct bb_positionals *p
                       "--measure");
     if (o->measure && o->run.ranks == 0)
         return bb_err(BB_EUSAGE, "--measure needs --ranks N, one for each GPU; nearest: --ranks 8");
-    if (!o->measure && bb_opts_changed(&tables[1], o))
-        return bb_err(BB_EUSAGE, "--%s is of --measure; leave it out", bb_opts_changed(&tables[1], o));
+    if (!o->measure && bb_opts_find_changed(&tables[1], o))
+        return bb_err(BB_EUSAGE, "--%s is of --measure; leave it out", bb_opts_find_changed(&tables[1], o));
     if (!o->output)
         return bb_err(BB_EUSAGE, "calibrate needs -o FILE, the profile that it writes; nearest: -o mine.json");
     if (!end || strcmp(end, ".json") != 0)

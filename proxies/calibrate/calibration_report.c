@@ -2,7 +2,7 @@
 #include "proxies/calibrate/calibration_report.h"
 
 #include "bootstrap/base/units.h"
-#include "bootstrap/cli/head.h"
+#include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/results/table.h"
 
@@ -105,7 +105,7 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_evidence *e = r->evidence;
 
-    bb_head_command(out, r->argc, r->argv);
+    bb_print_report_header(out, r->argc, r->argv);
     fprintf(out, "# %s: %zu rows of %zu file%s\n", e->files[0].device, e->n_rows, e->n_files,
             e->n_files == 1 ? "" : "s");
     for (size_t f = 0; f < e->n_files; f++)
@@ -114,7 +114,7 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
                 e->files[f].nodes == 1 ? "" : "s", e->files[f].n_rows, e->files[f].n_useless);
     fprintf(out, "# starts from %s%s\n", r->base->name, r->by_device ? ", which has this GPU" : "");
     if (e->files[0].emulated)
-        bb_head_emulated(out, "", "");
+        bb_print_emulated_note(out, "", "");
 }
 
 static void print_outlier(const struct bb_calibration_report *r, const struct bb_calibration_row *o, FILE *out)

@@ -172,7 +172,7 @@ static int read_variant(const json_t *row, const char *word, struct bb_nccl_vari
     while (bb_nccl_algorithms[place] && strcmp(bb_nccl_algorithms[place], algorithm) != 0)
         place++;
     if (!bb_nccl_algorithms[place])
-        return bb_refuse_word("nccl.algorithm", algorithm, bb_nccl_algorithms, BB_NCCL_ALGORITHMS);
+        return bb_reject_unknown("nccl.algorithm", algorithm, bb_nccl_algorithms, BB_NCCL_ALGORITHMS);
     variant->algorithm = (enum bb_nccl_algorithm)place;
     snprintf(variant->protocol, sizeof(variant->protocol), "%s", protocol);
     TRY(bb_json_reject_unknown(row, word, variant_fields, ""));

@@ -62,7 +62,7 @@ static int refuse_name(const char *kind, const char *word)
     size_t n = bb_profile_names(kind, words, MOST_NAMES);
 
     snprintf(singular, sizeof(singular), "%.*s", (int)strlen(kind) - 1, kind);
-    return bb_refuse_word(singular, word, words, n);
+    return bb_reject_unknown(singular, word, words, n);
 }
 
 static bool is_folder(const char *path)

@@ -51,7 +51,7 @@ const struct bb_proxy *bb_proxy_find(const char *name)
             return bb_proxies[i];
         names[i] = bb_proxies[i]->name;
     }
-    bb_refuse_word("proxy", name, names, (size_t)bb_n_proxies);
+    bb_reject_unknown("proxy", name, names, (size_t)bb_n_proxies);
     return NULL;
 }
 

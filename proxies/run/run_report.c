@@ -2,7 +2,7 @@
 #include "proxies/run/run_report.h"
 
 #include "bootstrap/base/units.h"
-#include "bootstrap/cli/head.h"
+#include "bootstrap/cli/report_header.h"
 
 #include <math.h>
 #include <string.h>
@@ -129,7 +129,7 @@ static void print_machine(const struct bb_run_report *r, FILE *out)
             bb_nccl_version_text(r->session->nccl_runtime, nccl));
     bb_session_print_buffers(r->session, out);
     if (r->session->devices[0].emulated)
-        bb_head_emulated(out, "", " (host issue: this machine's)");
+        bb_print_emulated_note(out, "", " (host issue: this machine's)");
     if (r->session->shared_gpu)
         fprintf(out, "# several ranks share one GPU: times mean nothing for a machine with one GPU per rank\n");
 }
@@ -361,7 +361,7 @@ static void print_overlap(const struct bb_run_report *r, FILE *out)
 
 void bb_run_report_head(const struct bb_run_report *r, FILE *out)
 {
-    bb_head_command(out, r->argc, r->argv);
+    bb_print_report_header(out, r->argc, r->argv);
     print_machine(r, out);
     fprintf(out, "# every proxy in its smallest form for these ranks, counts scaled; step: median of %d",
             r->plan->steps);
@@ -397,7 +397,7 @@ void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *
 
 void bb_run_report_begin(const struct bb_run_report *r, FILE *out)
 {
-    bb_head_command(out, r->argc, r->argv);
+    bb_print_report_header(out, r->argc, r->argv);
     print_machine(r, out);
     print_job(r, out);
     fflush(out);

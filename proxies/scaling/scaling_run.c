@@ -1,7 +1,7 @@
 /* scaling_run.c - see scaling_run.h. */
 #include "proxies/scaling/scaling_run.h"
 
-#include "bootstrap/cli/head.h"
+#include "bootstrap/cli/report_header.h"
 #include "proxies/plan/plan.h"
 #include "proxies/registry/registry.h"
 
@@ -148,7 +148,7 @@ int bb_scaling_rounds(struct bb_scaling_run *run, struct bb_runner *r)
         return 0;
     bb_progress_clear(&run->session->progress);
     if (out && run->session->device.emulated)
-        bb_head_emulated(out, "", "");
+        bb_print_emulated_note(out, "", "");
     for (int i = 0; i < s->rounds && rc == 0; i++) {
         char name[64];
 

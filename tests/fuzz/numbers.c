@@ -27,7 +27,7 @@ static void parse_lists(const char *text)
     struct bb_split split;
 
     if (bb_sizes_parse(&sizes, "--sizes", text, 1) == 0)
-        HOLDS(sizes.n <= BB_SIZES_MAX && bb_sizes_largest(&sizes) <= BB_SIZE_LARGEST);
+        HOLDS(sizes.n <= BB_SIZES_MAX && bb_sizes_max(&sizes) <= BB_SIZE_LARGEST);
     (void)bb_busbw_thresholds_parse(&busbw_thresholds, text);
     if (bb_split_parse(&split, text) == 0)
         for (int rank = 0; rank < 5000; rank += 999)

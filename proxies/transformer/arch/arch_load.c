@@ -220,7 +220,7 @@ static int check_activation(const json_t *config, const char *where)
             found = strcmp(json_string_value(value), known[i]) == 0;
         snprintf(kind, sizeof(kind), "activation (%s)", keys[k]);
         if (!found)
-            return bb_refuse_word(kind, json_string_value(value), known, n);
+            return bb_reject_unknown(kind, json_string_value(value), known, n);
     }
     return 0;
 }
@@ -264,7 +264,7 @@ static int read_feed_forward(const json_t *config, const char *where, struct bb_
             arch->gated = strncmp(word, "gated-", 6) == 0;
             return 0;
         }
-    return bb_refuse_word("perceptron (feed_forward_proj)", word, known, n);
+    return bb_reject_unknown("perceptron (feed_forward_proj)", word, known, n);
 }
 
 /* Qwen's list of layers without experts: those that we know are the first ones, as DeepSeek has them. */
@@ -574,7 +574,7 @@ static int refuse_family(const char *where, const json_t *root)
         json_decref(other);
     }
     snprintf(kind, sizeof(kind), "transformer (it is of family '%.32s')", family ? family : "?");
-    return bb_refuse_word(kind, where, ours, n_ours);
+    return bb_reject_unknown(kind, where, ours, n_ours);
 }
 
 int bb_arch_read(const json_t *root, const char *where, struct bb_arch *arch)

@@ -179,7 +179,7 @@ static void test_refuse_word(void **state)
 
     (void)state;
     capture_begin(&said);
-    assert_int_equal(bb_refuse_word("proxy", "gpt", (const char *const[]){"gpt2_large", "bert_large"}, 2), -BB_EUSAGE);
+    assert_int_equal(bb_reject_unknown("proxy", "gpt", (const char *const[]){"gpt2_large", "bert_large"}, 2), -BB_EUSAGE);
     assert_non_null(
         strstr(capture_end(&said), "unknown proxy 'gpt', did you mean 'gpt2_large'? (one of: gpt2_large bert_large)"));
 }
@@ -196,7 +196,7 @@ static void test_refuse_word_among_long_ones(void **state)
     memset(longest, 'w', sizeof(longest) - 1);
     longest[sizeof(longest) - 1] = '\0';
     capture_begin(&said);
-    assert_int_equal(bb_refuse_word("proxy", "gpt", words, 4), -BB_EUSAGE);
+    assert_int_equal(bb_reject_unknown("proxy", "gpt", words, 4), -BB_EUSAGE);
     line = capture_end(&said);
     assert_non_null(strstr(line, "unknown proxy 'gpt', expected one of: www"));
     assert_null(strstr(line, "last"));
@@ -317,15 +317,15 @@ static void test_changed(void **state)
         const char *changed;
 
         assert_int_equal(parse(rows[i].line, &cfg, &words), 0);
-        changed = bb_opts_changed(&tables[0], &cfg);
+        changed = bb_opts_find_changed(&tables[0], &cfg);
         if (rows[i].changed)
             assert_string_equal(changed, rows[i].changed);
         else
             assert_null(changed);
     }
-    assert_string_equal(bb_opts_changed(&tables[1], &cfg) ? "common" : "none", "none");
+    assert_string_equal(bb_opts_find_changed(&tables[1], &cfg) ? "common" : "none", "none");
     assert_int_equal(parse("--timeout|7", &cfg, &words), 0);
-    assert_string_equal(bb_opts_changed(&tables[1], &cfg), "timeout");
+    assert_string_equal(bb_opts_find_changed(&tables[1], &cfg), "timeout");
 }
 
 /* Paragraphs are filled, lines that begin with a space are not; what groff would take for its own is not there. */
@@ -336,7 +336,7 @@ static void test_man_text(void **state)
 
     (void)state;
     assert_non_null(out);
-    bb_opts_man_text("Times --iters\nof them.\n  a -b\n\n.dot", out);
+    bb_opts_print_man_text("Times --iters\nof them.\n  a -b\n\n.dot", out);
     assert_int_equal(fclose(out), 0);
     assert_string_equal(text, "Times \\-\\-iters\nof them.\n.nf\n  a \\-b\n.fi\n.PP\n\\&.dot\n");
 }

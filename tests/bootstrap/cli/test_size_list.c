@@ -23,10 +23,10 @@ static void sizes_in_their_order(void **state)
         assert_int_equal(bb_sizes_parse(&s, "--sizes", rows[i].text, rows[i].least), 0);
         assert_int_equal(s.n, rows[i].n);
         assert_memory_equal(s.bytes, rows[i].bytes, sizeof(size_t) * (size_t)s.n);
-        assert_true(bb_sizes_largest(&s) == rows[i].largest);
+        assert_true(bb_sizes_max(&s) == rows[i].largest);
     }
     s.n = 0;
-    assert_true(bb_sizes_largest(&s) == 0);
+    assert_true(bb_sizes_max(&s) == 0);
 }
 
 /* One line, with the word, the option and what is expected. */

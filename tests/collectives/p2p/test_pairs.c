@@ -67,7 +67,7 @@ static void lists_of_sizes(void **state)
     assert_int_equal(s.n, 3);
     assert_int_equal(s.bytes[0], 1536);
     assert_int_equal(s.bytes[1], 8);
-    assert_int_equal(bb_sizes_largest(&s), 1 << 20);
+    assert_int_equal(bb_sizes_max(&s), 1 << 20);
     for (size_t i = 0; i < ROWS(bad); i++)
         assert_int_equal(bb_sizes_parse(&s, "--sizes", bad[i], 1), -BB_EUSAGE);
     assert_int_equal(bb_sizes_parse(&s, "--sizes", "0", 0), 0);

@@ -1,7 +1,7 @@
-/* head.c - see head.h. */
-#include "bootstrap/cli/head.h"
+/* report_header.c - see report_header.h. */
+#include "bootstrap/cli/report_header.h"
 
-void bb_head_command(FILE *out, int argc, char **argv)
+void bb_print_report_header(FILE *out, int argc, char **argv)
 {
     fputs("# busbar " BUSBAR_VERSION "  busbar", out);
     for (int i = 0; i < argc; i++)
@@ -9,7 +9,7 @@ void bb_head_command(FILE *out, int argc, char **argv)
     fputc('\n', out);
 }
 
-void bb_head_emulated(FILE *out, const char *of, const char *but)
+void bb_print_emulated_note(FILE *out, const char *of, const char *but)
 {
     fprintf(out, "# %semulated GPUs: all times come from a model%s, none is a measurement of hardware\n", of, but);
 }

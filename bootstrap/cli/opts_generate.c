@@ -1,4 +1,4 @@
-/* opts_forms.c - the help of an option table for other readers: manual pages, and shells that complete a word. */
+/* opts_generate.c - the help of an option table for other readers: manual pages, and shells that complete a word. */
 #include "bootstrap/cli/opts.h"
 
 #include <ctype.h>
@@ -11,14 +11,14 @@ static bool begins_with(const char *text, const char *start)
 
 /* ---- the completion of shells ---- */
 
-const char *bb_opts_completing(int argc, char **argv)
+const char *bb_opts_completion_prefix(int argc, char **argv)
 {
     static const char asked[] = "--complete=";
 
     return argc > 1 && begins_with(argv[argc - 1], asked) ? argv[argc - 1] + strlen(asked) : NULL;
 }
 
-void bb_opts_candidate(const char *word, const char *text, const char *help, FILE *out)
+void bb_opts_print_candidate(const char *word, const char *text, const char *help, FILE *out)
 {
     if (begins_with(word, text))
         fprintf(out, "%s\t%s\n", word, help ? help : "");
@@ -56,7 +56,7 @@ static void complete_value(const struct bb_opt *opt, const char *before, const c
         if (!begins_with(word, text))
             continue;
         snprintf(candidate, sizeof(candidate), "%s%s", before, word);
-        bb_opts_candidate(candidate, before, "", out);
+        bb_opts_print_candidate(candidate, before, "", out);
     }
 }
 
@@ -67,10 +67,10 @@ static void complete_name(const struct bb_opts *set, const char *text, FILE *out
     for (const struct bb_opt_table *t = set->tables; t->opts; t++)
         for (const struct bb_opt *o = t->opts; o->name; o++) {
             snprintf(name, sizeof(name), "--%s%s", o->name, o->kind == BB_OPT_FLAG ? "" : "=");
-            if (!bb_opts_is_hidden(set, o))
-                bb_opts_candidate(name, text, o->help, out);
+            if (!bb_opts_is_shadowed(set, o))
+                bb_opts_print_candidate(name, text, o->help, out);
         }
-    bb_opts_candidate("--help", text, "the options of a command", out);
+    bb_opts_print_candidate("--help", text, "the options of a command", out);
 }
 
 static void complete_word(const struct bb_opts *set, const char *before, const char *text, FILE *out)
@@ -90,7 +90,7 @@ static void complete_word(const struct bb_opts *set, const char *before, const c
         complete_name(set, text, out);
     } else {
         for (size_t i = 0; set->choice_at && (word = set->choice_at(i)); i++)
-            bb_opts_candidate(word, text, "", out);
+            bb_opts_print_candidate(word, text, "", out);
     }
 }
 
@@ -111,7 +111,7 @@ static void print_roff(const char *text, size_t length, FILE *out)
     }
 }
 
-void bb_opts_man_text(const char *text, FILE *out)
+void bb_opts_print_man_text(const char *text, FILE *out)
 {
     bool kept = false; /* lines as they are */
 
@@ -155,7 +155,7 @@ static size_t first_sentence(const char *doc)
     return stop ? (size_t)(stop - doc) : strlen(doc);
 }
 
-void bb_opts_begin_man(const char *usage, const char *doc, FILE *out)
+void bb_opts_print_man_header(const char *usage, const char *doc, FILE *out)
 {
     const size_t length = names_in(usage);
     char name[64];
@@ -170,9 +170,9 @@ void bb_opts_begin_man(const char *usage, const char *doc, FILE *out)
     fputs("\n.SH SYNOPSIS\n.B ", out);
     print_roff(usage, length, out);
     fputc('\n', out);
-    bb_opts_man_text(usage + length + (usage[length] == ' '), out);
+    bb_opts_print_man_text(usage + length + (usage[length] == ' '), out);
     fputs(".SH DESCRIPTION\n", out);
-    bb_opts_man_text(doc, out);
+    bb_opts_print_man_text(doc, out);
 }
 
 static void print_man_option(const struct bb_opt *opt, FILE *out)
@@ -194,24 +194,24 @@ static void print_man_option(const struct bb_opt *opt, FILE *out)
 
 static void print_man(const struct bb_opts *set, FILE *out)
 {
-    bb_opts_begin_man(set->usage, set->doc ? set->doc : "", out);
+    bb_opts_print_man_header(set->usage, set->doc ? set->doc : "", out);
     fputs(".SH OPTIONS\n", out);
     for (const struct bb_opt_table *t = set->tables; t->opts; t++) {
         fprintf(out, ".SS %s\n", t->title ? t->title : "Options");
         for (const struct bb_opt *o = t->opts; o->name; o++)
-            if (!bb_opts_is_hidden(set, o))
+            if (!bb_opts_is_shadowed(set, o))
                 print_man_option(o, out);
     }
     if (set->after) {
         fputs(".SH NOTES\n", out);
-        bb_opts_man_text(set->after, out);
+        bb_opts_print_man_text(set->after, out);
     }
     fputs(".SH SEE ALSO\n.BR busbar (1)\n", out);
 }
 
-bool bb_opts_form(const struct bb_opts *set, int argc, char **argv, FILE *out)
+bool bb_opts_generate(const struct bb_opts *set, int argc, char **argv, FILE *out)
 {
-    const char *text = bb_opts_completing(argc, argv);
+    const char *text = bb_opts_completion_prefix(argc, argv);
 
     if (text)
         complete_word(set, argc > 2 ? argv[argc - 2] : "", text, out);

@@ -88,7 +88,7 @@ out:
 
 /* ---- the command ---- */
 
-static int take_node_size(const struct options *o, struct bb_evidence *e)
+static int take_node_size(const struct options *o, struct bb_measurements *e)
 {
     e->gpus_per_node = o->gpus_per_node;
     for (size_t f = 0; f < e->n_files && o->gpus_per_node > 0; f++)
@@ -98,7 +98,7 @@ static int take_node_size(const struct options *o, struct bb_evidence *e)
     return 0;
 }
 
-static int calibrate_files(const struct options *o, const struct bb_evidence *e, int argc, char **argv)
+static int calibrate_files(const struct options *o, const struct bb_measurements *e, int argc, char **argv)
 {
     struct bb_calibration_report report = {
         .evidence = e, .profile = o->output, .by_device = !o->from, .argc = argc, .argv = argv};
@@ -167,7 +167,7 @@ out:
 
 int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv))
 {
-    struct bb_evidence evidence = {0};
+    struct bb_measurements evidence = {0};
     struct bb_measured_files measured = {0};
     struct options options;
     struct bb_positionals words;
@@ -177,11 +177,11 @@ int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv)
         return rc;
     TRY(check_options(&options, &words));
     TRY(find_files(&options, &words, sweep, &measured));
-    TRY(bb_evidence_read(&evidence, words.word, (size_t)words.n));
+    TRY(bb_measurements_read(&evidence, words.word, (size_t)words.n));
     TRY(take_node_size(&options, &evidence));
     TRY(calibrate_files(&options, &evidence, argc, argv));
 out:
-    bb_evidence_release(&evidence);
+    bb_measurements_release(&evidence);
     bb_measured_files_release(&measured);
     return rc;
 }

@@ -37,7 +37,7 @@ static void add_sources(const struct bb_calibration_report *r, FILE *out)
     }
 }
 
-static void add_files(const struct bb_evidence *e, FILE *out)
+static void add_files(const struct bb_measurements *e, FILE *out)
 {
     for (size_t f = 0; f < e->n_files; f++)
         fprintf(out, "%s: %s, %s, NCCL %s. ", e->files[f].path, e->files[f].what,
@@ -82,7 +82,7 @@ static int set_figures(const struct bb_calibration *c, json_t *root)
     int failed = 0;
 
     for (int f = 0; f < c->n_figures; f++) {
-        const struct bb_calibration_figure *figure = &c->figures[f];
+        const struct bb_calibration_parameter *figure = &c->figures[f];
         json_t *number;
 
         if (figure->fit < 0)
@@ -108,7 +108,7 @@ static json_t *name_of(const char *path)
 
 json_t *bb_calibration_profile(const struct bb_calibration_report *r)
 {
-    const struct bb_evidence_file *first = &r->evidence->files[0];
+    const struct bb_measurement_file *first = &r->evidence->files[0];
     json_t *root = json_deep_copy(r->base_root);
     int failed = root ? 0 : -1;
 

@@ -2,9 +2,9 @@
 #include "proxies/calibrate/calibration.h"
 
 #include "bootstrap/base/grow.h"
-#include "proxies/calibrate/counted.h"
-#include "proxies/calibrate/figures.h"
-#include "proxies/calibrate/hold_back.h"
+#include "proxies/calibrate/integer_parameters.h"
+#include "proxies/calibrate/parameters.h"
+#include "proxies/calibrate/hold_out.h"
 #include "proxies/calibrate/robust_fit.h"
 #include "proxies/calibrate/row_time.h"
 
@@ -20,7 +20,7 @@
 /* Rows of one fit, and how the machine's figures are the fit's parameters. */
 struct model {
     struct bb_calibration *c;
-    const struct bb_evidence *evidence;
+    const struct bb_measurements *evidence;
     size_t *rows; /* [n] of the evidence */
     double *measured;
     size_t n;
@@ -32,14 +32,14 @@ static double predict_row(void *arg, const double *values, size_t i)
 {
     struct model *m = arg;
     struct bb_cluster *cluster = &m->c->cluster;
-    const struct bb_evidence_row *row = &m->evidence->rows[m->rows[i]];
+    const struct bb_measurement *row = &m->evidence->rows[m->rows[i]];
 
     for (int f = 0; f < m->n_figures; f++)
-        bb_figure_set(cluster, &m->c->figures[m->figures[f]], values[f]);
+        bb_parameter_set(cluster, &m->c->figures[m->figures[f]], values[f]);
     return m->variant >= 0 ? bb_row_time_by_us(cluster, m->variant, row) : bb_row_time_us(cluster, row);
 }
 
-static struct bb_fit_parameter parameter_of(const struct bb_calibration_figure *figure)
+static struct bb_fit_parameter parameter_of(const struct bb_calibration_parameter *figure)
 {
     if (figure->is_rate)
         return (struct bb_fit_parameter){
@@ -66,15 +66,15 @@ out:
 static void keep_figures(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
 {
     for (int f = 0; f < m->n_figures; f++) {
-        struct bb_calibration_figure *figure = &c->figures[m->figures[f]];
+        struct bb_calibration_parameter *figure = &c->figures[m->figures[f]];
         const struct bb_fit_parameter *p = &fit->parameters[f];
 
         if (p->told) {
-            figure->value = bb_figure_round(figure, figure->is_rate ? 1 / p->value : p->value);
+            figure->value = bb_parameter_round(figure, figure->is_rate ? 1 / p->value : p->value);
             figure->fit = c->n_fits;
             figure->together = p->together;
         }
-        bb_figure_set(&c->cluster, figure, figure->is_rate ? 1 / figure->value : figure->value);
+        bb_parameter_set(&c->cluster, figure, figure->is_rate ? 1 / figure->value : figure->value);
     }
 }
 
@@ -114,70 +114,70 @@ out:
 
 enum law { ANY_LAW, SIMPLE_LAW, NCCL_VARIANTS, SHARING };
 
-static bool is_kernel(const struct bb_evidence_row *r)
+static bool is_kernel(const struct bb_measurement *r)
 {
-    return r->kind == BB_EVIDENCE_KERNEL || r->kind == BB_EVIDENCE_TIMED;
+    return r->kind == BB_MEASURED_KERNEL || r->kind == BB_MEASURED_TIMED_KERNEL;
 }
 
-static bool is_launch(const struct bb_evidence_row *r)
+static bool is_launch(const struct bb_measurement *r)
 {
-    return r->kind == BB_EVIDENCE_NCCL_LAUNCH;
+    return r->kind == BB_MEASURED_NCCL_LAUNCH;
 }
 
-static bool is_own_choice(const struct bb_evidence_row *r)
+static bool is_own_choice(const struct bb_measurement *r)
 {
-    return r->kind == BB_EVIDENCE_COLLECTIVE && !r->forced;
+    return r->kind == BB_MEASURED_COLLECTIVE && !r->forced;
 }
 
-static bool is_pairs(const struct bb_evidence_row *r)
+static bool is_pairs(const struct bb_measurement *r)
 {
-    return r->kind == BB_EVIDENCE_COLLECTIVE && !(bb_colls[r->call.kind].flags & BB_COLL_ESTIMATED);
+    return r->kind == BB_MEASURED_COLLECTIVE && !(bb_colls[r->call.kind].flags & BB_COLL_ESTIMATED);
 }
 
-static bool is_message(const struct bb_evidence_row *r)
+static bool is_message(const struct bb_measurement *r)
 {
-    return r->kind == BB_EVIDENCE_MESSAGE;
+    return r->kind == BB_MEASURED_MESSAGE;
 }
 
-static bool is_local(const struct bb_evidence_row *r)
+static bool is_local(const struct bb_measurement *r)
 {
     return is_message(r) ? r->same_node : r->call.nodes == 1;
 }
 
-static bool is_local_collective(const struct bb_evidence_row *r)
+static bool is_local_collective(const struct bb_measurement *r)
 {
     return is_own_choice(r) && is_local(r);
 }
 
-static bool is_remote_collective(const struct bb_evidence_row *r)
+static bool is_remote_collective(const struct bb_measurement *r)
 {
     return is_own_choice(r) && !is_local(r);
 }
 
-static bool is_local_message(const struct bb_evidence_row *r)
+static bool is_local_message(const struct bb_measurement *r)
 {
     return is_message(r) && is_local(r);
 }
 
-static bool is_remote_message(const struct bb_evidence_row *r)
+static bool is_remote_message(const struct bb_measurement *r)
 {
     return is_message(r) && !is_local(r);
 }
 
 /* What NCCL makes of sends and receives goes by the law of messages. */
-static bool is_local_exchange(const struct bb_evidence_row *r)
+static bool is_local_exchange(const struct bb_measurement *r)
 {
     return (is_message(r) || is_pairs(r)) && is_local(r);
 }
 
-static bool is_remote_exchange(const struct bb_evidence_row *r)
+static bool is_remote_exchange(const struct bb_measurement *r)
 {
     return (is_message(r) || is_pairs(r)) && !is_local(r);
 }
 
-static bool is_beside(const struct bb_evidence_row *r)
+static bool is_beside(const struct bb_measurement *r)
 {
-    return r->kind == BB_EVIDENCE_BESIDE;
+    return r->kind == BB_MEASURED_OVERLAP;
 }
 
 /* In this order: later fits take what earlier ones found. A figure that was told is not fitted again: the rows of a
@@ -185,7 +185,7 @@ static bool is_beside(const struct bb_evidence_row *r)
 static const struct {
     const char *name;
     enum law law;
-    bool (*takes)(const struct bb_evidence_row *row);
+    bool (*takes)(const struct bb_measurement *row);
     const char *keys[10];
 } rows_of_figures[] = {
     {"kernels",
@@ -217,7 +217,7 @@ out:
 
 static void add_figure(struct model *m, const char *key)
 {
-    int f = bb_figure_find(m->c->figures, m->c->n_figures, key);
+    int f = bb_parameter_find(m->c->figures, m->c->n_figures, key);
 
     if (f >= 0 && m->c->figures[f].fit < 0 && m->c->figures[f].fits)
         m->figures[m->n_figures++] = f;
@@ -229,7 +229,7 @@ static void release_model(struct model *m)
     free(m->measured);
 }
 
-static int fit_figures(struct bb_calibration *c, const struct bb_evidence *e, size_t which)
+static int fit_figures(struct bb_calibration *c, const struct bb_measurements *e, size_t which)
 {
     struct model m = {.c = c, .evidence = e, .variant = -1};
     int rc = 0;
@@ -248,7 +248,7 @@ out:
 
 /* ---- NCCL's ways ---- */
 
-static int fit_variant(struct bb_calibration *c, const struct bb_evidence *e, const struct bb_cluster *base, int variant)
+static int fit_variant(struct bb_calibration *c, const struct bb_measurements *e, const struct bb_cluster *base, int variant)
 {
     static const char *const parts[] = {"base_us", "intra_us", "inter_us", "gbps", "nic", "chunk_us"};
     const struct bb_nccl_variant *w = &base->variants[variant];
@@ -257,9 +257,9 @@ static int fit_variant(struct bb_calibration *c, const struct bb_evidence *e, co
     int rc = 0;
 
     for (size_t i = 0; i < e->n_rows; i++) {
-        const struct bb_evidence_row *row = &e->rows[i];
+        const struct bb_measurement *row = &e->rows[i];
 
-        if (row->kind == BB_EVIDENCE_COLLECTIVE && !is_pairs(row) && bb_row_variant(base, row) == variant &&
+        if (row->kind == BB_MEASURED_COLLECTIVE && !is_pairs(row) && bb_row_variant(base, row) == variant &&
             isfinite(bb_row_time_by_us(base, variant, row)))
             TRY(add_row(&m, i));
     }
@@ -276,13 +276,13 @@ out:
 }
 
 /* What `plan` says of the rows that NCCL chose the way of. */
-static int judge_choice(struct bb_calibration *c, const struct bb_evidence *e)
+static int judge_choice(struct bb_calibration *c, const struct bb_measurements *e)
 {
     struct model m = {.c = c, .evidence = e, .variant = -1};
     int rc = 0;
 
     for (size_t i = 0; i < e->n_rows; i++)
-        if (bb_is_choice(&e->rows[i]))
+        if (bb_is_nccl_choice(&e->rows[i]))
             TRY(add_row(&m, i));
     if (m.n > 0)
         rc = run_fit(&m, "collectives, as NCCL chose");
@@ -295,23 +295,23 @@ out:
 
 /* Of the types whose products were measured that with the most rows keeps its nominal rate: the part that products
  * reach is fitted to it, and the rates of the others to that part. */
-static void choose_anchor(struct bb_calibration *c, const struct bb_evidence *e)
+static void choose_anchor(struct bb_calibration *c, const struct bb_measurements *e)
 {
     static const struct {
         enum bb_dtype_id dtype;
         const char *key;
     } types[] = {{BB_BFLOAT16, "tflops.bfloat16"}, {BB_HALF, "tflops.float16"}};
-    int gemm = bb_figure_find(c->figures, c->n_figures, "achieved.gemm"), anchor = -1;
+    int gemm = bb_parameter_find(c->figures, c->n_figures, "achieved.gemm"), anchor = -1;
     size_t most = 0;
 
     for (int t = 0; t < 2 && gemm >= 0; t++) {
         size_t n = 0;
 
         for (size_t i = 0; i < e->n_rows; i++)
-            n += e->rows[i].kind == BB_EVIDENCE_KERNEL && !e->rows[i].kernel.is_memory_kernel &&
+            n += e->rows[i].kind == BB_MEASURED_KERNEL && !e->rows[i].kernel.is_memory_kernel &&
                  e->rows[i].kernel.gemm.dtype == types[t].dtype;
         if (n > most)
-            anchor = bb_figure_find(c->figures, c->n_figures, types[t].key);
+            anchor = bb_parameter_find(c->figures, c->n_figures, types[t].key);
         most = n > most ? n : most;
     }
     if (anchor >= 0)
@@ -319,10 +319,10 @@ static void choose_anchor(struct bb_calibration *c, const struct bb_evidence *e)
     else if (gemm >= 0)
         c->figures[gemm].fits = false;
     if (gemm >= 0) /* the part of memory's rate is fitted, not the data sheet's rate */
-        c->figures[bb_figure_find(c->figures, c->n_figures, "memory_gbps")].fits = false;
+        c->figures[bb_parameter_find(c->figures, c->n_figures, "memory_gbps")].fits = false;
 }
 
-static int fit_law(struct bb_calibration *c, const struct bb_evidence *e, enum law law)
+static int fit_law(struct bb_calibration *c, const struct bb_measurements *e, enum law law)
 {
     int rc = 0;
 
@@ -333,34 +333,34 @@ static int fit_law(struct bb_calibration *c, const struct bb_evidence *e, enum l
 }
 
 /* What NCCL leaves of a GPU, once it is known how long kernels and NCCL take alone. */
-static int calibrate_sharing(struct bb_calibration *c, const struct bb_evidence *e)
+static int calibrate_sharing(struct bb_calibration *c, const struct bb_measurements *e)
 {
     int rc = 0;
 
     if (!c->cluster.has_sharing)
         return 0;
-    TRY(bb_take_channels(c, e));
-    TRY(bb_take_message_sms(c, e));
+    TRY(bb_set_collective_sms(c, e));
+    TRY(bb_fit_message_sms(c, e));
     TRY(fit_law(c, e, SHARING));
 out:
     return rc;
 }
 
-int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_evidence *e)
+int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e)
 {
     int rc;
 
     *c = (struct bb_calibration){.cluster = *base};
-    c->n_figures = bb_figures_of(base, c->figures);
+    c->n_figures = bb_parameters_of(base, c->figures);
     choose_anchor(c, e);
-    bb_take_node_size(c, e);
-    bb_take_multiprocessors(c, e);
+    bb_set_node_size(c, e);
+    bb_set_sm_count(c, e);
     TRY(fit_law(c, e, ANY_LAW));
     TRY(fit_law(c, e, base->n_variants > 0 ? NCCL_VARIANTS : SIMPLE_LAW));
     for (int variant = 0; variant < base->n_variants; variant++)
         TRY(fit_variant(c, e, base, variant));
     if (base->n_variants > 0) {
-        bb_hold_back(c, base, e);
+        bb_hold_out(c, base, e);
         TRY(judge_choice(c, e));
     }
     rc = calibrate_sharing(c, e);

@@ -10,10 +10,10 @@
 #ifndef BB_PROXIES_CALIBRATE_CALIBRATION_H
 #define BB_PROXIES_CALIBRATE_CALIBRATION_H
 
-#include "proxies/calibrate/evidence.h"
+#include "proxies/calibrate/measurements.h"
 
 #define BB_CALIBRATION_FITS    (10 + BB_NCCL_VARIANTS)
-#define BB_CALIBRATION_FIGURES (32 + 6 * BB_NCCL_VARIANTS)
+#define BB_CALIBRATION_PARAMETERS (32 + 6 * BB_NCCL_VARIANTS)
 
 /* One fit. */
 struct bb_calibration_fit {
@@ -25,7 +25,7 @@ struct bb_calibration_fit {
 };
 
 /* One figure of the profile. */
-struct bb_calibration_figure {
+struct bb_calibration_parameter {
     char key[64];  /* "intra.gbps", "nccl.ring.LL.base_us" */
     int variant;       /* of NCCL, or -1                                    */
     size_t offset; /* in struct bb_cluster                             */
@@ -49,15 +49,15 @@ struct bb_calibration_row {
 struct bb_calibration {
     struct bb_cluster cluster; /* as calibrated */
     struct bb_calibration_fit fits[BB_CALIBRATION_FITS];
-    struct bb_calibration_figure figures[BB_CALIBRATION_FIGURES];
+    struct bb_calibration_parameter figures[BB_CALIBRATION_PARAMETERS];
     struct bb_calibration_row *rows; /* of all fits */
     size_t n_rows;
     int n_fits, n_figures;
-    bool held_back[BB_NCCL_VARIANTS]; /* hold_back.h */
+    bool held_back[BB_NCCL_VARIANTS]; /* hold_out.h */
 };
 
 /* bb_calibrate - base: what the figures start from. 0 or -BB_EFAIL (no memory). Released also after a failure. */
-int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_evidence *e) BB_MUST_CHECK;
+int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e) BB_MUST_CHECK;
 void bb_calibration_release(struct bb_calibration *c);
 
 #endif

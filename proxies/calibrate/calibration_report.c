@@ -61,7 +61,7 @@ static struct fit_row fit_row_of(const struct bb_calibration_fit *fit)
 
 static struct figure_row figure_row_of(const struct bb_calibration *c, int f)
 {
-    const struct bb_calibration_figure *figure = &c->figures[f];
+    const struct bb_calibration_parameter *figure = &c->figures[f];
 
     struct figure_row row = {.key = figure->key,
                              .from = figure->fit >= 0 ? c->fits[figure->fit].name : NULL,
@@ -103,7 +103,7 @@ static void end_list(struct list *l)
 
 static void print_head(const struct bb_calibration_report *r, FILE *out)
 {
-    const struct bb_evidence *e = r->evidence;
+    const struct bb_measurements *e = r->evidence;
 
     bb_print_report_header(out, r->argc, r->argv);
     fprintf(out, "# %s: %zu rows of %zu file%s\n", e->files[0].device, e->n_rows, e->n_files,
@@ -111,7 +111,7 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
     for (size_t f = 0; f < e->n_files; f++)
         fprintf(out, "#   %s: %s, %d rank%s on %d node%s, %zu rows, %zu of no use here\n", e->files[f].path,
                 e->files[f].what, e->files[f].ranks, e->files[f].ranks == 1 ? "" : "s", e->files[f].nodes,
-                e->files[f].nodes == 1 ? "" : "s", e->files[f].n_rows, e->files[f].n_useless);
+                e->files[f].nodes == 1 ? "" : "s", e->files[f].n_rows, e->files[f].n_unused);
     fprintf(out, "# starts from %s%s\n", r->base->name, r->by_device ? ", which has this GPU" : "");
     if (e->files[0].emulated)
         bb_print_emulated_note(out, "", "");
@@ -119,10 +119,10 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
 
 static void print_outlier(const struct bb_calibration_report *r, const struct bb_calibration_row *o, FILE *out)
 {
-    const struct bb_evidence_row *row = &r->evidence->rows[o->row];
+    const struct bb_measurement *row = &r->evidence->rows[o->row];
     char text[120], measured[BB_TIME_TEXT], fitted[BB_TIME_TEXT];
 
-    bb_evidence_text(row, text, sizeof(text));
+    bb_measurement_text(row, text, sizeof(text));
     fprintf(out, "# left out: %s in %s: %s, fitted %s\n", text, r->evidence->files[row->file].path,
             bb_format_time(o->measured_us, measured), bb_format_time(o->fitted_us, fitted));
 }
@@ -163,7 +163,7 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
 }
 
 /* "nccl.pat.Simple" of "nccl.pat.Simple.gbps". */
-static const char *variant_of(const struct bb_calibration_figure *figure, char *text, size_t size)
+static const char *variant_of(const struct bb_calibration_parameter *figure, char *text, size_t size)
 {
     snprintf(text, size, "%.*s", (int)(strrchr(figure->key, '.') - figure->key), figure->key);
     return text;
@@ -180,7 +180,7 @@ static bool is_told_in_part(const struct bb_calibration *c, int variant)
 /* The law shares a node's NICs among its GPUs, so their number matters between nodes. */
 static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
 {
-    const struct bb_evidence *e = r->evidence;
+    const struct bb_measurements *e = r->evidence;
     int most = 0;
 
     for (size_t f = 0; f < e->n_files; f++)
@@ -204,7 +204,7 @@ static void print_nominal(const struct bb_calibration_report *r, FILE *out)
 
     fprintf(out, "#\n# nominal, as in %s, since no row tells:\n", r->base->name);
     for (int f = 0; f < c->n_figures; f++) {
-        const struct bb_calibration_figure *figure = &c->figures[f];
+        const struct bb_calibration_parameter *figure = &c->figures[f];
         const bool whole = figure->variant >= 0 && !is_told_in_part(c, figure->variant);
 
         if (figure->fit >= 0 || (whole && figure->variant == said))
@@ -285,20 +285,20 @@ static json_t *figure_json(const struct bb_calibration_report *r, int i)
 
 static json_t *file_json(const struct bb_calibration_report *r, int i)
 {
-    const struct bb_evidence_file *f = &r->evidence->files[i];
+    const struct bb_measurement_file *f = &r->evidence->files[i];
 
     return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I}", "file", f->path, "what", f->what, "started",
                      f->started, "nccl", f->nccl, "ranks", f->ranks, "nodes", f->nodes, "rows", (json_int_t)f->n_rows,
-                     "useless_rows", (json_int_t)f->n_useless);
+                     "useless_rows", (json_int_t)f->n_unused);
 }
 
 static json_t *residual_json(const struct bb_calibration_report *r, int i)
 {
     const struct bb_calibration_row *of = &r->calibration->rows[i];
-    const struct bb_evidence_row *row = &r->evidence->rows[of->row];
+    const struct bb_measurement *row = &r->evidence->rows[of->row];
     char text[120];
 
-    bb_evidence_text(row, text, sizeof(text));
+    bb_measurement_text(row, text, sizeof(text));
     return json_pack("{s:s, s:s, s:s, s:f, s:f, s:b}", "fit", r->calibration->fits[of->fit].name, "row", text, "file",
                      r->evidence->files[row->file].path, "measured_us", of->measured_us, "fitted_us", of->fitted_us,
                      "outlier", of->outlier);
@@ -322,7 +322,7 @@ static json_t *held_back_json(const struct bb_calibration_report *r, int i)
 json_t *bb_calibration_json(const struct bb_calibration_report *r)
 {
     const struct bb_calibration *c = r->calibration;
-    const struct bb_evidence *e = r->evidence;
+    const struct bb_measurements *e = r->evidence;
     int held_back = 0;
 
     for (int variant = 0; variant < r->base->n_variants; variant++)

@@ -6,7 +6,7 @@
 
 #define ISSUE_NOISE 1.05 /* times of issuing: what one takes at most */
 
-static double message_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
+static double message_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     struct bb_link_load load = {0};
 
@@ -26,7 +26,7 @@ static double in_stream_us(const struct bb_cluster *c, double kernel_us, int ite
 /* ---- products beside NCCL ---- */
 
 /* sendrecv has two messages, one to the next rank and one from the rank before. */
-static int held_sms(const struct bb_cluster *c, const struct bb_evidence_row *row)
+static int held_sms(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const int of_collective = row->channels > 0 ? row->channels : c->sharing.collective_sms;
 
@@ -51,7 +51,7 @@ static double rate_beside(const struct bb_cluster *c, const struct bb_kernel_lis
     return alone_ns / (fmax(alone_ns, held_ns) + (by_memory ? alone_ns * taken / (1 - taken) : 0));
 }
 
-static double call_latency_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
+static double call_latency_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const int variant = bb_row_variant(c, row);
     struct bb_cost cost;
@@ -64,7 +64,7 @@ static double call_latency_us(const struct bb_cluster *c, const struct bb_eviden
 }
 
 /* While NCCL is beside them they go on at a lower rate, in its transfers at one that is lower still. */
-static double beside_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
+static double beside_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const double latency_us = fmin(row->comm_us, row->iterations * call_latency_us(c, row));
     const double transfer_us = row->comm_us - latency_us;
@@ -82,7 +82,7 @@ static double beside_us(const struct bb_cluster *c, const struct bb_evidence_row
 
 /* A message that took clearly longer than its host needs to issue it was not bound by that, whatever the figures say
  * that a fit begins with: by them its time would not change, and the row would tell nothing and look wrong. */
-static double message_or_issue_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
+static double message_or_issue_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const double message = message_us(c, row);
 
@@ -90,30 +90,30 @@ static double message_or_issue_us(const struct bb_cluster *c, const struct bb_ev
 }
 
 /* What the host's clock has besides: the launch of the first of its calls. */
-static double host_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
+static double host_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     return row->by_host ? c->nccl_launch_us / row->iterations : 0;
 }
 
-double bb_row_time_us(const struct bb_cluster *c, const struct bb_evidence_row *row)
+double bb_row_time_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     switch (row->kind) {
-    case BB_EVIDENCE_COLLECTIVE:
+    case BB_MEASURED_COLLECTIVE:
         return (double)bb_cluster_collective_ns(c, &row->call, NULL) / 1e3 + host_us(c, row);
-    case BB_EVIDENCE_MESSAGE:
+    case BB_MEASURED_MESSAGE:
         return message_or_issue_us(c, row);
-    case BB_EVIDENCE_KERNEL:
+    case BB_MEASURED_KERNEL:
         return in_stream_us(c, (double)bb_cluster_kernel_ns(c, &row->kernel) / 1e3, row->iterations);
-    case BB_EVIDENCE_BESIDE:
+    case BB_MEASURED_OVERLAP:
         return beside_us(c, row);
-    case BB_EVIDENCE_TIMED:
+    case BB_MEASURED_TIMED_KERNEL:
         return in_stream_us(c, row->known_us, row->iterations);
     default:
         return c->nccl_launch_us;
     }
 }
 
-int bb_row_variant(const struct bb_cluster *c, const struct bb_evidence_row *row)
+int bb_row_variant(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const struct bb_nccl_variant *taken = NULL;
 
@@ -127,7 +127,7 @@ int bb_row_variant(const struct bb_cluster *c, const struct bb_evidence_row *row
     return -1;
 }
 
-double bb_row_time_by_us(const struct bb_cluster *c, int variant, const struct bb_evidence_row *row)
+double bb_row_time_by_us(const struct bb_cluster *c, int variant, const struct bb_measurement *row)
 {
     struct bb_cluster one = *c;
     const struct bb_nccl_variant *taken = NULL;

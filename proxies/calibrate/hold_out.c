@@ -1,7 +1,7 @@
-/* hold_back.c - see hold_back.h. */
-#include "proxies/calibrate/hold_back.h"
+/* hold_out.c - see hold_out.h. */
+#include "proxies/calibrate/hold_out.h"
 
-#include "proxies/calibrate/figures.h"
+#include "proxies/calibrate/parameters.h"
 #include "proxies/calibrate/row_time.h"
 
 #include <math.h>
@@ -9,9 +9,9 @@
 #define SURELY_QUICK 0.98 /* of the time of NCCL's choice */
 #define ENDLESS_GBPS 1e15
 
-bool bb_is_choice(const struct bb_evidence_row *row)
+bool bb_is_nccl_choice(const struct bb_measurement *row)
 {
-    return row->kind == BB_EVIDENCE_COLLECTIVE && !row->forced && bb_colls[row->call.kind].flags & BB_COLL_ESTIMATED;
+    return row->kind == BB_MEASURED_COLLECTIVE && !row->forced && bb_colls[row->call.kind].flags & BB_COLL_ESTIMATED;
 }
 
 /* A row as one way would do it, next to what NCCL took. */
@@ -20,10 +20,10 @@ struct rival {
 };
 
 /* False: the row is not one of NCCL's choices, or the way cannot do it. */
-static bool find_rival(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_evidence_row *row,
+static bool find_rival(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurement *row,
                        int variant, struct rival *rival)
 {
-    const int taken = bb_is_choice(row) ? bb_row_variant(base, row) : -1;
+    const int taken = bb_is_nccl_choice(row) ? bb_row_variant(base, row) : -1;
     struct bb_cluster endless = *c;
 
     if (taken < 0 || taken == variant)
@@ -35,16 +35,16 @@ static bool find_rival(const struct bb_cluster *c, const struct bb_cluster *base
     return isfinite(rival->taken_us) && isfinite(rival->latency_us);
 }
 
-static bool was_taken(const struct bb_cluster *base, const struct bb_evidence *e, int variant)
+static bool was_taken(const struct bb_cluster *base, const struct bb_measurements *e, int variant)
 {
     for (size_t i = 0; i < e->n_rows; i++)
-        if (bb_is_choice(&e->rows[i]) && bb_row_variant(base, &e->rows[i]) == variant)
+        if (bb_is_nccl_choice(&e->rows[i]) && bb_row_variant(base, &e->rows[i]) == variant)
             return true;
     return false;
 }
 
 /* How much later it has to begin for rows that are latency more than bytes. */
-static double lack_of_latency_us(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_evidence *e,
+static double lack_of_latency_us(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurements *e,
                                  int variant)
 {
     struct rival r;
@@ -58,7 +58,7 @@ static double lack_of_latency_us(const struct bb_cluster *c, const struct bb_clu
 }
 
 /* By what its rate has to be divided for the others; [0] within a node, [1] where nodes meet. */
-static void lack_of_rate(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_evidence *e,
+static void lack_of_rate(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurements *e,
                          int variant, double lack[2])
 {
     struct rival r;
@@ -75,19 +75,19 @@ static void lack_of_rate(const struct bb_cluster *c, const struct bb_cluster *ba
 
 static void set_part(struct bb_calibration *c, const struct bb_cluster *base, int variant, const char *part, double value)
 {
-    struct bb_calibration_figure *figure;
+    struct bb_calibration_parameter *figure;
     char key[96];
 
     bb_parameter_variant_key(key, sizeof(key), &base->variants[variant], part);
-    figure = &c->figures[bb_figure_find(c->figures, c->n_figures, key)];
-    figure->value = bb_figure_round(figure, value);
+    figure = &c->figures[bb_parameter_find(c->figures, c->n_figures, key)];
+    figure->value = bb_parameter_round(figure, value);
     figure->fit = c->n_fits;
     figure->together = false;
-    bb_figure_set(&c->cluster, figure, figure->is_rate ? 1 / figure->value : figure->value);
+    bb_parameter_set(&c->cluster, figure, figure->is_rate ? 1 / figure->value : figure->value);
     c->held_back[variant] = true;
 }
 
-void bb_hold_back(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_evidence *e)
+void bb_hold_out(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e)
 {
     for (int variant = 0; variant < base->n_variants; variant++) {
         double later_us, slower[2];

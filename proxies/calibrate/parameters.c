@@ -1,5 +1,5 @@
-/* figures.c - see figures.h. */
-#include "proxies/calibrate/figures.h"
+/* parameters.c - see parameters.h. */
+#include "proxies/calibrate/parameters.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -79,18 +79,18 @@ static double value_at(const struct bb_cluster *c, size_t offset, bool is_int)
     return value;
 }
 
-static int add_variants(const struct bb_cluster *base, struct bb_calibration_figure *figures)
+static int add_variants(const struct bb_cluster *base, struct bb_calibration_parameter *figures)
 {
     int n = 0;
 
     for (int w = 0; w < base->n_variants; w++)
         for (size_t p = 0; p < sizeof(variant_members) / sizeof(variant_members[0]); p++) {
-            struct bb_calibration_figure *f = &figures[n];
+            struct bb_calibration_parameter *f = &figures[n];
 
             if (variant_members[p].offset == offsetof(struct bb_nccl_variant, chunk_us) && base->variants[w].chunk_us <= 0)
                 continue; /* its law has no chunks */
             n++;
-            *f = (struct bb_calibration_figure){.variant = w, .fit = -1, .fits = true, .is_rate = variant_members[p].is_rate};
+            *f = (struct bb_calibration_parameter){.variant = w, .fit = -1, .fits = true, .is_rate = variant_members[p].is_rate};
             bb_parameter_variant_key(f->key, sizeof(f->key), &base->variants[w], variant_members[p].part);
             f->offset = offsetof(struct bb_cluster, variants) + (size_t)w * sizeof(base->variants[0]) + variant_members[p].offset;
             f->nominal = f->value = value_at(base, f->offset, false);
@@ -103,17 +103,17 @@ static bool has_need(const struct bb_cluster *base, enum need need)
     return need == ACHIEVED ? base->has_achieved : need == VARIANTS ? base->n_variants > 0 : need == SHARING ? base->has_sharing : true;
 }
 
-int bb_figures_of(const struct bb_cluster *base, struct bb_calibration_figure *figures)
+int bb_parameters_of(const struct bb_cluster *base, struct bb_calibration_parameter *figures)
 {
     int n = 0;
 
     for (size_t i = 0; i < sizeof(scalars) / sizeof(scalars[0]); i++) {
-        struct bb_calibration_figure *f = &figures[n];
+        struct bb_calibration_parameter *f = &figures[n];
         const enum how how = scalars[i].how;
 
         if (!has_need(base, scalars[i].need))
             continue;
-        *f = (struct bb_calibration_figure){.variant = -1, .fit = -1, .offset = scalars[i].offset};
+        *f = (struct bb_calibration_parameter){.variant = -1, .fit = -1, .offset = scalars[i].offset};
         snprintf(f->key, sizeof(f->key), "%s", scalars[i].key);
         f->nominal = f->value = value_at(base, f->offset, how == COUNT);
         f->is_rate = how == RATE;
@@ -124,7 +124,7 @@ int bb_figures_of(const struct bb_cluster *base, struct bb_calibration_figure *f
     return n + add_variants(base, figures + n);
 }
 
-int bb_figure_find(const struct bb_calibration_figure *figures, int n, const char *key)
+int bb_parameter_find(const struct bb_calibration_parameter *figures, int n, const char *key)
 {
     for (int f = 0; f < n; f++)
         if (strcmp(figures[f].key, key) == 0)
@@ -132,13 +132,13 @@ int bb_figure_find(const struct bb_calibration_figure *figures, int n, const cha
     return -1;
 }
 
-void bb_figure_set(struct bb_cluster *c, const struct bb_calibration_figure *figure, double value)
+void bb_parameter_set(struct bb_cluster *c, const struct bb_calibration_parameter *figure, double value)
 {
     value = figure->is_rate ? 1 / value : value;
     memcpy((char *)c + figure->offset, &value, sizeof(value));
 }
 
-double bb_figure_round(const struct bb_calibration_figure *figure, double value)
+double bb_parameter_round(const struct bb_calibration_parameter *figure, double value)
 {
     char text[32];
 

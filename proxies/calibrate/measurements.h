@@ -1,25 +1,25 @@
 /*
- * evidence.h - what was measured, as the machine model can be held against it: rows of result files, of every kind that
+ * measurements.h - what was measured, as the machine model can be held against it: rows of result files, of every kind that
  * a cluster profile is fitted to.
  */
-#ifndef BB_PROXIES_CALIBRATE_EVIDENCE_H
-#define BB_PROXIES_CALIBRATE_EVIDENCE_H
+#ifndef BB_PROXIES_CALIBRATE_MEASUREMENTS_H
+#define BB_PROXIES_CALIBRATE_MEASUREMENTS_H
 
 #include "proxies/machine/cluster.h"
 
 #include <jansson.h>
 
-enum bb_evidence_kind {
-    BB_EVIDENCE_COLLECTIVE,  /* between events: of calls that were enqueued before they began                 */
-    BB_EVIDENCE_MESSAGE,     /* one way, or half a round trip: no sooner than the host enqueues it            */
-    BB_EVIDENCE_KERNEL,      /* a product or a pass, many of them from the first one's launch on              */
-    BB_EVIDENCE_TIMED,       /* a kernel of known duration, likewise                                          */
-    BB_EVIDENCE_NCCL_LAUNCH, /* the host's time for an NCCL call                                              */
-    BB_EVIDENCE_BESIDE       /* products that begin together with NCCL's work, until the last of them has ended     */
+enum bb_measurement_kind {
+    BB_MEASURED_COLLECTIVE,  /* between events: of calls that were enqueued before they began                 */
+    BB_MEASURED_MESSAGE,     /* one way, or half a round trip: no sooner than the host enqueues it            */
+    BB_MEASURED_KERNEL,      /* a product or a pass, many of them from the first one's launch on              */
+    BB_MEASURED_TIMED_KERNEL,       /* a kernel of known duration, likewise                                          */
+    BB_MEASURED_NCCL_LAUNCH, /* the host's time for an NCCL call                                              */
+    BB_MEASURED_OVERLAP       /* products that begin together with NCCL's work, until the last of them has ended     */
 };
 
-struct bb_evidence_row {
-    enum bb_evidence_kind kind;
+struct bb_measurement {
+    enum bb_measurement_kind kind;
     size_t file;
     double time_us;
     int iterations; /* enqueued together; 0: the launch takes no part in the time             */
@@ -38,32 +38,32 @@ struct bb_evidence_row {
     double comm_us;  /* ... and how long NCCL was beside them, with as many calls as iterations */
 };
 
-struct bb_evidence_file {
+struct bb_measurement_file {
     const char *path; /* borrowed */
     char what[48];    /* "bench p2p", "nccl-tests"                            */
     char started[40], nccl[24], device[96], emulated_cluster[256];
     int ranks, nodes, most_on_host, sm_count; /* sm_count 0: not told */
     bool emulated, foreign;
-    size_t n_rows, n_useless; /* rows taken, rows that no law is held against */
+    size_t n_rows, n_unused; /* rows taken, rows that no law is held against */
 };
 
-struct bb_evidence {
-    struct bb_evidence_file *files;
-    struct bb_evidence_row *rows;
+struct bb_measurements {
+    struct bb_measurement_file *files;
+    struct bb_measurement *rows;
     size_t n_files, n_rows;
     int gpus_per_node; /* as it is given, 0: it is not */
 };
 
 /*
- * bb_evidence_read - paths[n]: JSON of `bench` (collectives, p2p, compute, overlap) and of nccl-tests, and what that
+ * bb_measurements_read - paths[n]: JSON of `bench` (collectives, p2p, compute, overlap) and of nccl-tests, and what that
  * printed (OPERATION=PATH where it does not say what it is of). Refused with one line (-BB_EUSAGE): anything else,
  * files of which no row is of use, several ranks on a GPU, and files that are not of one machine (emulated and
  * measured, GPUs of different names, emulated GPUs of different profiles).
  */
-int bb_evidence_read(struct bb_evidence *e, const char *const *paths, size_t n) BB_MUST_CHECK;
-void bb_evidence_release(struct bb_evidence *e);
+int bb_measurements_read(struct bb_measurements *e, const char *const *paths, size_t n) BB_MUST_CHECK;
+void bb_measurements_release(struct bb_measurements *e);
 
-/* bb_evidence_text - "all_reduce 1 MiB on 4 ranks", for people. */
-void bb_evidence_text(const struct bb_evidence_row *row, char *text, size_t size);
+/* bb_measurement_text - "all_reduce 1 MiB on 4 ranks", for people. */
+void bb_measurement_text(const struct bb_measurement *row, char *text, size_t size);
 
 #endif

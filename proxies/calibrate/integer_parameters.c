@@ -1,9 +1,9 @@
-/* counted.c - see counted.h. */
-#include "proxies/calibrate/counted.h"
+/* integer_parameters.c - see integer_parameters.h. */
+#include "proxies/calibrate/integer_parameters.h"
 
 #include "bootstrap/base/grow.h"
-#include "proxies/calibrate/figures.h"
-#include "proxies/calibrate/hold_back.h"
+#include "proxies/calibrate/parameters.h"
+#include "proxies/calibrate/hold_out.h"
 #include "proxies/calibrate/row_time.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@
 
 static void take_figure(struct bb_calibration *c, const char *key, int value, int *member)
 {
-    const int f = bb_figure_find(c->figures, c->n_figures, key);
+    const int f = bb_parameter_find(c->figures, c->n_figures, key);
 
     if (f < 0)
         return;
@@ -26,7 +26,7 @@ static void take_figure(struct bb_calibration *c, const char *key, int value, in
     c->figures[f].fit = c->n_fits;
 }
 
-static int most_on_a_host(const struct bb_evidence *e, struct bb_calibration_fit *fit)
+static int most_on_a_host(const struct bb_measurements *e, struct bb_calibration_fit *fit)
 {
     int most = 0;
 
@@ -38,7 +38,7 @@ static int most_on_a_host(const struct bb_evidence *e, struct bb_calibration_fit
     return most;
 }
 
-void bb_take_node_size(struct bb_calibration *c, const struct bb_evidence *e)
+void bb_set_node_size(struct bb_calibration *c, const struct bb_measurements *e)
 {
     const struct bb_cluster nominal = c->cluster;
     struct bb_calibration_fit fit = {.name = "ranks of a host", .n_rows = 1, .only_judged = true};
@@ -55,9 +55,9 @@ void bb_take_node_size(struct bb_calibration *c, const struct bb_evidence *e)
     c->fits[c->n_fits++] = fit;
 }
 
-void bb_take_multiprocessors(struct bb_calibration *c, const struct bb_evidence *e)
+void bb_set_sm_count(struct bb_calibration *c, const struct bb_measurements *e)
 {
-    struct bb_calibration_figure *sms = &c->figures[bb_figure_find(c->figures, c->n_figures, "sm_count")];
+    struct bb_calibration_parameter *sms = &c->figures[bb_parameter_find(c->figures, c->n_figures, "sm_count")];
 
     for (size_t f = 0; f < e->n_files; f++)
         if (e->files[f].sm_count > 0) {
@@ -73,12 +73,12 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static size_t gather_channels(const struct bb_evidence *e, double *channels, struct bb_calibration_fit *fit)
+static size_t gather_channels(const struct bb_measurements *e, double *channels, struct bb_calibration_fit *fit)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < e->n_rows; i++)
-        if (bb_is_choice(&e->rows[i]) && e->rows[i].channels > 0 && e->rows[i].bytes >= MANY_BYTES) {
+        if (bb_is_nccl_choice(&e->rows[i]) && e->rows[i].channels > 0 && e->rows[i].bytes >= MANY_BYTES) {
             channels[n++] = e->rows[i].channels;
             fit->files |= (size_t)1 << (e->rows[i].file % 64);
         }
@@ -86,9 +86,9 @@ static size_t gather_channels(const struct bb_evidence *e, double *channels, str
     return n;
 }
 
-int bb_take_channels(struct bb_calibration *c, const struct bb_evidence *e)
+int bb_set_collective_sms(struct bb_calibration *c, const struct bb_measurements *e)
 {
-    const int f = bb_figure_find(c->figures, c->n_figures, "sharing.collective_sms");
+    const int f = bb_parameter_find(c->figures, c->n_figures, "sharing.collective_sms");
     struct bb_calibration_fit fit = {.name = "channels"};
     double *channels;
     int rc = BB_NEW(channels, e->n_rows);
@@ -116,17 +116,17 @@ int bb_take_channels(struct bb_calibration *c, const struct bb_evidence *e)
 /* ---- multiprocessors of a message ---- */
 
 /* Of a product that memory bounds the multiprocessors are none of the time. */
-static bool tells_message_sms(const struct bb_cluster *c, const struct bb_evidence_row *row)
+static bool tells_message_sms(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     bool by_memory = true;
 
-    if (row->kind == BB_EVIDENCE_BESIDE && row->call.kind == BB_SENDRECV)
+    if (row->kind == BB_MEASURED_OVERLAP && row->call.kind == BB_SENDRECV)
         (void)bb_cluster_kernel_on_sms_ns(c, &row->kernel, c->sm_count, &by_memory);
     return !by_memory;
 }
 
 /* The errors of all such rows with so many; returns their mean. */
-static double errors_with(const struct bb_calibration *c, const struct bb_evidence *e, int sms,
+static double errors_with(const struct bb_calibration *c, const struct bb_measurements *e, int sms,
                           struct bb_calibration_fit *fit, double *errors)
 {
     struct bb_cluster cluster = c->cluster;
@@ -144,7 +144,7 @@ static double errors_with(const struct bb_calibration *c, const struct bb_eviden
 }
 
 /* 0: nothing tells them apart. */
-static int best_message_sms(const struct bb_calibration *c, const struct bb_evidence *e, struct bb_calibration_fit *fit,
+static int best_message_sms(const struct bb_calibration *c, const struct bb_measurements *e, struct bb_calibration_fit *fit,
                             double *errors)
 {
     const int nominal = c->cluster.sharing.message_sms;
@@ -162,9 +162,9 @@ static int best_message_sms(const struct bb_calibration *c, const struct bb_evid
     return most - least > LEAST_SHOWN ? best : 0;
 }
 
-int bb_take_message_sms(struct bb_calibration *c, const struct bb_evidence *e)
+int bb_fit_message_sms(struct bb_calibration *c, const struct bb_measurements *e)
 {
-    struct bb_calibration_figure *figure = &c->figures[bb_figure_find(c->figures, c->n_figures, "sharing.message_sms")];
+    struct bb_calibration_parameter *figure = &c->figures[bb_parameter_find(c->figures, c->n_figures, "sharing.message_sms")];
     struct bb_calibration_fit fit = {.name = "products beside sendrecv"};
     double *errors;
     int best, rc = BB_NEW(errors, e->n_rows);

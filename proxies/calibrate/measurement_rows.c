@@ -1,6 +1,6 @@
-/* evidence_rows.c - see evidence_rows.h: a reader for each kind of row. Every field is looked at before it is believed.
+/* measurement_rows.c - see measurement_rows.h: a reader for each kind of row. Every field is looked at before it is believed.
  */
-#include "proxies/calibrate/evidence_rows.h"
+#include "proxies/calibrate/measurement_rows.h"
 
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/json_read.h"
@@ -12,18 +12,18 @@
 
 enum { PLACE = 512 };
 
-static struct bb_evidence_file *file_of(struct bb_evidence *e)
+static struct bb_measurement_file *file_of(struct bb_measurements *e)
 {
     return &e->files[e->n_files - 1];
 }
 
 /* Appends a row of the last file; one without a time is dropped and counted. */
-static int add_evidence(struct bb_evidence *e, const struct bb_evidence_row *row)
+static int add_evidence(struct bb_measurements *e, const struct bb_measurement *row)
 {
     int rc;
 
     if (!(row->time_us > 0) || !isfinite(row->time_us)) {
-        file_of(e)->n_useless++;
+        file_of(e)->n_unused++;
         return 0;
     }
     TRY(BB_GROW(e->rows, e->n_rows));
@@ -88,7 +88,7 @@ static void copy_word(char *to, size_t size, const json_t *row, const char *key)
 }
 
 /* What NCCL chose. */
-static void take_choice(const json_t *row, struct bb_evidence_row *found)
+static void take_choice(const json_t *row, struct bb_measurement *found)
 {
     const json_int_t channels = json_integer_value(json_object_get(row, "channels"));
 
@@ -106,10 +106,10 @@ static bool has_law(int kind, int ranks)
            bb_colls[kind].from != BB_FROM_PREVIOUS;
 }
 
-static int collective_row(struct bb_evidence *e, const json_t *row, const char *where)
+static int collective_row(struct bb_measurements *e, const json_t *row, const char *where)
 {
-    const struct bb_evidence_file *file = file_of(e);
-    struct bb_evidence_row found = {.kind = BB_EVIDENCE_COLLECTIVE};
+    const struct bb_measurement_file *file = file_of(e);
+    struct bb_measurement found = {.kind = BB_MEASURED_COLLECTIVE};
     const char *name, *placement = json_string_value(json_object_get(row, "placement"));
     double bytes, count, wrong = 0;
     int kind, rc;
@@ -139,9 +139,9 @@ out:
 
 /* The host's time for a call, where the collective is one. Emulated GPUs take none of the machine's: theirs is in what
  * the caller waits longer. */
-static int launch_row(struct bb_evidence *e, const json_t *row, const char *where)
+static int launch_row(struct bb_measurements *e, const json_t *row, const char *where)
 {
-    struct bb_evidence_row found = {.kind = BB_EVIDENCE_NCCL_LAUNCH};
+    struct bb_measurement found = {.kind = BB_MEASURED_NCCL_LAUNCH};
     int kind = bb_coll_find(json_string_value(json_object_get(row, "collective")));
     double wall_us, time_us;
     int rc, iterations;
@@ -159,13 +159,13 @@ out:
     return rc;
 }
 
-static int bench_row(struct bb_evidence *e, const json_t *row, const char *where)
+static int bench_row(struct bb_measurements *e, const json_t *row, const char *where)
 {
     const char *mode = json_string_value(json_object_get(row, "mode"));
     int rc;
 
     if (!mode || strcmp(mode, "stream") != 0 || !json_is_true(json_object_get(row, "start_barrier"))) {
-        file_of(e)->n_useless++; /* what a caller or a graph adds is in it */
+        file_of(e)->n_unused++; /* what a caller or a graph adds is in it */
         return 0;
     }
     TRY(collective_row(e, row, where));
@@ -175,9 +175,9 @@ out:
     return rc;
 }
 
-static int p2p_row(struct bb_evidence *e, const json_t *row, const char *where)
+static int p2p_row(struct bb_measurements *e, const json_t *row, const char *where)
 {
-    struct bb_evidence_row found = {.kind = BB_EVIDENCE_MESSAGE};
+    struct bb_measurement found = {.kind = BB_MEASURED_MESSAGE};
     const char *metric, *direction;
     int rc;
 
@@ -219,9 +219,9 @@ out:
     return rc;
 }
 
-static int compute_row(struct bb_evidence *e, const json_t *row, const char *where)
+static int compute_row(struct bb_measurements *e, const json_t *row, const char *where)
 {
-    struct bb_evidence_row found = {.kind = BB_EVIDENCE_KERNEL};
+    struct bb_measurement found = {.kind = BB_MEASURED_KERNEL};
     enum bb_dtype_id dtype;
     const char *section;
     double batch;
@@ -231,7 +231,7 @@ static int compute_row(struct bb_evidence *e, const json_t *row, const char *whe
     TRY(take_int(row, "iterations", where, 1, &found.iterations));
     TRY(take_median(row, "time_us", where, &found.time_us));
     if (strcmp(section, "timed") == 0) {
-        found.kind = BB_EVIDENCE_TIMED;
+        found.kind = BB_MEASURED_TIMED_KERNEL;
         TRY(bb_json_number_at(row, "clock_us", where, 0, &found.known_us));
         TRY(take_int(row, "sms", where, 1, &sms));
         file_of(e)->sm_count = sms > file_of(e)->sm_count ? sms : file_of(e)->sm_count;
@@ -250,8 +250,8 @@ out:
 
 /* The collective that products ran beside. What NCCL holds of the GPU is known of its own collectives, and of one
  * message in each direction. */
-static int take_beside(const struct bb_evidence_file *file, const json_t *row, const char *where,
-                       struct bb_evidence_row *found)
+static int take_beside(const struct bb_measurement_file *file, const json_t *row, const char *where,
+                       struct bb_measurement *found)
 {
     const char *name;
     double count;
@@ -278,9 +278,9 @@ out:
 }
 
 /* What products took alone, and beside a collective. */
-static int overlap_row(struct bb_evidence *e, const json_t *row, const char *where)
+static int overlap_row(struct bb_measurements *e, const json_t *row, const char *where)
 {
-    struct bb_evidence_row alone = {.kind = BB_EVIDENCE_KERNEL}, beside = {.kind = BB_EVIDENCE_BESIDE};
+    struct bb_measurement alone = {.kind = BB_MEASURED_KERNEL}, beside = {.kind = BB_MEASURED_OVERLAP};
     const json_t *gemm = json_object_get(row, "gemm");
     enum bb_dtype_id dtype;
     int rc, products;
@@ -302,11 +302,11 @@ out:
 /* What tells the kinds apart. */
 static const struct {
     const char *key;
-    int (*read)(struct bb_evidence *e, const json_t *row, const char *where);
+    int (*read)(struct bb_measurements *e, const json_t *row, const char *where);
 } readers[] = {
     {"section", compute_row}, {"metric", p2p_row}, {"both_us", overlap_row}, {"step", NULL}, {"collective", bench_row}};
 
-int bb_evidence_take(struct bb_evidence *e, const json_t *root)
+int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
 {
     const json_t *results = json_object_get(root, "results");
     const char *path = file_of(e)->path;
@@ -325,7 +325,7 @@ int bb_evidence_take(struct bb_evidence *e, const json_t *root)
         if (r < sizeof(readers) / sizeof(readers[0]) && readers[r].read)
             rc = readers[r].read(e, row, where);
         else
-            file_of(e)->n_useless++;
+            file_of(e)->n_unused++;
     }
     return rc;
 }
@@ -333,11 +333,11 @@ int bb_evidence_take(struct bb_evidence *e, const json_t *root)
 /* ---- nccl-tests ---- */
 
 /* Bytes of its rows are what algorithm bandwidth divides, as here. */
-static int foreign_row(struct bb_evidence *e, const struct bb_timing *t, int iterations)
+static int foreign_row(struct bb_measurements *e, const struct bb_timing *t, int iterations)
 {
-    const struct bb_evidence_file *file = file_of(e);
-    struct bb_evidence_row found = {
-        .kind = BB_EVIDENCE_COLLECTIVE, .by_host = true, .iterations = iterations, .time_us = t->time_us};
+    const struct bb_measurement_file *file = file_of(e);
+    struct bb_measurement found = {
+        .kind = BB_MEASURED_COLLECTIVE, .by_host = true, .iterations = iterations, .time_us = t->time_us};
     int kind = bb_coll_find(t->what), dtype = bb_dtype_find(t->dtype);
     size_t element = dtype < 0 ? 1 : bb_dtypes[dtype].bytes;
 
@@ -357,7 +357,7 @@ static int foreign_row(struct bb_evidence *e, const struct bb_timing *t, int ite
     return add_evidence(e, &found);
 }
 
-int bb_evidence_take_foreign(struct bb_evidence *e, json_t *root)
+int bb_measurements_add_nccl_tests(struct bb_measurements *e, json_t *root)
 {
     const json_t *iterations = json_object_get(json_object_get(root, "config"), "iterations");
     struct bb_result_file file;

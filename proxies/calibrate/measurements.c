@@ -1,10 +1,10 @@
-/* evidence.c - see evidence.h: which files are taken, and whether they are of one machine. */
-#include "proxies/calibrate/evidence.h"
+/* measurements.c - see measurements.h: which files are taken, and whether they are of one machine. */
+#include "proxies/calibrate/measurements.h"
 
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/units.h"
 #include "collectives/compare/result_reader.h"
-#include "proxies/calibrate/evidence_rows.h"
+#include "proxies/calibrate/measurement_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static void copy_text(char *to, size_t size, const json_t *value)
 }
 
 /* GPUs of two kinds are two machines. */
-static int take_device(struct bb_evidence_file *f, const json_t *devices, const char *field)
+static int take_device(struct bb_measurement_file *f, const json_t *devices, const char *field)
 {
     json_t *device;
     size_t i;
@@ -59,7 +59,7 @@ static int count_hosts(const json_t *devices, const char *field, int *most)
 }
 
 /* "bench all_reduce": the command without its options. */
-static void name_command(struct bb_evidence_file *f, const json_t *command)
+static void name_command(struct bb_measurement_file *f, const json_t *command)
 {
     size_t used = 0, i;
     json_t *word;
@@ -75,7 +75,7 @@ static void name_command(struct bb_evidence_file *f, const json_t *command)
     }
 }
 
-static int read_busbar_head(struct bb_evidence_file *f, const json_t *root)
+static int read_busbar_head(struct bb_measurement_file *f, const json_t *root)
 {
     const json_t *environment = json_object_get(root, "environment");
 
@@ -91,7 +91,7 @@ static int read_busbar_head(struct bb_evidence_file *f, const json_t *root)
     return take_device(f, json_object_get(root, "devices"), "name");
 }
 
-static int read_foreign_head(struct bb_evidence_file *f, const json_t *root)
+static int read_foreign_head(struct bb_measurement_file *f, const json_t *root)
 {
     const json_t *devices = bb_result_file_foreign_devices(root);
     long long version = json_integer_value(json_object_get(root, "nccl_version"));
@@ -128,7 +128,7 @@ static int refuse_kind(const char *path, const json_t *root, bool *foreign)
                   path);
 }
 
-static int refuse_file(const struct bb_evidence_file *f, const json_t *root)
+static int refuse_file(const struct bb_measurement_file *f, const json_t *root)
 {
     if (json_is_true(json_object_get(root, "shared_gpu")))
         return bb_err(BB_EUSAGE, "%s: several ranks shared a GPU, so its times mean nothing; expected one rank per GPU",
@@ -147,7 +147,7 @@ static bool has_cpu_times(const json_t *root)
 }
 
 /* Runs of nccl-tests whose times are not those of one operation of all ranks. */
-static int refuse_foreign(const struct bb_evidence_file *f, const json_t *root)
+static int refuse_foreign(const struct bb_measurement_file *f, const json_t *root)
 {
     const json_t *devices = bb_result_file_foreign_devices(root), *config = json_object_get(root, "config");
     const json_t *last = json_array_get(devices, json_array_size(devices) - 1);
@@ -161,7 +161,7 @@ static int refuse_foreign(const struct bb_evidence_file *f, const json_t *root)
     return 0;
 }
 
-static int refuse_other_machine(const struct bb_evidence_file *f, const struct bb_evidence_file *first)
+static int refuse_other_machine(const struct bb_measurement_file *f, const struct bb_measurement_file *first)
 {
     if (f->emulated != first->emulated)
         return bb_err(BB_EUSAGE, "%s is of emulated GPUs, %s was measured: calibrate takes one or the other",
@@ -177,34 +177,34 @@ static int refuse_other_machine(const struct bb_evidence_file *f, const struct b
 
 /* ---- files ---- */
 
-static int take_file(struct bb_evidence *e, json_t *root, const char *path)
+static int take_file(struct bb_measurements *e, json_t *root, const char *path)
 {
-    struct bb_evidence_file *f = &e->files[e->n_files++];
+    struct bb_measurement_file *f = &e->files[e->n_files++];
     bool foreign;
     int rc;
 
-    *f = (struct bb_evidence_file){.path = path};
+    *f = (struct bb_measurement_file){.path = path};
     TRY(refuse_kind(path, root, &foreign));
     TRY(foreign ? read_foreign_head(f, root) : read_busbar_head(f, root));
     TRY(refuse_file(f, root));
     TRY(foreign ? refuse_foreign(f, root) : 0);
     TRY(refuse_other_machine(f, &e->files[0]));
-    TRY(foreign ? bb_evidence_take_foreign(e, root) : bb_evidence_take(e, root));
+    TRY(foreign ? bb_measurements_add_nccl_tests(e, root) : bb_measurements_add_results(e, root));
     if (f->n_rows == 0)
         rc = bb_err(BB_EUSAGE,
                     "%s: none of its %zu rows is of use; expected collectives of 2 ranks or more in mode stream, p2p, "
                     "compute or overlap",
-                    path, f->n_useless);
+                    path, f->n_unused);
 out:
     return rc;
 }
 
-int bb_evidence_read(struct bb_evidence *e, const char *const *paths, size_t n)
+int bb_measurements_read(struct bb_measurements *e, const char *const *paths, size_t n)
 {
     json_t *root = NULL;
     int rc;
 
-    *e = (struct bb_evidence){0};
+    *e = (struct bb_measurements){0};
     TRY(BB_NEW(e->files, n));
     for (size_t i = 0; i < n; i++) {
         const char *path;
@@ -219,34 +219,34 @@ out:
     return rc;
 }
 
-void bb_evidence_release(struct bb_evidence *e)
+void bb_measurements_release(struct bb_measurements *e)
 {
     free(e->files);
     free(e->rows);
-    *e = (struct bb_evidence){0};
+    *e = (struct bb_measurements){0};
 }
 
 /* ---- for people ---- */
 
-void bb_evidence_text(const struct bb_evidence_row *row, char *text, size_t size)
+void bb_measurement_text(const struct bb_measurement *row, char *text, size_t size)
 {
     const struct bb_gemm_shape *g = &row->kernel.gemm;
     char bytes[BB_BYTES_TEXT];
 
     bb_format_bytes((size_t)row->bytes, bytes);
-    if (row->kind == BB_EVIDENCE_COLLECTIVE)
+    if (row->kind == BB_MEASURED_COLLECTIVE)
         snprintf(text, size, "%s %s on %d ranks", bb_colls[row->call.kind].name, bytes, row->call.ranks);
-    else if (row->kind == BB_EVIDENCE_MESSAGE)
+    else if (row->kind == BB_MEASURED_MESSAGE)
         snprintf(text, size, "message of %s %s", bytes, row->same_node ? "within a node" : "between nodes");
-    else if (row->kind == BB_EVIDENCE_KERNEL && row->kernel.is_memory_kernel)
+    else if (row->kind == BB_MEASURED_KERNEL && row->kernel.is_memory_kernel)
         snprintf(text, size, "pass over %s", bytes);
-    else if (row->kind == BB_EVIDENCE_KERNEL)
+    else if (row->kind == BB_MEASURED_KERNEL)
         snprintf(text, size, "product %lld x %lld x %lld %s", (long long)g->m, (long long)g->n, (long long)g->k,
                  bb_dtypes[g->dtype].name);
-    else if (row->kind == BB_EVIDENCE_BESIDE)
+    else if (row->kind == BB_MEASURED_OVERLAP)
         snprintf(text, size, "products %lld x %lld x %lld beside %s %s", (long long)g->m, (long long)g->n,
                  (long long)g->k, bb_colls[row->call.kind].name, bytes);
-    else if (row->kind == BB_EVIDENCE_TIMED)
+    else if (row->kind == BB_MEASURED_TIMED_KERNEL)
         snprintf(text, size, "timed kernel of %g us", row->known_us);
     else
         snprintf(text, size, "NCCL call");

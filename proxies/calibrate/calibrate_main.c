@@ -101,7 +101,7 @@ static int take_node_size(const struct options *o, struct bb_measurements *e)
 static int calibrate_files(const struct options *o, const struct bb_measurements *e, int argc, char **argv)
 {
     struct bb_calibration_report report = {
-        .evidence = e, .profile = o->output, .by_device = !o->from, .argc = argc, .argv = argv};
+        .measurements = e, .profile = o->output, .by_device = !o->from, .argc = argc, .argv = argv};
     struct bb_calibration *calibration = NULL; /* large */
     struct bb_cluster base;
     const char *name;
@@ -167,7 +167,7 @@ out:
 
 int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv))
 {
-    struct bb_measurements evidence = {0};
+    struct bb_measurements measurements = {0};
     struct bb_measured_files measured = {0};
     struct options options;
     struct bb_positionals words;
@@ -177,11 +177,11 @@ int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv)
         return rc;
     TRY(check_options(&options, &words));
     TRY(find_files(&options, &words, sweep, &measured));
-    TRY(bb_measurements_read(&evidence, words.word, (size_t)words.n));
-    TRY(take_node_size(&options, &evidence));
-    TRY(calibrate_files(&options, &evidence, argc, argv));
+    TRY(bb_measurements_read(&measurements, words.word, (size_t)words.n));
+    TRY(take_node_size(&options, &measurements));
+    TRY(calibrate_files(&options, &measurements, argc, argv));
 out:
-    bb_measurements_release(&evidence);
+    bb_measurements_release(&measurements);
     bb_measured_files_release(&measured);
     return rc;
 }

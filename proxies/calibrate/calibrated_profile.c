@@ -16,20 +16,20 @@ static void add_sources(const struct bb_calibration_report *r, FILE *out)
         const char *comma = "";
         bool any = false;
 
-        for (int f = 0; f < c->n_figures; f++)
-            if (c->figures[f].fit == fit) {
-                fprintf(out, "%s%s", any ? ", " : "", c->figures[f].key);
+        for (int f = 0; f < c->n_parameters; f++)
+            if (c->parameters[f].fit == fit) {
+                fprintf(out, "%s%s", any ? ", " : "", c->parameters[f].key);
                 any = true;
             }
         if (!any)
             continue;
         fputs(": ", out);
-        for (size_t i = 0; i < r->evidence->n_files; i++)
+        for (size_t i = 0; i < r->measurements->n_files; i++)
             if (done->files >> (i % 64) & 1) {
-                fprintf(out, "%s%s", comma, r->evidence->files[i].path);
+                fprintf(out, "%s%s", comma, r->measurements->files[i].path);
                 comma = ", ";
             }
-        if (done->only_judged)
+        if (done->evaluated_only)
             fprintf(out, "%s%s. ", comma, done->name);
         else
             fprintf(out, " (%zu rows, median error %.2g %%, worst %.2g %%). ", done->n_rows, 100 * done->median_error,
@@ -55,10 +55,10 @@ static json_t *source_of(const struct bb_calibration_report *r)
 
     if (!out)
         return NULL;
-    fprintf(out, "busbar calibrate %s, %s, %s. ", BUSBAR_VERSION, r->evidence->files[0].device,
-            r->evidence->files[0].emulated ? "emulated: no measurement of hardware" : "measured");
+    fprintf(out, "busbar calibrate %s, %s, %s. ", BUSBAR_VERSION, r->measurements->files[0].device,
+            r->measurements->files[0].emulated ? "emulated: no measurement of hardware" : "measured");
     add_sources(r, out);
-    add_files(r->evidence, out);
+    add_files(r->measurements, out);
     fprintf(out, "All other figures are those of %s: %s", r->base->name, source ? source : "no source");
     value = fclose(out) == 0 ? json_string(text) : NULL;
     free(text);
@@ -77,22 +77,22 @@ static int set_number(json_t *root, const char *key, json_t *number)
     return json_object_set_new(json_object_get(root, object), dot + 1, number);
 }
 
-static int set_figures(const struct bb_calibration *c, json_t *root)
+static int set_parameters(const struct bb_calibration *c, json_t *root)
 {
     int failed = 0;
 
-    for (int f = 0; f < c->n_figures; f++) {
-        const struct bb_calibration_parameter *figure = &c->figures[f];
+    for (int f = 0; f < c->n_parameters; f++) {
+        const struct bb_calibration_parameter *parameter = &c->parameters[f];
         json_t *number;
 
-        if (figure->fit < 0)
+        if (parameter->fit < 0)
             continue;
-        number = figure->is_whole ? json_integer((json_int_t)figure->value) : json_real(figure->value);
-        if (figure->variant >= 0)
-            failed |= json_object_set_new(json_array_get(json_object_get(root, "nccl"), (size_t)figure->variant),
-                                          strrchr(figure->key, '.') + 1, number);
+        number = parameter->is_whole ? json_integer((json_int_t)parameter->value) : json_real(parameter->value);
+        if (parameter->variant >= 0)
+            failed |= json_object_set_new(json_array_get(json_object_get(root, "nccl"), (size_t)parameter->variant),
+                                          strrchr(parameter->key, '.') + 1, number);
         else
-            failed |= set_number(root, figure->key, number);
+            failed |= set_number(root, parameter->key, number);
     }
     return failed;
 }
@@ -108,7 +108,7 @@ static json_t *name_of(const char *path)
 
 json_t *bb_calibration_profile(const struct bb_calibration_report *r)
 {
-    const struct bb_measurement_file *first = &r->evidence->files[0];
+    const struct bb_measurement_file *first = &r->measurements->files[0];
     json_t *root = json_deep_copy(r->base_root);
     int failed = root ? 0 : -1;
 
@@ -121,7 +121,7 @@ json_t *bb_calibration_profile(const struct bb_calibration_report *r)
     failed |= json_object_set_new(root, "source", source_of(r));
     if (first->emulated)
         failed |= json_object_set_new(root, "emulated", json_true());
-    failed |= set_figures(r->calibration, root);
+    failed |= set_parameters(r->calibration, root);
     if (failed) {
         json_decref(root);
         return NULL;

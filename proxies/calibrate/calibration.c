@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENDLESS  1e3 /* times the nominal rate: no rate at all                    */
+#define UNBOUNDED  1e3 /* times the nominal rate: no rate at all                    */
 #define LEAST_US 0.5 /* a large change of a latency that is nominally less        */
 
 /* ---- one fit ---- */
@@ -20,11 +20,11 @@
 /* Rows of one fit, and how the machine's figures are the fit's parameters. */
 struct model {
     struct bb_calibration *c;
-    const struct bb_measurements *evidence;
+    const struct bb_measurements *measurements;
     size_t *rows; /* [n] of the evidence */
     double *measured;
     size_t n;
-    int figures[BB_FIT_PARAMETERS], n_figures;
+    int parameters[BB_FIT_PARAMETERS], n_parameters;
     int variant; /* by this way of NCCL alone; -1: as the machine chooses */
 };
 
@@ -32,22 +32,22 @@ static double predict_row(void *arg, const double *values, size_t i)
 {
     struct model *m = arg;
     struct bb_cluster *cluster = &m->c->cluster;
-    const struct bb_measurement *row = &m->evidence->rows[m->rows[i]];
+    const struct bb_measurement *row = &m->measurements->rows[m->rows[i]];
 
-    for (int f = 0; f < m->n_figures; f++)
-        bb_parameter_set(cluster, &m->c->figures[m->figures[f]], values[f]);
+    for (int f = 0; f < m->n_parameters; f++)
+        bb_parameter_set(cluster, &m->c->parameters[m->parameters[f]], values[f]);
     return m->variant >= 0 ? bb_row_time_by_us(cluster, m->variant, row) : bb_row_time_us(cluster, row);
 }
 
-static struct bb_fit_parameter parameter_of(const struct bb_calibration_parameter *figure)
+static struct bb_fit_parameter fit_parameter_of(const struct bb_calibration_parameter *parameter)
 {
-    if (figure->is_rate)
+    if (parameter->is_rate)
         return (struct bb_fit_parameter){
-            .value = 1 / figure->nominal, .least = 1 / (figure->nominal * ENDLESS), .scale = 1 / figure->nominal};
-    return (struct bb_fit_parameter){.value = figure->nominal, .scale = fmax(figure->nominal, LEAST_US)};
+            .value = 1 / parameter->nominal, .least = 1 / (parameter->nominal * UNBOUNDED), .scale = 1 / parameter->nominal};
+    return (struct bb_fit_parameter){.value = parameter->nominal, .scale = fmax(parameter->nominal, LEAST_US)};
 }
 
-static int keep_rows(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
+static int store_rows(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
 {
     int rc = 0;
 
@@ -63,25 +63,25 @@ out:
     return rc;
 }
 
-static void keep_figures(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
+static void store_parameters(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
 {
-    for (int f = 0; f < m->n_figures; f++) {
-        struct bb_calibration_parameter *figure = &c->figures[m->figures[f]];
+    for (int f = 0; f < m->n_parameters; f++) {
+        struct bb_calibration_parameter *parameter = &c->parameters[m->parameters[f]];
         const struct bb_fit_parameter *p = &fit->parameters[f];
 
-        if (p->told) {
-            figure->value = bb_parameter_round(figure, figure->is_rate ? 1 / p->value : p->value);
-            figure->fit = c->n_fits;
-            figure->together = p->together;
+        if (p->fitted) {
+            parameter->value = bb_parameter_round(parameter, parameter->is_rate ? 1 / p->value : p->value);
+            parameter->fit = c->n_fits;
+            parameter->correlated = p->correlated;
         }
-        bb_parameter_set(&c->cluster, figure, figure->is_rate ? 1 / figure->value : figure->value);
+        bb_parameter_set(&c->cluster, parameter, parameter->is_rate ? 1 / parameter->value : parameter->value);
     }
 }
 
 static void name_files(struct bb_calibration_fit *fit, const struct model *m)
 {
     for (size_t i = 0; i < m->n; i++)
-        fit->files |= (size_t)1 << (m->evidence->rows[m->rows[i]].file % 64);
+        fit->files |= (size_t)1 << (m->measurements->rows[m->rows[i]].file % 64);
 }
 
 static int run_fit(struct model *m, const char *name)
@@ -89,19 +89,19 @@ static int run_fit(struct model *m, const char *name)
     struct bb_calibration *c = m->c;
     struct bb_calibration_fit *done = &c->fits[c->n_fits];
     struct bb_fit fit = {
-        .n_parameters = m->n_figures, .measured = m->measured, .n_rows = m->n, .predict = predict_row, .model = m};
+        .n_parameters = m->n_parameters, .measured = m->measured, .n_rows = m->n, .predict = predict_row, .model = m};
     int rc;
 
-    for (int f = 0; f < m->n_figures; f++)
-        fit.parameters[f] = parameter_of(&c->figures[m->figures[f]]);
+    for (int f = 0; f < m->n_parameters; f++)
+        fit.parameters[f] = fit_parameter_of(&c->parameters[m->parameters[f]]);
     TRY(bb_fit_run(&fit));
-    keep_figures(c, m, &fit);
-    TRY(keep_rows(c, m, &fit));
+    store_parameters(c, m, &fit);
+    TRY(store_rows(c, m, &fit));
     *done = (struct bb_calibration_fit){.n_rows = m->n,
                                         .n_outliers = fit.n_outliers,
                                         .median_error = fit.median_error,
                                         .worst_error = fit.worst_error,
-                                        .only_judged = m->n_figures == 0};
+                                        .evaluated_only = m->n_parameters == 0};
     snprintf(done->name, sizeof(done->name), "%s", name);
     name_files(done, m);
     c->n_fits++;
@@ -112,7 +112,7 @@ out:
 
 /* ---- which rows tell which figures ---- */
 
-enum law { ANY_LAW, SIMPLE_LAW, NCCL_VARIANTS, SHARING };
+enum cost_model { ANY_MODEL, ALPHA_BETA, NCCL_VARIANTS, SHARING };
 
 static bool is_kernel(const struct bb_measurement *r)
 {
@@ -129,7 +129,7 @@ static bool is_own_choice(const struct bb_measurement *r)
     return r->kind == BB_MEASURED_COLLECTIVE && !r->forced;
 }
 
-static bool is_pairs(const struct bb_measurement *r)
+static bool is_send_recv_collective(const struct bb_measurement *r)
 {
     return r->kind == BB_MEASURED_COLLECTIVE && !(bb_colls[r->call.kind].flags & BB_COLL_ESTIMATED);
 }
@@ -167,15 +167,15 @@ static bool is_remote_message(const struct bb_measurement *r)
 /* What NCCL makes of sends and receives goes by the law of messages. */
 static bool is_local_exchange(const struct bb_measurement *r)
 {
-    return (is_message(r) || is_pairs(r)) && is_local(r);
+    return (is_message(r) || is_send_recv_collective(r)) && is_local(r);
 }
 
 static bool is_remote_exchange(const struct bb_measurement *r)
 {
-    return (is_message(r) || is_pairs(r)) && !is_local(r);
+    return (is_message(r) || is_send_recv_collective(r)) && !is_local(r);
 }
 
-static bool is_beside(const struct bb_measurement *r)
+static bool is_overlap(const struct bb_measurement *r)
 {
     return r->kind == BB_MEASURED_OVERLAP;
 }
@@ -184,23 +184,23 @@ static bool is_beside(const struct bb_measurement *r)
  * later fit are only judged then. */
 static const struct {
     const char *name;
-    enum law law;
+    enum cost_model cost_model;
     bool (*takes)(const struct bb_measurement *row);
     const char *keys[10];
-} rows_of_figures[] = {
+} fits[] = {
     {"kernels",
-     ANY_LAW,
+     ANY_MODEL,
      is_kernel,
      {"launch_us", "kernel_us", "memory_gbps", "achieved.memory", "achieved.gemm", "tflops.float32", "tflops.float16",
       "tflops.bfloat16"}},
-    {"NCCL calls", ANY_LAW, is_launch, {"nccl_launch_us"}},
-    {"collectives within a node", SIMPLE_LAW, is_local_collective, {"intra.latency_us", "intra.gbps"}},
-    {"collectives between nodes", SIMPLE_LAW, is_remote_collective, {"inter.latency_us", "inter.gbps"}},
-    {"messages within a node", SIMPLE_LAW, is_local_message, {"intra.latency_us", "intra.gbps"}},
-    {"messages between nodes", SIMPLE_LAW, is_remote_message, {"inter.latency_us", "inter.gbps"}},
+    {"NCCL calls", ANY_MODEL, is_launch, {"nccl_launch_us"}},
+    {"collectives within a node", ALPHA_BETA, is_local_collective, {"intra.latency_us", "intra.gbps"}},
+    {"collectives between nodes", ALPHA_BETA, is_remote_collective, {"inter.latency_us", "inter.gbps"}},
+    {"messages within a node", ALPHA_BETA, is_local_message, {"intra.latency_us", "intra.gbps"}},
+    {"messages between nodes", ALPHA_BETA, is_remote_message, {"inter.latency_us", "inter.gbps"}},
     {"messages within a node", NCCL_VARIANTS, is_local_exchange, {"intra.latency_us", "intra.gbps"}},
     {"messages between nodes", NCCL_VARIANTS, is_remote_exchange, {"inter.latency_us", "inter.gbps"}},
-    {"products beside NCCL", SHARING, is_beside, {"sharing.memory_bytes"}},
+    {"products beside NCCL", SHARING, is_overlap, {"sharing.memory_bytes"}},
 };
 
 static int add_row(struct model *m, size_t row)
@@ -210,17 +210,17 @@ static int add_row(struct model *m, size_t row)
     TRY(BB_GROW(m->rows, m->n));
     TRY(BB_GROW(m->measured, m->n));
     m->rows[m->n] = row;
-    m->measured[m->n++] = m->evidence->rows[row].time_us;
+    m->measured[m->n++] = m->measurements->rows[row].time_us;
 out:
     return rc;
 }
 
-static void add_figure(struct model *m, const char *key)
+static void add_parameter(struct model *m, const char *key)
 {
-    int f = bb_parameter_find(m->c->figures, m->c->n_figures, key);
+    int f = bb_parameter_find(m->c->parameters, m->c->n_parameters, key);
 
-    if (f >= 0 && m->c->figures[f].fit < 0 && m->c->figures[f].fits)
-        m->figures[m->n_figures++] = f;
+    if (f >= 0 && m->c->parameters[f].fit < 0 && m->c->parameters[f].fits)
+        m->parameters[m->n_parameters++] = f;
 }
 
 static void release_model(struct model *m)
@@ -229,18 +229,18 @@ static void release_model(struct model *m)
     free(m->measured);
 }
 
-static int fit_figures(struct bb_calibration *c, const struct bb_measurements *e, size_t which)
+static int run_listed_fit(struct bb_calibration *c, const struct bb_measurements *e, size_t which)
 {
-    struct model m = {.c = c, .evidence = e, .variant = -1};
+    struct model m = {.c = c, .measurements = e, .variant = -1};
     int rc = 0;
 
     for (size_t i = 0; i < e->n_rows; i++)
-        if (rows_of_figures[which].takes(&e->rows[i]))
+        if (fits[which].takes(&e->rows[i]))
             TRY(add_row(&m, i));
-    for (int k = 0; k < 10 && rows_of_figures[which].keys[k]; k++)
-        add_figure(&m, rows_of_figures[which].keys[k]);
+    for (int k = 0; k < 10 && fits[which].keys[k]; k++)
+        add_parameter(&m, fits[which].keys[k]);
     if (m.n > 0)
-        rc = run_fit(&m, rows_of_figures[which].name);
+        rc = run_fit(&m, fits[which].name);
 out:
     release_model(&m);
     return rc;
@@ -252,21 +252,21 @@ static int fit_variant(struct bb_calibration *c, const struct bb_measurements *e
 {
     static const char *const parts[] = {"base_us", "intra_us", "inter_us", "gbps", "nic", "chunk_us"};
     const struct bb_nccl_variant *w = &base->variants[variant];
-    struct model m = {.c = c, .evidence = e, .variant = variant};
+    struct model m = {.c = c, .measurements = e, .variant = variant};
     char name[64], key[96];
     int rc = 0;
 
     for (size_t i = 0; i < e->n_rows; i++) {
         const struct bb_measurement *row = &e->rows[i];
 
-        if (row->kind == BB_MEASURED_COLLECTIVE && !is_pairs(row) && bb_row_variant(base, row) == variant &&
+        if (row->kind == BB_MEASURED_COLLECTIVE && !is_send_recv_collective(row) && bb_row_variant(base, row) == variant &&
             isfinite(bb_row_time_by_us(base, variant, row)))
             TRY(add_row(&m, i));
     }
     snprintf(name, sizeof(name), "%s %s", bb_nccl_algorithms[w->algorithm], w->protocol);
     for (size_t p = 0; p < sizeof(parts) / sizeof(parts[0]); p++) {
         bb_parameter_variant_key(key, sizeof(key), w, parts[p]);
-        add_figure(&m, key);
+        add_parameter(&m, key);
     }
     if (m.n > 0)
         rc = run_fit(&m, name);
@@ -276,9 +276,9 @@ out:
 }
 
 /* What `plan` says of the rows that NCCL chose the way of. */
-static int judge_choice(struct bb_calibration *c, const struct bb_measurements *e)
+static int evaluate_choice(struct bb_calibration *c, const struct bb_measurements *e)
 {
-    struct model m = {.c = c, .evidence = e, .variant = -1};
+    struct model m = {.c = c, .measurements = e, .variant = -1};
     int rc = 0;
 
     for (size_t i = 0; i < e->n_rows; i++)
@@ -295,13 +295,13 @@ out:
 
 /* Of the types whose products were measured that with the most rows keeps its nominal rate: the part that products
  * reach is fitted to it, and the rates of the others to that part. */
-static void choose_anchor(struct bb_calibration *c, const struct bb_measurements *e)
+static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurements *e)
 {
     static const struct {
         enum bb_dtype_id dtype;
         const char *key;
     } types[] = {{BB_BFLOAT16, "tflops.bfloat16"}, {BB_HALF, "tflops.float16"}};
-    int gemm = bb_parameter_find(c->figures, c->n_figures, "achieved.gemm"), anchor = -1;
+    int gemm = bb_parameter_find(c->parameters, c->n_parameters, "achieved.gemm"), anchor = -1;
     size_t most = 0;
 
     for (int t = 0; t < 2 && gemm >= 0; t++) {
@@ -311,24 +311,24 @@ static void choose_anchor(struct bb_calibration *c, const struct bb_measurements
             n += e->rows[i].kind == BB_MEASURED_KERNEL && !e->rows[i].kernel.is_memory_kernel &&
                  e->rows[i].kernel.gemm.dtype == types[t].dtype;
         if (n > most)
-            anchor = bb_parameter_find(c->figures, c->n_figures, types[t].key);
+            anchor = bb_parameter_find(c->parameters, c->n_parameters, types[t].key);
         most = n > most ? n : most;
     }
     if (anchor >= 0)
-        c->figures[anchor].fits = false;
+        c->parameters[anchor].fits = false;
     else if (gemm >= 0)
-        c->figures[gemm].fits = false;
+        c->parameters[gemm].fits = false;
     if (gemm >= 0) /* the part of memory's rate is fitted, not the data sheet's rate */
-        c->figures[bb_parameter_find(c->figures, c->n_figures, "memory_gbps")].fits = false;
+        c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "memory_gbps")].fits = false;
 }
 
-static int fit_law(struct bb_calibration *c, const struct bb_measurements *e, enum law law)
+static int fit_model(struct bb_calibration *c, const struct bb_measurements *e, enum cost_model cost_model)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < sizeof(rows_of_figures) / sizeof(rows_of_figures[0]) && rc == 0; i++)
-        if (rows_of_figures[i].law == law)
-            rc = fit_figures(c, e, i);
+    for (size_t i = 0; i < sizeof(fits) / sizeof(fits[0]) && rc == 0; i++)
+        if (fits[i].cost_model == cost_model)
+            rc = run_listed_fit(c, e, i);
     return rc;
 }
 
@@ -341,7 +341,7 @@ static int calibrate_sharing(struct bb_calibration *c, const struct bb_measureme
         return 0;
     TRY(bb_set_collective_sms(c, e));
     TRY(bb_fit_message_sms(c, e));
-    TRY(fit_law(c, e, SHARING));
+    TRY(fit_model(c, e, SHARING));
 out:
     return rc;
 }
@@ -351,17 +351,17 @@ int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const 
     int rc;
 
     *c = (struct bb_calibration){.cluster = *base};
-    c->n_figures = bb_parameters_of(base, c->figures);
-    choose_anchor(c, e);
+    c->n_parameters = bb_parameters_of(base, c->parameters);
+    fix_nominal_rates(c, e);
     bb_set_node_size(c, e);
     bb_set_sm_count(c, e);
-    TRY(fit_law(c, e, ANY_LAW));
-    TRY(fit_law(c, e, base->n_variants > 0 ? NCCL_VARIANTS : SIMPLE_LAW));
+    TRY(fit_model(c, e, ANY_MODEL));
+    TRY(fit_model(c, e, base->n_variants > 0 ? NCCL_VARIANTS : ALPHA_BETA));
     for (int variant = 0; variant < base->n_variants; variant++)
         TRY(fit_variant(c, e, base, variant));
     if (base->n_variants > 0) {
         bb_hold_out(c, base, e);
-        TRY(judge_choice(c, e));
+        TRY(evaluate_choice(c, e));
     }
     rc = calibrate_sharing(c, e);
 out:

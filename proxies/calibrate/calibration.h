@@ -20,7 +20,7 @@ struct bb_calibration_fit {
     char name[64]; /* "kernels", "collectives, ring LL" */
     size_t n_rows, n_outliers;
     double median_error, worst_error; /* parts of the measured time, outliers aside */
-    bool only_judged;                 /* its figures come from other rows */
+    bool evaluated_only;                 /* its figures come from other rows */
     size_t files;                     /* bits: of which files its rows are */
 };
 
@@ -34,7 +34,7 @@ struct bb_calibration_parameter {
     bool fits;     /* rows may tell it                                 */
     double nominal, value;
     int fit;       /* which one told it, or -1: it stays nominal       */
-    bool together; /* only a sum of it and others is told              */
+    bool correlated; /* only a sum of it and others is told              */
 };
 
 /* A row beside what its fit makes of it. */
@@ -49,11 +49,11 @@ struct bb_calibration_row {
 struct bb_calibration {
     struct bb_cluster cluster; /* as calibrated */
     struct bb_calibration_fit fits[BB_CALIBRATION_FITS];
-    struct bb_calibration_parameter figures[BB_CALIBRATION_PARAMETERS];
+    struct bb_calibration_parameter parameters[BB_CALIBRATION_PARAMETERS];
     struct bb_calibration_row *rows; /* of all fits */
     size_t n_rows;
-    int n_fits, n_figures;
-    bool held_back[BB_NCCL_VARIANTS]; /* hold_out.h */
+    int n_fits, n_parameters;
+    bool held_out[BB_NCCL_VARIANTS]; /* hold_out.h */
 };
 
 /* bb_calibrate - base: what the figures start from. 0 or -BB_EFAIL (no memory). Released also after a failure. */

@@ -12,10 +12,10 @@ enum { MOST_SHOWN = 3 }; /* rows that are left out */
 
 /* ---- rows ---- */
 
-struct figure_row {
+struct parameter_row {
     const char *key, *from;
     double nominal, value;
-    bool together;
+    bool correlated;
     char nominal_text[16], value_text[16];
 };
 
@@ -26,7 +26,7 @@ struct fit_row {
     bool fitted;
 };
 
-#define FIGURE(name) BB_SHOWS(struct figure_row, name)
+#define PARAMETER(name) BB_SHOWS(struct parameter_row, name)
 #define FIT(name)    BB_SHOWS(struct fit_row, name)
 static const struct bb_field fit_fields[] = {
     {"name", "rows of", "", 31, 0, FIT(name)},
@@ -38,14 +38,14 @@ static const struct bb_field fit_fields[] = {
     {0},
 };
 
-static const struct bb_field figure_fields[] = {
-    {"key", "figure", "", 31, 0, FIGURE(key)},
-    {"nominal", FIGURE(nominal)},
-    {"value", FIGURE(value)},
-    {NULL, "nominal", "", 12, 0, FIGURE(nominal_text)},
-    {NULL, "calibrated", "", 12, 0, FIGURE(value_text)},
-    {"from", "told by rows of", "", 31, 0, FIGURE(from)},
-    {"together", NULL, NULL, 0, 0, FIGURE(together)},
+static const struct bb_field parameter_fields[] = {
+    {"key", "figure", "", 31, 0, PARAMETER(key)},
+    {"nominal", PARAMETER(nominal)},
+    {"value", PARAMETER(value)},
+    {NULL, "nominal", "", 12, 0, PARAMETER(nominal_text)},
+    {NULL, "calibrated", "", 12, 0, PARAMETER(value_text)},
+    {"from", "told by rows of", "", 31, 0, PARAMETER(from)},
+    {"together", NULL, NULL, 0, 0, PARAMETER(correlated)},
     {0},
 };
 
@@ -56,21 +56,21 @@ static struct fit_row fit_row_of(const struct bb_calibration_fit *fit)
                             (long long)fit->n_outliers,
                             100 * fit->median_error,
                             100 * fit->worst_error,
-                            !fit->only_judged};
+                            !fit->evaluated_only};
 }
 
-static struct figure_row figure_row_of(const struct bb_calibration *c, int f)
+static struct parameter_row parameter_row_of(const struct bb_calibration *c, int f)
 {
-    const struct bb_calibration_parameter *figure = &c->figures[f];
+    const struct bb_calibration_parameter *parameter = &c->parameters[f];
 
-    struct figure_row row = {.key = figure->key,
-                             .from = figure->fit >= 0 ? c->fits[figure->fit].name : NULL,
-                             .nominal = figure->nominal,
-                             .value = figure->value,
-                             .together = figure->together};
+    struct parameter_row row = {.key = parameter->key,
+                             .from = parameter->fit >= 0 ? c->fits[parameter->fit].name : NULL,
+                             .nominal = parameter->nominal,
+                             .value = parameter->value,
+                             .correlated = parameter->correlated};
 
-    snprintf(row.nominal_text, sizeof(row.nominal_text), "%.5g", figure->nominal);
-    snprintf(row.value_text, sizeof(row.value_text), "%.5g", figure->value);
+    snprintf(row.nominal_text, sizeof(row.nominal_text), "%.5g", parameter->nominal);
+    snprintf(row.value_text, sizeof(row.value_text), "%.5g", parameter->value);
     return row;
 }
 
@@ -103,7 +103,7 @@ static void end_list(struct list *l)
 
 static void print_head(const struct bb_calibration_report *r, FILE *out)
 {
-    const struct bb_measurements *e = r->evidence;
+    const struct bb_measurements *e = r->measurements;
 
     bb_print_report_header(out, r->argc, r->argv);
     fprintf(out, "# %s: %zu rows of %zu file%s\n", e->files[0].device, e->n_rows, e->n_files,
@@ -119,11 +119,11 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
 
 static void print_outlier(const struct bb_calibration_report *r, const struct bb_calibration_row *o, FILE *out)
 {
-    const struct bb_measurement *row = &r->evidence->rows[o->row];
+    const struct bb_measurement *row = &r->measurements->rows[o->row];
     char text[120], measured[BB_TIME_TEXT], fitted[BB_TIME_TEXT];
 
     bb_measurement_text(row, text, sizeof(text));
-    fprintf(out, "# left out: %s in %s: %s, fitted %s\n", text, r->evidence->files[row->file].path,
+    fprintf(out, "# left out: %s in %s: %s, fitted %s\n", text, r->measurements->files[row->file].path,
             bb_format_time(o->measured_us, measured), bb_format_time(o->fitted_us, fitted));
 }
 
@@ -144,15 +144,15 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
     struct list list = {.out = out};
     char text[64];
 
-    for (int f = 0; f < c->n_figures; f++)
-        if (c->figures[f].together && c->figures[f].fit >= 0) {
+    for (int f = 0; f < c->n_parameters; f++)
+        if (c->parameters[f].correlated && c->parameters[f].fit >= 0) {
             if (list.column == 0)
                 fputs("#\n# told only together with others, each moved by its nominal part:\n", out);
-            list_word(&list, c->figures[f].key);
+            list_word(&list, c->parameters[f].key);
         }
     end_list(&list);
     for (int w = 0; w < r->base->n_variants; w++)
-        if (c->held_back[w]) {
+        if (c->held_out[w]) {
             if (list.column == 0)
                 fputs("#\n# held back, since NCCL took none of them where they would have been quicker:\n", out);
             snprintf(text, sizeof(text), "%s %s", bb_nccl_algorithms[r->base->variants[w].algorithm],
@@ -163,16 +163,16 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
 }
 
 /* "nccl.pat.Simple" of "nccl.pat.Simple.gbps". */
-static const char *variant_of(const struct bb_calibration_parameter *figure, char *text, size_t size)
+static const char *variant_of(const struct bb_calibration_parameter *parameter, char *text, size_t size)
 {
-    snprintf(text, size, "%.*s", (int)(strrchr(figure->key, '.') - figure->key), figure->key);
+    snprintf(text, size, "%.*s", (int)(strrchr(parameter->key, '.') - parameter->key), parameter->key);
     return text;
 }
 
-static bool is_told_in_part(const struct bb_calibration *c, int variant)
+static bool is_any_fitted(const struct bb_calibration *c, int variant)
 {
-    for (int f = 0; f < c->n_figures; f++)
-        if (c->figures[f].variant == variant && c->figures[f].fit >= 0)
+    for (int f = 0; f < c->n_parameters; f++)
+        if (c->parameters[f].variant == variant && c->parameters[f].fit >= 0)
             return true;
     return false;
 }
@@ -180,7 +180,7 @@ static bool is_told_in_part(const struct bb_calibration *c, int variant)
 /* The law shares a node's NICs among its GPUs, so their number matters between nodes. */
 static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
 {
-    const struct bb_measurements *e = r->evidence;
+    const struct bb_measurements *e = r->measurements;
     int most = 0;
 
     for (size_t f = 0; f < e->n_files; f++)
@@ -203,14 +203,14 @@ static void print_nominal(const struct bb_calibration_report *r, FILE *out)
     char text[64];
 
     fprintf(out, "#\n# nominal, as in %s, since no row tells:\n", r->base->name);
-    for (int f = 0; f < c->n_figures; f++) {
-        const struct bb_calibration_parameter *figure = &c->figures[f];
-        const bool whole = figure->variant >= 0 && !is_told_in_part(c, figure->variant);
+    for (int f = 0; f < c->n_parameters; f++) {
+        const struct bb_calibration_parameter *parameter = &c->parameters[f];
+        const bool whole = parameter->variant >= 0 && !is_any_fitted(c, parameter->variant);
 
-        if (figure->fit >= 0 || (whole && figure->variant == said))
+        if (parameter->fit >= 0 || (whole && parameter->variant == said))
             continue;
-        list_word(&list, whole ? variant_of(figure, text, sizeof(text)) : figure->key);
-        said = whole ? figure->variant : said;
+        list_word(&list, whole ? variant_of(parameter, text, sizeof(text)) : parameter->key);
+        said = whole ? parameter->variant : said;
     }
     end_list(&list);
 }
@@ -229,12 +229,12 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
     }
     print_outliers(r, out);
     fputs("#\n", out);
-    bb_table_heading(out, figure_fields);
-    for (int f = 0; f < c->n_figures; f++) {
-        struct figure_row row = figure_row_of(c, f);
+    bb_table_heading(out, parameter_fields);
+    for (int f = 0; f < c->n_parameters; f++) {
+        struct parameter_row row = parameter_row_of(c, f);
 
-        if (c->figures[f].fit >= 0)
-            bb_table_row(out, figure_fields, &row);
+        if (c->parameters[f].fit >= 0)
+            bb_table_row(out, parameter_fields, &row);
     }
     print_remarks(r, out);
     print_small_nodes(r, out);
@@ -276,16 +276,16 @@ static json_t *fit_json(const struct bb_calibration_report *r, int i)
     return row_json(fit_fields, &row);
 }
 
-static json_t *figure_json(const struct bb_calibration_report *r, int i)
+static json_t *parameter_json(const struct bb_calibration_report *r, int i)
 {
-    struct figure_row row = figure_row_of(r->calibration, i);
+    struct parameter_row row = parameter_row_of(r->calibration, i);
 
-    return row_json(figure_fields, &row);
+    return row_json(parameter_fields, &row);
 }
 
 static json_t *file_json(const struct bb_calibration_report *r, int i)
 {
-    const struct bb_measurement_file *f = &r->evidence->files[i];
+    const struct bb_measurement_file *f = &r->measurements->files[i];
 
     return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I}", "file", f->path, "what", f->what, "started",
                      f->started, "nccl", f->nccl, "ranks", f->ranks, "nodes", f->nodes, "rows", (json_int_t)f->n_rows,
@@ -295,12 +295,12 @@ static json_t *file_json(const struct bb_calibration_report *r, int i)
 static json_t *residual_json(const struct bb_calibration_report *r, int i)
 {
     const struct bb_calibration_row *of = &r->calibration->rows[i];
-    const struct bb_measurement *row = &r->evidence->rows[of->row];
+    const struct bb_measurement *row = &r->measurements->rows[of->row];
     char text[120];
 
     bb_measurement_text(row, text, sizeof(text));
     return json_pack("{s:s, s:s, s:s, s:f, s:f, s:b}", "fit", r->calibration->fits[of->fit].name, "row", text, "file",
-                     r->evidence->files[row->file].path, "measured_us", of->measured_us, "fitted_us", of->fitted_us,
+                     r->measurements->files[row->file].path, "measured_us", of->measured_us, "fitted_us", of->fitted_us,
                      "outlier", of->outlier);
 }
 
@@ -310,11 +310,11 @@ static json_t *word_json(const struct bb_calibration_report *r, int i)
 }
 
 /* The i-th of those that are held back. */
-static json_t *held_back_json(const struct bb_calibration_report *r, int i)
+static json_t *held_out_json(const struct bb_calibration_report *r, int i)
 {
     int variant = 0;
 
-    while (!r->calibration->held_back[variant] || i-- > 0)
+    while (!r->calibration->held_out[variant] || i-- > 0)
         variant++;
     return json_sprintf("%s %s", bb_nccl_algorithms[r->base->variants[variant].algorithm], r->base->variants[variant].protocol);
 }
@@ -322,15 +322,15 @@ static json_t *held_back_json(const struct bb_calibration_report *r, int i)
 json_t *bb_calibration_json(const struct bb_calibration_report *r)
 {
     const struct bb_calibration *c = r->calibration;
-    const struct bb_measurements *e = r->evidence;
-    int held_back = 0;
+    const struct bb_measurements *e = r->measurements;
+    int held_out = 0;
 
     for (int variant = 0; variant < r->base->n_variants; variant++)
-        held_back += c->held_back[variant];
+        held_out += c->held_out[variant];
     return json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
                      "busbar", BUSBAR_VERSION, "command", list_of(r, r->argc, word_json), "profile", r->profile, "from",
                      r->base->name, "device", e->files[0].device, "emulated", e->files[0].emulated, "files",
                      list_of(r, (int)e->n_files, file_json), "fits", list_of(r, c->n_fits, fit_json), "results",
-                     list_of(r, (int)c->n_rows, residual_json), "figures", list_of(r, c->n_figures, figure_json),
-                     "held_back", list_of(r, held_back, held_back_json));
+                     list_of(r, (int)c->n_rows, residual_json), "figures", list_of(r, c->n_parameters, parameter_json),
+                     "held_back", list_of(r, held_out, held_out_json));
 }

@@ -9,7 +9,7 @@
 /* Everything is borrowed. */
 struct bb_calibration_report {
     const struct bb_calibration *calibration;
-    const struct bb_measurements *evidence;
+    const struct bb_measurements *measurements;
     const struct bb_cluster *base;
     const json_t *base_root; /* its file      */
     const char *profile;     /* what is written */

@@ -7,7 +7,7 @@
 #include <math.h>
 
 #define SURELY_QUICK 0.98 /* of the time of NCCL's choice */
-#define ENDLESS_GBPS 1e15
+#define UNBOUNDED_GBPS 1e15
 
 bool bb_is_nccl_choice(const struct bb_measurement *row)
 {
@@ -24,13 +24,13 @@ static bool find_rival(const struct bb_cluster *c, const struct bb_cluster *base
                        int variant, struct rival *rival)
 {
     const int taken = bb_is_nccl_choice(row) ? bb_row_variant(base, row) : -1;
-    struct bb_cluster endless = *c;
+    struct bb_cluster unbounded = *c;
 
     if (taken < 0 || taken == variant)
         return false;
-    endless.variants[variant].gbps = endless.variants[variant].nic = ENDLESS_GBPS;
+    unbounded.variants[variant].gbps = unbounded.variants[variant].nic = UNBOUNDED_GBPS;
     rival->taken_us = bb_row_time_by_us(c, taken, row);
-    rival->latency_us = bb_row_time_by_us(&endless, variant, row);
+    rival->latency_us = bb_row_time_by_us(&unbounded, variant, row);
     rival->bytes_us = bb_row_time_by_us(c, variant, row) - rival->latency_us;
     return isfinite(rival->taken_us) && isfinite(rival->latency_us);
 }
@@ -75,16 +75,16 @@ static void lack_of_rate(const struct bb_cluster *c, const struct bb_cluster *ba
 
 static void set_part(struct bb_calibration *c, const struct bb_cluster *base, int variant, const char *part, double value)
 {
-    struct bb_calibration_parameter *figure;
+    struct bb_calibration_parameter *parameter;
     char key[96];
 
     bb_parameter_variant_key(key, sizeof(key), &base->variants[variant], part);
-    figure = &c->figures[bb_parameter_find(c->figures, c->n_figures, key)];
-    figure->value = bb_parameter_round(figure, value);
-    figure->fit = c->n_fits;
-    figure->together = false;
-    bb_parameter_set(&c->cluster, figure, figure->is_rate ? 1 / figure->value : figure->value);
-    c->held_back[variant] = true;
+    parameter = &c->parameters[bb_parameter_find(c->parameters, c->n_parameters, key)];
+    parameter->value = bb_parameter_round(parameter, value);
+    parameter->fit = c->n_fits;
+    parameter->correlated = false;
+    bb_parameter_set(&c->cluster, parameter, parameter->is_rate ? 1 / parameter->value : parameter->value);
+    c->held_out[variant] = true;
 }
 
 void bb_hold_out(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e)

@@ -15,15 +15,15 @@
 
 /* ---- what files tell ---- */
 
-static void take_figure(struct bb_calibration *c, const char *key, int value, int *member)
+static void set_parameter(struct bb_calibration *c, const char *key, int value, int *member)
 {
-    const int f = bb_parameter_find(c->figures, c->n_figures, key);
+    const int f = bb_parameter_find(c->parameters, c->n_parameters, key);
 
     if (f < 0)
         return;
     *member = value;
-    c->figures[f].value = value;
-    c->figures[f].fit = c->n_fits;
+    c->parameters[f].value = value;
+    c->parameters[f].fit = c->n_fits;
 }
 
 static int most_on_a_host(const struct bb_measurements *e, struct bb_calibration_fit *fit)
@@ -41,23 +41,23 @@ static int most_on_a_host(const struct bb_measurements *e, struct bb_calibration
 void bb_set_node_size(struct bb_calibration *c, const struct bb_measurements *e)
 {
     const struct bb_cluster nominal = c->cluster;
-    struct bb_calibration_fit fit = {.name = "ranks of a host", .n_rows = 1, .only_judged = true};
+    struct bb_calibration_fit fit = {.name = "ranks of a host", .n_rows = 1, .evaluated_only = true};
     int gpus = most_on_a_host(e, &fit);
 
     if (e->gpus_per_node > 0) {
         gpus = e->gpus_per_node;
-        fit = (struct bb_calibration_fit){.name = "--gpus-per-node", .only_judged = true};
+        fit = (struct bb_calibration_fit){.name = "--gpus-per-node", .evaluated_only = true};
     } else if (gpus <= nominal.gpus_per_node)
         return;
-    take_figure(c, "gpus_per_node", gpus, &c->cluster.gpus_per_node);
-    take_figure(c, "nics_per_node", (nominal.nics_per_node * gpus + nominal.gpus_per_node - 1) / nominal.gpus_per_node,
+    set_parameter(c, "gpus_per_node", gpus, &c->cluster.gpus_per_node);
+    set_parameter(c, "nics_per_node", (nominal.nics_per_node * gpus + nominal.gpus_per_node - 1) / nominal.gpus_per_node,
                 &c->cluster.nics_per_node);
     c->fits[c->n_fits++] = fit;
 }
 
 void bb_set_sm_count(struct bb_calibration *c, const struct bb_measurements *e)
 {
-    struct bb_calibration_parameter *sms = &c->figures[bb_parameter_find(c->figures, c->n_figures, "sm_count")];
+    struct bb_calibration_parameter *sms = &c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "sm_count")];
 
     for (size_t f = 0; f < e->n_files; f++)
         if (e->files[f].sm_count > 0) {
@@ -88,7 +88,7 @@ static size_t gather_channels(const struct bb_measurements *e, double *channels,
 
 int bb_set_collective_sms(struct bb_calibration *c, const struct bb_measurements *e)
 {
-    const int f = bb_parameter_find(c->figures, c->n_figures, "sharing.collective_sms");
+    const int f = bb_parameter_find(c->parameters, c->n_parameters, "sharing.collective_sms");
     struct bb_calibration_fit fit = {.name = "channels"};
     double *channels;
     int rc = BB_NEW(channels, e->n_rows);
@@ -105,8 +105,8 @@ int bb_set_collective_sms(struct bb_calibration *c, const struct bb_measurements
         fit.median_error = channels[fit.n_rows / 2];
         fit.worst_error = channels[fit.n_rows - 1];
         c->cluster.sharing.collective_sms = (int)median;
-        c->figures[f].value = median;
-        c->figures[f].fit = c->n_fits;
+        c->parameters[f].value = median;
+        c->parameters[f].fit = c->n_fits;
         c->fits[c->n_fits++] = fit;
     }
     free(channels);
@@ -164,7 +164,7 @@ static int best_message_sms(const struct bb_calibration *c, const struct bb_meas
 
 int bb_fit_message_sms(struct bb_calibration *c, const struct bb_measurements *e)
 {
-    struct bb_calibration_parameter *figure = &c->figures[bb_parameter_find(c->figures, c->n_figures, "sharing.message_sms")];
+    struct bb_calibration_parameter *parameter = &c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "sharing.message_sms")];
     struct bb_calibration_fit fit = {.name = "products beside sendrecv"};
     double *errors;
     int best, rc = BB_NEW(errors, e->n_rows);
@@ -177,8 +177,8 @@ int bb_fit_message_sms(struct bb_calibration *c, const struct bb_measurements *e
         qsort(errors, fit.n_rows, sizeof(double), by_number);
         fit.median_error = errors[fit.n_rows / 2];
         fit.worst_error = errors[fit.n_rows - 1];
-        figure->value = c->cluster.sharing.message_sms = best;
-        figure->fit = c->n_fits;
+        parameter->value = c->cluster.sharing.message_sms = best;
+        parameter->fit = c->n_fits;
         c->fits[c->n_fits++] = fit;
     }
     free(errors);

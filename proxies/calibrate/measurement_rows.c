@@ -18,7 +18,7 @@ static struct bb_measurement_file *file_of(struct bb_measurements *e)
 }
 
 /* Appends a row of the last file; one without a time is dropped and counted. */
-static int add_evidence(struct bb_measurements *e, const struct bb_measurement *row)
+static int add_measurement(struct bb_measurements *e, const struct bb_measurement *row)
 {
     int rc;
 
@@ -100,7 +100,7 @@ static void take_choice(const json_t *row, struct bb_measurement *found)
 /* ---- kinds of rows ---- */
 
 /* Collectives of one call of NCCL's, whose law profiles have. */
-static bool has_law(int kind, int ranks)
+static bool has_cost_model(int kind, int ranks)
 {
     return kind >= 0 && ranks > 1 && !(bb_colls[kind].flags & (BB_COLL_VARIABLE_COUNTS | BB_COLL_ROUNDS)) &&
            bb_colls[kind].from != BB_FROM_PREVIOUS;
@@ -122,7 +122,7 @@ static int collective_row(struct bb_measurements *e, const json_t *row, const ch
     TRY(take_median(row, "time_us", where, &found.time_us));
     if (json_is_number(json_object_get(row, "wrong")))
         wrong = json_number_value(json_object_get(row, "wrong"));
-    if (!has_law(kind, file->ranks) || bytes <= 0 || wrong > 0)
+    if (!has_cost_model(kind, file->ranks) || bytes <= 0 || wrong > 0)
         found.time_us = NAN;
     found.call.kind = kind < 0 ? BB_ALL_REDUCE : (enum bb_coll_kind)kind;
     found.call.count = (size_t)count;
@@ -132,7 +132,7 @@ static int collective_row(struct bb_measurements *e, const json_t *row, const ch
     found.bytes = bytes;
     found.forced = json_is_true(json_object_get(row, "forced"));
     take_choice(row, &found);
-    rc = add_evidence(e, &found);
+    rc = add_measurement(e, &found);
 out:
     return rc;
 }
@@ -154,7 +154,7 @@ static int launch_row(struct bb_measurements *e, const json_t *row, const char *
     found.time_us =
         file_of(e)->emulated ? (wall_us - time_us) * iterations : json_number_value(json_object_get(row, "host_us"));
     if (found.time_us > 0 && isfinite(found.time_us))
-        rc = add_evidence(e, &found);
+        rc = add_measurement(e, &found);
 out:
     return rc;
 }
@@ -188,12 +188,12 @@ static int p2p_row(struct bb_measurements *e, const json_t *row, const char *whe
     found.same_node = json_is_true(json_object_get(row, "same_node"));
     if (strcmp(direction, "one") != 0)
         found.time_us = NAN;
-    rc = add_evidence(e, &found);
+    rc = add_measurement(e, &found);
 out:
     return rc;
 }
 
-static struct bb_kernel_list_item product_of(double m, double n, double k, double batch, enum bb_dtype_id dtype)
+static struct bb_kernel_list_item gemm_item(double m, double n, double k, double batch, enum bb_dtype_id dtype)
 {
     return (struct bb_kernel_list_item){
         .gemm = {.m = (int64_t)m, .n = (int64_t)n, .k = (int64_t)k, .batch = (int64_t)batch, .dtype = dtype}};
@@ -205,7 +205,7 @@ static struct bb_kernel_list_item memory_kernel_of(double bytes)
         .is_memory_kernel = true, .pass = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = (uint64_t)(bytes / 8)}};
 }
 
-static int take_product(const json_t *object, const char *where, double batch, enum bb_dtype_id dtype,
+static int take_gemm(const json_t *object, const char *where, double batch, enum bb_dtype_id dtype,
                         struct bb_kernel_list_item *product)
 {
     double m, n, k;
@@ -214,7 +214,7 @@ static int take_product(const json_t *object, const char *where, double batch, e
     TRY(take_count(object, "m", where, 1, &m));
     TRY(take_count(object, "n", where, 1, &n));
     TRY(take_count(object, "k", where, 1, &k));
-    *product = product_of(m, n, k, batch, dtype);
+    *product = gemm_item(m, n, k, batch, dtype);
 out:
     return rc;
 }
@@ -241,16 +241,16 @@ static int compute_row(struct bb_measurements *e, const json_t *row, const char 
     } else {
         TRY(take_dtype(row, where, &dtype));
         TRY(take_count(row, "batch", where, 1, &batch));
-        TRY(take_product(row, where, batch, dtype, &found.kernel));
+        TRY(take_gemm(row, where, batch, dtype, &found.kernel));
     }
-    rc = add_evidence(e, &found);
+    rc = add_measurement(e, &found);
 out:
     return rc;
 }
 
 /* The collective that products ran beside. What NCCL holds of the GPU is known of its own collectives, and of one
  * message in each direction. */
-static int take_beside(const struct bb_measurement_file *file, const json_t *row, const char *where,
+static int take_overlap(const struct bb_measurement_file *file, const json_t *row, const char *where,
                        struct bb_measurement *found)
 {
     const char *name;
@@ -278,9 +278,9 @@ out:
 }
 
 /* What products took alone, and beside a collective. */
-static int overlap_row(struct bb_measurements *e, const json_t *row, const char *where)
+static int overlap_rows(struct bb_measurements *e, const json_t *row, const char *where)
 {
-    struct bb_measurement alone = {.kind = BB_MEASURED_KERNEL}, beside = {.kind = BB_MEASURED_OVERLAP};
+    struct bb_measurement alone = {.kind = BB_MEASURED_KERNEL}, overlap = {.kind = BB_MEASURED_OVERLAP};
     const json_t *gemm = json_object_get(row, "gemm");
     enum bb_dtype_id dtype;
     int rc, products;
@@ -288,13 +288,13 @@ static int overlap_row(struct bb_measurements *e, const json_t *row, const char 
     TRY(take_dtype(row, where, &dtype));
     TRY(take_int(row, "gemms", where, 1, &products));
     TRY(take_median(row, "compute_alone_us", where, &alone.time_us));
-    TRY(take_product(gemm, where, 1, dtype, &alone.kernel));
-    beside.kernel = alone.kernel;
-    beside.known_us = alone.time_us;
-    TRY(take_beside(file_of(e), row, where, &beside));
+    TRY(take_gemm(gemm, where, 1, dtype, &alone.kernel));
+    overlap.kernel = alone.kernel;
+    overlap.known_us = alone.time_us;
+    TRY(take_overlap(file_of(e), row, where, &overlap));
     alone.time_us /= products;
-    TRY(add_evidence(e, &alone));
-    rc = add_evidence(e, &beside);
+    TRY(add_measurement(e, &alone));
+    rc = add_measurement(e, &overlap);
 out:
     return rc;
 }
@@ -304,7 +304,7 @@ static const struct {
     const char *key;
     int (*read)(struct bb_measurements *e, const json_t *row, const char *where);
 } readers[] = {
-    {"section", compute_row}, {"metric", p2p_row}, {"both_us", overlap_row}, {"step", NULL}, {"collective", bench_row}};
+    {"section", compute_row}, {"metric", p2p_row}, {"both_us", overlap_rows}, {"step", NULL}, {"collective", bench_row}};
 
 int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
 {
@@ -333,7 +333,7 @@ int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
 /* ---- nccl-tests ---- */
 
 /* Bytes of its rows are what algorithm bandwidth divides, as here. */
-static int foreign_row(struct bb_measurements *e, const struct bb_timing *t, int iterations)
+static int nccl_tests_row(struct bb_measurements *e, const struct bb_timing *t, int iterations)
 {
     const struct bb_measurement_file *file = file_of(e);
     struct bb_measurement found = {
@@ -341,7 +341,7 @@ static int foreign_row(struct bb_measurements *e, const struct bb_timing *t, int
     int kind = bb_coll_find(t->what), dtype = bb_dtype_find(t->dtype);
     size_t element = dtype < 0 ? 1 : bb_dtypes[dtype].bytes;
 
-    if (!has_law(kind, file->ranks) || t->bytes <= 0 || t->wrong > 0 || strcmp(t->mode, "stream") != 0)
+    if (!has_cost_model(kind, file->ranks) || t->bytes <= 0 || t->wrong > 0 || strcmp(t->mode, "stream") != 0)
         found.time_us = NAN;
     found.bytes = (double)t->bytes;
     found.call = (struct bb_collective){
@@ -354,7 +354,7 @@ static int foreign_row(struct bb_measurements *e, const struct bb_timing *t, int
     found.call.count = (size_t)t->bytes / element;
     if (bb_colls[found.call.kind].flags & BB_COLL_SLICED && file->ranks > 0)
         found.call.count /= (size_t)file->ranks;
-    return add_evidence(e, &found);
+    return add_measurement(e, &found);
 }
 
 int bb_measurements_add_nccl_tests(struct bb_measurements *e, json_t *root)
@@ -365,7 +365,7 @@ int bb_measurements_add_nccl_tests(struct bb_measurements *e, json_t *root)
 
     TRY(bb_result_file_of(&file, file_of(e)->path, json_incref(root)));
     for (size_t i = 0; i < file.n && rc == 0; i++)
-        rc = foreign_row(e, &file.rows[i], n > 0 ? n : 20);
+        rc = nccl_tests_row(e, &file.rows[i], n > 0 ? n : 20);
 out:
     bb_result_file_release(&file);
     return rc;

@@ -79,13 +79,13 @@ static double value_at(const struct bb_cluster *c, size_t offset, bool is_int)
     return value;
 }
 
-static int add_variants(const struct bb_cluster *base, struct bb_calibration_parameter *figures)
+static int add_variants(const struct bb_cluster *base, struct bb_calibration_parameter *parameters)
 {
     int n = 0;
 
     for (int w = 0; w < base->n_variants; w++)
         for (size_t p = 0; p < sizeof(variant_members) / sizeof(variant_members[0]); p++) {
-            struct bb_calibration_parameter *f = &figures[n];
+            struct bb_calibration_parameter *f = &parameters[n];
 
             if (variant_members[p].offset == offsetof(struct bb_nccl_variant, chunk_us) && base->variants[w].chunk_us <= 0)
                 continue; /* its law has no chunks */
@@ -103,12 +103,12 @@ static bool has_need(const struct bb_cluster *base, enum need need)
     return need == ACHIEVED ? base->has_achieved : need == VARIANTS ? base->n_variants > 0 : need == SHARING ? base->has_sharing : true;
 }
 
-int bb_parameters_of(const struct bb_cluster *base, struct bb_calibration_parameter *figures)
+int bb_parameters_of(const struct bb_cluster *base, struct bb_calibration_parameter *parameters)
 {
     int n = 0;
 
     for (size_t i = 0; i < sizeof(scalars) / sizeof(scalars[0]); i++) {
-        struct bb_calibration_parameter *f = &figures[n];
+        struct bb_calibration_parameter *f = &parameters[n];
         const enum how how = scalars[i].how;
 
         if (!has_need(base, scalars[i].need))
@@ -121,27 +121,27 @@ int bb_parameters_of(const struct bb_cluster *base, struct bb_calibration_parame
         f->fits = (how == RATE && f->nominal > 0) || how == LATENCY;
         n++;
     }
-    return n + add_variants(base, figures + n);
+    return n + add_variants(base, parameters + n);
 }
 
-int bb_parameter_find(const struct bb_calibration_parameter *figures, int n, const char *key)
+int bb_parameter_find(const struct bb_calibration_parameter *parameters, int n, const char *key)
 {
     for (int f = 0; f < n; f++)
-        if (strcmp(figures[f].key, key) == 0)
+        if (strcmp(parameters[f].key, key) == 0)
             return f;
     return -1;
 }
 
-void bb_parameter_set(struct bb_cluster *c, const struct bb_calibration_parameter *figure, double value)
+void bb_parameter_set(struct bb_cluster *c, const struct bb_calibration_parameter *parameter, double value)
 {
-    value = figure->is_rate ? 1 / value : value;
-    memcpy((char *)c + figure->offset, &value, sizeof(value));
+    value = parameter->is_rate ? 1 / value : value;
+    memcpy((char *)c + parameter->offset, &value, sizeof(value));
 }
 
-double bb_parameter_round(const struct bb_calibration_parameter *figure, double value)
+double bb_parameter_round(const struct bb_calibration_parameter *parameter, double value)
 {
     char text[32];
 
-    snprintf(text, sizeof(text), "%.5g", figure->is_rate ? value : round(value * 1e3) / 1e3);
+    snprintf(text, sizeof(text), "%.5g", parameter->is_rate ? value : round(value * 1e3) / 1e3);
     return strtod(text, NULL);
 }

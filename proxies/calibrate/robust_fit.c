@@ -233,24 +233,24 @@ static double share_of(const struct work *w, int p)
 }
 
 /* Freezes those that nobody sees where they started, and a rate that would be endless. False: all are seen. */
-static bool freeze_unseen(struct work *w)
+static bool freeze_insensitive(struct work *w)
 {
     bool found = false;
 
     for (int p = 0; p < w->fit->n_parameters; p++) {
         const struct bb_fit_parameter *one = &w->fit->parameters[p];
-        const bool endless = one->least > 0 && w->values[p] <= one->least;
+        const bool unbounded = one->least > 0 && w->values[p] <= one->least;
 
         if (w->frozen[p])
             continue;
-        w->frozen[p] = share_of(w, p) < LEAST_SHARE || endless;
+        w->frozen[p] = share_of(w, p) < LEAST_SHARE || unbounded;
         found = found || w->frozen[p];
     }
     return found;
 }
 
 /* What is left of a parameter when its own slopes are fitted: all of it, unless others do for its rows as well. */
-static void find_together(struct work *w)
+static void find_correlated(struct work *w)
 {
     double a[P][P], b[P], x[P], held[P][P];
     bool is_free[P];
@@ -265,8 +265,8 @@ static void find_together(struct work *w)
         for (int q = 0; q < w->fit->n_parameters; q++)
             b[q] = a[q][p];
         solve(held, b, is_free, w->fit->n_parameters, x);
-        w->fit->parameters[p].told = !w->frozen[p];
-        w->fit->parameters[p].together = !w->frozen[p] && x[p] < 0.99;
+        w->fit->parameters[p].fitted = !w->frozen[p];
+        w->fit->parameters[p].correlated = !w->frozen[p] && x[p] < 0.99;
     }
 }
 
@@ -283,7 +283,7 @@ static void mark_outliers(struct work *w)
 }
 
 /* As they are told: parts of the measured time. */
-static void judge_rows(struct work *w)
+static void summarize_errors(struct work *w)
 {
     struct bb_fit *fit = w->fit;
     size_t n;
@@ -310,11 +310,11 @@ int bb_fit_run(struct bb_fit *fit)
         for (int p = 0; p < fit->n_parameters; p++)
             w.values[p] = fit->parameters[p].value;
         take_steps(&w);
-    } while (freeze_unseen(&w));
-    find_together(&w);
+    } while (freeze_insensitive(&w));
+    find_correlated(&w);
     find_errors(&w);
     mark_outliers(&w);
-    judge_rows(&w);
+    summarize_errors(&w);
     for (int p = 0; p < fit->n_parameters; p++)
         fit->parameters[p].value = w.values[p];
 out:

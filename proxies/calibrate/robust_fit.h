@@ -24,8 +24,8 @@ struct bb_fit_parameter {
     double value;  /* in: the start; out: fitted                                    */
     double least;  /* bound                                                         */
     double scale;  /* what a large change is, above 0                               */
-    bool told;     /* out: by the rows, else value is the start                     */
-    bool together; /* out: only a sum of this and others is told                    */
+    bool fitted;     /* out: by the rows, else value is the start                     */
+    bool correlated; /* out: only a sum of this and others is told                    */
 };
 
 struct bb_fit {

@@ -42,7 +42,7 @@ static double memory_taken(const struct bb_cluster *c, double bytes, double us)
 }
 
 /* Of the rate that it has alone. */
-static double rate_beside(const struct bb_cluster *c, const struct bb_kernel_list_item *product, int held, double taken)
+static double overlap_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *product, int held, double taken)
 {
     bool by_memory, any;
     const double alone_ns = (double)bb_cluster_kernel_on_sms_ns(c, product, c->sm_count, &by_memory);
@@ -64,14 +64,14 @@ static double call_latency_us(const struct bb_cluster *c, const struct bb_measur
 }
 
 /* While NCCL is beside them they go on at a lower rate, in its transfers at one that is lower still. */
-static double beside_us(const struct bb_cluster *c, const struct bb_measurement *row)
+static double overlap_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const double latency_us = fmin(row->comm_us, row->iterations * call_latency_us(c, row));
     const double transfer_us = row->comm_us - latency_us;
     const double bytes = 2 * row->iterations * bb_colls[row->call.kind].bus_factor(row->call.ranks) * row->bytes;
     const int held = held_sms(c, row);
-    const double done_us = transfer_us * rate_beside(c, &row->kernel, held, memory_taken(c, bytes, transfer_us)) +
-                           latency_us * rate_beside(c, &row->kernel, held, 0);
+    const double done_us = transfer_us * overlap_rate(c, &row->kernel, held, memory_taken(c, bytes, transfer_us)) +
+                           latency_us * overlap_rate(c, &row->kernel, held, 0);
 
     if (done_us >= row->known_us)
         return row->comm_us * row->known_us / done_us;
@@ -105,7 +105,7 @@ double bb_row_time_us(const struct bb_cluster *c, const struct bb_measurement *r
     case BB_MEASURED_KERNEL:
         return in_stream_us(c, (double)bb_cluster_kernel_ns(c, &row->kernel) / 1e3, row->iterations);
     case BB_MEASURED_OVERLAP:
-        return beside_us(c, row);
+        return overlap_us(c, row);
     case BB_MEASURED_TIMED_KERNEL:
         return in_stream_us(c, row->known_us, row->iterations);
     default:

@@ -64,7 +64,7 @@ static void the_figures_of_exact_rows_are_found(void **state)
     assert_int_equal(bb_fit_run(&fit), 0);
     near(fit.parameters[0].value, 2.5, 1e-6);
     near(fit.parameters[1].value, 0.025, 1e-6);
-    assert_true(fit.parameters[0].told && fit.parameters[1].told);
+    assert_true(fit.parameters[0].fitted && fit.parameters[1].fitted);
     assert_int_equal(fit.n_outliers, 0);
     assert_true(fit.worst_error < 1e-6);
     bb_fit_release(&fit);
@@ -78,7 +78,7 @@ static void a_parameter_that_no_row_shows_stays(void **state)
 
     (void)state;
     assert_int_equal(bb_fit_run(&fit), 0);
-    assert_false(fit.parameters[2].told);
+    assert_false(fit.parameters[2].fitted);
     near(fit.parameters[2].value, 1, 1e-12);
     bb_fit_release(&fit);
 }
@@ -104,7 +104,7 @@ static void a_latency_that_large_rows_hide_stays_nominal(void **state)
 
     (void)state;
     assert_int_equal(bb_fit_run(&fit), 0);
-    assert_false(fit.parameters[0].told);
+    assert_false(fit.parameters[0].fitted);
     near(fit.parameters[0].value, 7, 1e-12);
     near(fit.parameters[1].value, 0.025, 1e-3);
     bb_fit_release(&fit);
@@ -167,7 +167,7 @@ static void what_only_a_sum_tells_is_said(void **state)
     (void)state;
     assert_int_equal(bb_fit_run(&fit), 0);
     near(fit.parameters[0].value + 3 * fit.parameters[1].value, 10, 1e-6);
-    assert_true(fit.parameters[0].together && fit.parameters[1].together);
+    assert_true(fit.parameters[0].correlated && fit.parameters[1].correlated);
     assert_true(fit.parameters[0].value >= 2 && fit.parameters[1].value >= 2); /* none pays for the other */
     bb_fit_release(&fit);
 }

@@ -167,7 +167,7 @@ static const struct bb_field memory_kernel_fields[] = {
 static int put_memory_kernel(struct compute *b, const struct bb_memory_kernel_case *p, enum bb_dtype_id dtype,
                     const struct bb_computed *c)
 {
-    const size_t bytes = bb_memory_kernel_bytes(&p->pass);
+    const size_t bytes = bb_memory_kernel_bytes(&p->memory_kernel);
     const double gbps = giga_per_s((double)bytes, c);
     const struct memory_kernel_row row = {p->name, bb_dtypes[dtype].name, bytes, *c, gbps, 100 * gbps / b->copy_gbps};
 
@@ -183,7 +183,7 @@ static int run_memory_kernels_of(struct compute *b, enum bb_dtype_id dtype)
     for (int i = 0; bb_compute_memory_kernel(i, dtype, b->options.bytes, &c); i++) {
         bb_progress_show(&b->session.progress, "%s %s", c.name, bb_dtypes[dtype].name);
         bb_world_reached(&b->session.world, "bench compute: %s %s", c.name, bb_dtypes[dtype].name);
-        TRY(bb_measure_memory_kernel(&b->ctx, &c.pass, &computed));
+        TRY(bb_measure_memory_kernel(&b->ctx, &c.memory_kernel, &computed));
         TRY(put_memory_kernel(b, &c, dtype, &computed));
     }
 out:
@@ -212,8 +212,8 @@ static int measure_copy_limit(struct compute *b)
     TRY(bb_measure_memcpy(&b->ctx, b->options.bytes, &c));
     b->copy_gbps = giga_per_s((double)(b->options.bytes / 2 * 2), &c);
     if (bb_compute_memory_kernel(0, BB_FLOAT, b->options.bytes, &copy)) {
-        TRY(bb_measure_memory_kernel(&b->ctx, &copy.pass, &c));
-        b->copy_gbps = fmax(b->copy_gbps, giga_per_s((double)bb_memory_kernel_bytes(&copy.pass), &c));
+        TRY(bb_measure_memory_kernel(&b->ctx, &copy.memory_kernel, &c));
+        b->copy_gbps = fmax(b->copy_gbps, giga_per_s((double)bb_memory_kernel_bytes(&copy.memory_kernel), &c));
     }
 out:
     return rc;
@@ -370,7 +370,7 @@ static size_t arena_bytes(const struct compute *b)
         for (int i = 0; b->options.wanted[BB_COMPUTE_MEMORY_KERNELS] && type_is_wanted(b, t) &&
                         bb_compute_memory_kernel(i, bb_compute_types[t], b->options.bytes, &c);
              i++)
-            bytes = larger_of(bytes, bb_memory_kernel_case_bytes(&c.pass));
+            bytes = larger_of(bytes, bb_memory_kernel_case_bytes(&c.memory_kernel));
     }
     return bytes;
 }

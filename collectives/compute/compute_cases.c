@@ -111,7 +111,7 @@ static const struct bb_memory_kernel_case passes[] = {
 
 bool bb_compute_memory_kernel(int i, enum bb_dtype_id dtype, size_t bytes, struct bb_memory_kernel_case *c)
 {
-    struct bb_memory_kernel *p = &c->pass;
+    struct bb_memory_kernel *p = &c->memory_kernel;
     size_t of_row;
 
     if (i < 0 || (size_t)i >= LENGTH(passes))

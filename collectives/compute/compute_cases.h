@@ -21,7 +21,7 @@ int bb_compute_gemms(enum bb_dtype_id dtype, bool quick, struct bb_gemm_case cas
 
 struct bb_memory_kernel_case {
     const char *name;
-    struct bb_memory_kernel pass; /* without pointers */
+    struct bb_memory_kernel memory_kernel; /* without pointers */
 };
 
 /* bb_compute_memory_kernel - the i-th pass, with as many rows as move about `bytes`; false past the end. The first ones copy. */

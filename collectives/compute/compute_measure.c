@@ -221,11 +221,11 @@ static int launch_memory_kernel(void *arg, cudaStream_t stream)
     return bb_memory_kernel_run(arg, stream);
 }
 
-int bb_measure_memory_kernel(struct bb_compute_context *ctx, const struct bb_memory_kernel *pass, struct bb_computed *c)
+int bb_measure_memory_kernel(struct bb_compute_context *ctx, const struct bb_memory_kernel *memory_kernel, struct bb_computed *c)
 {
     struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS];
-    int n = bb_memory_kernel_arrays(pass, arrays), rc = 0;
-    struct bb_memory_kernel p = *pass;
+    int n = bb_memory_kernel_arrays(memory_kernel, arrays), rc = 0;
+    struct bb_memory_kernel p = *memory_kernel;
     char *at = ctx->arena;
 
     for (int i = 0; i < n; i++) {

@@ -84,8 +84,8 @@ static uint64_t fewest_rows(const struct bb_kernel_runner *w)
     for (int i = 0; i < w->n; i++)
         for (int j = 0; j < w->works[i]->n; j++) {
             const struct bb_kernel_list_item *item = &w->works[i]->items[j];
-            if (item->is_memory_kernel && item->pass.in_rows > 0 && item->pass.in_rows < fewest)
-                fewest = item->pass.in_rows;
+            if (item->is_memory_kernel && item->memory_kernel.in_rows > 0 && item->memory_kernel.in_rows < fewest)
+                fewest = item->memory_kernel.in_rows;
         }
     return fewest;
 }
@@ -211,13 +211,13 @@ void bb_kernel_runner_release(struct bb_kernel_runner *w)
 
 /* ---- running ---- */
 
-static int run_memory_kernel(const struct bb_kernel_runner *w, const struct bb_memory_kernel *pass, cudaStream_t stream)
+static int run_memory_kernel(const struct bb_kernel_runner *w, const struct bb_memory_kernel *memory_kernel, cudaStream_t stream)
 {
     struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS];
-    int n = bb_memory_kernel_arrays(pass, arrays);
+    int n = bb_memory_kernel_arrays(memory_kernel, arrays);
     char *read = w->read, *write = w->write;
     int32_t *index = w->index;
-    struct bb_memory_kernel p = *pass;
+    struct bb_memory_kernel p = *memory_kernel;
 
     for (int i = 0; i < n; i++) {
         const struct bb_memory_kernel_array *a = &arrays[i];
@@ -236,7 +236,7 @@ static int run_memory_kernel(const struct bb_kernel_runner *w, const struct bb_m
 static int run_item(const struct bb_kernel_runner *w, const struct bb_kernel_list_item *item, cudaStream_t stream)
 {
     if (item->is_memory_kernel)
-        return run_memory_kernel(w, &item->pass, stream);
+        return run_memory_kernel(w, &item->memory_kernel, stream);
     return bb_gemm_run(find_gemm(w, &item->gemm), w->read, b_of(w, &item->gemm), w->write, stream);
 }
 

@@ -115,9 +115,9 @@ static bool is_empty(const struct bb_memory_kernel *p)
     return p->rows == 0 || (is_box(p) ? bb_box_cells(&p->box) : p->cols) == 0;
 }
 
-int bb_memory_kernel_run(const struct bb_memory_kernel *pass, cudaStream_t stream)
+int bb_memory_kernel_run(const struct bb_memory_kernel *memory_kernel, cudaStream_t stream)
 {
-    struct bb_memory_kernel p = *pass;
+    struct bb_memory_kernel p = *memory_kernel;
     int type = type_of(p.dtype);
 
     if (type < 0)

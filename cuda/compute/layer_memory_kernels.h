@@ -21,7 +21,7 @@ BB_MUST_CHECK int bb_memory_kernels_load(void);
  * bb_memory_kernel_run - enqueue the pass on `stream`; returns at once. The pass is copied, its pointers must stay until it ran.
  * A pass of no elements does nothing. Types other than float, half and bfloat16: said, -BB_EUSAGE. CUDA: -BB_EFAIL.
  */
-BB_MUST_CHECK int bb_memory_kernel_run(const struct bb_memory_kernel *pass, cudaStream_t stream);
+BB_MUST_CHECK int bb_memory_kernel_run(const struct bb_memory_kernel *memory_kernel, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

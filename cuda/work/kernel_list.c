@@ -18,12 +18,12 @@ void bb_kernel_list_add_gemm(struct bb_kernel_list *w, const char *name, const s
     append_item(w, name)->gemm = *gemm;
 }
 
-void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name, const struct bb_memory_kernel *pass)
+void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name, const struct bb_memory_kernel *memory_kernel)
 {
     struct bb_kernel_list_item *item = append_item(w, name);
 
     item->is_memory_kernel = true;
-    item->pass = *pass;
+    item->memory_kernel = *memory_kernel;
 }
 
 struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w)
@@ -133,11 +133,11 @@ bool bb_kernel_list_transformer(struct bb_kernel_list *w, const struct bb_transf
 /* ---- other layers ---- */
 
 static bool add_conv_product(struct bb_kernel_list *w, const char *name, const struct bb_conv *v,
-                             enum bb_conv_pass pass)
+                             enum bb_conv_pass memory_kernel)
 {
     struct bb_gemm_shape s;
 
-    if (!bb_conv_gemm(v, pass, &s))
+    if (!bb_conv_gemm(v, memory_kernel, &s))
         return false;
     bb_kernel_list_add_gemm(w, name, &s);
     return true;
@@ -287,7 +287,7 @@ double bb_kernel_list_bytes(const struct bb_kernel_list *w)
     double bytes = 0;
 
     for (int i = 0; i < w->n; i++)
-        bytes += (double)(w->items[i].is_memory_kernel ? bb_memory_kernel_bytes(&w->items[i].pass) : bb_gemm_bytes(&w->items[i].gemm));
+        bytes += (double)(w->items[i].is_memory_kernel ? bb_memory_kernel_bytes(&w->items[i].memory_kernel) : bb_gemm_bytes(&w->items[i].gemm));
     return bytes;
 }
 
@@ -321,7 +321,7 @@ void bb_kernel_list_memory(const struct bb_kernel_list *w, struct bb_kernel_list
         const struct bb_kernel_list_item *item = &w->items[i];
         struct bb_kernel_list_memory need = {0};
         if (item->is_memory_kernel)
-            memory_kernel_memory(&item->pass, &need);
+            memory_kernel_memory(&item->memory_kernel, &need);
         else
             need = (struct bb_kernel_list_memory){align_bytes(bb_gemm_a_bytes(&item->gemm)) +
                                                       align_bytes(bb_gemm_b_bytes(&item->gemm)),
@@ -362,7 +362,7 @@ static void shrink_gemm(struct bb_gemm_shape *s, double factor)
     s->k = shrink_extent(s->k, edge);
 }
 
-static void shrink_pass(struct bb_memory_kernel *p, double factor)
+static void shrink_memory_kernel(struct bb_memory_kernel *p, double factor)
 {
     uint64_t rows = fewer_rows(p->rows, factor);
 
@@ -379,7 +379,7 @@ void bb_kernel_list_scale(struct bb_kernel_list *w, double factor)
 {
     for (int i = 0; i < w->n; i++)
         if (w->items[i].is_memory_kernel)
-            shrink_pass(&w->items[i].pass, factor);
+            shrink_memory_kernel(&w->items[i].memory_kernel, factor);
         else
             shrink_gemm(&w->items[i].gemm, factor);
 }

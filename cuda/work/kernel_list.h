@@ -28,7 +28,7 @@ struct bb_kernel_list_item {
     double share; /* of the attention's square, what its mask leaves; fused alone */
     int experts;  /* that training launches it for, one after another; 0: it is one kernel */
     struct bb_gemm_shape gemm;
-    struct bb_memory_kernel pass; /* without pointers */
+    struct bb_memory_kernel memory_kernel; /* without pointers */
 };
 
 #define BB_WORK_ITEMS 512 /* the forward pass of ResNet-152 is 312 */
@@ -40,7 +40,7 @@ struct bb_kernel_list {
 
 /* All zero is empty; append to it. */
 void bb_kernel_list_add_gemm(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *gemm);
-void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name, const struct bb_memory_kernel *pass);
+void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name, const struct bb_memory_kernel *memory_kernel);
 
 /* bb_kernel_list_last - the item added last, to say more of it; one that is thrown away where the list is full. */
 struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w);

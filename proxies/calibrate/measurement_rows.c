@@ -202,7 +202,7 @@ static struct bb_kernel_list_item gemm_item(double m, double n, double k, double
 static struct bb_kernel_list_item memory_kernel_of(double bytes)
 {
     return (struct bb_kernel_list_item){
-        .is_memory_kernel = true, .pass = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = (uint64_t)(bytes / 8)}};
+        .is_memory_kernel = true, .memory_kernel = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = (uint64_t)(bytes / 8)}};
 }
 
 static int take_gemm(const json_t *object, const char *where, double batch, enum bb_dtype_id dtype,

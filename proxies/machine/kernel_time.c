@@ -77,7 +77,7 @@ static struct bounds bounds_of(const struct bb_cluster *c, const struct bb_kerne
     double rate = c->memory_gbps * (c->has_achieved ? c->achieved.memory : 1);
 
     if (item->is_memory_kernel)
-        return (struct bounds){0, (double)bb_memory_kernel_bytes(&item->pass) / rate};
+        return (struct bounds){0, (double)bb_memory_kernel_bytes(&item->memory_kernel) / rate};
     if (!c->has_achieved)
         return (struct bounds){
             bb_gemm_flops(&item->gemm) / bb_cluster_tflops(c, item->gemm.dtype) / 1e3 * c->sm_count / sms, 0};

@@ -137,10 +137,10 @@ static json_t *peer_text(const struct bb_op *op)
 
 static json_t *work_item(const struct bb_kernel_list_item *item)
 {
-    double bytes = (double)(item->is_memory_kernel ? bb_memory_kernel_bytes(&item->pass) : bb_gemm_bytes(&item->gemm));
+    double bytes = (double)(item->is_memory_kernel ? bb_memory_kernel_bytes(&item->memory_kernel) : bb_gemm_bytes(&item->gemm));
 
     if (item->is_memory_kernel)
-        return json_pack("{s:s, s:s, s:i, s:I}", "name", item->name, "kind", bb_memory_kernels[item->pass.kind].name, "flops",
+        return json_pack("{s:s, s:s, s:i, s:I}", "name", item->name, "kind", bb_memory_kernels[item->memory_kernel.kind].name, "flops",
                          0, "moved_bytes", (json_int_t)bytes);
     return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I}", "name", item->name, "kind", "product", "m",
                      (json_int_t)item->gemm.m, "n", (json_int_t)item->gemm.n, "k", (json_int_t)item->gemm.k, "batch",

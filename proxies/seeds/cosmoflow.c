@@ -179,7 +179,7 @@ static bool halo_work(const struct model *m, int shard, int l, bool backward, bo
 
     return bb_kernel_list_halo_side(w, rows, tile, halo, beside, received, backward, dtype) &&
            bb_kernel_list_halo_side(w, rows, tile, halo, above, received, backward, dtype) &&
-           rows * bb_box_cells(&w->items[0].pass.box) == m->face[l] && w->n == 2;
+           rows * bb_box_cells(&w->items[0].memory_kernel.box) == m->face[l] && w->n == 2;
 }
 
 static int list_layers(const struct model *m, struct bb_step *step, enum bb_dtype_id dtype, struct work *work)

@@ -197,7 +197,7 @@ struct swap {
 
 /* The pass that packs or unpacks the rows of one direction; false: none that way. */
 static bool box_of(const struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_halo *halo, int d,
-                   bool received, struct bb_memory_kernel *pass)
+                   bool received, struct bb_memory_kernel *memory_kernel)
 {
     const struct bb_split_layers *layers = &replica->split->layers;
     const uint32_t interior[3] = {(uint32_t)halo->map.depth, (uint32_t)(halo->map.side / layers->slices.rows),
@@ -205,14 +205,14 @@ static bool box_of(const struct bb_tile_stage *w, const struct bb_replica *repli
     const uint32_t width[3] = {0, (uint32_t)halo->width[0], (uint32_t)halo->width[1]};
     const int direction[3] = {0, bb_direction_row(d), bb_direction_col(d)};
 
-    pass->dtype = w->script.dtype;
-    pass->rows = (uint64_t)layers->samples * (uint64_t)halo->map.channels;
-    return (replica->neighbours & 1u << d) && bb_halo_box(interior, width, direction, received, &pass->box);
+    memory_kernel->dtype = w->script.dtype;
+    memory_kernel->rows = (uint64_t)layers->samples * (uint64_t)halo->map.channels;
+    return (replica->neighbours & 1u << d) && bb_halo_box(interior, width, direction, received, &memory_kernel->box);
 }
 
-static const char *pack_name(const struct bb_memory_kernel *pass)
+static const char *pack_name(const struct bb_memory_kernel *memory_kernel)
 {
-    return pass->kind == BB_MEMORY_KERNEL_PACK ? "halo pack" : pass->kind == BB_MEMORY_KERNEL_UNPACK ? "halo unpack" : "halo add";
+    return memory_kernel->kind == BB_MEMORY_KERNEL_PACK ? "halo pack" : memory_kernel->kind == BB_MEMORY_KERNEL_UNPACK ? "halo unpack" : "halo add";
 }
 
 /* The passes before an exchange, or behind it. Gradients that go back lie in the margin, and what comes is added. */
@@ -220,14 +220,14 @@ static struct bb_kernel_list *make_pack(struct bb_tile_stage *w, const struct bb
                                         bool before)
 {
     bool back = x->kind == GRADIENTS;
-    struct bb_memory_kernel pass = {.kind = before ? BB_MEMORY_KERNEL_PACK : back ? BB_MEMORY_KERNEL_UNPACK_ADD : BB_MEMORY_KERNEL_UNPACK};
+    struct bb_memory_kernel memory_kernel = {.kind = before ? BB_MEMORY_KERNEL_PACK : back ? BB_MEMORY_KERNEL_UNPACK_ADD : BB_MEMORY_KERNEL_UNPACK};
     struct bb_kernel_list *work = bb_step_add_kernel_list(w->tiling->step);
 
     w->script.failed |= work == NULL;
     for (int h = 0; work && h < x->n; h++)
         for (int d = 0; d < BB_DIRECTIONS; d++)
-            if (box_of(w, replica, &x->halos[h], d, before == back, &pass))
-                bb_kernel_list_add_memory_kernel(work, pack_name(&pass), &pass);
+            if (box_of(w, replica, &x->halos[h], d, before == back, &memory_kernel))
+                bb_kernel_list_add_memory_kernel(work, pack_name(&memory_kernel), &memory_kernel);
     return work;
 }
 

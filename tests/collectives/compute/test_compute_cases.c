@@ -66,17 +66,17 @@ static void passes_move_what_is_asked(void **state)
 
     (void)state;
     for (; bb_compute_memory_kernel(n, BB_HALF, (size_t)256 << 20, &c); n++) {
-        const size_t bytes = bb_memory_kernel_bytes(&c.pass);
-        struct bb_memory_kernel more = c.pass;
+        const size_t bytes = bb_memory_kernel_bytes(&c.memory_kernel);
+        struct bb_memory_kernel more = c.memory_kernel;
 
-        assert_true(c.name && c.pass.dtype == BB_HALF && bytes > (size_t)250 << 20);
+        assert_true(c.name && c.memory_kernel.dtype == BB_HALF && bytes > (size_t)250 << 20);
         more.rows += 2; /* one, and what a table of parameters takes whatever the rows */
         assert_true(bb_memory_kernel_bytes(&more) > (size_t)256 << 20);
-        assert_true(bb_compute_memory_kernel(n, BB_HALF, 0, &c) && c.pass.rows == 1);
+        assert_true(bb_compute_memory_kernel(n, BB_HALF, 0, &c) && c.memory_kernel.rows == 1);
     }
     assert_int_equal(n, 17);
     assert_false(bb_compute_memory_kernel(-1, BB_HALF, 1, &c));
-    assert_true(bb_compute_memory_kernel(0, BB_FLOAT, 1, &c) && c.pass.kind == BB_MEMORY_KERNEL_COPY);
+    assert_true(bb_compute_memory_kernel(0, BB_FLOAT, 1, &c) && c.memory_kernel.kind == BB_MEMORY_KERNEL_COPY);
 }
 
 static void settings_of_timed_kernels(void **state)

@@ -19,7 +19,7 @@ struct twofold {
 };
 
 struct scene {
-    struct bb_memory_kernel pass[2];
+    struct bb_memory_kernel memory_kernel[2];
     struct twofold arrays[BB_MEMORY_KERNEL_ARRAYS];
     int n;
     uint64_t seed;
@@ -33,7 +33,7 @@ static double chance(struct scene *s)
 
 static void fill_array(struct scene *s, const struct twofold *a)
 {
-    const struct bb_memory_kernel *p = &s->pass[0];
+    const struct bb_memory_kernel *p = &s->memory_kernel[0];
 
     for (size_t i = 0; i < a->what.count; i++) {
         double x = chance(s);
@@ -58,18 +58,18 @@ static void make_array(struct scene *s, struct twofold *a, int misaligned)
             abort();
         memset(a->memory[i], CANARY, a->bytes);
         a->at[i] = a->memory[i] + MARGIN + shift;
-        bb_memory_kernel_set(&s->pass[i], &a->what, a->at[i]);
+        bb_memory_kernel_set(&s->memory_kernel[i], &a->what, a->at[i]);
     }
     fill_array(s, a);
     memcpy(a->memory[1], a->memory[0], a->bytes);
 }
 
-static void scene_init(struct scene *s, const struct bb_memory_kernel *pass, int misaligned, uint64_t seed)
+static void scene_init(struct scene *s, const struct bb_memory_kernel *memory_kernel, int misaligned, uint64_t seed)
 {
     struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS];
 
-    *s = (struct scene){.pass = {*pass, *pass}, .seed = seed};
-    s->n = bb_memory_kernel_arrays(pass, arrays);
+    *s = (struct scene){.memory_kernel = {*memory_kernel, *memory_kernel}, .seed = seed};
+    s->n = bb_memory_kernel_arrays(memory_kernel, arrays);
     for (int i = 0; i < s->n; i++) {
         s->arrays[i].what = arrays[i];
         make_array(s, &s->arrays[i], misaligned);
@@ -111,7 +111,7 @@ static int same_outside(const struct twofold *a)
 
 static int array_differs(const struct scene *s, const struct twofold *a)
 {
-    const struct bb_memory_kernel *p = &s->pass[0];
+    const struct bb_memory_kernel *p = &s->memory_kernel[0];
 
     for (size_t i = 0; i < a->what.count; i++) {
         double got = value_at(p, a, 0, i), want = value_at(p, a, 1, i);
@@ -128,7 +128,7 @@ static int array_differs(const struct scene *s, const struct twofold *a)
 
 static int scene_differs(const struct scene *s)
 {
-    const struct bb_memory_kernel *p = &s->pass[0];
+    const struct bb_memory_kernel *p = &s->memory_kernel[0];
 
     for (int i = 0; i < s->n; i++)
         if (array_differs(s, &s->arrays[i])) {
@@ -141,15 +141,15 @@ static int scene_differs(const struct scene *s)
 
 /* ---- cases ---- */
 
-static void try_memory_kernel(struct memory_kernel_totals *t, const struct bb_memory_kernel *pass, int misaligned, memory_kernel_runner *run, void *arg)
+static void try_memory_kernel(struct memory_kernel_totals *t, const struct bb_memory_kernel *memory_kernel, int misaligned, memory_kernel_runner *run, void *arg)
 {
     struct scene s;
 
     if (t->rc != 0)
         return;
-    scene_init(&s, pass, misaligned, (uint64_t)t->cases + 1);
-    t->rc = run(arg, &s.pass[0]);
-    bb_memory_kernel_ref(&s.pass[1]);
+    scene_init(&s, memory_kernel, misaligned, (uint64_t)t->cases + 1);
+    t->rc = run(arg, &s.memory_kernel[0]);
+    bb_memory_kernel_ref(&s.memory_kernel[1]);
     if (t->rc == 0 && scene_differs(&s))
         t->failed++;
     t->cases++;

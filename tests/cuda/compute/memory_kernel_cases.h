@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* Does the pass on arrays in host memory. Returns 0, or what ends the test. */
-typedef int memory_kernel_runner(void *arg, const struct bb_memory_kernel *pass);
+typedef int memory_kernel_runner(void *arg, const struct bb_memory_kernel *memory_kernel);
 
 struct memory_kernel_totals {
     int cases, failed; /* of the cases                       */

@@ -39,12 +39,12 @@ static int from_device(struct mirror *m, int rc)
     return rc;
 }
 
-static int run_on_gpu(void *arg, const struct bb_memory_kernel *pass)
+static int run_on_gpu(void *arg, const struct bb_memory_kernel *memory_kernel)
 {
     struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS];
     struct mirror mirrors[BB_MEMORY_KERNEL_ARRAYS] = {{{0}, NULL, NULL, 0, 0}};
-    struct bb_memory_kernel p = *pass;
-    int n = bb_memory_kernel_arrays(pass, arrays), rc = 0;
+    struct bb_memory_kernel p = *memory_kernel;
+    int n = bb_memory_kernel_arrays(memory_kernel, arrays), rc = 0;
 
     (void)arg;
     for (int i = 0; i < n && rc == 0; i++) {

@@ -18,7 +18,7 @@ static int count_of(const struct bb_kernel_list *w, enum bb_memory_kernel_kind k
     int count = 0;
 
     for (int i = 0; i < w->n; i++)
-        count += w->items[i].is_memory_kernel && w->items[i].pass.kind == kind;
+        count += w->items[i].is_memory_kernel && w->items[i].memory_kernel.kind == kind;
     return count;
 }
 
@@ -79,7 +79,7 @@ static int64_t modelled_ns(const struct bb_kernel_list *w, double kernel_us, dou
 
     for (int i = 0; i < w->n; i++) {
         const struct bb_kernel_list_item *item = &w->items[i];
-        double lasts = item->is_memory_kernel ? (double)bb_memory_kernel_bytes(&item->pass) / memory_gbps
+        double lasts = item->is_memory_kernel ? (double)bb_memory_kernel_bytes(&item->memory_kernel) / memory_gbps
                                      : bb_gemm_flops(&item->gemm) / tflops / 1e3;
 
         ns += llround(fmax(kernel_us * 1e3, lasts));
@@ -102,8 +102,8 @@ static void halos_have_their_neighbours(void **state)
     add_halos(&pack, 1, cube, all, true, false, true, BB_HALF);
     add_halos(&unpack, 1, cube, all, true, true, true, BB_HALF);
     assert_true(pack.n == 26 && unpack.n == 26 && count_of(&unpack, BB_MEMORY_KERNEL_UNPACK_ADD) == 26);
-    assert_int_equal(pack.items[0].pass.box.at[0], 0);   /* backward: from the margin ... */
-    assert_int_equal(unpack.items[0].pass.box.at[0], 1); /* ... onto the rim              */
+    assert_int_equal(pack.items[0].memory_kernel.box.at[0], 0);   /* backward: from the margin ... */
+    assert_int_equal(unpack.items[0].memory_kernel.box.at[0], 1); /* ... onto the rim              */
 }
 
 static void optimizers_move_their_bytes(void **state)

@@ -55,17 +55,17 @@ struct plan {
     int cases, wide[17]; /* how often each width of words came up               */
 };
 
-static int run_on_cpu(void *arg, const struct bb_memory_kernel *pass)
+static int run_on_cpu(void *arg, const struct bb_memory_kernel *memory_kernel)
 {
     struct plan *plan = static_cast<struct plan *>(arg);
     struct host_gpu_launch launch = {};
-    struct bb_memory_kernel p = *pass;
+    struct bb_memory_kernel p = *memory_kernel;
 
     bb_memory_kernel_prepare(&p);
     plan->wide[p.unit]++;
     launch.name = bb_memory_kernels[p.kind].name;
     launch.grid = dim3(3);
-    launch.block = is_by_rows(pass) ? dim3(32, 2) : dim3(64);
+    launch.block = is_by_rows(memory_kernel) ? dim3(32, 2) : dim3(64);
     launch.body = call_kernel;
     launch.args = &p;
     launch.shared = reinterpret_cast<unsigned char *>(bb_layer_shared);
@@ -73,7 +73,7 @@ static int run_on_cpu(void *arg, const struct bb_memory_kernel *pass)
     launch.shared_bytes = 48 << 10;
     host_gpu_run(&launch);
     if (plan->cases++ == plan->planted)
-        static_cast<unsigned char *>(pass->out)[0] ^= 0x40;
+        static_cast<unsigned char *>(memory_kernel->out)[0] ^= 0x40;
     return 0;
 }
 

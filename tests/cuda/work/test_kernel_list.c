@@ -17,7 +17,7 @@ static void assert_list(const char *expected)
     for (int i = 0; i < list.n; i++) {
         const struct bb_kernel_list_item *item = &list.items[i];
         const struct bb_gemm_shape *g = &item->gemm;
-        const struct bb_memory_kernel *p = &item->pass;
+        const struct bb_memory_kernel *p = &item->memory_kernel;
         size_t length = strlen(text);
 
         length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%s", i ? ", " : "", item->name);
@@ -112,10 +112,10 @@ static void sides_of_a_halo(void **state)
             bb_kernel_list_halo_side(&list, 3, tile, halo, below, rows[i].received, rows[i].backward, BB_FLOAT));
         assert_int_equal(list.n, 1);
         assert_string_equal(list.items[0].name, rows[i].name);
-        assert_int_equal(list.items[0].pass.rows, 3);
-        assert_int_equal(list.items[0].pass.box.at[1], rows[i].from);
-        assert_int_equal(list.items[0].pass.box.extent[1], 2);
-        assert_int_equal(list.items[0].pass.box.extent[2], 8);
+        assert_int_equal(list.items[0].memory_kernel.rows, 3);
+        assert_int_equal(list.items[0].memory_kernel.box.at[1], rows[i].from);
+        assert_int_equal(list.items[0].memory_kernel.box.extent[1], 2);
+        assert_int_equal(list.items[0].memory_kernel.box.extent[2], 8);
         list = (struct bb_kernel_list){0};
     }
 }
@@ -126,10 +126,10 @@ static void rows_of_tables(void **state)
     bb_kernel_list_embedding(&list, 10, 16, 1000, BB_HALF);
     bb_kernel_list_permute(&list, 10, 16, 2, BB_HALF);
     bb_kernel_list_unpermute(&list, 10, 16, 2, BB_HALF);
-    assert_int_equal(list.items[0].pass.in_rows, 1000);
-    assert_int_equal(list.items[1].pass.in_rows, 10);
-    assert_int_equal(list.items[2].pass.in_rows, 20);
-    assert_int_equal(list.items[2].pass.top_k, 2);
+    assert_int_equal(list.items[0].memory_kernel.in_rows, 1000);
+    assert_int_equal(list.items[1].memory_kernel.in_rows, 10);
+    assert_int_equal(list.items[2].memory_kernel.in_rows, 20);
+    assert_int_equal(list.items[2].memory_kernel.top_k, 2);
     assert_list("embedding 10x16, permute 20x16, unpermute 10x16");
 }
 
@@ -144,7 +144,7 @@ static void less_of_it(void **state)
     bb_kernel_list_add_memory_kernel(&list, "d", &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_LAYER_NORM, .rows = 2, .cols = 100});
     bb_kernel_list_permute(&list, 16, 32, 4, BB_HALF);
     bb_kernel_list_scale(&list, 1.0 / 8);
-    assert_int_equal(list.items[4].pass.in_rows, 2);
+    assert_int_equal(list.items[4].memory_kernel.in_rows, 2);
     assert_list("a 32x24x3x3, b 8x1x5x1, c 10x100, d 1x25, permute 8x32");
 }
 

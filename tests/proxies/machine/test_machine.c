@@ -396,7 +396,7 @@ static void attention_is_masked_and_made_again(void **state)
 static void passes_move_their_bytes(void **state)
 {
     struct bb_kernel_list_item item = {
-        .name = "", .is_memory_kernel = true, .pass = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_BFLOAT16, .rows = 1000, .cols = 1000}};
+        .name = "", .is_memory_kernel = true, .memory_kernel = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_BFLOAT16, .rows = 1000, .cols = 1000}};
     struct bb_cluster nominal = even, proxy = even;
 
     (void)state;

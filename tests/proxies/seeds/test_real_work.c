@@ -278,7 +278,7 @@ static bool is_update(const struct bb_op *op)
 static bool adds_up(const struct bb_op *op)
 {
     return op->work && op->work->n > 0 && op->work->items[0].is_memory_kernel &&
-           op->work->items[0].pass.kind == BB_MEMORY_KERNEL_ACCUMULATE;
+           op->work->items[0].memory_kernel.kind == BB_MEMORY_KERNEL_ACCUMULATE;
 }
 
 /* All gradients are there before the first parameter is touched, and what is added up holds nothing up. */
@@ -323,7 +323,7 @@ static double moved(const struct bb_program *p, bool (*pick)(const struct bb_op 
 
 static enum bb_memory_kernel_kind kind_of_update(const struct bb_program *p)
 {
-    return p->ops[p->n_ops - 1].work->items[0].pass.kind;
+    return p->ops[p->n_ops - 1].work->items[0].memory_kernel.kind;
 }
 
 /* float: SGD with momentum reads gradient, reads and writes parameter and momentum (20 B); Adam has a second moment
@@ -492,14 +492,14 @@ static void products_keep_their_form(void **state)
     assert_int_equal(w.items[0].gemm.k, 25);
     assert_int_equal(w.items[0].gemm.batch, 7);
     assert_true(w.items[0].gemm.trans_a && w.items[0].gemm.dtype == BB_HALF);
-    assert_int_equal(w.items[1].pass.rows, 1);
-    assert_int_equal(w.items[1].pass.cols, 15625);
-    assert_int_equal(w.items[2].pass.rows, 1);
-    assert_int_equal(w.items[2].pass.cols, 32);
-    assert_int_equal(w.items[2].pass.in_rows, 7);
+    assert_int_equal(w.items[1].memory_kernel.rows, 1);
+    assert_int_equal(w.items[1].memory_kernel.cols, 15625);
+    assert_int_equal(w.items[2].memory_kernel.rows, 1);
+    assert_int_equal(w.items[2].memory_kernel.cols, 32);
+    assert_int_equal(w.items[2].memory_kernel.in_rows, 7);
     bb_kernel_list_scale(&w, 1e-12);
     assert_true(w.items[0].gemm.m == 8 && w.items[0].gemm.n == 8 && w.items[0].gemm.k == 1);
-    assert_true(w.items[1].pass.cols == 1 && w.items[2].pass.in_rows == 1);
+    assert_true(w.items[1].memory_kernel.cols == 1 && w.items[2].memory_kernel.in_rows == 1);
 }
 
 int main(void)

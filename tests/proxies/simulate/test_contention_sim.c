@@ -312,23 +312,23 @@ static void a_product_leaves_room_for_its_neighbour(void **state)
 /* Of 1000 bytes/ns an all-reduce at 1 byte/ns in and 1 out takes 2 x 100 where each of its bytes is moved 100 times. */
 static void a_pass_has_the_memory_that_nccl_leaves(void **state)
 {
-    struct bb_kernel_list_item pass = {.is_memory_kernel = true};
+    struct bb_kernel_list_item memory_kernel = {.is_memory_kernel = true};
     struct bb_cluster c = achieving();
     struct bb_step step;
     double alone;
 
     (void)state;
     c.sharing.memory_bytes = 100;
-    pass.pass.kind = BB_MEMORY_KERNEL_SGD;
-    pass.pass.dtype = BB_FLOAT;
-    pass.pass.rows = 100;
-    pass.pass.cols = 1000000;
-    alone = (double)bb_memory_kernel_bytes(&pass.pass) / 1000 / 1e3;
-    make_beside(&step, &pass, 0);
+    memory_kernel.memory_kernel.kind = BB_MEMORY_KERNEL_SGD;
+    memory_kernel.memory_kernel.dtype = BB_FLOAT;
+    memory_kernel.memory_kernel.rows = 100;
+    memory_kernel.memory_kernel.cols = 1000000;
+    alone = (double)bb_memory_kernel_bytes(&memory_kernel.memory_kernel) / 1000 / 1e3;
+    make_beside(&step, &memory_kernel, 0);
     predict(&step, &c);
     step_is(0, alone);
     assert_int_equal(bb_bottleneck_of(&p.bottleneck, BB_PHASE_FORWARD), BB_LIMIT_MEMORY);
-    make_beside(&step, &pass, 100 * alone);
+    make_beside(&step, &memory_kernel, 100 * alone);
     predict(&step, &c);
     assert_true(fabs((double)p.classes[0].all.compute_ns / 1e3 / (alone / 0.8) - 1) < 1e-6);
 }

@@ -315,7 +315,7 @@ static size_t moved(const struct bb_program *p, const char *name)
             const struct bb_kernel_list_item *item = &p->ops[i].work->items[k];
 
             if (item->is_memory_kernel && strcmp(item->name, name) == 0)
-                sum += item->pass.rows * bb_box_cells(&item->pass.box);
+                sum += item->memory_kernel.rows * bb_box_cells(&item->memory_kernel.box);
         }
     return sum;
 }

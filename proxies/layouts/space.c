@@ -44,7 +44,7 @@ struct pipeline_schedule {
 };
 
 struct pipeline_schedules {
-    struct pipeline_schedule pipeline_schedule[MAX_CHUNKS + BB_SCHEDULES];
+    struct pipeline_schedule list[MAX_CHUNKS + BB_SCHEDULES];
     int n;
 };
 
@@ -55,17 +55,17 @@ static struct pipeline_schedules list_schedules(const struct bb_transformer_opti
     struct pipeline_schedules w = {.n = 0};
 
     if (o->schedule && given != BB_INTERLEAVED) {
-        w.pipeline_schedule[w.n++] = (struct pipeline_schedule){(enum bb_schedule_kind)given, 1};
+        w.list[w.n++] = (struct pipeline_schedule){(enum bb_schedule_kind)given, 1};
         return w;
     }
     if (!o->schedule && o->vpp <= 1)
-        w.pipeline_schedule[w.n++] = (struct pipeline_schedule){BB_1F1B, 1};
+        w.list[w.n++] = (struct pipeline_schedule){BB_1F1B, 1};
     for (int v = 2; v <= MAX_CHUNKS && pp > 1 && o->vpp == 0; v++)
-        w.pipeline_schedule[w.n++] = (struct pipeline_schedule){BB_INTERLEAVED, v};
+        w.list[w.n++] = (struct pipeline_schedule){BB_INTERLEAVED, v};
     if (o->vpp > 1)
-        w.pipeline_schedule[w.n++] = (struct pipeline_schedule){BB_INTERLEAVED, o->vpp};
+        w.list[w.n++] = (struct pipeline_schedule){BB_INTERLEAVED, o->vpp};
     if (!o->schedule && o->vpp <= 1 && pp > 1)
-        w.pipeline_schedule[w.n++] = (struct pipeline_schedule){BB_ZB_H1, 1};
+        w.list[w.n++] = (struct pipeline_schedule){BB_ZB_H1, 1};
     return w;
 }
 
@@ -142,8 +142,8 @@ static int list_schedules_of(struct listing *l, struct bb_layout_choice c)
     int rc = 0;
 
     for (int i = 0; i < w.n && rc == 0; i++) {
-        c.schedule = w.pipeline_schedule[i].schedule;
-        c.vpp = w.pipeline_schedule[i].vpp;
+        c.schedule = w.list[i].schedule;
+        c.vpp = w.list[i].vpp;
         if (stages_divide(l, &c))
             rc = list_syncs(l, c);
         else

@@ -56,14 +56,14 @@ static double part_ns(const struct bb_layout_row *r, int part)
 static void print_row(const struct bb_layouts *found, const struct bb_layout_row *r, int place, FILE *out)
 {
     const struct bb_layout_choice *c = &r->choice;
-    char bytes[BB_BYTES_TEXT], time[BB_TIME_TEXT], p95[BB_TIME_TEXT], pipeline_schedule[24], again[RECOMPUTE_TEXT];
+    char bytes[BB_BYTES_TEXT], time[BB_TIME_TEXT], p95[BB_TIME_TEXT], schedule[24], again[RECOMPUTE_TEXT];
 
     if (c->vpp > 1)
-        snprintf(pipeline_schedule, sizeof(pipeline_schedule), "%.12s %d", bb_schedule_names[c->schedule], c->vpp);
+        snprintf(schedule, sizeof(schedule), "%.12s %d", bb_schedule_names[c->schedule], c->vpp);
     else
-        snprintf(pipeline_schedule, sizeof(pipeline_schedule), "%s", bb_schedule_names[c->schedule]);
+        snprintf(schedule, sizeof(schedule), "%s", bb_schedule_names[c->schedule]);
     fprintf(out, "%3d %4d %3d %3d %4d %5d  %-13s %2d x %-5d %-9s %-11s %9s %10s %5.1f%% %5.1f%% %5.1f%% %8.1f", place,
-            c->tp, c->cp, c->ep, c->pp, c->dp, pipeline_schedule, c->batch, c->micro_batches, recompute_text(c, again),
+            c->tp, c->cp, c->ep, c->pp, c->dp, schedule, c->batch, c->micro_batches, recompute_text(c, again),
             bb_sync_names[c->sync], bb_format_bytes((size_t)r->bytes, bytes), bb_format_time(r->step_ns / 1e3, time),
             100 * r->compute_ns / r->step_ns, 100 * (r->transfer_ns + r->waiting_ns) / r->step_ns,
             100 * r->bubble_ns / r->step_ns, tokens_rate(found, r));

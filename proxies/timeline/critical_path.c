@@ -11,7 +11,7 @@ struct partners {
     struct bb_key_index index; /* of struct partner                                                     */
     int *first;                /* [index.n + 1] of list                                                 */
     int *list;                 /* operations, of each partner in order                                  */
-    int *place;                /* [operations] in the list, BB_NONE: not of it                          */
+    int *position;                /* [operations] in the list, BB_NONE: not of it                          */
 };
 
 struct partner {
@@ -22,7 +22,7 @@ struct walk {
     const struct bb_timeline *t;
     struct bb_critical_path *path;
     struct partners *messages; /* [ranks] made when a rank is met                                       */
-    struct partners *meetings; /* [roles] with several, by words that do not say who: likewise          */
+    struct partners *collectives; /* [roles] with several, by words that do not say who: likewise          */
     int rank, op;              /* where it is */
     int64_t now_ns;
 };
@@ -65,8 +65,8 @@ static int number_partners(const struct walk *w, int rank, bool messages, struct
         const bool meant = bb_op_is_comm(op) && is_message(op) == messages;
         const struct partner key = partner_of(w, op, rank);
 
-        p->place[i] = meant ? bb_key_index_add(&p->index, &key) : BB_NONE;
-        if (meant && p->place[i] < 0)
+        p->position[i] = meant ? bb_key_index_add(&p->index, &key) : BB_NONE;
+        if (meant && p->position[i] < 0)
             return -BB_EFAIL;
     }
     return 0;
@@ -77,19 +77,19 @@ static int list_partners(const struct walk *w, int rank, bool messages, struct p
     const size_t n_ops = program_of(w, rank)->n_ops;
     int rc;
 
-    TRY(BB_NEW(p->place, n_ops));
+    TRY(BB_NEW(p->position, n_ops));
     TRY(BB_NEW(p->list, n_ops));
     TRY(number_partners(w, rank, messages, p));
     TRY(BB_NEW(p->first, (size_t)p->index.n + 2));
     for (size_t i = 0; i < n_ops; i++)
-        if (p->place[i] != BB_NONE)
-            p->first[p->place[i] + 2]++;
+        if (p->position[i] != BB_NONE)
+            p->first[p->position[i] + 2]++;
     for (int i = 2; i <= p->index.n; i++)
         p->first[i] += p->first[i - 1];
     for (size_t i = 0; i < n_ops; i++) /* first[1 + partner] goes from its beginning to its end */
-        if (p->place[i] != BB_NONE) {
-            p->place[i] = p->first[p->place[i] + 1]++;
-            p->list[p->place[i]] = (int)i;
+        if (p->position[i] != BB_NONE) {
+            p->position[i] = p->first[p->position[i] + 1]++;
+            p->list[p->position[i]] = (int)i;
         }
 out:
     return rc;
@@ -97,14 +97,14 @@ out:
 
 static int find_partners(struct walk *w, int rank, bool messages, const struct partners **found)
 {
-    struct partners *p = messages ? &w->messages[rank] : &w->meetings[w->t->step->role_of[rank]];
+    struct partners *p = messages ? &w->messages[rank] : &w->collectives[w->t->step->role_of[rank]];
 
     *found = p;
     return p->first ? 0 : list_partners(w, rank, messages, p);
 }
 
 /* The operation of `other` that this one meets there; BB_NONE: none. */
-static int find_other_side(struct walk *w, int op, int other, int *found)
+static int find_matching_op(struct walk *w, int op, int other, int *found)
 {
     const struct bb_op *mine = &program_of(w, w->rank)->ops[op];
     const bool message = is_message(mine);
@@ -120,7 +120,7 @@ static int find_other_side(struct walk *w, int op, int other, int *found)
     partner = bb_key_index_find(&others->index, &there);
     if (partner < 0)
         return 0;
-    at = others->first[partner] + own->place[op] - own->first[bb_key_index_find(&own->index, &here)];
+    at = others->first[partner] + own->position[op] - own->first[bb_key_index_find(&own->index, &here)];
     if (at < others->first[partner + 1])
         *found = others->list[at];
 out:
@@ -132,18 +132,18 @@ static void release_partners(struct partners *p)
     bb_key_index_release(&p->index);
     free(p->first);
     free(p->list);
-    free(p->place);
+    free(p->position);
 }
 
 /* ---- who came last ---- */
 
-struct last {
+struct last_arrival {
     int rank, op;
     int64_t begin_ns;
     bool unknown; /* somebody without times takes part */
 };
 
-static int look_at(struct walk *w, int op, int other, struct last *last)
+static int consider_participant(struct walk *w, int op, int other, struct last_arrival *last)
 {
     const struct bb_timed_op *times = times_of(w, other);
     int found = BB_NONE, rc = 0;
@@ -151,17 +151,17 @@ static int look_at(struct walk *w, int op, int other, struct last *last)
     if (other == w->rank)
         return 0;
     if (times)
-        TRY(find_other_side(w, op, other, &found));
+        TRY(find_matching_op(w, op, other, &found));
     if (found == BB_NONE)
         last->unknown = true;
     else if (times[found].begin_ns > last->begin_ns)
-        *last = (struct last){other, found, times[found].begin_ns, last->unknown};
+        *last = (struct last_arrival){other, found, times[found].begin_ns, last->unknown};
 out:
     return rc;
 }
 
 /* Everybody whom the operation meets. */
-static int look_at_all(struct walk *w, int op, struct last *last)
+static int consider_participants(struct walk *w, int op, struct last_arrival *last)
 {
     const struct bb_layout *l = &w->t->step->layout;
     const struct bb_op *mine = &program_of(w, w->rank)->ops[op];
@@ -169,10 +169,10 @@ static int look_at_all(struct walk *w, int op, struct last *last)
     int rc = 0;
 
     if (is_message(mine))
-        return look_at(w, op, bb_op_peer_rank(l, mine, w->rank), last);
+        return consider_participant(w, op, bb_op_peer_rank(l, mine, w->rank), last);
     for (int i = 0; i < l->groups[group].size && rc == 0; i++)
         if (mine->kind == BB_OP_COLLECTIVE || bb_alltoallv_exchanges_with(mine, i))
-            rc = look_at(w, op, bb_group_member(l, group, instance, i), last);
+            rc = consider_participant(w, op, bb_group_member(l, group, instance, i), last);
     return rc;
 }
 
@@ -187,22 +187,22 @@ static void find_call(const struct bb_program *p, int op, int *first, int *end)
         continue;
 }
 
-static int find_last(struct walk *w, struct last *last)
+static int find_last_arrival(struct walk *w, struct last_arrival *last)
 {
     const struct bb_program *p = program_of(w, w->rank);
     int first, end, rc = 0;
 
-    *last = (struct last){w->rank, w->op, times_of(w, w->rank)[w->op].begin_ns, false};
+    *last = (struct last_arrival){w->rank, w->op, times_of(w, w->rank)[w->op].begin_ns, false};
     find_call(p, w->op, &first, &end);
     for (int i = first; i < end && rc == 0; i++)
         if (bb_op_is_comm(&p->ops[i]) && p->ops[i].comm == p->ops[w->op].comm)
-            rc = look_at_all(w, i, last);
+            rc = consider_participants(w, i, last);
     return rc;
 }
 
 /* ---- what an operation follows ---- */
 
-static void take_later(const struct bb_timed_op *times, int candidate, int *best)
+static void keep_later(const struct bb_timed_op *times, int candidate, int *best)
 {
     if (*best == BB_NONE || times[candidate].end_ns > times[*best].end_ns)
         *best = candidate;
@@ -218,7 +218,7 @@ static int last_before(const struct bb_program *p, int first, const struct bb_op
 }
 
 /* Of all that the call waits for, what ended last; BB_NONE: it waits for nothing. */
-static int find_followed(const struct walk *w)
+static int find_predecessor(const struct walk *w)
 {
     const struct bb_program *p = program_of(w, w->rank);
     const struct bb_timed_op *times = times_of(w, w->rank);
@@ -231,13 +231,13 @@ static int find_followed(const struct walk *w)
         if (op->comm != p->ops[w->op].comm)
             continue;
         for (int k = op->first_wait; k < op->first_wait + op->waits; k++)
-            take_later(times, p->wait_list[k], &best);
+            keep_later(times, p->wait_list[k], &best);
         before = last_before(p, first, op, true);
         if (before != BB_NONE)
-            take_later(times, before, &best);
+            keep_later(times, before, &best);
         before = op->comm == BB_NONE ? BB_NONE : last_before(p, first, op, false);
         if (before != BB_NONE)
-            take_later(times, before, &best);
+            keep_later(times, before, &best);
     }
     return best;
 }
@@ -245,7 +245,7 @@ static int find_followed(const struct walk *w)
 /* ---- the walk ---- */
 
 /* From now back to ns is that part's. Times of a run may be a little out of order: never forward. */
-static void go_back(struct walk *w, enum bb_critical_part part, int64_t ns)
+static void attribute_back_to(struct walk *w, enum bb_critical_part part, int64_t ns)
 {
     const int64_t to = ns < 0 ? 0 : ns;
 
@@ -267,24 +267,24 @@ out:
 }
 
 /* To where the operation begins; or, where it waited for a rank, to where that one's begins. */
-static int cross_op(struct walk *w)
+static int attribute_op(struct walk *w)
 {
     const struct bb_timed_op at = times_of(w, w->rank)[w->op];
-    struct last last;
+    struct last_arrival last;
     int rc;
 
-    go_back(w, BB_CRITICAL_HOST, at.end_ns);
+    attribute_back_to(w, BB_CRITICAL_HOST, at.end_ns);
     TRY(mark(w));
     if (!bb_op_is_comm(&program_of(w, w->rank)->ops[w->op])) {
-        go_back(w, BB_CRITICAL_COMPUTE, at.begin_ns);
+        attribute_back_to(w, BB_CRITICAL_COMPUTE, at.begin_ns);
         return 0;
     }
-    TRY(find_last(w, &last));
+    TRY(find_last_arrival(w, &last));
     if (last.unknown && at.begin_ns + at.wait_ns > last.begin_ns) {
-        go_back(w, BB_CRITICAL_TRANSFER, at.begin_ns + at.wait_ns);
-        go_back(w, BB_CRITICAL_WAITING, last.begin_ns);
+        attribute_back_to(w, BB_CRITICAL_TRANSFER, at.begin_ns + at.wait_ns);
+        attribute_back_to(w, BB_CRITICAL_WAITING, last.begin_ns);
     }
-    go_back(w, BB_CRITICAL_TRANSFER, last.begin_ns);
+    attribute_back_to(w, BB_CRITICAL_TRANSFER, last.begin_ns);
     if (last.rank == w->rank)
         return 0;
     w->rank = last.rank;
@@ -307,7 +307,7 @@ static void find_start(struct walk *w)
     w->op = BB_NONE;
     p = program_of(w, w->rank);
     for (int i = 0; i < (int)p->n_ops; i++)
-        take_later(t->ops[slowest], i, &w->op);
+        keep_later(t->ops[slowest], i, &w->op);
     w->path->rank = w->rank;
 }
 
@@ -317,10 +317,10 @@ static int walk_back(struct walk *w)
 
     find_start(w);
     while (w->op != BB_NONE) {
-        TRY(cross_op(w));
-        w->op = find_followed(w);
+        TRY(attribute_op(w));
+        w->op = find_predecessor(w);
     }
-    go_back(w, BB_CRITICAL_HOST, 0);
+    attribute_back_to(w, BB_CRITICAL_HOST, 0);
 out:
     return rc;
 }
@@ -334,7 +334,7 @@ static int prepare(struct walk *w, const int *class_of)
     TRY(BB_NEW(path->shown_as, ranks));
     TRY(BB_NEW(path->marked, w->t->n));
     TRY(BB_NEW(w->messages, ranks));
-    TRY(BB_NEW(w->meetings, w->t->step->n_roles));
+    TRY(BB_NEW(w->collectives, w->t->step->n_roles));
     for (int r = 0; r < ranks; r++)
         path->shown_as[r] = class_of ? class_of[r] : BB_NONE;
     for (int i = 0; i < w->t->n; i++) {
@@ -358,10 +358,10 @@ int bb_critical_path_init(struct bb_critical_path *path, const struct bb_timelin
 out:
     for (int r = 0; w.messages && r < t->step->layout.ranks; r++)
         release_partners(&w.messages[r]);
-    for (int r = 0; w.meetings && r < t->step->n_roles; r++)
-        release_partners(&w.meetings[r]);
+    for (int r = 0; w.collectives && r < t->step->n_roles; r++)
+        release_partners(&w.collectives[r]);
     free(w.messages);
-    free(w.meetings);
+    free(w.collectives);
     if (rc)
         bb_critical_path_release(path);
     return rc;

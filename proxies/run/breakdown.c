@@ -14,12 +14,12 @@ static int group_of(const struct bb_layout *l, int comm)
 
 /* ---- what the groups move ---- */
 
-void bb_group_works(const struct bb_layout *l, const struct bb_program *p, struct bb_group_work work[BB_MAX_GROUPS])
+void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *p, struct bb_group_traffic work[BB_MAX_GROUPS])
 {
     double sent[BB_MAX_GROUPS] = {0}, received[BB_MAX_GROUPS] = {0};
 
     for (int g = 0; g < BB_MAX_GROUPS; g++)
-        work[g] = (struct bb_group_work){0};
+        work[g] = (struct bb_group_traffic){0};
     for (size_t i = 0; i < p->n_ops; i++) {
         const struct bb_op *op = &p->ops[i];
 

@@ -58,12 +58,12 @@ int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner 
 void bb_update_mean(double *mean, int n, int64_t ns);
 
 /* What a group moves in one step on this rank; follows from the program alone. */
-struct bb_group_work {
+struct bb_group_traffic {
     size_t calls;     /* operations                                                                     */
     double bytes;     /* payload, as in the plan                                                        */
     double bus_bytes; /* payload times bus factor; the larger of sent and received for send and recv    */
     bool pairs;       /* sends and receives                                                             */
 };
-void bb_group_works(const struct bb_layout *l, const struct bb_program *p, struct bb_group_work work[BB_MAX_GROUPS]);
+void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *p, struct bb_group_traffic work[BB_MAX_GROUPS]);
 
 #endif

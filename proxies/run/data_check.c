@@ -331,7 +331,7 @@ out:
     return rc;
 }
 
-int bb_data_check_together(struct bb_runner *r, unsigned long long *wrong)
+int bb_data_check_concurrent(struct bb_runner *r, unsigned long long *wrong)
 {
     struct check c;
     int rc;

@@ -17,6 +17,6 @@
  * first wrong element. Returns 0 also when data are wrong.
  */
 int bb_data_check(struct bb_runner *r, unsigned long long *wrong) BB_MUST_CHECK;
-int bb_data_check_together(struct bb_runner *r, unsigned long long *wrong) BB_MUST_CHECK;
+int bb_data_check_concurrent(struct bb_runner *r, unsigned long long *wrong) BB_MUST_CHECK;
 
 #endif

@@ -125,7 +125,7 @@ static int check_data(struct run *x)
     if (!x->options.check)
         return 0;
     bb_progress_show(&x->session.progress, "checking data");
-    TRY((x->serialisable ? bb_data_check : bb_data_check_together)(&x->runner, &wrong));
+    TRY((x->serialisable ? bb_data_check : bb_data_check_concurrent)(&x->runner, &wrong));
     TRY(bb_world_sum(&x->session.world, &wrong));
     x->wrong += wrong;
 out:
@@ -203,18 +203,18 @@ static int run_steps(struct run *x)
     if (x->options.start_barrier && x->session.shared_gpu && x->session.world.rank == 0)
         bb_warn("--start-barrier: not available when ranks share a GPU; steps with a start barrier are not timed");
     x->study.compute_sms = held_sms(x);
-    TRY(bb_scaling_before(&x->study));
+    TRY(bb_scaling_run_prologue(&x->study));
     bb_progress_show(&x->session.progress, "communicators and buffers");
     TRY(bb_runner_init(&x->runner, &x->session.world, &x->step.layout, bb_step_program(&x->step, x->session.world.rank),
                        x->session.memory));
-    TRY(bb_runner_busy(&x->runner, held_sms(x), x->options.compute_gbps));
+    TRY(bb_runner_set_busy(&x->runner, held_sms(x), x->options.compute_gbps));
     if (!x->serialisable)
         TRY(bb_runner_connect(&x->runner));
     bb_progress_clear(&x->session.progress);
     begin_report(x);
     TRY(check_data(x));
     TRY(bb_step_measure(&x->runner, &x->measure_plan, &x->session.progress, &x->measured));
-    TRY(bb_scaling_rounds(&x->study, &x->runner));
+    TRY(bb_scaling_run_rounds(&x->study, &x->runner));
     if (x->options.cluster)
         TRY(bb_run_forecast_make(&x->forecast, &x->runner, &x->step, &x->measured, &x->cluster));
     if (x->options.trace)
@@ -320,7 +320,7 @@ static int run_all(struct run *x)
 
     x->options.no_alone = true;
     x->options.step.ranks = x->session.world.size;
-    TRY(bb_step_environment(true)); /* NCCL reads it once, and some need it */
+    TRY(bb_step_set_environment(true)); /* NCCL reads it once, and some need it */
     TRY(bb_session_setup_gpus(&x->session, 0));
     TRY(open_results(x, "busbar.proxies/1", true, NULL));
     x->measure_plan.steps = x->options.steps;
@@ -344,7 +344,7 @@ static int run_named(struct run *x)
     TRY(check_step(x));
     TRY(check_trace(x));
     TRY(load_cluster(x));
-    TRY(bb_step_environment(!x->serialisable));
+    TRY(bb_step_set_environment(!x->serialisable));
     TRY(bb_session_setup_gpus(&x->session, 0));
     TRY(bb_scaling_check_gpus(&x->study));
     TRY(open_results(x, "busbar.proxy/1", false, &bb_proxy_set));
@@ -360,7 +360,7 @@ static int run_proxy(struct run *x)
 {
     int rc;
 
-    TRY(bb_step_environment(false)); /* before any call of CUDA, and while there is one thread */
+    TRY(bb_step_set_environment(false)); /* before any call of CUDA, and while there is one thread */
     TRY(bb_session_begin(&x->session, &x->options.common, BB_SESSION_NCCL));
     TRY(x->proxy ? run_named(x) : run_all(x));
     if (x->wrong)

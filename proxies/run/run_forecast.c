@@ -55,7 +55,7 @@ int bb_run_forecast_make(struct bb_run_forecast *f, struct bb_runner *r, const s
     bool first = r->world->rank == 0;
     int rc = 0;
 
-    *f = (struct bb_run_forecast){.known = true, .rank = bb_slowest(m, step, BB_NONE)};
+    *f = (struct bb_run_forecast){.known = true, .rank = bb_slowest_rank(m, step, BB_NONE)};
     if (f->rank != BB_NONE)
         TRY(bb_run_timeline_gather(r, step, m, &measured));
     if (first) {

@@ -108,7 +108,7 @@ static double utilisation_of(const struct bb_run_report *r, double step_us)
 }
 
 /* GB/s of bus bandwidth of a group on a rank; NaN for a group of one rank or without communication. */
-static double busbw_of(const struct bb_run_report *r, int rank, int group, const struct bb_group_work *work)
+static double busbw_of(const struct bb_run_report *r, int rank, int group, const struct bb_group_traffic *work)
 {
     double busy_us = r->measured->traced[rank].groups[group].busy_us;
 
@@ -254,7 +254,7 @@ static void print_held(const struct bb_run_report *r, bool any, FILE *out)
 /* Of the tables of the slowest ranks: the step's. */
 static struct bb_time_unit unit_of_ranks(const struct bb_run_report *r)
 {
-    const int rank = bb_slowest(r->measured, r->step, BB_NONE);
+    const int rank = bb_slowest_rank(r->measured, r->step, BB_NONE);
 
     return bb_time_unit(rank == BB_NONE ? 0 : r->measured->traced[rank].step_us);
 }
@@ -269,7 +269,7 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
     fprintf(out, "# %-16s %6s %6s %12s %12s %12s %12s %12s %7s\n", "role", "ranks", "rank", "step", "compute", "comm",
             "exposed", "idle", "hidden");
     for (int i = 0; i < r->step->n_roles; i++) {
-        int rank = bb_slowest(r->measured, r->step, i);
+        int rank = bb_slowest_rank(r->measured, r->step, i);
 
         if (rank == BB_NONE)
             continue;
@@ -286,7 +286,7 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
 
 /* Of rank, whose role it is. */
 static void print_group(const struct bb_run_report *r, const struct bb_time_unit *unit, int rank, int group,
-                        const struct bb_group_work *work, FILE *out)
+                        const struct bb_group_traffic *work, FILE *out)
 {
     const struct bb_group_breakdown *g = &r->measured->traced[rank].groups[group];
     const struct bb_group *of = &r->step->layout.groups[group];
@@ -304,18 +304,18 @@ static void print_group(const struct bb_run_report *r, const struct bb_time_unit
 static void print_groups(const struct bb_run_report *r, FILE *out)
 {
     const struct bb_time_unit unit = unit_of_ranks(r);
-    struct bb_group_work work[BB_MAX_GROUPS];
+    struct bb_group_traffic work[BB_MAX_GROUPS];
 
     fprintf(out, "#\n# communication of a step, by group (%s; same ranks)\n", unit.name);
     fprintf(out, "# %-16s %-6s %5s %6s %10s %12s %12s %12s %9s\n", "role", "group", "size", "calls", "payload", "busy",
             "exposed", "waiting", "busbw");
     fprintf(out, "# %-16s %-6s %5s %6s %10s %12s %12s %12s %9s\n", "", "", "", "", "", "", "", "for peers", "GB/s");
     for (int i = 0; i < r->step->n_roles; i++) {
-        int rank = bb_slowest(r->measured, r->step, i);
+        int rank = bb_slowest_rank(r->measured, r->step, i);
 
         if (rank == BB_NONE)
             continue;
-        bb_group_works(&r->step->layout, &r->step->roles[i].program, work);
+        bb_count_group_traffic(&r->step->layout, &r->step->roles[i].program, work);
         for (int g = 0; g < r->step->layout.n_groups; g++)
             if (work[g].calls)
                 print_group(r, &unit, rank, g, work, out);
@@ -343,7 +343,7 @@ static void print_lost(const struct bb_rank_breakdown *f, int rank, const struct
 static void print_overlap(const struct bb_run_report *r, FILE *out)
 {
     const struct bb_measured *m = r->measured;
-    int rank = bb_slowest(r->measured, r->step, BB_NONE);
+    int rank = bb_slowest_rank(r->measured, r->step, BB_NONE);
     struct cost c = cost_of(r, rank);
     char text[BB_EFFICIENCY_TEXT], times[3][BB_TIME_TEXT];
 
@@ -383,7 +383,7 @@ void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *
         return;
     }
     print_time(out, 11, r->measured->step.p50);
-    rank = bb_slowest(r->measured, r->step, BB_NONE);
+    rank = bb_slowest_rank(r->measured, r->step, BB_NONE);
     const struct bb_rank_breakdown none = {.compute_us = NAN, .comm_us = NAN, .exposed_us = NAN, .idle_us = NAN};
     const struct bb_rank_breakdown *f = rank == BB_NONE ? &none : &r->measured->traced[rank];
     const double values[] = {f->compute_us, f->comm_us, f->exposed_us, f->idle_us};
@@ -434,7 +434,7 @@ static json_t *breakdown_json(const struct bb_run_report *r, int rank)
 }
 
 /* What group g did on a rank; NULL when it did nothing there. */
-static json_t *group_json(const struct bb_run_report *r, int rank, int group, const struct bb_group_work *work)
+static json_t *group_json(const struct bb_run_report *r, int rank, int group, const struct bb_group_traffic *work)
 {
     const struct bb_group_breakdown *g = &r->measured->traced[rank].groups[group];
 
@@ -449,10 +449,10 @@ static json_t *group_json(const struct bb_run_report *r, int rank, int group, co
 
 static json_t *groups_json(const struct bb_run_report *r, int rank)
 {
-    struct bb_group_work work[BB_MAX_GROUPS];
+    struct bb_group_traffic work[BB_MAX_GROUPS];
     json_t *list = json_array(), *one;
 
-    bb_group_works(&r->step->layout, bb_step_program(r->step, rank), work);
+    bb_count_group_traffic(&r->step->layout, bb_step_program(r->step, rank), work);
     for (int g = 0; g < r->step->layout.n_groups; g++)
         if ((one = group_json(r, rank, g, work)))
             json_array_append_new(list, one);
@@ -464,7 +464,7 @@ static json_t *roles_json(const struct bb_run_report *r)
     json_t *list = json_array();
 
     for (int i = 0; i < r->step->n_roles; i++) {
-        int rank = bb_slowest(r->measured, r->step, i);
+        int rank = bb_slowest_rank(r->measured, r->step, i);
         json_t *row = rank == BB_NONE ? NULL : breakdown_json(r, rank);
 
         if (!row)
@@ -540,7 +540,7 @@ json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy)
 
     if (!row || !r->step)
         return row;
-    rank = bb_slowest(r->measured, r->step, BB_NONE);
+    rank = bb_slowest_rank(r->measured, r->step, BB_NONE);
     json_object_set_new(row, "summary", json_string(r->step->summary ? r->step->summary : ""));
     json_object_set_new(row, "step_us", bb_json_stats(&r->measured->step));
     json_object_set_new(row, "graph", graph_json(r->measured));
@@ -551,7 +551,7 @@ json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy)
 
 static int set_traced(const struct bb_run_report *r, struct bb_results *res, json_t *groups)
 {
-    int rank = bb_slowest(r->measured, r->step, BB_NONE), rc;
+    int rank = bb_slowest_rank(r->measured, r->step, BB_NONE), rc;
 
     if (rank == BB_NONE) {
         json_decref(groups);
@@ -588,7 +588,7 @@ int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, js
     TRY(bb_results_set(res, "peak_tflops", bb_json_real(r->peak_tflops > 0 ? r->peak_tflops : NAN)));
     TRY(bb_results_set(res, "model_flop_utilisation", bb_json_real(utilisation_of(r, m->step.p50))));
     TRY(set_traced(r, res, groups));
-    TRY(bb_results_set(res, "overlap", overlap_json(r, bb_slowest(r->measured, r->step, BB_NONE))));
+    TRY(bb_results_set(res, "overlap", overlap_json(r, bb_slowest_rank(r->measured, r->step, BB_NONE))));
     TRY(bb_results_set(res, "critical_path", r->critical ? bb_critical_path_json(r->critical) : json_null()));
     TRY(bb_results_set(res, "forecast", bb_run_forecast_json(r->forecast, m->step.p50)));
     TRY(bb_results_set(res, "check",

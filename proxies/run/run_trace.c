@@ -104,7 +104,7 @@ static int save_timeline(const struct bb_timeline *t, const char *path)
 int bb_run_timeline_gather(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
                            struct bb_timeline *t)
 {
-    int slowest = bb_slowest(m, step, BB_NONE), rc;
+    int slowest = bb_slowest_rank(m, step, BB_NONE), rc;
 
     TRY(bb_timeline_init(t, step, &slowest, 1));
     TRY(gather_scalars(r, m, t));

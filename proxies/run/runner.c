@@ -446,7 +446,7 @@ static int end_comm(struct bb_comm *c, int rc)
     return rc;
 }
 
-int bb_runner_busy(struct bb_runner *r, int sms, double gbps)
+int bb_runner_set_busy(struct bb_runner *r, int sms, double gbps)
 {
     enum { SCRATCH_BYTES = 256 << 20 }; /* several times the L2 cache of any GPU, or the traffic would stay in it */
 

@@ -81,9 +81,9 @@ int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layo
  * Fine on a half-made or zeroed one. Returns rc, or what failed while ending. */
 int bb_runner_release(struct bb_runner *r, int rc);
 
-/* bb_runner_busy - how many multiprocessors timed compute holds, and how much memory traffic (1e9 bytes per second) it
+/* bb_runner_set_busy - how many multiprocessors timed compute holds, and how much memory traffic (1e9 bytes per second) it
  * causes meanwhile. Without it: one, and none. The time of an operation stays exact. */
-int bb_runner_busy(struct bb_runner *r, int sms, double gbps) BB_MUST_CHECK;
+int bb_runner_set_busy(struct bb_runner *r, int sms, double gbps) BB_MUST_CHECK;
 
 /* bb_runner_init_start_barrier - make the gate, for gated steps. It opens by itself after some seconds. */
 int bb_runner_init_start_barrier(struct bb_runner *r) BB_MUST_CHECK;

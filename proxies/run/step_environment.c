@@ -14,7 +14,7 @@ static int set_default(const char *name, const char *value)
 
 enum { MOST_QUEUES = 32 };
 
-int bb_step_environment(bool side_by_side)
+int bb_step_set_environment(bool side_by_side)
 {
     int rc;
 

@@ -282,7 +282,7 @@ void bb_measured_release(struct bb_measured *m)
     *m = (struct bb_measured){0};
 }
 
-int bb_slowest(const struct bb_measured *m, const struct bb_step *step, int role)
+int bb_slowest_rank(const struct bb_measured *m, const struct bb_step *step, int role)
 {
     int slowest = BB_NONE;
 

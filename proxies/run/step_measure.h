@@ -56,7 +56,7 @@ void bb_measured_release(struct bb_measured *m);
 int bb_measure_steps(struct bb_runner *r, const char *name, int n, struct bb_progress *progress,
                      double *step_us) BB_MUST_CHECK;
 
-/* bb_slowest - the rank with the longest traced step among those of a role (BB_NONE: all); BB_NONE without any. */
-int bb_slowest(const struct bb_measured *m, const struct bb_step *step, int role);
+/* bb_slowest_rank - the rank with the longest traced step among those of a role (BB_NONE: all); BB_NONE without any. */
+int bb_slowest_rank(const struct bb_measured *m, const struct bb_step *step, int role);
 
 #endif

@@ -81,7 +81,7 @@ static int run_part(const struct bb_scaling_run *run, const struct bb_step *step
 
     TRY(bb_runner_init(&r, &run->session->world, &step->layout, bb_step_program(step, run->session->world.rank),
                        run->session->memory));
-    TRY(bb_runner_busy(&r, run->compute_sms, run->compute_gbps));
+    TRY(bb_runner_set_busy(&r, run->compute_sms, run->compute_gbps));
     TRY(bb_measure_steps(&r, name, 1, &run->session->progress, us));
     TRY(bb_measure_steps(&r, name, n, &run->session->progress, us));
 out:
@@ -117,7 +117,7 @@ out:
     return rc;
 }
 
-int bb_scaling_before(struct bb_scaling_run *run)
+int bb_scaling_run_prologue(struct bb_scaling_run *run)
 {
     struct bb_scaling_measured *m = &run->measured;
     size_t n = (size_t)run->scaling.rounds;
@@ -136,7 +136,7 @@ out:
     return rc;
 }
 
-int bb_scaling_rounds(struct bb_scaling_run *run, struct bb_runner *r)
+int bb_scaling_run_rounds(struct bb_scaling_run *run, struct bb_runner *r)
 {
     const struct bb_scaling *s = &run->scaling;
     struct bb_scaling_measured *m = &run->measured;

@@ -12,7 +12,7 @@ struct bb_scaling_run {
     struct bb_session *session; /* NULL: no study */
     const struct bb_proxy *proxy;
     const struct bb_proxy_config *config;
-    int compute_sms; /* for bb_runner_busy */
+    int compute_sms; /* for bb_runner_set_busy */
     double compute_gbps;
     /* of bb_scaling_run_init and what follows: */
     struct bb_scaling scaling;
@@ -29,12 +29,12 @@ int bb_scaling_run_init(struct bb_scaling_run *run, int *warmup) BB_MUST_CHECK;
 /* bb_scaling_check_gpus - refuse a baseline of emulated GPUs on others, and the reverse: their times have no ratio. */
 int bb_scaling_check_gpus(struct bb_scaling_run *run) BB_MUST_CHECK;
 
-/* bb_scaling_before - before the step's own runner: the first broadcast, and the short last steps of all epochs, each
+/* bb_scaling_run_prologue - before the step's own runner: the first broadcast, and the short last steps of all epochs, each
  * as a program with a runner of its own. */
-int bb_scaling_before(struct bb_scaling_run *run) BB_MUST_CHECK;
+int bb_scaling_run_prologue(struct bb_scaling_run *run) BB_MUST_CHECK;
 
-/* bb_scaling_rounds - every epoch or iteration, with the step's runner. */
-int bb_scaling_rounds(struct bb_scaling_run *run, struct bb_runner *r) BB_MUST_CHECK;
+/* bb_scaling_run_rounds - every epoch or iteration, with the step's runner. */
+int bb_scaling_run_rounds(struct bb_scaling_run *run, struct bb_runner *r) BB_MUST_CHECK;
 
 /* bb_scaling_run_report - rank 0: the text, and scaling{} of busbar.proxy/1. step: the figures of the full step. */
 int bb_scaling_run_report(const struct bb_scaling_run *run, const struct bb_measured *step) BB_MUST_CHECK;

@@ -211,7 +211,7 @@ static void late_peer(void **state)
 /* A send and a receive of 400,000 bytes each in one group, both ways at once: 400 us, beside a kernel of 300 us. */
 static void pairs_in_a_group(void **state)
 {
-    struct bb_group_work work[BB_MAX_GROUPS];
+    struct bb_group_traffic work[BB_MAX_GROUPS];
     unsigned long long wrong = 1;
     struct fixture f;
 
@@ -223,7 +223,7 @@ static void pairs_in_a_group(void **state)
     measure(&f, false);
     for (int r = 0; r < 2; r++)
         ASSERT_FIGURES(&f.m.traced[r], 400, 300, 400, 100);
-    bb_group_works(&f.layout, &f.program, work);
+    bb_count_group_traffic(&f.layout, &f.program, work);
     assert_int_equal(work[0].calls, 2);
     assert_true(work[0].bytes == 800000 && work[0].bus_bytes == 400000 && work[0].pairs);
     assert_int_equal(bb_data_check(&f.runner, &wrong), 0);
@@ -349,7 +349,7 @@ static void wrong_data_are_found(void **state)
     assert_int_equal(bb_data_check(&f.runner, &wrong), 0);
     assert_in_range(wrong, 990, 1000); /* random bits: a few elements may be equal by chance */
     for (int i = 0; i < 3; i++) {      /* which of the two is last, and when it is looked at, is left to chance */
-        assert_int_equal(bb_data_check_together(&f.runner, &wrong), 0);
+        assert_int_equal(bb_data_check_concurrent(&f.runner, &wrong), 0);
         all += wrong;
     }
     assert_in_range(all, 990, 3000);
@@ -380,7 +380,7 @@ static void data_of_what_must_run_together(void **state)
     assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program, bb_nccl_memory(NULL)), 0);
     assert_int_equal(bb_runner_connect(&f.runner), 0);
     for (int again = 0; again < 2; again++) {
-        assert_int_equal(bb_data_check_together(&f.runner, &wrong), 0);
+        assert_int_equal(bb_data_check_concurrent(&f.runner, &wrong), 0);
         assert_int_equal(wrong, 0);
     }
     finish(&f);

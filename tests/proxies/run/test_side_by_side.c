@@ -1,6 +1,6 @@
 /*
  * test_side_by_side.c - programs that need their streams side by side, on two emulated GPUs with eight hardware queues
- * and first collectives that keep the host. Without bb_step_environment either of them hangs.
+ * and first collectives that keep the host. Without bb_step_set_environment either of them hangs.
  */
 #include "collectives/session/nccl_memory.h"
 #include "cuda/device/device.h"
@@ -104,7 +104,7 @@ int main(void)
     int rc = bb_world_init(&world, 8);
 
     if (rc == 0)
-        rc = bb_step_environment(true);
+        rc = bb_step_set_environment(true);
     if (rc == 0)
         rc = bb_device_choose(&world, 0, true, &device);
     if (rc == 0)

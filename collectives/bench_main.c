@@ -1,10 +1,10 @@
 /*
  * bench_main.c - `busbar bench` as far as it needs neither MPI nor a GPU: whose words they are, help, refusals. What
- * runs is in the GPU half (bootstrap/start/gpu_half.h), which reads the same words again.
+ * runs is in the GPU half (bootstrap/start/gpu_library.h), which reads the same words again.
  */
 #include "collectives/bench_main.h"
 
-#include "bootstrap/start/gpu_half.h"
+#include "bootstrap/start/gpu_library.h"
 #include "collectives/comm/comm_options.h"
 #include "collectives/compute/compute_options.h"
 #include "collectives/overlap/overlap_options.h"
@@ -70,7 +70,7 @@ int bb_bench_main(int argc, char **argv)
         complete_modes(bb_opts_completion_prefix(argc, argv));
     rc = mode ? bb_opts_read(mode->options, NULL, argc - 1, argv + 1) : check_arguments(argc, argv, &timeout_s);
 
-    return rc ? rc : bb_gpu_run("bench", mode ? mode->run : "bb_bench_run", timeout_s, argc, argv);
+    return rc ? rc : bb_gpu_library_run("bench", mode ? mode->run : "bb_bench_run", timeout_s, argc, argv);
 }
 
 int bb_bench_check(int argc, char **argv)

@@ -1,11 +1,11 @@
 /*
  * proxy_main.c - `busbar proxy` as far as it needs neither MPI nor a GPU: its options, help, refusals. What runs is in
- * the GPU half (bootstrap/start/gpu_half.h), which reads the same words again.
+ * the GPU half (bootstrap/start/gpu_library.h), which reads the same words again.
  */
 #include "proxies/proxy_main.h"
 
 #include "bootstrap/base/units.h"
-#include "bootstrap/start/gpu_half.h"
+#include "bootstrap/start/gpu_library.h"
 #include "proxies/machine/cluster.h"
 #include "proxies/models/profile.h"
 #include "proxies/registry/registry.h"
@@ -194,7 +194,7 @@ int bb_proxy_main(int argc, char **argv)
 
     if (rc == 0 && o.cluster)
         rc = bb_cluster_load(o.cluster, &cluster);
-    return rc ? rc : bb_gpu_run("proxy", "bb_proxy_run", o.common.timeout_s, argc, argv);
+    return rc ? rc : bb_gpu_library_run("proxy", "bb_proxy_run", o.common.timeout_s, argc, argv);
 }
 
 int bb_proxy_check(int argc, char **argv)

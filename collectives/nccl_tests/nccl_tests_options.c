@@ -5,7 +5,7 @@
 #include "collectives/nccl_tests/nccl_tests_options.h"
 
 #include "bootstrap/base/units.h"
-#include "bootstrap/start/gpu_half.h"
+#include "bootstrap/start/gpu_library.h"
 #include "bootstrap/start/siblings.h"
 
 #include <ctype.h>
@@ -290,7 +290,7 @@ int bb_nccl_tests_main(int argc, char **argv)
     TRY(bb_bench_resolve(&o.bench, &sweep, &collective));
     if (o.threads * o.gpus > 1)
         TRY(bb_siblings_start(o.threads * o.gpus));
-    rc = bb_gpu_run(argv[0], "bb_nccl_tests_run", o.bench.common.timeout_s, argc, argv);
+    rc = bb_gpu_library_run(argv[0], "bb_nccl_tests_run", o.bench.common.timeout_s, argc, argv);
 out:
     bb_bench_release_sweep(&sweep);
     return rc;

@@ -4,7 +4,7 @@
     tests/perf/startup.py [--build build] [--rounds 30]
 
 Prints median wall time and peak memory, and both as ratios to those of `true`, a program that does nothing. Of the wall time nothing is
-asserted: the aim is 10 ms for --version. That --version stays within 16 MiB and the plan within 40 is held by tests/cli/test_halves.py.
+asserted: the aim is 10 ms for --version. That --version stays within 16 MiB and the plan within 40 is held by tests/cli/test_gpu_library.py.
 """
 import argparse
 import os

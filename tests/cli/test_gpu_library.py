@@ -19,7 +19,7 @@ def dynamic(path, tag):
     return re.findall(rf"\({tag}\)\s.*\[(.*)\]", text)
 
 
-def needed_of_gpu_half(busbar):
+def gpu_library_dependencies(busbar):
     return [name for name in dynamic(busbar.build / MODULE, "NEEDED") if name.startswith(tuple(ADVICE))]
 
 
@@ -72,7 +72,7 @@ def copy(busbar, tmp_path):
 @pytest.fixture
 def bare(busbar, copy):
     """A copy that finds no library of the GPU half."""
-    copy.hide(*needed_of_gpu_half(busbar))
+    copy.hide(*gpu_library_dependencies(busbar))
     return copy
 
 
@@ -86,7 +86,7 @@ def refused(done, status):
 @pytest.mark.parametrize("words", [BENCH, PROXY], ids=["bench", "proxy"])
 @pytest.mark.parametrize("stem", ADVICE)
 def test_a_missing_library_is_named(busbar, copy, stem, words):
-    (name,) = [name for name in needed_of_gpu_half(busbar) if name.startswith(stem)]
+    (name,) = [name for name in gpu_library_dependencies(busbar) if name.startswith(stem)]
     copy.hide(name)
     done = copy.run(*words)
     line = refused(done, 1)
@@ -97,14 +97,14 @@ def test_a_missing_library_is_named(busbar, copy, stem, words):
 
 def test_a_broken_library_is_named(busbar, copy, tmp_path):
     """An empty file under the right name: the loader stops there and looks no further."""
-    (name,) = [name for name in needed_of_gpu_half(busbar) if name.startswith("libnccl")]
+    (name,) = [name for name in gpu_library_dependencies(busbar) if name.startswith("libnccl")]
     (tmp_path / name).touch()
     line = refused(copy.run(*BENCH, env={"LD_LIBRARY_PATH": str(tmp_path)}), 1)
     assert f"bench needs {name}, which cannot be loaded ({tmp_path / name}: " in line and ADVICE["libnccl"] in line
 
 
 def test_one_rank_names_the_missing_library(busbar, copy):
-    (name,) = [name for name in needed_of_gpu_half(busbar) if name.startswith("libnccl")]
+    (name,) = [name for name in gpu_library_dependencies(busbar) if name.startswith("libnccl")]
     copy.hide(name)
     done = copy.run(*BENCH, ranks=3)
     assert done.returncode == 1 and done.stderr.count("busbar:") == 1 and "libnccl" in done.stderr
@@ -116,13 +116,13 @@ def test_under_an_nccl_tests_name_too(bare):
     assert "which is not found" in refused(bare.run("-b", "8", "-e", "8", program=link), 1)
 
 
-def test_a_program_without_its_gpu_half(copy):
+def test_program_without_its_gpu_library(copy):
     copy.module.unlink()
     line = refused(copy.run(*BENCH), 1)
     assert MODULE in line and str(copy.folder) in line and "BUSBAR_GPU" in line
 
 
-def test_a_gpu_half_of_another_version(copy):
+def test_gpu_library_of_another_version(copy):
     version = copy.run("--version").stdout.split()[1]
     patch(copy.module, version, "9" + version[1:])
     line = refused(copy.run(*BENCH), 1)
@@ -133,7 +133,7 @@ def test_a_gpu_half_of_another_version(copy):
     ["--help"], ["--version"], ["list"], ["bench", "--help"], ["bench", "p2p", "--help"], ["proxy", "--help"], ["compare", "--help"],
     ["sweep", "--help"], ["calibrate", "--help"], ["plan", "gpt2_large", "12", "4", "3", "--ranks", "8", "--cluster", "h100-sxm-ib"],
 ])
-def test_paper_needs_no_library(busbar, bare, words):
+def test_offline_commands_need_no_library(busbar, bare, words):
     done = bare.run(*words)
     assert done.returncode == 0 and done.stderr == ""
     assert done.stdout == busbar.run(*words).stdout != ""
@@ -230,7 +230,7 @@ def test_installed_files_take_nothing_from_the_current_folder(installed):
 
 @pytest.mark.parametrize("linked", [False, True], ids=["itself", "through a link"])
 @pytest.mark.parametrize("name,words", [("busbar", BENCH), ("all_reduce_perf", ["-b", "8", "-e", "8"])], ids=["busbar", "all_reduce_perf"])
-def test_an_installed_program_finds_its_gpu_half(busbar, installed, tmp_path, name, words, linked):
+def test_installed_program_finds_its_gpu_library(busbar, installed, tmp_path, name, words, linked):
     program = installed / "bin" / name
     if linked:
         (tmp_path / name).symlink_to(program)
@@ -241,7 +241,7 @@ def test_an_installed_program_finds_its_gpu_half(busbar, installed, tmp_path, na
     assert "Emulated GPU" in done.stdout and "# Out of bounds values : 0 OK" in done.stdout
 
 
-def test_it_is_the_installed_half_that_is_used(busbar, installed):
+def test_installed_gpu_library_is_used(busbar, installed):
     module = installed / "lib" / "busbar" / MODULE
     module.rename(module.with_suffix(".away"))
     try:

@@ -1,5 +1,5 @@
-/* gpu_half.c - see gpu_half.h. */
-#include "bootstrap/start/gpu_half.h"
+/* gpu_library.c - see gpu_library.h. */
+#include "bootstrap/start/gpu_library.h"
 
 #include "bootstrap/start/deadline.h"
 #include "bootstrap/start/exit_guard.h"
@@ -98,7 +98,7 @@ static int load_module(const char *command, void **module)
 /* The halves call each other by functions and structures that no number guards. */
 static int refuse_other_version(const char *command, void *module)
 {
-    const char *version = dlsym(module, "bb_gpu_half_version");
+    const char *version = dlsym(module, "bb_gpu_library_version");
 
     if (version && strcmp(version, BUSBAR_VERSION) == 0)
         return 0;
@@ -124,7 +124,7 @@ out:
     return rc;
 }
 
-int bb_gpu_run(const char *command, const char *entry, double timeout_s, int argc, char **argv)
+int bb_gpu_library_run(const char *command, const char *entry, double timeout_s, int argc, char **argv)
 {
     int (*run)(int, char **);
     int rc;

@@ -18,7 +18,8 @@ void bb_kernel_list_add_gemm(struct bb_kernel_list *w, const char *name, const s
     append_item(w, name)->gemm = *gemm;
 }
 
-void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name, const struct bb_memory_kernel *memory_kernel)
+void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name,
+                                      const struct bb_memory_kernel *memory_kernel)
 {
     struct bb_kernel_list_item *item = append_item(w, name);
 
@@ -32,12 +33,13 @@ struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w)
 }
 
 /* A pass over rows x cols. */
-static void add_memory_kernel(struct bb_kernel_list *w, const char *name, enum bb_memory_kernel_kind kind, enum bb_activation act,
-                     int64_t rows, int64_t cols, enum bb_dtype_id dtype)
+static void add_memory_kernel(struct bb_kernel_list *w, const char *name, enum bb_memory_kernel_kind kind,
+                              enum bb_activation act, int64_t rows, int64_t cols, enum bb_dtype_id dtype)
 {
     bb_kernel_list_add_memory_kernel(
         w, name,
-        &(struct bb_memory_kernel){.kind = kind, .dtype = dtype, .act = act, .rows = (uint64_t)rows, .cols = (uint64_t)cols});
+        &(struct bb_memory_kernel){
+            .kind = kind, .dtype = dtype, .act = act, .rows = (uint64_t)rows, .cols = (uint64_t)cols});
 }
 
 /* The product, or the two of its backward pass. */
@@ -67,8 +69,8 @@ static void add_bias(struct bb_kernel_list *w, const struct bb_gemm_shape *s, en
 
 static void add_norm(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward)
 {
-    add_memory_kernel(w, "norm", backward ? BB_MEMORY_KERNEL_LAYER_NORM_GRAD : BB_MEMORY_KERNEL_LAYER_NORM, BB_ACT_NONE, t->batch * t->sequence,
-             t->hidden, t->dtype);
+    add_memory_kernel(w, "norm", backward ? BB_MEMORY_KERNEL_LAYER_NORM_GRAD : BB_MEMORY_KERNEL_LAYER_NORM, BB_ACT_NONE,
+                      t->batch * t->sequence, t->hidden, t->dtype);
 }
 
 bool bb_kernel_list_attention(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward)
@@ -133,11 +135,11 @@ bool bb_kernel_list_transformer(struct bb_kernel_list *w, const struct bb_transf
 /* ---- other layers ---- */
 
 static bool add_conv_product(struct bb_kernel_list *w, const char *name, const struct bb_conv *v,
-                             enum bb_conv_pass memory_kernel)
+                             enum bb_conv_pass pass)
 {
     struct bb_gemm_shape s;
 
-    if (!bb_conv_gemm(v, memory_kernel, &s))
+    if (!bb_conv_gemm(v, pass, &s))
         return false;
     bb_kernel_list_add_gemm(w, name, &s);
     return true;
@@ -152,11 +154,11 @@ bool bb_kernel_list_conv(struct bb_kernel_list *w, const struct bb_conv *v, bool
         return false;
     positions = out[0] * out[1] * out[2];
     norm = (struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_CHANNEL_NORM,
-                            .dtype = v->dtype,
-                            .act = BB_ACT_RELU,
-                            .rows = (uint64_t)(v->n * v->k),
-                            .cols = (uint64_t)positions,
-                            .channels = (uint64_t)v->k};
+                                     .dtype = v->dtype,
+                                     .act = BB_ACT_RELU,
+                                     .rows = (uint64_t)(v->n * v->k),
+                                     .cols = (uint64_t)positions,
+                                     .channels = (uint64_t)v->k};
     if (!backward && add_conv_product(w, "convolution", v, BB_CONV_FORWARD)) {
         bb_kernel_list_add_memory_kernel(w, "norm", &norm);
         return true;
@@ -220,32 +222,35 @@ void bb_kernel_list_permute(struct bb_kernel_list *w, uint64_t tokens, uint64_t 
                             enum bb_dtype_id dtype)
 {
     bb_kernel_list_add_memory_kernel(w, "permute",
-                            &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_PERMUTE,
-                                              .dtype = dtype,
-                                              .rows = tokens * (uint64_t)top_k,
-                                              .cols = hidden,
-                                              .in_rows = tokens});
+                                     &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_PERMUTE,
+                                                                .dtype = dtype,
+                                                                .rows = tokens * (uint64_t)top_k,
+                                                                .cols = hidden,
+                                                                .in_rows = tokens});
 }
 
 void bb_kernel_list_unpermute(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, int top_k,
                               enum bb_dtype_id dtype)
 {
     bb_kernel_list_add_memory_kernel(w, "unpermute",
-                            &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_UNPERMUTE,
-                                              .dtype = dtype,
-                                              .rows = tokens,
-                                              .cols = hidden,
-                                              .in_rows = tokens * (uint64_t)top_k,
-                                              .top_k = top_k});
+                                     &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_UNPERMUTE,
+                                                                .dtype = dtype,
+                                                                .rows = tokens,
+                                                                .cols = hidden,
+                                                                .in_rows = tokens * (uint64_t)top_k,
+                                                                .top_k = top_k});
 }
 
 bool bb_kernel_list_halo_side(struct bb_kernel_list *w, uint64_t rows, const uint32_t interior[3],
                               const uint32_t halo[3], const int direction[3], bool received, bool backward,
                               enum bb_dtype_id dtype)
 {
-    static const char *const names[] = {
-        [BB_MEMORY_KERNEL_PACK] = "halo pack", [BB_MEMORY_KERNEL_UNPACK] = "halo unpack", [BB_MEMORY_KERNEL_UNPACK_ADD] = "halo add"};
-    enum bb_memory_kernel_kind kind = !received ? BB_MEMORY_KERNEL_PACK : backward ? BB_MEMORY_KERNEL_UNPACK_ADD : BB_MEMORY_KERNEL_UNPACK;
+    static const char *const names[] = {[BB_MEMORY_KERNEL_PACK] = "halo pack",
+                                        [BB_MEMORY_KERNEL_UNPACK] = "halo unpack",
+                                        [BB_MEMORY_KERNEL_UNPACK_ADD] = "halo add"};
+    enum bb_memory_kernel_kind kind = !received  ? BB_MEMORY_KERNEL_PACK
+                                      : backward ? BB_MEMORY_KERNEL_UNPACK_ADD
+                                                 : BB_MEMORY_KERNEL_UNPACK;
     struct bb_memory_kernel p = {.kind = kind, .dtype = dtype, .rows = rows};
 
     if (!bb_halo_box(interior, halo, direction, received != backward, &p.box))
@@ -259,7 +264,8 @@ void bb_kernel_list_accumulate(struct bb_kernel_list *w, uint64_t count, enum bb
     add_memory_kernel(w, "accumulate", BB_MEMORY_KERNEL_ACCUMULATE, BB_ACT_NONE, 1, (int64_t)count, dtype);
 }
 
-void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_kind kind, uint64_t count, enum bb_dtype_id dtype)
+void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_kind kind, uint64_t count,
+                              enum bb_dtype_id dtype)
 {
     const struct bb_memory_kernel p = {
         .kind = kind,
@@ -287,7 +293,8 @@ double bb_kernel_list_bytes(const struct bb_kernel_list *w)
     double bytes = 0;
 
     for (int i = 0; i < w->n; i++)
-        bytes += (double)(w->items[i].is_memory_kernel ? bb_memory_kernel_bytes(&w->items[i].memory_kernel) : bb_gemm_bytes(&w->items[i].gemm));
+        bytes += (double)(w->items[i].is_memory_kernel ? bb_memory_kernel_bytes(&w->items[i].memory_kernel)
+                                                       : bb_gemm_bytes(&w->items[i].gemm));
     return bytes;
 }
 

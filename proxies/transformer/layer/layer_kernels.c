@@ -193,9 +193,9 @@ static void add_cast(const struct bb_layer_sizes *s, struct bb_kernel_list *w, c
 {
     const struct bb_gemm_shape *g = &p->shape;
     const struct bb_memory_kernel cast = {.kind = BB_MEMORY_KERNEL_COPY,
-                                 .dtype = pass == BB_KERNELS_FORWARD ? BB_F8E4M3 : s->dtype,
-                                 .rows = (uint64_t)(g->m * g->batch),
-                                 .cols = (uint64_t)(pass == BB_KERNELS_FORWARD ? g->k : g->n)};
+                                          .dtype = pass == BB_KERNELS_FORWARD ? BB_F8E4M3 : s->dtype,
+                                          .rows = (uint64_t)(g->m * g->batch),
+                                          .cols = (uint64_t)(pass == BB_KERNELS_FORWARD ? g->k : g->n)};
 
     if (pass == BB_KERNELS_WEIGHTS)
         return;
@@ -203,14 +203,14 @@ static void add_cast(const struct bb_layer_sizes *s, struct bb_kernel_list *w, c
     bb_kernel_list_last(w)->experts = (int)g->batch;
 }
 
-static void add_memory_kernel(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const char *name, enum bb_memory_kernel_kind kind,
-                     enum bb_activation act, int64_t rows, int64_t cols)
+static void add_memory_kernel(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const char *name,
+                              enum bb_memory_kernel_kind kind, enum bb_activation act, int64_t rows, int64_t cols)
 {
-    const struct bb_memory_kernel pass = {
+    const struct bb_memory_kernel kernel = {
         .kind = kind, .dtype = s->dtype, .act = act, .rows = (uint64_t)rows, .cols = (uint64_t)cols};
 
     if (rows > 0 && cols > 0)
-        bb_kernel_list_add_memory_kernel(w, name, &pass);
+        bb_kernel_list_add_memory_kernel(w, name, &kernel);
 }
 
 /* Gated, what is read is gate and up, what is written their product; backward, the gradients of both. */
@@ -219,7 +219,8 @@ static void add_activation(const struct bb_layer_sizes *s, struct bb_kernel_list
 {
     bool three = backward || s->gated;
 
-    add_memory_kernel(s, w, "activation", three ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_GELU, rows, ffn);
+    add_memory_kernel(s, w, "activation", three ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT,
+                      BB_ACT_GELU, rows, ffn);
     if (backward && s->gated)
         add_memory_kernel(s, w, "gate", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, rows, ffn);
 }
@@ -255,7 +256,7 @@ static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_l
 
         if (p->backward == backward)
             add_memory_kernel(p->wide ? s : &in_float, w, p->name, p->kind, BB_ACT_NONE, rows,
-                     p->wide ? 2 * s->expert_ffn : s->hidden);
+                              p->wide ? 2 * s->expert_ffn : s->hidden);
     }
 }
 
@@ -265,7 +266,8 @@ static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, b
     add_memory_kernel(s, w, "residual", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->held, s->hidden);
     if (backward && s->dropout)
         add_memory_kernel(s, w, "dropout", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->held, s->hidden);
-    add_memory_kernel(s, w, "norm", backward ? BB_MEMORY_KERNEL_LAYER_NORM_GRAD : BB_MEMORY_KERNEL_LAYER_NORM, BB_ACT_NONE, s->held, s->hidden);
+    add_memory_kernel(s, w, "norm", backward ? BB_MEMORY_KERNEL_LAYER_NORM_GRAD : BB_MEMORY_KERNEL_LAYER_NORM,
+                      BB_ACT_NONE, s->held, s->hidden);
 }
 
 /* Unfused attention: softmax and dropout of all scores, in memory. */
@@ -277,7 +279,8 @@ static void add_softmax(const struct bb_layer_sizes *s, struct bb_kernel_list *w
         return;
     if (s->dropout)
         add_memory_kernel(s, w, "dropout", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, rows, keys);
-    add_memory_kernel(s, w, "softmax", backward ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, rows, keys);
+    add_memory_kernel(s, w, "softmax", backward ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT,
+                      BB_ACT_NONE, rows, keys);
 }
 
 /* Queries and keys are turned by their positions, their gradients back. */
@@ -304,8 +307,8 @@ static void add_out_gate(const struct bb_layer_sizes *s, struct bb_kernel_list *
 /* What goes into a scan is mixed with the few tokens before. */
 static void add_convolution(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
-    add_memory_kernel(s, w, "convolution", backward ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens,
-             qkv_width(s));
+    add_memory_kernel(s, w, "convolution", backward ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT,
+                      BB_ACT_NONE, s->tokens, qkv_width(s));
 }
 
 /* Tokens to rows, and rows back: on the way to the experts, backward, the other way round. */
@@ -328,7 +331,7 @@ static bool is_permutation(enum bb_kernels_kind kind)
 
 /* Passes behind the products of the forward pass. */
 static void forward_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
-                           struct bb_kernel_list *w)
+                                   struct bb_kernel_list *w)
 {
     if (kind == BB_KERNELS_OUT)
         add_out_gate(s, w, false);
@@ -365,7 +368,7 @@ static void forward_memory_kernels(const struct bb_layer_sizes *s, enum bb_kerne
 
 /* Passes behind the products of the data's gradient: the gradient of an activation is done by the product after it. */
 static void data_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
-                        struct bb_kernel_list *w)
+                                struct bb_kernel_list *w)
 {
     if (kind == BB_KERNELS_NORM)
         add_norm(s, w, true);

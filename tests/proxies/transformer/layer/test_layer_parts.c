@@ -47,7 +47,7 @@ static size_t memory_kernel_bytes(const struct bb_layer_sizes *s, enum bb_kernel
     size_t bytes = 0;
 
     for (int i = 0; i < w->n; i++)
-        bytes += w->items[i].is_memory_kernel ? bb_memory_kernel_bytes(&w->items[i].pass) : 0;
+        bytes += w->items[i].is_memory_kernel ? bb_memory_kernel_bytes(&w->items[i].memory_kernel) : 0;
     return bytes;
 }
 
@@ -136,8 +136,9 @@ static void eight_bits_are_of_weights_in_layers(void **state)
     assert_true(listed(&s, BB_KERNELS_QKV, BB_KERNELS_WEIGHTS)->items[0].float8);
     assert_false(listed(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].float8);
     assert_false(listed(&s, BB_KERNELS_HEAD, BB_KERNELS_FORWARD)->items[0].float8);
-    assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_FORWARD), 2 * 8 * 16);  /* the input, turned */
-    assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_DATA), 2 * 2 * 8 * 32); /* read, written twice */
+    assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_FORWARD), 2 * 8 * 16); /* the input, turned */
+    assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_DATA),
+                     2 * 2 * 8 * 32); /* read, written twice */
     assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_WEIGHTS), 0);
 }
 

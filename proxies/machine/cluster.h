@@ -79,8 +79,9 @@ struct bb_cluster {
     struct bb_achieved achieved;
     bool has_host; /* "host" holds; else nothing is known of frameworks */
     struct bb_host host;
-    bool models_training; /* no key: attention is fused, sums of gradients cost nothing; else kernels are as a proxy's are */
-    bool eager;  /* no key: a framework issues, operation by operation, and "host" counts */
+    bool
+        models_training; /* no key: attention is fused, sums of gradients cost nothing; else kernels are as a proxy's are */
+    bool eager;          /* no key: a framework issues, operation by operation, and "host" counts */
     bool has_sharing; /* "sharing" holds; else nothing that runs at once slows anything else */
     struct bb_sharing sharing;
     struct bb_fabric fabric;
@@ -105,20 +106,20 @@ int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_k
  * bounds it. */
 int64_t bb_cluster_kernel_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item);
 int64_t bb_cluster_kernel_on_sms_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms,
-                                bool *by_memory);
+                                    bool *by_memory);
 /* 1e12 FLOP per second in products of that type. */
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
 
 /* How a communicator's members lie on nodes and NICs, and its nodes on each tier of the fabric (fabric.h). fewest 0 and
  * places 0: nobody says, its ranks are those of consecutive nodes from the first one on. */
 struct bb_node_placement {
-    int fewest, most; /* members on one of its nodes                       */
-    int on_nic;       /* most members whose GPUs have one NIC between them */
-    double nics;      /* least of its nodes: for how many members it has NICs, each for one                   */
-    double away;      /* most of its NICs: members that it serves, times those that are not on the same node */
+    int min_members, max_members; /* members on one node; min_members 0: placement unknown */
+    int max_members_per_nic;      /* members whose GPUs share one NIC */
+    double min_nics;              /* over nodes: members / max_members_per_nic, the number of NICs that members use */
+    double max_nic_pairs;         /* over NICs: (members that the NIC serves) x (members on other nodes) */
     struct {
-        int places, nodes; /* on how many leaves or pods; most nodes on one                          */
-        int edges;         /* most edges of NCCL's two trees over the nodes that leave one of them */
+        int switches, max_nodes; /* leaves or pods with members, 0: unknown; nodes with members on one of them */
+        int max_tree_edges;      /* over switches: edges of NCCL's two trees over the nodes that leave the switch */
     } tier[BB_TIERS];
 };
 
@@ -153,8 +154,8 @@ struct bb_cost {
 };
 void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost);
 /* bb_cluster_variant_cost - the same by one of the ways, quickest or not; false: it cannot do that. */
-bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_variant *variant,
-                         struct bb_cost *cost);
+bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,
+                             const struct bb_nccl_variant *variant, struct bb_cost *cost);
 
 /* Messages of one exchange: bytes to and from other ranks by link, [0] between nodes, [1] within the node; and those
  * that take uplinks of the fabric (fabric.h), of all that are on one leaf or pod and send at once. */
@@ -185,7 +186,8 @@ int bb_cluster_rank_nic(const struct bb_cluster *c, int rank);
 /* bb_cluster_placement_of_ranks - of ranks in ascending order how they lie on nodes and NICs. _node: adds a node of such
  * members, of n in all, to a spread that has none before the first. */
 void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, int members, int on_nic);
-void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n, struct bb_node_placement *placement);
+void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n,
+                                   struct bb_node_placement *placement);
 
 /* ---- what communication takes of a GPU, where the machine shares ---- */
 

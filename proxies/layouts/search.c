@@ -381,7 +381,7 @@ static int compare_bounds(const void *a, const void *b)
 {
     const struct bound *x = a, *y = b;
 
-    return x->max_rank_bound_ns != y->max_rank_bound_ns ? (x->max_rank_bound_ns > y->max_rank_bound_ns) - (x->max_rank_bound_ns < y->max_rank_bound_ns) : x->base - y->base;
+    return x->bound_ns != y->max_rank_bound_ns ? (x->bound_ns > y->max_rank_bound_ns) - (x->bound_ns < y->max_rank_bound_ns) : x->base - y->base;
 }
 
 static int sort_by_bound(struct work *w)

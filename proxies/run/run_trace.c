@@ -90,7 +90,7 @@ out:
 static void name_places(const struct bb_world *w, const struct bb_device_info *devices, struct bb_timeline *t)
 {
     for (int i = 0; i < t->n; i++)
-        snprintf(t->where[i], sizeof(t->where[i]), "%.40s gpu %d", w->hosts[t->ranks[i]], devices[t->ranks[i]].ordinal);
+        snprintf(t->location[i], sizeof(t->location[i]), "%.40s gpu %d", w->hosts[t->ranks[i]], devices[t->ranks[i]].ordinal);
 }
 
 static int save_timeline(const struct bb_timeline *t, const char *path)

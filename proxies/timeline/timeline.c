@@ -56,7 +56,7 @@ static int allocate_ranks(struct bb_timeline *t, const struct choice *c)
 {
     const struct bb_step *step = c->step;
 
-    if (BB_NEW(t->ranks, c->n) || BB_NEW(t->ops, c->n) || BB_NEW(t->step_ns, c->n) || BB_NEW(t->where, c->n))
+    if (BB_NEW(t->ranks, c->n) || BB_NEW(t->ops, c->n) || BB_NEW(t->step_ns, c->n) || BB_NEW(t->location, c->n))
         return -BB_EFAIL;
     for (int rank = 0; rank < step->layout.ranks; rank++) {
         if (!c->shown[rank])
@@ -105,7 +105,7 @@ void bb_timeline_release(struct bb_timeline *t)
     free(t->ops);
     free(t->ranks);
     free(t->step_ns);
-    free(t->where);
+    free(t->location);
     *t = (struct bb_timeline){0};
 }
 
@@ -114,9 +114,9 @@ void bb_timeline_release(struct bb_timeline *t)
 const char *bb_timeline_rank_name(const struct bb_timeline *t, int i, char text[BB_TIMELINE_NAME])
 {
     const int rank = t->ranks[i];
-    const char *role = t->step->roles[t->step->role_of[rank]].name, *where = t->where[i];
+    const char *role = t->step->roles[t->step->role_of[rank]].name, *location = t->location[i];
 
-    snprintf(text, BB_TIMELINE_NAME, "rank %d (%s%s%.64s)", rank, where, *where ? ", " : "", role ? role : "");
+    snprintf(text, BB_TIMELINE_NAME, "rank %d (%s%s%.64s)", rank, location, *location ? ", " : "", role ? role : "");
     return text;
 }
 

@@ -38,7 +38,7 @@ struct bb_timeline {
     int n, *ranks;
     struct bb_timed_op **ops; /* [n][operations of the rank's program]                                       */
     int64_t *step_ns;         /* [n]                                                                              */
-    char (*where)[64];        /* [n] "node0 gpu 3", "" unknown                                                    */
+    char (*location)[64];        /* [n] "node0 gpu 3", "" unknown                                                    */
     const char *source;       /* "measured", "emulated", "predicted for h100-sxm-ib"; borrowed                    */
     double clock_error_us;    /* most that the zeros of two ranks differ                                          */
     const struct bb_critical_path *critical; /* marked in the trace (critical_path.h); NULL: unknown; borrowed */

@@ -209,7 +209,7 @@ static void test_by_hand(void **state)
     (void)state;
     make_pair(&step, &t);
     t.clock_error_us = 1.25;
-    snprintf(t.where[1], sizeof(t.where[1]), "no\"de gpu 0");
+    snprintf(t.location[1], sizeof(t.location[1]), "no\"de gpu 0");
     root = written(&t);
     assert_threads(root);
     assert_slice(nth(root, "X", 0, 0, 0), "step", 0, 9.009);

@@ -28,7 +28,7 @@ static int sign_of(int64_t a, int64_t b)
     return (a > b) - (a < b);
 }
 
-static int by_name(const void *a, const void *b)
+static int by_identity(const void *a, const void *b)
 {
     const struct part *x = a, *y = b;
     const int signs[] = {sign_of(x->comm, y->comm), sign_of(x->instance, y->instance), sign_of(x->from, y->from),
@@ -47,7 +47,7 @@ struct channel {
     int comm, from, to, messages;
 };
 
-struct survey {
+struct listing {
     const struct bb_runner *r;
     const struct bb_traced_step *trace;
     struct part *list;
@@ -57,7 +57,7 @@ struct survey {
     int n_channels;
 };
 
-static struct channel *channel_of(struct survey *s, int comm, int from, int to)
+static struct channel *channel_of(struct listing *s, int comm, int from, int to)
 {
     for (int i = 0; i < s->n_channels; i++)
         if (s->channels[i].comm == comm && s->channels[i].from == from && s->channels[i].to == to)
@@ -68,7 +68,7 @@ static struct channel *channel_of(struct survey *s, int comm, int from, int to)
     return &s->channels[s->n_channels++];
 }
 
-static int add_op(struct survey *s, int lane, const struct bb_op *op)
+static int add_op(struct listing *s, int lane, const struct bb_op *op)
 {
     const struct bb_layout *l = s->r->layout;
     const struct bb_timed_op *at = &s->trace->lanes[lane];
@@ -98,7 +98,7 @@ static int add_op(struct survey *s, int lane, const struct bb_op *op)
 
 /* A collective alone, or the messages of a call on one stream; collectives inside NCCL groups have no time of their
  * own, but count. */
-static int add_lane(struct survey *s, int lane)
+static int add_lane(struct listing *s, int lane)
 {
     const struct bb_batch *batch = &s->r->batches[s->r->lanes[lane].batch];
     int rc = 0;
@@ -117,7 +117,7 @@ out:
     return rc;
 }
 
-static int survey_lanes(struct survey *s)
+static int list_lane_parts(struct listing *s)
 {
     int rc = 0;
 
@@ -131,80 +131,80 @@ out:
 /* ---- who met whom ---- */
 
 /* The parts of all ranks; who[i] leads, from part to part, to the one that stands for its rendezvous. */
-struct rendezvous {
+struct call_sets {
     struct part *parts;
-    int *who, n;
-    int64_t *least_ns; /* of each rendezvous */
+    int *parent, n;
+    int64_t *min_ns; /* of each rendezvous */
 };
 
-static int rendezvous_of(struct rendezvous *m, int i)
+static int find_root(struct call_sets *m, int i)
 {
-    while (m->who[i] != i)
-        i = m->who[i] = m->who[m->who[i]];
+    while (m->parent[i] != i)
+        i = m->parent[i] = m->parent[m->parent[i]];
     return i;
 }
 
-static void merge_rendezvous(struct rendezvous *m, int i, int j)
+static void unite(struct call_sets *m, int i, int j)
 {
-    m->who[rendezvous_of(m, i)] = rendezvous_of(m, j);
+    m->parent[find_root(m, i)] = find_root(m, j);
 }
 
 /* Parts of one call stand side by side on their rank; those of one name on several ranks are found by sorting. */
-static void join_parts(struct rendezvous *m, int of_a_rank)
+static void join_parts(struct call_sets *m, int of_a_rank)
 {
     struct part *p = m->parts;
 
     for (int i = 0; i < m->n; i++) {
-        p[i].index = m->who[i] = i;
+        p[i].index = m->parent[i] = i;
         if (i % of_a_rank > 0 && p[i].comm != BB_NONE && p[i].lane == p[i - 1].lane)
-            merge_rendezvous(m, i, i - 1);
+            unite(m, i, i - 1);
     }
-    qsort(p, (size_t)m->n, sizeof(*p), by_name);
+    qsort(p, (size_t)m->n, sizeof(*p), by_identity);
     for (int i = 1; i < m->n; i++)
-        if (p[i].comm != BB_NONE && by_name(&p[i], &p[i - 1]) == 0)
-            merge_rendezvous(m, p[i].index, p[i - 1].index);
+        if (p[i].comm != BB_NONE && by_identity(&p[i], &p[i - 1]) == 0)
+            unite(m, p[i].index, p[i - 1].index);
     for (int i = 0; i < m->n; i++)
-        m->least_ns[i] = INT64_MAX;
+        m->min_ns[i] = INT64_MAX;
     for (int i = 0; i < m->n; i++) {
-        int64_t *least = &m->least_ns[rendezvous_of(m, p[i].index)];
+        int64_t *transfer_ns = &m->min_ns[find_root(m, p[i].index)];
 
-        *least = p[i].ns < *least ? p[i].ns : *least;
+        *transfer_ns = p[i].ns < *transfer_ns ? p[i].ns : *transfer_ns;
     }
 }
 
-static int make_rendezvous(struct rendezvous *m, size_t n)
+static int allocate_call_sets(struct call_sets *m, size_t n)
 {
-    *m = (struct rendezvous){.parts = calloc(n + 1, sizeof(*m->parts)),
-                             .who = calloc(n + 1, sizeof(*m->who)),
+    *m = (struct call_sets){.parts = calloc(n + 1, sizeof(*m->parts)),
+                             .parent = calloc(n + 1, sizeof(*m->parent)),
                              .n = (int)n,
-                             .least_ns = calloc(n + 1, sizeof(*m->least_ns))};
-    return m->parts && m->who && m->least_ns ? 0 : bb_err(BB_EFAIL, "no memory for a trace of %zu calls", n);
+                             .min_ns = calloc(n + 1, sizeof(*m->min_ns))};
+    return m->parts && m->parent && m->min_ns ? 0 : bb_err(BB_EFAIL, "no memory for a trace of %zu calls", n);
 }
 
-static void release_rendezvous(struct rendezvous *m)
+static void release_call_sets(struct call_sets *m)
 {
     free(m->parts);
-    free(m->who);
-    free(m->least_ns);
+    free(m->parent);
+    free(m->min_ns);
 }
 
 /* ---- the figures ---- */
 
 /* mine[n]: the parts of this rank, which stand from `first` on among those of all. */
 static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r, struct bb_traced_step *t,
-                          struct rendezvous *m, const struct part *mine, int n, int first)
+                          struct call_sets *m, const struct part *mine, int n, int first)
 {
     int64_t transfer[BB_MAX_GROUPS] = {0}, waiting[BB_MAX_GROUPS] = {0};
 
     for (int i = 0; i < n; i++) {
         int g = r->layout->comms[mine[i].comm].group;
-        int64_t least = m->least_ns[rendezvous_of(m, first + i)];
+        int64_t transfer_ns = m->min_ns[find_root(m, first + i)];
 
         if (i > 0 && mine[i].lane == mine[i - 1].lane)
             continue;
-        t->lanes[mine[i].lane].wait_ns = mine[i].ns - least;
-        transfer[g] += least;
-        waiting[g] += mine[i].ns - least;
+        t->lanes[mine[i].lane].wait_ns = mine[i].ns - transfer_ns;
+        transfer[g] += transfer_ns;
+        waiting[g] += mine[i].ns - transfer_ns;
     }
     for (int g = 0; g < r->layout->n_groups; g++) {
         bb_update_mean(&f->groups[g].transfer_us, f->steps, transfer[g]);
@@ -212,7 +212,7 @@ static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r
     }
 }
 
-static void no_split(struct bb_rank_breakdown *f)
+static void mark_unknown(struct bb_rank_breakdown *f)
 {
     for (int g = 0; g < BB_MAX_GROUPS; g++)
         f->groups[g].transfer_us = f->groups[g].waiting_us = NAN;
@@ -220,41 +220,41 @@ static void no_split(struct bb_rank_breakdown *f)
 }
 
 /* The most parts that a rank of the world has, so that all send the same number of bytes. */
-static int most_parts(const struct bb_runner *r, int mine, int *most)
+static int find_max_parts(const struct bb_runner *r, int mine, int *max_parts)
 {
     double of_all = mine;
     int rc = bb_world_max(r->world, &of_all, 1);
 
-    *most = (int)of_all;
+    *max_parts = (int)of_all;
     return rc;
 }
 
 int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner *r, struct bb_traced_step *t)
 {
-    struct survey s = {.r = r, .trace = t, .list = calloc(r->program->n_ops + 1, sizeof(*s.list))};
+    struct listing s = {.r = r, .trace = t, .list = calloc(r->program->n_ops + 1, sizeof(*s.list))};
     struct part *mine = NULL;
-    struct rendezvous m = {0};
-    int rc, most;
+    struct call_sets m = {0};
+    int rc, max_parts;
 
-    TRY(s.list ? survey_lanes(&s) : bb_err(BB_EFAIL, "no memory for a trace"));
-    TRY(most_parts(r, s.n, &most));
-    if ((size_t)most * (size_t)r->world->size * sizeof(*mine) > 64 << 20) {
-        no_split(f);
+    TRY(s.list ? list_lane_parts(&s) : bb_err(BB_EFAIL, "no memory for a trace"));
+    TRY(find_max_parts(r, s.n, &max_parts));
+    if ((size_t)max_parts * (size_t)r->world->size * sizeof(*mine) > 64 << 20) {
+        mark_unknown(f);
         goto out;
     }
-    TRY(make_rendezvous(&m, (size_t)most * (size_t)r->world->size));
-    mine = calloc((size_t)most + 1, sizeof(*mine));
-    TRY(mine ? 0 : bb_err(BB_EFAIL, "no memory for a trace of %d calls", most));
-    for (int i = 0; i < most; i++)
+    TRY(allocate_call_sets(&m, (size_t)max_parts * (size_t)r->world->size));
+    mine = calloc((size_t)max_parts + 1, sizeof(*mine));
+    TRY(mine ? 0 : bb_err(BB_EFAIL, "no memory for a trace of %d calls", max_parts));
+    for (int i = 0; i < max_parts; i++)
         mine[i] = i < s.n ? s.list[i] : (struct part){.comm = BB_NONE};
-    if (most > 0) {
-        TRY(bb_world_allgather(r->world, mine, m.parts, (size_t)most * sizeof(*mine)));
-        join_parts(&m, most);
+    if (max_parts > 0) {
+        TRY(bb_world_allgather(r->world, mine, m.parts, (size_t)max_parts * sizeof(*mine)));
+        join_parts(&m, max_parts);
     }
-    split_waiting(f, r, t, &m, mine, s.n, r->world->rank * most);
+    split_waiting(f, r, t, &m, mine, s.n, r->world->rank * max_parts);
 out:
     free(s.list);
     free(mine);
-    release_rendezvous(&m);
+    release_call_sets(&m);
     return rc;
 }

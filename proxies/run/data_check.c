@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 static const unsigned char POISON = 0xa5;
-static const int MOST_LINES = 5; /* said per rank */
+static const int MAX_LINES = 5; /* said per rank */
 
 /* ---- what is known about an operation ---- */
 
@@ -47,9 +47,9 @@ struct check {
     struct bb_runner *r;
     struct bb_verdict *device, *host; /* [n] one per operation of a batch, or (together) of the program */
     int n;
-    bool together;
+    bool concurrent;
     cudaEvent_t *ends;                  /* together: [n_lanes] where a lane's operations are compared  */
-    int *toucher;                       /* together: [n_buffers] the last lane that used it, BB_NONE   */
+    int *last_user;                       /* together: [n_buffers] the last lane that used it, BB_NONE   */
     uint64_t collectives[BB_MAX_COMMS]; /* collectives so far */
     unsigned long long wrong;
     int lines;
@@ -58,7 +58,7 @@ struct check {
 /* Where an operation's data are made and compared. */
 static cudaStream_t check_stream(const struct check *c, const struct bb_op *op)
 {
-    return c->together ? c->r->streams[op->stream] : c->r->join;
+    return c->concurrent ? c->r->streams[op->stream] : c->r->join;
 }
 
 static int poison_destination(struct check *c, const struct bb_op *op, const struct bb_comm *comm)
@@ -117,7 +117,7 @@ static void report_wrong(struct check *c, int first, int n, const struct bb_verd
         if (verdicts[i].wrong == 0)
             continue;
         c->wrong += verdicts[i].wrong;
-        if (c->lines++ < MOST_LINES)
+        if (c->lines++ < MAX_LINES)
             bb_err(BB_EDATA, "operation %d, %s (%s): %llu elements wrong, the first at index %llu", first + i,
                    bb_op_name(c->r->layout, op, name), op->what ? op->what : "-", verdicts[i].wrong, verdicts[i].first);
     }
@@ -136,7 +136,7 @@ out:
     return rc;
 }
 
-static int judge_batch(struct check *c, const struct bb_batch *batch)
+static int compare_and_report(struct check *c, const struct bb_batch *batch)
 {
     int rc;
 
@@ -160,7 +160,7 @@ static int check_batch(struct check *c, const struct bb_batch *batch)
     TRY(bb_runner_batch(c->r, batch));
     for (int i = 0; i < batch->lanes; i++)
         TRY(bb_runner_wait(c->r, c->r->streams[c->r->lanes[batch->lane + i].stream], what));
-    TRY(judge_batch(c, batch));
+    TRY(compare_and_report(c, batch));
 out:
     return rc;
 }
@@ -170,10 +170,10 @@ out:
 /* The stream of `op` waits for whoever used the buffer before; from now on lane is its user. */
 static int wait_for_user(struct check *c, const struct bb_op *op, int buffer, int lane)
 {
-    int before = buffer == BB_NONE ? BB_NONE : c->toucher[buffer];
+    int before = buffer == BB_NONE ? BB_NONE : c->last_user[buffer];
 
     if (buffer != BB_NONE)
-        c->toucher[buffer] = lane;
+        c->last_user[buffer] = lane;
     if (before == BB_NONE || before == lane || c->r->lanes[before].stream == op->stream)
         return 0;
     return BB_CUDA(cudaStreamWaitEvent(c->r->streams[op->stream], c->ends[before], 0));
@@ -272,25 +272,25 @@ out:
     return rc;
 }
 
-static int check_init(struct check *c, struct bb_runner *r, bool together)
+static int check_init(struct check *c, struct bb_runner *r, bool concurrent)
 {
-    *c = (struct check){.r = r, .n = 1, .together = together};
+    *c = (struct check){.r = r, .n = 1, .concurrent = concurrent};
     for (int i = 0; i < r->n_batches; i++)
         c->n = r->batches[i].n > c->n ? r->batches[i].n : c->n;
-    if (together && c->n < (int)r->program->n_ops)
+    if (concurrent && c->n < (int)r->program->n_ops)
         c->n = (int)r->program->n_ops;
     c->host = calloc((size_t)c->n, sizeof(*c->host));
     c->ends = calloc((size_t)r->n_lanes + 1, sizeof(cudaEvent_t));
-    c->toucher = calloc((size_t)r->program->n_buffers + 1, sizeof(*c->toucher));
-    if (!c->host || !c->ends || !c->toucher)
+    c->last_user = calloc((size_t)r->program->n_buffers + 1, sizeof(*c->last_user));
+    if (!c->host || !c->ends || !c->last_user)
         return bb_err(BB_EFAIL, "no memory for the check");
     for (int b = 0; b < r->program->n_buffers; b++)
-        c->toucher[b] = BB_NONE;
+        c->last_user[b] = BB_NONE;
     return BB_CUDA(cudaMalloc((void **)&c->device, (size_t)c->n * sizeof(*c->device)));
 }
 
 /* Operations that are none of communication have nothing wrong. */
-static int make_together(struct check *c)
+static int prepare_concurrent(struct check *c)
 {
     int rc;
 
@@ -311,7 +311,7 @@ static void check_release(struct check *c)
         (void)cudaFree(c->device);
     free(c->host);
     free(c->ends);
-    free(c->toucher);
+    free(c->last_user);
 }
 
 int bb_data_check(struct bb_runner *r, unsigned long long *wrong)
@@ -337,7 +337,7 @@ int bb_data_check_concurrent(struct bb_runner *r, unsigned long long *wrong)
     int rc;
 
     TRY(check_init(&c, r, true));
-    TRY(make_together(&c));
+    TRY(prepare_concurrent(&c));
     bb_world_reached(r->world, "the check of data");
     TRY(start_all(&c));
     TRY(check_guards(&c));

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Where the timelines have the rank. */
-static int place_of(const struct bb_timeline *t, int rank)
+static int find_rank(const struct bb_timeline *t, int rank)
 {
     int i = 0;
 
@@ -21,10 +21,10 @@ static int place_of(const struct bb_timeline *t, int rank)
 }
 
 /* Rank 0: the shares of both. */
-static int divide_times(struct bb_run_forecast *f, const struct bb_step *step, const struct bb_cluster *cluster,
+static int compare_shares(struct bb_run_forecast *f, const struct bb_step *step, const struct bb_cluster *cluster,
                         const struct bb_timeline *measured)
 {
-    int at = place_of(measured, f->rank), n, rc;
+    int at = find_rank(measured, f->rank), n, rc;
     struct bb_timeline predicted;
 
     TRY(bb_timeline_init(&predicted, step, &f->rank, 1));
@@ -63,7 +63,7 @@ int bb_run_forecast_make(struct bb_run_forecast *f, struct bb_runner *r, const s
         rc = predict_step_us(step, cluster, &f->step_us);
     }
     if (first && rc == 0 && f->rank != BB_NONE)
-        rc = divide_times(f, step, cluster, &measured);
+        rc = compare_shares(f, step, cluster, &measured);
     rc = bb_world_agree(r->world, rc, "the prediction");
 out:
     bb_timeline_release(&measured);

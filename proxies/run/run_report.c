@@ -134,7 +134,7 @@ static void print_machine(const struct bb_run_report *r, FILE *out)
         fprintf(out, "# several ranks share one GPU: times mean nothing for a machine with one GPU per rank\n");
 }
 
-static size_t most_memory(const struct bb_step *s)
+static size_t max_memory(const struct bb_step *s)
 {
     size_t most = 0;
 
@@ -156,7 +156,7 @@ static void print_job(const struct bb_run_report *r, FILE *out)
     fprintf(out, "# %s: %.0f parameters; %s\n", r->step->proxy, r->step->parameters,
             r->step->summary ? r->step->summary : "");
     fprintf(out, "# buffers of a rank: up to %s; checked before the run: every operation is met, no deadlock\n",
-            bb_format_bytes(most_memory(r->step), bytes));
+            bb_format_bytes(max_memory(r->step), bytes));
     fprintf(out, "# time: GPU events from a common start, slowest rank; %d warm-up, %d timed, %d traced steps\n",
             r->plan->warmup, r->plan->steps, r->plan->traced_steps);
 }
@@ -213,7 +213,7 @@ static void print_times(const struct bb_run_report *r, FILE *out)
             "mean", "ci95 low", "ci95 high");
     print_stats("step", &m->step, &unit, out);
     print_stats("host issue", &m->issue, &unit, out);
-    if (m->graphed) {
+    if (m->has_graph) {
         print_stats("graph step", &m->graph_step, &unit, out);
         print_stats("its issue", &m->graph_issue, &unit, out);
         fprintf(out, "# as one CUDA graph a step takes %.3f of its time; captured in %s, first launch not timed\n",
@@ -244,7 +244,7 @@ static int ranks_of_role(const struct bb_step *s, int ranks, int role)
 }
 
 /* Stands above every hidden figure: kernels that leave NCCL most of the GPU hide more than those that do not. */
-static void print_held(const struct bb_run_report *r, bool any, FILE *out)
+static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
 {
     if (any)
         fprintf(out, "; timed kernels hold %d of %d SMs", r->compute_sms, r->session->devices[0].sm_count);
@@ -265,7 +265,7 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
 
     fprintf(out, "#\n# where the time goes (%s): the slowest rank of each role, mean of %d traced steps", unit.name,
             r->measured->traced_steps);
-    print_held(r, has_timed_kernels(r->step), out);
+    print_busy_sms(r, has_timed_kernels(r->step), out);
     fprintf(out, "# %-16s %6s %6s %12s %12s %12s %12s %12s %7s\n", "role", "ranks", "rank", "step", "compute", "comm",
             "exposed", "idle", "hidden");
     for (int i = 0; i < r->step->n_roles; i++) {
@@ -365,7 +365,7 @@ void bb_run_report_head(const struct bb_run_report *r, FILE *out)
     print_machine(r, out);
     fprintf(out, "# every proxy in its smallest form for these ranks, counts scaled; step: median of %d",
             r->plan->steps);
-    print_held(r, true, out);
+    print_busy_sms(r, true, out);
     fprintf(out, "#\n# %-22s %11s %11s %11s %11s %11s %7s %6s\n", "proxy", "step", "compute", "comm", "exposed", "idle",
             "hidden", "wrong");
 }
@@ -517,7 +517,7 @@ static json_t *overlap_json(const struct bb_run_report *r, int rank)
 
 static json_t *graph_json(const struct bb_measured *m)
 {
-    if (!m->graphed)
+    if (!m->has_graph)
         return json_null();
     return json_pack("{s:o, s:o, s:o, s:o}", "step_us", bb_json_stats(&m->graph_step), "issue_us",
                      bb_json_stats(&m->graph_issue), "capture_ms", bb_json_real(m->capture_ms), "step_ratio",

@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PIECE_BYTES ((size_t)16 << 20)
+#define CHUNK_BYTES ((size_t)16 << 20)
 
 /* ---- own times ---- */
 
 /* The span of each operation: that of its lane. */
-static void spread_lane_spans(const struct bb_runner *r, const struct bb_traced_step *trace, struct bb_timed_op *ops)
+static void copy_lane_spans(const struct bb_runner *r, const struct bb_traced_step *trace, struct bb_timed_op *ops)
 {
     for (int i = 0; i < r->n_lanes; i++) {
         const struct bb_batch *batch = &r->batches[r->lanes[i].batch];
@@ -23,7 +23,7 @@ static void spread_lane_spans(const struct bb_runner *r, const struct bb_traced_
     }
 }
 
-static size_t most_ops(const struct bb_step *step)
+static size_t max_ops(const struct bb_step *step)
 {
     size_t most = 0;
 
@@ -36,19 +36,19 @@ static size_t most_ops(const struct bb_step *step)
 
 struct scalars {
     int64_t step_ns;
-    double beat_us;
+    double start_sync_us;
 };
 
 static int gather_scalars(struct bb_runner *r, const struct bb_measured *m, struct bb_timeline *t)
 {
-    const struct scalars own = {m->last.step_ns, m->beat_us};
+    const struct scalars own = {m->last.step_ns, m->start_sync_us};
     int rc;
     struct scalars *all = bb_world_gather(r->world, &own, sizeof(own), &rc);
 
     if (!all)
         return rc;
     for (int i = 0; i < r->world->size; i++)
-        t->clock_error_us = all[i].beat_us > t->clock_error_us ? all[i].beat_us : t->clock_error_us;
+        t->clock_error_us = all[i].start_sync_us > t->clock_error_us ? all[i].start_sync_us : t->clock_error_us;
     for (int i = 0; i < t->n; i++)
         t->step_ns[i] = all[t->ranks[i]].step_ns;
     free(all);
@@ -67,19 +67,19 @@ static void keep_spans(struct bb_timeline *t, const struct bb_timed_op *all, siz
 
 static int gather_ops(struct bb_runner *r, const struct bb_traced_step *trace, struct bb_timeline *t)
 {
-    size_t most = most_ops(t->step), ranks = (size_t)r->world->size,
-           piece = PIECE_BYTES / sizeof(struct bb_timed_op) / ranks;
+    size_t most = max_ops(t->step), ranks = (size_t)r->world->size,
+           chunk = CHUNK_BYTES / sizeof(struct bb_timed_op) / ranks;
     struct bb_timed_op *own, *all;
     int rc;
 
-    piece = piece < 1 ? 1 : piece > most ? most : piece;
-    own = calloc(most + piece + 1, sizeof(*own));
-    all = calloc(piece * ranks + 1, sizeof(*all));
+    chunk = chunk < 1 ? 1 : chunk > most ? most : chunk;
+    own = calloc(most + chunk + 1, sizeof(*own));
+    all = calloc(chunk * ranks + 1, sizeof(*all));
     TRY(own && all ? 0 : bb_err(BB_EFAIL, "no memory to gather the trace of %d ranks", r->world->size));
-    spread_lane_spans(r, trace, own);
-    for (size_t first = 0; first < most; first += piece) {
-        TRY(bb_world_allgather(r->world, own + first, all, piece * sizeof(*own)));
-        keep_spans(t, all, first, piece);
+    copy_lane_spans(r, trace, own);
+    for (size_t first = 0; first < most; first += chunk) {
+        TRY(bb_world_allgather(r->world, own + first, all, chunk * sizeof(*own)));
+        keep_spans(t, all, first, chunk);
     }
 out:
     free(own);
@@ -87,7 +87,7 @@ out:
     return rc;
 }
 
-static void name_places(const struct bb_world *w, const struct bb_device_info *devices, struct bb_timeline *t)
+static void name_locations(const struct bb_world *w, const struct bb_device_info *devices, struct bb_timeline *t)
 {
     for (int i = 0; i < t->n; i++)
         snprintf(t->location[i], sizeof(t->location[i]), "%.40s gpu %d", w->hosts[t->ranks[i]], devices[t->ranks[i]].ordinal);
@@ -125,7 +125,7 @@ int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const str
     t.clock =
         "a rank's zero is the end, on its GPU, of a one-element all_reduce over all ranks before the step; no rank "
         "leaves it before the last has come to it, so two zeros differ by at most the longest time that it took";
-    name_places(r->world, devices, &t);
+    name_locations(r->world, devices, &t);
     if (r->world->rank == 0)
         rc = bb_critical_path_init(critical, &t, NULL);
     TRY(bb_world_agree(r->world, rc, "the critical path"));

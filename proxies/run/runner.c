@@ -47,7 +47,7 @@ void *bb_runner_dst(const struct bb_runner *r, const struct bb_op *op)
 static int comms_are_well(void *arg)
 {
     struct bb_runner *r = arg;
-    int rc = r->everyone.nccl ? bb_comm_check(&r->everyone) : 0;
+    int rc = r->all_ranks.nccl ? bb_comm_check(&r->all_ranks) : 0;
 
     for (int c = 0; rc == 0 && c < r->layout->n_comms; c++)
         if (r->comms[c].nccl)
@@ -61,7 +61,7 @@ int bb_runner_wait_event(struct bb_runner *r, cudaEvent_t event, const char *wha
     char text[160];
     int rc;
 
-    snprintf(text, sizeof(text), "%s%s", what, r->needs);
+    snprintf(text, sizeof(text), "%s%s", what, r->requirements);
     rc = bb_event_wait(r->world, event, text, comms_are_well, r);
     return rc ? rc : BB_CUDA(cudaEventSynchronize(event));
 }
@@ -183,7 +183,7 @@ out:
 }
 
 /* Real work of the program: each list once. */
-static int list_works(struct bb_runner *r)
+static int list_kernel_lists(struct bb_runner *r)
 {
     r->kernel_lists = calloc(r->program->n_ops + 1, sizeof(*r->kernel_lists));
     if (!r->kernel_lists)
@@ -214,7 +214,7 @@ static bool has_pipeline(const struct bb_layout *l)
 
 /* Operands shrink slower than counts, as surfaces do: the factor of all that would do is below the ratio to the power
  * of 3/2, and is said rounded down. */
-static int refuse_memory(const struct bb_runner *r, const struct fit *f)
+static int report_memory(const struct bb_runner *r, const struct fit *f)
 {
     double factor = pow((double)f->available / (double)f->need, 1.5);
     double unit = pow(10, floor(log10(factor > 1e-12 ? factor : 1e-12)));
@@ -240,7 +240,7 @@ static int check_memory(struct bb_runner *r, size_t need)
     for (int i = 0; i < r->world->size; i++) {
         if (all[i].need <= all[i].available)
             continue;
-        rc = i == r->world->rank ? refuse_memory(r, &mine) : -BB_EUSAGE;
+        rc = i == r->world->rank ? report_memory(r, &mine) : -BB_EUSAGE;
         break;
     }
 out:
@@ -266,8 +266,8 @@ static int make_memory(struct bb_runner *r)
     TRY(bb_device_buffers_init(&r->areas, bytes, p->n_buffers, r->memory, r->join));
     if (r->n_kernel_lists)
         TRY(bb_kernel_runner_init(&r->worker, r->kernel_lists, r->n_kernel_lists, CANDIDATES, r->streams[0]));
-    TRY(BB_CUDA(cudaMalloc((void **)&r->beat, sizeof(*r->beat))));
-    TRY(BB_CUDA(cudaMemsetAsync(r->beat, 0, sizeof(*r->beat), r->join)));
+    TRY(BB_CUDA(cudaMalloc((void **)&r->start_element, sizeof(*r->start_element))));
+    TRY(BB_CUDA(cudaMemsetAsync(r->start_element, 0, sizeof(*r->start_element), r->join)));
     TRY(bb_runner_wait(r, r->join, "buffers"));
 out:
     free(bytes);
@@ -320,7 +320,7 @@ static int make_comms(struct bb_runner *r)
                              own_members(r->layout, spec->group, w->rank, members), &blocking));
     }
     if (w->size > 1)
-        TRY(bb_comm_init(&r->everyone, w, "everyone", NULL, w->size, &polled));
+        TRY(bb_comm_init(&r->all_ranks, w, "everyone", NULL, w->size, &polled));
 out:
     free(members);
     return rc;
@@ -398,7 +398,7 @@ int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layo
     TRY(make_arrays(r));
     split_into_batches(r);
     TRY(make_streams(r));
-    TRY(list_works(r));
+    TRY(list_kernel_lists(r));
     TRY(make_memory(r));
     TRY(make_done_events(r));
     TRY(make_comms(r));
@@ -431,8 +431,8 @@ static void release_cuda(struct bb_runner *r)
     bb_device_buffers_release(r->areas);
     if (r->n_kernel_lists)
         bb_kernel_runner_release(&r->worker);
-    if (r->beat)
-        (void)cudaFree(r->beat);
+    if (r->start_element)
+        (void)cudaFree(r->start_element);
     if (r->busy.scratch)
         (void)cudaFree(r->busy.scratch);
 }
@@ -472,8 +472,8 @@ int bb_runner_release(struct bb_runner *r, int rc)
     for (int c = 0; r->layout && c < r->layout->n_comms; c++)
         if (r->comms[c].nccl)
             rc = end_comm(&r->comms[c], rc);
-    if (r->everyone.nccl)
-        rc = end_comm(&r->everyone, rc);
+    if (r->all_ranks.nccl)
+        rc = end_comm(&r->all_ranks, rc);
     if (r->world && rc == 0) /* otherwise the GPU may be stuck, and freeing waits for it: the process's end frees all */
         release_cuda(r);
     bb_nvtx_release(&r->nvtx);

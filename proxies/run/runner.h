@@ -42,14 +42,14 @@ struct bb_runner {
     const struct bb_program *program;
     struct bb_comm comms[BB_MAX_COMMS]; /* empty where this rank is in no group of that name             */
     char guards[BB_MAX_COMMS][96];      /* what the host is in while it issues to one, for messages      */
-    char needs[80];                     /* what a step needs to end, behind its name in messages         */
-    struct bb_comm everyone;            /* for the common start; empty with one rank                     */
+    char requirements[80];                     /* what a step needs to end, behind its name in messages         */
+    struct bb_comm all_ranks;            /* for the common start; empty with one rank                     */
     const struct bb_allocator *memory;  /* where those come from                                      */
     struct bb_device_buffers *areas;
     const struct bb_kernel_list **kernel_lists; /* the distinct ones of the program                                   */
     int n_kernel_lists;
     struct bb_kernel_runner worker; /* runs them; empty without any                                       */
-    float *beat;                    /* device: the element of the common start                       */
+    float *start_element;                    /* device: the element of the common start                       */
     cudaStream_t *streams, join;    /* [program.n_streams]; join begins and ends the step            */
     cudaEvent_t *done;              /* [program.n_ops] NULL where no other stream waits for it       */
     cudaEvent_t *last;              /* [program.n_streams] the stream's end of the step              */

@@ -12,14 +12,14 @@ static int set_default(const char *name, const char *value)
     return setenv(name, value, 0) ? bb_err(BB_EFAIL, "setenv %s: %s", name, strerror(errno)) : 0;
 }
 
-enum { MOST_QUEUES = 32 };
+enum { MAX_QUEUES = 32 };
 
-int bb_step_set_environment(bool side_by_side)
+int bb_step_set_environment(bool concurrent_streams)
 {
     int rc;
 
     TRY(set_default("CUDA_DEVICE_MAX_CONNECTIONS", "32"));
-    if (side_by_side)
+    if (concurrent_streams)
         TRY(set_default("NCCL_RUNTIME_CONNECT", "0"));
 out:
     return rc;
@@ -28,7 +28,7 @@ out:
 int bb_hardware_queues(void)
 {
     const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-    int queues = MOST_QUEUES;
+    int queues = MAX_QUEUES;
 
-    return text && bb_parse_int(text, 1, MOST_QUEUES, &queues) ? MOST_QUEUES : queues;
+    return text && bb_parse_int(text, 1, MAX_QUEUES, &queues) ? MAX_QUEUES : queues;
 }

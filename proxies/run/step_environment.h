@@ -14,7 +14,7 @@
  *   NCCL_RUNTIME_CONNECT=0           side_by_side: collectives are connected with their communicator; otherwise the
  *                                    first one keeps the host until its peers call it too, who may be in another
  */
-int bb_step_set_environment(bool side_by_side) BB_MUST_CHECK;
+int bb_step_set_environment(bool concurrent_streams) BB_MUST_CHECK;
 
 /* bb_hardware_queues - those of the device when that is done. */
 int bb_hardware_queues(void);

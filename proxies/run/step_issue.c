@@ -150,9 +150,9 @@ static int connect_peers(struct bb_runner *r, const struct bb_comm *c, const boo
     TRY(BB_NCCL(ncclGroupStart()));
     for (int p = 0; rc == 0 && p < c->size; p++) {
         if (to[p])
-            rc = BB_NCCL(ncclSend(r->beat, 1, ncclFloat, p, c->nccl, r->join));
+            rc = BB_NCCL(ncclSend(r->start_element, 1, ncclFloat, p, c->nccl, r->join));
         if (from[p] && rc == 0)
-            rc = BB_NCCL(ncclRecv(r->beat, 1, ncclFloat, p, c->nccl, r->join));
+            rc = BB_NCCL(ncclRecv(r->start_element, 1, ncclFloat, p, c->nccl, r->join));
     }
     end_rc = BB_NCCL(ncclGroupEnd());
     rc = rc ? rc : end_rc;
@@ -161,11 +161,11 @@ out:
 }
 
 /* What such a step needs stands in the messages of its hang, where the user may have set it otherwise. */
-static void note_needs(struct bb_runner *r)
+static void append_requirements(struct bb_runner *r)
 {
     const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS"), *at_first_use = getenv("NCCL_RUNTIME_CONNECT");
 
-    snprintf(r->needs, sizeof(r->needs), " (needs its streams side by side: CUDA_DEVICE_MAX_CONNECTIONS=%.4s)",
+    snprintf(r->requirements, sizeof(r->requirements), " (needs its streams side by side: CUDA_DEVICE_MAX_CONNECTIONS=%.4s)",
              queues ? queues : "8");
     for (int c = 0; c < r->layout->n_comms; c++) {
         size_t n = strlen(r->guards[c]);
@@ -180,7 +180,7 @@ int bb_runner_connect(struct bb_runner *r)
     bool *marks = calloc((size_t)r->world->size, 2 * sizeof(*marks)), *from = marks + r->world->size;
     int rc = marks ? 0 : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size);
 
-    note_needs(r);
+    append_requirements(r);
     for (int c = 0; rc == 0 && c < r->layout->n_comms; c++) {
         if (!r->comms[c].nccl)
             continue;
@@ -198,7 +198,7 @@ int bb_runner_connect(struct bb_runner *r)
 
 /* What the batch waits for on other streams: also when it launches nothing, so that what waits for it stays in order.
  */
-static int wait_for_others(struct bb_runner *r, const struct bb_batch *batch)
+static int wait_for_dependencies(struct bb_runner *r, const struct bb_batch *batch)
 {
     const struct bb_program *p = r->program;
     int rc = 0;
@@ -211,7 +211,7 @@ out:
     return rc;
 }
 
-static int tell_others(struct bb_runner *r, const struct bb_batch *batch)
+static int record_done_events(struct bb_runner *r, const struct bb_batch *batch)
 {
     int rc = 0;
 
@@ -222,7 +222,7 @@ out:
     return rc;
 }
 
-static int mark_lanes(struct bb_runner *r, const struct bb_batch *batch, bool end)
+static int record_lane_events(struct bb_runner *r, const struct bb_batch *batch, bool end)
 {
     int rc = 0;
 
@@ -240,14 +240,14 @@ static int issue_batch(struct bb_runner *r, const struct bb_batch *batch, unsign
     bool comm = bb_op_is_comm(&r->program->ops[batch->first]);
     int rc;
 
-    TRY(wait_for_others(r, batch));
+    TRY(wait_for_dependencies(r, batch));
     if (trace)
-        TRY(mark_lanes(r, batch, false));
+        TRY(record_lane_events(r, batch, false));
     if (what & (comm ? BB_ISSUE_COMM : BB_ISSUE_COMPUTE))
         TRY(launch_batch(r, batch));
     if (trace)
-        TRY(mark_lanes(r, batch, true));
-    TRY(tell_others(r, batch));
+        TRY(record_lane_events(r, batch, true));
+    TRY(record_done_events(r, batch));
 out:
     return rc;
 }
@@ -323,9 +323,9 @@ out:
 
 static int sync_ranks(struct bb_runner *r)
 {
-    int rc = BB_NCCL(ncclAllReduce(r->beat, r->beat, 1, ncclFloat, ncclSum, r->everyone.nccl, r->join));
+    int rc = BB_NCCL(ncclAllReduce(r->start_element, r->start_element, 1, ncclFloat, ncclSum, r->all_ranks.nccl, r->join));
 
-    return rc ? rc : bb_comm_poll(&r->everyone, "the common start");
+    return rc ? rc : bb_comm_poll(&r->all_ranks, "the common start");
 }
 
 /*
@@ -337,16 +337,16 @@ static int sync_ranks(struct bb_runner *r)
  * issues it, which is what plans predict. The host's reaction to the common start is in it, and measured (bb_step_time);
  * --start-barrier, for steps that fit the queues, and --graph tell how long one lasts without.
  */
-static int begin_together(struct bb_runner *r, bool trace)
+static int begin_on_all_ranks(struct bb_runner *r, bool trace)
 {
     int rc;
 
     TRY(bb_world_barrier(r->world, "the start of a step"));
-    if (r->everyone.nccl && trace) {
+    if (r->all_ranks.nccl && trace) {
         TRY(sync_ranks(r));
         TRY(BB_CUDA(cudaEventRecord(r->ready, r->join)));
     }
-    if (r->everyone.nccl)
+    if (r->all_ranks.nccl)
         TRY(sync_ranks(r));
     TRY(BB_CUDA(cudaEventRecord(r->begin, r->join)));
     TRY(bb_runner_wait_event(r, r->begin, "the common start of a step"));
@@ -361,7 +361,7 @@ static int begin_behind_start_barrier(struct bb_runner *r)
 
     TRY(bb_world_barrier(r->world, "the start of a step"));
     TRY(bb_start_barrier_close(&r->start_barrier, r->join));
-    if (r->everyone.nccl)
+    if (r->all_ranks.nccl)
         TRY(sync_ranks(r));
     TRY(BB_CUDA(cudaEventRecord(r->begin, r->join)));
     TRY(BB_CUDA(cudaEventRecord(r->first, r->join)));
@@ -398,12 +398,12 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
 {
     struct bb_range range;
     double start_s, issued_s;
-    double step_us, reaction_us, beat_us = 0;
+    double step_us, reaction_us, start_sync_us = 0;
     int rc;
 
     bb_range_init(&r->nvtx, &range, 0, 0, "%s", name);
     bb_world_prompt(r->world, true); /* the host's reaction to the common start is in the step */
-    TRY(what & BB_ISSUE_START_BARRIER ? begin_behind_start_barrier(r) : begin_together(r, trace));
+    TRY(what & BB_ISSUE_START_BARRIER ? begin_behind_start_barrier(r) : begin_on_all_ranks(r, trace));
     bb_world_reached(r->world, "%s", name);
     bb_range_push(&r->nvtx, &range);
     start_s = bb_now_s();
@@ -415,13 +415,13 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
     TRY(rc);
     TRY(bb_event_us(r->begin, r->end, &step_us));
     TRY(bb_event_apart_us(r->begin, r->first, &reaction_us));
-    if (trace && r->everyone.nccl)
-        TRY(bb_event_apart_us(r->ready, r->begin, &beat_us));
+    if (trace && r->all_ranks.nccl)
+        TRY(bb_event_apart_us(r->ready, r->begin, &start_sync_us));
     *t = (struct bb_step_time){.step_us = step_us,
                                .reaction_us = reaction_us,
                                .issue_us = (issued_s - start_s) * 1e6,
                                .wall_us = (bb_now_s() - start_s) * 1e6,
-                               .beat_us = beat_us};
+                               .start_sync_us = start_sync_us};
 out:
     bb_world_prompt(r->world, false);
     return rc;

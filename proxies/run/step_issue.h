@@ -36,7 +36,7 @@ struct bb_step_time {
         reaction_us; /* GPU: of step_us, from the common start to what the host then sends first; 0 of a gated step */
     double issue_us; /* host: issuing the step                                                         */
     double wall_us;  /* host: from the common start to the end                                         */
-    double beat_us;  /* GPU: how long the common start took, in traced steps of several ranks; else 0  */
+    double start_sync_us;  /* GPU: how long the common start took, in traced steps of several ranks; else 0  */
 };
 
 /* bb_runner_step - run one step and wait for its end under the deadline. what: enum bb_issue. trace: record the lanes.

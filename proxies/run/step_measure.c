@@ -100,13 +100,13 @@ static int time_graph(struct bb_runner *r, const struct bb_measure_plan *plan, s
     TRY(run_timed(r, &timed, progress, NULL, &stats));
     m->graph_step = stats.step;
     m->graph_issue = stats.issue;
-    m->graphed = true;
+    m->has_graph = true;
 out:
     return rc;
 }
 
 /* Whether the last gated step began by the gate's limit, on any rank: the host was kept in a call behind it. */
-static int ask_expired(struct bb_runner *r, bool *expired)
+static int check_barrier_expired(struct bb_runner *r, bool *expired)
 {
     double one = bb_start_barrier_expired(&r->start_barrier);
     int rc = bb_world_max(r->world, &one, 1);
@@ -126,10 +126,10 @@ static int time_start_barrier_steps(struct bb_runner *r, int n, struct bb_progre
 
     TRY(bb_runner_init_start_barrier(r));
     TRY(run_timed(r, &warmup, progress, NULL, NULL));
-    TRY(ask_expired(r, &expired));
+    TRY(check_barrier_expired(r, &expired));
     if (!expired) {
         TRY(run_timed(r, &timed, progress, NULL, &stats));
-        TRY(ask_expired(r, &expired));
+        TRY(check_barrier_expired(r, &expired));
     }
     if (expired) {
         if (r->world->rank == 0)
@@ -161,7 +161,7 @@ out:
 struct traced {
     struct bb_rank_breakdown **all; /* of every rank; NULL when there are none */
     struct bb_traced_step *last;    /* own times of the newest, to be released */
-    double beat_us;
+    double start_sync_us;
     struct bb_stats *step, *issue; /* NULL: not wanted */
 };
 
@@ -197,7 +197,7 @@ static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_pr
         TRY(bb_traced_step_read(out->last, r, s->what));
         TRY(bb_rank_breakdown_split(&own, r, out->last));
         TRY(bb_rank_breakdown_add(&own, r, out->last));
-        out->beat_us = t.beat_us;
+        out->start_sync_us = t.start_sync_us;
         us[i] = t.step_us;
         us[s->n + i] = t.issue_us;
     }
@@ -257,7 +257,7 @@ int bb_step_measure(struct bb_runner *r, const struct bb_measure_plan *plan, str
     if (plan->start_barrier)
         TRY(time_start_barrier_steps(r, plan->steps, progress, m));
     TRY(trace_steps(r, &traced, progress, &out));
-    m->beat_us = out.beat_us;
+    m->start_sync_us = out.start_sync_us;
     if (plan->alone)
         TRY(measure_alone(r, plan, progress, m));
 out:

@@ -32,7 +32,7 @@ struct bb_measured {
     struct bb_stats step;     /* of step_us                                                             */
     struct bb_stats issue;    /* host time to issue a step, on the slowest rank of each step            */
     struct bb_stats reaction; /* of the host to the common start, on the slowest rank of each step         */
-    bool graphed;             /* these three are there:                                                 */
+    bool has_graph;             /* these three are there:                                                 */
     struct bb_stats graph_step, graph_issue; /* as step and issue, the step replayed as one CUDA graph */
     double capture_ms;  /* host: capturing it and making it ready, slowest rank                   */
     bool start_barrier; /* these two are there:                                                   */
@@ -41,7 +41,7 @@ struct bb_measured {
     struct bb_rank_breakdown *traced; /* [ranks] NULL without traced steps                                      */
     struct bb_stats traced_step, traced_issue; /* as step and issue, of the traced steps of the whole program  */
     struct bb_traced_step last; /* own: the newest traced step of the whole program; empty without one     */
-    double beat_us;             /* own: bb_step_time.beat_us of that step                                 */
+    double start_sync_us;             /* own: bb_step_time.beat_us of that step                                 */
     bool alone;                 /* the rest is there                                                      */
     double compute_alone_us, comm_alone_us;               /* medians of the slowest rank of each step       */
     struct bb_rank_breakdown *compute_alone, *comm_alone; /* [ranks] traced; NULL without traced steps      */

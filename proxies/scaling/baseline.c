@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int refuse_other(const char *path, const char *what, const json_t *there, const json_t *here)
+static int report_mismatch(const char *path, const char *what, const json_t *there, const json_t *here)
 {
     char *is = json_dumps(there, JSON_ENCODE_ANY), *expected = json_dumps(here, JSON_ENCODE_ANY);
     int rc = bb_err(BB_EUSAGE, "scaling: --baseline %s is of another study: its %s is %s, here %s", path, what,
@@ -26,7 +26,7 @@ static int check_same(const char *path, const json_t *own, const json_t *root)
         json_t *here = json_object_get(own, keys[i]), *there = json_object_get(scaling, keys[i]);
 
         if (!there || !json_equal(here, there))
-            return refuse_other(path, keys[i], there, here);
+            return report_mismatch(path, keys[i], there, here);
     }
     return 0;
 }

@@ -50,7 +50,7 @@ static double karp_flatt(const struct bb_scaling_report *r, double rate)
 
 /* ---- text ---- */
 
-static void print_how(const struct bb_scaling *s, FILE *out)
+static void print_method(const struct bb_scaling *s, FILE *out)
 {
     const char *what = s->synthetic ? "iterations" : "epochs";
 
@@ -95,7 +95,7 @@ void bb_scaling_print(const struct bb_scaling_report *r, FILE *out)
     const struct bb_scaling *s = r->scaling;
     double rate = bb_scaling_steady(s, r->measured), share = comm_share(r);
 
-    print_how(s, out);
+    print_method(s, out);
     print_broadcast(r->measured, out);
     fprintf(out, "# %s%.1f img/sec, %.1f of each rank", !s->synthetic && s->rounds > 1 ? "from epoch 2 on: " : "", rate,
             rate / s->ranks);

@@ -8,17 +8,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { AT_ONCE = 1024 }; /* steps between two exchanges of their times */
+enum { STEPS_PER_EXCHANGE = 1024 }; /* steps between two exchanges of their times */
 
 /* Sum of n steps, each the slowest rank's. */
 static int run_steps(const struct bb_scaling_run *run, struct bb_runner *r, const char *name, int n, double *sum_us)
 {
-    double *us = calloc((size_t)(n < AT_ONCE ? n : AT_ONCE) + 1, sizeof(*us));
+    double *us = calloc((size_t)(n < STEPS_PER_EXCHANGE ? n : STEPS_PER_EXCHANGE) + 1, sizeof(*us));
     int rc = us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", n);
 
     *sum_us = 0;
     for (int done = 0, now; rc == 0 && done < n; done += now) {
-        now = n - done < AT_ONCE ? n - done : AT_ONCE;
+        now = n - done < STEPS_PER_EXCHANGE ? n - done : STEPS_PER_EXCHANGE;
         rc = bb_measure_steps(r, name, now, &run->session->progress, us);
         for (int i = 0; rc == 0 && i < now; i++)
             *sum_us += us[i];

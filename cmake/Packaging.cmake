@@ -44,7 +44,7 @@ set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "what a GPU cluster's interconnect does fo
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
 set(CPACK_PACKAGE_FILE_NAME busbar-${PROJECT_VERSION}-${CMAKE_SYSTEM_PROCESSOR})
 set(CPACK_STRIP_FILES ON)
-# Debian has no NCCL, and CUDA comes in many ways: the paper half is what the package depends on, and bench and proxy say in
+# Debian has no NCCL, and CUDA comes in many ways: the offline tools is what the package depends on, and bench and proxy say in
 # one line what they lack.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6, libjansson4")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin | mpich")

@@ -1,4 +1,4 @@
-# For CMAKE_TOOLCHAIN_FILE: the paper half (-DBUSBAR_GPU=OFF) for 64-bit Arm, with Debian's cross compiler; tests run in an
+# For CMAKE_TOOLCHAIN_FILE: the offline tools (-DBUSBAR_GPU=OFF) for 64-bit Arm, with Debian's cross compiler; tests run in an
 # emulator. tests/cross/aarch64.sh does all of it.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

@@ -1,6 +1,6 @@
 /*
  * bench_main.c - `busbar bench` as far as it needs neither MPI nor a GPU: whose words they are, help, refusals. What
- * runs is in the GPU half (bootstrap/start/gpu_library.h), which reads the same words again.
+ * runs is in the GPU library (bootstrap/start/gpu_library.h), which reads the same words again.
  */
 #include "collectives/bench_main.h"
 
@@ -16,7 +16,7 @@
 /* Commands that are not collectives, as `busbar bench compute`. A new one is a row here and a room of its own. */
 struct mode {
     const char *name;
-    const char *run; /* its function in the GPU half: results go to stdout */
+    const char *run; /* its function in the GPU library: results go to stdout */
     const struct bb_opts *options;
 };
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 /* bb_bench_main - argv[0] is "bench". Called by every rank. Returns 0, BB_OPTS_HELP or -BB_E...; MPI is ended.
- * bb_bench_run - the same in the GPU half, of words that name no mode and are known to be right. */
+ * bb_bench_run - the same in the GPU library, of words that name no mode and are known to be right. */
 int bb_bench_main(int argc, char **argv);
 int bb_bench_run(int argc, char **argv);
 

@@ -1,6 +1,6 @@
 /*
  * proxy_main.c - `busbar proxy` as far as it needs neither MPI nor a GPU: its options, help, refusals. What runs is in
- * the GPU half (bootstrap/start/gpu_library.h), which reads the same words again.
+ * the GPU library (bootstrap/start/gpu_library.h), which reads the same words again.
  */
 #include "proxies/proxy_main.h"
 

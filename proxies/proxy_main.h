@@ -30,7 +30,7 @@ int bb_proxy_main(int argc, char **argv);
 int bb_proxy_check(int argc, char **argv);
 
 /* bb_proxy_parse - the words as options; *proxy is NULL for `all`. Returns 0, BB_OPTS_HELP or -BB_EUSAGE (said).
- * bb_proxy_run - the run itself, in the GPU half. */
+ * bb_proxy_run - the run itself, in the GPU library. */
 int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy, int argc, char **argv) BB_MUST_CHECK;
 int bb_proxy_run(int argc, char **argv);
 

@@ -2,7 +2,7 @@
 # run.sh - installs what is missing, builds, and runs every test that needs no GPU:
 #   what setup decides on other machines, a quick part of the drills (tests/drill/run.sh),
 #   unit tests and black-box tests of the release build (some also of one with MPICH), both again under AddressSanitizer and UndefinedBehaviorSanitizer,
-#   a build with clang for its warnings, the fuzz targets on their seeds (tests/fuzz), cppcheck (tests/analysers has more), the paper half on 64-bit Arm (in qemu), and the format of the sources.
+#   a build with clang for its warnings, the fuzz targets on their seeds (tests/fuzz), cppcheck (tests/analysers has more), the offline tools on 64-bit Arm (in qemu), and the format of the sources.
 # `sh tests/run.sh --quick` leaves out the last six. The last line counts what passed, failed and was skipped.
 set -u
 cd "$(dirname "$0")/.."
@@ -124,7 +124,7 @@ if [ "$quick" != --quick ]; then
     else left_out "build with clang" "no clang here"; fi
     step "every fuzz target for two seconds" sh tests/fuzz/run.sh --quick
     step "cppcheck" sh tests/analysers/run.sh cppcheck
-    step "the paper half on aarch64" sh tests/cross/aarch64.sh build/busbar
+    step "the offline tools on aarch64" sh tests/cross/aarch64.sh build/busbar
     if command -v clang-format >/dev/null; then
         step "source format" formatted
     else left_out "source format" "no clang-format here"; fi

@@ -16,7 +16,7 @@
 
 #define MODULE "libbusbar-gpu.so"
 
-/* How to get what the GPU half needs, by the beginning of the library's name. */
+/* How to get what the GPU library needs, by the beginning of the library's name. */
 static const struct {
     const char *library, *advice;
 } sources[] = {
@@ -53,7 +53,7 @@ static int refuse_library(const char *command, const char *error)
     name_library(library, error);
     advice = advice_for(library);
     if (!missing && !advice)
-        return bb_err(BB_EFAIL, "%s needs busbar's GPU half, which cannot be loaded: %s", command, error);
+        return bb_err(BB_EFAIL, "%s needs busbar's GPU library, which cannot be loaded: %s", command, error);
     if (!missing)
         snprintf(how, sizeof(how), "cannot be loaded (%s)", error);
     return bb_err(BB_EFAIL,
@@ -78,7 +78,7 @@ static int find_module(const char *command, char path[PATH_MAX])
             return 0;
     }
     return bb_err(BB_EFAIL,
-                  "%s needs busbar's GPU half, but there is no " MODULE " in %s or its ../lib/busbar: build without "
+                  "%s needs busbar's GPU library, but there is no " MODULE " in %s or its ../lib/busbar: build without "
                   "-DBUSBAR_GPU=OFF, or install all of it",
                   command, folder);
 }
@@ -103,7 +103,7 @@ static int refuse_other_version(const char *command, void *module)
     if (version && strcmp(version, BUSBAR_VERSION) == 0)
         return 0;
     return bb_err(BB_EFAIL,
-                  "%s needs the GPU half of busbar " BUSBAR_VERSION ", but " MODULE " is of %s: install both together",
+                  "%s needs the GPU library of busbar " BUSBAR_VERSION ", but " MODULE " is of %s: install both together",
                   command, version ? version : "an unknown one");
 }
 

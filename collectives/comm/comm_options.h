@@ -18,7 +18,7 @@ struct bb_bench_comm_options {
 /* For bb_opts_read; argv[0] is "comm". */
 extern const struct bb_opts bb_bench_comm_set;
 
-/* bb_bench_comm_run - the run itself, in the GPU half. Returns 0 or above, or a negative error. */
+/* bb_bench_comm_run - the run itself, in the GPU library. Returns 0 or above, or a negative error. */
 int bb_bench_comm_run(int argc, char **argv);
 
 #endif

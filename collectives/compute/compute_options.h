@@ -24,7 +24,7 @@ struct bb_bench_compute_options {
 /* For bb_opts_read; argv[0] is "compute". */
 extern const struct bb_opts bb_bench_compute_set;
 
-/* bb_bench_compute_run - the run itself, in the GPU half. Returns 0 or above, or a negative error. */
+/* bb_bench_compute_run - the run itself, in the GPU library. Returns 0 or above, or a negative error. */
 int bb_bench_compute_run(int argc, char **argv);
 
 #endif

@@ -29,7 +29,7 @@ int bb_nccl_tests_kind(const char *path);
 int bb_nccl_tests_main(int argc, char **argv);
 
 /* bb_nccl_tests_parse - the words and the environment; everything but the sweep. Returns 0, BB_OPTS_HELP or -BB_EUSAGE
- * (said). bb_nccl_tests_run - the run itself, in the GPU half. */
+ * (said). bb_nccl_tests_run - the run itself, in the GPU library. */
 int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv) BB_MUST_CHECK;
 int bb_nccl_tests_run(int argc, char **argv);
 

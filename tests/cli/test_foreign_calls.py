@@ -91,7 +91,7 @@ def test_a_failing_call_hides_nothing(busbar, tmp_path, part):
 
 
 def test_every_call_is_marked(busbar):
-    """What the GPU half takes from MPI, CUDA and NCCL is in the shim's list, but for what returns no error."""
+    """What the GPU library takes from MPI, CUDA and NCCL is in the shim's list, but for what returns no error."""
     none = {"MPI_Error_string", "MPI_Abort", "__cudaGetKernel", "__cudaLaunchKernel", "__cudaPopCallConfiguration",
             "__cudaPushCallConfiguration", "__cudaRegisterFatBinary", "__cudaRegisterFatBinaryEnd", "__cudaRegisterFunction",
             "__cudaUnregisterFatBinary", "cublasLtGetStatusName", "cublasLtGetStatusString", "cudaGetErrorName", "cudaGetErrorString",

@@ -1,4 +1,4 @@
-"""The two halves of the program: what runs where every library of the GPU half is missing, what bench and proxy say then, and how an
+"""The two halves of the program: what runs where every library of the GPU library is missing, what bench and proxy say then, and how an
 installed busbar finds its own half."""
 import os
 import re
@@ -37,14 +37,14 @@ def names_defined(path):
 
 
 def test_no_name_stands_in_both_halves(busbar):
-    """The GPU half would call the program's function of that name in place of its own."""
+    """The GPU library would call the program's function of that name in place of its own."""
     program, half = names_defined(busbar.build / "busbar"), names_defined(busbar.build / MODULE)
     assert "bb_plan_main" in program and "bb_proxy_run" in half
     assert program & half <= {"_init", "_fini"}
 
 
 class Copy:
-    """The program and its GPU half in a folder of their own, where libraries can be hidden."""
+    """The program and its GPU library in a folder of their own, where libraries can be hidden."""
 
     def __init__(self, busbar, folder):
         self.busbar, self.folder, self.program, self.module = busbar, folder, folder / "busbar", folder / MODULE
@@ -52,7 +52,7 @@ class Copy:
         shutil.copy(busbar.build / MODULE, self.module)
 
     def hide(self, *libraries):
-        """The GPU half asks for a library of a name that there is nowhere."""
+        """The GPU library asks for a library of a name that there is nowhere."""
         for name in libraries:
             patch(self.module, name, name.replace(".so.", ".so-"))
 
@@ -71,7 +71,7 @@ def copy(busbar, tmp_path):
 
 @pytest.fixture
 def bare(busbar, copy):
-    """A copy that finds no library of the GPU half."""
+    """A copy that finds no library of the GPU library."""
     copy.hide(*gpu_library_dependencies(busbar))
     return copy
 

@@ -113,7 +113,7 @@ def used_by(sources):
 
 
 def linked_symbols():
-    """What the GPU half cannot start without."""
+    """What the GPU library cannot start without."""
     listed = subprocess.run(["nm", "-D", "--undefined-only", BUILD / "libbusbar-gpu.so"], capture_output=True, text=True, check=True).stdout
     return set(re.findall(r"\bnccl[A-Z]\w*", listed))
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# aarch64.sh - the paper half on 64-bit Arm (Grace), from a machine of another kind: cross-compiles it with Debian's compiler,
+# aarch64.sh - the offline tools on 64-bit Arm (Grace), from a machine of another kind: cross-compiles it with Debian's compiler,
 # runs its unit tests in qemu, and holds plans beside those of the native program, byte for byte.
 #
 #   sh tests/cross/aarch64.sh [NATIVE]      NATIVE: the busbar to compare with (default: build/busbar)

@@ -139,7 +139,7 @@ __attribute__((destructor)) static void end_library(void)
         (void)is_due("destructor", &calls);
 }
 
-/* Whether the call came from busbar or its GPU half. */
+/* Whether the call came from busbar or its GPU library. */
 static int is_from_program(void *caller)
 {
     Dl_info at;

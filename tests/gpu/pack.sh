@@ -1,7 +1,7 @@
 #!/bin/sh
 # pack.sh [-b BUILD] [KIT.tar.gz | FOLDER] - puts all that tests/gpu/run.sh needs on a machine that has GPUs, CUDA's libraries and NCCL,
 # and nothing else, into one archive (default gpu-kit.tar.gz) or folder of less than 60 MiB:
-#   busbar and its GPU half, the unit tests and the probe that run on GPUs, Open MPI, jansson, cmocka, the scripts,
+#   busbar and its GPU library, the unit tests and the probe that run on GPUs, Open MPI, jansson, cmocka, the scripts,
 #   and nccl-tests where NCCL_TESTS_BUILD names a build of it.
 # There: tar xf gpu-kit.tar.gz && gpu-kit/run.sh OUT. Needs no GPU here; builds what is missing under build/, or takes BUILD as
 # it is.

@@ -105,18 +105,18 @@ void bb_flows_stop(struct bb_flows *f, int flow, double now_ns)
 
 static void visit_flow(struct bb_flows *f, int flow)
 {
-    if (f->flows[flow].visit == f->visit || f->n_part >= MOST_PART)
+    if (f->flows[flow].round == f->round || f->n_part >= MOST_PART)
         return;
-    f->flows[flow].visit = f->visit;
+    f->flows[flow].round = f->round;
     f->flows[flow].frozen = false;
     f->part[f->n_part++] = flow;
 }
 
 static void visit_resource(struct bb_flows *f, int resource)
 {
-    if (f->left[resource].visit == f->visit)
+    if (f->left[resource].round == f->round)
         return;
-    f->left[resource].visit = f->visit;
+    f->left[resource].round = f->round;
     f->scarce[f->n_scarce++] = resource;
     for (int u = f->resources[resource].first; u >= 0; u = f->uses[u].next)
         visit_flow(f, f->uses[u].flow);
@@ -138,7 +138,7 @@ static void visit_scarce(struct bb_flows *f, int first)
 /* What is left of a resource for the flows that are being reckoned, and how fast they would use it up. */
 static void open_resource(const struct bb_flows *f, int resource)
 {
-    struct bb_resource_left *r = &f->left[resource];
+    struct bb_resource_residual *r = &f->left[resource];
 
     r->residual = f->resources[resource].capacity;
     r->slope = 0;
@@ -146,7 +146,7 @@ static void open_resource(const struct bb_flows *f, int resource)
     for (int u = f->resources[resource].first; u >= 0; u = f->uses[u].next) {
         const struct bb_flow *w = &f->flows[f->uses[u].flow];
 
-        if (w->visit == f->visit) {
+        if (w->round == f->round) {
             r->slope += f->uses[u].weight / w->bytes_per_ns;
             r->open++;
         } else
@@ -154,7 +154,7 @@ static void open_resource(const struct bb_flows *f, int resource)
     }
 }
 
-static double full_at(const struct bb_resource_left *r)
+static double full_at(const struct bb_resource_residual *r)
 {
     return r->open == 0 ? INFINITY : r->residual <= 0 ? 0 : r->residual / r->slope;
 }
@@ -167,9 +167,9 @@ static void change_rate(struct bb_flows *f, int flow, double rate, double now_ns
     w->since_ns = now_ns;
     w->rate = rate;
     w->epoch++;
-    if (w->told != f->settling)
+    if (w->told != f->update)
         f->changed[f->n_changed++] = flow;
-    w->told = f->settling;
+    w->told = f->update;
 }
 
 static void set_rate(struct bb_flows *f, int flow, double rate, double now_ns, int limit)
@@ -178,9 +178,9 @@ static void set_rate(struct bb_flows *f, int flow, double rate, double now_ns, i
 
     w->frozen = true;
     for (int u = w->first_use; u < w->first_use + w->n_uses; u++) {
-        struct bb_resource_left *r = &f->left[f->uses[u].resource];
+        struct bb_resource_residual *r = &f->left[f->uses[u].resource];
 
-        if (r->visit == f->visit) {
+        if (r->round == f->round) {
             r->residual -= f->uses[u].weight * rate;
             r->slope -= f->uses[u].weight / w->bytes_per_ns;
             r->open--;
@@ -201,7 +201,7 @@ static int freeze_users(struct bb_flows *f, int resource, double level, double n
         const struct bb_flow *w = &f->flows[f->uses[u].flow];
 
         next = f->uses[u].next;
-        if (w->visit != f->visit || w->frozen)
+        if (w->round != f->round || w->frozen)
             continue;
         set_rate(f, f->uses[u].flow, fmin(1, fmax(level / w->bytes_per_ns, NEARLY)), now_ns, resource);
         frozen++;
@@ -256,14 +256,14 @@ static void reckon_part(struct bb_flows *f, double now_ns)
     visit_scarce(f, 0);
     fill(f, now_ns);
     if (f->n_part >= MOST_PART)
-        f->known = f->visit;
+        f->known = f->round;
     for (int i = 0; i < f->n_part; i++)
         f->flows[f->part[i]].fresh = false;
 }
 
 static void open_part(struct bb_flows *f)
 {
-    f->visit++;
+    f->round++;
     f->n_part = 0;
     f->n_scarce = 0;
 }
@@ -300,26 +300,26 @@ static void resolve_stale(struct bb_flows *f, int resource, double now_ns)
 /* One settling counts as many reckonings as there are of these at most; where the counts would end they begin again. */
 static void begin_counts_again(struct bb_flows *f)
 {
-    if (f->visit < INT_MAX - f->n_fresh - f->n_stale && f->settling < INT_MAX)
+    if (f->round < INT_MAX - f->n_fresh - f->n_stale && f->update < INT_MAX)
         return;
     for (int i = 0; i < f->n_flows; i++)
-        f->flows[i].visit = f->flows[i].told = 0;
+        f->flows[i].round = f->flows[i].told = 0;
     for (int i = 0; i < f->n_resources; i++)
-        f->left[i].visit = 0;
-    f->visit = f->settling = 0;
+        f->left[i].round = 0;
+    f->round = f->update = 0;
 }
 
 void bb_flows_update_rates(struct bb_flows *f, double now_ns)
 {
     begin_counts_again(f);
     f->n_changed = 0;
-    f->settling++;
-    f->known = f->visit;
+    f->update++;
+    f->known = f->round;
     for (int i = 0; i < f->n_fresh; i++)
         resolve_fresh(f, f->fresh[i], now_ns);
     f->meets_scarcity = false;
     for (int i = 0; i < f->n_stale; i++)
-        if (f->left[f->stale[i]].visit <= f->known) /* else what hangs together by it has been reckoned */
+        if (f->left[f->stale[i]].round <= f->known) /* else what hangs together by it has been reckoned */
             resolve_stale(f, f->stale[i], now_ns);
     for (int i = 0; i < f->n_stale; i++)
         f->resources[f->stale[i]].stale = false;

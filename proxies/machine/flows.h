@@ -28,7 +28,7 @@ struct bb_flow {
     double served_ns, target_ns; /* work done since its start, and when it has to be told                   */
     double rate, since_ns;       /* since when it has had this rate                                         */
     int limit;                   /* the resource that held its rate down last, -1: none did                 */
-    int visit, told;             /* in which reckoning, in which settling                                   */
+    int round, told;             /* in which reckoning, in which settling                                   */
     unsigned epoch : 28;         /* changes whenever its end does                                           */
     bool active : 1, fresh : 1, frozen : 1;
 };
@@ -41,16 +41,16 @@ struct bb_resource {
 };
 
 /* Of a resource, while rates are reckoned. */
-struct bb_resource_left {
+struct bb_resource_residual {
     double residual, slope;
     int open; /* flows on it whose rate is not reckoned yet */
-    int visit;
+    int round;
 };
 
 struct bb_flows {
     struct bb_flow *flows;
     struct bb_resource *resources;
-    struct bb_resource_left *left; /* [n_resources] */
+    struct bb_resource_residual *left; /* [n_resources] */
     struct bb_flow_use *uses;
     int n_flows, n_resources, n_uses;
     int *fresh, n_fresh;     /* flows started since the last settling                  */
@@ -58,7 +58,7 @@ struct bb_flows {
     int *part, n_part;       /* flows that hang together                               */
     int *scarce, n_scarce;   /* resources by which they do                             */
     int *changed, n_changed; /* flows whose rate changed in the last settling, each once */
-    int visit, settling;
+    int round, update;
     int known;           /* the reckonings of this settling after that one left nothing out */
     bool meets_scarcity; /* a flow started since the last settling does */
 };

@@ -56,8 +56,8 @@ bool emu_timeline_lock(struct emu_timeline *t)
         t->b->is_torn = true;
         pthread_mutex_consistent(&t->b->lock);
     }
-    t->flows.visit = t->b->visit;
-    t->flows.settling = t->b->settling;
+    t->flows.round = t->b->round;
+    t->flows.update = t->b->update;
     if (t->b->trouble[0] == '\0')
         return true;
     pthread_mutex_unlock(&t->b->lock);
@@ -67,8 +67,8 @@ bool emu_timeline_lock(struct emu_timeline *t)
 void emu_timeline_unlock(struct emu_timeline *t)
 {
     tl_pass_time(t);
-    t->b->visit = t->flows.visit;
-    t->b->settling = t->flows.settling;
+    t->b->round = t->flows.round;
+    t->b->update = t->flows.update;
     pthread_mutex_unlock(&t->b->lock);
 }
 
@@ -111,11 +111,11 @@ static size_t place_arrays(struct emu_timeline *t, char *base)
     PLACE(t->memory_of, TL_RESOURCES);
     PLACE(t->flows.flows, TL_FLOWS);
     PLACE(t->flows.resources, TL_RESOURCES);
-    PLACE(t->flows.left, TL_RESOURCES);
+    PLACE(t->flows.residuals, TL_RESOURCES);
     PLACE(t->flows.uses, TL_USES);
     PLACE(t->flows.fresh, TL_FLOWS);
     PLACE(t->flows.stale, TL_RESOURCES);
-    PLACE(t->flows.part, TL_FLOWS);
+    PLACE(t->flows.component, TL_FLOWS);
     PLACE(t->flows.scarce, TL_RESOURCES);
     PLACE(t->flows.changed, TL_FLOWS);
     return (at + 4095) / 4096 * 4096;

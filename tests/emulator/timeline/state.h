@@ -144,7 +144,7 @@ struct tl_board {
     int n_live, n_away;
     double looked_s; /* when somebody looked after the hosts */
     double now_ns;
-    int visit, settling, n_events, n_gpus, n_places, n_resources, n_uses, n_dirty;
+    int round, update, n_events, n_gpus, n_places, n_resources, n_uses, n_dirty;
     struct tl_pool hosts, lanes, steps, moments, cells, meetings, pairs, flows;
     int uses_unused[TL_SIZES];
     int meeting_at[TL_BUCKETS], pair_at[TL_BUCKETS];

@@ -140,9 +140,9 @@ static void counts_that_end_begin_again(void **state)
 {
     struct job *job = *state;
 
-    job->t->b->settling = INT_MAX - 3;
+    job->t->b->update = INT_MAX - 3;
     flows_begin_and_end_at_different_moments(state);
-    assert_int_equal(job->t->b->settling, 1);
+    assert_int_equal(job->t->b->update, 1);
 }
 
 /* A host that runs holds up what is after its clock, no more. */

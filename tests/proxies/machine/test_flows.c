@@ -74,7 +74,7 @@ static void drive(struct transfer *t, int n, const double *rates, int n_links)
     int left = n;
 
     assert_int_equal(bb_flows_init(&f, n, n_links, 4 * n), 0);
-    f.visit = f.settling = reckoned;
+    f.round = f.update = reckoned;
     for (int l = 0; l < n_links; l++)
         f.resources[l].capacity = rates[l];
     for (int i = 0; i < n; i++) {

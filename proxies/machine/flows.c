@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define NEARLY    1e-9 /* of a capacity: sums of many parts that fill it exactly do not make it scarce */
-#define MOST_PART 4096 /* flows whose rates are reckoned together: beyond them the others keep theirs  */
+#define RELATIVE_TOLERANCE    1e-9 /* of a capacity: sums of many parts that fill it exactly do not make it scarce */
+#define MAX_COMPONENT 4096 /* flows whose rates are reckoned together: beyond them the others keep theirs  */
 
 double bb_flows_used(const struct bb_flows *f, int resource)
 {
@@ -29,7 +29,7 @@ void bb_flows_count_moved(struct bb_flows *f, int flow, double work_ns)
 
 static bool is_scarce(const struct bb_resource *r)
 {
-    return r->asked > r->capacity * (1 + NEARLY);
+    return r->demand > r->capacity * (1 + RELATIVE_TOLERANCE);
 }
 
 /* ---- lists ---- */
@@ -45,8 +45,8 @@ static void link_use(struct bb_flows *f, int flow, int u)
     if (r->first >= 0)
         f->uses[r->first].prev = u;
     r->first = u;
-    r->asked += use->weight;
-    f->meets_scarcity |= is_scarce(r);
+    r->demand += use->weight;
+    f->touches_scarce |= is_scarce(r);
 }
 
 static void unlink_use(struct bb_flows *f, int u)
@@ -64,7 +64,7 @@ static void unlink_use(struct bb_flows *f, int u)
         f->uses[use->prev].next = use->next;
     else
         r->first = use->next;
-    r->asked = r->first >= 0 ? r->asked - use->weight : 0;
+    r->demand = r->first >= 0 ? r->demand - use->weight : 0;
 }
 
 void bb_flows_start(struct bb_flows *f, int flow, double now_ns, double work_ns)
@@ -105,18 +105,18 @@ void bb_flows_stop(struct bb_flows *f, int flow, double now_ns)
 
 static void visit_flow(struct bb_flows *f, int flow)
 {
-    if (f->flows[flow].round == f->round || f->n_part >= MOST_PART)
+    if (f->flows[flow].round == f->round || f->n_component >= MAX_COMPONENT)
         return;
     f->flows[flow].round = f->round;
     f->flows[flow].frozen = false;
-    f->part[f->n_part++] = flow;
+    f->component[f->n_component++] = flow;
 }
 
 static void visit_resource(struct bb_flows *f, int resource)
 {
-    if (f->left[resource].round == f->round)
+    if (f->residuals[resource].round == f->round)
         return;
-    f->left[resource].round = f->round;
+    f->residuals[resource].round = f->round;
     f->scarce[f->n_scarce++] = resource;
     for (int u = f->resources[resource].first; u >= 0; u = f->uses[u].next)
         visit_flow(f, f->uses[u].flow);
@@ -124,8 +124,8 @@ static void visit_resource(struct bb_flows *f, int resource)
 
 static void visit_scarce(struct bb_flows *f, int first)
 {
-    for (int i = first; i < f->n_part; i++) {
-        const struct bb_flow *w = &f->flows[f->part[i]];
+    for (int i = first; i < f->n_component; i++) {
+        const struct bb_flow *w = &f->flows[f->component[i]];
 
         for (int u = w->first_use; u < w->first_use + w->n_uses; u++)
             if (is_scarce(&f->resources[f->uses[u].resource]))
@@ -136,9 +136,9 @@ static void visit_scarce(struct bb_flows *f, int first)
 /* ---- filling ---- */
 
 /* What is left of a resource for the flows that are being reckoned, and how fast they would use it up. */
-static void open_resource(const struct bb_flows *f, int resource)
+static void begin_resource(const struct bb_flows *f, int resource)
 {
-    struct bb_resource_residual *r = &f->left[resource];
+    struct bb_resource_residual *r = &f->residuals[resource];
 
     r->residual = f->resources[resource].capacity;
     r->slope = 0;
@@ -167,9 +167,9 @@ static void change_rate(struct bb_flows *f, int flow, double rate, double now_ns
     w->since_ns = now_ns;
     w->rate = rate;
     w->epoch++;
-    if (w->told != f->update)
+    if (w->changed_in_update != f->update)
         f->changed[f->n_changed++] = flow;
-    w->told = f->update;
+    w->changed_in_update = f->update;
 }
 
 static void set_rate(struct bb_flows *f, int flow, double rate, double now_ns, int limit)
@@ -178,7 +178,7 @@ static void set_rate(struct bb_flows *f, int flow, double rate, double now_ns, i
 
     w->frozen = true;
     for (int u = w->first_use; u < w->first_use + w->n_uses; u++) {
-        struct bb_resource_residual *r = &f->left[f->uses[u].resource];
+        struct bb_resource_residual *r = &f->residuals[f->uses[u].resource];
 
         if (r->round == f->round) {
             r->residual -= f->uses[u].weight * rate;
@@ -188,7 +188,7 @@ static void set_rate(struct bb_flows *f, int flow, double rate, double now_ns, i
     }
     if (limit >= 0)
         w->limit = limit;
-    if (fabs(rate - w->rate) > NEARLY * rate || w->fresh)
+    if (fabs(rate - w->rate) > RELATIVE_TOLERANCE * rate || w->fresh)
         change_rate(f, flow, rate, now_ns);
 }
 
@@ -203,7 +203,7 @@ static int freeze_users(struct bb_flows *f, int resource, double level, double n
         next = f->uses[u].next;
         if (w->round != f->round || w->frozen)
             continue;
-        set_rate(f, f->uses[u].flow, fmin(1, fmax(level / w->bytes_per_ns, NEARLY)), now_ns, resource);
+        set_rate(f, f->uses[u].flow, fmin(1, fmax(level / w->bytes_per_ns, RELATIVE_TOLERANCE)), now_ns, resource);
         frozen++;
     }
     return frozen;
@@ -214,14 +214,14 @@ static double next_level(const struct bb_flows *f)
 {
     double level = INFINITY;
 
-    for (int i = 0; i < f->n_part; i++) {
-        const struct bb_flow *w = &f->flows[f->part[i]];
+    for (int i = 0; i < f->n_component; i++) {
+        const struct bb_flow *w = &f->flows[f->component[i]];
 
         if (!w->frozen && w->bytes_per_ns < level)
             level = w->bytes_per_ns;
     }
     for (int i = 0; i < f->n_scarce; i++) {
-        double full = full_at(&f->left[f->scarce[i]]);
+        double full = full_at(&f->residuals[f->scarce[i]]);
 
         if (full < level)
             level = full;
@@ -232,43 +232,43 @@ static double next_level(const struct bb_flows *f)
 static void fill(struct bb_flows *f, double now_ns)
 {
     for (int i = 0; i < f->n_scarce; i++)
-        open_resource(f, f->scarce[i]);
-    for (int left = f->n_part; left > 0;) {
+        begin_resource(f, f->scarce[i]);
+    for (int residuals = f->n_component; residuals > 0;) {
         double level = next_level(f);
-        int before = left;
+        int before = residuals;
 
-        for (int i = 0; i < f->n_part; i++)
-            if (!f->flows[f->part[i]].frozen && f->flows[f->part[i]].bytes_per_ns <= level) {
-                set_rate(f, f->part[i], 1, now_ns, -1);
-                left--;
+        for (int i = 0; i < f->n_component; i++)
+            if (!f->flows[f->component[i]].frozen && f->flows[f->component[i]].bytes_per_ns <= level) {
+                set_rate(f, f->component[i], 1, now_ns, -1);
+                residuals--;
             }
         for (int i = 0; i < f->n_scarce; i++)
-            if (full_at(&f->left[f->scarce[i]]) <= level * (1 + NEARLY))
-                left -= freeze_users(f, f->scarce[i], level, now_ns);
-        if (left == before) /* cannot be: whatever set the level has something to freeze */
+            if (full_at(&f->residuals[f->scarce[i]]) <= level * (1 + RELATIVE_TOLERANCE))
+                residuals -= freeze_users(f, f->scarce[i], level, now_ns);
+        if (residuals == before) /* cannot be: whatever set the level has something to freeze */
             return;
     }
 }
 
 /* All that hangs together with what has been visited so far. */
-static void reckon_part(struct bb_flows *f, double now_ns)
+static void fill_component(struct bb_flows *f, double now_ns)
 {
     visit_scarce(f, 0);
     fill(f, now_ns);
-    if (f->n_part >= MOST_PART)
-        f->known = f->round;
-    for (int i = 0; i < f->n_part; i++)
-        f->flows[f->part[i]].fresh = false;
+    if (f->n_component >= MAX_COMPONENT)
+        f->complete_from = f->round;
+    for (int i = 0; i < f->n_component; i++)
+        f->flows[f->component[i]].fresh = false;
 }
 
-static void open_part(struct bb_flows *f)
+static void begin_round(struct bb_flows *f)
 {
     f->round++;
-    f->n_part = 0;
+    f->n_component = 0;
     f->n_scarce = 0;
 }
 
-static bool meets_scarcity(const struct bb_flows *f, const struct bb_flow *w)
+static bool touches_scarce(const struct bb_flows *f, const struct bb_flow *w)
 {
     for (int u = w->first_use; u < w->first_use + w->n_uses; u++)
         if (is_scarce(&f->resources[f->uses[u].resource]))
@@ -281,10 +281,10 @@ static void resolve_fresh(struct bb_flows *f, int flow, double now_ns)
 {
     struct bb_flow *w = &f->flows[flow];
 
-    if (w->fresh && w->active && f->meets_scarcity && meets_scarcity(f, w)) {
-        open_part(f);
+    if (w->fresh && w->active && f->touches_scarce && touches_scarce(f, w)) {
+        begin_round(f);
         visit_flow(f, flow);
-        reckon_part(f, now_ns);
+        fill_component(f, now_ns);
     } else if (w->fresh && w->active)
         change_rate(f, flow, 1, now_ns);
     w->fresh = false;
@@ -292,34 +292,34 @@ static void resolve_fresh(struct bb_flows *f, int flow, double now_ns)
 
 static void resolve_stale(struct bb_flows *f, int resource, double now_ns)
 {
-    open_part(f);
+    begin_round(f);
     visit_resource(f, resource);
-    reckon_part(f, now_ns);
+    fill_component(f, now_ns);
 }
 
 /* One settling counts as many reckonings as there are of these at most; where the counts would end they begin again. */
-static void begin_counts_again(struct bb_flows *f)
+static void restart_counters(struct bb_flows *f)
 {
     if (f->round < INT_MAX - f->n_fresh - f->n_stale && f->update < INT_MAX)
         return;
     for (int i = 0; i < f->n_flows; i++)
-        f->flows[i].round = f->flows[i].told = 0;
+        f->flows[i].round = f->flows[i].changed_in_update = 0;
     for (int i = 0; i < f->n_resources; i++)
-        f->left[i].round = 0;
+        f->residuals[i].round = 0;
     f->round = f->update = 0;
 }
 
 void bb_flows_update_rates(struct bb_flows *f, double now_ns)
 {
-    begin_counts_again(f);
+    restart_counters(f);
     f->n_changed = 0;
     f->update++;
-    f->known = f->round;
+    f->complete_from = f->round;
     for (int i = 0; i < f->n_fresh; i++)
         resolve_fresh(f, f->fresh[i], now_ns);
-    f->meets_scarcity = false;
+    f->touches_scarce = false;
     for (int i = 0; i < f->n_stale; i++)
-        if (f->left[f->stale[i]].round <= f->known) /* else what hangs together by it has been reckoned */
+        if (f->residuals[f->stale[i]].round <= f->complete_from) /* else what hangs together by it has been reckoned */
             resolve_stale(f, f->stale[i], now_ns);
     for (int i = 0; i < f->n_stale; i++)
         f->resources[f->stale[i]].stale = false;
@@ -335,11 +335,11 @@ int bb_flows_init(struct bb_flows *f, int n_flows, int n_resources, int n_uses)
     *f = (struct bb_flows){.n_flows = n_flows, .n_resources = n_resources, .n_uses = n_uses};
     TRY(BB_NEW_ALIGNED(f->flows, n_flows));
     TRY(BB_NEW_ALIGNED(f->resources, n_resources));
-    TRY(BB_NEW(f->left, n_resources));
+    TRY(BB_NEW(f->residuals, n_resources));
     TRY(BB_NEW(f->uses, n_uses));
     TRY(BB_NEW(f->fresh, n_flows));
     TRY(BB_NEW(f->stale, n_resources));
-    TRY(BB_NEW(f->part, n_flows));
+    TRY(BB_NEW(f->component, n_flows));
     TRY(BB_NEW(f->scarce, n_resources));
     TRY(BB_NEW(f->changed, n_flows));
     for (int r = 0; r < n_resources; r++)
@@ -354,11 +354,11 @@ void bb_flows_release(struct bb_flows *f)
 {
     free(f->flows);
     free(f->resources);
-    free(f->left);
+    free(f->residuals);
     free(f->uses);
     free(f->fresh);
     free(f->stale);
-    free(f->part);
+    free(f->component);
     free(f->scarce);
     free(f->changed);
     *f = (struct bb_flows){0};

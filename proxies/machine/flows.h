@@ -28,13 +28,13 @@ struct bb_flow {
     double served_ns, target_ns; /* work done since its start, and when it has to be told                   */
     double rate, since_ns;       /* since when it has had this rate                                         */
     int limit;                   /* the resource that held its rate down last, -1: none did                 */
-    int round, told;             /* in which reckoning, in which settling                                   */
+    int round, changed_in_update;             /* in which reckoning, in which settling                                   */
     unsigned epoch : 28;         /* changes whenever its end does                                           */
     bool active : 1, fresh : 1, frozen : 1;
 };
 
 struct bb_resource {
-    double capacity, asked; /* asked: by the flows on it, at their full rates */
+    double capacity, demand; /* asked: by the flows on it, at their full rates */
     double moved;           /* in all: bb_flows_count_moved                   */
     int first;              /* of its list of uses, -1: none                  */
     bool stale;             /* something has left it while it was scarce      */
@@ -50,17 +50,17 @@ struct bb_resource_residual {
 struct bb_flows {
     struct bb_flow *flows;
     struct bb_resource *resources;
-    struct bb_resource_residual *left; /* [n_resources] */
+    struct bb_resource_residual *residuals; /* [n_resources] */
     struct bb_flow_use *uses;
     int n_flows, n_resources, n_uses;
     int *fresh, n_fresh;     /* flows started since the last settling                  */
     int *stale, n_stale;     /* resources                                              */
-    int *part, n_part;       /* flows that hang together                               */
+    int *component, n_component;       /* flows that hang together                               */
     int *scarce, n_scarce;   /* resources by which they do                             */
     int *changed, n_changed; /* flows whose rate changed in the last settling, each once */
     int round, update;
-    int known;           /* the reckonings of this settling after that one left nothing out */
-    bool meets_scarcity; /* a flow started since the last settling does */
+    int complete_from;           /* the reckonings of this settling after that one left nothing out */
+    bool touches_scarce; /* a flow started since the last settling does */
 };
 
 /* bb_flows_init - none active. Capacities and uses are to be filled in. A flow's first_use is its place in uses. */
@@ -88,9 +88,9 @@ static inline double bb_flow_served_ns(const struct bb_flow *flow, double now_ns
 /* bb_flow_end_ns - if nothing changes: when it reaches its target. */
 static inline double bb_flow_end_ns(const struct bb_flow *flow)
 {
-    const double left = flow->target_ns - flow->served_ns;
+    const double residuals = flow->target_ns - flow->served_ns;
 
-    return left <= 0 ? flow->since_ns : flow->since_ns + left / flow->rate;
+    return residuals <= 0 ? flow->since_ns : flow->since_ns + residuals / flow->rate;
 }
 
 /* bb_flows_used - of a resource's capacity, by the flows on it as they are. */

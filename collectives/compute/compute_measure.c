@@ -169,7 +169,7 @@ size_t bb_gemm_case_bytes(const struct bb_gemm_shape *s)
            bb_round_up(bb_gemm_c_bytes(s), ALIGN);
 }
 
-static int launch_product(void *arg, cudaStream_t stream)
+static int launch_gemm(void *arg, cudaStream_t stream)
 {
     struct product *p = arg;
 
@@ -197,7 +197,7 @@ int bb_measure_gemm(struct bb_compute_context *ctx, const struct bb_gemm_shape *
     TRY(bb_gemm_init(&p.gemm, &ctx->lib, s));
     if (ctx->candidates > 1)
         TRY(bb_gemm_tune(&p.gemm, ctx->candidates, 3, p.a, p.b, p.c, ctx->stream, NULL));
-    TRY(measure_kernel(ctx, launch_product, &p, c));
+    TRY(measure_kernel(ctx, launch_gemm, &p, c));
 out:
     bb_gemm_release(&p.gemm);
     return rc;

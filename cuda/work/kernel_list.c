@@ -43,7 +43,7 @@ static void add_memory_kernel(struct bb_kernel_list *w, const char *name, enum b
 }
 
 /* The product, or the two of its backward pass. */
-static void add_product(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *s, bool backward)
+static void add_gemm(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *s, bool backward)
 {
     struct bb_gemm_shape dgrad, wgrad;
 
@@ -87,7 +87,7 @@ bool bb_kernel_list_attention(struct bb_kernel_list *w, const struct bb_transfor
         add_norm(w, t, backward);
     for (int i = 0; i < 4; i++) {
         enum bb_transformer_gemm g = order[backward][i];
-        add_product(w, bb_transformer_gemm_names[g], &gemms[g], backward);
+        add_gemm(w, bb_transformer_gemm_names[g], &gemms[g], backward);
         if (g == BB_GEMM_QKV || g == BB_GEMM_OUT)
             add_bias(w, &gemms[g], BB_ACT_NONE, backward);
     }
@@ -100,18 +100,18 @@ static void perceptron_forward(struct bb_kernel_list *w, const struct bb_transfo
                                const struct bb_gemm_shape *gemms)
 {
     add_norm(w, t, false);
-    add_product(w, "up", &gemms[BB_GEMM_UP], false);
+    add_gemm(w, "up", &gemms[BB_GEMM_UP], false);
     add_bias(w, &gemms[BB_GEMM_UP], BB_ACT_GELU, false);
-    add_product(w, "down", &gemms[BB_GEMM_DOWN], false);
+    add_gemm(w, "down", &gemms[BB_GEMM_DOWN], false);
     add_bias(w, &gemms[BB_GEMM_DOWN], BB_ACT_NONE, false);
 }
 
 static void perceptron_backward(struct bb_kernel_list *w, const struct bb_transformer *t,
                                 const struct bb_gemm_shape *gemms)
 {
-    add_product(w, "down", &gemms[BB_GEMM_DOWN], true);
+    add_gemm(w, "down", &gemms[BB_GEMM_DOWN], true);
     add_bias(w, &gemms[BB_GEMM_UP], BB_ACT_GELU, true);
-    add_product(w, "up", &gemms[BB_GEMM_UP], true);
+    add_gemm(w, "up", &gemms[BB_GEMM_UP], true);
     add_norm(w, t, true);
 }
 
@@ -134,7 +134,7 @@ bool bb_kernel_list_transformer(struct bb_kernel_list *w, const struct bb_transf
 
 /* ---- other layers ---- */
 
-static bool add_conv_product(struct bb_kernel_list *w, const char *name, const struct bb_conv *v,
+static bool add_conv_gemm(struct bb_kernel_list *w, const char *name, const struct bb_conv *v,
                              enum bb_conv_pass pass)
 {
     struct bb_gemm_shape s;
@@ -159,14 +159,14 @@ bool bb_kernel_list_conv(struct bb_kernel_list *w, const struct bb_conv *v, bool
                                      .rows = (uint64_t)(v->n * v->k),
                                      .cols = (uint64_t)positions,
                                      .channels = (uint64_t)v->k};
-    if (!backward && add_conv_product(w, "convolution", v, BB_CONV_FORWARD)) {
+    if (!backward && add_conv_gemm(w, "convolution", v, BB_CONV_FORWARD)) {
         bb_kernel_list_add_memory_kernel(w, "norm", &norm);
         return true;
     }
     add_memory_kernel(w, "activation", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_RELU, v->n * positions, v->k, v->dtype);
-    if (of_data && !add_conv_product(w, "gradient of data", v, BB_CONV_DATA))
+    if (of_data && !add_conv_gemm(w, "gradient of data", v, BB_CONV_DATA))
         return false;
-    return add_conv_product(w, "gradient of weights", v, BB_CONV_WEIGHTS);
+    return add_conv_gemm(w, "gradient of weights", v, BB_CONV_WEIGHTS);
 }
 
 bool bb_kernel_list_dense(struct bb_kernel_list *w, int64_t rows, int64_t in, int64_t out, enum bb_activation act,
@@ -178,7 +178,7 @@ bool bb_kernel_list_dense(struct bb_kernel_list *w, int64_t rows, int64_t in, in
         return false;
     if (backward)
         add_bias(w, &s, act, true);
-    add_product(w, "dense", &s, backward);
+    add_gemm(w, "dense", &s, backward);
     if (!backward)
         add_bias(w, &s, act, false);
     return true;
@@ -205,7 +205,7 @@ bool bb_kernel_list_interaction(struct bb_kernel_list *w, int64_t rows, int64_t 
 
     if (rows < 1 || vectors < 1 || features < 1)
         return false;
-    add_product(w, "interaction", &s, backward);
+    add_gemm(w, "interaction", &s, backward);
     return true;
 }
 

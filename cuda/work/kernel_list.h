@@ -17,7 +17,7 @@ enum bb_kernel_fusion {
     BB_KERNEL_APART,
     BB_KERNEL_IN_ATTENTION,          /* a product of fused attention, forward    */
     BB_KERNEL_IN_ATTENTION_BACKWARD, /* likewise, which makes the scores again   */
-    BB_KERNEL_IN_PRODUCT             /* a pass that the product before it does   */
+    BB_KERNEL_IN_GEMM             /* a pass that the product before it does   */
 };
 
 struct bb_kernel_list_item {

@@ -23,7 +23,7 @@ static double waves_of(int sms, double blocks)
 }
 
 /* FLOPs per nanosecond that large products reach. */
-static double product_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
+static double gemm_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
 {
     if (item->float8 && c->tflops_float8 > 0)
         return c->tflops_float8 * c->achieved.gemm_float8 * 1e3;
@@ -33,7 +33,7 @@ static double product_rate(const struct bb_cluster *c, const struct bb_kernel_li
 static double tiled_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms)
 {
     const struct bb_gemm_shape *g = &item->gemm;
-    double best = INFINITY, of_sm = product_rate(c, item) / c->sm_count;
+    double best = INFINITY, of_sm = gemm_rate(c, item) / c->sm_count;
 
     for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
         const struct tile *t = &tiles[i];
@@ -47,7 +47,7 @@ static double tiled_ns(const struct bb_cluster *c, const struct bb_kernel_list_i
 }
 
 /* Operands in 8 bits have half the bytes; the result has as many as before. */
-static double product_bytes(const struct bb_kernel_list_item *item)
+static double gemm_bytes(const struct bb_kernel_list_item *item)
 {
     double bytes = (double)bb_gemm_bytes(&item->gemm);
 
@@ -83,7 +83,7 @@ static struct bounds bounds_of(const struct bb_cluster *c, const struct bb_kerne
             bb_gemm_flops(&item->gemm) / bb_cluster_tflops(c, item->gemm.dtype) / 1e3 * c->sm_count / sms, 0};
     if (c->models_training && item->fusion != BB_KERNEL_APART)
         return (struct bounds){attention_ns(c, item, sms), 0};
-    return (struct bounds){tiled_ns(c, item, sms), product_bytes(item) / rate};
+    return (struct bounds){tiled_ns(c, item, sms), gemm_bytes(item) / rate};
 }
 
 int64_t bb_cluster_kernel_on_sms_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms,
@@ -92,7 +92,7 @@ int64_t bb_cluster_kernel_on_sms_ns(const struct bb_cluster *c, const struct bb_
     struct bounds bounds;
 
     *by_memory = false;
-    if (c->has_achieved && c->models_training && item->fusion == BB_KERNEL_IN_PRODUCT)
+    if (c->has_achieved && c->models_training && item->fusion == BB_KERNEL_IN_GEMM)
         return 0;
     bounds = bounds_of(c, item, sms);
     *by_memory = bounds.memory >= bounds.work && bounds.memory > c->kernel_us * 1e3;

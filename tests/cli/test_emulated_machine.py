@@ -136,7 +136,7 @@ def test_what_the_machine_takes_is_the_quickest_of_all_ways(busbar, tmp_path):
 # ---- what runs at once ---------------------------------------------------------------------------------------------------
 
 
-def product_us(sms):
+def gemm_us(sms):
     """4096 x 4096 x 4096 in bfloat16: waves of tiles of 256 x 128, or of 128 x 128 at 0.92 of the rate, the quicker."""
     flops = 0.66 * 989e6 / 132  # per microsecond and multiprocessor
     return min(math.ceil(16 * 32 / sms) * 2 * 256 * 128 * 4096 / flops, math.ceil(32 * 32 / sms) * 2 * 128 * 128 * 4096 / (0.92 * flops))
@@ -151,11 +151,11 @@ def test_products_beside_collectives_have_fewer_multiprocessors(busbar, tmp_path
     rows = {row["max_ctas"]: row for row in run["results"]}
     row, full = rows[most], rows[None]
     gemm, coll, in_both = (row[key]["p50"] for key in ("compute_alone_us", "comm_alone_us", "compute_in_both_us"))
-    assert gemm == pytest.approx(16 * product_us(132), rel=1e-5)
+    assert gemm == pytest.approx(16 * gemm_us(132), rel=1e-5)
     transfer = 10 * 2 ** 26 / 370e3  # of ten by a ring of two ranks
     assert coll - full["comm_alone_us"]["p50"] == pytest.approx((16 / held - 1) * transfer, abs=0.01)
     assert row["comm_in_both_us"]["p50"] == pytest.approx(coll, rel=1e-6) and row["channels"] == held
-    assert in_both == pytest.approx(min(16 * product_us(132 - held), coll + (16 - coll / product_us(132 - held)) * product_us(132)), rel=1e-4)
+    assert in_both == pytest.approx(min(16 * gemm_us(132 - held), coll + (16 - coll / gemm_us(132 - held)) * gemm_us(132)), rel=1e-4)
 
 
 # ---- several nodes, slow links, slow ranks: EMU_NODES, EMU_SLOW ---------------------------------------------------------

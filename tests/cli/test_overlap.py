@@ -12,13 +12,13 @@ def all_reduce_us(ranks, size):
     return 2 * math.ceil(math.log2(ranks)) * LATENCY_US + 2 * (ranks - 1) / ranks * size / GBPS / 1e3
 
 
-def product_us(m, n, k, dtype):
+def gemm_us(m, n, k, dtype):
     return max(KERNEL_US, 2 * m * n * k / TFLOPS[dtype] / 1e6)
 
 
 def check_figures(row, ranks):
     g = row["gemm"]
-    compute = row["gemms"] * product_us(g["m"], g["n"], g["k"], row["dtype"])
+    compute = row["gemms"] * gemm_us(g["m"], g["n"], g["k"], row["dtype"])
     comm = row["collectives"] * all_reduce_us(ranks, row["bytes"])
     p50 = {key: row[key + "_us"]["p50"] for key in ("compute_alone", "comm_alone", "compute_in_both", "comm_in_both", "both")}
     assert p50["compute_alone"] == pytest.approx(compute, rel=1e-3) == p50["compute_in_both"]
@@ -51,12 +51,12 @@ def test_alone_and_both_by_size_and_limit(busbar, tmp_path):
 def test_counts_make_both_sides_as_long(busbar, tmp_path):
     result = busbar.json("bench", "overlap", "--sizes", "1M", "--gemm", "8192", "--ctas", "default", tmp_path=tmp_path,
                          ranks=2, env=NO_DATA)
-    row, one = result["results"][0], product_us(8192, 8192, 8192, "bfloat16")  # 2.7 ms: longer than 10 collectives
+    row, one = result["results"][0], gemm_us(8192, 8192, 8192, "bfloat16")  # 2.7 ms: longer than 10 collectives
     assert row["collectives"] == min(256, math.ceil(one / all_reduce_us(2, 1 << 20))) > 10
     assert row["gemms"] == 1
     result = busbar.json("bench", "overlap", "--sizes", "64M", "--gemm", "1024", "--ctas", "default", "-n", "3",
                          "-d", "float", tmp_path=tmp_path, ranks=2, env=NO_DATA)
-    row, one = result["results"][0], product_us(1024, 1024, 1024, "float")
+    row, one = result["results"][0], gemm_us(1024, 1024, 1024, "float")
     assert row["collectives"] == 3 and row["gemms"] == round(3 * all_reduce_us(2, 64 << 20) / one)
 
 

@@ -1,7 +1,7 @@
 /* layer_kernels.c - products and passes of the parts of a layer (see layer_kernels.h). */
 #include "proxies/transformer/layer/layer_kernels.h"
 
-#define MOST_PRODUCTS 8 /* of one kind */
+#define MAX_GEMMS 8 /* of one kind */
 
 struct product {
     const char *name;
@@ -25,7 +25,7 @@ void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_k
 /* ---- products ---- */
 
 /* rows x in -> rows x out, by `experts` matrices. */
-static struct product linear_product(const struct bb_layer_sizes *s, const char *name, int64_t rows, int64_t in,
+static struct product linear_gemm(const struct bb_layer_sizes *s, const char *name, int64_t rows, int64_t in,
                                      int64_t out, int64_t experts)
 {
     return (struct product){name, {rows, out, in, experts, false, false, s->dtype}, false};
@@ -39,31 +39,31 @@ static int64_t qkv_width(const struct bb_layer_sizes *s)
     return s->heads * s->key_dim + s->kv_heads * (s->key_dim + s->value_dim);
 }
 
-static int qkv_products(const struct bb_layer_sizes *s, struct product *p)
+static int qkv_gemms(const struct bb_layer_sizes *s, struct product *p)
 {
     int64_t gate = s->out_gate ? s->heads * s->value_dim : 0, steps = s->chunk ? (s->delta ? 2 : 1) * s->heads : 0, up;
     int n = 0;
 
     if (s->kv_lora == 0) {
-        p[0] = linear_product(s, s->chunk ? "scan in" : "qkv", s->tokens, s->hidden, qkv_width(s) + gate + steps, 1);
+        p[0] = linear_gemm(s, s->chunk ? "scan in" : "qkv", s->tokens, s->hidden, qkv_width(s) + gate + steps, 1);
         return 1;
     }
     if (s->q_lora)
-        p[n++] = linear_product(s, "query down", s->tokens, s->hidden, s->q_lora, 1);
-    p[n++] = linear_product(s, "query", s->tokens, s->q_lora ? s->q_lora : s->hidden, s->heads * s->key_dim, 1);
-    p[n++] = linear_product(s, "key value down", s->tokens, s->hidden, s->kv_lora + s->rope_dim, 1);
+        p[n++] = linear_gemm(s, "query down", s->tokens, s->hidden, s->q_lora, 1);
+    p[n++] = linear_gemm(s, "query", s->tokens, s->q_lora ? s->q_lora : s->hidden, s->heads * s->key_dim, 1);
+    p[n++] = linear_gemm(s, "key value down", s->tokens, s->hidden, s->kv_lora + s->rope_dim, 1);
     up = s->heads * (s->nope_dim + s->value_dim);
-    p[n++] = linear_product(s, "key value", s->tokens, s->kv_lora, up, 1);
+    p[n++] = linear_gemm(s, "key value", s->tokens, s->kv_lora, up, 1);
     if (s->index_heads) {
-        p[n++] = linear_product(s, "index query", s->tokens, s->q_lora, s->index_heads * s->index_dim, 1);
-        p[n++] = linear_product(s, "index key", s->tokens, s->hidden, s->index_dim, 1);
-        p[n++] = linear_product(s, "index weights", s->tokens, s->hidden, s->index_heads, 1);
+        p[n++] = linear_gemm(s, "index query", s->tokens, s->q_lora, s->index_heads * s->index_dim, 1);
+        p[n++] = linear_gemm(s, "index key", s->tokens, s->hidden, s->index_dim, 1);
+        p[n++] = linear_gemm(s, "index weights", s->tokens, s->hidden, s->index_heads, 1);
     }
     return n;
 }
 
 /* Chunk by chunk (bb_arch_core_flops): products of data, as all of attention's. */
-static int scan_products(const struct bb_layer_sizes *s, struct product *p)
+static int scan_gemms(const struct bb_layer_sizes *s, struct product *p)
 {
     int64_t c = s->queries < s->chunk ? s->queries : s->chunk, chunks = s->batch * ((s->queries + c - 1) / c);
     int64_t of_heads = chunks * s->heads, of_keys = s->delta ? of_heads : chunks * s->kv_heads;
@@ -82,12 +82,12 @@ static int scan_products(const struct bb_layer_sizes *s, struct product *p)
     return at;
 }
 
-static int core_products(const struct bb_layer_sizes *s, int64_t keys, struct product *p)
+static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, struct product *p)
 {
     int64_t pairs = s->batch * s->core_heads;
 
     if (s->chunk)
-        return scan_products(s, p);
+        return scan_gemms(s, p);
 
     p[0] = (struct product){"scores", {s->queries, keys, s->key_dim, pairs, false, true, s->dtype}, true};
     p[1] = (struct product){"context", {s->queries, s->value_dim, keys, pairs, false, false, s->dtype}, true};
@@ -99,53 +99,53 @@ static int core_products(const struct bb_layer_sizes *s, int64_t keys, struct pr
 }
 
 /* Up and down of a perceptron; of experts that share the rows evenly a product each, else one for all their rows. */
-static int perceptron_products(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, int64_t experts,
+static int mlp_gemms(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, int64_t experts,
                                struct product *up, struct product *down)
 {
     if (rows % experts)
         experts = 1;
-    *up = linear_product(s, "up", rows / experts, s->hidden, (s->gated ? 2 : 1) * ffn, experts);
-    *down = linear_product(s, "down", rows / experts, ffn, s->hidden, experts);
+    *up = linear_gemm(s, "up", rows / experts, s->hidden, (s->gated ? 2 : 1) * ffn, experts);
+    *down = linear_gemm(s, "down", rows / experts, ffn, s->hidden, experts);
     return rows > 0;
 }
 
-static int forward_products(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows, struct product *p)
+static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows, struct product *p)
 {
     struct product other;
 
     switch (kind) {
     case BB_KERNELS_QKV:
-        return qkv_products(s, p);
+        return qkv_gemms(s, p);
     case BB_KERNELS_CORE:
-        return core_products(s, s->keys, p);
+        return core_gemms(s, s->keys, p);
     case BB_KERNELS_CORE_BLOCK:
-        return core_products(s, s->block_keys, p);
+        return core_gemms(s, s->block_keys, p);
     case BB_KERNELS_CROSS_QUERY:
-        p[0] = linear_product(s, "cross query", s->tokens, s->hidden, s->heads * s->key_dim, 1);
+        p[0] = linear_gemm(s, "cross query", s->tokens, s->hidden, s->heads * s->key_dim, 1);
         return 1;
     case BB_KERNELS_CROSS_KEYS:
-        p[0] = linear_product(s, "cross keys", s->memory, s->hidden, s->kv_heads * (s->key_dim + s->value_dim), 1);
+        p[0] = linear_gemm(s, "cross keys", s->memory, s->hidden, s->kv_heads * (s->key_dim + s->value_dim), 1);
         return 1;
     case BB_KERNELS_CROSS_CORE:
-        return core_products(s, s->memory_keys, p);
+        return core_gemms(s, s->memory_keys, p);
     case BB_KERNELS_OUT:
-        p[0] = linear_product(s, "out", s->tokens, s->heads * s->value_dim, s->hidden, 1);
+        p[0] = linear_gemm(s, "out", s->tokens, s->heads * s->value_dim, s->hidden, 1);
         return 1;
     case BB_KERNELS_UP:
-        return perceptron_products(s, s->tokens, s->ffn, 1, &p[0], &other);
+        return mlp_gemms(s, s->tokens, s->ffn, 1, &p[0], &other);
     case BB_KERNELS_DOWN:
-        return perceptron_products(s, s->tokens, s->ffn, 1, &other, &p[0]);
+        return mlp_gemms(s, s->tokens, s->ffn, 1, &other, &p[0]);
     case BB_KERNELS_SHARED_UP:
-        return perceptron_products(s, s->tokens, s->shared_ffn, 1, &p[0], &other);
+        return mlp_gemms(s, s->tokens, s->shared_ffn, 1, &p[0], &other);
     case BB_KERNELS_SHARED_DOWN:
-        return perceptron_products(s, s->tokens, s->shared_ffn, 1, &other, &p[0]);
+        return mlp_gemms(s, s->tokens, s->shared_ffn, 1, &other, &p[0]);
     case BB_KERNELS_EXPERTS:
-        return 2 * perceptron_products(s, rows, s->expert_ffn, s->local_experts, &p[0], &p[1]);
+        return 2 * mlp_gemms(s, rows, s->expert_ffn, s->local_experts, &p[0], &p[1]);
     case BB_KERNELS_ROUTER:
-        p[0] = linear_product(s, "router", s->held, s->hidden, s->experts, 1);
+        p[0] = linear_gemm(s, "router", s->held, s->hidden, s->experts, 1);
         return 1;
     case BB_KERNELS_HEAD:
-        p[0] = linear_product(s, "logits", s->tokens, s->hidden, s->vocab, 1);
+        p[0] = linear_gemm(s, "logits", s->tokens, s->hidden, s->vocab, 1);
         return 1;
     default:
         return 0;
@@ -170,12 +170,12 @@ static int shapes_of_pass(const struct product *forward, enum bb_kernels_pass pa
 
 double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c)
 {
-    struct product p[MOST_PRODUCTS];
+    struct product p[MAX_GEMMS];
     struct bb_gemm_shape shapes[2];
     double flops = 0;
 
     for (int i = 0; i < c->n; i++) {
-        int n = forward_products(s, c->list[i].kind, c->rows, p);
+        int n = forward_gemms(s, c->list[i].kind, c->rows, p);
 
         for (int j = 0; j < n; j++)
             for (int k = shapes_of_pass(&p[j], c->list[i].pass, shapes) - 1; k >= 0; k--)
@@ -404,7 +404,7 @@ static double masked_share(const struct bb_layer_sizes *s, int64_t keys)
     return !s->causal ? 1 : keys < s->sequence ? 1 - 0.5 * (double)keys / (double)s->sequence : 0.5;
 }
 
-static void add_product(const struct bb_layer_sizes *s, const struct bb_kernels *group, const struct product *p,
+static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *group, const struct product *p,
                         const struct bb_gemm_shape *shape, struct bb_kernel_list *w)
 {
     bool cross = group->kind == BB_KERNELS_CROSS_CORE; /* no mask: all that was encoded is there */
@@ -425,9 +425,9 @@ static void add_product(const struct bb_layer_sizes *s, const struct bb_kernels 
 static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels *group, int64_t rows,
                         struct bb_kernel_list *w)
 {
-    struct product p[MOST_PRODUCTS];
+    struct product p[MAX_GEMMS];
     struct bb_gemm_shape shapes[2];
-    int n = forward_products(s, group->kind, rows, p);
+    int n = forward_gemms(s, group->kind, rows, p);
     bool forward = group->pass == BB_KERNELS_FORWARD;
 
     for (int j = 0; j < n; j++) {
@@ -435,7 +435,7 @@ static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels 
         int parts = shapes_of_pass(product, group->pass, shapes);
 
         for (int k = 0; k < parts; k++)
-            add_product(s, group, product, &shapes[k], w);
+            add_gemm(s, group, product, &shapes[k], w);
         if (parts > 0 && bb_kernel_list_last(w)->float8)
             add_cast(s, w, product, group->pass);
     }
@@ -445,7 +445,7 @@ static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels 
         data_memory_kernels(s, group->kind, rows, w);
     else if (group->kind == BB_KERNELS_ACCUMULATE) {
         bb_kernel_list_accumulate(w, (uint64_t)rows, s->dtype);
-        bb_kernel_list_last(w)->fusion = BB_KERNEL_IN_PRODUCT;
+        bb_kernel_list_last(w)->fusion = BB_KERNEL_IN_GEMM;
     }
 }
 

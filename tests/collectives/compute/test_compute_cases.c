@@ -7,7 +7,7 @@ struct row {
     int64_t m, n, k, batch;
 };
 
-static void assert_products(bool quick, const struct row *rows, int n)
+static void assert_gemms(bool quick, const struct row *rows, int n)
 {
     struct bb_gemm_case cases[BB_COMPUTE_GEMMS];
 
@@ -54,8 +54,8 @@ static void products_of_published_layers(void **state)
     };
 
     (void)state;
-    assert_products(false, rows, ROWS(rows));
-    assert_products(true, quick, ROWS(quick));
+    assert_gemms(false, rows, ROWS(rows));
+    assert_gemms(true, quick, ROWS(quick));
 }
 
 /* Each moves about as much as is asked: at most that, and one row more would be too much; at least one row. */

@@ -27,7 +27,7 @@ static void *on_device(enum bb_dtype_id dtype, size_t n, const double *values)
     return p;
 }
 
-static void assert_product(const struct bb_gemm_shape *s, const double *a, const double *b, const double *want)
+static void assert_gemm(const struct bb_gemm_shape *s, const double *a, const double *b, const double *want)
 {
     size_t each = bb_dtypes[s->dtype].bytes, n = bb_gemm_c_bytes(s) / each;
     void *da = on_device(s->dtype, bb_gemm_a_bytes(s) / each, a),
@@ -61,7 +61,7 @@ static void products_in_row_major(void **state)
     for (int way = 0; way < 4; way++)
         for (int t = 0; t < 3; t++) {
             struct bb_gemm_shape s = {2, 2, 3, 1, way & 1, way >> 1, types[t]};
-            assert_product(&s, a[way & 1], b[way >> 1], (const double[]){22, 28, 49, 64});
+            assert_gemm(&s, a[way & 1], b[way >> 1], (const double[]){22, 28, 49, 64});
         }
 }
 
@@ -70,7 +70,7 @@ static void batches_lie_one_behind_another(void **state)
     struct bb_gemm_shape s = {2, 1, 2, 2, false, false, BB_FLOAT};
 
     (void)state;
-    assert_product(&s, (const double[]){1, 2, 3, 4, 5, 6, 7, 8}, (const double[]){1, 1, 2, -1},
+    assert_gemm(&s, (const double[]){1, 2, 3, 4, 5, 6, 7, 8}, (const double[]){1, 1, 2, -1},
                    (const double[]){3, 7, 4, 6});
 }
 
@@ -82,8 +82,8 @@ static void backward_products_take_matrices_as_stored(void **state)
 
     (void)state;
     bb_gemm_backward(&s, &dgrad, &wgrad);
-    assert_product(&dgrad, dc, weights, (const double[]){1, 2, 3, 4, 4, 6});
-    assert_product(&wgrad, a, dc, (const double[]){6, 8, 8, 10});
+    assert_gemm(&dgrad, dc, weights, (const double[]){1, 2, 3, 4, 4, 6});
+    assert_gemm(&wgrad, a, dc, (const double[]){6, 8, 8, 10});
 }
 
 /* 2 * 512^3 FLOP at the built-in profile's 100 TFLOP/s in float: 2.684 us; small products take the least, 2 us. */

@@ -262,7 +262,7 @@ static void set_effort(struct emu_timeline *t, struct tl_step *step, const struc
     step->latency_ns = e->latency_ns;
     step->transfer_ns = e->transfer_ns;
     step->sms = e->sms;
-    step->has_product = e->product != NULL;
+    step->has_gemm = e->product != NULL;
     if (e->product != NULL)
         step->product = *e->product;
     for (int i = 0; e->transfer_ns > 0 && i < EMU_PARTS; i++) {

@@ -79,7 +79,7 @@ enum tl_kind { TL_MARK, TL_KERNEL, TL_NCCL };
 struct tl_step {
     int next, lane;
     enum tl_kind kind;
-    bool keep, ended, waits, by_memory, has_product;
+    bool keep, ended, waits, by_memory, has_gemm;
     int tell, wait, end; /* moments: told when it begins, waited for before, told when it has ended */
     double issue_ns, alone_ns, latency_ns, transfer_ns, pace;
     double weight[EMU_PARTS];

@@ -401,7 +401,7 @@ static void passes_move_their_bytes(void **state)
 
     (void)state;
     near((double)bb_cluster_kernel_ns(&even, &item), 4e6 / 1000, 1e-6);
-    item.fusion = BB_KERNEL_IN_PRODUCT;
+    item.fusion = BB_KERNEL_IN_GEMM;
     assert_int_equal(bb_cluster_kernel_ns(&even, &item), 0);
     proxy.models_training = false;
     near((double)bb_cluster_kernel_ns(&proxy, &item), 4e6 / 1000, 1e-6);

@@ -483,7 +483,7 @@ static void list_kernels(struct bb_kernel_list *list)
 
     bb_kernel_list_add_memory_kernel(list, "norm", &memory_kernel);
     bb_kernel_list_add_memory_kernel(list, "sum", &memory_kernel);
-    bb_kernel_list_last(list)->fusion = BB_KERNEL_IN_PRODUCT;
+    bb_kernel_list_last(list)->fusion = BB_KERNEL_IN_GEMM;
     bb_kernel_list_add_gemm(list, "experts", &product);
     bb_kernel_list_last(list)->experts = 4;
 }

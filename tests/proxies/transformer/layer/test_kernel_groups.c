@@ -28,7 +28,7 @@ static const struct bb_layer_sizes sizes = {.dtype = BB_BFLOAT16,
                                             .gated = true};
 
 /* The products of one pass as "m x n x k x batch", A' and B' where transposed. */
-static void assert_products(enum bb_kernels_kind kind, enum bb_kernels_pass pass, int64_t rows, const char *expected)
+static void assert_gemms(enum bb_kernels_kind kind, enum bb_kernels_pass pass, int64_t rows, const char *expected)
 {
     static struct bb_kernel_list list;
     struct bb_kernel_groups groups = {.rows = rows};
@@ -76,9 +76,9 @@ static void weights_are_read_as_they_lie(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        assert_products(rows[i].kind, BB_KERNELS_FORWARD, 32, rows[i].forward);
-        assert_products(rows[i].kind, BB_KERNELS_DATA, 32, rows[i].data);
-        assert_products(rows[i].kind, BB_KERNELS_WEIGHTS, 32, rows[i].weights);
+        assert_gemms(rows[i].kind, BB_KERNELS_FORWARD, 32, rows[i].forward);
+        assert_gemms(rows[i].kind, BB_KERNELS_DATA, 32, rows[i].data);
+        assert_gemms(rows[i].kind, BB_KERNELS_WEIGHTS, 32, rows[i].weights);
     }
 }
 
@@ -86,9 +86,9 @@ static void weights_are_read_as_they_lie(void **state)
 static void experts_without_even_rows(void **state)
 {
     (void)state;
-    assert_products(BB_KERNELS_EXPERTS, BB_KERNELS_FORWARD, 33, "up 33x112x96x1, down 33x96x56x1");
-    assert_products(BB_KERNELS_EXPERTS, BB_KERNELS_FORWARD, 1, "up 1x112x96x1, down 1x96x56x1");
-    assert_products(BB_KERNELS_EXPERTS, BB_KERNELS_DATA, 0, "");
+    assert_gemms(BB_KERNELS_EXPERTS, BB_KERNELS_FORWARD, 33, "up 33x112x96x1, down 33x96x56x1");
+    assert_gemms(BB_KERNELS_EXPERTS, BB_KERNELS_FORWARD, 1, "up 1x112x96x1, down 1x96x56x1");
+    assert_gemms(BB_KERNELS_EXPERTS, BB_KERNELS_DATA, 0, "");
 }
 
 /* Scores = Q K^T, context = scores V, per sample and head: no weights, and both sides have a gradient. K, n x k as it lies,
@@ -96,10 +96,10 @@ static void experts_without_even_rows(void **state)
 static void attention_has_data_on_both_sides(void **state)
 {
     (void)state;
-    assert_products(BB_KERNELS_CORE, BB_KERNELS_FORWARD, 0, "scores 20x60x16x10 B', context 20x8x60x10");
-    assert_products(BB_KERNELS_CORE_BLOCK, BB_KERNELS_FORWARD, 0, "scores 20x30x16x10 B', context 20x8x30x10");
-    assert_products(BB_KERNELS_CORE, BB_KERNELS_WEIGHTS, 0, "");
-    assert_products(BB_KERNELS_CORE, BB_KERNELS_DATA, 0,
+    assert_gemms(BB_KERNELS_CORE, BB_KERNELS_FORWARD, 0, "scores 20x60x16x10 B', context 20x8x60x10");
+    assert_gemms(BB_KERNELS_CORE_BLOCK, BB_KERNELS_FORWARD, 0, "scores 20x30x16x10 B', context 20x8x30x10");
+    assert_gemms(BB_KERNELS_CORE, BB_KERNELS_WEIGHTS, 0, "");
+    assert_gemms(BB_KERNELS_CORE, BB_KERNELS_DATA, 0,
                     "context 20x60x8x10 B', context 60x8x20x10 A', scores 20x16x60x10, scores 16x60x20x10 A'");
 }
 

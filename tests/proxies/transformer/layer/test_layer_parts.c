@@ -123,7 +123,7 @@ static void products_of_attention_are_fused(void **state)
     assert_true(listed(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].share == 0.75);
     s.unfused = true;
     assert_int_equal(listed(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].fusion, BB_KERNEL_APART);
-    assert_int_equal(listed(&s, BB_KERNELS_ACCUMULATE, BB_KERNELS_WEIGHTS)->items[0].fusion, BB_KERNEL_IN_PRODUCT);
+    assert_int_equal(listed(&s, BB_KERNELS_ACCUMULATE, BB_KERNELS_WEIGHTS)->items[0].fusion, BB_KERNEL_IN_GEMM);
 }
 
 static void eight_bits_are_of_weights_in_layers(void **state)

@@ -42,11 +42,11 @@ static double memory_taken(const struct bb_cluster *c, double bytes, double us)
 }
 
 /* Of the rate that it has alone. */
-static double overlap_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *product, int held, double taken)
+static double overlap_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *gemm, int held, double taken)
 {
     bool by_memory, any;
-    const double alone_ns = (double)bb_cluster_kernel_on_sms_ns(c, product, c->sm_count, &by_memory);
-    const double held_ns = (double)bb_cluster_kernel_on_sms_ns(c, product, c->sm_count - held, &any);
+    const double alone_ns = (double)bb_cluster_kernel_on_sms_ns(c, gemm, c->sm_count, &by_memory);
+    const double held_ns = (double)bb_cluster_kernel_on_sms_ns(c, gemm, c->sm_count - held, &any);
 
     return alone_ns / (fmax(alone_ns, held_ns) + (by_memory ? alone_ns * taken / (1 - taken) : 0));
 }

@@ -69,17 +69,17 @@ struct growth {
 static int add_conv(struct growth *g, const char *name, int out, int kernel, int stride)
 {
     struct bb_network_unit *unit = open_unit(g->net, name);
-    struct bb_gemm_shape product;
+    struct bb_gemm_shape gemm;
     int rc;
 
     if (!unit)
         return -BB_EFAIL;
     unit->conv = bb_conv_flat(1, g->channels, out, g->edge, kernel, stride, BB_FLOAT);
-    if (!bb_conv_gemm(&unit->conv, BB_CONV_FORWARD, &product))
+    if (!bb_conv_gemm(&unit->conv, BB_CONV_FORWARD, &gemm))
         return bb_err(BB_EUSAGE, "%s: the convolution '%s' does not fit its image of %d x %d", g->where, name, g->edge,
                       g->edge);
-    unit->sample_flops = bb_gemm_flops(&product);
-    g->outputs += (double)product.m * (double)product.n;
+    unit->sample_flops = bb_gemm_flops(&gemm);
+    g->outputs += (double)gemm.m * (double)gemm.n;
     TRY(add_tensor(g->net, unit, "weight", (size_t)kernel * (size_t)kernel * (size_t)g->channels * (size_t)out));
     TRY(add_tensor(g->net, unit, "norm.weight", (size_t)out));
     TRY(add_tensor(g->net, unit, "norm.bias", (size_t)out));

@@ -165,7 +165,7 @@ static void describe(struct matmul *mm, cudaStream_t stream)
     mm->device = emu_stream_device(stream);
     mm->item.gemm = (struct bb_gemm_shape){
         .m = (int64_t)p->m, .n = (int64_t)p->n, .k = (int64_t)p->k, .batch = p->batch, .dtype = dtype_of(p->a.type)};
-    mm->effort = (struct emu_effort){.alone_ns = (double)matmul_ns(mm), .product = &mm->item};
+    mm->effort = (struct emu_effort){.alone_ns = (double)matmul_ns(mm), .gemm = &mm->item};
 }
 
 static double scalar_at(const void *at, cudaDataType type)

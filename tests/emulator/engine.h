@@ -78,7 +78,7 @@ struct emu_meeting {
 
 struct emu_effort {
     double alone_ns;                           /* of a kernel; of what an exchange copies      */
-    const struct bb_kernel_list_item *product; /* a kernel that takes multiprocessors; NULL: none               */
+    const struct bb_kernel_list_item *gemm; /* a kernel that takes multiprocessors; NULL: none               */
     bool by_memory;                            /* a kernel that takes memory                                    */
     bool waits;                                /* for the host to let it end                                    */
     int sms;                                   /* that NCCL holds, 0: a kernel                                  */

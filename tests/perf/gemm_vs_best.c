@@ -22,7 +22,7 @@ static const enum bb_dtype_id types[] = {BB_FLOAT, BB_HALF, BB_BFLOAT16};
 enum { TYPES = sizeof types / sizeof *types };
 
 struct totals {
-    int products, below;
+    int gemms, below;
     double worst, log_sum;
 };
 
@@ -61,7 +61,7 @@ static int compare(struct bb_compute_context *ctx, const struct bb_gemm_case *g,
     printf("%20s %8s %7lld %6lld %6lld %5lld %9.2f %9.2f %9.2f %7.3f%s\n", g->name, bb_dtypes[g->shape.dtype].name,
            (long long)g->shape.m, (long long)g->shape.n, (long long)g->shape.k, (long long)g->shape.batch, first, ours,
            best, ratio, ratio < AIM ? "  below" : "");
-    t->products++;
+    t->gemms++;
     t->below += ratio < AIM;
     t->worst = fmin(t->worst, ratio);
     t->log_sum += log(ratio);
@@ -113,8 +113,8 @@ int main(int argc, char **argv)
     TRY(bb_world_alone(&world, 300));
     TRY(bb_compute_context_init(&ctx, &world, &device, arena_bytes(quick), ITERATIONS, REPEATS, WARMUP));
     TRY(compare_all(&ctx, quick, &totals));
-    printf("# %d products, %d below %.0f %% of the best; worst %.3f, geometric mean %.3f\n", totals.products,
-           totals.below, 100 * AIM, totals.worst, exp(totals.log_sum / totals.products));
+    printf("# %d products, %d below %.0f %% of the best; worst %.3f, geometric mean %.3f\n", totals.gemms,
+           totals.below, 100 * AIM, totals.worst, exp(totals.log_sum / totals.gemms));
     rc = totals.below ? -BB_EBELOW : 0;
 out:
     bb_compute_context_release(&ctx);

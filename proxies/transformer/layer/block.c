@@ -339,7 +339,7 @@ void bb_block_row(struct bb_block *b, const char *what, const char *sum, const s
 static void whole_backward(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
                            int src, int out, bool with_weights, bool normed)
 {
-    bb_kernel_groups_add_backward(c, column->product, with_weights);
+    bb_kernel_groups_add_backward(c, column->gemm, with_weights);
     if (normed)
         bb_kernel_groups_add(c, BB_KERNELS_NORM, BB_KERNELS_DATA);
     bb_block_compute(b, column->data, c, src, out);
@@ -361,12 +361,12 @@ void bb_block_column_backward(struct bb_block *b, const struct bb_column_paralle
         gathered = start_gather(b, column->gather, bb_block_buffer(b, column->input), BB_BLOCK_BUFFER_FULL);
         input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
     }
-    bb_kernel_groups_add(&c, column->product, BB_KERNELS_DATA);
+    bb_kernel_groups_add(&c, column->gemm, BB_KERNELS_DATA);
     bb_block_compute(b, column->data, &c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL));
     bb_script_wait(b->script, gathered);
     sum = bb_block_sum(b, column->sum, out);
     if (with_weights)
-        bb_block_kernels(b, column->weights, column->product, BB_KERNELS_WEIGHTS, input, BB_NONE);
+        bb_block_kernels(b, column->weights, column->gemm, BB_KERNELS_WEIGHTS, input, BB_NONE);
     bb_script_wait(b->script, sum);
     if (normed)
         bb_block_kernels(b, "norm", BB_KERNELS_NORM, BB_KERNELS_DATA, out, out);
@@ -385,6 +385,6 @@ void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel
         bb_script_wait(b->script, gathered);
         c.n = 0;
     }
-    bb_kernel_groups_add(&c, column->product, BB_KERNELS_WEIGHTS);
+    bb_kernel_groups_add(&c, column->gemm, BB_KERNELS_WEIGHTS);
     bb_block_compute(b, column->weights, &c, input, BB_NONE);
 }

@@ -127,7 +127,7 @@ void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind
 
 /* One product behind a norm (column: its width is divided by tp) and what it is called. */
 struct bb_column_parallel {
-    enum bb_kernels_kind product;
+    enum bb_kernels_kind gemm;
     const char *gather, *sum;   /* its input forward; its input's gradient backward */
     const char *data, *weights; /* compute operations of its backward pass */
     enum bb_block_buffer input; /* what it reads, kept for its weights; 0: STATE */

@@ -6,13 +6,13 @@
  */
 #include "proxies/transformer/layer/block.h"
 
-static const struct bb_column_parallel queries = {.product = BB_KERNELS_CROSS_QUERY,
+static const struct bb_column_parallel queries = {.gemm = BB_KERNELS_CROSS_QUERY,
                                                   .gather = "cross attention input",
                                                   .sum = "cross attention gradients",
                                                   .data = "cross attention gradients",
                                                   .weights = "cross attention weights"};
 
-static const struct bb_column_parallel keys = {.product = BB_KERNELS_CROSS_KEYS,
+static const struct bb_column_parallel keys = {.gemm = BB_KERNELS_CROSS_KEYS,
                                                .gather = "encoder output",
                                                .sum = "encoder output gradients",
                                                .data = "encoder output gradients",

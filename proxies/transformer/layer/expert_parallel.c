@@ -10,7 +10,7 @@
  */
 #include "proxies/transformer/layer/block.h"
 
-static const struct bb_column_parallel shared_up = {.product = BB_KERNELS_SHARED_UP,
+static const struct bb_column_parallel shared_up = {.gemm = BB_KERNELS_SHARED_UP,
                                                     .gather = "shared expert input",
                                                     .sum = "shared expert gradient",
                                                     .data = "shared expert gradient",

@@ -19,7 +19,7 @@ struct half {
     const char *what, *sum, *gradient; /* compute; sum over tp forward; gather of the gradient backward */
 };
 
-static const struct half attention = {.column = {.product = BB_KERNELS_QKV,
+static const struct half attention = {.column = {.gemm = BB_KERNELS_QKV,
                                                  .gather = "attention input",
                                                  .sum = "attention gradients",
                                                  .data = "attention gradients",
@@ -30,7 +30,7 @@ static const struct half attention = {.column = {.product = BB_KERNELS_QKV,
                                       .sum = "attention",
                                       .gradient = "attention output gradients"};
 
-static const struct half perceptron = {.column = {.product = BB_KERNELS_UP,
+static const struct half perceptron = {.column = {.gemm = BB_KERNELS_UP,
                                                   .gather = "perceptron input",
                                                   .sum = "perceptron gradients",
                                                   .data = "perceptron gradients",
@@ -45,7 +45,7 @@ static void half_forward(struct bb_block *b, const struct half *half, int in, in
     struct bb_kernel_groups c = {0};
     int src = bb_block_column_input(b, &half->column, &c, in);
 
-    bb_kernel_groups_add(&c, half->column.product, BB_KERNELS_FORWARD);
+    bb_kernel_groups_add(&c, half->column.gemm, BB_KERNELS_FORWARD);
     if (half->attention && bb_has_lane(b->lanes.cp)) {
         bb_context_forward(b, &c, src);
         c.n = 0;
@@ -225,7 +225,7 @@ void bb_block_embedding_backward(struct bb_block *b, int in)
                         BB_BLOCK_BUFFER_GRADIENT_FULL);
 }
 
-static const struct bb_column_parallel head = {.product = BB_KERNELS_HEAD,
+static const struct bb_column_parallel head = {.gemm = BB_KERNELS_HEAD,
                                                .gather = "head input",
                                                .sum = "head gradients",
                                                .data = "head gradients",

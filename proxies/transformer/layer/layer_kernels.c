@@ -3,7 +3,7 @@
 
 #define MAX_GEMMS 8 /* of one kind */
 
-struct product {
+struct gemm {
     const char *name;
     struct bb_gemm_shape shape;
     bool of_data; /* both sides are data: no weights */
@@ -25,10 +25,10 @@ void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_k
 /* ---- products ---- */
 
 /* rows x in -> rows x out, by `experts` matrices. */
-static struct product linear_gemm(const struct bb_layer_sizes *s, const char *name, int64_t rows, int64_t in,
+static struct gemm linear_gemm(const struct bb_layer_sizes *s, const char *name, int64_t rows, int64_t in,
                                      int64_t out, int64_t experts)
 {
-    return (struct product){name, {rows, out, in, experts, false, false, s->dtype}, false};
+    return (struct gemm){name, {rows, out, in, experts, false, false, s->dtype}, false};
 }
 
 /* Queries, keys and values; of a scan queries and keys of its groups, values of its heads. */
@@ -39,7 +39,7 @@ static int64_t qkv_width(const struct bb_layer_sizes *s)
     return s->heads * s->key_dim + s->kv_heads * (s->key_dim + s->value_dim);
 }
 
-static int qkv_gemms(const struct bb_layer_sizes *s, struct product *p)
+static int qkv_gemms(const struct bb_layer_sizes *s, struct gemm *p)
 {
     int64_t gate = s->out_gate ? s->heads * s->value_dim : 0, steps = s->chunk ? (s->delta ? 2 : 1) * s->heads : 0, up;
     int n = 0;
@@ -63,7 +63,7 @@ static int qkv_gemms(const struct bb_layer_sizes *s, struct product *p)
 }
 
 /* Chunk by chunk (bb_arch_core_flops): products of data, as all of attention's. */
-static int scan_gemms(const struct bb_layer_sizes *s, struct product *p)
+static int scan_gemms(const struct bb_layer_sizes *s, struct gemm *p)
 {
     int64_t c = s->queries < s->chunk ? s->queries : s->chunk, chunks = s->batch * ((s->queries + c - 1) / c);
     int64_t of_heads = chunks * s->heads, of_keys = s->delta ? of_heads : chunks * s->kv_heads;
@@ -71,36 +71,36 @@ static int scan_gemms(const struct bb_layer_sizes *s, struct product *p)
     int at = 0;
 
     if (s->delta) {
-        p[at++] = (struct product){"key scores", {c, c, n, of_heads, false, true, s->dtype}, true};
-        p[at++] = (struct product){"corrections", {c, n + v, c, of_heads, false, false, s->dtype}, true};
-        p[at++] = (struct product){"known values", {c, v, n, of_heads, false, false, s->dtype}, true};
+        p[at++] = (struct gemm){"key scores", {c, c, n, of_heads, false, true, s->dtype}, true};
+        p[at++] = (struct gemm){"corrections", {c, n + v, c, of_heads, false, false, s->dtype}, true};
+        p[at++] = (struct gemm){"known values", {c, v, n, of_heads, false, false, s->dtype}, true};
     }
-    p[at++] = (struct product){"scores", {c, c, n, of_keys, false, true, s->dtype}, true};
-    p[at++] = (struct product){"context", {c, v, c, of_heads, false, false, s->dtype}, true};
-    p[at++] = (struct product){"into the state", {n, v, c, of_heads, true, false, s->dtype}, true};
-    p[at++] = (struct product){"out of the state", {c, v, n, of_heads, false, false, s->dtype}, true};
+    p[at++] = (struct gemm){"scores", {c, c, n, of_keys, false, true, s->dtype}, true};
+    p[at++] = (struct gemm){"context", {c, v, c, of_heads, false, false, s->dtype}, true};
+    p[at++] = (struct gemm){"into the state", {n, v, c, of_heads, true, false, s->dtype}, true};
+    p[at++] = (struct gemm){"out of the state", {c, v, n, of_heads, false, false, s->dtype}, true};
     return at;
 }
 
-static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, struct product *p)
+static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, struct gemm *p)
 {
     int64_t pairs = s->batch * s->core_heads;
 
     if (s->chunk)
         return scan_gemms(s, p);
 
-    p[0] = (struct product){"scores", {s->queries, keys, s->key_dim, pairs, false, true, s->dtype}, true};
-    p[1] = (struct product){"context", {s->queries, s->value_dim, keys, pairs, false, false, s->dtype}, true};
+    p[0] = (struct gemm){"scores", {s->queries, keys, s->key_dim, pairs, false, true, s->dtype}, true};
+    p[1] = (struct gemm){"context", {s->queries, s->value_dim, keys, pairs, false, false, s->dtype}, true};
     if (s->index_heads == 0)
         return 2;
     pairs = s->batch * s->index_heads;
-    p[2] = (struct product){"index", {s->queries, s->sequence, s->index_dim, pairs, false, true, s->dtype}, true};
+    p[2] = (struct gemm){"index", {s->queries, s->sequence, s->index_dim, pairs, false, true, s->dtype}, true};
     return 3;
 }
 
 /* Up and down of a perceptron; of experts that share the rows evenly a product each, else one for all their rows. */
 static int mlp_gemms(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, int64_t experts,
-                               struct product *up, struct product *down)
+                               struct gemm *up, struct gemm *down)
 {
     if (rows % experts)
         experts = 1;
@@ -109,9 +109,9 @@ static int mlp_gemms(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, 
     return rows > 0;
 }
 
-static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows, struct product *p)
+static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows, struct gemm *p)
 {
-    struct product other;
+    struct gemm other;
 
     switch (kind) {
     case BB_KERNELS_QKV:
@@ -153,7 +153,7 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
 }
 
 /* The products that the pass does for one product of the forward pass: none, one or two. */
-static int shapes_of_pass(const struct product *forward, enum bb_kernels_pass pass, struct bb_gemm_shape out[2])
+static int shapes_of_pass(const struct gemm *forward, enum bb_kernels_pass pass, struct bb_gemm_shape out[2])
 {
     struct bb_gemm_shape dgrad, wgrad;
 
@@ -170,7 +170,7 @@ static int shapes_of_pass(const struct product *forward, enum bb_kernels_pass pa
 
 double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c)
 {
-    struct product p[MAX_GEMMS];
+    struct gemm p[MAX_GEMMS];
     struct bb_gemm_shape shapes[2];
     double flops = 0;
 
@@ -188,7 +188,7 @@ double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_ke
 
 /* Operands in 8 bits, as they stand and transposed, for the product and its gradients: what makes the input casts it,
  * so that one is transposed alone; gradients are read in 16 bits and written twice. */
-static void add_cast(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const struct product *p,
+static void add_cast(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const struct gemm *p,
                      enum bb_kernels_pass pass)
 {
     const struct bb_gemm_shape *g = &p->shape;
@@ -404,7 +404,7 @@ static double masked_share(const struct bb_layer_sizes *s, int64_t keys)
     return !s->causal ? 1 : keys < s->sequence ? 1 - 0.5 * (double)keys / (double)s->sequence : 0.5;
 }
 
-static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *group, const struct product *p,
+static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *group, const struct gemm *p,
                         const struct bb_gemm_shape *shape, struct bb_kernel_list *w)
 {
     bool cross = group->kind == BB_KERNELS_CROSS_CORE; /* no mask: all that was encoded is there */
@@ -425,19 +425,19 @@ static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *gr
 static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels *group, int64_t rows,
                         struct bb_kernel_list *w)
 {
-    struct product p[MAX_GEMMS];
+    struct gemm p[MAX_GEMMS];
     struct bb_gemm_shape shapes[2];
     int n = forward_gemms(s, group->kind, rows, p);
     bool forward = group->pass == BB_KERNELS_FORWARD;
 
     for (int j = 0; j < n; j++) {
-        const struct product *product = &p[forward ? j : n - 1 - j];
-        int parts = shapes_of_pass(product, group->pass, shapes);
+        const struct gemm *gemm = &p[forward ? j : n - 1 - j];
+        int parts = shapes_of_pass(gemm, group->pass, shapes);
 
         for (int k = 0; k < parts; k++)
-            add_gemm(s, group, product, &shapes[k], w);
+            add_gemm(s, group, gemm, &shapes[k], w);
         if (parts > 0 && bb_kernel_list_last(w)->float8)
-            add_cast(s, w, product, group->pass);
+            add_cast(s, w, gemm, group->pass);
     }
     if (forward)
         forward_memory_kernels(s, group->kind, rows, w);

@@ -43,13 +43,13 @@ static void transformer_layers_have_their_flops(void **state)
 static void convolutions_and_dense_layers_have_theirs(void **state)
 {
     const struct bb_conv v = {2, 3, 1, 8, 8, 16, 1, 3, 3, 1, 1, BB_FLOAT}; /* 2 * 64 positions, 27 per sum */
-    const double product = 2.0 * 128 * 16 * 27;
+    const double gemm = 2.0 * 128 * 16 * 27;
     static struct bb_kernel_list up, first, down, dense, back;
 
     (void)state;
-    assert_true(bb_kernel_list_conv(&up, &v, false, true) && bb_kernel_list_flops(&up) == product);
-    assert_true(bb_kernel_list_conv(&first, &v, true, false) && bb_kernel_list_flops(&first) == product);
-    assert_true(bb_kernel_list_conv(&down, &v, true, true) && bb_kernel_list_flops(&down) == 2 * product);
+    assert_true(bb_kernel_list_conv(&up, &v, false, true) && bb_kernel_list_flops(&up) == gemm);
+    assert_true(bb_kernel_list_conv(&first, &v, true, false) && bb_kernel_list_flops(&first) == gemm);
+    assert_true(bb_kernel_list_conv(&down, &v, true, true) && bb_kernel_list_flops(&down) == 2 * gemm);
     assert_true(bb_kernel_list_dense(&dense, 8, 32, 4, BB_ACT_RELU, BB_HALF, false) &&
                 bb_kernel_list_flops(&dense) == 2 * 8 * 32 * 4);
     assert_true(bb_kernel_list_dense(&back, 8, 32, 4, BB_ACT_RELU, BB_HALF, true) &&

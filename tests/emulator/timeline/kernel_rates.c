@@ -24,8 +24,8 @@ static double rate_of(const struct emu_timeline *t, const struct tl_lane *lane)
     if (alone_ns <= 0 || (held == 0 && taken == 0))
         return 1;
     if (step->has_gemm) {
-        alone_ns = (double)bb_cluster_kernel_on_sms_ns(c, &step->product, c->sm_count, &by_memory);
-        more_ns = (double)bb_cluster_kernel_on_sms_ns(c, &step->product, c->sm_count - held, &any) - alone_ns;
+        alone_ns = (double)bb_cluster_kernel_on_sms_ns(c, &step->gemm, c->sm_count, &by_memory);
+        more_ns = (double)bb_cluster_kernel_on_sms_ns(c, &step->gemm, c->sm_count - held, &any) - alone_ns;
     }
     more_ns += by_memory ? alone_ns * taken / (1 - taken) : 0;
     return alone_ns / (alone_ns + fmax(0, more_ns));

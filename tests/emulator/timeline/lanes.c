@@ -262,9 +262,9 @@ static void set_effort(struct emu_timeline *t, struct tl_step *step, const struc
     step->latency_ns = e->latency_ns;
     step->transfer_ns = e->transfer_ns;
     step->sms = e->sms;
-    step->has_gemm = e->product != NULL;
-    if (e->product != NULL)
-        step->product = *e->product;
+    step->has_gemm = e->gemm != NULL;
+    if (e->gemm != NULL)
+        step->gemm = *e->gemm;
     for (int i = 0; e->transfer_ns > 0 && i < EMU_PARTS; i++) {
         const double rate = e->bytes[i] / e->transfer_ns;
 

@@ -86,7 +86,7 @@ struct tl_step {
     int sms, members, cells;
     uint64_t comm, turn;
     int64_t extra_ns, end_ns;
-    struct bb_kernel_list_item product;
+    struct bb_kernel_list_item gemm;
 };
 
 struct tl_moment {

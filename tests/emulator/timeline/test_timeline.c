@@ -182,7 +182,7 @@ static void members_meet(void **state)
 static void who_waits_for_a_member_holds_multiprocessors(void **state)
 {
     struct job *job = *state;
-    const struct bb_kernel_list_item product = {.gemm = {.m = 10, .n = 10, .k = 5, .batch = 1, .dtype = BB_FLOAT}};
+    const struct bb_kernel_list_item gemm = {.gemm = {.m = 10, .n = 10, .k = 5, .batch = 1, .dtype = BB_FLOAT}};
     const struct emu_meeting meeting = {.comm = 7, .members = 2, .is_over = is_over};
     struct emu_effort nccl = over_the_nic(200);
     struct emu_gpu_parts parts = {{0}, {0}};
@@ -193,7 +193,7 @@ static void who_waits_for_a_member_holds_multiprocessors(void **state)
     nccl.meeting = &meeting;
     emu_timeline_lock(job->t);
     lane = emu_timeline_add_lane(job->t, job->host[0], 0, &parts); /* a stream more on a GPU that is there */
-    beside = emu_timeline_add(job->t, lane, 0, &(struct emu_effort){.alone_ns = 1000, .product = &product}, 0, true);
+    beside = emu_timeline_add(job->t, lane, 0, &(struct emu_effort){.alone_ns = 1000, .gemm = &gemm}, 0, true);
     emu_timeline_unlock(job->t);
     one = put(job, 0, 0, &nccl, 0);
     late = put(job, 2, 400, &nccl, 0);

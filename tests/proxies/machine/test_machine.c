@@ -347,7 +347,7 @@ static const struct bb_cluster even = {
     .models_training = true,
     .achieved = {.gemm = 0.5, .gemm_float8 = 0.5, .attention_forward = 0.5, .attention_backward = 0.25, .memory = 0.5}};
 
-static struct bb_kernel_list_item product(int64_t m, int64_t n, int64_t k, int64_t batch)
+static struct bb_kernel_list_item gemm(int64_t m, int64_t n, int64_t k, int64_t batch)
 {
     return (struct bb_kernel_list_item){.name = "", .gemm = {m, n, k, batch, false, false, BB_BFLOAT16}};
 }
@@ -359,24 +359,24 @@ static double tile_ns(int waves, int rows, int columns, int k, double rate)
 
 static void products_come_in_waves_of_tiles(void **state)
 {
-    struct bb_kernel_list_item item = product(2560, 2560, 1000, 1);
+    struct bb_kernel_list_item item = gemm(2560, 2560, 1000, 1);
 
     (void)state;
     near((double)bb_cluster_kernel_ns(&even, &item), tile_ns(2, 256, 128, 1000, 1), 1e-5); /* 10 x 20: two full waves */
     item.gemm.m = 2561; /* 11 x 20 tiles would be three; 21 x 20 of 128 x 128 are five */
     near((double)bb_cluster_kernel_ns(&even, &item), tile_ns(5, 128, 128, 1000, 0.92), 1e-5);
-    item = product(64, 64, 1000, 1); /* one tile, on one multiprocessor */
+    item = gemm(64, 64, 1000, 1); /* one tile, on one multiprocessor */
     near((double)bb_cluster_kernel_ns(&even, &item), tile_ns(1, 64, 64, 1000, 0.6), 1e-5);
-    item = product(2560, 2560, 1000, 1);
+    item = gemm(2560, 2560, 1000, 1);
     item.float8 = true;
     near((double)bb_cluster_kernel_ns(&even, &item), tile_ns(2, 256, 128, 1000, 2), 1e-5);
-    item = product(64, 1000000, 1, 1); /* 2 bytes for each element of both operands and the result: memory */
+    item = gemm(64, 1000000, 1, 1); /* 2 bytes for each element of both operands and the result: memory */
     near((double)bb_cluster_kernel_ns(&even, &item), 2 * (64 + 1e6 + 64e6) / 1000, 1e-5);
 }
 
 static void attention_is_masked_and_made_again(void **state)
 {
-    struct bb_kernel_list_item item = product(12800, 12800, 64, 1);
+    struct bb_kernel_list_item item = gemm(12800, 12800, 64, 1);
     struct bb_cluster proxy = even;
 
     (void)state;
@@ -407,7 +407,7 @@ static void passes_move_their_bytes(void **state)
     near((double)bb_cluster_kernel_ns(&proxy, &item), 4e6 / 1000, 1e-6);
     nominal.has_achieved = false;
     near((double)bb_cluster_kernel_ns(&nominal, &item), 4e6 / 2000, 1e-6);
-    item = product(2561, 2560, 1000, 1);
+    item = gemm(2561, 2560, 1000, 1);
     near((double)bb_cluster_kernel_ns(&nominal, &item), 2 * 2561.0 * 2560 * 1000 / 20000, 1e-6);
 }
 

@@ -270,20 +270,20 @@ static struct bb_cluster achieving(void)
  * 200 tiles of half the size at 0.92 of the rate. */
 static void a_product_beside_nccl_is_slower(void **state)
 {
-    const struct bb_kernel_list_item product = {
+    const struct bb_kernel_list_item gemm = {
         .gemm = {.m = 2560, .n = 1280, .k = 100000, .batch = 1, .dtype = BB_HALF}};
     const struct bb_cluster c = achieving();
     const double alone = 2.0 * 2560 * 1280 * 100000 / 10e6, slower = 3 * 0.5 / 0.92, reduce = 10000;
     struct bb_step step;
 
     (void)state;
-    make_beside(&step, &product, 0);
+    make_beside(&step, &gemm, 0);
     predict(&step, &c);
     step_is(0, alone);
-    make_beside(&step, &product, reduce);
+    make_beside(&step, &gemm, reduce);
     predict(&step, &c);
     step_is(0, alone + reduce - reduce / slower);
-    make_beside(&step, &product, 10 * alone);
+    make_beside(&step, &gemm, 10 * alone);
     predict(&step, &c);
     assert_true(fabs((double)p.classes[0].all.compute_ns / 1e3 - alone * slower) < 1e-3);
     assert_int_equal(bb_bottleneck_of(&p.bottleneck, BB_PHASE_FORWARD), BB_LIMIT_LINK);
@@ -292,7 +292,7 @@ static void a_product_beside_nccl_is_slower(void **state)
 /* In training, beside another thread, it does without NCCL's multiprocessors also where nothing communicates. */
 static void a_product_leaves_room_for_its_neighbour(void **state)
 {
-    const struct bb_kernel_list_item product = {
+    const struct bb_kernel_list_item gemm = {
         .gemm = {.m = 2560, .n = 1280, .k = 100000, .batch = 1, .dtype = BB_HALF}};
     const double alone = 2.0 * 2560 * 1280 * 100000 / 10e6;
     struct bb_cluster c = achieving();
@@ -301,7 +301,7 @@ static void a_product_leaves_room_for_its_neighbour(void **state)
     (void)state;
     for (int models_training = 0; models_training < 2; models_training++) {
         c.models_training = models_training;
-        make_beside(&step, &product, 0);
+        make_beside(&step, &gemm, 0);
         for (int r = 0; r < 2; r++)
             step.roles[r].program.ops[0].concurrent = true;
         predict(&step, &c);

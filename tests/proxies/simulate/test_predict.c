@@ -478,13 +478,13 @@ static void unsound_steps_have_no_time(void **state)
 /* Of training: a pass, what the product before does anyway, and a product of four experts; each takes the GPU 4 us. */
 static void list_kernels(struct bb_kernel_list *list)
 {
-    const struct bb_gemm_shape product = {.m = 1, .n = 1, .k = 1, .batch = 4, .dtype = BB_FLOAT};
+    const struct bb_gemm_shape gemm = {.m = 1, .n = 1, .k = 1, .batch = 4, .dtype = BB_FLOAT};
     const struct bb_memory_kernel memory_kernel = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = 1};
 
     bb_kernel_list_add_memory_kernel(list, "norm", &memory_kernel);
     bb_kernel_list_add_memory_kernel(list, "sum", &memory_kernel);
     bb_kernel_list_last(list)->fusion = BB_KERNEL_IN_GEMM;
-    bb_kernel_list_add_gemm(list, "experts", &product);
+    bb_kernel_list_add_gemm(list, "experts", &gemm);
     bb_kernel_list_last(list)->experts = 4;
 }
 

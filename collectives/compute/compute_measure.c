@@ -158,7 +158,7 @@ out:
 
 /* ---- matrix products ---- */
 
-struct product {
+struct gemm_call {
     struct bb_gemm gemm;
     void *a, *b, *c;
 };
@@ -171,7 +171,7 @@ size_t bb_gemm_case_bytes(const struct bb_gemm_shape *s)
 
 static int launch_gemm(void *arg, cudaStream_t stream)
 {
-    struct product *p = arg;
+    struct gemm_call *p = arg;
 
     return bb_gemm_run(&p->gemm, p->a, p->b, p->c, stream);
 }
@@ -187,7 +187,7 @@ static int fill_matrix(struct bb_compute_context *ctx, void *to, const struct bb
 
 int bb_measure_gemm(struct bb_compute_context *ctx, const struct bb_gemm_shape *s, struct bb_computed *c)
 {
-    struct product p = {.a = ctx->arena};
+    struct gemm_call p = {.a = ctx->arena};
     int rc;
 
     p.b = (char *)p.a + bb_round_up(bb_gemm_a_bytes(s), ALIGN);

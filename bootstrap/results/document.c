@@ -1,4 +1,4 @@
-/* document.c - see document.h. */
+/* document.c - incremental writer of the JSON results file. */
 #include "bootstrap/results/document.h"
 
 #include "bootstrap/base/clock.h"
@@ -9,16 +9,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const double SHARE = 20; /* a write that may wait takes a 20th of the time */
+static const double SHARE = 20; /* writes that may wait take at most 1/20 of the time */
 
-/* ---- text ---- */
+/* ---- JSON text ---- */
 
 struct indented {
     FILE *out;
     int depth;
 };
 
-/* Texts of JSON hold no line breaks, so each one begins a line. */
+/* Indent the continuation lines. JSON strings contain no raw line breaks, so each line break in the dump starts a
+ * new line. */
 static int put_indented(const char *text, size_t bytes, void *arg)
 {
     const struct indented *to = arg;
@@ -39,7 +40,7 @@ static int put_value(const json_t *value, int depth, FILE *out)
     return json_dump_callback(value, put_indented, &to, JSON_INDENT(1) | JSON_REAL_PRECISION(12) | JSON_ENCODE_ANY);
 }
 
-/* Keys of root are ours: nothing in them is to be escaped. */
+/* Keys of root are busbar's own and need no escaping. */
 static int put_key(const char *key, bool first, FILE *out)
 {
     return fprintf(out, "%s\n \"%s\": ", first ? "" : ",", key) < 0 ? -1 : 0;
@@ -84,7 +85,7 @@ static int put_tail(json_t *root, const json_t *rows, size_t n_head, bool any, c
     return bad || fputs("\n}\n", out) == EOF ? -1 : 0;
 }
 
-/* Keys up to "results"; all there are, where a schema has none. */
+/* Number of keys up to and including "results"; all keys if the schema has no rows. */
 static size_t count_head(json_t *root, const json_t *rows)
 {
     const char *key;
@@ -113,22 +114,23 @@ int bb_document_print(json_t *root, const char *status, FILE *out)
     return bad || put_tail(root, rows, n_head, n_rows > 0, status, out) || fflush(out) != 0;
 }
 
-/* ---- the seat ---- */
+/* ---- writer state ---- */
 
 enum { SEATED, AWAY, TAKEN };
 
-/* Before a call that may not return: until come_back nothing of the document is touched. */
+/* Call before I/O that may block forever; the document is not touched until come_back(). */
 static struct bb_document_seat *go_away(const struct bb_document *d, const char *temporary)
 {
     if (!d->seat)
         return NULL;
-    d->seat->temporary = temporary ? strdup(temporary) : NULL; /* without memory it stays, as it did */
+    d->seat->temporary = temporary ? strdup(temporary) : NULL; /* on failure a rescue cannot remove the temporary
+                                                                  file */
     d->seat->state = AWAY;
     return d->seat;
 }
 
-/* Where another thread has taken over, this one has nothing to do any more: the process ends. A pause() ends with any
- * handler of a signal. */
+/* End of the I/O. If another thread has taken the document over, this thread waits for the end of the process. The
+ * loop is needed because pause() returns after every signal handler. */
 static void come_back(struct bb_document_seat *seat)
 {
     if (!seat)
@@ -146,7 +148,7 @@ bool bb_document_take_over(struct bb_document_seat *seat)
     return atomic_compare_exchange_strong(&seat->state, &away, TAKEN);
 }
 
-/* ---- the file ---- */
+/* ---- file ---- */
 
 static int write_at(int fd, const char *text, size_t bytes, off_t at)
 {
@@ -182,7 +184,8 @@ static int copy_rows(const struct bb_document *d, int from, FILE *out)
     return 0;
 }
 
-/* All of it as a new file, but for rows that are unsaved; the others are taken from the old file, if there is one. */
+/* Write the whole document, except for unsaved rows, to the new file. Saved rows are copied from the old file, if
+ * any. */
 static int put_all(struct bb_document *d, const struct bb_outfile *old, const char *status)
 {
     const off_t bytes = d->rows_to - d->rows_from;
@@ -202,7 +205,7 @@ static int put_all(struct bb_document *d, const struct bb_outfile *old, const ch
     return error;
 }
 
-/* 0 or errno; then it has no name. */
+/* Rename the temporary file to its final name. Returns 0 or errno; on failure the file has no final name. */
 static int name_file(struct bb_document *d)
 {
     struct bb_document_seat *seat = go_away(d, d->file.temporary);
@@ -220,7 +223,7 @@ static void sync_folder(const struct bb_document *d)
     come_back(seat);
 }
 
-/* 0 or errno; then the old file stays. */
+/* Replace the file by a newly written one. Returns 0 or errno; on failure the old file remains in use. */
 static int make_file(struct bb_document *d, const char *path, const char *status)
 {
     struct bb_document made = *d;
@@ -249,7 +252,7 @@ static bool was_removed(const struct bb_document *d)
     return fstat(fileno(d->file.out), &open_one) == 0 && open_one.st_nlink == 0 && lstat(d->file.path, &named) != 0;
 }
 
-/* rows[bytes], a tail, and line breaks up to the end of the file, so that it is whole without being cut. */
+/* Text of rows[bytes] and the tail. */
 static char *text_of_end(const struct bb_document *d, const char *rows, size_t bytes, const char *status, size_t *size)
 {
     char *text = NULL;
@@ -267,7 +270,8 @@ static char *text_of_end(const struct bb_document *d, const char *rows, size_t b
     return NULL;
 }
 
-/* Over the old tail. 0 or errno. */
+/* Overwrite the old tail with rows[bytes] and a new tail. A shorter text is filled with line breaks up to the end of
+ * the file, so the document stays valid without truncation. Returns 0 or errno. */
 static int write_end(struct bb_document *d, const char *rows, size_t bytes, const char *status)
 {
     size_t n = 0, least = (size_t)(d->end - d->rows_to);
@@ -290,20 +294,21 @@ static int write_end(struct bb_document *d, const char *rows, size_t bytes, cons
     return 0;
 }
 
-/* 0 or errno. */
+/* Returns 0 or errno. */
 static int cut_file(const struct bb_document *d, off_t end)
 {
     return ftruncate(fileno(d->file.out), end) == 0 ? 0 : errno;
 }
 
-/* A disk that became full within a row: the file as it was, on blocks that it has. */
+/* After a failed row (disk full): write the old tail again, on blocks that the file already has. */
 static void restore_end(struct bb_document *d, const char *status)
 {
     if (write_end(d, NULL, 0, status) == 0)
-        (void)cut_file(d, d->end); /* said already */
+        (void)cut_file(d, d->end); /* the caller reports the write error */
 }
 
-/* 0 or errno. */
+/* Write unsaved rows and the tail; rewrite the whole file if its head changed or the file was removed. Returns 0 or
+ * errno. */
 static int save_rows(struct bb_document *d, const char *status)
 {
     int error = d->stale_head || was_removed(d) ? make_file(d, d->file.path, status) : 0;
@@ -323,12 +328,12 @@ static int save_rows(struct bb_document *d, const char *status)
 static int say_once(struct bb_document *d, int error)
 {
     if (error && !d->told)
-        bb_err(BB_EFAIL, "results: %s: %s", d->file.path, strerror(error));
+        bb_err(BB_EFAIL, "cannot write the results: %s: %s", d->file.path, strerror(error));
     d->told |= error != 0;
     return error ? -BB_EFAIL : 0;
 }
 
-/* ---- for users ---- */
+/* ---- public functions ---- */
 
 int bb_document_open(struct bb_document *d, const char *path, json_t *root, const char *status)
 {
@@ -337,7 +342,9 @@ int bb_document_open(struct bb_document *d, const char *path, json_t *root, cons
 
     *d = (struct bb_document){.seat = d->seat, .root = root, .rows = rows, .n_head = count_head(root, rows)};
     error = make_file(d, path, status);
-    return error ? bb_err(error == ENOMEM ? BB_EFAIL : BB_EUSAGE, "results: %s: %s", path, strerror(error)) : 0;
+    return error ? bb_err(error == ENOMEM ? BB_EFAIL : BB_EUSAGE, "cannot write the results: %s: %s", path,
+                          strerror(error))
+                 : 0;
 }
 
 int bb_document_add(struct bb_document *d, json_t *row)
@@ -360,14 +367,15 @@ int bb_document_add(struct bb_document *d, json_t *row)
     return longer ? 0 : bb_err(BB_EFAIL, "results: a row could not be made");
 }
 
-/* The writer may be in a write of the same rows: what is written here comes after it, and may be shorter. */
+/* The interrupted writer may be writing the same rows. This text starts at the same offset, and the writer may have
+ * written more bytes. */
 void bb_document_rescue(struct bb_document *d, const char *status)
 {
     struct bb_document_seat *seat = d->seat;
 
     d->seat = NULL;
     if (d->file.out && write_end(d, d->unsaved, d->unsaved_bytes, status) == 0)
-        (void)cut_file(d, d->text_end); /* where it fails, what is behind it stays */
+        (void)cut_file(d, d->text_end); /* on failure, trailing text of the writer remains */
     if (seat->temporary)
         unlink(seat->temporary);
 }
@@ -397,7 +405,8 @@ int bb_document_save(struct bb_document *d, const char *status)
     double start_s = bb_now_s();
     int rc;
 
-    if (d->told && !bb_document_due(d)) /* what failed is not tried with every row: each try writes all that is kept */
+    if (d->told && !bb_document_due(d)) /* after an error, retry at most at this rate: each retry writes all unsaved
+                                           rows */
         return -BB_EFAIL;
     rc = say_once(d, save_rows(d, status));
     d->saved_s = bb_now_s();
@@ -405,7 +414,7 @@ int bb_document_save(struct bb_document *d, const char *status)
     return rc;
 }
 
-/* 0 or errno. */
+/* Returns 0 or errno. */
 static int sync_file(const struct bb_document *d)
 {
     struct bb_document_seat *seat = go_away(d, NULL);
@@ -415,14 +424,14 @@ static int sync_file(const struct bb_document *d)
     return error;
 }
 
-/* Of a schema without one (NULL) nothing is to be corrected. */
+/* NULL: the schema has no status, so a failure cannot be recorded in it. */
 static bool is_ok(const char *status)
 {
     return status && strcmp(status, "ok") == 0;
 }
 
-/* On the disk, then with its status, so that none is "ok" of a run whose disk hangs; cut to its length, and the one of its
- * name. 0 or errno. */
+/* Flush the file to disk, then write the status, so that "ok" is never in the file of a run whose disk hangs.
+ * Finally truncate the file to its length and make sure that it is the file under its name. Returns 0 or errno. */
 static int finish_file(struct bb_document *d, const char *status)
 {
     const bool ok = is_ok(status);
@@ -447,7 +456,7 @@ int bb_document_close(struct bb_document *d, const char *status)
         return 0;
     rc = say_once(d, finish_file(d, status));
     if (rc && is_ok(status))
-        (void)save_rows(d, "failed"); /* as the exit status says, where the file still takes it */
+        (void)save_rows(d, "failed"); /* match the exit status, if the file can still be written */
     (void)bb_outfile_close(&d->file, "results", -BB_EFAIL);
     free(d->unsaved);
     *d = (struct bb_document){0};

@@ -1,4 +1,4 @@
-/* flat_table.c - see flat_table.h. */
+/* flat_table.c - flattens JSON rows into a table. */
 #include "bootstrap/results/flat_table.h"
 
 #include "bootstrap/base/csv.h"
@@ -12,7 +12,7 @@ static const char *const omitted_keys[] = {"options", "environment"};
 
 static void put_field(struct bb_flat_table *t, json_t *flat, const char *path, json_t *value);
 
-/* "time_us" and "p50" are "time_us.p50"; at the top there is nothing in front. */
+/* Path of a nested field: "time_us" and "p50" give "time_us.p50". path "" is the top level. */
 static void put_object(struct bb_flat_table *t, json_t *flat, const char *path, const json_t *object)
 {
     const char *key;
@@ -29,7 +29,7 @@ static void put_object(struct bb_flat_table *t, json_t *flat, const char *path, 
 static void put_cell(struct bb_flat_table *t, json_t *flat, const char *path, json_t *value)
 {
     if (json_object_get(flat, path))
-        return; /* the row's own */
+        return; /* a field of the row precedes an extra field of the same name */
     if (!json_object_get(t->columns, path) && json_object_set_new(t->columns, path, json_true()))
         t->failed = true;
     if (json_object_set(flat, path, value))
@@ -44,7 +44,7 @@ static bool is_interval(const char *path)
     return strcmp(key, "ci95") == 0 || strcmp(key, "ci95_us") == 0;
 }
 
-/* Two cells, also where there is none, so that the columns do not hang on the figures. */
+/* Two cells also for a null interval, so that the set of columns is independent of the values. */
 static void put_interval(struct bb_flat_table *t, json_t *flat, const char *path, const json_t *pair)
 {
     static const char *const ends[] = {"low", "high"};
@@ -121,7 +121,8 @@ void bb_flat_table_add(struct bb_flat_table *t, const json_t *row, const json_t 
         t->failed = true;
 }
 
-/* "skew" was null in one row and has fields in another: its fields are the columns. */
+/* Returns whether `name` is an object in another row ("skew" is null in one row and has fields in another); only the
+ * fields are columns then. */
 static bool is_object_elsewhere(const json_t *columns, const char *name)
 {
     const size_t length = strlen(name);

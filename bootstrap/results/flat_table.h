@@ -1,8 +1,7 @@
 /*
- * flat_table.h - results as a table: each row of the JSON with its scalar fields side by side, the union of them as
- * columns. A field below an object is called object.field; an interval is two columns, ci95.low and ci95.high; a list of
- * texts is one text with blanks between. Other lists, and what the command was given (options, environment), are left to
- * the JSON.
+ * flat_table.h - results as a flat table, one line per JSON row. The columns are the union of the scalar fields of all
+ * rows. A nested field is named object.field; an interval has two columns, ci95.low and ci95.high; a list of texts is
+ * one text, separated by blanks. Other lists, `options` and `environment` are only in the JSON.
  */
 #ifndef BB_BOOTSTRAP_RESULTS_FLAT_TABLE_H
 #define BB_BOOTSTRAP_RESULTS_FLAT_TABLE_H
@@ -13,18 +12,19 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Zeroed is empty. */
+/* Zero-initialised is empty. */
 struct bb_flat_table {
-    json_t *columns; /* names, as keys of an object, in the order in which they came */
-    json_t *rows;    /* objects                                                      */
-    bool failed;     /* no memory for a row                                          */
+    json_t *columns; /* object whose keys are the column names, in order of first appearance */
+    json_t *rows;    /* list of objects: column name -> value */
+    bool failed;     /* memory for a row or column was exhausted */
 };
 
-/* bb_flat_table_add - one more row. extra: more fields, after those of the row where they have the same name; NULL:
- * none. */
+/* bb_flat_table_add - append a row. extra: more fields, appended after those of the row; a field of the row takes
+ * precedence over an extra field of the same name. NULL: no extra fields. */
 void bb_flat_table_add(struct bb_flat_table *t, const json_t *row, const json_t *extra);
 
-/* bb_flat_table_write - as CSV (csv.h). -BB_EFAIL: no memory (said). */
+/* bb_flat_table_write - write the table as CSV (csv.h). Returns 0, or -BB_EFAIL after an error message if memory is
+ * exhausted. */
 int bb_flat_table_write(const struct bb_flat_table *t, FILE *out) BB_MUST_CHECK;
 
 void bb_flat_table_release(struct bb_flat_table *t);

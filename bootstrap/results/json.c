@@ -1,4 +1,4 @@
-/* json.c - numbers, statistics, options and environment as the results write them. */
+/* json.c - JSON of numbers, statistics, options and the environment. */
 #include "bootstrap/results/results.h"
 
 #include "bootstrap/base/environment.h"
@@ -84,7 +84,8 @@ static int put_document(FILE *out, const char *what, const json_t *root, int dec
     const size_t form = JSON_INDENT(1) | JSON_REAL_PRECISION((size_t)decimals);
     bool bad = json_dumpf(root, out, form) || fputc('\n', out) == EOF;
 
-    return bad && !ferror(out) ? bb_err(BB_EFAIL, "no memory for %s", what) : 0; /* the rest is told at its end */
+    /* bb_outfile_close reports write errors */
+    return bad && !ferror(out) ? bb_err(BB_EFAIL, "out of memory for %s", what) : 0;
 }
 
 int bb_json_save(const char *path, const char *what, json_t *root, int decimals)
@@ -92,7 +93,7 @@ int bb_json_save(const char *path, const char *what, json_t *root, int decimals)
     struct bb_outfile file;
     int rc;
 
-    TRY(root ? 0 : bb_err(BB_EFAIL, "no memory for %s", what));
+    TRY(root ? 0 : bb_err(BB_EFAIL, "out of memory for %s", what));
     if (strcmp(path, "-") == 0) {
         rc = put_document(stdout, what, root, decimals);
         goto out;

@@ -1,6 +1,6 @@
 /*
- * results.c - the results of a run: a head, rows, a status. A lock, since the main thread adds rows and the watchdog
- * saves what there is at an early end.
+ * results.c - head, rows and status of a run's results. A mutex protects them: the main thread adds rows, and the
+ * watchdog saves the results when the run ends early.
  */
 #include "bootstrap/results/results.h"
 
@@ -16,27 +16,32 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WRITE_MS = 100, LOOK_MS = 5 }; /* for a write to end before it is held to hang, in a run that ends early */
+enum {
+    WRITE_MS = 100,
+    LOOK_MS = 5
+}; /* at an early end: wait this long for a write in progress before treating it
+                                         as hung; polling interval */
 
 struct bb_results {
     pthread_mutex_t lock;
     struct bb_world *world;
     json_t *root;
-    json_t *rows; /* root's "results", borrowed; NULL without rows. Those of a file are in it alone */
+    json_t *rows; /* borrowed from root ("results"); NULL: schema without rows. With a file this list stays empty:
+                     rows are only in the file. */
     const char *status;
-    struct bb_document file; /* not open: it goes to a stream, at the end */
+    struct bb_document file; /* not open: the JSON goes to a stream at the end */
     struct bb_document_seat seat;
-    bool live; /* open, and not closed yet */
-    FILE *out; /* for "-", else NULL */
+    bool live; /* between open and close */
+    FILE *out; /* stream for "-"; NULL: not "-" */
     char *path;
-    bool foreign; /* another program's schema: no status */
-    char *csv;    /* file or "-"; NULL: no table is wanted */
+    bool foreign; /* foreign schema (nccl-tests) without a status */
+    char *csv;    /* CSV file or "-"; NULL: no CSV */
     FILE *csv_out;
-    bool streamed; /* the table is in its stream, which takes it once */
+    bool streamed; /* the CSV was written to its stream, which is possible only once */
     struct bb_flat_table table;
 };
 
-/* ---- writing; all with the lock held ---- */
+/* ---- writing; the caller holds the lock ---- */
 
 static bool is_file(const struct bb_results *res)
 {
@@ -48,7 +53,7 @@ static const char *shown_status(const struct bb_results *res)
     return res->foreign ? NULL : res->status;
 }
 
-/* At the end, to stdout, a pipe or a device: nothing that could be replaced. */
+/* Write the JSON to stdout, a pipe or a device at the end; a stream cannot be replaced like a file. */
 static int write_stream(struct bb_results *res)
 {
     struct bb_outfile file = {.out = res->out};
@@ -58,12 +63,14 @@ static int write_stream(struct bb_results *res)
         error = errno ? errno : EIO;
     if (file.out && !res->out)
         (void)bb_outfile_close(&file, "results", -BB_EFAIL);
-    return error ? bb_err(BB_EFAIL, "results: %s: %s", res->out ? "stdout" : res->path, strerror(error)) : 0;
+    return error
+               ? bb_err(BB_EFAIL, "cannot write the results: %s: %s", res->out ? "stdout" : res->path, strerror(error))
+               : 0;
 }
 
-/* ---- the table; with the lock held ---- */
+/* ---- CSV; the caller holds the lock ---- */
 
-/* What every row of the table tells, too: whether its times are those of hardware. */
+/* Fields appended to every CSV row that say whether its times were measured on real, unshared GPUs. */
 static json_t *reliability_fields(const json_t *root)
 {
     return json_pack("{s:O, s:O}", "emulated", json_object_get(root, "emulated"), "shared_gpu",
@@ -79,7 +86,7 @@ static void add_table_row(struct bb_results *res, const json_t *row)
     json_decref(doubts);
 }
 
-/* A schema without rows is a row itself. */
+/* A schema without rows yields one CSV row: its own scalar fields. */
 static int write_table(struct bb_results *res)
 {
     const char *what = "the table";
@@ -106,13 +113,14 @@ static int write_table(struct bb_results *res)
     return rc ? rc : bb_outfile_close(&file, what, bb_flat_table_write(&res->table, file.out));
 }
 
-/* Rows at once, whatever failed before; other fields when they cost little, else with what comes next. */
+/* Save a row immediately, unless a write has failed before. Save other fields if that is cheap; otherwise they are
+ * saved with the next row or at the end. */
 static void save_change(struct bb_results *res, bool row)
 {
     const bool at_once = row && !res->file.told;
 
     if (at_once || bb_document_due(&res->file))
-        (void)bb_document_save(&res->file, shown_status(res)); /* tried again, and told by bb_results_close */
+        (void)bb_document_save(&res->file, shown_status(res)); /* retried later; bb_results_close returns the error */
 }
 
 static const char *status_of(int rc)
@@ -130,7 +138,8 @@ static const char *status_of(int rc)
     return code < (int)(sizeof(status) / sizeof(*status)) ? status[code] : "failed";
 }
 
-/* With the lock held. A signal has a status of its own, with its name and where the run was. */
+/* Set the final status; the caller holds the lock. A signal sets the status "interrupted" and records its name and
+ * the phase of the run. */
 static void set_end(struct bb_results *res, int rc)
 {
     char phase[BB_WATCHDOG_REASON];
@@ -148,7 +157,8 @@ static void set_end(struct bb_results *res, int rc)
         bb_document_changed(&res->file, "phase");
 }
 
-/* Takes the lock, or the document from a writer that does not come back from a call and has it: false. */
+/* Lock the results and return true. If a writer holds the lock and hangs in I/O, take the document over without the
+ * lock and return false. */
 static bool lock_results(struct bb_results *res)
 {
     const struct timespec moment = {.tv_nsec = 1000000 * LOOK_MS};
@@ -161,7 +171,7 @@ static bool lock_results(struct bb_results *res)
     return true;
 }
 
-/* The watchdog's hook: the job ends early, maybe without the main thread. */
+/* Watchdog hook: save the results when the job ends early, possibly while the main thread is stuck. */
 static void save_at_end(void *arg, int rc)
 {
     struct bb_results *res = arg;
@@ -174,12 +184,12 @@ static void save_at_end(void *arg, int rc)
     else if (res->live && is_file(res))
         (void)bb_document_save(&res->file, shown_status(res));
     if (res->live)
-        (void)write_table(res); /* said */
+        (void)write_table(res); /* the function reports its errors */
     if (locked)
         pthread_mutex_unlock(&res->lock);
 }
 
-/* ---- the head ---- */
+/* ---- head ---- */
 
 static json_t *command_of(const struct bb_results_head *head)
 {
@@ -249,7 +259,7 @@ static json_t *new_root(const struct bb_results_head *head, const struct bb_worl
     return root;
 }
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
 static void free_results(struct bb_results *res)
 {
@@ -261,7 +271,7 @@ static void free_results(struct bb_results *res)
     free(res);
 }
 
-/* FILE, or the first of FILE.0, FILE.1 .. that is not there; NULL without memory. */
+/* FILE, or the first of FILE.0, FILE.1, ... that does not exist; NULL if memory is exhausted. */
 static char *fresh_path(const char *path)
 {
     char *free_one = strdup(path);
@@ -274,7 +284,7 @@ static char *fresh_path(const char *path)
     return free_one;
 }
 
-/* What --json names: the stream of the program, a device or a pipe, or a file, which stands there from now on. */
+/* Open the target of --json: stdout, a device or a pipe, or a file, which is created here. */
 static int set_target(struct bb_results *res, const struct bb_results_head *head)
 {
     bool stream = bb_outfile_is_stream(head->path);
@@ -285,10 +295,10 @@ static int set_target(struct bb_results *res, const struct bb_results_head *head
         return 0;
     }
     if (lstat(head->path, &old) == 0 && S_ISDIR(old.st_mode))
-        return bb_err(BB_EUSAGE, "results: %s is a directory, expected a file", head->path);
+        return bb_err(BB_EUSAGE, "cannot write the results: %s is a directory, not a file", head->path);
     res->path = head->fresh && !stream ? fresh_path(head->path) : strdup(head->path);
     if (!res->path)
-        return bb_err(BB_EFAIL, "results: no memory");
+        return bb_err(BB_EFAIL, "results: out of memory");
     return stream ? 0 : bb_document_open(&res->file, res->path, res->root, shown_status(res));
 }
 
@@ -303,7 +313,7 @@ static int set_table(struct bb_results *res, const struct bb_results_head *head)
     else
         rc = bb_outfile_check(head->csv, "the table");
     res->csv = strdup(head->csv);
-    return rc || res->csv ? rc : bb_err(BB_EFAIL, "results: no memory");
+    return rc || res->csv ? rc : bb_err(BB_EFAIL, "results: out of memory");
 }
 
 static struct bb_results *new_results(const struct bb_results_head *head, const struct bb_world *world)
@@ -339,7 +349,7 @@ static int open_targets(struct bb_results *res, const struct bb_results_head *he
 static int open_results(struct bb_results **out, const struct bb_results_head *head, struct bb_world *world)
 {
     struct bb_results *res = new_results(head, world);
-    int rc = res ? 0 : bb_err(BB_EFAIL, "results: no memory");
+    int rc = res ? 0 : bb_err(BB_EFAIL, "results: out of memory");
 
     TRY(rc);
     if (world && world->watchdog) {
@@ -377,16 +387,15 @@ static int add_row(struct bb_results *res, json_t *row)
 {
     add_table_row(res, row);
     if (!res->path && !res->out) {
-        json_decref(row); /* the table alone */
+        json_decref(row); /* CSV only */
         return 0;
     }
     if (is_file(res))
         return bb_document_add(&res->file, row);
-    return json_array_append_new(res->rows, row) ? bb_err(BB_EFAIL, "results: a row could not be made") : 0;
+    return json_array_append_new(res->rows, row) ? bb_err(BB_EFAIL, "results: cannot add a row (out of memory)") : 0;
 }
 
-/* What it was already changes nothing: a new value in the head makes the whole file anew, which lasts as long as the disk
- * does. */
+/* Skip unchanged values: changing a field of the head rewrites the whole file. */
 static int set_field(struct bb_results *res, const char *key, json_t *value)
 {
     if (json_equal(json_object_get(res->root, key), value)) {
@@ -394,12 +403,12 @@ static int set_field(struct bb_results *res, const char *key, json_t *value)
         return 0;
     }
     if (json_object_set_new(res->root, key, value))
-        return bb_err(BB_EFAIL, "results: '%s' could not be made", key);
+        return bb_err(BB_EFAIL, "results: cannot set '%s' (out of memory)", key);
     bb_document_changed(&res->file, key);
     return 0;
 }
 
-/* value is a row, or, with a key, goes into the root. */
+/* Add a row (key NULL) or set the field `key` of root. */
 static int add_value(struct bb_results *res, const char *key, json_t *value)
 {
     int rc;
@@ -429,7 +438,7 @@ int bb_results_set(struct bb_results *res, const char *key, json_t *value)
 int bb_results_validate(const char *json, const char *csv)
 {
     if (json && csv && strcmp(json, "-") == 0 && strcmp(csv, "-") == 0)
-        return bb_err(BB_EUSAGE, "--json - and --csv - both want stdout: give one of them a file");
+        return bb_err(BB_EUSAGE, "--json - and --csv - both write to stdout; try: --csv FILE");
     return 0;
 }
 
@@ -438,7 +447,7 @@ bool bb_results_on_stdout(const char *json, const char *csv)
     return (json && strcmp(json, "-") == 0) || (csv && strcmp(csv, "-") == 0);
 }
 
-/* What was printed beside the file belongs to the run, and to its status. */
+/* A failed write to stdout makes the run fail: the printed text is a result too. */
 static int check_stdout(const struct bb_results *res, int rc)
 {
     int error;
@@ -454,7 +463,7 @@ void bb_results_at_end(struct bb_results *res, void (*fn)(int rc))
         res->seat.at_end = fn;
 }
 
-/* Returns rc, or what became of the last write. */
+/* Write the CSV and the JSON a last time. Returns rc, or -BB_EFAIL if a successful run could not be written. */
 static int write_last(struct bb_results *res, int rc)
 {
     int failed = 0;

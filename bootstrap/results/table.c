@@ -1,4 +1,4 @@
-/* table.c - see table.h. */
+/* table.c - headings, text lines and JSON objects from lists of fields. */
 #include "bootstrap/results/table.h"
 
 #include "bootstrap/results/results.h"
@@ -56,7 +56,7 @@ static int width_of(const struct bb_line *line, const struct bb_field *f)
     return f->width < 0 ? line->widths[-1 - f->width] : f->width;
 }
 
-/* The first column makes room for the '#' of the heading. */
+/* The first column is one narrower, because the line starts with '#' or a blank. */
 static void put_column(struct bb_line *line, const struct bb_field *f, const char *text)
 {
     fprintf(line->out, "%s%*s", line->n == 0 ? "" : "  ", width_of(line, f) - (line->n == 0), text);
@@ -80,7 +80,8 @@ static void write_real(double value, int digits, int width, char *text, size_t c
     snprintf(text, capacity, "%.0e", value);
 }
 
-static void write_value(const struct bb_line *line, const struct bb_field *f, json_t *value, char *text, size_t capacity)
+static void write_value(const struct bb_line *line, const struct bb_field *f, json_t *value, char *text,
+                        size_t capacity)
 {
     const json_t *shown = json_is_object(value) ? json_object_get(value, "p50") : value;
 
@@ -155,7 +156,7 @@ int bb_table_json(json_t *object, const struct bb_field *fields, const void *row
         bool omitted_keys = !fields->key || (!value && fields->member == BB_MEMBER_JSON);
 
         if (!omitted_keys && json_object_set_new(object, fields->key, value) != 0)
-            return bb_err(BB_EFAIL, "no memory for a row of results");
+            return bb_err(BB_EFAIL, "out of memory for a row of results");
     }
     return 0;
 }

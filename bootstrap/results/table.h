@@ -1,9 +1,13 @@
 /*
- * table.h - a row of results, described once: a list of fields, ended by {0}, makes the heading, the text and the JSON.
+ * table.h - declarative description of a result row: one list of fields, ended by {0}, yields the heading, the text
+ * line and
+ * the JSON object.
  *
- * A field with a width is a column of the text, one with a key is a value of the JSON object; most are both. It shows
- * a member of the row's struct (BB_SHOWS), or what a function makes of the row (value), or, with neither, null: a place
- * kept for what is set later.
+ * A field with a width is a column of the text; a field with a key is a value of the JSON object; most fields are both.
+ * The
+ * value is a member of the row's struct (BB_SHOWS) or the result of a function of the row (value). A field with neither
+ * is
+ * null: it reserves the position of a key that is set later.
  */
 #ifndef BB_BOOTSTRAP_RESULTS_TABLE_H
 #define BB_BOOTSTRAP_RESULTS_TABLE_H
@@ -15,8 +19,9 @@
 #include <stdio.h>
 
 /*
- * Members that a field can show. Null are "" and NULL, integers below 0, NaN, infinity, and statistics of no samples.
- * The text has the median of statistics. A json_t is taken over and not for the text; NULL: the key is left out.
+ * Types of members. These values become null: "" and NULL, integers below 0, NaN, infinity, and statistics without
+ * samples. The text column shows the median of statistics. A json_t member is consumed by bb_table_json and cannot be
+ * shown as text; NULL omits the key.
  */
 enum bb_member {
     BB_MEMBER_NONE,
@@ -32,16 +37,16 @@ enum bb_member {
 };
 
 struct bb_field {
-    const char *key;         /* in JSON, with its unit; NULL: not there                                       */
-    const char *head, *unit; /* in the heading                                                                */
-    int width;               /* 0: not in the text; below 0: -1 - width is the place in the line's widths     */
-    int digits;              /* behind the point, or BB_DIGITS_THAT_FIT                                       */
+    const char *key;         /* JSON key, ends in the unit; NULL: not in the JSON */
+    const char *head, *unit; /* the two lines of the heading */
+    int width;  /* columns of text; 0: not in the text; below 0: -1 - width is an index into bb_line.widths */
+    int digits; /* digits after the decimal point, or BB_DIGITS_THAT_FIT */
     enum bb_member member;
     size_t offset;
-    json_t *(*value)(const void *row); /* new                                                             */
-    const char *none; /* the text of null; NULL: the line's                                                   */
+    json_t *(*value)(const void *row); /* returns a new reference; used without a member */
+    const char *none;                  /* text for null; NULL: that of the line */
 };
-enum { BB_DIGITS_THAT_FIT = -1 }; /* two at most */
+enum { BB_DIGITS_THAT_FIT = -1 }; /* at most two */
 
 #define BB_SHOWS(type, name)                                                                                           \
     .member = _Generic(((type *)0)->name,                                                                              \
@@ -57,31 +62,33 @@ enum { BB_DIGITS_THAT_FIT = -1 }; /* two at most */
         json_t *: BB_MEMBER_JSON),                                                                                     \
     .offset = offsetof(type, name)
 
-/* BB_NAMED - a field of the JSON alone, called as its member. */
+/* BB_NAMED - a JSON-only field whose key is the name of its member. */
 #define BB_NAMED(type, name)                                                                                           \
     {                                                                                                                  \
         .key = #name, BB_SHOWS(type, name)                                                                             \
     }
 
-/* Text goes to out; NULL: none. The heading is a comment of two lines. */
+/* Print the heading (two comment lines), or a row, to out. NULL: print nothing. */
 void bb_table_heading(FILE *out, const struct bb_field *fields);
 void bb_table_row(FILE *out, const struct bb_field *fields, const void *row);
 
-/* bb_table_json - the fields into an object. Returns 0 or -BB_EFAIL (no memory, also when object is NULL). */
+/* bb_table_json - add the fields of a row to object. Returns 0, or -BB_EFAIL if memory is exhausted (object NULL
+ * counts as such). */
 int bb_table_json(json_t *object, const struct bb_field *fields, const void *row) BB_MUST_CHECK;
 
-/* A line of text that shows several lists of fields, one behind the other. Zeroed but for out it is empty. */
+/* A line of text that shows several lists of fields one after the other. Zero-initialised except for out is an empty
+ * line. */
 struct bb_line {
     FILE *out;
-    const int *widths; /* that fields name                         */
-    const char *none;  /* the text of null; NULL: "-"              */
-    int n;             /* columns so far                           */
+    const int *widths; /* column widths for fields with width < 0; may be NULL */
+    const char *none;  /* text for null; NULL: "-" */
+    int n;             /* number of columns printed so far */
 };
 void bb_line_heading(struct bb_line *line, const struct bb_field *fields, bool units);
 void bb_line_row(struct bb_line *line, const struct bb_field *fields, const void *row);
 void bb_line_end(struct bb_line *line);
 
-/* bb_line_width - columns of text that a list of fields takes. */
+/* bb_line_width - total width in characters of a list of fields. */
 int bb_line_width(const struct bb_line *line, const struct bb_field *fields);
 
 #endif

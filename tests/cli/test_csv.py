@@ -118,9 +118,9 @@ def test_rows_survive_a_run_that_ends_early(busbar, tmp_path):
 
 
 @pytest.mark.parametrize("words,ranks,message", [
-    (("bench", "all_reduce", "--json", "-", "--csv", "-"), 2, "both want stdout"),
-    (("compare", "a.json", "b.json", "--json", "-", "--csv", "-"), 0, "both want stdout"),
-    (("plan", "gpt2_large", 4, 2, 2, "--ranks", 4, "--json", "-", "--csv", "-"), 0, "both want stdout"),
+    (("bench", "all_reduce", "--json", "-", "--csv", "-"), 2, "both write to stdout"),
+    (("compare", "a.json", "b.json", "--json", "-", "--csv", "-"), 0, "both write to stdout"),
+    (("plan", "gpt2_large", 4, 2, 2, "--ranks", 4, "--json", "-", "--csv", "-"), 0, "both write to stdout"),
     (("bench", "all_reduce", "--csv", "/nowhere/x.csv"), 2, "/nowhere/x.csv"),
     (("plan", "gpt2_large", 4, 2, 2, "--ranks", 4, "--csv", "/nowhere/x.csv"), 0, "/nowhere/x.csv"),
 ])

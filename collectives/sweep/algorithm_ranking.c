@@ -19,18 +19,18 @@ bool bb_significantly_faster(const struct bb_stats *a, const struct bb_stats *b)
 
 const struct bb_stats *bb_ranking_choice_time(const struct bb_ranking *c)
 {
-    return c->again_us.n > 0 && c->again_us.p50 < c->own.time_us.p50 ? &c->again_us : &c->own.time_us;
+    return c->again_us.n > 0 && c->again_us.p50 < c->chosen.time_us.p50 ? &c->again_us : &c->chosen.time_us;
 }
 
 /* The lowest median of those measured that are (surely) faster than `own`; NULL: none. */
-static const struct bb_candidate *find_fastest(const struct bb_ranking *c, const struct bb_stats *own, bool surely)
+static const struct bb_candidate *find_fastest(const struct bb_ranking *c, const struct bb_stats *chosen, bool surely)
 {
     const struct bb_candidate *best = NULL;
 
     for (int i = 0; i < c->n_others; i++) {
         const struct bb_candidate *e = &c->others[i];
         bool counts = e->status == BB_CANDIDATE_MEASURED &&
-                      (surely ? bb_significantly_faster(&e->time_us, own) : e->time_us.p50 < own->p50);
+                      (surely ? bb_significantly_faster(&e->time_us, chosen) : e->time_us.p50 < chosen->p50);
         if (counts && (!best || e->time_us.p50 < best->time_us.p50))
             best = e;
     }
@@ -52,13 +52,13 @@ static double ratio(double own_us, double best_us)
 
 struct bb_outcome bb_ranking_judge(const struct bb_ranking *c)
 {
-    const struct bb_stats *own = bb_ranking_choice_time(c);
-    const struct bb_candidate *surely = find_fastest(c, own, true), *maybe = find_fastest(c, own, false);
+    const struct bb_stats *chosen = bb_ranking_choice_time(c);
+    const struct bb_candidate *surely = find_fastest(c, chosen, true), *maybe = find_fastest(c, chosen, false);
 
-    if (c->own.ran.kind != BB_CHOICE_COLLECTIVE || isnan(own->ci95[0]) || !anything_measured(c))
-        return (struct bb_outcome){.verdict = BB_VERDICT_UNKNOWN, .best = &c->own, .lost_factor = NAN};
+    if (c->chosen.ran.kind != BB_CHOICE_COLLECTIVE || isnan(chosen->ci95[0]) || !anything_measured(c))
+        return (struct bb_outcome){.verdict = BB_VERDICT_UNKNOWN, .best = &c->chosen, .lost_factor = NAN};
     if (surely)
-        return (struct bb_outcome){BB_VERDICT_NOT_BEST, surely, ratio(own->p50, surely->time_us.p50)};
+        return (struct bb_outcome){BB_VERDICT_NOT_BEST, surely, ratio(chosen->p50, surely->time_us.p50)};
     return (struct bb_outcome){
-        .verdict = maybe ? BB_VERDICT_AS_GOOD : BB_VERDICT_BEST, .best = &c->own, .lost_factor = 1};
+        .verdict = maybe ? BB_VERDICT_AS_GOOD : BB_VERDICT_BEST, .best = &c->chosen, .lost_factor = 1};
 }

@@ -29,7 +29,7 @@ struct bb_candidate {
 
 /* One size, placement and mode. The others do not include NCCL's own choice. */
 struct bb_ranking {
-    struct bb_candidate own;
+    struct bb_candidate chosen;
     struct bb_stats again_us; /* NCCL's choice once more, after the others; n == 0: not needed */
     struct bb_candidate others[BB_COMBINATIONS];
     int n_others;

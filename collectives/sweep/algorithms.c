@@ -45,32 +45,32 @@ static bool combinations_equal(struct bb_combination a, struct bb_combination b)
     return a.algorithm == b.algorithm && a.protocol == b.protocol;
 }
 
-static void init_ranking(struct bb_ranking *c, const struct bb_figures *own, const struct view *view)
+static void init_ranking(struct bb_ranking *c, const struct bb_figures *chosen, const struct view *view)
 {
-    *c = (struct bb_ranking){.own = {.what = bb_combination_of(view->choice.algorithm, view->choice.protocol),
+    *c = (struct bb_ranking){.chosen = {.what = bb_combination_of(view->choice.algorithm, view->choice.protocol),
                                      .ran = view->choice,
-                                     .time_us = own->time_us,
-                                     .model_us = own->model_us}};
+                                     .time_us = chosen->time_us,
+                                     .model_us = chosen->model_us}};
     for (int i = 0; i < BB_COMBINATIONS && view->costs.known; i++) {
         struct bb_combination what = {i / BB_PROTOCOLS, i % BB_PROTOCOLS};
         bool offered = view->costs.us[what.algorithm][what.protocol] >= 0;
 
-        if (!combinations_equal(what, c->own.what))
+        if (!combinations_equal(what, c->chosen.what))
             c->others[c->n_others++] = (struct bb_candidate){
                 .what = what, .status = offered ? BB_CANDIDATE_IGNORED : BB_CANDIDATE_NOT_OFFERED};
     }
 }
 
-static int init_rankings(struct bb_algorithms *a, const struct bb_row *own)
+static int init_rankings(struct bb_algorithms *a, const struct bb_row *chosen)
 {
     int rc = 0;
 
     for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++) {
-        const struct bb_figures *f = &own->figures[place];
+        const struct bb_figures *f = &chosen->figures[place];
         struct view view = {.choice = f->seen.choice, .costs = f->seen.costs};
 
         a->rankings[place] = (struct bb_ranking){0};
-        if (!own->measured[place])
+        if (!chosen->measured[place])
             continue;
         rc = agree_on_view(a->world, &view);
         if (rc == 0)
@@ -107,15 +107,15 @@ static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int pl
     return rc;
 }
 
-static int measure_combination(struct bb_algorithms *a, const struct bb_row *own, struct bb_combination what,
+static int measure_combination(struct bb_algorithms *a, const struct bb_row *chosen, struct bb_combination what,
                                const struct bb_row_callbacks *calls)
 {
-    struct bb_row row = {.c = own->c, .group = own->group, .first = own->first, .own = own};
+    struct bb_row row = {.c = chosen->c, .group = chosen->group, .first = chosen->first, .chosen = chosen};
     struct bb_candidate *e[BB_PLACEMENTS];
     int rc = 0;
 
     for (int place = 0; place < BB_PLACEMENTS; place++) {
-        e[place] = own->measured[place] ? find_candidate(&a->rankings[place], what) : NULL;
+        e[place] = chosen->measured[place] ? find_candidate(&a->rankings[place], what) : NULL;
         row.wanted[place] = e[place] != NULL;
     }
     if (!row.wanted[BB_OUT_OF_PLACE] && !row.wanted[BB_IN_PLACE])
@@ -132,14 +132,14 @@ static int measure_combination(struct bb_algorithms *a, const struct bb_row *own
 }
 
 /* A verdict against NCCL's choice must hold against a second look at it: the others came later, on a warmer GPU. */
-static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *own, const struct bb_row_callbacks *calls)
+static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *chosen, const struct bb_row_callbacks *calls)
 {
-    struct bb_row row = {.c = own->c, .group = own->group, .first = own->first, .own = own};
+    struct bb_row row = {.c = chosen->c, .group = chosen->group, .first = chosen->first, .chosen = chosen};
     int rc = 0;
 
     for (int place = 0; place < BB_PLACEMENTS; place++)
         row.wanted[place] =
-            own->measured[place] && bb_ranking_judge(&a->rankings[place]).verdict == BB_VERDICT_NOT_BEST;
+            chosen->measured[place] && bb_ranking_judge(&a->rankings[place]).verdict == BB_VERDICT_NOT_BEST;
     if (row.wanted[BB_OUT_OF_PLACE] || row.wanted[BB_IN_PLACE])
         rc = calls->measure(calls->arg, &row);
     for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
@@ -171,17 +171,17 @@ static void add_line(char **text, const char *line)
 }
 
 /* The best of a size, and what NCCL's choice loses by not being it. */
-static void add_best_line(struct bb_algorithms *a, const struct bb_row *own, int place, const struct bb_outcome *o)
+static void add_best_line(struct bb_algorithms *a, const struct bb_row *chosen, int place, const struct bb_outcome *o)
 {
     const struct bb_ranking *c = &a->rankings[place];
     const struct bb_stats *chosen_us = bb_ranking_choice_time(c),
-                          *best_us = o->best == &c->own ? chosen_us : &o->best->time_us;
+                          *best_us = o->best == &c->chosen ? chosen_us : &o->best->time_us;
     char line[256], chosen[40], best[40];
 
     snprintf(line, sizeof line, "# %11zu  %8s  %6s  %4d  %5s  %-21s  %9.2f  %-21s  %9.2f  %6.2f%s\n",
-             bb_case_bytes(&own->c), bb_dtypes[own->c.dtype].name,
-             own->c.redop == BB_COPY ? "none" : bb_redops[own->c.redop].name, own->c.root,
-             place == BB_IN_PLACE ? "in" : "out", combination_text(c->own.what, chosen), chosen_us->p50,
+             bb_case_bytes(&chosen->c), bb_dtypes[chosen->c.dtype].name,
+             chosen->c.redop == BB_COPY ? "none" : bb_redops[chosen->c.redop].name, chosen->c.root,
+             place == BB_IN_PLACE ? "in" : "out", combination_text(c->chosen.what, chosen), chosen_us->p50,
              combination_text(o->best->what, best), best_us->p50, o->lost_factor,
              o->verdict == BB_VERDICT_NOT_BEST ? "*" : "");
     add_line(&a->best_text, line);
@@ -218,20 +218,20 @@ static json_t *not_measured_json(const struct bb_ranking *c)
     return list;
 }
 
-static json_t *ranking_json(const struct bb_algorithms *a, const struct bb_row *own, int place,
+static json_t *ranking_json(const struct bb_algorithms *a, const struct bb_row *chosen, int place,
                             const struct bb_outcome *o)
 {
     const struct bb_ranking *c = &a->rankings[place];
-    const struct bb_stats *best = o->best == &c->own ? bb_ranking_choice_time(c) : &o->best->time_us;
-    bool reduces = own->c.redop != BB_COPY, known = o->verdict != BB_VERDICT_UNKNOWN;
+    const struct bb_stats *best = o->best == &c->chosen ? bb_ranking_choice_time(c) : &o->best->time_us;
+    bool reduces = chosen->c.redop != BB_COPY, known = o->verdict != BB_VERDICT_UNKNOWN;
 
     return json_pack("{s:s, s:I, s:s, s:o, s:o, s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "collective",
-                     bb_colls[own->c.kind].name, "bytes", (json_int_t)bb_case_bytes(&own->c), "dtype",
-                     bb_dtypes[own->c.dtype].name, "op",
-                     reduces ? json_string(bb_redops[own->c.redop].name) : json_null(), "root",
-                     own->c.root >= 0 ? json_integer(own->c.root) : json_null(), "placement", placement_names[place],
+                     bb_colls[chosen->c.kind].name, "bytes", (json_int_t)bb_case_bytes(&chosen->c), "dtype",
+                     bb_dtypes[chosen->c.dtype].name, "op",
+                     reduces ? json_string(bb_redops[chosen->c.redop].name) : json_null(), "root",
+                     chosen->c.root >= 0 ? json_integer(chosen->c.root) : json_null(), "placement", placement_names[place],
                      "mode", bb_bench_context_mode(a->ctx), "cycle", a->cycle, "nccl_choice",
-                     bb_candidate_verdict_names[o->verdict], "chosen", candidate_json(&c->own, &c->own.time_us),
+                     bb_candidate_verdict_names[o->verdict], "chosen", candidate_json(&c->chosen, &c->chosen.time_us),
                      "chosen_again_us", c->again_us.n > 0 ? bb_json_real(c->again_us.p50) : json_null(), "best",
                      known ? candidate_json(o->best, best) : json_null(), "lost_factor", bb_json_real(o->lost_factor),
                      "not_measured", not_measured_json(c));
@@ -246,13 +246,13 @@ static void count_statuses(struct bb_algorithms *a, const struct bb_ranking *c)
 }
 
 /* The end of a row's contest in one placement. */
-static void finish_ranking(struct bb_algorithms *a, const struct bb_row *own, int place)
+static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen, int place)
 {
     const struct bb_ranking *c = &a->rankings[place];
     struct bb_outcome outcome = bb_ranking_judge(c);
 
     if (a->shared_gpu)
-        outcome = (struct bb_outcome){.verdict = BB_VERDICT_UNKNOWN, .best = &c->own, .lost_factor = NAN};
+        outcome = (struct bb_outcome){.verdict = BB_VERDICT_UNKNOWN, .best = &c->chosen, .lost_factor = NAN};
     a->unjudged += c->n_others == 0;
     a->judged += outcome.verdict != BB_VERDICT_UNKNOWN;
     a->not_best += outcome.verdict == BB_VERDICT_NOT_BEST;
@@ -260,23 +260,23 @@ static void finish_ranking(struct bb_algorithms *a, const struct bb_row *own, in
     if (a->world->rank != 0)
         return;
     if (outcome.verdict != BB_VERDICT_UNKNOWN)
-        add_best_line(a, own, place, &outcome);
+        add_best_line(a, chosen, place, &outcome);
     if (!a->all)
         a->all = json_array();
-    json_array_append_new(a->all, ranking_json(a, own, place, &outcome));
+    json_array_append_new(a->all, ranking_json(a, chosen, place, &outcome));
 }
 
-int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *own, const struct bb_row_callbacks *calls)
+int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *chosen, const struct bb_row_callbacks *calls)
 {
     int rc;
 
-    TRY(init_rankings(a, own));
+    TRY(init_rankings(a, chosen));
     for (int i = 0; i < BB_COMBINATIONS; i++)
-        TRY(measure_combination(a, own, (struct bb_combination){i / BB_PROTOCOLS, i % BB_PROTOCOLS}, calls));
-    TRY(remeasure_choice(a, own, calls));
+        TRY(measure_combination(a, chosen, (struct bb_combination){i / BB_PROTOCOLS, i % BB_PROTOCOLS}, calls));
+    TRY(remeasure_choice(a, chosen, calls));
     for (int place = 0; place < BB_PLACEMENTS; place++)
-        if (own->measured[place])
-            finish_ranking(a, own, place);
+        if (chosen->measured[place])
+            finish_ranking(a, chosen, place);
 out:
     return rc;
 }

@@ -30,7 +30,7 @@ struct bb_row_callbacks {
 };
 
 /* bb_algorithms_row - all ranks together, after `own`, NCCL's choice, was measured and reported. */
-int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *own,
+int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *chosen,
                       const struct bb_row_callbacks *calls) BB_MUST_CHECK;
 
 /* bb_algorithms_table - the end of a table: its lines to `out` (NULL: none), its contests to the results. */

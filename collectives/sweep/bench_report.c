@@ -48,17 +48,17 @@ void bb_report_stamp(char text[BB_STAMP_TEXT])
 }
 
 /* Time of NCCL's choice over that of the forced one, per placement; a star when its interval says so too. */
-static void format_gain(const struct bb_report *r, const struct bb_row *row, char *text, size_t room)
+static void format_gain(const struct bb_report *r, const struct bb_row *row, char *text, size_t size)
 {
     size_t at = 0;
 
-    snprintf(text, room, "%s", row->own ? "" : "chosen");
-    for (int i = 0; row->own && i < BB_PLACEMENTS; i++) {
-        const struct bb_stats *own = &row->own->figures[i].time_us, *forced = &row->figures[i].time_us;
+    snprintf(text, size, "%s", row->chosen ? "" : "chosen");
+    for (int i = 0; row->chosen && i < BB_PLACEMENTS; i++) {
+        const struct bb_stats *chosen = &row->chosen->figures[i].time_us, *forced = &row->figures[i].time_us;
 
         if (row->measured[i])
-            at += (size_t)snprintf(text + at, room - at, "%s%.2f%s", at ? " " : "", own->p50 / forced->p50,
-                                   bb_significantly_faster(forced, own) && !r->shared_gpu ? "*" : "");
+            at += (size_t)snprintf(text + at, size - at, "%s%.2f%s", at ? " " : "", chosen->p50 / forced->p50,
+                                   bb_significantly_faster(forced, chosen) && !r->shared_gpu ? "*" : "");
     }
 }
 
@@ -89,7 +89,7 @@ static struct shown show_placement(const struct bb_report *r, const struct bb_ro
                       .cycle = r->cycle,
                       .group = row->group,
                       .measured = row->measured[place],
-                      .forced = row->own != NULL};
+                      .forced = row->chosen != NULL};
 
     s.of.redop = bb_report_redop(r, row);
     add_figures(r, s.measured ? &row->figures[place] : &none, &s);
@@ -340,12 +340,12 @@ static void print_devices(const struct bb_report *r, const struct bb_report_head
 }
 
 /* How many samples make a row: "6 samples", "samples until ...". */
-static const char *samples_text(const struct bb_report *r, const struct bb_mode *mode, char *text, size_t room)
+static const char *samples_text(const struct bb_report *r, const struct bb_mode *mode, char *text, size_t size)
 {
     if (r->ctx->policy.confidence > 0)
-        snprintf(text, room, "samples until its interval is within %g %%", 100 * r->ctx->policy.confidence);
+        snprintf(text, size, "samples until its interval is within %g %%", 100 * r->ctx->policy.confidence);
     else
-        snprintf(text, room, "%zu samples", bb_mode_batch(r->ctx, mode));
+        snprintf(text, size, "%zu samples", bb_mode_batch(r->ctx, mode));
     return text;
 }
 
@@ -729,7 +729,7 @@ static void accumulate(struct bb_report *r, const struct bb_row *row, const stru
     if (f->skew.known && r->straggler < 0)
         r->straggler = f->skew.straggler;
     r->stragglers += f->skew.known && f->skew.straggler >= 0 && f->skew.straggler == r->straggler;
-    if (isfinite(f->busbw_gbps) && !row->own) {
+    if (isfinite(f->busbw_gbps) && !row->chosen) {
         add_to_tallies(r, &row->c, f->busbw_gbps);
         r->busbw_sum += f->busbw_gbps;
         r->busbw_n++;

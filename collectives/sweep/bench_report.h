@@ -18,7 +18,7 @@ struct bb_row {
     bool measured[BB_PLACEMENTS]; /* asked for, and possible             */
     struct bb_figures figures[BB_PLACEMENTS];
     bool wanted[BB_PLACEMENTS]; /* to be measured, if possible         */
-    const struct bb_row *own;   /* of a row with a forced algorithm: the one with NCCL's own choice; else NULL */
+    const struct bb_row *chosen;   /* of a row with a forced algorithm: the one with NCCL's own choice; else NULL */
     int group;                  /* of a split run                                        */
     bool first;                 /* the first rank of its group: this row is the group's  */
 };

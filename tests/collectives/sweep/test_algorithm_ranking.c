@@ -12,9 +12,9 @@ static struct bb_stats stats(double low, double median, double high)
     return (struct bb_stats){.n = 6, .p50 = median, .ci95 = {low, high}};
 }
 
-static struct bb_ranking rankings(struct bb_stats own)
+static struct bb_ranking rankings(struct bb_stats chosen)
 {
-    return (struct bb_ranking){.own = {.ran = {.kind = BB_CHOICE_COLLECTIVE}, .time_us = own}};
+    return (struct bb_ranking){.chosen = {.ran = {.kind = BB_CHOICE_COLLECTIVE}, .time_us = chosen}};
 }
 
 static void add(struct bb_ranking *c, enum bb_candidate_status status, struct bb_stats time_us)
@@ -47,7 +47,7 @@ static void noise_is_no_loss(void **state)
     add(&c, BB_CANDIDATE_MEASURED, stats(7, 8, 9));
     o = bb_ranking_judge(&c);
     assert_int_equal(o.verdict, BB_VERDICT_AS_GOOD);
-    assert_ptr_equal(o.best, &c.own);
+    assert_ptr_equal(o.best, &c.chosen);
     add(&c, BB_CANDIDATE_MEASURED, stats(8.5, 8.6, 8.9)); /* narrow: this one is sure */
     o = bb_ranking_judge(&c);
     assert_int_equal(o.verdict, BB_VERDICT_NOT_BEST);
@@ -101,7 +101,7 @@ static void without_intervals_or_choice_nothing_is_said(void **state)
     add(&c, BB_CANDIDATE_MEASURED, stats(NAN, 1, NAN));
     assert_int_equal(bb_ranking_judge(&c).verdict, BB_VERDICT_UNKNOWN);
     assert_true(isnan(bb_ranking_judge(&c).lost_factor));
-    none.own.ran.kind = BB_CHOICE_P2P;
+    none.chosen.ran.kind = BB_CHOICE_P2P;
     add(&none, BB_CANDIDATE_MEASURED, stats(1, 1, 1));
     assert_int_equal(bb_ranking_judge(&none).verdict, BB_VERDICT_UNKNOWN);
 }

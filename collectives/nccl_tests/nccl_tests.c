@@ -57,10 +57,10 @@ static void print_summary(const struct bb_report *r, const struct bb_row *row)
     const struct bb_case *c = &row->c;
     size_t bytes = bb_dtypes[c->dtype].bytes;
 
-    for (int place = 0; place < BB_PLACEMENTS; place++) {
-        double us = row->figures[place].time_us.p50;
+    for (int placement = 0; placement < BB_PLACEMENTS; placement++) {
+        double us = row->figures[placement].time_us.p50;
 
-        if (!row->measured[place])
+        if (!row->measured[placement])
             continue;
         fprintf(r->out, "# NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY: mode=%s nranks=%d ",
                 c->amounts->bytes ? "matrix" : "generated", c->ranks);

@@ -115,11 +115,11 @@ static json_t *number_json(double value)
     return json_real(isfinite(value) ? value : 0);
 }
 
-static json_t *figures_json(const struct bb_report *r, const struct bb_row *row, int place)
+static json_t *figures_json(const struct bb_report *r, const struct bb_row *row, int placement)
 {
-    const struct bb_figures *f = &row->figures[place];
+    const struct bb_figures *f = &row->figures[placement];
 
-    if (!row->measured[place])
+    if (!row->measured[placement])
         return json_null();
     /* gpu_time is busbar's own: between events, without launch and synchronisation */
     return json_pack("{s:o, s:o, s:o, s:o, s:o}", r->ctx->host_time ? "cpu_time" : "time", number_json(f->time_us.p50),
@@ -167,11 +167,11 @@ static json_t *ranks_json(const struct bb_report *r, const double *all_us)
     return list;
 }
 
-static json_t *iterations_json(const struct bb_report *r, const struct bb_row *row, int place)
+static json_t *iterations_json(const struct bb_report *r, const struct bb_row *row, int placement)
 {
     const struct bb_iteration_events *m = r->ctx->marks;
-    const struct bb_iteration_figures *f = &row->figures[place].iterations;
-    const double *us = m->row_us[place] + m->skip;
+    const struct bb_iteration_figures *f = &row->figures[placement].iterations;
+    const double *us = m->row_us[placement] + m->skip;
     int n = m->n - m->skip;
     json_t *object =
         json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "skipped_iterations", m->skip, "min_us",
@@ -181,7 +181,7 @@ static json_t *iterations_json(const struct bb_report *r, const struct bb_row *r
                   number_json(100 * f->variation), "times_us", times_json(us, n));
 
     if (r->ctx->world->size > 1)
-        json_object_set_new(object, "per_process_max_times_us", ranks_json(r, m->row_all_us[place]));
+        json_object_set_new(object, "per_process_max_times_us", ranks_json(r, m->row_all_us[placement]));
     return object;
 }
 
@@ -193,10 +193,10 @@ json_t *bb_nccl_tests_json_row(const struct bb_report *r, const struct bb_row *r
                                (json_int_t)row->c.count, "type", bb_dtypes[row->c.dtype].name, "redop",
                                bb_report_redop(r, row), "root", json_sprintf("%6d", row->c.root));
 
-    for (int place = 0; place < BB_PLACEMENTS; place++) {
-        json_object_set_new(object, names[place], figures_json(r, row, place));
-        if (r->ctx->marks && row->measured[place])
-            json_object_set_new(object, each[place], iterations_json(r, row, place));
+    for (int placement = 0; placement < BB_PLACEMENTS; placement++) {
+        json_object_set_new(object, names[placement], figures_json(r, row, placement));
+        if (r->ctx->marks && row->measured[placement])
+            json_object_set_new(object, each[placement], iterations_json(r, row, placement));
     }
     json_object_set_new(object, "actual_iterations", json_integer(r->ctx->iterations));
     json_object_set_new(object, "experiment_name", json_string(""));

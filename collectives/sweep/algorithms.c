@@ -65,16 +65,16 @@ static int init_rankings(struct bb_algorithms *a, const struct bb_row *chosen)
 {
     int rc = 0;
 
-    for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++) {
-        const struct bb_figures *f = &chosen->figures[place];
+    for (int placement = 0; placement < BB_PLACEMENTS && rc == 0; placement++) {
+        const struct bb_figures *f = &chosen->figures[placement];
         struct view view = {.choice = f->seen.choice, .costs = f->seen.costs};
 
-        a->rankings[place] = (struct bb_ranking){0};
-        if (!chosen->measured[place])
+        a->rankings[placement] = (struct bb_ranking){0};
+        if (!chosen->measured[placement])
             continue;
         rc = agree_on_view(a->world, &view);
         if (rc == 0)
-            init_ranking(&a->rankings[place], f, &view);
+            init_ranking(&a->rankings[placement], f, &view);
     }
     return rc;
 }
@@ -91,9 +91,9 @@ static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_combi
 }
 
 /* What was measured as wished stays in the row; the rest leaves it. */
-static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int place, struct bb_candidate *e)
+static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int placement, struct bb_candidate *e)
 {
-    const struct bb_figures *f = &row->figures[place];
+    const struct bb_figures *f = &row->figures[placement];
     const struct bb_choice *ran = &f->seen.choice;
     unsigned other = ran->kind != BB_CHOICE_COLLECTIVE ||
                      !combinations_equal(bb_combination_of(ran->algorithm, ran->protocol), e->what);
@@ -103,7 +103,7 @@ static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int pl
     e->time_us = f->time_us;
     e->model_us = f->model_us;
     e->status = other ? BB_CANDIDATE_IGNORED : f->wrong > 0 ? BB_CANDIDATE_WRONG : BB_CANDIDATE_MEASURED;
-    row->measured[place] = !other;
+    row->measured[placement] = !other;
     return rc;
 }
 
@@ -114,18 +114,18 @@ static int measure_combination(struct bb_algorithms *a, const struct bb_row *cho
     struct bb_candidate *e[BB_PLACEMENTS];
     int rc = 0;
 
-    for (int place = 0; place < BB_PLACEMENTS; place++) {
-        e[place] = chosen->measured[place] ? find_candidate(&a->rankings[place], what) : NULL;
-        row.wanted[place] = e[place] != NULL;
+    for (int placement = 0; placement < BB_PLACEMENTS; placement++) {
+        e[placement] = chosen->measured[placement] ? find_candidate(&a->rankings[placement], what) : NULL;
+        row.wanted[placement] = e[placement] != NULL;
     }
     if (!row.wanted[BB_OUT_OF_PLACE] && !row.wanted[BB_IN_PLACE])
         return 0;
     bb_tuner_force(&what);
     rc = calls->measure(calls->arg, &row);
     bb_tuner_force(NULL);
-    for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
-        if (e[place])
-            rc = resolve_candidate(a, &row, place, e[place]);
+    for (int placement = 0; placement < BB_PLACEMENTS && rc == 0; placement++)
+        if (e[placement])
+            rc = resolve_candidate(a, &row, placement, e[placement]);
     if (rc == 0 && (row.measured[BB_OUT_OF_PLACE] || row.measured[BB_IN_PLACE]))
         rc = calls->report(calls->arg, &row);
     return rc;
@@ -137,14 +137,14 @@ static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *chosen
     struct bb_row row = {.c = chosen->c, .group = chosen->group, .first = chosen->first, .chosen = chosen};
     int rc = 0;
 
-    for (int place = 0; place < BB_PLACEMENTS; place++)
-        row.wanted[place] =
-            chosen->measured[place] && bb_ranking_judge(&a->rankings[place]).verdict == BB_VERDICT_NOT_BEST;
+    for (int placement = 0; placement < BB_PLACEMENTS; placement++)
+        row.wanted[placement] =
+            chosen->measured[placement] && bb_ranking_judge(&a->rankings[placement]).verdict == BB_VERDICT_NOT_BEST;
     if (row.wanted[BB_OUT_OF_PLACE] || row.wanted[BB_IN_PLACE])
         rc = calls->measure(calls->arg, &row);
-    for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
-        if (row.wanted[place])
-            a->rankings[place].again_us = row.figures[place].time_us;
+    for (int placement = 0; placement < BB_PLACEMENTS && rc == 0; placement++)
+        if (row.wanted[placement])
+            a->rankings[placement].again_us = row.figures[placement].time_us;
     return rc;
 }
 
@@ -171,9 +171,9 @@ static void add_line(char **text, const char *line)
 }
 
 /* The best of a size, and what NCCL's choice loses by not being it. */
-static void add_best_line(struct bb_algorithms *a, const struct bb_row *chosen, int place, const struct bb_outcome *o)
+static void add_best_line(struct bb_algorithms *a, const struct bb_row *chosen, int placement, const struct bb_outcome *o)
 {
-    const struct bb_ranking *c = &a->rankings[place];
+    const struct bb_ranking *c = &a->rankings[placement];
     const struct bb_stats *chosen_us = bb_ranking_choice_time(c),
                           *best_us = o->best == &c->chosen ? chosen_us : &o->best->time_us;
     char line[256], chosen[40], best[40];
@@ -181,7 +181,7 @@ static void add_best_line(struct bb_algorithms *a, const struct bb_row *chosen, 
     snprintf(line, sizeof line, "# %11zu  %8s  %6s  %4d  %5s  %-21s  %9.2f  %-21s  %9.2f  %6.2f%s\n",
              bb_case_bytes(&chosen->c), bb_dtypes[chosen->c.dtype].name,
              chosen->c.redop == BB_COPY ? "none" : bb_redops[chosen->c.redop].name, chosen->c.root,
-             place == BB_IN_PLACE ? "in" : "out", combination_text(c->chosen.what, chosen), chosen_us->p50,
+             placement == BB_IN_PLACE ? "in" : "out", combination_text(c->chosen.what, chosen), chosen_us->p50,
              combination_text(o->best->what, best), best_us->p50, o->lost_factor,
              o->verdict == BB_VERDICT_NOT_BEST ? "*" : "");
     add_line(&a->best_text, line);
@@ -218,10 +218,10 @@ static json_t *not_measured_json(const struct bb_ranking *c)
     return list;
 }
 
-static json_t *ranking_json(const struct bb_algorithms *a, const struct bb_row *chosen, int place,
+static json_t *ranking_json(const struct bb_algorithms *a, const struct bb_row *chosen, int placement,
                             const struct bb_outcome *o)
 {
-    const struct bb_ranking *c = &a->rankings[place];
+    const struct bb_ranking *c = &a->rankings[placement];
     const struct bb_stats *best = o->best == &c->chosen ? bb_ranking_choice_time(c) : &o->best->time_us;
     bool reduces = chosen->c.redop != BB_COPY, known = o->verdict != BB_VERDICT_UNKNOWN;
 
@@ -229,7 +229,7 @@ static json_t *ranking_json(const struct bb_algorithms *a, const struct bb_row *
                      bb_colls[chosen->c.kind].name, "bytes", (json_int_t)bb_case_bytes(&chosen->c), "dtype",
                      bb_dtypes[chosen->c.dtype].name, "op",
                      reduces ? json_string(bb_redops[chosen->c.redop].name) : json_null(), "root",
-                     chosen->c.root >= 0 ? json_integer(chosen->c.root) : json_null(), "placement", placement_names[place],
+                     chosen->c.root >= 0 ? json_integer(chosen->c.root) : json_null(), "placement", placement_names[placement],
                      "mode", bb_bench_context_mode(a->ctx), "cycle", a->cycle, "nccl_choice",
                      bb_candidate_verdict_names[o->verdict], "chosen", candidate_json(&c->chosen, &c->chosen.time_us),
                      "chosen_again_us", c->again_us.n > 0 ? bb_json_real(c->again_us.p50) : json_null(), "best",
@@ -246,9 +246,9 @@ static void count_statuses(struct bb_algorithms *a, const struct bb_ranking *c)
 }
 
 /* The end of a row's contest in one placement. */
-static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen, int place)
+static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen, int placement)
 {
-    const struct bb_ranking *c = &a->rankings[place];
+    const struct bb_ranking *c = &a->rankings[placement];
     struct bb_outcome outcome = bb_ranking_judge(c);
 
     if (a->shared_gpu)
@@ -260,10 +260,10 @@ static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen,
     if (a->world->rank != 0)
         return;
     if (outcome.verdict != BB_VERDICT_UNKNOWN)
-        add_best_line(a, chosen, place, &outcome);
+        add_best_line(a, chosen, placement, &outcome);
     if (!a->all)
         a->all = json_array();
-    json_array_append_new(a->all, ranking_json(a, chosen, place, &outcome));
+    json_array_append_new(a->all, ranking_json(a, chosen, placement, &outcome));
 }
 
 int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *chosen, const struct bb_row_callbacks *calls)
@@ -274,9 +274,9 @@ int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *chosen, cons
     for (int i = 0; i < BB_COMBINATIONS; i++)
         TRY(measure_combination(a, chosen, (struct bb_combination){i / BB_PROTOCOLS, i % BB_PROTOCOLS}, calls));
     TRY(remeasure_choice(a, chosen, calls));
-    for (int place = 0; place < BB_PLACEMENTS; place++)
-        if (chosen->measured[place])
-            finish_ranking(a, chosen, place);
+    for (int placement = 0; placement < BB_PLACEMENTS; placement++)
+        if (chosen->measured[placement])
+            finish_ranking(a, chosen, placement);
 out:
     return rc;
 }

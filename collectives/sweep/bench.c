@@ -508,19 +508,19 @@ static void report_wrong_data(const struct bench *b, const struct bb_case *c, co
                (unsigned long long)w->want);
 }
 
-static int measure_placement(struct bench *b, struct bb_row *row, int place)
+static int measure_placement(struct bench *b, struct bb_row *row, int placement)
 {
     struct bb_case c = row->c;
     int rc;
 
-    c.in_place = place == BB_IN_PLACE;
-    row->measured[place] = row->wanted[place] && (b->sweep.overlapping || bb_case_possible(&c));
-    if (!row->measured[place])
+    c.in_place = placement == BB_IN_PLACE;
+    row->measured[placement] = row->wanted[placement] && (b->sweep.overlapping || bb_case_possible(&c));
+    if (!row->measured[placement])
         return 0;
-    rc = bb_measure(&b->ctx, &c, &row->figures[place]);
-    if (rc == 0 && row->figures[place].wrong > 0) {
+    rc = bb_measure(&b->ctx, &c, &row->figures[placement]);
+    if (rc == 0 && row->figures[placement].wrong > 0) {
         bb_progress_clear(&b->session.progress);
-        report_wrong_data(b, &c, &row->figures[place]);
+        report_wrong_data(b, &c, &row->figures[placement]);
     }
     return rc;
 }

@@ -80,19 +80,19 @@ static void add_figures(const struct bb_report *r, const struct bb_figures *f, s
 
 static struct shown show_placement(const struct bb_report *r, const struct bb_row *row, int placement)
 {
-    const int place = placement != ONCE ? placement : row->measured[BB_OUT_OF_PLACE] ? BB_OUT_OF_PLACE : BB_IN_PLACE;
+    const int placement = placement != ONCE ? placement : row->measured[BB_OUT_OF_PLACE] ? BB_OUT_OF_PLACE : BB_IN_PLACE;
     const struct bb_figures none = {
         .algbw_gbps = NAN, .busbw_gbps = NAN, .iterations = {{.min = NAN, .max = NAN, .p99 = NAN}, NAN}};
-    struct shown s = {.of = bb_show_case(&row->c, place == BB_IN_PLACE, bb_bench_context_mode(r->ctx)),
+    struct shown s = {.of = bb_show_case(&row->c, placement == BB_IN_PLACE, bb_bench_context_mode(r->ctx)),
                       .iterations = r->ctx->iterations,
                       .repeats = r->ctx->repeats,
                       .cycle = r->cycle,
                       .group = row->group,
-                      .measured = row->measured[place],
+                      .measured = row->measured[placement],
                       .forced = row->chosen != NULL};
 
     s.of.redop = bb_report_redop(r, row);
-    add_figures(r, s.measured ? &row->figures[place] : &none, &s);
+    add_figures(r, s.measured ? &row->figures[placement] : &none, &s);
     format_gain(r, row, s.gain, sizeof s.gain);
     bb_report_stamp(s.timestamp);
     return s;
@@ -196,7 +196,7 @@ static const struct bb_field stamp_fields[] = {
 /* A list of fields: where it is shown, and which placement's figures the text has. */
 struct list {
     const struct bb_field *fields;
-    int place; /* or ONCE */
+    int placement; /* or ONCE */
     bool in_text, in_json;
 };
 enum { LISTS = 17 };
@@ -251,7 +251,7 @@ static void print_line(const struct bb_report *r, const struct bb_row *row, bool
         if (l->in_text && !row)
             bb_line_heading(&line, l->fields, units);
         if (l->in_text && row) {
-            const struct shown s = show_placement(r, row, l->place);
+            const struct shown s = show_placement(r, row, l->placement);
             line.none = r->style->zeros && s.measured ? "0.00" : "N/A"; /* readers of nccl-tests expect a number */
             bb_line_row(&line, l->fields, &s);
         }
@@ -691,9 +691,9 @@ static json_t *flags_of(const struct bb_report *r, const struct bb_figures *f)
     return flags;
 }
 
-static int save_result(const struct bb_report *r, const struct bb_row *row, int place)
+static int save_result(const struct bb_report *r, const struct bb_row *row, int placement)
 {
-    const struct shown s = show_placement(r, row, place);
+    const struct shown s = show_placement(r, row, placement);
     json_t *result = json_object();
     struct list lists[LISTS];
     int rc = 0;
@@ -757,12 +757,12 @@ int bb_report_row(struct bb_report *r, const struct bb_row *row)
     TRY(check_stdout(r));
     if (r->json && shown && r->style->json_row)
         rc = bb_results_row(r->json, r->style->json_row(r, row));
-    for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
-        if (row->measured[place]) {
-            accumulate(r, row, &row->figures[place]);
-            warn_gpu_flags(r, row, &row->figures[place]);
+    for (int placement = 0; placement < BB_PLACEMENTS && rc == 0; placement++)
+        if (row->measured[placement]) {
+            accumulate(r, row, &row->figures[placement]);
+            warn_gpu_flags(r, row, &row->figures[placement]);
             if (r->json && !r->style->json_row)
-                rc = save_result(r, row, place);
+                rc = save_result(r, row, placement);
         }
 out:
     return rc;

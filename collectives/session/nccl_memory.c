@@ -17,7 +17,8 @@ static void free_nccl(void *memory)
     (void)ncclMemFree(memory);
 }
 
-/* NCCL rounds up to it and adds nothing (allocator.cc); where it falls back to cudaMalloc a little less is taken. */
+/* ncclMemAlloc rounds up to the allocation granularity and adds nothing else (NCCL allocator.cc). Where ncclMemAlloc
+ * falls back to cudaMalloc, the allocation is slightly smaller. */
 static size_t takes_nccl(size_t bytes)
 {
     return bb_round_up(bytes, bb_driver_granularity());
@@ -25,9 +26,9 @@ static size_t takes_nccl(size_t bytes)
 
 static const struct bb_allocator nccl_allocator = {"nccl", alloc_nccl, free_nccl, takes_nccl};
 
-const struct bb_allocator *bb_nccl_memory(const char *word)
+const struct bb_allocator *bb_nccl_memory(const char *name)
 {
-    return word && strcmp(word, bb_cuda_allocator.name) == 0 ? &bb_cuda_allocator : &nccl_allocator;
+    return name && strcmp(name, bb_cuda_allocator.name) == 0 ? &bb_cuda_allocator : &nccl_allocator;
 }
 
 int bb_nccl_memory_falls_back(const struct bb_allocator *from, bool *falls_back)

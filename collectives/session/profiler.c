@@ -1,9 +1,10 @@
 /*
  * profiler.c - the profiler plugin, see profiler.h.
  *
- * NCCL calls it from several threads (the caller's, helpers of non-blocking communicators, callbacks of graphs), so it
- * neither locks nor allocates: each event takes a number, writes its slot, and says last of all that the slot is whole.
- * The state is the process's, since NCCL finds a plugin by name and has one mask for all communicators.
+ * NCCL calls the plugin from several threads (the caller's, helper threads of non-blocking communicators, callbacks of
+ * graphs). The plugin therefore neither locks nor allocates: each event takes a sequence number, writes its slot, and
+ * stores the slot's sequence number last. The state is global, because NCCL finds a plugin by its symbol name and all
+ * communicators share one event mask.
  */
 #include "collectives/session/profiler.h"
 
@@ -13,22 +14,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WANTED = BB_EVENT_COLL | BB_EVENT_P2P, SLOTS = 256 /* events kept of a pass: the first ones */ };
+enum {
+    WANTED = BB_EVENT_COLL | BB_EVENT_P2P,
+    SLOTS = 256 /* maximum number of recorded events per begin/end pair; later events are dropped */
+};
 
-/* As words, so that each can be written and read atomically. */
+/* A choice as 64-bit words, each of which is read and written atomically. */
 enum { WORDS = (sizeof(struct bb_choice) + sizeof(uint64_t) - 1) / sizeof(uint64_t) };
 
 struct slot {
-    _Atomic uint64_t whole; /* number of the event + 1 */
+    _Atomic uint64_t whole; /* sequence number + 1 of the event in `words`; 0 while it is being written */
     _Atomic uint64_t words[WORDS];
 };
 
 static struct {
-    _Atomic(int *) mask; /* NCCL's; lives as long as its library */
+    _Atomic(int *) mask; /* NCCL's event mask, valid while NCCL is loaded */
     atomic_int comms;
     atomic_bool active;
-    _Atomic uint64_t taken; /* numbers given out */
-    _Atomic uint64_t first; /* of this pass      */
+    _Atomic uint64_t taken; /* number of sequence numbers issued */
+    _Atomic uint64_t first; /* first sequence number since bb_profiler_begin */
     struct slot slots[SLOTS];
 } plugin;
 
@@ -50,7 +54,7 @@ static void record_choice(const struct bb_choice *choice)
     atomic_store(&slot->whole, number + 1);
 }
 
-/* False when the event is still being written. */
+/* Returns false if the event is still being written. */
 static bool read_slot(uint64_t number, struct bb_choice *choice)
 {
     struct slot *slot = &plugin.slots[number % SLOTS];
@@ -64,11 +68,11 @@ static bool read_slot(uint64_t number, struct bb_choice *choice)
     return true;
 }
 
-static void copy_string(char *to, size_t room, const char *word)
+static void copy_string(char *to, size_t size, const char *from)
 {
-    size_t n = word ? strnlen(word, room - 1) : 0;
+    size_t n = from ? strnlen(from, size - 1) : 0;
 
-    memcpy(to, word ? word : "", n);
+    memcpy(to, from ? from : "", n);
     to[n] = '\0';
 }
 
@@ -81,14 +85,14 @@ static void record_collective(const struct bb_event_coll *event)
     record_choice(&c);
 }
 
-/* ---- NCCL's side ---- */
+/* ---- called by NCCL ---- */
 
 static ncclResult_t attach_plugin(void **context, int *mask)
 {
     atomic_store(&plugin.mask, mask);
     __atomic_store_n(mask, atomic_load(&plugin.active) ? WANTED : 0, __ATOMIC_SEQ_CST);
     atomic_fetch_add(&plugin.comms, 1);
-    *context = &plugin; /* NULL would mean that there is nothing to finalize */
+    *context = &plugin; /* with NULL, NCCL does not call finalize */
     return ncclSuccess;
 }
 
@@ -106,7 +110,7 @@ static ncclResult_t init_v5(void **context, uint64_t comm_id, int *mask, const c
     return attach_plugin(context, mask);
 }
 
-/* No handle: then NCCL does not come back for the end of the event. */
+/* Without a handle, NCCL does not call stop for the event. */
 static ncclResult_t start_event(void **handle, uint64_t type, const struct bb_event_coll *coll,
                                 const struct bb_event_p2p *p2p)
 {
@@ -163,7 +167,7 @@ const struct bb_profiler_v5 ncclProfiler_v5 = {.name = "busbar",
                                                .finalize = finalize_plugin};
 extern const struct bb_profiler_v5 ncclProfiler_v6 __attribute__((alias("ncclProfiler_v5")));
 
-/* ---- our side ---- */
+/* ---- called by busbar ---- */
 
 bool bb_profiler_enable(void)
 {
@@ -196,7 +200,7 @@ void bb_profiler_begin(void)
     set_event_mask(WANTED);
 }
 
-/* The last collective; without one, the transfer with most channels. */
+/* Keeps the last collective, or else the send or receive with most channels. */
 static void merge_event(struct bb_choice *choice, const struct bb_choice *event)
 {
     if (event->kind == BB_CHOICE_COLLECTIVE ||

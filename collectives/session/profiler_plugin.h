@@ -1,7 +1,9 @@
 /*
- * profiler_plugin.h - the interface between NCCL and its profiler plugins, as far as it is used here, versions 4 (NCCL
- * 2.27), 5 (2.28) and 6 (2.30; newer ones still look for it). Written from the documented layout: order, width and
- * meaning of the fields are NCCL's, and fixed for a version. Both sides of it are played by tests.
+ * profiler_plugin.h - the part that busbar uses of NCCL's profiler plugin interface, versions 4 (NCCL 2.27), 5 (2.28)
+ * and 6
+ * (2.30; newer versions of NCCL still look for version 6). Written from NCCL's documentation: the order, width and
+ * meaning
+ * of the fields are NCCL's and fixed for each version. Tests call the plugin as NCCL does.
  */
 #ifndef BB_COLLECTIVES_SESSION_PROFILER_PLUGIN_H
 #define BB_COLLECTIVES_SESSION_PROFILER_PLUGIN_H
@@ -10,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Kinds of events, and the bits of the mask that ask for them. There are more. */
+/* Event types, which are also the bits of the event mask. NCCL defines more types. */
 enum {
     BB_EVENT_GROUP = 1,
     BB_EVENT_COLL = 2,
@@ -19,7 +21,8 @@ enum {
     BB_EVENT_COLL_API = 512,
 };
 
-/* The members of events that both versions have; version 5 has more behind them. NCCL owns the descriptors. */
+/* The fields that the collective and point-to-point descriptors of all versions share; from version 5 on further
+ * fields follow. NCCL owns the descriptors. */
 struct bb_event_coll {
     uint64_t sequence;
     const char *function;
@@ -41,7 +44,7 @@ struct bb_event_p2p {
     uint8_t channels;
 };
 
-/* What is not used here has less room than in the real unions. */
+/* NCCL's event descriptors. The real unions are larger: members that busbar does not use are left out. */
 struct bb_event_v4 {
     uint8_t type;
     void *parent;
@@ -62,10 +65,10 @@ struct bb_event_v5 {
     };
 };
 
-/* NCCL's printer: (level, subsystems, file, line, format, ...). Not used here. */
+/* NCCL's log function: (level, subsystems, file, line, format, ...). Unused. */
 typedef void bb_profiler_log(int level, unsigned long flags, const char *file, int line, const char *format, ...);
 
-/* Arguments of a state change. Not used here. */
+/* Arguments of a state change. Unused. */
 union bb_event_state {
     uint64_t number;
     void *data;
@@ -91,9 +94,10 @@ struct bb_profiler_v5 {
     ncclResult_t (*finalize)(void *context);
 };
 
-/* What NCCL looks up by name in the program. */
+/* NCCL looks up these symbols by name in the program. */
 extern const struct bb_profiler_v4 ncclProfiler_v4;
 extern const struct bb_profiler_v5 ncclProfiler_v5;
-extern const struct bb_profiler_v5 ncclProfiler_v6; /* has more kinds of events, none of which is asked for */
+extern const struct bb_profiler_v5 ncclProfiler_v6; /* version 6 adds event types, which busbar never enables; its
+                                                       layout is that of version 5 */
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * registration.c - memory from NCCL's allocator, and the registration of it. All functions are newer than some NCCL
- * that busbar runs with, or may be: they are looked up. Windows have an opaque type that older headers lack.
+ * registration.c - NCCL's registration functions are looked up at run time, because busbar also runs with NCCL versions
+ * that lack them. Window handles are stored as void pointers, because older headers lack the type ncclWindow_t.
  */
 #include "collectives/session/registration.h"
 

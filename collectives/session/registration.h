@@ -1,6 +1,9 @@
 /*
- * registration.h - the arena of a run in memory that NCCL knows: registered with the communicator, or as a symmetric
- * window. What the running NCCL does not support is said in one warning by rank 0, and the run goes on without it.
+ * registration.h - the buffer arena in memory that is registered with NCCL: with the communicator (ncclCommRegister) or
+ * as
+ * a symmetric window (ncclCommWindowRegister). If the running NCCL does not support the requested kind, rank 0 prints
+ * one
+ * warning and the run continues with unregistered buffers.
  */
 #ifndef BB_COLLECTIVES_SESSION_REGISTRATION_H
 #define BB_COLLECTIVES_SESSION_REGISTRATION_H
@@ -8,20 +11,25 @@
 #include "bootstrap/world/comms.h"
 #include "cuda/data/buffers.h"
 
-/* Numbered as nccl-tests' option -R. */
+/* Kinds of registration, with the values of nccl-tests' option -R. */
 enum bb_registration_kind { BB_REGISTER_NONE, BB_REGISTER_LOCAL, BB_REGISTER_SYMMETRIC, BB_REGISTER_COUNT };
 
 struct bb_registration {
-    enum bb_registration_kind kind; /* what was reached, not what was asked for */
-    void *memory;                   /* of ncclMemAlloc                          */
-    void *handle;                   /* of a registration or a window            */
+    enum bb_registration_kind kind; /* the kind in effect; BB_REGISTER_NONE if the requested kind is not supported */
+    void *memory;                   /* from ncclMemAlloc; NULL when empty */
+    void *handle;                   /* the registration or window; NULL: none */
 };
 
-extern const char *const bb_registration_names[BB_REGISTER_COUNT]; /* none local symmetric */
+extern const char *const bb_registration_names[BB_REGISTER_COUNT]; /* "none", "local", "symmetric" */
 
 /*
- * bb_registration_init - an arena of `bytes` on the current device, registered as asked; collective over the
- * communicator. arena->area is owned by the registration. Release works on a half-made one, before the communicator's.
+ * bb_registration_init - allocate the arena on the current device and register it. Collective over the communicator.
+ *   r        out: the registration; bb_registration_release accepts a partly initialized one
+ *   arena    out: area and bytes are set; the registration owns the memory
+ *   asked    requested kind, not BB_REGISTER_NONE
+ *   comm     communicator to register with
+ *   Returns  0, also if the kind is not supported, or a negative error code
+ * bb_registration_release - deregister and free the arena. Call before destroying the communicator.
  */
 int bb_registration_init(struct bb_registration *r, struct bb_guarded *arena, size_t bytes,
                          enum bb_registration_kind asked, struct bb_comm *comm) BB_MUST_CHECK;

@@ -13,7 +13,7 @@ static json_t *gpu_json(const void *seen)
     return bb_telemetry_gpu(seen);
 }
 
-/* What NCCL chose, and the state of the GPU. */
+/* NCCL's selection and the state of the GPU. */
 static const struct bb_field seen_fields[] = {
     {"algorithm", BB_SHOWS(struct bb_telemetry_row, choice.algorithm)},
     {"protocol", BB_SHOWS(struct bb_telemetry_row, choice.protocol)},
@@ -50,14 +50,14 @@ json_t *bb_result_flags(bool emulated, bool shared_gpu)
     return flags;
 }
 
-void bb_result_warn_gpu_flags(unsigned *said, unsigned gpu_flags, const char *what)
+void bb_result_warn_gpu_flags(unsigned *reported, unsigned gpu_flags, const char *what)
 {
-    const unsigned new_flags = gpu_flags & ~*said;
+    const unsigned new_flags = gpu_flags & ~*reported;
 
-    *said |= new_flags;
+    *reported |= new_flags;
     for (int i = 0; i < BB_NVML_FLAGS; i++)
         if (new_flags & 1u << i)
-            bb_warn("%s and maybe further rows: %s", what, bb_nvml_doubts[i].advice);
+            bb_warn("%s and possibly other rows: %s", what, bb_nvml_doubts[i].advice);
 }
 
 int bb_result_put(struct bb_session *s, const struct bb_field *fields, const void *row,

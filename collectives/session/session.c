@@ -16,7 +16,8 @@
 
 /* ---- start ---- */
 
-/* Where the launcher does not tell how many ranks are on the host, the user's word stands. */
+/* Expects the ranks of this host to share a GPU: more ranks than GPUs. If the launcher does not report the number of
+ * ranks per host, --share-gpu decides. */
 static bool ranks_will_share_gpu(void)
 {
     const int ranks = bb_launcher_local_size();
@@ -29,8 +30,11 @@ static bool ranks_will_share_gpu(void)
 }
 
 /*
- * The environment is written while there is one thread and CUDA is untouched: CUDA, MPI and the watchdog start others,
- * and a read beside a write is undefined. Whether ranks share a GPU is known later, that they must is known here.
+ * Sets the environment while the process has one thread and CUDA is not loaded: CUDA, MPI and the watchdog start
+ * threads,
+ * and setenv() concurrent with getenv() is undefined. Which ranks share a GPU becomes known later; that some must is
+ * known
+ * here.
  */
 static int set_share_env_early(struct bb_session *s)
 {
@@ -76,7 +80,7 @@ out:
     return rc;
 }
 
-/* Where one rank told NCCL early that GPUs are shared, all go on as if they were. */
+/* If one rank has set NCCL's variables for shared GPUs, all ranks treat the GPUs as shared. */
 static int resolve_sharing(struct bb_session *s)
 {
     struct bb_world *w = &s->world;
@@ -86,15 +90,16 @@ static int resolve_sharing(struct bb_session *s)
     TRY(bb_world_any(w, &told));
     s->shared_gpu = bb_device_shared(s->devices, w->node_of, w->size);
     if (told && !s->shared_gpu && w->rank == 0)
-        bb_warn("each rank has a GPU of its own, but --share-gpu made NCCL use sockets between them: leave it out");
+        bb_warn("each rank has its own GPU, but --share-gpu makes NCCL use sockets between them: omit --share-gpu");
     s->shared_gpu = s->shared_gpu || told;
     if (s->use >= BB_SESSION_NCCL && s->shared_gpu && !s->share_env_set)
-        TRY(bb_comms_share_gpu_env(w->rank, true)); /* unasked, only instances of one GPU come here */
+        TRY(bb_comms_share_gpu_env(w->rank, true)); /* without --share-gpu, ranks share a GPU only as MIG instances */
 out:
     return rc;
 }
 
-/* A GPU that is full to the last unit has nothing to look at: what is too large for it is refused later. */
+/* Skips the test if the GPU has no memory left for one allocation unit: bb_session_check_memory reports the lack of
+ * memory later. */
 static int detect_memory_fallback(struct bb_session *s)
 {
     size_t available;
@@ -103,12 +108,12 @@ static int detect_memory_fallback(struct bb_session *s)
 
     if (s->use < BB_SESSION_NCCL)
         return 0;
-    bb_world_guard(&s->world, "a look at NCCL's memory");
+    bb_world_guard(&s->world, "the test of ncclMemAlloc");
     rc = bb_device_free_bytes(&available);
     if (rc == 0 && s->memory->takes(1) <= available)
         rc = bb_nccl_memory_falls_back(s->memory, &s->falls_back);
     bb_world_unguard(&s->world);
-    TRY(bb_world_agree(&s->world, rc, "a look at NCCL's memory"));
+    TRY(bb_world_agree(&s->world, rc, "the test of ncclMemAlloc"));
     any = s->falls_back;
     TRY(bb_world_any(&s->world, &any));
     s->falls_back = any;
@@ -122,7 +127,7 @@ int bb_session_setup_gpus(struct bb_session *s, int first)
 
     s->memory = bb_nccl_memory(s->common->buffers);
     if (s->profiler_refused && s->world.rank == 0)
-        bb_warn("NCCL's choices stay unknown: NCCL_PROFILER_PLUGIN names another plugin");
+        bb_warn("algorithm and protocol are not reported: NCCL_PROFILER_PLUGIN names another plugin");
     if (s->use >= BB_SESSION_NCCL)
         TRY(bb_nccl_version(&s->nccl_header, &s->nccl_runtime));
     bb_world_reached(&s->world, "the choice of GPUs");
@@ -178,7 +183,7 @@ static struct bb_results_device *make_device_rows(const struct bb_session *s)
 }
 
 int bb_session_open_results(struct bb_session *s, const struct bb_results_head *of_schema, const struct bb_opts *set,
-                    const void *cfg)
+                            const void *cfg)
 {
     struct bb_results_head head = *of_schema;
     struct bb_results_device *devices = make_device_rows(s);
@@ -222,10 +227,9 @@ const char *bb_session_buffers_name(const struct bb_session *s)
 void bb_session_print_buffers(const struct bb_session *s, FILE *out)
 {
     if (s->falls_back)
-        fprintf(out,
-                "# buffers: of cudaMalloc, which is all that ncclMemAlloc gives here: NCCL cannot register them\n");
+        fprintf(out, "# buffers: cudaMalloc (ncclMemAlloc falls back to it here): NCCL cannot register them\n");
     else if (s->memory == &bb_cuda_allocator)
-        fprintf(out, "# buffers: of cudaMalloc\n");
+        fprintf(out, "# buffers: cudaMalloc\n");
 }
 
 void bb_session_print_head(const struct bb_session *s)
@@ -243,7 +247,7 @@ void bb_session_print_head(const struct bb_session *s)
     if (s->use >= BB_SESSION_NCCL)
         bb_session_print_buffers(s, s->out);
     if (s->shared_gpu)
-        fprintf(s->out, "# ranks share a GPU: times mean nothing\n");
+        fprintf(s->out, "# ranks share a GPU: times are meaningless\n");
 }
 
 /* ---- end ---- */
@@ -253,7 +257,7 @@ bool bb_session_ends_on_all_ranks(const struct bb_session *s, int rc)
     return rc >= 0 || s->world.agreed || rc == -BB_EUSAGE || rc == -BB_EDATA || rc == -BB_EBELOW;
 }
 
-/* All have taken down what they share. 0, or what ends the ranks. */
+/* Waits until all ranks have torn down what they share. Returns 0 or the error that ends the ranks. */
 static int finalize_ranks(struct bb_session *s, int rc, int end_rc)
 {
     if (!bb_session_ends_on_all_ranks(s, rc))
@@ -263,7 +267,7 @@ static int finalize_ranks(struct bb_session *s, int rc, int end_rc)
     return end_rc;
 }
 
-/* A pipe may have nobody who reads it, a file system may hang. */
+/* Writes the results under a time limit, because a pipe may have no reader and a file system may hang. */
 static int write_results(struct bb_session *s, double timeout_s, int rc)
 {
     if (!s->json || timeout_s <= 0)
@@ -284,7 +288,7 @@ int bb_session_release(struct bb_session *s, int rc, int end_rc)
     if (rc < 0 && s->world.watchdog)
         bb_watchdog_told(s->world.watchdog);
     end_rc = finalize_ranks(s, rc, end_rc);
-    if (rc < 0 || end_rc < 0) { /* the first rank that is gone, with its exit code, may take the others with it */
+    if (rc < 0 || end_rc < 0) { /* save first: the exit of one rank may end the others */
         why = bb_world_ending(&s->world);
         (void)bb_results_close(s->json, why ? why : rc < 0 ? rc : end_rc);
         s->json = NULL;

@@ -1,19 +1,22 @@
 /*
- * session.h - the frame of every run on GPUs: `bench` in all its modes, and `proxy`. Ranks, a GPU for each, versions,
- * limits, results, the first lines of the text, and the end of it all.
+ * session.h - the setup and teardown that every GPU run shares (all modes of `bench`, and `proxy`): ranks, one GPU per
+ * rank,
+ * library versions, memory checks, the results file and the first lines of the text output.
  *
  *   TRY(bb_session_begin(&s, &options.common, BB_SESSION_OBSERVED));
- *   ...                                                     // what only the number of ranks can tell
+ *   ...                                                     // checks that need the number of ranks
  *   TRY(bb_session_setup_gpus(&s, 0));
  *   ...
  *   TRY(bb_session_open_results(&s, &(struct bb_results_head){.schema = ..}, &set, &options));
  *   ...
- *   if (bb_session_ends_on_all_ranks(&s, rc)) end_rc = ...;              // what ranks share is taken down in order
+ *   if (bb_session_ends_on_all_ranks(&s, rc)) end_rc = ...; // collective teardown: communicators, windows
  *   return bb_session_release(&s, rc, end_rc);
  *
- * Who knows that the run ends: all ranks, where they agreed on it (bb_world_agree), and of a refusal (BB_EUSAGE), wrong
- * data (BB_EDATA) or a figure below its threshold (BB_EBELOW), which each rank finds from the same data. They end in
- * order. Any other error is of one rank, and ends the others (bb_world_release).
+ * Errors are of two kinds. All ranks return the same error if they agreed on it (bb_world_agree), and for a usage error
+ * (BB_EUSAGE), wrong data (BB_EDATA) or a result below its threshold (BB_EBELOW), because each rank derives these from
+ * the
+ * same data. The ranks then tear down collectively. Any other error occurs on one rank, which ends the other ranks
+ * (bb_world_release).
  */
 #ifndef BB_COLLECTIVES_SESSION_SESSION_H
 #define BB_COLLECTIVES_SESSION_SESSION_H
@@ -26,63 +29,85 @@
 #include "collectives/session/telemetry.h"
 #include "cuda/device/device.h"
 
-/* What a run needs besides GPUs: nothing, NCCL, or NCCL and what is known of a row besides its times. */
+/* What a run uses in addition to GPUs: nothing, NCCL, or NCCL plus telemetry (NCCL's selection and the GPU state per row). */
 enum bb_session_use { BB_SESSION_GPUS, BB_SESSION_NCCL, BB_SESSION_OBSERVED };
 
-/* Zeroed is empty, so one release fits every state. */
+/* A zeroed struct is valid and empty: bb_session_release accepts a session in any state. */
 struct bb_session {
     const struct bb_common *common;
     enum bb_session_use use;
-    bool profiler_refused; /* by a plugin of the user's */
+    bool profiler_refused; /* NCCL_PROFILER_PLUGIN names another plugin */
     struct bb_world world;
-    struct bb_device_info device, *devices; /* own, everybody's [size] */
+    struct bb_device_info device, *devices; /* this rank's GPU; [size] all ranks' GPUs */
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
-    bool share_env_set; /* NCCL, before it was known whether ranks do */
+    bool share_env_set; /* NCCL's variables for shared GPUs were set before the GPUs were known */
     bool shared_gpu;
-    const struct bb_allocator *memory; /* where NCCL's buffers come from: --buffers */
-    bool falls_back;                   /* and NCCL takes it from cudaMalloc, on some rank */
-    struct bb_telemetry observer;      /* BB_SESSION_OBSERVED */
-    unsigned gpu_flags;                   /* about clocks and power, already said */
-    int argc;                          /* the command */
+    const struct bb_allocator *memory; /* allocator of NCCL's buffers (--buffers) */
+    bool falls_back;                   /* on some rank, ncclMemAlloc uses cudaMalloc */
+    struct bb_telemetry observer;      /* only with BB_SESSION_OBSERVED */
+    unsigned gpu_flags;                /* bits of enum bb_nvml_flag that were already reported */
+    int argc;                          /* command line, set by bb_session_open_results */
     char **argv;
     struct bb_results *json;
     struct bb_progress progress;
-    FILE *out; /* of the text, NULL: none */
+    FILE *out; /* text output; NULL on all ranks but 0, with --quiet, and if results go to stdout */
 };
 
-/* bb_session_begin - the ranks (bb_world_init), and whether this one prints. common must outlive s. What `use` needs of
- * the environment is written before, while there is one thread. */
+/*
+ * bb_session_begin - initialize the ranks (bb_world_init), select the output, and set the environment variables that
+ * `use`
+ * needs.
+ *   common   must outlive s
+ *   Returns  0 or a negative error code
+ *   Threads  call while the process has one thread, because the function sets environment variables
+ */
 int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum bb_session_use use) BB_MUST_CHECK;
 
-/* bb_session_setup_gpus - a GPU per rank, from number `first` of the host on; versions, and what begin's `use` names. */
+/*
+ * bb_session_setup_gpus - assign one GPU to each rank, read library versions, load kernels, and open the telemetry if
+ * `use`
+ * requests it. Collective.
+ *   first    ordinal of the first rank's GPU on each host
+ */
 int bb_session_setup_gpus(struct bb_session *s, int first) BB_MUST_CHECK;
 
 /*
- * bb_session_open_results - the results file. Of the head, schema, argc, argv, root, fresh and no_rows are the caller's, the
- * session fills the rest. With a set, its options are written, and MIG and MPS of an observed run.
+ * bb_session_open_results - open the results file. Collective.
+ *   head     schema, argc, argv, root, fresh and no_rows are set by the caller; the session sets the other fields
+ *   set      options to write into the results, and MIG and MPS for an observed run; NULL: write neither
+ *   cfg      the struct that `set` describes
  */
 int bb_session_open_results(struct bb_session *s, const struct bb_results_head *head, const struct bb_opts *set,
-                    const void *cfg) BB_MUST_CHECK;
+                            const void *cfg) BB_MUST_CHECK;
 
-/* bb_session_free_bytes - what the fullest GPU has free. bb_session_check_memory - refuse when `bytes` exceed that. */
+/*
+ * bb_session_free_bytes   - return the free memory of the GPU with the least free memory (out: bytes). Collective.
+ * bb_session_check_memory - return -BB_EUSAGE if `bytes` exceed that amount; rank 0 prints the error, which ends with
+ * the
+ *                           advice what_would_help. Collective.
+ */
 int bb_session_free_bytes(struct bb_session *s, size_t *bytes) BB_MUST_CHECK;
 int bb_session_check_memory(struct bb_session *s, size_t bytes, const char *what_would_help) BB_MUST_CHECK;
 
-/* bb_session_buffers_name - what NCCL's buffers are of: "nccl", "cuda", or "nccl (cudaMalloc)" where NCCL falls back. */
+/* bb_session_buffers_name - return "nccl", "cuda", or "nccl (cudaMalloc)" if ncclMemAlloc falls back to cudaMalloc. */
 const char *bb_session_buffers_name(const struct bb_session *s);
 
-/* bb_session_print_buffers - a line about it, where it is not memory that NCCL can register. */
+/* bb_session_print_buffers - print a line about the buffers if NCCL cannot register them. */
 void bb_session_print_buffers(const struct bb_session *s, FILE *out);
 
-/* bb_session_print_head - the lines above everything: the command, ranks, GPUs, versions, what the figures are not. */
+/* bb_session_print_head - print the first lines of the text output: command, ranks, GPUs, versions, limits of
+ * validity. */
 void bb_session_print_head(const struct bb_session *s);
 
-/* bb_session_ends_on_all_ranks - whether all ranks know of rc. */
+/* bb_session_ends_on_all_ranks - return whether all ranks end with rc, so that collective teardown cannot hang. */
 bool bb_session_ends_on_all_ranks(const struct bb_session *s, int rc);
 
 /*
- * bb_session_release - the end of the ranks and of the results, whose status is what this returns: rc, or what went
- * wrong since; end_rc is what taking down gave. "ok" is written when no rank can fail any more.
+ * bb_session_release - end the ranks and close the results. The status "ok" is written only after no rank can fail any
+ * more.
+ *   rc       result of the run
+ *   end_rc   result of the collective teardown; 0 if there was none
+ *   Returns  rc, or the first error since then: the status that the results contain
  */
 int bb_session_release(struct bb_session *s, int rc, int end_rc);
 

@@ -13,9 +13,9 @@ int bb_telemetry_open(struct bb_telemetry *o, struct bb_world *world, const stru
     o->mig = bits & 2;
     o->mps = bits & 4;
     if (o->mig && world->rank == 0)
-        bb_warn("a GPU is split into instances (MIG): figures are those of a part of it");
+        bb_warn("a GPU is split into MIG instances: results are those of one instance");
     if (o->mps && world->rank == 0)
-        bb_warn("a GPU is used through MPS: figures hold only while other processes on it rest");
+        bb_warn("a GPU is used through MPS: results are valid only while no other process uses that GPU");
     return rc;
 }
 

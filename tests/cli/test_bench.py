@@ -316,7 +316,7 @@ def test_memory_is_counted_in_the_units_of_nccl(busbar, profile, words):
                                    "bench overlap --sizes 1K --ctas 1 --gemm 64 -n 1 --repeats 3", "proxy gpt2_large 2 2 2 --no-alone"])
 def test_buffers_that_nccl_cannot_register_are_told(busbar, tmp_path, words, env):
     path = tmp_path / "r.json"
-    for more, says, note in (({}, "nccl", None), (env, "nccl (cudaMalloc)", "# buffers: of cudaMalloc, which is all that ncclMemAlloc gives here")):
+    for more, says, note in (({}, "nccl", None), (env, "nccl (cudaMalloc)", "# buffers: cudaMalloc (ncclMemAlloc falls back to it here)")):
         done = busbar.run(*words.split(), "--json", path, ranks=2, env=more)
         assert done.returncode == 0 and json.loads(path.read_text())["buffers"] == says, done.stderr
         assert note in done.stdout if note else "# buffers: of" not in done.stdout

@@ -137,12 +137,14 @@ static json_t *peer_text(const struct bb_op *op)
 
 static json_t *work_item(const struct bb_kernel_list_item *item)
 {
-    double bytes = (double)(item->is_memory_kernel ? bb_memory_kernel_bytes(&item->memory_kernel) : bb_gemm_bytes(&item->gemm));
+    double bytes =
+        (double)(item->is_memory_kernel ? bb_memory_kernel_bytes(&item->memory_kernel) : bb_gemm_bytes(&item->gemm));
 
     if (item->is_memory_kernel)
-        return json_pack("{s:s, s:s, s:i, s:I}", "name", item->name, "kind", bb_memory_kernels[item->memory_kernel.kind].name, "flops",
-                         0, "moved_bytes", (json_int_t)bytes);
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I}", "name", item->name, "kind", "product", "m",
+        return json_pack("{s:s, s:s, s:i, s:I}", "name", item->name, "kind",
+                         bb_memory_kernels[item->memory_kernel.kind].name, "flops", 0, "moved_bytes",
+                         (json_int_t)bytes);
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I}", "name", item->name, "kind", "gemm", "m",
                      (json_int_t)item->gemm.m, "n", (json_int_t)item->gemm.n, "k", (json_int_t)item->gemm.k, "batch",
                      (json_int_t)item->gemm.batch, "dtype", bb_dtypes[item->gemm.dtype].name, "flops",
                      (json_int_t)llround(bb_gemm_flops(&item->gemm)), "moved_bytes", (json_int_t)bytes);
@@ -282,11 +284,12 @@ static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_ra
 
         if (p->bytes == 0)
             continue;
-        json_array_append_new(
-            list, json_pack("{s:s, s:f, s:f, s:I, s:o, s:s?, s:s?}", "name", l->groups[g].name, "busy_us",
-                            us_of(p->busy_ns), "exposed_us", us_of(p->exposed_ns), "bytes", (json_int_t)p->bytes,
-                            "busbw_gbps", bb_json_real(p->bus_bytes / (double)p->busy_ns), "algorithm",
-                            variant ? bb_nccl_algorithms[variant->algorithm] : NULL, "protocol", variant ? variant->protocol : NULL));
+        json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:I, s:o, s:s?, s:s?}", "name", l->groups[g].name,
+                                              "busy_us", us_of(p->busy_ns), "exposed_us", us_of(p->exposed_ns), "bytes",
+                                              (json_int_t)p->bytes, "busbw_gbps",
+                                              bb_json_real(p->bus_bytes / (double)p->busy_ns), "algorithm",
+                                              variant ? bb_nccl_algorithms[variant->algorithm] : NULL, "protocol",
+                                              variant ? variant->protocol : NULL));
     }
     return list;
 }

@@ -394,7 +394,7 @@ int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layo
     *r = (struct bb_runner){.world = w, .layout = layout, .program = program, .memory = memory};
     r->native = bb_native_find();
     bb_nvtx_init(&r->nvtx);
-    bb_world_reached(w, "the streams, products and buffers of a step");
+    bb_world_reached(w, "the streams, GEMMs and buffers of a step");
     TRY(make_arrays(r));
     split_into_batches(r);
     TRY(make_streams(r));
@@ -409,7 +409,7 @@ out:
 
 static void release_cuda(struct bb_runner *r)
 {
-    bb_world_reached(r->world, "the release of streams, products and buffers");
+    bb_world_reached(r->world, "the release of streams, GEMMs and buffers");
     for (int i = 0; i < r->n_lanes; i++) {
         bb_event_destroy(r->lanes[i].begin);
         bb_event_destroy(r->lanes[i].end);

@@ -171,8 +171,8 @@ def test_an_mpi_that_ends_the_process_in_its_start_is_named(busbar, tmp_path):
     assert done.returncode == 1 and "MPI_Init_thread" in line
 
 
-@pytest.mark.parametrize("function, where", [("cublasLtCreate", "the streams, products and buffers of a step"),
-                                             ("cublasLtDestroy", "the release of streams, products and buffers")])
+@pytest.mark.parametrize("function, where", [("cublasLtCreate", "the streams, GEMMs and buffers of a step"),
+                                             ("cublasLtDestroy", "the release of streams, GEMMs and buffers")])
 def test_a_rank_that_ends_in_cublaslt_is_seen_there(busbar, shim, function, where):
     """Not in the step before, the opening of the results or the last of the timed ones."""
     env = {"LD_PRELOAD": shim, "DRILL": f"leave:{function}:1:1"}

@@ -493,7 +493,7 @@ def test_a_plan_lists_the_products_and_passes_of_its_operations(busbar, name, wo
             assert items and all(item["moved_bytes"] > 0 for item in items)
             assert op["flops"] == op["work_times"] * sum(item["flops"] for item in items)
             assert op["moved_bytes"] == op["work_times"] * sum(item["moved_bytes"] for item in items)
-            assert all(item["flops"] == 2 * item["m"] * item["n"] * item["k"] * item["batch"] if item["kind"] == "product"
+            assert all(item["flops"] == 2 * item["m"] * item["n"] * item["k"] * item["batch"] if item["kind"] == "gemm"
                        else item["flops"] == 0 for item in items)
 
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static void put_text(const char *text, FILE *out)
+static void write_text(const char *text, FILE *out)
 {
     if (text[strcspn(text, ",\"\r\n")] == '\0') {
         fputs(text, out);
@@ -18,10 +18,10 @@ static void put_text(const char *text, FILE *out)
     fputc('"', out);
 }
 
-static void put_value(const json_t *value, FILE *out)
+static void write_value(const json_t *value, FILE *out)
 {
     if (json_is_string(value))
-        put_text(json_string_value(value), out);
+        write_text(json_string_value(value), out);
     else if (json_is_integer(value))
         fprintf(out, "%lld", (long long)json_integer_value(value));
     else if (json_is_real(value))
@@ -30,7 +30,7 @@ static void put_value(const json_t *value, FILE *out)
         fputs(json_is_true(value) ? "true" : "false", out);
 }
 
-static void put_row(const json_t *row, FILE *out)
+static void write_row(const json_t *row, FILE *out)
 {
     const json_t *value;
     size_t i;
@@ -38,7 +38,7 @@ static void put_row(const json_t *row, FILE *out)
     json_array_foreach(row, i, value)
     {
         fputs(i ? "," : "", out);
-        put_value(value, out);
+        write_value(value, out);
     }
     fputc('\n', out);
 }
@@ -48,9 +48,9 @@ void bb_csv_write(const json_t *columns, const json_t *rows, FILE *out)
     const json_t *row;
     size_t i;
 
-    put_row(columns, out);
+    write_row(columns, out);
     json_array_foreach(rows, i, row)
     {
-        put_row(row, out);
+        write_row(row, out);
     }
 }

@@ -13,21 +13,21 @@
 
 /* The speaker's prefix, e.g. "rank 3 (node17, GPU 1): ", and what is spoken of. With `mute` and
  * `trial`, and what start/deadline.c tells its handler, the only process-wide state of busbar. */
-static char speaker[128], context[1024];
+static char identity[128], context[1024];
 static int mute;
-static atomic_int trial;
+static atomic_int speculation;
 
-enum { NO_TRIAL, TRIAL, FAILED_TRIAL };
-enum { FOR_EVER = -1, AT_END_MS = 200 };
+enum { NOT_SPECULATIVE, SPECULATIVE, SPECULATION_FAILED };
+enum { NO_TIMEOUT = -1, NONBLOCKING_MS = 200 };
 
 void bb_err_identify(int rank, const char *host, int gpu)
 {
     if (rank < 0)
-        speaker[0] = '\0';
+        identity[0] = '\0';
     else if (gpu < 0)
-        snprintf(speaker, sizeof(speaker), "rank %d (%s): ", rank, host);
+        snprintf(identity, sizeof(identity), "rank %d (%s): ", rank, host);
     else
-        snprintf(speaker, sizeof(speaker), "rank %d (%s, GPU %d): ", rank, host, gpu);
+        snprintf(identity, sizeof(identity), "rank %d (%s, GPU %d): ", rank, host, gpu);
 }
 
 void bb_err_context(const char *text)
@@ -47,41 +47,41 @@ int bb_err_is_mute(void)
 
 void bb_err_speculative(int on)
 {
-    trial = on ? TRIAL : NO_TRIAL;
+    speculation = on ? SPECULATIVE : NOT_SPECULATIVE;
 }
 
 /* code: 0 of a warning. */
-static int is_said(int code)
+static int must_print(int code)
 {
-    if (mute || trial == NO_TRIAL)
+    if (mute || speculation == NOT_SPECULATIVE)
         return !mute;
-    return code != 0 && code != BB_EUSAGE && atomic_exchange(&trial, FAILED_TRIAL) == TRIAL;
+    return code != 0 && code != BB_EUSAGE && atomic_exchange(&speculation, SPECULATION_FAILED) == SPECULATIVE;
 }
 
 /* Whether a line can be written without a wait that is longer. */
-static int takes_line(int patience_ms)
+static int can_write(int timeout_ms)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
 
-    return patience_ms == FOR_EVER || poll(&p, 1, patience_ms) != 0;
+    return timeout_ms == NO_TIMEOUT || poll(&p, 1, timeout_ms) != 0;
 }
 
-__attribute__((format(printf, 4, 0))) static void write_line(int patience_ms, int code, const char *kind,
+__attribute__((format(printf, 4, 0))) static void write_line(int timeout_ms, int code, const char *kind,
                                                              const char *fmt, va_list args)
 {
     char line[2048];
-    int used = snprintf(line, sizeof(line), "busbar: %s%s%s", speaker, kind, context);
-    int room = (int)sizeof(line) - used - 1;
-    int text = vsnprintf(line + used, (size_t)room, fmt, args);
+    int used = snprintf(line, sizeof(line), "busbar: %s%s%s", identity, kind, context);
+    int capacity = (int)sizeof(line) - used - 1;
+    int text = vsnprintf(line + used, (size_t)capacity, fmt, args);
 
-    if (!is_said(code))
+    if (!must_print(code))
         return;
-    used += text < room ? text : room - 1;
+    used += text < capacity ? text : capacity - 1;
     for (int i = 0; i < used; i++) /* what a file or a word brought along neither breaks the line nor colours it */
         if (iscntrl((unsigned char)line[i]))
             line[i] = ' ';
     line[used++] = '\n';
-    if (takes_line(patience_ms) && write(STDERR_FILENO, line, (size_t)used) < 0)
+    if (can_write(timeout_ms) && write(STDERR_FILENO, line, (size_t)used) < 0)
         return; /* nobody is left to tell */
 }
 
@@ -90,7 +90,7 @@ int(bb_err)(enum bb_error code, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    write_line(FOR_EVER, code, "", fmt, args);
+    write_line(NO_TIMEOUT, code, "", fmt, args);
     va_end(args);
     return -(int)code;
 }
@@ -100,7 +100,7 @@ void bb_err_nonblocking(enum bb_error code, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    write_line(AT_END_MS, (int)code, "", fmt, args);
+    write_line(NONBLOCKING_MS, (int)code, "", fmt, args);
     va_end(args);
 }
 
@@ -109,7 +109,7 @@ void bb_warn(const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    write_line(FOR_EVER, 0, "warning: ", fmt, args);
+    write_line(NO_TIMEOUT, 0, "warning: ", fmt, args);
     va_end(args);
 }
 

@@ -6,22 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int refuse_room(size_t n, size_t element)
+static int report_no_memory(size_t n, size_t element)
 {
     return bb_err(BB_EFAIL, "out of memory for %zu elements of %zu bytes", n, element);
 }
 
 int bb_grow(void *array_at, size_t n, size_t element)
 {
-    size_t room = n ? 2 * n : 1;
+    size_t capacity = n ? 2 * n : 1;
     void *array, *bigger;
 
     if (n & (n - 1))
         return 0;
     memcpy(&array, array_at, sizeof array); /* array_at is a T **, for any T */
-    bigger = realloc(array, room * element);
+    bigger = realloc(array, capacity * element);
     if (!bigger)
-        return refuse_room(room, element);
+        return report_no_memory(capacity, element);
     memcpy(array_at, &bigger, sizeof bigger);
     return 0;
 }
@@ -31,7 +31,7 @@ int bb_new(void *array_at, size_t n, size_t element)
     void *array = calloc(n + 1, element);
 
     memcpy(array_at, &array, sizeof array);
-    return array ? 0 : refuse_room(n, element);
+    return array ? 0 : report_no_memory(n, element);
 }
 
 #define LINE ((size_t)64)
@@ -45,5 +45,5 @@ int bb_new_aligned(void *array_at, size_t n, size_t element)
     if (array)
         memset(array, 0, bytes);
     memcpy(array_at, &array, sizeof array);
-    return array ? 0 : refuse_room(n, element);
+    return array ? 0 : report_no_memory(n, element);
 }

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static void *allocate_or_end(size_t bytes)
+static void *allocate_or_exit(size_t bytes)
 {
     void *memory = malloc(bytes);
 
@@ -21,5 +21,5 @@ static void *allocate_or_end(size_t bytes)
 
 void bb_json_memory_guard(void)
 {
-    json_set_alloc_funcs(allocate_or_end, free);
+    json_set_alloc_funcs(allocate_or_exit, free);
 }

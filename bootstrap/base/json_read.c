@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 
 #define KEY_TEXT   96
-#define MOST_NAMES 64
+#define MAX_NAMES 64
 
-static int refuse_folder(const char *path)
+static int reject_folder(const char *path)
 {
     struct stat found;
 
@@ -34,7 +34,7 @@ int bb_json_load_from(FILE *file, const char *path, size_t flags, json_t **root)
 int bb_json_open(const char *path, FILE **file)
 {
     *file = NULL;
-    if (refuse_folder(path) != 0)
+    if (reject_folder(path) != 0)
         return -BB_EUSAGE;
     *file = fopen(path, "r");
     return *file ? 0 : bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "%s: %s", path, strerror(errno));
@@ -111,26 +111,26 @@ int bb_json_numbers_at(const json_t *object, const char *key, const char *where,
     return rc;
 }
 
-int bb_json_check_total(const char *where, const char *what, double given, double made)
+int bb_json_check_total(const char *where, const char *what, double given, double computed)
 {
-    if (given == made)
+    if (given == computed)
         return 0;
-    return bb_err(BB_EUSAGE, "%s: the total of '%s' is given as %.0f, its parts make %.0f", where, what, given, made);
+    return bb_err(BB_EUSAGE, "%s: the total of '%s' is given as %.0f, its parts make %.0f", where, what, given, computed);
 }
 
-int bb_json_find_parent(const json_t *object, const char *where, const char *path, const json_t **holder, const char **key)
+int bb_json_find_parent(const json_t *object, const char *where, const char *path, const json_t **parent, const char **key)
 {
     char name[KEY_TEXT];
     const char *dot;
     int rc = 0;
 
-    *holder = object;
+    *parent = object;
     for (*key = path; (dot = strchr(*key, '.')); *key = dot + 1) {
         json_t *inner;
 
         snprintf(name, sizeof(name), "%.*s", (int)(dot - *key), *key);
-        TRY(bb_json_object_at(*holder, name, where, &inner));
-        *holder = inner;
+        TRY(bb_json_object_at(*parent, name, where, &inner));
+        *parent = inner;
     }
 out:
     return rc;
@@ -163,28 +163,28 @@ static int read_number(const json_t *object, const char *key, const char *where,
     return 0;
 }
 
-static int check_total(const json_t *object, const char *key, const char *where, double made)
+static int check_total(const json_t *object, const char *key, const char *where, double computed)
 {
     double given;
     int rc = bb_json_number_at(object, key, where, 0, &given);
 
-    return rc ? rc : bb_json_check_total(where, key, given, made);
+    return rc ? rc : bb_json_check_total(where, key, given, computed);
 }
 
-static int check_totals(const json_t *object, const char *key, const char *where, int n, const size_t *made)
+static int check_totals(const json_t *object, const char *key, const char *where, int n, const size_t *computed)
 {
     const json_t *list;
     int rc = bb_json_list_at(object, key, where, n, &list, NULL);
 
     for (int i = 0; rc == 0 && i < n; i++)
-        rc = bb_json_check_total(where, key, json_number_value(json_array_get(list, (size_t)i)), (double)made[i]);
+        rc = bb_json_check_total(where, key, json_number_value(json_array_get(list, (size_t)i)), (double)computed[i]);
     return rc;
 }
 
 int bb_json_read_field(const json_t *object, const char *where, const struct bb_json_field *f, void *into)
 {
     void *at = (char *)into + f->offset;
-    char place[PATH_MAX + KEY_TEXT];
+    char proc_path[PATH_MAX + KEY_TEXT];
     const char *key;
     int rc;
 
@@ -194,8 +194,8 @@ int bb_json_read_field(const json_t *object, const char *where, const struct bb_
     if (rc)
         return rc;
     if (key != f->key) { /* which of the objects is part of the place */
-        snprintf(place, sizeof(place), "%s: %.*s", where, (int)(key - f->key - 1), f->key);
-        where = place;
+        snprintf(proc_path, sizeof(proc_path), "%s: %.*s", where, (int)(key - f->key - 1), f->key);
+        where = proc_path;
     }
     switch (f->kind) {
     case BB_JSON_WHOLE:
@@ -236,14 +236,14 @@ static const struct bb_json_field *find_row(const struct bb_json_field *fields, 
     return fields;
 }
 
-static int refuse_key(const char *where, const char *path, const struct bb_json_field *fields)
+static int reject_key(const char *where, const char *path, const struct bb_json_field *fields)
 {
-    const char *words[MOST_NAMES], *near;
+    const char *candidates[MAX_NAMES], *near;
     size_t n = 0;
 
-    for (; fields->key && n < MOST_NAMES; fields++)
-        words[n++] = fields->key;
-    near = bb_nearest_word(path, words, n);
+    for (; fields->key && n < MAX_NAMES; fields++)
+        candidates[n++] = fields->key;
+    near = bb_nearest_word(path, candidates, n);
     return near ? bb_err(BB_EUSAGE, "%s: unknown key '%s', did you mean '%s'?", where, path, near)
                 : bb_err(BB_EUSAGE, "%s: unknown key '%s'", where, path);
 }
@@ -264,7 +264,7 @@ int bb_json_reject_unknown(const json_t *object, const char *where, const struct
         snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "." : "", key);
         row = find_row(fields, path);
         if (!row->key)
-            return refuse_key(where, path, fields);
+            return reject_key(where, path, fields);
         if (json_is_object(value) && row->key[strlen(path)])
             TRY(bb_json_reject_unknown(value, where, fields, path));
     }

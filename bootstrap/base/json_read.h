@@ -61,7 +61,7 @@ int bb_json_reject_unknown(const json_t *object, const char *where, const struct
 
 /* Single values. _holder: the object and the last part of a key with dots. _list_at: of exactly n elements (n < 0: of 1
  * to -n); n_found may be NULL. */
-int bb_json_find_parent(const json_t *object, const char *where, const char *path, const json_t **holder,
+int bb_json_find_parent(const json_t *object, const char *where, const char *path, const json_t **parent,
                    const char **key) BB_MUST_CHECK;
 int bb_json_number_at(const json_t *object, const char *key, const char *where, double min, double *out) BB_MUST_CHECK;
 int bb_json_text_at(const json_t *object, const char *key, const char *where, const char **out) BB_MUST_CHECK;
@@ -71,6 +71,6 @@ int bb_json_list_at(const json_t *object, const char *key, const char *where, in
 int bb_json_numbers_at(const json_t *object, const char *key, const char *where, int n, double *numbers) BB_MUST_CHECK;
 
 /* bb_json_check_total - the total `what` is given as `given` and must be `made`. */
-int bb_json_check_total(const char *where, const char *what, double given, double made) BB_MUST_CHECK;
+int bb_json_check_total(const char *where, const char *what, double given, double computed) BB_MUST_CHECK;
 
 #endif

@@ -18,9 +18,9 @@ static void free_paths(struct bb_outfile *f)
     *f = (struct bb_outfile){0};
 }
 
-static bool begins_with(const char *text, const char *start)
+static bool begins_with(const char *text, const char *prefix)
 {
-    return strncmp(text, start, strlen(start)) == 0;
+    return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
 bool bb_outfile_is_stream(const char *path)
@@ -35,7 +35,7 @@ bool bb_outfile_is_stream(const char *path)
 }
 
 /* To be freed; NULL: no memory. */
-static char *folder_of(const char *path)
+static char *parent_folder(const char *path)
 {
     const char *slash = strrchr(path, '/');
 
@@ -43,7 +43,7 @@ static char *folder_of(const char *path)
 }
 
 /* Where an open file stands, whether it has a name or not. */
-static void locate_open(int fd, char path[PROC_TEXT])
+static void format_proc_path(int fd, char path[PROC_TEXT])
 {
     snprintf(path, PROC_TEXT, "/proc/self/fd/%d", fd);
 }
@@ -51,14 +51,14 @@ static void locate_open(int fd, char path[PROC_TEXT])
 /* A file without a name in the folder of path, which goes with the process that leaves it so; -1: there are none such. */
 static int open_unnamed(const char *path, mode_t mode)
 {
-    char *folder = folder_of(path), place[PROC_TEXT];
+    char *folder = parent_folder(path), proc_path[PROC_TEXT];
     int fd = folder ? open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, mode) : -1;
 
     free(folder);
     if (fd < 0)
         return -1;
-    locate_open(fd, place);
-    if (access(place, F_OK) == 0)
+    format_proc_path(fd, proc_path);
+    if (access(proc_path, F_OK) == 0)
         return fd;
     close(fd); /* it could get no name */
     return -1;
@@ -80,7 +80,7 @@ static bool choose_name(const char *path, char **name)
 }
 
 /* A file of its own beside path, which has its other name or is to get it. -1: errno tells why. */
-static int open_beside(struct bb_outfile *f, const char *path, mode_t mode)
+static int open_temporary(struct bb_outfile *f, const char *path, mode_t mode)
 {
     int fd = -1;
 
@@ -114,7 +114,7 @@ static bool is_folder(const char *path)
 /* 0 or errno. */
 static int open_target(struct bb_outfile *f, const char *path, mode_t mode)
 {
-    bool stream = bb_outfile_is_stream(path);
+    bool is_stream = bb_outfile_is_stream(path);
     int fd;
 
     *f = (struct bb_outfile){.path = strdup(path)};
@@ -124,10 +124,10 @@ static int open_target(struct bb_outfile *f, const char *path, mode_t mode)
         return ENOENT;
     if (is_folder(path))
         return EISDIR;
-    fd = stream ? open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC) : open_beside(f, path, mode);
+    fd = is_stream ? open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC) : open_temporary(f, path, mode);
     if (fd < 0)
         return errno;
-    f->out = fdopen(fd, stream ? "w" : "w+");
+    f->out = fdopen(fd, is_stream ? "w" : "w+");
     if (f->out)
         return 0;
     close(fd);
@@ -144,7 +144,7 @@ int bb_outfile_create(struct bb_outfile *f, const char *path, mode_t mode)
     return error;
 }
 
-static int open_or_refuse(struct bb_outfile *f, const char *path, const char *what, mode_t mode, enum bb_error code)
+static int open_or_report(struct bb_outfile *f, const char *path, const char *what, mode_t mode, enum bb_error code)
 {
     int error = bb_outfile_create(f, path, mode);
 
@@ -155,12 +155,12 @@ static int open_or_refuse(struct bb_outfile *f, const char *path, const char *wh
 
 int bb_outfile_open(struct bb_outfile *f, const char *path, const char *what)
 {
-    return open_or_refuse(f, path, what, 0666, BB_EFAIL);
+    return open_or_report(f, path, what, 0666, BB_EFAIL);
 }
 
 int bb_outfile_open_private(struct bb_outfile *f, const char *path, const char *what)
 {
-    return open_or_refuse(f, path, what, 0600, BB_EFAIL);
+    return open_or_report(f, path, what, 0600, BB_EFAIL);
 }
 
 int bb_outfile_sync(int fd)
@@ -173,7 +173,7 @@ int bb_outfile_sync(int fd)
 /* Where the folder cannot be opened, the name is there all the same. */
 void bb_outfile_sync_folder(const char *path)
 {
-    char *folder = folder_of(path);
+    char *folder = parent_folder(path);
     int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 
     if (fd >= 0) {
@@ -183,12 +183,12 @@ void bb_outfile_sync_folder(const char *path)
     free(folder);
 }
 
-static int name_file(struct bb_outfile *f)
+static int link_temporary(struct bb_outfile *f)
 {
-    char place[PROC_TEXT];
+    char proc_path[PROC_TEXT];
 
-    locate_open(fileno(f->out), place);
-    if (linkat(AT_FDCWD, place, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW) != 0)
+    format_proc_path(fileno(f->out), proc_path);
+    if (linkat(AT_FDCWD, proc_path, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW) != 0)
         return errno;
     f->unnamed = false;
     return 0;
@@ -212,7 +212,7 @@ int bb_outfile_publish_unsynced(struct bb_outfile *f)
         return error;
     error = bb_outfile_sync(fileno(f->out));
     if (!error && f->unnamed)
-        error = name_file(f);
+        error = link_temporary(f);
     if (error)
         return error;
     if (rename(f->temporary, f->path) != 0)
@@ -234,10 +234,10 @@ int bb_outfile_publish(struct bb_outfile *f)
 
 bool bb_outfile_is_current(const struct bb_outfile *f)
 {
-    struct stat open_one, named;
+    struct stat open_file, named_file;
 
-    return fstat(fileno(f->out), &open_one) == 0 && lstat(f->path, &named) == 0 && open_one.st_dev == named.st_dev &&
-           open_one.st_ino == named.st_ino;
+    return fstat(fileno(f->out), &open_file) == 0 && lstat(f->path, &named_file) == 0 && open_file.st_dev == named_file.st_dev &&
+           open_file.st_ino == named_file.st_ino;
 }
 
 int bb_outfile_close(struct bb_outfile *f, const char *what, int rc)
@@ -261,7 +261,7 @@ int bb_outfile_check(const char *path, const char *what)
 
     if (bb_outfile_is_stream(path) && access(path, W_OK) == 0)
         return 0; /* a pipe is not opened twice: its reader would see an end */
-    rc = open_or_refuse(&file, path, what, 0666, BB_EUSAGE);
+    rc = open_or_report(&file, path, what, 0666, BB_EUSAGE);
     if (rc == 0)
         (void)bb_outfile_close(&file, what, -BB_EUSAGE);
     return rc;

@@ -14,39 +14,39 @@
 
 /* ---- text; the caller holds the lock ---- */
 
-enum { LEFT_TEXT = 48 };
+enum { TIME_LEFT_TEXT = 48 };
 
 /* ", about 40 s left"; "" where nothing tells. */
-static const char *left_text(const struct bb_progress *p, char text[LEFT_TEXT])
+static const char *format_time_left(const struct bb_progress *p, char text[TIME_LEFT_TEXT])
 {
     double s = p->done > 0 && p->done < p->total ? (bb_now_s() - p->expected_s) * (p->total - p->done) / p->done : 0;
 
     text[0] = '\0';
     if (s >= 7200)
-        snprintf(text, LEFT_TEXT, ", about %.1f h left", s / 3600);
+        snprintf(text, TIME_LEFT_TEXT, ", about %.1f h left", s / 3600);
     else if (s >= 120)
-        snprintf(text, LEFT_TEXT, ", about %.0f min left", s / 60);
+        snprintf(text, TIME_LEFT_TEXT, ", about %.0f min left", s / 60);
     else if (s >= 1)
-        snprintf(text, LEFT_TEXT, ", about %.0f s left", s);
+        snprintf(text, TIME_LEFT_TEXT, ", about %.0f s left", s);
     return text;
 }
 
 static void overwrite_line(struct bb_progress *p)
 {
-    char left[LEFT_TEXT];
+    char left[TIME_LEFT_TEXT];
 
-    fprintf(stderr, "\r\033[K%s%s", p->text, left_text(p, left));
+    fprintf(stderr, "\r\033[K%s%s", p->text, format_time_left(p, left));
     fflush(stderr);
-    p->shown = true;
+    p->is_shown = true;
     p->last_s = bb_now_s();
 }
 
 /* A comment, as all that stands between rows: who reads both streams as one keeps a table. */
 static void write_line(const struct bb_progress *p)
 {
-    char left[LEFT_TEXT];
+    char left[TIME_LEFT_TEXT];
 
-    fprintf(stderr, "# at %.0f s: %s%s\n", bb_now_s() - p->begin_s, p->text, left_text(p, left));
+    fprintf(stderr, "# at %.0f s: %s%s\n", bb_now_s() - p->begin_s, p->text, format_time_left(p, left));
     fflush(stderr);
 }
 
@@ -67,13 +67,13 @@ static void *write_lines(void *arg)
     struct bb_progress *p = arg;
 
     pthread_mutex_lock(&p->lock);
-    while (!p->ending) {
+    while (!p->stopping) {
         const struct timespec next = time_after(p->period_s);
         int rc = 0;
 
-        while (rc == 0 && !p->ending)
+        while (rc == 0 && !p->stopping)
             rc = pthread_cond_timedwait(&p->wake, &p->lock, &next);
-        if (!p->ending && p->text[0])
+        if (!p->stopping && p->text[0])
             write_line(p);
     }
     pthread_mutex_unlock(&p->lock);
@@ -101,27 +101,27 @@ static bool start_thread(struct bb_progress *p)
 
 static void lock(struct bb_progress *p)
 {
-    if (p->lines)
+    if (p->has_thread)
         pthread_mutex_lock(&p->lock);
 }
 
 static void unlock(struct bb_progress *p)
 {
-    if (p->lines)
+    if (p->has_thread)
         pthread_mutex_unlock(&p->lock);
 }
 
 /* ---- start and end ---- */
 
-static double period_of_lines(void)
+static double read_period(void)
 {
-    enum { USUAL_S = 10 };
+    enum { DEFAULT_S = 10 };
     const char *text = getenv("BUSBAR_PROGRESS");
-    double seconds = USUAL_S;
+    double seconds = DEFAULT_S;
 
     if (text && (bb_parse_double(text, &seconds) != 0 || seconds < 0 || seconds > 1e6)) {
-        bb_warn("BUSBAR_PROGRESS='%s' is not valid, expected seconds from 0 to 1e6: it is %d", text, USUAL_S);
-        seconds = USUAL_S;
+        bb_warn("BUSBAR_PROGRESS='%s' is not valid, expected seconds from 0 to 1e6: it is %d", text, DEFAULT_S);
+        seconds = DEFAULT_S;
     }
     return seconds;
 }
@@ -131,9 +131,9 @@ void bb_progress_init(struct bb_progress *p, int rank, bool quiet)
     const bool wanted = rank == 0 && !quiet, terminal = wanted && isatty(STDERR_FILENO);
 
     *p = (struct bb_progress){.on = terminal, .begin_s = bb_now_s()};
-    p->period_s = wanted && !terminal ? period_of_lines() : 0;
+    p->period_s = wanted && !terminal ? read_period() : 0;
     if (p->period_s > 0)
-        p->on = p->lines = start_thread(p);
+        p->on = p->has_thread = start_thread(p);
 }
 
 void bb_progress_end(struct bb_progress *p)
@@ -141,16 +141,16 @@ void bb_progress_end(struct bb_progress *p)
     if (!p->on)
         return;
     bb_progress_clear(p);
-    if (p->lines) {
+    if (p->has_thread) {
         pthread_mutex_lock(&p->lock);
-        p->ending = true;
+        p->stopping = true;
         pthread_cond_signal(&p->wake);
         pthread_mutex_unlock(&p->lock);
         pthread_join(p->thread, NULL);
         pthread_cond_destroy(&p->wake);
         pthread_mutex_destroy(&p->lock);
     }
-    p->on = p->lines = false;
+    p->on = p->has_thread = false;
 }
 
 /* ---- what is said ---- */
@@ -159,13 +159,13 @@ void bb_progress_show(struct bb_progress *p, const char *fmt, ...)
 {
     va_list args;
 
-    if (!p->on || (p->shown && bb_now_s() - p->last_s < 0.1))
+    if (!p->on || (p->is_shown && bb_now_s() - p->last_s < 0.1))
         return;
     lock(p);
     va_start(args, fmt);
     vsnprintf(p->text, sizeof p->text, fmt, args);
     va_end(args);
-    if (!p->lines)
+    if (!p->has_thread)
         overwrite_line(p);
     unlock(p);
 }
@@ -176,10 +176,10 @@ void bb_progress_clear(struct bb_progress *p)
         return;
     lock(p);
     p->text[0] = '\0';
-    if (p->shown) {
+    if (p->is_shown) {
         fputs("\r\033[K", stderr);
         fflush(stderr);
-        p->shown = false;
+        p->is_shown = false;
     }
     unlock(p);
 }

@@ -14,11 +14,11 @@ enum { BB_PROGRESS_TEXT = 160 };
 
 /* Zeroed is off. It must not move from init to end. */
 struct bb_progress {
-    bool on, shown;
+    bool on, is_shown;
     double begin_s, last_s;
     double expected_s, total, done; /* since when, of how much, how much is done; total 0: unknown */
     char text[BB_PROGRESS_TEXT];    /* what the run is at, "" for nothing */
-    bool lines, ending;             /* stderr is no terminal: there is a thread */
+    bool has_thread, stopping;             /* stderr is no terminal: there is a thread */
     double period_s;
     pthread_t thread;
     pthread_mutex_t lock; /* of all above, while there is a thread */

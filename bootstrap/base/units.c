@@ -124,7 +124,7 @@ const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT])
 
 enum { NEAREST_MAX = 63 }; /* longer words are not compared */
 
-static int smaller_of(int a, int b)
+static int min_int(int a, int b)
 {
     return a < b ? a : b;
 }
@@ -143,13 +143,13 @@ static int edit_distance(const char *a, const char *b)
     for (int j = 0; j <= nb; j++)
         rows[0][j] = j;
     for (int i = 1; i <= na; i++) {
-        int *row = rows[i % 3], *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
+        int *row = rows[i % 3], *previous = rows[(i + 2) % 3], *before_previous = rows[(i + 1) % 3];
 
         row[0] = i;
         for (int j = 1; j <= nb; j++) {
-            row[j] = smaller_of(smaller_of(row[j - 1], above[j]) + 1, above[j - 1] + !same_letter(a[i - 1], b[j - 1]));
+            row[j] = min_int(min_int(row[j - 1], previous[j]) + 1, previous[j - 1] + !same_letter(a[i - 1], b[j - 1]));
             if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) && same_letter(a[i - 2], b[j - 1]))
-                row[j] = smaller_of(row[j], above2[j - 2] + 1);
+                row[j] = min_int(row[j], before_previous[j - 2] + 1);
         }
     }
     return rows[na % 3][nb];
@@ -193,29 +193,29 @@ const char *bb_format_time(double us, char buf[BB_TIME_TEXT])
 }
 
 /* One of words[], or NULL. */
-static const char *known_alias(const char *word, const char *const *words, size_t n)
+static const char *find_alias(const char *word, const char *const *candidates, size_t n)
 {
     for (size_t a = 0; a < sizeof(aliases) / sizeof(aliases[0]); a++)
         for (size_t i = 0; i < n && strcasecmp(word, aliases[a].alias) == 0; i++)
-            if (strcmp(words[i], aliases[a].word) == 0)
-                return words[i];
+            if (strcmp(candidates[i], aliases[a].word) == 0)
+                return candidates[i];
     return NULL;
 }
 
-const char *bb_nearest_word(const char *word, const char *const *words, size_t n)
+const char *bb_nearest_word(const char *word, const char *const *candidates, size_t n)
 {
-    int limit = smaller_of(3, 1 + (int)(strlen(word) / 4)); /* more edits than that is another word */
+    int limit = min_int(3, 1 + (int)(strlen(word) / 4)); /* more edits than that is another word */
     int best = limit + 1;
-    const char *nearest = known_alias(word, words, n);
+    const char *nearest = find_alias(word, candidates, n);
 
     if (strlen(word) < 2 || nearest)
         return nearest;
     for (size_t i = 0; i < n; i++) {
-        int d = distance_to_known(word, words[i]);
+        int d = distance_to_known(word, candidates[i]);
 
         if (d < best) {
             best = d;
-            nearest = words[i];
+            nearest = candidates[i];
         }
     }
     return nearest;

@@ -52,6 +52,6 @@ static inline size_t bb_round_up(size_t n, size_t to)
  * neighbours, case aside; a prefix counts as near, and what other tools call it ("bf16"). NULL when none is near enough
  * to be meant. Returns one of words[].
  */
-const char *bb_nearest_word(const char *word, const char *const *words, size_t n);
+const char *bb_nearest_word(const char *word, const char *const *candidates, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* bench_comm.c - lives and rows of `busbar bench comm`. */
+/* bench_comm.c - life cycles and rows of `busbar bench comm`. */
 #include "bootstrap/base/units.h"
 #include "collectives/comm/comm_options.h"
 #include "collectives/comm/comm_steps.h"
@@ -10,18 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Everything that a run holds; zeroed is empty. */
+/* State of a run; all zero is a valid empty state. */
 struct lives {
     struct bb_bench_comm_options options;
     struct bb_session session;
     struct bb_comm_life life;
     struct bb_telemetry_row seen;
-    double *us;     /* [repeats][BB_COMM_STEPS] of this rank */
-    double *all_us; /* [size][repeats][BB_COMM_STEPS]        */
-    double *column; /* [repeats] of one step                 */
+    double *us;     /* [repeats][BB_COMM_STEPS] times of this rank */
+    double *all_us; /* [size][repeats][BB_COMM_STEPS] times of all ranks */
+    double *column; /* [repeats] times of one step */
 };
 
-/* What the list means in this world; every rank comes to the same answer. */
+/* Resolve --ranks for this world; the result is equal on all ranks. */
 static int choose_counts(struct lives *v)
 {
     const int size = v->session.world.size;
@@ -32,23 +32,23 @@ static int choose_counts(struct lives *v)
         v->options.counts[v->options.n_counts++] = size;
     for (int i = 0; i < v->options.n_counts; i++)
         if (v->options.counts[i] > size)
-            return BB_WORLD_ERR(&v->session.world, BB_EUSAGE, "%d ranks (--ranks), but there are %d",
+            return BB_WORLD_ERR(&v->session.world, BB_EUSAGE, "--ranks asks for %d ranks, but the job has only %d",
                                 v->options.counts[i], size);
     return 0;
 }
 
 /* ---- text ---- */
 
-/* A row: a step of communicators of one size. */
+/* A row: one step of communicators of one size. */
 struct row {
-    const char *step, *clock; /* clock: "host of the emulator" is never a measurement of NCCL */
-    const char *absent;       /* why there is no figure, NULL: there is one                   */
+    const char *step, *clock; /* clock: "host" or "host of the emulator"; the latter is no measurement of NCCL */
+    const char *absent;       /* reason why the step has no time; NULL: it has one */
     int ranks, parts, repeats;
-    size_t bytes; /* of operations and registration */
+    size_t bytes; /* of each operation; twice as much memory is registered */
     bool blocking;
-    struct bb_stats time_us; /* per life the slowest rank; empty when absent */
-    int slowest_rank;        /* with the longest median; -1: absent          */
-    double fastest_rank_us;  /* the shortest median; NaN: absent             */
+    struct bb_stats time_us; /* the slowest rank of each life cycle; empty when absent */
+    int slowest_rank;        /* rank with the longest median; -1: absent */
+    double fastest_rank_us;  /* the shortest median of a rank; NaN: absent */
     double median_ms, min_ms, max_ms, fastest_ms;
 };
 
@@ -88,15 +88,14 @@ static void print_head(const struct lives *v)
     if (!out)
         return;
     fprintf(out,
-            "# time: the host's, from a common start until the call has done its work; slowest rank of each of %d "
-            "lives\n",
+            "# host time from a common start until the call has finished its work; slowest rank of each of %d life "
+            "cycles\n",
             v->options.repeats);
-    fprintf(out, "# %s communicators, operations of %s, split into %d parts\n",
+    fprintf(out, "# %s communicators, operations of %s, split into %d communicators\n",
             v->options.nonblocking ? "non-blocking (polled)" : "blocking", bb_format_bytes(v->options.bytes, size),
             v->options.parts);
     if (v->session.device.emulated)
-        fprintf(out,
-                "# emulated GPUs: this is what the emulator takes on this machine's CPU, no measurement of NCCL\n");
+        fprintf(out, "# emulated GPUs: times of the emulator on this machine's CPU, no measurement of NCCL\n");
     bb_table_heading(out, fields);
 }
 
@@ -109,7 +108,8 @@ static double sample_of(const struct lives *v, int rank, int life, int step)
     return v->all_us[((size_t)rank * lives + (size_t)life) * BB_COMM_STEPS + (size_t)step];
 }
 
-/* The ranks one by one; a rank without a figure (not in the shrunk communicator) is passed over. */
+/* Find the slowest rank and the fastest rank's time. Ranks without a time (outside the shrunk communicator) are
+ * skipped. */
 static int compare_ranks(struct lives *v, int step, struct row *row)
 {
     double longest = -1;
@@ -176,7 +176,7 @@ static int put_row(struct lives *v, int step, const struct row *row)
     char what[64];
 
     if (row->absent && out)
-        fprintf(out, "# %s, communicator of %d: %s\n", row->step, row->ranks, row->absent);
+        fprintf(out, "# %s, communicator of %d ranks: %s\n", row->step, row->ranks, row->absent);
     else
         bb_table_row(out, fields, row);
     snprintf(what, sizeof what, "communicators of %d ranks", row->ranks);
@@ -184,7 +184,7 @@ static int put_row(struct lives *v, int step, const struct row *row)
     return bb_result_put(&v->session, fields, row, &seen, v->seen.gpu_flags, what);
 }
 
-/* Rank 0, which is in every communicator. */
+/* Runs on rank 0, which is a member of every communicator. */
 static int put_rows(struct lives *v)
 {
     struct row row;
@@ -199,14 +199,14 @@ out:
     return rc;
 }
 
-/* ---- lives ---- */
+/* ---- life cycles ---- */
 
 static int run_life(struct lives *v, int i)
 {
     struct bb_world *w = &v->session.world;
 
-    bb_world_reached(w, "bench comm: life %d of %d ranks", i, v->life.ranks);
-    bb_progress_show(&v->session.progress, "%d ranks, life %d", v->life.ranks, i);
+    bb_world_reached(w, "bench comm: life cycle %d of %d ranks", i, v->life.ranks);
+    bb_progress_show(&v->session.progress, "%d ranks, life cycle %d", v->life.ranks, i);
     return bb_comm_run_life(&v->life);
 }
 

@@ -9,15 +9,16 @@
 #define FIELD(name) offsetof(struct bb_bench_comm_options, name)
 static const struct bb_opt option_rows[] = {
     OPT_STRING(0, "ranks", FIELD(ranks), "doubling", "LIST",
-               "ranks of the communicators, as 2,4,6; doubling: 2, 4, 8 .. and all"),
+               "ranks of the communicators, for example 2,4,6; doubling: 2, 4, 8 .. and all ranks"),
     OPT_SIZE(0, "size", FIELD(bytes), "1M", "BYTES", 1, 1ull << 40,
-             "bytes of the operations, and half of what is registered"),
-    OPT_INT(0, "repeats", FIELD(repeats), "6", "N", 1, 1e5, "lives of each communicator"),
+             "bytes of each operation; twice as much memory is registered"),
+    OPT_INT(0, "repeats", FIELD(repeats), "6", "N", 1, 1e5, "life cycles (init to destroy) of each communicator"),
     OPT_INT('w', "warmup_lives", FIELD(warmup), "1", "N", 0, 1e5,
-            "lives before the first that counts; 0: what a process pays the first time is in the maximum"),
-    OPT_INT(0, "parts", FIELD(parts), "2", "N", 1, 1e6, "parts of a split, of neighbours"),
+            "untimed life cycles before the first timed one; 0: the maximum includes one-time costs of the process"),
+    OPT_INT(0, "parts", FIELD(parts), "2", "N", 1, 1e6,
+            "number of communicators made by ncclCommSplit, each of consecutive ranks"),
     OPT_FLAG(0, "nonblocking", FIELD(nonblocking),
-             "communicators that return at once and are polled, every millisecond in the end"),
+             "nonblocking communicators: calls return at once and are polled, at intervals of up to 1 ms"),
     {0},
 };
 static const struct bb_opt_table tables[] = {
@@ -26,7 +27,7 @@ static const struct bb_opt_table tables[] = {
     {0},
 };
 
-/* One number of ranks; whether there are so many is known later. */
+/* Parse one number of ranks; the size of the job is checked later. */
 static int add_count(void *arg, const char *word)
 {
     struct bb_bench_comm_options *o = arg;
@@ -34,7 +35,8 @@ static int add_count(void *arg, const char *word)
     if (o->n_counts == BB_COMM_COUNTS)
         return bb_err(BB_EUSAGE, "--ranks has more than %d numbers", (int)BB_COMM_COUNTS);
     if (bb_parse_int(word, 1, 1 << 24, &o->counts[o->n_counts]) != 0)
-        return bb_err(BB_EUSAGE, "'%s' in --ranks is no number of ranks; expected 'doubling' or numbers from 1 on",
+        return bb_err(BB_EUSAGE,
+                      "'%s' in --ranks is no number of ranks; expected 'doubling' or a list of numbers of at least 1",
                       word);
     o->n_counts++;
     return 0;
@@ -45,14 +47,14 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
     struct bb_bench_comm_options *o = options;
 
     if (positionals->n > 0)
-        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench comm takes options alone", positionals->word[0]);
+        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench comm takes only options", positionals->word[0]);
     return strcmp(o->ranks, "doubling") == 0 ? 0 : bb_list_each(o->ranks, add_count, o);
 }
 
 const struct bb_opts bb_bench_comm_set = {
     .usage = "busbar bench comm [OPTION...]",
-    .doc = "What communicators cost, step by step: init, first operations, registration, split, shrink, the end.\n"
-           "Host time: from a common start until the call has done its work; the slowest rank counts.",
+    .doc = "The cost of communicators, step by step: init, first operations, registration, split, shrink, destroy.\n"
+           "Times are host time from a common start until the call has finished its work, of the slowest rank.",
     .tables = tables,
     .size = sizeof(struct bb_bench_comm_options),
     .resolve = resolve_options};

@@ -1,4 +1,4 @@
-/* comm_options.h - the words of `busbar bench comm`: what communicators cost, from init to end. */
+/* comm_options.h - options of `busbar bench comm`: the cost of communicators, from init to destroy. */
 #ifndef BB_COLLECTIVES_COMM_COMM_OPTIONS_H
 #define BB_COLLECTIVES_COMM_COMM_OPTIONS_H
 
@@ -12,13 +12,13 @@ struct bb_bench_comm_options {
     size_t bytes;
     int repeats, warmup, parts;
     bool nonblocking;
-    int counts[BB_COMM_COUNTS], n_counts; /* made when they are read: ranks of the communicators, none for "doubling" */
+    int counts[BB_COMM_COUNTS], n_counts; /* parsed from `ranks`: ranks of each communicator; empty for "doubling" */
 };
 
-/* For bb_opts_read; argv[0] is "comm". */
+/* option set for bb_opts_read; argv[0] is "comm" */
 extern const struct bb_opts bb_bench_comm_set;
 
-/* bb_bench_comm_run - the run itself, in the GPU library. Returns 0 or above, or a negative error. */
+/* bb_bench_comm_run - run the benchmark; defined in the GPU library. Returns 0 or above, or a negative error. */
 int bb_bench_comm_run(int argc, char **argv);
 
 #endif

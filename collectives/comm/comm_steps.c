@@ -1,6 +1,6 @@
 /*
- * comm_steps.c - the steps in the order of a life. Before each there is a barrier, outside of the time, so that no rank
- * pays for another that came late to the step.
+ * comm_steps.c - the steps in order. An untimed barrier precedes each step, so that no rank's time includes waiting for
+ * a late rank.
  */
 #include "collectives/comm/comm_steps.h"
 
@@ -12,19 +12,20 @@
 #include <math.h>
 #include <stddef.h>
 
-/* What a step says that did nothing: BB_COMM_ABSENCES where other ranks did it, else why there is no figure. */
+/* Positive result of a step that this rank skips while other ranks perform it; positive results below it are an enum
+ * bb_comm_absent. */
 enum { NOT_HERE = BB_COMM_ABSENCES };
 
 const char *const bb_comm_absences[BB_COMM_ABSENCES] = {
-    [BB_COMM_LACKS] = "this NCCL lacks the function",
+    [BB_COMM_LACKS] = "this NCCL version lacks the function",
     [BB_COMM_NO_WINDOW] = "these GPUs or this NCCL do not support symmetric windows",
-    [BB_COMM_ALONE] = "needs 2 ranks",
+    [BB_COMM_ALONE] = "needs at least 2 ranks",
 };
 
-/* A call that may block, watched. */
+/* An NCCL call that may block, monitored by the watchdog. */
 #define WATCHED(life, call) BB_GUARDED((life)->world, (life)->current_step->name, BB_NCCL(call))
 
-/* ---- made, and used for the first time ---- */
+/* ---- init and first use ---- */
 
 static int init_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
@@ -33,13 +34,13 @@ static int init_comm(struct bb_comm_life *life, struct bb_comm *comm)
     return bb_comm_init(comm, life->world, "life", NULL, member ? life->ranks : 0, &life->opts);
 }
 
-/* What init needs besides NCCL: the same exchange, for a group of nobody. */
+/* The part of init outside NCCL: the same exchange of ids, for a communicator without members. */
 static int exchange_id(struct bb_comm_life *life, struct bb_comm *comm)
 {
-    struct bb_comm nobody;
+    struct bb_comm empty;
 
     (void)comm;
-    return bb_comm_init(&nobody, life->world, "nobody", NULL, 0, &life->opts);
+    return bb_comm_init(&empty, life->world, "empty", NULL, 0, &life->opts);
 }
 
 static int wait_for_comm(struct bb_comm_life *life, struct bb_comm *comm, const char *what)
@@ -63,15 +64,15 @@ out:
     return rc;
 }
 
-/* Send and receive areas are the halves of the memory. */
+/* The first half of the memory is the send buffer, the second half is the receive buffer. */
 static int send_round_ring(struct bb_comm_life *life, struct bb_comm *comm)
 {
     int next = (comm->rank + 1) % comm->size, before = (comm->rank + comm->size - 1) % comm->size, rc;
 
-    TRY(BB_GUARDED(life->world, "sends round the ring",
+    TRY(BB_GUARDED(life->world, "ring send and receive",
                    bb_comm_sendrecv(comm, life->memory, next, (char *)life->memory + life->bytes, before, life->bytes,
                                     ncclInt8, life->stream)));
-    TRY(wait_for_comm(life, comm, "sends round the ring"));
+    TRY(wait_for_comm(life, comm, "ring send and receive"));
 out:
     return rc;
 }
@@ -90,7 +91,7 @@ static int clear_memory(struct bb_comm_life *life, struct bb_comm *comm)
 
     (void)comm;
     TRY(BB_CUDA(cudaMemsetAsync(life->memory, 0, 2 * life->bytes, life->stream)));
-    TRY(bb_stream_wait(life->world, life->stream, "preparation of memory", NULL, NULL));
+    TRY(bb_stream_wait(life->world, life->stream, "initialization of the memory", NULL, NULL));
 out:
     return rc;
 }
@@ -154,9 +155,9 @@ static int close_window(struct bb_comm_life *life, struct bb_comm *comm)
     return release_handle(life, comm, &life->window, BB_COMM_NO_WINDOW);
 }
 
-/* ---- smaller ones ---- */
+/* ---- split and shrink ---- */
 
-/* Neighbours stay together. */
+/* Each part consists of consecutive ranks. */
 static int split_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
     int color = comm->rank * life->parts / life->ranks;
@@ -164,7 +165,7 @@ static int split_comm(struct bb_comm_life *life, struct bb_comm *comm)
     return bb_comm_split(&life->part, comm, "part", color, comm->rank, &life->opts);
 }
 
-/* The last rank is left out, as one that failed would be; it has nothing to do. */
+/* Exclude the last rank, as after a failure; that rank does not call ncclCommShrink. */
 static int shrink_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -184,7 +185,7 @@ out:
     return rc;
 }
 
-/* ---- the end ---- */
+/* ---- finalize and destroy ---- */
 
 static int finalize_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
@@ -196,7 +197,7 @@ out:
     return rc;
 }
 
-/* The handle is taken first, so that nobody aborts what is being destroyed. */
+/* Clear the handle first, so that no abort uses the communicator while it is being destroyed. */
 static int destroy_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
     ncclComm_t nccl = atomic_exchange(&comm->nccl, NULL);
@@ -211,7 +212,7 @@ static int release_comm(struct bb_comm_life *life, struct bb_comm *comm)
     return 0;
 }
 
-/* Whoever is in the smaller one ends it, in one step: it is of no interest of its own. */
+/* Members of the shrunk communicator finalize and destroy it in one step, whose parts are not timed separately. */
 static int end_rest(struct bb_comm_life *life, struct bb_comm *comm)
 {
     const int why = life->absent[life->current_step - bb_comm_steps - 1];
@@ -221,39 +222,39 @@ static int end_rest(struct bb_comm_life *life, struct bb_comm *comm)
     return comm->nccl ? bb_comm_finalize(comm) : NOT_HERE;
 }
 
-/* ---- the table ---- */
+/* ---- table of steps ---- */
 
 #define OF(member) .comm = offsetof(struct bb_comm_life, member)
 const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS] = {
-    {"exchange", "ids over MPI, which init contains", exchange_id, OF(comm)},
-    {"init", "ncclCommInitRankConfig, with the exchange", init_comm, OF(comm)},
+    {"exchange", "exchange of ids over MPI, which init includes", exchange_id, OF(comm)},
+    {"init", "ncclCommInitRankConfig, including the exchange", init_comm, OF(comm)},
     {"mem_alloc", "ncclMemAlloc", alloc_memory, OF(comm), .after = clear_memory},
-    {"first_all_reduce", "connects", reduce_all, OF(comm)},
-    {"all_reduce", "the same again", reduce_all, OF(comm)},
-    {"first_sendrecv", "round the ring; connects", send_round_ring, OF(comm)},
-    {"sendrecv", "the same again", send_round_ring, OF(comm)},
+    {"first_all_reduce", "includes connection setup", reduce_all, OF(comm)},
+    {"all_reduce", "repeated, connections exist", reduce_all, OF(comm)},
+    {"first_sendrecv", "to the next rank; includes connection setup", send_round_ring, OF(comm)},
+    {"sendrecv", "repeated, connections exist", send_round_ring, OF(comm)},
     {"register", "ncclCommRegister", register_memory, OF(comm), .function = "ncclCommRegister"},
     {"deregister", "ncclCommDeregister", deregister_memory, OF(comm), .function = "ncclCommDeregister"},
     {"window_register", "ncclCommWindowRegister", open_window, OF(comm), .function = "ncclCommWindowRegister"},
     {"window_deregister", "ncclCommWindowDeregister", close_window, OF(comm), .function = "ncclCommWindowDeregister"},
-    {"split", "ncclCommSplit into parts", split_comm, OF(comm)},
-    {"first_all_reduce_part", "of a part; connects", reduce_all, OF(part)},
-    {"finalize_part", "ncclCommFinalize of a part", finalize_comm, OF(part)},
-    {"destroy_part", "ncclCommDestroy of a part", destroy_comm, OF(part), .after = release_comm},
+    {"split", "ncclCommSplit into --parts communicators", split_comm, OF(comm)},
+    {"first_all_reduce_part", "on a split communicator; includes connection setup", reduce_all, OF(part)},
+    {"finalize_part", "ncclCommFinalize of a split communicator", finalize_comm, OF(part)},
+    {"destroy_part", "ncclCommDestroy of a split communicator", destroy_comm, OF(part), .after = release_comm},
     {"shrink", "ncclCommShrink without the last rank", shrink_comm, OF(comm), .function = "ncclCommShrink"},
-    {"end_shrunk", "finalize and destroy of what is left", end_rest, OF(rest)},
+    {"end_shrunk", "finalize and destroy of the shrunk communicator", end_rest, OF(rest)},
     {"mem_free", "ncclMemFree", free_memory, OF(comm)},
     {"finalize", "ncclCommFinalize", finalize_comm, OF(comm)},
     {"destroy", "ncclCommDestroy", destroy_comm, OF(comm), .after = release_comm},
 };
 
-/* The first two are of the world: all ranks exchange ids, whoever is in the group. */
+/* All ranks of the world take part in the first two steps, because they exchange ids over MPI. */
 static bool is_member(const struct bb_comm_life *life, int step)
 {
     return step < 2 || life->world->rank < life->ranks;
 }
 
-/* By the host's clock; us stays NaN where nothing was done. */
+/* Time a step in host time; us stays NaN when the step did nothing. */
 static int time_step(struct bb_comm_life *life, int step)
 {
     struct bb_comm *comm = (struct bb_comm *)((char *)life + bb_comm_steps[step].comm);

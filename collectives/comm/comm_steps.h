@@ -1,7 +1,7 @@
 /*
- * comm_steps.h - what the life of a communicator costs, step by step, by the host's clock. One life: made, used for the
- * first time, registered with, split, shrunk, ended. Each step begins together on all ranks of the communicator and
- * ends on a rank when the call has done its work (polled when it does not block; operations when the GPU is done).
+ * comm_steps.h - the steps in the life cycle of a communicator and their cost in host time: init, first use,
+ * registration, split, shrink, destroy. A barrier precedes each step. A step ends on a rank when the call has finished
+ * its work: nonblocking calls are polled, and operations end when the GPU has completed them.
  */
 #ifndef BB_COLLECTIVES_COMM_COMM_STEPS_H
 #define BB_COLLECTIVES_COMM_COMM_STEPS_H
@@ -13,44 +13,47 @@
 
 struct bb_comm_life;
 
-/* A step: run on every rank of the communicator, and timed. It returns 0, an error, or above 0 why nothing was done. */
+/* A timed step, run on every rank of the communicator. Its function returns 0, a negative error, or a positive enum
+ * bb_comm_absent. */
 struct bb_comm_step {
     const char *name, *help;
     int (*run)(struct bb_comm_life *life, struct bb_comm *comm);
-    size_t comm;          /* which one: where it lies in the life                    */
-    const char *function; /* of NCCL, that it may lack; NULL: all have what it takes */
-    int (*after)(struct bb_comm_life *life, struct bb_comm *comm); /* not timed; NULL: nothing */
+    size_t comm;          /* offset of the step's communicator in struct bb_comm_life */
+    const char *function; /* NCCL function that older versions lack; NULL: all supported versions have it */
+    int (*after)(struct bb_comm_life *life, struct bb_comm *comm); /* untimed work after the step; NULL: none */
 };
 
 enum { BB_COMM_STEPS = 20 };
 extern const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS];
 
-/* Why there is no figure; 0: there is one. */
+/* Reason why a step has no time; 0: it has one. */
 enum bb_comm_absent { BB_COMM_PRESENT, BB_COMM_LACKS, BB_COMM_NO_WINDOW, BB_COMM_ALONE, BB_COMM_ABSENCES };
 extern const char *const bb_comm_absences[BB_COMM_ABSENCES];
 
-/* What a rank lives through. */
+/* State of one rank during a life cycle. */
 struct bb_comm_life {
     struct bb_world *world;
     struct bb_comm_opts opts;
-    int ranks;    /* the first of the world are in the communicator */
-    int parts;    /* of the split                                   */
-    size_t bytes; /* of operations and registrations               */
+    int ranks;    /* the first `ranks` ranks of the world are members */
+    int parts;    /* number of communicators made by the split */
+    size_t bytes; /* bytes of each operation; `memory` has twice as many */
     cudaStream_t stream;
-    struct bb_comm comm, part, rest; /* rest: without its last rank */
-    void *memory;                    /* of ncclMemAlloc              */
+    struct bb_comm comm, part, rest; /* part: from split; rest: from shrink, without the last rank */
+    void *memory;                    /* from ncclMemAlloc */
     void *handle, *window;
     const struct bb_comm_step *current_step;
-    void *call;                             /* the function of the step                        */
-    bool capture_choices;                           /* to what NCCL chooses: not in a life that counts */
-    struct bb_choice choice[BB_COMM_STEPS]; /* of this rank, from the last life that listened  */
-    double us[BB_COMM_STEPS];               /* of this rank; NaN: no figure */
-    int absent[BB_COMM_STEPS];              /* enum bb_comm_absent          */
+    void *call;           /* address of the step's NCCL function */
+    bool capture_choices; /* record NCCL's choices through the profiler plugin: only in warm-up life cycles */
+    struct bb_choice choice[BB_COMM_STEPS]; /* NCCL's choices on this rank, from the last recording life cycle */
+    double us[BB_COMM_STEPS];               /* times of this rank; NaN: none */
+    int absent[BB_COMM_STEPS];              /* enum bb_comm_absent of each step */
 };
 
 /*
- * bb_comm_run_life - one life, collective over the world; ranks beyond life->ranks only keep step. us and absent are of
- * this rank afterwards. On an error what is half made is left to the abort.
+ * bb_comm_run_life - run one life cycle. Collective over the world; ranks from life->ranks on only take part in
+ * barriers.
+ *   life     out: us and absent of this rank
+ *   Returns  0, or a negative error after printing one line; the abort then releases what exists
  */
 int bb_comm_run_life(struct bb_comm_life *life) BB_MUST_CHECK;
 

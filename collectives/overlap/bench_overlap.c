@@ -1,8 +1,8 @@
 /*
  * bench_overlap.c - rows and verdicts of `busbar bench overlap`.
  *
- * At the top of the results: best[{bytes, min_ctas, max_ctas, both_us, tied[]}], the best limit of each
- * size, and those that it cannot be told from.
+ * Top-level field of the results: best[{bytes, min_ctas, max_ctas, both_us, tied[]}] holds the best CTA limit of each
+ * size, and the limits that are indistinguishable from the best one.
  */
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Everything that a run holds; zeroed is empty. */
+/* State of a run; all zero is a valid empty state. */
 struct overlap {
     struct bb_bench_overlap_options options;
     struct bb_session session;
@@ -38,13 +38,13 @@ static struct bb_case case_of(const struct overlap *v, size_t bytes)
         .count = bb_coll_count(v->options.kind, bytes, ranks, bb_dtypes[v->options.gemm_shape.dtype].bytes)};
 }
 
-/* Sizes of which a rank gets nothing, which only the number of ranks tells. */
+/* Reject sizes that give a rank no element, which depends on the number of ranks. */
 static int check_sizes(struct overlap *v)
 {
     for (int i = 0; i < v->options.sizes.n; i++)
         if (case_of(v, v->options.sizes.bytes[i]).count == 0)
             return BB_WORLD_ERR(&v->session.world, BB_EUSAGE,
-                                "%zu bytes (--sizes) leave nothing for each of %d ranks of %s",
+                                "%zu bytes (--sizes) are less than one element for each of %d ranks of %s",
                                 v->options.sizes.bytes[i], v->session.world.size, v->options.collective);
     return 0;
 }
@@ -64,19 +64,19 @@ static size_t slot_bytes(const struct overlap *v)
 
 /* ---- text ---- */
 
-/* A row: of a message size under one limit. Times are of all the work. */
+/* A row: one message size under one CTA limit. Times are those of all calls of a sample. */
 struct row {
     const char *collective, *dtype, *op;
     size_t bytes, count;
-    int root, min_ctas, max_ctas; /* -1: none, NCCL's own */
+    int root, min_ctas, max_ctas; /* -1: none (NCCL's default for CTAs, no root) */
     char ctas[BB_CTA_TEXT];
     json_t *gemm;
-    int gemms, collectives; /* how many of each are the work */
+    int gemms, collectives; /* calls per sample */
     struct bb_overlap_result result;
     struct bb_contention contention;
     double busbw_alone_gbps, busbw_in_both_gbps; /* NaN with one rank */
     double tflops_alone, tflops_in_both;
-    long long wrong; /* -1: nothing was compared */
+    long long wrong; /* -1: not verified */
 };
 
 #define SHOWS(name) BB_SHOWS(struct row, name)
@@ -119,22 +119,22 @@ static void print_head(const struct overlap *v)
 
     bb_session_print_head(&v->session);
     if (getenv(from_outside) && v->session.world.rank == 0)
-        bb_warn("%s is set: NCCL takes it in place of the limits of --ctas", from_outside);
+        bb_warn("%s is set: it overrides the limits of --ctas", from_outside);
     if (bb_colls[v->options.kind].flags & BB_COLL_PAIRS && v->session.world.rank == 0)
-        bb_warn("NCCL's CTA limits don't hold for sends and receives (%s): NCCL_MAX_P2P_NCHANNELS does",
+        bb_warn("NCCL's CTA limits have no effect on sends and receives (%s); try: NCCL_MAX_P2P_NCHANNELS",
                 v->options.collective);
     if (!out)
         return;
-    fprintf(out, "# %s, %s, beside gemms %lld x %lld x %lld through cuBLASLt\n", v->options.collective,
+    fprintf(out, "# %s, %s, concurrent with cuBLASLt GEMMs %lld x %lld x %lld\n", v->options.collective,
             v->options.dtype, (long long)s->m, (long long)s->n, (long long)s->k);
     fprintf(out,
-            "# time of all gemms and collectives of a row from a common start; slowest rank, median of %d samples\n"
-            "# (x): in both over alone; effic.: (gemm + coll - both) / the shorter; lost: both - gemm alone\n",
+            "# time of all GEMMs and collectives of a row from a common start; slowest rank, median of %d samples\n"
+            "# (x): time in both / time alone; effic.: (gemm + coll - both) / min(gemm, coll); lost: both - gemm\n",
             v->options.repeats);
     if (v->session.world.size == 1)
-        fprintf(out, "# one rank: NCCL copies memory, there is no communication to hide\n");
+        fprintf(out, "# one rank: NCCL only copies memory, so there is no communication to hide\n");
     if (v->session.device.emulated)
-        bb_print_emulated_note(out, "", ", contention as its profile has it");
+        bb_print_emulated_note(out, "", ", contention from its profile");
     bb_table_heading(out, fields);
 }
 
@@ -198,16 +198,16 @@ static int put_row(struct overlap *v, const struct bb_overlap_work *work, const 
         return 0;
     row = make_row(v, work, limit, r);
     if (r->wrong > 0)
-        (void)bb_err(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes beside gemms (CTAs: %s)", r->wrong,
-                     row.collective, row.bytes, row.ctas);
+        (void)bb_err(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes, concurrent with GEMMs (CTAs: %s)",
+                     r->wrong, row.collective, row.bytes, row.ctas);
     bb_table_row(v->session.out, fields, &row);
-    snprintf(what, sizeof what, "%s of %zu bytes beside gemms", row.collective, row.bytes);
+    snprintf(what, sizeof what, "%s of %zu bytes, concurrent with GEMMs", row.collective, row.bytes);
     return bb_result_put(&v->session, fields, &row, &r->seen, r->seen.gpu_flags, what);
 }
 
-/* ---- a size ---- */
+/* ---- one message size ---- */
 
-/* How many of each, from one gemm_shape and collective on their own; the same work for all limits. */
+/* Choose the numbers of calls from one GEMM and one collective alone; all limits use the same numbers. */
 static int choose_counts(struct overlap *v, struct bb_overlap_work *work)
 {
     struct bb_overlap_result r;
@@ -231,7 +231,7 @@ static json_t *ctas_json(int ctas)
     return ctas > 0 ? json_integer(ctas) : json_null();
 }
 
-/* All limits that nothing tells apart: "default, 4, 8". */
+/* Print all tied limits: "default, 4, 8". */
 static void print_ties(const struct overlap *v, const bool *tied)
 {
     const char *between = "";
@@ -259,7 +259,7 @@ static void print_best(const struct overlap *v, size_t bytes, int best, const st
     }
     fprintf(out, "# tie for %s: CTAs ", size);
     print_ties(v, tied);
-    fprintf(out, " cannot be told apart; the fewest: %s (%s)\n", ctas, time);
+    fprintf(out, " are indistinguishable; fewest CTAs: %s (%s)\n", ctas, time);
 }
 
 static json_t *ties_json(const struct overlap *v, const bool *tied, int ties)
@@ -287,7 +287,8 @@ static int report_best(struct overlap *v, const struct bb_overlap_work *work, co
     json_array_append_new(v->best, json_pack("{s:I, s:o, s:o, s:f, s:o}", "bytes", (json_int_t)bytes, "min_ctas",
                                              ctas_json(limit->min), "max_ctas", ctas_json(limit->max), "both_us",
                                              both_us[best].p50, "tied", ties_json(v, tied, ties)));
-    return bb_results_set(v->session.json, "best", json_deep_copy(v->best)); /* the watchdog may write it */
+    return bb_results_set(v->session.json, "best", json_deep_copy(v->best)); /* a copy, because the watchdog may
+                                                                                write the results at any time */
 }
 
 static int measure_size(struct overlap *v, size_t bytes)
@@ -298,7 +299,7 @@ static int measure_size(struct overlap *v, size_t bytes)
     char ctas[BB_CTA_TEXT];
     int rc;
 
-    bb_world_reached(&v->session.world, "bench overlap %zu bytes: how many of each", bytes);
+    bb_world_reached(&v->session.world, "bench overlap %zu bytes: number of calls", bytes);
     TRY(choose_counts(v, &work));
     for (int i = 0; i < v->options.n_limits; i++) {
         bb_cta_limit_text(&v->options.limits[i], ctas);
@@ -315,7 +316,7 @@ out:
     return rc;
 }
 
-/* ---- the run ---- */
+/* ---- run ---- */
 
 static int make_comms(struct overlap *v)
 {
@@ -338,8 +339,9 @@ static int make_context(struct overlap *v)
     int rc;
 
     TRY(check_sizes(v));
-    TRY(bb_session_check_memory(&v->session, bb_overlap_context_bytes(&v->options.gemm_shape, slot_bytes(v), v->session.memory),
-                          "lower --sizes or --gemm"));
+    TRY(bb_session_check_memory(&v->session,
+                                bb_overlap_context_bytes(&v->options.gemm_shape, slot_bytes(v), v->session.memory),
+                                "lower --sizes or --gemm"));
     TRY(make_comms(v));
     v->ctx = (struct bb_overlap_context){.world = &v->session.world,
                                          .device = &v->session.device,
@@ -353,15 +355,15 @@ out:
     return rc;
 }
 
-/* Emulated GPUs really multiply, on the CPU; whoever only wants the times is told how. */
+/* Emulated GPUs compute GEMMs on the CPU; warn about large ones. */
 static void warn_of_emulation(const struct overlap *v)
 {
     const char *data = getenv("EMU_DATA");
 
     if (v->session.device.emulated && v->session.world.rank == 0 && bb_gemm_flops(&v->options.gemm_shape) > 1e9 &&
         !(data && strcmp(data, "off") == 0))
-        bb_warn("emulated GPUs compute on the CPU, which takes very long: lower --gemm, or EMU_DATA=off for times "
-                "alone");
+        bb_warn("emulated GPUs compute GEMMs on the CPU, which takes very long; try: a smaller --gemm, or EMU_DATA=off "
+                "for times without data");
 }
 
 static int run_overlap(struct overlap *v, int argc, char **argv)

@@ -1,9 +1,9 @@
 /*
  * overlap_measure.c - the samples of `busbar bench overlap`.
  *
- * One collective gathers the ranks. Behind it a start kernel holds the common start back, long enough for the host to
- * enqueue all of the work behind it, so that neither launch cost nor a late rank is in any time. The three samples
- * (alone, alone, both) follow one another within each repeat, so that a drift of clocks meets all of them.
+ * One collective synchronizes the ranks. After it, a spin kernel delays the common start long enough for the host to
+ * enqueue all work, so no time contains launch overhead or a late rank. The three samples (compute alone, communication
+ * alone, both) follow one another within each repeat, so clock drift affects all of them equally.
  */
 #include "collectives/overlap/overlap_measure.h"
 
@@ -17,9 +17,9 @@
 #include <stdlib.h>
 
 enum { ALIGN = 512, CANARY = 0x5a, BLOCK_BYTES = 1 << 20 };
-enum { START_DELAY_US = 50, START_DELAY_US_PER_CALL = 10 }; /* the host enqueues faster than that */
+enum { START_DELAY_US = 50, START_DELAY_US_PER_CALL = 10 }; /* an upper bound of the host's time to enqueue a call */
 
-/* ---- the context ---- */
+/* ---- context ---- */
 
 static size_t matrix_bytes(const struct bb_gemm_shape *s)
 {
@@ -27,17 +27,18 @@ static size_t matrix_bytes(const struct bb_gemm_shape *s)
            bb_round_up(bb_gemm_c_bytes(s), ALIGN);
 }
 
-size_t bb_overlap_context_bytes(const struct bb_gemm_shape *gemm_shape, size_t slot_bytes, const struct bb_allocator *from)
+size_t bb_overlap_context_bytes(const struct bb_gemm_shape *gemm_shape, size_t slot_bytes,
+                                const struct bb_allocator *from)
 {
     return bb_guarded_cost(matrix_bytes(gemm_shape)) + bb_guarded_takes(2 * slot_bytes, from) + BB_GEMM_WORKSPACE;
 }
 
 static int make_streams(struct bb_overlap_context *ctx)
 {
-    int min_collectives, greatest, rc;
+    int least, greatest, rc;
 
-    TRY(BB_CUDA(cudaDeviceGetStreamPriorityRange(&min_collectives, &greatest)));
-    TRY(BB_CUDA(cudaStreamCreateWithPriority(&ctx->compute, cudaStreamNonBlocking, min_collectives)));
+    TRY(BB_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest)));
+    TRY(BB_CUDA(cudaStreamCreateWithPriority(&ctx->compute, cudaStreamNonBlocking, least)));
     TRY(BB_CUDA(cudaStreamCreateWithPriority(&ctx->comm, cudaStreamNonBlocking, greatest)));
     TRY(BB_CUDA(cudaStreamCreateWithPriority(&ctx->start, cudaStreamNonBlocking, greatest)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->ranks_ready)));
@@ -51,14 +52,14 @@ out:
     return rc;
 }
 
-/* Random numbers in [-1, 1), since gemms of zeros run faster than real ones. */
+/* Random numbers in [-1, 1): GEMMs of zeros run faster than GEMMs of real data. */
 static void make_block(void *block, size_t n, enum bb_dtype_id dtype)
 {
     for (size_t i = 0; i < n; i++)
         bb_element_set(block, dtype, i, (double)(int64_t)bb_mix(i) * 0x1p-63);
 }
 
-/* One block from the host, then copies of what is there, each twice as long. */
+/* Fill the matrices with one random block from the host, then by copies on the device that double the filled part. */
 static int fill_matrices(struct bb_overlap_context *ctx, enum bb_dtype_id dtype)
 {
     size_t total = ctx->matrices.bytes, done = total < BLOCK_BYTES ? total : BLOCK_BYTES;
@@ -75,7 +76,7 @@ static int fill_matrices(struct bb_overlap_context *ctx, enum bb_dtype_id dtype)
         TRY(BB_CUDA(cudaMemcpyAsync(area + done, area, more, cudaMemcpyDeviceToDevice, ctx->compute)));
         done += more;
     }
-    TRY(bb_stream_wait(ctx->world, ctx->compute, "data of the gemm_shape", NULL, NULL));
+    TRY(bb_stream_wait(ctx->world, ctx->compute, "data of the GEMM", NULL, NULL));
 out:
     free(block);
     return rc;
@@ -95,7 +96,7 @@ int bb_overlap_context_init(struct bb_overlap_context *ctx, const struct bb_gemm
     TRY(BB_CUDA(cudaMalloc((void **)&ctx->verdict, 2 * sizeof *ctx->verdict)));
     TRY(bb_guarded_init(&ctx->matrices, matrix_bytes(gemm_shape), &bb_cuda_allocator, ctx->compute));
     TRY(bb_guarded_init(&ctx->slots, 2 * slot_bytes, ctx->memory, ctx->comm));
-    TRY(bb_stream_wait(ctx->world, ctx->comm, "preparation of buffers", NULL, NULL));
+    TRY(bb_stream_wait(ctx->world, ctx->comm, "initialization of the buffers", NULL, NULL));
     TRY(fill_matrices(ctx, gemm_shape->dtype));
     TRY(bb_gemm_lib_init(&ctx->lib, BB_GEMM_WORKSPACE));
     TRY(bb_gemm_init(&ctx->gemm, &ctx->lib, gemm_shape));
@@ -147,7 +148,7 @@ static int launch_collectives(struct bb_overlap_context *ctx, const struct bb_ov
 {
     int rc = 0;
 
-    bb_world_guard(ctx->world, "collectives beside gemms");
+    bb_world_guard(ctx->world, "collectives concurrent with GEMMs");
     for (int i = 0; i < n && rc == 0; i++)
         rc = launch_collective(ctx, work, ends_row && i == n - 1);
     bb_world_unguard(ctx->world);
@@ -170,13 +171,13 @@ static int wait_all(struct bb_overlap_context *ctx, const struct bb_overlap_work
 {
     int rc;
 
-    TRY(bb_comm_wait(work->comm, ctx->comm, "collectives beside gemms"));
-    TRY(bb_stream_wait(ctx->world, ctx->compute, "gemms beside collectives", NULL, NULL));
+    TRY(bb_comm_wait(work->comm, ctx->comm, "collectives concurrent with GEMMs"));
+    TRY(bb_stream_wait(ctx->world, ctx->compute, "GEMMs concurrent with collectives", NULL, NULL));
 out:
     return rc;
 }
 
-/* The event `begin`: after all ranks have come, and after the host has had time to enqueue `calls`. */
+/* Record the event `begin` after all ranks have arrived and the host has had time to enqueue `calls` calls. */
 static int enqueue_start(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int calls)
 {
     int rc;
@@ -194,7 +195,7 @@ out:
     return rc;
 }
 
-/* Collectives first: their kernels need few, but free, multiprocessors. */
+/* Collectives are enqueued first, because their kernels need a few free SMs to start. */
 static int take_sample(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int gemms, int collectives,
                        bool ends_row, double *compute_us, double *comm_us)
 {
@@ -212,7 +213,7 @@ out:
     return rc;
 }
 
-/* Alone, alone, both. */
+/* Sample compute alone, communication alone, and both. */
 static int measure_repeat(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int i)
 {
     double *at[BB_OVERLAP_TIMES], unused;
@@ -229,7 +230,7 @@ out:
     return rc;
 }
 
-/* ---- over ranks ---- */
+/* ---- reduction over ranks ---- */
 
 static int combine_ranks(struct bb_overlap_context *ctx, struct bb_overlap_result *result)
 {
@@ -268,7 +269,7 @@ out:
     return rc;
 }
 
-/* What one rank found in what its last collective, beside gemms, delivered. */
+/* Verification result of one rank for its last collective, which ran concurrently with GEMMs. */
 struct finding {
     unsigned long long wrong, checked, due;
 };
@@ -287,12 +288,13 @@ static int check_rank(struct bb_overlap_context *ctx, const struct bb_overlap_wo
     TRY(bb_check(slot + l.recv_offset, part.count, &pattern, &part.expect, ctx->verdict, ctx->comm));
     TRY(bb_check_bytes(slot + l.before_offset, l.before_bytes, CANARY, ctx->verdict, ctx->comm));
     TRY(bb_check_bytes(slot + l.after_offset, l.after_bytes, CANARY, ctx->verdict, ctx->comm));
-    TRY(bb_stream_wait(ctx->world, ctx->comm, "check", NULL, NULL));
+    TRY(bb_stream_wait(ctx->world, ctx->comm, "verification", NULL, NULL));
     TRY(BB_CUDA(cudaMemcpy(&verdict, ctx->verdict, sizeof verdict, cudaMemcpyDeviceToHost)));
     found->wrong = verdict.wrong;
     found->checked = verdict.checked;
-    if (found->checked != found->due && !(ctx->device->emulated && found->checked == 0)) /* emulated without data */
-        rc = bb_err(BB_EFAIL, "the check compared %llu of %llu elements", found->checked, found->due);
+    /* emulated GPUs with EMU_DATA=off hold no data */
+    if (found->checked != found->due && !(ctx->device->emulated && found->checked == 0))
+        rc = bb_err(BB_EFAIL, "verification compared only %llu of %llu elements", found->checked, found->due);
 out:
     return rc;
 }
@@ -314,7 +316,7 @@ out:
     return rc;
 }
 
-/* ---- a row ---- */
+/* ---- one row ---- */
 
 static int measure_row(struct bb_overlap_context *ctx, const struct bb_overlap_work *work,
                        struct bb_overlap_result *result)
@@ -343,7 +345,7 @@ int bb_overlap_measure(struct bb_overlap_context *ctx, const struct bb_overlap_w
     int rc;
 
     *result = (struct bb_overlap_result){0};
-    bb_range_init(&ctx->nvtx, &range, 0, bb_case_bytes(&work->c), "overlap %s %zu bytes, %d gemms, %d collectives",
+    bb_range_init(&ctx->nvtx, &range, 0, bb_case_bytes(&work->c), "overlap %s %zu bytes, %d GEMMs, %d collectives",
                   bb_colls[work->c.kind].name, bb_case_bytes(&work->c), work->gemms, work->collectives);
     bb_range_push(&ctx->nvtx, &range);
     rc = measure_row(ctx, work, result);

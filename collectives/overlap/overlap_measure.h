@@ -1,6 +1,6 @@
 /*
- * overlap_measure.h - gemms on one stream, collectives on another of the highest priority, alone and at the same
- * time, both behind one start.
+ * overlap_measure.h - measure GEMMs on one stream and collectives on a high-priority stream, alone and concurrently,
+ * both from a common delayed start.
  */
 #ifndef BB_COLLECTIVES_OVERLAP_OVERLAP_MEASURE_H
 #define BB_COLLECTIVES_OVERLAP_OVERLAP_MEASURE_H
@@ -18,31 +18,40 @@
 struct bb_overlap_context {
     struct bb_world *world;
     const struct bb_device_info *device;
-    const struct bb_allocator *memory; /* of the collective's buffers */
+    const struct bb_allocator *memory; /* allocator of the collective's buffers */
     struct bb_native native;
-    const struct bb_telemetry *observer; /* NULL: none */
+    const struct bb_telemetry *observer; /* NULL: no telemetry */
     struct bb_nvtx nvtx;
     cudaStream_t compute, comm, start;
     cudaEvent_t ranks_ready, begin, compute_end, comm_end;
     struct bb_gemm_lib lib;
     struct bb_gemm gemm;
-    struct bb_guarded matrices; /* A, B, C                                      */
-    struct bb_guarded slots;    /* of the collective: one for all but the last, one for the last, which is verified */
+    struct bb_guarded matrices; /* A, B and C */
+    struct bb_guarded slots;    /* collective's buffers, two slots: the last collective uses the second, which is
+                                verified */
     struct bb_verdict *verdict; /* device memory */
     int repeats, warmup;
-    bool delay_start; /* false where ranks share a GPU: the start would keep the others from it */
+    bool delay_start; /* a spin kernel delays the common start; false when ranks share a GPU, because the kernel
+                         would block the others */
     uint64_t runs;
-    double *samples; /* [BB_OVERLAP_TIMES][repeats] this rank's, then the slowest rank's */
+    double *samples; /* [BB_OVERLAP_TIMES][repeats] of this rank; after the reduction, of the slowest rank */
 };
 
-/* bb_overlap_context_init - for a gemm_shape and collectives of slots up to slot_bytes. Release works on a half-made one. */
+/*
+ * bb_overlap_context_init - allocate streams, events, GEMM and buffers.
+ *   gemm_shape  the GEMM
+ *   slot_bytes  size of one collective's buffers
+ *   Returns     0, or a negative error after printing one line
+ *   Owner       the caller calls bb_overlap_context_release, also after a failed init
+ */
 int bb_overlap_context_init(struct bb_overlap_context *ctx, const struct bb_gemm_shape *gemm_shape,
                             size_t slot_bytes) BB_MUST_CHECK;
 void bb_overlap_context_release(struct bb_overlap_context *ctx);
+/* bb_overlap_context_bytes - device memory that bb_overlap_context_init allocates. */
 size_t bb_overlap_context_bytes(const struct bb_gemm_shape *gemm_shape, size_t slot_bytes,
                                 const struct bb_allocator *from);
 
-/* What runs. */
+/* The work of a sample. */
 struct bb_overlap_work {
     struct bb_comm *comm;
     struct bb_case c;
@@ -50,13 +59,17 @@ struct bb_overlap_work {
 };
 
 struct bb_overlap_result {
-    struct bb_stats us[BB_OVERLAP_TIMES]; /* of all the work; per sample the slowest rank */
+    struct bb_stats us[BB_OVERLAP_TIMES]; /* time of all the work; each sample is the maximum over the ranks */
     bool checked;
-    unsigned long long wrong;     /* elements, over all ranks */
-    struct bb_telemetry_row seen; /* of the collective, warming up; of the GPU around all samples */
+    unsigned long long wrong;     /* wrong elements, sum over all ranks */
+    struct bb_telemetry_row seen; /* NCCL's choice for the collective during warm-up; GPU state around all samples */
 };
 
-/* bb_overlap_measure - all ranks together; the result is equal on all. */
+/*
+ * bb_overlap_measure - measure and verify one row. Collective over all ranks.
+ *   result   out: equal on all ranks
+ *   Returns  0, or a negative error after printing one line
+ */
 int bb_overlap_measure(struct bb_overlap_context *ctx, const struct bb_overlap_work *work,
                        struct bb_overlap_result *result) BB_MUST_CHECK;
 

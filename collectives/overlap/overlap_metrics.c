@@ -37,7 +37,7 @@ void bb_overlap_counts(double gemm_us, double collective_us, int min_collectives
     *gemms = gemm_us > 0 ? clamp_calls(round(*collectives * collective_us / gemm_us)) : 1;
 }
 
-/* ---- limits ---- */
+/* ---- CTA limits ---- */
 
 struct parse {
     struct bb_cta_limit *limits;
@@ -68,7 +68,9 @@ static int add_limit(void *arg, const char *word)
         return bb_err(BB_EUSAGE, "--ctas has more than %d limits", BB_CTA_LIMITS);
     if (limit_of(word, &p->limits[p->n]) != 0)
         return bb_err(BB_EUSAGE,
-                      "'%s' in --ctas is no limit; expected 'default', MAX or MIN:MAX of 1 to 64, with commas", word);
+                      "'%s' in --ctas is no CTA limit; expected a list of 'default', MAX or MIN:MAX from 1 to 64, for "
+                      "example default,4,8:16",
+                      word);
     p->n++;
     return 0;
 }
@@ -98,7 +100,7 @@ static int ctas_of(const struct bb_cta_limit *limit)
     return limit->max > 0 ? limit->max : INT_MAX;
 }
 
-/* NaN intervals, of few samples, overlap nothing. */
+/* With few samples the intervals are NaN, and only the medians decide. */
 static bool is_tie(const struct bb_stats *a, const struct bb_stats *fastest)
 {
     return a->p50 <= 1.01 * fastest->p50 || a->ci95[0] <= fastest->ci95[1];
@@ -121,11 +123,12 @@ int bb_overlap_best(const struct bb_cta_limit *limits, const struct bb_stats *bo
     return best;
 }
 
-/* ---- gemms ---- */
+/* ---- GEMM dimensions ---- */
 
 static int reject_gemm(const char *text)
 {
-    return bb_err(BB_EUSAGE, "'%s' is no gemm_shape (--gemm); expected N or MxNxK, each 1 to 1048576, as 4096x4096x1024",
+    return bb_err(BB_EUSAGE,
+                  "'%s' is no GEMM shape (--gemm); expected N or MxNxK, each 1 to 1048576, for example 4096x4096x1024",
                   text);
 }
 

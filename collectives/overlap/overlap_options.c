@@ -3,7 +3,7 @@
 
 static const char *const type_words[] = {"bfloat16", "half", "float", NULL};
 
-/* Collectives of one launch, with the same amount from and to every rank. */
+/* Collectives that are one NCCL call with equal counts for every rank. */
 static const char *collective_at(size_t i)
 {
     for (size_t kind = 0; kind < BB_COLL_KIND_COUNT; kind++)
@@ -15,20 +15,21 @@ static const char *collective_at(size_t i)
 #define FIELD(name) offsetof(struct bb_bench_overlap_options, name)
 static const struct bb_opt option_rows[] = {
     OPT_CHOICE_AT(0, "collective", FIELD(collective), "all_reduce", "NAME", collective_at,
-                "what runs beside the gemms; reductions sum, roots are rank 0"),
-    OPT_STRING(0, "sizes", FIELD(size_list), "1M,8M,64M", "LIST", "bytes of the collective, as bench counts them"),
+                  "collective that runs concurrently with the GEMMs; reductions use sum, the root is rank 0"),
+    OPT_STRING(0, "sizes", FIELD(size_list), "1M,8M,64M", "LIST",
+               "message sizes of the collective, counted as in bench"),
     OPT_STRING(0, "ctas", FIELD(cta_list), "default,1,2,4,8,16,32", "LIST",
                "limits on the CTAs of the communicator: default (NCCL's own), MAX or MIN:MAX"),
-    OPT_STRING(0, "gemm", FIELD(mnk), "4096", "MxNxK", "the gemm_shape that computes, or N for NxNxN"),
-    OPT_CHOICE('d', "datatype", FIELD(dtype), "bfloat16", "TYPE", type_words, "element type of gemms and collectives"),
+    OPT_STRING(0, "gemm", FIELD(mnk), "4096", "MxNxK", "dimensions of the GEMM; N means NxNxN"),
+    OPT_CHOICE('d', "datatype", FIELD(dtype), "bfloat16", "TYPE", type_words, "element type of GEMMs and collectives"),
     OPT_INT('n', "iters", FIELD(collectives), "10", "N", 1, BB_OVERLAP_CALLS,
-            "collectives per sample; more when a gemm_shape takes longer than these"),
+            "collectives per sample; more when one GEMM takes longer than these"),
     OPT_INT(0, "gemms", FIELD(gemms), "0", "N", 0, BB_OVERLAP_CALLS,
-            "gemms per sample; 0: about as long as the collectives take alone"),
-    OPT_INT(0, "repeats", FIELD(repeats), "7", "N", 1, 1e5, "samples per row: its times are their medians"),
+            "GEMMs per sample; 0: as many as take about as long as the collectives"),
+    OPT_INT(0, "repeats", FIELD(repeats), "7", "N", 1, 1e5, "samples per row; the medians are reported"),
     OPT_BUFFERS(FIELD(common.buffers)),
     OPT_INT('w', "warmup_iters", FIELD(warmup), "3", "N", 0, 1e6,
-            "gemms and collectives before the first sample of a row"),
+            "GEMMs and collectives before the first sample of a row"),
     {0},
 };
 static const struct bb_opt_table tables[] = {
@@ -44,7 +45,7 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
     int rc;
 
     if (positionals->n > 0)
-        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench overlap takes options alone (--collective NAME)",
+        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench overlap takes only options; try: --collective NAME",
                       positionals->word[0]);
     TRY(bb_sizes_parse(&o->sizes, "--sizes", o->size_list, 1));
     TRY(bb_cta_limits_parse(o->cta_list, o->limits, &o->n_limits));
@@ -58,9 +59,8 @@ out:
 
 const struct bb_opts bb_bench_overlap_set = {
     .usage = "busbar bench overlap [OPTION...]",
-    .doc =
-        "What a matrix gemm_shape and a collective cost each other: each alone, then both at the same time, on streams\n"
-        "of their own behind a common start, over message sizes and limits on the CTAs that NCCL may take.",
+    .doc = "Contention between a GEMM and a collective: each runs alone, then both run concurrently on separate\n"
+           "streams from a common start, for several message sizes and limits on NCCL's CTAs.",
     .tables = tables,
     .size = sizeof(struct bb_bench_overlap_options),
     .resolve = resolve_options};

@@ -1,4 +1,4 @@
-/* overlap_options.h - the words of `busbar bench overlap`: a gemm_shape and a collective alone and together. */
+/* overlap_options.h - options of `busbar bench overlap`: a GEMM and a collective, alone and concurrently. */
 #ifndef BB_COLLECTIVES_OVERLAP_OVERLAP_OPTIONS_H
 #define BB_COLLECTIVES_OVERLAP_OVERLAP_OPTIONS_H
 
@@ -12,17 +12,17 @@ struct bb_bench_overlap_options {
     struct bb_common common;
     const char *collective, *dtype, *size_list, *cta_list, *mnk;
     int collectives, gemms, repeats, warmup;
-    enum bb_coll_kind kind; /* from here on made when they are read */
+    enum bb_coll_kind kind; /* the fields from here on are parsed from the strings above */
     struct bb_sizes sizes;
     struct bb_cta_limit limits[BB_CTA_LIMITS];
     int n_limits;
     struct bb_gemm_shape gemm_shape;
 };
 
-/* For bb_opts_read; argv[0] is "overlap". */
+/* option set for bb_opts_read; argv[0] is "overlap" */
 extern const struct bb_opts bb_bench_overlap_set;
 
-/* bb_bench_overlap_run - the run itself, in the GPU half. Returns 0 or above, or a negative error. */
+/* bb_bench_overlap_run - run the benchmark; defined in the GPU library. Returns 0 or above, or a negative error. */
 int bb_bench_overlap_run(int argc, char **argv);
 
 #endif

@@ -96,7 +96,7 @@ def test_a_tie_is_no_winner(busbar, tmp_path):
     done = busbar.run("bench", "overlap", "--sizes", "1M", "--ctas", "default,2", "--json", tmp_path / "r.json", ranks=2, env=NO_DATA)
     assert done.returncode == 0 and done.stderr == ""
     assert [best["tied"] for best in json.loads((tmp_path / "r.json").read_text())["best"]] == [["default", "2"]]
-    assert "# tie for 1 MiB: CTAs default, 2 cannot be told apart; the fewest: 2 (" in done.stdout and "none is a measurement of hardware" in done.stdout
+    assert "# tie for 1 MiB: CTAs default, 2 are indistinguishable; fewest CTAs: 2 (" in done.stdout and "none is a measurement of hardware" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
     assert [row[1] for row in rows] == ["default", "2"] and {row[-1] for row in rows} == {"N/A"}
 
@@ -127,11 +127,11 @@ def test_a_stalled_rank_ends_in_a_timeout(busbar):
 @pytest.mark.parametrize("words, says", [
     (("--collective", "allreduce"), "did you mean 'all_reduce'"),
     (("--collective", "hypercube"), "hypercube"),
-    (("--ctas", "0"), "no limit"),
-    (("--gemm", "4096x4096"), "no product"),
+    (("--ctas", "0"), "no CTA limit"),
+    (("--gemm", "4096x4096"), "no GEMM shape"),
     (("--sizes", ""), "no size"),
     (("-d", "double"), "bfloat16"),
-    (("all_reduce",), "unexpected word 'all_reduce'; bench overlap takes options alone (--collective NAME)"),
+    (("all_reduce",), "unexpected word 'all_reduce'; bench overlap takes only options; try: --collective NAME"),
 ])
 def test_bad_words_are_refused(busbar, words, says):
     done = busbar.run("bench", "overlap", *words, emulated=False)
@@ -141,7 +141,7 @@ def test_bad_words_are_refused(busbar, words, says):
 
 def test_a_size_that_leaves_nothing_is_refused(busbar):
     done = busbar.run("bench", "overlap", "--collective", "all_gather", "--sizes", "16", ranks=2)
-    assert done.returncode == 2 and "leave nothing" in done.stderr
+    assert done.returncode == 2 and "less than one element" in done.stderr
 
 
 def test_what_does_not_fit_is_refused_before_it_is_taken(busbar):

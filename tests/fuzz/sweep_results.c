@@ -1,5 +1,5 @@
 /*
- * sweep_results.c - what is on disk of a study, ranks_ready, and which rows are shown. Five parts: a result, how its run
+ * sweep_results.c - what is on disk of a study, gathered, and which rows are shown. Five parts: a result, how its run
  * ended, what it said, --where, --sort.
  */
 #include "bootstrap/sweep/view.h"

@@ -1,11 +1,11 @@
-"""Changes random places of the gemm_shape, one at a time, and says which changes no test notices (run.sh starts it).
+"""Changes random places of the product, one at a time, and says which changes no test notices (run.sh starts it).
 
 A mutant is one comparison, sign, bound, constant, `&&`, `||`, `true`, `false` or negation, changed in one C file of the
-gemm_shape outside comments, strings and preprocessor lines. Folders take turns, so that each is judged alike.
+product outside comments, strings and preprocessor lines. Folders take turns, so that each is judged alike.
 Two copies of the tree, each with its own build (-O0), try mutants side by side. A mutant whose object is the same at -O2, or
 that does not compile, is none. Of the others the unit tests of its folder are run, then those of its room, then all but slow
 ones, then some of the black-box tests that concern it (CONCERNS), until one notices (`--again`: all of those); a hang is
-noticed too. A test notices if it fails with the mutant and runs without it, so that a busy machine adds nothing to the rate.
+noticed too. A test notices if it fails with the mutant and passes without it, so that a busy machine adds nothing to the rate.
 `--together` plants all survivors at once and runs every black-box test; those that fail are then tried on each survivor alone.
 `--sanitize` tries each survivor on the smoke tests under AddressSanitizer.
 
@@ -137,7 +137,7 @@ def changed_since(revision):
 
 
 def in_turns(seed, only, since):
-    """All mutants of the gemm_shape: one of each folder, then the next of each, lines drawn before places in a line."""
+    """All mutants of the product: one of each folder, then the next of each, lines drawn before places in a line."""
     changed = changed_since(since) if since else None
     draw = random.Random(seed)
     lines = collections.defaultdict(list)
@@ -314,7 +314,7 @@ def some_black_box(copy, mutant):
 
 
 def unit_notices(copy, mutant, names):
-    """The first test that fails with the mutant and runs without it. Programs that it does not change are not run."""
+    """The first test that fails with the mutant and passes without it. Programs that it does not change are not run."""
     copy.built(names)
     for name in names:
         if name not in copy.broken and copy.digest(name) != copy.digests[name] and not copy.unit_passes(name):
@@ -329,7 +329,7 @@ def unit_notices(copy, mutant, names):
 
 
 def black_box_notices(copy, mutant, tests, limit_s):
-    """The first of them that fails with the mutant and runs without it; the mutant may then be gone from the copy."""
+    """The first of them that fails with the mutant and passes without it; the mutant may then be gone from the copy."""
     while tests:
         copy.built(PRODUCT)
         failed = copy.black_box(["-x", *tests], limit_s)

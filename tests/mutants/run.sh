@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh - changes random places of the gemm_shape, one at a time, and says which changes no test notices: mutants.py says how.
+# run.sh - changes random places of the product, one at a time, and says which changes no test notices: mutants.py says how.
 # `sh tests/mutants/run.sh N [--seed S] [--only FOLDER] [--since REV]` tries mutants until N have been judged; started again with the same
 # words it goes on where it was. `--again` tries those once more that survived, after tests were written for them; `--together`
 # tries those on every black-box test, `--sanitize` on the smoke tests under AddressSanitizer.

@@ -425,7 +425,7 @@ int bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct 
     for (size_t i = 0; i < n; i++) {
         struct bb_sweep_found *f = &g->found[i];
 
-        if (bb_sweep_look(dir, &combinations->one[i], f))
+        if (bb_sweep_load_state(dir, &combinations->one[i], f))
             return -BB_EFAIL;
         g->count[f->state]++;
         g->emulated |= json_is_true(json_object_get(f->result, "emulated"));

@@ -637,7 +637,7 @@ static json_t *ranks_list(const char *text)
     while (good && (word = strsep(&rest, ",")) != NULL) {
         int ranks;
 
-        good = bb_parse_int(word, 1, BB_STUDY_MOST_RANKS, &ranks) == 0;
+        good = bb_parse_int(word, 1, BB_STUDY_MAX_RANKS, &ranks) == 0;
         if (good)
             json_array_append_new(list, json_integer(ranks));
     }

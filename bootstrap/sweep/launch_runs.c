@@ -98,7 +98,7 @@ static void add_launcher(const struct bb_launch_runs *s, const struct bb_sweep_r
     }
 }
 
-int bb_launch_runs_words(const struct bb_launch_runs *s, const struct bb_sweep_run *c, const char *json,
+int bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_run *c, const char *json,
                          struct bb_argv *words)
 {
     bool alone = s->with && strcmp(s->with, "none") == 0;

@@ -22,13 +22,13 @@ int bb_launch_runs_init(struct bb_launch_runs *s, const struct bb_study *study, 
 void bb_launch_runs_release(struct bb_launch_runs *s);
 
 /*
- * bb_launch_runs_words - the whole command line of a combination, `json` the file for its result (NULL: left out).
+ * bb_launch_runs_argv - the whole command line of a combination, `json` the file for its result (NULL: left out).
  *   mpirun   mpirun -n RANKS [--host HOSTS] ARGUMENTS -x NAME...  (Open MPI's: variables reach other hosts by -x)
  *   srun     srun -n RANKS [--nodelist HOSTS] ARGUMENTS           (takes the environment along by itself)
  *   none     nothing; one rank only, others are -BB_EUSAGE
  * A command that needs no launcher (plan) gets none.
  */
-int bb_launch_runs_words(const struct bb_launch_runs *s, const struct bb_sweep_run *c, const char *json,
+int bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_run *c, const char *json,
                          struct bb_argv *words) BB_MUST_CHECK;
 
 /* How a run ended. */

@@ -153,7 +153,7 @@ static int put_task(const struct bb_slurm_plan *p, const struct bb_sweep_run *c,
 {
     char *json = bb_sweep_file(p->dir, c, ".json");
     struct bb_argv words = {0};
-    int rc = json ? bb_launch_runs_words(p->launch, c, json, &words) : -BB_EFAIL;
+    int rc = json ? bb_launch_runs_argv(p->launch, c, json, &words) : -BB_EFAIL;
 
     if (rc == 0) {
         fprintf(out, "%zu)\n", task);

@@ -49,7 +49,7 @@ static bool is_whole(const json_t *result)
     return json_string_value(json_object_get(result, "schema")) && (!status || (text && strcmp(text, "ok") == 0));
 }
 
-int bb_sweep_look(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found)
+int bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found)
 {
     const json_t *status, *seconds;
     json_t *run = NULL;
@@ -156,7 +156,7 @@ static void remove_temporaries(const char *dir, const struct bb_sweep_run *c)
     free(pattern);
 }
 
-int bb_sweep_forget(const char *dir, const struct bb_sweep_run *c)
+int bb_sweep_remove_files(const char *dir, const struct bb_sweep_run *c)
 {
     static const char *const endings[] = {".run.json", ".json", ".out", ".err"};
     int rc = 0;
@@ -189,7 +189,7 @@ int bb_sweep_record(const char *dir, const struct bb_sweep_run *c, int exit_stat
     return rc;
 }
 
-int bb_sweep_open(const char *dir, int *lock)
+int bb_sweep_lock_folder(const char *dir, int *lock)
 {
     char *path = NULL;
     int rc = 0;

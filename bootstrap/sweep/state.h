@@ -29,23 +29,23 @@ struct bb_sweep_found {
 /* bb_sweep_file - dir/ID and an ending (".json"), owned by the caller; NULL without memory (said). */
 char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *ending);
 
-/* bb_sweep_look - read what is there. found is to be released; files that are missing or broken are no error,
+/* bb_sweep_load_state - read what is there. found is to be released; files that are missing or broken are no error,
  * but no memory for them is (said): a run that is complete would be taken for one that is to do. */
-int bb_sweep_look(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found) BB_MUST_CHECK;
+int bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found) BB_MUST_CHECK;
 void bb_sweep_found_release(struct bb_sweep_found *found);
 
 /* bb_sweep_last_lines - the last lines of what a combination said on stderr, at most 5, as a JSON list: busbar's own
  * errors, or, without any, whatever there is; without a file an empty list. Bytes that are no UTF-8 become '?'. */
 json_t *bb_sweep_last_lines(const char *dir, const struct bb_sweep_run *c);
 
-/* bb_sweep_forget - remove a combination's files before it runs again. */
-int bb_sweep_forget(const char *dir, const struct bb_sweep_run *c) BB_MUST_CHECK;
+/* bb_sweep_remove_files - remove a combination's files before it runs again. */
+int bb_sweep_remove_files(const char *dir, const struct bb_sweep_run *c) BB_MUST_CHECK;
 
 /* bb_sweep_record - write ID.run.json. */
 int bb_sweep_record(const char *dir, const struct bb_sweep_run *c, int exit_status, double seconds) BB_MUST_CHECK;
 
-/* bb_sweep_open - make the folder if it is not there, and keep other sweeps out of it while *lock is open (lock NULL:
+/* bb_sweep_lock_folder - make the folder if it is not there, and keep other sweeps out of it while *lock is open (lock NULL:
  * only look). */
-int bb_sweep_open(const char *dir, int *lock) BB_MUST_CHECK;
+int bb_sweep_lock_folder(const char *dir, int *lock) BB_MUST_CHECK;
 
 #endif

@@ -217,7 +217,7 @@ static int check_count(const json_t *value, const struct place *at)
 
 static int check_ranks(const json_t *value, const struct place *at)
 {
-    return check_whole(value, at, BB_STUDY_MOST_RANKS);
+    return check_whole(value, at, BB_STUDY_MAX_RANKS);
 }
 
 static int check_seconds(const json_t *value, const struct place *at)
@@ -352,14 +352,14 @@ static int check_option_name(const char *name, const struct place *object, const
 static int check_variable_name(const char *name, const struct place *object, const struct place *at)
 {
     bool good = isalpha((unsigned char)name[0]) || name[0] == '_';
-    char meant[BB_VARIABLE_NAME];
+    char meant[BB_NCCL_VARIABLE_TEXT];
 
     (void)object;
     for (const char *c = name; *c; c++)
         good = good && (isalnum((unsigned char)*c) || *c == '_');
     if (!good)
         return bb_err(BB_EUSAGE, "%s: %s is no name of a variable, expected letters, digits and _", at->path, at->key);
-    if (bb_variable_meant(name, meant))
+    if (bb_suggest_nccl_variable(name, meant))
         bb_warn("%s: %s: NCCL 2.28 has no such variable, did you mean '%s'? It is set as it stands", at->path, at->key,
                 meant);
     return 0;

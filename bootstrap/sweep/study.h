@@ -37,7 +37,7 @@
 #include <stdbool.h>
 
 #define BB_STUDY_NAME_TEXT  65
-#define BB_STUDY_MOST_RANKS (1 << 24)
+#define BB_STUDY_MAX_RANKS (1 << 24)
 
 struct bb_study {
     char *path;                    /* the file, as the user names it                                */
@@ -51,9 +51,9 @@ struct bb_study {
 int bb_study_load(struct bb_study *study, const char *path) BB_MUST_CHECK;
 void bb_study_release(struct bb_study *study);
 
-/* bb_variable_meant (variables.c) - whether a name is none of NCCL's variables but near one, which is then `meant`. A
+/* bb_suggest_nccl_variable (variables.c) - whether a name is none of NCCL's variables but near one, which is then `meant`. A
  * newer NCCL may have it all the same, so this is for a warning. */
-#define BB_VARIABLE_NAME 48
-bool bb_variable_meant(const char *name, char meant[BB_VARIABLE_NAME]);
+#define BB_NCCL_VARIABLE_TEXT 48
+bool bb_suggest_nccl_variable(const char *name, char meant[BB_NCCL_VARIABLE_TEXT]);
 
 #endif

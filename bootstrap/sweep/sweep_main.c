@@ -171,7 +171,7 @@ static int prepare_launch(struct sweep *s)
 
     TRY(bb_launch_runs_init(&s->launch, &s->study, launcher_of(s), o->hosts, o->launch_arguments, o->program));
     for (size_t i = 0; i < s->combinations.n; i++) {
-        rc = bb_launch_runs_words(&s->launch, &s->combinations.one[i], NULL, &words);
+        rc = bb_launch_runs_argv(&s->launch, &s->combinations.one[i], NULL, &words);
         bb_argv_release(&words);
         TRY(rc);
     }
@@ -204,7 +204,7 @@ static int name_folder(struct sweep *s)
 static int find_wanted(const struct sweep *s, const struct bb_sweep_run *c, bool *wanted)
 {
     struct bb_sweep_found found;
-    int rc = bb_sweep_look(s->dir, c, &found);
+    int rc = bb_sweep_load_state(s->dir, c, &found);
     const enum bb_sweep_state state = found.state;
 
     bb_sweep_found_release(&found);
@@ -255,7 +255,7 @@ static int report_failure(struct sweep *s, const struct bb_sweep_run *c, const s
     char text[400];
     int rc;
 
-    TRY(bb_sweep_look(s->dir, c, &found));
+    TRY(bb_sweep_load_state(s->dir, c, &found));
     if (found.state != BB_SWEEP_COMPLETE) {
         lines = bb_sweep_last_lines(s->dir, c);
         const char *last = json_string_value(json_array_get(lines, json_array_size(lines) - 1));
@@ -282,8 +282,8 @@ static int run_one(struct sweep *s, const struct bb_sweep_run *c)
     int rc;
 
     TRY(json && out && err ? 0 : -BB_EFAIL);
-    TRY(bb_sweep_forget(s->dir, c));
-    TRY(bb_launch_runs_words(&s->launch, c, json, &words));
+    TRY(bb_sweep_remove_files(s->dir, c));
+    TRY(bb_launch_runs_argv(&s->launch, c, json, &words));
     show_progress(&shown, 0);
     TRY(bb_launch_runs_run(c, &words, out, err, show_progress, &shown, &ended));
     if (ended.stopped_by)
@@ -361,8 +361,8 @@ static int print_combination(const struct sweep *s, size_t i)
     char text[1024];
     int rc;
 
-    TRY(bb_sweep_look(s->dir, c, &found));
-    TRY(bb_launch_runs_words(&s->launch, c, NULL, &words));
+    TRY(bb_sweep_load_state(s->dir, c, &found));
+    TRY(bb_launch_runs_argv(&s->launch, c, NULL, &words));
     printf("# %zu %s %s: %s\n", i + 1, c->id, bb_sweep_state_names[found.state],
            bb_settings_text(c, text, sizeof(text)));
     print_environment(&c->environment);
@@ -455,7 +455,7 @@ static int run_command(struct sweep *s)
     TRY(prepare_launch(s));
     if (s->options.list)
         return print_list(s);
-    TRY(bb_sweep_open(s->dir, s->options.gather ? NULL : &s->lock));
+    TRY(bb_sweep_lock_folder(s->dir, s->options.gather ? NULL : &s->lock));
     if (s->options.slurm)
         return write_slurm(s);
     if (!s->options.gather)

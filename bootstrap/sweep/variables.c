@@ -50,7 +50,7 @@ static const char known[] =
 
 enum { MOST_KNOWN = 256 };
 
-bool bb_variable_meant(const char *name, char meant[BB_VARIABLE_NAME])
+bool bb_suggest_nccl_variable(const char *name, char meant[BB_NCCL_VARIABLE_TEXT])
 {
     char text[sizeof known], *rest;
     const char *words[MOST_KNOWN], *nearest;
@@ -65,6 +65,6 @@ bool bb_variable_meant(const char *name, char meant[BB_VARIABLE_NAME])
         words[n++] = word;
     }
     nearest = bb_nearest_word(name, words, n);
-    snprintf(meant, BB_VARIABLE_NAME, "%s", nearest ? nearest : "");
+    snprintf(meant, BB_NCCL_VARIABLE_TEXT, "%s", nearest ? nearest : "");
     return nearest != NULL;
 }

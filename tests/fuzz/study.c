@@ -12,7 +12,7 @@ static const struct bb_expand_plan plan = {.commands = commands, .n_commands = 3
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char text[BB_SETTING_TEXT], meant[BB_VARIABLE_NAME];
+    char text[BB_SETTING_TEXT], meant[BB_NCCL_VARIABLE_TEXT];
     struct bb_sweep_runs runs = {0};
     struct bb_study study = {0};
     FILE *shell = fopen("/dev/null", "w");
@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             (void)bb_settings_text(&runs.one[i], text, sizeof text);
             bb_quote_all(&runs.one[i].words, shell);
             for (size_t j = 0; j < runs.one[i].environment.n; j++)
-                (void)bb_variable_meant(runs.one[i].environment.word[j], meant);
+                (void)bb_suggest_nccl_variable(runs.one[i].environment.word[j], meant);
         }
     bb_sweep_runs_release(&runs);
     bb_study_release(&study);

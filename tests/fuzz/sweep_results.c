@@ -19,7 +19,7 @@ static struct bb_sweep_runs runs;
 
 static void remove_folder(void)
 {
-    (void)!bb_sweep_forget(folder, &runs.one[0]);
+    (void)!bb_sweep_remove_files(folder, &runs.one[0]);
     rmdir(folder);
 }
 

@@ -333,17 +333,17 @@ static void test_state(void **state)
     for (size_t i = 0; i < ROWS(cases); i++) {
         struct bb_sweep_found found;
 
-        assert_int_equal(bb_sweep_forget(dir, &c), 0);
+        assert_int_equal(bb_sweep_remove_files(dir, &c), 0);
         if (cases[i].result)
             put(dir, &c, ".json", cases[i].result);
         if (cases[i].run)
             put(dir, &c, ".run.json", cases[i].run);
-        assert_int_equal(bb_sweep_look(dir, &c, &found), 0);
+        assert_int_equal(bb_sweep_load_state(dir, &c, &found), 0);
         if (found.state != cases[i].state)
             fail_msg("case %zu is %d", i, (int)found.state);
         bb_sweep_found_release(&found);
     }
-    assert_int_equal(bb_sweep_forget(dir, &c), 0);
+    assert_int_equal(bb_sweep_remove_files(dir, &c), 0);
     assert_int_equal(rmdir(dir), 0);
 }
 

@@ -11,7 +11,7 @@
 /* What stands in the table unless the file says it, for each schema: those of them that some result has. */
 static const struct {
     const char *command, *schema, *columns;
-} usual[] = {
+} default_columns[] = {
     {"bench", "busbar.bench/1",
      "collective,metric,step,what,name,direction,from,to,parts,bytes,dtype,op,root,placement,mode,"
      "max_ctas,group,time_us.p50,algbw_gbps,busbw_gbps,gbps,compute_alone_us.p50,comm_alone_us.p50,"
@@ -38,26 +38,26 @@ static int no_memory(void)
 /* ---- figures ---- */
 
 /* "step_us.p50", "groups.0.bytes"; NULL when it leads nowhere. Borrowed. */
-static const json_t *follow_path(const json_t *from, const char *way)
+static const json_t *follow_path(const json_t *from, const char *path)
 {
     char key[128];
 
-    while (from && *way) {
-        size_t length = strcspn(way, ".");
+    while (from && *path) {
+        size_t length = strcspn(path, ".");
 
-        snprintf(key, sizeof(key), "%.*s", (int)length, way);
+        snprintf(key, sizeof(key), "%.*s", (int)length, path);
         from = json_is_array(from) ? json_array_get(from, (size_t)atol(key)) : json_object_get(from, key);
-        way += length + (way[length] == '.');
+        path += length + (path[length] == '.');
     }
     return from;
 }
 
 /* A value that fits in a cell; NULL for none. */
-static const json_t *figure_at(const json_t *result, const json_t *row, const char *way)
+static const json_t *cell_value(const json_t *result, const json_t *row, const char *path)
 {
-    const json_t *value = row ? follow_path(row, way) : NULL;
+    const json_t *value = row ? follow_path(row, path) : NULL;
 
-    value = value ? value : follow_path(result, way);
+    value = value ? value : follow_path(result, path);
     return json_is_object(value) || json_is_array(value) || json_is_null(value) ? NULL : value;
 }
 
@@ -71,7 +71,7 @@ static const json_t *rows_in(const json_t *result)
 /* ---- columns ---- */
 
 struct column {
-    const char *name, *way;
+    const char *name, *path;
     const json_t *relative_to; /* NULL: the figure itself */
 };
 
@@ -82,32 +82,32 @@ struct table {
     json_t *names; /* made up ones */
 };
 
-/* Some result of that schema, in its rows where it has some, has a figure there. */
-static bool is_there(const struct bb_gathered *g, const char *schema, const char *way)
+/* Some result of that schema, in result_schema rows where it has some, has a figure there. */
+static bool any_result_has(const struct bb_gathered *g, const char *schema, const char *path)
 {
     for (size_t i = 0; i < g->combinations->n; i++) {
         const json_t *result = g->found[i].result, *rows = rows_in(result);
-        const char *its = json_string_value(json_object_get(result, "schema"));
-        bool has = !rows && figure_at(result, NULL, way);
+        const char *result_schema = json_string_value(json_object_get(result, "schema"));
+        bool has = !rows && cell_value(result, NULL, path);
 
-        if (!its || strcmp(its, schema) != 0)
+        if (!result_schema || strcmp(result_schema, schema) != 0)
             continue;
         for (size_t r = 0; r < json_array_size(rows) && !has; r++)
-            has = figure_at(NULL, json_array_get(rows, r), way);
+            has = cell_value(NULL, json_array_get(rows, r), path);
         if (has)
             return true;
     }
     return false;
 }
 
-static int add_column(struct table *t, const char *name, const char *way, const json_t *relative_to)
+static int add_column(struct table *t, const char *name, const char *path, const json_t *relative_to)
 {
     for (size_t i = 0; i < t->n; i++)
         if (strcmp(t->column[i].name, name) == 0)
             return 0;
     if (BB_GROW(t->column, t->n))
         return -BB_EFAIL;
-    t->column[t->n++] = (struct column){name, way, relative_to};
+    t->column[t->n++] = (struct column){name, path, relative_to};
     return 0;
 }
 
@@ -118,39 +118,39 @@ static const char *keep_name(struct table *t, json_t *name, const char *otherwis
 }
 
 /* "step_us.p50" is step_us. */
-static const char *short_name(struct table *t, const char *way)
+static const char *short_name(struct table *t, const char *path)
 {
-    size_t length = strlen(way);
+    size_t length = strlen(path);
 
-    if (length < 5 || strcmp(way + length - 4, ".p50") != 0)
-        return way;
-    return keep_name(t, json_stringn(way, length - 4), way);
+    if (length < 5 || strcmp(path + length - 4, ".p50") != 0)
+        return path;
+    return keep_name(t, json_stringn(path, length - 4), path);
 }
 
-struct usual_reader {
+struct default_column_reader {
     const struct bb_gathered *g;
     struct table *t;
     const char *schema;
 };
 
-static int add_usual(void *arg, const char *word)
+static int add_default_column(void *arg, const char *word)
 {
-    const struct usual_reader *u = arg;
-    const char *way;
+    const struct default_column_reader *u = arg;
+    const char *path;
 
-    if (!is_there(u->g, u->schema, word) || json_object_get(u->g->combinations->axes, word))
+    if (!any_result_has(u->g, u->schema, word) || json_object_get(u->g->combinations->axes, word))
         return 0;
-    way = keep_name(u->t, json_string(word), NULL);
-    return way ? add_column(u->t, short_name(u->t, way), way, NULL) : no_memory();
+    path = keep_name(u->t, json_string(word), NULL);
+    return path ? add_column(u->t, short_name(u->t, path), path, NULL) : no_memory();
 }
 
 /* "step_us.p50 relative to ranks=1" */
-static const char *relative_name(struct table *t, const char *way, const json_t *relative_to)
+static const char *relative_name(struct table *t, const char *path, const json_t *relative_to)
 {
     char text[400], value_text[BB_SETTING_TEXT];
     const char *axis;
     json_t *value;
-    size_t used = (size_t)snprintf(text, sizeof(text), "%.100s over", way);
+    size_t used = (size_t)snprintf(text, sizeof(text), "%.100s over", path);
 
     json_object_foreach((json_t *)relative_to, axis, value)
     {
@@ -158,7 +158,7 @@ static const char *relative_name(struct table *t, const char *way, const json_t 
             used += (size_t)snprintf(text + used, sizeof(text) - used, " %.80s=%.80s", axis,
                                      bb_setting_text(value, value_text));
     }
-    return keep_name(t, json_string(text), way);
+    return keep_name(t, json_string(text), path);
 }
 
 static bool is_cell(const json_t *value)
@@ -167,31 +167,31 @@ static bool is_cell(const json_t *value)
 }
 
 /* A path that no result has, once there is a result, or that leads to no single figure: likely a slip. */
-static void warn_nowhere(const struct bb_gathered *g, const char *way)
+static void warn_if_empty(const struct bb_gathered *g, const char *path)
 {
     bool found = false;
 
     for (size_t i = 0; i < g->combinations->n; i++) {
         const json_t *result = g->found[i].result, *rows = rows_in(result);
 
-        found = found || is_cell(follow_path(result, way)) || !result;
+        found = found || is_cell(follow_path(result, path)) || !result;
         for (size_t r = 0; r < json_array_size(rows) && !found; r++)
-            found = is_cell(follow_path(json_array_get(rows, r), way));
+            found = is_cell(follow_path(json_array_get(rows, r), path));
     }
     if (!found)
-        bb_warn("%s: no result has '%s', so that column is empty", g->study->path, way);
+        bb_warn("%s: no result has '%s', so that column is empty", g->study->path, path);
 }
 
-static int own_column(const struct bb_gathered *g, struct table *t, const json_t *column)
+static int add_user_column(const struct bb_gathered *g, struct table *t, const json_t *column)
 {
-    const char *way = json_string_value(json_is_string(column) ? column : json_object_get(column, "value"));
+    const char *path = json_string_value(json_is_string(column) ? column : json_object_get(column, "value"));
     const char *name = json_string_value(json_object_get(column, "name"));
     const json_t *relative_to = json_object_get(column, "relative_to");
 
-    warn_nowhere(g, way);
+    warn_if_empty(g, path);
     if (!name)
-        name = relative_to ? relative_name(t, way, relative_to) : short_name(t, way);
-    return add_column(t, name, way, relative_to);
+        name = relative_to ? relative_name(t, path, relative_to) : short_name(t, path);
+    return add_column(t, name, path, relative_to);
 }
 
 static int choose_columns(const struct bb_gathered *g, struct table *t)
@@ -202,11 +202,11 @@ static int choose_columns(const struct bb_gathered *g, struct table *t)
     t->names = json_array();
     TRY(t->names ? 0 : no_memory());
     for (size_t i = 0; i < json_array_size(own); i++)
-        TRY(own_column(g, t, json_array_get(own, i)));
-    for (size_t u = 0; !own && u < sizeof(usual) / sizeof(usual[0]); u++) {
-        struct usual_reader reader = {g, t, usual[u].schema};
+        TRY(add_user_column(g, t, json_array_get(own, i)));
+    for (size_t u = 0; !own && u < sizeof(default_columns) / sizeof(default_columns[0]); u++) {
+        struct default_column_reader reader = {g, t, default_columns[u].schema};
 
-        TRY(bb_list_each(usual[u].columns, add_usual, &reader));
+        TRY(bb_list_each(default_columns[u].columns, add_default_column, &reader));
     }
 out:
     return rc;
@@ -238,12 +238,12 @@ json_t *bb_sweep_columns(const struct bb_study *study, const struct bb_sweep_run
     json_array_foreach(own, i, value)
     {
         const char *name = json_string_value(json_object_get(value, "name"));
-        const char *way = json_string_value(json_is_string(value) ? value : json_object_get(value, "value"));
+        const char *path = json_string_value(json_is_string(value) ? value : json_object_get(value, "value"));
 
-        TRY(add_name(names, name ? name : way));
+        TRY(add_name(names, name ? name : path));
     }
-    for (size_t u = 0; !own && u < sizeof(usual) / sizeof(usual[0]); u++)
-        TRY(bb_list_each(usual[u].columns, add_name, names));
+    for (size_t u = 0; !own && u < sizeof(default_columns) / sizeof(default_columns[0]); u++)
+        TRY(bb_list_each(default_columns[u].columns, add_name, names));
     TRY(add_name(names, "state"));
     return names;
 out:
@@ -268,13 +268,13 @@ int bb_list_columns(FILE *out)
 {
     int rc = 0;
 
-    for (size_t u = 0; u < sizeof(usual) / sizeof(usual[0]); u++) {
-        struct column_printer printer = {usual[u].command, out};
+    for (size_t u = 0; u < sizeof(default_columns) / sizeof(default_columns[0]); u++) {
+        struct column_printer printer = {default_columns[u].command, out};
 
-        TRY(bb_list_each(usual[u].columns, print_column, &printer));
+        TRY(bb_list_each(default_columns[u].columns, print_column, &printer));
     }
     fprintf(out,
-            "  %-10s axes of the study, state, and any figure of \"columns\" by its way through the JSON\n"
+            "  %-10s axes of the study, state, and any figure of \"columns\" by result_schema path through the JSON\n"
             "  %-10s (bootstrap/results/README.md); .p50 at the end may be left out\n",
             "sweep", "");
 out:
@@ -323,7 +323,7 @@ static json_t *relative_value(const struct bb_gathered *g, size_t i, const json_
             other = json_array_get(rows, r);
     if (!reference || (row && !other))
         return json_null();
-    ratio = number_of(figure_at(g->found[i].result, row, c->way)) / number_of(figure_at(reference, other, c->way));
+    ratio = number_of(cell_value(g->found[i].result, row, c->path)) / number_of(cell_value(reference, other, c->path));
     return isfinite(ratio) ? json_real(ratio) : json_null();
 }
 
@@ -353,7 +353,7 @@ static int add_row(struct bb_gathered *g, const struct table *t, size_t i, const
     }
     for (size_t c = 0; c < t->n; c++) {
         const struct column *column = &t->column[c];
-        const json_t *value = figure_at(g->found[i].result, row, column->way);
+        const json_t *value = cell_value(g->found[i].result, row, column->path);
 
         json_array_append_new(cells, column->relative_to ? relative_value(g, i, row, column)
                                      : value             ? json_incref((json_t *)value)
@@ -390,17 +390,17 @@ static void name_columns(struct bb_gathered *g, const struct table *t)
     json_array_append_new(g->columns, json_string("state"));
 }
 
-static int make_table(struct bb_gathered *g)
+static int build_table(struct bb_gathered *g)
 {
     struct table t = {0};
-    size_t most = 1;
+    size_t max_rows = 1;
     int rc;
 
     for (size_t i = 0; i < g->combinations->n; i++)
-        most += 1 + json_array_size(rows_in(g->found[i].result));
+        max_rows += 1 + json_array_size(rows_in(g->found[i].result));
     g->columns = json_array();
     g->rows = json_array();
-    g->row_of = calloc(most, sizeof(*g->row_of));
+    g->row_of = calloc(max_rows, sizeof(*g->row_of));
     TRY(g->columns && g->rows && g->row_of ? 0 : no_memory());
     TRY(choose_columns(g, &t));
     name_columns(g, &t);
@@ -433,7 +433,7 @@ int bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct 
         if (f->state == BB_SWEEP_FAILED)
             g->errors[i] = bb_sweep_last_lines(dir, &combinations->one[i]);
     }
-    return make_table(g);
+    return build_table(g);
 }
 
 void bb_gathered_release(struct bb_gathered *g)

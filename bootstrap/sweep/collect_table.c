@@ -70,7 +70,7 @@ static const char *scaled_text(const struct unit *unit, const json_t *value, cha
 
 enum { TITLE_TEXT = 480 };
 
-/* "step_us", "step_us (ms)": the name stays what --sort and columns call it. */
+/* "step_us", "step_us (ms)": the name shown what --sort and columns call it. */
 static const char *title_of(const struct bb_gathered *g, size_t column, const struct unit *unit, char text[TITLE_TEXT])
 {
     const char *name = json_string_value(json_array_get(g->columns, column));
@@ -82,7 +82,7 @@ static const char *title_of(const struct bb_gathered *g, size_t column, const st
 /* ---- text ---- */
 
 /* A text that is the same in every row is left out of the table. Axes, the user's own columns and the state stay. */
-static bool is_worth_showing(const struct bb_gathered *g, size_t column)
+static bool is_shown(const struct bb_gathered *g, size_t column)
 {
     const json_t *first = cell_at(g, 0, column);
     size_t n_columns = json_array_size(g->columns);
@@ -120,7 +120,7 @@ static bool is_numeric(const struct bb_gathered *g, size_t column)
 
 struct shape {
     size_t width;
-    bool numeric, stays;
+    bool numeric, shown;
     const struct unit *unit;
 };
 
@@ -129,13 +129,13 @@ static void print_cell(const struct shape *s, const char *text, bool last, FILE 
     fprintf(out, "  %*s", s->numeric || last ? (s->numeric ? (int)s->width : 0) : -(int)s->width, text);
 }
 
-static void print_everywhere(const struct bb_gathered *g, const struct shape *shape, FILE *out)
+static void print_constant_columns(const struct bb_gathered *g, const struct shape *shape, FILE *out)
 {
     char text[BB_SETTING_TEXT];
     bool first = true;
 
     for (size_t c = 0; c < json_array_size(g->columns); c++) {
-        if (shape[c].stays)
+        if (shape[c].shown)
             continue;
         fprintf(out, "%s%s %s", first ? "# in every row: " : ", ", json_string_value(json_array_get(g->columns, c)),
                 cell_text(cell_at(g, 0, c), text));
@@ -151,19 +151,19 @@ static void print_table(const struct bb_gathered *g, const struct shape *shape, 
 
     fputs("#\n#", out);
     for (size_t c = 0; c < n; c++)
-        if (shape[c].stays)
+        if (shape[c].shown)
             print_cell(&shape[c], title_of(g, c, shape[c].unit, title), c + 1 == n, out);
     fputc('\n', out);
     for (size_t r = 0; r < json_array_size(g->rows); r++) {
         fputc(' ', out);
         for (size_t c = 0; c < n; c++)
-            if (shape[c].stays)
+            if (shape[c].shown)
                 print_cell(&shape[c], scaled_text(shape[c].unit, cell_at(g, r, c), text), c + 1 == n, out);
         fputc('\n', out);
     }
 }
 
-static void print_reason(const struct bb_gathered *g, size_t i, const json_t *told, FILE *out)
+static void print_reason(const struct bb_gathered *g, size_t i, const json_t *previous, FILE *out)
 {
     char text[1024], ending[96] = "it ended well, but its result is not whole (written on another host?)";
     json_t *line;
@@ -173,7 +173,7 @@ static void print_reason(const struct bb_gathered *g, size_t i, const json_t *to
         snprintf(ending, sizeof(ending), g->found[i].exit_status == 124 ? "out of time (%d)" : "exit status %d",
                  g->found[i].exit_status);
     fprintf(out, "# %s: %s", bb_settings_text(&g->combinations->one[i], text, sizeof(text)), ending);
-    if (told && json_equal(g->errors[i], told)) {
+    if (previous && json_equal(g->errors[i], previous)) {
         fputs(", the same\n", out);
         return;
     }
@@ -186,15 +186,15 @@ static void print_reason(const struct bb_gathered *g, size_t i, const json_t *to
 
 static void print_failed(const struct bb_gathered *g, FILE *out)
 {
-    const json_t *told = NULL;
+    const json_t *previous = NULL;
 
     for (size_t i = 0; i < g->combinations->n; i++) {
         if (g->found[i].state != BB_SWEEP_FAILED)
             continue;
-        if (!told)
+        if (!previous)
             fputs("#\n", out);
-        print_reason(g, i, told, out);
-        told = g->errors[i];
+        print_reason(g, i, previous, out);
+        previous = g->errors[i];
     }
 }
 
@@ -224,10 +224,10 @@ void bb_gathered_text(const struct bb_gathered *g, FILE *out)
     for (size_t c = 0; c < n && shape; c++) {
         const struct unit *unit = unit_of(g, c);
 
-        shape[c] = (struct shape){width_of(g, c, unit), is_numeric(g, c), is_worth_showing(g, c), unit};
+        shape[c] = (struct shape){width_of(g, c, unit), is_numeric(g, c), is_shown(g, c), unit};
     }
     if (shape) {
-        print_everywhere(g, shape, out);
+        print_constant_columns(g, shape, out);
         print_table(g, shape, out);
     }
     print_failed(g, out);
@@ -269,7 +269,7 @@ static json_t *environment_json(const struct bb_argv *a)
 }
 
 /* Values of `environment` of a study, one or a list, as files may tell them. */
-static void hide_values(json_t *environment)
+static void mask_values(json_t *environment)
 {
     const char *name;
     json_t *value;
@@ -277,18 +277,18 @@ static void hide_values(json_t *environment)
 
     json_object_foreach_safe(environment, next, name, value)
     {
-        bool list = json_is_array(value), hidden = strcmp(bb_environment_value(name, ""), "") != 0;
+        bool list = json_is_array(value), masked = strcmp(bb_environment_value(name, ""), "") != 0;
 
-        for (size_t i = 0; hidden && i < json_array_size(value); i++)
+        for (size_t i = 0; masked && i < json_array_size(value); i++)
             if (!json_is_null(json_array_get(value, i)))
                 json_array_set_new(value, i, json_string("set"));
-        if (hidden && !list && !json_is_null(value))
+        if (masked && !list && !json_is_null(value))
             json_object_set_new(environment, name, json_string("set"));
     }
 }
 
 /* At the top, in choices, in cases: wherever "environment" stands. */
-static void hide_environments(json_t *study)
+static void mask_environments(json_t *study)
 {
     const char *key;
     json_t *value;
@@ -297,13 +297,13 @@ static void hide_environments(json_t *study)
     json_object_foreach(study, key, value)
     {
         if (strcmp(key, "environment") == 0)
-            hide_values(value);
+            mask_values(value);
         else
-            hide_environments(value);
+            mask_environments(value);
     }
     json_array_foreach(study, i, value)
     {
-        hide_environments(value);
+        mask_environments(value);
     }
 }
 
@@ -311,7 +311,7 @@ static json_t *study_json(const json_t *root)
 {
     json_t *study = json_deep_copy(root);
 
-    hide_environments(study);
+    mask_environments(study);
     return study;
 }
 

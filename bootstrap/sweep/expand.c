@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VISITS_MOST = 1000000 }; /* of combinations before leave_out takes its share */
+enum { MAX_VISITS = 1000000 }; /* of combinations before leave_out takes its share */
 
 struct expansion {
     struct bb_sweep_runs *out;
@@ -184,7 +184,7 @@ static void set_id(struct bb_sweep_run *c, int repeat)
 }
 
 /* "{id}" in every word: files that a combination writes beside its result get names of their own. */
-static void put_id(struct bb_argv *a, const char *id)
+static void substitute_id(struct bb_argv *a, const char *id)
 {
     struct bb_argv named = {.failed = a->failed};
 
@@ -200,7 +200,7 @@ static void put_id(struct bb_argv *a, const char *id)
     *a = named;
 }
 
-static int refuse_command(const struct expansion *x, const char *word)
+static int reject_command(const struct expansion *x, const char *word)
 {
     const char *names[16];
 
@@ -221,7 +221,7 @@ static int check_command(const struct expansion *x, struct bb_sweep_run *c, json
         if (strcmp(x->plan->commands[i].name, c->words.word[0]) == 0)
             command = &x->plan->commands[i];
     if (!command)
-        return refuse_command(x, c->words.word[0]);
+        return reject_command(x, c->words.word[0]);
     c->launched = command->launched;
     c->ranks = c->launched ? (int)ranks : 1;
     if (!c->launched && ranks)
@@ -235,7 +235,7 @@ out:
     return rc;
 }
 
-static int result_of(const struct bb_sweep_run *c)
+static int argv_result(const struct bb_sweep_run *c)
 {
     int rc;
 
@@ -257,12 +257,12 @@ static int fill_run(const struct expansion *x, struct bb_sweep_run *c, const jso
     for (size_t i = 0; i < json_array_size(arguments); i++)
         bb_argv_add(&c->launch_arguments, "%s", json_string_value(json_array_get(arguments, i)));
     c->timeout_s = timeout ? json_number_value(timeout) : x->plan->timeout_s;
-    TRY(result_of(c)); /* without all words none can be judged */
+    TRY(argv_result(c)); /* without all words none can be judged */
     TRY(check_command(x, c, json_integer_value(json_object_get(setting, "ranks"))));
     set_id(c, repeat);
-    put_id(&c->words, c->id);
-    put_id(&c->environment, c->id);
-    rc = result_of(c);
+    substitute_id(&c->words, c->id);
+    substitute_id(&c->environment, c->id);
+    rc = argv_result(c);
 out:
     return rc;
 }
@@ -278,7 +278,7 @@ static void release_one(struct bb_sweep_run *c)
 
 /* ---- the product ---- */
 
-static int no_memory(void)
+static int out_of_memory(void)
 {
     return bb_err(BB_EFAIL, "no memory for the combinations");
 }
@@ -288,13 +288,13 @@ static int with_label(const json_t *labels, const char *axis, json_t *value, jso
 {
     *more = json_copy((json_t *)labels);
     if (!*more)
-        return no_memory();
+        return out_of_memory();
     if (json_object_get(labels, axis))
         return bb_err(BB_EUSAGE, "two axes have the name '%s'; rename a choice, or vary one of them", axis);
-    return json_object_set(*more, axis, value) ? no_memory() : 0;
+    return json_object_set(*more, axis, value) ? out_of_memory() : 0;
 }
 
-static bool left_out(struct expansion *x, const json_t *labels)
+static bool is_left_out(struct expansion *x, const json_t *labels)
 {
     bool out = false;
 
@@ -306,7 +306,7 @@ static bool left_out(struct expansion *x, const json_t *labels)
     return out;
 }
 
-static int note_axes(struct expansion *x, const json_t *labels)
+static int record_axes(struct expansion *x, const json_t *labels)
 {
     const char *axis;
     json_t *value;
@@ -320,7 +320,7 @@ static int note_axes(struct expansion *x, const json_t *labels)
             json_object_set_new(x->out->axes, axis, values);
         }
         if (!is_among(value, values) && json_array_append(values, value))
-            return no_memory();
+            return out_of_memory();
     }
     return 0;
 }
@@ -341,16 +341,16 @@ static int emit_run(struct expansion *x, const json_t *setting, const json_t *la
     char text[512], context[800];
     int rc;
 
-    if (++x->visits > VISITS_MOST)
-        return bb_err(BB_EUSAGE, "%s: more than %d combinations to choose from", x->study->path, VISITS_MOST);
-    TRY(note_axes(x, labels));
-    if (left_out(x, labels))
+    if (++x->visits > MAX_VISITS)
+        return bb_err(BB_EUSAGE, "%s: more than %d combinations to choose from", x->study->path, MAX_VISITS);
+    TRY(record_axes(x, labels));
+    if (is_left_out(x, labels))
         return 0;
     TRY(grow_runs(x));
     c = &x->out->one[x->out->n++];
     *c = (struct bb_sweep_run){0};
     c->settings = json_deep_copy(labels);
-    TRY(c->settings ? 0 : no_memory());
+    TRY(c->settings ? 0 : out_of_memory());
     snprintf(context, sizeof(context), "%.200s: %s: ", x->study->path, bb_settings_text(c, text, sizeof(text)));
     bb_err_context(context);
     rc = fill_run(x, c, setting, repeat);
@@ -369,7 +369,7 @@ static int emit_repeats(struct expansion *x, const json_t *setting, const json_t
     for (json_int_t i = 1; i <= repeats && rc == 0; i++) {
         json_t *number = json_integer(i), *more = NULL;
 
-        rc = number ? with_label(labels, "repeat", number, &more) : no_memory();
+        rc = number ? with_label(labels, "repeat", number, &more) : out_of_memory();
         rc = rc ? rc : emit_run(x, setting, more, (int)i);
         json_decref(number);
         json_decref(more);
@@ -427,7 +427,7 @@ static int expand_axes(struct expansion *x, const json_t *setting, const json_t 
     for (size_t i = 0; i < json_array_size(values) && rc == 0; i++) {
         json_t *value = json_array_get(values, i), *one = json_deep_copy(setting), *more = NULL;
 
-        rc = one && put_value(one, part, axis, word, value) == 0 ? 0 : no_memory();
+        rc = one && put_value(one, part, axis, word, value) == 0 ? 0 : out_of_memory();
         rc = rc ? rc : with_label(labels, axis, value, &more);
         rc = rc ? rc : expand_axes(x, one, more);
         json_decref(one);
@@ -460,7 +460,7 @@ static int expand_overlay(struct expansion *x, void *next_choice, const json_t *
                           const char *axis, const char *name, const json_t *over)
 {
     json_t *value = json_string(name), *one = overlay_setting(setting, over), *more = NULL;
-    int rc = value && one ? with_label(labels, axis, value, &more) : no_memory();
+    int rc = value && one ? with_label(labels, axis, value, &more) : out_of_memory();
 
     rc = rc ? rc : expand_choices(x, next_choice, one, more);
     json_decref(value);
@@ -507,7 +507,7 @@ static int expand_cases(struct expansion *x, const json_t *setting)
 
 /* ---- what holds for the whole ---- */
 
-static int refuse_axis(const struct expansion *x, const char *what, const char *axis)
+static int reject_axis(const struct expansion *x, const char *what, const char *axis)
 {
     const char *names[64], *name;
     char kind[300];
@@ -531,7 +531,7 @@ static int check_value(const struct expansion *x, const char *what, const char *
     char text[BB_SETTING_TEXT];
 
     if (!values)
-        return refuse_axis(x, what, axis);
+        return reject_axis(x, what, axis);
     for (size_t i = 0; i < (json_is_array(wanted) ? json_array_size(wanted) : 1); i++) {
         const json_t *one = json_is_array(wanted) ? json_array_get(wanted, i) : wanted;
 
@@ -586,7 +586,7 @@ static int compare_ids(const void *a, const void *b)
     return order ? order : (left > right) - (left < right);
 }
 
-static int refuse_same(const struct expansion *x, const struct bb_sweep_run *a, const struct bb_sweep_run *b)
+static int reject_duplicate(const struct expansion *x, const struct bb_sweep_run *a, const struct bb_sweep_run *b)
 {
     char first[400], second[400];
 
@@ -595,11 +595,11 @@ static int refuse_same(const struct expansion *x, const struct bb_sweep_run *a, 
                   (size_t)(b - x->out->one) + 1, bb_settings_text(b, second, sizeof(second)));
 }
 
-static int check_different(const struct expansion *x)
+static int check_unique(const struct expansion *x)
 {
     size_t n = x->out->n;
     const struct bb_sweep_run **sorted = calloc(n + 1, sizeof(*sorted));
-    int rc = sorted ? 0 : no_memory();
+    int rc = sorted ? 0 : out_of_memory();
 
     for (size_t i = 0; i < n && sorted; i++)
         sorted[i] = &x->out->one[i];
@@ -607,12 +607,12 @@ static int check_different(const struct expansion *x)
         qsort(sorted, n, sizeof(*sorted), compare_ids);
     for (size_t i = 1; i < n && rc == 0; i++)
         if (strcmp(sorted[i - 1]->id, sorted[i]->id) == 0)
-            rc = refuse_same(x, sorted[i - 1], sorted[i]);
+            rc = reject_duplicate(x, sorted[i - 1], sorted[i]);
     free(sorted);
     return rc;
 }
 
-static int check_whole(const struct expansion *x)
+static int check_study(const struct expansion *x)
 {
     int rc;
 
@@ -620,7 +620,7 @@ static int check_whole(const struct expansion *x)
     TRY(check_columns(x));
     if (x->out->n == 0)
         return bb_err(BB_EUSAGE, "%s: leave_out leaves out every combination", x->study->path);
-    TRY(check_different(x));
+    TRY(check_unique(x));
 out:
     return rc;
 }
@@ -659,15 +659,15 @@ static int base_setting(const struct expansion *x, json_t **base)
         json_t *value = json_object_get(x->study->root, keys[i]);
 
         if (value && json_object_set(*base, keys[i], value))
-            return no_memory();
+            return out_of_memory();
     }
     if (!x->plan->ranks)
-        return *base ? 0 : no_memory();
+        return *base ? 0 : out_of_memory();
     ranks = ranks_list(x->plan->ranks);
     if (!ranks)
         return bb_err(BB_EUSAGE, "--ranks: '%s' is not valid, expected numbers of ranks as 2,4,8", x->plan->ranks);
     if (json_array_size(ranks) > 1)
-        return json_object_set_new(*base, "ranks", ranks) ? no_memory() : 0;
+        return json_object_set_new(*base, "ranks", ranks) ? out_of_memory() : 0;
     json_object_set(*base, "ranks", json_array_get(ranks, 0));
     json_decref(ranks);
     return 0;
@@ -682,10 +682,10 @@ int bb_expand(struct bb_sweep_runs *c, const struct bb_study *study, const struc
 
     *c = (struct bb_sweep_runs){.axes = json_object()};
     x.used = calloc(json_array_size(leave_out) + 1, 1);
-    TRY(x.used && c->axes ? 0 : no_memory());
+    TRY(x.used && c->axes ? 0 : out_of_memory());
     TRY(base_setting(&x, &base));
     TRY(expand_cases(&x, base));
-    TRY(check_whole(&x));
+    TRY(check_study(&x));
 out:
     json_decref(base);
     free(x.used);

@@ -10,22 +10,22 @@
 #include <string.h>
 
 /* Where in the file: "choices.transport.host". */
-struct place {
+struct location {
     const char *path;
     char key[256];
 };
 
-static struct place place_of_key(const struct place *at, const char *key)
+static struct location key_location(const struct location *at, const char *key)
 {
-    struct place deeper = {.path = at->path};
+    struct location deeper = {.path = at->path};
 
     snprintf(deeper.key, sizeof(deeper.key), "%.150s%s%.80s", at->key, at->key[0] ? "." : "", key);
     return deeper;
 }
 
-static struct place place_of_element(const struct place *at, size_t i)
+static struct location element_location(const struct location *at, size_t i)
 {
-    struct place deeper = {.path = at->path};
+    struct location deeper = {.path = at->path};
 
     snprintf(deeper.key, sizeof(deeper.key), "%.200s[%zu]", at->key, i);
     return deeper;
@@ -41,7 +41,7 @@ static const char *json_text(const json_t *value, char text[80])
     return text;
 }
 
-static int refuse_value(const struct place *at, const json_t *value, const char *expected)
+static int reject_value(const struct location *at, const json_t *value, const char *expected)
 {
     char text[80];
 
@@ -58,7 +58,7 @@ enum shape {
     KEYS   /* an object with the keys of the table `inner` and no others  */
 };
 
-typedef int check_fn(const json_t *value, const struct place *at);
+typedef int check_fn(const json_t *value, const struct location *at);
 
 /* A value: its shape, and what its elements are, by `inner` or, without one, by `check`. */
 struct rule {
@@ -68,8 +68,8 @@ struct rule {
     const struct rule *inner, *more; /* KEYS: two tables */
     const char *expected;            /* said of a value of another shape                    */
     const char *needed;              /* KEYS: the one that has to be there                  */
-    bool may_be_empty;               /* NAMED; check_name gets the place of the object, too */
-    int (*check_name)(const char *name, const struct place *object, const struct place *at);
+    bool may_be_empty;               /* NAMED; check_name gets the location of the object, too */
+    int (*check_name)(const char *name, const struct location *object, const struct location *at);
 };
 
 #define IS(fn)               .check = fn
@@ -78,7 +78,7 @@ struct rule {
 #define KEYS_OF(keys, said)  .shape = KEYS, .inner = keys, .expected = said
 #define NAMED_OF(rule, said) .shape = NAMED, .inner = rule, .expected = said
 
-static int check_value(const struct rule *rule, const json_t *value, const struct place *at);
+static int check_value(const struct rule *rule, const json_t *value, const struct location *at);
 
 static bool has_shape(const struct rule *rule, const json_t *value)
 {
@@ -94,24 +94,24 @@ static bool has_shape(const struct rule *rule, const json_t *value)
     }
 }
 
-static int check_one(const struct rule *rule, const json_t *value, const struct place *at)
+static int check_one(const struct rule *rule, const json_t *value, const struct location *at)
 {
     return rule->inner ? check_value(rule->inner, value, at) : rule->check(value, at);
 }
 
-static int check_elements(const struct rule *rule, const json_t *list, const struct place *at)
+static int check_elements(const struct rule *rule, const json_t *list, const struct location *at)
 {
-    int rc = json_array_size(list) ? 0 : refuse_value(at, list, "a list with something in it");
+    int rc = json_array_size(list) ? 0 : reject_value(at, list, "a list with something in it");
 
     for (size_t i = 0; i < json_array_size(list) && rc == 0; i++) {
-        struct place deeper = place_of_element(at, i);
+        struct location deeper = element_location(at, i);
 
         rc = check_one(rule, json_array_get(list, i), &deeper);
     }
     return rc;
 }
 
-static int check_twice(const json_t *list, const struct place *at)
+static int check_unique(const json_t *list, const struct location *at)
 {
     char text[80];
 
@@ -123,7 +123,7 @@ static int check_twice(const json_t *list, const struct place *at)
     return 0;
 }
 
-static int refuse_key(const char *name, const char *const *names, size_t n, const struct place *at)
+static int reject_key(const char *name, const char *const *names, size_t n, const struct location *at)
 {
     const char *near = bb_nearest_word(name, names, n);
 
@@ -132,7 +132,7 @@ static int refuse_key(const char *name, const char *const *names, size_t n, cons
     return bb_err(BB_EUSAGE, "%s: unknown key %s; the help of busbar sweep lists them", at->path, at->key);
 }
 
-static int check_key(const struct rule *rule, const char *name, const json_t *value, const struct place *at)
+static int check_key(const struct rule *rule, const char *name, const json_t *value, const struct location *at)
 {
     const struct rule *const tables[] = {rule->inner, rule->more};
     const char *names[32];
@@ -144,10 +144,10 @@ static int check_key(const struct rule *rule, const char *name, const json_t *va
                 return check_value(key, value, at);
             names[n++] = key->key;
         }
-    return refuse_key(name, names, n, at);
+    return reject_key(name, names, n, at);
 }
 
-static int check_members(const struct rule *rule, const json_t *object, const struct place *at)
+static int check_members(const struct rule *rule, const json_t *object, const struct location *at)
 {
     const char *name;
     json_t *value;
@@ -155,7 +155,7 @@ static int check_members(const struct rule *rule, const json_t *object, const st
 
     json_object_foreach((json_t *)object, name, value)
     {
-        struct place deeper = place_of_key(at, name);
+        struct location deeper = key_location(at, name);
 
         if (rule->check_name)
             TRY(rule->check_name(name, at, &deeper));
@@ -165,103 +165,103 @@ out:
     return rc;
 }
 
-static int check_value(const struct rule *rule, const json_t *value, const struct place *at)
+static int check_value(const struct rule *rule, const json_t *value, const struct location *at)
 {
     int rc;
 
     if (!has_shape(rule, value))
-        return refuse_value(at, value, rule->expected);
+        return reject_value(at, value, rule->expected);
     if (rule->shape == NAMED || rule->shape == KEYS)
         return check_members(rule, value, at);
     if (rule->shape == ONE || !json_is_array(value))
         return check_one(rule, value, at);
     TRY(check_elements(rule, value, at));
     if (rule->shape == AXIS)
-        TRY(check_twice(value, at));
+        TRY(check_unique(value, at));
 out:
     return rc;
 }
 
 /* ---- single values ---- */
 
-static int check_text(const json_t *value, const struct place *at)
+static int check_text(const json_t *value, const struct location *at)
 {
-    return json_is_string(value) ? 0 : refuse_value(at, value, "a text");
+    return json_is_string(value) ? 0 : reject_value(at, value, "a text");
 }
 
 /* A text of one line: it becomes part of a script or a table. */
-static int check_line(const json_t *value, const struct place *at)
+static int check_line(const json_t *value, const struct location *at)
 {
     const char *text = json_string_value(value);
 
     for (const char *c = text; c && *c; c++)
         if (iscntrl((unsigned char)*c))
-            return refuse_value(at, value, "one line without control characters");
-    return text ? 0 : refuse_value(at, value, "a text");
+            return reject_value(at, value, "one line without control characters");
+    return text ? 0 : reject_value(at, value, "a text");
 }
 
-static int check_whole(const json_t *value, const struct place *at, json_int_t most)
+static int check_integer(const json_t *value, const struct location *at, json_int_t most)
 {
     char expected[80];
 
     if (json_is_integer(value) && json_integer_value(value) >= 1 && json_integer_value(value) <= most)
         return 0;
     snprintf(expected, sizeof(expected), "a whole number from 1 to %lld", (long long)most);
-    return refuse_value(at, value, expected);
+    return reject_value(at, value, expected);
 }
 
-static int check_count(const json_t *value, const struct place *at)
+static int check_count(const json_t *value, const struct location *at)
 {
-    return check_whole(value, at, 1000000);
+    return check_integer(value, at, 1000000);
 }
 
-static int check_ranks(const json_t *value, const struct place *at)
+static int check_ranks(const json_t *value, const struct location *at)
 {
-    return check_whole(value, at, BB_STUDY_MAX_RANKS);
+    return check_integer(value, at, BB_STUDY_MAX_RANKS);
 }
 
-static int check_seconds(const json_t *value, const struct place *at)
+static int check_seconds(const json_t *value, const struct location *at)
 {
     double seconds = json_number_value(value);
 
     return json_is_number(value) && seconds > 0 && seconds <= 1e7 ? 0
-                                                                  : refuse_value(at, value, "seconds above 0, to 1e7");
+                                                                  : reject_value(at, value, "seconds above 0, to 1e7");
 }
 
-static int check_word(const json_t *value, const struct place *at)
+static int check_word(const json_t *value, const struct location *at)
 {
     const char *word = json_string_value(value);
 
     if (!word || !*word)
-        return refuse_value(at, value, "a word");
+        return reject_value(at, value, "a word");
     if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0)
-        return refuse_value(at, value, "something to run");
+        return reject_value(at, value, "something to run");
     if (strncmp(word, "--json", 6) == 0 && (word[6] == '\0' || word[6] == '='))
         return bb_err(BB_EUSAGE, "%s: %s is --json, which the sweep gives by itself; leave it out", at->path, at->key);
     return 0;
 }
 
-static int check_option(const json_t *value, const struct place *at)
+static int check_option(const json_t *value, const struct location *at)
 {
     if (json_is_string(value) || json_is_number(value) || json_is_boolean(value) || json_is_null(value))
         return 0;
-    return refuse_value(at, value, "a text, a number, true, false or null");
+    return reject_value(at, value, "a text, a number, true, false or null");
 }
 
-static int check_single_option(const json_t *value, const struct place *at)
+static int check_single_option(const json_t *value, const struct location *at)
 {
-    return json_is_array(value) ? refuse_value(at, value, "one value: there is one reference")
+    return json_is_array(value) ? reject_value(at, value, "one value: there is one reference")
                                 : check_option(value, at);
 }
 
-static int check_variable(const json_t *value, const struct place *at)
+static int check_variable(const json_t *value, const struct location *at)
 {
     if (json_is_string(value) || json_is_number(value) || json_is_null(value))
         return 0;
-    return refuse_value(at, value, "a text, a number, or null for a variable that is not set");
+    return reject_value(at, value, "a text, a number, or null for a variable that is not set");
 }
 
-static int check_sbatch_line(const json_t *value, const struct place *at)
+static int check_sbatch_line(const json_t *value, const struct location *at)
 {
     const char *line = json_string_value(value);
     int rc = check_line(value, at);
@@ -269,7 +269,7 @@ static int check_sbatch_line(const json_t *value, const struct place *at)
     if (rc)
         return rc;
     if (line[0] != '-')
-        return refuse_value(at, value, "an option of sbatch, as --partition=gpu");
+        return reject_value(at, value, "an option of sbatch, as --partition=gpu");
     if (strncmp(line, "--array", 7) == 0 || strncmp(line, "-a", 2) == 0)
         return bb_err(BB_EUSAGE,
                       "%s: %s is --array, which the sweep writes by itself; leave it out (\"at_once\" "
@@ -278,29 +278,29 @@ static int check_sbatch_line(const json_t *value, const struct place *at)
     return 0;
 }
 
-static int check_name(const json_t *value, const struct place *at)
+static int check_name(const json_t *value, const struct location *at)
 {
-    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    static const char valid[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     const char *name = json_string_value(value);
 
     if (name && name[0] && name[0] != '.' && name[0] != '-' && strlen(name) < BB_STUDY_NAME_TEXT &&
-        name[strspn(name, good)] == '\0')
+        name[strspn(name, valid)] == '\0')
         return 0;
-    return refuse_value(at, value, "up to 64 letters, digits, '.', '_' or '-', for the names of files");
+    return reject_value(at, value, "up to 64 letters, digits, '.', '_' or '-', for the names of files");
 }
 
 /* ---- values of two shapes ---- */
 
-static int check_words(const json_t *value, const struct place *at)
+static int check_words(const json_t *value, const struct location *at)
 {
     static const struct rule words = {AXIS_OF(check_word)};
 
     if (json_is_string(value) || json_is_array(value))
         return check_value(&words, value, at);
-    return refuse_value(at, value, "a word or a list of words");
+    return reject_value(at, value, "a word or a list of words");
 }
 
-static int check_command(const json_t *value, const struct place *at)
+static int check_command(const json_t *value, const struct location *at)
 {
     static const struct rule words = {
         LIST_OF(check_words, "a text, or a list of words as [\"bench\", \"all_reduce\"]")};
@@ -316,7 +316,7 @@ static int check_command(const json_t *value, const struct place *at)
     return check_value(&words, value, at);
 }
 
-static int check_launcher(const json_t *value, const struct place *at)
+static int check_launcher(const json_t *value, const struct location *at)
 {
     static const struct rule words = {
         LIST_OF(check_text, "\"mpirun\", \"srun\", \"none\", or a list of words with {ranks} in it")};
@@ -330,7 +330,7 @@ static int check_launcher(const json_t *value, const struct place *at)
 /* ---- names ---- */
 
 /* Names end up in tables and comments. */
-static int check_axis_name(const char *name, const struct place *object, const struct place *at)
+static int check_axis_name(const char *name, const struct location *object, const struct location *at)
 {
     (void)at;
     for (const char *c = name; *c; c++)
@@ -339,7 +339,7 @@ static int check_axis_name(const char *name, const struct place *object, const s
     return *name ? 0 : bb_err(BB_EUSAGE, "%s: a name in %s is empty", object->path, object->key);
 }
 
-static int check_option_name(const char *name, const struct place *object, const struct place *at)
+static int check_option_name(const char *name, const struct location *object, const struct location *at)
 {
     if (name[0] == '-' || !name[0])
         return bb_err(BB_EUSAGE, "%s: %s: options stand without dashes, as \"minbytes\" or \"b\"", at->path, at->key);
@@ -349,15 +349,15 @@ static int check_option_name(const char *name, const struct place *object, const
     return check_axis_name(name, object, at);
 }
 
-static int check_variable_name(const char *name, const struct place *object, const struct place *at)
+static int check_variable_name(const char *name, const struct location *object, const struct location *at)
 {
-    bool good = isalpha((unsigned char)name[0]) || name[0] == '_';
+    bool valid = isalpha((unsigned char)name[0]) || name[0] == '_';
     char meant[BB_NCCL_VARIABLE_TEXT];
 
     (void)object;
     for (const char *c = name; *c; c++)
-        good = good && (isalnum((unsigned char)*c) || *c == '_');
-    if (!good)
+        valid = valid && (isalnum((unsigned char)*c) || *c == '_');
+    if (!valid)
         return bb_err(BB_EUSAGE, "%s: %s is no name of a variable, expected letters, digits and _", at->path, at->key);
     if (bb_suggest_nccl_variable(name, meant))
         bb_warn("%s: %s: NCCL 2.28 has no such variable, did you mean '%s'? It is set as it stands", at->path, at->key,
@@ -390,7 +390,7 @@ static const struct rule case_keys[] = {{"name", IS(check_line)}, {0}};
 static const struct rule one_case = {KEYS_OF(case_keys, "an object with a \"name\""), .more = setting_keys,
                                      .needed = "name"};
 
-static int check_cases(const json_t *value, const struct place *at)
+static int check_cases(const json_t *value, const struct location *at)
 {
     static const struct rule cases = {.shape = LIST, .inner = &one_case, .expected = "a list of cases"};
     int rc = check_value(&cases, value, at);
@@ -417,7 +417,7 @@ static const struct rule column_keys[] = {
 static const struct rule column = {KEYS_OF(column_keys, "a text as \"step_us.p50\", or an object with a \"value\""),
                                    .needed = "value"};
 
-static int check_column(const json_t *value, const struct place *at)
+static int check_column(const json_t *value, const struct location *at)
 {
     return json_is_string(value) ? check_line(value, at) : check_value(&column, value, at);
 }
@@ -450,7 +450,7 @@ static const struct rule root_keys[] = {
 };
 static const struct rule root_rule = {KEYS_OF(root_keys, NULL), .more = setting_keys};
 
-static int check_root(const json_t *root, const struct place *at)
+static int check_root(const json_t *root, const struct location *at)
 {
     if (!json_is_object(root))
         return bb_err(BB_EUSAGE, "%s: not a study, expected an object as {\"command\": \"bench all_reduce\"}",
@@ -465,7 +465,7 @@ static int name_study(struct bb_study *s)
 {
     const char *given = json_string_value(json_object_get(s->root, "name")), *slash = strrchr(s->path, '/');
     char stem[BB_STUDY_NAME_TEXT + 8];
-    struct place at = {.path = s->path, .key = "name"};
+    struct location at = {.path = s->path, .key = "name"};
     json_t *name;
     int rc;
 
@@ -473,7 +473,7 @@ static int name_study(struct bb_study *s)
     if (!given && strlen(stem) > 5 && strcmp(stem + strlen(stem) - 5, ".json") == 0)
         stem[strlen(stem) - 5] = '\0';
     name = json_string(stem);
-    rc = name ? check_name(name, &at) : refuse_value(&at, json_object_get(s->root, "name"), "a \"name\" in the file");
+    rc = name ? check_name(name, &at) : reject_value(&at, json_object_get(s->root, "name"), "a \"name\" in the file");
     json_decref(name);
     snprintf(s->name, sizeof(s->name), "%.64s", stem);
     return rc;
@@ -481,7 +481,7 @@ static int name_study(struct bb_study *s)
 
 int bb_study_load(struct bb_study *study, const char *path)
 {
-    const struct place at = {.path = path};
+    const struct location at = {.path = path};
     int rc;
 
     *study = (struct bb_study){0};

@@ -23,9 +23,9 @@ static const json_t *slurm_key(const struct bb_slurm_plan *p, const char *key)
     return json_object_get(json_object_get(p->study->root, "slurm"), key);
 }
 
-static size_t count_or(const json_t *value, size_t otherwise)
+static size_t count_or_default(const json_t *value, size_t default_count)
 {
-    return value ? (size_t)json_integer_value(value) : otherwise;
+    return value ? (size_t)json_integer_value(value) : default_count;
 }
 
 static bool sized_by_ranks(const struct bb_slurm_plan *p)
@@ -41,16 +41,16 @@ static bool sized_by_ranks(const struct bb_slurm_plan *p)
     return false;
 }
 
-static int most_ranks(const struct array *a)
+static int max_ranks(const struct array *a)
 {
-    int most = 1;
+    int max_tasks = 1;
 
     for (size_t i = 0; i < a->n; i++)
-        most = a->task[i]->ranks > most ? a->task[i]->ranks : most;
-    return most;
+        max_tasks = a->task[i]->ranks > max_tasks ? a->task[i]->ranks : max_tasks;
+    return max_tasks;
 }
 
-static bool asks_for_tasks(const json_t *lines)
+static bool sets_ntasks(const json_t *lines)
 {
     for (size_t i = 0; i < json_array_size(lines); i++) {
         const char *line = json_string_value(json_array_get(lines, i));
@@ -94,7 +94,7 @@ static void put_log_name(const char *dir, FILE *out)
 
 static void put_head(const struct bb_slurm_plan *p, const struct array *a, FILE *out)
 {
-    size_t at_once = count_or(slurm_key(p, "at_once"), 0), gpus = count_or(slurm_key(p, "gpus_per_node"), 1);
+    size_t at_once = count_or_default(slurm_key(p, "at_once"), 0), gpus = count_or_default(slurm_key(p, "gpus_per_node"), 1);
     const json_t *lines = slurm_key(p, "lines");
 
     fprintf(out, "#!/bin/sh\n#SBATCH --job-name=%s\n#SBATCH --array=1-%zu", p->study->name, a->n);
@@ -102,10 +102,10 @@ static void put_head(const struct bb_slurm_plan *p, const struct array *a, FILE 
         fprintf(out, "%%%zu", at_once);
     fputc('\n', out);
     put_log_name(p->dir, out);
-    if (!asks_for_tasks(lines))
-        fprintf(out, "#SBATCH --ntasks=%d\n", most_ranks(a));
+    if (!sets_ntasks(lines))
+        fprintf(out, "#SBATCH --ntasks=%d\n", max_ranks(a));
     for (size_t i = 0; i < json_array_size(lines); i++)
-        put_line(json_string_value(json_array_get(lines, i)), most_ranks(a), gpus, out);
+        put_line(json_string_value(json_array_get(lines, i)), max_ranks(a), gpus, out);
 }
 
 static void put_functions(const struct bb_slurm_plan *p, FILE *out)
@@ -217,14 +217,14 @@ static int write_array(const struct bb_slurm_plan *p, const struct array *a, int
 /* ---- which task goes into which array ---- */
 
 /* Takes the combinations of one array out of left[n]: all, or those with the ranks of the first. */
-static void take_array(const struct bb_sweep_run **left, size_t *n, bool by_ranks, size_t most, struct array *a)
+static void take_array(const struct bb_sweep_run **left, size_t *n, bool by_ranks, size_t max_tasks, struct array *a)
 {
     size_t kept = 0;
     int ranks = left[0]->ranks;
 
     a->n = 0;
     for (size_t i = 0; i < *n; i++)
-        if (a->n < most && (!by_ranks || left[i]->ranks == ranks))
+        if (a->n < max_tasks && (!by_ranks || left[i]->ranks == ranks))
             a->task[a->n++] = left[i];
         else
             left[kept++] = left[i];
@@ -233,7 +233,7 @@ static void take_array(const struct bb_sweep_run **left, size_t *n, bool by_rank
 
 int bb_slurm_write(const struct bb_slurm_plan *p, FILE *out)
 {
-    size_t left_n = p->n, most = count_or(slurm_key(p, "tasks_per_array"), TASKS_PER_ARRAY);
+    size_t left_n = p->n, max_tasks = count_or_default(slurm_key(p, "tasks_per_array"), TASKS_PER_ARRAY);
     const struct bb_sweep_run **left = calloc(p->n + 1, sizeof(*left));
     struct array a = {.task = calloc(p->n + 1, sizeof(*a.task))};
     int rc = left && a.task ? 0 : bb_err(BB_EFAIL, "no memory for %zu tasks", p->n), number = 0;
@@ -241,7 +241,7 @@ int bb_slurm_write(const struct bb_slurm_plan *p, FILE *out)
     if (rc == 0)
         memcpy(left, p->wanted, p->n * sizeof(*left));
     while (rc == 0 && left_n > 0) {
-        take_array(left, &left_n, sized_by_ranks(p), most, &a);
+        take_array(left, &left_n, sized_by_ranks(p), max_tasks, &a);
         rc = write_array(p, &a, number || left_n ? ++number : 0, out);
     }
     free(left);

@@ -92,7 +92,7 @@ static int read_conditions(const char *text, struct conditions *all)
     return text ? bb_list_each(text, add_condition, all) : 0;
 }
 
-static bool does_hold(const struct condition *c, const json_t *cell)
+static bool holds_for(const struct condition *c, const json_t *cell)
 {
     char text[BB_SETTING_TEXT];
     double value = json_number_value(cell);
@@ -109,11 +109,11 @@ static bool does_hold(const struct condition *c, const json_t *cell)
 /* ---- columns ---- */
 
 /* "step_us.p50" is shown as step_us. */
-static bool is_column(const char *shown, const char *asked)
+static bool is_column(const char *shown, const char *given)
 {
     size_t length = strlen(shown);
 
-    return strncmp(shown, asked, length) == 0 && (asked[length] == '\0' || strcmp(asked + length, ".p50") == 0);
+    return strncmp(shown, given, length) == 0 && (given[length] == '\0' || strcmp(given + length, ".p50") == 0);
 }
 
 static const char *sorted_column(const char *sort)
@@ -121,7 +121,7 @@ static const char *sorted_column(const char *sort)
     return sort + (*sort == '-');
 }
 
-static int refuse_column(const json_t *names, const char *option, const char *asked)
+static int check_column(const json_t *names, const char *option, const char *given)
 {
     const char *words[NAMES];
     char kind[48];
@@ -129,11 +129,11 @@ static int refuse_column(const json_t *names, const char *option, const char *as
 
     for (; n < NAMES && n < json_array_size(names); n++) {
         words[n] = json_string_value(json_array_get(names, n));
-        if (is_column(words[n], asked))
+        if (is_column(words[n], given))
             return 0;
     }
     snprintf(kind, sizeof kind, "column for %s:", option);
-    return bb_reject_unknown(kind, asked, words, n);
+    return bb_reject_unknown(kind, given, words, n);
 }
 
 int bb_view_check(const struct bb_sweep_view *v, const struct bb_study *study, const struct bb_sweep_runs *combinations)
@@ -145,20 +145,20 @@ int bb_view_check(const struct bb_sweep_view *v, const struct bb_study *study, c
     TRY(rc);
     TRY(read_conditions(v->where, &all));
     for (int i = 0; i < all.n; i++)
-        TRY(refuse_column(names, "--where", all.one[i].column));
+        TRY(check_column(names, "--where", all.one[i].column));
     if (v->sort)
-        TRY(refuse_column(names, "--sort", sorted_column(v->sort)));
+        TRY(check_column(names, "--sort", sorted_column(v->sort)));
 out:
     json_decref(names);
     return rc;
 }
 
-static int find_column(const struct bb_gathered *g, const char *option, const char *asked, size_t *column)
+static int find_column(const struct bb_gathered *g, const char *option, const char *given, size_t *column)
 {
     for (*column = 0; *column < json_array_size(g->columns); ++*column)
-        if (is_column(json_string_value(json_array_get(g->columns, *column)), asked))
+        if (is_column(json_string_value(json_array_get(g->columns, *column)), given))
             return 0;
-    return bb_err(BB_EUSAGE, "%s: no result has '%s'", option, asked);
+    return bb_err(BB_EUSAGE, "%s: no result has '%s'", option, given);
 }
 
 /* ---- rows ---- */
@@ -172,7 +172,7 @@ static int keep_rows(struct bb_gathered *g, const struct condition *c)
     for (size_t r = 0; rc == 0 && r < n; r++) {
         json_t *row = json_array_get(g->rows, r);
 
-        if (does_hold(c, json_array_get(row, column))) {
+        if (holds_for(c, json_array_get(row, column))) {
             json_array_append(rows, row);
             kept++;
         }
@@ -194,14 +194,14 @@ struct key {
     enum { NUMBER, TEXT, NONE } kind;
     double number;
     const char *text;
-    bool down;
-    size_t before; /* its place */
+    bool descending;
+    size_t index; /* its place */
 };
 
-static struct key key_of(json_t *row, size_t column, bool down, size_t place)
+static struct key key_of(json_t *row, size_t column, bool descending, size_t place)
 {
     const json_t *cell = json_array_get(row, column);
-    struct key key = {.row = row, .down = down, .before = place, .kind = NONE};
+    struct key key = {.row = row, .descending = descending, .index = place, .kind = NONE};
 
     if (json_is_number(cell)) {
         key.kind = NUMBER;
@@ -225,8 +225,8 @@ static int compare_keys(const void *left, const void *right)
     else if (a->kind == TEXT)
         order = strcmp(a->text, b->text);
     if (order == 0)
-        return (a->before > b->before) - (a->before < b->before);
-    return a->down ? -order : order;
+        return (a->index > b->index) - (a->index < b->index);
+    return a->descending ? -order : order;
 }
 
 static int sort_rows(struct bb_gathered *g, const char *sort)

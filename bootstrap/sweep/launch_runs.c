@@ -25,7 +25,7 @@ static int choose_launcher(struct bb_launch_runs *s, const json_t *launch, const
     const json_t *given = json_object_get(launch, "with");
 
     s->with = with ? with : given ? json_string_value(given) : "mpirun";
-    s->own = s->with ? NULL : given;
+    s->custom = s->with ? NULL : given;
     for (size_t i = 0; s->with && i < 3; i++)
         if (strcmp(s->with, launchers[i]) == 0)
             return 0;
@@ -60,8 +60,8 @@ void bb_launch_runs_release(struct bb_launch_runs *s)
     *s = (struct bb_launch_runs){0};
 }
 
-/* A word of a launcher of the user's own, {ranks} replaced. */
-static void add_own(struct bb_argv *words, const char *word, int ranks)
+/* A word of a launcher of the user's custom, {ranks} replaced. */
+static void add_custom_word(struct bb_argv *words, const char *word, int ranks)
 {
     const char *mark = strstr(word, "{ranks}");
 
@@ -75,8 +75,8 @@ static void add_launcher(const struct bb_launch_runs *s, const struct bb_sweep_r
 {
     bool mpirun = s->with && strcmp(s->with, "mpirun") == 0;
 
-    for (size_t i = 0; i < json_array_size(s->own); i++)
-        add_own(words, json_string_value(json_array_get(s->own, i)), c->ranks);
+    for (size_t i = 0; i < json_array_size(s->custom); i++)
+        add_custom_word(words, json_string_value(json_array_get(s->custom, i)), c->ranks);
     if (s->with) {
         bb_argv_add(words, "%s", mpirun ? bb_mpirun() : s->with);
         bb_argv_add(words, "-n");
@@ -101,12 +101,12 @@ static void add_launcher(const struct bb_launch_runs *s, const struct bb_sweep_r
 int bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_run *c, const char *json,
                          struct bb_argv *words)
 {
-    bool alone = s->with && strcmp(s->with, "none") == 0;
+    bool no_launcher = s->with && strcmp(s->with, "none") == 0;
 
-    if (alone && c->launched && c->ranks > 1)
+    if (no_launcher && c->launched && c->ranks > 1)
         return bb_err(BB_EUSAGE, "without a launcher there is 1 rank, not %d; expected --launcher mpirun or srun",
                       c->ranks);
-    if (c->launched && !alone)
+    if (c->launched && !no_launcher)
         add_launcher(s, c, words);
     bb_argv_add(words, "%s", s->program);
     bb_argv_add_all(words, &c->words);
@@ -141,13 +141,13 @@ static void set_variables(const struct bb_argv *environment)
 static void exec_child(const struct bb_sweep_run *c, const struct bb_argv *words, int out, int err,
                        const sigset_t *mask, pid_t parent)
 {
-    int nowhere = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int devnull = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(127);
-    if (nowhere < 0 || dup2(nowhere, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
+    if (devnull < 0 || dup2(devnull, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
         _exit(127);
     sigprocmask(SIG_SETMASK, mask, NULL);
     set_variables(&c->environment);
@@ -163,7 +163,7 @@ struct waiting {
     int stopped_by;
 };
 
-static void ask_to_end(struct waiting *w)
+static void terminate(struct waiting *w)
 {
     if (w->kill_s == 0)
         kill(-w->pid, SIGTERM);
@@ -176,7 +176,7 @@ static void check_deadline(struct waiting *w)
 
     if (w->kill_s == 0 && w->limit_s > 0 && now_s - w->start_s > w->limit_s) {
         w->out_of_time = true;
-        ask_to_end(w);
+        terminate(w);
     }
     if (w->kill_s > 0 && now_s > w->kill_s)
         kill(-w->pid, SIGKILL);
@@ -190,7 +190,7 @@ static int status_of(const struct waiting *w, int status)
 }
 
 /* Until the child is gone; signals arrive here, since they are blocked. */
-static int wait_for(struct waiting *w, const sigset_t *signals, void (*tick)(void *, double), void *arg)
+static int wait_for_child(struct waiting *w, const sigset_t *signals, void (*tick)(void *, double), void *arg)
 {
     const struct timespec fifth = {.tv_nsec = 200000000};
     int status = 0;
@@ -200,7 +200,7 @@ static int wait_for(struct waiting *w, const sigset_t *signals, void (*tick)(voi
 
         if (signal_no > 0 && signal_no != SIGCHLD) {
             w->stopped_by = signal_no;
-            ask_to_end(w);
+            terminate(w);
         }
         check_deadline(w);
         if (tick)
@@ -246,7 +246,7 @@ int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words
         if (w.pid < 0)
             rc = bb_err(BB_EFAIL, "cannot start a process: %s", strerror(errno));
         else
-            ended->exit_status = wait_for(&w, &signals, tick, arg);
+            ended->exit_status = wait_for_child(&w, &signals, tick, arg);
         sigprocmask(SIG_SETMASK, &before, NULL);
     }
     ended->seconds = bb_now_s() - w.start_s;

@@ -26,7 +26,7 @@ struct options {
     const char *output, *json, *csv, *launcher, *hosts, *launch_arguments, *program, *ranks;
     struct bb_sweep_view view;
     double timeout_s;
-    int most;
+    int max_combinations;
     bool list, slurm, gather, retry_failed, restart, quiet;
 };
 
@@ -41,7 +41,7 @@ static const struct bb_opt what_rows[] = {
     OPT_FLAG(0, "gather", FIELD(gather), "start nothing: put together what there is"),
     OPT_FLAG(0, "retry-failed", FIELD(retry_failed), "run the failed combinations again"),
     OPT_FLAG(0, "restart", FIELD(restart), "run all combinations again"),
-    OPT_INT(0, "max-combinations", FIELD(most), "1000", "N", 1, 100000, "refuse a study with more"),
+    OPT_INT(0, "max-combinations", FIELD(max_combinations), "1000", "N", 1, 100000, "refuse a study with more"),
     {0},
 };
 
@@ -125,7 +125,7 @@ static int check_options(const struct options *o)
 }
 
 /* Inside of a job of ranks a launcher would start jobs in the job. */
-static int refuse_launched(void)
+static int reject_mpirun(void)
 {
     if (!bb_mpirun_started_us())
         return 0;
@@ -142,10 +142,10 @@ static int parse_words(struct sweep *s, int argc, char **argv, const struct bb_s
     if (positionals.n != 1)
         return bb_err(BB_EUSAGE, "%d files given, expected one: busbar sweep FILE", positionals.n);
     TRY(check_options(&s->options));
-    TRY(refuse_launched());
+    TRY(reject_mpirun());
     plan.ranks = s->options.ranks;
     plan.timeout_s = s->options.timeout_s;
-    plan.most = (size_t)s->options.most;
+    plan.max_combinations = (size_t)s->options.max_combinations;
     TRY(bb_study_load(&s->study, positionals.word[0]));
     TRY(bb_expand(&s->combinations, &s->study, &plan));
     TRY(bb_view_check(&s->options.view, &s->study, &s->combinations));
@@ -180,7 +180,7 @@ out:
 }
 
 /* An absolute path, since ranks start elsewhere. The folder itself need not be there yet. */
-static int name_folder(struct sweep *s)
+static int set_folder(struct sweep *s)
 {
     const char *given = s->options.output;
     char here[PATH_MAX], name[BB_STUDY_NAME_TEXT + 8];
@@ -451,7 +451,7 @@ static int run_command(struct sweep *s)
 {
     int rc;
 
-    TRY(name_folder(s));
+    TRY(set_folder(s));
     TRY(prepare_launch(s));
     if (s->options.list)
         return print_list(s);

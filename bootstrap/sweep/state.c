@@ -41,7 +41,7 @@ static int load_file(const char *dir, const struct bb_sweep_run *c, const char *
     return rc;
 }
 
-static bool is_whole(const json_t *result)
+static bool is_complete(const json_t *result)
 {
     const json_t *status = json_object_get(result, "status");
     const char *text = json_string_value(status);
@@ -64,7 +64,7 @@ int bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb
         found->exit_status = (int)json_integer_value(status);
     if (json_is_number(seconds))
         found->seconds = json_number_value(seconds);
-    if (is_whole(found->result))
+    if (is_complete(found->result))
         found->state = BB_SWEEP_COMPLETE;
     else if (found->exit_status >= 0)
         found->state = BB_SWEEP_FAILED;
@@ -82,7 +82,7 @@ void bb_sweep_found_release(struct bb_sweep_found *found)
 /* ---- what it said ---- */
 
 /* A text as JSON takes it. */
-static json_t *line_of(char *line)
+static json_t *utf8_line(char *line)
 {
     json_t *text = json_string(line);
 
@@ -94,32 +94,32 @@ static json_t *line_of(char *line)
 
 static void keep_line(json_t *lines, char *line)
 {
-    json_array_append_new(lines, line_of(line));
+    json_array_append_new(lines, utf8_line(line));
     if (json_array_size(lines) > LAST_LINES)
         json_array_remove(lines, 0);
 }
 
 /* Launchers have the last word, and many words, in frames of dashes; what busbar said comes before that. */
-static json_t *lines_of(char *text)
+static json_t *last_lines(char *text)
 {
-    static const char ours[] = "busbar: ", warning[] = "busbar: warning: ";
-    json_t *lines = json_array(), *our_lines = json_array();
+    static const char own_prefix[] = "busbar: ", warning[] = "busbar: warning: ";
+    json_t *lines = json_array(), *own_lines = json_array();
     char *rest = text, *line;
 
     while ((line = strsep(&rest, "\r\n")) != NULL) {
         if (line[strspn(line, "- \t=*")] == '\0')
             continue;
-        if (strncmp(line, ours, strlen(ours)) == 0 && strncmp(line, warning, strlen(warning)) != 0)
-            keep_line(our_lines, line);
+        if (strncmp(line, own_prefix, strlen(own_prefix)) == 0 && strncmp(line, warning, strlen(warning)) != 0)
+            keep_line(own_lines, line);
         else
             keep_line(lines, line);
     }
-    if (json_array_size(our_lines) == 0) {
-        json_decref(our_lines);
+    if (json_array_size(own_lines) == 0) {
+        json_decref(own_lines);
         return lines;
     }
     json_decref(lines);
-    return our_lines;
+    return own_lines;
 }
 
 json_t *bb_sweep_last_lines(const char *dir, const struct bb_sweep_run *c)
@@ -138,7 +138,7 @@ json_t *bb_sweep_last_lines(const char *dir, const struct bb_sweep_run *c)
         text[i] = text[i] ? text[i] : '?';
     text[n] = '\0';
     free(path);
-    return lines_of(text);
+    return last_lines(text);
 }
 
 /* ---- writing ---- */

@@ -170,8 +170,8 @@ static int allocate_area(void *area, size_t bytes)
 static int check_lists(const struct bb_kernel_list *const works[], int n)
 {
     for (int i = 0; i < n; i++)
-        if (works[i]->overfull)
-            return bb_err(BB_EFAIL, "a layer has more than %d products and passes", BB_WORK_ITEMS);
+        if (works[i]->overflowed)
+            return bb_err(BB_EFAIL, "a layer has more than %d products and passes", BB_KERNEL_LIST_ITEMS);
     return 0;
 }
 

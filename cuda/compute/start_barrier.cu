@@ -15,7 +15,7 @@ int bb_start_barrier_init(struct bb_start_barrier *g, int64_t limit_ns)
     void *words = NULL;
     int rc = BB_CUDA(cudaHostAlloc(&words, sizeof *g->words, cudaHostAllocMapped));
 
-    g->words = static_cast<struct bb_start_barrier_words *>(words);
+    g->words = static_cast<struct bb_start_barrier_flags *>(words);
     g->limit_ns = limit_ns;
     g->closed = 0;
     if (rc == 0)

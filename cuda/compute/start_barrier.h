@@ -17,20 +17,20 @@ extern "C" {
 #endif
 
 /* In pinned host memory. Closings are numbered from 1, so nothing has to be reset between them. */
-struct bb_start_barrier_words {
+struct bb_start_barrier_flags {
     uint32_t opened;  /* by the host: every closing up to this one is over      */
     uint32_t expired; /* by the GPU: the last closing whose limit ran out, or 0 */
 };
 
 struct bb_start_barrier {
-    struct bb_start_barrier_words *words; /* NULL: not made */
+    struct bb_start_barrier_flags *words; /* NULL: not made */
     int64_t limit_ns;
     uint32_t closed; /* the number of the last closing */
 };
 
 /* The argument of the kernel. */
 struct bb_start_barrier_args {
-    struct bb_start_barrier_words *words;
+    struct bb_start_barrier_flags *words;
     uint32_t number;
     int64_t limit_ns;
 };

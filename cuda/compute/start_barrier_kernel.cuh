@@ -1,7 +1,7 @@
 /* start_barrier_kernel.cuh - the kernel of start_barrier.cu. One thread of one block looks at the host's word about once a microsecond.
  */
-#ifndef BB_CUDA_COMPUTE_GATE_KERNEL_CUH
-#define BB_CUDA_COMPUTE_GATE_KERNEL_CUH
+#ifndef BB_CUDA_COMPUTE_START_BARRIER_KERNEL_CUH
+#define BB_CUDA_COMPUTE_START_BARRIER_KERNEL_CUH
 
 #include "cuda/compute/start_barrier.h"
 #include "cuda/device/gpu_clock.cuh"

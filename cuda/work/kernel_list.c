@@ -5,10 +5,10 @@
 
 static struct bb_kernel_list_item *append_item(struct bb_kernel_list *w, const char *name)
 {
-    struct bb_kernel_list_item *item = &w->items[w->n < BB_WORK_ITEMS ? w->n : BB_WORK_ITEMS - 1];
+    struct bb_kernel_list_item *item = &w->items[w->n < BB_KERNEL_LIST_ITEMS ? w->n : BB_KERNEL_LIST_ITEMS - 1];
 
-    w->overfull = w->overfull || w->n == BB_WORK_ITEMS;
-    w->n += w->n < BB_WORK_ITEMS;
+    w->overflowed = w->overflowed || w->n == BB_KERNEL_LIST_ITEMS;
+    w->n += w->n < BB_KERNEL_LIST_ITEMS;
     *item = (struct bb_kernel_list_item){.name = name};
     return item;
 }
@@ -115,7 +115,7 @@ static void perceptron_backward(struct bb_kernel_list *w, const struct bb_transf
     add_norm(w, t, true);
 }
 
-bool bb_kernel_list_perceptron(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward)
+bool bb_kernel_list_mlp(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward)
 {
     struct bb_gemm_shape gemms[BB_TRANSFORMER_GEMMS];
 
@@ -128,8 +128,8 @@ bool bb_kernel_list_perceptron(struct bb_kernel_list *w, const struct bb_transfo
 bool bb_kernel_list_transformer(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward)
 {
     if (!backward)
-        return bb_kernel_list_attention(w, t, false) && bb_kernel_list_perceptron(w, t, false);
-    return bb_kernel_list_perceptron(w, t, true) && bb_kernel_list_attention(w, t, true);
+        return bb_kernel_list_attention(w, t, false) && bb_kernel_list_mlp(w, t, false);
+    return bb_kernel_list_mlp(w, t, true) && bb_kernel_list_attention(w, t, true);
 }
 
 /* ---- other layers ---- */

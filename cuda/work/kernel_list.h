@@ -14,7 +14,7 @@ extern "C" {
 /* What becomes of an item in training's own kernels. Busbar runs each by itself; a forecast
  * (proxies/machine/cluster.h) takes the kernels as training has them. */
 enum bb_kernel_fusion {
-    BB_KERNEL_APART,
+    BB_KERNEL_SEPARATE,
     BB_KERNEL_IN_ATTENTION,          /* a product of fused attention, forward    */
     BB_KERNEL_IN_ATTENTION_BACKWARD, /* likewise, which makes the scores again   */
     BB_KERNEL_IN_GEMM             /* a pass that the product before it does   */
@@ -31,11 +31,11 @@ struct bb_kernel_list_item {
     struct bb_memory_kernel memory_kernel; /* without pointers */
 };
 
-#define BB_WORK_ITEMS 512 /* the forward pass of ResNet-152 is 312 */
+#define BB_KERNEL_LIST_ITEMS 512 /* the forward pass of ResNet-152 is 312 */
 struct bb_kernel_list {
     int n;
-    bool overfull; /* something did not fit any more: a mistake of the builder, bb_kernel_runner_init refuses it */
-    struct bb_kernel_list_item items[BB_WORK_ITEMS];
+    bool overflowed; /* something did not fit any more: a mistake of the builder, bb_kernel_runner_init refuses it */
+    struct bb_kernel_list_item items[BB_KERNEL_LIST_ITEMS];
 };
 
 /* All zero is empty; append to it. */
@@ -55,7 +55,7 @@ struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w);
 bool bb_kernel_list_transformer(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
 /* Its two halves alone: up to `out` with its norm, and from the second norm on. */
 bool bb_kernel_list_attention(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
-bool bb_kernel_list_perceptron(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
+bool bb_kernel_list_mlp(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
 
 /* A convolution with its batch norm and activation. of_data: false for the first layer, whose input has no gradient. */
 bool bb_kernel_list_conv(struct bb_kernel_list *w, const struct bb_conv *v, bool backward, bool of_data);

@@ -71,7 +71,7 @@ bool bb_transformer_gemms(const struct bb_transformer *t, struct bb_gemm_shape g
     return true;
 }
 
-struct bb_conv bb_conv_flat(int64_t images, int64_t in, int64_t out, int64_t edge, int64_t kernel, int64_t stride,
+struct bb_conv bb_conv_2d(int64_t images, int64_t in, int64_t out, int64_t edge, int64_t kernel, int64_t stride,
                             enum bb_dtype_id dtype)
 {
     const int64_t pad = (kernel - 1) / 2;

@@ -79,8 +79,8 @@ struct bb_conv {
     enum bb_dtype_id dtype; /* of all three tensors */
 };
 
-/* bb_conv_flat - of square images and windows, with the padding that keeps the size where the stride is 1. */
-struct bb_conv bb_conv_flat(int64_t images, int64_t in, int64_t out, int64_t edge, int64_t kernel, int64_t stride,
+/* bb_conv_2d - of square images and windows, with the padding that keeps the size where the stride is 1. */
+struct bb_conv bb_conv_2d(int64_t images, int64_t in, int64_t out, int64_t edge, int64_t kernel, int64_t stride,
                             enum bb_dtype_id dtype);
 
 enum bb_conv_pass { BB_CONV_FORWARD, BB_CONV_DATA, BB_CONV_WEIGHTS };

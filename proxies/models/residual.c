@@ -38,7 +38,7 @@ static int add_tensor(struct growth *g, const char *prefix, const char *name, si
 
 static struct bb_conv conv_of(const struct bb_residual_layer *l, int64_t images, enum bb_dtype_id dtype)
 {
-    return bb_conv_flat(images, l->in, l->out, l->edge, l->kernel, l->stride, dtype);
+    return bb_conv_2d(images, l->in, l->out, l->edge, l->kernel, l->stride, dtype);
 }
 
 /* Of one image, forward; below 0 where the numbers make no convolution. */

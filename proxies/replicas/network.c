@@ -74,7 +74,7 @@ static int add_conv(struct growth *g, const char *name, int out, int kernel, int
 
     if (!unit)
         return -BB_EFAIL;
-    unit->conv = bb_conv_flat(1, g->channels, out, g->edge, kernel, stride, BB_FLOAT);
+    unit->conv = bb_conv_2d(1, g->channels, out, g->edge, kernel, stride, BB_FLOAT);
     if (!bb_conv_gemm(&unit->conv, BB_CONV_FORWARD, &gemm))
         return bb_err(BB_EUSAGE, "%s: the convolution '%s' does not fit its image of %d x %d", g->where, name, g->edge,
                       g->edge);

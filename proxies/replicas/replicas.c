@@ -103,7 +103,7 @@ static int make_work(struct training *t, int unit, int which)
     t->work[which][unit] = w;
     if (!w)
         return -BB_EFAIL;
-    if (!fill_work(t, unit, which, w) || w->overfull)
+    if (!fill_work(t, unit, which, w) || w->overflowed)
         return bb_err(BB_EUSAGE, "%s: the products of '%s' do not fit %d samples", t->config->proxy,
                       t->network.units[unit].name, t->batch);
     return 0;

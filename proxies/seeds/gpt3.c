@@ -271,7 +271,7 @@ static bool expert_work(const struct model *m, const struct bb_transformer *t, b
 
     own.ffn = t->ffn / m->width;
     bb_kernel_list_permute(w, tokens, hidden, 1, t->dtype);
-    fits = t->ffn % m->width == 0 && bb_kernel_list_perceptron(w, &own, backward);
+    fits = t->ffn % m->width == 0 && bb_kernel_list_mlp(w, &own, backward);
     bb_kernel_list_unpermute(w, tokens, hidden, 1, t->dtype);
     return fits;
 }

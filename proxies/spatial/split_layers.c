@@ -111,7 +111,7 @@ static int add_to_piece(const struct segmenting *c, struct bb_layer_piece *p, co
         if (!work)
             return -BB_EFAIL;
         p->work[direction] = work;
-        if (!add_layer_work(work, c, l, e, direction == BB_BACKWARD) || work->overfull)
+        if (!add_layer_work(work, c, l, e, direction == BB_BACKWARD) || work->overflowed)
             return bb_err(BB_EFAIL, "%s: no matrix products for layer '%s'", c->plan->net->name, l->name);
     }
     return 0;

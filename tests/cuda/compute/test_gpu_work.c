@@ -35,7 +35,7 @@ static void transformer_layers_have_their_flops(void **state)
     assert_int_equal(count_of(&down, BB_MEMORY_KERNEL_LAYER_NORM_GRAD), 2);
     assert_int_equal(count_of(&down, BB_MEMORY_KERNEL_BIAS_ACT_GRAD), 1);
     assert_true(bb_kernel_list_attention(&attention, &gpt3, false) &&
-                bb_kernel_list_perceptron(&perceptron, &gpt3, false));
+                bb_kernel_list_mlp(&perceptron, &gpt3, false));
     assert_true(bb_kernel_list_flops(&attention) == (8 * s * h * h + 4 * s * s * h) / 4);
     assert_true(bb_kernel_list_flops(&perceptron) == 16 * s * h * h / 4);
 }
@@ -120,7 +120,7 @@ static void optimizers_move_their_bytes(void **state)
 static void time_and_memory_follow_the_items(void **state)
 {
     const struct bb_gemm_shape s = {1000, 1000, 1000, 1, false, false, BB_FLOAT};
-    static struct bb_kernel_list w, overfull;
+    static struct bb_kernel_list w, overflowed;
     struct bb_kernel_list_memory m = {.read_bytes = 1};
 
     (void)state;
@@ -132,9 +132,9 @@ static void time_and_memory_follow_the_items(void **state)
     assert_int_equal(m.read_bytes, 20000000 / 256 * 256 + (20000000 % 256 ? 256 : 0)); /* the table */
     assert_int_equal(m.write_bytes, (4000000 + 255) / 256 * 256);
     assert_int_equal(m.index_count, 1000);
-    for (int i = 0; i <= BB_WORK_ITEMS; i++)
-        bb_kernel_list_accumulate(&overfull, 1, BB_HALF);
-    assert_true(overfull.overfull && overfull.n == BB_WORK_ITEMS);
+    for (int i = 0; i <= BB_KERNEL_LIST_ITEMS; i++)
+        bb_kernel_list_accumulate(&overflowed, 1, BB_HALF);
+    assert_true(overflowed.overflowed && overflowed.n == BB_KERNEL_LIST_ITEMS);
 }
 
 /* Every kind of layer, so that every kind of item runs. */
@@ -155,7 +155,7 @@ static void make_layers(struct bb_kernel_list *forward, struct bb_kernel_list *b
     bb_kernel_list_accumulate(backward, 1001, BB_HALF);
     bb_kernel_list_optimizer(backward, BB_MEMORY_KERNEL_SGD, 999, BB_FLOAT);
     bb_kernel_list_optimizer(backward, BB_MEMORY_KERNEL_ADAM, 1001, BB_BFLOAT16);
-    assert_false(forward->overfull || backward->overfull);
+    assert_false(forward->overflowed || backward->overflowed);
 }
 
 struct timing {
@@ -203,12 +203,12 @@ static void layers_run_in_their_time(void **state)
 
 static void mistakes_are_said(void **state)
 {
-    static struct bb_kernel_list overfull, integers;
-    const struct bb_kernel_list *const first[] = {&overfull}, *const second[] = {&integers};
+    static struct bb_kernel_list overflowed, integers;
+    const struct bb_kernel_list *const first[] = {&overflowed}, *const second[] = {&integers};
     struct bb_kernel_runner worker;
 
     (void)state;
-    overfull.overfull = true;
+    overflowed.overflowed = true;
     assert_int_equal(bb_kernel_runner_init(&worker, first, 1, 1, NULL), -BB_EFAIL);
     bb_kernel_list_add_gemm(&integers, "product", &(struct bb_gemm_shape){4, 4, 4, 1, false, false, BB_INT8});
     assert_int_equal(bb_kernel_runner_init(&worker, second, 1, 1, NULL), -BB_EUSAGE);

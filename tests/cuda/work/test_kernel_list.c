@@ -42,7 +42,7 @@ static void a_transformer_layer(void **state)
     assert_list(
         "norm 32x32, qkv 32x48x32x1, bias 32x48, scores 16x16x8x4 B', context 16x8x16x4, out 32x32x16x1, bias 32x32, "
         "norm 32x32, up 32x64x32x1, bias 32x64 gelu, down 32x32x64x1, bias 32x32");
-    assert_true(bb_kernel_list_perceptron(&list, &t, true));
+    assert_true(bb_kernel_list_mlp(&list, &t, true));
     assert_list("down 32x64x32x1 B', down 64x32x32x1 A', activation 32x64 gelu, up 32x32x64x1 B', up 32x64x32x1 A', "
                 "norm 32x32");
     assert_true(bb_kernel_list_attention(&list, &t, true));
@@ -76,7 +76,7 @@ static void numbers_that_make_no_layer(void **state)
     for (int way = 0; way < 2; way++) {
         assert_false(bb_kernel_list_transformer(&list, &three_heads_of_32, way));
         assert_false(bb_kernel_list_attention(&list, &three_heads_of_32, way));
-        assert_false(bb_kernel_list_perceptron(&list, &three_heads_of_32, way));
+        assert_false(bb_kernel_list_mlp(&list, &three_heads_of_32, way));
         for (int i = 0; i < 3; i++) {
             assert_false(bb_kernel_list_dense(&list, i != 0, i != 1, i != 2, BB_ACT_RELU, BB_FLOAT, way));
             assert_false(bb_kernel_list_dense_first_backward(&list, i != 0, i != 1, i != 2, BB_ACT_RELU, BB_FLOAT));

@@ -251,7 +251,7 @@ static void gates_end_the_same(void **state)
     (void)state;
     for (int fast = 0; fast <= 1; fast++) {
         run_function *start_barrier = fast ? fast_of("bb_start_barrier_kernel") : source_of("bb_start_barrier_kernel");
-        struct bb_start_barrier_words words = {2, 0};
+        struct bb_start_barrier_flags words = {2, 0};
         struct bb_start_barrier_args a = {&words, 2, 3000000};
 
         assert_int_equal(launch(start_barrier, &a, 1, 1, 0), 1000);

@@ -122,7 +122,7 @@ static void work_has_the_flops(void **state)
             assert_true(bb_network_work(&net, u, 3, BB_BFLOAT16, true, &w[1]));
             assert_true(bb_kernel_list_flops(&w[0]) == forward);
             assert_true(bb_kernel_list_flops(&w[1]) == factor * forward);
-            assert_true(w[0].n > 0 && w[1].n > 0 && !w[0].overfull && !w[1].overfull);
+            assert_true(w[0].n > 0 && w[1].n > 0 && !w[0].overflowed && !w[1].overflowed);
             free(w);
         }
         bb_network_release(&net);

@@ -542,7 +542,7 @@ static void expect_flops(struct laid l, double expected)
         assert_true(flops_of(&l, BB_PHASE_FORWARD) == expected);
         assert_true(flops_of(&l, BB_PHASE_BACKWARD) == 2 * expected);
         for (int i = 0; i < l.step.n_kernel_lists; i++)
-            assert_false(l.step.kernel_lists[i]->overfull);
+            assert_false(l.step.kernel_lists[i]->overflowed);
         laid_release(&l);
         assert_int_equal(laid_init(&l, split), 0);
         assert_true(flops_of(&l, BB_PHASE_BACKWARD) == 2 * expected);

@@ -122,7 +122,7 @@ static void products_of_attention_are_fused(void **state)
     s.keys = 4; /* a window: 8 rows of 4, less a triangle of 4 x 4 */
     assert_true(listed(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].share == 0.75);
     s.unfused = true;
-    assert_int_equal(listed(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].fusion, BB_KERNEL_APART);
+    assert_int_equal(listed(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].fusion, BB_KERNEL_SEPARATE);
     assert_int_equal(listed(&s, BB_KERNELS_ACCUMULATE, BB_KERNELS_WEIGHTS)->items[0].fusion, BB_KERNEL_IN_GEMM);
 }
 

@@ -12,18 +12,18 @@ static size_t align_bytes(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-static struct bb_kernel_list_memory memory_of(const struct bb_kernel_list *const works[], int n)
+static struct bb_kernel_list_memory memory_of(const struct bb_kernel_list *const lists[], int n)
 {
     struct bb_kernel_list_memory m = {0};
 
     for (int i = 0; i < n; i++)
-        bb_kernel_list_memory(works[i], &m);
+        bb_kernel_list_memory(lists[i], &m);
     return m;
 }
 
-size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const works[], int n)
+size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const lists[], int n)
 {
-    struct bb_kernel_list_memory m = memory_of(works, n);
+    struct bb_kernel_list_memory m = memory_of(lists, n);
 
     return bb_kernel_list_memory_bytes(&m);
 }
@@ -77,17 +77,17 @@ static void make_indices(int32_t *block, uint64_t rows)
         block[i] = (int32_t)(i * 7919 % rows);
 }
 
-static uint64_t fewest_rows(const struct bb_kernel_runner *w)
+static uint64_t min_rows(const struct bb_kernel_runner *w)
 {
-    uint64_t fewest = INT32_MAX;
+    uint64_t minimum = INT32_MAX;
 
     for (int i = 0; i < w->n; i++)
-        for (int j = 0; j < w->works[i]->n; j++) {
-            const struct bb_kernel_list_item *item = &w->works[i]->items[j];
-            if (item->is_memory_kernel && item->memory_kernel.in_rows > 0 && item->memory_kernel.in_rows < fewest)
-                fewest = item->memory_kernel.in_rows;
+        for (int j = 0; j < w->lists[i]->n; j++) {
+            const struct bb_kernel_list_item *item = &w->lists[i]->items[j];
+            if (item->is_memory_kernel && item->memory_kernel.in_rows > 0 && item->memory_kernel.in_rows < minimum)
+                minimum = item->memory_kernel.in_rows;
         }
-    return fewest;
+    return minimum;
 }
 
 static int fill_all(struct bb_kernel_runner *w, cudaStream_t stream)
@@ -100,7 +100,7 @@ static int fill_all(struct bb_kernel_runner *w, cudaStream_t stream)
     make_numbers(block);
     TRY(fill_area(w->read, w->memory.read_bytes, block, stream));
     TRY(fill_area(w->write, w->memory.write_bytes, block, stream));
-    make_indices(block, fewest_rows(w));
+    make_indices(block, min_rows(w));
     TRY(fill_area(w->index, w->memory.index_count * sizeof *w->index, block, stream));
 out:
     free(block);
@@ -149,14 +149,14 @@ static int plan_all(struct bb_kernel_runner *w, int candidates, cudaStream_t str
     int most = 1, rc = 0;
 
     for (int i = 0; i < w->n; i++)
-        most += w->works[i]->n;
+        most += w->lists[i]->n;
     w->gemms = calloc((size_t)most, sizeof *w->gemms);
     if (!w->gemms)
         return bb_err(BB_EFAIL, "no memory for the plans of %d products", most);
     for (int i = 0; i < w->n && rc == 0; i++)
-        for (int j = 0; j < w->works[i]->n && rc == 0; j++)
-            if (!w->works[i]->items[j].is_memory_kernel)
-                rc = plan_gemm(w, &w->works[i]->items[j].gemm, candidates, stream);
+        for (int j = 0; j < w->lists[i]->n && rc == 0; j++)
+            if (!w->lists[i]->items[j].is_memory_kernel)
+                rc = plan_gemm(w, &w->lists[i]->items[j].gemm, candidates, stream);
     return rc;
 }
 
@@ -167,21 +167,21 @@ static int allocate_area(void *area, size_t bytes)
     return bytes == 0 ? 0 : BB_CUDA(cudaMalloc(area, bytes));
 }
 
-static int check_lists(const struct bb_kernel_list *const works[], int n)
+static int check_lists(const struct bb_kernel_list *const lists[], int n)
 {
     for (int i = 0; i < n; i++)
-        if (works[i]->overflowed)
+        if (lists[i]->overflowed)
             return bb_err(BB_EFAIL, "a layer has more than %d products and passes", BB_KERNEL_LIST_ITEMS);
     return 0;
 }
 
-int bb_kernel_runner_init(struct bb_kernel_runner *w, const struct bb_kernel_list *const works[], int n, int candidates,
+int bb_kernel_runner_init(struct bb_kernel_runner *w, const struct bb_kernel_list *const lists[], int n, int candidates,
                           cudaStream_t stream)
 {
     int rc;
 
-    *w = (struct bb_kernel_runner){.works = works, .n = n, .memory = memory_of(works, n)};
-    TRY(check_lists(works, n));
+    *w = (struct bb_kernel_runner){.lists = lists, .n = n, .memory = memory_of(lists, n)};
+    TRY(check_lists(lists, n));
     TRY(bb_gemm_lib_init(&w->lib, BB_GEMM_WORKSPACE));
     TRY(allocate_area(&w->read, w->memory.read_bytes));
     TRY(allocate_area(&w->write, w->memory.write_bytes));
@@ -244,7 +244,7 @@ int bb_kernel_runner_run(const struct bb_kernel_runner *w, int i, cudaStream_t s
 {
     int rc = 0;
 
-    for (int j = 0; j < w->works[i]->n && rc == 0; j++)
-        rc = run_item(w, &w->works[i]->items[j], stream);
+    for (int j = 0; j < w->lists[i]->n && rc == 0; j++)
+        rc = run_item(w, &w->lists[i]->items[j], stream);
     return rc;
 }

@@ -16,7 +16,7 @@
 #include "cuda/work/kernel_list.h"
 
 struct bb_kernel_runner {
-    const struct bb_kernel_list *const *works; /* the caller's, which outlive the worker */
+    const struct bb_kernel_list *const *lists; /* the caller's, which outlive the worker */
     int n;
     struct bb_gemm_lib lib;
     char *read, *write;
@@ -27,14 +27,14 @@ struct bb_kernel_runner {
 };
 
 /* bb_kernel_runner_bytes - device memory that bb_kernel_runner_init will take; for plans, before anything starts. */
-size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const works[], int n);
+size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const lists[], int n);
 
 /*
  * bb_kernel_runner_init - allocate, fill, plan every distinct product with the best of `candidates` algorithms (1:
  * cuBLASLt's first choice). Waits for stream. Returns 0, -BB_EUSAGE (a shape or type that cannot be done) or -BB_EFAIL.
  * Release works on a half-made one.
  */
-int bb_kernel_runner_init(struct bb_kernel_runner *worker, const struct bb_kernel_list *const works[], int n,
+int bb_kernel_runner_init(struct bb_kernel_runner *worker, const struct bb_kernel_list *const lists[], int n,
                           int candidates, cudaStream_t stream) BB_MUST_CHECK;
 void bb_kernel_runner_release(struct bb_kernel_runner *worker);
 

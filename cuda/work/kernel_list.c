@@ -96,7 +96,7 @@ bool bb_kernel_list_attention(struct bb_kernel_list *w, const struct bb_transfor
     return true;
 }
 
-static void perceptron_forward(struct bb_kernel_list *w, const struct bb_transformer *t,
+static void mlp_forward(struct bb_kernel_list *w, const struct bb_transformer *t,
                                const struct bb_gemm_shape *gemms)
 {
     add_norm(w, t, false);
@@ -106,7 +106,7 @@ static void perceptron_forward(struct bb_kernel_list *w, const struct bb_transfo
     add_bias(w, &gemms[BB_GEMM_DOWN], BB_ACT_NONE, false);
 }
 
-static void perceptron_backward(struct bb_kernel_list *w, const struct bb_transformer *t,
+static void mlp_backward(struct bb_kernel_list *w, const struct bb_transformer *t,
                                 const struct bb_gemm_shape *gemms)
 {
     add_gemm(w, "down", &gemms[BB_GEMM_DOWN], true);
@@ -121,7 +121,7 @@ bool bb_kernel_list_mlp(struct bb_kernel_list *w, const struct bb_transformer *t
 
     if (!bb_transformer_gemms(t, gemms))
         return false;
-    (backward ? perceptron_backward : perceptron_forward)(w, t, gemms);
+    (backward ? mlp_backward : mlp_forward)(w, t, gemms);
     return true;
 }
 
@@ -353,7 +353,7 @@ static int64_t shrink_extent(int64_t n, double factor)
     return some > grain ? some : grain;
 }
 
-static uint64_t fewer_rows(uint64_t rows, double factor)
+static uint64_t scale_count(uint64_t rows, double factor)
 {
     uint64_t some = (uint64_t)((double)rows * factor);
 
@@ -371,15 +371,15 @@ static void shrink_gemm(struct bb_gemm_shape *s, double factor)
 
 static void shrink_memory_kernel(struct bb_memory_kernel *p, double factor)
 {
-    uint64_t rows = fewer_rows(p->rows, factor);
+    uint64_t rows = scale_count(p->rows, factor);
 
     if (p->cols)
-        p->cols = fewer_rows(p->cols, fmin(1, factor * (double)p->rows / (double)rows));
+        p->cols = scale_count(p->cols, fmin(1, factor * (double)p->rows / (double)rows));
     p->rows = rows;
     if (p->channels > rows)
         p->channels = rows;
     if (p->in_rows)
-        p->in_rows = fewer_rows(p->in_rows, factor);
+        p->in_rows = scale_count(p->in_rows, factor);
 }
 
 void bb_kernel_list_scale(struct bb_kernel_list *w, double factor)

@@ -230,7 +230,7 @@ static int is_aligned(const void *pointer, size_t bytes)
 }
 
 /* The widest word that divides rows and offsets of a move (all given in bytes, or'ed) and both addresses. */
-static int move_unit(const struct bb_memory_kernel *p, size_t offsets)
+static int bytes_per_move(const struct bb_memory_kernel *p, size_t offsets)
 {
     int unit = 16;
 
@@ -241,7 +241,7 @@ static int move_unit(const struct bb_memory_kernel *p, size_t offsets)
 }
 
 /* Elements of 16 bytes where rows and all pointers allow it, else single ones. NULL is aligned. */
-static int arithmetic_unit(const struct bb_memory_kernel *p)
+static int elements_per_access(const struct bb_memory_kernel *p)
 {
     int wide = (int)(16 / e_of(p));
     int aligned = is_aligned(p->in, 16) && is_aligned(p->out, 16) && is_aligned(p->scale, 16) &&
@@ -251,7 +251,7 @@ static int arithmetic_unit(const struct bb_memory_kernel *p)
 }
 
 /* Optimizers take four elements at once and finish the rest one by one: any count will do. */
-static int update_unit(const struct bb_memory_kernel *p)
+static int elements_per_update(const struct bb_memory_kernel *p)
 {
     size_t narrow = 4 * e_of(p);
 
@@ -272,13 +272,13 @@ void bb_memory_kernel_prepare(struct bb_memory_kernel *p)
         p->correct2 = (float)(1 / (1 - pow(o->beta2, o->step)));
     }
     if (p->kind == BB_MEMORY_KERNEL_COPY)
-        p->unit = move_unit(p, count_of(p) * e);
+        p->unit = bytes_per_move(p, count_of(p) * e);
     else if (p->kind <= BB_MEMORY_KERNEL_PERMUTE)
-        p->unit = move_unit(p, (size_t)p->cols * e);
+        p->unit = bytes_per_move(p, (size_t)p->cols * e);
     else if (p->kind == BB_MEMORY_KERNEL_PACK || p->kind == BB_MEMORY_KERNEL_UNPACK)
-        p->unit = move_unit(p, (p->box.size[2] | p->box.at[2] | p->box.extent[2]) * e);
+        p->unit = bytes_per_move(p, (p->box.size[2] | p->box.at[2] | p->box.extent[2]) * e);
     else if (p->kind >= BB_MEMORY_KERNEL_ACCUMULATE)
-        p->unit = update_unit(p);
+        p->unit = elements_per_update(p);
     else
-        p->unit = arithmetic_unit(p);
+        p->unit = elements_per_access(p);
 }

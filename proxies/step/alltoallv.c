@@ -1,4 +1,4 @@
-/* alltoallv.c - what an uneven exchange moves, and its messages (see alltoallv.h). */
+/* alltoallv.c - the volume and the messages of an alltoallv (see alltoallv.h). */
 #include "proxies/step/alltoallv.h"
 
 #include "bootstrap/base/grow.h"
@@ -72,15 +72,16 @@ int bb_alltoallv_messages(const struct bb_op *op, struct bb_op *messages)
     return n;
 }
 
-/* ---- a program of messages ---- */
+/* ---- expansion of a program ---- */
 
 struct expansion {
     const struct bb_program *from;
     struct bb_program *to;
-    int *last; /* [from->n_ops] the operation's last in the new program; BB_NONE: it moves nothing */
-    int call;  /* the group call that is open, in the new program                                  */
+    int *last; /* [from->n_ops] last message of each operation in the new program; BB_NONE: the operation moves
+                  nothing */
+    int call;  /* number of the current group call in the new program */
     struct bb_op *messages;
-    int *waits; /* of the operation at hand, in the new program */
+    int *waits; /* waits of the current operation, in the new program */
     int n_waits;
 };
 
@@ -93,7 +94,7 @@ static int previous_on(const struct bb_program *p, int op)
     return before;
 }
 
-/* Whoever waits for an exchange that moves nothing waits for what it would have come after. */
+/* Wait for an operation. If the operation is an alltoallv without messages, wait for its dependencies instead. */
 static int wait_for(struct expansion *e, int op)
 {
     const struct bb_op *o;
@@ -123,7 +124,7 @@ static int add_as(struct expansion *e, const struct bb_op *op, int call)
     return bb_program_add(e->to, &copy, e->waits, e->n_waits);
 }
 
-/* Operations of a call keep standing side by side; it gets the number of its first one. */
+/* Copy an operation. Operations of one group call stay adjacent, and the call is numbered after its first operation. */
 static int keep_op(struct expansion *e, int i)
 {
     const struct bb_op *op = &e->from->ops[i];

@@ -1,13 +1,17 @@
 /*
- * alltoallv.h - an uneven exchange as one operation: every place of a communicator sends a number of rows of its own to
- * every other place, and receives as many as those send. What stays on a rank is not sent.
+ * alltoallv.h - an all-to-all with variable counts (MPI_Alltoallv) as one operation. Each rank of a communicator sends
+ * a
+ * number of rows to every other rank and receives the rows that the others send to it. Rows that a rank keeps are not
+ * sent.
  *
- * The numbers stand in a table that the step owns: one for each layer, shared by all places, micro-batches and passes,
- * and by both ways, since what is combined goes back as it was dispatched. So a step of n places holds one operation
- * where it would hold 2 (n - 1) messages. Rows lie in the buffers in the order of their places, the own ones among them.
+ * The counts are in a table that the step owns. All ranks, micro-batches, and forward and backward passes of a layer
+ * share
+ * one table; the combine uses the table of the dispatch in reverse. A step of n ranks thus holds 1 operation in place
+ * of
+ * 2 (n - 1) messages. Buffers hold the rows in rank order, including the rank's own rows.
  *
- * What the operation means is its messages: bb_step_expand writes them in its place for all that issues, draws or
- * exports single messages; the checks, the prediction and the traffic read the table.
+ * bb_step_expand replaces the operation by its messages for consumers that execute, draw or export single messages. The
+ * checks, the prediction and the traffic count read the table directly.
  */
 #ifndef BB_PROXIES_STEP_ALLTOALLV_H
 #define BB_PROXIES_STEP_ALLTOALLV_H
@@ -15,11 +19,12 @@
 #include "proxies/step/program.h"
 
 struct bb_alltoallv {
-    int n;     /* places      */
-    int *rows; /* [n][n] from, to */
+    int n;     /* ranks */
+    int *rows; /* [n][n] rows from, to */
 };
 
-/* bb_alltoallv_elements - from one place to another, whoever has the operation; also of what stays. */
+/* bb_alltoallv_elements - return the elements from one rank to another, independent of the rank that executes the
+ * operation; from == to gives the rows that are kept. */
 static inline size_t bb_alltoallv_elements(const struct bb_op *op, int from, int to)
 {
     const size_t row = (size_t)(op->reversed ? to : from), column = (size_t)(op->reversed ? from : to);
@@ -27,7 +32,7 @@ static inline size_t bb_alltoallv_elements(const struct bb_op *op, int from, int
     return (size_t)op->table->rows[row * (size_t)op->table->n + column] * op->count;
 }
 
-/* Elements that the place op->peer sends to another one, and gets from it; 0 of itself. */
+/* Elements that rank op->peer sends to another rank, or receives from it; 0 for the rank itself. */
 static inline size_t bb_alltoallv_sends(const struct bb_op *op, int to)
 {
     return to == op->peer ? 0 : bb_alltoallv_elements(op, op->peer, to);
@@ -38,23 +43,30 @@ static inline size_t bb_alltoallv_receives(const struct bb_op *op, int from)
     return from == op->peer ? 0 : bb_alltoallv_elements(op, from, op->peer);
 }
 
-/* To and from all others. */
+/* Elements sent to all other ranks, or received from them. */
 size_t bb_alltoallv_sent(const struct bb_op *op);
 size_t bb_alltoallv_received(const struct bb_op *op);
 
-/* bb_alltoallv_exchanges_with - whether it sends to that place or receives from it; bb_alltoallv_peers - how many it does with. */
+/* bb_alltoallv_exchanges_with - return whether op->peer sends to or receives from that rank. bb_alltoallv_peers
+ * returns the number of such ranks. */
 static inline bool bb_alltoallv_exchanges_with(const struct bb_op *op, int place)
 {
     return bb_alltoallv_sends(op, place) > 0 || bb_alltoallv_receives(op, place) > 0;
 }
 int bb_alltoallv_peers(const struct bb_op *op);
 
-/* bb_alltoallv_messages - its sends and receives, in the order in which they are issued, into messages[2 n], alone (call
- * BB_NONE). Returns how many there are. */
+/*
+ * bb_alltoallv_messages - list the sends and receives of an alltoallv in issue order.
+ *   messages [2 n] out: each with call BB_NONE
+ *   Returns  their number
+ */
 int bb_alltoallv_messages(const struct bb_op *op, struct bb_op *messages);
 
-/* bb_program_expand - *out = p with the messages of each alltoallv, as one group call, in its place; an own program, to
- * be released. -BB_EUSAGE, said, if it would be full. */
+/*
+ * bb_program_expand - copy a program with each alltoallv replaced by its messages, as one group call.
+ *   out      out: the copy; the caller releases it
+ *   Returns  0, -BB_EFAIL, or -BB_EUSAGE, after an error line, when the program would be full
+ */
 int bb_program_expand(const struct bb_program *p, struct bb_program *out) BB_MUST_CHECK;
 
 #endif

@@ -1,4 +1,4 @@
-/* layout.c - grids, groups and their members (see layout.h). Grid groups are computed, irregular ones are tables. */
+/* layout.c - grids, groups and their members (see layout.h). Grid groups are computed, irregular groups are tables. */
 #include "proxies/step/layout.h"
 
 #include "bootstrap/base/grow.h"
@@ -13,18 +13,18 @@ int bb_layout_init(struct bb_layout *l, int ranks, const struct bb_axis *axes, i
 
     *l = (struct bb_layout){.ranks = ranks, .n_axes = n_axes};
     if (ranks < 1 || n_axes < 0 || n_axes > BB_MAX_AXES)
-        return bb_err(BB_EUSAGE, "a layout needs 1 rank or more and at most %d axes, not %d ranks and %d axes",
-                      BB_MAX_AXES, ranks, n_axes);
+        return bb_err(BB_EUSAGE, "invalid layout: %d ranks and %d axes; expected at least 1 rank and at most %d axes",
+                      ranks, n_axes, BB_MAX_AXES);
     for (int a = 0; a < n_axes; a++) {
         if (axes[a].size < 1)
-            return bb_err(BB_EUSAGE, "the axis '%s' has %d ranks, expected 1 or more", axes[a].name, axes[a].size);
+            return bb_err(BB_EUSAGE, "axis '%s' has size %d, expected 1 or more", axes[a].name, axes[a].size);
         l->axes[a] = axes[a];
         product *= axes[a].size;
         if (product > ranks)
             break;
     }
     if (product != ranks)
-        return bb_err(BB_EUSAGE, "the axes of the layout make %lld ranks, not %d", product, ranks);
+        return bb_err(BB_EUSAGE, "the product of the layout's axes is %lld, but there are %d ranks", product, ranks);
     return 0;
 }
 
@@ -40,7 +40,7 @@ void bb_layout_release(struct bb_layout *l)
 
 static int limit_error(const char *what, int most)
 {
-    return bb_err(BB_EFAIL, "a layout holds at most %d %s", most, what);
+    return bb_err(BB_EFAIL, "a layout has at most %d %s", most, what);
 }
 
 int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes)
@@ -57,7 +57,7 @@ int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes)
     return l->n_groups++;
 }
 
-/* Fills the tables of g from its members; a rank that is out of range or in two places is refused. */
+/* Fill the tables of g from its members. Reject a rank that is out of range or occurs twice. */
 static int index_members(struct bb_group *g, int ranks)
 {
     for (int r = 0; r < ranks; r++)
@@ -66,9 +66,9 @@ static int index_members(struct bb_group *g, int ranks)
         int rank = g->members[m];
 
         if (rank < 0 || rank >= ranks)
-            return bb_err(BB_EUSAGE, "group '%s' names rank %d, but ranks are 0 to %d", g->name, rank, ranks - 1);
+            return bb_err(BB_EUSAGE, "group '%s' contains rank %d, but ranks are 0 to %d", g->name, rank, ranks - 1);
         if (g->instance_of[rank] != BB_NONE)
-            return bb_err(BB_EUSAGE, "group '%s' names rank %d twice", g->name, rank);
+            return bb_err(BB_EUSAGE, "group '%s' contains rank %d twice", g->name, rank);
         g->instance_of[rank] = m / g->size;
         g->index_of[rank] = m % g->size;
     }
@@ -84,7 +84,7 @@ int bb_layout_add_irregular(struct bb_layout *l, const char *name, const int *me
     if (l->n_groups == BB_MAX_GROUPS)
         return limit_error("groups", BB_MAX_GROUPS);
     *g = (struct bb_group){.name = name, .size = size, .instances = instances};
-    l->n_groups++; /* released with the layout from here on */
+    l->n_groups++; /* from here on bb_layout_release frees the group */
     if (BB_NEW(g->instance_of, l->ranks) || BB_NEW(g->index_of, l->ranks) || BB_NEW(g->members, cells))
         return -BB_EFAIL;
     memcpy(g->members, members, sizeof(int) * cells);
@@ -114,7 +114,7 @@ int bb_group_instances(const struct bb_layout *l, int group)
     return l->groups[group].instances;
 }
 
-/* The number that the coordinates of `rank` along the axes of the mask make, the first axis fastest. */
+/* The mixed-radix number of the coordinates of `rank` along the axes of the mask; the first axis varies fastest. */
 static int linear_index(const struct bb_layout *l, unsigned axes, int rank)
 {
     int number = 0, stride = 1;

@@ -1,9 +1,11 @@
 /*
- * layout.h - who is who: the ranks of a job, the groups that they form, the communicators of each group, and the roles.
+ * layout.h - the ranks of a job, the groups that they form, and the communicators of each group.
  *
- * Most layouts are grids: rank = i0 + n0*(i1 + n1*(i2 + ...)), axis 0 fastest, and a group is the ranks that differ
- * only along some axes (a bit mask). Irregular groups give their members explicitly. An instance is one such set of
- * ranks; a rank is in at most one instance of a group, at an index that is its rank inside the communicator.
+ * Most layouts are grids, as in Megatron-LM: rank = i0 + n0*(i1 + n1*(i2 + ...)), where axis 0 varies fastest. A group
+ * is
+ * given by the axes along which its members differ (a bit mask); irregular groups list their members. An instance of a
+ * group is one set of such ranks. A rank is in at most one instance of a group; its index in the instance is its rank
+ * inside the communicator.
  */
 #ifndef BB_PROXIES_STEP_LAYOUT_H
 #define BB_PROXIES_STEP_LAYOUT_H
@@ -18,26 +20,26 @@
 #define BB_MAX_COMMS  32
 
 struct bb_axis {
-    const char *name; /* "pp", "tp", "dp", ...                */
+    const char *name; /* "pp", "tp", "dp", ... */
     int size;
 };
 
 struct bb_group {
     const char *name;
-    unsigned axes; /* grid group: bit a = axis a varies    */
-    int size;      /* members of an instance               */
-    /* Irregular groups only (otherwise NULL), owned by the layout: instance and index of each rank (-1: in none), and
-     * members[instance * size + index]. */
+    unsigned axes; /* grid groups: bit a is set when axis a varies inside the group */
+    int size;      /* members per instance */
+    /* Irregular groups only, otherwise NULL; owned by the layout. instance_of[rank] and index_of[rank] are -1 for a
+     * rank that is in no instance; members[instance * size + index] is a world rank. */
     int *instance_of, *index_of, *members;
     int instances;
 };
 
-/* A communicator: one group used for one purpose. Several of one group (two directions of a pipeline) run concurrently.
- */
+/* A communicator: one group used for one purpose. Several communicators of one group (for example the two directions
+ * of a pipeline) run concurrently. */
 struct bb_comm_spec {
-    const char *name; /* "pp", "pp forward", ...              */
+    const char *name; /* "pp", "pp forward", ... */
     int group;
-    bool between_stages; /* waiting in its messages is the pipeline's bubble */
+    bool between_stages; /* true: time spent waiting for its messages counts as pipeline bubble */
 };
 
 struct bb_layout {
@@ -50,20 +52,31 @@ struct bb_layout {
     int n_comms;
 };
 
-/* bb_layout_init - a grid; the product of the axes must be ranks (else -BB_EUSAGE, said). */
+/*
+ * bb_layout_init - make a grid layout.
+ *   axes     [n_axes] axis 0 varies fastest; the product of the sizes must be ranks
+ *   Returns  0, or -BB_EUSAGE after an error line
+ *   Owner    the caller releases the layout with bb_layout_release
+ */
 int bb_layout_init(struct bb_layout *l, int ranks, const struct bb_axis *axes, int n_axes) BB_MUST_CHECK;
 void bb_layout_release(struct bb_layout *l);
 
-int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes); /* its index */
-/* members[instances*size]: world ranks, copied. */
+/* returns the group's index or -BB_EFAIL */
+int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes);
+/*
+ * bb_layout_add_irregular - add a group with listed members.
+ *   members  [instances*size] world ranks, copied; no rank may occur twice
+ *   Returns  the group's index, -BB_EUSAGE or -BB_EFAIL
+ */
 int bb_layout_add_irregular(struct bb_layout *l, const char *name, const int *members, int instances, int size);
-int bb_layout_add_comm(struct bb_layout *l, const char *name, int group); /* its index */
-/* bb_layout_add_stage_comm - of messages between the stages of a pipeline. */
+int bb_layout_add_comm(struct bb_layout *l, const char *name, int group); /* returns the communicator's index or
+                                                                             -BB_EFAIL */
+/* bb_layout_add_stage_comm - bb_layout_add_comm for messages between pipeline stages (between_stages is set). */
 int bb_layout_add_stage_comm(struct bb_layout *l, const char *name, int group);
 
 int bb_group_instances(const struct bb_layout *l, int group);
-int bb_group_instance(const struct bb_layout *l, int group, int rank);              /* BB_NONE (-1) when in none */
-int bb_group_index(const struct bb_layout *l, int group, int rank);                 /* rank inside the communicator */
-int bb_group_member(const struct bb_layout *l, int group, int instance, int index); /* the world rank */
+int bb_group_instance(const struct bb_layout *l, int group, int rank); /* BB_NONE (-1) if the rank is in no instance */
+int bb_group_index(const struct bb_layout *l, int group, int rank);    /* rank inside the communicator */
+int bb_group_member(const struct bb_layout *l, int group, int instance, int index); /* returns the world rank */
 
 #endif

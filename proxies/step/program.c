@@ -1,4 +1,4 @@
-/* program.c - step programs are lists that only grow; what waits for what is settled when an operation is added. */
+/* program.c - step programs are append-only lists. The waits of an operation are resolved when it is appended. */
 #include "proxies/step/program.h"
 
 #include "bootstrap/base/grow.h"
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPS       (1 << 24) /* of one rank: some 2 GiB */
-#define MAX_LOOK_BACK 64        /* operations looked at to find that a wait follows from others */
+#define MAX_OPS       (1 << 24) /* operations of one rank; about 2 GiB */
+#define MAX_LOOK_BACK 64        /* operations visited to find that a wait is redundant */
 
 const char *const bb_phase_names[BB_PHASES] = {
     [BB_PHASE_FORWARD] = "forward",
@@ -93,13 +93,13 @@ static bool already_waits(const struct bb_program *p, const struct bb_op *op, in
     return false;
 }
 
-/* An entry for the newest operation, whose waits are the end of the list. */
+/* Append a wait to the operation that is being added, whose waits are at the end of the list. */
 static int add_wait(struct bb_program *p, struct bb_op *op, int wait)
 {
     if (wait == BB_NONE || p->ops[wait].stream == op->stream || already_waits(p, op, wait))
         return 0;
     if (op->call != BB_NONE && p->ops[wait].call == op->call)
-        return 0; /* they progress together */
+        return 0; /* operations of one group call progress together */
     if (BB_GROW(p->wait_list, p->n_waits))
         return -BB_EFAIL;
     p->wait_list[p->n_waits++] = wait;
@@ -112,14 +112,14 @@ bool bb_program_is_full(const struct bb_program *p)
     return p->n_ops >= MAX_OPS;
 }
 
-/* The operation that is being added: a copy whose waits are the end of the list. */
+/* Start to append an operation: copy it; its waits will be at the end of the wait list. */
 static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *copy, const int *waits, int n)
 {
     *copy = *op;
     copy->first_wait = (int)p->n_waits;
     copy->waits = 0;
     if (bb_program_is_full(p))
-        return bb_err(BB_EUSAGE, "a step of more than %d operations on one rank; nearest: fewer --micro-batches",
+        return bb_err(BB_EUSAGE, "the step has more than %d operations on one rank; try: fewer --micro-batches",
                       MAX_OPS);
     if (BB_GROW(p->ops, p->n_ops) || BB_GROW(p->previous_op, p->n_ops))
         return -BB_EFAIL;
@@ -129,7 +129,8 @@ static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *c
     return 0;
 }
 
-/* Whether `op` has certainly not begun before `wait` has ended. Gives up, with false, after *steps of looking. */
+/* Return whether `op` certainly starts after `wait` has completed. The search gives up after *steps operations and
+ * then returns false. */
 static bool comes_after(const struct bb_program *p, int op, int wait, int *steps)
 {
     const struct bb_op *o;
@@ -145,14 +146,14 @@ static bool comes_after(const struct bb_program *p, int op, int wait, int *steps
     return comes_after(p, p->previous_op[op], wait, steps);
 }
 
-/* Waits of the newest operation that follow from the others, or from what is before it on its stream, are left out:
- * each costs the host a call. */
+/* Drop waits that other waits, or the previous operation on the stream, already imply: each wait costs one host
+ * call. */
 static void drop_redundant_waits(struct bb_program *p, struct bb_op *op)
 {
     int *list;
 
     if (op->waits == 0)
-        return; /* there may be no list yet */
+        return; /* wait_list may still be NULL */
     list = p->wait_list + op->first_wait;
     for (int w = op->waits - 1; w >= 0; w--) {
         int steps = MAX_LOOK_BACK;
@@ -254,14 +255,17 @@ size_t bb_program_bytes(const struct bb_program *p, enum bb_buffer_use use)
 }
 
 /*
- * Half a program. Per operation of the whole one, front[s] is the last operation of the half on stream s that has ended
- * when this one has: itself if it stays, else the latest of what stood before it on its stream and what it waited for.
+ * Removal of one kind of operation. For each operation of the full program, front[s] is the last kept operation on
+ * stream
+ * s that has completed when this operation has: the operation itself if it is kept, otherwise the latest over its
+ * stream
+ * predecessor and its waits.
  */
 struct program_filter {
     const struct bb_program *full;
     bool comm;
-    int *front;                    /* [n_ops][n_streams], indices in the half */
-    int last_seen[BB_MAX_STREAMS]; /* the last operation of each stream so far, index in the whole */
+    int *front;                    /* [n_ops][n_streams], indices in the filtered program */
+    int last_seen[BB_MAX_STREAMS]; /* the last operation on each stream so far, index in the full program */
 };
 
 static void join_front(const struct program_filter *h, int *front, int op)
@@ -313,11 +317,11 @@ out:
     return rc;
 }
 
-/* Steps repeat a few lists again and again: those seen lately need no second look. */
+/* Programs repeat a few kernel lists, so the most recent lists are remembered and not counted again. */
 size_t bb_program_work_bytes(const struct bb_program *p)
 {
-    enum { LATELY = 8 };
-    const struct bb_kernel_list *seen[LATELY] = {0};
+    enum { RECENT = 8 };
+    const struct bb_kernel_list *seen[RECENT] = {0};
     struct bb_kernel_list_memory memory = {0};
     int n = 0;
 
@@ -325,12 +329,12 @@ size_t bb_program_work_bytes(const struct bb_program *p)
         const struct bb_kernel_list *work = p->ops[i].work;
         bool known = !work;
 
-        for (int s = 0; s < LATELY; s++)
+        for (int s = 0; s < RECENT; s++)
             known |= seen[s] == work;
         if (known)
             continue;
         bb_kernel_list_memory(work, &memory);
-        seen[n++ % LATELY] = work;
+        seen[n++ % RECENT] = work;
     }
     return n ? bb_kernel_list_memory_bytes(&memory) : 0;
 }

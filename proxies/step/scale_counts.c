@@ -1,4 +1,4 @@
-/* scale_counts.c - smaller counts after the fact, so that no builder needs to know (see step.h). */
+/* scale_counts.c - shrink the counts of a finished step, so that builders need not support scaling (see step.h). */
 #include "proxies/step/step.h"
 
 #include "bootstrap/base/grow.h"
@@ -18,7 +18,7 @@ static void grow_buffer(struct bb_program *p, int buffer, size_t count)
         p->buffers[buffer].count = count;
 }
 
-/* Room for what one operation reads and writes. */
+/* Enlarge the buffers of an operation to hold its data. */
 static void grow_buffers(struct bb_program *p, const struct bb_op *op, int ranks)
 {
     const struct bb_coll *coll = op->kind == BB_OP_COLLECTIVE ? &bb_colls[op->coll] : NULL;
@@ -27,8 +27,9 @@ static void grow_buffers(struct bb_program *p, const struct bb_op *op, int ranks
     grow_buffer(p, op->dst, op->dst_offset + (coll ? coll->recv_count(op->count, ranks) : op->count));
 }
 
-/* Pieces of one buffer, side by side in a group call, stay side by side: each is at least one element, so a piece moves
- * up by the pieces before it. */
+/* Number of operations of the same group call that use the same buffer at smaller offsets. Each of their fragments
+ * has at least one element after scaling, so this operation's offset grows by that number to keep fragments
+ * disjoint. */
 static size_t fragments_before(const struct bb_program *p, size_t i, bool source)
 {
     const struct bb_op *op = &p->ops[i], *first = op, *end = p->ops + p->n_ops;
@@ -44,7 +45,7 @@ static size_t fragments_before(const struct bb_program *p, size_t i, bool source
     return n;
 }
 
-/* New offsets of all operations, source and destination of each. NULL: no memory, said. */
+/* New source and destination offsets of all operations; NULL, after an error line, when out of memory. */
 static size_t *shrunk_offsets(const struct bb_program *p, double factor)
 {
     size_t *offsets;

@@ -1,4 +1,4 @@
-/* step.c - the life of a step: room for roles, texts and work, and its end. */
+/* step.c - allocation and release of a step: roles, strings, kernel lists and alltoallv tables. */
 #include "proxies/step/step.h"
 
 #include "bootstrap/base/grow.h"
@@ -101,7 +101,7 @@ static bool has_alltoallv(const struct bb_program *p)
     return false;
 }
 
-/* What a step of messages takes is known before it is made. */
+/* Reject a step with too many messages before they are allocated. */
 static int check_message_count(const struct bb_step *step)
 {
     size_t n = 0;
@@ -115,8 +115,8 @@ static int check_message_count(const struct bb_step *step)
     if (n <= BB_MAX_OPERATIONS)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "%s: %d programs of %zu operations, each message of its uneven exchanges one, %d in all are held at "
-                  "most; nearest: fewer --micro-batches, or a plan without timeline, export and --scale-counts",
+                  "%s: %d programs have %zu operations with every alltoallv message listed, at most %d are supported; "
+                  "try: fewer --micro-batches, or a plan without --trace, --export and --scale-counts",
                   step->proxy, step->n_roles, n, BB_MAX_OPERATIONS);
 }
 

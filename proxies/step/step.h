@@ -1,6 +1,10 @@
 /*
- * step.h - a step of training on all ranks: the layout, one program per role, and which role each rank has. It knows
- * neither its builder nor what becomes of it.
+ * step.h - one training step on all ranks: a layout (ranks, groups, communicators), one program per role, and the role
+ * of
+ * each rank.
+ *
+ * A role is a class of ranks that execute the same operations, for example "first stage". Builders (proxies/seeds,
+ * transformer, replicas, spatial) make a step; the plan, the simulator, the exports and the run read it.
  */
 #ifndef BB_PROXIES_STEP_STEP_H
 #define BB_PROXIES_STEP_STEP_H
@@ -10,14 +14,16 @@
 #include "proxies/step/layout.h"
 #include "proxies/step/program.h"
 
-/* A step is held whole: so many operations of all its programs together take some 8 GiB, and as much again predicted. */
+/* Upper bound on the operations of all programs of a step. A step of this size takes about 8 GiB of memory, and its
+ * prediction takes 8 GiB more. */
 #define BB_MAX_OPERATIONS 40000000
 
-/* What a builder makes: the layout, one program per role, and which role each rank has. */
+/* One role and the program that its ranks execute. */
 struct bb_role {
-    const char *name; /* "first stage", "middle stage", ...; owned by the step                     */
+    const char *name; /* "first stage", "middle stage", ...; owned by the step */
     struct bb_program program;
-    double training_bytes[BB_USES]; /* what real training holds on such a rank, by formula; all 0: no formula */
+    double training_bytes[BB_USES]; /* bytes that real training allocates on such a rank, computed by formula; all 0
+                                       when the proxy has no formula */
 };
 
 struct bb_step {
@@ -26,53 +32,76 @@ struct bb_step {
     struct bb_layout layout;
     struct bb_role *roles;
     int n_roles;
-    int *role_of;      /* [layout.ranks]                                                            */
-    double parameters; /* of the whole model, for the report                                        */
-    double samples;    /* per step, over all ranks; 0 when unknown                                  */
-    double tokens;     /* in them; 0: they have none                                                */
+    int *role_of;      /* [layout.ranks] index into roles */
+    double parameters; /* number of parameters of the whole model, for the report */
+    double samples;    /* samples per step over all ranks; 0 when unknown */
+    double tokens;     /* tokens per step over all ranks; 0 when the samples have no tokens */
     struct bb_strings {
         char **text;
         int n;
-    } strings; /* texts that programs point to                                              */
-    struct bb_kernel_list **kernel_lists; /* what compute operations point to */
+    } strings;                            /* strings that programs point to */
+    struct bb_kernel_list **kernel_lists; /* kernel lists that compute operations point to */
     int n_kernel_lists;
-    struct bb_alltoallv **tables; /* what alltoallv operations point to */
+    struct bb_alltoallv **tables; /* count tables that alltoallv operations point to */
     int n_tables;
 };
 
-/* bb_op_peer_rank - the world rank that the operation means by its peer or root on that rank; BB_NONE on one that is in
- * no instance of its group. */
+/*
+ * bb_op_peer_rank - convert the peer or root of an operation to a world rank.
+ *   rank     world rank that executes the operation
+ *   Returns  the world rank, or BB_NONE if `rank` is in no instance of the operation's group
+ */
 int bb_op_peer_rank(const struct bb_layout *l, const struct bb_op *op, int rank);
 
-/* bb_step_training_bytes - of the rank that training takes most on, by formula; 0: no formula. */
+/* bb_step_training_bytes - return the training memory, in bytes, of the role that needs most; 0 without a formula. */
 double bb_step_training_bytes(const struct bb_step *step);
 
-/* bb_step_release - fine on a zeroed or half-built one. */
+/* bb_step_release - free a step. A zeroed or partially built step is allowed. */
 void bb_step_release(struct bb_step *step);
 
-/* For builders: room for n roles with empty programs; a text that lives as long as the step, NULL without memory. */
+/*
+ * The functions below are for builders. What they return is owned by the step.
+ *
+ * bb_step_add_roles - allocate n roles with empty programs.
+ *   Returns  0, or -BB_EFAIL when out of memory
+ * bb_step_text - format a string that lives as long as the step.
+ *   Returns  the string, or NULL when out of memory
+ */
 int bb_step_add_roles(struct bb_step *step, int n) BB_MUST_CHECK;
 const char *bb_step_text(struct bb_step *step, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 struct bb_kernel_list *
-bb_step_add_kernel_list(struct bb_step *step); /* empty, lives as long as the step; NULL without memory (said) */
+bb_step_add_kernel_list(struct bb_step *step); /* an empty list; NULL, after an error line, when out of memory */
 
-/* bb_step_copy_kernel_list - a copy that has room for its items alone: for steps of thousands of lists; nothing may be appended. */
+/*
+ * bb_step_copy_kernel_list - copy a kernel list into the step, without spare capacity. Saves memory in steps with
+ * thousands of lists; nothing may be appended to the copy.
+ *   Returns  the copy, or NULL, after an error line, when out of memory
+ */
 struct bb_kernel_list *bb_step_copy_kernel_list(struct bb_step *step, const struct bb_kernel_list *made);
 
-/* bb_step_add_alltoallv_table - the numbers of an uneven exchange among n places, all 0, to be filled; lives as long as the step; NULL
- * without memory (said). */
+/*
+ * bb_step_add_alltoallv_table - allocate the row counts of an alltoallv among n ranks, all 0, for the builder to fill.
+ *   Returns  the table, or NULL, after an error line, when out of memory
+ */
 struct bb_alltoallv *bb_step_add_alltoallv_table(struct bb_step *step, int n);
 
-/* bb_step_expand - every alltoallv of the step as its messages: for who runs, draws or exports single messages. Returns
- * 0, -BB_EFAIL, or -BB_EUSAGE (said) for a step of too many. */
+/*
+ * bb_step_expand - replace every alltoallv of the step by its sends and receives, for consumers that execute, draw or
+ * export single messages.
+ *   Returns  0, -BB_EFAIL, or -BB_EUSAGE, after an error line, when the step would have more than BB_MAX_OPERATIONS
+ */
 int bb_step_expand(struct bb_step *step) BB_MUST_CHECK;
 
 /*
- * bb_step_scale_counts - a step of the same form with smaller messages, so that it fits where the whole does not: every
- * count times factor (0 to 1), rounded down, at least 1; buffers and offsets likewise, as large as their operations
- * need. Real work likewise (bb_kernel_list_scale); times of timed compute, parameters and samples stay. The summary says
- * it. Of messages alone: an alltoallv is expanded first. Returns 0 or -BB_EFAIL.
+ * bb_step_scale_counts - shrink the messages of a step, so that a machine with less memory can run it.
+ *   factor   above 0, at most 1
+ *
+ * Every count is multiplied by factor, rounded down, at least 1. Buffers and offsets shrink with the counts but stay
+ * large enough for their operations. Kernel lists shrink too (bb_kernel_list_scale). The times of timed kernels, the
+ * parameters and the samples do not change. The factor is appended to the summary. The step must not contain an
+ * alltoallv: call bb_step_expand first.
+ *   Returns  0 or -BB_EFAIL
  */
 int bb_step_scale_counts(struct bb_step *step, double factor) BB_MUST_CHECK;
 

@@ -1,17 +1,17 @@
-/* step_start_barrier.c - see step_start_barrier.h. */
+/* step_start_barrier.c - the queue space of a step (see step_start_barrier.h). */
 #include "proxies/step/step_start_barrier.h"
 
 #include "collectives/ops/queue_capacity.h"
 
-/* Behind each stream's own: the wait for the start, the record and the wait of its end. */
+/* Besides the program's own operations, each stream executes a wait for the start and, at its end, an event record
+ * and the wait for that event. One more communicator spans all ranks; each communicator has two streams. */
 enum { ENDS_OF_A_STREAM = 2, EVERYONE_COMMS = 1, STREAMS_OF_A_COMM = 2 };
 
 static bool opens_launch(const struct bb_program *p, size_t i)
 {
     const struct bb_op *op = &p->ops[i];
 
-    for (size_t before = i; op->call != BB_NONE && before > 0 && p->ops[before - 1].call == op->call;
-         before--)
+    for (size_t before = i; op->call != BB_NONE && before > 0 && p->ops[before - 1].call == op->call; before--)
         if (p->ops[before - 1].stream == op->stream)
             return false;
     return true;
@@ -29,14 +29,15 @@ static long launch_entries(const struct bb_program *p, size_t i)
 long bb_step_queue_entries(const struct bb_program *p, const struct bb_layout *l, int queues)
 {
     int streams = p->n_streams + 1 + STREAMS_OF_A_COMM * (l->n_comms + EVERYONE_COMMS);
-    long most = p->n_streams; /* the join stream waits for each */
+    long most = p->n_streams; /* the join stream waits for each stream */
 
     for (int s = 0; s < p->n_streams; s++) {
         long entries = ENDS_OF_A_STREAM;
 
         for (size_t i = 0; i < p->n_ops; i++)
             if (p->ops[i].stream == s)
-                entries += launch_entries(p, i) + p->ops[i].waits + 1; /* others may wait for it: a record */
+                entries += launch_entries(p, i) + p->ops[i].waits + 1; /* one event record, since other streams may
+                                                                          wait for the operation */
         most = entries > most ? entries : most;
     }
     return most * ((streams + queues - 1) / queues);

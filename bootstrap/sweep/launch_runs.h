@@ -8,8 +8,8 @@
 
 /* How combinations are started. Texts are borrowed. */
 struct bb_launch_runs {
-    const char *with;         /* "mpirun", "srun", "none"; NULL: the words of `own`            */
-    const json_t *own;        /* ["mpiexec", "-n", "{ranks}"]                                  */
+    const char *with;         /* "mpirun", "srun", "none"; NULL: the words of `custom`            */
+    const json_t *custom;        /* ["mpiexec", "-n", "{ranks}"]                                  */
     const char *hosts;        /* NULL: the launcher's choice                                   */
     struct bb_argv arguments; /* of every run, before those of the combination                 */
     char *program;            /* busbar                                                        */
@@ -40,7 +40,7 @@ struct bb_started {
 
 /*
  * bb_launch_runs_run - run words with the combination's variables, output to the files out and err, no input, in a
- * process group of its own. When its time is up, or SIGINT, SIGTERM or SIGHUP comes, the group gets SIGTERM and, 5
+ * process group of its custom. When its time is up, or SIGINT, SIGTERM or SIGHUP comes, the group gets SIGTERM and, 5
  * seconds later, SIGKILL. Should this process die, the launcher gets SIGTERM. tick(arg, seconds) is called about five
  * times a second, NULL: not. Returns 0 whatever became of the run, or -BB_EFAIL when it could not even be tried (said).
  */
@@ -59,7 +59,7 @@ struct bb_slurm_plan {
 /*
  * bb_slurm_write - dir/NAME.slurm; more than one (NAME-1.slurm, ...) when there are more combinations than
  * "tasks_per_array" (default 1000, as most sites have MaxArraySize 1001), or when "lines" have {ranks} or {nodes} in
- * them, so that combinations of different size get allocations of their own. {nodes} is ranks over "gpus_per_node",
+ * them, so that combinations of different size get allocations of their custom. {nodes} is ranks over "gpus_per_node",
  * rounded up. Without such lines the array gets --ntasks of its largest combination.
  *
  * Nothing of a word or a variable is left for the shell to read. A task writes the same files as a run of the sweep

@@ -328,10 +328,10 @@ static int record_axes(struct expansion *x, const json_t *labels)
 /* Room for one more run. */
 static int grow_runs(struct expansion *x)
 {
-    if (x->out->n == x->plan->most)
+    if (x->out->n == x->plan->max_combinations)
         return bb_err(BB_EUSAGE,
                       "%s: more than %zu combinations; leave some out, or allow more with --max-combinations",
-                      x->study->path, x->plan->most);
+                      x->study->path, x->plan->max_combinations);
     return BB_GROW(x->out->one, x->out->n);
 }
 

@@ -39,12 +39,12 @@ struct bb_expand_plan {
     size_t n_commands;
     const char *ranks; /* "2,4,8" in place of the file's top level, NULL                 */
     double timeout_s;  /* where the file has none, 0: none                               */
-    size_t most;       /* combinations                                                   */
+    size_t max_combinations;       /* combinations                                                   */
 };
 
 /*
  * bb_expand - all combinations, in the order of the file, the last axis fastest. Refused, with -BB_EUSAGE and one
- * line: more than plan->most; two that are the same; a command, word, option or value that busbar does not know (by
+ * line: more than plan->max_combinations; two that are the same; a command, word, option or value that busbar does not know (by
  * plan->commands); an unknown axis or value in leave_out or relative_to, a leave_out that leaves out nothing or
  * everything; ranks missing. release is fine on half-made ones.
  */

@@ -55,9 +55,9 @@ static int load_text(struct bb_study *study, const char *text, size_t length)
     return bb_study_load(study, path);
 }
 
-static int combine_limited(const char *text, size_t most, struct bb_study *study, struct bb_sweep_runs *c)
+static int combine_limited(const char *text, size_t max_combinations, struct bb_study *study, struct bb_sweep_runs *c)
 {
-    const struct bb_expand_plan plan = {.commands = commands, .n_commands = 1, .most = most};
+    const struct bb_expand_plan plan = {.commands = commands, .n_commands = 1, .max_combinations = max_combinations};
     int rc = load_text(study, text, strlen(text));
 
     *c = (struct bb_sweep_runs){0};
@@ -178,9 +178,9 @@ static void test_too_many(void **state)
     struct capture said;
 
     (void)state;
-    for (int most = 14; most <= 15; most++) {
+    for (int max_combinations = 14; max_combinations <= 15; max_combinations++) {
         capture_begin(&said);
-        assert_int_equal(combine_limited(text, (size_t)most, &study, &c), most == 15 ? 0 : -BB_EUSAGE);
+        assert_int_equal(combine_limited(text, (size_t)max_combinations, &study, &c), max_combinations == 15 ? 0 : -BB_EUSAGE);
         capture_end(&said);
         bb_sweep_runs_release(&c);
         bb_study_release(&study);
@@ -285,7 +285,7 @@ static void test_ranks(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        const struct bb_expand_plan plan = {.commands = commands, .n_commands = 1, .ranks = rows[i].ranks, .most = 100};
+        const struct bb_expand_plan plan = {.commands = commands, .n_commands = 1, .ranks = rows[i].ranks, .max_combinations = 100};
         struct bb_sweep_runs c = {0};
         struct bb_study study;
 
@@ -369,7 +369,7 @@ static void test_fuzz(void **state)
     bb_err_mute(1);
     for (int round = 0; round < rounds; round++) {
         const char *from = round % 3 ? whole : bad[(size_t)round % ROWS(bad)].text;
-        const struct bb_expand_plan plan = {.commands = commands, .n_commands = 2, .most = 100};
+        const struct bb_expand_plan plan = {.commands = commands, .n_commands = 2, .max_combinations = 100};
         char text[1024];
         size_t n = strlen(from);
         struct bb_sweep_runs c = {0};

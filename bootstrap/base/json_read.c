@@ -184,7 +184,7 @@ static int check_totals(const json_t *object, const char *key, const char *where
 int bb_json_read_field(const json_t *object, const char *where, const struct bb_json_field *f, void *into)
 {
     void *at = (char *)into + f->offset;
-    char proc_path[PATH_MAX + KEY_TEXT];
+    char location[PATH_MAX + KEY_TEXT];
     const char *key;
     int rc;
 
@@ -194,8 +194,8 @@ int bb_json_read_field(const json_t *object, const char *where, const struct bb_
     if (rc)
         return rc;
     if (key != f->key) { /* which of the objects is part of the place */
-        snprintf(proc_path, sizeof(proc_path), "%s: %.*s", where, (int)(key - f->key - 1), f->key);
-        where = proc_path;
+        snprintf(location, sizeof(location), "%s: %.*s", where, (int)(key - f->key - 1), f->key);
+        where = location;
     }
     switch (f->kind) {
     case BB_JSON_WHOLE:

@@ -47,8 +47,8 @@ static double binomial_probability(size_t n, size_t i)
 size_t bb_stats_ci_rank(size_t n)
 {
     double tail = 0;
-    double prefix = floor((double)n / 2 - 6 * sqrt((double)n)); /* 12 standard deviations below: nothing is lost */
-    size_t i = prefix > 0 ? (size_t)prefix : 0;
+    double first = floor((double)n / 2 - 6 * sqrt((double)n)); /* 12 standard deviations below: nothing is lost */
+    size_t i = first > 0 ? (size_t)first : 0;
 
     for (;; i++) {
         tail += binomial_probability(n, i);

@@ -23,14 +23,14 @@ struct bb_start_barrier_flags {
 };
 
 struct bb_start_barrier {
-    struct bb_start_barrier_flags *words; /* NULL: not made */
+    struct bb_start_barrier_flags *flags; /* NULL: not made */
     int64_t limit_ns;
     uint32_t closed; /* the number of the last closing */
 };
 
 /* The argument of the kernel. */
 struct bb_start_barrier_args {
-    struct bb_start_barrier_flags *words;
+    struct bb_start_barrier_flags *flags;
     uint32_t number;
     int64_t limit_ns;
 };

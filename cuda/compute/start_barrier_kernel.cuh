@@ -9,11 +9,11 @@
 extern "C" __global__ void bb_start_barrier_kernel(struct bb_start_barrier_args a)
 {
     const uint64_t start = bb_gpu_clock_ns();
-    const volatile uint32_t *opened = &a.words->opened;
+    const volatile uint32_t *opened = &a.flags->opened;
 
     while (*opened < a.number) {
         if (bb_gpu_clock_ns() - start >= (uint64_t)a.limit_ns) {
-            a.words->expired = a.number;
+            a.flags->expired = a.number;
             __threadfence_system();
             return;
         }

@@ -420,7 +420,7 @@ static void release_cuda(struct bb_runner *r)
         bb_event_destroy(r->last[i]);
         bb_stream_destroy(r->streams[i]);
     }
-    if (r->start_barrier.words)
+    if (r->start_barrier.flags)
         bb_start_barrier_release(&r->start_barrier);
     bb_event_destroy(r->fork);
     bb_event_destroy(r->ready);

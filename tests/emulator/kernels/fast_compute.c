@@ -33,7 +33,7 @@ static void run_memory_kernel(struct emu_launch *l, unsigned kinds, bool typed, 
 #define RUN(name, kinds, typed, dtype)                                                                                 \
     static void name(struct emu_launch *l)                                                                             \
     {                                                                                                                  \
-        run_memory_kernel(l, kinds, typed, dtype);                                                                              \
+        run_memory_kernel(l, kinds, typed, dtype);                                                                     \
     }
 #define RUN_TYPED(name, kinds)                                                                                         \
     RUN(name##_float, kinds, true, BB_FLOAT)                                                                           \
@@ -83,8 +83,8 @@ static void clear_report(struct emu_launch *l)
 
 #define PASS(function)                                                                                                 \
     {                                                                                                                  \
-        .name = #function "_kernel", .n_args = 1, .arg_bytes = {sizeof(struct bb_memory_kernel)}, .run = function,              \
-        .lasts_ns = memory_kernel_ns, .by_memory = true                                                                         \
+        .name = #function "_kernel", .n_args = 1, .arg_bytes = {sizeof(struct bb_memory_kernel)}, .run = function,     \
+        .lasts_ns = memory_kernel_ns, .by_memory = true                                                                \
     }
 #define TYPED(function) PASS(function##_float), PASS(function##_half), PASS(function##_bfloat16)
 #define BUSY(kernel)                                                                                                   \

@@ -99,12 +99,12 @@ static void start_barrier(struct emu_launch *l)
     int64_t begin_ns = wall_ns();
     bool expired = false;
 
-    while (!expired && __atomic_load_n(&a->words->opened, __ATOMIC_ACQUIRE) < a->number && !emu_stopping()) {
+    while (!expired && __atomic_load_n(&a->flags->opened, __ATOMIC_ACQUIRE) < a->number && !emu_stopping()) {
         expired = wall_ns() - begin_ns >= a->limit_ns;
         nanosleep(&(struct timespec){.tv_nsec = 5000}, NULL);
     }
     if (expired)
-        __atomic_store_n(&a->words->expired, a->number, __ATOMIC_RELEASE);
+        __atomic_store_n(&a->flags->expired, a->number, __ATOMIC_RELEASE);
     start_barrier_ends(l, expired);
 }
 

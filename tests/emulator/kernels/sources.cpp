@@ -130,7 +130,7 @@ static void run_start_barrier(struct emu_launch *l, const char *name)
 
     h.is_stopping = emu_stopping;
     (void)host_gpu_run(&h);
-    start_barrier_ends(l, __atomic_load_n(&a->words->expired, __ATOMIC_ACQUIRE) == a->number);
+    start_barrier_ends(l, __atomic_load_n(&a->flags->expired, __ATOMIC_ACQUIRE) == a->number);
 }
 
 #define KERNEL(kernel, run)                                                                                            \

@@ -15,11 +15,11 @@ struct kernel_source {
 };
 
 /* Twins that do it in one loop, and how long each kernel lasts. */
-const struct emu_twin *fast_data_twins(size_t *n);     /* cuda/data                               */
-const struct emu_twin *fast_compute_twins(size_t *n);  /* cuda/compute                            */
-const struct kernel_source *kernel_sources(size_t *n); /* all of them: sources.cpp                */
-void start_barrier_ends(struct emu_launch *l, bool expired);    /* at its limit, or when the host opens it */
-void count_traffic(struct emu_launch *l);              /* what bb_busy_kernel reports             */
+const struct emu_twin *fast_data_twins(size_t *n);           /* cuda/data                               */
+const struct emu_twin *fast_compute_twins(size_t *n);        /* cuda/compute                            */
+const struct kernel_source *kernel_sources(size_t *n);       /* all of them: sources.cpp                */
+void start_barrier_ends(struct emu_launch *l, bool expired); /* at its limit, or when the host opens it */
+void count_traffic(struct emu_launch *l);                    /* what bb_busy_kernel reports             */
 
 #ifdef __cplusplus
 }

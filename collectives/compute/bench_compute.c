@@ -20,7 +20,7 @@ struct compute {
     double copy_gbps; /* the device's measured limits: */
     double best_tflops[BB_COMPUTE_TYPES];
     double worst_error;  /* of the timed kernel at 100 us and above, percent */
-    double judged_error; /* the same, less what no kernel can do better; percent */
+    double excess_error; /* the same, less what no kernel can do better; percent */
 };
 
 static bool type_is_wanted(const struct compute *b, int type)
@@ -152,15 +152,15 @@ struct memory_kernel_row {
     double gbps, percent_of_copy;
 };
 
-#define PASS(member) BB_SHOWS(struct memory_kernel_row, member)
+#define MEMORY_KERNEL(member) BB_SHOWS(struct memory_kernel_row, member)
 static const struct bb_field memory_kernel_fields[] = {
-    {"name", "name", "", 20, 0, PASS(name)},
-    {"dtype", "type", "", 8, 0, PASS(dtype)},
-    {"bytes", "moved", "(B)", 12, 0, PASS(bytes)},
-    {"median_us", "time", "(us)", 10, 2, PASS(computed.time_us.p50)},
-    {"max_us", "max", "(us)", 10, 2, PASS(computed.time_us.max)},
-    {"gbps", "GB/s", "", 8, 1, PASS(gbps)},
-    {"percent_of_copy", "of copy", "(%)", 7, 1, PASS(percent_of_copy)},
+    {"name", "name", "", 20, 0, MEMORY_KERNEL(name)},
+    {"dtype", "type", "", 8, 0, MEMORY_KERNEL(dtype)},
+    {"bytes", "moved", "(B)", 12, 0, MEMORY_KERNEL(bytes)},
+    {"median_us", "time", "(us)", 10, 2, MEMORY_KERNEL(computed.time_us.p50)},
+    {"max_us", "max", "(us)", 10, 2, MEMORY_KERNEL(computed.time_us.max)},
+    {"gbps", "GB/s", "", 8, 1, MEMORY_KERNEL(gbps)},
+    {"percent_of_copy", "of copy", "(%)", 7, 1, MEMORY_KERNEL(percent_of_copy)},
     {0},
 };
 
@@ -243,7 +243,7 @@ static const struct bb_field timed_fields[] = {
 /* All blocks of a GPU do not begin at once, its clock has ticks of up to 1 us, and traffic ends with a whole portion. */
 static const double TIMED_SLACK_US = 5;
 
-static double percent_off(double got, double asked)
+static double error_percent_of(double got, double asked)
 {
     return 100 * (got - asked) / asked;
 }
@@ -254,15 +254,15 @@ static int put_timed(struct compute *b, const struct bb_busy *busy, double reque
     const struct timed_row row = {.sms = busy->sms,
                                   .requested_us = requested_us,
                                   .clock_us = clock_us,
-                                  .error_percent = percent_off(clock_us, requested_us),
+                                  .error_percent = error_percent_of(clock_us, requested_us),
                                   .stream_us = stream_us,
-                                  .stream_error_percent = percent_off(stream_us, requested_us),
+                                  .stream_error_percent = error_percent_of(stream_us, requested_us),
                                   .requested_gbps = busy->gbps > 0 ? busy->gbps : NAN,
                                   .gbps = busy->gbps > 0 ? t->gbps : NAN};
 
     if (requested_us >= 100) {
         b->worst_error = fmax(b->worst_error, fabs(row.error_percent));
-        b->judged_error = fmax(b->judged_error, 100 * (fabs(clock_us - requested_us) - TIMED_SLACK_US) / requested_us);
+        b->excess_error = fmax(b->excess_error, 100 * (fabs(clock_us - requested_us) - TIMED_SLACK_US) / requested_us);
     }
     return put_row(b, BB_COMPUTE_TIMED, timed_fields, &row, &t->stream);
 }
@@ -319,15 +319,15 @@ static int save_limits(struct compute *b)
     return bb_results_set(b->session.json, "limits", limits);
 }
 
-static int judge_error(const struct compute *b)
+static int check_max_error(const struct compute *b)
 {
     const double allowed = b->options.max_error;
 
-    if (allowed <= 0 || !b->options.wanted[BB_COMPUTE_TIMED] || b->judged_error <= allowed)
+    if (allowed <= 0 || !b->options.wanted[BB_COMPUTE_TIMED] || b->excess_error <= allowed)
         return 0;
     return BB_WORLD_ERR(&b->session.world, BB_EBELOW,
                         "the timed kernel is %.2f %% and %g us off at 100 us or above: --max-error is %g",
-                        b->judged_error, TIMED_SLACK_US, allowed);
+                        b->excess_error, TIMED_SLACK_US, allowed);
 }
 
 static int run_sections(struct compute *b)
@@ -342,7 +342,7 @@ static int run_sections(struct compute *b)
     bb_progress_clear(&b->session.progress);
     print_limits(b);
     TRY(save_limits(b));
-    TRY(judge_error(b));
+    TRY(check_max_error(b));
 out:
     return rc;
 }

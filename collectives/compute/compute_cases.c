@@ -89,7 +89,7 @@ int bb_compute_gemms(enum bb_dtype_id dtype, bool quick, struct bb_gemm_case cas
 
 #define HIDDEN .cols = 4096
 /* Halos: a face of 64 x 64 cells in a tile that is thin the other way, so that little memory is needed besides it. */
-static const struct bb_memory_kernel_case passes[] = {
+static const struct bb_memory_kernel_case memory_kernels[] = {
     {"copy", {.kind = BB_MEMORY_KERNEL_COPY, HIDDEN}},
     {"embed", {.kind = BB_MEMORY_KERNEL_EMBED, HIDDEN, .in_rows = 50257}},
     {"permute", {.kind = BB_MEMORY_KERNEL_PERMUTE, HIDDEN, .in_rows = 8192}},
@@ -112,18 +112,18 @@ static const struct bb_memory_kernel_case passes[] = {
 bool bb_compute_memory_kernel(int i, enum bb_dtype_id dtype, size_t bytes, struct bb_memory_kernel_case *c)
 {
     struct bb_memory_kernel *p = &c->memory_kernel;
-    size_t of_row;
+    size_t row_bytes;
 
-    if (i < 0 || (size_t)i >= LENGTH(passes))
+    if (i < 0 || (size_t)i >= LENGTH(memory_kernels))
         return false;
-    *c = passes[i];
+    *c = memory_kernels[i];
     p->dtype = dtype;
     p->optimizer = (struct bb_optimizer){1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f, 1};
     p->rows = 2;
-    of_row = bb_memory_kernel_bytes(p);
+    row_bytes = bb_memory_kernel_bytes(p);
     p->rows = 1;
-    of_row -= bb_memory_kernel_bytes(p);
-    p->rows = bytes / of_row > 0 ? bytes / of_row : 1;
+    row_bytes -= bb_memory_kernel_bytes(p);
+    p->rows = bytes / row_bytes > 0 ? bytes / row_bytes : 1;
     return true;
 }
 

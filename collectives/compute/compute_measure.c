@@ -26,8 +26,8 @@ int bb_compute_context_init(struct bb_compute_context *ctx, struct bb_world *wor
                                        .warmup = warmup,
                                        .candidates = 1};
     ctx->samples = calloc((size_t)repeats, sizeof *ctx->samples);
-    ctx->of_all = calloc((size_t)world->size, sizeof *ctx->of_all);
-    if (!ctx->samples || !ctx->of_all)
+    ctx->rank_stats = calloc((size_t)world->size, sizeof *ctx->rank_stats);
+    if (!ctx->samples || !ctx->rank_stats)
         return bb_err(BB_EFAIL, "no memory for %d samples", repeats);
     TRY(BB_CUDA(cudaStreamCreateWithFlags(&ctx->stream, cudaStreamNonBlocking)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->start)));
@@ -49,7 +49,7 @@ void bb_compute_context_release(struct bb_compute_context *ctx)
     bb_event_destroy(ctx->stop);
     bb_event_destroy(ctx->start);
     bb_stream_destroy(ctx->stream);
-    free(ctx->of_all);
+    free(ctx->rank_stats);
     free(ctx->samples);
     *ctx = (struct bb_compute_context){0};
 }
@@ -128,18 +128,18 @@ out:
 }
 
 /* The rank with the longest median, equal on all ranks. */
-static int find_slowest(struct bb_compute_context *ctx, struct bb_computed *c)
+static int select_slowest_rank(struct bb_compute_context *ctx, struct bb_computed *c)
 {
     struct bb_stats own;
     int rc;
 
     TRY(bb_stats_compute(ctx->samples, (size_t)ctx->repeats, &own));
-    TRY(bb_world_allgather(ctx->world, &own, ctx->of_all, sizeof own));
+    TRY(bb_world_allgather(ctx->world, &own, ctx->rank_stats, sizeof own));
     c->rank = 0;
     for (int r = 1; r < ctx->world->size; r++)
-        if (ctx->of_all[r].p50 > ctx->of_all[c->rank].p50)
+        if (ctx->rank_stats[r].p50 > ctx->rank_stats[c->rank].p50)
             c->rank = r;
-    c->time_us = ctx->of_all[c->rank];
+    c->time_us = ctx->rank_stats[c->rank];
 out:
     return rc;
 }
@@ -151,7 +151,7 @@ static int measure_kernel(struct bb_compute_context *ctx, launcher *launch, void
     TRY(launch_many(ctx, launch, arg, ctx->warmup));
     for (int i = 0; i < ctx->repeats; i++)
         TRY(take_sample(ctx, launch, arg, &ctx->samples[i]));
-    TRY(find_slowest(ctx, c));
+    TRY(select_slowest_rank(ctx, c));
 out:
     return rc;
 }
@@ -293,7 +293,7 @@ int bb_measure_busy(struct bb_compute_context *ctx, const struct bb_busy *asked,
     TRY(measure_kernel(ctx, launch_busy, &busy, &t->stream));
     for (int i = 0; i < ctx->repeats; i++)
         TRY(sample_clock(ctx, &busy, &ctx->samples[i], &t->gbps));
-    TRY(find_slowest(ctx, &t->clock));
+    TRY(select_slowest_rank(ctx, &t->clock));
     TRY(bb_world_bcast(ctx->world, &t->gbps, sizeof t->gbps, t->clock.rank));
 out:
     return rc;

@@ -26,7 +26,7 @@ struct bb_compute_context {
     struct bb_busy_report *report; /* pinned host memory, which the GPU writes */
     int iterations, repeats, warmup, candidates;
     double *samples;         /* [repeats] microseconds */
-    struct bb_stats *of_all; /* [size] one per rank    */
+    struct bb_stats *rank_stats; /* [size] one per rank    */
 };
 
 int bb_compute_context_init(struct bb_compute_context *ctx, struct bb_world *world, const struct bb_device_info *device,

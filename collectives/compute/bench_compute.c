@@ -1,6 +1,6 @@
 /*
- * bench_compute.c - `busbar bench compute`: its three sections, their rows as text and JSON; ranks, devices and memory.
- * One rank without mpirun is enough; with more, all measure at once and the slowest rank's figures are shown.
+ * bench_compute.c - the three sections of `busbar bench compute`: rows as text and JSON. The benchmark runs on one rank
+ * without mpirun; with more ranks, all measure at once and the slowest rank's times are reported.
  */
 #include "bootstrap/cli/report_header.h"
 #include "collectives/compute/compute_measure.h"
@@ -12,15 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Everything that a run holds; zeroed is empty, so one release fits every state. */
+/* State of a run; all zero is a valid empty state. */
 struct compute {
     struct bb_bench_compute_options options;
     struct bb_session session;
     struct bb_compute_context ctx;
-    double copy_gbps; /* the device's measured limits: */
+    double copy_gbps; /* measured limits of the device */
     double best_tflops[BB_COMPUTE_TYPES];
-    double worst_error;  /* of the timed kernel at 100 us and above, percent */
-    double excess_error; /* the same, less what no kernel can do better; percent */
+    double worst_error;  /* largest deviation of a timed kernel of at least 100 us, percent */
+    double excess_error; /* the same after subtracting TIMED_SLACK_US, percent */
 };
 
 static bool type_is_wanted(const struct compute *b, int type)
@@ -31,7 +31,7 @@ static bool type_is_wanted(const struct compute *b, int type)
 
 /* ---- rows ---- */
 
-/* What the rows of all sections have. */
+/* Fields common to the rows of all sections. */
 struct section_row {
     const char *section;
     int iterations;
@@ -72,13 +72,13 @@ static void put_title(const struct compute *b, const char *title)
         fprintf(b->session.out, "#\n# %s\n#\n", title);
 }
 
-/* Rate in 1e9 per second of something done in the median time; 0 where no time passed. */
+/* Rate in 1e9 per second of an amount processed in the median time; 0 when the median is 0. */
 static double giga_per_s(double amount, const struct bb_computed *c)
 {
     return c->time_us.p50 > 0 ? amount / c->time_us.p50 / 1e3 : 0;
 }
 
-/* ---- matrix products ---- */
+/* ---- GEMMs ---- */
 
 struct gemm_row {
     struct bb_gemm_case gemm;
@@ -110,7 +110,7 @@ static int put_gemm(struct compute *b, int type, const struct bb_gemm_case *g, c
     return put_row(b, BB_COMPUTE_GEMM, gemm_fields, &row, c);
 }
 
-/* All products of a type are measured before the first is shown: the best of them is the limit. */
+/* Measure all GEMMs of a type before printing the first, because the best of them is the limit. */
 static int run_gemms_of(struct compute *b, int type)
 {
     struct bb_gemm_case cases[BB_COMPUTE_GEMMS];
@@ -135,7 +135,7 @@ static int run_gemms(struct compute *b)
 {
     int rc = 0;
 
-    put_title(b, "gemm: matrix products through cuBLASLt; of best: of the fastest of its type in this table");
+    put_title(b, "gemm: GEMMs of cuBLASLt; of best: relative to the fastest GEMM of the same type in this table");
     bb_table_heading(b->session.out, gemm_fields);
     for (int t = 0; t < BB_COMPUTE_TYPES && rc == 0; t++)
         if (type_is_wanted(b, t))
@@ -143,7 +143,7 @@ static int run_gemms(struct compute *b)
     return rc;
 }
 
-/* ---- passes ---- */
+/* ---- memory-bound kernels ---- */
 
 struct memory_kernel_row {
     const char *name, *dtype;
@@ -165,7 +165,7 @@ static const struct bb_field memory_kernel_fields[] = {
 };
 
 static int put_memory_kernel(struct compute *b, const struct bb_memory_kernel_case *p, enum bb_dtype_id dtype,
-                    const struct bb_computed *c)
+                             const struct bb_computed *c)
 {
     const size_t bytes = bb_memory_kernel_bytes(&p->memory_kernel);
     const double gbps = giga_per_s((double)bytes, c);
@@ -194,7 +194,8 @@ static int run_memory_kernels(struct compute *b)
 {
     int rc = 0;
 
-    put_title(b, "passes: bound by memory; of copy: of the fastest copy on the device, read plus written");
+    put_title(
+        b, "memory_kernels: memory-bound kernels; of copy: relative to the fastest device copy (bytes read + written)");
     bb_table_heading(b->session.out, memory_kernel_fields);
     for (int t = 0; t < BB_COMPUTE_TYPES && rc == 0; t++)
         if (type_is_wanted(b, t))
@@ -202,7 +203,7 @@ static int run_memory_kernels(struct compute *b)
     return rc;
 }
 
-/* The better of the driver's copy and of our own kernel's. */
+/* The copy limit is the faster of cudaMemcpyAsync and busbar's copy kernel. */
 static int measure_copy_limit(struct compute *b)
 {
     struct bb_memory_kernel_case copy;
@@ -219,28 +220,29 @@ out:
     return rc;
 }
 
-/* ---- the timed stand-in ---- */
+/* ---- timed kernel ---- */
 
 struct timed_row {
     int sms;
     double requested_us, clock_us, error_percent, stream_us, stream_error_percent;
-    double requested_gbps, gbps; /* NaN: it moves nothing */
+    double requested_gbps, gbps; /* NaN: the kernel moves no data */
 };
 
 #define TIMED(member) BB_SHOWS(struct timed_row, member)
 static const struct bb_field timed_fields[] = {
     {"sms", "SMs", "", 5, 0, TIMED(sms)},
-    {"requested_us", "asked", "(us)", 9, 1, TIMED(requested_us)},
+    {"requested_us", "target", "(us)", 9, 1, TIMED(requested_us)},
     {"clock_us", "GPU clock", "(us)", 10, 2, TIMED(clock_us)},
     {"error_percent", "error", "(%)", 7, 2, TIMED(error_percent)},
     {"median_us", "in stream", "(us)", 10, 2, TIMED(stream_us)},
     {"stream_error_percent", "error", "(%)", 7, 2, TIMED(stream_error_percent)},
-    {"requested_gbps", "asked", "(GB/s)", 8, 1, TIMED(requested_gbps)},
+    {"requested_gbps", "target", "(GB/s)", 8, 1, TIMED(requested_gbps)},
     {"gbps", "moved", "(GB/s)", 8, 1, TIMED(gbps)},
     {0},
 };
 
-/* All blocks of a GPU do not begin at once, its clock has ticks of up to 1 us, and traffic ends with a whole portion. */
+/* Tolerance in us: the blocks of a kernel do not all start at once, the GPU clock has a resolution of up to 1 us,
+ * and the memory traffic ends only after a whole portion. */
 static const double TIMED_SLACK_US = 5;
 
 static double error_percent_of(double got, double asked)
@@ -273,9 +275,9 @@ static int run_timed(struct compute *b)
     struct bb_timed t;
     int rc = 0;
 
-    put_title(b,
-              "timed: the stand-in for compute. GPU clock: from its first block to its last; in stream: per launch,\n"
-              "# back to back, with the gap between launches");
+    put_title(
+        b, "timed: kernels that run for a given time in place of compute. GPU clock: start of the first block to end\n"
+           "# of the last block; in stream: per launch, back to back, including the gap between launches");
     bb_table_heading(b->session.out, timed_fields);
     for (int i = 0; bb_compute_timed(i, b->options.quick, &c); i++) {
         int sms = (int)(c.sms * b->session.device.sm_count);
@@ -290,7 +292,7 @@ out:
     return rc;
 }
 
-/* ---- all of it ---- */
+/* ---- all sections ---- */
 
 static void print_limits(const struct compute *b)
 {
@@ -301,7 +303,7 @@ static void print_limits(const struct compute *b)
         if (b->best_tflops[t] > 0)
             fprintf(b->session.out, ", %s %.1f TFLOP/s", bb_dtypes[bb_compute_types[t]].name, b->best_tflops[t]);
     if (b->options.wanted[BB_COMPUTE_TIMED])
-        fprintf(b->session.out, "; timed kernel at 100 us and above: at most %.2f %% off", b->worst_error);
+        fprintf(b->session.out, "; timed kernels of 100 us and more: error at most %.2f %%", b->worst_error);
     fputc('\n', b->session.out);
 }
 
@@ -326,7 +328,7 @@ static int check_max_error(const struct compute *b)
     if (allowed <= 0 || !b->options.wanted[BB_COMPUTE_TIMED] || b->excess_error <= allowed)
         return 0;
     return BB_WORLD_ERR(&b->session.world, BB_EBELOW,
-                        "the timed kernel is %.2f %% and %g us off at 100 us or above: --max-error is %g",
+                        "timed kernels of 100 us or more deviate by %.2f %% plus %g us; --max-error allows %g %%",
                         b->excess_error, TIMED_SLACK_US, allowed);
 }
 
@@ -354,7 +356,7 @@ static size_t larger_of(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* The arena: what the largest case needs; the timed kernel's traffic wants more than a cache. */
+/* The arena holds the largest case. The traffic of the timed kernel needs more memory than the L2 cache has. */
 static size_t arena_bytes(const struct compute *b)
 {
     struct bb_gemm_case gemms[BB_COMPUTE_GEMMS];
@@ -385,23 +387,22 @@ static void print_head(const struct compute *b)
     if (!s->out)
         return;
     bb_print_report_header(s->out, s->argc, s->argv);
-    fprintf(s->out, "# %d rank%s: %s, %d SMs%s\n", s->world.size, s->world.size == 1 ? "" : "s (the slowest counts)",
-            d->name, d->sm_count, s->shared_gpu ? "; ranks share a GPU: times mean nothing" : "");
-    fprintf(s->out, "# time: %d operations back to back between CUDA events, divided by %d; of %d samples the median\n",
+    fprintf(s->out, "# %d rank%s: %s, %d SMs%s\n", s->world.size, s->world.size == 1 ? "" : "s (slowest rank counts)",
+            d->name, d->sm_count, s->shared_gpu ? "; ranks share a GPU: times are meaningless" : "");
+    fprintf(s->out, "# time: %d operations back to back between CUDA events, divided by %d; median of %d samples\n",
             b->options.iterations, b->options.iterations, b->options.repeats);
     if (d->emulated)
         bb_print_emulated_note(s->out, "", "");
 }
 
-/* Emulated GPUs really multiply, on the CPU; whoever only wants the times is told how. */
+/* Emulated GPUs compute GEMMs on the CPU; warn about the time. */
 static void warn_of_emulation(const struct compute *b)
 {
     const char *data = getenv("EMU_DATA");
 
     if (b->session.device.emulated && !b->options.quick && b->session.world.rank == 0 &&
         !(data && strcmp(data, "off") == 0))
-        bb_warn(
-            "emulated GPUs compute on the CPU, which takes very long: give --quick, or EMU_DATA=off for times alone");
+        bb_warn("emulated GPUs compute GEMMs on the CPU, which takes very long; try: --quick, or EMU_DATA=off");
 }
 
 static int run_compute(struct compute *b, int argc, char **argv)
@@ -414,7 +415,7 @@ static int run_compute(struct compute *b, int argc, char **argv)
     TRY(bb_session_begin(s, &o->common, BB_SESSION_GPUS));
     TRY(bb_session_setup_gpus(s, 0));
     TRY(bb_session_check_memory(s, arena_bytes(b) + BB_GEMM_WORKSPACE,
-                          "lower --size, name one type with -d, or use --quick"));
+                                "lower --size, name one type with -d, or use --quick"));
     TRY(bb_compute_context_init(&b->ctx, &s->world, &s->device, arena_bytes(b), o->iterations, o->repeats, o->warmup));
     b->ctx.candidates = o->candidates;
     TRY(bb_session_open_results(s, &head, NULL, NULL));

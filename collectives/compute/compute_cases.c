@@ -1,16 +1,16 @@
-/* compute_cases.c - the tables of compute_cases.h. */
+/* compute_cases.c - see compute_cases.h. */
 #include "collectives/compute/compute_cases.h"
 
 #include <stdio.h>
 
-/* ---- matrix products ---- */
+/* ---- GEMMs ---- */
 
 struct layer {
     const char *name;
     struct bb_transformer t;
 };
 
-/* hidden, ffn, heads, sequence, samples, GPUs */
+/* hidden size, FFN size, heads, sequence length, samples, GPUs */
 static const struct layer layers[] = {
     {"gpt2_large", {1280, 5120, 20, 1024, 8, 1, BB_FLOAT}},
     {"gpt3/4", {12288, 49152, 96, 2048, 1, 4, BB_FLOAT}},
@@ -24,7 +24,7 @@ struct filter {
     struct bb_conv v;
 };
 
-/* samples, channels, depth, height, width, filters, their depth, height, width, stride, padding */
+/* samples, channels, depth, height, width, filters, filter depth, height, width, stride, padding */
 static const struct filter filters[] = {
     {"resnet50 conv1", {128, 3, 1, 224, 224, 64, 1, 7, 7, 2, 3, BB_FLOAT}},
     {"resnet50 conv4 3x3", {128, 256, 1, 14, 14, 256, 1, 3, 3, 1, 1, BB_FLOAT}},
@@ -85,10 +85,11 @@ int bb_compute_gemms(enum bb_dtype_id dtype, bool quick, struct bb_gemm_case cas
     return l.n;
 }
 
-/* ---- passes ---- */
+/* ---- memory-bound kernels ---- */
 
 #define HIDDEN .cols = 4096
-/* Halos: a face of 64 x 64 cells in a tile that is thin the other way, so that little memory is needed besides it. */
+/* The halo cases move a face of 64 x 64 cells of a tile that is thin in the third dimension, which limits the memory
+ * needed for the tile. */
 static const struct bb_memory_kernel_case memory_kernels[] = {
     {"copy", {.kind = BB_MEMORY_KERNEL_COPY, HIDDEN}},
     {"embed", {.kind = BB_MEMORY_KERNEL_EMBED, HIDDEN, .in_rows = 50257}},
@@ -127,7 +128,7 @@ bool bb_compute_memory_kernel(int i, enum bb_dtype_id dtype, size_t bytes, struc
     return true;
 }
 
-/* ---- the timed stand-in ---- */
+/* ---- timed kernel ---- */
 
 static const struct bb_timed_case timed[] = {
     {10, 1, 0},     {20, 1, 0},      {50, 1, 0},     {100, 1, 0},   {200, 1, 0},       {500, 1, 0},

@@ -1,6 +1,6 @@
 /*
- * compute_cases.h - what `busbar bench compute` measures: matrix products of real layers, memory-bound passes, and
- * settings of the timed stand-in. Pure tables.
+ * compute_cases.h - tables of what `busbar bench compute` measures: GEMMs of real layers, memory-bound kernels, and
+ * settings of the timed kernel (a kernel that runs for a given time in place of compute). Pure tables.
  */
 #ifndef BB_COLLECTIVES_COMPUTE_COMPUTE_CASES_H
 #define BB_COLLECTIVES_COMPUTE_COMPUTE_CASES_H
@@ -11,29 +11,37 @@
 #define BB_COMPUTE_GEMMS 32
 
 struct bb_gemm_case {
-    char name[BB_COMPUTE_NAME]; /* "gpt3/4 qkv": of a layer split over 4 GPUs */
+    char name[BB_COMPUTE_NAME]; /* for example "gpt3/4 qkv": the QKV projection of a GPT-3 layer split over 4 GPUs */
     struct bb_gemm_shape shape;
 };
 
-/* bb_compute_gemms - squares, the layers of GPT-2 and GPT-3, convolutions of ResNet-50 and CosmoFlow; quick: small
- * ones. Returns their number, at most BB_COMPUTE_GEMMS. */
+/*
+ * bb_compute_gemms - list square GEMMs, the layers of GPT-2 and GPT-3, and convolutions of ResNet-50 and CosmoFlow.
+ *   quick    only a few small GEMMs
+ *   cases    [BB_COMPUTE_GEMMS] out
+ *   Returns  the number of cases
+ */
 int bb_compute_gemms(enum bb_dtype_id dtype, bool quick, struct bb_gemm_case cases[BB_COMPUTE_GEMMS]);
 
 struct bb_memory_kernel_case {
     const char *name;
-    struct bb_memory_kernel memory_kernel; /* without pointers */
+    struct bb_memory_kernel memory_kernel; /* its device pointers are NULL */
 };
 
-/* bb_compute_memory_kernel - the i-th pass, with as many rows as move about `bytes`; false past the end. The first ones copy. */
+/*
+ * bb_compute_memory_kernel - the i-th memory-bound kernel, with a number of rows that moves about `bytes`. Kernel 0
+ * copies.
+ *   Returns  false when i is past the end
+ */
 bool bb_compute_memory_kernel(int i, enum bb_dtype_id dtype, size_t bytes, struct bb_memory_kernel_case *c);
 
 struct bb_timed_case {
     double requested_us;
-    double sms;     /* part of the device's multiprocessors, 0: one     */
-    double traffic; /* part of the copy bandwidth                      */
+    double sms;     /* fraction of the device's SMs; 0: one SM */
+    double traffic; /* memory traffic as a fraction of the copy bandwidth */
 };
 
-/* bb_compute_timed - the i-th setting; false past the end. */
+/* bb_compute_timed - the i-th setting of the timed kernel. Returns false when i is past the end. */
 bool bb_compute_timed(int i, bool quick, struct bb_timed_case *c);
 
 #endif

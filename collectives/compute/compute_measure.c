@@ -11,7 +11,7 @@
 
 static const size_t ALIGN = 256;
 
-/* ---- the context ---- */
+/* ---- context ---- */
 
 int bb_compute_context_init(struct bb_compute_context *ctx, struct bb_world *world, const struct bb_device_info *device,
                             size_t arena_bytes, int iterations, int repeats, int warmup)
@@ -54,9 +54,9 @@ void bb_compute_context_release(struct bb_compute_context *ctx)
     *ctx = (struct bb_compute_context){0};
 }
 
-/* ---- data: random, since products of zeros run faster than real ones ---- */
+/* ---- data: random, because GEMMs of zeros run faster than GEMMs of real data ---- */
 
-enum { BLOCK_BYTES = 1 << 20 }; /* made once, then repeated */
+enum { BLOCK_BYTES = 1 << 20 }; /* random data is generated for one block, which is then repeated */
 
 static uint64_t next_random(uint64_t *seed)
 {
@@ -78,8 +78,10 @@ static void make_block(void *block, size_t n, const struct bb_memory_kernel *p, 
     }
 }
 
-/* The array at `to`: one block from the host, then copies of what is there, each twice as long. */
-static int fill_array(struct bb_compute_context *ctx, void *to, const struct bb_memory_kernel *p, const struct bb_memory_kernel_array *a)
+/* Fill the array at `to` with one random block from the host, then by copies on the device that double the filled
+ * part. */
+static int fill_array(struct bb_compute_context *ctx, void *to, const struct bb_memory_kernel *p,
+                      const struct bb_memory_kernel_array *a)
 {
     size_t each = a->bytes / a->count, n = a->bytes < BLOCK_BYTES ? a->count : BLOCK_BYTES / each, done = n * each;
     void *block = malloc(BLOCK_BYTES);
@@ -94,7 +96,7 @@ static int fill_array(struct bb_compute_context *ctx, void *to, const struct bb_
         TRY(BB_CUDA(cudaMemcpyAsync((char *)to + done, to, more, cudaMemcpyDeviceToDevice, ctx->stream)));
         done += more;
     }
-    rc = bb_stream_wait(ctx->world, ctx->stream, "data of a case", NULL, NULL);
+    rc = bb_stream_wait(ctx->world, ctx->stream, "initialization of a case's data", NULL, NULL);
 out:
     free(block);
     return rc;
@@ -127,7 +129,7 @@ out:
     return rc;
 }
 
-/* The rank with the longest median, equal on all ranks. */
+/* Select the rank with the longest median; the result is equal on all ranks. */
 static int select_slowest_rank(struct bb_compute_context *ctx, struct bb_computed *c)
 {
     struct bb_stats own;
@@ -156,7 +158,7 @@ out:
     return rc;
 }
 
-/* ---- matrix products ---- */
+/* ---- GEMMs ---- */
 
 struct gemm_call {
     struct bb_gemm gemm;
@@ -203,7 +205,7 @@ out:
     return rc;
 }
 
-/* ---- passes ---- */
+/* ---- memory-bound kernels ---- */
 
 size_t bb_memory_kernel_case_bytes(const struct bb_memory_kernel *p)
 {
@@ -221,7 +223,8 @@ static int launch_memory_kernel(void *arg, cudaStream_t stream)
     return bb_memory_kernel_run(arg, stream);
 }
 
-int bb_measure_memory_kernel(struct bb_compute_context *ctx, const struct bb_memory_kernel *memory_kernel, struct bb_computed *c)
+int bb_measure_memory_kernel(struct bb_compute_context *ctx, const struct bb_memory_kernel *memory_kernel,
+                             struct bb_computed *c)
 {
     struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS];
     int n = bb_memory_kernel_arrays(memory_kernel, arrays), rc = 0;
@@ -257,14 +260,14 @@ int bb_measure_memcpy(struct bb_compute_context *ctx, size_t bytes, struct bb_co
     return measure_kernel(ctx, launch_copy, &copy, c);
 }
 
-/* ---- the timed stand-in ---- */
+/* ---- timed kernel ---- */
 
 static int launch_busy(void *arg, cudaStream_t stream)
 {
     return bb_busy_run(arg, stream);
 }
 
-/* One launch by its own report. */
+/* Measure one launch by the start and end times that the kernel reports. */
 static int sample_clock(struct bb_compute_context *ctx, struct bb_busy *busy, double *us, double *gbps)
 {
     double ns;

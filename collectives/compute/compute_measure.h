@@ -1,6 +1,6 @@
 /*
- * compute_measure.h - time what a GPU computes, on every rank at once: each rank measures its own GPU, the slowest
- * rank's figures count.
+ * compute_measure.h - time kernels on every rank at once: each rank measures its own GPU, and the slowest rank's times
+ * count.
  */
 #ifndef BB_COLLECTIVES_COMPUTE_COMPUTE_MEASURE_H
 #define BB_COLLECTIVES_COMPUTE_COMPUTE_MEASURE_H
@@ -14,47 +14,61 @@
 
 #include <cuda_runtime_api.h>
 
-/* What a rank measures with. */
+/* The measurement state of one rank. */
 struct bb_compute_context {
     struct bb_world *world;
     const struct bb_device_info *device;
     cudaStream_t stream;
     cudaEvent_t start, stop;
     struct bb_gemm_lib lib;
-    char *arena; /* device memory that all cases share */
+    char *arena; /* device memory shared by all cases */
     size_t arena_bytes;
-    struct bb_busy_report *report; /* pinned host memory, which the GPU writes */
+    struct bb_busy_report *report; /* pinned host memory that the timed kernel writes */
     int iterations, repeats, warmup, candidates;
-    double *samples;         /* [repeats] microseconds */
-    struct bb_stats *rank_stats; /* [size] one per rank    */
+    double *samples;             /* [repeats] us per operation */
+    struct bb_stats *rank_stats; /* [size] statistics of each rank */
 };
 
+/*
+ * bb_compute_context_init - create stream, events and cuBLASLt handle, and allocate the arena.
+ *   iterations  operations per sample
+ *   repeats     samples per case
+ *   warmup      untimed operations before the first sample
+ *   Returns     0, or a negative error after printing one line
+ *   Owner       the caller calls bb_compute_context_release, also after a failed init
+ */
 int bb_compute_context_init(struct bb_compute_context *ctx, struct bb_world *world, const struct bb_device_info *device,
                             size_t arena_bytes, int iterations, int repeats, int warmup) BB_MUST_CHECK;
 void bb_compute_context_release(struct bb_compute_context *ctx);
 
-/* Arena bytes that a case needs. */
+/* Bytes of ctx->arena that a case needs. */
 size_t bb_gemm_case_bytes(const struct bb_gemm_shape *s);
 size_t bb_memory_kernel_case_bytes(const struct bb_memory_kernel *p);
 
 struct bb_computed {
     struct bb_stats time_us; /* per operation, back to back on one stream */
-    int rank;                /* whose: the slowest                        */
+    int rank;                /* the slowest rank, whose statistics time_us holds */
 };
 
-/* The best of ctx->candidates algorithms, then timed. */
+/*
+ * bb_measure_gemm, bb_measure_memory_kernel - measure one case. Collective over all ranks.
+ *   ctx      bb_measure_gemm uses the fastest of ctx->candidates cuBLASLt algorithms
+ *   c        out: times of the slowest rank, equal on all ranks
+ *   Returns  0, or a negative error after printing one line
+ */
 int bb_measure_gemm(struct bb_compute_context *ctx, const struct bb_gemm_shape *s, struct bb_computed *c) BB_MUST_CHECK;
-int bb_measure_memory_kernel(struct bb_compute_context *ctx, const struct bb_memory_kernel *p, struct bb_computed *c) BB_MUST_CHECK;
-/* cudaMemcpyAsync from one half of `bytes` to the other. */
+int bb_measure_memory_kernel(struct bb_compute_context *ctx, const struct bb_memory_kernel *p,
+                             struct bb_computed *c) BB_MUST_CHECK;
+/* bb_measure_memcpy - the same for cudaMemcpyAsync of bytes/2 on the device. */
 int bb_measure_memcpy(struct bb_compute_context *ctx, size_t bytes, struct bb_computed *c) BB_MUST_CHECK;
 
 struct bb_timed {
-    struct bb_computed stream; /* per launch, back to back                         */
-    struct bb_computed clock;  /* first block in to last block out, the GPU's clock */
-    double gbps;               /* moved meanwhile by the slowest rank's last launch */
+    struct bb_computed stream; /* per launch, back to back on one stream */
+    struct bb_computed clock;  /* GPU clock, from the start of the first block to the end of the last block */
+    double gbps;               /* 1e9 bytes/s moved during the last launch on the slowest rank */
 };
 
-/* busy: sms, ns and gbps are read. */
+/* bb_measure_busy - measure the timed kernel with the sms, ns and gbps of `busy`; other fields are ignored. */
 int bb_measure_busy(struct bb_compute_context *ctx, const struct bb_busy *busy, struct bb_timed *t) BB_MUST_CHECK;
 
 #endif

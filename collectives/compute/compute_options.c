@@ -17,18 +17,19 @@ static const char *type_or_all(size_t i)
 
 #define FIELD(name) offsetof(struct bb_bench_compute_options, name)
 static const struct bb_opt option_rows[] = {
-    OPT_CHOICE_AT('d', "datatype", FIELD(dtype), "all", "TYPE", type_or_all, "element type of products and passes"),
-    OPT_SIZE(0, "size", FIELD(bytes), "256M", "BYTES", 1024, 1ull << 40,
-             "about what a pass moves; several times the L2 cache, or it measures the cache"),
+    OPT_CHOICE_AT('d', "datatype", FIELD(dtype), "all", "TYPE", type_or_all,
+                  "element type of GEMMs and memory-bound kernels"),
+    OPT_SIZE(
+        0, "size", FIELD(bytes), "256M", "BYTES", 1024, 1ull << 40,
+        "approximate bytes moved by a memory-bound kernel; use several times the L2 size, or the cache is measured"),
     OPT_ITERS(FIELD(iterations)),
     OPT_REPEATS(FIELD(repeats)),
     OPT_WARMUP(FIELD(warmup)),
     OPT_INT(0, "candidates", FIELD(candidates), "8", "N", 1, BB_GEMM_CANDIDATES,
-            "algorithms of cuBLASLt to try for each product; 1: its first choice"),
-    OPT_DOUBLE(
-        0, "max-error", FIELD(max_error), NULL, "PERCENT", 0, 1e6,
-        "exit 5 when the timed kernel errs by more than this and 5 us, at 100 us or above; 0: no such judgement"),
-    OPT_FLAG(0, "quick", FIELD(quick), "few cases of at most 64 KiB, to see that everything runs"),
+            "cuBLASLt algorithms to try for each GEMM; 1: only its first choice"),
+    OPT_DOUBLE(0, "max-error", FIELD(max_error), NULL, "PERCENT", 0, 1e6,
+               "exit 5 when a timed kernel of 100 us or more deviates by more than PERCENT plus 5 us; 0: no check"),
+    OPT_FLAG(0, "quick", FIELD(quick), "few cases of at most 64 KiB, as a smoke test"),
     {0},
 };
 static const struct bb_opt_table tables[] = {
@@ -46,7 +47,8 @@ static int parse_sections(const struct bb_positionals *positionals, bool wanted[
         while (s < BB_COMPUTE_SECTIONS && strcmp(positionals->word[i], bb_compute_section_names[s]) != 0)
             s++;
         if (s == BB_COMPUTE_SECTIONS)
-            return bb_reject_unknown("section of compute", positionals->word[i], bb_compute_section_names, BB_COMPUTE_SECTIONS);
+            return bb_reject_unknown("section of compute", positionals->word[i], bb_compute_section_names,
+                                     BB_COMPUTE_SECTIONS);
         wanted[s] = true;
     }
     return 0;
@@ -63,9 +65,9 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
 
 const struct bb_opts bb_bench_compute_set = {
     .usage = "busbar bench compute [gemm] [memory_kernels] [timed] [OPTION...]",
-    .doc = "What the GPU computes, next to its own measured limits: matrix products of real layers (TFLOP/s), the\n"
-           "memory-bound passes of a layer (GB/s), and how exactly the timed stand-in for compute keeps its time.\n"
-           "All three when none is named.",
+    .doc = "Kernel performance, compared with the GPU's own measured limits: gemm: GEMMs of real layers (TFLOP/s);\n"
+           "memory_kernels: memory-bound kernels of a layer (GB/s); timed: accuracy of the kernel that runs for a\n"
+           "given time in place of compute. Default: all three sections.",
     .tables = tables,
     .size = sizeof(struct bb_bench_compute_options),
     .resolve = resolve_options};

@@ -1,4 +1,5 @@
-/* compute_options.h - the words of `busbar bench compute`: what the GPUs compute, next to their own limits. */
+/* compute_options.h - options of `busbar bench compute`: GEMMs, memory-bound kernels and timed kernels, compared
+ * with the GPU's measured limits. */
 #ifndef BB_COLLECTIVES_COMPUTE_COMPUTE_OPTIONS_H
 #define BB_COLLECTIVES_COMPUTE_COMPUTE_OPTIONS_H
 
@@ -13,18 +14,18 @@ extern const enum bb_dtype_id bb_compute_types[BB_COMPUTE_TYPES];
 
 struct bb_bench_compute_options {
     struct bb_common common;
-    const char *dtype; /* or "all" */
+    const char *dtype; /* a type name, or "all" */
     size_t bytes;
     int iterations, repeats, warmup, candidates;
-    double max_error; /* percent; 0: none */
+    double max_error; /* percent; 0: no limit */
     bool quick;
-    bool wanted[BB_COMPUTE_SECTIONS]; /* made when they are read */
+    bool wanted[BB_COMPUTE_SECTIONS]; /* set by bb_opts_read from the positional arguments */
 };
 
-/* For bb_opts_read; argv[0] is "compute". */
+/* option set for bb_opts_read; argv[0] is "compute" */
 extern const struct bb_opts bb_bench_compute_set;
 
-/* bb_bench_compute_run - the run itself, in the GPU library. Returns 0 or above, or a negative error. */
+/* bb_bench_compute_run - run the benchmark; defined in the GPU library. Returns 0 or above, or a negative error. */
 int bb_bench_compute_run(int argc, char **argv);
 
 #endif

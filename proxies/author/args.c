@@ -1,4 +1,4 @@
-/* args.c - what builders say to numbers on the command line and to worlds that cannot be (see args.h). */
+/* args.c - numbers on the command line, numbers of ranks, and one-role steps (see args.h). */
 #include "proxies/author/args.h"
 
 #include "bootstrap/base/units.h"
@@ -11,10 +11,11 @@
 int bb_args_number(const struct bb_proxy_config *c, const char *word, const char *what, int given, int *value)
 {
     if (given)
-        return bb_err(BB_EUSAGE, "%s: %s are given twice, as '%s' and as an option; leave one out", c->proxy, what,
-                      word);
+        return bb_err(BB_EUSAGE, "%s: %s are given twice, as the argument '%s' and as an option; leave one out",
+                      c->proxy, what, word);
     if (bb_parse_int(word, 1, BB_MAX_LAYERS, value))
-        return bb_err(BB_EUSAGE, "%s: '%s' is no number of %s, expected 1 to %d", c->proxy, word, what, BB_MAX_LAYERS);
+        return bb_err(BB_EUSAGE, "%s: '%s' is not a valid number of %s, expected 1 to %d", c->proxy, word, what,
+                      BB_MAX_LAYERS);
     return 0;
 }
 
@@ -45,14 +46,14 @@ static int refuse_batch(const struct bb_proxy_config *c, long long samples, cons
 
     if (n > most)
         return bb_err(BB_EUSAGE,
-                      "%s: --global-batch-size %lld is more than %d micro-batches of %lld samples (%s); nearest: "
+                      "%s: --global-batch-size %lld needs more than %d micro-batches of %lld samples (%s); try: "
                       "--global-batch-size %lld",
                       c->proxy, n, BB_MAX_LAYERS, samples, made_of, most);
     if (below == 0)
         snprintf(near, sizeof(near), "%lld", samples);
     else
         snprintf(near, sizeof(near), "%lld or %lld", below, below + samples);
-    return bb_err(BB_EUSAGE, "%s: --global-batch-size %lld does not divide by %lld samples (%s); nearest: %s", c->proxy,
+    return bb_err(BB_EUSAGE, "%s: --global-batch-size %lld is not a multiple of %lld samples (%s); try: %s", c->proxy,
                   n, samples, made_of, near);
 }
 
@@ -62,8 +63,8 @@ int bb_args_micro_batches(const struct bb_proxy_config *c, int usual, long long 
     if (!c->global_batch)
         return 0;
     if (samples < 1)
-        return bb_err(BB_EUSAGE, "%s: --global-batch-size %d, but no rank takes samples (%s); leave it out", c->proxy,
-                      c->global_batch, made_of);
+        return bb_err(BB_EUSAGE, "%s: --global-batch-size %d is not supported: no rank processes samples (%s)",
+                      c->proxy, c->global_batch, made_of);
     if (c->global_batch % samples || c->global_batch / samples > BB_MAX_LAYERS)
         return refuse_batch(c, samples, made_of);
     *m = (int)(c->global_batch / samples);
@@ -76,8 +77,8 @@ int bb_args_check_ranks(const struct bb_proxy_config *c, int step, const char *w
 
     if (c->ranks % step == 0)
         return 0;
-    return bb_err(BB_EUSAGE, "%s: %d %s not divide by %d (%s); nearest: %s ranks", c->proxy, c->ranks,
-                  c->ranks == 1 ? "rank does" : "ranks do", step, why, bb_multiples(c->ranks, step, near));
+    return bb_err(BB_EUSAGE, "%s: %d %s not a multiple of %d (%s); try: %s ranks", c->proxy, c->ranks,
+                  c->ranks == 1 ? "rank is" : "ranks are", step, why, bb_multiples(c->ranks, step, near));
 }
 
 int bb_world_role(const struct bb_proxy_config *c, struct bb_step *step, const char *name, struct bb_script *script)

@@ -1,11 +1,11 @@
-/* proxy.h - what a proxy is: a builder and its row. The rows are listed in registry/registry.c. */
+/* proxy.h - the definition of a proxy: a builder and its properties. registry/registry.c lists all proxies. */
 #ifndef BB_PROXIES_AUTHOR_PROXY_H
 #define BB_PROXIES_AUTHOR_PROXY_H
 
 #include "proxies/step/config.h"
 #include "proxies/step/step.h"
 
-/* Options that not every proxy knows what to do with; the others refuse them. */
+/* Features of a proxy. An option states the features that it needs; a proxy without them rejects the option. */
 enum bb_proxy_feature {
     BB_FEATURE_LAYERS = 1,
     BB_FEATURE_STAGES = 2,
@@ -19,7 +19,7 @@ enum bb_proxy_feature {
     BB_FEATURE_MODEL = 512,
     BB_FEATURE_MICRO_BATCH_SIZE = 1024,
     BB_FEATURE_NODES = 2048,       /* --gpus-per-node */
-    BB_FEATURE_TRANSFORMER = 4096, /* each of these: the options of that table */
+    BB_FEATURE_TRANSFORMER = 4096, /* this bit and the following three: all options of the table with that name */
     BB_FEATURE_SYNC = 8192,
     BB_FEATURE_TILES = 16384,
     BB_FEATURE_SCALING = 32768,
@@ -28,16 +28,18 @@ enum bb_proxy_feature {
 
 struct bb_proxy {
     const char *name, *help;
-    unsigned features;         /* enum bb_proxy_feature                                                            */
-    const char *dtype;      /* what --dtype is unless given; NULL: float, as the originals              */
-    const char *compute;    /* what --compute is unless given: what the original does, "none" or "timed" */
-    const char *positional; /* "[L S [M]]" for the help, NULL: takes none                              */
-    int (*parse_positionals)(struct bb_proxy_config *, const char *const *words, int n); /* n > 0 words  */
-    int (*defaults)(struct bb_proxy_config *);                      /* fills what the user left open  */
-    int (*build)(const struct bb_proxy_config *, struct bb_step *); /* bad layouts: said, -BB_EUSAGE  */
-    const char *model; /* its file in profiles/models; NULL: none, or it is asked for                  */
+    unsigned features;      /* bits of enum bb_proxy_feature */
+    const char *dtype;      /* default of --dtype; NULL: float, as in the published application */
+    const char *compute;    /* default of --compute: "none" or "timed", as in the published application */
+    const char *positional; /* positional arguments for the help: "[L S [M]]"; NULL: none are accepted */
+    /* parses n > 0 positional arguments; returns 0 or -BB_EUSAGE */
+    int (*parse_positionals)(struct bb_proxy_config *, const char *const *words, int n);
+    int (*defaults)(struct bb_proxy_config *); /* sets defaults of options that were not given; may be NULL */
+    int (*build)(const struct bb_proxy_config *, struct bb_step *); /* returns -BB_EUSAGE, after an error line, for
+                                                                       an invalid layout */
+    const char *model; /* default model, a file in profiles/models; NULL: none, or --model is required */
     const void
-        *variant; /* what a builder of several rows is told by each, as config->variant; NULL                   */
+        *variant; /* becomes config->variant: selects the step when several proxies share one builder; may be NULL */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* script_fork.c - two threads, kept apart and joined into one order (see script.h). */
+/* script_fork.c - two threads, written separately and joined into one issue order (see script.h). */
 #include "proxies/author/script_fork.h"
 
 #include "bootstrap/base/grow.h"
@@ -8,28 +8,29 @@
 
 #define FIRST_DEFERRED (1 << 30)
 
-/* An operation of a thread, with what its thread had waited for. */
+/* A deferred operation of a thread, with the operations that the thread had waited for. */
 struct deferred {
     struct bb_op op;
-    int thread, issued;                   /* in the program, BB_NONE: not yet                 */
-    int turn;                           /* of its thread, in which it came into the program */
-    int after[BB_MAX_STREAMS], n_after; /* kept ones or of the program                      */
+    int thread, issued;                 /* issued: index in the program, BB_NONE: not issued yet */
+    int turn;                           /* turn of its thread in which the operation was issued */
+    int after[BB_MAX_STREAMS], n_after; /* deferred indices or indices of the program */
 };
 
 struct thread {
-    int first, end, next; /* of kept */
+    int first, end, next; /* [first, end) in `deferred`; next: the next operation to issue */
     int turns;
-    int after[BB_MAX_STREAMS], n_after; /* when it ended */
+    int after[BB_MAX_STREAMS], n_after; /* operations that the thread had waited for at its end */
 };
 
 struct bb_script_fork {
-    struct deferred *deferred; /* of all forks of the program: their numbers may be waited for later */
+    struct deferred *deferred; /* operations of all forks of the program: later calls may wait for their indices */
     int n;
     bool open;
-    int current; /* the thread that is written */
+    int current; /* index of the thread that is being written */
     struct thread threads[2];
-    int after[BB_MAX_STREAMS], n_after; /* where both begin */
-    int deferred_call, call;                /* the group call that is joined now */
+    int after[BB_MAX_STREAMS], n_after; /* operations that both threads depend on */
+    int deferred_call, call; /* the group call that is being issued: its deferred number and its number in the
+                                program */
 };
 
 bool bb_script_is_forked(const struct bb_script *s)
@@ -122,7 +123,8 @@ void bb_script_fork_second(struct bb_script *s)
 
 /* ---- joining ---- */
 
-/* Whether a kernel waits for what its own thread started in this turn: then it is the other's. */
+/* Return whether a kernel would wait for an operation that its own thread started in the current turn. If so, the
+ * other thread gets its turn. */
 static bool must_yield(const struct bb_script_fork *f, const struct deferred *k)
 {
     for (int w = 0; w < k->n_after && k->op.kind == BB_OP_COMPUTE; w++)
@@ -135,7 +137,7 @@ static bool must_yield(const struct bb_script_fork *f, const struct deferred *k)
     return false;
 }
 
-/* A kept group call gets the program's number when its first operation comes. */
+/* The number of a group call in the program, assigned when its first operation is issued. */
 static int program_call(struct bb_script *s, int call)
 {
     struct bb_script_fork *f = s->fork;
@@ -163,7 +165,8 @@ static void start_deferred(struct bb_script *s, struct deferred *k)
     k->turn = s->fork->threads[k->thread].turns;
 }
 
-/* Operations of a thread up to a kernel that would wait; a group call is not left in its middle. */
+/* Issue operations of a thread up to the first kernel that would wait. A group call contains no kernel, so a turn
+ * never ends inside a group call. */
 static void take_turn(struct bb_script *s, int thread)
 {
     struct bb_script_fork *f = s->fork;
@@ -185,7 +188,8 @@ void bb_script_join(struct bb_script *s)
         return;
     end_thread(s);
     f->deferred_call = BB_NONE;
-    for (int thread = 0; (f->threads[0].next < f->threads[0].end || f->threads[1].next < f->threads[1].end) && !s->failed;
+    for (int thread = 0;
+         (f->threads[0].next < f->threads[0].end || f->threads[1].next < f->threads[1].end) && !s->failed;
          thread = 1 - thread)
         take_turn(s, thread);
     f->open = false;

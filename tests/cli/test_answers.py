@@ -50,10 +50,10 @@ def test_a_global_batch_is_so_many_micro_batches(busbar, plan, words, b, samples
         by_batch = plan(*words, "--global-batch-size", m * samples_at_once)
         assert without_options(by_batch) == without_options(plan(*words, "--micro-batches", m))
     line = refused(busbar, "plan", *words, "--global-batch-size", 5 * samples_at_once + 1)
-    assert f"{5 * samples_at_once + 1} does not divide by {samples_at_once} samples" in line
-    assert line.strip().endswith(f"nearest: {5 * samples_at_once} or {6 * samples_at_once}")
+    assert f"{5 * samples_at_once + 1} is not a multiple of {samples_at_once} samples" in line
+    assert line.strip().endswith(f"try: {5 * samples_at_once} or {6 * samples_at_once}")
     if samples_at_once > 1:
-        assert refused(busbar, "plan", *words, "--global-batch-size", 1).strip().endswith(f"nearest: {samples_at_once}")
+        assert refused(busbar, "plan", *words, "--global-batch-size", 1).strip().endswith(f"try: {samples_at_once}")
 
 
 def test_a_batch_that_cannot_be_told(busbar):
@@ -271,7 +271,7 @@ def test_compare_says_where_the_machine_falls_behind(busbar, machine, tmp_path):
     (("alltoallv", "--ranks", 5000, "--cluster", H100), "nearest: --ranks 4096"),
     (("all_reduce", "-n", 5, "--ranks", 4, "--cluster", H100), "unknown option '-n'"),
     (("gpt2_large", "--ranks", 4, "-b", 16), "--minbytes is of collectives"),
-    (("gpt2_large", "all_reduce", "--ranks", 4), "gpt2_large: 'all_reduce' is no number of layers, expected 1 to"),
+    (("gpt2_large", "all_reduce", "--ranks", 4), "gpt2_large: 'all_reduce' is not a valid number of layers, expected 1 to"),
     (("all_reduce", "--ranks", 4, "--cluster", "h100"), "h100")])
 def test_collectives_that_cannot_be_planned(busbar, words, said):
     assert said in refused(busbar, "plan", *words)

@@ -122,22 +122,22 @@ out:
 const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1] = {"ring", "tree",           "nvls",          "nvls_tree",
                                                                 "pat",  "collnet_direct", "collnet_chain", NULL};
 
-#define VARIANT_NUMBER(key, least, most)                                                                                          \
+#define VARIANT_NUMBER(key, least, most)                                                                               \
     BB_FIELD(#key, BB_JSON_NUMBER, offsetof(struct bb_nccl_variant, key), .min = least, .max = most)
 
 static int refuse_key(const char *word, const char *key, const struct bb_nccl_variant *variant, const char *of)
 {
-    return bb_err(BB_EUSAGE, "%s: '%s' of '%s', expected of %s alone", word, key, bb_nccl_algorithms[variant->algorithm],
-                  of);
+    return bb_err(BB_EUSAGE, "%s: '%s' of '%s', expected of %s alone", word, key,
+                  bb_nccl_algorithms[variant->algorithm], of);
 }
 
 /* A row may do without: then it has one rate at all sizes. */
 static int read_chunks(const json_t *row, const char *word, struct bb_nccl_variant *variant)
 {
     static const struct bb_json_field chunk = VARIANT_NUMBER(chunk_us, 0, MOST_CHUNK_US),
-                                      channels =
-                                          BB_FIELD("channels", BB_JSON_WHOLE, offsetof(struct bb_nccl_variant, channels),
-                                                   .min = 1, .max = MOST_CHANNELS);
+                                      channels = BB_FIELD("channels", BB_JSON_WHOLE,
+                                                          offsetof(struct bb_nccl_variant, channels), .min = 1,
+                                                          .max = MOST_CHANNELS);
     const bool nvls = variant->algorithm == BB_NCCL_NVLS || variant->algorithm == BB_NCCL_NVLS_TREE;
     int rc = 0;
 
@@ -154,16 +154,12 @@ out:
 
 static int read_variant(const json_t *row, const char *word, struct bb_nccl_variant *variant)
 {
-    static const struct bb_json_field variant_fields[] = {VARIANT_NUMBER(base_us, 0, MOST_US),
-                                                      VARIANT_NUMBER(intra_us, 0, MOST_US),
-                                                      VARIANT_NUMBER(inter_us, 0, MOST_US),
-                                                      VARIANT_NUMBER(gbps, LEAST_RATE, MOST_RATE),
-                                                      VARIANT_NUMBER(nic, LEAST_PART, MOST_PART),
-                                                      BB_FIELD("chunk_us", BB_JSON_ANY, 0),
-                                                      BB_FIELD("channels", BB_JSON_ANY, 0),
-                                                      BB_FIELD("algorithm", BB_JSON_ANY, 0),
-                                                      BB_FIELD("protocol", BB_JSON_ANY, 0),
-                                                      {0}};
+    static const struct bb_json_field variant_fields[] = {
+        VARIANT_NUMBER(base_us, 0, MOST_US),        VARIANT_NUMBER(intra_us, 0, MOST_US),
+        VARIANT_NUMBER(inter_us, 0, MOST_US),       VARIANT_NUMBER(gbps, LEAST_RATE, MOST_RATE),
+        VARIANT_NUMBER(nic, LEAST_PART, MOST_PART), BB_FIELD("chunk_us", BB_JSON_ANY, 0),
+        BB_FIELD("channels", BB_JSON_ANY, 0),       BB_FIELD("algorithm", BB_JSON_ANY, 0),
+        BB_FIELD("protocol", BB_JSON_ANY, 0),       {0}};
     const char *algorithm, *protocol;
     int rc, place = 0;
 
@@ -250,7 +246,7 @@ int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_k
         return bb_cluster_issue_ns(c, true);
     *n = item->fusion == BB_KERNEL_IN_GEMM ? 0 : item->experts > 1 ? item->experts : 1;
     return item->experts > 1 && !item->is_memory_kernel ? ns_of_us(c->launch_us + c->host.expert_us)
-                                               : bb_cluster_issue_ns(c, true);
+                                                        : bb_cluster_issue_ns(c, true);
 }
 
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype)
@@ -347,7 +343,8 @@ void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, i
     placement->max_nic_pairs = fmax(away, placement->max_nic_pairs);
 }
 
-void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n, struct bb_node_placement *placement)
+void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n,
+                                   struct bb_node_placement *placement)
 {
     int on_node = 0, on_nic = 0, most_on_nic = 0;
 

@@ -1,7 +1,8 @@
 /*
- * cluster.h - a cluster profile (profiles/clusters) and the times that it gives, as profiles/clusters/README.md defines
- * them. int64 nanoseconds, each duration rounded once. Knows nothing of steps and ranks: who asks says what is done, by
- * how many, on how many nodes. A library of its own, so that the emulated GPUs are the same machine.
+ * cluster.h - reads a cluster profile (profiles/clusters) and computes durations from it with the cost model that
+ * profiles/clusters/README.md defines. All durations are int64 nanoseconds; each is rounded once. The module knows
+ * neither training steps nor ranks' programs: the caller passes the operation, the number of ranks and their nodes.
+ * It is a separate library because the emulated GPUs (tests/emulator) use the same cost model.
  */
 #ifndef BB_PROXIES_MACHINE_CLUSTER_H
 #define BB_PROXIES_MACHINE_CLUSTER_H
@@ -14,23 +15,23 @@
 #include <stdint.h>
 
 struct bb_link {
-    double latency_us, gbps; /* 1e9 bytes per second, per GPU and direction */
+    double latency_us, gbps; /* 1e9 bytes/s, per GPU and direction */
 };
 
-/* Parts of the nominal rates that kernels reach. */
+/* Fractions of the data sheet's rates that kernels reach: the section "achieved" of a profile. */
 struct bb_achieved {
-    double gemm, gemm_float8;                     /* of large products, of the type's rate   */
-    double attention_forward, attention_backward; /* of fused attention, of its type's rate */
-    double memory;                                /* of passes                               */
-    bool fuses_dropout;                           /* fused attention drops out, too          */
+    double gemm, gemm_float8; /* of the peak rate of the type: large GEMMs, in 16 or 32 bits and in FP8 */
+    double attention_forward, attention_backward; /* of the peak rate of the type: fused attention */
+    double memory;                                /* of memory_gbps: memory-bound kernels */
+    bool fuses_dropout;                           /* attention with dropout uses the fused kernel, too */
 };
 
-/* What a framework does on the host for an operation, beside its launch: a profile's "host". */
+/* Host time of a training framework per operation, in addition to the launch: the section "host" of a profile. */
 struct bb_host {
-    double op_us, expert_us; /* of any; of the product of one expert among several */
+    double op_us, expert_us; /* any operation; the GEMM of one expert when a GPU has several experts */
 };
 
-/* One of NCCL's ways to do a collective: a row of a profile's "nccl". */
+/* A row of the list "nccl" of a profile: the cost of one algorithm with one protocol of NCCL. */
 enum bb_nccl_algorithm {
     BB_NCCL_RING,
     BB_NCCL_TREE,
@@ -45,44 +46,47 @@ extern const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1];
 struct bb_nccl_variant {
     enum bb_nccl_algorithm algorithm;
     char protocol[16];
-    double base_us, intra_us, inter_us; /* once; for each step within a node and between nodes            */
-    double gbps;                        /* bus bandwidth that the links within a node make of it          */
-    double nic;                         /* part of the rate between nodes that its protocol leaves        */
-    double chunk_us;                    /* of NVLS, for each round of its chunks; 0: one rate at all sizes */
-    int channels;                       /* of rings and NVLS; 0: nobody says, a ring's last chunk costs nothing */
+    double base_us, intra_us, inter_us; /* latency: once per call; per step within a node; per step between nodes */
+    double gbps;                        /* bus bandwidth of the links within a node, in 1e9 bytes/s */
+    double nic;                         /* fraction of the NICs' rate that the protocol leaves to data */
+    double chunk_us; /* NVLS and NVLS_TREE: synchronization time per round of chunks; 0: the rate is the same at all
+                        sizes */
+    int channels;    /* ring, NVLS and NVLS_TREE; 0: unknown, a ring then has no cost for its last slice */
 };
 #define BB_NCCL_VARIANTS 24
 
-/* What all that runs at once shares: a profile's "sharing". */
+/* What concurrent operations take from each other: the section "sharing" of a profile. */
 struct bb_sharing {
-    int collective_sms, message_sms; /* multiprocessors that NCCL holds: a collective; for each peer of an exchange */
-    double memory_bytes;             /* of the GPU's memory for each byte that it sends or receives                 */
+    int collective_sms, message_sms; /* SMs that NCCL occupies: per collective; per message of an exchange */
+    double memory_bytes;             /* bytes of device memory traffic per byte that NCCL sends or receives */
 };
 
-/* Switches between the nodes: a profile's "fabric". On a tier so many consecutive nodes hang together: on a leaf
- * switch, in a pod of leaves. */
+/* Switches between the nodes: the section "fabric" of a profile. Consecutive nodes are attached to a leaf switch,
+ * and consecutive leaves form a pod. */
 enum bb_tier { BB_LEAF, BB_POD, BB_TIERS };
 struct bb_fabric {
-    bool rails;                        /* a leaf switch for each NIC of a node, and not one for all */
-    int nodes[BB_TIERS];               /* 0: no such tier, all nodes are on one switch              */
-    double oversubscription[BB_TIERS]; /* of what hangs on it to what its uplinks carry             */
-    bool slow_leaf;                    /* no key: the uplinks of a leaf are slow (bb_slow_enable_leaf_uplinks)     */
+    bool rails;          /* each NIC of a node is attached to its own leaf switch; false: all NICs to one leaf */
+    int nodes[BB_TIERS]; /* nodes per leaf and per pod; 0: the tier does not exist, all nodes are on one switch */
+    double oversubscription[BB_TIERS]; /* rate of the attached NICs / rate of the uplinks, 1 or more */
+    bool slow_leaf; /* set by bb_slow_enable_leaf_uplinks, not by a profile: the uplinks of some leaf are slow */
 };
 
 struct bb_cluster {
     char name[64];
     int gpus_per_node, sm_count, clock_khz;
-    struct bb_nccl_variant variants[BB_NCCL_VARIANTS]; /* n_variants 0: no "nccl", one simple law for all collectives */
+    struct bb_nccl_variant variants[BB_NCCL_VARIANTS]; /* n_variants 0: no "nccl", collectives use the alpha-beta
+                                                          model */
     int n_variants, nics_per_node;
-    bool has_achieved; /* "achieved" holds; else every kernel reaches the nominal rates */
+    bool has_achieved; /* the profile has "achieved"; false: kernels reach the data sheet's rates */
     double tflops_float8;
     struct bb_achieved achieved;
-    bool has_host; /* "host" holds; else nothing is known of frameworks */
+    bool has_host; /* the profile has "host"; false: the cost of frameworks is unknown */
     struct bb_host host;
-    bool
-        models_training; /* no key: attention is fused, sums of gradients cost nothing; else kernels are as a proxy's are */
-    bool eager;          /* no key: a framework issues, operation by operation, and "host" counts */
-    bool has_sharing; /* "sharing" holds; else nothing that runs at once slows anything else */
+    bool models_training; /* set by forecasts, not by a profile: attention is fused and gradient accumulation is
+                             free; false: kernels of a proxy */
+    bool eager;       /* set by forecasts, not by a profile: a framework issues each operation, so "host" counts; false:
+                   CUDA graphs or a proxy */
+    bool has_sharing; /* the profile has "sharing"; false: concurrent operations do not slow each other */
     struct bb_sharing sharing;
     struct bb_fabric fabric;
     double launch_us, nccl_launch_us, kernel_us, memory_gbps, memory_bytes;
@@ -90,28 +94,42 @@ struct bb_cluster {
     struct bb_link intra, inter;
 };
 
-/* bb_cluster_load - by name or path (see bb_profile_load); unknown and missing keys are refused. */
+/*
+ * bb_cluster_load - read a cluster profile; unknown and missing keys are errors.
+ *   word     name of a shipped profile or path of a file (see bb_profile_load)
+ *   cluster  out: plain data, nothing to release
+ *   Returns  0, or -BB_EUSAGE after printing one line
+ */
 int bb_cluster_load(const char *word, struct bb_cluster *cluster) BB_MUST_CHECK;
-/* bb_cluster_set_gpus_per_node - of a job that has the first so many GPUs of each node, with the NICs that are theirs; of larger
- * nodes, as many for each. */
+/* bb_cluster_set_gpus_per_node - let the job use the first `gpus` GPUs of each node and the NICs of these GPUs. With
+ * more GPUs than the profile has, the node is larger and has as many NICs per GPU as before. */
 void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus);
-/* bb_cluster_warn_units - units.c: warns of each figure that no machine has, as one in MB/s. */
+/* bb_cluster_warn_units - print a warning for each number that no existing machine has, for example MB/s in place of
+ * GB/s. */
 void bb_cluster_warn_units(const struct bb_cluster *c);
 
-/* Host: one launch of a kernel, or one NCCL call. _kernel: that of each kernel that an item is, in *n; of a framework
- * none of what the product before it does. */
+/*
+ * Host time to issue work, in ns.
+ *   bb_cluster_issue_ns         one kernel launch (compute) or one NCCL call (!compute)
+ *   bb_cluster_kernel_issue_ns  one launch of the item; n out: launches of the item. With `eager`, n is 0 for a kernel
+ *                               that is fused into the GEMM before it, and the number of experts for expert GEMMs.
+ */
 int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute);
 int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int *n);
-/* kernel_time.c: one product or pass. _on: on so many of the multiprocessors alone; by_memory: whether memory is what
- * bounds it. */
+/*
+ * Duration of a GEMM or a memory-bound kernel, in ns (kernel_time.c).
+ *   sms        SMs that the kernel may use; bb_cluster_kernel_ns: all
+ *   by_memory  out: the duration is bound by memory bandwidth
+ */
 int64_t bb_cluster_kernel_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item);
 int64_t bb_cluster_kernel_on_sms_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms,
                                     bool *by_memory);
-/* 1e12 FLOP per second in products of that type. */
+/* Peak rate of GEMMs of that type, in 1e12 FLOP/s. */
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
 
-/* How a communicator's members lie on nodes and NICs, and its nodes on each tier of the fabric (fabric.h). fewest 0 and
- * places 0: nobody says, its ranks are those of consecutive nodes from the first one on. */
+/* Where the members of a communicator are: on nodes, on NICs, and on the switches of the fabric (fabric.h). Each
+ * field is the extreme value over the nodes, NICs or switches that is relevant for the cost. min_members 0 and
+ * switches 0 mean unknown: the cost model then assumes consecutive nodes from the first node on. */
 struct bb_node_placement {
     int min_members, max_members; /* members on one node; min_members 0: placement unknown */
     int max_members_per_nic;      /* members whose GPUs share one NIC */
@@ -123,80 +141,100 @@ struct bb_node_placement {
     } tier[BB_TIERS];
 };
 
-/* A collective as NCCL is called for it, by so many ranks on so many nodes. */
+/* One NCCL collective call. */
 struct bb_collective {
     enum bb_coll_kind kind;
     enum bb_dtype_id dtype;
-    size_t count; /* of the NCCL call */
+    size_t count; /* elements, as in the NCCL call */
     bool in_place;
     int ranks, nodes;
-    int members_on_root_node; /* of a gather or scatter: members on the root's node, itself among them; 0: nobody says, the most */
+    int members_on_root_node; /* gather and scatter: members on the root's node, including the root; 0: unknown, the
+                                 largest node is assumed */
     struct bb_node_placement placement;
 };
 
-/* bb_cluster_collective_ns - from the arrival of the last member to the end on all. way: the quickest, which is taken;
- * NULL where there is no choice. May be NULL itself. */
+/*
+ * bb_cluster_collective_ns - duration of a collective, from the arrival of the last member to the end on all members.
+ *   variant  out, may be NULL: the fastest variant, which the model selects; NULL without a choice
+ */
 int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,
                                  const struct bb_nccl_variant **variant);
 
-/* What it asks of the machine, from the arrival of the last member on: a latency, then a transfer, during which it keeps
- * the links of each member busy for so long, as if nothing else ran. */
+/* Cost of a collective that runs alone, from the arrival of its last member on: first a latency, then a transfer.
+ * The duration is latency_ns + transfer_ns; during the transfer, each kind of link is busy for part of the time. */
 struct bb_cost {
     double latency_ns, transfer_ns;
-    double link_ns, nic_ns;     /* of transfer_ns: the links within the node; the member's part of the NICs */
-    double uplink_ns[BB_TIERS]; /* of transfer_ns: the uplinks of the leaf and the pod with most of its nodes */
-    double bytes;               /* that each member sends, and as many that it receives                     */
-    double nic_bytes;           /* over its NIC, each way: of all members on the NIC together what it moves  */
-    /* Over the uplinks of a leaf or pod, each way: from all its members together; from each to each that is not on
-     * it. */
+    double link_ns, nic_ns;     /* busy time of a member's links within the node, and of its share of the NICs; at most
+                               transfer_ns */
+    double uplink_ns[BB_TIERS]; /* busy time of the uplinks of the leaf (pod) with most of the nodes; at most
+                                   transfer_ns */
+    double bytes;               /* that each member sends, and also that each member receives */
+    double nic_bytes;           /* per member and direction over its NIC; members that share a NIC add up */
+    /* Per direction over the uplinks of a leaf (pod): from all its members together; from each member to each rank
+     * outside. */
     double uplink_bytes[BB_TIERS], pair_bytes;
     const struct bb_nccl_variant *variant;
 };
 void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost);
-/* bb_cluster_variant_cost - the same by one of the ways, quickest or not; false: it cannot do that. */
+/* bb_cluster_variant_cost - cost of the collective with a given variant. Returns false if the variant does not
+ * support the collective. */
 bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,
                              const struct bb_nccl_variant *variant, struct bb_cost *cost);
 
-/* Messages of one exchange: bytes to and from other ranks by link, [0] between nodes, [1] within the node; and those
- * that take uplinks of the fabric (fabric.h), of all that are on one leaf or pod and send at once. */
+/* Bytes of all messages of one exchange: to and from other ranks, [0] between nodes and [1] within the node; and
+ * those that use uplinks of a leaf or a pod, summed over the ranks under that switch that send at the same time. */
 struct bb_link_load {
     double out[2], in[2];
     double up[BB_TIERS], down[BB_TIERS];
 };
-double bb_cluster_nic_gbps(const struct bb_cluster *c); /* between nodes, of one GPU when all of its node send */
-/* The same when only so many GPUs of a node send, of a machine that shares. */
+double bb_cluster_nic_gbps(const struct bb_cluster *c); /* inter-node rate per GPU when all GPUs of the node send */
+/* Inter-node rate per GPU when `members` GPUs of the node send. Without "sharing": as if all GPUs send. */
 double bb_cluster_nic_share_gbps(const struct bb_cluster *c, double members);
-/* bb_cluster_link_load_ns - the time that a rank's links need for all of them, when so many GPUs of its node send at once
- * (of a machine that does not share always all of them). */
+/*
+ * bb_cluster_link_load_ns - time that a rank's links need to carry the load.
+ *   members  GPUs of the node that send at the same time; ignored without "sharing", where all GPUs are assumed to send
+ */
 double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_link_load *load, double members);
-/* bb_cluster_message_ns - from the later arrival to the end of one message; loads: the larger of both sides' load. */
+/*
+ * bb_cluster_message_ns - duration of one message from the later arrival of its two sides.
+ *   load_ns  the larger bb_cluster_link_load_ns of the two sides
+ */
 int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double load_ns);
-int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes); /* a message to oneself */
+int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes); /* a message of a rank to itself: a
+                                                                                 copy */
 
-/* ---- what is on a node ---- */
+/* ---- GPUs and NICs of a node ---- */
 
-int bb_cluster_nics(const struct bb_cluster *c);             /* a profile that does not say has one for each GPU */
+int bb_cluster_nics(const struct bb_cluster *c); /* NICs per node; a profile without nics_per_node has one per GPU */
 bool bb_cluster_gpus_share_nics(const struct bb_cluster *c); /* fewer NICs than GPUs */
-/* bb_cluster_gpu_nics - the NICs of a GPU on its node, [*first, *end): of as many as GPUs the one of its number, of
- * fewer the one of its share, of more its own. gpu: also beyond the node's, then it starts again. */
+/* bb_cluster_gpu_nics - NICs [*first, *end) of a GPU, counted on its node. With one NIC per GPU these have equal
+ * numbers; with fewer, neighbouring GPUs share a NIC; with more, a GPU has several. gpu is taken modulo
+ * gpus_per_node. */
 void bb_cluster_gpu_nics(const struct bb_cluster *c, int gpu, int *first, int *end);
-/* bb_cluster_rank_nic - the number, over all nodes, of the NIC that a rank's GPU uses; of several the first. */
+/* bb_cluster_rank_nic - global index of the (first) NIC of a rank's GPU. */
 int bb_cluster_rank_nic(const struct bb_cluster *c, int rank);
 
-/* bb_cluster_placement_of_ranks - of ranks in ascending order how they lie on nodes and NICs. _node: adds a node of such
- * members, of n in all, to a spread that has none before the first. */
+/*
+ * bb_cluster_placement_of_ranks - compute the nodes' part of a placement (all fields but tier[]).
+ *   ranks      [n] ascending
+ * bb_cluster_placement_add_node - add one node to a placement whose max_members is 0 before the first node.
+ *   n          members of the communicator
+ *   members    members on this node
+ *   on_nic     members per NIC on this node
+ */
 void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, int members, int on_nic);
 void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n,
                                    struct bb_node_placement *placement);
 
-/* ---- what communication takes of a GPU, where the machine shares ---- */
+/* ---- GPU resources that communication takes, with "sharing" ---- */
 
-/* bb_cluster_memory_gbps - that passes reach; _nccl: at most half of it is NCCL's, so that what NCCL takes does not
- * depend on the kernels beside it. */
+/* bb_cluster_memory_gbps - memory rate that memory-bound kernels reach. bb_cluster_nccl_memory_gbps - the most that
+ * NCCL takes of it: half, so that NCCL's share does not depend on the concurrent kernels. */
 double bb_cluster_memory_gbps(const struct bb_cluster *c);
 double bb_cluster_nccl_memory_gbps(const struct bb_cluster *c);
-/* bb_cluster_exchange_sms - multiprocessors that an exchange of so many messages to and from others holds. _held: those
- * that kernels go without while NCCL's operations hold so many together, which is half of the GPU's at most. */
+/* bb_cluster_exchange_sms - SMs that an exchange of `messages` messages to and from other ranks occupies.
+ * bb_cluster_held_sms - SMs that kernels lose while NCCL's operations occupy `held` together: at most half of the
+ * GPU's. */
 int bb_cluster_exchange_sms(const struct bb_cluster *c, int messages);
 int bb_cluster_held_sms(const struct bb_cluster *c, int held);
 

@@ -42,7 +42,8 @@ static void simple_cost(const struct bb_cluster *c, const struct bb_collective *
 /* Of one GPU that has them for itself. */
 static double gpu_nics_gbps(const struct bb_cluster *c)
 {
-    return c->has_sharing ? c->inter.gbps * fmax(1, (double)c->nics_per_node / c->gpus_per_node) : bb_cluster_nic_gbps(c);
+    return c->has_sharing ? c->inter.gbps * fmax(1, (double)c->nics_per_node / c->gpus_per_node)
+                          : bb_cluster_nic_gbps(c);
 }
 
 /* Of each member when all communicate, where most share one. */
@@ -82,7 +83,8 @@ static void pairs_cost(const struct bb_cluster *c, const struct bb_collective *c
     if (rooted)
         for (int tier = 0; tier < BB_TIERS; tier++) /* all but the root's leaf has: its node and the most beside that */
             cost->uplink_bytes[tier] =
-                fmax(0, n - with_root - (call->placement.tier[tier].max_nodes - 1.0) * call->placement.max_members) / n * bytes;
+                fmax(0, n - with_root - (call->placement.tier[tier].max_nodes - 1.0) * call->placement.max_members) /
+                n * bytes;
     else
         cost->pair_bytes = bytes / n;
     bb_fabric_add_collective_uplinks(c, call, 1, cost);
@@ -253,12 +255,13 @@ static void add_nvls_rounds(const struct bb_nccl_variant *variant, const struct 
 }
 
 static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_nccl_variant *variant,
-                               const struct bb_collective *call, double bytes)
+                                   const struct bb_collective *call, double bytes)
 {
     const struct bb_coll *coll = &bb_colls[call->kind];
     const int n = call->ranks, nodes = call->nodes, rounds = count_rounds(coll);
     struct steps steps = steps_of(variant->algorithm, rounds, n, nodes);
-    const double nics = gpu_nics_gbps(c) * (c->has_sharing ? call->placement.min_nics : call->placement.min_members) * variant->nic;
+    const double nics =
+        gpu_nics_gbps(c) * (c->has_sharing ? call->placement.min_nics : call->placement.min_members) * variant->nic;
     struct bb_cost cost = {.variant = variant, .bytes = coll->bus_factor(n) * bytes};
 
     cost.link_ns = n == nodes ? 0 : bytes_within(variant->algorithm, call, bytes, cost.bytes) / variant->gbps;
@@ -304,7 +307,8 @@ static double payload_bytes(const struct bb_collective *call)
 }
 
 /* So many ranks on so many nodes, of which all but the last are full or each has as many. */
-static void seat_first(const struct bb_cluster *c, const struct bb_collective *call, struct bb_node_placement *placement)
+static void seat_first(const struct bb_cluster *c, const struct bb_collective *call,
+                       struct bb_node_placement *placement)
 {
     const int full = c->gpus_per_node, last = call->ranks - (call->nodes - 1) * full;
     const int most = (call->ranks + call->nodes - 1) / call->nodes, fewest = call->ranks / call->nodes;
@@ -346,8 +350,8 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
         pairs_cost(c, call, bytes, cost);
 }
 
-bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_variant *variant,
-                         struct bb_cost *cost)
+bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,
+                             const struct bb_nccl_variant *variant, struct bb_cost *cost)
 {
     const struct bb_coll *coll = &bb_colls[call->kind];
     struct bb_collective placed;

@@ -1,7 +1,8 @@
 /*
- * exchanges.h - exchanges of several ranks that begin at once, each with its own messages: when each rank's links have done
- * their part, where ranks have a NIC, a leaf's or a pod's uplinks between them. All have their max-min fair part of it
- * for as long as they send (flows.h).
+ * exchanges.h - durations of exchanges that begin at the same time on several ranks. An exchange is all messages of one
+ * rank in one group call. Ranks share NICs and the uplinks of leaves and pods; each rank gets its max-min fair share
+ * for as
+ * long as it sends (flows.h).
  */
 #ifndef BB_PROXIES_MACHINE_EXCHANGES_H
 #define BB_PROXIES_MACHINE_EXCHANGES_H
@@ -10,15 +11,20 @@
 
 struct bb_exchange {
     int rank;
-    struct bb_link_load load; /* of its own messages */
-    double done_ns;      /* the answer          */
+    struct bb_link_load load; /* of this rank's messages */
+    double done_ns;           /* out: when this rank's links have carried its load */
 };
 
-/* bb_exchanges_run - of n ranks, each once; slow: NULL for none. Returns 0 or -BB_EFAIL (no memory). */
+/*
+ * bb_exchanges_run - compute done_ns of each exchange.
+ *   slow       slow parts, or NULL
+ *   exchanges  [n] one per rank
+ *   Returns    0, or -BB_EFAIL without memory
+ */
 int bb_exchanges_run(const struct bb_cluster *c, const struct bb_slow *slow, struct bb_exchange *exchanges,
-                       int n) BB_MUST_CHECK;
+                     int n) BB_MUST_CHECK;
 
-/* bb_exchanges_can_contend - whether what two ranks send or receive may take one NIC or uplink. */
+/* bb_exchanges_can_contend - whether messages of two ranks may use the same NIC or uplink. */
 bool bb_exchanges_can_contend(const struct bb_cluster *c, int rank, int other);
 
 #endif

@@ -126,7 +126,7 @@ bool bb_fabric_changes_rail(const struct bb_cluster *c, int from, int to)
 }
 
 void bb_fabric_add_uplink_bytes(const struct bb_cluster *c, struct bb_link_load *load, int rank, int peer, double bytes,
-                            bool sends)
+                                bool sends)
 {
     for (int tier = 0; tier < BB_TIERS; tier++)
         if (bb_fabric_takes_uplinks(c, (enum bb_tier)tier, rank, peer))
@@ -190,7 +190,8 @@ static int count_edges(const struct bb_cluster *c, enum bb_tier tier, const int 
     return edges;
 }
 
-void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, int n, struct bb_node_placement *placement)
+void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, int n,
+                                  struct bb_node_placement *placement)
 {
     for (int tier = 0; tier < BB_TIERS; tier++) {
         int on_it = 0, edges = 0, before = -1;
@@ -205,8 +206,9 @@ void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, 
             }
             before = area;
             on_it++;
-            edges +=
-                bb_fabric_is_oversubscribed(c, (enum bb_tier)tier) ? count_edges(c, (enum bb_tier)tier, nodes, n, node) : 0;
+            edges += bb_fabric_is_oversubscribed(c, (enum bb_tier)tier)
+                         ? count_edges(c, (enum bb_tier)tier, nodes, n, node)
+                         : 0;
             if (on_it > placement->tier[tier].max_nodes)
                 placement->tier[tier].max_nodes = on_it;
             if (edges > placement->tier[tier].max_tree_edges)
@@ -221,14 +223,15 @@ double bb_fabric_member_bytes(const struct bb_cost *cost, enum bb_tier tier, int
 }
 
 void bb_fabric_add_collective_uplinks(const struct bb_cluster *c, const struct bb_collective *call, double part,
-                           struct bb_cost *cost)
+                                      struct bb_cost *cost)
 {
     const struct bb_node_placement *s = &call->placement;
     const double rails = ceil((double)s->min_members / s->max_members_per_nic);
 
     for (int i = 0; i < BB_TIERS; i++) {
         const enum bb_tier tier = (enum bb_tier)i;
-        const double places = fmin(rails, count_places(c, tier)), here = (double)s->tier[tier].max_nodes * s->max_members;
+        const double places = fmin(rails, count_places(c, tier)),
+                     here = (double)s->tier[tier].max_nodes * s->max_members;
 
         if (!bb_fabric_is_oversubscribed(c, tier) || s->tier[tier].switches < 2) {
             cost->uplink_bytes[tier] = 0;

@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define RELATIVE_TOLERANCE    1e-9 /* of a capacity: sums of many parts that fill it exactly do not make it scarce */
-#define MAX_COMPONENT 4096 /* flows whose rates are reckoned together: beyond them the others keep theirs  */
+#define RELATIVE_TOLERANCE 1e-9 /* of a capacity: sums of many parts that fill it exactly do not make it scarce */
+#define MAX_COMPONENT      4096 /* flows whose rates are reckoned together: beyond them the others keep theirs  */
 
 double bb_flows_used(const struct bb_flows *f, int resource)
 {

@@ -87,7 +87,7 @@ static struct bounds bounds_of(const struct bb_cluster *c, const struct bb_kerne
 }
 
 int64_t bb_cluster_kernel_on_sms_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms,
-                                bool *by_memory)
+                                    bool *by_memory)
 {
     struct bounds bounds;
 

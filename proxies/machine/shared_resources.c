@@ -7,7 +7,8 @@ bool bb_resource_can_limit(const struct bb_cluster *c, enum bb_resource_kind wha
 {
     if (!c || !c->has_sharing)
         return false;
-    return what == BB_RESOURCE_NIC ? bb_cluster_gpus_share_nics(c) : bb_fabric_is_oversubscribed(c, bb_resource_tier(what));
+    return what == BB_RESOURCE_NIC ? bb_cluster_gpus_share_nics(c)
+                                   : bb_fabric_is_oversubscribed(c, bb_resource_tier(what));
 }
 
 int bb_resource_index(const struct bb_cluster *c, enum bb_resource_kind what, int rank)
@@ -19,5 +20,6 @@ double bb_resource_gbps(const struct bb_cluster *c, const struct bb_slow *slow, 
 {
     if (what == BB_RESOURCE_NIC)
         return bb_slow_nics_gbps(slow, c, rank);
-    return bb_fabric_uplink_gbps(c, bb_resource_tier(what)) * (what == BB_RESOURCE_LEAF ? bb_slow_leaf_factor(slow, c, rank) : 1);
+    return bb_fabric_uplink_gbps(c, bb_resource_tier(what)) *
+           (what == BB_RESOURCE_LEAF ? bb_slow_leaf_factor(slow, c, rank) : 1);
 }

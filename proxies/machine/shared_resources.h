@@ -1,6 +1,6 @@
 /*
- * shared_resources.h - what several GPUs may share of the machine, by one kind of place after another: NICs, then the uplinks of
- * leaves and of pods (fabric.h).
+ * shared_resources.h - network resources that several GPUs may share: NICs, and the uplinks of leaves and pods
+ * (fabric.h).
  */
 #ifndef BB_PROXIES_MACHINE_SHARED_RESOURCES_H
 #define BB_PROXIES_MACHINE_SHARED_RESOURCES_H
@@ -9,15 +9,17 @@
 
 enum bb_resource_kind { BB_RESOURCE_NIC, BB_RESOURCE_LEAF, BB_RESOURCE_POD, BB_RESOURCE_KINDS };
 
-/* bb_resource_can_limit - whether several GPUs use one of that kind, and are to be asked for, since it can be scarce. c:
- * NULL for no machine, which has none. */
+/* bb_resource_can_limit - whether several GPUs share a resource of this kind and it can be a bottleneck. c may be
+ * NULL: no cluster, returns false. */
 bool bb_resource_can_limit(const struct bb_cluster *c, enum bb_resource_kind what);
-/* bb_resource_index - which one a rank's GPU uses, over all nodes; _gbps: what it carries each way, of a machine that may be
- * slow there. */
+/*
+ * bb_resource_index - global index of the resource that a rank's GPU uses.
+ * bb_resource_gbps - rate of this resource per direction, reduced if the resource is slow.
+ */
 int bb_resource_index(const struct bb_cluster *c, enum bb_resource_kind what, int rank);
 double bb_resource_gbps(const struct bb_cluster *c, const struct bb_slow *slow, enum bb_resource_kind what, int rank);
 
-static inline enum bb_tier bb_resource_tier(enum bb_resource_kind what) /* not of a NIC */
+static inline enum bb_tier bb_resource_tier(enum bb_resource_kind what) /* not for BB_RESOURCE_NIC */
 {
     return what == BB_RESOURCE_LEAF ? BB_LEAF : BB_POD;
 }

@@ -164,7 +164,8 @@ double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c,
     int first, end;
 
     bb_cluster_gpu_nics(c, rank, &first, &end);
-    return c->inter.gbps * (end - first) * bb_slow_nic_factor(slow, c, rank / c->gpus_per_node, rank % c->gpus_per_node);
+    return c->inter.gbps * (end - first) *
+           bb_slow_nic_factor(slow, c, rank / c->gpus_per_node, rank % c->gpus_per_node);
 }
 
 double bb_slow_leaf_factor(const struct bb_slow *slow, const struct bb_cluster *c, int rank)

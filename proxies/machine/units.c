@@ -57,7 +57,8 @@ void bb_cluster_warn_units(const struct bb_cluster *c)
     for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
         warn_if_unusual(c, "", &figures[i], c);
     for (int w = 0; w < c->n_variants; w++) {
-        snprintf(variant, sizeof(variant), "nccl.%s.%s.", bb_nccl_algorithms[c->variants[w].algorithm], c->variants[w].protocol);
+        snprintf(variant, sizeof(variant), "nccl.%s.%s.", bb_nccl_algorithms[c->variants[w].algorithm],
+                 c->variants[w].protocol);
         for (size_t i = 0; i < sizeof(variant_parameters) / sizeof(variant_parameters[0]); i++)
             warn_if_unusual(c, variant, &variant_parameters[i], &c->variants[w]);
     }

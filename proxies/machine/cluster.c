@@ -12,24 +12,24 @@
 /* ---- reading ---- */
 
 #define AT(member)         offsetof(struct bb_cluster, member)
-#define WHOLE(key, member) BB_FIELD(key, BB_JSON_WHOLE, AT(member), .min = 1, .max = 1e9)
+#define INTEGER(key, member) BB_FIELD(key, BB_JSON_WHOLE, AT(member), .min = 1, .max = 1e9)
 /* Beyond these limits durations would not be 64-bit nanoseconds any more. */
-#define MOST_US                           1e7
-#define MOST_CHUNK_US                     1e3
-#define MOST_CHANNELS                     1024
-#define LEAST_RATE                        1e-3
-#define MOST_RATE                         1e9
-#define LEAST_PART                        1e-3
-#define MOST_PART                         100
-#define LIMITED(key, member, least, most) BB_FIELD(key, BB_JSON_NUMBER, AT(member), .min = least, .max = most)
-#define NUMBER(key, member, least)        LIMITED(key, member, least, MOST_RATE)
-#define TIME(key, member)                 LIMITED(key, member, 0, MOST_US)
-#define RATE(key, member)                 LIMITED(key, member, LEAST_RATE, MOST_RATE)
-#define PART(key, member)                 LIMITED(key, member, LEAST_PART, MOST_PART)
+#define MAX_US                           1e7
+#define MAX_CHUNK_US                     1e3
+#define MAX_CHANNELS                     1024
+#define MIN_RATE                        1e-3
+#define MAX_RATE                         1e9
+#define MIN_PART                        1e-3
+#define MAX_PART                         100
+#define LIMITED(key, member, min, max) BB_FIELD(key, BB_JSON_NUMBER, AT(member), .min = min, .max = max)
+#define NUMBER(key, member, min)        LIMITED(key, member, min, MAX_RATE)
+#define TIME(key, member)                 LIMITED(key, member, 0, MAX_US)
+#define RATE(key, member)                 LIMITED(key, member, MIN_RATE, MAX_RATE)
+#define PART(key, member)                 LIMITED(key, member, MIN_PART, MAX_PART)
 
-static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_node),
-                                              WHOLE("sm_count", sm_count),
-                                              WHOLE("clock_khz", clock_khz),
+static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_node),
+                                              INTEGER("sm_count", sm_count),
+                                              INTEGER("clock_khz", clock_khz),
                                               BB_FIELD("emulated", BB_JSON_ANY, 0),
                                               TIME("launch_us", launch_us),
                                               TIME("nccl_launch_us", nccl_launch_us),
@@ -100,8 +100,8 @@ static const struct bb_json_field host_fields[] = {
     TIME("host.op_us", host.op_us), TIME("host.expert_us", host.expert_us), {0}};
 
 /* What is shared: all of it, or none, and then nothing slows anything. */
-static const struct bb_json_field sharing_fields[] = {WHOLE("sharing.collective_sms", sharing.collective_sms),
-                                                      WHOLE("sharing.message_sms", sharing.message_sms),
+static const struct bb_json_field sharing_fields[] = {INTEGER("sharing.collective_sms", sharing.collective_sms),
+                                                      INTEGER("sharing.message_sms", sharing.message_sms),
                                                       LIMITED("sharing.memory_bytes", sharing.memory_bytes, 0, 1e3),
                                                       {0}};
 
@@ -122,10 +122,10 @@ out:
 const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1] = {"ring", "tree",           "nvls",          "nvls_tree",
                                                                 "pat",  "collnet_direct", "collnet_chain", NULL};
 
-#define VARIANT_NUMBER(key, least, most)                                                                               \
-    BB_FIELD(#key, BB_JSON_NUMBER, offsetof(struct bb_nccl_variant, key), .min = least, .max = most)
+#define VARIANT_NUMBER(key, min, max)                                                                               \
+    BB_FIELD(#key, BB_JSON_NUMBER, offsetof(struct bb_nccl_variant, key), .min = min, .max = max)
 
-static int refuse_key(const char *word, const char *key, const struct bb_nccl_variant *variant, const char *of)
+static int reject_key(const char *word, const char *key, const struct bb_nccl_variant *variant, const char *of)
 {
     return bb_err(BB_EUSAGE, "%s: '%s' of '%s', expected of %s alone", word, key,
                   bb_nccl_algorithms[variant->algorithm], of);
@@ -134,20 +134,20 @@ static int refuse_key(const char *word, const char *key, const struct bb_nccl_va
 /* A row may do without: then it has one rate at all sizes. */
 static int read_chunks(const json_t *row, const char *word, struct bb_nccl_variant *variant)
 {
-    static const struct bb_json_field chunk = VARIANT_NUMBER(chunk_us, 0, MOST_CHUNK_US),
+    static const struct bb_json_field chunk = VARIANT_NUMBER(chunk_us, 0, MAX_CHUNK_US),
                                       channels = BB_FIELD("channels", BB_JSON_WHOLE,
                                                           offsetof(struct bb_nccl_variant, channels), .min = 1,
-                                                          .max = MOST_CHANNELS);
+                                                          .max = MAX_CHANNELS);
     const bool nvls = variant->algorithm == BB_NCCL_NVLS || variant->algorithm == BB_NCCL_NVLS_TREE;
     int rc = 0;
 
     if (json_object_get(row, "chunk_us"))
         TRY(nvls ? bb_json_read_field(row, word, &chunk, variant)
-                 : refuse_key(word, "chunk_us", variant, "'nvls' and 'nvls_tree'"));
+                 : reject_key(word, "chunk_us", variant, "'nvls' and 'nvls_tree'"));
     if (json_object_get(row, "channels"))
         TRY(nvls || variant->algorithm == BB_NCCL_RING
                 ? bb_json_read_field(row, word, &channels, variant)
-                : refuse_key(word, "channels", variant, "'ring', 'nvls' and 'nvls_tree'"));
+                : reject_key(word, "channels", variant, "'ring', 'nvls' and 'nvls_tree'"));
 out:
     return rc;
 }
@@ -155,9 +155,9 @@ out:
 static int read_variant(const json_t *row, const char *word, struct bb_nccl_variant *variant)
 {
     static const struct bb_json_field variant_fields[] = {
-        VARIANT_NUMBER(base_us, 0, MOST_US),        VARIANT_NUMBER(intra_us, 0, MOST_US),
-        VARIANT_NUMBER(inter_us, 0, MOST_US),       VARIANT_NUMBER(gbps, LEAST_RATE, MOST_RATE),
-        VARIANT_NUMBER(nic, LEAST_PART, MOST_PART), BB_FIELD("chunk_us", BB_JSON_ANY, 0),
+        VARIANT_NUMBER(base_us, 0, MAX_US),        VARIANT_NUMBER(intra_us, 0, MAX_US),
+        VARIANT_NUMBER(inter_us, 0, MAX_US),       VARIANT_NUMBER(gbps, MIN_RATE, MAX_RATE),
+        VARIANT_NUMBER(nic, MIN_PART, MAX_PART), BB_FIELD("chunk_us", BB_JSON_ANY, 0),
         BB_FIELD("channels", BB_JSON_ANY, 0),       BB_FIELD("algorithm", BB_JSON_ANY, 0),
         BB_FIELD("protocol", BB_JSON_ANY, 0),       {0}};
     const char *algorithm, *protocol;
@@ -180,7 +180,7 @@ out:
 
 static int read_nccl(const json_t *root, const char *word, struct bb_cluster *c)
 {
-    static const struct bb_json_field nics = WHOLE("nics_per_node", nics_per_node);
+    static const struct bb_json_field nics = INTEGER("nics_per_node", nics_per_node);
     const json_t *list;
     int rc;
 

@@ -17,21 +17,21 @@ static int log2_up(int n)
 }
 
 /* A reduction that all ranks end with is gathered and spread. */
-static int count_rounds(const struct bb_coll *coll)
+static int count_phases(const struct bb_coll *coll)
 {
     return (coll->flags & BB_COLL_REDUCES) && !(coll->flags & (BB_COLL_ROOTED | BB_COLL_SLICED)) ? 2 : 1;
 }
 
 /* ---- the simple law ---- */
 
-static void simple_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
+static void alpha_beta_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
                         struct bb_cost *cost)
 {
     const struct bb_link *link = call->nodes == 1 ? &c->intra : &c->inter;
     const struct bb_coll *coll = &bb_colls[call->kind];
 
     cost->bytes = coll->bus_factor(call->ranks) * bytes;
-    cost->latency_ns = count_rounds(coll) * log2_up(call->ranks) * link->latency_us * 1e3;
+    cost->latency_ns = count_phases(coll) * log2_up(call->ranks) * link->latency_us * 1e3;
     cost->transfer_ns = cost->bytes / link->gbps;
     *(call->nodes == 1 ? &cost->link_ns : &cost->nic_ns) = cost->transfer_ns;
     cost->nic_bytes = cost->nic_ns * bb_cluster_nic_gbps(c);
@@ -60,18 +60,18 @@ static double longest_ns(const struct bb_cost *cost)
 }
 
 /* Of what goes to other nodes, the part that is moved within the node first: to the GPUs of the other rails. */
-static double part_moved(const struct bb_cluster *c, double members)
+static double pxn_fraction(const struct bb_cluster *c, double members)
 {
     return c->fabric.rails ? 1 - 1 / fmin(members, bb_fabric_rails(c)) : 0;
 }
 
 /* Each link takes its own part of the bytes, at the same time. Members on small nodes send most away; a root has its NIC
  * for itself. */
-static void pairs_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes, struct bb_cost *cost)
+static void send_recv_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes, struct bb_cost *cost)
 {
     const bool rooted = bb_colls[call->kind].flags & BB_COLL_ROOTED;
     const struct bb_link *link = call->nodes == 1 ? &c->intra : &c->inter;
-    const double n = call->ranks, members = n / call->nodes, moved = part_moved(c, members);
+    const double n = call->ranks, members = n / call->nodes, moved = pxn_fraction(c, members);
     const double with_root = call->members_on_root_node > 0 ? call->members_on_root_node : call->placement.max_members;
     const double away = n - (rooted ? with_root : call->placement.min_members);
 
@@ -126,9 +126,9 @@ static bool network_reduces(enum bb_nccl_algorithm algorithm)
 }
 
 /* Trees and switches reduce; PAT is for one GPU of each node. */
-static bool can_do(enum bb_nccl_algorithm algorithm, const struct bb_coll *coll, int n, int nodes)
+static bool supports(enum bb_nccl_algorithm algorithm, const struct bb_coll *coll, int n, int nodes)
 {
-    bool whole = count_rounds(coll) == 2;
+    bool whole = count_phases(coll) == 2;
 
     return algorithm == BB_NCCL_RING        ? true
            : algorithm == BB_NCCL_PAT       ? (coll->flags & BB_COLL_SLICED) && nodes == n
@@ -142,29 +142,29 @@ static bool can_do(enum bb_nccl_algorithm algorithm, const struct bb_coll *coll,
  * half of the data goes over each edge, of reductions both ways. PAT's trees leave a node for the far half of their
  * steps with as much as a ring in all, and with each doubling of what is near by half as much more. A leaf that reduces
  * sends up and gets one sum of all its nodes. */
-static double bytes_between(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, enum bb_tier tier,
-                            double bytes, double around)
+static double uplink_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, enum bb_tier tier,
+                            double bytes, double ring_bytes)
 {
     if (algorithm == BB_NCCL_RING)
-        return around;
+        return ring_bytes;
     if (network_reduces(algorithm))
         return bytes;
     if (algorithm == BB_NCCL_PAT)
-        return around * (1 + log2(fmax(1, call->placement.tier[tier].max_nodes)) / 2);
-    return count_rounds(&bb_colls[call->kind]) * call->placement.tier[tier].max_tree_edges * bytes / 4;
+        return ring_bytes * (1 + log2(fmax(1, call->placement.tier[tier].max_nodes)) / 2);
+    return count_phases(&bb_colls[call->kind]) * call->placement.tier[tier].max_tree_edges * bytes / 4;
 }
 
 /* What goes through the NICs of the busiest node, out as in. Of a ring what goes round. Of two trees, each for half of
  * the data, a node sends up in both and down to two children in one of them; two nodes have one child. To a network
  * that reduces it sends what it has, and gets the sum. */
-static double bytes_of_node(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
-                            double around)
+static double nic_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
+                            double ring_bytes)
 {
     if (algorithm == BB_NCCL_RING || algorithm == BB_NCCL_PAT)
-        return around;
+        return ring_bytes;
     if (network_reduces(algorithm))
         return bytes;
-    return (call->nodes == 2 ? 0.5 : 1) * count_rounds(&bb_colls[call->kind]) * bytes;
+    return (call->nodes == 2 ? 0.5 : 1) * count_phases(&bb_colls[call->kind]) * bytes;
 }
 
 /* ---- what its links carry ---- */
@@ -173,8 +173,8 @@ static double bytes_of_node(enum bb_nccl_algorithm algorithm, const struct bb_co
 
 /* Of a node's links, in bytes at the way's rate. A GPU in a chain sends all of it up and down again. To switches that
  * add up it sends all, and spreads its part of the sums: that is 9/8 of it of eight GPUs, 5/4 of four. */
-static double bytes_within(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
-                           double around)
+static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
+                           double ring_bytes)
 {
     const double gpus = (double)call->ranks / call->nodes;
 
@@ -182,7 +182,7 @@ static double bytes_within(enum bb_nccl_algorithm algorithm, const struct bb_col
         return 2 * bytes;
     if (algorithm == BB_NCCL_NVLS || algorithm == BB_NCCL_NVLS_TREE)
         return bb_colls[BB_ALL_REDUCE].bus_factor(NVLS_GPUS) * bytes * (1 + 1 / gpus) / (1 + 1.0 / NVLS_GPUS);
-    return around;
+    return ring_bytes;
 }
 
 /* ---- sizes in the middle (NCCL's src/graph/tuning.cc and src/enqueue.cc) ---- */
@@ -196,11 +196,11 @@ static double bytes_within(enum bb_nccl_algorithm algorithm, const struct bb_col
 #define NVLS_HEADS       32          /* GPUs whose part of the sum NCCL tells apart, at most     */
 #define NVLS_CHANNELS    16          /* of Hopper, where a profile says nothing                  */
 #define NVLS_FILL        2           /* rounds: a chunk is scattered, then reduced, then gathered */
-#define FAR_NODES        4           /* from so many on chunks of trees are half as large        */
+#define NVLS_TREE_SMALL_CHUNK_NODES        4           /* from so many on chunks of trees are half as large        */
 #define TREE_CORRECTIONS 23
 
 /* Part of its rate that a tree reaches: of 64 bytes and more, of 128, of 256 ... of 256 MiB. */
-static double tree_part(const struct bb_nccl_variant *variant, double bytes)
+static double tree_efficiency(const struct bb_nccl_variant *variant, double bytes)
 {
     static const struct {
         const char *protocol;
@@ -218,12 +218,12 @@ static double tree_part(const struct bb_nccl_variant *variant, double bytes)
 }
 
 /* A ring's last step only receives: its links are idle while the last slice of each channel's chunk is taken over. */
-static void add_ring_end(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
+static void add_ring_tail(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
                          struct bb_cost *cost)
 {
     const struct bb_coll *coll = &bb_colls[call->kind];
 
-    if (count_rounds(coll) == 2 && call->nodes > 1 && strcasecmp(variant->protocol, "Simple") == 0 &&
+    if (count_phases(coll) == 2 && call->nodes > 1 && strcasecmp(variant->protocol, "Simple") == 0 &&
         bytes / variant->channels / call->ranks >= PLATEAU_BYTES)
         cost->latency_ns *= RING_PLATEAU;
     if (!(coll->flags & BB_COLL_ROOTED) && call->ranks > call->nodes)
@@ -233,13 +233,13 @@ static void add_ring_end(const struct bb_nccl_variant *variant, const struct bb_
 /* A chunk for each channel and head. NCCL halves them as long as an array has few of them. */
 static double nvls_round_bytes(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes)
 {
-    static const double fewest_rounds[] = {64, 8, 2}, fewest_of_trees[] = {4, 1};
-    const bool tree = variant->algorithm == BB_NCCL_NVLS_TREE, far = tree && call->nodes >= FAR_NODES;
+    static const double min_rounds[] = {64, 8, 2}, tree_min_rounds[] = {4, 1};
+    const bool tree = variant->algorithm == BB_NCCL_NVLS_TREE, far = tree && call->nodes >= NVLS_TREE_SMALL_CHUNK_NODES;
     const double heads = fmin(NVLS_HEADS, (double)call->ranks / call->nodes);
     double round = (variant->channels > 0 ? variant->channels : NVLS_CHANNELS) * heads * NVLS_CHUNK / (far ? 2 : 1);
 
     for (size_t i = far; i < (tree ? 2 : 3); i++)
-        if (bytes < (tree ? fewest_of_trees : fewest_rounds)[i] * round)
+        if (bytes < (tree ? tree_min_rounds : min_rounds)[i] * round)
             round /= 2;
     return fmin(bytes, round);
 }
@@ -258,30 +258,30 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
                                    const struct bb_collective *call, double bytes)
 {
     const struct bb_coll *coll = &bb_colls[call->kind];
-    const int n = call->ranks, nodes = call->nodes, rounds = count_rounds(coll);
+    const int n = call->ranks, nodes = call->nodes, rounds = count_phases(coll);
     struct steps steps = steps_of(variant->algorithm, rounds, n, nodes);
     const double nics =
         gpu_nics_gbps(c) * (c->has_sharing ? call->placement.min_nics : call->placement.min_members) * variant->nic;
     struct bb_cost cost = {.variant = variant, .bytes = coll->bus_factor(n) * bytes};
 
-    cost.link_ns = n == nodes ? 0 : bytes_within(variant->algorithm, call, bytes, cost.bytes) / variant->gbps;
-    cost.nic_ns = nodes == 1 ? 0 : bytes_of_node(variant->algorithm, call, bytes, cost.bytes) / nics;
+    cost.link_ns = n == nodes ? 0 : intra_bytes_of(variant->algorithm, call, bytes, cost.bytes) / variant->gbps;
+    cost.nic_ns = nodes == 1 ? 0 : nic_bytes_of(variant->algorithm, call, bytes, cost.bytes) / nics;
     cost.nic_bytes = cost.nic_ns * member_nic_gbps(c, call);
     cost.latency_ns = (variant->base_us + steps.intra * variant->intra_us + steps.inter * variant->inter_us) * 1e3;
     if (variant->chunk_us > 0)
         add_nvls_rounds(variant, call, bytes, &cost);
     if (variant->algorithm == BB_NCCL_RING && variant->channels > 0)
-        add_ring_end(variant, call, bytes, &cost);
+        add_ring_tail(variant, call, bytes, &cost);
     for (int tier = 0; tier < BB_TIERS && bb_fabric_has_oversubscribed_tier(c); tier++)
-        cost.uplink_bytes[tier] = bytes_between(variant->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
+        cost.uplink_bytes[tier] = uplink_bytes_of(variant->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
     bb_fabric_add_collective_uplinks(c, call, variant->nic, &cost);
     cost.transfer_ns = longest_ns(&cost);
     if (variant->algorithm == BB_NCCL_TREE) /* no link is in use any longer for it */
-        cost.latency_ns += cost.transfer_ns * (1 / tree_part(variant, bytes) - 1);
+        cost.latency_ns += cost.transfer_ns * (1 / tree_efficiency(variant, bytes) - 1);
     return cost;
 }
 
-static void quickest_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
+static void fastest_variant_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
                           struct bb_cost *cost)
 {
     double best = INFINITY;
@@ -289,7 +289,7 @@ static void quickest_cost(const struct bb_cluster *c, const struct bb_collective
     for (int i = 0; i < c->n_variants; i++) {
         struct bb_cost one;
 
-        if (!can_do(c->variants[i].algorithm, &bb_colls[call->kind], call->ranks, call->nodes))
+        if (!supports(c->variants[i].algorithm, &bb_colls[call->kind], call->ranks, call->nodes))
             continue;
         one = variant_cost(c, &c->variants[i], call, bytes);
         if (one.latency_ns + one.transfer_ns < best) {
@@ -307,26 +307,26 @@ static double payload_bytes(const struct bb_collective *call)
 }
 
 /* So many ranks on so many nodes, of which all but the last are full or each has as many. */
-static void seat_first(const struct bb_cluster *c, const struct bb_collective *call,
+static void place_on_first_nodes(const struct bb_cluster *c, const struct bb_collective *call,
                        struct bb_node_placement *placement)
 {
     const int full = c->gpus_per_node, last = call->ranks - (call->nodes - 1) * full;
-    const int most = (call->ranks + call->nodes - 1) / call->nodes, fewest = call->ranks / call->nodes;
+    const int max = (call->ranks + call->nodes - 1) / call->nodes, fewest = call->ranks / call->nodes;
     const int on_nic = bb_cluster_gpus_share_nics(c) ? (full + bb_cluster_nics(c) - 1) / bb_cluster_nics(c) : 1;
     const bool in_turn = last > 0 && last <= full;
-    const int sizes[2] = {in_turn && call->nodes > 1 ? full : most, in_turn ? last : fewest};
+    const int sizes[2] = {in_turn && call->nodes > 1 ? full : max, in_turn ? last : fewest};
 
     for (int i = 0; i < 2; i++)
         bb_cluster_placement_add_node(placement, call->ranks, sizes[i], sizes[i] < on_nic ? sizes[i] : on_nic);
 }
 
 /* Where nobody says how it lies, its ranks and nodes are the first ones. */
-static struct bb_collective call_on(const struct bb_cluster *c, const struct bb_collective *call)
+static struct bb_collective with_placement(const struct bb_cluster *c, const struct bb_collective *call)
 {
     struct bb_collective placed = *call;
 
     if (call->placement.min_members == 0)
-        seat_first(c, call, &placed.placement);
+        place_on_first_nodes(c, call, &placed.placement);
     if (bb_fabric_has_oversubscribed_tier(c) && call->placement.tier[BB_LEAF].switches == 0)
         bb_fabric_placement_of_nodes(c, NULL, call->nodes, &placed.placement);
     return placed;
@@ -334,7 +334,7 @@ static struct bb_collective call_on(const struct bb_cluster *c, const struct bb_
 
 void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *asked, struct bb_cost *cost)
 {
-    const struct bb_collective placed = call_on(c, asked), *call = &placed;
+    const struct bb_collective placed = with_placement(c, asked), *call = &placed;
     double bytes = payload_bytes(call);
 
     *cost = (struct bb_cost){0};
@@ -343,11 +343,11 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
     if (call->ranks == 1)
         cost->latency_ns = call->in_place ? 0 : (double)bb_cluster_self_message_ns(c, bytes);
     else if (c->n_variants == 0)
-        simple_cost(c, call, bytes, cost);
+        alpha_beta_cost(c, call, bytes, cost);
     else if (bb_colls[call->kind].flags & BB_COLL_ESTIMATED)
-        quickest_cost(c, call, bytes, cost);
+        fastest_variant_cost(c, call, bytes, cost);
     else
-        pairs_cost(c, call, bytes, cost);
+        send_recv_cost(c, call, bytes, cost);
 }
 
 bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,
@@ -356,9 +356,9 @@ bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collect
     const struct bb_coll *coll = &bb_colls[call->kind];
     struct bb_collective placed;
 
-    if (!(coll->flags & BB_COLL_ESTIMATED) || !can_do(variant->algorithm, coll, call->ranks, call->nodes))
+    if (!(coll->flags & BB_COLL_ESTIMATED) || !supports(variant->algorithm, coll, call->ranks, call->nodes))
         return false;
-    placed = call_on(c, call);
+    placed = with_placement(c, call);
     *cost = variant_cost(c, variant, &placed, payload_bytes(call));
     return true;
 }

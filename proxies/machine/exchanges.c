@@ -17,7 +17,7 @@ struct sharing {
     struct bb_flows flows;
 };
 
-static double bytes_over(const struct bb_link_load *load, enum bb_resource_kind what, int in)
+static double bytes_through(const struct bb_link_load *load, enum bb_resource_kind what, int in)
 {
     if (what == BB_RESOURCE_NIC)
         return in ? load->in[0] : load->out[0];
@@ -25,17 +25,17 @@ static double bytes_over(const struct bb_link_load *load, enum bb_resource_kind 
 }
 
 /* A slow NIC is one more to be looked at. */
-static bool counts(const struct sharing *s, enum bb_resource_kind what)
+static bool is_modelled(const struct sharing *s, enum bb_resource_kind what)
 {
     return bb_resource_can_limit(s->c, what) || (what == BB_RESOURCE_NIC && s->c->has_sharing && s->slow->n > 0);
 }
 
-static int count_places(const struct sharing *s)
+static int count_switches(const struct sharing *s)
 {
     int places = 0;
 
     for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++)
-        for (int i = 0; counts(s, what) && i < s->n; i++)
+        for (int i = 0; is_modelled(s, what) && i < s->n; i++)
             places = (int)fmax(places, 1 + bb_resource_index(s->c, what, s->exchanges[i].rank));
     return places;
 }
@@ -50,7 +50,7 @@ static void start_flow(struct sharing *s, int i)
     flow->bytes_per_ns = fmax(fmax(load->out[0], load->in[0]), fmax(load->out[1], load->in[1])) / x->done_ns;
     for (int use = 0; use < USES; use++) {
         const enum bb_resource_kind what = (enum bb_resource_kind)(use / DIRECTIONS);
-        const double bytes = counts(s, what) ? bytes_over(load, what, use % DIRECTIONS) : 0;
+        const double bytes = is_modelled(s, what) ? bytes_through(load, what, use % DIRECTIONS) : 0;
 
         if (bytes <= 0)
             continue;
@@ -91,7 +91,7 @@ int bb_exchanges_run(const struct bb_cluster *c, const struct bb_slow *slow, str
 
     for (int i = 0; i < n; i++)
         exchanges[i].done_ns = bb_cluster_link_load_ns(c, &exchanges[i].load, 1);
-    places = count_places(&s);
+    places = count_switches(&s);
     if (places == 0)
         return 0;
     TRY(bb_flows_init(&s.flows, n, places * USES, n * USES));

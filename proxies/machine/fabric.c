@@ -77,7 +77,7 @@ static int rail_of(const struct bb_cluster *c, int rank)
 }
 
 /* How many places of a tier have uplinks for one area. */
-static int count_places(const struct bb_cluster *c, enum bb_tier tier)
+static int count_switches(const struct bb_cluster *c, enum bb_tier tier)
 {
     return c->fabric.rails && tier == BB_LEAF ? bb_fabric_rails(c) : 1;
 }
@@ -89,19 +89,19 @@ static int area_of(const struct bb_cluster *c, enum bb_tier tier, int node)
 
 int bb_fabric_switch(const struct bb_cluster *c, enum bb_tier tier, int rank)
 {
-    const int places = count_places(c, tier), area = area_of(c, tier, rank / c->gpus_per_node);
+    const int places = count_switches(c, tier), area = area_of(c, tier, rank / c->gpus_per_node);
 
     return places == 1 ? area : area * places + rail_of(c, rank);
 }
 
 int bb_fabric_leaves(const struct bb_cluster *c, int nodes)
 {
-    return (area_of(c, BB_LEAF, nodes - 1) + 1) * count_places(c, BB_LEAF);
+    return (area_of(c, BB_LEAF, nodes - 1) + 1) * count_switches(c, BB_LEAF);
 }
 
 double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier)
 {
-    const double nics = (double)c->fabric.nodes[tier] * bb_cluster_nics(c) / count_places(c, tier);
+    const double nics = (double)c->fabric.nodes[tier] * bb_cluster_nics(c) / count_switches(c, tier);
 
     return nics * c->inter.gbps / c->fabric.oversubscription[tier];
 }
@@ -110,7 +110,7 @@ int bb_fabric_max_ranks(const struct bb_cluster *c, enum bb_tier tier, int ranks
 {
     const int64_t all = (int64_t)c->fabric.nodes[tier] * c->gpus_per_node;
 
-    return (int)(all > 0 && all < ranks ? all : ranks) / count_places(c, tier);
+    return (int)(all > 0 && all < ranks ? all : ranks) / count_switches(c, tier);
 }
 
 /* ---- messages ---- */
@@ -148,7 +148,7 @@ double bb_fabric_uplink_ns(const struct bb_cluster *c, const struct bb_link_load
 /* ---- collectives ---- */
 
 /* The neighbours of a node in NCCL's binary tree over n nodes (ncclGetBtree): its parent and its children, -1: none. */
-static void find_neighbours(int n, int node, int neighbours[3])
+static void find_tree_neighbours(int n, int node, int neighbours[3])
 {
     int bit = 1, low;
 
@@ -166,7 +166,7 @@ static void find_neighbours(int n, int node, int neighbours[3])
 
 /* The node that stands at a place of the second tree, and the place at which a node stands: that tree is the first one
  * mirrored, of an odd number of nodes shifted by one (ncclGetDtree). */
-static int turn_node(int n, int at, int back)
+static int map_second_tree(int n, int at, int back)
 {
     return n % 2 == 0 ? n - 1 - at : (at + (back ? 1 : n - 1)) % n;
 }
@@ -180,9 +180,9 @@ static int count_edges(const struct bb_cluster *c, enum bb_tier tier, const int 
     for (int tree = 0; tree < 2; tree++) {
         int neighbours[3];
 
-        find_neighbours(n, tree ? turn_node(n, node, 0) : node, neighbours);
+        find_tree_neighbours(n, tree ? map_second_tree(n, node, 0) : node, neighbours);
         for (int i = 0; i < 3; i++) {
-            int other = neighbours[i] >= 0 && tree ? turn_node(n, neighbours[i], 1) : neighbours[i];
+            int other = neighbours[i] >= 0 && tree ? map_second_tree(n, neighbours[i], 1) : neighbours[i];
 
             edges += other >= 0 && area_of(c, tier, nodes ? nodes[other] : other) != area;
         }
@@ -230,7 +230,7 @@ void bb_fabric_add_collective_uplinks(const struct bb_cluster *c, const struct b
 
     for (int i = 0; i < BB_TIERS; i++) {
         const enum bb_tier tier = (enum bb_tier)i;
-        const double places = fmin(rails, count_places(c, tier)),
+        const double places = fmin(rails, count_switches(c, tier)),
                      here = (double)s->tier[tier].max_nodes * s->max_members;
 
         if (!bb_fabric_is_oversubscribed(c, tier) || s->tier[tier].switches < 2) {

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double least_factor = 1e-3, most_times = 1e3, most_part = 1;
+static const double min_factor = 1e-3, max_times = 1e3, max_part = 1;
 
 /* ---- reading ---- */
 
-static bool take_word(const char **at, const char *word)
+static bool take_text(const char **at, const char *word)
 {
     size_t length = strlen(word);
 
@@ -33,12 +33,12 @@ static bool take_number(const char **at, int *number)
     return true;
 }
 
-static bool take_factor(const char **at, double most, double *factor)
+static bool take_factor(const char **at, double max, double *factor)
 {
     char *end;
 
     *factor = isdigit((unsigned char)**at) ? strtod(*at, &end) : 0;
-    if (!(*factor >= least_factor && *factor <= most))
+    if (!(*factor >= min_factor && *factor <= max))
         return false;
     *at = end;
     return true;
@@ -46,21 +46,21 @@ static bool take_factor(const char **at, double most, double *factor)
 
 static bool take_link(const char **at, struct bb_slow_item *item)
 {
-    if (take_word(at, "leaf")) {
+    if (take_text(at, "leaf")) {
         item->kind = BB_SLOW_LEAF;
         return take_number(at, &item->number);
     }
     item->kind = BB_SLOW_NIC;
-    return take_word(at, "node") && take_number(at, &item->number) && take_word(at, "-nic") &&
+    return take_text(at, "node") && take_number(at, &item->number) && take_text(at, "-nic") &&
            take_number(at, &item->nic);
 }
 
 static bool take_item(const char **at, struct bb_slow_item *item)
 {
     *item = (struct bb_slow_item){.kind = BB_SLOW_RANK};
-    if (take_word(at, "rank=") ? !take_number(at, &item->number) : !take_word(at, "link=") || !take_link(at, item))
+    if (take_text(at, "rank=") ? !take_number(at, &item->number) : !take_text(at, "link=") || !take_link(at, item))
         return false;
-    return take_word(at, ":") && take_factor(at, item->kind == BB_SLOW_RANK ? most_times : most_part, &item->factor);
+    return take_text(at, ":") && take_factor(at, item->kind == BB_SLOW_RANK ? max_times : max_part, &item->factor);
 }
 
 static bool is_same(const struct bb_slow_item *a, const struct bb_slow_item *b)
@@ -68,7 +68,7 @@ static bool is_same(const struct bb_slow_item *a, const struct bb_slow_item *b)
     return a->kind == b->kind && a->number == b->number && a->nic == b->nic;
 }
 
-static int refuse_item(const char *what, const char *item)
+static int reject_item(const char *what, const char *item)
 {
     return bb_err(
         BB_EUSAGE,
@@ -84,7 +84,7 @@ int bb_slow_parse(struct bb_slow *slow, const char *what, const char *text)
         struct bb_slow_item item;
 
         if (!take_item(&at, &item) || (*at && *at != ','))
-            return refuse_item(what, begin);
+            return reject_item(what, begin);
         for (int i = 0; i < slow->n; i++)
             if (is_same(&slow->items[i], &item))
                 return bb_err(BB_EUSAGE, "%s: '%.*s' is named twice", what, (int)strcspn(begin, ":"), begin);

@@ -9,7 +9,7 @@
 static const struct figure {
     const char *key, *unit;
     size_t offset;
-    double least, most;
+    double min, max;
 } figures[] = {
     {"launch_us", "us", offsetof(struct bb_cluster, launch_us), 0.05, 1000},
     {"nccl_launch_us", "us", offsetof(struct bb_cluster, nccl_launch_us), 0.05, 1000},
@@ -45,9 +45,9 @@ static void warn_if_unusual(const struct bb_cluster *c, const char *of, const st
 {
     const double value = *(const double *)(const void *)((const char *)at + f->offset);
 
-    if (value > 0 && (value < f->least || value > f->most))
+    if (value > 0 && (value < f->min || value > f->max))
         bb_warn("cluster '%s': '%s%s' is %g; GPUs of today have %g to %g: is it in %s?", c->name, of, f->key, value,
-                f->least, f->most, f->unit);
+                f->min, f->max, f->unit);
 }
 
 void bb_cluster_warn_units(const struct bb_cluster *c)

@@ -57,7 +57,7 @@ static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_
                                               {0}};
 
 /* A part of a profile that is whole or missing. */
-static int read_section(const json_t *root, const char *word, const char *key, const struct bb_json_field *of_it,
+static int read_section(const json_t *root, const char *name_or_path, const char *key, const struct bb_json_field *of_it,
                         struct bb_cluster *c, bool *is_there)
 {
     const json_t *section = json_object_get(root, key);
@@ -66,8 +66,8 @@ static int read_section(const json_t *root, const char *word, const char *key, c
     *is_there = section != NULL;
     if (!section)
         return 0;
-    TRY(bb_json_reject_unknown(section, word, of_it, key));
-    TRY(bb_json_read(root, word, of_it, c));
+    TRY(bb_json_reject_unknown(section, name_or_path, of_it, key));
+    TRY(bb_json_read(root, name_or_path, of_it, c));
 out:
     return rc;
 }
@@ -82,14 +82,14 @@ static const struct bb_json_field achieved_fields[] = {NUMBER("tflops.float8", t
                                                        BB_FIELD("achieved.fuses_dropout", BB_JSON_ANY, 0),
                                                        {0}};
 
-static int read_achieved(const json_t *root, const char *word, struct bb_cluster *c)
+static int read_achieved(const json_t *root, const char *name_or_path, struct bb_cluster *c)
 {
     const json_t *fuses = json_object_get(json_object_get(root, "achieved"), "fuses_dropout");
     int rc;
 
-    TRY(read_section(root, word, "achieved", achieved_fields, c, &c->has_achieved));
+    TRY(read_section(root, name_or_path, "achieved", achieved_fields, c, &c->has_achieved));
     if (c->has_achieved && !json_is_boolean(fuses))
-        return bb_err(BB_EUSAGE, "%s: 'achieved.fuses_dropout' is missing or no truth value", word);
+        return bb_err(BB_EUSAGE, "%s: 'achieved.fuses_dropout' is missing or no truth value", name_or_path);
     c->achieved.fuses_dropout = json_is_true(fuses);
 out:
     return rc;
@@ -105,14 +105,14 @@ static const struct bb_json_field sharing_fields[] = {INTEGER("sharing.collectiv
                                                       LIMITED("sharing.memory_bytes", sharing.memory_bytes, 0, 1e3),
                                                       {0}};
 
-static int read_sharing(const json_t *root, const char *word, struct bb_cluster *c)
+static int read_sharing(const json_t *root, const char *name_or_path, struct bb_cluster *c)
 {
     int rc;
 
-    TRY(read_section(root, word, "sharing", sharing_fields, c, &c->has_sharing));
+    TRY(read_section(root, name_or_path, "sharing", sharing_fields, c, &c->has_sharing));
     if (c->sharing.collective_sms >= c->sm_count || c->sharing.message_sms >= c->sm_count)
         return bb_err(BB_EUSAGE, "%s: 'sharing' has %d and %d multiprocessors, expected fewer than 'sm_count', %d",
-                      word, c->sharing.collective_sms, c->sharing.message_sms, c->sm_count);
+                      name_or_path, c->sharing.collective_sms, c->sharing.message_sms, c->sm_count);
 out:
     return rc;
 }
@@ -125,14 +125,14 @@ const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1] = {"ring", "tree", 
 #define VARIANT_NUMBER(key, min, max)                                                                               \
     BB_FIELD(#key, BB_JSON_NUMBER, offsetof(struct bb_nccl_variant, key), .min = min, .max = max)
 
-static int reject_key(const char *word, const char *key, const struct bb_nccl_variant *variant, const char *of)
+static int reject_key(const char *name_or_path, const char *key, const struct bb_nccl_variant *variant, const char *of)
 {
-    return bb_err(BB_EUSAGE, "%s: '%s' of '%s', expected of %s alone", word, key,
+    return bb_err(BB_EUSAGE, "%s: '%s' of '%s', expected of %s alone", name_or_path, key,
                   bb_nccl_algorithms[variant->algorithm], of);
 }
 
 /* A row may do without: then it has one rate at all sizes. */
-static int read_chunks(const json_t *row, const char *word, struct bb_nccl_variant *variant)
+static int read_chunks(const json_t *row, const char *name_or_path, struct bb_nccl_variant *variant)
 {
     static const struct bb_json_field chunk = VARIANT_NUMBER(chunk_us, 0, MAX_CHUNK_US),
                                       channels = BB_FIELD("channels", BB_JSON_WHOLE,
@@ -142,17 +142,17 @@ static int read_chunks(const json_t *row, const char *word, struct bb_nccl_varia
     int rc = 0;
 
     if (json_object_get(row, "chunk_us"))
-        TRY(nvls ? bb_json_read_field(row, word, &chunk, variant)
-                 : reject_key(word, "chunk_us", variant, "'nvls' and 'nvls_tree'"));
+        TRY(nvls ? bb_json_read_field(row, name_or_path, &chunk, variant)
+                 : reject_key(name_or_path, "chunk_us", variant, "'nvls' and 'nvls_tree'"));
     if (json_object_get(row, "channels"))
         TRY(nvls || variant->algorithm == BB_NCCL_RING
-                ? bb_json_read_field(row, word, &channels, variant)
-                : reject_key(word, "channels", variant, "'ring', 'nvls' and 'nvls_tree'"));
+                ? bb_json_read_field(row, name_or_path, &channels, variant)
+                : reject_key(name_or_path, "channels", variant, "'ring', 'nvls' and 'nvls_tree'"));
 out:
     return rc;
 }
 
-static int read_variant(const json_t *row, const char *word, struct bb_nccl_variant *variant)
+static int read_variant(const json_t *row, const char *name_or_path, struct bb_nccl_variant *variant)
 {
     static const struct bb_json_field variant_fields[] = {
         VARIANT_NUMBER(base_us, 0, MAX_US),        VARIANT_NUMBER(intra_us, 0, MAX_US),
@@ -163,22 +163,22 @@ static int read_variant(const json_t *row, const char *word, struct bb_nccl_vari
     const char *algorithm, *protocol;
     int rc, place = 0;
 
-    TRY(bb_json_text_at(row, "algorithm", word, &algorithm));
-    TRY(bb_json_text_at(row, "protocol", word, &protocol));
+    TRY(bb_json_text_at(row, "algorithm", name_or_path, &algorithm));
+    TRY(bb_json_text_at(row, "protocol", name_or_path, &protocol));
     while (bb_nccl_algorithms[place] && strcmp(bb_nccl_algorithms[place], algorithm) != 0)
         place++;
     if (!bb_nccl_algorithms[place])
         return bb_reject_unknown("nccl.algorithm", algorithm, bb_nccl_algorithms, BB_NCCL_ALGORITHMS);
     variant->algorithm = (enum bb_nccl_algorithm)place;
     snprintf(variant->protocol, sizeof(variant->protocol), "%s", protocol);
-    TRY(bb_json_reject_unknown(row, word, variant_fields, ""));
-    TRY(bb_json_read(row, word, variant_fields, variant));
-    TRY(read_chunks(row, word, variant));
+    TRY(bb_json_reject_unknown(row, name_or_path, variant_fields, ""));
+    TRY(bb_json_read(row, name_or_path, variant_fields, variant));
+    TRY(read_chunks(row, name_or_path, variant));
 out:
     return rc;
 }
 
-static int read_nccl(const json_t *root, const char *word, struct bb_cluster *c)
+static int read_nccl(const json_t *root, const char *name_or_path, struct bb_cluster *c)
 {
     static const struct bb_json_field nics = INTEGER("nics_per_node", nics_per_node);
     const json_t *list;
@@ -186,15 +186,15 @@ static int read_nccl(const json_t *root, const char *word, struct bb_cluster *c)
 
     if (!json_object_get(root, "nccl"))
         return 0;
-    TRY(bb_json_read_field(root, word, &nics, c));
-    TRY(bb_json_list_at(root, "nccl", word, -BB_NCCL_VARIANTS, &list, &c->n_variants));
+    TRY(bb_json_read_field(root, name_or_path, &nics, c));
+    TRY(bb_json_list_at(root, "nccl", name_or_path, -BB_NCCL_VARIANTS, &list, &c->n_variants));
     for (int i = 0; i < c->n_variants; i++)
-        TRY(read_variant(json_array_get(list, (size_t)i), word, &c->variants[i]));
+        TRY(read_variant(json_array_get(list, (size_t)i), name_or_path, &c->variants[i]));
 out:
     return rc;
 }
 
-int bb_cluster_load(const char *word, struct bb_cluster *cluster)
+int bb_cluster_load(const char *name_or_path, struct bb_cluster *cluster)
 {
     const char *name;
     bool emulated;
@@ -202,19 +202,19 @@ int bb_cluster_load(const char *word, struct bb_cluster *cluster)
     int rc;
 
     *cluster = (struct bb_cluster){.gpus_per_node = 1};
-    rc = bb_profile_load("clusters", word, &root);
+    rc = bb_profile_load("clusters", name_or_path, &root);
     if (rc)
         return rc;
-    TRY(bb_json_reject_unknown(root, word, fields, ""));
-    TRY(bb_json_text_at(root, "name", word, &name));
+    TRY(bb_json_reject_unknown(root, name_or_path, fields, ""));
+    TRY(bb_json_text_at(root, "name", name_or_path, &name));
     emulated = json_is_true(json_object_get(root, "emulated"));
     snprintf(cluster->name, sizeof(cluster->name), "%.50s%s", name, emulated ? " (emulated)" : "");
-    TRY(bb_json_read(root, word, fields, cluster));
-    TRY(read_achieved(root, word, cluster));
-    TRY(read_nccl(root, word, cluster));
-    TRY(read_section(root, word, "host", host_fields, cluster, &cluster->has_host));
-    TRY(read_sharing(root, word, cluster));
-    TRY(bb_fabric_read(root, word, cluster));
+    TRY(bb_json_read(root, name_or_path, fields, cluster));
+    TRY(read_achieved(root, name_or_path, cluster));
+    TRY(read_nccl(root, name_or_path, cluster));
+    TRY(read_section(root, name_or_path, "host", host_fields, cluster, &cluster->has_host));
+    TRY(read_sharing(root, name_or_path, cluster));
+    TRY(bb_fabric_read(root, name_or_path, cluster));
 out:
     json_decref(root);
     return rc;

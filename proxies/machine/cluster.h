@@ -100,7 +100,7 @@ struct bb_cluster {
  *   cluster  out: plain data, nothing to release
  *   Returns  0, or -BB_EUSAGE after printing one line
  */
-int bb_cluster_load(const char *word, struct bb_cluster *cluster) BB_MUST_CHECK;
+int bb_cluster_load(const char *name_or_path, struct bb_cluster *cluster) BB_MUST_CHECK;
 /* bb_cluster_set_gpus_per_node - let the job use the first `gpus` GPUs of each node and the NICs of these GPUs. With
  * more GPUs than the profile has, the node is larger and has as many NICs per GPU as before. */
 void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus);

@@ -19,15 +19,15 @@ static const struct bb_json_field leaf_fields[] = {TIER("leaf", BB_LEAF), {0}},
                                                   BB_FIELD("fabric.rails", BB_JSON_ANY, 0),
                                                   {0}};
 
-static int read_rails(const json_t *fabric, const char *word, struct bb_cluster *c)
+static int read_rails(const json_t *fabric, const char *name_or_path, struct bb_cluster *c)
 {
     const json_t *rails = json_object_get(fabric, "rails");
 
     c->fabric.rails = json_is_true(rails);
-    return !rails || json_is_boolean(rails) ? 0 : bb_err(BB_EUSAGE, "%s: 'fabric.rails' is no truth value", word);
+    return !rails || json_is_boolean(rails) ? 0 : bb_err(BB_EUSAGE, "%s: 'fabric.rails' is no truth value", name_or_path);
 }
 
-int bb_fabric_read(const json_t *root, const char *word, struct bb_cluster *c)
+int bb_fabric_read(const json_t *root, const char *name_or_path, struct bb_cluster *c)
 {
     const json_t *fabric = json_object_get(root, "fabric");
     const int *nodes = c->fabric.nodes;
@@ -36,15 +36,15 @@ int bb_fabric_read(const json_t *root, const char *word, struct bb_cluster *c)
     if (!fabric)
         return 0;
     if (c->n_variants == 0 || !c->has_sharing)
-        return bb_err(BB_EUSAGE, "%s: 'fabric' needs '%s'", word, c->has_sharing ? "nccl" : "sharing");
-    TRY(bb_json_reject_unknown(fabric, word, all_fields, "fabric"));
-    TRY(bb_json_read(root, word, leaf_fields, c));
-    TRY(read_rails(fabric, word, c));
+        return bb_err(BB_EUSAGE, "%s: 'fabric' needs '%s'", name_or_path, c->has_sharing ? "nccl" : "sharing");
+    TRY(bb_json_reject_unknown(fabric, name_or_path, all_fields, "fabric"));
+    TRY(bb_json_read(root, name_or_path, leaf_fields, c));
+    TRY(read_rails(fabric, name_or_path, c));
     if (!json_object_get(fabric, "nodes_per_pod") && !json_object_get(fabric, "pod_oversubscription"))
         return 0;
-    TRY(bb_json_read(root, word, pod_fields, c));
+    TRY(bb_json_read(root, name_or_path, pod_fields, c));
     if (nodes[BB_POD] % nodes[BB_LEAF] != 0)
-        return bb_err(BB_EUSAGE, "%s: 'fabric.nodes_per_pod' is %d, expected a multiple of 'nodes_per_leaf', %d", word,
+        return bb_err(BB_EUSAGE, "%s: 'fabric.nodes_per_pod' is %d, expected a multiple of 'nodes_per_leaf', %d", name_or_path,
                       nodes[BB_POD], nodes[BB_LEAF]);
 out:
     return rc;

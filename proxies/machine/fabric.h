@@ -19,7 +19,7 @@
 
 /* bb_fabric_read - read the key "fabric" after all other keys of the profile; a profile without this key has no
  * fabric. */
-int bb_fabric_read(const json_t *root, const char *word, struct bb_cluster *c) BB_MUST_CHECK;
+int bb_fabric_read(const json_t *root, const char *name_or_path, struct bb_cluster *c) BB_MUST_CHECK;
 
 /* bb_fabric_is_oversubscribed - whether the uplinks of this tier can be a bottleneck: they carry less than the
  * attached NICs, or a leaf is slow. bb_fabric_has_oversubscribed_tier: whether this is true for any tier. */

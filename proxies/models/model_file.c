@@ -22,13 +22,13 @@ out:
     return rc;
 }
 
-int bb_model_file_load(struct bb_model_file *s, const char *word, const char **family)
+int bb_model_file_load(struct bb_model_file *s, const char *name_or_path, const char **family)
 {
     int rc;
 
-    *s = (struct bb_model_file){.where = word};
-    TRY(bb_profile_load("models", word, &s->root));
-    TRY(bb_json_text_at(s->root, "family", word, family));
+    *s = (struct bb_model_file){.where = name_or_path};
+    TRY(bb_profile_load("models", name_or_path, &s->root));
+    TRY(bb_json_text_at(s->root, "family", name_or_path, family));
 out:
     return rc;
 }
@@ -46,14 +46,14 @@ out:
     return rc;
 }
 
-int bb_model_file_open(struct bb_model_file *s, const char *word, const char *family)
+int bb_model_file_open(struct bb_model_file *s, const char *name_or_path, const char *family)
 {
     const char *found;
     int rc;
 
-    TRY(bb_model_file_load(s, word, &found));
+    TRY(bb_model_file_load(s, name_or_path, &found));
     if (strcmp(found, family) != 0)
-        return bb_err(BB_EUSAGE, "%s: a model of family '%s', expected '%s'", word, found, family);
+        return bb_err(BB_EUSAGE, "%s: a model of family '%s', expected '%s'", name_or_path, found, family);
     rc = bb_model_file_begin(s);
 out:
     return rc;

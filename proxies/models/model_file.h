@@ -24,9 +24,9 @@ struct bb_model_file {
  * bb_model_file_open - load the file, which must be of that family and have name, description, source and shape. Where
  * its family says who reads it: _load, and _begin for all but the family. close is fine on one that could not be opened.
  */
-int bb_model_file_load(struct bb_model_file *file, const char *word, const char **family) BB_MUST_CHECK;
+int bb_model_file_load(struct bb_model_file *file, const char *name_or_path, const char **family) BB_MUST_CHECK;
 int bb_model_file_begin(struct bb_model_file *file) BB_MUST_CHECK;
-int bb_model_file_open(struct bb_model_file *file, const char *word, const char *family) BB_MUST_CHECK;
+int bb_model_file_open(struct bb_model_file *file, const char *name_or_path, const char *family) BB_MUST_CHECK;
 void bb_model_file_close(struct bb_model_file *file);
 
 /* A variable beside the shapes ("in", "out"); set again, it changes. `name` must outlive the file. */

@@ -40,11 +40,11 @@ const char *bb_cluster_name_at(size_t i)
     return name_at("clusters", i);
 }
 
-static bool is_path(const char *word)
+static bool is_path(const char *name_or_path)
 {
-    size_t length = strlen(word);
+    size_t length = strlen(name_or_path);
 
-    return strchr(word, '/') || (length > 5 && strcmp(word + length - 5, ".json") == 0);
+    return strchr(name_or_path, '/') || (length > 5 && strcmp(name_or_path + length - 5, ".json") == 0);
 }
 
 static const char *find_text(const char *kind, const char *name)
@@ -55,14 +55,14 @@ static const char *find_text(const char *kind, const char *name)
     return NULL;
 }
 
-static int refuse_name(const char *kind, const char *word)
+static int refuse_name(const char *kind, const char *name_or_path)
 {
     const char *words[MOST_NAMES];
     char singular[32];
     size_t n = bb_profile_names(kind, words, MOST_NAMES);
 
     snprintf(singular, sizeof(singular), "%.*s", (int)strlen(kind) - 1, kind);
-    return bb_reject_unknown(singular, word, words, n);
+    return bb_reject_unknown(singular, name_or_path, words, n);
 }
 
 static bool is_folder(const char *path)
@@ -73,23 +73,23 @@ static bool is_folder(const char *path)
 }
 
 /* A published model is a folder with its config.json. */
-static int load_folder(const char *kind, const char *word, json_t **root)
+static int load_folder(const char *kind, const char *name_or_path, json_t **root)
 {
     char path[PATH_MAX];
     json_error_t error;
 
     if (strcmp(kind, "models") != 0)
-        return bb_err(BB_EUSAGE, "%s: is a folder, expected a file", word);
-    snprintf(path, sizeof(path), "%s/config.json", word);
+        return bb_err(BB_EUSAGE, "%s: is a folder, expected a file", name_or_path);
+    snprintf(path, sizeof(path), "%s/config.json", name_or_path);
     if (access(path, R_OK) != 0)
-        return bb_err(BB_EUSAGE, "%s: is a folder without a config.json", word);
+        return bb_err(BB_EUSAGE, "%s: is a folder without a config.json", name_or_path);
     *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     return *root ? 0 : bb_err(BB_EUSAGE, "%s: line %d: %s", path, error.line, error.text);
 }
 
-int bb_profile_refuse_unknown(const char *kind, const char *word)
+int bb_profile_refuse_unknown(const char *kind, const char *name_or_path)
 {
-    return is_path(word) || find_text(kind, word) || is_folder(word) ? 0 : refuse_name(kind, word);
+    return is_path(name_or_path) || find_text(kind, name_or_path) || is_folder(name_or_path) ? 0 : refuse_name(kind, name_or_path);
 }
 
 /* Of a run or a plan: it has the command, or its options. */
@@ -98,35 +98,35 @@ static bool is_result(const json_t *root)
     return json_object_get(root, "schema") && (json_object_get(root, "command") || json_object_get(root, "options"));
 }
 
-int bb_profile_load(const char *kind, const char *word, json_t **root)
+int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
 {
     const char *text = NULL;
     json_error_t error;
     int rc = 0;
 
     *root = NULL;
-    text = find_text(kind, word);
-    if (!text && is_folder(word))
-        TRY(load_folder(kind, word, root));
-    else if (is_path(word))
-        *root = json_load_file(word, JSON_REJECT_DUPLICATES, &error);
+    text = find_text(kind, name_or_path);
+    if (!text && is_folder(name_or_path))
+        TRY(load_folder(kind, name_or_path, root));
+    else if (is_path(name_or_path))
+        *root = json_load_file(name_or_path, JSON_REJECT_DUPLICATES, &error);
     else if (text)
         *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     else
-        return refuse_name(kind, word);
+        return refuse_name(kind, name_or_path);
     if (!*root && error.line <= 0 && errno == ENOMEM)
         return bb_err(BB_EFAIL, "%s", error.text);
     if (!*root)
         return error.line > 0
-                   ? bb_err(BB_EUSAGE, "%s: line %d: %s", word, error.line, error.text)
+                   ? bb_err(BB_EUSAGE, "%s: line %d: %s", name_or_path, error.line, error.text)
                    : bb_err(BB_EUSAGE, "%s; expected a name of `busbar list %s`, or a file", error.text, kind);
     if (!json_is_object(*root)) {
         json_decref(*root);
         *root = NULL;
-        return bb_err(BB_EUSAGE, "%s: expected a JSON object", word);
+        return bb_err(BB_EUSAGE, "%s: expected a JSON object", name_or_path);
     }
     if (is_result(*root)) {
-        rc = bb_err(BB_EUSAGE, "%s: is a result of busbar (%s), expected a file of %s", word,
+        rc = bb_err(BB_EUSAGE, "%s: is a result of busbar (%s), expected a file of %s", name_or_path,
                     json_string_value(json_object_get(*root, "schema")), kind);
         json_decref(*root);
         *root = NULL;

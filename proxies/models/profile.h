@@ -21,12 +21,12 @@ const char *bb_cluster_name_at(size_t i);
 
 /* bb_profile_refuse_unknown - 0 for a name of that kind and for a path, which is not looked at; else -BB_EUSAGE, said.
  */
-int bb_profile_refuse_unknown(const char *kind, const char *word) BB_MUST_CHECK;
+int bb_profile_refuse_unknown(const char *kind, const char *name_or_path) BB_MUST_CHECK;
 
 /*
  * bb_profile_load - *root = the profile of that name or, when the word has a '/' or ends in ".json", of that file;
  * where it is a folder (of a published model) of its config.json. Unknown name, unreadable file, no JSON object: said, -BB_EUSAGE. The caller owns *root.
  */
-int bb_profile_load(const char *kind, const char *word, json_t **root) BB_MUST_CHECK;
+int bb_profile_load(const char *kind, const char *name_or_path, json_t **root) BB_MUST_CHECK;
 
 #endif

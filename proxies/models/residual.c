@@ -302,14 +302,14 @@ static int check_totals(const struct bb_model_file *file, const struct bb_residu
     return bb_json_read(file->root, file->where, fields, &made);
 }
 
-int bb_residual_load(const char *word, struct bb_residual *m)
+int bb_residual_load(const char *name_or_path, struct bb_residual *m)
 {
     struct bb_model_file file;
     struct growth g = {.file = &file, .model = m};
     int rc;
 
     *m = (struct bb_residual){0};
-    TRY(bb_model_file_open(&file, word, "residual_network"));
+    TRY(bb_model_file_open(&file, name_or_path, "residual_network"));
     TRY(create_all(&g));
     reverse_tensors(m);
     TRY(read_buckets(&file, m));

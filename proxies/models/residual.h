@@ -51,7 +51,7 @@ struct bb_residual {
 };
 
 /* See bb_model_load. release is fine on a half-read one. */
-int bb_residual_load(const char *word, struct bb_residual *model) BB_MUST_CHECK;
+int bb_residual_load(const char *name_or_path, struct bb_residual *model) BB_MUST_CHECK;
 void bb_residual_release(struct bb_residual *model);
 
 /* bb_residual_forward - the whole forward pass over so many images, appended to *w. _backward: that of the layers with

@@ -73,13 +73,13 @@ out:
     return rc;
 }
 
-int bb_model_load(const char *word, struct bb_model *model)
+int bb_model_load(const char *name_or_path, struct bb_model *model)
 {
     struct bb_model_file file;
     int rc;
 
     *model = (struct bb_model){0};
-    TRY(bb_model_file_open(&file, word, "pipeline_transformer"));
+    TRY(bb_model_file_open(&file, name_or_path, "pipeline_transformer"));
     TRY(bb_model_file_read(&file, file.root, fields, model));
     TRY(read_layers(&file, model));
 out:

@@ -39,7 +39,7 @@ struct bb_model {
 
 /* bb_model_load - by name (profiles/models) or path; see bb_profile_load. Unreadable or with a total that its formulas
  * don't give: said, -BB_EUSAGE. release is fine on a half-read one. */
-int bb_model_load(const char *word, struct bb_model *model) BB_MUST_CHECK;
+int bb_model_load(const char *name_or_path, struct bb_model *model) BB_MUST_CHECK;
 void bb_model_release(struct bb_model *model);
 
 /* bb_model_parameters - of the whole model with that many layers (2 or more). */

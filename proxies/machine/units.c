@@ -6,11 +6,11 @@
 #include <stdio.h>
 
 /* What machines with GPUs have, some times less and some times more. */
-static const struct figure {
+static const struct plausible_range {
     const char *key, *unit;
     size_t offset;
     double min, max;
-} figures[] = {
+} cluster_ranges[] = {
     {"launch_us", "us", offsetof(struct bb_cluster, launch_us), 0.05, 1000},
     {"nccl_launch_us", "us", offsetof(struct bb_cluster, nccl_launch_us), 0.05, 1000},
     {"kernel_us", "us", offsetof(struct bb_cluster, kernel_us), 0.05, 1000},
@@ -31,7 +31,7 @@ static const struct figure {
     {"inter.gbps", "1e9 bytes/s", offsetof(struct bb_cluster, inter.gbps), 0.05, 2e3},
 };
 
-static const struct figure variant_parameters[] = {
+static const struct plausible_range variant_ranges[] = {
     {"base_us", "us", offsetof(struct bb_nccl_variant, base_us), 0.05, 1000},
     {"intra_us", "us", offsetof(struct bb_nccl_variant, intra_us), 0.01, 1000},
     {"inter_us", "us", offsetof(struct bb_nccl_variant, inter_us), 0.01, 1000},
@@ -41,7 +41,7 @@ static const struct figure variant_parameters[] = {
 };
 
 /* 0: it costs nothing, or there is none. */
-static void warn_if_unusual(const struct bb_cluster *c, const char *of, const struct figure *f, const void *at)
+static void warn_if_unusual(const struct bb_cluster *c, const char *of, const struct plausible_range *f, const void *at)
 {
     const double value = *(const double *)(const void *)((const char *)at + f->offset);
 
@@ -54,12 +54,12 @@ void bb_cluster_warn_units(const struct bb_cluster *c)
 {
     char variant[64];
 
-    for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
-        warn_if_unusual(c, "", &figures[i], c);
+    for (size_t i = 0; i < sizeof(cluster_ranges) / sizeof(cluster_ranges[0]); i++)
+        warn_if_unusual(c, "", &cluster_ranges[i], c);
     for (int w = 0; w < c->n_variants; w++) {
         snprintf(variant, sizeof(variant), "nccl.%s.%s.", bb_nccl_algorithms[c->variants[w].algorithm],
                  c->variants[w].protocol);
-        for (size_t i = 0; i < sizeof(variant_parameters) / sizeof(variant_parameters[0]); i++)
-            warn_if_unusual(c, variant, &variant_parameters[i], &c->variants[w]);
+        for (size_t i = 0; i < sizeof(variant_ranges) / sizeof(variant_ranges[0]); i++)
+            warn_if_unusual(c, variant, &variant_ranges[i], &c->variants[w]);
     }
 }

@@ -11,21 +11,21 @@
 
 /* ---- reading ---- */
 
-#define AT(member)         offsetof(struct bb_cluster, member)
+#define AT(member)           offsetof(struct bb_cluster, member)
 #define INTEGER(key, member) BB_FIELD(key, BB_JSON_WHOLE, AT(member), .min = 1, .max = 1e9)
 /* Beyond these limits durations would not be 64-bit nanoseconds any more. */
-#define MAX_US                           1e7
-#define MAX_CHUNK_US                     1e3
-#define MAX_CHANNELS                     1024
+#define MAX_US                          1e7
+#define MAX_CHUNK_US                    1e3
+#define MAX_CHANNELS                    1024
 #define MIN_RATE                        1e-3
-#define MAX_RATE                         1e9
+#define MAX_RATE                        1e9
 #define MIN_PART                        1e-3
-#define MAX_PART                         100
-#define LIMITED(key, member, min, max) BB_FIELD(key, BB_JSON_NUMBER, AT(member), .min = min, .max = max)
-#define NUMBER(key, member, min)        LIMITED(key, member, min, MAX_RATE)
-#define TIME(key, member)                 LIMITED(key, member, 0, MAX_US)
-#define RATE(key, member)                 LIMITED(key, member, MIN_RATE, MAX_RATE)
-#define PART(key, member)                 LIMITED(key, member, MIN_PART, MAX_PART)
+#define MAX_PART                        100
+#define LIMITED(key, member, low, high) BB_FIELD(key, BB_JSON_NUMBER, AT(member), .min = low, .max = high)
+#define NUMBER(key, member, low)        LIMITED(key, member, low, MAX_RATE)
+#define TIME(key, member)               LIMITED(key, member, 0, MAX_US)
+#define RATE(key, member)               LIMITED(key, member, MIN_RATE, MAX_RATE)
+#define PART(key, member)               LIMITED(key, member, MIN_PART, MAX_PART)
 
 static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_node),
                                               INTEGER("sm_count", sm_count),
@@ -57,8 +57,8 @@ static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_
                                               {0}};
 
 /* A part of a profile that is whole or missing. */
-static int read_section(const json_t *root, const char *name_or_path, const char *key, const struct bb_json_field *of_it,
-                        struct bb_cluster *c, bool *is_there)
+static int read_section(const json_t *root, const char *name_or_path, const char *key,
+                        const struct bb_json_field *of_it, struct bb_cluster *c, bool *is_there)
 {
     const json_t *section = json_object_get(root, key);
     int rc;
@@ -122,8 +122,8 @@ out:
 const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1] = {"ring", "tree",           "nvls",          "nvls_tree",
                                                                 "pat",  "collnet_direct", "collnet_chain", NULL};
 
-#define VARIANT_NUMBER(key, min, max)                                                                               \
-    BB_FIELD(#key, BB_JSON_NUMBER, offsetof(struct bb_nccl_variant, key), .min = min, .max = max)
+#define VARIANT_NUMBER(key, low, high)                                                                                 \
+    BB_FIELD(#key, BB_JSON_NUMBER, offsetof(struct bb_nccl_variant, key), .min = low, .max = high)
 
 static int reject_key(const char *name_or_path, const char *key, const struct bb_nccl_variant *variant, const char *of)
 {
@@ -155,11 +155,11 @@ out:
 static int read_variant(const json_t *row, const char *name_or_path, struct bb_nccl_variant *variant)
 {
     static const struct bb_json_field variant_fields[] = {
-        VARIANT_NUMBER(base_us, 0, MAX_US),        VARIANT_NUMBER(intra_us, 0, MAX_US),
-        VARIANT_NUMBER(inter_us, 0, MAX_US),       VARIANT_NUMBER(gbps, MIN_RATE, MAX_RATE),
+        VARIANT_NUMBER(base_us, 0, MAX_US),      VARIANT_NUMBER(intra_us, 0, MAX_US),
+        VARIANT_NUMBER(inter_us, 0, MAX_US),     VARIANT_NUMBER(gbps, MIN_RATE, MAX_RATE),
         VARIANT_NUMBER(nic, MIN_PART, MAX_PART), BB_FIELD("chunk_us", BB_JSON_ANY, 0),
-        BB_FIELD("channels", BB_JSON_ANY, 0),       BB_FIELD("algorithm", BB_JSON_ANY, 0),
-        BB_FIELD("protocol", BB_JSON_ANY, 0),       {0}};
+        BB_FIELD("channels", BB_JSON_ANY, 0),    BB_FIELD("algorithm", BB_JSON_ANY, 0),
+        BB_FIELD("protocol", BB_JSON_ANY, 0),    {0}};
     const char *algorithm, *protocol;
     int rc, place = 0;
 

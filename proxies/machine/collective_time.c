@@ -25,7 +25,7 @@ static int count_phases(const struct bb_coll *coll)
 /* ---- the simple law ---- */
 
 static void alpha_beta_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
-                        struct bb_cost *cost)
+                            struct bb_cost *cost)
 {
     const struct bb_link *link = call->nodes == 1 ? &c->intra : &c->inter;
     const struct bb_coll *coll = &bb_colls[call->kind];
@@ -67,7 +67,8 @@ static double pxn_fraction(const struct bb_cluster *c, double members)
 
 /* Each link takes its own part of the bytes, at the same time. Members on small nodes send most away; a root has its NIC
  * for itself. */
-static void send_recv_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes, struct bb_cost *cost)
+static void send_recv_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
+                           struct bb_cost *cost)
 {
     const bool rooted = bb_colls[call->kind].flags & BB_COLL_ROOTED;
     const struct bb_link *link = call->nodes == 1 ? &c->intra : &c->inter;
@@ -143,7 +144,7 @@ static bool supports(enum bb_nccl_algorithm algorithm, const struct bb_coll *col
  * steps with as much as a ring in all, and with each doubling of what is near by half as much more. A leaf that reduces
  * sends up and gets one sum of all its nodes. */
 static double uplink_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, enum bb_tier tier,
-                            double bytes, double ring_bytes)
+                              double bytes, double ring_bytes)
 {
     if (algorithm == BB_NCCL_RING)
         return ring_bytes;
@@ -158,7 +159,7 @@ static double uplink_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_
  * the data, a node sends up in both and down to two children in one of them; two nodes have one child. To a network
  * that reduces it sends what it has, and gets the sum. */
 static double nic_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
-                            double ring_bytes)
+                           double ring_bytes)
 {
     if (algorithm == BB_NCCL_RING || algorithm == BB_NCCL_PAT)
         return ring_bytes;
@@ -174,7 +175,7 @@ static double nic_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_col
 /* Of a node's links, in bytes at the way's rate. A GPU in a chain sends all of it up and down again. To switches that
  * add up it sends all, and spreads its part of the sums: that is 9/8 of it of eight GPUs, 5/4 of four. */
 static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
-                           double ring_bytes)
+                             double ring_bytes)
 {
     const double gpus = (double)call->ranks / call->nodes;
 
@@ -187,17 +188,17 @@ static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_c
 
 /* ---- sizes in the middle (NCCL's src/graph/tuning.cc and src/enqueue.cc) ---- */
 
-#define KIB              1024.0
-#define RING_SLICES      2            /* of a chunk                                     */
-#define RING_SLICE       (1024 * KIB) /* of a channel, the largest: a quarter of its buffer */
-#define RING_PLATEAU     1.4          /* of a ring's latency between nodes, once its channels have something to send */
-#define PLATEAU_BYTES    64
-#define NVLS_CHUNK       (128 * KIB) /* of a channel and a head, the largest                     */
-#define NVLS_HEADS       32          /* GPUs whose part of the sum NCCL tells apart, at most     */
-#define NVLS_CHANNELS    16          /* of Hopper, where a profile says nothing                  */
-#define NVLS_FILL        2           /* rounds: a chunk is scattered, then reduced, then gathered */
-#define NVLS_TREE_SMALL_CHUNK_NODES        4           /* from so many on chunks of trees are half as large        */
-#define TREE_CORRECTIONS 23
+#define KIB                         1024.0
+#define RING_SLICES                 2            /* of a chunk                                     */
+#define RING_SLICE                  (1024 * KIB) /* of a channel, the largest: a quarter of its buffer */
+#define RING_PLATEAU                1.4 /* of a ring's latency between nodes, once its channels have something to send */
+#define PLATEAU_BYTES               64
+#define NVLS_CHUNK                  (128 * KIB) /* of a channel and a head, the largest                     */
+#define NVLS_HEADS                  32          /* GPUs whose part of the sum NCCL tells apart, at most     */
+#define NVLS_CHANNELS               16          /* of Hopper, where a profile says nothing                  */
+#define NVLS_FILL                   2           /* rounds: a chunk is scattered, then reduced, then gathered */
+#define NVLS_TREE_SMALL_CHUNK_NODES 4           /* from so many on chunks of trees are half as large        */
+#define TREE_CORRECTIONS            23
 
 /* Part of its rate that a tree reaches: of 64 bytes and more, of 128, of 256 ... of 256 MiB. */
 static double tree_efficiency(const struct bb_nccl_variant *variant, double bytes)
@@ -219,7 +220,7 @@ static double tree_efficiency(const struct bb_nccl_variant *variant, double byte
 
 /* A ring's last step only receives: its links are idle while the last slice of each channel's chunk is taken over. */
 static void add_ring_tail(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
-                         struct bb_cost *cost)
+                          struct bb_cost *cost)
 {
     const struct bb_coll *coll = &bb_colls[call->kind];
 
@@ -282,7 +283,7 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
 }
 
 static void fastest_variant_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
-                          struct bb_cost *cost)
+                                 struct bb_cost *cost)
 {
     double best = INFINITY;
 
@@ -308,7 +309,7 @@ static double payload_bytes(const struct bb_collective *call)
 
 /* So many ranks on so many nodes, of which all but the last are full or each has as many. */
 static void place_on_first_nodes(const struct bb_cluster *c, const struct bb_collective *call,
-                       struct bb_node_placement *placement)
+                                 struct bb_node_placement *placement)
 {
     const int full = c->gpus_per_node, last = call->ranks - (call->nodes - 1) * full;
     const int max = (call->ranks + call->nodes - 1) / call->nodes, fewest = call->ranks / call->nodes;

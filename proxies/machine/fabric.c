@@ -24,7 +24,8 @@ static int read_rails(const json_t *fabric, const char *name_or_path, struct bb_
     const json_t *rails = json_object_get(fabric, "rails");
 
     c->fabric.rails = json_is_true(rails);
-    return !rails || json_is_boolean(rails) ? 0 : bb_err(BB_EUSAGE, "%s: 'fabric.rails' is no truth value", name_or_path);
+    return !rails || json_is_boolean(rails) ? 0
+                                            : bb_err(BB_EUSAGE, "%s: 'fabric.rails' is no truth value", name_or_path);
 }
 
 int bb_fabric_read(const json_t *root, const char *name_or_path, struct bb_cluster *c)
@@ -44,8 +45,8 @@ int bb_fabric_read(const json_t *root, const char *name_or_path, struct bb_clust
         return 0;
     TRY(bb_json_read(root, name_or_path, pod_fields, c));
     if (nodes[BB_POD] % nodes[BB_LEAF] != 0)
-        return bb_err(BB_EUSAGE, "%s: 'fabric.nodes_per_pod' is %d, expected a multiple of 'nodes_per_leaf', %d", name_or_path,
-                      nodes[BB_POD], nodes[BB_LEAF]);
+        return bb_err(BB_EUSAGE, "%s: 'fabric.nodes_per_pod' is %d, expected a multiple of 'nodes_per_leaf', %d",
+                      name_or_path, nodes[BB_POD], nodes[BB_LEAF]);
 out:
     return rc;
 }

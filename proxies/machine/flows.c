@@ -233,19 +233,19 @@ static void fill(struct bb_flows *f, double now_ns)
 {
     for (int i = 0; i < f->n_scarce; i++)
         begin_resource(f, f->scarce[i]);
-    for (int residuals = f->n_component; residuals > 0;) {
+    for (int unfrozen = f->n_component; unfrozen > 0;) {
         double level = next_level(f);
-        int before = residuals;
+        int before = unfrozen;
 
         for (int i = 0; i < f->n_component; i++)
             if (!f->flows[f->component[i]].frozen && f->flows[f->component[i]].bytes_per_ns <= level) {
                 set_rate(f, f->component[i], 1, now_ns, -1);
-                residuals--;
+                unfrozen--;
             }
         for (int i = 0; i < f->n_scarce; i++)
             if (full_at(&f->residuals[f->scarce[i]]) <= level * (1 + RELATIVE_TOLERANCE))
-                residuals -= freeze_users(f, f->scarce[i], level, now_ns);
-        if (residuals == before) /* cannot be: whatever set the level has something to freeze */
+                unfrozen -= freeze_users(f, f->scarce[i], level, now_ns);
+        if (unfrozen == before) /* cannot be: whatever set the level has something to freeze */
             return;
     }
 }

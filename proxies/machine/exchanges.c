@@ -30,14 +30,14 @@ static bool is_modelled(const struct sharing *s, enum bb_resource_kind what)
     return bb_resource_can_limit(s->c, what) || (what == BB_RESOURCE_NIC && s->c->has_sharing && s->slow->n > 0);
 }
 
-static int count_switches(const struct sharing *s)
+static int count_resources(const struct sharing *s)
 {
-    int places = 0;
+    int n_resources = 0;
 
     for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++)
         for (int i = 0; is_modelled(s, what) && i < s->n; i++)
-            places = (int)fmax(places, 1 + bb_resource_index(s->c, what, s->exchanges[i].rank));
-    return places;
+            n_resources = (int)fmax(n_resources, 1 + bb_resource_index(s->c, what, s->exchanges[i].rank));
+    return n_resources;
 }
 
 static void start_flow(struct sharing *s, int i)
@@ -87,14 +87,14 @@ int bb_exchanges_run(const struct bb_cluster *c, const struct bb_slow *slow, str
 {
     static const struct bb_slow none;
     struct sharing s = {.c = c, .slow = slow ? slow : &none, .exchanges = exchanges, .n = n};
-    int places, rc;
+    int n_resources, rc;
 
     for (int i = 0; i < n; i++)
         exchanges[i].done_ns = bb_cluster_link_load_ns(c, &exchanges[i].load, 1);
-    places = count_switches(&s);
-    if (places == 0)
+    n_resources = count_resources(&s);
+    if (n_resources == 0)
         return 0;
-    TRY(bb_flows_init(&s.flows, n, places * USES, n * USES));
+    TRY(bb_flows_init(&s.flows, n, n_resources * USES, n * USES));
     for (int i = 0; i < n; i++)
         if (exchanges[i].done_ns > 0)
             start_flow(&s, i);

@@ -161,15 +161,15 @@ static int read_variant(const json_t *row, const char *name_or_path, struct bb_n
         BB_FIELD("channels", BB_JSON_ANY, 0),    BB_FIELD("algorithm", BB_JSON_ANY, 0),
         BB_FIELD("protocol", BB_JSON_ANY, 0),    {0}};
     const char *algorithm, *protocol;
-    int rc, place = 0;
+    int rc, index = 0;
 
     TRY(bb_json_text_at(row, "algorithm", name_or_path, &algorithm));
     TRY(bb_json_text_at(row, "protocol", name_or_path, &protocol));
-    while (bb_nccl_algorithms[place] && strcmp(bb_nccl_algorithms[place], algorithm) != 0)
-        place++;
-    if (!bb_nccl_algorithms[place])
+    while (bb_nccl_algorithms[index] && strcmp(bb_nccl_algorithms[index], algorithm) != 0)
+        index++;
+    if (!bb_nccl_algorithms[index])
         return bb_reject_unknown("nccl.algorithm", algorithm, bb_nccl_algorithms, BB_NCCL_ALGORITHMS);
-    variant->algorithm = (enum bb_nccl_algorithm)place;
+    variant->algorithm = (enum bb_nccl_algorithm)index;
     snprintf(variant->protocol, sizeof(variant->protocol), "%s", protocol);
     TRY(bb_json_reject_unknown(row, name_or_path, variant_fields, ""));
     TRY(bb_json_read(row, name_or_path, variant_fields, variant));
@@ -316,10 +316,10 @@ bool bb_cluster_gpus_share_nics(const struct bb_cluster *c)
 
 void bb_cluster_gpu_nics(const struct bb_cluster *c, int gpu, int *first, int *end)
 {
-    const int64_t nics = bb_cluster_nics(c), place = gpu % c->gpus_per_node;
-    const int next = (int)((place + 1) * nics / c->gpus_per_node);
+    const int64_t nics = bb_cluster_nics(c), index = gpu % c->gpus_per_node;
+    const int next = (int)((index + 1) * nics / c->gpus_per_node);
 
-    *first = (int)(place * nics / c->gpus_per_node);
+    *first = (int)(index * nics / c->gpus_per_node);
     *end = next > *first ? next : *first + 1;
 }
 

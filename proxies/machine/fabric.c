@@ -90,9 +90,9 @@ static int area_of(const struct bb_cluster *c, enum bb_tier tier, int node)
 
 int bb_fabric_switch(const struct bb_cluster *c, enum bb_tier tier, int rank)
 {
-    const int places = count_switches(c, tier), area = area_of(c, tier, rank / c->gpus_per_node);
+    const int switches = count_switches(c, tier), area = area_of(c, tier, rank / c->gpus_per_node);
 
-    return places == 1 ? area : area * places + rail_of(c, rank);
+    return switches == 1 ? area : area * switches + rail_of(c, rank);
 }
 
 int bb_fabric_leaves(const struct bb_cluster *c, int nodes)
@@ -195,23 +195,23 @@ void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, 
                                   struct bb_node_placement *placement)
 {
     for (int tier = 0; tier < BB_TIERS; tier++) {
-        int on_it = 0, edges = 0, before = -1;
+        int nodes_in_area = 0, edges = 0, previous_area = -1;
 
         placement->tier[tier].switches = placement->tier[tier].max_nodes = placement->tier[tier].max_tree_edges = 0;
         for (int node = 0; node < n; node++) {
             const int area = area_of(c, (enum bb_tier)tier, nodes ? nodes[node] : node);
 
-            if (area != before) {
+            if (area != previous_area) {
                 placement->tier[tier].switches++;
-                on_it = edges = 0;
+                nodes_in_area = edges = 0;
             }
-            before = area;
-            on_it++;
+            previous_area = area;
+            nodes_in_area++;
             edges += bb_fabric_is_oversubscribed(c, (enum bb_tier)tier)
                          ? count_edges(c, (enum bb_tier)tier, nodes, n, node)
                          : 0;
-            if (on_it > placement->tier[tier].max_nodes)
-                placement->tier[tier].max_nodes = on_it;
+            if (nodes_in_area > placement->tier[tier].max_nodes)
+                placement->tier[tier].max_nodes = nodes_in_area;
             if (edges > placement->tier[tier].max_tree_edges)
                 placement->tier[tier].max_tree_edges = edges;
         }
@@ -231,8 +231,8 @@ void bb_fabric_add_collective_uplinks(const struct bb_cluster *c, const struct b
 
     for (int i = 0; i < BB_TIERS; i++) {
         const enum bb_tier tier = (enum bb_tier)i;
-        const double places = fmin(rails, count_switches(c, tier)),
-                     here = (double)s->tier[tier].max_nodes * s->max_members;
+        const double switches = fmin(rails, count_switches(c, tier)),
+                     members = (double)s->tier[tier].max_nodes * s->max_members;
 
         if (!bb_fabric_is_oversubscribed(c, tier) || s->tier[tier].switches < 2) {
             cost->uplink_bytes[tier] = 0;
@@ -240,6 +240,6 @@ void bb_fabric_add_collective_uplinks(const struct bb_cluster *c, const struct b
         }
         cost->uplink_bytes[tier] /= part;
         cost->uplink_ns[tier] =
-            here * bb_fabric_member_bytes(cost, tier, call->ranks, here) / (places * bb_fabric_uplink_gbps(c, tier));
+            members * bb_fabric_member_bytes(cost, tier, call->ranks, members) / (switches * bb_fabric_uplink_gbps(c, tier));
     }
 }

@@ -191,13 +191,13 @@ static void write_slow(const struct bb_slow_item *item, char text[64])
         snprintf(text, 64, "%s%d:%g", item->kind == BB_SLOW_RANK ? "rank=" : "link=leaf", item->number, item->factor);
 }
 
-void bb_slow_print(const struct bb_slow *slow, const char *previous_area, FILE *out)
+void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out)
 {
     char text[64];
 
     for (int i = 0; i < slow->n; i++) {
         write_slow(&slow->items[i], text);
-        fprintf(out, "%sslow: %s\n", previous_area, text);
+        fprintf(out, "%sslow: %s\n", prefix, text);
     }
 }
 

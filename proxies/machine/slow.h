@@ -40,7 +40,7 @@ int bb_slow_validate(const struct bb_slow *slow, const char *what, const struct 
 
 /* bb_slow_print - print one line per item, each with the prefix `before`. bb_slow_json - list of texts; the caller
  * releases it; NULL without memory. */
-void bb_slow_print(const struct bb_slow *slow, const char *before, FILE *out);
+void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out);
 json_t *bb_slow_json(const struct bb_slow *slow);
 
 double bb_slow_compute_factor(const struct bb_slow *slow, int rank); /* factor of the rank's kernel times, 1 without

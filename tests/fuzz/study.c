@@ -8,7 +8,7 @@
 static const struct bb_study_command commands[] = {{.name = "bench", .launched = true, .check = bb_bench_check},
                                                    {.name = "proxy", .launched = true, .check = bb_proxy_check},
                                                    {.name = "plan", .check = bb_plan_check}};
-static const struct bb_expand_plan plan = {.commands = commands, .n_commands = 3, .most = 200};
+static const struct bb_expand_plan plan = {.commands = commands, .n_commands = 3, .max_combinations = 200};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

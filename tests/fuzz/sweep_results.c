@@ -11,7 +11,7 @@ static const char study_text[] =
     "[\"time_us.p50\", \"results.0.bytes\", {\"name\": \"r\", \"value\": \"time_us.p50\", \"relative_to\": "
     "{\"minbytes\": \"8\"}}]}";
 static const struct bb_study_command commands[] = {{.name = "bench", .launched = true, .check = bb_bench_check}};
-static const struct bb_expand_plan plan = {.commands = commands, .n_commands = 1, .most = 9};
+static const struct bb_expand_plan plan = {.commands = commands, .n_commands = 1, .max_combinations = 9};
 
 static char folder[] = "/dev/shm/busbar-fuzz-XXXXXX";
 static struct bb_study study;

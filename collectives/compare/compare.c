@@ -13,7 +13,7 @@
 
 const char *const bb_verdict_names[BB_VERDICTS] = {
     [BB_FASTER] = "faster",           [BB_SLOWER] = "slower",         [BB_SAME] = "no difference",
-    [BB_CANNOT_TELL] = "cannot tell", [BB_WRONG_DATA] = "wrong data",
+    [BB_INCONCLUSIVE] = "cannot tell", [BB_WRONG_DATA] = "wrong data",
 };
 
 static bool has_intervals(const struct bb_timing *a, const struct bb_timing *b)
@@ -26,7 +26,7 @@ static enum bb_verdict verdict_by_ratio(double ratio, double threshold_percent)
     double most = 1 + threshold_percent / 100;
 
     if (!isfinite(ratio) || ratio <= 0 || isnan(most))
-        return BB_CANNOT_TELL;
+        return BB_INCONCLUSIVE;
     return ratio > most ? BB_SLOWER : ratio < 1 / most ? BB_FASTER : BB_SAME;
 }
 
@@ -35,7 +35,7 @@ enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing 
     if (a->wrong > 0 || b->wrong > 0)
         return BB_WRONG_DATA;
     if (isnan(a->time_us) || isnan(b->time_us))
-        return BB_CANNOT_TELL;
+        return BB_INCONCLUSIVE;
     if (!has_intervals(a, b))
         return verdict_by_ratio(b->time_us / a->time_us, threshold_percent);
     return b->high_us < a->low_us ? BB_FASTER : b->low_us > a->high_us ? BB_SLOWER : BB_SAME;
@@ -56,7 +56,7 @@ static bool belong_together(const struct bb_timing *a, const struct bb_timing *b
 }
 
 /* Files have mostly the same order, so the search goes on where the last one ended. */
-size_t bb_pairs_of(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *left)
+size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *left)
 {
     size_t next = 0, n_left = 0;
 
@@ -137,7 +137,7 @@ static const char *choice_text(const struct bb_timing *t, bool channels, char te
 /* By what a verdict was found; NULL: there was nothing to find it by. */
 static const char *judged_by(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict)
 {
-    if (verdict == BB_CANNOT_TELL || verdict == BB_WRONG_DATA)
+    if (verdict == BB_INCONCLUSIVE || verdict == BB_WRONG_DATA)
         return NULL;
     return has_intervals(a, b) ? "intervals" : "ratio";
 }
@@ -188,7 +188,7 @@ static void print_doubts(FILE *out, const char *name, const struct bb_result_fil
     }
     if (json_is_true(json_object_get(t->root, "shared_gpu")))
         fprintf(out, "# %s: several ranks shared a GPU: times mean nothing\n", name);
-    if (bb_result_file_foreign(t))
+    if (bb_result_file_is_nccl_tests(t))
         fprintf(out, "# %s: nccl-tests: the mean over ranks unless -a was given; busbar's are those of the slowest\n",
                 name);
 }
@@ -266,7 +266,7 @@ static void count_verdict(struct tally *tally, const struct bb_timing *a, const 
 
     tally->pairs++;
     tally->verdicts[verdict]++;
-    tally->untold += verdict == BB_CANNOT_TELL && a->time_us != 0 && b->time_us != 0;
+    tally->untold += verdict == BB_INCONCLUSIVE && a->time_us != 0 && b->time_us != 0;
     if (verdict != BB_WRONG_DATA && isfinite(ratio) && ratio > 0) {
         tally->log_sum += log(ratio);
         tally->n_logs++;
@@ -343,7 +343,7 @@ static int put_pairs(const struct sides *s, FILE *out, struct bb_results *result
 
     for (size_t i = 0; i < s->a->n && rc == 0; i++) {
         const struct bb_timing *a = &s->a->rows[i], *b = s->pair[i] < 0 ? NULL : &s->b->rows[s->pair[i]];
-        enum bb_verdict verdict = b ? bb_verdict_of(a, b, tally->judged_percent) : BB_CANNOT_TELL;
+        enum bb_verdict verdict = b ? bb_verdict_of(a, b, tally->judged_percent) : BB_INCONCLUSIVE;
 
         if (!b)
             continue;
@@ -396,7 +396,7 @@ static void print_summary(const struct tally *t, FILE *out)
     const size_t *v = t->verdicts;
 
     fprintf(out, "#\n# %zu faster, %zu slower, %zu without a difference, %zu cannot tell", v[BB_FASTER], v[BB_SLOWER],
-            v[BB_SAME], v[BB_CANNOT_TELL]);
+            v[BB_SAME], v[BB_INCONCLUSIVE]);
     if (v[BB_WRONG_DATA])
         fprintf(out, ", %zu with wrong data", v[BB_WRONG_DATA]);
     fprintf(out, "; only in A %zu, only in B %zu\n", t->only_a, t->only_b);
@@ -415,7 +415,7 @@ static json_t *summary_json(const struct tally *t)
 
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "faster", (json_int_t)v[BB_FASTER],
                      "slower", (json_int_t)v[BB_SLOWER], "no_difference", (json_int_t)v[BB_SAME], "cannot_tell",
-                     (json_int_t)v[BB_CANNOT_TELL], "wrong_data", (json_int_t)v[BB_WRONG_DATA], "only_a",
+                     (json_int_t)v[BB_INCONCLUSIVE], "wrong_data", (json_int_t)v[BB_WRONG_DATA], "only_a",
                      (json_int_t)t->only_a, "only_b", (json_int_t)t->only_b, "over_threshold", (json_int_t)t->over,
                      "worst_ratio", bb_json_real(t->worst ? t->worst_ratio : NAN), "geometric_mean_ratio",
                      bb_json_real(mean_ratio(t)), "against_prediction", bb_shortfall_json(&t->shortfall), "verdict",
@@ -477,7 +477,7 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
     TRY(rc);
     bb_shortfall_init(&tally.shortfall, a, b, gate->threshold_percent);
     tally.judged_percent = tally.shortfall.known ? tally.shortfall.percent : gate->threshold_percent;
-    tally.only_b = bb_pairs_of(a, b, s.pair, s.left);
+    tally.only_b = bb_match_rows(a, b, s.pair, s.left);
     if (out)
         print_head(out, a, b, differences);
     TRY(put_pairs(&s, out, results, &tally));

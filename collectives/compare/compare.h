@@ -22,7 +22,7 @@ enum bb_verdict {
     BB_FASTER,      /* all of B's interval lies below A's; or B / A below 1 / (1 + threshold) */
     BB_SLOWER,      /* ... above; or B / A above 1 + threshold                   */
     BB_SAME,        /* the intervals overlap: no difference can be shown; or the ratio lies between */
-    BB_CANNOT_TELL, /* a side has no time; or no interval, and there is no threshold */
+    BB_INCONCLUSIVE, /* a side has no time; or no interval, and there is no threshold */
     BB_WRONG_DATA,  /* a side moved wrong data: its time is worth nothing        */
     BB_VERDICTS
 };
@@ -33,10 +33,10 @@ extern const char *const bb_verdict_names[BB_VERDICTS];
 enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing *b, double threshold_percent);
 
 /*
- * bb_pairs_of - out[i], one per row of a: the row of b that belongs to row i of a, -1 for none. Returns how many rows
+ * bb_match_rows - out[i], one per row of a: the row of b that belongs to row i of a, -1 for none. Returns how many rows
  * of b are left over; left, [b->n], is 1 for those.
  */
-size_t bb_pairs_of(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *left);
+size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *left);
 
 /* What is asked of a comparison. */
 struct bb_regression_threshold {

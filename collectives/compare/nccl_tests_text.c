@@ -436,7 +436,7 @@ static int make_tree(struct log *l)
     return l->seen && l->results ? 0 : bb_err(BB_EFAIL, "%s: no memory", l->path);
 }
 
-int bb_nccl_tests_text_read(const struct bb_printed *p, json_t **root)
+int bb_nccl_tests_text_read(const struct bb_nccl_tests_output *p, json_t **root)
 {
     struct log l = {.path = p->path, .line = p->lines};
     int rc;

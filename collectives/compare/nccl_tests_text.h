@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 /* Borrowed. */
-struct bb_printed {
+struct bb_nccl_tests_output {
     const char *path; /* for messages */
     FILE *file;
     int lines;             /* that were read before */
@@ -24,6 +24,6 @@ struct bb_printed {
  * devices, several runs in one, a row cut short, an operation that is not the text's. -BB_EFAIL without memory. *root
  * is new, NULL after an error.
  */
-int bb_nccl_tests_text_read(const struct bb_printed *p, json_t **root) BB_MUST_CHECK;
+int bb_nccl_tests_text_read(const struct bb_nccl_tests_output *p, json_t **root) BB_MUST_CHECK;
 
 #endif

@@ -165,16 +165,16 @@ static long long at_least_1(const json_t *config, const char *name)
     return value >= 1 && value < 1 << 20 ? value : 1;
 }
 
-const json_t *bb_result_file_foreign_devices(const json_t *root)
+const json_t *bb_result_file_nccl_tests_devices(const json_t *root)
 {
     const json_t *devices = json_object_get(root, "devices");
 
     return devices ? devices : json_object_get(json_object_get(root, "config"), "devices");
 }
 
-int bb_result_file_foreign_ranks(const json_t *root)
+int bb_result_file_nccl_tests_ranks(const json_t *root)
 {
-    const json_t *config = json_object_get(root, "config"), *devices = bb_result_file_foreign_devices(root);
+    const json_t *config = json_object_get(root, "config"), *devices = bb_result_file_nccl_tests_devices(root);
     long long listed = (long long)json_array_size(devices), last, ranks;
 
     last = json_integer_value(json_object_get(json_array_get(devices, listed > 0 ? (size_t)listed - 1 : 0), "rank"));
@@ -186,7 +186,7 @@ int bb_result_file_foreign_ranks(const json_t *root)
 
 static void add_nccl_tests(const json_t *root, json_t *list)
 {
-    const json_t *devices = bb_result_file_foreign_devices(root);
+    const json_t *devices = bb_result_file_nccl_tests_devices(root);
     long long version = json_integer_value(json_object_get(root, "nccl_version"));
     char text[VALUE];
 
@@ -195,7 +195,7 @@ static void add_nccl_tests(const json_t *root, json_t *list)
     add_fact(list, "program", text);
     snprintf(text, sizeof(text), "%lld.%lld.%lld", version / 10000, version / 100 % 100, version % 100);
     add_fact(list, "NCCL library", version > 0 ? text : NULL);
-    snprintf(text, sizeof(text), "%d", bb_result_file_foreign_ranks(root));
+    snprintf(text, sizeof(text), "%d", bb_result_file_nccl_tests_ranks(root));
     add_fact(list, "ranks", json_array_size(devices) > 0 ? text : NULL);
     add_devices(list, devices, "device_info");
     foreign_environment(list, json_object_get(root, "env"));
@@ -207,7 +207,7 @@ json_t *bb_provenance_of(const struct bb_result_file *t)
 {
     json_t *list = json_object();
 
-    if (list && bb_result_file_foreign(t))
+    if (list && bb_result_file_is_nccl_tests(t))
         add_nccl_tests(t->root, list);
     else if (list && bb_result_file_predicted(t))
         add_plan(t, list);

@@ -365,13 +365,13 @@ out:
 
 /* ---- which of them ---- */
 
-int bb_result_file_foreign(const struct bb_result_file *t)
+int bb_result_file_is_nccl_tests(const struct bb_result_file *t)
 {
     return !json_object_get(t->root, "schema") && json_is_integer(json_object_get(t->root, "version")) &&
            json_is_array(json_object_get(t->root, "results"));
 }
 
-int bb_result_file_of(struct bb_result_file *t, const char *path, json_t *root)
+int bb_result_file_from_tree(struct bb_result_file *t, const char *path, json_t *root)
 {
     const char *schema = json_string_value(json_object_get(root, "schema"));
 
@@ -387,7 +387,7 @@ int bb_result_file_of(struct bb_result_file *t, const char *path, json_t *root)
                       "%s: schema '%.60s' has no times to compare, expected busbar.bench/1, busbar.proxy/1 or "
                       "busbar.plan/1",
                       path, schema);
-    if (bb_result_file_foreign(t))
+    if (bb_result_file_is_nccl_tests(t))
         return read_foreign(t);
     return bb_err(
         BB_EUSAGE,
@@ -440,7 +440,7 @@ int bb_result_tree_load(const char *word, const char **path, json_t **root)
     TRY(split_operation(word, &operation, path));
     TRY(bb_json_open(*path, &file));
     if (!begins_object(file, &lines))
-        rc = bb_nccl_tests_text_read(&(struct bb_printed){*path, file, lines, operation}, root);
+        rc = bb_nccl_tests_text_read(&(struct bb_nccl_tests_output){*path, file, lines, operation}, root);
     else if (operation)
         rc = bb_err(BB_EUSAGE, "%s: JSON, which says itself what it is of; leave out %s=", *path, operation);
     else
@@ -458,7 +458,7 @@ int bb_result_file_load(struct bb_result_file *t, const char *word)
 
     *t = (struct bb_result_file){.path = word};
     rc = bb_result_tree_load(word, &t->path, &root);
-    return rc ? rc : bb_result_file_of(t, t->path, root);
+    return rc ? rc : bb_result_file_from_tree(t, t->path, root);
 }
 
 void bb_result_file_release(struct bb_result_file *t)

@@ -54,22 +54,22 @@ int bb_result_tree_load(const char *word, const char **path, json_t **root) BB_M
  */
 int bb_result_file_load(struct bb_result_file *t, const char *word) BB_MUST_CHECK;
 
-/* bb_result_file_of - the same of a tree, which is taken over. */
-int bb_result_file_of(struct bb_result_file *t, const char *path, json_t *root) BB_MUST_CHECK;
+/* bb_result_file_from_tree - the same of a tree, which is taken over. */
+int bb_result_file_from_tree(struct bb_result_file *t, const char *path, json_t *root) BB_MUST_CHECK;
 
 void bb_result_file_release(struct bb_result_file *t);
 
 /* bb_result_file_predicted - the cluster that the times are predicted for; NULL: they were measured. */
 const char *bb_result_file_predicted(const struct bb_result_file *t);
 
-/* bb_result_file_foreign - the file is nccl-tests'. */
-int bb_result_file_foreign(const struct bb_result_file *t);
+/* bb_result_file_is_nccl_tests - the file is nccl-tests'. */
+int bb_result_file_is_nccl_tests(const struct bb_result_file *t);
 
-/* bb_result_file_foreign_ranks - of a file of nccl-tests, which lists the first device of each process with several;
+/* bb_result_file_nccl_tests_ranks - of a file of nccl-tests, which lists the first device of each process with several;
  * busbar's lists all. 0: it does not tell. */
-int bb_result_file_foreign_ranks(const json_t *root);
-/* bb_result_file_foreign_devices - that list; older files have it at the top. NULL: there is none. */
-const json_t *bb_result_file_foreign_devices(const json_t *root);
+int bb_result_file_nccl_tests_ranks(const json_t *root);
+/* bb_result_file_nccl_tests_devices - that list; older files have it at the top. NULL: there is none. */
+const json_t *bb_result_file_nccl_tests_devices(const json_t *root);
 
 /*
  * bb_provenance_of - under what the file was made, as a new flat object of texts: "NCCL library": "2.28.9", "ranks",

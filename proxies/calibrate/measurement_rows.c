@@ -363,7 +363,7 @@ int bb_measurements_add_nccl_tests(struct bb_measurements *e, json_t *root)
     struct bb_result_file file;
     int rc, n = (int)json_integer_value(iterations);
 
-    TRY(bb_result_file_of(&file, file_of(e)->path, json_incref(root)));
+    TRY(bb_result_file_from_tree(&file, file_of(e)->path, json_incref(root)));
     for (size_t i = 0; i < file.n && rc == 0; i++)
         rc = nccl_tests_row(e, &file.rows[i], n > 0 ? n : 20);
 out:

@@ -93,11 +93,11 @@ static int read_busbar_head(struct bb_measurement_file *f, const json_t *root)
 
 static int read_foreign_head(struct bb_measurement_file *f, const json_t *root)
 {
-    const json_t *devices = bb_result_file_foreign_devices(root);
+    const json_t *devices = bb_result_file_nccl_tests_devices(root);
     long long version = json_integer_value(json_object_get(root, "nccl_version"));
 
     f->foreign = true;
-    f->ranks = bb_result_file_foreign_ranks(root);
+    f->ranks = bb_result_file_nccl_tests_ranks(root);
     f->nodes = count_hosts(devices, "hostname", &f->most_on_host);
     if (json_array_size(devices) > 0) /* several ranks each, where only the first of a process is listed */
         f->most_on_host *= f->ranks / (int)json_array_size(devices);
@@ -149,7 +149,7 @@ static bool has_cpu_times(const json_t *root)
 /* Runs of nccl-tests whose times are not those of one operation of all ranks. */
 static int refuse_foreign(const struct bb_measurement_file *f, const json_t *root)
 {
-    const json_t *devices = bb_result_file_foreign_devices(root), *config = json_object_get(root, "config");
+    const json_t *devices = bb_result_file_nccl_tests_devices(root), *config = json_object_get(root, "config");
     const json_t *last = json_array_get(devices, json_array_size(devices) - 1);
 
     if (json_integer_value(json_object_get(last, "group")) > 0)

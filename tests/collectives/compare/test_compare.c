@@ -36,7 +36,7 @@ static struct bb_result_file read_text(const char *text)
     json_t *root = json_loads(text, 0, NULL);
 
     assert_non_null(root);
-    assert_int_equal(bb_result_file_of(&t, "file", root), 0);
+    assert_int_equal(bb_result_file_from_tree(&t, "file", root), 0);
     return t;
 }
 
@@ -175,8 +175,8 @@ static void verdicts_have_borders(void **state)
     assert_int_equal(bb_verdict_of(&a, &b, NAN), BB_SLOWER);
     assert_int_equal(bb_verdict_of(&b, &a, NAN), BB_FASTER);
     assert_int_equal(bb_verdict_of(&a, &a, NAN), BB_SAME);
-    assert_int_equal(bb_verdict_of(&a, &none, NAN), BB_CANNOT_TELL);
-    assert_int_equal(bb_verdict_of(&none, &a, NAN), BB_CANNOT_TELL);
+    assert_int_equal(bb_verdict_of(&a, &none, NAN), BB_INCONCLUSIVE);
+    assert_int_equal(bb_verdict_of(&none, &a, NAN), BB_INCONCLUSIVE);
     assert_int_equal(bb_verdict_of(&a, &wrong, NAN), BB_WRONG_DATA);
     /* without an interval on a side, the plain ratio: 11/10, with its borders at 10 % and at 1 / 1.1 */
     a = timed(NAN, 10, NAN), b = timed(10.9, 10.9, 10.9);
@@ -187,7 +187,7 @@ static void verdicts_have_borders(void **state)
     b.time_us = 9.2;
     assert_int_equal(bb_verdict_of(&a, &b, 10), BB_SAME);
     b.time_us = 0;
-    assert_int_equal(bb_verdict_of(&a, &b, 10), BB_CANNOT_TELL);
+    assert_int_equal(bb_verdict_of(&a, &b, 10), BB_INCONCLUSIVE);
     /* exact times, as emulated GPUs give them */
     a = timed(5, 5, 5), b = timed(5.001, 5.001, 5.001);
     assert_int_equal(bb_verdict_of(&a, &b, NAN), BB_SLOWER);
@@ -207,14 +207,14 @@ static void rows_find_their_partners(void **state)
         a[i] = (struct bb_timing){.what = "x", .bytes = sizes_a[i]};
     for (int j = 0; j < 5; j++)
         b[j] = (struct bb_timing){.what = "x", .bytes = sizes_b[j]};
-    assert_int_equal(bb_pairs_of(&left, &right, pair, rest), 2);
+    assert_int_equal(bb_match_rows(&left, &right, pair, rest), 2);
     assert_int_equal(pair[0], -1);
     assert_int_equal(pair[1], 1);
     assert_int_equal(pair[2], 3);
     assert_int_equal(pair[3], 0);
     assert_memory_equal(rest, ((char[]){0, 0, 1, 0, 1}), 5);
     b[0].dtype = "half"; /* every part of the key counts */
-    (void)bb_pairs_of(&left, &right, pair, rest);
+    (void)bb_match_rows(&left, &right, pair, rest);
     assert_int_equal(pair[3], -1);
 }
 
@@ -292,7 +292,7 @@ static int survives(const char *text, size_t n, FILE *sink)
     int rc;
 
     if (root) {
-        rc = bb_result_file_of(&t, "damaged", root);
+        rc = bb_result_file_from_tree(&t, "damaged", root);
         assert_true(rc == 0 || rc == -BB_EUSAGE);
         if (rc == 0) {
             rc = bb_compare(&good, &t, &gate, sink, NULL);
@@ -352,7 +352,7 @@ static void foreign_things_are_refused(void **state)
     (void)state;
     bb_err_mute(1);
     for (size_t i = 0; i < ROWS(texts); i++) {
-        assert_int_equal(bb_result_file_of(&t, "x", json_loads(texts[i], 0, NULL)), -BB_EUSAGE);
+        assert_int_equal(bb_result_file_from_tree(&t, "x", json_loads(texts[i], 0, NULL)), -BB_EUSAGE);
         bb_result_file_release(&t);
     }
     assert_int_equal(bb_result_file_load(&t, "/nowhere/x.json"), -BB_EUSAGE);
@@ -411,7 +411,7 @@ static void fields_that_are_needed(void **state)
     bb_err_mute(1);
     for (size_t i = 0; i < ROWS(rows); i++) {
         print_message("  %s\n", rows[i].text);
-        assert_int_equal(bb_result_file_of(&t, "x", json_loads(rows[i].text, 0, NULL)), rows[i].rc);
+        assert_int_equal(bb_result_file_from_tree(&t, "x", json_loads(rows[i].text, 0, NULL)), rows[i].rc);
         bb_result_file_release(&t);
     }
     bb_err_mute(0);

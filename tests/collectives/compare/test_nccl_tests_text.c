@@ -32,11 +32,11 @@ static int read_text(const char *text, const char *operation, struct bb_result_f
     int rc;
 
     assert_non_null(file);
-    rc = bb_nccl_tests_text_read(&(struct bb_printed){.path = "file", .file = file, .operation = operation}, &root);
+    rc = bb_nccl_tests_text_read(&(struct bb_nccl_tests_output){.path = "file", .file = file, .operation = operation}, &root);
     fclose(file);
     *t = (struct bb_result_file){0};
     if (rc == 0)
-        assert_int_equal(bb_result_file_of(t, "file", root), 0);
+        assert_int_equal(bb_result_file_from_tree(t, "file", root), 0);
     else
         assert_null(root);
     return rc;
@@ -73,11 +73,11 @@ static void a_run_of_today_is_read(void **state)
     assert_true(t.rows[0].time_us == 27.76 && t.rows[1].time_us == 27.49 && t.rows[2].time_us == 100);
     assert_true(t.rows[0].wrong == 0 && t.rows[1].wrong == -1 && t.rows[2].wrong == 7);
     assert_true(isnan(t.rows[3].time_us));
-    assert_int_equal(bb_result_file_foreign_ranks(t.root), 2);
+    assert_int_equal(bb_result_file_nccl_tests_ranks(t.root), 2);
     assert_int_equal(json_integer_value(json_object_get(t.root, "nccl_version")), 22907);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(t.root, "config"), "iterations")), 30);
     assert_string_equal(
-        json_string_value(json_object_get(json_array_get(bb_result_file_foreign_devices(t.root), 1), "device_info")),
+        json_string_value(json_object_get(json_array_get(bb_result_file_nccl_tests_devices(t.root), 1), "device_info")),
         "NVIDIA H100 80GB HBM3");
     assert_null(json_object_get(t.root, "shared_gpu"));
     assert_null(json_object_get(t.root, "emulated"));

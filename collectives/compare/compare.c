@@ -48,7 +48,7 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-static bool belong_together(const struct bb_timing *a, const struct bb_timing *b)
+static bool same_measurement(const struct bb_timing *a, const struct bb_timing *b)
 {
     return a->bytes == b->bytes && a->root == b->root && a->group == b->group && a->cycle == b->cycle &&
            same_text(a->what, b->what) && same_text(a->dtype, b->dtype) && same_text(a->op, b->op) &&
@@ -56,27 +56,27 @@ static bool belong_together(const struct bb_timing *a, const struct bb_timing *b
 }
 
 /* Files have mostly the same order, so the search goes on where the last one ended. */
-size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *left)
+size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *unmatched)
 {
-    size_t next = 0, n_left = 0;
+    size_t next = 0, n_unmatched = 0;
 
-    memset(left, 1, b->n);
+    memset(unmatched, 1, b->n);
     for (size_t i = 0; i < a->n; i++) {
         out[i] = -1;
         for (size_t step = 0; step < b->n && out[i] < 0; step++) {
             size_t j = (next + step) % b->n;
 
-            if (left[j] && belong_together(&a->rows[i], &b->rows[j]))
+            if (unmatched[j] && same_measurement(&a->rows[i], &b->rows[j]))
                 out[i] = (long)j;
         }
         if (out[i] >= 0) {
-            left[out[i]] = 0;
+            unmatched[out[i]] = 0;
             next = (size_t)out[i] + 1;
         }
     }
     for (size_t j = 0; j < b->n; j++)
-        n_left += (size_t)left[j];
-    return n_left;
+        n_unmatched += (size_t)unmatched[j];
+    return n_unmatched;
 }
 
 /* ---- text ---- */
@@ -88,7 +88,7 @@ struct row {
     struct bb_timing key;
     const char *place; /* short for placement */
     double a_us, b_us, times;
-    const char *said;
+    const char *verdict_text;
     json_t *a, *b, *ratio, *verdict, *judged_by;
 };
 
@@ -107,7 +107,7 @@ static const struct bb_field fields[] = {
     {NULL, "A", "(us)", 10, 2, SHOWS(a_us)},
     {NULL, "B", "(us)", 10, 2, SHOWS(b_us)},
     {NULL, "B/A", "", 6, 3, SHOWS(times)},
-    {NULL, "verdict", "", 13, 0, SHOWS(said)},
+    {NULL, "verdict", "", 13, 0, SHOWS(verdict_text)},
     {"a", SHOWS(a)},
     {"b", SHOWS(b)},
     {"ratio", SHOWS(ratio)},
@@ -116,11 +116,11 @@ static const struct bb_field fields[] = {
     {0},
 };
 
-static struct row make_row(const struct bb_timing *key, double a_us, double b_us, const char *said)
+static struct row make_row(const struct bb_timing *key, double a_us, double b_us, const char *verdict_text)
 {
     const char *place = !key->placement ? NULL : strcmp(key->placement, "in_place") == 0 ? "in" : "out";
 
-    return (struct row){.key = *key, .place = place, .a_us = a_us, .b_us = b_us, .times = b_us / a_us, .said = said};
+    return (struct row){.key = *key, .place = place, .a_us = a_us, .b_us = b_us, .times = b_us / a_us, .verdict_text = verdict_text};
 }
 
 /* "RING/SIMPLE/8", without channels where one of both files does not tell them, "" where nothing is known. */
@@ -246,14 +246,14 @@ static json_t *side_json(const struct bb_timing *t)
 
 struct tally {
     size_t verdicts[BB_VERDICTS];
-    size_t untold; /* of those that cannot be told: what takes no time, 0 bytes of a prediction, says nothing anyway */
+    size_t inconclusive; /* of those that cannot be told: what takes no time, 0 bytes of a prediction, says nothing anyway */
     size_t only_a, only_b, pairs;
     size_t over; /* slower by more than the threshold */
     const struct bb_timing *worst;
     double worst_ratio;
     double log_sum; /* of the ratios of rows with right data */
     size_t n_logs;
-    const struct bb_result_file *died; /* of which a part is missing; NULL: of none */
+    const struct bb_result_file *incomplete; /* of which a part is missing; NULL: of none */
     double threshold_percent;
     double judged_percent; /* of rows without an interval: the threshold, or that of predictions */
     struct bb_shortfall shortfall;
@@ -266,7 +266,7 @@ static void count_verdict(struct tally *tally, const struct bb_timing *a, const 
 
     tally->pairs++;
     tally->verdicts[verdict]++;
-    tally->untold += verdict == BB_INCONCLUSIVE && a->time_us != 0 && b->time_us != 0;
+    tally->inconclusive += verdict == BB_INCONCLUSIVE && a->time_us != 0 && b->time_us != 0;
     if (verdict != BB_WRONG_DATA && isfinite(ratio) && ratio > 0) {
         tally->log_sum += log(ratio);
         tally->n_logs++;
@@ -288,7 +288,7 @@ static double mean_ratio(const struct tally *t)
 }
 
 /* A run that ended below a threshold of its own has all its rows; so has one that says nothing, as nccl-tests'. */
-static const char *bad_end(const struct bb_result_file *t)
+static const char *incomplete_status(const struct bb_result_file *t)
 {
     const char *status = json_string_value(json_object_get(t->root, "status"));
     bool whole = !status || strcmp(status, "ok") == 0 || strcmp(status, "below threshold") == 0;
@@ -298,27 +298,27 @@ static const char *bad_end(const struct bb_result_file *t)
 
 /* ---- the verdict on the whole ---- */
 
-enum outcome { DIED, NO_ROW, WRONG, SLOWER, CANNOT_TELL, MISSING, NOT_SLOWER, OUTCOMES };
+enum outcome { INCOMPLETE, NO_ROW, WRONG, SLOWER, INCONCLUSIVE, MISSING, NOT_SLOWER, OUTCOMES };
 
 /* gated: worth exit 5 under --strict (slower rows are the threshold's matter). */
 static const struct {
     const char *name;
-    bool gated;
+    bool fails_strict;
 } outcomes[OUTCOMES] = {
-    [DIED] = {"run incomplete", true},     [NO_ROW] = {"no common row", true},
+    [INCOMPLETE] = {"run incomplete", true},     [NO_ROW] = {"no common row", true},
     [WRONG] = {"wrong data", true},        [SLOWER] = {"slower", false},
-    [CANNOT_TELL] = {"cannot tell", true}, [MISSING] = {"rows missing in B", true},
+    [INCONCLUSIVE] = {"cannot tell", true}, [MISSING] = {"rows missing in B", true},
     [NOT_SLOWER] = {"not slower", false},
 };
 
 static enum outcome outcome_of(const struct tally *t)
 {
     const bool holds[OUTCOMES] = {
-        [DIED] = t->died != NULL,
+        [INCOMPLETE] = t->incomplete != NULL,
         [NO_ROW] = t->pairs == 0,
         [WRONG] = t->verdicts[BB_WRONG_DATA] > 0,
         [SLOWER] = isnan(t->threshold_percent) ? t->verdicts[BB_SLOWER] > 0 : t->over > 0,
-        [CANNOT_TELL] = t->untold > 0,
+        [INCONCLUSIVE] = t->inconclusive > 0,
         [MISSING] = t->only_a > 0,
         [NOT_SLOWER] = true,
     };
@@ -332,10 +332,10 @@ static enum outcome outcome_of(const struct tally *t)
 struct sides {
     const struct bb_result_file *a, *b;
     long *pair;
-    char *left;
+    char *unmatched;
 };
 
-static int put_pairs(const struct sides *s, FILE *out, struct bb_results *results, struct tally *tally)
+static int put_common(const struct sides *s, FILE *out, struct bb_results *results, struct tally *tally)
 {
     char text[VERDICT];
     struct row row;
@@ -362,7 +362,7 @@ static int put_pairs(const struct sides *s, FILE *out, struct bb_results *result
     return rc;
 }
 
-static int put_single(const struct sides *s, FILE *out, struct bb_results *results, struct tally *tally)
+static int put_unmatched(const struct sides *s, FILE *out, struct bb_results *results, struct tally *tally)
 {
     json_t *only_a = json_array(), *only_b = json_array();
     struct row row;
@@ -377,7 +377,7 @@ static int put_single(const struct sides *s, FILE *out, struct bb_results *resul
         json_array_append_new(only_a, row_json(&row));
     }
     for (size_t j = 0; j < s->b->n; j++) {
-        if (!s->left[j])
+        if (!s->unmatched[j])
             continue;
         row = make_row(&s->b->rows[j], NAN, s->b->rows[j].time_us, "only in B");
         bb_table_row(out, fields, &row);
@@ -403,7 +403,7 @@ static void print_summary(const struct tally *t, FILE *out)
     if (t->n_logs)
         fprintf(out, "# B/A: %.3f, geometric mean of %zu row%s\n", mean_ratio(t), t->n_logs, t->n_logs == 1 ? "" : "s");
     bb_shortfall_print(&t->shortfall, out);
-    if (t->untold)
+    if (t->inconclusive)
         fprintf(out, "# cannot tell: no interval; busbar gives one from 6 samples on (--repeats), nccl-tests with "
                      "-I 1; --threshold judges by the ratio alone\n");
     fprintf(out, "# verdict: %s\n", outcomes[outcome_of(t)].name);
@@ -422,7 +422,7 @@ static json_t *summary_json(const struct tally *t)
                      outcomes[outcome_of(t)].name);
 }
 
-static int judge_threshold(const struct tally *t)
+static int check_threshold(const struct tally *t)
 {
     char bytes[BB_BYTES_TEXT];
     const struct bb_timing *worst = t->worst;
@@ -434,15 +434,15 @@ static int judge_threshold(const struct tally *t)
                   worst->bytes < 0 ? "step" : bb_format_bytes((size_t)worst->bytes, bytes), 100 * (t->worst_ratio - 1));
 }
 
-static int judge_strictly(const struct tally *t)
+static int check_strict(const struct tally *t)
 {
     enum outcome outcome = outcome_of(t);
 
-    if (!outcomes[outcome].gated)
+    if (!outcomes[outcome].fails_strict)
         return 0;
     return bb_err(BB_EBELOW,
                   "--strict: %s (%zu common rows, %zu that cannot be told, %zu with wrong data, %zu only in A)",
-                  outcomes[outcome].name, t->pairs, t->untold, t->verdicts[BB_WRONG_DATA], t->only_a);
+                  outcomes[outcome].name, t->pairs, t->inconclusive, t->verdicts[BB_WRONG_DATA], t->only_a);
 }
 
 /* What a caller that looks at no verdict should know all the same. */
@@ -451,50 +451,50 @@ static void warn_of_gaps(const struct sides *s, const struct tally *t)
     const struct bb_result_file *files[] = {s->a, s->b};
 
     for (int i = 0; i < 2; i++)
-        if (bad_end(files[i]))
-            bb_warn("%s: its run ended with status '%.40s': rows may be missing", files[i]->path, bad_end(files[i]));
+        if (incomplete_status(files[i]))
+            bb_warn("%s: its run ended with status '%.40s': rows may be missing", files[i]->path, incomplete_status(files[i]));
     if (t->pairs == 0)
         bb_warn("no row of %s is in %s", s->a->path, s->b->path);
 }
 
 static json_t *differences_of(const struct bb_result_file *a, const struct bb_result_file *b)
 {
-    json_t *left = bb_provenance_of(a), *right = bb_provenance_of(b), *list = bb_provenance_differences(left, right);
+    json_t *unmatched = bb_provenance_of(a), *right = bb_provenance_of(b), *list = bb_provenance_differences(unmatched, right);
 
-    json_decref(left);
+    json_decref(unmatched);
     json_decref(right);
     return list;
 }
 
 int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
-               const struct bb_regression_threshold *gate, FILE *out, struct bb_results *results)
+               const struct bb_regression_threshold *threshold, FILE *out, struct bb_results *results)
 {
-    struct sides s = {.a = a, .b = b, .pair = calloc(a->n + 1, sizeof(long)), .left = calloc(b->n + 1, 1)};
+    struct sides s = {.a = a, .b = b, .pair = calloc(a->n + 1, sizeof(long)), .unmatched = calloc(b->n + 1, 1)};
     json_t *differences = differences_of(a, b);
-    struct tally tally = {.died = bad_end(a) ? a : bad_end(b) ? b : NULL, .threshold_percent = gate->threshold_percent};
-    int rc = s.pair && s.left && differences ? 0 : bb_err(BB_EFAIL, "no memory to compare %zu rows", a->n);
+    struct tally tally = {.incomplete = incomplete_status(a) ? a : incomplete_status(b) ? b : NULL, .threshold_percent = threshold->threshold_percent};
+    int rc = s.pair && s.unmatched && differences ? 0 : bb_err(BB_EFAIL, "no memory to compare %zu rows", a->n);
 
     TRY(rc);
-    bb_shortfall_init(&tally.shortfall, a, b, gate->threshold_percent);
-    tally.judged_percent = tally.shortfall.known ? tally.shortfall.percent : gate->threshold_percent;
-    tally.only_b = bb_match_rows(a, b, s.pair, s.left);
+    bb_shortfall_init(&tally.shortfall, a, b, threshold->threshold_percent);
+    tally.judged_percent = tally.shortfall.known ? tally.shortfall.percent : threshold->threshold_percent;
+    tally.only_b = bb_match_rows(a, b, s.pair, s.unmatched);
     if (out)
         print_head(out, a, b, differences);
-    TRY(put_pairs(&s, out, results, &tally));
-    TRY(put_single(&s, out, results, &tally));
+    TRY(put_common(&s, out, results, &tally));
+    TRY(put_unmatched(&s, out, results, &tally));
     if (out)
         print_summary(&tally, out);
     TRY(bb_results_set(results, "summary", summary_json(&tally)));
     TRY(bb_results_set(results, "provenance", json_incref(differences)));
     warn_of_gaps(&s, &tally);
-    TRY(judge_threshold(&tally));
-    if (gate->strict)
-        rc = judge_strictly(&tally);
+    TRY(check_threshold(&tally));
+    if (threshold->strict)
+        rc = check_strict(&tally);
 out:
     bb_shortfall_release(&tally.shortfall);
     json_decref(differences);
     free(s.pair);
-    free(s.left);
+    free(s.unmatched);
     return rc;
 }
 
@@ -554,7 +554,7 @@ static int compare_files(const struct options *o, const char *const paths[2], in
     struct bb_result_file side[2] = {{0}, {0}};
     struct bb_results *results = NULL;
     bool silent = o->quiet || bb_results_on_stdout(o->json, o->csv);
-    struct bb_regression_threshold gate = {o->threshold_percent < 0 ? NAN : o->threshold_percent, o->strict};
+    struct bb_regression_threshold threshold = {o->threshold_percent < 0 ? NAN : o->threshold_percent, o->strict};
     int rc;
 
     TRY(bb_results_validate(o->json, o->csv));
@@ -563,10 +563,10 @@ static int compare_files(const struct options *o, const char *const paths[2], in
     TRY(open_results(&results, o, side, argc, argv));
     TRY(bb_results_set(results, "a", json_string(paths[0])));
     TRY(bb_results_set(results, "b", json_string(paths[1])));
-    TRY(bb_results_set(results, "threshold_percent", bb_json_real(gate.threshold_percent)));
+    TRY(bb_results_set(results, "threshold_percent", bb_json_real(threshold.threshold_percent)));
     if (!silent)
         bb_print_report_header(stdout, argc, argv);
-    TRY(bb_compare(&side[0], &side[1], &gate, silent ? NULL : stdout, results));
+    TRY(bb_compare(&side[0], &side[1], &threshold, silent ? NULL : stdout, results));
 out:
     rc = bb_results_close(results, rc);
     bb_result_file_release(&side[0]);

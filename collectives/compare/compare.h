@@ -36,7 +36,7 @@ enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing 
  * bb_match_rows - out[i], one per row of a: the row of b that belongs to row i of a, -1 for none. Returns how many rows
  * of b are left over; left, [b->n], is 1 for those.
  */
-size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *left);
+size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *unmatched);
 
 /* What is asked of a comparison. */
 struct bb_regression_threshold {
@@ -50,7 +50,7 @@ struct bb_regression_threshold {
  * that is worse than slower, for rows that cannot be told, and for rows that B lacks.
  */
 int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
-               const struct bb_regression_threshold *gate, FILE *out, struct bb_results *results) BB_MUST_CHECK;
+               const struct bb_regression_threshold *threshold, FILE *out, struct bb_results *results) BB_MUST_CHECK;
 
 int bb_compare_main(int argc, char **argv);
 

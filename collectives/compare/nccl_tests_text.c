@@ -33,7 +33,7 @@ struct log {
     double bus_factor; /* busbw / algbw of a row that is large enough to tell; 0: none was */
 };
 
-static int refuse_line(const struct log *l, const char *what)
+static int reject_line(const struct log *l, const char *what)
 {
     return bb_err(BB_EUSAGE, "%s: line %d: %s", l->path, l->line, what);
 }
@@ -72,7 +72,7 @@ static const char *word_after(const struct log *l, const char *word)
     return NULL;
 }
 
-static bool whole_of(const char *word, long long *number)
+static bool parse_integer(const char *word, long long *number)
 {
     char *end;
 
@@ -83,11 +83,11 @@ static bool whole_of(const char *word, long long *number)
     return *end == '\0' && errno == 0;
 }
 
-static void set_whole(json_t *object, const char *key, const char *word)
+static void set_integer(json_t *object, const char *key, const char *word)
 {
     long long number;
 
-    if (whole_of(word, &number))
+    if (parse_integer(word, &number))
         json_object_set_new(object, key, json_integer(number));
 }
 
@@ -106,18 +106,18 @@ static int read_program(struct log *l)
 static int read_settings(struct log *l)
 {
     if (json_object_get(l->config, "ngpus"))
-        return refuse_line(l, "a second run of nccl-tests begins, expected one in a file (built without MPI, each rank "
+        return reject_line(l, "a second run of nccl-tests begins, expected one in a file (built without MPI, each rank "
                               "under mpirun is a run of its own)");
     json_object_set_new(l->config, "nthreads", json_integer(1)); /* each device has a line of its own */
     json_object_set_new(l->config, "ngpus", json_integer(1));
     for (int i = 1; i + 1 < l->n; i++)
         if (strcmp(l->word[i], "iters:") == 0)
-            set_whole(l->config,
+            set_integer(l->config,
                       strcmp(l->word[i - 1], "warmup") == 0 ? "warmup_iters"
                       : strcmp(l->word[i - 1], "agg") == 0  ? "aggregated_iterations"
                                                             : "iterations",
                       l->word[i + 1]);
-    set_whole(l->config, "graph", word_after(l, "graph:"));
+    set_integer(l->config, "graph", word_after(l, "graph:"));
     return 0;
 }
 
@@ -141,7 +141,7 @@ static void join_name(const struct log *l, char name[NAME])
 }
 
 /* Two ranks with one GPU mean nothing. */
-static void see_gpu(struct log *l, const char *host)
+static void record_gpu(struct log *l, const char *host)
 {
     char gpu[512] = "";
 
@@ -162,20 +162,20 @@ static int read_device(struct log *l)
     json_t *device;
 
     join_name(l, name);
-    if (!whole_of(word_after(l, "Rank"), &rank) || !host || !*name)
-        return refuse_line(
+    if (!parse_integer(word_after(l, "Rank"), &rank) || !host || !*name)
+        return reject_line(
             l, "not a whole line of a device, expected '#  Rank 0 Group 0 Pid 1 on HOST device 0 [ID] NAME'");
     if (rank != (long long)json_array_size(l->devices))
         return bb_err(BB_EUSAGE,
                       "%s: line %d: rank %lld where %zu comes next; expected every rank once (built without MPI, each "
                       "rank under mpirun is a run of its own)",
                       l->path, l->line, rank, json_array_size(l->devices));
-    (void)whole_of(word_after(l, "Group"), &group);
-    see_gpu(l, host);
+    (void)parse_integer(word_after(l, "Group"), &group);
+    record_gpu(l, host);
     device = json_pack("{s:I, s:I, s:s, s:s}", "rank", (json_int_t)rank, "group", (json_int_t)group, "hostname", host,
                        "device_info", name);
     if (!device)
-        return refuse_line(l, "a device whose names are no UTF-8");
+        return reject_line(l, "a device whose names are no UTF-8");
     return json_array_append_new(l->devices, device) ? bb_err(BB_EFAIL, "%s: no memory", l->path) : 0;
 }
 
@@ -196,7 +196,7 @@ static int read_library(struct log *l)
 
     for (int i = 0; i < l->n; i++)
         if (strncmp(l->word[i], key, strlen(key)) == 0)
-            set_whole(l->root, "nccl_version", l->word[i] + strlen(key));
+            set_integer(l->root, "nccl_version", l->word[i] + strlen(key));
     return 0;
 }
 
@@ -208,7 +208,7 @@ static int read_emulated(struct log *l)
 
 /* ---- the table ---- */
 
-static void take_column(struct columns *c, int *places, const char *name, int at)
+static void assign_column(struct columns *c, int *places, const char *name, int at)
 {
     if (strcmp(name, "size") == 0)
         c->size = at;
@@ -235,11 +235,11 @@ static int read_columns(struct log *l)
     int places = 0;
 
     for (int i = 1; i < l->n; i++)
-        take_column(&c, &places, l->word[i], i - 1);
+        assign_column(&c, &places, l->word[i], i - 1);
     if (l->columns.n > 0)
-        return refuse_line(l, "a second table begins, expected one in a file");
+        return reject_line(l, "a second table begins, expected one in a file");
     if (c.size < 0 || c.type < 0 || places == 0)
-        return refuse_line(l, "the heading of no table of nccl-tests, expected columns 'size', 'type' and 'time'");
+        return reject_line(l, "the heading of no table of nccl-tests, expected columns 'size', 'type' and 'time'");
     l->columns = c;
     l->in_table = true;
     return 0;
@@ -273,7 +273,7 @@ static int number_at(const struct log *l, int at, json_t **value)
 static int add_place(const struct log *l, json_t *row, int place)
 {
     const struct columns *c = &l->columns;
-    json_t *time, *wrong, *figures;
+    json_t *time, *wrong, *times;
     int rc;
 
     if (c->place[place].time < 0)
@@ -284,8 +284,8 @@ static int add_place(const struct log *l, json_t *row, int place)
         json_decref(time);
         return rc;
     }
-    figures = json_pack("{s:o, s:o}", c->place[place].by_cpu ? "cpu_time" : "time", time, "nwrong", wrong);
-    rc = json_object_set_new(row, place ? "in_place" : "out_of_place", figures)
+    times = json_pack("{s:o, s:o}", c->place[place].by_cpu ? "cpu_time" : "time", time, "nwrong", wrong);
+    rc = json_object_set_new(row, place ? "in_place" : "out_of_place", times)
              ? bb_err(BB_EFAIL, "%s: no memory", l->path)
              : 0;
 out:
@@ -293,7 +293,7 @@ out:
 }
 
 /* Two decimals of 10 GB/s and more are enough to tell the factor. */
-static void see_factor(struct log *l)
+static void record_bus_factor(struct log *l)
 {
     const struct columns *c = &l->columns;
     const double algbw = c->algbw < 0 ? 0 : strtod(l->word[c->algbw], NULL);
@@ -310,16 +310,16 @@ static int read_row(struct log *l)
     json_t *row;
     int rc;
 
-    if (l->n < c->n || !whole_of(l->word[c->size], &bytes))
+    if (l->n < c->n || !parse_integer(l->word[c->size], &bytes))
         return bb_err(BB_EUSAGE, "%s: line %d: a row of %d words, expected the %d columns of its table", l->path,
                       l->line, l->n, c->n);
     row = json_pack("{s:I, s:s, s:s, s:s}", "size", (json_int_t)bytes, "type", l->word[c->type], "redop",
                     c->redop < 0 ? "none" : l->word[c->redop], "root", c->root < 0 ? "-1" : l->word[c->root]);
     if (!row)
-        return refuse_line(l, "a row that is no UTF-8");
+        return reject_line(l, "a row that is no UTF-8");
     for (int place = 0; place < PLACES; place++)
         TRY(add_place(l, row, place));
-    see_factor(l);
+    record_bus_factor(l);
     rc = json_array_append(l->results, row) ? bb_err(BB_EFAIL, "%s: no memory", l->path) : 0;
 out:
     json_decref(row);

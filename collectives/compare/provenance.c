@@ -141,7 +141,7 @@ static void add_busbar(const json_t *root, json_t *list)
 /* ---- nccl-tests ---- */
 
 /* It writes its whole environment down; only what concerns the measurement is looked at. */
-static void foreign_environment(json_t *list, const json_t *env)
+static void add_nccl_tests_environment(json_t *list, const json_t *env)
 {
     json_t *entry;
     size_t i;
@@ -198,7 +198,7 @@ static void add_nccl_tests(const json_t *root, json_t *list)
     snprintf(text, sizeof(text), "%d", bb_result_file_nccl_tests_ranks(root));
     add_fact(list, "ranks", json_array_size(devices) > 0 ? text : NULL);
     add_devices(list, devices, "device_info");
-    foreign_environment(list, json_object_get(root, "env"));
+    add_nccl_tests_environment(list, json_object_get(root, "env"));
 }
 
 /* ---- two of them ---- */
@@ -222,7 +222,7 @@ static void add_difference(json_t *list, const char *what, const char *a, const 
 }
 
 /* Has the other file a list of such things, in which this one is missing? */
-static bool counts_alone(const char *what, const json_t *other)
+static bool differs_if_missing(const char *what, const json_t *other)
 {
     const char *name;
     json_t *value;
@@ -242,12 +242,12 @@ json_t *bb_provenance_differences(const json_t *a, const json_t *b)
 
     json_object_foreach((json_t *)a, what, value)
     {
-        const char *left = json_string_value(value), *right = json_string_value(json_object_get(b, what));
+        const char *unmatched = json_string_value(value), *right = json_string_value(json_object_get(b, what));
 
-        if (right ? strcmp(left, right) != 0 : counts_alone(what, b))
-            add_difference(list, what, left, right);
+        if (right ? strcmp(unmatched, right) != 0 : differs_if_missing(what, b))
+            add_difference(list, what, unmatched, right);
     }
-    json_object_foreach((json_t *)b, what, value) if (!json_object_get(a, what) && counts_alone(what, a))
+    json_object_foreach((json_t *)b, what, value) if (!json_object_get(a, what) && differs_if_missing(what, a))
         add_difference(list, what, NULL, json_string_value(value));
     return list;
 }

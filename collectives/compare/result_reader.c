@@ -21,7 +21,7 @@ struct place {
     size_t index;
 };
 
-static int refuse_place(const struct place *at, const char *field, const char *expected)
+static int reject_field(const struct place *at, const char *field, const char *expected)
 {
     return bb_err(BB_EUSAGE, "%s: %s[%zu]: '%s' is not %s", at->path, at->list, at->index, field, expected);
 }
@@ -72,14 +72,14 @@ static bool integer_of(const json_t *value, long long *integer)
 static int take_time(const json_t *value, const char *name, double *time_us, const struct place *at)
 {
     if (!number_of(value, time_us) || *time_us < 0)
-        return refuse_place(at, name, "a time in us");
+        return reject_field(at, name, "a time in us");
     return 0;
 }
 
 static int take_integer(const json_t *row, const char *name, long long *integer, const struct place *at)
 {
     *integer = -1;
-    return integer_of(json_object_get(row, name), integer) ? 0 : refuse_place(at, name, "a whole number");
+    return integer_of(json_object_get(row, name), integer) ? 0 : reject_field(at, name, "a whole number");
 }
 
 static int take_text(const json_t *row, const char *name, bool needed, const char **text, const struct place *at)
@@ -87,7 +87,7 @@ static int take_text(const json_t *row, const char *name, bool needed, const cha
     const json_t *value = json_object_get(row, name);
 
     *text = json_string_value(value);
-    return *text || (!needed && is_none(value)) ? 0 : refuse_place(at, name, "a word");
+    return *text || (!needed && is_none(value)) ? 0 : reject_field(at, name, "a word");
 }
 
 /* {p50, ci95: [low, high] | null} */
@@ -100,16 +100,16 @@ static int take_stats(const json_t *stats, const char *name, struct bb_timing *t
     if (json_is_null(stats)) /* what could not be measured */
         return 0;
     if (!json_is_object(stats) || !json_object_get(stats, "p50"))
-        return refuse_place(at, name, "an object with p50");
+        return reject_field(at, name, "an object with p50");
     TRY(take_time(json_object_get(stats, "p50"), "p50", &t->time_us, at));
     if (is_none(ci))
         return 0;
     if (!json_is_array(ci) || json_array_size(ci) != 2)
-        return refuse_place(at, "ci95", "null or two numbers");
+        return reject_field(at, "ci95", "null or two numbers");
     TRY(take_time(json_array_get(ci, 0), "ci95", &t->low_us, at));
     TRY(take_time(json_array_get(ci, 1), "ci95", &t->high_us, at));
     if (isnan(t->low_us) != isnan(t->high_us) || t->low_us > t->high_us)
-        return refuse_place(at, "ci95", "an interval");
+        return reject_field(at, "ci95", "an interval");
 out:
     return rc;
 }
@@ -172,7 +172,7 @@ out:
     return rc;
 }
 
-static int make_room(struct bb_result_file *t, size_t n)
+static int allocate_rows(struct bb_result_file *t, size_t n)
 {
     t->rows = calloc(n ? n : 1, sizeof(*t->rows));
     return t->rows ? 0 : bb_err(BB_EFAIL, "%s: no memory for %zu rows", t->path, n);
@@ -185,7 +185,7 @@ static int read_bench(struct bb_result_file *t)
 
     if (!json_is_array(results))
         return bb_err(BB_EUSAGE, "%s: no results in it, expected a list", t->path);
-    TRY(make_room(t, json_array_size(results)));
+    TRY(allocate_rows(t, json_array_size(results)));
     for (size_t i = 0; i < json_array_size(results); i++) {
         struct place at = {t->path, "results", i};
 
@@ -202,7 +202,7 @@ static int read_proxy(struct bb_result_file *t)
     struct bb_timing *row;
     int rc;
 
-    TRY(make_room(t, 1));
+    TRY(allocate_rows(t, 1));
     row = t->rows;
     *row = (struct bb_timing){.mode = "step", .bytes = -1, .root = -1, .group = -1, .cycle = -1, .wrong = -1};
     TRY(take_text(t->root, "proxy", true, &row->what, &at));
@@ -232,7 +232,7 @@ static int read_plan(struct bb_result_file *t)
         return bb_err(BB_EUSAGE, "%s: a plan without times, expected one with --cluster", t->path);
     if (json_object_get(t->root, "results"))
         return read_bench(t);
-    TRY(make_room(t, 1));
+    TRY(allocate_rows(t, 1));
     row = t->rows;
     *row = (struct bb_timing){.mode = "step", .bytes = -1, .root = -1, .group = -1, .cycle = -1, .wrong = -1};
     row->low_us = row->high_us = NAN;
@@ -261,20 +261,20 @@ static int name_program(struct bb_result_file *t)
     return 0;
 }
 
-static bool says_true(const json_t *value)
+static bool is_true(const json_t *value)
 {
     const char *text = json_string_value(value);
 
     return json_is_true(value) || (text && strcmp(text, "true") == 0);
 }
 
-static const char *foreign_mode(const json_t *config)
+static const char *nccl_tests_mode(const json_t *config)
 {
     long long graph = 0;
 
     if (integer_of(json_object_get(config, "graph"), &graph) && graph > 0)
         return "graph";
-    return says_true(json_object_get(config, "blocking_collectives")) ? "sync" : "stream";
+    return is_true(json_object_get(config, "blocking_collectives")) ? "sync" : "stream";
 }
 
 /* Median and interval of the times of all iterations. */
@@ -288,7 +288,7 @@ static int take_samples(const json_t *list, struct bb_timing *t, const struct pl
     for (size_t i = 0; i < n && rc == 0; i++) {
         rc = take_time(json_array_get(list, i), "times_us", &samples[i], at);
         if (rc == 0 && isnan(samples[i]))
-            rc = refuse_place(at, "times_us", "a list of times");
+            rc = reject_field(at, "times_us", "a list of times");
     }
     TRY(rc);
     TRY(bb_stats_compute(samples, n, &stats));
@@ -300,35 +300,35 @@ out:
     return rc;
 }
 
-static int foreign_figures(const json_t *row, bool in_place, struct bb_timing *t, const struct place *at)
+static int read_nccl_tests_times(const json_t *row, bool in_place, struct bb_timing *t, const struct place *at)
 {
     const char *name = in_place ? "in_place" : "out_of_place";
-    const json_t *figures = json_object_get(row, name);
+    const json_t *times = json_object_get(row, name);
     const json_t *each = json_object_get(row, in_place ? "in_place_per_iter" : "out_of_place_per_iter");
-    const json_t *samples = json_object_get(each, "times_us"), *time = json_object_get(figures, "time");
+    const json_t *samples = json_object_get(each, "times_us"), *time = json_object_get(times, "time");
     double wrong;
     int rc;
 
-    if (!json_is_object(figures))
-        return refuse_place(at, name, "an object");
-    if (!number_of(json_object_get(figures, "nwrong"), &wrong) || wrong < 0 || wrong > 1e18)
-        return refuse_place(at, "nwrong", "a count or null");
+    if (!json_is_object(times))
+        return reject_field(at, name, "an object");
+    if (!number_of(json_object_get(times, "nwrong"), &wrong) || wrong < 0 || wrong > 1e18)
+        return reject_field(at, "nwrong", "a count or null");
     t->wrong = isnan(wrong) ? -1 : (long long)wrong;
     t->placement = name;
     t->low_us = t->high_us = NAN;
     if (json_array_size(samples) > 0)
         return take_samples(samples, t, at);
-    TRY(take_time(time ? time : json_object_get(figures, "cpu_time"), "time", &t->time_us, at));
+    TRY(take_time(time ? time : json_object_get(times, "cpu_time"), "time", &t->time_us, at));
 out:
     return rc;
 }
 
-static int foreign_row(struct bb_result_file *t, const json_t *row, const struct place *at)
+static int read_nccl_tests_row(struct bb_result_file *t, const json_t *row, const struct place *at)
 {
     struct bb_timing common = {.what = t->program, .group = -1, .cycle = -1};
     int rc;
 
-    common.mode = foreign_mode(json_object_get(t->root, "config"));
+    common.mode = nccl_tests_mode(json_object_get(t->root, "config"));
     TRY(take_integer(row, "size", &common.bytes, at));
     TRY(take_text(row, "type", true, &common.dtype, at));
     TRY(take_text(row, "redop", false, &common.op, at));
@@ -339,25 +339,25 @@ static int foreign_row(struct bb_result_file *t, const json_t *row, const struct
         if (is_none(json_object_get(row, in_place ? "in_place" : "out_of_place")))
             continue;
         t->rows[t->n] = common;
-        TRY(foreign_figures(row, in_place, &t->rows[t->n], at));
+        TRY(read_nccl_tests_times(row, in_place, &t->rows[t->n], at));
         t->n++;
     }
 out:
     return rc;
 }
 
-static int read_foreign(struct bb_result_file *t)
+static int read_nccl_tests(struct bb_result_file *t)
 {
     const json_t *results = json_object_get(t->root, "results");
     size_t n = json_array_size(results);
     int rc;
 
     TRY(name_program(t));
-    TRY(make_room(t, 2 * n));
+    TRY(allocate_rows(t, 2 * n));
     for (size_t i = 0; i < n; i++) {
         struct place at = {t->path, "results", i};
 
-        TRY(foreign_row(t, json_array_get(results, i), &at));
+        TRY(read_nccl_tests_row(t, json_array_get(results, i), &at));
     }
 out:
     return rc;
@@ -388,7 +388,7 @@ int bb_result_file_from_tree(struct bb_result_file *t, const char *path, json_t 
                       "busbar.plan/1",
                       path, schema);
     if (bb_result_file_is_nccl_tests(t))
-        return read_foreign(t);
+        return read_nccl_tests(t);
     return bb_err(
         BB_EUSAGE,
         "%s: not a result file, expected busbar's (busbar.bench/1, busbar.proxy/1, busbar.plan/1) or nccl-tests' "

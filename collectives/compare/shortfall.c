@@ -80,7 +80,7 @@ void bb_shortfall_add(struct bb_shortfall *s, const struct bb_timing *a, const s
     if (!s->known || !isfinite(ratio) || ratio <= 0)
         return;
     s->rows++;
-    s->behind += ratio > 1 + s->percent / 100;
+    s->slower_rows += ratio > 1 + s->percent / 100;
     s->log_sum += log(ratio);
     if (s->worst && ratio <= s->worst_ratio)
         return;
@@ -121,10 +121,10 @@ void bb_shortfall_print(const struct bb_shortfall *s, FILE *out)
     if (!s->known || s->rows == 0)
         return;
     fprintf(out, "# measured is %.3f x predicted (%s), geometric mean; ", mean_ratio(s), s->cluster);
-    if (s->behind == 0)
+    if (s->slower_rows == 0)
         fprintf(out, "no row is behind by more than %g %%\n", s->percent);
     else
-        fprintf(out, "%zu of %zu row%s behind by more than %g %%, most of all %s %s: %.3f x\n", s->behind, s->rows,
+        fprintf(out, "%zu of %zu row%s behind by more than %g %%, most of all %s %s: %.3f x\n", s->slower_rows, s->rows,
                 s->rows == 1 ? "" : "s", s->percent, s->worst->what,
                 s->worst->bytes < 0 ? "step" : bb_format_bytes((size_t)s->worst->bytes, bytes), s->worst_ratio);
     print_parts(s, out);
@@ -136,6 +136,6 @@ json_t *bb_shortfall_json(const struct bb_shortfall *s)
         return json_null();
     return json_pack("{s:s, s:s, s:f, s:I, s:I, s:o, s:o, s:O}", "cluster", s->cluster, "measured",
                      s->a_is_measured ? "a" : "b", "threshold_percent", s->percent, "rows", (json_int_t)s->rows,
-                     "behind", (json_int_t)s->behind, "worst_ratio", bb_json_real(s->worst ? s->worst_ratio : NAN),
+                     "behind", (json_int_t)s->slower_rows, "worst_ratio", bb_json_real(s->worst ? s->worst_ratio : NAN),
                      "geometric_mean_ratio", bb_json_real(mean_ratio(s)), "parts", s->parts);
 }

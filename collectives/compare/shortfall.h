@@ -17,7 +17,7 @@ struct bb_shortfall {
     bool known, a_is_measured; /* known: one of both files is a prediction, and only one */
     const char *cluster;       /* it is for                                              */
     double percent;
-    size_t rows, behind;
+    size_t rows, slower_rows;
     const struct bb_timing *worst; /* measured; NULL: no row                   */
     double worst_ratio, log_sum;   /* of measured over predicted times         */
     json_t *parts;                 /* of steps: where their times go */

@@ -23,29 +23,29 @@ static int axes_in_use(const struct bb_grid *g, enum bb_grid_axis axes[BB_GRID_A
 }
 
 /* The number-th permutation of n axes, the usual order first. */
-static void write_order(const enum bb_grid_axis *axes, int n, int number, char order[BB_GRID_LETTERS])
+static void write_permutation(const enum bb_grid_axis *axes, int n, int number, char order[BB_GRID_LETTERS])
 {
     bool used[BB_GRID_AXES] = {false};
-    int ways = 1;
+    int permutations = 1;
 
     for (int i = 2; i < n; i++)
-        ways *= i;
+        permutations *= i;
     order[0] = '\0';
     for (int place = 0; place < n; place++) {
-        int skip = number / ways, a = 0;
+        int skip = number / permutations, a = 0;
 
         for (; used[a] || skip > 0; a++)
             skip -= !used[a];
         used[a] = true;
         strcat(order, place ? "-" : "");
         strcat(order, bb_grid_axis_names[axes[a]]);
-        number %= ways;
-        ways /= n - place > 2 ? n - place - 1 : 1;
+        number %= permutations;
+        permutations /= n - place > 2 ? n - place - 1 : 1;
     }
 }
 
 /* The axes of an order that are in use: "tp-cp-dp" and "tp-dp" are the same when cp is 1. */
-static int read_used(const char *order, const enum bb_grid_axis *axes, int n, enum bb_grid_axis used[BB_GRID_AXES])
+static int read_axes_in_use(const char *order, const enum bb_grid_axis *axes, int n, enum bb_grid_axis used[BB_GRID_AXES])
 {
     enum bb_grid_axis all[BB_GRID_AXES];
     int n_all = bb_order_read(order, all), n_used = 0;
@@ -60,9 +60,9 @@ static int read_used(const char *order, const enum bb_grid_axis *axes, int n, en
 static bool same_order(const char *a, const char *b, const enum bb_grid_axis *axes, int n)
 {
     enum bb_grid_axis of_a[BB_GRID_AXES], of_b[BB_GRID_AXES];
-    int n_a = read_used(a, axes, n, of_a);
+    int n_a = read_axes_in_use(a, axes, n, of_a);
 
-    return n_a == read_used(b, axes, n, of_b) && memcmp(of_a, of_b, sizeof(*of_a) * (size_t)n_a) == 0;
+    return n_a == read_axes_in_use(b, axes, n, of_b) && memcmp(of_a, of_b, sizeof(*of_a) * (size_t)n_a) == 0;
 }
 
 /* ---- counting ---- */
@@ -89,16 +89,16 @@ static int build_quietly(struct bb_step *step, const struct bb_proxy *proxy, con
     return rc;
 }
 
-static int count_order(const struct bb_proxy *proxy, const struct bb_proxy_config *config, struct bb_best_order *best,
+static int count_inter_node_bytes(const struct bb_proxy *proxy, const struct bb_proxy_config *config, struct bb_best_order *best,
                        struct bb_order_row *row)
 {
-    struct bb_proxy_config as = *config;
+    struct bb_proxy_config candidate = *config;
     struct bb_internode crossing;
     struct bb_step step;
     int rc;
 
-    as.transformer.order = row->order[0] ? row->order : NULL;
-    rc = build_quietly(&step, proxy, &as);
+    candidate.transformer.order = row->order[0] ? row->order : NULL;
+    rc = build_quietly(&step, proxy, &candidate);
     if (rc)
         return rc;
     TRY(bb_internode_count(&step, best->gpus_per_node, &crossing));
@@ -125,7 +125,7 @@ static int compare_rows(const void *a, const void *b)
 }
 
 /* The grid that the config means: what its builder settles. */
-static int settled_grid(const struct bb_proxy_config *c, struct bb_grid *grid)
+static int resolve_grid(const struct bb_proxy_config *c, struct bb_grid *grid)
 {
     const struct bb_transformer_options *o = &c->transformer;
     struct bb_arch arch;
@@ -146,7 +146,7 @@ int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *co
     int rc, n, orders = 1;
 
     *best = (struct bb_best_order){.gpus_per_node = gpus_per_node};
-    TRY(settled_grid(config, &grid));
+    TRY(resolve_grid(config, &grid));
     n = axes_in_use(&grid, axes);
     for (int i = 2; i <= n; i++)
         orders *= i;
@@ -155,11 +155,11 @@ int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *co
         struct bb_order_row *row = &best->rows[best->n];
 
         *row = (struct bb_order_row){.number = i};
-        write_order(axes, n, i, row->order);
-        row->asked = same_order(row->order, grid.order, axes, n);
-        rc = count_order(proxy, config, best, row);
+        write_permutation(axes, n, i, row->order);
+        row->requested = same_order(row->order, grid.order, axes, n);
+        rc = count_inter_node_bytes(proxy, config, best, row);
         if (rc == -BB_EUSAGE)
-            best->left_out++;
+            best->invalid++;
         else if (rc == 0)
             best->n++;
         else
@@ -181,8 +181,8 @@ void bb_best_order_release(struct bb_best_order *best)
 
 /* ---- showing ---- */
 
-#define MOST_COLUMNS 4 /* groups in the table; the JSON has all */
-#define MOST_LINES   12
+#define MAX_COLUMNS 4 /* groups in the table; the JSON has all */
+#define MAX_LINES   12
 
 static double sum_of(const struct bb_best_order *best, int group)
 {
@@ -194,7 +194,7 @@ static double sum_of(const struct bb_best_order *best, int group)
 }
 
 /* Columns by the bytes that cross in all orders, the most first; groups with next to none are left out. */
-static int choose_columns(const struct bb_best_order *best, int columns[MOST_COLUMNS])
+static int choose_columns(const struct bb_best_order *best, int columns[MAX_COLUMNS])
 {
     bool taken[BB_MAX_GROUPS] = {false};
     int n = 0, most;
@@ -208,7 +208,7 @@ static int choose_columns(const struct bb_best_order *best, int columns[MOST_COL
             break;
         taken[most] = true;
         columns[n++] = most;
-    } while (n < MOST_COLUMNS);
+    } while (n < MAX_COLUMNS);
     return n;
 }
 
@@ -217,13 +217,13 @@ static bool same_bytes(const struct bb_order_row *a, const struct bb_order_row *
     return a->bytes == b->bytes && a->busiest == b->busiest && memcmp(a->group, b->group, sizeof(a->group)) == 0;
 }
 
-static void print_row(const struct bb_order_row *row, int alike, const int *columns, int n, FILE *out)
+static void print_row(const struct bb_order_row *row, int ties, const int *columns, int n, FILE *out)
 {
     char text[BB_BYTES_TEXT], more[16] = "";
 
-    if (alike > 0)
-        snprintf(more, sizeof(more), "+%d", alike);
-    fprintf(out, "  %c %-15s %-4s %10s", row->asked ? '*' : ' ', row->order[0] ? row->order : "(one rank)", more,
+    if (ties > 0)
+        snprintf(more, sizeof(more), "+%d", ties);
+    fprintf(out, "  %c %-15s %-4s %10s", row->requested ? '*' : ' ', row->order[0] ? row->order : "(one rank)", more,
             bb_format_bytes((size_t)row->bytes, text));
     fprintf(out, " %12s", bb_format_bytes((size_t)row->busiest, text));
     for (int c = 0; c < n; c++)
@@ -240,9 +240,9 @@ static void print_rows(const struct bb_best_order *best, const int *columns, int
         int first = i;
 
         for (next = i; next < best->n && same_bytes(&best->rows[i], &best->rows[next]); next++)
-            if (best->rows[next].asked)
+            if (best->rows[next].requested)
                 first = next;
-        if (lines >= MOST_LINES && !best->rows[first].asked) {
+        if (lines >= MAX_LINES && !best->rows[first].requested) {
             left += next - i;
             continue;
         }
@@ -255,7 +255,7 @@ static void print_rows(const struct bb_best_order *best, const int *columns, int
 
 void bb_best_order_print(const struct bb_best_order *best, FILE *out)
 {
-    int columns[MOST_COLUMNS], n = choose_columns(best, columns);
+    int columns[MAX_COLUMNS], n = choose_columns(best, columns);
 
     fprintf(out,
             "\norders of the axes by bytes between the %d node%s of %d GPUs in a step (* the plan's, +N as good)\n",
@@ -265,9 +265,9 @@ void bb_best_order_print(const struct bb_best_order *best, FILE *out)
         fprintf(out, " %10s", best->groups[columns[c]]);
     fputc('\n', out);
     print_rows(best, columns, n, out);
-    if (best->left_out > 0)
+    if (best->invalid > 0)
         fprintf(out, "  %d orders cannot be: pipelines of the experts' grid would not be those of the dense one\n",
-                best->left_out);
+                best->invalid);
 }
 
 static json_t *row_json(const struct bb_best_order *best, const struct bb_order_row *row)
@@ -276,7 +276,7 @@ static json_t *row_json(const struct bb_best_order *best, const struct bb_order_
 
     for (int g = 0; g < best->n_groups; g++)
         json_object_set_new(groups, best->groups[g], json_integer((json_int_t)row->group[g]));
-    return json_pack("{s:s, s:b, s:I, s:I, s:o}", "order", row->order, "asked", row->asked, "inter_node_bytes",
+    return json_pack("{s:s, s:b, s:I, s:I, s:o}", "order", row->order, "asked", row->requested, "inter_node_bytes",
                      (json_int_t)row->bytes, "busiest_node_bytes", (json_int_t)row->busiest, "groups", groups);
 }
 
@@ -287,5 +287,5 @@ json_t *bb_best_order_json(const struct bb_best_order *best)
     for (int i = 0; i < best->n; i++)
         json_array_append_new(orders, row_json(best, &best->rows[i]));
     return json_pack("{s:i, s:i, s:i, s:o}", "nodes", best->nodes, "gpus_per_node", best->gpus_per_node, "left_out",
-                     best->left_out, "orders", orders);
+                     best->invalid, "orders", orders);
 }

@@ -18,14 +18,14 @@ struct bb_order_row {
     char order[BB_GRID_LETTERS];
     double bytes, busiest;       /* between all nodes, and out of the node with the most; per step   */
     double group[BB_MAX_GROUPS]; /* bytes by the groups of struct bb_best_order                      */
-    bool asked;                  /* the order of the plan itself                                     */
+    bool requested;                  /* the order of the plan itself                                     */
     int number;                  /* its place in the usual order                                     */
 };
 
 struct bb_best_order {
     int gpus_per_node, nodes;
     struct bb_order_row *rows; /* the fewest bytes first, then the least busy node, then the usual order */
-    int n, left_out;           /* left_out: orders that cannot be, since the pipelines of both grids differ */
+    int n, invalid;           /* left_out: orders that cannot be, since the pipelines of both grids differ */
     char groups[BB_MAX_GROUPS][16];
     int n_groups; /* groups that cross nodes in some order                                             */
 };

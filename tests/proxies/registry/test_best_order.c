@@ -156,7 +156,7 @@ static void two_nodes_by_hand(void **state)
     rank_line(LINE, 8, 4, &best);
     assert_int_equal(best.n, 6);
     assert_int_equal(best.nodes, 2);
-    assert_int_equal(best.left_out, 0);
+    assert_int_equal(best.invalid, 0);
     assert_true(of_group(&best, "tp-dp-pp", "pp") == 4 * 2 * 3 * message);
     assert_true(of_group(&best, "tp-dp-pp", "embedding") == 4 * 2 * table);
     assert_true(of_group(&best, "tp-dp-pp", "dp") == 0);
@@ -165,7 +165,7 @@ static void two_nodes_by_hand(void **state)
     /* first stage: table, positions, 6 layers; last stage: 6 layers, final norm, the copy of the table */
     assert_true(of_group(&best, "tp-pp-dp", "dp") ==
                 2 * 2 * (2 * layers * 4 + 2 * table + (1024 * 768 + 2 * 768) * 4.0));
-    assert_true(row_of(&best, "tp-dp-pp")->asked);
+    assert_true(row_of(&best, "tp-dp-pp")->requested);
     for (int i = 1; i < best.n; i++)
         assert_true(best.rows[i - 1].bytes <= best.rows[i].bytes);
     bb_best_order_release(&best);
@@ -189,18 +189,18 @@ static void tensor_ranks_want_to_be_together(void **state)
 static void orders_that_cannot_be_are_left_out(void **state)
 {
     struct bb_best_order best;
-    int asked = 0;
+    int requested = 0;
 
     (void)state;
     rank_line("transformer --model mixtral_8x7b --tp 2 --cp 2 --ep 4 --pp 2 --sequence-parallel --seq-length "
               "64 --layers 2 --order pp-tp-cp-ep-dp",
               32, 8, &best);
-    assert_int_equal(best.n + best.left_out, 120);
-    assert_true(best.n >= 48 && best.left_out > 0);
+    assert_int_equal(best.n + best.invalid, 120);
+    assert_true(best.n >= 48 && best.invalid > 0);
     for (int i = 0; i < best.n; i++)
-        asked += best.rows[i].asked;
-    assert_int_equal(asked, 1);
-    assert_true(row_of(&best, "pp-tp-cp-ep-dp")->asked);
+        requested += best.rows[i].requested;
+    assert_int_equal(requested, 1);
+    assert_true(row_of(&best, "pp-tp-cp-ep-dp")->requested);
     bb_best_order_release(&best);
 }
 
@@ -214,14 +214,14 @@ static void axes_of_one_rank_do_not_count(void **state)
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_best_order best;
-        int asked = 0;
+        int requested = 0;
 
         rank_line(rows[i][0], 8, 4, &best);
         assert_int_equal(best.n, 6);
         for (int row = 0; row < best.n; row++)
-            asked += best.rows[row].asked;
-        assert_int_equal(asked, 1);
-        assert_true(row_of(&best, rows[i][1])->asked);
+            requested += best.rows[row].requested;
+        assert_int_equal(requested, 1);
+        assert_true(row_of(&best, rows[i][1])->requested);
         bb_best_order_release(&best);
     }
 }

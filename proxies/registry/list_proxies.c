@@ -2,7 +2,7 @@
 #include "proxies/models/profile.h"
 #include "proxies/registry/registry.h"
 
-#define MOST_NAMES 128
+#define MAX_NAMES 128
 
 int bb_list_proxies(FILE *out)
 {
@@ -48,8 +48,8 @@ static void print_cluster(const json_t *root, const char *name, const char *desc
 
 static int list_profiles(const char *kind, void (*print)(const json_t *, const char *, const char *, FILE *), FILE *out)
 {
-    const char *names[MOST_NAMES], *description;
-    size_t n = bb_profile_names(kind, names, MOST_NAMES);
+    const char *names[MAX_NAMES], *description;
+    size_t n = bb_profile_names(kind, names, MAX_NAMES);
     json_t *root;
     int rc = 0;
 

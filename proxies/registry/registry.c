@@ -92,19 +92,19 @@ const char *bb_proxy_unsupported_option(const struct bb_proxy_config *c, unsigne
 }
 
 /* Options and kinds of compute that the proxy does not take. */
-static int refuse_unused(const struct bb_proxy *p, const struct bb_proxy_config *c)
+static int validate_features(const struct bb_proxy *p, const struct bb_proxy_config *c)
 {
-    const char *beyond = bb_proxy_unsupported_option(c, p->features);
+    const char *unsupported = bb_proxy_unsupported_option(c, p->features);
 
     if (!bb_proxy_supports_compute(p, c->compute))
         return bb_err(BB_EUSAGE, "%s: --compute %s means nothing here; leave it out", p->name, c->compute);
-    if (beyond)
-        return bb_err(BB_EUSAGE, "%s: --%s means nothing here; leave it out", p->name, beyond);
+    if (unsupported)
+        return bb_err(BB_EUSAGE, "%s: --%s means nothing here; leave it out", p->name, unsupported);
     return 0;
 }
 
 /* Durations are those of timed kernels. */
-static int refuse_times(const struct bb_proxy_config *c)
+static int validate_times(const struct bb_proxy_config *c)
 {
     const char *option = c->forward_us > 0    ? "--forward-us"
                          : c->backward_us > 0 ? "--backward-us"
@@ -119,7 +119,7 @@ static int refuse_times(const struct bb_proxy_config *c)
 }
 
 /* The batch tells how many micro-batches there are. */
-static int refuse_batch(const struct bb_proxy_config *c)
+static int validate_batch(const struct bb_proxy_config *c)
 {
     if (!c->global_batch || !c->micro_batches)
         return 0;
@@ -144,11 +144,11 @@ int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positiona
         return bb_err(BB_EUSAGE, "%s takes no numbers, but '%s' is given", config->proxy, positionals->word[1]);
     if (positionals->n > 1)
         TRY((*proxy)->parse_positionals(config, positionals->word + 1, positionals->n - 1));
-    TRY(refuse_unused(*proxy, config));
-    TRY(refuse_batch(config));
+    TRY(validate_features(*proxy, config));
+    TRY(validate_batch(config));
     config->dtype = config->dtype ? config->dtype : (*proxy)->dtype ? (*proxy)->dtype : "float";
     config->compute = config->compute ? config->compute : (*proxy)->compute;
-    TRY(refuse_times(config));
+    TRY(validate_times(config));
     rc = (*proxy)->defaults ? (*proxy)->defaults(config) : 0;
 out:
     return rc;

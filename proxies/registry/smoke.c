@@ -41,32 +41,32 @@ int bb_smoke_fit(const struct bb_proxy *proxy, const struct bb_proxy_config *bas
 
 static bool fits_ranks(const struct bb_proxy *proxy, const struct bb_proxy_config *base, int ranks)
 {
-    struct bb_proxy_config asked = *base, fitted;
+    struct bb_proxy_config requested = *base, fitted;
     struct bb_step step = {0};
     int rc;
 
-    asked.ranks = ranks;
-    rc = ranks > 0 ? bb_smoke_fit(proxy, &asked, &fitted, &step) : -BB_EUSAGE;
+    requested.ranks = ranks;
+    rc = ranks > 0 ? bb_smoke_fit(proxy, &requested, &fitted, &step) : -BB_EUSAGE;
     bb_step_release(&step);
     return rc == 0;
 }
 
 int bb_smoke_nearest_ranks(const struct bb_proxy *proxy, const struct bb_proxy_config *base)
 {
-    for (int far = 1; far <= base->ranks + 256; far++) {
-        if (fits_ranks(proxy, base, base->ranks - far))
-            return base->ranks - far;
-        if (fits_ranks(proxy, base, base->ranks + far))
-            return base->ranks + far;
+    for (int distance = 1; distance <= base->ranks + 256; distance++) {
+        if (fits_ranks(proxy, base, base->ranks - distance))
+            return base->ranks - distance;
+        if (fits_ranks(proxy, base, base->ranks + distance))
+            return base->ranks + distance;
     }
     return 0;
 }
 
 int bb_smoke_validate(const struct bb_proxy_config *c)
 {
-    const char *beyond = bb_proxy_unsupported_option(c, 0);
+    const char *unsupported = bb_proxy_unsupported_option(c, 0);
 
-    if (beyond)
-        return bb_err(BB_EUSAGE, "all: --%s does not fit every proxy; leave it out, or name one proxy", beyond);
+    if (unsupported)
+        return bb_err(BB_EUSAGE, "all: --%s does not fit every proxy; leave it out, or name one proxy", unsupported);
     return 0;
 }

@@ -2,7 +2,7 @@
 #include "proxies/registry/registry.h"
 
 /* What is wrong in one operation, by which later parts would read out of bounds; NULL: nothing. */
-static const char *slip_of(const struct bb_layout *l, const struct bb_program *p, size_t i, int latest)
+static const char *find_error(const struct bb_layout *l, const struct bb_program *p, size_t i, int last_call)
 {
     const struct bb_op *op = &p->ops[i];
 
@@ -17,22 +17,22 @@ static const char *slip_of(const struct bb_layout *l, const struct bb_program *p
     for (int w = 0; w < op->waits; w++)
         if (p->wait_list[op->first_wait + w] < 0 || (size_t)p->wait_list[op->first_wait + w] >= i)
             return "waits for a later operation";
-    if (op->call != BB_NONE && op->call <= latest && p->ops[i - 1].call != op->call)
+    if (op->call != BB_NONE && op->call <= last_call && p->ops[i - 1].call != op->call)
         return "stands apart from its group call, or its call has a smaller number than one before";
     return NULL;
 }
 
-static int check_form(const struct bb_step *step, const struct bb_role *role)
+static int check_program(const struct bb_step *step, const struct bb_role *role)
 {
-    int latest = BB_NONE; /* the largest call number so far */
+    int last_call = BB_NONE; /* the largest call number so far */
 
     for (size_t i = 0; i < role->program.n_ops; i++) {
-        const char *slip = slip_of(&step->layout, &role->program, i, latest);
+        const char *error = find_error(&step->layout, &role->program, i, last_call);
 
-        if (slip)
-            return bb_err(BB_EFAIL, "%s: operation %zu of '%s' %s", step->proxy, i, role->name, slip);
-        if (role->program.ops[i].call > latest)
-            latest = role->program.ops[i].call;
+        if (error)
+            return bb_err(BB_EFAIL, "%s: operation %zu of '%s' %s", step->proxy, i, role->name, error);
+        if (role->program.ops[i].call > last_call)
+            last_call = role->program.ops[i].call;
     }
     return 0;
 }
@@ -44,7 +44,7 @@ int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy, const stru
     *step = (struct bb_step){.proxy = proxy->name};
     TRY(proxy->build(config, step));
     for (int r = 0; r < step->n_roles; r++)
-        TRY(check_form(step, &step->roles[r]));
+        TRY(check_program(step, &step->roles[r]));
     if (config->scale_counts > 0 && config->scale_counts != 1) {
         TRY(bb_step_expand(step));
         TRY(bb_step_scale_counts(step, config->scale_counts));

@@ -214,7 +214,7 @@ def orders(results):
     for result in results:
         found = (result.data.get("best_order") or {}).get("orders") or []
         if found:
-            names = [o.get("order") + (" (asked)" if o.get("asked") else "") for o in found]
+            names = [o.get("order") + (" (this plan)" if o.get("requested") else "") for o in found]
             parts = list(dict.fromkeys(group for o in found for group in o.get("groups") or {}))
             sums = {part: [(o.get("groups") or {}).get(part, 0) for o in found] for part in parts}
             yield stacked_bytes(f"{title_of(result)}: bytes between nodes by order of the axes", [result], names, sums,

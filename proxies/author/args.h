@@ -15,9 +15,8 @@
  */
 int bb_args_number(const struct bb_proxy_config *config, const char *word, const char *what, int given, int *value);
 
-#define BB_DEFAULT_TFLOPS                                                                                              \
-    119.8 /* 1e12 FLOP/s; the rate that gpt3's published times imply: 7.628e12 FLOP per layer
-                                   in 63,660 us */
+/* Default of --tflops. The published times of gpt3 imply this rate: 7.628e12 FLOP per layer in 63,660 us. */
+#define BB_DEFAULT_TFLOPS 119.8
 
 /* bb_args_index - return the index of a word in a list that contains the word; `usual` for NULL. */
 int bb_args_index(const char *word, const char *const *words, int usual);

@@ -1,4 +1,4 @@
-/* best_order.c - every order of the axes, by the bytes that leave a node (see best_order.h). */
+/* best_order.c - inter-node bytes of every order of the axes (see best_order.h). */
 #include "proxies/registry/best_order.h"
 
 #include "bootstrap/base/grow.h"
@@ -11,7 +11,7 @@
 
 /* ---- orders ---- */
 
-/* The axes that have ranks in one of the grids, in the usual order. */
+/* The axes with more than one rank in the dense or the experts' grid, in the default order. */
 static int axes_in_use(const struct bb_grid *g, enum bb_grid_axis axes[BB_GRID_AXES])
 {
     int n = 0;
@@ -22,7 +22,7 @@ static int axes_in_use(const struct bb_grid *g, enum bb_grid_axis axes[BB_GRID_A
     return n;
 }
 
-/* The number-th permutation of n axes, the usual order first. */
+/* Write the number-th permutation of n axes in lexicographic order; number 0 is the default order. */
 static void write_permutation(const enum bb_grid_axis *axes, int n, int number, char order[BB_GRID_LETTERS])
 {
     bool used[BB_GRID_AXES] = {false};
@@ -44,8 +44,9 @@ static void write_permutation(const enum bb_grid_axis *axes, int n, int number, 
     }
 }
 
-/* The axes of an order that are in use: "tp-cp-dp" and "tp-dp" are the same when cp is 1. */
-static int read_axes_in_use(const char *order, const enum bb_grid_axis *axes, int n, enum bb_grid_axis used[BB_GRID_AXES])
+/* The axes of an order that have more than one rank. "tp-cp-dp" and "tp-dp" are equal when cp is 1. */
+static int read_axes_in_use(const char *order, const enum bb_grid_axis *axes, int n,
+                            enum bb_grid_axis used[BB_GRID_AXES])
 {
     enum bb_grid_axis all[BB_GRID_AXES];
     int n_all = bb_order_read(order, all), n_used = 0;
@@ -65,7 +66,7 @@ static bool same_order(const char *a, const char *b, const enum bb_grid_axis *ax
     return n_a == read_axes_in_use(b, axes, n, of_b) && memcmp(of_a, of_b, sizeof(*of_a) * (size_t)n_a) == 0;
 }
 
-/* ---- counting ---- */
+/* ---- inter-node bytes ---- */
 
 static int column_of(struct bb_best_order *best, const char *group)
 {
@@ -78,7 +79,7 @@ static int column_of(struct bb_best_order *best, const char *group)
     return best->n_groups++;
 }
 
-/* Orders that cannot be (pipelines that differ between both grids) are left out quietly. */
+/* Build a step without error lines: invalid orders (pipelines of both grids differ) are only counted. */
 static int build_quietly(struct bb_step *step, const struct bb_proxy *proxy, const struct bb_proxy_config *config)
 {
     int rc;
@@ -89,8 +90,8 @@ static int build_quietly(struct bb_step *step, const struct bb_proxy *proxy, con
     return rc;
 }
 
-static int count_inter_node_bytes(const struct bb_proxy *proxy, const struct bb_proxy_config *config, struct bb_best_order *best,
-                       struct bb_order_row *row)
+static int count_inter_node_bytes(const struct bb_proxy *proxy, const struct bb_proxy_config *config,
+                                  struct bb_best_order *best, struct bb_order_row *row)
 {
     struct bb_proxy_config candidate = *config;
     struct bb_internode crossing;
@@ -124,7 +125,7 @@ static int compare_rows(const void *a, const void *b)
     return x->number - y->number;
 }
 
-/* The grid that the config means: what its builder settles. */
+/* The grid of a config, resolved as the builder does. */
 static int resolve_grid(const struct bb_proxy_config *c, struct bb_grid *grid)
 {
     const struct bb_transformer_options *o = &c->transformer;
@@ -179,9 +180,9 @@ void bb_best_order_release(struct bb_best_order *best)
     *best = (struct bb_best_order){0};
 }
 
-/* ---- showing ---- */
+/* ---- output ---- */
 
-#define MAX_COLUMNS 4 /* groups in the table; the JSON has all */
+#define MAX_COLUMNS 4 /* groups in the text table; the JSON has all */
 #define MAX_LINES   12
 
 static double sum_of(const struct bb_best_order *best, int group)
@@ -193,7 +194,8 @@ static double sum_of(const struct bb_best_order *best, int group)
     return sum;
 }
 
-/* Columns by the bytes that cross in all orders, the most first; groups with next to none are left out. */
+/* The groups of the table's columns: largest sum of bytes over all orders first; groups with less than 1e-6 of all
+ * bytes are omitted. */
 static int choose_columns(const struct bb_best_order *best, int columns[MAX_COLUMNS])
 {
     bool taken[BB_MAX_GROUPS] = {false};
@@ -231,7 +233,7 @@ static void print_row(const struct bb_order_row *row, int ties, const int *colum
     fputc('\n', out);
 }
 
-/* Orders with the same bytes stand as one line, except the one that was asked for. */
+/* Print orders with equal bytes as one line, which names the requested order if that is one of them. */
 static void print_rows(const struct bb_best_order *best, const int *columns, int n, FILE *out)
 {
     int lines = 0, left = 0;
@@ -250,7 +252,8 @@ static void print_rows(const struct bb_best_order *best, const int *columns, int
         lines++;
     }
     if (left > 0)
-        fprintf(out, "  and %d orders with more, the last %s; the JSON has all\n", left, best->rows[best->n - 1].order);
+        fprintf(out, "  %d more orders with more bytes, the last is %s; the JSON has all\n", left,
+                best->rows[best->n - 1].order);
 }
 
 void bb_best_order_print(const struct bb_best_order *best, FILE *out)
@@ -258,7 +261,8 @@ void bb_best_order_print(const struct bb_best_order *best, FILE *out)
     int columns[MAX_COLUMNS], n = choose_columns(best, columns);
 
     fprintf(out,
-            "\norders of the axes by bytes between the %d node%s of %d GPUs in a step (* the plan's, +N as good)\n",
+            "\norders of the axes by inter-node bytes per step, %d node%s of %d GPUs (*: this plan, +N: orders with "
+            "equal bytes)\n",
             best->nodes, best->nodes == 1 ? "" : "s", best->gpus_per_node);
     fprintf(out, "    %-15s %-4s %10s %12s", "order", "", "all nodes", "busiest node");
     for (int c = 0; c < n; c++)
@@ -266,7 +270,7 @@ void bb_best_order_print(const struct bb_best_order *best, FILE *out)
     fputc('\n', out);
     print_rows(best, columns, n, out);
     if (best->invalid > 0)
-        fprintf(out, "  %d orders cannot be: pipelines of the experts' grid would not be those of the dense one\n",
+        fprintf(out, "  %d orders are invalid: the experts' grid would have other pipelines than the dense grid\n",
                 best->invalid);
 }
 
@@ -276,7 +280,7 @@ static json_t *row_json(const struct bb_best_order *best, const struct bb_order_
 
     for (int g = 0; g < best->n_groups; g++)
         json_object_set_new(groups, best->groups[g], json_integer((json_int_t)row->group[g]));
-    return json_pack("{s:s, s:b, s:I, s:I, s:o}", "order", row->order, "asked", row->requested, "inter_node_bytes",
+    return json_pack("{s:s, s:b, s:I, s:I, s:o}", "order", row->order, "requested", row->requested, "inter_node_bytes",
                      (json_int_t)row->bytes, "busiest_node_bytes", (json_int_t)row->busiest, "groups", groups);
 }
 
@@ -286,6 +290,6 @@ json_t *bb_best_order_json(const struct bb_best_order *best)
 
     for (int i = 0; i < best->n; i++)
         json_array_append_new(orders, row_json(best, &best->rows[i]));
-    return json_pack("{s:i, s:i, s:i, s:o}", "nodes", best->nodes, "gpus_per_node", best->gpus_per_node, "left_out",
+    return json_pack("{s:i, s:i, s:i, s:o}", "nodes", best->nodes, "gpus_per_node", best->gpus_per_node, "invalid",
                      best->invalid, "orders", orders);
 }

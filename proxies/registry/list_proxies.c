@@ -16,7 +16,8 @@ int bb_list_proxies(FILE *out)
     return 0;
 }
 
-/* The parameters as the file states them: one number, or by layers, of which the defaults name one. */
+/* The number of parameters that a model file states: one number, or an object by number of layers, of which the
+ * file's default is taken. */
 static double parameters_of(const json_t *root)
 {
     const json_t *given = json_object_get(json_object_get(root, "totals"), "parameters");
@@ -32,7 +33,8 @@ static double parameters_of(const json_t *root)
 
 static void print_model(const json_t *root, const char *name, const char *description, FILE *out)
 {
-    const json_t *second = json_object_get(root, "transformer"); /* the published model, where the file's own is not */
+    /* variant of the model for the proxy transformer, if the published mini-application's own differs */
+    const json_t *second = json_object_get(root, "transformer");
 
     fprintf(out, "  %-12s %14.0f parameters; %s\n", name, parameters_of(root), description);
     if (second)

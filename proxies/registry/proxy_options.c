@@ -16,14 +16,15 @@ const struct bb_opt bb_proxy_options[] = {
     OPT_INT(0, "micro-batches", FIELD(micro_batches), NULL, "M", 1, BB_MAX_LAYERS,
             "micro-batches per step and replica (default: the proxy's)", .needs = BB_FEATURE_MICRO_BATCHES),
     OPT_INT(0, "scale", FIELD(scale), NULL, "K", 1, BB_MAX_LAYERS,
-            "micro-batches for each stage, instead of --micro-batches (default: the proxy's)", .needs = BB_FEATURE_SCALE),
+            "micro-batches for each stage, instead of --micro-batches (default: the proxy's)",
+            .needs = BB_FEATURE_SCALE),
     OPT_FLAG(0, "per-tensor", FIELD(per_tensor), "one message for each tensor instead of each layer or bucket",
              .needs = BB_FEATURE_PER_TENSOR),
     OPT_CHOICE(0, "dtype", FIELD(dtype), NULL, "TYPE", dtype_words,
-             "type of the elements (default: float, as the originals; of transformer: bfloat16)"),
+               "type of the elements (default: float, as the originals; of transformer: bfloat16)"),
     OPT_CHOICE(0, "compute", FIELD(compute), NULL, "HOW", compute_words,
-             "what stands for the layers' compute: none, timed kernels, or gemm, the layers' own matrix products and "
-             "passes (default: what the original does)"),
+               "what stands for the layers' compute: none, timed kernels, or gemm, the layers' own matrix products and "
+               "passes (default: what the original does)"),
     OPT_DOUBLE(0, "forward-us", FIELD(forward_us), NULL, "US", 0.001, 1e9,
                "timed: forward of one layer (of spatial and gems: one split) and micro-batch (default: the proxy's, "
                "or from its FLOPs)",

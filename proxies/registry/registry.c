@@ -1,4 +1,5 @@
-/* registry.c - the table of proxies: a new one is a file with its builder and its row, and its name here. */
+/* registry.c - the table of proxies. A new proxy is a file with its builder and its struct bb_proxy, and its name
+ * here. */
 #include "proxies/registry/registry.h"
 
 #include <string.h>
@@ -91,19 +92,19 @@ const char *bb_proxy_unsupported_option(const struct bb_proxy_config *c, unsigne
     return NULL;
 }
 
-/* Options and kinds of compute that the proxy does not take. */
+/* Reject options and kinds of compute that the proxy does not support. */
 static int validate_features(const struct bb_proxy *p, const struct bb_proxy_config *c)
 {
     const char *unsupported = bb_proxy_unsupported_option(c, p->features);
 
     if (!bb_proxy_supports_compute(p, c->compute))
-        return bb_err(BB_EUSAGE, "%s: --compute %s means nothing here; leave it out", p->name, c->compute);
+        return bb_err(BB_EUSAGE, "%s: this proxy does not support --compute %s", p->name, c->compute);
     if (unsupported)
-        return bb_err(BB_EUSAGE, "%s: --%s means nothing here; leave it out", p->name, unsupported);
+        return bb_err(BB_EUSAGE, "%s: this proxy does not support --%s", p->name, unsupported);
     return 0;
 }
 
-/* Durations are those of timed kernels. */
+/* Durations and rates apply only to timed kernels. */
 static int validate_times(const struct bb_proxy_config *c)
 {
     const char *option = c->forward_us > 0    ? "--forward-us"
@@ -114,34 +115,36 @@ static int validate_times(const struct bb_proxy_config *c)
     if (!option || strcmp(c->compute, "gemm") != 0)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "%s: %s says how long timed kernels take, but --compute gemm runs real work; leave one out", c->proxy,
-                  option);
+                  "%s: %s sets the duration of timed kernels, but --compute gemm runs real kernels; leave one out",
+                  c->proxy, option);
 }
 
-/* The batch tells how many micro-batches there are. */
+/* The global batch size determines the number of micro-batches, so only one of both may be given. */
 static int validate_batch(const struct bb_proxy_config *c)
 {
     if (!c->global_batch || !c->micro_batches)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "%s: --global-batch-size %d tells how many micro-batches there are, and --micro-batches %d is given "
-                  "too; leave one out",
+                  "%s: --global-batch-size %d determines the number of micro-batches, but --micro-batches %d is also "
+                  "given; leave one out",
                   c->proxy, c->global_batch, c->micro_batches);
 }
 
-int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positionals *positionals, const struct bb_proxy **proxy)
+int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positionals *positionals,
+                       const struct bb_proxy **proxy)
 {
     int rc;
 
     if (positionals->n < 1)
-        return bb_err(BB_EUSAGE, "no proxy named; 'busbar list proxies' shows them");
+        return bb_err(BB_EUSAGE, "no proxy given; 'busbar list proxies' lists them");
     *proxy = bb_proxy_find(positionals->word[0]);
     if (!*proxy)
         return -BB_EUSAGE;
     config->proxy = (*proxy)->name;
     config->variant = (*proxy)->variant;
     if (positionals->n > 1 && !(*proxy)->parse_positionals)
-        return bb_err(BB_EUSAGE, "%s takes no numbers, but '%s' is given", config->proxy, positionals->word[1]);
+        return bb_err(BB_EUSAGE, "%s: unexpected argument '%s'; this proxy has no positional arguments", config->proxy,
+                      positionals->word[1]);
     if (positionals->n > 1)
         TRY((*proxy)->parse_positionals(config, positionals->word + 1, positionals->n - 1));
     TRY(validate_features(*proxy, config));

@@ -1,14 +1,14 @@
-/* registry.h - the table of proxies, and from the words of a command line to a step. */
+/* registry.h - the table of proxies, and the steps from a command line to a proxy's step. */
 #ifndef BB_PROXIES_REGISTRY_REGISTRY_H
 #define BB_PROXIES_REGISTRY_REGISTRY_H
 
 #include "proxies/author/proxy.h"
 
-/* The options that are of no builder; offsets are those of struct bb_proxy_config. */
+/* The options that every builder shares; offsets are those of struct bb_proxy_config. */
 extern const struct bb_opt bb_proxy_options[];
 
-/* The tables of the options that shape a step, for a struct bb_proxy_config that lies at `at`. What a proxy must take
- * (enum bb_proxy_feature) for an option to mean something stands in the option's row, or here for a whole table. */
+/* The option tables that describe a step, for a struct bb_proxy_config at offset `at` of the command's options. An
+ * option is accepted by proxies that have the features in its row and in its table (`needs`, enum bb_proxy_feature). */
 #define BB_STEP_TABLES(at)                                                                                             \
     {.title = "The step", .opts = bb_proxy_options, .base = (at)},                                                     \
         BB_STEP_TABLE("A transformer", at, transformer, BB_FEATURE_TRANSFORMER),                                       \
@@ -24,31 +24,37 @@ extern const struct bb_opt bb_proxy_options[];
 extern const struct bb_proxy *const bb_proxies[];
 extern const int bb_n_proxies;
 
-bool bb_proxy_exists(const char *name);                  /* silent */
-const char *bb_proxy_name_at(size_t i);                 /* NULL past the end */
-const struct bb_proxy *bb_proxy_find(const char *name); /* NULL after an error line with the nearest name */
+bool bb_proxy_exists(const char *name);                 /* prints nothing */
+const char *bb_proxy_name_at(size_t i);                 /* NULL if i is out of range */
+const struct bb_proxy *bb_proxy_find(const char *name); /* NULL, after an error line with the nearest name, if there
+                                                           is no such proxy */
 
 /*
- * bb_proxy_configure - what the words of a command line mean: the first is the proxy's name, the rest its positional
- * numbers. config holds the options already; a value given both ways is refused. Sets *proxy and config->proxy and
- * fills in the proxy's defaults. Returns 0, or -BB_EUSAGE after a line with the reason and the nearest valid value.
+ * bb_proxy_configure - select the proxy of a command line and complete its config.
+ *   config       the parsed options; filled in: proxy, variant, positional arguments and defaults
+ *   positionals  the proxy's name, then its positional arguments
+ *   proxy        out
+ *   Returns      0, or -BB_EUSAGE after an error line, also for a value that is given both as argument and as option
  */
 int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positionals *positionals,
                        const struct bb_proxy **proxy) BB_MUST_CHECK;
 
-/* bb_proxy_unsupported_option - the first option that was given and is none of a proxy that takes these bits (enum bb_proxy_feature); NULL:
- * none. */
+/* bb_proxy_unsupported_option - return the name of the first given option that needs other features than these (bits
+ * of enum bb_proxy_feature); NULL: none. */
 const char *bb_proxy_unsupported_option(const struct bb_proxy_config *config, unsigned features);
 
-/* bb_proxy_supports_compute - whether --compute may be this word. NULL: not given. */
+/* bb_proxy_supports_compute - return whether the proxy supports this --compute; NULL (not given) is supported. */
 bool bb_proxy_supports_compute(const struct bb_proxy *proxy, const char *compute);
 
-/* bb_step_build - the builder's work for config->ranks ranks, and what every step must satisfy whatever its builder
- * did. Layouts that cannot be: said, -BB_EUSAGE. release is fine on a half-built one. */
+/*
+ * bb_step_build - build the step for config->ranks ranks, check its programs and apply --scale-counts.
+ *   Returns  0, -BB_EFAIL, or -BB_EUSAGE, after an error line, for an invalid layout
+ *   Owner    the caller releases the step with bb_step_release
+ */
 int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy,
                   const struct bb_proxy_config *config) BB_MUST_CHECK;
 
-/* `busbar list proxies`, `models`, `clusters`: a line or two for every row. Return 0 or a negative error. */
+/* Print `busbar list proxies`, `models` and `clusters`: one or two lines per entry. Return 0 or a negative error. */
 int bb_list_proxies(FILE *out);
 int bb_list_models(FILE *out);
 int bb_list_clusters(FILE *out);

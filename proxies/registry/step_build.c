@@ -1,30 +1,31 @@
-/* step_build.c - a step from its builder, and what every builder's step must satisfy before anybody uses it. */
+/* step_build.c - build a step and check the invariants that every consumer of a step relies on. */
 #include "proxies/registry/registry.h"
 
-/* What is wrong in one operation, by which later parts would read out of bounds; NULL: nothing. */
+/* The first invalid field of an operation, which would cause out-of-bounds accesses later; NULL: the operation is
+ * valid. */
 static const char *find_error(const struct bb_layout *l, const struct bb_program *p, size_t i, int last_call)
 {
     const struct bb_op *op = &p->ops[i];
 
     if (op->stream < 0 || op->stream >= p->n_streams)
-        return "has no such stream";
+        return "has an invalid stream";
     if (bb_op_is_comm(op) != (op->comm != BB_NONE) || op->comm >= l->n_comms)
-        return "has no such communicator";
+        return "has an invalid communicator";
     if (op->src >= p->n_buffers || op->dst >= p->n_buffers)
-        return "has no such buffer";
+        return "has an invalid buffer";
     if (op->kind == BB_OP_ALLTOALLV && op->table->n != l->groups[l->comms[op->comm].group].size)
-        return "has the numbers of another group";
+        return "has a row table of another group size";
     for (int w = 0; w < op->waits; w++)
         if (p->wait_list[op->first_wait + w] < 0 || (size_t)p->wait_list[op->first_wait + w] >= i)
             return "waits for a later operation";
     if (op->call != BB_NONE && op->call <= last_call && p->ops[i - 1].call != op->call)
-        return "stands apart from its group call, or its call has a smaller number than one before";
+        return "is not adjacent to its group call, or its call number is smaller than an earlier one";
     return NULL;
 }
 
 static int check_program(const struct bb_step *step, const struct bb_role *role)
 {
-    int last_call = BB_NONE; /* the largest call number so far */
+    int last_call = BB_NONE; /* largest call number so far */
 
     for (size_t i = 0; i < role->program.n_ops; i++) {
         const char *error = find_error(&step->layout, &role->program, i, last_call);

@@ -344,7 +344,7 @@ def test_the_best_order_is_the_one_with_the_fewest_bytes(plan, ranks, gpus, word
         one = plan(*words, "--order", order["order"])
         assert crossing_bytes(one, gpus) == pytest.approx(order["inter_node_bytes"], abs=1)
         assert sum(order["groups"].values()) == pytest.approx(order["inter_node_bytes"], abs=8)
-    assert sum(order["asked"] for order in best["orders"]) == 1
+    assert sum(order["requested"] for order in best["orders"]) == 1
 
 
 def test_the_table_of_orders(busbar):
@@ -353,7 +353,7 @@ def test_the_table_of_orders(busbar):
                       emulated=False)
     assert done.returncode == 0, done.stderr
     table = done.stdout[done.stdout.index("\norders of the axes"):]
-    assert "between the 8 nodes of 8 GPUs" in table
+    assert "inter-node bytes per step, 8 nodes of 8 GPUs" in table
     assert len(re.findall(r"^  \* [a-z-]+ ", table, re.M)) == 1
     assert max(map(len, table.splitlines())) <= 100
 

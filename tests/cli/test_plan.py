@@ -172,7 +172,7 @@ def test_json_goes_to_stdout_alone(busbar):
     (("gpt2_large", "--ranks", 0), ["--ranks", "'0'"]),
     (("gpt2_large", "--ranks", "8x"), ["--ranks", "'8x'"]),
     (("gpt2-large", "--ranks", 8), ["gpt2-large", "gpt2_large"]),
-    ((), ["no proxy named"]),
+    ((), ["no proxy given"]),
     (("gpt2_large", "--ranks", 8, "--dtype", "double"), ["double", "float"]),
     (("gpt2_large", "--ranks", 8, "--compute", "gem"), ["gem"]),
     (("gpt2_large", "--ranks", 8, "--cluster", "h100"), ["h100", "h100-sxm-ib"]),

@@ -198,7 +198,7 @@ def test_scaled_counts_are_said(busbar, tmp_path):
     ("gpt3_moe 2", 48, ("48 ranks", "32 or 64 ranks")),
     ("gpt3 four", 16, ("four",)),
     ("gpt3 4 2 1", 16, ("STAGES SCALE",)),
-    ("resnet50 4", 2, ("takes no numbers",)),
+    ("resnet50 4", 2, ("unexpected argument '4'",)),
     ("resnet50 --stages 4", 2, ("--stages", "leave it out")),
     ("resnet50 --compute timed", 2, ("--compute timed",)),
     ("gpt3 --layers 4 --stages 8", 32, ("4 layers", "8 stages")),

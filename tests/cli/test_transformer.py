@@ -193,7 +193,7 @@ FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-nu
     ("--model deepseek_v3 --layers 62 --pp 16 --ep 64 --moe-imbalance 0.5 --seq-length 4096 --micro-batches 1024", 2048,
      r"1024 different programs.*operations.*nearest: --micro-batches"),
     ("--model mixtral_8x7b --tp 2", 8, r"nearest: --sequence-parallel"),
-    ("--model gpt2_small --stages 4", 8, r"--stages means nothing here"),
+    ("--model gpt2_small --stages 4", 8, r"does not support --stages"),
     ("--model gpt2_small --sync ps", 8, r"sync"),
 ])
 def test_layouts_that_cannot_be(busbar, words, ranks, said):

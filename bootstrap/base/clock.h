@@ -1,10 +1,10 @@
-/* clock.h - host time for deadlines and pacing, never for results. */
+/* clock.h - monotonic host time for deadlines and pacing. Results use other clocks. */
 #ifndef BB_BOOTSTRAP_BASE_CLOCK_H
 #define BB_BOOTSTRAP_BASE_CLOCK_H
 
 #include <time.h>
 
-/* bb_now_s - seconds on a clock that only goes forward. */
+/* bb_now_s - seconds of CLOCK_MONOTONIC, from an arbitrary origin. */
 static inline double bb_now_s(void)
 {
     struct timespec t;

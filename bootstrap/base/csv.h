@@ -1,6 +1,7 @@
 /*
- * csv.h - a table as CSV (RFC 4180, lines end in \n): names of columns, then rows. A cell is quoted where it must be;
- * numbers have a point and 12 digits at most, truth is true or false, and what does not apply is empty.
+ * csv.h - writes a table as CSV (RFC 4180, but lines end in \n): one line of column names, then one line per row.
+ * Text is quoted only where the format requires it. Numbers have a decimal point and at most 12 significant digits,
+ * booleans are "true" or "false", and null is an empty field.
  */
 #ifndef BB_BOOTSTRAP_BASE_CSV_H
 #define BB_BOOTSTRAP_BASE_CSV_H
@@ -8,8 +9,12 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* bb_csv_write - columns: texts; rows: lists of scalars, one for each column. Whether all could be written, the stream
- * knows. */
+/*
+ * bb_csv_write - write a table.
+ *   columns  JSON array of strings
+ *   rows     JSON array of arrays of scalars, one scalar per column
+ *   out      the caller checks ferror(out) for write errors
+ */
 void bb_csv_write(const json_t *columns, const json_t *rows, FILE *out);
 
 #endif

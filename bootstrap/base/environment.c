@@ -4,8 +4,8 @@
 #include <string.h>
 
 /*
- * Names whose values are settings of NCCL, of nccl-tests, of CUDA, of the emulated GPUs and of ours, and sizes that a
- * launcher tells: all that changes a figure, and nothing that a person would hide.
+ * Variables whose values are recorded: settings of NCCL, nccl-tests, CUDA, the emulated GPUs and busbar, and job sizes
+ * that launchers set. All of them can change a result, and none contains private data.
  */
 static const char *const known[] = {
     /* clang-format off */
@@ -100,7 +100,7 @@ static const char *const known[] = {
     /* clang-format on */
 };
 
-/* Of these there may be others, which a reader should know to be there. */
+/* Other variables with these prefixes are recorded as "set". */
 static const char *const families[] = {"NCCL_", "CUDA_", "BUSBAR_", "EMU_"};
 
 static bool is_known(const char *name)

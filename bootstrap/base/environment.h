@@ -1,17 +1,18 @@
 /*
- * environment.h - what files may tell of the environment. Values only of names that are known to carry no secret, a
- * table; of every other variable that is told at all, that it is set. A name with a typing error, or of a newer NCCL,
- * is seen all the same.
+ * environment.h - which environment variables result files record. For variables of a fixed table, whose values
+ * contain no secrets, the files record the value. For all other variables of the families NCCL_*, CUDA_*, BUSBAR_*
+ * and EMU_* the files record only that the variable is set. Misspelt variables and variables of newer NCCL versions
+ * are thus visible, too.
  */
 #ifndef BB_BOOTSTRAP_BASE_ENVIRONMENT_H
 #define BB_BOOTSTRAP_BASE_ENVIRONMENT_H
 
 #include <stdbool.h>
 
-/* bb_environment_is_recorded - a name of the table, or of the families NCCL_*, CUDA_*, BUSBAR_*, EMU_*. */
+/* bb_environment_is_recorded - true if the name is in the table or begins with NCCL_, CUDA_, BUSBAR_ or EMU_. */
 bool bb_environment_is_recorded(const char *name);
 
-/* bb_environment_value - value, of a name in the table; "set" of any other. */
+/* bb_environment_value - the text to record: `value` if the name is in the table, else "set". */
 const char *bb_environment_value(const char *name, const char *value);
 
 #endif

@@ -1,6 +1,5 @@
 /*
- * err.c - one line per error on stderr, with the speaker in front. Lines are written with one write, so that the lines
- * of many ranks do not mix.
+ * err.c - see err.h. Each message is written with one write(2), so that lines of different ranks do not mix.
  */
 #include "bootstrap/base/err.h"
 
@@ -11,8 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The speaker's prefix, e.g. "rank 3 (node17, GPU 1): ", and what is spoken of. With `mute` and
- * `trial`, and what start/deadline.c tells its handler, the only process-wide state of busbar. */
+/* Process-wide state. The only other process-wide state is in start/deadline.c, for its signal handler. */
 static char identity[128], context[1024];
 static int mute;
 static atomic_int speculation;
@@ -50,7 +48,7 @@ void bb_err_speculative(int on)
     speculation = on ? SPECULATIVE : NOT_SPECULATIVE;
 }
 
-/* code: 0 of a warning. */
+/* code: 0 for a warning */
 static int must_print(int code)
 {
     if (mute || speculation == NOT_SPECULATIVE)
@@ -58,7 +56,7 @@ static int must_print(int code)
     return code != 0 && code != BB_EUSAGE && atomic_exchange(&speculation, SPECULATION_FAILED) == SPECULATIVE;
 }
 
-/* Whether a line can be written without a wait that is longer. */
+/* Waits for stderr to accept data. Returns false after timeout_ms. */
 static int can_write(int timeout_ms)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -66,23 +64,25 @@ static int can_write(int timeout_ms)
     return timeout_ms == NO_TIMEOUT || poll(&p, 1, timeout_ms) != 0;
 }
 
-__attribute__((format(printf, 4, 0))) static void write_line(int timeout_ms, int code, const char *kind,
-                                                             const char *fmt, va_list args)
+/* who: the prefix that names the reporting rank; empty for messages about the whole job. */
+__attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int code, const char *who,
+                                                             const char *kind, const char *fmt, va_list args)
 {
     char line[2048];
-    int used = snprintf(line, sizeof(line), "busbar: %s%s%s", identity, kind, context);
+    int used = snprintf(line, sizeof(line), "busbar: %s%s%s", who, kind, context);
     int capacity = (int)sizeof(line) - used - 1;
     int text = vsnprintf(line + used, (size_t)capacity, fmt, args);
 
     if (!must_print(code))
         return;
     used += text < capacity ? text : capacity - 1;
-    for (int i = 0; i < used; i++) /* what a file or a word brought along neither breaks the line nor colours it */
+    for (int i = 0; i < used; i++) /* control characters of a file name or argument must neither break nor colour the
+                                      line */
         if (iscntrl((unsigned char)line[i]))
             line[i] = ' ';
     line[used++] = '\n';
     if (can_write(timeout_ms) && write(STDERR_FILENO, line, (size_t)used) < 0)
-        return; /* nobody is left to tell */
+        return; /* there is no other place to report the error */
 }
 
 int(bb_err)(enum bb_error code, const char *fmt, ...)
@@ -90,7 +90,17 @@ int(bb_err)(enum bb_error code, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    write_line(NO_TIMEOUT, code, "", fmt, args);
+    write_line(NO_TIMEOUT, code, identity, "", fmt, args);
+    va_end(args);
+    return -(int)code;
+}
+
+int bb_err_job(enum bb_error code, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    write_line(NO_TIMEOUT, code, "", "", fmt, args);
     va_end(args);
     return -(int)code;
 }
@@ -100,7 +110,16 @@ void bb_err_nonblocking(enum bb_error code, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    write_line(NONBLOCKING_MS, (int)code, "", fmt, args);
+    write_line(NONBLOCKING_MS, (int)code, identity, "", fmt, args);
+    va_end(args);
+}
+
+void bb_err_job_nonblocking(enum bb_error code, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    write_line(NONBLOCKING_MS, (int)code, "", "", fmt, args);
     va_end(args);
 }
 
@@ -109,7 +128,7 @@ void bb_warn(const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    write_line(NO_TIMEOUT, 0, "warning: ", fmt, args);
+    write_line(NO_TIMEOUT, 0, identity, "warning: ", fmt, args);
     va_end(args);
 }
 

@@ -1,9 +1,9 @@
 /*
- * err.h - the one way errors travel.
+ * err.h - error codes, error messages and exit statuses.
  *
- * A function that can fail returns 0 or a negative BB_E... code. Whoever turns a foreign code (CUDA, NCCL, MPI, errno)
- * or a bad value into ours prints one line with bb_err(); everybody else only passes the code on (TRY). main() turns
- * the code into the exit status, which is the code without its sign.
+ * A function that can fail returns 0 or a negative BB_E... code. The function that detects the error, that is, converts
+ * a code of CUDA, NCCL, MPI or errno, or finds an invalid value, prints one line with bb_err(). Its callers only pass
+ * the code on (TRY). main() converts the code to the exit status with bb_exit_code().
  */
 #ifndef BB_BOOTSTRAP_BASE_ERR_H
 #define BB_BOOTSTRAP_BASE_ERR_H
@@ -15,16 +15,16 @@ extern "C" {
 #endif
 
 enum bb_error {
-    BB_EFAIL = 1,    /* the run failed: CUDA, NCCL, MPI, I/O, memory */
-    BB_EUSAGE = 2,   /* usage or bad input                           */
-    BB_EDATA = 3,    /* wrong data                                   */
-    BB_ETIMEOUT = 4, /* timeout or a lost peer                       */
-    BB_EBELOW = 5,   /* below a threshold that was asked for         */
+    BB_EFAIL = 1,    /* the run failed: CUDA, NCCL, MPI, I/O or memory */
+    BB_EUSAGE = 2,   /* invalid usage or invalid input */
+    BB_EDATA = 3,    /* verification found wrong data */
+    BB_ETIMEOUT = 4, /* timeout or lost peer */
+    BB_EBELOW = 5,   /* a result is below a requested threshold */
 };
 
 #define BB_MUST_CHECK __attribute__((warn_unused_result))
 
-/* Leaves for the label `out` with `rc` set, as soon as one step fails. */
+/* Sets `rc` to the result of expr, and jumps to the label `out` unless it is 0. */
 #define TRY(expr)                                                                                                      \
     do {                                                                                                               \
         if ((rc = (expr)) != 0)                                                                                        \
@@ -32,46 +32,66 @@ enum bb_error {
     } while (0)
 
 /*
- * bb_err - print "busbar: rank 3 (host, GPU 1): <message>" to stderr as one line and return -code, so that a caller
- * can write `return bb_err(BB_EUSAGE, ...)`. The text starts with what is wrong, in lower case, without a full stop.
+ * bb_err - print one error line to stderr.
+ *   fmt      starts in lower case with what is wrong, and has no full stop at the end
+ *   Returns  -code, so that a caller can write `return bb_err(BB_EUSAGE, ...)`
+ * The line is "busbar: rank 3 (node17, GPU 1): nccl.json: ranks=4: <message>": bb_err_identify() sets the rank,
+ * bb_err_context() the text after it, and both may be empty. Control characters in the message are replaced by blanks,
+ * and the line is cut at 2,047 characters.
  */
 int bb_err(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-#if defined(__clang_analyzer__) || defined(BB_ANALYSER) /* what they cannot see: it never returns 0 */
+#if defined(__clang_analyzer__) || defined(BB_ANALYSER) /* the analysers do not see that bb_err() never returns 0 */
 #define bb_err(code, ...) (bb_err(code, __VA_ARGS__), -(int)(code))
 #endif
 
 /*
- * bb_err_nonblocking - the same line by one who ends the process whatever happens: left out where stderr does not take it
- * within a moment (a full pipe that nobody reads, a terminal that is held).
+ * bb_err_job - like bb_err(), for a message about the whole job: the line does not begin with the printing rank.
+ * Use it for what all ranks find in common (BB_WORLD_ERR) and for verdicts about other ranks.
+ */
+int bb_err_job(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * bb_err_nonblocking, bb_err_job_nonblocking - like bb_err() and bb_err_job(), for a process that is about to exit.
+ * The line is dropped if stderr is not writable within 200 ms, for example because stderr is a full pipe without a
+ * reader or a stopped terminal.
  */
 void bb_err_nonblocking(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void bb_err_job_nonblocking(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* bb_warn - the same line with "warning:"; the run goes on. */
+/* bb_warn - print a line like bb_err(), with "warning: " between the rank and the context. The run continues. */
 void bb_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /*
- * bb_err_identify - who speaks in later lines. rank < 0: nobody (a single process, or before MPI is up); gpu < 0: none
- * chosen yet. host is copied. Called once or twice at start, before other threads exist.
+ * bb_err_identify - set the rank that later lines begin with.
+ *   rank     negative: none (a single process, or before MPI_Init)
+ *   host     host name; copied
+ *   gpu      negative: no GPU selected yet
+ *   Threads  call before other threads exist
  */
 void bb_err_identify(int rank, const char *host, int gpu);
 
-/* bb_err_context - what later lines are about, put in front of them: "nccl.json: ranks=4: "; copied, NULL: nothing. */
+/*
+ * bb_err_context - set the text that precedes each later message, for example the file and the row that it is about:
+ * "nccl.json: ranks=4: ". The text is copied; NULL: no text.
+ */
 void bb_err_context(const char *text);
 
 /*
- * bb_err_mute - say nothing (true), or speak again. For the ranks of a launched job that are not the first while the
- * command line is read: all would say the same.
+ * bb_err_mute - print no errors and warnings from now on (1), or print them again (0). While the command line is
+ * parsed,
+ * all ranks but the first are muted, since all ranks would print the same line. bb_err_is_mute - the current state.
  */
 void bb_err_mute(int on);
 int bb_err_is_mute(void);
 
 /*
- * bb_err_speculative - from now on (true) things are only tried, perhaps by many threads: that one cannot be (BB_EUSAGE) is not
- * said, nor are warnings; of what fails otherwise (no memory) the first is. False: all is said again.
+ * bb_err_speculative - start (1) or end (0) speculative evaluation, in which many threads may try invalid
+ * configurations. Meanwhile usage errors (BB_EUSAGE) and warnings are not printed, and of all other errors (such as out
+ * of memory) only the first is printed.
  */
 void bb_err_speculative(int on);
 
-/* bb_exit_code - exit status for a return code: 0 for 0 and above, else the code without its sign. */
+/* bb_exit_code - exit status of a return code: 0 for rc >= 0, else -rc. */
 int bb_exit_code(int rc);
 
 #ifdef __cplusplus

@@ -18,7 +18,7 @@ int bb_grow(void *array_at, size_t n, size_t element)
 
     if (n & (n - 1))
         return 0;
-    memcpy(&array, array_at, sizeof array); /* array_at is a T **, for any T */
+    memcpy(&array, array_at, sizeof array); /* array_at is a T ** for any type T; memcpy avoids an aliasing violation */
     bigger = realloc(array, capacity * element);
     if (!bigger)
         return report_no_memory(capacity, element);

@@ -1,5 +1,5 @@
 /*
- * grow.h - arrays: filled one element at a time, or made at once.
+ * grow.h - arrays that grow one element at a time, and arrays of a fixed size.
  *
  *   TRY(BB_GROW(role->rows, role->n_rows));
  *   role->rows[role->n_rows++] = row;
@@ -14,19 +14,25 @@
 #include <stddef.h>
 
 /*
- * BB_GROW - make room for element n of `array` (NULL at first), which holds n. The room is the next power of two, so
- * n alone says when it is full: every element before n must have been added through BB_GROW, not by a plain malloc.
- * New elements are not zeroed. Returns 0, or -BB_EFAIL (said) and leaves the array as it was.
+ * BB_GROW - make sure that `array` has space for element n.
+ *   array    an lvalue pointer; NULL when n is 0
+ *   n        number of elements in the array
+ *   Returns  0, or -BB_EFAIL after printing one line; the array is then unchanged
+ * The capacity is the next power of two and is derived from n alone, so each element must have been added through
+ * BB_GROW. New elements are not initialized. The caller frees the array.
  */
 #define BB_GROW(array, n) bb_grow(&(array), (size_t)(n), sizeof *(array))
 int bb_grow(void *array_at, size_t n, size_t element) BB_MUST_CHECK;
 
-/* BB_NEW - n zeroed elements at `array`, and room for one more, so that none is no error. Returns 0, or -BB_EFAIL (said)
- * with `array` NULL. */
+/*
+ * BB_NEW - allocate n zeroed elements; n may be 0. One extra element is allocated, so the pointer is never NULL on
+ * success.
+ * Returns 0, or -BB_EFAIL after printing one line, with `array` NULL. The caller frees the array.
+ */
 #define BB_NEW(array, n) bb_new(&(array), (size_t)(n), sizeof *(array))
 int bb_new(void *array_at, size_t n, size_t element) BB_MUST_CHECK;
 
-/* BB_NEW_ALIGNED - the same from the beginning of a cache line on: for many records of which each is to be one line. */
+/* BB_NEW_ALIGNED - BB_NEW with the array aligned to a cache line (64 bytes), for arrays of cache-line-sized records. */
 #define BB_NEW_ALIGNED(array, n) bb_new_aligned(&(array), (size_t)(n), sizeof *(array))
 int bb_new_aligned(void *array_at, size_t n, size_t element) BB_MUST_CHECK;
 

@@ -15,7 +15,7 @@ static void *allocate_or_exit(size_t bytes)
     if (memory || bytes == 0)
         return memory;
     bb_err(BB_EFAIL, "no memory for JSON (%zu bytes)", bytes);
-    for (;;) /* nobody is to say it once more: bootstrap/start/exit_guard.h */
+    for (;;) /* bypasses _exit(), whose guard would report the exit a second time (bootstrap/start/exit_guard.h) */
         syscall(SYS_exit_group, BB_EFAIL);
 }
 

@@ -1,11 +1,12 @@
 /*
- * json_memory.h - JSON without memory. Some of jansson's calls say nothing of a failed allocation, and leave out a key;
- * others crash. So none of them sees one: without memory for JSON the process says so and ends with exit 1.
+ * json_memory.h - out-of-memory policy for jansson. When an allocation fails, some jansson calls silently omit a key
+ * and
+ * others crash. Therefore an allocation failure inside jansson prints one line and ends the process with exit status 1.
  */
 #ifndef BB_BOOTSTRAP_BASE_JSON_MEMORY_H
 #define BB_BOOTSTRAP_BASE_JSON_MEMORY_H
 
-/* bb_json_memory_guard - from here on, for all of jansson in this process; before its first call. */
+/* bb_json_memory_guard - install the policy for this process. Call before any other jansson function. */
 void bb_json_memory_guard(void);
 
 #endif

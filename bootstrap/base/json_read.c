@@ -1,4 +1,4 @@
-/* json_read.c - reading JSON by tables of fields (see json_read.h). */
+/* json_read.c - see json_read.h. */
 #include "bootstrap/base/json_read.h"
 
 #include "bootstrap/base/units.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define KEY_TEXT   96
+#define KEY_TEXT  96
 #define MAX_NAMES 64
 
 static int reject_folder(const char *path)
@@ -61,7 +61,7 @@ int bb_json_number_at(const json_t *object, const char *key, const char *where, 
     const json_t *value = json_object_get(object, key);
 
     if (!json_is_number(value))
-        return bb_err(BB_EUSAGE, "%s: '%s' is missing or no number", where, key);
+        return bb_err(BB_EUSAGE, "%s: '%s' is missing or not a number", where, key);
     *out = json_number_value(value);
     if (*out < min)
         return bb_err(BB_EUSAGE, "%s: '%s' is %g, expected %g or more", where, key, *out, min);
@@ -71,13 +71,13 @@ int bb_json_number_at(const json_t *object, const char *key, const char *where, 
 int bb_json_text_at(const json_t *object, const char *key, const char *where, const char **out)
 {
     *out = json_string_value(json_object_get(object, key));
-    return *out ? 0 : bb_err(BB_EUSAGE, "%s: '%s' is missing or no text", where, key);
+    return *out ? 0 : bb_err(BB_EUSAGE, "%s: '%s' is missing or not a string", where, key);
 }
 
 int bb_json_object_at(const json_t *object, const char *key, const char *where, json_t **out)
 {
     *out = json_object_get(object, key);
-    return json_is_object(*out) ? 0 : bb_err(BB_EUSAGE, "%s: '%s' is missing or no object", where, key);
+    return json_is_object(*out) ? 0 : bb_err(BB_EUSAGE, "%s: '%s' is missing or not an object", where, key);
 }
 
 int bb_json_list_at(const json_t *object, const char *key, const char *where, int n, const json_t **list, int *n_found)
@@ -86,7 +86,7 @@ int bb_json_list_at(const json_t *object, const char *key, const char *where, in
 
     *list = json_object_get(object, key);
     if (!json_is_array(*list))
-        return bb_err(BB_EUSAGE, "%s: '%s' is missing or no list", where, key);
+        return bb_err(BB_EUSAGE, "%s: '%s' is missing or not a list", where, key);
     found = (int)json_array_size(*list);
     if (n >= 0 ? found != n : found < 1 || found > -n)
         return bb_err(BB_EUSAGE, "%s: '%s' has %d elements, expected %s%d", where, key, found, n < 0 ? "1 to " : "",
@@ -106,7 +106,7 @@ int bb_json_numbers_at(const json_t *object, const char *key, const char *where,
 
         numbers[i] = json_number_value(value);
         if (!json_is_number(value) || numbers[i] < 0)
-            rc = bb_err(BB_EUSAGE, "%s: element %d of '%s' is no number from 0", where, i, key);
+            rc = bb_err(BB_EUSAGE, "%s: element %d of '%s' is not a number >= 0", where, i, key);
     }
     return rc;
 }
@@ -115,10 +115,11 @@ int bb_json_check_total(const char *where, const char *what, double given, doubl
 {
     if (given == computed)
         return 0;
-    return bb_err(BB_EUSAGE, "%s: the total of '%s' is given as %.0f, its parts make %.0f", where, what, given, computed);
+    return bb_err(BB_EUSAGE, "%s: the total '%s' is %.0f, but its parts add up to %.0f", where, what, given, computed);
 }
 
-int bb_json_find_parent(const json_t *object, const char *where, const char *path, const json_t **parent, const char **key)
+int bb_json_find_parent(const json_t *object, const char *where, const char *path, const json_t **parent,
+                        const char **key)
 {
     char name[KEY_TEXT];
     const char *dot;
@@ -193,7 +194,7 @@ int bb_json_read_field(const json_t *object, const char *where, const struct bb_
     rc = bb_json_find_parent(object, where, f->key, &object, &key);
     if (rc)
         return rc;
-    if (key != f->key) { /* which of the objects is part of the place */
+    if (key != f->key) { /* the message names the inner object, too */
         snprintf(location, sizeof(location), "%s: %.*s", where, (int)(key - f->key - 1), f->key);
         where = location;
     }
@@ -226,7 +227,8 @@ int bb_json_read(const json_t *object, const char *where, const struct bb_json_f
 
 /* ---- unknown keys ---- */
 
-/* The row whose key is `path`, or begins with it and a dot; its end: none. */
+/* The first row whose key is `path` or begins with `path` and a dot; the row at the end of the table if there is
+ * none. */
 static const struct bb_json_field *find_row(const struct bb_json_field *fields, const char *path)
 {
     size_t n = strlen(path);

@@ -1,6 +1,8 @@
 /*
- * json_read.h - fields of JSON files, by tables: a row is a key, what stands there and where it goes. Whatever is
- * missing or wrong is said in one line that begins with `where`, the name or path of the file, and is -BB_EUSAGE.
+ * json_read.h - reads fields of JSON files by tables. A row names a key, its type and the destination.
+ *
+ * Functions that return int return 0, or -BB_EUSAGE after printing one line that begins with `where`, the name or path
+ * of the file.
  *
  *   static const struct bb_json_field fields[] = {
  *       BB_FIELD("gpus_per_node", BB_JSON_WHOLE, offsetof(struct cluster, gpus_per_node), .min = 1, .max = 1e9),
@@ -16,25 +18,25 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* What the field at `offset` is. */
+/* Type of the value, and type of the C field that it is stored in. */
 enum bb_json_kind {
-    BB_JSON_WHOLE,        /* int, a whole number from min to max                */
-    BB_JSON_NUMBER,       /* double, from min, to max where that is above 0     */
-    BB_JSON_TEXT,         /* const char *, lives as long as the JSON            */
-    BB_JSON_NUMBERS,      /* double[n], a list of exactly n numbers from 0      */
-    BB_JSON_TOTAL,        /* double, found before: the file must state the same */
-    BB_JSON_COUNT_TOTAL,  /* size_t, likewise                                   */
-    BB_JSON_COUNT_TOTALS, /* size_t[n], likewise, as a list                     */
-    BB_JSON_ANY,          /* none: the key is known, and that is all            */
-    BB_JSON_KINDS         /* proxies/models/model_file.h goes on from here      */
+    BB_JSON_WHOLE,        /* int: a whole number from min to max */
+    BB_JSON_NUMBER,       /* double: at least min, and at most max if max > 0 */
+    BB_JSON_TEXT,         /* const char *: owned by the JSON object */
+    BB_JSON_NUMBERS,      /* double[n]: a list of exactly n numbers >= 0 */
+    BB_JSON_TOTAL,        /* double, computed earlier: the value in the file must be equal */
+    BB_JSON_COUNT_TOTAL,  /* size_t, computed earlier: the value in the file must be equal */
+    BB_JSON_COUNT_TOTALS, /* size_t[n], computed earlier: the list in the file must be equal */
+    BB_JSON_ANY,          /* the key is allowed, and its value is not read */
+    BB_JSON_KINDS         /* proxies/models/model_file.h adds kinds from here on */
 };
 
 struct bb_json_field {
-    const char *key; /* "gbps", or "intra.gbps" in the object "intra"; NULL ends a table */
+    const char *key; /* "gbps", or "intra.gbps" for "gbps" in the object "intra"; NULL ends the table */
     int kind;
     size_t offset;
-    double min, max; /* of numbers                                                       */
-    int n;           /* of lists                                                         */
+    double min, max; /* range of a number */
+    int n;           /* length of a list */
 };
 
 #define BB_FIELD(dotted, what, where, ...)                                                                             \
@@ -42,27 +44,44 @@ struct bb_json_field {
         .key = dotted, .kind = what, .offset = where, __VA_ARGS__                                                      \
     }
 
-/* bb_json_load - a whole file, parsed with jansson's flags: *root is new, NULL after an error. */
+/*
+ * bb_json_load - parse a file.
+ *   flags    decoding flags of jansson
+ *   root     out: a new reference; NULL after an error
+ *   Returns  0, -BB_EUSAGE, or -BB_EFAIL when fopen() runs out of memory
+ */
 int bb_json_load(const char *path, size_t flags, json_t **root) BB_MUST_CHECK;
-/* Its two steps. _open: *file is to be closed, NULL after an error; _load_from: the rest of an open file, path for
- * messages. */
+/*
+ * bb_json_open and bb_json_load_from - the two steps of bb_json_load: open the file, and parse the open file.
+ *   file     out: the caller closes it; NULL after an error
+ *   path     for messages
+ */
 int bb_json_open(const char *path, FILE **file) BB_MUST_CHECK;
 int bb_json_load_from(FILE *file, const char *path, size_t flags, json_t **root) BB_MUST_CHECK;
 
-/* bb_json_read - fills the struct at `into`, row by row. _read_field: one row. */
+/* bb_json_read - store the values of all rows in the struct at `into`. bb_json_read_field - the same for one row. */
 int bb_json_read(const json_t *object, const char *where, const struct bb_json_field *fields, void *into) BB_MUST_CHECK;
 int bb_json_read_field(const json_t *object, const char *where, const struct bb_json_field *field,
                        void *into) BB_MUST_CHECK;
 
-/* bb_json_reject_unknown - keys that are no row's, with the nearest that is. prefix: the object's own key, "" at the
- * top, where keys that begin with '_' are comments. */
+/*
+ * bb_json_reject_unknown - print an error for the first key without a row, and suggest the closest key by spelling.
+ *   prefix   path of `object` in the file, "" for the top level; top-level keys that begin with '_' are comments
+ */
 int bb_json_reject_unknown(const json_t *object, const char *where, const struct bb_json_field *fields,
                            const char *prefix) BB_MUST_CHECK;
 
-/* Single values. _holder: the object and the last part of a key with dots. _list_at: of exactly n elements (n < 0: of 1
- * to -n); n_found may be NULL. */
+/*
+ * Single values.
+ *   bb_json_find_parent  for a path such as "a.b.key": the object that contains the last key, and that key
+ *   bb_json_number_at    a number of at least `min`
+ *   bb_json_text_at      a string, owned by the JSON object
+ *   bb_json_object_at    an object, borrowed reference
+ *   bb_json_list_at      a list of exactly n elements (n >= 0) or of 1 to -n elements (n < 0); n_found may be NULL
+ *   bb_json_numbers_at   a list of exactly n numbers >= 0
+ */
 int bb_json_find_parent(const json_t *object, const char *where, const char *path, const json_t **parent,
-                   const char **key) BB_MUST_CHECK;
+                        const char **key) BB_MUST_CHECK;
 int bb_json_number_at(const json_t *object, const char *key, const char *where, double min, double *out) BB_MUST_CHECK;
 int bb_json_text_at(const json_t *object, const char *key, const char *where, const char **out) BB_MUST_CHECK;
 int bb_json_object_at(const json_t *object, const char *key, const char *where, json_t **out) BB_MUST_CHECK;
@@ -70,7 +89,7 @@ int bb_json_list_at(const json_t *object, const char *key, const char *where, in
                     int *n_found) BB_MUST_CHECK;
 int bb_json_numbers_at(const json_t *object, const char *key, const char *where, int n, double *numbers) BB_MUST_CHECK;
 
-/* bb_json_check_total - the total `what` is given as `given` and must be `made`. */
+/* bb_json_check_total - check that the total `given` in the file is equal to the `computed` sum of its parts. */
 int bb_json_check_total(const char *where, const char *what, double given, double computed) BB_MUST_CHECK;
 
 #endif

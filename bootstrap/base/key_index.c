@@ -1,11 +1,11 @@
-/* key_index.c - open addressing over the numbers of keys (see key_index.h). At least half of the cells stay empty. */
+/* key_index.c - hash table with open addressing and linear probing. At least half of the cells stay empty. */
 #include "bootstrap/base/key_index.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the key's number stands, or the empty cell where it belongs. */
+/* The cell of this key, or the empty cell where the key would be inserted. */
 static size_t find_cell(const struct bb_key_index *x, const char *key)
 {
     uint64_t hash = 0, word;

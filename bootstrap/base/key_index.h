@@ -1,6 +1,6 @@
 /*
- * key_index.h - numbers keys in the order in which they are first seen: 0, 1, 2 ... A key is so many bytes, compared
- * as they are (no padding, or zeroed); it is copied. A hash table underneath.
+ * key_index.h - maps keys to indices 0, 1, 2 ... in the order in which the keys are added. A key is a fixed number of
+ * bytes; keys are compared bytewise, so padding must be zeroed. Implemented as a hash table.
  *
  *   struct bb_key_index index = {.key_bytes = sizeof(struct key)};
  *   int row = bb_key_index_add(&index, &key);
@@ -13,16 +13,17 @@
 #include <stddef.h>
 
 struct bb_key_index {
-    size_t key_bytes; /* a multiple of 4                                        */
-    char *keys;       /* [n] keys, by number                                    */
-    int n;            /* keys so far                                            */
-    int *cells;       /* [n_cells, a power of two] number + 1 by hash, 0: empty */
+    size_t key_bytes; /* a multiple of 4 */
+    char *keys;       /* [n] copies of the keys, by index */
+    int n;            /* number of keys */
+    int *cells;       /* [n_cells] hash table: index + 1, or 0 for an empty cell; n_cells is a power of two */
     size_t n_cells;
 };
 
-int bb_key_index_add(struct bb_key_index *x, const void *key) BB_MUST_CHECK; /* its number, or -BB_EFAIL (said) */
-int bb_key_index_find(const struct bb_key_index *x, const void *key);        /* its number, or -1               */
-void bb_key_index_clear(struct bb_key_index *x);                             /* no keys, memory kept            */
-void bb_key_index_release(struct bb_key_index *x);                           /* fine on a zeroed one            */
+int bb_key_index_add(struct bb_key_index *x, const void *key) BB_MUST_CHECK; /* Returns the key's index, or -BB_EFAIL
+                                                                                after printing one line. */
+int bb_key_index_find(const struct bb_key_index *x, const void *key);        /* Returns the key's index, or -1. */
+void bb_key_index_clear(struct bb_key_index *x);   /* Removes all keys and keeps the memory. */
+void bb_key_index_release(struct bb_key_index *x); /* A zeroed index is allowed. */
 
 #endif

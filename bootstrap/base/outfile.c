@@ -1,4 +1,4 @@
-/* outfile.c - files that are replaced in one go (outfile.h). */
+/* outfile.c - see outfile.h. */
 #include "bootstrap/base/outfile.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ bool bb_outfile_is_stream(const char *path)
     return !S_ISREG(link.st_mode) && !S_ISDIR(link.st_mode);
 }
 
-/* To be freed; NULL: no memory. */
+/* The caller frees the result; NULL: out of memory. */
 static char *parent_folder(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -42,13 +42,14 @@ static char *parent_folder(const char *path)
     return slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
 }
 
-/* Where an open file stands, whether it has a name or not. */
+/* The path of an open file under /proc, which exists for unnamed files, too. */
 static void format_proc_path(int fd, char path[PROC_TEXT])
 {
     snprintf(path, PROC_TEXT, "/proc/self/fd/%d", fd);
 }
 
-/* A file without a name in the folder of path, which goes with the process that leaves it so; -1: there are none such. */
+/* Opens an unnamed file (O_TMPFILE) in the folder of `path`; the kernel removes the file when the process exits. -1
+ * if unsupported. */
 static int open_unnamed(const char *path, mode_t mode)
 {
     char *folder = parent_folder(path), proc_path[PROC_TEXT];
@@ -60,11 +61,11 @@ static int open_unnamed(const char *path, mode_t mode)
     format_proc_path(fd, proc_path);
     if (access(proc_path, F_OK) == 0)
         return fd;
-    close(fd); /* it could get no name */
+    close(fd); /* no /proc: the file could not be linked to a name later */
     return -1;
 }
 
-/* A name beside path that cannot be guessed; false: errno tells why. */
+/* A random temporary name next to `path`. Returns false with errno set. */
 static bool choose_name(const char *path, char **name)
 {
     unsigned long long number;
@@ -79,7 +80,7 @@ static bool choose_name(const char *path, char **name)
     return false;
 }
 
-/* A file of its own beside path, which has its other name or is to get it. -1: errno tells why. */
+/* Opens the temporary file, unnamed where possible. Returns -1 with errno set. */
 static int open_temporary(struct bb_outfile *f, const char *path, mode_t mode)
 {
     int fd = -1;
@@ -111,7 +112,7 @@ static bool is_folder(const char *path)
     return lstat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-/* 0 or errno. */
+/* Returns 0 or errno. */
 static int open_target(struct bb_outfile *f, const char *path, mode_t mode)
 {
     bool is_stream = bb_outfile_is_stream(path);
@@ -148,7 +149,7 @@ static int open_or_report(struct bb_outfile *f, const char *path, const char *wh
 {
     int error = bb_outfile_create(f, path, mode);
 
-    if (error == ENOMEM) /* no fault of the path's */
+    if (error == ENOMEM) /* not the user's error */
         code = BB_EFAIL;
     return error ? bb_err(code, "cannot write %s: %s: %s", what, path, strerror(error)) : 0;
 }
@@ -170,7 +171,7 @@ int bb_outfile_sync(int fd)
     return errno;
 }
 
-/* Where the folder cannot be opened, the name is there all the same. */
+/* If the folder cannot be opened, the new name is valid but not synchronized. */
 void bb_outfile_sync_folder(const char *path)
 {
     char *folder = parent_folder(path);
@@ -194,7 +195,10 @@ static int link_temporary(struct bb_outfile *f)
     return 0;
 }
 
-/* A stream knows that a write failed, and not why: one more fails as it did. Its file is nobody's any more. */
+/*
+ * stdio does not store the errno of a failed write: repeat one write(2), which fails for the same reason. The byte that
+ * it may append does no harm, because the file is discarded.
+ */
 int bb_outfile_error(FILE *out)
 {
     if (fflush(out) != 0)
@@ -236,8 +240,8 @@ bool bb_outfile_is_current(const struct bb_outfile *f)
 {
     struct stat open_file, named_file;
 
-    return fstat(fileno(f->out), &open_file) == 0 && lstat(f->path, &named_file) == 0 && open_file.st_dev == named_file.st_dev &&
-           open_file.st_ino == named_file.st_ino;
+    return fstat(fileno(f->out), &open_file) == 0 && lstat(f->path, &named_file) == 0 &&
+           open_file.st_dev == named_file.st_dev && open_file.st_ino == named_file.st_ino;
 }
 
 int bb_outfile_close(struct bb_outfile *f, const char *what, int rc)
@@ -260,7 +264,7 @@ int bb_outfile_check(const char *path, const char *what)
     int rc;
 
     if (bb_outfile_is_stream(path) && access(path, W_OK) == 0)
-        return 0; /* a pipe is not opened twice: its reader would see an end */
+        return 0; /* opening and closing a pipe would end the input of its reader */
     rc = open_or_report(&file, path, what, 0666, BB_EUSAGE);
     if (rc == 0)
         (void)bb_outfile_close(&file, what, -BB_EUSAGE);

@@ -1,12 +1,18 @@
 /*
- * outfile.h - a file that is there whole or not at all: written under another name beside it and renamed at the end,
- * so that a run that dies leaves the older one as it was. Where the file system can, it gets the other name only then,
- * and nothing is left of a run that dies before, or is ended in a write that never returns. The other name cannot be
- * guessed and is nobody's yet (O_EXCL), so nothing that stands there already is written to, and two runs that write one
- * file do not meet: the last to end wins. File and folder are on the disk (fsync) when it has its name.
+ * outfile.h - atomic replacement of files: a file is complete or does not appear at all.
  *
- * A device or a pipe is written as it is, since a rename would replace it; so is whatever /dev and /proc name
- * (/dev/stdout). Any other link is replaced by the file; what it points to is never touched.
+ * The data is written to a temporary file in the same folder, which is renamed over the target at the end. A run that
+ * dies leaves the previous file unchanged. Where the file system supports O_TMPFILE, the temporary file has no name
+ * until
+ * the end, so that a run that dies, or that is killed in a blocked write, leaves no temporary file. The temporary name
+ * is
+ * random and the file is opened with O_EXCL, so that no existing file is overwritten and two runs with the same target
+ * do
+ * not interfere: the last run to finish wins. File and folder are synchronized (fsync) when the target has its name.
+ *
+ * Devices and pipes are written directly, because a rename would replace them. This includes the links in /dev and
+ * /proc
+ * (/dev/stdout). Any other symbolic link is replaced by the file; the file that it points to is unchanged.
  */
 #ifndef BB_BOOTSTRAP_BASE_OUTFILE_H
 #define BB_BOOTSTRAP_BASE_OUTFILE_H
@@ -18,47 +24,59 @@
 #include <sys/types.h>
 
 struct bb_outfile {
-    FILE *out;              /* write here; a file can be read back, too */
-    char *path, *temporary; /* temporary NULL: path is a device or a pipe, or the file has its name already */
-    bool unnamed;           /* not even the temporary one yet */
+    FILE *out;              /* write here; readable, too, unless the target is a device or pipe */
+    char *path, *temporary; /* temporary: NULL for a device or pipe, and after publishing */
+    bool unnamed;           /* O_TMPFILE: `temporary` is chosen but not linked yet */
 };
 
 /*
- * bb_outfile_open - `what` names the file in messages ("results"). A path that cannot be written is -BB_EFAIL, said.
- * On an error nothing is open. The mode is what the umask leaves of 0666, _open_private: 0600, for what holds values of
- * the environment.
+ * bb_outfile_open - open a file for writing, with mode 0666 less the umask. bb_outfile_open_private - with mode 0600,
+ * for
+ * files that contain values of environment variables.
+ *   what     names the file in messages ("results")
+ *   Returns  0, or -BB_EFAIL after printing one line; then nothing is open
+ *   Owner    bb_outfile_close releases f
  */
 int bb_outfile_open(struct bb_outfile *f, const char *path, const char *what) BB_MUST_CHECK;
 int bb_outfile_open_private(struct bb_outfile *f, const char *path, const char *what) BB_MUST_CHECK;
 
-/* bb_outfile_create - the same, not said: 0, or errno. */
+/* bb_outfile_create - bb_outfile_open with any mode and without a message. Returns 0 or errno. */
 int bb_outfile_create(struct bb_outfile *f, const char *path, mode_t mode) BB_MUST_CHECK;
 
-/* bb_outfile_publish - what is written so far takes its place, and the file stays open; _name: the folder need not be on the
- * disk yet. 0, or errno, not said. */
+/*
+ * bb_outfile_publish - flush and fsync the data, rename the file to its target and fsync the folder. The file stays
+ * open.
+ * bb_outfile_publish_unsynced - the same without fsync of the folder. Both return 0 or errno and print nothing.
+ */
 int bb_outfile_publish(struct bb_outfile *f) BB_MUST_CHECK;
 int bb_outfile_publish_unsynced(struct bb_outfile *f) BB_MUST_CHECK;
 
-/* bb_outfile_sync_folder - the name of a file is on the disk, too, where its folder can be opened. */
+/* bb_outfile_sync_folder - fsync the folder of `path`. Does nothing if the folder cannot be opened. */
 void bb_outfile_sync_folder(const char *path);
 
-/* bb_outfile_is_current - a file that was placed is still the one of that name: not removed, not replaced. */
+/* bb_outfile_is_current - true while the target is still the published file, neither removed nor replaced. */
 bool bb_outfile_is_current(const struct bb_outfile *f);
 
-/* bb_outfile_close - rc 0: the file is complete and takes its place, unless something could not be written
- * (-BB_EFAIL, said). Otherwise it is dropped. Returns rc or the error. */
+/*
+ * bb_outfile_close - publish the file if rc is 0, else discard it; then release f.
+ *   rc       result of the code that wrote the data
+ *   Returns  rc, or -BB_EFAIL after printing one line if some data could not be written
+ */
 int bb_outfile_close(struct bb_outfile *f, const char *what, int rc);
 
-/* bb_outfile_check - can a file be written there? Asked before an hour of running: 0 or -BB_EUSAGE (said). */
+/*
+ * bb_outfile_check - check before a long run whether `path` can be written. Nothing is changed.
+ * Returns 0, or -BB_EUSAGE (-BB_EFAIL: out of memory) after printing one line.
+ */
 int bb_outfile_check(const char *path, const char *what) BB_MUST_CHECK;
 
-/* bb_outfile_is_stream - path is written as it is. */
+/* bb_outfile_is_stream - true for paths that are written directly: devices, pipes, and links in /dev and /proc. */
 bool bb_outfile_is_stream(const char *path);
 
-/* bb_outfile_error - what is written to a stream so far is there: 0, or errno of a write that failed, now or before. */
+/* bb_outfile_error - flush `out`. Returns 0, or errno if this or an earlier write failed. */
 int bb_outfile_error(FILE *out);
 
-/* bb_outfile_sync - on the disk, where a disk is behind it: 0 or errno. */
+/* bb_outfile_sync - fsync. Returns 0 or errno; file types without fsync count as success. */
 int bb_outfile_sync(int fd);
 
 #endif

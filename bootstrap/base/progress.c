@@ -16,7 +16,7 @@
 
 enum { TIME_LEFT_TEXT = 48 };
 
-/* ", about 40 s left"; "" where nothing tells. */
+/* ", about 40 s left"; "" if unknown */
 static const char *format_time_left(const struct bb_progress *p, char text[TIME_LEFT_TEXT])
 {
     double s = p->done > 0 && p->done < p->total ? (bb_now_s() - p->expected_s) * (p->total - p->done) / p->done : 0;
@@ -41,7 +41,7 @@ static void overwrite_line(struct bb_progress *p)
     p->last_s = bb_now_s();
 }
 
-/* A comment, as all that stands between rows: who reads both streams as one keeps a table. */
+/* The line is a comment ('#'), so that a table remains readable when stdout and stderr go to the same file. */
 static void write_line(const struct bb_progress *p)
 {
     char left[TIME_LEFT_TEXT];
@@ -80,7 +80,7 @@ static void *write_lines(void *arg)
     return NULL;
 }
 
-/* Signals are for the thread that runs the command. Without a thread there are no lines, which harms nobody. */
+/* All signals are blocked in the thread, so that the main thread receives them. On failure no progress is printed. */
 static bool start_thread(struct bb_progress *p)
 {
     pthread_condattr_t monotonic;
@@ -120,7 +120,7 @@ static double read_period(void)
     double seconds = DEFAULT_S;
 
     if (text && (bb_parse_double(text, &seconds) != 0 || seconds < 0 || seconds > 1e6)) {
-        bb_warn("BUSBAR_PROGRESS='%s' is not valid, expected seconds from 0 to 1e6: it is %d", text, DEFAULT_S);
+        bb_warn("BUSBAR_PROGRESS='%s' is invalid, expected seconds from 0 to 1e6; using %d", text, DEFAULT_S);
         seconds = DEFAULT_S;
     }
     return seconds;
@@ -153,7 +153,7 @@ void bb_progress_end(struct bb_progress *p)
     p->on = p->has_thread = false;
 }
 
-/* ---- what is said ---- */
+/* ---- updates ---- */
 
 void bb_progress_show(struct bb_progress *p, const char *fmt, ...)
 {

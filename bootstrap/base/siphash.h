@@ -1,5 +1,7 @@
-/* siphash.h - SipHash-2-4 (Aumasson, Bernstein 2012): a keyed hash of short messages, which nobody without the key can
- * make. */
+/*
+ * siphash.h - SipHash-2-4 (Aumasson, Bernstein 2012), a keyed hash of short messages. Used as a message authentication
+ * code: without the key the hash of a message cannot be computed.
+ */
 #ifndef BB_BOOTSTRAP_BASE_SIPHASH_H
 #define BB_BOOTSTRAP_BASE_SIPHASH_H
 

@@ -1,4 +1,4 @@
-/* stats.c - order statistics of timed samples. */
+/* stats.c - see stats.h. */
 #include "bootstrap/base/stats.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The ceil(percent/100 n)-th smallest; whole numbers, since 0.9 * 10 is not 9 in binary. */
+/* The ceil(percent/100 n)-th smallest, in integers, since 0.9 * 10 is not exactly 9 in floating point. */
 static double nearest_rank(const double *sorted, size_t n, size_t percent)
 {
     return sorted[(percent * n + 99) / 100 - 1];
@@ -34,7 +34,7 @@ static double mean(const double *samples, size_t n)
     return sum / (double)n;
 }
 
-/* P(X = i) for X ~ Binomial(n, 1/2), through logarithms: 2^-n is 0 in double from n = 1075 on. */
+/* P(X = i) for X ~ Binomial(n, 1/2), by logarithms, since 2^-n underflows in double from n = 1075. */
 static double binomial_probability(size_t n, size_t i)
 {
     int sign;
@@ -47,13 +47,14 @@ static double binomial_probability(size_t n, size_t i)
 size_t bb_stats_ci_rank(size_t n)
 {
     double tail = 0;
-    double first = floor((double)n / 2 - 6 * sqrt((double)n)); /* 12 standard deviations below: nothing is lost */
+    double first = floor((double)n / 2 - 6 * sqrt((double)n)); /* 12 standard deviations below the mean: the omitted
+                                                                  terms are negligible */
     size_t i = first > 0 ? (size_t)first : 0;
 
     for (;; i++) {
         tail += binomial_probability(n, i);
         if (tail > 0.025)
-            return i; /* P(X < i) was still small enough */
+            return i; /* P(X < i) is the last tail of at most 0.025 */
     }
 }
 

@@ -1,4 +1,4 @@
-/* units.c - text to numbers and back. Every parser reads all of the text or refuses it. */
+/* units.c - see units.h. Each parser accepts the whole text or rejects it. */
 #include "bootstrap/base/units.h"
 
 #include <ctype.h>
@@ -12,7 +12,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Length of "12", "12.5", ".5" or "12." at text; 0 when there is no digit. *point tells whether there is a point. */
+/* Length of "12", "12.5", ".5" or "12." at the start of text; 0 without a digit. *point: whether the number has a
+ * point. */
 static size_t decimal_length(const char *text, bool *point)
 {
     size_t whole = strspn(text, "0123456789"), fraction = 0;
@@ -23,7 +24,7 @@ static size_t decimal_length(const char *text, bool *point)
     return whole + fraction ? whole + fraction + *point : 0;
 }
 
-/* Power of two of a unit's letter; -1 when it is none. */
+/* Power of two of a unit letter; -1 if unknown. */
 static int unit_shift(char letter)
 {
     static const char letters[] = "KMGT";
@@ -41,7 +42,7 @@ int bb_parse_bytes(const char *text, size_t *bytes)
 
     if (!used || shift < 0 || (shift > 0 && text[used + 1]) || (point && shift == 0))
         return -BB_EUSAGE;
-    number = strtold(text, NULL); /* 64 bits of mantissa: every whole number below 2^63 is exact */
+    number = strtold(text, NULL); /* at least 64 bits of mantissa: integers below 2^63 are exact */
     value = ldexpl(number, shift);
     if (!(value < 0x1p63L) || (number > 0 && value < 1))
         return -BB_EUSAGE;
@@ -134,7 +135,7 @@ static bool same_letter(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Edits from a to b: insert, delete, replace, swap neighbours (optimal string alignment), case aside. */
+/* Optimal string alignment distance (insertions, deletions, replacements, transpositions), ignoring case. */
 static int edit_distance(const char *a, const char *b)
 {
     int rows[3][NEAREST_MAX + 1];
@@ -155,7 +156,7 @@ static int edit_distance(const char *a, const char *b)
     return rows[na % 3][nb];
 }
 
-/* How far `word` is from `known`: 0 the same, more is farther. The beginning of a known word is one edit away. */
+/* Distance of `word` from `known`: 0 for equal words; a prefix of a known word has distance 1. */
 static int distance_to_known(const char *word, const char *known)
 {
     size_t length = strlen(word);
@@ -167,7 +168,7 @@ static int distance_to_known(const char *word, const char *known)
     return edit_distance(word, known);
 }
 
-/* What users of other tools write. */
+/* Names that other tools use. */
 static const struct {
     const char *alias, *word;
 } aliases[] = {
@@ -192,7 +193,7 @@ const char *bb_format_time(double us, char buf[BB_TIME_TEXT])
     return buf;
 }
 
-/* One of words[], or NULL. */
+/* The candidate that `word` is an alias of, or NULL. */
 static const char *find_alias(const char *word, const char *const *candidates, size_t n)
 {
     for (size_t a = 0; a < sizeof(aliases) / sizeof(aliases[0]); a++)
@@ -204,7 +205,7 @@ static const char *find_alias(const char *word, const char *const *candidates, s
 
 const char *bb_nearest_word(const char *word, const char *const *candidates, size_t n)
 {
-    int limit = min_int(3, 1 + (int)(strlen(word) / 4)); /* more edits than that is another word */
+    int limit = min_int(3, 1 + (int)(strlen(word) / 4)); /* a larger distance is no spelling error */
     int best = limit + 1;
     const char *nearest = find_alias(word, candidates, n);
 

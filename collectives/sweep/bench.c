@@ -192,7 +192,8 @@ static int check_profiler_support(const struct bench *b)
 
 static int setup_ranks(struct bench *b)
 {
-    const bool tuner_offered = b->options.sampling.sweep_algorithms && bb_tuner_enable(); /* while there is one thread */
+    const bool tuner_offered =
+        b->options.sampling.sweep_algorithms && bb_tuner_enable(); /* while there is one thread */
     int rc;
 
     TRY(bb_session_begin(&b->session, &b->options.common, BB_SESSION_OBSERVED));
@@ -470,7 +471,7 @@ static int open_report(struct bench *b, int argc, char **argv)
     text.pids = pids;
     TRY(open_results(b, &text, argc, argv));
     b->report.json = b->session.json;
-    if (b->report.style->program && b->session.progress.lines)
+    if (b->report.style->program && b->session.progress.has_thread)
         bb_progress_end(&b->session.progress); /* who reads nccl-tests' output expects its lines alone */
     bb_report_head(&b->report, &text);
 out:
@@ -500,10 +501,10 @@ static void report_wrong_data(const struct bench *b, const struct bb_case *c, co
     snprintf(what, sizeof what, "%s of %zu bytes %s%s", bb_colls[c->kind].name, f->bytes,
              c->in_place ? "in place" : "out of place", algorithm_text(b, &f->seen.choice, how));
     if (w->outside)
-        bb_err(BB_EDATA, "wrong data: %s: %llu bytes outside of the receive area of rank %d overwritten", what,
+        bb_err_job(BB_EDATA, "wrong data: %s: %llu bytes outside of the receive area of rank %d overwritten", what,
                f->wrong, w->rank);
     else
-        bb_err(BB_EDATA, "wrong data: %s: %llu wrong, first on rank %d element %llu: 0x%0*llx is not 0x%0*llx", what,
+        bb_err_job(BB_EDATA, "wrong data: %s: %llu wrong, first on rank %d element %llu: 0x%0*llx is not 0x%0*llx", what,
                f->wrong, w->rank, (unsigned long long)w->index, digits, (unsigned long long)w->got, digits,
                (unsigned long long)w->want);
 }

@@ -102,7 +102,7 @@ static void a_bad_period_is_the_usual_one(void **state)
     const char *text = said(tell_once, "often", 0, false);
 
     (void)state;
-    assert_non_null(strstr(text, "BUSBAR_PROGRESS='often' is not valid"));
+    assert_non_null(strstr(text, "BUSBAR_PROGRESS='often' is invalid"));
     assert_int_equal(lines_of(text), 1);
 }
 

@@ -1,6 +1,7 @@
 /*
- * busy.cu - the timed stand-in for compute. One block per multiprocessor (each takes all the shared memory that a block
- * can have), and each keeps its own time: it moves memory whenever it is behind its rate and else looks at the clock.
+ * busy.cu - the timed kernel, which stands in for compute. Each SM runs one block, because each block takes the maximum
+ * of shared memory. Each block keeps its own time: it moves memory while it is behind its rate, and otherwise polls the
+ * clock.
  */
 #include "cuda/compute/busy_kernels.cuh"
 #include "cuda/device/check.h"
@@ -19,8 +20,8 @@ int bb_busy_load(void)
     return bb_kernel_table_load(kernels, sizeof kernels / sizeof *kernels);
 }
 
-/* All the shared memory that a block can have keeps a second one off its multiprocessor; where it cannot be had, only
- * what the kernel itself needs. */
+/* A block with the maximum of shared memory has its SM to itself. If the maximum cannot be requested, the block gets
+ * only what the kernel needs. */
 static int blocking_shared_bytes(const void *kernel, int device)
 {
     int bytes;
@@ -42,7 +43,8 @@ static int blocks_of(const struct bb_busy *busy, int device, int *blocks)
 
 static int launch_hold(const struct bb_busy_args &args, int device, int blocks, cudaStream_t stream)
 {
-    static const int shared = blocking_shared_bytes((const void *)bb_hold_kernel, device); /* the same every time */
+    /* the same for every launch */
+    static const int shared = blocking_shared_bytes((const void *)bb_hold_kernel, device);
 
     bb_hold_kernel<<<blocks, 32, shared, stream>>>(args);
     return BB_CUDA(cudaGetLastError());
@@ -63,7 +65,7 @@ int bb_busy_run(const struct bb_busy *busy, cudaStream_t stream)
     int device, blocks, rc;
 
     if (moves && (!busy->scratch || words < portion))
-        return bb_err(BB_EUSAGE, "%g GB/s of memory traffic need scratch memory of at least %zu bytes, not %zu",
+        return bb_err(BB_EUSAGE, "%g GB/s of memory traffic requires at least %zu bytes of scratch memory, not %zu",
                       busy->gbps, (size_t)portion * sizeof(uint4), busy->scratch_bytes);
     rc = BB_CUDA(cudaGetDevice(&device));
     if (rc == 0)

@@ -1,6 +1,6 @@
 /*
- * busy_kernels.cuh - the kernels of busy.cu. Only busy.cu launches them; the emulated GPUs run this same source,
- * compiled for the CPU (tests/emulator/kernels).
+ * busy_kernels.cuh - the timed kernels. Only busy.cu launches them. The emulated GPUs compile this same source for the
+ * CPU (tests/emulator/kernels).
  */
 #ifndef BB_CUDA_BUSY_KERNELS_CUH
 #define BB_CUDA_BUSY_KERNELS_CUH
@@ -10,12 +10,12 @@
 
 enum {
     BB_BUSY_THREADS = 512,
-    BB_BUSY_WORDS = 4 /* per thread: a portion is 32 KiB read and 32 KiB written */
+    BB_BUSY_WORDS = 4 /* per thread; a portion is 32 KiB read and 32 KiB written */
 };
 
 /*
- * One portion of this block: read and written back unchanged, past the caches' memory (.cs: used once), so that it is
- * traffic to memory and not to the L2. Blocks take turns along the scratch area.
+ * Reads one portion of this block and writes it back unchanged. The .cs hint (cache streaming, used once) makes this
+ * traffic to memory rather than to the L2 cache. The blocks take interleaved portions of the scratch area.
  */
 static __device__ void move_portion(const struct bb_busy_args &a, uint64_t portion)
 {
@@ -38,13 +38,13 @@ static __device__ void write_report(struct bb_busy_report *r, uint64_t start_ns,
     atomicAdd(&r->blocks, 1ull);
 }
 
-/* The beginning of the shared memory that keeps other blocks away. */
+/* The beginning of the dynamic shared memory, whose size keeps other blocks off the SM. */
 extern __shared__ int64_t bb_busy_now[];
 
-/* Every thread of a block gets thread 0's time: they stay together in whether to move or to end. */
+/* Returns the time of thread 0 to every thread of the block, so that all threads take the same branch. */
 static __device__ int64_t elapsed_ns(uint64_t start_ns)
 {
-    __syncthreads(); /* all have read the time before */
+    __syncthreads(); /* all threads have read the previous value */
     if (threadIdx.x == 0)
         *bb_busy_now = (int64_t)(bb_gpu_clock_ns() - start_ns);
     __syncthreads();
@@ -64,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(BB_BUSY_THREADS) bb_busy_kernel(str
         write_report(a.report, start_ns, portions);
 }
 
-/* Without traffic one thread watches the clock: nothing else to keep together. */
+/* A kernel without traffic needs one thread, which polls the clock. */
 extern "C" __global__ void bb_hold_kernel(struct bb_busy_args a)
 {
     const uint64_t start_ns = bb_gpu_clock_ns();

@@ -1,6 +1,6 @@
 /*
- * gemm.c - plans of cuBLASLt. It thinks in columns: a row-major C = A B is, column-major, C^T = B^T A^T with the same
- * memory, so A and B change places and m and n as well, and nothing is transposed that was not.
+ * gemm.c - GEMM plans of cuBLASLt. cuBLASLt is column-major. A row-major C = A B is, in the same memory, a column-major
+ * C^T = B^T A^T. So A and B change places, m and n as well, and the transpose flags keep their values.
  */
 #include "cuda/compute/gemm.h"
 
@@ -56,10 +56,11 @@ static int type_of(enum bb_dtype_id dtype, cudaDataType_t *type)
             *type = types[i].type;
             return 0;
         }
-    return bb_err(BB_EUSAGE, "no matrix product in %s: expected float, half or bfloat16", bb_dtypes[dtype].name);
+    return bb_err(BB_EUSAGE, "GEMM does not support %s: expected float, half or bfloat16", bb_dtypes[dtype].name);
 }
 
-/* Row-major rows x cols, seen by columns: cols x rows, the row length as the leading dimension. */
+/* The layout of a row-major rows x cols matrix as a column-major cols x rows matrix, with the row length as leading
+ * dimension. */
 static int make_layout(cublasLtMatrixLayout_t *layout, cudaDataType_t type, int64_t rows, int64_t cols, int64_t batch)
 {
     int32_t count = (int32_t)batch;
@@ -111,7 +112,8 @@ out:
     return rc;
 }
 
-/* The heuristic's first choices; at least one, or -BB_EFAIL, since a rank with another GPU may be alone in this. */
+/* The first choices of the heuristic. No algorithm is -BB_EFAIL rather than a usage error, because other ranks may
+ * have another GPU that supports the GEMM. */
 static int candidates_of(const struct bb_gemm *g, int asked, cublasLtMatmulHeuristicResult_t *results, int *n)
 {
     const struct bb_gemm_shape *s = &g->shape;
@@ -130,8 +132,8 @@ static int check_shape(const struct bb_gemm_shape *s)
 {
     if (s->m >= 1 && s->n >= 1 && s->k >= 1 && s->batch >= 1 && s->batch <= INT32_MAX)
         return 0;
-    return bb_err(BB_EUSAGE, "no matrix product of %lld x %lld x %lld, batch %lld: all must be at least 1",
-                  (long long)s->m, (long long)s->n, (long long)s->k, (long long)s->batch);
+    return bb_err(BB_EUSAGE, "invalid GEMM %lld x %lld x %lld, batch %lld: each must be at least 1", (long long)s->m,
+                  (long long)s->n, (long long)s->k, (long long)s->batch);
 }
 
 int bb_gemm_init(struct bb_gemm *g, const struct bb_gemm_lib *lib, const struct bb_gemm_shape *shape)
@@ -196,7 +198,7 @@ struct trial {
     int repeats;
 };
 
-/* *ms of `repeats` products after one to warm up; one that cannot do it after all takes for ever. */
+/* Times `repeats` GEMMs in *ms, after one warm-up GEMM. *ms is FLT_MAX if the algorithm is not supported after all. */
 static int time_algo(const struct trial *t, const cublasLtMatmulAlgo_t *algo, float *ms)
 {
     cublasStatus_t status = enqueue_matmul(t->g, algo, t->a, t->b, t->c, t->stream);

@@ -1,11 +1,11 @@
 /*
- * gemm.h - matrix products through cuBLASLt, planned once and run many times: C = op(A) op(B), row-major as in
- * layer_shape.h, float, half or bfloat16, sums in float.
+ * gemm.h - GEMMs through cuBLASLt, planned once and run many times: C = op(A) op(B), row-major as in layer_shape.h.
+ * Types are float, half or bfloat16; the accumulator is float.
  *
  *   struct bb_gemm_lib lib; struct bb_gemm g;
  *   TRY(bb_gemm_lib_init(&lib, BB_GEMM_WORKSPACE));
  *   TRY(bb_gemm_init(&g, &lib, &shape));
- *   TRY(bb_gemm_run(&g, a, b, c, stream));   // as often as needed, also into a captured graph
+ *   TRY(bb_gemm_run(&g, a, b, c, stream));   // any number of times, also during stream capture
  */
 #ifndef BB_CUDA_COMPUTE_GEMM_H
 #define BB_CUDA_COMPUTE_GEMM_H
@@ -16,15 +16,16 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
-/* The library on one device, with the workspace that its products use one after another: products that may run at the
- * same time, on different streams, need a lib each. */
+/* A cuBLASLt handle with a workspace, which its GEMMs use one after another. GEMMs that may run concurrently, on
+ * different streams, need separate handles. */
 struct bb_gemm_lib {
     cublasLtHandle_t handle;
     void *workspace;
     size_t workspace_bytes;
 };
 
-/* On the current device. Release works on a half-made one; no product may still run. */
+/* bb_gemm_lib_init - create a handle on the current device. Release accepts a partly initialised lib; no GEMM may
+ * still run. */
 int bb_gemm_lib_init(struct bb_gemm_lib *lib, size_t workspace_bytes) BB_MUST_CHECK;
 void bb_gemm_lib_release(struct bb_gemm_lib *lib);
 
@@ -32,23 +33,29 @@ struct bb_gemm {
     const struct bb_gemm_lib *lib;
     struct bb_gemm_shape shape;
     cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t a, b, c; /* as cuBLASLt sees them: A and B exchanged, see gemm.c */
+    cublasLtMatrixLayout_t a, b, c; /* as cuBLASLt uses them: A and B exchanged, see gemm.c */
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulAlgo_t algo;
 };
 
-/* bb_gemm_init - plan with the algorithm that cuBLASLt's heuristic ranks first. A type or shape that is none:
- * said, -BB_EUSAGE; its errors, and a product that it has no algorithm for: -BB_EFAIL. Release works on a half-made plan. */
+/*
+ * bb_gemm_init - plan a GEMM with the algorithm that the cuBLASLt heuristic ranks first.
+ *   Returns  0; -BB_EUSAGE after printing one line, for an unsupported type or an invalid shape; -BB_EFAIL for an error
+ *            of cuBLASLt, or if it has no algorithm for this GEMM
+ * Release accepts a partly initialised plan.
+ */
 int bb_gemm_init(struct bb_gemm *g, const struct bb_gemm_lib *lib, const struct bb_gemm_shape *shape) BB_MUST_CHECK;
 void bb_gemm_release(struct bb_gemm *g);
 
-/* bb_gemm_run - enqueue the product; pointers to device memory, aligned to 16 bytes. Returns at once. */
+/* bb_gemm_run - enqueue the GEMM and return at once. The matrices are device memory, aligned to 16 bytes. */
 int bb_gemm_run(const struct bb_gemm *g, const void *a, const void *b, void *c, cudaStream_t stream) BB_MUST_CHECK;
 
 /*
- * bb_gemm_tune - time the first `candidates` (up to BB_GEMM_CANDIDATES) algorithms of the heuristic, `repeats` products
- * each, and keep the fastest. Waits for the stream; not while it is captured. *tried (may be NULL): algorithms that
- * ran.
+ * bb_gemm_tune - time the first `candidates` algorithms of the heuristic and keep the fastest. Waits for the stream, so
+ * it must not be called during stream capture.
+ *   candidates  at most BB_GEMM_CANDIDATES are tried
+ *   repeats     timed GEMMs per algorithm
+ *   tried       out: number of algorithms that ran; may be NULL
  */
 int bb_gemm_tune(struct bb_gemm *g, int candidates, int repeats, const void *a, const void *b, void *c,
                  cudaStream_t stream, int *tried) BB_MUST_CHECK;

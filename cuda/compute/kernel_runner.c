@@ -28,11 +28,11 @@ size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const lists[], int n)
     return bb_kernel_list_memory_bytes(&m);
 }
 
-/* ---- data ---- */
+/* ---- operand data ---- */
 
-enum { BLOCK_BYTES = 1 << 20 }; /* made once, then repeated */
+enum { BLOCK_BYTES = 1 << 20 }; /* size of the block that is generated; the rest of an area repeats it */
 
-/* The rest of an area: copies of its beginning, each twice as long. */
+/* Fills the rest of an area with copies of its beginning, doubling the filled part each time. */
 static int repeat_block(void *area, size_t done, size_t bytes, cudaStream_t stream)
 {
     int rc = 0;
@@ -59,7 +59,8 @@ out:
     return rc;
 }
 
-/* 16-bit words between 0x3000 and 0x3bff: 0.125 to 1 in half, small, positive and normal in bfloat16 and float. */
+/* Generates 16-bit patterns between 0x3000 and 0x3bff: 0.125 to 1 in half; small, positive and normal in bfloat16
+ * and float. */
 static void make_numbers(uint16_t *block)
 {
     uint32_t seed = 1;
@@ -70,7 +71,7 @@ static void make_numbers(uint16_t *block)
     }
 }
 
-/* Rows that every pass has, in an order without neighbours. */
+/* Generates row indices that are valid for every kernel, in an order without adjacent rows. */
 static void make_indices(int32_t *block, uint64_t rows)
 {
     for (uint64_t i = 0; i < BLOCK_BYTES / sizeof *block; i++)
@@ -96,7 +97,7 @@ static int fill_all(struct bb_kernel_runner *w, cudaStream_t stream)
     int rc;
 
     if (!block)
-        return bb_err(BB_EFAIL, "no memory for %d bytes of data", (int)BLOCK_BYTES);
+        return bb_err(BB_EFAIL, "out of host memory: %d bytes of operand data", (int)BLOCK_BYTES);
     make_numbers(block);
     TRY(fill_area(w->read, w->memory.read_bytes, block, stream));
     TRY(fill_area(w->write, w->memory.write_bytes, block, stream));
@@ -107,7 +108,7 @@ out:
     return rc;
 }
 
-/* ---- products ---- */
+/* ---- GEMMs ---- */
 
 static bool same_shape(const struct bb_gemm_shape *a, const struct bb_gemm_shape *b)
 {
@@ -123,7 +124,7 @@ static struct bb_gemm *find_gemm(const struct bb_kernel_runner *w, const struct 
     return NULL;
 }
 
-/* Where the operands lie: A and B one behind the other in what is read, C in what is written. */
+/* Position of B: A and B are contiguous in the read area; C is in the write area. */
 static const void *b_of(const struct bb_kernel_runner *w, const struct bb_gemm_shape *s)
 {
     return w->read + align_bytes(bb_gemm_a_bytes(s));
@@ -152,7 +153,7 @@ static int plan_all(struct bb_kernel_runner *w, int candidates, cudaStream_t str
         most += w->lists[i]->n;
     w->gemms = calloc((size_t)most, sizeof *w->gemms);
     if (!w->gemms)
-        return bb_err(BB_EFAIL, "no memory for the plans of %d products", most);
+        return bb_err(BB_EFAIL, "out of host memory: plans of %d GEMMs", most);
     for (int i = 0; i < w->n && rc == 0; i++)
         for (int j = 0; j < w->lists[i]->n && rc == 0; j++)
             if (!w->lists[i]->items[j].is_memory_kernel)
@@ -160,7 +161,7 @@ static int plan_all(struct bb_kernel_runner *w, int candidates, cudaStream_t str
     return rc;
 }
 
-/* ---- a life ---- */
+/* ---- init and release ---- */
 
 static int allocate_area(void *area, size_t bytes)
 {
@@ -171,7 +172,7 @@ static int check_lists(const struct bb_kernel_list *const lists[], int n)
 {
     for (int i = 0; i < n; i++)
         if (lists[i]->overflowed)
-            return bb_err(BB_EFAIL, "a layer has more than %d products and passes", BB_KERNEL_LIST_ITEMS);
+            return bb_err(BB_EFAIL, "a layer has more than %d GEMMs and memory-bound kernels", BB_KERNEL_LIST_ITEMS);
     return 0;
 }
 
@@ -211,7 +212,8 @@ void bb_kernel_runner_release(struct bb_kernel_runner *w)
 
 /* ---- running ---- */
 
-static int run_memory_kernel(const struct bb_kernel_runner *w, const struct bb_memory_kernel *memory_kernel, cudaStream_t stream)
+static int run_memory_kernel(const struct bb_kernel_runner *w, const struct bb_memory_kernel *memory_kernel,
+                             cudaStream_t stream)
 {
     struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS];
     int n = bb_memory_kernel_arrays(memory_kernel, arrays);

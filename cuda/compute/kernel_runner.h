@@ -1,13 +1,13 @@
 /*
- * kernel_runner.h - runs lists of work on the GPU: products planned once, memory taken once and shared by all of them,
- * since only the time of the work counts and not its numbers. What is read is never written, so the numbers stay small
+ * kernel_runner.h - runs kernel lists on the GPU. Every distinct GEMM is planned once. All lists share the same
+ * operands, because only the time matters and not the results. Inputs are never overwritten, so the values stay small
  * and finite.
  *
  *   struct bb_kernel_runner worker;
- *   TRY(bb_kernel_runner_init(&worker, works, n, 8, stream));      // not while the stream is captured
- *   TRY(bb_kernel_runner_run(&worker, i, stream));                 // list works[i]; also into a captured graph
+ *   TRY(bb_kernel_runner_init(&worker, lists, n, 8, stream));      // not during stream capture
+ *   TRY(bb_kernel_runner_run(&worker, i, stream));                 // runs lists[i]; allowed during stream capture
  *
- * All lists of a worker run on one stream (or one after another): they share memory.
+ * All lists of a runner must run on one stream, or one after another, because they share memory.
  */
 #ifndef BB_CUDA_COMPUTE_KERNEL_RUNNER_H
 #define BB_CUDA_COMPUTE_KERNEL_RUNNER_H
@@ -16,29 +16,31 @@
 #include "cuda/work/kernel_list.h"
 
 struct bb_kernel_runner {
-    const struct bb_kernel_list *const *lists; /* the caller's, which outlive the worker */
+    const struct bb_kernel_list *const *lists; /* borrowed; must outlive the runner */
     int n;
     struct bb_gemm_lib lib;
     char *read, *write;
     int32_t *index;
     struct bb_kernel_list_memory memory;
-    struct bb_gemm *gemms; /* distinct shapes */
+    struct bb_gemm *gemms; /* one per distinct shape */
     int n_gemms;
 };
 
-/* bb_kernel_runner_bytes - device memory that bb_kernel_runner_init will take; for plans, before anything starts. */
+/* bb_kernel_runner_bytes - device memory that bb_kernel_runner_init allocates; needs no GPU. */
 size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const lists[], int n);
 
 /*
- * bb_kernel_runner_init - allocate, fill, plan every distinct product with the best of `candidates` algorithms (1:
- * cuBLASLt's first choice). Waits for stream. Returns 0, -BB_EUSAGE (a shape or type that cannot be done) or -BB_EFAIL.
- * Release works on a half-made one.
+ * bb_kernel_runner_init - allocate and fill the operands, and plan every distinct GEMM. Waits for `stream`.
+ *   lists       [n] borrowed; must outlive the runner
+ *   candidates  cuBLASLt algorithms to try per GEMM; 1: take the first choice of its heuristic
+ *   Returns     0, -BB_EUSAGE (unsupported shape or type) or -BB_EFAIL, after printing one line
+ * Release accepts a partly initialised runner.
  */
 int bb_kernel_runner_init(struct bb_kernel_runner *worker, const struct bb_kernel_list *const lists[], int n,
                           int candidates, cudaStream_t stream) BB_MUST_CHECK;
 void bb_kernel_runner_release(struct bb_kernel_runner *worker);
 
-/* bb_kernel_runner_run - enqueue every item of works[i]; returns at once. */
+/* bb_kernel_runner_run - enqueue every item of lists[i] and return at once. */
 int bb_kernel_runner_run(const struct bb_kernel_runner *worker, int i, cudaStream_t stream) BB_MUST_CHECK;
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * layer_kernels.cuh - the kernels of the passes in memory_kernel.h. Only layer_memory_kernels.cu launches them; the emulated GPUs run
- * this same source, compiled for the CPU (tests/emulator/kernels).
+ * layer_kernels.cuh - the CUDA kernels of memory_kernel.h. Only layer_memory_kernels.cu launches them. The emulated
+ * GPUs compile this same source for the CPU (tests/emulator/kernels).
  *
- * All are bound by memory: neighbouring threads touch neighbouring words, of 16 bytes where alignment allows
- * (bb_memory_kernel_prepare decides), and every grid strides, so any grid is right. Each takes the pass itself as its argument.
- * Arithmetic is in float.
+ * All kernels are memory-bound: adjacent threads access adjacent words, of 16 bytes if the alignment allows it
+ * (bb_memory_kernel_prepare sets the width). All kernels have grid-stride loops, so any grid size is correct. The
+ * argument of each kernel is struct bb_memory_kernel. Arithmetic is in float.
  */
 #ifndef BB_CUDA_LAYER_KERNELS_CUH
 #define BB_CUDA_LAYER_KERNELS_CUH
@@ -14,7 +14,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#define BB_LAYER_THREADS 256 /* of a block, in all kernels */
+#define BB_LAYER_THREADS 256 /* threads per block of all kernels */
 
 static __device__ inline uint64_t first_thread()
 {
@@ -26,7 +26,7 @@ static __device__ inline uint64_t all_threads()
     return (uint64_t)gridDim.x * blockDim.x;
 }
 
-/* 64-bit division takes about 100 instructions, 32-bit division 20; almost always the numbers are small. */
+/* 64-bit division takes about 100 instructions, 32-bit division about 20. Most operands fit 32 bits. */
 static __device__ inline uint64_t quotient(uint64_t a, uint64_t b)
 {
     return (a | b) >> 32 ? a / b : (uint32_t)a / (uint32_t)b;
@@ -64,7 +64,7 @@ static __device__ inline void narrow(float x, __nv_bfloat16 *to)
     *to = __float2bfloat16_rn(x);
 }
 
-/* N elements that are loaded and stored as one word. */
+/* N elements that are loaded and stored in one access. */
 template <typename T, int N> struct alignas(sizeof(T) * N) word {
     T v[N];
 };
@@ -86,7 +86,7 @@ template <typename T, int N> static __device__ inline void store(void *array, ui
     static_cast<word<T, N> *>(array)[i] = w;
 }
 
-/* ---- moves: words of 16, 8, 4 or 2 bytes, whatever the type ---- */
+/* ---- copies and gathers: words of 16, 8, 4 or 2 bytes, independent of the element type ---- */
 
 template <typename U> static __device__ void copy_words(const struct bb_memory_kernel &p, uint64_t bytes)
 {
@@ -94,7 +94,7 @@ template <typename U> static __device__ void copy_words(const struct bb_memory_k
         static_cast<U *>(p.out)[i] = static_cast<const U *>(p.in)[i];
 }
 
-/* One row of threads (threadIdx.x) per row of the output, several rows per block (threadIdx.y). */
+/* The threads along threadIdx.x copy one row of the output; threadIdx.y selects one of several rows per block. */
 template <typename U> static __device__ void gather_words(const struct bb_memory_kernel &p, uint64_t row_bytes)
 {
     const uint64_t words = row_bytes / sizeof(U), rows_at_once = (uint64_t)gridDim.x * blockDim.y;
@@ -107,7 +107,7 @@ template <typename U> static __device__ void gather_words(const struct bb_memory
     }
 }
 
-/* The word of the tile that holds word number i of all rows' boxes; sizes along the width are in words. */
+/* The index of the tile word that corresponds to word i of the boxes of all rows. Widths are counted in words. */
 static __device__ inline uint64_t tile_word(const struct bb_box &b, uint32_t per_word, uint64_t i)
 {
     const uint32_t width = b.extent[2] / per_word;
@@ -142,7 +142,7 @@ template <typename T> static __device__ void box_add(const struct bb_memory_kern
 
 /* ---- bias, scale, activation ---- */
 
-/* x * sigmoid(2u) = 0.5 x (1 + tanh u): one exponential, one division. */
+/* x * sigmoid(2u) equals 0.5 x (1 + tanh u) and needs only one exponential and one division. */
 static __device__ inline float gelu(float x)
 {
     const float u = 0.7978845608f * (x + 0.044715f * x * x * x);
@@ -178,7 +178,7 @@ template <typename T, int N> static __device__ void affine_words(const struct bb
     }
 }
 
-/* Its slope: s + x * s' with s = sigmoid(2u). */
+/* Derivative of gelu: s + x * s' with s = sigmoid(2u). */
 static __device__ inline float gelu_slope(float x)
 {
     const float u = 0.7978845608f * (x + 0.044715f * x * x * x);
@@ -209,10 +209,11 @@ template <typename T, int N> static __device__ void act_grad_words(const struct 
 
 /* ---- layer norm: one block per row ---- */
 
-/* [0, 32): one sum per warp; from 32 on the row, when it fits (p.cached). */
+/* [0, 32): one partial sum per warp; from 32 on: the row, if it fits (p.cached). */
 extern __shared__ __align__(16) float bb_layer_shared[];
 
-/* The sum over the block's threads, in the same order every time; on every thread. */
+/* Returns the sum over the threads of the block to every thread. The order of additions is fixed, so the result is
+ * reproducible. */
 static __device__ inline float block_sum(float x)
 {
     float total = 0;
@@ -224,12 +225,12 @@ static __device__ inline float block_sum(float x)
     __syncthreads();
     for (unsigned warp = 0; warp < blockDim.x / 32; warp++)
         total += bb_layer_shared[warp];
-    __syncthreads(); /* the next sum overwrites */
+    __syncthreads(); /* the next call overwrites the partial sums */
     return total;
 }
 
 template <typename T, int N> struct norm_row {
-    const void *from; /* the row as it came, or its copy in shared memory */
+    const void *from; /* the row in global memory, or its copy in shared memory */
     uint64_t words;
 
     __device__ float sum(void *copy) const
@@ -273,7 +274,7 @@ template <typename T, int N> struct norm_row {
     }
 };
 
-/* A thread reads back only what it copied itself: the copy needs no barrier. */
+/* A thread reads only the elements that it copied itself, so the copy needs no barrier. */
 template <typename T, int N> static __device__ void layer_norm_rows(const struct bb_memory_kernel &p)
 {
     void *copy = p.cached ? bb_layer_shared + 32 : NULL;
@@ -288,13 +289,13 @@ template <typename T, int N> static __device__ void layer_norm_rows(const struct
     }
 }
 
-/* One row of the gradient; x and g are read three times, twice of them from the cache. */
+/* One row of the gradient. x and g are read three times, twice of these from the cache. */
 template <typename T, int N> struct norm_grad_row {
     const void *in, *saved;
     uint64_t words;
     float mean, factor;
 
-    /* Word i: g = in * scale, and the normalised x. */
+    /* Loads word i: g = in * scale and the normalised x. */
     __device__ void load_word(const struct bb_memory_kernel &p, uint64_t i, float g[N], float x[N]) const
     {
         float scale[N];
@@ -351,7 +352,7 @@ template <typename T, int N> static __device__ void layer_norm_grad_rows(const s
     }
 }
 
-/* ---- experts ---- */
+/* ---- weighted sum of expert outputs ---- */
 
 template <typename T, int N>
 static __device__ void expert_word(const struct bb_memory_kernel &p, uint64_t row, uint64_t row_words, uint64_t c)
@@ -379,7 +380,7 @@ template <typename T, int N> static __device__ void unpermute_rows(const struct 
             expert_word<T, N>(p, r, words, c);
 }
 
-/* ---- gradients and optimizers: words of N elements, then what is left one by one ---- */
+/* ---- gradients and optimizers: words of N elements, then the remaining elements one by one ---- */
 
 template <typename T, int N> static __device__ void accumulate_word(const struct bb_memory_kernel &p, uint64_t i)
 {
@@ -392,13 +393,14 @@ template <typename T, int N> static __device__ void accumulate_word(const struct
     store<float, N>(p.master, i, sum);
 }
 
-/* The parameter in float: itself, or its float copy. */
+/* The float parameter: p.out for float, otherwise its float copy p.master. */
 template <typename T> static __device__ inline void *master_of(const struct bb_memory_kernel &p)
 {
     return sizeof(T) == sizeof(float) ? p.out : p.master;
 }
 
-template <typename T, int N> static __device__ void store_parameter(const struct bb_memory_kernel &p, uint64_t i, const float *x)
+template <typename T, int N>
+static __device__ void store_parameter(const struct bb_memory_kernel &p, uint64_t i, const float *x)
 {
     store<float, N>(master_of<T>(p), i, x);
     if (sizeof(T) != sizeof(float))
@@ -464,7 +466,7 @@ template <typename T> static __device__ void update(const struct bb_memory_kerne
 
 #define BB_KERNEL extern "C" __global__ void __launch_bounds__(BB_LAYER_THREADS)
 
-/* By the width of a word. */
+/* Selects the function by the width of a word. */
 #define BB_WORDS(p, function, ...)                                                                                     \
     ((p).unit == 16  ? function<uint4>(__VA_ARGS__)                                                                    \
      : (p).unit == 8 ? function<uint2>(__VA_ARGS__)                                                                    \
@@ -497,17 +499,17 @@ BB_KERNEL bb_box_kernel(struct bb_memory_kernel p)
     BB_WORDS(p, box_words, p, per_word);
 }
 
-/* By the type; N elements of 16 bytes, or single ones. */
+/* One kernel per type; each access has N elements (16 bytes) or a single element. */
 #define BB_TYPED_KERNELS(name, body)                                                                                   \
-    BB_KERNEL bb_##name##_float_kernel(struct bb_memory_kernel p)                                                               \
+    BB_KERNEL bb_##name##_float_kernel(struct bb_memory_kernel p)                                                      \
     {                                                                                                                  \
         body(float, 4);                                                                                                \
     }                                                                                                                  \
-    BB_KERNEL bb_##name##_half_kernel(struct bb_memory_kernel p)                                                                \
+    BB_KERNEL bb_##name##_half_kernel(struct bb_memory_kernel p)                                                       \
     {                                                                                                                  \
         body(__half, 8);                                                                                               \
     }                                                                                                                  \
-    BB_KERNEL bb_##name##_bfloat16_kernel(struct bb_memory_kernel p)                                                            \
+    BB_KERNEL bb_##name##_bfloat16_kernel(struct bb_memory_kernel p)                                                   \
     {                                                                                                                  \
         body(__nv_bfloat16, 8);                                                                                        \
     }

@@ -1,6 +1,6 @@
 /*
- * layer_memory_kernels.cu - which kernel does which pass, and on what grid. A grid covers the work once, up to as many blocks
- * as keep any GPU full; the kernels stride over the rest.
+ * layer_memory_kernels.cu - the CUDA kernel and the grid of each memory-bound kernel. A grid has one thread per access,
+ * up to a number of blocks that fills any GPU; the kernels loop over the remaining work (grid-stride loops).
  */
 #include "cuda/compute/layer_memory_kernels.h"
 
@@ -12,7 +12,7 @@ static const uint64_t MAX_BLOCKS = 4096;
 
 typedef void kernel(struct bb_memory_kernel);
 
-/* A launch: grid, block and shared memory of a pass. */
+/* Launch configuration: grid, block and bytes of shared memory. */
 struct shape {
     dim3 grid, block;
     size_t shared_bytes;
@@ -25,13 +25,13 @@ static struct shape blocks_for(uint64_t items, uint64_t items_per_block, dim3 bl
     return {dim3((unsigned)(blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS)), block, 0};
 }
 
-/* One thread per word of all rows. */
+/* One thread per access, over all rows. */
 static struct shape flat(uint64_t items)
 {
     return blocks_for(items, BB_LAYER_THREADS, dim3(BB_LAYER_THREADS));
 }
 
-/* Whole warps along a row of that many words, the rest of the block on further rows. */
+/* Whole warps along a row of `words` accesses; the other threads of the block take further rows. */
 static struct shape by_rows(uint64_t rows, uint64_t words)
 {
     unsigned along = words >= BB_LAYER_THREADS ? BB_LAYER_THREADS : (unsigned)((words + 31) / 32 * 32);
@@ -43,8 +43,8 @@ static struct shape by_rows(uint64_t rows, uint64_t words)
 
 static struct shape row_per_block(const struct bb_memory_kernel *p)
 {
-    size_t bytes =
-        32 * sizeof(float) + (p->kind == BB_MEMORY_KERNEL_LAYER_NORM && p->cached ? p->cols * bb_dtypes[p->dtype].bytes : 0);
+    size_t bytes = 32 * sizeof(float) +
+                   (p->kind == BB_MEMORY_KERNEL_LAYER_NORM && p->cached ? p->cols * bb_dtypes[p->dtype].bytes : 0);
     struct shape s = blocks_for(p->rows, 1, dim3(BB_LAYER_THREADS));
 
     s.shared_bytes = bytes;
@@ -98,7 +98,7 @@ static kernel *const kernels[][TYPES] = {
     SAME(box),       TYPED(box_add),         TYPED(affine), TYPED(affine),    TYPED(layer_norm),
     TYPED(act_grad), TYPED(layer_norm_grad), TYPED(update), TYPED(update),    TYPED(update),
 };
-static_assert(sizeof(kernels) / sizeof(kernels[0]) == BB_MEMORY_KERNEL_KINDS, "one row for each kind of pass");
+static_assert(sizeof(kernels) / sizeof(kernels[0]) == BB_MEMORY_KERNEL_KINDS, "one row per kind of kernel");
 
 int bb_memory_kernels_load(void)
 {
@@ -107,7 +107,8 @@ int bb_memory_kernels_load(void)
 
 static bool is_box(const struct bb_memory_kernel *p)
 {
-    return p->kind == BB_MEMORY_KERNEL_PACK || p->kind == BB_MEMORY_KERNEL_UNPACK || p->kind == BB_MEMORY_KERNEL_UNPACK_ADD;
+    return p->kind == BB_MEMORY_KERNEL_PACK || p->kind == BB_MEMORY_KERNEL_UNPACK ||
+           p->kind == BB_MEMORY_KERNEL_UNPACK_ADD;
 }
 
 static bool is_empty(const struct bb_memory_kernel *p)
@@ -121,8 +122,8 @@ int bb_memory_kernel_run(const struct bb_memory_kernel *memory_kernel, cudaStrea
     int type = type_of(p.dtype);
 
     if (type < 0)
-        return bb_err(BB_EUSAGE, "%s is not done in %s: expected float, half or bfloat16", bb_memory_kernels[p.kind].name,
-                      bb_dtypes[p.dtype].name);
+        return bb_err(BB_EUSAGE, "kernel %s does not support %s: expected float, half or bfloat16",
+                      bb_memory_kernels[p.kind].name, bb_dtypes[p.dtype].name);
     if (is_empty(&p))
         return 0;
     bb_memory_kernel_prepare(&p);

@@ -1,6 +1,7 @@
 /*
- * layer_memory_kernels.h - launches the passes of memory_kernel.h on the GPU. A pass is a struct, so that the same one is counted
- * (memory_kernel.h), launched (here) and checked against its CPU reference (tests/cuda/work/memory_kernel_ref.h).
+ * layer_memory_kernels.h - launches the memory-bound kernels of memory_kernel.h on the GPU. The same struct is used to
+ * count bytes (memory_kernel.h), to launch (here) and to check against the CPU reference
+ * (tests/cuda/work/memory_kernel_ref.h).
  */
 #ifndef BB_CUDA_COMPUTE_LAYER_MEMORY_KERNELS_H
 #define BB_CUDA_COMPUTE_LAYER_MEMORY_KERNELS_H
@@ -14,12 +15,13 @@
 extern "C" {
 #endif
 
-/* bb_memory_kernels_load - see cuda/load: the kernels of all passes. */
+/* bb_memory_kernels_load - load all memory-bound kernels on the current GPU (see cuda/load). */
 BB_MUST_CHECK int bb_memory_kernels_load(void);
 
 /*
- * bb_memory_kernel_run - enqueue the pass on `stream`; returns at once. The pass is copied, its pointers must stay until it ran.
- * A pass of no elements does nothing. Types other than float, half and bfloat16: said, -BB_EUSAGE. CUDA: -BB_EFAIL.
+ * bb_memory_kernel_run - enqueue a kernel on `stream` and return at once. A kernel with no elements is skipped.
+ *   memory_kernel  copied; its pointers must stay valid until the kernel has run
+ *   Returns        0; -BB_EUSAGE after printing one line, for a type other than float, half or bfloat16; -BB_EFAIL
  */
 BB_MUST_CHECK int bb_memory_kernel_run(const struct bb_memory_kernel *memory_kernel, cudaStream_t stream);
 

@@ -1,5 +1,5 @@
-/* start_barrier_kernel.cuh - the kernel of start_barrier.cu. One thread of one block looks at the host's word about once a microsecond.
- */
+/* start_barrier_kernel.cuh - the kernel of start_barrier.cu: one thread that polls the host's flag about every 0.5
+ * us. */
 #ifndef BB_CUDA_COMPUTE_START_BARRIER_KERNEL_CUH
 #define BB_CUDA_COMPUTE_START_BARRIER_KERNEL_CUH
 

@@ -1,9 +1,10 @@
-/* kernels_load.c - see kernels_load.h. Each .cu has the table of its kernels; test_kernels_load misses none. */
+/* kernels_load.c - see kernels_load.h. Each .cu file lists its own kernels; the test test_kernels_load checks that
+ * no list misses a kernel. */
 #include "cuda/load/kernels_load.h"
 
 #include "cuda/compute/busy.h"
-#include "cuda/compute/start_barrier.h"
 #include "cuda/compute/layer_memory_kernels.h"
+#include "cuda/compute/start_barrier.h"
 #include "cuda/data/kernels.h"
 
 int bb_kernels_load(void)

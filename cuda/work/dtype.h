@@ -1,8 +1,9 @@
 /*
- * dtype.h - element types and reduction operations as data. Pure: no CUDA, no NCCL, so that plans and tests use it too.
+ * dtype.h - tables of element types and reduction operations. No CUDA and no NCCL, so that plans and tests can
+ * use the tables as well.
  *
- * The order of both enums is NCCL's own numbering (held by static assertions in collectives/ops/launch.c), the names
- * are the words of nccl-tests. A row is found by bb_dtypes[id], a word by bb_dtype_find().
+ * Both enums have the numbering of ncclDataType_t and ncclRedOp_t (static assertions in collectives/ops/launch.c). The
+ * names are those of nccl-tests. bb_dtypes[id] is the row of a type; bb_dtype_find() converts a name to an id.
  */
 #ifndef BB_CUDA_WORK_DTYPE_H
 #define BB_CUDA_WORK_DTYPE_H
@@ -32,10 +33,10 @@ enum bb_dtype_id {
 enum bb_dtype_class { BB_UNSIGNED, BB_SIGNED, BB_FLOATING };
 
 struct bb_dtype {
-    const char *name, *help;     /* command-line word; one lower-case line          */
-    unsigned char bytes;         /* of one element: 1, 2, 4 or 8                    */
-    unsigned char number_class;  /* enum bb_dtype_class                             */
-    unsigned char exponent_bits; /* BB_FLOATING: width of the exponent field        */
+    const char *name, *help;     /* name on the command line; one line of help in lower case */
+    unsigned char bytes;         /* size of one element: 1, 2, 4 or 8 */
+    unsigned char number_class;  /* enum bb_dtype_class */
+    unsigned char exponent_bits; /* BB_FLOATING: width of the exponent field */
     unsigned char fraction_bits; /* BB_FLOATING: width of the stored fraction field */
 };
 extern const struct bb_dtype bb_dtypes[BB_DTYPE_COUNT];
@@ -47,11 +48,11 @@ struct bb_redop {
 };
 extern const struct bb_redop bb_redops[BB_REDOP_COUNT];
 
-/* Index of the row of that name, or -1. */
+/* Returns the index of the row with this name, or -1. */
 int bb_dtype_find(const char *name);
 int bb_redop_find(const char *name);
 
-/* The i-th name, NULL past the end: the words of an option (bootstrap/cli/opts.h) come straight from the table. */
+/* Returns the i-th name, or NULL past the end: an option (bootstrap/cli/opts.h) takes its choices from the table. */
 const char *bb_dtype_name_at(size_t i);
 const char *bb_redop_name_at(size_t i);
 

@@ -1,10 +1,10 @@
-/* element.c - elements of arrays on the CPU, in double (memory_kernel.h). */
+/* element.c - stores double values as array elements on the CPU (declared in memory_kernel.h). */
 #include "cuda/work/memory_kernel.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Steps of 2^(exponent - 10), of 2^-24 below the normal numbers; nearbyint rounds to even. */
+/* Spacing of half: 2^(exponent - 10) for normal numbers, 2^-24 for subnormal numbers. nearbyint rounds to even. */
 static uint16_t half_bits(double value)
 {
     uint16_t sign = signbit(value) ? 0x8000 : 0;
@@ -13,11 +13,12 @@ static uint16_t half_bits(double value)
 
     if (isnan(value))
         return 0x7e00;
-    if (size >= 65520) /* rounds up to 2^16, beyond the largest number */
+    if (size >= 65520) /* rounds up to 2^16, which exceeds the largest finite half */
         return sign | 0x7c00;
     frexp(size, &exponent);
     exponent = size == 0 || exponent < -13 ? -14 : exponent - 1;
-    /* The leading bit, where there is one, adds to the exponent field; so does a carry out of the fraction. */
+    /* The addition increments the exponent field by the leading bit of normal numbers, and by a carry out of the
+     * fraction. */
     return sign | (uint16_t)(((exponent + 14) << 10) + (int)nearbyint(ldexp(size, 10 - exponent)));
 }
 

@@ -1,6 +1,7 @@
 /*
- * kernel_list.h - what a layer computes, as a list of matrix products and memory-bound passes: one list is what a
- * compute operation of a step stands for. Pure: plans take FLOPs, bytes and memory from it; kernel_runner.h runs it.
+ * kernel_list.h - the computation of a layer as a list of GEMMs and memory-bound kernels. A compute operation of a step
+ * refers to one such list. No CUDA: plans derive FLOPs, bytes and memory from the list; kernel_runner.h runs it on the
+ * GPU.
  */
 #ifndef BB_CUDA_WORK_KERNEL_LIST_H
 #define BB_CUDA_WORK_KERNEL_LIST_H
@@ -11,68 +12,79 @@
 extern "C" {
 #endif
 
-/* What becomes of an item in training's own kernels. Busbar runs each by itself; a forecast
- * (proxies/machine/cluster.h) takes the kernels as training has them. */
+/* How the kernels of real training fuse an item with others. Busbar runs every item as a separate kernel; a forecast
+ * (proxies/machine/cluster.h) predicts the fused kernels of training. */
 enum bb_kernel_fusion {
     BB_KERNEL_SEPARATE,
-    BB_KERNEL_IN_ATTENTION,          /* a product of fused attention, forward    */
-    BB_KERNEL_IN_ATTENTION_BACKWARD, /* likewise, which makes the scores again   */
-    BB_KERNEL_IN_GEMM             /* a pass that the product before it does   */
+    BB_KERNEL_IN_ATTENTION,          /* GEMM inside fused attention, forward */
+    BB_KERNEL_IN_ATTENTION_BACKWARD, /* GEMM inside fused attention, backward; training recomputes the scores */
+    BB_KERNEL_IN_GEMM                /* memory-bound kernel that training fuses into the preceding GEMM */
 };
 
 struct bb_kernel_list_item {
-    const char *name; /* static */
-    bool is_memory_kernel;     /* else a product */
-    bool float8;      /* a product whose operands training casts to 8 bits */
+    const char *name;      /* static string */
+    bool is_memory_kernel; /* false: a GEMM */
+    bool float8;           /* GEMM whose operands training casts to 8 bits */
     enum bb_kernel_fusion fusion;
-    double share; /* of the attention's square, what its mask leaves; fused alone */
-    int experts;  /* that training launches it for, one after another; 0: it is one kernel */
+    double share; /* fraction of the attention scores that the mask keeps, 0 to 1; only for GEMMs of fused attention */
+    int experts;  /* number of experts for which training launches this GEMM one after another; 0: a single kernel */
     struct bb_gemm_shape gemm;
-    struct bb_memory_kernel memory_kernel; /* without pointers */
+    struct bb_memory_kernel memory_kernel; /* all pointers are NULL */
 };
 
-#define BB_KERNEL_LIST_ITEMS 512 /* the forward pass of ResNet-152 is 312 */
+#define BB_KERNEL_LIST_ITEMS 512 /* the largest list, the forward pass of ResNet-152, has 312 items */
 struct bb_kernel_list {
     int n;
-    bool overflowed; /* something did not fit any more: a mistake of the builder, bb_kernel_runner_init refuses it */
+    bool overflowed; /* an item was dropped because the list is full, which is a programming error;
+                        bb_kernel_runner_init rejects the list */
     struct bb_kernel_list_item items[BB_KERNEL_LIST_ITEMS];
 };
 
-/* All zero is empty; append to it. */
+/* Append an item. A zero-initialised list is empty. */
 void bb_kernel_list_add_gemm(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *gemm);
-void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name, const struct bb_memory_kernel *memory_kernel);
+void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name,
+                                      const struct bb_memory_kernel *memory_kernel);
 
-/* bb_kernel_list_last - the item added last, to say more of it; one that is thrown away where the list is full. */
+/* bb_kernel_list_last - the item added last, to set its other fields. If the list is full, the item is the last
+ * slot. */
 struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w);
 
-/* ---- layers; backward: the gradients of data and of weights. False where the numbers don't fit ---- */
+/* ---- layers: append the forward kernels, or with `backward` the gradients of data and weights; false: invalid
+ * shape ---- */
 
 /*
- * A transformer layer: norm, qkv, scores, context, out, norm, up, activation, down, with their biases. Forward
- * batch * (24 s h^2 + 4 s^2 h) / tensor_parallel FLOPs with ffn = 4 h, backward twice as many. The softmax between
- * scores and context is left out: attention kernels keep it on the chip.
+ * bb_kernel_list_transformer - append a transformer layer: norm, qkv, scores, context, out, norm, up, activation and
+ * down, with their biases. With ffn = 4 h, the forward pass has batch * (24 s h^2 + 4 s^2 h) / tensor_parallel FLOPs
+ * and the backward pass twice as many. The softmax between scores and context is omitted, because attention kernels
+ * compute it on chip.
  */
 bool bb_kernel_list_transformer(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
-/* Its two halves alone: up to `out` with its norm, and from the second norm on. */
+/* The two halves of the layer: attention (first norm to `out`) and MLP (second norm to `down`). */
 bool bb_kernel_list_attention(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
 bool bb_kernel_list_mlp(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
 
-/* A convolution with its batch norm and activation. of_data: false for the first layer, whose input has no gradient. */
+/*
+ * bb_kernel_list_conv - append a convolution with its batch norm and activation.
+ *   of_data  backward: include the gradient of the input; false for the first layer, whose input needs no gradient
+ */
 bool bb_kernel_list_conv(struct bb_kernel_list *w, const struct bb_conv *v, bool backward, bool of_data);
 
-/* rows x in -> rows x out with bias and activation. */
+/* bb_kernel_list_dense - append a dense layer with bias and activation, from [rows][in] to [rows][out]. */
 bool bb_kernel_list_dense(struct bb_kernel_list *w, int64_t rows, int64_t in, int64_t out, enum bb_activation act,
                           enum bb_dtype_id dtype, bool backward);
-/* The backward pass of the first of several, whose input has no gradient: that of the weights alone. */
+/* The backward pass of the first dense layer of a network: only the gradient of the weights, since the input needs
+ * no gradient. */
 bool bb_kernel_list_dense_first_backward(struct bb_kernel_list *w, int64_t rows, int64_t in, int64_t out,
                                          enum bb_activation act, enum bb_dtype_id dtype);
 
-/* The interaction of a recommendation model: for each of `rows` samples the dot products of all pairs of its `vectors`
- * vectors, as one product of the matrix of the vectors with its transpose: 2 rows vectors^2 features FLOPs. */
+/* bb_kernel_list_interaction - append the feature interaction of a recommendation model: for each of `rows` samples,
+ * the dot products of all pairs of `vectors` vectors. One GEMM multiplies the matrix of vectors by its transpose: 2
+ * rows vectors^2 features FLOPs. */
 bool bb_kernel_list_interaction(struct bb_kernel_list *w, int64_t rows, int64_t vectors, int64_t features,
                                 enum bb_dtype_id dtype, bool backward);
 
-/* Rows of a table: tokens, or expert slots (permute; unpermute sums top_k of them). */
+/* Row gathers: rows of an embedding table by token; tokens to expert slots (permute); the weighted sum of top_k
+ * expert slots of each token (unpermute). */
 void bb_kernel_list_embedding(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, uint64_t vocabulary,
                               enum bb_dtype_id dtype);
 void bb_kernel_list_permute(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, int top_k,
@@ -80,38 +92,46 @@ void bb_kernel_list_permute(struct bb_kernel_list *w, uint64_t tokens, uint64_t 
 void bb_kernel_list_unpermute(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, int top_k,
                               enum bb_dtype_id dtype);
 
-/* The halo of `rows` samples * channels that goes to (received: comes from) one neighbour; see bb_halo_box. Forward,
- * the rim of the interior is packed and what came unpacked into the margin; backward, the margin's gradients are
- * packed, and what came is added to the rim, whose cells they belong to. False when nothing is exchanged that way. */
+/*
+ * bb_kernel_list_halo_side - append the kernel that packs or unpacks the halo exchanged with one neighbour; see
+ * bb_halo_box. Forward: the border cells of the interior are packed, and received cells are unpacked into the margin.
+ * Backward: the gradients of the margin are packed, and received gradients are added to the border cells, which own
+ * them.
+ *   rows      samples * channels
+ *   received  true: unpack the message from the neighbour; false: pack the message to the neighbour
+ *   Returns   false if no data is exchanged in this direction
+ */
 bool bb_kernel_list_halo_side(struct bb_kernel_list *w, uint64_t rows, const uint32_t interior[3],
                               const uint32_t halo[3], const int direction[3], bool received, bool backward,
                               enum bb_dtype_id dtype);
 
-/* count gradients added to float; count parameters updated (BB_MEMORY_KERNEL_SGD or BB_MEMORY_KERNEL_ADAM). */
+/* Append the addition of `count` gradients to their float sums, or the update of `count` parameters by
+ * BB_MEMORY_KERNEL_SGD or BB_MEMORY_KERNEL_ADAM. */
 void bb_kernel_list_accumulate(struct bb_kernel_list *w, uint64_t count, enum bb_dtype_id dtype);
-void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_kind kind, uint64_t count, enum bb_dtype_id dtype);
+void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_kind kind, uint64_t count,
+                              enum bb_dtype_id dtype);
 
-/* ---- figures ---- */
+/* ---- FLOPs, bytes and memory ---- */
 
+double bb_kernel_list_flops(const struct bb_kernel_list *w); /* FLOPs of all GEMMs */
 double
-bb_kernel_list_flops(const struct bb_kernel_list *w); /* of the products                                            */
-double
-bb_kernel_list_bytes(const struct bb_kernel_list *w); /* moved at least, by products and passes                     */
+bb_kernel_list_bytes(const struct bb_kernel_list *w); /* minimum bytes moved by all GEMMs and memory-bound kernels */
 
-/* Device memory that running it takes, in three parts that all lists of a worker share: operands that are read, those
- * that are written, and indices. */
+/* Device memory that a runner needs. All lists of a runner share three areas: operands that are read, operands that
+ * are written, and indices. */
 struct bb_kernel_list_memory {
     size_t read_bytes, write_bytes, index_count;
 };
 void bb_kernel_list_memory(const struct bb_kernel_list *w,
-                           struct bb_kernel_list_memory *m);               /* *m grows to what w needs, too */
-size_t bb_kernel_list_memory_bytes(const struct bb_kernel_list_memory *m); /* all of it, with the products' workspace */
+                           struct bb_kernel_list_memory *m);               /* raises each field of *m to what w needs */
+size_t bb_kernel_list_memory_bytes(const struct bb_kernel_list_memory *m); /* total, including the GEMM workspace */
 
 /*
- * bb_kernel_list_scale - about `factor` of the work, item by item, for machines that the whole is too much for. m, n
- * and k of a product times the cube root of factor, so its FLOPs times factor; what divides by 8 stays so (and at least
- * 8), as tensor cores want it. A pass has factor of its rows, at least one, and if that is not enough fewer columns;
- * the faces of a halo keep their size.
+ * bb_kernel_list_scale - shrink every item to about `factor` (0 to 1) of its work, for machines that cannot run the
+ * full size. m, n and k of a GEMM are multiplied by the cube root of `factor`, which multiplies its FLOPs by `factor`;
+ * an extent that is a multiple of 8 stays a positive multiple of 8, as tensor cores require. A memory-bound kernel
+ * keeps `factor` of its rows (at least one), and fewer columns if a single row is still too much. Halo boxes keep their
+ * size.
  */
 void bb_kernel_list_scale(struct bb_kernel_list *w, double factor);
 

@@ -72,7 +72,7 @@ bool bb_transformer_gemms(const struct bb_transformer *t, struct bb_gemm_shape g
 }
 
 struct bb_conv bb_conv_2d(int64_t images, int64_t in, int64_t out, int64_t edge, int64_t kernel, int64_t stride,
-                            enum bb_dtype_id dtype)
+                          enum bb_dtype_id dtype)
 {
     const int64_t pad = (kernel - 1) / 2;
 
@@ -117,7 +117,7 @@ uint64_t bb_box_cells(const struct bb_box *b)
     return (uint64_t)b->extent[0] * b->extent[1] * b->extent[2];
 }
 
-/* One dimension: where the slab for that direction begins and how thick it is. */
+/* One dimension of a halo box: the first cell and the thickness in this direction. */
 static void halo_slab(uint32_t interior, uint32_t halo, int direction, bool received, uint32_t *at, uint32_t *extent)
 {
     *extent = direction ? halo : interior;

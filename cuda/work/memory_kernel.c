@@ -1,4 +1,4 @@
-/* memory_kernel.c - the table of passes: names, bytes, widths of loads. */
+/* memory_kernel.c - the table of memory-bound kernels: names, bytes, arrays and access widths. */
 #include "cuda/work/memory_kernel.h"
 
 #include <math.h>
@@ -73,8 +73,8 @@ static size_t bytes_accumulate(const struct bb_memory_kernel *p)
     return count_of(p) * (e_of(p) + 2 * sizeof(float));
 }
 
-/* Gradient in, `states` floats in and out, parameter: float in and out, else its float copy in and out and itself out.
- */
+/* Reads the gradient; reads and writes `states` floats. Reads and writes the parameter: a float parameter itself,
+ * otherwise its float copy, and additionally writes the 16-bit parameter. */
 static size_t bytes_optimizer(const struct bb_memory_kernel *p, size_t states)
 {
     size_t parameter = 2 * sizeof(float) + (p->dtype == BB_FLOAT ? 0 : e_of(p));
@@ -96,18 +96,19 @@ const struct bb_memory_kernel_row bb_memory_kernels[BB_MEMORY_KERNEL_KINDS] = {
     [BB_MEMORY_KERNEL_COPY] = {"copy", "copy on the device", "2*c*e", bytes_copy},
     [BB_MEMORY_KERNEL_EMBED] = {"embed", "rows of the embedding table by token", "2*c*e + 4*rows", bytes_gather},
     [BB_MEMORY_KERNEL_PERMUTE] = {"permute", "tokens into the slots of their experts", "2*c*e + 4*rows", bytes_gather},
-    [BB_MEMORY_KERNEL_UNPERMUTE] = {"unpermute", "weighted sum of a token's experts", "(k+1)*c*e + 8*k*rows", bytes_unpermute},
+    [BB_MEMORY_KERNEL_UNPERMUTE] = {"unpermute", "weighted sum of a token's experts", "(k+1)*c*e + 8*k*rows",
+                                    bytes_unpermute},
     [BB_MEMORY_KERNEL_PACK] = {"halo_pack", "a face of the tile into a message", "2*rows*box*e", bytes_box},
     [BB_MEMORY_KERNEL_UNPACK] = {"halo_unpack", "a message into the margin of the tile", "2*rows*box*e", bytes_box},
     [BB_MEMORY_KERNEL_UNPACK_ADD] = {"halo_add", "a message added to the tile", "3*rows*box*e", bytes_box_add},
     [BB_MEMORY_KERNEL_BIAS_ACT] = {"bias_act", "bias and activation", "2*c*e + cols*e", bytes_bias_act},
     [BB_MEMORY_KERNEL_CHANNEL_NORM] = {"channel_norm", "batch norm with known statistics, and activation",
-                              "2*c*e + 2*channels*e", bytes_channel_norm},
+                                       "2*c*e + 2*channels*e", bytes_channel_norm},
     [BB_MEMORY_KERNEL_LAYER_NORM] = {"layer_norm", "layer norm", "2*c*e + 2*cols*e", bytes_layer_norm},
     [BB_MEMORY_KERNEL_BIAS_ACT_GRAD] = {"bias_act_grad", "gradient through bias and activation", "3*c*e + cols*e",
-                               bytes_bias_act_grad},
+                                        bytes_bias_act_grad},
     [BB_MEMORY_KERNEL_LAYER_NORM_GRAD] = {"layer_norm_grad", "gradient through layer norm", "3*c*e + cols*e",
-                                 bytes_bias_act_grad},
+                                          bytes_bias_act_grad},
     [BB_MEMORY_KERNEL_ACCUMULATE] = {"accumulate", "gradients added to float", "c*(e+8)", bytes_accumulate},
     [BB_MEMORY_KERNEL_SGD] = {"sgd", "SGD with momentum", "c*20", bytes_sgd},
     [BB_MEMORY_KERNEL_ADAM] = {"adam", "Adam with decoupled weight decay", "c*28", bytes_adam},
@@ -155,7 +156,7 @@ static size_t channel_count(const struct bb_memory_kernel *p)
     return (size_t)p->channels;
 }
 
-/* 16-bit parameters have a copy in float. */
+/* Parameters of 16 bits have a float copy. */
 static size_t master_count(const struct bb_memory_kernel *p)
 {
     return p->dtype == BB_FLOAT ? 0 : count_of(p);
@@ -169,33 +170,37 @@ struct need {
 };
 #define NEED(f, holds, n)                                                                                              \
     {                                                                                                                  \
-        .name = #f, .field = offsetof(struct bb_memory_kernel, f), .content = holds, .count = n                                 \
+        .name = #f, .field = offsetof(struct bb_memory_kernel, f), .content = holds, .count = n                        \
     }
 #define ELEMENTS(name, count) NEED(name, BB_HOLDS_ELEMENTS, count)
 
 static const struct need needs[BB_MEMORY_KERNEL_KINDS][BB_MEMORY_KERNEL_ARRAYS] = {
     [BB_MEMORY_KERNEL_COPY] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of)},
-    [BB_MEMORY_KERNEL_EMBED] = {ELEMENTS(in, source_count), ELEMENTS(out, count_of), NEED(index, BB_HOLDS_INDICES, row_count)},
-    [BB_MEMORY_KERNEL_PERMUTE] = {ELEMENTS(in, source_count), ELEMENTS(out, count_of), NEED(index, BB_HOLDS_INDICES, row_count)},
+    [BB_MEMORY_KERNEL_EMBED] = {ELEMENTS(in, source_count), ELEMENTS(out, count_of),
+                                NEED(index, BB_HOLDS_INDICES, row_count)},
+    [BB_MEMORY_KERNEL_PERMUTE] = {ELEMENTS(in, source_count), ELEMENTS(out, count_of),
+                                  NEED(index, BB_HOLDS_INDICES, row_count)},
     [BB_MEMORY_KERNEL_UNPERMUTE] = {ELEMENTS(in, source_count), ELEMENTS(out, count_of),
-                           NEED(index, BB_HOLDS_INDICES, choice_count), NEED(gate, BB_HOLDS_FLOATS, choice_count)},
+                                    NEED(index, BB_HOLDS_INDICES, choice_count),
+                                    NEED(gate, BB_HOLDS_FLOATS, choice_count)},
     [BB_MEMORY_KERNEL_PACK] = {ELEMENTS(in, tile_cells), ELEMENTS(out, box_cells)},
     [BB_MEMORY_KERNEL_UNPACK] = {ELEMENTS(in, box_cells), ELEMENTS(out, tile_cells)},
     [BB_MEMORY_KERNEL_UNPACK_ADD] = {ELEMENTS(in, box_cells), ELEMENTS(out, tile_cells)},
     [BB_MEMORY_KERNEL_BIAS_ACT] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), ELEMENTS(shift, col_count)},
     [BB_MEMORY_KERNEL_CHANNEL_NORM] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), ELEMENTS(scale, channel_count),
-                              ELEMENTS(shift, channel_count)},
+                                       ELEMENTS(shift, channel_count)},
     [BB_MEMORY_KERNEL_LAYER_NORM] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), ELEMENTS(scale, col_count),
-                            ELEMENTS(shift, col_count)},
+                                     ELEMENTS(shift, col_count)},
     [BB_MEMORY_KERNEL_BIAS_ACT_GRAD] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), ELEMENTS(saved, count_of),
-                               ELEMENTS(shift, col_count)},
+                                        ELEMENTS(shift, col_count)},
     [BB_MEMORY_KERNEL_LAYER_NORM_GRAD] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), ELEMENTS(saved, count_of),
-                                 ELEMENTS(scale, col_count)},
+                                          ELEMENTS(scale, col_count)},
     [BB_MEMORY_KERNEL_ACCUMULATE] = {ELEMENTS(in, count_of), NEED(master, BB_HOLDS_FLOATS, count_of)},
-    [BB_MEMORY_KERNEL_SGD] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), NEED(master, BB_HOLDS_FLOATS, master_count),
-                     NEED(first, BB_HOLDS_FLOATS, count_of)},
-    [BB_MEMORY_KERNEL_ADAM] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), NEED(master, BB_HOLDS_FLOATS, master_count),
-                      NEED(first, BB_HOLDS_FLOATS, count_of), NEED(second, BB_HOLDS_SQUARES, count_of)},
+    [BB_MEMORY_KERNEL_SGD] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of),
+                              NEED(master, BB_HOLDS_FLOATS, master_count), NEED(first, BB_HOLDS_FLOATS, count_of)},
+    [BB_MEMORY_KERNEL_ADAM] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of),
+                               NEED(master, BB_HOLDS_FLOATS, master_count), NEED(first, BB_HOLDS_FLOATS, count_of),
+                               NEED(second, BB_HOLDS_SQUARES, count_of)},
 };
 
 static bool is_written(size_t field)
@@ -204,7 +209,8 @@ static bool is_written(size_t field)
            field == offsetof(struct bb_memory_kernel, first) || field == offsetof(struct bb_memory_kernel, second);
 }
 
-int bb_memory_kernel_arrays(const struct bb_memory_kernel *p, struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS])
+int bb_memory_kernel_arrays(const struct bb_memory_kernel *p,
+                            struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS])
 {
     int n = 0;
 
@@ -212,7 +218,7 @@ int bb_memory_kernel_arrays(const struct bb_memory_kernel *p, struct bb_memory_k
         size_t count = need->count(p), each = need->content == BB_HOLDS_ELEMENTS ? e_of(p) : 4;
         if (count > 0)
             arrays[n++] = (struct bb_memory_kernel_array){need->name,   need->field,   count,
-                                                 count * each, need->content, is_written(need->field)};
+                                                          count * each, need->content, is_written(need->field)};
     }
     return n;
 }
@@ -222,14 +228,15 @@ void bb_memory_kernel_set(struct bb_memory_kernel *p, const struct bb_memory_ker
     memcpy((char *)p + array->field, &memory, sizeof memory);
 }
 
-/* ---- width of loads ---- */
+/* ---- access width ---- */
 
 static int is_aligned(const void *pointer, size_t bytes)
 {
     return (uintptr_t)pointer % bytes == 0;
 }
 
-/* The widest word that divides rows and offsets of a move (all given in bytes, or'ed) and both addresses. */
+/* The largest power of two, at most 16, that divides both addresses and `offsets`: row length and all offsets in
+ * bytes, combined by OR. */
 static int bytes_per_move(const struct bb_memory_kernel *p, size_t offsets)
 {
     int unit = 16;
@@ -240,7 +247,7 @@ static int bytes_per_move(const struct bb_memory_kernel *p, size_t offsets)
     return unit;
 }
 
-/* Elements of 16 bytes where rows and all pointers allow it, else single ones. NULL is aligned. */
+/* As many elements as fit 16 bytes if rows and all pointers are aligned, otherwise 1. NULL counts as aligned. */
 static int elements_per_access(const struct bb_memory_kernel *p)
 {
     int wide = (int)(16 / e_of(p));
@@ -250,7 +257,7 @@ static int elements_per_access(const struct bb_memory_kernel *p)
     return aligned && p->cols % (uint64_t)wide == 0 ? wide : 1;
 }
 
-/* Optimizers take four elements at once and finish the rest one by one: any count will do. */
+/* Optimizers access four elements at once and the remainder one by one, so any count is valid. */
 static int elements_per_update(const struct bb_memory_kernel *p)
 {
     size_t narrow = 4 * e_of(p);

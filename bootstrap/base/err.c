@@ -128,7 +128,7 @@ void bb_warn(const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    write_line(NO_TIMEOUT, 0, identity, "warning: ", fmt, args);
+    write_line(NO_TIMEOUT, 0, "", "warning: ", fmt, args);
     va_end(args);
 }
 

@@ -58,7 +58,7 @@ int bb_err_job(enum bb_error code, const char *fmt, ...) __attribute__((format(p
 void bb_err_nonblocking(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void bb_err_job_nonblocking(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* bb_warn - print a line like bb_err(), with "warning: " between the rank and the context. The run continues. */
+/* bb_warn - print a line like bb_err_job() that begins with "busbar: warning: ". The run continues. */
 void bb_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /*
@@ -78,8 +78,8 @@ void bb_err_context(const char *text);
 
 /*
  * bb_err_mute - print no errors and warnings from now on (1), or print them again (0). While the command line is
- * parsed,
- * all ranks but the first are muted, since all ranks would print the same line. bb_err_is_mute - the current state.
+ * parsed, all ranks but the first are muted, since all ranks would print the same line. bb_err_is_mute - the current
+ * state.
  */
 void bb_err_mute(int on);
 int bb_err_is_mute(void);

@@ -3,16 +3,13 @@
  *
  * The data is written to a temporary file in the same folder, which is renamed over the target at the end. A run that
  * dies leaves the previous file unchanged. Where the file system supports O_TMPFILE, the temporary file has no name
- * until
- * the end, so that a run that dies, or that is killed in a blocked write, leaves no temporary file. The temporary name
- * is
- * random and the file is opened with O_EXCL, so that no existing file is overwritten and two runs with the same target
- * do
- * not interfere: the last run to finish wins. File and folder are synchronized (fsync) when the target has its name.
+ * until the end, so that a run that dies, or that is killed in a blocked write, leaves no temporary file. The temporary
+ * name is random and the file is opened with O_EXCL, so that no existing file is overwritten and two runs with the same
+ * target do not interfere: the last run to finish wins. File and folder are synchronized (fsync) when the target has
+ * its name.
  *
  * Devices and pipes are written directly, because a rename would replace them. This includes the links in /dev and
- * /proc
- * (/dev/stdout). Any other symbolic link is replaced by the file; the file that it points to is unchanged.
+ * /proc (/dev/stdout). Any other symbolic link is replaced by the file; the file that it points to is unchanged.
  */
 #ifndef BB_BOOTSTRAP_BASE_OUTFILE_H
 #define BB_BOOTSTRAP_BASE_OUTFILE_H
@@ -31,8 +28,7 @@ struct bb_outfile {
 
 /*
  * bb_outfile_open - open a file for writing, with mode 0666 less the umask. bb_outfile_open_private - with mode 0600,
- * for
- * files that contain values of environment variables.
+ * for files that contain values of environment variables.
  *   what     names the file in messages ("results")
  *   Returns  0, or -BB_EFAIL after printing one line; then nothing is open
  *   Owner    bb_outfile_close releases f

@@ -20,8 +20,7 @@ int bb_parse_bytes(const char *text, size_t *bytes) BB_MUST_CHECK;
 
 /*
  * bb_parse_count - a positive count, such as tokens: "15T", "1.5e13", "300B". A decimal number, optionally followed by
- * K,
- * M, B or T (1000^1..4, either case; G means B). Returns 0 or -BB_EUSAGE.
+ * K, M, B or T (1000^1..4, either case; G means B). Returns 0 or -BB_EUSAGE.
  */
 int bb_parse_count(const char *text, double *count) BB_MUST_CHECK;
 
@@ -58,9 +57,8 @@ static inline size_t bb_round_up(size_t n, size_t to)
 
 /*
  * bb_nearest_word - the candidate that the user most probably meant, for "did you mean". The candidate with the
- * smallest
- * edit distance (insertions, deletions, replacements, transpositions; ignoring case) is chosen. A prefix of a candidate
- * counts as one edit, and names from other tools ("bf16") select ours ("bfloat16").
+ * smallest edit distance (insertions, deletions, replacements, transpositions; ignoring case) is chosen. A prefix of a
+ * candidate counts as one edit, and names from other tools ("bf16") select ours ("bfloat16").
  * Returns one of candidates[n], or NULL if none is close enough.
  */
 const char *bb_nearest_word(const char *word, const char *const *candidates, size_t n);

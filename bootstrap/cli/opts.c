@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTS_MAX = 128, WORDS_LISTED = 24 };
+enum { OPTS_MAX = 128, NAMES_LISTED = 24 };
 
 #define FIELD(name) offsetof(struct bb_common, name)
 const char *const bb_buffer_choices[] = {"nccl", "cuda", NULL};
@@ -30,77 +30,77 @@ struct option {
 };
 
 /* All options of a set in one list; help comes last. */
-struct flat {
+struct option_list {
     struct option option[OPTS_MAX];
     int n;
 };
 
-static int flatten_tables(const struct bb_opts *set, void *cfg, struct flat *flat)
+static int list_options(const struct bb_opts *set, void *cfg, struct option_list *option_list)
 {
-    flat->n = 0;
+    option_list->n = 0;
     for (const struct bb_opt_table *t = set->tables; t->opts; t++)
         for (const struct bb_opt *o = t->opts; o->name; o++) {
-            if (flat->n == OPTS_MAX - 1)
+            if (option_list->n == OPTS_MAX - 1)
                 return bb_err(BB_EFAIL, "more than %d options in one set", OPTS_MAX - 1);
-            flat->option[flat->n++] = (struct option){o, (char *)cfg + t->base + o->offset};
+            option_list->option[option_list->n++] = (struct option){o, (char *)cfg + t->base + o->offset};
         }
-    flat->option[flat->n++] = (struct option){&help_row, NULL};
+    option_list->option[option_list->n++] = (struct option){&help_row, NULL};
     return 0;
 }
 
 /* The words of a row as a list. Returns how many. */
-static size_t list_words(const struct bb_opt *opt, const char *words[], size_t room)
+static size_t list_choices(const struct bb_opt *opt, const char *choices[], size_t capacity)
 {
     size_t n = 0;
 
-    for (; n < room; n++) {
-        words[n] = opt->choice_at ? opt->choice_at(n) : opt->words[n];
-        if (!words[n])
+    for (; n < capacity; n++) {
+        choices[n] = opt->choice_at ? opt->choice_at(n) : opt->choices[n];
+        if (!choices[n])
             break;
     }
     return n;
 }
 
 /* "a b c" of the words, cut with "..." when there are many. */
-static const char *join_words(const char *const *words, size_t n, char *buf, size_t size)
+static const char *join_names(const char *const *choices, size_t n, char *buf, size_t size)
 {
     size_t used = 0;
 
     buf[0] = '\0';
     for (size_t i = 0; i < n && used < size; i++) {
-        const char *word = i < WORDS_LISTED ? words[i] : "...";
+        const char *word = i < NAMES_LISTED ? choices[i] : "...";
 
         used += (size_t)snprintf(buf + used, size - used, "%s%s", i ? " " : "", word);
-        if (i == WORDS_LISTED)
+        if (i == NAMES_LISTED)
             break;
     }
     return buf;
 }
 
-int bb_reject_unknown(const char *kind, const char *word, const char *const *words, size_t n)
+int bb_reject_unknown(const char *kind, const char *word, const char *const *choices, size_t n)
 {
-    const char *near = bb_nearest_word(word, words, n);
+    const char *near = bb_nearest_word(word, choices, n);
     char list[1024];
 
-    join_words(words, n, list, sizeof(list));
+    join_names(choices, n, list, sizeof(list));
     if (near)
         return bb_err(BB_EUSAGE, "unknown %s '%s', did you mean '%s'? (one of: %s)", kind, word, near, list);
     return bb_err(BB_EUSAGE, "unknown %s '%s', expected one of: %s", kind, word, list);
 }
 
-static int set_word(const struct bb_opt *opt, const char *text, const char **field)
+static int set_choice(const struct bb_opt *opt, const char *text, const char **field)
 {
-    const char *words[256];
-    size_t n = list_words(opt, words, 256);
+    const char *choices[256];
+    size_t n = list_choices(opt, choices, 256);
     char kind[80];
 
     for (size_t i = 0; i < n; i++)
-        if (strcmp(words[i], text) == 0) {
-            *field = words[i];
+        if (strcmp(choices[i], text) == 0) {
+            *field = choices[i];
             return 0;
         }
     snprintf(kind, sizeof(kind), "word for --%s:", opt->name);
-    return bb_reject_unknown(kind, text, words, n);
+    return bb_reject_unknown(kind, text, choices, n);
 }
 
 static bool in_range(const struct bb_opt *opt, double value)
@@ -109,7 +109,7 @@ static bool in_range(const struct bb_opt *opt, double value)
 }
 
 /* "4 KiB" for sizes, the number itself for others. */
-static const char *bound_text(const struct bb_opt *opt, double value, char text[BB_BYTES_TEXT])
+static const char *format_bound(const struct bb_opt *opt, double value, char text[BB_BYTES_TEXT])
 {
     if (opt->kind == BB_OPT_SIZE)
         return bb_format_bytes((size_t)value, text);
@@ -117,14 +117,14 @@ static const char *bound_text(const struct bb_opt *opt, double value, char text[
     return text;
 }
 
-static int refuse_value(const struct bb_opt *opt, const char *text, const char *expected)
+static int reject_value(const struct bb_opt *opt, const char *text, const char *expected)
 {
     char low[BB_BYTES_TEXT], high[BB_BYTES_TEXT];
 
     if (opt->min == 0 && opt->max == 0)
         return bb_err(BB_EUSAGE, "--%s: '%s' is not valid, expected %s", opt->name, text, expected);
     return bb_err(BB_EUSAGE, "--%s: '%s' is not valid, expected %s from %s to %s", opt->name, text, expected,
-                  bound_text(opt, opt->min, low), bound_text(opt, opt->max, high));
+                  format_bound(opt, opt->min, low), format_bound(opt, opt->max, high));
 }
 
 static int set_int(const struct bb_opt *opt, const char *text, int *field)
@@ -132,7 +132,7 @@ static int set_int(const struct bb_opt *opt, const char *text, int *field)
     int value;
 
     if (bb_parse_int(text, INT_MIN, INT_MAX, &value) || !in_range(opt, value))
-        return refuse_value(opt, text, "a whole number");
+        return reject_value(opt, text, "a whole number");
     *field = value;
     return 0;
 }
@@ -142,7 +142,7 @@ static int set_size(const struct bb_opt *opt, const char *text, size_t *field)
     size_t value;
 
     if (bb_parse_bytes(text, &value) || !in_range(opt, (double)value))
-        return refuse_value(opt, text, "bytes as 8, 4K, 1.5M, 2G or 1T");
+        return reject_value(opt, text, "bytes as 8, 4K, 1.5M, 2G or 1T");
     *field = value;
     return 0;
 }
@@ -152,13 +152,13 @@ static int set_double(const struct bb_opt *opt, const char *text, double *field)
     double value;
 
     if (bb_parse_double(text, &value) || !in_range(opt, value))
-        return refuse_value(opt, text, "a number");
+        return reject_value(opt, text, "a number");
     *field = value;
     return 0;
 }
 
 /* A file without a name is a slip, as of a variable that is not set: --json=$FILE. */
-static int set_text(const struct bb_opt *opt, const char *text, const char **field)
+static int set_string(const struct bb_opt *opt, const char *text, const char **field)
 {
     if (!*text && opt->arg && (strcmp(opt->arg, "FILE") == 0 || strcmp(opt->arg, "DIR") == 0))
         return bb_err(BB_EUSAGE, "--%s: it is empty, expected %s", opt->name,
@@ -181,9 +181,9 @@ static int set_value(const struct bb_opt *opt, const char *text, void *field)
     case BB_OPT_DOUBLE:
         return set_double(opt, text, field);
     case BB_OPT_CHOICE:
-        return set_word(opt, text, field);
+        return set_choice(opt, text, field);
     case BB_OPT_STRING:
-        return set_text(opt, text, field);
+        return set_string(opt, text, field);
     }
     return bb_err(BB_EFAIL, "--%s: option of unknown kind %d", opt->name, (int)opt->kind);
 }
@@ -193,11 +193,11 @@ static const size_t field_bytes[] = {
     [BB_OPT_DOUBLE] = sizeof(double), [BB_OPT_CHOICE] = sizeof(const char *), [BB_OPT_STRING] = sizeof(const char *),
 };
 
-static int set_defaults(const struct flat *flat)
+static int set_defaults(const struct option_list *option_list)
 {
     int rc = 0;
 
-    for (const struct option *o = flat->option; o->field && rc == 0; o++) {
+    for (const struct option *o = option_list->option; o->field && rc == 0; o++) {
         memset(o->field, 0, field_bytes[o->row->kind]);
         if (o->row->def)
             rc = set_value(o->row, o->row->def, o->field);
@@ -205,38 +205,38 @@ static int set_defaults(const struct flat *flat)
     return rc;
 }
 
-static const struct option *find_letter(const struct flat *flat, char letter)
+static const struct option *find_letter(const struct option_list *option_list, char letter)
 {
-    for (int i = 0; i < flat->n; i++)
-        if (flat->option[i].row->letter == letter)
-            return &flat->option[i];
+    for (int i = 0; i < option_list->n; i++)
+        if (option_list->option[i].row->letter == letter)
+            return &option_list->option[i];
     return NULL;
 }
 
-static const struct option *find_name(const struct flat *flat, const char *name, size_t length)
+static const struct option *find_name(const struct option_list *option_list, const char *name, size_t length)
 {
-    for (int i = 0; i < flat->n; i++)
-        if (strlen(flat->option[i].row->name) == length && strncmp(flat->option[i].row->name, name, length) == 0)
-            return &flat->option[i];
+    for (int i = 0; i < option_list->n; i++)
+        if (strlen(option_list->option[i].row->name) == length && strncmp(option_list->option[i].row->name, name, length) == 0)
+            return &option_list->option[i];
     return NULL;
 }
 
-static int refuse_option(const struct flat *flat, const char *typed, const char *name, size_t length)
+static int reject_option(const struct option_list *option_list, const char *typed, const char *name, size_t length)
 {
     const char *names[OPTS_MAX];
     const char *near;
     char word[64];
 
-    for (int i = 0; i < flat->n; i++)
-        names[i] = flat->option[i].row->name;
+    for (int i = 0; i < option_list->n; i++)
+        names[i] = option_list->option[i].row->name;
     snprintf(word, sizeof(word), "%.*s", (int)length, name);
-    near = bb_nearest_word(word, names, (size_t)flat->n);
+    near = bb_nearest_word(word, names, (size_t)option_list->n);
     if (near)
         return bb_err(BB_EUSAGE, "unknown option '%s', did you mean '--%s'?", typed, near);
     return bb_err(BB_EUSAGE, "unknown option '%s', --help lists them", typed);
 }
 
-static int refuse_missing(const struct bb_opt *opt, const char *typed)
+static int reject_missing_value(const struct bb_opt *opt, const char *typed)
 {
     return bb_err(BB_EUSAGE, "option '%s' needs a value: --%s=%s", typed, opt->name, opt->arg ? opt->arg : "VALUE");
 }
@@ -245,34 +245,34 @@ static int refuse_missing(const struct bb_opt *opt, const char *typed)
  * The words of a command line are read twice, so that an unknown name, or the question for help, is answered before a
  * bad value of any option: first with `words` NULL, for names and missing values, then to set the fields.
  */
-struct reading {
-    const struct flat *flat;
+struct parser {
+    const struct option_list *option_list;
     char **next, **end; /* words that are still to be read */
-    struct bb_positionals *words;
+    struct bb_positionals *choices;
 };
 
-static int set_option(const struct reading *r, const struct option *o, const char *value)
+static int set_option(const struct parser *r, const struct option *o, const char *value)
 {
-    return r->words ? set_value(o->row, value, o->field) : 0;
+    return r->choices ? set_value(o->row, value, o->field) : 0;
 }
 
 /* The value is `here`, or the next word. typed: the word of the option. */
-static int read_value(struct reading *r, const struct option *o, const char *here, const char *typed)
+static int read_value(struct parser *r, const struct option *o, const char *attached_value, const char *typed)
 {
-    if (!here && r->next == r->end)
-        return refuse_missing(o->row, typed);
-    return set_option(r, o, here ? here : *r->next++);
+    if (!attached_value && r->next == r->end)
+        return reject_missing_value(o->row, typed);
+    return set_option(r, o, attached_value ? attached_value : *r->next++);
 }
 
 /* "--name", "--name=value" or "--name value". */
-static int read_long(struct reading *r, const char *word)
+static int read_long(struct parser *r, const char *word)
 {
     const char *name = word + 2, *equals = strchr(name, '=');
     size_t length = equals ? (size_t)(equals - name) : strlen(name);
-    const struct option *o = find_name(r->flat, name, length);
+    const struct option *o = find_name(r->option_list, name, length);
 
     if (!o)
-        return refuse_option(r->flat, word, name, length);
+        return reject_option(r->option_list, word, name, length);
     if (o->row == &help_row && !equals)
         return BB_OPTS_HELP;
     if (o->row->kind != BB_OPT_FLAG)
@@ -283,15 +283,15 @@ static int read_long(struct reading *r, const char *word)
 }
 
 /* "-abcVALUE", or the value in the next word. */
-static int read_short(struct reading *r, const char *word)
+static int read_short(struct parser *r, const char *word)
 {
     int rc = 0;
 
     for (const char *letter = word + 1; *letter && rc == 0; letter++) {
-        const struct option *o = find_letter(r->flat, *letter);
+        const struct option *o = find_letter(r->option_list, *letter);
 
         if (!o)
-            return refuse_option(r->flat, word, word + 1, strlen(word + 1));
+            return reject_option(r->option_list, word, word + 1, strlen(word + 1));
         if (o->row == &help_row)
             return BB_OPTS_HELP;
         if (o->row->kind != BB_OPT_FLAG)
@@ -301,20 +301,20 @@ static int read_short(struct reading *r, const char *word)
     return rc;
 }
 
-static int add_word(struct bb_positionals *words, const char *word)
+static int add_positional(struct bb_positionals *choices, const char *word)
 {
-    if (!words)
+    if (!choices)
         return 0;
-    if (words->n == BB_POSITIONALS_MAX)
+    if (choices->n == BB_POSITIONALS_MAX)
         return bb_err(BB_EUSAGE, "more than %d words, from '%s' on", BB_POSITIONALS_MAX, word);
-    words->word[words->n++] = word;
+    choices->word[choices->n++] = word;
     return 0;
 }
 
 /* Returns 0, -BB_EUSAGE or BB_OPTS_HELP. */
-static int read_words(const struct flat *flat, int argc, char **argv, struct bb_positionals *words)
+static int scan_arguments(const struct option_list *option_list, int argc, char **argv, struct bb_positionals *choices)
 {
-    struct reading r = {.flat = flat, .next = argv + 1, .end = argv + argc, .words = words};
+    struct parser r = {.option_list = option_list, .next = argv + 1, .end = argv + argc, .choices = choices};
     bool options = true;
     int rc = 0;
 
@@ -322,7 +322,7 @@ static int read_words(const struct flat *flat, int argc, char **argv, struct bb_
         const char *word = *r.next++;
 
         if (!options || word[0] != '-' || !word[1])
-            rc = add_word(words, word);
+            rc = add_positional(choices, word);
         else if (word[1] != '-')
             rc = read_short(&r, word);
         else if (word[2])
@@ -333,16 +333,16 @@ static int read_words(const struct flat *flat, int argc, char **argv, struct bb_
     return rc;
 }
 
-static int parse_words(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_positionals *words)
+static int parse_arguments(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_positionals *choices)
 {
-    struct flat flat;
+    struct option_list option_list;
     int rc;
 
-    words->n = 0;
-    TRY(flatten_tables(set, cfg, &flat));
-    TRY(set_defaults(&flat));
-    TRY(read_words(&flat, argc, argv, NULL));
-    TRY(read_words(&flat, argc, argv, words));
+    choices->n = 0;
+    TRY(list_options(set, cfg, &option_list));
+    TRY(set_defaults(&option_list));
+    TRY(scan_arguments(&option_list, argc, argv, NULL));
+    TRY(scan_arguments(&option_list, argc, argv, choices));
 out:
     return rc;
 }
@@ -353,7 +353,7 @@ int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, s
 
     if (rc)
         return rc;
-    rc = parse_words(set, cfg, argc, argv, positional);
+    rc = parse_arguments(set, cfg, argc, argv, positional);
     if (rc == BB_OPTS_HELP)
         bb_opts_help(set, out);
     return rc;
@@ -361,12 +361,12 @@ int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, s
 
 int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv)
 {
-    struct bb_positionals words;
+    struct bb_positionals choices;
     void *scratch = cfg ? NULL : calloc(1, set->size), *into = cfg ? cfg : scratch;
-    int rc = into ? bb_opts_parse(set, into, argc, argv, &words, stdout) : bb_err(BB_EFAIL, "no memory for options");
+    int rc = into ? bb_opts_parse(set, into, argc, argv, &choices, stdout) : bb_err(BB_EFAIL, "no memory for options");
 
     if (rc == 0)
-        rc = set->resolve(into, &words);
+        rc = set->resolve(into, &choices);
     free(scratch);
     return rc;
 }
@@ -387,9 +387,9 @@ static size_t field_extent(const struct bb_opts *set)
 
 int bb_opts_check(const struct bb_opts *set, int argc, char **argv)
 {
-    struct bb_positionals words;
+    struct bb_positionals choices;
     void *scratch = calloc(1, field_extent(set));
-    int rc = scratch ? parse_words(set, scratch, argc, argv, &words) : bb_err(BB_EFAIL, "no memory for options");
+    int rc = scratch ? parse_arguments(set, scratch, argc, argv, &choices) : bb_err(BB_EFAIL, "no memory for options");
 
     free(scratch);
     return rc == BB_OPTS_HELP ? bb_err(BB_EUSAGE, "--help runs nothing") : rc;
@@ -420,14 +420,14 @@ static bool is_default(const struct bb_opt *opt, const void *field)
         size_t size;
         double real;
         const char *text;
-    } usual = {0};
+    } default_value = {0};
     const char *text = opt->kind == BB_OPT_CHOICE || opt->kind == BB_OPT_STRING ? *(const char *const *)field : NULL;
 
     if (opt->def)
-        (void)set_value(opt, opt->def, &usual);
-    if (text && usual.text)
-        return strcmp(text, usual.text) == 0;
-    return memcmp(&usual, field, field_bytes[opt->kind]) == 0;
+        (void)set_value(opt, opt->def, &default_value);
+    if (text && default_value.text)
+        return strcmp(text, default_value.text) == 0;
+    return memcmp(&default_value, field, field_bytes[opt->kind]) == 0;
 }
 
 const char *bb_opts_find_changed(const struct bb_opt_table *t, const void *cfg)

@@ -44,7 +44,7 @@ struct bb_opt {
     const char *def;                  /* default as text, read by the same parser; NULL: 0, false or NULL */
     const char *arg;                  /* what the help calls the value: "BYTES"                           */
     double min, max;                  /* inclusive range of INT, SIZE, DOUBLE; both 0: no range           */
-    const char *const *words;         /* WORD: valid words, NULL at the end, or                           */
+    const char *const *choices;         /* WORD: valid words, NULL at the end, or                           */
     const char *(*choice_at)(size_t i); /* ... the i-th valid word, NULL past the end (words from a table); of a STRING
                                          these are only offered to who completes a command line         */
     const char *help;                 /* one lower-case line, without the default                         */
@@ -66,7 +66,7 @@ struct bb_opt {
 #define OPT_NUMBER(k, l, n, at, d, a, low, high, ...)                                                                  \
     OPT_ROW(k, l, n, at, .def = d, .arg = a, .min = low, .max = high, .help = __VA_ARGS__)
 #define OPT_CHOICE(l, n, at, d, a, list, ...)                                                                            \
-    OPT_ROW(BB_OPT_CHOICE, l, n, at, .def = d, .arg = a, .words = list, .help = __VA_ARGS__)
+    OPT_ROW(BB_OPT_CHOICE, l, n, at, .def = d, .arg = a, .choices = list, .help = __VA_ARGS__)
 #define OPT_CHOICE_AT(l, n, at, d, a, list, ...)                                                                         \
     OPT_ROW(BB_OPT_CHOICE, l, n, at, .def = d, .arg = a, .choice_at = list, .help = __VA_ARGS__)
 #define OPT_STRING(l, n, at, d, a, ...) OPT_ROW(BB_OPT_STRING, l, n, at, .def = d, .arg = a, .help = __VA_ARGS__)
@@ -108,7 +108,7 @@ struct bb_opts {
     const struct bb_opt_table *tables; /* ends with a table without opts                                    */
     const char *(*choice_at)(size_t i);  /* words that are not options, to be offered; NULL: any, or a file   */
     size_t size;                       /* bb_opts_read: of what the tables and settle fill                  */
-    int (*resolve)(void *cfg, const struct bb_positionals *words); /* the same: what no single option tells; 0 or < 0 */
+    int (*resolve)(void *cfg, const struct bb_positionals *choices); /* the same: what no single option tells; 0 or < 0 */
 };
 
 /*
@@ -168,7 +168,7 @@ const char *bb_opts_find_changed(const struct bb_opt_table *table, const void *c
  * bb_reject_unknown - say that `word` is no known `kind` ("collective"), with the nearest of words[n], or all of them when
  * none is near. For positional words. Returns -BB_EUSAGE.
  */
-int bb_reject_unknown(const char *kind, const char *word, const char *const *words, size_t n);
+int bb_reject_unknown(const char *kind, const char *word, const char *const *choices, size_t n);
 
 /* What every command that runs has. */
 struct bb_common {

@@ -13,9 +13,9 @@ static bool begins_with(const char *text, const char *start)
 
 const char *bb_opts_completion_prefix(int argc, char **argv)
 {
-    static const char asked[] = "--complete=";
+    static const char option[] = "--complete=";
 
-    return argc > 1 && begins_with(argv[argc - 1], asked) ? argv[argc - 1] + strlen(asked) : NULL;
+    return argc > 1 && begins_with(argv[argc - 1], option) ? argv[argc - 1] + strlen(option) : NULL;
 }
 
 void bb_opts_print_candidate(const char *word, const char *text, const char *help, FILE *out)
@@ -35,7 +35,7 @@ static const struct bb_opt *find_option(const struct bb_opts *set, int letter, c
 }
 
 /* The option of "--name" or "-abc" whose value is the next word; NULL: none is. */
-static const struct bb_opt *option_before(const struct bb_opts *set, const char *word)
+static const struct bb_opt *option_awaiting_value(const struct bb_opts *set, const char *word)
 {
     const struct bb_opt *opt = NULL;
 
@@ -52,7 +52,7 @@ static void complete_value(const struct bb_opt *opt, const char *before, const c
     char candidate[256];
     const char *word;
 
-    for (size_t i = 0; (word = opt->choice_at ? opt->choice_at(i) : opt->words ? opt->words[i] : NULL); i++) {
+    for (size_t i = 0; (word = opt->choice_at ? opt->choice_at(i) : opt->choices ? opt->choices[i] : NULL); i++) {
         if (!begins_with(word, text))
             continue;
         snprintf(candidate, sizeof(candidate), "%s%s", before, word);
@@ -75,7 +75,7 @@ static void complete_name(const struct bb_opts *set, const char *text, FILE *out
 
 static void complete_word(const struct bb_opts *set, const char *before, const char *text, FILE *out)
 {
-    const struct bb_opt *opt = option_before(set, before);
+    const struct bb_opt *opt = option_awaiting_value(set, before);
     const char *equals = begins_with(text, "--") ? strchr(text, '=') : NULL, *word;
     char name[128];
 
@@ -113,27 +113,27 @@ static void print_roff(const char *text, size_t length, FILE *out)
 
 void bb_opts_print_man_text(const char *text, FILE *out)
 {
-    bool kept = false; /* lines as they are */
+    bool verbatim = false; /* lines as they are */
 
     while (*text) {
         const size_t length = strcspn(text, "\n");
-        const bool keep = text[0] == ' ' || text[0] == '\t';
+        const bool is_verbatim = text[0] == ' ' || text[0] == '\t';
 
-        if (keep != kept)
-            fputs(keep ? ".nf\n" : ".fi\n", out);
-        kept = keep;
+        if (is_verbatim != verbatim)
+            fputs(is_verbatim ? ".nf\n" : ".fi\n", out);
+        verbatim = is_verbatim;
         if (length == 0)
             fputs(".PP", out);
         print_roff(text, length, out);
         fputc('\n', out);
         text += length + (text[length] == '\n');
     }
-    if (kept)
+    if (verbatim)
         fputs(".fi\n", out);
 }
 
 /* Bytes of the words in front that are names, not what stands for something. */
-static size_t names_in(const char *usage)
+static size_t command_length(const char *usage)
 {
     size_t end = 0;
 
@@ -157,7 +157,7 @@ static size_t first_sentence(const char *doc)
 
 void bb_opts_print_man_header(const char *usage, const char *doc, FILE *out)
 {
-    const size_t length = names_in(usage);
+    const size_t length = command_length(usage);
     char name[64];
 
     snprintf(name, sizeof(name), "%.*s", (int)length, usage);

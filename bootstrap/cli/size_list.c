@@ -26,7 +26,7 @@ int bb_list_each(const char *text, bb_list_fn *fn, void *arg)
 struct size_reader {
     struct bb_sizes *sizes;
     const char *option;
-    size_t least;
+    size_t min_bytes;
 };
 
 static int add_size(void *arg, const char *word)
@@ -36,17 +36,17 @@ static int add_size(void *arg, const char *word)
 
     if (p->sizes->n == BB_SIZES_MAX)
         return bb_err(BB_EUSAGE, "%s has more than %d sizes", p->option, BB_SIZES_MAX);
-    if (bb_parse_bytes(word, &bytes) != 0 || bytes < p->least || bytes > BB_SIZE_LARGEST)
+    if (bb_parse_bytes(word, &bytes) != 0 || bytes < p->min_bytes || bytes > BB_SIZE_LARGEST)
         return bb_err(BB_EUSAGE,
                       "'%s' in %s is no size; expected bytes from %zu to 1024T as 8, 64K or 1.5M, with commas", word,
-                      p->option, p->least);
+                      p->option, p->min_bytes);
     p->sizes->bytes[p->sizes->n++] = bytes;
     return 0;
 }
 
-int bb_sizes_parse(struct bb_sizes *s, const char *option, const char *text, size_t least)
+int bb_sizes_parse(struct bb_sizes *s, const char *option, const char *text, size_t min_bytes)
 {
-    struct size_reader p = {s, option, least};
+    struct size_reader p = {s, option, min_bytes};
 
     s->n = 0;
     return bb_list_each(text, add_size, &p);

@@ -17,7 +17,7 @@ struct bb_sizes {
 
 /* bb_sizes_parse - sizes from `least` bytes to BB_SIZE_LARGEST, with K M G T. option names the option in the message.
  * Returns 0 or -BB_EUSAGE after one line. */
-int bb_sizes_parse(struct bb_sizes *s, const char *option, const char *text, size_t least) BB_MUST_CHECK;
+int bb_sizes_parse(struct bb_sizes *s, const char *option, const char *text, size_t min_bytes) BB_MUST_CHECK;
 
 /* bb_sizes_max - 0 for an empty list. */
 size_t bb_sizes_max(const struct bb_sizes *s);

@@ -66,7 +66,7 @@ out:
     return rc;
 }
 
-static int find_ways(const struct bb_sim *m, struct bb_predicted_rank *r)
+static int find_variants(const struct bb_sim *m, struct bb_predicted_rank *r)
 {
     const struct bb_layout *l = &m->step->layout;
     const struct bb_program *p = bb_step_program(m->step, r->rank);
@@ -140,7 +140,7 @@ static int read_class(const struct bb_sim *m, const struct bb_sim_run *run, int 
     }
     TRY(bb_exposure_of(&s.compute, &s.comm, &s.transfers, &s.stages, &r->exposed));
     count_bytes(m->step, r);
-    TRY(find_ways(m, r));
+    TRY(find_variants(m, r));
 out:
     release_spans(&s);
     return rc;

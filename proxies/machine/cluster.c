@@ -1,4 +1,5 @@
-/* cluster.c - reads cluster profiles and computes durations from them (the definition: profiles/clusters/README.md). */
+/* cluster.c - reads cluster profiles, and computes durations of launches, messages and node topology (see
+ * cluster.h). */
 #include "proxies/machine/cluster.h"
 
 #include "bootstrap/cli/opts.h"
@@ -13,7 +14,7 @@
 
 #define AT(member)           offsetof(struct bb_cluster, member)
 #define INTEGER(key, member) BB_FIELD(key, BB_JSON_WHOLE, AT(member), .min = 1, .max = 1e9)
-/* Beyond these limits durations would not be 64-bit nanoseconds any more. */
+/* Limits that keep all durations within 64-bit nanoseconds. */
 #define MAX_US                          1e7
 #define MAX_CHUNK_US                    1e3
 #define MAX_CHANNELS                    1024
@@ -56,7 +57,7 @@ static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_
                                               BB_FIELD("source", BB_JSON_ANY, 0),
                                               {0}};
 
-/* A part of a profile that is whole or missing. */
+/* Reads an optional section of a profile; if the section is present, all its keys are required. */
 static int read_section(const json_t *root, const char *name_or_path, const char *key,
                         const struct bb_json_field *of_it, struct bb_cluster *c, bool *is_there)
 {
@@ -72,7 +73,7 @@ out:
     return rc;
 }
 
-/* What a machine achieves: all of it, or none, and then every kernel reaches the nominal rates. */
+/* "achieved": without this section every kernel reaches the data sheet's rates. */
 static const struct bb_json_field achieved_fields[] = {NUMBER("tflops.float8", tflops_float8, 0),
                                                        PART("achieved.gemm", achieved.gemm),
                                                        PART("achieved.gemm_float8", achieved.gemm_float8),
@@ -89,17 +90,18 @@ static int read_achieved(const json_t *root, const char *name_or_path, struct bb
 
     TRY(read_section(root, name_or_path, "achieved", achieved_fields, c, &c->has_achieved));
     if (c->has_achieved && !json_is_boolean(fuses))
-        return bb_err(BB_EUSAGE, "%s: 'achieved.fuses_dropout' is missing or no truth value", name_or_path);
+        return bb_err(BB_EUSAGE, "%s: 'achieved.fuses_dropout' is missing or not a boolean, expected true or false",
+                      name_or_path);
     c->achieved.fuses_dropout = json_is_true(fuses);
 out:
     return rc;
 }
 
-/* What frameworks do on the host: all of it, or none, and then a forecast counts launches alone. */
+/* "host": without this section a forecast counts launches only. */
 static const struct bb_json_field host_fields[] = {
     TIME("host.op_us", host.op_us), TIME("host.expert_us", host.expert_us), {0}};
 
-/* What is shared: all of it, or none, and then nothing slows anything. */
+/* "sharing": without this section concurrent operations do not slow each other. */
 static const struct bb_json_field sharing_fields[] = {INTEGER("sharing.collective_sms", sharing.collective_sms),
                                                       INTEGER("sharing.message_sms", sharing.message_sms),
                                                       LIMITED("sharing.memory_bytes", sharing.memory_bytes, 0, 1e3),
@@ -111,13 +113,15 @@ static int read_sharing(const json_t *root, const char *name_or_path, struct bb_
 
     TRY(read_section(root, name_or_path, "sharing", sharing_fields, c, &c->has_sharing));
     if (c->sharing.collective_sms >= c->sm_count || c->sharing.message_sms >= c->sm_count)
-        return bb_err(BB_EUSAGE, "%s: 'sharing' has %d and %d multiprocessors, expected fewer than 'sm_count', %d",
-                      name_or_path, c->sharing.collective_sms, c->sharing.message_sms, c->sm_count);
+        return bb_err(
+            BB_EUSAGE,
+            "%s: 'sharing.collective_sms' is %d and 'sharing.message_sms' %d, expected less than 'sm_count', %d",
+            name_or_path, c->sharing.collective_sms, c->sharing.message_sms, c->sm_count);
 out:
     return rc;
 }
 
-/* ---- NCCL's ways ---- */
+/* ---- variants of NCCL ---- */
 
 const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1] = {"ring", "tree",           "nvls",          "nvls_tree",
                                                                 "pat",  "collnet_direct", "collnet_chain", NULL};
@@ -127,11 +131,11 @@ const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1] = {"ring", "tree", 
 
 static int reject_key(const char *name_or_path, const char *key, const struct bb_nccl_variant *variant, const char *of)
 {
-    return bb_err(BB_EUSAGE, "%s: '%s' of '%s', expected of %s alone", name_or_path, key,
+    return bb_err(BB_EUSAGE, "%s: '%s' does not apply to algorithm '%s', expected only with %s", name_or_path, key,
                   bb_nccl_algorithms[variant->algorithm], of);
 }
 
-/* A row may do without: then it has one rate at all sizes. */
+/* Optional keys of a row: without chunk_us the variant has one rate at all sizes. */
 static int read_chunks(const json_t *row, const char *name_or_path, struct bb_nccl_variant *variant)
 {
     static const struct bb_json_field chunk = VARIANT_NUMBER(chunk_us, 0, MAX_CHUNK_US),
@@ -272,7 +276,7 @@ double bb_cluster_nic_share_gbps(const struct bb_cluster *c, double members)
     return fmin(of_gpu, c->inter.gbps * c->nics_per_node / members);
 }
 
-static double larger(double a, double b) /* fmax is a call, and this is asked for every exchange */
+static double larger(double a, double b) /* inline: fmax is a library call, and this runs for every exchange */
 {
     return a > b ? a : b;
 }
@@ -302,7 +306,7 @@ int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes)
     return llround(2 * bytes / c->memory_gbps);
 }
 
-/* ---- what is on a node ---- */
+/* ---- GPUs and NICs of a node ---- */
 
 int bb_cluster_nics(const struct bb_cluster *c)
 {
@@ -363,7 +367,7 @@ void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks,
     }
 }
 
-/* ---- what communication takes of a GPU ---- */
+/* ---- GPU resources that communication takes ---- */
 
 double bb_cluster_memory_gbps(const struct bb_cluster *c)
 {

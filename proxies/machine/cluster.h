@@ -182,7 +182,7 @@ bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collect
                              const struct bb_nccl_variant *variant, struct bb_cost *cost);
 
 /* Bytes of all messages of one exchange: to and from other ranks, [0] between nodes and [1] within the node; and
- * those that use uplinks of a leaf or a pod, summed over the ranks under that switch that send at the same time. */
+ * bytes over the uplinks of a leaf or a pod, summed over the ranks under that switch that send at the same time. */
 struct bb_link_load {
     double out[2], in[2];
     double up[BB_TIERS], down[BB_TIERS];

@@ -1,6 +1,8 @@
 /*
- * collective_time.c - how long a collective takes (the definition: profiles/clusters/README.md): by the simple law, or
- * by the quickest of the ways that NCCL has, as NCCL chooses by its own constants.
+ * collective_time.c - cost of collectives (definition and sources: profiles/clusters/README.md). A profile without
+ * "nccl" uses the alpha-beta model: one latency and one bandwidth. With "nccl", each variant (algorithm + protocol) has
+ * the latencies and bandwidths of NCCL's own tuning model (NCCL 2.27, src/graph/tuning.cc), and the fastest variant is
+ * taken.
  */
 #include "proxies/machine/fabric.h"
 
@@ -16,13 +18,13 @@ static int log2_up(int n)
     return steps;
 }
 
-/* A reduction that all ranks end with is gathered and spread. */
+/* All_reduce has two phases: data is reduced towards a root, or scattered, then distributed to all ranks. */
 static int count_phases(const struct bb_coll *coll)
 {
     return (coll->flags & BB_COLL_REDUCES) && !(coll->flags & (BB_COLL_ROOTED | BB_COLL_SLICED)) ? 2 : 1;
 }
 
-/* ---- the simple law ---- */
+/* ---- alpha-beta model ---- */
 
 static void alpha_beta_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
                             struct bb_cost *cost)
@@ -39,34 +41,34 @@ static void alpha_beta_cost(const struct bb_cluster *c, const struct bb_collecti
 
 /* ---- NICs ---- */
 
-/* Of one GPU that has them for itself. */
+/* Rate of a GPU's NICs without other GPUs on them. */
 static double gpu_nics_gbps(const struct bb_cluster *c)
 {
     return c->has_sharing ? c->inter.gbps * fmax(1, (double)c->nics_per_node / c->gpus_per_node)
                           : bb_cluster_nic_gbps(c);
 }
 
-/* Of each member when all communicate, where most share one. */
+/* Inter-node rate per member when all members communicate, on the NIC with the most members. */
 static double member_nic_gbps(const struct bb_cluster *c, const struct bb_collective *call)
 {
     return gpu_nics_gbps(c) / (c->has_sharing ? call->placement.max_members_per_nic : 1);
 }
 
-/* ---- sends and receives, which NCCL makes of it ---- */
+/* ---- collectives that NCCL implements as sends and receives ---- */
 
 static double longest_ns(const struct bb_cost *cost)
 {
     return fmax(fmax(cost->link_ns, cost->nic_ns), fmax(cost->uplink_ns[BB_LEAF], cost->uplink_ns[BB_POD]));
 }
 
-/* Of what goes to other nodes, the part that is moved within the node first: to the GPUs of the other rails. */
+/* Fraction of the inter-node bytes that PXN first moves within the node to the GPU of another rail. */
 static double pxn_fraction(const struct bb_cluster *c, double members)
 {
     return c->fabric.rails ? 1 - 1 / fmin(members, bb_fabric_rails(c)) : 0;
 }
 
-/* Each link takes its own part of the bytes, at the same time. Members on small nodes send most away; a root has its NIC
- * for itself. */
+/* Links within the node and NICs carry their bytes at the same time. Members on small nodes send the most bytes to
+ * other nodes. The root of a gather or scatter is the only member that uses its NIC. */
 static void send_recv_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
                            struct bb_cost *cost)
 {
@@ -82,7 +84,8 @@ static void send_recv_cost(const struct bb_cluster *c, const struct bb_collectiv
     cost->nic_ns = (rooted || !c->has_sharing ? away : call->placement.max_nic_pairs) / n * bytes / gpu_nics_gbps(c);
     cost->nic_bytes = cost->nic_ns * member_nic_gbps(c, call);
     if (rooted)
-        for (int tier = 0; tier < BB_TIERS; tier++) /* all but the root's leaf has: its node and the most beside that */
+        for (int tier = 0; tier < BB_TIERS; tier++) /* all members outside the root's leaf: not on the root's node,
+                                                       nor on the other nodes of a full leaf */
             cost->uplink_bytes[tier] =
                 fmax(0, n - with_root - (call->placement.tier[tier].max_nodes - 1.0) * call->placement.max_members) /
                 n * bytes;
@@ -92,9 +95,9 @@ static void send_recv_cost(const struct bb_cluster *c, const struct bb_collectiv
     cost->transfer_ns = longest_ns(cost);
 }
 
-/* ---- NCCL's ways ---- */
+/* ---- variants of NCCL ---- */
 
-/* Steps one after another, within nodes and between them. */
+/* Sequential steps within nodes and between nodes; each step adds the variant's intra_us or inter_us. */
 struct steps {
     double intra, inter;
 };
@@ -104,14 +107,14 @@ static struct steps steps_of(enum bb_nccl_algorithm algorithm, int rounds, int n
     double levels = log2_up(nodes);
 
     switch (algorithm) {
-    case BB_NCCL_TREE: /* a chain within each node, a tree over the nodes */
+    case BB_NCCL_TREE: /* a chain within each node, a binary tree over the nodes */
         return (struct steps){rounds * ((double)n / nodes - 1), rounds * levels};
     case BB_NCCL_NVLS:
     case BB_NCCL_NVLS_TREE:
         return (struct steps){1, rounds * levels};
     case BB_NCCL_PAT:
         return (struct steps){0, rounds * levels};
-    case BB_NCCL_COLLNET_DIRECT: /* every GPU to every other one of its node, then the network */
+    case BB_NCCL_COLLNET_DIRECT: /* every GPU exchanges with every other GPU of its node, then with the network */
         return (struct steps){n > nodes ? rounds : 0, 1};
     case BB_NCCL_COLLNET_CHAIN:
         return (struct steps){rounds * ((double)n / nodes - 1), 1};
@@ -120,13 +123,14 @@ static struct steps steps_of(enum bb_nccl_algorithm algorithm, int rounds, int n
     }
 }
 
-/* Its switches add up what comes from the nodes (SHARP). */
+/* CollNet: the network's switches reduce the data of the nodes (SHARP). */
 static bool network_reduces(enum bb_nccl_algorithm algorithm)
 {
     return algorithm == BB_NCCL_COLLNET_DIRECT || algorithm == BB_NCCL_COLLNET_CHAIN;
 }
 
-/* Trees and switches reduce; PAT is for one GPU of each node. */
+/* Which collectives NCCL implements with an algorithm: trees and NVLS only all_reduce; PAT only all_gather and
+ * reduce_scatter with one GPU per node. */
 static bool supports(enum bb_nccl_algorithm algorithm, const struct bb_coll *coll, int n, int nodes)
 {
     bool whole = count_phases(coll) == 2;
@@ -139,10 +143,10 @@ static bool supports(enum bb_nccl_algorithm algorithm, const struct bb_coll *col
                                             : whole;
 }
 
-/* What goes out of a leaf or a pod, and into it, over all its uplinks. A ring of its nodes leaves it once. Of trees
- * half of the data goes over each edge, of reductions both ways. PAT's trees leave a node for the far half of their
- * steps with as much as a ring in all, and with each doubling of what is near by half as much more. A leaf that reduces
- * sends up and gets one sum of all its nodes. */
+/* Bytes per direction over all uplinks of a leaf or a pod. A ring over consecutive nodes leaves the switch once.
+ * Each of NCCL's two trees carries half of the data over each of its edges, in both directions for all_reduce. PAT
+ * sends in steps over 1, 2, 4, ... nodes: the far steps carry as much as a ring, and each doubling of the nodes
+ * under the switch adds half of that. With SHARP the switch sends one sum up and receives one. */
 static double uplink_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, enum bb_tier tier,
                               double bytes, double ring_bytes)
 {
@@ -155,9 +159,9 @@ static double uplink_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_
     return count_phases(&bb_colls[call->kind]) * call->placement.tier[tier].max_tree_edges * bytes / 4;
 }
 
-/* What goes through the NICs of the busiest node, out as in. Of a ring what goes round. Of two trees, each for half of
- * the data, a node sends up in both and down to two children in one of them; two nodes have one child. To a network
- * that reduces it sends what it has, and gets the sum. */
+/* Bytes per direction through the NICs of the busiest node. In two trees, each with half of the data, a node sends
+ * up in both trees and down to two children in one tree; with two nodes there is one child. CollNet sends the node's
+ * data and receives the sum. */
 static double nic_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
                            double ring_bytes)
 {
@@ -168,12 +172,13 @@ static double nic_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_col
     return (call->nodes == 2 ? 0.5 : 1) * count_phases(&bb_colls[call->kind]) * bytes;
 }
 
-/* ---- what its links carry ---- */
+/* ---- links within a node ---- */
 
-#define NVLS_GPUS 8 /* whose bus bandwidth an NVLS way's gbps is */
+#define NVLS_GPUS 8 /* the profile's gbps of NVLS is the bus bandwidth of 8 GPUs */
 
-/* Of a node's links, in bytes at the way's rate. A GPU in a chain sends all of it up and down again. To switches that
- * add up it sends all, and spreads its part of the sums: that is 9/8 of it of eight GPUs, 5/4 of four. */
+/* Bytes over a GPU's links within the node, at the variant's gbps. In a chain (tree) a GPU sends all bytes up and
+ * down again. With NVLS a GPU sends all bytes to the switches, which reduce, and multicasts its part of the sums:
+ * 9/8 of the bytes with eight GPUs, 5/4 with four. */
 static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
                              double ring_bytes)
 {
@@ -186,21 +191,22 @@ static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_c
     return ring_bytes;
 }
 
-/* ---- sizes in the middle (NCCL's src/graph/tuning.cc and src/enqueue.cc) ---- */
+/* ---- effects at medium sizes (NCCL 2.27, src/graph/tuning.cc, src/enqueue.cc and src/transport/nvls.cc) ---- */
 
 #define KIB                         1024.0
-#define RING_SLICES                 2            /* of a chunk                                     */
-#define RING_SLICE                  (1024 * KIB) /* of a channel, the largest: a quarter of its buffer */
-#define RING_PLATEAU                1.4 /* of a ring's latency between nodes, once its channels have something to send */
-#define PLATEAU_BYTES               64
-#define NVLS_CHUNK                  (128 * KIB) /* of a channel and a head, the largest                     */
-#define NVLS_HEADS                  32          /* GPUs whose part of the sum NCCL tells apart, at most     */
-#define NVLS_CHANNELS               16          /* of Hopper, where a profile says nothing                  */
-#define NVLS_FILL                   2           /* rounds: a chunk is scattered, then reduced, then gathered */
-#define NVLS_TREE_SMALL_CHUNK_NODES 4           /* from so many on chunks of trees are half as large        */
+#define RING_SLICES                 2            /* slices per chunk */
+#define RING_SLICE                  (1024 * KIB) /* bytes; the largest slice of a channel: a quarter of NCCL's buffer */
+#define RING_PLATEAU                1.4          /* tuning.cc: latency factor of ring all_reduce between nodes */
+#define PLATEAU_BYTES               64           /* tuning.cc: ... from this many bytes per channel and rank on */
+#define NVLS_CHUNK                  (128 * KIB)  /* enqueue.cc: bytes of the largest chunk of a channel and head */
+#define NVLS_HEADS                  32           /* most heads: GPUs of a node that own a part of the sum */
+#define NVLS_CHANNELS               16           /* nvls.cc: channels on Hopper, for profiles without "channels" */
+#define NVLS_FILL                   2            /* rounds to fill the pipeline of scatter, reduce and gather */
+#define NVLS_TREE_SMALL_CHUNK_NODES 4 /* enqueue.cc: from this many nodes on, chunks of NVLSTree have half the size */
 #define TREE_CORRECTIONS            23
 
-/* Part of its rate that a tree reaches: of 64 bytes and more, of 128, of 256 ... of 256 MiB. */
+/* Fraction of its bandwidth that a tree reaches (tuning.cc, treeCorrectionFactor), by powers of two from 64 B to 256
+ * MiB. */
 static double tree_efficiency(const struct bb_nccl_variant *variant, double bytes)
 {
     static const struct {
@@ -218,7 +224,8 @@ static double tree_efficiency(const struct bb_nccl_variant *variant, double byte
     return 1;
 }
 
-/* A ring's last step only receives: its links are idle while the last slice of each channel's chunk is taken over. */
+/* The last step of a ring only receives. Its links are idle while the last slice of each channel's chunk is copied;
+ * this adds to the latency. profiles/clusters/README.md compares the term with a measurement. */
 static void add_ring_tail(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
                           struct bb_cost *cost)
 {
@@ -231,7 +238,8 @@ static void add_ring_tail(const struct bb_nccl_variant *variant, const struct bb
         cost->latency_ns += fmin(bytes / call->ranks / RING_SLICES, variant->channels * RING_SLICE) / variant->gbps;
 }
 
-/* A chunk for each channel and head. NCCL halves them as long as an array has few of them. */
+/* Bytes of one round: a chunk per channel and head. NCCL divides the chunk by 2 while the array has few rounds
+ * (enqueue.cc). */
 static double nvls_round_bytes(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes)
 {
     static const double min_rounds[] = {64, 8, 2}, tree_min_rounds[] = {4, 1};
@@ -245,7 +253,7 @@ static double nvls_round_bytes(const struct bb_nccl_variant *variant, const stru
     return fmin(bytes, round);
 }
 
-/* Its steps overlap but for the rounds that fill the pipeline. GPUs wait for each other once a round. */
+/* Rounds overlap except for NVLS_FILL rounds that fill the pipeline. All GPUs synchronize once per round. */
 static void add_nvls_rounds(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
                             struct bb_cost *cost)
 {
@@ -277,7 +285,8 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
         cost.uplink_bytes[tier] = uplink_bytes_of(variant->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
     bb_fabric_add_collective_uplinks(c, call, variant->nic, &cost);
     cost.transfer_ns = longest_ns(&cost);
-    if (variant->algorithm == BB_NCCL_TREE) /* no link is in use any longer for it */
+    if (variant->algorithm == BB_NCCL_TREE) /* NCCL's correction lengthens the operation without more traffic, so it
+                                               counts as latency */
         cost.latency_ns += cost.transfer_ns * (1 / tree_efficiency(variant, bytes) - 1);
     return cost;
 }
@@ -298,7 +307,7 @@ static void fastest_variant_cost(const struct bb_cluster *c, const struct bb_col
             *cost = one;
         }
     }
-    if (!cost->variant) /* no way of the profile's can do it */
+    if (!cost->variant) /* no variant of the profile supports the collective */
         cost->latency_ns = INFINITY;
 }
 
@@ -307,7 +316,7 @@ static double payload_bytes(const struct bb_collective *call)
     return (double)bb_coll_payload_count(call->kind, call->count, call->ranks) * bb_dtypes[call->dtype].bytes;
 }
 
-/* So many ranks on so many nodes, of which all but the last are full or each has as many. */
+/* Placement on the first nodes: all nodes but the last are full, or the members are distributed evenly. */
 static void place_on_first_nodes(const struct bb_cluster *c, const struct bb_collective *call,
                                  struct bb_node_placement *placement)
 {
@@ -321,7 +330,7 @@ static void place_on_first_nodes(const struct bb_cluster *c, const struct bb_col
         bb_cluster_placement_add_node(placement, call->ranks, sizes[i], sizes[i] < on_nic ? sizes[i] : on_nic);
 }
 
-/* Where nobody says how it lies, its ranks and nodes are the first ones. */
+/* Completes the placement of a call whose caller knows only the number of ranks and nodes: the first ones. */
 static struct bb_collective with_placement(const struct bb_cluster *c, const struct bb_collective *call)
 {
     struct bb_collective placed = *call;
@@ -339,7 +348,7 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
     double bytes = payload_bytes(call);
 
     *cost = (struct bb_cost){0};
-    if (call->count == 0) /* NCCL discards it */
+    if (call->count == 0) /* NCCL returns without work */
         return;
     if (call->ranks == 1)
         cost->latency_ns = call->in_place ? 0 : (double)bb_cluster_self_message_ns(c, bytes);

@@ -1,4 +1,4 @@
-/* exchanges.c - see exchanges.h. Each rank's exchange is a flow over what it shares with others. */
+/* exchanges.c - see exchanges.h. Each rank's exchange is a flow over the resources that it shares with other ranks. */
 #include "proxies/machine/exchanges.h"
 
 #include "proxies/machine/flows.h"
@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* What ranks share, each way out and in. */
+/* Each shared resource has a capacity per direction: out and in. */
 enum { DIRECTIONS = 2, USES = BB_RESOURCE_KINDS * DIRECTIONS };
 
 struct sharing {
@@ -24,7 +24,7 @@ static double bytes_through(const struct bb_link_load *load, enum bb_resource_ki
     return in ? load->down[bb_resource_tier(what)] : load->up[bb_resource_tier(what)];
 }
 
-/* A slow NIC is one more to be looked at. */
+/* Exclusive NICs limit an exchange only if some NIC is slow. */
 static bool is_modelled(const struct sharing *s, enum bb_resource_kind what)
 {
     return bb_resource_can_limit(s->c, what) || (what == BB_RESOURCE_NIC && s->c->has_sharing && s->slow->n > 0);

@@ -24,8 +24,9 @@ static int read_rails(const json_t *fabric, const char *name_or_path, struct bb_
     const json_t *rails = json_object_get(fabric, "rails");
 
     c->fabric.rails = json_is_true(rails);
-    return !rails || json_is_boolean(rails) ? 0
-                                            : bb_err(BB_EUSAGE, "%s: 'fabric.rails' is no truth value", name_or_path);
+    return !rails || json_is_boolean(rails)
+               ? 0
+               : bb_err(BB_EUSAGE, "%s: 'fabric.rails' is not a boolean, expected true or false", name_or_path);
 }
 
 int bb_fabric_read(const json_t *root, const char *name_or_path, struct bb_cluster *c)
@@ -37,7 +38,7 @@ int bb_fabric_read(const json_t *root, const char *name_or_path, struct bb_clust
     if (!fabric)
         return 0;
     if (c->n_variants == 0 || !c->has_sharing)
-        return bb_err(BB_EUSAGE, "%s: 'fabric' needs '%s'", name_or_path, c->has_sharing ? "nccl" : "sharing");
+        return bb_err(BB_EUSAGE, "%s: 'fabric' requires '%s'", name_or_path, c->has_sharing ? "nccl" : "sharing");
     TRY(bb_json_reject_unknown(fabric, name_or_path, all_fields, "fabric"));
     TRY(bb_json_read(root, name_or_path, leaf_fields, c));
     TRY(read_rails(fabric, name_or_path, c));
@@ -51,7 +52,7 @@ out:
     return rc;
 }
 
-/* ---- places ---- */
+/* ---- leaves and pods ---- */
 
 bool bb_fabric_is_oversubscribed(const struct bb_cluster *c, enum bb_tier tier)
 {
@@ -77,7 +78,7 @@ static int rail_of(const struct bb_cluster *c, int rank)
     return bb_cluster_gpus_share_nics(c) ? first : rank % c->gpus_per_node;
 }
 
-/* How many places of a tier have uplinks for one area. */
+/* Leaf switches of an area (one per rail), or 1 for a pod. */
 static int count_switches(const struct bb_cluster *c, enum bb_tier tier)
 {
     return c->fabric.rails && tier == BB_LEAF ? bb_fabric_rails(c) : 1;
@@ -148,7 +149,8 @@ double bb_fabric_uplink_ns(const struct bb_cluster *c, const struct bb_link_load
 
 /* ---- collectives ---- */
 
-/* The neighbours of a node in NCCL's binary tree over n nodes (ncclGetBtree): its parent and its children, -1: none. */
+/* Neighbours of a node in NCCL's binary tree over n nodes (ncclGetBtree, src/graph/trees.cc): the parent and two
+ * children, -1: none. */
 static void find_tree_neighbours(int n, int node, int neighbours[3])
 {
     int bit = 1, low;
@@ -165,14 +167,14 @@ static void find_tree_neighbours(int n, int node, int neighbours[3])
     neighbours[2] = low == 0 ? -1 : node + low;
 }
 
-/* The node that stands at a place of the second tree, and the place at which a node stands: that tree is the first one
- * mirrored, of an odd number of nodes shifted by one (ncclGetDtree). */
+/* NCCL's second tree is the first one mirrored, or shifted by one for an odd number of nodes (ncclGetDtree). Maps a
+ * node to its position in the tree, or with `back` a position to its node. */
 static int map_second_tree(int n, int at, int back)
 {
     return n % 2 == 0 ? n - 1 - at : (at + (back ? 1 : n - 1)) % n;
 }
 
-/* Edges of both trees between a node and those of other areas. */
+/* Edges of both trees between a node and nodes of other areas. */
 static int count_edges(const struct bb_cluster *c, enum bb_tier tier, const int *nodes, int n, int node)
 {
     const int area = area_of(c, tier, nodes ? nodes[node] : node);
@@ -239,7 +241,7 @@ void bb_fabric_add_collective_uplinks(const struct bb_cluster *c, const struct b
             continue;
         }
         cost->uplink_bytes[tier] /= part;
-        cost->uplink_ns[tier] =
-            members * bb_fabric_member_bytes(cost, tier, call->ranks, members) / (switches * bb_fabric_uplink_gbps(c, tier));
+        cost->uplink_ns[tier] = members * bb_fabric_member_bytes(cost, tier, call->ranks, members) /
+                                (switches * bb_fabric_uplink_gbps(c, tier));
     }
 }

@@ -1,4 +1,4 @@
-/* flows.c - progressive filling over what hangs together by scarce resources (see flows.h). */
+/* flows.c - progressive filling of connected components (see flows.h). */
 #include "proxies/machine/flows.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define RELATIVE_TOLERANCE 1e-9 /* of a capacity: sums of many parts that fill it exactly do not make it scarce */
-#define MAX_COMPONENT      4096 /* flows whose rates are reckoned together: beyond them the others keep theirs  */
+#define RELATIVE_TOLERANCE 1e-9 /* of a capacity or rate; absorbs rounding in sums of weights */
+#define MAX_COMPONENT      4096 /* flows; in a larger component the remaining flows keep their rates */
 
 double bb_flows_used(const struct bb_flows *f, int resource)
 {
@@ -32,7 +32,7 @@ static bool is_scarce(const struct bb_resource *r)
     return r->demand > r->capacity * (1 + RELATIVE_TOLERANCE);
 }
 
-/* ---- lists ---- */
+/* ---- lists of uses ---- */
 
 static void link_use(struct bb_flows *f, int flow, int u)
 {
@@ -101,7 +101,7 @@ void bb_flows_stop(struct bb_flows *f, int flow, double now_ns)
         unlink_use(f, u);
 }
 
-/* ---- what hangs together ---- */
+/* ---- connected components ---- */
 
 static void visit_flow(struct bb_flows *f, int flow)
 {
@@ -133,9 +133,9 @@ static void visit_scarce(struct bb_flows *f, int first)
     }
 }
 
-/* ---- filling ---- */
+/* ---- progressive filling ---- */
 
-/* What is left of a resource for the flows that are being reckoned, and how fast they would use it up. */
+/* Sets the capacity that is left for the component's flows, and the rate at which raising the level uses it up. */
 static void begin_resource(const struct bb_flows *f, int resource)
 {
     struct bb_resource_residual *r = &f->residuals[resource];
@@ -192,7 +192,7 @@ static void set_rate(struct bb_flows *f, int flow, double rate, double now_ns, i
         change_rate(f, flow, rate, now_ns);
 }
 
-/* Freezes all flows on a resource that is full at this level; returns how many. */
+/* Freezes all flows on a resource that is full at this level. Returns their number. */
 static int freeze_users(struct bb_flows *f, int resource, double level, double now_ns)
 {
     int frozen = 0;
@@ -209,7 +209,7 @@ static int freeze_users(struct bb_flows *f, int resource, double level, double n
     return frozen;
 }
 
-/* The lowest level at which something happens. */
+/* The lowest level at which a resource becomes full or a flow reaches its full rate. */
 static double next_level(const struct bb_flows *f)
 {
     double level = INFINITY;
@@ -245,12 +245,12 @@ static void fill(struct bb_flows *f, double now_ns)
         for (int i = 0; i < f->n_scarce; i++)
             if (full_at(&f->residuals[f->scarce[i]]) <= level * (1 + RELATIVE_TOLERANCE))
                 unfrozen -= freeze_users(f, f->scarce[i], level, now_ns);
-        if (unfrozen == before) /* cannot be: whatever set the level has something to freeze */
+        if (unfrozen == before) /* unreachable: the resource or flow that set the level can be frozen */
             return;
     }
 }
 
-/* All that hangs together with what has been visited so far. */
+/* Collects the rest of the component of the flows visited so far and computes its rates. */
 static void fill_component(struct bb_flows *f, double now_ns)
 {
     visit_scarce(f, 0);
@@ -276,7 +276,7 @@ static bool touches_scarce(const struct bb_flows *f, const struct bb_flow *w)
     return false;
 }
 
-/* Most flows find their links free: they have their full rate, and nobody else is concerned. */
+/* Most flows use no scarce resource: they run at full rate and affect no other flow. */
 static void resolve_fresh(struct bb_flows *f, int flow, double now_ns)
 {
     struct bb_flow *w = &f->flows[flow];
@@ -297,7 +297,7 @@ static void resolve_stale(struct bb_flows *f, int resource, double now_ns)
     fill_component(f, now_ns);
 }
 
-/* One settling counts as many reckonings as there are of these at most; where the counts would end they begin again. */
+/* An update runs at most n_fresh + n_stale rounds; both counters restart before they overflow. */
 static void restart_counters(struct bb_flows *f)
 {
     if (f->round < INT_MAX - f->n_fresh - f->n_stale && f->update < INT_MAX)
@@ -319,14 +319,15 @@ void bb_flows_update_rates(struct bb_flows *f, double now_ns)
         resolve_fresh(f, f->fresh[i], now_ns);
     f->touches_scarce = false;
     for (int i = 0; i < f->n_stale; i++)
-        if (f->residuals[f->stale[i]].round <= f->complete_from) /* else what hangs together by it has been reckoned */
+        if (f->residuals[f->stale[i]].round <= f->complete_from) /* otherwise an earlier round of this update has
+                                                                    filled the component of this resource */
             resolve_stale(f, f->stale[i], now_ns);
     for (int i = 0; i < f->n_stale; i++)
         f->resources[f->stale[i]].stale = false;
     f->n_fresh = f->n_stale = 0;
 }
 
-/* ---- life ---- */
+/* ---- allocation ---- */
 
 int bb_flows_init(struct bb_flows *f, int n_flows, int n_resources, int n_uses)
 {

@@ -1,16 +1,16 @@
 /*
- * kernel_time.c - how long a product or a pass takes on a machine (the definition: profiles/clusters/README.md).
+ * kernel_time.c - duration of a GEMM or a memory-bound kernel (definition: profiles/clusters/README.md).
  *
- * A product is cut into tiles, of which each multiprocessor works on one at a time: so many waves of them, the last one
- * seldom full. Of several sizes of tiles the quickest is taken, as cuBLAS does; smaller ones read their operands more
- * often for each result. No kernel is faster than memory brings its operands.
+ * A GEMM is cut into tiles; each SM computes one tile at a time, so the duration is a whole number of waves, of which
+ * the last is rarely full (wave quantization). The fastest of several tile sizes is taken, as cuBLAS does. Smaller
+ * tiles read more operand bytes per result. The duration is never less than memory needs to deliver the operands.
  */
 #include "proxies/machine/cluster.h"
 
 #include <math.h>
 
-/* Rows, columns and what a tile of that size reaches of the best one's rate: the sizes are those of NVIDIA's "Matrix
- * Multiplication Background" guide, the rates are guessed from the bytes that a tile reads for each result. */
+/* Rows, columns and rate relative to the best tile. The sizes are those of NVIDIA's "Matrix Multiplication
+ * Background" guide; the rates are guesses from the bytes that a tile reads per result. */
 static const struct tile {
     int rows, cols;
     double rate;
@@ -22,7 +22,7 @@ static double waves_of(int sms, double blocks)
     return ceil(blocks / sms);
 }
 
-/* FLOPs per nanosecond that large products reach. */
+/* FLOP per ns of large GEMMs. */
 static double gemm_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
 {
     if (item->float8 && c->tflops_float8 > 0)
@@ -40,13 +40,13 @@ static double tiled_ns(const struct bb_cluster *c, const struct bb_kernel_list_i
         const double blocks = ceil((double)g->m / t->rows) * ceil((double)g->n / t->cols) * (double)g->batch;
         const double ns = waves_of(sms, blocks) * 2.0 * t->rows * t->cols * (double)g->k / (of_sm * t->rate);
 
-        if (ns < best) /* gcc 12 for Arm stops at a loop of fmin */
+        if (ns < best) /* gcc 12 for Arm crashes on a loop with fmin */
             best = ns;
     }
     return best;
 }
 
-/* Operands in 8 bits have half the bytes; the result has as many as before. */
+/* FP8 operands have half the bytes of 16-bit operands; the result stays in 16 bits. */
 static double gemm_bytes(const struct bb_kernel_list_item *item)
 {
     double bytes = (double)bb_gemm_bytes(&item->gemm);
@@ -54,8 +54,9 @@ static double gemm_bytes(const struct bb_kernel_list_item *item)
     return item->float8 ? (bytes + (double)bb_gemm_c_bytes(&item->gemm)) / 2 : bytes;
 }
 
-/* Blocks of 128 queries (backward: keys) of each head and sample: of a product's three sizes one is the head's width,
- * the larger ones are positions. Backward makes the scores again: five products for four. */
+/* Fused attention as in FlashAttention: blocks of 128 queries (backward: keys) per head and sample. Of the three
+ * GEMM sizes one is the head dimension; the larger two are sequence positions. Backward recomputes the scores: five
+ * GEMMs instead of four. */
 static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms)
 {
     const struct bb_gemm_shape *g = &item->gemm;
@@ -67,7 +68,7 @@ static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_li
            waves_of(sms, blocks) * c->sm_count / blocks;
 }
 
-/* How long its arithmetic takes on so many multiprocessors, and how long memory takes to bring its bytes. */
+/* Time for the arithmetic on the given SMs, and time for memory to move the bytes. */
 struct bounds {
     double work, memory;
 };

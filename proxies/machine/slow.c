@@ -9,7 +9,7 @@
 
 static const double min_factor = 1e-3, max_times = 1e3, max_part = 1;
 
-/* ---- reading ---- */
+/* ---- parsing ---- */
 
 static bool take_text(const char **at, const char *word)
 {
@@ -73,7 +73,7 @@ static int reject_item(const char *what, const char *item)
     return bb_err(
         BB_EUSAGE,
         "%s: '%.*s' is not valid, expected rank=R:TIMES, TIMES from 0.001 to 1000, or link=nodeN-nicM:PART or "
-        "link=leafN:PART, PART from 0.001 to 1; such as rank=5:1.1 or link=node3-nic2:0.5",
+        "link=leafN:PART, PART from 0.001 to 1 (for example rank=5:1.1 or link=node3-nic2:0.5)",
         what, (int)strcspn(item, ","), item);
 }
 
@@ -87,9 +87,9 @@ int bb_slow_parse(struct bb_slow *slow, const char *what, const char *text)
             return reject_item(what, begin);
         for (int i = 0; i < slow->n; i++)
             if (is_same(&slow->items[i], &item))
-                return bb_err(BB_EUSAGE, "%s: '%.*s' is named twice", what, (int)strcspn(begin, ":"), begin);
+                return bb_err(BB_EUSAGE, "%s: '%.*s' is given twice", what, (int)strcspn(begin, ":"), begin);
         if (slow->n == BB_SLOW_ITEMS)
-            return bb_err(BB_EUSAGE, "%s: '%s' has too many parts, expected at most %d", what, text, BB_SLOW_ITEMS);
+            return bb_err(BB_EUSAGE, "%s: '%s' has too many items, expected at most %d", what, text, BB_SLOW_ITEMS);
         slow->items[slow->n++] = item;
         if (!*at)
             return 0;
@@ -108,8 +108,8 @@ static int check_link(const struct bb_slow_item *item, const char *what, const s
     if (item->kind == BB_SLOW_LEAF) {
         if (c->fabric.nodes[BB_LEAF] == 0)
             return bb_err(BB_EUSAGE,
-                          "%s: link=leaf%d, but the profile '%s' has no 'fabric', so there are no leaves; expected a "
-                          "profile with one, or nearest: link=node0-nic0:%g",
+                          "%s: link=leaf%d requires a profile with 'fabric', and '%s' has none; try: "
+                          "link=node0-nic0:%g",
                           what, item->number, c->name, item->factor);
         return check_number(what, "leaf", item->number, bb_fabric_leaves(c, nodes));
     }
@@ -181,7 +181,7 @@ void bb_slow_enable_leaf_uplinks(const struct bb_slow *slow, struct bb_cluster *
         c->fabric.slow_leaf |= slow->items[i].kind == BB_SLOW_LEAF;
 }
 
-/* ---- what was said ---- */
+/* ---- output ---- */
 
 static void write_slow(const struct bb_slow_item *item, char text[64])
 {

@@ -1,11 +1,11 @@
-/* units.c - figures of a profile that no machine has, since they were typed in another unit. */
+/* units.c - warns of numbers in a profile that no existing machine has, which are usually in a wrong unit. */
 #include "proxies/machine/cluster.h"
 
 #include "bootstrap/base/err.h"
 
 #include <stdio.h>
 
-/* What machines with GPUs have, some times less and some times more. */
+/* Ranges of existing machines with GPUs, with a margin on both sides. */
 static const struct plausible_range {
     const char *key, *unit;
     size_t offset;
@@ -20,11 +20,12 @@ static const struct plausible_range {
     {"tflops.float16", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_float16), 1, 50e3},
     {"tflops.bfloat16", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_bfloat16), 1, 50e3},
     {"tflops.float8", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_float8), 10, 100e3},
-    {"achieved.gemm", "a part of 1", offsetof(struct bb_cluster, achieved.gemm), 0.02, 1.5},
-    {"achieved.gemm_float8", "a part of 1", offsetof(struct bb_cluster, achieved.gemm_float8), 0.02, 1.5},
-    {"achieved.attention_forward", "a part of 1", offsetof(struct bb_cluster, achieved.attention_forward), 0.02, 1.5},
-    {"achieved.attention_backward", "a part of 1", offsetof(struct bb_cluster, achieved.attention_backward), 0.02, 1.5},
-    {"achieved.memory", "a part of 1", offsetof(struct bb_cluster, achieved.memory), 0.02, 1.5},
+    {"achieved.gemm", "fraction of 1", offsetof(struct bb_cluster, achieved.gemm), 0.02, 1.5},
+    {"achieved.gemm_float8", "fraction of 1", offsetof(struct bb_cluster, achieved.gemm_float8), 0.02, 1.5},
+    {"achieved.attention_forward", "fraction of 1", offsetof(struct bb_cluster, achieved.attention_forward), 0.02, 1.5},
+    {"achieved.attention_backward", "fraction of 1", offsetof(struct bb_cluster, achieved.attention_backward), 0.02,
+     1.5},
+    {"achieved.memory", "fraction of 1", offsetof(struct bb_cluster, achieved.memory), 0.02, 1.5},
     {"intra.latency_us", "us", offsetof(struct bb_cluster, intra.latency_us), 0.05, 1000},
     {"intra.gbps", "1e9 bytes/s", offsetof(struct bb_cluster, intra.gbps), 0.5, 10e3},
     {"inter.latency_us", "us", offsetof(struct bb_cluster, inter.latency_us), 0.05, 1000},
@@ -36,18 +37,18 @@ static const struct plausible_range variant_ranges[] = {
     {"intra_us", "us", offsetof(struct bb_nccl_variant, intra_us), 0.01, 1000},
     {"inter_us", "us", offsetof(struct bb_nccl_variant, inter_us), 0.01, 1000},
     {"gbps", "1e9 bytes/s", offsetof(struct bb_nccl_variant, gbps), 0.5, 10e3},
-    {"nic", "a part of 1", offsetof(struct bb_nccl_variant, nic), 0.01, 1.5},
+    {"nic", "fraction of 1", offsetof(struct bb_nccl_variant, nic), 0.01, 1.5},
     {"chunk_us", "us", offsetof(struct bb_nccl_variant, chunk_us), 0.01, 1000},
 };
 
-/* 0: it costs nothing, or there is none. */
+/* 0 means free of cost or absent. */
 static void warn_if_unusual(const struct bb_cluster *c, const char *of, const struct plausible_range *f, const void *at)
 {
     const double value = *(const double *)(const void *)((const char *)at + f->offset);
 
     if (value > 0 && (value < f->min || value > f->max))
-        bb_warn("cluster '%s': '%s%s' is %g; GPUs of today have %g to %g: is it in %s?", c->name, of, f->key, value,
-                f->min, f->max, f->unit);
+        bb_warn("cluster '%s': '%s%s' is %g, existing GPUs have %g to %g; expected unit: %s", c->name, of, f->key,
+                value, f->min, f->max, f->unit);
 }
 
 void bb_cluster_warn_units(const struct bb_cluster *c)

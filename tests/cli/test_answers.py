@@ -313,8 +313,8 @@ def test_so_does_a_collective(plan, tmp_path):
 
 
 @pytest.mark.parametrize("way,key,value,message", [
-    ("ring", "chunk_us", 5, "'chunk_us' of 'ring', expected of 'nvls' and 'nvls_tree' alone"), ("nvls", "chunk_us", -1, "chunk_us"),
-    ("nvls_tree", "chunk_us", "5", "chunk_us"), ("tree", "channels", 5, "'channels' of 'tree', expected of 'ring', 'nvls' and 'nvls_tree' alone"),
+    ("ring", "chunk_us", 5, "'chunk_us' does not apply to algorithm 'ring', expected only with 'nvls' and 'nvls_tree'"), ("nvls", "chunk_us", -1, "chunk_us"),
+    ("nvls_tree", "chunk_us", "5", "chunk_us"), ("tree", "channels", 5, "'channels' does not apply to algorithm 'tree', expected only with 'ring', 'nvls' and 'nvls_tree'"),
     ("ring", "channels", 0, "channels"), ("nvls", "channels", 1.5, "channels")])
 def test_chunks_and_channels_of_other_ways_are_refused(busbar, tmp_path, way, key, value, message):
     profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
@@ -429,7 +429,7 @@ def test_experts_are_laid_out_too(plan):
     (("gpt2_large", "--ranks", 8, "--cluster", H100, "--best-layout"), "--best-layout is about the layouts of transformer"),
     ((*SEARCH, "--recompute-num-layers", 2), "--recompute-num-layers 2 is of --recompute full; nearest: --recompute full"),
     ((*SEARCH, "--ops"), "--ops is of one plan"), ((*SEARCH, "--samples", 3), "--samples is of --jitter"),
-    ((*SEARCH, "--tp", 2, "--pp", 1, "--top", 1, "--jitter", "3%", "--samples", 100000), "nearest: --samples "),
+    ((*SEARCH, "--tp", 2, "--pp", 1, "--top", 1, "--jitter", "3%", "--samples", 100000), "try: --samples "),
     ((*SEARCH, "--seed", 3), "--seed is of --jitter and of --moe-imbalance; leave it out, or nearest: --jitter 3%"),
     ((*SEARCH, "--tp", 3), "--tp 3 does not divide the 16 ranks; nearest: --tp 2"),
     ((*SEARCH, "--dp", 99), "--dp 99 does not divide the 16 ranks; nearest: --dp 16"), ((*SEARCH[:-1], "--top", 3), "--top is of --best-layout"),

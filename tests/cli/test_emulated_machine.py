@@ -262,7 +262,7 @@ def test_collectives_on_paper_are_slow_as_a_run_is(busbar, tmp_path):
 
 @pytest.mark.parametrize("variable,value,said", [
     ("EMU_SLOW", "rank=5", "'rank=5' is not valid, expected rank=R:TIMES, TIMES from 0.001 to 1000, or link=nodeN-nicM:PART or link=leafN:PART"),
-    ("EMU_SLOW", "link=leaf0:0.5", "link=leaf0, but the profile 'emulated-default' has no 'fabric', so there are no leaves"),
+    ("EMU_SLOW", "link=leaf0:0.5", "link=leaf0 requires a profile with 'fabric', and 'emulated-default' has none"),
     ("EMU_SLOW", "link=node0-nic0:2", "'link=node0-nic0:2' is not valid, expected rank=R:TIMES"),
     ("EMU_SLOW", "rank=2:1.1", "there is no rank 2, expected 0 to 1"),
     ("EMU_SLOW", "link=node1-nic0:0.5", "there is no node 1, expected 0 to 0"),

@@ -216,7 +216,7 @@ def test_a_profile_with_a_gap_is_refused(busbar, tmp_path, change, words):
 
 
 @pytest.mark.parametrize("change,words", [
-    (lambda c: c["intra"].update(gbps=330e3), "'intra.gbps' is 330000; GPUs of today have 0.5 to 10000: is it in 1e9 bytes/s?"),
+    (lambda c: c["intra"].update(gbps=330e3), "'intra.gbps' is 330000, existing GPUs have 0.5 to 10000; expected unit: 1e9 bytes/s"),
     (lambda c: c["nccl"][2].update(gbps=0.37), "'nccl.ring.Simple.gbps' is 0.37"),
     (lambda c: None, ""),
 ])

@@ -10,7 +10,7 @@
 const char *const bb_limit_names[BB_LIMITS] = {BB_EACH_LIMIT(TEXT)};
 const char *const bb_limit_keys[BB_LIMITS] = {BB_EACH_LIMIT(KEY)};
 
-/* Kernels of a rank in order, and how much time is covered before each. */
+/* The kernels of a rank in order; before_ns: time covered by kernels before this one. */
 struct cover {
     struct covered {
         int64_t begin_ns, end_ns, before_ns;
@@ -33,7 +33,7 @@ static int add_kernel(struct cover *c, int64_t begin_ns, int64_t end_ns)
     return 0;
 }
 
-/* How much of the time before a moment kernels cover. */
+/* Time before this moment that is covered by kernels; binary search. */
 static int64_t covered_before(const struct cover *c, int64_t moment)
 {
     int low = 0, high = c->n;

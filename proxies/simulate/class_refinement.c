@@ -1,8 +1,8 @@
 /*
- * class_refinement.c - what tells ranks of a step apart besides their programs: slow parts, and whoever else is on their NIC and,
- * of a fabric whose uplinks are scarce, on their leaf and in their pod. There a class stands for ranks of which each
- * finds the same on its way: messages that cross the same, collectives whose members lie alike, and mates of the same
- * classes.
+ * class_refinement.c - initial colours of the rank classes (graph/rank_classes.h) that come from the machine: injected
+ * slow parts, the ranks on the same NIC and, in a fabric with oversubscribed uplinks, on the same leaf and pod. All
+ * ranks of a class then have equivalent paths: messages cross the same tiers, collectives have equally placed members,
+ * and neighbours on shared resources are of the same classes.
  */
 #include "proxies/simulate/match.h"
 
@@ -25,7 +25,8 @@ static uint64_t mix_words(uint64_t mark, const void *words, size_t bytes)
 static void mark_slow(const struct bb_sim *m, uint64_t *mark)
 {
     for (int r = 0; r < m->step->layout.ranks; r++) {
-        double words[] = {bb_slow_compute_factor(&m->conditions.slow, r), bb_slow_nics_gbps(&m->conditions.slow, m->cluster, r),
+        double words[] = {bb_slow_compute_factor(&m->conditions.slow, r),
+                          bb_slow_nics_gbps(&m->conditions.slow, m->cluster, r),
                           bb_slow_leaf_factor(&m->conditions.slow, m->cluster, r)};
 
         mark[r] = mix_words(mark[r], words, sizeof(words));
@@ -40,7 +41,8 @@ static bool has_collectives(const struct bb_sim *m, int comm)
     return false;
 }
 
-static int mark_members(const struct bb_sim *m, int comm, int instance, struct bb_tier_members *tier_members, uint64_t *mark)
+static int mark_members(const struct bb_sim *m, int comm, int instance, struct bb_tier_members *tier_members,
+                        uint64_t *mark)
 {
     const struct bb_layout *l = &m->step->layout;
     const int group = l->comms[comm].group;
@@ -55,7 +57,7 @@ static int mark_members(const struct bb_sim *m, int comm, int instance, struct b
         uint64_t *of = &mark[bb_group_member(l, group, instance, i)];
 
         *of = mix_words(*of, &comm, sizeof(comm));
-        if (variable_counts) /* who of them is on whose leaf, not only how many */
+        if (variable_counts) /* for alltoallv the identity of the members on each leaf matters, not only their number */
             *of = mix_words(*of, tier_members, (size_t)l->groups[group].size * sizeof(*tier_members));
         *of = mix_words(mix_words(*of, &placement, sizeof(placement)), &tier_members[i], sizeof(tier_members[i]));
     }
@@ -105,7 +107,7 @@ out:
     return rc;
 }
 
-/* Leaves that begin anywhere in a group leave little alike: a computer's memory. */
+/* Placements without symmetry give nearly one class per rank; this limits the memory used. */
 #define MAX_OPS 10e6
 
 static int validate_classes(const struct bb_sim *m)
@@ -116,10 +118,11 @@ static int validate_classes(const struct bb_sim *m)
         ops += (double)bb_step_program(m->step, m->classes.rank[c])->n_ops;
     if (ops <= MAX_OPS)
         return 0;
-    return bb_err(BB_EUSAGE,
-                  "%s: its fabric tells %d of %d ranks apart, with %.0f operations, expected at most %.0f; nearest: "
-                  "leaves and pods whose nodes divide those of each group of ranks, or fewer --ranks",
-                  m->cluster->name, m->classes.n, m->step->layout.ranks, ops, MAX_OPS);
+    return bb_err(
+        BB_EUSAGE,
+        "%s: the fabric gives %d classes of %d ranks with %.0f operations in all, at most %.0f are supported; "
+        "try: leaf and pod sizes that divide the nodes of each group of ranks, or fewer --ranks",
+        m->cluster->name, m->classes.n, m->step->layout.ranks, ops, MAX_OPS);
 }
 
 int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)

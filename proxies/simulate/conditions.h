@@ -1,4 +1,4 @@
-/* conditions.h - what keeps a machine from being even: slow parts, and times that differ from step to step. */
+/* conditions.h - perturbations of a predicted step: injected slow parts, and jitter of kernel times. */
 #ifndef BB_PROXIES_SIMULATE_CONDITIONS_H
 #define BB_PROXIES_SIMULATE_CONDITIONS_H
 
@@ -6,16 +6,16 @@
 
 #include <stdint.h>
 
-/* All zero: an even machine. */
+/* All zero: no perturbation. */
 struct bb_conditions {
     struct bb_slow slow;
-    double jitter; /* of each compute operation's time: the standard deviation, as a part of it; 0: none */
-    uint64_t seed; /* of the jitter                                                                      */
-    int sample;    /* the how-manieth step of that seed                                                  */
+    double jitter; /* relative standard deviation of each compute operation's time; 0: none */
+    uint64_t seed; /* of the jitter */
+    int sample;    /* sample index for this seed */
 };
 
-/* bb_jitter_factor - how many times as long the task `at` lasts in the sample: normally distributed about 1 with the
- * standard deviation `jitter`, cut at three of them and at 0. The same for the same seed, sample and task. */
+/* bb_jitter_factor - the factor on the time of task `at` in this sample: normally distributed with mean 1 and
+ * standard deviation `jitter`, truncated at 3 sigma and at 0. It depends only on seed, sample and task. */
 double bb_jitter_factor(const struct bb_conditions *c, int at);
 
 #endif

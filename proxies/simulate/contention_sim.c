@@ -1,4 +1,7 @@
-/* contention_sim.c - time passes from moment to moment: what ends, what arrives, and the rates from then on (see contention_sim.h). */
+/*
+ * contention_sim.c - the event loop of the contention simulator (contention_sim.h): it takes an event, starts or ends
+ * operations, and when no event is left at this time, computes the rates of flows and kernels again.
+ */
 #include "proxies/simulate/contention_sim.h"
 
 #include "bootstrap/base/grow.h"
@@ -9,8 +12,8 @@
 
 enum event_kind { ARRIVES, FLOW_ENDS, COLLECTIVE_ENDS, EXCHANGE_ENDS, KERNEL_ENDS };
 
-#define EPOCH_MASK ((1u << 28) - 1)
-#define SERVED_TOLERANCE_NS 0.01 /* ns: what rounding leaves of a message at its end */
+#define EPOCH_MASK          ((1u << 28) - 1)
+#define SERVED_TOLERANCE_NS 0.01 /* ns; rounding error allowed when a message is complete */
 
 static void schedule_event(struct bb_contention_sim *s, double when_ns, enum event_kind kind, int id, unsigned epoch)
 {
@@ -42,7 +45,7 @@ static void end_now(struct bb_contention_sim *s, int at)
     bb_execution_end(s->r, at);
 }
 
-/* ---- elements that come and go: those that are not in use are a list by their `next` ---- */
+/* ---- slots: freed slots are linked by `next` ---- */
 
 static int pop_free_slot(int *unused, int next)
 {
@@ -52,9 +55,9 @@ static int pop_free_slot(int *unused, int next)
     return at;
 }
 
-/* The number of an element that is not in use, zeroed where it never was; BB_NONE: no memory. */
-#define ALLOC_SLOT(array, n, unused)                                                                                 \
-    ((unused) != BB_NONE      ? pop_free_slot(&(unused), (array)[unused].next)                                            \
+/* The index of a free or new slot; a new slot is zeroed. BB_NONE: out of memory. */
+#define ALLOC_SLOT(array, n, unused)                                                                                   \
+    ((unused) != BB_NONE      ? pop_free_slot(&(unused), (array)[unused].next)                                         \
      : BB_GROW(array, n) != 0 ? BB_NONE                                                                                \
                               : (memset(&(array)[n], 0, sizeof *(array)), (n)++))
 #define FREE_SLOT(array, unused, at) ((array)[at].next = (unused), (unused) = (at))
@@ -87,14 +90,14 @@ void bb_contention_sim_start_kernel(struct bb_contention_sim *s, int at, const s
     k = &s->running[slot];
     s->kernels++;
     *k = (struct bb_running_kernel){.at = at,
-                             .class_id = class_id,
-                             .next = s->gpus[class_id].running,
-                             .op = op,
-                             .alone_ns = (double)alone_ns,
-                             .left_ns = (double)alone_ns,
-                             .rate = 1,
-                             .since_ns = (double)task_at(s, at)->arrival_ns,
-                             .epoch = k->epoch};
+                                    .class_id = class_id,
+                                    .next = s->gpus[class_id].running,
+                                    .op = op,
+                                    .alone_ns = (double)alone_ns,
+                                    .left_ns = (double)alone_ns,
+                                    .rate = 1,
+                                    .since_ns = (double)task_at(s, at)->arrival_ns,
+                                    .epoch = k->epoch};
     s->gpus[class_id].running = slot;
     task_at(s, at)->alone_end_ns = task_at(s, at)->arrival_ns + alone_ns;
     schedule_kernel_end(s, slot);
@@ -139,7 +142,7 @@ static void update_kernel_rates(struct bb_contention_sim *s)
     s->n_dirty = 0;
 }
 
-/* NCCL's multiprocessors, from the launch of its kernel to its end. */
+/* SMs that an NCCL kernel occupies, from its launch to its end; negative: releases them. */
 static void hold_sms(struct bb_contention_sim *s, int class_id, int sms)
 {
     s->gpus[class_id].held_sms += sms;
@@ -194,19 +197,20 @@ void bb_contention_sim_join_collective(struct bb_contention_sim *s, int class_id
 static void schedule_collective_end(struct bb_contention_sim *s, int instance)
 {
     schedule_event(s, (double)bb_round_ns(s->events.now_ns + s->collectives[instance].latency_ns), COLLECTIVE_ENDS,
-                instance, 0);
+                   instance, 0);
 }
 
-void bb_contention_sim_start_collective(struct bb_contention_sim *s, int instance, int order, int call, const struct bb_cost *cost)
+void bb_contention_sim_start_collective(struct bb_contention_sim *s, int instance, int order, int call,
+                                        const struct bb_cost *cost)
 {
     struct bb_contention_collective *g = &s->collectives[instance];
     bool short_one = cost->latency_ns > cost->transfer_ns;
 
     g->order = order;
     g->latency_ns = cost->latency_ns;
-    g->limit = short_one
-                   ? BB_LIMIT_LATENCY
-                   : bb_contention_sim_slowest_resource(cost->link_ns, cost->nic_ns, cost->uplink_ns[BB_LEAF], cost->uplink_ns[BB_POD]);
+    g->limit = short_one ? BB_LIMIT_LATENCY
+                         : bb_contention_sim_slowest_resource(cost->link_ns, cost->nic_ns, cost->uplink_ns[BB_LEAF],
+                                                              cost->uplink_ns[BB_POD]);
     if (cost->transfer_ns <= 0) {
         schedule_collective_end(s, instance);
         return;
@@ -235,7 +239,7 @@ static void end_collective(struct bb_contention_sim *s, int instance)
     }
 }
 
-/* ---- exchanges: a flow of each for all its messages, which are done in the order in which they began ---- */
+/* ---- exchanges: one flow serves all messages of an exchange, in the order in which they began ---- */
 
 static struct bb_contention_exchange *exchange_of(const struct bb_contention_sim *s, int at, int *flow)
 {
@@ -243,7 +247,8 @@ static struct bb_contention_exchange *exchange_of(const struct bb_contention_sim
     return &s->exchanges[*flow - s->r->m->n_instances];
 }
 
-void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int comm, const struct bb_link_load *load, int messages)
+void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int comm, const struct bb_link_load *load,
+                                      int messages)
 {
     const int class_id = s->r->class_of[at];
     const int flow = bb_contention_sim_exchange_flow(s, class_id, comm);
@@ -284,7 +289,7 @@ static void finish_side(struct bb_contention_sim *s, int cell, int64_t end_ns)
         schedule_event(s, (double)task->end_ns, EXCHANGE_ENDS, at, 0);
 }
 
-/* A message ends when both sides' links have done their part of it. */
+/* A message ends when the links of both sides have transferred it. */
 static void serve_side(struct bb_contention_sim *s, int cell)
 {
     struct bb_contention_message *m = &s->messages[cell / 2];
@@ -297,8 +302,7 @@ static void serve_side(struct bb_contention_sim *s, int cell)
     FREE_SLOT(s->messages, s->free_message, cell / 2);
 }
 
-/* Its limit: a message that takes no link takes memory, another one nothing but steps, where that is longer than the
- * transfer. */
+/* The limit of a message: latency, if its latency exceeds the transfer time of the exchange. */
 static void queue_side(struct bb_contention_sim *s, int cell, int64_t latency_ns)
 {
     struct bb_contention_message_side *side = cell_at(s, cell);
@@ -324,6 +328,7 @@ static void queue_side(struct bb_contention_sim *s, int cell, int64_t latency_ns
         bb_flows_start(&s->flows, flow, s->events.now_ns, x->load_ns);
 }
 
+/* A message to the rank itself is a copy in memory: memory limits it, if its latency exceeds the transfer time. */
 static void copy_to_itself(struct bb_contention_sim *s, int cell, int64_t latency_ns)
 {
     int flow;
@@ -356,7 +361,8 @@ void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int 
             queue_side(s, 2 * message + i, latency_ns);
 }
 
-/* The first in line is done, and whoever is by now; the next has the flow on. */
+/* Completes the first side in the queue and all others that are served by now; then the flow goes on with the next
+ * side. */
 static void serve_exchange(struct bb_contention_sim *s, int flow)
 {
     struct bb_contention_exchange *x = &s->exchanges[flow - s->r->m->n_instances];
@@ -376,7 +382,7 @@ static void serve_exchange(struct bb_contention_sim *s, int flow)
     schedule_flow_end(s, flow);
 }
 
-/* ---- time ---- */
+/* ---- events ---- */
 
 static void end_flow(struct bb_contention_sim *s, const struct bb_event *entry)
 {
@@ -438,7 +444,7 @@ int bb_contention_sim_run(struct bb_contention_sim *s)
     return 0;
 }
 
-/* ---- life ---- */
+/* ---- init and release ---- */
 
 int bb_contention_sim_init(struct bb_contention_sim **out, struct bb_execution *r)
 {
@@ -461,12 +467,12 @@ out:
     return rc;
 }
 
-/* Nothing is under way: what is left of the last execution is its time, and what links have moved. */
+/* No operation is in progress: only the time and the byte counters of the links remain to be reset. */
 void bb_contention_sim_reset(struct bb_contention_sim *s)
 {
     s->events.now_ns = 0;
     s->free_message = BB_NONE;
-    for (int i = s->n_messages - 1; i >= 0; i--) /* the first one is taken first again */
+    for (int i = s->n_messages - 1; i >= 0; i--) /* so that slot 0 is used first again */
         FREE_SLOT(s->messages, s->free_message, i);
     for (int i = 0; i < s->flows.n_resources; i++)
         s->flows.resources[i].moved = 0;

@@ -1,39 +1,54 @@
 /*
- * contention_sim.h - execution in the order of time on a machine that shares: activities take links, NICs, memory and
- * multiprocessors from each other (profiles/clusters/README.md says how). One of simulate.c's two ways to let time
- * pass.
+ * contention_sim.h - discrete-event simulation of a step on a machine with contention: concurrent operations share
+ * links,
+ * NICs, memory bandwidth and SMs (cost model: profiles/clusters/README.md). simulate.c uses this module for cluster
+ * profiles with a 'sharing' section and closed formulas for the others.
  *
- * A class stands for all of its ranks: its links for those of each of them. A NIC that several GPUs use is used by all
- * their classes, by each as often as it has ranks there; so are the uplinks of a leaf and of a pod. Ranks of which
- * one's leaf or pod has others on it, or whose collective lies otherwise, are of different classes (class_refinement.c), so that
- * what is folded takes as long as what is not.
+ * One rank stands for all ranks of its class (rank_classes.h), and its links for the links of each of them. A NIC that
+ * several GPUs use is a resource of all their classes: each class uses the NIC as often as it has ranks there. The
+ * uplinks of a leaf and of a pod are modelled in the same way. class_refinement.c puts ranks with different neighbours
+ * on their leaf or pod, or with differently placed collectives, in different classes, so the result is the same as with
+ * one class per rank.
  */
 #ifndef BB_PROXIES_SIMULATE_CONTENTION_SIM_H
 #define BB_PROXIES_SIMULATE_CONTENTION_SIM_H
 
 #include "proxies/simulate/execution.h"
 
-/* bb_contention_sim_init - *out: to be released, whatever it returns. */
+/* bb_contention_sim_init - *out must be released with bb_contention_sim_release, also after an error. */
 int bb_contention_sim_init(struct bb_contention_sim **out, struct bb_execution *r) BB_MUST_CHECK;
 void bb_contention_sim_release(struct bb_contention_sim *s);
-/* bb_contention_sim_reset - for another execution of the same, after one in which every task ended. */
+/* bb_contention_sim_reset - prepares another execution of the same step, after an execution in which every task
+ * ended. */
 void bb_contention_sim_reset(struct bb_contention_sim *s);
 
-/* bb_contention_sim_arrive - all that the task waits for has ended: it starts at its arrival. */
+/* bb_contention_sim_arrive - all dependencies of task `at` have ended: the task starts at its arrival time. */
 void bb_contention_sim_arrive(struct bb_contention_sim *s, int at);
 
-/* What has arrived now: a kernel that would last so long alone; a member of a collective, and the last of them, with a
- * number for each different call there; an exchange with the sum of its messages, of which so many leave the GPU. */
+/*
+ * What bb_execution_start reports when a task starts:
+ *   start_kernel       alone_ns: duration without contention
+ *   join_collective    one member reached its collective; its NCCL kernel holds SMs from now on
+ *   start_collective   the last member reached the collective. instance: index in bb_sim.instances; order: index of the
+ *                      collective there; call: index of the call's cost (bb_op_times_call), to reuse the flow's uses
+ *   start_exchange     load: bytes of all messages of the exchange; messages: number that leave or enter the GPU
+ */
 void bb_contention_sim_start_kernel(struct bb_contention_sim *s, int at, const struct bb_op *op, int64_t alone_ns);
 void bb_contention_sim_join_collective(struct bb_contention_sim *s, int class_id);
-void bb_contention_sim_start_collective(struct bb_contention_sim *s, int instance, int order, int call, const struct bb_cost *cost);
-void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int comm, const struct bb_link_load *load, int messages);
+void bb_contention_sim_start_collective(struct bb_contention_sim *s, int instance, int order, int call,
+                                        const struct bb_cost *cost);
+void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int comm, const struct bb_link_load *load,
+                                      int messages);
 
-/* bb_contention_sim_start_message - both sides, each by its task, have come; told once. itself: to oneself, which takes latency_ns and
- * no link. */
-void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int theirs, int64_t latency_ns, bool itself);
+/*
+ * bb_contention_sim_start_message - both sides of a message have started; called once for each message.
+ *   mine, theirs  their tasks
+ *   itself        a message of a rank to itself: it takes latency_ns and uses no link
+ */
+void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int theirs, int64_t latency_ns,
+                                     bool itself);
 
-/* bb_contention_sim_run - until nothing happens any more. */
+/* bb_contention_sim_run - processes events until none is left. Returns 0 or -BB_EFAIL. */
 int bb_contention_sim_run(struct bb_contention_sim *s) BB_MUST_CHECK;
 
 #endif

@@ -1,4 +1,5 @@
-/* contention_sim_resources.c - which parts of the machine an activity takes, and how much of them (profiles/clusters/README.md). */
+/* contention_sim_resources.c - which resources of the machine an operation uses, and at which rate
+ * (profiles/clusters/README.md). */
 #include "bootstrap/base/grow.h"
 #include "proxies/simulate/contention_sim_state.h"
 
@@ -30,8 +31,8 @@ int bb_contention_sim_memory_class(const struct bb_contention_sim *s, int resour
     return of_gpu && resource % BB_GPU_RESOURCES == BB_GPU_MEMORY ? resource / BB_GPU_RESOURCES : BB_NONE;
 }
 
-/* The ranks on a NIC, a leaf, or in a pod are of the same classes wherever one of them is (class_refinement.c): such places
- * are one, called by the lowest of these. */
+/* All NICs (leaves, pods) of which one rank of a given class is part have ranks of the same classes
+ * (class_refinement.c). They are therefore one resource, numbered by the lowest of these classes. */
 static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource_kind what)
 {
     const struct bb_sim *m = sim_of(s);
@@ -57,14 +58,14 @@ static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource
     return rc;
 }
 
-/* Without mates a class has a NIC of its own, whoever else has one that is alike. */
+/* Where no NIC is shared, each class has a private NIC. */
 static void assign_private_nics(struct bb_contention_sim *s)
 {
     for (int c = 0; c < sim_of(s)->classes.n; c++)
         s->gpus[c].at[BB_RESOURCE_NIC] = (struct bb_contention_attachment){c, 1};
 }
 
-/* Returns how many resources there are, or -BB_EFAIL. */
+/* Returns the number of resources, or -BB_EFAIL. */
 static int allocate_resources(struct bb_contention_sim *s)
 {
     const int classes = sim_of(s)->classes.n;
@@ -106,7 +107,7 @@ int bb_contention_sim_exchange_flow(const struct bb_contention_sim *s, int class
     return sim_of(s)->n_instances + class_id * sim_of(s)->step->layout.n_comms + comm;
 }
 
-/* Uses of one GPU at most. */
+/* The maximum number of uses of one GPU. */
 static int count_uses(const struct bb_contention_sim *s)
 {
     int uses = BB_GPU_RESOURCES;
@@ -162,7 +163,7 @@ void bb_contention_sim_resources_release(struct bb_contention_sim *s)
 
 /* ---- uses ---- */
 
-/* What a GPU gives to an activity at full rate, in bytes per nanosecond. place: [BB_RESOURCE_KINDS][out, in]. */
+/* Resources that an operation uses on one GPU at full rate, in bytes per nanosecond. at: [resource kind][out, in]. */
 struct rates {
     double out, in, memory, place[BB_RESOURCE_KINDS][BB_DIRECTIONS];
 };
@@ -173,7 +174,7 @@ static void add_use(struct bb_contention_sim *s, struct bb_flow *flow, int resou
         s->flows.uses[flow->first_use + flow->n_uses++] = (struct bb_flow_use){.resource = resource, .weight = weight};
 }
 
-/* Many members of a collective are on one leaf: its uplinks are one use of theirs. */
+/* Many members of a collective can be on one leaf: their uses of its uplinks are merged into one use. */
 static void add_uplink_use(struct bb_contention_sim *s, struct bb_flow *flow, int resource, double weight)
 {
     const int latest = s->use_at[resource];
@@ -201,7 +202,8 @@ static void use_gpu(struct bb_contention_sim *s, struct bb_flow *flow, int class
             at[BB_RESOURCE_NIC].ranks * rates->place[BB_RESOURCE_NIC][BB_DIRECTION_IN]);
     for (enum bb_resource_kind what = BB_RESOURCE_LEAF; s->has_uplinks && what < BB_RESOURCE_KINDS; what++)
         for (int i = 0; i < BB_DIRECTIONS && s->resource_base[what] != BB_NONE; i++)
-            add_uplink_use(s, flow, shared_resource_index(s, class_id, what, i), at[what].ranks * rates->place[what][i]);
+            add_uplink_use(s, flow, shared_resource_index(s, class_id, what, i),
+                           at[what].ranks * rates->place[what][i]);
 }
 
 static double larger(double a, double b)
@@ -228,7 +230,8 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
                 const enum bb_tier tier = bb_resource_tier(what);
 
                 rates.place[what][BB_DIRECTION_OUT] = rates.place[what][BB_DIRECTION_IN] =
-                    bb_fabric_member_bytes(cost, tier, inst->size, member->tier_members.ranks[tier]) / cost->transfer_ns;
+                    bb_fabric_member_bytes(cost, tier, inst->size, member->tier_members.ranks[tier]) /
+                    cost->transfer_ns;
             }
         use_gpu(s, flow, member->class_id, &rates);
     }
@@ -236,7 +239,7 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
 
 enum bb_limit bb_contention_sim_slowest_resource(double link_ns, double nic_ns, double leaf_ns, double pod_ns)
 {
-    const double uplinks_ns = larger(leaf_ns, pod_ns) * (1 - 1e-9); /* as long as the NIC: the NIC's */
+    const double uplinks_ns = larger(leaf_ns, pod_ns) * (1 - 1e-9); /* when both are equal, the NIC is the limit */
 
     if (uplinks_ns > larger(link_ns, nic_ns))
         return leaf_ns > pod_ns ? BB_LIMIT_LEAF : BB_LIMIT_POD;
@@ -256,11 +259,13 @@ static enum bb_limit limit_of_load(const struct bb_contention_sim *s, const stru
             uplink_ns[tier] =
                 larger(load->up[tier], load->down[tier]) / bb_fabric_uplink_gbps(s->cluster, (enum bb_tier)tier);
     return bb_contention_sim_slowest_resource(larger(load->out[1], load->in[1]) / s->cluster->intra.gbps,
-                             larger(load->out[0], load->in[0]) / bb_cluster_nic_share_gbps(s->cluster, 1),
-                             uplink_ns[BB_LEAF], uplink_ns[BB_POD]);
+                                              larger(load->out[0], load->in[0]) /
+                                                  bb_cluster_nic_share_gbps(s->cluster, 1),
+                                              uplink_ns[BB_LEAF], uplink_ns[BB_POD]);
 }
 
-void bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow_id, int class_id, const struct bb_link_load *load)
+void bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow_id, int class_id,
+                                         const struct bb_link_load *load)
 {
     struct bb_contention_exchange *x = &s->exchanges[flow_id - sim_of(s)->n_instances];
     struct bb_flow *flow = &s->flows.flows[flow_id];
@@ -299,8 +304,9 @@ enum bb_limit bb_contention_sim_flow_limit(const struct bb_contention_sim *s, in
 
 /* ---- kernels ---- */
 
-/* The kernels of a work list beside an NCCL that holds so many multiprocessors; NULL: no memory. */
-static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, const struct bb_kernel_list *work, int held)
+/* Sums over a kernel list while NCCL holds `held` SMs, cached. NULL: out of memory. */
+static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, const struct bb_kernel_list *work,
+                                                int held)
 {
     struct {
         const void *work;
@@ -309,7 +315,7 @@ static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, con
     struct bb_kernel_sums sums = {0};
     int known = s->sums_index.n, place;
 
-    if (s->rc) /* perhaps for want of room: then the index knows of more than there is */
+    if (s->rc) /* after an out-of-memory error the index may have more keys than the array */
         return NULL;
     place = bb_key_index_add(&s->sums_index, &key);
     if (place < 0 || (place == known && BB_GROW(s->sums, known))) {
@@ -343,9 +349,11 @@ enum bb_limit bb_contention_sim_kernel_limit(struct bb_contention_sim *s, const 
     return 2 * times * sums->arithmetic_ns > running->alone_ns ? BB_LIMIT_ARITHMETIC : BB_LIMIT_LAUNCH;
 }
 
-/* Multiprocessors that a kernel does without: those that NCCL holds now. Two chunks side by side are there to hide each
- * other's communication, so training's products leave it its multiprocessors from their launch to their end, whether it
- * is there or not: DeepSeek-V3's have 112 of 132 (its report, 3.2.2). */
+/*
+ * SMs that are not available to a kernel: the SMs that NCCL occupies now. Two micro-batch chunks on parallel streams
+ * exist to hide each other's communication. There, training reserves NCCL's SMs during all GEMMs, whether or not NCCL
+ * runs: in DeepSeek-V3, GEMMs get 112 of 132 SMs (technical report, section 3.2.2).
+ */
 static int count_unavailable_sms(const struct bb_contention_sim *s, const struct bb_running_kernel *running)
 {
     const int held = bb_cluster_held_sms(s->cluster, s->gpus[running->class_id].held_sms);
@@ -354,12 +362,12 @@ static int count_unavailable_sms(const struct bb_contention_sim *s, const struct
     return held > left ? held : left;
 }
 
-/* What the multiprocessors that NCCL holds and the memory's rate that it takes add to the time alone. */
+/* The kernel takes longer by what the missing SMs and the memory bandwidth taken by NCCL add to its time alone. */
 double bb_contention_sim_kernel_rate(struct bb_contention_sim *s, const struct bb_running_kernel *running)
 {
     const int held = count_unavailable_sms(s, running);
-    const double taken =
-        bb_flows_used(&s->flows, gpu_resource_index(running->class_id, BB_GPU_MEMORY)) / bb_cluster_memory_gbps(s->cluster);
+    const double taken = bb_flows_used(&s->flows, gpu_resource_index(running->class_id, BB_GPU_MEMORY)) /
+                         bb_cluster_memory_gbps(s->cluster);
     const struct bb_kernel_sums *sums;
     double whole_ns, memory_ns, more_ns;
 
@@ -375,7 +383,7 @@ double bb_contention_sim_kernel_rate(struct bb_contention_sim *s, const struct b
     return running->alone_ns / (running->alone_ns + larger(0, more_ns));
 }
 
-/* ---- afterwards ---- */
+/* ---- results ---- */
 
 static double busy_ns(const struct bb_contention_sim *s, int out, int in)
 {
@@ -391,11 +399,11 @@ void bb_contention_sim_report_busy(const struct bb_contention_sim *s)
 
         for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++)
             if (s->resource_base[what] != BB_NONE)
-                ns[what] =
-                    busy_ns(s, shared_resource_index(s, c, what, BB_DIRECTION_OUT), shared_resource_index(s, c, what, BB_DIRECTION_IN));
-        s->r->c->busy[c] =
-            (struct bb_sim_busy){.link_ns = busy_ns(s, gpu_resource_index(c, BB_GPU_OUT), gpu_resource_index(c, BB_GPU_IN)),
-                                 .nic_ns = ns[BB_RESOURCE_NIC],
-                                 .uplink_ns = {ns[BB_RESOURCE_LEAF], ns[BB_RESOURCE_POD]}};
+                ns[what] = busy_ns(s, shared_resource_index(s, c, what, BB_DIRECTION_OUT),
+                                   shared_resource_index(s, c, what, BB_DIRECTION_IN));
+        s->r->c->busy[c] = (struct bb_sim_busy){
+            .link_ns = busy_ns(s, gpu_resource_index(c, BB_GPU_OUT), gpu_resource_index(c, BB_GPU_IN)),
+            .nic_ns = ns[BB_RESOURCE_NIC],
+            .uplink_ns = {ns[BB_RESOURCE_LEAF], ns[BB_RESOURCE_POD]}};
     }
 }

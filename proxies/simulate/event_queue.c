@@ -1,4 +1,5 @@
-/* event_queue.c - see event_queue.h. Moments are never negative, so that their bits, read as whole numbers, stand in their order. */
+/* event_queue.c - a monotone radix heap (see event_queue.h). Times are never negative, so their bit patterns, read
+ * as unsigned integers, have the same order as the times. */
 #include "proxies/simulate/event_queue.h"
 
 #include <stdlib.h>
@@ -12,14 +13,15 @@ static uint64_t bits_of(double when_ns)
     return bits;
 }
 
-/* It shrinks and grows all the time, so not by BB_GROW, which knows its room by the number alone. */
+/* BB_GROW derives the capacity from the number of entries alone, so it does not fit a bucket that shrinks and grows
+ * again. */
 static int grow_bucket(struct bb_event_bucket *bucket)
 {
     size_t capacity = bucket->capacity ? 2 * bucket->capacity : 64;
     struct bb_event *entries = realloc(bucket->entries, capacity * sizeof(*entries));
 
     if (!entries)
-        return bb_err(BB_EFAIL, "out of memory for %zu moments", capacity);
+        return bb_err(BB_EFAIL, "out of memory for %zu events", capacity);
     bucket->entries = entries;
     bucket->capacity = capacity;
     return 0;
@@ -48,7 +50,7 @@ bool bb_event_queue_pop(struct bb_event_queue *a, struct bb_event *entry)
     return true;
 }
 
-/* one: nothing in the slot is later. */
+/* The earliest time in the bucket. out: single_time is true if all entries of the bucket have this time. */
 static double earliest_in(const struct bb_event_bucket *bucket, bool *single_time)
 {
     double earliest_ns = bucket->entries[0].when_ns, latest_ns = earliest_ns;
@@ -63,7 +65,7 @@ static double earliest_in(const struct bb_event_bucket *bucket, bool *single_tim
     return earliest_ns;
 }
 
-/* All that is in the slot is due: it changes places with the first slot, which is empty. */
+/* All entries of the bucket are due now: exchange it with bucket 0, which is empty. */
 static void swap_in(struct bb_event_queue *a, struct bb_event_bucket *bucket)
 {
     const struct bb_event_bucket empty = a->buckets[0];
@@ -91,7 +93,8 @@ int bb_event_queue_advance(struct bb_event_queue *a)
     n = bucket->n;
     bucket->n = 0;
     for (size_t i = 0; i < n; i++)
-        TRY(bb_event_queue_push(a, bucket->entries[i])); /* to lower slots: none comes back here */
+        TRY(bb_event_queue_push(a, bucket->entries[i])); /* Every entry moves to a lower bucket, never back to this
+                                                            one. */
     return 1;
 out:
     return rc;

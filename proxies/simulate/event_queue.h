@@ -1,9 +1,12 @@
 /*
- * event_queue.h - what is to happen when, the earliest first; what comes at one moment, in the order in which it was added.
+ * event_queue.h - the event queue of the simulation: a monotone radix heap (Ahuja, Mehlhorn, Orlin and Tarjan,
+ * "Faster algorithms for the shortest path problem", J. ACM 37(2), 1990).
  *
- * Time only goes on, so this is a radix heap: an entry waits in the slot of the highest bit in which its moment differs
- * from the present one, and is moved to lower slots as the present comes nearer. So most entries are moved but a few
- * times, always from one end of an array to the other.
+ * Events are taken in the order of their times; events of equal time are taken in the order in which they were added.
+ * The heap is monotone: no event is added before the current time. Bucket b > 0 holds the events whose time, as the
+ * bits
+ * of a double, differs from the current time first in bit b - 1. When the time advances, the events of the lowest
+ * non-empty bucket move to lower buckets. Each event therefore moves only a few times, with sequential memory access.
  */
 #ifndef BB_PROXIES_SIMULATE_EVENT_QUEUE_H
 #define BB_PROXIES_SIMULATE_EVENT_QUEUE_H
@@ -14,30 +17,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whoever reads an entry knows its kinds, and by the epoch whether it still holds. */
+/* The user of the queue defines kind and id. The epoch marks stale events: the user ignores an event whose epoch no
+ * longer matches that of its object. */
 struct bb_event {
     double when_ns;
     int id;
     unsigned kind : 4, epoch : 28;
 };
 
-/* All zero: empty, at moment 0. */
+/* An all-zero queue is empty, at time 0. */
 struct bb_event_queue {
     double now_ns;
     struct bb_event_bucket {
         struct bb_event *entries;
         size_t n, capacity;
-    } buckets[64];   /* by the bit + 1; the first: what is due now */
-    size_t n_popped;  /* of what is due                             */
-    uint64_t used_buckets; /* bits of the other slots that have entries  */
+    } buckets[64];         /* bucket 0 holds the events due now; for the others see above */
+    size_t n_popped;       /* events of bucket 0 that were taken */
+    uint64_t used_buckets; /* bit b: bucket b has events; bucket 0 is not included */
 };
 
-/* bb_event_queue_push - what is not later than now is due now. */
+/* bb_event_queue_push - adds an event; an event in the past counts as due now. Returns 0 or -BB_EFAIL (out of
+ * memory). */
 int bb_event_queue_push(struct bb_event_queue *a, struct bb_event entry) BB_MUST_CHECK;
-/* bb_event_queue_pop - the next that is due now; false: nothing is. */
+/* bb_event_queue_pop - takes the next event that is due now. Returns false if there is none. */
 bool bb_event_queue_pop(struct bb_event_queue *a, struct bb_event *entry);
-/* bb_event_queue_advance - to the next moment at which something is due, when nothing is now. 1, 0: there is none, or
- * -BB_EFAIL. */
+/*
+ * bb_event_queue_advance - moves the time to the next event. Call only when no event is due now.
+ *   Returns  1; 0 if the queue is empty; -BB_EFAIL if out of memory
+ */
 int bb_event_queue_advance(struct bb_event_queue *a) BB_MUST_CHECK;
 void bb_event_queue_release(struct bb_event_queue *a);
 

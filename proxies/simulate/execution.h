@@ -1,5 +1,7 @@
-/* execution.h - an abstract execution as it goes on: between simulate.c, which knows what comes after what, and
- * contention_sim.c, which knows when, where what runs at once shares the machine. */
+/*
+ * execution.h - the state of one abstract execution. simulate.c applies dependencies between tasks; contention_sim.c
+ * determines their times on a machine with contention.
+ */
 #ifndef BB_PROXIES_SIMULATE_EXECUTION_H
 #define BB_PROXIES_SIMULATE_EXECUTION_H
 
@@ -11,17 +13,17 @@ struct bb_contention_sim;
 struct bb_execution {
     const struct bb_sim *m;
     struct bb_sim_run *c;
-    struct bb_contention_sim *contention; /* NULL: nothing is shared, and tasks may come in any order */
-    int *ready, n_ready;      /* tasks that may arrive                                    */
-    int *class_of;            /* [tasks]                                                  */
-    double *slowdowns;            /* [classes] that kernels last longer; NULL: none does      */
+    struct bb_contention_sim *contention; /* NULL: no contention; tasks may start in any order */
+    int *ready, n_ready;                  /* tasks without unmet dependencies */
+    int *class_of;                        /* [tasks] its class */
+    double *slowdowns;                    /* [classes] factor on kernel times; NULL: all 1 */
     struct bb_op_times op_times;
-    int rc; /* the first failure */
+    int rc; /* first error */
 };
 
-/* bb_execution_end - a task has ended at its end_ns: what waits for it may arrive. */
+/* bb_execution_end - a task has ended, at its end_ns: releases the tasks that depend on it. */
 void bb_execution_end(struct bb_execution *r, int at);
-void bb_execution_start(struct bb_execution *r, int at); /* a task arrives */
+void bb_execution_start(struct bb_execution *r, int at); /* a task starts */
 
 static inline void bb_raise_time(int64_t *time, int64_t other)
 {
@@ -29,7 +31,7 @@ static inline void bb_raise_time(int64_t *time, int64_t other)
         *time = other;
 }
 
-/* bb_round_ns - llround, which is a call, and every event asks for it. */
+/* bb_round_ns - llround without the cost of a function call; every event uses it. */
 static inline int64_t bb_round_ns(double ns)
 {
     const int64_t whole = (int64_t)ns;

@@ -1,4 +1,5 @@
-/* group_placement.c - see group_placement.h. Members stand in the order of their ranks: those of one leaf or pod one after another. */
+/* group_placement.c - see group_placement.h. Members are in the order of their ranks, so those of one leaf or pod
+ * follow one another. */
 #include "proxies/simulate/group_placement.h"
 
 #include "bootstrap/base/grow.h"
@@ -6,7 +7,8 @@
 
 #include <stdlib.h>
 
-static void count_tier_members(const struct bb_cluster *c, enum bb_tier tier, const int *ranks, int n, struct bb_tier_members *tier_members)
+static void count_tier_members(const struct bb_cluster *c, enum bb_tier tier, const int *ranks, int n,
+                               struct bb_tier_members *tier_members)
 {
     for (int first = 0, end; first < n; first = end) {
         for (end = first + 1; end < n && !bb_fabric_takes_uplinks(c, tier, ranks[first], ranks[end]);)
@@ -16,7 +18,7 @@ static void count_tier_members(const struct bb_cluster *c, enum bb_tier tier, co
     }
 }
 
-/* The nodes of the ranks, each once, in their place; returns how many. */
+/* Replaces the ranks by their distinct nodes, in order. Returns the number of nodes. */
 static int find_nodes(const struct bb_cluster *c, int *ranks, int n)
 {
     int nodes = 0;
@@ -31,7 +33,7 @@ static int find_nodes(const struct bb_cluster *c, int *ranks, int n)
 }
 
 int bb_group_find_placement(const struct bb_layout *l, int group, int instance, const struct bb_cluster *c,
-                    struct bb_node_placement *placement, struct bb_tier_members *tier_members)
+                            struct bb_node_placement *placement, struct bb_tier_members *tier_members)
 {
     const int n = l->groups[group].size;
     int *ranks, rc;

@@ -1,4 +1,4 @@
-/* jitter.c - steps whose kernels do not last the same every time (see conditions.h and predict.h). */
+/* jitter.c - steps with random kernel times (see conditions.h and predict.h). */
 #include "bootstrap/base/grow.h"
 #include "proxies/simulate/match.h"
 #include "proxies/simulate/predict.h"
@@ -8,7 +8,7 @@
 
 #define TWO_PI 6.283185307179586
 
-/* A number for each count, of which none says anything about another (SplitMix64). */
+/* SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): an independent random number for each counter value. */
 static uint64_t splitmix64(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
@@ -32,9 +32,9 @@ double bb_jitter_factor(const struct bb_conditions *c, int at)
 
 /* ---- samples ---- */
 
-/* A minute or two, and a computer's memory. */
+/* Limits: about one or two minutes of time, and the memory of a host. */
 #define MAX_EXECUTED_OPS 300e6
-#define MAX_OPS  10e6
+#define MAX_OPS          10e6
 
 static double count_ops(const struct bb_step *step)
 {
@@ -48,13 +48,14 @@ static double count_ops(const struct bb_step *step)
 int bb_predict_validate_jitter(int ranks, double ops, int samples)
 {
     if (ops > MAX_OPS)
-        return bb_err(BB_EUSAGE,
-                      "--jitter: %d ranks have %.0f operations, each with a time of its own; at most %.0f can be, so "
-                      "fewer --ranks or --micro-batches",
-                      ranks, ops, MAX_OPS);
+        return bb_err(
+            BB_EUSAGE,
+            "--jitter: %d ranks have %.0f operations in all, at most %.0f are supported; try: fewer --ranks or "
+            "--micro-batches",
+            ranks, ops, MAX_OPS);
     if (ops * samples > MAX_EXECUTED_OPS)
-        return bb_err(BB_EUSAGE, "--samples %d of %.0f operations are more than %.0f in all; nearest: --samples %d",
-                      samples, ops, MAX_EXECUTED_OPS, (int)(MAX_EXECUTED_OPS / ops));
+        return bb_err(BB_EUSAGE, "--samples %d: %d times %.0f operations exceed the limit of %.0f; try: --samples %d",
+                      samples, samples, ops, MAX_EXECUTED_OPS, (int)(MAX_EXECUTED_OPS / ops));
     return 0;
 }
 

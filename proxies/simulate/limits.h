@@ -1,19 +1,19 @@
-/* limits.h - what keeps an operation from being faster. */
+/* limits.h - what limits the speed of an operation. */
 #ifndef BB_PROXIES_SIMULATE_LIMITS_H
 #define BB_PROXIES_SIMULATE_LIMITS_H
 
-/* X(name, text, its key in JSON) */
+/* X(name, text, JSON key) */
 #define BB_EACH_LIMIT(X)                                                                                               \
     X(NONE, "nothing", "none")                                                                                         \
-    X(ARITHMETIC, "arithmetic", "arithmetic") /* kernels: products                                 */                  \
-    X(MEMORY, "memory", "memory")             /* kernels: passes; communication: the memory's rate */                  \
-    X(LAUNCH, "launches", "launches")         /* kernels: the least time of each, and their launch */                  \
-    X(LATENCY, "latency", "latency")          /* communication: steps one after another            */                  \
-    X(LINK, "links", "links")                 /* within the node                                   */                  \
+    X(ARITHMETIC, "arithmetic", "arithmetic") /* kernels: GEMMs */                                                     \
+    X(MEMORY, "memory", "memory")             /* kernels: memory-bound; communication: memory bandwidth */             \
+    X(LAUNCH, "launches", "launches")         /* kernels: launch overhead, minimum kernel time */                      \
+    X(LATENCY, "latency", "latency")          /* communication: latency of its steps */                                \
+    X(LINK, "links", "links")                 /* NVLink or PCIe within the node */                                     \
     X(NIC, "NIC", "nic")                                                                                               \
     X(LEAF, "leaf uplink", "leaf_uplink")                                                                              \
     X(POD, "pod uplink", "pod_uplink")                                                                                 \
-    X(WAITING, "waiting", "waiting") /* for who comes last                                */
+    X(WAITING, "waiting", "waiting") /* communication: for the last rank to arrive */
 
 #define BB_LIMIT_NAME(name, text, key) BB_LIMIT_##name,
 enum bb_limit { BB_EACH_LIMIT(BB_LIMIT_NAME) BB_LIMITS };

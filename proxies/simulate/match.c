@@ -1,6 +1,6 @@
 /*
- * match.c - who meets whom: pairs each send with its receive and gathers the members of each collective, and says
- * what does not match (checks 1 and 2). simulate.c executes.
+ * match.c - matches each send with its receive, collects the members of each collective, and reports what does not
+ * match (checks 1 and 2 of step_check.h). simulate.c executes the result.
  */
 #include "proxies/simulate/match.h"
 
@@ -12,7 +12,8 @@
 
 /* ---- messages ---- */
 
-/* The messages of one rank in one direction to or from one peer, in order, whatever words its program uses for it. */
+/* The messages of one rank to, or from, one peer in order, whichever way (relative or absolute) its program names
+ * the peer. */
 struct messages {
     int *op;
     int n;
@@ -51,7 +52,7 @@ static const struct bb_op *op_at(const struct bb_sim *m, int rank, int op)
     return &m->graphs[m->step->role_of[rank]].program->ops[op];
 }
 
-/* Check 2 for the messages from one rank to another: as many receives as sends, each with the same count and type. */
+/* Check 2 for the messages from one rank to another: each send needs a receive with the same count and type. */
 struct channel {
     int comm, from, to;
     const struct messages *sends, *recvs;
@@ -95,8 +96,8 @@ static void match_messages(struct bb_sim *m, int class_id, const struct messages
             (struct bb_sim_side){peer, m->task_base[their] + bb_sim_task_graph(m, their)->task_of[theirs->op[k]]};
 }
 
-/* All messages between a rank and one of its peers. A channel is reported from its sender's side; from the receiver's
- * only when the sender knows nothing of it. */
+/* All messages between a rank and one of its peers. Differences are reported from the sender; from the receiver only
+ * when the sender has no message to it. */
 static int match_with_class(struct bb_sim *m, int class_id, int comm, int peer, struct bb_faults *faults)
 {
     int rank = m->classes.rank[class_id], rc;
@@ -120,7 +121,7 @@ out:
     return rc;
 }
 
-/* Whether a rank's channel is the first of its words for that peer. */
+/* Whether this is the first of the rank's channels that lead to that peer. */
 static bool is_first(const struct bb_sim *m, const struct bb_task_graph *s, int channel, int rank, int peer)
 {
     struct bb_channels_to channels = bb_channels_to(&m->step->layout, s, s->channels[channel].comm, rank, peer);
@@ -149,7 +150,7 @@ out:
 
 /* ---- collectives ---- */
 
-/* One member of each class of the communicator instance that `rank` is in. seen[classes] marks those of this one. */
+/* One member of each class in the communicator instance of `rank`. seen: [classes] marks the classes found. */
 static int collect_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_sim_instance *inst)
 {
     const struct bb_layout *l = &m->step->layout;
@@ -175,7 +176,7 @@ out:
     return rc;
 }
 
-/* "all_reduce of 5 float sum, root 0": what all members must agree on. */
+/* Returns "all_reduce of 5 float sum with root 0": everything that all members must agree on. */
 static const char *collective_text(const struct bb_sim *m, const struct bb_op *op, int rank, char text[128])
 {
     const struct bb_coll *coll = &bb_colls[op->coll];
@@ -204,7 +205,7 @@ static int collectives_of(const struct bb_sim *m, const struct bb_member *member
     return bb_sim_task_graph(m, member->class_id)->n_collectives[comm];
 }
 
-/* Check 1 between two members: the texts say all that must be equal, so they are what is compared. */
+/* Check 1 between two members: the texts contain everything that must be equal, so the texts are compared. */
 static void compare_members(const struct bb_sim *m, int comm, const struct bb_member *a, const struct bb_member *b,
                             struct bb_faults *faults)
 {
@@ -223,7 +224,7 @@ static void compare_members(const struct bb_sim *m, int comm, const struct bb_me
         const struct bb_member *more = n_a > n_b ? a : b;
 
         collective_text(m, collective_at(m, more, comm, both, &op_a), more->rank, text_a);
-        bb_fault(faults, "rank %d has %d collectives on '%s', rank %d has %d: %s (operation %d of rank %d) stays alone",
+        bb_fault(faults, "rank %d has %d collectives on '%s', rank %d has %d: %s (operation %d of rank %d) has no peer",
                  a->rank, n_a, name, b->rank, n_b, text_a, op_a, more->rank);
     }
 }
@@ -263,16 +264,16 @@ out:
     return rc;
 }
 
-/* ---- uneven exchanges ---- */
+/* ---- alltoallv ---- */
 
-/* "alltoallv forth of table 3, rows of 7168 bfloat16": what all places must agree on. */
+/* Returns "alltoallv by table 3, rows of 7168 bfloat16": everything that all members must agree on. */
 static const char *alltoallv_text(const struct bb_sim *m, const struct bb_op *op, char text[128])
 {
     int table = 0;
 
     while (table < m->step->n_tables && m->step->tables[table] != op->table)
         table++;
-    snprintf(text, 128, "alltoallv %s by table %d, rows of %zu %s", op->reversed ? "back" : "forth", table, op->count,
+    snprintf(text, 128, "alltoallv by %stable %d, rows of %zu %s", op->reversed ? "transposed " : "", table, op->count,
              bb_dtypes[op->dtype].name);
     return text;
 }
@@ -285,7 +286,7 @@ static const struct bb_op *alltoallv_at(const struct bb_sim *m, int rank, int co
     return &s->program->ops[*op];
 }
 
-/* Check 2 between a rank and the first place of its communicator. */
+/* Check 2 between a rank and the first member of its communicator. */
 static void compare_alltoallvs(const struct bb_sim *m, int comm, int first, int rank, struct bb_faults *faults)
 {
     const int n_a = m->graphs[m->step->role_of[first]].n_alltoallvs[comm];
@@ -301,9 +302,8 @@ static void compare_alltoallvs(const struct bb_sim *m, int comm, int first, int 
             bb_fault(faults, "alltoallv %d on '%s': rank %d has %s (operation %d), rank %d has %s (operation %d)", k,
                      name, first, alltoallv_text(m, a, text_a), op_a, rank, alltoallv_text(m, b, text_b), op_b);
         if (b->peer != bb_comm_index(&m->step->layout, comm, rank))
-            bb_fault(faults,
-                     "alltoallv %d on '%s': rank %d is place %d there and has the rows of place %d (operation %d)", k,
-                     name, rank, bb_comm_index(&m->step->layout, comm, rank), b->peer, op_b);
+            bb_fault(faults, "alltoallv %d on '%s': rank %d has index %d there and the row of index %d (operation %d)",
+                     k, name, rank, bb_comm_index(&m->step->layout, comm, rank), b->peer, op_b);
     }
     if (n_a != n_b)
         bb_fault(faults, "rank %d has %d alltoallv on '%s', rank %d has %d", first, n_a, name, rank, n_b);
@@ -337,7 +337,7 @@ static int match_alltoallvs(struct bb_sim *m, int class_id, struct bb_faults *fa
     return rc;
 }
 
-/* ---- life ---- */
+/* ---- init and release ---- */
 
 static int make_graphs(struct bb_sim *m)
 {

@@ -27,8 +27,8 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* A list that is done once. What comes next waits for the GPU and for the host, whichever is later; of several kernels
- * of an item the last one does not start before it is launched. */
+/* The list, executed once. The next kernel waits for both the GPU and the host. An item with several kernels ends no
+ * earlier than the launch of its last kernel plus that kernel's time. */
 static struct bb_work_time time_list(const struct bb_cluster *c, const struct bb_kernel_list *list)
 {
     struct bb_work_time once = {0};
@@ -73,7 +73,8 @@ int64_t bb_op_slowed_ns(int64_t ns, double times)
     return times == 1 ? ns : llround((double)ns * times);
 }
 
-struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes, const struct bb_node_placement *placement)
+struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes,
+                                      const struct bb_node_placement *placement)
 {
     return (struct bb_collective){.kind = op->coll,
                                   .dtype = op->dtype,
@@ -84,7 +85,7 @@ struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nod
                                   .placement = *placement};
 }
 
-/* ---- what was reckoned before ---- */
+/* ---- cache ---- */
 
 int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work)
 {
@@ -101,7 +102,8 @@ int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_wo
     *work = bb_op_work_time(t->cluster, op);
     if (!op->work)
         return 0;
-    if (at != t->n_kernel_lists || BB_GROW(t->of_work, at)) /* the index has one that there was no room for */
+    if (at != t->n_kernel_lists || BB_GROW(t->of_work, at)) /* after an earlier out-of-memory error the index has one
+                                                               more key */
         return -BB_EFAIL;
     t->of_work[t->n_kernel_lists++] = *work;
     return 0;
@@ -110,7 +112,8 @@ int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_wo
 int bb_op_times_call(struct bb_op_times *t, int where, const struct bb_collective *call, struct bb_cost *cost)
 {
     const struct {
-        int where, kind, dtype, in_place, members_on_root_node, unused; /* no gap before count: all bytes are the key's */
+        int where, kind, dtype, in_place, members_on_root_node,
+            unused; /* `unused` fills the gap before count: all bytes of the key are compared */
         size_t count;
     } key = {where, (int)call->kind, (int)call->dtype, call->in_place, call->members_on_root_node, 0, call->count};
     const int at = bb_key_index_add(&t->calls, &key);

@@ -1,4 +1,4 @@
-/* predict.c - the abstract execution with times, read as intervals (see predict.h). */
+/* predict.c - executes a step with times (simulate.c) and converts these into intervals (see predict.h). */
 #include "proxies/simulate/predict.h"
 
 #include "bootstrap/base/grow.h"
@@ -47,7 +47,7 @@ out:
     return rc;
 }
 
-/* How NCCL does the largest collective of a group, as an index of the cluster's ways. */
+/* The NCCL variant of a group's largest collective, as an index of cluster.variants. */
 static int find_variant(const struct bb_sim *m, const struct bb_op *op, int g, int rank, int *found)
 {
     const struct bb_layout *l = &m->step->layout;
@@ -89,7 +89,8 @@ out:
     return rc;
 }
 
-/* Bytes of each group; bus bytes of collectives, and of messages whichever direction has more. */
+/* The payload of each group, and its bus bytes: collectives with their bus factor, messages as the maximum of sent
+ * and received. */
 static void count_bytes(const struct bb_step *step, struct bb_predicted_rank *r)
 {
     const struct bb_layout *l = &step->layout;
@@ -146,7 +147,8 @@ out:
     return rc;
 }
 
-/* Executes with times; a step that cannot end is refused. m and run are released by the caller. */
+/* Executes the step with times. Prints an error for a step that does not match or does not end. The caller releases
+ * m and run. */
 static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct bb_step *step,
                          const struct bb_cluster *cluster, const struct bb_conditions *conditions)
 {
@@ -185,9 +187,9 @@ static int read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, st
     return bb_bottleneck_find(m, run, out->slowest, &out->bottleneck);
 }
 
-/* ---- every operation ---- */
+/* ---- times of each operation ---- */
 
-/* ops: [operations of the class's rank]. */
+/* ops: out, [operations of the class's rank]. */
 static void read_ops(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_timed_op *ops)
 {
     const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
@@ -286,7 +288,7 @@ int bb_predicted_timeline(const struct bb_step *step, const struct bb_prediction
     return 0;
 }
 
-/* ---- half of the step alone ---- */
+/* ---- compute or communication alone ---- */
 
 static bool has_ops(const struct bb_step *step, bool comm)
 {
@@ -297,7 +299,8 @@ static bool has_ops(const struct bb_step *step, bool comm)
     return false;
 }
 
-/* Kernels alone share nothing with each other, and all of a rank are on one stream: they follow one another. */
+/* Without communication there is no contention, and all kernels of a rank are on one stream, so they run one after
+ * another. */
 static int time_kernels(const struct bb_program *p, struct bb_op_times *known, double times, int64_t *step_ns)
 {
     int64_t host_ns = 0, end_ns = 0;
@@ -319,7 +322,7 @@ static int time_kernels(const struct bb_program *p, struct bb_op_times *known, d
     return rc;
 }
 
-/* Of each role how many times as long the slowest of its ranks takes. */
+/* For each role, the largest slowdown of its ranks. */
 static int list_role_times(const struct bb_step *step, const struct bb_slow *slow, double **times)
 {
     int rc;
@@ -375,9 +378,10 @@ int bb_predict_validate_slow(const struct bb_cluster *c, int ranks, const struct
 {
     for (int i = 0; i < slow->n; i++)
         if (slow->items[i].kind != BB_SLOW_RANK && !c->has_sharing)
-            return bb_err(BB_EUSAGE,
-                          "--slow link: the profile '%s' has no 'sharing', so nothing is known of single links",
-                          c->name);
+            return bb_err(
+                BB_EUSAGE,
+                "--slow link: the profile '%s' has no 'sharing' section, which the model of single links requires",
+                c->name);
     return bb_slow_validate(slow, "--slow", c, ranks, (ranks + c->gpus_per_node - 1) / c->gpus_per_node);
 }
 

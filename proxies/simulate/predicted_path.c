@@ -1,11 +1,11 @@
-/* predicted_path.c - one rank of each class has the times of all (see predicted_path.h). */
+/* predicted_path.c - one rank of each class provides the times of all its ranks (see predicted_path.h). */
 #include "proxies/simulate/predicted_path.h"
 
 #include "bootstrap/base/grow.h"
 
 #include <stdlib.h>
 
-/* A class by the index of its rank in the timeline, whose ranks ascend. */
+/* shown_as[rank]: index in the timeline of the rank that represents its class. */
 static int index_classes(const struct bb_timeline *t, const struct bb_prediction *p, int ranks, int *shown_as)
 {
     int *index, rc;

@@ -1,13 +1,12 @@
 /*
- * simulate.c - the abstract execution of all ranks: a work list of tasks whose predecessors have ended. Every task
- * arrives once, every message meets once, so the work is proportional to the number of operations of one rank per
- * class.
+ * simulate.c - abstract execution of all ranks: a work list of tasks whose dependencies have ended. Each task starts
+ * once and each message is matched once, so the work is proportional to the number of operations of one rank per class.
  */
 #include "proxies/simulate/execution.h"
 
 #include "bootstrap/base/grow.h"
-#include "proxies/simulate/op_time.h"
 #include "proxies/simulate/contention_sim.h"
+#include "proxies/simulate/op_time.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -41,9 +40,9 @@ void bb_execution_end(struct bb_execution *r, int at)
         release_task(r, at - task + s->next[u->next + i], r->c->tasks[at].end_ns);
 }
 
-/* ---- the three kinds ---- */
+/* ---- task kinds ---- */
 
-/* A slow rank's kernels last longer, and with jitter each operation's by a part of its own. */
+/* The time of a kernel on a slow rank, with the jitter of this operation. */
 static int64_t perturbed_ns(const struct bb_execution *r, int at, int64_t ns)
 {
     double slowdowns = r->slowdowns ? r->slowdowns[r->class_of[at]] : 1;
@@ -87,14 +86,15 @@ static void end_members(struct bb_execution *r, const struct bb_sim_instance *in
     }
 }
 
-/* Returns which of the calls at this place it is. */
+/* The cost of a collective call. Returns the index of the call at this communicator instance. */
 static int cost_of_call(struct bb_execution *r, int place, const struct bb_op *op, struct bb_cost *cost)
 {
     const struct bb_sim_instance *inst = &r->m->instances[place];
     struct bb_collective call = bb_op_collective(op, inst->size, inst->nodes, &inst->placement);
     int which;
 
-    call.members_on_root_node = bb_group_count_on_root_node(&r->m->step->layout, op, r->m->members[inst->first].rank, r->m->cluster);
+    call.members_on_root_node =
+        bb_group_count_on_root_node(&r->m->step->layout, op, r->m->members[inst->first].rank, r->m->cluster);
     which = bb_op_times_call(&r->op_times, place, &call, cost);
     if (which < 0)
         r->rc = which;
@@ -128,7 +128,8 @@ static double message_bytes(const struct bb_op *op)
     return (double)(op->count * bb_dtypes[op->dtype].bytes);
 }
 
-/* Bytes of all messages of an exchange, by link and direction; returns how many go to or come from other ranks. */
+/* Bytes of all messages of an exchange, by link and direction. Returns the number of messages to or from other
+ * ranks. */
 static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *u, struct bb_link_load *load)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
@@ -148,10 +149,10 @@ static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *
     return others;
 }
 
-/* Two ranks that meet. */
+/* Two ranks that exchange a message. */
 struct link {
     int from, to;
-    double bytes; /* to itself: of the message */
+    double bytes; /* only for a message of a rank to itself */
 };
 
 static int64_t link_ns(const struct bb_sim *m, const struct link *link, double load_ns)
@@ -171,7 +172,8 @@ static void end_message(struct bb_execution *r, int at, int there, int64_t end)
         bb_execution_end(r, there);
 }
 
-/* A side whose other one has come already: it ends for both; the others wait for theirs to come. */
+/* If the peer has started, the message gets its times here, for both sides; otherwise the peer does this when it
+ * starts. */
 static void match_sides(struct bb_execution *r, int at, int there, const struct link *link)
 {
     struct bb_sim_task *mine = &r->c->tasks[at], *theirs = &r->c->tasks[there];
@@ -197,11 +199,11 @@ static void match_message(struct bb_execution *r, int at, int op)
     const struct bb_op *o = &bb_sim_task_graph(m, class_id)->program->ops[op];
 
     if (side.task == BB_NONE || (r->contention && side.rank == rank && o->kind == BB_OP_RECV))
-        return; /* of a message to oneself the send tells for both where time is shared */
+        return; /* with contention, the send reports a message of a rank to itself for both sides */
     match_sides(r, at, side.task, &(struct link){rank, side.rank, message_bytes(o)});
 }
 
-/* What all its messages are for the links: in time, or as a flow where the machine is shared. */
+/* What the messages cost on the links: a time, or a flow of the contention simulator. */
 static void load_links(struct bb_execution *r, int at, int comm, const struct bb_link_load *load, int others)
 {
     if (r->contention)
@@ -226,14 +228,14 @@ static void run_exchange(struct bb_execution *r, int at, const struct bb_task_gr
         bb_execution_end(r, at);
 }
 
-/* ---- an alltoallv: the same, place by place ---- */
+/* ---- alltoallv: an exchange with each member of the communicator ---- */
 
 static const struct bb_alltoallv_peer *first_peer_of(const struct bb_sim *m, int class_id, int comm)
 {
     return &m->peers[m->first_peer_of[class_id * m->step->layout.n_comms + comm]];
 }
 
-/* As sum_load, of the table. */
+/* As sum_load, for the rows of the alltoallv's table. */
 static int sum_rows(const struct bb_sim *m, int rank, const struct bb_op *op, const struct bb_alltoallv_peer *peers,
                     struct bb_link_load *load)
 {
@@ -270,8 +272,9 @@ static void run_alltoallv(struct bb_execution *r, int at, const struct bb_task *
         load_links(r, at, u->comm, &load, messages);
     }
     for (int place = 0; place < op->table->n; place++) {
-        const int there =
-            bb_alltoallv_exchanges_with(op, place) ? bb_sim_alltoallv_task(r->m, peers[place].class_id, u->comm, u->order) : BB_NONE;
+        const int there = bb_alltoallv_exchanges_with(op, place)
+                              ? bb_sim_alltoallv_task(r->m, peers[place].class_id, u->comm, u->order)
+                              : BB_NONE;
 
         if (there != BB_NONE)
             match_sides(r, at, there, &(struct link){.from = rank, .to = peers[place].rank});
@@ -298,14 +301,14 @@ void bb_execution_start(struct bb_execution *r, int at)
         run_exchange(r, at, s, u);
 }
 
-/* ---- the beginning ---- */
+/* ---- start of the execution ---- */
 
 static bool transfers_data(const struct bb_task *u, const struct bb_op *op)
 {
     return u->kind != BB_TASK_ALLTOALLV || bb_alltoallv_peers(op) > 0;
 }
 
-/* Host time before (begin) and after (arrival) the launch of each task: nothing can start on the GPU earlier. */
+/* Host time before (begin_ns) and after (arrival_ns) the launch of each task: no task starts earlier on the GPU. */
 static void issue_class(struct bb_execution *r, int class_id)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(r->m, class_id);
@@ -334,7 +337,7 @@ static void issue_class(struct bb_execution *r, int class_id)
     r->c->issued_ns[class_id] = host;
 }
 
-/* Messages, or places, that have to be met. */
+/* Number of messages, or peers of an alltoallv, that need a match. */
 static int count_messages(const struct bb_task_graph *s, const struct bb_task *u)
 {
     if (u->kind == BB_TASK_ALLTOALLV)
@@ -390,7 +393,7 @@ out:
     return rc;
 }
 
-/* *r: to be released, whatever it returns. */
+/* *r must be released, also after an error. */
 static int init_execution(struct bb_execution *r, const struct bb_sim *m, struct bb_sim_run *run)
 {
     int rc;
@@ -404,7 +407,7 @@ out:
     return rc;
 }
 
-/* What all tasks have come to is as if nothing had begun. */
+/* Resets everything for another execution. */
 static void clear_execution(struct bb_execution *r)
 {
     struct bb_sim_run *c = r->c;

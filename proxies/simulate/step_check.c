@@ -1,4 +1,4 @@
-/* step_check.c - the three checks, and who waits for whom when a step does not end. */
+/* step_check.c - the checks of a step (step_check.h), and the cycle of waiting ranks of a deadlock. */
 #include "proxies/simulate/step_check.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_HOPS 12 /* of a circle are told */
+#define MAX_HOPS 12 /* reported hops of a cycle */
 
-/* One rank stuck in one task. */
+/* A rank that is blocked in a task. */
 struct stuck {
     int rank, task;
 };
@@ -40,7 +40,7 @@ static bool is_blocked_in(const struct search *s, int rank, int task)
     return s->run->tasks[task_index(s, rank, task)].arrived && !s->run->tasks[task_index(s, rank, task)].ended;
 }
 
-/* The first task of the rank that it is stuck in and that `task`, directly or not, comes after. */
+/* The first task in which the rank is blocked and on which `task` depends, directly or indirectly. */
 static int find_blocker(const struct search *s, int rank, int task)
 {
     const struct bb_task_graph *graph = graph_of(s, rank);
@@ -87,7 +87,8 @@ static void report_wait(const struct search *s, const struct stuck *here, int op
              op_text(&graph->program->ops[op], &s->m->step->layout, peer, text), peer, rest);
 }
 
-/* Which message of the exchange has no other side yet. Returns whether there is somebody to follow. */
+/* Finds a message of the exchange whose peer has not started, and reports the wait. Returns whether *next, the
+ * peer's task, is set. */
 static bool follow_message(const struct search *s, const struct stuck *here, struct stuck *next)
 {
     const struct bb_task_graph *graph = graph_of(s, here->rank);
@@ -98,12 +99,12 @@ static bool follow_message(const struct search *s, const struct stuck *here, str
         int peer = bb_channel_rank(&s->m->step->layout, &graph->channels[graph->channel_of[op]], here->rank);
 
         if (s->m->sides[cell].task == BB_NONE) {
-            report_wait(s, here, op, peer, "whose program has no other side for it");
+            report_wait(s, here, op, peer, "whose program has no matching operation");
             return false;
         }
         *next = (struct stuck){peer, s->m->sides[cell].task - s->m->task_base[class_of(s, peer)]};
         if (!s->run->tasks[task_index(s, next->rank, next->task)].arrived) {
-            report_wait(s, here, op, peer, "to come to its side");
+            report_wait(s, here, op, peer, "to start the matching operation");
             return true;
         }
     }
@@ -121,12 +122,12 @@ static bool follow_collective(const struct search *s, const struct stuck *here, 
         const struct bb_task_graph *theirs = graph_of(s, member);
 
         if (u->order >= theirs->n_collectives[u->comm]) {
-            report_wait(s, here, u->first, member, "whose program does not have it");
+            report_wait(s, here, u->first, member, "whose program does not contain it");
             return false;
         }
         *next = (struct stuck){member, theirs->collectives[u->comm][u->order]};
         if (!s->run->tasks[task_index(s, next->rank, next->task)].arrived) {
-            report_wait(s, here, u->first, member, "to come to it");
+            report_wait(s, here, u->first, member, "to reach it");
             return true;
         }
     }
@@ -147,19 +148,19 @@ static bool follow_alltoallv(const struct search *s, const struct stuck *here, s
         if (!bb_alltoallv_exchanges_with(op, place))
             continue;
         if (there == BB_NONE) {
-            report_wait(s, here, u->first, peer, "whose program does not have it");
+            report_wait(s, here, u->first, peer, "whose program does not contain it");
             return false;
         }
         *next = (struct stuck){peer, there - s->m->task_base[class_of(s, peer)]};
         if (!s->run->tasks[there].arrived) {
-            report_wait(s, here, u->first, peer, "to come to it");
+            report_wait(s, here, u->first, peer, "to reach it");
             return true;
         }
     }
     return false;
 }
 
-/* What a task that has no end waits for. Returns whether there is somebody to follow. */
+/* Reports what a blocked task waits for. Returns whether *next, the task of the peer, is set. */
 static bool follow_task(const struct search *s, const struct stuck *here, struct stuck *next)
 {
     switch (graph_of(s, here->rank)->tasks[here->task].kind) {
@@ -183,7 +184,7 @@ static bool find_first_stuck(const struct search *s, struct stuck *here)
     return false;
 }
 
-/* From one stuck rank to the one that it waits for, until somebody comes again or nobody is left to wait for. */
+/* Follows the waits from one blocked rank to the next, until a rank appears again or no wait is left. */
 static void report_wait_cycle(const struct search *s)
 {
     struct stuck path[MAX_HOPS], here, next;
@@ -199,11 +200,12 @@ static void report_wait_cycle(const struct search *s)
             return;
         for (int i = 0; i <= hop; i++)
             if (path[i].rank == here.rank && path[i].task == here.task) {
-                bb_fault(s->faults, "rank %d is still in what it was in: a circle of %d ranks", here.rank, hop + 1 - i);
+                bb_fault(s->faults, "rank %d is still in its first operation above: a cycle of %d ranks", here.rank,
+                         hop + 1 - i);
                 return;
             }
     }
-    bb_fault(s->faults, "rank %d waits in turn, and so on", here.rank);
+    bb_fault(s->faults, "rank %d waits as well; the other ranks of the chain are not shown", here.rank);
 }
 
 static int try_run(const struct bb_sim *m, bool serialised, bool *ends, struct bb_faults *faults)
@@ -234,7 +236,8 @@ int bb_step_check(const struct bb_step *step, struct bb_checks *checks)
     if (m.classes.n > 0) {
         TRY(try_run(&m, true, &checks->safe_serialised, &checks->serialised));
         checks->deadlock_free =
-            checks->safe_serialised; /* whoever waits for more ends: so do those who wait for less */
+            checks->safe_serialised; /* the serialised execution has all dependencies of the other one: if it ends,
+                                        so does the other */
         if (!checks->safe_serialised)
             TRY(try_run(&m, false, &checks->deadlock_free, &checks->deadlock));
     }
@@ -253,19 +256,19 @@ void bb_checks_release(struct bb_checks *checks)
 static void report_faults(const struct bb_faults *f, const char *what)
 {
     for (int i = 0; i < f->n && i < BB_FAULTS_KEPT; i++)
-        bb_err(BB_EFAIL, "%s: %s", what, f->text[i] ? f->text[i] : "(no memory to say it)");
+        bb_err(BB_EFAIL, "%s: %s", what, f->text[i] ? f->text[i] : "(out of memory)");
     if (f->n > BB_FAULTS_KEPT)
-        bb_err(BB_EFAIL, "%s: %d more", what, f->n - BB_FAULTS_KEPT);
+        bb_err(BB_EFAIL, "%s: %d more not shown", what, f->n - BB_FAULTS_KEPT);
 }
 
 int bb_checks_report(const struct bb_checks *checks)
 {
     if (checks->matched && checks->deadlock_free) {
         if (!checks->safe_serialised)
-            bb_warn("the step would deadlock if the streams of a rank were serialised in issue order");
+            bb_warn("the step can deadlock if the streams of a rank are serialised in issue order");
         return 0;
     }
-    report_faults(&checks->mismatches, "does not match");
+    report_faults(&checks->mismatches, "mismatch");
     report_faults(&checks->deadlock, "deadlock");
     return -BB_EFAIL;
 }

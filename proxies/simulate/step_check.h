@@ -1,10 +1,14 @@
 /*
- * step_check.h - what every step must pass, for all its ranks together, before it is run:
- *   1. each communicator's collectives are the same on all its members: order, kind, count, type, operation, root;
- *   2. the k-th send of a rank to another on a communicator meets the k-th receive there, with the same count and type;
- *   3. it ends: executed with rendezvous, operations of one stream and of one communicator one after another, what one
- *      group call holds together. A stricter answer says whether it still ends when the streams of each rank are
- *      serialised in issue order (as with launch blocking, or fewer hardware queues than streams).
+ * step_check.h - checks that every step must pass, over all its ranks together, before it runs:
+ *   1. Collectives: the members of each communicator call the same collectives with the same order, kind, count, type,
+ *      reduction and root.
+ *   2. Messages: the k-th send of a rank to another on a communicator matches the k-th receive there, with the same
+ *   count
+ *      and type.
+ *   3. Deadlock: the step ends when each operation waits for its peers, operations of one stream and of one
+ *   communicator
+ *      run one after another, and the operations of a group call progress together. A stricter variant serialises the
+ *      streams of each rank in issue order (as with CUDA_LAUNCH_BLOCKING, or fewer hardware queues than streams).
  */
 #ifndef BB_PROXIES_SIMULATE_STEP_CHECK_H
 #define BB_PROXIES_SIMULATE_STEP_CHECK_H
@@ -13,21 +17,22 @@
 #include "proxies/step/step.h"
 
 struct bb_checks {
-    bool matched;         /* 1 and 2 */
-    bool deadlock_free;   /* 3       */
-    bool safe_serialised; /* 3, strict */
-    /* Lines for people: rank, operation index and both values; of a deadlock the circle of ranks that wait. */
+    bool matched;         /* checks 1 and 2 */
+    bool deadlock_free;   /* check 3 */
+    bool safe_serialised; /* check 3, streams serialised */
+    /* Lines of text with rank, operation index and both values; for a deadlock the cycle of waiting ranks. */
     struct bb_faults mismatches, deadlock, serialised;
-    int classes; /* ranks that had to be executed, one of each class */
+    int classes; /* number of rank classes, each executed once */
 };
 
-/* bb_step_check - returns 0 with the answers, or -BB_EFAIL (no memory). release is fine on a zeroed one. */
+/* bb_step_check - runs all checks. Returns 0 with the results, or -BB_EFAIL (out of memory). bb_checks_release also
+ * accepts a zeroed object. */
 int bb_step_check(const struct bb_step *step, struct bb_checks *checks) BB_MUST_CHECK;
 void bb_checks_release(struct bb_checks *checks);
 
 /*
- * bb_checks_report - a line on stderr for each fault. -BB_EFAIL when the step does not match or can deadlock; one that
- * is only unsafe when serialised passes with a warning.
+ * bb_checks_report - prints a line on stderr for each fault. Returns -BB_EFAIL if the step does not match or can
+ * deadlock; a step that is only unsafe when serialised gives a warning and 0.
  */
 int bb_checks_report(const struct bb_checks *checks) BB_MUST_CHECK;
 

@@ -90,7 +90,7 @@ def test_jitter_is_repeatable_and_costs(busbar, predicted):
     ("--slow link=node9-nic0:0.5", "there is no node 9"),
     ("--slow rank=5", "--slow"),
     ("--jitter 3", "nearest: --jitter 3%"),
-    ("--jitter 3% --samples 100000", "nearest: --samples "),
+    ("--jitter 3% --samples 100000", "try: --samples "),
     ("--samples 5", "--samples is of --jitter"),
 ])
 def test_what_cannot_be_is_refused(busbar, words, said):

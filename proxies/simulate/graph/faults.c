@@ -1,4 +1,4 @@
-/* faults.c - keeps the first lines, counts all. */
+/* faults.c - keeps the text of the first faults and counts all. */
 #include "proxies/simulate/graph/faults.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* faults.h - what a check found, as lines for people. The first few are kept, all are counted. */
+/* faults.h - faults found by a check, as lines of text. The first BB_FAULTS_KEPT texts are kept; all faults are
+ * counted. */
 #ifndef BB_PROXIES_SIMULATE_GRAPH_FAULTS_H
 #define BB_PROXIES_SIMULATE_GRAPH_FAULTS_H
 
@@ -8,7 +9,7 @@
 
 struct bb_faults {
     char *text[BB_FAULTS_KEPT];
-    int n; /* found, kept or not */
+    int n; /* all faults, also those whose text was not kept */
 };
 
 void bb_fault(struct bb_faults *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,4 +1,4 @@
-/* rank_classes.c - colour refinement over the ranks of a step (see rank_classes.h). */
+/* rank_classes.c - partition refinement by colours over the ranks of a step (see rank_classes.h). */
 #include "proxies/simulate/graph/rank_classes.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RANK_ROUNDS   60000000L /* rank-rounds; beyond it every rank is a class of its own */
-#define ROUNDS_WITHOUT_INDEX 8         /* then places in communicators are told apart as well     */
+#define MAX_RANK_ROUNDS      60000000L /* ranks x rounds; beyond this limit each rank gets its own class */
+#define ROUNDS_WITHOUT_INDEX 8         /* afterwards, the index in a communicator splits ranks as well */
 
-/* ---- places ---- */
+/* ---- ranks and channels ---- */
 
 int bb_comm_size(const struct bb_layout *l, int comm)
 {
@@ -34,12 +34,13 @@ int bb_channel_rank(const struct bb_layout *l, const struct bb_channel *channel,
     return bb_op_peer_rank(l, &op, rank);
 }
 
-struct bb_channels_to bb_channels_to(const struct bb_layout *l, const struct bb_task_graph *graph, int comm, int from, int to)
+struct bb_channels_to bb_channels_to(const struct bb_layout *l, const struct bb_task_graph *graph, int comm, int from,
+                                     int to)
 {
     int n = bb_comm_size(l, comm), place = bb_comm_index(l, comm, to);
     long long away = (long long)place - bb_comm_index(l, comm, from), least = graph->min_offset[comm];
 
-    /* the first of away + k n that is not less than the least offset */
+    /* the smallest away + k n that is not below the smallest offset */
     return (struct bb_channels_to){graph, comm, place, least + ((away - least) % n + n) % n, n};
 }
 
@@ -83,15 +84,15 @@ struct refinement {
     const struct bb_task_graph *graphs;
     int gpus_per_node;
     const struct bb_rank_marks *marks;
-    uint64_t *resource_sums[BB_RANK_RESOURCES]; /* [places] sums of their ranks' colours      */
-    bool collective[BB_MAX_COMMS];   /* somebody runs collectives on it            */
-    size_t *first_edge;              /* [ranks + 1]                                */
-    int *peer;                       /* [edges] world rank                         */
-    uint64_t *edge;                  /* [edges] what never changes about an edge   */
-    uint64_t *color, *next;          /* [ranks]                                    */
-    uint64_t *sums[BB_MAX_COMMS];    /* [instances] of collective communicators    */
-    int *instance[BB_MAX_GROUPS];    /* [ranks] of their groups, for every round   */
-    struct bb_key_index classes;     /* by colour, numbered by their lowest rank   */
+    uint64_t *resource_sums[BB_RANK_RESOURCES]; /* [resources] sum of the colours of their ranks */
+    bool collective[BB_MAX_COMMS];              /* some role runs collectives on it */
+    size_t *first_edge;                         /* [ranks + 1]                                */
+    int *peer;                                  /* [edges] world rank of the peer */
+    uint64_t *edge;                             /* [edges] hash of the constant properties of the edge */
+    uint64_t *color, *next;                     /* [ranks]                                    */
+    uint64_t *sums[BB_MAX_COMMS]; /* [instances] of communicators with collectives: sum of their members' colours */
+    int *instance[BB_MAX_GROUPS]; /* [ranks] instance of each group; computed once, used in every round */
+    struct bb_key_index classes;  /* key: colour; numbered by the lowest rank */
 };
 
 static uint64_t mix_hash(uint64_t a, uint64_t b)
@@ -108,7 +109,7 @@ static const struct bb_task_graph *graph_of(const struct refinement *p, int rank
     return &p->graphs[p->step->role_of[rank]];
 }
 
-/* Which of `from`'s channels on the communicator mean the rank `to`. */
+/* Hash of the set of `from`'s channels on the communicator that lead to the rank `to`. */
 static uint64_t hash_channels_to(const struct refinement *p, int from, int comm, int to)
 {
     struct bb_channels_to m = bb_channels_to(&p->step->layout, graph_of(p, from), comm, from, to);
@@ -145,7 +146,8 @@ static int instance_of(const struct refinement *p, int comm, int rank)
     return p->instance[p->step->layout.comms[comm].group][rank];
 }
 
-/* One colour per instance of a collective communicator: its members' colours, in any order. */
+/* The colour of each instance of a communicator with collectives: a sum over its members, independent of their
+ * order. */
 static void sum_instances(struct refinement *p, int comm)
 {
     const struct bb_layout *l = &p->step->layout;
@@ -217,7 +219,7 @@ int bb_group_nodes(const struct bb_layout *l, int group, int instance, int gpus_
     return nodes;
 }
 
-/* The first colours: role, and on how many nodes the collectives of each communicator are. */
+/* The initial colours: role, machine-dependent mark, and the number of nodes of each communicator with collectives. */
 static void set_first_colors(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
@@ -239,7 +241,8 @@ static void set_first_colors(struct refinement *p)
     }
 }
 
-/* Long chains tell their ranks apart by one place a round; this does it at once. */
+/* Refinement splits a long chain of ranks by one rank per round. This shortcut splits it at once by the index in the
+ * communicator. */
 static void distinguish_by_index(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;

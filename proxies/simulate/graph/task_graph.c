@@ -1,4 +1,4 @@
-/* task_graph.c - cuts a program into tasks and sorts its messages by peer (see task_graph.h). */
+/* task_graph.c - divides a program into tasks and sorts its messages by peer (see task_graph.h). */
 #include "proxies/simulate/graph/task_graph.h"
 
 #include "bootstrap/base/grow.h"
@@ -32,7 +32,7 @@ static void add_alltoallv(struct bb_task_graph *s, int op, int issue)
     s->alltoallvs[comm][s->n_alltoallvs[comm]++] = task;
 }
 
-/* The sends and receives on one communicator among ops[first..end) as one task. */
+/* The sends and receives on one communicator among ops[first .. end) become one task. */
 static void add_exchange(struct bb_task_graph *s, int comm, int first, int end, int issue, int *n_exchanged)
 {
     const struct bb_op *ops = s->program->ops;
@@ -52,7 +52,8 @@ static void add_exchange(struct bb_task_graph *s, int comm, int first, int end, 
     }
 }
 
-/* One launch: an operation alone or a group call. On each communicator its collectives run first, then its messages. */
+/* One launch: a single operation or a group call. On each communicator, its collectives run first, then its
+ * messages. */
 static void cut_launch(struct bb_task_graph *s, int first, int end, int issue, int *n_exchanged)
 {
     const struct bb_op *ops = s->program->ops;
@@ -87,9 +88,9 @@ static void cut_program(struct bb_task_graph *s)
     }
 }
 
-/* ---- who waits for whom ---- */
+/* ---- dependencies ---- */
 
-/* Called for every pair (before, after): first to count, then to fill s->next. */
+/* Called for each pair of dependent tasks (before, after): in a first pass to count them, then to fill s->next. */
 typedef void pair_fn(struct bb_task_graph *s, int before, int after);
 
 static void count_pair(struct bb_task_graph *s, int before, int after)
@@ -122,7 +123,7 @@ static void waits_of_op(struct bb_task_graph *s, int op, int *last_on_stream, pa
     }
 }
 
-/* Tasks in order, the operations of each in order, so that "the last on its stream" means what the GPU sees. */
+/* Visits tasks in order, and the operations of each in order, so that "last on its stream" is what the GPU sees. */
 static void each_pair(struct bb_task_graph *s, pair_fn *pair)
 {
     int last_on_stream[BB_MAX_STREAMS], last_on_comm[BB_MAX_COMMS];
@@ -204,7 +205,7 @@ static int add_message(struct bb_task_graph *s, int op)
     return 0;
 }
 
-/* Both ways of a table and all rows of it meet the same places, so each table is looked at once. */
+/* Both directions of a table and all its rows have the same peers, so each table is visited once. */
 static int add_places(struct bb_task_graph *s, const struct bb_op *op, struct bb_key_index *tables)
 {
     struct {

@@ -1,10 +1,11 @@
 /*
- * task_graph.h - a role's program prepared for abstract execution. Internal to the checks and the prediction.
+ * task_graph.h - a role's program as a graph of tasks for abstract execution. Internal to the checks and the
+ * prediction.
  *
- * A task is what starts and ends as one: a compute kernel, a collective, all sends and receives that one call has on one
- * communicator, or an alltoallv, which stands for such a call. Tasks stand in issue order. A task starts when the tasks before it on its streams, the ones that
- * its operations wait for, and the one before it on its communicator have ended: NCCL runs the operations of a
- * communicator one after another, in issue order, whatever streams they are on.
+ * A task starts and ends as a unit: a compute operation, a collective, all sends and receives of one group call on one
+ * communicator (an exchange), or an alltoallv. Tasks are in issue order. A task starts when the previous tasks on its
+ * streams, the tasks for which its operations wait (events), and the previous task on its communicator have ended: NCCL
+ * runs the operations of a communicator one after another in issue order, on whatever streams they are.
  */
 #ifndef BB_PROXIES_SIMULATE_GRAPH_TASK_GRAPH_H
 #define BB_PROXIES_SIMULATE_GRAPH_TASK_GRAPH_H
@@ -19,13 +20,13 @@ struct bb_task {
     enum bb_task_kind kind;
     int comm;
     int first, n;     /* exchange: graph.exchanged[first .. first + n); else the operation, n = 1 */
-    int order;        /* collective, alltoallv: how many of its communicator stand before it      */
-    int issue;        /* the how-manieth launch of the host it belongs to                         */
-    int next, n_next; /* graph.next[next .. next + n_next): the tasks that wait for this one    */
-    int n_before;     /* how many tasks this one waits for                                        */
+    int order;        /* collective, alltoallv: number of earlier ones on its communicator */
+    int issue;        /* index of the host launch that contains the task */
+    int next, n_next; /* graph.next[next .. next + n_next): tasks that depend on this one */
+    int n_before;     /* number of dependencies */
 };
 
-/* Everybody whom a role sends to or receives from by the same words: the operations in order. */
+/* All peers that a role names in the same way (same communicator, kind and number); its operations in order. */
 struct bb_channel {
     int comm, peer;
     enum bb_peer_kind peer_kind;
@@ -38,24 +39,24 @@ struct bb_task_graph {
     struct bb_task *tasks;
     int n_tasks, n_issues;
     int *task_of;   /* [n_ops]                                                         */
-    int *exchanged; /* operations of the exchanges                                     */
+    int *exchanged; /* operations of the exchanges, exchange by exchange */
     int *next;
-    bool *issue_computes; /* [n_issues] a kernel launch, not an NCCL one               */
-    int *collectives[BB_MAX_COMMS], n_collectives[BB_MAX_COMMS]; /* tasks              */
-    int *alltoallvs[BB_MAX_COMMS], n_alltoallvs[BB_MAX_COMMS];   /* tasks              */
-    struct bb_channel *channels; /* also of those whom an alltoallv meets, without operations */
+    bool *issue_computes; /* [n_issues] the launch is a compute kernel, not an NCCL call */
+    int *collectives[BB_MAX_COMMS], n_collectives[BB_MAX_COMMS]; /* task numbers, in order */
+    int *alltoallvs[BB_MAX_COMMS], n_alltoallvs[BB_MAX_COMMS];   /* task numbers, in order */
+    struct bb_channel *channels; /* includes the peers of alltoallv, which have no operations here */
     int n_channels;
-    struct bb_key_index channel_index;                         /* of channels by comm, kind and peer */
-    int min_offset[BB_MAX_COMMS], max_offset[BB_MAX_COMMS]; /* of the channels by offset; 1 and 0: none */
-    int *channel_of;                                           /* [n_ops] */
+    struct bb_key_index channel_index;                      /* key: comm, kind, peer */
+    int min_offset[BB_MAX_COMMS], max_offset[BB_MAX_COMMS]; /* range of the relative peers; 1 and 0: no relative peer */
+    int *channel_of;                                        /* [n_ops] */
     bool uses[BB_MAX_COMMS], rooted_by_offset;
 };
 
-/* release is fine on a half-made one. */
+/* Owner: the caller releases s with bb_task_graph_release, which also accepts a partly initialised s. */
 int bb_task_graph_init(struct bb_task_graph *s, const struct bb_program *p) BB_MUST_CHECK;
 void bb_task_graph_release(struct bb_task_graph *s);
 
-/* bb_task_graph_channel - the channel of exactly these words, BB_NONE. */
+/* bb_task_graph_channel - the channel with exactly this communicator, kind and peer; BB_NONE: none. */
 int bb_task_graph_channel(const struct bb_task_graph *s, int comm, enum bb_peer_kind kind, int peer);
 
 #endif

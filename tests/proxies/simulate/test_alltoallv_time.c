@@ -299,9 +299,9 @@ static bool leave_out(struct bb_op *op)
 static void a_place_that_does_not_fit_is_found(void **state)
 {
     (void)state;
-    planted(turn_around, "alltoallv 0 on 'ep': rank 0 has alltoallv forth", false);
+    planted(turn_around, "alltoallv 0 on 'ep': rank 0 has alltoallv by table", false);
     planted(halve_rows, "rows of", false);
-    planted(move_place, "is place 3 there and has the rows of place 4", false);
+    planted(move_place, "has index 3 there and the row of index 4", false);
     planted(leave_out, "alltoallv", true);
 }
 

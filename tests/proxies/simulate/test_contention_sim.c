@@ -270,8 +270,7 @@ static struct bb_cluster achieving(void)
  * 200 tiles of half the size at 0.92 of the rate. */
 static void a_product_beside_nccl_is_slower(void **state)
 {
-    const struct bb_kernel_list_item gemm = {
-        .gemm = {.m = 2560, .n = 1280, .k = 100000, .batch = 1, .dtype = BB_HALF}};
+    const struct bb_kernel_list_item gemm = {.gemm = {.m = 2560, .n = 1280, .k = 100000, .batch = 1, .dtype = BB_HALF}};
     const struct bb_cluster c = achieving();
     const double alone = 2.0 * 2560 * 1280 * 100000 / 10e6, slower = 3 * 0.5 / 0.92, reduce = 10000;
     struct bb_step step;
@@ -292,8 +291,7 @@ static void a_product_beside_nccl_is_slower(void **state)
 /* In training, beside another thread, it does without NCCL's multiprocessors also where nothing communicates. */
 static void a_product_leaves_room_for_its_neighbour(void **state)
 {
-    const struct bb_kernel_list_item gemm = {
-        .gemm = {.m = 2560, .n = 1280, .k = 100000, .batch = 1, .dtype = BB_HALF}};
+    const struct bb_kernel_list_item gemm = {.gemm = {.m = 2560, .n = 1280, .k = 100000, .batch = 1, .dtype = BB_HALF}};
     const double alone = 2.0 * 2560 * 1280 * 100000 / 10e6;
     struct bb_cluster c = achieving();
     struct bb_step step;

@@ -479,7 +479,8 @@ static void unsound_steps_have_no_time(void **state)
 static void list_kernels(struct bb_kernel_list *list)
 {
     const struct bb_gemm_shape gemm = {.m = 1, .n = 1, .k = 1, .batch = 4, .dtype = BB_FLOAT};
-    const struct bb_memory_kernel memory_kernel = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = 1};
+    const struct bb_memory_kernel memory_kernel = {
+        .kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = 1};
 
     bb_kernel_list_add_memory_kernel(list, "norm", &memory_kernel);
     bb_kernel_list_add_memory_kernel(list, "sum", &memory_kernel);

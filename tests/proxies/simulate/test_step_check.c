@@ -147,18 +147,18 @@ static const struct row {
      {SUMS, SUMS, "sum0:100 sum0:101"},
      .answers = "nnn",
      .mismatch = {"operation 2 of rank 0"},
-     .deadlock = {"waits for rank 2 whose program does not have it"}},
+     .deadlock = {"waits for rank 2 whose program does not contain it"}},
 
     /* Two communicators in opposite order match, but only streams of their own keep them alive; with an event that ties
      * the streams together it is a true deadlock, told as a circle. */
-    {"crossed", 2, {"sum0:5 sum1:5", "sum1:5 sum0:5"}, .answers = "yyn", .serialised = "a circle of 2 ranks"},
+    {"crossed", 2, {"sum0:5 sum1:5", "sum1:5 sum0:5"}, .answers = "yyn", .serialised = "a cycle of 2 ranks"},
     {"crossed and tied",
      2,
      {"sum0:5 sum1:5^0", "sum1:5 sum0:5^0"},
      .answers = "ynn",
      .deadlock = {"rank 0 is in operation 0, all_reduce of 5 float on 'c0', and waits for rank 1",
                   "rank 1 is in operation 0, all_reduce of 5 float on 'c1', and waits for rank 0",
-                  "a circle of 2 ranks"}},
+                  "a cycle of 2 ranks"}},
     /* What rank 0 is in leads to the collective on c1 by the second of two that follow it. */
     {"crossed and tied further on",
      2,
@@ -166,7 +166,7 @@ static const struct row {
      .answers = "ynn",
      .deadlock = {"rank 0 is in operation 1, all_reduce of 5 float on 'c0', and waits for rank 1",
                   "rank 1 is in operation 1, all_reduce of 5 float on 'c1', and waits for rank 0",
-                  "a circle of 2 ranks"}},
+                  "a cycle of 2 ranks"}},
 
     {"equal messages", 2, {SENDS, RECVS}, .answers = "yyy"},
     {"a message of another count",
@@ -202,8 +202,8 @@ static const struct row {
     /* Every rank sends to the next and only then receives, all alike: a circle of all of them unless grouped. */
     {"grouped ring of 2", 2, {"send0>+1:3&0 recv0>-1:3&0"}, .answers = "yyy", .classes = 1},
     {"grouped ring of 5", 5, {"send0>+1:3&0 recv0>-1:3&0"}, .answers = "yyy", .classes = 1},
-    {"ring of 2", 2, {"send0>+1:3 recv0>-1:3"}, .answers = "ynn", .classes = 1, .deadlock = {"a circle of 2 ranks"}},
-    {"ring of 5", 5, {"send0>+1:3 recv0>-1:3"}, .answers = "ynn", .classes = 1, .deadlock = {"a circle of 5 ranks"}},
+    {"ring of 2", 2, {"send0>+1:3 recv0>-1:3"}, .answers = "ynn", .classes = 1, .deadlock = {"a cycle of 2 ranks"}},
+    {"ring of 5", 5, {"send0>+1:3 recv0>-1:3"}, .answers = "ynn", .classes = 1, .deadlock = {"a cycle of 5 ranks"}},
     {"ring of 1000", 1000, {"send0>+1:3 recv0>-1:3"}, .answers = "ynn", .classes = 1, .deadlock = {"and so on"}},
 
     {"to oneself, grouped", 1, {"send0>0:4&0 recv0>0:4&0"}, .answers = "yyy"},

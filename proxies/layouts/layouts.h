@@ -28,7 +28,7 @@
 #include <stdio.h>
 
 /* Why a layout is left out. X(reason, its key in JSON, text) */
-#define BB_REJECTION_LIST(X)                                                                                            \
+#define BB_REJECTION_LIST(X)                                                                                           \
     X(SHAPE, "shape", "the model or the ranks do not divide so")                                                       \
     X(BATCH, "batch", "the batch does not divide by replicas and micro-batch, or is too short for the schedule")       \
     X(MEMORY, "memory", "training would not hold in the memory of a GPU")                                              \
@@ -52,7 +52,7 @@ struct bb_layout_row {
     double bytes;          /* that training holds on the rank with most        */
     double step_ns;        /* estimated, then predicted                        */
     double p50_ns, p95_ns; /* of its steps with jitter; 0: was not asked for */
-    double baseline_ns;        /* predicted for a machine without slow parts; 0: it has none */
+    double baseline_ns;    /* predicted for a machine without slow parts; 0: it has none */
     int number;            /* its place in the order in which they were listed */
     /* Of the slowest rank, when predicted: these and the rest (idle) make the step. */
     double operations; /* of all ranks */

@@ -88,7 +88,7 @@ static void print_difference(const struct bb_layout_row *best, const struct bb_l
 
         for (int part = 0; part < PARTS; part++)
             if (!printed[part] && (most < 0 || fabs(part_ns(other, part) - part_ns(best, part)) >
-                                                fabs(part_ns(other, most) - part_ns(best, most))))
+                                                   fabs(part_ns(other, most) - part_ns(best, most))))
                 most = part;
         printed[most] = true;
         if (fabs(part_ns(other, most) - part_ns(best, most)) >= 0.05e6)

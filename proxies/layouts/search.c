@@ -15,10 +15,10 @@
 #include <string.h>
 
 #define REFINED_PER_ROW 8 /* layouts that are estimated from longer steps, and */
-#define MIN_REFINED   64
+#define MIN_REFINED     64
 #define FULL_BEYOND_TOP 4  /* layouts that are predicted beside those that are shown */
-#define BASE_BATCH   64 /* that are estimated before it is asked whether others need to be */
-#define ROW_BATCH    16 /* the same of longer steps */
+#define BASE_BATCH      64 /* that are estimated before it is asked whether others need to be */
+#define ROW_BATCH       16 /* the same of longer steps */
 #define TOO_SLOW        1  /* no error: it cannot be among the best */
 
 /* What all pieces of work share; each has its own row. */
@@ -32,8 +32,8 @@ struct work {
     struct base *bases;
     int n_bases;
     int *work_list;             /* bases, or the first of each kind of them, in the order in which they are looked at */
-    int first;             /* rows that are looked at begin there       */
-    double limit_ns;       /* what lasts longer is no more of interest */
+    int first;                  /* rows that are looked at begin there       */
+    double limit_ns;            /* what lasts longer is no more of interest */
     double fastest_rank_factor; /* that kernels of the quickest rank last as long as the machine's; 1 or less */
 };
 
@@ -41,9 +41,9 @@ struct work {
 struct base {
     struct bb_layout_choice choice;
     double step_ns, per_micro_batch_ns; /* with each micro-batch more it lasts so much longer                       */
-    double max_rank_bound_ns;         /* of any step: that all micro-batches compute on the rank that computes most */
-    double mean_rank_bound_ns;        /* of one in chunks, which spread layers that are unlike: on ranks on average */
-    bool known;              /* but for least_ns                                                         */
+    double max_rank_bound_ns;           /* of any step: that all micro-batches compute on the rank that computes most */
+    double mean_rank_bound_ns;          /* of one in chunks, which spread layers that are unlike: on ranks on average */
+    bool known;                         /* but for least_ns                                                         */
     int rc;
 };
 
@@ -155,8 +155,8 @@ out:
 
 /* A pipeline that is full takes as long for each micro-batch more, and not less than least_ns. TOO_SLOW: that alone
  * makes the step longer than the limit. */
-static int extrapolate(const struct work *w, const struct bb_layout_choice *c, int few, int more, double max_rank_bound_ns,
-                       double *ns, double *per_micro_batch_ns)
+static int extrapolate(const struct work *w, const struct bb_layout_choice *c, int few, int more,
+                       double max_rank_bound_ns, double *ns, double *per_micro_batch_ns)
 {
     double longer;
     int rc;
@@ -247,7 +247,7 @@ static double kernels_ns(const struct bb_program *p, const struct bb_cluster *cl
 
 /* Of the roles those that last longest; *spread_ns: of the ranks on average. */
 static int sum_kernel_times(const struct bb_step *step, const struct bb_cluster *cluster, double *most_ns,
-                         double *mean_rank_bound_ns)
+                            double *mean_rank_bound_ns)
 {
     double *ns;
     int rc = BB_NEW(ns, step->n_roles);
@@ -307,7 +307,8 @@ static double lower_bound_ns(const struct base *base, const struct bb_layout_cho
 static double estimate_ns(const struct base *base, const struct bb_layout_choice *c)
 {
     const double max_rank_bound_ns = lower_bound_ns(base, c);
-    const double ns = base->step_ns - (c->pp - 1) * base->per_micro_batch_ns * (1 - bubble_left(c)) - (base->max_rank_bound_ns - max_rank_bound_ns);
+    const double ns = base->step_ns - (c->pp - 1) * base->per_micro_batch_ns * (1 - bubble_left(c)) -
+                      (base->max_rank_bound_ns - max_rank_bound_ns);
 
     return fmax(ns, max_rank_bound_ns);
 }
@@ -373,7 +374,7 @@ static int list_compute_classes(struct work *w)
 }
 
 struct bound {
-    double max_rank_bound_ns;
+    double bound_ns;
     int base;
 };
 
@@ -381,7 +382,9 @@ static int compare_bounds(const void *a, const void *b)
 {
     const struct bound *x = a, *y = b;
 
-    return x->bound_ns != y->max_rank_bound_ns ? (x->bound_ns > y->max_rank_bound_ns) - (x->bound_ns < y->max_rank_bound_ns) : x->base - y->base;
+    return x->bound_ns != y->bound_ns
+               ? (x->bound_ns > y->bound_ns) - (x->bound_ns < y->bound_ns)
+               : x->base - y->base;
 }
 
 static int sort_by_bound(struct work *w)
@@ -439,9 +442,10 @@ static void refine_row(void *arg, int i)
     const double max_rank_bound_ns = lower_bound_ns(base_of_row(w, row), &row->choice);
     double per_micro_batch_ns;
 
-    w->rc[at] = max_rank_bound_ns > w->limit_ns ? TOO_SLOW
-                                       : extrapolate(w, &row->choice, few, pp > 1 ? 3 * pp : 3,
-                                                     max_rank_bound_ns / row->choice.micro_batches, &row->step_ns, &per_micro_batch_ns);
+    w->rc[at] = max_rank_bound_ns > w->limit_ns
+                    ? TOO_SLOW
+                    : extrapolate(w, &row->choice, few, pp > 1 ? 3 * pp : 3,
+                                  max_rank_bound_ns / row->choice.micro_batches, &row->step_ns, &per_micro_batch_ns);
 }
 
 static double flops_of(const struct bb_step *step)

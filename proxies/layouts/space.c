@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #define MIN_TOKENS 2048 /* of a sample on a context-parallel rank */
-#define MAX_CHUNKS  8
-#define VALUES       64
+#define MAX_CHUNKS 8
+#define VALUES     64
 
 /* What an axis may be. */
 struct values {

@@ -9,7 +9,7 @@ struct bb_layout_space {
     struct bb_layout_choice *list;
     int n;
     long long evaluated, rejected[BB_REJECTION_REASONS]; /* in layouts: of each recompute one */
-    int recomputes[BB_RECOMPUTES], n_recomputes;        /* that are looked at, the least first */
+    int recomputes[BB_RECOMPUTES], n_recomputes;         /* that are looked at, the least first */
 };
 
 int bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_search *search,

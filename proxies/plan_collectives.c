@@ -72,7 +72,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
     TRY(refuse_slow_ranks(&conditions.slow, positionals->word[0]));
     TRY(bb_results_validate(json, csv));
     TRY(bb_bench_resolve_cases(&o->bench, &sweep, positionals));
-    TRY(bb_bench_plan_refuse(&p));
+    TRY(bb_bench_plan_validate(&p));
     if (check_only)
         goto out;
     TRY(bb_plan_load_cluster(o->cluster, o->config.gpus_per_node, &cluster));

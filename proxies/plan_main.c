@@ -223,9 +223,9 @@ int bb_plan_check(int argc, char **argv)
         TRY(refuse_step(&o, proxy));
     }
     if (o.config.model)
-        TRY(bb_profile_refuse_unknown("models", o.config.model));
+        TRY(bb_profile_validate_name("models", o.config.model));
     if (o.cluster)
-        TRY(bb_profile_refuse_unknown("clusters", o.cluster));
+        TRY(bb_profile_validate_name("clusters", o.cluster));
 out:
     return rc;
 }

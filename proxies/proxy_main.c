@@ -205,9 +205,9 @@ int bb_proxy_check(int argc, char **argv)
     TRY(rc);
     TRY(check_words(argc, argv, &o));
     if (o.step.model)
-        TRY(bb_profile_refuse_unknown("models", o.step.model));
+        TRY(bb_profile_validate_name("models", o.step.model));
     if (o.cluster)
-        rc = bb_profile_refuse_unknown("clusters", o.cluster);
+        rc = bb_profile_validate_name("clusters", o.cluster);
 out:
     return rc;
 }

@@ -254,7 +254,7 @@ static int refuse_uneven(const struct bb_bench_plan *p)
     return 0;
 }
 
-int bb_bench_plan_refuse(const struct bb_bench_plan *p)
+int bb_bench_plan_validate(const struct bb_bench_plan *p)
 {
     const struct bb_alltoallv_counts *amounts = p->sweep->amounts;
 

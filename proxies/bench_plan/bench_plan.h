@@ -23,9 +23,9 @@ struct bb_bench_plan {
     char **argv;
 };
 
-/* bb_bench_plan_refuse - what these ranks cannot do (a root that is none of them, a matrix of other ranks, too many ranks
+/* bb_bench_plan_validate - what these ranks cannot do (a root that is none of them, a matrix of other ranks, too many ranks
  * for what is slow): said, -BB_EUSAGE; the cluster is not looked at. */
-int bb_bench_plan_refuse(const struct bb_bench_plan *p) BB_MUST_CHECK;
+int bb_bench_plan_validate(const struct bb_bench_plan *p) BB_MUST_CHECK;
 
 /* bb_bench_plan_run - every row: text to out (NULL: none), results to rows (NULL: none). 0 or -BB_EFAIL. */
 int bb_bench_plan_run(const struct bb_bench_plan *p, FILE *out, json_t *rows) BB_MUST_CHECK;

@@ -87,7 +87,7 @@ static int load_folder(const char *kind, const char *name_or_path, json_t **root
     return *root ? 0 : bb_err(BB_EUSAGE, "%s: line %d: %s", path, error.line, error.text);
 }
 
-int bb_profile_refuse_unknown(const char *kind, const char *name_or_path)
+int bb_profile_validate_name(const char *kind, const char *name_or_path)
 {
     return is_path(name_or_path) || find_text(kind, name_or_path) || is_folder(name_or_path) ? 0 : refuse_name(kind, name_or_path);
 }

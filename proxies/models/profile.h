@@ -19,9 +19,9 @@ size_t bb_profile_names(const char *kind, const char **words, size_t room);
 const char *bb_model_name_at(size_t i);
 const char *bb_cluster_name_at(size_t i);
 
-/* bb_profile_refuse_unknown - 0 for a name of that kind and for a path, which is not looked at; else -BB_EUSAGE, said.
+/* bb_profile_validate_name - 0 for a name of that kind and for a path, which is not looked at; else -BB_EUSAGE, said.
  */
-int bb_profile_refuse_unknown(const char *kind, const char *name_or_path) BB_MUST_CHECK;
+int bb_profile_validate_name(const char *kind, const char *name_or_path) BB_MUST_CHECK;
 
 /*
  * bb_profile_load - *root = the profile of that name or, when the word has a '/' or ends in ".json", of that file;

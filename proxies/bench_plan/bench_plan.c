@@ -20,7 +20,7 @@ struct shown {
     double algbw_gbps, busbw_gbps, factor;
 };
 
-#define MOST_DRAWN 30e6 /* a second or two of a row */
+#define MAX_SAMPLES_PER_ROW 30e6 /* a second or two of a row */
 
 enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
 static const int widths[] = {9, 7};
@@ -32,7 +32,7 @@ static json_t *predicted_flag(const void *shown)
 }
 
 #define SHOWS(name) BB_SHOWS(struct shown, name)
-static const struct bb_field figure_fields[] = {
+static const struct bb_field metric_fields[] = {
     {"time_us", "time", "(us)", AS_TIME, FITTING, SHOWS(time_us)},
     {"algbw_gbps", "algbw", "(GB/s)", AS_RATE, FITTING, SHOWS(algbw_gbps)},
     {"busbw_gbps", "busbw", "(GB/s)", AS_RATE, FITTING, SHOWS(busbw_gbps)},
@@ -55,7 +55,7 @@ struct table {
     const struct bb_bench_plan *plan;
     FILE *out;
     json_t *rows;
-    double *sample_us; /* [plan->samples] of a row */
+    double *samples_us; /* [plan->samples] of a row */
     double busbw_sum;
     int busbw_n;
 };
@@ -68,7 +68,7 @@ static struct shown name_row(const struct bb_case *c)
                           .factor = bb_colls[c->kind].bus_factor(c->ranks)};
 }
 
-static bool is_even(const struct bb_bench_plan *p)
+static bool is_undisturbed(const struct bb_bench_plan *p)
 {
     return p->conditions->slow.n == 0 && p->conditions->jitter == 0;
 }
@@ -88,10 +88,10 @@ static int predict_row(const struct table *t, const struct bb_case *c, struct sh
     int rc;
 
     TRY(bb_case_time(p->cluster, c, &time));
-    t->sample_us[0] = (double)time.ns / 1e3;
-    if (!is_even(p))
-        TRY(bb_perturbed_case_us(p->cluster, p->conditions, c, t->sample_us, count_samples(p)));
-    TRY(bb_stats_compute(t->sample_us, (size_t)count_samples(p), &s->time_us));
+    t->samples_us[0] = (double)time.ns / 1e3;
+    if (!is_undisturbed(p))
+        TRY(bb_perturbed_case_us(p->cluster, p->conditions, c, t->samples_us, count_samples(p)));
+    TRY(bb_stats_compute(t->samples_us, (size_t)count_samples(p), &s->time_us));
     us = s->time_us.p50;
     memcpy(s->algorithm, time.algorithm, sizeof(s->algorithm));
     memcpy(s->protocol, time.protocol, sizeof(s->protocol));
@@ -110,7 +110,7 @@ static int save_row(struct table *t, const struct shown *s)
     if (!t->rows)
         return 0;
     TRY(bb_table_json(row, bb_case_fields, s));
-    TRY(bb_table_json(row, figure_fields, s));
+    TRY(bb_table_json(row, metric_fields, s));
     TRY(bb_table_json(row, choice_fields, s));
     return json_array_append_new(t->rows, row) ? bb_err(BB_EFAIL, "out of memory for the plan's JSON") : 0;
 out:
@@ -119,13 +119,13 @@ out:
 }
 
 /* Whether the profile has NCCL's algorithms. */
-static bool tells_choice(const struct bb_bench_plan *p)
+static bool has_nccl_variants(const struct bb_bench_plan *p)
 {
     return p->cluster->n_variants > 0;
 }
 
 /* Both placements stand in one line; one that is not asked for, or cannot be, is N/A. */
-static int put_row(void *arg, const struct bb_case *both)
+static int write_row(void *arg, const struct bb_case *both)
 {
     const struct bb_sweep *sweep = ((struct table *)arg)->plan->sweep;
     const bool wanted[] = {sweep->out_of_place, sweep->in_place};
@@ -137,12 +137,12 @@ static int put_row(void *arg, const struct bb_case *both)
     line.out = t->out;
     if (t->out)
         bb_line_row(&line, bb_case_fields, &s);
-    for (int place = 0; place < 2; place++) {
+    for (int in_place = 0; in_place < 2; in_place++) {
         struct bb_case c = *both;
 
-        c.in_place = place;
+        c.in_place = in_place;
         s = name_row(&c);
-        if (wanted[place] && bb_case_possible(&c)) {
+        if (wanted[in_place] && bb_case_possible(&c)) {
             TRY(predict_row(t, &c, &s));
             TRY(save_row(t, &s));
         }
@@ -151,11 +151,11 @@ static int put_row(void *arg, const struct bb_case *both)
             t->busbw_n++;
         }
         if (t->out)
-            bb_line_row(&line, figure_fields, &s);
+            bb_line_row(&line, metric_fields, &s);
         if (*s.algorithm)
             chosen = s;
     }
-    if (t->out && tells_choice(t->plan))
+    if (t->out && has_nccl_variants(t->plan))
         bb_line_row(&line, choice_fields, &chosen);
     if (t->out)
         bb_line_end(&line);
@@ -175,7 +175,7 @@ static void print_centred(FILE *out, const char *title, int width)
 static void print_heading(const struct bb_bench_plan *p, FILE *out, int coll)
 {
     struct bb_line line = {.out = out, .widths = widths};
-    int each = bb_line_width(&line, figure_fields);
+    int each = bb_line_width(&line, metric_fields);
 
     fprintf(out, "#\n# %s: %s; busbw = algbw * %s\n", bb_colls[coll].name, bb_colls[coll].help,
             bb_colls[coll].factor_text);
@@ -187,15 +187,15 @@ static void print_heading(const struct bb_bench_plan *p, FILE *out, int coll)
     fputc('\n', out);
     for (int units = 0; units <= 1; units++) {
         bb_line_heading(&line, bb_case_fields, units);
-        bb_line_heading(&line, figure_fields, units);
-        bb_line_heading(&line, figure_fields, units);
-        if (tells_choice(p))
+        bb_line_heading(&line, metric_fields, units);
+        bb_line_heading(&line, metric_fields, units);
+        if (has_nccl_variants(p))
             bb_line_heading(&line, choice_fields, units);
         bb_line_end(&line);
     }
 }
 
-static int put_collective(struct table *t, int coll)
+static int write_collective(struct table *t, int coll)
 {
     int rc;
 
@@ -207,7 +207,7 @@ static int put_collective(struct table *t, int coll)
     t->busbw_sum = t->busbw_n = 0;
     if (t->out)
         print_heading(t->plan, t->out, coll);
-    rc = bb_sweep_each(t->plan->sweep, coll, t->plan->ranks, put_row, t);
+    rc = bb_sweep_each(t->plan->sweep, coll, t->plan->ranks, write_row, t);
     if (rc == 0 && t->out && t->busbw_n > 0)
         fprintf(t->out, "# Avg bus bandwidth    : %g\n", t->busbw_sum / t->busbw_n);
     return rc;
@@ -237,20 +237,20 @@ static void print_head(const struct bb_bench_plan *p, FILE *out)
 }
 
 /* What a slow part or jitter leaves possible. */
-static int refuse_uneven(const struct bb_bench_plan *p)
+static int validate_perturbations(const struct bb_bench_plan *p)
 {
-    for (int i = 0; i < p->sweep->n_colls && !is_even(p); i++) {
+    for (int i = 0; i < p->sweep->n_colls && !is_undisturbed(p); i++) {
         const int coll = p->sweep->colls[i], most = bb_perturbed_case_max_ranks((enum bb_coll_kind)coll);
 
         if (p->ranks > most)
             return bb_err(BB_EUSAGE, "%s on %d ranks, expected at most %d with --%s; nearest: --ranks %d",
                           bb_colls[coll].name, p->ranks, most, p->conditions->slow.n > 0 ? "slow" : "jitter", most);
     }
-    if (p->conditions->jitter > 0 && (double)p->ranks * p->samples > MOST_DRAWN)
+    if (p->conditions->jitter > 0 && (double)p->ranks * p->samples > MAX_SAMPLES_PER_ROW)
         return bb_err(BB_EUSAGE,
                       "--jitter: %d samples of %d ranks are more than %.0f numbers for a row; nearest: %s %d",
-                      p->samples, p->ranks, MOST_DRAWN, p->ranks > MOST_DRAWN ? "--ranks" : "--samples",
-                      (int)(p->ranks > MOST_DRAWN ? MOST_DRAWN : MOST_DRAWN / p->ranks));
+                      p->samples, p->ranks, MAX_SAMPLES_PER_ROW, p->ranks > MAX_SAMPLES_PER_ROW ? "--ranks" : "--samples",
+                      (int)(p->ranks > MAX_SAMPLES_PER_ROW ? MAX_SAMPLES_PER_ROW : MAX_SAMPLES_PER_ROW / p->ranks));
     return 0;
 }
 
@@ -268,7 +268,7 @@ int bb_bench_plan_validate(const struct bb_bench_plan *p)
     if (amounts && p->ranks > BB_ALLTOALLV_RANKS)
         return bb_err(BB_EUSAGE, "alltoallv on %d ranks, expected at most %d; nearest: --ranks %d", p->ranks,
                       BB_ALLTOALLV_RANKS, BB_ALLTOALLV_RANKS);
-    return refuse_uneven(p);
+    return validate_perturbations(p);
 }
 
 int bb_bench_plan_run(const struct bb_bench_plan *p, FILE *out, json_t *rows)
@@ -276,13 +276,13 @@ int bb_bench_plan_run(const struct bb_bench_plan *p, FILE *out, json_t *rows)
     struct table table = {.plan = p, .out = out, .rows = rows};
     int rc;
 
-    TRY(BB_NEW(table.sample_us, count_samples(p)));
+    TRY(BB_NEW(table.samples_us, count_samples(p)));
     if (out)
         print_head(p, out);
     for (int i = 0; i < p->sweep->n_colls && rc == 0; i++)
-        rc = put_collective(&table, p->sweep->colls[i]);
+        rc = write_collective(&table, p->sweep->colls[i]);
 out:
-    free(table.sample_us);
+    free(table.samples_us);
     return rc;
 }
 

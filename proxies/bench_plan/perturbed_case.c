@@ -6,18 +6,18 @@
 
 #include <math.h>
 
-enum { STREAM = 1, COMM = 0, OUT = 0, IN = 1, MOST_APART = 1024, MOST_ALIKE = 1 << 20 };
+enum { STREAM = 1, COMM = 0, OUT = 0, IN = 1, MAX_RANKS_OWN_MESSAGES = 1024, MAX_RANKS_UNIFORM = 1 << 20 };
 
 /* ---- the step ---- */
 
-static bool is_apart(enum bb_coll_kind kind)
+static bool has_own_messages(enum bb_coll_kind kind)
 {
     return bb_colls[kind].flags & (BB_COLL_VARIABLE_COUNTS | BB_COLL_ROUNDS);
 }
 
 int bb_perturbed_case_max_ranks(enum bb_coll_kind kind)
 {
-    return is_apart(kind) ? MOST_APART : MOST_ALIKE;
+    return has_own_messages(kind) ? MAX_RANKS_OWN_MESSAGES : MAX_RANKS_UNIFORM;
 }
 
 static struct bb_op new_op(const struct bb_case *c, enum bb_op_kind kind)
@@ -76,7 +76,7 @@ static size_t pair_count(const struct bb_case *c, int from, int to)
     return bb_alltoallv_counts_count(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, from, to);
 }
 
-static int add_uneven(struct bb_program *p, const struct bb_case *c, int rank)
+static int add_alltoallv(struct bb_program *p, const struct bb_case *c, int rank)
 {
     int rc = 0;
 
@@ -135,7 +135,7 @@ static int write_program(struct bb_program *p, const struct bb_cluster *cluster,
         bb_program_add_buffer(p, "recv", BB_USE_COMMUNICATION, c->count, call.dtype) < 0)
         return -BB_EFAIL;
     if (flags & BB_COLL_VARIABLE_COUNTS)
-        return add_uneven(p, c, rank);
+        return add_alltoallv(p, c, rank);
     if (flags & BB_COLL_ROUNDS)
         return add_hypercube(p, cluster, c, rank);
     return c->kind == BB_SENDRECV ? add_ring(p, c) : add_op(p, &call);
@@ -144,7 +144,7 @@ static int write_program(struct bb_program *p, const struct bb_cluster *cluster,
 static int build_step(struct bb_step *step, const struct bb_cluster *cluster, const struct bb_case *c)
 {
     const struct bb_axis axis = {"rank", c->ranks};
-    const int roles = is_apart(c->kind) ? c->ranks : 1;
+    const int roles = has_own_messages(c->kind) ? c->ranks : 1;
     int rc, group;
 
     *step = (struct bb_step){.proxy = bb_colls[c->kind].name};
@@ -183,18 +183,18 @@ static double sample_ns(const struct bb_prediction *p, const struct bb_condition
 int bb_perturbed_case_us(const struct bb_cluster *cluster, const struct bb_conditions *conditions, const struct bb_case *c,
                       double *us, int samples)
 {
-    struct bb_conditions of_sample = *conditions;
-    struct bb_cluster at_once = *cluster;
+    struct bb_conditions sample_conditions = *conditions;
+    struct bb_cluster without_launch = *cluster;
     struct bb_prediction p = {0};
     struct bb_step step = {0};
     int rc;
 
-    at_once.launch_us = at_once.nccl_launch_us = 0;
+    without_launch.launch_us = without_launch.nccl_launch_us = 0;
     TRY(build_step(&step, cluster, c));
-    TRY(bb_predict_step(&step, &at_once, conditions, &p));
+    TRY(bb_predict_step(&step, &without_launch, conditions, &p));
     for (int s = 0; s < samples; s++) {
-        of_sample.sample = s;
-        us[s] = (double)llround(sample_ns(&p, &of_sample, c->ranks)) / 1e3;
+        sample_conditions.sample = s;
+        us[s] = (double)llround(sample_ns(&p, &sample_conditions, c->ranks)) / 1e3;
     }
 out:
     bb_prediction_release(&p);

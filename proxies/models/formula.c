@@ -7,18 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEEPEST 100 /* nested parentheses */
+#define MAX_DEPTH 100 /* nested parentheses */
 
-struct reader {
+struct parser {
     const char *at;
     const struct bb_variable *vars;
     int n_vars, depth;
-    bool bad;
+    bool failed;
 };
 
-static double read_sum(struct reader *r);
+static double parse_expression(struct parser *r);
 
-static bool take_char(struct reader *r, char c)
+static bool accept_char(struct parser *r, char c)
 {
     while (isspace((unsigned char)*r->at))
         r->at++;
@@ -28,13 +28,13 @@ static bool take_char(struct reader *r, char c)
     return true;
 }
 
-static double mark_bad(struct reader *r)
+static double fail(struct parser *r)
 {
-    r->bad = true;
+    r->failed = true;
     return NAN;
 }
 
-static double read_variable(struct reader *r)
+static double parse_variable(struct parser *r)
 {
     size_t length = 0;
 
@@ -45,10 +45,10 @@ static double read_variable(struct reader *r)
             r->at += length;
             return r->vars[v].value;
         }
-    return mark_bad(r);
+    return fail(r);
 }
 
-static double read_number(struct reader *r)
+static double parse_number(struct parser *r)
 {
     char *end;
     double value = strtod(r->at, &end);
@@ -57,54 +57,54 @@ static double read_number(struct reader *r)
     return value;
 }
 
-static double read_atom(struct reader *r)
+static double parse_factor(struct parser *r)
 {
     double value;
 
-    if (take_char(r, '(')) {
-        if (++r->depth > DEEPEST)
-            return mark_bad(r);
-        value = read_sum(r);
+    if (accept_char(r, '(')) {
+        if (++r->depth > MAX_DEPTH)
+            return fail(r);
+        value = parse_expression(r);
         r->depth--;
-        return r->bad || take_char(r, ')') ? value : mark_bad(r);
+        return r->failed || accept_char(r, ')') ? value : fail(r);
     }
     if (isdigit((unsigned char)*r->at))
-        return read_number(r);
-    return isalpha((unsigned char)*r->at) ? read_variable(r) : mark_bad(r);
+        return parse_number(r);
+    return isalpha((unsigned char)*r->at) ? parse_variable(r) : fail(r);
 }
 
-static double read_power(struct reader *r)
+static double parse_power(struct parser *r)
 {
-    double base = read_atom(r);
+    double base = parse_factor(r);
 
-    if (r->bad || !take_char(r, '^'))
+    if (r->failed || !accept_char(r, '^'))
         return base;
-    return pow(base, read_atom(r));
+    return pow(base, parse_factor(r));
 }
 
-static double read_product(struct reader *r)
+static double parse_term(struct parser *r)
 {
-    double value = read_power(r);
+    double value = parse_power(r);
 
-    while (!r->bad)
-        if (take_char(r, '*'))
-            value *= read_power(r);
-        else if (take_char(r, '/'))
-            value /= read_power(r);
+    while (!r->failed)
+        if (accept_char(r, '*'))
+            value *= parse_power(r);
+        else if (accept_char(r, '/'))
+            value /= parse_power(r);
         else
             break;
     return value;
 }
 
-static double read_sum(struct reader *r)
+static double parse_expression(struct parser *r)
 {
-    double value = read_product(r);
+    double value = parse_term(r);
 
-    while (!r->bad)
-        if (take_char(r, '+'))
-            value += read_product(r);
-        else if (take_char(r, '-'))
-            value -= read_product(r);
+    while (!r->failed)
+        if (accept_char(r, '+'))
+            value += parse_term(r);
+        else if (accept_char(r, '-'))
+            value -= parse_term(r);
         else
             break;
     return value;
@@ -112,11 +112,11 @@ static double read_sum(struct reader *r)
 
 int bb_formula(const char *text, const struct bb_variable *vars, int n_vars, const char *where, double *value)
 {
-    struct reader r = {.at = text, .vars = vars, .n_vars = n_vars};
+    struct parser r = {.at = text, .vars = vars, .n_vars = n_vars};
 
-    *value = read_sum(&r);
-    take_char(&r, '\0');
-    if (!r.bad && r.at == text + strlen(text) + 1)
+    *value = parse_expression(&r);
+    accept_char(&r, '\0');
+    if (!r.failed && r.at == text + strlen(text) + 1)
         return 0;
     if (r.at > text + strlen(text))
         r.at--;

@@ -10,24 +10,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_NAMES 128
+#define MAX_NAMES 128
 
-size_t bb_profile_names(const char *kind, const char **words, size_t room)
+size_t bb_profile_names(const char *kind, const char **names, size_t capacity)
 {
     size_t n = 0;
 
-    for (const struct bb_profile_text *t = bb_profile_texts; t->kind && n + 1 < room; t++)
+    for (const struct bb_profile_text *t = bb_profile_texts; t->kind && n + 1 < capacity; t++)
         if (strcmp(t->kind, kind) == 0)
-            words[n++] = t->name;
-    words[n] = NULL;
+            names[n++] = t->name;
+    names[n] = NULL;
     return n;
 }
 
 static const char *name_at(const char *kind, size_t i)
 {
-    const char *words[MOST_NAMES];
+    const char *names[MAX_NAMES];
 
-    return i < bb_profile_names(kind, words, MOST_NAMES) ? words[i] : NULL;
+    return i < bb_profile_names(kind, names, MAX_NAMES) ? names[i] : NULL;
 }
 
 const char *bb_model_name_at(size_t i)
@@ -55,14 +55,14 @@ static const char *find_text(const char *kind, const char *name)
     return NULL;
 }
 
-static int refuse_name(const char *kind, const char *name_or_path)
+static int reject_name(const char *kind, const char *name_or_path)
 {
-    const char *words[MOST_NAMES];
+    const char *names[MAX_NAMES];
     char singular[32];
-    size_t n = bb_profile_names(kind, words, MOST_NAMES);
+    size_t n = bb_profile_names(kind, names, MAX_NAMES);
 
     snprintf(singular, sizeof(singular), "%.*s", (int)strlen(kind) - 1, kind);
-    return bb_reject_unknown(singular, name_or_path, words, n);
+    return bb_reject_unknown(singular, name_or_path, names, n);
 }
 
 static bool is_folder(const char *path)
@@ -89,7 +89,7 @@ static int load_folder(const char *kind, const char *name_or_path, json_t **root
 
 int bb_profile_validate_name(const char *kind, const char *name_or_path)
 {
-    return is_path(name_or_path) || find_text(kind, name_or_path) || is_folder(name_or_path) ? 0 : refuse_name(kind, name_or_path);
+    return is_path(name_or_path) || find_text(kind, name_or_path) || is_folder(name_or_path) ? 0 : reject_name(kind, name_or_path);
 }
 
 /* Of a run or a plan: it has the command, or its options. */
@@ -113,7 +113,7 @@ int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
     else if (text)
         *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     else
-        return refuse_name(kind, name_or_path);
+        return reject_name(kind, name_or_path);
     if (!*root && error.line <= 0 && errno == ENOMEM)
         return bb_err(BB_EFAIL, "%s", error.text);
     if (!*root)

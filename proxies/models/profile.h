@@ -13,7 +13,7 @@ struct bb_profile_text {
 extern const struct bb_profile_text bb_profile_texts[]; /* ends with a row of NULLs */
 
 /* bb_profile_names - names of one kind, in the table's order, NULL at the end. words[room]; returns their number. */
-size_t bb_profile_names(const char *kind, const char **words, size_t room);
+size_t bb_profile_names(const char *kind, const char **names, size_t capacity);
 
 /* The i-th name of a kind, NULL past the end: for who completes a command line. */
 const char *bb_model_name_at(size_t i);

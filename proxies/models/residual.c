@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_STAGES 8
-#define MOST_BLOCKS 1000
+#define MAX_STAGES 8
+#define MAX_BLOCKS 1000
 
 /* A network under creation. */
-struct growth {
+struct builder {
     struct bb_model_file *file;
     struct bb_residual *model;
     const json_t *tensors, *flops, *layers; /* layers may be NULL */
@@ -21,9 +21,9 @@ struct growth {
     bool projection_first;
 };
 
-static int add_tensor(struct growth *g, const char *prefix, const char *name, size_t count)
+static int add_tensor(struct builder *b, const char *prefix, const char *name, size_t count)
 {
-    struct bb_residual *m = g->model;
+    struct bb_residual *m = b->model;
 
     if (BB_GROW(m->tensors, m->n_tensors))
         return -BB_EFAIL;
@@ -52,20 +52,20 @@ static double flops_of(const struct bb_residual_layer *l)
     return bb_conv_gemm(&conv, BB_CONV_FORWARD, &s) ? bb_gemm_flops(&s) : -1;
 }
 
-static int keep_layer(struct growth *g, const struct bb_residual_layer *l)
+static int keep_layer(struct builder *b, const struct bb_residual_layer *l)
 {
-    struct bb_residual *m = g->model;
+    struct bb_residual *m = b->model;
 
     if (BB_GROW(m->layers, m->n_layers))
         return -BB_EFAIL;
     m->layers[m->n_layers++] = *l;
-    g->layer_flops += flops_of(l);
+    b->layer_flops += flops_of(l);
     return 0;
 }
 
 /* ["name", in, out] is dense, ["name", in, out, kernel, edge, stride] a convolution; tensors from `first` on are those
  * of the unit. */
-static int read_layer(struct growth *g, const json_t *list, const char *unit, const char *prefix, int first)
+static int read_layer(struct builder *b, const json_t *list, const char *unit, const char *prefix, int first)
 {
     struct bb_residual_layer l = {0};
     int *const fields[] = {&l.in, &l.out, &l.kernel, &l.edge, &l.stride}, rc = 0;
@@ -75,32 +75,32 @@ static int read_layer(struct growth *g, const json_t *list, const char *unit, co
     for (size_t i = 1; i < n && i < 6 && rc == 0; i++) {
         const char *formula = json_string_value(json_array_get(list, i));
 
-        rc = formula ? bb_model_file_count(g->file, formula, &value) : -BB_EUSAGE;
+        rc = formula ? bb_model_file_count(b->file, formula, &value) : -BB_EUSAGE;
         *fields[i - 1] = rc ? 0 : (int)value;
     }
-    for (l.tensor = first; name && l.tensor < g->model->n_tensors; l.tensor++)
-        if (strcmp(g->model->tensors[l.tensor].name + start, name) == 0)
+    for (l.tensor = first; name && l.tensor < b->model->n_tensors; l.tensor++)
+        if (strcmp(b->model->tensors[l.tensor].name + start, name) == 0)
             break;
     weights = (size_t)l.in * (size_t)l.out * (size_t)(l.kernel ? l.kernel * l.kernel : 1);
-    if (rc || !name || (n != 3 && n != 6) || l.tensor == g->model->n_tensors ||
-        g->model->tensors[l.tensor].count != weights || flops_of(&l) < 0)
+    if (rc || !name || (n != 3 && n != 6) || l.tensor == b->model->n_tensors ||
+        b->model->tensors[l.tensor].count != weights || flops_of(&l) < 0)
         return bb_err(BB_EUSAGE,
                       "%s: a layer of '%s' must be [\"tensor\", in, out] or [\"tensor\", in, out, kernel, "
                       "edge, stride] with as many weights as its tensor",
-                      g->file->where, unit);
-    return keep_layer(g, &l);
+                      b->file->where, unit);
+    return keep_layer(b, &l);
 }
 
-static int create_layers(struct growth *g, const char *unit, const char *prefix, int first)
+static int create_layers(struct builder *b, const char *unit, const char *prefix, int first)
 {
     const json_t *list;
     int n, rc;
 
-    if (!g->layers)
+    if (!b->layers)
         return 0;
-    TRY(bb_json_list_at(g->layers, unit, g->file->where, -64, &list, &n));
+    TRY(bb_json_list_at(b->layers, unit, b->file->where, -64, &list, &n));
     for (int i = 0; i < n; i++)
-        TRY(read_layer(g, json_array_get(list, (size_t)i), unit, prefix, first));
+        TRY(read_layer(b, json_array_get(list, (size_t)i), unit, prefix, first));
 out:
     return rc;
 }
@@ -136,90 +136,90 @@ bool bb_residual_backward(const struct bb_residual *m, int first, int n, int64_t
 /* ---- tensors ---- */
 
 /* The tensors of one unit of the file: stem, projection, block, head. */
-static int create_unit(struct growth *g, const char *unit, const char *prefix)
+static int create_unit(struct builder *b, const char *unit, const char *prefix)
 {
     const json_t *list;
     const char *name;
     double flops;
     size_t count;
-    int n, rc, before = g->model->n_tensors;
+    int n, rc, n_before = b->model->n_tensors;
 
-    TRY(bb_model_file_number_at(g->file, g->flops, unit, &flops));
-    g->model->sample_flops += flops;
-    TRY(bb_json_list_at(g->tensors, unit, g->file->where, -64, &list, &n));
+    TRY(bb_model_file_number_at(b->file, b->flops, unit, &flops));
+    b->model->sample_flops += flops;
+    TRY(bb_json_list_at(b->tensors, unit, b->file->where, -64, &list, &n));
     for (int i = 0; i < n; i++) {
-        TRY(bb_model_file_named_in(g->file, list, unit, i, &name, &count));
-        TRY(add_tensor(g, prefix, name, count));
+        TRY(bb_model_file_named_in(b->file, list, unit, i, &name, &count));
+        TRY(add_tensor(b, prefix, name, count));
     }
-    TRY(create_layers(g, unit, prefix, before));
+    TRY(create_layers(b, unit, prefix, n_before));
 out:
     return rc;
 }
 
-static int create_block(struct growth *g, int stage, int block)
+static int create_block(struct builder *b, int stage, int block)
 {
     char convolutions[64], projection[64];
     int rc;
 
     snprintf(convolutions, sizeof(convolutions), "stage%d.block%d", stage, block);
     snprintf(projection, sizeof(projection), "stage%d.block%d.projection", stage, block);
-    if (block == 0 && g->projection_first)
-        TRY(create_unit(g, "projection", projection));
-    TRY(create_unit(g, "block", convolutions));
-    if (block == 0 && !g->projection_first)
-        TRY(create_unit(g, "projection", projection));
+    if (block == 0 && b->projection_first)
+        TRY(create_unit(b, "projection", projection));
+    TRY(create_unit(b, "block", convolutions));
+    if (block == 0 && !b->projection_first)
+        TRY(create_unit(b, "projection", projection));
 out:
     return rc;
 }
 
-static int create_stages(struct growth *g)
+static int create_stages(struct builder *b)
 {
-    double blocks[MOST_STAGES];
+    double blocks[MAX_STAGES];
     const json_t *list;
     int stages, width, image, rc;
 
-    TRY(bb_model_file_shape(g->file, "width", &width));
-    TRY(bb_model_file_shape(g->file, "image", &image));
-    TRY(bb_json_list_at(g->file->root, "blocks", g->file->where, -MOST_STAGES, &list, &stages));
-    TRY(bb_json_numbers_at(g->file->root, "blocks", g->file->where, stages, blocks));
-    TRY(bb_model_file_set(g->file, "in", width));
+    TRY(bb_model_file_shape(b->file, "width", &width));
+    TRY(bb_model_file_shape(b->file, "image", &image));
+    TRY(bb_json_list_at(b->file->root, "blocks", b->file->where, -MAX_STAGES, &list, &stages));
+    TRY(bb_json_numbers_at(b->file->root, "blocks", b->file->where, stages, blocks));
+    TRY(bb_model_file_set(b->file, "in", width));
     for (int s = 0; s < stages; s++, width *= 2) {
         double edge = image / 4 >> s; /* of what the stage puts out; its first block but the first of all halves it */
 
-        TRY(bb_model_file_set(g->file, "w", width));
-        TRY(bb_model_file_set(g->file, "edge", edge));
-        TRY(bb_model_file_set(g->file, "edge_in", s > 0 ? 2 * edge : edge));
-        for (int b = 0; b < blocks[s] && b < MOST_BLOCKS; b++) {
-            TRY(create_block(g, s + 1, b));
-            TRY(bb_model_file_set(g->file, "in", 4.0 * width));
-            TRY(bb_model_file_set(g->file, "edge_in", edge));
+        TRY(bb_model_file_set(b->file, "w", width));
+        TRY(bb_model_file_set(b->file, "edge", edge));
+        TRY(bb_model_file_set(b->file, "edge_in", s > 0 ? 2 * edge : edge));
+        for (int b = 0; b < blocks[s] && b < MAX_BLOCKS; b++) {
+            TRY(create_block(b, s + 1, b));
+            TRY(bb_model_file_set(b->file, "in", 4.0 * width));
+            TRY(bb_model_file_set(b->file, "edge_in", edge));
         }
     }
 out:
     return rc;
 }
 
-static int create_all(struct growth *g)
+static int create_all(struct builder *b)
 {
-    const json_t *root = g->file->root;
+    const json_t *root = b->file->root;
     const char *projection;
     json_t *tensors, *flops;
     int rc;
 
-    TRY(bb_json_text_at(root, "projection", g->file->where, &projection));
-    g->projection_first = strcmp(projection, "before") == 0;
-    if (!g->projection_first && strcmp(projection, "after") != 0)
-        return bb_err(BB_EUSAGE, "%s: projection is '%s', expected 'before' or 'after'", g->file->where, projection);
-    TRY(bb_json_object_at(root, "tensors", g->file->where, &tensors));
-    TRY(bb_json_object_at(root, "sample_flops", g->file->where, &flops));
-    g->tensors = tensors;
-    g->flops = flops;
-    g->layers = json_object_get(root, "layers");
-    TRY(create_unit(g, "stem", "stem"));
-    TRY(create_stages(g));
-    TRY(create_unit(g, "head", "head"));
-    if (g->layers)
-        TRY(bb_json_check_total(g->file->where, "sample_flops", g->layer_flops, g->model->sample_flops));
+    TRY(bb_json_text_at(root, "projection", b->file->where, &projection));
+    b->projection_first = strcmp(projection, "before") == 0;
+    if (!b->projection_first && strcmp(projection, "after") != 0)
+        return bb_err(BB_EUSAGE, "%s: projection is '%s', expected 'before' or 'after'", b->file->where, projection);
+    TRY(bb_json_object_at(root, "tensors", b->file->where, &tensors));
+    TRY(bb_json_object_at(root, "sample_flops", b->file->where, &flops));
+    b->tensors = tensors;
+    b->flops = flops;
+    b->layers = json_object_get(root, "layers");
+    TRY(create_unit(b, "stem", "stem"));
+    TRY(create_stages(b));
+    TRY(create_unit(b, "head", "head"));
+    if (b->layers)
+        TRY(bb_json_check_total(b->file->where, "sample_flops", b->layer_flops, b->model->sample_flops));
 out:
     return rc;
 }
@@ -305,12 +305,12 @@ static int check_totals(const struct bb_model_file *file, const struct bb_residu
 int bb_residual_load(const char *name_or_path, struct bb_residual *m)
 {
     struct bb_model_file file;
-    struct growth g = {.file = &file, .model = m};
+    struct builder b = {.file = &file, .model = m};
     int rc;
 
     *m = (struct bb_residual){0};
     TRY(bb_model_file_open(&file, name_or_path, "residual_network"));
-    TRY(create_all(&g));
+    TRY(create_all(&b));
     reverse_tensors(m);
     TRY(read_buckets(&file, m));
     TRY(read_batches(&file, m));

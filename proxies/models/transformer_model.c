@@ -6,20 +6,20 @@
 
 #include <stdlib.h>
 
-#define MOST_TENSORS 1024 /* of a layer */
+#define MAX_TENSORS 1024 /* of a layer */
 
 static const char *const layer_keys[BB_LAYER_KINDS] = {
     [BB_LAYER_INNER] = "inner", [BB_LAYER_FIRST] = "first", [BB_LAYER_LAST] = "last"};
 
 #define AT(member) offsetof(struct bb_model, member)
-#define MOST       1e9 /* of layers, stages, micro-batches */
+#define MAX_COUNT       1e9 /* of layers, stages, micro-batches */
 
 static const struct bb_json_field fields[] = {
     BB_FIELD("name", BB_JSON_TEXT, AT(name)),
     BB_FIELD("description", BB_JSON_TEXT, AT(description)),
-    BB_FIELD("defaults.layers", BB_JSON_WHOLE, AT(layers), .min = 2, .max = MOST),
-    BB_FIELD("defaults.stages", BB_JSON_WHOLE, AT(stages), .min = 2, .max = MOST),
-    BB_FIELD("defaults.micro_batches", BB_JSON_WHOLE, AT(micro_batches), .min = 1, .max = MOST),
+    BB_FIELD("defaults.layers", BB_JSON_WHOLE, AT(layers), .min = 2, .max = MAX_COUNT),
+    BB_FIELD("defaults.stages", BB_JSON_WHOLE, AT(stages), .min = 2, .max = MAX_COUNT),
+    BB_FIELD("defaults.micro_batches", BB_JSON_WHOLE, AT(micro_batches), .min = 1, .max = MAX_COUNT),
     BB_FIELD("micro_batch", BB_MODEL_SHAPE, AT(micro_batch)),
     BB_FIELD("h", BB_MODEL_SHAPE, AT(hidden)),
     BB_FIELD("ffn", BB_MODEL_SHAPE, AT(ffn)),
@@ -42,7 +42,7 @@ static int read_layer(const struct bb_model_file *file, const json_t *tensors, c
     const json_t *list;
     int n, rc;
 
-    TRY(bb_json_list_at(tensors, key, file->where, -MOST_TENSORS, &list, &n));
+    TRY(bb_json_list_at(tensors, key, file->where, -MAX_TENSORS, &list, &n));
     TRY(BB_NEW(layer->tensors, n));
     for (; layer->n < n; layer->n++) {
         struct bb_tensor *t = &layer->tensors[layer->n];

@@ -2,8 +2,8 @@
 #include "collectives/compare/compare.h"
 
 #include "bootstrap/base/units.h"
-#include "bootstrap/cli/report_header.h"
 #include "bootstrap/cli/opts.h"
+#include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/table.h"
 #include "collectives/compare/shortfall.h"
 
@@ -12,8 +12,9 @@
 #include <string.h>
 
 const char *const bb_verdict_names[BB_VERDICTS] = {
-    [BB_FASTER] = "faster",           [BB_SLOWER] = "slower",         [BB_SAME] = "no difference",
-    [BB_INCONCLUSIVE] = "cannot tell", [BB_WRONG_DATA] = "wrong data",
+    [BB_FASTER] = "faster",         [BB_SLOWER] = "slower",
+    [BB_SAME] = "no difference",    [BB_INCONCLUSIVE] = "inconclusive",
+    [BB_WRONG_DATA] = "wrong data",
 };
 
 static bool has_intervals(const struct bb_timing *a, const struct bb_timing *b)
@@ -41,7 +42,7 @@ enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing 
     return b->high_us < a->low_us ? BB_FASTER : b->low_us > a->high_us ? BB_SLOWER : BB_SAME;
 }
 
-/* ---- what belongs together ---- */
+/* ---- matching rows ---- */
 
 static bool same_text(const char *a, const char *b)
 {
@@ -55,7 +56,7 @@ static bool same_measurement(const struct bb_timing *a, const struct bb_timing *
            same_text(a->placement, b->placement) && same_text(a->mode, b->mode);
 }
 
-/* Files have mostly the same order, so the search goes on where the last one ended. */
+/* Both files mostly have the same order, so each search begins after the previous match. */
 size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *unmatched)
 {
     size_t next = 0, n_unmatched = 0;
@@ -83,10 +84,10 @@ size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file
 
 enum { CHOICE = 24, VERDICT = 64 };
 
-/* A row: of both files, or of one of them, whose other time is NaN and whose results are the key alone. */
+/* A table row: a matched pair, or a row of one file, whose other time is NaN and which has only the key in the JSON. */
 struct row {
     struct bb_timing key;
-    const char *place; /* short for placement */
+    const char *place; /* "in" or "out"; short form of placement */
     double a_us, b_us, times;
     const char *verdict_text;
     json_t *a, *b, *ratio, *verdict, *judged_by;
@@ -116,14 +117,15 @@ static const struct bb_field fields[] = {
     {0},
 };
 
-static struct row make_row(const struct bb_timing *key, double a_us, double b_us, const char *verdict_text)
+static struct row make_row(const struct bb_timing *key, double a_us, double b_us, const char *verdict)
 {
     const char *place = !key->placement ? NULL : strcmp(key->placement, "in_place") == 0 ? "in" : "out";
 
-    return (struct row){.key = *key, .place = place, .a_us = a_us, .b_us = b_us, .times = b_us / a_us, .verdict_text = verdict_text};
+    return (struct row){
+        .key = *key, .place = place, .a_us = a_us, .b_us = b_us, .times = b_us / a_us, .verdict_text = verdict};
 }
 
-/* "RING/SIMPLE/8", without channels where one of both files does not tell them, "" where nothing is known. */
+/* NCCL's choice as "RING/SIMPLE/8"; without channels unless both files have them; "" when unknown. */
 static const char *choice_text(const struct bb_timing *t, bool channels, char text[CHOICE])
 {
     text[0] = '\0';
@@ -134,7 +136,7 @@ static const char *choice_text(const struct bb_timing *t, bool channels, char te
     return text;
 }
 
-/* By what a verdict was found; NULL: there was nothing to find it by. */
+/* The criterion of a verdict: "intervals" or "ratio"; NULL when there was none. */
 static const char *judged_by(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict)
 {
     if (verdict == BB_INCONCLUSIVE || verdict == BB_WRONG_DATA)
@@ -142,7 +144,7 @@ static const char *judged_by(const struct bb_timing *a, const struct bb_timing *
     return has_intervals(a, b) ? "intervals" : "ratio";
 }
 
-/* The verdict, and behind it that it has no intervals, and what may be the reason: another choice of NCCL's. */
+/* The verdict, " by ratio" when there are no intervals, and a possible cause: a different choice of NCCL. */
 static const char *verdict_text(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict,
                                 char text[VERDICT])
 {
@@ -165,7 +167,7 @@ static void print_differences(FILE *out, const json_t *differences)
     size_t i;
 
     if (json_array_size(differences) == 0)
-        fprintf(out, "# made under the same conditions, as far as the files tell\n");
+        fprintf(out, "# recorded versions, options and environment are equal\n");
     json_array_foreach(differences, i, d)
     {
         const char *a = json_string_value(json_object_get(d, "a")), *b = json_string_value(json_object_get(d, "b"));
@@ -175,7 +177,7 @@ static void print_differences(FILE *out, const json_t *differences)
     }
 }
 
-/* Times that are no measurements of hardware are marked. */
+/* Marks times that are not measurements of hardware. */
 static void print_doubts(FILE *out, const char *name, const struct bb_result_file *t)
 {
     if (bb_result_file_predicted(t))
@@ -187,9 +189,9 @@ static void print_doubts(FILE *out, const char *name, const struct bb_result_fil
         bb_print_emulated_note(out, of, "");
     }
     if (json_is_true(json_object_get(t->root, "shared_gpu")))
-        fprintf(out, "# %s: several ranks shared a GPU: times mean nothing\n", name);
+        fprintf(out, "# %s: several ranks shared a GPU: times are meaningless\n", name);
     if (bb_result_file_is_nccl_tests(t))
-        fprintf(out, "# %s: nccl-tests: the mean over ranks unless -a was given; busbar's are those of the slowest\n",
+        fprintf(out, "# %s: nccl-tests: mean over the ranks unless -a was given; busbar reports the slowest rank\n",
                 name);
 }
 
@@ -208,14 +210,14 @@ static void print_head(FILE *out, const struct bb_result_file *a, const struct b
     print_differences(out, differences);
     print_doubts(out, "A", a);
     print_doubts(out, "B", b);
-    fprintf(out, "# times are medians; the verdict comes from their 95 %% intervals, which must not touch\n");
+    fprintf(out, "# times are medians; faster and slower mean non-overlapping 95 %% confidence intervals\n");
     if (!bb_result_file_predicted(a) != !bb_result_file_predicted(b))
-        fprintf(out, "# predictions have no interval: the verdict is B/A against --threshold, or %g %%\n",
+        fprintf(out, "# predictions have no interval: the verdict compares B/A with --threshold (default %g %%)\n",
                 BB_SHORTFALL_PERCENT);
     else if (without_intervals(a) || without_intervals(b))
         fprintf(out,
-                "# rows of one sample have no interval: their verdict is B/A against --threshold, which chance may "
-                "pass too\n");
+                "# rows with one sample have no interval: the verdict compares B/A with --threshold and may be due to "
+                "chance\n");
     fprintf(out, "#\n");
     bb_table_heading(out, fields);
 }
@@ -242,20 +244,20 @@ static json_t *side_json(const struct bb_timing *t)
                      "protocol", t->protocol, "channels", channels ? json_integer(t->channels) : json_null());
 }
 
-/* ---- the whole ---- */
+/* ---- counts over all rows ---- */
 
 struct tally {
     size_t verdicts[BB_VERDICTS];
-    size_t inconclusive; /* of those that cannot be told: what takes no time, 0 bytes of a prediction, says nothing anyway */
+    size_t inconclusive; /* inconclusive rows, except where a side's time is 0, as a prediction of 0 bytes */
     size_t only_a, only_b, pairs;
-    size_t over; /* slower by more than the threshold */
+    size_t over; /* rows slower by more than the threshold */
     const struct bb_timing *worst;
     double worst_ratio;
-    double log_sum; /* of the ratios of rows with right data */
+    double log_sum; /* sum of log(B/A) over the rows with correct data */
     size_t n_logs;
-    const struct bb_result_file *incomplete; /* of which a part is missing; NULL: of none */
+    const struct bb_result_file *incomplete; /* the file of an incomplete run; NULL: both are complete */
     double threshold_percent;
-    double judged_percent; /* of rows without an interval: the threshold, or that of predictions */
+    double judged_percent; /* threshold for rows without an interval: --threshold, or the default for predictions */
     struct bb_shortfall shortfall;
 };
 
@@ -281,13 +283,14 @@ static void count_verdict(struct tally *tally, const struct bb_timing *a, const 
     }
 }
 
-/* Of B's times to A's, over all rows with right data; NaN: none. */
+/* Geometric mean of B/A over the rows with correct data; NaN: none. */
 static double mean_ratio(const struct tally *t)
 {
     return t->n_logs ? exp(t->log_sum / (double)t->n_logs) : NAN;
 }
 
-/* A run that ended below a threshold of its own has all its rows; so has one that says nothing, as nccl-tests'. */
+/* Returns the status of an incomplete run, or NULL. A run that ended below its own threshold is complete; so is a
+ * file without a status, as nccl-tests writes it. */
 static const char *incomplete_status(const struct bb_result_file *t)
 {
     const char *status = json_string_value(json_object_get(t->root, "status"));
@@ -296,18 +299,18 @@ static const char *incomplete_status(const struct bb_result_file *t)
     return whole ? NULL : status;
 }
 
-/* ---- the verdict on the whole ---- */
+/* ---- verdict of the comparison ---- */
 
 enum outcome { INCOMPLETE, NO_ROW, WRONG, SLOWER, INCONCLUSIVE, MISSING, NOT_SLOWER, OUTCOMES };
 
-/* gated: worth exit 5 under --strict (slower rows are the threshold's matter). */
+/* fails_strict: exit status 5 under --strict; slower rows are judged by --threshold instead. */
 static const struct {
     const char *name;
     bool fails_strict;
 } outcomes[OUTCOMES] = {
-    [INCOMPLETE] = {"run incomplete", true},     [NO_ROW] = {"no common row", true},
-    [WRONG] = {"wrong data", true},        [SLOWER] = {"slower", false},
-    [INCONCLUSIVE] = {"cannot tell", true}, [MISSING] = {"rows missing in B", true},
+    [INCOMPLETE] = {"run incomplete", true}, [NO_ROW] = {"no common row", true},
+    [WRONG] = {"wrong data", true},          [SLOWER] = {"slower", false},
+    [INCONCLUSIVE] = {"inconclusive", true}, [MISSING] = {"rows missing in B", true},
     [NOT_SLOWER] = {"not slower", false},
 };
 
@@ -395,7 +398,7 @@ static void print_summary(const struct tally *t, FILE *out)
 {
     const size_t *v = t->verdicts;
 
-    fprintf(out, "#\n# %zu faster, %zu slower, %zu without a difference, %zu cannot tell", v[BB_FASTER], v[BB_SLOWER],
+    fprintf(out, "#\n# %zu faster, %zu slower, %zu without a difference, %zu inconclusive", v[BB_FASTER], v[BB_SLOWER],
             v[BB_SAME], v[BB_INCONCLUSIVE]);
     if (v[BB_WRONG_DATA])
         fprintf(out, ", %zu with wrong data", v[BB_WRONG_DATA]);
@@ -404,8 +407,8 @@ static void print_summary(const struct tally *t, FILE *out)
         fprintf(out, "# B/A: %.3f, geometric mean of %zu row%s\n", mean_ratio(t), t->n_logs, t->n_logs == 1 ? "" : "s");
     bb_shortfall_print(&t->shortfall, out);
     if (t->inconclusive)
-        fprintf(out, "# cannot tell: no interval; busbar gives one from 6 samples on (--repeats), nccl-tests with "
-                     "-I 1; --threshold judges by the ratio alone\n");
+        fprintf(out, "# inconclusive: no interval. Measurements have one from 6 samples on (--repeats; nccl-tests: "
+                     "-I 1), predictions have none; try: --threshold, to judge by the ratio\n");
     fprintf(out, "# verdict: %s\n", outcomes[outcome_of(t)].name);
 }
 
@@ -414,7 +417,7 @@ static json_t *summary_json(const struct tally *t)
     const size_t *v = t->verdicts;
 
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "faster", (json_int_t)v[BB_FASTER],
-                     "slower", (json_int_t)v[BB_SLOWER], "no_difference", (json_int_t)v[BB_SAME], "cannot_tell",
+                     "slower", (json_int_t)v[BB_SLOWER], "no_difference", (json_int_t)v[BB_SAME], "inconclusive",
                      (json_int_t)v[BB_INCONCLUSIVE], "wrong_data", (json_int_t)v[BB_WRONG_DATA], "only_a",
                      (json_int_t)t->only_a, "only_b", (json_int_t)t->only_b, "over_threshold", (json_int_t)t->over,
                      "worst_ratio", bb_json_real(t->worst ? t->worst_ratio : NAN), "geometric_mean_ratio",
@@ -429,7 +432,7 @@ static int check_threshold(const struct tally *t)
 
     if (isnan(t->threshold_percent) || t->over == 0)
         return 0;
-    return bb_err(BB_EBELOW, "%zu row%s slower by more than %g %%, most of all %s %s: %+.1f %%", t->over,
+    return bb_err(BB_EBELOW, "%zu row%s slower by more than %g %%, worst: %s %s: %+.1f %%", t->over,
                   t->over == 1 ? "" : "s", t->threshold_percent, worst->what,
                   worst->bytes < 0 ? "step" : bb_format_bytes((size_t)worst->bytes, bytes), 100 * (t->worst_ratio - 1));
 }
@@ -440,28 +443,28 @@ static int check_strict(const struct tally *t)
 
     if (!outcomes[outcome].fails_strict)
         return 0;
-    return bb_err(BB_EBELOW,
-                  "--strict: %s (%zu common rows, %zu that cannot be told, %zu with wrong data, %zu only in A)",
+    return bb_err(BB_EBELOW, "--strict: %s (%zu common rows, %zu inconclusive, %zu with wrong data, %zu only in A)",
                   outcomes[outcome].name, t->pairs, t->inconclusive, t->verdicts[BB_WRONG_DATA], t->only_a);
 }
 
-/* What a caller that looks at no verdict should know all the same. */
+/* Warns about incomplete runs and about files without a common row, also without --strict. */
 static void warn_of_gaps(const struct sides *s, const struct tally *t)
 {
     const struct bb_result_file *files[] = {s->a, s->b};
 
     for (int i = 0; i < 2; i++)
         if (incomplete_status(files[i]))
-            bb_warn("%s: its run ended with status '%.40s': rows may be missing", files[i]->path, incomplete_status(files[i]));
+            bb_warn("%s: the run ended with status '%.40s'; rows may be missing", files[i]->path,
+                    incomplete_status(files[i]));
     if (t->pairs == 0)
         bb_warn("no row of %s is in %s", s->a->path, s->b->path);
 }
 
 static json_t *differences_of(const struct bb_result_file *a, const struct bb_result_file *b)
 {
-    json_t *unmatched = bb_provenance_of(a), *right = bb_provenance_of(b), *list = bb_provenance_differences(unmatched, right);
+    json_t *left = bb_provenance_of(a), *right = bb_provenance_of(b), *list = bb_provenance_differences(left, right);
 
-    json_decref(unmatched);
+    json_decref(left);
     json_decref(right);
     return list;
 }
@@ -471,7 +474,10 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
 {
     struct sides s = {.a = a, .b = b, .pair = calloc(a->n + 1, sizeof(long)), .unmatched = calloc(b->n + 1, 1)};
     json_t *differences = differences_of(a, b);
-    struct tally tally = {.incomplete = incomplete_status(a) ? a : incomplete_status(b) ? b : NULL, .threshold_percent = threshold->threshold_percent};
+    struct tally tally = {.incomplete = incomplete_status(a)   ? a
+                                        : incomplete_status(b) ? b
+                                                               : NULL,
+                          .threshold_percent = threshold->threshold_percent};
     int rc = s.pair && s.unmatched && differences ? 0 : bb_err(BB_EFAIL, "no memory to compare %zu rows", a->n);
 
     TRY(rc);
@@ -498,7 +504,7 @@ out:
     return rc;
 }
 
-/* ---- the command ---- */
+/* ---- command ---- */
 
 struct options {
     const char *json, *csv;
@@ -508,13 +514,14 @@ struct options {
 
 #define FIELD(name) offsetof(struct options, name)
 static const struct bb_opt rows[] = {
-    OPT_DOUBLE(0, "threshold", FIELD(threshold_percent), "-1", "PERCENT", -1, 1e6,
-               "exit 5 when a row got slower by more, with intervals that do not touch, or of one sample; -1: never"),
+    OPT_DOUBLE(
+        0, "threshold", FIELD(threshold_percent), "-1", "PERCENT", -1, 1e6,
+        "exit 5 when a row is slower by more than PERCENT (non-overlapping intervals, or only one sample); -1: never"),
     OPT_FLAG(0, "strict", FIELD(strict),
              "exit 5 also when a run is incomplete, no row is common, data was wrong, a row "
-             "cannot be told or is missing in B"),
+             "is inconclusive or missing in B"),
     OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write the comparison as JSON, - for stdout"),
-    OPT_STRING(0, "csv", FIELD(csv), NULL, "FILE", "write its rows as CSV, - for stdout"),
+    OPT_STRING(0, "csv", FIELD(csv), NULL, "FILE", "write the rows as CSV, - for stdout"),
     OPT_FLAG(0, "quiet", FIELD(quiet), "no table"),
     {0},
 };
@@ -523,8 +530,9 @@ static const struct bb_opt_table tables[] = {{.title = "Options", .opts = rows},
 
 static const struct bb_opts set = {
     .usage = "busbar compare A.json B.json [OPTION...]",
-    .doc = "Is B faster or slower than A? Row by row, from the confidence intervals of the medians. Reads the JSON\n"
-           "of busbar bench, busbar proxy and nccl-tests, and of busbar plan --cluster: a prediction.",
+    .doc = "Is B faster or slower than A? Compares two result files row by row by the confidence intervals of the\n"
+           "medians. Reads JSON of busbar bench, busbar proxy, busbar plan --cluster (predictions) and nccl-tests,\n"
+           "and nccl-tests' printed output.",
     .tables = tables,
 };
 
@@ -533,7 +541,7 @@ static bool either_is(const struct bb_result_file side[2], const char *key)
     return json_is_true(json_object_get(side[0].root, key)) || json_is_true(json_object_get(side[1].root, key));
 }
 
-/* A comparison with modelled times is one of modelled times. */
+/* If either input is modelled, the comparison is marked as modelled. */
 static int open_results(struct bb_results **results, const struct options *o, const struct bb_result_file side[2],
                         int argc, char **argv)
 {
@@ -583,7 +591,7 @@ int bb_compare_main(int argc, char **argv)
     if (rc != 0)
         return rc;
     if (positionals.n != 2)
-        return bb_err(BB_EUSAGE, "%d file%s given, expected two: busbar compare A.json B.json", positionals.n,
+        return bb_err(BB_EUSAGE, "%d file%s given, expected two; try: busbar compare A.json B.json", positionals.n,
                       positionals.n == 1 ? "" : "s");
     return compare_files(&options, positionals.word, argc, argv);
 }

@@ -1,4 +1,4 @@
-/* nccl_tests_text.c - see nccl_tests_text.h: line by line, each told by its first words. */
+/* nccl_tests_text.c - see nccl_tests_text.h. Each line is identified by its first words. */
 #include "collectives/compare/nccl_tests_text.h"
 
 #include "collectives/ops/coll.h"
@@ -12,12 +12,12 @@
 
 enum { WORDS = 48, NAME = 64, PLACES = 2, LEAST_GBPS = 10 };
 
-/* Where each thing stands in a row, by the table's heading; -1: nowhere. */
+/* Word index of each column in a table row, from the heading; -1: absent. */
 struct columns {
-    int size, type, redop, root, algbw, busbw, n; /* bandwidths: of the first placement */
+    int size, type, redop, root, algbw, busbw, n; /* algbw and busbw of the first placement */
     struct {
         int time, wrong;
-        bool by_cpu; /* the host's time for the calls alone */
+        bool by_cpu; /* host time of the calls only (-C 1) */
     } place[PLACES];
 };
 
@@ -26,11 +26,11 @@ struct log {
     int line;
     char *word[WORDS];
     int n;
-    char program[NAME]; /* "all_reduce_perf", "": it does not say so */
+    char program[NAME]; /* for example "all_reduce_perf"; "": the output does not name it */
     json_t *root, *config, *devices, *results, *seen;
     struct columns columns;
     bool in_table;
-    double bus_factor; /* busbw / algbw of a row that is large enough to tell; 0: none was */
+    double bus_factor; /* busbw / algbw of a row with enough significant digits; 0: no such row */
 };
 
 static int reject_line(const struct log *l, const char *what)
@@ -38,9 +38,9 @@ static int reject_line(const struct log *l, const char *what)
     return bb_err(BB_EUSAGE, "%s: line %d: %s", l->path, l->line, what);
 }
 
-/* ---- words ---- */
+/* ---- words of a line ---- */
 
-/* Past what a launcher puts before a rank's lines: "[1,0]<stdout>:" of mpirun, "0: " of srun. */
+/* Skips the tag that a launcher puts before a rank's lines: "[1,0]<stdout>:" of mpirun, "0: " of srun. */
 static char *skip_tag(char *line)
 {
     static const char tag[] = "]<stdout>:";
@@ -63,7 +63,7 @@ static void split_words(struct log *l, char *line)
         l->word[l->n++] = word;
 }
 
-/* The word behind this one, NULL: it is not there. */
+/* Returns the word after this one; NULL: none. */
 static const char *word_after(const struct log *l, const char *word)
 {
     for (int i = 0; i + 1 < l->n; i++)
@@ -91,7 +91,7 @@ static void set_integer(json_t *object, const char *key, const char *word)
         json_object_set_new(object, key, json_integer(number));
 }
 
-/* ---- what stands above the table ---- */
+/* ---- lines above the table ---- */
 
 static int read_program(struct log *l)
 {
@@ -102,21 +102,22 @@ static int read_program(struct log *l)
     return 0;
 }
 
-/* "... warmup iters: 1 iters: 20 agg iters: 1 ..." */
+/* Reads "... warmup iters: 1 iters: 20 agg iters: 1 ...". */
 static int read_settings(struct log *l)
 {
     if (json_object_get(l->config, "ngpus"))
-        return reject_line(l, "a second run of nccl-tests begins, expected one in a file (built without MPI, each rank "
-                              "under mpirun is a run of its own)");
-    json_object_set_new(l->config, "nthreads", json_integer(1)); /* each device has a line of its own */
+        return reject_line(l,
+                           "a second run of nccl-tests begins; expected one run per file (nccl-tests built without MPI "
+                           "makes a separate run of each rank)");
+    json_object_set_new(l->config, "nthreads", json_integer(1)); /* the output has a line for each device */
     json_object_set_new(l->config, "ngpus", json_integer(1));
     for (int i = 1; i + 1 < l->n; i++)
         if (strcmp(l->word[i], "iters:") == 0)
             set_integer(l->config,
-                      strcmp(l->word[i - 1], "warmup") == 0 ? "warmup_iters"
-                      : strcmp(l->word[i - 1], "agg") == 0  ? "aggregated_iterations"
-                                                            : "iterations",
-                      l->word[i + 1]);
+                        strcmp(l->word[i - 1], "warmup") == 0 ? "warmup_iters"
+                        : strcmp(l->word[i - 1], "agg") == 0  ? "aggregated_iterations"
+                                                              : "iterations",
+                        l->word[i + 1]);
     set_integer(l->config, "graph", word_after(l, "graph:"));
     return 0;
 }
@@ -127,7 +128,7 @@ static int read_blocking(struct log *l)
     return 0;
 }
 
-/* The GPU's name is all that follows its PCI id. */
+/* The GPU's name is everything after the PCI id in brackets. */
 static void join_name(const struct log *l, char name[NAME])
 {
     size_t used = 0;
@@ -140,7 +141,7 @@ static void join_name(const struct log *l, char name[NAME])
         used += (size_t)snprintf(name + used, NAME - used, "%s%s", used ? " " : "", l->word[i]);
 }
 
-/* Two ranks with one GPU mean nothing. */
+/* Ranks sharing a GPU make the timings meaningless. */
 static void record_gpu(struct log *l, const char *host)
 {
     char gpu[512] = "";
@@ -153,7 +154,8 @@ static void record_gpu(struct log *l, const char *host)
     json_object_set_new(l->seen, gpu, json_true());
 }
 
-/* "#  Rank  0 Group  0 Pid   1887 on   worker-1 device  0 [0x8d] NVIDIA H100 80GB HBM3"; Group since 2.12. */
+/* Reads "#  Rank  0 Group  0 Pid   1887 on   worker-1 device  0 [0x8d] NVIDIA H100 80GB HBM3"; Group exists since
+ * nccl-tests 2.12. */
 static int read_device(struct log *l)
 {
     const char *host = word_after(l, "on");
@@ -163,23 +165,22 @@ static int read_device(struct log *l)
 
     join_name(l, name);
     if (!parse_integer(word_after(l, "Rank"), &rank) || !host || !*name)
-        return reject_line(
-            l, "not a whole line of a device, expected '#  Rank 0 Group 0 Pid 1 on HOST device 0 [ID] NAME'");
+        return reject_line(l, "incomplete device line; expected '#  Rank 0 Group 0 Pid 1 on HOST device 0 [ID] NAME'");
     if (rank != (long long)json_array_size(l->devices))
         return bb_err(BB_EUSAGE,
-                      "%s: line %d: rank %lld where %zu comes next; expected every rank once (built without MPI, each "
-                      "rank under mpirun is a run of its own)",
+                      "%s: line %d: rank %lld instead of %zu; expected every rank once (nccl-tests built without MPI "
+                      "makes a separate run of each rank)",
                       l->path, l->line, rank, json_array_size(l->devices));
     (void)parse_integer(word_after(l, "Group"), &group);
     record_gpu(l, host);
     device = json_pack("{s:I, s:I, s:s, s:s}", "rank", (json_int_t)rank, "group", (json_int_t)group, "hostname", host,
                        "device_info", name);
     if (!device)
-        return reject_line(l, "a device whose names are no UTF-8");
+        return reject_line(l, "a device name that is not valid UTF-8");
     return json_array_append_new(l->devices, device) ? bb_err(BB_EFAIL, "%s: no memory", l->path) : 0;
 }
 
-/* "NCCL version 2.28.9+cuda13.0", which NCCL itself says. */
+/* Reads "NCCL version 2.28.9+cuda13.0", which NCCL prints. */
 static int read_version(struct log *l)
 {
     int major, minor, patch;
@@ -189,7 +190,7 @@ static int read_version(struct log *l)
     return 0;
 }
 
-/* "# nccl-tests version 2.18.3 nccl-headers=23003 nccl-library=23003" */
+/* Reads "# nccl-tests version 2.18.3 nccl-headers=23003 nccl-library=23003". */
 static int read_library(struct log *l)
 {
     static const char key[] = "nccl-library=";
@@ -206,7 +207,7 @@ static int read_emulated(struct log *l)
     return 0;
 }
 
-/* ---- the table ---- */
+/* ---- table ---- */
 
 static void assign_column(struct columns *c, int *places, const char *name, int at)
 {
@@ -237,9 +238,9 @@ static int read_columns(struct log *l)
     for (int i = 1; i < l->n; i++)
         assign_column(&c, &places, l->word[i], i - 1);
     if (l->columns.n > 0)
-        return reject_line(l, "a second table begins, expected one in a file");
+        return reject_line(l, "a second table begins; expected one table per file");
     if (c.size < 0 || c.type < 0 || places == 0)
-        return reject_line(l, "the heading of no table of nccl-tests, expected columns 'size', 'type' and 'time'");
+        return reject_line(l, "not a table heading of nccl-tests; expected columns 'size', 'type' and 'time'");
     l->columns = c;
     l->in_table = true;
     return 0;
@@ -251,7 +252,7 @@ static int end_table(struct log *l)
     return 0;
 }
 
-/* A number, null where it says that there is none. */
+/* Reads a number; N/A becomes null. */
 static int number_at(const struct log *l, int at, json_t **value)
 {
     const char *word = at < 0 ? "N/A" : l->word[at];
@@ -263,8 +264,7 @@ static int number_at(const struct log *l, int at, json_t **value)
         return 0;
     number = strtod(word, &end);
     if (end == word || *end || number < 0)
-        return bb_err(BB_EUSAGE, "%s: line %d: '%.40s' in column %d, expected a number", l->path, l->line, word,
-                      at + 1);
+        return bb_err(BB_EUSAGE, "%s: line %d: '%.40s' in column %d is not a number", l->path, l->line, word, at + 1);
     if (isfinite(number))
         *value = json_real(number);
     return 0;
@@ -292,7 +292,7 @@ out:
     return rc;
 }
 
-/* Two decimals of 10 GB/s and more are enough to tell the factor. */
+/* From LEAST_GBPS on, the two printed decimals are precise enough to compute the ratio. */
 static void record_bus_factor(struct log *l)
 {
     const struct columns *c = &l->columns;
@@ -316,7 +316,7 @@ static int read_row(struct log *l)
     row = json_pack("{s:I, s:s, s:s, s:s}", "size", (json_int_t)bytes, "type", l->word[c->type], "redop",
                     c->redop < 0 ? "none" : l->word[c->redop], "root", c->root < 0 ? "-1" : l->word[c->root]);
     if (!row)
-        return reject_line(l, "a row that is no UTF-8");
+        return reject_line(l, "a row that is not valid UTF-8");
     for (int place = 0; place < PLACES; place++)
         TRY(add_place(l, row, place));
     record_bus_factor(l);
@@ -326,10 +326,10 @@ out:
     return rc;
 }
 
-/* ---- lines ---- */
+/* ---- dispatch by line ---- */
 
 static const struct {
-    const char *words[4]; /* that it begins with */
+    const char *words[4]; /* first words of the line */
     int (*read)(struct log *l);
 } lines[] = {
     {{"#", "Collective", "test"}, read_program},
@@ -379,9 +379,9 @@ static int read_lines(struct log *l, FILE *file)
     return rc;
 }
 
-/* ---- all of it ---- */
+/* ---- whole output ---- */
 
-/* Where it says nothing, its bus bandwidth does. */
+/* Checks the operation given by the user against busbw / algbw, when the output does not name its operation. */
 static int check_factor(const struct log *l, const char *operation)
 {
     const int kind = bb_coll_find(operation), ranks = (int)json_array_size(l->devices);
@@ -389,11 +389,11 @@ static int check_factor(const struct log *l, const char *operation)
 
     if (l->bus_factor <= 0 || expected <= 0 || fabs(l->bus_factor / expected - 1) < 0.02)
         return 0;
-    return bb_err(BB_EUSAGE, "%s: its busbw is %.3g of algbw, but of %s on %d ranks it would be %.3g", l->path,
-                  l->bus_factor, operation, ranks, expected);
+    return bb_err(BB_EUSAGE, "%s: busbw / algbw is %.3g, but %s on %d ranks has %.3g", l->path, l->bus_factor,
+                  operation, ranks, expected);
 }
 
-/* What it is of: its own word, or the reader's where it has none; they must not differ. */
+/* Determines the operation from the output or from the user; both must agree. */
 static int resolve_program(struct log *l, const char *operation)
 {
     char expected[NAME] = "";
@@ -402,11 +402,11 @@ static int resolve_program(struct log *l, const char *operation)
         snprintf(expected, sizeof(expected), "%.40s_perf", operation);
     if (!operation && !*l->program)
         return bb_err(BB_EUSAGE,
-                      "%s: does not say which operation it is of, as newer versions of nccl-tests do; say it: "
+                      "%s: the output does not name its operation (versions of nccl-tests before 2.16.7); try: "
                       "all_reduce=%s",
                       l->path, l->path);
     if (*l->program && strncmp(l->program, expected, strlen(expected)) != 0)
-        return bb_err(BB_EUSAGE, "%s: says itself that it is of %s, so not of %s", l->path, l->program, operation);
+        return bb_err(BB_EUSAGE, "%s: output of %s, not of %s", l->path, l->program, operation);
     json_object_set_new(l->root, "args", json_pack("[s]", *l->program ? l->program : expected));
     return *l->program ? 0 : check_factor(l, operation);
 }
@@ -414,18 +414,19 @@ static int resolve_program(struct log *l, const char *operation)
 static int check_whole(const struct log *l)
 {
     if (l->columns.n == 0)
-        return bb_err(BB_EUSAGE, "%s: not a result file: not JSON's object, and no table of nccl-tests in it", l->path);
+        return bb_err(BB_EUSAGE, "%s: not a result file: neither a JSON object nor nccl-tests output with a table",
+                      l->path);
     if (json_array_size(l->results) == 0)
-        return bb_err(BB_EUSAGE, "%s: nccl-tests' table has no rows, expected what a whole run prints", l->path);
+        return bb_err(BB_EUSAGE, "%s: nccl-tests' table has no rows; expected the whole output of a run", l->path);
     if (json_array_size(l->devices) == 0)
         return bb_err(BB_EUSAGE,
-                      "%s: no devices above nccl-tests' table, which tell ranks and nodes; expected what a whole run "
-                      "prints ('#  Rank  0 Group  0 ...')",
+                      "%s: no devices above nccl-tests' table; expected the whole output of a run, with one line per "
+                      "rank ('#  Rank  0 Group  0 ...')",
                       l->path);
     return 0;
 }
 
-/* The objects that lines are read into hang in the tree. */
+/* Creates the tree; config, devices and results are borrowed from root. */
 static int make_tree(struct log *l)
 {
     l->seen = json_object();

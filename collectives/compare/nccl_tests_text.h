@@ -1,7 +1,7 @@
 /*
- * nccl_tests_text.h - what nccl-tests prints, as the tree that it writes with -J (version 3), so that whoever reads one
- * reads the other: its settings, the device of every rank, and a result for each row of its table. Its columns are told
- * by their heading, which has grown from version to version; what other programs say in between is passed over.
+ * nccl_tests_text.h - parses nccl-tests' printed output into the JSON tree that nccl-tests writes with -J (version 3),
+ * so that one reader handles both: settings, the device of every rank, and one result per table row. Columns are
+ * identified by the heading, which differs between versions. Lines of other programs are skipped.
  */
 #ifndef BB_COLLECTIVES_COMPARE_NCCL_TESTS_TEXT_H
 #define BB_COLLECTIVES_COMPARE_NCCL_TESTS_TEXT_H
@@ -11,18 +11,20 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Borrowed. */
+/* The output to parse; all pointers are borrowed. */
 struct bb_nccl_tests_output {
     const char *path; /* for messages */
     FILE *file;
-    int lines;             /* that were read before */
-    const char *operation; /* "all_reduce": what it is of where it does not say so; NULL: it has to, as newer ones do */
+    int lines;             /* number of lines already read */
+    const char *operation; /* for example "all_reduce": the operation of output that does not name it; NULL: the
+                              output must name it, as newer versions do */
 };
 
 /*
- * bb_nccl_tests_text_read - refused with one line that names the place (-BB_EUSAGE): a text without a table or without
- * devices, several runs in one, a row cut short, an operation that is not the text's. -BB_EFAIL without memory. *root
- * is new, NULL after an error.
+ * bb_nccl_tests_text_read - parse the output.
+ *   root     out: new reference; NULL after an error
+ *   Returns  0; -BB_EFAIL without memory; -BB_EUSAGE after printing one line with the position: no table, no devices,
+ *            several runs in one file, a truncated row, or an operation other than p->operation
  */
 int bb_nccl_tests_text_read(const struct bb_nccl_tests_output *p, json_t **root) BB_MUST_CHECK;
 

@@ -1,4 +1,5 @@
-/* provenance.c - under what a result file was made, as a flat list of texts that two files can be held against. */
+/* provenance.c - the conditions of a result file (versions, devices, environment, options) as a flat list of texts,
+ * and the differences between two such lists. */
 #include "collectives/compare/result_reader.h"
 
 #include <stdbool.h>
@@ -15,7 +16,7 @@ static void add_fact(json_t *list, const char *what, const char *text)
         json_object_set_new(list, what, json_string(text));
 }
 
-/* Any scalar as text; NULL for null, lists and objects. */
+/* Formats a scalar as text; returns NULL for null, lists and objects. */
 static const char *scalar_text(const json_t *value, char text[VALUE])
 {
     if (json_is_string(value))
@@ -31,7 +32,7 @@ static const char *scalar_text(const json_t *value, char text[VALUE])
     return text;
 }
 
-/* The names of all devices with their numbers, in order of first appearance: "4 x A, 4 x B". */
+/* Adds the device names with their counts, in order of first appearance: "4 x A, 4 x B". */
 static void add_devices(json_t *list, const json_t *devices, const char *field)
 {
     json_t *count = json_object();
@@ -52,8 +53,8 @@ static void add_devices(json_t *list, const json_t *devices, const char *field)
     json_decref(count);
 }
 
-/* Variables that tell one rank, or what a run prints, apart: sizes stand in ranks, nodes and devices. A * ends a
- * beginning. */
+/* Variables that differ between ranks, or only affect what a run prints. The size of the job is compared through
+ * ranks, nodes and devices. A trailing * matches any suffix. */
 static const char *const noise[] = {
     "BUSBAR_PROGRESS", "EMU_KERNELS", "EMU_NCCL_IGNORE", "EMU_QUIET", "EMU_TWINS", "EMU_UNKNOWN_KERNELS",
     "OMPI_*",          "PMI*",        "SLURM_*",         NULL};
@@ -69,7 +70,7 @@ static bool is_listed(const char *name, const char *const *list)
     return false;
 }
 
-/* All scalars of an object, with a mark before their names. */
+/* Adds all scalars of an object, with a prefix ("$" or "--") before their names. */
 static void add_all(json_t *list, const char *mark, const json_t *object, const char *const *except)
 {
     char text[VALUE], what[NAME];
@@ -86,7 +87,7 @@ static void add_all(json_t *list, const char *mark, const json_t *object, const 
     }
 }
 
-/* Fields of a busbar file, by path. */
+/* Fields of a busbar file: outer key, and key inside that object. */
 static const struct {
     const char *what, *outer, *inner;
 } fields[] = {
@@ -95,7 +96,7 @@ static const struct {
     {"emulated", "emulated", NULL},      {"shared GPU", "shared_gpu", NULL}, {"status", "status", NULL},
 };
 
-/* A forecast's kernels are those of training, which a run of the proxy is not. */
+/* A forecast times the kernels of training, while a proxy run executes its own kernels. */
 static void add_compute(json_t *list, const json_t *root)
 {
     const json_t *planned = json_object_get(json_object_get(root, "predicted"), "compute");
@@ -107,7 +108,7 @@ static void add_compute(json_t *list, const json_t *root)
         add_fact(list, "compute", "as the proxy runs");
 }
 
-/* A plan tells what it is of; nothing else of a machine that it has not seen. */
+/* A plan has only these facts; versions, devices and environment of the machine are unknown. */
 static void add_plan(const struct bb_result_file *t, json_t *list)
 {
     char text[VALUE];
@@ -140,7 +141,7 @@ static void add_busbar(const json_t *root, json_t *list)
 
 /* ---- nccl-tests ---- */
 
-/* It writes its whole environment down; only what concerns the measurement is looked at. */
+/* nccl-tests records its whole environment; only NCCL_* and CUDA_* are relevant. */
 static void add_nccl_tests_environment(json_t *list, const json_t *env)
 {
     json_t *entry;
@@ -179,7 +180,7 @@ int bb_result_file_nccl_tests_ranks(const json_t *root)
 
     last = json_integer_value(json_object_get(json_array_get(devices, listed > 0 ? (size_t)listed - 1 : 0), "rank"));
     ranks = listed * at_least_1(config, "nthreads") * at_least_1(config, "ngpus");
-    if (listed > 1 && last == listed - 1) /* each has a line of its own */
+    if (listed > 1 && last == listed - 1) /* the list has one entry per rank */
         ranks = listed;
     return ranks < 1 << 24 ? (int)ranks : 0;
 }
@@ -201,7 +202,7 @@ static void add_nccl_tests(const json_t *root, json_t *list)
     add_nccl_tests_environment(list, json_object_get(root, "env"));
 }
 
-/* ---- two of them ---- */
+/* ---- list of a file, differences of two files ---- */
 
 json_t *bb_provenance_of(const struct bb_result_file *t)
 {
@@ -221,13 +222,14 @@ static void add_difference(json_t *list, const char *what, const char *a, const 
     json_array_append_new(list, json_pack("{s:s, s:s?, s:s?}", "what", what, "a", a, "b", b));
 }
 
-/* Has the other file a list of such things, in which this one is missing? */
+/* Returns whether the absence of this variable or option in the other file is a difference: the other file must list
+ * variables or options. */
 static bool differs_if_missing(const char *what, const json_t *other)
 {
     const char *name;
     json_t *value;
 
-    if (json_object_get(other, PREDICTED)) /* it has no such lists */
+    if (json_object_get(other, PREDICTED)) /* predictions list neither variables nor options */
         return false;
     if (*what == '$')
         return true;
@@ -242,10 +244,10 @@ json_t *bb_provenance_differences(const json_t *a, const json_t *b)
 
     json_object_foreach((json_t *)a, what, value)
     {
-        const char *unmatched = json_string_value(value), *right = json_string_value(json_object_get(b, what));
+        const char *left = json_string_value(value), *right = json_string_value(json_object_get(b, what));
 
-        if (right ? strcmp(unmatched, right) != 0 : differs_if_missing(what, b))
-            add_difference(list, what, unmatched, right);
+        if (right ? strcmp(left, right) != 0 : differs_if_missing(what, b))
+            add_difference(list, what, left, right);
     }
     json_object_foreach((json_t *)b, what, value) if (!json_object_get(a, what) && differs_if_missing(what, a))
         add_difference(list, what, NULL, json_string_value(value));

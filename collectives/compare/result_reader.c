@@ -1,5 +1,4 @@
-/* result_reader.c - see result_reader.h. Every field is looked at before it is believed: the files come from anywhere.
- */
+/* result_reader.c - see result_reader.h. Every field is validated, because the files may come from any source. */
 #include "collectives/compare/result_reader.h"
 
 #include "bootstrap/base/json_read.h"
@@ -15,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where in the file a reader is: "x.json: results[3]". */
+/* Position in the file, for messages: "x.json: results[3]". */
 struct place {
     const char *path, *list;
     size_t index;
@@ -33,7 +32,7 @@ static bool is_none(const json_t *value)
     return !value || json_is_null(value);
 }
 
-/* A number, or nccl-tests' word for one. */
+/* Reads a number, or a string with one, as nccl-tests writes it. */
 static bool number_of(const json_t *value, double *number)
 {
     const char *text = json_string_value(value);
@@ -90,14 +89,14 @@ static int take_text(const json_t *row, const char *name, bool needed, const cha
     return *text || (!needed && is_none(value)) ? 0 : reject_field(at, name, "a word");
 }
 
-/* {p50, ci95: [low, high] | null} */
+/* Reads {p50, ci95: [low, high] | null}. */
 static int take_stats(const json_t *stats, const char *name, struct bb_timing *t, const struct place *at)
 {
     const json_t *ci = json_object_get(stats, "ci95");
     int rc;
 
     t->time_us = t->low_us = t->high_us = NAN;
-    if (json_is_null(stats)) /* what could not be measured */
+    if (json_is_null(stats)) /* null: the case was not measured */
         return 0;
     if (!json_is_object(stats) || !json_object_get(stats, "p50"))
         return reject_field(at, name, "an object with p50");
@@ -114,7 +113,7 @@ out:
     return rc;
 }
 
-/* ---- busbar's own ---- */
+/* ---- busbar's files ---- */
 
 static long long number_in(const json_t *row, const char *name)
 {
@@ -128,8 +127,8 @@ static const char *word_in(const json_t *row, const char *name)
     return word ? word : "?";
 }
 
-/* The rows of p2p, comm, overlap and of forced algorithms get a name out of what tells them apart; it is kept in their
- * tree. */
+/* Names the rows of p2p, comm, overlap and of forced algorithms after their distinguishing fields. The name is
+ * stored in the tree. */
 static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
 {
     json_t *name = NULL;
@@ -184,7 +183,7 @@ static int read_bench(struct bb_result_file *t)
     int rc;
 
     if (!json_is_array(results))
-        return bb_err(BB_EUSAGE, "%s: no results in it, expected a list", t->path);
+        return bb_err(BB_EUSAGE, "%s: no list 'results' in the file", t->path);
     TRY(allocate_rows(t, json_array_size(results)));
     for (size_t i = 0; i < json_array_size(results); i++) {
         struct place at = {t->path, "results", i};
@@ -220,7 +219,7 @@ const char *bb_result_file_predicted(const struct bb_result_file *t)
     return json_string_value(json_object_get(json_object_get(t->root, "predicted"), "cluster"));
 }
 
-/* Of collectives the rows of bench, of a proxy its step; without intervals. */
+/* Collectives have the rows of bench, a proxy has its step; there are no intervals. */
 static int read_plan(struct bb_result_file *t)
 {
     const json_t *predicted = json_object_get(t->root, "predicted");
@@ -229,7 +228,7 @@ static int read_plan(struct bb_result_file *t)
     int rc;
 
     if (!bb_result_file_predicted(t))
-        return bb_err(BB_EUSAGE, "%s: a plan without times, expected one with --cluster", t->path);
+        return bb_err(BB_EUSAGE, "%s: a plan without times; try: busbar plan with --cluster", t->path);
     if (json_object_get(t->root, "results"))
         return read_bench(t);
     TRY(allocate_rows(t, 1));
@@ -245,7 +244,7 @@ out:
 
 /* ---- nccl-tests ---- */
 
-/* "/opt/bin/all_reduce_perf" -> "all_reduce" */
+/* "/opt/bin/all_reduce_perf" becomes "all_reduce". */
 static int name_program(struct bb_result_file *t)
 {
     const char *text = json_string_value(json_array_get(json_object_get(t->root, "args"), 0));
@@ -277,7 +276,7 @@ static const char *nccl_tests_mode(const json_t *config)
     return is_true(json_object_get(config, "blocking_collectives")) ? "sync" : "stream";
 }
 
-/* Median and interval of the times of all iterations. */
+/* Computes median and interval from the times of all iterations. */
 static int take_samples(const json_t *list, struct bb_timing *t, const struct place *at)
 {
     size_t n = json_array_size(list);
@@ -363,7 +362,7 @@ out:
     return rc;
 }
 
-/* ---- which of them ---- */
+/* ---- detection of the format ---- */
 
 int bb_result_file_is_nccl_tests(const struct bb_result_file *t)
 {
@@ -384,19 +383,18 @@ int bb_result_file_from_tree(struct bb_result_file *t, const char *path, json_t 
         return read_plan(t);
     if (schema)
         return bb_err(BB_EUSAGE,
-                      "%s: schema '%.60s' has no times to compare, expected busbar.bench/1, busbar.proxy/1 or "
+                      "%s: schema '%.60s' has no times to compare; expected busbar.bench/1, busbar.proxy/1 or "
                       "busbar.plan/1",
                       path, schema);
     if (bb_result_file_is_nccl_tests(t))
         return read_nccl_tests(t);
     return bb_err(
         BB_EUSAGE,
-        "%s: not a result file, expected busbar's (busbar.bench/1, busbar.proxy/1, busbar.plan/1) or nccl-tests' "
-        "JSON",
+        "%s: not a result file; expected busbar.bench/1, busbar.proxy/1, busbar.plan/1 or the JSON of nccl-tests",
         path);
 }
 
-/* "all_reduce" of "all_reduce=run.log"; NULL: there is no such word before the path. */
+/* Splits "all_reduce=run.log" into operation and path; operation is NULL when the path has no such prefix. */
 static int split_operation(const char *word, const char **operation, const char **path)
 {
     const char *names[BB_COLL_KIND_COUNT], *equals = strchr(word, '=');
@@ -418,7 +416,8 @@ static int split_operation(const char *word, const char **operation, const char 
     return 0;
 }
 
-/* JSON of ours and of nccl-tests is an object. *lines: that are blank and passed by now; a pipe is read once. */
+/* Returns whether the file contains a JSON object, as the files of busbar and nccl-tests do. lines: out: blank lines
+ * skipped; the stream may be a pipe and is read only once. */
 static bool begins_object(FILE *file, int *lines)
 {
     int c = getc(file);
@@ -427,7 +426,7 @@ static bool begins_object(FILE *file, int *lines)
         *lines += c == '\n';
     if (c != EOF)
         ungetc(c, file);
-    return c == '{'; /* a list is none, and '[' begins mpirun's tags */
+    return c == '{'; /* '[' does not begin JSON here: mpirun's tags begin with it */
 }
 
 int bb_result_tree_load(const char *word, const char **path, json_t **root)
@@ -442,7 +441,7 @@ int bb_result_tree_load(const char *word, const char **path, json_t **root)
     if (!begins_object(file, &lines))
         rc = bb_nccl_tests_text_read(&(struct bb_nccl_tests_output){*path, file, lines, operation}, root);
     else if (operation)
-        rc = bb_err(BB_EUSAGE, "%s: JSON, which says itself what it is of; leave out %s=", *path, operation);
+        rc = bb_err(BB_EUSAGE, "%s: a JSON file contains its operation; leave out %s=", *path, operation);
     else
         rc = bb_json_load_from(file, *path, 0, root);
 out:

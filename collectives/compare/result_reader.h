@@ -1,16 +1,17 @@
 /*
- * result_reader.h - result files read back: what was timed, its median and how sure that is. Four formats give the
- * same rows:
+ * result_reader.h - reads result files. All formats yield the same rows: what was timed, the median, and its confidence
+ * interval:
  *
- *   busbar.bench/1   one row per result; time_us.p50 and time_us.ci95 (both_us of an overlap). Rows of p2p, comm and
- *                    overlap are called by what tells them apart: "latency 0>1 one", "init 4/1", "all_reduce+gemm 8",
- *                    and so are forced algorithms: "all_reduce TREE/LL"
- *   busbar.proxy/1   one row, the step; step_us.p50 and step_us.ci95
- *   busbar.plan/1    with --cluster: of collectives as of bench, of a proxy its step; predicted, without intervals
- *   nccl-tests       its JSON file, version 3: one row per placement. With per-iteration times the median of those and
- *                    its interval, else the one time that it gives, which says nothing about its own spread. It writes
- *                    booleans and nan as words and the root as a padded word; the collective is the program's name.
- *                    What it prints is read as well (nccl_tests_text.h).
+ *   busbar.bench/1   one row per result; time_us.p50 and time_us.ci95 (both_us for overlap). Rows of p2p, comm and
+ *                    overlap are named after their distinguishing fields: "latency 0>1 one", "init 4/1",
+ *                    "all_reduce+gemm 8"; rows with a forced algorithm: "all_reduce TREE/LL"
+ *   busbar.proxy/1   one row for the step; step_us.p50 and step_us.ci95
+ *   busbar.plan/1    with --cluster: rows as in bench for collectives, one row for a proxy's step; predicted times have
+ *                    no intervals
+ *   nccl-tests       JSON file, version 3: one row per placement. With per-iteration times: their median and its
+ *                    interval; otherwise the single time of the file, without interval. nccl-tests writes booleans and
+ *                    nan as strings and the root as a padded string; the collective is derived from the program's name.
+ *                    nccl-tests' printed output is read, too (nccl_tests_text.h).
  */
 #ifndef BB_COLLECTIVES_COMPARE_RESULT_READER_H
 #define BB_COLLECTIVES_COMPARE_RESULT_READER_H
@@ -20,67 +21,74 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/* Texts are borrowed from the file's tree; NULL or -1: not applicable. */
+/* One row. Texts are borrowed from the file's JSON tree; NULL or -1: not applicable. */
 struct bb_timing {
-    const char *what; /* the collective, or the proxy's name */
+    const char *what; /* name of the collective or proxy */
     const char *dtype, *op, *placement;
-    const char *mode;                 /* "stream", "sync", "graph", or "step" of a proxy       */
-    const char *algorithm, *protocol; /* what NCCL chose; never part of what a row is */
+    const char *mode;                 /* "stream", "sync", "graph"; "step" for a proxy */
+    const char *algorithm, *protocol; /* NCCL's choice; not part of the row's identity */
     long long channels;
     long long bytes, root, group, cycle;
-    long long wrong;        /* elements; -1: not checked                             */
-    double time_us;         /* median; NaN where the file has none                   */
-    double low_us, high_us; /* 95 % interval of the median; NaN where there is none  */
+    long long wrong;        /* wrong elements; -1: not verified */
+    double time_us;         /* median; NaN: the file has none */
+    double low_us, high_us; /* 95 % confidence interval of the median; NaN: none */
 };
 
 struct bb_result_file {
     const char *path; /* borrowed; for messages */
     json_t *root;
-    char *program; /* nccl-tests: collective by its program's name */
+    char *program; /* nccl-tests: name of the collective, from the program's name; owned */
     struct bb_timing *rows;
     size_t n;
 };
 
 /*
- * bb_result_tree_load - the tree of a result file: JSON, or what nccl-tests printed, as the tree that its -J would have
- * been. word: a path, or OPERATION=PATH for a print that does not say what it is of. *path: where the path begins in
- * it. *root is new, NULL after an error.
+ * bb_result_tree_load - load the JSON tree of a result file. nccl-tests' printed output is converted into the tree that
+ * nccl-tests writes with -J.
+ *   word     a path, or OPERATION=PATH for output that does not name its operation
+ *   path     out: start of the path inside `word`
+ *   root     out: new reference; NULL after an error
+ *   Returns  0, or a negative error after printing one line
  */
 int bb_result_tree_load(const char *word, const char **path, json_t **root) BB_MUST_CHECK;
 
 /*
- * bb_result_file_load - read a result file, named as above. Anything that is not such a file is -BB_EUSAGE after one
- * line that names the file, the place in it and what was expected. Released also after a failure.
+ * bb_result_file_load - read a result file, named as for bb_result_tree_load.
+ *   Returns  0; -BB_EUSAGE for any other file, after printing one line with the file, the position and what was
+ *            expected
+ *   Owner    the caller calls bb_result_file_release, also after a failure
  */
 int bb_result_file_load(struct bb_result_file *t, const char *word) BB_MUST_CHECK;
 
-/* bb_result_file_from_tree - the same of a tree, which is taken over. */
+/* bb_result_file_from_tree - the same for a loaded tree, whose reference it takes over. */
 int bb_result_file_from_tree(struct bb_result_file *t, const char *path, json_t *root) BB_MUST_CHECK;
 
 void bb_result_file_release(struct bb_result_file *t);
 
-/* bb_result_file_predicted - the cluster that the times are predicted for; NULL: they were measured. */
+/* bb_result_file_predicted - name of the cluster that the times are predicted for; NULL: measured times. */
 const char *bb_result_file_predicted(const struct bb_result_file *t);
 
-/* bb_result_file_is_nccl_tests - the file is nccl-tests'. */
+/* bb_result_file_is_nccl_tests - whether nccl-tests wrote the file. */
 int bb_result_file_is_nccl_tests(const struct bb_result_file *t);
 
-/* bb_result_file_nccl_tests_ranks - of a file of nccl-tests, which lists the first device of each process with several;
- * busbar's lists all. 0: it does not tell. */
+/* bb_result_file_nccl_tests_ranks - number of ranks of an nccl-tests file. nccl-tests lists only the first device of
+ * each process, so the list is multiplied by threads and GPUs per process; busbar's files list all devices. 0:
+ * unknown. */
 int bb_result_file_nccl_tests_ranks(const json_t *root);
-/* bb_result_file_nccl_tests_devices - that list; older files have it at the top. NULL: there is none. */
+/* bb_result_file_nccl_tests_devices - the list of devices, which older files have at the top level. NULL: none. */
 const json_t *bb_result_file_nccl_tests_devices(const json_t *root);
 
 /*
- * bb_provenance_of - under what the file was made, as a new flat object of texts: "NCCL library": "2.28.9", "ranks",
- * "devices": "8 x NVIDIA H200", "$NCCL_ALGO": "Ring", "--iters": "20". What a format does not tell is left out. Of
- * nccl-tests' environment only NCCL_* and CUDA_* are looked at. NULL without memory.
+ * bb_provenance_of - the conditions under which a file was made, as a new flat object of texts: "NCCL library":
+ * "2.28.9", "ranks", "devices": "8 x NVIDIA H200", "$NCCL_ALGO": "Ring", "--iters": "20". Facts that a format does not
+ * record are left out. From nccl-tests' environment only NCCL_* and CUDA_* are taken.
+ *   Returns  NULL without memory
  */
 json_t *bb_provenance_of(const struct bb_result_file *t);
 
 /*
- * bb_provenance_differences - new array of {what, a, b} where two of them differ. A variable or an option that only one
- * has is a difference (null on the other side); anything else that only one tells is not.
+ * bb_provenance_differences - new array of {what, a, b}, one entry per difference. A variable or option that only one
+ * side has is a difference (null on the other side); any other fact that only one side has is ignored.
  */
 json_t *bb_provenance_differences(const json_t *a, const json_t *b);
 

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- where the times of steps go ---- */
+/* ---- parts of a step ---- */
 
 static void add_part(json_t *parts, const char *by, const char *name, const json_t *measured, const json_t *predicted)
 {
@@ -19,7 +19,7 @@ static void add_part(json_t *parts, const char *by, const char *name, const json
                                                json_number_value(predicted), "ratio", bb_json_real(ratio)));
 }
 
-/* NULL where the list has none of that name. */
+/* Returns NULL when the list has no group of that name. */
 static const json_t *find_group(const json_t *groups, const char *name)
 {
     for (size_t i = 0; name && i < json_array_size(groups); i++) {
@@ -32,7 +32,7 @@ static const json_t *find_group(const json_t *groups, const char *name)
     return NULL;
 }
 
-/* Of busbar.proxy/1 and of "predicted" of busbar.plan/1, which call them alike. */
+/* The keys are the same in busbar.proxy/1 and in "predicted" of busbar.plan/1. */
 static json_t *list_parts(const json_t *measured, const json_t *predicted)
 {
     static const char *const keys[][2] = {
@@ -120,12 +120,12 @@ void bb_shortfall_print(const struct bb_shortfall *s, FILE *out)
 
     if (!s->known || s->rows == 0)
         return;
-    fprintf(out, "# measured is %.3f x predicted (%s), geometric mean; ", mean_ratio(s), s->cluster);
+    fprintf(out, "# measured / predicted (%s): %.3f, geometric mean; ", s->cluster, mean_ratio(s));
     if (s->slower_rows == 0)
-        fprintf(out, "no row is behind by more than %g %%\n", s->percent);
+        fprintf(out, "no row is slower than predicted by more than %g %%\n", s->percent);
     else
-        fprintf(out, "%zu of %zu row%s behind by more than %g %%, most of all %s %s: %.3f x\n", s->slower_rows, s->rows,
-                s->rows == 1 ? "" : "s", s->percent, s->worst->what,
+        fprintf(out, "%zu of %zu row%s slower than predicted by more than %g %%, worst: %s %s: %.3f x\n",
+                s->slower_rows, s->rows, s->rows == 1 ? "" : "s", s->percent, s->worst->what,
                 s->worst->bytes < 0 ? "step" : bb_format_bytes((size_t)s->worst->bytes, bytes), s->worst_ratio);
     print_parts(s, out);
 }
@@ -136,6 +136,7 @@ json_t *bb_shortfall_json(const struct bb_shortfall *s)
         return json_null();
     return json_pack("{s:s, s:s, s:f, s:I, s:I, s:o, s:o, s:O}", "cluster", s->cluster, "measured",
                      s->a_is_measured ? "a" : "b", "threshold_percent", s->percent, "rows", (json_int_t)s->rows,
-                     "behind", (json_int_t)s->slower_rows, "worst_ratio", bb_json_real(s->worst ? s->worst_ratio : NAN),
-                     "geometric_mean_ratio", bb_json_real(mean_ratio(s)), "parts", s->parts);
+                     "slower_rows", (json_int_t)s->slower_rows, "worst_ratio",
+                     bb_json_real(s->worst ? s->worst_ratio : NAN), "geometric_mean_ratio", bb_json_real(mean_ratio(s)),
+                     "parts", s->parts);
 }

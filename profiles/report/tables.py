@@ -3,7 +3,7 @@ from picture import COMPUTE, EXPOSED, HIDDEN, SERIES, SYMBOLS, WAITING, Picture,
 from units import bytes_text, interval_of, is_number, number_text, time_text
 
 VERDICTS = (("slower", EXPOSED, "triangle-down"), ("faster", COMPUTE, "triangle-up"), ("no difference", HIDDEN, "circle"),
-            ("cannot tell", HIDDEN, "circle-open"), ("wrong data", WAITING, "x"))
+            ("inconclusive", HIDDEN, "circle-open"), ("wrong data", WAITING, "x"))
 
 
 def comparisons(results):

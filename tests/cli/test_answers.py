@@ -236,14 +236,14 @@ def test_compare_says_where_the_machine_falls_behind(busbar, machine, tmp_path):
     bytes_ = 16 << 20
     small, large = ((8 + 4 / 3 * n / 80e3) / (8 + 4 / 3 * n / 100e3) for n in (1024, bytes_))
     assert "# B: predicted for three: modelled, not measured" in done.stdout
-    assert f"1 of 2 rows behind by more than 10 %, most of all all_reduce 16 MiB: {large:.3f} x" in done.stdout
+    assert f"1 of 2 rows slower than predicted by more than 10 %, worst: all_reduce 16 MiB: {large:.3f} x" in done.stdout
     assert "differs: --" not in done.stdout and "differs: $" not in done.stdout
     against = json.loads((tmp_path / "c.json").read_text())["summary"]["against_prediction"]
     assert against["worst_ratio"] == pytest.approx(large, rel=1e-4)
     assert against["geometric_mean_ratio"] == pytest.approx(math.sqrt(small * large), rel=1e-4)
-    assert (against["rows"], against["behind"], against["measured"], against["threshold_percent"]) == (2, 1, "a", 10)
+    assert (against["rows"], against["slower_rows"], against["measured"], against["threshold_percent"]) == (2, 1, "a", 10)
     swapped = busbar.run("compare", "b.json", "a.json", "--threshold", 30, emulated=False, cwd=tmp_path)
-    assert swapped.returncode == 0 and "no row is behind by more than 30 %" in swapped.stdout
+    assert swapped.returncode == 0 and "no row is slower than predicted by more than 30 %" in swapped.stdout
     assert busbar.run("compare", "b.json", "a.json", "--threshold", 20, emulated=False, cwd=tmp_path).returncode == 5
     assert "geometric mean; " not in busbar.run("compare", "a.json", "a.json", emulated=False, cwd=tmp_path).stdout
 
@@ -536,7 +536,7 @@ def test_compare_takes_a_plan_of_a_step_beside_a_run(busbar, machine, tmp_path):
     for name, profile in (("same.json", real), ("told.json", told)):
         assert busbar.run("plan", *words, "--ranks", 4, "--cluster", profile, "--json", tmp_path / name, emulated=False).returncode == 0
     same = busbar.run("compare", "run.json", "same.json", emulated=False, cwd=tmp_path)
-    assert same.returncode == 0 and "measured is 1.000 x predicted (three), geometric mean; no row is behind" in same.stdout
+    assert same.returncode == 0 and "measured / predicted (three): 1.000, geometric mean; no row is slower" in same.stdout
     done = busbar.run("compare", "run.json", "told.json", "--json", "c.json", emulated=False, cwd=tmp_path)
     against = json.loads((tmp_path / "c.json").read_text())["summary"]["against_prediction"]
     parts = {(p["by"], p["name"]): p["ratio"] for p in against["parts"]}

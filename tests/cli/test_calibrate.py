@@ -461,10 +461,10 @@ def test_a_printed_table_of_hardware_tells_ranks_nodes_and_the_profile(calibrate
     (lambda t: t.replace("Group  0", "Group  1"), "NCCL_TESTS_SPLIT"), (lambda t: t.replace("agg iters: 1", "agg iters: 4"), "(-m)"),
     (lambda t: t.replace(" time ", "cputime"), "(-C 1)"), (lambda t: t.replace("[0000:03:00]", "[0000:04:00]"), "shared a GPU"),
     (lambda t: t.replace("[0000:07:00] NVIDIA H100", "[0000:07:00] NVIDIA H200"), "rank 7"), (lambda t: t.replace("Rank", "rank"), "no devices"),
-    (lambda t: t.replace("NVIDIA H100", "AMD MI300X"), "--from"), (lambda t: "".join(t.splitlines(True)[:13]), "no table"),
+    (lambda t: t.replace("NVIDIA H100", "AMD MI300X"), "--from"), (lambda t: "".join(t.splitlines(True)[:13]), "neither a JSON object nor nccl-tests output"),
     (lambda t: "".join(t.splitlines(True)[:14]), "no rows"), (lambda t: t.replace("graph: 0", "graph: 5"), "none of its 6 rows"),
-    (lambda t: t.replace("     0 ", "     5 ").replace("N/A", "  7"), "none of its 6 rows"), (lambda t: "", "not JSON"),
-    (lambda t: "hello\n", "not JSON"), (lambda t: "\0\xff\n" * 9, "not JSON"),
+    (lambda t: t.replace("     0 ", "     5 ").replace("N/A", "  7"), "none of its 6 rows"), (lambda t: "", "neither a JSON object"),
+    (lambda t: "hello\n", "neither a JSON object"), (lambda t: "\0\xff\n" * 9, "neither a JSON object"),
 ])
 def test_bad_tables_are_refused(busbar, calibrate, tmp_path, change, said):
     (tmp_path / "h.log").write_text(change(h100_log()), encoding="latin1")
@@ -476,7 +476,7 @@ def test_bad_tables_are_refused(busbar, calibrate, tmp_path, change, said):
 def test_an_operation_that_is_not_the_tables_is_refused(busbar, tmp_path):
     told, untold = h100_log(), re.sub("# Collective test.*\n", "", h100_log())
     (tmp_path / "f.json").write_text("{}")
-    for text, word, said in [(told, "all_gather=h.log", "of all_reduce_perf"), (untold, "all_gather=h.log", "busbw is 1.75 of algbw"),
+    for text, word, said in [(told, "all_gather=h.log", "of all_reduce_perf"), (untold, "all_gather=h.log", "busbw / algbw is 1.75"),
                              (untold, "allreduce=h.log", "'all_reduce'"), (untold, "all_reduce=no.log", "no.log"),
                              (untold, "all_reduce=f.json", "leave out all_reduce=")]:
         (tmp_path / "h.log").write_text(text)

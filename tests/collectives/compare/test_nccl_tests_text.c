@@ -32,7 +32,8 @@ static int read_text(const char *text, const char *operation, struct bb_result_f
     int rc;
 
     assert_non_null(file);
-    rc = bb_nccl_tests_text_read(&(struct bb_nccl_tests_output){.path = "file", .file = file, .operation = operation}, &root);
+    rc = bb_nccl_tests_text_read(&(struct bb_nccl_tests_output){.path = "file", .file = file, .operation = operation},
+                                 &root);
     fclose(file);
     *t = (struct bb_result_file){0};
     if (rc == 0)
@@ -169,26 +170,25 @@ static void what_a_run_was_is_kept(void **state)
 static const struct {
     const char *text, *operation, *said;
 } refused[] = {
-    {"hello\n", NULL, "not JSON's object, and no table"},
-    {STARTING SETTINGS TWO, NULL, "no table"},
+    {"hello\n", NULL, "neither a JSON object nor nccl-tests output"},
+    {STARTING SETTINGS TWO, NULL, "nccl-tests output with a table"},
     {STARTING SETTINGS TWO HEADING END, NULL, "no rows"},
     {STARTING SETTINGS HEADING ROW, NULL, "no devices"},
     {SETTINGS TWO HEADING ROW, NULL, "all_reduce=file"},
-    {STARTING SETTINGS TWO HEADING ROW, "all_gather", "all_reduce_perf, so not of all_gather"},
-    {SETTINGS TWO HEADING ROW, "all_gather", "its busbw is 1 of algbw, but of all_gather on 2 ranks it would be 0.5"},
+    {STARTING SETTINGS TWO HEADING ROW, "all_gather", "all_reduce_perf, not of all_gather"},
+    {SETTINGS TWO HEADING ROW, "all_gather", "busbw / algbw is 1, but all_gather on 2 ranks has 0.5"},
     {STARTING SETTINGS TWO HEADING ROW SETTINGS, NULL, "line 9: a second run"},
     {STARTING SETTINGS TWO HEADING ROW HEADING, NULL, "line 10: a second table"},
-    {STARTING SETTINGS RANK("0", "a", "0x1") RANK("0", "b", "0x1") HEADING ROW, NULL, "line 4: rank 0 where 1 comes"},
-    {STARTING SETTINGS RANK("0", "a", "0x1") RANK("2", "b", "0x1") HEADING ROW, NULL, "line 4: rank 2 where 1 comes"},
-    {STARTING SETTINGS "#  Rank  0 Group  0 Pid 1 on hos...\n" HEADING ROW, NULL,
-     "line 3: not a whole line of a device"},
-    {STARTING SETTINGS "#  Rank  0 Pid 1 on \xff device 0 [0x1] X\n" HEADING ROW, NULL, "line 3: a device whose"},
-    {STARTING SETTINGS TWO "#  size  latency\n", NULL, "line 5: the heading of no table"},
+    {STARTING SETTINGS RANK("0", "a", "0x1") RANK("0", "b", "0x1") HEADING ROW, NULL, "line 4: rank 0 instead of 1"},
+    {STARTING SETTINGS RANK("0", "a", "0x1") RANK("2", "b", "0x1") HEADING ROW, NULL, "line 4: rank 2 instead of 1"},
+    {STARTING SETTINGS "#  Rank  0 Group  0 Pid 1 on hos...\n" HEADING ROW, NULL, "line 3: incomplete device line"},
+    {STARTING SETTINGS "#  Rank  0 Pid 1 on \xff device 0 [0x1] X\n" HEADING ROW, NULL, "line 3: a device name"},
+    {STARTING SETTINGS TWO "#  size  latency\n", NULL, "line 5: not a table heading"},
     {STARTING SETTINGS TWO HEADING "8 2 float sum -1 3.0\n", NULL, "line 8: a row of 6 words, expected the 13 columns"},
     {STARTING SETTINGS TWO HEADING "8 2 float sum -1 3.0left: 1 1 0 3 1 1 0\n", NULL, "line 8: '3.0left:' in column 6"},
     {STARTING SETTINGS TWO HEADING "8 2 float sum -1 -3 1 1 0 3 1 1 0\n", NULL, "line 8: '-3' in column 6"},
     {STARTING SETTINGS TWO HEADING "99999999999999999999 2 float sum -1 3 1 1 0 3 1 1 0\n", NULL, "line 8: a row"},
-    {STARTING SETTINGS TWO HEADING "8 2 \xff sum -1 3 1 1 0 3 1 1 0\n", NULL, "line 8: a row that is no UTF-8"},
+    {STARTING SETTINGS TWO HEADING "8 2 \xff sum -1 3 1 1 0 3 1 1 0\n", NULL, "line 8: a row that is not valid UTF-8"},
 };
 
 static void what_is_wrong_is_said_with_its_line(void **state)

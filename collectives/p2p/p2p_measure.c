@@ -47,7 +47,7 @@ const struct bb_p2p_metric bb_p2p_metrics[BB_P2P_KINDS] = {
 
 size_t bb_p2p_context_bytes(size_t bytes, const struct bb_allocator *from)
 {
-    return 3 * bb_guarded_takes(bytes + GUARD, from);
+    return 3 * bb_guarded_device_bytes(bytes + GUARD, from);
 }
 
 static int wait_for_stream(struct bb_p2p_context *ctx, const char *what)

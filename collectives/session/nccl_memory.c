@@ -19,12 +19,12 @@ static void free_nccl(void *memory)
 
 /* ncclMemAlloc rounds up to the allocation granularity and adds nothing else (NCCL allocator.cc). Where ncclMemAlloc
  * falls back to cudaMalloc, the allocation is slightly smaller. */
-static size_t takes_nccl(size_t bytes)
+static size_t device_bytes_nccl(size_t bytes)
 {
     return bb_round_up(bytes, bb_driver_granularity());
 }
 
-static const struct bb_allocator nccl_allocator = {"nccl", alloc_nccl, free_nccl, takes_nccl};
+static const struct bb_allocator nccl_allocator = {"nccl", alloc_nccl, free_nccl, device_bytes_nccl};
 
 const struct bb_allocator *bb_nccl_memory(const char *name)
 {

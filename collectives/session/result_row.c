@@ -57,7 +57,7 @@ void bb_result_warn_gpu_flags(unsigned *reported, unsigned gpu_flags, const char
     *reported |= new_flags;
     for (int i = 0; i < BB_NVML_FLAGS; i++)
         if (new_flags & 1u << i)
-            bb_warn("%s and possibly other rows: %s", what, bb_nvml_doubts[i].advice);
+            bb_warn("%s and possibly other rows: %s", what, bb_nvml_flag_rows[i].advice);
 }
 
 int bb_result_put(struct bb_session *s, const struct bb_field *fields, const void *row,

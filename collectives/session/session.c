@@ -25,7 +25,7 @@ static bool ranks_will_share_gpu(void)
 
     if (ranks < 2)
         return ranks == 0 && !bb_launched_alone();
-    gpus = bb_device_count_apart();
+    gpus = bb_device_count_in_child();
     return gpus >= 0 && ranks > gpus;
 }
 

@@ -223,7 +223,7 @@ static size_t arena_bytes(const struct bench *b)
 /* What the arena takes from the device; registered memory is NCCL's, and has no guards. */
 static size_t arena_takes(const struct bench *b)
 {
-    return bb_guarded_takes(arena_bytes(b), b->session.memory);
+    return bb_guarded_device_bytes(arena_bytes(b), b->session.memory);
 }
 
 /* The largest size of nccl-tests: three buffers, without a check two, in what it leaves of the smallest GPU. */

@@ -8,14 +8,14 @@
 static const size_t ALIGN = 256;
 static const unsigned char CANARY = 0xc5;
 
-size_t bb_guarded_cost(size_t bytes)
+size_t bb_guarded_bytes(size_t bytes)
 {
     return bytes == 0 ? 0 : bb_round_up(bytes, ALIGN) + 2 * BB_GUARD_BYTES;
 }
 
-size_t bb_guarded_takes(size_t bytes, const struct bb_allocator *from)
+size_t bb_guarded_device_bytes(size_t bytes, const struct bb_allocator *from)
 {
-    return bytes == 0 ? 0 : from->takes(bb_guarded_cost(bytes));
+    return bytes == 0 ? 0 : from->takes(bb_guarded_bytes(bytes));
 }
 
 static int alloc_cuda(void **memory, size_t bytes)
@@ -28,12 +28,12 @@ static void free_cuda(void *memory)
     (void)cudaFree(memory);
 }
 
-static size_t takes_cuda(size_t bytes)
+static size_t device_bytes_cuda(size_t bytes)
 {
     return bytes;
 }
 
-const struct bb_allocator bb_cuda_allocator = {"cuda", alloc_cuda, free_cuda, takes_cuda};
+const struct bb_allocator bb_cuda_allocator = {"cuda", alloc_cuda, free_cuda, device_bytes_cuda};
 
 int bb_guarded_place(struct bb_guarded *b, void *memory, size_t bytes, cudaStream_t stream)
 {
@@ -58,7 +58,7 @@ int bb_guarded_init(struct bb_guarded *b, size_t bytes, const struct bb_allocato
     *b = (struct bb_guarded){0};
     if (bytes == 0)
         return 0;
-    TRY(from->alloc(&memory, bb_guarded_cost(bytes)));
+    TRY(from->alloc(&memory, bb_guarded_bytes(bytes)));
     rc = bb_guarded_place(b, memory, bytes, stream);
     b->base = memory;
     b->from = from;

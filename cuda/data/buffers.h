@@ -29,16 +29,16 @@ struct bb_guarded {
     const struct bb_allocator *from;
 };
 
-/* bb_guarded_cost - memory of an area of that many bytes with its guards. bb_guarded_takes - what bb_guarded_init takes
+/* bb_guarded_bytes - memory of an area of that many bytes with its guards. bb_guarded_device_bytes - what bb_guarded_init takes
  * from the device for it: an allocator may give whole units only. */
-size_t bb_guarded_cost(size_t bytes);
-size_t bb_guarded_takes(size_t bytes, const struct bb_allocator *from);
+size_t bb_guarded_bytes(size_t bytes);
+size_t bb_guarded_device_bytes(size_t bytes, const struct bb_allocator *from);
 
 /* bb_guarded_init - allocate on the current device and write the guards on stream. Release works on a half-made one. */
 BB_MUST_CHECK int bb_guarded_init(struct bb_guarded *b, size_t bytes, const struct bb_allocator *from,
                                   cudaStream_t stream);
 
-/* bb_guarded_place - the same in memory of bb_guarded_cost(bytes), aligned to 256 bytes, that stays its owner's. */
+/* bb_guarded_place - the same in memory of bb_guarded_bytes(bytes), aligned to 256 bytes, that stays its owner's. */
 BB_MUST_CHECK int bb_guarded_place(struct bb_guarded *b, void *memory, size_t bytes, cudaStream_t stream);
 void bb_guarded_release(struct bb_guarded *b);
 

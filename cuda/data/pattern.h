@@ -80,7 +80,7 @@ BB_HD uint64_t bb_mix(uint64_t x)
 }
 
 /* The random number of element `index` for a purpose (`what`: a position or rank, or one of the negative numbers). */
-enum { BB_RANDOM_TURN = -1, BB_RANDOM_EXPONENT = -2, BB_RANDOM_FRACTION = -3, BB_RANDOM_SIGN = -4096 };
+enum { BB_RANDOM_ROTATION = -1, BB_RANDOM_EXPONENT = -2, BB_RANDOM_FRACTION = -3, BB_RANDOM_SIGN = -4096 };
 BB_HD uint64_t bb_random(const struct bb_pattern *p, uint64_t index, int64_t what)
 {
     return bb_mix(bb_mix(p->seed + index * 0x9e3779b97f4a7c15ull) + (uint64_t)what * 0xd1b54a32d192ed03ull);
@@ -312,7 +312,7 @@ BB_HD uint64_t bb_avg_input(const struct bb_pattern *p, uint64_t index, int q)
 
 BB_HD int bb_position(const struct bb_pattern *p, int rank, uint64_t index)
 {
-    uint64_t turn = bb_random(p, index, BB_RANDOM_TURN) % (uint64_t)p->ranks;
+    uint64_t turn = bb_random(p, index, BB_RANDOM_ROTATION) % (uint64_t)p->ranks;
 
     return (int)(((uint64_t)rank + turn) % (uint64_t)p->ranks);
 }

@@ -90,7 +90,7 @@ static _Noreturn void count_and_exit(void)
     _exit(count < 0 ? 0 : count > 255 ? 255 : count);
 }
 
-int bb_device_count_apart(void)
+int bb_device_count_in_child(void)
 {
     int status;
     pid_t child = fork();

@@ -27,10 +27,10 @@ struct bb_device_info {
 BB_MUST_CHECK int bb_device_use(int ordinal, struct bb_device_info *info);
 
 /*
- * bb_device_count_apart - GPUs that this process will see, asked by a child, so that CUDA, which may start threads, is
+ * bb_device_count_in_child - GPUs that this process will see, asked by a child, so that CUDA, which may start threads, is
  * not touched in this one; 255 stands for more. -1: it cannot be told.
  */
-int bb_device_count_apart(void);
+int bb_device_count_in_child(void);
 
 /*
  * bb_device_choose - collective: a GPU for every rank, whether ranks see all GPUs of their host, one each, or some

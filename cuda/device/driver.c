@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { OLDEST_DRIVER = 12000 }; /* whose form of a function is asked for */
+enum { MIN_DRIVER_VERSION = 12000 }; /* whose form of a function is asked for */
 
 /*
  * NULL: not there. The runtime's own name for it changed in 12.5, and the older one is to go: both are looked up, so
@@ -25,7 +25,7 @@ static void *find_function(const char *name)
     *(void **)&by_version = dlsym(RTLD_DEFAULT, "cudaGetDriverEntryPointByVersion");
     *(void **)&older = dlsym(RTLD_DEFAULT, "cudaGetDriverEntryPoint");
     if (by_version)
-        e = by_version(name, &function, OLDEST_DRIVER, cudaEnableDefault, &found);
+        e = by_version(name, &function, MIN_DRIVER_VERSION, cudaEnableDefault, &found);
     else if (older)
         e = older(name, &function, cudaEnableDefault, &found);
     if (e != cudaSuccess)

@@ -186,7 +186,7 @@ void bb_nvml_sample(const struct bb_nvml *n, struct bb_nvml_sample *sample)
 
 /* ---- flags ---- */
 
-const struct bb_nvml_doubt bb_nvml_doubts[BB_NVML_FLAGS] = {
+const struct bb_nvml_flag_row bb_nvml_flag_rows[BB_NVML_FLAGS] = {
     [BB_NVML_POWER_CAP] = {"power_cap",
                            "the power limit lowered the clocks: raise it or lock lower clocks (nvidia-smi "
                            "-pl, -lgc)",
@@ -221,7 +221,7 @@ unsigned bb_nvml_flags(const struct bb_nvml_sample *before, const struct bb_nvml
     unsigned flags = 0;
 
     for (int i = 0; i < BB_NVML_FLAGS; i++)
-        if (seen & bb_nvml_doubts[i].reasons)
+        if (seen & bb_nvml_flag_rows[i].reasons)
             flags |= 1u << i;
     if (!is_idle(before) && !is_idle(after) &&
         (has_moved(before->sm_mhz, after->sm_mhz) || has_moved(before->memory_mhz, after->memory_mhz)))
@@ -243,5 +243,5 @@ void bb_nvml_json_flags(json_t *array, unsigned flags)
 {
     for (int i = 0; i < BB_NVML_FLAGS; i++)
         if (flags & 1u << i)
-            json_array_append_new(array, json_string(bb_nvml_doubts[i].name));
+            json_array_append_new(array, json_string(bb_nvml_flag_rows[i].name));
 }

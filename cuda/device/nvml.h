@@ -55,10 +55,10 @@ enum bb_nvml_flag {
 };
 
 /* As a person and JSON read them: name ("power_cap") and what to do about it. */
-extern const struct bb_nvml_doubt {
+extern const struct bb_nvml_flag_row {
     const char *name, *advice;
     unsigned long long reasons; /* bits of NVML's mask that mean it */
-} bb_nvml_doubts[BB_NVML_FLAGS];
+} bb_nvml_flag_rows[BB_NVML_FLAGS];
 
 /*
  * bb_nvml_flags - bits 1 << enum bb_nvml_flag, from either sample. Clocks are not held against each other when the GPU

@@ -31,7 +31,7 @@ void bb_nvtx_init(struct bb_nvtx *n);
 void bb_nvtx_release(struct bb_nvtx *n);
 
 /* Is anyone looking? False makes all the other calls return at once. */
-static inline bool bb_nvtx_on(const struct bb_nvtx *n)
+static inline bool bb_nvtx_enabled(const struct bb_nvtx *n)
 {
     return n->domain;
 }

@@ -48,7 +48,7 @@ int bb_comm_wait(struct bb_comm *c, cudaStream_t stream, const char *what)
     return bb_stream_wait(c->world, stream, what, comm_health, c);
 }
 
-int bb_event_apart_us(cudaEvent_t from, cudaEvent_t to, double *us)
+int bb_event_difference_us(cudaEvent_t from, cudaEvent_t to, double *us)
 {
     float ms = 0;
     int rc = BB_CUDA(cudaEventElapsedTime(&ms, from, to));
@@ -61,7 +61,7 @@ int bb_event_apart_us(cudaEvent_t from, cudaEvent_t to, double *us)
 
 int bb_event_us(cudaEvent_t start, cudaEvent_t stop, double *us)
 {
-    int rc = bb_event_apart_us(start, stop, us);
+    int rc = bb_event_difference_us(start, stop, us);
 
     if (rc || *us >= 0)
         return rc;

@@ -26,8 +26,8 @@ BB_MUST_CHECK int bb_comm_wait(struct bb_comm *c, cudaStream_t stream, const cha
  * than 0 or more ends the run (-BB_EFAIL, said): what follows from it would be no measurement. */
 BB_MUST_CHECK int bb_event_us(cudaEvent_t start, cudaEvent_t stop, double *us);
 
-/* bb_event_apart_us - the same where nothing says which of the two is the later one: below 0 if `to` was before. */
-BB_MUST_CHECK int bb_event_apart_us(cudaEvent_t from, cudaEvent_t to, double *us);
+/* bb_event_difference_us - the same where nothing says which of the two is the later one: below 0 if `to` was before. */
+BB_MUST_CHECK int bb_event_difference_us(cudaEvent_t from, cudaEvent_t to, double *us);
 
 /* Fine with NULL. */
 void bb_event_destroy(cudaEvent_t event);

@@ -58,7 +58,7 @@ void bb_traced_step_release(struct bb_traced_step *t)
 static int since_begin(const struct bb_runner *r, cudaEvent_t event, int64_t *ns)
 {
     double us;
-    int rc = bb_event_apart_us(r->begin, event, &us);
+    int rc = bb_event_difference_us(r->begin, event, &us);
 
     *ns = rc ? 0 : llround(us * 1e3);
     return rc;

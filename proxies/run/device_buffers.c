@@ -15,7 +15,7 @@ size_t bb_device_buffers_cost(const size_t *bytes, int n)
     size_t total = 0;
 
     for (int i = 0; i < n; i++)
-        total += bb_guarded_cost(bytes[i]);
+        total += bb_guarded_bytes(bytes[i]);
     return total;
 }
 
@@ -36,7 +36,7 @@ int bb_device_buffers_init(struct bb_device_buffers **areas, const size_t *bytes
     m->memory = memory;
     for (; m->n < n; m->n++) {
         TRY(bb_guarded_place(&m->areas[m->n], m->memory + at, bytes[m->n], stream));
-        at += bb_guarded_cost(bytes[m->n]);
+        at += bb_guarded_bytes(bytes[m->n]);
     }
     return 0;
 out:

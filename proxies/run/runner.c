@@ -362,7 +362,7 @@ static void name_all(struct bb_runner *r)
 {
     char text[BB_OP_NAME];
 
-    if (!bb_nvtx_on(&r->nvtx))
+    if (!bb_nvtx_enabled(&r->nvtx))
         return;
     bb_nvtx_name_thread(&r->nvtx, "busbar issue");
     for (int g = 0; g < r->layout->n_groups; g++)

@@ -414,9 +414,9 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
     bb_range_pop(&r->nvtx);
     TRY(rc);
     TRY(bb_event_us(r->begin, r->end, &step_us));
-    TRY(bb_event_apart_us(r->begin, r->first, &reaction_us));
+    TRY(bb_event_difference_us(r->begin, r->first, &reaction_us));
     if (trace && r->all_ranks.nccl)
-        TRY(bb_event_apart_us(r->ready, r->begin, &start_sync_us));
+        TRY(bb_event_difference_us(r->ready, r->begin, &start_sync_us));
     *t = (struct bb_step_time){.step_us = step_us,
                                .reaction_us = reaction_us,
                                .issue_us = (issued_s - start_s) * 1e6,

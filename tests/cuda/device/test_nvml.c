@@ -236,8 +236,8 @@ static void every_flag_has_name_and_advice(void **state)
     bb_nvml_json_flags(names, (1u << BB_NVML_FLAGS) - 1);
     assert_int_equal(json_array_size(names), BB_NVML_FLAGS);
     for (int i = 0; i < BB_NVML_FLAGS; i++) {
-        assert_string_equal(json_string_value(json_array_get(names, (size_t)i)), bb_nvml_doubts[i].name);
-        assert_non_null(strchr(bb_nvml_doubts[i].advice, ':')); /* what is wrong: what to do */
+        assert_string_equal(json_string_value(json_array_get(names, (size_t)i)), bb_nvml_flag_rows[i].name);
+        assert_non_null(strchr(bb_nvml_flag_rows[i].advice, ':')); /* what is wrong: what to do */
     }
     json_decref(names);
 }

@@ -29,7 +29,7 @@ static void ranges_arrive_as_described(void **state)
 
     (void)state;
     bb_nvtx_init(&n);
-    assert_true(bb_nvtx_on(&n));
+    assert_true(bb_nvtx_enabled(&n));
     bb_nvtx_category(&n, 3, "dp");
     bb_range_init(&n, &step, 0, 0, "step %d", 7);
     bb_range_init(&n, &op, 3, 78709760, "all_reduce dp 75.1 MiB");
@@ -56,7 +56,7 @@ static void zero_domain_is_silent(void **state)
     struct bb_range r;
 
     (void)state;
-    assert_false(bb_nvtx_on(&n));
+    assert_false(bb_nvtx_enabled(&n));
     bb_range_init(&n, &r, 1, 8, "nobody listens");
     assert_null(r.name);
     bb_range_push(&n, &r);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sight {
+struct visible_gpu {
     const unsigned char *uuid;
     int rank, slot;
 };
@@ -17,16 +17,16 @@ struct sight {
 struct matching {
     const struct bb_visible *ranks;
     int first, *ordinal;
-    struct sight *sights; /* sorted by UUID                                       */
+    struct visible_gpu *visible_gpus; /* sorted by UUID                                       */
     int *gpu;             /* [rank * BB_VISIBLE_MAX + slot] number of the GPU      */
     int *owner;           /* [GPU] rank, -1: free                                  */
-    bool *asked;          /* [GPU] in the current search                           */
+    bool *visited;          /* [GPU] in the current search                           */
     int n_gpus;
 };
 
-static int compare_sights(const void *a, const void *b)
+static int compare_visible_gpus(const void *a, const void *b)
 {
-    return memcmp(((const struct sight *)a)->uuid, ((const struct sight *)b)->uuid, BB_UUID_BYTES);
+    return memcmp(((const struct visible_gpu *)a)->uuid, ((const struct visible_gpu *)b)->uuid, BB_UUID_BYTES);
 }
 
 static void number_gpus(struct matching *m, int n)
@@ -35,12 +35,12 @@ static void number_gpus(struct matching *m, int n)
 
     for (int r = 0; r < n; r++)
         for (int s = 0; s < m->ranks[r].n; s++)
-            m->sights[seen++] = (struct sight){m->ranks[r].uuid[s], r, s};
-    qsort(m->sights, (size_t)seen, sizeof(*m->sights), compare_sights);
+            m->visible_gpus[seen++] = (struct visible_gpu){m->ranks[r].uuid[s], r, s};
+    qsort(m->visible_gpus, (size_t)seen, sizeof(*m->visible_gpus), compare_visible_gpus);
     for (int i = 0; i < seen; i++) {
-        if (i == 0 || compare_sights(&m->sights[i - 1], &m->sights[i]) != 0)
+        if (i == 0 || compare_visible_gpus(&m->visible_gpus[i - 1], &m->visible_gpus[i]) != 0)
             m->owner[m->n_gpus++] = -1;
-        m->gpu[m->sights[i].rank * BB_VISIBLE_MAX + m->sights[i].slot] = m->n_gpus - 1;
+        m->gpu[m->visible_gpus[i].rank * BB_VISIBLE_MAX + m->visible_gpus[i].slot] = m->n_gpus - 1;
     }
 }
 
@@ -49,31 +49,31 @@ static int gpu_at(const struct matching *m, int rank, int slot)
     return m->gpu[rank * BB_VISIBLE_MAX + slot];
 }
 
-static bool give(struct matching *m, int rank, int slot)
+static bool assign_gpu(struct matching *m, int rank, int slot)
 {
     m->owner[gpu_at(m, rank, slot)] = rank;
     m->ordinal[rank] = slot;
     return true;
 }
 
-static bool take_free(struct matching *m, int rank)
+static bool take_free_gpu(struct matching *m, int rank)
 {
     for (int s = m->first; s < m->ranks[rank].n; s++)
         if (m->owner[gpu_at(m, rank, s)] < 0)
-            return give(m, rank, s);
+            return assign_gpu(m, rank, s);
     return false;
 }
 
-static bool take_from_other(struct matching *m, int rank)
+static bool take_gpu_of_other(struct matching *m, int rank)
 {
     for (int s = m->first; s < m->ranks[rank].n; s++) {
         int gpu = gpu_at(m, rank, s);
 
-        if (m->asked[gpu])
+        if (m->visited[gpu])
             continue;
-        m->asked[gpu] = true;
-        if (take_free(m, m->owner[gpu]) || take_from_other(m, m->owner[gpu]))
-            return give(m, rank, s);
+        m->visited[gpu] = true;
+        if (take_free_gpu(m, m->owner[gpu]) || take_gpu_of_other(m, m->owner[gpu]))
+            return assign_gpu(m, rank, s);
     }
     return false;
 }
@@ -82,13 +82,13 @@ static void match_all(struct matching *m, int n, struct bb_assigned *assigned)
 {
     *assigned = (struct bb_assigned){-1, -1};
     for (int r = 0; r < n; r++) {
-        if (take_free(m, r))
+        if (take_free_gpu(m, r))
             continue;
-        memset(m->asked, 0, (size_t)m->n_gpus * sizeof(*m->asked));
-        if (take_from_other(m, r) || assigned->refused >= 0)
+        memset(m->visited, 0, (size_t)m->n_gpus * sizeof(*m->visited));
+        if (take_gpu_of_other(m, r) || assigned->unassigned >= 0)
             continue;
-        assigned->refused = r;
-        assigned->holder = m->ranks[r].n > m->first ? m->owner[gpu_at(m, r, m->first)] : -1;
+        assigned->unassigned = r;
+        assigned->owner = m->ranks[r].n > m->first ? m->owner[gpu_at(m, r, m->first)] : -1;
     }
 }
 
@@ -98,19 +98,19 @@ int bb_devices_assign(const struct bb_visible *ranks, int n, int first, int *ord
     struct matching m = {.ranks = ranks, .first = first, .ordinal = ordinal};
     int rc = 0;
 
-    m.sights = calloc(most, sizeof(*m.sights));
+    m.visible_gpus = calloc(most, sizeof(*m.visible_gpus));
     m.gpu = calloc(most, sizeof(*m.gpu));
     m.owner = calloc(most, sizeof(*m.owner));
-    m.asked = calloc(most, sizeof(*m.asked));
-    if (m.sights && m.gpu && m.owner && m.asked) {
+    m.visited = calloc(most, sizeof(*m.visited));
+    if (m.visible_gpus && m.gpu && m.owner && m.visited) {
         number_gpus(&m, n);
         match_all(&m, n, assigned);
     } else {
         rc = bb_err(BB_EFAIL, "no memory for the GPUs of %d ranks", n);
     }
-    free(m.sights);
+    free(m.visible_gpus);
     free(m.gpu);
     free(m.owner);
-    free(m.asked);
+    free(m.visited);
     return rc;
 }

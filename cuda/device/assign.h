@@ -19,8 +19,8 @@ struct bb_visible {
 };
 
 struct bb_assigned {
-    int refused; /* the first rank for whom no GPU is left; -1: each has its own  */
-    int holder;  /* a rank that has the first GPU which the refused one sees, -1: it sees none */
+    int unassigned; /* the first rank for whom no GPU is left; -1: each has its own  */
+    int owner;  /* a rank that has the first GPU which the refused one sees, -1: it sees none */
 };
 
 /*

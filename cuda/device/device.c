@@ -68,7 +68,7 @@ out:
 /* ---- a GPU for each rank ---- */
 
 /* What CUDA says where there is no GPU, NULL where there is one. */
-static const char *why_no_gpu(int *count)
+static const char *no_gpu_reason(int *count)
 {
     cudaError_t e;
 
@@ -86,7 +86,7 @@ static _Noreturn void count_and_exit(void)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (nowhere >= 0)
         dup2(nowhere, STDERR_FILENO);
-    (void)why_no_gpu(&count);
+    (void)no_gpu_reason(&count);
     _exit(count < 0 ? 0 : count > 255 ? 255 : count);
 }
 
@@ -109,7 +109,7 @@ static int list_visible(struct bb_visible *visible)
     int count, rc = 0;
 
     memset(visible, 0, sizeof(*visible));
-    if (why_no_gpu(&count))
+    if (no_gpu_reason(&count))
         return 0; /* said when all ranks know */
     visible->n = count < BB_VISIBLE_MAX ? count : BB_VISIBLE_MAX;
     for (int i = 0; i < visible->n; i++) {
@@ -121,7 +121,7 @@ out:
 }
 
 /* Whether a rank of that node, before place `slot` of rank r, sees the GPU there. */
-static bool is_seen_before(const struct bb_world *w, const struct bb_visible *all, int r, int slot)
+static bool is_counted_before(const struct bb_world *w, const struct bb_visible *all, int r, int slot)
 {
     for (int i = 0; i <= r; i++)
         for (int s = 0; w->node_of[i] == w->node_of[r] && s < (i < r ? all[i].n : slot); s++)
@@ -136,43 +136,43 @@ static int count_gpus(const struct bb_world *w, const struct bb_visible *all)
 
     for (int r = 0; r < w->size; r++)
         for (int s = 0; w->node_of[r] == w->node && s < all[r].n; s++)
-            n += !is_seen_before(w, all, r, s);
+            n += !is_counted_before(w, all, r, s);
     return n;
 }
 
 /* The rank that is left without a GPU says so; all know that it is. */
-static int refuse_devices(const struct bb_world *w, const struct bb_visible *all, int first,
+static int report_unassigned(const struct bb_world *w, const struct bb_visible *all, int first,
                           const struct bb_assigned *assigned)
 {
-    const int refused = assigned->refused, holder = assigned->holder, seen = all[refused].n;
+    const int unassigned = assigned->unassigned, owner = assigned->owner, seen = all[unassigned].n;
     const enum bb_error code = seen > 0 ? BB_EUSAGE : BB_EFAIL;
     char uuid[48];
     const char *why;
     int count;
 
-    if (w->rank != refused)
+    if (w->rank != unassigned)
         return -(int)code;
-    why = why_no_gpu(&count);
+    why = no_gpu_reason(&count);
     if (seen == 0)
         return bb_err(code, "no usable GPU on this host: %s (busbar-emulated runs on emulated ones)",
                       why ? why : "at first CUDA saw none, now it does");
     if (first > 0)
         return bb_err(code, "%d ranks on this host, from GPU %d on, but it has only GPUs 0 to %d", w->local_size, first,
                       seen - 1);
-    format_uuid(all[refused].uuid[0], uuid);
+    format_uuid(all[unassigned].uuid[0], uuid);
     count = count_gpus(w, all);
     if (count < w->local_size)
         return bb_err(code,
                       "%d ranks on this host but only %d GPU%s: ranks %d and %d would share %s; start at most %d per "
                       "host, or let ranks share a GPU with --share-gpu (for tests: times then mean nothing)",
-                      w->local_size, count, count == 1 ? "" : "s", holder, refused, uuid, count);
+                      w->local_size, count, count == 1 ? "" : "s", owner, unassigned, uuid, count);
     return bb_err(code,
                   "ranks %d (%s) and %d would share %s: let each see a GPU of its own (CUDA_VISIBLE_DEVICES), or let "
                   "them share it with --share-gpu (for tests: times then mean nothing)",
-                  holder, w->hosts[holder], refused, uuid);
+                  owner, w->hosts[owner], unassigned, uuid);
 }
 
-static int first_blind(const struct bb_world *w, const struct bb_visible *all)
+static int first_without_gpu(const struct bb_world *w, const struct bb_visible *all)
 {
     for (int r = 0; r < w->size; r++)
         if (all[r].n == 0)
@@ -184,20 +184,20 @@ static int first_blind(const struct bb_world *w, const struct bb_visible *all)
 static int choose_ordinal(const struct bb_world *w, const struct bb_visible *all, int first, bool share_gpu,
                           int *ordinal)
 {
-    const int blind = first_blind(w, all);
-    struct bb_assigned assigned = {blind, -1};
+    const int without_gpu = first_without_gpu(w, all);
+    struct bb_assigned assigned = {without_gpu, -1};
     int rc, *ordinals = calloc((size_t)w->size, sizeof(*ordinals));
 
     if (!ordinals)
         return bb_err(BB_EFAIL, "no memory for the GPUs of %d ranks", w->size);
-    if (blind < 0)
+    if (without_gpu < 0)
         TRY(bb_devices_assign(all, w->size, first, ordinals, &assigned));
     *ordinal = ordinals[w->rank];
     rc = 0;
-    if (assigned.refused >= 0 && share_gpu && blind < 0)
+    if (assigned.unassigned >= 0 && share_gpu && without_gpu < 0)
         *ordinal = (first + w->local_rank) % all[w->rank].n;
-    else if (assigned.refused >= 0)
-        rc = refuse_devices(w, all, first, &assigned);
+    else if (assigned.unassigned >= 0)
+        rc = report_unassigned(w, all, first, &assigned);
 out:
     free(ordinals);
     return rc;

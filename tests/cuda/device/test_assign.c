@@ -9,8 +9,8 @@ enum { RANKS_MAX = 16 };
 
 /* sights: what each rank sees, "AB AB C"; expected: its device numbers, "01 0", or the refused rank and the holder. */
 struct row {
-    const char *sights, *expected;
-    int first, refused, holder;
+    const char *visible_gpus, *expected;
+    int first, unassigned, owner;
 };
 
 static const struct row rows[] = {
@@ -49,12 +49,12 @@ static void every_rank_has_its_own(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        int n = read_sights(rows[i].sights, ranks);
+        int n = read_sights(rows[i].visible_gpus, ranks);
 
         assert_int_equal(bb_devices_assign(ranks, n, rows[i].first, ordinal, &assigned), 0);
-        assert_int_equal(assigned.refused, rows[i].refused);
-        assert_int_equal(assigned.holder, rows[i].holder);
-        for (int r = 0; rows[i].refused < 0 && r < n; r++)
+        assert_int_equal(assigned.unassigned, rows[i].unassigned);
+        assert_int_equal(assigned.owner, rows[i].owner);
+        for (int r = 0; rows[i].unassigned < 0 && r < n; r++)
             assert_int_equal(ordinal[r], rows[i].expected[r] - '0');
     }
     free(ranks);
@@ -75,7 +75,7 @@ static void many_nodes(void **state)
             memcpy(ranks[r].uuid[ranks[r].n++], &gpu, sizeof(gpu));
         }
     assert_int_equal(bb_devices_assign(ranks, NODES * EACH, 0, ordinal, &assigned), 0);
-    assert_int_equal(assigned.refused, -1);
+    assert_int_equal(assigned.unassigned, -1);
     for (int r = 0; r < NODES * EACH; r++)
         assert_int_equal(ordinal[r], r % EACH);
     free(ranks);

@@ -83,9 +83,9 @@ static bool has_mps(const struct bb_nvml *n)
     return n->calls->mps && n->calls->mps(n->device, &count, NULL) == INSUFFICIENT_SIZE && count > 0;
 }
 
-static void give_up(struct bb_nvml *n, bool speaks, const char *what, const char *why)
+static void give_up(struct bb_nvml *n, bool warns, const char *what, const char *why)
 {
-    if (speaks)
+    if (warns)
         bb_warn("clocks, temperature and power are unknown: %s: %s", what, why ? why : "unknown");
     if (n->library)
         dlclose(n->library);
@@ -93,24 +93,24 @@ static void give_up(struct bb_nvml *n, bool speaks, const char *what, const char
     *n = (struct bb_nvml){0};
 }
 
-void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, bool speaks)
+void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, bool warns)
 {
     const char *missing;
     int result;
 
     *n = (struct bb_nvml){.library = dlopen(library, RTLD_NOW | RTLD_LOCAL), .calls = calloc(1, sizeof(*n->calls))};
     if (!n->library || !n->calls) {
-        give_up(n, speaks, library, n->library ? "no memory" : "cannot be loaded");
+        give_up(n, warns, library, n->library ? "no memory" : "cannot be loaded");
         return;
     }
     missing = resolve_symbols(n->library, n->calls);
     if (missing) {
-        give_up(n, speaks, missing, "missing in the driver's NVML");
+        give_up(n, warns, missing, "missing in the driver's NVML");
         return;
     }
     result = n->calls->init();
     if (result != SUCCESS) {
-        give_up(n, speaks, "nvmlInit_v2", n->calls->error(result));
+        give_up(n, warns, "nvmlInit_v2", n->calls->error(result));
         return;
     }
     result = n->calls->by_pci(pci, &n->device);
@@ -118,18 +118,18 @@ void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, 
         const char *why = n->calls->error(result); /* the text is the library's */
 
         n->calls->shutdown();
-        give_up(n, speaks, pci, why);
+        give_up(n, warns, pci, why);
         return;
     }
     n->mig = has_mig(n);
     n->mps = has_mps(n);
 }
 
-void bb_nvml_open(struct bb_nvml *n, const struct bb_device_info *device, bool speaks)
+void bb_nvml_open(struct bb_nvml *n, const struct bb_device_info *device, bool warns)
 {
     *n = (struct bb_nvml){0};
     if (!device->emulated)
-        bb_nvml_open_from(n, "libnvidia-ml.so.1", device->pci, speaks);
+        bb_nvml_open_from(n, "libnvidia-ml.so.1", device->pci, warns);
 }
 
 void bb_nvml_release(struct bb_nvml *n)

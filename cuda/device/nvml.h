@@ -35,11 +35,11 @@ struct bb_nvml_sample {
  * bb_nvml_open - find the GPU by its PCI address. A missing library or GPU is said as one warning when `speaks` (one
  * rank speaks for all) and leaves *n closed: a measurement does not fail for that.
  */
-void bb_nvml_open(struct bb_nvml *n, const struct bb_device_info *device, bool speaks);
+void bb_nvml_open(struct bb_nvml *n, const struct bb_device_info *device, bool warns);
 void bb_nvml_release(struct bb_nvml *n);
 
 /* bb_nvml_open_from - the same with another library; for tests. */
-void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, bool speaks);
+void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, bool warns);
 
 void bb_nvml_sample(const struct bb_nvml *n, struct bb_nvml_sample *sample);
 

@@ -312,9 +312,9 @@ BB_HD uint64_t bb_avg_input(const struct bb_pattern *p, uint64_t index, int q)
 
 BB_HD int bb_position(const struct bb_pattern *p, int rank, uint64_t index)
 {
-    uint64_t turn = bb_random(p, index, BB_RANDOM_ROTATION) % (uint64_t)p->ranks;
+    uint64_t rotation = bb_random(p, index, BB_RANDOM_ROTATION) % (uint64_t)p->ranks;
 
-    return (int)(((uint64_t)rank + turn) % (uint64_t)p->ranks);
+    return (int)(((uint64_t)rank + rotation) % (uint64_t)p->ranks);
 }
 
 /* bb_pattern_input - bits of what `rank` contributes at `index`, in the low bytes; the others are 0. */

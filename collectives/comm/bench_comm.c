@@ -241,7 +241,7 @@ static int make_lives(struct lives *v)
     int rc;
 
     TRY(choose_counts(v));
-    TRY(bb_session_check_memory(&v->session, bb_nccl_memory(NULL)->takes(2 * v->options.bytes), "lower --size"));
+    TRY(bb_session_check_memory(&v->session, bb_nccl_memory(NULL)->device_bytes(2 * v->options.bytes), "lower --size"));
     v->us = calloc(own, sizeof *v->us);
     v->all_us = calloc(own * (size_t)v->session.world.size, sizeof *v->all_us);
     v->column = calloc((size_t)v->options.repeats, sizeof *v->column);

@@ -110,7 +110,7 @@ static int detect_memory_fallback(struct bb_session *s)
         return 0;
     bb_world_guard(&s->world, "the test of ncclMemAlloc");
     rc = bb_device_free_bytes(&available);
-    if (rc == 0 && s->memory->takes(1) <= available)
+    if (rc == 0 && s->memory->device_bytes(1) <= available)
         rc = bb_nccl_memory_falls_back(s->memory, &s->falls_back);
     bb_world_unguard(&s->world);
     TRY(bb_world_agree(&s->world, rc, "the test of ncclMemAlloc"));

@@ -15,7 +15,7 @@ size_t bb_guarded_bytes(size_t bytes)
 
 size_t bb_guarded_device_bytes(size_t bytes, const struct bb_allocator *from)
 {
-    return bytes == 0 ? 0 : from->takes(bb_guarded_bytes(bytes));
+    return bytes == 0 ? 0 : from->device_bytes(bb_guarded_bytes(bytes));
 }
 
 static int alloc_cuda(void **memory, size_t bytes)

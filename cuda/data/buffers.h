@@ -18,7 +18,7 @@ struct bb_allocator {
     const char *name;
     int (*alloc)(void **memory, size_t bytes); /* on the current device, aligned to 256 bytes; 0 or an error, said */
     void (*free)(void *memory);
-    size_t (*takes)(size_t bytes); /* what alloc(bytes) takes from the device */
+    size_t (*device_bytes)(size_t bytes); /* what alloc(bytes) takes from the device */
 };
 extern const struct bb_allocator bb_cuda_allocator; /* "cuda": cudaMalloc */
 

@@ -261,7 +261,7 @@ static int make_memory(struct bb_runner *r)
         return bb_err(BB_EFAIL, "no memory for %d buffers", p->n_buffers);
     for (int i = 0; i < p->n_buffers; i++)
         bytes[i] = p->buffers[i].count * bb_dtypes[p->buffers[i].dtype].bytes;
-    TRY(check_memory(r, r->memory->takes(bb_device_buffers_cost(bytes, p->n_buffers)) +
+    TRY(check_memory(r, r->memory->device_bytes(bb_device_buffers_cost(bytes, p->n_buffers)) +
                             (r->n_kernel_lists ? bb_kernel_runner_bytes(r->kernel_lists, r->n_kernel_lists) : 0)));
     TRY(bb_device_buffers_init(&r->areas, bytes, p->n_buffers, r->memory, r->join));
     if (r->n_kernel_lists)

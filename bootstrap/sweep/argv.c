@@ -1,4 +1,4 @@
-/* argv.c - see argv.h. */
+/* argv.c - argument vectors and shell quoting. */
 #include "bootstrap/sweep/argv.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes over a word of the heap; NULL: there was no memory for it. */
+/* Append a heap-allocated word and own it. NULL: the allocation of the word failed. */
 static void add_owned(struct bb_argv *a, char *word)
 {
     if (!word && !a->failed)
-        bb_err(BB_EFAIL, "no memory for word %zu of a command line", a->n + 1);
-    if (!word || BB_GROW(a->word, a->n + 1)) { /* which says so itself */
+        bb_err(BB_EFAIL, "out of memory for argument %zu of a command line", a->n + 1);
+    if (!word || BB_GROW(a->word, a->n + 1)) { /* BB_GROW reports its failure */
         free(word);
         a->failed = true;
         return;

@@ -1,4 +1,4 @@
-/* collect.c - results to rows (collect.h). */
+/* collect.c - read the results of a study and build the rows of its table. */
 #include "bootstrap/sweep/collect.h"
 
 #include "bootstrap/base/grow.h"
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What stands in the table unless the file says it, for each schema: those of them that some result has. */
+/* Default columns for each schema, for studies without "columns". A table has those for which at least one result
+ * has a value. */
 static const struct {
     const char *command, *schema, *columns;
 } default_columns[] = {
@@ -26,18 +27,18 @@ static const struct {
      "predicted.breakdown.exposed_us"},
 };
 
-/* What makes a row of one result the same measurement as a row of another. */
+/* Keys that identify a measurement: rows of two results with equal values of these keys are compared. */
 static const char *const identity[] = {"collective", "metric", "step",  "direction", "from",  "to",   "parts",
                                        "bytes",      "root",   "group", "placement", "cycle", "mode", "max_ctas"};
 
 static int no_memory(void)
 {
-    return bb_err(BB_EFAIL, "no memory for the table");
+    return bb_err(BB_EFAIL, "out of memory for the table");
 }
 
-/* ---- figures ---- */
+/* ---- values ---- */
 
-/* "step_us.p50", "groups.0.bytes"; NULL when it leads nowhere. Borrowed. */
+/* Value at a path such as "step_us.p50" or "groups.0.bytes"; borrowed. NULL if the path does not exist. */
 static const json_t *follow_path(const json_t *from, const char *path)
 {
     char key[128];
@@ -52,7 +53,7 @@ static const json_t *follow_path(const json_t *from, const char *path)
     return from;
 }
 
-/* A value that fits in a cell; NULL for none. */
+/* Scalar at a path in the row, or else in the result; NULL if there is none. */
 static const json_t *cell_value(const json_t *result, const json_t *row, const char *path)
 {
     const json_t *value = row ? follow_path(row, path) : NULL;
@@ -72,17 +73,18 @@ static const json_t *rows_in(const json_t *result)
 
 struct column {
     const char *name, *path;
-    const json_t *relative_to; /* NULL: the figure itself */
+    const json_t *relative_to; /* settings of the reference; NULL: the value itself */
 };
 
-/* The figure columns, and where they come from; names of own columns live in the study. */
+/* Columns with values of results. Names of user-defined columns are owned by the study. */
 struct table {
     struct column *column;
     size_t n;
-    json_t *names; /* made up ones */
+    json_t *names; /* owns the generated names */
 };
 
-/* Some result of that schema, in result_schema rows where it has some, has a figure there. */
+/* Returns whether any result of that schema has a value at the path: in its rows, or at the top level if it has no
+ * rows. */
 static bool any_result_has(const struct bb_gathered *g, const char *schema, const char *path)
 {
     for (size_t i = 0; i < g->combinations->n; i++) {
@@ -111,13 +113,13 @@ static int add_column(struct table *t, const char *name, const char *path, const
     return 0;
 }
 
-/* A text that lives as long as the table; without memory `otherwise`. */
+/* Store a name for the lifetime of the table and return it; returns `otherwise` if memory is exhausted. */
 static const char *keep_name(struct table *t, json_t *name, const char *otherwise)
 {
     return json_array_append_new(t->names, name) ? otherwise : json_string_value(name);
 }
 
-/* "step_us.p50" is step_us. */
+/* "step_us.p50" -> "step_us" */
 static const char *short_name(struct table *t, const char *path)
 {
     size_t length = strlen(path);
@@ -144,7 +146,7 @@ static int add_default_column(void *arg, const char *word)
     return path ? add_column(u->t, short_name(u->t, path), path, NULL) : no_memory();
 }
 
-/* "step_us.p50 relative to ranks=1" */
+/* "step_us.p50 over ranks=1" */
 static const char *relative_name(struct table *t, const char *path, const json_t *relative_to)
 {
     char text[400], value_text[BB_SETTING_TEXT];
@@ -166,7 +168,8 @@ static bool is_cell(const json_t *value)
     return value && !json_is_object(value) && !json_is_array(value);
 }
 
-/* A path that no result has, once there is a result, or that leads to no single figure: likely a slip. */
+/* Warn if a column path matches no result or is not a scalar: likely a typing error. No warning while results are
+ * missing. */
 static void warn_if_empty(const struct bb_gathered *g, const char *path)
 {
     bool found = false;
@@ -212,7 +215,7 @@ out:
     return rc;
 }
 
-/* ---- names alone ---- */
+/* ---- column names ---- */
 
 static int add_name(void *arg, const char *word)
 {
@@ -274,14 +277,14 @@ int bb_list_columns(FILE *out)
         TRY(bb_list_each(default_columns[u].columns, print_column, &printer));
     }
     fprintf(out,
-            "  %-10s axes of the study, state, and any figure of \"columns\" by result_schema path through the JSON\n"
-            "  %-10s (bootstrap/results/README.md); .p50 at the end may be left out\n",
+            "  %-10s axes of the study, state, and the JSON path of any value in the result\n"
+            "  %-10s (bootstrap/results/README.md); a trailing .p50 may be omitted\n",
             "sweep", "");
 out:
     return rc;
 }
 
-/* ---- relative figures ---- */
+/* ---- ratios to a reference ---- */
 
 static bool same_measurement(const json_t *a, const json_t *b)
 {
@@ -294,7 +297,7 @@ static bool same_measurement(const json_t *a, const json_t *b)
     return true;
 }
 
-/* The combination with the settings of `i` and those of relative_to in their place; NULL without one. */
+/* Result of the combination whose settings are those of `i`, updated with relative_to; NULL if there is none. */
 static const json_t *reference_of(const struct bb_gathered *g, size_t i, const json_t *relative_to)
 {
     json_t *wanted = json_deep_copy(g->combinations->one[i].settings);

@@ -1,4 +1,4 @@
-/* collect_table.c - the gathered rows as text, CSV and JSON (collect.h). */
+/* collect_table.c - the gathered rows as text, CSV and JSON. */
 #include "bootstrap/base/csv.h"
 #include "bootstrap/base/environment.h"
 #include "bootstrap/cli/report_header.h"
@@ -9,7 +9,7 @@
 
 /* ---- cells ---- */
 
-/* A number with 6 digits, a text as it is, nothing as "-". */
+/* A real number with 6 significant digits, a text unchanged, null as "-". */
 static const char *cell_text(const json_t *value, char text[BB_SETTING_TEXT])
 {
     if (json_is_real(value))
@@ -24,9 +24,10 @@ static const json_t *cell_at(const struct bb_gathered *g, size_t row, size_t col
     return json_array_get(json_array_get(g->rows, row), column);
 }
 
-/* ---- units for people ---- */
+/* ---- units of the text table ---- */
 
-/* Of columns whose names end so, by the largest value; the first that fits. us below 10 ms, then ms, then s. */
+/* Unit of a column by the suffix of its name and its largest value; the first match applies. Times are in us below
+ * 10 ms, then in ms, then in s. */
 static const struct unit {
     const char *suffix, *name;
     double from, per;
@@ -37,7 +38,7 @@ static const struct unit {
     {"_bytes", "MiB", 1048576.0, 1048576.0},
 };
 
-/* "step_us", "breakdown.step_us.max"; not a ratio of them, whose name has blanks. */
+/* Matches "step_us" and "breakdown.step_us.max", but not a ratio, whose name contains blanks. */
 static bool has_suffix(const char *name, const char *suffix)
 {
     const char *at = strstr(name, suffix);
@@ -45,7 +46,7 @@ static bool has_suffix(const char *name, const char *suffix)
     return at && !strchr(name, ' ') && (at[strlen(suffix)] == '\0' || at[strlen(suffix)] == '.');
 }
 
-/* NULL: as the file has it. */
+/* NULL: the unit of the JSON. */
 static const struct unit *unit_of(const struct bb_gathered *g, size_t column)
 {
     const char *name = json_string_value(json_array_get(g->columns, column));
@@ -70,7 +71,7 @@ static const char *scaled_text(const struct unit *unit, const json_t *value, cha
 
 enum { TITLE_TEXT = 480 };
 
-/* "step_us", "step_us (ms)": the name shown what --sort and columns call it. */
+/* "step_us" or "step_us (ms)". The name before the unit is the name for --sort and "columns". */
 static const char *title_of(const struct bb_gathered *g, size_t column, const struct unit *unit, char text[TITLE_TEXT])
 {
     const char *name = json_string_value(json_array_get(g->columns, column));
@@ -81,7 +82,8 @@ static const char *title_of(const struct bb_gathered *g, size_t column, const st
 
 /* ---- text ---- */
 
-/* A text that is the same in every row is left out of the table. Axes, the user's own columns and the state stay. */
+/* A text that is the same in all rows is printed once above the table. Axes, user-defined columns and the state are
+ * always columns. */
 static bool is_shown(const struct bb_gathered *g, size_t column)
 {
     const json_t *first = cell_at(g, 0, column);
@@ -109,7 +111,7 @@ static size_t width_of(const struct bb_gathered *g, size_t column, const struct 
     return width;
 }
 
-/* Texts to the left, numbers to the right: by the first value that there is. */
+/* Alignment by the first value that is not null: texts left, numbers right. */
 static bool is_numeric(const struct bb_gathered *g, size_t column)
 {
     for (size_t r = 0; r < json_array_size(g->rows); r++)
@@ -165,12 +167,12 @@ static void print_table(const struct bb_gathered *g, const struct shape *shape, 
 
 static void print_reason(const struct bb_gathered *g, size_t i, const json_t *previous, FILE *out)
 {
-    char text[1024], ending[96] = "it ended well, but its result is not whole (written on another host?)";
+    char text[1024], ending[96] = "exit status 0, but its result is missing or incomplete (written on another host?)";
     json_t *line;
     size_t l;
 
     if (g->found[i].exit_status > 0)
-        snprintf(ending, sizeof(ending), g->found[i].exit_status == 124 ? "out of time (%d)" : "exit status %d",
+        snprintf(ending, sizeof(ending), g->found[i].exit_status == 124 ? "timeout (exit status %d)" : "exit status %d",
                  g->found[i].exit_status);
     fprintf(out, "# %s: %s", bb_settings_text(&g->combinations->one[i], text, sizeof(text)), ending);
     if (previous && json_equal(g->errors[i], previous)) {
@@ -212,7 +214,7 @@ static void print_head(const struct bb_gathered *g, FILE *out)
     if (g->emulated)
         bb_print_emulated_note(out, "", "");
     if (g->shared_gpu)
-        fputs("# several ranks share one GPU: times mean nothing for a machine with one GPU per rank\n", out);
+        fputs("# several ranks share one GPU: times are meaningless for a machine with one GPU per rank\n", out);
 }
 
 void bb_gathered_text(const struct bb_gathered *g, FILE *out)
@@ -268,7 +270,7 @@ static json_t *environment_json(const struct bb_argv *a)
     return object;
 }
 
-/* Values of `environment` of a study, one or a list, as files may tell them. */
+/* Mask the values of environment variables that files may not contain (environment.h); a value may be a list. */
 static void mask_values(json_t *environment)
 {
     const char *name;
@@ -287,7 +289,7 @@ static void mask_values(json_t *environment)
     }
 }
 
-/* At the top, in choices, in cases: wherever "environment" stands. */
+/* Mask "environment" at the top level, in choices and in cases. */
 static void mask_environments(json_t *study)
 {
     const char *key;

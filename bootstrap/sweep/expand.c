@@ -1,4 +1,4 @@
-/* expand.c - the product of a study: cases, then choices, then the lists inside the setting that results. */
+/* expand.c - Cartesian product of a study: cases, then choices, then the axes of the resulting setting. */
 #include "bootstrap/sweep/expand.h"
 
 #include "bootstrap/base/grow.h"
@@ -10,20 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_VISITS = 1000000 }; /* of combinations before leave_out takes its share */
+enum { MAX_VISITS = 1000000 }; /* combinations generated before leave_out is applied */
 
 struct expansion {
     struct bb_sweep_runs *out;
     const struct bb_study *study;
     const struct bb_expand_plan *plan;
     const json_t *leave_out;
-    char *used; /* [rules of leave_out] it left something out */
+    char *used; /* [rules of leave_out] the rule excluded at least one combination */
     size_t visits;
 };
 
 /* ---- values as text ---- */
 
-/* The shortest decimal that reads back as the same number. */
+/* The shortest decimal that converts back to the same number. */
 static const char *number_text(double value, char *text, size_t size)
 {
     for (int digits = 15; digits <= 17; digits++) {
@@ -34,7 +34,7 @@ static const char *number_text(double value, char *text, size_t size)
     return text;
 }
 
-/* Of a text or a number; NULL otherwise. Texts are returned as they are. */
+/* Text of a string or number; NULL for other types. Strings are returned without a copy. */
 static const char *value_text(const json_t *value, char *text, size_t size)
 {
     if (json_is_string(value))
@@ -53,7 +53,7 @@ const char *bb_setting_text(const json_t *value, char text[BB_SETTING_TEXT])
 
     snprintf(text, BB_SETTING_TEXT, "%.250s", known ? known : "-");
     for (char *c = text; *c; c++)
-        *c = iscntrl((unsigned char)*c) ? ' ' : *c; /* one line, whatever is in the value */
+        *c = iscntrl((unsigned char)*c) ? ' ' : *c; /* keeps the text on one line */
     return text;
 }
 
@@ -83,7 +83,7 @@ static bool is_among(const json_t *value, const json_t *wanted)
     return found;
 }
 
-/* Every axis in `wanted` has that value, or one of those, in `settings`. */
+/* Returns whether `settings` has, for every axis in `wanted`, that value or one of the listed values. */
 static bool settings_match(const json_t *settings, const json_t *wanted)
 {
     const char *axis;
@@ -148,7 +148,7 @@ static void add_environment(const json_t *setting, struct bb_argv *environment)
     }
 }
 
-/* FNV-1a, 64 bit, with the end of each word as part of it. */
+/* 64-bit FNV-1a hash; includes the terminating null byte of each word. */
 static uint64_t hash_word(uint64_t hash, const char *word)
 {
     size_t n = strlen(word) + 1;
@@ -170,7 +170,8 @@ static int compare_words(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The order of variables says nothing, that of words does. */
+/* Hash of arguments, variables, ranks and repeat. Variables are sorted first, because their order has no meaning;
+ * the order of arguments has. */
 static void set_id(struct bb_sweep_run *c, int repeat)
 {
     uint64_t hash = hash_words(0xcbf29ce484222325u, &c->words);
@@ -183,7 +184,7 @@ static void set_id(struct bb_sweep_run *c, int repeat)
     snprintf(c->id, sizeof(c->id), "%016llx", (unsigned long long)hash_word(hash, numbers));
 }
 
-/* "{id}" in every word: files that a combination writes beside its result get names of their own. */
+/* Replace "{id}" in every word, so that additional output files of a combination get unique names. */
 static void substitute_id(struct bb_argv *a, const char *id)
 {
     struct bb_argv named = {.failed = a->failed};
@@ -209,14 +210,14 @@ static int reject_command(const struct expansion *x, const char *word)
     return bb_reject_unknown("command", word, names, x->plan->n_commands);
 }
 
-/* What the command itself says of its words. */
+/* Find the command and let it validate its arguments. */
 static int check_command(const struct expansion *x, struct bb_sweep_run *c, json_int_t ranks)
 {
     const struct bb_study_command *command = NULL;
     int rc;
 
     if (c->words.n == 0)
-        return bb_err(BB_EUSAGE, "no command, expected \"command\": \"bench all_reduce\" or the like");
+        return bb_err(BB_EUSAGE, "no command, expected for example \"command\": \"bench all_reduce\"");
     for (size_t i = 0; i < x->plan->n_commands; i++)
         if (strcmp(x->plan->commands[i].name, c->words.word[0]) == 0)
             command = &x->plan->commands[i];
@@ -228,7 +229,7 @@ static int check_command(const struct expansion *x, struct bb_sweep_run *c, json
         bb_argv_add(&c->words, "--ranks=%lld", (long long)ranks);
     TRY(bb_argv_result(&c->words));
     if (c->launched && ranks == 0)
-        return bb_err(BB_EUSAGE, "no number of ranks for %s, expected \"ranks\": 8 in the file, or --ranks 8",
+        return bb_err(BB_EUSAGE, "%s needs the number of ranks; try: \"ranks\": 8 in the file, or --ranks 8",
                       c->words.word[0]);
     TRY(command->check((int)c->words.n, c->words.word));
 out:
@@ -257,7 +258,7 @@ static int fill_run(const struct expansion *x, struct bb_sweep_run *c, const jso
     for (size_t i = 0; i < json_array_size(arguments); i++)
         bb_argv_add(&c->launch_arguments, "%s", json_string_value(json_array_get(arguments, i)));
     c->timeout_s = timeout ? json_number_value(timeout) : x->plan->timeout_s;
-    TRY(argv_result(c)); /* without all words none can be judged */
+    TRY(argv_result(c)); /* words may be missing after an allocation failure */
     TRY(check_command(x, c, json_integer_value(json_object_get(setting, "ranks"))));
     set_id(c, repeat);
     substitute_id(&c->words, c->id);
@@ -276,21 +277,21 @@ static void release_one(struct bb_sweep_run *c)
     *c = (struct bb_sweep_run){0};
 }
 
-/* ---- the product ---- */
+/* ---- Cartesian product ---- */
 
 static int out_of_memory(void)
 {
-    return bb_err(BB_EFAIL, "no memory for the combinations");
+    return bb_err(BB_EFAIL, "out of memory for the combinations");
 }
 
-/* labels: the values of the axes so far, kept as they are while one more is tried. */
+/* *more = copy of labels (axis -> value, the axes chosen so far) with one more axis. */
 static int with_label(const json_t *labels, const char *axis, json_t *value, json_t **more)
 {
     *more = json_copy((json_t *)labels);
     if (!*more)
         return out_of_memory();
     if (json_object_get(labels, axis))
-        return bb_err(BB_EUSAGE, "two axes have the name '%s'; rename a choice, or vary one of them", axis);
+        return bb_err(BB_EUSAGE, "two axes have the name '%s'; rename the choice", axis);
     return json_object_set(*more, axis, value) ? out_of_memory() : 0;
 }
 
@@ -325,12 +326,12 @@ static int record_axes(struct expansion *x, const json_t *labels)
     return 0;
 }
 
-/* Room for one more run. */
+/* Make room for one more run. */
 static int grow_runs(struct expansion *x)
 {
     if (x->out->n == x->plan->max_combinations)
         return bb_err(BB_EUSAGE,
-                      "%s: more than %zu combinations; leave some out, or allow more with --max-combinations",
+                      "%s: more than %zu combinations; try: leave_out in the file, or a larger --max-combinations",
                       x->study->path, x->plan->max_combinations);
     return BB_GROW(x->out->one, x->out->n);
 }
@@ -342,7 +343,7 @@ static int emit_run(struct expansion *x, const json_t *setting, const json_t *la
     int rc;
 
     if (++x->visits > MAX_VISITS)
-        return bb_err(BB_EUSAGE, "%s: more than %d combinations to choose from", x->study->path, MAX_VISITS);
+        return bb_err(BB_EUSAGE, "%s: more than %d combinations before leave_out", x->study->path, MAX_VISITS);
     TRY(record_axes(x, labels));
     if (is_left_out(x, labels))
         return 0;
@@ -377,7 +378,8 @@ static int emit_repeats(struct expansion *x, const json_t *setting, const json_t
     return rc;
 }
 
-/* The first list among the values of an object or the words of a command; returns its axis. */
+/* Find the first list among the command words, options, variables and ranks. Returns the name of its axis, NULL if
+ * there is none; *part and *word locate the list. */
 static const char *find_axis(const json_t *setting, const char **part, size_t *word)
 {
     static const char *const parts[] = {"options", "environment"};
@@ -436,7 +438,8 @@ static int expand_axes(struct expansion *x, const json_t *setting, const json_t 
     return rc;
 }
 
-/* `over` laid over `setting`: options and environment key by key, the rest as a whole. Returns a new one, or NULL. */
+/* `setting` overridden by `over`: options and environment key by key, other keys as a whole. Returns a new object,
+ * or NULL if memory is exhausted. */
 static json_t *overlay_setting(const json_t *setting, const json_t *over)
 {
     json_t *result = json_deep_copy(setting), *value;
@@ -469,7 +472,7 @@ static int expand_overlay(struct expansion *x, void *next_choice, const json_t *
     return rc;
 }
 
-/* Every value of the choice at this iterator, and of those after it. */
+/* Expand all values of the choice at this iterator, and recursively the following choices. */
 static int expand_choices(struct expansion *x, void *choice, const json_t *setting, const json_t *labels)
 {
     json_t *choices = json_object_get(x->study->root, "choices"), *over;
@@ -505,7 +508,7 @@ static int expand_cases(struct expansion *x, const json_t *setting)
     return rc;
 }
 
-/* ---- what holds for the whole ---- */
+/* ---- checks of the whole study ---- */
 
 static int reject_axis(const struct expansion *x, const char *what, const char *axis)
 {
@@ -563,7 +566,7 @@ static int check_leave_out(const struct expansion *x)
         rc = check_matcher(x, "leave_out", json_array_get(x->leave_out, i));
     for (size_t i = 0; i < json_array_size(x->leave_out) && rc == 0; i++)
         if (!x->used[i])
-            rc = bb_err(BB_EUSAGE, "%s: leave_out[%zu] leaves out nothing: no combination has these values together",
+            rc = bb_err(BB_EUSAGE, "%s: leave_out[%zu] leaves out nothing: no combination has all of these values",
                         x->study->path, i);
     return rc;
 }
@@ -625,9 +628,9 @@ out:
     return rc;
 }
 
-/* ---- the setting that all others lie over ---- */
+/* ---- base setting ---- */
 
-/* "2,4,8" as a list. */
+/* "2,4,8" as a list; NULL if it is invalid. */
 static json_t *ranks_list(const char *text)
 {
     json_t *list = json_array();
@@ -665,7 +668,8 @@ static int base_setting(const struct expansion *x, json_t **base)
         return *base ? 0 : out_of_memory();
     ranks = ranks_list(x->plan->ranks);
     if (!ranks)
-        return bb_err(BB_EUSAGE, "--ranks: '%s' is not valid, expected numbers of ranks as 2,4,8", x->plan->ranks);
+        return bb_err(BB_EUSAGE, "--ranks: '%s' is not valid, expected numbers of ranks, for example 2,4,8",
+                      x->plan->ranks);
     if (json_array_size(ranks) > 1)
         return json_object_set_new(*base, "ranks", ranks) ? out_of_memory() : 0;
     json_object_set(*base, "ranks", json_array_get(ranks, 0));

@@ -1,6 +1,6 @@
 /*
- * expand.h - the combinations of a study: every case with every value of every axis, as command lines that are known
- * to be good.
+ * expand.h - expand a study into its combinations: the Cartesian product of cases, choices and axes, as validated
+ * command lines.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_EXPAND_H
 #define BB_BOOTSTRAP_SWEEP_EXPAND_H
@@ -8,55 +8,65 @@
 #include "bootstrap/sweep/argv.h"
 #include "bootstrap/sweep/study.h"
 
-/* A command that a study may run. Who has it is above this folder, so it is handed in (busbar.c). */
+/* A command that a study may run. busbar.c passes these in, because the commands are in modules above this one. */
 struct bb_study_command {
-    const char *name;                    /* "bench"                                                         */
-    bool launched;                       /* ranks are started by a launcher; else --ranks is an option      */
-    int (*check)(int argc, char **argv); /* 0 when the words can be run as they are; else said, -BB_EUSAGE  */
+    const char *name; /* for example "bench" */
+    bool launched;    /* a launcher starts the ranks; false: the number of ranks is the option --ranks */
+    int (*check)(int argc, char **argv); /* validates a command line without running it; returns 0, or -BB_EUSAGE
+                                            after an error message */
 };
 
 #define BB_SWEEP_RUN_ID 17
 
 struct bb_sweep_run {
-    char id[BB_SWEEP_RUN_ID];   /* of its content: the same in every study and order              */
-    json_t *settings;           /* axis -> value, in the order of the axes                        */
-    struct bb_argv words;       /* the command behind "busbar", without --json                    */
-    struct bb_argv environment; /* "NAME=value", or "NAME": is not set                            */
+    char id[BB_SWEEP_RUN_ID];   /* hash of its contents: independent of the study and of the order of combinations */
+    json_t *settings;           /* axis -> value, in the order of the axes */
+    struct bb_argv words;       /* arguments after "busbar", without --json */
+    struct bb_argv environment; /* "NAME=value"; "NAME": unset the variable */
     struct bb_argv launch_arguments;
     bool launched;
-    int ranks;        /* 1 unless launched                                              */
-    double timeout_s; /* 0: none                                                        */
+    int ranks;        /* 1 unless launched */
+    double timeout_s; /* 0: no limit */
 };
 
 struct bb_sweep_runs {
     struct bb_sweep_run *one;
     size_t n;
-    json_t *axes; /* axis -> list of its values, in the order of the file           */
+    json_t *axes; /* axis -> list of its values, in the order of the study file */
 };
 
 struct bb_expand_plan {
     const struct bb_study_command *commands;
     size_t n_commands;
-    const char *ranks; /* "2,4,8" in place of the file's top level, NULL                 */
-    double timeout_s;  /* where the file has none, 0: none                               */
-    size_t max_combinations;       /* combinations                                                   */
+    const char *ranks;       /* option --ranks, for example "2,4,8": replaces the top-level ranks of the file; NULL: not
+                          given */
+    double timeout_s;        /* seconds, for runs without timeout_s in the file; 0: no limit */
+    size_t max_combinations; /* limit on the number of combinations */
 };
 
 /*
- * bb_expand - all combinations, in the order of the file, the last axis fastest. Refused, with -BB_EUSAGE and one
- * line: more than plan->max_combinations; two that are the same; a command, word, option or value that busbar does not know (by
- * plan->commands); an unknown axis or value in leave_out or relative_to, a leave_out that leaves out nothing or
- * everything; ranks missing. release is fine on half-made ones.
+ * bb_expand - generate all combinations in the order of the file; the last axis varies fastest.
+ *   c        out: the combinations
+ *   study    validated study file
+ *   plan     known commands, limits and overrides
+ *   Returns  0; -BB_EFAIL if memory is exhausted; -BB_EUSAGE after one error line for: more than
+ *            plan->max_combinations;
+ *            two identical combinations; an unknown command, argument, option or value (plan->commands); an unknown
+ *            axis or
+ *            value in leave_out or relative_to; a leave_out rule that excludes nothing, or rules that exclude
+ *            everything;
+ *            missing ranks
+ *   Owner    the caller releases c with bb_sweep_runs_release, also after an error
  */
 int bb_expand(struct bb_sweep_runs *c, const struct bb_study *study, const struct bb_expand_plan *plan) BB_MUST_CHECK;
 void bb_sweep_runs_release(struct bb_sweep_runs *c);
 
-/* bb_setting_text - a value of an axis for people and tables: "Ring", "1.5", "yes" for true, "-" for false and null;
- * control characters become blanks. */
+/* bb_setting_text - readable text of an axis value: "Ring", "1.5", "yes" for true, "-" for false and null. Control
+ * characters become blanks. */
 #define BB_SETTING_TEXT 256
 const char *bb_setting_text(const json_t *value, char text[BB_SETTING_TEXT]);
 
-/* bb_settings_text - "NCCL_ALGO=Ring ranks=4"; "the only one" without axes. */
+/* bb_settings_text - for example "NCCL_ALGO=Ring ranks=4"; "the only one" if the study has no axes. */
 const char *bb_settings_text(const struct bb_sweep_run *c, char *text, size_t size);
 
 #endif

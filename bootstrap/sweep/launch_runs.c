@@ -1,4 +1,4 @@
-/* launch_runs.c - see launch_runs.h. */
+/* launch_runs.c - command lines of launchers, and runs with a time limit. */
 #include "bootstrap/sweep/launch_runs.h"
 
 #include "bootstrap/base/clock.h"
@@ -14,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const double TERM_S = 5; /* from the request to end to the end */
+static const double TERM_S = 5; /* seconds from SIGTERM to SIGKILL */
 
-/* ---- the words ---- */
+/* ---- command line ---- */
 
 static const char *const launchers[] = {"mpirun", "srun", "none"};
 
@@ -47,7 +47,7 @@ int bb_launch_runs_init(struct bb_launch_runs *s, const struct bb_study *study, 
     if (arguments)
         bb_argv_add_split(&s->arguments, arguments);
     s->program = program ? strdup(program) : realpath("/proc/self/exe", NULL);
-    TRY(s->program ? 0 : bb_err(BB_EFAIL, "cannot find this program to start it: %s", strerror(errno)));
+    TRY(s->program ? 0 : bb_err(BB_EFAIL, "cannot determine the path of this program: %s", strerror(errno)));
     TRY(bb_argv_result(&s->arguments));
 out:
     return rc;
@@ -60,7 +60,7 @@ void bb_launch_runs_release(struct bb_launch_runs *s)
     *s = (struct bb_launch_runs){0};
 }
 
-/* A word of a launcher of the user's custom, {ranks} replaced. */
+/* Append a word of a custom launcher, with {ranks} replaced. */
 static void add_custom_word(struct bb_argv *words, const char *word, int ranks)
 {
     const char *mark = strstr(word, "{ranks}");
@@ -99,12 +99,12 @@ static void add_launcher(const struct bb_launch_runs *s, const struct bb_sweep_r
 }
 
 int bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_run *c, const char *json,
-                         struct bb_argv *words)
+                        struct bb_argv *words)
 {
     bool no_launcher = s->with && strcmp(s->with, "none") == 0;
 
     if (no_launcher && c->launched && c->ranks > 1)
-        return bb_err(BB_EUSAGE, "without a launcher there is 1 rank, not %d; expected --launcher mpirun or srun",
+        return bb_err(BB_EUSAGE, "launcher none starts 1 rank, not %d; try: --launcher mpirun or --launcher srun",
                       c->ranks);
     if (c->launched && !no_launcher)
         add_launcher(s, c, words);
@@ -137,7 +137,7 @@ static void set_variables(const struct bb_argv *environment)
             unsetenv(environment->word[i]);
 }
 
-/* In the child. */
+/* Set up the child process and execute the command. */
 static void exec_child(const struct bb_sweep_run *c, const struct bb_argv *words, int out, int err,
                        const sigset_t *mask, pid_t parent)
 {
@@ -158,7 +158,7 @@ static void exec_child(const struct bb_sweep_run *c, const struct bb_argv *words
 
 struct waiting {
     pid_t pid;
-    double start_s, limit_s, kill_s; /* kill_s: when to stop asking, 0: nobody was asked to end */
+    double start_s, limit_s, kill_s; /* limit_s 0: no limit; kill_s: time of SIGKILL, 0: SIGTERM was not sent */
     bool out_of_time;
     int stopped_by;
 };
@@ -189,7 +189,7 @@ static int status_of(const struct waiting *w, int status)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Until the child is gone; signals arrive here, since they are blocked. */
+/* Wait until the child exits. The signals are blocked, so sigtimedwait() receives them. */
 static int wait_for_child(struct waiting *w, const sigset_t *signals, void (*tick)(void *, double), void *arg)
 {
     const struct timespec fifth = {.tv_nsec = 200000000};
@@ -206,7 +206,7 @@ static int wait_for_child(struct waiting *w, const sigset_t *signals, void (*tic
         if (tick)
             tick(arg, bb_now_s() - w->start_s);
     }
-    kill(-w->pid, SIGKILL); /* whom the launcher left behind */
+    kill(-w->pid, SIGKILL); /* processes that the launcher left running */
     return status_of(w, status);
 }
 
@@ -214,12 +214,12 @@ static void block_signals(sigset_t *signals, sigset_t *before)
 {
     static const int caught[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
 
-    signal(SIGCHLD, SIG_DFL); /* whoever ignores it is not told of its children */
+    signal(SIGCHLD, SIG_DFL); /* with SIG_IGN the kernel would reap the children and lose their exit status */
     sigemptyset(signals);
     for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++) {
         struct sigaction now;
 
-        if (sigaction(caught[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) /* nohup */
+        if (sigaction(caught[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) /* ignored, for example under nohup */
             sigaddset(signals, caught[i]);
     }
     sigprocmask(SIG_BLOCK, signals, before);
@@ -242,7 +242,7 @@ int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words
         if (w.pid == 0)
             exec_child(c, words, out_fd, err_fd, &before, parent);
         if (w.pid > 0)
-            setpgid(w.pid, w.pid); /* before anybody asks the group to end, whoever of the two comes first */
+            setpgid(w.pid, w.pid); /* in parent and child, so the group exists before either of them signals it */
         if (w.pid < 0)
             rc = bb_err(BB_EFAIL, "cannot start a process: %s", strerror(errno));
         else

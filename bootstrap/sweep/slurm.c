@@ -1,4 +1,4 @@
-/* slurm.c - a study as array jobs (launch_runs.h). */
+/* slurm.c - write a study as Slurm array jobs. */
 #include "bootstrap/sweep/launch_runs.h"
 
 #include "bootstrap/base/outfile.h"
@@ -12,7 +12,7 @@
 
 enum { TASKS_PER_ARRAY = 1000 };
 
-/* One array: combinations with one set of sbatch lines. */
+/* One array job: combinations with the same sbatch options. */
 struct array {
     const struct bb_sweep_run **task;
     size_t n;
@@ -63,7 +63,7 @@ static bool sets_ntasks(const json_t *lines)
 
 /* ---- the script ---- */
 
-/* A line of the user's with {ranks} and {nodes} replaced. */
+/* A user-defined sbatch option with {ranks} and {nodes} replaced. */
 static void put_line(const char *line, int ranks, size_t gpus_per_node, FILE *out)
 {
     size_t nodes = ((size_t)ranks + gpus_per_node - 1) / gpus_per_node;
@@ -80,7 +80,7 @@ static void put_line(const char *line, int ranks, size_t gpus_per_node, FILE *ou
     fputc('\n', out);
 }
 
-/* A file name for sbatch, which has its own marks (%A) and quotes. */
+/* File name pattern for sbatch, which has its own conversions (%A) and quoting. */
 static void put_log_name(const char *dir, FILE *out)
 {
     fputs("#SBATCH --output=\"", out);
@@ -94,7 +94,8 @@ static void put_log_name(const char *dir, FILE *out)
 
 static void put_head(const struct bb_slurm_plan *p, const struct array *a, FILE *out)
 {
-    size_t at_once = count_or_default(slurm_key(p, "at_once"), 0), gpus = count_or_default(slurm_key(p, "gpus_per_node"), 1);
+    size_t at_once = count_or_default(slurm_key(p, "at_once"), 0),
+           gpus = count_or_default(slurm_key(p, "gpus_per_node"), 1);
     const json_t *lines = slurm_key(p, "lines");
 
     fprintf(out, "#!/bin/sh\n#SBATCH --job-name=%s\n#SBATCH --array=1-%zu", p->study->name, a->n);
@@ -110,11 +111,12 @@ static void put_head(const struct bb_slurm_plan *p, const struct array *a, FILE 
 
 static void put_functions(const struct bb_slurm_plan *p, FILE *out)
 {
-    fputs("# Written by busbar sweep: one task for each combination of a study. The results are put together by\n"
-          "# busbar sweep STUDY --gather.\nset -u\ndir=",
+    fputs("# Written by busbar sweep: one task per combination of a study. To gather the results:\n"
+          "# busbar sweep STUDY --gather\nset -u\ndir=",
           out);
     bb_quote(p->dir, out);
-    fputs("\n\n# run ID SECONDS WORD...: one combination; SECONDS 0: no limit. The record is written last, in one go.\n"
+    fputs("\n\n# run ID SECONDS COMMAND...: run one combination; SECONDS 0: no limit. The record is written last, "
+          "atomically.\n"
           "run() {\n"
           "    file=$dir/$1 limit=$2\n"
           "    shift 2\n"
@@ -171,7 +173,8 @@ static int put_script(const struct bb_slurm_plan *p, const struct array *a, FILE
 {
     const json_t *setup = slurm_key(p, "setup");
     char here[PATH_MAX];
-    int rc = getcwd(here, sizeof(here)) ? 0 : bb_err(BB_EFAIL, "cannot tell the current folder: %s", strerror(errno));
+    int rc =
+        getcwd(here, sizeof(here)) ? 0 : bb_err(BB_EFAIL, "cannot determine the current folder: %s", strerror(errno));
 
     put_head(p, a, out);
     put_functions(p, out);
@@ -182,17 +185,17 @@ static int put_script(const struct bb_slurm_plan *p, const struct array *a, FILE
     }
     for (size_t i = 0; i < json_array_size(setup); i++)
         fprintf(out, "%s\n", json_string_value(json_array_get(setup, i)));
-    fputs("case ${SLURM_ARRAY_TASK_ID:?this is a script for sbatch} in\n", out);
+    fputs("case ${SLURM_ARRAY_TASK_ID:?submit this script with sbatch} in\n", out);
     for (size_t i = 0; i < a->n && rc == 0; i++)
         rc = put_task(p, a->task[i], i + 1, out);
     fprintf(out,
-            "*)\n    echo \"no combination has the number $SLURM_ARRAY_TASK_ID; there are 1 to %zu\" >&2\n    exit 2\n"
+            "*)\n    echo \"task $SLURM_ARRAY_TASK_ID does not exist; expected 1 to %zu\" >&2\n    exit 2\n"
             "    ;;\nesac\n",
             a->n);
     return rc;
 }
 
-/* number 0: the only one. */
+/* number 0: the only array of the study. */
 static int write_array(const struct bb_slurm_plan *p, const struct array *a, int number, FILE *out)
 {
     struct bb_outfile file;
@@ -201,8 +204,8 @@ static int write_array(const struct bb_slurm_plan *p, const struct array *a, int
 
     if ((number ? asprintf(&path, "%s/%s-%d.slurm", p->dir, p->study->name, number)
                 : asprintf(&path, "%s/%s.slurm", p->dir, p->study->name)) < 0)
-        return bb_err(BB_EFAIL, "no memory for the name of a script");
-    rc = bb_outfile_open_private(&file, path, "the array job"); /* it sets the environment */
+        return bb_err(BB_EFAIL, "out of memory for a file name");
+    rc = bb_outfile_open_private(&file, path, "the array job"); /* mode 0600: the script sets environment variables */
     if (rc == 0)
         rc = bb_outfile_close(&file, "the array job", put_script(p, a, file.out));
     if (rc == 0) {
@@ -214,9 +217,10 @@ static int write_array(const struct bb_slurm_plan *p, const struct array *a, int
     return rc;
 }
 
-/* ---- which task goes into which array ---- */
+/* ---- assignment of combinations to arrays ---- */
 
-/* Takes the combinations of one array out of left[n]: all, or those with the ranks of the first. */
+/* Remove the combinations of the next array from left[n]: all, or those with as many ranks as the first; at most
+ * max_tasks. */
 static void take_array(const struct bb_sweep_run **left, size_t *n, bool by_ranks, size_t max_tasks, struct array *a)
 {
     size_t kept = 0;
@@ -236,7 +240,7 @@ int bb_slurm_write(const struct bb_slurm_plan *p, FILE *out)
     size_t left_n = p->n, max_tasks = count_or_default(slurm_key(p, "tasks_per_array"), TASKS_PER_ARRAY);
     const struct bb_sweep_run **left = calloc(p->n + 1, sizeof(*left));
     struct array a = {.task = calloc(p->n + 1, sizeof(*a.task))};
-    int rc = left && a.task ? 0 : bb_err(BB_EFAIL, "no memory for %zu tasks", p->n), number = 0;
+    int rc = left && a.task ? 0 : bb_err(BB_EFAIL, "out of memory for %zu tasks", p->n), number = 0;
 
     if (rc == 0)
         memcpy(left, p->wanted, p->n * sizeof(*left));

@@ -1,4 +1,4 @@
-/* state.c - see state.h. */
+/* state.c - files and state of combinations. */
 #include "bootstrap/sweep/state.h"
 
 #include "bootstrap/base/outfile.h"
@@ -23,11 +23,11 @@ char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *e
 
     if (asprintf(&path, "%s/%s%s", dir, c->id, ending) >= 0)
         return path;
-    bb_err(BB_EFAIL, "no memory for the name of a file");
+    bb_err(BB_EFAIL, "out of memory for a file name");
     return NULL;
 }
 
-/* *root is NULL when there is no such file or it is not whole. */
+/* *root is NULL if the file does not exist or is not valid JSON. */
 static int load_file(const char *dir, const struct bb_sweep_run *c, const char *ending, json_t **root)
 {
     char *path = bb_sweep_file(dir, c, ending);
@@ -36,7 +36,7 @@ static int load_file(const char *dir, const struct bb_sweep_run *c, const char *
     errno = 0;
     *root = path ? json_load_file(path, 0, NULL) : NULL;
     if (path && !*root && errno == ENOMEM)
-        rc = bb_err(BB_EFAIL, "no memory for %s", path);
+        rc = bb_err(BB_EFAIL, "out of memory for %s", path);
     free(path);
     return rc;
 }
@@ -79,9 +79,9 @@ void bb_sweep_found_release(struct bb_sweep_found *found)
     found->result = NULL;
 }
 
-/* ---- what it said ---- */
+/* ---- last lines of stderr ---- */
 
-/* A text as JSON takes it. */
+/* The line as valid UTF-8, which JSON requires. */
 static json_t *utf8_line(char *line)
 {
     json_t *text = json_string(line);
@@ -99,7 +99,7 @@ static void keep_line(json_t *lines, char *line)
         json_array_remove(lines, 0);
 }
 
-/* Launchers have the last word, and many words, in frames of dashes; what busbar said comes before that. */
+/* Launchers print many lines after busbar's error message, framed with dashes. Prefer busbar's own lines. */
 static json_t *last_lines(char *text)
 {
     static const char own_prefix[] = "busbar: ", warning[] = "busbar: warning: ";
@@ -143,7 +143,7 @@ json_t *bb_sweep_last_lines(const char *dir, const struct bb_sweep_run *c)
 
 /* ---- writing ---- */
 
-/* Of a run that was killed while its file took its place (outfile.h). */
+/* A run that was killed while its file was renamed (outfile.h) leaves temporary files. */
 static void remove_temporaries(const char *dir, const struct bb_sweep_run *c)
 {
     char *pattern = bb_sweep_file(dir, c, ".*.tmp");
@@ -195,16 +195,16 @@ int bb_sweep_lock_folder(const char *dir, int *lock)
     int rc = 0;
 
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
-        return bb_err(BB_EUSAGE, "cannot make the folder %s: %s", dir, strerror(errno));
+        return bb_err(BB_EUSAGE, "cannot create the folder %s: %s", dir, strerror(errno));
     if (!lock)
         return 0;
     if (asprintf(&path, "%s/lock", dir) < 0)
-        return bb_err(BB_EFAIL, "no memory for the name of a file");
+        return bb_err(BB_EFAIL, "out of memory for a file name");
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*lock < 0)
         rc = bb_err(BB_EUSAGE, "cannot write to %s: %s", path, strerror(errno));
     else if (flock(*lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        rc = bb_err(BB_EUSAGE, "another sweep is at work in %s; wait for it, or choose another folder with --output",
+        rc = bb_err(BB_EUSAGE, "another sweep is running in %s; wait for its end; try: --output with another folder",
                     dir);
     free(path);
     return rc;

@@ -1,14 +1,17 @@
 /*
- * state.h - what is on disk of a study: for each combination, under its id,
+ * state.h - the files of a study. Each combination has, under its id:
  *
- *   ID.json       what busbar wrote (--json)
- *   ID.out .err   its output
- *   ID.run.json   how the run ended: {"schema": "busbar.sweep.run/1", "exit_status": 2, "seconds": 3.5}; written last,
- *                 by the sweep or by a task of the array job
+ *   ID.json         result that busbar wrote (--json)
+ *   ID.out, ID.err  stdout and stderr
+ *   ID.run.json     how the run ended: {"schema": "busbar.sweep.run/1", "exit_status": 2, "seconds": 3.5}; written
+ *                   last,
+ *                   by the sweep or by the task of an array job
  *
- * A combination is complete when its result is whole: JSON with a schema whose status is "ok" (or that has none, as a
- * plan). Nothing else is asked, so that it does not matter where a sweep was stopped; a result that a run is still
- * writing has the status "running". It has failed when its run has ended and its result is not whole.
+ * A combination is complete if its result is a JSON document with a schema and the status "ok" (or without a status, as
+ * from
+ * plan). Only this decides, so a sweep can be interrupted at any point; a result that a run is still writing has the
+ * status
+ * "running". A combination has failed if its run ended and its result is not complete.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_STATE_H
 #define BB_BOOTSTRAP_SWEEP_STATE_H
@@ -18,34 +21,40 @@
 enum bb_sweep_state { BB_SWEEP_TO_DO, BB_SWEEP_COMPLETE, BB_SWEEP_FAILED };
 extern const char *const bb_sweep_state_names[];
 
-/* A combination's files, read. */
+/* State of a combination, read from its files. */
 struct bb_sweep_found {
     enum bb_sweep_state state;
-    json_t *result;  /* NULL: none that can be read; of a failed one as far as it came */
-    int exit_status; /* -1: not known; 124: its time was up; 128 + n: ended by signal n */
-    double seconds;  /* NaN: not known                                                  */
+    json_t *result;  /* parsed ID.json, also of a failed run; NULL: missing or not valid JSON */
+    int exit_status; /* -1: unknown; 124: timeout; 128 + n: killed by signal n */
+    double seconds;  /* NaN: unknown */
 };
 
-/* bb_sweep_file - dir/ID and an ending (".json"), owned by the caller; NULL without memory (said). */
+/* bb_sweep_file - path dir/ID + ending (for example ".json"), owned by the caller. NULL after an error message if
+ * memory is exhausted. */
 char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *ending);
 
-/* bb_sweep_load_state - read what is there. found is to be released; files that are missing or broken are no error,
- * but no memory for them is (said): a run that is complete would be taken for one that is to do. */
+/*
+ * bb_sweep_load_state - read the files of a combination. Missing or invalid files are allowed.
+ *   Returns  0, or -BB_EFAIL after an error message if memory is exhausted (a complete run would otherwise seem
+ *            incomplete)
+ *   Owner    the caller releases found with bb_sweep_found_release
+ */
 int bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found) BB_MUST_CHECK;
 void bb_sweep_found_release(struct bb_sweep_found *found);
 
-/* bb_sweep_last_lines - the last lines of what a combination said on stderr, at most 5, as a JSON list: busbar's own
- * errors, or, without any, whatever there is; without a file an empty list. Bytes that are no UTF-8 become '?'. */
+/* bb_sweep_last_lines - the last lines of a combination's stderr, at most 5, as a JSON list: busbar's own error
+ * messages, or the last lines of any origin if there are none. Empty without a file. Bytes that are not UTF-8 become
+ * '?'. */
 json_t *bb_sweep_last_lines(const char *dir, const struct bb_sweep_run *c);
 
-/* bb_sweep_remove_files - remove a combination's files before it runs again. */
+/* bb_sweep_remove_files - remove the files of a combination before it runs again. */
 int bb_sweep_remove_files(const char *dir, const struct bb_sweep_run *c) BB_MUST_CHECK;
 
 /* bb_sweep_record - write ID.run.json. */
 int bb_sweep_record(const char *dir, const struct bb_sweep_run *c, int exit_status, double seconds) BB_MUST_CHECK;
 
-/* bb_sweep_lock_folder - make the folder if it is not there, and keep other sweeps out of it while *lock is open (lock NULL:
- * only look). */
+/* bb_sweep_lock_folder - create the folder if needed and lock it against other sweeps for as long as *lock is open.
+ * lock NULL: read only, no lock. */
 int bb_sweep_lock_folder(const char *dir, int *lock) BB_MUST_CHECK;
 
 #endif

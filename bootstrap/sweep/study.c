@@ -1,4 +1,4 @@
-/* study.c - the reader of study files: JSON first, then key by key against the tables of what may stand where. */
+/* study.c - reads study files and validates them key by key against tables of rules. */
 #include "bootstrap/sweep/study.h"
 
 #include "bootstrap/base/json_read.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where in the file: "choices.transport.host". */
+/* Path of the value in the file, for error messages: "choices.transport.host". */
 struct location {
     const char *path;
     char key[256];
@@ -31,7 +31,7 @@ static struct location element_location(const struct location *at, size_t i)
     return deeper;
 }
 
-/* The value as it stands in the file, shortened. */
+/* The value as JSON, shortened. */
 static const char *json_text(const json_t *value, char text[80])
 {
     char *json = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
@@ -48,27 +48,27 @@ static int reject_value(const struct location *at, const json_t *value, const ch
     return bb_err(BB_EUSAGE, "%s: %s is %s, expected %s", at->path, at->key, json_text(value, text), expected);
 }
 
-/* ---- what may stand where ---- */
+/* ---- validation rules ---- */
 
 enum shape {
-    ONE,   /* what `check` takes                                          */
-    LIST,  /* not empty; each element                                     */
-    AXIS,  /* one value, or a list of different ones                      */
-    NAMED, /* an object whose names `check_name` takes; each value        */
-    KEYS   /* an object with the keys of the table `inner` and no others  */
+    ONE,   /* a value accepted by `check` */
+    LIST,  /* a non-empty list; the rule applies to each element */
+    AXIS,  /* one value, or a list of distinct values */
+    NAMED, /* an object whose names `check_name` accepts; the rule applies to each value */
+    KEYS   /* an object that has only the keys of the tables `inner` and `more` */
 };
 
 typedef int check_fn(const json_t *value, const struct location *at);
 
-/* A value: its shape, and what its elements are, by `inner` or, without one, by `check`. */
+/* Rule for a value: its shape, and the rule for its elements: `inner`, or `check` if inner is NULL. */
 struct rule {
-    const char *key; /* in a table of keys, which ends with {0} */
+    const char *key; /* only in a table of keys, which ends with {0} */
     enum shape shape;
     check_fn *check;
-    const struct rule *inner, *more; /* KEYS: two tables */
-    const char *expected;            /* said of a value of another shape                    */
-    const char *needed;              /* KEYS: the one that has to be there                  */
-    bool may_be_empty;               /* NAMED; check_name gets the location of the object, too */
+    const struct rule *inner, *more; /* KEYS: two tables of keys; more may be NULL */
+    const char *expected;            /* error text for a value of another shape */
+    const char *needed;              /* KEYS: required key; NULL: none */
+    bool may_be_empty;               /* NAMED: {} is accepted; check_name also gets the location of the object */
     int (*check_name)(const char *name, const struct location *object, const struct location *at);
 };
 
@@ -101,7 +101,7 @@ static int check_one(const struct rule *rule, const json_t *value, const struct 
 
 static int check_elements(const struct rule *rule, const json_t *list, const struct location *at)
 {
-    int rc = json_array_size(list) ? 0 : reject_value(at, list, "a list with something in it");
+    int rc = json_array_size(list) ? 0 : reject_value(at, list, "a non-empty list");
 
     for (size_t i = 0; i < json_array_size(list) && rc == 0; i++) {
         struct location deeper = element_location(at, i);
@@ -129,7 +129,7 @@ static int reject_key(const char *name, const char *const *names, size_t n, cons
 
     if (near)
         return bb_err(BB_EUSAGE, "%s: unknown key %s, did you mean '%s'?", at->path, at->key, near);
-    return bb_err(BB_EUSAGE, "%s: unknown key %s; the help of busbar sweep lists them", at->path, at->key);
+    return bb_err(BB_EUSAGE, "%s: unknown key %s; busbar sweep --help lists the keys", at->path, at->key);
 }
 
 static int check_key(const struct rule *rule, const char *name, const json_t *value, const struct location *at)
@@ -189,7 +189,7 @@ static int check_text(const json_t *value, const struct location *at)
     return json_is_string(value) ? 0 : reject_value(at, value, "a text");
 }
 
-/* A text of one line: it becomes part of a script or a table. */
+/* A text without line breaks, because it becomes part of a script or a table. */
 static int check_line(const json_t *value, const struct location *at)
 {
     const char *text = json_string_value(value);
@@ -206,7 +206,7 @@ static int check_integer(const json_t *value, const struct location *at, json_in
 
     if (json_is_integer(value) && json_integer_value(value) >= 1 && json_integer_value(value) <= most)
         return 0;
-    snprintf(expected, sizeof(expected), "a whole number from 1 to %lld", (long long)most);
+    snprintf(expected, sizeof(expected), "an integer from 1 to %lld", (long long)most);
     return reject_value(at, value, expected);
 }
 
@@ -224,8 +224,9 @@ static int check_seconds(const json_t *value, const struct location *at)
 {
     double seconds = json_number_value(value);
 
-    return json_is_number(value) && seconds > 0 && seconds <= 1e7 ? 0
-                                                                  : reject_value(at, value, "seconds above 0, to 1e7");
+    return json_is_number(value) && seconds > 0 && seconds <= 1e7
+               ? 0
+               : reject_value(at, value, "seconds, above 0 and at most 1e7");
 }
 
 static int check_word(const json_t *value, const struct location *at)
@@ -235,9 +236,9 @@ static int check_word(const json_t *value, const struct location *at)
     if (!word || !*word)
         return reject_value(at, value, "a word");
     if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0)
-        return reject_value(at, value, "something to run");
+        return reject_value(at, value, "a command to run");
     if (strncmp(word, "--json", 6) == 0 && (word[6] == '\0' || word[6] == '='))
-        return bb_err(BB_EUSAGE, "%s: %s is --json, which the sweep gives by itself; leave it out", at->path, at->key);
+        return bb_err(BB_EUSAGE, "%s: %s is --json, which the sweep sets itself; leave it out", at->path, at->key);
     return 0;
 }
 
@@ -250,7 +251,7 @@ static int check_option(const json_t *value, const struct location *at)
 
 static int check_single_option(const json_t *value, const struct location *at)
 {
-    return json_is_array(value) ? reject_value(at, value, "one value: there is one reference")
+    return json_is_array(value) ? reject_value(at, value, "one value, because there is one reference")
                                 : check_option(value, at);
 }
 
@@ -258,7 +259,7 @@ static int check_variable(const json_t *value, const struct location *at)
 {
     if (json_is_string(value) || json_is_number(value) || json_is_null(value))
         return 0;
-    return reject_value(at, value, "a text, a number, or null for a variable that is not set");
+    return reject_value(at, value, "a text, a number, or null to unset the variable");
 }
 
 static int check_sbatch_line(const json_t *value, const struct location *at)
@@ -269,11 +270,11 @@ static int check_sbatch_line(const json_t *value, const struct location *at)
     if (rc)
         return rc;
     if (line[0] != '-')
-        return reject_value(at, value, "an option of sbatch, as --partition=gpu");
+        return reject_value(at, value, "an option of sbatch, for example --partition=gpu");
     if (strncmp(line, "--array", 7) == 0 || strncmp(line, "-a", 2) == 0)
         return bb_err(BB_EUSAGE,
-                      "%s: %s is --array, which the sweep writes by itself; leave it out (\"at_once\" "
-                      "limits the tasks that run together)",
+                      "%s: %s is --array, which the sweep sets itself; leave it out (\"at_once\" "
+                      "limits the number of concurrent tasks)",
                       at->path, at->key);
     return 0;
 }
@@ -286,10 +287,10 @@ static int check_name(const json_t *value, const struct location *at)
     if (name && name[0] && name[0] != '.' && name[0] != '-' && strlen(name) < BB_STUDY_NAME_TEXT &&
         name[strspn(name, valid)] == '\0')
         return 0;
-    return reject_value(at, value, "up to 64 letters, digits, '.', '_' or '-', for the names of files");
+    return reject_value(at, value, "up to 64 letters, digits, '.', '_' or '-', because it is used in file names");
 }
 
-/* ---- values of two shapes ---- */
+/* ---- values with two accepted shapes ---- */
 
 static int check_words(const json_t *value, const struct location *at)
 {
@@ -303,7 +304,7 @@ static int check_words(const json_t *value, const struct location *at)
 static int check_command(const json_t *value, const struct location *at)
 {
     static const struct rule words = {
-        LIST_OF(check_words, "a text, or a list of words as [\"bench\", \"all_reduce\"]")};
+        LIST_OF(check_words, "a text, or a list of words such as [\"bench\", \"all_reduce\"]")};
     size_t lists = 0;
 
     if (json_is_string(value))
@@ -311,7 +312,7 @@ static int check_command(const json_t *value, const struct location *at)
     for (size_t i = 0; i < json_array_size(value); i++)
         lists += json_is_array(json_array_get(value, i));
     if (lists > 1)
-        return bb_err(BB_EUSAGE, "%s: %s varies %zu words, expected one list at most; use \"choices\" for more",
+        return bb_err(BB_EUSAGE, "%s: %s has lists for %zu words, expected at most one list; try: \"choices\"",
                       at->path, at->key, lists);
     return check_value(&words, value, at);
 }
@@ -329,7 +330,7 @@ static int check_launcher(const json_t *value, const struct location *at)
 
 /* ---- names ---- */
 
-/* Names end up in tables and comments. */
+/* Axis names appear in tables and comments. */
 static int check_axis_name(const char *name, const struct location *object, const struct location *at)
 {
     (void)at;
@@ -342,9 +343,10 @@ static int check_axis_name(const char *name, const struct location *object, cons
 static int check_option_name(const char *name, const struct location *object, const struct location *at)
 {
     if (name[0] == '-' || !name[0])
-        return bb_err(BB_EUSAGE, "%s: %s: options stand without dashes, as \"minbytes\" or \"b\"", at->path, at->key);
+        return bb_err(BB_EUSAGE, "%s: %s: expected an option name without dashes, for example \"minbytes\" or \"b\"",
+                      at->path, at->key);
     if (strcmp(name, "json") == 0 || strcmp(name, "csv") == 0 || strcmp(name, "help") == 0)
-        return bb_err(BB_EUSAGE, "%s: %s is not for a study: the sweep asks for results by itself; leave it out",
+        return bb_err(BB_EUSAGE, "%s: %s is not allowed in a study, because the sweep writes the results; leave it out",
                       at->path, at->key);
     return check_axis_name(name, object, at);
 }
@@ -358,9 +360,10 @@ static int check_variable_name(const char *name, const struct location *object, 
     for (const char *c = name; *c; c++)
         valid = valid && (isalnum((unsigned char)*c) || *c == '_');
     if (!valid)
-        return bb_err(BB_EUSAGE, "%s: %s is no name of a variable, expected letters, digits and _", at->path, at->key);
+        return bb_err(BB_EUSAGE, "%s: %s is not a valid variable name, expected letters, digits and _", at->path,
+                      at->key);
     if (bb_suggest_nccl_variable(name, meant))
-        bb_warn("%s: %s: NCCL 2.28 has no such variable, did you mean '%s'? It is set as it stands", at->path, at->key,
+        bb_warn("%s: %s: NCCL 2.28 has no such variable, did you mean '%s'? It is set unchanged", at->path, at->key,
                 meant);
     return 0;
 }
@@ -372,10 +375,10 @@ static const struct rule variables = {AXIS_OF(check_variable)};
 
 static const struct rule setting_keys[] = {
     {"command", IS(check_command)},
-    {"options", NAMED_OF(&options, "an object as {\"minbytes\": \"1K\"}"), .check_name = check_option_name,
+    {"options", NAMED_OF(&options, "an object such as {\"minbytes\": \"1K\"}"), .check_name = check_option_name,
      .may_be_empty = true},
-    {"environment", NAMED_OF(&variables, "an object as {\"NCCL_ALGO\": \"Ring\"}"), .check_name = check_variable_name,
-     .may_be_empty = true},
+    {"environment", NAMED_OF(&variables, "an object such as {\"NCCL_ALGO\": \"Ring\"}"),
+     .check_name = check_variable_name, .may_be_empty = true},
     {"ranks", AXIS_OF(check_ranks)},
     {"launch_arguments", LIST_OF(check_text, "a list of words")},
     {"timeout_s", IS(check_seconds)},
@@ -403,8 +406,8 @@ static int check_cases(const json_t *value, const struct location *at)
     return rc;
 }
 
-/* A value, or a list of values, of axes; of a reference one value of each. */
-#define MATCHER_OF(rule) NAMED_OF(rule, "an object as {\"NCCL_ALGO\": \"Tree\", \"ranks\": 2}")
+/* leave_out: one value or a list of values per axis; relative_to: one value per axis. */
+#define MATCHER_OF(rule) NAMED_OF(rule, "an object such as {\"NCCL_ALGO\": \"Tree\", \"ranks\": 2}")
 static const struct rule matcher = {MATCHER_OF(&options)};
 static const struct rule single_option = {IS(check_single_option)};
 
@@ -414,8 +417,8 @@ static const struct rule column_keys[] = {
     {"relative_to", MATCHER_OF(&single_option)},
     {0},
 };
-static const struct rule column = {KEYS_OF(column_keys, "a text as \"step_us.p50\", or an object with a \"value\""),
-                                   .needed = "value"};
+static const struct rule column = {
+    KEYS_OF(column_keys, "a text such as \"step_us.p50\", or an object with a \"value\""), .needed = "value"};
 
 static int check_column(const json_t *value, const struct location *at)
 {
@@ -443,8 +446,8 @@ static const struct rule root_keys[] = {
     {"cases", IS(check_cases)},
     {"leave_out", .shape = LIST, .inner = &matcher, .expected = "a list of objects"},
     {"repeats", IS(check_count)},
-    {"launch", KEYS_OF(launch_keys, "an object as {\"with\": \"srun\"}")},
-    {"slurm", KEYS_OF(slurm_keys, "an object as {\"lines\": [\"--partition=gpu\"]}")},
+    {"launch", KEYS_OF(launch_keys, "an object such as {\"with\": \"srun\"}")},
+    {"slurm", KEYS_OF(slurm_keys, "an object such as {\"lines\": [\"--partition=gpu\"]}")},
     {"columns", LIST_OF(check_column, "a list of columns")},
     {0},
 };
@@ -453,12 +456,12 @@ static const struct rule root_rule = {KEYS_OF(root_keys, NULL), .more = setting_
 static int check_root(const json_t *root, const struct location *at)
 {
     if (!json_is_object(root))
-        return bb_err(BB_EUSAGE, "%s: not a study, expected an object as {\"command\": \"bench all_reduce\"}",
+        return bb_err(BB_EUSAGE, "%s: not a study, expected an object such as {\"command\": \"bench all_reduce\"}",
                       at->path);
     return check_value(&root_rule, root, at);
 }
 
-/* ---- life ---- */
+/* ---- load and release ---- */
 
 /* "studies/nccl.json" -> "nccl" */
 static int name_study(struct bb_study *s)
@@ -487,7 +490,7 @@ int bb_study_load(struct bb_study *study, const char *path)
     *study = (struct bb_study){0};
     TRY(bb_json_load(path, JSON_REJECT_DUPLICATES, &study->root));
     study->path = strdup(path);
-    TRY(study->path ? 0 : bb_err(BB_EFAIL, "no memory for a study"));
+    TRY(study->path ? 0 : bb_err(BB_EFAIL, "out of memory for the study"));
     TRY(check_root(study->root, &at));
     TRY(name_study(study));
 out:

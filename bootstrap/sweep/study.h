@@ -1,10 +1,10 @@
 /*
- * study.h - a parameter study as its file describes it, read and checked whole before anything starts.
+ * study.h - a parameter study: the file is read and validated completely before anything starts.
  *
  *   {
- *     "name": "algorithms",                     of the files that are written; default: the file's own name
- *     "about": "which algorithm is best?",      one line for people
- *     "command": ["bench", "all_reduce"],       or "bench all_reduce"; a list inside the list is varied
+ *     "name": "algorithms",                     base name of output files; default: name of the study file
+ *     "about": "which algorithm is best?",      one line of description
+ *     "command": ["bench", "all_reduce"],       or "bench all_reduce"; a list inside the list is an axis
  *     "options": {"minbytes": "1K", "datatype": ["float", "half"]},
  *     "environment": {"NCCL_ALGO": ["Ring", "Tree", null]},
  *     "ranks": [4, 8],
@@ -21,12 +21,17 @@
  *                 {"name": "E_w", "value": "scaling.images_per_s_per_rank", "relative_to": {"ranks": 1}}]
  *   }
  *
- * A *setting* is any of command, options, environment, ranks, launch_arguments, timeout_s. The file's top level is one;
- * each value of a choice and each case is another that is laid over it (options and environment key by key, the rest as
- * a whole). A value of an option, a variable or ranks that is a list is an axis: every one of its values meets every
- * value of every other axis, of every choice and every case. An option's value is a text, a number, true (given, for
- * flags), false or null (not given); a variable's a text, a number or null (not set, even where the caller has it).
- * {id} in a word or a variable is the combination's own id.
+ * A *setting* is any subset of command, options, environment, ranks, launch_arguments, timeout_s. The top level of the
+ * file is
+ * a setting. Each value of a choice and each case is a setting that overrides it (options and environment key by key,
+ * other
+ * keys as a whole). A list as the value of an option, a variable or ranks is an axis. The combinations are the
+ * Cartesian
+ * product of all axes, choices and cases. The value of an option is a text, a number, true (a flag that is given),
+ * false or
+ * null (not given). The value of a variable is a text, a number or null (unset, even if set in the caller's
+ * environment).
+ * {id} in an argument or a variable is replaced by the combination's id.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_STUDY_H
 #define BB_BOOTSTRAP_SWEEP_STUDY_H
@@ -36,23 +41,34 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#define BB_STUDY_NAME_TEXT  65
+#define BB_STUDY_NAME_TEXT 65
 #define BB_STUDY_MAX_RANKS (1 << 24)
 
 struct bb_study {
-    char *path;                    /* the file, as the user names it                                */
-    char name[BB_STUDY_NAME_TEXT]; /* letters, digits, '.', '_', '-'                                */
-    json_t *root;                  /* the whole, valid: every key known, every value of its type    */
+    char *path;                    /* path as given by the user */
+    char name[BB_STUDY_NAME_TEXT]; /* letters, digits, '.', '_', '-' */
+    json_t *root; /* parsed and validated file: all keys are known and all values have the right type */
 };
 
-/* bb_study_load - read and check a file. Anything that is not as above: one line with the place in the file, what is
- * there and what was expected, or the nearest key; -BB_EUSAGE. What holds for combinations (leave_out, columns, the
- * commands themselves) is checked where they are made. release is fine on a half-read one. */
+/*
+ * bb_study_load - read and validate a study file.
+ *   Returns  0; -BB_EFAIL if memory is exhausted; -BB_EUSAGE after one line with the position in the file, the value
+ *            found and
+ *            the accepted values or the nearest key
+ *   Owner    the caller releases study with bb_study_release, also after an error
+ *
+ * bb_expand checks what depends on the combinations (leave_out, columns, the command lines).
+ */
 int bb_study_load(struct bb_study *study, const char *path) BB_MUST_CHECK;
 void bb_study_release(struct bb_study *study);
 
-/* bb_suggest_nccl_variable (variables.c) - whether a name is none of NCCL's variables but near one, which is then `meant`. A
- * newer NCCL may have it all the same, so this is for a warning. */
+/*
+ * bb_suggest_nccl_variable - detect a misspelled NCCL variable (variables.c).
+ *   name     name of an environment variable
+ *   meant    out: the most similar variable of NCCL 2.28
+ *   Returns  true if name is not a variable of NCCL 2.28 but similar to one. A newer NCCL may have it, so callers only
+ *            warn.
+ */
 #define BB_NCCL_VARIABLE_TEXT 48
 bool bb_suggest_nccl_variable(const char *name, char meant[BB_NCCL_VARIABLE_TEXT]);
 

@@ -1,13 +1,13 @@
 /*
- * sweep_main.c - `busbar sweep`: read the study, expand it, and then run, list, write for Slurm, or only gather. A
- * sweep is one process without MPI and GPU; what it starts has both.
+ * sweep_main.c - `busbar sweep`: read and expand the study, then run it, list it, write Slurm scripts, or gather its
+ * results. The sweep itself is one process without MPI and GPU; the runs that it starts use both.
  */
 #include "bootstrap/sweep/sweep_main.h"
 
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/progress.h"
-#include "bootstrap/cli/report_header.h"
 #include "bootstrap/cli/opts.h"
+#include "bootstrap/cli/report_header.h"
 #include "bootstrap/start/mpirun.h"
 #include "bootstrap/sweep/collect.h"
 #include "bootstrap/sweep/launch_runs.h"
@@ -35,48 +35,51 @@ struct options {
 static const char *const launchers[] = {"mpirun", "srun", "none", NULL};
 
 static const struct bb_opt what_rows[] = {
-    OPT_FLAG(0, "list", FIELD(list), "start nothing: each combination, its state, its command"),
+    OPT_FLAG(0, "list", FIELD(list), "only print each combination, its state and its command line"),
     OPT_FLAG(0, "slurm", FIELD(slurm),
-             "start nothing: write what is to be done as Slurm array jobs, and print how to submit them"),
-    OPT_FLAG(0, "gather", FIELD(gather), "start nothing: put together what there is"),
-    OPT_FLAG(0, "retry-failed", FIELD(retry_failed), "run the failed combinations again"),
+             "only write the remaining combinations as Slurm array jobs, and print the sbatch commands"),
+    OPT_FLAG(0, "gather", FIELD(gather), "only gather the results that exist"),
+    OPT_FLAG(0, "retry-failed", FIELD(retry_failed), "run failed combinations again"),
     OPT_FLAG(0, "restart", FIELD(restart), "run all combinations again"),
-    OPT_INT(0, "max-combinations", FIELD(max_combinations), "1000", "N", 1, 100000, "refuse a study with more"),
+    OPT_INT(0, "max-combinations", FIELD(max_combinations), "1000", "N", 1, 100000,
+            "reject a study with more combinations"),
     {0},
 };
 
 static const struct bb_opt how_rows[] = {
     OPT_CHOICE(0, "launcher", FIELD(launcher), NULL, "NAME", launchers,
-             "what starts the ranks (default: the file's, or mpirun; with --slurm srun)"),
-    OPT_STRING(0, "ranks", FIELD(ranks), NULL, "LIST", "numbers of ranks, as 2,4,8, in place of the file's"),
+               "launcher of the ranks (default: that of the file, else mpirun, with --slurm srun)"),
+    OPT_STRING(0, "ranks", FIELD(ranks), NULL, "LIST",
+               "numbers of ranks, for example 2,4,8; replaces those of the file"),
     OPT_STRING(0, "hosts", FIELD(hosts), NULL, "LIST", "hosts for the launcher: --host of mpirun, --nodelist of srun"),
-    OPT_STRING(0, "launch-arguments", FIELD(launch_arguments), NULL, "WORDS",
-               "more words for the launcher, split at blanks"),
+    OPT_STRING(0, "launch-arguments", FIELD(launch_arguments), NULL, "ARGS",
+               "additional launcher arguments, split at blanks"),
     OPT_STRING(0, "program", FIELD(program), NULL, "FILE",
-               "the busbar that is started (default: the file's, or this one)"),
+               "busbar executable to run (default: that of the file, else this one)"),
     OPT_DOUBLE(0, "timeout", FIELD(timeout_s), NULL, "SECONDS", 0.001, 1e7,
-               "end a combination that takes longer, where the file has no timeout_s (default: none; a busbar that "
-               "hangs ends by itself)"),
+               "time limit of a combination without timeout_s in the file (default: none; busbar ends hanging runs "
+               "itself)"),
     {0},
 };
 
 static const struct bb_opt where_rows[] = {
-    OPT_STRING('o', "output", FIELD(output), NULL, "DIR", "folder of the results (default: NAME.sweep)"),
+    OPT_STRING('o', "output", FIELD(output), NULL, "DIR", "results folder (default: NAME.sweep)"),
     OPT_STRING(0, "json", FIELD(json), NULL, "FILE",
-               "busbar.sweep/1, all results in one, - for stdout (default: DIR/sweep.json)"),
+               "all results as busbar.sweep/1, - for stdout (default: DIR/sweep.json)"),
     OPT_STRING(0, "csv", FIELD(csv), NULL, "FILE", "the table as CSV, - for stdout (default: DIR/sweep.csv)"),
     OPT_STRING(0, "sort", FIELD(view.sort), NULL, "COLUMN",
-               "rows on the screen and in a --csv by a column (`busbar list columns`), -COLUMN: largest first"),
-    OPT_STRING(0, "where", FIELD(view.where), NULL, "LIST",
-               "only rows for which all hold: COLUMN, one of < <= > >= = !=, a value, as 'ranks>=4,state=ok'"),
+               "sort printed rows and --csv by a column (`busbar list columns`); -COLUMN: descending"),
+    OPT_STRING(
+        0, "where", FIELD(view.where), NULL, "LIST",
+        "only rows that satisfy all conditions: COLUMN, one of < <= > >= = !=, value; for example 'ranks>=4,state=ok'"),
     OPT_INT(0, "top", FIELD(view.top), NULL, "N", 1, 1e9, "only the first N of these rows"),
     OPT_QUIET(FIELD(quiet)),
     {0},
 };
 
 static const struct bb_opt_table tables[] = {
-    {.title = "What to do (default: run what is not complete, then gather)", .opts = what_rows},
-    {.title = "How it is started", .opts = how_rows},
+    {.title = "Action (default: run the combinations that are not complete, then gather)", .opts = what_rows},
+    {.title = "Launch", .opts = how_rows},
     {.title = "Results", .opts = where_rows},
     {0},
 };
@@ -84,20 +87,21 @@ static const struct bb_opt_table tables[] = {
 static const struct bb_opts set = {
     .usage = "busbar sweep FILE [OPTION...]",
     .doc =
-        "Runs a parameter study: every combination of options, environment variables and ranks that the JSON file\n"
-        "FILE asks for, one after another, each under mpirun or srun; then puts all results into one table. What is\n"
-        "complete is not run again, so the same command goes on where it was stopped.",
+        "Runs a parameter study: all combinations of options, environment variables and numbers of ranks in the JSON\n"
+        "file FILE, one after another, each under mpirun or srun. Then gathers all results in one table. Complete\n"
+        "combinations are not run again, so the same command continues an interrupted sweep.",
     .after =
         "  {\"command\": \"bench all_reduce\", \"ranks\": 8, \"options\": {\"maxbytes\": \"1G\"},\n"
         "   \"environment\": {\"NCCL_ALGO\": [\"Ring\", \"Tree\"], \"NCCL_PROTO\": [\"LL\", \"LL128\", \"Simple\"]}}\n"
         "Keys: name about command options environment ranks launch_arguments timeout_s choices cases leave_out "
         "repeats\n"
-        "launch{with hosts program} slurm{lines setup at_once tasks_per_array gpus_per_node} columns; see README.\n"
-        "Exit status: 0 all complete, 1 some failed or are missing, 2 usage or a study that cannot be.",
+        "launch{with hosts program} slurm{lines setup at_once tasks_per_array gpus_per_node} columns;\n"
+        "see bootstrap/sweep/README.md.\n"
+        "Exit status: 0 all complete, 1 some failed or did not run, 2 usage error or invalid study.",
     .tables = tables,
 };
 
-/* Everything that a sweep holds; zeroed is empty. */
+/* State of a sweep; zero-initialised is empty. */
 struct sweep {
     struct options options;
     struct bb_study study;
@@ -105,31 +109,32 @@ struct sweep {
     struct bb_launch_runs launch;
     struct bb_progress progress;
     char *dir;
-    int lock; /* file, 0: none */
-    int argc; /* the command */
+    int lock; /* file descriptor; 0: none */
+    int argc; /* the command line as typed */
     char **argv;
     size_t current, to_run, ran, failed;
 };
 
-/* ---- the words of the command line ---- */
+/* ---- command line ---- */
 
 static int check_options(const struct options *o)
 {
     if (o->list + o->slurm + o->gather > 1)
-        return bb_err(BB_EUSAGE, "--list, --slurm and --gather are three things to do: give one of them");
+        return bb_err(BB_EUSAGE, "--list, --slurm and --gather are mutually exclusive");
     if (o->gather && (o->retry_failed || o->restart))
-        return bb_err(BB_EUSAGE, "--gather starts nothing: leave out --%s", o->restart ? "restart" : "retry-failed");
+        return bb_err(BB_EUSAGE, "--gather starts no runs, so --%s has no effect; leave it out",
+                      o->restart ? "restart" : "retry-failed");
     if (o->json && o->csv && strcmp(o->json, "-") == 0 && strcmp(o->csv, "-") == 0)
-        return bb_err(BB_EUSAGE, "--json - and --csv - both want stdout: give one of them a file");
+        return bb_err(BB_EUSAGE, "--json - and --csv - both write to stdout; try: --csv FILE");
     return 0;
 }
 
-/* Inside of a job of ranks a launcher would start jobs in the job. */
+/* Reject a sweep under mpirun: each rank would start the launcher inside the job. */
 static int reject_mpirun(void)
 {
     if (!bb_mpirun_started_us())
         return 0;
-    return bb_err(BB_EUSAGE, "busbar sweep starts the ranks by itself; start it without mpirun");
+    return bb_err(BB_EUSAGE, "busbar sweep starts the ranks itself; run it without mpirun");
 }
 
 static int parse_words(struct sweep *s, int argc, char **argv, const struct bb_study_command *commands, size_t n)
@@ -153,7 +158,8 @@ out:
     return rc;
 }
 
-/* srun is what a batch of Slurm has; what is said by name comes first. */
+/* The launcher from the command line, or NULL for that of the file. The default of --slurm is srun, which Slurm
+ * batch jobs provide. */
 static const char *launcher_of(const struct sweep *s)
 {
     const json_t *launch = json_object_get(s->study.root, "launch");
@@ -179,7 +185,7 @@ out:
     return rc;
 }
 
-/* An absolute path, since ranks start elsewhere. The folder itself need not be there yet. */
+/* Set the absolute path of the results folder, because ranks start in other folders. The folder need not exist yet. */
 static int set_folder(struct sweep *s)
 {
     const char *given = s->options.output;
@@ -188,13 +194,13 @@ static int set_folder(struct sweep *s)
     snprintf(name, sizeof(name), "%s.sweep", s->study.name);
     given = given ? given : name;
     if (!*given || !getcwd(here, sizeof(here)))
-        return bb_err(BB_EUSAGE, "--output: '%s' is no folder: %s", given, strerror(*given ? errno : ENOENT));
+        return bb_err(BB_EUSAGE, "--output: cannot use '%s' as folder: %s", given, strerror(*given ? errno : ENOENT));
     for (const char *c = given; *c; c++)
         if (iscntrl((unsigned char)*c))
-            return bb_err(BB_EUSAGE, "--output: a control character in the name of the folder");
+            return bb_err(BB_EUSAGE, "--output: the folder name contains a control character");
     if ((*given == '/' ? asprintf(&s->dir, "%s", given) : asprintf(&s->dir, "%s/%s", here, given)) < 0) {
         s->dir = NULL;
-        return bb_err(BB_EFAIL, "no memory for the name of a folder");
+        return bb_err(BB_EFAIL, "out of memory for a file name");
     }
     return 0;
 }
@@ -212,7 +218,7 @@ static int find_wanted(const struct sweep *s, const struct bb_sweep_run *c, bool
     return rc;
 }
 
-/* The combinations to run, in order: pointers that the caller frees; NULL: no memory (said). */
+/* The combinations to run, in order. The caller frees the list; NULL after an error message if memory is exhausted. */
 static const struct bb_sweep_run **list_wanted(struct sweep *s)
 {
     const struct bb_sweep_run **list = calloc(s->combinations.n + 1, sizeof(*list));
@@ -220,7 +226,7 @@ static const struct bb_sweep_run **list_wanted(struct sweep *s)
 
     s->to_run = 0;
     if (!list)
-        bb_err(BB_EFAIL, "no memory for the combinations");
+        bb_err(BB_EFAIL, "out of memory for the combinations");
     for (size_t i = 0; i < s->combinations.n && list; i++) {
         if (find_wanted(s, &s->combinations.one[i], &wanted)) {
             free(list);
@@ -247,7 +253,7 @@ static void show_progress(void *arg, double seconds)
                      bb_settings_text(what->combination, text, sizeof(text)), seconds);
 }
 
-/* A failure is told at once; its reason is the last line that it wrote. */
+/* Report a failed run immediately, with the last line that it wrote to stderr. */
 static int report_failure(struct sweep *s, const struct bb_sweep_run *c, const struct bb_started *ended)
 {
     struct bb_sweep_found found;
@@ -263,8 +269,8 @@ static int report_failure(struct sweep *s, const struct bb_sweep_run *c, const s
         s->failed++;
         bb_progress_clear(&s->progress);
         bb_warn("%s: %s %d%s%s", bb_settings_text(c, text, sizeof(text)),
-                ended->exit_status == 124 ? "out of time," : "failed with", ended->exit_status, last ? ": " : "",
-                last ? last : "");
+                ended->exit_status == 124 ? "timeout, exit status" : "failed with exit status", ended->exit_status,
+                last ? ": " : "", last ? last : "");
         json_decref(lines);
     }
 out:
@@ -289,7 +295,7 @@ static int run_one(struct sweep *s, const struct bb_sweep_run *c)
     if (ended.stopped_by)
         bb_progress_clear(&s->progress);
     if (ended.stopped_by)
-        rc = bb_err(BB_EFAIL, "stopped by %s after %zu of %zu; the same command goes on from here",
+        rc = bb_err(BB_EFAIL, "stopped by %s after %zu of %zu combinations; the same command continues",
                     strsignal(ended.stopped_by), s->ran, s->to_run);
     else
         rc = bb_sweep_record(s->dir, c, ended.exit_status, ended.seconds);
@@ -327,14 +333,14 @@ static int write_slurm(struct sweep *s)
     int rc = list ? bb_slurm_write(&plan, stdout) : -BB_EFAIL;
 
     if (rc == 0 && s->to_run == 0)
-        bb_warn("nothing is left to do, so no array job was written");
+        bb_warn("all combinations have run, so no array job was written");
     free(list);
     return rc;
 }
 
-/* ---- showing ---- */
+/* ---- output ---- */
 
-/* As env takes them: first what is not set. */
+/* As arguments of env(1): first the variables to unset. */
 static void print_environment(const struct bb_argv *environment)
 {
     if (environment->n)
@@ -377,11 +383,11 @@ out:
 static int put_json(const struct bb_gathered *g, FILE *out)
 {
     json_t *root = bb_gathered_json(g);
-    int rc = root ? 0 : bb_err(BB_EFAIL, "no memory for the results");
+    int rc = root ? 0 : bb_err(BB_EFAIL, "out of memory for the results");
 
     if (root && (json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) || fputc('\n', out) == EOF) &&
         !ferror(out))
-        rc = bb_err(BB_EFAIL, "no memory for the results");
+        rc = bb_err(BB_EFAIL, "out of memory for the results");
     json_decref(root);
     return rc;
 }
@@ -391,7 +397,7 @@ static bool is_stdout(const char *path)
     return path && strcmp(path, "-") == 0;
 }
 
-/* To `given`, "-" being stdout, or to a file in the folder of the results. */
+/* Write one output format to `given` ("-": stdout), or, if given is NULL, to the file `name` in the results folder. */
 static int write_form(const struct sweep *s, const struct bb_gathered *g, const char *given, const char *name,
                       int (*put)(const struct bb_gathered *, FILE *))
 {
@@ -403,7 +409,7 @@ static int write_form(const struct sweep *s, const struct bb_gathered *g, const 
     if (is_stdout(given))
         return put(g, stdout);
     if (!given && asprintf(&path, "%s/%s", s->dir, name) < 0)
-        return bb_err(BB_EFAIL, "no memory for the name of a file");
+        return bb_err(BB_EFAIL, "out of memory for a file name");
     rc = (put == put_json ? bb_outfile_open_private : bb_outfile_open)(&file, given ? given : path, what);
     rc = rc ? rc : bb_outfile_close(&file, what, put(g, file.out));
     free(path);
@@ -428,9 +434,9 @@ static int gather_results(const struct sweep *s)
         bb_gathered_text(&g, stdout);
     }
     if (g.count[BB_SWEEP_COMPLETE] < s->combinations.n)
-        rc = bb_err(BB_EFAIL, "%zu of %zu combinations failed, %zu were not run%s", g.count[BB_SWEEP_FAILED],
-                    s->combinations.n, g.count[BB_SWEEP_TO_DO],
-                    g.count[BB_SWEEP_FAILED] ? " (--retry-failed runs them again)" : "");
+        rc =
+            bb_err(BB_EFAIL, "%zu of %zu combinations failed, %zu did not run%s", g.count[BB_SWEEP_FAILED],
+                   s->combinations.n, g.count[BB_SWEEP_TO_DO], g.count[BB_SWEEP_FAILED] ? "; try: --retry-failed" : "");
 out:
     bb_gathered_release(&g);
     return rc;

@@ -1,6 +1,6 @@
 /*
- * variables.c - the variables that NCCL 2.28 asks for, so that a slip in a name, which NCCL would pass over in silence,
- * is seen.
+ * variables.c - names of the environment variables of NCCL 2.28. NCCL ignores unknown names silently, so a misspelled
+ * name gets a warning.
  */
 #include "bootstrap/sweep/study.h"
 

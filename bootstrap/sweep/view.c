@@ -1,4 +1,4 @@
-/* view.c - see view.h. */
+/* view.c - filter and sort the rows of a table. */
 #include "bootstrap/sweep/view.h"
 
 #include "bootstrap/base/units.h"
@@ -12,7 +12,8 @@
 
 enum { WORD = 64, CONDITIONS = 16, NAMES = 256 };
 
-/* Which results of a comparison (below, equal, above) hold. Longer ones first. */
+/* Relations by the outcomes of a comparison (below, equal, above) for which they hold. Longer texts first, so that
+ * "<=" is not read as "<". */
 static const struct relation {
     const char *text;
     bool below, equal, above;
@@ -71,17 +72,20 @@ static int add_condition(void *arg, const char *word)
     size_t at = strcspn(word, "<>=!");
 
     if (all->n == CONDITIONS)
-        return bb_err(BB_EUSAGE, "--where: '%s' is one condition too many, expected at most %d", word, CONDITIONS);
+        return bb_err(BB_EUSAGE, "--where: too many conditions at '%s', expected at most %d", word, CONDITIONS);
     c.holds = find_relation(word + at);
     copy_trimmed(c.column, word, at);
     if (c.holds)
         copy_trimmed(c.value, word + at + strlen(c.holds->text), strlen(word + at + strlen(c.holds->text)));
     if (!c.holds || !*c.column || !*c.value)
-        return bb_err(BB_EUSAGE, "--where: '%s' is no condition, expected COLUMN, one of < <= > >= = != and a value",
-                      word);
+        return bb_err(
+            BB_EUSAGE,
+            "--where: '%s' is no condition, expected COLUMN, one of < <= > >= = != and a value, for example ranks>=4",
+            word);
     c.is_number = read_number(c.value, &c.number);
     if (!c.is_number && c.holds->below != c.holds->above)
-        return bb_err(BB_EUSAGE, "--where: '%s' in '%s' is no number, which %s needs", c.value, word, c.holds->text);
+        return bb_err(BB_EUSAGE, "--where: '%s' in '%s' is no number; %s requires a number", c.value, word,
+                      c.holds->text);
     all->one[all->n++] = c;
     return 0;
 }
@@ -108,7 +112,7 @@ static bool holds_for(const struct condition *c, const json_t *cell)
 
 /* ---- columns ---- */
 
-/* "step_us.p50" is shown as step_us. */
+/* Matches the name of a column and the path it is from: "step_us" and "step_us.p50". */
 static bool is_column(const char *shown, const char *given)
 {
     size_t length = strlen(shown);
@@ -140,7 +144,7 @@ int bb_view_check(const struct bb_sweep_view *v, const struct bb_study *study, c
 {
     json_t *names = bb_sweep_columns(study, combinations);
     struct conditions all;
-    int rc = names ? 0 : bb_err(BB_EFAIL, "no memory for the columns");
+    int rc = names ? 0 : bb_err(BB_EFAIL, "out of memory for the columns");
 
     TRY(rc);
     TRY(read_conditions(v->where, &all));
@@ -178,7 +182,7 @@ static int keep_rows(struct bb_gathered *g, const struct condition *c)
         }
     }
     if (rc == 0 && json_array_size(rows) != kept)
-        rc = bb_err(BB_EFAIL, "no memory for the rows");
+        rc = bb_err(BB_EFAIL, "out of memory for the rows");
     if (rc != 0) {
         json_decref(rows);
         return rc;
@@ -188,14 +192,14 @@ static int keep_rows(struct bb_gathered *g, const struct condition *c)
     return 0;
 }
 
-/* What a row is sorted by. */
+/* Sort key of a row. */
 struct key {
     json_t *row;
     enum { NUMBER, TEXT, NONE } kind;
     double number;
     const char *text;
     bool descending;
-    size_t index; /* its place */
+    size_t index; /* position before sorting; makes the sort stable */
 };
 
 static struct key key_of(json_t *row, size_t column, bool descending, size_t place)
@@ -234,7 +238,7 @@ static int sort_rows(struct bb_gathered *g, const char *sort)
     size_t column, n = json_array_size(g->rows);
     struct key *keys = calloc(n + 1, sizeof *keys);
     json_t *rows = json_array();
-    int rc = keys && rows ? 0 : bb_err(BB_EFAIL, "no memory for the rows");
+    int rc = keys && rows ? 0 : bb_err(BB_EFAIL, "out of memory for the rows");
 
     TRY(rc);
     TRY(find_column(g, "--sort", sorted_column(sort), &column));
@@ -242,7 +246,7 @@ static int sort_rows(struct bb_gathered *g, const char *sort)
         keys[r] = key_of(json_array_get(g->rows, r), column, *sort == '-', r);
     qsort(keys, n, sizeof *keys, compare_keys);
     for (size_t r = 0; r < n && rc == 0; r++)
-        rc = json_array_append(rows, keys[r].row) ? bb_err(BB_EFAIL, "no memory for the rows") : 0;
+        rc = json_array_append(rows, keys[r].row) ? bb_err(BB_EFAIL, "out of memory for the rows") : 0;
     TRY(rc);
     json_decref(g->rows);
     g->rows = json_incref(rows);

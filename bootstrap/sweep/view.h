@@ -1,10 +1,12 @@
 /*
- * view.h - which rows of a gathered table are shown, and in what order: `--sort`, `--where`, `--top`. Files that keep
- * results hold all rows.
+ * view.h - filter and sort the rows of a gathered table: --sort, --where, --top. Files in the results folder keep all
+ * rows.
  *
- * --sort COLUMN is ascending, -COLUMN descending; rows without a value come last, equal ones stay in order. --where is
- * conditions between commas, all of which must hold: COLUMN, one of < <= > >= = !=, and a number (1K is 1024) or, for
- * = and !=, a text. A row without a value never holds.
+ * --sort COLUMN sorts in ascending order, -COLUMN in descending order; the sort is stable and rows without a value come
+ * last.
+ * --where is a comma-separated list of conditions, all of which must hold: COLUMN, one of < <= > >= = !=, and a number
+ * (1K is
+ * 1024) or, for = and !=, a text. A row without a value satisfies no condition.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_VIEW_H
 #define BB_BOOTSTRAP_SWEEP_VIEW_H
@@ -12,16 +14,17 @@
 #include "bootstrap/sweep/collect.h"
 
 struct bb_sweep_view {
-    const char *sort, *where; /* as typed; NULL: none */
-    int top;                  /* rows; 0: all */
+    const char *sort, *where; /* option values; NULL: not given */
+    int top;                  /* maximum number of rows; 0: all */
 };
 
-/* bb_view_check - before anything runs: whether the words are such, and name columns that the table may have. Returns 0
- * or -BB_EUSAGE after one line. */
+/* bb_view_check - validate the options before anything runs: conditions are well-formed and the table may have the
+ * columns. Returns 0, or -BB_EUSAGE after an error message. */
 int bb_view_check(const struct bb_sweep_view *v, const struct bb_study *study,
                   const struct bb_sweep_runs *combinations) BB_MUST_CHECK;
 
-/* bb_view_apply - g->rows as asked for. -BB_EUSAGE, said, when no result has a column. */
+/* bb_view_apply - filter and sort g->rows. Returns 0, -BB_EFAIL, or -BB_EUSAGE after an error message if no result
+ * has a requested column. */
 int bb_view_apply(const struct bb_sweep_view *v, struct bb_gathered *g) BB_MUST_CHECK;
 
 #endif

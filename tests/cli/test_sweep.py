@@ -134,7 +134,7 @@ def test_a_failed_combination_is_recorded_and_the_rest_go_on(sweep):
     bad = study(environment={"ACT": ["fail", "ok", "half"]})
     done = sweep(bad)
     assert done.returncode == 1 and sweep.ran() == 3
-    assert "ACT=fail: failed with 3: busbar: it went wrong" in done.stderr
+    assert "ACT=fail: failed with exit status 3: busbar: it went wrong" in done.stderr
     assert "2 of 3 combinations failed" in done.stderr.splitlines()[-1]
     failed, good, half = sweep.json()["combinations"]
     assert (failed["state"], failed["exit_status"], failed["result"]) == ("failed", 3, None)
@@ -205,7 +205,7 @@ def test_more_values_later_run_alone(sweep):
 
 def test_out_of_time(sweep):
     done = sweep(study(environment={"ACT": ["hang", "ok"]}, timeout_s=4))
-    assert done.returncode == 1 and "ACT=hang: out of time, 124" in done.stderr
+    assert done.returncode == 1 and "ACT=hang: timeout, exit status 124" in done.stderr
     assert [row[-1] for row in table(done)] == ["timeout", "ok"]
 
 
@@ -309,7 +309,7 @@ def test_slurm_failures_and_time(sweep):
     assert done.returncode == 1 and [row[-1] for row in table(done)] == ["failed (3)", "timeout", "ok"]
     assert sweep.json()["combinations"][0]["stderr"][-1] == "busbar: it went wrong"
     left = sweep(bad, "--slurm")
-    assert left.stdout == "" and "nothing is left" in left.stderr
+    assert left.stdout == "" and "all combinations have run" in left.stderr
     options, statuses = submit(sweep(bad, "--slurm", "--retry-failed"), sweep)
     assert options[0]["--array"] == "1-2" and statuses == [3, 124]
 

@@ -26,7 +26,7 @@ static const struct bb_opt toy_rows[] = {
     {.name = "factor", .kind = BB_OPT_DOUBLE, .offset = offsetof(struct toy, factor)},
     {.name = "flag", .kind = BB_OPT_FLAG, .offset = offsetof(struct toy, flag)},
     {.name = "text", .kind = BB_OPT_STRING, .offset = offsetof(struct toy, text)},
-    {.name = "dtype", .kind = BB_OPT_CHOICE, .offset = offsetof(struct toy, word), .words = toy_words},
+    {.name = "dtype", .kind = BB_OPT_CHOICE, .offset = offsetof(struct toy, word), .choices = toy_words},
     {0},
 };
 static const struct bb_opt_table toy_tables[] = {{.opts = toy_rows}, {0}};
@@ -94,10 +94,10 @@ static const struct {
     {"{\"command\": \"toy\", \"ranks\": 1, \"options\": {\"dtype\": [\"float\", \"hafl\"]}}", {"dtype=hafl", "'half'"}},
     {"{\"command\": \"toy\", \"ranks\": 1, \"options\": {\"flag\": 1}}", {"--flag", "takes no value"}},
     {"{\"command\": \"toy\", \"options\": {\"--size\": 1}}", {"without dashes"}},
-    {"{\"command\": \"toy\", \"options\": {\"size\": []}}", {"options.size is []", "something in it"}},
+    {"{\"command\": \"toy\", \"options\": {\"size\": []}}", {"options.size is []", "non-empty list"}},
     {"{\"command\": \"toy\", \"options\": {\"size\": [1, 2, 1]}}", {"options.size has 1 twice"}},
     {"{\"command\": \"toy\", \"options\": {\"size\": {}}}", {"options.size is {}"}},
-    {"{\"command\": \"toy\", \"environment\": {\"A-B\": 1}}", {"A-B", "no name of a variable"}},
+    {"{\"command\": \"toy\", \"environment\": {\"A-B\": 1}}", {"A-B", "not a valid variable name"}},
     {"{\"command\": \"toy\", \"environment\": {\"A\": true}}", {"environment.A is true"}},
     {"{\"command\": \"toy\", \"ranks\": [1, 0]}", {"ranks[1] is 0", "from 1"}},
     {"{\"command\": \"toy\", \"ranks\": 1.5}", {"ranks is 1.5"}},
@@ -180,7 +180,8 @@ static void test_too_many(void **state)
     (void)state;
     for (int max_combinations = 14; max_combinations <= 15; max_combinations++) {
         capture_begin(&said);
-        assert_int_equal(combine_limited(text, (size_t)max_combinations, &study, &c), max_combinations == 15 ? 0 : -BB_EUSAGE);
+        assert_int_equal(combine_limited(text, (size_t)max_combinations, &study, &c),
+                         max_combinations == 15 ? 0 : -BB_EUSAGE);
         capture_end(&said);
         bb_sweep_runs_release(&c);
         bb_study_release(&study);
@@ -285,7 +286,8 @@ static void test_ranks(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        const struct bb_expand_plan plan = {.commands = commands, .n_commands = 1, .ranks = rows[i].ranks, .max_combinations = 100};
+        const struct bb_expand_plan plan = {
+            .commands = commands, .n_commands = 1, .ranks = rows[i].ranks, .max_combinations = 100};
         struct bb_sweep_runs c = {0};
         struct bb_study study;
 

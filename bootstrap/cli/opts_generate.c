@@ -4,9 +4,9 @@
 #include <ctype.h>
 #include <string.h>
 
-static bool begins_with(const char *text, const char *start)
+static bool begins_with(const char *text, const char *head)
 {
-    return strncmp(text, start, strlen(start)) == 0;
+    return strncmp(text, head, strlen(head)) == 0;
 }
 
 /* ---- the completion of shells ---- */
@@ -47,7 +47,7 @@ static const struct bb_opt *option_awaiting_value(const struct bb_opts *set, con
 }
 
 /* before: "--name=" where the value is in the same word, else "". */
-static void complete_value(const struct bb_opt *opt, const char *before, const char *text, FILE *out)
+static void complete_value(const struct bb_opt *opt, const char *prefix, const char *text, FILE *out)
 {
     char candidate[256];
     const char *word;
@@ -55,8 +55,8 @@ static void complete_value(const struct bb_opt *opt, const char *before, const c
     for (size_t i = 0; (word = opt->choice_at ? opt->choice_at(i) : opt->choices ? opt->choices[i] : NULL); i++) {
         if (!begins_with(word, text))
             continue;
-        snprintf(candidate, sizeof(candidate), "%s%s", before, word);
-        bb_opts_print_candidate(candidate, before, "", out);
+        snprintf(candidate, sizeof(candidate), "%s%s", prefix, word);
+        bb_opts_print_candidate(candidate, prefix, "", out);
     }
 }
 
@@ -73,9 +73,9 @@ static void complete_name(const struct bb_opts *set, const char *text, FILE *out
     bb_opts_print_candidate("--help", text, "the options of a command", out);
 }
 
-static void complete_word(const struct bb_opts *set, const char *before, const char *text, FILE *out)
+static void complete_word(const struct bb_opts *set, const char *prefix, const char *text, FILE *out)
 {
-    const struct bb_opt *opt = option_awaiting_value(set, before);
+    const struct bb_opt *opt = option_awaiting_value(set, prefix);
     const char *equals = begins_with(text, "--") ? strchr(text, '=') : NULL, *word;
     char name[128];
 

@@ -1,4 +1,4 @@
-/* opts.c - the words of a command line into the caller's struct, by the option tables. */
+/* opts.c - parses command lines by option tables (see opts.h). */
 #include "bootstrap/cli/opts.h"
 
 #include "bootstrap/base/units.h"
@@ -16,20 +16,20 @@ const struct bb_opt bb_common_options[] = {
     OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write the results as JSON, - for stdout"),
     OPT_STRING(0, "csv", FIELD(csv), NULL, "FILE", "write the rows of the results as CSV, - for stdout"),
     OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "600", "SECONDS", 0.1, 1e6,
-               "longest wait before the run ends with exit 4"),
+               "limit of each wait; a longer wait ends the run with exit status 4"),
     OPT_SHARE_GPU(FIELD(share_gpu)),
     OPT_QUIET(FIELD(quiet)),
     {0},
 };
 
-static const struct bb_opt help_row = OPT_FLAG('h', "help", 0, "this text");
+static const struct bb_opt help_row = OPT_FLAG('h', "help", 0, "print this help");
 
 struct option {
     const struct bb_opt *row;
-    void *field; /* NULL: help */
+    void *field; /* NULL: --help */
 };
 
-/* All options of a set in one list; help comes last. */
+/* All options of a set in the order of the tables; --help is the last. */
 struct option_list {
     struct option option[OPTS_MAX];
     int n;
@@ -48,7 +48,7 @@ static int list_options(const struct bb_opts *set, void *cfg, struct option_list
     return 0;
 }
 
-/* The words of a row as a list. Returns how many. */
+/* Copies the choices of an option to a list. Returns their number. */
 static size_t list_choices(const struct bb_opt *opt, const char *choices[], size_t capacity)
 {
     size_t n = 0;
@@ -61,14 +61,14 @@ static size_t list_choices(const struct bb_opt *opt, const char *choices[], size
     return n;
 }
 
-/* "a b c" of the words, cut with "..." when there are many. */
-static const char *join_names(const char *const *choices, size_t n, char *buf, size_t size)
+/* "a b c": the names, truncated with "..." after NAMES_LISTED. */
+static const char *join_names(const char *const *names, size_t n, char *buf, size_t size)
 {
     size_t used = 0;
 
     buf[0] = '\0';
     for (size_t i = 0; i < n && used < size; i++) {
-        const char *word = i < NAMES_LISTED ? choices[i] : "...";
+        const char *word = i < NAMES_LISTED ? names[i] : "...";
 
         used += (size_t)snprintf(buf + used, size - used, "%s%s", i ? " " : "", word);
         if (i == NAMES_LISTED)
@@ -77,12 +77,12 @@ static const char *join_names(const char *const *choices, size_t n, char *buf, s
     return buf;
 }
 
-int bb_reject_unknown(const char *kind, const char *word, const char *const *choices, size_t n)
+int bb_reject_unknown(const char *kind, const char *word, const char *const *names, size_t n)
 {
-    const char *near = bb_nearest_word(word, choices, n);
+    const char *near = bb_nearest_word(word, names, n);
     char list[1024];
 
-    join_names(choices, n, list, sizeof(list));
+    join_names(names, n, list, sizeof(list));
     if (near)
         return bb_err(BB_EUSAGE, "unknown %s '%s', did you mean '%s'? (one of: %s)", kind, word, near, list);
     return bb_err(BB_EUSAGE, "unknown %s '%s', expected one of: %s", kind, word, list);
@@ -99,7 +99,7 @@ static int set_choice(const struct bb_opt *opt, const char *text, const char **f
             *field = choices[i];
             return 0;
         }
-    snprintf(kind, sizeof(kind), "word for --%s:", opt->name);
+    snprintf(kind, sizeof(kind), "value for --%s:", opt->name);
     return bb_reject_unknown(kind, text, choices, n);
 }
 
@@ -108,7 +108,7 @@ static bool in_range(const struct bb_opt *opt, double value)
     return (opt->min == 0 && opt->max == 0) || (value >= opt->min && value <= opt->max);
 }
 
-/* "4 KiB" for sizes, the number itself for others. */
+/* A bound of the option's range: "4 KiB" for sizes, else the number. */
 static const char *format_bound(const struct bb_opt *opt, double value, char text[BB_BYTES_TEXT])
 {
     if (opt->kind == BB_OPT_SIZE)
@@ -142,7 +142,7 @@ static int set_size(const struct bb_opt *opt, const char *text, size_t *field)
     size_t value;
 
     if (bb_parse_bytes(text, &value) || !in_range(opt, (double)value))
-        return reject_value(opt, text, "bytes as 8, 4K, 1.5M, 2G or 1T");
+        return reject_value(opt, text, "bytes such as 8, 4K, 1.5M, 2G or 1T");
     *field = value;
     return 0;
 }
@@ -157,17 +157,17 @@ static int set_double(const struct bb_opt *opt, const char *text, double *field)
     return 0;
 }
 
-/* A file without a name is a slip, as of a variable that is not set: --json=$FILE. */
+/* Rejects an empty file name, which is usually an unset shell variable: --json=$FILE. */
 static int set_string(const struct bb_opt *opt, const char *text, const char **field)
 {
     if (!*text && opt->arg && (strcmp(opt->arg, "FILE") == 0 || strcmp(opt->arg, "DIR") == 0))
-        return bb_err(BB_EUSAGE, "--%s: it is empty, expected %s", opt->name,
+        return bb_err(BB_EUSAGE, "--%s: empty value, expected %s", opt->name,
                       strcmp(opt->arg, "FILE") == 0 ? "a file" : "a folder");
     *field = text;
     return 0;
 }
 
-/* text NULL: a flag that was given, or the default of an option that has none. */
+/* text: NULL for a flag on the command line */
 static int set_value(const struct bb_opt *opt, const char *text, void *field)
 {
     switch (opt->kind) {
@@ -189,8 +189,9 @@ static int set_value(const struct bb_opt *opt, const char *text, void *field)
 }
 
 static const size_t field_bytes[] = {
-    [BB_OPT_FLAG] = sizeof(bool),     [BB_OPT_INT] = sizeof(int),           [BB_OPT_SIZE] = sizeof(size_t),
-    [BB_OPT_DOUBLE] = sizeof(double), [BB_OPT_CHOICE] = sizeof(const char *), [BB_OPT_STRING] = sizeof(const char *),
+    [BB_OPT_FLAG] = sizeof(bool),           [BB_OPT_INT] = sizeof(int),
+    [BB_OPT_SIZE] = sizeof(size_t),         [BB_OPT_DOUBLE] = sizeof(double),
+    [BB_OPT_CHOICE] = sizeof(const char *), [BB_OPT_STRING] = sizeof(const char *),
 };
 
 static int set_defaults(const struct option_list *option_list)
@@ -216,7 +217,8 @@ static const struct option *find_letter(const struct option_list *option_list, c
 static const struct option *find_name(const struct option_list *option_list, const char *name, size_t length)
 {
     for (int i = 0; i < option_list->n; i++)
-        if (strlen(option_list->option[i].row->name) == length && strncmp(option_list->option[i].row->name, name, length) == 0)
+        if (strlen(option_list->option[i].row->name) == length &&
+            strncmp(option_list->option[i].row->name, name, length) == 0)
             return &option_list->option[i];
     return NULL;
 }
@@ -233,30 +235,30 @@ static int reject_option(const struct option_list *option_list, const char *type
     near = bb_nearest_word(word, names, (size_t)option_list->n);
     if (near)
         return bb_err(BB_EUSAGE, "unknown option '%s', did you mean '--%s'?", typed, near);
-    return bb_err(BB_EUSAGE, "unknown option '%s', --help lists them", typed);
+    return bb_err(BB_EUSAGE, "unknown option '%s'; --help lists all options", typed);
 }
 
 static int reject_missing_value(const struct bb_opt *opt, const char *typed)
 {
-    return bb_err(BB_EUSAGE, "option '%s' needs a value: --%s=%s", typed, opt->name, opt->arg ? opt->arg : "VALUE");
+    return bb_err(BB_EUSAGE, "option '%s' requires a value: --%s=%s", typed, opt->name, opt->arg ? opt->arg : "VALUE");
 }
 
 /*
- * The words of a command line are read twice, so that an unknown name, or the question for help, is answered before a
- * bad value of any option: first with `words` NULL, for names and missing values, then to set the fields.
+ * The command line is scanned twice, so that an unknown option or a request for help takes precedence over an invalid
+ * value: first with `positionals` NULL, to check names and missing values, then to set the fields.
  */
 struct parser {
     const struct option_list *option_list;
-    char **next, **end; /* words that are still to be read */
-    struct bb_positionals *choices;
+    char **next, **end; /* arguments that are not parsed yet */
+    struct bb_positionals *positionals;
 };
 
 static int set_option(const struct parser *r, const struct option *o, const char *value)
 {
-    return r->choices ? set_value(o->row, value, o->field) : 0;
+    return r->positionals ? set_value(o->row, value, o->field) : 0;
 }
 
-/* The value is `here`, or the next word. typed: the word of the option. */
+/* The value is attached_value or, if that is NULL, the next argument. typed: the option as typed. */
 static int read_value(struct parser *r, const struct option *o, const char *attached_value, const char *typed)
 {
     if (!attached_value && r->next == r->end)
@@ -264,7 +266,7 @@ static int read_value(struct parser *r, const struct option *o, const char *atta
     return set_option(r, o, attached_value ? attached_value : *r->next++);
 }
 
-/* "--name", "--name=value" or "--name value". */
+/* Parses "--name", "--name=value" or "--name value". */
 static int read_long(struct parser *r, const char *word)
 {
     const char *name = word + 2, *equals = strchr(name, '=');
@@ -282,7 +284,7 @@ static int read_long(struct parser *r, const char *word)
     return set_option(r, o, NULL);
 }
 
-/* "-abcVALUE", or the value in the next word. */
+/* Parses "-abcVALUE" or "-abc VALUE". */
 static int read_short(struct parser *r, const char *word)
 {
     int rc = 0;
@@ -301,20 +303,21 @@ static int read_short(struct parser *r, const char *word)
     return rc;
 }
 
-static int add_positional(struct bb_positionals *choices, const char *word)
+static int add_positional(struct bb_positionals *positionals, const char *word)
 {
-    if (!choices)
+    if (!positionals)
         return 0;
-    if (choices->n == BB_POSITIONALS_MAX)
-        return bb_err(BB_EUSAGE, "more than %d words, from '%s' on", BB_POSITIONALS_MAX, word);
-    choices->word[choices->n++] = word;
+    if (positionals->n == BB_POSITIONALS_MAX)
+        return bb_err(BB_EUSAGE, "more than %d positional arguments, from '%s' on", BB_POSITIONALS_MAX, word);
+    positionals->word[positionals->n++] = word;
     return 0;
 }
 
 /* Returns 0, -BB_EUSAGE or BB_OPTS_HELP. */
-static int scan_arguments(const struct option_list *option_list, int argc, char **argv, struct bb_positionals *choices)
+static int scan_arguments(const struct option_list *option_list, int argc, char **argv,
+                          struct bb_positionals *positionals)
 {
-    struct parser r = {.option_list = option_list, .next = argv + 1, .end = argv + argc, .choices = choices};
+    struct parser r = {.option_list = option_list, .next = argv + 1, .end = argv + argc, .positionals = positionals};
     bool options = true;
     int rc = 0;
 
@@ -322,7 +325,7 @@ static int scan_arguments(const struct option_list *option_list, int argc, char 
         const char *word = *r.next++;
 
         if (!options || word[0] != '-' || !word[1])
-            rc = add_positional(choices, word);
+            rc = add_positional(positionals, word);
         else if (word[1] != '-')
             rc = read_short(&r, word);
         else if (word[2])
@@ -333,21 +336,23 @@ static int scan_arguments(const struct option_list *option_list, int argc, char 
     return rc;
 }
 
-static int parse_arguments(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_positionals *choices)
+static int parse_arguments(const struct bb_opts *set, void *cfg, int argc, char **argv,
+                           struct bb_positionals *positionals)
 {
     struct option_list option_list;
     int rc;
 
-    choices->n = 0;
+    positionals->n = 0;
     TRY(list_options(set, cfg, &option_list));
     TRY(set_defaults(&option_list));
     TRY(scan_arguments(&option_list, argc, argv, NULL));
-    TRY(scan_arguments(&option_list, argc, argv, choices));
+    TRY(scan_arguments(&option_list, argc, argv, positionals));
 out:
     return rc;
 }
 
-int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_positionals *positional, FILE *out)
+int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_positionals *positional,
+                  FILE *out)
 {
     int rc = bb_opts_generate(set, argc, argv, out) ? BB_OPTS_HELP : 0;
 
@@ -361,17 +366,18 @@ int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, s
 
 int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv)
 {
-    struct bb_positionals choices;
+    struct bb_positionals positionals;
     void *scratch = cfg ? NULL : calloc(1, set->size), *into = cfg ? cfg : scratch;
-    int rc = into ? bb_opts_parse(set, into, argc, argv, &choices, stdout) : bb_err(BB_EFAIL, "no memory for options");
+    int rc =
+        into ? bb_opts_parse(set, into, argc, argv, &positionals, stdout) : bb_err(BB_EFAIL, "no memory for options");
 
     if (rc == 0)
-        rc = set->resolve(into, &choices);
+        rc = set->resolve(into, &positionals);
     free(scratch);
     return rc;
 }
 
-/* Bytes that a set's fields reach into. */
+/* Bytes of cfg up to the end of the last field. */
 static size_t field_extent(const struct bb_opts *set)
 {
     size_t most = 0;
@@ -387,12 +393,15 @@ static size_t field_extent(const struct bb_opts *set)
 
 int bb_opts_check(const struct bb_opts *set, int argc, char **argv)
 {
-    struct bb_positionals choices;
+    struct bb_positionals positionals;
     void *scratch = calloc(1, field_extent(set));
-    int rc = scratch ? parse_arguments(set, scratch, argc, argv, &choices) : bb_err(BB_EFAIL, "no memory for options");
+    int rc =
+        scratch ? parse_arguments(set, scratch, argc, argv, &positionals) : bb_err(BB_EFAIL, "no memory for options");
 
     free(scratch);
-    return rc == BB_OPTS_HELP ? bb_err(BB_EUSAGE, "--help runs nothing") : rc;
+    return rc == BB_OPTS_HELP
+               ? bb_err(BB_EUSAGE, "--help is not allowed here, because the command would only print its help")
+               : rc;
 }
 
 bool bb_opts_is_shadowed(const struct bb_opts *set, const struct bb_opt *opt)

@@ -1,4 +1,4 @@
-/* opts_generate.c - the help of an option table for other readers: manual pages, and shells that complete a word. */
+/* opts_generate.c - prints manual pages and completion candidates for shells from option tables. */
 #include "bootstrap/cli/opts.h"
 
 #include <ctype.h>
@@ -9,7 +9,7 @@ static bool begins_with(const char *text, const char *head)
     return strncmp(text, head, strlen(head)) == 0;
 }
 
-/* ---- the completion of shells ---- */
+/* ---- shell completion ---- */
 
 const char *bb_opts_completion_prefix(int argc, char **argv)
 {
@@ -34,7 +34,7 @@ static const struct bb_opt *find_option(const struct bb_opts *set, int letter, c
     return NULL;
 }
 
-/* The option of "--name" or "-abc" whose value is the next word; NULL: none is. */
+/* The option "--name" or the last option of "-abc" if its value is the next argument, else NULL. */
 static const struct bb_opt *option_awaiting_value(const struct bb_opts *set, const char *word)
 {
     const struct bb_opt *opt = NULL;
@@ -46,7 +46,7 @@ static const struct bb_opt *option_awaiting_value(const struct bb_opts *set, con
     return opt && opt->kind != BB_OPT_FLAG ? opt : NULL;
 }
 
-/* before: "--name=" where the value is in the same word, else "". */
+/* prefix: "--name=" if the value is in the same argument, else "" */
 static void complete_value(const struct bb_opt *opt, const char *prefix, const char *text, FILE *out)
 {
     char candidate[256];
@@ -96,7 +96,7 @@ static void complete_word(const struct bb_opts *set, const char *prefix, const c
 
 /* ---- manual pages ---- */
 
-/* Text of a page on one line: a minus that can be copied, and nothing that groff takes for a request. */
+/* Prints text as one roff line: minus signs that can be copied, and no character that groff takes for a request. */
 static void print_roff(const char *text, size_t length, FILE *out)
 {
     if (length > 0 && (text[0] == '.' || text[0] == '\''))
@@ -113,7 +113,7 @@ static void print_roff(const char *text, size_t length, FILE *out)
 
 void bb_opts_print_man_text(const char *text, FILE *out)
 {
-    bool verbatim = false; /* lines as they are */
+    bool verbatim = false; /* inside lines that are printed verbatim (.nf) */
 
     while (*text) {
         const size_t length = strcspn(text, "\n");
@@ -132,7 +132,7 @@ void bb_opts_print_man_text(const char *text, FILE *out)
         fputs(".fi\n", out);
 }
 
-/* Bytes of the words in front that are names, not what stands for something. */
+/* Length of the command's name at the start of the usage: words in lower case, no placeholders such as NAME. */
 static size_t command_length(const char *usage)
 {
     size_t end = 0;

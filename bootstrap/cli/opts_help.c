@@ -1,11 +1,11 @@
-/* opts_help.c - the help text from the option tables, in their order. */
+/* opts_help.c - prints the help from option tables. */
 #include "bootstrap/cli/opts.h"
 
 #include <string.h>
 
 enum { TEXT_COLUMN = 30, WIDTH = 100 };
 
-/* Prints text from column `at` on, broken between words at WIDTH; later lines start at TEXT_COLUMN. */
+/* Prints text from column `at`, with line breaks between words before WIDTH; later lines start at TEXT_COLUMN. */
 static void print_wrapped(const char *text, int at, FILE *out)
 {
     while (*text) {
@@ -32,7 +32,6 @@ static size_t append_text(char *text, size_t used, size_t size, const char *piec
     return used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 
-/* "first size (default 32M)", with the valid words of a WORD. */
 void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size)
 {
     size_t used = append_text(text, 0, size, opt->help ? opt->help : "", "");
@@ -68,7 +67,7 @@ static void print_option(const struct bb_opt *opt, FILE *out)
 
 void bb_opts_help(const struct bb_opts *set, FILE *out)
 {
-    static const struct bb_opt help = OPT_FLAG('h', "help", 0, "this text");
+    static const struct bb_opt help = OPT_FLAG('h', "help", 0, "print this help");
 
     fprintf(out, "Usage: %s\n", set->usage);
     if (set->doc)

@@ -1,17 +1,21 @@
 /*
- * report_header.h - what every report for people has in common, written once: its first line, and the line of emulated GPUs.
- * Under nccl-tests' names the report is that program's.
+ * report_header.h - first lines of reports. Reports under the names of nccl-tests' programs have that program's header
+ * instead.
  */
 #ifndef BB_BOOTSTRAP_CLI_REPORT_HEADER_H
 #define BB_BOOTSTRAP_CLI_REPORT_HEADER_H
 
 #include <stdio.h>
 
-/* bb_print_report_header - "# busbar 0.1.0  busbar plan gpt2_large --ranks 8". argv: from the name of the command on. */
+/* bb_print_report_header - print "# busbar 0.1.0  busbar plan gpt2_large --ranks 8". argv begins with the command's
+ * name. */
 void bb_print_report_header(FILE *out, int argc, char **argv);
 
-/* bb_print_emulated_note - "# emulated GPUs: all times come from a model, none is a measurement of hardware". of: "A: ", whose
- * times they are; "" of all. but: what more there is to say of the model; "". */
+/*
+ * bb_print_emulated_note - print "# emulated GPUs: all times come from a model, none is a measurement of hardware".
+ *   of       "A: " names the file with such times; "": all files
+ *   but      added after "a model", such as its restrictions; "": none
+ */
 void bb_print_emulated_note(FILE *out, const char *of, const char *but);
 
 #endif

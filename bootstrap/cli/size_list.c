@@ -37,9 +37,8 @@ static int add_size(void *arg, const char *word)
     if (p->sizes->n == BB_SIZES_MAX)
         return bb_err(BB_EUSAGE, "%s has more than %d sizes", p->option, BB_SIZES_MAX);
     if (bb_parse_bytes(word, &bytes) != 0 || bytes < p->min_bytes || bytes > BB_SIZE_LARGEST)
-        return bb_err(BB_EUSAGE,
-                      "'%s' in %s is no size; expected bytes from %zu to 1024T as 8, 64K or 1.5M, with commas", word,
-                      p->option, p->min_bytes);
+        return bb_err(BB_EUSAGE, "'%s' in %s is not a size; expected bytes from %zu to 1024T, such as 8, 64K or 1.5M",
+                      word, p->option, p->min_bytes);
     p->sizes->bytes[p->sizes->n++] = bytes;
     return 0;
 }

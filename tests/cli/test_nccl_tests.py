@@ -344,7 +344,7 @@ def test_the_first_device_of_the_environment(perf):
 
 def test_the_last_size_is_lowered_to_what_fits(perf):
     done = perf("all_reduce", "-g", "2", "-b", "1G", "-e", "1T", "-f", "2", "-n", "1", "-c", "0", env={"EMU_DATA": "off"})
-    assert done.returncode == 0 and len(re.findall("warning: the last size is lowered from 1099511627776", done.stderr)) == 1
+    assert done.returncode == 0 and len(re.findall("warning: the last size is reduced from 1099511627776", done.stderr)) == 1
     assert 1 <= len(ROW.findall(done.stdout)) < 10
 
 
@@ -370,9 +370,9 @@ def test_hypercube_skips_other_numbers_of_ranks(perf):
 
 
 @pytest.mark.parametrize("line,says", [
-    ("-d floaat", "did you mean 'float'"), ("-o plus", "unknown word for --op"), ("-b 8X", "'8X'"), ("-g 0", "from 1 to"),
+    ("-d floaat", "did you mean 'float'"), ("-o plus", "unknown value for --op"), ("-b 8X", "'8X'"), ("-g 0", "from 1 to"),
     ("-D 2", "device API"), ("-I 1 -G 1", "inside of a graph"),
-    ("-I 1 -K 20", "leaves out all of 20"), ("--iterz 3", "did you mean '--iters'"), ("all_gather", "unexpected word 'all_gather'"),
+    ("-I 1 -K 20", "skips all 20 iterations"), ("--iterz 3", "did you mean '--iters'"), ("all_gather", "unexpected word 'all_gather'"),
     ("-g 1100", "from 1 to 1024"), ("-t 100 -g 100", "more than 1024 ranks"), ("-b 2M -e 1M", "above the last size")])
 def test_nothing_unknown_is_taken(perf, line, says):
     done = perf("all_reduce", *line.split(), emulated=False)

@@ -123,20 +123,20 @@ static void test_refused(void **state)
     } cases[] = {
         {"--itres|5", "unknown option '--itres', did you mean '--iters'?"},
         {"--iter=5", "unknown option '--iter=5', did you mean '--iters'?"}, /* no abbreviations */
-        {"--zzzzzz", "unknown option '--zzzzzz', --help lists them"},
-        {"-q", "unknown option '-q', --help lists them"},
+        {"--zzzzzz", "unknown option '--zzzzzz'; --help lists all options"},
+        {"-q", "unknown option '-q'; --help lists all options"},
         {"-min-bytes", "unknown option '-min-bytes', did you mean '--min-bytes'?"},
-        {"-b", "option '-b' needs a value: --min-bytes=BYTES"},
-        {"--file", "option '--file' needs a value: --file=A_LONG_NAME_FOR_A_FILE"},
+        {"-b", "option '-b' requires a value: --min-bytes=BYTES"},
+        {"--file", "option '--file' requires a value: --file=A_LONG_NAME_FOR_A_FILE"},
         {"--check=yes", "option '--check' takes no value, got 'yes'"},
-        {"-b|-5", "--min-bytes: '-5' is not valid, expected bytes as 8, 4K, 1.5M, 2G or 1T"},
+        {"-b|-5", "--min-bytes: '-5' is not valid, expected bytes such as 8, 4K, 1.5M, 2G or 1T"},
         {"-b|8Q", "--min-bytes: '8Q' is not valid"},
         {"-n|0", "--iters: '0' is not valid, expected a whole number from 1 to 1000"},
         {"-n|", "--iters: '' is not valid"},
         {"-f|0.5", "--factor: '0.5' is not valid, expected a number from 1 to 64"},
         {"--timeout|0", "--timeout: '0' is not valid, expected a number from 0.1 to 1000000"},
-        {"-d|flaot", "unknown word for --dtype: 'flaot', did you mean 'float'? (one of: float half bfloat16)"},
-        {"-o|xyzzy", "unknown word for --op: 'xyzzy', expected one of: sum prod min max"},
+        {"-d|flaot", "unknown value for --dtype: 'flaot', did you mean 'float'? (one of: float half bfloat16)"},
+        {"-o|xyzzy", "unknown value for --op: 'xyzzy', expected one of: sum prod min max"},
         {"-d|Float", "did you mean 'float'?"},
     };
     struct cfg cfg;
@@ -170,7 +170,7 @@ static void test_too_many_words(void **state)
     assert_int_equal(words.n, BB_POSITIONALS_MAX);
     capture_begin(&said);
     assert_int_equal(parse(strcat(line, "|b"), &cfg, &words), -BB_EUSAGE);
-    assert_non_null(strstr(capture_end(&said), "more than 64 words, from 'b' on"));
+    assert_non_null(strstr(capture_end(&said), "more than 64 positional arguments, from 'b' on"));
 }
 
 static void test_refuse_word(void **state)
@@ -179,7 +179,8 @@ static void test_refuse_word(void **state)
 
     (void)state;
     capture_begin(&said);
-    assert_int_equal(bb_reject_unknown("proxy", "gpt", (const char *const[]){"gpt2_large", "bert_large"}, 2), -BB_EUSAGE);
+    assert_int_equal(bb_reject_unknown("proxy", "gpt", (const char *const[]){"gpt2_large", "bert_large"}, 2),
+                     -BB_EUSAGE);
     assert_non_null(
         strstr(capture_end(&said), "unknown proxy 'gpt', did you mean 'gpt2_large'? (one of: gpt2_large bert_large)"));
 }
@@ -222,10 +223,11 @@ static const char help_text[] =
     "Common options:\n"
     "      --json=FILE             write the results as JSON, - for stdout\n"
     "      --csv=FILE              write the rows of the results as CSV, - for stdout\n"
-    "  -T, --timeout=SECONDS       longest wait before the run ends with exit 4 (default 600)\n"
-    "      --share-gpu             let several ranks use one GPU (for tests: timings mean nothing then)\n"
+    "  -T, --timeout=SECONDS       limit of each wait; a longer wait ends the run with exit status 4\n"
+    "                              (default 600)\n"
+    "      --share-gpu             allow several ranks per GPU (for tests: timings are meaningless)\n"
     "      --quiet                 no table and no progress line\n"
-    "  -h, --help                  this text\n"
+    "  -h, --help                  print this help\n"
     "\n"
     "The end.\n";
 

@@ -51,7 +51,7 @@ static void words_that_are_no_size(void **state)
     for (size_t i = 0; i < ROWS(rows); i++) {
         char expected[200];
 
-        snprintf(expected, sizeof(expected), "busbar: %s in --sizes is no size; expected bytes from 8 to 1024T",
+        snprintf(expected, sizeof(expected), "busbar: %s in --sizes is not a size; expected bytes from 8 to 1024T",
                  rows[i][1]);
         capture_begin(&said);
         assert_int_equal(bb_sizes_parse(&s, "--sizes", rows[i][0], 8), -BB_EUSAGE);

@@ -57,7 +57,7 @@ static void name_lost_rank(int connection, pid_t launcher)
     if (word >= 0) {
         (void)gethostname(host, sizeof(host) - 1);
         bb_speaker_says(word);
-        bb_err_nonblocking(BB_ETIMEOUT, "rank %d (%s) is lost", bb_launcher_rank(), host);
+        bb_err_job_nonblocking(BB_ETIMEOUT, "rank %d (%s) is lost", bb_launcher_rank(), host);
     }
     abort_job(connection, BB_ETIMEOUT);
 }

@@ -333,7 +333,8 @@ void bb_watchdog_join(struct bb_watchdog *watchdog, int rank, int size, char (*h
     attended = peer && bb_watchdog_dial(ticket, &hello, patience_s, &peer->link, &reply) == 0;
 
     if (!attended)
-        bb_warn("watchdog: rank 0 (%s) cannot be reached: a hang will not be explained from here", hosts[0]);
+        bb_warn("watchdog: rank 0 (%s) cannot be reached from rank %d: a hang of rank %d cannot be explained", hosts[0],
+                rank, rank);
     pthread_mutex_lock(&watchdog->lock);
     watchdog->attended = attended;
     if (attended)

@@ -112,7 +112,10 @@ static void put_line(const struct bb_watchdog *watchdog, enum bb_error code, con
 
     if (before)
         bb_speaker_says(watchdog->speaker_fd);
-    bb_err_nonblocking(code, "%s", line);
+    if (code == BB_ETIMEOUT) /* a verdict about other ranks or the whole job */
+        bb_err_job_nonblocking(code, "%s", line);
+    else
+        bb_err_nonblocking(code, "%s", line);
     if (!before)
         bb_speaker_says(watchdog->speaker_fd);
 }

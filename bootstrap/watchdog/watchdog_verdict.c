@@ -254,7 +254,8 @@ void bb_watchdog_judge_alone(struct bb_watchdog *watchdog)
 
     add_timeout(&line, watchdog, &watchdog->mine);
     if (watchdog->size > 1)
-        append_text(&line, "; rank 0 (%s) does not answer", watchdog->hosts[0]);
+        append_text(&line, "; rank 0 (%s) does not answer rank %d (%s)", watchdog->hosts[0], watchdog->rank,
+                    watchdog->hosts[watchdog->rank]);
     else
         add_missing(&line, watchdog);
     (void)bb_watchdog_say(watchdog, BB_ETIMEOUT, line.text);

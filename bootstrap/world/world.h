@@ -88,7 +88,7 @@ int bb_world_barrier(struct bb_world *w, const char *what) BB_MUST_CHECK;
 int bb_world_agree(struct bb_world *w, int rc, const char *what);
 
 /* BB_WORLD_ERR - bb_err() for what all ranks find alike: rank 0 says it, all return -code. */
-#define BB_WORLD_ERR(w, code, ...) ((w)->rank == 0 ? bb_err((code), __VA_ARGS__) : -(int)(code))
+#define BB_WORLD_ERR(w, code, ...) ((w)->rank == 0 ? bb_err_job((code), __VA_ARGS__) : -(int)(code))
 
 /* bb_world_gather - own[bytes] of all ranks as a new array, to be freed; NULL and *rc < 0 when that fails. */
 void *bb_world_gather(struct bb_world *w, const void *own, size_t bytes, int *rc) BB_MUST_CHECK;

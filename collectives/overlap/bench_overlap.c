@@ -198,7 +198,7 @@ static int put_row(struct overlap *v, const struct bb_overlap_work *work, const 
         return 0;
     row = make_row(v, work, limit, r);
     if (r->wrong > 0)
-        (void)bb_err(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes, concurrent with GEMMs (CTAs: %s)",
+        (void)bb_err_job(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes, concurrent with GEMMs (CTAs: %s)",
                      r->wrong, row.collective, row.bytes, row.ctas);
     bb_table_row(v->session.out, fields, &row);
     snprintf(what, sizeof what, "%s of %zu bytes, concurrent with GEMMs", row.collective, row.bytes);

@@ -161,7 +161,7 @@ static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *ru
         return 0;
     if (found.wrong > 0) {
         bb_progress_clear(&p->session.progress);
-        (void)bb_err(BB_EDATA, "wrong data: %llu elements of %s from rank %d to rank %d (%s, %s)", found.wrong,
+        (void)bb_err_job(BB_EDATA, "wrong data: %llu elements of %s from rank %d to rank %d (%s, %s)", found.wrong,
                      bb_format_bytes(run->bytes, size), from, to, bb_p2p_metrics[run->kind].metric,
                      bb_p2p_metrics[run->kind].direction);
     }
@@ -432,10 +432,10 @@ static int judge_links(struct p2p *p, const struct matrix *m)
     TRY(bb_link_outliers_count(&links, &slow, &all));
     bb_format_bytes(m->run.bytes, size);
     if (p->session.shared_gpu || all == 0)
-        (void)bb_err(BB_EBELOW, "%s %s, %s: --max-slow cannot be checked: %s", f->metric, f->direction, size,
+        (void)bb_err_job(BB_EBELOW, "%s %s, %s: --max-slow cannot be checked: %s", f->metric, f->direction, size,
                      all == 0 ? "no link was measured" : "ranks share a GPU");
     else if (slow > most)
-        (void)bb_err(BB_EBELOW, "%s %s, %s: %d of %d links are slow, more than %d (--max-slow)", f->metric,
+        (void)bb_err_job(BB_EBELOW, "%s %s, %s: %d of %d links are slow, more than %d (--max-slow)", f->metric,
                      f->direction, size, slow, all, most);
     else
         return 0;

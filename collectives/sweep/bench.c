@@ -1,6 +1,5 @@
 /*
- * bench.c - the microbenchmark from its first line to its last: ranks, GPUs, communicator, memory, sweep, report,
- * and the same in reverse.
+ * bench.c - runs `busbar bench COLLECTIVE`: ranks, GPUs, communicator, buffers, sweep and report, and the teardown.
  */
 #include "collectives/bench_main.h"
 #include "collectives/measure/bench_context.h"
@@ -17,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Everything that a run holds; zeroed is empty, so one release fits every state. */
+/* State of a run. A zeroed struct is valid and empty: the teardown accepts it in any state. */
 struct bench {
     struct bb_bench_options options;
     struct bb_sweep sweep;
@@ -27,15 +26,15 @@ struct bench {
     struct bb_mulsums mulsums;
     struct bb_iteration_events marks;
     struct bb_registration registration;
-    int *groups, smallest, largest; /* group of each world rank; ranks of the smallest and the largest group */
+    int *groups, smallest, largest; /* [ranks] group of each rank; sizes of the smallest and the largest group */
     struct bb_report_memory memory;
-    struct bb_algorithms algorithms; /* of --sweep-algorithms */
+    struct bb_algorithms algorithms; /* with --sweep-algorithms */
     struct bb_bench_context ctx;
-    double *delays_us; /* [size] of each rank, or NULL */
+    double *delays_us; /* [ranks] imposed delays; NULL: none */
     struct bb_report report;
-    bool below;  /* some bus bandwidth was below the threshold                  */
-    bool judged; /* some table was there to be judged                           */
-    bool wrong;  /* some data were wrong: the run goes on, its exit status tells */
+    bool below;  /* a bus bandwidth is below its threshold */
+    bool judged; /* at least one table was compared with the thresholds */
+    bool wrong;  /* wrong data were found; the run continues and ends with -BB_EDATA */
 };
 
 /* ---- ranks and devices ---- */
@@ -65,7 +64,7 @@ static int make_groups(struct bench *b)
     return 0;
 }
 
-/* What the options mean with this many ranks. */
+/* Validates the options that depend on the number of ranks. */
 static int check_ranks(const struct bench *b)
 {
     const struct bb_sweep *s = &b->sweep;
@@ -95,7 +94,8 @@ static int oldest_capability(const struct bench *b)
     return oldest;
 }
 
-/* 8-bit floating point needs NCCL 2.24, and its reductions compute capability 9.0. */
+/* Returns whether NCCL supports the type: 8-bit floating point needs NCCL 2.24, and reductions of it compute
+ * capability 9.0. */
 static bool type_is_supported(const struct bench *b, int dtype)
 {
     bool reduces = false;
@@ -116,19 +116,21 @@ static int drop_unsupported_types(struct bench *b)
         if (type_is_supported(b, s->dtypes[i]))
             s->dtypes[kept++] = s->dtypes[i];
         else if (asked > 1 && b->session.world.rank == 0)
-            bb_warn("%s is left out: it needs NCCL 2.24 and, to reduce, compute capability 9.0",
+            bb_warn("%s is skipped: it requires NCCL 2.24 and, for reductions, compute capability 9.0",
                     bb_dtypes[s->dtypes[i]].name);
     s->n_dtypes = kept;
     if (kept > 0)
         return 0;
-    return BB_WORLD_ERR(&b->session.world, BB_EUSAGE, "%s needs NCCL 2.24 and, to reduce, compute capability 9.0",
+    return BB_WORLD_ERR(&b->session.world, BB_EUSAGE,
+                        "%s requires NCCL 2.24 and, for reductions, compute capability 9.0",
                         bb_dtypes[s->dtypes[0]].name);
 }
 
 static int make_comm(struct bench *b)
 {
     const struct bb_bench_options *o = &b->options;
-    /* Blocking: calls return when enqueued, without the helper thread's hop in the time. */
+    /* A blocking communicator returns as soon as the operation is enqueued. A non-blocking one adds the hop to its
+     * helper thread to the time. */
     const struct bb_comm_opts opts = {.blocking = true,
                                       .min_ctas = o->min_ctas,
                                       .max_ctas = o->max_ctas,
@@ -151,21 +153,23 @@ static int make_comm(struct bench *b)
     return rc;
 }
 
-/* The communicator takes an unknown field without a word when the library is older. */
+/* Warns about options that the running NCCL is too old for: ncclCommInitRankConfig ignores fields that it does not
+ * know. */
 static void warn_policy(const struct bench *b)
 {
     if (b->options.cta_policy >= 0 && (b->session.nccl_runtime < 22700 || b->session.nccl_header < 22700) &&
         b->session.world.rank == 0)
-        bb_warn("CTA policy %d (-x) needs NCCL 2.27; measured without", b->options.cta_policy);
+        bb_warn("CTA policy %d (-x) requires NCCL 2.27 and is ignored", b->options.cta_policy);
     if (b->options.max_p2p_peers > 0 && !b->options.fit_memory && b->session.world.rank == 0 &&
         b->session.nccl_runtime < 23000)
-        bb_warn("--max-p2p-peers %d needs NCCL 2.30; measured without", b->options.max_p2p_peers);
+        bb_warn("--max-p2p-peers %d requires NCCL 2.30 and is ignored", b->options.max_p2p_peers);
     if (b->options.nvlink_centric_sched && !b->options.fit_memory && b->session.world.rank == 0 &&
         (b->session.nccl_runtime < 22800 || b->session.nccl_header < 22800))
-        bb_warn("--nvlink-centric-sched needs NCCL 2.28; measured without");
+        bb_warn("--nvlink-centric-sched requires NCCL 2.28 and is ignored");
 }
 
-/* The sweep forces algorithms as a tuner and sees them as a profiler: both have to be this program. */
+/* --sweep-algorithms forces algorithms through the tuner plugin and observes them through the profiler plugin, so
+ * busbar must be both plugins. */
 static int check_plugins(const struct bench *b, bool tuner_offered)
 {
     const char *profiler = getenv("NCCL_PROFILER_PLUGIN"), *tuner = getenv("NCCL_TUNER_PLUGIN");
@@ -173,27 +177,29 @@ static int check_plugins(const struct bench *b, bool tuner_offered)
 
     if (!b->options.sampling.sweep_algorithms || (!theirs && tuner_offered))
         return 0;
-    return BB_WORLD_ERR(&b->session.world, BB_EUSAGE,
-                        "--sweep-algorithms: %s=%s is in the way, the program has to be that plugin: unset it",
-                        theirs ? "NCCL_PROFILER_PLUGIN" : "NCCL_TUNER_PLUGIN", theirs ? profiler : tuner);
+    return BB_WORLD_ERR(
+        &b->session.world, BB_EUSAGE,
+        "--sweep-algorithms cannot be combined with %s=%s, because busbar must be that plugin: unset the variable",
+        theirs ? "NCCL_PROFILER_PLUGIN" : "NCCL_TUNER_PLUGIN", theirs ? profiler : tuner);
 }
 
-/* Before 2.27 NCCL tells no plugin what it ran. */
+/* NCCL before 2.27 does not report to profiler plugins which algorithm it ran. */
 static int check_profiler_support(const struct bench *b)
 {
     char text[BB_NCCL_VERSION_TEXT];
 
     if (!b->options.sampling.sweep_algorithms || b->session.nccl_runtime >= 22700)
         return 0;
-    return BB_WORLD_ERR(&b->session.world, BB_EUSAGE,
-                        "--sweep-algorithms: NCCL %s does not tell what it ran, expected 2.27 or newer",
-                        bb_nccl_version_text(b->session.nccl_runtime, text));
+    return BB_WORLD_ERR(
+        &b->session.world, BB_EUSAGE,
+        "--sweep-algorithms requires NCCL 2.27 or newer, which reports the algorithms; NCCL %s does not",
+        bb_nccl_version_text(b->session.nccl_runtime, text));
 }
 
 static int setup_ranks(struct bench *b)
 {
     const bool tuner_offered =
-        b->options.sampling.sweep_algorithms && bb_tuner_enable(); /* while there is one thread */
+        b->options.sampling.sweep_algorithms && bb_tuner_enable(); /* while the process has one thread */
     int rc;
 
     TRY(bb_session_begin(&b->session, &b->options.common, BB_SESSION_OBSERVED));
@@ -220,13 +226,14 @@ static size_t arena_bytes(const struct bench *b)
     return small > large ? small : large;
 }
 
-/* What the arena takes from the device; registered memory is NCCL's, and has no guards. */
+/* Returns the device memory that the arena takes. Registered memory comes from ncclMemAlloc and has no guard zones. */
 static size_t arena_takes(const struct bench *b)
 {
     return bb_guarded_device_bytes(arena_bytes(b), b->session.memory);
 }
 
-/* The largest size of nccl-tests: three buffers, without a check two, in what it leaves of the smallest GPU. */
+/* Returns the largest size that nccl-tests would run: it allocates three buffers (two without verification) in the
+ * memory of the smallest GPU minus a reserve. */
 static size_t nccl_tests_max_bytes(const struct bench *b)
 {
     const size_t gib = (size_t)1 << 30;
@@ -238,7 +245,7 @@ static size_t nccl_tests_max_bytes(const struct bench *b)
     return memory > reserve ? (memory - reserve) / (b->options.checks > 0 ? 3 : 2) : SIZE_MAX;
 }
 
-/* As nccl-tests does: the last size is lowered until all fits. */
+/* Reduces the last size until the buffers fit, as nccl-tests does. */
 static int lower_max_bytes(struct bench *b)
 {
     struct bb_sweep *s = &b->sweep;
@@ -252,19 +259,19 @@ static int lower_max_bytes(struct bench *b)
         s->max_bytes -= s->max_bytes / 8;
     b->options.max_bytes = s->max_bytes;
     if (s->max_bytes < asked && b->session.world.rank == 0)
-        bb_warn("the last size is lowered from %zu to %zu bytes, which fit into the GPUs' memory", asked, s->max_bytes);
+        bb_warn("the last size is reduced from %zu to %zu bytes to fit in GPU memory", asked, s->max_bytes);
 out:
     return rc;
 }
 
-/* Asked before NCCL takes its share, and after. */
+/* Called before NCCL allocates its memory, and again after. */
 static int check_memory(struct bench *b)
 {
     int rc;
 
     if (b->options.fit_memory && b->sweep.sizes.n == 0)
         TRY(lower_max_bytes(b));
-    TRY(bb_session_check_memory(&b->session, arena_takes(b), "lower the last size (-e)"));
+    TRY(bb_session_check_memory(&b->session, arena_takes(b), "reduce the last size (-e)"));
 out:
     return rc;
 }
@@ -276,7 +283,7 @@ static int fill_arena(struct bb_bench_context *ctx)
     return bb_fill(ctx->arena.area, ctx->arena.bytes / 8, &noise, ctx->world->rank, 0, ctx->stream);
 }
 
-/* One, as -G and -z say, or what --mode names. */
+/* Selects the mode given by -G and -z, or the modes given by --mode. */
 static void choose_modes(const struct bb_bench_options *o, struct bb_bench_context *ctx)
 {
     const struct bb_mode *mode;
@@ -290,7 +297,8 @@ static void choose_modes(const struct bb_bench_options *o, struct bb_bench_conte
             ctx->modes[ctx->n_modes++] = mode;
 }
 
-/* Behind a closed gate a launch that blocks, or another rank's operation on the same GPU, would wait for the limit. */
+/* Decides whether operations are held by the start barrier. With CUDA_LAUNCH_BLOCKING, or with ranks that share a
+ * GPU, the barrier would only open at its time limit. */
 static int choose_start_barrier(struct bench *b)
 {
     const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
@@ -430,7 +438,7 @@ static void release_context(struct bb_bench_context *ctx)
 
 /* ---- report ---- */
 
-/* What the report and its head speak of. */
+/* Sets the data that the report and its head refer to. */
 static void fill_report(struct bench *b, struct bb_report_head *head)
 {
     head->options = &b->options;
@@ -443,7 +451,7 @@ static void fill_report(struct bench *b, struct bb_report_head *head)
     b->report.out = b->session.out;
 }
 
-/* busbar's own schema, or that of the report's style, in a file of its own. */
+/* Opens the results in busbar's schema, or in the schema of the report's style, which gets a new file. */
 static int open_results(struct bench *b, const struct bb_report_head *text, int argc, char **argv)
 {
     struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
@@ -472,16 +480,16 @@ static int open_report(struct bench *b, int argc, char **argv)
     TRY(open_results(b, &text, argc, argv));
     b->report.json = b->session.json;
     if (b->report.style->program && b->session.progress.has_thread)
-        bb_progress_end(&b->session.progress); /* who reads nccl-tests' output expects its lines alone */
+        bb_progress_end(&b->session.progress); /* parsers of nccl-tests' output expect no other lines */
     bb_report_head(&b->report, &text);
 out:
     free(pids);
     return rc;
 }
 
-/* ---- the sweep ---- */
+/* ---- sweep ---- */
 
-/* Which algorithm it was, where several are measured: " by TREE LL". */
+/* Formats the algorithm for messages with --sweep-algorithms: " by TREE LL"; otherwise "". */
 static const char *algorithm_text(const struct bench *b, const struct bb_choice *choice, char text[48])
 {
     text[0] = '\0';
@@ -501,12 +509,12 @@ static void report_wrong_data(const struct bench *b, const struct bb_case *c, co
     snprintf(what, sizeof what, "%s of %zu bytes %s%s", bb_colls[c->kind].name, f->bytes,
              c->in_place ? "in place" : "out of place", algorithm_text(b, &f->seen.choice, how));
     if (w->outside)
-        bb_err_job(BB_EDATA, "wrong data: %s: %llu bytes outside of the receive area of rank %d overwritten", what,
-               f->wrong, w->rank);
+        bb_err_job(BB_EDATA, "wrong data: %s: %llu bytes overwritten outside the receive buffer of rank %d", what,
+                   f->wrong, w->rank);
     else
-        bb_err_job(BB_EDATA, "wrong data: %s: %llu wrong, first on rank %d element %llu: 0x%0*llx is not 0x%0*llx", what,
-               f->wrong, w->rank, (unsigned long long)w->index, digits, (unsigned long long)w->got, digits,
-               (unsigned long long)w->want);
+        bb_err_job(BB_EDATA, "wrong data: %s: %llu wrong, first on rank %d element %llu: 0x%0*llx is not 0x%0*llx",
+                   what, f->wrong, w->rank, (unsigned long long)w->index, digits, (unsigned long long)w->got, digits,
+                   (unsigned long long)w->want);
 }
 
 static int measure_placement(struct bench *b, struct bb_row *row, int placement)
@@ -531,7 +539,8 @@ static bool is_wrong(const struct bb_row *row)
     return row->figures[BB_OUT_OF_PLACE].wrong > 0 || row->figures[BB_IN_PLACE].wrong > 0;
 }
 
-/* The rows of all groups, in the order of their first ranks, reported by rank 0 and known by all. */
+/* Gathers the rows of all groups. Rank 0 reports them in the order of the groups' first ranks; all ranks learn of
+ * wrong data. */
 static int report_groups(struct bench *b, const struct bb_row *row)
 {
     int rc;
@@ -572,7 +581,7 @@ static int report_row(void *arg, struct bb_row *row)
     return b->sweep.is_split ? report_groups(b, row) : bb_report_row(&b->report, row);
 }
 
-/* How long a row takes next to others: 20 us and its bytes at 100 GB/s, in bytes. */
+/* Returns the relative duration of a row for the progress line, in bytes: 20 us at 100 GB/s plus its size. */
 static double row_effort(const struct bb_case *c)
 {
     return 2e6 + (double)bb_case_bytes(c);
@@ -605,7 +614,7 @@ static bool is_possible_in_all_groups(const struct bench *b, int coll)
     return true;
 }
 
-/* A table: one collective in one mode. */
+/* Measures one table: a collective in one mode. */
 static int measure_table(struct bench *b, int coll)
 {
     bool below;
@@ -648,7 +657,7 @@ static int add_effort(void *arg, const struct bb_case *c)
     return 0;
 }
 
-/* Without an end, nothing is left. */
+/* Sets the total work of the progress line; with cycles 0 there is no total. */
 static int start_progress(struct bench *b)
 {
     double effort = 0;
@@ -661,7 +670,7 @@ static int start_progress(struct bench *b)
     return rc;
 }
 
-/* cycles 0: until somebody ends it. */
+/* Runs the sweep `cycles` times; 0: until interrupted. */
 static int run_sweep(struct bench *b)
 {
     int rc = start_progress(b);
@@ -677,31 +686,31 @@ static int run_sweep(struct bench *b)
 
 /* ---- start and end ---- */
 
-/* How much memory each step takes, for the report. */
+/* Records the free memory for the report, if requested. */
 static int record_free_memory(struct bench *b, size_t *free_bytes)
 {
     return b->options.memory ? bb_device_free_bytes(free_bytes) : 0;
 }
 
-/* NCCL has made its communicator: now it is known whose tuner it took. */
+/* The communicator exists: checks that NCCL has loaded the program's tuner plugin. */
 static int check_tuner_attached(struct bench *b)
 {
     bool missing = b->options.sampling.sweep_algorithms && b->comm.size > 1 && bb_tuner_attached() == 0;
     int rc = 0;
 
     if (missing)
-        rc = bb_err(BB_EFAIL, "--sweep-algorithms: NCCL did not take up the program's tuner plugin (NCCL_DEBUG=INFO, "
-                              "NCCL_DEBUG_SUBSYS=INIT,TUNING tells why)");
+        rc = bb_err(BB_EFAIL, "--sweep-algorithms: NCCL did not load the program's tuner plugin (for the reason, set "
+                              "NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,TUNING)");
     return b->options.sampling.sweep_algorithms ? bb_world_agree(&b->session.world, rc, "tuner plugin") : 0;
 }
 
-/* All collectives were left out: what was asked of their bus bandwidth is not answered. */
+/* Reports that all collectives were skipped, so that the thresholds could not be checked. */
 static int check_nothing_measured(const struct bench *b)
 {
     if (b->judged || b->options.busbw_thresholds.n == 0)
         return 0;
     return BB_WORLD_ERR(&b->session.world, BB_EBELOW,
-                        "%s: no verdict on the bus bandwidth (--min-busbw): it was left out",
+                        "%s: cannot check the bus bandwidth (--min-busbw): the collective was skipped",
                         bb_colls[b->sweep.colls[0]].name);
 }
 
@@ -726,7 +735,7 @@ out:
     return rc;
 }
 
-/* The end that all ranks come to: what they share is taken down in order. */
+/* Collective teardown of what the ranks share. */
 static int release_shared(struct bench *b)
 {
     bb_registration_release(&b->registration, &b->ctx.arena, &b->comm);
@@ -755,7 +764,7 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
 
 int bb_bench_run(int argc, char **argv)
 {
-    struct bb_bench_options options = {0}; /* what no option fills, too */
+    struct bb_bench_options options = {0}; /* also initializes fields without an option */
     struct bb_sweep sweep;
     int rc = bb_bench_parse(&options, &sweep, argc, argv, stdout);
 

@@ -1,6 +1,6 @@
 /*
- * bench_report.c - the lists of fields of a row, which make heading, text and JSON. The columns and the footer are
- * those of nccl-tests; what has no value is N/A. JSON has one result per placement.
+ * bench_report.c - tables of fields that define the heading, the rows and the JSON. Columns and footer are those of
+ * nccl-tests; missing values are N/A. The JSON has one result per placement.
  */
 #include "collectives/sweep/bench_report.h"
 
@@ -16,9 +16,9 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- what is shown of a row ---- */
+/* ---- printable form of a row ---- */
 
-/* One placement of a row. */
+/* The printable form of one placement of a row. */
 struct shown {
     struct bb_shown_case of;
     const char *stopped;
@@ -29,11 +29,11 @@ struct shown {
     struct bb_figures f;
     char gain[40], timestamp[BB_STAMP_TEXT];
 };
-enum { ONCE = -1 }; /* what is shown once for a row is that of the first placement that was measured */
+enum { ONCE = -1 }; /* fields printed once per row take the first measured placement */
 
 const char *bb_report_redop(const struct bb_report *r, const struct bb_row *row)
 {
-    /* nccl-tests calls its ring of sends and receives a sum. */
+    /* nccl-tests prints "sum" for sendrecv. */
     const char *none = r->style->program && row->c.kind == BB_SENDRECV ? "sum" : "none";
 
     return row->c.redop == BB_COPY ? none : bb_redops[row->c.redop].name;
@@ -47,7 +47,8 @@ void bb_report_stamp(char text[BB_STAMP_TEXT])
     strftime(text, BB_STAMP_TEXT, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &parts));
 }
 
-/* Time of NCCL's choice over that of the forced one, per placement; a star when its interval says so too. */
+/* Formats the time of NCCL's choice divided by that of the forced algorithm, per placement. An asterisk marks a
+ * significant gain. */
 static void format_gain(const struct bb_report *r, const struct bb_row *row, char *text, size_t size)
 {
     size_t at = 0;
@@ -71,16 +72,18 @@ static void add_figures(const struct bb_report *r, const struct bb_figures *f, s
     s->wrong = f->checked ? (long long)f->wrong : -1;
     s->channels = f->seen.choice.kind == BB_CHOICE_NONE ? -1 : f->seen.choice.channels;
     s->variation_percent = 100 * f->iterations.variation;
-    /* Below 100 iterations nccl-tests shows the greatest, busbar nothing. */
+    /* Below 100 iterations there is no 99th percentile: nccl-tests prints the maximum instead, busbar prints N/A. */
     s->p99_us = isfinite(us->p99) || !r->style->zeros ? us->p99 : us->max;
     s->straggler = f->skew.known ? f->skew.straggler : -1;
     if (!f->skew.known)
         s->f.skew.transfer_us = NAN;
 }
 
-static struct shown show_placement(const struct bb_report *r, const struct bb_row *row, int placement)
+static struct shown show_placement(const struct bb_report *r, const struct bb_row *row, int requested)
 {
-    const int placement = placement != ONCE ? placement : row->measured[BB_OUT_OF_PLACE] ? BB_OUT_OF_PLACE : BB_IN_PLACE;
+    const int placement = requested != ONCE                ? requested
+                          : row->measured[BB_OUT_OF_PLACE] ? BB_OUT_OF_PLACE
+                                                           : BB_IN_PLACE;
     const struct bb_figures none = {
         .algbw_gbps = NAN, .busbw_gbps = NAN, .iterations = {{.min = NAN, .max = NAN, .p99 = NAN}, NAN}};
     struct shown s = {.of = bb_show_case(&row->c, placement == BB_IN_PLACE, bb_bench_context_mode(r->ctx)),
@@ -110,7 +113,7 @@ static json_t *skew_json(const void *shown)
                      skew->straggler >= 0 ? json_real(skew->straggler_share) : json_null());
 }
 
-enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT }; /* widths that the style tells */
+enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT }; /* widths that the style defines */
 
 #define SHOWS(name) BB_SHOWS(struct shown, name)
 #define JSON(name)  BB_NAMED(struct shown, name)
@@ -138,7 +141,7 @@ static const struct bb_field iteration_fields[] = {
     {0},
 };
 
-/* Places are kept for what is common to all results. */
+/* Empty descriptors keep the positions of fields that result_row.c fills in. */
 static const struct bb_field result_fields[] = {
     {.key = "algorithm"},
     {.key = "protocol"},
@@ -158,7 +161,7 @@ static const struct bb_field result_fields[] = {
     {0},
 };
 
-/* Behind the others, so that readers of the first columns are not disturbed. */
+/* Placed after the columns of nccl-tests, so that parsers of those columns keep working. */
 static const struct bb_field skew_fields[] = {
     {NULL, "transfer", "(us)", AS_TIME, FITTING, SHOWS(f.skew.transfer_us)},
     {NULL, "spread", "(us)", AS_TIME, FITTING, SHOWS(f.skew.spread_us)},
@@ -193,10 +196,10 @@ static const struct bb_field stamp_fields[] = {
     {0},
 };
 
-/* A list of fields: where it is shown, and which placement's figures the text has. */
+/* A list of fields, where it is shown, and the placement whose values the text shows. */
 struct list {
     const struct bb_field *fields;
-    int placement; /* or ONCE */
+    int placement; /* BB_OUT_OF_PLACE, BB_IN_PLACE or ONCE */
     bool in_text, in_json;
 };
 enum { LISTS = 17 };
@@ -206,13 +209,14 @@ static bool shows_skew(const struct bb_report *r)
     return r->ctx->mode->single && !r->style->program;
 }
 
-/* Where the row's time is another one. Of its two placements the first has the column, the JSON has both. */
+/* Returns whether the column `wall` is shown: only if a separate host-clock sample was taken. The column has the
+ * first measured placement; the JSON has both. */
 static bool shows_wall(const struct bb_report *r, const struct bb_mode *mode)
 {
     return r->ctx->both_clocks && !r->ctx->host_time && !mode->single && !r->style->program;
 }
 
-/* In the order of the columns, and of the results. */
+/* In the order of the table's columns and of the JSON's keys. */
 static const struct list *choose_lists(const struct bb_report *r, struct list lists[LISTS])
 {
     const struct bb_sampling_options *o = &r->options->sampling;
@@ -241,7 +245,7 @@ static const struct list *choose_lists(const struct bb_report *r, struct list li
     return memcpy(lists, all, sizeof all);
 }
 
-/* row NULL: the heading, or its units. */
+/* Prints a row; row NULL: the heading, or with `units` its units. */
 static void print_line(const struct bb_report *r, const struct bb_row *row, bool units)
 {
     struct bb_line line = {.out = r->out, .widths = r->style->widths};
@@ -252,7 +256,8 @@ static void print_line(const struct bb_report *r, const struct bb_row *row, bool
             bb_line_heading(&line, l->fields, units);
         if (l->in_text && row) {
             const struct shown s = show_placement(r, row, l->placement);
-            line.none = r->style->zeros && s.measured ? "0.00" : "N/A"; /* readers of nccl-tests expect a number */
+            line.none = r->style->zeros && s.measured ? "0.00" : "N/A"; /* parsers of nccl-tests' output expect a
+                                                                           number */
             bb_line_row(&line, l->fields, &s);
         }
     }
@@ -260,7 +265,7 @@ static void print_line(const struct bb_report *r, const struct bb_row *row, bool
     fflush(r->out);
 }
 
-/* A title in the middle of a placement's columns. */
+/* Prints a title centred over the columns of a placement. */
 static void print_centred(FILE *out, const char *title, int width)
 {
     int left = (width - (int)strlen(title)) / 2;
@@ -280,7 +285,7 @@ static void print_placements(const struct bb_report *r)
     fputc('\n', r->out);
 }
 
-/* ---- above and below ---- */
+/* ---- lines above the table and footer ---- */
 
 static void print_versions(FILE *out, const struct bb_session *s)
 {
@@ -309,14 +314,14 @@ static void print_settings(const struct bb_report *r, const struct bb_session *s
     fprintf(r->out, " warmup iters: %d iters: %d repeats: %d validate: %d\n", o->warmup, o->iterations, o->repeats,
             o->checks);
     if (o->aggregate > 1)
-        fprintf(r->out, "# agg iters: %d operations in one group per iteration, times are per operation\n",
+        fprintf(r->out, "# agg iters: %d operations in one NCCL group per iteration, times are per operation\n",
                 o->aggregate);
     if (o->graph_launches > 0)
-        fprintf(r->out, "# graph: %d launches per sample after one that is not timed\n", o->graph_launches);
+        fprintf(r->out, "# graph: %d launches per sample after one untimed launch\n", o->graph_launches);
     if (o->unalign > 0)
-        fprintf(r->out, "# unalign: buffers are moved by %d elements\n", o->unalign);
+        fprintf(r->out, "# unalign: buffers are offset by %d elements\n", o->unalign);
     if (o->null_stream)
-        fprintf(r->out, "# on the null stream\n");
+        fprintf(r->out, "# stream: null stream\n");
     bb_session_print_buffers(s, r->out);
     if (o->registration)
         fprintf(r->out, "# registration of buffers: %s\n", bb_registration_names[r->registration->kind]);
@@ -339,13 +344,14 @@ static void print_devices(const struct bb_report *r, const struct bb_report_head
     }
 }
 
-/* How many samples make a row: "6 samples", "samples until ...". */
+/* Formats the number of samples: "median of 6 samples". */
 static const char *samples_text(const struct bb_report *r, const struct bb_mode *mode, char *text, size_t size)
 {
     if (r->ctx->policy.confidence > 0)
-        snprintf(text, size, "samples until its interval is within %g %%", 100 * r->ctx->policy.confidence);
+        snprintf(text, size, "median, sampled until its 95 %% interval is within %g %%",
+                 100 * r->ctx->policy.confidence);
     else
-        snprintf(text, size, "%zu samples", bb_mode_batch(r->ctx, mode));
+        snprintf(text, size, "median of %zu samples", bb_mode_batch(r->ctx, mode));
     return text;
 }
 
@@ -359,20 +365,20 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
 
     samples_text(r, mode, samples, sizeof samples);
     if (mode->single)
-        fprintf(r->out, "# time: %s (%s mode); of each\n", help, name);
+        fprintf(r->out, "# time: %s (%s mode); per sample\n", help, name);
     else
-        fprintf(r->out, "# time: %d %s, divided by %d (%s mode); of each\n", r->ctx->iterations, help,
+        fprintf(r->out, "# time: %d %s, divided by %d (%s mode); per sample\n", r->ctx->iterations, help,
                 r->ctx->iterations, name);
-    fprintf(r->out, "#       sample %s, of %s the median; %s communicator. 1 GB/s = 1e9 bytes/s\n",
+    fprintf(r->out, "#       %s, per row the %s; %s communicator. 1 GB/s = 1e9 bytes/s\n",
             bb_rank_aggregation_names[r->ctx->rank_aggregation], samples, comm);
     if (mode == &bb_mode_stream && r->ctx->uses_start_barrier)
         fprintf(r->out, "#       operations are held until all ranks have enqueued (--start-barrier)\n");
     if (shows_wall(r, mode))
-        fprintf(r->out, "#       wall: one sample by the host's clock, launches and the last wait in it, as nccl-tests "
-                        "(--clock)\n");
+        fprintf(r->out, "#       wall: one sample by the host clock, including launches and the final wait, as "
+                        "nccl-tests (--clock)\n");
     if (mode->single)
         fprintf(r->out,
-                "#       transfer: time of the rank that came last; spread: from the first to come to the last\n");
+                "#       transfer: time of the last rank to arrive; spread: time from the first to the last arrival\n");
 }
 
 static void print_method(const struct bb_report *r, const struct bb_bench_options *o)
@@ -384,20 +390,19 @@ static void print_method(const struct bb_report *r, const struct bb_bench_option
     for (int i = 0; i < r->ctx->n_modes; i++)
         print_time(r, r->ctx->modes[i]);
     if (o->sampling.delay)
-        fprintf(out, "# imposed delays of sync mode, rank:us: %s\n", o->sampling.delay);
+        fprintf(out, "# imposed delays in sync mode (--delay), rank:us: %s\n", o->sampling.delay);
     if (o->checks > 0)
         fprintf(out, "# #wrong: elements and guard bytes that differ after %s%s%s\n",
                 checked && r->ctx->n_modes == 1 ? "" : "the last timed operation",
                 checked && r->ctx->n_modes > 1 ? ", or " : "", checked ? checked : "");
     else
-        fprintf(out, "# nothing is checked (-c 0)\n");
+        fprintf(out, "# not verified (-c 0)\n");
     if (r->ctx->device->emulated)
         bb_print_emulated_note(out, "", "");
     if (r->shared_gpu)
-        fprintf(out, "# several ranks share a GPU: times and bandwidths mean nothing\n");
+        fprintf(out, "# several ranks share a GPU: times and bandwidths are meaningless\n");
     if (o->sampling.sweep_algorithms)
-        fprintf(out,
-                "# gain: time of NCCL's choice / time of the forced algorithm, per placement; *: surely above 1\n");
+        fprintf(out, "# gain: time of NCCL's choice / time of the forced algorithm, per placement; *: significant\n");
     if (r->ctx->world->size == 1)
         fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply\n");
 }
@@ -425,14 +430,14 @@ static void print_title(const struct bb_report *r, int coll)
     fprintf(r->out, "#\n# %s%s%s%s: %s; busbw = algbw * %s\n", bb_colls[coll].name, *mode ? " (" : "", mode,
             *mode ? ")" : "", bb_colls[coll].help, bb_colls[coll].factor_text);
     if (bb_colls[coll].inplace == BB_INPLACE_NONE)
-        fprintf(r->out, "# in place it would overwrite what it has yet to send: N/A\n");
+        fprintf(r->out, "# in place: N/A, would overwrite data that are still to be sent\n");
     if (bb_colls[coll].flags & BB_COLL_ROUNDS && r->options->aggregate > 1)
-        fprintf(r->out, "# its rounds wait for each other: operations follow each other, not in one group (-m)\n");
+        fprintf(r->out, "# its rounds depend on each other: operations are not issued in one group (-m)\n");
     if (r->options->cycles != 1)
         fprintf(r->out, "# cycle %d\n", r->cycle + 1);
 }
 
-/* Under nccl-tests' names all cycles are one table. */
+/* In nccl-tests' format all cycles form one table. */
 static bool continues_table(const struct bb_report *r)
 {
     return r->style->program && r->cycle > 0;
@@ -468,14 +473,14 @@ void bb_report_begin(struct bb_report *r, int coll)
 static void print_checked(const struct bb_report *r)
 {
     if (r->unchecked > 0 && !r->style->zeros)
-        fprintf(r->out, "# Out of bounds values : N/A (%llu of the figures above were not checked)\n", r->unchecked);
+        fprintf(r->out, "# Out of bounds values : N/A (%llu of the results above were not verified)\n", r->unchecked);
     else
         fprintf(r->out, "# Out of bounds values : %llu %s\n", r->wrong, r->wrong ? "FAILED" : "OK");
 }
 
-/* ---- the least bus bandwidth ---- */
+/* ---- busbw thresholds ---- */
 
-/* Where ranks share a GPU no time means anything. */
+/* Returns NaN if ranks share a GPU: times are then meaningless. */
 static double measured_busbw(const struct bb_report *r, int i)
 {
     return r->shared_gpu ? NAN
@@ -487,7 +492,7 @@ static bool is_below(const struct bb_report *r, int i)
     return !(measured_busbw(r, i) >= r->options->busbw_thresholds.item[i].gbps);
 }
 
-/* Another size may come to the same row: slices are rounded. */
+/* Compares element counts, because slices are rounded: several sizes may lead to the same row. */
 static bool threshold_applies(const struct bb_busbw_threshold *f, const struct bb_case *c)
 {
     bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->amounts->bytes;
@@ -515,18 +520,18 @@ static void report_below_threshold(const struct bb_report *r, int i, const char 
     const char *of = bb_busbw_threshold_text(threshold, size);
 
     if (isfinite(found))
-        (void)bb_err(BB_EBELOW, "%s: %s%s%s %g GB/s is below %g GB/s", what,
-                     threshold->scope == BB_BUSBW_SIZE ? "" : of,
-                     threshold->scope == BB_BUSBW_SIZE ? "bus bandwidth of " : " bus bandwidth",
-                     threshold->scope == BB_BUSBW_SIZE ? of : "", found, threshold->gbps);
+        (void)bb_err_job(BB_EBELOW, "%s: %s%s%s %g GB/s is below %g GB/s", what,
+                         threshold->scope == BB_BUSBW_SIZE ? "" : of,
+                         threshold->scope == BB_BUSBW_SIZE ? "bus bandwidth of " : " bus bandwidth",
+                         threshold->scope == BB_BUSBW_SIZE ? of : "", found, threshold->gbps);
     else
-        (void)bb_err(BB_EBELOW, "%s: no verdict on the bus bandwidth (--min-busbw, %s): %s", what, of,
-                     r->shared_gpu     ? "ranks share a GPU"
-                     : r->busbw_n == 0 ? "nothing was measured that has one"
-                                       : "no row has that size");
+        (void)bb_err_job(BB_EBELOW, "%s: cannot check the bus bandwidth (--min-busbw, %s): %s", what, of,
+                         r->shared_gpu     ? "ranks share a GPU"
+                         : r->busbw_n == 0 ? "no row has a bus bandwidth"
+                                           : "no row has that size");
 }
 
-/* Says all that is below; true: some is. */
+/* Prints an error for each missed threshold. Returns true if any was missed. */
 static bool check_thresholds(const struct bb_report *r, int coll)
 {
     const char *mode = r->ctx->n_modes > 1 ? bb_bench_context_mode(r->ctx) : NULL;
@@ -542,7 +547,7 @@ static bool check_thresholds(const struct bb_report *r, int coll)
     return below;
 }
 
-/* Of the mean's floors: " OK", " FAILED" where one is not reached, "" without one. */
+/* Returns the verdict of the thresholds for the mean: " OK", " FAILED" if one is missed, "" without such thresholds. */
 static const char *mean_verdict(const struct bb_report *r)
 {
     const char *verdict = "";
@@ -553,7 +558,8 @@ static const char *mean_verdict(const struct bb_report *r)
     return verdict;
 }
 
-/* NaN: nothing had a bus bandwidth. Floors of the mean are judged in its own line, as nccl-tests has it. */
+/* Prints the mean (NaN: no row has a bus bandwidth) with its verdict on nccl-tests' line, then one line per other
+ * threshold. */
 static void print_busbw(const struct bb_report *r, double mean)
 {
     const struct bb_busbw_thresholds *busbw_thresholds = &r->options->busbw_thresholds;
@@ -565,10 +571,10 @@ static void print_busbw(const struct bb_report *r, double mean)
     else
         fprintf(r->out, "# Avg bus bandwidth    : N/A%s\n", mean_verdict(r));
     for (int i = 0; i < busbw_thresholds->n; i++) {
-        if (busbw_thresholds->item[i].of == BB_BUSBW_MEAN)
+        if (busbw_thresholds->item[i].scope == BB_BUSBW_MEAN)
             continue;
         snprintf(found, sizeof found, "%g", measured_busbw(r, i));
-        fprintf(r->out, "# Bus bandwidth, %-6s: %s of %g %s\n",
+        fprintf(r->out, "# Bus bandwidth, %-6s: %s GB/s, required %g: %s\n",
                 bb_busbw_threshold_text(&busbw_thresholds->item[i], size),
                 isfinite(measured_busbw(r, i)) ? found : "N/A", busbw_thresholds->item[i].gbps,
                 is_below(r, i) ? "FAILED" : "OK");
@@ -629,7 +635,7 @@ static void print_warnings(const struct bb_report *r)
 {
     for (int i = 0; i < BB_WARN_COUNT; i++)
         if (r->warned[i] > 0)
-            fprintf(r->out, "# warning %s, %llu of %llu figures: %s; %s\n", bb_warnings[i].word, r->warned[i],
+            fprintf(r->out, "# warning %s, %llu of %llu results: %s; %s\n", bb_warnings[i].word, r->warned[i],
                     r->figures, bb_warnings[i].text, bb_warnings[i].advice);
 }
 
@@ -639,10 +645,10 @@ static void print_skew(const struct bb_report *r)
 
     bb_format_time(r->worst_spread_us, spread);
     if (r->straggler >= 0)
-        fprintf(r->out, "# Straggler: rank %d came last in %llu of %llu figures, by up to %s\n", r->straggler,
+        fprintf(r->out, "# Straggler: rank %d arrived last in %llu of %llu results, by up to %s\n", r->straggler,
                 r->stragglers, r->figures, spread);
     else
-        fprintf(r->out, "# Straggler: none, ranks came within %s of each other\n", spread);
+        fprintf(r->out, "# Straggler: none, ranks arrived within %s of each other\n", spread);
 }
 
 bool bb_report_end(struct bb_report *r, int coll)
@@ -673,7 +679,7 @@ void bb_report_skip(struct bb_report *r, int coll)
     if (r->out && r->style->program)
         bb_report_begin(r, coll);
     if (r->out)
-        fprintf(r->out, "#\n# %s: the number of ranks of a group is not a power of 2, skipping\n", bb_colls[coll].name);
+        fprintf(r->out, "#\n# %s: the number of ranks per group is not a power of 2, skipping\n", bb_colls[coll].name);
     if (r->style->program)
         (void)bb_report_end(r, coll);
 }
@@ -716,7 +722,7 @@ static void warn_gpu_flags(struct bb_report *r, const struct bb_row *row, const 
         bb_result_warn_gpu_flags(&r->gpu_flags, f->seen.gpu_flags, what);
 }
 
-/* What is forced says nothing about the bus bandwidth that users get: the mean goes without. */
+/* Rows with a forced algorithm do not count for the mean bus bandwidth: users do not get them. */
 static void accumulate(struct bb_report *r, const struct bb_row *row, const struct bb_figures *f)
 {
     r->wrong += f->wrong;
@@ -736,12 +742,12 @@ static void accumulate(struct bb_report *r, const struct bb_row *row, const stru
     }
 }
 
-/* Nobody reads any more what is printed (`| head`), and there is no file: the rest of the run would be for nobody. */
+/* Ends the run if stdout is closed (`| head`) and there is no results file. */
 static int check_stdout(const struct bb_report *r)
 {
     if (!r->out || r->json || !ferror(r->out))
         return 0;
-    return bb_err(BB_EFAIL, "cannot write to stdout, and there is no --json to go on for");
+    return bb_err(BB_EFAIL, "cannot write to stdout, and there is no results file (--json)");
 }
 
 int bb_report_row(struct bb_report *r, const struct bb_row *row)

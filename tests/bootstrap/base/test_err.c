@@ -16,13 +16,15 @@ static void test_speakers(void **state)
     bb_err_identify(3, "node17", -1);
     assert_int_equal(bb_err(BB_ETIMEOUT, "late"), -4);
     bb_err_identify(3, "node17", 1);
+    assert_int_equal(bb_err_job(BB_EBELOW, "of all ranks"), -5);
     bb_warn("slow by %d %%", 5);
     bb_err_identify(-1, "node17", 1);
     assert_int_equal(bb_err(BB_EFAIL, "last"), -1);
     capture_end(&said);
     assert_string_equal(said.text, "busbar: unknown word 'x'\n"
                                    "busbar: rank 3 (node17): late\n"
-                                   "busbar: rank 3 (node17, GPU 1): warning: slow by 5 %\n"
+                                   "busbar: of all ranks\n"
+                                   "busbar: warning: slow by 5 %\n"
                                    "busbar: last\n");
 }
 

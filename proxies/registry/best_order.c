@@ -261,8 +261,7 @@ void bb_best_order_print(const struct bb_best_order *best, FILE *out)
     int columns[MAX_COLUMNS], n = choose_columns(best, columns);
 
     fprintf(out,
-            "\norders of the axes by inter-node bytes per step, %d node%s of %d GPUs (*: this plan, +N: orders with "
-            "equal bytes)\n",
+            "\norders of the axes by inter-node bytes per step, %d node%s of %d GPUs (* this plan, +N equal orders)\n",
             best->nodes, best->nodes == 1 ? "" : "s", best->gpus_per_node);
     fprintf(out, "    %-15s %-4s %10s %12s", "order", "", "all nodes", "busiest node");
     for (int c = 0; c < n; c++)

@@ -1,4 +1,4 @@
-/* proxy_options.c - the options that shape a step, the same for `busbar proxy` and `busbar plan`. */
+/* proxy_options.c - the options that describe a step, for `busbar proxy` and `busbar plan`. */
 #include "proxies/author/args.h"
 #include "proxies/models/profile.h"
 #include "proxies/registry/registry.h"
@@ -16,35 +16,35 @@ const struct bb_opt bb_proxy_options[] = {
     OPT_INT(0, "micro-batches", FIELD(micro_batches), NULL, "M", 1, BB_MAX_LAYERS,
             "micro-batches per step and replica (default: the proxy's)", .needs = BB_FEATURE_MICRO_BATCHES),
     OPT_INT(0, "scale", FIELD(scale), NULL, "K", 1, BB_MAX_LAYERS,
-            "micro-batches for each stage, instead of --micro-batches (default: the proxy's)",
-            .needs = BB_FEATURE_SCALE),
-    OPT_FLAG(0, "per-tensor", FIELD(per_tensor), "one message for each tensor instead of each layer or bucket",
+            "micro-batches per stage, in place of --micro-batches (default: the proxy's)", .needs = BB_FEATURE_SCALE),
+    OPT_FLAG(0, "per-tensor", FIELD(per_tensor), "one all-reduce per tensor instead of one per layer or bucket",
              .needs = BB_FEATURE_PER_TENSOR),
     OPT_CHOICE(0, "dtype", FIELD(dtype), NULL, "TYPE", dtype_words,
-               "type of the elements (default: float, as the originals; of transformer: bfloat16)"),
+               "element type (default: transformer: bfloat16; other proxies: float, as the published applications)"),
     OPT_CHOICE(0, "compute", FIELD(compute), NULL, "HOW", compute_words,
-               "what stands for the layers' compute: none, timed kernels, or gemm, the layers' own matrix products and "
-               "passes (default: what the original does)"),
+               "compute of the layers: none; timed: kernels of a given duration; gemm: the layers' real GEMMs and "
+               "memory-bound kernels (default: as the published application)"),
     OPT_DOUBLE(0, "forward-us", FIELD(forward_us), NULL, "US", 0.001, 1e9,
-               "timed: forward of one layer (of spatial and gems: one split) and micro-batch (default: the proxy's, "
-               "or from its FLOPs)",
+               "timed: forward time of one layer (spatial, gems: one split) and micro-batch (default: the proxy's, or "
+               "computed from its FLOPs)",
                .needs = BB_FEATURE_LAYER_US),
     OPT_DOUBLE(0, "backward-us", FIELD(backward_us), NULL, "US", 0.001, 1e9,
-               "timed: backward of the same (default: twice the forward)", .needs = BB_FEATURE_LAYER_US),
+               "timed: backward time, likewise (default: twice the forward time)", .needs = BB_FEATURE_LAYER_US),
     OPT_DOUBLE(0, "tflops", FIELD(tflops), NULL, "RATE", 0.001, 1e6,
-               "timed: 1e12 FLOP per second that turn FLOPs into time (default: 119.8)", .needs = BB_FEATURE_TFLOPS),
+               "timed: compute rate in TFLOP/s, which converts FLOPs to time (default: 119.8)",
+               .needs = BB_FEATURE_TFLOPS),
     OPT_STRING(0, "model", FIELD(model), NULL, "NAME|PATH",
-               "what is trained: a name of 'busbar list models', a file, its folder", .needs = BB_FEATURE_MODEL,
+               "the model: a name of 'busbar list models', a model file or its folder", .needs = BB_FEATURE_MODEL,
                .choice_at = bb_model_name_at),
     OPT_INT(0, "micro-batch-size", FIELD(micro_batch_size), NULL, "B", 1, 1e6,
-            "samples of one micro-batch (default: the model's, or 1)", .needs = BB_FEATURE_MICRO_BATCH_SIZE),
+            "samples per micro-batch and replica (default: the model's, or 1)", .needs = BB_FEATURE_MICRO_BATCH_SIZE),
     OPT_INT(0, "global-batch-size", FIELD(global_batch), NULL, "N", 1, 1e9,
-            "samples of a step on all replicas together, in place of --micro-batches, which follow from it",
+            "samples per step over all replicas; determines --micro-batches, which may not be given too",
             .needs = BB_FEATURE_GLOBAL_BATCH),
     OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), NULL, "N", 1, 1e6,
-            "ranks of one node (default: of a run its own, of a plan its cluster's)", .needs = BB_FEATURE_NODES),
+            "ranks per node (default: proxy: the actual nodes; plan: those of --cluster)", .needs = BB_FEATURE_NODES),
     OPT_DOUBLE(0, "scale-counts", FIELD(scale_counts), NULL, "F", 1e-12, 1,
-               "every count times F, rounded down, at least 1: a small step of the same form for small machines; "
-               "gemm does about F of its FLOPs, timed kernels keep their time"),
+               "multiply every count by F, rounded down, at least 1: the same step with less data, for small "
+               "machines; gemm then has about F times its FLOPs, timed kernels keep their duration"),
     {0},
 };

@@ -1,4 +1,4 @@
-/* buckets.c - the rules by which gradients are put together (see buckets.h). */
+/* buckets.c - bucketing rules of DDP, Megatron-LM, DeepSpeed and Horovod (see buckets.h). */
 #include "proxies/sync/buckets.h"
 
 #include "bootstrap/base/grow.h"
@@ -9,7 +9,7 @@
 
 #define FUSION_ALIGN_BYTES 16
 
-/* One making: the lists, and what is taken already. */
+/* State of bb_buckets_make: the lists so far, and which arrivals are assigned. */
 struct bucket_builder {
     struct bb_buckets *b;
     const struct bb_bucket_rule *rule;
@@ -35,7 +35,7 @@ static void append_tensor(struct bucket_builder *f, struct bb_sync_bucket *bucke
     bucket->count += f->arrivals[i].count;
 }
 
-/* ---- runs of tensors: a bucket is closed by its size ---- */
+/* ---- DDP, Megatron-LM, DeepSpeed: a bucket is closed by its size ---- */
 
 double bb_bucket_limit(const struct bb_bucket_rule *r, size_t element_bytes, int replicas, int bucket)
 {
@@ -74,7 +74,7 @@ static void fill_by_size(struct bucket_builder *f, int replicas)
     }
 }
 
-/* ---- fusion ---- */
+/* ---- Horovod: tensor fusion ---- */
 
 static double cycle_of(const struct bucket_builder *f, int i)
 {
@@ -86,7 +86,7 @@ static size_t padded_count(const struct bucket_builder *f, int i)
     return bb_round_up(f->arrivals[i].count, FUSION_ALIGN_BYTES / f->element_bytes);
 }
 
-/* The bucket that begins with the oldest tensor that is not taken yet, and what else its cycle puts in. */
+/* Make a bucket of the oldest unassigned tensor and the tensors of its cycle that fit. */
 static void fuse_cycle(struct bucket_builder *f, int oldest)
 {
     struct bb_sync_bucket *bucket = open_bucket(f);
@@ -107,7 +107,7 @@ static void fuse_cycle(struct bucket_builder *f, int oldest)
             break;
         }
     }
-    if (bucket->n > 1) /* one alone is not copied, so it is not padded */
+    if (bucket->n > 1) /* a tensor that is sent alone is not copied to the fusion buffer, so it is not padded */
         bucket->count = count;
 }
 

@@ -1,14 +1,19 @@
 /*
- * buckets.h - which gradients travel together. Pure lists over tensors in the order in which they arrive, which is the
- * reverse of their registration.
+ * buckets.h - gradient bucketing: which gradients are communicated in one operation. Pure functions over the tensors in
+ * the order in which their gradients become ready, the reverse of registration order.
  *
- * PyTorch DDP (reducer.cpp): tensors are appended to the open bucket, which is closed once its bytes reach the limit;
- * so it may exceed the limit by its last tensor. The limit is first_bytes for the first bucket, cap_bytes from then on.
- * Megatron-LM (distributed_data_parallel): closed once it holds so many parameters, max(40e6, 1e6 * replicas), its end
- * padded to a multiple if wanted. DeepSpeed: so many elements, never exceeded but by a tensor alone.
- * Horovod (controller.cc, tensor fusion): what became ready in the same cycle is fused in order while the sum, each
- * tensor padded to 16 bytes, stays within the threshold; a tensor beyond it goes alone. Tensors behind one that does
- * not fit (another type) are still taken as long as the bytes that were passed over would fit as well.
+ * PyTorch DDP (reducer.cpp): tensors are appended to the open bucket, which is closed once its bytes reach the limit. A
+ * bucket may thus exceed the limit by its last tensor. The limit is first_bytes for the first bucket, then cap_bytes.
+ *
+ * Megatron-LM (distributed_data_parallel): a bucket is closed once it has max(40e6, 1e6 * replicas) parameters. Its end
+ * is padded to a multiple if requested.
+ *
+ * DeepSpeed: a bucket has at most `elements` elements, except for a single larger tensor.
+ *
+ * Horovod (controller.cc, tensor fusion): tensors that become ready in the same cycle are fused in order while the sum,
+ * each tensor padded to 16 bytes, stays within the threshold. A larger tensor is sent alone. A tensor that cannot be
+ * fused (another type) is skipped, and the search continues while the fused and the skipped bytes together fit the
+ * threshold.
  */
 #ifndef BB_PROXIES_SYNC_BUCKETS_H
 #define BB_PROXIES_SYNC_BUCKETS_H
@@ -22,38 +27,45 @@ enum bb_bucket_kind { BB_BUCKETS_DDP, BB_BUCKETS_MEGATRON, BB_BUCKETS_DEEPSPEED,
 
 struct bb_bucket_rule {
     enum bb_bucket_kind kind;
-    double first_bytes, cap_bytes; /* ddp                                                               */
-    double elements;               /* megatron (0: by its formula), deepspeed                            */
-    double threshold_bytes;        /* fusion                                                            */
-    double cycle_us;               /* fusion: <= 0: endless                                              */
-    size_t pad;                    /* elements: a bucket's count is rounded up to a multiple, 0: not     */
+    double first_bytes, cap_bytes; /* DDP: bytes */
+    double elements;               /* Megatron (0: by its formula), DeepSpeed */
+    double threshold_bytes;        /* fusion: bytes */
+    double cycle_us;               /* fusion: cycle in microseconds; <= 0: one endless cycle */
+    size_t pad;                    /* bucket sizes are rounded up to a multiple of this many elements; 0: no padding */
 };
 
-/* A tensor on arrival. */
+/* A gradient tensor, in the order of arrival (when its gradient becomes ready). */
 struct bb_gradient_arrival {
     size_t count;
-    double ready_us; /* fusion: when its gradient is there */
-    int unit, type;  /* type: only equal ones go together         */
+    double ready_us; /* fusion: time at which the gradient is ready */
+    int unit, type;  /* unit: see sync.h; type: only tensors of equal type share a bucket */
 };
 
 struct bb_sync_bucket {
-    int first, n; /* members[first .. first + n) of the list */
-    size_t count; /* elements, padding included              */
+    int first, n; /* members[first .. first + n) of struct bb_buckets */
+    size_t count; /* elements, including padding */
 };
 
 struct bb_buckets {
-    int *members; /* indices into the arrivals, bucket after bucket */
+    int *members; /* indices into the arrivals, grouped by bucket */
     struct bb_sync_bucket *list;
     int n;
 };
 
-/* bb_buckets_make - the arrivals by the rule; bytes: of an element; replicas: for Megatron's cap. release is fine on a
- * zeroed one. Returns 0 or -BB_EFAIL (no memory). */
+/*
+ * bb_buckets_make - assign tensors to buckets.
+ *   arrivals       [n] in order of arrival
+ *   element_bytes  size of a gradient element
+ *   replicas       for Megatron-LM's limit
+ *   Returns        0, or -BB_EFAIL when out of memory
+ *   Owner          the caller releases b with bb_buckets_release, which accepts a zeroed struct
+ */
 int bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule, const struct bb_gradient_arrival *arrivals,
                     int n, size_t element_bytes, int replicas) BB_MUST_CHECK;
 void bb_buckets_release(struct bb_buckets *b);
 
-/* bb_bucket_limit - elements at which the rule closes a bucket, the first being 0; INFINITY: never. */
+/* bb_bucket_limit - return the number of elements at which the rule closes a bucket (index 0: the first); INFINITY:
+ * never. */
 double bb_bucket_limit(const struct bb_bucket_rule *rule, size_t element_bytes, int replicas, int bucket);
 
 #endif

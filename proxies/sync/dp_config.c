@@ -1,4 +1,5 @@
-/* dp_config.c - what the options mean, and the memory that follows from them (see sync.h). */
+/* dp_config.c - resolve the options of data parallelism, and the training memory that follows from them (see
+ * sync.h). */
 #include "proxies/sync/sync.h"
 
 #include "proxies/author/args.h"
@@ -16,18 +17,19 @@ const char *const bb_dp_sync_names[BB_SYNC_PS + 1] = {
 
 #define MIB (1024.0 * 1024.0)
 
-/* DDP's usual limits, DeepSpeed's reduce_bucket_size, Horovod's HOROVOD_FUSION_THRESHOLD and HOROVOD_CYCLE_TIME. */
+/* Defaults of PyTorch DDP, DeepSpeed's reduce_bucket_size, Horovod's HOROVOD_FUSION_THRESHOLD and
+ * HOROVOD_CYCLE_TIME. */
 static const double default_cap_mib = 25, default_first_mib = 1, deepspeed_elements = 5e8;
 static const double default_threshold_bytes = 128 * MIB, default_cycle_ms = 1;
 static const size_t pad_elements = 65536;
 
-/* ---- what fits ---- */
+/* ---- validation ---- */
 
 #define KIND(name) (1u << BB_SYNC_##name)
 #define SERVERS    (KIND(PS) | KIND(PS_P2P) | KIND(PS_SHARDED))
 #define BUCKETED   (KIND(ALL_REDUCE) | KIND(ZERO1) | KIND(ZERO2) | KIND(DISTRIBUTED) | SERVERS)
 
-/* "zero2, zero3 or hsdp" */
+/* A list for error lines: "zero2, zero3 or hsdp" */
 static const char *kinds_text(unsigned kinds, char text[160])
 {
     size_t n = 0;
@@ -74,17 +76,16 @@ static int validate_options(const struct bb_proxy_config *c, enum bb_sync_kind k
 
     for (size_t i = 0; i < sizeof(given_options) / sizeof(given_options[0]); i++)
         if (given_options[i].given && !(given_options[i].kinds & 1u << kind))
-            return bb_err(BB_EUSAGE, "%s: --%s means nothing to %s; leave it out, or use it with %s", c->proxy,
-                          given_options[i].option, bb_sync_names[kind], kinds_text(given_options[i].kinds, text));
-    if (o->precision_aware && is_sgd(o)) /* Transformer Engine has an Adam that does so */
+            return bb_err(BB_EUSAGE, "%s: --%s does not apply to %s; it requires %s", c->proxy, given_options[i].option,
+                          bb_sync_names[kind], kinds_text(given_options[i].kinds, text));
+    if (o->precision_aware && is_sgd(o)) /* Transformer Engine implements the precision-aware optimizer only for Adam */
         return bb_err(BB_EUSAGE,
-                      "%s: --use-precision-aware-optimizer means nothing to sgd; leave it out, or use it with "
-                      "--optimizer adam",
+                      "%s: --use-precision-aware-optimizer does not apply to sgd; it requires --optimizer adam",
                       c->proxy);
     return 0;
 }
 
-/* ---- what it means ---- */
+/* ---- policy ---- */
 
 static int resolve_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind, struct bb_bucket_rule *rule)
 {
@@ -95,9 +96,9 @@ static int resolve_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind,
     const struct bb_sync_options *o = &c->sync;
     double first = o->first_bucket_mb > 0 ? o->first_bucket_mb : o->bucket_mb > 0 ? o->bucket_mb : default_first_mib;
     int default_rule = kind == BB_SYNC_HOROVOD ? BB_BUCKETS_FUSION
-                : o->bucket_rule || kind != BB_SYNC_DISTRIBUTED || o->bucket_mb > 0 || o->first_bucket_mb > 0
-                    ? BB_BUCKETS_DDP
-                    : BB_BUCKETS_MEGATRON;
+                       : o->bucket_rule || kind != BB_SYNC_DISTRIBUTED || o->bucket_mb > 0 || o->first_bucket_mb > 0
+                           ? BB_BUCKETS_DDP
+                           : BB_BUCKETS_MEGATRON;
     int which = bb_args_index(o->bucket_rule, words, default_rule);
 
     *rule = (struct bb_bucket_rule){
@@ -110,8 +111,8 @@ static int resolve_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind,
         .pad = o->pad_buckets ? pad_elements : 0,
     };
     if (which != BB_BUCKETS_DDP && (o->bucket_mb > 0 || o->first_bucket_mb > 0))
-        return bb_err(BB_EUSAGE, "%s: --%s means nothing to the rule '%s'; leave it out, or use it with 'ddp'",
-                      c->proxy, o->bucket_mb > 0 ? "bucket-mb" : "first-bucket-mb", o->bucket_rule);
+        return bb_err(BB_EUSAGE, "%s: --%s does not apply to --bucket-rule %s; it requires --bucket-rule ddp", c->proxy,
+                      o->bucket_mb > 0 ? "bucket-mb" : "first-bucket-mb", o->bucket_rule);
     return 0;
 }
 
@@ -159,7 +160,8 @@ bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *p)
     return !p->no_sync && (KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP)) & 1u << p->kind;
 }
 
-/* Moments in float; 16-bit parameters keep a float copy of themselves, or what bfloat16 lacks of one. */
+/* Optimizer bytes per parameter: moments in float, and for 16-bit parameters a float copy or, precision-aware, the
+ * 16 bits that bfloat16 lacks. */
 static double optimizer_bytes(const struct bb_dp_config *p)
 {
     double moments = p->optimizer == BB_MEMORY_KERNEL_ADAM ? 8 : 4;

@@ -1,9 +1,11 @@
 /*
- * sync.c - the operations that keep replicas together, written around the units of a step (see sync.h).
+ * sync.c - the communication and the optimizer that keep replicas in sync, written around the units of a step (sync.h
+ * has the policies and the call order).
  *
- * Everything is in buckets; of zero3 and hsdp each unit is one. Bucket k stands before bucket k+1 in the order of
- * arrival, the reverse of the forward. A bucket has a buffer for its whole gradients, or shares a few of them where
- * they are freed again after their reduction, and with shards one for its own part of the gradients.
+ * Gradients and parameters are handled in buckets; with zero3 and hsdp each unit is one bucket. Buckets are numbered in
+ * the order in which they become full, the reverse of forward order. A bucket has a buffer for its full gradients, or
+ * uses one of a few shared buffers when each micro-batch reduces. With sharding it also has a buffer for the local
+ * shard of its gradients.
  */
 #include "proxies/sync/sync.h"
 
@@ -14,20 +16,21 @@
 #include <stdlib.h>
 
 #define FUSION_UNIT 64 /* elements: Horovod's FUSION_BUFFER_ATOMIC_UNIT */
-#define SLOTS       2  /* gathered units that are there at once: the one in use and the next */
+#define SLOTS       2  /* gathered units in memory at a time: the current unit and the prefetched one */
 
-/* 1e9 bytes per second, for the time of passes over memory in timed steps: an A100-SXM4-80GB, as profiles/clusters has
- * it, since the usual FLOP/s of timed steps are those of an A100 too. */
+/* Memory bandwidth in 1e9 bytes per second, for memory-bound kernels of timed steps: an A100-SXM4-80GB as in
+ * profiles/clusters, since the default FLOP rate of timed steps is that of an A100 too. */
 static const double memory_gbps = 2039;
 
 struct bucket {
-    size_t count;     /* padded                                                         */
-    int first_unit;   /* the lowest                                                     */
-    int units, ready; /* how many have tensors in it, and how many of them came already */
-    bool fused;       /* of several tensors that are copied in and out                  */
-    int full, shard;   /* buffers: all its gradients; the own shard, == whole without    */
+    size_t count;     /* elements, padded */
+    int first_unit;   /* lowest unit with tensors in the bucket */
+    int units, ready; /* number of units with tensors in the bucket; how many of them have finished backward */
+    bool fused;       /* holds several tensors, which are copied in and out */
+    int full, shard;  /* buffers of the gradients: all; the local shard (== full without sharding) */
     int param_shard, param_full;
-    int last_read, reduced, gathered; /* operations, BB_NONE before: who last reads `whole`, who ends the reduction */
+    int last_read, reduced, gathered; /* operations, BB_NONE before they exist: last reader of `full`; end of the
+                                         reduction; all-gather of the parameters */
     const char *what, *gather_what;
 };
 
@@ -44,16 +47,17 @@ struct bb_sync {
     struct bb_buckets bucketing;
     struct bucket *buckets;
     int n;
-    size_t n_elements;                  /* elements of all units                          */
-    bool gathers, every_micro_batch;    /* bb_sync_gathers_parameters and more than one rank; bb_sync_reduces_every_micro_batch */
-    int next;                     /* the bucket that is to be reduced next, where their order is kept      */
-    int n_shared;               /* buffers that buckets share, 0: each has its own                       */
-    int *shared_last_read;            /* [transients] who empties it, BB_NONE                                  */
-    struct slot slots[SLOTS + 1]; /* the last one is that of the unit that both ends need */
-    int latest_slot, tied;   /* tied: that unit, BB_NONE                        */
+    size_t n_elements;               /* elements of all units */
+    bool gathers, every_micro_batch; /* parameters are gathered unit by unit; every micro-batch reduces */
+    int next;                        /* next bucket to reduce, where bucket order is kept */
+    int n_shared;                    /* number of shared buffers for full gradients, 0: each bucket has its own */
+    int *shared_last_read;           /* [n_shared] last reader of each shared buffer, BB_NONE: free */
+    struct slot slots[SLOTS + 1];    /* slots of gathered units, which are reused in turn; the last slot is reserved for
+                                     the tied unit */
+    int latest_slot, tied;           /* slot used last; the tied unit, or BB_NONE */
 };
 
-/* ---- small parts ---- */
+/* ---- helpers ---- */
 
 static int bucket_of_unit(const struct bb_sync *s, int unit)
 {
@@ -63,7 +67,7 @@ static int bucket_of_unit(const struct bb_sync *s, int unit)
     return BB_NONE;
 }
 
-/* The unit that both ends need, if it is gathered. */
+/* The unit with tied embeddings, if units are gathered; else BB_NONE. */
 static int find_tied_unit(const struct bb_sync *s)
 {
     for (int u = 0; u < s->spec.n_units && s->gathers; u++)
@@ -95,20 +99,23 @@ static void restore_labels(struct bb_script *s, struct labels before)
     s->layer = before.layer;
 }
 
-void bb_sync_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_memory_kernel *how)
+void bb_sync_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what,
+                           const struct bb_script_memory_kernel *how)
 {
     const struct bb_memory_kernel p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
 
     if (s->real)
         bb_script_memory_kernel(s, step, what, how);
     else
-        bb_script_compute(s, what, how->times * (double)bb_memory_kernel_bytes(&p) / memory_gbps * 1e-3, 0, how->src, how->dst);
+        bb_script_compute(s, what, how->times * (double)bb_memory_kernel_bytes(&p) / memory_gbps * 1e-3, 0, how->src,
+                          how->dst);
 }
 
 static void add_copy(struct bb_sync *s, const char *what, size_t count, int src, int dst)
 {
     bb_sync_memory_kernel(s->script, s->spec.step, what,
-                 &(struct bb_script_memory_kernel){.kind = BB_MEMORY_KERNEL_COPY, .count = count, .times = 1, .src = src, .dst = dst});
+                          &(struct bb_script_memory_kernel){
+                              .kind = BB_MEMORY_KERNEL_COPY, .count = count, .times = 1, .src = src, .dst = dst});
 }
 
 static bool has_peers(const struct bb_sync *s)
@@ -116,9 +123,10 @@ static bool has_peers(const struct bb_sync *s)
     return s->spec.comms.n > 1 || s->spec.comms.n_replicas > 1;
 }
 
-/* ---- what is reduced together ---- */
+/* ---- buckets ---- */
 
-int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool apart, struct bb_gradient_arrival **arrivals)
+int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool per_unit,
+                     struct bb_gradient_arrival **arrivals)
 {
     double now_us = 0;
     int n = 0;
@@ -131,14 +139,16 @@ int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool apart, 
     for (int u = n_units - 1; u >= 0; u--) {
         now_us += units[u].backward_us;
         for (int t = units[u].n - 1; t >= 0; t--)
-            (*arrivals)[n++] = (struct bb_gradient_arrival){
-                .count = units[u].tensors[t].count, .ready_us = now_us, .unit = u, .type = apart ? u : units[u].chunk};
+            (*arrivals)[n++] = (struct bb_gradient_arrival){.count = units[u].tensors[t].count,
+                                                            .ready_us = now_us,
+                                                            .unit = u,
+                                                            .type = per_unit ? u : units[u].chunk};
     }
     return n;
 }
 
-/* A bucket's count divides by the ranks that share it; fusion buffers of a hierarchical all-reduce by 64 elements for
- * each (Horovod's atomic unit), so that nothing remains there. */
+/* A bucket's count is a multiple of the number of ranks that share it. Fusion buffers of a hierarchical all-reduce
+ * are multiples of 64 elements (Horovod's atomic unit) per rank of the node, so there is no remainder. */
 static size_t bucket_multiple(const struct bb_sync *s)
 {
     const struct bb_sync_comms *c = &s->spec.comms;
@@ -189,12 +199,14 @@ static void init_bucket(struct bb_sync *s, struct bucket *b, const struct bb_syn
     }
 }
 
-/* Horovod rounds its threshold up so that every rank of a node has a whole number of atomic units of it. */
+/* With a hierarchical all-reduce Horovod rounds its threshold up so that every rank of a node has a whole number of
+ * atomic units. */
 static int fill_buckets(struct bb_sync *s)
 {
     double unit = s->policy.hierarchical ? s->spec.comms.n_local * 8.0 * FUSION_UNIT : 1;
     struct bb_bucket_rule rule = s->policy.rule;
-    int n = bb_sync_arrivals(s->spec.units, s->spec.n_units, bb_sync_gathers_parameters(s->policy.kind), &s->arrivals), rc;
+    int n = bb_sync_arrivals(s->spec.units, s->spec.n_units, bb_sync_gathers_parameters(s->policy.kind), &s->arrivals),
+        rc;
 
     TRY(n < 0 ? n : 0);
     for (int i = 0; i < n; i++)
@@ -211,7 +223,7 @@ out:
     return rc;
 }
 
-/* The buckets that hold tensors of the unit stand side by side. */
+/* Return whether a bucket has tensors of a unit. Such buckets are adjacent. */
 static bool bucket_holds_unit(const struct bb_sync *s, int bucket, int unit)
 {
     const struct bb_sync_bucket *bucketing = &s->bucketing.list[bucket];
@@ -233,7 +245,8 @@ static size_t largest_bucket(const struct bb_sync *s)
     return most;
 }
 
-/* One more than a unit can fill, so that the next unit has room while they are emptied. */
+/* Buffers for the full gradients of one unit's buckets plus one, so that the next unit can start while they are
+ * reduced. */
 static int count_shared_buffers(const struct bb_sync *s)
 {
     int most = 0;
@@ -267,8 +280,9 @@ static void add_own(struct bb_sync *s, struct bucket *b)
 
     b->shard = b->full;
     if (s->policy.hierarchical)
-        b->shard = bb_script_buffer(s->script, "local shard", BB_USE_COMMUNICATION,
-                                  b->count / (size_t)s->spec.comms.n_local + b->count % (size_t)s->spec.comms.n_local);
+        b->shard =
+            bb_script_buffer(s->script, "local shard", BB_USE_COMMUNICATION,
+                             b->count / (size_t)s->spec.comms.n_local + b->count % (size_t)s->spec.comms.n_local);
     else if (gathers && !s->policy.reduce_whole)
         b->shard = bb_script_buffer(s->script, "gradient shard", BB_USE_GRADIENTS, shard);
     if (!gathers)
@@ -290,9 +304,9 @@ static int add_buffers(struct bb_sync *s)
         TRY(add_shared_buffers(s, buffers));
     for (int b = 0; b < s->n; b++) {
         s->buckets[b].full = s->every_micro_batch
-                                  ? buffers[b % s->n_shared]
-                                  : bb_script_buffer(s->script, s->buckets[b].fused ? "fused gradients" : "gradients",
-                                                     BB_USE_GRADIENTS, s->buckets[b].count);
+                                 ? buffers[b % s->n_shared]
+                                 : bb_script_buffer(s->script, s->buckets[b].fused ? "fused gradients" : "gradients",
+                                                    BB_USE_GRADIENTS, s->buckets[b].count);
         add_own(s, &s->buckets[b]);
     }
     s->script->dtype = s->policy.params;
@@ -310,7 +324,7 @@ out:
     return rc;
 }
 
-/* ---- a life ---- */
+/* ---- allocation and release ---- */
 
 static struct bb_script_lane lane_of(struct bb_sync *s, int comm)
 {
@@ -343,7 +357,7 @@ int bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
     s->gathers = bb_sync_gathers_parameters(s->policy.kind) && spec->comms.n > 1;
     s->tied = BB_NONE;
     if (s->policy.kind >= BB_SYNC_PS)
-        return bb_err(BB_EFAIL, "parameter servers are no kind of replicas");
+        return bb_err(BB_EFAIL, "bb_sync does not support parameter servers");
     TRY(fill_buckets(s));
     s->tied = find_tied_unit(s);
     if (has_peers(s)) {
@@ -369,7 +383,8 @@ void bb_sync_release(struct bb_sync *s)
 
 /* ---- reductions ---- */
 
-/* To or from the last rank of the node: what its ranks do not divide, which stands behind their shares. */
+/* Reduce the remainder of a hierarchical reduction to the last rank of the node, or broadcast it from there. The
+ * remainder follows the equal shares in the buffer. */
 static int start_remainder(struct bb_sync *s, const struct bucket *b, enum bb_coll_kind kind, size_t share, size_t rest)
 {
     struct bb_op op = bb_script_op(s->script, s->local, b->what);
@@ -388,8 +403,9 @@ static int start_remainder(struct bb_sync *s, const struct bucket *b, enum bb_co
     return bb_script_start(s->script, &op);
 }
 
-/* Reduce-scatter in the node, all-reduce across nodes, all-gather in the node. What the node's ranks do not divide goes
- * to its last rank, which takes it across behind its share, and comes back by broadcast. */
+/* Hierarchical all-reduce: reduce-scatter in the node, all-reduce across nodes, all-gather in the node. The
+ * remainder of the division by the node's ranks is reduced to the node's last rank, which all-reduces it after its
+ * own share, and is then broadcast in the node. */
 static int reduce_hierarchically(struct bb_sync *s, const struct bucket *b)
 {
     size_t ranks = (size_t)s->spec.comms.n_local, share = b->count / ranks, rest = b->count % ranks;
@@ -409,7 +425,8 @@ static int reduce_hierarchically(struct bb_sync *s, const struct bucket *b)
     return op;
 }
 
-/* Sets who ends it, and who is the last to need all of the bucket. */
+/* Start the reduction of a bucket. Sets `reduced` (the last operation) and `last_read` (the last operation that
+ * needs the full gradients). */
 static void start_reduction(struct bb_sync *s, struct bucket *b)
 {
     const struct bb_sync_comms *c = &s->spec.comms;
@@ -444,14 +461,14 @@ static void reduce_bucket(struct bb_sync *s, int index)
     restore_labels(s->script, before);
 }
 
-/* Those that are full, in their order; one that is not holds up those behind it. */
+/* Reduce full buckets in bucket order; a bucket that is not full delays the following ones. */
 static void reduce_in_order(struct bb_sync *s)
 {
     for (; s->next < s->n && s->buckets[s->next].ready == s->buckets[s->next].units; s->next++)
         reduce_bucket(s, s->next);
 }
 
-/* ---- parameters ---- */
+/* ---- parameters: zero3, hsdp, distributed ---- */
 
 static struct slot *slot_of(struct bb_sync *s, int unit)
 {
@@ -461,7 +478,7 @@ static struct slot *slot_of(struct bb_sync *s, int unit)
     return NULL;
 }
 
-/* A free slot, or the older one. */
+/* Return a free slot, or the slot that was used before the latest one. */
 static struct slot *take_slot(struct bb_sync *s)
 {
     struct slot *slot = slot_of(s, BB_NONE);
@@ -482,7 +499,8 @@ static int gather_bucket(struct bb_sync *s, int bucket, int full)
     return b->gathered;
 }
 
-/* The unit's parameters are in a slot, or on their way into one. NULL: it has none. */
+/* Start the all-gather of a unit's parameters unless a slot has or receives them. Returns the slot; NULL: the unit
+ * has no parameters. */
 static struct slot *ensure_gathered(struct bb_sync *s, int unit)
 {
     struct slot *slot = slot_of(s, unit);
@@ -496,7 +514,7 @@ static struct slot *ensure_gathered(struct bb_sync *s, int unit)
     return slot;
 }
 
-/* The unit is gathered and waited for, and the one that is needed after it started, if it is of the same chunk. */
+/* Wait for a unit's parameters, then prefetch the next unit if it belongs to the same chunk. */
 static void use_unit(struct bb_sync *s, int unit, int next)
 {
     const struct slot *slot = ensure_gathered(s, unit);
@@ -505,7 +523,7 @@ static void use_unit(struct bb_sync *s, int unit, int next)
         bb_script_wait(s->script, slot->op);
     if (next >= 0 && next < s->spec.n_units && s->spec.units[next].chunk == s->spec.units[unit].chunk) {
         if (slot && slot < &s->slots[SLOTS])
-            s->latest_slot = (int)(slot - s->slots); /* not that one */
+            s->latest_slot = (int)(slot - s->slots); /* keep the slot of the current unit */
         (void)ensure_gathered(s, next);
     }
 }
@@ -518,7 +536,7 @@ static void release_unit(struct bb_sync *s, int unit)
         slot->unit = BB_NONE;
 }
 
-/* All buckets, those that the forward needs first first. */
+/* Gather all buckets, in the order in which forward needs them. */
 static void gather_buckets(struct bb_sync *s)
 {
     if (s->gathers || !bb_sync_is_sharded(s->policy.kind) || s->spec.comms.n == 1)
@@ -527,7 +545,7 @@ static void gather_buckets(struct bb_sync *s)
         (void)gather_bucket(s, b, s->buckets[b].param_full);
 }
 
-/* ---- the hooks ---- */
+/* ---- hooks ---- */
 
 void bb_sync_begin_step(struct bb_sync *s)
 {
@@ -545,7 +563,7 @@ void bb_sync_before_forward(struct bb_sync *s, int unit)
     for (int b = 0; b < s->n && s->policy.overlap_gather; b++)
         if (s->buckets[b].gathered != BB_NONE && bucket_holds_unit(s, b, unit)) {
             bb_script_wait(s->script, s->buckets[b].gathered);
-            s->buckets[b].gathered = BB_NONE; /* once is enough */
+            s->buckets[b].gathered = BB_NONE; /* later units need not wait again */
         }
 }
 
@@ -559,7 +577,7 @@ void bb_sync_after_forward(struct bb_sync *s, int unit)
         release_unit(s, s->tied);
 }
 
-/* Full gradients that share buffers: the unit's must have been emptied. */
+/* Before the gradients of a unit are written: wait until its shared gradient buffers are free. */
 static void wait_for_shared_buffers(struct bb_sync *s, int unit)
 {
     for (int b = 0; b < s->n; b++)
@@ -571,8 +589,7 @@ static void wait_for_shared_buffers(struct bb_sync *s, int unit)
 
 void bb_sync_before_backward(struct bb_sync *s, int unit)
 {
-    const struct slot *kept =
-        s->tied != BB_NONE && unit == s->spec.n_units - 1 ? ensure_gathered(s, s->tied) : NULL;
+    const struct slot *kept = s->tied != BB_NONE && unit == s->spec.n_units - 1 ? ensure_gathered(s, s->tied) : NULL;
 
     if (kept)
         bb_script_wait(s->script, kept->op);
@@ -621,9 +638,10 @@ void bb_sync_finish_step(struct bb_sync *s)
     s->script->phase = BB_PHASE_OPTIMIZER;
     s->script->dtype = s->policy.params;
     if (shard)
-        bb_sync_memory_kernel(s->script, s->spec.step, "optimizer",
-                     &(struct bb_script_memory_kernel){
-                         .kind = s->policy.optimizer, .count = shard, .times = 1, .src = BB_NONE, .dst = BB_NONE});
+        bb_sync_memory_kernel(
+            s->script, s->spec.step, "optimizer",
+            &(struct bb_script_memory_kernel){
+                .kind = s->policy.optimizer, .count = shard, .times = 1, .src = BB_NONE, .dst = BB_NONE});
     if (!s->policy.overlap_gather)
         gather_buckets(s);
     restore_labels(s->script, before);

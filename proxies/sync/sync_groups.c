@@ -1,4 +1,4 @@
-/* sync_groups.c - the communicators that keeping replicas together needs, cut out of the group of replicas (see
+/* sync_groups.c - split the group of replicas into the groups and communicators of a synchronisation policy (see
  * sync.h). */
 #include "proxies/sync/sync.h"
 
@@ -8,21 +8,21 @@
 #include <stdlib.h>
 
 static const struct bb_sync_comms no_comms = {.gradients = BB_NONE,
-                                            .parameters = BB_NONE,
-                                            .replicas = BB_NONE,
-                                            .local = BB_NONE,
-                                            .cross = BB_NONE,
-                                            .n = 1,
-                                            .n_replicas = 1,
-                                            .n_local = 1,
-                                            .n_cross = 1};
+                                              .parameters = BB_NONE,
+                                              .replicas = BB_NONE,
+                                              .local = BB_NONE,
+                                              .cross = BB_NONE,
+                                              .n = 1,
+                                              .n_replicas = 1,
+                                              .n_local = 1,
+                                              .n_cross = 1};
 
-/* A group that is split into runs of `run` neighbours. */
+/* A group that is split into runs of `run` consecutive members. */
 struct group_split {
     struct bb_step *step;
     int group, run;
     const char *inner_name, *outer_name; /* "shard", "replica" */
-    int inner, outer;                    /* groups */
+    int inner, outer;                    /* indices of the new groups */
 };
 
 static const char *group_name(const struct group_split *k)
@@ -30,7 +30,7 @@ static const char *group_name(const struct group_split *k)
     return k->step->layout.groups[k->group].name;
 }
 
-/* The runs, and what stands at the same place of each run. */
+/* Add the group of the runs (inner), and the group of the members with the same index in each run (outer). */
 static int split_group(struct group_split *k)
 {
     struct bb_layout *l = &k->step->layout;
@@ -57,7 +57,7 @@ out:
     return rc;
 }
 
-/* How many neighbours of the group share a node, 0 where it is not the same number everywhere. */
+/* Number of consecutive group members that share a node; 0 if it differs between nodes. */
 static int ranks_per_node(const struct bb_layout *l, int group, int gpus_per_node)
 {
     int size = l->groups[group].size, run = 0, first = 0;
@@ -76,7 +76,7 @@ static int ranks_per_node(const struct bb_layout *l, int group, int gpus_per_nod
     return run;
 }
 
-/* The divisor of n from `least` to `most` that is nearest to wanted, 0: there is none. */
+/* The divisor of n in [least, most] that is nearest to `wanted`; 0: none. */
 static int nearest_divisor(int n, int wanted, int least, int most)
 {
     int best = 0;
@@ -87,7 +87,7 @@ static int nearest_divisor(int n, int wanted, int least, int most)
     return best;
 }
 
-/* Whether the group has several ranks on each of several nodes, as many on each. */
+/* Return whether the group has several ranks on each of several nodes, the same number on each. */
 static bool has_hierarchy(const struct bb_layout *l, int group, int gpus_per_node)
 {
     int run = gpus_per_node > 0 ? ranks_per_node(l, group, gpus_per_node) : 0;
@@ -95,7 +95,7 @@ static bool has_hierarchy(const struct bb_layout *l, int group, int gpus_per_nod
     return run > 1 && run < l->groups[group].size;
 }
 
-/* The size of nodes nearest to the given one that would do, 0: none. */
+/* The node size nearest to the given one with which the group has such a hierarchy; 0: none. */
 static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
 {
     for (int far = 1; far <= l->ranks; far++) {
@@ -107,22 +107,22 @@ static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
     return 0;
 }
 
-/* Nothing is said, and a node does not hold some but not all of the ranks. */
+/* Reject the default shard size: the ranks of a node are not a proper part, above 1, of the group. */
 static int shard_error(const struct group_split *k, int gpus_per_node, int run)
 {
     int size = k->step->layout.groups[k->group].size, near = nearest_divisor(size, gpus_per_node, 2, size - 1);
-    const char *why = run == 0   ? "don't fill nodes evenly"
-                      : run == 1 ? "are on a node each, where hsdp would share nothing"
-                                 : "are on one node, where hsdp is zero3";
+    const char *why = run == 0   ? "are distributed unevenly over the nodes"
+                      : run == 1 ? "are each on a node of their own, so hsdp has nothing to shard"
+                                 : "are all on one node, where hsdp equals zero3";
     char words[32] = "zero3";
 
     if (near)
         snprintf(words, sizeof(words), "--shard-size %d", near);
-    return bb_err(BB_EUSAGE, "%s: with %d GPUs per node the %d ranks of %s %s; nearest: %s", k->step->proxy,
-                  gpus_per_node, size, group_name(k), why, words);
+    return bb_err(BB_EUSAGE, "%s: with %d GPUs per node the %d ranks of %s %s; try: %s", k->step->proxy, gpus_per_node,
+                  size, group_name(k), why, words);
 }
 
-/* The ranks of a shard group where nothing is said: all, or those of a node. */
+/* The default shard size: all ranks (distributed), or those of a node (hsdp). */
 static int default_shard(const struct group_split *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
 {
     int size = k->step->layout.groups[k->group].size;
@@ -141,7 +141,7 @@ static int resolve_shard(const struct group_split *k, const struct bb_dp_config 
     if (!p->shard)
         return default_shard(k, p, gpus_per_node, run);
     if (size % *run)
-        return bb_err(BB_EUSAGE, "%s: shard groups of %d do not divide the %d ranks of %s; nearest: --shard-size %d",
+        return bb_err(BB_EUSAGE, "%s: --shard-size %d does not divide the %d ranks of %s; try: --shard-size %d",
                       k->step->proxy, *run, size, group_name(k), nearest_divisor(size, *run, 1, size));
     return 0;
 }
@@ -155,7 +155,7 @@ static int add_comm(struct bb_step *step, int group, const char *purpose, int *c
     return *comm < 0 ? -BB_EFAIL : 0;
 }
 
-/* Reductions and gathers inside `group`, one communicator or two. */
+/* Add communicators for reductions and gathers inside `group`: one shared, or two. */
 static int add_sharded(struct bb_step *step, const struct bb_dp_config *p, int group, struct bb_sync_comms *comms)
 {
     bool shared = bb_sync_gathers_parameters(p->kind) && !p->own_gather_comm;
@@ -193,18 +193,21 @@ static int hierarchy_error(const struct group_split *k, int gpus_per_node, const
 {
     const struct bb_layout *l = &k->step->layout;
     int near = nearest_node(l, k->group, gpus_per_node);
-    const char *how = run == 0 ? "they stand unevenly" : run == 1 ? "each is on a node alone" : "all are on one node";
+    const char *how = run == 0   ? "they are distributed unevenly"
+                      : run == 1 ? "each is on a node of its own"
+                                 : "all are on one node";
     char words[48] = "leave it out";
 
     if (near)
         snprintf(words, sizeof(words), "--gpus-per-node %d", near);
     return bb_err(BB_EUSAGE,
-                  "%s: --%s needs several nodes with several of the %d ranks of %s, as many on each; with %d "
-                  "GPUs per node %s; nearest: %s",
+                  "%s: --%s needs several nodes, each with the same number (at least 2) of the %d ranks of %s; with %d "
+                  "GPUs per node %s; try: %s",
                   k->step->proxy, option, l->groups[k->group].size, group_name(k), gpus_per_node, how, words);
 }
 
-int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node, const char *option, struct bb_sync_comms *comms)
+int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node, const char *option,
+                            struct bb_sync_comms *comms)
 {
     struct group_split k = {.step = step, .group = group, .inner_name = "local", .outer_name = "cross"};
     int size = step->layout.groups[group].size, rc;
@@ -225,7 +228,7 @@ out:
 }
 
 int bb_sync_add_comms(struct bb_step *step, const struct bb_dp_config *p, int group, int gpus_per_node,
-                   struct bb_sync_comms *comms)
+                      struct bb_sync_comms *comms)
 {
     int node = gpus_per_node > 0 ? gpus_per_node : step->layout.ranks;
 

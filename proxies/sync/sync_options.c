@@ -1,4 +1,4 @@
-/* sync_options.c - the rows (see step/config.h). */
+/* sync_options.c - the options of data-parallel synchronisation (see step/config.h and sync/sync.h). */
 #include "proxies/step/config.h"
 
 #include "proxies/sync/sync.h"
@@ -12,40 +12,42 @@ static const char *const optimizer_names[] = {"sgd", "adam", NULL};
 
 const struct bb_opt bb_sync_options[] = {
     OPT_CHOICE(0, "sync", FIELD(sync), NULL, "HOW", bb_sync_names,
-             "how replicas are kept together (default: all_reduce)"),
+               "synchronisation of the replicas' gradients and parameters: DDP, Horovod, ZeRO-1 to ZeRO-3, HSDP, "
+               "Megatron's distributed optimizer, parameter servers (default: all_reduce, as PyTorch DDP)"),
     OPT_CHOICE(0, "bucket-rule", FIELD(bucket_rule), NULL, "RULE", rule_names,
-             "what closes a bucket of gradients (default: ddp; of distributed: megatron)"),
-    OPT_DOUBLE(0, "bucket-mb", FIELD(bucket_mb), NULL, "MIB", 1e-6, 1e9,
-               "ddp: a bucket is closed at this size (default: 25)"),
+               "gradient bucketing rule (default: ddp; --sync distributed: megatron)"),
+    OPT_DOUBLE(0, "bucket-mb", FIELD(bucket_mb), NULL, "MIB", 1e-6, 1e9, "ddp: bucket size in MiB (default: 25)"),
     OPT_DOUBLE(0, "first-bucket-mb", FIELD(first_bucket_mb), NULL, "MIB", 1e-6, 1e9,
-               "ddp: the same for the first bucket (default: 1, or --bucket-mb where that is given)"),
-    OPT_FLAG(0, "pad-buckets", FIELD(pad_buckets), "the end of each bucket is padded to a multiple of 65536 elements"),
+               "ddp: size of the first bucket in MiB (default: 1, or --bucket-mb if given)"),
+    OPT_FLAG(0, "pad-buckets", FIELD(pad_buckets), "pad each bucket to a multiple of 65536 elements"),
     OPT_SIZE(0, "fusion-threshold", FIELD(fusion_threshold), NULL, "BYTES", 1, 1ull << 40,
-             "horovod: tensors are fused up to this size; 1: none are (default: 128M)"),
+             "horovod: maximum size of fused tensors (HOROVOD_FUSION_THRESHOLD); 1: no fusion (default: 128M)"),
     OPT_DOUBLE(0, "cycle-ms", FIELD(cycle_ms), NULL, "MS", 1e-6, 1e9,
-               "horovod: what becomes ready within a cycle is fused (default: 1)"),
-    OPT_CHOICE(0, "zero-reduce", FIELD(zero_reduce), NULL, "HOW", reduce_names,
-             "zero1, zero2: rs, a reduce-scatter, or allreduce, of which each rank keeps its slice (default: rs)"),
-    OPT_FLAG(0, "hierarchical", FIELD(hierarchical),
-             "all_reduce, horovod: reduce inside the node, across nodes, and spread inside the node"),
+               "horovod: fuse gradients that become ready within this cycle (HOROVOD_CYCLE_TIME; default: 1)"),
+    OPT_CHOICE(
+        0, "zero-reduce", FIELD(zero_reduce), NULL, "HOW", reduce_names,
+        "zero1, zero2: reduce gradients with rs (reduce-scatter) or allreduce, keeping the local slice (default: rs)"),
+    OPT_FLAG(
+        0, "hierarchical", FIELD(hierarchical),
+        "all_reduce, horovod: reduce-scatter inside the node, all-reduce across nodes, all-gather inside the node"),
     OPT_INT(0, "shard-size", FIELD(shard_size), NULL, "N", 1, 1e6,
-            "hsdp, distributed: replicas that share one set of shards (default: those of a node, all)"),
+            "hsdp, distributed: replicas per shard group (default: hsdp: those of a node; distributed: all)"),
     OPT_INT(0, "servers", FIELD(servers), NULL, "K", 1, 1e6,
-            "ps_sharded: parameter servers, the first K ranks (default: 2)"),
+            "ps_sharded: number of parameter servers, which are the first K ranks (default: 2)"),
     OPT_CHOICE(0, "grad-dtype", FIELD(grad_dtype), NULL, "TYPE", dtype_names,
-             "type in which gradients are reduced (default: that of --dtype; of transformer: float)"),
+               "element type of gradient reductions (default: --dtype; transformer: float)"),
     OPT_CHOICE(0, "optimizer", FIELD(optimizer), NULL, "NAME", optimizer_names,
-             "sgd, with momentum, or adam (default: sgd for convolutions, else adam)"),
+               "sgd (with momentum) or adam (default: sgd for convolutional networks, else adam)"),
     OPT_FLAG(0, "use-precision-aware-optimizer", FIELD(precision_aware),
-             "distributed, of memory: of a bfloat16 parameter Adam keeps the 16 bits that it lacks, no float copy of "
-             "it, and "
-             "none of its gradient, as Transformer Engine's FusedAdam does"),
+             "distributed: for the memory count, Adam keeps the 16 bits that a bfloat16 parameter lacks in place of "
+             "float copies of parameters and gradients, as Transformer Engine's FusedAdam does"),
     OPT_FLAG(0, "overlap-param-gather", FIELD(overlap_param_gather),
-             "distributed: parameters are gathered under the next forward instead of after the optimizer"),
+             "distributed: overlap the all-gather of parameters with the next forward, instead of after the optimizer"),
     OPT_FLAG(0, "own-gather-comm", FIELD(own_gather_comm),
-             "zero3, hsdp: gathers on a communicator of their own, not behind the reductions"),
-    OPT_FLAG(0, "no-overlap", FIELD(no_overlap), "gradients are reduced only after the whole backward"),
+             "zero3, hsdp: separate communicator for all-gathers, so they do not queue after reductions"),
+    OPT_FLAG(0, "no-overlap", FIELD(no_overlap), "reduce gradients only after the whole backward"),
     OPT_FLAG(0, "no-sync", FIELD(no_sync),
-             "zero2, zero3, hsdp: only the last micro-batch reduces, gradients are kept whole until then"),
+             "zero2, zero3, hsdp: reduce only in the last micro-batch, with full gradients in memory until then (FSDP "
+             "no_sync)"),
     {0},
 };

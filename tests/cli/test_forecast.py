@@ -165,8 +165,8 @@ def test_layers_that_are_computed_again_take_their_time(busbar, words, again):
 @pytest.mark.parametrize("words,said", [
     ("--recompute full --recompute-num-layers 9", "--recompute-num-layers 9 of chunks of 8 layers at most; nearest: --recompute-num-layers 8"),
     ("--recompute selective --recompute-num-layers 2", "only --recompute full counts layers; leave it out"),
-    ("--dp-sync distributed --optimizer sgd --use-precision-aware-optimizer", "--use-precision-aware-optimizer means nothing to sgd"),
-    ("--dp-sync zero1 --use-precision-aware-optimizer", "--use-precision-aware-optimizer means nothing to zero1")])
+    ("--dp-sync distributed --optimizer sgd --use-precision-aware-optimizer", "--use-precision-aware-optimizer does not apply to sgd"),
+    ("--dp-sync zero1 --use-precision-aware-optimizer", "--use-precision-aware-optimizer does not apply to zero1")])
 def test_layers_that_cannot_be_counted(busbar, words, said):
     assert said in refused(busbar, f"plan transformer --model llama3_8b --ranks 4 --pp 4 {words}")
 

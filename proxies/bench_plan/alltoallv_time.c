@@ -27,7 +27,7 @@ static void sum_loads(const struct bb_cluster *cl, const struct bb_case *c, stru
         }
 }
 
-/* A message ends when both its sides have done, and after its latency. */
+/* A message ends one latency after both of its ranks have carried their load. */
 static int64_t last_end_ns(const struct bb_cluster *cl, const struct bb_case *c, const struct bb_exchange *exchanges)
 {
     int64_t last_ns = 0;

@@ -1,4 +1,5 @@
-/* bench_plan.c - see bench_plan.h. The lists of fields make heading, text and JSON, as those of bench_report.c do. */
+/* bench_plan.c - see bench_plan.h. Each list of fields defines heading, text and JSON of its columns, as in
+ * bench_report.c. */
 #include "proxies/bench_plan/bench_plan.h"
 
 #include "bootstrap/base/grow.h"
@@ -12,15 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One placement of a row. */
+/* One row with one placement of the buffers: in place or out of place. */
 struct shown {
     struct bb_shown_case of;
-    char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT]; /* "": none */
+    char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT]; /* "": unknown */
     struct bb_stats time_us;
     double algbw_gbps, busbw_gbps, factor;
 };
 
-#define MAX_SAMPLES_PER_ROW 30e6 /* a second or two of a row */
+#define MAX_SAMPLES_PER_ROW 30e6 /* ranks x samples; a row takes one to two seconds */
 
 enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
 static const int widths[] = {9, 7};
@@ -37,7 +38,7 @@ static const struct bb_field metric_fields[] = {
     {"algbw_gbps", "algbw", "(GB/s)", AS_RATE, FITTING, SHOWS(algbw_gbps)},
     {"busbw_gbps", "busbw", "(GB/s)", AS_RATE, FITTING, SHOWS(busbw_gbps)},
     {"busbw_factor", SHOWS(factor)},
-    {"wrong", "#wrong", "", 6, 0, .none = "N/A"}, /* nothing ran */
+    {"wrong", "#wrong", "", 6, 0, .none = "N/A"}, /* nothing ran, so nothing was verified */
     {0},
 };
 
@@ -78,7 +79,7 @@ static int count_samples(const struct bb_bench_plan *p)
     return p->conditions->jitter > 0 ? p->samples : 1;
 }
 
-/* NCCL chooses its way without knowing what is slow. */
+/* NCCL selects the algorithm and protocol without knowledge of slow parts. */
 static int predict_row(const struct table *t, const struct bb_case *c, struct shown *s)
 {
     double (*part)(int) = bb_colls[c->kind].alg_factor;
@@ -118,13 +119,13 @@ out:
     return rc;
 }
 
-/* Whether the profile has NCCL's algorithms. */
+/* Whether the profile has "nccl", and with it the choice of algorithm and protocol. */
 static bool has_nccl_variants(const struct bb_bench_plan *p)
 {
     return p->cluster->n_variants > 0;
 }
 
-/* Both placements stand in one line; one that is not asked for, or cannot be, is N/A. */
+/* One line holds both placements; a placement that is not requested or not possible is N/A. */
 static int write_row(void *arg, const struct bb_case *both)
 {
     const struct bb_sweep *sweep = ((struct table *)arg)->plan->sweep;
@@ -180,7 +181,7 @@ static void print_heading(const struct bb_bench_plan *p, FILE *out, int coll)
     fprintf(out, "#\n# %s: %s; busbw = algbw * %s\n", bb_colls[coll].name, bb_colls[coll].help,
             bb_colls[coll].factor_text);
     if (bb_colls[coll].inplace == BB_INPLACE_NONE)
-        fprintf(out, "# in place it would overwrite what it has yet to send: N/A\n");
+        fprintf(out, "# in place: N/A, would overwrite data that are still to be sent\n");
     fprintf(out, "#\n#%*s", bb_line_width(&line, bb_case_fields) - 3, "");
     print_centred(out, "out-of-place", each);
     print_centred(out, "in-place", each);
@@ -225,32 +226,32 @@ static void print_head(const struct bb_bench_plan *p, FILE *out)
     bb_print_report_header(out, p->argc, p->argv);
     fprintf(out, "# predicted for %s (modelled, not measured): %d rank%s on %d node%s\n", p->cluster->name, p->ranks,
             p->ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s");
-    fprintf(out, "# time: of one operation to which all ranks come at once. 1 GB/s = 1e9 bytes/s\n");
+    fprintf(out, "# time: of one operation, all ranks arriving together. 1 GB/s = 1e9 bytes/s\n");
     if (p->ranks == 1)
         fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply\n");
     bb_slow_print(&p->conditions->slow, "# ", out);
     if (p->conditions->jitter > 0)
         fprintf(out,
-                "# jitter: each rank's part of an operation varies by %g%%; times are medians of %d samples (seed %d), "
-                "--json has their distribution\n",
+                "# jitter: each rank's contribution to an operation varies by %g%%; times are medians of %d samples "
+                "(seed %d), --json has their distribution\n",
                 100 * p->conditions->jitter, p->samples, (int)p->conditions->seed);
 }
 
-/* What a slow part or jitter leaves possible. */
+/* Rejects sizes that are too expensive with slow parts or jitter. */
 static int validate_perturbations(const struct bb_bench_plan *p)
 {
     for (int i = 0; i < p->sweep->n_colls && !is_undisturbed(p); i++) {
         const int coll = p->sweep->colls[i], most = bb_perturbed_case_max_ranks((enum bb_coll_kind)coll);
 
         if (p->ranks > most)
-            return bb_err(BB_EUSAGE, "%s on %d ranks, expected at most %d with --%s; nearest: --ranks %d",
+            return bb_err(BB_EUSAGE, "%s on %d ranks, expected at most %d with --%s; try: --ranks %d",
                           bb_colls[coll].name, p->ranks, most, p->conditions->slow.n > 0 ? "slow" : "jitter", most);
     }
     if (p->conditions->jitter > 0 && (double)p->ranks * p->samples > MAX_SAMPLES_PER_ROW)
-        return bb_err(BB_EUSAGE,
-                      "--jitter: %d samples of %d ranks are more than %.0f numbers for a row; nearest: %s %d",
-                      p->samples, p->ranks, MAX_SAMPLES_PER_ROW, p->ranks > MAX_SAMPLES_PER_ROW ? "--ranks" : "--samples",
-                      (int)(p->ranks > MAX_SAMPLES_PER_ROW ? MAX_SAMPLES_PER_ROW : MAX_SAMPLES_PER_ROW / p->ranks));
+        return bb_err(
+            BB_EUSAGE, "--jitter: %d samples on %d ranks exceed the limit of %.0f random numbers per row; try: %s %d",
+            p->samples, p->ranks, MAX_SAMPLES_PER_ROW, p->ranks > MAX_SAMPLES_PER_ROW ? "--ranks" : "--samples",
+            (int)(p->ranks > MAX_SAMPLES_PER_ROW ? MAX_SAMPLES_PER_ROW : MAX_SAMPLES_PER_ROW / p->ranks));
     return 0;
 }
 
@@ -263,10 +264,10 @@ int bb_bench_plan_validate(const struct bb_bench_plan *p)
             return bb_err(BB_EUSAGE, "root %d (-r) of %s is not a rank: ranks are 0 to %d", p->sweep->root,
                           bb_colls[p->sweep->colls[i]].name, p->ranks - 1);
     if (amounts && amounts->bytes && amounts->n != p->ranks)
-        return bb_err(BB_EUSAGE, "--matrix is of %d ranks, but --ranks is %d; nearest: --ranks %d", amounts->n,
-                      p->ranks, amounts->n);
+        return bb_err(BB_EUSAGE, "--matrix has %d ranks, but --ranks is %d; try: --ranks %d", amounts->n, p->ranks,
+                      amounts->n);
     if (amounts && p->ranks > BB_ALLTOALLV_RANKS)
-        return bb_err(BB_EUSAGE, "alltoallv on %d ranks, expected at most %d; nearest: --ranks %d", p->ranks,
+        return bb_err(BB_EUSAGE, "alltoallv on %d ranks, expected at most %d; try: --ranks %d", p->ranks,
                       BB_ALLTOALLV_RANKS, BB_ALLTOALLV_RANKS);
     return validate_perturbations(p);
 }

@@ -16,9 +16,9 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* ---- one call of NCCL's ---- */
+/* ---- one NCCL collective ---- */
 
-/* NCCL writes its names in capitals. */
+/* NCCL prints these names in capitals. */
 static void name_choice(const char *name, char text[BB_CHOICE_TEXT])
 {
     snprintf(text, BB_CHOICE_TEXT, "%s", name);
@@ -26,7 +26,7 @@ static void name_choice(const char *name, char text[BB_CHOICE_TEXT])
         *c = (char)toupper((unsigned char)*c);
 }
 
-/* Ranks fill the nodes one after another. */
+/* Consecutive ranks fill the nodes. */
 static int count_on_node(const struct bb_cluster *cl, const struct bb_case *c, int node)
 {
     const int others = c->ranks - node * cl->gpus_per_node;
@@ -55,7 +55,7 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
 
 /* ---- exchanges ---- */
 
-/* A rank sends so many bytes to one and receives as many from another. */
+/* The rank sends `bytes` to one rank and receives as many bytes from another. */
 static struct bb_link_load pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes)
 {
     struct bb_link_load load = {0};
@@ -65,8 +65,8 @@ static struct bb_link_load pair_load(const struct bb_cluster *cl, int rank, int 
     return load;
 }
 
-/* Every rank to the next. Ranks far from both ends are like those nodes before them; one of a node, of a leaf, of a pod
- * leaves it, as the last rank of all does. */
+/* sendrecv: every rank sends to the next rank. Only the first two and the last two nodes are computed: all nodes
+ * between are equivalent. One rank of each node, leaf and pod sends out of it, like the last rank. */
 static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     int n = c->ranks, ends = 2 * cl->gpus_per_node;
@@ -94,8 +94,9 @@ static bool is_power_of_two(int n)
     return (n & (n - 1)) == 0;
 }
 
-/* All pairs of a round at once. Where all is in powers of two, a NIC's, a leaf's and a pod's ranks leave it all
- * together or not at all; elsewhere some do. */
+/* All pairs of a hypercube round run at the same time. If all sizes are powers of two, the ranks of a NIC, a leaf or
+ * a pod either all send out of it or none does, so all have the same share. Otherwise shares are computed rank by
+ * rank. */
 static int share_round(const struct bb_cluster *cl, struct bb_exchange *exchanges, int n)
 {
     const int *nodes = cl->fabric.nodes;
@@ -116,7 +117,7 @@ static int share_round(const struct bb_cluster *cl, struct bb_exchange *exchange
     return 0;
 }
 
-/* at: when each rank has ended the round before, and then this one. */
+/* at: in: end of the previous round on each rank; out: end of this round. */
 static int time_round(const struct bb_cluster *cl, const struct bb_case *c, int width, double bytes,
                       struct bb_exchange *exchanges, int64_t *at)
 {
@@ -136,7 +137,7 @@ out:
     return rc;
 }
 
-/* Rounds of pairs that wait for each other; out of place a rank's own slice is copied first. */
+/* Each round waits for the partner of the previous round. Out of place, a rank's own slice is copied first. */
 static int time_hypercube(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     double slice = (double)c->count * (double)bb_dtypes[c->dtype].bytes;

@@ -1,4 +1,4 @@
-/* case_time.h - how long one row of bench's table takes on a cluster that one does not have. */
+/* case_time.h - predicted time of one row of bench's table on a cluster. */
 #ifndef BB_PROXIES_BENCH_PLAN_CASE_TIME_H
 #define BB_PROXIES_BENCH_PLAN_CASE_TIME_H
 
@@ -7,18 +7,20 @@
 
 #define BB_CHOICE_TEXT 24
 
-/* What the model says of a case. algorithm, protocol: those that it takes NCCL to choose, in the words
- * of bench ("TREE", "LL"); "" where it tells none. */
+/* Prediction for a case. algorithm, protocol: NCCL's expected choice in bench's spelling ("TREE", "LL"); "" if
+ * unknown. */
 struct bb_case_time {
     int64_t ns;
     char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT];
 };
 
 /*
- * bb_case_time - from the common arrival of all ranks to the end on the last of them: what `bench` measures of
- * operations that were enqueued before they begin (--mode stream). rank r is on node r / gpus_per_node. Collectives
- * of NCCL's own have the cost of profiles/clusters/README.md; alltoallv, sendrecv and hypercube are exchanges of
- * messages, as bench makes them. Returns 0 or -BB_EFAIL (no memory).
+ * bb_case_time - time from the common arrival of all ranks to the end on the last rank. This is what `bench` measures
+ * with operations that are enqueued before they begin (--mode stream). Rank r is on node r / gpus_per_node. NCCL's
+ * collectives use the cost model of profiles/clusters/README.md; alltoallv, sendrecv and hypercube are exchanges of
+ * messages, as in bench.
+ *   time     out
+ *   Returns  0, or -BB_EFAIL without memory
  */
 int bb_case_time(const struct bb_cluster *cluster, const struct bb_case *c, struct bb_case_time *time) BB_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* perturbed_case.c - see perturbed_case.h. Nothing is launched by a host: ranks come together, as those of bench do. */
+/* perturbed_case.c - see perturbed_case.h. The step has no launch overhead: all ranks arrive together, as in bench. */
 #include "proxies/bench_plan/perturbed_case.h"
 
 #include "bootstrap/base/grow.h"
@@ -55,7 +55,7 @@ static int add_message(struct bb_program *p, const struct bb_case *c, enum bb_op
     return count > 0 ? add_op(p, &op) : 0;
 }
 
-/* Every rank to the next, in one group call. */
+/* sendrecv: every rank sends to the next, in one group call. */
 static int add_ring(struct bb_program *p, const struct bb_case *c)
 {
     struct bb_op send = new_op(c, BB_OP_SEND), recv = new_op(c, BB_OP_RECV);
@@ -88,7 +88,7 @@ out:
     return rc;
 }
 
-/* A rank's own slice is copied by a kernel. */
+/* A kernel copies the rank's own slice. */
 static int add_copy(struct bb_program *p, const struct bb_cluster *cluster, double bytes)
 {
     const struct bb_op copy = {.kind = BB_OP_COMPUTE,
@@ -103,7 +103,7 @@ static int add_copy(struct bb_program *p, const struct bb_cluster *cluster, doub
     return add_op(p, &copy);
 }
 
-/* Rounds of pairs, after the copy. */
+/* The rounds of a hypercube: one partner each, after the copy. */
 static int add_hypercube(struct bb_program *p, const struct bb_cluster *cluster, const struct bb_case *c, int rank)
 {
     int rc = 0, round = 0, copy = 0;
@@ -162,7 +162,7 @@ out:
     return rc;
 }
 
-/* ---- its times ---- */
+/* ---- times ---- */
 
 static double step_ns(const struct bb_prediction *p)
 {
@@ -180,8 +180,8 @@ static double sample_ns(const struct bb_prediction *p, const struct bb_condition
     return most_ns;
 }
 
-int bb_perturbed_case_us(const struct bb_cluster *cluster, const struct bb_conditions *conditions, const struct bb_case *c,
-                      double *us, int samples)
+int bb_perturbed_case_us(const struct bb_cluster *cluster, const struct bb_conditions *conditions,
+                         const struct bb_case *c, double *us, int samples)
 {
     struct bb_conditions sample_conditions = *conditions;
     struct bb_cluster without_launch = *cluster;

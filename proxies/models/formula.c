@@ -1,4 +1,4 @@
-/* formula.c - a recursive-descent reader of formulas; an error leaves the reader at its place. */
+/* formula.c - a recursive-descent parser; after an error the parser's position is that of the error. */
 #include "proxies/models/formula.h"
 
 #include <ctype.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_DEPTH 100 /* nested parentheses */
+#define MAX_DEPTH 100 /* of nested parentheses */
 
 struct parser {
     const char *at;

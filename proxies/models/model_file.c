@@ -1,4 +1,4 @@
-/* model_file.c - reading the files of profiles/models (see model_file.h). */
+/* model_file.c - reads the files of profiles/models (see model_file.h). */
 #include "proxies/models/model_file.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* profile.c - finding and reading the files of profiles/. */
+/* profile.c - finds and reads the files of profiles/. */
 #include "proxies/models/profile.h"
 
 #include "bootstrap/cli/opts.h"
@@ -72,7 +72,7 @@ static bool is_folder(const char *path)
     return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
 }
 
-/* A published model is a folder with its config.json. */
+/* The folder of a published model (Hugging Face) contains config.json. */
 static int load_folder(const char *kind, const char *name_or_path, json_t **root)
 {
     char path[PATH_MAX];
@@ -89,10 +89,12 @@ static int load_folder(const char *kind, const char *name_or_path, json_t **root
 
 int bb_profile_validate_name(const char *kind, const char *name_or_path)
 {
-    return is_path(name_or_path) || find_text(kind, name_or_path) || is_folder(name_or_path) ? 0 : reject_name(kind, name_or_path);
+    return is_path(name_or_path) || find_text(kind, name_or_path) || is_folder(name_or_path)
+               ? 0
+               : reject_name(kind, name_or_path);
 }
 
-/* Of a run or a plan: it has the command, or its options. */
+/* A result of busbar, not a profile: it contains the command or its options. */
 static bool is_result(const json_t *root)
 {
     return json_object_get(root, "schema") && (json_object_get(root, "command") || json_object_get(root, "options"));

@@ -1,4 +1,4 @@
-/* residual.c - the tensors of residual networks, created as the network is and then turned round (see residual.h). */
+/* residual.c - creates the tensors of a ResNet in the order of the network, then reverses them (see residual.h). */
 #include "proxies/models/residual.h"
 
 #include "bootstrap/base/grow.h"
@@ -12,11 +12,11 @@
 #define MAX_STAGES 8
 #define MAX_BLOCKS 1000
 
-/* A network under creation. */
+/* A network while it is built. */
 struct builder {
     struct bb_model_file *file;
     struct bb_residual *model;
-    const json_t *tensors, *flops, *layers; /* layers may be NULL */
+    const json_t *tensors, *flops, *layers; /* layers: NULL if the file has none */
     double layer_flops;
     bool projection_first;
 };
@@ -41,7 +41,7 @@ static struct bb_conv conv_of(const struct bb_residual_layer *l, int64_t images,
     return bb_conv_2d(images, l->in, l->out, l->edge, l->kernel, l->stride, dtype);
 }
 
-/* Of one image, forward; below 0 where the numbers make no convolution. */
+/* FLOP of a layer's forward pass for one image; negative for an invalid convolution. */
 static double flops_of(const struct bb_residual_layer *l)
 {
     const struct bb_conv conv = conv_of(l, 1, BB_FLOAT);
@@ -63,8 +63,8 @@ static int keep_layer(struct builder *b, const struct bb_residual_layer *l)
     return 0;
 }
 
-/* ["name", in, out] is dense, ["name", in, out, kernel, edge, stride] a convolution; tensors from `first` on are those
- * of the unit. */
+/* ["name", in, out] is a dense layer, ["name", in, out, kernel, edge, stride] a convolution; tensors from `first` on
+ * belong to the unit. */
 static int read_layer(struct builder *b, const json_t *list, const char *unit, const char *prefix, int first)
 {
     struct bb_residual_layer l = {0};
@@ -135,7 +135,7 @@ bool bb_residual_backward(const struct bb_residual *m, int first, int n, int64_t
 
 /* ---- tensors ---- */
 
-/* The tensors of one unit of the file: stem, projection, block, head. */
+/* Creates the tensors of one unit of the file: stem, projection, block or head. */
 static int create_unit(struct builder *b, const char *unit, const char *prefix)
 {
     const json_t *list;
@@ -184,13 +184,14 @@ static int create_stages(struct builder *b)
     TRY(bb_json_numbers_at(b->file->root, "blocks", b->file->where, stages, blocks));
     TRY(bb_model_file_set(b->file, "in", width));
     for (int s = 0; s < stages; s++, width *= 2) {
-        double edge = image / 4 >> s; /* of what the stage puts out; its first block but the first of all halves it */
+        double edge = image / 4 >> s; /* edge of the stage's output; the first block of each stage but the first
+                                         halves it */
 
         TRY(bb_model_file_set(b->file, "w", width));
         TRY(bb_model_file_set(b->file, "edge", edge));
         TRY(bb_model_file_set(b->file, "edge_in", s > 0 ? 2 * edge : edge));
-        for (int b = 0; b < blocks[s] && b < MAX_BLOCKS; b++) {
-            TRY(create_block(b, s + 1, b));
+        for (int block = 0; block < blocks[s] && block < MAX_BLOCKS; block++) {
+            TRY(create_block(b, s + 1, block));
             TRY(bb_model_file_set(b->file, "in", 4.0 * width));
             TRY(bb_model_file_set(b->file, "edge_in", edge));
         }
@@ -236,7 +237,7 @@ static void reverse_tensors(struct bb_residual *m)
         m->layers[l].tensor = m->n_tensors - 1 - m->layers[l].tensor;
 }
 
-/* Each bucket begins where the one before ends, and all tensors are in one. */
+/* Each bucket begins at the end of the previous one, and together they cover all tensors. */
 static int read_buckets(const struct bb_model_file *file, struct bb_residual *m)
 {
     const json_t *list;

@@ -1,4 +1,4 @@
-/* transformer_model.c - reads models of layers of three kinds (see transformer_model.h). */
+/* transformer_model.c - reads models with three kinds of layers (see transformer_model.h). */
 #include "proxies/models/transformer_model.h"
 
 #include "bootstrap/base/grow.h"
@@ -6,13 +6,13 @@
 
 #include <stdlib.h>
 
-#define MAX_TENSORS 1024 /* of a layer */
+#define MAX_TENSORS 1024 /* per layer */
 
 static const char *const layer_keys[BB_LAYER_KINDS] = {
     [BB_LAYER_INNER] = "inner", [BB_LAYER_FIRST] = "first", [BB_LAYER_LAST] = "last"};
 
 #define AT(member) offsetof(struct bb_model, member)
-#define MAX_COUNT       1e9 /* of layers, stages, micro-batches */
+#define MAX_COUNT  1e9 /* limit of layers, stages and micro-batches */
 
 static const struct bb_json_field fields[] = {
     BB_FIELD("name", BB_JSON_TEXT, AT(name)),
@@ -67,8 +67,8 @@ static int read_layers(const struct bb_model_file *file, struct bb_model *model)
     TRY(bb_json_read(file->root, file->where, layer_totals, model));
     totals = json_object_get(file->root, "totals");
     TRY(bb_json_object_at(totals, "parameters", file->where, &parameters));
-    json_object_foreach(parameters, layers, value)
-        TRY(bb_json_check_total(file->where, layers, json_number_value(value), bb_model_parameters(model, atoi(layers))));
+    json_object_foreach(parameters, layers, value) TRY(
+        bb_json_check_total(file->where, layers, json_number_value(value), bb_model_parameters(model, atoi(layers))));
 out:
     return rc;
 }
@@ -83,7 +83,7 @@ int bb_model_load(const char *name_or_path, struct bb_model *model)
     TRY(bb_model_file_read(&file, file.root, fields, model));
     TRY(read_layers(&file, model));
 out:
-    model->root = file.root; /* the model keeps the texts */
+    model->root = file.root; /* also after an error: bb_model_release releases it */
     if (rc)
         bb_model_release(model);
     return rc;

@@ -1,6 +1,8 @@
 /*
- * algorithms.c - the combinations of a row, one after the other, and what came of them. Rank 0's view of NCCL's choice
- * counts; a combination is tried when every rank is offered it, and counts as run when every rank saw it run.
+ * algorithms.c - measures the forced combinations of a row one after the other and ranks them. NCCL's own choice is the
+ * one
+ * that rank 0 saw. A combination is tried if NCCL offers it on all ranks, and counts as measured if all ranks saw it
+ * run.
  */
 #include "collectives/sweep/algorithms.h"
 
@@ -10,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one rank was told about NCCL's own choice, per placement. */
+/* NCCL's own choice and cost table on one rank for one placement. */
 struct view {
     struct bb_choice choice;
     struct bb_tuner_costs costs;
@@ -18,9 +20,9 @@ struct view {
 
 static const char *const placement_names[BB_PLACEMENTS] = {"out_of_place", "in_place"};
 
-/* ---- which ones ---- */
+/* ---- candidates ---- */
 
-/* Rank 0's view, offered only what all are offered. */
+/* Replaces the view by rank 0's, with only the combinations that NCCL offers on all ranks. */
 static int agree_on_view(struct bb_world *world, struct view *view)
 {
     int rc;
@@ -48,9 +50,9 @@ static bool combinations_equal(struct bb_combination a, struct bb_combination b)
 static void init_ranking(struct bb_ranking *c, const struct bb_figures *chosen, const struct view *view)
 {
     *c = (struct bb_ranking){.chosen = {.what = bb_combination_of(view->choice.algorithm, view->choice.protocol),
-                                     .ran = view->choice,
-                                     .time_us = chosen->time_us,
-                                     .model_us = chosen->model_us}};
+                                        .ran = view->choice,
+                                        .time_us = chosen->time_us,
+                                        .model_us = chosen->model_us}};
     for (int i = 0; i < BB_COMBINATIONS && view->costs.known; i++) {
         struct bb_combination what = {i / BB_PROTOCOLS, i % BB_PROTOCOLS};
         bool offered = view->costs.us[what.algorithm][what.protocol] >= 0;
@@ -79,9 +81,9 @@ static int init_rankings(struct bb_algorithms *a, const struct bb_row *chosen)
     return rc;
 }
 
-/* ---- one after the other ---- */
+/* ---- measurement ---- */
 
-/* The combination's place in a contest, to be tried there; NULL: not there. */
+/* Returns the candidate for a combination; NULL if NCCL does not offer the combination. */
 static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_combination what)
 {
     for (int i = 0; i < c->n_others; i++)
@@ -90,14 +92,15 @@ static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_combi
     return NULL;
 }
 
-/* What was measured as wished stays in the row; the rest leaves it. */
+/* Stores the measurement in the candidate. Placements in which NCCL ran another combination are removed from the
+ * row. */
 static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int placement, struct bb_candidate *e)
 {
     const struct bb_figures *f = &row->figures[placement];
     const struct bb_choice *ran = &f->seen.choice;
     unsigned other = ran->kind != BB_CHOICE_COLLECTIVE ||
                      !combinations_equal(bb_combination_of(ran->algorithm, ran->protocol), e->what);
-    int rc = bb_world_any(a->world, &other); /* every rank has to have run it */
+    int rc = bb_world_any(a->world, &other); /* true if any rank ran another combination */
 
     e->ran = *ran;
     e->time_us = f->time_us;
@@ -131,7 +134,8 @@ static int measure_combination(struct bb_algorithms *a, const struct bb_row *cho
     return rc;
 }
 
-/* A verdict against NCCL's choice must hold against a second look at it: the others came later, on a warmer GPU. */
+/* Measures NCCL's choice a second time before a verdict against it: the other combinations ran later, on a warmer
+ * GPU. */
 static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *chosen, const struct bb_row_callbacks *calls)
 {
     struct bb_row row = {.c = chosen->c, .group = chosen->group, .first = chosen->first, .chosen = chosen};
@@ -148,7 +152,7 @@ static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *chosen
     return rc;
 }
 
-/* ---- what came of it ---- */
+/* ---- results of a row ---- */
 
 static const char *combination_text(struct bb_combination what, char text[40])
 {
@@ -158,7 +162,7 @@ static const char *combination_text(struct bb_combination what, char text[40])
     return text;
 }
 
-/* Appends a line to *text; without memory the line is missing. */
+/* Appends a line to *text. If memory runs out, the line is dropped. */
 static void add_line(char **text, const char *line)
 {
     size_t old = *text ? strlen(*text) : 0, more = strlen(line);
@@ -170,18 +174,19 @@ static void add_line(char **text, const char *line)
     *text = longer;
 }
 
-/* The best of a size, and what NCCL's choice loses by not being it. */
-static void add_best_line(struct bb_algorithms *a, const struct bb_row *chosen, int placement, const struct bb_outcome *o)
+/* Adds the footer line of a size: NCCL's choice, the best candidate, and the time ratio between them. */
+static void add_best_line(struct bb_algorithms *a, const struct bb_row *chosen, int placement,
+                          const struct bb_outcome *o)
 {
     const struct bb_ranking *c = &a->rankings[placement];
     const struct bb_stats *chosen_us = bb_ranking_choice_time(c),
                           *best_us = o->best == &c->chosen ? chosen_us : &o->best->time_us;
-    char line[256], chosen[40], best[40];
+    char line[256], choice[40], best[40];
 
     snprintf(line, sizeof line, "# %11zu  %8s  %6s  %4d  %5s  %-21s  %9.2f  %-21s  %9.2f  %6.2f%s\n",
              bb_case_bytes(&chosen->c), bb_dtypes[chosen->c.dtype].name,
              chosen->c.redop == BB_COPY ? "none" : bb_redops[chosen->c.redop].name, chosen->c.root,
-             placement == BB_IN_PLACE ? "in" : "out", combination_text(c->chosen.what, chosen), chosen_us->p50,
+             placement == BB_IN_PLACE ? "in" : "out", combination_text(c->chosen.what, choice), chosen_us->p50,
              combination_text(o->best->what, best), best_us->p50, o->lost_factor,
              o->verdict == BB_VERDICT_NOT_BEST ? "*" : "");
     add_line(&a->best_text, line);
@@ -225,16 +230,16 @@ static json_t *ranking_json(const struct bb_algorithms *a, const struct bb_row *
     const struct bb_stats *best = o->best == &c->chosen ? bb_ranking_choice_time(c) : &o->best->time_us;
     bool reduces = chosen->c.redop != BB_COPY, known = o->verdict != BB_VERDICT_UNKNOWN;
 
-    return json_pack("{s:s, s:I, s:s, s:o, s:o, s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "collective",
-                     bb_colls[chosen->c.kind].name, "bytes", (json_int_t)bb_case_bytes(&chosen->c), "dtype",
-                     bb_dtypes[chosen->c.dtype].name, "op",
-                     reduces ? json_string(bb_redops[chosen->c.redop].name) : json_null(), "root",
-                     chosen->c.root >= 0 ? json_integer(chosen->c.root) : json_null(), "placement", placement_names[placement],
-                     "mode", bb_bench_context_mode(a->ctx), "cycle", a->cycle, "nccl_choice",
-                     bb_candidate_verdict_names[o->verdict], "chosen", candidate_json(&c->chosen, &c->chosen.time_us),
-                     "chosen_again_us", c->again_us.n > 0 ? bb_json_real(c->again_us.p50) : json_null(), "best",
-                     known ? candidate_json(o->best, best) : json_null(), "lost_factor", bb_json_real(o->lost_factor),
-                     "not_measured", not_measured_json(c));
+    return json_pack(
+        "{s:s, s:I, s:s, s:o, s:o, s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "collective",
+        bb_colls[chosen->c.kind].name, "bytes", (json_int_t)bb_case_bytes(&chosen->c), "dtype",
+        bb_dtypes[chosen->c.dtype].name, "op", reduces ? json_string(bb_redops[chosen->c.redop].name) : json_null(),
+        "root", chosen->c.root >= 0 ? json_integer(chosen->c.root) : json_null(), "placement",
+        placement_names[placement], "mode", bb_bench_context_mode(a->ctx), "cycle", a->cycle, "nccl_choice",
+        bb_candidate_verdict_names[o->verdict], "chosen", candidate_json(&c->chosen, &c->chosen.time_us),
+        "chosen_again_us", c->again_us.n > 0 ? bb_json_real(c->again_us.p50) : json_null(), "best",
+        known ? candidate_json(o->best, best) : json_null(), "lost_factor", bb_json_real(o->lost_factor),
+        "not_measured", not_measured_json(c));
 }
 
 static void count_statuses(struct bb_algorithms *a, const struct bb_ranking *c)
@@ -245,7 +250,7 @@ static void count_statuses(struct bb_algorithms *a, const struct bb_ranking *c)
     }
 }
 
-/* The end of a row's contest in one placement. */
+/* Ends the ranking of a row in one placement. */
 static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen, int placement)
 {
     const struct bb_ranking *c = &a->rankings[placement];
@@ -281,12 +286,12 @@ out:
     return rc;
 }
 
-/* ---- the end of a table ---- */
+/* ---- footer of a table ---- */
 
 static const char *const status_texts[BB_CANDIDATE_COUNT] = {
     [BB_CANDIDATE_NOT_OFFERED] = "# not measured, NCCL does not offer it: ",
     [BB_CANDIDATE_IGNORED] = "# not measured, NCCL ran something else: ",
-    [BB_CANDIDATE_WRONG] = "# out of the contest, its data were wrong: "};
+    [BB_CANDIDATE_WRONG] = "# not ranked, wrong data: "};
 
 static unsigned total_of(const struct bb_algorithms *a, int i)
 {
@@ -297,7 +302,7 @@ static unsigned total_of(const struct bb_algorithms *a, int i)
     return all;
 }
 
-/* All protocols of an algorithm met this fate in all figures. */
+/* Returns whether all protocols of an algorithm have this status in all rankings. */
 static bool same_for_all_protocols(const struct bb_algorithms *a, int algorithm, enum bb_candidate_status status)
 {
     for (int p = 0; p < BB_PROTOCOLS; p++) {
@@ -308,7 +313,8 @@ static bool same_for_all_protocols(const struct bb_algorithms *a, int algorithm,
     return true;
 }
 
-/* "# not measured, NCCL does not offer it: NVLS, PAT LL (in 2 of 4 figures)": one line per reason. */
+/* Prints one line per status, for example "# not measured, NCCL does not offer it: NVLS, PAT LL (in 2 of 4
+ * results)". */
 static void print_not_measured(const struct bb_algorithms *a, FILE *out, enum bb_candidate_status status)
 {
     const char *before = status_texts[status];
@@ -322,7 +328,7 @@ static void print_not_measured(const struct bb_algorithms *a, FILE *out, enum bb
             continue;
         fprintf(out, "%s%s", before, alike ? bb_algorithms[what.algorithm] : combination_text(what, text));
         if (a->statuses[i][status] < total_of(a, i))
-            fprintf(out, " (in %u of %u figures)", a->statuses[i][status], total_of(a, i));
+            fprintf(out, " (in %u of %u results)", a->statuses[i][status], total_of(a, i));
         before = ", ";
     }
     if (*before == ',')
@@ -333,12 +339,12 @@ static void print_table(const struct bb_algorithms *a, FILE *out)
 {
     if (a->unjudged > 0)
         fprintf(out,
-                "# NCCL chooses no algorithm for %d of the figures above (sends and receives, one rank, no bytes, or\n"
-                "# kernels of their own): they stand alone\n",
+                "# NCCL reports no algorithm for %d of the results above (sends and receives, one rank, no bytes, or\n"
+                "# special kernels): these are not ranked\n",
                 a->unjudged);
     if (a->judged > 0)
         fprintf(out,
-                "# NCCL's choice was surely not the best (*) in %d of %d figures, by 95 %% intervals\n"
+                "# NCCL's choice was significantly slower than the best (*) in %d of %d results (95 %% intervals)\n"
                 "# %11s  %8s  %6s  %4s  %5s  %-21s  %9s  %-21s  %9s  %6s\n",
                 a->not_best, a->judged, "size (B)", "type", "redop", "root", "place", "NCCL's choice", "(us)", "best",
                 "(us)", "lost");
@@ -351,7 +357,7 @@ static void print_table(const struct bb_algorithms *a, FILE *out)
         print_not_measured(a, out, (enum bb_candidate_status)status);
 }
 
-/* Results get a copy: the watchdog may write it while this one grows. */
+/* Passes a copy to the results, because the watchdog may write the results while `all` grows. */
 int bb_algorithms_table(struct bb_algorithms *a, FILE *out, struct bb_results *results)
 {
     if (out)

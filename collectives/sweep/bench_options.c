@@ -1,4 +1,4 @@
-/* bench_options.c - letters and long names are those of nccl-tests where nccl-tests has the option. */
+/* bench_options.c - short and long option names are those of nccl-tests if nccl-tests has the option. */
 #include "collectives/sweep/bench_options.h"
 
 #include "bootstrap/base/units.h"
@@ -29,19 +29,22 @@ const struct bb_opt bb_bench_case_rows[] = {
     OPT_SIZE('b', "minbytes", FIELD(min_bytes), "8", "BYTES", 0, BB_SIZE_LARGEST, "first size (K M G are 1024-based)"),
     OPT_SIZE('e', "maxbytes", FIELD(max_bytes), "32M", "BYTES", 0, BB_SIZE_LARGEST, "last size"),
     OPT_DOUBLE('f', "stepfactor", FIELD(factor), NULL, "FACTOR", 0, 1e6,
-               "factor between sizes, when above 1; 2 when neither -f nor -i is given"),
+               "factor between sizes if above 1 (2 if neither -f nor -i is given)"),
     OPT_SIZE('i', "stepbytes", FIELD(step_bytes), NULL, "BYTES", 0, BB_SIZE_LARGEST,
-             "distance between sizes, when -f is not above 1"),
+             "increment between sizes, unless -f is above 1"),
     OPT_CHOICE_AT('d', "datatype", FIELD(dtype), "float", "TYPE", dtype_or_all, "element type"),
     OPT_CHOICE_AT('o', "op", FIELD(redop), "sum", "OP", redop_or_all, "reduction operation"),
     OPT_STRING('r', "root", FIELD(roots), "0", "RANK",
-               "root rank of operations that have one; all or -1: every rank in turn"),
-    OPT_STRING(0, "sizes", FIELD(sizes), NULL, "LIST", "exactly these sizes, as 8,1K,3M, in place of -b -e -f -i"),
-    OPT_CHOICE(0, "placement", FIELD(placement), "both", "WHERE", placements, "which columns are measured"),
-    OPT_STRING(0, "matrix", FIELD(matrix), NULL, "FILE", "alltoallv: bytes from row to column; needs -b equal to -e"),
-    OPT_DOUBLE(0, "matrix-scale", FIELD(matrix_scale), "1", "FACTOR", 0, 1e12, "alltoallv: of the numbers in the file"),
+               "root rank of rooted collectives; all or -1: every rank in turn"),
+    OPT_STRING(0, "sizes", FIELD(sizes), NULL, "LIST", "explicit sizes such as 8,1K,3M, instead of -b -e -f -i"),
+    OPT_CHOICE(0, "placement", FIELD(placement), "both", "WHERE", placements,
+               "measure out of place, in place, or both"),
+    OPT_STRING(0, "matrix", FIELD(matrix), NULL, "FILE",
+               "alltoallv: file with the bytes from rank ROW to rank COLUMN; requires -b equal to -e"),
+    OPT_DOUBLE(0, "matrix-scale", FIELD(matrix_scale), "1", "FACTOR", 0, 1e12,
+               "alltoallv: multiplies the numbers in the --matrix file"),
     OPT_DOUBLE(0, "imbalance", FIELD(imbalance), "1", "PART", 0, 1,
-               "alltoallv without a file: from 0, even, to 1, by distance"),
+               "alltoallv without --matrix: 0: equal counts; 1: counts proportional to the rank distance"),
     {0},
 };
 
@@ -50,45 +53,49 @@ const struct bb_opt bb_bench_option_rows[] = {
     OPT_REPEATS(FIELD(repeats)),
     OPT_WARMUP(FIELD(warmup)),
     OPT_INT('c', "check", FIELD(checks), "1", "N", 0, 1e4,
-            "verified passes per row, the last timed operation first; 0: none"),
+            "verification passes per row, the last timed operation first; 0: no verification"),
     OPT_INT('m', "agg_iters", FIELD(aggregate), "1", "N", 1, 1024,
-            "operations per iteration, in one group; times are per operation"),
+            "operations per iteration, in one NCCL group; times are per operation"),
     OPT_INT('z', "blocking", FIELD(blocking), "0", "MODE", 0, BB_BLOCK_COUNT - 1,
-            "after each iteration 1: wait and barrier, 2: wait, 3: wait, and a barrier that is not timed"),
-    OPT_INT('y', "stream_null", FIELD(null_stream), "0", "0|1", 0, 1, "1: on the null stream"),
-    OPT_INT('G', "cudagraph", FIELD(graph_launches), "0", "N", 0, 1e4,
-            "capture the iterations in a CUDA graph, launch it N times per sample (warmed); 0: none"),
-    OPT_INT('C', "report_cputime", FIELD(host_time), "0", "0|1", 0, 1, "1: time is what the host needs to enqueue"),
+            "after each iteration 1: wait and barrier, 2: wait, 3: wait, then an untimed barrier"),
+    OPT_INT('y', "stream_null", FIELD(null_stream), "0", "0|1", 0, 1, "1: use the null stream"),
+    OPT_INT(
+        'G', "cudagraph", FIELD(graph_launches), "0", "N", 0, 1e4,
+        "capture the iterations in a CUDA graph and launch it N times per sample, after a warm-up launch; 0: no graph"),
+    OPT_INT('C', "report_cputime", FIELD(host_time), "0", "0|1", 0, 1,
+            "1: report the host time to enqueue an operation"),
     OPT_INT('a', "average", FIELD(rank_aggregation), "3", "HOW", 0, BB_AGGREGATE_COUNT - 1,
-            "over ranks 0: rank 0, 1: mean, 2: fastest, 3: slowest"),
+            "time over ranks 0: rank 0, 1: mean, 2: fastest, 3: slowest"),
     OPT_INT('R', "local_register", FIELD(registration), "0", "HOW", 0, 2,
-            "register buffers 1: with the communicator, 2: as symmetric windows"),
+            "register buffers 0: no, 1: with the communicator, 2: as symmetric windows"),
     OPT_BUFFERS(FIELD(common.buffers)),
     OPT_INT('x', "cta_policy", FIELD(cta_policy), "-1", "POLICY", -1, 2,
-            "of the communicator: 0 default, 1 efficiency, 2 none (copy engines); -1: NCCL's own"),
-    OPT_INT(0, "min-ctas", FIELD(min_ctas), NULL, "N", 0, 1024, "least CTAs of an operation, 0: NCCL's choice"),
-    OPT_INT(0, "max-ctas", FIELD(max_ctas), NULL, "N", 0, 1024, "most CTAs of an operation, 0: NCCL's choice"),
+            "CTA policy of the communicator: 0 default, 1 efficiency, 2 zero (copy engines); -1: NCCL's own"),
+    OPT_INT(0, "min-ctas", FIELD(min_ctas), NULL, "N", 0, 1024, "minimum CTAs of an operation; 0: NCCL's choice"),
+    OPT_INT(0, "max-ctas", FIELD(max_ctas), NULL, "N", 0, 1024, "maximum CTAs of an operation; 0: NCCL's choice"),
     OPT_INT(0, "nvlink-centric-sched", FIELD(nvlink_centric_sched), "0", "0|1", 0, 1,
-            "1: the communicator is told to prefer NVLink (NCCL 2.28)"),
+            "1: set nvlinkCentricSched in the communicator's configuration (NCCL 2.28)"),
     OPT_INT(0, "max-p2p-peers", FIELD(max_p2p_peers), "0", "N", 0, 1 << 20,
-            "the communicator is told that a rank has so many peers at a time (NCCL 2.30), 0: NCCL's choice"),
-    OPT_INT('u', "unalign", FIELD(unalign), "0", "N", 0, 1 << 20, "move both buffers by N elements"),
+            "set maxP2pPeers in the communicator's configuration (NCCL 2.30); 0: NCCL's choice"),
+    OPT_INT('u', "unalign", FIELD(unalign), "0", "N", 0, 1 << 20, "offset both buffers by N elements"),
     OPT_STRING(0, "split", FIELD(split), NULL, "MASK",
-               "groups that run side by side: AND:0x3, OR:1, MOD:2 or DIV:4 of the rank is its group"),
+               "split ranks into concurrent groups: the group is the rank AND, OR, MOD or DIV a number, such as MOD:2 "
+               "or AND:0x3"),
     OPT_INT('I', "per_iter_timing", FIELD(per_iteration), "0", "0|1", 0, 1,
-            "1: least, greatest, 99th percentile and variation of the iterations of the last sample"),
-    OPT_INT('K', "per_iter_skip", FIELD(skipped), "0", "N", 0, 1e6, "leading iterations that -I leaves out"),
-    OPT_INT('N', "run_cycles", FIELD(cycles), "1", "N", 0, 1e9, "repeat the whole sweep, 0: for ever"),
-    OPT_INT('S', "report_timestamps", FIELD(timestamps), "0", "0|1", 0, 1, "1: each row with its time of day"),
-    OPT_INT('M', "memory", FIELD(memory), "0", "0|1", 0, 1, "1: report the GPU memory that is used"),
-    OPT_STRING(0, "min-busbw", FIELD(min_busbw), NULL, "LIST",
-               "exit 5 when the bus bandwidth of a collective is below GB/s, or nothing tells: 300 of its mean, "
-               "1G:300 of a size, peak:300 of its best row; several as 300,1G:350"),
+            "1: minimum, maximum, 99th percentile and variation of the iterations of the last sample"),
+    OPT_INT('K', "per_iter_skip", FIELD(skipped), "0", "N", 0, 1e6, "leading iterations that -I skips"),
+    OPT_INT('N', "run_cycles", FIELD(cycles), "1", "N", 0, 1e9, "repeat the whole sweep; 0: until interrupted"),
+    OPT_INT('S', "report_timestamps", FIELD(timestamps), "0", "0|1", 0, 1, "1: add the time of day to each row"),
+    OPT_INT('M', "memory", FIELD(memory), "0", "0|1", 0, 1, "1: report GPU memory usage"),
+    OPT_STRING(
+        0, "min-busbw", FIELD(min_busbw), NULL, "LIST",
+        "exit 5 if the bus bandwidth of a collective is below the given GB/s, or cannot be determined: 300 (mean), "
+        "1G:300 (one size), peak:300 (fastest row); several: 300,1G:350"),
     {0},
 };
 
 static const struct bb_opt_table tables[] = {
-    {.title = "What is timed", .opts = bb_bench_case_rows},
+    {.title = "Cases", .opts = bb_bench_case_rows},
     {.title = "Measurement", .opts = bb_bench_option_rows},
     {.title = "Sampling", .opts = bb_sampling_option_rows, .base = FIELD(sampling)},
     {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
@@ -100,14 +107,15 @@ const struct bb_opts bb_bench_set = {
     .usage = "busbar bench COLLECTIVE... [OPTION...]",
     .doc = "Times NCCL operations: one row per size. COLLECTIVE is a name of `busbar list collectives`, or all.\n"
            "Start it with one rank per GPU: mpirun -n 8 busbar bench all_reduce -b 8 -e 1G\n"
-           "Other things to measure, each with options of its own (--help): `busbar bench p2p` pairs of ranks,\n"
-           "`comm` the cost of communicators, `overlap` collectives beside products, `compute` what GPUs compute.",
+           "Other modes, each with its own options (--help): `busbar bench p2p` measures pairs of ranks, `comm` the\n"
+           "cost of communicators, `overlap` GEMMs concurrent with collectives, `compute` GEMMs and GPU memory.",
     .after =
-        "time, mode stream: N operations back to back on one stream between CUDA events, divided by N; sync: one at a\n"
-        "time after a barrier, a sample each; graph: as stream, from a CUDA graph. Per sample the slowest\n"
-        "rank, per row the median of the samples. algbw = size / time. busbw = algbw times a factor per collective\n"
-        "(`busbar list collectives`): what one direction of one GPU's link carries in a flat, bus-bound algorithm.\n"
-        "1 GB/s = 1e9 bytes/s. Sizes of sliced collectives are rounded down to slices of 16 bytes.\n"
+        "Modes: stream times N back-to-back operations on one stream between CUDA events and divides by N; sync times\n"
+        "one operation at a time after a barrier; graph is like stream, launched as a CUDA graph. Each sample is the\n"
+        "slowest rank's time, each row the median of its samples. algbw = size / time. busbw = algbw times a factor\n"
+        "per collective (`busbar list collectives`), which is the rate in one direction of one GPU's link for a flat,\n"
+        "bandwidth-bound algorithm. 1 GB/s = 1e9 bytes/s. Sizes of collectives with one slice per rank are rounded\n"
+        "down to slices of 16 bytes.\n"
         "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank, 5 below --min-busbw.",
     .tables = tables,
 };
@@ -120,12 +128,12 @@ static int add_collective(struct bb_sweep *s, const char *word)
     if (kind >= 0) {
         for (int i = 0; i < s->n_colls; i++)
             if (s->colls[i] == kind)
-                return bb_err(BB_EUSAGE, "collective %s is named twice", word);
+                return bb_err(BB_EUSAGE, "collective %s is given twice", word);
         s->colls[s->n_colls++] = kind;
         return 0;
     }
     if (strcmp(word, "all") == 0)
-        return bb_err(BB_EUSAGE, "all collectives are named by 'all' alone, without others beside it");
+        return bb_err(BB_EUSAGE, "'all' cannot be combined with names of collectives");
     for (int i = 0; i < BB_COLL_KIND_COUNT; i++)
         words[i] = bb_colls[i].name;
     words[BB_COLL_KIND_COUNT] = "all";
@@ -137,7 +145,7 @@ static int add_collectives(struct bb_sweep *s, const struct bb_positionals *posi
     int rc = 0;
 
     if (positionals->n == 0)
-        return bb_err(BB_EUSAGE, "no collective given: name one of `busbar list collectives`, or all");
+        return bb_err(BB_EUSAGE, "no collective given, expected names from `busbar list collectives`, or all");
     if (positionals->n == 1 && strcmp(positionals->word[0], "all") == 0) {
         for (int i = 0; i < BB_COLL_KIND_COUNT; i++)
             s->colls[s->n_colls++] = i;
@@ -148,7 +156,8 @@ static int add_collectives(struct bb_sweep *s, const struct bb_positionals *posi
     return rc;
 }
 
-/* Either the one that was named, or all `count` of them in table order. */
+/* Selects row `named` of a table, or all `count` rows in table order if named < 0. Returns the number of selected
+ * rows. */
 static int select_rows(int *list, int named, int count)
 {
     if (named >= 0) {
@@ -168,7 +177,7 @@ static int check_sizes(const struct bb_bench_options *o)
         return bb_err(BB_EUSAGE, "first size %zu (-b, %s) is above the last size %zu (-e, %s)", o->min_bytes,
                       bb_format_bytes(o->min_bytes, low), o->max_bytes, bb_format_bytes(o->max_bytes, high));
     if (o->factor != 0 && o->factor <= 1 && o->step_bytes == 0 && o->min_bytes != o->max_bytes)
-        return bb_err(BB_EUSAGE, "step factor %g (-f) does not grow the size: give one above 1, or a step with -i",
+        return bb_err(BB_EUSAGE, "step factor %g (-f) does not increase the size, try: -f 2, or an increment with -i",
                       o->factor);
     return 0;
 }
@@ -178,7 +187,7 @@ static int parse_root(struct bb_bench_options *o)
     if (strcmp(o->roots, "all") == 0)
         o->root = -1;
     else if (bb_parse_int(o->roots, -1, 1 << 30, &o->root))
-        return bb_err(BB_EUSAGE, "--root: '%s' is not valid, expected a rank from 0 on, or all", o->roots);
+        return bb_err(BB_EUSAGE, "--root: '%s' is not valid, expected a rank (0 or above) or all", o->roots);
     return 0;
 }
 
@@ -194,14 +203,15 @@ static int check_modes(const struct bb_bench_options *o)
     const char *mode = o->sampling.mode;
 
     if (mode && o->blocking != 0)
-        return bb_err(BB_EUSAGE, "--mode %s and -z %d are two ways to time: give one of the two", mode, o->blocking);
+        return bb_err(BB_EUSAGE, "--mode %s cannot be combined with -z %d: both select how operations are timed", mode,
+                      o->blocking);
     if (mode && o->graph_launches > 0 && !mode_is(o, "graph"))
-        return bb_err(BB_EUSAGE, "--mode %s has no graph (-G %d): give one of the two, or --mode graph", mode,
-                      o->graph_launches);
+        return bb_err(BB_EUSAGE, "--mode %s cannot be combined with -G %d, try: --mode graph", mode, o->graph_launches);
     if (mode && o->per_iteration && strcmp(mode, "stream") != 0)
-        return bb_err(BB_EUSAGE, "-I 1 is for --mode stream: sync tells every operation, a graph none");
+        return bb_err(BB_EUSAGE,
+                      "-I 1 requires --mode stream: sync times every operation anyway, graph cannot time one");
     if (o->null_stream && (o->graph_launches > 0 || mode_is(o, "graph")))
-        return bb_err(BB_EUSAGE, "the null stream (-y 1) cannot be captured in a graph (%s): give one of the two",
+        return bb_err(BB_EUSAGE, "the null stream (-y 1) cannot be captured in a graph: omit -y 1 or %s",
                       mode ? "--mode" : "-G");
     return 0;
 }
@@ -212,31 +222,35 @@ static int check_algorithms(const struct bb_bench_options *o)
         return 0;
     if (o->split)
         return bb_err(BB_EUSAGE,
-                      "--sweep-algorithms: groups side by side (--split %s) would choose apart: give one of the "
-                      "two",
+                      "--sweep-algorithms cannot be combined with --split %s: each group would rank algorithms on "
+                      "its own",
                       o->split);
     if (o->warmup == 0)
-        return bb_err(BB_EUSAGE, "--sweep-algorithms: what NCCL ran is seen in the warm-up, give -w 1 or more");
+        return bb_err(BB_EUSAGE, "--sweep-algorithms requires -w 1 or more: NCCL's choice is recorded in the warm-up");
     if (o->cta_policy > 0)
-        return bb_err(BB_EUSAGE, "--sweep-algorithms: CTA policy %d (-x) chooses by itself: give one of the two",
-                      o->cta_policy);
+        return bb_err(
+            BB_EUSAGE,
+            "--sweep-algorithms cannot be combined with CTA policy %d (-x), which selects the algorithm itself",
+            o->cta_policy);
     return 0;
 }
 
 static int check_combinations(const struct bb_bench_options *o)
 {
     if (o->graph_launches > 0 && o->blocking != 0)
-        return bb_err(BB_EUSAGE, "a graph (-G %d) cannot be waited for inside (-z %d): give one of the two",
+        return bb_err(BB_EUSAGE,
+                      "-G %d cannot be combined with -z %d: the host cannot wait between operations of a graph",
                       o->graph_launches, o->blocking);
     if (o->graph_launches > 0 && o->per_iteration)
         return bb_err(BB_EUSAGE,
-                      "iterations inside of a graph (-G %d) have no times of their own (-I 1): give one of "
-                      "the two",
+                      "-G %d cannot be combined with -I 1: the iterations of a graph are not timed one by "
+                      "one",
                       o->graph_launches);
     if (o->skipped >= o->iterations)
-        return bb_err(BB_EUSAGE, "-K %d leaves out all of %d iterations (-n)", o->skipped, o->iterations);
+        return bb_err(BB_EUSAGE, "-K %d skips all %d iterations (-n)", o->skipped, o->iterations);
     if (o->registration > 0 && strcmp(o->common.buffers, "cuda") == 0)
-        return bb_err(BB_EUSAGE, "-R %d registers memory of ncclMemAlloc: give it or --buffers cuda", o->registration);
+        return bb_err(BB_EUSAGE, "-R %d registers memory of ncclMemAlloc and cannot be combined with --buffers cuda",
+                      o->registration);
     if (o->max_ctas > 0 && o->min_ctas > o->max_ctas)
         return bb_err(BB_EUSAGE, "--min-ctas %d is above --max-ctas %d", o->min_ctas, o->max_ctas);
     return 0;
@@ -255,7 +269,7 @@ static int read_alltoallv_counts(const struct bb_bench_options *o, struct bb_swe
     int rc = 0;
 
     if (!has_alltoallv(sweep))
-        return o->matrix ? bb_err(BB_EUSAGE, "--matrix is for alltoallv, which is not named") : 0;
+        return o->matrix ? bb_err(BB_EUSAGE, "--matrix is for alltoallv, which is not among the given collectives") : 0;
     sweep->amounts = calloc(1, sizeof *sweep->amounts);
     if (!sweep->amounts)
         return bb_err(BB_EFAIL, "no memory for the traffic of alltoallv");
@@ -284,7 +298,7 @@ int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, c
     TRY(check_sizes(o));
     TRY(parse_root(o));
     if (o->matrix && (o->sizes || o->min_bytes != o->max_bytes))
-        return bb_err(BB_EUSAGE, "--matrix fixes the sizes: give one size, -b equal to -e");
+        return bb_err(BB_EUSAGE, "--matrix determines the size: requires -b equal to -e, without --sizes");
     if (o->sizes)
         TRY(bb_sizes_parse(&sweep->sizes, "--sizes", o->sizes, 0));
     sweep->n_dtypes = select_rows(sweep->dtypes, bb_dtype_find(o->dtype), BB_DTYPE_COUNT);

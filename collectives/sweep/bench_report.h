@@ -1,6 +1,6 @@
 /*
- * bench_report.h - the figures as a table that readers of nccl-tests' output know, and as JSON (schema busbar.bench/1).
- * Only rank 0 has an output; on the other ranks every call does nothing.
+ * bench_report.h - writes the rows of a sweep as a table in nccl-tests' format and as JSON (schema busbar.bench/1).
+ * Only rank 0 has an output; on the other ranks the functions write nothing.
  */
 #ifndef BB_COLLECTIVES_SWEEP_BENCH_REPORT_H
 #define BB_COLLECTIVES_SWEEP_BENCH_REPORT_H
@@ -14,83 +14,94 @@
 enum { BB_OUT_OF_PLACE, BB_IN_PLACE, BB_PLACEMENTS };
 
 struct bb_row {
-    struct bb_case c;             /* without its placement               */
-    bool measured[BB_PLACEMENTS]; /* asked for, and possible             */
+    struct bb_case c;             /* the case, out of place; in_place is unset */
+    bool measured[BB_PLACEMENTS]; /* requested and possible */
     struct bb_figures figures[BB_PLACEMENTS];
-    bool wanted[BB_PLACEMENTS]; /* to be measured, if possible         */
-    const struct bb_row *chosen;   /* of a row with a forced algorithm: the one with NCCL's own choice; else NULL */
-    int group;                  /* of a split run                                        */
-    bool first;                 /* the first rank of its group: this row is the group's  */
+    bool wanted[BB_PLACEMENTS];  /* requested; measured if possible */
+    const struct bb_row *chosen; /* row with NCCL's own choice, if this row has a forced algorithm; otherwise NULL */
+    int group;                   /* group of --split, 0 without */
+    bool first;                  /* true on the first rank of a group, whose row represents the group */
 };
 
 struct bb_report;
 struct bb_report_head;
 
-/* What the text looks like. */
+/* Format of the text and of the results. */
 struct bb_report_style {
-    int widths[2];       /* of times and of rates                                                         */
-    bool zeros;          /* a figure without a meaning is 0.00, where readers expect a number; else N/A   */
-    bool first_group;    /* of a split run, only rows of the first group                                  */
-    int threads, gpus;   /* of a process and of a thread, as nccl-tests names the ranks of a process      */
-    const char *program; /* named in the text; NULL: the collective                                    */
+    int widths[2];       /* widths of time and rate columns */
+    bool zeros;          /* print values that do not apply as 0.00 instead of N/A, for parsers of nccl-tests */
+    bool first_group;    /* with --split, print only the rows of the first group */
+    int threads, gpus;   /* nccl-tests' threads per process and GPUs per thread, printed only */
+    const char *program; /* program name in the text; NULL: name of the collective */
     void (*head)(const struct bb_report *r, const struct bb_report_head *head);
-    void (*before_row)(const struct bb_report *r, const struct bb_row *row); /* lines above a row; NULL: none */
-    /* Results in another schema; NULL: busbar's. */
+    void (*before_row)(const struct bb_report *r, const struct bb_row *row); /* prints lines above a row; NULL: none */
+    /* Functions that write the results in another schema; NULL: busbar.bench/1. */
     json_t *(*json_root)(const struct bb_report *r, const struct bb_report_head *head, int argc, char **argv);
     json_t *(*json_row)(const struct bb_report *r, const struct bb_row *row);
     int (*json_end)(const struct bb_report *r);
 };
 extern const struct bb_report_style bb_report_bench;
 
-/* Free device memory of rank 0 on the way, in bytes. */
+/* Free device memory of rank 0 at four points of the run, in bytes. */
 struct bb_report_memory {
     size_t free_at_start, free_after_init, free_after_buffers, free_at_end;
 };
 
 struct bb_report {
-    FILE *out;               /* of the table, NULL: none      */
-    struct bb_results *json; /* NULL: none                    */
+    FILE *out;               /* table output; NULL: none */
+    struct bb_results *json; /* results file; NULL: none */
     const struct bb_bench_context *ctx;
     const struct bb_report_style *style;
     const struct bb_bench_options *options;
     const struct bb_report_memory *memory;
     const struct bb_registration *registration;
-    int cycle; /* of the sweep, from 0          */
+    int cycle; /* current repetition of the sweep (-N), from 0 */
     bool shared_gpu;
-    unsigned long long wrong, unchecked, rows; /* of the current collective: elements, figures, rows */
-    unsigned gpu_flags;                        /* about clocks and power, already said */
+    unsigned long long wrong, unchecked, rows; /* counts of the current table: wrong elements, unverified results,
+                                                  rows */
+    unsigned gpu_flags;                        /* bits of enum bb_nvml_flag that were already reported */
     double busbw_sum;
     size_t busbw_n;
-    struct bb_busbw_tally busbw_thresholds[BB_BUSBW_THRESHOLDS_MAX]; /* of each of the options' */
-    unsigned long long figures, warned[BB_WARN_COUNT];               /* of the current table                       */
-    double worst_spread_us;                                          /* mode sync: the largest of the rows' medians */
-    int straggler;                                                   /* the first that a row names, -1: none        */
-    unsigned long long stragglers;                                   /* figures that name it                        */
+    struct bb_busbw_tally busbw_thresholds[BB_BUSBW_THRESHOLDS_MAX]; /* for each threshold of the options */
+    unsigned long long figures, warned[BB_WARN_COUNT]; /* counts of the current table: results, and results per
+                                                          warning */
+    double worst_spread_us;        /* mode sync: largest median arrival spread of the table's rows */
+    int straggler;                 /* first rank that a row reports as straggler; -1: none */
+    unsigned long long stragglers; /* number of results that report `straggler` */
 };
 
-/* Everything about the run that stands above the tables. */
+/* Data for the lines above the first table. */
 struct bb_report_head {
     const struct bb_bench_options *options;
     const struct bb_session *session;
-    const int *groups, *pids; /* of each rank */
+    const int *groups, *pids; /* [ranks] group and process id of each rank */
 };
 
 enum { BB_STAMP_TEXT = 32 };
-void bb_report_stamp(char text[BB_STAMP_TEXT]); /* "2026-01-31 23:59:59", now */
+void bb_report_stamp(char text[BB_STAMP_TEXT]); /* current local time as "2026-01-31 23:59:59" */
 
-/* bb_report_redop - the word for the reduction, "none" without one. */
+/* bb_report_redop - return the name of the reduction; "none" for operations without one. */
 const char *bb_report_redop(const struct bb_report *r, const struct bb_row *row);
 
+/*
+ * bb_report_head  - print the lines above the first table.
+ * bb_report_begin - reset the counts and print the title and heading of a table. coll: enum bb_coll_kind.
+ * bb_report_row   - print a row and write its results, one per placement. Returns 0, or -BB_EFAIL if neither stdout nor
+ *                   a results file can be written.
+ * bb_report_skip  - print that a collective is skipped because of the number of ranks.
+ */
 void bb_report_head(const struct bb_report *r, const struct bb_report_head *head);
 void bb_report_begin(struct bb_report *r, int coll);
 BB_MUST_CHECK int bb_report_row(struct bb_report *r, const struct bb_row *row);
 void bb_report_skip(struct bb_report *r, int coll);
 
-/* bb_report_end - the footer. True when a bus bandwidth is below what the options ask for, or cannot be held against
- * it; each is said. */
+/*
+ * bb_report_end - print the footer of a table. Returns true if a bus bandwidth is below its threshold or cannot be
+ * determined; one error is printed for each.
+ */
 bool bb_report_end(struct bb_report *r, int coll);
 
-/* bb_report_close - what stands at the end of the results: memory_bytes, when asked for, or the other schema's end. */
+/* bb_report_close - write the end of the results: memory_bytes if requested, or the end of the other schema. */
 BB_MUST_CHECK int bb_report_close(const struct bb_report *r);
 
 #endif

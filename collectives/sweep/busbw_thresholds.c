@@ -15,7 +15,7 @@ static int reject_threshold(const char *word, const char *of)
     const char *near = of ? bb_nearest_word(of, scope_words, SCOPE_WORDS) : NULL;
 
     return bb_err(BB_EUSAGE,
-                  "--min-busbw: '%s' is not valid, expected GB/s from 0 to 1e9, alone or as 1G:300 or peak:300%s%s%s",
+                  "--min-busbw: '%s' is not valid, expected GB/s from 0 to 1e9, try: 300, 1G:300 or peak:300%s%s%s",
                   word, near ? ", did you mean '" : "", near ? near : "", near ? "'" : "");
 }
 
@@ -30,7 +30,7 @@ static int parse_scope(const char *of, struct bb_busbw_threshold *threshold)
     return bb_parse_bytes(of, &threshold->bytes);
 }
 
-/* Words are at most 63 characters: bb_list_each. */
+/* Entries have at most 63 characters (bb_list_each). */
 static int add_threshold(void *arg, const char *word)
 {
     struct bb_busbw_thresholds *f = arg;
@@ -45,8 +45,7 @@ static int add_threshold(void *arg, const char *word)
     if (bb_parse_double(colon ? colon + 1 : word, &threshold.gbps) || threshold.gbps < 0 || threshold.gbps > 1e9)
         return reject_threshold(word, NULL);
     if (f->n == BB_BUSBW_THRESHOLDS_MAX)
-        return bb_err(BB_EUSAGE, "--min-busbw: '%s' is one too many, expected at most %d", word,
-                      BB_BUSBW_THRESHOLDS_MAX);
+        return bb_err(BB_EUSAGE, "--min-busbw: '%s' exceeds the limit of %d thresholds", word, BB_BUSBW_THRESHOLDS_MAX);
     if (threshold.gbps > 0)
         f->item[f->n++] = threshold;
     return 0;

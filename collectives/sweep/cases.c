@@ -1,11 +1,11 @@
-/* cases.c - from what was asked for to the list of cases. */
+/* cases.c - see cases.h. */
 #include "collectives/sweep/cases.h"
 
 #include "collectives/measure/stopping.h"
 
 #include <stdlib.h>
 
-/* Larger than `bytes`; 0 after the last. */
+/* Returns the size that follows `bytes`, always larger; 0 after the last size. */
 static size_t next_size(const struct bb_sweep *s, size_t bytes)
 {
     double scaled = (double)bytes * s->factor;
@@ -33,7 +33,7 @@ static int run_size(struct bb_case *c, size_t bytes, bb_sweep_fn *fn, void *arg)
     return fn(arg, c);
 }
 
-/* The sizes in order: *list of *n, owned by the caller. */
+/* Lists the sizes in order. list: out, [*n], owned by the caller. */
 static int list_sizes(const struct bb_sweep *s, size_t **list, size_t *n)
 {
     *n = (size_t)s->sizes.n;
@@ -92,7 +92,8 @@ int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn
     return rc;
 }
 
-/* Out of place: never smaller than in place. Uneven traffic from a file differs from rank to rank. */
+/* Returns the largest slot over all ranks. Out of place needs at least the memory of in place. Counts from a matrix
+ * file differ from rank to rank. */
 static size_t widest_slot(const struct bb_case *c)
 {
     bool differs = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->amounts->bytes;

@@ -15,37 +15,37 @@ const char *const bb_rank_aggregation_names[BB_AGGREGATE_COUNT] = {[BB_AGGREGATE
 static const char *const clocks[] = {"both", "gpu", "host", NULL};
 static const char *const warmups[] = {"fixed", "auto", NULL};
 
-/* Those of timing.h that are chosen by name. */
+/* Names of the modes in timing.h that --mode accepts. */
 static const char *const modes[] = {"all", "stream", "sync", "graph", NULL};
 
 #define FIELD(name) offsetof(struct bb_sampling_options, name)
 const struct bb_opt bb_sampling_option_rows[] = {
     OPT_CHOICE(0, "mode", FIELD(mode), NULL, "MODE", modes,
-             "how operations are timed; all: each way, a table each. Without it stream, graph with -G"),
+               "how operations are timed; all: one table per mode (default: stream, or graph with -G)"),
     OPT_CHOICE(
         0, "clock", FIELD(clock), "both", "CLOCK", clocks,
-        "gpu: between CUDA events; host: as nccl-tests, launches and the last wait included, without start barrier; "
-        "both: gpu's, and one more sample as nccl-tests takes it, which stands beside (wall)"),
+        "gpu: CUDA events; host: host clock as in nccl-tests, including launches and the final wait, without start "
+        "barrier; both: gpu, plus one host-clock sample in the column wall"),
     OPT_INT(0, "start-barrier", FIELD(start_barrier), "1", "0|1", 0, 1,
             "stream: 1: operations start after all ranks have enqueued; 0: immediately"),
     OPT_DOUBLE(0, "start-barrier-limit", FIELD(start_barrier_limit_ms), "5000", "MS", 0.001, 1e6,
                "stream: timeout of the start barrier; the row is flagged and later rows run without a start barrier"),
     OPT_STRING(0, "confidence", FIELD(confidence), NULL, "PERCENT",
-               "sample until the median's 95 % interval is within +-PERCENT of it, as 1%"),
+               "sample until the 95 % confidence interval is within +-PERCENT of the median, such as 1%"),
     OPT_INT(0, "max-iters", FIELD(max_iterations), "20000", "N", 1, 1e7,
-            "--confidence: timed iterations of a row at most"),
+            "--confidence: maximum number of timed iterations per row"),
     OPT_DOUBLE(0, "max-seconds", FIELD(max_s), "10", "SECONDS", 0, 1e6,
-               "--confidence: time for a row's samples at most"),
+               "--confidence: maximum time for the samples of a row"),
     OPT_CHOICE(0, "warmup", FIELD(warmup), "fixed", "HOW", warmups,
-             "fixed: -w operations; auto: then on until ten in a row show no trend, 200 at most"),
+               "fixed: -w operations; auto: continue until ten in a row show no trend, at most 200"),
     OPT_STRING(0, "shuffle", FIELD(shuffle), NULL, "SEED",
-               "measure, and print, the sizes in an order that depends on this number alone"),
+               "measure and print the sizes in a random order with this seed"),
     OPT_STRING(0, "delay", FIELD(delay), NULL, "RANK:US,...",
-               "--mode sync: these ranks come so many microseconds late to every operation"),
+               "--mode sync: delay these ranks by the given microseconds before every operation"),
     OPT_FLAG(0, "show-choice", FIELD(show_choice),
-             "columns: algorithm, protocol and channels that NCCL chose, and its own estimate of the time"),
+             "add columns with NCCL's algorithm, protocol, channels and time estimate"),
     OPT_FLAG(0, "sweep-algorithms", FIELD(sweep_algorithms),
-             "after each row one for every other algorithm and protocol; was NCCL's choice the best?"),
+             "after each row, measure all other algorithms and protocols and compare them with NCCL's choice"),
     {0},
 };
 
@@ -62,7 +62,7 @@ static int resolve_confidence(struct bb_sampling_options *o)
     if ((o->confidence[length] && o->confidence[length + 1]) || length >= sizeof number ||
         bb_parse_double(number, &o->confidence_fraction) ||
         !(o->confidence_fraction > 0 && o->confidence_fraction <= 100))
-        return bb_err(BB_EUSAGE, "--confidence: '%s' is not valid, expected a percentage above 0, as 1%%",
+        return bb_err(BB_EUSAGE, "--confidence: '%s' is not valid, expected a percentage above 0, try: 1%%",
                       o->confidence);
     o->confidence_fraction /= 100;
     return 0;
@@ -80,11 +80,11 @@ static int resolve_seed(struct bb_sampling_options *o)
 }
 
 struct delay_reader {
-    double *us; /* [ranks] */
+    double *us; /* [ranks] microseconds */
     int ranks, *highest;
 };
 
-/* One word of the list: RANK:US. */
+/* Parses one entry of the list, RANK:US. */
 static int add_delay(void *arg, const char *word)
 {
     const struct delay_reader *d = arg;
@@ -95,7 +95,7 @@ static int add_delay(void *arg, const char *word)
 
     snprintf(rank_text, sizeof rank_text, "%.*s", colon ? (int)(colon - word) : 0, word);
     if (!colon || bb_parse_int(rank_text, 0, 1 << 30, &rank) || bb_parse_double(colon + 1, &us) || us < 0 || us > 1e9)
-        return bb_err(BB_EUSAGE, "--delay: '%s' is not valid, expected RANK:MICROSECONDS, as 1:100", word);
+        return bb_err(BB_EUSAGE, "--delay: '%s' is not valid, expected RANK:MICROSECONDS, try: 1:100", word);
     if (rank < d->ranks)
         d->us[rank] = us;
     *d->highest = rank > *d->highest ? rank : *d->highest;
@@ -118,7 +118,7 @@ int bb_sampling_resolve(struct bb_sampling_options *o)
     TRY(resolve_confidence(o));
     TRY(resolve_seed(o));
     if (o->delay && !syncs)
-        return bb_err(BB_EUSAGE, "--delay %s: only --mode sync (or all) tells waiting from transfer", o->delay);
+        return bb_err(BB_EUSAGE, "--delay %s requires --mode sync (or all)", o->delay);
     o->delayed_rank = -1;
     if (o->delay)
         TRY(bb_sampling_parse_delays(o->delay, 0, NULL, &o->delayed_rank));

@@ -1,4 +1,4 @@
-/* split.c - the rules by which ranks are split, those of nccl-tests' NCCL_TESTS_SPLIT. */
+/* split.c - rules that split ranks into groups; syntax of nccl-tests' NCCL_TESTS_SPLIT. */
 #include "collectives/sweep/cases.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ static const struct rule {
                            [BB_SPLIT_MOD] = {"MOD", "%"},
                            [BB_SPLIT_DIV] = {"DIV", "/"}};
 
-/* What follows the rule's word or sign, NULL when the text begins with neither. */
+/* Returns the text after the rule's name or sign and separator; NULL if the text begins with neither. */
 static const char *skip_rule(const struct rule *rule, const char *text)
 {
     size_t length = strncasecmp(text, rule->word, strlen(rule->word)) == 0 ? strlen(rule->word)
@@ -26,7 +26,7 @@ static const char *skip_rule(const struct rule *rule, const char *text)
     return text + length + strspn(text + length, ": ");
 }
 
-/* Decimal, 0x hexadecimal or 0b binary. */
+/* Parses a decimal, hexadecimal (0x) or binary (0b) number. */
 static int parse_number(const char *text, int *number)
 {
     int base = strncasecmp(text, "0x", 2) == 0 ? 16 : strncasecmp(text, "0b", 2) == 0 ? 2 : 10;
@@ -52,12 +52,12 @@ int bb_split_parse(struct bb_split *s, const char *text)
             continue;
         *s = (struct bb_split){.rule = (enum bb_split_rule)i};
         if (parse_number(number, &s->number))
-            return bb_err(BB_EUSAGE, "--split: '%s' in '%s' is not a number: 3, 0x3 or 0b11", number, text);
+            return bb_err(BB_EUSAGE, "--split: '%s' in '%s' is not a number, try: 3, 0x3 or 0b11", number, text);
         if (s->number == 0 && (i == BB_SPLIT_MOD || i == BB_SPLIT_DIV))
             return bb_err(BB_EUSAGE, "--split: '%s' divides by zero", text);
         return 0;
     }
-    return bb_err(BB_EUSAGE, "--split: '%s' is not valid, expected AND:, OR:, MOD: or DIV: and a number", text);
+    return bb_err(BB_EUSAGE, "--split: '%s' is not valid, expected AND, OR, MOD or DIV and a number, try: MOD:2", text);
 }
 
 int bb_split_group(const struct bb_split *s, int rank)

@@ -272,8 +272,8 @@ def test_without_a_check_nothing_is_claimed(busbar, tmp_path):
     ("all_reduce -b 2M -e 1M", "above the last size"),
     ("all_reduce -e 99999999999999999999999", "99999999999999999999999"),
     ("all_reduce -n 0", "from 1 to"),
-    ("all_reduce -f 0.5 -e 1K", "does not grow"),
-    ("all_reduce all_reduce", "named twice"),
+    ("all_reduce -f 0.5 -e 1K", "does not increase"),
+    ("all_reduce all_reduce", "given twice"),
     ("broadcast -r -2", "-2"),
 ])
 def test_bad_words_are_refused_before_anything_starts(busbar, line, says):

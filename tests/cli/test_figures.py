@@ -99,13 +99,13 @@ def test_tables_of_modes_are_apart(busbar):
 
 @pytest.mark.parametrize("line,says", [
     ("--mode async", "did you mean 'sync'"),
-    ("--mode sync -z 1", "two ways to time"),
-    ("--mode stream -G 2", "give one of the two"),
+    ("--mode sync -z 1", "cannot be combined with -z 1"),
+    ("--mode stream -G 2", "cannot be combined with -G 2, try: --mode graph"),
     ("--mode graph -y 1", "cannot be captured"),
     ("--confidence 0%", "'0%' is not valid"),
     ("--confidence -1", "'-1' is not valid"),
     ("--shuffle x", "'x' is not valid"),
-    ("--delay 1:5", "only --mode sync"),
+    ("--delay 1:5", "requires --mode sync"),
     ("--mode sync --delay 1", "RANK:MICROSECONDS"),
     ("--mode sync --delay 1:-5", "RANK:MICROSECONDS"),
     ("--warmup many", "fixed"),
@@ -157,8 +157,8 @@ def test_warm_up_until_level(figures):
 def test_warnings_come_with_advice(busbar):
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", "-c", "0", "--repeats", "3", ranks=2)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^# warning few_samples, 6 of 6 figures: .*--repeats 6", done.stdout, re.M)
-    assert re.search(r"^# warning not_checked, 6 of 6 figures: .* -c ", done.stdout, re.M)
+    assert re.search(r"^# warning few_samples, 6 of 6 results: .*--repeats 6", done.stdout, re.M)
+    assert re.search(r"^# warning not_checked, 6 of 6 results: .* -c ", done.stdout, re.M)
     assert "warning noisy" not in done.stdout
 
 
@@ -242,13 +242,13 @@ def test_the_meeting_of_the_ranks_is_not_timed(figures):
 
 def test_the_text_says_that_nobody_is_late(busbar):
     done = busbar.run("bench", "all_reduce", "--mode", "sync", "-b", "1K", "-e", "1K", ranks=4)
-    assert done.returncode == 0 and "# Straggler: none, ranks came within 0.0 us of each other" in done.stdout, done.stdout
+    assert done.returncode == 0 and "# Straggler: none, ranks arrived within 0.0 us of each other" in done.stdout, done.stdout
 
 
 def test_the_text_names_the_straggler(busbar):
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", "--mode", "sync", "--delay", "1:100", ranks=3)
     assert done.returncode == 0, done.stderr
-    assert "# Straggler: rank 1 came last in 6 of 6 figures, by up to 100.0 us" in done.stdout
+    assert "# Straggler: rank 1 arrived last in 6 of 6 results, by up to 100.0 us" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if re.match(r"\s*\d", line)]
     assert [row[-2:] for row in rows] == [["100.00", "1"]] * 3
 

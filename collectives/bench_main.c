@@ -1,6 +1,7 @@
 /*
- * bench_main.c - `busbar bench` as far as it needs neither MPI nor a GPU: whose words they are, help, refusals. What
- * runs is in the GPU library (bootstrap/start/gpu_library.h), which reads the same words again.
+ * bench_main.c - the part of `busbar bench` that requires neither MPI nor a GPU: selects the mode, prints help,
+ * validates the arguments. The run itself is in the GPU library (bootstrap/start/gpu_library.h), which parses the same
+ * arguments again.
  */
 #include "collectives/bench_main.h"
 
@@ -13,10 +14,11 @@
 
 #include <string.h>
 
-/* Commands that are not collectives, as `busbar bench compute`. A new one is a row here and a room of its own. */
+/* Modes of bench that are not collectives, such as `busbar bench compute`. To add one, add a row here and a folder
+ * with its code. */
 struct mode {
     const char *name;
-    const char *run; /* its function in the GPU library: results go to stdout */
+    const char *run; /* its function in the GPU library; prints results to stdout */
     const struct bb_opts *options;
 };
 
@@ -27,7 +29,7 @@ static const struct mode modes[] = {
     {"overlap", "bb_bench_overlap_run", &bb_bench_overlap_set},
 };
 
-enum { LOADING_S = 600 }; /* where no words were read yet that tell */
+enum { LOADING_S = 600 }; /* time limit for loading the GPU library in modes whose arguments are not parsed yet */
 
 static const struct mode *find_mode(const char *name)
 {
@@ -44,7 +46,7 @@ bool bb_bench_is_subcommand(const char *word)
 
 static int check_arguments(int argc, char **argv, double *timeout_s)
 {
-    struct bb_bench_options options = {0}; /* what no option fills, too */
+    struct bb_bench_options options = {0}; /* also initializes fields without an option */
     struct bb_sweep sweep = {0};
     int rc = bb_bench_parse(&options, &sweep, argc, argv, stdout);
 
@@ -53,7 +55,7 @@ static int check_arguments(int argc, char **argv, double *timeout_s)
     return rc;
 }
 
-/* Of `busbar bench`, where the first word is completed: modes come before collectives. */
+/* Completes the first argument of `busbar bench`: modes, before the collectives. */
 static void complete_modes(const char *text)
 {
     for (size_t i = 0; text && text[0] != '-' && i < sizeof modes / sizeof *modes; i++)

@@ -1,4 +1,4 @@
-/* list_collectives.c - the tables as text, for `busbar list`, which sees at its end whether they could be written. */
+/* list_collectives.c - the tables that `busbar list` prints; `busbar list` checks for write errors at its end. */
 #include "collectives/bench_main.h"
 #include "collectives/ops/coll.h"
 

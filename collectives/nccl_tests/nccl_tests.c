@@ -1,4 +1,4 @@
-/* nccl_tests.c - a run under the name of one of nccl-tests' programs: its table and footer. */
+/* nccl_tests.c - runs busbar under the name of a program of nccl-tests and prints the program's table and footer. */
 #include "bootstrap/cli/report_header.h"
 #include "collectives/bench_main.h"
 #include "collectives/nccl_tests/nccl_tests_json.h"
@@ -41,17 +41,17 @@ static void print_head(const struct bb_report *r, const struct bb_report_head *h
     fprintf(r->out, "# time: %s (%s mode), over ranks %s\n", bb_bench_context_method(r->ctx),
             bb_bench_context_mode(r->ctx), bb_rank_aggregation_names[r->ctx->rank_aggregation]);
     if (o->checks == 0)
-        fprintf(r->out, "# nothing is checked (-c 0)\n");
+        fprintf(r->out, "# not verified (-c 0)\n");
     if (r->ctx->device->emulated)
         bb_print_emulated_note(r->out, "", "");
     if (r->shared_gpu)
-        fprintf(r->out, "# several ranks share a GPU: times and bandwidths mean nothing\n");
+        fprintf(r->out, "# several ranks share a GPU: times and bandwidths are meaningless\n");
     print_devices(r, h);
     if (bb_results_path(r->json))
         fprintf(r->out, "# Writing JSON output to %s\n", bb_results_path(r->json));
 }
 
-/* Of each placement who moves how much, and how fast that is; above the row, which stays whole. */
+/* Prints above a row, for each placement, the bytes that every rank sends and receives and their rates. */
 static void print_summary(const struct bb_report *r, const struct bb_row *row)
 {
     const struct bb_case *c = &row->c;
@@ -90,7 +90,7 @@ int bb_nccl_tests_run(int argc, char **argv)
 {
     const int kind = bb_nccl_tests_kind(argv[0]);
     char program[32];
-    struct bb_nccl_tests_options o = {0}; /* what no option fills, too */
+    struct bb_nccl_tests_options o = {0}; /* also initializes fields without an option */
     const struct bb_positionals collective = {.word = {bb_colls[kind].name}, .n = 1};
     struct bb_report_style style = {.widths = {7, 6},
                                     .zeros = true,
@@ -109,7 +109,7 @@ int bb_nccl_tests_run(int argc, char **argv)
     snprintf(program, sizeof program, "%s" BB_NCCL_TESTS_SUFFIX, bb_colls[kind].name);
     style.threads = o.threads;
     style.gpus = o.gpus;
-    sweep.overlapping = true; /* nccl-tests times them, and checks nothing */
+    sweep.overlapping = true; /* nccl-tests times these cases but does not verify them */
     o.bench.fit_memory = true;
     rc = bb_bench_execute(&o.bench, &sweep, &style, argc, argv);
 out:

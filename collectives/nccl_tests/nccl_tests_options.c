@@ -1,6 +1,6 @@
 /*
- * nccl_tests_options.c - the options of nccl-tests on top of those of `busbar bench`, which have the same letters:
- * other defaults, a few more rows, its environment variables.
+ * nccl_tests_options.c - nccl-tests' options on top of those of `busbar bench`, which have the same letters: other
+ * defaults, some further options, and nccl-tests' environment variables.
  */
 #include "collectives/nccl_tests/nccl_tests_options.h"
 
@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { WORDS_MAX = 256, SPELLED_TEXT = 48 };
-static const double UNLIMITED_S = 1e9; /* 30 years, which every clock can add */
+static const double UNLIMITED_S = 1e9; /* 30 years: no clock overflows when it is added */
 static const char suffix[] = BB_NCCL_TESTS_SUFFIX;
 
 int bb_nccl_tests_kind(const char *path)
@@ -34,19 +34,19 @@ int bb_nccl_tests_kind(const char *path)
 
 #define FIELD(name) offsetof(struct bb_nccl_tests_options, name)
 static const struct bb_opt own_rows[] = {
-    OPT_INT('t', "nthreads", FIELD(threads), "1", "N", 1, BB_SIBLINGS_MAX, "threads per process: here ranks, as -g"),
+    OPT_INT('t', "nthreads", FIELD(threads), "1", "N", 1, BB_SIBLINGS_MAX,
+            "threads per process; each becomes a rank, as with -g"),
     OPT_INT('g', "ngpus", FIELD(gpus), "1", "N", 1, BB_SIBLINGS_MAX,
-            "GPUs per thread: the process starts N x threads - 1 further ranks itself, in an MPI job or without one"),
+            "GPUs per thread; the process forks N x threads - 1 further ranks, with or without MPI"),
     OPT_INT('p', "parallel_init", FIELD(parallel_init), "0", "0|1", 0, 1,
-            "ranks are processes and always initialise in parallel: nothing to choose"),
+            "no effect: ranks are processes and always initialize in parallel"),
     OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "0", "SECONDS", 0, 1e6,
-               "longest wait before the run ends with exit 4; 0: without end"),
+               "timeout of each wait, after which the run ends with exit 4; 0: no timeout"),
     OPT_STRING('J', "output_file", FIELD(bench.common.json), NULL, "FILE",
-               "write the results as JSON in nccl-tests' own form, - for stdout; a file that exists stays: FILE.0 .."),
+               "write the results in nccl-tests' JSON format, - for stdout; an existing file is kept (FILE.0 ..)"),
     OPT_INT('D', "device_implementation", FIELD(device_kernel), "0", "N", 0, 4,
-            "kernels of the device API: only 0, none of them"),
-    OPT_INT('V', "device_cta_count", FIELD(device_ctas), "16", "N", 1, 128,
-            "CTAs of the device API's kernels: without -D nothing"),
+            "device API kernels: not supported, only 0"),
+    OPT_INT('V', "device_cta_count", FIELD(device_ctas), "16", "N", 1, 128, "CTAs of device API kernels: no effect"),
     OPT_SHARE_GPU(FIELD(bench.common.share_gpu)),
     OPT_QUIET(FIELD(bench.common.quiet)),
     {0},
@@ -55,21 +55,21 @@ static const struct bb_opt own_rows[] = {
 static const struct bb_opt_table tables[] = {
     {.title = "Options of nccl-tests", .opts = own_rows},
     {.title = "Options of nccl-tests and busbar bench", .opts = bb_bench_case_rows, .base = FIELD(bench)},
-    {.title = "How it is timed, likewise", .opts = bb_bench_option_rows, .base = FIELD(bench)},
+    {.title = "Measurement options of nccl-tests and busbar bench", .opts = bb_bench_option_rows, .base = FIELD(bench)},
     {0},
 };
 
-/* What nccl-tests has where busbar bench has something else. They come before the user's words. */
+/* Defaults of nccl-tests that differ from busbar bench. They precede the user's arguments. */
 static const char *const defaults[] = {"-b32M", "-e32M", "-i1M", "-f1", "-n20", "-w1", "-c1", "-a1", "--repeats=1"};
 enum { N_DEFAULTS = sizeof defaults / sizeof *defaults };
 
-/* ---- words as nccl-tests takes them ---- */
+/* ---- conversion of arguments from nccl-tests' syntax ---- */
 
-/* The words of the user as busbar spells them. */
+/* The user's arguments in busbar's syntax. */
 struct spelling {
     char *word[2 * WORDS_MAX];
     int n;
-    char texts[2 * WORDS_MAX][SPELLED_TEXT]; /* those that are ours */
+    char texts[2 * WORDS_MAX][SPELLED_TEXT]; /* storage of the converted arguments */
     int n_texts;
 };
 
@@ -79,8 +79,9 @@ static void add_word(struct spelling *s, const char *word)
 }
 
 /*
- * The long name that getopt_long, with which nccl-tests parses, takes a word for: the one that is meant exactly, or the
- * only one that begins like it. Its names are those with a letter; NULL for others and for busbar's own.
+ * Returns the option that getopt_long, the parser of nccl-tests, would select for a long name: an exact match or the
+ * only option with this prefix. Only options with a letter are nccl-tests' own. NULL: no match, an ambiguous prefix, or
+ * an option of busbar only.
  */
 static const char *find_name(const char *word, size_t length)
 {
@@ -118,7 +119,7 @@ static bool add_long(struct spelling *s, const char *word)
     return true;
 }
 
-/* "8GB", "32mb", "1.5 g", "1e6": sscanf("%lf %1s"), which does not look at the letters behind the unit. */
+/* Parses "8GB", "32mb", "1.5 g", "1e6" like sscanf("%lf %1s") in nccl-tests, which ignores letters after the unit. */
 static bool read_size(const char *text, size_t *bytes)
 {
     static const char units[] = "kmg";
@@ -140,7 +141,7 @@ static bool read_size(const char *text, size_t *bytes)
     return true;
 }
 
-/* The value of -b, -e or -i: in bytes where busbar does not read it as it stands. */
+/* Converts the value of -b, -e or -i to bytes; NULL if busbar accepts the value as given. */
 static const char *spell_size(struct spelling *s, const char *before, const char *text)
 {
     size_t bytes;
@@ -181,16 +182,15 @@ static int parse_words(struct bb_nccl_tests_options *o, int argc, char **argv)
     char usage[80];
     struct spelling words = {.n = 0};
     struct bb_opts set = {.usage = usage,
-                          .doc =
-                              "The options, table and footer of nccl-tests' program of this name; defaults -b 32M -e "
-                              "32M -i 1M\n-f 1 -n 20 -w 1 -c 1 -a 1 --repeats 1 take the place of those below. "
-                              "`busbar bench` says more.",
+                          .doc = "Options, table and footer of nccl-tests' program of this name. Defaults that replace "
+                                 "those below:\n-b 32M -e 32M -i 1M -f 1 -n 20 -w 1 -c 1 -a 1 --repeats 1. "
+                                 "See also `busbar bench --help`.",
                           .tables = tables};
     struct bb_positionals others;
     int rc;
 
     if (argc + N_DEFAULTS > WORDS_MAX)
-        return bb_err(BB_EUSAGE, "more than %d words", WORDS_MAX - N_DEFAULTS);
+        return bb_err(BB_EUSAGE, "more than %d arguments", WORDS_MAX - N_DEFAULTS);
     snprintf(usage, sizeof usage, "%s%s [OPTION...]", bb_colls[bb_nccl_tests_kind(argv[0])].name, suffix);
     add_word(&words, argv[0]);
     for (int i = 0; i < N_DEFAULTS; i++)
@@ -199,14 +199,14 @@ static int parse_words(struct bb_nccl_tests_options *o, int argc, char **argv)
         spell_out(&words, argv[i]);
     rc = bb_opts_parse(&set, o, words.n, words.word, &others, stdout);
     if (rc == 0 && others.n > 0)
-        rc = bb_err(BB_EUSAGE, "unexpected word '%s', only options are known", others.word[0]);
+        rc = bb_err(BB_EUSAGE, "unexpected argument '%s', expected options only", others.word[0]);
     return rc;
 }
 
 static int check_supported(const struct bb_nccl_tests_options *o)
 {
     if (o->device_kernel > 0)
-        return bb_err(BB_EUSAGE, "-D %d: kernels of the device API are not there, only -D 0", o->device_kernel);
+        return bb_err(BB_EUSAGE, "-D %d: device API kernels are not supported, expected -D 0", o->device_kernel);
     return 0;
 }
 
@@ -242,7 +242,8 @@ static int read_environment(struct bb_nccl_tests_options *o, int kind)
 
     TRY(read_number("NCCL_TESTS_MIN_BW", 0, 1e9, &least));
     if (!o->bench.min_busbw && least > 0) {
-        snprintf(o->min_busbw, sizeof o->min_busbw, "%.17g", 0.9 * least); /* its tolerance */
+        snprintf(o->min_busbw, sizeof o->min_busbw, "%.17g", 0.9 * least); /* nccl-tests accepts 10 % less than
+                                                                              NCCL_TESTS_MIN_BW */
         o->bench.min_busbw = o->min_busbw;
     }
     TRY(read_number("NCCL_TESTS_DEVICE", 0, 1e6, &device));
@@ -281,7 +282,7 @@ out:
 
 int bb_nccl_tests_main(int argc, char **argv)
 {
-    struct bb_nccl_tests_options o = {0}; /* what no option fills, too */
+    struct bb_nccl_tests_options o = {0}; /* also initializes fields without an option */
     const struct bb_positionals collective = {.word = {bb_colls[bb_nccl_tests_kind(argv[0])].name}, .n = 1};
     struct bb_sweep sweep = {0};
     int rc;

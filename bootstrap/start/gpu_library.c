@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MODULE "libbusbar-gpu.so"
+#define GPU_LIBRARY "libbusbar-gpu.so"
 
 /* How to get what the GPU library needs, by the beginning of the library's name. */
 static const struct {
@@ -36,7 +36,7 @@ static const char *advice_for(const char *library)
 
 /* glibc: "libnccl.so.2: cannot open shared object file: No such file or directory", "/opt/libnccl.so.2: file too
  * short". */
-static void name_library(char name[NAME_MAX + 1], const char *error)
+static void get_library_name(char name[NAME_MAX + 1], const char *error)
 {
     const size_t path = strcspn(error, ":");
     const char *slash = memrchr(error, '/', path), *base = slash ? slash + 1 : error;
@@ -44,13 +44,13 @@ static void name_library(char name[NAME_MAX + 1], const char *error)
     snprintf(name, NAME_MAX + 1, "%.*s", (int)(error + path - base), base);
 }
 
-static int refuse_library(const char *command, const char *error)
+static int report_load_error(const char *command, const char *error)
 {
     const bool missing = strstr(error, ": cannot open shared object file: No such file") != NULL;
     char library[NAME_MAX + 1], how[PATH_MAX + 64] = "is not found";
     const char *advice;
 
-    name_library(library, error);
+    get_library_name(library, error);
     advice = advice_for(library);
     if (!missing && !advice)
         return bb_err(BB_EFAIL, "%s needs busbar's GPU library, which cannot be loaded: %s", command, error);
@@ -63,60 +63,60 @@ static int refuse_library(const char *command, const char *error)
 }
 
 /* Where it was built, else where it is installed. */
-static int find_module(const char *command, char path[PATH_MAX])
+static int find_gpu_library(const char *command, char path[PATH_MAX])
 {
-    static const char *const places[] = {"", "/../lib/busbar"};
+    static const char *const subfolders[] = {"", "/../lib/busbar"};
     char folder[PATH_MAX];
     int rc = bb_program_folder(folder);
 
     if (rc)
         return rc;
-    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
-        if (snprintf(path, PATH_MAX, "%s%s/" MODULE, folder, places[i]) >= PATH_MAX)
+    for (size_t i = 0; i < sizeof(subfolders) / sizeof(*subfolders); i++) {
+        if (snprintf(path, PATH_MAX, "%s%s/" GPU_LIBRARY, folder, subfolders[i]) >= PATH_MAX)
             return bb_err(BB_EFAIL, "the path of busbar is too long: %s", folder);
         if (access(path, R_OK) == 0)
             return 0;
     }
     return bb_err(BB_EFAIL,
-                  "%s needs busbar's GPU library, but there is no " MODULE " in %s or its ../lib/busbar: build without "
+                  "%s needs busbar's GPU library, but there is no " GPU_LIBRARY " in %s or its ../lib/busbar: build without "
                   "-DBUSBAR_GPU=OFF, or install all of it",
                   command, folder);
 }
 
 /* Global, since MPI's own modules, NCCL's search for plugins and tools look for symbols in the whole process. */
-static int load_module(const char *command, void **module)
+static int load_gpu_library(const char *command, void **library_handle)
 {
     char path[PATH_MAX];
-    int rc = find_module(command, path);
+    int rc = find_gpu_library(command, path);
 
     if (rc)
         return rc;
-    *module = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    return *module ? 0 : refuse_library(command, dlerror());
+    *library_handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    return *library_handle ? 0 : report_load_error(command, dlerror());
 }
 
 /* The halves call each other by functions and structures that no number guards. */
-static int refuse_other_version(const char *command, void *module)
+static int check_version(const char *command, void *library_handle)
 {
-    const char *version = dlsym(module, "bb_gpu_library_version");
+    const char *version = dlsym(library_handle, "bb_gpu_library_version");
 
     if (version && strcmp(version, BUSBAR_VERSION) == 0)
         return 0;
     return bb_err(BB_EFAIL,
-                  "%s needs the GPU library of busbar " BUSBAR_VERSION ", but " MODULE " is of %s: install both together",
+                  "%s needs the GPU library of busbar " BUSBAR_VERSION ", but " GPU_LIBRARY " is of %s: install both together",
                   command, version ? version : "an unknown one");
 }
 
 static int find_entry(const char *command, const char *entry, void **run)
 {
-    void *module;
+    void *library_handle;
     int rc;
 
-    TRY(load_module(command, &module));
-    TRY(refuse_other_version(command, module));
-    *run = dlsym(module, entry);
+    TRY(load_gpu_library(command, &library_handle));
+    TRY(check_version(command, library_handle));
+    *run = dlsym(library_handle, entry);
     if (!*run)
-        rc = bb_err(BB_EFAIL, "%s: this " MODULE " is of another busbar: it has no %s", command, entry);
+        rc = bb_err(BB_EFAIL, "%s: this " GPU_LIBRARY " is of another busbar: it has no %s", command, entry);
 out:
     /* mpirun ends the others with the first that leaves: they shall find that it was said. */
     if (rc && !bb_launched_alone() && !bb_err_is_mute())

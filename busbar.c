@@ -82,14 +82,14 @@ static int calibrate_main(int argc, char **argv)
     return bb_calibrate_main(argc, argv, sweep_main);
 }
 
-static int offer_commands(const char *text)
+static int complete_commands(const char *text)
 {
     for (int i = 0; i < N_COMMANDS; i++)
         bb_opts_print_candidate(commands[i].name, text, commands[i].help, stdout);
     return 0;
 }
 
-static int offer_listings(const char *text)
+static int complete_listings(const char *text)
 {
     for (int i = 0; i < N_LISTINGS; i++)
         bb_opts_print_candidate(listings[i].name, text, "", stdout);
@@ -110,7 +110,7 @@ static int list_main(int argc, char **argv)
     for (int i = 0; i < N_LISTINGS; i++)
         names[i] = listings[i].name;
     if (bb_opts_completion_prefix(argc, argv))
-        return offer_listings(bb_opts_completion_prefix(argc, argv));
+        return complete_listings(bb_opts_completion_prefix(argc, argv));
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         printf("Usage: busbar list [WHAT]\n\nWHAT is collectives, dtypes, ops, proxies, models, clusters or columns; "
                "all without it.\n");
@@ -152,23 +152,23 @@ static void print_help(FILE *out)
 /* Words that belong to a command, as a user may give them alone: "busbar p2p", "busbar gpt2_large". */
 static const struct {
     const char *command;
-    bool (*knows)(const char *word);
-} owners[] = {{"bench", bb_bench_is_subcommand}, {"proxy", bb_proxy_exists}};
+    bool (*is_known)(const char *word);
+} subcommands[] = {{"bench", bb_bench_is_subcommand}, {"proxy", bb_proxy_exists}};
 
-static int refuse_command(const char *word)
+static int reject_command(const char *word)
 {
     const char *names[N_COMMANDS];
 
-    for (size_t i = 0; i < sizeof(owners) / sizeof(owners[0]); i++)
-        if (owners[i].knows(word))
-            return bb_err(BB_EUSAGE, "unknown command '%s', did you mean 'busbar %s %s'?", word, owners[i].command,
+    for (size_t i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++)
+        if (subcommands[i].is_known(word))
+            return bb_err(BB_EUSAGE, "unknown command '%s', did you mean 'busbar %s %s'?", word, subcommands[i].command,
                           word);
     for (int i = 0; i < N_COMMANDS; i++)
         names[i] = commands[i].name;
     return bb_reject_unknown("command", word, names, N_COMMANDS);
 }
 
-static bool asks_version(const char *word)
+static bool is_version_option(const char *word)
 {
     return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "-v") == 0;
 }
@@ -183,46 +183,46 @@ static int run_command(int argc, char **argv)
 {
     for (int i = 0; i < N_COMMANDS; i++)
         if (strcmp(argv[0], commands[i].name) == 0)
-            return argc == 2 && asks_version(argv[1]) ? print_version() : commands[i].run(argc, argv);
+            return argc == 2 && is_version_option(argv[1]) ? print_version() : commands[i].run(argc, argv);
     if (bb_nccl_tests_kind(argv[0]) >= 0)
         return bb_nccl_tests_main(argc, argv);
-    return refuse_command(argv[0]);
+    return reject_command(argv[0]);
 }
 
 /* Whoever asks under mpirun wants to read it once. */
-static bool is_told_elsewhere(int argc, char **argv)
+static bool is_printed_by_first_rank(int argc, char **argv)
 {
     for (int i = 1; i < argc && bb_launcher_rank() > 0; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             return true;
-    return bb_launcher_rank() > 0 && argc == 2 && asks_version(argv[1]);
+    return bb_launcher_rank() > 0 && argc == 2 && is_version_option(argv[1]);
 }
 
 /* `busbar help bench p2p` is `busbar bench p2p --help`. */
 static int help_main(int argc, char **argv)
 {
-    char flag[] = "--help", *words[3] = {argc > 1 ? argv[1] : NULL, argc > 2 ? argv[2] : flag, flag};
+    char flag[] = "--help", *command_argv[3] = {argc > 1 ? argv[1] : NULL, argc > 2 ? argv[2] : flag, flag};
 
     if (argc == 2 && bb_opts_completion_prefix(argc, argv))
-        return offer_commands(bb_opts_completion_prefix(argc, argv));
+        return complete_commands(bb_opts_completion_prefix(argc, argv));
     if (argc > 3)
         return bb_err(BB_EUSAGE, "unexpected word '%s'; expected at most a command and a word of it", argv[3]);
     if (argc > 1 && strcmp(argv[1], "help") != 0 && argv[1][0] != '-')
-        return run_command(argc > 2 ? 3 : 2, words);
+        return run_command(argc > 2 ? 3 : 2, command_argv);
     print_help(stdout);
     return 0;
 }
 
 /* A rank that was refused in silence leaves after the one that says why: mpirun ends the others with the first. */
-static void let_first_rank_speak(void)
+static void wait_for_first_rank(void)
 {
-    const struct timespec while_it_starts = {.tv_nsec = 500000000};
+    const struct timespec delay = {.tv_nsec = 500000000};
 
-    nanosleep(&while_it_starts, NULL);
+    nanosleep(&delay, NULL);
 }
 
 /* Of a stream that was closed outside the next file would take the place, and what is printed would go into the results. */
-static void fill_streams(void)
+static void open_standard_streams(void)
 {
     int fd;
 
@@ -242,11 +242,11 @@ int main(int argc, char **argv)
 {
     int rc = 0, error;
 
-    fill_streams();
+    open_standard_streams();
     (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow fails in its write, which is said */
     bb_json_memory_guard();
     bb_err_mute(bb_launcher_rank() > 0); /* until MPI is up */
-    if (is_told_elsewhere(argc, argv)) {
+    if (is_printed_by_first_rank(argc, argv)) {
         rc = 0;
     } else if (argc > 0 && bb_nccl_tests_kind(argv[0]) >= 0) {
         rc = bb_nccl_tests_main(argc, argv);
@@ -258,8 +258,8 @@ int main(int argc, char **argv)
     } else if (strcmp(argv[1], "--help=man") == 0) {
         rc = print_man(stdout);
     } else if (argc == 2 && bb_opts_completion_prefix(argc, argv)) {
-        rc = offer_commands(bb_opts_completion_prefix(argc, argv));
-    } else if (asks_version(argv[1])) {
+        rc = complete_commands(bb_opts_completion_prefix(argc, argv));
+    } else if (is_version_option(argv[1])) {
         rc = print_version();
     } else {
         rc = run_command(argc - 1, argv + 1);
@@ -267,6 +267,6 @@ int main(int argc, char **argv)
     if ((error = bb_outfile_error(stdout)) != 0 && rc >= 0)
         rc = bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(error));
     if (rc < 0 && bb_err_is_mute())
-        let_first_rank_speak();
+        wait_for_first_rank();
     return bb_exit_code(rc);
 }

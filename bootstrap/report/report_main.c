@@ -69,7 +69,7 @@ static int run_script(const char *python, char *script, const char *output, cons
     return bb_err(BB_EFAIL, "report needs Python 3, and %s cannot be started: %s", python, strerror(errno));
 }
 
-static int check_words(const struct options *o, const struct bb_positionals *files)
+static int check_arguments(const struct options *o, const struct bb_positionals *files)
 {
     if (files->n == 0)
         return bb_err(BB_EUSAGE, "no file given, expected results: busbar report RESULT.json... -o FILE");
@@ -89,7 +89,7 @@ int bb_report_main(int argc, char **argv)
     int rc;
 
     TRY(bb_opts_parse(&set, &options, argc, argv, &files, stdout));
-    TRY(check_words(&options, &files));
+    TRY(check_arguments(&options, &files));
     TRY(bb_program_folder(folder));
     TRY(find_script(folder, script));
     find_python(folder, python);

@@ -77,7 +77,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
         goto out;
     TRY(bb_plan_load_cluster(o->cluster, o->config.gpus_per_node, &cluster));
     TRY(bb_predict_validate_slow(&cluster, o->config.ranks, &conditions.slow));
-    TRY(bb_plan_exports_check(o->files));
+    TRY(bb_plan_exports_check_writable(o->files));
     TRY(bb_bench_plan_run(&p, bb_results_on_stdout(json, csv) ? NULL : stdout, rows));
     if (csv)
         TRY(bb_plan_write_rows(csv, rows));

@@ -196,7 +196,7 @@ int bb_plan_main(int argc, char **argv)
     asked = o.config;
     TRY(find_proxy(&o, &positionals, &proxy));
     TRY(refuse_step(&o, proxy));
-    TRY(bb_plan_exports_check(o.files));
+    TRY(bb_plan_exports_check_writable(o.files));
     if (o.export)
         TRY(bb_export_check(o.export, o.export_file));
     if (o.best_layout)

@@ -285,7 +285,7 @@ int bb_plan_refuse_step(const struct bb_plan_options *o, const struct bb_proxy *
     int rc = 0;
 
     TRY(bb_plan_conditions(o, &conditions));
-    TRY(bb_plan_exports_refuse(o->files, o->cluster));
+    TRY(bb_plan_exports_validate(o->files, o->cluster));
     TRY(bb_export_refuse(o->export, o->export_only, o->cluster, &conditions.slow));
     if (o->tokens)
         TRY(refuse_tokens(o->tokens, o->cluster));

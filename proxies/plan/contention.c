@@ -12,7 +12,7 @@ static double us_of(int64_t ns)
     return (double)ns / 1e3;
 }
 
-void bb_sharing_print(const struct bb_prediction *p, FILE *out)
+void bb_contention_print(const struct bb_prediction *p, FILE *out)
 {
     const struct bb_bottleneck *b = &p->bottleneck;
     char text[BB_TIME_TEXT], more[BB_TIME_TEXT];
@@ -41,7 +41,7 @@ static json_t *uplink_json(const struct bb_prediction *p, enum bb_tier tier)
     return bb_fabric_is_oversubscribed(&p->cluster, tier) ? json_real(p->uplink_busy[tier]) : json_null();
 }
 
-json_t *bb_sharing_json(const struct bb_prediction *p)
+json_t *bb_contention_json(const struct bb_prediction *p)
 {
     const struct bb_bottleneck *b = &p->bottleneck;
 

@@ -10,8 +10,8 @@
 
 /* Of the slowest rank; nothing, and null, where the cluster shares nothing. _sharing: "sharing" of "predicted", _phases:
  * its "phases". */
-void bb_sharing_print(const struct bb_prediction *p, FILE *out);
-json_t *bb_sharing_json(const struct bb_prediction *p);
+void bb_contention_print(const struct bb_prediction *p, FILE *out);
+json_t *bb_contention_json(const struct bb_prediction *p);
 json_t *bb_phases_json(const struct bb_prediction *p);
 
 void bb_jittered_print(const struct bb_jittered *j, FILE *out);

@@ -133,7 +133,7 @@ static bool has_band(const struct bb_forecast *f, const struct bb_cluster *c)
     return f->rates == BB_RATES_MACHINE && c->has_achieved && f->attention && !f->many_experts;
 }
 
-json_t *bb_forecast_band(const struct bb_forecast *f, const struct bb_cluster *c)
+json_t *bb_forecast_model_error(const struct bb_forecast *f, const struct bb_cluster *c)
 {
     return has_band(f, c) ? json_pack("{s:f, s:f}", "mean", BAND_MEAN, "most", BAND_MOST) : json_null();
 }

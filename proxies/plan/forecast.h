@@ -41,6 +41,6 @@ void bb_forecast_print(const struct bb_plan *plan, const struct bb_forecast *f, 
 /* For busbar.plan/1; NULL without memory. _compute: "compute" of "predicted", _band: its "band". */
 json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast *f);
 json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster *cluster);
-json_t *bb_forecast_band(const struct bb_forecast *f, const struct bb_cluster *cluster);
+json_t *bb_forecast_model_error(const struct bb_forecast *f, const struct bb_cluster *cluster);
 
 #endif

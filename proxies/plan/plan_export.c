@@ -19,7 +19,7 @@ struct export
 
 static const struct export exports[] = {BB_PREDICTION_EXPORTS(PREDICTED_ROW) BB_PLAN_EXPORTS(ROW)};
 
-int bb_plan_exports_refuse(const char *const *files, const char *cluster)
+int bb_plan_exports_validate(const char *const *files, const char *cluster)
 {
     int rc = bb_results_validate(files[BB_PLAN_EXPORT_json], files[BB_PLAN_EXPORT_csv]);
 
@@ -37,7 +37,7 @@ static bool is_stdout(const struct export *e, const char *file)
     return file && e->to_stdout && strcmp(file, "-") == 0;
 }
 
-int bb_plan_exports_check(const char *const *files)
+int bb_plan_exports_check_writable(const char *const *files)
 {
     int rc = 0;
 

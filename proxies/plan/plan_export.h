@@ -41,8 +41,8 @@ BB_PLAN_EXPORTS(BB_PLAN_EXPORT_WRITER)
 /* The files asked for in files[BB_N_PLAN_EXPORTS], NULL: none. _refuse: formats that need the cluster, without one
  * (-BB_EUSAGE, said). _check: before the work, can they be written (-BB_EUSAGE, said)? _to_stdout:
  * does one of them go there? _write: all of them. */
-int bb_plan_exports_refuse(const char *const *files, const char *cluster) BB_MUST_CHECK;
-int bb_plan_exports_check(const char *const *files) BB_MUST_CHECK;
+int bb_plan_exports_validate(const char *const *files, const char *cluster) BB_MUST_CHECK;
+int bb_plan_exports_check_writable(const char *const *files) BB_MUST_CHECK;
 bool bb_plan_exports_to_stdout(const char *const *files);
 int bb_plan_exports_write(const char *const *files, const struct bb_plan_report *report) BB_MUST_CHECK;
 

@@ -318,7 +318,7 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
     }
     return json_pack(
         "{s:s, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster",
-        p->cluster.name, "slow", bb_slow_json(&p->conditions.slow), "sharing", bb_sharing_json(p), "phases",
+        p->cluster.name, "slow", bb_slow_json(&p->conditions.slow), "sharing", bb_contention_json(p), "phases",
         bb_phases_json(p), "step_us", us_of(slowest->all.step_ns), "tokens_per_s",
         bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / us_of(slowest->all.step_ns) * 1e6 : NAN),
         "breakdown", breakdown_object(slowest), "breakdown_by_role", roles, "groups",
@@ -326,7 +326,7 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
         "comm_alone_us", us_or_null(p->comm_alone_ns), "overlap_efficiency", bb_json_real(bb_predicted_efficiency(p)),
         "tflops_per_gpu", bb_json_real(flops_rate(plan, us_of(slowest->all.step_ns))), "model_flop_utilisation",
         bb_json_real(bb_plan_utilisation(plan, p)), "memory", bb_forecast_memory(plan, plan->forecast), "compute",
-        bb_forecast_compute(plan->forecast, &p->cluster), "band", bb_forecast_band(plan->forecast, &p->cluster));
+        bb_forecast_compute(plan->forecast, &p->cluster), "band", bb_forecast_model_error(plan->forecast, &p->cluster));
 }
 
 static int refuse_room(void)

@@ -383,7 +383,7 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
         print_predicted_rank(role->name, bb_predicted_slowest(p, role->ranks, role->n_ranks), &unit, out);
     }
     print_predicted_groups(&plan->step->layout, slowest, &p->cluster, &unit, out);
-    bb_sharing_print(p, out);
+    bb_contention_print(p, out);
     print_host(slowest, &p->cluster, out);
     if (plan->step->tokens > 0)
         fprintf(out, "  %.1f samples, %.0f tokens per second; %.1f TFLOP/s per GPU\n",

@@ -8,11 +8,11 @@
 #include <string.h>
 
 /* What tests/cli/test_published.py finds of the published steps: the mean of the errors and the largest. */
-#define BAND_MEAN 0.06
-#define BAND_MOST 0.15
+#define MODEL_ERROR_MEAN 0.06
+#define MODEL_ERROR_MAX 0.15
 /* Of steps with many small experts: how many times as long the slowest took, and the same in CUDA graphs. */
-#define EXPERTS_MOST  2.1
-#define EXPERTS_GRAPH 0.09
+#define EXPERTS_EAGER_FACTOR  2.1
+#define EXPERTS_GRAPH_ERROR 0.09
 
 /* ---- memory ---- */
 
@@ -46,8 +46,8 @@ static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEX
 
 static void print_memory(const struct bb_plan *plan, const struct bb_forecast *f, FILE *out)
 {
-    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], without[BB_BYTES_TEXT], words[GUESS_TEXT];
-    const char *guess = memory_guess(f, words);
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], without[BB_BYTES_TEXT], guess_text[GUESS_TEXT];
+    const char *guess = memory_guess(f, guess_text);
 
     bb_format_bytes((size_t)f->gpu_bytes, have);
     if (bb_step_training_bytes(plan->step) > 0)
@@ -72,7 +72,7 @@ json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast 
 
 /* ---- rates ---- */
 
-static const char *const rates_words[BB_RATES] = {
+static const char *const rates_names[BB_RATES] = {
     [BB_RATES_MACHINE] = "machine", [BB_RATES_GIVEN] = "given", [BB_RATES_PROXY] = "proxy"};
 
 static void print_machine(const struct bb_forecast *f, const struct bb_cluster *c, FILE *out)
@@ -111,14 +111,14 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
 {
     bool machine = f->rates == BB_RATES_MACHINE;
     json_t *guessed = json_array();
-    char words[GUESS_TEXT];
-    const char *guess = memory_guess(f, words);
+    char guess_text[GUESS_TEXT];
+    const char *guess = memory_guess(f, guess_text);
 
     if (f->attention_guessed)
         json_array_append_new(guessed, json_sprintf("--attention %s", f->attention));
     if (guess)
         json_array_append_new(guessed, json_string(guess));
-    return json_pack("{s:s, s:o, s:o, s:b, s:s?, s:b, s:s?, s:o}", "rates", rates_words[f->rates], "tflops",
+    return json_pack("{s:s, s:o, s:o, s:b, s:s?, s:b, s:s?, s:o}", "rates", rates_names[f->rates], "tflops",
                      bb_json_real(f->tflops > 0 && !machine ? f->tflops
                                   : machine                 ? bb_cluster_tflops(c, BB_BFLOAT16)
                                                             : NAN),
@@ -128,14 +128,14 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
 
 /* ---- how true ---- */
 
-static bool has_band(const struct bb_forecast *f, const struct bb_cluster *c)
+static bool has_model_error(const struct bb_forecast *f, const struct bb_cluster *c)
 {
     return f->rates == BB_RATES_MACHINE && c->has_achieved && f->attention && !f->many_experts;
 }
 
 json_t *bb_forecast_model_error(const struct bb_forecast *f, const struct bb_cluster *c)
 {
-    return has_band(f, c) ? json_pack("{s:f, s:f}", "mean", BAND_MEAN, "most", BAND_MOST) : json_null();
+    return has_model_error(f, c) ? json_pack("{s:f, s:f}", "mean", MODEL_ERROR_MEAN, "most", MODEL_ERROR_MAX) : json_null();
 }
 
 void bb_forecast_print(const struct bb_plan *plan, const struct bb_forecast *f, const struct bb_cluster *cluster,
@@ -143,15 +143,15 @@ void bb_forecast_print(const struct bb_plan *plan, const struct bb_forecast *f, 
 {
     if (cluster)
         print_rates(f, cluster, out);
-    if (cluster && has_band(f, cluster))
+    if (cluster && has_model_error(f, cluster))
         fprintf(out,
                 "  published steps of A100, H100 and Blackwell were met within %.0f%% on average, %.0f%% at most\n",
-                100 * BAND_MEAN, 100 * BAND_MOST);
+                100 * MODEL_ERROR_MEAN, 100 * MODEL_ERROR_MAX);
     else if (cluster && f->many_experts)
         fprintf(out,
                 "  published steps with many small experts on a GPU took up to %.1f times as long;\n"
                 "    in CUDA graphs (--graph) they were met within %.0f%%\n",
-                EXPERTS_MOST, 100 * EXPERTS_GRAPH);
+                EXPERTS_EAGER_FACTOR, 100 * EXPERTS_GRAPH_ERROR);
     else if (cluster)
         fprintf(out, "  such predictions were held against no published step\n");
     if (f->gpu_bytes > 0)

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* What all operations of a role on one group amount to, in bytes. */
-struct amount {
+struct volume {
     double ring;  /* over each link between two nodes of a ring */
     double chain; /* ... of a chain                             */
     double pair;  /* from each rank to each other one           */
@@ -24,7 +24,7 @@ struct message {
 };
 
 struct role {
-    struct amount amounts[BB_MAX_GROUPS];
+    struct volume volumes[BB_MAX_GROUPS];
     struct message *messages; /* one of each peer */
     int n_messages;
     int next; /* where the last one found was followed: exchanges repeat the order of their peers */
@@ -32,7 +32,7 @@ struct role {
 
 struct counting {
     const struct bb_step *step;
-    struct bb_internode *crossing;
+    struct bb_internode *internode;
     struct role *roles;  /* [step->n_roles]                                              */
     double *out;         /* [nodes] bytes that leave it                                  */
     int *members, *seen; /* [nodes] of the instance at hand; the last instance that was there */
@@ -41,7 +41,7 @@ struct counting {
 
 /* ---- roles ---- */
 
-static struct message *message_to(struct role *role, const struct bb_op *op)
+static struct message *find_message(struct role *role, const struct bb_op *op)
 {
     for (int k = 0; k < role->n_messages; k++) {
         const int i = (role->next + k) % role->n_messages;
@@ -59,22 +59,22 @@ static struct message *message_to(struct role *role, const struct bb_op *op)
 }
 
 /* What NCCL has an algorithm for goes along a ring or, with a root, a chain; the rest from each rank to each other. */
-static void add_collective(struct amount *amount, const struct bb_op *op, int n)
+static void add_collective(struct volume *volume, const struct bb_op *op, int n)
 {
     const struct bb_coll *coll = &bb_colls[op->coll];
     double whole = (double)bb_op_payload_bytes(op, n);
 
     if (!(coll->flags & BB_COLL_ESTIMATED))
-        amount->pair += whole / n;
+        volume->pair += whole / n;
     else if (coll->flags & BB_COLL_ROOTED)
-        amount->chain += whole;
+        volume->chain += whole;
     else
-        amount->ring += coll->bus_factor(n) * whole;
+        volume->ring += coll->bus_factor(n) * whole;
 }
 
 static int add_send(struct role *role, const struct bb_op *op)
 {
-    struct message *message = message_to(role, op);
+    struct message *message = find_message(role, op);
 
     if (!message)
         return -BB_EFAIL;
@@ -82,7 +82,7 @@ static int add_send(struct role *role, const struct bb_op *op)
     return 0;
 }
 
-static int add_uneven(struct role *role, const struct bb_op *op)
+static int add_alltoallv(struct role *role, const struct bb_op *op)
 {
     struct bb_op message = {.kind = BB_OP_SEND, .comm = op->comm, .dtype = op->dtype, .peer_kind = BB_PEER_ABSOLUTE};
     int rc = 0;
@@ -95,7 +95,7 @@ static int add_uneven(struct role *role, const struct bb_op *op)
     return rc;
 }
 
-static int add_up(const struct bb_layout *l, const struct bb_program *p, struct role *role)
+static int add_program(const struct bb_layout *l, const struct bb_program *p, struct role *role)
 {
     int rc = 0;
 
@@ -103,11 +103,11 @@ static int add_up(const struct bb_layout *l, const struct bb_program *p, struct 
         const struct bb_op *op = &p->ops[i];
 
         if (op->kind == BB_OP_COLLECTIVE)
-            add_collective(&role->amounts[l->comms[op->comm].group], op, bb_comm_size(l, op->comm));
+            add_collective(&role->volumes[l->comms[op->comm].group], op, bb_comm_size(l, op->comm));
         else if (op->kind == BB_OP_SEND)
             rc = add_send(role, op);
         else if (op->kind == BB_OP_ALLTOALLV)
-            rc = add_uneven(role, op);
+            rc = add_alltoallv(role, op);
     }
     return rc;
 }
@@ -117,8 +117,8 @@ static int add_up(const struct bb_layout *l, const struct bb_program *p, struct 
 static void add_outgoing(struct counting *c, int node, int group, double bytes)
 {
     c->out[node] += bytes;
-    c->crossing->bytes += bytes;
-    c->crossing->group[group] += bytes;
+    c->internode->bytes += bytes;
+    c->internode->group[group] += bytes;
 }
 
 static void count_messages(struct counting *c, int rank)
@@ -158,9 +158,9 @@ static void count_instance(struct counting *c, int group, int instance, int mark
 {
     const struct bb_layout *l = &c->step->layout;
     int first = bb_group_member(l, group, instance, 0), n = l->groups[group].size, nodes;
-    const struct amount *amount = &c->roles[c->step->role_of[first]].amounts[group];
+    const struct volume *volume = &c->roles[c->step->role_of[first]].volumes[group];
 
-    if (amount->ring + amount->chain + amount->pair <= 0)
+    if (volume->ring + volume->chain + volume->pair <= 0)
         return;
     nodes = count_nodes(c, group, instance, mark);
     for (int m = 0; nodes > 1 && m < n; m++) {
@@ -168,9 +168,9 @@ static void count_instance(struct counting *c, int group, int instance, int mark
 
         if (here == 0)
             continue; /* this node is counted */
-        add_outgoing(c, node, group, amount->ring + (double)here * (n - here) * amount->pair);
+        add_outgoing(c, node, group, volume->ring + (double)here * (n - here) * volume->pair);
         if (m > 0)
-            add_outgoing(c, node, group, amount->chain); /* a chain has a link less than nodes */
+            add_outgoing(c, node, group, volume->chain); /* a chain has a link less than nodes */
         c->members[node] = 0;
     }
 }
@@ -185,24 +185,24 @@ static void count_all(struct counting *c)
     for (int g = 0; g < l->n_groups; g++)
         for (int i = 0; i < bb_group_instances(l, g); i++)
             count_instance(c, g, i, ++mark);
-    for (int node = 0; node < c->crossing->nodes; node++)
-        if (c->out[node] > c->crossing->busiest)
-            c->crossing->busiest = c->out[node];
+    for (int node = 0; node < c->internode->nodes; node++)
+        if (c->out[node] > c->internode->busiest)
+            c->internode->busiest = c->out[node];
 }
 
-int bb_internode_count(const struct bb_step *step, int gpus_per_node, struct bb_internode *crossing)
+int bb_internode_count(const struct bb_step *step, int gpus_per_node, struct bb_internode *internode)
 {
-    struct counting c = {.step = step, .crossing = crossing, .gpus_per_node = gpus_per_node};
+    struct counting c = {.step = step, .internode = internode, .gpus_per_node = gpus_per_node};
     size_t nodes = ((size_t)step->layout.ranks + (size_t)gpus_per_node - 1) / (size_t)gpus_per_node;
     int rc;
 
-    *crossing = (struct bb_internode){.nodes = (int)nodes};
+    *internode = (struct bb_internode){.nodes = (int)nodes};
     TRY(BB_NEW(c.roles, step->n_roles));
     TRY(BB_NEW(c.out, nodes));
     TRY(BB_NEW(c.members, nodes));
     TRY(BB_NEW(c.seen, nodes));
     for (int r = 0; r < step->n_roles; r++)
-        TRY(add_up(&step->layout, &step->roles[r].program, &c.roles[r]));
+        TRY(add_program(&step->layout, &step->roles[r].program, &c.roles[r]));
     count_all(&c);
 out:
     for (int r = 0; c.roles && r < step->n_roles; r++)

@@ -22,6 +22,6 @@ struct bb_internode {
 };
 
 /* bb_internode_count - returns 0 or -BB_EFAIL (no memory). */
-int bb_internode_count(const struct bb_step *step, int gpus_per_node, struct bb_internode *crossing) BB_MUST_CHECK;
+int bb_internode_count(const struct bb_step *step, int gpus_per_node, struct bb_internode *internode) BB_MUST_CHECK;
 
 #endif

@@ -3,12 +3,12 @@
 
 #include <math.h>
 
-int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool apart)
+int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool split_programs)
 {
     int rc;
 
     *plan = (struct bb_plan){.step = step};
-    TRY(bb_traffic_init(&plan->traffic, step, apart));
+    TRY(bb_traffic_init(&plan->traffic, step, split_programs));
     TRY(bb_step_check(step, &plan->checks));
 out:
     if (rc)
@@ -43,7 +43,7 @@ size_t bb_plan_memory(const struct bb_plan *plan)
 }
 
 /* The first operation with real work; what timed kernels stand for says nothing of a GPU's peak. */
-static const struct bb_op *with_work(const struct bb_program *p)
+static const struct bb_op *first_op_with_kernels(const struct bb_program *p)
 {
     for (size_t i = 0; i < p->n_ops; i++)
         if (p->ops[i].work)
@@ -66,7 +66,7 @@ double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_predictio
     const struct bb_op *op = NULL;
 
     for (int i = 0; i < plan->traffic.n && !op; i++)
-        op = with_work(plan->traffic.roles[i].program);
+        op = first_op_with_kernels(plan->traffic.roles[i].program);
     if (!op || ns <= 0)
         return NAN;
     return bb_plan_flops(plan) / (bb_cluster_tflops(&p->cluster, op->dtype) * 1e3 * ns * plan->step->layout.ranks);

@@ -27,7 +27,7 @@ struct bb_plan {
  */
 int bb_plan_init(struct bb_plan *plan, const struct bb_step *step) BB_MUST_CHECK;
 /* The same for a plan to look at: refuses nothing; apart: as of bb_traffic_init. */
-int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool apart) BB_MUST_CHECK;
+int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool split_programs) BB_MUST_CHECK;
 void bb_plan_release(struct bb_plan *plan);
 
 /* bb_plan_checks - the "checks" of busbar.plan/1; NULL without memory. */
@@ -50,6 +50,6 @@ void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *predi
 
 /* bb_ranks_text - "0-3", "0, 4, 8", "1-2, 5-6, ..., 97-98": ascending ranks in at most room - 1 characters. Returns
  * text. */
-const char *bb_ranks_text(const int *ranks, int n, char *text, size_t room);
+const char *bb_ranks_text(const int *ranks, int n, char *text, size_t size);
 
 #endif

@@ -135,7 +135,7 @@ static json_t *peer_text(const struct bb_op *op)
 
 /* ---- real work ---- */
 
-static json_t *work_item(const struct bb_kernel_list_item *item)
+static json_t *kernel_json(const struct bb_kernel_list_item *item)
 {
     double bytes =
         (double)(item->is_memory_kernel ? bb_memory_kernel_bytes(&item->memory_kernel) : bb_gemm_bytes(&item->gemm));
@@ -151,7 +151,7 @@ static json_t *work_item(const struct bb_kernel_list_item *item)
 }
 
 /* [[{product or pass}, ...], ...]: operations say by "work" which list they do. */
-static json_t *works_of(const struct bb_step *step)
+static json_t *kernel_lists_json(const struct bb_step *step)
 {
     json_t *kernel_lists = json_array();
 
@@ -159,13 +159,13 @@ static json_t *works_of(const struct bb_step *step)
         json_t *items = json_array();
 
         for (int i = 0; i < step->kernel_lists[w]->n; i++)
-            json_array_append_new(items, work_item(&step->kernel_lists[w]->items[i]));
+            json_array_append_new(items, kernel_json(&step->kernel_lists[w]->items[i]));
         json_array_append_new(kernel_lists, items);
     }
     return kernel_lists;
 }
 
-static json_t *work_index(const struct bb_step *step, const struct bb_kernel_list *work)
+static json_t *kernel_list_index(const struct bb_step *step, const struct bb_kernel_list *work)
 {
     for (int w = 0; work && w < step->n_kernel_lists; w++)
         if (step->kernel_lists[w] == work)
@@ -195,7 +195,7 @@ static json_t *op_object(const struct bb_step *step, const struct bb_program *p,
         index_or_null(op->micro_batch), "layer", index_or_null(op->layer), "what", op->what, "compute_us",
         comm ? json_null() : json_real(op->compute_us), "flops", comm ? json_null() : json_integer(llround(op->flops)),
         "moved_bytes", op->work ? json_integer(llround(op->work_times * bb_kernel_list_bytes(op->work))) : json_null(),
-        "work", work_index(step, op->work), "work_times", op->work ? json_integer(op->work_times) : json_null());
+        "work", kernel_list_index(step, op->work), "work_times", op->work ? json_integer(op->work_times) : json_null());
 }
 
 static json_t *program_of(const struct bb_step *step, const struct bb_program *p)
@@ -329,7 +329,7 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
         bb_forecast_compute(plan->forecast, &p->cluster), "band", bb_forecast_model_error(plan->forecast, &p->cluster));
 }
 
-static int refuse_room(void)
+static int report_no_memory(void)
 {
     return bb_err(BB_EFAIL, "out of memory for the plan's JSON");
 }
@@ -342,9 +342,9 @@ int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
     bad |= json_object_set_new(object, "groups", list_groups(plan));
     bad |= json_object_set_new(object, "roles", list_roles(plan, ops));
     if (ops && plan->step->n_kernel_lists > 0)
-        bad |= json_object_set_new(object, "works", works_of(plan->step));
+        bad |= json_object_set_new(object, "works", kernel_lists_json(plan->step));
     bad |= json_object_set_new(object, "checks", bb_plan_checks(plan));
-    return bad ? refuse_room() : 0;
+    return bad ? report_no_memory() : 0;
 }
 
 /* ---- the file ---- */
@@ -359,7 +359,7 @@ static int add_prediction(json_t *root, const struct bb_plan_report *r, const st
         bad |= json_object_set_new(predicted, "training", bb_training_time_json(r->training));
     if (r->jittered)
         bad |= json_object_set_new(predicted, "jitter", bb_jittered_json(r->jittered));
-    return bad ? refuse_room() : 0;
+    return bad ? report_no_memory() : 0;
 }
 
 static int add_times(json_t *root, const struct bb_plan_report *r)
@@ -379,14 +379,14 @@ static int make_plan(const struct bb_plan_report *r, json_t **root)
 
     *root = json_pack("{s:s, s:s, s:s, s:O}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION, "proxy",
                       r->plan->step->proxy, "options", r->options);
-    TRY(*root ? bb_plan_body(*root, r->plan, r->ops) : refuse_room());
+    TRY(*root ? bb_plan_body(*root, r->plan, r->ops) : report_no_memory());
     if (r->prediction)
         TRY(add_times(*root, r));
     else if (r->plan->forecast->gpu_bytes > 0 &&
              json_object_set_new(*root, "memory", bb_forecast_memory(r->plan, r->plan->forecast)))
-        TRY(refuse_room());
+        TRY(report_no_memory());
     if (r->best_order && json_object_set(*root, "best_order", r->best_order))
-        rc = refuse_room();
+        rc = report_no_memory();
 out:
     if (rc) {
         json_decref(*root);
@@ -416,7 +416,7 @@ int bb_plan_write_json(const struct bb_plan_report *report, FILE *out)
     int rc = make_plan(report, &root);
 
     if (rc == 0 && (json_dumpf(root, out, JSON_INDENT(1)) || fputc('\n', out) == EOF) && !ferror(out))
-        rc = refuse_room();
+        rc = report_no_memory();
     json_decref(root);
     return rc;
 }

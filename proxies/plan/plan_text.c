@@ -34,7 +34,7 @@ static void last_run(const int *ranks, int n, char text[32])
     run_text(ranks, n, first, text);
 }
 
-const char *bb_ranks_text(const int *ranks, int n, char *text, size_t room)
+const char *bb_ranks_text(const int *ranks, int n, char *text, size_t size)
 {
     char run[32], last[32];
     size_t length = 0;
@@ -47,17 +47,17 @@ const char *bb_ranks_text(const int *ranks, int n, char *text, size_t room)
     for (int i = 0; i < n; i = next) {
         next = run_text(ranks, n, i, run);
         /* Room for this run and, unless it is the last, for ", ..., LAST" after it. */
-        if (length + 2 + strlen(run) + (next < n ? 7 + strlen(last) : 0) >= room) {
-            snprintf(text + length, room - length, ", ..., %s", last);
+        if (length + 2 + strlen(run) + (next < n ? 7 + strlen(last) : 0) >= size) {
+            snprintf(text + length, size - length, ", ..., %s", last);
             return text;
         }
-        length += (size_t)snprintf(text + length, room - length, "%s%s", i ? ", " : "", run);
+        length += (size_t)snprintf(text + length, size - length, "%s%s", i ? ", " : "", run);
     }
     return text;
 }
 
 /* 1234567 as "1,234,567". */
-static const char *format_thousands(double number, char text[40])
+static const char *bb_thousands_text(double number, char text[40])
 {
     char plain[40];
     int n = snprintf(plain, sizeof(plain), "%.0f", number), length = 0;
@@ -124,7 +124,7 @@ static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r,
     char count[40], bytes[BB_BYTES_TEXT];
 
     fprintf(out, "  %-14s %-10s %6d %14s %-8s %6zu %12s", bb_op_kind_name(r->kind, r->coll), l->groups[r->group].name,
-            r->group_size, format_thousands((double)r->count, count), bb_dtypes[r->dtype].name, r->calls,
+            r->group_size, bb_thousands_text((double)r->count, count), bb_dtypes[r->dtype].name, r->calls,
             bb_format_bytes(r->bytes, bytes));
     for (int i = 0; i < r->n_peers && i < 3; i++)
         fprintf(out, "%s%+d: %zu", i ? " " : "  ", r->peers[i].offset, r->peers[i].calls);
@@ -180,7 +180,7 @@ static void print_role(const struct bb_plan *plan, const struct bb_traffic_role 
     if (role->compute_us > 0)
         fprintf(out, "  compute: %s\n", bb_format_time(role->compute_us, text));
     if (role->flops > 0)
-        fprintf(out, "  model FLOPs: %s\n", format_thousands(role->flops, text));
+        fprintf(out, "  model FLOPs: %s\n", bb_thousands_text(role->flops, text));
     print_memory(role, out);
 }
 
@@ -199,7 +199,7 @@ static void work_text(const struct bb_op *op, char text[64])
 }
 
 /* ", 12 KiB to 1.5 MiB to each": the least and the most that goes to another place. */
-static void print_spread(const struct bb_op *op, FILE *out)
+static void print_count_range(const struct bb_op *op, FILE *out)
 {
     const size_t element = bb_dtypes[op->dtype].bytes;
     char low[BB_BYTES_TEXT], high[BB_BYTES_TEXT];
@@ -240,7 +240,7 @@ static void print_op(const struct bb_layout *l, const struct bb_program *p, size
         fprintf(out, " %d", op->micro_batch);
     fprintf(out, ", %s", op->what ? op->what : "");
     if (op->kind == BB_OP_ALLTOALLV)
-        print_spread(op, out);
+        print_count_range(op, out);
     for (int w = 0; w < op->waits; w++)
         fprintf(out, "%s%d", w ? ", " : ", after ", p->wait_list[op->first_wait + w]);
     fputc('\n', out);
@@ -403,11 +403,11 @@ void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *predi
 
     fprintf(out, "# %s on %d rank%s", s->proxy, s->layout.ranks, s->layout.ranks == 1 ? "" : "s");
     if (s->parameters > 0)
-        fprintf(out, ": %s parameters", format_thousands(s->parameters, number));
+        fprintf(out, ": %s parameters", bb_thousands_text(s->parameters, number));
     if (s->samples > 0)
-        fprintf(out, ", %s sample%s per step", format_thousands(s->samples, number), s->samples == 1 ? "" : "s");
+        fprintf(out, ", %s sample%s per step", bb_thousands_text(s->samples, number), s->samples == 1 ? "" : "s");
     if (s->tokens > 0)
-        fprintf(out, " (%s tokens)", format_thousands(s->tokens, number));
+        fprintf(out, " (%s tokens)", bb_thousands_text(s->tokens, number));
     fprintf(out, "\n# %s\n", s->summary ? s->summary : "");
     print_groups(&s->layout, out);
     for (int r = 0; r < plan->traffic.n; r++)

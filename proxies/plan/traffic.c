@@ -26,7 +26,7 @@ struct counting {
     struct bb_key_index rows;   /* struct row_key: number of the row */
     struct bb_key_index peers;  /* struct peer_key                   */
     size_t *calls;              /* [peers.n]                         */
-    struct bb_key_index uneven; /* struct uneven_key: each exchange that the program repeats */
+    struct bb_key_index alltoallv; /* struct uneven_key: each exchange that the program repeats */
     size_t *repeats;            /* [uneven.n] how often; 0: its messages are counted         */
     struct bb_op *messages;     /* of one of them                                            */
     int n_messages;
@@ -41,7 +41,7 @@ struct peer_key {
     int row, offset;
 };
 
-struct uneven_key {
+struct alltoallv_key {
     const struct bb_alltoallv *table;
     size_t count;
     int comm, dtype, own, reversed;
@@ -103,9 +103,9 @@ static int count_calls(struct counting *c, const struct bb_op *op, size_t times)
 
 /* ---- uneven exchanges: one is as another micro-batch's, so its messages are listed once ---- */
 
-static int find_uneven(struct counting *c, const struct bb_op *op)
+static int find_alltoallv(struct counting *c, const struct bb_op *op)
 {
-    struct uneven_key key;
+    struct alltoallv_key key;
 
     memset(&key, 0, sizeof(key));
     key.table = op->table;
@@ -114,18 +114,18 @@ static int find_uneven(struct counting *c, const struct bb_op *op)
     key.dtype = (int)op->dtype;
     key.own = op->peer;
     key.reversed = op->reversed;
-    return bb_key_index_add(&c->uneven, &key);
+    return bb_key_index_add(&c->alltoallv, &key);
 }
 
-static int find_repeats(struct counting *c, const struct bb_program *p)
+static int count_repeats(struct counting *c, const struct bb_program *p)
 {
     for (size_t i = 0; i < p->n_ops; i++) {
         const struct bb_op *op = &p->ops[i];
-        int known = c->uneven.n, which;
+        int known = c->alltoallv.n, which;
 
         if (op->kind != BB_OP_ALLTOALLV)
             continue;
-        which = find_uneven(c, op);
+        which = find_alltoallv(c, op);
         if (which < 0 || (which == known && BB_GROW(c->repeats, known)))
             return -BB_EFAIL;
         if (which == known)
@@ -136,9 +136,9 @@ static int find_repeats(struct counting *c, const struct bb_program *p)
     return BB_NEW(c->messages, c->n_messages);
 }
 
-static int count_uneven(struct counting *c, const struct bb_op *op)
+static int count_alltoallv(struct counting *c, const struct bb_op *op)
 {
-    const int which = find_uneven(c, op);
+    const int which = find_alltoallv(c, op);
     int n, rc = 0;
 
     if (which < 0 || c->repeats[which] == 0)
@@ -153,7 +153,7 @@ static int count_uneven(struct counting *c, const struct bb_op *op)
 static int count_op(struct counting *c, const struct bb_op *op)
 {
     if (op->kind == BB_OP_ALLTOALLV)
-        return count_uneven(c, op);
+        return count_alltoallv(c, op);
     if (bb_op_is_comm(op))
         return count_calls(c, op, 1);
     c->role->compute_us += op->compute_us;
@@ -193,11 +193,11 @@ static int count_rank(const struct bb_step *step, int rank, struct bb_traffic_ro
                          .role = role,
                          .rows = {.key_bytes = sizeof(struct row_key)},
                          .peers = {.key_bytes = sizeof(struct peer_key)},
-                         .uneven = {.key_bytes = sizeof(struct uneven_key)}};
+                         .alltoallv = {.key_bytes = sizeof(struct alltoallv_key)}};
     int rc = 0;
 
     *role = (struct bb_traffic_role){.name = step->roles[step->role_of[rank]].name, .program = p};
-    TRY(find_repeats(&c, p));
+    TRY(count_repeats(&c, p));
     for (size_t i = 0; i < p->n_ops; i++)
         TRY(count_op(&c, &p->ops[i]));
     TRY(list_peers(&c));
@@ -208,7 +208,7 @@ static int count_rank(const struct bb_step *step, int rank, struct bb_traffic_ro
 out:
     bb_key_index_release(&c.rows);
     bb_key_index_release(&c.peers);
-    bb_key_index_release(&c.uneven);
+    bb_key_index_release(&c.alltoallv);
     free(c.calls);
     free(c.repeats);
     free(c.messages);
@@ -268,7 +268,7 @@ struct grouping {
     struct bb_key_index groups; /* of int[1 + n_comms]: role, place in each such communicator       */
     int *group_role;            /* [groups.n] of the plan                                           */
     uint64_t *digests;          /* [traffic.n] of the plan's roles                                  */
-    bool apart;                 /* other programs, other roles                                      */
+    bool split_programs;                 /* other programs, other roles                                      */
 };
 
 static void find_absolute_peers(struct grouping *g)
@@ -295,7 +295,7 @@ static int find_group(struct grouping *g, int rank)
 }
 
 /* The plan's role of a rank, the first of its group. */
-static int find_role(struct grouping *g, int rank, int *which)
+static int add_role(struct grouping *g, int rank, int *which)
 {
     struct bb_traffic *t = g->traffic;
     struct bb_traffic_role role;
@@ -307,7 +307,7 @@ static int find_role(struct grouping *g, int rank, int *which)
     digest = digest_of(&role);
     for (*which = 0; *which < t->n; (*which)++)
         if (g->digests[*which] == digest && same_traffic(&t->roles[*which], &role) &&
-            !(g->apart && t->roles[*which].program != role.program))
+            !(g->split_programs && t->roles[*which].program != role.program))
             goto out;
     TRY(BB_GROW(t->roles, t->n));
     TRY(BB_GROW(g->digests, t->n));
@@ -330,7 +330,7 @@ static int find_roles(struct grouping *g)
         TRY(group < 0 ? group : 0);
         if (group == known) {
             TRY(BB_GROW(g->group_role, known));
-            TRY(find_role(g, r, &g->group_role[group]));
+            TRY(add_role(g, r, &g->group_role[group]));
         }
         role = &g->traffic->roles[g->group_role[group]];
         TRY(BB_GROW(role->ranks, role->n_ranks));
@@ -340,12 +340,12 @@ out:
     return rc;
 }
 
-int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool apart)
+int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool split_programs)
 {
     struct grouping g = {.step = step,
                          .traffic = t,
                          .groups = {.key_bytes = sizeof(int) * (size_t)(1 + step->layout.n_comms)},
-                         .apart = apart};
+                         .split_programs = split_programs};
     int rc;
 
     *t = (struct bb_traffic){0};

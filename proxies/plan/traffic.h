@@ -46,7 +46,7 @@ struct bb_traffic {
 
 /* bb_traffic_init - apart: ranks whose programs differ are of different roles even where they move the same, for whoever
  * shows a role's program. The step must outlive it. Returns 0 or -BB_EFAIL (no memory). */
-int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool apart) BB_MUST_CHECK;
+int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool split_programs) BB_MUST_CHECK;
 void bb_traffic_release(struct bb_traffic *t);
 
 size_t bb_traffic_memory(const struct bb_traffic_role *role); /* bytes of all of it */

@@ -1,4 +1,4 @@
-/* critical_path.c - the walk back through a timeline (see critical_path.h). */
+/* critical_path.c - computes the critical path by walking back through a timeline (see critical_path.h). */
 #include "proxies/timeline/critical_path.h"
 
 #include "bootstrap/base/grow.h"
@@ -6,24 +6,25 @@
 
 #include <stdlib.h>
 
-/* The communication of a rank by whom it is with, so that the k-th here is found as the k-th there. */
+/* A rank's communication, sorted by partner: the k-th operation here matches the k-th operation of the partner. */
 struct partners {
-    struct bb_key_index index; /* of struct partner                                                     */
-    int *first;                /* [index.n + 1] of list                                                 */
-    int *list;                 /* operations, of each partner in order                                  */
-    int *position;                /* [operations] in the list, BB_NONE: not of it                          */
+    struct bb_key_index index; /* keys: struct partner */
+    int *first;                /* [index.n + 1] first operation of each partner in list */
+    int *list;                 /* operations, partner by partner, each in order */
+    int *position;             /* [operations] position in list; BB_NONE: not listed */
 };
 
 struct partner {
-    int comm, kind, peer; /* world rank of a message; BB_NONE: it is with several */
+    int comm, kind, peer; /* world rank of a message's peer; BB_NONE: a collective or alltoallv */
 };
 
 struct walk {
     const struct bb_timeline *t;
     struct bb_critical_path *path;
-    struct partners *messages; /* [ranks] made when a rank is met                                       */
-    struct partners *collectives; /* [roles] with several, by words that do not say who: likewise          */
-    int rank, op;              /* where it is */
+    struct partners *messages;    /* [ranks] sends and receives; filled when the walk reaches the rank */
+    struct partners *collectives; /* [roles] collectives and alltoallv, which name no single peer; filled in the same
+                                     way */
+    int rank, op;                 /* present position of the walk */
     int64_t now_ns;
 };
 
@@ -32,7 +33,7 @@ static const struct bb_program *program_of(const struct walk *w, int rank)
     return bb_step_program(w->t->step, rank);
 }
 
-/* NULL: the timeline does not have this rank. */
+/* NULL: the timeline has no times of this rank. */
 static const struct bb_timed_op *times_of(const struct walk *w, int rank)
 {
     const int shown = w->path->shown_as[rank];
@@ -40,7 +41,7 @@ static const struct bb_timed_op *times_of(const struct walk *w, int rank)
     return shown == BB_NONE ? NULL : w->t->ops[shown];
 }
 
-/* ---- the k-th here is the k-th there ---- */
+/* ---- matching: the k-th operation here is the k-th operation of the partner ---- */
 
 static bool is_message(const struct bb_op *op)
 {
@@ -54,7 +55,7 @@ static struct partner partner_of(const struct walk *w, const struct bb_op *op, i
     return (struct partner){op->comm, (int)op->kind, peer};
 }
 
-/* place[] = the number of each operation's partner. */
+/* Sets position[] to the index of each operation's partner. */
 static int number_partners(const struct walk *w, int rank, bool messages, struct partners *p)
 {
     const struct bb_program *program = program_of(w, rank);
@@ -86,7 +87,7 @@ static int list_partners(const struct walk *w, int rank, bool messages, struct p
             p->first[p->position[i] + 2]++;
     for (int i = 2; i <= p->index.n; i++)
         p->first[i] += p->first[i - 1];
-    for (size_t i = 0; i < n_ops; i++) /* first[1 + partner] goes from its beginning to its end */
+    for (size_t i = 0; i < n_ops; i++) /* counting sort: first[1 + partner] moves from the partner's begin to its end */
         if (p->position[i] != BB_NONE) {
             p->position[i] = p->first[p->position[i] + 1]++;
             p->list[p->position[i]] = (int)i;
@@ -103,7 +104,7 @@ static int find_partners(struct walk *w, int rank, bool messages, const struct p
     return p->first ? 0 : list_partners(w, rank, messages, p);
 }
 
-/* The operation of `other` that this one meets there; BB_NONE: none. */
+/* *found: the operation of rank `other` that matches this one; BB_NONE: none. */
 static int find_matching_op(struct walk *w, int op, int other, int *found)
 {
     const struct bb_op *mine = &program_of(w, w->rank)->ops[op];
@@ -135,12 +136,12 @@ static void release_partners(struct partners *p)
     free(p->position);
 }
 
-/* ---- who came last ---- */
+/* ---- last arrival ---- */
 
 struct last_arrival {
     int rank, op;
     int64_t begin_ns;
-    bool unknown; /* somebody without times takes part */
+    bool unknown; /* a peer without times takes part */
 };
 
 static int consider_participant(struct walk *w, int op, int other, struct last_arrival *last)
@@ -160,7 +161,7 @@ out:
     return rc;
 }
 
-/* Everybody whom the operation meets. */
+/* Considers all peers of the operation. */
 static int consider_participants(struct walk *w, int op, struct last_arrival *last)
 {
     const struct bb_layout *l = &w->t->step->layout;
@@ -176,7 +177,8 @@ static int consider_participants(struct walk *w, int op, struct last_arrival *la
     return rc;
 }
 
-/* A call with one communicator begins and ends as one: its operations are [first, end), others among them. */
+/* The operations of a group call on one communicator begin and end together. They are among [first, end), which may
+ * include operations on other communicators. */
 static void find_call(const struct bb_program *p, int op, int *first, int *end)
 {
     const int call = p->ops[op].call;
@@ -200,7 +202,7 @@ static int find_last_arrival(struct walk *w, struct last_arrival *last)
     return rc;
 }
 
-/* ---- what an operation follows ---- */
+/* ---- predecessors ---- */
 
 static void keep_later(const struct bb_timed_op *times, int candidate, int *best)
 {
@@ -208,7 +210,7 @@ static void keep_later(const struct bb_timed_op *times, int candidate, int *best
         *best = candidate;
 }
 
-/* The last one before `first` on the stream, or on the communicator. */
+/* The last operation before `first` on the same stream (of_stream), or on the same communicator. */
 static int last_before(const struct bb_program *p, int first, const struct bb_op *op, bool of_stream)
 {
     for (int i = first; i-- > 0;)
@@ -217,7 +219,7 @@ static int last_before(const struct bb_program *p, int first, const struct bb_op
     return BB_NONE;
 }
 
-/* Of all that the call waits for, what ended last; BB_NONE: it waits for nothing. */
+/* The predecessor of the call with the latest end; BB_NONE: it has none. */
 static int find_predecessor(const struct walk *w)
 {
     const struct bb_program *p = program_of(w, w->rank);
@@ -244,7 +246,8 @@ static int find_predecessor(const struct walk *w)
 
 /* ---- the walk ---- */
 
-/* From now back to ns is that part's. Times of a run may be a little out of order: never forward. */
+/* Attributes the time from now back to ns to this part. Measured times may be slightly out of order: time never goes
+ * forward. */
 static void attribute_back_to(struct walk *w, enum bb_critical_part part, int64_t ns)
 {
     const int64_t to = ns < 0 ? 0 : ns;
@@ -266,7 +269,8 @@ out:
     return rc;
 }
 
-/* To where the operation begins; or, where it waited for a rank, to where that one's begins. */
+/* Attributes the operation and continues at its begin, or, if it waited for another rank, at the begin of the
+ * matching operation there. */
 static int attribute_op(struct walk *w)
 {
     const struct bb_timed_op at = times_of(w, w->rank)[w->op];

@@ -1,5 +1,5 @@
 /*
- * op_names.h - what operations are called wherever people see them: ranges of a profiler, traces, messages. Pure.
+ * op_names.h - names of operations in messages, traces and profiler ranges.
  */
 #ifndef BB_PROXIES_TIMELINE_OP_NAMES_H
 #define BB_PROXIES_TIMELINE_OP_NAMES_H
@@ -11,16 +11,17 @@
 #define BB_OP_NAME 96
 const char *bb_op_name(const struct bb_layout *l, const struct bb_op *op, char text[BB_OP_NAME]);
 
-/* bb_call_name - of ops[0..n), the operations of one group call: "group pp 6.2 MiB"; of one alone its own. */
+/* bb_call_name - the name of a group call with operations ops[0..n): "group pp 6.2 MiB"; n = 1: the operation's
+ * name. */
 const char *bb_call_name(const struct bb_layout *l, const struct bb_op *ops, int n, char text[BB_OP_NAME]);
 
-/* bb_op_word - "all_reduce", "send", "recv"; for compute what it stands for. */
+/* bb_op_word - the kind of operation: "all_reduce", "send", "recv"; compute: its purpose. */
 const char *bb_op_word(const struct bb_op *op);
 
-/* bb_op_group_size - ranks of the operation's communicator, 1 for compute. */
+/* bb_op_group_size - ranks of the operation's communicator; 1 for compute. */
 int bb_op_group_size(const struct bb_layout *l, const struct bb_op *op);
 
-/* bb_op_launches - whether anything is launched for it: a compute of 0 us without real work is not. */
+/* bb_op_launches - whether the operation launches anything: a compute operation of 0 us without kernels does not. */
 static inline bool bb_op_launches(const struct bb_op *op)
 {
     return bb_op_is_comm(op) || op->compute_us > 0 || op->work;

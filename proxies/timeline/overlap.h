@@ -1,10 +1,11 @@
 /*
- * overlap.h - how much communication was hidden: arithmetic on sets of time intervals. Pure; used by the prediction and
- * by the report of a run.
+ * overlap.h - how much communication is hidden behind compute: set operations on time intervals, for the prediction and
+ * for the report of a run.
  *
  * All times are int64 nanoseconds on one rank's clock, from the start of a step of length T. C is the union of the
- * intervals in which the compute stream ran a kernel, M the union of those in which any communication ran, from its
- * arrival to its end (waiting for a peer is communication: the operation occupies its stream). Unions, never sums.
+ * intervals in which a kernel ran on the compute stream. M is the union of the intervals of all communication, from the
+ * arrival of each operation to its end: waiting for a peer is communication, since the operation occupies its stream.
+ * Lengths are those of unions, not sums.
  *
  *   exposed = |M \ C|    idle = T - |C u M|    overlap_fraction = |M n C| / |M|
  */
@@ -20,20 +21,21 @@ struct bb_span {
     int64_t begin_ns, end_ns;
 };
 
-/* A set of intervals, in any order and overlapping as they come. Starts as {0}. */
+/* A set of intervals, in any order; they may overlap. Initial value: {0}. */
 struct bb_spans {
     struct bb_span *at;
     size_t n;
 };
 
-/* bb_spans_add - an interval of no or negative length is left out. Returns 0 or -BB_EFAIL (no memory, said). */
+/* bb_spans_add - ignores an interval of length 0 or less. Returns 0 or, after printing an error, -BB_EFAIL (out of
+ * memory). */
 int bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns) BB_MUST_CHECK;
 int bb_spans_add_all(struct bb_spans *s, const struct bb_spans *more) BB_MUST_CHECK;
-void bb_spans_clear(struct bb_spans *s); /* empty, memory kept                 */
+void bb_spans_clear(struct bb_spans *s); /* removes all intervals, keeps the memory */
 void bb_spans_release(struct bb_spans *s);
 
-/* bb_spans_join - replace the intervals by their union: sorted, disjoint, not touching. The functions below do it
- * themselves, so their arguments are changed in form, not in meaning. */
+/* bb_spans_join - replaces the intervals by their union: sorted and disjoint. The functions below call this on their
+ * arguments. */
 void bb_spans_join(struct bb_spans *s);
 
 int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b); /* |union a n union b|           */
@@ -47,35 +49,41 @@ struct bb_overlap {
     double overlap_fraction; /* |M n C| / |M|, NaN without communication                 */
 };
 
-/* bb_overlap_of - the figures of one step. For one group, pass its own intervals as comm: then exposed is the group's
- * and idle says in how much of the step neither compute nor this group was busy. */
+/* bb_overlap_of - fills *out for one step. To get the values of one group, pass its intervals as comm: exposed_ns is
+ * then that of the group, and idle_ns the time with neither compute nor communication of this group. */
 void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *comm, struct bb_overlap *out);
 
 /*
- * Why communication was exposed; the three add up to exposed_ns. An interval of communication waits for who comes last,
- * then its bytes move.
- *   transfer  bytes moved, and no kernel ran
- *   bubble    a message between stages was waited for, and neither a kernel nor a transfer ran
- *   waiting   the rest: nothing but waits for other peers
+ * Why communication was exposed; the three parts add up to exposed_ns. A communication waits for the last rank to
+ * arrive, then transfers its data.
+ *   transfer  data was transferred, and no kernel ran
+ *   bubble    a message between pipeline stages was waiting, and neither a kernel nor a transfer ran
+ *   waiting   only waiting for other peers
  */
 struct bb_exposure {
     int64_t transfer_ns, bubble_ns, waiting_ns;
 };
 
-/* bb_exposure_of - comm: all of it; transfers, stages: those parts of comm in which bytes move, and the intervals of
- * messages between stages. 0 or -BB_EFAIL (no memory, said). */
+/*
+ * bb_exposure_of - splits the exposed time by cause.
+ *   comm       all communication
+ *   transfers  the parts of comm that transfer data
+ *   stages     the intervals of messages between pipeline stages
+ *   Returns    0 or, after printing an error, -BB_EFAIL (out of memory)
+ */
 int bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers, struct bb_spans *stages,
                    struct bb_exposure *out) BB_MUST_CHECK;
 
 /*
- * bb_overlap_efficiency - (Tc + Tm - Tb) / min(Tc, Tm) of three runs: compute alone, communication alone, both. 1: the
- * shorter is hidden whole; 0: one after the other; below 0: together is slower than that. NaN when Tc or Tm is 0 or
- * unknown. Tc of a pipeline is the compute of the slowest rank with its bubble, which no overlap can hide: without that
- * a step that is mostly bubble has an efficiency far below 0 that says nothing.
+ * bb_overlap_efficiency - (Tc + Tm - Tb) / min(Tc, Tm), with the times of three runs: compute alone, communication
+ * alone, and both. 1: the shorter of Tc and Tm is fully hidden; 0: no overlap; below 0: both together are slower than
+ * one after the other. NaN if Tc or Tm is 0 or unknown. For a pipeline, Tc is the compute of the slowest rank plus its
+ * bubble, which no overlap can hide; without the bubble, a step that is mostly bubble would get a meaningless value far
+ * below 0.
  */
 double bb_overlap_efficiency(double compute_alone, double comm_alone, double both);
 
-/* bb_overlap_efficiency_text - ", overlap efficiency 0.520" for people, "" when unknown. Returns buf. */
+/* bb_overlap_efficiency_text - writes ", overlap efficiency 0.520", or "" if unknown, to buf. Returns buf. */
 #define BB_EFFICIENCY_TEXT 64
 const char *bb_overlap_efficiency_text(double efficiency, char buf[BB_EFFICIENCY_TEXT]);
 

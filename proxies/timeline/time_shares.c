@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A row while its intervals are collected. */
+/* A row while its intervals are collected */
 struct row {
     const char *by;
     char name[64];
@@ -48,7 +48,7 @@ static const char *group_of(const struct bb_layout *l, const struct bb_op *op)
     return l->groups[l->comms[op->comm].group].name;
 }
 
-/* Rows of one operation, in phases, groups or kinds. */
+/* Adds an operation to its row: by = 0 phases, 1 groups, 2 kinds. */
 static int add_op(struct rows *rows, int by, const struct bb_layout *l, const struct bb_op *op,
                   const struct bb_timed_op *at)
 {

@@ -1,10 +1,9 @@
 /*
- * time_shares.h - where the time of one rank's step goes, by what one may ask for: parts (compute, communication,
- * exposed, idle), phases, groups, and kinds of operations. Pure; of run and of predicted steps alike, so that one can
- * stand beside the other.
+ * time_shares.h - where the time of one rank's step goes: by part (compute, communication, exposed, idle), phase, group
+ * and kind of operation. The same rows for measured and for predicted steps, so that both can be compared.
  *
- * Each is the length of a union of intervals, from where a stream has come to an operation to its end: waiting for
- * others is in it. Phases, groups and kinds overlap each other, so they do not add up to the step.
+ * Each value is the length of a union of intervals, from the arrival of the stream at an operation to its end, waiting
+ * included. Phases, groups and kinds overlap, so they do not add up to the step.
  */
 #ifndef BB_PROXIES_TIMELINE_TIME_SHARES_H
 #define BB_PROXIES_TIMELINE_TIME_SHARES_H
@@ -17,8 +16,13 @@ struct bb_time_share {
     double us;
 };
 
-/* bb_time_shares - *list of *n, to be freed by the caller: the same rows in the same order for all times of one
- * program. ops: of the rank's program. 0 or -BB_EFAIL. */
+/*
+ * bb_time_shares - computes the shares.
+ *   ops      [operations of the rank's program] their times
+ *   list, n  out: the rows; every call for the same program gives the same rows in the same order
+ *   Returns  0 or -BB_EFAIL
+ *   Owner    the caller frees *list
+ */
 int bb_time_shares(const struct bb_step *step, int rank, const struct bb_timed_op *ops, int64_t step_ns,
                    struct bb_time_share **list, int *n) BB_MUST_CHECK;
 

@@ -1,6 +1,4 @@
-/* timeline.c - which ranks a trace shows, room for their times, and its file (timeline.h). trace_write.c writes the
- * events.
- */
+/* timeline.c - chooses the ranks of a trace and allocates their times (timeline.h). trace_write.c writes the events. */
 #include "proxies/timeline/timeline.h"
 
 #include "bootstrap/base/grow.h"
@@ -18,7 +16,7 @@ struct choice {
     size_t ops;
 };
 
-/* The first one is always shown. */
+/* The first rank is always shown, whatever its size. */
 static void show_rank(struct choice *c, int rank)
 {
     size_t ops = bb_step_program(c->step, rank)->n_ops;

@@ -12,10 +12,10 @@
 struct writer {
     const struct bb_timeline *t;
     FILE *out;
-    bool some; /* an event stands already */
+    bool some; /* at least one event was written */
 };
 
-#define STEP_THREAD 0 /* of each rank; stream s is thread s + 1 */
+#define STEP_THREAD 0 /* thread of each rank for the step; stream s is thread s + 1 */
 
 /* ---- parts of JSON ---- */
 
@@ -32,20 +32,20 @@ static void put_text(FILE *out, const char *text)
     fputc('"', out);
 }
 
-/* One more field of an object: a text. */
+/* Writes one more text field of an object. */
 static void put_field(FILE *out, const char *key, const char *text)
 {
     fprintf(out, ", \"%s\": ", key);
     put_text(out, text);
 }
 
-/* Microseconds with the nanoseconds as decimals, exactly. */
+/* Writes microseconds with three decimals, exactly. */
 static void put_us(FILE *out, const char *key, int64_t ns)
 {
     fprintf(out, ", \"%s\": %lld.%03d", key, (long long)(ns / 1000), (int)(ns % 1000));
 }
 
-/* Up to the arguments, which the caller writes with the end of the event. */
+/* Begins an event up to its arguments; the caller writes these and closes the event. */
 static void begin_event(struct writer *w, const char *phase, const char *name, int rank, int thread)
 {
     fputs(w->some ? ",\n" : "\n", w->out);
@@ -57,7 +57,7 @@ static void begin_event(struct writer *w, const char *phase, const char *name, i
 
 /* ---- names ---- */
 
-/* Of a rank (a process there) or of one of its streams (a thread), and its place among the others. */
+/* Names a rank (process) or one of its streams (thread), and sets its sort index. */
 static void name_track(struct writer *w, const char *track, int rank, int thread, const char *name, int place)
 {
     char event[32];
@@ -86,7 +86,7 @@ static void name_rank(struct writer *w, int i)
 
 /* ---- slices ---- */
 
-/* The world rank that the operation means; BB_NONE where it means none. */
+/* The world rank of an operation's peer or root; BB_NONE: it has none. */
 static int other_rank(const struct bb_layout *l, const struct bb_op *op, int rank)
 {
     if (!bb_op_is_comm(op) || (op->kind == BB_OP_COLLECTIVE && !(bb_colls[op->coll].flags & BB_COLL_ROOTED)))
@@ -105,7 +105,7 @@ static void put_comm(FILE *out, const struct bb_layout *l, const struct bb_op *o
         fprintf(out, ", \"%s\": %d", op->kind == BB_OP_COLLECTIVE ? "root" : "peer", peer);
 }
 
-/* What the call waited, and its bus bandwidth while bytes moved. */
+/* Waiting time of the call, and its bus bandwidth during the transfer. */
 static void put_rate(FILE *out, double bus_bytes, const struct bb_timed_op *at)
 {
     int64_t moving_ns = at->end_ns - at->begin_ns - at->wait_ns;
@@ -115,7 +115,7 @@ static void put_rate(FILE *out, double bus_bytes, const struct bb_timed_op *at)
         fprintf(out, ", \"busbw_gbps\": %.3f", bus_bytes / (double)moving_ns);
 }
 
-/* Without the brackets of an object. */
+/* The fields of an operation, without braces. */
 static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op, int rank)
 {
     fputs("\"kind\": ", out);
@@ -133,7 +133,7 @@ static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op,
         put_field(out, "for", op->what);
 }
 
-/* Bus bytes of what ops[first..end) have on ops[first]'s stream; of messages the larger of sent and received. */
+/* Bus bytes of the operations of ops[first..end) on the stream of `first`; messages: maximum of sent and received. */
 static double bus_bytes_of(const struct bb_layout *l, const struct bb_op *ops, int first, int end)
 {
     double collective = 0, sent = 0, received = 0;
@@ -151,7 +151,7 @@ static double bus_bytes_of(const struct bb_layout *l, const struct bb_op *ops, i
     return collective + (sent > received ? sent : received);
 }
 
-/* Inside the slice of a communication that waited: the wait, and the time in which bytes moved. */
+/* Two inner slices for a communication that waited: the wait and the transfer. */
 static void put_parts(struct writer *w, int i, const struct bb_op *op, const struct bb_timed_op *at)
 {
     const bool bubble = op->comm != BB_NONE && w->t->step->layout.comms[op->comm].between_stages;
@@ -169,7 +169,7 @@ static void put_parts(struct writer *w, int i, const struct bb_op *op, const str
     fputs(", \"cat\": \"transfer\"}", w->out);
 }
 
-/* Operations that stand in one call on one stream share a slice, since they share their time. */
+/* Operations of one call on one stream share a slice, since they share their time. */
 static void put_call(void *arg, int i, int first, int end)
 {
     struct writer *w = arg;
@@ -211,12 +211,12 @@ static void put_slices(struct writer *w, int i)
     bb_timeline_each_call(w->t, i, put_call, w);
 }
 
-/* ---- arrows: the k-th send from a rank to another meets the k-th receive there ---- */
+/* ---- arrows: the k-th send of a rank to another matches the k-th receive there ---- */
 
 struct message {
-    int comm, from, to; /* ranks of the world */
+    int comm, from, to; /* world ranks */
     bool received;
-    int op, shown; /* the operation, and the index of its rank */
+    int op, shown; /* the operation, and the index of its rank in the timeline */
 };
 
 static int by_pair(const void *a, const void *b)
@@ -253,7 +253,7 @@ static int list_messages(const struct bb_timeline *t, struct message **list, siz
     return 0;
 }
 
-/* One end of an arrow, inside the slice of an operation: near its end or where it begins. */
+/* One end of an arrow, inside the slice of an operation: shortly before its end (late), or at its begin. */
 static void put_arrow_end(struct writer *w, const char *name, int64_t id, bool target, int shown, int k, bool late)
 {
     const struct bb_op *op = &bb_step_program(w->t->step, w->t->ranks[shown])->ops[k];
@@ -264,13 +264,13 @@ static void put_arrow_end(struct writer *w, const char *name, int64_t id, bool t
     fprintf(w->out, ", \"cat\": \"%s\", \"id\": %lld%s}", name, (long long)id, target ? ", \"bp\": \"e\"" : "");
 }
 
-/* The start stands where the send begins, the end inside the receive. */
+/* The arrow starts at the begin of the send and ends inside the receive. */
 static void put_arrow(struct writer *w, const struct message *m, int64_t id)
 {
     put_arrow_end(w, "message", id, m->received, m->shown, m->op, m->received);
 }
 
-/* The index of a rank, BB_NONE. */
+/* The index of a rank in the timeline; BB_NONE: not shown. */
 static int find_shown(const struct bb_timeline *t, int rank)
 {
     for (int i = 0; i < t->n; i++)
@@ -279,8 +279,8 @@ static int find_shown(const struct bb_timeline *t, int rank)
     return BB_NONE;
 }
 
-/* Along the critical path: from the end of an operation to the begin of the next; where this is the other side of a
- * communication, from its begin, which the others waited for. */
+/* Arrows along the critical path: from the end of an operation to the begin of the next one on the same rank;
+ * between ranks from the begin of the late operation, for which the other rank waited. */
 static void put_critical_arrows(struct writer *w)
 {
     const struct bb_critical_path *path = w->t->critical;
@@ -331,7 +331,7 @@ out:
 
 struct edge {
     int64_t ns;
-    double bytes; /* more (or fewer) from then on */
+    double bytes; /* change from this time on */
 };
 
 static int by_time(const void *a, const void *b)
@@ -385,7 +385,7 @@ static int put_counters(struct writer *w, int i)
     return 0;
 }
 
-/* ---- all of it ---- */
+/* ---- the file ---- */
 
 static void put_head(const struct bb_timeline *t, FILE *out)
 {

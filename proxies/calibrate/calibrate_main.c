@@ -92,9 +92,9 @@ static int take_node_size(const struct options *o, struct bb_measurements *e)
 {
     e->gpus_per_node = o->gpus_per_node;
     for (size_t f = 0; f < e->n_files && o->gpus_per_node > 0; f++)
-        if (e->files[f].most_on_host > o->gpus_per_node)
+        if (e->files[f].max_ranks_per_host > o->gpus_per_node)
             return bb_err(BB_EUSAGE, "--gpus-per-node: %d, but a host of %s had %d ranks, one for each GPU",
-                          o->gpus_per_node, e->files[f].path, e->files[f].most_on_host);
+                          o->gpus_per_node, e->files[f].path, e->files[f].max_ranks_per_host);
     return 0;
 }
 

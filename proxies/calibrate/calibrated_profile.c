@@ -87,7 +87,7 @@ static int set_parameters(const struct bb_calibration *c, json_t *root)
 
         if (parameter->fit < 0)
             continue;
-        number = parameter->is_whole ? json_integer((json_int_t)parameter->value) : json_real(parameter->value);
+        number = parameter->is_integer ? json_integer((json_int_t)parameter->value) : json_real(parameter->value);
         if (parameter->variant >= 0)
             failed |= json_object_set_new(json_array_get(json_object_get(root, "nccl"), (size_t)parameter->variant),
                                           strrchr(parameter->key, '.') + 1, number);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define UNBOUNDED  1e3 /* times the nominal rate: no rate at all                    */
-#define LEAST_US 0.5 /* a large change of a latency that is nominally less        */
+#define MIN_SCALE_US 0.5 /* a large change of a latency that is nominally less        */
 
 /* ---- one fit ---- */
 
@@ -43,8 +43,8 @@ static struct bb_fit_parameter fit_parameter_of(const struct bb_calibration_para
 {
     if (parameter->is_rate)
         return (struct bb_fit_parameter){
-            .value = 1 / parameter->nominal, .least = 1 / (parameter->nominal * UNBOUNDED), .scale = 1 / parameter->nominal};
-    return (struct bb_fit_parameter){.value = parameter->nominal, .scale = fmax(parameter->nominal, LEAST_US)};
+            .value = 1 / parameter->nominal, .min = 1 / (parameter->nominal * UNBOUNDED), .scale = 1 / parameter->nominal};
+    return (struct bb_fit_parameter){.value = parameter->nominal, .scale = fmax(parameter->nominal, MIN_SCALE_US)};
 }
 
 static int store_rows(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
@@ -302,7 +302,7 @@ static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurem
         const char *key;
     } types[] = {{BB_BFLOAT16, "tflops.bfloat16"}, {BB_HALF, "tflops.float16"}};
     int gemm = bb_parameter_find(c->parameters, c->n_parameters, "achieved.gemm"), anchor = -1;
-    size_t most = 0;
+    size_t max = 0;
 
     for (int t = 0; t < 2 && gemm >= 0; t++) {
         size_t n = 0;
@@ -310,9 +310,9 @@ static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurem
         for (size_t i = 0; i < e->n_rows; i++)
             n += e->rows[i].kind == BB_MEASURED_KERNEL && !e->rows[i].kernel.is_memory_kernel &&
                  e->rows[i].kernel.gemm.dtype == types[t].dtype;
-        if (n > most)
+        if (n > max)
             anchor = bb_parameter_find(c->parameters, c->n_parameters, types[t].key);
-        most = n > most ? n : most;
+        max = n > max ? n : max;
     }
     if (anchor >= 0)
         c->parameters[anchor].fits = false;

@@ -30,7 +30,7 @@ struct bb_calibration_parameter {
     int variant;       /* of NCCL, or -1                                    */
     size_t offset; /* in struct bb_cluster                             */
     bool is_rate;  /* time goes with its inverse                       */
-    bool is_whole; /* an int                                            */
+    bool is_integer; /* an int                                            */
     bool fits;     /* rows may tell it                                 */
     double nominal, value;
     int fit;       /* which one told it, or -1: it stays nominal       */

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { MOST_SHOWN = 3 }; /* rows that are left out */
+enum { MAX_OUTLIERS_SHOWN = 3 }; /* rows that are left out */
 
 /* ---- rows ---- */
 
@@ -132,10 +132,10 @@ static void print_outliers(const struct bb_calibration_report *r, FILE *out)
     size_t all = 0;
 
     for (size_t i = 0; i < r->calibration->n_rows; i++)
-        if (r->calibration->rows[i].outlier && all++ < MOST_SHOWN)
+        if (r->calibration->rows[i].outlier && all++ < MAX_OUTLIERS_SHOWN)
             print_outlier(r, &r->calibration->rows[i], out);
-    if (all > MOST_SHOWN)
-        fprintf(out, "# and %zu more\n", all - MOST_SHOWN);
+    if (all > MAX_OUTLIERS_SHOWN)
+        fprintf(out, "# and %zu more\n", all - MAX_OUTLIERS_SHOWN);
 }
 
 static void print_remarks(const struct bb_calibration_report *r, FILE *out)
@@ -181,17 +181,17 @@ static bool is_any_fitted(const struct bb_calibration *c, int variant)
 static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_measurements *e = r->measurements;
-    int most = 0;
+    int max = 0;
 
     for (size_t f = 0; f < e->n_files; f++)
-        if (e->files[f].nodes > 1 && e->files[f].ranks / e->files[f].nodes > most)
-            most = e->files[f].ranks / e->files[f].nodes;
-    if (most > 0 && most < r->calibration->cluster.gpus_per_node)
+        if (e->files[f].nodes > 1 && e->files[f].ranks / e->files[f].nodes > max)
+            max = e->files[f].ranks / e->files[f].nodes;
+    if (max > 0 && max < r->calibration->cluster.gpus_per_node)
         fprintf(
             out,
             "#\n# gpus_per_node is %d, and no run had more than %d ranks on each of several nodes; nodes of so many: "
             "--gpus-per-node %d\n",
-            r->calibration->cluster.gpus_per_node, most, most);
+            r->calibration->cluster.gpus_per_node, max, max);
 }
 
 /* A way of which nothing was told is one word. */
@@ -199,18 +199,18 @@ static void print_nominal(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
     struct list list = {.out = out};
-    int said = -1; /* way */
+    int last_variant = -1; /* way */
     char text[64];
 
     fprintf(out, "#\n# nominal, as in %s, since no row tells:\n", r->base->name);
     for (int f = 0; f < c->n_parameters; f++) {
         const struct bb_calibration_parameter *parameter = &c->parameters[f];
-        const bool whole = parameter->variant >= 0 && !is_any_fitted(c, parameter->variant);
+        const bool reference = parameter->variant >= 0 && !is_any_fitted(c, parameter->variant);
 
-        if (parameter->fit >= 0 || (whole && parameter->variant == said))
+        if (parameter->fit >= 0 || (reference && parameter->variant == last_variant))
             continue;
-        list_word(&list, whole ? variant_of(parameter, text, sizeof(text)) : parameter->key);
-        said = whole ? parameter->variant : said;
+        list_word(&list, reference ? variant_of(parameter, text, sizeof(text)) : parameter->key);
+        last_variant = reference ? parameter->variant : last_variant;
     }
     end_list(&list);
 }

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#define SURELY_QUICK 0.98 /* of the time of NCCL's choice */
+#define CLEARLY_FASTER 0.98 /* of the time of NCCL's choice */
 #define UNBOUNDED_GBPS 1e15
 
 bool bb_is_nccl_choice(const struct bb_measurement *row)
@@ -15,13 +15,13 @@ bool bb_is_nccl_choice(const struct bb_measurement *row)
 }
 
 /* A row as one way would do it, next to what NCCL took. */
-struct rival {
+struct comparison {
     double taken_us, latency_us, bytes_us;
 };
 
 /* False: the row is not one of NCCL's choices, or the way cannot do it. */
-static bool find_rival(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurement *row,
-                       int variant, struct rival *rival)
+static bool compare_variant(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurement *row,
+                       int variant, struct comparison *comparison)
 {
     const int taken = bb_is_nccl_choice(row) ? bb_row_variant(base, row) : -1;
     struct bb_cluster unbounded = *c;
@@ -29,13 +29,13 @@ static bool find_rival(const struct bb_cluster *c, const struct bb_cluster *base
     if (taken < 0 || taken == variant)
         return false;
     unbounded.variants[variant].gbps = unbounded.variants[variant].nic = UNBOUNDED_GBPS;
-    rival->taken_us = bb_row_time_by_us(c, taken, row);
-    rival->latency_us = bb_row_time_by_us(&unbounded, variant, row);
-    rival->bytes_us = bb_row_time_by_us(c, variant, row) - rival->latency_us;
-    return isfinite(rival->taken_us) && isfinite(rival->latency_us);
+    comparison->taken_us = bb_row_time_by_us(c, taken, row);
+    comparison->latency_us = bb_row_time_by_us(&unbounded, variant, row);
+    comparison->bytes_us = bb_row_time_by_us(c, variant, row) - comparison->latency_us;
+    return isfinite(comparison->taken_us) && isfinite(comparison->latency_us);
 }
 
-static bool was_taken(const struct bb_cluster *base, const struct bb_measurements *e, int variant)
+static bool was_selected(const struct bb_cluster *base, const struct bb_measurements *e, int variant)
 {
     for (size_t i = 0; i < e->n_rows; i++)
         if (bb_is_nccl_choice(&e->rows[i]) && bb_row_variant(base, &e->rows[i]) == variant)
@@ -44,36 +44,36 @@ static bool was_taken(const struct bb_cluster *base, const struct bb_measurement
 }
 
 /* How much later it has to begin for rows that are latency more than bytes. */
-static double lack_of_latency_us(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurements *e,
+static double missing_latency_us(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurements *e,
                                  int variant)
 {
-    struct rival r;
-    double lack = 0;
+    struct comparison r;
+    double missing = 0;
 
     for (size_t i = 0; i < e->n_rows; i++)
-        if (find_rival(c, base, &e->rows[i], variant, &r) && r.latency_us + r.bytes_us < SURELY_QUICK * r.taken_us &&
+        if (compare_variant(c, base, &e->rows[i], variant, &r) && r.latency_us + r.bytes_us < CLEARLY_FASTER * r.taken_us &&
             r.bytes_us < r.taken_us / 2)
-            lack = fmax(lack, r.taken_us - r.latency_us - r.bytes_us);
-    return lack;
+            missing = fmax(missing, r.taken_us - r.latency_us - r.bytes_us);
+    return missing;
 }
 
 /* By what its rate has to be divided for the others; [0] within a node, [1] where nodes meet. */
-static void lack_of_rate(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurements *e,
-                         int variant, double lack[2])
+static void excess_rate(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurements *e,
+                         int variant, double missing[2])
 {
-    struct rival r;
+    struct comparison r;
 
-    lack[0] = lack[1] = 1;
+    missing[0] = missing[1] = 1;
     for (size_t i = 0; i < e->n_rows; i++) {
-        double *worst = &lack[e->rows[i].call.nodes > 1];
+        double *worst = &missing[e->rows[i].call.nodes > 1];
 
-        if (find_rival(c, base, &e->rows[i], variant, &r) && r.latency_us + r.bytes_us < SURELY_QUICK * r.taken_us &&
+        if (compare_variant(c, base, &e->rows[i], variant, &r) && r.latency_us + r.bytes_us < CLEARLY_FASTER * r.taken_us &&
             r.bytes_us > 0)
             *worst = fmax(*worst, (r.taken_us - r.latency_us) / r.bytes_us);
     }
 }
 
-static void set_part(struct bb_calibration *c, const struct bb_cluster *base, int variant, const char *part, double value)
+static void set_variant_parameter(struct bb_calibration *c, const struct bb_cluster *base, int variant, const char *part, double value)
 {
     struct bb_calibration_parameter *parameter;
     char key[96];
@@ -92,15 +92,15 @@ void bb_hold_out(struct bb_calibration *c, const struct bb_cluster *base, const 
     for (int variant = 0; variant < base->n_variants; variant++) {
         double later_us, slower[2];
 
-        if (was_taken(base, e, variant))
+        if (was_selected(base, e, variant))
             continue;
-        later_us = lack_of_latency_us(&c->cluster, base, e, variant);
+        later_us = missing_latency_us(&c->cluster, base, e, variant);
         if (later_us > 0)
-            set_part(c, base, variant, "base_us", c->cluster.variants[variant].base_us + later_us);
-        lack_of_rate(&c->cluster, base, e, variant, slower);
+            set_variant_parameter(c, base, variant, "base_us", c->cluster.variants[variant].base_us + later_us);
+        excess_rate(&c->cluster, base, e, variant, slower);
         if (slower[0] > 1)
-            set_part(c, base, variant, "gbps", c->cluster.variants[variant].gbps / slower[0]);
+            set_variant_parameter(c, base, variant, "gbps", c->cluster.variants[variant].gbps / slower[0]);
         if (slower[1] > 1)
-            set_part(c, base, variant, "nic", c->cluster.variants[variant].nic / slower[1]);
+            set_variant_parameter(c, base, variant, "nic", c->cluster.variants[variant].nic / slower[1]);
     }
 }

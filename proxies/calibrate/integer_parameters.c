@@ -9,9 +9,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define ALIKE       1e-4      /* of a row's time: what two numbers have to differ by to differ            */
-#define LEAST_SHOWN 5e-3      /* of a row's time: what the worst number has to be off by for any to be told */
-#define MANY_BYTES  (1 << 20) /* smaller messages have fewer channels than there are */
+#define MIN_DIFFERENCE       1e-4      /* of a row's time: what two numbers have to differ by to differ            */
+#define MIN_GAIN 5e-3      /* of a row's time: what the worst number has to be off by for any to be told */
+#define FULL_CHANNELS_BYTES  (1 << 20) /* smaller messages have fewer channels than there are */
 
 /* ---- what files tell ---- */
 
@@ -26,23 +26,23 @@ static void set_parameter(struct bb_calibration *c, const char *key, int value, 
     c->parameters[f].fit = c->n_fits;
 }
 
-static int most_on_a_host(const struct bb_measurements *e, struct bb_calibration_fit *fit)
+static int max_ranks_on_a_host(const struct bb_measurements *e, struct bb_calibration_fit *fit)
 {
-    int most = 0;
+    int max = 0;
 
     for (size_t f = 0; f < e->n_files; f++)
-        if (e->files[f].most_on_host > most) {
-            most = e->files[f].most_on_host;
+        if (e->files[f].max_ranks_per_host > max) {
+            max = e->files[f].max_ranks_per_host;
             fit->files = (size_t)1 << (f % 64);
         }
-    return most;
+    return max;
 }
 
 void bb_set_node_size(struct bb_calibration *c, const struct bb_measurements *e)
 {
     const struct bb_cluster nominal = c->cluster;
     struct bb_calibration_fit fit = {.name = "ranks of a host", .n_rows = 1, .evaluated_only = true};
-    int gpus = most_on_a_host(e, &fit);
+    int gpus = max_ranks_on_a_host(e, &fit);
 
     if (e->gpus_per_node > 0) {
         gpus = e->gpus_per_node;
@@ -78,7 +78,7 @@ static size_t gather_channels(const struct bb_measurements *e, double *channels,
     size_t n = 0;
 
     for (size_t i = 0; i < e->n_rows; i++)
-        if (bb_is_nccl_choice(&e->rows[i]) && e->rows[i].channels > 0 && e->rows[i].bytes >= MANY_BYTES) {
+        if (bb_is_nccl_choice(&e->rows[i]) && e->rows[i].channels > 0 && e->rows[i].bytes >= FULL_CHANNELS_BYTES) {
             channels[n++] = e->rows[i].channels;
             fit->files |= (size_t)1 << (e->rows[i].file % 64);
         }
@@ -116,7 +116,7 @@ int bb_set_collective_sms(struct bb_calibration *c, const struct bb_measurements
 /* ---- multiprocessors of a message ---- */
 
 /* Of a product that memory bounds the multiprocessors are none of the time. */
-static bool tells_message_sms(const struct bb_cluster *c, const struct bb_measurement *row)
+static bool is_sensitive_to_sms(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     bool by_memory = true;
 
@@ -135,7 +135,7 @@ static double errors_with(const struct bb_calibration *c, const struct bb_measur
     cluster.sharing.message_sms = sms;
     fit->n_rows = 0;
     for (size_t i = 0; i < e->n_rows; i++)
-        if (tells_message_sms(&cluster, &e->rows[i])) {
+        if (is_sensitive_to_sms(&cluster, &e->rows[i])) {
             errors[fit->n_rows] = fabs(bb_row_time_us(&cluster, &e->rows[i]) / e->rows[i].time_us - 1);
             sum += errors[fit->n_rows++];
             fit->files |= (size_t)1 << (e->rows[i].file % 64);
@@ -148,18 +148,18 @@ static int best_message_sms(const struct bb_calibration *c, const struct bb_meas
                             double *errors)
 {
     const int nominal = c->cluster.sharing.message_sms;
-    double least = INFINITY, most = 0;
+    double min = INFINITY, max = 0;
     int best = 0;
 
     for (int sms = 1; sms <= c->cluster.sharing.collective_sms; sms++) {
         const double mean = errors_with(c, e, sms, fit, errors);
 
-        if (mean < least - ALIKE || (mean < least + ALIKE && abs(sms - nominal) < abs(best - nominal)))
+        if (mean < min - MIN_DIFFERENCE || (mean < min + MIN_DIFFERENCE && abs(sms - nominal) < abs(best - nominal)))
             best = sms;
-        least = fmin(least, mean);
-        most = fmax(most, mean);
+        min = fmin(min, mean);
+        max = fmax(max, mean);
     }
-    return most - least > LEAST_SHOWN ? best : 0;
+    return max - min > MIN_GAIN ? best : 0;
 }
 
 int bb_fit_message_sms(struct bb_calibration *c, const struct bb_measurements *e)

@@ -23,7 +23,7 @@ static const struct {
 };
 
 /* The words of a command; NULL without memory. */
-static json_t *words_of(const char *command, const struct bb_measure_options *o, bool takes_options)
+static json_t *command_json(const char *command, const struct bb_measure_options *o, bool takes_options)
 {
     struct bb_argv words = {0};
     json_t *list = json_array();
@@ -45,7 +45,7 @@ static json_t *words_of(const char *command, const struct bb_measure_options *o,
 }
 
 /* NULL without memory, or where a word is no UTF-8. */
-static json_t *study_of(const struct bb_measure_options *o)
+static json_t *study_json(const struct bb_measure_options *o)
 {
     json_t *cases = json_array(), *words;
     bool failed = false;
@@ -53,7 +53,7 @@ static json_t *study_of(const struct bb_measure_options *o)
     for (size_t i = 0; i < sizeof(benches) / sizeof(benches[0]) && !failed; i++) {
         if (o->ranks < 2 && benches[i].all_ranks)
             continue;
-        words = words_of(benches[i].command, o, i == 0);
+        words = command_json(benches[i].command, o, i == 0);
         failed = !words || json_array_append_new(cases, json_pack("{s:s, s:o, s:i}", "name", benches[i].name, "command",
                                                                   words, "ranks", benches[i].all_ranks ? o->ranks : 1));
     }
@@ -141,7 +141,7 @@ int bb_measure_machine(const struct bb_measure_options *o, const char *profile, 
         free(study);
         return bb_err(BB_EFAIL, "no memory for the name of its folder");
     }
-    TRY(bb_json_save(study, "the study", study_of(o), 0));
+    TRY(bb_json_save(study, "the study", study_json(o), 0));
     if (!o->quiet)
         fprintf(stderr, "busbar: measuring, results in %s\n", folder);
     TRY(run_study(o, study, folder, sweep));

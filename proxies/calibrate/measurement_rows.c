@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PLACE = 512 };
+enum { MAX_LOCATION = 512 };
 
 static struct bb_measurement_file *file_of(struct bb_measurements *e)
 {
@@ -37,7 +37,7 @@ out:
 /* ---- fields of a row ---- */
 
 /* A median, NaN where it could not be measured. */
-static int take_median(const json_t *row, const char *key, const char *where, double *us)
+static int read_median(const json_t *row, const char *key, const char *where, double *us)
 {
     const json_t *stats = json_object_get(row, key);
 
@@ -47,25 +47,25 @@ static int take_median(const json_t *row, const char *key, const char *where, do
     return bb_json_number_at(stats, "p50", where, 0, us);
 }
 
-static int take_count(const json_t *row, const char *key, const char *where, double least, double *count)
+static int read_count(const json_t *row, const char *key, const char *where, double min, double *count)
 {
-    int rc = bb_json_number_at(row, key, where, least, count);
+    int rc = bb_json_number_at(row, key, where, min, count);
 
     if (rc == 0 && (*count != floor(*count) || *count > 1e15))
         rc = bb_err(BB_EUSAGE, "%s: '%s' is %g, expected a whole number", where, key, *count);
     return rc;
 }
 
-static int take_int(const json_t *row, const char *key, const char *where, int least, int *number)
+static int read_int(const json_t *row, const char *key, const char *where, int min, int *number)
 {
     double count;
-    int rc = take_count(row, key, where, least, &count);
+    int rc = read_count(row, key, where, min, &count);
 
-    *number = rc == 0 && count < INT_MAX ? (int)count : least;
+    *number = rc == 0 && count < INT_MAX ? (int)count : min;
     return rc;
 }
 
-static int take_dtype(const json_t *row, const char *where, enum bb_dtype_id *dtype)
+static int read_dtype(const json_t *row, const char *where, enum bb_dtype_id *dtype)
 {
     const char *name;
     int found, rc = bb_json_text_at(row, "dtype", where, &name);
@@ -88,7 +88,7 @@ static void copy_word(char *to, size_t size, const json_t *row, const char *key)
 }
 
 /* What NCCL chose. */
-static void take_choice(const json_t *row, struct bb_measurement *found)
+static void read_choice(const json_t *row, struct bb_measurement *found)
 {
     const json_int_t channels = json_integer_value(json_object_get(row, "channels"));
 
@@ -116,10 +116,10 @@ static int collective_row(struct bb_measurements *e, const json_t *row, const ch
 
     TRY(bb_json_text_at(row, "collective", where, &name));
     kind = bb_coll_find(name);
-    TRY(take_count(row, "bytes", where, 0, &bytes));
-    TRY(take_count(row, "count", where, 0, &count));
-    TRY(take_dtype(row, where, &found.call.dtype));
-    TRY(take_median(row, "time_us", where, &found.time_us));
+    TRY(read_count(row, "bytes", where, 0, &bytes));
+    TRY(read_count(row, "count", where, 0, &count));
+    TRY(read_dtype(row, where, &found.call.dtype));
+    TRY(read_median(row, "time_us", where, &found.time_us));
     if (json_is_number(json_object_get(row, "wrong")))
         wrong = json_number_value(json_object_get(row, "wrong"));
     if (!has_cost_model(kind, file->ranks) || bytes <= 0 || wrong > 0)
@@ -131,7 +131,7 @@ static int collective_row(struct bb_measurements *e, const json_t *row, const ch
     found.call.nodes = file->nodes;
     found.bytes = bytes;
     found.forced = json_is_true(json_object_get(row, "forced"));
-    take_choice(row, &found);
+    read_choice(row, &found);
     rc = add_measurement(e, &found);
 out:
     return rc;
@@ -148,9 +148,9 @@ static int launch_row(struct bb_measurements *e, const json_t *row, const char *
 
     if (kind < 0 || !(bb_colls[kind].flags & BB_COLL_ESTIMATED))
         return 0;
-    TRY(take_median(row, "time_us", where, &time_us));
-    TRY(take_median(row, "wall_us", where, &wall_us));
-    TRY(take_int(row, "iterations", where, 1, &iterations));
+    TRY(read_median(row, "time_us", where, &time_us));
+    TRY(read_median(row, "wall_us", where, &wall_us));
+    TRY(read_int(row, "iterations", where, 1, &iterations));
     found.time_us =
         file_of(e)->emulated ? (wall_us - time_us) * iterations : json_number_value(json_object_get(row, "host_us"));
     if (found.time_us > 0 && isfinite(found.time_us))
@@ -183,8 +183,8 @@ static int p2p_row(struct bb_measurements *e, const json_t *row, const char *whe
 
     TRY(bb_json_text_at(row, "metric", where, &metric)); /* latency and bandwidth go by one law */
     TRY(bb_json_text_at(row, "direction", where, &direction));
-    TRY(take_count(row, "bytes", where, 0, &found.bytes));
-    TRY(take_median(row, "time_us", where, &found.time_us));
+    TRY(read_count(row, "bytes", where, 0, &found.bytes));
+    TRY(read_median(row, "time_us", where, &found.time_us));
     found.same_node = json_is_true(json_object_get(row, "same_node"));
     if (strcmp(direction, "one") != 0)
         found.time_us = NAN;
@@ -205,15 +205,15 @@ static struct bb_kernel_list_item memory_kernel_of(double bytes)
         .is_memory_kernel = true, .memory_kernel = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = (uint64_t)(bytes / 8)}};
 }
 
-static int take_gemm(const json_t *object, const char *where, double batch, enum bb_dtype_id dtype,
+static int read_gemm(const json_t *object, const char *where, double batch, enum bb_dtype_id dtype,
                         struct bb_kernel_list_item *product)
 {
     double m, n, k;
     int rc;
 
-    TRY(take_count(object, "m", where, 1, &m));
-    TRY(take_count(object, "n", where, 1, &n));
-    TRY(take_count(object, "k", where, 1, &k));
+    TRY(read_count(object, "m", where, 1, &m));
+    TRY(read_count(object, "n", where, 1, &n));
+    TRY(read_count(object, "k", where, 1, &k));
     *product = gemm_item(m, n, k, batch, dtype);
 out:
     return rc;
@@ -228,20 +228,20 @@ static int compute_row(struct bb_measurements *e, const json_t *row, const char 
     int rc, sms;
 
     TRY(bb_json_text_at(row, "section", where, &section));
-    TRY(take_int(row, "iterations", where, 1, &found.iterations));
-    TRY(take_median(row, "time_us", where, &found.time_us));
+    TRY(read_int(row, "iterations", where, 1, &found.iterations));
+    TRY(read_median(row, "time_us", where, &found.time_us));
     if (strcmp(section, "timed") == 0) {
         found.kind = BB_MEASURED_TIMED_KERNEL;
         TRY(bb_json_number_at(row, "clock_us", where, 0, &found.known_us));
-        TRY(take_int(row, "sms", where, 1, &sms));
+        TRY(read_int(row, "sms", where, 1, &sms));
         file_of(e)->sm_count = sms > file_of(e)->sm_count ? sms : file_of(e)->sm_count;
     } else if (strcmp(section, "memory_kernels") == 0) {
-        TRY(take_count(row, "bytes", where, 1, &found.bytes));
+        TRY(read_count(row, "bytes", where, 1, &found.bytes));
         found.kernel = memory_kernel_of(found.bytes);
     } else {
-        TRY(take_dtype(row, where, &dtype));
-        TRY(take_count(row, "batch", where, 1, &batch));
-        TRY(take_gemm(row, where, batch, dtype, &found.kernel));
+        TRY(read_dtype(row, where, &dtype));
+        TRY(read_count(row, "batch", where, 1, &batch));
+        TRY(read_gemm(row, where, batch, dtype, &found.kernel));
     }
     rc = add_measurement(e, &found);
 out:
@@ -250,7 +250,7 @@ out:
 
 /* The collective that products ran beside. What NCCL holds of the GPU is known of its own collectives, and of one
  * message in each direction. */
-static int take_overlap(const struct bb_measurement_file *file, const json_t *row, const char *where,
+static int read_overlap(const struct bb_measurement_file *file, const json_t *row, const char *where,
                        struct bb_measurement *found)
 {
     const char *name;
@@ -258,12 +258,12 @@ static int take_overlap(const struct bb_measurement_file *file, const json_t *ro
     int kind, rc;
 
     TRY(bb_json_text_at(row, "collective", where, &name));
-    TRY(take_count(row, "bytes", where, 0, &found->bytes));
-    TRY(take_count(row, "count", where, 0, &count));
-    TRY(take_int(row, "collectives", where, 1, &found->iterations));
-    TRY(take_median(row, "comm_in_both_us", where, &found->comm_us));
-    TRY(take_median(row, "compute_in_both_us", where, &found->time_us));
-    take_choice(row, found);
+    TRY(read_count(row, "bytes", where, 0, &found->bytes));
+    TRY(read_count(row, "count", where, 0, &count));
+    TRY(read_int(row, "collectives", where, 1, &found->iterations));
+    TRY(read_median(row, "comm_in_both_us", where, &found->comm_us));
+    TRY(read_median(row, "compute_in_both_us", where, &found->time_us));
+    read_choice(row, found);
     kind = bb_coll_find(name);
     if (kind < 0 || file->ranks < 2 || !(found->comm_us > 0) || !(found->known_us > 0) ||
         !(kind == BB_SENDRECV || bb_colls[kind].flags & BB_COLL_ESTIMATED))
@@ -285,13 +285,13 @@ static int overlap_rows(struct bb_measurements *e, const json_t *row, const char
     enum bb_dtype_id dtype;
     int rc, products;
 
-    TRY(take_dtype(row, where, &dtype));
-    TRY(take_int(row, "gemms", where, 1, &products));
-    TRY(take_median(row, "compute_alone_us", where, &alone.time_us));
-    TRY(take_gemm(gemm, where, 1, dtype, &alone.kernel));
+    TRY(read_dtype(row, where, &dtype));
+    TRY(read_int(row, "gemms", where, 1, &products));
+    TRY(read_median(row, "compute_alone_us", where, &alone.time_us));
+    TRY(read_gemm(gemm, where, 1, dtype, &alone.kernel));
     overlap.kernel = alone.kernel;
     overlap.known_us = alone.time_us;
-    TRY(take_overlap(file_of(e), row, where, &overlap));
+    TRY(read_overlap(file_of(e), row, where, &overlap));
     alone.time_us /= products;
     TRY(add_measurement(e, &alone));
     rc = add_measurement(e, &overlap);
@@ -310,7 +310,7 @@ int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
 {
     const json_t *results = json_object_get(root, "results");
     const char *path = file_of(e)->path;
-    char where[PLACE];
+    char where[MAX_LOCATION];
     int rc = 0;
 
     if (!json_is_array(results))

@@ -19,7 +19,7 @@ static void copy_text(char *to, size_t size, const json_t *value)
 }
 
 /* GPUs of two kinds are two machines. */
-static int take_device(struct bb_measurement_file *f, const json_t *devices, const char *field)
+static int read_device(struct bb_measurement_file *f, const json_t *devices, const char *field)
 {
     json_t *device;
     size_t i;
@@ -38,20 +38,20 @@ static int take_device(struct bb_measurement_file *f, const json_t *devices, con
 }
 
 /* 0 without memory. *most: devices of one of them. */
-static int count_hosts(const json_t *devices, const char *field, int *most)
+static int count_hosts(const json_t *devices, const char *field, int *max)
 {
     json_t *seen = json_object(), *device;
     int hosts;
     size_t i;
 
-    *most = 0;
+    *max = 0;
     json_array_foreach(devices, i, device)
     {
         const char *host = json_string_value(json_object_get(device, field));
         const int n = 1 + (int)json_integer_value(json_object_get(seen, host ? host : ""));
 
         json_object_set_new(seen, host ? host : "", json_integer(n));
-        *most = n > *most ? n : *most;
+        *max = n > *max ? n : *max;
     }
     hosts = (int)json_object_size(seen);
     json_decref(seen);
@@ -82,42 +82,42 @@ static int read_busbar_head(struct bb_measurement_file *f, const json_t *root)
     f->ranks = (int)json_integer_value(json_object_get(root, "ranks"));
     f->nodes = (int)json_integer_value(json_object_get(root, "nodes"));
     f->emulated = json_is_true(json_object_get(root, "emulated"));
-    (void)count_hosts(json_object_get(root, "devices"), "host", &f->most_on_host);
+    (void)count_hosts(json_object_get(root, "devices"), "host", &f->max_ranks_per_host);
     name_command(f, json_object_get(root, "command"));
     copy_text(f->started, sizeof(f->started), json_object_get(root, "started"));
     copy_text(f->nccl, sizeof(f->nccl), json_object_get(json_object_get(root, "nccl"), "runtime"));
     if (f->emulated)
         copy_text(f->emulated_cluster, sizeof(f->emulated_cluster), json_object_get(environment, "EMU_CLUSTER"));
-    return take_device(f, json_object_get(root, "devices"), "name");
+    return read_device(f, json_object_get(root, "devices"), "name");
 }
 
-static int read_foreign_head(struct bb_measurement_file *f, const json_t *root)
+static int read_nccl_tests_head(struct bb_measurement_file *f, const json_t *root)
 {
     const json_t *devices = bb_result_file_nccl_tests_devices(root);
     long long version = json_integer_value(json_object_get(root, "nccl_version"));
 
-    f->foreign = true;
+    f->is_nccl_tests = true;
     f->ranks = bb_result_file_nccl_tests_ranks(root);
-    f->nodes = count_hosts(devices, "hostname", &f->most_on_host);
+    f->nodes = count_hosts(devices, "hostname", &f->max_ranks_per_host);
     if (json_array_size(devices) > 0) /* several ranks each, where only the first of a process is listed */
-        f->most_on_host *= f->ranks / (int)json_array_size(devices);
+        f->max_ranks_per_host *= f->ranks / (int)json_array_size(devices);
     f->emulated = json_is_true(json_object_get(root, "emulated"));
     snprintf(f->what, sizeof(f->what), "nccl-tests");
     copy_text(f->started, sizeof(f->started), json_object_get(root, "start_time"));
     if (version > 0)
         snprintf(f->nccl, sizeof(f->nccl), "%lld.%lld.%lld", version / 10000, version / 100 % 100, version % 100);
-    return take_device(f, devices, "device_info");
+    return read_device(f, devices, "device_info");
 }
 
 /* ---- what is refused ---- */
 
-static int refuse_kind(const char *path, const json_t *root, bool *foreign)
+static int validate_kind(const char *path, const json_t *root, bool *is_nccl_tests)
 {
     const char *schema = json_string_value(json_object_get(root, "schema"));
 
-    *foreign =
+    *is_nccl_tests =
         !schema && json_is_integer(json_object_get(root, "version")) && json_is_array(json_object_get(root, "results"));
-    if (*foreign || (schema && strcmp(schema, "busbar.bench/1") == 0))
+    if (*is_nccl_tests || (schema && strcmp(schema, "busbar.bench/1") == 0))
         return 0;
     if (schema)
         return bb_err(BB_EUSAGE,
@@ -128,7 +128,7 @@ static int refuse_kind(const char *path, const json_t *root, bool *foreign)
                   path);
 }
 
-static int refuse_file(const struct bb_measurement_file *f, const json_t *root)
+static int validate_file(const struct bb_measurement_file *f, const json_t *root)
 {
     if (json_is_true(json_object_get(root, "shared_gpu")))
         return bb_err(BB_EUSAGE, "%s: several ranks shared a GPU, so its times mean nothing; expected one rank per GPU",
@@ -147,7 +147,7 @@ static bool has_cpu_times(const json_t *root)
 }
 
 /* Runs of nccl-tests whose times are not those of one operation of all ranks. */
-static int refuse_foreign(const struct bb_measurement_file *f, const json_t *root)
+static int validate_nccl_tests(const struct bb_measurement_file *f, const json_t *root)
 {
     const json_t *devices = bb_result_file_nccl_tests_devices(root), *config = json_object_get(root, "config");
     const json_t *last = json_array_get(devices, json_array_size(devices) - 1);
@@ -161,7 +161,7 @@ static int refuse_foreign(const struct bb_measurement_file *f, const json_t *roo
     return 0;
 }
 
-static int refuse_other_machine(const struct bb_measurement_file *f, const struct bb_measurement_file *first)
+static int validate_same_machine(const struct bb_measurement_file *f, const struct bb_measurement_file *first)
 {
     if (f->emulated != first->emulated)
         return bb_err(BB_EUSAGE, "%s is of emulated GPUs, %s was measured: calibrate takes one or the other",
@@ -169,7 +169,7 @@ static int refuse_other_machine(const struct bb_measurement_file *f, const struc
     if (strcmp(f->device, first->device) != 0)
         return bb_err(BB_EUSAGE, "%s: GPUs '%s', but those of %s are '%s'; a profile is of one machine", f->path,
                       f->device, first->path, first->device);
-    if (strcmp(f->emulated_cluster, first->emulated_cluster) != 0 && !f->foreign && !first->foreign)
+    if (strcmp(f->emulated_cluster, first->emulated_cluster) != 0 && !f->is_nccl_tests && !first->is_nccl_tests)
         return bb_err(BB_EUSAGE, "%s: EMU_CLUSTER was '%s', in %s '%s'; a profile is of one machine", f->path,
                       f->emulated_cluster, first->path, first->emulated_cluster);
     return 0;
@@ -177,19 +177,19 @@ static int refuse_other_machine(const struct bb_measurement_file *f, const struc
 
 /* ---- files ---- */
 
-static int take_file(struct bb_measurements *e, json_t *root, const char *path)
+static int read_file(struct bb_measurements *e, json_t *root, const char *path)
 {
     struct bb_measurement_file *f = &e->files[e->n_files++];
-    bool foreign;
+    bool is_nccl_tests;
     int rc;
 
     *f = (struct bb_measurement_file){.path = path};
-    TRY(refuse_kind(path, root, &foreign));
-    TRY(foreign ? read_foreign_head(f, root) : read_busbar_head(f, root));
-    TRY(refuse_file(f, root));
-    TRY(foreign ? refuse_foreign(f, root) : 0);
-    TRY(refuse_other_machine(f, &e->files[0]));
-    TRY(foreign ? bb_measurements_add_nccl_tests(e, root) : bb_measurements_add_results(e, root));
+    TRY(validate_kind(path, root, &is_nccl_tests));
+    TRY(is_nccl_tests ? read_nccl_tests_head(f, root) : read_busbar_head(f, root));
+    TRY(validate_file(f, root));
+    TRY(is_nccl_tests ? validate_nccl_tests(f, root) : 0);
+    TRY(validate_same_machine(f, &e->files[0]));
+    TRY(is_nccl_tests ? bb_measurements_add_nccl_tests(e, root) : bb_measurements_add_results(e, root));
     if (f->n_rows == 0)
         rc = bb_err(BB_EUSAGE,
                     "%s: none of its %zu rows is of use; expected collectives of 2 ranks or more in mode stream, p2p, "
@@ -210,7 +210,7 @@ int bb_measurements_read(struct bb_measurements *e, const char *const *paths, si
         const char *path;
 
         TRY(bb_result_tree_load(paths[i], &path, &root));
-        TRY(take_file(e, root, path));
+        TRY(read_file(e, root, path));
         json_decref(root);
         root = NULL;
     }

@@ -42,8 +42,8 @@ struct bb_measurement_file {
     const char *path; /* borrowed */
     char what[48];    /* "bench p2p", "nccl-tests"                            */
     char started[40], nccl[24], device[96], emulated_cluster[256];
-    int ranks, nodes, most_on_host, sm_count; /* sm_count 0: not told */
-    bool emulated, foreign;
+    int ranks, nodes, max_ranks_per_host, sm_count; /* sm_count 0: not told */
+    bool emulated, is_nccl_tests;
     size_t n_rows, n_unused; /* rows taken, rows that no law is held against */
 };
 

@@ -11,8 +11,8 @@ enum need { ALWAYS, ACHIEVED, VARIANTS, SHARING };
 enum how {
     LATENCY,
     RATE,
-    GIVEN,
-    COUNT
+    FIXED,
+    INTEGER
 }; /* time goes with it, with its inverse; never fitted: GIVEN, and COUNT, an int */
 
 #define AT(member) offsetof(struct bb_cluster, member)
@@ -22,28 +22,28 @@ static const struct {
     enum how how;
     enum need need;
 } scalars[] = {
-    {"gpus_per_node", AT(gpus_per_node), COUNT, ALWAYS},
-    {"nics_per_node", AT(nics_per_node), COUNT, VARIANTS},
+    {"gpus_per_node", AT(gpus_per_node), INTEGER, ALWAYS},
+    {"nics_per_node", AT(nics_per_node), INTEGER, VARIANTS},
     {"launch_us", AT(launch_us), LATENCY, ALWAYS},
     {"nccl_launch_us", AT(nccl_launch_us), LATENCY, ALWAYS},
     {"kernel_us", AT(kernel_us), LATENCY, ALWAYS},
     {"memory_gbps", AT(memory_gbps), RATE, ALWAYS},
-    {"memory_bytes", AT(memory_bytes), GIVEN, ALWAYS},
+    {"memory_bytes", AT(memory_bytes), FIXED, ALWAYS},
     {"tflops.float32", AT(tflops_float32), RATE, ALWAYS},
     {"tflops.float16", AT(tflops_float16), RATE, ALWAYS},
     {"tflops.bfloat16", AT(tflops_bfloat16), RATE, ALWAYS},
-    {"tflops.float64", AT(tflops_float64), GIVEN, ALWAYS},
-    {"tflops.float8", AT(tflops_float8), GIVEN, ACHIEVED},
+    {"tflops.float64", AT(tflops_float64), FIXED, ALWAYS},
+    {"tflops.float8", AT(tflops_float8), FIXED, ACHIEVED},
     {"achieved.gemm", AT(achieved.gemm), RATE, ACHIEVED},
-    {"achieved.gemm_float8", AT(achieved.gemm_float8), GIVEN, ACHIEVED},
-    {"achieved.attention_forward", AT(achieved.attention_forward), GIVEN, ACHIEVED},
-    {"achieved.attention_backward", AT(achieved.attention_backward), GIVEN, ACHIEVED},
+    {"achieved.gemm_float8", AT(achieved.gemm_float8), FIXED, ACHIEVED},
+    {"achieved.attention_forward", AT(achieved.attention_forward), FIXED, ACHIEVED},
+    {"achieved.attention_backward", AT(achieved.attention_backward), FIXED, ACHIEVED},
     {"achieved.memory", AT(achieved.memory), RATE, ACHIEVED},
-    {"sharing.collective_sms", AT(sharing.collective_sms), COUNT, SHARING},
-    {"sharing.message_sms", AT(sharing.message_sms), COUNT, SHARING},
+    {"sharing.collective_sms", AT(sharing.collective_sms), INTEGER, SHARING},
+    {"sharing.message_sms", AT(sharing.message_sms), INTEGER, SHARING},
     {"sharing.memory_bytes", AT(sharing.memory_bytes), LATENCY, SHARING},
-    {"sm_count", AT(sm_count), COUNT, ALWAYS},
-    {"clock_khz", AT(clock_khz), COUNT, ALWAYS},
+    {"sm_count", AT(sm_count), INTEGER, ALWAYS},
+    {"clock_khz", AT(clock_khz), INTEGER, ALWAYS},
     {"intra.latency_us", AT(intra.latency_us), LATENCY, ALWAYS},
     {"intra.gbps", AT(intra.gbps), RATE, ALWAYS},
     {"inter.latency_us", AT(inter.latency_us), LATENCY, ALWAYS},
@@ -70,11 +70,11 @@ static double value_at(const struct bb_cluster *c, size_t offset, bool is_int)
 {
     const char *at = (const char *)c + offset;
     double value;
-    int whole;
+    int reference;
 
-    memcpy(&whole, at, sizeof(whole));
+    memcpy(&reference, at, sizeof(reference));
     if (is_int)
-        return whole;
+        return reference;
     memcpy(&value, at, sizeof(value));
     return value;
 }
@@ -115,9 +115,9 @@ int bb_parameters_of(const struct bb_cluster *base, struct bb_calibration_parame
             continue;
         *f = (struct bb_calibration_parameter){.variant = -1, .fit = -1, .offset = scalars[i].offset};
         snprintf(f->key, sizeof(f->key), "%s", scalars[i].key);
-        f->nominal = f->value = value_at(base, f->offset, how == COUNT);
+        f->nominal = f->value = value_at(base, f->offset, how == INTEGER);
         f->is_rate = how == RATE;
-        f->is_whole = how == COUNT;
+        f->is_integer = how == INTEGER;
         f->fits = (how == RATE && f->nominal > 0) || how == LATENCY;
         n++;
     }

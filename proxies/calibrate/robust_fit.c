@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { P = BB_FIT_PARAMETERS, STEPS = 60, MEDIAN_STEPS = 20, MANY = 3 };
+enum { P = BB_FIT_PARAMETERS, STEPS = 60, LAD_STEPS = 20, ROWS_PER_PARAMETER = 3 };
 
-#define LEAST_SHARE 0.05 /* of a row's time, or its parameter is not told                              */
+#define MIN_SENSITIVITY 0.05 /* of a row's time, or its parameter is not told                              */
 #define STEP        0.1  /* of a scale: half the width of a difference; times are whole ns             */
-#define HOLD        1e-5 /* what holds a parameter where it is, next to rows of which it makes the whole */
-#define LEAST_TIME  0.01 /* of what was measured: less is no whole */
+#define DAMPING        1e-5 /* what holds a parameter where it is, next to rows of which it makes the whole */
+#define MIN_REFERENCE  0.01 /* of what was measured: less is no whole */
 #define TUKEY       4.685
-#define LEAST_NOISE 5e-3 /* of a time: closer than this no model is */
+#define MIN_SCALE 5e-3 /* of a time: closer than this no model is */
 
 /* What a fit works with; the rows' derivatives are parts of the measured time for a scale of the parameter. */
 struct work {
@@ -22,7 +22,7 @@ struct work {
     double values[P];
     double (*slope)[P]; /* [n_rows] */
     double *weight;     /* [n_rows] */
-    double *whole;      /* [n_rows] of what errors are parts: the measured time, later the predicted one */
+    double *reference;      /* [n_rows] of what errors are parts: the measured time, later the predicted one */
     double *sorted;     /* [n_rows] */
     bool frozen[P];
 };
@@ -64,16 +64,16 @@ static void find_errors(const struct work *w)
     for (size_t i = 0; i < fit->n_rows; i++) {
         const double predicted = fit->predict(fit->model, w->values, i);
 
-        fit->error[i] = (predicted - fit->measured[i]) / w->whole[i];
+        fit->error[i] = (predicted - fit->measured[i]) / w->reference[i];
     }
 }
 
 /* Parts of the measured time make short times count for more than long ones that are as wrong; of the predicted time
  * both count alike. */
-static void take_predicted_as_whole(struct work *w)
+static void use_predicted_reference(struct work *w)
 {
     for (size_t i = 0; i < w->fit->n_rows; i++)
-        w->whole[i] = fmax(w->fit->predict(w->fit->model, w->values, i), LEAST_TIME * w->fit->measured[i]);
+        w->reference[i] = fmax(w->fit->predict(w->fit->model, w->values, i), MIN_REFERENCE * w->fit->measured[i]);
 }
 
 static void find_slopes(struct work *w)
@@ -84,13 +84,13 @@ static void find_slopes(struct work *w)
         const double here = w->values[p], step = STEP * fit->parameters[p].scale;
 
         for (size_t i = 0; i < fit->n_rows; i++) {
-            double low = here - step < fit->parameters[p].least ? here : here - step;
+            double low = here - step < fit->parameters[p].min ? here : here - step;
 
             w->values[p] = here + step;
             w->slope[i][p] = fit->predict(fit->model, w->values, i);
             w->values[p] = low;
             w->slope[i][p] -= fit->predict(fit->model, w->values, i);
-            w->slope[i][p] *= fit->parameters[p].scale / (here + step - low) / w->whole[i];
+            w->slope[i][p] *= fit->parameters[p].scale / (here + step - low) / w->reference[i];
         }
         w->values[p] = here;
     }
@@ -122,23 +122,23 @@ static double tukey_limit(const struct work *w)
     double median;
 
     (void)sort_errors(w, true, &median);
-    return TUKEY * fmax(1.4826 * median, LEAST_NOISE);
+    return TUKEY * fmax(1.4826 * median, MIN_SCALE);
 }
 
 /* Of few rows none can be said to be the wrong one. */
 static bool has_many_rows(const struct bb_fit *fit)
 {
-    return fit->n_rows >= MANY * (size_t)fit->n_parameters;
+    return fit->n_rows >= ROWS_PER_PARAMETER * (size_t)fit->n_parameters;
 }
 
-static void weigh_rows(struct work *w, bool by_median)
+static void weigh_rows(struct work *w, bool least_absolute_deviations)
 {
     const double limit = has_many_rows(w->fit) ? tukey_limit(w) : INFINITY;
 
     for (size_t i = 0; i < w->fit->n_rows; i++) {
         const double e = fabs(w->fit->error[i]), u = e / limit;
 
-        w->weight[i] = by_median && isfinite(limit) ? 1 / fmax(e, 1e-4) : u < 1 ? (1 - u * u) * (1 - u * u) : 0;
+        w->weight[i] = least_absolute_deviations && isfinite(limit) ? 1 / fmax(e, 1e-4) : u < 1 ? (1 - u * u) * (1 - u * u) : 0;
     }
 }
 
@@ -181,28 +181,28 @@ static void move_within_bounds(struct work *w, double a[P][P], const double b[P]
         for (int p = 0; p < n && !again; p++) {
             double to = w->values[p] + x[p] * parameters[p].scale;
 
-            if (!is_free[p] || to >= parameters[p].least)
+            if (!is_free[p] || to >= parameters[p].min)
                 continue;
             again = true;
             is_free[p] = false;
             for (int q = 0; q < n; q++)
-                rest[q] -= a[q][p] * (parameters[p].least - w->values[p]) / parameters[p].scale;
-            w->values[p] = parameters[p].least;
+                rest[q] -= a[q][p] * (parameters[p].min - w->values[p]) / parameters[p].scale;
+            w->values[p] = parameters[p].min;
         }
     }
     for (int p = 0; p < n; p++)
         w->values[p] += is_free[p] ? x[p] * parameters[p].scale : 0;
 }
 
-static void take_step(struct work *w, bool by_median)
+static void take_step(struct work *w, bool least_absolute_deviations)
 {
     double a[P][P], b[P], hold;
 
     find_errors(w);
     find_slopes(w);
-    weigh_rows(w, by_median);
+    weigh_rows(w, least_absolute_deviations);
     gather_normal(w, a, b);
-    hold = HOLD * sum_weights(w) + 1e-12;
+    hold = DAMPING * sum_weights(w) + 1e-12;
     for (int p = 0; p < w->fit->n_parameters; p++)
         a[p][p] += hold;
     move_within_bounds(w, a, b);
@@ -210,18 +210,18 @@ static void take_step(struct work *w, bool by_median)
 
 static void take_steps(struct work *w)
 {
-    memcpy(w->whole, w->fit->measured, w->fit->n_rows * sizeof(double));
+    memcpy(w->reference, w->fit->measured, w->fit->n_rows * sizeof(double));
     for (int step = 0; step < STEPS; step++) {
-        if (step > MEDIAN_STEPS)
-            take_predicted_as_whole(w);
-        take_step(w, step < MEDIAN_STEPS);
+        if (step > LAD_STEPS)
+            use_predicted_reference(w);
+        take_step(w, step < LAD_STEPS);
     }
 }
 
 /* ---- what the rows tell ---- */
 
 /* The largest part of a row's time; rows that count for nothing tell nothing. */
-static double share_of(const struct work *w, int p)
+static double sensitivity_of(const struct work *w, int p)
 {
     const struct bb_fit_parameter *one = &w->fit->parameters[p];
     double largest = 0;
@@ -239,11 +239,11 @@ static bool freeze_insensitive(struct work *w)
 
     for (int p = 0; p < w->fit->n_parameters; p++) {
         const struct bb_fit_parameter *one = &w->fit->parameters[p];
-        const bool unbounded = one->least > 0 && w->values[p] <= one->least;
+        const bool unbounded = one->min > 0 && w->values[p] <= one->min;
 
         if (w->frozen[p])
             continue;
-        w->frozen[p] = share_of(w, p) < LEAST_SHARE || unbounded;
+        w->frozen[p] = sensitivity_of(w, p) < MIN_SENSITIVITY || unbounded;
         found = found || w->frozen[p];
     }
     return found;
@@ -258,7 +258,7 @@ static void find_correlated(struct work *w)
     gather_normal(w, a, b);
     memcpy(held, a, sizeof(held));
     for (int p = 0; p < w->fit->n_parameters; p++) {
-        held[p][p] += HOLD / 10 * sum_weights(w) + 1e-12;
+        held[p][p] += DAMPING / 10 * sum_weights(w) + 1e-12;
         is_free[p] = !w->frozen[p];
     }
     for (int p = 0; p < w->fit->n_parameters; p++) {
@@ -288,7 +288,7 @@ static void summarize_errors(struct work *w)
     struct bb_fit *fit = w->fit;
     size_t n;
 
-    memcpy(w->whole, fit->measured, fit->n_rows * sizeof(double));
+    memcpy(w->reference, fit->measured, fit->n_rows * sizeof(double));
     find_errors(w);
     n = sort_errors(w, false, &fit->median_error);
     fit->worst_error = n == 0 ? 0 : w->sorted[n - 1];
@@ -304,7 +304,7 @@ int bb_fit_run(struct bb_fit *fit)
     TRY(BB_NEW(fit->is_outlier, fit->n_rows));
     TRY(BB_NEW(w.slope, fit->n_rows));
     TRY(BB_NEW(w.weight, fit->n_rows));
-    TRY(BB_NEW(w.whole, fit->n_rows));
+    TRY(BB_NEW(w.reference, fit->n_rows));
     TRY(BB_NEW(w.sorted, fit->n_rows));
     do {
         for (int p = 0; p < fit->n_parameters; p++)
@@ -320,7 +320,7 @@ int bb_fit_run(struct bb_fit *fit)
 out:
     free(w.slope);
     free(w.weight);
-    free(w.whole);
+    free(w.reference);
     free(w.sorted);
     return rc;
 }

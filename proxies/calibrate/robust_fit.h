@@ -22,7 +22,7 @@
 
 struct bb_fit_parameter {
     double value;  /* in: the start; out: fitted                                    */
-    double least;  /* bound                                                         */
+    double min;  /* bound                                                         */
     double scale;  /* what a large change is, above 0                               */
     bool fitted;     /* out: by the rows, else value is the start                     */
     bool correlated; /* out: only a sum of this and others is told                    */

@@ -36,9 +36,9 @@ static int held_sms(const struct bb_cluster *c, const struct bb_measurement *row
 /* The part of memory's rate that so many bytes, in and out, take in this time. */
 static double memory_taken(const struct bb_cluster *c, double bytes, double us)
 {
-    const double most_gbps = bb_cluster_nccl_memory_gbps(c);
+    const double max_gbps = bb_cluster_nccl_memory_gbps(c);
 
-    return us > 0 ? fmin(bytes * c->sharing.memory_bytes / us / 1e3, most_gbps) / bb_cluster_memory_gbps(c) : 0;
+    return us > 0 ? fmin(bytes * c->sharing.memory_bytes / us / 1e3, max_gbps) / bb_cluster_memory_gbps(c) : 0;
 }
 
 /* Of the rate that it has alone. */

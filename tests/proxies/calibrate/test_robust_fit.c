@@ -41,7 +41,7 @@ static struct bb_fit fit_of(struct line *l)
 {
     return (struct bb_fit){.n_parameters = 3,
                            .parameters = {{.value = 7, .scale = 7},
-                                          {.value = 0.004, .least = 4e-6, .scale = 0.004},
+                                          {.value = 0.004, .min = 4e-6, .scale = 0.004},
                                           {.value = 1, .scale = 1}},
                            .measured = l->measured,
                            .n_rows = ROWS_MADE,

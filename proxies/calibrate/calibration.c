@@ -219,7 +219,7 @@ static void add_parameter(struct model *m, const char *key)
 {
     int f = bb_parameter_find(m->c->parameters, m->c->n_parameters, key);
 
-    if (f >= 0 && m->c->parameters[f].fit < 0 && m->c->parameters[f].fits)
+    if (f >= 0 && m->c->parameters[f].fit < 0 && m->c->parameters[f].is_fittable)
         m->parameters[m->n_parameters++] = f;
 }
 
@@ -235,12 +235,12 @@ static int run_listed_fit(struct bb_calibration *c, const struct bb_measurements
     int rc = 0;
 
     for (size_t i = 0; i < e->n_rows; i++)
-        if (fits[which].takes(&e->rows[i]))
+        if (listed_fits[which].takes(&e->rows[i]))
             TRY(add_row(&m, i));
-    for (int k = 0; k < 10 && fits[which].keys[k]; k++)
-        add_parameter(&m, fits[which].keys[k]);
+    for (int k = 0; k < 10 && listed_fits[which].keys[k]; k++)
+        add_parameter(&m, listed_fits[which].keys[k]);
     if (m.n > 0)
-        rc = run_fit(&m, fits[which].name);
+        rc = run_fit(&m, listed_fits[which].name);
 out:
     release_model(&m);
     return rc;
@@ -315,9 +315,9 @@ static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurem
         max = n > max ? n : max;
     }
     if (anchor >= 0)
-        c->parameters[anchor].fits = false;
+        c->parameters[anchor].is_fittable = false;
     else if (gemm >= 0)
-        c->parameters[gemm].fits = false;
+        c->parameters[gemm].is_fittable = false;
     if (gemm >= 0) /* the part of memory's rate is fitted, not the data sheet's rate */
         c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "memory_gbps")].fits = false;
 }
@@ -326,8 +326,8 @@ static int fit_model(struct bb_calibration *c, const struct bb_measurements *e, 
 {
     int rc = 0;
 
-    for (size_t i = 0; i < sizeof(fits) / sizeof(fits[0]) && rc == 0; i++)
-        if (fits[i].cost_model == cost_model)
+    for (size_t i = 0; i < sizeof(listed_fits) / sizeof(listed_fits[0]) && rc == 0; i++)
+        if (listed_fits[i].cost_model == cost_model)
             rc = run_listed_fit(c, e, i);
     return rc;
 }

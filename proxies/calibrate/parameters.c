@@ -118,7 +118,7 @@ int bb_parameters_of(const struct bb_cluster *base, struct bb_calibration_parame
         f->nominal = f->value = value_at(base, f->offset, how == INTEGER);
         f->is_rate = how == RATE;
         f->is_integer = how == INTEGER;
-        f->fits = (how == RATE && f->nominal > 0) || how == LATENCY;
+        f->is_fittable = (how == RATE && f->nominal > 0) || how == LATENCY;
         n++;
     }
     return n + add_variants(base, parameters + n);

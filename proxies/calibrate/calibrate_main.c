@@ -154,8 +154,8 @@ static int find_files(struct options *o, struct bb_positionals *words, int (*swe
 
     if (!o->measure)
         return 0;
-    o->run.words = words->word;
-    o->run.n_words = words->n;
+    o->run.bench_options = words->word;
+    o->run.n_bench_options = words->n;
     o->run.quiet = o->quiet || (o->json && strcmp(o->json, "-") == 0);
     TRY(bb_measure_machine(&o->run, o->output, sweep, measured));
     words->n = 0;

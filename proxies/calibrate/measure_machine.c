@@ -32,8 +32,8 @@ static json_t *command_json(const char *command, const struct bb_measure_options
     bb_argv_add_split(&words, command);
     if (o->timeout_s > 0)
         bb_argv_add(&words, "--timeout=%.15g", o->timeout_s);
-    for (int i = 0; i < o->n_words && takes_options; i++)
-        bb_argv_add(&words, "%s", o->words[i]);
+    for (int i = 0; i < o->n_bench_options && takes_options; i++)
+        bb_argv_add(&words, "%s", o->bench_options[i]);
     failed = bb_argv_result(&words) != 0;
     for (size_t i = 0; i < words.n && !failed; i++)
         failed = json_array_append_new(list, json_string(words.word[i])) != 0;

@@ -2,9 +2,9 @@
 #include "proxies/calibrate/calibration.h"
 
 #include "bootstrap/base/grow.h"
+#include "proxies/calibrate/hold_out.h"
 #include "proxies/calibrate/integer_parameters.h"
 #include "proxies/calibrate/parameters.h"
-#include "proxies/calibrate/hold_out.h"
 #include "proxies/calibrate/robust_fit.h"
 #include "proxies/calibrate/row_time.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNBOUNDED  1e3 /* times the nominal rate: no rate at all                    */
+#define UNBOUNDED    1e3 /* times the nominal rate: no rate at all                    */
 #define MIN_SCALE_US 0.5 /* a large change of a latency that is nominally less        */
 
 /* ---- one fit ---- */
@@ -42,8 +42,9 @@ static double predict_row(void *arg, const double *values, size_t i)
 static struct bb_fit_parameter fit_parameter_of(const struct bb_calibration_parameter *parameter)
 {
     if (parameter->is_rate)
-        return (struct bb_fit_parameter){
-            .value = 1 / parameter->nominal, .min = 1 / (parameter->nominal * UNBOUNDED), .scale = 1 / parameter->nominal};
+        return (struct bb_fit_parameter){.value = 1 / parameter->nominal,
+                                         .min = 1 / (parameter->nominal * UNBOUNDED),
+                                         .scale = 1 / parameter->nominal};
     return (struct bb_fit_parameter){.value = parameter->nominal, .scale = fmax(parameter->nominal, MIN_SCALE_US)};
 }
 
@@ -187,7 +188,7 @@ static const struct {
     enum cost_model cost_model;
     bool (*takes)(const struct bb_measurement *row);
     const char *keys[10];
-} fits[] = {
+} listed_fits[] = {
     {"kernels",
      ANY_MODEL,
      is_kernel,
@@ -248,7 +249,8 @@ out:
 
 /* ---- NCCL's ways ---- */
 
-static int fit_variant(struct bb_calibration *c, const struct bb_measurements *e, const struct bb_cluster *base, int variant)
+static int fit_variant(struct bb_calibration *c, const struct bb_measurements *e, const struct bb_cluster *base,
+                       int variant)
 {
     static const char *const parts[] = {"base_us", "intra_us", "inter_us", "gbps", "nic", "chunk_us"};
     const struct bb_nccl_variant *w = &base->variants[variant];
@@ -259,8 +261,8 @@ static int fit_variant(struct bb_calibration *c, const struct bb_measurements *e
     for (size_t i = 0; i < e->n_rows; i++) {
         const struct bb_measurement *row = &e->rows[i];
 
-        if (row->kind == BB_MEASURED_COLLECTIVE && !is_send_recv_collective(row) && bb_row_variant(base, row) == variant &&
-            isfinite(bb_row_time_by_us(base, variant, row)))
+        if (row->kind == BB_MEASURED_COLLECTIVE && !is_send_recv_collective(row) &&
+            bb_row_variant(base, row) == variant && isfinite(bb_row_time_by_us(base, variant, row)))
             TRY(add_row(&m, i));
     }
     snprintf(name, sizeof(name), "%s %s", bb_nccl_algorithms[w->algorithm], w->protocol);
@@ -319,7 +321,7 @@ static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurem
     else if (gemm >= 0)
         c->parameters[gemm].is_fittable = false;
     if (gemm >= 0) /* the part of memory's rate is fitted, not the data sheet's rate */
-        c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "memory_gbps")].fits = false;
+        c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "memory_gbps")].is_fittable = false;
 }
 
 static int fit_model(struct bb_calibration *c, const struct bb_measurements *e, enum cost_model cost_model)

@@ -12,7 +12,7 @@
 
 #include "proxies/calibrate/measurements.h"
 
-#define BB_CALIBRATION_FITS    (10 + BB_NCCL_VARIANTS)
+#define BB_CALIBRATION_FITS       (10 + BB_NCCL_VARIANTS)
 #define BB_CALIBRATION_PARAMETERS (32 + 6 * BB_NCCL_VARIANTS)
 
 /* One fit. */
@@ -20,20 +20,20 @@ struct bb_calibration_fit {
     char name[64]; /* "kernels", "collectives, ring LL" */
     size_t n_rows, n_outliers;
     double median_error, worst_error; /* parts of the measured time, outliers aside */
-    bool evaluated_only;                 /* its figures come from other rows */
+    bool evaluated_only;              /* its figures come from other rows */
     size_t files;                     /* bits: of which files its rows are */
 };
 
 /* One figure of the profile. */
 struct bb_calibration_parameter {
-    char key[64];  /* "intra.gbps", "nccl.ring.LL.base_us" */
-    int variant;       /* of NCCL, or -1                                    */
-    size_t offset; /* in struct bb_cluster                             */
-    bool is_rate;  /* time goes with its inverse                       */
-    bool is_integer; /* an int                                            */
-    bool fits;     /* rows may tell it                                 */
+    char key[64];     /* "intra.gbps", "nccl.ring.LL.base_us" */
+    int variant;      /* of NCCL, or -1                                    */
+    size_t offset;    /* in struct bb_cluster                             */
+    bool is_rate;     /* time goes with its inverse                       */
+    bool is_integer;  /* an int                                            */
+    bool is_fittable; /* rows may tell it                                 */
     double nominal, value;
-    int fit;       /* which one told it, or -1: it stays nominal       */
+    int fit;         /* which one told it, or -1: it stays nominal       */
     bool correlated; /* only a sum of it and others is told              */
 };
 
@@ -57,7 +57,8 @@ struct bb_calibration {
 };
 
 /* bb_calibrate - base: what the figures start from. 0 or -BB_EFAIL (no memory). Released also after a failure. */
-int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e) BB_MUST_CHECK;
+int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base,
+                 const struct bb_measurements *e) BB_MUST_CHECK;
 void bb_calibration_release(struct bb_calibration *c);
 
 #endif

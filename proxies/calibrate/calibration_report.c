@@ -27,7 +27,7 @@ struct fit_row {
 };
 
 #define PARAMETER(name) BB_SHOWS(struct parameter_row, name)
-#define FIT(name)    BB_SHOWS(struct fit_row, name)
+#define FIT(name)       BB_SHOWS(struct fit_row, name)
 static const struct bb_field fit_fields[] = {
     {"name", "rows of", "", 31, 0, FIT(name)},
     {"rows", "rows", "", 8, 0, FIT(rows)},
@@ -64,10 +64,10 @@ static struct parameter_row parameter_row_of(const struct bb_calibration *c, int
     const struct bb_calibration_parameter *parameter = &c->parameters[f];
 
     struct parameter_row row = {.key = parameter->key,
-                             .from = parameter->fit >= 0 ? c->fits[parameter->fit].name : NULL,
-                             .nominal = parameter->nominal,
-                             .value = parameter->value,
-                             .correlated = parameter->correlated};
+                                .from = parameter->fit >= 0 ? c->fits[parameter->fit].name : NULL,
+                                .nominal = parameter->nominal,
+                                .value = parameter->value,
+                                .correlated = parameter->correlated};
 
     snprintf(row.nominal_text, sizeof(row.nominal_text), "%.5g", parameter->nominal);
     snprintf(row.value_text, sizeof(row.value_text), "%.5g", parameter->value);
@@ -316,7 +316,8 @@ static json_t *held_out_json(const struct bb_calibration_report *r, int i)
 
     while (!r->calibration->held_out[variant] || i-- > 0)
         variant++;
-    return json_sprintf("%s %s", bb_nccl_algorithms[r->base->variants[variant].algorithm], r->base->variants[variant].protocol);
+    return json_sprintf("%s %s", bb_nccl_algorithms[r->base->variants[variant].algorithm],
+                        r->base->variants[variant].protocol);
 }
 
 json_t *bb_calibration_json(const struct bb_calibration_report *r)

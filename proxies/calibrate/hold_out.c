@@ -21,7 +21,7 @@ struct comparison {
 
 /* False: the row is not one of NCCL's choices, or the way cannot do it. */
 static bool compare_variant(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurement *row,
-                       int variant, struct comparison *comparison)
+                            int variant, struct comparison *comparison)
 {
     const int taken = bb_is_nccl_choice(row) ? bb_row_variant(base, row) : -1;
     struct bb_cluster unbounded = *c;
@@ -44,22 +44,22 @@ static bool was_selected(const struct bb_cluster *base, const struct bb_measurem
 }
 
 /* How much later it has to begin for rows that are latency more than bytes. */
-static double missing_latency_us(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurements *e,
-                                 int variant)
+static double missing_latency_us(const struct bb_cluster *c, const struct bb_cluster *base,
+                                 const struct bb_measurements *e, int variant)
 {
     struct comparison r;
     double missing = 0;
 
     for (size_t i = 0; i < e->n_rows; i++)
-        if (compare_variant(c, base, &e->rows[i], variant, &r) && r.latency_us + r.bytes_us < CLEARLY_FASTER * r.taken_us &&
-            r.bytes_us < r.taken_us / 2)
+        if (compare_variant(c, base, &e->rows[i], variant, &r) &&
+            r.latency_us + r.bytes_us < CLEARLY_FASTER * r.taken_us && r.bytes_us < r.taken_us / 2)
             missing = fmax(missing, r.taken_us - r.latency_us - r.bytes_us);
     return missing;
 }
 
 /* By what its rate has to be divided for the others; [0] within a node, [1] where nodes meet. */
 static void excess_rate(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurements *e,
-                         int variant, double missing[2])
+                        int variant, double missing[2])
 {
     struct comparison r;
 
@@ -67,13 +67,14 @@ static void excess_rate(const struct bb_cluster *c, const struct bb_cluster *bas
     for (size_t i = 0; i < e->n_rows; i++) {
         double *worst = &missing[e->rows[i].call.nodes > 1];
 
-        if (compare_variant(c, base, &e->rows[i], variant, &r) && r.latency_us + r.bytes_us < CLEARLY_FASTER * r.taken_us &&
-            r.bytes_us > 0)
+        if (compare_variant(c, base, &e->rows[i], variant, &r) &&
+            r.latency_us + r.bytes_us < CLEARLY_FASTER * r.taken_us && r.bytes_us > 0)
             *worst = fmax(*worst, (r.taken_us - r.latency_us) / r.bytes_us);
     }
 }
 
-static void set_variant_parameter(struct bb_calibration *c, const struct bb_cluster *base, int variant, const char *part, double value)
+static void set_variant_parameter(struct bb_calibration *c, const struct bb_cluster *base, int variant,
+                                  const char *part, double value)
 {
     struct bb_calibration_parameter *parameter;
     char key[96];

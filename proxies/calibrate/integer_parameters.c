@@ -2,16 +2,16 @@
 #include "proxies/calibrate/integer_parameters.h"
 
 #include "bootstrap/base/grow.h"
-#include "proxies/calibrate/parameters.h"
 #include "proxies/calibrate/hold_out.h"
+#include "proxies/calibrate/parameters.h"
 #include "proxies/calibrate/row_time.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#define MIN_DIFFERENCE       1e-4      /* of a row's time: what two numbers have to differ by to differ            */
-#define MIN_GAIN 5e-3      /* of a row's time: what the worst number has to be off by for any to be told */
-#define FULL_CHANNELS_BYTES  (1 << 20) /* smaller messages have fewer channels than there are */
+#define MIN_DIFFERENCE      1e-4      /* of a row's time: what two numbers have to differ by to differ            */
+#define MIN_GAIN            5e-3      /* of a row's time: what the worst number has to be off by for any to be told */
+#define FULL_CHANNELS_BYTES (1 << 20) /* smaller messages have fewer channels than there are */
 
 /* ---- what files tell ---- */
 
@@ -50,14 +50,16 @@ void bb_set_node_size(struct bb_calibration *c, const struct bb_measurements *e)
     } else if (gpus <= nominal.gpus_per_node)
         return;
     set_parameter(c, "gpus_per_node", gpus, &c->cluster.gpus_per_node);
-    set_parameter(c, "nics_per_node", (nominal.nics_per_node * gpus + nominal.gpus_per_node - 1) / nominal.gpus_per_node,
-                &c->cluster.nics_per_node);
+    set_parameter(c, "nics_per_node",
+                  (nominal.nics_per_node * gpus + nominal.gpus_per_node - 1) / nominal.gpus_per_node,
+                  &c->cluster.nics_per_node);
     c->fits[c->n_fits++] = fit;
 }
 
 void bb_set_sm_count(struct bb_calibration *c, const struct bb_measurements *e)
 {
-    struct bb_calibration_parameter *sms = &c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "sm_count")];
+    struct bb_calibration_parameter *sms =
+        &c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "sm_count")];
 
     for (size_t f = 0; f < e->n_files; f++)
         if (e->files[f].sm_count > 0) {
@@ -144,8 +146,8 @@ static double errors_with(const struct bb_calibration *c, const struct bb_measur
 }
 
 /* 0: nothing tells them apart. */
-static int best_message_sms(const struct bb_calibration *c, const struct bb_measurements *e, struct bb_calibration_fit *fit,
-                            double *errors)
+static int best_message_sms(const struct bb_calibration *c, const struct bb_measurements *e,
+                            struct bb_calibration_fit *fit, double *errors)
 {
     const int nominal = c->cluster.sharing.message_sms;
     double min = INFINITY, max = 0;
@@ -164,7 +166,8 @@ static int best_message_sms(const struct bb_calibration *c, const struct bb_meas
 
 int bb_fit_message_sms(struct bb_calibration *c, const struct bb_measurements *e)
 {
-    struct bb_calibration_parameter *parameter = &c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "sharing.message_sms")];
+    struct bb_calibration_parameter *parameter =
+        &c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "sharing.message_sms")];
     struct bb_calibration_fit fit = {.name = "products beside sendrecv"};
     double *errors;
     int best, rc = BB_NEW(errors, e->n_rows);

@@ -18,8 +18,8 @@ struct bb_measure_options {
     const char *launcher, *hosts, *launch_arguments, *program; /* as of sweep */
     double timeout_s;                                          /* of each bench; 0: not given */
     bool restart, quiet;
-    const char *const *words; /* [n_words] further options of the bench of collectives */
-    int n_words;
+    const char *const *bench_options; /* [n_words] further options of the bench of collectives */
+    int n_bench_options;
 };
 
 /* The files that were made; zeroed is empty. */

@@ -202,11 +202,12 @@ static struct bb_kernel_list_item gemm_item(double m, double n, double k, double
 static struct bb_kernel_list_item memory_kernel_of(double bytes)
 {
     return (struct bb_kernel_list_item){
-        .is_memory_kernel = true, .memory_kernel = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = (uint64_t)(bytes / 8)}};
+        .is_memory_kernel = true,
+        .memory_kernel = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = (uint64_t)(bytes / 8)}};
 }
 
 static int read_gemm(const json_t *object, const char *where, double batch, enum bb_dtype_id dtype,
-                        struct bb_kernel_list_item *product)
+                     struct bb_kernel_list_item *product)
 {
     double m, n, k;
     int rc;
@@ -251,7 +252,7 @@ out:
 /* The collective that products ran beside. What NCCL holds of the GPU is known of its own collectives, and of one
  * message in each direction. */
 static int read_overlap(const struct bb_measurement_file *file, const json_t *row, const char *where,
-                       struct bb_measurement *found)
+                        struct bb_measurement *found)
 {
     const char *name;
     double count;
@@ -303,8 +304,11 @@ out:
 static const struct {
     const char *key;
     int (*read)(struct bb_measurements *e, const json_t *row, const char *where);
-} readers[] = {
-    {"section", compute_row}, {"metric", p2p_row}, {"both_us", overlap_rows}, {"step", NULL}, {"collective", bench_row}};
+} readers[] = {{"section", compute_row},
+               {"metric", p2p_row},
+               {"both_us", overlap_rows},
+               {"step", NULL},
+               {"collective", bench_row}};
 
 int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
 {

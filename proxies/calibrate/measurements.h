@@ -10,11 +10,11 @@
 #include <jansson.h>
 
 enum bb_measurement_kind {
-    BB_MEASURED_COLLECTIVE,  /* between events: of calls that were enqueued before they began                 */
-    BB_MEASURED_MESSAGE,     /* one way, or half a round trip: no sooner than the host enqueues it            */
-    BB_MEASURED_KERNEL,      /* a product or a pass, many of them from the first one's launch on              */
-    BB_MEASURED_TIMED_KERNEL,       /* a kernel of known duration, likewise                                          */
-    BB_MEASURED_NCCL_LAUNCH, /* the host's time for an NCCL call                                              */
+    BB_MEASURED_COLLECTIVE,   /* between events: of calls that were enqueued before they began                 */
+    BB_MEASURED_MESSAGE,      /* one way, or half a round trip: no sooner than the host enqueues it            */
+    BB_MEASURED_KERNEL,       /* a product or a pass, many of them from the first one's launch on              */
+    BB_MEASURED_TIMED_KERNEL, /* a kernel of known duration, likewise                                          */
+    BB_MEASURED_NCCL_LAUNCH,  /* the host's time for an NCCL call                                              */
     BB_MEASURED_OVERLAP       /* products that begin together with NCCL's work, until the last of them has ended     */
 };
 

@@ -55,11 +55,11 @@ static const struct {
     size_t offset; /* in struct bb_nccl_variant */
     bool is_rate;
 } variant_members[] = {{"base_us", offsetof(struct bb_nccl_variant, base_us), false},
-              {"intra_us", offsetof(struct bb_nccl_variant, intra_us), false},
-              {"inter_us", offsetof(struct bb_nccl_variant, inter_us), false},
-              {"gbps", offsetof(struct bb_nccl_variant, gbps), true},
-              {"nic", offsetof(struct bb_nccl_variant, nic), true},
-              {"chunk_us", offsetof(struct bb_nccl_variant, chunk_us), false}};
+                       {"intra_us", offsetof(struct bb_nccl_variant, intra_us), false},
+                       {"inter_us", offsetof(struct bb_nccl_variant, inter_us), false},
+                       {"gbps", offsetof(struct bb_nccl_variant, gbps), true},
+                       {"nic", offsetof(struct bb_nccl_variant, nic), true},
+                       {"chunk_us", offsetof(struct bb_nccl_variant, chunk_us), false}};
 
 void bb_parameter_variant_key(char *key, size_t size, const struct bb_nccl_variant *variant, const char *part)
 {
@@ -87,12 +87,15 @@ static int add_variants(const struct bb_cluster *base, struct bb_calibration_par
         for (size_t p = 0; p < sizeof(variant_members) / sizeof(variant_members[0]); p++) {
             struct bb_calibration_parameter *f = &parameters[n];
 
-            if (variant_members[p].offset == offsetof(struct bb_nccl_variant, chunk_us) && base->variants[w].chunk_us <= 0)
+            if (variant_members[p].offset == offsetof(struct bb_nccl_variant, chunk_us) &&
+                base->variants[w].chunk_us <= 0)
                 continue; /* its law has no chunks */
             n++;
-            *f = (struct bb_calibration_parameter){.variant = w, .fit = -1, .fits = true, .is_rate = variant_members[p].is_rate};
+            *f = (struct bb_calibration_parameter){
+                .variant = w, .fit = -1, .is_fittable = true, .is_rate = variant_members[p].is_rate};
             bb_parameter_variant_key(f->key, sizeof(f->key), &base->variants[w], variant_members[p].part);
-            f->offset = offsetof(struct bb_cluster, variants) + (size_t)w * sizeof(base->variants[0]) + variant_members[p].offset;
+            f->offset = offsetof(struct bb_cluster, variants) + (size_t)w * sizeof(base->variants[0]) +
+                        variant_members[p].offset;
             f->nominal = f->value = value_at(base, f->offset, false);
         }
     return n;
@@ -100,7 +103,10 @@ static int add_variants(const struct bb_cluster *base, struct bb_calibration_par
 
 static bool has_need(const struct bb_cluster *base, enum need need)
 {
-    return need == ACHIEVED ? base->has_achieved : need == VARIANTS ? base->n_variants > 0 : need == SHARING ? base->has_sharing : true;
+    return need == ACHIEVED   ? base->has_achieved
+           : need == VARIANTS ? base->n_variants > 0
+           : need == SHARING  ? base->has_sharing
+                              : true;
 }
 
 int bb_parameters_of(const struct bb_cluster *base, struct bb_calibration_parameter *parameters)

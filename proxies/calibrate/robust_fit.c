@@ -10,11 +10,11 @@
 enum { P = BB_FIT_PARAMETERS, STEPS = 60, LAD_STEPS = 20, ROWS_PER_PARAMETER = 3 };
 
 #define MIN_SENSITIVITY 0.05 /* of a row's time, or its parameter is not told                              */
-#define STEP        0.1  /* of a scale: half the width of a difference; times are whole ns             */
-#define DAMPING        1e-5 /* what holds a parameter where it is, next to rows of which it makes the whole */
-#define MIN_REFERENCE  0.01 /* of what was measured: less is no whole */
-#define TUKEY       4.685
-#define MIN_SCALE 5e-3 /* of a time: closer than this no model is */
+#define STEP            0.1  /* of a scale: half the width of a difference; times are whole ns             */
+#define DAMPING         1e-5 /* what holds a parameter where it is, next to rows of which it makes the whole */
+#define MIN_REFERENCE   0.01 /* of what was measured: less is no whole */
+#define TUKEY           4.685
+#define MIN_SCALE       5e-3 /* of a time: closer than this no model is */
 
 /* What a fit works with; the rows' derivatives are parts of the measured time for a scale of the parameter. */
 struct work {
@@ -22,7 +22,7 @@ struct work {
     double values[P];
     double (*slope)[P]; /* [n_rows] */
     double *weight;     /* [n_rows] */
-    double *reference;      /* [n_rows] of what errors are parts: the measured time, later the predicted one */
+    double *reference;  /* [n_rows] of what errors are parts: the measured time, later the predicted one */
     double *sorted;     /* [n_rows] */
     bool frozen[P];
 };
@@ -138,7 +138,9 @@ static void weigh_rows(struct work *w, bool least_absolute_deviations)
     for (size_t i = 0; i < w->fit->n_rows; i++) {
         const double e = fabs(w->fit->error[i]), u = e / limit;
 
-        w->weight[i] = least_absolute_deviations && isfinite(limit) ? 1 / fmax(e, 1e-4) : u < 1 ? (1 - u * u) * (1 - u * u) : 0;
+        w->weight[i] = least_absolute_deviations && isfinite(limit) ? 1 / fmax(e, 1e-4)
+                       : u < 1                                      ? (1 - u * u) * (1 - u * u)
+                                                                    : 0;
     }
 }
 

@@ -21,9 +21,9 @@
 #define BB_FIT_PARAMETERS 12
 
 struct bb_fit_parameter {
-    double value;  /* in: the start; out: fitted                                    */
-    double min;  /* bound                                                         */
-    double scale;  /* what a large change is, above 0                               */
+    double value;    /* in: the start; out: fitted                                    */
+    double min;      /* bound                                                         */
+    double scale;    /* what a large change is, above 0                               */
     bool fitted;     /* out: by the rows, else value is the start                     */
     bool correlated; /* out: only a sum of this and others is told                    */
 };

@@ -1,6 +1,6 @@
 /*
- * kernel_args.h - the argument of each kernel as one struct: the contract between the launchers, the kernels and the
- * emulated GPUs (tests/emulator/kernels).
+ * kernel_args.h - the argument of each kernel as one struct, shared by the launchers, the kernels and the emulated GPUs
+ * (tests/emulator/kernels).
  */
 #ifndef BB_CUDA_DATA_KERNEL_ARGS_H
 #define BB_CUDA_DATA_KERNEL_ARGS_H

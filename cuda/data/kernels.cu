@@ -1,6 +1,6 @@
 /*
- * kernels.cu - make and check test data on the GPU, and hold multiprocessors for a given time: the launchers. Nothing
- * in here is timed.
+ * kernels.cu - launchers of the kernels that write and check test data, and of the kernel that occupies SMs for a given
+ * time. Writing and checking of data are never inside a measurement.
  */
 #include "cuda/data/data_kernels.cuh"
 #include "cuda/device/check.h"
@@ -59,7 +59,7 @@ int bb_verdict_clear(struct bb_verdict *verdict, cudaStream_t stream)
     return BB_CUDA(cudaGetLastError());
 }
 
-/* All the shared memory that a block can have; 0, hence several blocks per multiprocessor, where it cannot be had. */
+/* Returns the maximum of shared memory per block; 0 if it cannot be requested, and then an SM runs several blocks. */
 static int spin_shared_bytes()
 {
     int device, bytes;
@@ -75,7 +75,7 @@ static int spin_shared_bytes()
 
 int bb_spin(int sms, int64_t ns, cudaStream_t stream)
 {
-    static const int shared_bytes = spin_shared_bytes(); /* once: it is the same for every launch */
+    static const int shared_bytes = spin_shared_bytes(); /* the same for every launch */
     int blocks = sms > 0 ? sms : 1;
     struct bb_spin_args args = {ns};
 

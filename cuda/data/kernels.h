@@ -1,6 +1,6 @@
 /*
- * kernels.h - the kernels of busbar and their launchers. All of them enqueue on `stream` and return at once with 0 or
- * -BB_EFAIL. What is written and expected is defined in pattern.h, for the GPU and the CPU alike.
+ * kernels.h - launchers of the kernels that write and check test data. All launchers enqueue on `stream` and return at
+ * once: 0 or -BB_EFAIL. pattern.h defines the data, on GPU and CPU.
  */
 #ifndef BB_CUDA_DATA_KERNELS_H
 #define BB_CUDA_DATA_KERNELS_H
@@ -17,36 +17,37 @@ extern "C" {
 #endif
 
 /*
- * What checks leave in device memory; bb_verdict_clear before the first one that adds to it. `checked` counts what was
- * looked at, so that a check that did not run is not taken for a clean one.
+ * Result of checks, in device memory. Call bb_verdict_clear before the first check; each check adds to it. `checked`
+ * counts the compared elements, which shows a check that did not run.
  */
 struct bb_verdict {
-    unsigned long long wrong;   /* elements that differ                       */
-    unsigned long long first;   /* smallest index that differs, ~0 where none */
+    unsigned long long wrong;   /* elements that differ */
+    unsigned long long first;   /* smallest index that differs; ~0 if none */
     unsigned long long checked; /* elements compared                          */
 };
 
-/* bb_data_kernels_load - see cuda/load: all kernels of this file. */
+/* bb_data_kernels_load - load the kernels of this file on the current GPU (see cuda/load). */
 BB_MUST_CHECK int bb_data_kernels_load(void);
 
-/* bb_fill - buf[i] = what `rank` contributes at pattern index first + i, for i < count (elements). */
+/* bb_fill - set buf[i], i < count, to the contribution of `rank` at pattern index first + i. */
 BB_MUST_CHECK int bb_fill(void *buf, size_t count, const struct bb_pattern *pattern, int rank, size_t first,
                           cudaStream_t stream);
 
-/* bb_check - compare buf[0..count) with the expectation, adding to *verdict (device memory). */
+/* bb_check - compare buf[0..count) with the expected values and add the result to *verdict (device memory). */
 BB_MUST_CHECK int bb_check(const void *buf, size_t count, const struct bb_pattern *pattern,
                            const struct bb_expect *expect, struct bb_verdict *verdict, cudaStream_t stream);
 
-/* bb_check_bytes - every one of buf[0..bytes) must be `value`; adds to *verdict (device memory). */
+/* bb_check_bytes - compare buf[0..bytes) with `value` and add the result to *verdict (device memory). */
 BB_MUST_CHECK int bb_check_bytes(const void *buf, size_t bytes, unsigned char value, struct bb_verdict *verdict,
                                  cudaStream_t stream);
 
-/* bb_verdict_clear - no element wrong yet. */
+/* bb_verdict_clear - set *verdict to no element checked and none wrong. */
 BB_MUST_CHECK int bb_verdict_clear(struct bb_verdict *verdict, cudaStream_t stream);
 
 /*
- * bb_spin - hold `sms` streaming multiprocessors for `ns` nanoseconds on the GPU's own clock, without any host round
- * trip. sms <= 0: one. It returns at once; the kernel takes ns nanoseconds from its start on the GPU.
+ * bb_spin - occupy SMs for a given time on the GPU's clock, without a host round trip. Returns at once.
+ *   sms  number of SMs; values below 1 mean 1
+ *   ns   duration, from the start of the kernel on the GPU
  */
 BB_MUST_CHECK int bb_spin(int sms, int64_t ns, cudaStream_t stream);
 

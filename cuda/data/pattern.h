@@ -1,28 +1,27 @@
 /*
- * pattern.h - test data whose result is known exactly, without communication. The same functions run on the GPU
- * (kernels.cu), on the CPU (expected values in messages, unit tests) and in the kernels' CPU twins of the emulated
- * GPUs.
+ * pattern.h - test data with an exactly known result, which each rank computes without communication. The same
+ * functions run on the GPU (kernels.cu), on the CPU (expected values in messages, unit tests) and in the emulated GPUs.
  *
  * Every element is a function of (seed, rank, index, number of ranks). For each element the ranks are rotated by a
- * random amount: rank r has position q = (r + turn) mod n, so each rank plays every part somewhere.
+ * random amount: rank r has position q = (r + rotation) mod n, so each rank takes every position for some element.
  *
- *   copy     random bits from (source rank, index): a block in the wrong place is seen.
- *   sum      position q contributes x(q) - x(q+1), the last active one x(q): the total is x(0), found in O(1) for any
- *            n. Integers wrap. Floating point: the x are integers times one power of two that all ranks share, and the
- *            absolute values of all contributions add up to at most 2^p (p = significand bits), so every partial sum in
- *            any order or tree is exact and the result has the same bits. With few bits only the first positions are
- *            active, the others contribute 0.
- *   prod     floating point: position 0 has a random significand, the others are powers of two whose exponents form
- *            such a telescope; signs too. Integers: position 0 is random, positions (1,2), (3,4), ... are an odd number
- *            and its inverse modulo 2^width.
- *   min max  position 0 holds the extreme, the others values beyond it.
- *   avg      positions 0 and 1 hold positive values, the others 0. Floating point as NCCL does it: each rank's share is
- *            multiplied by 1/n, which itself is rounded to the type (in f8e4m3 it is far off for many ranks), and the
- *            sum is taken in the type; two units in the last place are let pass, for libraries that round once less.
- *            Integers stay below the sign bit, where every way of dividing agrees.
- *   mulsum   as sum with even terms; a rank whose scalar is 2 contributes half of its share.
+ *   copy     random bits from (source rank, index), so a misplaced block is detected.
+ *   sum      a telescoping sum: position q contributes x(q) - x(q+1), the last active position x(q). The total is x(0),
+ *            computed in O(1) for any n. Integers wrap around. Floating point: the x are integers times a power of two
+ *            that all ranks share, and the absolute values of all contributions add up to at most 2^p (p = significand
+ *            bits). So every partial sum is exact in any order or tree, and the result is bit-identical. If p is small,
+ *            only the first positions are active and the other positions contribute 0.
+ *   prod     floating point: position 0 has a random significand; the other positions are powers of two whose exponents
+ *            form a telescoping sum, and the signs as well. Integers: position 0 is random; positions (1,2), (3,4), ...
+ *            are an odd number and its inverse modulo 2^width.
+ *   min max  position 0 holds the extreme value, the other positions hold values on the other side of it.
+ *   avg      positions 0 and 1 hold positive values, the others 0. Floating point follows NCCL: each contribution is
+ *            multiplied by 1/n, which is rounded to the type (with a large error in f8e4m3 for many ranks), and the sum
+ *            is computed in the type. A difference of two units in the last place is accepted, for libraries that round
+ *            once less. Integers stay below the sign bit, where all methods of division give the same result.
+ *   mulsum   as sum, with even terms; a rank with scalar 2 contributes half of its value.
  *
- * Values of floating-point sums and products stay in the range of normal numbers: nothing depends on subnormals.
+ * Sums and products in floating point stay in the range of normal numbers, so nothing depends on subnormal numbers.
  */
 #ifndef BB_CUDA_DATA_PATTERN_H
 #define BB_CUDA_DATA_PATTERN_H
@@ -39,27 +38,27 @@
 #define BB_HD static inline __attribute__((unused))
 #endif
 
-#define BB_COPY (-1) /* bb_pattern.redop: no reduction, the data are only moved */
+#define BB_COPY (-1) /* bb_pattern.redop: no reduction, the data is only moved */
 
-/* Plain data: handed to kernels by value, equal on all ranks. Made by bb_pattern_of. */
+/* Description of test data, made by bb_pattern_of. Passed to kernels by value; equal on all ranks. */
 struct bb_pattern {
     uint64_t seed;
-    int ranks;        /* of the communicator, >= 1                                  */
+    int ranks;        /* size of the communicator, at least 1 */
     int redop;        /* enum bb_redop_id, or BB_COPY                               */
-    int bytes;        /* of one element                                             */
+    int bytes;        /* size of one element */
     int number_class; /* enum bb_dtype_class                                        */
     int exponent_bits, fraction_bits;
 };
 
 /*
- * What the receive area of one rank must hold. Element i of block i / block comes from index first + i % block, either
- * reduced over all ranks or copied from rank `source` + i / block.
+ * Content that the receive buffer of one rank must have. Element i belongs to block i / block and to pattern index
+ * first + i % block. Its value is either reduced over all ranks or copied from rank source + i / block.
  */
 struct bb_expect {
-    int reduced;    /* 1: the reduction over all ranks; 0: a copy                 */
-    int source;     /* copies: rank that the first block comes from              */
-    uint64_t block; /* elements per block, > 0                                   */
-    uint64_t first; /* pattern index of a block's first element                  */
+    int reduced;    /* 1: reduction over all ranks; 0: copy */
+    int source;     /* copies: source rank of the first block */
+    uint64_t block; /* elements per block, at least 1 */
+    uint64_t first; /* pattern index of the first element of each block */
 };
 
 BB_HD struct bb_pattern bb_pattern_of(const struct bb_dtype *dtype, int redop, int ranks, uint64_t seed)
@@ -71,7 +70,7 @@ BB_HD struct bb_pattern bb_pattern_of(const struct bb_dtype *dtype, int redop, i
 
 /* ---- random numbers ---- */
 
-/* A bijection of 64 bits that spreads every input bit (the finaliser of splitmix64). */
+/* A bijection on 64 bits in which every input bit affects every output bit: the finalizer of splitmix64. */
 BB_HD uint64_t bb_mix(uint64_t x)
 {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
@@ -79,14 +78,15 @@ BB_HD uint64_t bb_mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* The random number of element `index` for a purpose (`what`: a position or rank, or one of the negative numbers). */
+/* The random number of element `index` for a purpose `what`: a position or rank (0 or above), or one of these
+ * negative numbers. */
 enum { BB_RANDOM_ROTATION = -1, BB_RANDOM_EXPONENT = -2, BB_RANDOM_FRACTION = -3, BB_RANDOM_SIGN = -4096 };
 BB_HD uint64_t bb_random(const struct bb_pattern *p, uint64_t index, int64_t what)
 {
     return bb_mix(bb_mix(p->seed + index * 0x9e3779b97f4a7c15ull) + (uint64_t)what * 0xd1b54a32d192ed03ull);
 }
 
-/* A random integer in [low, high], high - low < 2^63. */
+/* A random integer in [low, high]; high - low < 2^63. */
 BB_HD int64_t bb_between(uint64_t random, int64_t low, int64_t high)
 {
     return low + (int64_t)(random % (uint64_t)(high - low + 1));
@@ -108,7 +108,7 @@ BB_HD double bb_power_of_two(int e) /* -1022 <= e <= 1023 */
     return d;
 }
 
-/* d rounded to nearest even in the pattern's format; |d| must not exceed the largest finite number of the format. */
+/* Rounds d to nearest even in the pattern's format. |d| must not exceed the largest finite number of the format. */
 BB_HD uint64_t bb_float_bits(const struct bb_pattern *p, double d)
 {
     int bias = (1 << (p->exponent_bits - 1)) - 1, drop = 52 - p->fraction_bits, exponent;
@@ -120,7 +120,7 @@ BB_HD uint64_t bb_float_bits(const struct bb_pattern *p, double d)
     sign = bits >> 63 << (8 * p->bytes - 1);
     exponent = (int)(bits >> 52 & 2047) - 1023;
     significand = (bits & ((1ull << 52) - 1)) | 1ull << 52;
-    if (exponent < 1 - bias) { /* subnormal in the format */
+    if (exponent < 1 - bias) { /* subnormal in the pattern's format */
         drop += 1 - bias - exponent;
         exponent = 1 - bias;
     }
@@ -130,7 +130,7 @@ BB_HD uint64_t bb_float_bits(const struct bb_pattern *p, double d)
     return sign | (significand + ((uint64_t)(exponent + bias - 1) << p->fraction_bits));
 }
 
-/* d >= 0 as the pattern's format keeps it. */
+/* Rounds d >= 0 to the pattern's format and returns the result as double. */
 BB_HD double bb_float_rounded(const struct bb_pattern *p, double d)
 {
     int bias = (1 << (p->exponent_bits - 1)) - 1, exponent;
@@ -146,7 +146,8 @@ BB_HD double bb_float_rounded(const struct bb_pattern *p, double d)
     return (double)fraction * bb_power_of_two(exponent - bias - p->fraction_bits);
 }
 
-/* Exponents that patterns use: values up to 2^(fraction_bits+1) times 2^e are normal and finite in every format. */
+/* The exponent e that all ranks share for an element: values up to 2^(fraction_bits+1) times 2^e are normal and
+ * finite in every format. */
 BB_HD int bb_shared_exponent(const struct bb_pattern *p, uint64_t index)
 {
     int bias = (1 << (p->exponent_bits - 1)) - 1;
@@ -154,11 +155,11 @@ BB_HD int bb_shared_exponent(const struct bb_pattern *p, uint64_t index)
 
     low = low < -16 ? -16 : low;
     high = high > 16 ? 16 : high;
-    low += p->redop == BB_MULSUM; /* half of it is still a normal number */
+    low += p->redop == BB_MULSUM; /* half of the value is still a normal number */
     return (int)bb_between(bb_random(p, index, BB_RANDOM_EXPONENT), low, high);
 }
 
-/* ---- telescopes: n numbers whose sum is known and whose absolute values add up to at most `budget` ---- */
+/* ---- telescoping sums: n numbers with a known sum, whose absolute values add up to at most `budget` ---- */
 
 BB_HD int bb_active(int ranks, int64_t budget)
 {
@@ -167,7 +168,7 @@ BB_HD int bb_active(int ranks, int64_t budget)
     return ranks < most ? ranks : (int)most;
 }
 
-/* x(q): q < active: uniform in [-b, b] with b = budget / (2 active - 1); 0 beyond. */
+/* x(q): uniform in [-b, b] with b = budget / (2 active - 1) for q < active; 0 for other q. */
 BB_HD int64_t bb_term(const struct bb_pattern *p, uint64_t index, int q, int64_t budget)
 {
     int active = bb_active(p->ranks, budget);
@@ -181,7 +182,7 @@ BB_HD int64_t bb_share(const struct bb_pattern *p, uint64_t index, int q, int64_
     return bb_term(p, index, q, budget) - bb_term(p, index, q + 1, budget);
 }
 
-/* Signs that telescope: the product over all positions is bb_sign_term(0). */
+/* The signs telescope: the product over all positions is bb_sign_term(0). */
 BB_HD int bb_sign_term(const struct bb_pattern *p, uint64_t index, int q)
 {
     return (int)(bb_random(p, index, (int64_t)BB_RANDOM_SIGN - q) & 1);
@@ -192,7 +193,7 @@ BB_HD int bb_sign_share(const struct bb_pattern *p, uint64_t index, int q)
     return bb_sign_term(p, index, q) ^ (q + 1 < p->ranks ? bb_sign_term(p, index, q + 1) : 0);
 }
 
-/* ---- one position's contribution, per operation ---- */
+/* ---- the contribution of one position, per operation ---- */
 
 BB_HD uint64_t bb_sum_input(const struct bb_pattern *p, uint64_t index, int q)
 {
@@ -203,13 +204,14 @@ BB_HD uint64_t bb_sum_input(const struct bb_pattern *p, uint64_t index, int q)
     return bb_random(p, index, q) - (q + 1 < p->ranks ? bb_random(p, index, q + 1) : 0);
 }
 
-/* The scalar of a rank: 1 on even ranks, 2 on odd ones, as in nccl-tests. */
+/* The scalar of a rank: 1 on even ranks, 2 on odd ranks, as in nccl-tests. */
 BB_HD int bb_mulsum_scalar(int rank)
 {
     return 1 + rank % 2;
 }
 
-/* Shares are those of sum, doubled; the exponent stays below that of sum's largest, since half of one is sent. */
+/* The contributions of sum, doubled. Ranks with scalar 2 send half of this, so the exponent is one less than for
+ * sum. */
 BB_HD uint64_t bb_mulsum_input(const struct bb_pattern *p, uint64_t index, int q, int rank)
 {
     int halves = 2 / bb_mulsum_scalar(rank);
@@ -221,7 +223,7 @@ BB_HD uint64_t bb_mulsum_input(const struct bb_pattern *p, uint64_t index, int q
     return bb_sum_input(p, index, q) * (uint64_t)halves;
 }
 
-/* Budget of exponents: with a significand in [1, 2) every partial product is a normal number. */
+/* Budget of the exponents: with significands in [1, 2) every partial product is a normal number. */
 BB_HD int64_t bb_exponent_budget(const struct bb_pattern *p)
 {
     int64_t most = (1 << (p->exponent_bits - 1)) - 3;
@@ -237,7 +239,7 @@ BB_HD uint64_t bb_float_product(const struct bb_pattern *p, uint64_t index, int 
     return bb_float_bits(p, (sign ? -significand : significand) * bb_power_of_two(exponent));
 }
 
-BB_HD uint64_t bb_inverse(uint64_t odd) /* modulo 2^64: each step of Newton's iteration doubles the right bits */
+BB_HD uint64_t bb_inverse(uint64_t odd) /* inverse modulo 2^64: each Newton step doubles the number of correct bits */
 {
     uint64_t x = odd;
 
@@ -258,7 +260,7 @@ BB_HD uint64_t bb_prod_input(const struct bb_pattern *p, uint64_t index, int q)
     return bb_inverse(bb_random(p, index, q - 1) | 1);
 }
 
-/* A value of the type whose order is the order of `key`, |key| <= bb_key_limit. */
+/* bb_key_value maps a key, |key| <= bb_key_limit, to a value of the type and preserves the order. */
 BB_HD int64_t bb_key_limit(const struct bb_pattern *p)
 {
     if (p->number_class == BB_FLOATING)
@@ -270,12 +272,12 @@ BB_HD uint64_t bb_key_value(const struct bb_pattern *p, uint64_t index, int64_t 
 {
     if (p->number_class == BB_FLOATING)
         return bb_float_bits(p, (double)key * bb_power_of_two(bb_shared_exponent(p, index)));
-    if (p->number_class == BB_UNSIGNED) /* upper half too, so that a signed comparison is caught */
+    if (p->number_class == BB_UNSIGNED) /* uses the upper half as well, so that a signed comparison is detected */
         return (uint64_t)(key + bb_key_limit(p)) * 2;
     return (uint64_t)(key * 2);
 }
 
-/* Position 0 holds the extreme: the key nearest to `towards`' end; the others lie anywhere on the other side of it. */
+/* Position 0 holds the extreme value; the other positions hold values below it (max) or above it (min). */
 BB_HD uint64_t bb_extreme_input(const struct bb_pattern *p, uint64_t index, int q)
 {
     int64_t limit = bb_key_limit(p), extreme = bb_between(bb_random(p, index, 0), -limit, limit);
@@ -291,7 +293,8 @@ BB_HD int64_t bb_avg_term(const struct bb_pattern *p, uint64_t index, int q)
     return q < 2 && q < p->ranks ? bb_between(bb_random(p, index, q), limit / 2, limit) : 0;
 }
 
-/* avg: as large as the sum allows, so that the quotient stays a normal number for as many ranks as possible. */
+/* avg: the largest exponent, at most 16, for which the sum is finite, so that the quotient is a normal number for as many ranks
+ * as possible. */
 BB_HD int bb_avg_exponent(const struct bb_pattern *p)
 {
     int high = (1 << (p->exponent_bits - 1)) - 1 - p->fraction_bits - 2;
@@ -308,7 +311,7 @@ BB_HD uint64_t bb_avg_input(const struct bb_pattern *p, uint64_t index, int q)
     return bb_float_bits(p, (double)m * bb_power_of_two(bb_avg_exponent(p)));
 }
 
-/* ---- what a rank sends, what the reduction is, what a rank must receive ---- */
+/* ---- the contribution of a rank, the reduction, and the expected value ---- */
 
 BB_HD int bb_position(const struct bb_pattern *p, int rank, uint64_t index)
 {
@@ -317,7 +320,7 @@ BB_HD int bb_position(const struct bb_pattern *p, int rank, uint64_t index)
     return (int)(((uint64_t)rank + rotation) % (uint64_t)p->ranks);
 }
 
-/* bb_pattern_input - bits of what `rank` contributes at `index`, in the low bytes; the others are 0. */
+/* bb_pattern_input - bits that `rank` contributes at `index`, in the low bytes; the high bytes are 0. */
 BB_HD uint64_t bb_pattern_input(const struct bb_pattern *p, int rank, uint64_t index)
 {
     int q = p->redop == BB_COPY ? 0 : bb_position(p, rank, index);
@@ -384,7 +387,7 @@ BB_HD uint64_t bb_pattern_reduced(const struct bb_pattern *p, uint64_t index)
     return bits & bb_mask(p->bytes);
 }
 
-/* bb_expected - bits that element i of the receive area must have. */
+/* bb_expected - bits that element i of the receive buffer must have. */
 BB_HD uint64_t bb_expected(const struct bb_pattern *p, const struct bb_expect *e, uint64_t i)
 {
     uint64_t block = i / e->block, index = e->first + i % e->block;
@@ -394,8 +397,8 @@ BB_HD uint64_t bb_expected(const struct bb_pattern *p, const struct bb_expect *e
 
 /* ---- comparison ---- */
 
-/* Units in the last place between two values of the pattern's floating-point format; NaN is far from everything else.
- */
+/* Distance of two values in units in the last place of the pattern's floating-point format; a NaN is far from every
+ * number. */
 BB_HD uint64_t bb_ulp_distance(const struct bb_pattern *p, uint64_t a, uint64_t b)
 {
     uint64_t sign = 1ull << (8 * p->bytes - 1);
@@ -405,7 +408,7 @@ BB_HD uint64_t bb_ulp_distance(const struct bb_pattern *p, uint64_t a, uint64_t 
     return x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x;
 }
 
-/* bb_differs - 1 when the value that arrived is not the expected one: bit for bit, except for floating-point avg. */
+/* bb_differs - 1 if the received value is wrong. The comparison is bitwise, except for floating-point avg. */
 BB_HD int bb_differs(const struct bb_pattern *p, uint64_t got, uint64_t want)
 {
     if (p->redop == BB_AVG && p->number_class == BB_FLOATING)
@@ -413,7 +416,7 @@ BB_HD int bb_differs(const struct bb_pattern *p, uint64_t got, uint64_t want)
     return got != want;
 }
 
-/* Element i of a buffer of the pattern's type as bits, and back. */
+/* Load and store element i of a buffer as bits. */
 BB_HD uint64_t bb_load(const void *buf, int bytes, uint64_t i)
 {
     switch (bytes) {

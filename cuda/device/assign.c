@@ -1,7 +1,6 @@
 /*
- * assign.c - see assign.h. A rank takes the first GPU that is free; where none is, a rank that holds one of them moves
- * on to another (augmenting paths of bipartite matching), so that a rank with little choice finds its GPU taken only
- * when it must.
+ * assign.c - see assign.h. Bipartite matching by augmenting paths: a rank takes the first free GPU that it sees. If
+ * none is free, a rank that holds one of these GPUs moves to another GPU, if that is possible.
  */
 #include "cuda/device/assign.h"
 
@@ -17,10 +16,10 @@ struct visible_gpu {
 struct matching {
     const struct bb_visible *ranks;
     int first, *ordinal;
-    struct visible_gpu *visible_gpus; /* sorted by UUID                                       */
-    int *gpu;             /* [rank * BB_VISIBLE_MAX + slot] number of the GPU      */
-    int *owner;           /* [GPU] rank, -1: free                                  */
-    bool *visited;          /* [GPU] in the current search                           */
+    struct visible_gpu *visible_gpus; /* every GPU that a rank sees, sorted by UUID */
+    int *gpu;                         /* [rank * BB_VISIBLE_MAX + slot] index of the GPU */
+    int *owner;                       /* [GPU] rank; -1: free */
+    bool *visited;                    /* [GPU] visited by the current search */
     int n_gpus;
 };
 
@@ -106,7 +105,7 @@ int bb_devices_assign(const struct bb_visible *ranks, int n, int first, int *ord
         number_gpus(&m, n);
         match_all(&m, n, assigned);
     } else {
-        rc = bb_err(BB_EFAIL, "no memory for the GPUs of %d ranks", n);
+        rc = bb_err(BB_EFAIL, "out of host memory: GPUs of %d ranks", n);
     }
     free(m.visible_gpus);
     free(m.gpu);

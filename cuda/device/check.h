@@ -1,5 +1,6 @@
 /*
- * check.h - where a CUDA error becomes one of ours: one printed line with place, call and CUDA's own words.
+ * check.h - converts a CUDA error to -BB_EFAIL and prints one line with the source location, the call and CUDA's
+ * message.
  *     TRY(BB_CUDA(cudaMalloc(&p, bytes)));
  */
 #ifndef BB_CUDA_DEVICE_CHECK_H

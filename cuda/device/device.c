@@ -1,4 +1,4 @@
-/* device.c - choice and description of the GPU. */
+/* device.c - selection and description of the GPU. */
 #include "cuda/device/device.h"
 
 #include "cuda/device/assign.h"
@@ -15,7 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Of a MIG instance its own, where the runtime's properties have that of its GPU. */
+/* A MIG instance has its own UUID, but the runtime's properties may contain the UUID of the whole GPU. So the driver
+ * is asked first. */
 static void read_uuid(int ordinal, const struct cudaDeviceProp *prop, unsigned char uuid[BB_UUID_BYTES])
 {
     if (!bb_driver_uuid(ordinal, uuid))
@@ -65,9 +66,9 @@ out:
     return rc;
 }
 
-/* ---- a GPU for each rank ---- */
+/* ---- assignment of GPUs to ranks ---- */
 
-/* What CUDA says where there is no GPU, NULL where there is one. */
+/* The reason why no GPU is available, or NULL if there is a GPU. */
 static const char *no_gpu_reason(int *count)
 {
     cudaError_t e;
@@ -75,10 +76,10 @@ static const char *no_gpu_reason(int *count)
     *count = 0;
     e = cudaGetDeviceCount(count);
     (void)cudaGetLastError();
-    return e ? cudaGetErrorString(e) : *count == 0 ? "there is none" : NULL;
+    return e ? cudaGetErrorString(e) : *count == 0 ? "CUDA finds none" : NULL;
 }
 
-/* The child's side; what the libraries have to say is said again here. */
+/* Runs in the child. stderr is discarded, because the parent prints the same library messages later. */
 static _Noreturn void count_and_exit(void)
 {
     int count, nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -110,7 +111,7 @@ static int list_visible(struct bb_visible *visible)
 
     memset(visible, 0, sizeof(*visible));
     if (no_gpu_reason(&count))
-        return 0; /* said when all ranks know */
+        return 0; /* all ranks report this together, later */
     visible->n = count < BB_VISIBLE_MAX ? count : BB_VISIBLE_MAX;
     for (int i = 0; i < visible->n; i++) {
         TRY(BB_CUDA(cudaGetDeviceProperties(&prop, i)));
@@ -120,7 +121,7 @@ out:
     return rc;
 }
 
-/* Whether a rank of that node, before place `slot` of rank r, sees the GPU there. */
+/* Whether this GPU was counted before: an earlier rank of the node, or an earlier slot of rank r, sees it. */
 static bool is_counted_before(const struct bb_world *w, const struct bb_visible *all, int r, int slot)
 {
     for (int i = 0; i <= r; i++)
@@ -140,9 +141,9 @@ static int count_gpus(const struct bb_world *w, const struct bb_visible *all)
     return n;
 }
 
-/* The rank that is left without a GPU says so; all know that it is. */
+/* The rank without a GPU prints the error; all ranks return its code. */
 static int report_unassigned(const struct bb_world *w, const struct bb_visible *all, int first,
-                          const struct bb_assigned *assigned)
+                             const struct bb_assigned *assigned)
 {
     const int unassigned = assigned->unassigned, owner = assigned->owner, seen = all[unassigned].n;
     const enum bb_error code = seen > 0 ? BB_EUSAGE : BB_EFAIL;
@@ -154,21 +155,21 @@ static int report_unassigned(const struct bb_world *w, const struct bb_visible *
         return -(int)code;
     why = no_gpu_reason(&count);
     if (seen == 0)
-        return bb_err(code, "no usable GPU on this host: %s (busbar-emulated runs on emulated ones)",
-                      why ? why : "at first CUDA saw none, now it does");
+        return bb_err(code, "no usable GPU on this host: %s; try: busbar-emulated, which runs on emulated GPUs",
+                      why ? why : "CUDA found none at first, but finds one now");
     if (first > 0)
-        return bb_err(code, "%d ranks on this host, from GPU %d on, but it has only GPUs 0 to %d", w->local_size, first,
-                      seen - 1);
+        return bb_err(code, "%d ranks on this host need GPUs from number %d on, but it has only GPUs 0 to %d",
+                      w->local_size, first, seen - 1);
     format_uuid(all[unassigned].uuid[0], uuid);
     count = count_gpus(w, all);
     if (count < w->local_size)
         return bb_err(code,
                       "%d ranks on this host but only %d GPU%s: ranks %d and %d would share %s; start at most %d per "
-                      "host, or let ranks share a GPU with --share-gpu (for tests: times then mean nothing)",
+                      "host, or let ranks share a GPU with --share-gpu (for tests: timings are meaningless)",
                       w->local_size, count, count == 1 ? "" : "s", owner, unassigned, uuid, count);
     return bb_err(code,
-                  "ranks %d (%s) and %d would share %s: let each see a GPU of its own (CUDA_VISIBLE_DEVICES), or let "
-                  "them share it with --share-gpu (for tests: times then mean nothing)",
+                  "ranks %d (%s) and %d would share %s: make a separate GPU visible to each (CUDA_VISIBLE_DEVICES), or "
+                  "let them share it with --share-gpu (for tests: timings are meaningless)",
                   owner, w->hosts[owner], unassigned, uuid);
 }
 
@@ -180,7 +181,7 @@ static int first_without_gpu(const struct bb_world *w, const struct bb_visible *
     return -1;
 }
 
-/* This rank's device number. */
+/* Sets *ordinal to the device number of this rank. */
 static int choose_ordinal(const struct bb_world *w, const struct bb_visible *all, int first, bool share_gpu,
                           int *ordinal)
 {
@@ -189,7 +190,7 @@ static int choose_ordinal(const struct bb_world *w, const struct bb_visible *all
     int rc, *ordinals = calloc((size_t)w->size, sizeof(*ordinals));
 
     if (!ordinals)
-        return bb_err(BB_EFAIL, "no memory for the GPUs of %d ranks", w->size);
+        return bb_err(BB_EFAIL, "out of host memory: GPUs of %d ranks", w->size);
     if (without_gpu < 0)
         TRY(bb_devices_assign(all, w->size, first, ordinals, &assigned));
     *ordinal = ordinals[w->rank];
@@ -209,7 +210,7 @@ int bb_device_choose(struct bb_world *w, int first, bool share_gpu, struct bb_de
     int ordinal = 0, rc;
 
     rc = list_visible(&own);
-    TRY(bb_world_agree(w, rc, "a look at the GPUs"));
+    TRY(bb_world_agree(w, rc, "query of the GPUs"));
     all = bb_world_gather(w, &own, sizeof(own), &rc);
     TRY(rc);
     TRY(choose_ordinal(w, all, first, share_gpu, &ordinal));
@@ -219,7 +220,7 @@ out:
     return rc;
 }
 
-/* MIG instances have UUIDs of their own, but NCCL takes their GPU for one. */
+/* MIG instances of a GPU have different UUIDs, but NCCL treats them as one GPU; the PCI address identifies them. */
 bool bb_device_shared(const struct bb_device_info *infos, const int *node_of, int n)
 {
     for (int i = 0; i < n; i++)

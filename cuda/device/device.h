@@ -1,5 +1,5 @@
 /*
- * device.h - which GPU a rank uses and what it is.
+ * device.h - selects the GPU of each rank and describes it.
  */
 #ifndef BB_CUDA_DEVICE_DEVICE_H
 #define BB_CUDA_DEVICE_DEVICE_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Plain data without pointers, so that ranks exchange it byte by byte. */
+/* Without pointers, so that ranks can exchange it by value. */
 struct bb_device_info {
     char name[128];
     char uuid[48]; /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
@@ -17,39 +17,43 @@ struct bb_device_info {
     int ordinal;   /* CUDA device number on this rank            */
     int sm_count;
     int cc_major, cc_minor; /* compute capability                         */
-    int clock_khz;          /* SM clock, 0 where unknown                  */
+    int clock_khz;          /* maximum SM clock; 0 if unknown */
     int l2_bytes;
     size_t memory_bytes;
-    bool emulated; /* the emulated GPUs, never hardware          */
+    bool emulated; /* true: an emulated GPU instead of hardware */
 };
 
-/* bb_device_use - make this device current. Fills *info. */
+/* bb_device_use - make this device current and fill *info. */
 BB_MUST_CHECK int bb_device_use(int ordinal, struct bb_device_info *info);
 
 /*
- * bb_device_count_in_child - GPUs that this process will see, asked by a child, so that CUDA, which may start threads, is
- * not touched in this one; 255 stands for more. -1: it cannot be told.
+ * bb_device_count_in_child - number of GPUs that this process will see. A child process queries CUDA, because CUDA may
+ * start threads. Returns at most 255; -1 if the number cannot be determined.
  */
 int bb_device_count_in_child(void);
 
 /*
- * bb_device_choose - collective: a GPU for every rank, whether ranks see all GPUs of their host, one each, or some
- * (assign.h); those below number `first` are left alone. The rank's own becomes current. Where two ranks would have one
- * GPU: with share_gpu number first + local rank modulo the number of GPUs; without, -BB_EUSAGE on all ranks, and the
- * one that comes second says which two they are (agree on the result before anybody leaves). Fills *info.
+ * bb_device_choose - collective: select a GPU for every rank (see assign.h) and make this rank's GPU current.
+ *   first      device numbers below `first` are not used
+ *   share_gpu  true: if there are too few GPUs, use number (first + local rank) modulo the number of GPUs
+ *   info       out: the GPU of this rank
+ *   Returns    0, or -BB_EUSAGE on all ranks if two ranks would share a GPU. The second of these ranks prints one line
+ *              with both ranks; all ranks must agree on the result before one of them exits
  */
 BB_MUST_CHECK int bb_device_choose(struct bb_world *w, int first, bool share_gpu, struct bb_device_info *info);
 
 /*
- * bb_device_shared - true when two of the n entries (one per rank, node_of: its node) have the same UUID, or are parts
- * (MIG instances) of one GPU.
+ * bb_device_shared - whether two ranks use the same GPU: the same UUID, or MIG instances of one GPU.
+ *   infos    [n] GPU of each rank
+ *   node_of  [n] node of each rank
  */
 bool bb_device_shared(const struct bb_device_info *infos, const int *node_of, int n);
 
-/* bb_device_free_bytes - memory that can be allocated now on the current device. */
+/* bb_device_free_bytes - free memory of the current device. */
 BB_MUST_CHECK int bb_device_free_bytes(size_t *bytes);
 
-/* Versions as CUDA gives them (13000 = 13.0): of the runtime library in use and of the driver. */
+/* bb_cuda_versions - version of the CUDA runtime library in use, and the latest version that the driver supports, in
+ * CUDA's encoding (13000 is 13.0). */
 BB_MUST_CHECK int bb_cuda_versions(int *runtime, int *driver);
 
 #endif

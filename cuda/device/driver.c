@@ -7,11 +7,11 @@
 
 #include <string.h>
 
-enum { MIN_DRIVER_VERSION = 12000 }; /* whose form of a function is asked for */
+enum { MIN_DRIVER_VERSION = 12000 }; /* version of the driver API whose function signatures this file uses */
 
 /*
- * NULL: not there. The runtime's own name for it changed in 12.5, and the older one is to go: both are looked up, so
- * that a program built with one runs with the other.
+ * Returns NULL if the driver lacks the function. CUDA 12.5 introduced cudaGetDriverEntryPointByVersion, and the older
+ * name will be removed. Both are looked up at run time, so a program built with one runs with the other.
  */
 static void *find_function(const char *name)
 {
@@ -40,7 +40,8 @@ bool bb_driver_uuid(int ordinal, unsigned char uuid[16])
     CUuuid id;
 
     *(void **)&get_device = find_function("cuDeviceGet");
-    *(void **)&get_uuid = find_function("cuDeviceGetUuid"); /* cuDeviceGetUuid_v2, which tells instances apart */
+    *(void **)&get_uuid = find_function("cuDeviceGetUuid"); /* resolves to cuDeviceGetUuid_v2, which distinguishes
+                                                               MIG instances */
     if (!get_device || !get_uuid || get_device(&device, ordinal) || get_uuid(&id, device))
         return false;
     memcpy(uuid, id.bytes, sizeof(id.bytes));

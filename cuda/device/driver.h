@@ -1,6 +1,6 @@
 /*
- * driver.h - the few functions of the CUDA driver that the runtime has no word for. The driver is not linked: each is
- * asked for at run time, and where it is missing (an old driver) the answer is the one named here.
+ * driver.h - functions of the CUDA driver API without a runtime equivalent. The driver is not linked; functions are
+ * looked up at run time. If an old driver lacks a function, the documented default is returned.
  */
 #ifndef BB_CUDA_DEVICE_DRIVER_H
 #define BB_CUDA_DEVICE_DRIVER_H
@@ -9,16 +9,17 @@
 #include <stddef.h>
 
 /*
- * bb_driver_uuid - of device number `ordinal`; of a MIG instance its own, where the runtime's properties may have that
- * of the GPU it is a part of. False, and uuid untouched: the driver does not tell.
+ * bb_driver_uuid - UUID of device `ordinal`. For a MIG instance, the UUID of the instance; the runtime's properties may
+ * contain the UUID of its GPU. Returns false, with uuid unchanged, if the driver lacks the function.
  */
 bool bb_driver_uuid(int ordinal, unsigned char uuid[16]);
 
-/* bb_driver_granularity - bytes that memory of cuMemCreate comes in, as NCCL asks for it: of the first GPU, since those
- * of a machine do not differ; 2 MiB where the driver does not tell. */
+/* bb_driver_granularity - allocation granularity of cuMemCreate in bytes, for memory as NCCL requests it. Queried
+ * for GPU 0, since the GPUs of a machine do not differ. Default: 2 MiB. */
 size_t bb_driver_granularity(void);
 
-/* bb_driver_is_mapped - whether memory is of cuMemCreate, which NCCL can register, and not of cudaMalloc. */
+/* bb_driver_is_mapped - whether `memory` was allocated by cuMemCreate, so that NCCL can register it, instead of
+ * cudaMalloc. */
 bool bb_driver_is_mapped(void *memory);
 
 #endif

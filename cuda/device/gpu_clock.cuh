@@ -1,6 +1,6 @@
 /*
- * gpu_clock.cuh - the GPU's own clock, for kernels. Where a kernel's source is compiled for the CPU (tests/emulator),
- * whoever compiles it gives the clock.
+ * gpu_clock.cuh - the clock of the GPU (%globaltimer, in ns), for kernels. When a kernel is compiled for the CPU
+ * (tests/emulator), the including file defines bb_gpu_clock_ns().
  */
 #ifndef BB_CUDA_DEVICE_GPU_CLOCK_CUH
 #define BB_CUDA_DEVICE_GPU_CLOCK_CUH

@@ -1,6 +1,6 @@
 /*
- * nvml.c - see nvml.h. The prototypes are ours: NVML's are stable by name (a changed one gets a new suffix), and its
- * header is not on every machine.
+ * nvml.c - see nvml.h. This file declares the NVML prototypes itself, because nvml.h is not installed on every machine.
+ * NVML keeps the signature of a function; a changed function gets a new suffix (_v2, _v3).
  */
 #include "cuda/device/nvml.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESS = 0, INSUFFICIENT_SIZE = 7 }; /* results of NVML's functions */
+enum { SUCCESS = 0, INSUFFICIENT_SIZE = 7 }; /* return codes of NVML */
 enum { CLOCK_SM = 1, CLOCK_MEMORY = 2, SENSOR_GPU = 0 };
 enum { REASON_IDLE = 1 };
 
@@ -28,7 +28,7 @@ struct bb_nvml_calls {
     int (*mps)(void *device, unsigned *count, void *infos);
 };
 
-/* Name by name, newest first; the last one may be missing in old and new drivers. */
+/* Names of each function, newest first; optional functions may be missing in old and new drivers. */
 static const struct {
     size_t offset;
     const char *names[3];
@@ -51,9 +51,9 @@ static const struct {
      false},
 };
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
-/* The name of a function that is missing and needed, or NULL. */
+/* Returns the name of a missing required function, or NULL. */
 static const char *resolve_symbols(void *library, struct bb_nvml_calls *calls)
 {
     for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++) {
@@ -75,7 +75,7 @@ static bool has_mig(const struct bb_nvml *n)
     return n->calls->mig && n->calls->mig(n->device, &current, &pending) == SUCCESS && current == 1;
 }
 
-/* Room for none: NVML then says how many there are by saying that there is too little. */
+/* With room for 0 processes NVML returns INSUFFICIENT_SIZE and the number of processes. */
 static bool has_mps(const struct bb_nvml *n)
 {
     unsigned count = 0;
@@ -86,7 +86,7 @@ static bool has_mps(const struct bb_nvml *n)
 static void give_up(struct bb_nvml *n, bool warns, const char *what, const char *why)
 {
     if (warns)
-        bb_warn("clocks, temperature and power are unknown: %s: %s", what, why ? why : "unknown");
+        bb_warn("GPU clocks, temperature and power are not recorded: %s: %s", what, why ? why : "unknown error");
     if (n->library)
         dlclose(n->library);
     free(n->calls);
@@ -100,7 +100,7 @@ void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, 
 
     *n = (struct bb_nvml){.library = dlopen(library, RTLD_NOW | RTLD_LOCAL), .calls = calloc(1, sizeof(*n->calls))};
     if (!n->library || !n->calls) {
-        give_up(n, warns, library, n->library ? "no memory" : "cannot be loaded");
+        give_up(n, warns, library, n->library ? "out of memory" : "cannot be loaded");
         return;
     }
     missing = resolve_symbols(n->library, n->calls);
@@ -115,7 +115,7 @@ void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, 
     }
     result = n->calls->by_pci(pci, &n->device);
     if (result != SUCCESS) {
-        const char *why = n->calls->error(result); /* the text is the library's */
+        const char *why = n->calls->error(result); /* the text belongs to the library */
 
         n->calls->shutdown();
         give_up(n, warns, pci, why);
@@ -191,13 +191,14 @@ const struct bb_nvml_flag_row bb_nvml_flag_rows[BB_NVML_FLAGS] = {
                            "the power limit lowered the clocks: raise it or lock lower clocks (nvidia-smi "
                            "-pl, -lgc)",
                            0x4},
-    [BB_NVML_HW_SLOWDOWN] = {"hw_slowdown", "the hardware lowered the clocks: look at cooling and power supply", 0x8},
+    [BB_NVML_HW_SLOWDOWN] = {"hw_slowdown", "the hardware lowered the clocks: check cooling and power supply", 0x8},
     [BB_NVML_SW_THERMAL] = {"sw_thermal",
-                            "too warm, the driver lowered the clocks: look at cooling, or lock lower "
+                            "too warm, the driver lowered the clocks: check the cooling, or lock lower "
                             "clocks (nvidia-smi -lgc)",
                             0x20},
-    [BB_NVML_HW_THERMAL] = {"hw_thermal", "too hot, the hardware lowered the clocks: look at cooling", 0x40},
-    [BB_NVML_POWER_BRAKE] = {"power_brake", "the power supply asked for less: look at the node's power", 0x80},
+    [BB_NVML_HW_THERMAL] = {"hw_thermal", "too hot, the hardware lowered the clocks: check the cooling", 0x40},
+    [BB_NVML_POWER_BRAKE] = {"power_brake", "the power supply requested lower clocks: check the node's power supply",
+                             0x80},
     [BB_NVML_CLOCKS_MOVED] = {"clocks_moved",
                               "clocks changed by more than 2 %: warm up longer, or lock them "
                               "(nvidia-smi -lgc, -lmc)",
@@ -206,7 +207,7 @@ const struct bb_nvml_flag_row bb_nvml_flag_rows[BB_NVML_FLAGS] = {
 
 static bool has_moved(double before, double after)
 {
-    return fabs(after - before) > 0.02 * before; /* false with NaN */
+    return fabs(after - before) > 0.02 * before; /* false if either clock is NaN */
 }
 
 static bool is_idle(const struct bb_nvml_sample *s)

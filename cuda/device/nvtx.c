@@ -1,6 +1,6 @@
 /*
- * nvtx.c - the only place that talks to NVTX. The headers of NVTX 3 bring their own code and load a tool's library from
- * NVTX_INJECTION64_PATH at the first call; nothing is linked.
+ * nvtx.c - all calls of NVTX. NVTX 3 is header-only: the first call loads the tool's library from
+ * NVTX_INJECTION64_PATH; nothing is linked.
  */
 #include "cuda/device/nvtx.h"
 

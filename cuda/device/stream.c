@@ -7,7 +7,7 @@
 
 struct poll {
     cudaStream_t stream;
-    cudaEvent_t event; /* NULL: the stream */
+    cudaEvent_t event; /* NULL: wait for the stream */
     bb_health *health;
     void *arg;
 };
@@ -56,7 +56,7 @@ int bb_event_difference_us(cudaEvent_t from, cudaEvent_t to, double *us)
     *us = (double)ms * 1e3;
     if (rc || isfinite(ms))
         return rc;
-    return bb_err(BB_EFAIL, "cudaEventElapsedTime: %g ms from one event to another, expected a number", (double)ms);
+    return bb_err(BB_EFAIL, "cudaEventElapsedTime: %g ms between two events, expected a finite number", (double)ms);
 }
 
 int bb_event_us(cudaEvent_t start, cudaEvent_t stop, double *us)
@@ -65,7 +65,8 @@ int bb_event_us(cudaEvent_t start, cudaEvent_t stop, double *us)
 
     if (rc || *us >= 0)
         return rc;
-    return bb_err(BB_EFAIL, "cudaEventElapsedTime: %g ms from an event to a later one, expected 0 or more", 1e-3 * *us);
+    return bb_err(BB_EFAIL, "cudaEventElapsedTime: %g ms between an event and a later event, expected 0 or more",
+                  1e-3 * *us);
 }
 
 void bb_event_destroy(cudaEvent_t event)

@@ -1,6 +1,5 @@
 /*
- * stream.h - waiting for the GPU under the run's deadline, so that a hang ends with the names of the ranks that are
- * missing and not with a process that has to be killed.
+ * stream.h - waits for the GPU with the timeout of the run. A hang ends with an error that names the missing ranks.
  */
 #ifndef BB_CUDA_DEVICE_STREAM_H
 #define BB_CUDA_DEVICE_STREAM_H
@@ -10,26 +9,31 @@
 #include <cuda_runtime_api.h>
 
 /*
- * bb_stream_wait / bb_event_wait - until everything enqueued on the stream so far, or before the event, is done. health
- * (may be NULL) is asked now and then with its argument whether it is worth while to go on: 0, or the error that ends
- * the wait, e.g. a communicator's asynchronous error. Returns as bb_world_wait does.
+ * bb_stream_wait, bb_event_wait - wait until everything enqueued on the stream so far, or before the event, is
+ * complete.
+ *   what     name of the operation, for the timeout message
+ *   health   called from time to time with `arg`; may be NULL. Returns 0, or an error code that ends the wait, for
+ *            example for an asynchronous error of a communicator
+ *   Returns  as bb_world_wait
  */
 typedef int bb_health(void *arg);
 BB_MUST_CHECK int bb_stream_wait(struct bb_world *w, cudaStream_t stream, const char *what, bb_health *health,
                                  void *arg);
 BB_MUST_CHECK int bb_event_wait(struct bb_world *w, cudaEvent_t event, const char *what, bb_health *health, void *arg);
 
-/* bb_comm_wait - bb_stream_wait for a stream with operations of a communicator, whose error ends the wait. */
+/* bb_comm_wait - wait for a stream with operations of a communicator; an asynchronous error of the communicator ends
+ * the wait. */
 BB_MUST_CHECK int bb_comm_wait(struct bb_comm *c, cudaStream_t stream, const char *what);
 
-/* bb_event_us - microseconds of the GPU from one event to a later one; both are over. A driver that tells another time
- * than 0 or more ends the run (-BB_EFAIL, said): what follows from it would be no measurement. */
+/* bb_event_us - GPU time in microseconds between two completed events, `stop` after `start`. A negative or
+ * non-finite time from the driver is -BB_EFAIL after printing one line, because every result derived from it would
+ * be wrong. */
 BB_MUST_CHECK int bb_event_us(cudaEvent_t start, cudaEvent_t stop, double *us);
 
-/* bb_event_difference_us - the same where nothing says which of the two is the later one: below 0 if `to` was before. */
+/* bb_event_difference_us - as bb_event_us for events in any order: negative if `to` precedes `from`. */
 BB_MUST_CHECK int bb_event_difference_us(cudaEvent_t from, cudaEvent_t to, double *us);
 
-/* Fine with NULL. */
+/* NULL is allowed. */
 void bb_event_destroy(cudaEvent_t event);
 void bb_stream_destroy(cudaStream_t stream);
 

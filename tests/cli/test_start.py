@@ -49,7 +49,7 @@ def test_two_ranks_on_one_gpu_are_named(busbar):
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("busbar: ")]
     assert f"4 ranks on this host but only 3 GPUs: ranks 0 and 3 would share {uuid}" in line and "--share-gpu" in line
     done = start(busbar, 3, f"$(({LOCAL} == 2 ? 2 : 1)),$(({LOCAL} == 2 ? 3 : 9))")  # 1 1 2,3: enough GPUs, but not seen
-    assert done.returncode == 2 and re.search(rf"ranks 0 \(\S+\) and 1 would share {uuid}: let each see a GPU of its own", done.stderr)
+    assert done.returncode == 2 and re.search(rf"ranks 0 \(\S+\) and 1 would share {uuid}: make a separate GPU visible to each", done.stderr)
 
 
 def test_two_ranks_on_one_gpu_share_it_when_told(busbar, tmp_path):

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-int bb_plan_refuse_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy)
+int bb_plan_validate_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy)
 {
     const char *beside = o->ops                           ? "ops"
                          : o->best_order                  ? "best-order"

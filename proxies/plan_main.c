@@ -170,8 +170,8 @@ static int refuse_step(const struct bb_plan_options *o, const struct bb_proxy *p
 
     if (o->config.ranks == 0)
         return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", proxy->name);
-    TRY(bb_plan_refuse_layouts(o, proxy));
-    TRY(bb_plan_refuse_step(o, proxy));
+    TRY(bb_plan_validate_layouts(o, proxy));
+    TRY(bb_plan_validate_step(o, proxy));
 out:
     return rc;
 }

@@ -32,12 +32,12 @@ struct bb_plan_options {
 
 /* ---- a plan of one step: plan_step.c ---- */
 
-int bb_plan_refuse_step(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
+int bb_plan_validate_step(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
 int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
 
 /* ---- --best-layout: plan_layouts.c. asked: what was given, before the proxy's defaults ---- */
 
-int bb_plan_refuse_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
+int bb_plan_validate_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
 int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *asked, const struct bb_proxy *proxy,
                     int argc, char **argv) BB_MUST_CHECK;
 

@@ -279,7 +279,7 @@ static int refuse_tokens(const char *text, const char *cluster)
     return bb_tokens_parse(text, &tokens);
 }
 
-int bb_plan_refuse_step(const struct bb_plan_options *o, const struct bb_proxy *proxy)
+int bb_plan_validate_step(const struct bb_plan_options *o, const struct bb_proxy *proxy)
 {
     struct bb_conditions conditions;
     int rc = 0;

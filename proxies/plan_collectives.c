@@ -8,13 +8,13 @@
 #include <string.h>
 
 /* What is of steps. */
-static int refuse_collective(const struct bb_plan_options *o, const char *name)
+static int validate_collective(const struct bb_plan_options *o, const char *name)
 {
-    const char *beyond = bb_proxy_unsupported_option(&o->config, BB_FEATURE_NODES);
+    const char *unsupported = bb_proxy_unsupported_option(&o->config, BB_FEATURE_NODES);
     const struct {
         bool given;
         const char *option;
-    } of_steps[] = {{beyond != NULL, beyond},
+    } step_options[] = {{unsupported != NULL, unsupported},
                     {o->config.dtype != NULL, "dtype"},
                     {o->config.compute != NULL, "compute"},
                     {o->config.scale_counts > 0, "scale-counts"},
@@ -31,10 +31,10 @@ static int refuse_collective(const struct bb_plan_options *o, const char *name)
                     {o->gpu_memory > 0, "gpu-memory"},
                     {o->files[BB_PLAN_EXPORT_trace] != NULL, "trace"}};
 
-    for (size_t i = 0; i < sizeof(of_steps) / sizeof(of_steps[0]); i++)
-        if (of_steps[i].given)
-            return bb_err(BB_EUSAGE, "%s: --%s is of training steps; leave it out%s", name, of_steps[i].option,
-                          strcmp(of_steps[i].option, "dtype") == 0 ? ", or --datatype" : "");
+    for (size_t i = 0; i < sizeof(step_options) / sizeof(step_options[0]); i++)
+        if (step_options[i].given)
+            return bb_err(BB_EUSAGE, "%s: --%s is of training steps; leave it out%s", name, step_options[i].option,
+                          strcmp(step_options[i].option, "dtype") == 0 ? ", or --datatype" : "");
     if (o->seed != 0 && !o->jitter)
         return bb_err(BB_EUSAGE, "%s: --seed is of --jitter; leave it out, or nearest: --jitter 3%%", name);
     if (o->config.ranks == 0)
@@ -45,7 +45,7 @@ static int refuse_collective(const struct bb_plan_options *o, const char *name)
 }
 
 /* A slow rank is one whose kernels compute longer. */
-static int refuse_slow_ranks(const struct bb_slow *slow, const char *name)
+static int validate_slow(const struct bb_slow *slow, const char *name)
 {
     for (int i = 0; i < slow->n; i++)
         if (slow->items[i].kind == BB_SLOW_RANK)
@@ -67,9 +67,9 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
     json_t *rows = json || csv ? json_array() : NULL;
     int rc;
 
-    TRY(refuse_collective(o, positionals->word[0]));
+    TRY(validate_collective(o, positionals->word[0]));
     TRY(bb_plan_conditions(o, &conditions));
-    TRY(refuse_slow_ranks(&conditions.slow, positionals->word[0]));
+    TRY(validate_slow(&conditions.slow, positionals->word[0]));
     TRY(bb_results_validate(json, csv));
     TRY(bb_bench_resolve_cases(&o->bench, &sweep, positionals));
     TRY(bb_bench_plan_validate(&p));

@@ -9,7 +9,7 @@
 
 int bb_plan_validate_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy)
 {
-    const char *beside = o->ops                           ? "ops"
+    const char *conflicting = o->ops                           ? "ops"
                          : o->best_order                  ? "best-order"
                          : o->tokens                      ? "tokens"
                          : o->must_fit                    ? "must-fit"
@@ -30,8 +30,8 @@ int bb_plan_validate_layouts(const struct bb_plan_options *o, const struct bb_pr
                       "--best-layout needs --global-batch-size N, the samples of a step, which all layouts "
                       "have in common; nearest: --global-batch-size %d",
                       o->config.ranks);
-    if (beside)
-        return bb_err(BB_EUSAGE, "--%s is of one plan, and --best-layout looks at many; leave one out", beside);
+    if (conflicting)
+        return bb_err(BB_EUSAGE, "--%s is of one plan, and --best-layout looks at many; leave one out", conflicting);
     return 0;
 }
 
@@ -58,13 +58,13 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
                     int argc, char **argv)
 {
     struct bb_proxy_config config = o->config;
-    struct bb_conditions conditions, steady;
+    struct bb_conditions conditions, without_jitter;
     struct bb_cluster cluster;
     struct bb_layout_search search = {.proxy = proxy,
                                       .asked = asked,
                                       .config = &config,
                                       .cluster = &cluster,
-                                      .conditions = &steady,
+                                      .conditions = &without_jitter,
                                       .samples = o->samples,
                                       .top = o->top,
                                       .threads = o->threads};
@@ -78,8 +78,8 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
     TRY(bb_plan_conditions(o, &conditions));
     TRY(bb_predict_validate_slow(&cluster, config.ranks, &conditions.slow));
     search.gpu_bytes = forecast.gpu_bytes;
-    steady = conditions;
-    steady.jitter = 0;
+    without_jitter = conditions;
+    without_jitter.jitter = 0;
     TRY(bb_layouts_search(&search, &found));
     if (conditions.jitter > 0)
         TRY(bb_layouts_sample(&search, &conditions, &found));

@@ -8,7 +8,7 @@
 #include <limits.h>
 #include <string.h>
 
-#define MOST_RANKS (1 << 24)
+#define MAX_RANKS (1 << 24)
 
 #define FIELD(name) offsetof(struct bb_plan_options, name)
 
@@ -16,7 +16,7 @@
     OPT_STRING(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), NULL, "FILE", text),
 
 static const struct bb_opt plan_options[] = {
-    OPT_INT(0, "ranks", FIELD(config.ranks), NULL, "N", 1, MOST_RANKS, "ranks of the job: needed"),
+    OPT_INT(0, "ranks", FIELD(config.ranks), NULL, "N", 1, MAX_RANKS, "ranks of the job: needed"),
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
                "predict the step's time on this cluster ('busbar list clusters')", .choice_at = bb_cluster_name_at),
     OPT_SIZE(0, "gpu-memory", FIELD(gpu_memory), NULL, "BYTES", 1, 1e15,
@@ -96,11 +96,11 @@ static const struct bb_opts set = {
     .tables = tables,
 };
 
-static const struct bb_opts step_words = {.tables = step_tables};
-static const struct bb_opts collective_words = {.tables = collective_tables};
+static const struct bb_opts step_option_set = {.tables = step_tables};
+static const struct bb_opts collective_option_set = {.tables = collective_tables};
 
 /* --export goal step.goal: the option takes the format, and the file is the last word. */
-static int take_export_file(struct bb_plan_options *o, struct bb_positionals *positionals)
+static int parse_export_file(struct bb_plan_options *o, struct bb_positionals *positionals)
 {
     const char *last = positionals->n > 1 ? positionals->word[positionals->n - 1] : "";
     int number;
@@ -155,7 +155,7 @@ static int find_proxy(struct bb_plan_options *o, struct bb_positionals *position
                                                                         : NULL;
     if (near && bb_coll_find(near) >= 0)
         return bb_err(BB_EUSAGE, "unknown proxy or collective '%s', did you mean '%s'?", positionals->word[0], near);
-    TRY(take_export_file(o, positionals));
+    TRY(parse_export_file(o, positionals));
     TRY(configure(o, positionals, proxy));
     changed = bb_opts_find_changed(collective, o);
     if (changed)
@@ -164,7 +164,7 @@ out:
     return rc;
 }
 
-static int refuse_step(const struct bb_plan_options *o, const struct bb_proxy *proxy)
+static int validate_plan(const struct bb_plan_options *o, const struct bb_proxy *proxy)
 {
     int rc;
 
@@ -190,12 +190,12 @@ int bb_plan_main(int argc, char **argv)
     int rc;
 
     TRY(bb_opts_parse(&set, &o, argc, argv, &positionals, stdout));
-    o.option_set = is_collective(&positionals) ? &collective_words : &step_words;
+    o.option_set = is_collective(&positionals) ? &collective_option_set : &step_option_set;
     if (is_collective(&positionals))
         return bb_plan_collectives(&o, &positionals, false, argc, argv);
     asked = o.config;
     TRY(find_proxy(&o, &positionals, &proxy));
-    TRY(refuse_step(&o, proxy));
+    TRY(validate_plan(&o, proxy));
     TRY(bb_plan_exports_check_writable(o.files));
     if (o.export)
         TRY(bb_export_check(o.export, o.export_file));
@@ -220,7 +220,7 @@ int bb_plan_check(int argc, char **argv)
         TRY(bb_plan_collectives(&o, &positionals, true, argc, argv));
     } else {
         TRY(find_proxy(&o, &positionals, &proxy));
-        TRY(refuse_step(&o, proxy));
+        TRY(validate_plan(&o, proxy));
     }
     if (o.config.model)
         TRY(bb_profile_validate_name("models", o.config.model));

@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* The plan and what was computed from it; zeroed is empty. */
-struct findings {
+struct plan_results {
     struct bb_step step;
     struct bb_plan plan;
     struct bb_prediction prediction;
@@ -27,7 +27,7 @@ struct findings {
     bool predicted;
 };
 
-static void print_findings(const struct findings *f, bool ops, int argc, char **argv)
+static void print_results(const struct plan_results *f, bool ops, int argc, char **argv)
 {
     bb_print_report_header(stdout, argc, argv);
     bb_plan_print(&f->plan, f->predicted ? &f->prediction : NULL, ops, stdout);
@@ -39,7 +39,7 @@ static void print_findings(const struct findings *f, bool ops, int argc, char **
         bb_best_order_print(&f->best, stdout);
 }
 
-static int write_files(const struct findings *f, const struct bb_plan_options *o)
+static int write_files(const struct plan_results *f, const struct bb_plan_options *o)
 {
     struct bb_plan_report report = {.plan = &f->plan,
                                     .prediction = f->predicted ? &f->prediction : NULL,
@@ -115,7 +115,7 @@ out:
 
 /* Experts that take what comes to them may get more than the share that memory counts: what is over is not over by a
  * little, and recipes of such steps compute the experts of all layers again. */
-static bool takes_what_comes(const struct bb_proxy_config *config, const struct bb_arch *arch)
+static bool is_dropless(const struct bb_proxy_config *config, const struct bb_arch *arch)
 {
     return arch->experts > 0 && config->transformer.capacity <= 0;
 }
@@ -132,7 +132,7 @@ static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch 
     if (bytes > f->gpu_bytes) {
         o->recompute = "full";
         TRY(bb_training_fewest_layers(config, arch, f->gpu_bytes, &o->recompute_layers, &bytes));
-        o->recompute_layers = takes_what_comes(config, arch) ? 0 : o->recompute_layers;
+        o->recompute_layers = is_dropless(config, arch) ? 0 : o->recompute_layers;
     }
     o->recompute = bytes <= f->gpu_bytes ? o->recompute : NULL;
     f->recompute = o->recompute;
@@ -148,7 +148,7 @@ static int guess_memory(struct bb_proxy_config *config, struct bb_forecast *f)
     int rc;
 
     TRY(bb_training_arch(config, &arch));
-    if (!takes_what_comes(config, &arch))
+    if (!is_dropless(config, &arch))
         TRY(guess_optimizer(config, &arch, f));
     if (!f->precision_aware)
         TRY(guess_recompute(config, &arch, f));
@@ -159,15 +159,15 @@ out:
 /* A layout whose training does not hold is not one that anybody ran: a forecast that is not told what is computed again
  * takes the least that makes it hold. Builds the step, once or twice. */
 static int build_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
-                      struct bb_proxy_config *config, struct findings *f)
+                      struct bb_proxy_config *config, struct plan_results *f)
 {
-    bool guesses = cluster->has_achieved && o->forecast && !o->must_fit && !config->transformer.recompute &&
+    bool may_guess = cluster->has_achieved && o->forecast && !o->must_fit && !config->transformer.recompute &&
                    proxy->features & BB_FEATURE_TRANSFORMER;
     int rc;
 
     TRY(bb_step_build(&f->step, proxy, config));
     f->forecast.without_bytes = bb_step_training_bytes(&f->step);
-    if (guesses && f->forecast.without_bytes > f->forecast.gpu_bytes)
+    if (may_guess && f->forecast.without_bytes > f->forecast.gpu_bytes)
         TRY(guess_memory(config, &f->forecast));
     if (f->forecast.recompute || f->forecast.precision_aware) {
         bb_step_release(&f->step);
@@ -182,7 +182,7 @@ out:
     return rc;
 }
 
-static int refuse_memory(const struct bb_plan_options *o, const struct findings *f)
+static int check_memory(const struct bb_plan_options *o, const struct plan_results *f)
 {
     char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
 
@@ -194,7 +194,7 @@ static int refuse_memory(const struct bb_plan_options *o, const struct findings 
 }
 
 /* The training of --tokens, from the step as it is predicted. */
-static int count_training(struct findings *f, const char *text)
+static int compute_training_time(struct plan_results *f, const char *text)
 {
     const struct bb_prediction *p = &f->prediction;
     double tokens;
@@ -210,7 +210,7 @@ static int count_training(struct findings *f, const char *text)
     return 0;
 }
 
-static int predict(const struct bb_plan_options *o, const struct bb_cluster *cluster, struct findings *f)
+static int predict(const struct bb_plan_options *o, const struct bb_cluster *cluster, struct plan_results *f)
 {
     struct bb_conditions conditions;
     int rc;
@@ -224,7 +224,7 @@ out:
 }
 
 /* Tensor parallelism waits for each message. */
-static void warn_of_crossing(const struct bb_layout *l, int gpus_per_node)
+static void warn_inter_node_tp(const struct bb_layout *l, int gpus_per_node)
 {
     for (int g = 0; g < l->n_groups && gpus_per_node > 0; g++)
         if (strcmp(l->groups[g].name, "tp") == 0 && bb_group_nodes(l, g, 0, gpus_per_node) > 1)
@@ -236,31 +236,31 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
 {
     struct bb_proxy_config config = o->config;
     struct bb_cluster cluster;
-    struct findings f = {0};
+    struct plan_results f = {0};
     int rc;
 
     TRY(bb_plan_resolve_cluster(o, &cluster, &config, &f.forecast));
     TRY(build_step(o, proxy, &cluster, &config, &f));
     if (o->export || o->files[BB_PLAN_EXPORT_trace])
         TRY(bb_step_expand(&f.step)); /* they show single messages */
-    warn_of_crossing(&f.step.layout, config.gpus_per_node);
+    warn_inter_node_tp(&f.step.layout, config.gpus_per_node);
     TRY(bb_plan_count(&f.plan, &f.step, o->ops));
     f.plan.forecast = &f.forecast;
     f.predicted = o->cluster && f.plan.checks.matched && f.plan.checks.deadlock_free;
     if (f.predicted)
         TRY(predict(o, &cluster, &f));
     if (o->tokens)
-        TRY(count_training(&f, o->tokens));
+        TRY(compute_training_time(&f, o->tokens));
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
     if (o->export && f.plan.checks.matched && f.plan.checks.deadlock_free)
         TRY(bb_export_step(o->export, o->export_file, &f.step, f.predicted ? &f.prediction : NULL, o->export_only, argc,
                            argv));
     if (!bb_plan_exports_to_stdout(o->files))
-        print_findings(&f, o->ops, argc, argv);
+        print_results(&f, o->ops, argc, argv);
     TRY(write_files(&f, o));
     TRY(bb_checks_report(&f.plan.checks));
-    rc = refuse_memory(o, &f);
+    rc = check_memory(o, &f);
 out:
     bb_best_order_release(&f.best);
     bb_prediction_release(&f.prediction);
@@ -270,7 +270,7 @@ out:
     return rc;
 }
 
-static int refuse_tokens(const char *text, const char *cluster)
+static int validate_tokens(const char *text, const char *cluster)
 {
     double tokens;
 
@@ -288,7 +288,7 @@ int bb_plan_validate_step(const struct bb_plan_options *o, const struct bb_proxy
     TRY(bb_plan_exports_validate(o->files, o->cluster));
     TRY(bb_export_refuse(o->export, o->export_only, o->cluster, &conditions.slow));
     if (o->tokens)
-        TRY(refuse_tokens(o->tokens, o->cluster));
+        TRY(validate_tokens(o->tokens, o->cluster));
     if (o->graph && !o->forecast)
         return bb_err(BB_EUSAGE,
                       "--graph is of forecasts: of transformer, with --cluster, and with no time or rate of compute; "

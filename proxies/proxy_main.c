@@ -85,7 +85,7 @@ static int refuse_start_barrier(void)
 }
 
 /* Timed steps run as they are and as a graph on the same communicators. */
-static int refuse_graph(void)
+static int validate_graph(void)
 {
     const char *mixing = getenv("NCCL_GRAPH_MIXING_SUPPORT");
 
@@ -111,7 +111,7 @@ int bb_compute_sms(const char *asked, int sm_count)
     return sms < 1 ? 1 : sms;
 }
 
-static int refuse_sms(const char *asked)
+static int validate_sms(const char *asked)
 {
     int sms;
 
@@ -122,7 +122,7 @@ static int refuse_sms(const char *asked)
 }
 
 /* How timed kernels hold the GPU. */
-static int refuse_hold(const struct bb_proxy_run_options *o)
+static int validate_timed_options(const struct bb_proxy_run_options *o)
 {
     bool held = strcmp(o->compute_sms, "1") != 0 || o->compute_gbps > 0;
 
@@ -156,20 +156,20 @@ int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy
 
     *proxy = NULL;
     TRY(bb_opts_parse(&bb_proxy_set, o, argc, argv, &positionals, stdout));
-    TRY(refuse_sms(o->compute_sms));
+    TRY(validate_sms(o->compute_sms));
     if (positionals.n > 0 && strcmp(positionals.word[0], "all") == 0)
         return parse_all(o, &positionals);
     if (o->quick)
         return bb_err(BB_EUSAGE, "--quick runs every proxy: proxy all --quick; to shrink one, --scale-counts 0.001");
     TRY(bb_proxy_configure(&o->step, &positionals, proxy));
-    TRY(refuse_hold(o));
+    TRY(validate_timed_options(o));
     if (o->step.transformer.float8)
         return bb_err(BB_EUSAGE,
                       "%s: --fp8 is of forecasts (plan --cluster), a run casts nothing to 8 bits; leave it "
                       "out",
                       o->step.proxy);
     if (o->graph)
-        TRY(refuse_graph());
+        TRY(validate_graph());
     if (o->start_barrier)
         TRY(refuse_start_barrier());
     if (o->trace && o->traced_steps == 0)
@@ -178,7 +178,7 @@ out:
     return rc;
 }
 
-static int check_words(int argc, char **argv, struct bb_proxy_run_options *o)
+static int check_arguments(int argc, char **argv, struct bb_proxy_run_options *o)
 {
     const struct bb_proxy *proxy;
 
@@ -190,7 +190,7 @@ int bb_proxy_main(int argc, char **argv)
 {
     struct bb_proxy_run_options o;
     struct bb_cluster cluster;
-    int rc = check_words(argc, argv, &o);
+    int rc = check_arguments(argc, argv, &o);
 
     if (rc == 0 && o.cluster)
         rc = bb_cluster_load(o.cluster, &cluster);
@@ -203,7 +203,7 @@ int bb_proxy_check(int argc, char **argv)
     int rc = bb_opts_check(&bb_proxy_set, argc, argv);
 
     TRY(rc);
-    TRY(check_words(argc, argv, &o));
+    TRY(check_arguments(argc, argv, &o));
     if (o.step.model)
         TRY(bb_profile_validate_name("models", o.step.model));
     if (o.cluster)

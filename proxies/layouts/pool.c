@@ -1,4 +1,4 @@
-/* pool.c - see pool.h. The calling thread works too, so a machine that starts no threads is only slower. */
+/* pool.c - see pool.h. The calling thread works as well, so without any new thread the work is only slower. */
 #include "proxies/layouts/pool.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* report.c - the layouts as a table, why the first is first, and what was left out; the same as JSON. */
+/* report.c - prints the layouts as a table, why the first is the fastest, and the rejected ones; the same as JSON. */
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
 #include "proxies/layouts/layouts.h"
@@ -28,19 +28,19 @@ static double tokens_rate(const struct bb_layouts *found, const struct bb_layout
     return r->tokens / (r->step_ns / 1e9) / found->gpus;
 }
 
-/* Neither compute nor exposed communication. */
+/* Time with neither compute nor exposed communication. */
 static double idle_ns(const struct bb_layout_row *r)
 {
     return r->step_ns - r->compute_ns - r->transfer_ns - r->bubble_ns - r->waiting_ns;
 }
 
-/* The parts of a step, as they are compared. */
+/* The parts of a step that are compared. */
 static const struct part {
     const char *name, *key;
 } parts[] = {{"compute", "compute_us"},
              {"exposed transfers", "exposed_transfer_us"},
              {"pipeline bubble", "bubble_us"},
-             {"waiting for others", "exposed_waiting_us"},
+             {"waiting for peers", "exposed_waiting_us"},
              {"idle", "idle_us"}};
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 
@@ -72,7 +72,7 @@ static void print_row(const struct bb_layouts *found, const struct bb_layout_row
     fputc('\n', out);
 }
 
-/* "against the second (+1.2 %): ..." - what it has more of, the most first. */
+/* Prints "layout 2 takes 1 ms more (+1.2%): ...": its differences to the best layout, the largest first. */
 static void print_difference(const struct bb_layout_row *best, const struct bb_layout_row *other, int place, FILE *out)
 {
     bool printed[PARTS] = {false};
@@ -96,7 +96,7 @@ static void print_difference(const struct bb_layout_row *best, const struct bb_l
                     part_ns(other, most) > part_ns(best, most) ? "+" : "",
                     bb_format_time((part_ns(other, most) - part_ns(best, most)) / 1e3, time));
     }
-    fputs(shown ? "\n" : " nothing that is told apart\n", out);
+    fputs(shown ? "\n" : " no difference in any part\n", out);
 }
 
 static void print_why(const struct bb_layouts *found, int top, FILE *out)
@@ -104,7 +104,7 @@ static void print_why(const struct bb_layouts *found, int top, FILE *out)
     const struct bb_layout_row *best = found->rows;
     char time[BB_TIME_TEXT];
 
-    fprintf(out, "#\n# why the first is first: of its %s", bb_format_time(best->step_ns / 1e3, time));
+    fprintf(out, "#\n# why layout 1 is fastest: of its %s,", bb_format_time(best->step_ns / 1e3, time));
     for (int part = 0; part < PARTS; part++)
         fprintf(out, "%s %s %.1f%%", part ? "," : "", parts[part].name, 100 * part_ns(best, part) / best->step_ns);
     fputc('\n', out);
@@ -119,16 +119,16 @@ static void print_slow(const struct bb_layouts *found, int top, FILE *out)
     for (int i = 0; i < found->n && i < top && i < 4 && found->rows[i].baseline_ns > 0; i++) {
         const double more_ns = found->rows[i].step_ns - found->rows[i].baseline_ns;
 
-        fprintf(out, "%s layout %d %s (%+.1f%%)", i ? "," : "#\n# what is slow costs", i + 1,
+        fprintf(out, "%s layout %d %s (%+.1f%%)", i ? "," : "#\n# slow parts cost", i + 1,
                 bb_format_time(more_ns / 1e3, time), 100 * more_ns / found->rows[i].baseline_ns);
     }
     fputs(found->rows[0].baseline_ns > 0 ? "\n" : "", out);
 }
 
-/* The options that make it. */
+/* Prints the options that select this layout. */
 static void print_options(const struct bb_layout_choice *c, FILE *out)
 {
-    fprintf(out, "#\n# the first in words: --tp %d --cp %d --pp %d --dp %d", c->tp, c->cp, c->pp, c->dp);
+    fprintf(out, "#\n# options of layout 1: --tp %d --cp %d --pp %d --dp %d", c->tp, c->cp, c->pp, c->dp);
     if (c->ep > 1)
         fprintf(out, " --ep %d", c->ep);
     fprintf(out, " --schedule %s", bb_schedule_names[c->schedule]);
@@ -142,11 +142,10 @@ static void print_options(const struct bb_layout_choice *c, FILE *out)
 
 static void print_rejected(const struct bb_layouts *found, FILE *out)
 {
-    fprintf(
-        out,
-        "#\n# %lld layouts were looked at; %lld fit, the best %d of them by estimates went on to longer steps, %d were "
-        "predicted in full\n# left out:\n",
-        found->evaluated, found->fitting, found->refined, found->n);
+    fprintf(out,
+            "#\n# %lld layouts evaluated: %lld fit; the best %d by estimate were simulated briefly, %d fully\n# "
+            "rejected:\n",
+            found->evaluated, found->fitting, found->refined, found->n);
     for (int r = 0; r < BB_REJECTION_REASONS; r++)
         if (found->rejected[r] > 0)
             fprintf(out, "#   %10lld  %s\n", found->rejected[r], reason_texts[r]);
@@ -157,8 +156,8 @@ void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out)
     char have[BB_BYTES_TEXT];
 
     fprintf(out,
-            "# %.0f samples (%.0f tokens) a step, %s on a GPU; times of the slowest rank; sequence parallelism with "
-            "tp above 1\n#\n",
+            "# %.0f samples (%.0f tokens) per step, %s per GPU; times of the slowest rank; sequence parallelism if "
+            "tp > 1\n#\n",
             found->rows[0].samples, found->rows[0].tokens, bb_format_bytes((size_t)found->gpu_bytes, have));
     fprintf(out, "#   %4s %3s %3s %4s %5s  %-13s %-10s %-9s %-11s %9s %10s %6s %6s %6s %8s", "tp", "cp", "ep", "pp",
             "dp", "schedule", "batch", "recompute", "dp-sync", "memory", "step", "comp.", "exp.", "bubble", "tokens/s");

@@ -1,5 +1,5 @@
-/* sampled.c - the layouts that are shown, where kernels do not last the same every time: each executed with all its
- * ranks, sample after sample, and put in the order of the median. */
+/* sampled.c - jitter: simulates the layouts that are shown with all their ranks, sample by sample, and sorts them by
+ * median. */
 #include "bootstrap/base/progress.h"
 #include "proxies/layouts/layouts.h"
 #include "proxies/registry/registry.h"
@@ -25,7 +25,7 @@ out:
     return rc;
 }
 
-/* Of equal medians the one that is quicker without jitter. */
+/* Equal medians: the layout that is faster without jitter comes first. */
 static int by_median(const void *a, const void *b)
 {
     const struct bb_layout_row *x = a, *y = b;

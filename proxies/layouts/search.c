@@ -1,4 +1,17 @@
-/* search.c - memory, estimates and predictions of the layouts of space.c (see layouts.h). */
+/*
+ * search.c - the search for the best layouts (see layouts.h): branch and bound over the layouts of space.c.
+ *
+ * Layouts that differ only in schedule, chunks and recomputation per chunk share a base: the same layout with 1f1b and
+ * one chunk per stage. A base is simulated; the times of its layouts are estimated from that. Bases and layouts are
+ * pruned by two lower bounds on the step time:
+ *   max_rank_bound_ns   The kernel time of all micro-batches on the busiest rank. The kernels of a rank run one after
+ *                       another on one stream, so no step is shorter. Valid for layouts with one chunk per stage.
+ *   mean_rank_bound_ns  The same, averaged over the ranks. With several chunks per stage, layers with different costs
+ *                       can be distributed more evenly than in the base, so the busiest rank may do less. The total
+ *                       work is the same, so some rank has at least the average.
+ * Bases are pruned by the mean, which holds for all their layouts.
+ * Both are multiplied by the smallest injected slowdown factor, which is below 1 for a rank that was made faster.
+ */
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/units.h"
 #include "proxies/layouts/layouts.h"
@@ -14,36 +27,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REFINED_PER_ROW 8 /* layouts that are estimated from longer steps, and */
+#define REFINED_PER_ROW 8 /* layouts that are simulated briefly: per wanted row, and at least */
 #define MIN_REFINED     64
-#define FULL_BEYOND_TOP 4  /* layouts that are predicted beside those that are shown */
-#define BASE_BATCH      64 /* that are estimated before it is asked whether others need to be */
-#define ROW_BATCH       16 /* the same of longer steps */
-#define TOO_SLOW        1  /* no error: it cannot be among the best */
+#define FULL_BEYOND_TOP 4  /* layouts simulated in full in addition to those shown */
+#define BASE_BATCH      64 /* bases simulated between two pruning checks */
+#define ROW_BATCH       16 /* the same for brief simulations of layouts */
+#define TOO_SLOW        1  /* no error: cannot be among the best */
 
-/* What all pieces of work share; each has its own row. */
+/* Shared by all jobs; each job writes only to its own row or base. */
 struct work {
     const struct bb_layout_search *search;
     const struct bb_arch *arch;
     const struct bb_layout_space *space;
     struct bb_layout_row *rows;
-    int *rc; /* of each row */
+    int *rc; /* [rows] */
     int *recompute_index;
     struct base *bases;
     int n_bases;
-    int *work_list;             /* bases, or the first of each kind of them, in the order in which they are looked at */
-    int first;                  /* rows that are looked at begin there       */
-    double limit_ns;            /* what lasts longer is no more of interest */
-    double fastest_rank_factor; /* that kernels of the quickest rank last as long as the machine's; 1 or less */
+    int *work_list;             /* indices of the bases to process, in this order */
+    int first;                  /* first row of the present batch */
+    double limit_ns;            /* a layout with a longer step is pruned */
+    double fastest_rank_factor; /* smallest slowdown factor of a rank's kernels, at most 1 */
 };
 
-/* What estimates rest on: many schedules share one. */
+/* The layout from which others are estimated; see the top of the file. */
 struct base {
     struct bb_layout_choice choice;
-    double step_ns, per_micro_batch_ns; /* with each micro-batch more it lasts so much longer                       */
-    double max_rank_bound_ns;           /* of any step: that all micro-batches compute on the rank that computes most */
-    double mean_rank_bound_ns;          /* of one in chunks, which spread layers that are unlike: on ranks on average */
-    bool known;                         /* but for least_ns                                                         */
+    double step_ns, per_micro_batch_ns; /* step_ns: of its whole batch; per_micro_batch_ns: increase per further
+                                           micro-batch */
+    double max_rank_bound_ns;           /* lower bound on the step time of layouts with one chunk per stage */
+    double mean_rank_bound_ns;          /* lower bound on the step time of layouts with several chunks per stage */
+    bool known;                         /* step_ns, per_micro_batch_ns and rc are set */
     int rc;
 };
 
@@ -69,7 +83,7 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     return as;
 }
 
-/* Of what cannot be nothing is said. */
+/* Runs jobs without printing errors: invalid layouts are expected. */
 static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int), struct bb_progress *progress)
 {
     bb_err_speculative(true);
@@ -79,8 +93,9 @@ static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int)
 
 /* ---- memory ---- */
 
-/* The least recomputation with which it fits, of full the fewest layers unless it was given: fits[i] is its place in
- * space->recomputes, n_recomputes: with none. The row keeps the bytes of the last that was tried. */
+/* Finds the least recomputation with which the layout fits; for full, the fewest layers unless given.
+ * recompute_index[i]: index in space->recomputes; n_recomputes: none fits. The row keeps the memory of the last
+ * attempt. */
 static void try_memory(void *arg, int i)
 {
     struct work *w = arg;
@@ -103,7 +118,8 @@ static void try_memory(void *arg, int i)
     }
 }
 
-/* Counts what does not fit and moves what does to the front: n. */
+/* Counts the layouts that do not fit and moves the others to the front. *n: out, their number; *least: out, the row
+ * with the smallest memory that does not fit. */
 static int keep_fitting(struct work *w, struct bb_layouts *found, const struct bb_layout_row **least, int *n)
 {
     int all = w->space->n_recomputes;
@@ -129,7 +145,7 @@ static int keep_fitting(struct work *w, struct bb_layouts *found, const struct b
 
 /* ---- times ---- */
 
-/* A step of so many micro-batches; released by the caller. */
+/* Builds a step with that many micro-batches; released by the caller. */
 static int build_choice(const struct work *w, const struct bb_layout_choice *choice, int micro_batches,
                         struct bb_step *step)
 {
@@ -153,10 +169,11 @@ out:
     return rc;
 }
 
-/* A pipeline that is full takes as long for each micro-batch more, and not less than least_ns. TOO_SLOW: that alone
- * makes the step longer than the limit. */
+/* Estimates the step from two short ones: each further micro-batch of a full pipeline takes the same time, and at
+ * least micro_batch_bound_ns, a lower bound. Returns TOO_SLOW if the step exceeds the limit with this
+ * bound alone. */
 static int extrapolate(const struct work *w, const struct bb_layout_choice *c, int few, int more,
-                       double max_rank_bound_ns, double *ns, double *per_micro_batch_ns)
+                       double micro_batch_bound_ns, double *ns, double *per_micro_batch_ns)
 {
     double longer;
     int rc;
@@ -165,16 +182,16 @@ static int extrapolate(const struct work *w, const struct bb_layout_choice *c, i
     if (c->micro_batches <= more)
         return time_of(w, c, c->micro_batches, ns);
     TRY(time_of(w, c, few, ns));
-    if (*ns + (c->micro_batches - few) * max_rank_bound_ns > w->limit_ns)
+    if (*ns + (c->micro_batches - few) * micro_batch_bound_ns > w->limit_ns)
         return TOO_SLOW;
     TRY(time_of(w, c, more, &longer));
-    *per_micro_batch_ns = fmax(max_rank_bound_ns, (longer - *ns) / (more - few));
+    *per_micro_batch_ns = fmax(micro_batch_bound_ns, (longer - *ns) / (more - few));
     *ns += (c->micro_batches - few) * *per_micro_batch_ns;
 out:
     return rc;
 }
 
-/* Other schedules are estimated from 1f1b, with as many layers of a stage computed again. */
+/* The base of a layout: 1f1b with one chunk per stage, and the same number of recomputed layers per stage. */
 static struct bb_layout_choice base_of(struct bb_layout_choice c)
 {
     c.schedule = BB_1F1B;
@@ -190,8 +207,8 @@ static int compare_choices(const void *a, const void *b)
     return memcmp(&x->choice, &y->choice, sizeof(x->choice));
 }
 
-/* Whether they differ in how gradients are summed and how many layers are computed again (not all), and in nothing
- * else: b, which stands behind a, computes as much or more, so what a takes at least it takes, too. */
+/* Whether the kernels of b take at least as long as those of a, which precedes b in the list: they may differ only
+ * in the gradient synchronisation and in the number of recomputed layers. A lower bound of a is then one of b. */
 static bool have_same_compute(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
 {
     struct bb_layout_choice same = *b;
@@ -202,7 +219,7 @@ static bool have_same_compute(const struct bb_layout_choice *a, const struct bb_
     return memcmp(a, &same, sizeof(same)) == 0;
 }
 
-/* One for each base, which many schedules share. */
+/* Lists the distinct bases of the first n rows, sorted. */
 static int list_bases(struct work *w, int n)
 {
     int unique = 0, rc = BB_NEW(w->bases, n);
@@ -219,7 +236,7 @@ static int list_bases(struct work *w, int n)
     return 0;
 }
 
-/* With one micro-batch alone no gradients are added up. */
+/* The smaller number of micro-batches of an estimate: with a single one no gradients are accumulated. */
 static int few_micro_batches(const struct bb_layout_choice *c)
 {
     return c->pp > 1 ? 1 : 2;
@@ -235,7 +252,7 @@ static void estimate_base(void *arg, int i)
     base->known = true;
 }
 
-/* The kernels of a role's first micro-batch, as if they never waited. */
+/* Kernel time of a role's first micro-batch, without any waiting. */
 static double kernels_ns(const struct bb_program *p, const struct bb_cluster *cluster)
 {
     double ns = 0;
@@ -245,47 +262,48 @@ static double kernels_ns(const struct bb_program *p, const struct bb_cluster *cl
     return ns;
 }
 
-/* Of the roles those that last longest; *spread_ns: of the ranks on average. */
+/* *most_ns: out, maximum over the roles; *mean_ns: out, mean over the ranks. */
 static int sum_kernel_times(const struct bb_step *step, const struct bb_cluster *cluster, double *most_ns,
-                            double *mean_rank_bound_ns)
+                            double *mean_ns)
 {
     double *ns;
     int rc = BB_NEW(ns, step->n_roles);
 
-    *most_ns = *mean_rank_bound_ns = 0;
+    *most_ns = *mean_ns = 0;
     for (int r = 0; r < step->n_roles && !rc; r++) {
         ns[r] = kernels_ns(&step->roles[r].program, cluster);
         *most_ns = fmax(*most_ns, ns[r]);
     }
     for (int rank = 0; rank < step->layout.ranks && !rc; rank++)
-        *mean_rank_bound_ns += ns[step->role_of[rank]] / step->layout.ranks;
+        *mean_ns += ns[step->role_of[rank]] / step->layout.ranks;
     free(ns);
     return rc;
 }
 
-/* Of a base and all that compute alike, which stand behind it. With experts of unequal load no micro-batch is like the
- * first. */
+/* Sets the lower bounds of this base and of the following bases with the same compute. With imbalanced experts every
+ * micro-batch differs, so the bounds stay 0. */
 static void bound_bases(void *arg, int i)
 {
     struct work *w = arg;
     struct base *first = &w->bases[w->work_list[i]];
     struct bb_step step = {0};
-    double most_ns = 0, mean_rank_bound_ns = 0;
+    double most_ns = 0, mean_ns = 0;
     int rc = -BB_EUSAGE;
 
     if (w->search->config->transformer.imbalance <= 0)
         rc = build_choice(w, &first->choice, few_micro_batches(&first->choice), &step);
     if (rc == 0)
-        rc = sum_kernel_times(&step, w->search->cluster, &most_ns, &mean_rank_bound_ns);
-    first->rc = rc == -BB_EUSAGE ? 0 : rc; /* what cannot be is told by its estimate */
+        rc = sum_kernel_times(&step, w->search->cluster, &most_ns, &mean_ns);
+    first->rc = rc == -BB_EUSAGE ? 0 : rc; /* the estimate of an invalid base reports the error */
     bb_step_release(&step);
     for (struct base *b = first; b < w->bases + w->n_bases && have_same_compute(&first->choice, &b->choice); b++) {
         b->max_rank_bound_ns = b->choice.micro_batches * most_ns * w->fastest_rank_factor;
-        b->mean_rank_bound_ns = b->choice.micro_batches * mean_rank_bound_ns * w->fastest_rank_factor;
+        b->mean_rank_bound_ns = b->choice.micro_batches * mean_ns * w->fastest_rank_factor;
     }
 }
 
-/* What a schedule leaves of the bubble of 1f1b: chunks make it shorter, delayed weights fill two thirds. */
+/* The fraction of the 1f1b bubble that remains: 1/chunks with interleaving; 1/3 with ZB-H1 (Qi et al., "Zero bubble
+ * pipeline parallelism", 2023), where delayed weight gradients fill two thirds. */
 static double bubble_left(const struct bb_layout_choice *c)
 {
     return c->schedule == BB_INTERLEAVED ? 1.0 / c->vpp : c->schedule == BB_ZB_H1 ? 1.0 / 3 : 1;
@@ -303,17 +321,18 @@ static double lower_bound_ns(const struct base *base, const struct bb_layout_cho
     return c->vpp > 1 ? base->mean_rank_bound_ns : base->max_rank_bound_ns;
 }
 
-/* Chunks may spread the layers as evenly as can be. */
+/* The base's time, less the part of the bubble that the schedule removes, and less the excess of the busiest rank
+ * that chunks may spread over other ranks. */
 static double estimate_ns(const struct base *base, const struct bb_layout_choice *c)
 {
-    const double max_rank_bound_ns = lower_bound_ns(base, c);
+    const double bound_ns = lower_bound_ns(base, c);
     const double ns = base->step_ns - (c->pp - 1) * base->per_micro_batch_ns * (1 - bubble_left(c)) -
-                      (base->max_rank_bound_ns - max_rank_bound_ns);
+                      (base->max_rank_bound_ns - bound_ns);
 
-    return fmax(ns, max_rank_bound_ns);
+    return fmax(ns, bound_ns);
 }
 
-/* Drops the rows that cannot be built, and those of which the estimate would be too long to go on. */
+/* Sets the estimates. Drops the rows whose base is invalid or was pruned. */
 static int estimate_rows(struct work *w, int *n, struct bb_layouts *found)
 {
     int kept = 0;
@@ -339,7 +358,7 @@ static int estimate_rows(struct work *w, int *n, struct bb_layouts *found)
     return 0;
 }
 
-/* ---- the estimates that are needed ---- */
+/* ---- pruning of bases ---- */
 
 static int compare_numbers(const void *a, const void *b)
 {
@@ -348,7 +367,7 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The longest of the `wanted` best estimates so far; infinite while there are fewer. */
+/* The wanted-th smallest estimate so far; infinite while there are fewer estimates. */
 static double find_cutoff(const struct work *w, int n, int wanted, double *ns)
 {
     int known = 0;
@@ -382,9 +401,7 @@ static int compare_bounds(const void *a, const void *b)
 {
     const struct bound *x = a, *y = b;
 
-    return x->bound_ns != y->bound_ns
-               ? (x->bound_ns > y->bound_ns) - (x->bound_ns < y->bound_ns)
-               : x->base - y->base;
+    return x->bound_ns != y->bound_ns ? (x->bound_ns > y->bound_ns) - (x->bound_ns < y->bound_ns) : x->base - y->base;
 }
 
 static int sort_by_bound(struct work *w)
@@ -402,8 +419,9 @@ static int sort_by_bound(struct work *w)
     return rc;
 }
 
-/* Bases in the order of their bounds, some at a time, until no other can have one of the best estimates. In rounds of
- * one size, so that which are estimated does not depend on the number of threads. */
+/* Simulates bases in ascending order of their lower bounds, in batches of constant size, until the bound of the next
+ * base exceeds the wanted-th smallest estimate. The batch size does not depend on the threads, so neither does the
+ * result. */
 static int estimate_bases(struct work *w, int n, int wanted, struct bb_progress *progress)
 {
     int *work_list = NULL, done = 0, n_classes, rc;
@@ -431,7 +449,7 @@ out:
     return rc;
 }
 
-/* ---- the best of them ---- */
+/* ---- simulation of the best layouts ---- */
 
 static void refine_row(void *arg, int i)
 {
@@ -439,13 +457,13 @@ static void refine_row(void *arg, int i)
     const int at = w->first + i;
     struct bb_layout_row *row = &w->rows[at];
     int pp = row->choice.pp, few = pp > 1 ? 2 * pp : 2;
-    const double max_rank_bound_ns = lower_bound_ns(base_of_row(w, row), &row->choice);
+    const double bound_ns = lower_bound_ns(base_of_row(w, row), &row->choice);
     double per_micro_batch_ns;
 
-    w->rc[at] = max_rank_bound_ns > w->limit_ns
+    w->rc[at] = bound_ns > w->limit_ns
                     ? TOO_SLOW
-                    : extrapolate(w, &row->choice, few, pp > 1 ? 3 * pp : 3,
-                                  max_rank_bound_ns / row->choice.micro_batches, &row->step_ns, &per_micro_batch_ns);
+                    : extrapolate(w, &row->choice, few, pp > 1 ? 3 * pp : 3, bound_ns / row->choice.micro_batches,
+                                  &row->step_ns, &per_micro_batch_ns);
 }
 
 static double flops_of(const struct bb_step *step)
@@ -507,7 +525,7 @@ static int compare_rows(const void *a, const void *b)
     return x->number - y->number;
 }
 
-/* Sorts rows and leaves out all but the quickest. */
+/* Sorts the rows and drops all but the `most` fastest. */
 static int keep_fastest(struct work *w, int n, int most, struct bb_layouts *found)
 {
     qsort(w->rows, (size_t)n, sizeof(*w->rows), compare_rows);
@@ -517,7 +535,7 @@ static int keep_fastest(struct work *w, int n, int most, struct bb_layouts *foun
     return most;
 }
 
-/* Drops the rows that cannot be built whole, or are too slow. */
+/* Drops the rows with too many operations, and those that are too slow. */
 static int drop_rows(struct work *w, int *n, struct bb_layouts *found)
 {
     int kept = 0;
@@ -536,7 +554,8 @@ static int drop_rows(struct work *w, int *n, struct bb_layouts *found)
     return 0;
 }
 
-/* Some at a time: what cannot be among the `wanted` quickest of those before is not looked at to the end. */
+/* Simulates rows in batches. A row that cannot be among the `wanted` fastest of the earlier batches is abandoned
+ * early. */
 static int refine_rows(struct work *w, int *n, int wanted, struct bb_layouts *found, struct bb_progress *progress)
 {
     int rc, known = 0;
@@ -568,7 +587,7 @@ static int predict_rows(struct work *w, int *n, struct bb_layouts *found, struct
     return drop_rows(w, n, found);
 }
 
-/* What was given and does not divide the ranks. */
+/* Reports given values that do not divide the ranks. */
 static int validate_given(const struct bb_layout_search *s)
 {
     const struct bb_transformer_options *o = &s->asked->transformer;
@@ -579,7 +598,7 @@ static int validate_given(const struct bb_layout_search *s)
     const int ranks = s->config->ranks;
 
     if (o->recompute_layers && (!o->recompute || strcmp(o->recompute, bb_recompute_names[BB_RECOMPUTE_FULL]) != 0))
-        return bb_err(BB_EUSAGE, "%s: --recompute-num-layers %d is of --recompute full; nearest: --recompute full",
+        return bb_err(BB_EUSAGE, "%s: --recompute-num-layers %d requires --recompute full; try: --recompute full",
                       s->proxy->name, o->recompute_layers);
     for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
         int nearest = given[i].value < ranks ? given[i].value : ranks;
@@ -588,7 +607,7 @@ static int validate_given(const struct bb_layout_search *s)
             continue;
         while (ranks % nearest != 0)
             nearest--;
-        return bb_err(BB_EUSAGE, "%s: --%s %d does not divide the %d ranks; nearest: --%s %d", s->proxy->name,
+        return bb_err(BB_EUSAGE, "%s: --%s %d does not divide the %d ranks; try: --%s %d", s->proxy->name,
                       given[i].option, given[i].value, ranks, given[i].option, nearest);
     }
     return 0;
@@ -601,15 +620,15 @@ static int report_none(const struct work *w, const struct bb_layout_row *least)
 
     if (!least && s->config->global_batch % s->config->ranks != 0)
         return bb_err(BB_EUSAGE,
-                      "%s: no layout of %d ranks with a batch of %d samples can be; nearest: --global-batch-size %d",
+                      "%s: no valid layout for %d ranks with global batch size %d; try: --global-batch-size %d",
                       s->proxy->name, s->config->ranks, s->config->global_batch, s->config->ranks);
     if (!least)
         return bb_err(BB_EUSAGE,
-                      "%s: no layout of %d ranks with a batch of %d samples and the options given can be; a layout "
-                      "without --best-layout says why",
+                      "%s: no valid layout for %d ranks with global batch size %d and the given options; a plan of "
+                      "one layout, without --best-layout, prints the reason",
                       s->proxy->name, s->config->ranks, s->config->global_batch);
     return bb_err(BB_EUSAGE,
-                  "%s: no layout of %d ranks fits: training would hold %s at least (tp %d, cp %d, ep %d, pp %d, "
+                  "%s: no layout of %d ranks fits: training needs at least %s (tp %d, cp %d, ep %d, pp %d, "
                   "micro-batch %d, recompute %s, %s), a GPU has %s",
                   s->proxy->name, s->config->ranks, bb_format_bytes((size_t)least->bytes, need), least->choice.tp,
                   least->choice.cp, least->choice.ep, least->choice.pp, least->choice.batch,
@@ -639,8 +658,8 @@ static int find_rows(struct work *w, struct bb_layouts *found, struct bb_progres
     found->n = keep_fastest(w, n, n, found);
     if (n == 0)
         rc = bb_err(BB_EUSAGE,
-                    "%s: of %lld layouts that fit none can be built with the options given; a layout without "
-                    "--best-layout says why",
+                    "%s: none of the %lld layouts that fit can be simulated with the given options; a plan of one "
+                    "layout, without --best-layout, prints the reason",
                     w->search->proxy->name, found->fitting);
 out:
     return rc;

@@ -1,4 +1,4 @@
-/* space.c - see space.h. Sizes of the axes are divisors; what does not divide is never listed. */
+/* space.c - see space.h. The sizes of the axes are divisors, so values that do not divide are never listed. */
 #include "proxies/layouts/space.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,11 +7,11 @@
 
 #include <stdlib.h>
 
-#define MIN_TOKENS 2048 /* of a sample on a context-parallel rank */
+#define MIN_TOKENS 2048 /* of a sample, per context-parallel rank */
 #define MAX_CHUNKS 8
 #define VALUES     64
 
-/* What an axis may be. */
+/* The possible values of an axis */
 struct values {
     int value[VALUES];
     int n;
@@ -23,7 +23,7 @@ static void add_value(struct values *v, int value)
         v->value[v->n++] = value;
 }
 
-/* The divisors of `of` up to most; only `given` where that is not 0. */
+/* The divisors of `of` up to `most`; only `given`, if that is not 0. */
 static struct values divisors(int of, int most, int given)
 {
     struct values v = {{0}, 0};
@@ -48,7 +48,7 @@ struct pipeline_schedules {
     int n;
 };
 
-/* The ways through a pipeline of pp stages that are as they were asked for. */
+/* The schedules for a pipeline of pp stages that match the given options. */
 static struct pipeline_schedules list_schedules(const struct bb_transformer_options *o, int pp)
 {
     int given = bb_args_index(o->schedule, bb_schedule_names, BB_SCHEDULES);
@@ -69,7 +69,7 @@ static struct pipeline_schedules list_schedules(const struct bb_transformer_opti
     return w;
 }
 
-/* ---- the listing ---- */
+/* ---- list of layouts ---- */
 
 struct listing {
     const struct bb_layout_search *search;
@@ -84,7 +84,7 @@ static void reject(struct listing *l, enum bb_rejection reason, long long choice
     l->space->rejected[reason] += choices * l->space->n_recomputes;
 }
 
-/* Whether the batch makes whole micro-batches, as many as the schedule needs. */
+/* Whether the batch gives whole micro-batches, and enough of them for the schedule. */
 static bool batch_divides(const struct listing *l, struct bb_layout_choice *c)
 {
     long long at_once = (long long)c->dp * c->batch, n = l->search->config->global_batch;
@@ -121,13 +121,13 @@ static int list_syncs(struct listing *l, struct bb_layout_choice c)
     for (int s = 0; s < l->syncs.n && rc == 0; s++) {
         c.sync = (enum bb_sync_kind)l->syncs.value[s];
         if (c.dp * c.cp == 1 && c.sync != BB_SYNC_ALL_REDUCE && l->syncs.n > 1)
-            continue; /* all are the same then */
+            continue; /* without replicas all policies are the same */
         rc = list_batches(l, c);
     }
     return rc;
 }
 
-/* Stages of whole layers, as transformer.c wants them. */
+/* Whether each stage gets whole layers, as transformer.c requires. */
 static bool stages_divide(const struct listing *l, const struct bb_layout_choice *c)
 {
     const struct bb_transformer_options *o = &l->search->asked->transformer;
@@ -152,7 +152,7 @@ static int list_schedules_of(struct listing *l, struct bb_layout_choice c)
     return rc;
 }
 
-/* Experts: ep of them side by side, in what tensor and context parallelism leave. */
+/* Expert parallelism: ep divides the experts and the ranks of a pipeline stage. */
 static int list_experts(struct listing *l, struct bb_layout_choice c)
 {
     const struct bb_transformer_options *o = &l->search->asked->transformer;

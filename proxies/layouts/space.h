@@ -1,15 +1,16 @@
-/* space.h - which layouts there are: every choice of what was left open, and why it cannot be. */
+/* space.h - lists all layouts: every combination of the values that are not given, and the number of invalid ones by
+ * reason. */
 #ifndef BB_PROXIES_LAYOUTS_SPACE_H
 #define BB_PROXIES_LAYOUTS_SPACE_H
 
 #include "proxies/layouts/layouts.h"
 
-/* A choice but for recompute; its grid can be and the batch divides. */
+/* Layouts without their recomputation; each has a valid grid and a batch that divides. */
 struct bb_layout_space {
     struct bb_layout_choice *list;
     int n;
-    long long evaluated, rejected[BB_REJECTION_REASONS]; /* in layouts: of each recompute one */
-    int recomputes[BB_RECOMPUTES], n_recomputes;         /* that are looked at, the least first */
+    long long evaluated, rejected[BB_REJECTION_REASONS]; /* numbers of layouts, counting each kind of recomputation */
+    int recomputes[BB_RECOMPUTES], n_recomputes;         /* kinds of recomputation that are searched, the least first */
 };
 
 int bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_search *search,

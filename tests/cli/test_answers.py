@@ -327,7 +327,7 @@ def test_chunks_and_channels_of_other_ways_are_refused(busbar, tmp_path, way, ke
 def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):
     """What the search says of its first layout is what a plan of that layout says."""
     text = busbar.run("plan", *SEARCH, emulated=False).stdout
-    words = next(line for line in text.splitlines() if line.startswith("# the first in words:")).split(": ")[1].split()
+    words = next(line for line in text.splitlines() if line.startswith("# options of layout 1:")).split(": ")[1].split()
     doc = plan(*SEARCH, "--top", 3)
     best, rows = doc["best_layout"], doc["best_layout"]["layouts"]
     assert len(rows) == 3 and [r["step_us"] for r in rows] == sorted(r["step_us"] for r in rows)
@@ -343,7 +343,7 @@ def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):
         assert row["dp"] * row["micro_batch_size"] * row["micro_batches"] == 64
     assert sum(best["rejected"].values()) + best["predicted"] == best["evaluated"]
     assert best["rejected"]["memory"] > 0 and best["fitting"] > best["predicted"]
-    assert "why the first is first" in text and "training would not hold" in text
+    assert "why layout 1 is fastest" in text and "training does not fit" in text
     table = list(csv.DictReader(io.StringIO(busbar.run("plan", *SEARCH, "--top", 3, "--csv", "-", emulated=False).stdout)))
     assert [float(r["step_us"]) for r in table] == pytest.approx([r["step_us"] for r in rows]) and table[0]["schedule"] == rows[0]["schedule"]
 
@@ -383,7 +383,7 @@ def test_the_best_layout_beside_a_slow_gpu(busbar, plan):
     assert best["baseline_step_us"] < best["step_us"] < 1.3 * best["baseline_step_us"]
     text = busbar.run("plan", *SEARCH, *slow, *given, emulated=False).stdout
     assert "# slow: rank=3:1.3\n# slow: link=node1-nic2:0.5\n" in text
-    assert f"({100 * (best['step_us'] / best['baseline_step_us'] - 1):+.1f}%)" in text.split("# what is slow costs layout 1")[1].splitlines()[0]
+    assert f"({100 * (best['step_us'] / best['baseline_step_us'] - 1):+.1f}%)" in text.split("# slow parts cost layout 1")[1].splitlines()[0]
     assert "there is no rank 16" in refused(busbar, "plan", *SEARCH, "--slow", "rank=16:2")
 
 
@@ -423,17 +423,17 @@ def test_experts_are_laid_out_too(plan):
 
 @pytest.mark.parametrize("words,said", [
     (("transformer", "--model", "llama3_405b", "--ranks", 8, "--global-batch-size", 8, "--cluster", H100, "--best-layout"),
-     "no layout of 8 ranks fits: training would hold"),
+     "no layout of 8 ranks fits: training needs at least"),
     (("transformer", "--model", "llama2_7b", "--ranks", 8, "--cluster", H100, "--best-layout"), "nearest: --global-batch-size 8"),
     (("transformer", "--model", "llama2_7b", "--ranks", 8, "--global-batch-size", 8, "--best-layout"), "nearest: --cluster"),
     (("gpt2_large", "--ranks", 8, "--cluster", H100, "--best-layout"), "--best-layout is about the layouts of transformer"),
-    ((*SEARCH, "--recompute-num-layers", 2), "--recompute-num-layers 2 is of --recompute full; nearest: --recompute full"),
+    ((*SEARCH, "--recompute-num-layers", 2), "--recompute-num-layers 2 requires --recompute full; try: --recompute full"),
     ((*SEARCH, "--ops"), "--ops is of one plan"), ((*SEARCH, "--samples", 3), "--samples is of --jitter"),
     ((*SEARCH, "--tp", 2, "--pp", 1, "--top", 1, "--jitter", "3%", "--samples", 100000), "try: --samples "),
     ((*SEARCH, "--seed", 3), "--seed is of --jitter and of --moe-imbalance; leave it out, or nearest: --jitter 3%"),
-    ((*SEARCH, "--tp", 3), "--tp 3 does not divide the 16 ranks; nearest: --tp 2"),
-    ((*SEARCH, "--dp", 99), "--dp 99 does not divide the 16 ranks; nearest: --dp 16"), ((*SEARCH[:-1], "--top", 3), "--top is of --best-layout"),
-    ((*SEARCH, "--global-batch-size", 7, "--tp", 1, "--cp", 1, "--pp", 1), "no layout of 16 ranks with a batch of 7 samples can be"),
+    ((*SEARCH, "--tp", 3), "--tp 3 does not divide the 16 ranks; try: --tp 2"),
+    ((*SEARCH, "--dp", 99), "--dp 99 does not divide the 16 ranks; try: --dp 16"), ((*SEARCH[:-1], "--top", 3), "--top is of --best-layout"),
+    ((*SEARCH, "--global-batch-size", 7, "--tp", 1, "--cp", 1, "--pp", 1), "no valid layout for 16 ranks with global batch size 7"),
     ((*SEARCH, "--global-batch-size", 16, "--tp", 16, "--pp", 8), "with a batch of 16 samples and the options given can be")])
 def test_layouts_that_cannot_be_searched(busbar, words, said):
     assert said in refused(busbar, "plan", *words)

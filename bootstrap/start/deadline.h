@@ -1,7 +1,7 @@
 /*
- * deadline.h - what the watchdog (bootstrap/watchdog) is to the ranks of a run, for the parts of a process's life when
- * there is none yet or none any more: while libraries are loaded, and while they are left. A signal that ends the
- * process, and a part that takes too long, are said in one line with the part's name.
+ * deadline.h - time limits and signal handling for the phases of a process in which the watchdog (bootstrap/watchdog)
+ * does not run: while libraries are loaded, and during shutdown. A signal that ends the process, or a phase that takes
+ * too long, prints one line with the name of the phase.
  */
 #ifndef BB_BOOTSTRAP_START_DEADLINE_H
 #define BB_BOOTSTRAP_START_DEADLINE_H
@@ -9,23 +9,29 @@
 #include <stdbool.h>
 
 /*
- * bb_deadline_begin - `part` ("the loading of the GPU's libraries"; it must live) begins, and has timeout_s. When it
- * runs out: one line, exit 4. With `signals`, those of signals.h and an exit() of a library: one line, exit 1, which is
- * not for the way out: mpirun sends them to whoever leaves later than others. Replaces the part before. Of the ranks of a
- * host one speaks.
+ * bb_deadline_begin - start a phase; replaces the phase before.
+ *   part       name of the phase for messages ("the loading of the GPU's libraries"); not copied
+ *   timeout_s  seconds; at the timeout the process prints one line and exits with status 4
+ *   signals    true: a signal of signals.h, or an exit() called by a library, prints one line and exits with status 1.
+ *              Not used during shutdown: mpirun signals the ranks that exit last.
+ * Of the ranks on a host one prints the line (speaker.h).
  */
 void bb_deadline_begin(const char *part, double timeout_s, bool signals);
 
-/* bb_deadline_begin_write - the last write of the results, without signals, but with an exit() of a library. When they
- * say what became of the run (bb_deadline_written) whatever ends it, ends it with the exit status of that. */
+/*
+ * bb_deadline_begin_write - start the phase of the last write of the results: no signals, but an exit() of a library is
+ * caught.
+ * bb_deadline_written - the results now contain the status of the run; from here on any end of the process uses the
+ * exit status for rc.
+ */
 void bb_deadline_begin_write(double timeout_s);
 void bb_deadline_written(int rc);
 
-/* bb_deadline_begin_exit - the last part, of a run that is over: one that takes too long is said, and ends with the
- * run's own exit status, as its results say. */
+/* bb_deadline_begin_exit - shutdown phase of a finished run: if it exceeds the timeout, print one line and exit with
+ * the run's own status (rc), which the results contain. */
 void bb_deadline_begin_exit(double timeout_s, int rc);
 
-/* bb_deadline_end - no part any more; signals do what they did before. */
+/* bb_deadline_end - end the phase, stop the timer and restore the signal handlers. */
 void bb_deadline_end(void);
 
 #endif

@@ -16,7 +16,7 @@
 
 #define GPU_LIBRARY "libbusbar-gpu.so"
 
-/* How to get what the GPU library needs, by the beginning of the library's name. */
+/* Where to get the dependencies of the GPU library, by the start of the library's name. */
 static const struct {
     const char *library, *advice;
 } sources[] = {
@@ -34,8 +34,10 @@ static const char *advice_for(const char *library)
     return NULL;
 }
 
-/* glibc: "libnccl.so.2: cannot open shared object file: No such file or directory", "/opt/libnccl.so.2: file too
- * short". */
+/*
+ * Extracts the file name from an error of glibc's loader: "libnccl.so.2: cannot open shared object file: No such file
+ * or directory", "/opt/libnccl.so.2: file too short".
+ */
 static void get_library_name(char name[NAME_MAX + 1], const char *error)
 {
     const size_t path = strcspn(error, ":");
@@ -58,11 +60,11 @@ static int report_load_error(const char *command, const char *error)
         snprintf(how, sizeof(how), "cannot be loaded (%s)", error);
     return bb_err(BB_EFAIL,
                   "%s needs %s, which %s%s%s: install it, or add its folder to LD_LIBRARY_PATH; "
-                  "sh bootstrap/setup.sh brings everything",
+                  "sh bootstrap/setup.sh installs all dependencies",
                   command, library, how, advice ? ": " : "", advice ? advice : "");
 }
 
-/* Where it was built, else where it is installed. */
+/* Searches the build folder (the program's own), then the installation. */
 static int find_gpu_library(const char *command, char path[PATH_MAX])
 {
     static const char *const subfolders[] = {"", "/../lib/busbar"};
@@ -78,12 +80,13 @@ static int find_gpu_library(const char *command, char path[PATH_MAX])
             return 0;
     }
     return bb_err(BB_EFAIL,
-                  "%s needs busbar's GPU library, but there is no " GPU_LIBRARY " in %s or its ../lib/busbar: build without "
+                  "%s needs busbar's GPU library, but there is no " GPU_LIBRARY
+                  " in %s or its ../lib/busbar: build without "
                   "-DBUSBAR_GPU=OFF, or install all of it",
                   command, folder);
 }
 
-/* Global, since MPI's own modules, NCCL's search for plugins and tools look for symbols in the whole process. */
+/* RTLD_GLOBAL, because MPI's plugins, NCCL's plugin search and tools look up symbols in the whole process. */
 static int load_gpu_library(const char *command, void **library_handle)
 {
     char path[PATH_MAX];
@@ -95,7 +98,7 @@ static int load_gpu_library(const char *command, void **library_handle)
     return *library_handle ? 0 : report_load_error(command, dlerror());
 }
 
-/* The halves call each other by functions and structures that no number guards. */
+/* Program and library share functions and structures without a stable ABI, so their versions must be equal. */
 static int check_version(const char *command, void *library_handle)
 {
     const char *version = dlsym(library_handle, "bb_gpu_library_version");
@@ -103,8 +106,9 @@ static int check_version(const char *command, void *library_handle)
     if (version && strcmp(version, BUSBAR_VERSION) == 0)
         return 0;
     return bb_err(BB_EFAIL,
-                  "%s needs the GPU library of busbar " BUSBAR_VERSION ", but " GPU_LIBRARY " is of %s: install both together",
-                  command, version ? version : "an unknown one");
+                  "%s needs the GPU library of busbar " BUSBAR_VERSION ", but " GPU_LIBRARY
+                  " has version %s: install both together",
+                  command, version ? version : "unknown");
 }
 
 static int find_entry(const char *command, const char *entry, void **run)
@@ -116,9 +120,9 @@ static int find_entry(const char *command, const char *entry, void **run)
     TRY(check_version(command, library_handle));
     *run = dlsym(library_handle, entry);
     if (!*run)
-        rc = bb_err(BB_EFAIL, "%s: this " GPU_LIBRARY " is of another busbar: it has no %s", command, entry);
+        rc = bb_err(BB_EFAIL, "%s: " GPU_LIBRARY " belongs to another busbar: function %s is missing", command, entry);
 out:
-    /* mpirun ends the others with the first that leaves: they shall find that it was said. */
+    /* mpirun terminates the other ranks when the first one exits: record first that the error was reported */
     if (rc && !bb_launched_alone() && !bb_err_is_mute())
         bb_speaker_says(bb_speaker_take(bb_exit_code(rc)));
     return rc;
@@ -129,7 +133,8 @@ int bb_gpu_library_run(const char *command, const char *entry, double timeout_s,
     int (*run)(int, char **);
     int rc;
 
-    (void)signal(SIGPIPE, SIG_IGN); /* what is printed for nobody fails in its write, and the results are saved */
+    (void)signal(SIGPIPE, SIG_IGN); /* a write to a closed pipe fails instead of ending the process, so that the
+                                       results are saved */
     bb_deadline_begin("the loading of the GPU's libraries", timeout_s, true);
     TRY(find_entry(command, entry, (void **)&run));
     bb_deadline_begin("the start of the run", timeout_s, true);

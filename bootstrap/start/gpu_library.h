@@ -1,13 +1,14 @@
 /*
- * gpu_library.h - the way from the offline tools to the GPU library of busbar.
+ * gpu_library.h - load the GPU library from the offline tools.
  *
- * The program itself needs no CUDA, NCCL, cuBLASLt or MPI: plan, list, compare, sweep and every help run without them,
- * at once and anywhere. What touches a GPU is one shared object, libbusbar-gpu.so, which brings those libraries along
- * and is loaded by `bench` and `proxy` alone, after their words were found to be right. It uses the functions of the
- * offline tools from the program that loads it, so there is one of everything. Its functions are found by name.
+ * The program itself needs no CUDA, NCCL, cuBLASLt or MPI, so plan, list, compare, sweep and every help text run on any
+ * machine and start at once. Everything that uses a GPU is in one shared object, libbusbar-gpu.so, which depends on
+ * those libraries. Only `bench` and `proxy` load it, after validating their arguments. It uses the functions of the
+ * offline tools from the program that loads it, so no function exists twice. Its entry points are found by name.
  *
- * It is looked for beside the program, then in ../lib/busbar of the program's folder (installed). Libraries are found
- * where they were at build time, unless LD_LIBRARY_PATH (a module, the emulated GPUs) says otherwise.
+ * The library is searched next to the program, then in ../lib/busbar relative to the program's folder (installed). Its
+ * dependencies are found at their build-time paths, unless LD_LIBRARY_PATH (a module, the emulated GPUs) overrides
+ * them.
  */
 #ifndef BB_BOOTSTRAP_START_GPU_LIBRARY_H
 #define BB_BOOTSTRAP_START_GPU_LIBRARY_H
@@ -15,13 +16,15 @@
 #include "bootstrap/base/err.h"
 
 /*
- * bb_gpu_library_run - load the GPU library and call its `entry` with these words; it stays loaded. command is the name of what
- * wants it, for messages; loading it and all until bb_world_init may take timeout_s. Returns what the entry returns; -BB_EFAIL after one line that names what is missing and how
- * to get it.
+ * bb_gpu_library_run - load the GPU library and call one of its entry points. The library stays loaded.
+ *   command    command that needs the library, for messages
+ *   entry      name of the entry point, called with argc and argv
+ *   timeout_s  time limit from loading until bb_world_init
+ *   Returns    what the entry point returns; -BB_EFAIL after one line that names what is missing and how to get it
  */
 int bb_gpu_library_run(const char *command, const char *entry, double timeout_s, int argc, char **argv) BB_MUST_CHECK;
 
-/* In the GPU library: the version that it was built as. */
+/* Defined in the GPU library: the version that it was built as. */
 extern const char bb_gpu_library_version[];
 
 #endif

@@ -1,5 +1,5 @@
-/* local_name.h - names of sockets that the ranks of a job on one host find each other by: the kernel's, nothing on disk,
- * and gone with the process that has them. */
+/* local_name.h - names of abstract Unix sockets by which the ranks of a job on one host find each other. They exist
+ * only in the kernel and vanish with their process. */
 #ifndef BB_BOOTSTRAP_START_LOCAL_NAME_H
 #define BB_BOOTSTRAP_START_LOCAL_NAME_H
 
@@ -12,14 +12,19 @@ struct bb_local_name {
     socklen_t length;
 };
 
-/* bb_local_name - `prefix` and what the ranks of this job on this host have in common, and other jobs there have not. */
+/* bb_local_name - socket name from `prefix` and an identifier that all ranks of this job on this host share and that
+ * no other job on the host has. */
 struct bb_local_name bb_local_name(const char *prefix, pid_t launcher);
 
-/* bb_local_listen - a descriptor that has the name; -1 with errno: EADDRINUSE, another one has it. */
+/* bb_local_listen - bind and listen. Returns the descriptor, or -1 with errno; EADDRINUSE: another process owns the
+ * name. */
 int bb_local_listen(const struct bb_local_name *name);
 
-/* bb_local_connect - a descriptor of a connection to who has the name, if it is of our own user, and its process where
- * pid is not NULL (0: not seen from here); -1: nobody, with errno. Does not wait. */
+/*
+ * bb_local_connect - connect to the owner of a name, without blocking.
+ *   pid      out: process id of the owner, 0 if it is in another PID namespace; may be NULL
+ *   Returns  the descriptor; -1 with errno: there is no owner, or it belongs to another user (EACCES)
+ */
 int bb_local_connect(const struct bb_local_name *name, pid_t *pid);
 
 #endif

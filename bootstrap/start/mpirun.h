@@ -1,6 +1,5 @@
 /*
- * mpirun.h - starting ranks from inside (sweep): which launcher, and what it is told. Needs no
- * MPI.
+ * mpirun.h - the MPI launcher and its options, for commands that start ranks (sweep). Needs no MPI library.
  */
 #ifndef BB_BOOTSTRAP_START_MPIRUN_H
 #define BB_BOOTSTRAP_START_MPIRUN_H
@@ -8,21 +7,23 @@
 #include <stdbool.h>
 
 /*
- * bb_mpirun - the launcher of the MPI that busbar was built with: "mpirun" where that was the one on the path, else its
- * own path ("/usr/bin/mpiexec.mpich" beside Open MPI), and "mpirun" again where nothing is there any more.
+ * bb_mpirun - the launcher of the MPI that busbar was built with: "mpirun" if that was the one in PATH, else its
+ * absolute path (for example "/usr/bin/mpiexec.mpich" on a system with Open MPI in PATH). "mpirun" if that file no
+ * longer exists.
  */
 const char *bb_mpirun(void);
 
-/* bb_mpirun_hosts - its option for a list of hosts. */
+/* bb_mpirun_hosts - the launcher's option for a list of hosts. */
 const char *bb_mpirun_hosts(void);
 
-/* bb_mpirun_export - its option that gives a variable to all ranks; NULL: they get the whole environment anyway. */
+/* bb_mpirun_export - the launcher's option that exports a variable to all ranks; NULL: the launcher exports the
+ * whole environment. */
 const char *bb_mpirun_export(void);
 
-/* bb_mpirun_allow_ranks - as many ranks as asked for, whatever the number of cores and whoever starts them. */
+/* bb_mpirun_allow_ranks - allow oversubscription and running as root, by environment variables of Open MPI. */
 void bb_mpirun_allow_ranks(void);
 
-/* bb_mpirun_started_us - this process is a rank under an mpirun. */
+/* bb_mpirun_started_us - returns whether this process is a rank started by mpirun. */
 bool bb_mpirun_started_us(void);
 
 #endif

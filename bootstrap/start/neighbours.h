@@ -1,8 +1,8 @@
 /*
- * neighbours.h - what the ranks of a job on one host see of one another without MPI and without the watchdog's
- * connections: before they know each other, and when one is left that nobody can reach. Each has a name of the kernel's
- * for as long as it lives, and each looks at the next. Nothing is known, and nothing done, where the launcher does not
- * tell the ranks of a host. Not for ranks that a process starts itself (siblings.h), which end with it.
+ * neighbours.h - the ranks of a job on one host monitor each other without MPI and without the watchdog's connections:
+ * before the ranks are connected, and to end a rank that no connection reaches. Each rank owns an abstract socket name
+ * for as long as it lives, and monitors the next rank. Disabled if the launcher does not list the ranks of a host. Not
+ * for ranks that a process forks (siblings.h), because they end with that process.
  */
 #ifndef BB_BOOTSTRAP_START_NEIGHBOURS_H
 #define BB_BOOTSTRAP_START_NEIGHBOURS_H
@@ -12,28 +12,30 @@
 enum { BB_NEIGHBOURS_MAX = 1024 };
 
 struct bb_neighbours {
-    int ranks[BB_NEIGHBOURS_MAX], n; /* of this host; n is 0 where nothing is known */
-    int place;                       /* of this rank among them */
-    atomic_int own;                  /* its name is there until this is closed */
-    int next;                        /* connection to the next one's name; -1: it has not come yet */
+    int ranks[BB_NEIGHBOURS_MAX], n; /* ranks of this host in increasing order; n is 0 if disabled */
+    int place;                       /* index of this rank in ranks */
+    atomic_int own;                  /* listening socket; its name exists until it is closed; -1: none */
+    int next; /* connection to the socket of the next rank; -1: the next rank has not started yet */
 };
 
-/* bb_neighbours_begin - this rank is there. */
+/* bb_neighbours_begin - create this rank's name. */
 void bb_neighbours_begin(struct bb_neighbours *all);
 
-/* bb_neighbours_lost - the next rank, if it was there and is gone; else -1. At once. */
+/* bb_neighbours_lost - returns the next rank if it existed and is gone, else -1. Does not block. */
 int bb_neighbours_lost(struct bb_neighbours *all);
 
-/* bb_neighbours_missing - the first rank of this host that is not there, -1 without any; *more: how many others. */
+/* bb_neighbours_missing - returns the first rank of this host that does not exist, -1 if all do; *more: number of
+ * further missing ranks. */
 int bb_neighbours_missing(const struct bb_neighbours *all, int *more);
 
 /*
- * bb_neighbours_end - this rank is no more, and neither shall the next be, which knows that the job has ended unless it
- * is stopped: it is continued, and killed when it is there after three seconds; so on with the one after it.
+ * bb_neighbours_end - remove this rank's name and tear down this host's chain of ranks: SIGCONT the next rank, SIGKILL
+ * it if it has not exited after 3 s, and then continue with the rank after it. A rank that exits by itself ends the
+ * chain, because it tears down the next one.
  */
 void bb_neighbours_end(struct bb_neighbours *all);
 
-/* bb_neighbours_release - this rank is no more. */
+/* bb_neighbours_release - remove this rank's name and close the connection. */
 void bb_neighbours_release(struct bb_neighbours *all);
 
 #endif

@@ -1,4 +1,5 @@
-/* program_folder.h - where the program lies; what was built or installed with it is found from there. */
+/* program_folder.h - folder of the running executable. Files that are built or installed with it are found relative
+ * to this folder. */
 #ifndef BB_BOOTSTRAP_START_PROGRAM_FOLDER_H
 #define BB_BOOTSTRAP_START_PROGRAM_FOLDER_H
 
@@ -6,7 +7,8 @@
 
 #include <limits.h>
 
-/* bb_program_folder - the folder of the program's file, without a slash at the end. -BB_EFAIL: not known (said). */
+/* bb_program_folder - folder of the executable, without a trailing slash. Returns 0, or -BB_EFAIL after an error
+ * message. */
 int bb_program_folder(char folder[PATH_MAX]) BB_MUST_CHECK;
 
 #endif

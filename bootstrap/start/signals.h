@@ -1,22 +1,25 @@
-/* signals.h - the signals that end a run with one line and saved results, wherever they meet it. */
+/* signals.h - the signals that end a run with one line and saved results. */
 #ifndef BB_BOOTSTRAP_START_SIGNALS_H
 #define BB_BOOTSTRAP_START_SIGNALS_H
 
 #include <stdbool.h>
 
-/* None of the kernel's: who started the run is gone, and what it read of it with it; exit_guard.h. */
+/* Causes that are not signals: the launcher and the reader of the output are gone; a library called exit()
+ * (exit_guard.h). */
 enum { BB_LAUNCHER_LOST = 1000, BB_EXIT_CALLED };
 
-/* The numbers of signals are below it. */
+/* Upper bound of signal numbers. */
 enum { BB_SIGNALS_END = 65 };
 
-/* bb_signal_name - "SIGTERM", "the loss of its launcher"; "" for one that is nobody's here. Safe in a handler. */
+/* bb_signal_name - for example "SIGTERM" or "the loss of its launcher"; "" for signals that are not handled.
+ * Async-signal-safe. */
 const char *bb_signal_name(int signal);
 
-/* bb_signal_is_crash - one that a process brings upon itself. */
+/* bb_signal_is_crash - returns whether a process causes the signal by its own error, such as SIGSEGV. */
 bool bb_signal_is_crash(int signal);
 
-/* bb_signal_is_taken - one that ends a run, and is not ignored from outside (SIGHUP under nohup). Safe in a handler. */
+/* bb_signal_is_taken - returns whether the signal ends a run and was not ignored at start (SIGHUP under nohup).
+ * Async-signal-safe. */
 bool bb_signal_is_taken(int signal);
 
 #endif

@@ -1,4 +1,4 @@
-/* gpu_library_version.c - the GPU library says which busbar it belongs to. */
+/* gpu_library_version.c - the version of the GPU library; must be equal to the program's. */
 #include "bootstrap/start/gpu_library.h"
 
 const char bb_gpu_library_version[] = BUSBAR_VERSION;

@@ -87,9 +87,9 @@ static int add_alltoallv(struct role *role, const struct bb_op *op)
     struct bb_op message = {.kind = BB_OP_SEND, .comm = op->comm, .dtype = op->dtype, .peer_kind = BB_PEER_ABSOLUTE};
     int rc = 0;
 
-    for (int place = 0; place < op->table->n && !rc; place++) {
-        message.peer = place;
-        message.count = bb_alltoallv_sends(op, place);
+    for (int position = 0; position < op->table->n && !rc; position++) {
+        message.peer = position;
+        message.count = bb_alltoallv_sends(op, position);
         rc = message.count ? add_send(role, &message) : 0;
     }
     return rc;

@@ -119,8 +119,8 @@ static json_t *counts_of(const struct bb_op *op, size_t (*of)(const struct bb_op
 {
     json_t *list = op->kind == BB_OP_ALLTOALLV ? json_array() : json_null();
 
-    for (int place = 0; op->kind == BB_OP_ALLTOALLV && place < op->table->n; place++)
-        json_array_append_new(list, json_integer((json_int_t)of(op, place)));
+    for (int position = 0; op->kind == BB_OP_ALLTOALLV && position < op->table->n; position++)
+        json_array_append_new(list, json_integer((json_int_t)of(op, position)));
     return list;
 }
 

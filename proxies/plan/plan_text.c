@@ -205,10 +205,10 @@ static void print_count_range(const struct bb_op *op, FILE *out)
     char low[BB_BYTES_TEXT], high[BB_BYTES_TEXT];
     size_t least = SIZE_MAX, most = 0;
 
-    for (int place = 0; place < op->table->n; place++) {
-        const size_t bytes = bb_alltoallv_sends(op, place) * element;
+    for (int position = 0; position < op->table->n; position++) {
+        const size_t bytes = bb_alltoallv_sends(op, position) * element;
 
-        if (place == op->peer)
+        if (position == op->peer)
             continue;
         least = bytes < least ? bytes : least;
         most = bytes > most ? bytes : most;

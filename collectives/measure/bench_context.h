@@ -29,7 +29,7 @@ enum bb_series {
     BB_SERIES_GPU,      /* between events           */
     BB_SERIES_HOST,     /* to enqueue               */
     BB_SERIES_WALL,     /* a caller's time, or NaN  */
-    BB_SERIES_SPREAD,   /* from the first arrival of a rank to the last                                           */
+    BB_SERIES_ARRIVAL_SPREAD,   /* from the first arrival of a rank to the last                                           */
     BB_SERIES_TRANSFER, /* shortest time of a rank: the last to arrive does not wait                             */
     BB_SERIES_COUNT
 };
@@ -82,7 +82,7 @@ struct bb_bench_context {
 };
 
 /* The first wrong element of a row, for the message. */
-struct bb_wrong {
+struct bb_wrong_element {
     int rank;
     uint64_t index, got, want; /* got, want: bits of the element's type               */
     bool outside;              /* a byte outside of the receive area was overwritten  */
@@ -102,18 +102,18 @@ struct bb_skew {
     double straggler_share;    /* of the samples, in which it was              */
 };
 
-struct bb_figures {
+struct bb_metrics {
     struct bb_stats time_us; /* per operation; each sample is that of the group (bb_rank_aggregation)   */
     size_t bytes;            /* payload                                                       */
     double algbw_gbps;       /* what counts of bytes / median time, 1e9 bytes per second; NaN when time is 0 */
     double busbw_gbps;       /* NaN with one rank                                             */
     double factor;           /* busbw / algbw                                                 */
-    struct bb_iteration_figures iterations; /* with marks                                       */
+    struct bb_iteration_metrics iterations; /* with marks                                       */
     struct bb_telemetry_row seen;
     double model_us;          /* NCCL's own estimate of an operation, NaN: none                */
     bool checked;             /* false: nothing was compared                                   */
     unsigned long long wrong; /* elements over all ranks and passes                            */
-    struct bb_wrong first;    /* valid when wrong > 0                                          */
+    struct bb_wrong_element first;    /* valid when wrong > 0                                          */
     double host_us;           /* median time to enqueue an operation                           */
     double first_us;          /* the row's first operation, call to completion by the host's clock; NaN with -w 0 */
     struct bb_stats event_us; /* between events, whichever clock time_us is by          */
@@ -156,7 +156,7 @@ int bb_verify_prepare(struct bb_bench_context *ctx, const struct bb_case *c) BB_
 
 /* bb_verify - compare the last slot with the expectation on all ranks, adding to f->wrong; f->checked says whether
  * anything was compared. The data are those of the latest bb_verify_prepare. */
-int bb_verify(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f) BB_MUST_CHECK;
+int bb_verify(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f) BB_MUST_CHECK;
 
 /* ---- nccl_estimate.c: how long NCCL itself thinks that it takes (ncclGroupSimulateEnd, NCCL 2.22) ---- */
 
@@ -170,7 +170,7 @@ int bb_nccl_estimate(struct bb_bench_context *ctx, const struct bb_case *c, doub
 /* ---- measure.c: one case timed, and what the timed operations delivered verified ---- */
 
 /* bb_measure - all ranks together; the figures are equal on all ranks. */
-int bb_measure(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f) BB_MUST_CHECK;
+int bb_measure(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f) BB_MUST_CHECK;
 
 /*
  * bb_measure_init - memory for the samples of the modes, and the gate. bb_measure_release: fine on a half-made context.

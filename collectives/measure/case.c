@@ -110,7 +110,7 @@ struct bb_expected_part bb_case_expected_part(const struct bb_case *c, int rank,
     return part;
 }
 
-bool bb_ends_together(const struct bb_case *c)
+bool bb_case_synchronizes_ranks(const struct bb_case *c)
 {
     return !(bb_colls[c->kind].flags & (BB_COLL_ROOTED | BB_COLL_ROUNDS | BB_COLL_VARIABLE_COUNTS)) &&
            bb_colls[c->kind].from == BB_FROM_ALL && c->ranks > 1;

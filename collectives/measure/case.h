@@ -45,8 +45,8 @@ size_t bb_case_bytes(const struct bb_case *c);
 /* bb_case_possible - false for an operation that cannot be done in place. */
 bool bb_case_possible(const struct bb_case *c);
 
-/* bb_ends_together - each rank needs the data of every other, so none can end before the last has come. */
-bool bb_ends_together(const struct bb_case *c);
+/* bb_case_synchronizes_ranks - each rank needs the data of every other, so none can end before the last has come. */
+bool bb_case_synchronizes_ranks(const struct bb_case *c);
 
 /* bb_buffer_layout_of - where the buffers of `rank` lie. */
 struct bb_buffer_layout bb_buffer_layout_of(const struct bb_case *c, int rank);

@@ -43,7 +43,7 @@ void bb_iteration_events_release(struct bb_iteration_events *m)
     *m = (struct bb_iteration_events){0};
 }
 
-int bb_iteration_events_border(struct bb_iteration_events *m, size_t i, cudaStream_t stream)
+int bb_iteration_events_record(struct bb_iteration_events *m, size_t i, cudaStream_t stream)
 {
     return m && m->on ? BB_CUDA(cudaEventRecord(m->event[i], stream)) : 0;
 }
@@ -75,8 +75,8 @@ static double coefficient_of_variation(const double *us, int n)
     return mean > 0 ? sqrt(squares) / mean : 0;
 }
 
-int bb_iteration_events_figures(struct bb_iteration_events *m, struct bb_world *w, const int *groups,
-                                struct bb_iteration_figures *f)
+int bb_iteration_events_metrics(struct bb_iteration_events *m, struct bb_world *w, const int *groups,
+                                struct bb_iteration_metrics *f)
 {
     size_t n = (size_t)m->n;
     int rc;

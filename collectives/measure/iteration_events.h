@@ -22,7 +22,7 @@ struct bb_iteration_events {
 };
 
 /* What the iterations of a row were like; of each iteration the slowest rank of the group counts. */
-struct bb_iteration_figures {
+struct bb_iteration_metrics {
     struct bb_stats us;
     double variation; /* standard deviation / mean */
 };
@@ -31,8 +31,8 @@ struct bb_iteration_figures {
 int bb_iteration_events_init(struct bb_iteration_events *m, int n, int skip, int ranks) BB_MUST_CHECK;
 void bb_iteration_events_release(struct bb_iteration_events *m);
 
-/* bb_iteration_events_border - border number i on the stream, when marks are on; m may be NULL. */
-int bb_iteration_events_border(struct bb_iteration_events *m, size_t i, cudaStream_t stream) BB_MUST_CHECK;
+/* bb_iteration_events_record - border number i on the stream, when marks are on; m may be NULL. */
+int bb_iteration_events_record(struct bb_iteration_events *m, size_t i, cudaStream_t stream) BB_MUST_CHECK;
 
 /* bb_iteration_events_read - the times between the borders, which have passed. */
 int bb_iteration_events_read(struct bb_iteration_events *m) BB_MUST_CHECK;
@@ -41,10 +41,10 @@ int bb_iteration_events_read(struct bb_iteration_events *m) BB_MUST_CHECK;
 void bb_iteration_events_keep(struct bb_iteration_events *m, int placement);
 
 /*
- * bb_iteration_events_figures - over the ranks r with groups[r] equal to this rank's (NULL: all). All ranks of the world
+ * bb_iteration_events_metrics - over the ranks r with groups[r] equal to this rank's (NULL: all). All ranks of the world
  * call it.
  */
-int bb_iteration_events_figures(struct bb_iteration_events *m, struct bb_world *w, const int *groups,
-                                struct bb_iteration_figures *f) BB_MUST_CHECK;
+int bb_iteration_events_metrics(struct bb_iteration_events *m, struct bb_world *w, const int *groups,
+                                struct bb_iteration_metrics *f) BB_MUST_CHECK;
 
 #endif

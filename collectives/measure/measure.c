@@ -126,7 +126,7 @@ static void note_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i, 
     size_t last = 0;
 
     for (size_t r = 0; r < (size_t)ctx->world->size; r++) {
-        double one = sample_of_rank(ctx, batch, r, i, BB_SAMPLE_MEET);
+        double one = sample_of_rank(ctx, batch, r, i, BB_SAMPLE_TO_SYNC);
         if (!same_group(ctx, r))
             continue;
         if (one < shortest)
@@ -134,7 +134,7 @@ static void note_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i, 
         shortest = fmin(shortest, one);
         longest = fmax(longest, one);
     }
-    ctx->series[BB_SERIES_SPREAD][n] = longest - shortest;
+    ctx->series[BB_SERIES_ARRIVAL_SPREAD][n] = longest - shortest;
     ctx->series[BB_SERIES_TRANSFER][n] = sample_of_rank(ctx, batch, last, i, BB_SAMPLE_GPU);
     if (longest - shortest >= LATE_US)
         ctx->times_last[last]++;
@@ -159,7 +159,7 @@ static int combine_ranks(struct bb_bench_context *ctx, size_t batch, size_t n)
 /* ---- warm-up ---- */
 
 /* Call to completion by the host's clock: connections are made here. */
-static int first_operation(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
+static int first_operation(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     double begin_s;
     int rc;
@@ -189,7 +189,7 @@ out:
     return rc;
 }
 
-static int warm_up(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
+static int warm_up(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     bool moves = ctx->auto_warmup;
     int rc = 0;
@@ -213,12 +213,12 @@ out:
 /* All groups of ranks must have enough; what the clock says is for rank 0 to tell. */
 static int decide_stop(struct bb_bench_context *ctx, const struct bb_stats *stats, double begin_s, enum bb_stop *stop)
 {
-    unsigned wide = !bb_stopping_is_narrow(&ctx->policy, stats);
+    unsigned wide = !bb_stopping_is_confident(&ctx->policy, stats);
     int rc = 0;
 
     if (ctx->groups && ctx->policy.confidence > 0)
         TRY(bb_world_any(ctx->world, &wide));
-    *stop = bb_stopping_judge(&ctx->policy, !wide, stats->n, bb_now_s() - begin_s);
+    *stop = bb_stopping_decide(&ctx->policy, !wide, stats->n, bb_now_s() - begin_s);
     if (ctx->policy.confidence > 0)
         TRY(bb_world_bcast(ctx->world, stop, sizeof *stop, 0));
 out:
@@ -243,7 +243,7 @@ out:
     return rc;
 }
 
-static int take_samples(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
+static int take_samples(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     double begin_s = bb_now_s();
     size_t n = 0;
@@ -269,9 +269,9 @@ static int find_skew(struct bb_bench_context *ctx, const struct bb_case *c, size
 
     skew->known = true;
     skew->straggler = -1;
-    TRY(bb_stats_compute(ctx->series[BB_SERIES_SPREAD], n, &skew->spread_us));
+    TRY(bb_stats_compute(ctx->series[BB_SERIES_ARRIVAL_SPREAD], n, &skew->spread_us));
     TRY(bb_stats_compute(ctx->series[BB_SERIES_TRANSFER], n, &transfer));
-    skew->transfer_us = bb_ends_together(c) ? transfer.p50 : NAN;
+    skew->transfer_us = bb_case_synchronizes_ranks(c) ? transfer.p50 : NAN;
     for (int r = 0; r < ctx->world->size; r++)
         if (2 * ctx->times_last[r] > n) {
             skew->straggler = r;
@@ -287,7 +287,7 @@ struct note {
     bool start_barrier_expired;
 };
 
-static int gather_notes(struct bb_bench_context *ctx, struct bb_figures *f)
+static int gather_notes(struct bb_bench_context *ctx, struct bb_metrics *f)
 {
     const struct note own = {f->first_us, ctx->start_barrier_expired};
     int rc;
@@ -304,7 +304,7 @@ static int gather_notes(struct bb_bench_context *ctx, struct bb_figures *f)
     return rc;
 }
 
-static int sum_up(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
+static int sum_up(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     size_t n = f->time_us.n;
     struct bb_stats host;
@@ -325,7 +325,7 @@ out:
     return rc;
 }
 
-static void set_bandwidths(const struct bb_case *c, struct bb_figures *f)
+static void set_bandwidths(const struct bb_case *c, struct bb_metrics *f)
 {
     double (*part)(int) = bb_colls[c->kind].alg_factor, counted = part ? part(c->ranks) : 1;
     double median = f->time_us.p50;
@@ -337,7 +337,7 @@ static void set_bandwidths(const struct bb_case *c, struct bb_figures *f)
 }
 
 /* Pass 1 looks at the last timed operation, which is done; further ones run one operation each. */
-static int verified_passes(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
+static int verified_passes(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     int rc = 0;
 
@@ -355,7 +355,7 @@ out:
 }
 
 /* What nccl-tests would show: its one sample. It comes when all else is done, so that it is in no other figure. */
-static int one_sample_by_host(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
+static int one_sample_by_host(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     struct bb_bench_context host = *ctx;
     int rc;
@@ -377,7 +377,7 @@ out:
     return rc;
 }
 
-static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
+static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     int rc;
 
@@ -385,12 +385,12 @@ static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, st
     TRY(warm_up(ctx, c, f));
     bb_telemetry_begin_timing(ctx->observer, &f->seen);
     if (ctx->connected && !ctx->host_clock)
-        TRY(bb_time_meet(ctx, c)); /* when nobody listens any more to what NCCL chooses for c */
+        TRY(bb_connect_sync(ctx, c)); /* when nobody listens any more to what NCCL chooses for c */
     TRY(bb_nccl_estimate(ctx, c, &f->model_us));
     TRY(take_samples(ctx, c, f));
     TRY(bb_telemetry_end_timing(ctx->observer, ctx->world, &f->seen));
     if (ctx->marks) {
-        TRY(bb_iteration_events_figures(ctx->marks, ctx->world, ctx->groups, &f->iterations));
+        TRY(bb_iteration_events_metrics(ctx->marks, ctx->world, ctx->groups, &f->iterations));
         bb_iteration_events_keep(ctx->marks, c->in_place);
     }
     TRY(sum_up(ctx, c, f));
@@ -403,7 +403,7 @@ out:
     return rc;
 }
 
-int bb_measure(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
+int bb_measure(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     const char *op = c->redop == BB_COPY ? "" : bb_redops[c->redop].name, *space = c->redop == BB_COPY ? "" : " ";
     const char *where = c->in_place ? "in_place" : "out_of_place";
@@ -411,7 +411,7 @@ int bb_measure(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_
     struct bb_range range;
     int rc;
 
-    *f = (struct bb_figures){0};
+    *f = (struct bb_metrics){0};
     snprintf(text, sizeof text, "%s %s %s%s%s %s", bb_colls[c->kind].name, bb_format_bytes(bb_case_bytes(c), size),
              bb_dtypes[c->dtype].name, space, op, where);
     bb_world_reached(ctx->world, "bench %s", text);

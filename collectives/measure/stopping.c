@@ -12,7 +12,7 @@ enum { TREND_BLOCKS = 32, TREND_LEAST = 6, ENOUGH = 6 };
 
 const char *const bb_stop_names[BB_STOP_COUNT] = {[BB_STOP_NOT_YET] = "running",
                                                   [BB_STOP_FIXED] = "fixed",
-                                                  [BB_STOP_NARROW] = "confident",
+                                                  [BB_STOP_CONFIDENT] = "confident",
                                                   [BB_STOP_SAMPLES] = "max_iters",
                                                   [BB_STOP_TIME] = "max_seconds"};
 
@@ -21,19 +21,19 @@ double bb_half_width(const struct bb_stats *s)
     return s->p50 > 0 ? (s->ci95[1] - s->ci95[0]) / 2 / s->p50 : NAN;
 }
 
-bool bb_stopping_is_narrow(const struct bb_stopping *p, const struct bb_stats *s)
+bool bb_stopping_is_confident(const struct bb_stopping *p, const struct bb_stats *s)
 {
     bool same = s->n >= ENOUGH && s->min == s->max; /* also when all are 0, which have no relative width */
 
     return same || bb_half_width(s) <= p->confidence;
 }
 
-enum bb_stop bb_stopping_judge(const struct bb_stopping *p, bool narrow, size_t samples, double elapsed_s)
+enum bb_stop bb_stopping_decide(const struct bb_stopping *p, bool narrow, size_t samples, double elapsed_s)
 {
     if (p->confidence <= 0)
         return BB_STOP_FIXED;
     if (narrow)
-        return BB_STOP_NARROW;
+        return BB_STOP_CONFIDENT;
     if (samples >= p->max_samples)
         return BB_STOP_SAMPLES;
     return elapsed_s >= p->max_s ? BB_STOP_TIME : BB_STOP_NOT_YET;
@@ -96,7 +96,7 @@ const struct bb_warning_row bb_warnings[BB_WARN_COUNT] = {
                              "--repeats 6 or more, or --confidence 1%"},
     [BB_WARN_NOISY] = {"noisy", "the median is known to no better than 5 %",
                        "more operations per sample (-n), or --confidence 1%; see what else runs"},
-    [BB_WARN_NOT_NARROW] = {"not_confident", "the limit came before the interval that --confidence asks for",
+    [BB_WARN_NOT_CONFIDENT] = {"not_confident", "the limit came before the interval that --confidence asks for",
                             "raise --max-iters or --max-seconds"},
     [BB_WARN_TREND] = {"trend", "times go up or down from sample to sample",
                        "--warmup auto, or a larger -w; --shuffle SEED if it lasts"},
@@ -114,7 +114,7 @@ unsigned bb_warnings_of(const struct bb_stats *s, const double *samples, enum bb
     if (bb_half_width(s) > NOISY)
         warnings |= 1u << BB_WARN_NOISY;
     if (stop == BB_STOP_SAMPLES || stop == BB_STOP_TIME)
-        warnings |= 1u << BB_WARN_NOT_NARROW;
+        warnings |= 1u << BB_WARN_NOT_CONFIDENT;
     if (bb_has_trend(samples, s->n))
         warnings |= 1u << BB_WARN_TREND;
     return warnings;

@@ -22,18 +22,18 @@ struct bb_stopping {
 enum bb_stop {
     BB_STOP_NOT_YET,
     BB_STOP_FIXED,   /* as many as were asked for         */
-    BB_STOP_NARROW,  /* the interval is narrow enough     */
+    BB_STOP_CONFIDENT,  /* the interval is narrow enough     */
     BB_STOP_SAMPLES, /* it is not, but that was the limit */
     BB_STOP_TIME,
     BB_STOP_COUNT
 };
 extern const char *const bb_stop_names[BB_STOP_COUNT]; /* words of the results */
 
-/* bb_stopping_is_narrow - whether the interval is as narrow as asked for, or six samples or more are all the same. */
-bool bb_stopping_is_narrow(const struct bb_stopping *p, const struct bb_stats *s);
+/* bb_stopping_is_confident - whether the interval is as narrow as asked for, or six samples or more are all the same. */
+bool bb_stopping_is_confident(const struct bb_stopping *p, const struct bb_stats *s);
 
-/* bb_stopping_judge - after a batch, with `samples` in all; elapsed_s: since the row's first began. */
-enum bb_stop bb_stopping_judge(const struct bb_stopping *p, bool narrow, size_t samples, double elapsed_s);
+/* bb_stopping_decide - after a batch, with `samples` in all; elapsed_s: since the row's first began. */
+enum bb_stop bb_stopping_decide(const struct bb_stopping *p, bool narrow, size_t samples, double elapsed_s);
 
 /* bb_half_width - half the width of the interval over the median; NaN without an interval or with a median of 0. */
 double bb_half_width(const struct bb_stats *s);
@@ -53,7 +53,7 @@ enum bb_warning {
     BB_WARN_NOT_CHECKED,
     BB_WARN_FEW_SAMPLES,
     BB_WARN_NOISY,
-    BB_WARN_NOT_NARROW,
+    BB_WARN_NOT_CONFIDENT,
     BB_WARN_TREND,
     BB_WARN_START_BARRIER_EXPIRED,
     BB_WARN_COUNT

@@ -131,10 +131,10 @@ static int enqueue_sync(struct bb_bench_context *ctx)
 
 static bool has_to_meet(const struct bb_case *c)
 {
-    return c->ranks > 1 && !bb_ends_together(c);
+    return c->ranks > 1 && !bb_case_synchronizes_ranks(c);
 }
 
-int bb_time_meet(struct bb_bench_context *ctx, const struct bb_case *c)
+int bb_connect_sync(struct bb_bench_context *ctx, const struct bb_case *c)
 {
     int rc = 0;
 
@@ -264,7 +264,7 @@ static int one_alone(struct bb_bench_context *ctx, const struct bb_case *c, size
     TRY(end_span(ctx, &span));
     *sample = sample_of(ctx, &span, 1);
     sample->us[BB_SAMPLE_WALL] = span.wall_us / (double)bb_bench_context_aggregate(ctx);
-    sample->us[BB_SAMPLE_MEET] = span.gpu_us;
+    sample->us[BB_SAMPLE_TO_SYNC] = span.gpu_us;
 out:
     return rc;
 }
@@ -277,7 +277,7 @@ static int time_meeting(struct bb_bench_context *ctx, struct bb_sample *sample)
     TRY(enqueue_sync(ctx));
     TRY(mark_end(ctx));
     TRY(bb_bench_context_wait(ctx, "meeting of the ranks"));
-    TRY(bb_event_us(ctx->start, ctx->stop, &sample->us[BB_SAMPLE_MEET]));
+    TRY(bb_event_us(ctx->start, ctx->stop, &sample->us[BB_SAMPLE_TO_SYNC]));
 out:
     return rc;
 }

@@ -16,7 +16,7 @@ enum bb_sample_field {
     BB_SAMPLE_GPU,  /* from event to event                                            */
     BB_SAMPLE_HOST, /* to enqueue, by the host's clock                                */
     BB_SAMPLE_WALL, /* sync, or host_clock: from the call to the end of the wait, by the host's clock; else NaN */
-    BB_SAMPLE_MEET, /* sync: of the whole iteration, from arrival to a moment that is the same on all ranks      */
+    BB_SAMPLE_TO_SYNC, /* sync: of the whole iteration, from arrival to a moment that is the same on all ranks      */
     BB_SAMPLE_FIELDS
 };
 struct bb_sample {
@@ -39,9 +39,9 @@ const struct bb_mode *bb_mode_at(size_t i);
 size_t bb_mode_batch(const struct bb_bench_context *ctx, const struct bb_mode *mode);
 size_t bb_mode_operations(const struct bb_bench_context *ctx, const struct bb_mode *mode);
 
-/* bb_time_meet - the all_reduce by which operations gather their ranks that do not end together: its first use
+/* bb_connect_sync - the all_reduce by which operations gather their ranks that do not end together: its first use
  * connects, which must not happen behind a gate. Nothing for other operations. */
-int bb_time_meet(struct bb_bench_context *ctx, const struct bb_case *c) BB_MUST_CHECK;
+int bb_connect_sync(struct bb_bench_context *ctx, const struct bb_case *c) BB_MUST_CHECK;
 
 /* bb_time_single - n samples of one operation each, without a barrier between ranks: for the warm-up. */
 int bb_time_single(struct bb_bench_context *ctx, const struct bb_case *c, size_t n,

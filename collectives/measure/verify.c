@@ -11,7 +11,7 @@ static const unsigned char CANARY = 0x5a;
 /* What one rank found; plain data, exchanged byte by byte. */
 struct finding {
     unsigned long long wrong, checked, due; /* elements and guard bytes; due: what a complete check compares */
-    struct bb_wrong first;
+    struct bb_wrong_element first;
 };
 
 static unsigned char *last_slot(const struct bb_bench_context *ctx, const struct bb_case *c,
@@ -94,7 +94,7 @@ out:
 }
 
 static int fetch_first(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
-                       struct bb_wrong *first)
+                       struct bb_wrong_element *first)
 {
     size_t bytes = bb_dtypes[c->dtype].bytes;
     struct bb_pattern pattern = pattern_of(ctx, c);
@@ -122,7 +122,7 @@ static int check_rank(struct bb_bench_context *ctx, const struct bb_case *c, str
     TRY(BB_CUDA(cudaMemcpy(v, ctx->verdicts, sizeof v, cudaMemcpyDeviceToHost)));
     mine->wrong = v[0].wrong + v[1].wrong;
     mine->checked = v[0].checked + v[1].checked;
-    mine->first = (struct bb_wrong){.rank = ctx->comm->rank, .outside = v[0].wrong == 0};
+    mine->first = (struct bb_wrong_element){.rank = ctx->comm->rank, .outside = v[0].wrong == 0};
     if (v[0].wrong > 0)
         TRY(fetch_first(ctx, c, &l, &mine->first));
 out:
@@ -130,7 +130,7 @@ out:
 }
 
 /* A check that looked at less than it should is no check: on emulated GPUs without data it is the way of things. */
-static int add_finding(const struct bb_bench_context *ctx, const struct finding *one, struct bb_figures *f)
+static int add_finding(const struct bb_bench_context *ctx, const struct finding *one, struct bb_metrics *f)
 {
     if (one->checked != one->due) {
         f->checked = false;
@@ -144,7 +144,7 @@ static int add_finding(const struct bb_bench_context *ctx, const struct finding 
     return 0;
 }
 
-int bb_verify(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
+int bb_verify(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     struct finding mine, *all = NULL;
     int rc;

@@ -47,7 +47,7 @@ static bool combinations_equal(struct bb_combination a, struct bb_combination b)
     return a.algorithm == b.algorithm && a.protocol == b.protocol;
 }
 
-static void init_ranking(struct bb_ranking *c, const struct bb_figures *chosen, const struct view *view)
+static void init_ranking(struct bb_ranking *c, const struct bb_metrics *chosen, const struct view *view)
 {
     *c = (struct bb_ranking){.chosen = {.what = bb_combination_of(view->choice.algorithm, view->choice.protocol),
                                         .ran = view->choice,
@@ -68,7 +68,7 @@ static int init_rankings(struct bb_algorithms *a, const struct bb_row *chosen)
     int rc = 0;
 
     for (int placement = 0; placement < BB_PLACEMENTS && rc == 0; placement++) {
-        const struct bb_figures *f = &chosen->figures[placement];
+        const struct bb_metrics *f = &chosen->figures[placement];
         struct view view = {.choice = f->seen.choice, .costs = f->seen.costs};
 
         a->rankings[placement] = (struct bb_ranking){0};
@@ -96,7 +96,7 @@ static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_combi
  * row. */
 static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int placement, struct bb_candidate *e)
 {
-    const struct bb_figures *f = &row->figures[placement];
+    const struct bb_metrics *f = &row->figures[placement];
     const struct bb_choice *ran = &f->seen.choice;
     unsigned other = ran->kind != BB_CHOICE_COLLECTIVE ||
                      !combinations_equal(bb_combination_of(ran->algorithm, ran->protocol), e->what);

@@ -498,10 +498,10 @@ static const char *algorithm_text(const struct bench *b, const struct bb_choice 
     return text;
 }
 
-static void report_wrong_data(const struct bench *b, const struct bb_case *c, const struct bb_figures *f)
+static void report_wrong_data(const struct bench *b, const struct bb_case *c, const struct bb_metrics *f)
 {
     int digits = 2 * bb_dtypes[c->dtype].bytes;
-    const struct bb_wrong *w = &f->first;
+    const struct bb_wrong_element *w = &f->first;
     char what[128], how[48];
 
     if (b->comm.rank != 0)

@@ -26,7 +26,7 @@ struct shown {
     bool measured, forced;
     long long wrong;
     double p99_us, variation_percent;
-    struct bb_figures f;
+    struct bb_metrics f;
     char gain[40], timestamp[BB_STAMP_TEXT];
 };
 enum { ONCE = -1 }; /* fields printed once per row take the first measured placement */
@@ -63,7 +63,7 @@ static void format_gain(const struct bb_report *r, const struct bb_row *row, cha
     }
 }
 
-static void add_figures(const struct bb_report *r, const struct bb_figures *f, struct shown *s)
+static void add_figures(const struct bb_report *r, const struct bb_metrics *f, struct shown *s)
 {
     const struct bb_stats *us = &f->iterations.us;
 
@@ -84,7 +84,7 @@ static struct shown show_placement(const struct bb_report *r, const struct bb_ro
     const int placement = requested != ONCE                ? requested
                           : row->measured[BB_OUT_OF_PLACE] ? BB_OUT_OF_PLACE
                                                            : BB_IN_PLACE;
-    const struct bb_figures none = {
+    const struct bb_metrics none = {
         .algbw_gbps = NAN, .busbw_gbps = NAN, .iterations = {{.min = NAN, .max = NAN, .p99 = NAN}, NAN}};
     struct shown s = {.of = bb_show_case(&row->c, placement == BB_IN_PLACE, bb_bench_context_mode(r->ctx)),
                       .iterations = r->ctx->iterations,
@@ -686,7 +686,7 @@ void bb_report_skip(struct bb_report *r, int coll)
 
 /* ---- JSON ---- */
 
-static json_t *flags_of(const struct bb_report *r, const struct bb_figures *f)
+static json_t *flags_of(const struct bb_report *r, const struct bb_metrics *f)
 {
     json_t *flags = bb_result_flags(r->ctx->device->emulated, r->shared_gpu);
 
@@ -713,7 +713,7 @@ out:
     return rc;
 }
 
-static void warn_gpu_flags(struct bb_report *r, const struct bb_row *row, const struct bb_figures *f)
+static void warn_gpu_flags(struct bb_report *r, const struct bb_row *row, const struct bb_metrics *f)
 {
     char bytes[BB_BYTES_TEXT], what[80];
 
@@ -723,7 +723,7 @@ static void warn_gpu_flags(struct bb_report *r, const struct bb_row *row, const 
 }
 
 /* Rows with a forced algorithm do not count for the mean bus bandwidth: users do not get them. */
-static void accumulate(struct bb_report *r, const struct bb_row *row, const struct bb_figures *f)
+static void accumulate(struct bb_report *r, const struct bb_row *row, const struct bb_metrics *f)
 {
     r->wrong += f->wrong;
     r->unchecked += !f->checked;

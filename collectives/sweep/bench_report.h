@@ -16,7 +16,7 @@ enum { BB_OUT_OF_PLACE, BB_IN_PLACE, BB_PLACEMENTS };
 struct bb_row {
     struct bb_case c;             /* the case, out of place; in_place is unset */
     bool measured[BB_PLACEMENTS]; /* requested and possible */
-    struct bb_figures figures[BB_PLACEMENTS];
+    struct bb_metrics figures[BB_PLACEMENTS];
     bool wanted[BB_PLACEMENTS];  /* requested; measured if possible */
     const struct bb_row *chosen; /* row with NCCL's own choice, if this row has a forced algorithm; otherwise NULL */
     int group;                   /* group of --split, 0 without */

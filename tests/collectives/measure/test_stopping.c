@@ -25,13 +25,13 @@ static void narrow_is_half_the_interval_over_the_median(void **state)
     (void)state;
     assert_true(s.ci95[0] == 96 && s.ci95[1] == 104 && s.p50 == 100);
     assert_true(bb_half_width(&s) == 0.04);
-    assert_true(bb_stopping_is_narrow(&(struct bb_stopping){.confidence = 0.04}, &s));
-    assert_false(bb_stopping_is_narrow(&(struct bb_stopping){.confidence = 0.0399}, &s));
+    assert_true(bb_stopping_is_confident(&(struct bb_stopping){.confidence = 0.04}, &s));
+    assert_false(bb_stopping_is_confident(&(struct bb_stopping){.confidence = 0.0399}, &s));
     s = stats_of(spread, 5); /* no interval */
     assert_true(isnan(bb_half_width(&s)));
-    assert_false(bb_stopping_is_narrow(&(struct bb_stopping){.confidence = 1}, &s));
+    assert_false(bb_stopping_is_confident(&(struct bb_stopping){.confidence = 1}, &s));
     s = stats_of((const double[]){0, 0, 0, 0, 0, 0}, 6); /* no width, and nothing to divide by */
-    assert_true(bb_stopping_is_narrow(&(struct bb_stopping){.confidence = 0.01}, &s));
+    assert_true(bb_stopping_is_confident(&(struct bb_stopping){.confidence = 0.01}, &s));
 }
 
 static void the_first_reason_to_stop_is_named(void **state)
@@ -43,14 +43,14 @@ static void the_first_reason_to_stop_is_named(void **state)
         double s;
         enum bb_stop stop;
     } rows[] = {
-        {false, 99, 1.9, BB_STOP_NOT_YET}, {true, 6, 0, BB_STOP_NARROW},     {true, 100, 3, BB_STOP_NARROW},
+        {false, 99, 1.9, BB_STOP_NOT_YET}, {true, 6, 0, BB_STOP_CONFIDENT},     {true, 100, 3, BB_STOP_CONFIDENT},
         {false, 100, 0, BB_STOP_SAMPLES},  {false, 101, 3, BB_STOP_SAMPLES}, {false, 99, 2, BB_STOP_TIME},
     };
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++)
-        assert_int_equal(bb_stopping_judge(&p, rows[i].narrow, rows[i].n, rows[i].s), rows[i].stop);
-    assert_int_equal(bb_stopping_judge(&(struct bb_stopping){0}, false, 1, 1e9), BB_STOP_FIXED);
+        assert_int_equal(bb_stopping_decide(&p, rows[i].narrow, rows[i].n, rows[i].s), rows[i].stop);
+    assert_int_equal(bb_stopping_decide(&(struct bb_stopping){0}, false, 1, 1e9), BB_STOP_FIXED);
 }
 
 static void a_trend_is_seen_and_noise_is_not(void **state)
@@ -90,10 +90,10 @@ static void warnings_say_what_the_samples_tell(void **state)
     struct bb_stats s = stats_of(spread, 12);
 
     (void)state;
-    assert_int_equal(bb_warnings_of(&s, (const double[12]){1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2}, BB_STOP_NARROW), 0);
+    assert_int_equal(bb_warnings_of(&s, (const double[12]){1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2}, BB_STOP_CONFIDENT), 0);
     s = stats_of(wide, 6);
     assert_int_equal(bb_warnings_of(&s, wide, BB_STOP_FIXED), bit(BB_WARN_NOISY));
-    assert_int_equal(bb_warnings_of(&s, wide, BB_STOP_TIME), bit(BB_WARN_NOISY) | bit(BB_WARN_NOT_NARROW));
+    assert_int_equal(bb_warnings_of(&s, wide, BB_STOP_TIME), bit(BB_WARN_NOISY) | bit(BB_WARN_NOT_CONFIDENT));
     s = stats_of(wide, 2);
     assert_int_equal(bb_warnings_of(&s, wide, BB_STOP_FIXED), bit(BB_WARN_FEW_SAMPLES));
     for (int i = 0; i < 12; i++)

@@ -59,7 +59,7 @@ static void run_case(struct fixture *f, int kind, int redop, bool in_place)
                         .count = COUNT,
                         .amounts = &even_to_far,
                         .in_place = in_place};
-    struct bb_figures figures = {0};
+    struct bb_metrics figures = {0};
 
     if (!bb_case_possible(&c) || !bb_coll_possible(c.kind, c.ranks))
         return;
@@ -115,7 +115,7 @@ static void an_operation_that_did_nothing_is_seen(void **state)
     struct fixture *f = *state;
     struct bb_case c = {
         .kind = BB_ALL_GATHER, .dtype = BB_INT32, .redop = BB_COPY, .ranks = f->world.size, .count = COUNT};
-    struct bb_figures figures = {0};
+    struct bb_metrics figures = {0};
 
     make(f, true, true);
     assert_int_equal(bb_verify_prepare(&f->ctx, &c), 0);
@@ -131,7 +131,7 @@ static void a_write_behind_the_area_is_seen(void **state)
     struct fixture *f = *state;
     struct bb_case c = {
         .kind = BB_BROADCAST, .dtype = BB_INT32, .redop = BB_COPY, .ranks = f->world.size, .count = COUNT};
-    struct bb_figures figures = {0};
+    struct bb_metrics figures = {0};
     struct bb_buffer_layout l;
 
     make(f, true, true);

@@ -59,7 +59,7 @@ struct bb_bench_context {
         rank_aggregation; /* how a sample of all ranks comes from those of each                   */
     const int *groups;    /* [size] group of each world rank; NULL: all are in one. comm is that of this rank's */
     const struct bb_mulsums *mulsums;
-    struct bb_iteration_events *marks; /* of the iterations of each row's last sample, NULL: none                     */
+    struct bb_iteration_events *iteration_events; /* of the iterations of each row's last sample, NULL: none                     */
     const struct bb_telemetry *observer; /* of NCCL's choices and the GPU's state, NULL: none                        */
     void *sync_byte;                     /* device memory: for the all_reduce that ends on all ranks at once */
     uint64_t passes;                     /* verified passes so far: each has its own data   */

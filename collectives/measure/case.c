@@ -14,7 +14,7 @@ static size_t bytes_of(const struct bb_case *c, size_t elements)
 size_t bb_case_bytes(const struct bb_case *c)
 {
     if (bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS)
-        return bytes_of(c, bb_alltoallv_counts_most(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks));
+        return bytes_of(c, bb_alltoallv_counts_most(c->alltoallv_counts, c->count, bb_dtypes[c->dtype].bytes, c->ranks));
     return bytes_of(c, bb_coll_payload_count(c->kind, c->count, c->ranks));
 }
 
@@ -46,14 +46,14 @@ static void place_together(struct bb_buffer_layout *l, enum bb_coll_inplace rule
 static size_t send_count(const struct bb_case *c, int rank)
 {
     if (bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS)
-        return bb_alltoallv_counts_sent(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, rank);
+        return bb_alltoallv_counts_sent(c->alltoallv_counts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, rank);
     return bb_colls[c->kind].send_count(c->count, c->ranks);
 }
 
 static size_t recv_count(const struct bb_case *c, int rank)
 {
     if (bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS)
-        return bb_alltoallv_counts_received(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, rank);
+        return bb_alltoallv_counts_received(c->alltoallv_counts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, rank);
     return bb_colls[c->kind].recv_count(c->count, c->ranks);
 }
 
@@ -91,12 +91,12 @@ int bb_case_expected_parts(const struct bb_case *c)
 static struct bb_expected_part uneven_part(const struct bb_case *c, int rank, int i)
 {
     size_t bytes = bb_dtypes[c->dtype].bytes,
-           count = bb_alltoallv_counts_count(c->amounts, c->count, bytes, c->ranks, i, rank);
+           count = bb_alltoallv_counts_count(c->alltoallv_counts, c->count, bytes, c->ranks, i, rank);
     struct bb_expected_part part = {.count = count, .expect = {.source = i, .block = count ? count : 1}};
 
     for (int r = 0; r < i; r++)
-        part.offset += bb_alltoallv_counts_count(c->amounts, c->count, bytes, c->ranks, r, rank);
-    part.expect.first = bb_alltoallv_counts_before(c->amounts, c->count, bytes, c->ranks, i, rank);
+        part.offset += bb_alltoallv_counts_count(c->alltoallv_counts, c->count, bytes, c->ranks, r, rank);
+    part.expect.first = bb_alltoallv_counts_before(c->alltoallv_counts, c->count, bytes, c->ranks, i, rank);
     return part;
 }
 

@@ -27,7 +27,7 @@ struct bb_case {
     bool in_place;
     size_t unalign; /* elements by which both buffers are moved off their alignment */
     const struct bb_alltoallv_counts
-        *amounts; /* BB_COLL_VARIABLE_COUNTS                                              */
+        *alltoallv_counts; /* BB_COLL_VARIABLE_COUNTS                                              */
 };
 
 /* Offsets and sizes in bytes; offsets from the slot's start. */

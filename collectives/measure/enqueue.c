@@ -27,7 +27,7 @@ static struct bb_call call_of(struct bb_bench_context *ctx, const struct bb_case
                             .stream = ctx->stream,
                             .native = ctx->native,
                             .mulsums = ctx->mulsums,
-                            .amounts = c->amounts};
+                            .alltoallv_counts = c->alltoallv_counts};
 }
 
 int bb_case_launch(struct bb_bench_context *ctx, const struct bb_case *c, size_t slot)
@@ -80,13 +80,13 @@ out:
 int bb_issue(struct bb_bench_context *ctx, const struct bb_case *c, size_t first, size_t n, bool ends_row)
 {
     struct bb_buffer_layout l = bb_buffer_layout_of(c, ctx->comm->rank);
-    int rc = bb_iteration_events_record(ctx->marks, first, ctx->stream);
+    int rc = bb_iteration_events_record(ctx->iteration_events, first, ctx->stream);
 
     bb_world_guard(ctx->world, bb_colls[c->kind].name);
     for (size_t i = 0; i < n && rc == 0; i++) {
         rc = enqueue_iteration(ctx, c, &l, first + i, ends_row && i == n - 1);
         if (rc == 0)
-            rc = bb_iteration_events_record(ctx->marks, first + i + 1, ctx->stream);
+            rc = bb_iteration_events_record(ctx->iteration_events, first + i + 1, ctx->stream);
         if (rc == 0 && ctx->blocking != BB_BLOCK_NONE) {
             bb_world_unguard(ctx->world);
             rc = pace_iterations(ctx);

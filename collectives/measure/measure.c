@@ -366,7 +366,7 @@ static int one_sample_by_host(struct bb_bench_context *ctx, const struct bb_case
     host.uses_start_barrier = false;
     host.repeats = 1;
     host.checks = 0;
-    host.marks = NULL;
+    host.iteration_events = NULL;
     bb_world_prompt(ctx->world, true);
     rc = ctx->mode->time(&host, c, ctx->batch);
     bb_world_prompt(ctx->world, false);
@@ -389,9 +389,9 @@ static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, st
     TRY(bb_nccl_estimate(ctx, c, &f->model_us));
     TRY(take_samples(ctx, c, f));
     TRY(bb_telemetry_end_timing(ctx->observer, ctx->world, &f->seen));
-    if (ctx->marks) {
-        TRY(bb_iteration_events_metrics(ctx->marks, ctx->world, ctx->groups, &f->iterations));
-        bb_iteration_events_keep(ctx->marks, c->in_place);
+    if (ctx->iteration_events) {
+        TRY(bb_iteration_events_metrics(ctx->iteration_events, ctx->world, ctx->groups, &f->iterations));
+        bb_iteration_events_keep(ctx->iteration_events, c->in_place);
     }
     TRY(sum_up(ctx, c, f));
     set_bandwidths(c, f);

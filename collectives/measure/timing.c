@@ -106,8 +106,8 @@ static struct bb_sample sample_of(const struct bb_bench_context *ctx, const stru
 
 static void switch_events(struct bb_bench_context *ctx, bool on)
 {
-    if (ctx->marks)
-        ctx->marks->on = on;
+    if (ctx->iteration_events)
+        ctx->iteration_events->on = on;
 }
 
 /* Iterations that go behind the gate, beside the one that gathers the ranks; 0: no gate. The same on all ranks. */
@@ -221,8 +221,8 @@ static int one_sample(struct bb_bench_context *ctx, const struct bb_case *c, boo
 
     TRY(bb_world_barrier(ctx->world, "start of a sample"));
     TRY(behind ? start_barrier_operations(ctx, c, behind, ends_row, &span) : free_operations(ctx, c, ends_row, &span));
-    if (ctx->marks && ends_row)
-        TRY(bb_iteration_events_read(ctx->marks));
+    if (ctx->iteration_events && ends_row)
+        TRY(bb_iteration_events_read(ctx->iteration_events));
     switch_events(ctx, false);
     *sample = sample_of(ctx, &span, ctx->iterations);
     ctx->connected = true;
@@ -332,8 +332,8 @@ static int one_blocked_sample(struct bb_bench_context *ctx, const struct bb_case
         TRY(enqueue_timed(ctx, c, (size_t)i, 1, ends_row && i == ctx->iterations - 1, &span));
         TRY(mark_end(ctx));
         TRY(end_span(ctx, &span));
-        if (ctx->marks)
-            ctx->marks->us[i] = span.gpu_us - before;
+        if (ctx->iteration_events)
+            ctx->iteration_events->us[i] = span.gpu_us - before;
     }
     *sample = sample_of(ctx, &span, ctx->iterations);
 out:

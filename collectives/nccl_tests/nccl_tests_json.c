@@ -159,7 +159,7 @@ static double nearest_rank(const double *us, int n, int percent)
 
 static json_t *ranks_json(const struct bb_report *r, const double *all_us)
 {
-    const struct bb_iteration_events *m = r->ctx->marks;
+    const struct bb_iteration_events *m = r->ctx->iteration_events;
     json_t *list = json_array();
 
     for (int rank = 0; rank < r->ctx->world->size; rank++)
@@ -169,7 +169,7 @@ static json_t *ranks_json(const struct bb_report *r, const double *all_us)
 
 static json_t *iterations_json(const struct bb_report *r, const struct bb_row *row, int placement)
 {
-    const struct bb_iteration_events *m = r->ctx->marks;
+    const struct bb_iteration_events *m = r->ctx->iteration_events;
     const struct bb_iteration_metrics *f = &row->figures[placement].iterations;
     const double *us = m->row_us[placement] + m->skip;
     int n = m->n - m->skip;
@@ -195,7 +195,7 @@ json_t *bb_nccl_tests_json_row(const struct bb_report *r, const struct bb_row *r
 
     for (int placement = 0; placement < BB_PLACEMENTS; placement++) {
         json_object_set_new(object, names[placement], figures_json(r, row, placement));
-        if (r->ctx->marks && row->measured[placement])
+        if (r->ctx->iteration_events && row->measured[placement])
             json_object_set_new(object, each[placement], iterations_json(r, row, placement));
     }
     json_object_set_new(object, "actual_iterations", json_integer(r->ctx->iterations));

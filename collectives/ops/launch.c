@@ -169,7 +169,7 @@ out:
 /* Amounts of one direction of an uneven exchange. */
 static size_t pair_count(const struct bb_call *c, int from, int to)
 {
-    return bb_alltoallv_counts_count(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->comm->size, from, to);
+    return bb_alltoallv_counts_count(c->alltoallv_counts, c->count, bb_dtypes[c->dtype].bytes, c->comm->size, from, to);
 }
 
 static int exchange_uneven(const struct bb_call *c)

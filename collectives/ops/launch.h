@@ -40,7 +40,7 @@ struct bb_call {
     cudaStream_t stream;
     const struct bb_native *native;
     const struct bb_mulsums *mulsums;          /* needed by BB_MULSUM alone      */
-    const struct bb_alltoallv_counts *amounts; /* needed by BB_COLL_VARIABLE_COUNTS alone */
+    const struct bb_alltoallv_counts *alltoallv_counts; /* needed by BB_COLL_VARIABLE_COUNTS alone */
 };
 
 /* bb_launch - enqueue it. Returns 0 or -BB_E..., after polling a non-blocking communicator. */

@@ -24,7 +24,7 @@ struct bench {
     struct bb_comm comm;
     struct bb_native native;
     struct bb_mulsums mulsums;
-    struct bb_iteration_events marks;
+    struct bb_iteration_events iteration_events;
     struct bb_registration registration;
     int *groups, smallest, largest; /* [ranks] group of each rank; sizes of the smallest and the largest group */
     struct bb_report_memory memory;
@@ -77,9 +77,9 @@ static int check_ranks(const struct bench *b)
     if (b->options.sampling.delay && b->options.sampling.delayed_rank >= w->size)
         return BB_WORLD_ERR(w, BB_EUSAGE, "rank %d (--delay) is not a rank: ranks are 0 to %d",
                             b->options.sampling.delayed_rank, w->size - 1);
-    if (s->amounts && s->amounts->bytes && s->amounts->n < b->largest)
+    if (s->alltoallv_counts && s->alltoallv_counts->bytes && s->alltoallv_counts->n < b->largest)
         return BB_WORLD_ERR(w, BB_EUSAGE, "matrix file %s is for %d ranks, but there are %d", b->options.matrix,
-                            s->amounts->n, b->largest);
+                            s->alltoallv_counts->n, b->largest);
     return 0;
 }
 
@@ -407,8 +407,8 @@ static int make_context(struct bench *b)
     b->algorithms = (struct bb_algorithms){.world = &b->session.world, .ctx = ctx, .shared_gpu = b->report.shared_gpu};
     TRY(make_samples(b));
     if (b->options.per_iteration) {
-        TRY(bb_iteration_events_init(&b->marks, b->options.iterations, b->options.skipped, b->session.world.size));
-        ctx->marks = &b->marks;
+        TRY(bb_iteration_events_init(&b->iteration_events, b->options.iterations, b->options.skipped, b->session.world.size));
+        ctx->iteration_events = &b->iteration_events;
     }
     TRY(make_stream(b));
     TRY(BB_CUDA(cudaMalloc((void **)&ctx->verdicts, 2 * sizeof *ctx->verdicts)));
@@ -548,7 +548,7 @@ static int report_groups(struct bench *b, const struct bb_row *row)
 
     TRY(rc);
     for (int r = 0; r < b->session.world.size; r++) {
-        all[r].c.amounts = b->sweep.amounts;
+        all[r].c.alltoallv_counts = b->sweep.alltoallv_counts;
         b->wrong = b->wrong || is_wrong(&all[r]);
         if (all[r].first)
             TRY(bb_report_row(&b->report, &all[r]));
@@ -740,7 +740,7 @@ static int release_shared(struct bench *b)
 {
     bb_registration_release(&b->registration, &b->ctx.arena, &b->comm);
     release_context(&b->ctx);
-    bb_iteration_events_release(&b->marks);
+    bb_iteration_events_release(&b->iteration_events);
     bb_mulsums_release(&b->mulsums, &b->comm);
     return bb_comm_finalize(&b->comm);
 }

@@ -270,12 +270,12 @@ static int read_alltoallv_counts(const struct bb_bench_options *o, struct bb_swe
 
     if (!has_alltoallv(sweep))
         return o->matrix ? bb_err(BB_EUSAGE, "--matrix is for alltoallv, which is not among the given collectives") : 0;
-    sweep->amounts = calloc(1, sizeof *sweep->amounts);
-    if (!sweep->amounts)
+    sweep->alltoallv_counts = calloc(1, sizeof *sweep->alltoallv_counts);
+    if (!sweep->alltoallv_counts)
         return bb_err(BB_EFAIL, "no memory for the traffic of alltoallv");
-    sweep->amounts->imbalance = o->imbalance;
+    sweep->alltoallv_counts->imbalance = o->imbalance;
     if (o->matrix)
-        rc = bb_alltoallv_counts_read(sweep->amounts, o->matrix, o->matrix_scale);
+        rc = bb_alltoallv_counts_read(sweep->alltoallv_counts, o->matrix, o->matrix_scale);
     if (rc != 0)
         bb_bench_release_sweep(sweep);
     return rc;
@@ -283,10 +283,10 @@ static int read_alltoallv_counts(const struct bb_bench_options *o, struct bb_swe
 
 void bb_bench_release_sweep(struct bb_sweep *sweep)
 {
-    if (sweep->amounts)
-        bb_alltoallv_counts_release(sweep->amounts);
-    free(sweep->amounts);
-    sweep->amounts = NULL;
+    if (sweep->alltoallv_counts)
+        bb_alltoallv_counts_release(sweep->alltoallv_counts);
+    free(sweep->alltoallv_counts);
+    sweep->alltoallv_counts = NULL;
 }
 
 int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_positionals *positionals)

@@ -221,7 +221,7 @@ static const struct list *choose_lists(const struct bb_report *r, struct list li
 {
     const struct bb_sampling_options *o = &r->options->sampling;
     const struct bb_field *times = r->ctx->host_time ? cpu_fields : time_fields;
-    const bool each = r->ctx->marks, groups = r->ctx->groups, stamps = r->options->timestamps;
+    const bool each = r->ctx->iteration_events, groups = r->ctx->groups, stamps = r->options->timestamps;
     const struct list all[LISTS] = {
         {bb_case_fields, ONCE, true, true},
         {run_fields, ONCE, false, true},
@@ -277,7 +277,7 @@ static void print_placements(const struct bb_report *r)
 {
     const struct bb_line line = {.widths = r->style->widths};
     int each = bb_line_width(&line, time_fields) + bb_line_width(&line, placement_fields) +
-               (r->ctx->marks ? bb_line_width(&line, iteration_fields) : 0);
+               (r->ctx->iteration_events ? bb_line_width(&line, iteration_fields) : 0);
 
     fprintf(r->out, "#%*s", bb_line_width(&line, bb_case_fields) - 3, "");
     print_centred(r->out, "out-of-place", each);
@@ -495,7 +495,7 @@ static bool is_below(const struct bb_report *r, int i)
 /* Compares element counts, because slices are rounded: several sizes may lead to the same row. */
 static bool threshold_applies(const struct bb_busbw_threshold *f, const struct bb_case *c)
 {
-    bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->amounts->bytes;
+    bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->alltoallv_counts->bytes;
 
     if (f->scope != BB_BUSBW_SIZE)
         return true;

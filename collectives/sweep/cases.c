@@ -27,7 +27,7 @@ size_t bb_sweep_largest(const struct bb_sweep *s)
 
 static int run_size(struct bb_case *c, size_t bytes, bb_sweep_fn *fn, void *arg)
 {
-    bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->amounts->bytes;
+    bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->alltoallv_counts->bytes;
 
     c->count = from_file ? 0 : bb_coll_count(c->kind, bytes, c->ranks, bb_dtypes[c->dtype].bytes);
     return fn(arg, c);
@@ -86,7 +86,7 @@ int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn
                                 .root = rooted ? s->root : -1,
                                 .ranks = ranks,
                                 .unalign = s->unalign,
-                                .amounts = s->amounts};
+                                .alltoallv_counts = s->alltoallv_counts};
             rc = each_root(s, &c, fn, arg);
         }
     return rc;
@@ -96,7 +96,7 @@ int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn
  * file differ from rank to rank. */
 static size_t widest_slot(const struct bb_case *c)
 {
-    bool differs = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->amounts->bytes;
+    bool differs = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->alltoallv_counts->bytes;
     size_t widest = 0;
 
     for (int r = 0; r < (differs ? c->ranks : 1); r++) {
@@ -117,7 +117,7 @@ static size_t widest_of_sweep(const struct bb_sweep *s, int ranks, bool in_place
                                 .ranks = ranks,
                                 .in_place = in_place,
                                 .unalign = s->unalign,
-                                .amounts = s->amounts};
+                                .alltoallv_counts = s->alltoallv_counts};
             c.count = bb_coll_count(c.kind, largest, ranks, bb_dtypes[c.dtype].bytes);
             size_t bytes = widest_slot(&c);
             widest = bytes > widest ? bytes : widest;

@@ -42,7 +42,7 @@ struct bb_sweep {
     bool shuffled; /* sizes in an order that depends only on `seed` */
     uint64_t seed;
     size_t unalign;                      /* offset of the buffers, in elements */
-    struct bb_alltoallv_counts *amounts; /* counts for alltoallv (BB_COLL_VARIABLE_COUNTS); NULL without alltoallv;
+    struct bb_alltoallv_counts *alltoallv_counts; /* counts for alltoallv (BB_COLL_VARIABLE_COUNTS); NULL without alltoallv;
                                             owned by the creator of the sweep */
 };
 

@@ -12,7 +12,7 @@ static double pair_bytes(const struct bb_case *c, int from, int to)
 {
     size_t bytes = bb_dtypes[c->dtype].bytes;
 
-    return (double)(bb_alltoallv_counts_count(c->amounts, c->count, bytes, c->ranks, from, to) * bytes);
+    return (double)(bb_alltoallv_counts_count(c->alltoallv_counts, c->count, bytes, c->ranks, from, to) * bytes);
 }
 
 static void sum_loads(const struct bb_cluster *cl, const struct bb_case *c, struct bb_exchange *exchanges)

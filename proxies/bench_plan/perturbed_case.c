@@ -73,7 +73,7 @@ out:
 
 static size_t pair_count(const struct bb_case *c, int from, int to)
 {
-    return bb_alltoallv_counts_count(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, from, to);
+    return bb_alltoallv_counts_count(c->alltoallv_counts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, from, to);
 }
 
 static int add_alltoallv(struct bb_program *p, const struct bb_case *c, int rank)

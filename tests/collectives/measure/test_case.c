@@ -8,7 +8,7 @@
 enum { RANKS = 4, COUNT = 24, ROOT = 2 };
 
 /* Elements from row to column: rows and columns of different sums, with empty places. Multiples of 4: 16 bytes. */
-static const size_t amounts[RANKS][RANKS] = {{4, 8, 0, 12}, {0, 0, 24, 4}, {16, 4, 8, 0}, {12, 20, 4, 8}};
+static const size_t alltoallv_counts[RANKS][RANKS] = {{4, 8, 0, 12}, {0, 0, 24, 4}, {16, 4, 8, 0}, {12, 20, 4, 8}};
 
 typedef int32_t buffers[RANKS][RANKS * COUNT];
 
@@ -51,7 +51,7 @@ static void carry_out_uneven(buffers send, buffers recv)
 
     for (int from = 0; from < RANKS; from++)
         for (int to = 0; to < RANKS; to++)
-            for (size_t i = 0; i < amounts[from][to]; i++)
+            for (size_t i = 0; i < alltoallv_counts[from][to]; i++)
                 recv[to][received[to]++] = send[from][sent[from]++];
 }
 
@@ -80,7 +80,7 @@ static void expectation_is_the_operation(enum bb_coll_kind kind)
     struct bb_case c = {kind, BB_INT32, p.redop, ROOT, RANKS, COUNT, false, 0, &table};
 
     for (int i = 0; i < RANKS * RANKS; i++)
-        bytes[i] = 4 * amounts[i / RANKS][i % RANKS];
+        bytes[i] = 4 * alltoallv_counts[i / RANKS][i % RANKS];
     memset(send, 0, sizeof send);
     memset(recv, 0x5a, sizeof recv);
     for (int r = 0; r < RANKS; r++)

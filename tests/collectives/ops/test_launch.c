@@ -57,7 +57,7 @@ static void run_case(struct fixture *f, int kind, int redop, bool in_place)
                         .root = ROOT,
                         .ranks = f->world.size,
                         .count = COUNT,
-                        .amounts = &even_to_far,
+                        .alltoallv_counts = &even_to_far,
                         .in_place = in_place};
     struct bb_metrics figures = {0};
 
@@ -100,7 +100,7 @@ static void nothing_to_exchange(void **state)
                               .redop = BB_COPY,
                               .ranks = f->world.size,
                               .count = 0,
-                              .amounts = &even_to_far};
+                              .alltoallv_counts = &even_to_far};
 
     make(f, true, true);
     assert_int_equal(bb_case_launch(&f->ctx, &c, 0), 0);

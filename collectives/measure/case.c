@@ -23,7 +23,7 @@ bool bb_case_possible(const struct bb_case *c)
     return !c->in_place || bb_colls[c->kind].inplace != BB_INPLACE_NONE;
 }
 
-static void place_apart(struct bb_buffer_layout *l)
+static void place_out_of_place(struct bb_buffer_layout *l)
 {
     l->send_offset = l->before_bytes;
     l->before_offset = BB_SLOT_GUARD + round_up(l->before_bytes - BB_SLOT_GUARD + l->send_bytes);
@@ -32,7 +32,7 @@ static void place_apart(struct bb_buffer_layout *l)
     l->slot_bytes = round_up(l->after_offset) + BB_SLOT_GUARD;
 }
 
-static void place_together(struct bb_buffer_layout *l, enum bb_coll_inplace rule, size_t slice_offset)
+static void place_in_place(struct bb_buffer_layout *l, enum bb_coll_inplace rule, size_t slice_offset)
 {
     size_t larger = l->send_bytes > l->recv_bytes ? l->send_bytes : l->recv_bytes;
 
@@ -65,9 +65,9 @@ struct bb_buffer_layout bb_buffer_layout_of(const struct bb_case *c, int rank)
                                  .before_bytes = BB_SLOT_GUARD + bytes_of(c, c->unalign)};
 
     if (c->in_place)
-        place_together(&l, coll->inplace, bytes_of(c, c->count * (size_t)rank));
+        place_in_place(&l, coll->inplace, bytes_of(c, c->count * (size_t)rank));
     else
-        place_apart(&l);
+        place_out_of_place(&l);
     l.after_bytes = l.slot_bytes - l.after_offset;
     return l;
 }
@@ -88,7 +88,7 @@ int bb_case_expected_parts(const struct bb_case *c)
 }
 
 /* What rank i sends to this rank. */
-static struct bb_expected_part uneven_part(const struct bb_case *c, int rank, int i)
+static struct bb_expected_part variable_count_part(const struct bb_case *c, int rank, int i)
 {
     size_t bytes = bb_dtypes[c->dtype].bytes,
            count = bb_alltoallv_counts_count(c->alltoallv_counts, c->count, bytes, c->ranks, i, rank);
@@ -105,7 +105,7 @@ struct bb_expected_part bb_case_expected_part(const struct bb_case *c, int rank,
     struct bb_expected_part part = {0};
 
     if (bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS)
-        return uneven_part(c, rank, i);
+        return variable_count_part(c, rank, i);
     part.count = bb_coll_expect(c->kind, c->count, c->ranks, c->root, rank, &part.expect);
     return part;
 }

@@ -33,7 +33,7 @@ const char *bb_bench_context_method(const struct bb_bench_context *ctx)
 
 /* ---- memory ---- */
 
-static size_t batch_room(const struct bb_bench_context *ctx)
+static size_t max_batch(const struct bb_bench_context *ctx)
 {
     size_t most = WINDOW;
 
@@ -52,7 +52,7 @@ void bb_measure_mode(struct bb_bench_context *ctx, const struct bb_mode *mode)
 
 int bb_measure_init(struct bb_bench_context *ctx)
 {
-    size_t batch = batch_room(ctx), ranks = (size_t)ctx->world->size, samples = ctx->max_iterations + batch;
+    size_t batch = max_batch(ctx), ranks = (size_t)ctx->world->size, samples = ctx->max_iterations + batch;
     bool complete;
 
     ctx->batch = calloc(batch, sizeof *ctx->batch);
@@ -80,17 +80,17 @@ void bb_measure_release(struct bb_bench_context *ctx)
 
 /* ---- over ranks ---- */
 
-static double join_values(enum bb_rank_aggregation rank_aggregation, double sofar, double one)
+static double accumulate(enum bb_rank_aggregation rank_aggregation, double total, double one)
 {
     switch (rank_aggregation) {
     case BB_AGGREGATE_MEAN:
-        return sofar + one;
+        return total + one;
     case BB_AGGREGATE_MIN:
-        return fmin(sofar, one);
+        return fmin(total, one);
     case BB_AGGREGATE_MAX:
-        return fmax(sofar, one);
+        return fmax(total, one);
     default:
-        return sofar;
+        return total;
     }
 }
 
@@ -106,7 +106,7 @@ static double sample_of_rank(const struct bb_bench_context *ctx, size_t batch, s
 }
 
 /* One sample over the ranks of this rank's group, which are in order of their world ranks. */
-static double across_ranks(const struct bb_bench_context *ctx, size_t batch, size_t i, enum bb_sample_field field)
+static double aggregate_ranks(const struct bb_bench_context *ctx, size_t batch, size_t i, enum bb_sample_field field)
 {
     double value = 0;
     int seen = 0;
@@ -114,13 +114,13 @@ static double across_ranks(const struct bb_bench_context *ctx, size_t batch, siz
     for (size_t r = 0; r < (size_t)ctx->world->size; r++) {
         double one = sample_of_rank(ctx, batch, r, i, field);
         if (same_group(ctx, r))
-            value = seen++ ? join_values(ctx->rank_aggregation, value, one) : one;
+            value = seen++ ? accumulate(ctx->rank_aggregation, value, one) : one;
     }
     return ctx->rank_aggregation == BB_AGGREGATE_MEAN ? value / seen : value;
 }
 
 /* Who was last in sample i of a batch, and how long the others waited for it: sample n of the row. */
-static void note_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i, size_t n)
+static void record_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i, size_t n)
 {
     double shortest = INFINITY, longest = 0;
     size_t last = 0;
@@ -147,11 +147,11 @@ static int combine_ranks(struct bb_bench_context *ctx, size_t batch, size_t n)
     int rc = bb_world_allgather(ctx->world, ctx->batch, ctx->all_batches, batch * sizeof *ctx->batch);
 
     for (size_t i = 0; rc == 0 && i < batch; i++) {
-        ctx->series[BB_SERIES_TIME][n + i] = across_ranks(ctx, batch, i, shown);
-        ctx->series[BB_SERIES_GPU][n + i] = across_ranks(ctx, batch, i, BB_SAMPLE_GPU);
-        ctx->series[BB_SERIES_HOST][n + i] = across_ranks(ctx, batch, i, BB_SAMPLE_HOST);
-        ctx->series[BB_SERIES_WALL][n + i] = across_ranks(ctx, batch, i, BB_SAMPLE_WALL);
-        note_arrivals(ctx, batch, i, n + i);
+        ctx->series[BB_SERIES_TIME][n + i] = aggregate_ranks(ctx, batch, i, shown);
+        ctx->series[BB_SERIES_GPU][n + i] = aggregate_ranks(ctx, batch, i, BB_SAMPLE_GPU);
+        ctx->series[BB_SERIES_HOST][n + i] = aggregate_ranks(ctx, batch, i, BB_SAMPLE_HOST);
+        ctx->series[BB_SERIES_WALL][n + i] = aggregate_ranks(ctx, batch, i, BB_SAMPLE_WALL);
+        record_arrivals(ctx, batch, i, n + i);
     }
     return rc;
 }
@@ -177,21 +177,21 @@ out:
 }
 
 /* Ten operations more; rank 0 tells all ranks whether their times still moved. */
-static int another_window(struct bb_bench_context *ctx, const struct bb_case *c, bool *moves)
+static int time_window(struct bb_bench_context *ctx, const struct bb_case *c, bool *has_trend)
 {
     int rc;
 
     TRY(bb_time_single(ctx, c, WINDOW, ctx->batch));
     TRY(combine_ranks(ctx, WINDOW, 0));
-    *moves = bb_has_trend(ctx->series[BB_SERIES_TIME], WINDOW);
-    TRY(bb_world_bcast(ctx->world, moves, sizeof *moves, 0));
+    *has_trend = bb_has_trend(ctx->series[BB_SERIES_TIME], WINDOW);
+    TRY(bb_world_bcast(ctx->world, has_trend, sizeof *has_trend, 0));
 out:
     return rc;
 }
 
 static int warm_up(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
-    bool moves = ctx->auto_warmup;
+    bool has_trend = ctx->auto_warmup;
     int rc = 0;
 
     ctx->connected = false;
@@ -202,8 +202,8 @@ static int warm_up(struct bb_bench_context *ctx, const struct bb_case *c, struct
     if (ctx->warmup > 1)
         TRY(bb_issue(ctx, c, 1, (size_t)ctx->warmup - 1, false));
     TRY(bb_bench_context_wait(ctx, "warm-up"));
-    for (int i = 0; i < WINDOWS_MAX && moves; i++, f->warmed += WINDOW)
-        TRY(another_window(ctx, c, &moves));
+    for (int i = 0; i < WINDOWS_MAX && has_trend; i++, f->warmed += WINDOW)
+        TRY(time_window(ctx, c, &has_trend));
 out:
     return rc;
 }
@@ -226,7 +226,7 @@ out:
 }
 
 /* The check looks at the last operation of the last batch, and any may be the last: each gets new data. */
-static int one_batch(struct bb_bench_context *ctx, const struct bb_case *c, size_t n)
+static int take_batch(struct bb_bench_context *ctx, const struct bb_case *c, size_t n)
 {
     int rc;
 
@@ -251,7 +251,7 @@ static int take_samples(struct bb_bench_context *ctx, const struct bb_case *c, s
 
     memset(ctx->times_last, 0, (size_t)ctx->world->size * sizeof *ctx->times_last);
     do {
-        TRY(one_batch(ctx, c, n));
+        TRY(take_batch(ctx, c, n));
         n += bb_mode_batch(ctx, ctx->mode);
         TRY(bb_stats_compute(ctx->series[BB_SERIES_TIME], n, &f->time_us));
         TRY(decide_stop(ctx, &f->time_us, begin_s, &f->stop));
@@ -262,7 +262,7 @@ out:
 
 /* ---- what they say ---- */
 
-static int find_skew(struct bb_bench_context *ctx, const struct bb_case *c, size_t n, struct bb_skew *skew)
+static int compute_skew(struct bb_bench_context *ctx, const struct bb_case *c, size_t n, struct bb_skew *skew)
 {
     struct bb_stats transfer;
     int rc;
@@ -282,16 +282,16 @@ out:
 }
 
 /* What only this rank knows of a row. */
-struct note {
+struct local_result {
     double first_us;
     bool start_barrier_expired;
 };
 
-static int gather_notes(struct bb_bench_context *ctx, struct bb_metrics *f)
+static int gather_local_results(struct bb_bench_context *ctx, struct bb_metrics *f)
 {
-    const struct note own = {f->first_us, ctx->start_barrier_expired};
+    const struct local_result own = {f->first_us, ctx->start_barrier_expired};
     int rc;
-    struct note *all = bb_world_gather(ctx->world, &own, sizeof own, &rc);
+    struct local_result *all = bb_world_gather(ctx->world, &own, sizeof own, &rc);
 
     for (size_t r = 0; all && r < (size_t)ctx->world->size; r++) {
         if (!same_group(ctx, r))
@@ -304,7 +304,7 @@ static int gather_notes(struct bb_bench_context *ctx, struct bb_metrics *f)
     return rc;
 }
 
-static int sum_up(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
+static int summarize(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     size_t n = f->time_us.n;
     struct bb_stats host;
@@ -317,8 +317,8 @@ static int sum_up(struct bb_bench_context *ctx, const struct bb_case *c, struct 
     if (ctx->mode->single || ctx->host_clock)
         TRY(bb_stats_compute(ctx->series[BB_SERIES_WALL], n, &f->wall_us));
     if (ctx->mode->single && c->ranks > 1)
-        TRY(find_skew(ctx, c, n, &f->skew));
-    TRY(gather_notes(ctx, f));
+        TRY(compute_skew(ctx, c, n, &f->skew));
+    TRY(gather_local_results(ctx, f));
     f->uses_start_barrier =
         ctx->mode == &bb_mode_stream && ctx->uses_start_barrier && !(f->warnings & 1u << BB_WARN_START_BARRIER_EXPIRED);
 out:
@@ -337,7 +337,7 @@ static void set_bandwidths(const struct bb_case *c, struct bb_metrics *f)
 }
 
 /* Pass 1 looks at the last timed operation, which is done; further ones run one operation each. */
-static int verified_passes(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
+static int verify_passes(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     int rc = 0;
 
@@ -355,7 +355,7 @@ out:
 }
 
 /* What nccl-tests would show: its one sample. It comes when all else is done, so that it is in no other figure. */
-static int one_sample_by_host(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
+static int take_host_clock_sample(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     struct bb_bench_context host = *ctx;
     int rc;
@@ -393,10 +393,10 @@ static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, st
         TRY(bb_iteration_events_metrics(ctx->iteration_events, ctx->world, ctx->groups, &f->iterations));
         bb_iteration_events_keep(ctx->iteration_events, c->in_place);
     }
-    TRY(sum_up(ctx, c, f));
+    TRY(summarize(ctx, c, f));
     set_bandwidths(c, f);
-    TRY(verified_passes(ctx, c, f));
-    TRY(one_sample_by_host(ctx, c, f));
+    TRY(verify_passes(ctx, c, f));
+    TRY(take_host_clock_sample(ctx, c, f));
     if (!f->checked)
         f->warnings |= 1u << BB_WARN_NOT_CHECKED;
 out:

@@ -5,8 +5,8 @@
 
 static const double NOISY = 0.05;       /* half width over median                               */
 static const double TREND_SIGMAS = 3;   /* of the Mann-Kendall statistic                        */
-static const double TREND_WORTH = 0.01; /* smaller changes are not told                         */
-enum { TREND_BLOCKS = 32, TREND_LEAST = 6, ENOUGH = 6 };
+static const double MIN_TREND_CHANGE = 0.01; /* smaller changes are not told                         */
+enum { TREND_BLOCKS = 32, MIN_TREND_SAMPLES = 6, MIN_CI_SAMPLES = 6 };
 
 /* ---- enough samples? ---- */
 
@@ -23,16 +23,16 @@ double bb_half_width(const struct bb_stats *s)
 
 bool bb_stopping_is_confident(const struct bb_stopping *p, const struct bb_stats *s)
 {
-    bool same = s->n >= ENOUGH && s->min == s->max; /* also when all are 0, which have no relative width */
+    bool same = s->n >= MIN_CI_SAMPLES && s->min == s->max; /* also when all are 0, which have no relative width */
 
     return same || bb_half_width(s) <= p->confidence;
 }
 
-enum bb_stop bb_stopping_decide(const struct bb_stopping *p, bool narrow, size_t samples, double elapsed_s)
+enum bb_stop bb_stopping_decide(const struct bb_stopping *p, bool confident, size_t samples, double elapsed_s)
 {
     if (p->confidence <= 0)
         return BB_STOP_FIXED;
-    if (narrow)
+    if (confident)
         return BB_STOP_CONFIDENT;
     if (samples >= p->max_samples)
         return BB_STOP_SAMPLES;
@@ -63,7 +63,7 @@ static size_t blocks_of(const double *samples, size_t n, double *means)
 }
 
 /* Pairs that rise less pairs that fall. */
-static double count_rises(const double *x, size_t n)
+static double mann_kendall_statistic(const double *x, size_t n)
 {
     int sum = 0;
 
@@ -78,13 +78,13 @@ bool bb_has_trend(const double *samples, size_t n)
     double x[TREND_BLOCKS], sigma, change;
     size_t blocks, third;
 
-    if (n < TREND_LEAST)
+    if (n < MIN_TREND_SAMPLES)
         return false;
     blocks = blocks_of(samples, n, x);
     third = blocks / 3;
     change = fabs(mean_of(x + blocks - third, third) - mean_of(x, third));
     sigma = sqrt((double)(blocks * (blocks - 1) * (2 * blocks + 5)) / 18);
-    return fabs(count_rises(x, blocks)) - 1 > TREND_SIGMAS * sigma && change > TREND_WORTH * mean_of(x, blocks);
+    return fabs(mann_kendall_statistic(x, blocks)) - 1 > TREND_SIGMAS * sigma && change > MIN_TREND_CHANGE * mean_of(x, blocks);
 }
 
 /* ---- warnings ---- */
@@ -109,7 +109,7 @@ unsigned bb_warnings_of(const struct bb_stats *s, const double *samples, enum bb
 {
     unsigned warnings = 0;
 
-    if (s->n < ENOUGH)
+    if (s->n < MIN_CI_SAMPLES)
         warnings |= 1u << BB_WARN_FEW_SAMPLES;
     if (bb_half_width(s) > NOISY)
         warnings |= 1u << BB_WARN_NOISY;

@@ -33,7 +33,7 @@ extern const char *const bb_stop_names[BB_STOP_COUNT]; /* words of the results *
 bool bb_stopping_is_confident(const struct bb_stopping *p, const struct bb_stats *s);
 
 /* bb_stopping_decide - after a batch, with `samples` in all; elapsed_s: since the row's first began. */
-enum bb_stop bb_stopping_decide(const struct bb_stopping *p, bool narrow, size_t samples, double elapsed_s);
+enum bb_stop bb_stopping_decide(const struct bb_stopping *p, bool confident, size_t samples, double elapsed_s);
 
 /* bb_half_width - half the width of the interval over the median; NaN without an interval or with a median of 0. */
 double bb_half_width(const struct bb_stats *s);

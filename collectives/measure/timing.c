@@ -104,7 +104,7 @@ static struct bb_sample sample_of(const struct bb_bench_context *ctx, const stru
 
 /* ---- stream ---- */
 
-static void switch_events(struct bb_bench_context *ctx, bool on)
+static void enable_iteration_events(struct bb_bench_context *ctx, bool on)
 {
     if (ctx->iteration_events)
         ctx->iteration_events->on = on;
@@ -113,12 +113,12 @@ static void switch_events(struct bb_bench_context *ctx, bool on)
 /* Iterations that go behind the gate, beside the one that gathers the ranks; 0: no gate. The same on all ranks. */
 static size_t iterations_behind_start_barrier(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
-    size_t room = bb_start_barrier_capacity(c->kind, ctx->world->size, bb_bench_context_aggregate(ctx));
+    size_t capacity = bb_start_barrier_capacity(c->kind, ctx->world->size, bb_bench_context_aggregate(ctx));
     size_t n = (size_t)ctx->iterations;
 
-    if (!ctx->uses_start_barrier || !ctx->connected || ctx->blocking != BB_BLOCK_NONE || room < 2)
+    if (!ctx->uses_start_barrier || !ctx->connected || ctx->blocking != BB_BLOCK_NONE || capacity < 2)
         return 0;
-    return n < room - 1 ? n : room - 1;
+    return n < capacity - 1 ? n : capacity - 1;
 }
 
 /* A small all_reduce ends on all ranks at once. */
@@ -129,7 +129,7 @@ static int enqueue_sync(struct bb_bench_context *ctx)
         BB_NCCL(ncclAllReduce(ctx->sync_byte, ctx->sync_byte, 1, ncclInt8, ncclMax, ctx->comm->nccl, ctx->stream)));
 }
 
-static bool has_to_meet(const struct bb_case *c)
+static bool needs_sync(const struct bb_case *c)
 {
     return c->ranks > 1 && !bb_case_synchronizes_ranks(c);
 }
@@ -138,7 +138,7 @@ int bb_connect_sync(struct bb_bench_context *ctx, const struct bb_case *c)
 {
     int rc = 0;
 
-    if (has_to_meet(c)) {
+    if (needs_sync(c)) {
         TRY(enqueue_sync(ctx));
         TRY(bb_bench_context_wait(ctx, "meeting of the ranks"));
     }
@@ -147,31 +147,31 @@ out:
 }
 
 /* In front of the first event, which is then at the same moment on all ranks. What connecting takes is in no sample. */
-static int gather_ranks(struct bb_bench_context *ctx, const struct bb_case *c)
+static int synchronize_ranks(struct bb_bench_context *ctx, const struct bb_case *c)
 {
     int rc = 0;
 
-    if (!has_to_meet(c) || !ctx->connected)
+    if (!needs_sync(c) || !ctx->connected)
         TRY(bb_issue(ctx, c, 0, 1, false));
-    if (has_to_meet(c))
+    if (needs_sync(c))
         TRY(enqueue_sync(ctx));
 out:
     return rc;
 }
 
 /* The gate opens when all ranks have come here; the rest follows while the GPU is busy with what was behind it. */
-static int open_and_follow(struct bb_bench_context *ctx, const struct bb_case *c, size_t behind, bool ends_row,
+static int open_start_barrier(struct bb_bench_context *ctx, const struct bb_case *c, size_t held, bool ends_row,
                            struct span *span)
 {
     size_t n = (size_t)ctx->iterations;
     int rc;
 
-    if (behind == n)
+    if (held == n)
         TRY(mark_end(ctx));
     TRY(bb_world_barrier(ctx->world, "opening of the start barrier"));
     bb_start_barrier_open(&ctx->start_barrier);
-    if (behind < n) {
-        TRY(enqueue_timed(ctx, c, behind, n - behind, ends_row, span));
+    if (held < n) {
+        TRY(enqueue_timed(ctx, c, held, n - held, ends_row, span));
         TRY(mark_end(ctx));
     }
 out:
@@ -179,7 +179,7 @@ out:
 }
 
 /* A rank whose gate once opened by itself leaves it open, but comes to the barrier as the others do. */
-static int start_barrier_operations(struct bb_bench_context *ctx, const struct bb_case *c, size_t behind, bool ends_row,
+static int start_barrier_operations(struct bb_bench_context *ctx, const struct bb_case *c, size_t held, bool ends_row,
                                     struct span *span)
 {
     bool closes = !ctx->start_barrier_expired;
@@ -187,24 +187,24 @@ static int start_barrier_operations(struct bb_bench_context *ctx, const struct b
 
     if (closes)
         TRY(bb_start_barrier_close(&ctx->start_barrier, ctx->stream));
-    TRY(gather_ranks(ctx, c));
-    switch_events(ctx, ends_row);
+    TRY(synchronize_ranks(ctx, c));
+    enable_iteration_events(ctx, ends_row);
     TRY(begin_span(ctx, span));
-    TRY(enqueue_timed(ctx, c, 0, behind, ends_row && behind == (size_t)ctx->iterations, span));
-    TRY(open_and_follow(ctx, c, behind, ends_row, span));
+    TRY(enqueue_timed(ctx, c, 0, held, ends_row && held == (size_t)ctx->iterations, span));
+    TRY(open_start_barrier(ctx, c, held, ends_row, span));
     TRY(end_span(ctx, span));
     ctx->start_barrier_expired = ctx->start_barrier_expired || bb_start_barrier_expired(&ctx->start_barrier);
 out:
     return rc;
 }
 
-static int free_operations(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row, struct span *span)
+static int operations_without_barrier(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row, struct span *span)
 {
     int rc = 0;
 
     if (!ctx->host_clock)
-        TRY(gather_ranks(ctx, c));
-    switch_events(ctx, ends_row);
+        TRY(synchronize_ranks(ctx, c));
+    enable_iteration_events(ctx, ends_row);
     TRY(begin_span(ctx, span));
     TRY(enqueue_timed(ctx, c, 0, (size_t)ctx->iterations, ends_row, span));
     TRY(mark_end(ctx));
@@ -213,17 +213,17 @@ out:
     return rc;
 }
 
-static int one_sample(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row, struct bb_sample *sample)
+static int take_sample(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row, struct bb_sample *sample)
 {
     struct span span = {0};
-    size_t behind = iterations_behind_start_barrier(ctx, c);
+    size_t held = iterations_behind_start_barrier(ctx, c);
     int rc;
 
     TRY(bb_world_barrier(ctx->world, "start of a sample"));
-    TRY(behind ? start_barrier_operations(ctx, c, behind, ends_row, &span) : free_operations(ctx, c, ends_row, &span));
+    TRY(held ? start_barrier_operations(ctx, c, held, ends_row, &span) : operations_without_barrier(ctx, c, ends_row, &span));
     if (ctx->iteration_events && ends_row)
         TRY(bb_iteration_events_read(ctx->iteration_events));
-    switch_events(ctx, false);
+    enable_iteration_events(ctx, false);
     *sample = sample_of(ctx, &span, ctx->iterations);
     ctx->connected = true;
 out:
@@ -235,7 +235,7 @@ static int time_stream(struct bb_bench_context *ctx, const struct bb_case *c, st
     int rc = 0;
 
     for (int r = 0; r < ctx->repeats && rc == 0; r++)
-        rc = one_sample(ctx, c, r == ctx->repeats - 1, &batch[r]);
+        rc = take_sample(ctx, c, r == ctx->repeats - 1, &batch[r]);
     return rc;
 }
 
@@ -251,7 +251,7 @@ static int impose_delay(struct bb_bench_context *ctx)
 }
 
 /* The first event stands behind the delay: it is the arrival of this rank. */
-static int one_alone(struct bb_bench_context *ctx, const struct bb_case *c, size_t i, bool ends_row,
+static int time_one(struct bb_bench_context *ctx, const struct bb_case *c, size_t i, bool ends_row,
                      struct bb_sample *sample)
 {
     struct span span = {0};
@@ -270,7 +270,7 @@ out:
 }
 
 /* It comes when the operation is over and timed. */
-static int time_meeting(struct bb_bench_context *ctx, struct bb_sample *sample)
+static int time_to_sync(struct bb_bench_context *ctx, struct bb_sample *sample)
 {
     int rc;
 
@@ -284,17 +284,17 @@ out:
 
 static int time_sync(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch)
 {
-    bool meets = has_to_meet(c);
+    bool needs_sync = needs_sync(c);
     size_t n = bb_mode_batch(ctx, &bb_mode_sync);
     int rc;
 
-    TRY(gather_ranks(ctx, c));
+    TRY(synchronize_ranks(ctx, c));
     TRY(bb_bench_context_wait(ctx, "operation before the first sample"));
     for (size_t i = 0; i < n; i++) {
         TRY(bb_world_barrier(ctx->world, "start of an operation"));
-        TRY(one_alone(ctx, c, i, i == n - 1, &batch[i]));
-        if (meets)
-            TRY(time_meeting(ctx, &batch[i]));
+        TRY(time_one(ctx, c, i, i == n - 1, &batch[i]));
+        if (needs_sync)
+            TRY(time_to_sync(ctx, &batch[i]));
     }
     ctx->connected = true;
 out:
@@ -306,7 +306,7 @@ int bb_time_single(struct bb_bench_context *ctx, const struct bb_case *c, size_t
     int rc = 0;
 
     for (size_t i = 0; i < n && rc == 0; i++)
-        rc = one_alone(ctx, c, i, false, &samples[i]);
+        rc = time_one(ctx, c, i, false, &samples[i]);
     return rc;
 }
 
@@ -318,7 +318,7 @@ const struct bb_mode bb_mode_sync = {.name = "sync",
 /* ---- blocked ---- */
 
 /* With the barrier kept out of the time, each iteration is a span of its own. */
-static int one_blocked_sample(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row,
+static int take_blocked_sample(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row,
                               struct bb_sample *sample)
 {
     struct span span = {0};
@@ -347,7 +347,7 @@ static int time_blocked(struct bb_bench_context *ctx, const struct bb_case *c, s
     if (ctx->blocking != BB_BLOCK_UNTIMED_BARRIER)
         return time_stream(ctx, c, batch);
     for (int r = 0; r < ctx->repeats && rc == 0; r++)
-        rc = one_blocked_sample(ctx, c, r == ctx->repeats - 1, &batch[r]);
+        rc = take_blocked_sample(ctx, c, r == ctx->repeats - 1, &batch[r]);
     return rc;
 }
 
@@ -407,7 +407,7 @@ static int graph_launches(const struct bb_bench_context *ctx)
     return ctx->graph_launches > 0 ? ctx->graph_launches : 1;
 }
 
-static int one_graph_sample(struct bb_bench_context *ctx, cudaGraphExec_t exec, struct bb_sample *sample)
+static int take_graph_sample(struct bb_bench_context *ctx, cudaGraphExec_t exec, struct bb_sample *sample)
 {
     struct span span = {0};
     int rc;
@@ -435,7 +435,7 @@ static int time_graph(struct bb_bench_context *ctx, const struct bb_case *c, str
     for (int r = 0; r < ctx->repeats; r++) {
         if (!exec)
             TRY(make_graph(ctx, c, &exec));
-        TRY(one_graph_sample(ctx, exec, &batch[r]));
+        TRY(take_graph_sample(ctx, exec, &batch[r]));
         if (ctx->host_clock && r < ctx->repeats - 1)
             destroy_graph(&exec);
     }

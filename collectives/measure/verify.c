@@ -10,7 +10,7 @@ static const unsigned char CANARY = 0x5a;
 
 /* What one rank found; plain data, exchanged byte by byte. */
 struct finding {
-    unsigned long long wrong, checked, due; /* elements and guard bytes; due: what a complete check compares */
+    unsigned long long wrong, checked, expected; /* elements and guard bytes; due: what a complete check compares */
     struct bb_wrong_element first;
 };
 
@@ -57,13 +57,13 @@ static int compare_areas(struct bb_bench_context *ctx, const struct bb_case *c, 
     struct bb_pattern pattern = pattern_of(ctx, c);
     int rc;
 
-    mine->due = l->before_bytes + l->after_bytes;
+    mine->expected = l->before_bytes + l->after_bytes;
     TRY(bb_verdict_clear(&ctx->verdicts[0], ctx->stream));
     TRY(bb_verdict_clear(&ctx->verdicts[1], ctx->stream));
     for (int i = 0; i < bb_case_expected_parts(c); i++) {
         struct bb_expected_part part = bb_case_expected_part(c, ctx->comm->rank, i);
 
-        mine->due += part.count;
+        mine->expected += part.count;
         TRY(check_part(ctx, c, &part, &pattern, slot + l->recv_offset));
     }
     TRY(bb_check_bytes(slot + l->before_offset, l->before_bytes, CANARY, &ctx->verdicts[1], ctx->stream));
@@ -132,11 +132,11 @@ out:
 /* A check that looked at less than it should is no check: on emulated GPUs without data it is the way of things. */
 static int add_finding(const struct bb_bench_context *ctx, const struct finding *one, struct bb_metrics *f)
 {
-    if (one->checked != one->due) {
+    if (one->checked != one->expected) {
         f->checked = false;
         if (ctx->device->emulated && one->checked == 0)
             return 0;
-        return bb_err(BB_EFAIL, "the check compared %llu of %llu elements", one->checked, one->due);
+        return bb_err(BB_EFAIL, "the check compared %llu of %llu elements", one->checked, one->expected);
     }
     if (one->wrong > 0 && f->wrong == 0)
         f->first = one->first;

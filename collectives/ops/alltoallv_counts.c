@@ -18,18 +18,18 @@ static const double LARGEST = 1125899906842624.0; /* 1 PiB: sums cannot overflow
 
 /* The place in the text, and what was found so far. */
 struct reader {
-    const char *at, *name;
+    const char *next, *name;
     double scale;
     int row, column, columns; /* from 0; columns: of the first row, 0 before */
     size_t *bytes, n;
 };
 
-static int refuse_place(const struct reader *r, const char *what)
+static int reject_position(const struct reader *r, const char *what)
 {
     return bb_err(BB_EUSAGE, "matrix file %s, row %d, column %d: %s", r->name, r->row + 1, r->column + 1, what);
 }
 
-static int keep_number(struct reader *r, size_t bytes)
+static int append_number(struct reader *r, size_t bytes)
 {
     int rc = BB_GROW(r->bytes, r->n);
 
@@ -38,26 +38,26 @@ static int keep_number(struct reader *r, size_t bytes)
     return rc;
 }
 
-static int take_number(struct reader *r)
+static int read_number(struct reader *r)
 {
-    size_t length = strcspn(r->at, " \t\r\n\v\f");
+    size_t length = strcspn(r->next, " \t\r\n\v\f");
     char text[NUMBER_TEXT], *end;
     double value;
 
-    snprintf(text, sizeof text, "%.*s", (int)(length < NUMBER_TEXT ? length : NUMBER_TEXT - 1), r->at);
+    snprintf(text, sizeof text, "%.*s", (int)(length < NUMBER_TEXT ? length : NUMBER_TEXT - 1), r->next);
     value = strtod(text, &end);
     if (length >= NUMBER_TEXT || *end || !isfinite(value) || strspn(text, "0123456789.eE+-") != length) {
         char what[NUMBER_TEXT + 48];
         snprintf(what, sizeof what, "'%s' is not a number of bytes", text);
-        return refuse_place(r, what);
+        return reject_position(r, what);
     }
     if (value < 0 || value * r->scale > LARGEST)
-        return refuse_place(r, value < 0 ? "a negative number of bytes" : "more than 1 PiB");
+        return reject_position(r, value < 0 ? "a negative number of bytes" : "more than 1 PiB");
     if (r->columns == BB_ALLTOALLV_RANKS || (r->columns == 0 && r->column == BB_ALLTOALLV_RANKS))
-        return refuse_place(r, "more columns than 4096");
-    r->at += length;
+        return reject_position(r, "more columns than 4096");
+    r->next += length;
     r->column++;
-    return keep_number(r, (size_t)(value * r->scale) / UNIT * UNIT);
+    return append_number(r, (size_t)(value * r->scale) / UNIT * UNIT);
 }
 
 /* Also called at the end of the text, whose last line may lack its end. */
@@ -69,34 +69,34 @@ static int end_row(struct reader *r)
         r->columns = r->column;
     if (r->column != r->columns) {
         r->column--;
-        return refuse_place(r, "the row is not as long as the first one");
+        return reject_position(r, "the row is not as long as the first one");
     }
     r->row++;
     r->column = 0;
     return 0;
 }
 
-static int take_all(struct reader *r)
+static int read_matrix(struct reader *r)
 {
     int rc = 0;
 
-    while (*r->at && rc == 0) {
-        if (*r->at == '\n')
+    while (*r->next && rc == 0) {
+        if (*r->next == '\n')
             rc = end_row(r);
-        if (isspace((unsigned char)*r->at))
-            r->at++;
+        if (isspace((unsigned char)*r->next))
+            r->next++;
         else if (rc == 0)
-            rc = take_number(r);
+            rc = read_number(r);
     }
     return rc ? rc : end_row(r);
 }
 
 int bb_alltoallv_counts_parse(struct bb_alltoallv_counts *t, const char *text, const char *name, double scale)
 {
-    struct reader r = {.at = text, .name = name, .scale = scale};
+    struct reader r = {.next = text, .name = name, .scale = scale};
     int rc;
 
-    TRY(take_all(&r));
+    TRY(read_matrix(&r));
     if (r.row == 0)
         rc = bb_err(BB_EUSAGE, "matrix file %s is empty", name);
     else if (r.row != r.columns)
@@ -111,12 +111,12 @@ out:
     return rc;
 }
 
-static int refuse_file(const char *path, const char *why)
+static int reject_file(const char *path, const char *why)
 {
     return bb_err(BB_EUSAGE, "matrix file %s cannot be read: %s", path, why);
 }
 
-static int refuse_errno(const char *path)
+static int report_errno(const char *path)
 {
     return bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "matrix file %s cannot be read: %s", path, strerror(errno));
 }
@@ -129,15 +129,15 @@ int bb_alltoallv_counts_read(struct bb_alltoallv_counts *t, const char *path, do
     int rc = 0;
 
     if (!file)
-        return refuse_errno(path);
+        return report_errno(path);
     errno = 0;
     length = (size_t)getdelim(&text, &room, '\0', file);
     if (ferror(file) || errno == ENOMEM)
-        rc = refuse_errno(path);
+        rc = report_errno(path);
     else if (length == (size_t)-1)
         rc = bb_alltoallv_counts_parse(t, "", path, scale);
     else if (length > LARGEST_FILE || strlen(text) != length)
-        rc = refuse_file(path, "it is not text");
+        rc = reject_file(path, "it is not text");
     else
         rc = bb_alltoallv_counts_parse(t, text, path, scale);
     free(text);

@@ -172,7 +172,7 @@ static size_t pair_count(const struct bb_call *c, int from, int to)
     return bb_alltoallv_counts_count(c->alltoallv_counts, c->count, bb_dtypes[c->dtype].bytes, c->comm->size, from, to);
 }
 
-static int exchange_uneven(const struct bb_call *c)
+static int exchange_variable_counts(const struct bb_call *c)
 {
     const struct bb_comm *comm = c->comm;
     const char *send = c->send;
@@ -195,7 +195,7 @@ out:
 
 static int launch_alltoallv(const struct bb_call *c)
 {
-    return launch_group(c, exchange_uneven);
+    return launch_group(c, exchange_variable_counts);
 }
 
 /* A round: what this rank's half of the cube has gathered against what the partner's half has. */

@@ -72,7 +72,7 @@ const struct bb_opts bb_proxy_set = {
 };
 
 /* A launch that waits for its end can never be behind a gate that the host has yet to open. */
-static int refuse_start_barrier(void)
+static int validate_start_barrier(void)
 {
     const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
 
@@ -100,12 +100,12 @@ static const char free_sms[] = "free";
 int bb_compute_sms(const char *asked, int sm_count)
 {
     const char *ctas = getenv("NCCL_MAX_CTAS");
-    int sms, taken;
+    int sms, nccl_sms;
 
-    if (!ctas || bb_parse_int(ctas, 1, sm_count, &taken) != 0)
-        taken = 32; /* of one communicator's channels NCCL seldom makes more */
+    if (!ctas || bb_parse_int(ctas, 1, sm_count, &nccl_sms) != 0)
+        nccl_sms = 32; /* of one communicator's channels NCCL seldom makes more */
     if (strcmp(asked, free_sms) == 0)
-        sms = sm_count - taken;
+        sms = sm_count - nccl_sms;
     else if (bb_parse_int(asked, 1, sm_count, &sms) != 0)
         sms = sm_count;
     return sms < 1 ? 1 : sms;
@@ -124,9 +124,9 @@ static int validate_sms(const char *asked)
 /* How timed kernels hold the GPU. */
 static int validate_timed_options(const struct bb_proxy_run_options *o)
 {
-    bool held = strcmp(o->compute_sms, "1") != 0 || o->compute_gbps > 0;
+    bool non_default = strcmp(o->compute_sms, "1") != 0 || o->compute_gbps > 0;
 
-    if (!held || strcmp(o->step.compute, "timed") == 0)
+    if (!non_default || strcmp(o->step.compute, "timed") == 0)
         return 0;
     return bb_err(BB_EUSAGE, "%s: %s is of timed kernels, but --compute is %s; leave it out, or --compute timed",
                   o->step.proxy, o->compute_gbps > 0 ? "--compute-gbps" : "--compute-sms", o->step.compute);
@@ -171,7 +171,7 @@ int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy
     if (o->graph)
         TRY(validate_graph());
     if (o->start_barrier)
-        TRY(refuse_start_barrier());
+        TRY(validate_start_barrier());
     if (o->trace && o->traced_steps == 0)
         rc = bb_err(BB_EUSAGE, "--trace shows a traced step, so --traced-steps 0 will not do; nearest: 1");
 out:

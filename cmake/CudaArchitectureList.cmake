@@ -1,6 +1,6 @@
-# cuda_architectures(VERSION out) - the GPUs that device code is built for by nvcc VERSION: real code for each generation that
-# it knows, from the first with independent threads on; PTX of the newest, so that later ones run, and of 80, for what lies
-# between. Real code runs on later GPUs of its own major number only.
+# cuda_architectures(VERSION out) - the GPU architectures that nvcc VERSION compiles device code for: SASS for each
+# supported generation from Volta (independent thread scheduling) on; PTX for the newest architecture, so that later GPUs
+# can run it; and PTX for 80, for GPUs in between. SASS runs only on GPUs with the same major version.
 #   70 V100 (CUDA 12 only) - 75 T4 - 80 A100, and 86, 89 - 90 H100 - 100 B200, and 103 - 110 Thor (CUDA 13) - 120 RTX 50
 function(cuda_architectures version out)
   set(list 75-real 80)

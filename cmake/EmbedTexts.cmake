@@ -1,5 +1,5 @@
 # cmake -DOUT=file.c "-DFILES=a.json;b.json" -P EmbedTexts.cmake
-# Makes a C table of the texts, each under the name of its folder and its own name without the ending.
+# Writes a C table of the files' contents. The key of a file is its folder's name and its own name without extension.
 set(arrays "")
 set(rows "")
 set(i 0)
@@ -13,5 +13,5 @@ foreach(file IN LISTS FILES)
   string(APPEND rows "    {\"${kind}\", \"${name}\", (const char *)text_${i}},\n")
   math(EXPR i "${i} + 1")
 endforeach()
-file(WRITE ${OUT} "/* Made from profiles/ by cmake/EmbedTexts.cmake. */\n#include \"proxies/models/profile.h\"\n\n${arrays}
+file(WRITE ${OUT} "/* Generated from profiles/ by cmake/EmbedTexts.cmake. */\n#include \"proxies/models/profile.h\"\n\n${arrays}
 const struct bb_profile_text bb_profile_texts[] = {\n${rows}    {NULL, NULL, NULL},\n};\n")

@@ -1,5 +1,5 @@
-# harden(target): what a compiler and a linker add against memory errors, where they know it, to all that uses the target.
-# Not in Debug builds, which are for a debugger, nor under sanitizers, which find more and mind the checked functions.
+# harden(target): adds the hardening options that compiler and linker support to all users of an interface target. Debug
+# builds and builds with sanitizers are excluded: sanitizers find more errors and conflict with _FORTIFY_SOURCE.
 include(CheckCCompilerFlag)
 include(CheckLinkerFlag)
 
@@ -11,7 +11,7 @@ foreach(flag -fstack-protector-strong -fstack-clash-protection -fcf-protection)
     list(APPEND _compile_flags ${flag})
   endif()
 endforeach()
-# Level 3 came with gcc 12 and clang 9; of an older gcc the C library warns, and warnings are errors here.
+# Level 3 requires gcc 12 or clang 9. With an older gcc glibc prints a warning, which -Werror turns into an error.
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_C_COMPILER_VERSION VERSION_LESS 12)
   set(_fortify 2)
 else()

@@ -1,6 +1,6 @@
 # folders_of_libraries(VARIABLE library ...)
-# The folders that the loader has to be told of to find these, each once. (INSTALL_RPATH_USE_LINK_PATH would leave out those
-# inside the build folder, where setup puts what a machine lacks.)
+# Sets VARIABLE to the folders of the libraries that the loader does not search by default, without duplicates.
+# (INSTALL_RPATH_USE_LINK_PATH would omit folders inside the build folder, where setup.sh installs missing libraries.)
 function(folders_of_libraries variable)
   set(folders "")
   foreach(library ${ARGN})

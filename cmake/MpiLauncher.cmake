@@ -1,9 +1,9 @@
-# The launcher of the MPI that find_package(MPI) found, which is the one of `mpicc`. Where several are installed,
-# `mpiexec` may be another's, and its ranks would all think that they are alone.
-#   MPIEXEC_EXECUTABLE       it
-#   BB_MPIRUN                what busbar starts ranks with: "mpirun" where that is on the path and the same MPI's
+# Finds the launcher of the MPI library that find_package(MPI) found, which is the library of `mpicc`. If several MPI
+# libraries are installed, `mpiexec` may belong to another one; then each rank would start as a job of one rank.
+#   MPIEXEC_EXECUTABLE       the launcher
+#   BB_MPIRUN                the launcher that busbar uses: "mpirun" if that is on PATH and belongs to the same MPI
 #   BB_MPI_IS_OPEN_MPI       1 or 0
-#   BB_MPIEXEC_LEAVE         words that make it leave the ranks alone when one fails, as srun does: for tests
+#   BB_MPIEXEC_LEAVE         options to keep the other ranks running when one fails, like srun; used by tests
 include(CheckCSourceCompiles)
 set(CMAKE_REQUIRED_LIBRARIES MPI::MPI_C)
 check_c_source_compiles("#include <mpi.h>\n#ifndef OPEN_MPI\n#error\n#endif\nint main(void) { return 0; }" BB_MPI_HAS_OPEN_MPI)
@@ -13,7 +13,7 @@ if(BB_MPI_HAS_OPEN_MPI)
   set(BB_MPI_IS_OPEN_MPI 1)
 endif()
 
-# Sets `result` to whether the program is a launcher of this MPI, and `version` to its words.
+# Sets `result` to whether the program is a launcher of this MPI, and `version` to the output of its --version.
 function(bb_launcher_fits program result version)
   set(fits FALSE)
   set(words)
@@ -29,7 +29,7 @@ function(bb_launcher_fits program result version)
   set(${version} "${words}" PARENT_SCOPE)
 endfunction()
 
-# mpiexec as found; else what lies beside the compiler, under its own name or with its suffix (mpicc.mpich).
+# The mpiexec that CMake found; else a launcher in the folder of mpicc, or of the file that mpicc links to.
 bb_launcher_fits("${MPIEXEC_EXECUTABLE}" _fits _version)
 if(NOT _fits AND MPI_C_COMPILER)
   file(REAL_PATH "${MPI_C_COMPILER}" _mpicc)
@@ -40,14 +40,14 @@ if(NOT _fits AND MPI_C_COMPILER)
       if(NOT _fits AND EXISTS ${_folder}/${_name})
         bb_launcher_fits(${_folder}/${_name} _fits _version)
         if(_fits)
-          set(MPIEXEC_EXECUTABLE ${_folder}/${_name} CACHE FILEPATH "the launcher of this MPI" FORCE)
+          set(MPIEXEC_EXECUTABLE ${_folder}/${_name} CACHE FILEPATH "launcher of the MPI library" FORCE)
         endif()
       endif()
     endforeach()
   endforeach()
 endif()
 if(NOT _fits)
-  message(STATUS "No mpirun of the MPI of ${MPI_C_COMPILER} found; ${MPIEXEC_EXECUTABLE} is taken for it")
+  message(STATUS "No mpirun found for the MPI of ${MPI_C_COMPILER}; using ${MPIEXEC_EXECUTABLE}")
 endif()
 
 find_program(_mpirun mpirun NO_CACHE)
@@ -57,10 +57,10 @@ if(_fits AND NOT _on_path)
 else()
   set(BB_MPIRUN mpirun)
 endif()
-message(STATUS "Ranks are started by ${BB_MPIRUN}")
+message(STATUS "Launcher of MPI ranks: ${BB_MPIRUN}")
 
 if(NOT BB_MPI_HAS_OPEN_MPI)
-  set(BB_MPIEXEC_LEAVE "") # MPICH's -disable-auto-cleanup sends SIGUSR1, also to ranks that are well
+  set(BB_MPIEXEC_LEAVE "") # MPICH's -disable-auto-cleanup also sends SIGUSR1 to the healthy ranks
 elseif(_version MATCHES "(Open MPI\\)|OpenRTE\\)) [1-4]\\.")
   set(BB_MPIEXEC_LEAVE "--enable-recovery")
 else()

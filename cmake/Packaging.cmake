@@ -1,8 +1,8 @@
-# What is installed beside the program, and the packages that cpack makes of it.
+# Files that are installed in addition to the program, and packages made by cpack.
 include(GNUInstallDirs)
 set(_packaging ${CMAKE_CURRENT_LIST_DIR}/packaging)
 
-# The manual pages, from the program's own option tables. A cross build cannot ask its program: it has none.
+# Manual pages, which the program generates from its option tables. A cross build cannot run the program and has none.
 if(NOT CMAKE_CROSSCOMPILING)
   set(_man ${CMAKE_BINARY_DIR}/man/man1)
   add_custom_command(OUTPUT ${_man}/busbar.1 DEPENDS busbar ${_packaging}/manual.cmake VERBATIM
@@ -14,7 +14,7 @@ install(FILES ${_packaging}/busbar.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bas
 install(FILES ${_packaging}/busbar.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _busbar)
 install(FILES ${_packaging}/busbar.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
-# The README's links hold in the folder of documents too.
+# The READMEs keep their folders, so that the links between them work in the installation.
 install(FILES CHANGES.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 file(GLOB _readmes RELATIVE ${CMAKE_SOURCE_DIR} README.md */README.md */*/README.md */*/*/README.md)
 list(FILTER _readmes EXCLUDE REGEX "^build")
@@ -25,11 +25,11 @@ endforeach()
 install(FILES bootstrap/mpi.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/busbar)
 install(DIRECTORY profiles/ DESTINATION ${CMAKE_INSTALL_DATADIR}/busbar/profiles PATTERN "*.c" EXCLUDE)
 
-# The emulated GPUs, where they were built.
+# The emulated GPUs, if they were built.
 if(TARGET emulator)
   install(TARGETS emu_cudart emu_cublaslt emu_nccl LIBRARY DESTINATION lib/busbar/emulator OPTIONAL)
   install(TARGETS busbar_twins emu_hosts LIBRARY DESTINATION lib/busbar/emulator OPTIONAL)
-  emu_wrapper(${CMAKE_BINARY_DIR}/installed/busbar-emulated "the busbar beside this file" ../lib/busbar/emulator "\"$here/busbar\" ")
+  emu_wrapper(${CMAKE_BINARY_DIR}/installed/busbar-emulated "the busbar in the folder of this file" ../lib/busbar/emulator "\"$here/busbar\" ")
   install(PROGRAMS ${CMAKE_BINARY_DIR}/installed/busbar-emulated DESTINATION bin)
 endif()
 
@@ -40,12 +40,12 @@ if(DPKG)
   list(APPEND CPACK_GENERATOR DEB)
 endif()
 set(CPACK_PACKAGE_CONTACT "the busbar developers <busbar@localhost>")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "what a GPU cluster's interconnect does for deep-learning training")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "measures and predicts the communication of deep-learning training on GPU clusters")
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
 set(CPACK_PACKAGE_FILE_NAME busbar-${PROJECT_VERSION}-${CMAKE_SYSTEM_PROCESSOR})
 set(CPACK_STRIP_FILES ON)
-# Debian has no NCCL, and CUDA comes in many ways: the offline tools is what the package depends on, and bench and proxy say in
-# one line what they lack.
+# The package depends only on the libraries of the offline tools, because Debian has no NCCL and CUDA is installed in many
+# ways. bench and proxy print one line that names a missing library.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6, libjansson4")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin | mpich")
 set(CPACK_DEBIAN_PACKAGE_SECTION science)

@@ -1,7 +1,10 @@
 # bb_unit_test(NAME name SOURCES files LIBS libraries [EMULATED] [RANKS n] [MPI])
-# A cmocka program as a ctest case. EMULATED puts the emulated GPUs in front of the real libraries, RANKS starts it under
-# mpirun, MPI says that it starts ranks by itself. Exit status 77 counts as a skip. Leaks are not looked for where MPI is:
-# Open MPI leaves some behind in modules that are unloaded by then, so that no suppression can name them.
+# Adds a cmocka program as a ctest case. Exit status 77 marks a skipped test.
+#   EMULATED  use the emulated GPUs instead of the real libraries (LD_LIBRARY_PATH)
+#   RANKS n   start the program under mpirun with n ranks
+#   MPI       the program starts ranks itself
+# Leak detection is off with RANKS and MPI: Open MPI leaks memory in plugins that it unloads before the end, so that a
+# suppression cannot name them.
 enable_testing()
 find_path(CMOCKA_INCLUDE_DIR cmocka.h)
 find_library(CMOCKA_LIBRARY cmocka)
@@ -11,13 +14,13 @@ if(CMOCKA_INCLUDE_DIR AND CMOCKA_LIBRARY)
   set_target_properties(cmocka PROPERTIES IMPORTED_LOCATION ${CMOCKA_LIBRARY}
                         INTERFACE_INCLUDE_DIRECTORIES ${CMOCKA_INCLUDE_DIR})
 elseif(BUSBAR_TESTS STREQUAL "AUTO")
-  message(STATUS "No unit tests: there is no cmocka")
+  message(STATUS "cmocka not found: unit tests are not built")
   set(BUSBAR_TESTS OFF)
 elseif(BUSBAR_TESTS)
-  message(FATAL_ERROR "The unit tests need cmocka (libcmocka-dev), or -DBUSBAR_TESTS=OFF")
+  message(FATAL_ERROR "cmocka not found: install libcmocka-dev, or configure with -DBUSBAR_TESTS=OFF")
 endif()
 
-# What bootstrap/mpi.sh tells Open MPI 4 and 5, as NAME=value.
+# The variables that bootstrap/mpi.sh sets for Open MPI 4 and 5, as NAME=value.
 file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/../bootstrap/mpi.sh _exports REGEX "^ *export ")
 string(REGEX MATCHALL "[A-Z][A-Za-z_]*=[^ ;]+" BB_MPI_ENVIRONMENT "${_exports}")
 
@@ -42,15 +45,15 @@ function(bb_unit_test)
   endif()
   set(limit 60)
   if(CMAKE_CROSSCOMPILING)
-    set(limit 600) # an emulated processor takes ten times as long
+    set(limit 600) # an emulated CPU takes ten times as long
   elseif(BUSBAR_SANITIZE)
-    set(limit 240) # as do the sanitizers, with their checks and without the optimiser
+    set(limit 240) # sanitizer builds are slower, because of the checks and without optimization
   endif()
   set_tests_properties(${T_NAME} PROPERTIES TIMEOUT ${limit} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
 endfunction()
 
 # bb_unit_tests(LIBS libraries TESTS folder/name ... [EMULATED] [RANKS n] [MPI])
-# One program per test: folder/test_name.c becomes test_name.
+# Adds one program per test: folder/test_name.c becomes test_name.
 function(bb_unit_tests)
   cmake_parse_arguments(T "" "" "TESTS" ${ARGN})
   foreach(test ${T_TESTS})

@@ -1,4 +1,4 @@
-# Completion of busbar's words for bash: busbar itself knows them (bootstrap/cli/opts_generate.c).
+# bash completion of busbar's arguments. busbar --complete prints the candidates (bootstrap/cli/opts_generate.c).
 _busbar() {
     local IFS=$' \t\n' line=${COMP_LINE:0:COMP_POINT} words current found
     read -ra words <<<"$line"
@@ -6,7 +6,7 @@ _busbar() {
     current=${words[-1]}
     IFS=$'\n'
     found=($("${words[0]}" "${words[@]:1:${#words[@]}-2}" "--complete=$current" 2>/dev/null | cut -f1))
-    # bash replaces what stands after the last "=" only
+    # bash replaces only the text after the last "="
     [[ $current == *=* && $COMP_WORDBREAKS == *=* ]] && found=("${found[@]#"${current%"${current##*=}"}"}")
     COMPREPLY=("${found[@]}")
     [[ ${#found[@]} == 1 && ${found[0]} == *= ]] && compopt -o nospace

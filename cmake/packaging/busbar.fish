@@ -1,4 +1,4 @@
-# Completion of busbar's words for fish: busbar itself knows them (bootstrap/cli/opts_generate.c).
+# fish completion of busbar's arguments. busbar --complete prints the candidates (bootstrap/cli/opts_generate.c).
 function __busbar_words
     set -l words (commandline -opc)
     $words[1] $words[2..-1] --complete=(commandline -ct) 2>/dev/null

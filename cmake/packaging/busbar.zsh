@@ -1,5 +1,5 @@
 #compdef busbar busbar-emulated
-# Completion of busbar's words for zsh: busbar itself knows them (bootstrap/cli/opts_generate.c).
+# zsh completion of busbar's arguments. busbar --complete prints the candidates (bootstrap/cli/opts_generate.c).
 _busbar() {
     local word help
     local -a options others

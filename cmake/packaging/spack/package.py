@@ -1,22 +1,22 @@
-# A recipe for Spack: put this folder into a repository of recipes as packages/busbar, then, in a
-# checkout of busbar, `spack dev-build busbar@main +gpu`.
+# A Spack recipe. Copy this folder to packages/busbar of a Spack repository, then run
+# `spack dev-build busbar@main +gpu` in a checkout of busbar.
 from spack.package import *
 
 
 class Busbar(CMakePackage):
-    """NCCL microbenchmarks and deep-learning proxies: what a GPU cluster's interconnect does."""
+    """NCCL microbenchmarks and proxies of deep-learning training for GPU clusters."""
 
     license("Apache-2.0")
 
     version("main")
 
-    variant("gpu", default=True, description="build bench and proxy: need CUDA, NCCL and MPI")
+    variant("gpu", default=True, description="build bench and proxy (needs CUDA, NCCL and MPI)")
     variant(
         "cuda_arch",
         default="none",
         multi=True,
         values=("none", "70", "75", "80", "86", "89", "90", "100", "110", "120"),
-        description="GPUs that device code is built for, as 90; none: all known ones",
+        description="GPU architectures of the device code, for example 90; none: all supported ones",
     )
 
     depends_on("c", type="build")

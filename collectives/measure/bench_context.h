@@ -25,11 +25,11 @@ struct bb_sample; /* the same */
 
 /* What a row's samples tell, over the ranks of the group; microseconds per operation. */
 enum bb_series {
-    BB_SERIES_TIME,     /* what the row shows       */
-    BB_SERIES_GPU,      /* between events           */
-    BB_SERIES_HOST,     /* to enqueue               */
-    BB_SERIES_WALL,     /* a caller's time, or NaN  */
-    BB_SERIES_ARRIVAL_SPREAD,   /* from the first arrival of a rank to the last                                           */
+    BB_SERIES_TIME,           /* what the row shows       */
+    BB_SERIES_GPU,            /* between events           */
+    BB_SERIES_HOST,           /* to enqueue               */
+    BB_SERIES_WALL,           /* a caller's time, or NaN  */
+    BB_SERIES_ARRIVAL_SPREAD, /* from the first arrival of a rank to the last                                           */
     BB_SERIES_TRANSFER, /* shortest time of a rank: the last to arrive does not wait                             */
     BB_SERIES_COUNT
 };
@@ -59,7 +59,8 @@ struct bb_bench_context {
         rank_aggregation; /* how a sample of all ranks comes from those of each                   */
     const int *groups;    /* [size] group of each world rank; NULL: all are in one. comm is that of this rank's */
     const struct bb_mulsums *mulsums;
-    struct bb_iteration_events *iteration_events; /* of the iterations of each row's last sample, NULL: none                     */
+    struct bb_iteration_events
+        *iteration_events; /* of the iterations of each row's last sample, NULL: none                     */
     const struct bb_telemetry *observer; /* of NCCL's choices and the GPU's state, NULL: none                        */
     void *sync_byte;                     /* device memory: for the all_reduce that ends on all ranks at once */
     uint64_t passes;                     /* verified passes so far: each has its own data   */
@@ -110,11 +111,11 @@ struct bb_metrics {
     double factor;           /* busbw / algbw                                                 */
     struct bb_iteration_metrics iterations; /* with marks                                       */
     struct bb_telemetry_row seen;
-    double model_us;          /* NCCL's own estimate of an operation, NaN: none                */
-    bool checked;             /* false: nothing was compared                                   */
-    unsigned long long wrong; /* elements over all ranks and passes                            */
-    struct bb_wrong_element first;    /* valid when wrong > 0                                          */
-    double host_us;           /* median time to enqueue an operation                           */
+    double model_us;               /* NCCL's own estimate of an operation, NaN: none                */
+    bool checked;                  /* false: nothing was compared                                   */
+    unsigned long long wrong;      /* elements over all ranks and passes                            */
+    struct bb_wrong_element first; /* valid when wrong > 0                                          */
+    double host_us;                /* median time to enqueue an operation                           */
     double first_us;          /* the row's first operation, call to completion by the host's clock; NaN with -w 0 */
     struct bb_stats event_us; /* between events, whichever clock time_us is by          */
     struct bb_stats wall_us;  /* what the caller waits, by the host's clock; of both_clocks one sample     */

@@ -14,7 +14,8 @@ static size_t bytes_of(const struct bb_case *c, size_t elements)
 size_t bb_case_bytes(const struct bb_case *c)
 {
     if (bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS)
-        return bytes_of(c, bb_alltoallv_counts_most(c->alltoallv_counts, c->count, bb_dtypes[c->dtype].bytes, c->ranks));
+        return bytes_of(c,
+                        bb_alltoallv_counts_most(c->alltoallv_counts, c->count, bb_dtypes[c->dtype].bytes, c->ranks));
     return bytes_of(c, bb_coll_payload_count(c->kind, c->count, c->ranks));
 }
 

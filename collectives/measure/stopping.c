@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-static const double NOISY = 0.05;       /* half width over median                               */
-static const double TREND_SIGMAS = 3;   /* of the Mann-Kendall statistic                        */
+static const double NOISY = 0.05;            /* half width over median                               */
+static const double TREND_SIGMAS = 3;        /* of the Mann-Kendall statistic                        */
 static const double MIN_TREND_CHANGE = 0.01; /* smaller changes are not told                         */
 enum { TREND_BLOCKS = 32, MIN_TREND_SAMPLES = 6, MIN_CI_SAMPLES = 6 };
 
@@ -84,7 +84,8 @@ bool bb_has_trend(const double *samples, size_t n)
     third = blocks / 3;
     change = fabs(mean_of(x + blocks - third, third) - mean_of(x, third));
     sigma = sqrt((double)(blocks * (blocks - 1) * (2 * blocks + 5)) / 18);
-    return fabs(mann_kendall_statistic(x, blocks)) - 1 > TREND_SIGMAS * sigma && change > MIN_TREND_CHANGE * mean_of(x, blocks);
+    return fabs(mann_kendall_statistic(x, blocks)) - 1 > TREND_SIGMAS * sigma &&
+           change > MIN_TREND_CHANGE * mean_of(x, blocks);
 }
 
 /* ---- warnings ---- */
@@ -97,7 +98,7 @@ const struct bb_warning_row bb_warnings[BB_WARN_COUNT] = {
     [BB_WARN_NOISY] = {"noisy", "the median is known to no better than 5 %",
                        "more operations per sample (-n), or --confidence 1%; see what else runs"},
     [BB_WARN_NOT_CONFIDENT] = {"not_confident", "the limit came before the interval that --confidence asks for",
-                            "raise --max-iters or --max-seconds"},
+                               "raise --max-iters or --max-seconds"},
     [BB_WARN_TREND] = {"trend", "times go up or down from sample to sample",
                        "--warmup auto, or a larger -w; --shuffle SEED if it lasts"},
     [BB_WARN_START_BARRIER_EXPIRED] = {"start_barrier_expired",

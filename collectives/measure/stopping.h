@@ -21,9 +21,9 @@ struct bb_stopping {
 
 enum bb_stop {
     BB_STOP_NOT_YET,
-    BB_STOP_FIXED,   /* as many as were asked for         */
-    BB_STOP_CONFIDENT,  /* the interval is narrow enough     */
-    BB_STOP_SAMPLES, /* it is not, but that was the limit */
+    BB_STOP_FIXED,     /* as many as were asked for         */
+    BB_STOP_CONFIDENT, /* the interval is narrow enough     */
+    BB_STOP_SAMPLES,   /* it is not, but that was the limit */
     BB_STOP_TIME,
     BB_STOP_COUNT
 };

@@ -161,7 +161,7 @@ out:
 
 /* The gate opens when all ranks have come here; the rest follows while the GPU is busy with what was behind it. */
 static int open_start_barrier(struct bb_bench_context *ctx, const struct bb_case *c, size_t held, bool ends_row,
-                           struct span *span)
+                              struct span *span)
 {
     size_t n = (size_t)ctx->iterations;
     int rc;
@@ -198,7 +198,8 @@ out:
     return rc;
 }
 
-static int operations_without_barrier(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row, struct span *span)
+static int operations_without_barrier(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row,
+                                      struct span *span)
 {
     int rc = 0;
 
@@ -220,7 +221,8 @@ static int take_sample(struct bb_bench_context *ctx, const struct bb_case *c, bo
     int rc;
 
     TRY(bb_world_barrier(ctx->world, "start of a sample"));
-    TRY(held ? start_barrier_operations(ctx, c, held, ends_row, &span) : operations_without_barrier(ctx, c, ends_row, &span));
+    TRY(held ? start_barrier_operations(ctx, c, held, ends_row, &span)
+             : operations_without_barrier(ctx, c, ends_row, &span));
     if (ctx->iteration_events && ends_row)
         TRY(bb_iteration_events_read(ctx->iteration_events));
     enable_iteration_events(ctx, false);
@@ -252,7 +254,7 @@ static int impose_delay(struct bb_bench_context *ctx)
 
 /* The first event stands behind the delay: it is the arrival of this rank. */
 static int time_one(struct bb_bench_context *ctx, const struct bb_case *c, size_t i, bool ends_row,
-                     struct bb_sample *sample)
+                    struct bb_sample *sample)
 {
     struct span span = {0};
     int rc;
@@ -319,7 +321,7 @@ const struct bb_mode bb_mode_sync = {.name = "sync",
 
 /* With the barrier kept out of the time, each iteration is a span of its own. */
 static int take_blocked_sample(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row,
-                              struct bb_sample *sample)
+                               struct bb_sample *sample)
 {
     struct span span = {0};
     double before;

@@ -13,9 +13,9 @@
 
 /* One sample of one rank, microseconds per operation. */
 enum bb_sample_field {
-    BB_SAMPLE_GPU,  /* from event to event                                            */
-    BB_SAMPLE_HOST, /* to enqueue, by the host's clock                                */
-    BB_SAMPLE_WALL, /* sync, or host_clock: from the call to the end of the wait, by the host's clock; else NaN */
+    BB_SAMPLE_GPU,     /* from event to event                                            */
+    BB_SAMPLE_HOST,    /* to enqueue, by the host's clock                                */
+    BB_SAMPLE_WALL,    /* sync, or host_clock: from the call to the end of the wait, by the host's clock; else NaN */
     BB_SAMPLE_TO_SYNC, /* sync: of the whole iteration, from arrival to a moment that is the same on all ranks      */
     BB_SAMPLE_FIELDS
 };

@@ -67,11 +67,13 @@ static void print_summary(const struct bb_report *r, const struct bb_row *row)
         if (c->alltoallv_counts->bytes)
             fprintf(r->out, "matrix_dim=%d scale=%.3f", c->alltoallv_counts->n, r->options->matrix_scale);
         else
-            fprintf(r->out, "total_bytes=%zu spread=%.3f", c->count * (size_t)c->ranks * bytes, c->alltoallv_counts->imbalance);
+            fprintf(r->out, "total_bytes=%zu spread=%.3f", c->count * (size_t)c->ranks * bytes,
+                    c->alltoallv_counts->imbalance);
         fprintf(r->out, " time_usec=%.2f\n", us);
         for (int rank = 0; rank < c->ranks; rank++) {
             size_t sent = bytes * bb_alltoallv_counts_sent(c->alltoallv_counts, c->count, bytes, c->ranks, rank);
-            size_t received = bytes * bb_alltoallv_counts_received(c->alltoallv_counts, c->count, bytes, c->ranks, rank);
+            size_t received =
+                bytes * bb_alltoallv_counts_received(c->alltoallv_counts, c->count, bytes, c->ranks, rank);
             double algbw = (double)(sent > received ? sent : received) / us / 1e3;
             fprintf(r->out, "#   rank=%d send_bytes=%zu recv_bytes=%zu alg_bw=%.2f bus_bw=%.2f\n", rank, sent, received,
                     algbw, algbw * (c->ranks - 1) / c->ranks);

@@ -17,7 +17,7 @@ enum { BB_ALLTOALLV_RANKS = 4096 }; /* the largest matrix that is read */
 
 struct bb_alltoallv_counts {
     double imbalance; /* 0 to 1, of the generated traffic          */
-    size_t *bytes; /* [n * n] from a file, NULL: generated      */
+    size_t *bytes;    /* [n * n] from a file, NULL: generated      */
     int n;
 };
 

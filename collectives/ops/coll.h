@@ -22,14 +22,14 @@ enum bb_coll_kind {
 };
 
 enum bb_coll_flag {
-    BB_COLL_REDUCES = 1,    /* takes a reduction operation                                          */
-    BB_COLL_ROOTED = 2,     /* takes a root                                                         */
-    BB_COLL_SLICED = 4,     /* count is one rank's slice, rounded to a multiple of 16 bytes         */
-    BB_COLL_VARIABLE_COUNTS = 8,     /* pairs of ranks exchange different amounts: collectives/ops/alltoallv_counts.h     */
-    BB_COLL_ROUNDS = 16,    /* rounds that wait for each other: n is a power of two, and several
+    BB_COLL_REDUCES = 1,         /* takes a reduction operation                                          */
+    BB_COLL_ROOTED = 2,          /* takes a root                                                         */
+    BB_COLL_SLICED = 4,          /* count is one rank's slice, rounded to a multiple of 16 bytes         */
+    BB_COLL_VARIABLE_COUNTS = 8, /* pairs of ranks exchange different amounts: collectives/ops/alltoallv_counts.h     */
+    BB_COLL_ROUNDS = 16,         /* rounds that wait for each other: n is a power of two, and several
                             operations cannot be one group                                       */
-    BB_COLL_ESTIMATED = 32, /* one call of NCCL's with an algorithm of its own, whose time NCCL estimates */
-    BB_COLL_PAIRS = 64,     /* every rank sends and receives: NCCL's limits of CTAs do not hold           */
+    BB_COLL_ESTIMATED = 32,      /* one call of NCCL's with an algorithm of its own, whose time NCCL estimates */
+    BB_COLL_PAIRS = 64,          /* every rank sends and receives: NCCL's limits of CTAs do not hold           */
 };
 
 /* Whose data a rank receives. */

@@ -39,7 +39,7 @@ struct bb_call {
     struct bb_comm *comm;
     cudaStream_t stream;
     const struct bb_native *native;
-    const struct bb_mulsums *mulsums;          /* needed by BB_MULSUM alone      */
+    const struct bb_mulsums *mulsums;                   /* needed by BB_MULSUM alone      */
     const struct bb_alltoallv_counts *alltoallv_counts; /* needed by BB_COLL_VARIABLE_COUNTS alone */
 };
 

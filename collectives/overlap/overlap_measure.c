@@ -30,7 +30,8 @@ static size_t matrix_bytes(const struct bb_gemm_shape *s)
 size_t bb_overlap_context_bytes(const struct bb_gemm_shape *gemm_shape, size_t slot_bytes,
                                 const struct bb_allocator *from)
 {
-    return bb_guarded_bytes(matrix_bytes(gemm_shape)) + bb_guarded_device_bytes(2 * slot_bytes, from) + BB_GEMM_WORKSPACE;
+    return bb_guarded_bytes(matrix_bytes(gemm_shape)) + bb_guarded_device_bytes(2 * slot_bytes, from) +
+           BB_GEMM_WORKSPACE;
 }
 
 static int make_streams(struct bb_overlap_context *ctx)

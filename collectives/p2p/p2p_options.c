@@ -9,9 +9,9 @@ static const char *const schedule_words[] = {"rounds", "one", NULL};
 static const struct bb_opt option_rows[] = {
     OPT_CHOICE(0, "metrics", FIELD(metrics), "all", "WORD", metric_names, "measure latency, bandwidth or all"),
     OPT_CHOICE(0, "direction", FIELD(direction), "all", "WORD", direction_words,
-             "one direction at a time, both at once, or all"),
+               "one direction at a time, both at once, or all"),
     OPT_CHOICE(0, "schedule", FIELD(schedule), "rounds", "WORD", schedule_words,
-             "rounds: pairs without a common rank run concurrently; one: one pair at a time"),
+               "rounds: pairs without a common rank run concurrently; one: one pair at a time"),
     OPT_STRING(0, "latency-sizes", FIELD(small_list), "8", "LIST", "message sizes for latency, one matrix per size"),
     OPT_STRING(0, "bandwidth-sizes", FIELD(large_list), "32M", "LIST",
                "message sizes for bandwidth, one matrix per size"),

@@ -407,7 +407,8 @@ static int make_context(struct bench *b)
     b->algorithms = (struct bb_algorithms){.world = &b->session.world, .ctx = ctx, .shared_gpu = b->report.shared_gpu};
     TRY(make_samples(b));
     if (b->options.per_iteration) {
-        TRY(bb_iteration_events_init(&b->iteration_events, b->options.iterations, b->options.skipped, b->session.world.size));
+        TRY(bb_iteration_events_init(&b->iteration_events, b->options.iterations, b->options.skipped,
+                                     b->session.world.size));
         ctx->iteration_events = &b->iteration_events;
     }
     TRY(make_stream(b));

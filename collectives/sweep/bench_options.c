@@ -107,16 +107,16 @@ const struct bb_opts bb_bench_set = {
     .usage = "busbar bench COLLECTIVE... [OPTION...]",
     .doc = "Times NCCL operations: one row per size. COLLECTIVE is a name of `busbar list collectives`, or all.\n"
            "Start it with one rank per GPU: mpirun -n 8 busbar bench all_reduce -b 8 -e 1G\n"
-           "Other modes, each with its own options (--help): `busbar bench p2p` measures pairs of ranks, `comm` the\n"
-           "cost of communicators, `overlap` GEMMs concurrent with collectives, `compute` GEMMs and GPU memory.",
-    .after =
-        "Modes: stream times N back-to-back operations on one stream between CUDA events and divides by N; sync times\n"
-        "one operation at a time after a barrier; graph is like stream, launched as a CUDA graph. Each sample is the\n"
-        "slowest rank's time, each row the median of its samples. algbw = size / time. busbw = algbw times a factor\n"
-        "per collective (`busbar list collectives`), which is the rate in one direction of one GPU's link for a flat,\n"
-        "bandwidth-bound algorithm. 1 GB/s = 1e9 bytes/s. Sizes of collectives with one slice per rank are rounded\n"
-        "down to slices of 16 bytes.\n"
-        "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank, 5 below --min-busbw.",
+           "Other modes, each with its own options (--help): `busbar bench p2p` measures pairs of ranks,\n"
+           "`comm` the cost of communicators, `overlap` GEMMs concurrent with collectives, `compute` GEMMs\n"
+           "and memory-bound kernels.",
+    .after = "Modes: stream times N back-to-back operations on one stream between CUDA events and divides by N;\n"
+             "sync times one operation at a time after a barrier; graph is like stream, launched as a CUDA graph.\n"
+             "Each sample is the slowest rank's time, each row the median of its samples. algbw = size / time.\n"
+             "busbw = algbw times a factor per collective (`busbar list collectives`): the rate in one direction\n"
+             "of one GPU's link for a flat, bandwidth-bound algorithm. 1 GB/s = 1e9 bytes/s. Sizes of collectives\n"
+             "with one slice per rank are rounded down to slices of 16 bytes.\n"
+             "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank, 5 below --min-busbw.",
     .tables = tables,
 };
 

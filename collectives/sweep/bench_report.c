@@ -196,7 +196,7 @@ static const struct bb_field stamp_fields[] = {
     {0},
 };
 
-/* A list of fields, where it is shown, and the placement whose values the text shows. */
+/* A list of fields, its outputs (text, JSON), and the placement whose values the text shows. */
 struct list {
     const struct bb_field *fields;
     int placement; /* BB_OUT_OF_PLACE, BB_IN_PLACE or ONCE */

@@ -41,8 +41,9 @@ struct bb_sweep {
     struct bb_split split;
     bool shuffled; /* sizes in an order that depends only on `seed` */
     uint64_t seed;
-    size_t unalign;                      /* offset of the buffers, in elements */
-    struct bb_alltoallv_counts *alltoallv_counts; /* counts for alltoallv (BB_COLL_VARIABLE_COUNTS); NULL without alltoallv;
+    size_t unalign; /* offset of the buffers, in elements */
+    struct bb_alltoallv_counts
+        *alltoallv_counts; /* counts for alltoallv (BB_COLL_VARIABLE_COUNTS); NULL without alltoallv;
                                             owned by the creator of the sweep */
 };
 

@@ -276,7 +276,7 @@ def test_a_bandwidth_below_the_threshold_is_exit_5(busbar, model, tmp_path):
 
 
 # The model gives 4K less bandwidth than 64K, and the mean lies between.
-@pytest.mark.parametrize("floors,status,says", [
+@pytest.mark.parametrize("thresholds,status,says", [
     ("4K:{small},64K:{large},peak:{large}", 0, []),
     ("64K:{more}", 5, ["bus bandwidth of 64 KiB", "is below"]),
     ("peak:{more}", 5, ["peak bus bandwidth", "is below"]),
@@ -285,11 +285,11 @@ def test_a_bandwidth_below_the_threshold_is_exit_5(busbar, model, tmp_path):
     ("{large}", 5, ["mean bus bandwidth", "is below"]),
     ("8K:1", 5, ["cannot check the bus bandwidth (--min-busbw, 8 KiB): no row has that size"]),
 ])
-def test_a_threshold_for_a_size_and_for_the_peak(busbar, model, tmp_path, floors, status, says):
+def test_a_threshold_for_a_size_and_for_the_peak(busbar, model, tmp_path, thresholds, status, says):
     words = ("bench", "all_reduce", "--sizes", "4K,64K")
     seen = [r["busbw_gbps"] for r in busbar.json(*words, ranks=4, env=model, tmp_path=tmp_path)["results"]]
     small, large = min(seen), max(seen)
-    text = floors.format(small=0.99 * small, large=0.99 * large, more=1.01 * large, mean=0.99 * (small + large) / 2)
+    text = thresholds.format(small=0.99 * small, large=0.99 * large, more=1.01 * large, mean=0.99 * (small + large) / 2)
     done = busbar.run(*words, "--min-busbw", text, ranks=4, env=model)
     assert done.returncode == status and ("FAILED" in done.stdout) == (status == 5)
     assert all(word in done.stderr for word in says) and (status == 5 or done.stderr == "")

@@ -267,7 +267,7 @@ def rooms_of(top):
         named = re.findall(r"`([\w./]+)`", text)
         uses = {top if u == "." else f"{u.rstrip('/')}/" if u.split("/")[0] in ("bootstrap", "cuda", "collectives") else f"{top}/{u}/"
                 for u in named}
-        rooms[top if room == "." else f"{top}/{room.rstrip('/')}"] = uses | everywhere | ({f"{top}/"} if "every room" in text else set())
+        rooms[top if room == "." else f"{top}/{room.rstrip('/')}"] = uses | everywhere | ({f"{top}/"} if re.search("every (room|module)", text) else set())
     return rooms
 
 

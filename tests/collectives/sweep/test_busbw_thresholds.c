@@ -1,4 +1,4 @@
-/* test_busbw_thresholds.c - what --min-busbw asks for, and what is held against it. */
+/* test_busbw_thresholds.c - parsing of --min-busbw, and the bus bandwidth that each threshold is compared with. */
 #include "collectives/sweep/busbw_thresholds.h"
 #include "tests/check.h"
 
@@ -22,7 +22,7 @@ static void words_are_read(void **state)
     assert_int_equal(f.n, 0);
 }
 
-static void what_is_no_floor_is_refused(void **state)
+static void invalid_thresholds_are_rejected(void **state)
 {
     static const char *const bad[] = {"",       "x",   "-1",      "300,",   "1G:", "1G:x", ":300",
                                       "1X:300", "2e9", "pek:300", "1G:1:2", "nan", "inf",  "1G:-2"};
@@ -63,7 +63,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_are_read),
-        cmocka_unit_test(what_is_no_floor_is_refused),
+        cmocka_unit_test(invalid_thresholds_are_rejected),
         cmocka_unit_test(the_slowest_of_a_size_counts),
     };
 

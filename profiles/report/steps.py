@@ -177,7 +177,7 @@ def byte_unit(values):
     return 1, "bytes"
 
 
-MEMORIES = (("training_memory_bytes", "what training would hold"), ("memory_bytes", "what the proxy takes"))
+MEMORIES = (("training_memory_bytes", "memory of training"), ("memory_bytes", "buffers of the proxy"))
 
 
 def memory(results):

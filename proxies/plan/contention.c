@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* ---- sharing ---- */
+/* ---- contention ---- */
 
 static double us_of(int64_t ns)
 {
@@ -19,9 +19,9 @@ void bb_contention_print(const struct bb_prediction *p, FILE *out)
 
     if (!p->cluster.has_sharing)
         return;
-    fprintf(out, "  beside each other: compute %s longer, communication %s longer than alone\n",
-            bb_format_time(us_of(b->compute_slowed_ns), text), bb_format_time(us_of(b->comm_slowed_ns), more));
-    fprintf(out, "  busiest links: within a node %.1f%% of the step, NIC %.1f%%", 100 * p->link_busy,
+    fprintf(out, "  contention: compute +%s, communication +%s\n", bb_format_time(us_of(b->compute_slowed_ns), text),
+            bb_format_time(us_of(b->comm_slowed_ns), more));
+    fprintf(out, "  utilization of the busiest links: within a node %.1f%% of the step, NIC %.1f%%", 100 * p->link_busy,
             100 * p->nic_busy);
     for (int tier = 0; tier < BB_TIERS; tier++)
         if (bb_fabric_is_oversubscribed(&p->cluster, (enum bb_tier)tier))
@@ -31,7 +31,7 @@ void bb_contention_print(const struct bb_prediction *p, FILE *out)
         enum bb_limit most = bb_bottleneck_of(b, (enum bb_phase)phase);
 
         if (most != BB_LIMIT_NONE)
-            fprintf(out, "  %s: mostly %s, %s\n", bb_phase_names[phase], bb_limit_names[most],
+            fprintf(out, "  %s: %s-bound, %s\n", bb_phase_names[phase], bb_limit_names[most],
                     bb_format_time(us_of(b->ns[phase][most]), text));
     }
 }
@@ -100,10 +100,10 @@ void bb_jittered_print(const struct bb_jittered *j, FILE *out)
     static const int percents[] = {5, 50, 95};
     char text[BB_TIME_TEXT];
 
-    fprintf(out, "  with jitter of %g%% (%d steps, seed %d):", 100 * j->deviation, j->samples, j->seed);
+    fprintf(out, "  step with jitter of %g%% (%d samples, seed %d):", 100 * j->deviation, j->samples, j->seed);
     for (size_t i = 0; i < sizeof(percents) / sizeof(percents[0]); i++)
         fprintf(out, " p%d %s,", percents[i], bb_format_time(us_at(j, percents[i]), text));
-    fprintf(out, " longest %s\n", bb_format_time(us_at(j, 100), text));
+    fprintf(out, " max %s\n", bb_format_time(us_at(j, 100), text));
 }
 
 json_t *bb_jittered_json(const struct bb_jittered *j)

@@ -1,4 +1,4 @@
-/* forecast.c - whose rates, what was guessed, how true, and does it fit (see forecast.h). */
+/* forecast.c - provenance of a forecast; see forecast.h. */
 #include "proxies/plan/forecast.h"
 
 #include "bootstrap/base/units.h"
@@ -7,12 +7,13 @@
 #include <math.h>
 #include <string.h>
 
-/* What tests/cli/test_published.py finds of the published steps: the mean of the errors and the largest. */
+/* Mean and maximum relative error on published steps, as checked by tests/cli/test_published.py. */
 #define MODEL_ERROR_MEAN 0.06
-#define MODEL_ERROR_MAX 0.15
-/* Of steps with many small experts: how many times as long the slowest took, and the same in CUDA graphs. */
-#define EXPERTS_EAGER_FACTOR  2.1
-#define EXPERTS_GRAPH_ERROR 0.09
+#define MODEL_ERROR_MAX  0.15
+/* Published steps with many small experts: the largest ratio of published to predicted time, and the maximum
+ * relative error with CUDA graphs. */
+#define EXPERTS_EAGER_FACTOR 2.1
+#define EXPERTS_GRAPH_ERROR  0.09
 
 /* ---- memory ---- */
 
@@ -30,7 +31,7 @@ bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f)
 
 #define GUESS_TEXT 64
 
-/* What makes it hold, as it would be typed; NULL: nothing was guessed. */
+/* The options that make training fit, as typed on the command line; NULL: nothing was assumed. */
 static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEXT])
 {
     if (f->precision_aware)
@@ -51,15 +52,16 @@ static void print_memory(const struct bb_plan *plan, const struct bb_forecast *f
 
     bb_format_bytes((size_t)f->gpu_bytes, have);
     if (bb_step_training_bytes(plan->step) > 0)
-        fprintf(out, "  memory: training would hold %s of %s on a GPU: %s\n",
+        fprintf(out, "  memory: training needs %s of %s per GPU: %s\n",
                 bb_format_bytes((size_t)bb_step_training_bytes(plan->step), need), have,
                 bb_forecast_fits(plan, f) ? "fits" : "DOES NOT FIT");
     if (guess)
-        fprintf(out, "  guessed: %s; without, training would hold %s\n", guess,
+        fprintf(out, "  guessed: %s; without it, training needs %s\n", guess,
                 bb_format_bytes((size_t)f->without_bytes, without));
-    fprintf(out, "  the proxy's own buffers: memory %s of %s on a GPU: %s\n",
-            bb_format_bytes(bb_plan_memory(plan), need), have,
-            (double)bb_plan_memory(plan) <= f->gpu_bytes ? "fits" : "DOES NOT FIT");
+    if (bb_step_training_bytes(plan->step) <= 0)
+        fprintf(out, "  memory: buffers of the proxy need %s of %s per GPU: %s\n",
+                bb_format_bytes(bb_plan_memory(plan), need), have,
+                (double)bb_plan_memory(plan) <= f->gpu_bytes ? "fits" : "DOES NOT FIT");
 }
 
 json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast *f)
@@ -81,18 +83,18 @@ static void print_machine(const struct bb_forecast *f, const struct bb_cluster *
     double part = f->float8 ? c->achieved.gemm_float8 : c->achieved.gemm;
 
     if (!c->has_achieved)
-        fprintf(out, "  compute at the profile's nominal rates, which no kernel reaches: a lower bound\n");
+        fprintf(out, "  compute rates: nominal peaks of the profile, so compute times are lower bounds\n");
     else
         fprintf(out,
-                "  compute by the machine's rates: large %s products %.0f of %.0f TFLOP/s, less by their shape;\n"
-                "    passes %.0f of %.0f GB/s",
+                "  compute rates of the cluster: large %s GEMMs %.0f of %.0f TFLOP/s, smaller ones less;\n"
+                "    memory-bound kernels %.0f of %.0f GB/s",
                 f->float8 ? "8-bit" : "16-bit", peak * part, peak, c->memory_gbps * c->achieved.memory, c->memory_gbps);
     if (c->has_achieved && f->attention)
-        fprintf(out, "; attention %s%s", f->attention, f->attention_guessed ? " (guessed; --attention says)" : "");
+        fprintf(out, "; attention %s%s", f->attention, f->attention_guessed ? " (guessed; set --attention)" : "");
     if (c->has_achieved && !c->models_training)
-        fprintf(out, "; kernel by kernel as the proxy runs");
+        fprintf(out, "; kernels of the proxy");
     if (c->has_achieved)
-        fprintf(out, "%s\n", f->host && strcmp(f->host, "graph") == 0 ? "; as CUDA graphs" : "");
+        fprintf(out, "%s\n", f->host && strcmp(f->host, "graph") == 0 ? "; launched as CUDA graphs" : "");
 }
 
 static void print_rates(const struct bb_forecast *f, const struct bb_cluster *c, FILE *out)
@@ -100,11 +102,11 @@ static void print_rates(const struct bb_forecast *f, const struct bb_cluster *c,
     if (f->rates == BB_RATES_MACHINE)
         print_machine(f, c, out);
     else if (f->tflops > 0)
-        fprintf(out, "  compute at %.1f TFLOP/s, %s, whatever its shape and the cluster\n", f->tflops,
-                f->rates == BB_RATES_GIVEN ? "as given" : "the proxy's own");
+        fprintf(out, "  compute rate: %.1f TFLOP/s for all shapes, %s\n", f->tflops,
+                f->rates == BB_RATES_GIVEN ? "as given on the command line" : "as the proxy defines");
     else
-        fprintf(out, "  compute as long as %s, whatever the cluster\n",
-                f->rates == BB_RATES_GIVEN ? "given" : "the proxy says");
+        fprintf(out, "  compute time: %s\n",
+                f->rates == BB_RATES_GIVEN ? "as given on the command line" : "as the proxy defines, for any cluster");
 }
 
 json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster *c)
@@ -123,10 +125,11 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
                                   : machine                 ? bb_cluster_tflops(c, BB_BFLOAT16)
                                                             : NAN),
                      "efficiency", bb_json_real(machine && c->has_achieved ? c->achieved.gemm : NAN), "nominal",
-                     !c->has_achieved, "attention", f->attention, "fp8", f->float8, "host", f->host, "guessed", guessed);
+                     !c->has_achieved, "attention", f->attention, "fp8", f->float8, "host", f->host, "guessed",
+                     guessed);
 }
 
-/* ---- how true ---- */
+/* ---- model error ---- */
 
 static bool has_model_error(const struct bb_forecast *f, const struct bb_cluster *c)
 {
@@ -135,7 +138,8 @@ static bool has_model_error(const struct bb_forecast *f, const struct bb_cluster
 
 json_t *bb_forecast_model_error(const struct bb_forecast *f, const struct bb_cluster *c)
 {
-    return has_model_error(f, c) ? json_pack("{s:f, s:f}", "mean", MODEL_ERROR_MEAN, "most", MODEL_ERROR_MAX) : json_null();
+    return has_model_error(f, c) ? json_pack("{s:f, s:f}", "mean", MODEL_ERROR_MEAN, "max", MODEL_ERROR_MAX)
+                                 : json_null();
 }
 
 void bb_forecast_print(const struct bb_plan *plan, const struct bb_forecast *f, const struct bb_cluster *cluster,
@@ -144,16 +148,15 @@ void bb_forecast_print(const struct bb_plan *plan, const struct bb_forecast *f, 
     if (cluster)
         print_rates(f, cluster, out);
     if (cluster && has_model_error(f, cluster))
-        fprintf(out,
-                "  published steps of A100, H100 and Blackwell were met within %.0f%% on average, %.0f%% at most\n",
+        fprintf(out, "  model error on published steps (A100, H100, Blackwell): mean %.0f%%, max %.0f%%\n",
                 100 * MODEL_ERROR_MEAN, 100 * MODEL_ERROR_MAX);
     else if (cluster && f->many_experts)
         fprintf(out,
-                "  published steps with many small experts on a GPU took up to %.1f times as long;\n"
-                "    in CUDA graphs (--graph) they were met within %.0f%%\n",
+                "  published steps with many small experts per GPU took up to %.1f times as long as predicted;\n"
+                "    model error with CUDA graphs (--graph): max %.0f%%\n",
                 EXPERTS_EAGER_FACTOR, 100 * EXPERTS_GRAPH_ERROR);
     else if (cluster)
-        fprintf(out, "  such predictions were held against no published step\n");
+        fprintf(out, "  not validated against published steps\n");
     if (f->gpu_bytes > 0)
         print_memory(plan, f, out);
 }

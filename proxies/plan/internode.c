@@ -1,6 +1,6 @@
 /*
- * internode.c - what leaves a node (see internode.h). Programs are added up per role and group once, then laid over the
- * instances of each group: a collective counts once for an instance, by the program of its first member.
+ * internode.c - see internode.h. The operations of each role are summed once per group; the sums then apply to all
+ * instances of the group. A collective counts once per instance, with the program of the instance's first member.
  */
 #include "proxies/plan/internode.h"
 
@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What all operations of a role on one group amount to, in bytes. */
+/* Bytes of all operations of a role on one group. */
 struct volume {
-    double ring;  /* over each link between two nodes of a ring */
-    double chain; /* ... of a chain                             */
-    double pair;  /* from each rank to each other one           */
+    double ring;  /* over each inter-node link of a ring */
+    double chain; /* over each inter-node link of a chain */
+    double pair;  /* from each rank to each other rank */
 };
 
 struct message {
@@ -25,21 +25,22 @@ struct message {
 
 struct role {
     struct volume volumes[BB_MAX_GROUPS];
-    struct message *messages; /* one of each peer */
+    struct message *messages; /* one entry per communicator and peer, with the sum of its messages */
     int n_messages;
-    int next; /* where the last one found was followed: exchanges repeat the order of their peers */
+    int next; /* search start: the entry after the previous match, because programs repeat the order of their peers */
 };
 
 struct counting {
     const struct bb_step *step;
     struct bb_internode *internode;
-    struct role *roles;  /* [step->n_roles]                                              */
-    double *out;         /* [nodes] bytes that leave it                                  */
-    int *members, *seen; /* [nodes] of the instance at hand; the last instance that was there */
+    struct role *roles;  /* [step->n_roles] sums of each role */
+    double *out;         /* [nodes] bytes sent by the node */
+    int *members, *seen; /* [nodes] members of the current instance; mark of the last instance with members on the
+                            node */
     int gpus_per_node;
 };
 
-/* ---- roles ---- */
+/* ---- sums per role ---- */
 
 static struct message *find_message(struct role *role, const struct bb_op *op)
 {
@@ -58,7 +59,8 @@ static struct message *find_message(struct role *role, const struct bb_op *op)
     return &role->messages[role->n_messages++];
 }
 
-/* What NCCL has an algorithm for goes along a ring or, with a root, a chain; the rest from each rank to each other. */
+/* Collectives that NCCL implements with algorithms use a ring, rooted ones a chain; all others send from each rank
+ * to each other rank. */
 static void add_collective(struct volume *volume, const struct bb_op *op, int n)
 {
     const struct bb_coll *coll = &bb_colls[op->coll];
@@ -112,7 +114,7 @@ static int add_program(const struct bb_layout *l, const struct bb_program *p, st
     return rc;
 }
 
-/* ---- ranks ---- */
+/* ---- sums over ranks and nodes ---- */
 
 static void add_outgoing(struct counting *c, int node, int group, double bytes)
 {
@@ -135,7 +137,8 @@ static void count_messages(struct counting *c, int rank)
     }
 }
 
-/* Counts the members on each node of an instance; returns the number of nodes. mark: of this instance alone. */
+/* Counts the members of an instance on each node; returns the number of nodes. mark: a different number for each
+ * instance. */
 static int count_nodes(struct counting *c, int group, int instance, int mark)
 {
     const struct bb_layout *l = &c->step->layout;
@@ -167,10 +170,10 @@ static void count_instance(struct counting *c, int group, int instance, int mark
         int node = bb_group_member(l, group, instance, m) / c->gpus_per_node, here = c->members[node];
 
         if (here == 0)
-            continue; /* this node is counted */
+            continue; /* this node is already counted */
         add_outgoing(c, node, group, volume->ring + (double)here * (n - here) * volume->pair);
         if (m > 0)
-            add_outgoing(c, node, group, volume->chain); /* a chain has a link less than nodes */
+            add_outgoing(c, node, group, volume->chain); /* a chain has one link fewer than nodes */
         c->members[node] = 0;
     }
 }

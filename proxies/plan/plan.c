@@ -1,4 +1,4 @@
-/* plan.c - a plan from a step, and what its figures make together (see plan.h). */
+/* plan.c - a plan and its totals; see plan.h. */
 #include "proxies/plan/plan.h"
 
 #include <math.h>
@@ -42,7 +42,8 @@ size_t bb_plan_memory(const struct bb_plan *plan)
     return most;
 }
 
-/* The first operation with real work; what timed kernels stand for says nothing of a GPU's peak. */
+/* Returns the first operation with a kernel list. Timed kernels have no data type, so their share of a GPU's peak is
+ * unknown. */
 static const struct bb_op *first_op_with_kernels(const struct bb_program *p)
 {
     for (size_t i = 0; i < p->n_ops; i++)

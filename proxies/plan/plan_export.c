@@ -1,4 +1,4 @@
-/* plan_export.c - the table of the files that a plan is written to (see plan_export.h). */
+/* plan_export.c - the table of export formats; see plan_export.h. */
 #include "proxies/plan/plan_export.h"
 
 #include "bootstrap/base/outfile.h"
@@ -9,7 +9,7 @@
 struct export
 {
     const char *name, *what;
-    bool to_stdout; /* where the file is '-' */
+    bool to_stdout; /* the file name '-' means stdout */
     int (*write)(const struct bb_plan_report *, FILE *);
     bool predicted;
 };
@@ -27,8 +27,7 @@ int bb_plan_exports_validate(const char *const *files, const char *cluster)
         return rc;
     for (int i = 0; i < BB_N_PLAN_EXPORTS; i++)
         if (files[i] && exports[i].predicted && !cluster)
-            return bb_err(BB_EUSAGE, "--%s needs the cluster to predict for; nearest: --cluster h100-sxm-ib",
-                          exports[i].name);
+            return bb_err(BB_EUSAGE, "--%s requires --cluster; try: --cluster h100-sxm-ib", exports[i].name);
     return 0;
 }
 

@@ -1,34 +1,34 @@
 /*
- * plan_export.h - the files that `busbar plan` writes. A format is a row below and a file with its writer
- * bb_plan_write_NAME (plan_json.c, plan_trace.c); --NAME FILE asks for it.
+ * plan_export.h - the files that `busbar plan` writes. Each format is a row of a list below and a writer
+ * bb_plan_write_NAME (plan_json.c, plan_trace.c); the option --NAME FILE selects it.
  */
 #ifndef BB_PROXIES_PLAN_PLAN_EXPORT_H
 #define BB_PROXIES_PLAN_PLAN_EXPORT_H
 
 #include "proxies/plan/training_time.h"
 
-/* What was found out about a step. Everything is borrowed. */
+/* The results of a plan. All pointers are borrowed. */
 struct bb_plan_report {
     const struct bb_plan *plan;
-    const struct bb_prediction *prediction;  /* NULL: no cluster was named, or the step is not sound */
-    json_t *options;                         /* those of the command                                 */
-    json_t *best_order;                      /* NULL: was not asked for                              */
-    const struct bb_training_time *training; /* NULL: was not asked for                             */
-    const struct bb_jittered *jittered;      /* NULL: was not asked for                             */
-    bool ops;                                /* also every operation                                 */
+    const struct bb_prediction *prediction;  /* NULL: no --cluster, or the step failed its checks */
+    json_t *options;                         /* options of the command */
+    json_t *best_order;                      /* result of --best-order; NULL: not requested */
+    const struct bb_training_time *training; /* result of --tokens; NULL: not requested */
+    const struct bb_jittered *jittered;      /* result of --jitter; NULL: not requested */
+    bool ops;                                /* include every operation */
 };
 
 /*
- * X(option, what messages call the file, whether '-' is stdout, help). Those of the first list need a prediction: they
- * stand behind --cluster, and a step that is not sound has no such file.
+ * X(option, name of the file in messages, '-' means stdout, help). The formats of the first list need a prediction:
+ * their options require --cluster, and an unsound step has no such file.
  */
 #define BB_PREDICTION_EXPORTS(X)                                                                                       \
     X(trace, "the trace", false,                                                                                       \
-      "with --cluster: write the predicted timeline to FILE, as events that Perfetto opens; the slowest and other "    \
+      "with --cluster: write the predicted timeline to FILE as trace events for Perfetto; the slowest and other "      \
       "ranks, at most 64")
 #define BB_PLAN_EXPORTS(X)                                                                                             \
     X(json, "the plan", true, "write busbar.plan/1 to FILE, '-' for stdout (instead of the text)")                     \
-    X(csv, "the table", true, "write the plan's figures to FILE as one row of CSV, '-' for stdout")
+    X(csv, "the table", true, "write the plan's values to FILE as one row of CSV, '-' for stdout")
 
 #define BB_PLAN_EXPORT_AT(name, what, to_stdout, help) BB_PLAN_EXPORT_##name,
 enum { BB_PREDICTION_EXPORTS(BB_PLAN_EXPORT_AT) BB_PLAN_EXPORTS(BB_PLAN_EXPORT_AT) BB_N_PLAN_EXPORTS };
@@ -38,9 +38,14 @@ enum { BB_PREDICTION_EXPORTS(BB_PLAN_EXPORT_AT) BB_PLAN_EXPORTS(BB_PLAN_EXPORT_A
 BB_PREDICTION_EXPORTS(BB_PLAN_EXPORT_WRITER)
 BB_PLAN_EXPORTS(BB_PLAN_EXPORT_WRITER)
 
-/* The files asked for in files[BB_N_PLAN_EXPORTS], NULL: none. _refuse: formats that need the cluster, without one
- * (-BB_EUSAGE, said). _check: before the work, can they be written (-BB_EUSAGE, said)? _to_stdout:
- * does one of them go there? _write: all of them. */
+/*
+ * Functions over files[BB_N_PLAN_EXPORTS], the file names given on the command line; NULL: not requested.
+ *   bb_plan_exports_validate        -BB_EUSAGE after printing one line when a format needs a cluster and none was given
+ *   bb_plan_exports_check_writable  -BB_EUSAGE after printing one line when a file cannot be written; called before the
+ *                                   work
+ *   bb_plan_exports_to_stdout       whether a file goes to stdout
+ *   bb_plan_exports_write           write all files; 0 or a negative error
+ */
 int bb_plan_exports_validate(const char *const *files, const char *cluster) BB_MUST_CHECK;
 int bb_plan_exports_check_writable(const char *const *files) BB_MUST_CHECK;
 bool bb_plan_exports_to_stdout(const char *const *files);

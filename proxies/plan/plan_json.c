@@ -1,4 +1,4 @@
-/* plan_json.c - a plan as busbar.plan/1. Packing fails only without memory, which the callers see as NULL. */
+/* plan_json.c - a plan as busbar.plan/1. json_pack returns NULL only without memory; the callers report it. */
 #include "bootstrap/results/flat_table.h"
 #include "bootstrap/results/results.h"
 #include "proxies/plan/contention.h"
@@ -90,7 +90,7 @@ static json_t *memory_of(const struct bb_traffic_role *role)
     return memory;
 }
 
-/* NULL where no formula is known. */
+/* NULL when no formula for training memory is known. */
 static json_t *training_memory_of(const struct bb_traffic_role *role)
 {
     json_t *memory = json_object();
@@ -114,7 +114,8 @@ static json_t *index_or_null(int value)
     return value == BB_NONE ? json_null() : json_integer(value);
 }
 
-/* Elements of an alltoallv to each place, or from it, 0 of itself; null of other operations. */
+/* Elements of an alltoallv sent to, or received from, each rank of the group, 0 for the rank itself; null for other
+ * operations. */
 static json_t *counts_of(const struct bb_op *op, size_t (*of)(const struct bb_op *, int))
 {
     json_t *list = op->kind == BB_OP_ALLTOALLV ? json_array() : json_null();
@@ -133,7 +134,7 @@ static json_t *peer_text(const struct bb_op *op)
     return op->peer_kind == BB_PEER_OFFSET ? json_sprintf("%+d", op->peer) : json_sprintf("%d", op->peer);
 }
 
-/* ---- real work ---- */
+/* ---- kernel lists ---- */
 
 static json_t *kernel_json(const struct bb_kernel_list_item *item)
 {
@@ -150,7 +151,7 @@ static json_t *kernel_json(const struct bb_kernel_list_item *item)
                      (json_int_t)llround(bb_gemm_flops(&item->gemm)), "moved_bytes", (json_int_t)bytes);
 }
 
-/* [[{product or pass}, ...], ...]: operations say by "work" which list they do. */
+/* [[{GEMM or memory-bound kernel}, ...], ...]: the field "kernel_list" of an operation is an index into this list. */
 static json_t *kernel_lists_json(const struct bb_step *step)
 {
     json_t *kernel_lists = json_array();
@@ -195,7 +196,8 @@ static json_t *op_object(const struct bb_step *step, const struct bb_program *p,
         index_or_null(op->micro_batch), "layer", index_or_null(op->layer), "what", op->what, "compute_us",
         comm ? json_null() : json_real(op->compute_us), "flops", comm ? json_null() : json_integer(llround(op->flops)),
         "moved_bytes", op->work ? json_integer(llround(op->work_times * bb_kernel_list_bytes(op->work))) : json_null(),
-        "work", kernel_list_index(step, op->work), "work_times", op->work ? json_integer(op->work_times) : json_null());
+        "kernel_list", kernel_list_index(step, op->work), "kernel_list_runs",
+        op->work ? json_integer(op->work_times) : json_null());
 }
 
 static json_t *program_of(const struct bb_step *step, const struct bb_program *p)
@@ -294,7 +296,7 @@ static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_ra
     return list;
 }
 
-/* NaN: its operations are not counted. */
+/* NaN: the FLOPs of the operations are unknown. */
 static double flops_rate(const struct bb_plan *plan, double step_us)
 {
     const double flops = bb_plan_flops(plan);
@@ -326,12 +328,13 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
         "comm_alone_us", us_or_null(p->comm_alone_ns), "overlap_efficiency", bb_json_real(bb_predicted_efficiency(p)),
         "tflops_per_gpu", bb_json_real(flops_rate(plan, us_of(slowest->all.step_ns))), "model_flop_utilisation",
         bb_json_real(bb_plan_utilisation(plan, p)), "memory", bb_forecast_memory(plan, plan->forecast), "compute",
-        bb_forecast_compute(plan->forecast, &p->cluster), "band", bb_forecast_model_error(plan->forecast, &p->cluster));
+        bb_forecast_compute(plan->forecast, &p->cluster), "model_error",
+        bb_forecast_model_error(plan->forecast, &p->cluster));
 }
 
 static int report_no_memory(void)
 {
-    return bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+    return bb_err(BB_EFAIL, "no memory for the JSON of the plan");
 }
 
 int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
@@ -342,12 +345,12 @@ int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
     bad |= json_object_set_new(object, "groups", list_groups(plan));
     bad |= json_object_set_new(object, "roles", list_roles(plan, ops));
     if (ops && plan->step->n_kernel_lists > 0)
-        bad |= json_object_set_new(object, "works", kernel_lists_json(plan->step));
+        bad |= json_object_set_new(object, "kernel_lists", kernel_lists_json(plan->step));
     bad |= json_object_set_new(object, "checks", bb_plan_checks(plan));
     return bad ? report_no_memory() : 0;
 }
 
-/* ---- the file ---- */
+/* ---- file ---- */
 
 static int add_prediction(json_t *root, const struct bb_plan_report *r, const struct bb_critical_path *path)
 {

@@ -1,4 +1,4 @@
-/* plan_text.c - a plan for people: groups, roles with their traffic and memory, checks, prediction. */
+/* plan_text.c - a plan as text: groups, roles with their traffic and memory, checks, prediction. */
 #include "bootstrap/base/units.h"
 #include "proxies/plan/contention.h"
 #include "proxies/plan/forecast.h"
@@ -8,9 +8,9 @@
 
 #define LINE 98
 
-/* ---- small texts ---- */
+/* ---- formatting ---- */
 
-/* The run of following numbers that begins at ranks[i]; returns where the next one begins. */
+/* Formats the sequence of consecutive ranks that starts at ranks[i]; returns the index after it. */
 static int run_text(const int *ranks, int n, int i, char text[32])
 {
     int end = i + 1;
@@ -24,7 +24,7 @@ static int run_text(const int *ranks, int n, int i, char text[32])
     return end;
 }
 
-/* The last run, for the end of a text that was cut. */
+/* Formats the last sequence, for the end of an abbreviated text. */
 static void last_run(const int *ranks, int n, char text[32])
 {
     int first = n - 1;
@@ -46,7 +46,7 @@ const char *bb_ranks_text(const int *ranks, int n, char *text, size_t size)
     last_run(ranks, n, last);
     for (int i = 0; i < n; i = next) {
         next = run_text(ranks, n, i, run);
-        /* Room for this run and, unless it is the last, for ", ..., LAST" after it. */
+        /* This sequence must fit and, unless it is the last, also ", ..., LAST" after it. */
         if (length + 2 + strlen(run) + (next < n ? 7 + strlen(last) : 0) >= size) {
             snprintf(text + length, size - length, ", ..., %s", last);
             return text;
@@ -56,8 +56,7 @@ const char *bb_ranks_text(const int *ranks, int n, char *text, size_t size)
     return text;
 }
 
-/* 1234567 as "1,234,567". */
-static const char *bb_thousands_text(double number, char text[40])
+const char *bb_thousands_text(double number, char text[40])
 {
     char plain[40];
     int n = snprintf(plain, sizeof(plain), "%.0f", number), length = 0;
@@ -83,7 +82,7 @@ static bool is_run(const struct bb_layout *l, int group, int instance)
     return l->groups[group].size > 2;
 }
 
-/* " [0-95]", " [0, 4, 8, ...]". Returns its length. */
+/* Formats " [0-95]" or " [0, 4, 8, ...]". Returns the length. */
 static size_t instance_text(const struct bb_layout *l, int group, int instance, char text[64])
 {
     int size = l->groups[group].size, some = size < 5 ? size : 4, n;
@@ -101,8 +100,8 @@ static void print_group(const struct bb_layout *l, int group, FILE *out)
 {
     const struct bb_group *g = &l->groups[group];
     int n = bb_group_instances(l, group), i = 0;
-    size_t length = (size_t)fprintf(out, "  %-10s %6d rank%s, %d time%s:", g->name, g->size, g->size == 1 ? "" : "s", n,
-                                    n == 1 ? "" : "s");
+    size_t length = (size_t)fprintf(out, "  %-10s %6d rank%s, %d instance%s:", g->name, g->size,
+                                    g->size == 1 ? "" : "s", n, n == 1 ? "" : "s");
     char text[64];
 
     for (; i < n && length + instance_text(l, group, i, text) < LINE - 4; i++)
@@ -131,7 +130,7 @@ static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r,
     fprintf(out, "%s\n", r->n_peers > 3 ? " ..." : "");
 }
 
-/* work: of real work, beside them. */
+/* work: bytes of additional operands of real kernels. */
 static void print_uses(const char *what, const size_t bytes[BB_USES], size_t work, FILE *out)
 {
     char text[BB_BYTES_TEXT], entry[64];
@@ -150,12 +149,12 @@ static void print_uses(const char *what, const size_t bytes[BB_USES], size_t wor
             column = 4 + (int)strlen(entry);
     }
     if (work)
-        fprintf(out, "%s%soperands of real work %s", shown ? "," : " =", column < LINE - 34 ? " " : "\n    ",
+        fprintf(out, "%s%soperands of real kernels %s", shown ? "," : " =", column < LINE - 34 ? " " : "\n    ",
                 bb_format_bytes(work, text));
     fputc('\n', out);
 }
 
-/* What the proxy allocates, and what the training that it stands for would hold. */
+/* Prints the memory that the proxy allocates, and the memory that the modelled training needs. */
 static void print_memory(const struct bb_traffic_role *role, FILE *out)
 {
     size_t training[BB_USES], total = 0;
@@ -164,7 +163,7 @@ static void print_memory(const struct bb_traffic_role *role, FILE *out)
     for (int use = 0; use < BB_USES; use++)
         total += training[use] = (size_t)llround(role->training_bytes[use]);
     if (total > 0)
-        print_uses("training would hold", training, 0, out);
+        print_uses("training needs", training, 0, out);
 }
 
 static void print_role(const struct bb_plan *plan, const struct bb_traffic_role *role, FILE *out)
@@ -186,7 +185,7 @@ static void print_role(const struct bb_plan *plan, const struct bb_traffic_role 
 
 /* ---- operations ---- */
 
-/* "26.9 GFLOP 180 MiB"; passes alone: "320 MiB moved". */
+/* Formats "26.9 GFLOP 180 MiB"; without FLOPs: "320 MiB moved". */
 static void work_text(const struct bb_op *op, char text[64])
 {
     char bytes[BB_BYTES_TEXT];
@@ -198,7 +197,7 @@ static void work_text(const struct bb_op *op, char text[64])
         snprintf(text, 64, "%s moved", bytes);
 }
 
-/* ", 12 KiB to 1.5 MiB to each": the least and the most that goes to another place. */
+/* Prints ", 12 KiB to 1.5 MiB to each": the smallest and the largest count to another rank. */
 static void print_count_range(const struct bb_op *op, FILE *out)
 {
     const size_t element = bb_dtypes[op->dtype].bytes;
@@ -273,11 +272,12 @@ static void print_checks(const struct bb_checks *c, int ranks, FILE *out)
         const char *what;
         bool ok;
         const struct bb_faults *faults;
-    } rows[] = {{"every operation meets its other sides", c->matched, &c->mismatches},
-                {"the step cannot deadlock", c->deadlock_free, &c->deadlock},
-                {"nor with each rank's streams serialised", c->safe_serialised, &c->serialised}};
+    } rows[] = {{"every operation has its matching peers", c->matched, &c->mismatches},
+                {"deadlock-free", c->deadlock_free, &c->deadlock},
+                {"deadlock-free with serialised streams", c->safe_serialised, &c->serialised}};
 
-    fprintf(out, "\nchecks of all %d ranks (of %d kind%s)\n", ranks, c->classes, c->classes == 1 ? "" : "s");
+    fprintf(out, "\nchecks of all %d ranks (%d class%s of equivalent ranks)\n", ranks, c->classes,
+            c->classes == 1 ? "" : "es");
     for (int i = 0; i < 3; i++) {
         fprintf(out, "  %-42s %s\n", rows[i].what, rows[i].ok ? "yes" : "NO");
         print_faults(rows[i].faults, out);
@@ -289,7 +289,7 @@ static double us_of(int64_t ns)
     return (double)ns / 1e3;
 }
 
-/* Of a column's name, with its unit behind it. */
+/* Width of a column's name that leaves space for the unit after it. */
 static int column_width(const struct bb_time_unit *unit)
 {
     return 10 - (int)strlen(unit->name);
@@ -326,7 +326,8 @@ static void print_predicted_group(const char *name, const struct bb_predicted_ra
     print_time(g->exposed_ns, unit, out);
     fprintf(out, " %11s %11.2f", bb_format_bytes((size_t)g->bytes, bytes), g->bus_bytes / (double)g->busy_ns);
     if (g->variant != BB_NONE)
-        fprintf(out, "  %s %s", bb_nccl_algorithms[c->variants[g->variant].algorithm], c->variants[g->variant].protocol);
+        fprintf(out, "  %s %s", bb_nccl_algorithms[c->variants[g->variant].algorithm],
+                c->variants[g->variant].protocol);
     fputc('\n', out);
 }
 
@@ -334,7 +335,8 @@ static void print_predicted_groups(const struct bb_layout *l, const struct bb_pr
                                    const struct bb_cluster *c, const struct bb_time_unit *unit, FILE *out)
 {
     fprintf(out, "  %-18s %6s %*s %s %*s %s %11s %11s%s\n", "group", "rank", column_width(unit), "busy", unit->name,
-            column_width(unit), "exposed", unit->name, "payload", "busbw GB/s", c->n_variants > 0 ? "  largest by" : "");
+            column_width(unit), "exposed", unit->name, "payload", "busbw GB/s",
+            c->n_variants > 0 ? "  largest by" : "");
     for (int g = 0; g < l->n_groups; g++)
         if (r->groups[g].bytes > 0)
             print_predicted_group(l->groups[g].name, r, &r->groups[g], c, unit, out);
@@ -345,7 +347,7 @@ static void print_alone(const struct bb_prediction *p, const struct bb_predicted
     const struct bb_exposure *e = &slowest->exposed;
     char efficiency[BB_EFFICIENCY_TEXT], texts[3][BB_TIME_TEXT];
 
-    fprintf(out, "  exposed on rank %d: %s pipeline bubble, %s transfer, %s waiting for other peers\n", slowest->rank,
+    fprintf(out, "  exposed on rank %d: %s pipeline bubble, %s transfer, %s waiting for late peers\n", slowest->rank,
             bb_format_time(us_of(e->bubble_ns), texts[0]), bb_format_time(us_of(e->transfer_ns), texts[1]),
             bb_format_time(us_of(e->waiting_ns), texts[2]));
     fprintf(out, "  compute alone %s, communication alone %s%s\n", bb_format_time(us_of(p->compute_alone_ns), texts[0]),
@@ -353,13 +355,13 @@ static void print_alone(const struct bb_prediction *p, const struct bb_predicted
             bb_overlap_efficiency_text(bb_predicted_efficiency(p), efficiency));
 }
 
-/* What no GPU can make up for. */
+/* Prints a warning when the host's launch time limits the step. */
 static void print_host(const struct bb_predicted_rank *slowest, const struct bb_cluster *c, FILE *out)
 {
     char text[BB_TIME_TEXT];
 
     if (c->eager && (double)slowest->issue_ns > 0.9 * (double)slowest->all.step_ns)
-        fprintf(out, "  bound by its host, which issues for %s; nearest: a larger --micro-batch-size, or --graph\n",
+        fprintf(out, "  host-bound: the host launches kernels for %s; try: a larger --micro-batch-size, or --graph\n",
                 bb_format_time(us_of(slowest->issue_ns), text));
 }
 
@@ -391,7 +393,8 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
                 plan->step->tokens / us_of(slowest->all.step_ns) * 1e6,
                 bb_plan_flops(plan) / us_of(slowest->all.step_ns) / 1e6 / plan->step->layout.ranks);
     if (isfinite(bb_plan_utilisation(plan, p)))
-        fprintf(out, "  model FLOP utilisation %.1f%% of the profile's peak\n", 100 * bb_plan_utilisation(plan, p));
+        fprintf(out, "  model FLOP utilization (MFU) %.1f%% of the profile's peak\n",
+                100 * bb_plan_utilisation(plan, p));
     if (p->compute_alone_ns >= 0)
         print_alone(p, slowest, out);
 }

@@ -1,4 +1,4 @@
-/* plan_trace.c - a plan as the timeline that is predicted for it (proxies/timeline). */
+/* plan_trace.c - writes the predicted timeline of a plan as trace events (proxies/timeline). */
 #include "proxies/plan/plan_export.h"
 #include "proxies/simulate/predicted_path.h"
 
@@ -13,7 +13,7 @@ int bb_plan_write_trace(const struct bb_plan_report *report, FILE *out)
     TRY(bb_timeline_init(&t, report->plan->step, &p->classes[p->slowest].rank, 1));
     snprintf(source, sizeof(source), "predicted for %.100s", p->cluster.name);
     t.source = source;
-    t.clock = "predicted: all ranks begin at 0";
+    t.clock = "predicted: all ranks start at 0";
     TRY(bb_predicted_timeline(report->plan->step, p, &t));
     TRY(bb_predict_critical_path(report->plan->step, p, &critical));
     t.critical = &critical;

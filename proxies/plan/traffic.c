@@ -1,4 +1,4 @@
-/* traffic.c - counts programs and puts ranks that move the same together (see traffic.h). */
+/* traffic.c - counts the operations of programs and merges ranks with equal traffic; see traffic.h. */
 #include "proxies/plan/traffic.h"
 
 #include "bootstrap/base/grow.h"
@@ -18,17 +18,18 @@ size_t bb_traffic_memory(const struct bb_traffic_role *role)
 
 /* ---- one rank ---- */
 
-/* A role while it is counted. Uneven exchanges have thousands of rows, a parameter server thousands of peers. */
+/* Counters of one role. Hash indexes are needed, because an alltoallv has thousands of rows and a parameter server
+ * thousands of peers. */
 struct counting {
     const struct bb_layout *layout;
     int rank;
     struct bb_traffic_role *role;
-    struct bb_key_index rows;   /* struct row_key: number of the row */
-    struct bb_key_index peers;  /* struct peer_key                   */
-    size_t *calls;              /* [peers.n]                         */
-    struct bb_key_index alltoallv; /* struct uneven_key: each exchange that the program repeats */
-    size_t *repeats;            /* [uneven.n] how often; 0: its messages are counted         */
-    struct bb_op *messages;     /* of one of them                                            */
+    struct bb_key_index rows;      /* struct row_key to index of the row */
+    struct bb_key_index peers;     /* struct peer_key to index in calls[] */
+    size_t *calls;                 /* [peers.n] calls to each peer */
+    struct bb_key_index alltoallv; /* struct alltoallv_key: each distinct alltoallv of the program */
+    size_t *repeats;               /* [alltoallv.n] number of occurrences; 0: its messages are already counted */
+    struct bb_op *messages;        /* the messages of one alltoallv */
     int n_messages;
 };
 
@@ -84,7 +85,7 @@ static int count_peer(struct counting *c, int row, int offset, size_t times)
     return 0;
 }
 
-/* An operation that communicates, so many times. */
+/* Counts an operation that communicates, `times` times. */
 static int count_calls(struct counting *c, const struct bb_op *op, size_t times)
 {
     struct bb_traffic_row *row;
@@ -101,7 +102,7 @@ static int count_calls(struct counting *c, const struct bb_op *op, size_t times)
     return count_peer(c, number, op->peer - index, times);
 }
 
-/* ---- uneven exchanges: one is as another micro-batch's, so its messages are listed once ---- */
+/* ---- alltoallv: equal exchanges occur in many micro-batches, so the messages of each are listed only once ---- */
 
 static int find_alltoallv(struct counting *c, const struct bb_op *op)
 {
@@ -161,7 +162,7 @@ static int count_op(struct counting *c, const struct bb_op *op)
     return 0;
 }
 
-/* The peers of all rows to their rows, in the order in which they were met. */
+/* Appends the peers to their rows, in order of first occurrence. */
 static int list_peers(struct counting *c)
 {
     const struct peer_key *keys = (const void *)c->peers.keys;
@@ -217,7 +218,7 @@ out:
     return rc;
 }
 
-/* ---- roles with the same traffic ---- */
+/* ---- roles with equal traffic ---- */
 
 static bool same_row(const struct bb_traffic_row *a, const struct bb_traffic_row *b)
 {
@@ -242,7 +243,8 @@ static bool same_traffic(const struct bb_traffic_role *a, const struct bb_traffi
     return true;
 }
 
-/* Differs where roles differ, nearly always: with thousands of roles most comparisons end here. */
+/* Hash of a role. Different roles nearly always have different hashes, so with thousands of roles most comparisons
+ * end here. */
 static uint64_t digest_of(const struct bb_traffic_role *role)
 {
     uint64_t digest = (uint64_t)role->n_rows;
@@ -258,17 +260,18 @@ static uint64_t digest_of(const struct bb_traffic_role *role)
 }
 
 /*
- * Ranks are grouped by what decides their traffic: the builder's role, and, where its peers are absolute, the place in
- * the communicator of those peers. The first rank of a group is counted for all.
+ * Ranks are grouped by the inputs of their traffic: the builder's role and, for absolute peers, the rank's position in
+ * the communicator. Only the first rank of each group is counted.
  */
 struct grouping {
     const struct bb_step *step;
     struct bb_traffic *traffic;
-    uint32_t *absolute;         /* [n_roles] bit c: the role's peers on communicator c are absolute */
-    struct bb_key_index groups; /* of int[1 + n_comms]: role, place in each such communicator       */
-    int *group_role;            /* [groups.n] of the plan                                           */
-    uint64_t *digests;          /* [traffic.n] of the plan's roles                                  */
-    bool split_programs;                 /* other programs, other roles                                      */
+    uint32_t *absolute;         /* [n_roles] bit c: the role's peers on communicator c are absolute ranks */
+    struct bb_key_index groups; /* of int[1 + n_comms]: role, then the position in each communicator with absolute
+                                   peers, 0 for others */
+    int *group_role;            /* [groups.n] index of the plan's role */
+    uint64_t *digests;          /* [traffic.n] hashes of the plan's roles */
+    bool split_programs;        /* different programs have different roles */
 };
 
 static void find_absolute_peers(struct grouping *g)
@@ -294,7 +297,7 @@ static int find_group(struct grouping *g, int rank)
     return bb_key_index_add(&g->groups, key);
 }
 
-/* The plan's role of a rank, the first of its group. */
+/* Finds or adds the plan's role of a rank, the first rank of its group. */
 static int add_role(struct grouping *g, int rank, int *which)
 {
     struct bb_traffic *t = g->traffic;

@@ -13,7 +13,7 @@ struct bb_training_time bb_training_time(const struct bb_step *step, double ns, 
         .tokens = tokens, .steps = steps, .days = hours / 24, .gpu_hours = hours * step->layout.ranks};
 }
 
-/* 15e12 as "15T", 2.5e9 as "2.5B". */
+/* Formats 15e12 as "15T" and 2.5e9 as "2.5B". */
 static const char *count_text(double count, char text[32])
 {
     static const char *const units[] = {"", "K", "M", "B", "T"};
@@ -29,10 +29,11 @@ static const char *count_text(double count, char text[32])
 
 void bb_training_time_print(const struct bb_training_time *t, FILE *out)
 {
-    char tokens[32], hours[32];
+    char tokens[32], hours[32], steps[40];
 
-    fprintf(out, "  %s tokens: %.0f steps as long as this one, %.*f days, %s GPU hours\n",
-            count_text(t->tokens, tokens), t->steps, t->days < 10 ? 2 : 1, t->days, count_text(t->gpu_hours, hours));
+    fprintf(out, "  %s token%s: %s step%s, %.*f days, %s GPU hours\n", count_text(t->tokens, tokens),
+            t->tokens == 1 ? "" : "s", bb_thousands_text(t->steps, steps), t->steps == 1 ? "" : "s",
+            t->days < 10 ? 2 : 1, t->days, count_text(t->gpu_hours, hours));
 }
 
 json_t *bb_training_time_json(const struct bb_training_time *t)
@@ -47,6 +48,6 @@ int bb_tokens_parse(const char *text, double *tokens)
         return 0;
     return bb_err(BB_EUSAGE,
                   "--tokens: '%s' is not valid, expected a number above 0, up to 1e18, with or without K M B T "
-                  "(1000-based); nearest: 15T",
+                  "(1000-based); try: 15T",
                   text);
 }

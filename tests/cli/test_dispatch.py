@@ -21,7 +21,7 @@ def model(tmp_path):
 def operations(busbar, model, *words):
     done = busbar.run("plan", "transformer", *model, "--ranks", 8, "--ep", 8, *words, "--ops", emulated=False)
     assert done.returncode == 0, done.stderr
-    assert "every operation meets its other sides      yes" in done.stdout
+    assert "every operation has its matching peers     yes" in done.stdout
     rows = re.findall(r"^ +\d+ +(\w+) +(?:(ep(?: \w+)?) ([0-9.]+ \w+)|.*?) +((?:for|back)ward 0, [^,\n]*)", done.stdout, re.M)
     return [(kind, group, size, what.split(", ")[1], what[0]) for kind, group, size, what in rows if group or "node" in what]
 

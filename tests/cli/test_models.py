@@ -293,14 +293,14 @@ def test_training_memory_stands_beside_the_buffers(busbar, plan):
     assert memory["total"] == sum(value for key, value in memory.items() if key != "total")
     assert roles[0]["memory_bytes"]["total"] != memory["total"]
     text = busbar.run("plan", "transformer", "--model", "llama2_7b", "--ranks", 8, emulated=False).stdout
-    assert "  buffers: " in text and "  training would hold: " in text
+    assert "  buffers: " in text and "  training needs: " in text
     assert max(map(len, text.splitlines())) <= 100
 
 
 def test_proxies_without_a_formula_say_nothing(busbar, tmp_path):
     roles = busbar.json("plan", "gpt2_large", "--ranks", 8, tmp_path=tmp_path, emulated=False)["roles"]
     assert "training_memory_bytes" not in roles[0]
-    assert "training would hold" not in busbar.run("plan", "gpt2_large", "--ranks", 8, emulated=False).stdout
+    assert "training needs" not in busbar.run("plan", "gpt2_large", "--ranks", 8, emulated=False).stdout
 
 
 # ---- the best order ---------------------------------------------------------------------------------------------------

@@ -489,10 +489,10 @@ def test_a_plan_lists_the_products_and_passes_of_its_operations(busbar, name, wo
             if op["kind"] != "compute":
                 assert op["work"] is None and op["moved_bytes"] is None
                 continue
-            items = plan["works"][op["work"]]
+            items = plan["kernel_lists"][op["kernel_list"]]
             assert items and all(item["moved_bytes"] > 0 for item in items)
-            assert op["flops"] == op["work_times"] * sum(item["flops"] for item in items)
-            assert op["moved_bytes"] == op["work_times"] * sum(item["moved_bytes"] for item in items)
+            assert op["flops"] == op["kernel_list_runs"] * sum(item["flops"] for item in items)
+            assert op["moved_bytes"] == op["kernel_list_runs"] * sum(item["moved_bytes"] for item in items)
             assert all(item["flops"] == 2 * item["m"] * item["n"] * item["k"] * item["batch"] if item["kind"] == "gemm"
                        else item["flops"] == 0 for item in items)
 
@@ -504,7 +504,7 @@ def test_a_plan_prints_the_bytes_of_passes(busbar):
     assert re.search(r"compute +29 GFLOP 3.2 GiB +forward, conv 0\n", done.stdout)
     assert re.search(r"compute +32 MiB moved +forward, halo pack\n", done.stdout)
     assert re.search(r"compute +67.5 MiB moved +optimizer, SGD, conv 4\n", done.stdout)
-    assert "operands of real work 3.9 GiB" in done.stdout and "memory 4 GiB of 79.1 GiB on a GPU: fits" in done.stdout
+    assert "operands of real kernels 3.9 GiB" in done.stdout and "buffers of the proxy need 4 GiB of 79.1 GiB per GPU: fits" in done.stdout
 
 
 def test_work_that_does_not_fit_is_refused_with_what_would(busbar, tmp_path):

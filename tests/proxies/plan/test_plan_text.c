@@ -89,7 +89,7 @@ static void roles_with_and_without_compute(void **state)
     text = printed(&step, false);
     assert_part(text,
                 "# made on 6 ranks: 1,234,567 parameters, 1 sample per step (2,048 tokens)\n# a summary\n\ngroups\n"
-                "  all             6 ranks, 1 time: [0-5]\n\n");
+                "  all             6 ranks, 1 instance: [0-5]\n\n");
     assert_part(text, "rank, 1 rank: 0\n"
                       "  kind           group       ranks          count type      calls      payload  peers\n"
                       "  compute: 0.250 us\n  model FLOPs: 1,234,567\n  buffers: 0 B\n\n");
@@ -102,8 +102,8 @@ static void roles_with_and_without_compute(void **state)
                 "  recv           all             6              1 float         3         12 B  +1: 1 +2: 1 +3: 1\n"
                 "  buffers: 3 KiB = gradients 2 KiB, communication 1 KiB\n\n");
     assert_null(strstr(text, "operations of"));
-    assert_part(text, "checks of all 6 ranks (of ");
-    assert_part(text, "  every operation meets its other sides      NO\n    ");
+    assert_part(text, "checks of all 6 ranks (");
+    assert_part(text, "  every operation has its matching peers     NO\n    ");
     free(text);
     bb_step_release(&step);
 }

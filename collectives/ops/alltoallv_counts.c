@@ -1,4 +1,4 @@
-/* alltoallv_counts.c - the matrix of an uneven exchange. */
+/* alltoallv_counts.c - the count matrix of alltoallv. */
 #include "collectives/ops/alltoallv_counts.h"
 
 #include "bootstrap/base/grow.h"
@@ -12,15 +12,15 @@
 #include <string.h>
 
 enum { UNIT = 16, NUMBER_TEXT = 64, LARGEST_FILE = 1 << 28 };
-static const double LARGEST = 1125899906842624.0; /* 1 PiB: sums cannot overflow */
+static const double LARGEST = 1125899906842624.0; /* 1 PiB; sums of such counts cannot overflow */
 
-/* ---- reading ---- */
+/* ---- matrix files ---- */
 
-/* The place in the text, and what was found so far. */
+/* Position in the text, and the counts read so far. */
 struct reader {
     const char *next, *name;
     double scale;
-    int row, column, columns; /* from 0; columns: of the first row, 0 before */
+    int row, column, columns; /* from 0; columns: columns of the first row, 0 while it is read */
     size_t *bytes, n;
 };
 
@@ -48,19 +48,19 @@ static int read_number(struct reader *r)
     value = strtod(text, &end);
     if (length >= NUMBER_TEXT || *end || !isfinite(value) || strspn(text, "0123456789.eE+-") != length) {
         char what[NUMBER_TEXT + 48];
-        snprintf(what, sizeof what, "'%s' is not a number of bytes", text);
+        snprintf(what, sizeof what, "'%s' is not a number of bytes, expected a decimal number", text);
         return reject_position(r, what);
     }
     if (value < 0 || value * r->scale > LARGEST)
-        return reject_position(r, value < 0 ? "a negative number of bytes" : "more than 1 PiB");
+        return reject_position(r, value < 0 ? "negative number of bytes" : "more than 1 PiB");
     if (r->columns == BB_ALLTOALLV_RANKS || (r->columns == 0 && r->column == BB_ALLTOALLV_RANKS))
-        return reject_position(r, "more columns than 4096");
+        return reject_position(r, "more than 4096 columns");
     r->next += length;
     r->column++;
     return append_number(r, (size_t)(value * r->scale) / UNIT * UNIT);
 }
 
-/* Also called at the end of the text, whose last line may lack its end. */
+/* Also called at the end of the text, because the last line may lack a newline. */
 static int end_row(struct reader *r)
 {
     if (r->column == 0)
@@ -69,7 +69,7 @@ static int end_row(struct reader *r)
         r->columns = r->column;
     if (r->column != r->columns) {
         r->column--;
-        return reject_position(r, "the row is not as long as the first one");
+        return reject_position(r, "the row has another length than the first row");
     }
     r->row++;
     r->column = 0;
@@ -100,7 +100,7 @@ int bb_alltoallv_counts_parse(struct bb_alltoallv_counts *t, const char *text, c
     if (r.row == 0)
         rc = bb_err(BB_EUSAGE, "matrix file %s is empty", name);
     else if (r.row != r.columns)
-        rc = bb_err(BB_EUSAGE, "matrix file %s has %d rows of %d columns: it must be square", name, r.row, r.columns);
+        rc = bb_err(BB_EUSAGE, "matrix file %s has %d rows of %d columns, but must be square", name, r.row, r.columns);
     if (rc == 0) {
         t->bytes = r.bytes;
         t->n = r.row;
@@ -137,7 +137,7 @@ int bb_alltoallv_counts_read(struct bb_alltoallv_counts *t, const char *path, do
     else if (length == (size_t)-1)
         rc = bb_alltoallv_counts_parse(t, "", path, scale);
     else if (length > LARGEST_FILE || strlen(text) != length)
-        rc = reject_file(path, "it is not text");
+        rc = reject_file(path, "not a text file");
     else
         rc = bb_alltoallv_counts_parse(t, text, path, scale);
     free(text);
@@ -151,7 +151,7 @@ void bb_alltoallv_counts_release(struct bb_alltoallv_counts *t)
     t->bytes = NULL;
 }
 
-/* ---- amounts ---- */
+/* ---- counts ---- */
 
 static size_t generated_count(double imbalance, size_t total, int ranks, int from, int to)
 {
@@ -197,7 +197,7 @@ size_t bb_alltoallv_counts_received(const struct bb_alltoallv_counts *t, size_t 
     return sum;
 }
 
-/* Generated traffic is the same for every rank. */
+/* Generated counts have the same total on every rank, so one rank is enough. */
 size_t bb_alltoallv_counts_most(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks)
 {
     size_t most = 0;

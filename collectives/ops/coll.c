@@ -1,4 +1,5 @@
-/* coll.c - what follows from the table of collectives. Counts, factors and rounding are those of nccl-tests. */
+/* coll.c - functions on the table of collectives. Counts, bus bandwidth factors and rounding are those of
+ * nccl-tests. */
 #include "collectives/ops/coll.h"
 
 #include "cuda/data/pattern.h"
@@ -16,7 +17,7 @@ static size_t all_slices(size_t count, int n)
     return count * (size_t)n;
 }
 
-/* Reduce-scatter and all-gather, each moving (n-1)/n of the buffer through every link. */
+/* Reduce-scatter plus all-gather; each moves (n-1)/n of the buffer through every link. */
 static double factor_2n1_n(int n)
 {
     return 2.0 * (n - 1) / n;
@@ -67,7 +68,7 @@ size_t bb_coll_payload_count(enum bb_coll_kind kind, size_t count, int n)
     return send > recv ? send : recv;
 }
 
-/* The rank whose data a rank receives, or receives first. */
+/* Source of the data that a rank receives; the first source if there are several. */
 static int first_source(enum bb_coll_kind kind, int n, int root, int rank)
 {
     switch (bb_colls[kind].from) {

@@ -1,10 +1,10 @@
-/* launch.c - the launcher of each row of the table of collectives. */
+/* launch.c - one launcher for each row of the table of collectives. */
 #include "collectives/ops/launch.h"
 
 #include "cuda/data/pattern.h"
 #include "cuda/device/check.h"
 
-/* The tables are numbered like NCCL's enums. */
+/* The enums have the values of NCCL's enums. */
 #define SAME(ours, nccl) _Static_assert((int)(ours) == (int)(nccl), #ours)
 SAME(BB_INT8, ncclInt8);
 SAME(BB_UINT8, ncclUint8);
@@ -15,7 +15,8 @@ SAME(BB_UINT64, ncclUint64);
 SAME(BB_HALF, ncclFloat16);
 SAME(BB_FLOAT, ncclFloat32);
 SAME(BB_DOUBLE, ncclFloat64);
-#if NCCL_VERSION_CODE >= 22400 /* older headers name it only beside cuda_bf16.h; its number is the same */
+#if NCCL_VERSION_CODE >= 22400 /* older headers define ncclBfloat16 only after cuda_bf16.h is included; its value is
+                                  the same */
 SAME(BB_BFLOAT16, ncclBfloat16);
 SAME(BB_F8E4M3, ncclFloat8e4m3);
 SAME(BB_F8E5M2, ncclFloat8e5m2);
@@ -101,7 +102,7 @@ static int launch_reduce(const struct bb_call *c)
     return BB_NCCL(ncclReduce(c->send, c->recv, c->count, type_of(c), op_of(c), c->root, c->comm->nccl, c->stream));
 }
 
-/* Slice number `i` of a buffer of slices. */
+/* Slice `i` of a buffer. */
 static char *slice_at(const void *buf, const struct bb_call *c, int i)
 {
     return (char *)buf + (size_t)i * c->count * bb_dtypes[c->dtype].bytes;
@@ -117,7 +118,8 @@ static int recv_from(const struct bb_call *c, void *buf, int peer)
     return BB_NCCL(ncclRecv(buf, c->count, type_of(c), peer, c->comm->nccl, c->stream));
 }
 
-/* Sends and receives of `exchange` as one group. After a failure the group is closed without another word. */
+/* Runs the sends and receives of `exchange` as one NCCL group. After an error the group is closed, and errors of
+ * closing it are ignored. */
 static int launch_group(const struct bb_call *c, int (*exchange)(const struct bb_call *))
 {
     int rc;
@@ -166,7 +168,7 @@ out:
     return rc;
 }
 
-/* Amounts of one direction of an uneven exchange. */
+/* Count from one rank to another in alltoallv. */
 static size_t pair_count(const struct bb_call *c, int from, int to)
 {
     return bb_alltoallv_counts_count(c->alltoallv_counts, c->count, bb_dtypes[c->dtype].bytes, c->comm->size, from, to);
@@ -198,7 +200,7 @@ static int launch_alltoallv(const struct bb_call *c)
     return launch_group(c, exchange_variable_counts);
 }
 
-/* A round: what this rank's half of the cube has gathered against what the partner's half has. */
+/* One round: exchanges the slices that this half of the hypercube has gathered for the slices of the partner's half. */
 static int exchange_halves(const struct bb_call *c, int width)
 {
     int mine = c->comm->rank & ~(width - 1), partner = c->comm->rank ^ width, rc;

@@ -1,5 +1,5 @@
 /*
- * launch.h - one collective call of NCCL from its description.
+ * launch.h - launches one NCCL collective.
  */
 #ifndef BB_COLLECTIVES_OPS_LAUNCH_H
 #define BB_COLLECTIVES_OPS_LAUNCH_H
@@ -9,8 +9,8 @@
 #include "collectives/ops/alltoallv_counts.h"
 #include "collectives/ops/coll.h"
 
-/* Functions newer than the minimum version, NULL where the running library lacks them; groups of sends and receives
- * take their place. Looked up once, by bb_native_find. */
+/* NCCL functions that are newer than the minimum version; NULL if the loaded library lacks them. The launchers then
+ * use groups of sends and receives. Call bb_native_find once. */
 struct bb_native {
     ncclAlltoAll_fn *alltoall;
     ncclGather_fn *gather;
@@ -18,13 +18,15 @@ struct bb_native {
 };
 struct bb_native bb_native_find(void);
 
-/* The pre-multiplied sums of a communicator: this rank's scalar, per type. Zeroed is empty. */
+/* Pre-multiplied sum operations (ncclRedOpCreatePreMulSum) of a communicator with this rank's scalar, one per type.
+ * Zero-initialised means empty. */
 struct bb_mulsums {
     ncclRedOp_t op[BB_DTYPE_COUNT];
     bool made[BB_DTYPE_COUNT];
 };
 
-/* bb_mulsums_make - for the types listed in dtypes[n]. Release works on a half-made one, before the communicator's. */
+/* bb_mulsums_make - create the operations for the types in dtypes[n]. Release accepts a partly created set, and must
+ * precede the release of the communicator. */
 int bb_mulsums_make(struct bb_mulsums *m, struct bb_comm *comm, const int *dtypes, int n) BB_MUST_CHECK;
 void bb_mulsums_release(struct bb_mulsums *m, struct bb_comm *comm);
 
@@ -32,18 +34,19 @@ struct bb_call {
     enum bb_coll_kind kind;
     const void *send;
     void *recv;
-    size_t count; /* as coll.h */
+    size_t count; /* see coll.h */
     int dtype;    /* enum bb_dtype_id */
-    int redop;    /* enum bb_redop_id, ignored by kinds that do not reduce */
-    int root;     /* ignored by kinds without */
+    int redop;    /* enum bb_redop_id; ignored by kinds without reduction */
+    int root;     /* ignored by kinds without a root */
     struct bb_comm *comm;
     cudaStream_t stream;
     const struct bb_native *native;
-    const struct bb_mulsums *mulsums;                   /* needed by BB_MULSUM alone      */
-    const struct bb_alltoallv_counts *alltoallv_counts; /* needed by BB_COLL_VARIABLE_COUNTS alone */
+    const struct bb_mulsums *mulsums;                   /* only for BB_MULSUM */
+    const struct bb_alltoallv_counts *alltoallv_counts; /* only for BB_COLL_VARIABLE_COUNTS */
 };
 
-/* bb_launch - enqueue it. Returns 0 or -BB_E..., after polling a non-blocking communicator. */
+/* bb_launch - enqueue the collective; a non-blocking communicator is polled until the call has completed. Returns 0
+ * or -BB_E.... */
 int bb_launch(const struct bb_call *call) BB_MUST_CHECK;
 
 #endif

@@ -75,7 +75,7 @@ static bool has_mig(const struct bb_nvml *n)
     return n->calls->mig && n->calls->mig(n->device, &current, &pending) == SUCCESS && current == 1;
 }
 
-/* With room for 0 processes NVML returns INSUFFICIENT_SIZE and the number of processes. */
+/* If called with a capacity of 0, NVML returns INSUFFICIENT_SIZE and the number of processes. */
 static bool has_mps(const struct bb_nvml *n)
 {
     unsigned count = 0;

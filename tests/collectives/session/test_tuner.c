@@ -101,24 +101,24 @@ static void a_wish_that_cannot_be_is_none(void **state)
     bb_tuner_force(NULL);
 }
 
-static void estimates_are_heard_while_listening(void **state)
+static void estimates_are_recorded_between_begin_and_end(void **state)
 {
     float costs[7][3] = {[1] = {5, 6, 7}, [4] = {-1, -1, 3}}, few[2][3] = {{1, 2, 3}, {4, 5, 6}};
-    struct bb_tuner_costs costs;
+    struct bb_tuner_costs recorded;
 
     (void)state;
     ask(*costs, 7, 3);
     bb_tuner_begin_recording();
-    bb_tuner_end_recording(&costs);
-    assert_false(costs.known); /* what came before is not remembered */
+    bb_tuner_end_recording(&recorded);
+    assert_false(recorded.known); /* what came before is not remembered */
     bb_tuner_begin_recording();
     ask(*costs, 7, 3);
-    bb_tuner_end_recording(&costs);
-    assert_true(costs.known && costs.us[1][2] == 7 && costs.us[4][0] == -1);
+    bb_tuner_end_recording(&recorded);
+    assert_true(recorded.known && recorded.us[1][2] == 7 && recorded.us[4][0] == -1);
     bb_tuner_begin_recording();
     ask(*few, 2, 3);
-    bb_tuner_end_recording(&costs);
-    assert_true(costs.us[1][0] == 4 && costs.us[2][0] == -1 && costs.us[6][2] == -1);
+    bb_tuner_end_recording(&recorded);
+    assert_true(recorded.us[1][0] == 4 && recorded.us[2][0] == -1 && recorded.us[6][2] == -1);
 }
 
 /* Eight algorithms and four protocols: the rows are longer, the names stay where they are. */
@@ -126,15 +126,15 @@ static void a_larger_table_keeps_its_rows_apart(void **state)
 {
     const struct bb_combination wanted = {1, 2};
     float costs[8][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}};
-    struct bb_tuner_costs costs;
+    struct bb_tuner_costs recorded;
 
     (void)state;
     bb_tuner_force(&wanted);
     bb_tuner_begin_recording();
     ask(*costs, 8, 4);
-    bb_tuner_end_recording(&costs);
+    bb_tuner_end_recording(&recorded);
     bb_tuner_force(NULL);
-    assert_true(costs.us[0][0] == 1 && costs.us[1][2] == 7);
+    assert_true(recorded.us[0][0] == 1 && recorded.us[1][2] == 7);
     for (int i = 0; i < 32; i++)
         assert_true(costs[i / 4][i % 4] == (i == 6 ? 7 : -1));
 }
@@ -173,7 +173,7 @@ int main(void)
         cmocka_unit_test(without_a_wish_nothing_changes),
         cmocka_unit_test(a_wish_leaves_one_entry),
         cmocka_unit_test(a_wish_that_cannot_be_is_none),
-        cmocka_unit_test(estimates_are_heard_while_listening),
+        cmocka_unit_test(estimates_are_recorded_between_begin_and_end),
         cmocka_unit_test(a_larger_table_keeps_its_rows_apart),
         cmocka_unit_test(both_versions_come_and_go),
         cmocka_unit_test(a_users_own_plugin_is_left_alone),

@@ -1,4 +1,4 @@
-/* plan_collectives.c - `plan COLLECTIVE`: the table that bench would print, predicted, as text, JSON and CSV. */
+/* plan_collectives.c - `plan COLLECTIVE`: predict the table of bench, as text, JSON and CSV. */
 #include "proxies/plan_options.h"
 
 #include "bootstrap/results/results.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* What is of steps. */
+/* Reject options that apply only to training steps, and missing required options. */
 static int validate_collective(const struct bb_plan_options *o, const char *name)
 {
     const char *unsupported = bb_proxy_unsupported_option(&o->config, BB_FEATURE_NODES);
@@ -15,43 +15,43 @@ static int validate_collective(const struct bb_plan_options *o, const char *name
         bool given;
         const char *option;
     } step_options[] = {{unsupported != NULL, unsupported},
-                    {o->config.dtype != NULL, "dtype"},
-                    {o->config.compute != NULL, "compute"},
-                    {o->config.scale_counts > 0, "scale-counts"},
-                    {o->tokens != NULL, "tokens"},
-                    {o->ops, "ops"},
-                    {o->best_order, "best-order"},
-                    {o->best_layout, "best-layout"},
-                    {o->top != 10, "top"},
-                    {o->threads > 0, "threads"},
-                    {o->export != NULL, "export"},
-                    {o->export_only.ranks != NULL, "export-ranks"},
-                    {o->export_only.micro_batches != NULL, "export-micro-batches"},
-                    {o->must_fit, "must-fit"},
-                    {o->gpu_memory > 0, "gpu-memory"},
-                    {o->files[BB_PLAN_EXPORT_trace] != NULL, "trace"}};
+                        {o->config.dtype != NULL, "dtype"},
+                        {o->config.compute != NULL, "compute"},
+                        {o->config.scale_counts > 0, "scale-counts"},
+                        {o->tokens != NULL, "tokens"},
+                        {o->ops, "ops"},
+                        {o->best_order, "best-order"},
+                        {o->best_layout, "best-layout"},
+                        {o->top != 10, "top"},
+                        {o->threads > 0, "threads"},
+                        {o->export != NULL, "export"},
+                        {o->export_only.ranks != NULL, "export-ranks"},
+                        {o->export_only.micro_batches != NULL, "export-micro-batches"},
+                        {o->must_fit, "must-fit"},
+                        {o->gpu_memory > 0, "gpu-memory"},
+                        {o->files[BB_PLAN_EXPORT_trace] != NULL, "trace"}};
 
     for (size_t i = 0; i < sizeof(step_options) / sizeof(step_options[0]); i++)
         if (step_options[i].given)
-            return bb_err(BB_EUSAGE, "%s: --%s is of training steps; leave it out%s", name, step_options[i].option,
-                          strcmp(step_options[i].option, "dtype") == 0 ? ", or --datatype" : "");
+            return bb_err(BB_EUSAGE, "%s: --%s applies only to training steps%s", name, step_options[i].option,
+                          strcmp(step_options[i].option, "dtype") == 0 ? "; try: --datatype" : "");
     if (o->seed != 0 && !o->jitter)
-        return bb_err(BB_EUSAGE, "%s: --seed is of --jitter; leave it out, or nearest: --jitter 3%%", name);
+        return bb_err(BB_EUSAGE, "%s: --seed requires --jitter; try: --jitter 3%%", name);
     if (o->config.ranks == 0)
-        return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", name);
+        return bb_err(BB_EUSAGE, "%s: plan requires --ranks N, the number of ranks of the job", name);
     if (!o->cluster)
-        return bb_err(BB_EUSAGE, "%s: plan needs the cluster to predict for; nearest: --cluster h100-sxm-ib", name);
+        return bb_err(BB_EUSAGE, "%s: plan of a collective requires --cluster; try: --cluster h100-sxm-ib", name);
     return 0;
 }
 
-/* A slow rank is one whose kernels compute longer. */
+/* A slow rank has slower kernels, which collectives do not use. */
 static int validate_slow(const struct bb_slow *slow, const char *name)
 {
     for (int i = 0; i < slow->n; i++)
         if (slow->items[i].kind == BB_SLOW_RANK)
             return bb_err(BB_EUSAGE,
-                          "%s: --slow rank=%d:%g makes computing longer, and a collective computes nothing; leave it "
-                          "out, or nearest: --slow link=node0-nic0:0.5",
+                          "%s: --slow rank=%d:%g slows down kernels, which a collective does not have; try: --slow "
+                          "link=node0-nic0:0.5",
                           name, slow->items[i].number, slow->items[i].factor);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* plan_layouts.c - `plan --best-layout`: the quickest layouts of a step that fit, as text and JSON. */
+/* plan_layouts.c - `plan --best-layout`: the fastest layouts of a step that fit, as text and JSON. */
 #include "proxies/plan_options.h"
 
 #include "bootstrap/cli/report_header.h"
@@ -10,28 +10,29 @@
 int bb_plan_validate_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy)
 {
     const char *conflicting = o->ops                           ? "ops"
-                         : o->best_order                  ? "best-order"
-                         : o->tokens                      ? "tokens"
-                         : o->must_fit                    ? "must-fit"
-                         : o->export                      ? "export"
-                         : o->files[BB_PLAN_EXPORT_trace] ? "trace"
-                                                          : NULL;
+                              : o->best_order                  ? "best-order"
+                              : o->tokens                      ? "tokens"
+                              : o->must_fit                    ? "must-fit"
+                              : o->export                      ? "export"
+                              : o->files[BB_PLAN_EXPORT_trace] ? "trace"
+                                                               : NULL;
 
     if (!o->best_layout && (o->threads || o->top != 10))
-        return bb_err(BB_EUSAGE, "--%s is of --best-layout; leave it out", o->threads ? "threads" : "top");
+        return bb_err(BB_EUSAGE, "--%s requires --best-layout", o->threads ? "threads" : "top");
     if (!o->best_layout)
         return 0;
     if (!(proxy->features & BB_FEATURE_TRANSFORMER))
-        return bb_err(BB_EUSAGE, "%s: --best-layout is about the layouts of transformer; leave it out", proxy->name);
+        return bb_err(BB_EUSAGE, "%s: --best-layout applies only to transformer", proxy->name);
     if (!o->cluster)
-        return bb_err(BB_EUSAGE, "--best-layout needs the cluster to predict for; nearest: --cluster h100-sxm-ib");
+        return bb_err(BB_EUSAGE, "--best-layout requires --cluster; try: --cluster h100-sxm-ib");
     if (!o->config.global_batch)
         return bb_err(BB_EUSAGE,
-                      "--best-layout needs --global-batch-size N, the samples of a step, which all layouts "
-                      "have in common; nearest: --global-batch-size %d",
+                      "--best-layout requires --global-batch-size N, the samples per step of every layout; try: "
+                      "--global-batch-size %d",
                       o->config.ranks);
     if (conflicting)
-        return bb_err(BB_EUSAGE, "--%s is of one plan, and --best-layout looks at many; leave one out", conflicting);
+        return bb_err(BB_EUSAGE, "--%s applies to one plan, but --best-layout compares many; leave one out",
+                      conflicting);
     return 0;
 }
 
@@ -54,14 +55,14 @@ static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_lay
     return NULL;
 }
 
-int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *asked, const struct bb_proxy *proxy,
-                    int argc, char **argv)
+int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *given_config,
+                    const struct bb_proxy *proxy, int argc, char **argv)
 {
     struct bb_proxy_config config = o->config;
     struct bb_conditions conditions, without_jitter;
     struct bb_cluster cluster;
     struct bb_layout_search search = {.proxy = proxy,
-                                      .asked = asked,
+                                      .asked = given_config,
                                       .config = &config,
                                       .cluster = &cluster,
                                       .conditions = &without_jitter,
@@ -89,7 +90,8 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
                cluster.name);
         bb_slow_print(&conditions.slow, "# ", stdout);
         if (conditions.jitter > 0)
-            printf("# sorted by p50, the median of %d steps with jitter of %g%% (seed %llu); all else is without it\n",
+            printf("# sorted by p50, the median of %d steps with %g%% jitter (seed %llu); other columns are without "
+                   "jitter\n",
                    o->samples, 100 * conditions.jitter, (unsigned long long)conditions.seed);
         bb_layouts_print(&found, o->top, stdout);
     }

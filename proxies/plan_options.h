@@ -1,6 +1,6 @@
 /*
- * plan_options.h - what `busbar plan` was asked, and what it may be asked for: a step, the best layouts of one, or the
- * table of collectives. Internal to plan_*.c.
+ * plan_options.h - the options of `busbar plan`, and its three modes: one step, the best layouts of a step, and
+ * collectives. Internal to plan_*.c.
  */
 #ifndef BB_PROXIES_PLAN_OPTIONS_H
 #define BB_PROXIES_PLAN_OPTIONS_H
@@ -15,49 +15,59 @@
 #include <jansson.h>
 
 struct bb_plan_options {
-    const struct bb_opts *option_set; /* what the options of its JSON are: those that mean something to it */
+    const struct bb_opts *option_set; /* the option tables of the mode: the options that its JSON lists */
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
-    const char *export, *export_file; /* its format, and the last word */
+    const char *export, *export_file; /* format and file of --export */
     struct bb_export_only export_only;
     bool ops, best_order, best_layout, must_fit, graph;
-    bool forecast; /* no option: of training by the machine's rates, and not of the proxy's own run */
+    bool forecast; /* not an option: predict real training from the machine's rates, in place of the proxy's own run */
     size_t gpu_memory;
-    enum bb_rates rates;           /* no option: whose */
-    int top, threads;              /* of --best-layout */
-    const char *slow, *jitter;     /* as they are written */
-    int seed, samples;             /* of the jitter */
-    struct bb_bench_options bench; /* of a collective: which rows */
+    enum bb_rates rates;           /* not an option: source of the compute rates */
+    int top, threads;              /* with --best-layout */
+    const char *slow, *jitter;     /* as written on the command line */
+    int seed, samples;             /* of --jitter */
+    struct bb_bench_options bench; /* collectives: the rows of the table */
 };
 
-/* ---- a plan of one step: plan_step.c ---- */
+/* ---- one step: plan_step.c ---- */
 
 int bb_plan_validate_step(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
 int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
 
-/* ---- --best-layout: plan_layouts.c. asked: what was given, before the proxy's defaults ---- */
+/* ---- --best-layout: plan_layouts.c. given_config: the options as given, before the proxy's defaults ---- */
 
 int bb_plan_validate_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
-int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *asked, const struct bb_proxy *proxy,
-                    int argc, char **argv) BB_MUST_CHECK;
+int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *given_config,
+                    const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
 
-/* ---- collectives: plan_collectives.c. check_only: the words alone ---- */
+/* ---- collectives: plan_collectives.c. check_only: check only the arguments ---- */
 
 int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *positionals, bool check_only, int argc,
                         char **argv) BB_MUST_CHECK;
 
-/* ---- what they share: plan_resolve.c ---- */
+/* ---- shared by the modes: plan_resolve.c ---- */
 
-/* bb_plan_conditions - what --slow, --jitter and --seed say; refused without a cluster. */
+/* bb_plan_conditions - parse --slow, --jitter and --seed. Returns 0, or -BB_EUSAGE after an error line, for example
+ * without --cluster. */
 int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions) BB_MUST_CHECK;
 
-/* bb_plan_write_rows - rows of the JSON as CSV, '-' for stdout. */
+/* bb_plan_write_rows - write an array of JSON rows as CSV; '-' is stdout. */
 int bb_plan_write_rows(const char *path, const json_t *rows) BB_MUST_CHECK;
 
-/* bb_plan_load_cluster - of a job that has so many GPUs of each node (0: all of them); warns of unlikely units. */
+/*
+ * bb_plan_load_cluster - load a cluster profile and print warnings about implausible units.
+ *   gpus_per_node  use only the first GPUs of each node; 0: all
+ */
 int bb_plan_load_cluster(const char *word, int gpus_per_node, struct bb_cluster *cluster) BB_MUST_CHECK;
 
-/* bb_plan_resolve_cluster - the cluster of --cluster, nominal without one, and what it means for the step. */
+/*
+ * bb_plan_resolve_cluster - load the cluster of --cluster and resolve what it determines for the step and its forecast.
+ *   cluster  out: zeroed without --cluster
+ *   config   in/out: gpus_per_node, attention
+ *   f        out: rates, launch mode, GPU memory
+ *   Returns  0 or a negative error
+ */
 int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
                             struct bb_forecast *f) BB_MUST_CHECK;
 

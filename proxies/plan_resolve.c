@@ -1,4 +1,4 @@
-/* plan_resolve.c - what the plans share: the cluster that steps rest on, what of it is slow or varies, tables of rows. */
+/* plan_resolve.c - shared by the modes of plan: the cluster, injected slowdowns and jitter, CSV. */
 #include "proxies/plan_options.h"
 
 #include "bootstrap/base/outfile.h"
@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Training issues operation by operation, unless it is all in CUDA graphs, which the GPU goes through by itself. */
+/* Resolve how kernels are launched. Training launches each operation from the host ("eager") unless the step runs as
+ * CUDA graphs ("graph"), which have no launch overhead. */
 static const char *resolve_host(const struct bb_plan_options *o, struct bb_cluster *cluster)
 {
     cluster->eager = o->forecast && cluster->has_host && !o->graph;
@@ -55,9 +56,7 @@ int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *
     if (o->cluster)
         config->gpus_per_node = cluster->gpus_per_node;
     if (o->cluster && config->transformer.float8 && cluster->tflops_float8 <= 0)
-        return bb_err(BB_EUSAGE,
-                      "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
-                      cluster->name);
+        return bb_err(BB_EUSAGE, "--fp8: cluster '%s' has no FP8 rate ('tflops.float8' above 0)", cluster->name);
     cluster->models_training = o->forecast;
     f->host = resolve_host(o, cluster);
     resolve_forecast(o, cluster, config, f);
@@ -65,16 +64,16 @@ out:
     return rc;
 }
 
-/* ---- what is slow or varies ---- */
+/* ---- slowdowns and jitter ---- */
 
-/* "3%" */
+/* Parse "3%" to 0.03. */
 static int parse_jitter(const char *text, double *part)
 {
     char *end;
     double percent = strtod(text, &end);
 
     if (end == text || strcmp(end, "%") != 0 || !(percent > 0 && percent <= 100))
-        return bb_err(BB_EUSAGE, "--jitter: '%s' is no percentage above 0 and up to 100%%; nearest: --jitter 3%%",
+        return bb_err(BB_EUSAGE, "--jitter: '%s' is not a percentage above 0%% and at most 100%%; try: --jitter 3%%",
                       text);
     *part = percent / 100;
     return 0;
@@ -85,10 +84,9 @@ int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *co
     int rc = 0;
 
     if ((o->slow || o->jitter) && !o->cluster)
-        return bb_err(BB_EUSAGE, "--%s needs the cluster to predict for; nearest: --cluster h100-sxm-ib",
-                      o->slow ? "slow" : "jitter");
+        return bb_err(BB_EUSAGE, "--%s requires --cluster; try: --cluster h100-sxm-ib", o->slow ? "slow" : "jitter");
     if (o->samples != 100 && !o->jitter)
-        return bb_err(BB_EUSAGE, "--samples is of --jitter; leave it out, or nearest: --jitter 3%%");
+        return bb_err(BB_EUSAGE, "--samples requires --jitter; try: --jitter 3%%");
     *conditions = (struct bb_conditions){.seed = o->seed ? (uint64_t)o->seed : 1};
     if (o->slow)
         TRY(bb_slow_parse(&conditions->slow, "--slow", o->slow));
@@ -98,7 +96,7 @@ out:
     return rc;
 }
 
-/* ---- rows ---- */
+/* ---- CSV ---- */
 
 int bb_plan_write_rows(const char *path, const json_t *rows)
 {

@@ -1,4 +1,4 @@
-/* plan_step.c - a plan of one step: what its forecast rests on, the step, and its text and files. */
+/* plan_step.c - the plan of one step: the assumptions of its forecast, the step, and the text and files. */
 #include "proxies/plan_options.h"
 
 #include "bootstrap/base/units.h"
@@ -15,15 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The plan and what was computed from it; zeroed is empty. */
+/* The plan and the results derived from it; a zeroed struct is empty. */
 struct plan_results {
     struct bb_step step;
     struct bb_plan plan;
     struct bb_prediction prediction;
     struct bb_best_order best;
     struct bb_forecast forecast;
-    struct bb_training_time training; /* tokens 0: was not asked for */
-    struct bb_jittered jittered;      /* samples 0: likewise         */
+    struct bb_training_time training; /* tokens 0: not requested */
+    struct bb_jittered jittered;      /* samples 0: not requested */
     bool predicted;
 };
 
@@ -56,8 +56,8 @@ static int write_files(const struct plan_results *f, const struct bb_plan_option
     return rc;
 }
 
-/* How a list of kernels does attention: "fused", "unfused"; NULL: there is none in it. A scan has scores, too, but no
- * softmax of them. */
+/* The attention implementation in a kernel list: "fused", "unfused"; NULL: no attention. A scan (state-space model)
+ * has scores too, but no softmax. */
 static const char *attention_in(const struct bb_kernel_list *work)
 {
     bool scores = false, softmax = false;
@@ -82,8 +82,8 @@ static const char *attention_of(const struct bb_step *step)
     return how;
 }
 
-/* Eight or more on a GPU, or any with the passes that biases of experts take: those of which published steps took
- * longer than forecast. */
+/* Eight or more experts on a GPU, or experts with biases (which add the memory-bound kernel "clamp"). Published
+ * steps of such models took longer than forecast. */
 static bool has_many_experts(const struct bb_step *step)
 {
     for (int w = 0; w < step->n_kernel_lists; w++)
@@ -96,7 +96,7 @@ static bool has_many_experts(const struct bb_step *step)
     return false;
 }
 
-/* An optimizer that keeps less and costs no time, if training holds with it. */
+/* Assume the precision-aware optimizer, which needs less memory and costs no time, if training then fits. */
 static int guess_optimizer(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
     const char *sync = config->transformer.sync, *optimizer = config->sync.optimizer;
@@ -113,14 +113,15 @@ out:
     return rc;
 }
 
-/* Experts that take what comes to them may get more than the share that memory counts: what is over is not over by a
- * little, and recipes of such steps compute the experts of all layers again. */
+/* Dropless experts may receive more tokens than the average that the memory formula counts. Such a step therefore
+ * exceeds the memory by a large margin, and published recipes recompute the experts of all layers. */
 static bool is_dropless(const struct bb_proxy_config *config, const struct bb_arch *arch)
 {
     return arch->experts > 0 && config->transformer.capacity <= 0;
 }
 
-/* The least that makes it hold: scores, the fewest layers of each chunk, all layers; nothing where all do not. */
+/* Assume the least recomputation with which training fits: attention scores, then the fewest layers of each chunk,
+ * then all layers; no recomputation if nothing fits. */
 static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
     struct bb_transformer_options *o = &config->transformer;
@@ -141,7 +142,7 @@ out:
     return rc;
 }
 
-/* By what the roles of such a step would say of their memory; config is made so. */
+/* Assume memory savings from the training memory of the step; config is updated. */
 static int guess_memory(struct bb_proxy_config *config, struct bb_forecast *f)
 {
     struct bb_arch arch;
@@ -156,13 +157,15 @@ out:
     return rc;
 }
 
-/* A layout whose training does not hold is not one that anybody ran: a forecast that is not told what is computed again
- * takes the least that makes it hold. Builds the step, once or twice. */
+/*
+ * Build the step. A layout whose training does not fit is not one that is trained, so a forecast without a given
+ * recomputation assumes the least memory savings with which the training fits, and builds the step a second time.
+ */
 static int build_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
                       struct bb_proxy_config *config, struct plan_results *f)
 {
     bool may_guess = cluster->has_achieved && o->forecast && !o->must_fit && !config->transformer.recompute &&
-                   proxy->features & BB_FEATURE_TRANSFORMER;
+                     proxy->features & BB_FEATURE_TRANSFORMER;
     int rc;
 
     TRY(bb_step_build(&f->step, proxy, config));
@@ -188,12 +191,12 @@ static int check_memory(const struct bb_plan_options *o, const struct plan_resul
 
     if (!o->must_fit || bb_forecast_fits(&f->plan, &f->forecast))
         return 0;
-    return bb_err(BB_EBELOW, "--must-fit: training would hold %s, a GPU has %s",
+    return bb_err(BB_EBELOW, "--must-fit: training needs %s, a GPU has %s",
                   bb_format_bytes((size_t)bb_step_training_bytes(&f->step), need),
                   bb_format_bytes((size_t)f->forecast.gpu_bytes, have));
 }
 
-/* The training of --tokens, from the step as it is predicted. */
+/* Predict the training of --tokens from the predicted step time. */
 static int compute_training_time(struct plan_results *f, const char *text)
 {
     const struct bb_prediction *p = &f->prediction;
@@ -203,7 +206,7 @@ static int compute_training_time(struct plan_results *f, const char *text)
     if (rc)
         return rc;
     if (f->step.tokens <= 0)
-        return bb_err(BB_EUSAGE, "%s: --tokens means nothing here: its samples are not counted in tokens; leave it out",
+        return bb_err(BB_EUSAGE, "%s: --tokens is not supported for this proxy (its samples have no tokens)",
                       f->step.proxy);
     if (f->predicted)
         f->training = bb_training_time(&f->step, (double)p->classes[p->slowest].all.step_ns, tokens);
@@ -223,12 +226,12 @@ out:
     return rc;
 }
 
-/* Tensor parallelism waits for each message. */
+/* Warn about inter-node tensor parallelism: every layer waits for its messages. */
 static void warn_inter_node_tp(const struct bb_layout *l, int gpus_per_node)
 {
     for (int g = 0; g < l->n_groups && gpus_per_node > 0; g++)
         if (strcmp(l->groups[g].name, "tp") == 0 && bb_group_nodes(l, g, 0, gpus_per_node) > 1)
-            bb_warn("tensor parallelism of %d ranks crosses nodes of %d GPUs; nearest within one: --tp %d",
+            bb_warn("tensor parallelism of %d ranks is inter-node (nodes of %d GPUs); inside one node: --tp %d",
                     l->groups[g].size, gpus_per_node, gpus_per_node);
 }
 
@@ -242,7 +245,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     TRY(bb_plan_resolve_cluster(o, &cluster, &config, &f.forecast));
     TRY(build_step(o, proxy, &cluster, &config, &f));
     if (o->export || o->files[BB_PLAN_EXPORT_trace])
-        TRY(bb_step_expand(&f.step)); /* they show single messages */
+        TRY(bb_step_expand(&f.step)); /* the trace and the exports show single messages */
     warn_inter_node_tp(&f.step.layout, config.gpus_per_node);
     TRY(bb_plan_count(&f.plan, &f.step, o->ops));
     f.plan.forecast = &f.forecast;
@@ -275,7 +278,7 @@ static int validate_tokens(const char *text, const char *cluster)
     double tokens;
 
     if (!cluster)
-        return bb_err(BB_EUSAGE, "--tokens needs the cluster to predict for; nearest: --cluster h100-sxm-ib");
+        return bb_err(BB_EUSAGE, "--tokens requires --cluster; try: --cluster h100-sxm-ib");
     return bb_tokens_parse(text, &tokens);
 }
 
@@ -291,22 +294,21 @@ int bb_plan_validate_step(const struct bb_plan_options *o, const struct bb_proxy
         TRY(validate_tokens(o->tokens, o->cluster));
     if (o->graph && !o->forecast)
         return bb_err(BB_EUSAGE,
-                      "--graph is of forecasts: of transformer, with --cluster, and with no time or rate of compute; "
-                      "nearest: --cluster h100-sxm-ib");
+                      "--graph only applies to transformer forecasts: it requires --cluster, and no --compute, "
+                      "--tflops, --forward-us or --backward-us");
     if (o->config.transformer.float8 && o->cluster && o->rates == BB_RATES_MACHINE && !o->forecast)
         return bb_err(BB_EUSAGE,
-                      "--fp8 is of forecasts, and with --compute gemm the proxy's own run is predicted, which "
-                      "casts nothing to 8 bits; leave one out");
+                      "--fp8 only applies to forecasts; --compute gemm predicts the proxy's own run, which has no FP8 "
+                      "GEMMs; leave one out");
     if (o->config.scaling.baseline)
-        return bb_err(BB_EUSAGE, "--baseline is for what a run measures, and a plan measures nothing; leave it out");
+        return bb_err(BB_EUSAGE,
+                      "--baseline applies only to a run (busbar proxy); a plan has no measurements to compare");
     if (o->must_fit && !o->cluster && o->gpu_memory == 0)
-        return bb_err(BB_EUSAGE, "--must-fit needs a GPU's memory: --cluster NAME or --gpu-memory BYTES; nearest: "
-                                 "--gpu-memory 80G");
+        return bb_err(BB_EUSAGE, "--must-fit requires --cluster NAME or --gpu-memory BYTES; try: --gpu-memory 80G");
     if (o->best_order && !(proxy->features & BB_FEATURE_TRANSFORMER))
-        return bb_err(BB_EUSAGE, "%s: --best-order is about the axes of transformer; leave it out", proxy->name);
+        return bb_err(BB_EUSAGE, "%s: --best-order applies only to transformer", proxy->name);
     if (o->best_order && !o->cluster && o->config.gpus_per_node == 0)
-        return bb_err(BB_EUSAGE, "--best-order needs the nodes: --gpus-per-node N or --cluster NAME; nearest: "
-                                 "--gpus-per-node 8");
+        return bb_err(BB_EUSAGE, "--best-order requires --gpus-per-node N or --cluster NAME; try: --gpus-per-node 8");
 out:
     return rc;
 }

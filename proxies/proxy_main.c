@@ -1,6 +1,6 @@
 /*
- * proxy_main.c - `busbar proxy` as far as it needs neither MPI nor a GPU: its options, help, refusals. What runs is in
- * the GPU library (bootstrap/start/gpu_library.h), which reads the same words again.
+ * proxy_main.c - the part of `busbar proxy` that needs neither MPI nor a GPU: options, help, and validation. The run is
+ * in the GPU library (bootstrap/start/gpu_library.h), which parses the same command line again.
  */
 #include "proxies/proxy_main.h"
 
@@ -17,35 +17,37 @@
 #define FIELD(name) offsetof(struct bb_proxy_run_options, name)
 
 static const struct bb_opt run_options[] = {
-    OPT_INT('w', "warmup", FIELD(warmup), "3", "N", 0, 1e6, "steps before the timed ones"),
+    OPT_INT('w', "warmup", FIELD(warmup), "3", "N", 0, 1e6, "untimed steps before the timed steps"),
     OPT_INT('n', "steps", FIELD(steps), "20", "N", 1, 1e6, "timed steps"),
     OPT_INT(0, "traced-steps", FIELD(traced_steps), "3", "N", 0, 1e4,
-            "steps with events around every operation, for the overlap figures"),
+            "steps with CUDA events around every operation, for the overlap metrics"),
     OPT_STRING(0, "compute-sms", FIELD(compute_sms), "1", "N|free",
-               "timed: multiprocessors that a kernel holds; more than NCCL leaves free delay it. free: all but those "
-               "that NCCL may take (NCCL_MAX_CTAS, else 32)"),
+               "timed: SMs that a kernel occupies; kernels and NCCL delay each other if they do not fit together. "
+               "free: all SMs except those "
+               "that NCCL may use (NCCL_MAX_CTAS, else 32)"),
     OPT_DOUBLE(0, "compute-gbps", FIELD(compute_gbps), "0", "RATE", 0, 1e5,
-               "timed: memory traffic that a kernel causes meanwhile, 1e9 bytes per second"),
+               "timed: memory traffic of a kernel, 1e9 bytes per second"),
     OPT_FLAG(0, "no-alone", FIELD(no_alone),
-             "with compute: leave out the runs of compute alone and communication alone"),
+             "skip the stand-alone runs (compute only, communication only), which measure the slowdown under overlap"),
     OPT_FLAG(0, "quick", FIELD(quick),
-             "with NAME all: each proxy in its smallest form for these ranks, counts times 0.001, one table"),
+             "with NAME all: run every proxy in its smallest configuration for these ranks, counts times 0.001; one "
+             "table"),
     OPT_FLAG('G', "graph", FIELD(graph),
-             "also capture the whole step in a CUDA graph and time it replayed, beside the step as it is"),
+             "also capture the whole step in a CUDA graph and time its replay, in addition to normal steps"),
     OPT_FLAG(0, "start-barrier", FIELD(start_barrier),
              "also time steps that start only after all ranks have issued the whole step, which excludes launch "
              "overhead; the step must fit the launch queues"),
     OPT_DOUBLE(0, "peak-tflops", FIELD(peak_tflops), NULL, "RATE", 0.001, 1e6,
-               "1e12 FLOP per second that one GPU can do in the type of the elements, for the utilisation"),
+               "peak TFLOP/s of one GPU in the element type; reports the utilisation (MFU)"),
     OPT_STRING(0, "trace", FIELD(trace), NULL, "FILE",
-               "write the timeline of the last traced step to FILE, as events that Perfetto opens; the slowest and "
-               "other ranks, at most 64"),
+               "write the timeline of the last traced step to FILE as Perfetto trace events; the slowest and other "
+               "ranks, at most 64"),
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
-               "also predict the step for this cluster, and show what was predicted beside what was measured",
+               "also predict the step for this cluster, and print predicted and measured times side by side",
                .choice_at = bb_cluster_name_at),
     OPT_BUFFERS(FIELD(common.buffers)),
     OPT_FLAG('c', "check", FIELD(check),
-             "first run every communication operation once with known data and verify what arrives"),
+             "first run every communication operation once with known data and verify the results"),
     {0},
 };
 
@@ -58,20 +60,19 @@ static const struct bb_opt_table tables[] = {
 
 const struct bb_opts bb_proxy_set = {
     .choice_at = bb_proxy_name_at,
-    .usage = "busbar proxy NAME [WORD...] [OPTION...]\n       busbar proxy all --quick [OPTION...]",
+    .usage = "busbar proxy NAME [ARG...] [OPTION...]\n       busbar proxy all --quick [OPTION...]",
     .doc =
-        "Runs the communication of a distributed training step as NCCL traffic on CUDA streams and says how much of\n"
-        "it was hidden behind compute. NAME is a name of `busbar list proxies`; some take numbers after it.\n"
+        "Runs the communication of a distributed training step as NCCL traffic on CUDA streams and reports how much\n"
+        "of it overlapped with compute. NAME is a name of `busbar list proxies`; some accept numbers after it.\n"
         "Start it with one rank per GPU: mpirun -n 8 busbar proxy gpt2_large",
-    .after =
-        "Each step begins together on all ranks; its time is that of the slowest rank, by GPU events. hidden: the\n"
-        "part of the time of communication in which a kernel ran too. exposed: the part in which none did. idle:\n"
-        "neither. Traced steps are apart from timed ones, since recording costs.\n"
-        "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank.",
+    .after = "All ranks start a step together; its time is that of the slowest rank, measured with CUDA events.\n"
+             "hidden: communication time that overlapped with compute. exposed: communication time without compute.\n"
+             "idle: neither compute nor communication. Traced steps are run separately, since tracing adds overhead.\n"
+             "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank.",
     .tables = tables,
 };
 
-/* A launch that waits for its end can never be behind a gate that the host has yet to open. */
+/* A blocking launch would wait for the start barrier that the same host thread has to release later. */
 static int validate_start_barrier(void)
 {
     const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
@@ -84,68 +85,68 @@ static int validate_start_barrier(void)
     return 0;
 }
 
-/* Timed steps run as they are and as a graph on the same communicators. */
+/* Normal steps and graph replays use the same communicators. */
 static int validate_graph(void)
 {
     const char *mixing = getenv("NCCL_GRAPH_MIXING_SUPPORT");
 
     if (mixing && strcmp(mixing, "0") == 0)
-        return bb_err(BB_EUSAGE, "--graph runs steps with and without a graph on one communicator, which "
-                                 "NCCL_GRAPH_MIXING_SUPPORT=0 forbids; leave one of the two out");
+        return bb_err(BB_EUSAGE, "--graph mixes graph and non-graph steps on one communicator, but "
+                                 "NCCL_GRAPH_MIXING_SUPPORT=0 is set; leave one out");
     return 0;
 }
 
 static const char free_sms[] = "free";
 
-int bb_compute_sms(const char *asked, int sm_count)
+int bb_compute_sms(const char *requested, int sm_count)
 {
     const char *ctas = getenv("NCCL_MAX_CTAS");
     int sms, nccl_sms;
 
     if (!ctas || bb_parse_int(ctas, 1, sm_count, &nccl_sms) != 0)
-        nccl_sms = 32; /* of one communicator's channels NCCL seldom makes more */
-    if (strcmp(asked, free_sms) == 0)
+        nccl_sms = 32; /* NCCL seldom uses more than 32 channels per communicator */
+    if (strcmp(requested, free_sms) == 0)
         sms = sm_count - nccl_sms;
-    else if (bb_parse_int(asked, 1, sm_count, &sms) != 0)
+    else if (bb_parse_int(requested, 1, sm_count, &sms) != 0)
         sms = sm_count;
     return sms < 1 ? 1 : sms;
 }
 
-static int validate_sms(const char *asked)
+static int validate_sms(const char *requested)
 {
     int sms;
 
-    if (strcmp(asked, free_sms) == 0 || bb_parse_int(asked, 1, 10000, &sms) == 0)
+    if (strcmp(requested, free_sms) == 0 || bb_parse_int(requested, 1, 10000, &sms) == 0)
         return 0;
     return bb_err(BB_EUSAGE, "--compute-sms: '%s' is not valid, expected a whole number from 1 to 10000, or free",
-                  asked);
+                  requested);
 }
 
-/* How timed kernels hold the GPU. */
+/* --compute-sms and --compute-gbps apply only to timed kernels. */
 static int validate_timed_options(const struct bb_proxy_run_options *o)
 {
     bool non_default = strcmp(o->compute_sms, "1") != 0 || o->compute_gbps > 0;
 
     if (!non_default || strcmp(o->step.compute, "timed") == 0)
         return 0;
-    return bb_err(BB_EUSAGE, "%s: %s is of timed kernels, but --compute is %s; leave it out, or --compute timed",
-                  o->step.proxy, o->compute_gbps > 0 ? "--compute-gbps" : "--compute-sms", o->step.compute);
+    return bb_err(BB_EUSAGE, "%s: %s requires timed kernels, but --compute is %s; try: --compute timed", o->step.proxy,
+                  o->compute_gbps > 0 ? "--compute-gbps" : "--compute-sms", o->step.compute);
 }
 
 static int parse_all(const struct bb_proxy_run_options *o, const struct bb_positionals *positionals)
 {
     if (!o->quick)
-        return bb_err(BB_EUSAGE, "all proxies run in small forms only: proxy all --quick");
+        return bb_err(BB_EUSAGE, "'all' requires --quick: proxy all --quick");
     if (positionals->n > 1)
-        return bb_err(BB_EUSAGE, "all takes no numbers, but '%s' is given", positionals->word[1]);
+        return bb_err(BB_EUSAGE, "all: unexpected argument '%s'", positionals->word[1]);
     if (o->cluster)
-        return bb_err(BB_EUSAGE, "--cluster predicts one proxy; name it instead of 'all'");
+        return bb_err(BB_EUSAGE, "--cluster requires a single proxy; name one instead of 'all'");
     if (o->start_barrier)
         return bb_err(BB_EUSAGE,
                       "--start-barrier requires a single proxy, because some steps exceed the launch queues; name "
                       "one proxy instead of 'all'");
     if (o->trace)
-        return bb_err(BB_EUSAGE, "--trace shows one proxy; name it instead of 'all'");
+        return bb_err(BB_EUSAGE, "--trace requires a single proxy; name one instead of 'all'");
     return bb_smoke_validate(&o->step);
 }
 
@@ -160,20 +161,19 @@ int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy
     if (positionals.n > 0 && strcmp(positionals.word[0], "all") == 0)
         return parse_all(o, &positionals);
     if (o->quick)
-        return bb_err(BB_EUSAGE, "--quick runs every proxy: proxy all --quick; to shrink one, --scale-counts 0.001");
+        return bb_err(BB_EUSAGE,
+                      "--quick requires 'all': proxy all --quick; to shrink one proxy, try: --scale-counts 0.001");
     TRY(bb_proxy_configure(&o->step, &positionals, proxy));
     TRY(validate_timed_options(o));
     if (o->step.transformer.float8)
-        return bb_err(BB_EUSAGE,
-                      "%s: --fp8 is of forecasts (plan --cluster), a run casts nothing to 8 bits; leave it "
-                      "out",
+        return bb_err(BB_EUSAGE, "%s: --fp8 only applies to forecasts (plan --cluster); a run has no FP8 GEMMs",
                       o->step.proxy);
     if (o->graph)
         TRY(validate_graph());
     if (o->start_barrier)
         TRY(validate_start_barrier());
     if (o->trace && o->traced_steps == 0)
-        rc = bb_err(BB_EUSAGE, "--trace shows a traced step, so --traced-steps 0 will not do; nearest: 1");
+        rc = bb_err(BB_EUSAGE, "--trace requires a traced step, but --traced-steps is 0; try: --traced-steps 1");
 out:
     return rc;
 }

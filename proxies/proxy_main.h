@@ -18,19 +18,27 @@ struct bb_proxy_run_options {
 
 extern const struct bb_opts bb_proxy_set;
 
-/* bb_compute_sms - the multiprocessors that timed kernels hold on a GPU of sm_count: what was asked for, at most all;
- * "free": all but those that NCCL may take. */
-int bb_compute_sms(const char *asked, int sm_count);
+/*
+ * bb_compute_sms - return the number of SMs that timed kernels occupy.
+ *   requested  a number, limited to sm_count, or "free": all SMs except those that NCCL may use
+ *   sm_count   SMs of the GPU
+ */
+int bb_compute_sms(const char *requested, int sm_count);
 
-/* bb_proxy_main - argv[0] is the subcommand's own name. Returns 0 or above, or a negative error. */
+/* bb_proxy_main - the command. argv[0] is the subcommand's name. Returns an exit status of 0 or above, or a negative
+ * error. */
 int bb_proxy_main(int argc, char **argv);
 
-/* bb_proxy_check - whether bb_proxy_main would take these words, as far as that does not depend on the ranks; needs
- * neither MPI nor a GPU. Returns 0 or -BB_EUSAGE (said). */
+/* bb_proxy_check - check the arguments as far as the check needs no ranks, MPI or GPU. Returns 0, or -BB_EUSAGE
+ * after an error line. */
 int bb_proxy_check(int argc, char **argv);
 
-/* bb_proxy_parse - the words as options; *proxy is NULL for `all`. Returns 0, BB_OPTS_HELP or -BB_EUSAGE (said).
- * bb_proxy_run - the run itself, in the GPU library. */
+/*
+ * bb_proxy_parse - parse the command line.
+ *   proxy    out: NULL for `proxy all`
+ *   Returns  0, BB_OPTS_HELP, or -BB_EUSAGE after an error line
+ * bb_proxy_run - the run itself, in the GPU library.
+ */
 int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy, int argc, char **argv) BB_MUST_CHECK;
 int bb_proxy_run(int argc, char **argv);
 

@@ -87,7 +87,7 @@ def test_tokens_that_are_none(busbar, text):
 
 
 def test_tokens_where_they_mean_nothing(busbar):
-    assert "needs the cluster" in refused(busbar, "plan", *LLAMA, "--tokens", "15T")
+    assert "--tokens requires --cluster" in refused(busbar, "plan", *LLAMA, "--tokens", "15T")
     assert "not counted in tokens" in refused(busbar, "plan", "bert_large", "--ranks", 4, "--cluster", H100, "--tokens", "15T")
 
 
@@ -250,17 +250,17 @@ def test_compare_says_where_the_machine_falls_behind(busbar, machine, tmp_path):
 
 @pytest.mark.parametrize("words,said", [
     (("all_reduc", "--ranks", 4), "did you mean 'all_reduce'?"),
-    (("all_reduce", "--cluster", H100), "plan needs --ranks N"),
-    (("all_reduce", "--ranks", 4), "nearest: --cluster h100-sxm-ib"),
-    (("all_reduce", "--ranks", 4, "--cluster", H100, "--tp", 2), "--tp is of training steps"),
+    (("all_reduce", "--cluster", H100), "plan requires --ranks N"),
+    (("all_reduce", "--ranks", 4), "try: --cluster h100-sxm-ib"),
+    (("all_reduce", "--ranks", 4, "--cluster", H100, "--tp", 2), "--tp applies only to training steps"),
     (("all_reduce", "--ranks", 4, "--cluster", H100, "--dtype", "half"), "leave it out, or --datatype"),
-    (("all_reduce", "--ranks", 4, "--cluster", H100, "--ops"), "--ops is of training steps"),
-    (("all_reduce", "--ranks", 4, "--cluster", H100, "--top", 3), "--top is of training steps"),
-    (("all_reduce", "--ranks", 4, "--cluster", H100, "--seed", 3), "--seed is of --jitter; leave it out, or nearest: --jitter 3%"),
-    (("all_reduce", "--ranks", 4, "--cluster", H100, "--samples", 3), "--samples is of --jitter; leave it out, or nearest: --jitter 3%"),
-    (("all_reduce", "--ranks", 4, "--cluster", H100, "--jitter", "3"), "'3' is no percentage above 0 and up to 100%; nearest: --jitter 3%"),
+    (("all_reduce", "--ranks", 4, "--cluster", H100, "--ops"), "--ops applies only to training steps"),
+    (("all_reduce", "--ranks", 4, "--cluster", H100, "--top", 3), "--top applies only to training steps"),
+    (("all_reduce", "--ranks", 4, "--cluster", H100, "--seed", 3), "--seed requires --jitter; try: --jitter 3%"),
+    (("all_reduce", "--ranks", 4, "--cluster", H100, "--samples", 3), "--samples requires --jitter; try: --jitter 3%"),
+    (("all_reduce", "--ranks", 4, "--cluster", H100, "--jitter", "3"), "'3' is not a percentage above 0% and at most 100%; try: --jitter 3%"),
     (("all_reduce", "--ranks", 1 << 20, "--cluster", H100, "--jitter", "3%"), "exceed the limit of 30000000 random numbers per row; try: --samples 28"),
-    (("all_reduce", "--ranks", 16, "--cluster", H100, "--slow", "rank=3:1.5"), "--slow rank=3:1.5 makes computing longer, and a collective"),
+    (("all_reduce", "--ranks", 16, "--cluster", H100, "--slow", "rank=3:1.5"), "--slow rank=3:1.5 slows down kernels, which a collective does not have"),
     (("all_reduce", "--ranks", 16, "--cluster", H100, "--slow", "link=node2-nic0:0.5"), "there is no node 2, expected 0 to 1"),
     (("all_reduce", "--ranks", 16, "--cluster", H100, "--slow", "node1-nic0:0.5"), "'node1-nic0:0.5' is not valid, expected rank=R:TIMES"),
     (("all_reduce", "--ranks", 8, "--cluster", "emulated-default", "--slow", "link=node0-nic0:0.5"), "'emulated-default' has no 'sharing'"),
@@ -270,7 +270,7 @@ def test_compare_says_where_the_machine_falls_behind(busbar, machine, tmp_path):
     (("all_reduce", "-b", "8K", "-e", "4K", "--ranks", 4, "--cluster", H100), "first size 8192"),
     (("alltoallv", "--ranks", 5000, "--cluster", H100), "nearest: --ranks 4096"),
     (("all_reduce", "-n", 5, "--ranks", 4, "--cluster", H100), "unknown option '-n'"),
-    (("gpt2_large", "--ranks", 4, "-b", 16), "--minbytes is of collectives"),
+    (("gpt2_large", "--ranks", 4, "-b", 16), "--minbytes applies only to collectives"),
     (("gpt2_large", "all_reduce", "--ranks", 4), "gpt2_large: 'all_reduce' is not a valid number of layers, expected 1 to"),
     (("all_reduce", "--ranks", 4, "--cluster", "h100"), "h100")])
 def test_collectives_that_cannot_be_planned(busbar, words, said):
@@ -424,15 +424,15 @@ def test_experts_are_laid_out_too(plan):
 @pytest.mark.parametrize("words,said", [
     (("transformer", "--model", "llama3_405b", "--ranks", 8, "--global-batch-size", 8, "--cluster", H100, "--best-layout"),
      "no layout of 8 ranks fits: training needs at least"),
-    (("transformer", "--model", "llama2_7b", "--ranks", 8, "--cluster", H100, "--best-layout"), "nearest: --global-batch-size 8"),
-    (("transformer", "--model", "llama2_7b", "--ranks", 8, "--global-batch-size", 8, "--best-layout"), "nearest: --cluster"),
-    (("gpt2_large", "--ranks", 8, "--cluster", H100, "--best-layout"), "--best-layout is about the layouts of transformer"),
+    (("transformer", "--model", "llama2_7b", "--ranks", 8, "--cluster", H100, "--best-layout"), "try: --global-batch-size 8"),
+    (("transformer", "--model", "llama2_7b", "--ranks", 8, "--global-batch-size", 8, "--best-layout"), "try: --cluster"),
+    (("gpt2_large", "--ranks", 8, "--cluster", H100, "--best-layout"), "--best-layout applies only to transformer"),
     ((*SEARCH, "--recompute-num-layers", 2), "--recompute-num-layers 2 requires --recompute full; try: --recompute full"),
-    ((*SEARCH, "--ops"), "--ops is of one plan"), ((*SEARCH, "--samples", 3), "--samples is of --jitter"),
+    ((*SEARCH, "--ops"), "--ops applies to one plan"), ((*SEARCH, "--samples", 3), "--samples requires --jitter"),
     ((*SEARCH, "--tp", 2, "--pp", 1, "--top", 1, "--jitter", "3%", "--samples", 100000), "try: --samples "),
-    ((*SEARCH, "--seed", 3), "--seed is of --jitter and of --moe-imbalance; leave it out, or nearest: --jitter 3%"),
+    ((*SEARCH, "--seed", 3), "--seed requires --jitter or --moe-imbalance; try: --jitter 3%"),
     ((*SEARCH, "--tp", 3), "--tp 3 does not divide the 16 ranks; try: --tp 2"),
-    ((*SEARCH, "--dp", 99), "--dp 99 does not divide the 16 ranks; try: --dp 16"), ((*SEARCH[:-1], "--top", 3), "--top is of --best-layout"),
+    ((*SEARCH, "--dp", 99), "--dp 99 does not divide the 16 ranks; try: --dp 16"), ((*SEARCH[:-1], "--top", 3), "--top requires --best-layout"),
     ((*SEARCH, "--global-batch-size", 7, "--tp", 1, "--cp", 1, "--pp", 1), "no valid layout for 16 ranks with global batch size 7"),
     ((*SEARCH, "--global-batch-size", 16, "--tp", 16, "--pp", 8), "with a batch of 16 samples and the options given can be")])
 def test_layouts_that_cannot_be_searched(busbar, words, said):
@@ -555,7 +555,7 @@ def test_compare_takes_a_plan_of_a_step_beside_a_run(busbar, machine, tmp_path):
 
 
 @pytest.mark.parametrize("words,said", [
-    (("gpt2_large", "--cluster", "h1000-sxm-ib"), "h100-sxm-ib"), (("all", "--quick", "--cluster", H100), "name it instead of 'all'"),
+    (("gpt2_large", "--cluster", "h1000-sxm-ib"), "h100-sxm-ib"), (("all", "--quick", "--cluster", H100), "name one instead of 'all'"),
     (("gpt2_large", "--cluster", "/nowhere/x.json"), "/nowhere/x.json")])
 def test_clusters_that_a_run_cannot_be_held_against(busbar, words, said):
     assert said in refused(busbar, "proxy", *words)

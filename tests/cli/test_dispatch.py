@@ -136,7 +136,7 @@ def test_in_eight_bits_what_goes_is_halved(busbar, model):
     (("--moe-node-limit", 2), "--moe-node-limit means nothing here: only --moe-dispatch dedup limits nodes"),
     ((*NODES, "--moe-node-limit", 2, "--moe-imbalance", 1), "with --moe-imbalance; nearest: --moe-dispatch alltoall"),
     ((*NODES, "--moe-node-limit", 1, "--seq-length", 62), "of 62 tokens of a rank; nearest: --moe-dispatch alltoall"),
-    (("--gpus-per-node", 8, *NODES[2:], "--moe-node-limit", 1), "all are on one node; nearest: --gpus-per-node 4"),
+    (("--gpus-per-node", 8, *NODES[2:], "--moe-node-limit", 1), "all are on one node; try: --gpus-per-node 4"),
     (("--moe-dispatch", "dedupe"), "did you mean 'dedup'?"),
 ])
 def test_what_cannot_be_is_refused(busbar, model, words, said):

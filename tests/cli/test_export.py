@@ -434,8 +434,8 @@ def test_what_simai_has_no_words_for_is_refused(busbar, tmp_path, words, says):
 
 
 @pytest.mark.parametrize("words,says", [
-    (("gpt2_large", "4", "2", "--ranks", "8", "--export", "goal"), "--export needs the name of a file: --export goal FILE; for a file of this name write ./2"),
-    (("gpt2_large", "--ranks", "8", "--export", "goal"), "--export needs the name of a file: --export goal FILE"),
+    (("gpt2_large", "4", "2", "--ranks", "8", "--export", "goal"), "--export requires a file name: --export goal FILE; for a file of this name, write ./2"),
+    (("gpt2_large", "--ranks", "8", "--export", "goal"), "--export requires a file name: --export goal FILE"),
     (("gpt2_large", "--ranks", "8", "--export", "gaol", "x"), "did you mean 'goal'"),
     (("gpt2_large", "--ranks", "8", "--export", "goal", "no/x"), "cannot write the GOAL text: no/x: No such file or directory"),
     (("gpt2_large", "--ranks", "8", "--export", "chakra", "no/x"), "cannot write the Chakra traces: no/x.0.et: No such file or directory"),

@@ -49,8 +49,8 @@ def test_short_kernels_wait_for_their_host(busbar):
     text, of_graphs = (busbar.run("plan", "transformer", *words.split(), *more, emulated=False).stdout for more in ((), ("--graph",)))
     assert "host-bound: the host launches kernels for" in text and "--graph" in text
     assert "; launched as CUDA graphs\n" in of_graphs and "as CUDA graphs" not in text and "host-bound" not in of_graphs
-    assert "--graph is of forecasts" in refused(busbar, "plan transformer --model gpt2_small --ranks 1 --graph")
-    assert "--graph is of forecasts" in refused(busbar, f"plan transformer {words} --graph --compute gemm")
+    assert "--graph only applies to transformer forecasts" in refused(busbar, "plan transformer --model gpt2_small --ranks 1 --graph")
+    assert "--graph only applies to transformer forecasts" in refused(busbar, f"plan transformer {words} --graph --compute gemm")
 
 
 def test_a_band_is_claimed_where_it_holds(busbar):
@@ -176,7 +176,7 @@ def test_layers_that_cannot_be_counted(busbar, words, said):
 def test_must_fit_decides_the_exit(busbar, more, status):
     done = busbar.run("plan", "transformer", *LLAMA.split(), *more.split(), "--must-fit", emulated=False)
     assert done.returncode == status
-    assert ("DOES NOT FIT" in done.stdout) == bool(status) and ("--must-fit: training would hold 60.2 GiB" in done.stderr) == bool(status)
+    assert ("DOES NOT FIT" in done.stdout) == bool(status) and ("--must-fit: training needs 60.2 GiB" in done.stderr) == bool(status)
 
 
 def test_products_in_eight_bits(busbar):
@@ -186,8 +186,8 @@ def test_products_in_eight_bits(busbar):
     base = f"plan transformer {LLAMA} --fp8"
     assert "tflops.float8" in refused(busbar, f"{base} --cluster a100-sxm-ib")
     assert "--fp8 means nothing here" in refused(busbar, f"{base} --cluster h100-sxm-ib --tflops 400")
-    assert "--compute gemm the proxy's own run" in refused(busbar, f"{base} --cluster h100-sxm-ib --compute gemm")
-    assert "--fp8 is of forecasts" in refused(busbar, "proxy transformer --model gpt2_small --fp8")
+    assert "--compute gemm predicts the proxy's own run" in refused(busbar, f"{base} --cluster h100-sxm-ib --compute gemm")
+    assert "--fp8 only applies to forecasts" in refused(busbar, "proxy transformer --model gpt2_small --fp8")
     assert "--gpu-memory" in refused(busbar, f"plan transformer {LLAMA} --must-fit")
 
 

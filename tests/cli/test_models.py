@@ -360,7 +360,7 @@ def test_the_table_of_orders(busbar):
 
 @pytest.mark.parametrize("words, said", [
     (["transformer", "--model", "gpt2_small", "--ranks", 8, "--best-order"], "--gpus-per-node N or --cluster NAME"),
-    (["gpt2_large", "--ranks", 8, "--best-order"], "gpt2_large: --best-order is about the axes of transformer"),
+    (["gpt2_large", "--ranks", 8, "--best-order"], "gpt2_large: --best-order applies only to transformer"),
 ])
 def test_best_order_needs_nodes_and_axes(busbar, words, said):
     assert said in refused(busbar, *words)

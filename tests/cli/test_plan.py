@@ -460,4 +460,4 @@ def test_an_emulated_run_takes_the_predicted_time(busbar, plan, tmp_path, words)
 @pytest.mark.parametrize("proxy", ["gpt2_large", "gpt3", "dlrm"])
 def test_a_plan_without_ranks_is_refused_and_guesses_none(busbar, proxy):
     said = refused(busbar, proxy)
-    assert "needs --ranks N" in said and "nearest" not in said
+    assert "requires --ranks N" in said and "try:" not in said

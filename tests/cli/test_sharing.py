@@ -89,9 +89,9 @@ def test_jitter_is_repeatable_and_costs(busbar, predicted):
     ("--slow rank=64:2", "there is no rank 64"),
     ("--slow link=node9-nic0:0.5", "there is no node 9"),
     ("--slow rank=5", "--slow"),
-    ("--jitter 3", "nearest: --jitter 3%"),
+    ("--jitter 3", "try: --jitter 3%"),
     ("--jitter 3% --samples 100000", "try: --samples "),
-    ("--samples 5", "--samples is of --jitter"),
+    ("--samples 5", "--samples requires --jitter"),
 ])
 def test_what_cannot_be_is_refused(busbar, words, said):
     done = busbar.run("plan", *ZERO3.split(), *words.split(), "--cluster", "h100-sxm-ib", emulated=False)
@@ -103,7 +103,7 @@ def test_slow_links_need_a_machine_that_shares(busbar, apart):
     done = busbar.run(*words, emulated=False)
     assert done.returncode == 2 and "has no 'sharing'" in done.stderr
     done = busbar.run("plan", *ZERO3.split(), "--slow", "rank=5:2", emulated=False)
-    assert done.returncode == 2 and "needs the cluster" in done.stderr
+    assert done.returncode == 2 and "--slow requires --cluster" in done.stderr
 
 
 # ---- leaves and pods ----------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def test_tensor_parallelism_that_crosses_nodes_is_said(busbar, tmp_path, tp, mor
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 2, "max_position_embeddings": 4096}))
     done = busbar.run("plan", "transformer", "--model", tmp_path, "--ranks", 32, "--tp", tp, *H100, *more)
     assert done.returncode == 0, done.stderr
-    assert ("tensor parallelism of 16 ranks crosses nodes of 8 GPUs; nearest within one: --tp 8" in done.stderr) == warned
+    assert ("tensor parallelism of 16 ranks is inter-node (nodes of 8 GPUs); inside one node: --tp 8" in done.stderr) == warned
 
 
 @pytest.mark.parametrize("longest,words,said", [(131072, (), True), (131072, ("--seq-length", 65536), False), (8192, (), False)])

@@ -1,6 +1,6 @@
 /*
- * busbar.c - the front door: one line per subcommand. Everything behind it returns a code; the exit status is decided
- * here and nowhere else.
+ * busbar.c - main(): dispatches the subcommands. All functions below return a code; only main() converts the code to
+ * the exit status.
  */
 #include "bootstrap/base/err.h"
 #include "bootstrap/base/json_memory.h"
@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* argv[0] is the subcommand's own name. Returns 0 or above, or a negative error. */
+/* argv[0] is the name of the subcommand. Returns 0 or above, or a negative error. */
 struct command {
     const char *name, *usage, *help;
     int (*run)(int argc, char **argv);
@@ -39,15 +39,16 @@ static int calibrate_main(int argc, char **argv);
 
 static const struct command commands[] = {
     {"bench", "COLLECTIVE... [OPTION...]", "time collectives: latency, algorithm and bus bandwidth", bb_bench_main},
-    {"proxy", "NAME [OPTION...]", "run a training step's communication and say what was hidden", bb_proxy_main},
-    {"plan", "NAME --ranks N [OPTION...]", "the same step on paper: traffic, memory, checks; no GPU, no MPI",
-     bb_plan_main},
-    {"compare", "A.json B.json [OPTION...]", "faster or slower? two result files, row by row", bb_compare_main},
-    {"calibrate", "RESULT.json... -o FILE", "a cluster profile for plan from measurements", calibrate_main},
-    {"sweep", "FILE [OPTION...]", "a study: many combinations of a command's options, one table", sweep_main},
-    {"report", "RESULT.json... -o FILE", "one page of pictures from the JSON of any of these", bb_report_main},
-    {"list", "[WHAT]", "what there is: collectives, dtypes, ops, proxies, models, clusters, columns", list_main},
-    {"help", "[COMMAND [WORD]]", "the options of a command, as its --help", help_main},
+    {"proxy", "NAME [OPTION...]", "run a training step's communication and measure its overlap with compute",
+     bb_proxy_main},
+    {"plan", "NAME --ranks N [OPTION...]",
+     "analyze and predict the same step offline: traffic, memory, time; no GPU, no MPI", bb_plan_main},
+    {"compare", "A.json B.json [OPTION...]", "compare two result files row by row: faster or slower?", bb_compare_main},
+    {"calibrate", "RESULT.json... -o FILE", "fit a cluster profile for plan to measurements", calibrate_main},
+    {"sweep", "FILE [OPTION...]", "run a study: many combinations of a command's options, one table", sweep_main},
+    {"report", "RESULT.json... -o FILE", "write a page of charts from the JSON of these commands", bb_report_main},
+    {"list", "[WHAT]", "list collectives, dtypes, ops, proxies, models, clusters or columns", list_main},
+    {"help", "[COMMAND [WORD]]", "print the options of a command, like --help", help_main},
 };
 
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
@@ -65,7 +66,8 @@ static const struct listing listings[] = {
 
 enum { N_LISTINGS = sizeof(listings) / sizeof(listings[0]) };
 
-/* What a study may run, as the house above bootstrap knows it. */
+/* The commands that a study may run. They are passed in because bootstrap/ does not depend on collectives/ and
+ * proxies/. */
 static int sweep_main(int argc, char **argv)
 {
     static const struct bb_study_command runs[] = {
@@ -112,12 +114,12 @@ static int list_main(int argc, char **argv)
     if (bb_opts_completion_prefix(argc, argv))
         return complete_listings(bb_opts_completion_prefix(argc, argv));
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        printf("Usage: busbar list [WHAT]\n\nWHAT is collectives, dtypes, ops, proxies, models, clusters or columns; "
-               "all without it.\n");
+        printf("Usage: busbar list [WHAT]\n\nWHAT is collectives, dtypes, ops, proxies, models, clusters or columns "
+               "(default: all).\n");
         return 0;
     }
     if (argc > 2)
-        return bb_err(BB_EUSAGE, "unexpected word '%s'; expected at most one list", argv[2]);
+        return bb_err(BB_EUSAGE, "busbar list does not take '%s'; expected: busbar list [WHAT]", argv[2]);
     for (int i = 0; i < N_LISTINGS && argc == 1 && rc == 0; i++)
         rc = print_listing(&listings[i]);
     if (argc == 1)
@@ -128,7 +130,7 @@ static int list_main(int argc, char **argv)
     return bb_reject_unknown("list", argv[1], names, N_LISTINGS);
 }
 
-static const char about[] = "What a GPU cluster's interconnect does for deep-learning training.";
+static const char about[] = "Measures and predicts the communication of deep-learning training on GPU clusters.";
 
 static int print_man(FILE *out)
 {
@@ -136,7 +138,7 @@ static int print_man(FILE *out)
     fprintf(out, ".SH COMMANDS\n");
     for (int i = 0; i < N_COMMANDS; i++)
         fprintf(out, ".TP\n.B %s\n%s.\n", commands[i].name, commands[i].help);
-    fprintf(out, ".PP\nEach command has a page of its own, as busbar\\-bench(1).\n");
+    fprintf(out, ".PP\nEach command has its own page, such as busbar\\-bench(1).\n");
     return 0;
 }
 
@@ -145,11 +147,11 @@ static void print_help(FILE *out)
     fprintf(out, "Usage: busbar COMMAND [...]\n\n%s\n\n", about);
     for (int i = 0; i < N_COMMANDS; i++)
         fprintf(out, "  busbar %-9s %-27s %s\n", commands[i].name, commands[i].usage, commands[i].help);
-    fprintf(out, "\nbusbar COMMAND --help tells the options of a command; busbar --version the version.\n"
+    fprintf(out, "\nbusbar COMMAND --help prints the options of a command, busbar --version the version.\n"
                  "Start bench and proxy under mpirun or srun, one rank per GPU.\n");
 }
 
-/* Words that belong to a command, as a user may give them alone: "busbar p2p", "busbar gpt2_large". */
+/* Arguments of a command that users may type alone: "busbar p2p", "busbar gpt2_large". */
 static const struct {
     const char *command;
     bool (*is_known)(const char *word);
@@ -189,7 +191,7 @@ static int run_command(int argc, char **argv)
     return reject_command(argv[0]);
 }
 
-/* Whoever asks under mpirun wants to read it once. */
+/* Under mpirun, only the first rank prints help and version. */
 static bool is_printed_by_first_rank(int argc, char **argv)
 {
     for (int i = 1; i < argc && bb_launcher_rank() > 0; i++)
@@ -198,7 +200,7 @@ static bool is_printed_by_first_rank(int argc, char **argv)
     return bb_launcher_rank() > 0 && argc == 2 && is_version_option(argv[1]);
 }
 
-/* `busbar help bench p2p` is `busbar bench p2p --help`. */
+/* `busbar help bench p2p` is the same as `busbar bench p2p --help`. */
 static int help_main(int argc, char **argv)
 {
     char flag[] = "--help", *command_argv[3] = {argc > 1 ? argv[1] : NULL, argc > 2 ? argv[2] : flag, flag};
@@ -206,14 +208,14 @@ static int help_main(int argc, char **argv)
     if (argc == 2 && bb_opts_completion_prefix(argc, argv))
         return complete_commands(bb_opts_completion_prefix(argc, argv));
     if (argc > 3)
-        return bb_err(BB_EUSAGE, "unexpected word '%s'; expected at most a command and a word of it", argv[3]);
+        return bb_err(BB_EUSAGE, "unexpected word '%s'; expected: busbar help [COMMAND [WORD]]", argv[3]);
     if (argc > 1 && strcmp(argv[1], "help") != 0 && argv[1][0] != '-')
         return run_command(argc > 2 ? 3 : 2, command_argv);
     print_help(stdout);
     return 0;
 }
 
-/* A rank that was refused in silence leaves after the one that says why: mpirun ends the others with the first. */
+/* A muted rank with an error exits after the first rank has printed it: mpirun terminates all ranks when one exits. */
 static void wait_for_first_rank(void)
 {
     const struct timespec delay = {.tv_nsec = 500000000};
@@ -221,7 +223,10 @@ static void wait_for_first_rank(void)
     nanosleep(&delay, NULL);
 }
 
-/* Of a stream that was closed outside the next file would take the place, and what is printed would go into the results. */
+/*
+ * Opens standard streams that are closed. Otherwise the next opened file, such as the results, would get the stream's
+ * descriptor and receive the printed text.
+ */
 static void open_standard_streams(void)
 {
     int fd;
@@ -232,7 +237,7 @@ static void open_standard_streams(void)
         close(fd);
 }
 
-/* In place of the C library's, for every library of the process. */
+/* Overrides the C library's _exit() for all libraries of the process. */
 __attribute__((visibility("default"))) void _exit(int status) /* NOLINT(bugprone-reserved-identifier) */
 {
     bb_exit_called(status);
@@ -243,9 +248,9 @@ int main(int argc, char **argv)
     int rc = 0, error;
 
     open_standard_streams();
-    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow fails in its write, which is said */
+    (void)signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit fails in write(), which reports it */
     bb_json_memory_guard();
-    bb_err_mute(bb_launcher_rank() > 0); /* until MPI is up */
+    bb_err_mute(bb_launcher_rank() > 0); /* until MPI is initialized */
     if (is_printed_by_first_rank(argc, argv)) {
         rc = 0;
     } else if (argc > 0 && bb_nccl_tests_kind(argv[0]) >= 0) {

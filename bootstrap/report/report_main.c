@@ -1,6 +1,6 @@
 /*
- * report_main.c - `busbar report`: finds Python and the script that makes the page (profiles/report/report.py), checks
- * the words, and hands over to them. C never draws, and nothing else of busbar needs Python.
+ * report_main.c - `busbar report`: validates the arguments, finds Python and the script that writes the page
+ * (profiles/report/report.py), and executes the script. No other command needs Python.
  */
 #include "bootstrap/report/report_main.h"
 
@@ -19,7 +19,7 @@ struct options {
 #define FIELD(name) offsetof(struct options, name)
 
 static const struct bb_opt rows[] = {
-    OPT_STRING('o', "output", FIELD(output), NULL, "FILE", "the page (HTML), replaced in one go"),
+    OPT_STRING('o', "output", FIELD(output), NULL, "FILE", "the page (HTML), replaced atomically"),
     {0},
 };
 
@@ -28,14 +28,14 @@ static const struct bb_opt_table tables[] = {{.title = "Options", .opts = rows},
 static const struct bb_opts set = {
     .usage = "busbar report RESULT.json... -o FILE",
     .doc =
-        "One page of pictures from the JSON of bench, proxy, plan, compare, sweep and nccl-tests, and from traces of\n"
-        "--trace, in any mix: bandwidth and time over size, links, steps with what they hid and exposed, timelines,\n"
-        "memory, scaling, comparisons, studies. The page asks for nothing from any network. Needs Python 3 with the\n"
-        "package plotly; sh bootstrap/setup.sh brings it.",
+        "One page of charts from JSON results of bench, proxy, plan, compare, sweep and nccl-tests, and from traces\n"
+        "(--trace), in any combination: bandwidth and time over size, links, steps with hidden and exposed\n"
+        "communication, timelines, memory, scaling, comparisons, studies. The page loads nothing from a network.\n"
+        "Requires Python 3 with the package plotly, which sh bootstrap/setup.sh installs.",
     .tables = tables,
 };
 
-/* Below the program's folder, where it was built, else where it is installed. */
+/* Relative to the program's folder: in the build folder, then in an installation. */
 static const char *const scripts[] = {"/report/report.py", "/../share/busbar/profiles/report/report.py"};
 
 static int find_script(const char *folder, char path[PATH_MAX])
@@ -46,18 +46,18 @@ static int find_script(const char *folder, char path[PATH_MAX])
         if (access(path, R_OK) == 0)
             return 0;
     }
-    return bb_err(BB_EFAIL, "report needs its script, but there is neither %s%s nor %s%s: install all of busbar",
+    return bb_err(BB_EFAIL, "report needs its script, but neither %s%s nor %s%s exists: install busbar completely",
                   folder, scripts[0], folder, scripts[1]);
 }
 
-/* What setup.sh made in the build folder, else the machine's. */
+/* The Python of setup.sh's virtual environment in the build folder, else the system's. */
 static void find_python(const char *folder, char path[PATH_MAX])
 {
     if (snprintf(path, PATH_MAX, "%s/python/bin/python3", folder) >= PATH_MAX || access(path, X_OK) != 0)
         strcpy(path, "python3");
 }
 
-/* By its own path Python finds what lies beside it. -B: nothing is written beside the scripts. */
+/* Python finds the script's modules by the script's path. -B: Python writes no __pycache__ next to the scripts. */
 static int run_script(const char *python, char *script, const char *output, const struct bb_positionals *files)
 {
     char *argv[BB_POSITIONALS_MAX + 8] = {(char *)python, "-B", script, "-o", (char *)output, "--"};
@@ -72,12 +72,14 @@ static int run_script(const char *python, char *script, const char *output, cons
 static int check_arguments(const struct options *o, const struct bb_positionals *files)
 {
     if (files->n == 0)
-        return bb_err(BB_EUSAGE, "no file given, expected results: busbar report RESULT.json... -o FILE");
+        return bb_err(BB_EUSAGE, "no result file given: busbar report RESULT.json... -o FILE");
     if (!o->output)
-        return bb_err(BB_EUSAGE, "no page named, expected -o FILE: busbar report RESULT.json... -o FILE");
+        return bb_err(BB_EUSAGE, "no output file given: busbar report RESULT.json... -o FILE");
     for (int i = 0; i < files->n; i++)
         if (strcmp(files->word[i], o->output) == 0)
-            return bb_err(BB_EUSAGE, "-o %s is also a result: the page would replace it", o->output);
+            return bb_err(BB_EUSAGE,
+                          "-o %s is also an input file, which the page would replace; choose another output file",
+                          o->output);
     return bb_outfile_check(o->output, "the page");
 }
 

@@ -80,9 +80,8 @@ static int find_gpu_library(const char *command, char path[PATH_MAX])
             return 0;
     }
     return bb_err(BB_EFAIL,
-                  "%s needs busbar's GPU library, but there is no " GPU_LIBRARY
-                  " in %s or its ../lib/busbar: build without "
-                  "-DBUSBAR_GPU=OFF, or install all of it",
+                  "%s needs busbar's GPU library, but " GPU_LIBRARY " is neither in %s nor in its ../lib/busbar: build "
+                  "without -DBUSBAR_GPU=OFF, or install busbar completely",
                   command, folder);
 }
 

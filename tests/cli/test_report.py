@@ -1,4 +1,4 @@
-"""`busbar report`: one page of pictures from any mix of results, its figures held to ones worked out by hand, and seen through
+"""`busbar report`: one page of charts from any mix of results, its figures held to ones worked out by hand, and seen through
 a headless Chromium (skipped where there is none)."""
 import importlib
 import json

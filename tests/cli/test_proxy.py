@@ -264,7 +264,7 @@ def test_compute_none_launches_no_kernel(busbar):
     (("gpt2_large", "--step", 3), 4, "--steps"),
     (("gpt2_large", "--steps", 0), 4, "'0'"),
     (("gpt2_large", "--dtype", "flaot"), 4, "float"),
-    ((), 2, "name"),
+    ((), 2, "no proxy given"),
 ])
 def test_bad_input_is_refused(busbar, args, ranks, message):
     done = busbar.run("proxy", *args, ranks=ranks, env=NO_DATA)

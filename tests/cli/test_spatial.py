@@ -137,7 +137,7 @@ def test_the_readme_tells_what_is_predicted(busbar, options, row):
     ("spatial --spatial-parts 4,4 --splits 2", 9, ("2 spatial splits of 2", "--splits 3")),
     ("gems --replications 1000 --micro-batches 1000000", 4, ("1000 replications", "--micro-batches 1000")),
     ("gems --odd-step", 4, ("--odd-step", "--comm-opt")),
-    ("gpt2_large --image-size 64", 4, ("--image-size", "leave it out")),
+    ("gpt2_large --image-size 64", 4, ("does not support --image-size",)),
     ("gems --splits 5 --spatial-parts 4 --local-dp 2", 8, ["--local-dp", "MPI4DL's own script stops"]),
     ("spatial --spatial-parts 1", 4, ["one part is the whole image", "--spatial-parts 2"]),
 ])

@@ -207,7 +207,7 @@ static struct bb_kernel_list_item memory_kernel_of(double bytes)
 }
 
 static int read_gemm(const json_t *object, const char *where, double batch, enum bb_dtype_id dtype,
-                     struct bb_kernel_list_item *product)
+                     struct bb_kernel_list_item *gemm)
 {
     double m, n, k;
     int rc;
@@ -215,7 +215,7 @@ static int read_gemm(const json_t *object, const char *where, double batch, enum
     TRY(read_count(object, "m", where, 1, &m));
     TRY(read_count(object, "n", where, 1, &n));
     TRY(read_count(object, "k", where, 1, &k));
-    *product = gemm_item(m, n, k, batch, dtype);
+    *gemm = gemm_item(m, n, k, batch, dtype);
 out:
     return rc;
 }
@@ -284,16 +284,16 @@ static int overlap_rows(struct bb_measurements *e, const json_t *row, const char
     struct bb_measurement alone = {.kind = BB_MEASURED_KERNEL}, overlap = {.kind = BB_MEASURED_OVERLAP};
     const json_t *gemm = json_object_get(row, "gemm");
     enum bb_dtype_id dtype;
-    int rc, products;
+    int rc, gemms;
 
     TRY(read_dtype(row, where, &dtype));
-    TRY(read_int(row, "gemms", where, 1, &products));
+    TRY(read_int(row, "gemms", where, 1, &gemms));
     TRY(read_median(row, "compute_alone_us", where, &alone.time_us));
     TRY(read_gemm(gemm, where, 1, dtype, &alone.kernel));
     overlap.kernel = alone.kernel;
     overlap.known_us = alone.time_us;
     TRY(read_overlap(file_of(e), row, where, &overlap));
-    alone.time_us /= products;
+    alone.time_us /= gemms;
     TRY(add_measurement(e, &alone));
     rc = add_measurement(e, &overlap);
 out:

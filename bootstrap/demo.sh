@@ -1,7 +1,7 @@
 #!/bin/sh
-# demo.sh - sets up, builds and runs what busbar is for on 4 ranks: a bench of collectives, and a training step of which a
-# part of the communication is hidden behind compute. On this machine's GPUs, or on emulated ones where there is none. What
-# is installed is said (setup.sh).
+# demo.sh - installs dependencies, builds busbar and runs two examples on 4 ranks: a benchmark of collectives, and a
+# training step whose communication partly overlaps with compute. The ranks use this machine's GPUs, or emulated GPUs if
+# there are none. setup.sh prints all packages that it installs.
 set -eu
 cd "$(dirname "$0")/.."
 sh bootstrap/setup.sh --demo
@@ -14,10 +14,10 @@ if [ "$gpus" -ge $ranks ]; then
     echo "demo: $ranks ranks on $gpus GPUs"
 elif [ "$gpus" -ge 1 ]; then
     share=' --share-gpu'
-    echo "demo: $ranks ranks share $gpus GPU(s): this shows that it works, never how fast it is"
+    echo "demo: $ranks ranks share $gpus GPU(s): the times are meaningless"
 else
     busbar=build/busbar-emulated
-    echo "demo: no GPU here: $ranks ranks on emulated GPUs; their times are modelled, not measured"
+    echo "demo: no GPU found: $ranks ranks on emulated GPUs; the times are modelled, not measured"
 fi
 
 run() {
@@ -31,8 +31,8 @@ run proxy transformer --model gpt2_small --layers 6 --tp 2 --dp 2 --compute time
 
 cat <<END
 
-demo: tried $ranks ranks. Next:
-    . bootstrap/mpi.sh      # lets Open MPI start ranks as root, and more than there are cores
+demo: ran two examples on $ranks ranks. Next:
+    . bootstrap/mpi.sh      # lets Open MPI start ranks as root, and more ranks than cores
     mpirun -n $ranks $busbar bench all -b 8 -e 1M -f 8$share
     mpirun -n $ranks $busbar proxy bert_large 8 2 4 --compute timed --trace timeline.json$share
     build/busbar plan transformer --model llama3_70b --ranks 512 --tp 8 --pp 4 --micro-batches 16 --cluster h100-sxm-ib      # needs no GPU

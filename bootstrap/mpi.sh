@@ -1,21 +1,23 @@
-# mpi.sh - sourced in the project's folder by the scripts that start ranks, and by people; POSIX sh. Puts what setup.sh
-# fetched into the build folder on the path, lets root and machines with few cores run small jobs under Open MPI 4 and 5
-# (MPICH needs none of it), and counts the machine's GPUs. The lines with `export NAME=value` are read by the tests, too
-# (cmake/UnitTest.cmake, tests/cli/conftest.py).
+# mpi.sh - environment for MPI jobs; POSIX sh. Scripts that start ranks source it in the project's folder, and users may do
+# so, too.
+#   - Adds the programs that setup.sh installed in the build folder to PATH.
+#   - Lets Open MPI 4 and 5 start ranks as root, and more ranks than cores (MPICH does both by default).
+#   - Defines count_gpus, which prints the number of the machine's GPUs.
+# The tests parse the lines with `export NAME=value` (cmake/UnitTest.cmake, tests/cli/conftest.py).
 use_build_folder() {
     for dir in "$PWD/build/system/usr/bin" "$PWD/build/python/bin"; do
         case :$PATH: in *":$dir:"*) continue ;; esac
         [ ! -d "$dir" ] || PATH=$dir:$PATH
     done
-    for dir in "$PWD"/build/system/usr/lib/*-linux-gnu; do # an unpacked Python's own libraries
+    for dir in "$PWD"/build/system/usr/lib/*-linux-gnu; do # libraries of a Python that was unpacked there
         case :${LD_LIBRARY_PATH:-}: in *":$dir:"*) continue ;; esac
         [ ! -d "$dir" ] || export LD_LIBRARY_PATH="$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     done
-    if [ -e "$PWD/build/python/lib/libmpi.so" ]; then # its own programs, for a rank without mpirun
+    if [ -e "$PWD/build/python/lib/libmpi.so" ]; then # Open MPI's prefix, needed by a rank without mpirun
         OPAL_PREFIX=$PWD/build/python
         export OPAL_PREFIX
     fi
-    command -v mpicc >/dev/null || for dir in /usr/lib64/openmpi/bin /usr/lib64/mpi/gcc/openmpi*/bin; do # where dnf and zypper put it
+    command -v mpicc >/dev/null || for dir in /usr/lib64/openmpi/bin /usr/lib64/mpi/gcc/openmpi*/bin; do # folders of dnf's and zypper's packages
         [ ! -x "$dir/mpicc" ] || PATH=$PATH:$dir
     done
     export PATH
@@ -27,7 +29,7 @@ if [ "$(id -u)" = 0 ]; then
 fi
 export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none
-# Open MPI 4 does not start without a program to reach other nodes, even where there are none.
+# Open MPI 4 requires a remote shell even if all ranks are on this machine.
 if ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
     OMPI_MCA_plm_rsh_agent=false
     export OMPI_MCA_plm_rsh_agent

@@ -1,15 +1,14 @@
-# packages.sh - what busbar needs from the machine, and where it comes from. Sourced by setup.sh in the project's folder;
-# POSIX sh.
+# packages.sh - installs busbar's dependencies. Sourced by setup.sh in the project's folder; POSIX sh.
 #
-# get_packages GOAL   installs what is missing for GOAL (demo, program, tests) and sets CMAKE_FLAGS
-# get_report          the same for busbar report, whose lack ends nothing
+# get_packages GOAL   installs the missing dependencies for GOAL (demo, program, tests) and sets CMAKE_FLAGS
+# get_report          installs the optional dependencies of busbar report
 #
-# System packages come from the package manager, as root or by a sudo that asks for no password. Without either, wheels take
-# the place of CMake, ninja and MPI, and apt-get's packages are unpacked under build/system. CUDA, NCCL and pytest come as
-# wheels into build/python, a virtual environment, where the machine has none or too old ones.
+# System packages are installed by the package manager, as root or with a sudo that does not ask for a password. Without
+# root, CMake, ninja and MPI are installed as Python wheels, and apt-get's packages are unpacked into build/system. If CUDA,
+# NCCL or pytest are missing or too old, their wheels are installed in a virtual environment, build/python.
 
-# What is needed: name, what for, packages of apt-get, dnf and zypper, and the wheel that will do. has_NAME sees whether it
-# is here.
+# The dependencies: name, goal, packages for apt-get, dnf and zypper, group of wheels ("-": none). has_NAME checks whether
+# the dependency is installed.
 things='
 compilers all   gcc,g++                      gcc,gcc-c++        gcc,gcc-c++        -
 cmake     all   cmake                        cmake              cmake              cmake
@@ -21,18 +20,18 @@ python    python python3                     python3            python3         
 mpich     mpich  libmpich-dev,mpich           -                  -                  -
 pip       wheels python3-venv                python3-pip        python3-pip        -
 '
-managers='apt-get dnf zypper' # in the order of the columns
+managers='apt-get dnf zypper' # in the order of the columns above
 here=$(pwd)
 python=$here/build/python   # the virtual environment
-unpacked=$here/build/system # packages unpacked without root
-system=${SETUP_SYSTEM:-}    # another root folder to look for headers and toolkits in, for the tests of this file
+unpacked=$here/build/system # packages that were unpacked without root
+system=${SETUP_SYSTEM:-}    # prefix of the system folders; set by the tests of this file
 wheel_list=$here/bootstrap/wheels.txt
 . bootstrap/steps.sh
 . bootstrap/mpi.sh
 
-# --- what is here ---
+# --- checks for installed dependencies ---
 
-# is_at_least WANTED VERSION
+# is_at_least MIN_VERSION VERSION - succeeds if VERSION is at least MIN_VERSION; compares three numbers.
 is_at_least() {
     [ -n "$2" ] && printf '%s %s\n' "$1" "$2" |
         awk '{ split($1, w, "."); split($2, v, "."); for (i = 1; i <= 3; i++) if (w[i] + 0 != v[i] + 0) exit !(v[i] + 0 > w[i] + 0) }'
@@ -46,7 +45,7 @@ has_header() {
         ${CC:-cc} -E -include stddef.h -include stdarg.h -include setjmp.h -include stdint.h - >/dev/null 2>&1
 }
 
-# A program links, so the C library's and the C++ library's own packages are here too.
+# Links a program, which also requires the development packages of the C and C++ libraries.
 has_compilers() {
     command -v "${CC:-cc}" >/dev/null && echo 'int main() { return 0; }' | "${CXX:-c++}" -x c++ -o /dev/null - >/dev/null 2>&1
 }
@@ -59,7 +58,7 @@ has_cmocka() { has_header cmocka.h; }
 has_python() { command -v python3 >/dev/null; }
 has_pip() { has_python && [ -n "$(find_pip)" ]; }
 has_pytest() { python3 -c 'import pytest, xdist' 2>/dev/null; }
-# Where busbar report looks for it: in the Python of the build folder, else in the machine's.
+# Checks the same Python as busbar report: the one in the build folder, else the system's.
 has_plotly() {
     interpreter=$python/bin/python3
     [ -x "$interpreter" ] || interpreter=python3
@@ -67,8 +66,8 @@ has_plotly() {
 }
 has_wheels() { [ "$(cat "$python/$1.done" 2>/dev/null)" = "$(list_wheels "$1")" ]; }
 
-# find_pip - what to put on PYTHONPATH so that "python3 -m pip" works: the wheel for new virtual environments, where Python
-# or the distribution keeps it, or an installed pip's folder.
+# find_pip - prints the path to add to PYTHONPATH so that "python3 -m pip" works: pip's wheel that Python or the
+# distribution bundles for new virtual environments, or the folder of an installed pip.
 find_pip() {
     python3 - 2>/dev/null <<'PYTHON' && return 0
 import glob, os
@@ -89,7 +88,7 @@ PYTHON
 
 add_flag() { CMAKE_FLAGS="$CMAKE_FLAGS $1"; }
 
-# find_cuda LEAST - a toolkit of the machine, or the one of the wheels.
+# find_cuda MIN_VERSION - finds a CUDA toolkit of the system, else the toolkit of the wheels, and adds its CMake flags.
 find_cuda() {
     for nvcc in "${CUDACXX:-}" "$(command -v nvcc || true)" "${CUDA_HOME:-/nowhere}/bin/nvcc" "$system/usr/local/cuda/bin/nvcc"; do
         [ -n "$nvcc" ] && [ -x "$nvcc" ] || continue
@@ -102,7 +101,7 @@ find_cuda() {
     add_flag "-DCMAKE_CUDA_COMPILER=$nvcc -DCUDAToolkit_ROOT=${nvcc%/bin/nvcc}"
 }
 
-# find_nccl LEAST - NCCL of the machine, of Python's packages, or of the wheels.
+# find_nccl MIN_VERSION - finds NCCL in the system, in Python's packages or in our wheels, and adds its CMake flags.
 find_nccl() {
     for root in "${NCCL_HOME:-}" "${NCCL_ROOT:-}" "$system/usr" "$system/usr/local" "$system/usr/local/cuda" "${CUDA_HOME:-}" \
         "$(dirname "$(dirname "$(command -v nvcc || echo /x/x/x)")")"; do
@@ -125,14 +124,14 @@ get_nccl_version() {
     awk '/^#define NCCL_(MAJOR|MINOR|PATCH) / { v = v d $3; d = "." } END { print v }' "$1/include/nccl.h" 2>/dev/null || true
 }
 
-# --- what to fetch, and from where ---
+# --- selection of packages and wheels ---
 
-# get_column THING NUMBER
+# get_column THING NUMBER - prints a column of the table above, with blanks instead of commas.
 get_column() { printf '%s\n' "$things" | awk -v name="$1" -v n="$2" '$1 == name && $n != "-" { gsub(",", " ", $n); print $n }'; }
 
 list_wheels() { awk -v group="$1" '$1 == group { print $2 }' "$wheel_list"; }
 
-# list_missing WHAT_FOR - the things for it that are not here.
+# list_missing GOAL - prints the missing dependencies of a goal in the table.
 list_missing() {
     for thing in $(printf '%s\n' "$things" | awk -v what="$1" '$2 == what { print $1 }'); do
         "has_$thing" || echo "$thing"
@@ -155,13 +154,15 @@ find_root() {
     command -v sudo >/dev/null && sudo -n true 2>/dev/null
 }
 
-# comes_as_wheel THING - also where the system's is there and too old: its packages are not newer.
+# comes_as_wheel THING - whether to install a wheel: without root, or if the system's CMake is too old, since the system's
+# package is then too old as well.
 comes_as_wheel() {
     [ -n "$(get_column "$1" 6)" ] || return 1
     [ $can_install = no ] || { [ "$1" = cmake ] && command -v cmake >/dev/null; }
 }
 
-# choose_sources GOAL - sets what wheels and things are to be fetched, and the CMAKE_FLAGS of what is here.
+# choose_sources GOAL - sets `wheels` and `missing` to the wheels and packages to install, and CMAKE_FLAGS to the locations
+# of installed dependencies.
 choose_sources() {
     CMAKE_FLAGS= wheels= missing=
     least_cuda=12.0 least_nccl=2.19
@@ -176,17 +177,17 @@ choose_sources() {
     if [ -n "$wheels" ] || [ "$1" = tests ]; then missing="$missing $(list_missing python)"; fi
     if [ -n "$wheels" ]; then missing="$missing $(list_missing wheels)"; fi
     # shellcheck disable=SC2086
-    missing=$(echo $missing) # without spaces around
+    missing=$(echo $missing) # removes blanks at both ends
     [ ! -d "$unpacked/usr/include" ] || add_flag "-DCMAKE_PREFIX_PATH=$unpacked/usr"
 }
 
-# needs_emulated GOAL - whether the emulated GPUs are built for it; they need newer headers.
+# needs_emulated GOAL - whether the emulated GPUs are built, which need newer headers.
 needs_emulated() { [ "$1" = tests ] || { [ "$1" = demo ] && [ "$(count_gpus)" = 0 ]; }; }
 
 get_packages() {
     find_manager
     if find_root; then can_install=yes; else can_install=no; fi
-    # Twice, since a package may be too old as well, and then a wheel is needed.
+    # The second round installs a wheel if the system's package turned out to be too old.
     for _ in 1 2; do
         choose_sources "$1"
         [ -n "$missing$wheels" ] || return 0
@@ -197,40 +198,40 @@ get_packages() {
     [ -z "$missing$wheels" ] || stop "still missing: $missing$wheels"
 }
 
-# get_mpich - MPICH beside Open MPI, after get_packages: Debian has both, each under its suffix. Where it is not and cannot be
-# installed, ends with 77.
+# get_mpich - installs MPICH in addition to Open MPI, after get_packages. Debian's packages can be installed together; their
+# programs have different suffixes. Exits with status 77 if MPICH is missing and cannot be installed.
 get_mpich() {
     missing=$(list_missing mpich)
     [ -n "$missing" ] || return 0
     if [ "$manager" != apt-get ] || [ $can_install = no ]; then
-        echo "setup: no mpicc.mpich and mpiexec.mpich here" >&2
+        echo "setup: mpicc.mpich and mpiexec.mpich not found" >&2
         exit 77
     fi
     install_things
 }
 
-# get_report - plotly for busbar report, after get_packages. Nothing else needs it, so a machine that cannot have it is told
-# and goes on.
+# get_report - installs plotly for busbar report, after get_packages. On failure, prints one line and returns 0, since only
+# busbar report needs plotly.
 get_report() {
     ! has_plotly || return 0
     missing=$(echo $(list_missing python) $(list_missing wheels))
     wheels=report
     if ( [ -z "$missing" ] || install_things; fetch_wheels ); then use_build_folder; else
-        echo "setup: busbar report will say that plotly is missing: pip install $(list_wheels report) brings it" >&2
+        echo "setup: plotly is missing; only busbar report needs it: pip install $(list_wheels report)" >&2
     fi
 }
 
-# --- fetching it ---
+# --- installation ---
 
 install_things() {
-    [ -n "$manager" ] || stop "missing: $missing, and no package manager that I know ($managers)"
+    [ -n "$manager" ] || stop "missing: $missing; no supported package manager found ($managers)"
     packages=
     for thing in $missing; do packages="$packages $(get_column "$thing" $column)"; done
     packages=${packages# }
     if [ $can_install = yes ]; then
         run_step packages "packages: $packages" install_packages
     elif [ $manager != apt-get ] || ! has_compilers; then
-        stop "these need root, run as root: $manager install $packages"
+        stop "missing packages can only be installed as root: $manager install $packages"
     else
         run_step packages "packages unpacked into build/system: $packages" unpack_packages
     fi
@@ -239,14 +240,15 @@ install_things() {
 # shellcheck disable=SC2086
 install_packages() {
     if [ $manager = apt-get ]; then
-        $as_root apt-get -q update || true # what is known may do
+        $as_root apt-get -q update || true # older package lists may be sufficient
         $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $packages
     else
         $as_root $manager install -y $packages
     fi
 }
 
-# Packages and what they depend on, less what is installed, with lists of our own, since the system's belong to root.
+# Unpacks the packages and their dependencies that are not installed. Uses separate package lists, since only root can
+# update the system's.
 unpack_packages() {
     mkdir -p "$unpacked/lists/partial" "$unpacked/debs/partial"
     apt="apt-get -q -o Dir::State::lists=$unpacked/lists -o Dir::Cache=$unpacked/debs -o Debug::NoLocking=1"
@@ -256,9 +258,9 @@ unpack_packages() {
     [ -n "$names" ] || return 1
     # shellcheck disable=SC2086
     (cd "$unpacked/debs" && $apt download $names && for deb in *.deb; do dpkg -x "$deb" "$unpacked" || exit 1; done && rm -f ./*.deb) || return 1
-    # One folder of libraries, as on the machine itself.
+    # Merges lib into usr/lib, as on the system.
     if [ -d "$unpacked/lib" ]; then cp -a "$unpacked/lib/." "$unpacked/usr/lib/" && rm -rf "$unpacked/lib" || return 1; fi
-    for link in "$unpacked"/usr/lib/*/*.so; do # to a library that was unpacked elsewhere, or that the machine has
+    for link in "$unpacked"/usr/lib/*/*.so; do # repairs links to libraries in other folders or in the system
         [ -L "$link" ] && [ ! -e "$link" ] || continue
         folder=${link%/*} name=$(readlink "$link")
         for dir in "$folder" "$system/usr/lib/${folder##*/}" "$system/lib/${folder##*/}"; do
@@ -277,7 +279,7 @@ fetch_wheels() {
 install_wheels() {
     pip=$(find_pip)
     "$python/bin/python3" -c '' 2>/dev/null || python3 -m venv --clear --system-site-packages --without-pip "$python" || return 1
-    # --ignore-installed: what lies outside the environment would otherwise count.
+    # --ignore-installed: packages outside the environment do not count as installed.
     # shellcheck disable=SC2086
     PYTHONPATH=$pip "$python/bin/python3" -m pip install -q --no-cache-dir --disable-pip-version-check --ignore-installed \
         $requirements || return 1
@@ -288,7 +290,8 @@ install_wheels() {
 
 find_site() { (cd "$python"/lib/python3*/site-packages && pwd); }
 
-# The wheels carry libX.so.N only, where a linker asks for libX.so, and lib where nvcc looks for lib64.
+# Adds links that the wheels lack: the linker needs libX.so, the wheels contain only libX.so.N; nvcc searches lib64, the
+# wheels have lib.
 link_toolkit() {
     for lib in "$1"/lib/lib*.so.[0-9]*; do
         [ -e "${lib%%.so.*}.so" ] || ln -s "$(basename "$lib")" "${lib%%.so.*}.so"

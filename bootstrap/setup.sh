@@ -1,12 +1,12 @@
 #!/bin/sh
-# setup.sh - installs what is missing, and only that, then configures and builds busbar.
+# setup.sh - installs missing dependencies, then configures and builds busbar.
 #
 #   sh bootstrap/setup.sh [--demo | --tests] [PRESET...]       presets: release (default), debug, sanitize, clang,
-#                                                              mpich (beside Open MPI, for its tests)
+#                                                              mpich (in addition to Open MPI, for the MPICH tests)
 #
-# The program is built for every supported GPU, with the emulated ones; --tests adds the unit tests, --demo builds only what
-# a demonstration runs: code for the GPU that is here, emulated GPUs where there is none. packages.sh says where what is
-# missing comes from. Nothing that is there is touched.
+# By default, builds the program for all supported GPUs, and the emulated GPUs. --tests adds the unit tests. --demo builds
+# only the parts that demo.sh runs: device code for this machine's GPUs, or the emulated GPUs if there are none. Installed
+# dependencies are not changed; packages.sh describes the sources of missing ones.
 set -eu
 cd "$(dirname "$0")/.."
 . bootstrap/packages.sh
@@ -16,12 +16,12 @@ for word in "$@"; do
     case $word in
     --demo | --tests) goal=${word#--} ;;
     release | debug | sanitize | clang | mpich) presets="$presets $word" ;;
-    *) echo "setup: unknown word '$word'; expected --demo, --tests, release, debug, sanitize, clang or mpich" >&2; exit 2 ;;
+    *) echo "setup: unknown argument '$word'; expected --demo, --tests, release, debug, sanitize, clang or mpich" >&2; exit 2 ;;
     esac
 done
 
-# choose_architectures - code for the GPUs that are here, or as little as will do where there is none. Nothing where that is
-# not known or where nvcc does not know them: then CMake's list stands.
+# choose_architectures - prints the CUDA architectures of this machine's GPUs, or a single one if there is no GPU. Prints
+# nothing, which selects CMake's default list, if the architectures are unknown or nvcc does not support them.
 choose_architectures() {
     if [ "$(count_gpus)" = 0 ]; then echo 80-virtual; return; fi
     nvcc=${CMAKE_FLAGS#*-DCMAKE_CUDA_COMPILER=}
@@ -33,8 +33,8 @@ choose_architectures() {
     echo "$list"
 }
 
-# configure PRESET FOLDER - again only when what was found or asked for has changed. A build of more is kept: tests contain
-# the program, and the program contains what the demonstration runs.
+# configure PRESET FOLDER - runs CMake unless the folder is already configured for the same dependencies and for this goal
+# or a larger one: "tests" includes "program", which includes "demo".
 configure() {
     case $goal in
     tests) wanted="3 -DBUSBAR_TESTS=ON" ;;
@@ -45,7 +45,7 @@ configure() {
         ;;
     esac
     if [ -f "$2/build.ninja" ] && [ -f "$2/setup.flags" ]; then
-        # An older setup.sh wrote one line without its end: no match, configured anew.
+        # Older versions of setup.sh wrote a single line without newline, which never matches.
         had=$(sed -n 1p "$2/setup.flags")
         found=$(sed 1d "$2/setup.flags")
         if [ "$found" = "$CMAKE_FLAGS" ] && { [ "$had" = "$wanted" ] || [ "${had%% *}" -gt "${wanted%% *}" ] 2>/dev/null; }; then return; fi
@@ -69,8 +69,8 @@ build() {
         count_progress >"$1/build.log"
     if [ "$(cat "$1/build.status")" = 0 ]; then end_step ''; else
         end_step ', FAILED'
-        grep -v '^\[[0-9]*/[0-9]*\] ' "$1/build.log" | tail -n 60 >&2 # without what went well
-        stop "building $1 failed (all of its output: $1/build.log)"
+        grep -v '^\[[0-9]*/[0-9]*\] ' "$1/build.log" | tail -n 60 >&2 # omits successful steps
+        stop "building $1 failed (full output: $1/build.log)"
     fi
 }
 

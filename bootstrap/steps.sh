@@ -1,11 +1,12 @@
-# steps.sh - sourced by setup.sh: each step is one line with its seconds, and a failed one shows the end of its log. POSIX sh.
+# steps.sh - progress output, sourced by setup.sh; POSIX sh. Prints one line with the duration per step, and the end of the
+# log of a failed step.
 
 stop() {
     echo "setup: $*" >&2
     exit 1
 }
 
-# A terminal shows what is being done until it is done.
+# begin_step NAME - shows the current step, on a terminal only; end_step replaces the line.
 begin_step() {
     step=$1 began=$(date +%s)
     [ ! -t 2 ] || printf 'setup:   ...  %s' "$step" >&2
@@ -16,7 +17,7 @@ end_step() {
     printf 'setup: %3d s  %s%s\n' $(($(date +%s) - began)) "$step" "$1" >&2
 }
 
-# run_step LOG NAME COMMAND... - its output goes to build/LOG.log.
+# run_step LOG NAME COMMAND... - runs the command with output to build/LOG.log.
 run_step() {
     log=build/$1.log
     begin_step "$2"
@@ -25,11 +26,11 @@ run_step() {
     if "$@" >"$log" 2>&1 </dev/null; then end_step ''; else
         end_step ', FAILED'
         tail -n 40 "$log" >&2
-        stop "this failed: $step (all of its output: $log)"
+        stop "failed: $step (full output: $log)"
     fi
 }
 
-# count_progress - passes ninja's lines on; on a terminal the last of its [done/all] is shown after the step's name.
+# count_progress - copies ninja's output; on a terminal, also shows ninja's latest [done/all] after the step's name.
 count_progress() {
     [ -t 2 ] || { cat; return; }
     while IFS= read -r line; do

@@ -154,7 +154,7 @@ test_unknown_manager() {
     be_root; have_everything; rm "$box/bin/ninja" "$box/bin/c++"
     get program
     expect_status 1
-    expect_line "missing: compilers ninja, and no package manager that I know (apt-get dnf zypper)"
+    expect_line "missing: compilers ninja; no supported package manager found (apt-get dnf zypper)"
 }
 
 test_sudo_is_used() {
@@ -170,7 +170,7 @@ test_no_root_and_no_compiler() {
     be_someone; have_everything; rm "$box/bin/cc"; stand_in apt-get; stand_in sudo 'exit 1'
     get program
     expect_status 1
-    expect_line "these need root, run as root: apt-get install gcc g++"
+    expect_line "missing packages can only be installed as root: apt-get install gcc g++"
     expect_nothing_fetched
 }
 
@@ -178,7 +178,7 @@ test_no_root_with_dnf() {
     be_someone; have_everything; rm "$box/root/usr/include/jansson.h"; stand_in dnf
     get program
     expect_status 1
-    expect_line "these need root, run as root: dnf install jansson-devel"
+    expect_line "missing packages can only be installed as root: dnf install jansson-devel"
 }
 
 # The library itself is here already, so only the headers' package comes.
@@ -230,7 +230,7 @@ test_no_pip_is_installed() {
     get program
     expect_status 1
     expect_call 'apt-get -q install -y --no-install-recommends python3-venv'
-    expect_line "this failed: packages: python3-venv (all of its output: build/packages.log)"
+    expect_line "failed: packages: python3-venv (full output: build/packages.log)"
 }
 
 test_old_cuda_and_nccl_become_wheels() {
@@ -256,7 +256,7 @@ test_without_plotly_setup_goes_on() {
     stand_in apt-get 'exit 1'
     get 'program; get_report'
     expect_status 0
-    grep -q '^setup: busbar report will say that plotly is missing' "$box/err" || complain "expected a line about the report"
+    grep -q '^setup: plotly is missing; only busbar report needs it' "$box/err" || complain "expected a line about the report"
 }
 
 test_versions_are_compared_as_numbers() {

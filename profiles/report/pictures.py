@@ -24,7 +24,7 @@ PICTURES = (
     ("Scaling", ("proxy", "plan", "sweep"), steps.scaling),
     ("Comparisons", ("compare",), tables.comparisons),
     ("Calibrations", ("calibration",), tables.residuals),
-    ("Calibrations", ("calibration",), tables.figures),
+    ("Calibrations", ("calibration",), tables.parameters),
     ("Studies", ("sweep",), tables.sweeps),
 )
 

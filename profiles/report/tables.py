@@ -83,18 +83,18 @@ def fit_points(rows, name, i):
                    "hoverinfo": "text", "marker": {"color": SERIES[i % len(SERIES)], "symbol": symbol, "size": 8}}
 
 
-def figures(results):
-    """The figures of the profile, and who told them."""
+def parameters(results):
+    """The fitted parameters of the profile, and the fit that determined each."""
     for result in results:
-        told = [f for f in result.data.get("figures") or [] if f.get("from")]
-        held = result.data.get("held_back") or []
+        fitted = [p for p in result.data.get("parameters") or [] if p.get("from")]
+        held_out = result.data.get("held_out") or []
         yield Picture(
-            f"Figures that were told ({result.name})", [result],
-            notes=[f"Held back, since NCCL took none of them: {', '.join(map(str, held))}"] if held else [],
-            about=f"{len(told)} of {len(result.data.get('figures') or [])}; the others are those of {result.word('from')}.",
-            columns=("figure", "nominal", "calibrated", "told by rows of", "told"),
-            rows=[[f.get("key"), f.get("nominal"), f.get("value"), f.get("from"), "in a sum" if f.get("together") else "alone"]
-                  for f in told])
+            f"Fitted parameters ({result.name})", [result],
+            notes=[f"Held out, since NCCL never chose these variants: {', '.join(map(str, held_out))}"] if held_out else [],
+            about=f"{len(fitted)} of {len(result.data.get('parameters') or [])}; the others have the values of {result.word('from')}.",
+            columns=("parameter", "nominal", "calibrated", "fitted to", "determined"),
+            rows=[[p.get("key"), p.get("nominal"), p.get("value"), p.get("from"), "only in a sum" if p.get("correlated") else "alone"]
+                  for p in fitted])
 
 
 def sweeps(results):

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* What a GPU calls itself has both words in it; the first row that fits counts. */
+/* The device name of a GPU contains both texts; the first matching row is used. */
 static const struct {
     const char *word, *second, *profile;
 } shipped[] = {
@@ -29,7 +29,7 @@ int bb_base_profile(const char *from, const char *device, const char **name)
     if (*name)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "no shipped profile has GPUs '%s' to take the figures from that nobody measured; say which is like "
-                  "it: --from CLUSTER (busbar list clusters)",
+                  "no shipped profile has GPUs '%s' and could provide the parameters that were not measured; try: "
+                  "--from CLUSTER with a similar one (busbar list clusters)",
                   device);
 }

@@ -1,4 +1,4 @@
-/* calibrate_main.c - `busbar calibrate`: files to rows, rows to figures, figures to a profile. */
+/* calibrate_main.c - `busbar calibrate`: reads result files, fits parameters to their rows, writes the profile. */
 #include "proxies/calibrate/calibrate_main.h"
 
 #include "bootstrap/base/grow.h"
@@ -22,32 +22,34 @@ struct options {
 
 #define FIELD(name) offsetof(struct options, name)
 static const struct bb_opt rows[] = {
-    OPT_STRING('o', "output", FIELD(output), NULL, "FILE", "the profile that is written: needed, ends in .json"),
+    OPT_STRING('o', "output", FIELD(output), NULL, "FILE", "profile to write (required; ends in .json)"),
     OPT_STRING(0, "from", FIELD(from), NULL, "NAME|FILE",
-               "the profile that figures come from which no row tells (default: the shipped one of these GPUs; 'busbar "
-               "list clusters')",
+               "profile that provides parameters which no row determines (default: the shipped profile of these GPUs; "
+               "see 'busbar list clusters')",
                .choice_at = bb_cluster_name_at),
     OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), NULL, "N", 1, 1 << 20,
-            "GPUs of a node (default: those of that profile, or as many as a host had ranks, if more)"),
-    OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write figures and residuals as JSON, - for stdout"),
+            "GPUs per node (default: as in that profile, or the ranks per host if there were more)"),
+    OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write parameters and residuals as JSON, - for stdout"),
     OPT_FLAG(0, "quiet", FIELD(quiet), "no table"),
     {0},
 };
 
 static const char *const launchers[] = {"mpirun", "srun", "none", NULL};
 static const struct bb_opt measure_rows[] = {
-    OPT_FLAG(0, "measure", FIELD(measure),
-             "run the benches that a profile needs instead of reading files; words behind -- go to that of collectives "
-             "(-- -e 4G --sweep-algorithms)"),
-    OPT_INT(0, "ranks", FIELD(run.ranks), NULL, "N", 1, 1 << 24, "ranks of these benches, one for each GPU"),
-    OPT_CHOICE(0, "launcher", FIELD(run.launcher), NULL, "NAME", launchers, "what starts them (default: mpirun)"),
+    OPT_FLAG(
+        0, "measure", FIELD(measure),
+        "run the benches that a profile needs instead of reading files; arguments after -- are passed to the bench "
+        "of collectives (-- -e 4G --sweep-algorithms)"),
+    OPT_INT(0, "ranks", FIELD(run.ranks), NULL, "N", 1, 1 << 24, "ranks of these benches, one per GPU"),
+    OPT_CHOICE(0, "launcher", FIELD(run.launcher), NULL, "NAME", launchers,
+               "launcher that starts the ranks (default: mpirun)"),
     OPT_STRING(0, "hosts", FIELD(run.hosts), NULL, "LIST", "hosts for the launcher"),
     OPT_STRING(0, "launch-arguments", FIELD(run.launch_arguments), NULL, "WORDS",
-               "more words for the launcher, split at blanks"),
+               "additional arguments of the launcher, split at blanks"),
     OPT_DOUBLE('T', "timeout", FIELD(run.timeout_s), NULL, "SECONDS", 0.1, 1e6,
-               "longest wait of each of them before it ends (default: bench's own)"),
-    OPT_STRING(0, "program", FIELD(run.program), NULL, "FILE", "the busbar that is started (default: this one)"),
-    OPT_FLAG(0, "restart", FIELD(run.restart), "run all of them again; otherwise only what is not complete"),
+               "timeout of each bench (default: the default of bench)"),
+    OPT_STRING(0, "program", FIELD(run.program), NULL, "FILE", "busbar executable to start (default: this one)"),
+    OPT_FLAG(0, "restart", FIELD(run.restart), "run all benches again (default: only incomplete ones)"),
     {0},
 };
 
@@ -58,14 +60,17 @@ static const struct bb_opts set = {
     .usage = "busbar calibrate RESULT.json... -o FILE [OPTION...]\n       busbar calibrate --measure --ranks N -o FILE "
              "[OPTION...] [-- OPTION...]",
     .doc =
-        "A cluster profile from measurements, for `busbar plan --cluster FILE`. Reads the JSON of busbar bench\n"
-        "(collectives, p2p, compute, overlap) and of nccl-tests, and the table that nccl-tests printed (where it does\n"
-        "not say what it is of: all_reduce=FILE), fits latencies and rates to the rows, says how well they hold, and\n"
-        "which figures no row tells: these stay as they are in the profile that it starts from.",
-    .after = "--measure leaves its results in the folder FILE.sweep, beside FILE.study.json; the same command goes on\n"
-             "where it was stopped.\n"
-             "Exit status: 0 ok, 1 a bench failed or the profile cannot be written, 2 usage, or files that do not go\n"
-             "together.",
+        "Fits a cluster profile for `busbar plan --cluster FILE` to measurements. Reads the JSON of busbar bench\n"
+        "(collectives, p2p, compute, overlap) and of nccl-tests, and the tables that nccl-tests prints (for a table\n"
+        "without the name of its operation: all_reduce=FILE). Fits latencies and rates to the rows, and reports the\n"
+        "errors of the fits and the parameters that no row determines; these keep their values of the profile that "
+        "the\n"
+        "fit starts from.",
+    .after =
+        "--measure keeps its results in the folder FILE.sweep and its study in FILE.study.json; the same command\n"
+        "continues an interrupted measurement.\n"
+        "Exit status: 0 ok, 1 a bench failed or the profile cannot be written, 2 usage error, or files of different\n"
+        "machines.",
     .tables = tables,
 };
 
@@ -93,7 +98,7 @@ static int take_node_size(const struct options *o, struct bb_measurements *e)
     e->gpus_per_node = o->gpus_per_node;
     for (size_t f = 0; f < e->n_files && o->gpus_per_node > 0; f++)
         if (e->files[f].max_ranks_per_host > o->gpus_per_node)
-            return bb_err(BB_EUSAGE, "--gpus-per-node: %d, but a host of %s had %d ranks, one for each GPU",
+            return bb_err(BB_EUSAGE, "--gpus-per-node is %d, but a host of %s had %d ranks, one per GPU",
                           o->gpus_per_node, e->files[f].path, e->files[f].max_ranks_per_host);
     return 0;
 }
@@ -102,7 +107,7 @@ static int calibrate_files(const struct options *o, const struct bb_measurements
 {
     struct bb_calibration_report report = {
         .measurements = e, .profile = o->output, .by_device = !o->from, .argc = argc, .argv = argv};
-    struct bb_calibration *calibration = NULL; /* large */
+    struct bb_calibration *calibration = NULL; /* too large for the stack */
     struct bb_cluster base;
     const char *name;
     json_t *root = NULL;
@@ -131,22 +136,21 @@ static int check_options(const struct options *o, const struct bb_positionals *p
 
     if (positionals->n == 0 && !o->measure)
         return bb_err(BB_EUSAGE,
-                      "no files of measurements given, expected: busbar calibrate RESULT.json... -o FILE, or "
-                      "--measure");
+                      "no files of measurements given; try: busbar calibrate RESULT.json... -o FILE, or --measure");
     if (o->measure && o->run.ranks == 0)
-        return bb_err(BB_EUSAGE, "--measure needs --ranks N, one for each GPU; nearest: --ranks 8");
+        return bb_err(BB_EUSAGE, "--measure requires --ranks N, one per GPU; try: --ranks 8");
     if (!o->measure && bb_opts_find_changed(&tables[1], o))
-        return bb_err(BB_EUSAGE, "--%s is of --measure; leave it out", bb_opts_find_changed(&tables[1], o));
+        return bb_err(BB_EUSAGE, "--%s requires --measure", bb_opts_find_changed(&tables[1], o));
     if (!o->output)
-        return bb_err(BB_EUSAGE, "calibrate needs -o FILE, the profile that it writes; nearest: -o mine.json");
+        return bb_err(BB_EUSAGE, "calibrate requires -o FILE, the profile to write; try: -o mine.json");
     if (!end || strcmp(end, ".json") != 0)
         return bb_err(BB_EUSAGE,
-                      "--output: '%s' does not end in .json, by which --cluster knows a file; nearest: %s.json",
+                      "--output: '%s' does not end in .json, so --cluster would take it for a name; try: %s.json",
                       o->output, o->output);
     return bb_outfile_check(o->output, "the profile");
 }
 
-/* The files that were named, or those of the benches that are run now. */
+/* Selects the files: those on the command line, or the results of the benches that --measure runs now. */
 static int find_files(struct options *o, struct bb_positionals *words, int (*sweep)(int argc, char **argv),
                       struct bb_measured_files *measured)
 {

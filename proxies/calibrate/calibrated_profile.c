@@ -1,12 +1,13 @@
-/* calibrated_profile.c - the profile of a calibration: the base's file, in which what was told stands instead. */
+/* calibrated_profile.c - writes the profile of a calibration: the file of the starting profile with the fitted
+ * values. */
 #include "proxies/calibrate/calibration_report.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST = 48 }; /* name */
+enum { LONGEST = 48 }; /* of the profile's name */
 
-/* Figures are told by fits, in their order; "launch_us, kernel_us: compute.json". */
+/* Lists the fits in order with the parameters that each determined: "launch_us, kernel_us: compute.json". */
 static void add_sources(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
@@ -41,8 +42,8 @@ static void add_files(const struct bb_measurements *e, FILE *out)
 {
     for (size_t f = 0; f < e->n_files; f++)
         fprintf(out, "%s: %s, %s, NCCL %s. ", e->files[f].path, e->files[f].what,
-                *e->files[f].started ? e->files[f].started : "no date",
-                *e->files[f].nccl ? e->files[f].nccl : "of none");
+                *e->files[f].started ? e->files[f].started : "unknown date",
+                *e->files[f].nccl ? e->files[f].nccl : "version unknown");
 }
 
 static json_t *source_of(const struct bb_calibration_report *r)
@@ -56,16 +57,16 @@ static json_t *source_of(const struct bb_calibration_report *r)
     if (!out)
         return NULL;
     fprintf(out, "busbar calibrate %s, %s, %s. ", BUSBAR_VERSION, r->measurements->files[0].device,
-            r->measurements->files[0].emulated ? "emulated: no measurement of hardware" : "measured");
+            r->measurements->files[0].emulated ? "emulated, not a measurement of hardware" : "measured");
     add_sources(r, out);
     add_files(r->measurements, out);
-    fprintf(out, "All other figures are those of %s: %s", r->base->name, source ? source : "no source");
+    fprintf(out, "All other parameters are those of %s: %s", r->base->name, source ? source : "no source");
     value = fclose(out) == 0 ? json_string(text) : NULL;
     free(text);
     return value;
 }
 
-/* "tflops.float32" into the object "tflops". */
+/* Sets a number by its dotted key: "tflops.float32" is the key "float32" of the object "tflops". */
 static int set_number(json_t *root, const char *key, json_t *number)
 {
     const char *dot = strchr(key, '.');
@@ -97,7 +98,7 @@ static int set_parameters(const struct bb_calibration *c, json_t *root)
     return failed;
 }
 
-/* "mine" of "runs/mine.json", whose end every profile has. */
+/* "mine" for "runs/mine.json"; the caller has checked the ending. */
 static json_t *name_of(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -115,9 +116,9 @@ json_t *bb_calibration_profile(const struct bb_calibration_report *r)
     if (failed)
         return NULL;
     failed |= json_object_set_new(root, "name", name_of(r->profile));
-    failed |= json_object_set_new(
-        root, "description",
-        json_sprintf("%s, calibrated; what nobody measured is that of %s", first->device, r->base->name));
+    failed |= json_object_set_new(root, "description",
+                                  json_sprintf("%s, calibrated; parameters that were not measured are those of %s",
+                                               first->device, r->base->name));
     failed |= json_object_set_new(root, "source", source_of(r));
     if (first->emulated)
         failed |= json_object_set_new(root, "emulated", json_true());

@@ -1,4 +1,4 @@
-/* calibration.c - see calibration.h: the figures, the fits, and NCCL's ways that are not there. */
+/* calibration.c - see calibration.h: which rows each fit uses, and the order of the fits. */
 #include "proxies/calibrate/calibration.h"
 
 #include "bootstrap/base/grow.h"
@@ -12,20 +12,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNBOUNDED    1e3 /* times the nominal rate: no rate at all                    */
-#define MIN_SCALE_US 0.5 /* a large change of a latency that is nominally less        */
+#define UNBOUNDED    1e3 /* factor above the nominal rate at which a rate counts as unbounded */
+#define MIN_SCALE_US 0.5 /* us; smallest scale of a latency parameter */
 
 /* ---- one fit ---- */
 
-/* Rows of one fit, and how the machine's figures are the fit's parameters. */
+/* The rows of one fit, and the mapping of the fit's parameters to those of the profile. */
 struct model {
     struct bb_calibration *c;
     const struct bb_measurements *measurements;
-    size_t *rows; /* [n] of the evidence */
+    size_t *rows; /* [n] indices in the measurements */
     double *measured;
     size_t n;
     int parameters[BB_FIT_PARAMETERS], n_parameters;
-    int variant; /* by this way of NCCL alone; -1: as the machine chooses */
+    int variant; /* rows are predicted with this variant; -1: with the variant that the model selects */
 };
 
 static double predict_row(void *arg, const double *values, size_t i)
@@ -111,7 +111,7 @@ out:
     return rc;
 }
 
-/* ---- which rows tell which figures ---- */
+/* ---- which rows determine which parameters ---- */
 
 enum cost_model { ANY_MODEL, ALPHA_BETA, NCCL_VARIANTS, SHARING };
 
@@ -165,7 +165,7 @@ static bool is_remote_message(const struct bb_measurement *r)
     return is_message(r) && !is_local(r);
 }
 
-/* What NCCL makes of sends and receives goes by the law of messages. */
+/* NCCL implements these collectives as sends and receives, so they have the cost of messages. */
 static bool is_local_exchange(const struct bb_measurement *r)
 {
     return (is_message(r) || is_send_recv_collective(r)) && is_local(r);
@@ -181,8 +181,8 @@ static bool is_overlap(const struct bb_measurement *r)
     return r->kind == BB_MEASURED_OVERLAP;
 }
 
-/* In this order: later fits take what earlier ones found. A figure that was told is not fitted again: the rows of a
- * later fit are only judged then. */
+/* The fits in order; later fits use the results of earlier ones. A parameter is fitted once. In later fits the rows
+ * only validate it. */
 static const struct {
     const char *name;
     enum cost_model cost_model;
@@ -201,7 +201,7 @@ static const struct {
     {"messages between nodes", ALPHA_BETA, is_remote_message, {"inter.latency_us", "inter.gbps"}},
     {"messages within a node", NCCL_VARIANTS, is_local_exchange, {"intra.latency_us", "intra.gbps"}},
     {"messages between nodes", NCCL_VARIANTS, is_remote_exchange, {"inter.latency_us", "inter.gbps"}},
-    {"products beside NCCL", SHARING, is_overlap, {"sharing.memory_bytes"}},
+    {"GEMMs during NCCL", SHARING, is_overlap, {"sharing.memory_bytes"}},
 };
 
 static int add_row(struct model *m, size_t row)
@@ -247,7 +247,7 @@ out:
     return rc;
 }
 
-/* ---- NCCL's ways ---- */
+/* ---- NCCL variants ---- */
 
 static int fit_variant(struct bb_calibration *c, const struct bb_measurements *e, const struct bb_cluster *base,
                        int variant)
@@ -277,7 +277,7 @@ out:
     return rc;
 }
 
-/* What `plan` says of the rows that NCCL chose the way of. */
+/* Reports the error of `plan` on the rows whose variant NCCL chose itself. */
 static int evaluate_choice(struct bb_calibration *c, const struct bb_measurements *e)
 {
     struct model m = {.c = c, .measurements = e, .variant = -1};
@@ -293,10 +293,11 @@ out:
     return rc;
 }
 
-/* ---- all of it ---- */
+/* ---- order of all fits ---- */
 
-/* Of the types whose products were measured that with the most rows keeps its nominal rate: the part that products
- * reach is fitted to it, and the rates of the others to that part. */
+/* GEMM rates are the product of the data sheet's rate of the type and the common fraction achieved.gemm; only the
+ * product is measurable. The type with the most rows keeps its data sheet rate; the fraction is fitted to this type,
+ * and the rates of the other types follow from the fraction. */
 static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurements *e)
 {
     static const struct {
@@ -320,7 +321,7 @@ static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurem
         c->parameters[anchor].is_fittable = false;
     else if (gemm >= 0)
         c->parameters[gemm].is_fittable = false;
-    if (gemm >= 0) /* the part of memory's rate is fitted, not the data sheet's rate */
+    if (gemm >= 0) /* fit the achieved fraction instead of the data sheet's rate */
         c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "memory_gbps")].is_fittable = false;
 }
 
@@ -334,7 +335,7 @@ static int fit_model(struct bb_calibration *c, const struct bb_measurements *e, 
     return rc;
 }
 
-/* What NCCL leaves of a GPU, once it is known how long kernels and NCCL take alone. */
+/* Fits "sharing" after the times of kernels and of NCCL alone are known. */
 static int calibrate_sharing(struct bb_calibration *c, const struct bb_measurements *e)
 {
     int rc = 0;

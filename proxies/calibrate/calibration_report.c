@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { MAX_OUTLIERS_SHOWN = 3 }; /* rows that are left out */
+enum { MAX_OUTLIERS_SHOWN = 3 }; /* outliers that are printed; the rest is counted */
 
 /* ---- rows ---- */
 
@@ -31,7 +31,7 @@ struct fit_row {
 static const struct bb_field fit_fields[] = {
     {"name", "rows of", "", 31, 0, FIT(name)},
     {"rows", "rows", "", 8, 0, FIT(rows)},
-    {"outliers", "left out", "", 8, 0, FIT(outliers)},
+    {"outliers", "outliers", "", 8, 0, FIT(outliers)},
     {"median_error_percent", "median", "error %", 9, 2, FIT(median_percent)},
     {"worst_error_percent", "worst", "error %", 9, 2, FIT(worst_percent)},
     {"fitted", NULL, NULL, 0, 0, FIT(fitted)},
@@ -39,13 +39,13 @@ static const struct bb_field fit_fields[] = {
 };
 
 static const struct bb_field parameter_fields[] = {
-    {"key", "figure", "", 31, 0, PARAMETER(key)},
+    {"key", "parameter", "", 31, 0, PARAMETER(key)},
     {"nominal", PARAMETER(nominal)},
     {"value", PARAMETER(value)},
     {NULL, "nominal", "", 12, 0, PARAMETER(nominal_text)},
     {NULL, "calibrated", "", 12, 0, PARAMETER(value_text)},
-    {"from", "told by rows of", "", 31, 0, PARAMETER(from)},
-    {"together", NULL, NULL, 0, 0, PARAMETER(correlated)},
+    {"from", "fitted to", "", 31, 0, PARAMETER(from)},
+    {"correlated", NULL, NULL, 0, 0, PARAMETER(correlated)},
     {0},
 };
 
@@ -76,7 +76,7 @@ static struct parameter_row parameter_row_of(const struct bb_calibration *c, int
 
 /* ---- text ---- */
 
-/* Words behind one another, in lines that begin with "#   ". */
+/* Prints words separated by commas, in lines that begin with "#   ". */
 struct list {
     FILE *out;
     int column;
@@ -106,13 +106,13 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
     const struct bb_measurements *e = r->measurements;
 
     bb_print_report_header(out, r->argc, r->argv);
-    fprintf(out, "# %s: %zu rows of %zu file%s\n", e->files[0].device, e->n_rows, e->n_files,
+    fprintf(out, "# %s: %zu rows from %zu file%s\n", e->files[0].device, e->n_rows, e->n_files,
             e->n_files == 1 ? "" : "s");
     for (size_t f = 0; f < e->n_files; f++)
-        fprintf(out, "#   %s: %s, %d rank%s on %d node%s, %zu rows, %zu of no use here\n", e->files[f].path,
+        fprintf(out, "#   %s: %s, %d rank%s on %d node%s, %zu rows used, %zu unused\n", e->files[f].path,
                 e->files[f].what, e->files[f].ranks, e->files[f].ranks == 1 ? "" : "s", e->files[f].nodes,
                 e->files[f].nodes == 1 ? "" : "s", e->files[f].n_rows, e->files[f].n_unused);
-    fprintf(out, "# starts from %s%s\n", r->base->name, r->by_device ? ", which has this GPU" : "");
+    fprintf(out, "# starting profile: %s%s\n", r->base->name, r->by_device ? ", selected by the GPU" : "");
     if (e->files[0].emulated)
         bb_print_emulated_note(out, "", "");
 }
@@ -123,7 +123,7 @@ static void print_outlier(const struct bb_calibration_report *r, const struct bb
     char text[120], measured[BB_TIME_TEXT], fitted[BB_TIME_TEXT];
 
     bb_measurement_text(row, text, sizeof(text));
-    fprintf(out, "# left out: %s in %s: %s, fitted %s\n", text, r->measurements->files[row->file].path,
+    fprintf(out, "# outlier: %s in %s: measured %s, fitted %s\n", text, r->measurements->files[row->file].path,
             bb_format_time(o->measured_us, measured), bb_format_time(o->fitted_us, fitted));
 }
 
@@ -135,7 +135,7 @@ static void print_outliers(const struct bb_calibration_report *r, FILE *out)
         if (r->calibration->rows[i].outlier && all++ < MAX_OUTLIERS_SHOWN)
             print_outlier(r, &r->calibration->rows[i], out);
     if (all > MAX_OUTLIERS_SHOWN)
-        fprintf(out, "# and %zu more\n", all - MAX_OUTLIERS_SHOWN);
+        fprintf(out, "# and %zu more outliers\n", all - MAX_OUTLIERS_SHOWN);
 }
 
 static void print_remarks(const struct bb_calibration_report *r, FILE *out)
@@ -147,14 +147,18 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
     for (int f = 0; f < c->n_parameters; f++)
         if (c->parameters[f].correlated && c->parameters[f].fit >= 0) {
             if (list.column == 0)
-                fputs("#\n# told only together with others, each moved by its nominal part:\n", out);
+                fputs("#\n# only a sum of these parameters is determined; each changed in proportion to its nominal "
+                      "value:\n",
+                      out);
             list_word(&list, c->parameters[f].key);
         }
     end_list(&list);
     for (int w = 0; w < r->base->n_variants; w++)
         if (c->held_out[w]) {
             if (list.column == 0)
-                fputs("#\n# held back, since NCCL took none of them where they would have been quicker:\n", out);
+                fputs("#\n# held out: NCCL never chose these variants although the model predicted them faster; they "
+                      "are slowed:\n",
+                      out);
             snprintf(text, sizeof(text), "%s %s", bb_nccl_algorithms[r->base->variants[w].algorithm],
                      r->base->variants[w].protocol);
             list_word(&list, text);
@@ -162,7 +166,7 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
     end_list(&list);
 }
 
-/* "nccl.pat.Simple" of "nccl.pat.Simple.gbps". */
+/* The variant's part of a key: "nccl.pat.Simple" for "nccl.pat.Simple.gbps". */
 static const char *variant_of(const struct bb_calibration_parameter *parameter, char *text, size_t size)
 {
     snprintf(text, size, "%.*s", (int)(strrchr(parameter->key, '.') - parameter->key), parameter->key);
@@ -177,7 +181,7 @@ static bool is_any_fitted(const struct bb_calibration *c, int variant)
     return false;
 }
 
-/* The law shares a node's NICs among its GPUs, so their number matters between nodes. */
+/* The cost model divides a node's NICs among its GPUs, so the number of GPUs per node matters between nodes. */
 static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_measurements *e = r->measurements;
@@ -187,22 +191,22 @@ static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
         if (e->files[f].nodes > 1 && e->files[f].ranks / e->files[f].nodes > max)
             max = e->files[f].ranks / e->files[f].nodes;
     if (max > 0 && max < r->calibration->cluster.gpus_per_node)
-        fprintf(
-            out,
-            "#\n# gpus_per_node is %d, and no run had more than %d ranks on each of several nodes; nodes of so many: "
-            "--gpus-per-node %d\n",
-            r->calibration->cluster.gpus_per_node, max, max);
+        fprintf(out,
+                "#\n# gpus_per_node is %d, but runs on several nodes had at most %d ranks per node; if this is the "
+                "size of a "
+                "node, try: --gpus-per-node %d\n",
+                r->calibration->cluster.gpus_per_node, max, max);
 }
 
-/* A way of which nothing was told is one word. */
+/* A variant without any fitted parameter is printed as one word. */
 static void print_nominal(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
     struct list list = {.out = out};
-    int last_variant = -1; /* way */
+    int last_variant = -1; /* the variant that was printed last */
     char text[64];
 
-    fprintf(out, "#\n# nominal, as in %s, since no row tells:\n", r->base->name);
+    fprintf(out, "#\n# nominal values of %s, which no row determines:\n", r->base->name);
     for (int f = 0; f < c->n_parameters; f++) {
         const struct bb_calibration_parameter *parameter = &c->parameters[f];
         const bool reference = parameter->variant >= 0 && !is_any_fitted(c, parameter->variant);
@@ -244,7 +248,7 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
 
 /* ---- JSON ---- */
 
-/* Makes the i-th element of a list, NULL without memory. */
+/* Creates the i-th element of a list, NULL without memory. */
 typedef json_t *element(const struct bb_calibration_report *r, int i);
 
 static json_t *list_of(const struct bb_calibration_report *r, int n, element *at)
@@ -289,7 +293,7 @@ static json_t *file_json(const struct bb_calibration_report *r, int i)
 
     return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I}", "file", f->path, "what", f->what, "started",
                      f->started, "nccl", f->nccl, "ranks", f->ranks, "nodes", f->nodes, "rows", (json_int_t)f->n_rows,
-                     "useless_rows", (json_int_t)f->n_unused);
+                     "unused_rows", (json_int_t)f->n_unused);
 }
 
 static json_t *residual_json(const struct bb_calibration_report *r, int i)
@@ -309,7 +313,7 @@ static json_t *word_json(const struct bb_calibration_report *r, int i)
     return json_string(r->argv[i]);
 }
 
-/* The i-th of those that are held back. */
+/* The i-th of the held-out variants. */
 static json_t *held_out_json(const struct bb_calibration_report *r, int i)
 {
     int variant = 0;
@@ -332,6 +336,6 @@ json_t *bb_calibration_json(const struct bb_calibration_report *r)
                      "busbar", BUSBAR_VERSION, "command", list_of(r, r->argc, word_json), "profile", r->profile, "from",
                      r->base->name, "device", e->files[0].device, "emulated", e->files[0].emulated, "files",
                      list_of(r, (int)e->n_files, file_json), "fits", list_of(r, c->n_fits, fit_json), "results",
-                     list_of(r, (int)c->n_rows, residual_json), "figures", list_of(r, c->n_parameters, parameter_json),
-                     "held_back", list_of(r, held_out, held_out_json));
+                     list_of(r, (int)c->n_rows, residual_json), "parameters",
+                     list_of(r, c->n_parameters, parameter_json), "held_out", list_of(r, held_out, held_out_json));
 }

@@ -14,12 +14,12 @@ bool bb_is_nccl_choice(const struct bb_measurement *row)
     return row->kind == BB_MEASURED_COLLECTIVE && !row->forced && bb_colls[row->call.kind].flags & BB_COLL_ESTIMATED;
 }
 
-/* A row as one way would do it, next to what NCCL took. */
+/* Predicted times of a row: with NCCL's choice, and with another variant. */
 struct comparison {
     double taken_us, latency_us, bytes_us;
 };
 
-/* False: the row is not one of NCCL's choices, or the way cannot do it. */
+/* Returns false if NCCL had no choice in this row, or the variant does not support the collective. */
 static bool compare_variant(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurement *row,
                             int variant, struct comparison *comparison)
 {
@@ -43,7 +43,7 @@ static bool was_selected(const struct bb_cluster *base, const struct bb_measurem
     return false;
 }
 
-/* How much later it has to begin for rows that are latency more than bytes. */
+/* Additional base_us that the variant needs, from rows that latency dominates. */
 static double missing_latency_us(const struct bb_cluster *c, const struct bb_cluster *base,
                                  const struct bb_measurements *e, int variant)
 {
@@ -57,7 +57,7 @@ static double missing_latency_us(const struct bb_cluster *c, const struct bb_clu
     return missing;
 }
 
-/* By what its rate has to be divided for the others; [0] within a node, [1] where nodes meet. */
+/* Divisors of the variant's rates, from the other rows: [0] within a node, [1] between nodes. */
 static void excess_rate(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurements *e,
                         int variant, double missing[2])
 {

@@ -1,18 +1,20 @@
-/* hold_out.h - ways of NCCL that a profile takes for quicker than NCCL does. */
+/* hold_out.h - slows NCCL variants that the cost model would choose but NCCL does not ("held out" of the choice). */
 #ifndef BB_PROXIES_CALIBRATE_HOLD_OUT_H
 #define BB_PROXIES_CALIBRATE_HOLD_OUT_H
 
 #include "proxies/calibrate/calibration.h"
 
 /*
- * bb_hold_out - the law takes the quickest way. One that NCCL took for no row, though it would have been quicker there
- * than what NCCL took, gets as much later (base_us) and slower (gbps, nic) that it is no quicker in any row, so that
- * what is predicted is what NCCL does. Its figures are then told by the fit that comes next. base: by its ways rows
- * whose file tells no algorithm were told apart.
+ * bb_hold_out - adapt variants that NCCL never chose.
+ *
+ * The cost model chooses the fastest variant. A variant that NCCL chose in no row, although the model predicts it
+ * faster than NCCL's choice in some rows, gets a higher latency (base_us) and lower rates (gbps, nic), until it is no
+ * longer faster in any row. Predictions then use NCCL's choices. The changed parameters are attributed to the next fit.
+ *   base  starting profile; its variants identify the choice in rows of files that do not record the algorithm
  */
 void bb_hold_out(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e);
 
-/* bb_is_nccl_choice - of NCCL's own, between ways. */
+/* bb_is_nccl_choice - whether NCCL chose the row's variant freely among several. */
 bool bb_is_nccl_choice(const struct bb_measurement *row);
 
 #endif

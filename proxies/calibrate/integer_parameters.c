@@ -9,11 +9,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MIN_DIFFERENCE      1e-4      /* of a row's time: what two numbers have to differ by to differ            */
-#define MIN_GAIN            5e-3      /* of a row's time: what the worst number has to be off by for any to be told */
-#define FULL_CHANNELS_BYTES (1 << 20) /* smaller messages have fewer channels than there are */
+#define MIN_DIFFERENCE      1e-4      /* relative error; smaller differences between candidates are noise */
+#define MIN_GAIN            5e-3      /* relative error by which the worst candidate must exceed the best */
+#define FULL_CHANNELS_BYTES (1 << 20) /* smaller messages use fewer channels than NCCL has */
 
-/* ---- what files tell ---- */
+/* ---- values from files ---- */
 
 static void set_parameter(struct bb_calibration *c, const char *key, int value, int *member)
 {
@@ -41,7 +41,7 @@ static int max_ranks_on_a_host(const struct bb_measurements *e, struct bb_calibr
 void bb_set_node_size(struct bb_calibration *c, const struct bb_measurements *e)
 {
     const struct bb_cluster nominal = c->cluster;
-    struct bb_calibration_fit fit = {.name = "ranks of a host", .n_rows = 1, .evaluated_only = true};
+    struct bb_calibration_fit fit = {.name = "ranks per host", .n_rows = 1, .evaluated_only = true};
     int gpus = max_ranks_on_a_host(e, &fit);
 
     if (e->gpus_per_node > 0) {
@@ -64,7 +64,7 @@ void bb_set_sm_count(struct bb_calibration *c, const struct bb_measurements *e)
     for (size_t f = 0; f < e->n_files; f++)
         if (e->files[f].sm_count > 0) {
             sms->value = c->cluster.sm_count = e->files[f].sm_count;
-            sms->fit = c->n_fits; /* that of kernels, which comes next */
+            sms->fit = c->n_fits; /* the fit of the kernels, which follows */
         }
 }
 
@@ -115,9 +115,9 @@ int bb_set_collective_sms(struct bb_calibration *c, const struct bb_measurements
     return 0;
 }
 
-/* ---- multiprocessors of a message ---- */
+/* ---- SMs per message ---- */
 
-/* Of a product that memory bounds the multiprocessors are none of the time. */
+/* The time of a memory-bound GEMM does not depend on the SMs. */
 static bool is_sensitive_to_sms(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     bool by_memory = true;
@@ -127,7 +127,7 @@ static bool is_sensitive_to_sms(const struct bb_cluster *c, const struct bb_meas
     return !by_memory;
 }
 
-/* The errors of all such rows with so many; returns their mean. */
+/* Computes the errors of all relevant rows with this number of SMs. Returns their mean. */
 static double errors_with(const struct bb_calibration *c, const struct bb_measurements *e, int sms,
                           struct bb_calibration_fit *fit, double *errors)
 {
@@ -145,7 +145,7 @@ static double errors_with(const struct bb_calibration *c, const struct bb_measur
     return fit->n_rows > 0 ? sum / (double)fit->n_rows : 0;
 }
 
-/* 0: nothing tells them apart. */
+/* Returns 0 if the rows do not distinguish the candidates. */
 static int best_message_sms(const struct bb_calibration *c, const struct bb_measurements *e,
                             struct bb_calibration_fit *fit, double *errors)
 {
@@ -168,7 +168,7 @@ int bb_fit_message_sms(struct bb_calibration *c, const struct bb_measurements *e
 {
     struct bb_calibration_parameter *parameter =
         &c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "sharing.message_sms")];
-    struct bb_calibration_fit fit = {.name = "products beside sendrecv"};
+    struct bb_calibration_fit fit = {.name = "GEMMs during sendrecv"};
     double *errors;
     int best, rc = BB_NEW(errors, e->n_rows);
 

@@ -1,22 +1,24 @@
-/* integer_parameters.h - figures that rows tell as they are, as whole numbers: nothing is fitted. */
+/* integer_parameters.h - parameters that are whole numbers: they are read from the rows or found by enumeration, not
+ * fitted. */
 #ifndef BB_PROXIES_CALIBRATE_INTEGER_PARAMETERS_H
 #define BB_PROXIES_CALIBRATE_INTEGER_PARAMETERS_H
 
 #include "proxies/calibrate/calibration.h"
 
-/* bb_set_node_size - as it is given, or a host with more ranks than the profile's nodes have GPUs: so many, and as
- * many NICs for each as before. Fewer ranks tell nothing: the other GPUs may have been idle. */
+/* bb_set_node_size - gpus_per_node as given by the user, or the ranks of a host if it had more than the profile's
+ * GPUs per node. NICs per GPU stay the same. Fewer ranks change nothing: other GPUs may have been idle. */
 void bb_set_node_size(struct bb_calibration *c, const struct bb_measurements *e);
 
-/* bb_set_sm_count - of the GPU, from timed kernels, whose fit is the next. */
+/* bb_set_sm_count - the number of SMs that timed kernels report; attributed to the next fit. */
 void bb_set_sm_count(struct bb_calibration *c, const struct bb_measurements *e);
 
-/* bb_set_collective_sms - a channel of NCCL holds a multiprocessor: the median of its collectives from 1 MiB on, for a
- * machine that shares. 0 or -BB_EFAIL (no memory). */
+/* bb_set_collective_sms - sharing.collective_sms: each channel of NCCL occupies one SM, so the median number of
+ * channels of collectives from 1 MiB on is used. Returns 0, or -BB_EFAIL without memory. */
 int bb_set_collective_sms(struct bb_calibration *c, const struct bb_measurements *e) BB_MUST_CHECK;
 
-/* bb_fit_message_sms - of the numbers of multiprocessors that a message may hold the one by which products beside
- * sendrecv take what they took; of several that do as well, the nearest to the nominal one. Untold where all do. */
+/* bb_fit_message_sms - sharing.message_sms: the number of SMs per message that best predicts GEMMs during sendrecv;
+ * among equal candidates the one nearest to the nominal value. Unchanged if all candidates are equal. Returns 0, or
+ * -BB_EFAIL without memory. */
 int bb_fit_message_sms(struct bb_calibration *c, const struct bb_measurements *e) BB_MUST_CHECK;
 
 #endif

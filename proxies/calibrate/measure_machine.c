@@ -8,21 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Small and large messages, products and passes that fill the GPU, kernels so short that their launch shows, and beside
- * messages products of so many tiles that every multiprocessor less shows, and such as memory bounds. */
+/* Collectives and messages of small and large sizes; GEMMs and memory-bound kernels that fill the GPU; kernels that
+ * are shorter than their launch; during sendrecv, GEMMs with enough tiles to show each missing SM, and
+ * memory-bound GEMMs. */
 static const struct {
     const char *name, *command;
-    bool all_ranks; /* else one */
+    bool all_ranks; /* false: one rank */
 } benches[] = {
     {"collectives", "bench all_reduce all_gather reduce_scatter alltoall -b 8 -e 1G -f 4 -c 0", true},
     {"p2p", "bench p2p --bandwidth-sizes 1M,32M -c 0", true},
     {"compute", "bench compute", false},
     {"launches", "bench compute memory_kernels timed --size 4K -n 1", false},
-    {"beside-products", "bench overlap --collective sendrecv --gemm 32768x32768x512 --sizes 256M --ctas default", true},
-    {"beside-memory", "bench overlap --collective sendrecv --gemm 32768x32768x64 --sizes 256M --ctas default", true},
+    {"overlap-gemms", "bench overlap --collective sendrecv --gemm 32768x32768x512 --sizes 256M --ctas default", true},
+    {"overlap-memory", "bench overlap --collective sendrecv --gemm 32768x32768x64 --sizes 256M --ctas default", true},
 };
 
-/* The words of a command; NULL without memory. */
+/* The arguments of a command as a JSON list; NULL without memory. */
 static json_t *command_json(const char *command, const struct bb_measure_options *o, bool takes_options)
 {
     struct bb_argv words = {0};
@@ -44,7 +45,7 @@ static json_t *command_json(const char *command, const struct bb_measure_options
     return NULL;
 }
 
-/* NULL without memory, or where a word is no UTF-8. */
+/* NULL without memory, or if an argument is not valid UTF-8. */
 static json_t *study_json(const struct bb_measure_options *o)
 {
     json_t *cases = json_array(), *words;
@@ -86,7 +87,7 @@ static int run_study(const struct bb_measure_options *o, const char *study, cons
     add_option(&words, "--program", o->program);
     if (o->restart)
         bb_argv_add(&words, "--restart");
-    bb_argv_add(&words, "--quiet"); /* of its table of every row */
+    bb_argv_add(&words, "--quiet"); /* no table of every row */
     TRY(bb_argv_result(&words));
     rc = sweep((int)words.n, words.word);
 out:
@@ -97,7 +98,7 @@ out:
 static int add_file(struct bb_measured_files *files, const char *folder, const char *id)
 {
     if (files->n == BB_MEASURED_FILES)
-        return bb_err(BB_EFAIL, "%s: more than %d results in its list, expected those of the benches alone", folder,
+        return bb_err(BB_EFAIL, "%s: more than %d results in sweep.json, expected only those of the benches", folder,
                       BB_MEASURED_FILES);
     if (asprintf(&files->paths[files->n], "%s/%s.json", folder, id) < 0)
         return bb_err(BB_EFAIL, "no memory for the name of a file");
@@ -105,7 +106,7 @@ static int add_file(struct bb_measured_files *files, const char *folder, const c
     return 0;
 }
 
-/* Of the study's own list: what is complete by now. */
+/* Lists the complete results from the study's own list. */
 static int list_files(const char *folder, struct bb_measured_files *files)
 {
     char *list = NULL;

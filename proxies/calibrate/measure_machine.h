@@ -1,6 +1,6 @@
 /*
- * measure_machine.h - `calibrate --measure`: the benches that a profile needs, run as a study (bootstrap/sweep), so
- * that they are started under the launcher, recorded and, when stopped, gone on with like any other.
+ * measure_machine.h - `calibrate --measure`: runs the benches that a profile needs as a study (bootstrap/sweep), which
+ * starts them under a launcher, records the results, and continues after an interruption.
  */
 #ifndef BB_PROXIES_CALIBRATE_MEASURE_MACHINE_H
 #define BB_PROXIES_CALIBRATE_MEASURE_MACHINE_H
@@ -12,25 +12,28 @@
 
 #define BB_MEASURED_FILES 8
 
-/* What is asked. Texts are borrowed; NULL: not given. */
+/* Options of --measure. Texts are borrowed; NULL: not given. */
 struct bb_measure_options {
     int ranks;
-    const char *launcher, *hosts, *launch_arguments, *program; /* as of sweep */
-    double timeout_s;                                          /* of each bench; 0: not given */
+    const char *launcher, *hosts, *launch_arguments, *program; /* as for `busbar sweep` */
+    double timeout_s;                                          /* per bench; 0: not given */
     bool restart, quiet;
-    const char *const *bench_options; /* [n_words] further options of the bench of collectives */
+    const char *const *bench_options; /* [n_bench_options] additional options for the bench of collectives */
     int n_bench_options;
 };
 
-/* The files that were made; zeroed is empty. */
+/* Result files of the benches; all zero is empty. */
 struct bb_measured_files {
     char *paths[BB_MEASURED_FILES];
     size_t n;
 };
 
 /*
- * bb_measure_machine - for the profile STEM.json: STEM.study.json and the folder STEM.sweep with a result file of each
- * bench. sweep: `busbar sweep`, argv[0] is "sweep". Returns 0 or a negative error, said.
+ * bb_measure_machine - run the benches for the profile STEM.json. Creates STEM.study.json, and the folder STEM.sweep
+ * with one result file per bench.
+ *   sweep    the command `busbar sweep`; its argv[0] is "sweep"
+ *   files    out; release with bb_measured_files_release
+ *   Returns  0, or a negative error after printing one line
  */
 int bb_measure_machine(const struct bb_measure_options *o, const char *profile, int (*sweep)(int argc, char **argv),
                        struct bb_measured_files *files) BB_MUST_CHECK;

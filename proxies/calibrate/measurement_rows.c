@@ -1,5 +1,4 @@
-/* measurement_rows.c - see measurement_rows.h: a reader for each kind of row. Every field is looked at before it is believed.
- */
+/* measurement_rows.c - see measurement_rows.h: a reader for each kind of row. Each field is validated before use. */
 #include "proxies/calibrate/measurement_rows.h"
 
 #include "bootstrap/base/grow.h"
@@ -17,7 +16,7 @@ static struct bb_measurement_file *file_of(struct bb_measurements *e)
     return &e->files[e->n_files - 1];
 }
 
-/* Appends a row of the last file; one without a time is dropped and counted. */
+/* Appends a row of the last file; a row without a time is only counted as unused. */
 static int add_measurement(struct bb_measurements *e, const struct bb_measurement *row)
 {
     int rc;
@@ -36,7 +35,7 @@ out:
 
 /* ---- fields of a row ---- */
 
-/* A median, NaN where it could not be measured. */
+/* A median; NaN if it could not be measured. */
 static int read_median(const json_t *row, const char *key, const char *where, double *us)
 {
     const json_t *stats = json_object_get(row, key);
@@ -87,7 +86,7 @@ static void copy_word(char *to, size_t size, const json_t *row, const char *key)
     snprintf(to, size, "%s", word ? word : "");
 }
 
-/* What NCCL chose. */
+/* NCCL's choice of algorithm, protocol and channels. */
 static void read_choice(const json_t *row, struct bb_measurement *found)
 {
     const json_int_t channels = json_integer_value(json_object_get(row, "channels"));
@@ -99,7 +98,7 @@ static void read_choice(const json_t *row, struct bb_measurement *found)
 
 /* ---- kinds of rows ---- */
 
-/* Collectives of one call of NCCL's, whose law profiles have. */
+/* Whether the cost model covers the collective: a single NCCL call on several ranks. */
 static bool has_cost_model(int kind, int ranks)
 {
     return kind >= 0 && ranks > 1 && !(bb_colls[kind].flags & (BB_COLL_VARIABLE_COUNTS | BB_COLL_ROUNDS)) &&
@@ -137,8 +136,8 @@ out:
     return rc;
 }
 
-/* The host's time for a call, where the collective is one. Emulated GPUs take none of the machine's: theirs is in what
- * the caller waits longer. */
+/* Host time of an NCCL call, for collectives that are one call. For emulated GPUs the measured host time is that of
+ * the emulation; the modelled host time is the difference between wall time and operation time. */
 static int launch_row(struct bb_measurements *e, const json_t *row, const char *where)
 {
     struct bb_measurement found = {.kind = BB_MEASURED_NCCL_LAUNCH};
@@ -165,7 +164,7 @@ static int bench_row(struct bb_measurements *e, const json_t *row, const char *w
     int rc;
 
     if (!mode || strcmp(mode, "stream") != 0 || !json_is_true(json_object_get(row, "start_barrier"))) {
-        file_of(e)->n_unused++; /* what a caller or a graph adds is in it */
+        file_of(e)->n_unused++; /* its time contains overhead of the caller or of a graph */
         return 0;
     }
     TRY(collective_row(e, row, where));
@@ -181,7 +180,7 @@ static int p2p_row(struct bb_measurements *e, const json_t *row, const char *whe
     const char *metric, *direction;
     int rc;
 
-    TRY(bb_json_text_at(row, "metric", where, &metric)); /* latency and bandwidth go by one law */
+    TRY(bb_json_text_at(row, "metric", where, &metric)); /* latency and bandwidth rows have the same cost model */
     TRY(bb_json_text_at(row, "direction", where, &direction));
     TRY(read_count(row, "bytes", where, 0, &found.bytes));
     TRY(read_median(row, "time_us", where, &found.time_us));
@@ -249,8 +248,8 @@ out:
     return rc;
 }
 
-/* The collective that products ran beside. What NCCL holds of the GPU is known of its own collectives, and of one
- * message in each direction. */
+/* The collective during the GEMMs. The SMs that NCCL occupies are known for its own collectives, and for sendrecv
+ * (one message in each direction). */
 static int read_overlap(const struct bb_measurement_file *file, const json_t *row, const char *where,
                         struct bb_measurement *found)
 {
@@ -278,7 +277,7 @@ out:
     return rc;
 }
 
-/* What products took alone, and beside a collective. */
+/* Duration of GEMMs alone and during a collective. */
 static int overlap_rows(struct bb_measurements *e, const json_t *row, const char *where)
 {
     struct bb_measurement alone = {.kind = BB_MEASURED_KERNEL}, overlap = {.kind = BB_MEASURED_OVERLAP};
@@ -300,7 +299,7 @@ out:
     return rc;
 }
 
-/* What tells the kinds apart. */
+/* A key that identifies the kind of row. */
 static const struct {
     const char *key;
     int (*read)(struct bb_measurements *e, const json_t *row, const char *where);
@@ -318,7 +317,7 @@ int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
     int rc = 0;
 
     if (!json_is_array(results))
-        return bb_err(BB_EUSAGE, "%s: no results in it, expected a list", path);
+        return bb_err(BB_EUSAGE, "%s: 'results' is missing or not a list", path);
     for (size_t i = 0; i < json_array_size(results) && rc == 0; i++) {
         const json_t *row = json_array_get(results, i);
         size_t r = 0;
@@ -336,7 +335,7 @@ int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
 
 /* ---- nccl-tests ---- */
 
-/* Bytes of its rows are what algorithm bandwidth divides, as here. */
+/* The bytes of a row are those of nccl-tests' algorithm bandwidth, as in busbar. */
 static int nccl_tests_row(struct bb_measurements *e, const struct bb_timing *t, int iterations)
 {
     const struct bb_measurement_file *file = file_of(e);

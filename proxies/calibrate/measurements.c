@@ -1,4 +1,4 @@
-/* measurements.c - see measurements.h: which files are taken, and whether they are of one machine. */
+/* measurements.c - see measurements.h: reads the files and checks that all are from the same machine. */
 #include "proxies/calibrate/measurements.h"
 
 #include "bootstrap/base/grow.h"
@@ -18,7 +18,7 @@ static void copy_text(char *to, size_t size, const json_t *value)
     snprintf(to, size, "%s", text ? text : "");
 }
 
-/* GPUs of two kinds are two machines. */
+/* All ranks of a file must have the same kind of GPU. */
 static int read_device(struct bb_measurement_file *f, const json_t *devices, const char *field)
 {
     json_t *device;
@@ -31,13 +31,13 @@ static int read_device(struct bb_measurement_file *f, const json_t *devices, con
         if (i == 0)
             copy_text(f->device, sizeof(f->device), json_object_get(device, field));
         else if (name && strncmp(name, f->device, sizeof(f->device) - 1) != 0)
-            return bb_err(BB_EUSAGE, "%s: rank %zu has '%.60s', rank 0 '%.60s'; a profile is of one kind of GPU",
-                          f->path, i, name, f->device);
+            return bb_err(BB_EUSAGE, "%s: rank %zu has GPU '%.60s', rank 0 '%.60s'; expected one kind of GPU", f->path,
+                          i, name, f->device);
     }
     return 0;
 }
 
-/* 0 without memory. *most: devices of one of them. */
+/* Counts the distinct hosts; max: devices on one host. Returns 0 without memory. */
 static int count_hosts(const json_t *devices, const char *field, int *max)
 {
     json_t *seen = json_object(), *device;
@@ -99,7 +99,7 @@ static int read_nccl_tests_head(struct bb_measurement_file *f, const json_t *roo
     f->is_nccl_tests = true;
     f->ranks = bb_result_file_nccl_tests_ranks(root);
     f->nodes = count_hosts(devices, "hostname", &f->max_ranks_per_host);
-    if (json_array_size(devices) > 0) /* several ranks each, where only the first of a process is listed */
+    if (json_array_size(devices) > 0) /* several GPUs per process, of which nccl-tests lists only the first */
         f->max_ranks_per_host *= f->ranks / (int)json_array_size(devices);
     f->emulated = json_is_true(json_object_get(root, "emulated"));
     snprintf(f->what, sizeof(f->what), "nccl-tests");
@@ -109,7 +109,7 @@ static int read_nccl_tests_head(struct bb_measurement_file *f, const json_t *roo
     return read_device(f, devices, "device_info");
 }
 
-/* ---- what is refused ---- */
+/* ---- validation ---- */
 
 static int validate_kind(const char *path, const json_t *root, bool *is_nccl_tests)
 {
@@ -120,10 +120,10 @@ static int validate_kind(const char *path, const json_t *root, bool *is_nccl_tes
     if (*is_nccl_tests || (schema && strcmp(schema, "busbar.bench/1") == 0))
         return 0;
     if (schema)
-        return bb_err(BB_EUSAGE,
-                      "%s: schema '%.40s' is not one that a profile is fitted to, expected busbar.bench/1 or "
-                      "nccl-tests' JSON",
-                      path, schema);
+        return bb_err(
+            BB_EUSAGE,
+            "%s: schema '%.40s' has no measurements for calibrate, expected busbar.bench/1 or nccl-tests' JSON", path,
+            schema);
     return bb_err(BB_EUSAGE, "%s: not a file of measurements, expected the JSON of busbar bench or of nccl-tests",
                   path);
 }
@@ -131,10 +131,13 @@ static int validate_kind(const char *path, const json_t *root, bool *is_nccl_tes
 static int validate_file(const struct bb_measurement_file *f, const json_t *root)
 {
     if (json_is_true(json_object_get(root, "shared_gpu")))
-        return bb_err(BB_EUSAGE, "%s: several ranks shared a GPU, so its times mean nothing; expected one rank per GPU",
+        return bb_err(BB_EUSAGE,
+                      "%s: several ranks shared a GPU, so its times are meaningless; expected one rank per GPU",
                       f->path);
     if (f->ranks < 1 || f->nodes < 1 || f->nodes > f->ranks || !*f->device)
-        return bb_err(BB_EUSAGE, "%s: does not tell its ranks, nodes and devices, which a profile needs", f->path);
+        return bb_err(BB_EUSAGE,
+                      "%s: the numbers of ranks and nodes or the devices are missing, which calibrate requires",
+                      f->path);
     return 0;
 }
 
@@ -146,31 +149,32 @@ static bool has_cpu_times(const json_t *root)
            json_object_get(json_object_get(row, "in_place"), "cpu_time");
 }
 
-/* Runs of nccl-tests whose times are not those of one operation of all ranks. */
+/* Rejects runs of nccl-tests whose times are not those of a single operation on all ranks. */
 static int validate_nccl_tests(const struct bb_measurement_file *f, const json_t *root)
 {
     const json_t *devices = bb_result_file_nccl_tests_devices(root), *config = json_object_get(root, "config");
     const json_t *last = json_array_get(devices, json_array_size(devices) - 1);
 
     if (json_integer_value(json_object_get(last, "group")) > 0)
-        return bb_err(BB_EUSAGE, "%s: several groups ran side by side (NCCL_TESTS_SPLIT), expected one", f->path);
+        return bb_err(BB_EUSAGE, "%s: several groups ran concurrently (NCCL_TESTS_SPLIT), expected one", f->path);
     if (json_integer_value(json_object_get(config, "aggregated_iterations")) > 1)
         return bb_err(BB_EUSAGE, "%s: several operations in one call (-m), expected one", f->path);
     if (has_cpu_times(root))
-        return bb_err(BB_EUSAGE, "%s: times of the host's calls alone (-C 1), expected those of operations", f->path);
+        return bb_err(BB_EUSAGE, "%s: contains CPU times of the calls (-C 1), expected times of the operations",
+                      f->path);
     return 0;
 }
 
 static int validate_same_machine(const struct bb_measurement_file *f, const struct bb_measurement_file *first)
 {
     if (f->emulated != first->emulated)
-        return bb_err(BB_EUSAGE, "%s is of emulated GPUs, %s was measured: calibrate takes one or the other",
+        return bb_err(BB_EUSAGE, "%s is from emulated GPUs, %s from real GPUs; expected only one of the two",
                       f->emulated ? f->path : first->path, f->emulated ? first->path : f->path);
     if (strcmp(f->device, first->device) != 0)
-        return bb_err(BB_EUSAGE, "%s: GPUs '%s', but those of %s are '%s'; a profile is of one machine", f->path,
-                      f->device, first->path, first->device);
+        return bb_err(BB_EUSAGE, "%s: GPUs are '%s', but in %s '%s'; expected files of one machine", f->path, f->device,
+                      first->path, first->device);
     if (strcmp(f->emulated_cluster, first->emulated_cluster) != 0 && !f->is_nccl_tests && !first->is_nccl_tests)
-        return bb_err(BB_EUSAGE, "%s: EMU_CLUSTER was '%s', in %s '%s'; a profile is of one machine", f->path,
+        return bb_err(BB_EUSAGE, "%s: EMU_CLUSTER was '%s', but in %s '%s'; expected files of one machine", f->path,
                       f->emulated_cluster, first->path, first->emulated_cluster);
     return 0;
 }
@@ -191,10 +195,11 @@ static int read_file(struct bb_measurements *e, json_t *root, const char *path)
     TRY(validate_same_machine(f, &e->files[0]));
     TRY(is_nccl_tests ? bb_measurements_add_nccl_tests(e, root) : bb_measurements_add_results(e, root));
     if (f->n_rows == 0)
-        rc = bb_err(BB_EUSAGE,
-                    "%s: none of its %zu rows is of use; expected collectives of 2 ranks or more in mode stream, p2p, "
-                    "compute or overlap",
-                    path, f->n_unused);
+        rc =
+            bb_err(BB_EUSAGE,
+                   "%s: none of its %zu rows can be used; expected collectives on 2 ranks or more in mode stream, p2p, "
+                   "compute or overlap",
+                   path, f->n_unused);
 out:
     return rc;
 }
@@ -226,7 +231,7 @@ void bb_measurements_release(struct bb_measurements *e)
     *e = (struct bb_measurements){0};
 }
 
-/* ---- for people ---- */
+/* ---- text ---- */
 
 void bb_measurement_text(const struct bb_measurement *row, char *text, size_t size)
 {
@@ -239,13 +244,13 @@ void bb_measurement_text(const struct bb_measurement *row, char *text, size_t si
     else if (row->kind == BB_MEASURED_MESSAGE)
         snprintf(text, size, "message of %s %s", bytes, row->same_node ? "within a node" : "between nodes");
     else if (row->kind == BB_MEASURED_KERNEL && row->kernel.is_memory_kernel)
-        snprintf(text, size, "pass over %s", bytes);
+        snprintf(text, size, "memory-bound kernel over %s", bytes);
     else if (row->kind == BB_MEASURED_KERNEL)
-        snprintf(text, size, "product %lld x %lld x %lld %s", (long long)g->m, (long long)g->n, (long long)g->k,
+        snprintf(text, size, "GEMM %lld x %lld x %lld %s", (long long)g->m, (long long)g->n, (long long)g->k,
                  bb_dtypes[g->dtype].name);
     else if (row->kind == BB_MEASURED_OVERLAP)
-        snprintf(text, size, "products %lld x %lld x %lld beside %s %s", (long long)g->m, (long long)g->n,
-                 (long long)g->k, bb_colls[row->call.kind].name, bytes);
+        snprintf(text, size, "GEMMs %lld x %lld x %lld during %s %s", (long long)g->m, (long long)g->n, (long long)g->k,
+                 bb_colls[row->call.kind].name, bytes);
     else if (row->kind == BB_MEASURED_TIMED_KERNEL)
         snprintf(text, size, "timed kernel of %g us", row->known_us);
     else

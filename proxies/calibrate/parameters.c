@@ -13,7 +13,7 @@ enum how {
     RATE,
     FIXED,
     INTEGER
-}; /* time goes with it, with its inverse; never fitted: GIVEN, and COUNT, an int */
+}; /* time is proportional to the value; to its inverse; never fitted: FIXED (a double) and INTEGER */
 
 #define AT(member) offsetof(struct bb_cluster, member)
 static const struct {
@@ -89,7 +89,7 @@ static int add_variants(const struct bb_cluster *base, struct bb_calibration_par
 
             if (variant_members[p].offset == offsetof(struct bb_nccl_variant, chunk_us) &&
                 base->variants[w].chunk_us <= 0)
-                continue; /* its law has no chunks */
+                continue; /* the variant has one rate at all sizes */
             n++;
             *f = (struct bb_calibration_parameter){
                 .variant = w, .fit = -1, .is_fittable = true, .is_rate = variant_members[p].is_rate};

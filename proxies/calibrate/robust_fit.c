@@ -9,27 +9,28 @@
 
 enum { P = BB_FIT_PARAMETERS, STEPS = 60, LAD_STEPS = 20, ROWS_PER_PARAMETER = 3 };
 
-#define MIN_SENSITIVITY 0.05 /* of a row's time, or its parameter is not told                              */
-#define STEP            0.1  /* of a scale: half the width of a difference; times are whole ns             */
-#define DAMPING         1e-5 /* what holds a parameter where it is, next to rows of which it makes the whole */
-#define MIN_REFERENCE   0.01 /* of what was measured: less is no whole */
+#define MIN_SENSITIVITY 0.05 /* of a row's time: below it in every row, the parameter is not determined */
+#define STEP            0.1  /* of a scale: half the width of a central difference; times have whole ns */
+#define DAMPING         1e-5 /* on the diagonal, relative to the weights; keeps undetermined parameters */
+#define MIN_REFERENCE   0.01 /* of the measured time: lower bound of the reference */
 #define TUKEY           4.685
-#define MIN_SCALE       5e-3 /* of a time: closer than this no model is */
+#define MIN_SCALE       5e-3 /* relative error: lower bound of the scale, below the accuracy of any model */
 
-/* What a fit works with; the rows' derivatives are parts of the measured time for a scale of the parameter. */
+/* State of a fit. A slope is the change of a row's relative error per scale of the parameter. */
 struct work {
     struct bb_fit *fit;
     double values[P];
     double (*slope)[P]; /* [n_rows] */
     double *weight;     /* [n_rows] */
-    double *reference;  /* [n_rows] of what errors are parts: the measured time, later the predicted one */
+    double *reference;  /* [n_rows] time that errors are relative to: measured, in later steps predicted */
     double *sorted;     /* [n_rows] */
     bool frozen[P];
 };
 
 /* ---- linear algebra ---- */
 
-/* Solves a x = b for the parameters that are free, by elimination; a is symmetric and, with HOLD, never singular. */
+/* Solves a x = b for the free parameters by Gauss-Jordan elimination; a is symmetric and, due to DAMPING, never
+ * singular. */
 static void solve(double a[P][P], const double b[P], const bool *is_free, int n, double x[P])
 {
     double m[P][P + 1];
@@ -55,7 +56,7 @@ static void solve(double a[P][P], const double b[P], const bool *is_free, int n,
         x[at[i]] = m[i][k] / m[i][i];
 }
 
-/* ---- one step ---- */
+/* ---- one Gauss-Newton step ---- */
 
 static void find_errors(const struct work *w)
 {
@@ -68,8 +69,8 @@ static void find_errors(const struct work *w)
     }
 }
 
-/* Parts of the measured time make short times count for more than long ones that are as wrong; of the predicted time
- * both count alike. */
+/* Relative to the measured time, a measurement that is too short weighs more than one that is too long by as much;
+ * relative to the predicted time both weigh the same. */
 static void use_predicted_reference(struct work *w)
 {
     for (size_t i = 0; i < w->fit->n_rows; i++)
@@ -103,7 +104,7 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Sorts the sizes of the errors of all rows, or of those that are no outliers; *median: 0 without any. */
+/* Sorts |error| of all rows, or of rows that are not outliers; median: 0 without rows. Returns their number. */
 static size_t sort_errors(const struct work *w, bool all, double *median)
 {
     const struct bb_fit *fit = w->fit;
@@ -125,7 +126,7 @@ static double tukey_limit(const struct work *w)
     return TUKEY * fmax(1.4826 * median, MIN_SCALE);
 }
 
-/* Of few rows none can be said to be the wrong one. */
+/* With few rows no row can be identified as an outlier. */
 static bool has_many_rows(const struct bb_fit *fit)
 {
     return fit->n_rows >= ROWS_PER_PARAMETER * (size_t)fit->n_parameters;
@@ -144,7 +145,7 @@ static void weigh_rows(struct work *w, bool least_absolute_deviations)
     }
 }
 
-/* The normal equations: a = slopes' weighted squares, b = what the errors ask for. */
+/* The normal equations: a = S^T W S, b = -S^T W error, with slopes S and weights W. */
 static void gather_normal(const struct work *w, double a[P][P], double b[P])
 {
     memset(a, 0, sizeof(double) * P * P);
@@ -166,7 +167,8 @@ static double sum_weights(const struct work *w)
     return sum;
 }
 
-/* A parameter that would leave its range ends at the bound, and the others are asked again. */
+/* A parameter that would leave its range is set to its bound, and the step of the others is solved again (active
+ * set). */
 static void move_within_bounds(struct work *w, double a[P][P], const double b[P])
 {
     const int n = w->fit->n_parameters;
@@ -220,9 +222,9 @@ static void take_steps(struct work *w)
     }
 }
 
-/* ---- what the rows tell ---- */
+/* ---- which parameters the rows determine ---- */
 
-/* The largest part of a row's time; rows that count for nothing tell nothing. */
+/* Largest contribution of a parameter to the time of a row with a weight above 0, as a fraction. */
 static double sensitivity_of(const struct work *w, int p)
 {
     const struct bb_fit_parameter *one = &w->fit->parameters[p];
@@ -234,7 +236,7 @@ static double sensitivity_of(const struct work *w, int p)
     return largest;
 }
 
-/* Freezes those that nobody sees where they started, and a rate that would be endless. False: all are seen. */
+/* Freezes parameters with no sensitivity at their start value, and unbounded rates. Returns whether any was frozen. */
 static bool freeze_insensitive(struct work *w)
 {
     bool found = false;
@@ -251,7 +253,7 @@ static bool freeze_insensitive(struct work *w)
     return found;
 }
 
-/* What is left of a parameter when its own slopes are fitted: all of it, unless others do for its rows as well. */
+/* Regresses each parameter's slopes on those of all: below 1, other parameters explain the rows as well. */
 static void find_correlated(struct work *w)
 {
     double a[P][P], b[P], x[P], held[P][P];
@@ -284,7 +286,7 @@ static void mark_outliers(struct work *w)
     }
 }
 
-/* As they are told: parts of the measured time. */
+/* Final errors, relative to the measured time. */
 static void summarize_errors(struct work *w)
 {
     struct bb_fit *fit = w->fit;

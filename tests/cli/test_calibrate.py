@@ -85,7 +85,7 @@ def test_a_hidden_profile_is_found_within_2_percent(busbar, measured, calibrate,
     done, profile, summary = calibrate(*files)
     assert done.returncode == 0, done.stderr
     assert_near(profile, TOLD)
-    assert {f["key"] for f in summary["figures"] if f["from"]} == set(TOLD)
+    assert {f["key"] for f in summary["parameters"] if f["from"]} == set(TOLD)
     for fit in summary["fits"]:
         assert fit["worst_error_percent"] < 2 and fit["outliers"] == 0, fit
     # What plan says of that machine is what bench measured on it.
@@ -121,12 +121,12 @@ def test_products_of_overlap_tell_their_rate(measured, calibrate):
 
 def test_what_no_row_tells_stays_nominal_and_is_said(measured, calibrate):
     done, profile, summary = calibrate(measured("compute"))
-    nominal = [f["key"] for f in summary["figures"] if f["from"] is None]
+    nominal = [f["key"] for f in summary["parameters"] if f["from"] is None]
     assert {"intra.latency_us", "intra.gbps", "inter.latency_us", "inter.gbps", "nccl_launch_us", "kernel_us"} <= set(nominal)
-    listed = done.stdout.split("since no row tells:")[1]
+    listed = done.stdout.split("which no row determines:")[1]
     assert all(key in listed for key in nominal) and "intra.gbps" in listed
     assert profile["intra"] == {"latency_us": 4, "gbps": 200} and profile["nccl_launch_us"] == 3
-    assert "All other figures are those of emulated-default" in profile["source"] and "compute.json" in profile["source"]
+    assert "All other parameters are those of emulated-default" in profile["source"] and "compute.json" in profile["source"]
     assert profile["name"] == "mine"
 
 
@@ -142,7 +142,7 @@ def test_an_outlier_moves_nothing_and_is_named(measured, calibrate, tmp_path):
     assert [fit["outliers"] for fit in summary["fits"] if fit["name"] == "collectives within a node"] == [2]
     outliers = [r for r in summary["results"] if r["outlier"] and r["fit"] == "collectives within a node"]
     assert sorted(round(r["measured_us"] / r["fitted_us"], 2) for r in outliers) == [0.4, 3]
-    assert "# left out: " in done.stdout and "spoiled.json" in done.stdout
+    assert "# outlier: " in done.stdout and "spoiled.json" in done.stdout
 
 
 # ---- NCCL's ways ----
@@ -174,14 +174,14 @@ def test_each_way_of_nccl_is_fitted_by_itself(busbar, measured, calibrate, tmp_p
         assert ways[way]["base_us"] + 6 * ways[way]["intra_us"] == pytest.approx(4 * 5.3 * latency, rel=0.02), way
         assert ways[way]["base_us"] + 3 * ways[way]["intra_us"] == pytest.approx(2 * 5.3 * latency, rel=0.02), way
     assert {f["name"]: f["rows"] for f in summary["fits"]}["ring LL"] == 34
-    assert {f["key"] for f in summary["figures"] if f["together"]} >= {"nccl.tree.LL.base_us", "nccl.tree.LL.intra_us"}  # all_reduce alone
+    assert {f["key"] for f in summary["parameters"] if f["correlated"]} >= {"nccl.tree.LL.base_us", "nccl.tree.LL.intra_us"}  # all_reduce alone
 
 
 def test_a_way_that_nccl_does_not_take_is_held_back(busbar, measured, calibrate, tmp_path):
     """The emulated NCCL takes RING SIMPLE for everything; of a profile in which others are quicker plan says the same all the same."""
     done, profile, summary = calibrate(measured("ways"), "--from", endless_rings(tmp_path))
-    assert set(summary["held_back"]) >= {"ring LL", "ring LL128", "tree LL", "nvls Simple"} and "ring Simple" not in summary["held_back"]
-    assert "held back" in done.stdout and len(profile["nccl"]) == 9
+    assert set(summary["held_out"]) >= {"ring LL", "ring LL128", "tree LL", "nvls Simple"} and "ring Simple" not in summary["held_out"]
+    assert "held out" in done.stdout and len(profile["nccl"]) == 9
     plan = busbar.json("plan", "all_reduce", "all_gather", "-b", "8", "-e", "256M", "-f", "8", "--ranks", 4, "--cluster", tmp_path / "mine.json",
                        tmp_path=tmp_path, emulated=False)
     bench = [r for r in json.loads(measured("ways").read_text())["results"] if not r.get("forced")]
@@ -231,15 +231,15 @@ def test_a_hidden_cluster_with_all_of_nccls_ways_is_found(busbar, cluster_files,
     done, profile, summary = calibrate(*files.values(), "--from", "h100-sxm-ib", "--gpus-per-node", 4)
     assert done.returncode == 0, done.stderr
     assert profile["gpus_per_node"] == profile["nics_per_node"] == 4 and "gpus_per_node is" not in done.stdout
-    assert {f["key"]: f["from"] for f in summary["figures"]}["nics_per_node"] == "--gpus-per-node"
+    assert {f["key"]: f["from"] for f in summary["parameters"]}["nics_per_node"] == "--gpus-per-node"
     assert "gpus_per_node, nics_per_node: --gpus-per-node. " in profile["source"]
     assert [(f["ranks"], f["nodes"]) for f in summary["files"]][:3] == [(4, 1), (8, 2), (4, 4)]
     for fit in summary["fits"]:
         assert fit["worst_error_percent"] < 2 and fit["outliers"] == 0, fit
-    alone = {f["key"]: f["value"] for f in summary["figures"] if f["from"] and not f["together"]}
+    alone = {f["key"]: f["value"] for f in summary["parameters"] if f["from"] and not f["correlated"]}
     assert len(alone) > 45 and {"sharing.collective_sms", "sharing.message_sms", "sharing.memory_bytes", "nccl.nvls.Simple.chunk_us",
                                 "nccl.nvls_tree.Simple.chunk_us"} <= set(alone)
-    assert summary["held_back"] == []
+    assert summary["held_out"] == []
     ways = {f"{w['algorithm']}.{w['protocol']}": w for w in hidden["nccl"]}
     for key, value in alone.items():
         way, _, part = key.removeprefix("nccl.").rpartition(".")
@@ -266,14 +266,14 @@ def test_what_nccl_takes_of_a_gpu_is_found_beside_products(busbar, calibrate, tm
     done, profile, summary = calibrate(tmp_path / "products.json", tmp_path / "memory.json", "--from", "h100-sxm-ib")
     assert profile["sharing"]["message_sms"] == message_sms
     assert profile["sharing"]["memory_bytes"] == pytest.approx(memory_bytes, rel=0.02)
-    assert {f["name"]: f["rows"] for f in summary["fits"] if "beside" in f["name"]} == {"products beside sendrecv": 1, "products beside NCCL": 2}
+    assert {f["name"]: f["rows"] for f in summary["fits"] if "during" in f["name"]} == {"GEMMs during sendrecv": 1, "GEMMs during NCCL": 2}
     assert all(fit["worst_error_percent"] < 2 for fit in summary["fits"])
     # products that memory bounds say nothing of multiprocessors, nor the others of memory
     _, profile, summary = calibrate(tmp_path / "memory.json", "--from", "h100-sxm-ib")
     assert profile["sharing"]["message_sms"] == 2 and profile["sharing"]["memory_bytes"] == pytest.approx(memory_bytes, rel=0.02)
     done, profile, summary = calibrate(tmp_path / "products.json", "--from", "h100-sxm-ib")
     assert profile["sharing"]["message_sms"] == message_sms and profile["sharing"]["memory_bytes"] == 1.5
-    assert "sharing.memory_bytes" in done.stdout.split("no row tells")[1]
+    assert "sharing.memory_bytes" in done.stdout.split("no row determines")[1]
 
 
 def test_products_of_few_tiles_tell_nothing_of_multiprocessors(busbar, calibrate, tmp_path):
@@ -282,8 +282,8 @@ def test_products_of_few_tiles_tell_nothing_of_multiprocessors(busbar, calibrate
                       env={"EMU_CLUSTER": str(ROOT / "profiles/clusters/h100-sxm-ib.json"), "EMU_DATA": "off"})
     assert done.returncode == 0, done.stderr
     done, profile, summary = calibrate(tmp_path / "few.json", "--from", "h100-sxm-ib")
-    assert [f["name"] for f in summary["fits"]] == ["kernels", "products beside NCCL"]
-    assert {f["key"] for f in summary["figures"] if f["key"].startswith("sharing.") and f["from"]} == set()
+    assert [f["name"] for f in summary["fits"]] == ["kernels", "GEMMs during NCCL"]
+    assert {f["key"] for f in summary["parameters"] if f["key"].startswith("sharing.") and f["from"]} == set()
 
 
 def test_hosts_tell_how_many_gpus_a_node_has_at_least(cluster_files, calibrate, tmp_path):
@@ -295,7 +295,7 @@ def test_hosts_tell_how_many_gpus_a_node_has_at_least(cluster_files, calibrate, 
     (tmp_path / "small.json").write_text(json.dumps(base | {"gpus_per_node": 2, "nics_per_node": 1}))
     done, profile, summary = calibrate(files["two"], "--from", tmp_path / "small.json")
     assert (profile["gpus_per_node"], profile["nics_per_node"]) == (4, 2)
-    assert {f["key"]: f["from"] for f in summary["figures"]}["gpus_per_node"] == "ranks of a host"
+    assert {f["key"]: f["from"] for f in summary["parameters"]}["gpus_per_node"] == "ranks per host"
     assert f"gpus_per_node, nics_per_node: {files['two']}, ranks of a host. " in profile["source"]
     done, profile, summary = calibrate(files["two"], "--from", "h100-sxm-ib")
     assert (profile["gpus_per_node"], profile["nics_per_node"]) == (8, 8)
@@ -345,7 +345,7 @@ def test_products_and_passes_tell_the_parts_that_they_reach(calibrate, tmp_path)
     assert profile["achieved"]["memory"] == pytest.approx(2800 / 3350, rel=0.01)
     assert profile["tflops"]["float16"] * 700 / 989 == pytest.approx(650, rel=0.01)
     assert profile["tflops"]["float32"] * 700 / 989 == pytest.approx(50, rel=0.01)
-    assert profile["achieved"]["attention_forward"] == 0.58 and "achieved.attention_forward" in done.stdout.split("no row tells")[1]
+    assert profile["achieved"]["attention_forward"] == 0.58 and "achieved.attention_forward" in done.stdout.split("no row determines")[1]
 
 
 def test_without_products_of_16_bits_their_part_stays(calibrate, tmp_path):
@@ -367,7 +367,7 @@ def test_channels_tell_the_multiprocessors_that_nccl_holds(measured, calibrate, 
     assert profile["sharing"] == {"collective_sms": 24, "message_sms": 2, "memory_bytes": 1.5}
     _, profile, summary = calibrate(measured("p2p"), "--from", tmp_path / "base.json")
     assert profile["sharing"]["collective_sms"] == 9
-    assert {f["key"] for f in summary["figures"] if f["key"].startswith("sharing.") and not f["from"]} == {
+    assert {f["key"] for f in summary["parameters"] if f["key"].startswith("sharing.") and not f["from"]} == {
         "sharing.collective_sms", "sharing.message_sms", "sharing.memory_bytes"}
 
 
@@ -399,7 +399,7 @@ def test_nccl_tests_lists_one_device_of_each_process(busbar, measured, calibrate
     assert [(f["ranks"], f["nodes"]) for f in summary["files"]] == [(8, 1)] and summary["from"] == "h100-sxm-ib"
     few = busbar.run("calibrate", tmp_path / "f.json", "--gpus-per-node", 4, "-o", tmp_path / "few.json", emulated=False)
     assert few.returncode == 2 and "f.json had 8 ranks" in few.stderr
-    moved = {f["key"]: f["value"] / f["nominal"] for f in summary["figures"] if f["from"] and f["nominal"]}
+    moved = {f["key"]: f["value"] / f["nominal"] for f in summary["parameters"] if f["from"] and f["nominal"]}
     assert moved and all(0.85 < factor < 1.15 for factor in moved.values()), moved
     plan = busbar.json("plan", "all_reduce", "--sizes", "8,1M,1G", "--ranks", 8, "--cluster", tmp_path / "mine.json", "--placement",
                        "out_of_place", tmp_path=tmp_path, emulated=False)
@@ -542,7 +542,7 @@ def test_a_bench_that_hangs_ends_in_the_time_that_is_given(measure, tmp_path):
 
 
 @pytest.mark.parametrize("words,said", [
-    (["--measure"], "--ranks N"), (["x.json", "--ranks", "4"], "--ranks is of --measure"), (["--measure", "--ranks", "0"], "--ranks"),
+    (["--measure"], "--ranks N"), (["x.json", "--ranks", "4"], "--ranks requires --measure"), (["--measure", "--ranks", "0"], "--ranks"),
     (["--measure", "--ranks", "2", "--", "--maxbytes", "1Q"], "1Q"), (["--measure", "--ranks", "2", "x.json"], "x.json"),
 ])
 def test_bad_words_of_measuring(busbar, tmp_path, words, said):

@@ -1,5 +1,5 @@
-/* deadline.c - see deadline.h. A timer of the kernel's and a handler: neither a thread nor a lock that could be missing
- * while libraries are loaded. */
+/* deadline.c - phase timeouts with a kernel timer and a signal handler. No thread and no lock, because either could
+ * be unavailable while libraries are loaded. */
 #include "bootstrap/start/deadline.h"
 
 #include "bootstrap/base/err.h"
@@ -18,11 +18,11 @@
 
 enum { LONGEST_S = 100000000, SPEAK_MS = 200, SPEAK_SIGNAL_MS = 60, LINGER_MS = 500 };
 
-/* What a handler is told can only be kept for the whole process. */
+/* Process-wide, because a signal handler has no argument. */
 static struct {
     const char *volatile part;
     volatile double timeout_s;
-    volatile int late_code, code; /* with which a part that takes too long ends the process, and what else does */
+    volatile int late_code, code; /* exit codes: of a timeout, and of any other unexpected end */
     struct sigaction before[BB_SIGNALS_END];
 } current;
 
@@ -33,7 +33,8 @@ static void pause_ms(long ms)
     nanosleep(&pause, NULL);
 }
 
-/* Of the ranks of a host one says it, the first if it can. *word: what bb_speaker_says takes. */
+/* Returns whether this rank reports the failure: one rank per host does, preferably its first (other ranks wait
+ * before they claim the lock). *word: the fd for bb_speaker_says. */
 static bool may_speak(bool timed_out, int code, int *word)
 {
     char host[256] = "";
@@ -73,7 +74,7 @@ static _Noreturn void end_process(int signal, bool timed_out, pid_t sender)
             bb_speaker_says(word);
     }
     if (!bb_launched_alone() && !bb_speaker_answer(word, code, LINGER_MS))
-        pause_ms(LINGER_MS); /* those that come later find the word taken */
+        pause_ms(LINGER_MS); /* ranks that end later find the reporter lock taken */
     bb_exit_by(signal, code);
 }
 
@@ -89,7 +90,7 @@ static void handle_exit(void *arg, int cause)
     end_process(cause, false, 0);
 }
 
-/* The timer's whatever it was outside. */
+/* SIGALRM is always handled, even if it was ignored at start, because the timer needs it. */
 static bool is_taken(int signal)
 {
     return signal == SIGALRM || bb_signal_is_taken(signal);

@@ -1,4 +1,4 @@
-/* exit_guard.c - see exit_guard.h. */
+/* exit_guard.c - atexit handler and signal handlers that detect unexpected exits. */
 #include "bootstrap/start/exit_guard.h"
 
 #include "bootstrap/start/launcher.h"
@@ -12,11 +12,11 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* What a handler is told can only be kept for the whole process. */
+/* Process-wide, because the handlers have no argument. */
 static struct {
     bb_exited *volatile fn;
     void *volatile arg;
-    pid_t process; /* a library's fork() has the handler, too */
+    pid_t process; /* process id; the handlers are inherited by a library's fork() and do nothing there */
     bool registered;
 } guard;
 
@@ -37,7 +37,7 @@ void bb_exit_process(int status)
         syscall(SYS_exit_group, status);
 }
 
-/* To this thread: one that is sent to the process may come to another, too late. */
+/* Raise the signal in this thread: a signal sent to the process could be delivered to another thread, too late. */
 static void raise_crash(int signal)
 {
     sigset_t ours;
@@ -61,14 +61,15 @@ void bb_exit_called(int status)
     bb_exit_process(status);
 }
 
-/* The kernel's again by now (SA_RESETHAND), so another one, and its own once it is said, end the process. */
+/* SA_RESETHAND restored the default action: a second crash, or re-raising this one after reporting it, terminates
+ * the process. */
 static void handle_crash(int signal)
 {
     end_guarded(signal);
     bb_exit_by(signal, 128 + signal);
 }
 
-/* Not one that is somebody's already: a sanitizer's, a debugger's. */
+/* Install the crash handlers, except where a handler exists already (a sanitizer, a debugger). */
 static void take_crashes(void)
 {
     struct sigaction ours, now;
@@ -87,7 +88,7 @@ void bb_exit_guard(bb_exited *fn, void *arg)
     guard.arg = arg;
     guard.process = getpid();
     if (fn && !guard.registered) {
-        guard.registered = atexit(handle_exit_called) == 0; /* else the end is the library's own */
+        guard.registered = atexit(handle_exit_called) == 0; /* on failure an exit of a library is not detected */
         if (bb_launched_alone())
             take_crashes();
     }

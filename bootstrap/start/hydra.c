@@ -1,4 +1,4 @@
-/* hydra.c - see hydra.h. */
+/* hydra.c - helper process that keeps a dead rank's connections to Hydra open. */
 #include "bootstrap/start/hydra.h"
 
 #include "bootstrap/base/err.h"
@@ -13,20 +13,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Who has spoken keeps the word for longer than SPEAK_MS. */
+/* SPEAK_MS: delay before the helper process reports the lost rank; a rank that has reported keeps the reporter lock
+ * for longer. */
 enum { HOLD_MS = 1500, SPEAK_MS = 1000, HOLD_ENDING_MS = 700, READ_MS = 200, FILES_MAX = 4096 };
 enum { IN_ORDER = 'o', ENDING = 'e' };
 
-static int leash = -1; /* closes when this rank is gone; what is written tells how things are */
+static int leash = -1; /* Pipe to the helper: EOF means this rank died; a byte carries its state. */
 static pid_t holder;
 
-/* srun --mpi=pmi2 has a PMI_FD, too, but leaves the ranks alone. */
+/* srun --mpi=pmi2 also sets PMI_FD, but does not kill the other ranks. */
 bool bb_hydra_started_us(void)
 {
     return getenv("MPI_LOCALNRANKS") && getenv("PMI_FD");
 }
 
-/* Hydra looks at the rank's output, too: it stays open with the connection, and nothing else does. */
+/* Keep only the PMI connection and the rank's output open: Hydra monitors both. */
 static void close_all_but(int connection, int rank_end)
 {
     for (int fd = 0; fd < FILES_MAX; fd++)
@@ -41,14 +42,14 @@ static void ignore_signals(void)
             signal(number, SIG_IGN);
 }
 
-/* It reads no output any more when it is told so. */
+/* Wait until Hydra has read the output: it reads none after the abort command. */
 static void abort_job(int connection, int code)
 {
     poll(NULL, 0, READ_MS);
     dprintf(connection, "cmd=abort exitcode=%d\n", code);
 }
 
-/* The rank is gone, and nobody else has said it. */
+/* The rank died and no other process has reported it. */
 static void name_lost_rank(int connection, pid_t launcher)
 {
     const int word = bb_speaker_take_of(launcher, BB_ETIMEOUT);
@@ -64,8 +65,8 @@ static void name_lost_rank(int connection, pid_t launcher)
 
 static void hold_connection(int connection, int rank_end, pid_t launcher)
 {
-    struct pollfd end = {.fd = connection}; /* an event only when the launcher is gone */
-    char word = 0;                          /* the last one */
+    struct pollfd end = {.fd = connection}; /* poll returns an event only when the launcher has exited */
+    char word = 0;                          /* the last state byte */
 
     close_all_but(connection, rank_end);
     while (word != IN_ORDER && read(rank_end, &word, 1) == 1)
@@ -88,7 +89,8 @@ void bb_hydra_hold(void)
     if (!bb_hydra_started_us() || leash >= 0 || pipe(ends))
         return;
     sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, &before); /* a handler of ours is not for the holder */
+    sigprocmask(SIG_BLOCK, &all, &before); /* block all signals, so that no handler of the rank runs in the helper
+                                              process */
     holder = fork();
     if (holder == 0) {
         ignore_signals();

@@ -1,4 +1,4 @@
-/* launcher.c - see launcher.h. */
+/* launcher.c - reads the environment variables of launchers. */
 #include "bootstrap/start/launcher.h"
 
 #include "bootstrap/start/unknown_launcher.h"
@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The first of the variables that is set, as a number; 0 without any. */
+/* Value of the first variable that is set; 0 if none is. */
 static int first_set(const char *const *variables, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -38,7 +38,7 @@ int bb_launcher_rank(void)
     return first_set(ranks, sizeof(ranks) / sizeof(*ranks));
 }
 
-/* A count or a rank, *list behind it; -1: none is there. */
+/* Parse a non-negative number and advance *list; -1: there is none. */
 static int read_count(const char **list)
 {
     char *end;
@@ -50,7 +50,7 @@ static int read_count(const char **list)
     return (int)n;
 }
 
-/* Slurm's list of a step's tasks on each of its nodes, "8(x2),4", at one of them; 0: it is not there. */
+/* Number of tasks on node `node`, from Slurm's list of tasks per node such as "8(x2),4"; 0: not in the list. */
 static int slurm_tasks_of(const char *list, int node)
 {
     int tasks, times;
@@ -85,7 +85,7 @@ int bb_launcher_local_size(void)
     return size ? size : first_set(of_slurm, 1);
 }
 
-/* The sizes of a job, not of its part on one host. */
+/* Variables with the size of the whole job. */
 static const char *const total_sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
 
 bool bb_launched_alone(void)
@@ -106,12 +106,12 @@ bool bb_launched_alone(void)
 bool bb_launcher_waits_for_all(void)
 {
     static const char *const others[] = {"OMPI_COMM_WORLD_SIZE",
-                                         "MPI_LOCALNRANKS"}; /* mpirun, maybe within a Slurm job */
+                                         "MPI_LOCALNRANKS"}; /* mpirun, possibly inside a Slurm job */
 
     return getenv("SLURM_PROCID") && !any_set(others, sizeof(others) / sizeof(*others));
 }
 
-/* Slurm's list of a step's tasks on this node, "0,4,8". */
+/* Parse Slurm's list of the ranks on this node, for example "0,4,8". */
 static int slurm_tasks_here(const char *list, int *ranks, int room)
 {
     int n = 0;
@@ -138,7 +138,7 @@ int bb_launcher_local_ranks(int *ranks, int room)
     return here;
 }
 
-/* ---- the launcher's own standard error ---- */
+/* ---- stderr of the launcher ---- */
 
 enum { PATH_TEXT = 64, LAUNCHER_FILES_MAX = 256 };
 
@@ -157,7 +157,7 @@ static bool is_prterun(pid_t pid)
     return strcmp(name, "prterun\n") == 0;
 }
 
-/* Whether it is the one who reads what we say: a wrapper may have sent it elsewhere, which is left alone. */
+/* Returns whether the launcher has our stderr pipe open. If a wrapper has redirected stderr, it is left alone. */
 static bool reads_our_stderr(pid_t pid)
 {
     char path[PATH_TEXT];
@@ -173,7 +173,8 @@ static bool reads_our_stderr(pid_t pid)
     return false;
 }
 
-/* The open file itself, so that its lines and ours do not overwrite each other; where that is not allowed, its end. */
+/* Open the launcher's stderr. Duplicating the descriptor shares its file offset, so that lines do not overwrite each
+ * other; if that is not permitted, open the file in append mode. */
 static int open_stderr_of(pid_t pid)
 {
     char path[PATH_TEXT];

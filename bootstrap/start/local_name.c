@@ -1,4 +1,4 @@
-/* local_name.c - see local_name.h. */
+/* local_name.c - abstract Unix sockets of a job's ranks on one host. */
 #include "bootstrap/start/local_name.h"
 
 #include <errno.h>
@@ -10,12 +10,13 @@
 
 enum { BACKLOG = 128 };
 
-/* Runs of a sweep within one Slurm step are jobs of their own: hydra has no name for them but its process. */
+/* The runs of a sweep within one Slurm step are separate jobs. Under Hydra only the process id of the launcher
+ * identifies them. */
 struct bb_local_name bb_local_name(const char *prefix, pid_t launcher)
 {
     const char *space = getenv("PMIX_NAMESPACE"), *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
     struct bb_local_name name = {.at.sun_family = AF_UNIX};
-    char *text = name.at.sun_path + 1; /* a zero first: an abstract name */
+    char *text = name.at.sun_path + 1; /* after a null byte: an abstract socket name */
     const size_t room = sizeof(name.at.sun_path) - 1;
 
     if (space)

@@ -1,4 +1,5 @@
-/* mpirun.c - see mpirun.h. BB_MPIRUN and BB_MPI_IS_OPEN_MPI come from cmake/MpiLauncher.cmake. */
+/* mpirun.c - launcher of the MPI that busbar was built with. cmake/MpiLauncher.cmake sets BB_MPIRUN and
+ * BB_MPI_IS_OPEN_MPI. */
 #include "bootstrap/start/mpirun.h"
 
 #include <stddef.h>
@@ -27,7 +28,7 @@ const char *bb_mpirun_export(void)
     return BB_MPI_IS_OPEN_MPI ? "-x" : NULL;
 }
 
-/* Open MPI's, 4 and 5; others need none. bootstrap/mpi.sh has the same. */
+/* Variables of Open MPI 4 and 5; other MPI libraries need none. bootstrap/mpi.sh sets the same. */
 void bb_mpirun_allow_ranks(void)
 {
     static const char *const settings[][2] = {
@@ -45,5 +46,5 @@ void bb_mpirun_allow_ranks(void)
 
 bool bb_mpirun_started_us(void)
 {
-    return getenv("OMPI_COMM_WORLD_SIZE") || getenv("MPI_LOCALNRANKS"); /* Open MPI; hydra */
+    return getenv("OMPI_COMM_WORLD_SIZE") || getenv("MPI_LOCALNRANKS"); /* Open MPI; Hydra */
 }

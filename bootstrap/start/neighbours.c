@@ -1,4 +1,4 @@
-/* neighbours.c - see neighbours.h. */
+/* neighbours.c - ranks of one host monitor each other through abstract sockets. */
 #include "bootstrap/start/neighbours.h"
 
 #include "bootstrap/start/launcher.h"
@@ -54,7 +54,7 @@ static bool is_there(int rank, pid_t *pid)
 
     if (fd >= 0)
         close(fd);
-    return fd >= 0 || errno == EAGAIN; /* it takes no call, so many wait already */
+    return fd >= 0 || errno == EAGAIN; /* EAGAIN: the socket exists, but its queue of pending connections is full */
 }
 
 static int next_of(const struct bb_neighbours *all, int step)
@@ -64,7 +64,7 @@ static int next_of(const struct bb_neighbours *all, int step)
 
 int bb_neighbours_lost(struct bb_neighbours *all)
 {
-    struct pollfd end = {.events = 0}; /* that it hung up */
+    struct pollfd end = {.events = 0}; /* poll for POLLHUP only */
 
     if (all->n == 0)
         return -1;
@@ -88,7 +88,7 @@ int bb_neighbours_missing(const struct bb_neighbours *all, int *more)
     return first;
 }
 
-/* Whether it had to be killed. */
+/* Returns whether the rank had to be killed with SIGKILL. */
 static bool end_rank(int rank)
 {
     pid_t pid = 0;
@@ -107,7 +107,8 @@ static bool end_rank(int rank)
 
 void bb_neighbours_end(struct bb_neighbours *all)
 {
-    bb_neighbours_release(all); /* or each would wait for the next, all around */
+    bb_neighbours_release(all); /* remove this rank's name first; otherwise each rank would wait for the next in a
+                                   cycle */
     for (int step = 1; step < all->n; step++)
         if (!end_rank(next_of(all, step)))
             return;

@@ -1,4 +1,4 @@
-/* program_folder.c - see program_folder.h. */
+/* program_folder.c - folder of the running executable. */
 #include "bootstrap/start/program_folder.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ int bb_program_folder(char folder[PATH_MAX])
     char *slash;
 
     if (n <= 0)
-        return bb_err(BB_EFAIL, "cannot tell where busbar is: /proc/self/exe cannot be read");
+        return bb_err(BB_EFAIL, "cannot determine the folder of busbar: /proc/self/exe is not readable");
     folder[n] = '\0';
     slash = strrchr(folder, '/');
     if (slash)

@@ -1,4 +1,4 @@
-/* siblings.c - see siblings.h. */
+/* siblings.c - forks the further ranks of a process. */
 #include "bootstrap/start/siblings.h"
 
 #include "bootstrap/start/launcher.h"
@@ -15,14 +15,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* "place count fd", and of place 0 "fd:pid" for each of the others. */
+/* Value: "place count fd"; for place 0 also "fd:pid" of each forked rank. */
 static const char VARIABLE[] = "BUSBAR_SIBLINGS";
 
 enum { EACH_TEXT = 32 };
 
 /* ---- start ---- */
 
-/* mpirun binds a process to a core, which would be all that its ranks have. The kernel takes away what is not ours. */
+/* Remove a CPU binding that is too narrow: mpirun binds a process to a core, which all its ranks would share. The
+ * kernel limits the mask to the allowed CPUs. */
 static void widen_binding(int count)
 {
     cpu_set_t cores;
@@ -41,7 +42,8 @@ static void set_number(const char *variable, int number)
     (void)setenv(variable, text, 1);
 }
 
-/* What libraries and tools ask for. The launcher knows nothing of a sibling, so its connection is not for it. */
+/* Set the variables that libraries and tools read. The launcher does not know the forked ranks, so they close its
+ * PMI connection. */
 static void name_rank(int rank, int local_rank, int count)
 {
     const char *connection = getenv("PMI_FD");
@@ -54,7 +56,7 @@ static void name_rank(int rank, int local_rank, int count)
     set_number("OMPI_COMM_WORLD_LOCAL_SIZE", count);
 }
 
-/* The child's side. */
+/* Set up the forked rank, in the child process. */
 static int become_sibling(int place, int count, int first_rank, int fd, pid_t parent)
 {
     char text[EACH_TEXT];
@@ -62,25 +64,25 @@ static int become_sibling(int place, int count, int first_rank, int fd, pid_t pa
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
-        _exit(1); /* it has ended meanwhile */
+        _exit(1); /* the parent process has already exited */
     if (nothing >= 0)
         dup2(nothing, STDIN_FILENO);
-    bb_err_mute(1); /* until the ranks know each other */
+    bb_err_mute(1); /* until the ranks are connected */
     name_rank(first_rank + place, place, count);
     snprintf(text, sizeof(text), "%d %d %d", place, count, fd);
     return setenv(VARIABLE, text, 1) ? bb_err(BB_EFAIL, "setenv: %s", strerror(errno)) : 0;
 }
 
-/* 1 in the child, 0 in the parent, which has its end of the socket and the child's number. */
+/* Returns 1 in the child and 0 in the parent, each with its end of the socket; the parent also gets the process id. */
 static int fork_sibling(int *fd, pid_t *pid)
 {
     int ends[2];
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends))
-        return bb_err(BB_EFAIL, "a rank of this process cannot be started: %s", strerror(errno));
+        return bb_err(BB_EFAIL, "cannot fork a rank of this process: %s", strerror(errno));
     *pid = fork();
     if (*pid < 0)
-        return bb_err(BB_EFAIL, "a rank of this process cannot be started: %s", strerror(errno));
+        return bb_err(BB_EFAIL, "cannot fork a rank of this process: %s", strerror(errno));
     close(ends[*pid > 0]);
     *fd = ends[*pid == 0];
     return *pid == 0;
@@ -94,7 +96,7 @@ int bb_siblings_start(int count)
     size_t at;
 
     if (!text)
-        return bb_err(BB_EFAIL, "no memory for %d ranks", count);
+        return bb_err(BB_EFAIL, "out of memory for %d ranks", count);
     widen_binding(count);
     at = (size_t)sprintf(text, "0 %d -1", count);
     for (int place = 1; place < count; place++) {
@@ -115,7 +117,7 @@ int bb_siblings_start(int count)
     return 0;
 }
 
-/* ---- what was started ---- */
+/* ---- reading the environment variable ---- */
 
 static int read_siblings(struct bb_siblings *s, const char *text)
 {
@@ -146,10 +148,10 @@ int bb_siblings_take(struct bb_siblings **siblings)
     if (!s || !(s->fds = calloc((size_t)count, sizeof(*s->fds))) ||
         !(s->pids = calloc((size_t)count, sizeof(*s->pids)))) {
         bb_siblings_release(s);
-        return bb_err(BB_EFAIL, "no memory for %d ranks of a process", count);
+        return bb_err(BB_EFAIL, "out of memory for %d ranks of a process", count);
     }
     for (int i = 0; i < count; i++)
-        s->fds[i] = -1; /* of a text that is cut off none is closed */
+        s->fds[i] = -1; /* so that release closes nothing after a truncated text */
     rc = read_siblings(s, text);
     unsetenv(VARIABLE);
     *siblings = s;
@@ -158,7 +160,7 @@ int bb_siblings_take(struct bb_siblings **siblings)
 
 /* ---- end ---- */
 
-/* A rank that failed has said why, unless something else ended it. */
+/* Error code of a forked rank. A rank that failed has printed why, unless a signal ended it. */
 static int error_of(int place, int status)
 {
     if (WIFSIGNALED(status))

@@ -1,10 +1,11 @@
-/* signals.c - see signals.h. */
+/* signals.c - table of the signals that end a run. */
 #include "bootstrap/start/signals.h"
 
 #include <signal.h>
 #include <stddef.h>
 
-/* What users, schedulers (a time limit is SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU) and terminals send; a process's own. */
+/* Signals from users, schedulers (at a time limit: SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU) and terminals; then
+ * crashes. */
 struct known_signal {
     int number;
     const char *name;

@@ -1,4 +1,4 @@
-/* speaker.c - see speaker.h. */
+/* speaker.c - error reporter of a host: a lock that is an abstract socket, kept for a moment by a helper process. */
 #include "bootstrap/start/speaker.h"
 
 #include "bootstrap/base/clock.h"
@@ -17,14 +17,14 @@
 
 enum { HOLD_MS = 1500, LONGEST_MS = 3000, ANSWER_MS = 50, FILES_MAX = 4096 };
 
-/* As fork(), which would wait for the locks of malloc, of stdio and of what libraries asked for (pthread_atfork): one that
- * is stuck may hold any of them. The child makes system calls alone. */
+/* Like fork(), but without taking the locks of malloc, stdio and pthread_atfork handlers: a stuck thread may hold
+ * any of them. The child may only make system calls. */
 static pid_t fork_bare(void)
 {
     return (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, NULL);
 }
 
-/* False: none could be taken, as in a process that may open no more files. */
+/* Returns false if accept() failed (e.g. EMFILE). */
 static bool answer_one(int word, char code)
 {
     const int asker = accept4(word, NULL, NULL, SOCK_CLOEXEC);
@@ -36,7 +36,7 @@ static bool answer_one(int word, char code)
     return true;
 }
 
-/* Tells the code to who asks, for so long or until the speaker is gone. */
+/* Send the code to connecting ranks for for_ms milliseconds, or until the reporter exits (leash). */
 static void answer(int word, int leash, char code, int for_ms)
 {
     const double end_s = bb_now_s() + 1e-3 * for_ms;
@@ -61,7 +61,7 @@ bool bb_speaker_answer(int fd, int code, int for_ms)
     return true;
 }
 
-/* Whether the speaker did not go before it had said anything. */
+/* Returns false if the reporter exited before it printed the line. */
 static bool await_line(int leash)
 {
     struct pollfd line = {.fd = leash, .events = POLLIN};
@@ -70,7 +70,7 @@ static bool await_line(int leash)
     return poll(&line, 1, LONGEST_MS) <= 0 || read(leash, &said, 1) == 1;
 }
 
-/* Until the speaker is gone, and a moment more. */
+/* Keep the lock until the reporter exits, and HOLD_MS longer. */
 static void keep_word(int word, int leash, char code)
 {
     for (int fd = 0; fd < FILES_MAX; fd++)
@@ -83,13 +83,13 @@ static void keep_word(int word, int leash, char code)
     _exit(0);
 }
 
-/* In a child: whether there is a process that keeps the word. */
+/* Runs in a child process. Returns whether the helper process was started. */
 static bool start_keeper(int word, const int ends[2], char code)
 {
     pid_t keeper;
 
     close(ends[1]);
-    setsid(); /* before the speaker goes on: hydra kills a rank's whole group, perhaps at once */
+    setsid(); /* before the reporter continues: Hydra kills a rank's whole process group, possibly at once */
     keeper = fork_bare();
     if (keeper == 0)
         keep_word(word, ends[0], code);
@@ -97,8 +97,9 @@ static bool start_keeper(int word, const int ends[2], char code)
 }
 
 /*
- * Launchers end the other ranks when the first is gone: these shall find the word taken, so a small process has it on.
- * Returns what stands for the word in this one: the leash, which closes with it, or the word where nobody keeps it.
+ * Pass the lock to a helper process: launchers end the other ranks when the first exits, and those ranks must find the
+ * lock taken. Returns the fd that represents the lock in this process: the pipe to the helper process (leash), or the
+ * socket itself if the helper process could not be created.
  */
 static int hold_word(int word, char code)
 {
@@ -122,7 +123,7 @@ static int hold_word(int word, char code)
 void bb_speaker_says(int fd)
 {
     if (write(fd, "", 1) < 0)
-        return; /* nobody keeps the word */
+        return; /* there is no helper process */
 }
 
 int bb_speaker_take(int code)
@@ -130,7 +131,8 @@ int bb_speaker_take(int code)
     return bb_speaker_take_of(getppid(), code);
 }
 
-/* Whether it is another rank of ours, and not somebody's who would silence us. */
+/* Returns whether the socket belongs to another rank of this user. A socket of another user must not suppress the
+ * report. */
 static int is_ours(const struct bb_local_name *name)
 {
     const int fd = bb_local_connect(name, NULL);
@@ -149,7 +151,7 @@ int bb_speaker_take_of(pid_t launcher, int code)
     if (fd < 0 && errno == EADDRINUSE && is_ours(&name))
         return -1;
     if (fd < 0)
-        return open("/dev/null", O_RDONLY | O_CLOEXEC); /* rather twice than not at all */
+        return open("/dev/null", O_RDONLY | O_CLOEXEC); /* the lock is unavailable: two reports are better than none */
     return hold_word(fd, (char)code);
 }
 

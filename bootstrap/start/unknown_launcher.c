@@ -1,4 +1,4 @@
-/* unknown_launcher.c - see unknown_launcher.h. */
+/* unknown_launcher.c - detects launchers by the usual names of their variables. */
 #include "bootstrap/start/unknown_launcher.h"
 
 #include <stddef.h>
@@ -6,13 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How they name the number of a process and that of all, behind a prefix of their own, which may be empty: RANK and
- * WORLD_SIZE, HOROVOD_RANK and HOROVOD_SIZE, MPI_RANKID and MPI_NRANKS. */
+/* Suffixes of the variables for the rank and for the number of ranks, after a launcher-specific prefix that may be
+ * empty: RANK and WORLD_SIZE, HOROVOD_RANK and HOROVOD_SIZE, MPI_RANKID and MPI_NRANKS. */
 static const char *const rank_ends[] = {"WORLD_RANK", "RANKID", "RANK", "PROCID", "TASKID"};
 static const char *const size_ends[] = {"WORLD_SIZE", "NRANKS", "SIZE", "NTASKS", "NPROCS", "NUM_TASKS"};
 enum { N_RANK_ENDS = sizeof(rank_ends) / sizeof(*rank_ends), N_SIZE_ENDS = sizeof(size_ends) / sizeof(*size_ends) };
 
-/* A variable that is named so, and a whole number. */
+/* A variable with such a suffix and a numeric value. */
 struct number {
     const char *text;
     size_t prefix;
@@ -35,7 +35,7 @@ static bool read_number(const char *variable, const char *const *ends, size_t n,
     return false;
 }
 
-/* The known ones have said what there is to say. */
+/* Variables of launchers that launcher.c handles. */
 static bool is_known(const char *variable)
 {
     static const char *const prefixes[] = {"OMPI_", "PMIX_", "PMI_", "MPI_LOCAL", "MV2_", "SLURM_", "BUSBAR_", "EMU_"};

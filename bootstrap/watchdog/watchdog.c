@@ -1,4 +1,4 @@
-/* watchdog.c - the watchdog as the main thread sees it: start, what it tells and asks, stop. */
+/* watchdog.c - interface of the watchdog for the main thread: start, signs of life, hooks, stop. */
 #include "bootstrap/watchdog/watchdog.h"
 
 #include "bootstrap/base/clock.h"
@@ -18,11 +18,12 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-static const double TELL_S = 0.5;  /* for rank 0 to save its results */
-static const double CONNECT_S = 2; /* all that a start may lose to a firewall that drops packets           */
-static const double ANSWER_S = 10; /* from one who took the call: thousands of ranks may call rank 0 at once */
-enum { SPARE_VISITORS = 64 };      /* beyond one of each rank */
-enum { ANSWER_OTHERS_MS = 1000 };  /* mpirun needs as long to end those that are left */
+static const double TELL_S = 0.5;  /* seconds for rank 0 to save its results */
+static const double CONNECT_S = 2; /* limit on what a start loses to a firewall that drops packets */
+static const double ANSWER_S = 10; /* for the answer on an accepted connection: thousands of ranks may connect to
+                                      rank 0 at once */
+enum { SPARE_VISITORS = 64 };      /* slots for pending connections in addition to one per rank */
+enum { ANSWER_OTHERS_MS = 1000 };  /* mpirun needs as long to end the remaining ranks */
 
 static void copy_text(char *to, const char *from)
 {
@@ -34,10 +35,10 @@ static void wake_thread(struct bb_watchdog *watchdog)
     uint64_t one = 1;
 
     if (write(watchdog->poke_fd, &one, sizeof(one)) < 0)
-        return; /* the counter is full: it is awake */
+        return; /* the counter is full, so the thread is awake */
 }
 
-/* Waits for a flag of the watchdog under the lock, at most so long. */
+/* Wait for a flag of the watchdog, at most patience_s. The caller holds the lock. */
 void bb_watchdog_await(struct bb_watchdog *watchdog, bool (*flag)(const struct bb_watchdog *), double patience_s)
 {
     double end_s = bb_now_s() + patience_s;
@@ -62,20 +63,21 @@ static void init_locks(struct bb_watchdog *watchdog)
     pthread_condattr_destroy(&attr);
 }
 
-/* Those that wait for the end of this rank need not wait for that of the others. */
+/* Ranks that wait for the end of this rank then need not wait for the end of the others. */
 static void close_links(struct bb_watchdog *watchdog)
 {
     for (int i = 0; i < watchdog->n_peers; i++)
         bb_watchdog_close(&watchdog->peers[i].link);
 }
 
-/* A library called exit() amid the run, or crashed: the thread says so, saves, and ends the process meanwhile. */
+/* A library called exit() during the run, or this process crashed: block, while the watchdog's thread reports it,
+ * saves the results and ends the process. */
 static void await_end(void *arg, int cause)
 {
     struct bb_watchdog *watchdog = arg;
 
     if (pthread_equal(pthread_self(), watchdog->thread))
-        return; /* nobody else would */
+        return; /* the watchdog's thread itself must not block */
     watchdog->exit_cause = cause;
     wake_thread(watchdog);
     for (;;)
@@ -108,7 +110,7 @@ static void block_signals(sigset_t *ours, sigset_t *old)
     for (int signal = 1; signal < BB_SIGNALS_END; signal++)
         if (bb_signal_is_taken(signal))
             sigaddset(ours, signal);
-    sigaddset(ours, SIGCONT); /* continues a stopped process all the same */
+    sigaddset(ours, SIGCONT); /* SIGCONT resumes a suspended process even when it is blocked */
     pthread_sigmask(SIG_BLOCK, ours, old);
 }
 
@@ -119,7 +121,7 @@ int bb_watchdog_start(struct bb_watchdog **out, double timeout_s)
 
     *out = NULL;
     if (!watchdog)
-        return bb_err(BB_EFAIL, "watchdog: no memory");
+        return bb_err(BB_EFAIL, "watchdog: out of memory");
     init_locks(watchdog);
     block_signals(&ours, &watchdog->old_signals);
     watchdog->size = 1;
@@ -127,7 +129,7 @@ int bb_watchdog_start(struct bb_watchdog **out, double timeout_s)
     watchdog->launcher = getppid();
     watchdog->launched = !bb_launched_alone();
     watchdog->timeout_s = timeout_s;
-    watchdog->round_s = bb_now_s(); /* who is stopped before its thread's first round was stopped, too */
+    watchdog->round_s = bb_now_s(); /* so that a suspension before the thread's first iteration is detected too */
     watchdog->due_s = watchdog->round_s + timeout_s;
     watchdog->speaker_fd = -1;
     copy_text(watchdog->mine.text, "start");
@@ -136,7 +138,7 @@ int bb_watchdog_start(struct bb_watchdog **out, double timeout_s)
     if (watchdog->poke_fd < 0 || watchdog->signal_fd < 0 ||
         pthread_create(&watchdog->thread, NULL, bb_watchdog_thread, watchdog)) {
         free_watchdog(watchdog);
-        return bb_err(BB_EFAIL, "watchdog: no thread: %s", strerror(errno));
+        return bb_err(BB_EFAIL, "watchdog: cannot create a thread: %s", strerror(errno));
     }
     bb_exit_guard(await_end, watchdog);
     *out = watchdog;
@@ -170,7 +172,7 @@ void bb_watchdog_end_neighbours(struct bb_watchdog *watchdog)
     if (!bb_launcher_waits_for_all())
         return;
     pthread_mutex_lock(&watchdog->lock);
-    watchdog->met = true; /* its thread looks at them no more, while this takes seconds */
+    watchdog->met = true; /* Stop monitoring the peers first: the teardown below takes seconds. */
     close_links(watchdog);
     bb_neighbours_release(&watchdog->neighbours);
     pthread_mutex_unlock(&watchdog->lock);
@@ -196,8 +198,9 @@ void bb_watchdog_told(struct bb_watchdog *watchdog)
     pthread_mutex_unlock(&watchdog->lock);
 }
 
-/* MPI has ended in order: from now on a closed connection is no loss. Rank 0 says it to all and then once more, and nobody
- * leaves before that: where a rank leaves with an error, mpirun kills the others at once, and rank 0 amid its round. */
+/* MPI_Finalize has returned: from now on a closed connection is not a lost rank. Rank 0 sends GONE to all ranks
+ * twice, and no rank exits before the second: when a rank exits with an error, mpirun kills the others at once,
+ * possibly rank 0 between two sends. */
 static void say_gone(struct bb_watchdog *watchdog)
 {
     struct bb_watchdog_msg gone = bb_watchdog_msg(WATCHDOG_GONE, (uint32_t)watchdog->rank, 0);
@@ -223,7 +226,7 @@ void bb_watchdog_stop(struct bb_watchdog *watchdog)
     pthread_cond_broadcast(&watchdog->news);
     pthread_mutex_unlock(&watchdog->lock);
     if (hooks)
-        pthread_join(watchdog->hooks_thread, NULL); /* while our thread still sees to it that this has an end */
+        pthread_join(watchdog->hooks_thread, NULL); /* while the watchdog's thread still limits the duration */
     pthread_mutex_lock(&watchdog->lock);
     bb_watchdog_linger(watchdog);
     say_gone(watchdog);
@@ -243,7 +246,7 @@ static struct bb_peer *new_peers(int n)
     return peers;
 }
 
-/* One connection per rank may be more than the soft limit on open files. */
+/* Raise the soft limit on open files: there is one connection per rank. */
 static void allow_files(int n)
 {
     struct rlimit limit;
@@ -254,7 +257,7 @@ static void allow_files(int n)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Sockets for who calls, and seats for those who have called but not said who they are. */
+/* Open the listening sockets and allocate slots for pending connections, which have not sent HELLO yet. */
 static int open_door(struct bb_watchdog *watchdog, int size, bool one_host, struct bb_watchdog_endpoint *at)
 {
     const int n_visitors = size + SPARE_VISITORS;
@@ -262,7 +265,7 @@ static int open_door(struct bb_watchdog *watchdog, int size, bool one_host, stru
     int fds[BB_WATCHDOG_ADDRESSES], n, rc;
 
     if (!visitors)
-        return bb_err(BB_EFAIL, "watchdog: no memory for %d ranks", size);
+        return bb_err(BB_EFAIL, "watchdog: out of memory for %d ranks", size);
     TRY(bb_watchdog_listen(one_host, at, fds, &n));
     for (int i = 0; i < n_visitors; i++)
         visitors[i].fd = -1;
@@ -287,10 +290,10 @@ int bb_watchdog_serve(struct bb_watchdog *watchdog, int size, char (*hosts)[BB_H
 
     memset(ticket, 0, sizeof(*ticket));
     if (!peers)
-        return bb_err(BB_EFAIL, "watchdog: no memory for %d ranks", size);
+        return bb_err(BB_EFAIL, "watchdog: out of memory for %d ranks", size);
     allow_files(2 * size);
     if (getrandom(&ticket->token, sizeof(ticket->token), 0) != sizeof(ticket->token)) {
-        rc = bb_err(BB_EFAIL, "watchdog: no random numbers: %s", strerror(errno));
+        rc = bb_err(BB_EFAIL, "watchdog: getrandom: %s", strerror(errno));
         goto out;
     }
     TRY(open_door(watchdog, size, one_host, ticket));
@@ -333,7 +336,7 @@ void bb_watchdog_join(struct bb_watchdog *watchdog, int rank, int size, char (*h
     attended = peer && bb_watchdog_dial(ticket, &hello, patience_s, &peer->link, &reply) == 0;
 
     if (!attended)
-        bb_warn("watchdog: rank 0 (%s) cannot be reached from rank %d: a hang of rank %d cannot be explained", hosts[0],
+        bb_warn("watchdog: rank 0 (%s) is unreachable from rank %d: a hang of rank %d will not be explained", hosts[0],
                 rank, rank);
     pthread_mutex_lock(&watchdog->lock);
     watchdog->attended = attended;
@@ -349,7 +352,7 @@ void bb_watchdog_join(struct bb_watchdog *watchdog, int rank, int size, char (*h
     wake_thread(watchdog);
 }
 
-/* ---- the main thread's side ---- */
+/* ---- signs of life ---- */
 
 void bb_watchdog_moved(struct bb_watchdog *watchdog)
 {
@@ -370,7 +373,7 @@ void bb_watchdog_reached(struct bb_watchdog *watchdog, const char *step)
     news_due = watchdog->n_sent < BB_WATCHDOG_FIRST_NEWS || bb_now_s() - watchdog->sent_s >= BB_WATCHDOG_STATE_S;
     pthread_mutex_unlock(&watchdog->lock);
     if (news_due)
-        wake_thread(watchdog); /* steps that follow fast wait for the thread's next round */
+        wake_thread(watchdog); /* frequent steps are sent in the thread's next iteration */
 }
 
 void bb_watchdog_waiting(struct bb_watchdog *watchdog, const char *what)
@@ -397,7 +400,7 @@ static bool is_ending(const struct bb_watchdog *watchdog)
     return watchdog->ending != 0;
 }
 
-/* The line, and by the hooks what there is of results. */
+/* Returns whether the error line is printed and the hooks have saved the results. */
 static bool is_said(const struct bb_watchdog *watchdog)
 {
     return watchdog->ending && !watchdog->last_words[0] && (watchdog->saved || !watchdog->hooks_started);
@@ -436,7 +439,7 @@ static bool all_joined(const struct bb_watchdog *watchdog)
     return watchdog->n_peers > 0;
 }
 
-/* rank 0, when its results are safe: now the others may leave too. */
+/* Rank 0, after saving its results: allow the other ranks to exit. */
 static void dismiss_peers(struct bb_watchdog *watchdog)
 {
     struct bb_watchdog_msg bye = bb_watchdog_msg(WATCHDOG_BYE, 0, 0);
@@ -461,9 +464,9 @@ bool bb_watchdog_fail(struct bb_watchdog *watchdog, int code)
         bb_watchdog_linger(watchdog);
     } else {
         if (watchdog->bye_said)
-            watchdog->left = false; /* rank 0 said goodbye before its results were safe */
+            watchdog->left = false; /* rank 0 sent BYE before its results were saved */
         bb_watchdog_await(watchdog, is_dismissed, TELL_S);
-        bb_watchdog_await(watchdog, is_ending, TELL_S); /* who it is that says why, when rank 0 is lost */
+        bb_watchdog_await(watchdog, is_ending, TELL_S); /* if rank 0 is lost, until the new reporter has decided */
         bb_watchdog_linger(watchdog);
         told = watchdog->end_heard || (watchdog->attended && watchdog->peers[0].link.fd < 0);
     }
@@ -500,7 +503,8 @@ void bb_watchdog_leave(struct bb_watchdog *watchdog)
     pthread_mutex_unlock(&watchdog->lock);
 }
 
-/* Who has joined and closes its connection without a word is lost, and will be named. */
+/* Returns whether all peers have sent GONE. A rank that has joined and closes its connection without GONE is lost
+ * and will be reported. */
 static bool is_departed(const struct bb_watchdog *watchdog)
 {
     bool all = true;
@@ -544,7 +548,7 @@ int bb_watchdog_hook(struct bb_watchdog *watchdog, enum bb_watchdog_when when, b
 
     pthread_mutex_lock(&watchdog->hooks_lock);
     if (watchdog->n_hooks == BB_HOOKS_MAX)
-        rc = bb_err(BB_EFAIL, "more than %d things to do at an early end", BB_HOOKS_MAX);
+        rc = bb_err(BB_EFAIL, "more than %d hooks for an early end", BB_HOOKS_MAX);
     else
         watchdog->hooks[watchdog->n_hooks++] = (struct bb_hook){when, fn, arg};
     pthread_mutex_unlock(&watchdog->hooks_lock);

@@ -1,7 +1,8 @@
 /*
- * watchdog_deputy.c - who says what happened when rank 0 cannot. A rank asks the deputies below it, one after the
- * other; the first that answers says the line, and who asked says nothing. A rank without a deputy that answers, or
- * before there are any, takes the word for its host (bootstrap/start/speaker.h).
+ * watchdog_deputy.c - backup reporters (deputies): which rank reports an error when rank 0 cannot. A rank sends SPEAK
+ * to the backup reporters of lower rank, one after the other; the first that answers prints the line, and the
+ * requesting rank prints nothing. If none answers, or if there are none yet, the rank claims the reporter lock of its
+ * host (bootstrap/start/speaker.h).
  */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/hydra.h"
@@ -13,9 +14,9 @@
 #include <pthread.h>
 #include <string.h>
 
-static const double ASK_S[] = {0.1, 0.4}; /* for a deputy to take the call, and to answer */
-static const double LINGER_S = 0.5;       /* the others come to it a moment later */
-static const double AWAIT_S = 0.2;        /* for the line of the one that has the word */
+static const double ASK_S[] = {0.1, 0.4}; /* seconds for a backup reporter to accept the connection, and to answer */
+static const double LINGER_S = 0.5;       /* other ranks try to connect a moment later */
+static const double AWAIT_S = 0.2;        /* for the line of the rank that holds the reporter lock */
 enum { LOOK_MS = 5 };
 
 void bb_watchdog_choose_deputies(struct bb_watchdog_deputies *deputies, int size, const int *node_of)
@@ -43,7 +44,7 @@ static bool has_lost_server(const struct bb_watchdog *watchdog)
     return watchdog->attended && watchdog->peers[0].link.fd < 0;
 }
 
-/* Whether this deputy takes it upon itself to speak. */
+/* Returns whether this backup reporter takes over the report. */
 static bool ask_deputy(const struct bb_watchdog *watchdog, int i)
 {
     struct bb_watchdog_endpoint at = watchdog->deputies.at[i];
@@ -60,7 +61,8 @@ static bool ask_deputy(const struct bb_watchdog *watchdog, int i)
     return answer.kind == WATCHDOG_END;
 }
 
-/* Rank 0 needs no word once all others hear it, unless it was stopped: those that woke before it may have spoken. */
+/* Rank 0 needs no reporter lock once all ranks are connected, unless it was suspended: ranks that resumed first may
+ * have reported. */
 static bool is_heard_by_all(const struct bb_watchdog *watchdog)
 {
     for (int r = 1; r < watchdog->n_peers; r++)
@@ -78,8 +80,8 @@ bool bb_watchdog_keep_word(struct bb_watchdog *watchdog, int code)
     return watchdog->speaker_fd >= 0;
 }
 
-/* prterun kills all ranks as soon as one has ended: none ends before the line of the one that has the word stands there,
- * and the word of one that is gone before that is taken up. */
+/* prterun kills all ranks as soon as one has exited. So a rank waits until the holder of the reporter lock has
+ * printed the line; if the holder dies before that, this rank takes the lock. */
 static int take_word(int code)
 {
     const double end_s = bb_now_s() + AWAIT_S;
@@ -105,14 +107,15 @@ bool bb_watchdog_speaks(struct bb_watchdog *watchdog, int code)
     return ours;
 }
 
-/* Hydra kills all as soon as the line stands there, others as soon as one has ended. */
+/* Print the line and mark it as reported; under Hydra mark it before, because Hydra kills all ranks as soon as it
+ * sees output. Other launchers do so as soon as one rank has exited. */
 static void put_line(const struct bb_watchdog *watchdog, enum bb_error code, const char *line)
 {
     const bool before = bb_hydra_started_us();
 
     if (before)
         bb_speaker_says(watchdog->speaker_fd);
-    if (code == BB_ETIMEOUT) /* a verdict about other ranks or the whole job */
+    if (code == BB_ETIMEOUT) /* an error of other ranks or of the whole job */
         bb_err_job_nonblocking(code, "%s", line);
     else
         bb_err_nonblocking(code, "%s", line);

@@ -1,5 +1,5 @@
-/* watchdog_dial.c - a call to rank 0 or to a deputy: all its addresses, the next one when the ones before have not
- * answered. */
+/* watchdog_dial.c - connect to rank 0 or to a backup reporter: try all of its addresses, the next one when the
+ * previous ones have not answered. */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const double EACH_S = 0.1;   /* mostly the first address connects */
-static const double AGAIN_S = 0.05; /* until one who hung up is called again */
+static const double EACH_S = 0.1;   /* seconds until the next address is tried; usually the first connects */
+static const double AGAIN_S = 0.05; /* delay before reconnecting to a server that closed the connection */
 enum { REFUSALS_MAX = 6 };
 
 static socklen_t address_length(int family)
@@ -25,15 +25,15 @@ enum attempt_state { NOT_TRIED, CONNECTING, CONNECTED, GREETED, TRY_AGAIN, GIVEN
 struct dialling {
     const struct bb_watchdog_endpoint *ticket;
     struct bb_watchdog_msg first, reply;
-    double answer_s; /* to wait for an answer of one who took the call */
+    double answer_s; /* seconds to wait for an answer on an accepted connection */
     struct bb_watchdog_link links[BB_WATCHDOG_ADDRESSES];
     enum attempt_state states[BB_WATCHDOG_ADDRESSES];
     int tried, refusals;
-    double next_s, end_s; /* when the next one is tried, when all is given up */
-    double again_s;       /* when those are called again who hung up on us */
+    double next_s, end_s; /* times at which the next address is tried, and at which the attempt ends */
+    double again_s;       /* time of the next reconnection */
 };
 
-/* Who took the call may have had too many visitors: it is called again. */
+/* The server may have evicted this pending connection: reconnect. */
 static void give_up(struct dialling *d, int i)
 {
     const bool called = d->states[i] == CONNECTED || d->states[i] == GREETED;
@@ -69,7 +69,7 @@ static void try_again(struct dialling *d)
             call_address(d, i);
 }
 
-/* Connected, or refused. Who takes the call is no firewall, but may have much to do. */
+/* The connection was accepted or rejected. A server that accepts is not blocked by a firewall, but may be busy. */
 static void look_at_connection(struct dialling *d, int i)
 {
     int error = 0;
@@ -85,7 +85,7 @@ static void look_at_connection(struct dialling *d, int i)
     d->end_s = bb_now_s() + d->answer_s;
 }
 
-/* Answers the challenge. */
+/* Answer CHALLENGE with the first message. */
 static void greet(struct dialling *d, int i)
 {
     struct bb_watchdog_link *link = &d->links[i];
@@ -106,7 +106,7 @@ static void greet(struct dialling *d, int i)
         give_up(d, i);
 }
 
-/* 1: an answer came back. Another host may have the same private address, but has not the token. */
+/* Returns 1 if an answer arrived. Another host may have the same private address, but it lacks the token. */
 static int hear(struct dialling *d, int i)
 {
     int got = bb_watchdog_receive(&d->links[i], &d->reply);
@@ -116,7 +116,7 @@ static int hear(struct dialling *d, int i)
     return got == 1;
 }
 
-/* Waits for news of those that are tried; returns the address that answered, -1: none yet. */
+/* Wait for events on the tried addresses. Returns the index of the address that answered, -1: none yet. */
 static int await_answer(struct dialling *d)
 {
     struct pollfd polls[BB_WATCHDOG_ADDRESSES];

@@ -1,6 +1,6 @@
 /*
- * watchdog_interfaces.c - which of this host's addresses the other hosts are told, best first: those of the interfaces
- * that NCCL_SOCKET_IFNAME names, then of the one with the default route. NCCL's own connections go the same way.
+ * watchdog_interfaces.c - chooses the addresses of this host for other hosts, best first: interfaces named by
+ * NCCL_SOCKET_IFNAME, then the interface with the default route. NCCL's own connections use the same order.
  */
 #include "bootstrap/watchdog/watchdog_internal.h"
 
@@ -14,11 +14,11 @@
 enum { WANTED, DEFAULT_ROUTE, OTHER, EXCLUDED, CANDIDATES_MAX = 64 };
 
 struct candidate {
-    int preference, order; /* the smaller, the better */
+    int preference, order; /* smaller is better */
     struct sockaddr_storage at;
 };
 
-/* Whether a list of names, or of their beginnings, has the name. */
+/* Returns whether the comma-separated list contains the name, or, unless exact, a prefix of it. */
 static bool is_listed(const char *list, const char *name, bool exact)
 {
     while (*list) {
@@ -45,7 +45,8 @@ int bb_watchdog_preference(const char *name, const char *socket_ifname, const ch
     return strcmp(name, default_route) == 0 ? DEFAULT_ROUTE : OTHER;
 }
 
-/* Of IPv6, as the kernel lists it: destination, its length, source, its length, gateway, four numbers, name. */
+/* IPv6 default route, from /proc/net/ipv6_route: destination, prefix length, source, prefix length, gateway, four
+ * numbers, name. */
 static void find_default_route6(char name[IF_NAMESIZE])
 {
     FILE *file = fopen("/proc/net/ipv6_route", "re");
@@ -60,7 +61,7 @@ static void find_default_route6(char name[IF_NAMESIZE])
         fclose(file);
 }
 
-/* Of IPv4, as the kernel lists it: name, destination, gateway, ... ; else of IPv6; "" without one. */
+/* IPv4 default route, from /proc/net/route: name, destination, gateway, ...; else the IPv6 one; "" if there is none. */
 static void find_default_route(char name[IF_NAMESIZE])
 {
     FILE *file = fopen("/proc/net/route", "re");
@@ -85,7 +86,7 @@ static int compare_candidates(const void *a, const void *b)
     return x->preference != y->preference ? x->preference - y->preference : x->order - y->order;
 }
 
-/* That another host could reach: interfaces that are up, no loopback, no link-local. */
+/* Returns whether another host could reach the interface: up, no loopback, no link-local address. */
 static bool is_reachable(const struct ifaddrs *i)
 {
     const int family = i->ifa_addr ? i->ifa_addr->sa_family : AF_UNSPEC;

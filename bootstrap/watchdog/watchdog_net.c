@@ -1,4 +1,4 @@
-/* watchdog_net.c - the watchdog's sockets: listen, whole messages and their tags. */
+/* watchdog_net.c - sockets of the watchdog: listen, send and receive messages, authentication tags. */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
@@ -19,7 +19,8 @@ static socklen_t address_length(int family)
     return family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
 }
 
-/* A host that vanishes closes nothing: the kernel asks after 10 s of silence, and gives up after 30 s. */
+/* TCP keep-alive, because a host that vanishes closes no connection: the kernel probes after 10 s of silence, and
+ * gives up after 30 s. */
 void bb_watchdog_watch_link(int fd)
 {
     int on = 1, idle_s = 10, every_s = 5, times = 4, unacked_ms = 30000;
@@ -56,8 +57,8 @@ static void list_loopback(struct bb_watchdog_endpoint *ticket)
     ticket->n = 1;
 }
 
-/* A socket at each address that the others are told, and at no other: an address without one is not told. None stands
- * for the addresses of the other family, so it does not matter what net.ipv6.bindv6only says. */
+/* Open a socket at each address of this host and publish only the addresses that have one. No socket uses the
+ * wildcard address of both families, so the setting net.ipv6.bindv6only has no effect. */
 int bb_watchdog_listen(bool loopback, struct bb_watchdog_endpoint *ticket, int fds[BB_WATCHDOG_ADDRESSES], int *n)
 {
     struct bb_watchdog_endpoint wanted = {.n = 0};
@@ -96,7 +97,7 @@ int bb_watchdog_accept(int listen_fd, struct bb_watchdog_link *link)
     return link->fd >= 0;
 }
 
-/* ---- tags ---- */
+/* ---- authentication tags ---- */
 
 void bb_watchdog_take_key(struct bb_watchdog_link *link, const struct bb_siphash_key *token, uint64_t nonce)
 {
@@ -106,7 +107,7 @@ void bb_watchdog_take_key(struct bb_watchdog_link *link, const struct bb_siphash
     link->sent = link->received = 0;
 }
 
-/* from_called: of the side that took the call. */
+/* Tag of a message. from_called: the accepting side sends it. */
 static uint64_t tag_of(const struct bb_watchdog_link *link, const struct bb_watchdog_msg *msg, bool from_called,
                        uint64_t number)
 {
@@ -130,7 +131,7 @@ bool bb_watchdog_verify(struct bb_watchdog_link *link, const struct bb_watchdog_
 
 /* ---- messages ---- */
 
-/* 1: ready for `events`, 0: not within the time. */
+/* Returns 1: ready for `events`, 0: timeout. */
 static int ready_for(int fd, short events, double patience_s)
 {
     struct pollfd p = {.fd = fd, .events = events};
@@ -161,7 +162,7 @@ int bb_watchdog_send(struct bb_watchdog_link *link, struct bb_watchdog_msg *msg,
         }
     }
     if (done && done < sizeof(*msg))
-        shutdown(link->fd, SHUT_RDWR); /* half a message: nothing that follows could be read */
+        shutdown(link->fd, SHUT_RDWR); /* after a partial message the receiver could not parse what follows */
     link->sent += done == sizeof(*msg);
     return done == sizeof(*msg) ? 0 : -1;
 }
@@ -198,7 +199,7 @@ struct bb_watchdog_msg bb_watchdog_msg(enum bb_watchdog_kind kind, uint32_t rank
 {
     struct bb_watchdog_msg msg;
 
-    memset(&msg, 0, sizeof(msg)); /* the padding travels too */
+    memset(&msg, 0, sizeof(msg)); /* padding is transmitted too */
     msg.magic = WATCHDOG_MAGIC;
     msg.kind = (uint16_t)kind;
     msg.code = (int16_t)code;

@@ -1,6 +1,6 @@
 /*
- * watchdog_thread.c - the thread of the watchdog: takes messages, sees what time brings, ends the process. It holds
- * the lock except while it sleeps in poll; nothing under the lock blocks for more than a moment.
+ * watchdog_thread.c - thread of the watchdog: receives messages, evaluates timeouts, ends the process. It holds the
+ * lock except while it sleeps in poll; no call under the lock blocks for more than a moment.
  */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/exit_guard.h"
@@ -16,23 +16,29 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-static const double GATHER_S = 0.3;      /* after the first hang: the others' states and hangs come in */
-static const double GATHER_MORE_S = 0.7; /* ... if some have not answered by then */
+static const double GATHER_S = 0.3; /* seconds after the first hang, in which STATE and HANG of other ranks arrive */
+static const double GATHER_MORE_S = 0.7; /* additional time if some ranks have not answered */
 static const double GATHER_LOST_S = 0.05;
-static const double SAY_S = 0.2; /* after the end was decided */
+static const double SAY_S = 0.2; /* after the decision to end the job: print the line even if the results are not
+                                    saved yet */
 static const double STUCK_S = 0.3;
 static const double EXIT_S = 0.8;
-static const double SIGNAL_S = 0.15;       /* mpirun sends one when a rank dies: its loss may not be known yet */
-static const double SIGNAL_END_S = 0.2;    /* after it was told, for rank 0 to say END */
-static const double EXIT_END_S = 1;        /* the same of an exit(), when no launcher is in a hurry */
-static const double SIGNAL_ALONE_S = 0.05; /* ... or, with nobody to tell, for rank 0 to speak if it is there */
-static const double SIGNAL_EXIT_S = 0.75;  /* mpirun, srun kill a second after it at the earliest */
-static const double ANNOUNCED_S = 0.6; /* prterun: SIGCONT, 0.25 s later SIGTERM, 0.25 s later SIGKILL at the latest */
-static const double SIGNAL_LEAVING_S = 0.5; /* on the way out in order */
-static const double ALONE_S = 0.7;          /* for rank 0 to speak of a hang before one that it does not know does */
-static const double ASLEEP_S = 1.5;         /* a thread that wakes ten times a second was stopped */
-static const double NEIGHBOUR_S = 0.1;      /* after its loss: it may have said why itself */
-static const double VISITOR_S = 5;          /* for a visitor to say who it is */
+static const double SIGNAL_S = 0.15;       /* mpirun sends a signal when a rank dies, whose loss may not be known yet */
+static const double SIGNAL_END_S = 0.2;    /* after a signal was sent to rank 0: time for its END */
+static const double EXIT_END_S = 1;        /* the same for an unexpected exit(), when no launcher kills the ranks */
+static const double SIGNAL_ALONE_S = 0.05; /* the same without a connection to rank 0: time for rank 0 to report if
+                                              it exists */
+static const double SIGNAL_EXIT_S = 0.75;  /* mpirun and srun kill a second after the signal at the earliest */
+static const double ANNOUNCED_S = 0.6;     /* prterun sends SIGCONT, 0.25 s later SIGTERM, and at most 0.25 s later
+                                          SIGKILL */
+static const double SIGNAL_LEAVING_S = 0.5; /* during orderly shutdown */
+static const double ALONE_S = 0.7;     /* time for rank 0 to report a hang, before a rank without connection to rank 0
+                                      does */
+static const double ASLEEP_S = 1.5;    /* a gap of this length in a thread that wakes ten times per second: the process
+                                       was suspended */
+static const double NEIGHBOUR_S = 0.1; /* after the loss of the next rank of the host, which may have reported the
+                                          reason itself */
+static const double VISITOR_S = 5;     /* time for a pending connection to send its first message */
 
 static struct bb_watchdog_msg state_msg(const struct bb_watchdog *watchdog, enum bb_watchdog_kind kind, int code)
 {
@@ -42,7 +48,7 @@ static struct bb_watchdog_msg state_msg(const struct bb_watchdog *watchdog, enum
     return msg;
 }
 
-/* ---- hooks: run by a thread of their own, so that a file system or NCCL that hangs cannot keep the process ---- */
+/* ---- hooks: run by their own thread, so that a hanging file system or NCCL cannot keep the process alive ---- */
 
 static void run_hooks(struct bb_watchdog *watchdog, enum bb_watchdog_when when)
 {
@@ -58,7 +64,8 @@ static bool is_releasing(const struct bb_watchdog *watchdog)
     return watchdog->releasing;
 }
 
-/* A main thread that moves is not stuck, and may be using just what such a hook takes away. */
+/* If the main thread makes progress it is not stuck, and may be using what a hook for BB_WATCHDOG_STUCK would take
+ * away; those hooks are then skipped. */
 static void *hooks_thread(void *arg)
 {
     struct bb_watchdog *watchdog = arg;
@@ -66,7 +73,7 @@ static void *hooks_thread(void *arg)
     bool releasing;
 
     run_hooks(watchdog, BB_WATCHDOG_AT_ONCE);
-    fflush(stdout); /* what was printed so far: _exit would lose it */
+    fflush(stdout); /* _exit would lose buffered output */
     pthread_mutex_lock(&watchdog->lock);
     watchdog->saved = true;
     pthread_cond_broadcast(&watchdog->news);
@@ -87,17 +94,17 @@ static void take_signal(struct bb_watchdog *watchdog, int signal, int rank, doub
         return;
     watchdog->signal = signal;
     watchdog->signal_rank = rank;
-    /* A cause of its own, of which no other is to come. */
+    /* No other rank reports this cause, so there is no delay. */
     watchdog->signal_s = signal == BB_EXIT_CALLED || bb_signal_is_crash(signal) ? now_s - SIGNAL_S : now_s;
 }
 
-/* An end needs a code that says so, whatever the other side's version holds it to be. */
+/* Exit code of an END or FAIL message; codes unknown to this version count as BB_EFAIL. */
 static int end_code_of(const struct bb_watchdog_msg *msg)
 {
     return msg->code >= BB_EFAIL && msg->code <= BB_EBELOW ? msg->code : BB_EFAIL;
 }
 
-/* Whoever fails has said why. */
+/* A rank that sends FAIL has reported the reason. */
 static void take_fail(struct bb_watchdog *watchdog, struct bb_peer *peer, const struct bb_watchdog_msg *msg)
 {
     peer->done = true;
@@ -111,7 +118,8 @@ static void take_fail(struct bb_watchdog *watchdog, struct bb_peer *peer, const 
     bb_watchdog_end(watchdog, end_code_of(msg));
 }
 
-/* rank 0, at the first hang: whoever does not answer is worse off than those who wait. */
+/* Rank 0, at the first hang: request the state of all ranks. A rank that does not answer is in a worse state than
+ * one that waits. */
 static void ask_all(struct bb_watchdog *watchdog)
 {
     struct bb_watchdog_msg ask = bb_watchdog_msg(WATCHDOG_ASK, 0, 0);
@@ -120,7 +128,7 @@ static void ask_all(struct bb_watchdog *watchdog)
         return;
     watchdog->judge_s = bb_now_s() + GATHER_S;
     for (int r = 0; r < watchdog->n_peers; r++) {
-        watchdog->peers[r].answered = r == 0 || watchdog->peers[r].link.fd < 0; /* nothing is to come from there */
+        watchdog->peers[r].answered = r == 0 || watchdog->peers[r].link.fd < 0; /* no answer is expected */
         bb_watchdog_send(&watchdog->peers[r].link, &ask, 0.01);
     }
 }
@@ -138,7 +146,7 @@ static void handle_message(struct bb_watchdog *watchdog, struct bb_peer *peer, c
     switch (msg->kind) {
     case WATCHDOG_HANG:
         peer->hung = true;
-        if (watchdog->rank == 0) /* who judges has a peer for each rank */
+        if (watchdog->rank == 0) /* only rank 0, which judges, has a peer per rank */
             ask_all(watchdog);
         /* fall through */
     case WATCHDOG_STATE:
@@ -154,7 +162,7 @@ static void handle_message(struct bb_watchdog *watchdog, struct bb_peer *peer, c
         break;
     case WATCHDOG_BYE:
         peer->done = true;
-        watchdog->left = watchdog->left || watchdog->rank != 0; /* rank 0's BYE is for all */
+        watchdog->left = watchdog->left || watchdog->rank != 0; /* BYE of rank 0 means that all ranks have finished */
         pthread_cond_broadcast(&watchdog->news);
         break;
     case WATCHDOG_GONE:
@@ -228,7 +236,8 @@ static bool is_free_seat(const struct bb_watchdog *watchdog, uint32_t rank)
     return watchdog->rank == 0 && rank > 0 && rank < (uint32_t)watchdog->n_peers && !watchdog->peers[rank].joined;
 }
 
-/* A visitor that knows the token and a free rank becomes that rank's peer; any other is shown the door. */
+/* A pending connection with the right token and the number of a rank that has not joined becomes that rank's
+ * connection. Any other connection is closed. */
 static void read_visitor(struct bb_watchdog *watchdog, struct bb_watchdog_link *visitor)
 {
     struct bb_watchdog_msg msg;
@@ -244,10 +253,10 @@ static void read_visitor(struct bb_watchdog *watchdog, struct bb_watchdog_link *
         else if (msg.kind == WATCHDOG_SPEAK && watchdog->rank > 0)
             answer_question(watchdog, visitor, &msg);
     }
-    bb_watchdog_close(visitor); /* of one that got a seat it is no more */
+    bb_watchdog_close(visitor); /* the fd is -1 if the connection was accepted */
 }
 
-/* A free seat, else that of the one who has been silent for the longest: a rank that loses it calls again. */
+/* Returns a free slot, or evicts the oldest pending connection: an evicted rank reconnects. */
 static struct bb_watchdog_link *find_seat(struct bb_watchdog *watchdog)
 {
     struct bb_watchdog_link *oldest = &watchdog->visitors[0];
@@ -297,7 +306,7 @@ static void read_signal(struct bb_watchdog *watchdog)
             watchdog->continued_s = now_s;
             continue;
         }
-        if (info.ssi_signo == SIGALRM && info.ssi_code != SI_USER) /* of a timer, ours (deadline.h) or a library's */
+        if (info.ssi_signo == SIGALRM && info.ssi_code != SI_USER) /* from a timer, ours (deadline.h) or a library's */
             continue;
         if (info.ssi_signo == SIGTERM)
             watchdog->signal_sender = (pid_t)info.ssi_pid;
@@ -306,14 +315,14 @@ static void read_signal(struct bb_watchdog *watchdog)
     }
 }
 
-/* ---- what time brings ---- */
+/* ---- timeouts ---- */
 
 static void send_state(struct bb_watchdog *watchdog, double now_s)
 {
     struct bb_watchdog_msg msg = state_msg(watchdog, WATCHDOG_STATE, 0);
     double every_s = watchdog->n_sent < BB_WATCHDOG_FIRST_NEWS
                          ? 0
-                         : BB_WATCHDOG_STATE_S * (1 + watchdog->size / 256); /* keeps rank 0's share of a core small */
+                         : BB_WATCHDOG_STATE_S * (1 + watchdog->size / 256); /* limits rank 0's processor time */
     bool sent = true;
 
     if (!watchdog->changed || now_s - watchdog->sent_s < every_s)
@@ -326,7 +335,8 @@ static void send_state(struct bb_watchdog *watchdog, double now_s)
     watchdog->n_sent += sent;
 }
 
-/* Whatever the main thread is in: a call of a library, of ours, a loop. It takes no lock while it is there. */
+/* Check the timeout of the main thread, whatever it is executing: library code, busbar code, a loop. The check takes
+ * no lock of the main thread. */
 static void check_deadline(struct bb_watchdog *watchdog, double now_s)
 {
     const unsigned moves = atomic_load_explicit(&watchdog->moves, memory_order_relaxed);
@@ -398,14 +408,14 @@ static void say_bye(struct bb_watchdog *watchdog)
     pthread_cond_broadcast(&watchdog->news);
 }
 
-/* Whether ranks may be gone by now: rank 0's GONE is what the others wait for. */
+/* Returns whether ranks may have exited: the other ranks wait for GONE from rank 0. */
 static bool has_departed(const struct bb_watchdog *watchdog)
 {
     return watchdog->gone_said && (watchdog->rank == 0 || watchdog->n_peers == 0 || watchdog->peers[0].gone);
 }
 
-/* On the way out in order a signal changes nothing, unless the way is long: mpirun sends one to the slower ranks as soon
- * as the first of a job that was refused has left with its exit status. */
+/* Signals are ignored during orderly shutdown unless it takes long: when the first rank of a rejected job has exited
+ * with its status, mpirun signals the slower ranks. */
 static void check_signal(struct bb_watchdog *watchdog, double now_s)
 {
     const double server_s = watchdog->signal == BB_EXIT_CALLED ? EXIT_END_S : SIGNAL_END_S;
@@ -424,8 +434,8 @@ static void check_signal(struct bb_watchdog *watchdog, double now_s)
         bb_watchdog_judge_signal(watchdog);
 }
 
-/* mpirun was killed, or told twice to end, and MPI ends the ranks a second later, without a word and with no result; a
- * library ends this rank. */
+/* Check for a lost launcher and for an unexpected exit(). If mpirun was killed, or received a second signal to end,
+ * MPI ends the ranks a second later without a message or results. */
 static void check_ends(struct bb_watchdog *watchdog, double now_s)
 {
     if (watchdog->exit_cause)
@@ -434,7 +444,8 @@ static void check_ends(struct bb_watchdog *watchdog, double now_s)
         take_signal(watchdog, BB_LAUNCHER_LOST, watchdog->rank, now_s);
 }
 
-/* What the ranks of a host see of each other before they are connected: that one has spoken, that one is gone. */
+/* Monitor the ranks of this host before they are connected: another rank has reported an error, or the next rank is
+ * gone. */
 static void check_neighbours(struct bb_watchdog *watchdog, double now_s)
 {
     int code, lost;
@@ -447,7 +458,8 @@ static void check_neighbours(struct bb_watchdog *watchdog, double now_s)
     }
     if ((lost = bb_neighbours_lost(&watchdog->neighbours)) < 0)
         return;
-    if (watchdog->neighbour_s == 0 || watchdog->slept) /* who was stopped is the last to know: the others have spoken */
+    if (watchdog->neighbour_s == 0 || watchdog->slept) /* a suspended rank is the last to notice; the others have
+                                                          reported */
         watchdog->neighbour_s = now_s + NEIGHBOUR_S;
     if (now_s >= watchdog->neighbour_s)
         bb_watchdog_judge_neighbour(watchdog, lost);
@@ -462,7 +474,8 @@ static void say_last_words(struct bb_watchdog *watchdog, double now_s)
     pthread_cond_broadcast(&watchdog->news);
 }
 
-/* Before the ranks know each other a launcher would make its own of what becomes of those that are in MPI_Init. */
+/* Before the ranks are connected, the launcher would report the ranks that are still in MPI_Init in its own way, so
+ * abort the job through Hydra first. */
 static void leave_process(struct bb_watchdog *watchdog)
 {
     bb_watchdog_end_others(watchdog);
@@ -471,8 +484,9 @@ static void leave_process(struct bb_watchdog *watchdog)
     bb_exit_by(watchdog->ended_by, bb_exit_code(watchdog->ending));
 }
 
-/* A main thread that is on its way out saves and aborts by itself. A rank that only heard of a signal counts from then on:
- * rank 0 is to save its results before one is gone and the launcher ends the others. */
+/* Advance the end of the job. A main thread that is already releasing saves and aborts by itself. For a rank that
+ * only received END after another rank's signal, the time counts from END: rank 0 must save its results before a
+ * rank exits and the launcher ends the others. */
 static void check_end(struct bb_watchdog *watchdog, double now_s)
 {
     const double signal_s = watchdog->signal ? watchdog->signal_s : watchdog->ending_s;
@@ -488,7 +502,8 @@ static void check_end(struct bb_watchdog *watchdog, double now_s)
         leave_process(watchdog);
 }
 
-/* Stopped and continued: by mpirun, which wakes whom it ends, or by hand. The time between is nobody's. */
+/* Detect a suspension, by mpirun (which resumes the ranks that it ends) or by hand. The suspended time does not
+ * count. */
 static void check_sleep(struct bb_watchdog *watchdog, double now_s)
 {
     const double asleep_s = now_s - watchdog->round_s;
@@ -525,8 +540,8 @@ static void check_all(struct bb_watchdog *watchdog)
 
 /* ---- the thread ---- */
 
-/* Waits for anything to come. Links are only opened and closed by this thread, before it knows of them, or by
- * the main thread right before that ends the process. */
+/* Wait for events. Connections are opened and closed only by this thread, by the main thread before this thread uses
+ * them, or by the main thread right before it ends the process. */
 static void sleep_until_news(struct bb_watchdog *watchdog, struct pollfd *polls)
 {
     int n = 0, ms = watchdog->lost_s > 0 || watchdog->judge_s > 0 || watchdog->neighbour_s > 0 || watchdog->signal ||
@@ -572,7 +587,7 @@ void *bb_watchdog_thread(void *arg)
             struct pollfd *more = realloc(polls, (size_t)needed * sizeof(*polls));
 
             if (!more)
-                break; /* the run goes on without a watchdog */
+                break; /* the run continues without a watchdog */
             polls = more;
             room = needed;
         }

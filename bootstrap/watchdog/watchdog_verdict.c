@@ -1,4 +1,4 @@
-/* watchdog_verdict.c - what the watchdog says when ranks hang or are lost, and the end that follows. */
+/* watchdog_verdict.c - composes the line about hanging or lost ranks, and starts the end of the job. */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/hydra.h"
 #include "bootstrap/start/launcher.h"
@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NAMED_MAX = 8 }; /* ranks named in one message */
+enum { NAMED_MAX = 8 }; /* maximum number of ranks listed in a message */
 
-/* A line that is put together piece by piece and cut where it is full. */
+/* A line that is composed in parts and truncated at its capacity. */
 struct line {
     char text[BB_WATCHDOG_LINE];
     size_t used;
@@ -42,7 +42,7 @@ static void add_rank(struct line *line, const struct bb_watchdog *watchdog, int 
 {
     append_text(line, "rank %d (%s)", rank, watchdog->hosts[rank]);
     if (!peer->joined)
-        append_text(line, ", never seen");
+        append_text(line, ", never connected");
     else {
         append_text(line, ", ");
         add_seen(line, &peer->seen);
@@ -50,7 +50,7 @@ static void add_rank(struct line *line, const struct bb_watchdog *watchdog, int 
     }
 }
 
-/* Adds the ranks that are marked, at most NAMED_MAX by name. */
+/* Add the marked ranks, at most NAMED_MAX by name. */
 static void add_ranks(struct line *line, const struct bb_watchdog *watchdog, const bool *marked)
 {
     int n = 0;
@@ -89,13 +89,13 @@ void bb_watchdog_end(struct bb_watchdog *watchdog, int code)
     pthread_cond_broadcast(&watchdog->news);
 }
 
-/* Whether x is farther than y: in a later step, or in the same one and waiting there. */
+/* Returns whether x is farther than y: in a later step, or waiting in the same step while y is not. */
 static bool is_farther(const struct bb_seen *x, const struct bb_seen *y)
 {
     return x->step != y->step ? x->step > y->step : x->wait[0] && !y->wait[0];
 }
 
-/* The latest step at which a rank hangs: whoever is behind has not come. */
+/* The farthest position at which a rank hangs; ranks before it have not arrived. */
 static const struct bb_peer *farthest_hung(const struct bb_watchdog *watchdog)
 {
     const struct bb_peer *far = NULL;
@@ -106,7 +106,8 @@ static const struct bb_peer *farthest_hung(const struct bb_watchdog *watchdog)
     return far;
 }
 
-/* Where nobody says what it waits for, all are in one call; else who waits for nothing is what the others wait for. */
+/* Returns whether a rank has arrived at position `far`. If no rank reports what it waits for, all are in one call;
+ * otherwise a rank that waits for nothing is the rank that the others wait for. */
 static bool has_arrived(const struct bb_peer *peer, const struct bb_seen *far)
 {
     return peer->joined && peer->answered && peer->seen.step >= far->step &&
@@ -118,7 +119,7 @@ static const char *hung_at(const struct bb_seen *seen)
     return seen->wait[0] ? seen->wait : seen->text;
 }
 
-/* "timeout in bench all_reduce 4 MiB: the barrier did not end within 600 s" */
+/* For example "timeout in bench all_reduce 4 MiB: the barrier did not end within 600 s". */
 static void add_timeout(struct line *line, const struct bb_watchdog *watchdog, const struct bb_seen *seen)
 {
     const bool waits = seen->wait[0] && strcmp(seen->wait, seen->text) != 0;
@@ -127,7 +128,7 @@ static void add_timeout(struct line *line, const struct bb_watchdog *watchdog, c
                 hung_at(seen), watchdog->timeout_s);
 }
 
-/* Marks the ranks that did not arrive where `far` hangs. Returns how many. */
+/* Mark the ranks that have not arrived at the position of `far`. Returns their number. */
 static int mark_missing(const struct bb_watchdog *watchdog, const struct bb_peer *far, bool *marked)
 {
     int n = 0;
@@ -137,7 +138,7 @@ static int mark_missing(const struct bb_watchdog *watchdog, const struct bb_peer
     return n;
 }
 
-/* Marks the ranks that wait, but for something else than `far`. Returns how many. */
+/* Mark the ranks that wait for something other than `far` does. Returns their number. */
 static int mark_elsewhere(const struct bb_watchdog *watchdog, const struct bb_peer *far, bool *marked)
 {
     int n = 0;
@@ -147,7 +148,8 @@ static int mark_elsewhere(const struct bb_watchdog *watchdog, const struct bb_pe
     return n;
 }
 
-/* Who waits for something else than `far`; where those are most, who is with it: the fewer are the ones to look at. */
+/* Add the smaller group, which is the one to investigate: the ranks that wait for something other than `far` does,
+ * or, if those are the majority, the ranks that wait for the same. */
 static void add_apart(struct line *line, const struct bb_watchdog *watchdog, const struct bb_peer *far)
 {
     bool marked[watchdog->size];
@@ -157,7 +159,8 @@ static void add_apart(struct line *line, const struct bb_watchdog *watchdog, con
         return;
     for (int r = 0; 2 * n > watchdog->size && r < watchdog->size; r++)
         marked[r] = !marked[r];
-    append_text(line, 2 * n > watchdog->size ? ", but only these are in it: " : ", but wait for something else: ");
+    append_text(line,
+                2 * n > watchdog->size ? ", but only these wait for it: " : ", but these wait for something else: ");
     add_ranks(line, watchdog, marked);
 }
 
@@ -222,7 +225,7 @@ static void add_here(struct line *line, int rank)
     append_text(line, "rank %d (%s)", rank, host);
 }
 
-/* Of the ranks of this host, before they know each other. */
+/* Missing ranks of this host, before the ranks are connected. */
 static void add_missing(struct line *line, const struct bb_watchdog *watchdog)
 {
     int more, first = watchdog->met ? -1 : bb_neighbours_missing(&watchdog->neighbours, &more);
@@ -232,8 +235,8 @@ static void add_missing(struct line *line, const struct bb_watchdog *watchdog)
     append_text(line, "; ");
     add_here(line, first);
     if (more > 0)
-        append_text(line, " and %d more of this host", more);
-    append_text(line, more > 0 ? " are not there" : " is not there");
+        append_text(line, " and %d more ranks of this host", more);
+    append_text(line, more > 0 ? " are missing" : " is missing");
 }
 
 void bb_watchdog_judge_neighbour(struct bb_watchdog *watchdog, int rank)
@@ -241,10 +244,10 @@ void bb_watchdog_judge_neighbour(struct bb_watchdog *watchdog, int rank)
     struct line line = {.used = 0};
 
     add_here(&line, rank);
-    append_text(&line, " is lost; the others, ");
+    append_text(&line, " is lost; the other ranks were ");
     add_seen(&line, &watchdog->mine);
     bb_launcher_take_stderr(getppid());
-    if (bb_watchdog_say(watchdog, BB_ETIMEOUT, line.text)) /* else: with which code the job ends is heard soon */
+    if (bb_watchdog_say(watchdog, BB_ETIMEOUT, line.text)) /* otherwise the exit code of the reporter arrives soon */
         bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 
@@ -262,7 +265,7 @@ void bb_watchdog_judge_alone(struct bb_watchdog *watchdog)
     bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 
-/* Nobody has ended, so nobody has said why: all were stopped for a while. */
+/* Returns whether all connections are open: no rank has exited, so no rank has reported. All were suspended. */
 static bool is_with_all(const struct bb_watchdog *watchdog)
 {
     for (int i = watchdog->rank == 0; i < watchdog->n_peers; i++)

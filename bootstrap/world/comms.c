@@ -1,6 +1,6 @@
 /*
- * comms.c - communicators from the world's ranks. Non-blocking ones are polled under the run's deadline; blocking ones
- * are guarded by the watchdog's thread, which can only end the process.
+ * comms.c - NCCL communicators of the ranks. Non-blocking communicators are polled with the run's timeout. Blocking
+ * communicators are guarded by the watchdog's thread, which can only end the process.
  */
 #include "bootstrap/world/comms.h"
 
@@ -18,7 +18,7 @@
 
 enum { ASKED_MS = 200 };
 
-/* ---- NCCL's words ---- */
+/* ---- NCCL errors and versions ---- */
 
 int bb_nccl_at(ncclResult_t result, const char *call, const char *file, int line)
 {
@@ -40,7 +40,7 @@ int bb_nccl_version(int *header, int *runtime)
     if (*runtime / 100 < *header / 100) {
         char built[BB_NCCL_VERSION_TEXT], runs[BB_NCCL_VERSION_TEXT];
 
-        bb_warn("built with NCCL %s, but %s runs: what is newer than that is not used",
+        bb_warn("built with NCCL %s, but the loaded library is %s: newer features are not used",
                 bb_nccl_version_text(*header, built), bb_nccl_version_text(*runtime, runs));
     }
 out:
@@ -78,14 +78,14 @@ int bb_comms_share_gpu_env(int rank, bool instances)
 {
     enum { OWN_SWITCH_SINCE = 23003 };
     static const struct variable own_switch[] = {
-        {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}, /* experimental from 2.30.3 */
-        {"NCCL_NVLS_ENABLE", "0"},           /* cannot be had together   */
+        {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}, /* experimental, from NCCL 2.30.3 */
+        {"NCCL_NVLS_ENABLE", "0"},           /* not supported together with the above */
         {"NCCL_MAX_CTAS", "2"},              /* all ranks' kernels must fit on the GPU at once */
         {"NCCL_RAS_ENABLE", "0"},
         {NULL, NULL},
     };
-    /* Before that, NCCL refuses two ranks on one GPU of one host, so each becomes its own host: sockets only, few
-     * channels and threads, since the ranks also share the host's cores. */
+    /* Before 2.30.3, NCCL rejects two ranks on one GPU of one host, so each rank gets its own host id and NCCL uses
+     * sockets only. Few channels and threads, because the ranks also share the host's cores. */
     static const struct variable sockets[] = {
         {"NCCL_NET", "Socket"},
         {"NCCL_NET_PLUGIN", "none"},
@@ -113,7 +113,8 @@ int bb_comms_share_gpu_env(int rank, bool instances)
     TRY(BB_NCCL(ncclGetVersion(&runtime)));
     if (runtime >= OWN_SWITCH_SINCE && !instances)
         return set_variables(own_switch);
-    snprintf(host_id, sizeof(host_id), "busbar-%d-%d", rank, (int)getpid()); /* the rank may not be told yet */
+    snprintf(host_id, sizeof(host_id), "busbar-%d-%d", rank, (int)getpid()); /* with the process id, because the rank
+                                                                                may not be known yet */
     TRY(set_variables((const struct variable[]){{"NCCL_HOSTID", host_id}, {NULL, NULL}}));
     TRY(set_variables(sockets));
 out:
@@ -122,19 +123,20 @@ out:
 
 /* ---- waiting ---- */
 
-/* The handle may be taken away by the hook that aborts: whoever takes it ends it. */
+/* The abort hook may take the handle concurrently; whoever wins the exchange destroys it. */
 static ncclComm_t take_handle(struct bb_comm *c)
 {
     return atomic_exchange(&c->nccl, NULL);
 }
 
-/* NCCL writes it itself, early, so that a creation that hangs can be aborted. */
+/* NCCL stores the handle itself, early in the call, so that the hook can abort an init that hangs. */
 static ncclComm_t *place_of_handle(struct bb_comm *c)
 {
     return (ncclComm_t *)&c->nccl;
 }
 
-/* The look at a handle and its use are one to who takes it: asked is set before the look, and asked for afterwards. */
+/* Query a handle that the abort hook may take. `asked` is set before the handle is loaded, and the hook checks it
+ * after taking the handle, so the hook sees the query. */
 static ncclResult_t ask_handle(struct bb_comm *c, ncclComm_t *nccl, ncclResult_t *state)
 {
     ncclResult_t result = ncclSuccess;
@@ -147,7 +149,7 @@ static ncclResult_t ask_handle(struct bb_comm *c, ncclComm_t *nccl, ncclResult_t
     return result;
 }
 
-/* 1: nothing is in progress, 0: something is, < 0: failed. */
+/* Returns 1: nothing in progress, 0: in progress, < 0: failed. */
 static int is_settled(void *comm)
 {
     struct bb_comm *c = comm;
@@ -172,7 +174,7 @@ int bb_comm_poll(struct bb_comm *c, const char *what)
 
     if (!c->nccl || c->blocking)
         return 0;
-    rc = is_settled(c); /* mostly done by now: no text is made */
+    rc = is_settled(c); /* usually complete: skips formatting the text */
     if (rc)
         return rc < 0 ? rc : 0;
     snprintf(wait, sizeof(wait), "%s (communicator %s, %d ranks)", what, c->name, c->size);
@@ -186,16 +188,16 @@ int bb_comm_check(struct bb_comm *c)
     return rc < 0 ? rc : 0;
 }
 
-/* A blocking communicator may keep us inside a call. */
+/* Calls on a blocking communicator may block. */
 #define GUARDED(c, what, call) ((c)->blocking ? BB_GUARDED((c)->world, what, call) : (call))
 
-/* ---- start ---- */
+/* ---- init and split ---- */
 
-/* What each rank says of its own group before it is made. */
+/* A rank's view of its group, compared by all ranks before the communicator is created. */
 struct claim {
     int rc;
-    int size;   /* 0: this rank is in none */
-    int leader; /* world rank of the first member, who makes the id */
+    int size;   /* 0: this rank is in no group */
+    int leader; /* world rank of the first member, which creates the unique id */
     uint64_t members;
     ncclUniqueId id;
 };
@@ -215,7 +217,7 @@ static uint64_t hash_of(const int *members, int size)
     return hash;
 }
 
-/* This rank's place in its group. */
+/* Find this rank's index in its group and validate the members. */
 static int find_self(const struct bb_comm *c, const int *members, int *place)
 {
     int found = 0;
@@ -224,14 +226,14 @@ static int find_self(const struct bb_comm *c, const int *members, int *place)
         int rank = member_at(members, i);
 
         if (rank < 0 || rank >= c->world->size)
-            return bb_err(BB_EFAIL, "communicator %s: no rank %d in a world of %d", c->name, rank, c->world->size);
+            return bb_err(BB_EFAIL, "communicator %s: invalid rank %d in a world of %d", c->name, rank, c->world->size);
         if (rank == c->world->rank) {
             *place = i;
             found++;
         }
     }
     if (c->size > 0 && found != 1)
-        return bb_err(BB_EFAIL, "communicator %s: this rank is %d times in its own group", c->name, found);
+        return bb_err(BB_EFAIL, "communicator %s: this rank occurs %d times in its own group", c->name, found);
     return 0;
 }
 
@@ -261,7 +263,7 @@ static int compare_claims(const struct bb_comm *c, const int *members, const str
 
         if (other->size != mine->size || other->leader != mine->leader || other->members != mine->members)
             return bb_err(BB_EFAIL,
-                          "communicator %s: ranks disagree: rank %d says %d members from rank %d on, rank %d says %d "
+                          "communicator %s: ranks disagree: rank %d has %d members from rank %d on, rank %d has %d "
                           "members from rank %d on",
                           c->name, c->world->rank, mine->size, mine->leader, member_at(members, i), other->size,
                           other->leader);
@@ -269,7 +271,7 @@ static int compare_claims(const struct bb_comm *c, const int *members, const str
     return 0;
 }
 
-/* Everybody's claims, and nobody goes on unless all can. *id: of this rank's group. */
+/* Exchange the views of all ranks; continue only if no rank has an error. *id: out, unique id of this rank's group. */
 static int exchange_claims(struct bb_comm *c, const int *members, ncclUniqueId *id)
 {
     struct claim mine, *all;
@@ -286,7 +288,8 @@ out:
     return rc;
 }
 
-/* A configuration of before 2.30 has no member for it, and newer libraries read nothing of their own from that. */
+/* ncclConfig_t before 2.30 lacks maxP2pPeers, and newer libraries do not read their own fields from an older config,
+ * so the environment variable is used. */
 static int set_max_p2p_peers(const struct bb_comm_opts *opts)
 {
 #ifndef BB_NCCL_HAS_MAX_P2P_PEERS
@@ -324,14 +327,16 @@ static ncclConfig_t config_of(const struct bb_comm *c, const struct bb_comm_opts
         config.maxP2pPeers = opts->max_p2p_peers;
 #endif
 #ifdef BB_NCCL_HAS_COMM_NAME
-    config.commName = c->name; /* an older library reads only as far as it knows */
+    config.commName = c->name; /* an older library ignores this field, because it reads only its own version of the
+                                  struct */
 #else
     (void)c;
 #endif
     return config;
 }
 
-/* The main thread may be asking about it just now, which takes a moment; one that stays in there keeps it. */
+/* Abort the communicator. The main thread may be querying it, which takes a moment; if the query does not return,
+ * the communicator is not aborted. */
 static void abort_nccl(struct bb_comm *c)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
@@ -343,14 +348,15 @@ static void abort_nccl(struct bb_comm *c)
         ncclCommAbort(nccl);
 }
 
-/* The watchdog's: the main thread is stuck, maybe in a wait for this communicator's kernels. */
+/* Called by the watchdog while the main thread is stuck, possibly in a wait for this communicator's kernels. */
 static void abort_hook(void *arg, int rc)
 {
     (void)rc;
     abort_nccl(arg);
 }
 
-/* Once the call is made: wait for it, and be ready for an early end. A blocking one cannot be aborted from outside. */
+/* Wait until the new communicator is ready, and register the abort hook. A blocking communicator cannot be aborted
+ * by another thread. */
 static int settle_new(struct bb_comm *c, const char *what, double start_s)
 {
     int rc = 0;
@@ -426,7 +432,7 @@ out:
     return rc;
 }
 
-/* ---- use ---- */
+/* ---- operations ---- */
 
 int bb_comm_sendrecv(struct bb_comm *c, const void *send, int to, void *recv, int from, size_t count,
                      ncclDataType_t type, cudaStream_t stream)
@@ -445,7 +451,7 @@ out:
     return rc;
 }
 
-/* ---- end ---- */
+/* ---- finalize and abort ---- */
 
 static int finalize_and_destroy(struct bb_comm *c)
 {

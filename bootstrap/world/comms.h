@@ -43,7 +43,7 @@ struct bb_comm {
  *   name     name of the groups; copied
  *   members  [size] world ranks in group order, this rank included; NULL: the first `size` ranks of the world
  *   size     0: this rank is in no group of this name
- *   opts     NULL or zero-initialised: NCCL's defaults
+ *   opts     zero-initialised: NCCL's defaults
  *   Returns  0 or a negative error; also if members disagree on their group (the message names both ranks)
  * Groups of one name are disjoint. Uses the current CUDA device.
  */

@@ -1,7 +1,7 @@
 /*
- * exchange.c - see exchange.h. With several ranks per process every exchange is one of all with all: the first rank of
- * a process collects what the others have, exchanges it with the other processes, and hands out the whole. All of it is
- * asked for under the deadline of world.h, and nothing blocks.
+ * exchange.c - exchanges between ranks. With several ranks per process every exchange is an allgather: the first rank
+ * of a process collects the data of its forked ranks, exchanges it with the other processes through MPI, and sends the
+ * result to its forked ranks. All steps are non-blocking and polled with the timeout of world.h.
  */
 #include "bootstrap/world/exchange.h"
 
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-static const double LOST_S = 2; /* the watchdog, which knows more, speaks first */
+static const double LOST_S = 2; /* seconds; the watchdog has more information and reports first */
 
 /* ---- between processes ---- */
 
@@ -41,10 +41,10 @@ static int request_ready(void *arg)
 
 static int fits_mpi(size_t bytes)
 {
-    return bytes <= INT_MAX ? 0 : bb_err(BB_EFAIL, "%zu bytes are too many for one exchange", bytes);
+    return bytes <= INT_MAX ? 0 : bb_err(BB_EFAIL, "cannot exchange %zu bytes at once, the limit is 2 GiB", bytes);
 }
 
-/* send NULL: the part of this process lies in its place of recv. */
+/* send NULL: the data of this process are already at their position in recv (MPI_IN_PLACE). */
 static int begin_gather(const void *send, void *recv, size_t bytes, MPI_Request *request)
 {
     const int n = (int)bytes;
@@ -58,7 +58,7 @@ out:
     return rc;
 }
 
-/* ---- between the ranks of a process ---- */
+/* ---- between the ranks of one process ---- */
 
 enum stage { COLLECT, BEGIN_PROCESSES, AWAIT_PROCESSES, HAND_OUT };
 
@@ -66,13 +66,13 @@ struct exchange {
     const struct bb_world *w;
     const char *send;
     char *recv;
-    size_t bytes, *moved; /* moved: in this stage, through each socket */
+    size_t bytes, *moved; /* bytes moved in this stage, per socket */
     enum stage stage;
-    double lost_s; /* when a socket was found closed, 0: none */
+    double lost_s; /* time at which a socket was found closed; 0: none */
     MPI_Request request;
 };
 
-/* 1: all have gone through, 0: not yet, -1: the other end is closed. */
+/* Send or receive without blocking. Returns 1: complete, 0: not yet, -1: the other end is closed. */
 static int move_bytes(int fd, char *memory, size_t bytes, size_t *moved, bool out)
 {
     ssize_t n = 0;
@@ -96,7 +96,7 @@ static int take_loss(struct exchange *x)
     return bb_now_s() - x->lost_s < LOST_S ? 0 : bb_err(BB_ETIMEOUT, "a rank of the same process is lost");
 }
 
-/* 1 when the bytes of this stage have gone through every socket. */
+/* Returns 1 when this stage is complete on all sockets. */
 static int move_all(struct exchange *x, char *memory, size_t bytes, size_t step, bool out)
 {
     const struct bb_siblings *s = x->w->siblings;
@@ -161,7 +161,7 @@ static int exchange_with_siblings(struct bb_world *w, const char *what, const vo
 
     x.moved = calloc((size_t)w->siblings->count, sizeof(*x.moved));
     if (!x.moved)
-        return bb_err(BB_EFAIL, "no memory for %d ranks of a process", w->siblings->count);
+        return bb_err(BB_EFAIL, "out of memory for %d ranks of a process", w->siblings->count);
     rc = bb_world_wait(w, what, w->siblings->place == 0 ? first_ready : other_ready, &x);
     free(x.moved);
     return rc;
@@ -177,7 +177,7 @@ static int place_ready(void *arg)
     struct place_reader *p = arg;
     int done = move_bytes(p->fd, (char *)p->numbers, sizeof(p->numbers), &p->moved, false);
 
-    return done < 0 ? -BB_EFAIL : done; /* the first rank said why it ended */
+    return done < 0 ? -BB_EFAIL : done; /* the first rank has printed the error */
 }
 
 int bb_exchange_places(struct bb_world *w)
@@ -190,7 +190,8 @@ int bb_exchange_places(struct bb_world *w)
         const int numbers[] = {w->rank + i, w->size};
 
         if (send(s->fds[i], numbers, sizeof(numbers), MSG_NOSIGNAL) != sizeof(numbers))
-            return bb_err(BB_EFAIL, "rank %d, which this one started, is gone: %s", numbers[0], strerror(errno));
+            return bb_err(BB_EFAIL, "lost connection to rank %d, which this rank forked: %s", numbers[0],
+                          strerror(errno));
     }
     if (s->place == 0)
         return 0;
@@ -201,9 +202,10 @@ out:
     return rc;
 }
 
-/* ---- among all ---- */
+/* ---- between all ranks ---- */
 
-/* Exchanges are matched by their order alone: where one has failed on this rank, it takes part in no later one. */
+/* Record a failed exchange. Exchanges are matched by their order only, so after a failure this rank takes part in no
+ * further exchange. */
 static int note_failure(struct bb_world *w, int rc)
 {
     if (rc)
@@ -224,8 +226,8 @@ out:
     return rc;
 }
 
-/* A wait that was given up leaves its request pending, and MPI may still write: so the memory is the exchange's own,
- * and kept then. The job ends. */
+/* Uses its own buffers: an abandoned wait leaves the MPI request pending, and MPI may still write to them. They are
+ * leaked then, and the job ends. */
 int bb_exchange_all(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
 {
     const size_t all_bytes = (size_t)w->size * bytes;
@@ -240,7 +242,7 @@ int bb_exchange_all(struct bb_world *w, const char *what, const void *send, void
         return w->out_of_step;
     own = malloc(bytes + all_bytes);
     if (!own)
-        return note_failure(w, bb_err(BB_EFAIL, "no memory for %zu bytes of each of %d ranks", bytes, w->size));
+        return note_failure(w, bb_err(BB_EFAIL, "out of memory for %zu bytes of each of %d ranks", bytes, w->size));
     memcpy(own + all_bytes, send, bytes);
     TRY(gather_all(w, what, own + all_bytes, own, bytes));
     memcpy(recv, own, all_bytes);
@@ -280,10 +282,11 @@ int bb_world_bcast(struct bb_world *w, void *buf, size_t bytes, int root)
     TRY(fits_mpi(bytes));
     own = malloc(bytes);
     if (!own)
-        return note_failure(w, bb_err(BB_EFAIL, "no memory for %zu bytes of a broadcast", bytes));
+        return note_failure(w, bb_err(BB_EFAIL, "out of memory for a broadcast of %zu bytes", bytes));
     memcpy(own, buf, bytes);
     TRY(bb_mpi_failed(MPI_Ibcast(own, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &request), "MPI_Ibcast"));
-    TRY(bb_world_wait(w, "an exchange (bcast)", request_ready, &request)); /* own is kept when it is given up */
+    TRY(bb_world_wait(w, "an exchange (bcast)", request_ready, &request)); /* on failure own is leaked, because MPI
+                                                                              may still write to it */
     memcpy(buf, own, bytes);
     free(own);
 out:

@@ -1,4 +1,4 @@
-/* late_environment.c - see late_environment.h. The environment itself is global, and so are the places in it. */
+/* late_environment.c - reserved slots in the environment. They are static, because the environment is global. */
 #include "bootstrap/world/late_environment.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static char *find_place(void)
     return NULL;
 }
 
-/* The name comes last: until then it is the place that a reader passes by. */
+/* Write the name last: readers skip the slot until then. */
 int bb_late_environment_set(const char *name, const char *value)
 {
     size_t length = strlen(name), bytes = strlen(value) + 1;

@@ -1,4 +1,4 @@
-/* nodes.c - see nodes.h. */
+/* nodes.c - groups ranks by machine. */
 #include "bootstrap/world/nodes.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * world.c - MPI for the start of a run. Only what design 4 allows: who is there, bcast, allgather, barrier, the end.
- * All waits are non-blocking requests that are asked under the deadline of world.h.
+ * world.c - start and end of the ranks, small exchanges, and waits. MPI is only used to find the ranks, for bcast,
+ * allgather and barrier, and to end the job. All waits poll non-blocking requests with the timeout of world.h.
  */
 #include "bootstrap/world/world.h"
 
@@ -27,7 +27,8 @@
 
 /* ---- waiting ---- */
 
-static const double STOPPED_S = 1.5; /* one pause is a few ms */
+static const double STOPPED_S = 1.5; /* minimum pause, in seconds, that counts as suspended; a normal pause takes a
+                                        few ms */
 
 enum {
     YIELD_US = 200,
@@ -38,7 +39,7 @@ enum {
     RANKS_PER_PROCESSOR = 16
 };
 
-/* Yield at first, since most waits are short and the peer may need this core; then sleep, longer each time. */
+/* Yield first, because most waits are short and the peer may need this core; then sleep for increasing intervals. */
 static void pause_after(double waited_s, int yield_us, long last_us, long *sleep_us)
 {
     struct timespec pause;
@@ -52,7 +53,7 @@ static void pause_after(double waited_s, int yield_us, long last_us, long *sleep
     *sleep_us = *sleep_us * 3 / 2 < last_us ? *sleep_us * 3 / 2 : last_us;
 }
 
-/* The time in which this process was stopped (a job that a scheduler suspends) is nobody's. */
+/* Time spent suspended (for example by a scheduler) does not count towards the timeout. */
 static double waited_since(double *start_s, double before_s)
 {
     const double waited_s = bb_now_s() - *start_s;
@@ -156,7 +157,7 @@ void *bb_world_gather(struct bb_world *w, const void *own, size_t bytes, int *rc
     void *all = malloc((size_t)w->size * bytes);
 
     *rc = all ? bb_world_allgather(w, own, all, bytes)
-              : bb_err(BB_EFAIL, "no memory for %zu bytes of each of %d ranks", bytes, w->size);
+              : bb_err(BB_EFAIL, "out of memory for %zu bytes of each of %d ranks", bytes, w->size);
     if (*rc == 0)
         return all;
     free(all);
@@ -239,8 +240,8 @@ int bb_world_agree(struct bb_world *w, int rc, const char *what)
 
 /* ---- start ---- */
 
-/* One process although a launcher started more: this MPI is not the launcher's, and every rank would think it is alone.
- */
+/* Reject a single process whose launcher started more: MPI and launcher do not match, and every rank would run
+ * alone. */
 static int refuse_foreign_launcher(int processes)
 {
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS"};
@@ -252,24 +253,24 @@ static int refuse_foreign_launcher(int processes)
         const char *text = getenv(sizes[i]);
 
         if (text && atoi(text) > 1)
-            return bb_err(
-                BB_EUSAGE,
-                "the launcher says %s=%s, but MPI has 1 process: start busbar with the mpirun of the MPI that "
-                "it was built with, or with srun --mpi=pmix",
-                sizes[i], text);
+            return bb_err(BB_EUSAGE,
+                          "the launcher sets %s=%s, but MPI has 1 process; try: the mpirun of the MPI that busbar was "
+                          "built with, or srun --mpi=pmix",
+                          sizes[i], text);
     }
     if (claim)
         return bb_err(BB_EUSAGE,
-                      "a launcher says %s, but MPI has 1 process: start busbar with the mpirun of the MPI that it was "
-                      "built with; for a run of one process, unset that variable",
+                      "a launcher sets %s, but MPI has 1 process; try: the mpirun of the MPI that busbar was built "
+                      "with; for a run of one process, unset that variable",
                       claim);
     return 0;
 }
 
 /*
- * Open MPI 5 asks the kernel for a way between two processes of one host, is told "loopback", and prints three lines a
- * rank since that is no interface of its own; its other module knows better. MPI_Finalize would begin with a fence of
- * the launcher's, while our ranks have met already: mpirun of Open MPI 4 hangs or crashes when ranks end within one.
+ * Silence two problems of Open MPI. Version 5 asks the kernel for the interface between two processes of one host, gets
+ * "loopback", and prints three lines per rank because loopback is not in its list; its module "weighted" avoids that.
+ * MPI_Finalize would start with a fence of the launcher, although the ranks have already synchronised; mpirun of
+ * version 4 hangs or crashes if ranks end within a fence.
  */
 static void calm_open_mpi(void)
 {
@@ -277,14 +278,14 @@ static void calm_open_mpi(void)
     (void)setenv("OMPI_MCA_async_mpi_finalize", "1", 0);
 }
 
-/* It may end this process by itself, which is ours to do then. */
+/* MPI_Abort may call exit() in this process; the exit guard must not report that. */
 static void abort_mpi(int code)
 {
     bb_exit_guard(NULL, NULL);
     MPI_Abort(MPI_COMM_WORLD, code);
 }
 
-/* A main thread that is stuck cannot: from the hooks' own thread, which may stay there. */
+/* Run on the hook thread, since the main thread may be stuck; this thread may block too. */
 static void abort_stuck(void *arg, int rc)
 {
     const struct timespec others_have_saved = {.tv_nsec = 200000000};
@@ -312,8 +313,8 @@ out:
     return rc;
 }
 
-/* With several ranks per process the first of each is in MPI. A process that is alone needs none: MPI starts a daemon
- * for it, and where that fails ends the process by itself. */
+/* Start MPI. With several ranks per process only the first of each process uses MPI. A single process needs no MPI:
+ * MPI_Init would start a daemon for it, and end the process if that fails. */
 static int start_ranks(struct bb_world *w)
 {
     struct bb_siblings *s = w->siblings;
@@ -330,7 +331,7 @@ out:
     return rc;
 }
 
-/* Places of this rank on its own node. */
+/* Index and number of the ranks on this rank's node. */
 static void find_place(struct bb_world *w)
 {
     w->node = w->node_of[w->rank];
@@ -350,7 +351,7 @@ static int find_hosts(struct bb_world *w)
     w->hosts = calloc((size_t)w->size, sizeof(*w->hosts));
     w->node_of = calloc((size_t)w->size, sizeof(*w->node_of));
     if (!w->hosts || !w->node_of)
-        return bb_err(BB_EFAIL, "no memory for the names of %d ranks", w->size);
+        return bb_err(BB_EFAIL, "out of memory for the names of %d ranks", w->size);
     all = bb_world_gather(w, &machine, sizeof(machine), &rc);
     TRY(rc);
     for (int r = 0; r < w->size; r++)
@@ -362,7 +363,7 @@ out:
     return rc;
 }
 
-/* Each deputy says where it listens. */
+/* Each backup reporter (deputy) broadcasts its address. */
 static int exchange_deputies(struct bb_world *w, const struct bb_siphash_key *token)
 {
     struct bb_watchdog_deputies deputies;
@@ -396,7 +397,8 @@ out:
     return rc;
 }
 
-/* A thousand ranks on two processors that look around every millisecond would do nothing else. */
+/* Oversubscription of the processors: with a thousand ranks on two processors, polling every millisecond would take
+ * all processor time. */
 static int count_crowd(const struct bb_world *w)
 {
     const long here = w->siblings ? w->siblings->count : bb_launcher_local_size();
@@ -404,7 +406,7 @@ static int count_crowd(const struct bb_world *w)
     return (int)(here / (RANKS_PER_PROCESSOR * sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-/* Before MPI is up the launcher's word for who speaks is good enough. */
+/* Before MPI_Init, messages use the rank given by the launcher. */
 static void identify_early(void)
 {
     struct bb_machine machine;
@@ -426,14 +428,14 @@ int bb_world_init(struct bb_world *w, double timeout_s)
     if (!w->siblings || w->siblings->place == 0)
         bb_hydra_hold();
     identify_early();
-    calm_open_mpi(); /* while there is one thread */
+    calm_open_mpi(); /* before the watchdog starts a thread */
     TRY(bb_watchdog_start(&w->watchdog, timeout_s));
     if (!w->siblings)
         bb_watchdog_see_neighbours(w->watchdog);
     bb_deadline_end();
     bb_world_reached(w, "starting MPI");
     TRY(start_ranks(w));
-    bb_world_reached(w, "the roll call");
+    bb_world_reached(w, "the exchange of host names");
     TRY(find_hosts(w));
     bb_err_identify(w->size > 1 ? w->rank : -1, w->host, -1);
     TRY(start_watchdog(w));
@@ -442,7 +444,8 @@ int bb_world_init(struct bb_world *w, double timeout_s)
 out:
     if (rc && !w->watchdog && !bb_launched_alone())
         bb_speaker_says(
-            bb_speaker_take(bb_exit_code(rc))); /* mpirun ends the others, who shall find that it was said */
+            bb_speaker_take(bb_exit_code(rc))); /* mpirun ends the other ranks, which then find the error already
+                                                   reported */
     return rc;
 }
 
@@ -467,11 +470,11 @@ static int finalize_mpi(struct bb_world *w)
     if (rc || w->size == 1)
         return rc;
     bb_world_reached(w, "the end of MPI on all ranks");
-    bb_watchdog_depart(w->watchdog); /* MPI_Finalize need not wait for the others */
+    bb_watchdog_depart(w->watchdog); /* MPI_Finalize may return before the other ranks call it */
     return bb_world_ending(w);
 }
 
-/* Nobody leaves before all are done, so that a closed connection means a lost rank until then. */
+/* No rank exits before all are done, so until then a closed connection means a lost rank. */
 static int leave_together(struct bb_world *w)
 {
     int rc;
@@ -483,7 +486,7 @@ out:
     return rc;
 }
 
-/* Hydra takes the exit code of MPI_Abort for the job's, and no other for sure, and reads no output any more. */
+/* Hydra reliably uses only the exit code of MPI_Abort for the job, and reads no output afterwards. */
 static void abort_under_hydra(int code)
 {
     const struct timespec output_is_read = {.tv_nsec = 200000000};
@@ -493,9 +496,9 @@ static void abort_under_hydra(int code)
 }
 
 /*
- * Does not return when there are other ranks. Each leaves with the same exit code by itself, which mpirun would
- * overtake if one of them called MPI_Abort at once; that is left for ranks whom the watchdog cannot reach, and for
- * hydra.
+ * End all ranks; does not return if there are other ranks. Each rank exits by itself with the same code. If one of them
+ * called MPI_Abort at once, mpirun would kill the others first; so MPI_Abort is only used for ranks that the watchdog
+ * cannot reach, and under Hydra.
  */
 static void end_everybody(struct bb_world *w, int rc)
 {

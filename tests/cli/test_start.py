@@ -106,4 +106,4 @@ def test_a_rank_without_a_gpu_says_so(busbar):
 def test_a_launcher_that_nobody_knows_starts_no_runs_of_one_rank(busbar):
     done = busbar.run("bench", "all_reduce", *SIZE, env={"FOO_RANK": "1", "FOO_SIZE": "2"})
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("busbar: ")]
-    assert done.returncode == 2 and "a launcher says FOO_SIZE=2, but MPI has 1 process" in line and done.stdout == ""
+    assert done.returncode == 2 and "a launcher sets FOO_SIZE=2, but MPI has 1 process" in line and done.stdout == ""

@@ -18,8 +18,8 @@ static void test_mismatch(void **state)
 
     (void)state;
     start(&job, "mismatch", -1, 30);
-    expect_text(&job, "communicator odd: ranks disagree: rank 1 says 3 members from rank 0 on, rank 0 says 4 members");
-    expect_text(&job, "communicator odd: ranks disagree: rank 0 says 4 members from rank 0 on, rank 1 says 3 members");
+    expect_text(&job, "communicator odd: ranks disagree: rank 1 has 3 members from rank 0 on, rank 0 has 4 members");
+    expect_text(&job, "communicator odd: ranks disagree: rank 0 has 4 members from rank 0 on, rank 1 has 3 members");
     expect_status(&job, 0, -1);
     clear(&job);
 }

@@ -57,7 +57,7 @@ static void test_guarded_call_hangs(void **state)
 
     (void)state;
     start(&job, "guard", 1, 2);
-    expect_text(&job, "all 4 ranks arrived, but wait for something else: rank 1 (");
+    expect_text(&job, "all 4 ranks arrived, but these wait for something else: rank 1 (");
     expect_text(&job, "waiting for a call that hangs");
     expect_status(&job, 4, -1);
     clear(&job);
@@ -70,8 +70,8 @@ static void test_guarded_calls_hang(void **state)
 
     (void)state;
     start(&job, "guards", 0, 2);
-    if (!strstr(job.err, "all 4 ranks arrived, but wait for something else: rank 0 (") &&
-        !strstr(job.err, "all 4 ranks arrived, but only these are in it: rank 0 ("))
+    if (!strstr(job.err, "all 4 ranks arrived, but these wait for something else: rank 0 (") &&
+        !strstr(job.err, "all 4 ranks arrived, but only these wait for it: rank 0 ("))
         fail_msg("rank 0 is not named:\n%s", job.err);
     assert_null(strstr(job.err, "; rank 1 ("));
     expect_status(&job, 4, -1);

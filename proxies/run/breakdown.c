@@ -1,4 +1,4 @@
-/* breakdown.c - from the events of traced steps to the figures of breakdown.h. */
+/* breakdown.c - computes the times of breakdown.h from the events of traced steps. */
 #include "proxies/run/breakdown.h"
 
 #include "cuda/device/stream.h"
@@ -12,9 +12,10 @@ static int group_of(const struct bb_layout *l, int comm)
     return l->comms[comm].group;
 }
 
-/* ---- what the groups move ---- */
+/* ---- traffic of the groups ---- */
 
-void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *p, struct bb_group_traffic work[BB_MAX_GROUPS])
+void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *p,
+                            struct bb_group_traffic work[BB_MAX_GROUPS])
 {
     double sent[BB_MAX_GROUPS] = {0}, received[BB_MAX_GROUPS] = {0};
 
@@ -64,7 +65,7 @@ static int since_begin(const struct bb_runner *r, cudaEvent_t event, int64_t *ns
     return rc;
 }
 
-/* Whether the lane launched anything in a step issued with `what`. */
+/* Whether the lane launched anything in this step; what: enum bb_issue. */
 static bool lane_ran(const struct bb_runner *r, const struct bb_lane *lane, unsigned what)
 {
     const struct bb_op *op = &r->program->ops[r->batches[lane->batch].first];
@@ -108,7 +109,7 @@ out:
     return rc;
 }
 
-/* Where bytes move, and where messages between stages are under way. */
+/* The intervals in which data are transferred, and those of messages between pipeline stages. */
 static int spans_by_cause(const struct bb_runner *r, const struct bb_traced_step *t, struct bb_spans *transfers,
                           struct bb_spans *stages)
 {

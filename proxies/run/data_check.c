@@ -1,4 +1,4 @@
-/* data_check.c - every operation of a program once, with known data (data_check.h). */
+/* data_check.c - runs each operation of a program once, with known data (data_check.h). */
 #include "proxies/run/data_check.h"
 
 #include "cuda/data/kernels.h"
@@ -8,11 +8,11 @@
 #include <stdlib.h>
 
 static const unsigned char POISON = 0xa5;
-static const int MAX_LINES = 5; /* said per rank */
+static const int MAX_LINES = 5; /* printed per rank */
 
-/* ---- what is known about an operation ---- */
+/* ---- expected data of an operation ---- */
 
-/* Elements that the operation reads from its source on some rank; 0 when it reads none. */
+/* Elements that the operation reads from its source on any rank; 0: none. */
 static size_t source_count(const struct bb_op *op, int n)
 {
     if (op->kind == BB_OP_SEND)
@@ -20,7 +20,8 @@ static size_t source_count(const struct bb_op *op, int n)
     return op->kind == BB_OP_COLLECTIVE ? bb_colls[op->coll].send_count(op->count, n) : 0;
 }
 
-/* What it must leave in its destination (pattern.h). Returns how many elements are known, 0: it receives nothing. */
+/* Sets *e to the data expected in the destination (pattern.h). Returns the number of elements with expected data; 0:
+ * the operation receives nothing. */
 static size_t expect_op(const struct bb_op *op, int rank, int n, struct bb_expect *e)
 {
     int other = op->kind == BB_OP_COMPUTE ? BB_NONE : bb_op_peer(op, rank, n);
@@ -31,8 +32,8 @@ static size_t expect_op(const struct bb_op *op, int rank, int n, struct bb_expec
     return op->kind == BB_OP_RECV ? op->count : 0;
 }
 
-/* The data of all ranks of a communicator: equal for its sends (either side knows only the pair), new for each of its
- * collectives. */
+/* The data of all ranks of a communicator. The same for all its messages, since sender and receiver know only the
+ * pair; different for each of its collectives. */
 static struct bb_pattern pattern_of(const struct bb_op *op, int n, uint64_t number)
 {
     bool reduces = op->kind == BB_OP_COLLECTIVE && (bb_colls[op->coll].flags & BB_COLL_REDUCES);
@@ -45,17 +46,18 @@ static struct bb_pattern pattern_of(const struct bb_op *op, int n, uint64_t numb
 
 struct check {
     struct bb_runner *r;
-    struct bb_verdict *device, *host; /* [n] one per operation of a batch, or (together) of the program */
+    struct bb_verdict *device, *host; /* [n] one per operation of a batch; concurrent: one per operation of the
+                                         program */
     int n;
     bool concurrent;
-    cudaEvent_t *ends;                  /* together: [n_lanes] where a lane's operations are compared  */
-    int *last_user;                       /* together: [n_buffers] the last lane that used it, BB_NONE   */
-    uint64_t collectives[BB_MAX_COMMS]; /* collectives so far */
+    cudaEvent_t *ends;                  /* concurrent: [n_lanes] recorded when a lane's operations are compared */
+    int *last_user;                     /* concurrent: [n_buffers] last lane that used the buffer; BB_NONE: none */
+    uint64_t collectives[BB_MAX_COMMS]; /* number of collectives so far */
     unsigned long long wrong;
     int lines;
 };
 
-/* Where an operation's data are made and compared. */
+/* The stream on which the data of an operation are written and compared. */
 static cudaStream_t check_stream(const struct check *c, const struct bb_op *op)
 {
     return c->concurrent ? c->r->streams[op->stream] : c->r->join;
@@ -92,13 +94,13 @@ out:
     return rc;
 }
 
-/* Do it to every operation of the batch. */
+/* Poisons the destinations and fills the sources of all operations of the batch. */
 static int make_known_data(struct check *c, const struct bb_batch *batch)
 {
     const struct bb_op *ops = &c->r->program->ops[batch->first];
     int rc = 0;
 
-    for (int i = 0; i < batch->n; i++) /* all destinations first: in place, a source lies in one */
+    for (int i = 0; i < batch->n; i++) /* all destinations first: an in-place source is inside its destination */
         TRY(poison_destination(c, &ops[i], &c->r->comms[ops[i].comm]));
     for (int i = 0; i < batch->n; i++)
         TRY(fill_source(c, &ops[i], &c->r->comms[ops[i].comm]));
@@ -106,7 +108,7 @@ out:
     return rc;
 }
 
-/* verdicts[i]: of operation first + i. */
+/* verdicts[i] is that of operation first + i. */
 static void report_wrong(struct check *c, int first, int n, const struct bb_verdict *verdicts)
 {
     char name[BB_OP_NAME];
@@ -143,7 +145,7 @@ static int compare_and_report(struct check *c, const struct bb_batch *batch)
     TRY(compare_batch(c, batch, c->device));
     TRY(BB_CUDA(
         cudaMemcpyAsync(c->host, c->device, (size_t)batch->n * sizeof(*c->host), cudaMemcpyDeviceToHost, c->r->join)));
-    TRY(bb_runner_wait(c->r, c->r->join, "the check of data"));
+    TRY(bb_runner_wait(c->r, c->r->join, "the data check"));
     report_wrong(c, batch->first, batch->n, c->host);
 out:
     return rc;
@@ -165,9 +167,9 @@ out:
     return rc;
 }
 
-/* ---- all at once ---- */
+/* ---- concurrent check ---- */
 
-/* The stream of `op` waits for whoever used the buffer before; from now on lane is its user. */
+/* Makes the stream of `op` wait for the previous user of the buffer; from now on lane is the user. */
 static int wait_for_user(struct check *c, const struct bb_op *op, int buffer, int lane)
 {
     int before = buffer == BB_NONE ? BB_NONE : c->last_user[buffer];
@@ -213,12 +215,13 @@ static int wait_for_all(struct check *c)
     int rc = 0;
 
     for (int s = 0; s < c->r->program->n_streams; s++)
-        TRY(bb_runner_wait(c->r, c->r->streams[s], "the check of data, all operations at once"));
+        TRY(bb_runner_wait(c->r, c->r->streams[s], "the data check, all operations at once"));
 out:
     return rc;
 }
 
-/* Every kernel of the check once, since loading one may wait for the GPU, and so for a receive that waits for us. */
+/* Runs each kernel of the check once. Loading a kernel may synchronise with the GPU, and later that could wait for a
+ * receive whose peer waits for this rank. */
 static int load_kernels(struct check *c)
 {
     int rc = 0;
@@ -230,11 +233,11 @@ static int load_kernels(struct check *c)
             continue;
         TRY(make_known_data(c, batch));
         TRY(compare_batch(c, batch, &c->device[batch->first]));
-        TRY(wait_for_all(c)); /* buffers may be shared */
+        TRY(wait_for_all(c)); /* operations may share buffers */
     }
     for (int i = 0; i < BB_MAX_COMMS; i++)
         c->collectives[i] = 0;
-    TRY(bb_world_barrier(c->r->world, "the check of data"));
+    TRY(bb_world_barrier(c->r->world, "the data check"));
 out:
     return rc;
 }
@@ -266,7 +269,7 @@ static int check_guards(struct check *c)
     TRY(BB_CUDA(cudaMemcpyAsync(c->host, c->device, sizeof(*c->host), cudaMemcpyDeviceToHost, c->r->join)));
     TRY(bb_runner_wait(c->r, c->r->join, "the check of guard zones"));
     if (c->host->wrong)
-        bb_err(BB_EDATA, "%llu bytes outside of the program's buffers were overwritten", c->host->wrong);
+        bb_err(BB_EDATA, "%llu bytes overwritten outside the program's buffers", c->host->wrong);
     c->wrong += c->host->wrong;
 out:
     return rc;
@@ -289,13 +292,13 @@ static int check_init(struct check *c, struct bb_runner *r, bool concurrent)
     return BB_CUDA(cudaMalloc((void **)&c->device, (size_t)c->n * sizeof(*c->device)));
 }
 
-/* Operations that are none of communication have nothing wrong. */
+/* The verdicts of operations without communication stay 0. */
 static int prepare_concurrent(struct check *c)
 {
     int rc;
 
     TRY(BB_CUDA(cudaMemsetAsync(c->device, 0, (size_t)c->n * sizeof(*c->device), c->r->join)));
-    TRY(bb_runner_wait(c->r, c->r->join, "verdicts cleared")); /* other streams add to them */
+    TRY(bb_runner_wait(c->r, c->r->join, "verdicts cleared")); /* before other streams add to the verdicts */
     for (int i = 0; i < c->r->n_lanes; i++)
         TRY(BB_CUDA(cudaEventCreateWithFlags(&c->ends[i], cudaEventDisableTiming)));
 out:
@@ -320,7 +323,7 @@ int bb_data_check(struct bb_runner *r, unsigned long long *wrong)
     int rc;
 
     TRY(check_init(&c, r, false));
-    bb_world_reached(r->world, "the check of data");
+    bb_world_reached(r->world, "the data check");
     for (int i = 0; i < r->n_batches; i++)
         if (bb_op_is_comm(&r->program->ops[r->batches[i].first]))
             TRY(check_batch(&c, &r->batches[i]));
@@ -338,7 +341,7 @@ int bb_data_check_concurrent(struct bb_runner *r, unsigned long long *wrong)
 
     TRY(check_init(&c, r, true));
     TRY(prepare_concurrent(&c));
-    bb_world_reached(r->world, "the check of data");
+    bb_world_reached(r->world, "the data check");
     TRY(start_all(&c));
     TRY(check_guards(&c));
     *wrong = c.wrong;

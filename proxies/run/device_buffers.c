@@ -5,7 +5,7 @@
 
 struct bb_device_buffers {
     const struct bb_allocator *from;
-    unsigned char *memory; /* of all areas, NULL where all are empty */
+    unsigned char *memory; /* one allocation for all areas; NULL: all areas are empty */
     int n;
     struct bb_guarded areas[];
 };

@@ -1,6 +1,6 @@
 /*
- * proxy_run.c - `busbar proxy` from its first line to its last: ranks, GPUs, the step and its checks, the
- * run, the reports, and the same in reverse.
+ * proxy_run.c - `busbar proxy` from start to end: ranks, GPUs, the step and its checks, the run, the reports, and the
+ * release.
  */
 #include "bootstrap/base/outfile.h"
 #include "collectives/session/session.h"
@@ -16,31 +16,31 @@
 
 #include <stdlib.h>
 
-/* Everything that a run holds; zeroed is empty, so one release fits every state. */
+/* The state of a run. All zero is empty, so one release function fits every state. */
 struct run {
     struct bb_proxy_run_options options;
     int argc;
     char **argv;
-    const struct bb_proxy *proxy; /* NULL: all of them */
+    const struct bb_proxy *proxy; /* NULL: all proxies */
     struct bb_session session;
-    bool serialisable; /* the step could be run one operation after another, and so its data be checked */
+    bool serialisable; /* the step runs without deadlock one operation after another, and so can its data check */
     struct bb_step step;
     struct bb_plan plan;
     struct bb_runner runner;
     struct bb_measure_plan measure_plan;
     struct bb_measured measured;
-    struct bb_cluster cluster;        /* of --cluster, rank 0's */
-    struct bb_run_forecast forecast;  /* empty without it       */
+    struct bb_cluster cluster;        /* --cluster; rank 0 only */
+    struct bb_run_forecast forecast;  /* empty without --cluster */
     struct bb_critical_path critical; /* rank 0, with --trace */
-    struct bb_scaling_run study;      /* of the proxy scaling           */
+    struct bb_scaling_run study;      /* only for the proxy `scaling` */
     json_t *planned;                  /* rank 0: the body of busbar.plan/1 */
-    unsigned long long wrong;         /* over all ranks                 */
-    int unsaved; /* all ranks know: the trace could not be written, and what else there is goes on */
+    unsigned long long wrong;         /* wrong elements over all ranks */
+    int unsaved;                      /* on all ranks: error of writing the trace, returned at the end of the run */
 };
 
 /* ---- the step ---- */
 
-/* What is run is messages. */
+/* A run executes alltoallv as messages. */
 static int build_messages(struct run *x)
 {
     int rc;
@@ -51,8 +51,8 @@ out:
     return rc;
 }
 
-/* Every rank builds the same step, but only rank 0 speaks of one that cannot be: it builds first. Where only some ranks
- * can, as with a file of a model that is not on every node, all leave. */
+/* All ranks build the same step. Rank 0 builds first and alone prints errors. If only some ranks fail, for example
+ * because a model file is missing on a node, all ranks end. */
 static int build_step(struct run *x)
 {
     int rc = 0;
@@ -70,7 +70,7 @@ out:
     return rc;
 }
 
-/* The scaling study is a run around the steps of its proxy; of another proxy study stays empty, and does nothing. */
+/* For the proxy `scaling`, the study runs around the steps. For all others study stays empty and does nothing. */
 static int prepare_study(struct run *x)
 {
     if (!(x->proxy->features & BB_FEATURE_SCALING))
@@ -80,7 +80,7 @@ static int prepare_study(struct run *x)
     return bb_scaling_run_init(&x->study, &x->options.warmup);
 }
 
-/* Matching, deadlock: rank 0 looks at the programs of all ranks, before anything runs. */
+/* Before anything runs, rank 0 checks the programs of all ranks for matching and deadlock. */
 static int check_step(struct run *x)
 {
     int rc = x->session.world.rank == 0 ? bb_plan_init(&x->plan, &x->step) : 0;
@@ -95,7 +95,8 @@ out:
     return rc;
 }
 
-/* The machine to predict. A job on several nodes has its own number of GPUs on each. */
+/* Loads the cluster profile for the prediction. A job on several nodes replaces the GPUs per node of the profile by
+ * its own. */
 static int load_cluster(struct run *x)
 {
     const struct bb_world *w = &x->session.world;
@@ -107,7 +108,7 @@ static int load_cluster(struct run *x)
     return bb_world_agree(&x->session.world, rc, "the cluster's profile");
 }
 
-/* A file that cannot be written is told before the run, not after it. */
+/* Reports a trace file that cannot be written before the run, not after it. */
 static int check_trace(struct run *x)
 {
     int rc = x->options.trace && x->session.world.rank == 0 ? bb_outfile_check(x->options.trace, "the trace") : 0;
@@ -132,7 +133,7 @@ out:
     return rc;
 }
 
-/* Of the GPU of this rank. */
+/* SMs that timed compute occupies on this rank's GPU. */
 static int held_sms(const struct run *x)
 {
     return bb_compute_sms(x->options.compute_sms, x->session.device.sm_count);
@@ -168,7 +169,7 @@ static struct bb_run_report report_of(const struct run *x)
                                   .wrong = x->wrong};
 }
 
-/* All steps of a measurement. */
+/* Number of steps that the plan runs. */
 static double steps_of(const struct bb_measure_plan *p)
 {
     int graph = p->graph ? (p->warmup > 0 ? p->warmup : 1) + p->steps : 0;
@@ -178,7 +179,7 @@ static double steps_of(const struct bb_measure_plan *p)
     return p->warmup + p->steps + p->traced_steps + graph + start_barrier_steps + alone;
 }
 
-/* What is known stands there while the steps run. Of all proxies, each is a line when it has run. */
+/* Prints what is known before the steps run. With all proxies, each prints one line after its run. */
 static void begin_report(struct run *x)
 {
     const struct bb_run_report r = report_of(x);
@@ -233,7 +234,7 @@ static int open_results(struct run *x, const char *schema, bool has_rows, const 
     return bb_session_open_results(&x->session, &head, set, &x->options);
 }
 
-/* What is known before anything runs, so that a run that dies leaves it. */
+/* Writes the plan before anything runs, so that a failed run leaves it in the results. */
 static int write_plan(struct run *x)
 {
     const char *key;
@@ -282,7 +283,7 @@ static int report_line(struct run *x, const struct bb_proxy *proxy, bool fits, u
     return x->session.world.rank == 0 ? bb_results_row(x->session.json, bb_run_report_row(&r, proxy->name)) : 0;
 }
 
-/* What is left of a proxy that ran; after an error the run's end does it. */
+/* Releases a proxy that ran; after an error the end of the run does this. */
 static int release_step(struct run *x)
 {
     int rc = bb_runner_release(&x->runner, 0);
@@ -293,7 +294,7 @@ static int release_step(struct run *x)
     return rc;
 }
 
-/* Every rank fits it by itself and comes to the same. */
+/* Every rank fits the proxy to the number of ranks on its own, with the same result. */
 static int run_one(struct run *x, const struct bb_proxy *proxy)
 {
     const struct bb_proxy_config asked = x->options.step;
@@ -320,7 +321,7 @@ static int run_all(struct run *x)
 
     x->options.no_alone = true;
     x->options.step.ranks = x->session.world.size;
-    TRY(bb_step_set_environment(true)); /* NCCL reads it once, and some need it */
+    TRY(bb_step_set_environment(true)); /* NCCL reads the environment once, and some proxies require this setting */
     TRY(bb_session_setup_gpus(&x->session, 0));
     TRY(open_results(x, "busbar.proxies/1", true, NULL));
     x->measure_plan.steps = x->options.steps;
@@ -360,7 +361,7 @@ static int run_proxy(struct run *x)
 {
     int rc;
 
-    TRY(bb_step_set_environment(false)); /* before any call of CUDA, and while there is one thread */
+    TRY(bb_step_set_environment(false)); /* before any CUDA call, while the process has one thread */
     TRY(bb_session_begin(&x->session, &x->options.common, BB_SESSION_NCCL));
     TRY(x->proxy ? run_named(x) : run_all(x));
     if (x->wrong)

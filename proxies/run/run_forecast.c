@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the timelines have the rank. */
+/* The index of the rank in the timeline. */
 static int find_rank(const struct bb_timeline *t, int rank)
 {
     int i = 0;
@@ -20,9 +20,9 @@ static int find_rank(const struct bb_timeline *t, int rank)
     return i;
 }
 
-/* Rank 0: the shares of both. */
+/* Rank 0: computes the shares of the measured and of the predicted step. */
 static int compare_shares(struct bb_run_forecast *f, const struct bb_step *step, const struct bb_cluster *cluster,
-                        const struct bb_timeline *measured)
+                          const struct bb_timeline *measured)
 {
     int at = find_rank(measured, f->rank), n, rc;
     struct bb_timeline predicted;
@@ -77,9 +77,9 @@ void bb_run_forecast_release(struct bb_run_forecast *f)
     *f = (struct bb_run_forecast){0};
 }
 
-/* ---- showing ---- */
+/* ---- output ---- */
 
-/* Of the prediction, in parts of what was measured; NaN: nothing was. */
+/* Relative error of the prediction; NaN: nothing was measured. */
 static double error_of(double measured, double predicted)
 {
     return measured > 0 ? predicted / measured - 1 : NAN;
@@ -103,9 +103,9 @@ void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, FILE
 
     if (!f->known)
         return;
-    fprintf(out, "#\n# beside the prediction for %s (modelled); the error is the prediction's", f->cluster);
+    fprintf(out, "#\n# prediction for %s (modelled): error = predicted / measured - 1", f->cluster);
     if (f->rank != BB_NONE)
-        fprintf(out, "; parts: rank %d, its newest traced step", f->rank);
+        fprintf(out, "; parts: newest traced step of rank %d", f->rank);
     fprintf(out, "\n# %-6s %-32s %14s %14s %9s\n", unit.name, "", "measured", "predicted", "error");
     print_line("step", "median, slowest rank", step_us, f->step_us, &unit, out);
     if (f->rank != BB_NONE)

@@ -1,4 +1,4 @@
-/* run_report.c - the figures of a run as a report for people and as JSON (run_report.h). */
+/* run_report.c - formats the results of a run as text and as JSON (run_report.h). */
 #include "proxies/run/run_report.h"
 
 #include "bootstrap/base/units.h"
@@ -7,9 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- derived figures ---- */
+/* ---- derived results ---- */
 
-/* (communication beside which a kernel ran) / (communication); NaN without communication. */
+/* Fraction of the communication that is hidden behind kernels; NaN without communication. */
 static double hidden_fraction(const struct bb_rank_breakdown *f)
 {
     return f->comm_us > 0 ? (f->comm_us - f->exposed_us) / f->comm_us : NAN;
@@ -36,7 +36,7 @@ static bool has_timed_kernels(const struct bb_step *s)
     return false;
 }
 
-/* What a step does, per second; NaN for nothing. */
+/* Amount per second, at the median step time; NaN if the amount is 0. */
 static double per_second(double amount, const struct bb_measured *m)
 {
     return amount > 0 ? amount / (m->step.p50 / 1e6) : NAN;
@@ -47,14 +47,14 @@ static double ratio_of(double a, double b)
     return b > 0 ? a / b : NAN;
 }
 
-/* What communication costs, on one rank, against compute alone: total = exposed + slowdown + idle, microseconds; why it
- * was exposed stands in the breakdown. NaN: unknown. */
+/* The cost of communication on one rank, compared with compute alone: total = exposed + slowdown + idle, in
+ * microseconds. The breakdown has the causes of the exposed part. NaN: unknown. */
 struct cost {
     double total_us, exposed_us;
-    double slowdown_us;      /* kernels take longer beside it           */
-    double idle_us;          /* nothing ran, more than with compute alone */
-    double compute_slowdown; /* time of the kernels, both over alone   */
-    double comm_slowdown;    /* time of the transfers, both over alone */
+    double slowdown_us;      /* increase of kernel time by contention */
+    double idle_us;          /* increase of the time with neither compute nor communication */
+    double compute_slowdown; /* kernel time: both / compute alone */
+    double comm_slowdown;    /* transfer time: both / communication alone */
 };
 
 static struct cost cost_of(const struct bb_run_report *r, int rank)
@@ -75,7 +75,7 @@ static struct cost cost_of(const struct bb_run_report *r, int rank)
     };
 }
 
-/* Compute of a traced rank counts with the bubble of its pipeline (bb_overlap_efficiency). */
+/* For a traced rank, compute includes the bubble of its pipeline (bb_overlap_efficiency). */
 static double efficiency_of(const struct bb_measured *m, int rank)
 {
     double compute_us = m->compute_alone_us;
@@ -99,7 +99,7 @@ static double step_flops(const struct bb_run_report *r)
     return flops;
 }
 
-/* The part of the GPUs' peak that a step of that length makes; NaN without a peak or FLOPs. */
+/* Model FLOP utilisation for this step time; NaN without a peak or FLOPs. */
 static double utilisation_of(const struct bb_run_report *r, double step_us)
 {
     double flops = step_flops(r);
@@ -107,7 +107,7 @@ static double utilisation_of(const struct bb_run_report *r, double step_us)
     return r->peak_tflops > 0 && flops > 0 ? flops / (r->peak_tflops * 1e6 * step_us * r->session->world.size) : NAN;
 }
 
-/* GB/s of bus bandwidth of a group on a rank; NaN for a group of one rank or without communication. */
+/* Bus bandwidth of a group on a rank, GB/s; NaN for a group of one rank or without communication. */
 static double busbw_of(const struct bb_run_report *r, int rank, int group, const struct bb_group_traffic *work)
 {
     double busy_us = r->measured->traced[rank].groups[group].busy_us;
@@ -117,7 +117,7 @@ static double busbw_of(const struct bb_run_report *r, int rank, int group, const
     return ratio_of(work[group].bus_bytes / 1e3, busy_us); /* bytes per us / 1e3 = GB/s */
 }
 
-/* ---- the head ---- */
+/* ---- header ---- */
 
 static void print_machine(const struct bb_run_report *r, FILE *out)
 {
@@ -131,7 +131,7 @@ static void print_machine(const struct bb_run_report *r, FILE *out)
     if (r->session->devices[0].emulated)
         bb_print_emulated_note(out, "", " (host issue: this machine's)");
     if (r->session->shared_gpu)
-        fprintf(out, "# several ranks share one GPU: times mean nothing for a machine with one GPU per rank\n");
+        fprintf(out, "# several ranks share one GPU: times are meaningless for a machine with one GPU per rank\n");
 }
 
 static size_t max_memory(const struct bb_step *s)
@@ -155,7 +155,7 @@ static void print_job(const struct bb_run_report *r, FILE *out)
 
     fprintf(out, "# %s: %.0f parameters; %s\n", r->step->proxy, r->step->parameters,
             r->step->summary ? r->step->summary : "");
-    fprintf(out, "# buffers of a rank: up to %s; checked before the run: every operation is met, no deadlock\n",
+    fprintf(out, "# buffers of a rank: up to %s; checked before the run: all operations match, no deadlock\n",
             bb_format_bytes(max_memory(r->step), bytes));
     fprintf(out, "# time: GPU events from a common start, slowest rank; %d warm-up, %d timed, %d traced steps\n",
             r->plan->warmup, r->plan->steps, r->plan->traced_steps);
@@ -163,7 +163,7 @@ static void print_job(const struct bb_run_report *r, FILE *out)
 
 /* ---- tables ---- */
 
-/* A number in a column, or "-" where there is none. */
+/* Prints a number in a column, or "-" for NaN. */
 static void print_cell(FILE *out, int width, int decimals, double value)
 {
     if (isfinite(value))
@@ -172,7 +172,7 @@ static void print_cell(FILE *out, int width, int decimals, double value)
         fprintf(out, " %*s", width, "-");
 }
 
-/* A time with its unit, where a column has no common one. */
+/* Prints a time with its unit, for columns without a common unit. */
 static void print_time(FILE *out, int width, double us)
 {
     char text[BB_TIME_TEXT] = "-";
@@ -215,14 +215,14 @@ static void print_times(const struct bb_run_report *r, FILE *out)
     print_stats("host issue", &m->issue, &unit, out);
     if (m->has_graph) {
         print_stats("graph step", &m->graph_step, &unit, out);
-        print_stats("its issue", &m->graph_issue, &unit, out);
-        fprintf(out, "# as one CUDA graph a step takes %.3f of its time; captured in %s, first launch not timed\n",
+        print_stats("host issue", &m->graph_issue, &unit, out);
+        fprintf(out, "# CUDA graph: step time %.3fx; captured in %s, first launch not timed\n",
                 m->graph_step.p50 / m->step.p50, bb_format_time(1e3 * m->capture_ms, text));
     }
     if (m->start_barrier) {
         print_stats("barrier step", &m->start_barrier_step, &unit, out);
-        print_stats("its issue", &m->start_barrier_issue, &unit, out);
-        fprintf(out, "# with a start barrier (no launch overhead) a step takes %.3f of its time\n",
+        print_stats("host issue", &m->start_barrier_issue, &unit, out);
+        fprintf(out, "# start barrier (no launch overhead): step time %.3fx\n",
                 m->start_barrier_step.p50 / m->step.p50);
     }
     if (r->step->samples > 0)
@@ -243,7 +243,7 @@ static int ranks_of_role(const struct bb_step *s, int ranks, int role)
     return n;
 }
 
-/* Stands above every hidden figure: kernels that leave NCCL most of the GPU hide more than those that do not. */
+/* Printed above every table with hidden communication: kernels that leave more of the GPU to NCCL hide more. */
 static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
 {
     if (any)
@@ -251,7 +251,7 @@ static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
     fputc('\n', out);
 }
 
-/* Of the tables of the slowest ranks: the step's. */
+/* The time unit of the tables of slowest ranks: that of the step. */
 static struct bb_time_unit unit_of_ranks(const struct bb_run_report *r)
 {
     const int rank = bb_slowest_rank(r->measured, r->step, BB_NONE);
@@ -284,7 +284,7 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
     }
 }
 
-/* Of rank, whose role it is. */
+/* One line: a group of the rank that represents its role. */
 static void print_group(const struct bb_run_report *r, const struct bb_time_unit *unit, int rank, int group,
                         const struct bb_group_traffic *work, FILE *out)
 {
@@ -322,7 +322,7 @@ static void print_groups(const struct bb_run_report *r, FILE *out)
     }
 }
 
-/* A sum: in one unit. */
+/* All terms of the sum have the same unit. */
 static void print_lost(const struct bb_rank_breakdown *f, int rank, const struct cost *c, FILE *out)
 {
     const struct bb_time_unit unit = bb_time_unit(c->total_us);
@@ -336,7 +336,7 @@ static void print_lost(const struct bb_rank_breakdown *f, int rank, const struct
                 f->exposed_waiting_us / unit.us);
     else
         fprintf(out, "%.*f exposed", decimals, c->exposed_us / unit.us);
-    fprintf(out, " + %.*f slower kernels + %.*f idle\n", decimals, c->slowdown_us / unit.us, decimals,
+    fprintf(out, " + %.*f slower kernels + %.*f idle\n", decimals, fmax(0, c->slowdown_us) / unit.us, decimals,
             c->idle_us / unit.us);
 }
 
@@ -355,15 +355,14 @@ static void print_overlap(const struct bb_run_report *r, FILE *out)
     if (isfinite(c.total_us))
         print_lost(&m->traced[rank], rank, &c, out);
     if (isfinite(c.compute_slowdown) && isfinite(c.comm_slowdown))
-        fprintf(out, "# side by side kernels take %.3f of their time alone, transfers %.3f\n", c.compute_slowdown,
-                c.comm_slowdown);
+        fprintf(out, "# slowdown under overlap: kernels %.3fx, transfers %.3fx\n", c.compute_slowdown, c.comm_slowdown);
 }
 
 void bb_run_report_head(const struct bb_run_report *r, FILE *out)
 {
     bb_print_report_header(out, r->argc, r->argv);
     print_machine(r, out);
-    fprintf(out, "# every proxy in its smallest form for these ranks, counts scaled; step: median of %d",
+    fprintf(out, "# every proxy in its smallest configuration for these ranks, counts scaled; step: median of %d",
             r->plan->steps);
     print_busy_sms(r, true, out);
     fprintf(out, "#\n# %-22s %11s %11s %11s %11s %11s %7s %6s\n", "proxy", "step", "compute", "comm", "exposed", "idle",
@@ -376,9 +375,9 @@ void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *
 
     fprintf(out, "  %-22s", proxy);
     if (!r->step) {
-        fprintf(out, " has no form for %d rank%s", r->session->world.size, r->session->world.size > 1 ? "s" : "");
+        fprintf(out, " cannot run on %d rank%s", r->session->world.size, r->session->world.size > 1 ? "s" : "");
         if (r->nearest_ranks > 0)
-            fprintf(out, "; nearest: %d", r->nearest_ranks);
+            fprintf(out, "; try: %d", r->nearest_ranks);
         fputc('\n', out);
         return;
     }
@@ -415,7 +414,7 @@ void bb_run_report_text(const struct bb_run_report *r, FILE *out)
     if (r->checked)
         fprintf(out, "# data checked: %llu wrong\n", r->wrong);
     else
-        fprintf(out, "# data not checked (--check)\n");
+        fprintf(out, "# data not checked (try: --check)\n");
 }
 
 /* ---- the fields of busbar.proxy/1 that a run adds to those of its plan ---- */
@@ -433,7 +432,7 @@ static json_t *breakdown_json(const struct bb_run_report *r, int rank)
                      "compute_sms", has_timed_kernels(r->step) ? json_integer(r->compute_sms) : json_null());
 }
 
-/* What group g did on a rank; NULL when it did nothing there. */
+/* The results of a group on a rank; NULL: no traffic there. */
 static json_t *group_json(const struct bb_run_report *r, int rank, int group, const struct bb_group_traffic *work)
 {
     const struct bb_group_breakdown *g = &r->measured->traced[rank].groups[group];
@@ -475,7 +474,8 @@ static json_t *roles_json(const struct bb_run_report *r)
     return list;
 }
 
-/* Adds the figures of the slowest rank to the plan's groups of the same name; null for a group it has no traffic in. */
+/* Adds the results of the slowest rank to the plan's groups of the same name; null for groups without traffic on
+ * this rank. */
 static void merge_groups(const struct bb_run_report *r, int rank, json_t *groups)
 {
     static const char *const keys[] = {"calls",       "bytes",      "busy_us",   "exposed_us",

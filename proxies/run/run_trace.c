@@ -1,4 +1,4 @@
-/* run_trace.c - gathers a traced step for its timeline (run_report.h). */
+/* run_trace.c - gathers a traced step from all ranks for its timeline (run_report.h). */
 #include "proxies/run/run_report.h"
 
 #include "bootstrap/base/outfile.h"
@@ -9,9 +9,9 @@
 
 #define CHUNK_BYTES ((size_t)16 << 20)
 
-/* ---- own times ---- */
+/* ---- this rank's times ---- */
 
-/* The span of each operation: that of its lane. */
+/* The times of each operation are those of its lane. */
 static void copy_lane_spans(const struct bb_runner *r, const struct bb_traced_step *trace, struct bb_timed_op *ops)
 {
     for (int i = 0; i < r->n_lanes; i++) {
@@ -32,7 +32,7 @@ static size_t max_ops(const struct bb_step *step)
     return most;
 }
 
-/* ---- everybody's ---- */
+/* ---- the times of all ranks ---- */
 
 struct scalars {
     int64_t step_ns;
@@ -90,7 +90,8 @@ out:
 static void name_locations(const struct bb_world *w, const struct bb_device_info *devices, struct bb_timeline *t)
 {
     for (int i = 0; i < t->n; i++)
-        snprintf(t->location[i], sizeof(t->location[i]), "%.40s gpu %d", w->hosts[t->ranks[i]], devices[t->ranks[i]].ordinal);
+        snprintf(t->location[i], sizeof(t->location[i]), "%.40s gpu %d", w->hosts[t->ranks[i]],
+                 devices[t->ranks[i]].ordinal);
 }
 
 static int save_timeline(const struct bb_timeline *t, const char *path)
@@ -123,8 +124,8 @@ int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const str
     TRY(rc);
     t.source = devices[0].emulated ? "emulated: modelled, no measurement of hardware" : "measured";
     t.clock =
-        "a rank's zero is the end, on its GPU, of a one-element all_reduce over all ranks before the step; no rank "
-        "leaves it before the last has come to it, so two zeros differ by at most the longest time that it took";
+        "time zero of a rank is the end, on its GPU, of a one-element all_reduce over all ranks before the step; the "
+        "all_reduce ends on no rank before all ranks have started it, so the zeros differ by at most its duration";
     name_locations(r->world, devices, &t);
     if (r->world->rank == 0)
         rc = bb_critical_path_init(critical, &t, NULL);

@@ -1,6 +1,6 @@
 /*
- * runner.c - what a step program needs to run, made and taken down: communicators, streams, events, buffers, the cut of
- * the program into calls and lanes, and the names that a profiler shows. step_issue.c runs it.
+ * runner.c - creates and releases what a step program needs: communicators, streams, events, buffers, the division of
+ * the program into batches and lanes, and the names for a profiler. step_issue.c runs the steps.
  */
 #include "proxies/run/runner.h"
 
@@ -41,9 +41,9 @@ void *bb_runner_dst(const struct bb_runner *r, const struct bb_op *op)
     return operand_address(r, op, op->dst, op->dst_offset);
 }
 
-/* ---- waiting under the deadline ---- */
+/* ---- waiting with the run's timeout ---- */
 
-/* An error that a communicator met by itself (a peer's end) must not be waited out. */
+/* A communicator that has failed, for example because a peer died, ends the wait at once. */
 static int comms_are_well(void *arg)
 {
     struct bb_runner *r = arg;
@@ -55,7 +55,7 @@ static int comms_are_well(void *arg)
     return rc;
 }
 
-/* The host learns of the end by asking; the last call, which returns at once, tells it to CUDA. */
+/* The host polls the event; the final cudaEventSynchronize returns at once and completes the event for CUDA. */
 int bb_runner_wait_event(struct bb_runner *r, cudaEvent_t event, const char *what)
 {
     char text[160];
@@ -71,9 +71,9 @@ int bb_runner_wait(struct bb_runner *r, cudaStream_t stream, const char *what)
     return bb_stream_wait(r->world, stream, what, comms_are_well, r);
 }
 
-/* ---- the program cut into batches and lanes ---- */
+/* ---- division of the program into batches and lanes ---- */
 
-/* The lane of `stream` in the newest batch, made when it has none yet. */
+/* Adds the lane of the operation's stream to the newest batch, unless the batch has it. */
 static void add_to_lane(struct bb_runner *r, struct bb_batch *batch, const struct bb_op *op)
 {
     for (int i = batch->lane; i < batch->lane + batch->lanes; i++)
@@ -123,7 +123,7 @@ static int make_arrays(struct bb_runner *r)
 
 /* ---- CUDA objects ---- */
 
-/* Communication gets the highest priority: its kernels must not wait for a wave of compute to drain. */
+/* Communication gets the highest priority, so that its kernels do not wait for a wave of compute to finish. */
 static int make_streams(struct bb_runner *r)
 {
     int rc, least, greatest;
@@ -182,7 +182,7 @@ out:
     return rc;
 }
 
-/* Real work of the program: each list once. */
+/* Lists the distinct kernel lists of the program. */
 static int list_kernel_lists(struct bb_runner *r)
 {
     r->kernel_lists = calloc(r->program->n_ops + 1, sizeof(*r->kernel_lists));
@@ -212,8 +212,8 @@ static bool has_pipeline(const struct bb_layout *l)
     return false;
 }
 
-/* Operands shrink slower than counts, as surfaces do: the factor of all that would do is below the ratio to the power
- * of 3/2, and is said rounded down. */
+/* Suggests a factor, rounded down. Buffers shrink more slowly than counts (as a surface shrinks more slowly than a
+ * volume), so the factor is below the ratio of available to needed memory to the power of 3/2. */
 static int report_memory(const struct bb_runner *r, const struct fit *f)
 {
     double factor = pow((double)f->available / (double)f->need, 1.5);
@@ -221,14 +221,14 @@ static int report_memory(const struct bb_runner *r, const struct fit *f)
     char help[200], work[BB_BYTES_TEXT], less[80] = "";
 
     if (r->n_kernel_lists)
-        snprintf(less, sizeof(less), "; real compute takes %s of it, --compute timed or none takes nothing",
+        snprintf(less, sizeof(less), "; real kernels need %s of it, --compute timed and none need nothing",
                  bb_format_bytes(bb_kernel_runner_bytes(r->kernel_lists, r->n_kernel_lists), work));
-    snprintf(help, sizeof(help), "--scale-counts %g needs less%s%s", floor(factor / unit) * unit,
-             has_pipeline(r->layout) ? ", so do fewer layers and more stages" : "", less);
+    snprintf(help, sizeof(help), "try: --scale-counts %g%s%s", floor(factor / unit) * unit,
+             has_pipeline(r->layout) ? " or fewer layers and more stages" : "", less);
     return bb_memory_refuse(f->need, f->available, help);
 }
 
-/* Before anything is allocated: the first rank whose memory does not suffice says so, and all leave. */
+/* Before any allocation: the first rank with too little memory prints an error, and all ranks return it. */
 static int check_memory(struct bb_runner *r, size_t need)
 {
     struct fit mine = {.need = need}, *all = NULL;
@@ -248,7 +248,7 @@ out:
     return rc;
 }
 
-/* Algorithms of a product that are tried, the fastest taken. */
+/* Number of cuBLASLt algorithms that are timed for each GEMM; the fastest is used. */
 #define CANDIDATES 8
 
 static int make_memory(struct bb_runner *r)
@@ -276,7 +276,7 @@ out:
 
 /* ---- communicators ---- */
 
-/* members[]: the world ranks of this rank's instance of the group. Returns how many, 0 when it is in none. */
+/* members: out, world ranks of this rank's instance of the group. Returns their number; 0 if the rank is in none. */
 static int own_members(const struct bb_layout *l, int group, int rank, int *members)
 {
     int instance = bb_group_instance(l, group, rank), n = l->groups[group].size;
@@ -288,7 +288,7 @@ static int own_members(const struct bb_layout *l, int group, int rank, int *memb
     return n;
 }
 
-/* Bit c: some rank of the world uses communicator c, so all of its members make it. */
+/* Bit c: some rank uses communicator c, so all its members create it. */
 static int used_comms(struct bb_runner *r, unsigned *used)
 {
     *used = 0;
@@ -298,8 +298,9 @@ static int used_comms(struct bb_runner *r, unsigned *used)
     return bb_world_any(r->world, used);
 }
 
-/* Those of the step are blocking: each call to a non-blocking one goes through a thread of NCCL and back, which costs
- * the host tens of microseconds, and many steps are as fast as their host. The guard of step_issue.c sees to hangs. */
+/* The communicators of the step are blocking: each call to a non-blocking one passes through an NCCL thread and
+ * takes tens of microseconds of host time, and many steps are limited by their host. The guard of step_issue.c
+ * detects hangs. */
 static int make_comms(struct bb_runner *r)
 {
     static const struct bb_comm_opts polled = {0}, blocking = {.blocking = true};
@@ -328,7 +329,7 @@ out:
 
 /* ---- names for a profiler ---- */
 
-/* Category of a communicator's group; 0 (none) for compute. */
+/* NVTX category of the communicator's group; 0: none, for compute. */
 static uint32_t comm_category(const struct bb_runner *r, const struct bb_op *op)
 {
     return op->comm == BB_NONE ? 0 : (uint32_t)r->layout->comms[op->comm].group + 1;
@@ -384,7 +385,7 @@ static void name_all(struct bb_runner *r)
     }
 }
 
-/* ---- a life ---- */
+/* ---- init and release ---- */
 
 int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layout *layout,
                    const struct bb_program *program, const struct bb_allocator *memory)
@@ -437,7 +438,7 @@ static void release_cuda(struct bb_runner *r)
         (void)cudaFree(r->busy.scratch);
 }
 
-/* Orderly, or at once when the run failed: the other ranks may never come. */
+/* Finalises the communicator, or aborts it after an error, since the other ranks may never finalise theirs. */
 static int end_comm(struct bb_comm *c, int rc)
 {
     if (rc == 0)
@@ -448,7 +449,7 @@ static int end_comm(struct bb_comm *c, int rc)
 
 int bb_runner_set_busy(struct bb_runner *r, int sms, double gbps)
 {
-    enum { SCRATCH_BYTES = 256 << 20 }; /* several times the L2 cache of any GPU, or the traffic would stay in it */
+    enum { SCRATCH_BYTES = 256 << 20 }; /* several times the L2 cache of any GPU, so that the traffic reaches memory */
 
     r->busy.sms = sms;
     r->busy.gbps = gbps;
@@ -467,14 +468,15 @@ int bb_runner_init_start_barrier(struct bb_runner *r)
 
 int bb_runner_release(struct bb_runner *r, int rc)
 {
-    if (r->graph && rc == 0) /* it uses what the communicators own */
+    if (r->graph && rc == 0) /* before the communicators, whose resources the graph uses */
         rc = BB_CUDA(cudaGraphExecDestroy(r->graph));
     for (int c = 0; r->layout && c < r->layout->n_comms; c++)
         if (r->comms[c].nccl)
             rc = end_comm(&r->comms[c], rc);
     if (r->all_ranks.nccl)
         rc = end_comm(&r->all_ranks, rc);
-    if (r->world && rc == 0) /* otherwise the GPU may be stuck, and freeing waits for it: the process's end frees all */
+    if (r->world && rc == 0) /* after an error the GPU may be stuck and cudaFree would wait for it; the end of the
+                                process frees everything */
         release_cuda(r);
     bb_nvtx_release(&r->nvtx);
     free(r->kernel_lists);

@@ -1,4 +1,4 @@
-/* step_environment.h - variables that CUDA and NCCL read once, and that steps on many streams need. */
+/* step_environment.h - environment variables that CUDA and NCCL read once, and that steps on many streams require. */
 #ifndef BB_PROXIES_RUN_STEP_ENVIRONMENT_H
 #define BB_PROXIES_RUN_STEP_ENVIRONMENT_H
 
@@ -7,16 +7,19 @@
 #include <stdbool.h>
 
 /*
- * bb_step_set_environment - sets them where the user has not. To be called before the first call of CUDA. side_by_side: the
- * step would deadlock if the streams of a rank were serialised.
- *   CUDA_DEVICE_MAX_CONNECTIONS=32   each stream has a hardware queue of its own; of 8, the default, streams share one,
- *                                    and what is behind another stream's operation there waits for it
- *   NCCL_RUNTIME_CONNECT=0           side_by_side: collectives are connected with their communicator; otherwise the
- *                                    first one keeps the host until its peers call it too, who may be in another
+ * bb_step_set_environment - sets these variables unless the user has set them. Call before the first CUDA call.
+ *   concurrent_streams  the step would deadlock if the streams of a rank were serialised
+ *
+ *   CUDA_DEVICE_MAX_CONNECTIONS=32   Each stream gets its own hardware queue. With the default of 8, streams share
+ *                                    queues, and an operation waits for earlier operations of other streams in its
+ *                                    queue.
+ *   NCCL_RUNTIME_CONNECT=0           Only with concurrent_streams: collectives connect when their communicator is
+ *                                    created. Otherwise the first call blocks the host until all peers call it, and a
+ *                                    peer may be blocked in another call.
  */
 int bb_step_set_environment(bool concurrent_streams) BB_MUST_CHECK;
 
-/* bb_hardware_queues - those of the device when that is done. */
+/* bb_hardware_queues - number of hardware queues of the device with this environment. */
 int bb_hardware_queues(void);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * step_issue.c - one step of a program on the GPU: put on the streams in order or replayed as a graph, begun together,
- * waited for at the end.
+ * step_issue.c - one step of a program on the GPU: issued in order or replayed as a graph, started on all ranks
+ * together, waited for at the end.
  */
 #include "proxies/run/step_issue.h"
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- launching one operation: a row per kind ---- */
+/* ---- launching one operation: one function per kind ---- */
 
 static int launch_work(struct bb_runner *r, const struct bb_op *op)
 {
@@ -56,7 +56,7 @@ static int launch_collective(struct bb_runner *r, const struct bb_op *op)
     return bb_launch(&call);
 }
 
-/* Our numbers of types are NCCL's (collectives/ops/launch.c holds them equal). */
+/* Our type numbers are those of NCCL (collectives/ops/launch.c asserts this). */
 static int launch_send(struct bb_runner *r, const struct bb_op *op)
 {
     return BB_NCCL(ncclSend(bb_runner_src(r, op), op->count, (ncclDataType_t)op->dtype, bb_runner_peer(r, op),
@@ -89,8 +89,8 @@ static int launch_op(struct bb_runner *r, int i)
     return rc;
 }
 
-/* Several operations that progress together. Their launch happens in ncclGroupEnd, inside the range of the batch. The
- * group is closed also when one of them fails. */
+/* Launches operations that progress together. They are launched in ncclGroupEnd, inside the NVTX range of the batch.
+ * The group is also closed after an error. */
 static int launch_group(struct bb_runner *r, const struct bb_batch *batch)
 {
     int rc, end_rc;
@@ -108,8 +108,8 @@ out:
     return rc;
 }
 
-/* NCCL may keep us inside a call, at first use until the peers come: the guard ends the run then. It stands until the
- * next one or bb_world_unguard. */
+/* An NCCL call may block, at first use until the peers make their calls: the guard ends the run after the timeout.
+ * It stays active until the next guard or bb_world_unguard. */
 static int launch_batch(struct bb_runner *r, const struct bb_batch *batch)
 {
     const struct bb_op *op = &r->program->ops[batch->first];
@@ -129,7 +129,7 @@ int bb_runner_batch(struct bb_runner *r, const struct bb_batch *batch)
 
 /* ---- connections ---- */
 
-/* Whom the program sends to on that communicator, and from whom it receives. */
+/* Marks the ranks to which the program sends on the communicator, and those from which it receives. */
 static void mark_peers(const struct bb_runner *r, int comm, bool *to, bool *from)
 {
     for (size_t i = 0; i < r->program->n_ops; i++) {
@@ -142,7 +142,7 @@ static void mark_peers(const struct bb_runner *r, int comm, bool *to, bool *from
     }
 }
 
-/* The element is 0 everywhere, so it does not matter who writes it last. */
+/* The element is 0 on all ranks, so the order of concurrent writes does not matter. */
 static int connect_peers(struct bb_runner *r, const struct bb_comm *c, const bool *to, const bool *from)
 {
     int rc, end_rc;
@@ -160,13 +160,14 @@ out:
     return rc;
 }
 
-/* What such a step needs stands in the messages of its hang, where the user may have set it otherwise. */
+/* Adds the requirements of such a step to its timeout messages, since the user may have set these variables
+ * differently. */
 static void append_requirements(struct bb_runner *r)
 {
     const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS"), *at_first_use = getenv("NCCL_RUNTIME_CONNECT");
 
-    snprintf(r->requirements, sizeof(r->requirements), " (needs its streams side by side: CUDA_DEVICE_MAX_CONNECTIONS=%.4s)",
-             queues ? queues : "8");
+    snprintf(r->requirements, sizeof(r->requirements),
+             " (requires concurrent streams: CUDA_DEVICE_MAX_CONNECTIONS=%.4s)", queues ? queues : "8");
     for (int c = 0; c < r->layout->n_comms; c++) {
         size_t n = strlen(r->guards[c]);
 
@@ -196,8 +197,7 @@ int bb_runner_connect(struct bb_runner *r)
 
 /* ---- one step ---- */
 
-/* What the batch waits for on other streams: also when it launches nothing, so that what waits for it stays in order.
- */
+/* Adds the batch's waits for other streams even if it launches nothing, to preserve the order of later operations. */
 static int wait_for_dependencies(struct bb_runner *r, const struct bb_batch *batch)
 {
     const struct bb_program *p = r->program;
@@ -274,7 +274,7 @@ out:
     return rc;
 }
 
-/* The end of the step is the end of all its streams. */
+/* The step ends when all its streams end. */
 static int join_streams(struct bb_runner *r)
 {
     int rc = 0;
@@ -300,7 +300,8 @@ out:
     return rc;
 }
 
-/* Relaxed: NCCL may allocate, from its own thread, while it is captured. The capture ends also after an error. */
+/* Relaxed mode: NCCL may allocate memory on its own thread during the capture. The capture is ended also after an
+ * error. */
 int bb_runner_capture(struct bb_runner *r)
 {
     cudaGraph_t graph = NULL;
@@ -323,19 +324,21 @@ out:
 
 static int sync_ranks(struct bb_runner *r)
 {
-    int rc = BB_NCCL(ncclAllReduce(r->start_element, r->start_element, 1, ncclFloat, ncclSum, r->all_ranks.nccl, r->join));
+    int rc =
+        BB_NCCL(ncclAllReduce(r->start_element, r->start_element, 1, ncclFloat, ncclSum, r->all_ranks.nccl, r->join));
 
     return rc ? rc : bb_comm_poll(&r->all_ranks, "the common start");
 }
 
 /*
- * All ranks leave this at the same time, as near as the GPUs can tell. The barrier before it keeps the beat short, so
- * that every host is still looking, not asleep, when it is over. Traced steps have two: how long the second one takes,
- * for which all are there already, bounds by how much the ranks' zeros differ.
+ * Lets all ranks start at the same time, as far as the GPUs can. The host barrier keeps the all_reduce short, so that
+ * every host is still polling, not sleeping, when the all_reduce ends. Traced steps have two all_reduces: all ranks
+ * have arrived before the second one, so its duration bounds the difference between the start times of the ranks.
  *
- * No gate holds a step back until it is issued, as bench's operations are: a step lasts as long as it does when the host
- * issues it, which is what plans predict. The host's reaction to the common start is in it, and measured (bb_step_time);
- * --start-barrier, for steps that fit the queues, and --graph tell how long one lasts without.
+ * No start barrier holds the operations until they are all issued, as `busbar bench` does: the step time includes the
+ * time in which the host issues the step, as predictions do. The time until the host reacts to the common start is part
+ * of the step and is measured (bb_step_time). --start-barrier, for steps that fit the launch queues, and --graph
+ * measure the step without these.
  */
 static int begin_on_all_ranks(struct bb_runner *r, bool trace)
 {
@@ -354,7 +357,7 @@ out:
     return rc;
 }
 
-/* What is issued next stands behind the common start, and that behind the gate. */
+/* Issues the closed start barrier, then the common start; the operations issued next wait for both. */
 static int begin_behind_start_barrier(struct bb_runner *r)
 {
     int rc;
@@ -377,7 +380,8 @@ static int issue_step(struct bb_runner *r, unsigned what, bool trace)
     return issue_all(r, what & BB_ISSUE_START_BARRIER ? BB_ISSUE_ALL : what, trace);
 }
 
-/* The gate opens when all ranks have issued their step. A graph has its streams joined. */
+/* Opens the start barrier once all ranks have issued their step, and waits for the end. A graph has joined its
+ * streams already. */
 static int finish_step(struct bb_runner *r, unsigned what, const char *name)
 {
     int rc;
@@ -402,7 +406,8 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
     int rc;
 
     bb_range_init(&r->nvtx, &range, 0, 0, "%s", name);
-    bb_world_prompt(r->world, true); /* the host's reaction to the common start is in the step */
+    bb_world_prompt(r->world, true); /* the step includes the time until the host reacts to the common start, so the
+                                        host polls without sleeping */
     TRY(what & BB_ISSUE_START_BARRIER ? begin_behind_start_barrier(r) : begin_on_all_ranks(r, trace));
     bb_world_reached(r->world, "%s", name);
     bb_range_push(&r->nvtx, &range);

@@ -1,4 +1,4 @@
-/* step_measure.c - warm-up, timed, traced and "alone" steps of a program (step_measure.h). */
+/* step_measure.c - runs the warm-up, timed, traced and "alone" steps of a program (step_measure.h). */
 #include "proxies/run/step_measure.h"
 
 #include "bootstrap/base/clock.h"
@@ -22,7 +22,7 @@ struct timed_stats {
     struct bb_stats step, issue, reaction;
 };
 
-/* us: step times, issue times, reactions, n of each. */
+/* us: [3n] step times, issue times, reaction times. */
 static int stats_of_all(const double *us, size_t n, struct timed_stats *stats)
 {
     int rc;
@@ -34,7 +34,7 @@ out:
     return rc;
 }
 
-/* Runs the series. step_us [n] and the statistics, either may be NULL, are of the slowest rank of each step. */
+/* Runs the series. step_us [n] and stats, either may be NULL, are those of the slowest rank of each step. */
 static int run_timed(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *step_us,
                      struct timed_stats *stats)
 {
@@ -83,7 +83,7 @@ out:
     return rc;
 }
 
-/* Before the capture every operation has run; the first launch uploads the graph and is not timed. */
+/* The capture follows steps that ran every operation. The first launch uploads the graph and is not timed. */
 static int time_graph(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
                       struct bb_measured *m)
 {
@@ -105,7 +105,8 @@ out:
     return rc;
 }
 
-/* Whether the last gated step began by the gate's limit, on any rank: the host was kept in a call behind it. */
+/* *expired: the start barrier of the last step opened by its time limit on some rank, because a call blocked the
+ * host behind the barrier. */
 static int check_barrier_expired(struct bb_runner *r, bool *expired)
 {
     double one = bb_start_barrier_expired(&r->start_barrier);
@@ -115,7 +116,8 @@ static int check_barrier_expired(struct bb_runner *r, bool *expired)
     return rc;
 }
 
-/* No figure is better than one with the limit in it. The warm-up asks first, so that not every step lasts so long. */
+/* Reports no result rather than one that includes the time limit. The warm-up checks this first, so that not every
+ * step takes that long. */
 static int time_start_barrier_steps(struct bb_runner *r, int n, struct bb_progress *progress, struct bb_measured *m)
 {
     const struct series warmup = {"start-barrier warm-up", BB_ISSUE_START_BARRIER, 1},
@@ -144,7 +146,7 @@ out:
     return rc;
 }
 
-/* The median time of a step with a part of the program. */
+/* The median step time of a part of the program. */
 static int time_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *median_us)
 {
     struct timed_stats stats;
@@ -159,13 +161,13 @@ out:
 /* ---- traced steps ---- */
 
 struct traced {
-    struct bb_rank_breakdown **all; /* of every rank; NULL when there are none */
-    struct bb_traced_step *last;    /* own times of the newest, to be released */
+    struct bb_rank_breakdown **all; /* of every rank; NULL without traced steps */
+    struct bb_traced_step *last;    /* this rank's times of the newest step; released by the owner */
     double start_sync_us;
-    struct bb_stats *step, *issue; /* NULL: not wanted */
+    struct bb_stats *step, *issue; /* may be NULL */
 };
 
-/* us: step times, then issue times, n of either; this rank's, afterwards the slowest rank's. */
+/* us: [2n] step times and issue times of this rank; afterwards those of the slowest rank. */
 static int traced_stats(struct bb_world *w, double *us, int n, struct bb_stats *step, struct bb_stats *issue)
 {
     int rc;
@@ -210,7 +212,7 @@ out:
     return rc;
 }
 
-/* The figures alone. */
+/* Traces without keeping the times of the last step. */
 static int trace_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress,
                       struct bb_rank_breakdown **all)
 {
@@ -222,7 +224,7 @@ static int trace_part(struct bb_runner *r, const struct series *s, struct bb_pro
     return rc;
 }
 
-/* ---- all of it ---- */
+/* ---- all series ---- */
 
 static int measure_alone(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
                          struct bb_measured *m)

@@ -1,8 +1,8 @@
 /*
- * wait_time.c - how much of a traced step's communication was waiting and how much transfer (breakdown.h): every rank
- * says how long each of its calls took and what it met there, a collective or the other ends of its messages. Calls
- * that met directly or through others are one rendezvous; its shortest time is the transfer, since who came last waited
- * for nobody.
+ * wait_time.c - splits the communication of a traced step into waiting and transfer (breakdown.h). Every rank reports
+ * the duration of each of its calls and what it contains: a collective, or ends of messages. Calls that share a
+ * collective or a message, directly or through other calls, form a set (disjoint-set forest, union-find). The shortest
+ * duration of a set is the transfer time, since the call that arrived last did not wait.
  */
 #include "proxies/run/breakdown.h"
 
@@ -11,14 +11,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A collective of a communicator's instance, or a message in it: which one it was (all who take part count alike), and
- * how long the call that has it took here. */
+/* A collective or a message of a call: its identity, which is the same on all ranks that take part, and the duration
+ * of the call. */
 struct part {
-    int32_t comm, instance; /* comm BB_NONE: filler                                */
-    int32_t from, to;       /* places in the communicator; collectives: BB_NONE    */
+    int32_t comm, instance; /* comm BB_NONE: unused entry */
+    int32_t from, to;       /* index in the communicator; collectives: BB_NONE */
     int32_t number;
-    int32_t lane;  /* of the call, on its rank              */
-    int32_t index; /* among the parts of all ranks          */
+    int32_t lane;  /* of the call, on its rank */
+    int32_t index; /* in the list of all ranks */
     int32_t pad;
     int64_t ns;
 };
@@ -40,9 +40,9 @@ static int by_identity(const void *a, const void *b)
     return 0;
 }
 
-/* ---- what this rank did ---- */
+/* ---- the calls of this rank ---- */
 
-/* Messages so far on a communicator from one place to another. */
+/* Number of messages so far between two members of a communicator. */
 struct channel {
     int comm, from, to, messages;
 };
@@ -90,14 +90,15 @@ static int add_op(struct listing *s, int lane, const struct bb_op *op)
         channel = channel_of(s, op->comm, m.from, m.to);
         if (!channel)
             return -BB_EFAIL;
-        m.number = channel->messages++; /* to oneself: both ends have a number each, and the same time */
+        m.number = channel->messages++; /* a message of a rank to itself: both ends get their own number, with the
+                                           same duration */
     }
     s->list[s->n++] = m;
     return 0;
 }
 
-/* A collective alone, or the messages of a call on one stream; collectives inside NCCL groups have no time of their
- * own, but count. */
+/* Adds a collective that is launched alone, or the messages of a group call on one stream. Collectives inside group
+ * calls have no duration of their own, but are counted. */
 static int add_lane(struct listing *s, int lane)
 {
     const struct bb_batch *batch = &s->r->batches[s->r->lanes[lane].batch];
@@ -128,13 +129,13 @@ out:
     return rc;
 }
 
-/* ---- who met whom ---- */
+/* ---- sets of calls ---- */
 
-/* The parts of all ranks; who[i] leads, from part to part, to the one that stands for its rendezvous. */
+/* The parts of all ranks. parent[i]: parent of part i in the disjoint-set forest; a root represents its set. */
 struct call_sets {
     struct part *parts;
     int *parent, n;
-    int64_t *min_ns; /* of each rendezvous */
+    int64_t *min_ns; /* [parts] shortest duration of the set, at its root */
 };
 
 static int find_root(struct call_sets *m, int i)
@@ -149,7 +150,8 @@ static void unite(struct call_sets *m, int i, int j)
     m->parent[find_root(m, i)] = find_root(m, j);
 }
 
-/* Parts of one call stand side by side on their rank; those of one name on several ranks are found by sorting. */
+/* Unites the parts of each call, which are adjacent on their rank, and the parts with the same identity, which
+ * sorting makes adjacent. */
 static void join_parts(struct call_sets *m, int of_a_rank)
 {
     struct part *p = m->parts;
@@ -175,9 +177,9 @@ static void join_parts(struct call_sets *m, int of_a_rank)
 static int allocate_call_sets(struct call_sets *m, size_t n)
 {
     *m = (struct call_sets){.parts = calloc(n + 1, sizeof(*m->parts)),
-                             .parent = calloc(n + 1, sizeof(*m->parent)),
-                             .n = (int)n,
-                             .min_ns = calloc(n + 1, sizeof(*m->min_ns))};
+                            .parent = calloc(n + 1, sizeof(*m->parent)),
+                            .n = (int)n,
+                            .min_ns = calloc(n + 1, sizeof(*m->min_ns))};
     return m->parts && m->parent && m->min_ns ? 0 : bb_err(BB_EFAIL, "no memory for a trace of %zu calls", n);
 }
 
@@ -188,9 +190,9 @@ static void release_call_sets(struct call_sets *m)
     free(m->min_ns);
 }
 
-/* ---- the figures ---- */
+/* ---- results ---- */
 
-/* mine[n]: the parts of this rank, which stand from `first` on among those of all. */
+/* mine: [n] parts of this rank, which begin at `first` in the list of all ranks. */
 static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r, struct bb_traced_step *t,
                           struct call_sets *m, const struct part *mine, int n, int first)
 {
@@ -219,7 +221,7 @@ static void mark_unknown(struct bb_rank_breakdown *f)
     f->exposed_transfer_us = f->bubble_us = f->exposed_waiting_us = NAN;
 }
 
-/* The most parts that a rank of the world has, so that all send the same number of bytes. */
+/* Maximum number of parts over all ranks: all ranks exchange the same number of bytes. */
 static int find_max_parts(const struct bb_runner *r, int mine, int *max_parts)
 {
     double of_all = mine;

@@ -1,4 +1,4 @@
-/* baseline.c - a former run, read back from its results (scaling.h). */
+/* baseline.c - reads a previous run from its results file (scaling.h). */
 #include "proxies/replicas/scaling.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 static int report_mismatch(const char *path, const char *what, const json_t *there, const json_t *here)
 {
     char *is = json_dumps(there, JSON_ENCODE_ANY), *expected = json_dumps(here, JSON_ENCODE_ANY);
-    int rc = bb_err(BB_EUSAGE, "scaling: --baseline %s is of another study: its %s is %s, here %s", path, what,
+    int rc = bb_err(BB_EUSAGE, "scaling: --baseline %s belongs to a different study: its %s is %s, here %s", path, what,
                     is ? is : "missing", expected ? expected : "missing");
 
     free(is);
@@ -15,7 +15,7 @@ static int report_mismatch(const char *path, const char *what, const json_t *the
     return rc;
 }
 
-/* What both runs must have in common. own: this run's own scaling{}. */
+/* Compares what both runs must have in common. own: scaling{} of this run. */
 static int check_same(const char *path, const json_t *own, const json_t *root)
 {
     static const char *const keys[] = {"model", "mode",    "format", "batch",  "images",
@@ -43,12 +43,12 @@ static int read_rates(struct bb_scaling_baseline *b, const json_t *root)
     b->ranks = (int)json_integer_value(ranks);
     b->emulated = json_is_true(json_object_get(root, "emulated"));
     if (status && strcmp(status, "ok") != 0)
-        return bb_err(BB_EUSAGE, "scaling: --baseline %s did not end well: its status is '%.40s', expected 'ok'",
+        return bb_err(BB_EUSAGE, "scaling: --baseline %s has status '%.40s', expected a finished run (status 'ok')",
                       b->path, status);
     if (!(b->rate > 0) || !(b->step_us > 0) || b->ranks < 1)
         return bb_err(
             BB_EUSAGE,
-            "scaling: --baseline %s: no throughput in it, expected the --json of a finished busbar proxy scaling",
+            "scaling: --baseline %s has no throughput; try: the --json file of a finished 'busbar proxy scaling'",
             b->path);
     return 0;
 }
@@ -69,10 +69,10 @@ int bb_scaling_baseline_load(const struct bb_proxy_config *c, const struct bb_sc
     own = bb_scaling_json(&report);
     TRY(root ? 0 : bb_err(BB_EUSAGE, "scaling: --baseline %s: %s", b->path, error.text));
     if (!json_is_object(json_object_get(root, "scaling")))
-        rc = bb_err(
-            BB_EUSAGE,
-            "scaling: --baseline %s is no result of a scaling study, expected the --json of busbar proxy scaling",
-            b->path);
+        rc = bb_err(BB_EUSAGE,
+                    "scaling: --baseline %s is not the result of a scaling study; try: the --json file of 'busbar "
+                    "proxy scaling'",
+                    b->path);
     TRY(rc);
     TRY(check_same(b->path, own, root));
     TRY(read_rates(b, root));

@@ -1,4 +1,4 @@
-/* scaling_report.c - what a scaling study prints and writes (scaling.h). */
+/* scaling_report.c - prints the results of a scaling study and writes them as JSON (scaling.h). */
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
 #include "proxies/replicas/scaling.h"
@@ -25,13 +25,13 @@ void bb_scaling_print_total(const struct bb_scaling *s, const struct bb_scaling_
     fprintf(out, "Total img/sec on %d GPU(s): %.1f +-%.1f\n", s->ranks, s->ranks * mean, s->ranks * spread);
 }
 
-/* The part of a step that is not compute; 0 where nothing is communicated. */
+/* The fraction of a step without compute; 0 for one rank, which does not communicate. */
 static double comm_share(const struct bb_scaling_report *r)
 {
     return r->scaling->ranks == 1 ? 0 : 1 - r->compute_alone_us / r->step_us;
 }
 
-/* E by the full step alone, without epochs and their short ends. */
+/* Efficiency of the full step only, without the short last steps of the epochs. */
 static double step_efficiency(const struct bb_scaling_report *r)
 {
     const struct bb_scaling_baseline *b = r->baseline;
@@ -56,12 +56,12 @@ static void print_method(const struct bb_scaling *s, FILE *out)
 
     fprintf(out, "#\n# %s scaling; %s: ", s->strong ? "strong" : "weak", what);
     if (s->run_steps < s->full_steps)
-        fprintf(out, "%d of %d full steps were run, their time scaled up", s->run_steps, s->full_steps);
+        fprintf(out, "%d of %d full steps run, time extrapolated", s->run_steps, s->full_steps);
     else
-        fputs("every step was run", out);
+        fputs("every step run", out);
     if (s->last_batch)
-        fputs(", the short last steps by themselves before them", out);
-    fputs("; time: the steps' GPU\n# time on the slowest rank, without the loading of data\n", out);
+        fputs(", short last steps timed separately before them", out);
+    fputs("; time: GPU time\n# of the steps on the slowest rank, without data loading\n", out);
 }
 
 static void print_broadcast(const struct bb_scaling_measured *m, FILE *out)
@@ -69,7 +69,7 @@ static void print_broadcast(const struct bb_scaling_measured *m, FILE *out)
     char bytes[BB_BYTES_TEXT], time[BB_TIME_TEXT];
 
     if (m->broadcasts > 0)
-        fprintf(out, "# first broadcast of rank 0's state: %d tensors, %s, %s once connected\n", m->broadcasts,
+        fprintf(out, "# first broadcast of rank 0's state: %d tensors, %s, %s after connection setup\n", m->broadcasts,
                 bb_format_bytes((size_t)m->broadcast_bytes, bytes), bb_format_time(m->broadcast_us, time));
 }
 
@@ -81,7 +81,7 @@ static void print_baseline(const struct bb_scaling_report *r, double rate, FILE 
 
     if (!b->path)
         return;
-    fprintf(out, "# against %d rank%s with %.1f img/sec: speed-up %.3f (ideal %.3g), %s %.4f, by the full step %.4f\n",
+    fprintf(out, "# baseline: %d rank%s, %.1f img/sec; speed-up %.3f (ideal %.3g), %s %.4f (full step only: %.4f)\n",
             b->ranks, b->ranks == 1 ? "" : "s", b->rate, rate / b->rate, (double)n / b->ranks,
             r->scaling->strong ? "E_s" : "E_w", bb_scaling_efficiency(rate, n, b->rate, b->ranks), step_efficiency(r));
     fprintf(out, "# ideal: %.1f img/sec", b->rate * n / b->ranks);
@@ -97,7 +97,7 @@ void bb_scaling_print(const struct bb_scaling_report *r, FILE *out)
 
     print_method(s, out);
     print_broadcast(r->measured, out);
-    fprintf(out, "# %s%.1f img/sec, %.1f of each rank", !s->synthetic && s->rounds > 1 ? "from epoch 2 on: " : "", rate,
+    fprintf(out, "# %s%.1f img/sec, %.1f per rank", !s->synthetic && s->rounds > 1 ? "from epoch 2 on: " : "", rate,
             rate / s->ranks);
     if (isfinite(share))
         fprintf(out, "; communication takes %.1f%% of a full step", 100 * share);
@@ -143,7 +143,7 @@ static json_t *broadcast_json(const struct bb_scaling_measured *m)
                      bb_json_real(m->broadcast_us));
 }
 
-/* What makes two runs parts of one study. */
+/* The parameters that two runs of one study have in common. */
 static json_t *study_json(const struct bb_scaling_report *r)
 {
     const struct bb_scaling *s = r->scaling;

@@ -8,9 +8,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { STEPS_PER_EXCHANGE = 1024 }; /* steps between two exchanges of their times */
+enum { STEPS_PER_EXCHANGE = 1024 }; /* steps between two exchanges of times */
 
-/* Sum of n steps, each the slowest rank's. */
+/* *sum_us: out, sum over n steps of the slowest rank's time. */
 static int run_steps(const struct bb_scaling_run *run, struct bb_runner *r, const char *name, int n, double *sum_us)
 {
     double *us = calloc((size_t)(n < STEPS_PER_EXCHANGE ? n : STEPS_PER_EXCHANGE) + 1, sizeof(*us));
@@ -52,12 +52,12 @@ int bb_scaling_check_gpus(struct bb_scaling_run *run)
     if (!run->session)
         return 0;
     if (b->path && b->emulated != run->session->device.emulated)
-        rc = bb_err(BB_EUSAGE, "--baseline %s was %s emulated GPUs, this run is %s", b->path,
-                    b->emulated ? "on" : "not on", b->emulated ? "not" : "on them");
+        rc = bb_err(BB_EUSAGE, "--baseline %s was measured on %s GPUs, this run uses %s GPUs", b->path,
+                    b->emulated ? "emulated" : "real", b->emulated ? "real" : "emulated");
     return bb_world_agree(&run->session->world, rc, "the baseline");
 }
 
-/* ---- programs beside the step ---- */
+/* ---- programs other than the step ---- */
 
 static int build_part(const struct bb_scaling_run *run, enum bb_scaling_part part, struct bb_step *step)
 {
@@ -73,7 +73,7 @@ static int build_part(const struct bb_scaling_run *run, enum bb_scaling_part par
     return bb_world_agree(&run->session->world, rc, "the parts of the study");
 }
 
-/* Runs it once to connect, then n times. us[n]. */
+/* Runs the step once to connect, then n times. us: out, [n]. */
 static int run_part(const struct bb_scaling_run *run, const struct bb_step *step, const char *name, int n, double *us)
 {
     struct bb_runner r = {0};

@@ -67,7 +67,7 @@ def test_part_of_an_epoch_scaled_up_is_the_whole(busbar, tmp_path, one):
     done, part = run(busbar, tmp_path / "part.json", *SMALL, "--epoch-steps", 3, ranks=1)
     assert [e["time_s"] for e in part["scaling"]["epochs"]] == pytest.approx([e["time_s"] for e in whole["scaling"]["epochs"]])
     assert (part["scaling"]["full_steps_run"], whole["scaling"]["full_steps_run"]) == (3, 10)
-    assert "3 of 10 full steps were run" in done.stdout
+    assert "3 of 10 full steps run" in done.stdout
 
 
 @pytest.mark.smoke
@@ -85,7 +85,7 @@ def test_synthetic(busbar, tmp_path):
 
 @pytest.mark.parametrize("words,near", [
     (("--mode", "strong", "--batch", "65"), "64 or 66"), (("--mode", "week"), "weak"), (("--baseline", "none.json"), "none.json"),
-    (("--baseline", "bench.json"), "no result of a scaling study"), (("--baseline", "bad.json"), "none.json"),
+    (("--baseline", "bench.json"), "not the result of a scaling study"), (("--baseline", "bad.json"), "none.json"),
 ])
 def test_refusals(busbar, tmp_path, words, near):
     (tmp_path / "bench.json").write_text('{"schema": "busbar.bench/1"}')
@@ -104,7 +104,7 @@ def test_a_baseline_of_another_study(busbar, one, words, what):
 
 
 def test_a_baseline_that_failed_or_was_real(busbar, tmp_path, one):
-    for change, said in (({"status": "running"}, "'running'"), ({"emulated": False}, "not on emulated GPUs")):
+    for change, said in (({"status": "running"}, "'running'"), ({"emulated": False}, "was measured on real GPUs")):
         other = {**json.loads(one[0].read_text()), **change}
         (tmp_path / "other.json").write_text(json.dumps(other))
         done = busbar.run("proxy", "scaling", *SMALL, "--baseline", tmp_path / "other.json")

@@ -64,7 +64,7 @@ def test_a_model_that_is_neither_name_nor_file(busbar):
 
 def test_all_proxies_say_how_many_ranks_would_do(busbar):
     done = busbar.run("proxy", "all", "--quick", "--steps", 1, ranks=2, env=NO_DATA)
-    nearest = dict(re.findall(r"^  (\w+) +has no form for 2 ranks; nearest: (\d+)$", done.stdout, re.M))
+    nearest = dict(re.findall(r"^  (\w+) +cannot run on 2 ranks; try: (\d+)$", done.stdout, re.M))
     assert nearest["cosmoflow"] == "4" and nearest["gpt3"] == "8" and nearest["resnet152_scal"] == "256"
     assert done.stdout.count("has no form") == len(nearest)
 

@@ -198,7 +198,7 @@ int bb_plan_main(int argc, char **argv)
     TRY(validate_plan(&o, proxy));
     TRY(bb_plan_exports_check_writable(o.files));
     if (o.export)
-        TRY(bb_export_check(o.export, o.export_file));
+        TRY(bb_export_check_writable(o.export, o.export_file));
     if (o.best_layout)
         TRY(bb_plan_layouts(&o, &given_config, proxy, argc, argv));
     else

@@ -19,7 +19,7 @@ struct bb_plan_options {
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
     const char *export, *export_file; /* format and file of --export */
-    struct bb_export_only export_only;
+    struct bb_export_selection export_only;
     bool ops, best_order, best_layout, must_fit, graph;
     bool forecast; /* not an option: predict real training from the machine's rates, in place of the proxy's own run */
     size_t gpu_memory;

@@ -289,7 +289,7 @@ int bb_plan_validate_step(const struct bb_plan_options *o, const struct bb_proxy
 
     TRY(bb_plan_conditions(o, &conditions));
     TRY(bb_plan_exports_validate(o->files, o->cluster));
-    TRY(bb_export_refuse(o->export, o->export_only, o->cluster, &conditions.slow));
+    TRY(bb_export_validate(o->export, o->export_only, o->cluster, &conditions.slow));
     if (o->tokens)
         TRY(validate_tokens(o->tokens, o->cluster));
     if (o->graph && !o->forecast)

@@ -212,7 +212,7 @@ static int write_global(struct writer *w, FILE *out)
 {
     char head[512];
 
-    bb_export_head(w->e, head, sizeof(head));
+    bb_export_source_text(w->e, head, sizeof(head));
     bb_message_clear(&w->node);
     bb_message_text(&w->node, GLOBAL_VERSION, "0.0.4");
     begin_attr(w, "source");

@@ -55,7 +55,7 @@ static int refuse_slow(const struct format *format, const struct bb_slow *slow)
     return 0;
 }
 
-int bb_export_refuse(const char *name, struct bb_export_only only, const char *cluster, const struct bb_slow *slow)
+int bb_export_validate(const char *name, struct bb_export_selection only, const char *cluster, const struct bb_slow *slow)
 {
     const struct format *format = name ? find_format(name) : NULL;
 
@@ -67,7 +67,7 @@ int bb_export_refuse(const char *name, struct bb_export_only only, const char *c
     return format ? refuse_slow(format, slow) : 0;
 }
 
-int bb_export_check(const char *name, const char *path)
+int bb_export_check_writable(const char *name, const char *path)
 {
     const struct format *format = find_format(name);
     char first[PATH_MAX];
@@ -196,7 +196,7 @@ static int write_file(const struct format *format, const struct bb_export *e, co
 }
 
 int bb_export_step(const char *name, const char *path, const struct bb_step *step,
-                   const struct bb_prediction *prediction, struct bb_export_only only, int argc, char **argv)
+                   const struct bb_prediction *prediction, struct bb_export_selection only, int argc, char **argv)
 {
     const struct format *format = find_format(name);
     struct bb_export e = {.step = step, .prediction = prediction, .only = only, .argc = argc, .argv = argv};
@@ -246,7 +246,7 @@ int bb_export_micro_batches(const struct bb_step *step)
     return most;
 }
 
-void bb_export_head(const struct bb_export *e, char *text, size_t size)
+void bb_export_source_text(const struct bb_export *e, char *text, size_t size)
 {
     size_t used = (size_t)snprintf(text, size, "busbar " BUSBAR_VERSION ": busbar");
 

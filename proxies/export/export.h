@@ -29,7 +29,7 @@ struct bb_export_role {
 };
 
 /* What of the step, as text; NULL: the format's own choice. */
-struct bb_export_only {
+struct bb_export_selection {
     const char *ranks, *micro_batches;
 };
 
@@ -38,7 +38,7 @@ struct bb_export {
     const struct bb_prediction *prediction; /* its cluster, and what of it is slow; NULL: no cluster was named */
     struct bb_export_role *roles;           /* [step->n_roles] */
     int host_stream;                        /* the number behind those of all ranks' streams, for the host's work */
-    struct bb_export_only only;
+    struct bb_export_selection only;
     int argc;
     char **argv; /* the command, for the files' heads */
 };
@@ -48,16 +48,16 @@ struct bb_export {
  * (said). argv: the words of the command. A format that cannot hold the step is -BB_EUSAGE (said). Nothing is left
  * half-written. */
 int bb_export_step(const char *format, const char *path, const struct bb_step *step,
-                   const struct bb_prediction *prediction, struct bb_export_only only, int argc,
+                   const struct bb_prediction *prediction, struct bb_export_selection only, int argc,
                    char **argv) BB_MUST_CHECK;
 
-/* bb_export_refuse - before the step is built: a format that takes no part of a step, needs the cluster, or cannot say
+/* bb_export_validate - before the step is built: a format that takes no part of a step, needs the cluster, or cannot say
  * what is slow (-BB_EUSAGE, said). format NULL: none was asked for. */
-int bb_export_refuse(const char *format, struct bb_export_only only, const char *cluster,
+int bb_export_validate(const char *format, struct bb_export_selection only, const char *cluster,
                      const struct bb_slow *slow) BB_MUST_CHECK;
 
-/* bb_export_check - can its file be written there? Asked before the work: 0 or -BB_EUSAGE (said). */
-int bb_export_check(const char *format, const char *path) BB_MUST_CHECK;
+/* bb_export_check_writable - can its file be written there? Asked before the work: 0 or -BB_EUSAGE (said). */
+int bb_export_check_writable(const char *format, const char *path) BB_MUST_CHECK;
 
 /* The i-th name of a format, NULL past the end. */
 const char *bb_export_name_at(size_t i);
@@ -78,6 +78,6 @@ const struct bb_op *bb_export_op(const struct bb_export_role *role, const struct
 /* How many micro-batches the step has; 1 where it has none. */
 int bb_export_micro_batches(const struct bb_step *step);
 /* "busbar 0.1.0: busbar plan gpt2_large --ranks 8", cut where it is long. */
-void bb_export_head(const struct bb_export *e, char *text, size_t size);
+void bb_export_source_text(const struct bb_export *e, char *text, size_t size);
 
 #endif

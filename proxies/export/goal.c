@@ -280,7 +280,7 @@ int bb_export_goal(const struct bb_export *e, FILE *out)
     int rc;
 
     TRY(refuse_huge(e));
-    bb_export_head(e, head, sizeof(head));
+    bb_export_source_text(e, head, sizeof(head));
     fprintf(out, "num_ranks %d\n", e->step->layout.ranks);
     fprintf(out, "// %s\n// cpu: stream of the rank, 0 computes", head);
     if (e->prediction)

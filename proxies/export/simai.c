@@ -236,7 +236,7 @@ static void print_head(const struct workload *w, FILE *out)
 {
     char head[512];
 
-    bb_export_head(w->e, head, sizeof(head));
+    bb_export_source_text(w->e, head, sizeof(head));
     fprintf(out,
             "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: %d ep: %d pp: %d vpp: %d ga: %d all_gpus: %d "
             "checkpoints: 0 checkpoint_initiates: 0",

@@ -129,7 +129,7 @@ static int type_of(const struct bb_op *op)
 }
 
 /* What every node has, in the order of the schema. It waits for the first so many of w->deps. */
-static void begin_node(struct writer *w, const char *name, int type, size_t n_deps, bool of_host, int stream)
+static void begin_node(struct writer *w, const char *name, int type, size_t n_deps, bool on_host, int stream)
 {
     bb_message_clear(&w->node);
     bb_message_number(&w->node, NODE_ID, w->next_node++);
@@ -137,7 +137,7 @@ static void begin_node(struct writer *w, const char *name, int type, size_t n_de
     bb_message_number(&w->node, NODE_TYPE, (uint64_t)type);
     if (n_deps > 0)
         bb_message_packed(&w->node, NODE_DATA_DEPS, w->deps, n_deps);
-    add_number(w, "is_cpu_op", ATTR_BOOL, of_host);
+    add_number(w, "is_cpu_op", ATTR_BOOL, on_host);
     add_number(w, "stream", ATTR_INT64, (uint64_t)stream);
 }
 
@@ -193,7 +193,7 @@ static size_t list_deps(struct writer *w, int task)
     return n;
 }
 
-static size_t most_deps(const struct bb_export_role *role)
+static size_t max_deps(const struct bb_export_role *role)
 {
     const struct bb_task *tasks = role->graph.tasks;
     size_t most = 0;
@@ -248,7 +248,7 @@ static int write_nodes(struct writer *w, FILE *out)
     int rc;
 
     TRY(BB_NEW(w->first_node, n_tasks));
-    TRY(BB_NEW(w->deps, most_deps(w->role)));
+    TRY(BB_NEW(w->deps, max_deps(w->role)));
     TRY(write_global(w, out));
     for (int t = 0; t < n_tasks; t++)
         TRY(write_task(w, t, out));
@@ -315,7 +315,7 @@ static int write_groups(const struct bb_layout *l, const char *prefix, const int
     return rc ? rc : bb_outfile_close(&file, "the communicators", print_groups(l, first_group, file.out));
 }
 
-static int refuse_collectives(const struct bb_export *e)
+static int reject_collectives(const struct bb_export *e)
 {
     for (int r = 0; r < e->step->n_roles; r++) {
         const struct bb_program *p = &e->step->roles[r].program;
@@ -336,7 +336,7 @@ int bb_export_chakra(const struct bb_export *e, const char *prefix)
         first_group[c] = next;
         next += bb_group_instances(l, l->comms[c].group);
     }
-    TRY(refuse_collectives(e));
+    TRY(reject_collectives(e));
     TRY(write_groups(l, prefix, first_group));
     for (int r = 0; r < l->ranks; r++)
         TRY(write_rank(e, prefix, r, first_group));

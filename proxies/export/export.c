@@ -42,7 +42,7 @@ static const struct format *find_format(const char *name)
 }
 
 /* What is slow has to be in the file, or the tool that reads it simulates another machine. */
-static int refuse_slow(const struct format *format, const struct bb_slow *slow)
+static int reject_slow(const struct format *format, const struct bb_slow *slow)
 {
     for (int i = 0; i < slow->n && !format->predicted; i++) {
         const bool link = slow->items[i].kind != BB_SLOW_RANK;
@@ -64,7 +64,7 @@ int bb_export_validate(const char *name, struct bb_export_selection only, const 
                       only.ranks ? "ranks" : "micro-batches");
     if (format && format->predicted && !cluster)
         return bb_err(BB_EUSAGE, "--export %s needs the cluster to predict for; nearest: --cluster h100-sxm-ib", name);
-    return format ? refuse_slow(format, slow) : 0;
+    return format ? reject_slow(format, slow) : 0;
 }
 
 int bb_export_check_writable(const char *name, const char *path)
@@ -80,7 +80,7 @@ int bb_export_check_writable(const char *name, const char *path)
 }
 
 /* Where there are several reasons to wait for a task (its stream, its communicator), it is listed once. */
-static void list_once(struct bb_export_role *role)
+static void remove_duplicates(struct bb_export_role *role)
 {
     int kept = 0;
 
@@ -97,7 +97,7 @@ static void list_once(struct bb_export_role *role)
 
 /* The graph tells who waits for a task; a file tells whom a task waits for. In the order of the tasks, so that the same
  * one stands side by side. */
-static int turn_around(struct bb_export_role *role)
+static int invert_dependencies(struct bb_export_role *role)
 {
     const struct bb_task_graph *graph = &role->graph;
     int rc, total = 0, *used = NULL;
@@ -116,7 +116,7 @@ static int turn_around(struct bb_export_role *role)
 
             role->before[role->first_before[after] + used[after]++] = t;
         }
-    list_once(role);
+    remove_duplicates(role);
 out:
     free(used);
     return rc;
@@ -164,7 +164,7 @@ static int prepare(struct bb_export *e)
     TRY(BB_NEW(e->roles, e->step->n_roles));
     for (int r = 0; r < e->step->n_roles; r++) {
         TRY(bb_task_graph_init(&e->roles[r].graph, &e->step->roles[r].program));
-        TRY(turn_around(&e->roles[r]));
+        TRY(invert_dependencies(&e->roles[r]));
         if (e->step->roles[r].program.n_streams > e->host_stream)
             e->host_stream = e->step->roles[r].program.n_streams;
         if (e->prediction)
@@ -174,7 +174,7 @@ out:
     return rc;
 }
 
-static int refuse_unknown_times(const struct bb_export *e)
+static int reject_unknown_times(const struct bb_export *e)
 {
     for (int r = 0; r < e->step->n_roles && !e->prediction; r++) {
         const struct bb_program *p = &e->step->roles[r].program;
@@ -202,7 +202,7 @@ int bb_export_step(const char *name, const char *path, const struct bb_step *ste
     struct bb_export e = {.step = step, .prediction = prediction, .only = only, .argc = argc, .argv = argv};
     int rc;
 
-    TRY(refuse_unknown_times(&e));
+    TRY(reject_unknown_times(&e));
     TRY(prepare(&e));
     TRY(format->write ? write_file(format, &e, path) : format->write_ranks(&e, path));
 out:

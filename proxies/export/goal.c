@@ -11,11 +11,11 @@
  * meet each other there. */
 enum { TAG_STEP = 65536 };
 static const uint64_t MAGIC = 4223;        /* of the binary file */
-static const double MOST_OPERATIONS = 2e9; /* of all ranks: 90 GB of binary */
+static const double MAX_OPERATIONS = 2e9; /* of all ranks: 90 GB of binary */
 
 /* ---- building ---- */
 
-static void keep_first(struct bb_goal *g, int rc)
+static void set_error(struct bb_goal *g, int rc)
 {
     if (!g->failed)
         g->failed = rc;
@@ -24,7 +24,7 @@ static void keep_first(struct bb_goal *g, int rc)
 uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op)
 {
     if (!g->failed)
-        keep_first(g, BB_GROW(g->ops, g->n_ops));
+        set_error(g, BB_GROW(g->ops, g->n_ops));
     if (g->failed)
         return BB_GOAL_NOTHING;
     g->ops[g->n_ops] = op;
@@ -36,7 +36,7 @@ static void add_edge(struct bb_goal *g, uint32_t after, uint32_t before, bool st
     if (before == BB_GOAL_NOTHING)
         return;
     if (!g->failed)
-        keep_first(g, BB_GROW(g->edges, g->n_edges));
+        set_error(g, BB_GROW(g->edges, g->n_edges));
     if (!g->failed)
         g->edges[g->n_edges++] = (struct bb_goal_edge){after, before, started};
 }
@@ -222,7 +222,7 @@ out:
 }
 
 /* One rank of each role tells how much the whole will be. */
-static int refuse_huge(const struct bb_export *e)
+static int reject_huge(const struct bb_export *e)
 {
     double total = 0;
 
@@ -243,10 +243,10 @@ static int refuse_huge(const struct bb_export *e)
         if (rc)
             return rc;
     }
-    if (total > MOST_OPERATIONS)
+    if (total > MAX_OPERATIONS)
         return bb_err(BB_EUSAGE,
                       "--export: %.3g sends, receives and calculations, at most %.3g; fewer --ranks or layers", total,
-                      MOST_OPERATIONS);
+                      MAX_OPERATIONS);
     return 0;
 }
 
@@ -279,7 +279,7 @@ int bb_export_goal(const struct bb_export *e, FILE *out)
     char head[512];
     int rc;
 
-    TRY(refuse_huge(e));
+    TRY(reject_huge(e));
     bb_export_source_text(e, head, sizeof(head));
     fprintf(out, "num_ranks %d\n", e->step->layout.ranks);
     fprintf(out, "// %s\n// cpu: stream of the rank, 0 computes", head);
@@ -391,7 +391,7 @@ out:
 }
 
 /* The head: ranks, the highest cpu and nic, where each rank begins and ends. */
-static int write_head(const uint64_t (*places)[2], int ranks, int last_cpu, FILE *out)
+static int write_head(const uint64_t (*rank_ranges)[2], int ranks, int last_cpu, FILE *out)
 {
     const uint8_t lanes[] = {(uint8_t)last_cpu, 0};
 
@@ -400,33 +400,33 @@ static int write_head(const uint64_t (*places)[2], int ranks, int last_cpu, FILE
     put(&MAGIC, sizeof(MAGIC), out);
     put_u32((uint64_t)ranks, out);
     put(lanes, sizeof(lanes), out);
-    put(places, (size_t)ranks * sizeof(*places), out);
+    put(rank_ranges, (size_t)ranks * sizeof(*rank_ranges), out);
     return 0;
 }
 
 int bb_export_goal_bin(const struct bb_export *e, FILE *out)
 {
     const int ranks = e->step->layout.ranks;
-    uint64_t(*places)[2] = NULL;
+    uint64_t(*rank_ranges)[2] = NULL;
     int rc, last_cpu = 0;
 
-    TRY(refuse_huge(e));
-    TRY(BB_NEW(places, ranks));
-    TRY(write_head(places, ranks, 0, out));
+    TRY(reject_huge(e));
+    TRY(BB_NEW(rank_ranges, ranks));
+    TRY(write_head(rank_ranges, ranks, 0, out));
     for (int r = 0; r < ranks && rc == 0; r++) {
         struct rank_goal g;
 
-        places[r][0] = (uint64_t)ftello(out) - sizeof(MAGIC);
+        rank_ranges[r][0] = (uint64_t)ftello(out) - sizeof(MAGIC);
         rc = build_goal(&g, e, r);
         for (size_t i = 0; rc == 0 && i < g.goal.n_ops; i++)
             last_cpu = g.goal.ops[i].cpu > last_cpu ? g.goal.ops[i].cpu : last_cpu;
         rc = rc ? rc : write_rank(&g.goal, out);
-        places[r][1] = (uint64_t)ftello(out) - sizeof(MAGIC);
+        rank_ranges[r][1] = (uint64_t)ftello(out) - sizeof(MAGIC);
         release_goal(&g);
     }
     TRY(rc);
-    TRY(write_head(places, ranks, last_cpu, out));
+    TRY(write_head(rank_ranges, ranks, last_cpu, out));
 out:
-    free(places);
+    free(rank_ranges);
     return rc;
 }

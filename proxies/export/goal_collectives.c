@@ -35,26 +35,26 @@ static uint64_t part_bytes(uint64_t bytes, int n, int i)
 /* n - 1 steps round the ring: what came in one step leaves in the next. first: the part that this rank sends first;
  * bytes of the whole. Returns the last receive and, in *sent, the last send. */
 static uint32_t ring_round(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, int first,
-                           uint32_t came, uint32_t *sent)
+                           uint32_t received, uint32_t *sent)
 {
     for (int s = 0; s < c->n - 1; s++) {
-        const uint32_t last = came, sent_before = *sent;
+        const uint32_t last = received, sent_before = *sent;
 
         *sent = send_to(g, c, c->index + 1, part_bytes(bytes, c->n, first - s), last);
         bb_goal_wait_start(g, *sent, sent_before); /* else those that are ready at once may leave in any order */
-        came = receive_from(g, c, c->index - 1, part_bytes(bytes, c->n, first - s - 1), last);
+        received = receive_from(g, c, c->index - 1, part_bytes(bytes, c->n, first - s - 1), last);
     }
-    return came;
+    return received;
 }
 
-static uint32_t end_of_ring(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, int rounds)
+static uint32_t expand_ring(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, int rounds)
 {
-    uint32_t sent = BB_GOAL_NOTHING, came = c->before, join;
+    uint32_t sent = BB_GOAL_NOTHING, received = c->before, join;
 
     for (int r = 0; r < rounds; r++)
-        came = ring_round(g, c, bytes, c->index + r, came, &sent);
+        received = ring_round(g, c, bytes, c->index + r, received, &sent);
     join = add_join(g, c, sent);
-    bb_goal_wait(g, join, came);
+    bb_goal_wait(g, join, received);
     return join;
 }
 
@@ -71,13 +71,13 @@ static uint32_t expand_alltoall(struct bb_goal *g, const struct bb_goal_collecti
 
 /* A place in a binomial tree, counted from the root: the parent of v is v without its lowest bit, its children are v
  * plus each smaller power of two. */
-struct tree_place {
+struct tree_position {
     int root, v, low;
 };
 
-static struct tree_place place_in_tree(const struct bb_goal_collective *c)
+static struct tree_position find_tree_position(const struct bb_goal_collective *c)
 {
-    struct tree_place at = {.root = bb_op_peer(c->op, c->index, c->n), .low = 1};
+    struct tree_position at = {.root = bb_op_peer(c->op, c->index, c->n), .low = 1};
 
     at.v = ((c->index - at.root) % c->n + c->n) % c->n;
     while (at.v == 0 ? at.low < c->n : !(at.v & at.low))
@@ -88,7 +88,7 @@ static struct tree_place place_in_tree(const struct bb_goal_collective *c)
 /* From the root: the farthest child first. */
 static uint32_t expand_broadcast(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
 {
-    const struct tree_place at = place_in_tree(c);
+    const struct tree_position at = find_tree_position(c);
     uint32_t has = c->before, join;
 
     if (at.v > 0)
@@ -102,7 +102,7 @@ static uint32_t expand_broadcast(struct bb_goal *g, const struct bb_goal_collect
 
 static uint32_t expand_reduce(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
 {
-    const struct tree_place at = place_in_tree(c);
+    const struct tree_position at = find_tree_position(c);
     const uint32_t has = add_join(g, c, c->before);
 
     for (int bit = 1; bit < at.low; bit *= 2)
@@ -126,7 +126,7 @@ static uint32_t expand_star(struct bb_goal *g, const struct bb_goal_collective *
     return join;
 }
 
-static uint32_t refuse_collective(struct bb_goal *g, const struct bb_goal_collective *c)
+static uint32_t reject_collective(struct bb_goal *g, const struct bb_goal_collective *c)
 {
     if (!g->failed)
         g->failed = bb_err(BB_EUSAGE, "--export: GOAL has no form for %s", bb_colls[c->op->coll].name);
@@ -141,10 +141,10 @@ uint32_t bb_goal_collective(struct bb_goal *g, const struct bb_goal_collective *
         return add_join(g, c, c->before);
     switch (c->op->coll) {
     case BB_ALL_REDUCE:
-        return end_of_ring(g, c, bytes, 2);
+        return expand_ring(g, c, bytes, 2);
     case BB_ALL_GATHER:
     case BB_REDUCE_SCATTER:
-        return end_of_ring(g, c, bytes * (uint64_t)c->n, 1);
+        return expand_ring(g, c, bytes * (uint64_t)c->n, 1);
     case BB_ALLTOALL:
         return expand_alltoall(g, c, bytes);
     case BB_BROADCAST:
@@ -156,6 +156,6 @@ uint32_t bb_goal_collective(struct bb_goal *g, const struct bb_goal_collective *
     case BB_SCATTER:
         return expand_star(g, c, bytes, false);
     default:
-        return refuse_collective(g, c);
+        return reject_collective(g, c);
     }
 }

@@ -153,7 +153,7 @@ static void put_event(struct writer *w)
     put_packet(w);
 }
 
-static void put_plain_event(struct writer *w, int64_t ns, const char *name)
+static void put_bare_event(struct writer *w, int64_t ns, const char *name)
 {
     begin_event(w, ns, name);
     put_event(w);
@@ -170,7 +170,7 @@ static uint64_t bytes_of(const struct bb_layout *l, const struct bb_op *ops, int
     return bytes;
 }
 
-static bool is_chosen(const struct writer *w, const struct bb_op *op)
+static bool is_selected(const struct writer *w, const struct bb_op *op)
 {
     return !w->micro_batches || op->micro_batch == BB_NONE || w->micro_batches[op->micro_batch];
 }
@@ -184,7 +184,7 @@ static void put_call(void *arg, int i, int first, int end)
     char name[BB_OP_NAME];
     int n;
 
-    if (op->stream != w->stream || !is_chosen(w, op))
+    if (op->stream != w->stream || !is_selected(w, op))
         return;
     n = bb_timeline_span(w->t, i, first, end, &span);
     begin_event(w, span.begin_ns, n == 1 ? bb_op_name(l, op, name) : bb_call_name(l, op, end - first, name));
@@ -196,10 +196,10 @@ static void put_call(void *arg, int i, int first, int end)
         add_argument(w, "critical", ARGUMENT_TRUTH, true);
     put_event(w);
     if (span.wait_ns > 0) {
-        put_plain_event(w, span.begin_ns, l->comms[op->comm].between_stages ? "bubble" : "waiting");
-        put_plain_event(w, span.begin_ns + span.wait_ns, NULL);
+        put_bare_event(w, span.begin_ns, l->comms[op->comm].between_stages ? "bubble" : "waiting");
+        put_bare_event(w, span.begin_ns + span.wait_ns, NULL);
     }
-    put_plain_event(w, span.end_ns, NULL);
+    put_bare_event(w, span.end_ns, NULL);
 }
 
 static void put_rank(struct writer *w, int i)
@@ -211,8 +211,8 @@ static void put_rank(struct writer *w, int i)
     put_track(w, process, 0, w->t->ranks[i], bb_timeline_rank_name(w->t, i, name));
     put_track(w, process + 1, process, 0, "step");
     begin_sequence(w, process + 1);
-    put_plain_event(w, 0, w->t->source);
-    put_plain_event(w, w->t->step_ns[i], NULL);
+    put_bare_event(w, 0, w->t->source);
+    put_bare_event(w, w->t->step_ns[i], NULL);
     for (w->stream = 0; w->stream < p->n_streams; w->stream++) {
         uint64_t track = process + 2 + (uint64_t)w->stream;
 

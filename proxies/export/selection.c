@@ -14,14 +14,14 @@ struct parsing {
     const char *option, *what;
 };
 
-static int refuse(const struct parsing *p, const char *word)
+static int reject_op(const struct parsing *p, const char *word)
 {
     return bb_err(BB_EUSAGE, "--%s '%s' is not valid, expected %s from 0 to %d, as 0,2 or 0-%d", p->option, word,
                   p->what, p->selection->n - 1, p->selection->n > 1 ? 1 : 0);
 }
 
 /* "8" or "8-15" */
-static int take_word(void *arg, const char *word)
+static int parse_range(void *arg, const char *word)
 {
     const struct parsing *p = arg;
     const char *dash = strchr(word, '-');
@@ -31,7 +31,7 @@ static int take_word(void *arg, const char *word)
 
     snprintf(low_text, sizeof(low_text), "%.*s", length, word);
     if (bb_parse_int(low_text, 0, most, &low) != 0 || (dash && bb_parse_int(dash + 1, low, most, &high) != 0))
-        return refuse(p, word);
+        return reject_op(p, word);
     high = dash ? high : low;
     for (int i = low; i <= high; i++)
         p->selection->chosen[i] = true;
@@ -45,7 +45,7 @@ int bb_selection_parse(struct bb_selection *s, const char *option, const char *w
 
     s->n = n;
     TRY(BB_NEW(s->chosen, n));
-    rc = bb_list_each(text, take_word, &p);
+    rc = bb_list_each(text, parse_range, &p);
 out:
     return rc;
 }

@@ -28,7 +28,7 @@ static const char *const suffixes[SIDES] = {[TP] = "", [EP] = "_EP", [DP] = "", 
 static const struct {
     enum bb_coll_kind kind;
     const char *word;
-} words[] = {{BB_ALL_REDUCE, "ALLREDUCE"},
+} collective_names[] = {{BB_ALL_REDUCE, "ALLREDUCE"},
              {BB_ALL_GATHER, "ALLGATHER"},
              {BB_REDUCE_SCATTER, "REDUCESCATTER"},
              {BB_ALLTOALL, "ALLTOALL"}};
@@ -65,7 +65,7 @@ static int size_of(const struct bb_layout *l, enum side side)
     return 1;
 }
 
-static void take_sizes(struct workload *w)
+static void set_sizes(struct workload *w)
 {
     const struct bb_layout *l = &w->e->step->layout;
 
@@ -88,15 +88,15 @@ static enum side side_of(const struct workload *w, const struct bb_op *op)
     return SIDES;
 }
 
-static const char *word_of(const struct bb_op *op)
+static const char *collective_name(const struct bb_op *op)
 {
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (words[i].kind == op->coll)
-            return words[i].word;
+    for (size_t i = 0; i < sizeof(collective_names) / sizeof(collective_names[0]); i++)
+        if (collective_names[i].kind == op->coll)
+            return collective_names[i].word;
     return NULL;
 }
 
-static int refuse(const struct workload *w, const struct bb_op *op)
+static int reject_op(const struct workload *w, const struct bb_op *op)
 {
     const struct bb_layout *l = &w->e->step->layout;
 
@@ -158,24 +158,24 @@ static int add_collective(struct workload *w, const struct bb_op *op)
 
     if (ranks == 1 || (!known && bytes < SMALL_BYTES))
         return 0;
-    if (!known || !word_of(op))
-        return refuse(w, op);
+    if (!known || !collective_name(op))
+        return reject_op(w, op);
     row = row_with(w, op, 2 * column + 1);
     if (!row)
         return -BB_EFAIL;
-    row->word[column] = word_of(op);
+    row->word[column] = collective_name(op);
     row->suffix[column] = suffixes[side];
     row->bytes[column] = bytes;
     return 0;
 }
 
 /* Messages stand in the head alone, so they must be those of a pipeline, and alike. */
-static int take_message(struct workload *w, const struct bb_op *op)
+static int check_message(struct workload *w, const struct bb_op *op)
 {
     const size_t bytes = bb_op_payload_bytes(op, 2);
 
     if (side_of(w, op) != PP)
-        return refuse(w, op);
+        return reject_op(w, op);
     if (w->message_bytes && bytes != w->message_bytes)
         return bb_err(BB_EUSAGE, "--export simai: messages between stages of %zu and of %zu bytes; SimAI has one size",
                       w->message_bytes, bytes);
@@ -193,7 +193,7 @@ static int add_ops(struct workload *w, const struct bb_program *p)
     for (size_t i = 0; i < p->n_ops && rc == 0; i++)
         rc = p->ops[i].kind == BB_OP_COMPUTE      ? add_compute(w, &p->ops[i])
              : p->ops[i].kind == BB_OP_COLLECTIVE ? add_collective(w, &p->ops[i])
-                                                  : take_message(w, &p->ops[i]);
+                                                  : check_message(w, &p->ops[i]);
     return rc;
 }
 
@@ -251,7 +251,7 @@ int bb_export_simai(const struct bb_export *e, FILE *out)
     struct workload w = {.e = e};
     int rc;
 
-    take_sizes(&w);
+    set_sizes(&w);
     count_messages(&w);
     TRY(add_ops(&w, bb_step_program(e->step, 0)));
     print_head(&w, out);

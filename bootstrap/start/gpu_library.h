@@ -19,7 +19,7 @@
  * bb_gpu_library_run - load the GPU library and call one of its entry points. The library stays loaded.
  *   command    command that needs the library, for messages
  *   entry      name of the entry point, called with argc and argv
- *   timeout_s  time limit from loading until bb_world_init
+ *   timeout_s  time limit in seconds for loading the library, and again for the time from then until bb_world_init
  *   Returns    what the entry point returns; -BB_EFAIL after one line that names what is missing and how to get it
  */
 int bb_gpu_library_run(const char *command, const char *entry, double timeout_s, int argc, char **argv) BB_MUST_CHECK;

@@ -124,7 +124,7 @@ run_tsan() {
     tsan_reports | judge tsan
 }
 
-# clang's checks of conversions and of unsigned arithmetic too, over the unit tests of the offline tools.
+# All of clang's integer checks, including conversions and unsigned arithmetic, over the unit tests of the offline tools.
 run_integer() {
     command -v clang >/dev/null || { skip integer "no clang here"; return; }
     build_preset integer all || { tail -n 20 $logs/build.log; echo open >$logs/integer.verdict; return; }

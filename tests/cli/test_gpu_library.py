@@ -1,5 +1,5 @@
-"""The two halves of the program: what runs where every library of the GPU library is missing, what bench and proxy say then, and how an
-installed busbar finds its own half."""
+"""The program and its GPU library: commands that run without the GPU library's dependencies, the errors of bench and proxy in that case,
+and the search for the GPU library of an installed busbar."""
 import os
 import re
 import shutil
@@ -36,15 +36,15 @@ def names_defined(path):
                                                         check=True).stdout.splitlines()}
 
 
-def test_no_name_stands_in_both_halves(busbar):
-    """The GPU library would call the program's function of that name in place of its own."""
-    program, half = names_defined(busbar.build / "busbar"), names_defined(busbar.build / MODULE)
-    assert "bb_plan_main" in program and "bb_proxy_run" in half
-    assert program & half <= {"_init", "_fini"}
+def test_program_and_gpu_library_define_no_common_symbol(busbar):
+    """The GPU library would call the program's function of the same name instead of its own."""
+    program, gpu_library = names_defined(busbar.build / "busbar"), names_defined(busbar.build / MODULE)
+    assert "bb_plan_main" in program and "bb_proxy_run" in gpu_library
+    assert program & gpu_library <= {"_init", "_fini"}
 
 
 class Copy:
-    """The program and its GPU library in a folder of their own, where libraries can be hidden."""
+    """A copy of the program and its GPU library in a separate folder, where libraries can be hidden."""
 
     def __init__(self, busbar, folder):
         self.busbar, self.folder, self.program, self.module = busbar, folder, folder / "busbar", folder / MODULE
@@ -52,7 +52,7 @@ class Copy:
         shutil.copy(busbar.build / MODULE, self.module)
 
     def hide(self, *libraries):
-        """The GPU library asks for a library of a name that there is nowhere."""
+        """Makes the GPU library depend on a library name that does not exist."""
         for name in libraries:
             patch(self.module, name, name.replace(".so.", ".so-"))
 
@@ -71,7 +71,7 @@ def copy(busbar, tmp_path):
 
 @pytest.fixture
 def bare(busbar, copy):
-    """A copy that finds no library of the GPU library."""
+    """A copy that finds none of the GPU library's dependencies."""
     copy.hide(*gpu_library_dependencies(busbar))
     return copy
 

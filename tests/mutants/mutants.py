@@ -45,12 +45,12 @@ PRODUCT = ("busbar", "busbar_gpu", "emulator")
 
 # The black-box files that concern a folder; of folders within one another the innermost counts.
 CONCERNS = {
-    ".": "front halves packaging sweep",
+    ".": "front gpu_library packaging sweep",
     "bootstrap/base": "front result_files progress bench",
     "bootstrap/cli": "front packaging parity bench",
     "bootstrap/report": "report memory",
     "bootstrap/results": "result_files json_reference bench csv",
-    "bootstrap/start": "start halves front nccl_tests foreign_calls",
+    "bootstrap/start": "start gpu_library front nccl_tests foreign_calls",
     "bootstrap/sweep": "sweep",
     "bootstrap/watchdog": "bench proxy mpi",
     "bootstrap/world": "start mpi bench",

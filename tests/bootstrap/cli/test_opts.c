@@ -45,7 +45,7 @@ static const struct bb_opts set = {
     .usage = "busbar test WORD... [OPTION...]", .doc = "A test.", .after = "The end.", .tables = tables};
 
 /* Parses the words of `line`, separated by '|'. */
-static int parse(const char *line, struct cfg *cfg, struct bb_positionals *words)
+static int parse(const char *line, struct cfg *cfg, struct bb_positionals *positionals)
 {
     static char text[1024];
     static char *argv[128];
@@ -63,7 +63,7 @@ static int parse(const char *line, struct cfg *cfg, struct bb_positionals *words
     argv[argc] = NULL;
     memset(cfg, 0x55, sizeof(*cfg));
     help = fopen("/dev/null", "w");
-    rc = bb_opts_parse(&set, cfg, argc, argv, words, help);
+    rc = bb_opts_parse(&set, cfg, argc, argv, positionals, help);
     fclose(help);
     return rc;
 }
@@ -71,11 +71,11 @@ static int parse(const char *line, struct cfg *cfg, struct bb_positionals *words
 static void test_defaults(void **state)
 {
     struct cfg cfg;
-    struct bb_positionals words;
+    struct bb_positionals positionals;
 
     (void)state;
-    assert_int_equal(parse("", &cfg, &words), 0);
-    assert_int_equal(words.n, 0);
+    assert_int_equal(parse("", &cfg, &positionals), 0);
+    assert_int_equal(positionals.n, 0);
     assert_int_equal(cfg.min_bytes, 32 << 20);
     assert_int_equal(cfg.iters, 20);
     assert_true(cfg.factor == 2);
@@ -90,19 +90,19 @@ static void test_defaults(void **state)
 static void test_forms(void **state)
 {
     struct cfg cfg;
-    struct bb_positionals words;
+    struct bb_positionals positionals;
 
     (void)state;
     setenv("POSIXLY_CORRECT", "1", 1); /* must change nothing */
     assert_int_equal(
-        parse("all_reduce|-b|8|--iters=5|-cG|-d|half|--op|max|other|-f1.5|--file=|--json|-|--|-b|--x", &cfg, &words),
+        parse("all_reduce|-b|8|--iters=5|-cG|-d|half|--op|max|other|-f1.5|--file=|--json|-|--|-b|--x", &cfg, &positionals),
         0);
     unsetenv("POSIXLY_CORRECT");
-    assert_int_equal(words.n, 4);
-    assert_string_equal(words.word[0], "all_reduce");
-    assert_string_equal(words.word[1], "other");
-    assert_string_equal(words.word[2], "-b");
-    assert_string_equal(words.word[3], "--x");
+    assert_int_equal(positionals.n, 4);
+    assert_string_equal(positionals.word[0], "all_reduce");
+    assert_string_equal(positionals.word[1], "other");
+    assert_string_equal(positionals.word[2], "-b");
+    assert_string_equal(positionals.word[3], "--x");
     assert_int_equal(cfg.min_bytes, 8);
     assert_int_equal(cfg.iters, 5);
     assert_true(cfg.check && cfg.graph && cfg.factor == 1.5);
@@ -110,9 +110,9 @@ static void test_forms(void **state)
     assert_ptr_equal(cfg.op, op_at(3));
     assert_string_equal(cfg.file, "");
     assert_string_equal(cfg.common.json, "-");
-    assert_int_equal(parse("-b|1|-b|2|-cb3", &cfg, &words), 0);
+    assert_int_equal(parse("-b|1|-b|2|-cb3", &cfg, &positionals), 0);
     assert_int_equal(cfg.min_bytes, 3);
-    assert_int_equal(parse("--file|--json", &cfg, &words), 0); /* a value may look like an option */
+    assert_int_equal(parse("--file|--json", &cfg, &positionals), 0); /* a value may look like an option */
     assert_string_equal(cfg.file, "--json");
 }
 
@@ -140,7 +140,7 @@ static void test_refused(void **state)
         {"-d|Float", "did you mean 'float'?"},
     };
     struct cfg cfg;
-    struct bb_positionals words;
+    struct bb_positionals positionals;
 
     (void)state;
     for (size_t i = 0; i < ROWS(cases); i++) {
@@ -148,7 +148,7 @@ static void test_refused(void **state)
         int rc;
 
         capture_begin(&said);
-        rc = parse(cases[i].line, &cfg, &words);
+        rc = parse(cases[i].line, &cfg, &positionals);
         capture_end(&said);
         if (rc != -BB_EUSAGE || !strstr(said.text, cases[i].said) ||
             strchr(said.text, '\n') != strrchr(said.text, '\n'))
@@ -160,16 +160,16 @@ static void test_too_many_words(void **state)
 {
     char line[512] = "a";
     struct cfg cfg;
-    struct bb_positionals words;
+    struct bb_positionals positionals;
     struct capture said;
 
     (void)state;
     for (int i = 1; i < BB_POSITIONALS_MAX; i++)
         strcat(line, "|a");
-    assert_int_equal(parse(line, &cfg, &words), 0);
-    assert_int_equal(words.n, BB_POSITIONALS_MAX);
+    assert_int_equal(parse(line, &cfg, &positionals), 0);
+    assert_int_equal(positionals.n, BB_POSITIONALS_MAX);
     capture_begin(&said);
-    assert_int_equal(parse(strcat(line, "|b"), &cfg, &words), -BB_EUSAGE);
+    assert_int_equal(parse(strcat(line, "|b"), &cfg, &positionals), -BB_EUSAGE);
     assert_non_null(strstr(capture_end(&said), "more than 64 positional arguments, from 'b' on"));
 }
 
@@ -190,14 +190,14 @@ static void test_refuse_word_among_long_ones(void **state)
 {
     char longest[600 + 1];
     const char *line;
-    const char *words[] = {longest, longest, longest, "last"};
+    const char *positionals[] = {longest, longest, longest, "last"};
     struct capture said;
 
     (void)state;
     memset(longest, 'w', sizeof(longest) - 1);
     longest[sizeof(longest) - 1] = '\0';
     capture_begin(&said);
-    assert_int_equal(bb_reject_unknown("proxy", "gpt", words, 4), -BB_EUSAGE);
+    assert_int_equal(bb_reject_unknown("proxy", "gpt", positionals, 4), -BB_EUSAGE);
     line = capture_end(&said);
     assert_non_null(strstr(line, "unknown proxy 'gpt', expected one of: www"));
     assert_null(strstr(line, "last"));
@@ -235,7 +235,7 @@ static void test_help(void **state)
 {
     static const char *const lines[] = {"-h", "--help", "all_reduce|-b|8|--help|--nonsense", "-ch"};
     struct cfg cfg;
-    struct bb_positionals words;
+    struct bb_positionals positionals;
     char text[4096] = "";
     FILE *out;
 
@@ -247,7 +247,7 @@ static void test_help(void **state)
     fclose(out);
     assert_string_equal(text, help_text);
     for (size_t i = 0; i < ROWS(lines); i++)
-        assert_int_equal(parse(lines[i], &cfg, &words), BB_OPTS_HELP);
+        assert_int_equal(parse(lines[i], &cfg, &positionals), BB_OPTS_HELP);
 }
 
 static void count_option(void *arg, const struct bb_opt *opt, const void *field)
@@ -262,22 +262,22 @@ static void count_option(void *arg, const struct bb_opt *opt, const void *field)
 static void test_each(void **state)
 {
     struct cfg cfg;
-    struct bb_positionals words;
+    struct bb_positionals positionals;
     int n = 0;
 
     (void)state;
-    assert_int_equal(parse("--timeout|7", &cfg, &words), 0);
+    assert_int_equal(parse("--timeout|7", &cfg, &positionals), 0);
     bb_opts_each(&set, &cfg, count_option, &n);
     assert_int_equal(n, 13);
 }
 
 /* 21 iterations are too many beside "all", which no single option tells. */
-static int resolve_all(void *cfg, const struct bb_positionals *words)
+static int resolve_all(void *cfg, const struct bb_positionals *positionals)
 {
     struct cfg *c = cfg;
 
-    c->before = words->n;
-    return words->n > 0 && strcmp(words->word[0], "all") == 0 && c->iters > 20 ? -BB_EUSAGE : 0;
+    c->before = positionals->n;
+    return positionals->n > 0 && strcmp(positionals->word[0], "all") == 0 && c->iters > 20 ? -BB_EUSAGE : 0;
 }
 
 static void test_read(void **state)
@@ -311,14 +311,14 @@ static void test_changed(void **state)
                 {"--file|x", "file"},
                 {"--timeout|7", NULL},
                 {"-f|2.5", "factor"}};
-    struct bb_positionals words;
+    struct bb_positionals positionals;
     struct cfg cfg;
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *changed;
 
-        assert_int_equal(parse(rows[i].line, &cfg, &words), 0);
+        assert_int_equal(parse(rows[i].line, &cfg, &positionals), 0);
         changed = bb_opts_find_changed(&tables[0], &cfg);
         if (rows[i].changed)
             assert_string_equal(changed, rows[i].changed);
@@ -326,7 +326,7 @@ static void test_changed(void **state)
             assert_null(changed);
     }
     assert_string_equal(bb_opts_find_changed(&tables[1], &cfg) ? "common" : "none", "none");
-    assert_int_equal(parse("--timeout|7", &cfg, &words), 0);
+    assert_int_equal(parse("--timeout|7", &cfg, &positionals), 0);
     assert_string_equal(bb_opts_find_changed(&tables[1], &cfg), "timeout");
 }
 

@@ -1,7 +1,7 @@
 /*
- * chakra.c - Chakra execution traces (MLCommons, schema 0.0.4 of et_def.proto): PREFIX.RANK.et, a stream of messages,
- * first GlobalMetadata, then a Node for each operation; and PREFIX.groups.json, the ranks of each communicator under the
- * number that nodes call it by (pg_name), as ASTRA-sim's --comm-group-configuration reads it.
+ * chakra.c - Chakra execution traces (MLCommons, schema 0.0.4 of et_def.proto). PREFIX.RANK.et is a stream of messages:
+ * GlobalMetadata, then one Node per operation. PREFIX.groups.json lists the ranks of each communicator under the number
+ * that nodes use as pg_name, in the format of ASTRA-sim's --comm-group-configuration.
  */
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/outfile.h"
@@ -12,7 +12,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* Numbers of the schema. */
+/* Field numbers of the schema. */
 enum { GLOBAL_VERSION = 1, GLOBAL_ATTR = 2 };
 enum {
     NODE_ID = 1,
@@ -28,7 +28,7 @@ enum { TYPE_COMPUTE = 4, TYPE_SEND, TYPE_RECV, TYPE_COLLECTIVE };
 static const uint64_t NO_NODE = UINT64_MAX;
 enum { ATTR_NAME = 1, ATTR_INT32 = 7, ATTR_INT64 = 9, ATTR_BOOL = 27, ATTR_STRING = 29 };
 
-/* CollectiveCommType. */
+/* Values of the schema's CollectiveCommType. */
 static const struct {
     enum bb_coll_kind kind;
     int type;
@@ -43,18 +43,18 @@ static int find_comm_type(enum bb_coll_kind kind)
     return -1;
 }
 
-/* ---- a node ---- */
+/* ---- one node ---- */
 
 struct writer {
     const struct bb_export *e;
     const struct bb_export_role *role;
     int rank;
     const int *first_group;      /* [comms] number of a communicator's first instance */
-    uint64_t *first_node, *deps; /* [tasks] node of a task's first operation; room for all it waits for */
+    uint64_t *first_node, *deps; /* [tasks] node of a task's first operation; buffer for the dependencies of a task */
     uint64_t next_node;
-    uint64_t host, launch;        /* the host's last launch; the one that the tasks of a call wait for */
-    int64_t host_ns;              /* all launches so far                                               */
-    struct bb_message node, attr; /* filled again and again                                            */
+    uint64_t host, launch;        /* the host's last launch; the launch that the tasks of the current call wait for */
+    int64_t host_ns;              /* sum of the launch times so far */
+    struct bb_message node, attr; /* reused for each node */
 };
 
 static void begin_attr(struct writer *w, const char *name)
@@ -128,7 +128,8 @@ static int type_of(const struct bb_op *op)
     return types[op->kind];
 }
 
-/* What every node has, in the order of the schema. It waits for the first so many of w->deps. */
+/* Starts a node with the fields that every node has, in the order of the schema. The node depends on w->deps[0 ..
+ * n_deps). */
 static void begin_node(struct writer *w, const char *name, int type, size_t n_deps, bool on_host, int stream)
 {
     bb_message_clear(&w->node);
@@ -158,8 +159,8 @@ static int write_node(struct writer *w, const struct bb_op *op, size_t n_deps, F
     return bb_message_write(&w->node, out);
 }
 
-/* The host launches one after another, whatever the GPU does. A launch takes few of the schema's microseconds: what
- * rounding leaves of one goes to the next. */
+/* The host executes launches one after another, independent of the GPU. A launch takes only a few of the schema's
+ * microseconds, so the rounding error is carried over to the next launch. */
 static int write_launch(struct writer *w, const struct bb_op *op, int64_t ns, FILE *out)
 {
     const uint64_t begin_us = (uint64_t)(w->host_ns + 500) / 1000;
@@ -177,9 +178,10 @@ static int write_launch(struct writer *w, const struct bb_op *op, int64_t ns, FI
     return bb_message_write(&w->node, out);
 }
 
-/* ---- the nodes of a rank ---- */
+/* ---- nodes of one rank ---- */
 
-/* A task's nodes wait for all nodes of the tasks before it, and for their launch. Returns how many. */
+/* The nodes of a task depend on all nodes of the preceding tasks and on their launch. Returns the number of
+ * dependencies. */
 static size_t list_deps(struct writer *w, int task)
 {
     const struct bb_export_role *role = w->role;
@@ -280,7 +282,7 @@ out:
     return rc;
 }
 
-/* ---- the communicators ---- */
+/* ---- communicators ---- */
 
 static void print_members(const struct bb_layout *l, int group, int instance, FILE *out)
 {
@@ -322,7 +324,7 @@ static int reject_collectives(const struct bb_export *e)
 
         for (size_t i = 0; i < p->n_ops; i++)
             if (p->ops[i].kind == BB_OP_COLLECTIVE && find_comm_type(p->ops[i].coll) < 0)
-                return bb_err(BB_EUSAGE, "--export: Chakra has no form for %s", bb_colls[p->ops[i].coll].name);
+                return bb_err(BB_EUSAGE, "--export: Chakra does not support %s", bb_colls[p->ops[i].coll].name);
     }
     return 0;
 }
@@ -330,7 +332,7 @@ static int reject_collectives(const struct bb_export *e)
 int bb_export_chakra(const struct bb_export *e, const char *prefix)
 {
     const struct bb_layout *l = &e->step->layout;
-    int first_group[BB_MAX_COMMS], rc, next = 1; /* ASTRA-sim wants numbers above 0 */
+    int first_group[BB_MAX_COMMS], rc, next = 1; /* ASTRA-sim requires positive numbers */
 
     for (int c = 0; c < l->n_comms; c++) {
         first_group[c] = next;

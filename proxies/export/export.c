@@ -1,4 +1,4 @@
-/* export.c - the table of formats, and what all writers need (see export.h). */
+/* export.c - the table of formats and the functions that all writers use; see export.h. */
 #include "proxies/export/export.h"
 
 #include "bootstrap/base/grow.h"
@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A format is one file (write) or a file for each rank (write_ranks). */
+/* A format writes one file (write) or one file per rank (write_ranks). */
 static const struct format {
     const char *name, *what;
     bb_export_fn *write;
     int (*write_ranks)(const struct bb_export *e, const char *prefix);
-    bool predicted;  /* it shows times, and can show a part                           */
-    bool every_rank; /* each rank's compute has its own times; links are never written */
+    bool predicted;  /* contains predicted times of communication, and can contain a part of the step */
+    bool every_rank; /* contains the compute times of each rank */
 } formats[] = {
     {.name = "goal", .what = "the GOAL text", .write = bb_export_goal, .every_rank = true},
     {.name = "goal-bin", .what = "the GOAL schedule", .write = bb_export_goal_bin, .every_rank = true},
@@ -41,29 +41,30 @@ static const struct format *find_format(const char *name)
     return NULL;
 }
 
-/* What is slow has to be in the file, or the tool that reads it simulates another machine. */
+/* Rejects slowdowns that the format cannot represent; otherwise the reading tool would simulate a different machine. */
 static int reject_slow(const struct format *format, const struct bb_slow *slow)
 {
     for (int i = 0; i < slow->n && !format->predicted; i++) {
         const bool link = slow->items[i].kind != BB_SLOW_RANK;
 
         if (link || !format->every_rank)
-            return bb_err(BB_EUSAGE, "--export %s: %s, so --slow %s would be lost in it; leave one out", format->name,
-                          link ? "links are not in the file" : "the file has the times of rank 0 for all ranks",
+            return bb_err(BB_EUSAGE, "--export %s: %s, so it cannot represent --slow %s; leave out one of them",
+                          format->name,
+                          link ? "the format has no links" : "the file has the times of rank 0 for all ranks",
                           link ? "link=" : "rank=");
     }
     return 0;
 }
 
-int bb_export_validate(const char *name, struct bb_export_selection only, const char *cluster, const struct bb_slow *slow)
+int bb_export_validate(const char *name, struct bb_export_selection only, const char *cluster,
+                       const struct bb_slow *slow)
 {
     const struct format *format = name ? find_format(name) : NULL;
 
     if ((only.ranks || only.micro_batches) && !(format && format->predicted))
-        return bb_err(BB_EUSAGE, "--export-%s is for --export perfetto; leave it out",
-                      only.ranks ? "ranks" : "micro-batches");
+        return bb_err(BB_EUSAGE, "--export-%s requires --export perfetto", only.ranks ? "ranks" : "micro-batches");
     if (format && format->predicted && !cluster)
-        return bb_err(BB_EUSAGE, "--export %s needs the cluster to predict for; nearest: --cluster h100-sxm-ib", name);
+        return bb_err(BB_EUSAGE, "--export %s requires --cluster; try: --cluster h100-sxm-ib", name);
     return format ? reject_slow(format, slow) : 0;
 }
 
@@ -79,7 +80,8 @@ int bb_export_check_writable(const char *name, const char *path)
     return bb_outfile_check(first, format->what);
 }
 
-/* Where there are several reasons to wait for a task (its stream, its communicator), it is listed once. */
+/* Removes duplicate dependencies: a task may wait for another task for several reasons (same stream, same
+ * communicator). */
 static void remove_duplicates(struct bb_export_role *role)
 {
     int kept = 0;
@@ -95,8 +97,8 @@ static void remove_duplicates(struct bb_export_role *role)
     role->first_before[role->graph.n_tasks] = kept;
 }
 
-/* The graph tells who waits for a task; a file tells whom a task waits for. In the order of the tasks, so that the same
- * one stands side by side. */
+/* Builds the list of dependencies from the graph's list of successors. Tasks are visited in order, so duplicates are
+ * adjacent. */
 static int invert_dependencies(struct bb_export_role *role)
 {
     const struct bb_task_graph *graph = &role->graph;
@@ -181,7 +183,7 @@ static int reject_unknown_times(const struct bb_export *e)
 
         for (size_t i = 0; i < p->n_ops; i++)
             if (p->ops[i].work)
-                return bb_err(BB_EUSAGE, "--export: how long real work lasts is told by a cluster; nearest: --cluster "
+                return bb_err(BB_EUSAGE, "--export: times of real kernels require --cluster; try: --cluster "
                                          "h100-sxm-ib, or --compute timed");
     }
     return 0;

@@ -1,4 +1,5 @@
-/* goal.c - GOAL from the tasks of each rank, as text and as the binary file that txt2bin makes of it. */
+/* goal.c - GOAL operations from the tasks of each rank, written as text or as the binary file that txt2bin generates
+ * from the text. */
 #include "proxies/export/goal.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tag for each communicator. ATLAHS finds messages by the upper 16 bits of a tag plus the sender: smaller steps would
- * meet each other there. */
+/* Each communicator has a tag, a multiple of TAG_STEP. ATLAHS matches messages by the upper 16 bits of the tag plus
+ * the sender, so smaller steps would make messages of different communicators match. */
 enum { TAG_STEP = 65536 };
-static const uint64_t MAGIC = 4223;        /* of the binary file */
-static const double MAX_OPERATIONS = 2e9; /* of all ranks: 90 GB of binary */
+static const uint64_t MAGIC = 4223;       /* first word of the binary file */
+static const double MAX_OPERATIONS = 2e9; /* over all ranks; 90 GB in binary form */
 
-/* ---- building ---- */
+/* ---- building the list ---- */
 
 static void set_error(struct bb_goal *g, int rc)
 {
@@ -59,19 +60,19 @@ uint32_t bb_goal_add_after(struct bb_goal *g, struct bb_goal_op op, uint32_t bef
     return added;
 }
 
-/* ---- the tasks of one rank ---- */
+/* ---- tasks of one rank ---- */
 
 struct rank_goal {
     const struct bb_export *e;
     const struct bb_export_role *role;
     int rank;
     struct bb_goal goal;
-    uint32_t *end; /* [tasks] the operation with which a task has ended */
-    /* The host: its last launch; the one that the tasks of a call wait for. */
+    uint32_t *end; /* [tasks] the operation whose end is the end of the task */
+    /* Operation indexes: the host's last launch, and the launch that the tasks of the current call wait for. */
     uint32_t host, launch;
 };
 
-/* The host launches one after another, whatever the GPU does. */
+/* The host executes launches one after another, independent of the GPU. */
 static void add_launch(struct rank_goal *g, int64_t ns)
 {
     if (ns > 0)
@@ -80,7 +81,7 @@ static void add_launch(struct rank_goal *g, int64_t ns)
             g->host);
 }
 
-/* What a task waits for, as one operation. */
+/* Combines the dependencies of a task into one operation. */
 static uint32_t begin_of_task(struct rank_goal *g, int task, int cpu)
 {
     const int first = g->role->first_before[task], n = g->role->first_before[task + 1] - first;
@@ -120,8 +121,8 @@ static uint32_t add_collective(struct rank_goal *g, const struct bb_op *op, uint
                                                                      .before = before});
 }
 
-/* Messages meet in the order in which they are posted, so those of one direction with one peer start one after
- * another. */
+/* NCCL matches messages in the order in which they are posted, so the messages of one direction with one peer start
+ * one after another. */
 static void keep_order(struct bb_goal *g, uint32_t first, uint32_t message)
 {
     const struct bb_goal_op *op = &g->ops[message];
@@ -221,7 +222,7 @@ out:
     return rc;
 }
 
-/* One rank of each role tells how much the whole will be. */
+/* Estimates the total number of operations from one rank of each role. */
 static int reject_huge(const struct bb_export *e)
 {
     double total = 0;
@@ -245,8 +246,8 @@ static int reject_huge(const struct bb_export *e)
     }
     if (total > MAX_OPERATIONS)
         return bb_err(BB_EUSAGE,
-                      "--export: %.3g sends, receives and calculations, at most %.3g; fewer --ranks or layers", total,
-                      MAX_OPERATIONS);
+                      "--export: %.3g sends, receives and calculations, at most %.3g; try: fewer --ranks or layers",
+                      total, MAX_OPERATIONS);
     return 0;
 }
 
@@ -261,8 +262,8 @@ static void print_op(const struct bb_goal_op *op, size_t i, FILE *out)
                 (unsigned long long)op->size, op->type == BB_GOAL_SEND ? "to" : "from", op->peer, op->tag, op->cpu);
 }
 
-/* Edges stand behind the operations: a line may only name what stands above it, and a join stands above what it waits
- * for. */
+/* Edges follow the operations, because a line may only refer to earlier lines, and a join precedes the operations it
+ * waits for. */
 static void print_rank(const struct bb_goal *g, int rank, FILE *out)
 {
     fprintf(out, "rank %d {\n", rank);
@@ -282,10 +283,10 @@ int bb_export_goal(const struct bb_export *e, FILE *out)
     TRY(reject_huge(e));
     bb_export_source_text(e, head, sizeof(head));
     fprintf(out, "num_ranks %d\n", e->step->layout.ranks);
-    fprintf(out, "// %s\n// cpu: stream of the rank, 0 computes", head);
+    fprintf(out, "// %s\n// cpu: stream of the rank, 0 is compute", head);
     if (e->prediction)
-        fprintf(out, ", %d is its host", e->host_stream);
-    fprintf(out, "; tag: 65536 times a number of the communicator\n");
+        fprintf(out, ", %d is the host", e->host_stream);
+    fprintf(out, "; tag: 65536 x number of the communicator\n");
     for (int r = 0; r < e->step->layout.ranks && rc == 0; r++) {
         struct rank_goal g;
 
@@ -298,11 +299,11 @@ out:
     return rc;
 }
 
-/* ---- the binary file, little-endian and packed; offsets of a rank count from behind the magic number ---- */
+/* ---- binary file: little-endian and packed; a rank's offsets count from the end of the magic number ---- */
 
 static void put(const void *value, size_t bytes, FILE *out)
 {
-    fwrite(value, bytes, 1, out); /* an error stays on the stream: bb_outfile_close looks */
+    fwrite(value, bytes, 1, out); /* errors are detected by bb_outfile_close */
 }
 
 static void put_u32(uint64_t value, FILE *out)
@@ -312,7 +313,8 @@ static void put_u32(uint64_t value, FILE *out)
     put(&narrow, sizeof(narrow), out);
 }
 
-/* By operation: how many wait for its end and for its start, and where they stand in the list behind the operations. */
+/* For each operation the number of operations that wait for its end [0] and its start [1], and their positions in
+ * list[]. */
 struct dependents {
     uint32_t *n[2], *first[2], *list, *n_before;
 };
@@ -390,7 +392,7 @@ out:
     return rc;
 }
 
-/* The head: ranks, the highest cpu and nic, where each rank begins and ends. */
+/* Writes the header: number of ranks, highest cpu and nic, start and end of each rank. */
 static int write_head(const uint64_t (*rank_ranges)[2], int ranks, int last_cpu, FILE *out)
 {
     const uint8_t lanes[] = {(uint8_t)last_cpu, 0};

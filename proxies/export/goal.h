@@ -1,9 +1,9 @@
 /*
- * goal.h - what one rank does in GOAL: sends, receives and calculations, and which must have ended, or started, before
- * which. Internal to the exporter of GOAL.
+ * goal.h - the GOAL operations of one rank: sends, receives and calculations, with dependencies on the end or the start
+ * of other operations. Internal to the GOAL exporter.
  *
- * GOAL (group operation assembly language) is what LogGOPSim and ATLAHS simulate. The words of the text and the fields
- * of the binary file are those of LogGOPSim's txt2bin and Parser.hpp.
+ * GOAL (group operation assembly language) is the input of LogGOPSim and ATLAHS. The keywords of the text and the
+ * fields of the binary file are those of LogGOPSim's txt2bin and Parser.hpp.
  */
 #ifndef BB_PROXIES_EXPORT_GOAL_H
 #define BB_PROXIES_EXPORT_GOAL_H
@@ -15,13 +15,13 @@ enum bb_goal_type { BB_GOAL_SEND = 1, BB_GOAL_RECV, BB_GOAL_CALC };
 
 struct bb_goal_op {
     enum bb_goal_type type;
-    int cpu;       /* of a stream: what is on one runs one after another */
-    uint32_t peer; /* rank; 0 of a calculation */
+    int cpu;       /* of the stream; operations on one cpu run one after another */
+    uint32_t peer; /* rank; 0 for a calculation */
     uint32_t tag;
-    uint64_t size; /* bytes, or nanoseconds of a calculation */
+    uint64_t size; /* bytes; nanoseconds for a calculation */
 };
 
-/* `after` must not begin before `before` has ended; or, where started, has begun. */
+/* `after` starts only after `before` has ended or, with started, has started. */
 struct bb_goal_edge {
     uint32_t after, before;
     bool started;
@@ -31,32 +31,34 @@ struct bb_goal {
     struct bb_goal_op *ops;
     struct bb_goal_edge *edges;
     size_t n_ops, n_edges;
-    int failed; /* the first error of an addition, 0: none */
+    int failed; /* first error of an addition; 0: none */
 };
 
-/* bb_goal_add - the index of a new operation; of no use once g->failed is set. */
+/* bb_goal_add - append an operation and return its index; the index is invalid when g->failed is set. */
 uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op);
-/* bb_goal_add_after - one that waits for another; before BB_GOAL_NOTHING: for none. bb_goal_wait - likewise. */
+/* bb_goal_add_after - append an operation that waits for `before`. bb_goal_wait, bb_goal_wait_start - add a
+ * dependency. BB_GOAL_NOTHING as `before`: no dependency. */
 #define BB_GOAL_NOTHING UINT32_MAX
 uint32_t bb_goal_add_after(struct bb_goal *g, struct bb_goal_op op, uint32_t before);
 void bb_goal_wait(struct bb_goal *g, uint32_t after, uint32_t before);
 void bb_goal_wait_start(struct bb_goal *g, uint32_t after, uint32_t before);
 
-/* A collective of this rank: messages to and from the others of its communicator. */
+/* One rank's part of a collective, which becomes messages to and from the other members of the communicator. */
 struct bb_goal_collective {
     const struct bb_layout *layout;
     const struct bb_op *op;
-    int group, instance, index, n; /* of the communicator; this rank's place in it */
+    int group, instance, index, n; /* of the communicator; index: this rank's position in it */
     int cpu;
     uint32_t tag;
-    uint32_t before; /* what all of it waits for */
+    uint32_t before; /* operation that all messages wait for */
 };
 
 /*
- * bb_goal_collective - appends its messages and returns the operation that ends when all of them have; they follow the
- * flat algorithms of textbooks: ring for all_reduce, all_gather and reduce_scatter (S bytes in n parts that differ by a
- * byte at most), pairs for alltoall, a binomial tree for broadcast and reduce, everyone with the root for gather and
- * scatter. Others are -BB_EUSAGE (said), in g->failed.
+ * bb_goal_collective - append the messages of a collective and return the operation that ends when all of them have
+ * ended. The messages follow flat textbook algorithms: ring for all_reduce, all_gather and reduce_scatter (S bytes in n
+ * parts, which differ by at most one byte), pairwise exchange for alltoall, binomial tree for broadcast and reduce, and
+ * direct messages with the root for gather and scatter. For other collectives g->failed is -BB_EUSAGE after printing
+ * one line.
  */
 uint32_t bb_goal_collective(struct bb_goal *g, const struct bb_goal_collective *c);
 

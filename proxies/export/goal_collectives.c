@@ -1,4 +1,4 @@
-/* goal_collectives.c - collectives as messages (see goal.h). */
+/* goal_collectives.c - collectives as point-to-point messages; see goal.h. */
 #include "proxies/export/goal.h"
 
 static uint32_t rank_at(const struct bb_goal_collective *c, int index)
@@ -18,13 +18,13 @@ static uint32_t receive_from(struct bb_goal *g, const struct bb_goal_collective 
     return bb_goal_add_after(g, (struct bb_goal_op){BB_GOAL_RECV, c->cpu, rank_at(c, index), c->tag, bytes}, before);
 }
 
-/* An end for what has several. */
+/* Adds an empty calculation as the common end of several operations. */
 static uint32_t add_join(struct bb_goal *g, const struct bb_goal_collective *c, uint32_t before)
 {
     return bb_goal_add_after(g, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = c->cpu}, before);
 }
 
-/* Part i of `bytes` in n, by the ring's order: the first ones are the larger by a byte. */
+/* Size of part i of n in ring order: the first bytes % n parts have one byte more. */
 static uint64_t part_bytes(uint64_t bytes, int n, int i)
 {
     const int part = (i % n + n) % n;
@@ -32,8 +32,13 @@ static uint64_t part_bytes(uint64_t bytes, int n, int i)
     return bytes / (uint64_t)n + ((uint64_t)part < bytes % (uint64_t)n);
 }
 
-/* n - 1 steps round the ring: what came in one step leaves in the next. first: the part that this rank sends first;
- * bytes of the whole. Returns the last receive and, in *sent, the last send. */
+/*
+ * One round of n - 1 steps along the ring: each step sends the part received in the previous step.
+ *   first    the part that this rank sends first
+ *   bytes    size of the whole array
+ *   sent     in and out: the last send
+ *   Returns  the last receive
+ */
 static uint32_t ring_round(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, int first,
                            uint32_t received, uint32_t *sent)
 {
@@ -41,7 +46,8 @@ static uint32_t ring_round(struct bb_goal *g, const struct bb_goal_collective *c
         const uint32_t last = received, sent_before = *sent;
 
         *sent = send_to(g, c, c->index + 1, part_bytes(bytes, c->n, first - s), last);
-        bb_goal_wait_start(g, *sent, sent_before); /* else those that are ready at once may leave in any order */
+        bb_goal_wait_start(g, *sent, sent_before); /* without it, sends that are ready at the same time could start
+                                                      in any order */
         received = receive_from(g, c, c->index - 1, part_bytes(bytes, c->n, first - s - 1), last);
     }
     return received;
@@ -69,8 +75,8 @@ static uint32_t expand_alltoall(struct bb_goal *g, const struct bb_goal_collecti
     return join;
 }
 
-/* A place in a binomial tree, counted from the root: the parent of v is v without its lowest bit, its children are v
- * plus each smaller power of two. */
+/* Position in a binomial tree, relative to the root: the parent of v is v without its lowest set bit, the children
+ * of v are v plus each smaller power of two. */
 struct tree_position {
     int root, v, low;
 };
@@ -85,7 +91,7 @@ static struct tree_position find_tree_position(const struct bb_goal_collective *
     return at;
 }
 
-/* From the root: the farthest child first. */
+/* The root and each inner node send to their most distant child first. */
 static uint32_t expand_broadcast(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
 {
     const struct tree_position at = find_tree_position(c);
@@ -111,7 +117,7 @@ static uint32_t expand_reduce(struct bb_goal *g, const struct bb_goal_collective
     return at.v == 0 ? has : send_to(g, c, at.root + at.v - at.low, bytes, has);
 }
 
-/* towards: all to the root, else the root to all. */
+/* towards: all ranks send to the root; otherwise the root sends to all ranks. */
 static uint32_t expand_star(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, bool towards)
 {
     const int root = bb_op_peer(c->op, c->index, c->n);
@@ -129,7 +135,7 @@ static uint32_t expand_star(struct bb_goal *g, const struct bb_goal_collective *
 static uint32_t reject_collective(struct bb_goal *g, const struct bb_goal_collective *c)
 {
     if (!g->failed)
-        g->failed = bb_err(BB_EUSAGE, "--export: GOAL has no form for %s", bb_colls[c->op->coll].name);
+        g->failed = bb_err(BB_EUSAGE, "--export: GOAL does not support %s", bb_colls[c->op->coll].name);
     return BB_GOAL_NOTHING;
 }
 

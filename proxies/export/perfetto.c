@@ -1,9 +1,10 @@
 /*
- * perfetto.c - the predicted timeline in Perfetto's own format, a tenth of the size of Chrome's events (--trace).
+ * perfetto.c - the predicted timeline in Perfetto's native format, a tenth of the size of Chrome's trace events
+ * (--trace).
  *
- * Each stream of a rank is a track and a sequence of packets of its own, so that what packets share stands once: the
- * track, the names, and a clock whose times are differences. A slice is its begin and its end; inside of a
- * communication that waited lies another, "bubble" or "waiting". Numbers of fields are those of Perfetto's
+ * Each stream of a rank has a track and a packet sequence. Data that the packets of a sequence share is written once:
+ * the track, interned names, and a clock with incremental timestamps. A slice is a begin and an end event; a
+ * communication that waited contains an inner slice "bubble" or "waiting". Field numbers are those of Perfetto's
  * trace_packet.proto, track_event.proto, track_descriptor.proto and interned_data.proto.
  */
 #include "bootstrap/base/grow.h"
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRACE_PACKET = 1 << 3 | 2 }; /* field 1 of Trace, with a length */
+enum { TRACE_PACKET = 1 << 3 | 2 }; /* field 1 of Trace, length-delimited */
 enum packet_field {
     PACKET_CLOCKS = 6,
     PACKET_TIMESTAMP = 8,
@@ -41,12 +42,12 @@ struct names {
 
 struct writer {
     const struct bb_timeline *t;
-    const bool *micro_batches; /* chosen ones; NULL: all */
+    const bool *micro_batches; /* [micro-batches] selected ones; NULL: all */
     FILE *out;
     int rc, stream, sequence;
-    int64_t last_ns; /* of this sequence */
+    int64_t last_ns; /* timestamp of the sequence's previous event */
     struct names names;
-    struct bb_message packet, part, inner, name; /* kept, since there are many */
+    struct bb_message packet, part, inner, name; /* reused for each packet */
 };
 
 static void put_packet(struct writer *w)
@@ -68,7 +69,7 @@ static void put_track(struct writer *w, uint64_t uuid, uint64_t parent, int rank
         bb_message_number(&w->part, TRACK_PARENT, parent);
         bb_message_text(&w->part, TRACK_NAME, name);
     } else {
-        bb_message_number(&w->inner, PROCESS_PID, (uint64_t)rank + 1); /* 0 is no process */
+        bb_message_number(&w->inner, PROCESS_PID, (uint64_t)rank + 1); /* pid 0 is not a process */
         bb_message_text(&w->inner, PROCESS_NAME, name);
         bb_message_message(&w->part, TRACK_PROCESS, &w->inner);
     }
@@ -76,7 +77,7 @@ static void put_track(struct writer *w, uint64_t uuid, uint64_t parent, int rank
     put_packet(w);
 }
 
-/* What all packets of the sequence share. Its clock starts with the step. */
+/* Starts a sequence with the data that its packets share. The clock of the sequence starts with the step. */
 static void begin_sequence(struct writer *w, uint64_t track)
 {
     static const int ids[] = {OWN_CLOCK, BOOT_CLOCK};
@@ -106,7 +107,7 @@ static void begin_sequence(struct writer *w, uint64_t track)
 
 /* ---- slices ---- */
 
-/* The name's number in this sequence; a new one stands in the packet that uses it first. */
+/* Returns the name's id in this sequence; a new name is written in the packet that uses the name first. */
 static uint64_t intern(struct writer *w, const char *name)
 {
     for (size_t i = 0; i < w->names.n; i++)
@@ -126,7 +127,7 @@ static uint64_t intern(struct writer *w, const char *name)
     return w->names.n;
 }
 
-/* What the viewer shows beside the slice. */
+/* Adds an argument, which the viewer shows with the slice. */
 static void add_argument(struct writer *w, const char *name, int kind, uint64_t value)
 {
     bb_message_clear(&w->inner);
@@ -135,7 +136,8 @@ static void add_argument(struct writer *w, const char *name, int kind, uint64_t 
     bb_message_message(&w->part, EVENT_ARGUMENT, &w->inner);
 }
 
-/* name NULL: the end of the last one that began. Arguments may follow, then put_event. */
+/* Starts an event; the caller may add arguments and then calls put_event. name NULL: end of the most recently
+ * started slice. */
 static void begin_event(struct writer *w, int64_t ns, const char *name)
 {
     bb_message_number(&w->packet, PACKET_TIMESTAMP, (uint64_t)(ns - w->last_ns));
@@ -159,7 +161,7 @@ static void put_bare_event(struct writer *w, int64_t ns, const char *name)
     put_event(w);
 }
 
-/* Payload of what ops[first..end) have on the first one's stream. */
+/* Payload of the operations ops[first..end) on the stream of the first one. */
 static uint64_t bytes_of(const struct bb_layout *l, const struct bb_op *ops, int first, int end)
 {
     uint64_t bytes = 0;
@@ -236,9 +238,9 @@ static int write_timeline(const struct bb_timeline *t, const bool *micro_batches
     return w.rc;
 }
 
-/* ---- what is shown ---- */
+/* ---- selection of ranks ---- */
 
-/* Those asked for; without, the first of each role, as many as stay quick to look at. */
+/* Default selection: the first rank of each role, as long as the total number of operations stays fast to view. */
 static void choose_ranks(const struct bb_step *step, bool *shown)
 {
     const int ranks = step->layout.ranks;

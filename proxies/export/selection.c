@@ -16,11 +16,11 @@ struct parsing {
 
 static int reject_op(const struct parsing *p, const char *word)
 {
-    return bb_err(BB_EUSAGE, "--%s '%s' is not valid, expected %s from 0 to %d, as 0,2 or 0-%d", p->option, word,
-                  p->what, p->selection->n - 1, p->selection->n > 1 ? 1 : 0);
+    return bb_err(BB_EUSAGE, "--%s '%s' is not valid, expected %s from 0 to %d, for example 0,2 or 0-%d", p->option,
+                  word, p->what, p->selection->n - 1, p->selection->n > 1 ? 1 : 0);
 }
 
-/* "8" or "8-15" */
+/* Parses "8" or "8-15". */
 static int parse_range(void *arg, const char *word)
 {
     const struct parsing *p = arg;

@@ -1,10 +1,11 @@
 /*
- * simai.c - SimAI's workload text, which AICB writes and ASTRA-sim 1.0 began: one rank's step as rows that all ranks
- * run. A row computes and communicates three times: forward, then, from the last row to the first, for the gradients of
- * its inputs and of its weights. Forward and input communication blocks; that of weights is left behind.
+ * simai.c - SimAI's workload text, a format of ASTRA-sim 1.0 that AICB writes: one rank's step as rows that all ranks
+ * execute. Each row has compute and communication for three passes: the forward pass, then, from the last row to the
+ * first, the gradients of the inputs and the gradients of the weights. Communication of the forward pass and of input
+ * gradients blocks; communication of weight gradients runs asynchronously.
  *
- * So the forward pass comes first, in order, and what follows it stands behind, the last operation in the first row.
- * The words and their order are those of SimAI's Workload.cc. Rank 0 is shown, as AICB shows the first stage.
+ * The file therefore has the forward pass in order, followed by the rest of the step in reverse order. Keywords and
+ * their order are those of SimAI's Workload.cc. The rows are those of rank 0, as AICB writes the first stage.
  */
 #include "bootstrap/base/grow.h"
 #include "proxies/export/export.h"
@@ -17,7 +18,8 @@
 enum column { FORWARD, INPUT, WEIGHT, COLUMNS };
 enum side { TP, EP, DP, DP_EP, PP, SIDES };
 
-/* What SimAI calls our groups. Without a suffix a communicator is TP's, in the column of weights DP's. */
+/* SimAI's group for each of busbar's groups. Without a suffix, a communicator is TP's; in the column of weights,
+ * DP's. */
 static const struct {
     const char *group;
     enum side side;
@@ -29,33 +31,33 @@ static const struct {
     enum bb_coll_kind kind;
     const char *word;
 } collective_names[] = {{BB_ALL_REDUCE, "ALLREDUCE"},
-             {BB_ALL_GATHER, "ALLGATHER"},
-             {BB_REDUCE_SCATTER, "REDUCESCATTER"},
-             {BB_ALLTOALL, "ALLTOALL"}};
+                        {BB_ALL_GATHER, "ALLGATHER"},
+                        {BB_REDUCE_SCATTER, "REDUCESCATTER"},
+                        {BB_ALLTOALL, "ALLTOALL"}};
 
-static const size_t SMALL_BYTES = 64; /* a norm's sum or a flag: left out where SimAI has no group for it */
-enum { UPDATE_NS = 1 };               /* of a row: the optimizer stands as compute of a row of its own */
+static const size_t SMALL_BYTES = 64; /* a norm's sum or a flag: omitted where SimAI has no group for the collective */
+enum { UPDATE_NS = 1 };               /* update time of a row; the optimizer is compute in separate rows */
 
 struct row {
-    const struct bb_op *op; /* the first one, for the name */
+    const struct bb_op *op; /* first operation, for the name of the row */
     int64_t compute_ns[COLUMNS];
     const char *word[COLUMNS], *suffix[COLUMNS]; /* NULL: no communication */
     size_t bytes[COLUMNS];
-    int filled; /* slots so far: 2 x column computes, 2 x column + 1 communicates; the next operation comes behind */
+    int filled; /* next free slot: slot 2 x column is compute, slot 2 x column + 1 is communication */
 };
 
 struct workload {
     const struct bb_export *e;
     int size[SIDES]; /* ranks */
     int micro_batches, virtual_stages;
-    size_t message_bytes; /* of every message between stages */
-    struct row *rows[2];  /* forward, and all that follows */
+    size_t message_bytes; /* size of every message between stages */
+    struct row *rows[2];  /* forward pass, rest of the step */
     size_t n[2];
 };
 
-/* ---- whom SimAI knows ---- */
+/* ---- groups of SimAI ---- */
 
-/* Ranks of the step's group on that side; 1: it has none. */
+/* Ranks of the step's group for that side; 1: the step has no such group. */
 static int size_of(const struct bb_layout *l, enum side side)
 {
     for (size_t i = 0; i < sizeof(sides) / sizeof(sides[0]); i++)
@@ -76,7 +78,8 @@ static void set_sizes(struct workload *w)
     w->size[DP_EP] = w->size[DP] / w->size[EP];
 }
 
-/* SIDES: SimAI has none. Its sizes follow from those in the head, so a group of another size is not the one meant. */
+/* Returns SIDES when SimAI has no group for the operation. The sizes of SimAI's groups follow from the header, so a
+ * group of a different size is not SimAI's group. */
 static enum side side_of(const struct workload *w, const struct bb_op *op)
 {
     const struct bb_layout *l = &w->e->step->layout;
@@ -103,14 +106,14 @@ static int reject_op(const struct workload *w, const struct bb_op *op)
     return bb_err(
         BB_EUSAGE,
         "--export simai: SimAI has no %s of '%s' with %d ranks; it has all_reduce, all_gather, reduce_scatter "
-        "and alltoall of tp (%d), ep (%d), dp (%d) and edp (%d), and messages of pp; nearest: --export chakra",
+        "and alltoall of tp (%d), ep (%d), dp (%d) and edp (%d), and messages of pp; try: --export chakra",
         bb_op_kind_name(op->kind, op->coll), l->groups[l->comms[op->comm].group].name,
         l->groups[l->comms[op->comm].group].size, w->size[TP], w->size[EP], w->size[DP], w->size[DP_EP]);
 }
 
 /* ---- rows ---- */
 
-/* The row in which the slot is still free; operations of a row run in the order of its slots. */
+/* Returns the row in which the slot is still free; the operations of a row are executed in the order of its slots. */
 static struct row *row_with(struct workload *w, const struct bb_op *op, int slot)
 {
     const int part = op->phase != BB_PHASE_FORWARD;
@@ -133,7 +136,7 @@ static int64_t longer(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* SimAI has no host: where that is the slower of the two, an operation lasts as long as its launches. */
+/* SimAI has no host, so an operation takes the longer of its kernels' time and its launches' time. */
 static int add_compute(struct workload *w, const struct bb_op *op)
 {
     const enum column column = op->phase == BB_PHASE_FORWARD    ? FORWARD
@@ -169,7 +172,7 @@ static int add_collective(struct workload *w, const struct bb_op *op)
     return 0;
 }
 
-/* Messages stand in the head alone, so they must be those of a pipeline, and alike. */
+/* The header has only one message size, so all messages must be between pipeline stages and have equal sizes. */
 static int check_message(struct workload *w, const struct bb_op *op)
 {
     const size_t bytes = bb_op_payload_bytes(op, 2);
@@ -177,11 +180,12 @@ static int check_message(struct workload *w, const struct bb_op *op)
     if (side_of(w, op) != PP)
         return reject_op(w, op);
     if (w->message_bytes && bytes != w->message_bytes)
-        return bb_err(BB_EUSAGE, "--export simai: messages between stages of %zu and of %zu bytes; SimAI has one size",
+        return bb_err(BB_EUSAGE,
+                      "--export simai: messages between stages of %zu and of %zu bytes; SimAI supports only one size",
                       w->message_bytes, bytes);
     if (bytes > INT_MAX)
-        return bb_err(BB_EUSAGE, "--export simai: messages between stages of %zu bytes; SimAI reads at most %d", bytes,
-                      INT_MAX);
+        return bb_err(BB_EUSAGE, "--export simai: messages between stages of %zu bytes; SimAI supports at most %d",
+                      bytes, INT_MAX);
     w->message_bytes = bytes;
     return 0;
 }
@@ -197,7 +201,7 @@ static int add_ops(struct workload *w, const struct bb_program *p)
     return rc;
 }
 
-/* A stage in the middle sends forwards and backwards once for each of its parts and each micro-batch. */
+/* An inner stage sends forward and backward once per virtual stage and micro-batch. */
 static void count_messages(struct workload *w)
 {
     int most = 0;
@@ -231,7 +235,7 @@ static void print_row(const struct row *row, FILE *out)
     fprintf(out, "\t%d\n", UPDATE_NS);
 }
 
-/* Readers look for the words that they know in the first line, so the command may stand behind them. */
+/* Readers search the first line for known keywords, so the command may follow them. */
 static void print_head(const struct workload *w, FILE *out)
 {
     char head[512];

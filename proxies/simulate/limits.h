@@ -5,11 +5,11 @@
 /* X(name, text, JSON key) */
 #define BB_EACH_LIMIT(X)                                                                                               \
     X(NONE, "nothing", "none")                                                                                         \
-    X(ARITHMETIC, "compute", "arithmetic") /* kernels: GEMMs */                                                        \
-    X(MEMORY, "memory", "memory")          /* kernels: memory-bound; communication: memory bandwidth */                \
-    X(LAUNCH, "launch", "launches")        /* kernels: launch overhead, minimum kernel time */                         \
-    X(LATENCY, "latency", "latency")       /* communication: latency of its steps */                                   \
-    X(LINK, "link", "links")               /* NVLink or PCIe within the node */                                        \
+    X(ARITHMETIC, "compute", "compute") /* kernels: GEMMs */                                                           \
+    X(MEMORY, "memory", "memory")       /* kernels: memory-bound; communication: memory bandwidth */                   \
+    X(LAUNCH, "launch", "launch")       /* kernels: launch overhead, minimum kernel time */                            \
+    X(LATENCY, "latency", "latency")    /* communication: latency of its steps */                                      \
+    X(LINK, "link", "link")             /* NVLink or PCIe within the node */                                           \
     X(NIC, "NIC", "nic")                                                                                               \
     X(LEAF, "leaf uplink", "leaf_uplink")                                                                              \
     X(POD, "pod uplink", "pod_uplink")                                                                                 \

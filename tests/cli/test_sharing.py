@@ -55,7 +55,7 @@ def test_links_are_busy_as_long_as_their_bytes_take(predicted):
 
 def test_phases_say_where_their_time_goes(predicted):
     phases = {row["phase"]: row for row in predicted(ZERO3)["phases"]}
-    assert phases["forward"]["bottleneck"] == "arithmetic" and phases["optimizer"]["bottleneck"] == "memory"
+    assert phases["forward"]["bottleneck"] == "compute" and phases["optimizer"]["bottleneck"] == "memory"
     for row in phases.values():
         key = "nic_us" if row["bottleneck"] == "NIC" else f"{row['bottleneck']}_us"
         assert row["time"][key] == max(row["time"].values())

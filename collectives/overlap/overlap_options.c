@@ -1,7 +1,7 @@
 /* overlap_options.c - see overlap_options.h. */
 #include "collectives/overlap/overlap_options.h"
 
-static const char *const type_words[] = {"bfloat16", "half", "float", NULL};
+static const char *const type_choices[] = {"bfloat16", "half", "float", NULL};
 
 /* Collectives that are one NCCL call with equal counts for every rank. */
 static const char *collective_at(size_t i)
@@ -21,7 +21,7 @@ static const struct bb_opt option_rows[] = {
     OPT_STRING(0, "ctas", FIELD(cta_list), "default,1,2,4,8,16,32", "LIST",
                "limits on the CTAs of the communicator: default (NCCL's own), MAX or MIN:MAX"),
     OPT_STRING(0, "gemm", FIELD(mnk), "4096", "MxNxK", "dimensions of the GEMM; N means NxNxN"),
-    OPT_CHOICE('d', "datatype", FIELD(dtype), "bfloat16", "TYPE", type_words, "element type of GEMMs and collectives"),
+    OPT_CHOICE('d', "datatype", FIELD(dtype), "bfloat16", "TYPE", type_choices, "element type of GEMMs and collectives"),
     OPT_INT('n', "iters", FIELD(collectives), "10", "N", 1, BB_OVERLAP_CALLS,
             "collectives per sample; more when one GEMM takes longer than these"),
     OPT_INT(0, "gemms", FIELD(gemms), "0", "N", 0, BB_OVERLAP_CALLS,

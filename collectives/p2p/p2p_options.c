@@ -2,15 +2,15 @@
 #include "collectives/p2p/p2p_options.h"
 
 static const char *const metric_names[] = {"all", "latency", "bandwidth", NULL};
-static const char *const direction_words[] = {"all", "one", "both", NULL};
-static const char *const schedule_words[] = {"rounds", "one", NULL};
+static const char *const direction_choices[] = {"all", "one", "both", NULL};
+static const char *const schedule_choices[] = {"rounds", "one", NULL};
 
 #define FIELD(name) offsetof(struct bb_bench_p2p_options, name)
 static const struct bb_opt option_rows[] = {
     OPT_CHOICE(0, "metrics", FIELD(metrics), "all", "WORD", metric_names, "measure latency, bandwidth or all"),
-    OPT_CHOICE(0, "direction", FIELD(direction), "all", "WORD", direction_words,
+    OPT_CHOICE(0, "direction", FIELD(direction), "all", "WORD", direction_choices,
                "one direction at a time, both at once, or all"),
-    OPT_CHOICE(0, "schedule", FIELD(schedule), "rounds", "WORD", schedule_words,
+    OPT_CHOICE(0, "schedule", FIELD(schedule), "rounds", "WORD", schedule_choices,
                "rounds: pairs without a common rank run concurrently; one: one pair at a time"),
     OPT_STRING(0, "latency-sizes", FIELD(small_list), "8", "LIST", "message sizes for latency, one matrix per size"),
     OPT_STRING(0, "bandwidth-sizes", FIELD(large_list), "32M", "LIST",

@@ -3,8 +3,8 @@
 #include "proxies/models/profile.h"
 #include "proxies/registry/registry.h"
 
-static const char *const dtype_words[] = {"float", "half", "bfloat16", NULL};
-static const char *const compute_words[] = {"none", "timed", "gemm", NULL};
+static const char *const dtype_choices[] = {"float", "half", "bfloat16", NULL};
+static const char *const compute_choices[] = {"none", "timed", "gemm", NULL};
 
 #define FIELD(name) offsetof(struct bb_proxy_config, name)
 
@@ -19,9 +19,9 @@ const struct bb_opt bb_proxy_options[] = {
             "micro-batches per stage, in place of --micro-batches (default: the proxy's)", .needs = BB_FEATURE_SCALE),
     OPT_FLAG(0, "per-tensor", FIELD(per_tensor), "one all-reduce per tensor instead of one per layer or bucket",
              .needs = BB_FEATURE_PER_TENSOR),
-    OPT_CHOICE(0, "dtype", FIELD(dtype), NULL, "TYPE", dtype_words,
+    OPT_CHOICE(0, "dtype", FIELD(dtype), NULL, "TYPE", dtype_choices,
                "element type (default: transformer: bfloat16; other proxies: float, as the published applications)"),
-    OPT_CHOICE(0, "compute", FIELD(compute), NULL, "HOW", compute_words,
+    OPT_CHOICE(0, "compute", FIELD(compute), NULL, "HOW", compute_choices,
                "compute of the layers: none; timed: kernels of a given duration; gemm: the layers' real GEMMs and "
                "memory-bound kernels (default: as the published application)"),
     OPT_DOUBLE(0, "forward-us", FIELD(forward_us), NULL, "US", 0.001, 1e9,

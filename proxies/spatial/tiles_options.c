@@ -1,9 +1,9 @@
 /* tiles_options.c - the rows (see step/config.h). */
 #include "proxies/step/config.h"
 
-static const char *const slice_words[] = {"vertical", "horizontal", "square", NULL};
-static const char *const backward_words[] = {"none", "dx", "dy", NULL};
-static const char *const gradient_words[] = {"sum", "mean", NULL};
+static const char *const slice_choices[] = {"vertical", "horizontal", "square", NULL};
+static const char *const backward_choices[] = {"none", "dx", "dy", NULL};
+static const char *const gradient_choices[] = {"sum", "mean", NULL};
 
 #define FIELD(name) offsetof(struct bb_tiles_options, name)
 
@@ -12,7 +12,7 @@ const struct bb_opt bb_tiles_options[] = {
             "images of N x N, a power of two (default: the model's)"),
     OPT_INT(0, "filters", FIELD(filters), NULL, "F", 1, 1e5,
             "amoebanet_d: filters (default: the model's); its cells are --layers"),
-    OPT_CHOICE(0, "slice", FIELD(slice), NULL, "HOW", slice_words,
+    OPT_CHOICE(0, "slice", FIELD(slice), NULL, "HOW", slice_choices,
              "tiles are vertical strips, horizontal strips or a square grid (default: square where P is a square)"),
     OPT_STRING(0, "spatial-parts", FIELD(spatial_parts), NULL, "P[,P...]",
                "tiles of an image: one number, or one for each spatial split (default: 4, or 2; gems: no tiles)"),
@@ -25,7 +25,7 @@ const struct bb_opt bb_tiles_options[] = {
     OPT_FLAG(0, "halo-d2", FIELD(halo_d2), "one wide halo for several layers instead of one for each"),
     OPT_INT(0, "fused-layers", FIELD(fused_layers), NULL, "F", 1, 1e6,
             "--halo-d2: blocks that share a halo (default: 1)"),
-    OPT_CHOICE(0, "halo-bwd", FIELD(halo_bwd), NULL, "HOW", backward_words,
+    OPT_CHOICE(0, "halo-bwd", FIELD(halo_bwd), NULL, "HOW", backward_choices,
              "backward: no halos, as MPI4DL does; dx: gradients of received halos go back and are added; dy: halos "
              "of the gradients of outputs (default: none)"),
     OPT_FLAG(0, "halo-overlap", FIELD(halo_overlap),
@@ -33,7 +33,7 @@ const struct bb_opt bb_tiles_options[] = {
     OPT_INT(0, "local-dp", FIELD(local_dp), NULL, "D", 1, 1e6,
             "data-parallel ranks of each split behind the spatial ones; they take their parts of a batch by messages, "
             "where MPI4DL scatters and gathers (default: 1)"),
-    OPT_CHOICE(0, "spatial-gradients", FIELD(spatial_gradients), NULL, "HOW", gradient_words,
+    OPT_CHOICE(0, "spatial-gradients", FIELD(spatial_gradients), NULL, "HOW", gradient_choices,
              "weight gradients of tiles are added (sum), or divided by P as well (mean, as MPI4DL does) (default: "
              "sum)"),
     OPT_INT(0, "replications", FIELD(replications), NULL, "ETA", 1, 1e6,

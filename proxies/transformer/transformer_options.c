@@ -7,10 +7,10 @@
 #define MOST_RANKS  (1 << 24)
 #define FIELD(name) offsetof(struct bb_transformer_options, name)
 
-static const char *const context_words[] = {"ring", "all_gather", "a2a", NULL};
-static const char *const dispatch_words[] = {"alltoall", "all_gather", "dedup", NULL};
-static const char *const attention_words[] = {"fused", "unfused", NULL};
-static const char *const recompute_words[] = {"none", "selective", "full", NULL};
+static const char *const context_choices[] = {"ring", "all_gather", "a2a", NULL};
+static const char *const dispatch_choices[] = {"alltoall", "all_gather", "dedup", NULL};
+static const char *const attention_choices[] = {"fused", "unfused", NULL};
+static const char *const recompute_choices[] = {"none", "selective", "full", NULL};
 
 const struct bb_opt bb_transformer_options[] = {
     OPT_INT(0, "tp", FIELD(tp), NULL, "T", 1, MOST_RANKS,
@@ -39,9 +39,9 @@ const struct bb_opt bb_transformer_options[] = {
             "of a model with encoder and decoder: tokens of a sample in the decoder (default: as in the encoder)"),
     OPT_FLAG(0, "sequence-parallel", FIELD(sequence_parallel),
              "what lies between the divided products is divided among the tensor-parallel ranks too"),
-    OPT_CHOICE(0, "cp-comm", FIELD(context), NULL, "HOW", context_words,
+    OPT_CHOICE(0, "cp-comm", FIELD(context), NULL, "HOW", context_choices,
              "how context-parallel ranks see each other's keys and values (default: ring)"),
-    OPT_CHOICE(0, "moe-dispatch", FIELD(dispatch), NULL, "HOW", dispatch_words,
+    OPT_CHOICE(0, "moe-dispatch", FIELD(dispatch), NULL, "HOW", dispatch_choices,
              "how tokens come to their experts; dedup: to each node once, then inside it to their experts (default: "
              "alltoall)"),
     OPT_INT(0, "moe-node-limit", FIELD(node_limit), NULL, "M", 1, 1e6,
@@ -54,14 +54,14 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_DOUBLE(0, "moe-imbalance", FIELD(imbalance), NULL, "Z", 0.001, 10,
                "without a capacity: the k-th most popular expert gets tokens as 1/k^Z (default: all alike)"),
     OPT_INT(0, "seed", FIELD(seed), NULL, "N", 1, 2147483647, "of which experts are popular (default: 1)"),
-    OPT_CHOICE(0, "recompute", FIELD(recompute), NULL, "WHAT", recompute_words,
+    OPT_CHOICE(0, "recompute", FIELD(recompute), NULL, "WHAT", recompute_choices,
              "activations that are computed again in the backward pass: none, selective (attention), full (default: "
              "none; of a forecast the least with which training holds in a GPU's memory)"),
     OPT_INT(
         0, "recompute-num-layers", FIELD(recompute_layers), NULL, "N", 1, 1e6,
         "with --recompute full: the first N layers of each chunk of a stage, as Megatron-LM's --recompute-method block "
         "does; of the others nothing is computed again (default: all layers)"),
-    OPT_CHOICE(0, "attention", FIELD(attention), NULL, "HOW", attention_words,
+    OPT_CHOICE(0, "attention", FIELD(attention), NULL, "HOW", attention_choices,
              "fused: softmax and dropout stay on the chip; unfused: all scores go through memory (default: fused; of a "
              "forecast what the cluster's profile says)"),
     OPT_FLAG(0, "fp8", FIELD(float8), "of a forecast (plan --cluster): products with weights in 8 bits"),

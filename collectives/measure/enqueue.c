@@ -1,6 +1,6 @@
 /*
- * enqueue.c - what enqueues the operations that are timed. A blocking communicator may block inside a call: the guard
- * is what ends the run then.
+ * enqueue.c - enqueues the timed operations. A call on a blocking communicator may block; bb_world_guard applies the
+ * run's timeout to such calls.
  */
 #include "collectives/measure/bench_context.h"
 
@@ -43,13 +43,13 @@ int bb_bench_context_wait(struct bb_bench_context *ctx, const char *what)
     return bb_comm_wait(ctx->comm, ctx->stream, what);
 }
 
-/* An iteration is one group, unless its operations are rounds that wait for each other. */
+/* An iteration is one NCCL group, unless its operations consist of rounds that depend on each other. */
 static bool is_grouped(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
     return bb_bench_context_aggregate(ctx) > 1 && !(bb_colls[c->kind].flags & BB_COLL_ROUNDS);
 }
 
-/* Iteration i; the layout is worked out once for all. */
+/* Enqueues iteration i. The caller computes the layout once for all iterations. */
 static int enqueue_iteration(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
                              size_t i, bool very_last)
 {

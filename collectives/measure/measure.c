@@ -1,8 +1,8 @@
 /*
- * measure.c - one row: warm-up, samples until there are enough, what they say over all ranks, and the check.
+ * measure.c - measures one row: warm-up, samples until there are enough, aggregation over the ranks, verification.
  *
- * Per sample the slowest rank counts, unless another choice is made: a collective is done when all are. Whether to go
- * on is decided by rank 0 for all, since every rank has to do the same number of operations.
+ * Unless requested otherwise, a sample is the maximum over the ranks, because a collective is complete when all ranks
+ * are. Rank 0 decides whether to continue, since every rank must run the same number of operations.
  */
 #include "collectives/measure/bench_context.h"
 
@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW = 10, WINDOWS_MAX = 20 }; /* operations that must show no trend, and how often they are looked at */
-static const double LATE_US = 1;        /* what two events can tell apart for certain */
+enum { WINDOW = 10, WINDOWS_MAX = 20 }; /* operations per window that must show no trend; maximum number of windows */
+static const double LATE_US = 1; /* differences below 1 us do not count, because of the resolution of CUDA events */
 
 const char *bb_bench_context_mode(const struct bb_bench_context *ctx)
 {
@@ -64,7 +64,7 @@ int bb_measure_init(struct bb_bench_context *ctx)
         complete = complete && ctx->series[s];
     }
     if (!complete)
-        return bb_err(BB_EFAIL, "no memory for %zu samples of %zu ranks", samples, ranks);
+        return bb_err(BB_EFAIL, "out of host memory: %zu samples of %zu ranks", samples, ranks);
     return ctx->uses_start_barrier ? bb_start_barrier_init(&ctx->start_barrier, ctx->start_barrier_limit_ns) : 0;
 }
 
@@ -78,7 +78,7 @@ void bb_measure_release(struct bb_bench_context *ctx)
         free(ctx->series[s]);
 }
 
-/* ---- over ranks ---- */
+/* ---- aggregation over ranks ---- */
 
 static double accumulate(enum bb_rank_aggregation rank_aggregation, double total, double one)
 {
@@ -105,7 +105,7 @@ static double sample_of_rank(const struct bb_bench_context *ctx, size_t batch, s
     return ctx->all_batches[r * batch + i].us[field];
 }
 
-/* One sample over the ranks of this rank's group, which are in order of their world ranks. */
+/* Aggregates one sample over the ranks of this rank's group, in the order of world ranks. */
 static double aggregate_ranks(const struct bb_bench_context *ctx, size_t batch, size_t i, enum bb_sample_field field)
 {
     double value = 0;
@@ -119,7 +119,8 @@ static double aggregate_ranks(const struct bb_bench_context *ctx, size_t batch, 
     return ctx->rank_aggregation == BB_AGGREGATE_MEAN ? value / seen : value;
 }
 
-/* Who was last in sample i of a batch, and how long the others waited for it: sample n of the row. */
+/* Determines which rank arrived last in sample i of a batch and how long the other ranks waited. The result is
+ * sample n of the row. */
 static void record_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i, size_t n)
 {
     double shortest = INFINITY, longest = 0;
@@ -140,7 +141,7 @@ static void record_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i
         ctx->times_last[last]++;
 }
 
-/* A batch of every rank becomes samples n and on of the row. */
+/* Aggregates the batches of all ranks into the samples from n on. */
 static int combine_ranks(struct bb_bench_context *ctx, size_t batch, size_t n)
 {
     enum bb_sample_field shown = ctx->host_time ? BB_SAMPLE_HOST : ctx->host_clock ? BB_SAMPLE_WALL : BB_SAMPLE_GPU;
@@ -158,7 +159,7 @@ static int combine_ranks(struct bb_bench_context *ctx, size_t batch, size_t n)
 
 /* ---- warm-up ---- */
 
-/* Call to completion by the host's clock: connections are made here. */
+/* Measures the first operation on the host clock, from call to completion; NCCL connects here. */
 static int first_operation(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     double begin_s;
@@ -176,7 +177,7 @@ out:
     return rc;
 }
 
-/* Ten operations more; rank 0 tells all ranks whether their times still moved. */
+/* Runs ten more operations. Rank 0 broadcasts whether their times show a trend. */
 static int time_window(struct bb_bench_context *ctx, const struct bb_case *c, bool *has_trend)
 {
     int rc;
@@ -210,7 +211,7 @@ out:
 
 /* ---- samples ---- */
 
-/* All groups of ranks must have enough; what the clock says is for rank 0 to tell. */
+/* Every group must have enough samples. Rank 0 decides about the time limit. */
 static int decide_stop(struct bb_bench_context *ctx, const struct bb_stats *stats, double begin_s, enum bb_stop *stop)
 {
     unsigned wide = !bb_stopping_is_confident(&ctx->policy, stats);
@@ -225,7 +226,7 @@ out:
     return rc;
 }
 
-/* The check looks at the last operation of the last batch, and any may be the last: each gets new data. */
+/* Verification reads the last operation of the last batch. Any batch may be the last, so each gets new data. */
 static int take_batch(struct bb_bench_context *ctx, const struct bb_case *c, size_t n)
 {
     int rc;
@@ -260,7 +261,7 @@ out:
     return rc;
 }
 
-/* ---- what they say ---- */
+/* ---- summary ---- */
 
 static int compute_skew(struct bb_bench_context *ctx, const struct bb_case *c, size_t n, struct bb_skew *skew)
 {
@@ -281,7 +282,7 @@ out:
     return rc;
 }
 
-/* What only this rank knows of a row. */
+/* Results of a row that differ between ranks. */
 struct local_result {
     double first_us;
     bool start_barrier_expired;
@@ -336,7 +337,8 @@ static void set_bandwidths(const struct bb_case *c, struct bb_metrics *f)
     f->busbw_gbps = c->ranks > 1 ? f->algbw_gbps * f->factor : NAN;
 }
 
-/* Pass 1 looks at the last timed operation, which is done; further ones run one operation each. */
+/* The first verification reads the last timed operation, which is complete. Each further verification runs one
+ * operation. */
 static int verify_passes(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     int rc = 0;
@@ -354,7 +356,7 @@ out:
     return rc;
 }
 
-/* What nccl-tests would show: its one sample. It comes when all else is done, so that it is in no other figure. */
+/* Takes one sample in the way of nccl-tests. It comes last, so it affects no other metric. */
 static int take_host_clock_sample(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     struct bb_bench_context host = *ctx;
@@ -385,7 +387,7 @@ static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, st
     TRY(warm_up(ctx, c, f));
     bb_telemetry_begin_timing(ctx->observer, &f->seen);
     if (ctx->connected && !ctx->host_clock)
-        TRY(bb_connect_sync(ctx, c)); /* when nobody listens any more to what NCCL chooses for c */
+        TRY(bb_connect_sync(ctx, c)); /* after telemetry of NCCL's choices has ended */
     TRY(bb_nccl_estimate(ctx, c, &f->model_us));
     TRY(take_samples(ctx, c, f));
     TRY(bb_telemetry_end_timing(ctx->observer, ctx->world, &f->seen));

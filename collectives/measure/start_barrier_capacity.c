@@ -3,7 +3,7 @@
 
 #include "collectives/ops/queue_capacity.h"
 
-/* -I adds the record of a mark. */
+/* one more entry for the event record of -I */
 enum { OPERATION_ENTRIES = BB_NCCL_ENTRIES + 1 };
 
 static size_t launches_of(enum bb_coll_kind kind, int ranks, size_t aggregate)

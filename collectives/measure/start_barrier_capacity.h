@@ -1,13 +1,14 @@
 /*
- * start_barrier_capacity.h - how many iterations may be enqueued behind a closed gate: as many as fill none of the queues that keep
- * the host inside a call when they are full, for then the gate would open by its limit only.
+ * start_barrier_capacity.h - how many iterations a start barrier can hold. More iterations would fill the launch queue
+ * or NCCL's work FIFO and block the host, and the barrier would open only by its timeout.
  */
 #ifndef BB_COLLECTIVES_MEASURE_START_BARRIER_CAPACITY_H
 #define BB_COLLECTIVES_MEASURE_START_BARRIER_CAPACITY_H
 
 #include "collectives/ops/coll.h"
 
-/* bb_start_barrier_capacity - iterations of `aggregate` operations each, on a communicator of `ranks` ranks. May be 0. Pure. */
+/* bb_start_barrier_capacity - maximum number of iterations of `aggregate` operations each, on a communicator of
+ * `ranks` ranks. May be 0. */
 size_t bb_start_barrier_capacity(enum bb_coll_kind kind, int ranks, size_t aggregate);
 
 #endif

@@ -3,12 +3,12 @@
 
 #include <math.h>
 
-static const double NOISY = 0.05;            /* half width over median                               */
-static const double TREND_SIGMAS = 3;        /* of the Mann-Kendall statistic                        */
-static const double MIN_TREND_CHANGE = 0.01; /* smaller changes are not told                         */
+static const double NOISY = 0.05;            /* half width of the confidence interval / median */
+static const double TREND_SIGMAS = 3;        /* threshold of the Mann-Kendall statistic, in standard deviations */
+static const double MIN_TREND_CHANGE = 0.01; /* smaller relative changes are not reported */
 enum { TREND_BLOCKS = 32, MIN_TREND_SAMPLES = 6, MIN_CI_SAMPLES = 6 };
 
-/* ---- enough samples? ---- */
+/* ---- stopping rule ---- */
 
 const char *const bb_stop_names[BB_STOP_COUNT] = {[BB_STOP_NOT_YET] = "running",
                                                   [BB_STOP_FIXED] = "fixed",
@@ -23,7 +23,7 @@ double bb_half_width(const struct bb_stats *s)
 
 bool bb_stopping_is_confident(const struct bb_stopping *p, const struct bb_stats *s)
 {
-    bool same = s->n >= MIN_CI_SAMPLES && s->min == s->max; /* also when all are 0, which have no relative width */
+    bool same = s->n >= MIN_CI_SAMPLES && s->min == s->max; /* also if all are 0, where a relative width is undefined */
 
     return same || bb_half_width(s) <= p->confidence;
 }
@@ -50,7 +50,7 @@ static double mean_of(const double *x, size_t n)
     return sum / (double)n;
 }
 
-/* Block b of `blocks` has the samples from b n / blocks on. */
+/* Computes the means of consecutive blocks; block b begins at sample b n / blocks. */
 static size_t blocks_of(const double *samples, size_t n, double *means)
 {
     size_t blocks = n < TREND_BLOCKS ? n : TREND_BLOCKS;
@@ -62,7 +62,7 @@ static size_t blocks_of(const double *samples, size_t n, double *means)
     return blocks;
 }
 
-/* Pairs that rise less pairs that fall. */
+/* The Mann-Kendall statistic S: number of increasing pairs minus number of decreasing pairs. */
 static double mann_kendall_statistic(const double *x, size_t n)
 {
     int sum = 0;
@@ -91,16 +91,16 @@ bool bb_has_trend(const double *samples, size_t n)
 /* ---- warnings ---- */
 
 const struct bb_warning_row bb_warnings[BB_WARN_COUNT] = {
-    [BB_WARN_NOT_CHECKED] = {"not_checked", "the data were not compared",
-                             "let -c be 1 or more; EMU_DATA=off moves none"},
-    [BB_WARN_FEW_SAMPLES] = {"few_samples", "fewer than 6 samples: the median has no interval",
+    [BB_WARN_NOT_CHECKED] = {"not_checked", "the data was not verified",
+                             "use -c 1 or more; EMU_DATA=off disables verification"},
+    [BB_WARN_FEW_SAMPLES] = {"few_samples", "fewer than 6 samples: no confidence interval of the median",
                              "--repeats 6 or more, or --confidence 1%"},
-    [BB_WARN_NOISY] = {"noisy", "the median is known to no better than 5 %",
-                       "more operations per sample (-n), or --confidence 1%; see what else runs"},
-    [BB_WARN_NOT_CONFIDENT] = {"not_confident", "the limit came before the interval that --confidence asks for",
+    [BB_WARN_NOISY] = {"noisy", "the confidence interval of the median exceeds +-5 %",
+                       "more operations per sample (-n), or --confidence 1%; check for other load"},
+    [BB_WARN_NOT_CONFIDENT] = {"not_confident", "a limit was reached before the requested --confidence",
                                "raise --max-iters or --max-seconds"},
-    [BB_WARN_TREND] = {"trend", "times go up or down from sample to sample",
-                       "--warmup auto, or a larger -w; --shuffle SEED if it lasts"},
+    [BB_WARN_TREND] = {"trend", "times increase or decrease over the samples",
+                       "--warmup auto, or a larger -w; --shuffle SEED if the trend persists"},
     [BB_WARN_START_BARRIER_EXPIRED] = {"start_barrier_expired",
                                        "the start barrier timed out before all operations were enqueued",
                                        "--start-barrier 0, a smaller -n, or a larger --start-barrier-limit"},
@@ -121,9 +121,9 @@ unsigned bb_warnings_of(const struct bb_stats *s, const double *samples, enum bb
     return warnings;
 }
 
-/* ---- order ---- */
+/* ---- random order ---- */
 
-/* A step of a 64-bit linear congruential generator, its high bits folded down. */
+/* One step of a 64-bit linear congruential generator; the high bits are folded into the low bits. */
 static uint64_t next_random(uint64_t *state)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -134,7 +134,7 @@ void bb_shuffle(size_t *list, size_t n, uint64_t seed)
 {
     uint64_t state = seed * 2 + 1;
 
-    (void)next_random(&state); /* near seeds part */
+    (void)next_random(&state); /* so that similar seeds give different permutations */
     for (size_t i = n; i > 1; i--) {
         size_t k = (size_t)(next_random(&state) % i), kept = list[k];
         list[k] = list[i - 1];

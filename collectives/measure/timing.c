@@ -1,14 +1,16 @@
 /*
  * timing.c - see timing.h.
  *
- * stream: a sample is `iterations` operations back to back on one stream between two events, divided by their number.
- * One operation runs before the first event: it gathers the ranks, so that a late rank costs no sample its time. Where
- * a rank may be through with its own before the last one has come, a small all_reduce does it. The gate keeps all of
- * them back until every rank has enqueued its own. It is left open for the first operation of a row, which may have to
- * connect, where ranks share a GPU, where launches block, and after its limit has run out once.
+ * Mode stream: a sample is `iterations` operations back to back on one stream between two events, divided by their
+ * number. One untimed operation precedes the first event and synchronises the ranks, so that a late rank does not
+ * lengthen the sample. If a rank may complete this operation before the last rank arrives, a small all_reduce follows.
+ * The start barrier holds all of these operations until every rank has enqueued them. The start barrier is not used for
+ * the first operation of a row, which may have to connect, if ranks share a GPU, if launches are blocking, and after a
+ * timeout of the barrier.
  *
- * By the host's clock a sample is nccl-tests' one: from before the first call to after the wait, without a gate or an
- * operation before, and of a graph with its first launch. --clock both takes one of them at the end of a row.
+ * On the host clock a sample is defined as in nccl-tests: from before the first call to after the wait, without start
+ * barrier or preceding operation, and with the first launch of a graph. --clock both takes one such sample at the end
+ * of a row.
  */
 #include "collectives/measure/timing.h"
 
@@ -39,9 +41,9 @@ size_t bb_mode_operations(const struct bb_bench_context *ctx, const struct bb_mo
     return mode->single ? 1 : (size_t)ctx->iterations;
 }
 
-/* ---- spans ---- */
+/* ---- time spans ---- */
 
-/* Of a sample: enqueueing by the host's clock, all of it by the host's clock, and from event to event on the GPU. */
+/* Times of one sample: host time to enqueue, host time in total, and GPU time between the events. */
 struct span {
     double host_us, wall_us, gpu_us;
 };
@@ -59,7 +61,7 @@ static int begin_span(struct bb_bench_context *ctx, struct span *span)
     return rc;
 }
 
-/* n iterations from number `first` on, with the host's time for it. */
+/* Enqueues n iterations from index `first` on and adds the host time for this. */
 static int enqueue_timed(struct bb_bench_context *ctx, const struct bb_case *c, size_t first, size_t n, bool ends_row,
                          struct span *span)
 {
@@ -93,8 +95,8 @@ static struct bb_sample sample_of(const struct bb_bench_context *ctx, const stru
 {
     double operations = iterations * (double)bb_bench_context_aggregate(ctx);
 
-    /* The start event stands on an idle stream: on emulated GPUs, whose time is not the machine's, it is the host's
-     * clock at that moment. */
+    /* The clock of emulated GPUs is virtual, so the host clock cannot be compared with it. The stream is idle when
+     * the start event is recorded, so the time between the events equals the time on the host clock. */
     double wall_us = ctx->device->emulated ? span->gpu_us : span->wall_us;
 
     return (struct bb_sample){{[BB_SAMPLE_GPU] = span->gpu_us / operations,
@@ -110,7 +112,8 @@ static void enable_iteration_events(struct bb_bench_context *ctx, bool on)
         ctx->iteration_events->on = on;
 }
 
-/* Iterations that go behind the gate, beside the one that gathers the ranks; 0: no gate. The same on all ranks. */
+/* Number of iterations that the start barrier holds, besides the operation that synchronises the ranks; 0: no start
+ * barrier. Equal on all ranks. */
 static size_t iterations_behind_start_barrier(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
     size_t capacity = bb_start_barrier_capacity(c->kind, ctx->world->size, bb_bench_context_aggregate(ctx));
@@ -121,11 +124,11 @@ static size_t iterations_behind_start_barrier(const struct bb_bench_context *ctx
     return n < capacity - 1 ? n : capacity - 1;
 }
 
-/* A small all_reduce ends on all ranks at once. */
+/* Enqueues a small all_reduce, which completes on all ranks at the same time. */
 static int enqueue_sync(struct bb_bench_context *ctx)
 {
     return BB_GUARDED(
-        ctx->world, "meeting of the ranks",
+        ctx->world, "synchronisation of the ranks",
         BB_NCCL(ncclAllReduce(ctx->sync_byte, ctx->sync_byte, 1, ncclInt8, ncclMax, ctx->comm->nccl, ctx->stream)));
 }
 
@@ -140,13 +143,14 @@ int bb_connect_sync(struct bb_bench_context *ctx, const struct bb_case *c)
 
     if (needs_sync(c)) {
         TRY(enqueue_sync(ctx));
-        TRY(bb_bench_context_wait(ctx, "meeting of the ranks"));
+        TRY(bb_bench_context_wait(ctx, "synchronisation of the ranks"));
     }
 out:
     return rc;
 }
 
-/* In front of the first event, which is then at the same moment on all ranks. What connecting takes is in no sample. */
+/* Enqueues the synchronisation before the first event, so that this event has the same time on all ranks. No sample
+ * includes the time to connect. */
 static int synchronize_ranks(struct bb_bench_context *ctx, const struct bb_case *c)
 {
     int rc = 0;
@@ -159,7 +163,8 @@ out:
     return rc;
 }
 
-/* The gate opens when all ranks have come here; the rest follows while the GPU is busy with what was behind it. */
+/* Opens the start barrier when all ranks have arrived here, and enqueues the remaining iterations while the GPU runs
+ * the held ones. */
 static int open_start_barrier(struct bb_bench_context *ctx, const struct bb_case *c, size_t held, bool ends_row,
                               struct span *span)
 {
@@ -178,7 +183,7 @@ out:
     return rc;
 }
 
-/* A rank whose gate once opened by itself leaves it open, but comes to the barrier as the others do. */
+/* A rank whose start barrier timed out once does not close it again, but still takes part in the host barrier. */
 static int start_barrier_operations(struct bb_bench_context *ctx, const struct bb_case *c, size_t held, bool ends_row,
                                     struct span *span)
 {
@@ -246,13 +251,13 @@ const struct bb_mode bb_mode_stream = {
 
 /* ---- sync ---- */
 
-/* Every rank launches the kernel, so that ranks differ by the delay alone. */
+/* Every rank launches the delay kernel, so that the ranks differ only in its duration. */
 static int impose_delay(struct bb_bench_context *ctx)
 {
     return ctx->delays_us ? bb_spin(1, llround(1e3 * ctx->delays_us[ctx->world->rank]), ctx->stream) : 0;
 }
 
-/* The first event stands behind the delay: it is the arrival of this rank. */
+/* The start event follows the delay, so its time is the arrival of this rank. */
 static int time_one(struct bb_bench_context *ctx, const struct bb_case *c, size_t i, bool ends_row,
                     struct bb_sample *sample)
 {
@@ -271,14 +276,14 @@ out:
     return rc;
 }
 
-/* It comes when the operation is over and timed. */
+/* Measures the time from the arrival to the end of the all_reduce, after the operation itself has been timed. */
 static int time_to_sync(struct bb_bench_context *ctx, struct bb_sample *sample)
 {
     int rc;
 
     TRY(enqueue_sync(ctx));
     TRY(mark_end(ctx));
-    TRY(bb_bench_context_wait(ctx, "meeting of the ranks"));
+    TRY(bb_bench_context_wait(ctx, "synchronisation of the ranks"));
     TRY(bb_event_us(ctx->start, ctx->stop, &sample->us[BB_SAMPLE_TO_SYNC]));
 out:
     return rc;
@@ -317,9 +322,9 @@ const struct bb_mode bb_mode_sync = {.name = "sync",
                                      .time = time_sync,
                                      .single = true};
 
-/* ---- blocked ---- */
+/* ---- blocking between iterations (-z) ---- */
 
-/* With the barrier kept out of the time, each iteration is a span of its own. */
+/* The barrier is excluded from the time, so each iteration is measured separately. */
 static int take_blocked_sample(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row,
                                struct bb_sample *sample)
 {
@@ -356,7 +361,7 @@ static int time_blocked(struct bb_bench_context *ctx, const struct bb_case *c, s
 const struct bb_mode bb_mode_blocked = {
     .name = "blocked", .help = "operations, each iteration waited for by the host", .time = time_blocked};
 
-/* ---- graph: the iterations captured once, then launched; only --clock host times a first launch ---- */
+/* ---- graph: the iterations are captured once and then launched; only --clock host includes the first launch ---- */
 
 static int capture_graph(struct bb_bench_context *ctx, const struct bb_case *c, cudaGraphExec_t *exec)
 {
@@ -383,7 +388,8 @@ static int launch_graph(struct bb_bench_context *ctx, cudaGraphExec_t exec, int 
     return rc;
 }
 
-/* Launched once before it is timed, but by nccl-tests' clock, which has the first launch of each graph in it. */
+/* Launches the graph once before the measurement, except on the host clock, where nccl-tests' definition includes
+ * the first launch. */
 static int make_graph(struct bb_bench_context *ctx, const struct bb_case *c, cudaGraphExec_t *exec)
 {
     int rc;
@@ -428,7 +434,8 @@ out:
     return rc;
 }
 
-/* Data for the check go through one more launch of the same graph: in place, each launch consumes its input. */
+/* The data to verify is written after the measurement and passes through one more launch of the graph, because
+ * in-place launches overwrite their input. */
 static int time_graph(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch)
 {
     cudaGraphExec_t exec = NULL;

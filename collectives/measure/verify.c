@@ -1,4 +1,5 @@
-/* verify.c - on each rank the GPU compares and counts; the host only fetches the first wrong element. */
+/* verify.c - verification of received data. The GPU of each rank compares and counts; the host reads only the first
+ * wrong element. */
 #include "collectives/measure/bench_context.h"
 
 #include "cuda/device/check.h"
@@ -8,9 +9,10 @@
 
 static const unsigned char CANARY = 0x5a;
 
-/* What one rank found; plain data, exchanged byte by byte. */
+/* Result of one rank. Without pointers, so that ranks can exchange it by value. */
 struct finding {
-    unsigned long long wrong, checked, expected; /* elements and guard bytes; due: what a complete check compares */
+    unsigned long long wrong, checked, expected; /* elements and guard bytes; expected: the number that a complete
+                                                    check compares */
     struct bb_wrong_element first;
 };
 
@@ -49,7 +51,7 @@ static int check_part(struct bb_bench_context *ctx, const struct bb_case *c, con
                     &ctx->verdicts[0], ctx->stream);
 }
 
-/* Enqueues the comparison of the receive area (verdict 0) and of the guard zones around it (verdict 1). */
+/* Enqueues the comparison of the receive buffer (verdict 0) and of its guard zones (verdict 1). */
 static int compare_areas(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
                          struct finding *mine)
 {
@@ -73,7 +75,7 @@ out:
     return rc;
 }
 
-/* Looks at one part after the other, since their indices all begin at 0. */
+/* Checks the parts one by one, because the indices of each part begin at 0. */
 static int find_part(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
                      struct bb_expected_part *part, uint64_t *index)
 {
@@ -129,14 +131,14 @@ out:
     return rc;
 }
 
-/* A check that looked at less than it should is no check: on emulated GPUs without data it is the way of things. */
+/* An incomplete check is an error, except on emulated GPUs with EMU_DATA=off, where nothing is compared. */
 static int add_finding(const struct bb_bench_context *ctx, const struct finding *one, struct bb_metrics *f)
 {
     if (one->checked != one->expected) {
         f->checked = false;
         if (ctx->device->emulated && one->checked == 0)
             return 0;
-        return bb_err(BB_EFAIL, "the check compared %llu of %llu elements", one->checked, one->expected);
+        return bb_err(BB_EFAIL, "incomplete verification: %llu of %llu elements compared", one->checked, one->expected);
     }
     if (one->wrong > 0 && f->wrong == 0)
         f->first = one->first;

@@ -350,7 +350,7 @@ def test_bad_input_is_one_line_and_touches_no_gpu(busbar, line, says):
 
 @pytest.mark.parametrize("text,says", [
     ("1 2\n3\n", "row 2, column 1: the row has another length"), ("1 2\n3 x\n", "row 2, column 2: 'x' is not a number"),
-    ("1 -2\n3 4\n", "negative"), ("1 2\n", "1 rows of 2 columns: it must be square"), ("", "is empty"), ("1 1e99\n1 1", "more than 1 PiB")])
+    ("1 -2\n3 4\n", "negative"), ("1 2\n", "1 rows of 2 columns, but must be square"), ("", "is empty"), ("1 1e99\n1 1", "more than 1 PiB")])
 def test_a_bad_matrix_is_named_with_its_place(busbar, tmp_path, text, says):
     path = tmp_path / "matrix"
     path.write_text(text)

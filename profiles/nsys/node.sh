@@ -1,10 +1,13 @@
 #!/bin/sh
-# node.sh RANKS NAME [OPTION...] - Nsight Systems reports of the timed steps of a proxy on one node, one per rank, each
-# also exported to SQLite. BUSBAR: the program (default: busbar on the path, else build/busbar); BUSBAR_NSYS: the folder
-# of the reports; NSYS: nsys itself; MPIRUN: the launcher.
+# node.sh RANKS NAME [OPTION...] - profiles the timed steps of a proxy on one node with Nsight Systems: one report per
+# rank, each also exported to SQLite. Environment:
+#     BUSBAR       the program (default: busbar on the PATH, else build/busbar)
+#     BUSBAR_NSYS  folder of the reports (default: nsys-reports)
+#     NSYS         the nsys program (default: nsys)
+#     MPIRUN       the launcher with its options (default: mpirun)
 set -eu
 if [ $# -lt 2 ]; then
-    echo "usage: $0 RANKS NAME [OPTION...], such as: $0 8 gpt2_large --compute timed --steps 5" >&2
+    echo "usage: $0 RANKS NAME [OPTION...], for example: $0 8 gpt2_large --compute timed --steps 5" >&2
     exit 2
 fi
 ranks=$1

@@ -1,11 +1,12 @@
 #!/bin/sh
-# slurm.sh NAME [OPTION...] - Nsight Systems reports of the timed steps of a proxy in a Slurm allocation, one per rank:
+# slurm.sh NAME [OPTION...] - profiles the timed steps of a proxy in a Slurm allocation with Nsight Systems, one report
+# per rank:
 #     sbatch -N 4 --ntasks-per-node=8 --gpus-per-node=8 profiles/nsys/slurm.sh gpt2_large --compute timed --steps 5
-# BUSBAR, BUSBAR_NSYS, NSYS as for node.sh; SRUN: the launcher with its options. sbatch copies scripts, so BUSBAR_HOME
-# names the clone (default: the folder from which the job was submitted).
+# BUSBAR, BUSBAR_NSYS and NSYS are as in node.sh; SRUN is the launcher with its options (default: srun). sbatch copies the
+# script, so BUSBAR_HOME must name the clone of the repository (default: the folder in which the job was submitted).
 set -eu
 if [ $# -lt 1 ]; then
-    echo "usage: $0 NAME [OPTION...], such as: $0 gpt2_large --compute timed --steps 5" >&2
+    echo "usage: $0 NAME [OPTION...], for example: $0 gpt2_large --compute timed --steps 5" >&2
     exit 2
 fi
 home=${BUSBAR_HOME:-${SLURM_SUBMIT_DIR:-.}}

@@ -20,7 +20,7 @@ def test_its_hang_says_what_it_needs(busbar):
     done = busbar.run(*ONE_PIPE, "-T", 12, ranks=8,
                       env={"EMU_HARDWARE_QUEUES": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "1"})
     assert done.returncode == 4
-    assert "(needs its streams side by side: CUDA_DEVICE_MAX_CONNECTIONS=1) did not end within 12 s" in done.stderr
+    assert "(requires concurrent streams: CUDA_DEVICE_MAX_CONNECTIONS=1) did not end within 12 s" in done.stderr
 
 
 def test_a_step_whose_streams_may_be_serialised_leaves_nccl_as_it_is(busbar, tmp_path):

@@ -30,7 +30,7 @@ struct bb_outfile {
  * bb_outfile_open - open a file for writing, with mode 0666 less the umask. bb_outfile_open_private - with mode 0600,
  * for files that contain values of environment variables.
  *   what     names the file in messages ("results")
- *   Returns  0, or -BB_EFAIL after printing one line; then nothing is open
+ *   Returns  0, or -BB_EFAIL after printing one line; then no file is open
  *   Owner    bb_outfile_close releases f
  */
 int bb_outfile_open(struct bb_outfile *f, const char *path, const char *what) BB_MUST_CHECK;
@@ -61,7 +61,7 @@ bool bb_outfile_is_current(const struct bb_outfile *f);
 int bb_outfile_close(struct bb_outfile *f, const char *what, int rc);
 
 /*
- * bb_outfile_check - check before a long run whether `path` can be written. Nothing is changed.
+ * bb_outfile_check - check before a long run whether `path` can be written. An existing file stays unchanged.
  * Returns 0, or -BB_EUSAGE (-BB_EFAIL: out of memory) after printing one line.
  */
 int bb_outfile_check(const char *path, const char *what) BB_MUST_CHECK;

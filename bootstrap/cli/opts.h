@@ -112,9 +112,8 @@ struct bb_opts {
     const char *(*choice_at)(size_t i); /* shell completion: the i-th possible positional argument; NULL: any text,
                                            or a file */
     size_t size;                        /* bb_opts_read: bytes of cfg, including fields that only resolve() fills */
-    int (*resolve)(void *cfg,
-                   const struct bb_positionals *positionals); /* bb_opts_read: computes fields that depend on several
-                                                             options; returns 0 or < 0 */
+    /* bb_opts_read: computes the fields that depend on several options; returns 0 or a negative error */
+    int (*resolve)(void *cfg, const struct bb_positionals *positionals);
 };
 
 /*

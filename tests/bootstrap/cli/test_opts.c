@@ -94,9 +94,9 @@ static void test_forms(void **state)
 
     (void)state;
     setenv("POSIXLY_CORRECT", "1", 1); /* must change nothing */
-    assert_int_equal(
-        parse("all_reduce|-b|8|--iters=5|-cG|-d|half|--op|max|other|-f1.5|--file=|--json|-|--|-b|--x", &cfg, &positionals),
-        0);
+    assert_int_equal(parse("all_reduce|-b|8|--iters=5|-cG|-d|half|--op|max|other|-f1.5|--file=|--json|-|--|-b|--x",
+                           &cfg, &positionals),
+                     0);
     unsetenv("POSIXLY_CORRECT");
     assert_int_equal(positionals.n, 4);
     assert_string_equal(positionals.word[0], "all_reduce");

@@ -40,7 +40,7 @@ static unsigned char byte_of(const struct fixture *r, cudaStream_t stream)
 }
 
 /* A second stream looks while the gate is closed. */
-static void a_closed_gate_holds_back_what_is_behind(void **state)
+static void closed_start_barrier_holds_later_operations(void **state)
 {
     struct fixture r;
     cudaStream_t other;
@@ -62,7 +62,7 @@ static void a_closed_gate_holds_back_what_is_behind(void **state)
     teardown(&r);
 }
 
-static void a_forgotten_gate_opens_by_its_limit(void **state)
+static void start_barrier_opens_after_its_timeout(void **state)
 {
     struct fixture r;
 
@@ -83,8 +83,8 @@ static void a_forgotten_gate_opens_by_its_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_closed_gate_holds_back_what_is_behind),
-        cmocka_unit_test(a_forgotten_gate_opens_by_its_limit),
+        cmocka_unit_test(closed_start_barrier_holds_later_operations),
+        cmocka_unit_test(start_barrier_opens_after_its_timeout),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

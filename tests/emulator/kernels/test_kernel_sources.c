@@ -246,7 +246,7 @@ static void long_traffic_begins_with_the_source(void **state)
 }
 
 /* Open before: no wait. Never opened: it lasts its limit and says so. */
-static void gates_end_the_same(void **state)
+static void start_barrier_ends_alike_in_twin_and_source(void **state)
 {
     (void)state;
     for (int fast = 0; fast <= 1; fast++) {
@@ -272,7 +272,7 @@ int main(void)
         cmocka_unit_test(timed_kernels_last_the_same),
         cmocka_unit_test(traffic_is_the_same_within_a_portion),
         cmocka_unit_test(long_traffic_begins_with_the_source),
-        cmocka_unit_test(gates_end_the_same),
+        cmocka_unit_test(start_barrier_ends_alike_in_twin_and_source),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,11 @@
 /*
  * probe.c - what busbar assumes of a GPU and nobody documents, measured on one: "figure NAME VALUE UNIT" per line.
  *
- *   launch_queue         launches behind a closed gate until a call waits (the gate's room must stay below)
+ *   launch_queue         launches behind a closed start barrier until a call blocks (the barrier's capacity must be less)
  *   copy_queue           the same for copies, which is what NCCL does with one rank
  *   gpu_clock_tick       steps of the GPU's clock that the timed kernel reads
  *   event_step           smallest difference of two events
- *   start_barrier_latency         from opening the gate until the host sees what stood behind it done, the shortest
+ *   start_barrier_latency  shortest time from opening the start barrier until the host sees the held work complete
  *   launch_and_wait      one small kernel, launched and waited for, the shortest
  *   first_launch_beside  host time of the first launch of a kernel while another kernel spins for 300 ms: near 300 ms
  *                        where loading waits for it (lazy loading)
@@ -83,7 +83,7 @@ static int copy_small(struct probe *p)
     return CUDA(cudaMemcpyAsync(p->buf, p->buf + BYTES / 2, BYTES / 2, cudaMemcpyDeviceToDevice, p->stream));
 }
 
-/* The call that takes as long as the gate's limit is the one that found the queue full. */
+/* The call that takes as long as the start barrier's timeout has found the queue full. */
 static int probe_queue(struct probe *p, const char *name, int (*enqueue)(struct probe *))
 {
     double longest = 0;

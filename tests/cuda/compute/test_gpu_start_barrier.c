@@ -1,5 +1,5 @@
-/* test_gpu_start_barrier.c - nothing behind a closed gate starts; an open one lets everything go; one that is forgotten opens.
- */
+/* test_gpu_start_barrier.c - a closed start barrier holds later operations, an open one releases them, and a start
+ * barrier that the host does not open opens after its timeout. */
 #include "cuda/compute/start_barrier.h"
 #include "cuda/data/kernels.h"
 #include "tests/check.h"
@@ -39,7 +39,7 @@ static unsigned char byte_of(const struct fixture *r, cudaStream_t stream)
     return byte;
 }
 
-/* A second stream looks while the gate is closed. */
+/* A second stream reads the memory while the start barrier is closed. */
 static void closed_start_barrier_holds_later_operations(void **state)
 {
     struct fixture r;

@@ -1,5 +1,5 @@
 /*
- * fast_data.c - quick twins of the kernels of test data (cuda/data/data_kernels.cuh) and of the gate: the same functions
+ * fast_data.c - quick twins of the kernels of test data (cuda/data/data_kernels.cuh) and of the start barrier: the same functions
  * of cuda/data/pattern.h in one loop. test_kernel_sources holds them against the sources.
  */
 #include "twins.h"

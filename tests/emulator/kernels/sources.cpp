@@ -120,8 +120,8 @@ static void run_busy(struct emu_launch *l, const char *name)
 }
 
 /*
- * The host opens the start_barrier at its own time: that is when the kernel ends. The limit runs on the machine's clock, since
- * virtual time stands still while the host does nothing; an expired start_barrier has lasted its limit.
+ * The kernel ends when the host opens the start barrier. The timeout uses the machine's clock, because virtual time does
+ * not advance while the host is idle. A start barrier that timed out has lasted as long as its timeout.
  */
 static void run_start_barrier(struct emu_launch *l, const char *name)
 {

@@ -245,7 +245,7 @@ static void long_traffic_begins_with_the_source(void **state)
     assert_false(touches_scratch(fast_of("bb_busy_kernel"), LONG_NS));
 }
 
-/* Open before: no wait. Never opened: it lasts its limit and says so. */
+/* An open start barrier does not wait. A start barrier that is never opened lasts as long as its timeout and reports this. */
 static void start_barrier_ends_alike_in_twin_and_source(void **state)
 {
     (void)state;

@@ -27,8 +27,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REFINED_PER_ROW 8 /* layouts that are simulated briefly: per wanted row, and at least */
-#define MIN_REFINED     64
+#define REFINED_PER_ROW 8  /* layouts simulated briefly, per wanted row */
+#define MIN_REFINED     64 /* minimum number of layouts simulated briefly */
 #define FULL_BEYOND_TOP 4  /* layouts simulated in full in addition to those shown */
 #define BASE_BATCH      64 /* bases simulated between two pruning checks */
 #define ROW_BATCH       16 /* the same for brief simulations of layouts */

@@ -328,7 +328,8 @@ static void queue_side(struct bb_contention_sim *s, int cell, int64_t latency_ns
         bb_flows_start(&s->flows, flow, s->events.now_ns, x->load_ns);
 }
 
-/* A message to the rank itself is a copy in memory: memory limits it, if its latency exceeds the transfer time. */
+/* A message of a rank to itself is a copy in memory. Memory is the limit of the exchange if the copy takes longer than
+ * the transfers to other ranks. */
 static void copy_to_itself(struct bb_contention_sim *s, int cell, int64_t latency_ns)
 {
     int flow;

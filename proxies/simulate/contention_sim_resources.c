@@ -31,8 +31,8 @@ int bb_contention_sim_memory_class(const struct bb_contention_sim *s, int resour
     return of_gpu && resource % BB_GPU_RESOURCES == BB_GPU_MEMORY ? resource / BB_GPU_RESOURCES : BB_NONE;
 }
 
-/* All NICs (leaves, pods) of which one rank of a given class is part have ranks of the same classes
- * (class_refinement.c). They are therefore one resource, numbered by the lowest of these classes. */
+/* If two NICs (leaves, pods) have ranks of one class, all their ranks are of the same classes (class_refinement.c),
+ * so they carry the same load. They are modelled as one resource, numbered by the lowest of these classes. */
 static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource_kind what)
 {
     const struct bb_sim *m = sim_of(s);

@@ -31,7 +31,7 @@ struct bb_event_queue {
     struct bb_event_bucket {
         struct bb_event *entries;
         size_t n, capacity;
-    } buckets[64];         /* bucket 0 holds the events due now; for the others see above */
+    } buckets[64];         /* bucket 0 holds the events due now; bucket b as described above */
     size_t n_popped;       /* events of bucket 0 that were taken */
     uint64_t used_buckets; /* bit b: bucket b has events; bucket 0 is not included */
 };

@@ -40,19 +40,19 @@ static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource
     int *lowest, places = 0, rc = BB_NEW(lowest, ranks);
 
     for (int r = ranks - 1; r >= 0 && !rc; r--) {
-        const int place = bb_resource_index(m->cluster, what, r);
+        const int index = bb_resource_index(m->cluster, what, r);
 
-        while (places <= place)
+        while (places <= index)
             lowest[places++] = m->classes.n;
-        lowest[place] = m->classes.of[r] < lowest[place] ? m->classes.of[r] : lowest[place];
+        lowest[index] = m->classes.of[r] < lowest[index] ? m->classes.of[r] : lowest[index];
     }
     for (int r = 0; r < ranks && !rc; r++) {
-        const int class_id = m->classes.of[r], place = bb_resource_index(m->cluster, what, r);
+        const int class_id = m->classes.of[r], index = bb_resource_index(m->cluster, what, r);
         struct bb_contention_attachment *at = &s->gpus[class_id].at[what];
 
         if (r == m->classes.rank[class_id])
-            at->number = lowest[place];
-        at->ranks += place == bb_resource_index(m->cluster, what, m->classes.rank[class_id]);
+            at->number = lowest[index];
+        at->ranks += index == bb_resource_index(m->cluster, what, m->classes.rank[class_id]);
     }
     free(lowest);
     return rc;
@@ -165,7 +165,7 @@ void bb_contention_sim_resources_release(struct bb_contention_sim *s)
 
 /* Resources that an operation uses on one GPU at full rate, in bytes per nanosecond. at: [resource kind][out, in]. */
 struct rates {
-    double out, in, memory, place[BB_RESOURCE_KINDS][BB_DIRECTIONS];
+    double out, in, memory, index[BB_RESOURCE_KINDS][BB_DIRECTIONS];
 };
 
 static void add_use(struct bb_contention_sim *s, struct bb_flow *flow, int resource, double weight)
@@ -197,13 +197,13 @@ static void use_gpu(struct bb_contention_sim *s, struct bb_flow *flow, int class
     add_use(s, flow, gpu_resource_index(class_id, BB_GPU_MEMORY),
             fmin(rates->memory, bb_cluster_nccl_memory_gbps(s->cluster)));
     add_use(s, flow, shared_resource_index(s, class_id, BB_RESOURCE_NIC, BB_DIRECTION_OUT),
-            at[BB_RESOURCE_NIC].ranks * rates->place[BB_RESOURCE_NIC][BB_DIRECTION_OUT]);
+            at[BB_RESOURCE_NIC].ranks * rates->index[BB_RESOURCE_NIC][BB_DIRECTION_OUT]);
     add_use(s, flow, shared_resource_index(s, class_id, BB_RESOURCE_NIC, BB_DIRECTION_IN),
-            at[BB_RESOURCE_NIC].ranks * rates->place[BB_RESOURCE_NIC][BB_DIRECTION_IN]);
+            at[BB_RESOURCE_NIC].ranks * rates->index[BB_RESOURCE_NIC][BB_DIRECTION_IN]);
     for (enum bb_resource_kind what = BB_RESOURCE_LEAF; s->has_uplinks && what < BB_RESOURCE_KINDS; what++)
         for (int i = 0; i < BB_DIRECTIONS && s->resource_base[what] != BB_NONE; i++)
             add_uplink_use(s, flow, shared_resource_index(s, class_id, what, i),
-                           at[what].ranks * rates->place[what][i]);
+                           at[what].ranks * rates->index[what][i]);
 }
 
 static double larger(double a, double b)
@@ -229,7 +229,7 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
             if (s->resource_base[what] != BB_NONE) {
                 const enum bb_tier tier = bb_resource_tier(what);
 
-                rates.place[what][BB_DIRECTION_OUT] = rates.place[what][BB_DIRECTION_IN] =
+                rates.index[what][BB_DIRECTION_OUT] = rates.index[what][BB_DIRECTION_IN] =
                     bb_fabric_member_bytes(cost, tier, inst->size, member->tier_members.ranks[tier]) /
                     cost->transfer_ns;
             }
@@ -278,14 +278,14 @@ void bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow_i
         return;
     rates = (struct rates){.out = load->out[1] / ns,
                            .in = load->in[1] / ns,
-                           .place = {{load->out[0] / ns, load->in[0] / ns},
+                           .index = {{load->out[0] / ns, load->in[0] / ns},
                                      {load->up[BB_LEAF] / ns, load->down[BB_LEAF] / ns},
                                      {load->up[BB_POD] / ns, load->down[BB_POD] / ns}},
                            .memory = (load->out[0] + load->out[1] + load->in[0] + load->in[1]) / ns *
                                      s->cluster->sharing.memory_bytes};
     x->limit = limit_of_load(s, load);
     flow->bytes_per_ns =
-        larger(larger(rates.out, rates.in), larger(rates.place[BB_RESOURCE_NIC][0], rates.place[BB_RESOURCE_NIC][1]));
+        larger(larger(rates.out, rates.in), larger(rates.index[BB_RESOURCE_NIC][0], rates.index[BB_RESOURCE_NIC][1]));
     use_gpu(s, flow, class_id, &rates);
     bb_flows_count_moved(&s->flows, flow_id, ns);
 }
@@ -313,17 +313,17 @@ static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, con
         int64_t held;
     } key = {work, held};
     struct bb_kernel_sums sums = {0};
-    int known = s->sums_index.n, place;
+    int known = s->sums_index.n, index;
 
     if (s->rc) /* after an out-of-memory error the index may have more keys than the array */
         return NULL;
-    place = bb_key_index_add(&s->sums_index, &key);
-    if (place < 0 || (place == known && BB_GROW(s->sums, known))) {
+    index = bb_key_index_add(&s->sums_index, &key);
+    if (index < 0 || (index == known && BB_GROW(s->sums, known))) {
         s->rc = -BB_EFAIL;
         return NULL;
     }
-    if (place < known)
-        return &s->sums[place];
+    if (index < known)
+        return &s->sums[index];
     for (int i = 0; i < work->n; i++) {
         bool by_memory;
         double ns =
@@ -333,8 +333,8 @@ static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, con
         sums.memory_ns += by_memory ? ns : 0;
         sums.arithmetic_ns += !by_memory && ns > s->cluster->kernel_us * 1e3 ? ns : 0;
     }
-    s->sums[place] = sums;
-    return &s->sums[place];
+    s->sums[index] = sums;
+    return &s->sums[index];
 }
 
 enum bb_limit bb_contention_sim_kernel_limit(struct bb_contention_sim *s, const struct bb_running_kernel *running)

@@ -317,8 +317,8 @@ static int list_alltoallv_peers(struct bb_sim *m, int class_id, int comm, struct
 
     m->first_peer_of[class_id * l->n_comms + comm] = m->n_peers;
     compare_alltoallvs(m, comm, bb_group_member(l, group, instance, 0), rank, faults);
-    for (int place = 0; place < l->groups[group].size; place++) {
-        const int peer = bb_group_member(l, group, instance, place);
+    for (int index = 0; index < l->groups[group].size; index++) {
+        const int peer = bb_group_member(l, group, instance, index);
 
         if (BB_GROW(m->peers, m->n_peers))
             return -BB_EFAIL;

@@ -87,15 +87,15 @@ static void end_members(struct bb_execution *r, const struct bb_sim_instance *in
 }
 
 /* The cost of a collective call. Returns the index of the call at this communicator instance. */
-static int cost_of_call(struct bb_execution *r, int place, const struct bb_op *op, struct bb_cost *cost)
+static int cost_of_call(struct bb_execution *r, int index, const struct bb_op *op, struct bb_cost *cost)
 {
-    const struct bb_sim_instance *inst = &r->m->instances[place];
+    const struct bb_sim_instance *inst = &r->m->instances[index];
     struct bb_collective call = bb_op_collective(op, inst->size, inst->nodes, &inst->placement);
     int which;
 
     call.members_on_root_node =
         bb_group_count_on_root_node(&r->m->step->layout, op, r->m->members[inst->first].rank, r->m->cluster);
-    which = bb_op_times_call(&r->op_times, place, &call, cost);
+    which = bb_op_times_call(&r->op_times, index, &call, cost);
     if (which < 0)
         r->rc = which;
     return which;
@@ -104,8 +104,8 @@ static int cost_of_call(struct bb_execution *r, int place, const struct bb_op *o
 static void run_collective(struct bb_execution *r, int at, const struct bb_task *u, const struct bb_op *op)
 {
     const struct bb_sim *m = r->m;
-    int place = m->instance_of[r->class_of[at] * m->step->layout.n_comms + u->comm];
-    const struct bb_sim_instance *inst = &m->instances[place];
+    int index = m->instance_of[r->class_of[at] * m->step->layout.n_comms + u->comm];
+    const struct bb_sim_instance *inst = &m->instances[index];
     struct bb_sim_collective *state = &r->c->collectives[inst->base + u->order];
     struct bb_cost cost = {0};
     int call = BB_NONE;
@@ -117,10 +117,10 @@ static void run_collective(struct bb_execution *r, int at, const struct bb_task 
     if (++state->n_arrived < inst->n)
         return;
     if (m->cluster)
-        call = cost_of_call(r, place, op, &cost);
+        call = cost_of_call(r, index, op, &cost);
     end_members(r, inst, u->order, llround(cost.latency_ns + cost.transfer_ns));
     if (r->contention)
-        bb_contention_sim_start_collective(r->contention, place, u->order, call, &cost);
+        bb_contention_sim_start_collective(r->contention, index, u->order, call, &cost);
 }
 
 static double message_bytes(const struct bb_op *op)
@@ -243,13 +243,13 @@ static int sum_rows(const struct bb_sim *m, int rank, const struct bb_op *op, co
     int messages = 0;
 
     *load = (struct bb_link_load){0};
-    for (int place = 0; place < op->table->n; place++) {
-        const size_t sends = bb_alltoallv_sends(op, place), receives = bb_alltoallv_receives(op, place);
+    for (int index = 0; index < op->table->n; index++) {
+        const size_t sends = bb_alltoallv_sends(op, index), receives = bb_alltoallv_receives(op, index);
 
         if (sends)
-            bb_fabric_add_message(m->cluster, load, rank, peers[place].rank, (double)sends * bytes, true);
+            bb_fabric_add_message(m->cluster, load, rank, peers[index].rank, (double)sends * bytes, true);
         if (receives)
-            bb_fabric_add_message(m->cluster, load, rank, peers[place].rank, (double)receives * bytes, false);
+            bb_fabric_add_message(m->cluster, load, rank, peers[index].rank, (double)receives * bytes, false);
         messages += (sends > 0) + (receives > 0);
     }
     return messages;
@@ -271,13 +271,13 @@ static void run_alltoallv(struct bb_execution *r, int at, const struct bb_task *
 
         load_links(r, at, u->comm, &load, messages);
     }
-    for (int place = 0; place < op->table->n; place++) {
-        const int there = bb_alltoallv_exchanges_with(op, place)
-                              ? bb_sim_alltoallv_task(r->m, peers[place].class_id, u->comm, u->order)
+    for (int index = 0; index < op->table->n; index++) {
+        const int there = bb_alltoallv_exchanges_with(op, index)
+                              ? bb_sim_alltoallv_task(r->m, peers[index].class_id, u->comm, u->order)
                               : BB_NONE;
 
         if (there != BB_NONE)
-            match_sides(r, at, there, &(struct link){.from = rank, .to = peers[place].rank});
+            match_sides(r, at, there, &(struct link){.from = rank, .to = peers[index].rank});
     }
     if (r->c->tasks[at].open == 0 && !r->contention)
         bb_execution_end(r, at);

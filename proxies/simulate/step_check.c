@@ -141,11 +141,11 @@ static bool follow_alltoallv(const struct search *s, const struct stuck *here, s
     const struct bb_layout *l = &s->m->step->layout;
     int group = l->comms[u->comm].group, instance = bb_group_instance(l, group, here->rank);
 
-    for (int place = 0; place < op->table->n; place++) {
-        int peer = bb_group_member(l, group, instance, place);
+    for (int index = 0; index < op->table->n; index++) {
+        int peer = bb_group_member(l, group, instance, index);
         int there = bb_sim_alltoallv_task(s->m, class_of(s, peer), u->comm, u->order);
 
-        if (!bb_alltoallv_exchanges_with(op, place))
+        if (!bb_alltoallv_exchanges_with(op, index))
             continue;
         if (there == BB_NONE) {
             report_wait(s, here, u->first, peer, "whose program does not contain it");

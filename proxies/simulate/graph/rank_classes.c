@@ -37,11 +37,11 @@ int bb_channel_rank(const struct bb_layout *l, const struct bb_channel *channel,
 struct bb_channels_to bb_channels_to(const struct bb_layout *l, const struct bb_task_graph *graph, int comm, int from,
                                      int to)
 {
-    int n = bb_comm_size(l, comm), place = bb_comm_index(l, comm, to);
-    long long away = (long long)place - bb_comm_index(l, comm, from), least = graph->min_offset[comm];
+    int n = bb_comm_size(l, comm), index = bb_comm_index(l, comm, to);
+    long long away = (long long)index - bb_comm_index(l, comm, from), min = graph->min_offset[comm];
 
     /* the smallest away + k n that is not below the smallest offset */
-    return (struct bb_channels_to){graph, comm, place, least + ((away - least) % n + n) % n, n};
+    return (struct bb_channels_to){graph, comm, index, min + ((away - min) % n + n) % n, n};
 }
 
 int bb_channels_to_next(struct bb_channels_to *m)

@@ -216,10 +216,10 @@ static int add_places(struct bb_task_graph *s, const struct bb_op *op, struct bb
 
     if (which < known)
         return which < 0 ? which : 0;
-    for (int place = 0; place < op->table->n; place++) {
-        const struct bb_op to = {.comm = op->comm, .peer = place, .peer_kind = BB_PEER_ABSOLUTE};
+    for (int index = 0; index < op->table->n; index++) {
+        const struct bb_op to = {.comm = op->comm, .peer = index, .peer_kind = BB_PEER_ABSOLUTE};
 
-        if (bb_alltoallv_exchanges_with(op, place) && channel_for(s, &to) < 0)
+        if (bb_alltoallv_exchanges_with(op, index) && channel_for(s, &to) < 0)
             return -BB_EFAIL;
     }
     return 0;

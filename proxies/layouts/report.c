@@ -53,7 +53,7 @@ static double part_ns(const struct bb_layout_row *r, int part)
 
 /* ---- text ---- */
 
-static void print_row(const struct bb_layouts *found, const struct bb_layout_row *r, int place, FILE *out)
+static void print_row(const struct bb_layouts *found, const struct bb_layout_row *r, int index, FILE *out)
 {
     const struct bb_layout_choice *c = &r->choice;
     char bytes[BB_BYTES_TEXT], time[BB_TIME_TEXT], p95[BB_TIME_TEXT], schedule[24], again[RECOMPUTE_TEXT];
@@ -62,7 +62,7 @@ static void print_row(const struct bb_layouts *found, const struct bb_layout_row
         snprintf(schedule, sizeof(schedule), "%.12s %d", bb_schedule_names[c->schedule], c->vpp);
     else
         snprintf(schedule, sizeof(schedule), "%s", bb_schedule_names[c->schedule]);
-    fprintf(out, "%3d %4d %3d %3d %4d %5d  %-13s %2d x %-5d %-9s %-11s %9s %10s %5.1f%% %5.1f%% %5.1f%% %8.1f", place,
+    fprintf(out, "%3d %4d %3d %3d %4d %5d  %-13s %2d x %-5d %-9s %-11s %9s %10s %5.1f%% %5.1f%% %5.1f%% %8.1f", index,
             c->tp, c->cp, c->ep, c->pp, c->dp, schedule, c->batch, c->micro_batches, recompute_text(c, again),
             bb_sync_names[c->sync], bb_format_bytes((size_t)r->bytes, bytes), bb_format_time(r->step_ns / 1e3, time),
             100 * r->compute_ns / r->step_ns, 100 * (r->transfer_ns + r->waiting_ns) / r->step_ns,
@@ -73,28 +73,28 @@ static void print_row(const struct bb_layouts *found, const struct bb_layout_row
 }
 
 /* Prints "layout 2 takes 1 ms more (+1.2%): ...": its differences to the best layout, the largest first. */
-static void print_difference(const struct bb_layout_row *best, const struct bb_layout_row *other, int place, FILE *out)
+static void print_difference(const struct bb_layout_row *best, const struct bb_layout_row *other, int index, FILE *out)
 {
     bool printed[PARTS] = {false};
     char time[BB_TIME_TEXT];
     int shown = 0;
 
-    fprintf(out, "#   layout %d takes %s %s (%+.1f%%)%s:", place,
+    fprintf(out, "#   layout %d takes %s %s (%+.1f%%)%s:", index,
             bb_format_time(fabs(other->step_ns - best->step_ns) / 1e3, time),
             other->step_ns < best->step_ns ? "less" : "more", 100 * (other->step_ns / best->step_ns - 1),
             other->p50_ns > 0 ? " without jitter" : "");
     for (int k = 0; k < PARTS; k++) {
-        int most = -1;
+        int max = -1;
 
         for (int part = 0; part < PARTS; part++)
-            if (!printed[part] && (most < 0 || fabs(part_ns(other, part) - part_ns(best, part)) >
-                                                   fabs(part_ns(other, most) - part_ns(best, most))))
-                most = part;
-        printed[most] = true;
-        if (fabs(part_ns(other, most) - part_ns(best, most)) >= 0.05e6)
-            fprintf(out, "%s %s %s%s", shown++ ? "," : "", parts[most].name,
-                    part_ns(other, most) > part_ns(best, most) ? "+" : "",
-                    bb_format_time((part_ns(other, most) - part_ns(best, most)) / 1e3, time));
+            if (!printed[part] && (max < 0 || fabs(part_ns(other, part) - part_ns(best, part)) >
+                                                   fabs(part_ns(other, max) - part_ns(best, max))))
+                max = part;
+        printed[max] = true;
+        if (fabs(part_ns(other, max) - part_ns(best, max)) >= 0.05e6)
+            fprintf(out, "%s %s %s%s", shown++ ? "," : "", parts[max].name,
+                    part_ns(other, max) > part_ns(best, max) ? "+" : "",
+                    bb_format_time((part_ns(other, max) - part_ns(best, max)) / 1e3, time));
     }
     fputs(shown ? "\n" : " no difference in any part\n", out);
 }

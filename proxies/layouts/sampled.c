@@ -42,15 +42,15 @@ int bb_layouts_sample(const struct bb_layout_search *search, const struct bb_con
 {
     const int n = found->n < search->top ? found->n : search->top;
     struct bb_progress progress;
-    double all = 0, most = 0;
+    double all = 0, max = 0;
     int rc;
 
     bb_progress_init(&progress, 0, search->quiet);
     for (int i = 0; i < n; i++) {
         all += found->rows[i].operations;
-        most = found->rows[i].operations > most ? found->rows[i].operations : most;
+        max = found->rows[i].operations > max ? found->rows[i].operations : max;
     }
-    TRY(bb_predict_validate_jitter(search->config->ranks, most, search->samples));
+    TRY(bb_predict_validate_jitter(search->config->ranks, max, search->samples));
     bb_progress_expect(&progress, all);
     for (int i = 0; i < n; i++) {
         TRY(sample_row(search, conditions, &found->rows[i]));

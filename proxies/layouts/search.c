@@ -120,11 +120,11 @@ static void try_memory(void *arg, int i)
 
 /* Counts the layouts that do not fit and moves the others to the front. *n: out, their number; *least: out, the row
  * with the smallest memory that does not fit. */
-static int keep_fitting(struct work *w, struct bb_layouts *found, const struct bb_layout_row **least, int *n)
+static int keep_fitting(struct work *w, struct bb_layouts *found, const struct bb_layout_row **smallest, int *n)
 {
     int all = w->space->n_recomputes;
 
-    *least = NULL;
+    *smallest = NULL;
     for (int i = *n = 0; i < w->space->n; i++) {
         if (w->rc[i] && w->rc[i] != -BB_EUSAGE)
             return w->rc[i];
@@ -134,7 +134,7 @@ static int keep_fitting(struct work *w, struct bb_layouts *found, const struct b
         }
         found->rejected[BB_REJECTED_MEMORY] += w->recompute_index[i];
         if (w->recompute_index[i] == all) {
-            *least = !*least || w->rows[i].bytes < (*least)->bytes ? &w->rows[i] : *least;
+            *smallest = !*smallest || w->rows[i].bytes < (*smallest)->bytes ? &w->rows[i] : *smallest;
             continue;
         }
         found->rejected[BB_REJECTED_RECOMPUTE] += all - 1 - w->recompute_index[i];
@@ -526,13 +526,13 @@ static int compare_rows(const void *a, const void *b)
 }
 
 /* Sorts the rows and drops all but the `most` fastest. */
-static int keep_fastest(struct work *w, int n, int most, struct bb_layouts *found)
+static int keep_fastest(struct work *w, int n, int max, struct bb_layouts *found)
 {
     qsort(w->rows, (size_t)n, sizeof(*w->rows), compare_rows);
-    if (n <= most)
+    if (n <= max)
         return n;
-    found->rejected[BB_REJECTED_SLOWER] += n - most;
-    return most;
+    found->rejected[BB_REJECTED_SLOWER] += n - max;
+    return max;
 }
 
 /* Drops the rows with too many operations, and those that are too slow. */
@@ -613,16 +613,16 @@ static int validate_given(const struct bb_layout_search *s)
     return 0;
 }
 
-static int report_none(const struct work *w, const struct bb_layout_row *least)
+static int report_none(const struct work *w, const struct bb_layout_row *smallest)
 {
     char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
     const struct bb_layout_search *s = w->search;
 
-    if (!least && s->config->global_batch % s->config->ranks != 0)
+    if (!smallest && s->config->global_batch % s->config->ranks != 0)
         return bb_err(BB_EUSAGE,
                       "%s: no valid layout for %d ranks with global batch size %d; try: --global-batch-size %d",
                       s->proxy->name, s->config->ranks, s->config->global_batch, s->config->ranks);
-    if (!least)
+    if (!smallest)
         return bb_err(BB_EUSAGE,
                       "%s: no valid layout for %d ranks with global batch size %d and the given options; a plan of "
                       "one layout, without --best-layout, prints the reason",
@@ -630,23 +630,23 @@ static int report_none(const struct work *w, const struct bb_layout_row *least)
     return bb_err(BB_EUSAGE,
                   "%s: no layout of %d ranks fits: training needs at least %s (tp %d, cp %d, ep %d, pp %d, "
                   "micro-batch %d, recompute %s, %s), a GPU has %s",
-                  s->proxy->name, s->config->ranks, bb_format_bytes((size_t)least->bytes, need), least->choice.tp,
-                  least->choice.cp, least->choice.ep, least->choice.pp, least->choice.batch,
-                  bb_recompute_names[least->choice.recompute], bb_sync_names[least->choice.sync],
+                  s->proxy->name, s->config->ranks, bb_format_bytes((size_t)smallest->bytes, need), smallest->choice.tp,
+                  smallest->choice.cp, smallest->choice.ep, smallest->choice.pp, smallest->choice.batch,
+                  bb_recompute_names[smallest->choice.recompute], bb_sync_names[smallest->choice.sync],
                   bb_format_bytes((size_t)s->gpu_bytes, have));
 }
 
 static int find_rows(struct work *w, struct bb_layouts *found, struct bb_progress *progress)
 {
-    const struct bb_layout_row *least;
+    const struct bb_layout_row *smallest;
     int n, rc, wanted = REFINED_PER_ROW * w->search->top;
 
     bb_progress_expect(progress, w->space->n);
     run_speculatively(w, w->space->n, try_memory, progress);
-    TRY(keep_fitting(w, found, &least, &n));
+    TRY(keep_fitting(w, found, &smallest, &n));
     found->fitting = n;
     if (n == 0)
-        return report_none(w, least);
+        return report_none(w, smallest);
     wanted = wanted > MIN_REFINED ? wanted : MIN_REFINED;
     TRY(list_bases(w, n));
     TRY(estimate_bases(w, n, wanted, progress));
@@ -667,12 +667,12 @@ out:
 
 static double fastest_rank_factor(const struct bb_slow *slow)
 {
-    double least = 1;
+    double smallest = 1;
 
     for (int i = 0; i < slow->n; i++)
-        if (slow->items[i].kind == BB_SLOW_RANK && slow->items[i].factor < least)
-            least = slow->items[i].factor;
-    return least;
+        if (slow->items[i].kind == BB_SLOW_RANK && slow->items[i].factor < smallest)
+            smallest = slow->items[i].factor;
+    return smallest;
 }
 
 int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *found)

@@ -24,11 +24,11 @@ static void add_value(struct values *v, int value)
 }
 
 /* The divisors of `of` up to `most`; only `given`, if that is not 0. */
-static struct values divisors(int of, int most, int given)
+static struct values divisors(int of, int max, int given)
 {
     struct values v = {{0}, 0};
 
-    for (int i = 1; i <= most && i <= of && !given; i++)
+    for (int i = 1; i <= max && i <= of && !given; i++)
         if (of % i == 0)
             add_value(&v, i);
     if (given && of % given == 0)

@@ -136,7 +136,7 @@ static void print_machine(const struct bb_run_report *r, FILE *out)
 
 static size_t max_memory(const struct bb_step *s)
 {
-    size_t most = 0;
+    size_t max = 0;
 
     for (int i = 0; i < s->n_roles; i++) {
         size_t bytes = 0;
@@ -144,9 +144,9 @@ static size_t max_memory(const struct bb_step *s)
         for (int use = 0; use < BB_USES; use++)
             bytes += bb_program_bytes(&s->roles[i].program, use);
         bytes += bb_program_work_bytes(&s->roles[i].program);
-        most = bytes > most ? bytes : most;
+        max = bytes > max ? bytes : max;
     }
-    return most;
+    return max;
 }
 
 static void print_job(const struct bb_run_report *r, FILE *out)

@@ -25,11 +25,11 @@ static void copy_lane_spans(const struct bb_runner *r, const struct bb_traced_st
 
 static size_t max_ops(const struct bb_step *step)
 {
-    size_t most = 0;
+    size_t max = 0;
 
     for (int i = 0; i < step->n_roles; i++)
-        most = step->roles[i].program.n_ops > most ? step->roles[i].program.n_ops : most;
-    return most;
+        max = step->roles[i].program.n_ops > max ? step->roles[i].program.n_ops : max;
+    return max;
 }
 
 /* ---- the times of all ranks ---- */
@@ -67,17 +67,17 @@ static void keep_spans(struct bb_timeline *t, const struct bb_timed_op *all, siz
 
 static int gather_ops(struct bb_runner *r, const struct bb_traced_step *trace, struct bb_timeline *t)
 {
-    size_t most = max_ops(t->step), ranks = (size_t)r->world->size,
+    size_t max = max_ops(t->step), ranks = (size_t)r->world->size,
            chunk = CHUNK_BYTES / sizeof(struct bb_timed_op) / ranks;
     struct bb_timed_op *own, *all;
     int rc;
 
-    chunk = chunk < 1 ? 1 : chunk > most ? most : chunk;
-    own = calloc(most + chunk + 1, sizeof(*own));
+    chunk = chunk < 1 ? 1 : chunk > max ? max : chunk;
+    own = calloc(max + chunk + 1, sizeof(*own));
     all = calloc(chunk * ranks + 1, sizeof(*all));
     TRY(own && all ? 0 : bb_err(BB_EFAIL, "no memory to gather the trace of %d ranks", r->world->size));
     copy_lane_spans(r, trace, own);
-    for (size_t first = 0; first < most; first += chunk) {
+    for (size_t first = 0; first < max; first += chunk) {
         TRY(bb_world_allgather(r->world, own + first, all, chunk * sizeof(*own)));
         keep_spans(t, all, first, chunk);
     }

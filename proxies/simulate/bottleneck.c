@@ -108,10 +108,10 @@ out:
 
 enum bb_limit bb_bottleneck_of(const struct bb_bottleneck *b, enum bb_phase phase)
 {
-    int most = BB_LIMIT_NONE;
+    int max = BB_LIMIT_NONE;
 
     for (int limit = 0; limit < BB_LIMITS; limit++)
-        if (b->ns[phase][limit] > b->ns[phase][most])
-            most = limit;
-    return (enum bb_limit)most;
+        if (b->ns[phase][limit] > b->ns[phase][max])
+            max = limit;
+    return (enum bb_limit)max;
 }

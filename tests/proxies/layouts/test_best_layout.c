@@ -57,16 +57,16 @@ static const struct bb_proxy *configured(const struct bb_proxy_config *asked, st
 
 static double held_bytes(const struct bb_step *step)
 {
-    double most = 0;
+    double max = 0;
 
     for (int r = 0; r < step->n_roles; r++) {
         double sum = 0;
 
         for (int use = 0; use < BB_USES; use++)
             sum += step->roles[r].training_bytes[use];
-        most = fmax(most, sum);
+        max = fmax(max, sum);
     }
-    return most;
+    return max;
 }
 
 /* One layout as a user would ask for it. */

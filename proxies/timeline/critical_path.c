@@ -63,11 +63,11 @@ static int number_partners(const struct walk *w, int rank, bool messages, struct
     p->index.key_bytes = sizeof(struct partner);
     for (size_t i = 0; i < program->n_ops; i++) {
         const struct bb_op *op = &program->ops[i];
-        const bool meant = bb_op_is_comm(op) && is_message(op) == messages;
+        const bool listed = bb_op_is_comm(op) && is_message(op) == messages;
         const struct partner key = partner_of(w, op, rank);
 
-        p->position[i] = meant ? bb_key_index_add(&p->index, &key) : BB_NONE;
-        if (meant && p->position[i] < 0)
+        p->position[i] = listed ? bb_key_index_add(&p->index, &key) : BB_NONE;
+        if (listed && p->position[i] < 0)
             return -BB_EFAIL;
     }
     return 0;

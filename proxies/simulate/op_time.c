@@ -109,13 +109,13 @@ int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_wo
     return 0;
 }
 
-int bb_op_times_call(struct bb_op_times *t, int where, const struct bb_collective *call, struct bb_cost *cost)
+int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collective *call, struct bb_cost *cost)
 {
     const struct {
-        int where, kind, dtype, in_place, members_on_root_node,
+        int comm_key, kind, dtype, in_place, members_on_root_node,
             unused; /* `unused` fills the gap before count: all bytes of the key are compared */
         size_t count;
-    } key = {where, (int)call->kind, (int)call->dtype, call->in_place, call->members_on_root_node, 0, call->count};
+    } key = {comm_key, (int)call->kind, (int)call->dtype, call->in_place, call->members_on_root_node, 0, call->count};
     const int at = bb_key_index_add(&t->calls, &key);
 
     if (at >= 0 && at < t->n_calls) {

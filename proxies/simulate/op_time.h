@@ -56,7 +56,7 @@ struct bb_op_times {
  * Returns the index of this call, which is unique for its arguments, or -BB_EFAIL.
  */
 int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work) BB_MUST_CHECK;
-int bb_op_times_call(struct bb_op_times *t, int where, const struct bb_collective *call,
+int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collective *call,
                      struct bb_cost *cost) BB_MUST_CHECK;
 void bb_op_times_release(struct bb_op_times *t);
 

@@ -4,7 +4,8 @@
  * Two rows match when collective, bytes, dtype, op, root, placement, mode, group and cycle are equal; among several
  * equal rows the k-th row of A matches the k-th row of B. A row is faster or slower when the 95 % confidence intervals
  * of the two medians do not overlap. Where a side has no interval (one sample, as in nccl-tests' files), the ratio of
- * the times is compared with the threshold and the verdict is marked "by ratio"; without a threshold such a row is inconclusive.
+ * the times is compared with the threshold and the verdict is marked "by ratio"; without a threshold such a row is
+ * inconclusive.
  *
  * The verdict of the whole comparison is the first of these that applies: incomplete run, no common row, wrong data,
  * slower, inconclusive, rows missing in B, not slower.

@@ -7,8 +7,8 @@
  *
  * In a bimodal class the median represents only one of the two modes, so up to half of the links may be bad although no
  * link is below factor x median. A class is bimodal when its sorted values have a gap wider than the factor (with 0.8:
- * two
- * adjacent values more than 1.25 times apart) with at least a quarter of the links on each side. The widest gap counts.
+ * two adjacent values more than 1.25 times apart) with at least a quarter of the links on each side. The widest gap
+ * counts.
  */
 #ifndef BB_COLLECTIVES_P2P_LINK_OUTLIERS_H
 #define BB_COLLECTIVES_P2P_LINK_OUTLIERS_H

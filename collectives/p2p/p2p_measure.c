@@ -2,10 +2,8 @@
  * p2p_measure.c - the timed loop of a pair.
  *
  * A sample is `iterations` operations back to back on one stream between two CUDA events. One untimed operation before
- * the
- * first event synchronizes the two ranks. The larger time of the two ranks counts. The last timed message is received
- * into
- * a separate buffer without earlier data, so the verified message is a timed one.
+ * the first event synchronizes the two ranks. The larger time of the two ranks counts. The last timed message is
+ * received into a separate buffer without earlier data, so the verified message is a timed one.
  */
 #include "collectives/p2p/p2p_measure.h"
 

@@ -290,8 +290,8 @@ def heat_map(result, matrix):
         traces=[trace], shapes=marks, height=max(380, min(820, 150 + 34 * len(values))), showlegend=False,
         xaxis=axis("to rank", dtick=tick_step(ranks), constrain="domain"),
         yaxis=axis("from rank", dtick=tick_step(ranks), autorange="reversed", scaleanchor="x", constrain="domain"),
-        columns=("place", "level", "from", "to", "same node", f"figure ({unit})", f"median of its class ({unit})",
-                 "figure / median", "called slow"),
+        columns=("order", "level", "from", "to", "same node", f"value ({unit})", f"median of the class ({unit})",
+                 "value / median", "slow"),
         rows=[[i + 1, *row] for i, row in enumerate(words)], notes=bimodal_notes(result, matrix))
 
 
@@ -399,28 +399,28 @@ def kernel_text(row):
     return " ".join(str(word) for word in (row.get("name"), row.get("dtype"), shape) if word)
 
 
-# Section of the rows -> title, name of a row, figure, unit, what it is part of.
+# Section of the rows -> title, function that names a row, metric, unit, column with the reference.
 COMPUTE_SECTIONS = (
     ("gemm", "GEMMs", kernel_text, "tflops", "TFLOP/s", "percent_of_best"),
     ("memory_kernels", "Memory-bound kernels", kernel_text, "gbps", "GB/s", "percent_of_copy"),
-    ("timed", "Timed kernels: off by the GPU's clock", lambda row: f"{number_text(row.get('requested_us'))} us, "
+    ("timed", "Timed kernels: error by the GPU clock", lambda row: f"{number_text(row.get('requested_us'))} us, "
      f"{row.get('sms')} SMs, {number_text(row.get('requested_gbps'))} GB/s", "error_percent", "%", "stream_error_percent"),
 )
 
 
 def computing(results):
-    """What the GPU computes (bench compute)."""
+    """GEMMs, memory-bound kernels and timed kernels (bench compute)."""
     for result in results:
-        for section, title, name_of, figure, unit, other in COMPUTE_SECTIONS:
+        for section, title, name_of, metric, unit, other in COMPUTE_SECTIONS:
             rows = [row for row in result.rows if row.get("section") == section]
             if rows:
                 names = [name_of(row) for row in rows]
-                hover = [f"{name}<br>{number_text(row.get(figure), unit)}<br>{time_text(row.get('median_us'))}"
+                hover = [f"{name}<br>{number_text(row.get(metric), unit)}<br>{time_text(row.get('median_us'))}"
                          for name, row in zip(names, rows)]
-                trace = bars(title, [row.get(figure) for row in rows], names, hover, COMPUTE, orientation="h")
+                trace = bars(title, [row.get(metric) for row in rows], names, hover, COMPUTE, orientation="h")
                 yield Picture(
                     f"{title} ({result.name})", [result], traces=[trace], height=120 + 24 * len(rows), showlegend=False,
                     xaxis=axis(unit), yaxis=axis("", autorange="reversed"),
-                    columns=("what", f"{figure} ({unit})", "median (us)", "slowest (us)", other.replace("_", " ")),
-                    rows=[[name, row.get(figure), row.get("median_us"), row.get("max_us"), row.get(other)]
+                    columns=("case", f"{metric} ({unit})", "median (us)", "slowest (us)", other.replace("_", " ")),
+                    rows=[[name, row.get(metric), row.get("median_us"), row.get("max_us"), row.get(other)]
                           for name, row in zip(names, rows)])

@@ -83,7 +83,7 @@ def test_a_whole_training(busbar, plan):
 @pytest.mark.parametrize("text", ["many", "-3T", "0", "15TB", "1e30", ""])
 def test_tokens_that_are_none(busbar, text):
     line = refused(busbar, "plan", *LLAMA, "--cluster", H100, "--tokens", text)
-    assert f"--tokens: '{text}' is not valid" in line and "nearest: 15T" in line
+    assert f"--tokens: '{text}' is not valid" in line and "try: 15T" in line
 
 
 def test_tokens_where_they_mean_nothing(busbar):
@@ -472,7 +472,7 @@ def test_what_a_run_launches_is_predicted(busbar, plan, tmp_path):
     paper = plan(*words, "--ranks", 4, "--cluster", H100)
     assert paper["predicted"]["step_us"] == pytest.approx(forecast["step"]["predicted_us"], rel=1e-9)
     training = plan(*words[:-2], "--ranks", 4, "--cluster", H100)
-    for doc, said in ((paper, "made under the same conditions"), (training, "differs: compute: A as the proxy runs, B as in training")):
+    for doc, said in ((paper, "recorded versions, options and environment are equal"), (training, "differs: compute: A as the proxy runs, B as in training")):
         (tmp_path / "paper.json").write_text(json.dumps(doc))
         done = busbar.run("compare", "run.json", "paper.json", emulated=False, cwd=tmp_path)
         assert done.returncode == 0 and said in done.stdout

@@ -278,7 +278,7 @@ def test_chakra_counts_time_in_microseconds_and_tells_the_rest(busbar, tmp_path)
 ALONE = ("transformer", "--model", "gpt2_small", "--layers", "4", "--ranks", "1", "--cluster", "h100-sxm-ib", "--micro-batch-size")
 
 
-@pytest.mark.parametrize("samples,bound", [("1", True), ("16", False)], ids=["bound by its host", "long kernels"])
+@pytest.mark.parametrize("samples,bound", [("1", True), ("16", False)], ids=["host-bound", "long kernels"])
 def test_the_host_is_in_the_file_and_not_in_what_the_gpu_computes(busbar, tmp_path, samples, bound):
     """One rank without communication: what GOAL's rules make of the file is the plan's step, but for the launches of the last operation
     behind its first. The GPU is busy for all of it, or is not, where its host cannot keep up."""

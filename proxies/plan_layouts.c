@@ -62,7 +62,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
     struct bb_conditions conditions, without_jitter;
     struct bb_cluster cluster;
     struct bb_layout_search search = {.proxy = proxy,
-                                      .asked = given_config,
+                                      .given = given_config,
                                       .config = &config,
                                       .cluster = &cluster,
                                       .conditions = &without_jitter,

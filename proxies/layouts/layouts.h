@@ -61,7 +61,7 @@ struct bb_layout_row {
 
 struct bb_layout_search {
     const struct bb_proxy *proxy;
-    const struct bb_proxy_config *asked;  /* as given; 0: to be searched */
+    const struct bb_proxy_config *given;  /* as given; 0: to be searched */
     const struct bb_proxy_config *config; /* with defaults, a global batch and gpus_per_node */
     const struct bb_cluster *cluster;
     const struct bb_conditions *conditions; /* slow parts */

@@ -102,14 +102,14 @@ static void try_memory(void *arg, int i)
     struct bb_layout_row *row = &w->rows[i];
 
     row->choice = w->space->list[i];
-    row->choice.recompute_layers = w->search->asked->transformer.recompute_layers;
+    row->choice.recompute_layers = w->search->given->transformer.recompute_layers;
     row->number = i;
     for (w->recompute_index[i] = 0; w->recompute_index[i] < w->space->n_recomputes; w->recompute_index[i]++) {
         struct bb_proxy_config as;
 
         row->choice.recompute = (enum bb_recompute)w->space->recomputes[w->recompute_index[i]];
         as = bb_layouts_config(w->search->config, &row->choice);
-        w->rc[i] = row->choice.recompute == BB_RECOMPUTE_FULL && !w->search->asked->transformer.recompute
+        w->rc[i] = row->choice.recompute == BB_RECOMPUTE_FULL && !w->search->given->transformer.recompute
                        ? bb_training_fewest_layers(&as, w->arch, w->search->gpu_bytes, &row->choice.recompute_layers,
                                                    &row->bytes)
                        : bb_training_bytes(&as, w->arch, &row->bytes);
@@ -590,7 +590,7 @@ static int predict_rows(struct work *w, int *n, struct bb_layouts *found, struct
 /* Reports given values that do not divide the ranks. */
 static int validate_given(const struct bb_layout_search *s)
 {
-    const struct bb_transformer_options *o = &s->asked->transformer;
+    const struct bb_transformer_options *o = &s->given->transformer;
     const struct {
         const char *option;
         int value;

@@ -93,7 +93,7 @@ static bool batch_divides(const struct listing *l, struct bb_layout_choice *c)
         return false;
     c->micro_batches = (int)(n / at_once);
     return c->schedule != BB_INTERLEAVED ||
-           (c->micro_batches >= c->pp && (c->micro_batches % c->pp == 0 || l->search->asked->transformer.group > 0));
+           (c->micro_batches >= c->pp && (c->micro_batches % c->pp == 0 || l->search->given->transformer.group > 0));
 }
 
 static int list_batches(struct listing *l, struct bb_layout_choice c)
@@ -130,7 +130,7 @@ static int list_syncs(struct listing *l, struct bb_layout_choice c)
 /* Whether each stage gets whole layers, as transformer.c requires. */
 static bool stages_divide(const struct listing *l, const struct bb_layout_choice *c)
 {
-    const struct bb_transformer_options *o = &l->search->asked->transformer;
+    const struct bb_transformer_options *o = &l->search->given->transformer;
     const struct bb_pipe_split split = {l->arch->layers, c->pp, c->vpp, o->first_layers, o->last_layers};
 
     return c->pp == 1 || bb_pipe_split_is_valid(&split);
@@ -138,7 +138,7 @@ static bool stages_divide(const struct listing *l, const struct bb_layout_choice
 
 static int list_schedules_of(struct listing *l, struct bb_layout_choice c)
 {
-    struct pipeline_schedules w = list_schedules(&l->search->asked->transformer, c.pp);
+    struct pipeline_schedules w = list_schedules(&l->search->given->transformer, c.pp);
     int rc = 0;
 
     for (int i = 0; i < w.n && rc == 0; i++) {
@@ -155,7 +155,7 @@ static int list_schedules_of(struct listing *l, struct bb_layout_choice c)
 /* Expert parallelism: ep divides the experts and the ranks of a pipeline stage. */
 static int list_experts(struct listing *l, struct bb_layout_choice c)
 {
-    const struct bb_transformer_options *o = &l->search->asked->transformer;
+    const struct bb_transformer_options *o = &l->search->given->transformer;
     int inside = l->search->config->ranks / c.pp, experts = l->arch->experts > 0 ? l->arch->experts : 1;
     struct values eps = divisors(experts, inside / (o->etp > 0 ? o->etp : 1), o->ep);
     int rc = 0;
@@ -171,7 +171,7 @@ static int list_experts(struct listing *l, struct bb_layout_choice c)
 static int list_grids(struct listing *l)
 {
     const struct bb_proxy_config *config = l->search->config;
-    const struct bb_transformer_options *o = &l->search->asked->transformer;
+    const struct bb_transformer_options *o = &l->search->given->transformer;
     int sequence = o->sequence ? o->sequence : l->arch->sequence, ranks = config->ranks;
     struct values tps = divisors(ranks, config->gpus_per_node, o->tp), cps, pps;
     struct bb_layout_choice c = {0};
@@ -199,7 +199,7 @@ int bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_s
 {
     static const int syncs[] = {BB_SYNC_ALL_REDUCE, BB_SYNC_ZERO1, BB_SYNC_ZERO2, BB_SYNC_ZERO3, BB_SYNC_DISTRIBUTED};
     static const int batches[] = {1, 2, 4, 8};
-    const struct bb_proxy_config *c = search->asked;
+    const struct bb_proxy_config *c = search->given;
     struct listing l = {.search = search, .arch = arch, .space = space};
 
     *space = (struct bb_layout_space){0};

@@ -45,12 +45,12 @@ static void asked_config(struct bb_proxy_config *c)
     c->transformer.sync = "zero1";
 }
 
-static const struct bb_proxy *configured(const struct bb_proxy_config *asked, struct bb_proxy_config *config)
+static const struct bb_proxy *configured(const struct bb_proxy_config *given, struct bb_proxy_config *config)
 {
     const struct bb_positionals positionals = {.word = {"transformer"}, .n = 1};
     const struct bb_proxy *proxy;
 
-    *config = *asked;
+    *config = *given;
     assert_int_equal(bb_proxy_configure(config, &positionals, &proxy), 0);
     return proxy;
 }
@@ -98,7 +98,7 @@ static int compare_ns(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void try_all_of_sync(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double most_bytes,
+static void try_all_of_sync(const struct bb_proxy_config *given, const struct bb_cluster *cluster, double most_bytes,
                             bool skip_one_replica)
 {
     static const char *const schedules[] = {"1f1b", "interleaved", "zb-h1"};
@@ -108,7 +108,7 @@ static void try_all_of_sync(const struct bb_proxy_config *asked, const struct bb
             for (int s = 0; s < 3; s++)
                 for (int vpp = 1; vpp <= 8; vpp++)
                     for (int b = 1; b <= 8; b *= 2) {
-                        struct bb_proxy_config as = *asked, config;
+                        struct bb_proxy_config as = *given, config;
 
                         if ((s == 1) != (vpp > 1) || (s == 2 && pp == 1))
                             continue;
@@ -125,16 +125,16 @@ static void try_all_of_sync(const struct bb_proxy_config *asked, const struct bb
                     }
 }
 
-static void try_all(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double most_bytes)
+static void try_all(const struct bb_proxy_config *given, const struct bb_cluster *cluster, double most_bytes)
 {
     static const char *const syncs[] = {"all_reduce", "zero1", "zero2", "zero3", "distributed"};
 
     n_all = 0;
     for (size_t i = 0; i < ROWS(syncs); i++) {
-        struct bb_proxy_config as = *asked;
+        struct bb_proxy_config as = *given;
 
         as.transformer.sync = syncs[i];
-        if (!asked->transformer.sync || strcmp(asked->transformer.sync, syncs[i]) == 0)
+        if (!given->transformer.sync || strcmp(given->transformer.sync, syncs[i]) == 0)
             try_all_of_sync(&as, cluster, most_bytes, i > 1); /* which best_of() asks for of the first two alone */
     }
 }
@@ -153,31 +153,31 @@ static void best_of(const char *sync, double gpu_bytes, struct best *best)
     qsort(best->ns, (size_t)best->n, sizeof(*best->ns), compare_ns);
 }
 
-static void search(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double gpu_bytes, int top,
+static void search(const struct bb_proxy_config *given, const struct bb_cluster *cluster, double gpu_bytes, int top,
                    int threads, struct bb_layouts *found)
 {
     struct bb_proxy_config config;
-    const struct bb_proxy *proxy = configured(asked, &config);
-    const struct bb_layout_search s = {proxy,     asked,   &config, cluster, &conditions,
+    const struct bb_proxy *proxy = configured(given, &config);
+    const struct bb_layout_search s = {proxy,     given,   &config, cluster, &conditions,
                                        gpu_bytes, SAMPLES, top,     threads, true};
 
     assert_int_equal(bb_layouts_search(&s, found), 0);
 }
 
 /* The search among the layouts tried. */
-static void expect_best(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double gpu_bytes)
+static void expect_best(const struct bb_proxy_config *given, const struct bb_cluster *cluster, double gpu_bytes)
 {
     static struct best best;
     struct bb_layouts found;
     long long sum = 0;
 
-    best_of(asked->transformer.sync, gpu_bytes, &best);
-    search(asked, cluster, gpu_bytes, 1, 2, &found);
+    best_of(given->transformer.sync, gpu_bytes, &best);
+    search(given, cluster, gpu_bytes, 1, 2, &found);
     assert_int_equal(found.fitting, best.n);
     assert_true(best.n > 20);
     for (int k = 0; k < found.n; k++)
         if (found.rows[k].step_ns != best.ns[k])
-            fail_msg("%s, %g bytes: the %d-th takes %.0f ns, of all %.0f", asked->transformer.recompute, gpu_bytes, k,
+            fail_msg("%s, %g bytes: the %d-th takes %.0f ns, of all %.0f", given->transformer.recompute, gpu_bytes, k,
                      found.rows[k].step_ns, best.ns[k]);
     assert_int_equal(found.n, 5);
     for (int r = 0; r < BB_REJECTION_REASONS; r++)
@@ -198,7 +198,7 @@ static void the_best_are_those_of_trying_all(void **state)
         struct {
             const char *sync;
             double gpu_bytes; /* the first is the most */
-        } asked[3];
+        } given[3];
     } rows[] = {{"none", NULL, NULL, BATCH, {{NULL, 80e9}, {"zero1", 80e9}, {"zero1", 16e9}}},
                 {"full", "zero1", NULL, BATCH / 2, {{"zero1", 10e9}}},
                 {"none", "zero1", "rank=5:1.5,link=node1-nic0:0.5,rank=9:0.5", BATCH / 2, {{"zero1", 80e9}}}};
@@ -207,21 +207,21 @@ static void the_best_are_those_of_trying_all(void **state)
     (void)state;
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
     for (size_t i = 0; i < ROWS(rows); i++) {
-        struct bb_proxy_config asked;
+        struct bb_proxy_config given;
 
-        asked_config(&asked);
-        asked.transformer.recompute = rows[i].recompute;
-        asked.transformer.sync = rows[i].tried;
-        asked.global_batch = rows[i].batch;
+        asked_config(&given);
+        given.transformer.recompute = rows[i].recompute;
+        given.transformer.sync = rows[i].tried;
+        given.global_batch = rows[i].batch;
         conditions = (struct bb_conditions){.jitter = 0};
         if (rows[i].slow)
             assert_int_equal(bb_slow_parse(&conditions.slow, "--slow", rows[i].slow), 0);
         bb_err_mute(1);
-        try_all(&asked, &cluster, rows[i].asked[0].gpu_bytes);
+        try_all(&given, &cluster, rows[i].given[0].gpu_bytes);
         bb_err_mute(0);
-        for (size_t k = 0; k < ROWS(rows[i].asked) && rows[i].asked[k].gpu_bytes > 0; k++) {
-            asked.transformer.sync = rows[i].asked[k].sync;
-            expect_best(&asked, &cluster, rows[i].asked[k].gpu_bytes);
+        for (size_t k = 0; k < ROWS(rows[i].given) && rows[i].given[k].gpu_bytes > 0; k++) {
+            given.transformer.sync = rows[i].given[k].sync;
+            expect_best(&given, &cluster, rows[i].given[k].gpu_bytes);
         }
     }
     conditions = (struct bb_conditions){.jitter = 0};
@@ -231,17 +231,17 @@ static void the_best_are_those_of_trying_all(void **state)
 static void any_number_of_threads_finds_the_same(void **state)
 {
     struct bb_cluster cluster;
-    struct bb_proxy_config asked;
+    struct bb_proxy_config given;
     struct bb_layouts one, more;
 
     (void)state;
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
-    asked_config(&asked);
-    asked.transformer.sync = NULL;
-    search(&asked, &cluster, 16e9, 3, 1, &one);
+    asked_config(&given);
+    given.transformer.sync = NULL;
+    search(&given, &cluster, 16e9, 3, 1, &one);
     assert_true(one.fitting > 200);
     for (int threads = 2; threads <= 5; threads += 3) {
-        search(&asked, &cluster, 16e9, 3, threads, &more);
+        search(&given, &cluster, 16e9, 3, threads, &more);
         assert_int_equal(more.n, one.n);
         assert_memory_equal(more.rejected, one.rejected, sizeof(one.rejected));
         for (int i = 0; i < one.n; i++)
@@ -265,24 +265,24 @@ static void bytes_are_those_of_the_step(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         for (size_t s = 0; s < sizeof(syncs) / sizeof(syncs[0]); s++) {
-            struct bb_proxy_config asked, config;
+            struct bb_proxy_config given, config;
             const struct bb_proxy *proxy;
             struct bb_step step = {0};
             struct bb_arch arch;
             double bytes;
             int rc;
 
-            asked_config(&asked);
-            asked.model = rows[i].model;
-            asked.transformer = (struct bb_transformer_options){.tp = rows[i].tp,
+            asked_config(&given);
+            given.model = rows[i].model;
+            given.transformer = (struct bb_transformer_options){.tp = rows[i].tp,
                                                                 .cp = rows[i].cp,
                                                                 .ep = rows[i].ep,
                                                                 .pp = rows[i].pp,
                                                                 .sync = syncs[s],
                                                                 .recompute = "selective",
                                                                 .sequence_parallel = rows[i].tp > 1};
-            asked.sync.shard_size = s >= 4 ? rows[i].shard : 0;
-            proxy = configured(&asked, &config);
+            given.sync.shard_size = s >= 4 ? rows[i].shard : 0;
+            proxy = configured(&given, &config);
             assert_int_equal(bb_training_arch(&config, &arch), 0);
             bb_err_mute(1);
             rc = bb_step_build(&step, proxy, &config);
@@ -303,16 +303,16 @@ static void bytes_are_those_of_the_step(void **state)
 static void samples_without_jitter_change_nothing(void **state)
 {
     const struct bb_conditions steady = {.seed = 1};
-    struct bb_proxy_config asked, config;
+    struct bb_proxy_config given, config;
     struct bb_layouts found;
     struct bb_cluster cluster;
-    struct bb_layout_search s = {NULL, &asked, &config, &cluster, &steady, 40e9, SAMPLES, 5, 1, true};
+    struct bb_layout_search s = {NULL, &given, &config, &cluster, &steady, 40e9, SAMPLES, 5, 1, true};
     int numbers[5];
 
     (void)state;
-    asked_config(&asked);
-    asked.transformer.pp = 2;
-    s.proxy = configured(&asked, &config);
+    asked_config(&given);
+    given.transformer.pp = 2;
+    s.proxy = configured(&given, &config);
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
     assert_int_equal(bb_layouts_search(&s, &found), 0);
     assert_true(found.n >= 5);
@@ -340,7 +340,7 @@ static void samples_without_jitter_change_nothing(void **state)
 static void the_fewest_layers_are_computed_again(void **state)
 {
     const double gpu_bytes = 9e9;
-    struct bb_proxy_config asked, config;
+    struct bb_proxy_config given, config;
     struct bb_cluster cluster;
     struct bb_layouts found;
     struct bb_arch arch;
@@ -348,13 +348,13 @@ static void the_fewest_layers_are_computed_again(void **state)
 
     (void)state;
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
-    asked_config(&asked);
-    asked.transformer.tp = 2;
-    asked.transformer.pp = 2;
-    asked.micro_batch_size = 4;
-    configured(&asked, &config);
+    asked_config(&given);
+    given.transformer.tp = 2;
+    given.transformer.pp = 2;
+    given.micro_batch_size = 4;
+    configured(&given, &config);
     assert_int_equal(bb_training_arch(&config, &arch), 0);
-    search(&asked, &cluster, gpu_bytes, 5, 2, &found);
+    search(&given, &cluster, gpu_bytes, 5, 2, &found);
     for (int i = 0; i < found.n; i++) {
         struct bb_layout_choice c = found.rows[i].choice;
         struct bb_proxy_config as = bb_layouts_config(&config, &c);
@@ -390,22 +390,22 @@ static int build_and_count(const struct bb_proxy_config *config, struct bb_step 
  * in how many layers they compute again have one bound, by those that compute fewest. */
 static void who_computes_more_has_the_bound_of_who_computes_less(void **state)
 {
-    struct bb_proxy_config asked, config;
+    struct bb_proxy_config given, config;
     struct bb_cluster cluster;
     struct bb_layouts found;
     struct bb_proxy proxy = bb_transformer_proxy;
-    const struct bb_layout_search s = {&proxy, &asked, &config, &cluster, &conditions, 9e9, SAMPLES, 100, 1, true};
+    const struct bb_layout_search s = {&proxy, &given, &config, &cluster, &conditions, 9e9, SAMPLES, 100, 1, true};
     bool kind[BB_RECOMPUTES][2] = {{false}}, layers[BATCH] = {false};
     int kinds = 0, numbers = 0;
 
     (void)state;
     proxy.build = build_and_count;
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
-    asked_config(&asked);
-    asked.transformer.sync = NULL;
-    asked.transformer.tp = asked.transformer.pp = 2;
-    asked.micro_batch_size = 4;
-    configured(&asked, &config);
+    asked_config(&given);
+    given.transformer.sync = NULL;
+    given.transformer.tp = given.transformer.pp = 2;
+    given.micro_batch_size = 4;
+    configured(&given, &config);
     assert_int_equal(bb_layouts_search(&s, &found), 0);
     assert_int_equal(found.n, found.fitting);
     for (int i = 0; i < found.n; i++) {

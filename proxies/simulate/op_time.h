@@ -52,7 +52,8 @@ struct bb_op_times {
 };
 /*
  * bb_op_times_work - *work: out, the time of a compute operation. Returns 0 or -BB_EFAIL.
- * bb_op_times_call - *cost: out, the cost of a collective call. `where` stands for its ranks, nodes and placement.
+ * bb_op_times_call - *cost: out, the cost of a collective call. comm_key identifies its communicator instance, and so its ranks, nodes
+ * and placement.
  * Returns the index of this call, which is unique for its arguments, or -BB_EFAIL.
  */
 int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work) BB_MUST_CHECK;

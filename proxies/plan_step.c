@@ -132,7 +132,7 @@ static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch 
     TRY(bb_training_bytes(config, arch, &bytes));
     if (bytes > f->gpu_bytes) {
         o->recompute = "full";
-        TRY(bb_training_fewest_layers(config, arch, f->gpu_bytes, &o->recompute_layers, &bytes));
+        TRY(bb_training_min_recompute_layers(config, arch, f->gpu_bytes, &o->recompute_layers, &bytes));
         o->recompute_layers = is_dropless(config, arch) ? 0 : o->recompute_layers;
     }
     o->recompute = bytes <= f->gpu_bytes ? o->recompute : NULL;
@@ -148,7 +148,7 @@ static int guess_memory(struct bb_proxy_config *config, struct bb_forecast *f)
     struct bb_arch arch;
     int rc;
 
-    TRY(bb_training_arch(config, &arch));
+    TRY(bb_training_load_arch(config, &arch));
     if (!is_dropless(config, &arch))
         TRY(guess_optimizer(config, &arch, f));
     if (!f->precision_aware)

@@ -110,7 +110,7 @@ static void try_memory(void *arg, int i)
         row->choice.recompute = (enum bb_recompute)w->space->recomputes[w->recompute_index[i]];
         as = bb_layouts_config(w->search->config, &row->choice);
         w->rc[i] = row->choice.recompute == BB_RECOMPUTE_FULL && !w->search->given->transformer.recompute
-                       ? bb_training_fewest_layers(&as, w->arch, w->search->gpu_bytes, &row->choice.recompute_layers,
+                       ? bb_training_min_recompute_layers(&as, w->arch, w->search->gpu_bytes, &row->choice.recompute_layers,
                                                    &row->bytes)
                        : bb_training_bytes(&as, w->arch, &row->bytes);
         if (w->rc[i] || row->bytes <= w->search->gpu_bytes)
@@ -687,7 +687,7 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     *found = (struct bb_layouts){.gpus = search->config->ranks, .gpu_bytes = search->gpu_bytes};
     bb_progress_init(&progress, 0, search->quiet);
     TRY(validate_given(search));
-    TRY(bb_training_arch(search->config, &arch));
+    TRY(bb_training_load_arch(search->config, &arch));
     TRY(bb_layout_space_init(&space, search, &arch));
     found->evaluated = space.evaluated;
     memcpy(found->rejected, space.rejected, sizeof(found->rejected));

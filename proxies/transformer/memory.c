@@ -208,7 +208,7 @@ static double chunk_bytes(const struct bb_memory *m, int first, int n, double *m
 static double activation_bytes(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
-    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_cuts(s));
+    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts_per_stage(s));
     double live = (double)bb_schedule_live(s, stage) / s->chunks, sum = 0, more = 0;
 
     for (int c = 0; c < s->chunks; c++) {
@@ -254,7 +254,7 @@ static struct bb_arch_held tied_copy(const struct bb_memory *m)
 struct bb_arch_held bb_memory_parameters(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
-    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_cuts(s));
+    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts_per_stage(s));
     struct bb_arch_held sum = {0};
 
     if (has_first(s, stage))
@@ -278,7 +278,7 @@ struct bb_arch_held bb_memory_parameters(const struct bb_memory *m, int stage)
 static double largest_unit(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
-    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_cuts(s));
+    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts_per_stage(s));
     double most = 0;
 
     for (int c = 0; c < s->chunks; c++) {

@@ -50,7 +50,7 @@ static int flow_of(const struct bb_pipe *p, const struct bb_slot *t)
     return second + (t->kind == BB_SLOT_FORWARD ? 0 : 1);
 }
 
-static struct bb_pipe_direction *direction_of(struct bb_pipe *p, const struct bb_slot *t)
+static struct bb_pipe_flow *direction_of(struct bb_pipe *p, const struct bb_slot *t)
 {
     return &p->directions[flow_of(p, t)];
 }
@@ -75,7 +75,7 @@ static int receive_buffers(const struct bb_pipe *p, int d)
 
 static int open_direction(struct bb_pipe *p, const struct bb_layout *l, int d, int comm)
 {
-    struct bb_pipe_direction *dir = &p->directions[d];
+    struct bb_pipe_flow *dir = &p->directions[d];
     struct bb_script *s = p->script;
 
     dir->n_recv = receive_buffers(p, d);
@@ -100,7 +100,7 @@ int bb_pipe_open(struct bb_pipe *p, const struct bb_schedule *schedule, struct b
     int rc = 0;
 
     *p = (struct bb_pipe){.schedule = schedule, .script = script, .stage = stage, .count = count};
-    p->n_slots = bb_schedule_slots(schedule);
+    p->n_slots = bb_schedule_max_slots(schedule);
     if (BB_NEW(p->slots, p->n_slots))
         return -BB_EFAIL;
     p->n_slots = bb_schedule_make(schedule, stage, p->slots);
@@ -133,7 +133,7 @@ static void set_labels(struct bb_pipe *p, int d, int micro_batch)
 /* Starts the next receive of that direction. */
 static void post_receive(struct bb_pipe *p, int d)
 {
-    struct bb_pipe_direction *dir = &p->directions[d];
+    struct bb_pipe_flow *dir = &p->directions[d];
     int buffer = dir->posted % dir->n_recv;
 
     set_labels(p, d, dir->sources[dir->posted]);
@@ -145,7 +145,7 @@ static void post_receive(struct bb_pipe *p, int d)
 static void send_message(struct bb_pipe *p, const struct bb_slot *t)
 {
     int d = flow_of(p, t);
-    struct bb_pipe_direction *dir = &p->directions[d];
+    struct bb_pipe_flow *dir = &p->directions[d];
 
     set_labels(p, d, t->micro_batch);
     bb_script_send(p->script, dir->lane, whats[d % 2], flow_offset(d), p->count, dir->send[dir->sent++ % 2]);
@@ -191,7 +191,7 @@ static void exchange_flat(struct bb_pipe *p, int t)
 static bool round_receives(const struct bb_pipe *p, int d, int k)
 {
     const struct bb_schedule *s = p->schedule;
-    bool mirrored = bb_schedule_is_mirrored(s);
+    bool mirrored = bb_schedule_is_bidirectional(s);
     bool wraps = p->stage == (flow_offset(d) > 0 ? 0 : s->stages - 1);
     int all = s->micro_batches * s->chunks, theirs = wraps ? k - (s->stages - 1) : k + 1;
     int group = s->group * s->chunks, first, size;
@@ -209,7 +209,7 @@ static void exchange_in_rounds(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t];
     int d = flow_of(p, slot), k = p->directions[d].slots_done++;
-    bool posting[BB_PIPE_FLOWS] = {false}, mirrored = bb_schedule_is_mirrored(p->schedule);
+    bool posting[BB_PIPE_FLOWS] = {false}, mirrored = bb_schedule_is_bidirectional(p->schedule);
     bool ends_warm_up = d == 0 && !mirrored && k + 1 == bb_schedule_warm_up(p->schedule, p->stage);
 
     posting[d] = round_receives(p, d, k);
@@ -226,7 +226,7 @@ void bb_pipe_slot_done(struct bb_pipe *p, int t)
 
     if (p->slots[t].kind == BB_SLOT_WEIGHTS || p->schedule->stages == 1)
         return;
-    if (bb_schedule_row(p->schedule)->in_rounds)
+    if (bb_schedule_row(p->schedule)->overlaps_p2p)
         exchange_in_rounds(p, t);
     else
         exchange_flat(p, t);
@@ -237,7 +237,7 @@ void bb_pipe_slot_done(struct bb_pipe *p, int t)
 int bb_pipe_input(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t];
-    struct bb_pipe_direction *dir = direction_of(p, slot);
+    struct bb_pipe_flow *dir = direction_of(p, slot);
     int buffer = dir->taken % dir->n_recv, micro_batch = p->script->micro_batch;
     enum bb_phase phase = p->script->phase;
 
@@ -255,7 +255,7 @@ int bb_pipe_input(struct bb_pipe *p, int t)
 int bb_pipe_output(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t];
-    const struct bb_pipe_direction *dir = direction_of(p, slot);
+    const struct bb_pipe_flow *dir = direction_of(p, slot);
 
     return slot_sends(p, slot) ? dir->send[dir->sent % 2] : BB_NONE;
 }

@@ -26,7 +26,7 @@
 #define BB_PIPE_FLOWS 4
 
 /* One flow: [0] activations, [1] gradients; of dualpipe [2] and [3] those of the second direction. */
-struct bb_pipe_direction {
+struct bb_pipe_flow {
     struct bb_script_lane lane;
     int *recv, *recv_op, n_recv; /* buffers in turn, and the operation that fills each            */
     int send[2];
@@ -42,7 +42,7 @@ struct bb_pipe {
     size_t count; /* elements of a message */
     struct bb_slot *slots;
     int n_slots;
-    struct bb_pipe_direction directions[BB_PIPE_FLOWS];
+    struct bb_pipe_flow directions[BB_PIPE_FLOWS];
 };
 
 /* bb_pipe_comms - adds "pp forward" and "pp backward" over the group to the layout; of dualpipe those of its second

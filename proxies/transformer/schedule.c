@@ -16,41 +16,41 @@ const struct bb_schedule_row *bb_schedule_row(const struct bb_schedule *s)
 
 bool bb_schedule_splits_backward(const struct bb_schedule *s)
 {
-    return rows[s->kind]->held_weights || bb_schedule_is_mirrored(s);
+    return rows[s->kind]->deferred_weights || bb_schedule_is_bidirectional(s);
 }
 
-bool bb_schedule_is_mirrored(const struct bb_schedule *s)
+bool bb_schedule_is_bidirectional(const struct bb_schedule *s)
 {
-    return rows[s->kind]->make_mirrored != NULL;
+    return rows[s->kind]->make_bidirectional != NULL;
 }
 
 int bb_schedule_part(const struct bb_schedule *s, int stage, int chunk)
 {
     int far = s->stages - 1 - stage, lower = stage < far ? stage : far;
 
-    if (!bb_schedule_is_mirrored(s))
+    if (!bb_schedule_is_bidirectional(s))
         return chunk * s->stages + stage;
     return chunk == 0 ? lower : s->stages - 1 - lower;
 }
 
 int bb_schedule_parts(const struct bb_schedule *s)
 {
-    return s->stages * bb_schedule_cuts(s);
+    return s->stages * bb_schedule_parts_per_stage(s);
 }
 
-int bb_schedule_cuts(const struct bb_schedule *s)
+int bb_schedule_parts_per_stage(const struct bb_schedule *s)
 {
-    return bb_schedule_is_mirrored(s) ? 1 : s->chunks;
+    return bb_schedule_is_bidirectional(s) ? 1 : s->chunks;
 }
 
 int bb_schedule_direction(const struct bb_schedule *s, int stage, int chunk)
 {
-    return !bb_schedule_is_mirrored(s) || bb_schedule_part(s, stage, chunk) == stage ? 1 : -1;
+    return !bb_schedule_is_bidirectional(s) || bb_schedule_part(s, stage, chunk) == stage ? 1 : -1;
 }
 
 bool bb_schedule_is_last(const struct bb_schedule *s, int stage, const struct bb_slot *slot)
 {
-    bool half = bb_schedule_is_mirrored(s) && bb_schedule_direction(s, stage, slot->chunk) > 0;
+    bool half = bb_schedule_is_bidirectional(s) && bb_schedule_direction(s, stage, slot->chunk) > 0;
 
     return slot->micro_batch == (half ? s->micro_batches / 2 : s->micro_batches) - 1;
 }
@@ -98,10 +98,10 @@ static int hold_weights_zb_h2(const struct bb_schedule *s, int stage)
 const struct bb_schedule_row bb_schedule_gpipe = {.warm_up = warm_up_with_all, .keeps_head = true};
 const struct bb_schedule_row bb_schedule_1f1b = {.warm_up = warm_up_stages_behind};
 const struct bb_schedule_row bb_schedule_interleaved = {
-    .warm_up = warm_up_interleaved, .chunked = true, .in_rounds = true};
-const struct bb_schedule_row bb_schedule_zb_h1 = {.warm_up = warm_up_stages_behind, .held_weights = hold_weights_zb_h1};
+    .warm_up = warm_up_interleaved, .chunked = true, .overlaps_p2p = true};
+const struct bb_schedule_row bb_schedule_zb_h1 = {.warm_up = warm_up_stages_behind, .deferred_weights = hold_weights_zb_h1};
 const struct bb_schedule_row bb_schedule_zb_h2 = {
-    .warm_up = warm_up_zb_h2, .held_weights = hold_weights_zb_h2, .in_rounds = true};
+    .warm_up = warm_up_zb_h2, .deferred_weights = hold_weights_zb_h2, .overlaps_p2p = true};
 
 /* ---- what cannot be ---- */
 
@@ -133,11 +133,11 @@ static int refuse_chunks(const struct bb_schedule *s, const char *who)
                   who, bb_schedule_names[s->kind], s->chunks);
 }
 
-int bb_schedule_refuse(const struct bb_schedule *s, const char *who)
+int bb_schedule_validate(const struct bb_schedule *s, const char *who)
 {
     int p = s->stages, m = s->micro_batches, g = s->group;
 
-    if (bb_schedule_is_mirrored(s))
+    if (bb_schedule_is_bidirectional(s))
         return refuse_mirrored(s, who);
     if (!bb_schedule_row(s)->chunked)
         return refuse_chunks(s, who);
@@ -187,9 +187,9 @@ static struct bb_slot backward_entry(const struct bb_schedule *s, int k)
                             .split = bb_schedule_splits_backward(s)};
 }
 
-int bb_schedule_slots(const struct bb_schedule *s)
+int bb_schedule_max_slots(const struct bb_schedule *s)
 {
-    if (bb_schedule_is_mirrored(s))
+    if (bb_schedule_is_bidirectional(s))
         return 2 * s->micro_batches + s->stages - 1;
     return (bb_schedule_splits_backward(s) ? 3 : 2) * s->micro_batches * s->chunks;
 }
@@ -217,17 +217,17 @@ static int make_in_turns(const struct bb_schedule *s, int stage, struct bb_slot 
         if (f < all)
             slots[n++] = forward_entry(s, f++);
         slots[n++] = backward_entry(s, b);
-        if (row->held_weights && b >= row->held_weights(s, stage))
+        if (row->deferred_weights && b >= row->deferred_weights(s, stage))
             slots[n++] = weights_entry(w++);
     }
-    while (row->held_weights && w < all)
+    while (row->deferred_weights && w < all)
         slots[n++] = weights_entry(w++);
     return n;
 }
 
 int bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slots)
 {
-    return bb_schedule_is_mirrored(s) ? bb_schedule_row(s)->make_mirrored(s, stage, slots)
+    return bb_schedule_is_bidirectional(s) ? bb_schedule_row(s)->make_bidirectional(s, stage, slots)
                                       : make_in_turns(s, stage, slots);
 }
 
@@ -236,9 +236,9 @@ int bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slo
 int bb_schedule_live(const struct bb_schedule *s, int stage)
 {
     const struct bb_schedule_row *row = bb_schedule_row(s);
-    int held = row->held_weights ? row->held_weights(s, stage) : 0;
+    int held = row->deferred_weights ? row->deferred_weights(s, stage) : 0;
 
-    if (bb_schedule_is_mirrored(s))
+    if (bb_schedule_is_bidirectional(s))
         return s->stages + 1;
     return min_int(s->micro_batches * s->chunks, row->warm_up(s, stage) + 1 + held);
 }

@@ -59,37 +59,37 @@ struct bb_slot {
 struct bb_schedule_row {
     bool chunked; /* takes v >= 2 chunks in groups of micro-batches; else v = 1 */
     /* Stages are not in step with each other: a direction's messages go in rounds of their own (pipe.h). */
-    bool in_rounds;
+    bool overlaps_p2p;
     /* Two chunks, the parts r and p - 1 - r, half of the micro-batches in each direction; makes its slots itself and
      * returns their number. NULL: chunk c is part c p + r. */
-    int (*make_mirrored)(const struct bb_schedule *s, int stage, struct bb_slot *slots);
+    int (*make_bidirectional)(const struct bb_schedule *s, int stage, struct bb_slot *slots);
     bool keeps_head; /* all forwards come before the first backward of the head: its activations pile up */
     int (*warm_up)(const struct bb_schedule *s, int stage); /* bb_schedule_warm_up, where there are so many forwards */
     /* How many backwards come before the one that the first WEIGHTS follows; NULL: BACKWARD is whole. */
-    int (*held_weights)(const struct bb_schedule *s, int stage);
+    int (*deferred_weights)(const struct bb_schedule *s, int stage);
 };
 #define BB_SCHEDULE_ROW(kind, word, row) extern const struct bb_schedule_row row;
 BB_SCHEDULE_LIST(BB_SCHEDULE_ROW)
 
 const struct bb_schedule_row *bb_schedule_row(const struct bb_schedule *s);
 bool bb_schedule_splits_backward(const struct bb_schedule *s); /* has WEIGHTS */
-bool bb_schedule_is_mirrored(const struct bb_schedule *s);     /* stages hold the parts r and p - 1 - r: dualpipe */
+bool bb_schedule_is_bidirectional(const struct bb_schedule *s);     /* stages hold the parts r and p - 1 - r: dualpipe */
 
-/* bb_schedule_refuse - 0, or -BB_EUSAGE after a line that begins with `who` and names the nearest valid numbers. */
-int bb_schedule_refuse(const struct bb_schedule *s, const char *who) BB_MUST_CHECK;
+/* bb_schedule_validate - 0, or -BB_EUSAGE after a line that begins with `who` and names the nearest valid numbers. */
+int bb_schedule_validate(const struct bb_schedule *s, const char *who) BB_MUST_CHECK;
 
-/* bb_schedule_slots - how many slots a stage has at most: 2 m v, of zb-h1 and zb-h2 3 m, of dualpipe 2 m + p - 1. */
-int bb_schedule_slots(const struct bb_schedule *s);
+/* bb_schedule_max_slots - how many slots a stage has at most: 2 m v, of zb-h1 and zb-h2 3 m, of dualpipe 2 m + p - 1. */
+int bb_schedule_max_slots(const struct bb_schedule *s);
 
-/* bb_schedule_make - the slots of one stage, in order; slots[bb_schedule_slots(s)]. Returns their number. */
+/* bb_schedule_make - the slots of one stage, in order; slots[bb_schedule_max_slots(s)]. Returns their number. */
 int bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slots);
 
 /* Which part of the model a chunk of a stage is; in how many parts the model is cut: p v, of dualpipe p. */
 int bb_schedule_part(const struct bb_schedule *s, int stage, int chunk);
 int bb_schedule_parts(const struct bb_schedule *s);
 
-/* bb_schedule_cuts - into how many parts the model is cut for each stage: v, of dualpipe 1. */
-int bb_schedule_cuts(const struct bb_schedule *s);
+/* bb_schedule_parts_per_stage - into how many parts the model is cut for each stage: v, of dualpipe 1. */
+int bb_schedule_parts_per_stage(const struct bb_schedule *s);
 
 /* The stage behind the one that a chunk's activations come to: 1 or, of dualpipe's second direction, -1. */
 int bb_schedule_direction(const struct bb_schedule *s, int stage, int chunk);

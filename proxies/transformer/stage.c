@@ -14,7 +14,7 @@ struct writer {
     struct bb_script script;
     struct bb_pipe pipe;
     struct bb_block blocks[2]; /* of forwards and of backwards, where these are done side by side; else the first */
-    struct bb_sync *sync[BB_SHARES];
+    struct bb_sync *sync[BB_PARAMETER_KINDS];
 };
 
 /* ---- replicas ---- */
@@ -23,7 +23,7 @@ typedef void hook_fn(struct bb_sync *, int unit);
 
 static void call_hooks(struct writer *w, const struct bb_transformer_module *module, hook_fn *hook)
 {
-    for (int s = 0; s < BB_SHARES; s++)
+    for (int s = 0; s < BB_PARAMETER_KINDS; s++)
         if (module->unit[s] != BB_NONE)
             hook(w->sync[s], module->unit[s]);
 }
@@ -31,14 +31,14 @@ static void call_hooks(struct writer *w, const struct bb_transformer_module *mod
 /* The gradients of a module are there. */
 static void announce_gradients(struct writer *w, const struct bb_transformer_module *module, bool last)
 {
-    for (int s = BB_SHARES - 1; s >= 0; s--)
+    for (int s = BB_PARAMETER_KINDS - 1; s >= 0; s--)
         if (module->unit[s] != BB_NONE)
             bb_sync_after_backward(w->sync[s], module->unit[s], last);
 }
 
 static void each_sync(struct writer *w, void (*call)(struct bb_sync *))
 {
-    for (int s = 0; s < BB_SHARES; s++)
+    for (int s = 0; s < BB_PARAMETER_KINDS; s++)
         if (w->sync[s])
             call(w->sync[s]);
 }
@@ -47,7 +47,7 @@ static void each_sync(struct writer *w, void (*call)(struct bb_sync *))
 
 static struct bb_block *block_of(struct writer *w, const struct bb_slot *slot)
 {
-    bool apart = bb_schedule_is_mirrored(&w->t->schedule) && slot->kind != BB_SLOT_FORWARD;
+    bool apart = bb_schedule_is_bidirectional(&w->t->schedule) && slot->kind != BB_SLOT_FORWARD;
 
     return &w->blocks[apart ? 1 : 0];
 }
@@ -151,7 +151,7 @@ static void finish_step(struct writer *w, int stage)
     w->script.phase = BB_PHASE_GRADIENTS;
     each_sync(w, bb_sync_wait_reductions);
     bb_block_reduce_replicated(&w->blocks[0], (w->modules->replicated + shards - 1) / shards);
-    if (bb_holds_tied_table(w->t, stage))
+    if (bb_stage_holds_tied_embedding(w->t, stage))
         bb_block_reduce_tied(&w->blocks[0], (int)shards);
     bb_block_gradient_norm(&w->blocks[0]);
     each_sync(w, bb_sync_finish_step);
@@ -173,7 +173,7 @@ static void open_lanes(struct writer *w, int stage, struct bb_block_lanes *lanes
     lanes->ep_cross = open_lane(w, t->ep_cross);
     lanes->etp = open_lane(w, t->etp);
     lanes->etp_ep = t->etp_ep == t->ep ? lanes->ep : open_lane(w, t->etp_ep);
-    lanes->embedding = bb_holds_tied_table(t, stage) ? open_lane(w, t->embedding) : bb_no_lane();
+    lanes->embedding = bb_stage_holds_tied_embedding(t, stage) ? open_lane(w, t->embedding) : bb_no_lane();
     for (int i = 0; i < BB_NORMS; i++)
         lanes->norm[i] = i < t->n_norms ? open_lane(w, t->norms[i]) : bb_no_lane();
 }
@@ -182,7 +182,7 @@ static int open_sync(struct writer *w, bool remainder)
 {
     int rc = 0;
 
-    for (int s = 0; s < BB_SHARES; s++)
+    for (int s = 0; s < BB_PARAMETER_KINDS; s++)
         if (w->modules->n_units[s] > 0)
             TRY(bb_sync_init(&w->sync[s], &(struct bb_sync_spec){.policy = &w->t->policy,
                                                                  .comms = w->t->sync[s],
@@ -243,7 +243,7 @@ int bb_stage_write(const struct bb_training *t, const struct bb_stage *stage, st
         return rc;
     bb_script_init(&w.script, &role->program, t->config);
     rc = write_stage(&w, stage);
-    for (int s = 0; s < BB_SHARES; s++)
+    for (int s = 0; s < BB_PARAMETER_KINDS; s++)
         bb_sync_release(w.sync[s]);
     bb_pipe_close(&w.pipe);
     bb_script_release(&w.script);

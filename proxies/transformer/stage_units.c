@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-bool bb_holds_tied_table(const struct bb_training *t, int stage)
+bool bb_stage_holds_tied_embedding(const struct bb_training *t, int stage)
 {
     return t->arch.tied && t->schedule.stages > 1 && (stage == 0 || stage == t->schedule.stages - 1);
 }
@@ -23,7 +23,7 @@ static int list_modules(struct bb_modules *p, const struct bb_training *t, int s
 {
     const struct bb_schedule *s = &t->schedule;
     int chunks = s->chunks, parts = bb_schedule_parts(s), first;
-    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_cuts(s));
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(s));
 
     if (BB_NEW(p->list, t->arch.layers + 2) || BB_NEW(p->first, chunks))
         return -BB_EFAIL;
@@ -76,7 +76,7 @@ static double backward_us(const struct bb_training *t, int layer)
 
 /* The tensors of one kind as one unit; none, no unit. */
 static void add_unit(struct bb_modules *p, const struct bb_training *t, struct bb_transformer_module *module,
-                     enum bb_share share, const struct bb_arch_tensor *tensors, int n, struct bb_tensor **at)
+                     enum bb_parameter_kind share, const struct bb_arch_tensor *tensors, int n, struct bb_tensor **at)
 {
     bool expert = share == BB_EXPERT;
     struct bb_sync_unit *unit = &p->units[share][p->n_units[share]];
@@ -114,8 +114,8 @@ static int list_units(struct bb_modules *p, const struct bb_training *t)
 
         if (n < 0)
             return n;
-        for (int s = 0; s < BB_SHARES; s++)
-            add_unit(p, t, &p->list[i], (enum bb_share)s, tensors, n, &at);
+        for (int s = 0; s < BB_PARAMETER_KINDS; s++)
+            add_unit(p, t, &p->list[i], (enum bb_parameter_kind)s, tensors, n, &at);
         p->replicated += bb_layers_replicated(t->layers, p->list[i].layer);
     }
     return 0;
@@ -136,7 +136,7 @@ out:
 
 void bb_modules_release(struct bb_modules *p)
 {
-    for (int s = 0; s < BB_SHARES; s++)
+    for (int s = 0; s < BB_PARAMETER_KINDS; s++)
         free(p->units[s]);
     free(p->list);
     free(p->first);

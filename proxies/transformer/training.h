@@ -13,7 +13,7 @@
 #include "proxies/transformer/pipe.h"
 
 /* Replicas of the dense parameters are the ranks of dp x cp, those of the experts the ranks of edp. */
-enum bb_share { BB_DENSE, BB_EXPERT, BB_SHARES };
+enum bb_parameter_kind { BB_DENSE, BB_EXPERT, BB_PARAMETER_KINDS };
 
 #define BB_NORMS 4
 
@@ -26,9 +26,9 @@ struct bb_training {
     struct bb_schedule schedule;
     struct bb_layers_config how;
     struct bb_layers *layers;
-    bool shares[BB_SHARES]; /* which kinds of parameters the model has */
+    bool shares[BB_PARAMETER_KINDS]; /* which kinds of parameters the model has */
     struct bb_dp_config policy;
-    struct bb_sync_comms sync[BB_SHARES];
+    struct bb_sync_comms sync[BB_PARAMETER_KINDS];
     /* Communicators, BB_NONE where the group has one rank. */
     int pipe[BB_PIPE_FLOWS], tp, cp, ep, etp, etp_ep, ep_local, ep_cross, embedding, norms[BB_NORMS], n_norms;
 };
@@ -39,15 +39,15 @@ struct bb_training {
 struct bb_transformer_module {
     int layer, chunk;
     bool again;          /* its forward pass is done again as a whole (bb_layers_again) */
-    int unit[BB_SHARES]; /* in the list of units, BB_NONE: it has no such parameters */
+    int unit[BB_PARAMETER_KINDS]; /* in the list of units, BB_NONE: it has no such parameters */
 };
 
 /* In forward order, chunk after chunk; chunk c: list[first[c] .. first[c + 1]). */
 struct bb_modules {
     struct bb_transformer_module *list;
     int n, *first;
-    struct bb_sync_unit *units[BB_SHARES];
-    int n_units[BB_SHARES];
+    struct bb_sync_unit *units[BB_PARAMETER_KINDS];
+    int n_units[BB_PARAMETER_KINDS];
     struct bb_tensor *tensors; /* of all units */
     size_t replicated;         /* elements that every tp rank holds, of all modules (bb_layers_replicated) */
 };
@@ -56,8 +56,8 @@ struct bb_modules {
 int bb_modules_make(struct bb_modules *modules, const struct bb_training *t, int stage) BB_MUST_CHECK;
 void bb_modules_release(struct bb_modules *modules);
 
-/* bb_holds_tied_table - whether that stage holds the table of a tied embedding together with another one. */
-bool bb_holds_tied_table(const struct bb_training *t, int stage);
+/* bb_stage_holds_tied_embedding - whether that stage holds the table of a tied embedding together with another one. */
+bool bb_stage_holds_tied_embedding(const struct bb_training *t, int stage);
 
 /* ---- stage.c ---- */
 

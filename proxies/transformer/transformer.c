@@ -59,24 +59,24 @@ static int resolve_schedule(struct bb_training *t)
         .chunks = o->vpp,
         .group = o->group ? o->group : p,
     };
-    if (bb_schedule_is_mirrored(&t->schedule) && o->vpp > 1)
+    if (bb_schedule_is_bidirectional(&t->schedule) && o->vpp > 1)
         return bb_err(BB_EUSAGE,
                       "%s: schedule %s has two parts on each stage by itself, --vpp %d cannot be; leave it out",
                       t->config->proxy, o->schedule, o->vpp);
-    if (bb_schedule_is_mirrored(&t->schedule))
+    if (bb_schedule_is_bidirectional(&t->schedule))
         t->schedule.chunks = 2;
     if (o->group && !bb_schedule_row(&t->schedule)->chunked)
         return bb_err(BB_EUSAGE,
                       "%s: --microbatch-group-size means nothing to schedule %s; leave it out, or use it with "
                       "--schedule interleaved",
                       t->config->proxy, o->schedule);
-    return bb_schedule_refuse(&t->schedule, t->config->proxy);
+    return bb_schedule_validate(&t->schedule, t->config->proxy);
 }
 
 /* Stages of equal length, or as they were asked for. */
 static int refuse_layers(const struct bb_training *t, const struct bb_grid_model *model)
 {
-    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_cuts(&t->schedule));
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
     char near[BB_GRID_NEAREST] = "";
 
     if (split.stages == 1 || bb_pipe_split_is_valid(&split))
@@ -110,7 +110,7 @@ out:
 /* Layers of the chunk that has most. */
 static int longest_chunk(const struct bb_training *t)
 {
-    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_cuts(&t->schedule));
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
     int most = 0, first;
 
     for (int part = 0; part < bb_schedule_parts(&t->schedule); part++) {
@@ -166,13 +166,13 @@ static int refuse_unused(const struct bb_training *t)
         if (asked[i].given && !asked[i].meant)
             return bb_err(BB_EUSAGE, "%s: --%s means nothing here: %s; leave it out", t->config->proxy, asked[i].option,
                           asked[i].why);
-    if (bb_schedule_is_mirrored(&t->schedule) && t->arch.tied)
+    if (bb_schedule_is_bidirectional(&t->schedule) && t->arch.tied)
         return bb_err(
             BB_EUSAGE,
             "%s: schedule dualpipe has the words on the first and on the last stage, each with a head: a model "
             "whose head is its words is not counted; nearest: --schedule zb-h1",
             t->config->proxy);
-    if (bb_schedule_is_mirrored(&t->schedule) && t->policy.kind != BB_SYNC_ALL_REDUCE &&
+    if (bb_schedule_is_bidirectional(&t->schedule) && t->policy.kind != BB_SYNC_ALL_REDUCE &&
         t->policy.kind != BB_SYNC_ZERO1 && t->policy.kind != BB_SYNC_DISTRIBUTED)
         return bb_err(BB_EUSAGE,
                       "%s: schedule dualpipe reduces a part's gradients over two stages, which reach them in different "
@@ -243,7 +243,7 @@ out:
     return rc;
 }
 
-int bb_training_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
+int bb_training_load_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
 {
     int rc = bb_arch_load(c->model, arch);
 
@@ -367,15 +367,15 @@ static int add_mirrored(struct bb_training *t, enum bb_grid_group of, const char
 }
 
 /* Who shares the parameters of each kind: BB_NONE, nobody. */
-static int resolve_replicas(struct bb_training *t, int replicas[BB_SHARES])
+static int resolve_replicas(struct bb_training *t, int replicas[BB_PARAMETER_KINDS])
 {
-    const enum bb_grid_group of[BB_SHARES] = {t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP, BB_GRID_EDP};
-    static const char *const names[BB_SHARES] = {"dp both ways", "edp both ways"};
+    const enum bb_grid_group of[BB_PARAMETER_KINDS] = {t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP, BB_GRID_EDP};
+    static const char *const names[BB_PARAMETER_KINDS] = {"dp both ways", "edp both ways"};
     int rc = 0;
 
-    for (int s = 0; s < BB_SHARES; s++) {
+    for (int s = 0; s < BB_PARAMETER_KINDS; s++) {
         replicas[s] = t->shares[s] ? t->groups.of[of[s]] : BB_NONE;
-        if (bb_schedule_is_mirrored(&t->schedule) && t->shares[s])
+        if (bb_schedule_is_bidirectional(&t->schedule) && t->shares[s])
             TRY(add_mirrored(t, of[s], names[s], &replicas[s]));
     }
 out:
@@ -385,7 +385,7 @@ out:
 static int resolve_layout(struct bb_training *t)
 {
     struct bb_layout *l = &t->step->layout;
-    int replicas[BB_SHARES], rc;
+    int replicas[BB_PARAMETER_KINDS], rc;
 
     TRY(bb_grid_layout(&t->grid, wanted_groups(t), l, &t->groups));
     TRY(add_comm(t, BB_GRID_TP, NULL, &t->tp));
@@ -396,9 +396,9 @@ static int resolve_layout(struct bb_training *t)
     for (int d = 0; d < BB_PIPE_FLOWS; d++)
         t->pipe[d] = BB_NONE;
     if (t->groups.of[BB_GRID_PP] != BB_NONE)
-        TRY(bb_pipe_comms(l, t->groups.of[BB_GRID_PP], bb_schedule_is_mirrored(&t->schedule), t->pipe));
+        TRY(bb_pipe_comms(l, t->groups.of[BB_GRID_PP], bb_schedule_is_bidirectional(&t->schedule), t->pipe));
     TRY(resolve_replicas(t, replicas));
-    for (int s = 0; s < BB_SHARES; s++)
+    for (int s = 0; s < BB_PARAMETER_KINDS; s++)
         TRY(bb_sync_add_comms(t->step, &t->policy, replicas[s], t->config->gpus_per_node, &t->sync[s]));
     TRY(add_norms(t));
 out:
@@ -480,7 +480,7 @@ static int resolve_bytes(struct bb_training *t)
     int copies, rc;
 
     TRY(resolve_shape(t));
-    copies = bb_schedule_is_mirrored(&t->schedule) ? 2 : 1;
+    copies = bb_schedule_is_bidirectional(&t->schedule) ? 2 : 1;
     t->sync[BB_DENSE] = shares_of(t, copies * t->grid.dp * t->grid.cp, t->grid.tp);
     t->sync[BB_EXPERT] = shares_of(t, copies * (t->grid.edp > 0 ? t->grid.edp : 1), t->grid.etp * t->grid.ep);
 out:
@@ -513,7 +513,7 @@ int bb_training_bytes(const struct bb_proxy_config *c, const struct bb_arch *arc
     return rc;
 }
 
-int bb_training_fewest_layers(const struct bb_proxy_config *c, const struct bb_arch *arch, double gpu_bytes,
+int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const struct bb_arch *arch, double gpu_bytes,
                               int *layers, double *bytes)
 {
     struct bb_step step = {.proxy = c->proxy};
@@ -565,7 +565,7 @@ static int resolve_training(struct bb_training *t)
 {
     int rc;
 
-    TRY(bb_training_arch(t->config, &t->arch));
+    TRY(bb_training_load_arch(t->config, &t->arch));
     TRY(resolve_shape(t));
     TRY(resolve_layout(t));
     TRY(bb_layers_new(&t->layers, &t->how, t->step));
@@ -578,7 +578,7 @@ out:
 /* " in 16 stages of 4, the first of 3 and the last of 2" */
 static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
 {
-    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_cuts(&t->schedule));
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
     int p = split.stages, v = split.chunks, parts = p * v, first, n = 0;
 
     text[0] = '\0';

@@ -283,7 +283,7 @@ static void bytes_are_those_of_the_step(void **state)
                                                                 .sequence_parallel = rows[i].tp > 1};
             given.sync.shard_size = s >= 4 ? rows[i].shard : 0;
             proxy = configured(&given, &config);
-            assert_int_equal(bb_training_arch(&config, &arch), 0);
+            assert_int_equal(bb_training_load_arch(&config, &arch), 0);
             bb_err_mute(1);
             rc = bb_step_build(&step, proxy, &config);
             bb_err_mute(0);
@@ -353,7 +353,7 @@ static void the_fewest_layers_are_computed_again(void **state)
     given.transformer.pp = 2;
     given.micro_batch_size = 4;
     configured(&given, &config);
-    assert_int_equal(bb_training_arch(&config, &arch), 0);
+    assert_int_equal(bb_training_load_arch(&config, &arch), 0);
     search(&given, &cluster, gpu_bytes, 5, 2, &found);
     for (int i = 0; i < found.n; i++) {
         struct bb_layout_choice c = found.rows[i].choice;

@@ -53,7 +53,7 @@ static void make_pipeline(struct bb_step *step, const struct bb_schedule *s, con
     *step = (struct bb_step){.proxy = "pipeline"};
     assert_int_equal(bb_layout_init(&step->layout, s->stages, &axis, 1), 0);
     assert_int_equal(
-        bb_pipe_comms(&step->layout, bb_layout_add_group(&step->layout, "pp", 1), bb_schedule_is_mirrored(s), comms),
+        bb_pipe_comms(&step->layout, bb_layout_add_group(&step->layout, "pp", 1), bb_schedule_is_bidirectional(s), comms),
         0);
     assert_int_equal(bb_step_add_roles(step, s->stages), 0);
     for (int r = 0; r < s->stages; r++) {
@@ -143,7 +143,7 @@ static void hold(struct bb_schedule s, double f, double b, double w, bool timed)
     struct bb_prediction p;
     struct bb_step step;
 
-    assert_int_equal(bb_schedule_refuse(&s, "test"), 0);
+    assert_int_equal(bb_schedule_validate(&s, "test"), 0);
     make_pipeline(&step, &s, &times);
     is_sound(&step);
     assert_true(labels_meet(&step));

@@ -14,7 +14,7 @@ static void write_order(const struct bb_schedule *s, int stage, char *text, size
     int turns_n = bb_schedule_make(s, stage, turns);
     size_t n = 0;
 
-    assert_true(turns_n <= bb_schedule_slots(s));
+    assert_true(turns_n <= bb_schedule_max_slots(s));
     for (int t = 0; t < turns_n; t++) {
         n += (size_t)snprintf(text + n, room - n, "%s%c%d", t ? " " : "", "FBW"[turns[t].kind], turns[t].micro_batch);
         if (s->chunks > 1)
@@ -133,7 +133,7 @@ static bool try_turn(struct simulation *m, int stage)
 /* The time of the whole step; below 0 when it does not end. */
 static double simulate(struct simulation *m)
 {
-    int n = bb_schedule_slots(m->s), left = n * m->s->stages;
+    int n = bb_schedule_max_slots(m->s), left = n * m->s->stages;
     double last = 0;
 
     assert_true(n <= MOST_TURNS && m->s->stages * m->s->chunks <= MOST_PARTS && m->s->micro_batches <= MOST_MICRO);
@@ -162,7 +162,7 @@ static void hold_schedule(struct bb_schedule s, double f, double b, double w)
     double ideal = s.micro_batches * (f + b + w), time;
 
     assert_non_null(m);
-    assert_int_equal(bb_schedule_refuse(&s, "test"), 0);
+    assert_int_equal(bb_schedule_validate(&s, "test"), 0);
     *m = (struct simulation){.s = &s, .forward = f / s.chunks, .backward = b / s.chunks, .weights = w / s.chunks};
     time = simulate(m);
     assert_true(time > 0);
@@ -272,7 +272,7 @@ static void hold_both_ways(int p, int m, double f, double b, double w, double bo
 
     assert_non_null(d);
     *d = (struct both_ways){.s = {BB_DUALPIPE, p, m, 2, p}, .forward = f, .backward = b, .weights = w, .both = both};
-    assert_int_equal(bb_schedule_refuse(&d->s, "test"), 0);
+    assert_int_equal(bb_schedule_validate(&d->s, "test"), 0);
     for (int k = 0; k < 2 * MOST_STAGES * 2 * MOST_MICRO; k++)
         (&d->ended[0][0][0])[k] = -1;
     for (int r = 0; r < p; r++)
@@ -316,7 +316,7 @@ static void test_wide_groups(void **state)
         struct simulation *m = calloc(1, sizeof(*m));
 
         assert_non_null(m);
-        assert_int_equal(bb_schedule_refuse(&s, "test"), 0);
+        assert_int_equal(bb_schedule_validate(&s, "test"), 0);
         *m = (struct simulation){.s = &s, .forward = 1, .backward = 2};
         assert_true(simulate(m) > 0);
         for (int r = 0; r < s.stages; r++)
@@ -336,7 +336,7 @@ static void test_refusals(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(bad); i++)
-        assert_int_equal(bb_schedule_refuse(&bad[i], "test"), -BB_EUSAGE);
+        assert_int_equal(bb_schedule_validate(&bad[i], "test"), -BB_EUSAGE);
 }
 
 int main(void)

@@ -54,14 +54,14 @@ static struct held attention_bytes(const struct bb_memory *m, int layer)
         held.split = e * a->heads * 2.0 * (a->nope_dim + a->rope_dim + a->v_dim);
         if (a->index_heads > 0) /* its queries, key, weights and the places of the keys that it picks */
             held.whole += e * (a->index_heads * (a->index_dim + 1.0) + a->index_dim) +
-                          4.0 * bb_arch_keys(a, layer, m->how->sequence);
+                          4.0 * bb_arch_attended_keys(a, layer, m->how->sequence);
     } else {
         held.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads);     /* q, k, v, context */
         held.split += m->how->float8 ? (double)a->head_dim * a->heads : 0; /* attention keeps the context itself */
         held.split += a->out_gate ? e * 2.0 * a->head_dim * a->heads : 0;
     }
     if (a->dropout && !m->how->fused && m->how->recompute == BB_RECOMPUTE_NONE)
-        held.split += (2 * e + 1) * a->heads * bb_arch_keys(a, layer, m->how->sequence);
+        held.split += (2 * e + 1) * a->heads * bb_arch_attended_keys(a, layer, m->how->sequence);
     return held;
 }
 
@@ -114,7 +114,7 @@ static double cross_bytes(const struct bb_memory *m, int layer)
     double e = element_bytes(m), encoded = tokens_per_rank(m);
     double memory = layer == a->encoder_layers ? encoded * e * a->hidden / sequence_split(m) : 0;
 
-    if (!bb_arch_decodes(a, layer))
+    if (!bb_arch_is_decoder(a, layer))
         return 0;
     if (m->how->recompute == BB_RECOMPUTE_FULL)
         return memory;
@@ -124,12 +124,12 @@ static double cross_bytes(const struct bb_memory *m, int layer)
 
 double bb_memory_layer(const struct bb_memory *m, int layer)
 {
-    double tokens = bb_arch_decodes(m->arch, layer) ? decoder_tokens(m) : tokens_per_rank(m);
+    double tokens = bb_arch_is_decoder(m->arch, layer) ? decoder_tokens(m) : tokens_per_rank(m);
     struct held first = bb_arch_is_scan(m->arch, layer) ? scan_bytes(m) : attention_bytes(m, layer), second = {0};
 
     if (m->how->recompute == BB_RECOMPUTE_FULL)
         return tokens * element_bytes(m) * m->arch->hidden / sequence_split(m) + cross_bytes(m, layer);
-    if (bb_arch_has_perceptron(m->arch))
+    if (bb_arch_has_mlp(m->arch))
         second = bb_arch_has_experts(m->arch, layer) ? expert_bytes(m) : perceptron_bytes(m);
     return tokens * ((first.whole + second.whole) / sequence_split(m) + (first.split + second.split) / m->grid->tp) +
            cross_bytes(m, layer);
@@ -229,12 +229,12 @@ static double activation_bytes(const struct bb_memory *m, int stage)
 
 /* ---- parameters ---- */
 
-static struct bb_arch_held layer_share(const struct bb_memory *m, int layer)
+static struct bb_arch_rank_parameters layer_share(const struct bb_memory *m, int layer)
 {
     return bb_arch_layer_share(m->arch, layer, m->grid->tp, m->grid->etp, m->grid->ep);
 }
 
-static void add_held(struct bb_arch_held *sum, struct bb_arch_held more)
+static void add_held(struct bb_arch_rank_parameters *sum, struct bb_arch_rank_parameters more)
 {
     sum->dense += more.dense;
     sum->expert += more.expert;
@@ -242,20 +242,20 @@ static void add_held(struct bb_arch_held *sum, struct bb_arch_held more)
 }
 
 /* A tied head on another stage than the embedding has a copy of its matrix. */
-static struct bb_arch_held tied_copy(const struct bb_memory *m)
+static struct bb_arch_rank_parameters tied_copy(const struct bb_memory *m)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
 
     if (bb_arch_tensors(m->arch, BB_ARCH_EMBEDDING, tensors, BB_ARCH_TENSORS) < 1)
-        return (struct bb_arch_held){0};
-    return (struct bb_arch_held){.dense = bb_arch_share(&tensors[0], m->grid->tp, 1)};
+        return (struct bb_arch_rank_parameters){0};
+    return (struct bb_arch_rank_parameters){.dense = bb_arch_tensor_share(&tensors[0], m->grid->tp, 1)};
 }
 
-struct bb_arch_held bb_memory_parameters(const struct bb_memory *m, int stage)
+struct bb_arch_rank_parameters bb_memory_parameters(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
     struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts_per_stage(s));
-    struct bb_arch_held sum = {0};
+    struct bb_arch_rank_parameters sum = {0};
 
     if (has_first(s, stage))
         add_held(&sum, layer_share(m, BB_ARCH_EMBEDDING));
@@ -295,7 +295,7 @@ static double largest_unit(const struct bb_memory *m, int stage)
 static double transient_bytes(const struct bb_memory *m, int stage)
 {
     double params = (double)bb_dtypes[m->policy->params].bytes, grads = (double)bb_dtypes[m->policy->grads].bytes;
-    struct bb_arch_held held = bb_memory_parameters(m, stage);
+    struct bb_arch_rank_parameters held = bb_memory_parameters(m, stage);
 
     if (m->policy->kind == BB_SYNC_ZERO2)
         return grads * fmin((double)held.dense + (double)held.expert,
@@ -320,9 +320,9 @@ static double communication_bytes(const struct bb_memory *m, int stage)
     return sum;
 }
 
-void bb_memory_rank(const struct bb_memory *m, int stage, double bytes[BB_USES])
+void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_USES])
 {
-    struct bb_arch_held held = bb_memory_parameters(m, stage);
+    struct bb_arch_rank_parameters held = bb_memory_parameters(m, stage);
     double update;
 
     for (int use = 0; use < BB_USES; use++)

@@ -47,8 +47,8 @@ struct bb_memory {
     const struct bb_layers_config *how; /* sequence, micro-batch, what is divided and done again, types    */
 };
 
-/* bb_memory_rank - bytes[] = what a rank of that stage holds at its peak. */
-void bb_memory_rank(const struct bb_memory *m, int stage, double bytes[BB_USES]);
+/* bb_memory_rank_bytes - bytes[] = what a rank of that stage holds at its peak. */
+void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_USES]);
 
 /* The parts of it. A layer's activations of one micro-batch; those of embedding and head. */
 double bb_memory_layer(const struct bb_memory *m, int layer);
@@ -56,6 +56,6 @@ double bb_memory_embedding(const struct bb_memory *m);
 double bb_memory_head(const struct bb_memory *m);
 
 /* bb_memory_parameters - elements that a rank of that stage holds before its replicas share them. */
-struct bb_arch_held bb_memory_parameters(const struct bb_memory *m, int stage);
+struct bb_arch_rank_parameters bb_memory_parameters(const struct bb_memory *m, int stage);
 
 #endif

@@ -91,7 +91,7 @@ static void add_unit(struct bb_modules *p, const struct bb_training *t, struct b
                                   .backward_us = backward_us(t, module->layer)};
     for (int i = 0; i < n; i++)
         if (tensors[i].expert == expert) {
-            size_t count = bb_arch_share(&tensors[i], expert ? t->grid.etp : t->grid.tp, t->grid.ep);
+            size_t count = bb_arch_tensor_share(&tensors[i], expert ? t->grid.etp : t->grid.tp, t->grid.ep);
 
             *(*at)++ = (struct bb_tensor){.name = tensors[i].name, .count = count};
             unit->n++;

@@ -462,7 +462,7 @@ static void count_memory(const struct bb_training *t, int stage, struct bb_role 
         .how = &t->how,
     };
 
-    bb_memory_rank(&m, stage, role->training_bytes);
+    bb_memory_rank_bytes(&m, stage, role->training_bytes);
 }
 
 /* What bb_sync_add_comms would cut a group of so many replicas into. */

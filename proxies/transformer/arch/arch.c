@@ -206,7 +206,7 @@ static bool has_positions(const struct bb_arch *a, int layer)
 
 static void put_layer(struct list *l, const struct bb_arch *a, int layer)
 {
-    const bool encodes = a->encoder_layers > 0 && !bb_arch_decodes(a, layer);
+    const bool encodes = a->encoder_layers > 0 && !bb_arch_is_decoder(a, layer);
 
     for (const char *part = a->order ? a->order : "am12"; *part; part++) {
         if (encodes && (*part == 'c' || *part == '3'))
@@ -234,7 +234,7 @@ static void put_embedding(struct list *l, const struct bb_arch *a)
     size_t h = (size_t)a->hidden;
 
     put_tensor(l, "embedding.word", (size_t)a->vocab, h, ROWS);
-    put_tensor(l, "embedding.position", a->learned_positions ? (size_t)(a->sequence + a->spare_positions) : 0, h,
+    put_tensor(l, "embedding.position", a->learned_positions ? (size_t)(a->sequence + a->extra_positions) : 0, h,
                WHOLE);
     put_tensor(l, "embedding.token_type", (size_t)a->token_types, h, WHOLE);
     if (a->embedding_norm)
@@ -273,14 +273,14 @@ bool bb_arch_has_experts(const struct bb_arch *a, int layer)
     return a->experts > 0 && layer >= a->dense_layers && (layer + a->moe_offset) % a->moe_every == 0;
 }
 
-int bb_arch_keys(const struct bb_arch *a, int layer, int sequence)
+int bb_arch_attended_keys(const struct bb_arch *a, int layer, int sequence)
 {
     bool all = a->window == 0 || (a->window_every > 0 && (layer + 1) % a->window_every == 0);
 
     return all || sequence < a->window ? sequence : a->window;
 }
 
-bool bb_arch_decodes(const struct bb_arch *a, int layer)
+bool bb_arch_is_decoder(const struct bb_arch *a, int layer)
 {
     return a->encoder_layers > 0 && layer >= a->encoder_layers;
 }
@@ -290,7 +290,7 @@ bool bb_arch_is_scan(const struct bb_arch *a, int layer)
     return a->scan.heads > 0 && (a->attention_every == 0 || (layer + 1) % a->attention_every != 0);
 }
 
-bool bb_arch_has_perceptron(const struct bb_arch *a)
+bool bb_arch_has_mlp(const struct bb_arch *a)
 {
     return !a->order || strchr(a->order, 'm');
 }
@@ -314,14 +314,14 @@ double bb_arch_core_flops(const struct bb_arch *a, int layer, int sequence)
 
     if (bb_arch_is_scan(a, layer))
         return scan_flops(&a->scan, sequence);
-    return 2 * s * (bb_arch_keys(a, layer, sequence) + (bb_arch_decodes(a, layer) ? s : 0)) * a->heads *
+    return 2 * s * (bb_arch_attended_keys(a, layer, sequence) + (bb_arch_is_decoder(a, layer) ? s : 0)) * a->heads *
                (key + (a->kv_lora ? a->v_dim : a->head_dim)) +
            2 * s * s * a->index_heads * a->index_dim;
 }
 
 /* ---- sums ---- */
 
-size_t bb_arch_share(const struct bb_arch_tensor *t, int tp, int ep)
+size_t bb_arch_tensor_share(const struct bb_arch_tensor *t, int tp, int ep)
 {
     size_t ways = t->tensor_split ? (size_t)tp : 1;
 
@@ -330,15 +330,15 @@ size_t bb_arch_share(const struct bb_arch_tensor *t, int tp, int ep)
     return t->count / ways / (t->expert ? (size_t)ep : 1);
 }
 
-struct bb_arch_held bb_arch_layer_share(const struct bb_arch *arch, int layer, int tp, int etp, int ep)
+struct bb_arch_rank_parameters bb_arch_layer_share(const struct bb_arch *arch, int layer, int tp, int etp, int ep)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
-    struct bb_arch_held held = {0};
+    struct bb_arch_rank_parameters held = {0};
     int n = bb_arch_tensors(arch, layer, tensors, BB_ARCH_TENSORS);
 
     for (int i = 0; i < n; i++) {
         const struct bb_arch_tensor *t = &tensors[i];
-        size_t share = bb_arch_share(t, t->expert ? etp : tp, ep);
+        size_t share = bb_arch_tensor_share(t, t->expert ? etp : tp, ep);
 
         if (t->expert)
             held.expert += share;

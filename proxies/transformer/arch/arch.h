@@ -57,12 +57,12 @@ struct bb_arch {
     bool qk_norm;           /* RMSNorm of each query and key head (Qwen 3)                                    */
     bool qk_norm_wide;      /* RMSNorm of all queries and of all keys (OLMo 2)                                */
     bool sinks;             /* one learned score per head (gpt-oss)                                           */
-    bool learned_positions; /* sequence + spare_positions rows of hidden are parameters                       */
-    int spare_positions;
+    bool learned_positions; /* sequence + extra_positions rows of hidden are parameters                       */
+    int extra_positions;
     bool tied; /* the head is the word embedding                                                              */
 
     /* The most keys that a query meets, 0: all (a sliding window, a chunk, the best of an index). Of window_every
-     * layers the last one meets all; 0: none does. See bb_arch_keys. */
+     * layers the last one meets all; 0: none does. See bb_arch_attended_keys. */
     int window, window_every;
 
     struct bb_arch_scan scan;
@@ -71,8 +71,8 @@ struct bb_arch {
     bool out_gate;       /* attention's result has a gate for each number, made by the query's projection          */
 
     /* Falcon: which number of key and value heads and of norms is meant. */
-    bool multi_query, grouped_heads, parallel_halves;
-    int word_width; /* of the word embedding (OPT); 0: hidden */
+    bool multi_query, grouped_heads, parallel_attention;
+    int embedding_width; /* of the word embedding (OPT); 0: hidden */
 
     /* Experts; experts == 0: every layer is dense. */
     int experts, top_k, expert_ffn;
@@ -102,17 +102,17 @@ struct bb_arch {
 int bb_arch_read(const json_t *root, const char *where, struct bb_arch *arch) BB_MUST_CHECK;
 int bb_arch_load(const char *word, struct bb_arch *arch) BB_MUST_CHECK;
 
-/* bb_arch_decodes - whether that layer reads what an encoder made, by an attention of its own behind the first. */
-bool bb_arch_decodes(const struct bb_arch *arch, int layer);
+/* bb_arch_is_decoder - whether that layer reads what an encoder made, by an attention of its own behind the first. */
+bool bb_arch_is_decoder(const struct bb_arch *arch, int layer);
 
-/* bb_arch_keys - keys that a query of that layer meets in a sample of `sequence` tokens. Of a window as many as it is
+/* bb_arch_attended_keys - keys that a query of that layer meets in a sample of `sequence` tokens. Of a window as many as it is
  * wide, also where a causal mask would leave some out, as of the whole square. */
-int bb_arch_keys(const struct bb_arch *arch, int layer, int sequence);
+int bb_arch_attended_keys(const struct bb_arch *arch, int layer, int sequence);
 
 /* bb_arch_is_scan - whether that layer has a scan in place of attention; has_perceptron: whether layers have a second
  * half. */
 bool bb_arch_is_scan(const struct bb_arch *arch, int layer);
-bool bb_arch_has_perceptron(const struct bb_arch *arch);
+bool bb_arch_has_mlp(const struct bb_arch *arch);
 
 /* bb_arch_core_flops - FLOPs of a layer between its projections, forward, of a sample of `sequence` tokens: scores and
  * context of the whole square (of a decoder's layer, a second one with what the encoder made of as many tokens), or a
@@ -147,17 +147,17 @@ struct bb_arch_tensor {
  * number (at most BB_ARCH_TENSORS), or -BB_EFAIL when there is no room for them (said). */
 int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor *out, int room);
 
-/* bb_arch_share - elements of a tensor that one rank holds. tp is etp for expert tensors. Rows are rounded up. */
-size_t bb_arch_share(const struct bb_arch_tensor *tensor, int tp, int ep);
+/* bb_arch_tensor_share - elements of a tensor that one rank holds. tp is etp for expert tensors. Rows are rounded up. */
+size_t bb_arch_tensor_share(const struct bb_arch_tensor *tensor, int tp, int ep);
 
 /* bb_arch_layer_share - elements of a layer (or embedding, head) that one rank holds: dense tensors and those of
  * experts. tp divides the former, etp and ep the latter. */
-struct bb_arch_held {
+struct bb_arch_rank_parameters {
     size_t dense, expert;
     size_t replicated; /* of dense: what each tp rank holds whole (norms, biases of what is cut by rows, the router);
                           with sequence parallelism its gradients are summed over tp */
 };
-struct bb_arch_held bb_arch_layer_share(const struct bb_arch *arch, int layer, int tp, int etp, int ep);
+struct bb_arch_rank_parameters bb_arch_layer_share(const struct bb_arch *arch, int layer, int tp, int etp, int ep);
 
 /* ---- counts: learnable parameters, whole numbers ---- */
 

@@ -146,7 +146,7 @@ static const json_t *value_of(const json_t *config, const char *key)
 /* The name that the file uses: of several the first one that has a value. */
 static const char *key_of(const json_t *config, const struct bb_arch_number *f)
 {
-    for (int i = 0; i < BB_ARCH_KEYS; i++)
+    for (int i = 0; i < BB_ARCH_MAX_KEYS; i++)
         if (value_of(config, f->keys[i]))
             return f->keys[i];
     return f->keys[0];
@@ -281,7 +281,7 @@ static int read_dense_list(const json_t *config, const char *where, struct bb_ar
                           "%s: 'mlp_only_layers' must be the first layers, [0, 1, ...]; element %zu is not %zu", where,
                           i, i);
     if (n > 0)
-        arch->dense_layers = n < BB_ARCH_MOST_LAYERS ? (int)n : BB_ARCH_MOST_LAYERS;
+        arch->dense_layers = n < BB_ARCH_MAX_LAYERS ? (int)n : BB_ARCH_MAX_LAYERS;
     return 0;
 }
 
@@ -360,7 +360,7 @@ static void resolve_falcon(struct bb_arch *a)
 {
     if (!a->grouped_heads)
         a->kv_heads = a->multi_query ? 1 : a->heads;
-    if (!a->grouped_heads && a->parallel_halves)
+    if (!a->grouped_heads && a->parallel_attention)
         a->norms = 1;
 }
 
@@ -440,8 +440,8 @@ static int resolve_arch(const char *where, struct bb_arch *a)
         a->ffn = 4 * a->hidden;
     if (a->encoder_layers > 0)
         a->layers = a->encoder_layers + (a->decoder_layers ? a->decoder_layers : a->encoder_layers);
-    if (a->word_width && a->word_width != a->hidden)
-        return bb_err(BB_EUSAGE, "%s: words %d wide in layers of %d are not counted; nearest: %d", where, a->word_width,
+    if (a->embedding_width && a->embedding_width != a->hidden)
+        return bb_err(BB_EUSAGE, "%s: words %d wide in layers of %d are not counted; nearest: %d", where, a->embedding_width,
                       a->hidden, a->hidden);
     TRY(resolve_scan(where, a));
     TRY(resolve_attention(where, a));
@@ -609,8 +609,8 @@ int bb_arch_with_layers(struct bb_arch *arch, int layers)
 {
     int least = arch->encoder_layers > 0 ? 2 : 1;
 
-    if (layers < least || layers > BB_ARCH_MOST_LAYERS)
-        return bb_err(BB_EUSAGE, "%s: %d layers, expected %d to %d", arch->name, layers, least, BB_ARCH_MOST_LAYERS);
+    if (layers < least || layers > BB_ARCH_MAX_LAYERS)
+        return bb_err(BB_EUSAGE, "%s: %d layers, expected %d to %d", arch->name, layers, least, BB_ARCH_MAX_LAYERS);
     if (arch->encoder_layers > 0) { /* both in proportion, one of each at least */
         int encode = (int)((long long)layers * arch->encoder_layers / arch->layers);
 

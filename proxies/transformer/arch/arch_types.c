@@ -10,7 +10,7 @@
 #define MOST_VOCAB    (1 << 28)
 #define MOST_SEQUENCE (1 << 30)
 #define MOST_COUNT    (1 << 16) /* heads, experts */
-#define MOST_LAYERS   BB_ARCH_MOST_LAYERS
+#define MOST_LAYERS   BB_ARCH_MAX_LAYERS
 
 /* clang-format off */
 #define AT(field) offsetof(struct bb_arch, field)
@@ -198,18 +198,18 @@ const struct bb_arch_type bb_arch_types[] = {
              COUNT("ffn_hidden_size", ffn, 0, MOST_FFN), SEQUENCE(2048),
              MAYBE("num_ln_in_parallel_attn", norms, 0, 2)),
      FLAGS(TIED(true), ALL_BIASES("bias", false), FLAG("multi_query", multi_query, true),
-           FLAG("new_decoder_architecture", grouped_heads, false), FLAG("parallel_attn", parallel_halves, true)),
+           FLAG("new_decoder_architecture", grouped_heads, false), FLAG("parallel_attn", parallel_attention, true)),
      .base = {.order = "am12", .fused_qkv = true, .layer_norm = true}},
     {"gpt_neox", "GPTNeoX", NUMBERS(OUTER(50432, 6144, 44, 64), FFN(24576), SEQUENCE(2048)),
      FLAGS(TIED(false), ATTENTION_BIAS(true)),
      .base = {.order = "12am", .fused_qkv = true, .layer_norm = true, .mlp_bias = true}},
     {"opt", "OPT",
      NUMBERS(OUTER(50272, 768, 12, 12), COUNT("ffn_dim", ffn, 3072, MOST_FFN), SEQUENCE(2048),
-             MAYBE("word_embed_proj_dim", word_width, 0, MOST_WIDTH)),
+             MAYBE("word_embed_proj_dim", embedding_width, 0, MOST_WIDTH)),
      FLAGS(TIED(true), ALL_BIASES("enable_bias", true)),
      FIXED({"do_layer_norm_before", true, "layers with their norms behind are not counted"},
            {"layer_norm_elementwise_affine", true, "norms without weights are not counted"}),
-     .base = {.order = "a1m2", .layer_norm = true, .learned_positions = true, .spare_positions = 2, .dropout = true}},
+     .base = {.order = "a1m2", .layer_norm = true, .learned_positions = true, .extra_positions = 2, .dropout = true}},
     {"bloom", "Bloom",
      NUMBERS(COUNT("vocab_size", vocab, 250880, MOST_VOCAB),
              NUMBER(NAMES("n_embed", "hidden_size"), hidden, 64, 1, MOST_WIDTH),

@@ -9,11 +9,11 @@
 
 #include "proxies/transformer/arch/arch.h"
 
-#define BB_ARCH_MOST_LAYERS 10000
-#define BB_ARCH_KEYS        3
+#define BB_ARCH_MAX_LAYERS 10000
+#define BB_ARCH_MAX_KEYS        3
 
 struct bb_arch_number {
-    const char *keys[BB_ARCH_KEYS]; /* its name, and others that it goes by                                        */
+    const char *keys[BB_ARCH_MAX_KEYS]; /* its name, and others that it goes by                                        */
     size_t offset;                  /* of an int of struct bb_arch                                                 */
     int value;     /* when the file leaves it out or says null; 0: follows from others (see settle), or none       */
     int min, most; /* min 0: 0 is a value                                                                          */

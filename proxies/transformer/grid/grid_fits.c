@@ -28,7 +28,7 @@ struct demand {
 
 static bool has_dense_layers(const struct bb_arch *a)
 {
-    return bb_arch_has_perceptron(a) && (a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1);
+    return bb_arch_has_mlp(a) && (a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1);
 }
 
 /* Everything that must divide when the model is cut by so many ranks of each axis. Returns their number. */

@@ -110,12 +110,12 @@ static bool has_experts(const struct bb_block *b, int layer)
 
 static bool decodes(const struct bb_block *b, int layer)
 {
-    return bb_arch_decodes(b->layers->config.arch, layer);
+    return bb_arch_is_decoder(b->layers->config.arch, layer);
 }
 
 static bool has_perceptron(const struct bb_block *b)
 {
-    return bb_arch_has_perceptron(b->layers->config.arch);
+    return bb_arch_has_mlp(b->layers->config.arch);
 }
 
 static void begin_layer(struct bb_block *b, enum bb_phase phase, int layer)
@@ -154,7 +154,7 @@ void bb_block_forward(struct bb_block *b, int layer, int in, int out)
 static void accumulate_gradients(struct bb_block *b, int layer)
 {
     const struct bb_layers_config *c = &b->layers->config;
-    struct bb_arch_held held;
+    struct bb_arch_rank_parameters held;
     struct bb_kernel_groups groups = {0};
 
     if (!c->accumulates || !c->gemm)

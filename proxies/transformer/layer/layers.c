@@ -9,7 +9,7 @@
 
 bool bb_layers_again(const struct bb_layers_config *config, int chunk_first, int layer)
 {
-    int first = bb_arch_decodes(config->arch, layer) && config->arch->encoder_layers > chunk_first
+    int first = bb_arch_is_decoder(config->arch, layer) && config->arch->encoder_layers > chunk_first
                     ? config->arch->encoder_layers
                     : chunk_first;
 
@@ -129,11 +129,11 @@ const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int laye
 {
     const struct bb_layers_config *c = &l->config;
 
-    if (layer >= 0 && bb_arch_decodes(c->arch, layer))
+    if (layer >= 0 && bb_arch_is_decoder(c->arch, layer))
         return &l->decoded;
     if (layer >= 0 && bb_arch_is_scan(c->arch, layer))
         return &l->scanned;
-    return layer >= 0 && bb_arch_keys(c->arch, layer, c->sequence) < c->sequence ? &l->windowed : &l->sizes;
+    return layer >= 0 && bb_arch_attended_keys(c->arch, layer, c->sequence) < c->sequence ? &l->windowed : &l->sizes;
 }
 
 /* ---- what cannot be ---- */
@@ -311,11 +311,11 @@ double bb_layers_flops(const struct bb_layers *l, int layer)
     struct bb_kernel_groups c = {.rows = bb_layers_fair_rows(l)};
 
     add_forward(&c, first, sizeof(first));
-    if (bb_arch_decodes(a, layer))
+    if (bb_arch_is_decoder(a, layer))
         add_forward(&c, cross, sizeof(cross));
     if (bb_arch_has_experts(a, layer))
         add_forward(&c, experts, sizeof(experts));
-    else if (bb_arch_has_perceptron(a))
+    else if (bb_arch_has_mlp(a))
         add_forward(&c, dense, sizeof(dense));
     return bb_kernel_groups_flops(bb_layers_sizes(l, layer), &c);
 }

@@ -204,20 +204,20 @@ static void schedules_hold_so_many(void **state)
 
     (void)state;
     make(&h, "gpt3_175b", (struct bb_grid){.tp = 8, .pp = 8, .ranks = 64}, 32);
-    bb_memory_rank(&h.memory, 0, bytes);
+    bb_memory_rank_bytes(&h.memory, 0, bytes);
     assert_true(bytes[BB_USE_ACTIVATIONS] == 8 * (12 * layer + embedding));
-    bb_memory_rank(&h.memory, 3, bytes);
+    bb_memory_rank_bytes(&h.memory, 3, bytes);
     assert_true(bytes[BB_USE_ACTIVATIONS] == 5 * 12 * layer);
     h.schedule.micro_batches = 2;
-    bb_memory_rank(&h.memory, 0, bytes);
+    bb_memory_rank_bytes(&h.memory, 0, bytes);
     assert_true(bytes[BB_USE_ACTIVATIONS] == 2 * (12 * layer + embedding));
 
     h.schedule = (struct bb_schedule){BB_INTERLEAVED, 8, 32, 3, 8};
-    bb_memory_rank(&h.memory, 0, bytes);
+    bb_memory_rank_bytes(&h.memory, 0, bytes);
     assert_true(fabs(bytes[BB_USE_ACTIVATIONS] / (8 * (1 + 7.0 / 24) * (12 * layer + embedding)) - 1) < 1e-12);
 
     h.schedule = (struct bb_schedule){BB_GPIPE, 8, 32, 1, 8};
-    bb_memory_rank(&h.memory, 5, bytes);
+    bb_memory_rank_bytes(&h.memory, 5, bytes);
     assert_true(bytes[BB_USE_ACTIVATIONS] == 32 * 12 * layer);
 }
 
@@ -225,7 +225,7 @@ static double activations(struct held *h, int stage)
 {
     double bytes[BB_USES];
 
-    bb_memory_rank(&h->memory, stage, bytes);
+    bb_memory_rank_bytes(&h->memory, stage, bytes);
     return bytes[BB_USE_ACTIVATIONS] / SBH;
 }
 
@@ -298,7 +298,7 @@ static void states_are(struct held *h, enum bb_sync_kind kind, double params, do
     double bytes[BB_USES], p = 6738415616.0;
 
     h->policy.kind = kind;
-    bb_memory_rank(&h->memory, 0, bytes);
+    bb_memory_rank_bytes(&h->memory, 0, bytes);
     assert_true(bytes[BB_USE_PARAMETERS] == p * params);
     assert_true(bytes[BB_USE_GRADIENTS] == p * grads);
     assert_true(bytes[BB_USE_OPTIMIZER] == p * optimizer);
@@ -332,7 +332,7 @@ static void the_update_needs_room(void **state)
     make(&h, "llama2_7b", (struct bb_grid){.dp = 8, .ranks = 8}, 1);
     states_are(&h, BB_SYNC_DISTRIBUTED, 2, 2, 12 / 8.0); /* activations of 4096 tokens are more */
     h.how.sequence = 128;
-    bb_memory_rank(&h.memory, 0, bytes);
+    bb_memory_rank_bytes(&h.memory, 0, bytes);
     assert_true(bytes[BB_USE_ACTIVATIONS] < 4 * p / 8);
     assert_true(bytes[BB_USE_OPTIMIZER] == 12 * p / 8 + (4 * p / 8 - bytes[BB_USE_ACTIVATIONS]));
     h.policy.precision_aware = true;
@@ -348,7 +348,7 @@ static void states_of_experts(void **state)
     (void)state;
     make(&h, "mixtral_8x7b", (struct bb_grid){.dp = 8, .ep = 4, .ranks = 8}, 1);
     h.policy.kind = BB_SYNC_ZERO1;
-    bb_memory_rank(&h.memory, 0, bytes);
+    bb_memory_rank_bytes(&h.memory, 0, bytes);
     assert_int_equal(h.grid.edp, 2);
     assert_true(bytes[BB_USE_PARAMETERS] == 2 * (dense + expert));
     assert_true(bytes[BB_USE_OPTIMIZER] == 12 * (dense / 8 + expert / 2));
@@ -380,7 +380,7 @@ static double communication(const struct held *h, int stage)
 {
     double bytes[BB_USES];
 
-    bb_memory_rank(&h->memory, stage, bytes);
+    bb_memory_rank_bytes(&h->memory, stage, bytes);
     return bytes[BB_USE_COMMUNICATION];
 }
 
@@ -398,11 +398,11 @@ static void ends_of_their_own_length(void **state)
     assert_true(sum == bb_arch_parameters(&h.arch));
     dense = bb_memory_layer(&h.memory, 0);
     sparse = bb_memory_layer(&h.memory, 3);
-    bb_memory_rank(&h.memory, 0, bytes);
+    bb_memory_rank_bytes(&h.memory, 0, bytes);
     assert_true(bytes[BB_USE_ACTIVATIONS] == 16 * (3 * dense + bb_memory_embedding(&h.memory)));
-    bb_memory_rank(&h.memory, 1, bytes);
+    bb_memory_rank_bytes(&h.memory, 1, bytes);
     assert_true(bytes[BB_USE_ACTIVATIONS] == 15 * 4 * sparse);
-    bb_memory_rank(&h.memory, 15, bytes);
+    bb_memory_rank_bytes(&h.memory, 15, bytes);
     assert_true(bytes[BB_USE_ACTIVATIONS] == 2 * sparse + bb_memory_head(&h.memory));
 }
 
@@ -422,9 +422,9 @@ static void two_parts_of_the_model(void **state)
 
         assert_true((double)bb_memory_parameters(&h.memory, stage).dense == 20 * layer + ends);
     }
-    bb_memory_rank(&h.memory, 3, bytes);
+    bb_memory_rank_bytes(&h.memory, 3, bytes);
     assert_true(bytes[BB_USE_ACTIVATIONS] == 9 * 10 * bb_memory_layer(&h.memory, 0));
-    bb_memory_rank(&h.memory, 7, bytes);
+    bb_memory_rank_bytes(&h.memory, 7, bytes);
     assert_true(bytes[BB_USE_ACTIVATIONS] == 9 * 10 * bb_memory_layer(&h.memory, 0) +
                                                  4.5 * bb_memory_embedding(&h.memory) + bb_memory_head(&h.memory));
 }

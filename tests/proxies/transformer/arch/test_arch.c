@@ -381,8 +381,8 @@ static void windows_are_found(void **state)
     for (size_t i = 0; i < ROWS(rows); i++) {
         assert_int_equal(load(rows[i].text, &a), 0);
         for (int layer = 0; rows[i].layers[layer]; layer++)
-            assert_int_equal(bb_arch_keys(&a, layer, 8192), rows[i].layers[layer] == 'w' ? rows[i].keys : 8192);
-        assert_int_equal(bb_arch_keys(&a, 0, 100), 100);
+            assert_int_equal(bb_arch_attended_keys(&a, layer, 8192), rows[i].layers[layer] == 'w' ? rows[i].keys : 8192);
+        assert_int_equal(bb_arch_attended_keys(&a, 0, 100), 100);
     }
 }
 
@@ -408,7 +408,7 @@ static void scans_are_found(void **state)
         assert_int_equal(load(rows[i].text, &a), 0);
         for (int layer = 0; rows[i].layers[layer]; layer++)
             assert_int_equal(bb_arch_is_scan(&a, layer), rows[i].layers[layer] == 's');
-        assert_int_equal(bb_arch_has_perceptron(&a), strcmp(a.type, "mamba2") != 0);
+        assert_int_equal(bb_arch_has_mlp(&a), strcmp(a.type, "mamba2") != 0);
     }
 }
 
@@ -438,8 +438,8 @@ static void stacks_have_ends(void **state)
     (void)state;
     assert_int_equal(load("{\"model_type\": \"t5\"}", &a), 0);
     assert_int_equal(a.layers, 12);
-    assert_false(bb_arch_decodes(&a, 5));
-    assert_true(bb_arch_decodes(&a, 6));
+    assert_false(bb_arch_is_decoder(&a, 5));
+    assert_true(bb_arch_is_decoder(&a, 6));
     assert_true(bb_arch_layer_parameters(&a, 0) == encodes + places);
     assert_true(bb_arch_layer_parameters(&a, 1) == encodes);
     assert_true(bb_arch_layer_parameters(&a, 5) == encodes + 512);
@@ -453,7 +453,7 @@ static void stacks_have_ends(void **state)
     assert_int_equal(bb_arch_with_layers(&a, 5), 0);
     assert_true(a.encoder_layers == 2 && a.layers == 5);
     assert_int_equal(bb_arch_with_layers(&a, 2), 0);
-    assert_true(a.encoder_layers == 1 && bb_arch_decodes(&a, 1));
+    assert_true(a.encoder_layers == 1 && bb_arch_is_decoder(&a, 1));
     assert_int_equal(bb_arch_with_layers(&a, 1), -BB_EUSAGE);
 }
 
@@ -463,7 +463,7 @@ static void stacks_have_ends(void **state)
 static void what_stays_whole(void **state)
 {
     struct bb_arch a;
-    struct bb_arch_held held;
+    struct bb_arch_rank_parameters held;
 
     (void)state;
     assert_int_equal(bb_arch_load("gpt3_175b", &a), 0);
@@ -487,7 +487,7 @@ static void what_stays_whole(void **state)
 static void what_new_kinds_hold_whole(void **state)
 {
     struct bb_arch a;
-    struct bb_arch_held held;
+    struct bb_arch_rank_parameters held;
 
     (void)state;
     assert_int_equal(load("{\"model_type\": \"olmo2\"}", &a), 0);
@@ -526,7 +526,7 @@ static void words_are_padded(void **state)
 
 static void shares_make_the_whole(const struct bb_arch *a, int layer, int tp, int etp, int ep)
 {
-    struct bb_arch_held held = bb_arch_layer_share(a, layer, tp, etp, ep);
+    struct bb_arch_rank_parameters held = bb_arch_layer_share(a, layer, tp, etp, ep);
     double whole =
         ((double)held.dense - (double)held.replicated) * tp + (double)held.replicated + (double)held.expert * etp * ep;
 

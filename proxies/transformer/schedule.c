@@ -62,13 +62,13 @@ static int min_int(int a, int b)
 
 /* ---- the schedules ---- */
 
-static int warm_up_with_all(const struct bb_schedule *s, int stage)
+static int warm_up_gpipe(const struct bb_schedule *s, int stage)
 {
     (void)stage;
     return s->micro_batches;
 }
 
-static int warm_up_stages_behind(const struct bb_schedule *s, int stage)
+static int warm_up_1f1b(const struct bb_schedule *s, int stage)
 {
     return s->stages - 1 - stage;
 }
@@ -78,7 +78,7 @@ static int warm_up_interleaved(const struct bb_schedule *s, int stage)
     return 2 * (s->stages - 1 - stage) + (s->chunks - 1) * s->group;
 }
 
-static int hold_weights_zb_h1(const struct bb_schedule *s, int stage)
+static int defer_weights_zb_h1(const struct bb_schedule *s, int stage)
 {
     (void)s;
     return stage;
@@ -89,23 +89,23 @@ static int warm_up_zb_h2(const struct bb_schedule *s, int stage)
     return 2 * (s->stages - 1 - stage);
 }
 
-static int hold_weights_zb_h2(const struct bb_schedule *s, int stage)
+static int defer_weights_zb_h2(const struct bb_schedule *s, int stage)
 {
     (void)s;
     return 2 * stage;
 }
 
-const struct bb_schedule_row bb_schedule_gpipe = {.warm_up = warm_up_with_all, .keeps_head = true};
-const struct bb_schedule_row bb_schedule_1f1b = {.warm_up = warm_up_stages_behind};
+const struct bb_schedule_row bb_schedule_gpipe = {.warm_up = warm_up_gpipe, .keeps_head = true};
+const struct bb_schedule_row bb_schedule_1f1b = {.warm_up = warm_up_1f1b};
 const struct bb_schedule_row bb_schedule_interleaved = {
     .warm_up = warm_up_interleaved, .chunked = true, .overlaps_p2p = true};
-const struct bb_schedule_row bb_schedule_zb_h1 = {.warm_up = warm_up_stages_behind, .deferred_weights = hold_weights_zb_h1};
+const struct bb_schedule_row bb_schedule_zb_h1 = {.warm_up = warm_up_1f1b, .deferred_weights = defer_weights_zb_h1};
 const struct bb_schedule_row bb_schedule_zb_h2 = {
-    .warm_up = warm_up_zb_h2, .deferred_weights = hold_weights_zb_h2, .overlaps_p2p = true};
+    .warm_up = warm_up_zb_h2, .deferred_weights = defer_weights_zb_h2, .overlaps_p2p = true};
 
 /* ---- what cannot be ---- */
 
-static int refuse_mirrored(const struct bb_schedule *s, const char *who)
+static int validate_bidirectional(const struct bb_schedule *s, const char *prefix)
 {
     int p = s->stages, m = s->micro_batches, even = m < 2 * p ? 2 * p : m + 1;
 
@@ -114,53 +114,53 @@ static int refuse_mirrored(const struct bb_schedule *s, const char *who)
             BB_EUSAGE,
             "%s: schedule %s pairs stages from both ends, %d cannot be paired; nearest: --pp %d, or --schedule "
             "zb-h1",
-            who, bb_schedule_names[s->kind], p, p + 1);
+            prefix, bb_schedule_names[s->kind], p, p + 1);
     if (m % 2 != 0 || m < 2 * p)
         return bb_err(BB_EUSAGE,
                       "%s: schedule %s takes half of the micro-batches at each end and needs an even number, %d for %d "
                       "stages or more, not %d; nearest: --micro-batches %d",
-                      who, bb_schedule_names[s->kind], 2 * p, p, m, even);
+                      prefix, bb_schedule_names[s->kind], 2 * p, p, m, even);
     return 0;
 }
 
-static int refuse_chunks(const struct bb_schedule *s, const char *who)
+static int validate_chunks(const struct bb_schedule *s, const char *prefix)
 {
     if (s->chunks == 1)
         return 0;
     return bb_err(BB_EUSAGE,
                   "%s: schedule %s has one chunk of layers on a stage, not %d; nearest: --schedule interleaved, or "
                   "leave --vpp out",
-                  who, bb_schedule_names[s->kind], s->chunks);
+                  prefix, bb_schedule_names[s->kind], s->chunks);
 }
 
-int bb_schedule_validate(const struct bb_schedule *s, const char *who)
+int bb_schedule_validate(const struct bb_schedule *s, const char *prefix)
 {
     int p = s->stages, m = s->micro_batches, g = s->group;
 
     if (bb_schedule_is_bidirectional(s))
-        return refuse_mirrored(s, who);
+        return validate_bidirectional(s, prefix);
     if (!bb_schedule_row(s)->chunked)
-        return refuse_chunks(s, who);
+        return validate_chunks(s, prefix);
     if (p < 2 || s->chunks < 2)
         return bb_err(BB_EUSAGE,
                       "%s: schedule interleaved needs 2 stages and 2 chunks on each or more, not %d and %d; nearest: "
                       "--schedule 1f1b, or --pp %d --vpp %d",
-                      who, p, s->chunks, p < 2 ? 2 : p, s->chunks < 2 ? 2 : s->chunks);
+                      prefix, p, s->chunks, p < 2 ? 2 : p, s->chunks < 2 ? 2 : s->chunks);
     if (m < p)
         return bb_err(BB_EUSAGE,
                       "%s: schedule interleaved needs as many micro-batches as stages or more, not %d for %d; "
                       "nearest: --micro-batches %d",
-                      who, m, p, p);
+                      prefix, m, p, p);
     if (g < p || g > m)
         return bb_err(BB_EUSAGE,
                       "%s: %d micro-batches in a group of schedule interleaved, expected %d (the stages) to %d (the "
                       "micro-batches)",
-                      who, g, p, m);
+                      prefix, g, p, m);
     if (m % g != 0 && m % g < p)
         return bb_err(BB_EUSAGE,
                       "%s: schedule interleaved goes by groups of %d micro-batches, and of %d the last has %d, fewer "
                       "than the %d stages; nearest: --micro-batches %d or %d",
-                      who, g, m, m % g, p, m - m % g, m - m % g + p);
+                      prefix, g, m, m % g, p, m - m % g, m - m % g + p);
     return 0;
 }
 
@@ -205,7 +205,7 @@ static struct bb_slot weights_entry(int micro_batch)
 }
 
 /* Forwards, then one forward and one backward in turn, then backwards. */
-static int make_in_turns(const struct bb_schedule *s, int stage, struct bb_slot *slots)
+static int make_1f1b(const struct bb_schedule *s, int stage, struct bb_slot *slots)
 {
     const struct bb_schedule_row *row = bb_schedule_row(s);
     int all = s->micro_batches * s->chunks, warm_up = bb_schedule_warm_up(s, stage);
@@ -228,7 +228,7 @@ static int make_in_turns(const struct bb_schedule *s, int stage, struct bb_slot 
 int bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slots)
 {
     return bb_schedule_is_bidirectional(s) ? bb_schedule_row(s)->make_bidirectional(s, stage, slots)
-                                      : make_in_turns(s, stage, slots);
+                                      : make_1f1b(s, stage, slots);
 }
 
 /* ---- figures ---- */
@@ -236,9 +236,9 @@ int bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slo
 int bb_schedule_live(const struct bb_schedule *s, int stage)
 {
     const struct bb_schedule_row *row = bb_schedule_row(s);
-    int held = row->deferred_weights ? row->deferred_weights(s, stage) : 0;
+    int deferred = row->deferred_weights ? row->deferred_weights(s, stage) : 0;
 
     if (bb_schedule_is_bidirectional(s))
         return s->stages + 1;
-    return min_int(s->micro_batches * s->chunks, row->warm_up(s, stage) + 1 + held);
+    return min_int(s->micro_batches * s->chunks, row->warm_up(s, stage) + 1 + deferred);
 }

@@ -76,7 +76,7 @@ bool bb_schedule_splits_backward(const struct bb_schedule *s); /* has WEIGHTS */
 bool bb_schedule_is_bidirectional(const struct bb_schedule *s);     /* stages hold the parts r and p - 1 - r: dualpipe */
 
 /* bb_schedule_validate - 0, or -BB_EUSAGE after a line that begins with `who` and names the nearest valid numbers. */
-int bb_schedule_validate(const struct bb_schedule *s, const char *who) BB_MUST_CHECK;
+int bb_schedule_validate(const struct bb_schedule *s, const char *prefix) BB_MUST_CHECK;
 
 /* bb_schedule_max_slots - how many slots a stage has at most: 2 m v, of zb-h1 and zb-h2 3 m, of dualpipe 2 m + p - 1. */
 int bb_schedule_max_slots(const struct bb_schedule *s);

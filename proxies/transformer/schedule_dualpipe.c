@@ -15,14 +15,14 @@
 
 enum { NEAR, FAR };
 
-struct maker {
+struct slot_writer {
     struct bb_slot *slots;
-    int n, waiting; /* slots so far; the first split BACKWARD whose W is still to come */
+    int n, next_deferred; /* slots so far; the first split BACKWARD whose W is still to come */
     int first[2];   /* micro-batch that the direction of a chunk begins with           */
     int forwards[2], backwards[2];
 };
 
-static void add_forward(struct maker *m, int chunk, bool with_next)
+static void add_forward(struct slot_writer *m, int chunk, bool with_next)
 {
     m->slots[m->n++] = (struct bb_slot){.kind = BB_SLOT_FORWARD,
                                         .micro_batch = m->first[chunk] + m->forwards[chunk]++,
@@ -30,7 +30,7 @@ static void add_forward(struct maker *m, int chunk, bool with_next)
                                         .with_next = with_next};
 }
 
-static void add_backward(struct maker *m, int chunk, bool split)
+static void add_backward(struct slot_writer *m, int chunk, bool split)
 {
     m->slots[m->n++] = (struct bb_slot){.kind = BB_SLOT_BACKWARD,
                                         .micro_batch = m->first[chunk] + m->backwards[chunk]++,
@@ -38,25 +38,25 @@ static void add_backward(struct maker *m, int chunk, bool split)
                                         .split = split};
 }
 
-static void add_pair(struct maker *m, int forward, int backward)
+static void add_pair(struct slot_writer *m, int forward, int backward)
 {
     add_forward(m, forward, true);
     add_backward(m, backward, false);
 }
 
 /* Of the backward that has waited longest. */
-static void add_weights(struct maker *m)
+static void add_weights(struct slot_writer *m)
 {
-    const struct bb_slot *of;
+    const struct bb_slot *backward;
 
-    while (!m->slots[m->waiting].split)
-        m->waiting++;
-    of = &m->slots[m->waiting++];
-    m->slots[m->n++] = (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = of->micro_batch, .chunk = of->chunk};
+    while (!m->slots[m->next_deferred].split)
+        m->next_deferred++;
+    backward = &m->slots[m->next_deferred++];
+    m->slots[m->n++] = (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = backward->micro_batch, .chunk = backward->chunk};
 }
 
 /* Up to the steady state. */
-static void make_beginning(struct maker *m, int half, int q)
+static void make_beginning(struct slot_writer *m, int half, int q)
 {
     for (int i = 0; i < 2 * (half - q - 1); i++)
         add_forward(m, NEAR, false);
@@ -72,7 +72,7 @@ static void make_beginning(struct maker *m, int half, int q)
 }
 
 /* The stages in the middle begin with a forward and a backward apart, which makes the bubble smaller. */
-static void make_steady(struct maker *m, int times, bool middle)
+static void make_steady(struct slot_writer *m, int times, bool middle)
 {
     for (int i = 0; i < times; i++) {
         if (i == 0 && middle) {
@@ -85,7 +85,7 @@ static void make_steady(struct maker *m, int times, bool middle)
     }
 }
 
-static void make_end(struct maker *m, int half, int q)
+static void make_end(struct slot_writer *m, int half, int q)
 {
     bool split = false;
 
@@ -110,7 +110,7 @@ static void make_end(struct maker *m, int half, int q)
 static int make_slots(const struct bb_schedule *s, int stage, struct bb_slot *slots)
 {
     int p = s->stages, far = p - 1 - stage, q = stage < far ? stage : far, half = p / 2;
-    struct maker m = {.slots = slots};
+    struct slot_writer m = {.slots = slots};
 
     m.first[NEAR] = stage < half ? 0 : s->micro_batches / 2;
     m.first[FAR] = stage < half ? s->micro_batches / 2 : 0;

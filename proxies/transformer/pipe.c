@@ -7,14 +7,14 @@
 
 static const char *const comm_names[BB_PIPE_FLOWS] = {"pp forward", "pp backward", "pp forward back",
                                                       "pp backward back"};
-static const char *const whats[] = {"activations", "activation gradients"};
+static const char *const message_names[] = {"activations", "activation gradients"};
 static const enum bb_phase phases[] = {BB_PHASE_FORWARD, BB_PHASE_BACKWARD};
 
-int bb_pipe_comms(struct bb_layout *l, int group, bool mirrored, int comms[BB_PIPE_FLOWS])
+int bb_pipe_comms(struct bb_layout *l, int group, bool bidirectional, int comms[BB_PIPE_FLOWS])
 {
     for (int d = 0; d < BB_PIPE_FLOWS; d++) {
         comms[d] = BB_NONE;
-        if (d >= 2 && !mirrored)
+        if (d >= 2 && !bidirectional)
             continue;
         comms[d] = bb_layout_add_stage_comm(l, comm_names[d], group);
         if (comms[d] < 0)
@@ -26,7 +26,7 @@ int bb_pipe_comms(struct bb_layout *l, int group, bool mirrored, int comms[BB_PI
 /* ---- who is before and behind ---- */
 
 /* Whether a slot's part of the model is not the first (the last) of all that its direction passes. */
-static bool is_inside(const struct bb_pipe *p, const struct bb_slot *t, bool first)
+static bool has_neighbour(const struct bb_pipe *p, const struct bb_slot *t, bool first)
 {
     int part = bb_schedule_part(p->schedule, p->stage, t->chunk), last = bb_schedule_parts(p->schedule) - 1;
 
@@ -35,24 +35,24 @@ static bool is_inside(const struct bb_pipe *p, const struct bb_slot *t, bool fir
 
 static bool slot_receives(const struct bb_pipe *p, const struct bb_slot *t)
 {
-    return is_inside(p, t, true);
+    return has_neighbour(p, t, true);
 }
 
 static bool slot_sends(const struct bb_pipe *p, const struct bb_slot *t)
 {
-    return is_inside(p, t, false);
+    return has_neighbour(p, t, false);
 }
 
-static int flow_of(const struct bb_pipe *p, const struct bb_slot *t)
+static int flow_index(const struct bb_pipe *p, const struct bb_slot *t)
 {
     int second = bb_schedule_direction(p->schedule, p->stage, t->chunk) < 0 ? 2 : 0;
 
     return second + (t->kind == BB_SLOT_FORWARD ? 0 : 1);
 }
 
-static struct bb_pipe_flow *direction_of(struct bb_pipe *p, const struct bb_slot *t)
+static struct bb_pipe_flow *flow_index(struct bb_pipe *p, const struct bb_slot *t)
 {
-    return &p->directions[flow_of(p, t)];
+    return &p->flows[flow_index(p, t)];
 }
 
 /* Where a flow goes: activations to the next stage, gradients to the one before, of the second direction the other way
@@ -73,24 +73,24 @@ static int receive_buffers(const struct bb_pipe *p, int d)
                                                                       : 2;
 }
 
-static int open_direction(struct bb_pipe *p, const struct bb_layout *l, int d, int comm)
+static int open_flow(struct bb_pipe *p, const struct bb_layout *l, int d, int comm)
 {
-    struct bb_pipe_flow *dir = &p->directions[d];
+    struct bb_pipe_flow *flow = &p->flows[d];
     struct bb_script *s = p->script;
 
-    dir->n_recv = receive_buffers(p, d);
-    if (BB_NEW(dir->recv, dir->n_recv) || BB_NEW(dir->recv_op, dir->n_recv) || BB_NEW(dir->sources, p->n_slots))
+    flow->n_recv = receive_buffers(p, d);
+    if (BB_NEW(flow->recv, flow->n_recv) || BB_NEW(flow->recv_op, flow->n_recv) || BB_NEW(flow->received, p->n_slots))
         return -BB_EFAIL;
     for (int t = 0; t < p->n_slots; t++)
-        if (direction_of(p, &p->slots[t]) == dir && slot_receives(p, &p->slots[t]))
-            dir->sources[dir->n_sources++] = p->slots[t].micro_batch;
+        if (flow_index(p, &p->slots[t]) == flow && slot_receives(p, &p->slots[t]))
+            flow->received[flow->n_received++] = p->slots[t].micro_batch;
     if (comm == BB_NONE)
         return 0;
-    dir->lane = bb_script_lane(s, l, comm);
-    for (int i = 0; i < dir->n_recv && dir->n_sources > 0; i++)
-        dir->recv[i] = bb_script_buffer(s, "receive", BB_USE_COMMUNICATION, p->count);
+    flow->lane = bb_script_lane(s, l, comm);
+    for (int i = 0; i < flow->n_recv && flow->n_received > 0; i++)
+        flow->recv[i] = bb_script_buffer(s, "receive", BB_USE_COMMUNICATION, p->count);
     for (int i = 0; i < 2; i++)
-        dir->send[i] = bb_script_buffer(s, "send", BB_USE_COMMUNICATION, p->count);
+        flow->send[i] = bb_script_buffer(s, "send", BB_USE_COMMUNICATION, p->count);
     return bb_script_result(s);
 }
 
@@ -105,7 +105,7 @@ int bb_pipe_open(struct bb_pipe *p, const struct bb_schedule *schedule, struct b
         return -BB_EFAIL;
     p->n_slots = bb_schedule_make(schedule, stage, p->slots);
     for (int d = 0; d < BB_PIPE_FLOWS && rc == 0; d++)
-        rc = open_direction(p, l, d, schedule->stages > 1 ? comms[d] : BB_NONE);
+        rc = open_flow(p, l, d, schedule->stages > 1 ? comms[d] : BB_NONE);
     if (rc)
         bb_pipe_close(p);
     return rc;
@@ -114,9 +114,9 @@ int bb_pipe_open(struct bb_pipe *p, const struct bb_schedule *schedule, struct b
 void bb_pipe_close(struct bb_pipe *p)
 {
     for (int d = 0; d < BB_PIPE_FLOWS; d++) {
-        free(p->directions[d].recv);
-        free(p->directions[d].recv_op);
-        free(p->directions[d].sources);
+        free(p->flows[d].recv);
+        free(p->flows[d].recv_op);
+        free(p->flows[d].received);
     }
     free(p->slots);
     *p = (struct bb_pipe){0};
@@ -133,38 +133,38 @@ static void set_labels(struct bb_pipe *p, int d, int micro_batch)
 /* Starts the next receive of that direction. */
 static void post_receive(struct bb_pipe *p, int d)
 {
-    struct bb_pipe_flow *dir = &p->directions[d];
-    int buffer = dir->posted % dir->n_recv;
+    struct bb_pipe_flow *flow = &p->flows[d];
+    int buffer = flow->posted % flow->n_recv;
 
-    set_labels(p, d, dir->sources[dir->posted]);
-    dir->recv_op[buffer] =
-        bb_script_recv(p->script, dir->lane, whats[d % 2], -flow_offset(d), p->count, dir->recv[buffer]);
-    dir->posted++;
+    set_labels(p, d, flow->received[flow->posted]);
+    flow->recv_op[buffer] =
+        bb_script_recv(p->script, flow->lane, message_names[d % 2], -flow_offset(d), p->count, flow->recv[buffer]);
+    flow->posted++;
 }
 
 static void send_message(struct bb_pipe *p, const struct bb_slot *t)
 {
-    int d = flow_of(p, t);
-    struct bb_pipe_flow *dir = &p->directions[d];
+    int d = flow_index(p, t);
+    struct bb_pipe_flow *flow = &p->flows[d];
 
     set_labels(p, d, t->micro_batch);
-    bb_script_send(p->script, dir->lane, whats[d % 2], flow_offset(d), p->count, dir->send[dir->sent++ % 2]);
+    bb_script_send(p->script, flow->lane, message_names[d % 2], flow_offset(d), p->count, flow->send[flow->sent++ % 2]);
 }
 
 /* What is started after a slot: its send, the receives of some flows. Activations stand first, on both sides. */
 static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool sending,
-                              const bool posting[BB_PIPE_FLOWS])
+                              const bool receives[BB_PIPE_FLOWS])
 {
-    int sent = flow_of(p, t), n = sending;
+    int sent = flow_index(p, t), n = sending;
 
     for (int d = 0; d < BB_PIPE_FLOWS; d++)
-        n += posting[d];
+        n += receives[d];
     if (n > 1)
         bb_script_group_start(p->script);
     for (int d = 0; d < BB_PIPE_FLOWS; d++) {
         if (sending && d == sent)
             send_message(p, t);
-        if (posting[d])
+        if (receives[d])
             post_receive(p, d);
     }
     if (n > 1)
@@ -174,16 +174,16 @@ static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool s
 /* ---- when they are started ---- */
 
 /* The receive of the next slot belongs into the same group call when it goes in the other direction. */
-static void exchange_flat(struct bb_pipe *p, int t)
+static void exchange_paired(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t], *next = NULL;
-    bool posting[BB_PIPE_FLOWS] = {false};
+    bool receives[BB_PIPE_FLOWS] = {false};
 
     for (int i = t + 1; i < p->n_slots && !next; i++)
         next = p->slots[i].kind == BB_SLOT_WEIGHTS ? NULL : &p->slots[i];
     if (next && next->kind != slot->kind && slot_receives(p, next))
-        posting[flow_of(p, next)] = true;
-    exchange_messages(p, slot, slot_sends(p, slot), posting);
+        receives[flow_index(p, next)] = true;
+    exchange_messages(p, slot, slot_sends(p, slot), receives);
 }
 
 /* Whether the round of this rank's k-th slot of a direction has a receive: of what the neighbour worked on in that
@@ -191,29 +191,29 @@ static void exchange_flat(struct bb_pipe *p, int t)
 static bool round_receives(const struct bb_pipe *p, int d, int k)
 {
     const struct bb_schedule *s = p->schedule;
-    bool mirrored = bb_schedule_is_bidirectional(s);
+    bool bidirectional = bb_schedule_is_bidirectional(s);
     bool wraps = p->stage == (flow_offset(d) > 0 ? 0 : s->stages - 1);
-    int all = s->micro_batches * s->chunks, theirs = wraps ? k - (s->stages - 1) : k + 1;
+    int all = s->micro_batches * s->chunks, peer_slot = wraps ? k - (s->stages - 1) : k + 1;
     int group = s->group * s->chunks, first, size;
 
-    if (mirrored)
+    if (bidirectional)
         return !wraps && k + 1 < s->micro_batches / 2;
-    if (!wraps || theirs < 0 || s->chunks == 1)
-        return !wraps && theirs < all;
-    first = theirs / group * s->group; /* the last chunk of each group of micro-batches does not go round */
+    if (!wraps || peer_slot < 0 || s->chunks == 1)
+        return !wraps && peer_slot < all;
+    first = peer_slot / group * s->group; /* the last chunk of each group of micro-batches does not go round */
     size = s->micro_batches - first < s->group ? s->micro_batches - first : s->group;
-    return (theirs - first * s->chunks) / size < s->chunks - 1;
+    return (peer_slot - first * s->chunks) / size < s->chunks - 1;
 }
 
-static void exchange_in_rounds(struct bb_pipe *p, int t)
+static void exchange_overlapped(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t];
-    int d = flow_of(p, slot), k = p->directions[d].slots_done++;
-    bool posting[BB_PIPE_FLOWS] = {false}, mirrored = bb_schedule_is_bidirectional(p->schedule);
-    bool ends_warm_up = d == 0 && !mirrored && k + 1 == bb_schedule_warm_up(p->schedule, p->stage);
+    int d = flow_index(p, slot), k = p->flows[d].slots_done++;
+    bool receives[BB_PIPE_FLOWS] = {false}, bidirectional = bb_schedule_is_bidirectional(p->schedule);
+    bool ends_warm_up = d == 0 && !bidirectional && k + 1 == bb_schedule_warm_up(p->schedule, p->stage);
 
-    posting[d] = round_receives(p, d, k);
-    exchange_messages(p, slot, slot_sends(p, slot), posting);
+    receives[d] = round_receives(p, d, k);
+    exchange_messages(p, slot, slot_sends(p, slot), receives);
     if (ends_warm_up && p->stage < p->schedule->stages - 1)
         post_receive(p, 1);
 }
@@ -227,9 +227,9 @@ void bb_pipe_slot_done(struct bb_pipe *p, int t)
     if (p->slots[t].kind == BB_SLOT_WEIGHTS || p->schedule->stages == 1)
         return;
     if (bb_schedule_row(p->schedule)->overlaps_p2p)
-        exchange_in_rounds(p, t);
+        exchange_overlapped(p, t);
     else
-        exchange_flat(p, t);
+        exchange_paired(p, t);
     s->phase = phase;
     s->micro_batch = micro_batch;
 }
@@ -237,25 +237,25 @@ void bb_pipe_slot_done(struct bb_pipe *p, int t)
 int bb_pipe_input(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t];
-    struct bb_pipe_flow *dir = direction_of(p, slot);
-    int buffer = dir->taken % dir->n_recv, micro_batch = p->script->micro_batch;
+    struct bb_pipe_flow *flow = flow_index(p, slot);
+    int buffer = flow->consumed % flow->n_recv, micro_batch = p->script->micro_batch;
     enum bb_phase phase = p->script->phase;
 
     if (!slot_receives(p, slot))
         return BB_NONE;
-    if (dir->posted == dir->taken)
-        post_receive(p, flow_of(p, slot));
+    if (flow->posted == flow->consumed)
+        post_receive(p, flow_index(p, slot));
     p->script->phase = phase;
     p->script->micro_batch = micro_batch;
-    dir->taken++;
-    bb_script_wait(p->script, dir->recv_op[buffer]);
-    return dir->recv[buffer];
+    flow->consumed++;
+    bb_script_wait(p->script, flow->recv_op[buffer]);
+    return flow->recv[buffer];
 }
 
 int bb_pipe_output(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t];
-    const struct bb_pipe_flow *dir = direction_of(p, slot);
+    const struct bb_pipe_flow *flow = flow_index(p, slot);
 
-    return slot_sends(p, slot) ? dir->send[dir->sent % 2] : BB_NONE;
+    return slot_sends(p, slot) ? flow->send[flow->sent % 2] : BB_NONE;
 }

@@ -30,9 +30,9 @@ struct bb_pipe_flow {
     struct bb_script_lane lane;
     int *recv, *recv_op, n_recv; /* buffers in turn, and the operation that fills each            */
     int send[2];
-    int sent, posted, taken; /* messages so far: sent; receives started; receives used            */
+    int sent, posted, consumed; /* messages so far: sent; receives started; receives used            */
     int slots_done;          /* slots of this direction so far                                    */
-    int *sources, n_sources; /* micro-batches that are received, in order                         */
+    int *received, n_received; /* micro-batches that are received, in order                         */
 };
 
 struct bb_pipe {
@@ -42,12 +42,12 @@ struct bb_pipe {
     size_t count; /* elements of a message */
     struct bb_slot *slots;
     int n_slots;
-    struct bb_pipe_flow directions[BB_PIPE_FLOWS];
+    struct bb_pipe_flow flows[BB_PIPE_FLOWS];
 };
 
 /* bb_pipe_comms - adds "pp forward" and "pp backward" over the group to the layout; of dualpipe those of its second
  * direction, too, else BB_NONE. 0 or -BB_EFAIL. */
-int bb_pipe_comms(struct bb_layout *layout, int group, bool mirrored, int comms[BB_PIPE_FLOWS]) BB_MUST_CHECK;
+int bb_pipe_comms(struct bb_layout *layout, int group, bool bidirectional, int comms[BB_PIPE_FLOWS]) BB_MUST_CHECK;
 
 /* bb_pipe_open - makes the stage's slots, streams and buffers. comms: as above, BB_NONE with one stage. 0 or -BB_EFAIL.
  * close is fine on a zeroed one. */

@@ -88,7 +88,7 @@ static void print_difference(const struct bb_layout_row *best, const struct bb_l
 
         for (int part = 0; part < PARTS; part++)
             if (!printed[part] && (max < 0 || fabs(part_ns(other, part) - part_ns(best, part)) >
-                                                   fabs(part_ns(other, max) - part_ns(best, max))))
+                                                  fabs(part_ns(other, max) - part_ns(best, max))))
                 max = part;
         printed[max] = true;
         if (fabs(part_ns(other, max) - part_ns(best, max)) >= 0.05e6)

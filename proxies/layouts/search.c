@@ -110,8 +110,8 @@ static void try_memory(void *arg, int i)
         row->choice.recompute = (enum bb_recompute)w->space->recomputes[w->recompute_index[i]];
         as = bb_layouts_config(w->search->config, &row->choice);
         w->rc[i] = row->choice.recompute == BB_RECOMPUTE_FULL && !w->search->given->transformer.recompute
-                       ? bb_training_min_recompute_layers(&as, w->arch, w->search->gpu_bytes, &row->choice.recompute_layers,
-                                                   &row->bytes)
+                       ? bb_training_min_recompute_layers(&as, w->arch, w->search->gpu_bytes,
+                                                          &row->choice.recompute_layers, &row->bytes)
                        : bb_training_bytes(&as, w->arch, &row->bytes);
         if (w->rc[i] || row->bytes <= w->search->gpu_bytes)
             return;

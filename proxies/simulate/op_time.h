@@ -52,9 +52,9 @@ struct bb_op_times {
 };
 /*
  * bb_op_times_work - *work: out, the time of a compute operation. Returns 0 or -BB_EFAIL.
- * bb_op_times_call - *cost: out, the cost of a collective call. comm_key identifies its communicator instance, and so its ranks, nodes
- * and placement.
- * Returns the index of this call, which is unique for its arguments, or -BB_EFAIL.
+ * bb_op_times_call - *cost: out, the cost of a collective call. comm_key identifies its communicator
+ * instance, and so its ranks, nodes and placement. Returns the index of this call, which is unique for its arguments,
+ * or -BB_EFAIL.
  */
 int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work) BB_MUST_CHECK;
 int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collective *call,

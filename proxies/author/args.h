@@ -42,8 +42,7 @@ int bb_args_check_ranks(const struct bb_proxy_config *config, int step, const ch
 
 /*
  * bb_world_role - start a step in which all ranks execute the same program: a grid layout with one group "world", and
- * one
- * role, which the script writes.
+ * one role, which the script writes.
  * bb_world_lane - add a communicator over all ranks, and its stream.
  */
 int bb_world_role(const struct bb_proxy_config *config, struct bb_step *step, const char *name,

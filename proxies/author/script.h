@@ -3,11 +3,9 @@
  * message-passing program: calls that start an operation, and waits for started operations.
  *
  * A started operation runs on the stream of its communicator and depends on every operation that the thread has waited
- * for
- * before. Until the thread waits for it, later operations may overlap it. A kernel is waited for at once, so the next
- * operation depends on it. The only other dependencies are those through buffers: no buffer is read before it is
- * written
- * or overwritten while it is in use (bb_program_add_dataflow).
+ * for before. Until the thread waits for it, later operations may overlap it. A kernel is waited for at once, so the
+ * next operation depends on it. The only other dependencies are those through buffers: no buffer is read before it is
+ * written or overwritten while it is in use (bb_program_add_dataflow).
  *
  * Errors are sticky: after the first failure (out of memory, program full) later calls do nothing, and bb_script_result
  * returns the error.
@@ -109,11 +107,9 @@ void bb_script_new_thread(struct bb_script *s, int op);
 
 /*
  * bb_script_fork - write two concurrent threads of one rank, which do not depend on each other before the join. Calls
- * after
- * bb_script_fork belong to the first thread, calls after bb_script_fork_second to the second thread.
+ * after bb_script_fork belong to the first thread, calls after bb_script_fork_second to the second thread.
  * bb_script_join - interleave both threads into one issue order and wait for both. When a kernel would wait for a
- * message
- * of its own thread, the other thread continues, so one thread communicates while the other computes.
+ * message of its own thread, the other thread continues, so one thread communicates while the other computes.
  * bb_script_release - free the memory of forks.
  *
  * The threads need separate buffers. Forks do not nest.
@@ -134,8 +130,7 @@ int bb_script_all_reduce(struct bb_script *s, struct bb_script_lane lane, const 
 
 /*
  * bb_script_exchange - send one message to each of n ranks and receive one from each of n ranks, in one group call,
- * since
- * every rank sends before it receives. For halos and rings. Adds the buffers.
+ * since every rank sends before it receives. For halos and rings. Adds the buffers.
  *   to, from [n] peers, encoded as s->peer_kind
  *   count    elements of each message
  *   Returns  the index of the last operation

@@ -1,14 +1,11 @@
 /*
  * alltoallv.h - an all-to-all with variable counts (MPI_Alltoallv) as one operation. Each rank of a communicator sends
- * a
- * number of rows to every other rank and receives the rows that the others send to it. Rows that a rank keeps are not
+ * a number of rows to every other rank and receives the rows that the others send to it. Rows that a rank keeps are not
  * sent.
  *
  * The counts are in a table that the step owns. All ranks, micro-batches, and forward and backward passes of a layer
- * share
- * one table; the combine uses the table of the dispatch in reverse. A step of n ranks thus holds 1 operation in place
- * of
- * 2 (n - 1) messages. Buffers hold the rows in rank order, including the rank's own rows.
+ * share one table; the combine uses the table of the dispatch in reverse. A step of n ranks thus holds 1 operation in
+ * place of 2 (n - 1) messages. Buffers hold the rows in rank order, including the rank's own rows.
  *
  * bb_step_expand replaces the operation by its messages for consumers that execute, draw or export single messages. The
  * checks, the prediction and the traffic count read the table directly.

@@ -2,10 +2,9 @@
  * config.h - the options of `busbar proxy` and `busbar plan` that describe a step, as values.
  *
  * The option tables are in the folders of the builders that use them (for example sync/sync_options.c) and address
- * these
- * structs by offset. 0, false and NULL mean "not given: use the proxy's default". No option has a default text, so an
- * option that the proxy does not support can be detected and rejected. Keywords are strings of the option tables; the
- * builders convert them to their enums.
+ * these structs by offset. 0, false and NULL mean "not given: use the proxy's default". No option has a default text,
+ * so an option that the proxy does not support can be detected and rejected. Keywords are strings of the option tables;
+ * the builders convert them to their enums.
  */
 #ifndef BB_PROXIES_STEP_CONFIG_H
 #define BB_PROXIES_STEP_CONFIG_H

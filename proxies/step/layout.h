@@ -2,9 +2,8 @@
  * layout.h - the ranks of a job, the groups that they form, and the communicators of each group.
  *
  * Most layouts are grids, as in Megatron-LM: rank = i0 + n0*(i1 + n1*(i2 + ...)), where axis 0 varies fastest. A group
- * is
- * given by the axes along which its members differ (a bit mask); irregular groups list their members. An instance of a
- * group is one set of such ranks. A rank is in at most one instance of a group; its index in the instance is its rank
+ * is given by the axes along which its members differ (a bit mask); irregular groups list their members. An instance of
+ * a group is one set of such ranks. A rank is in at most one instance of a group; its index in the instance is its rank
  * inside the communicator.
  */
 #ifndef BB_PROXIES_STEP_LAYOUT_H

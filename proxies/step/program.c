@@ -256,10 +256,8 @@ size_t bb_program_bytes(const struct bb_program *p, enum bb_buffer_use use)
 
 /*
  * Removal of one kind of operation. For each operation of the full program, front[s] is the last kept operation on
- * stream
- * s that has completed when this operation has: the operation itself if it is kept, otherwise the latest over its
- * stream
- * predecessor and its waits.
+ * stream s that has completed when this operation has: the operation itself if it is kept, otherwise the latest over
+ * its stream predecessor and its waits.
  */
 struct program_filter {
     const struct bb_program *full;

@@ -3,10 +3,9 @@
  *
  * Operations are stored in the order in which the host issues them. Operations of one stream execute in order; `waits`
  * lists earlier operations of other streams that must complete first (CUDA events). Sends and receives with the same
- * call
- * number are issued between one ncclGroupStart and one ncclGroupEnd. A program does not depend on CUDA, NCCL or MPI:
- * pure
- * functions build it from (model, layout, rank), and it can be printed, compared, checked, counted, predicted and run.
+ * call number are issued between one ncclGroupStart and one ncclGroupEnd. A program does not depend on CUDA, NCCL or
+ * MPI: pure functions build it from (model, layout, rank), and it can be printed, compared, checked, counted, predicted
+ * and run.
  *
  * All ranks of a role share one program. Peers and roots are therefore ranks inside the communicator; the layout
  * (layout.h) holds what differs between the ranks of a role, such as the instance of each group.
@@ -175,8 +174,7 @@ int bb_program_filter(const struct bb_program *p, bool comm, struct bb_program *
  *   n        ranks of the operation's communicator
  *
  * all_reduce, broadcast, reduce, send, recv: count * element size. all_gather, reduce_scatter, alltoall: the whole
- * array,
- * n * count * element size. alltoallv: its sends plus its receives. Compute: 0.
+ * array, n * count * element size. alltoallv: its sends plus its receives. Compute: 0.
  */
 size_t bb_op_payload_bytes(const struct bb_op *op, int n);
 

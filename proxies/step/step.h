@@ -1,7 +1,6 @@
 /*
  * step.h - one training step on all ranks: a layout (ranks, groups, communicators), one program per role, and the role
- * of
- * each rank.
+ * of each rank.
  *
  * A role is a class of ranks that execute the same operations, for example "first stage". Builders (proxies/seeds,
  * transformer, replicas, spatial) make a step; the plan, the simulator, the exports and the run read it.

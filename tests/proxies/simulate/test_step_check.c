@@ -275,11 +275,11 @@ static void channels_are_found_by_rank(void **state)
     assert_int_equal(bb_task_graph_init(&graph, &step.roles[0].program), 0);
     for (int i = 0; i < COMMS * MANY * MANY; i++) {
         int comm = i % COMMS, from = i / COMMS % MANY, to = i / COMMS / MANY, meant = 0, told = 0;
-        struct bb_meaning m = bb_meaning(&step.layout, &graph, comm, from, to);
+        struct bb_channels_to m = bb_channels_to(&step.layout, &graph, comm, from, to);
 
         for (int c = 0; c < graph.n_channels; c++)
             meant += graph.channels[c].comm == comm && bb_channel_rank(&step.layout, &graph.channels[c], from) == to;
-        for (int c; (c = bb_meaning_next(&m)) != BB_NONE; told++)
+        for (int c; (c = bb_channels_to_next(&m)) != BB_NONE; told++)
             assert_true(graph.channels[c].comm == comm &&
                         bb_channel_rank(&step.layout, &graph.channels[c], from) == to);
         assert_int_equal(told, meant);

@@ -50,7 +50,7 @@ static int flow_index(const struct bb_pipe *p, const struct bb_slot *t)
     return second + (t->kind == BB_SLOT_FORWARD ? 0 : 1);
 }
 
-static struct bb_pipe_flow *flow_index(struct bb_pipe *p, const struct bb_slot *t)
+static struct bb_pipe_flow *flow_of(struct bb_pipe *p, const struct bb_slot *t)
 {
     return &p->flows[flow_index(p, t)];
 }
@@ -82,7 +82,7 @@ static int open_flow(struct bb_pipe *p, const struct bb_layout *l, int d, int co
     if (BB_NEW(flow->recv, flow->n_recv) || BB_NEW(flow->recv_op, flow->n_recv) || BB_NEW(flow->received, p->n_slots))
         return -BB_EFAIL;
     for (int t = 0; t < p->n_slots; t++)
-        if (flow_index(p, &p->slots[t]) == flow && slot_receives(p, &p->slots[t]))
+        if (flow_of(p, &p->slots[t]) == flow && slot_receives(p, &p->slots[t]))
             flow->received[flow->n_received++] = p->slots[t].micro_batch;
     if (comm == BB_NONE)
         return 0;
@@ -237,7 +237,7 @@ void bb_pipe_slot_done(struct bb_pipe *p, int t)
 int bb_pipe_input(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t];
-    struct bb_pipe_flow *flow = flow_index(p, slot);
+    struct bb_pipe_flow *flow = flow_of(p, slot);
     int buffer = flow->consumed % flow->n_recv, micro_batch = p->script->micro_batch;
     enum bb_phase phase = p->script->phase;
 
@@ -255,7 +255,7 @@ int bb_pipe_input(struct bb_pipe *p, int t)
 int bb_pipe_output(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t];
-    const struct bb_pipe_flow *flow = flow_index(p, slot);
+    const struct bb_pipe_flow *flow = flow_of(p, slot);
 
     return slot_sends(p, slot) ? flow->send[flow->sent % 2] : BB_NONE;
 }

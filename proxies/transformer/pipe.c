@@ -79,15 +79,15 @@ static int open_flow(struct bb_pipe *p, const struct bb_layout *l, int d, int co
     struct bb_script *s = p->script;
 
     flow->n_recv = receive_buffers(p, d);
-    if (BB_NEW(flow->recv, flow->n_recv) || BB_NEW(flow->recv_op, flow->n_recv) || BB_NEW(flow->received, p->n_slots))
+    if (BB_NEW(flow->recv, flow->n_recv) || BB_NEW(flow->recv_op, flow->n_recv) || BB_NEW(flow->arrivals, p->n_slots))
         return -BB_EFAIL;
     for (int t = 0; t < p->n_slots; t++)
         if (flow_of(p, &p->slots[t]) == flow && slot_receives(p, &p->slots[t]))
-            flow->received[flow->n_received++] = p->slots[t].micro_batch;
+            flow->arrivals[flow->n_arrivals++] = p->slots[t].micro_batch;
     if (comm == BB_NONE)
         return 0;
     flow->lane = bb_script_lane(s, l, comm);
-    for (int i = 0; i < flow->n_recv && flow->n_received > 0; i++)
+    for (int i = 0; i < flow->n_recv && flow->n_arrivals > 0; i++)
         flow->recv[i] = bb_script_buffer(s, "receive", BB_USE_COMMUNICATION, p->count);
     for (int i = 0; i < 2; i++)
         flow->send[i] = bb_script_buffer(s, "send", BB_USE_COMMUNICATION, p->count);
@@ -116,7 +116,7 @@ void bb_pipe_close(struct bb_pipe *p)
     for (int d = 0; d < BB_PIPE_FLOWS; d++) {
         free(p->flows[d].recv);
         free(p->flows[d].recv_op);
-        free(p->flows[d].received);
+        free(p->flows[d].arrivals);
     }
     free(p->slots);
     *p = (struct bb_pipe){0};
@@ -136,7 +136,7 @@ static void post_receive(struct bb_pipe *p, int d)
     struct bb_pipe_flow *flow = &p->flows[d];
     int buffer = flow->posted % flow->n_recv;
 
-    set_labels(p, d, flow->received[flow->posted]);
+    set_labels(p, d, flow->arrivals[flow->posted]);
     flow->recv_op[buffer] =
         bb_script_recv(p->script, flow->lane, message_names[d % 2], -flow_offset(d), p->count, flow->recv[buffer]);
     flow->posted++;

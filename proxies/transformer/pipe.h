@@ -32,7 +32,7 @@ struct bb_pipe_flow {
     int send[2];
     int sent, posted, consumed; /* messages so far: sent; receives started; receives used            */
     int slots_done;          /* slots of this direction so far                                    */
-    int *received, n_received; /* micro-batches that are received, in order                         */
+    int *arrivals, n_arrivals; /* micro-batches that are received, in order                         */
 };
 
 struct bb_pipe {

@@ -368,7 +368,7 @@ def test_the_best_layouts_when_kernels_vary(busbar, plan):
     for row in rows[:2]:
         steps = plan(*SEARCH[:-1], *words_of(row), *jitter)["predicted"]["jitter"]["step_us"]
         assert (row["p50_step_us"], row["p95_step_us"]) == (steps["p50"], steps["p95"]) and steps["p50"] > row["step_us"]
-    assert "sorted by p50, the median of 18 steps with jitter of 10% (seed 4)" in busbar.run("plan", *SEARCH, *given, *jitter, emulated=False).stdout
+    assert "sorted by p50, the median of 18 steps with 10% jitter (seed 4)" in busbar.run("plan", *SEARCH, *given, *jitter, emulated=False).stdout
 
 
 def test_the_best_layout_beside_a_slow_gpu(busbar, plan):

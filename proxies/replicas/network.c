@@ -305,8 +305,8 @@ out:
 double bb_network_activations(const struct bb_network *net, int samples, enum bb_dtype_id dtype)
 {
     static const struct bb_grid alone = {.tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .etp = 1, .edp = 1};
-    const struct bb_layers_config how = {.sequence = net->arch.sequence, .micro_batch_size = samples, .dtype = dtype};
-    const struct bb_memory m = {.arch = &net->arch, .grid = &alone, .how = &how};
+    const struct bb_layers_config layers_config = {.sequence = net->arch.sequence, .micro_batch_size = samples, .dtype = dtype};
+    const struct bb_memory m = {.arch = &net->arch, .grid = &alone, .layers_config = &layers_config};
     double bytes;
 
     if (net->images)

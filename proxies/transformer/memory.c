@@ -7,33 +7,33 @@ const char *const bb_recompute_names[BB_RECOMPUTES + 1] = {"none", "selective", 
 
 static double element_bytes(const struct bb_memory *m)
 {
-    return (double)bb_dtypes[m->how->dtype].bytes;
+    return (double)bb_dtypes[m->layers_config->dtype].bytes;
 }
 
 /* Of one micro-batch in the decoder: of one stack, all. */
 static double decoder_tokens(const struct bb_memory *m)
 {
-    int sequence = m->arch->encoder_layers > 0 ? m->how->decoder_sequence : m->how->sequence;
+    int sequence = m->arch->encoder_layers > 0 ? m->layers_config->decoder_sequence : m->layers_config->sequence;
 
-    return (double)sequence * m->how->micro_batch_size / m->grid->cp;
+    return (double)sequence * m->layers_config->micro_batch_size / m->grid->cp;
 }
 
 /* Of a number that goes into a product: with 8-bit products its cast is what they keep (Transformer Engine). */
 static double operand_bytes(const struct bb_memory *m)
 {
-    return m->how->float8 ? 1 : element_bytes(m);
+    return m->layers_config->float8 ? 1 : element_bytes(m);
 }
 
 /* Of one micro-batch on one context-parallel rank. */
 static double tokens_per_rank(const struct bb_memory *m)
 {
-    return (double)m->how->sequence * m->how->micro_batch_size / m->grid->cp;
+    return (double)m->layers_config->sequence * m->layers_config->micro_batch_size / m->grid->cp;
 }
 
 /* Ways by which sequence parallelism divides what lies between the products. */
 static double sequence_split(const struct bb_memory *m)
 {
-    return m->how->sequence_parallel ? m->grid->tp : 1;
+    return m->layers_config->sequence_parallel ? m->grid->tp : 1;
 }
 
 /* ---- activations: bytes per token ---- */
@@ -54,14 +54,14 @@ static struct held attention_bytes(const struct bb_memory *m, int layer)
         held.split = e * a->heads * 2.0 * (a->nope_dim + a->rope_dim + a->v_dim);
         if (a->index_heads > 0) /* its queries, key, weights and the places of the keys that it picks */
             held.whole += e * (a->index_heads * (a->index_dim + 1.0) + a->index_dim) +
-                          4.0 * bb_arch_attended_keys(a, layer, m->how->sequence);
+                          4.0 * bb_arch_attended_keys(a, layer, m->layers_config->sequence);
     } else {
         held.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads);     /* q, k, v, context */
-        held.split += m->how->float8 ? (double)a->head_dim * a->heads : 0; /* attention keeps the context itself */
+        held.split += m->layers_config->float8 ? (double)a->head_dim * a->heads : 0; /* attention keeps the context itself */
         held.split += a->out_gate ? e * 2.0 * a->head_dim * a->heads : 0;
     }
-    if (a->dropout && !m->how->fused && m->how->recompute == BB_RECOMPUTE_NONE)
-        held.split += (2 * e + 1) * a->heads * bb_arch_attended_keys(a, layer, m->how->sequence);
+    if (a->dropout && !m->layers_config->fused && m->layers_config->recompute == BB_RECOMPUTE_NONE)
+        held.split += (2 * e + 1) * a->heads * bb_arch_attended_keys(a, layer, m->layers_config->sequence);
     return held;
 }
 
@@ -96,8 +96,8 @@ static struct held perceptron_bytes(const struct bb_memory *m)
 static struct held expert_bytes(const struct bb_memory *m)
 {
     const struct bb_arch *a = m->arch;
-    double e = element_bytes(m), copies = a->top_k * (m->how->capacity_factor > 0 ? m->how->capacity_factor : 1);
-    double gathered = m->how->sequence_parallel ? m->grid->etp : 1;
+    double e = element_bytes(m), copies = a->top_k * (m->layers_config->capacity_factor > 0 ? m->layers_config->capacity_factor : 1);
+    double gathered = m->layers_config->sequence_parallel ? m->grid->etp : 1;
     struct held held = {.whole = 2 * e * a->hidden + 4.0 * a->experts}; /* the router's probabilities are floats */
 
     held.whole +=
@@ -116,7 +116,7 @@ static double cross_bytes(const struct bb_memory *m, int layer)
 
     if (!bb_arch_is_decoder(a, layer))
         return 0;
-    if (m->how->recompute == BB_RECOMPUTE_FULL)
+    if (m->layers_config->recompute == BB_RECOMPUTE_FULL)
         return memory;
     return memory + decoder_tokens(m) * 2 * e * a->hidden / sequence_split(m) +
            (decoder_tokens(m) + encoded) * e * 2 * a->head_dim * a->heads / m->grid->tp;
@@ -127,7 +127,7 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
     double tokens = bb_arch_is_decoder(m->arch, layer) ? decoder_tokens(m) : tokens_per_rank(m);
     struct held first = bb_arch_is_scan(m->arch, layer) ? scan_bytes(m) : attention_bytes(m, layer), second = {0};
 
-    if (m->how->recompute == BB_RECOMPUTE_FULL)
+    if (m->layers_config->recompute == BB_RECOMPUTE_FULL)
         return tokens * element_bytes(m) * m->arch->hidden / sequence_split(m) + cross_bytes(m, layer);
     if (bb_arch_has_mlp(m->arch))
         second = bb_arch_has_experts(m->arch, layer) ? expert_bytes(m) : perceptron_bytes(m);
@@ -172,20 +172,20 @@ static bool has_last(const struct bb_schedule *s, int stage)
 /* A layer with that much computed again. */
 static double layer_with(const struct bb_memory *m, int layer, enum bb_recompute recompute)
 {
-    struct bb_layers_config how = *m->how;
+    struct bb_layers_config layers_config = *m->layers_config;
     struct bb_memory with = *m;
 
-    how.recompute = recompute;
-    with.how = &how;
+    layers_config.recompute = recompute;
+    with.layers_config = &layers_config;
     return bb_memory_layer(&with, layer);
 }
 
 /* As much of a layer as it keeps from its forward to its backward. */
 static double kept_bytes(const struct bb_memory *m, int chunk_first, int layer)
 {
-    enum bb_recompute usual = m->how->recompute == BB_RECOMPUTE_FULL ? BB_RECOMPUTE_NONE : m->how->recompute;
+    enum bb_recompute usual = m->layers_config->recompute == BB_RECOMPUTE_FULL ? BB_RECOMPUTE_NONE : m->layers_config->recompute;
 
-    return layer_with(m, layer, bb_layers_again(m->how, chunk_first, layer) ? BB_RECOMPUTE_FULL : usual);
+    return layer_with(m, layer, bb_layers_again(m->layers_config, chunk_first, layer) ? BB_RECOMPUTE_FULL : usual);
 }
 
 /* What a chunk keeps of one micro-batch. *most: what it has of it at most in its backward, when a layer has computed
@@ -312,11 +312,11 @@ static double communication_bytes(const struct bb_memory *m, int stage)
 
     if (m->grid->pp > 1) /* one message of each direction */
         sum += 2 * whole / sequence_split(m);
-    if (m->grid->tp > 1 && m->how->sequence_parallel) /* the gathered input of a layer's half */
+    if (m->grid->tp > 1 && m->layers_config->sequence_parallel) /* the gathered input of a layer's half */
         sum += whole;
     if (m->grid->cp > 1) /* keys and values of the next rank, or of all */
         sum += tokens_per_rank(m) * e * 2 * a->kv_heads * a->head_dim / m->grid->tp *
-               (m->how->context == BB_CONTEXT_RING ? 1 : m->grid->cp);
+               (m->layers_config->context == BB_CONTEXT_RING ? 1 : m->grid->cp);
     return sum;
 }
 

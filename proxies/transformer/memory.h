@@ -44,7 +44,7 @@ struct bb_memory {
     const struct bb_dp_config *policy;  /* element types of parameters and gradients, optimizer            */
     const struct bb_sync_comms *dense;  /* who shares dense parameters: n, n_replicas                       */
     const struct bb_sync_comms *expert; /* ... those of experts; NULL without experts                       */
-    const struct bb_layers_config *how; /* sequence, micro-batch, what is divided and done again, types    */
+    const struct bb_layers_config *layers_config; /* sequence, micro-batch, what is divided and done again, types    */
 };
 
 /* bb_memory_rank_bytes - bytes[] = what a rank of that stage holds at its peak. */

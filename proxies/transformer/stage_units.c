@@ -34,7 +34,7 @@ static int list_modules(struct bb_modules *p, const struct bb_training *t, int s
         if (part == 0)
             add_module(p, BB_ARCH_EMBEDDING, c, false);
         for (int l = first; l < first + n; l++)
-            add_module(p, l, c, bb_layers_again(&t->how, first, l));
+            add_module(p, l, c, bb_layers_again(&t->layers_config, first, l));
         if (part == parts - 1)
             add_module(p, BB_ARCH_HEAD, c, false);
     }
@@ -65,13 +65,13 @@ static int tensors_of(const struct bb_training *t, const struct bb_transformer_m
 /* How long the backward of a layer takes, by which Horovod's cycles are counted. */
 static double backward_us(const struct bb_training *t, int layer)
 {
-    const struct bb_layers_config *how = &t->how;
+    const struct bb_layers_config *layers_config = &t->layers_config;
 
     if (layer < 0)
         return 0;
-    if (how->backward_us > 0 || how->forward_us > 0)
-        return how->backward_us > 0 ? how->backward_us : 2 * how->forward_us;
-    return 2 * bb_layers_flops(t->layers, layer) / how->tflops / 1e6;
+    if (layers_config->backward_us > 0 || layers_config->forward_us > 0)
+        return layers_config->backward_us > 0 ? layers_config->backward_us : 2 * layers_config->forward_us;
+    return 2 * bb_layers_flops(t->layers, layer) / layers_config->tflops / 1e6;
 }
 
 /* The tensors of one kind as one unit; none, no unit. */

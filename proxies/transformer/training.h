@@ -24,7 +24,7 @@ struct bb_training {
     struct bb_grid grid;
     struct bb_grid_groups groups;
     struct bb_schedule schedule;
-    struct bb_layers_config how;
+    struct bb_layers_config layers_config;
     struct bb_layers *layers;
     bool shares[BB_PARAMETER_KINDS]; /* which kinds of parameters the model has */
     struct bb_dp_config policy;

@@ -45,7 +45,7 @@ static int fill_defaults(struct bb_proxy_config *c)
 static int resolve_schedule(struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
-    int p = t->grid.pp, b = t->how.micro_batch_size, m, rc;
+    int p = t->grid.pp, b = t->layers_config.micro_batch_size, m, rc;
     char made_of[64];
 
     snprintf(made_of, sizeof(made_of), "%d replica%s x %d of a micro-batch", t->grid.dp, t->grid.dp == 1 ? "" : "s", b);
@@ -88,11 +88,11 @@ static int resolve_grid(struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
     const struct bb_grid_model model = {.arch = &t->arch,
-                                        .sequence = t->how.sequence,
-                                        .decoder_sequence = t->how.decoder_sequence,
+                                        .sequence = t->layers_config.sequence,
+                                        .decoder_sequence = t->layers_config.decoder_sequence,
                                         .chunks = o->vpp,
                                         .sequence_parallel = o->sequence_parallel,
-                                        .cp_by_heads = t->how.context == BB_CONTEXT_ALL_TO_ALL};
+                                        .cp_by_heads = t->layers_config.context == BB_CONTEXT_ALL_TO_ALL};
     int rc;
 
     t->grid = (struct bb_grid){.tp = o->tp, .cp = o->cp, .dp = o->dp, .pp = o->pp, .ep = o->ep, .etp = o->etp};
@@ -143,22 +143,22 @@ static int refuse_unused(const struct bb_training *t)
         {o->decoder_sequence, t->arch.encoder_layers > 0, "decoder-seq-length", "the model has no encoder"},
         {o->etp, t->grid.experts, "etp", "the model has no experts"},
         {o->dispatch, t->grid.experts, "moe-dispatch", "the model has no experts"},
-        {o->node_limit, t->how.dispatch == BB_DISPATCH_DEDUP, "moe-node-limit",
+        {o->node_limit, t->layers_config.dispatch == BB_DISPATCH_DEDUP, "moe-node-limit",
          "only --moe-dispatch dedup limits nodes"},
         {o->float8_dispatch, t->grid.experts && t->grid.ep > 1, "fp8-dispatch", "no token goes to experts elsewhere"},
-        {o->float8_dispatch, t->how.dispatch != BB_DISPATCH_ALL_GATHER, "fp8-dispatch", "all tokens are gathered"},
+        {o->float8_dispatch, t->layers_config.dispatch != BB_DISPATCH_ALL_GATHER, "fp8-dispatch", "all tokens are gathered"},
         {o->float8_dispatch, t->grid.etp <= 1, "fp8-dispatch", "tokens of divided experts are gathered in 16 bits"},
         {o->capacity > 0, t->grid.experts, "capacity-factor", "the model has no experts"},
         {o->imbalance > 0, t->grid.experts, "moe-imbalance", "the model has no experts"},
         {o->imbalance > 0, o->capacity == 0, "moe-imbalance", "with a capacity factor all experts take the same"},
         {o->seed, o->imbalance > 0, "seed", "only --moe-imbalance draws numbers"},
-        {o->recompute_layers, t->how.recompute == BB_RECOMPUTE_FULL, "recompute-num-layers",
+        {o->recompute_layers, t->layers_config.recompute == BB_RECOMPUTE_FULL, "recompute-num-layers",
          "only --recompute full counts layers"},
         {o->context, t->grid.cp > 1, "cp-comm", "cp is 1"},
         {o->first_layers, t->grid.pp > 1, "decoder-first-pipeline-num-layers", "pp is 1"},
         {o->last_layers, t->grid.pp > 1, "decoder-last-pipeline-num-layers", "pp is 1"},
         {o->sequence_parallel, t->grid.tp > 1, "sequence-parallel", "tp is 1"},
-        {o->float8, t->how.gemm, "fp8", "only the products of --compute gemm have a type of their own"},
+        {o->float8, t->layers_config.gemm, "fp8", "only the products of --compute gemm have a type of their own"},
         {t->config->sync.sync, false, "sync", "it is --dp-sync of a transformer"},
     };
 
@@ -191,7 +191,7 @@ static void resolve_how(struct bb_training *t)
     const struct bb_proxy_config *c = t->config;
     const struct bb_transformer_options *o = &c->transformer;
 
-    t->how = (struct bb_layers_config){
+    t->layers_config = (struct bb_layers_config){
         .arch = &t->arch,
         .sequence = o->sequence ? o->sequence : t->arch.sequence,
         .decoder_sequence = o->decoder_sequence ? o->decoder_sequence
@@ -228,17 +228,17 @@ static int resolve_shape(struct bb_training *t)
     resolve_how(t);
     TRY(resolve_grid(t));
     TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_index(c->transformer.sync, bb_sync_names, BB_SYNC_ALL_REDUCE),
-                        t->how.dtype, BB_FLOAT, &t->policy));
+                        t->layers_config.dtype, BB_FLOAT, &t->policy));
     TRY(refuse_unused(t));
     TRY(refuse_recompute(t));
     t->shares[BB_DENSE] = true;
     t->shares[BB_EXPERT] = t->grid.experts;
-    t->how.grad_dtype = t->policy.grads;
-    t->how.tp = t->grid.tp;
-    t->how.cp = t->grid.cp;
-    t->how.ep = t->grid.ep;
-    t->how.etp = t->grid.etp;
-    t->how.accumulates = t->schedule.micro_batches > 1;
+    t->layers_config.grad_dtype = t->policy.grads;
+    t->layers_config.tp = t->grid.tp;
+    t->layers_config.cp = t->grid.cp;
+    t->layers_config.ep = t->grid.ep;
+    t->layers_config.etp = t->grid.etp;
+    t->layers_config.accumulates = t->schedule.micro_batches > 1;
 out:
     return rc;
 }
@@ -311,7 +311,7 @@ static int add_node_comms(struct bb_training *t)
     struct bb_sync_comms comms;
 
     t->ep_local = t->ep_cross = BB_NONE;
-    if (t->how.dispatch != BB_DISPATCH_DEDUP)
+    if (t->layers_config.dispatch != BB_DISPATCH_DEDUP)
         return 0;
     if (ep == BB_NONE)
         return bb_err(BB_EUSAGE, "%s: --moe-dispatch dedup: ep is 1, no token goes to another rank; leave it out",
@@ -319,7 +319,7 @@ static int add_node_comms(struct bb_training *t)
     TRY(bb_sync_hierarchy_comms(t->step, ep, node > 0 ? node : t->grid.ranks, "moe-dispatch dedup", &comms));
     t->ep_local = comms.local;
     t->ep_cross = comms.cross;
-    t->how.nodes = comms.n_cross;
+    t->layers_config.nodes = comms.n_cross;
 out:
     return rc;
 }
@@ -459,7 +459,7 @@ static void count_memory(const struct bb_training *t, int stage, struct bb_role 
         .policy = &t->policy,
         .dense = &t->sync[BB_DENSE],
         .expert = t->shares[BB_EXPERT] ? &t->sync[BB_EXPERT] : NULL,
-        .how = &t->how,
+        .layers_config = &t->layers_config,
     };
 
     bb_memory_rank_bytes(&m, stage, role->training_bytes);
@@ -524,16 +524,16 @@ int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const stru
     *bytes = 0;
     if (rc)
         return rc;
-    t.how.recompute = BB_RECOMPUTE_FULL;
+    t.layers_config.recompute = BB_RECOMPUTE_FULL;
     for (all = longest_chunk(&t); all - few > 1;) { /* `few` do not hold, `all` do, or are all of them */
-        t.how.recompute_layers = few + (all - few) / 2;
+        t.layers_config.recompute_layers = few + (all - few) / 2;
         *bytes = most_bytes(&t);
         if (*bytes <= gpu_bytes)
-            *layers = all = t.how.recompute_layers;
+            *layers = all = t.layers_config.recompute_layers;
         else
-            few = t.how.recompute_layers;
+            few = t.layers_config.recompute_layers;
     }
-    t.how.recompute_layers = *layers;
+    t.layers_config.recompute_layers = *layers;
     *bytes = most_bytes(&t);
     return rc;
 }
@@ -568,7 +568,7 @@ static int resolve_training(struct bb_training *t)
     TRY(bb_training_load_arch(t->config, &t->arch));
     TRY(resolve_shape(t));
     TRY(resolve_layout(t));
-    TRY(bb_layers_new(&t->layers, &t->how, t->step));
+    TRY(bb_layers_new(&t->layers, &t->layers_config, t->step));
 out:
     return rc;
 }
@@ -606,7 +606,7 @@ static int describe_step(struct bb_training *t)
 {
     static const enum bb_grid_axis shown[] = {BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_PP, BB_AXIS_DP};
     const struct bb_schedule *s = &t->schedule;
-    const bool is_longest = !t->config->transformer.sequence && t->how.sequence > LONG_SEQUENCE;
+    const bool is_longest = !t->config->transformer.sequence && t->layers_config.sequence > LONG_SEQUENCE;
     int m = s->micro_batches;
     char axes[128] = "", stages[STAGES_TEXT], decoder[48] = "";
     bool encodes = t->arch.encoder_layers > 0;
@@ -623,14 +623,14 @@ static int describe_step(struct bb_training *t)
         snprintf(axes + at, sizeof(axes) - at, ", ep %d of etp %d, edp %d", t->grid.ep, t->grid.etp, t->grid.edp);
     describe_stages(t, stages);
     t->step->parameters = bb_arch_parameters(&t->arch);
-    t->step->samples = (double)m * t->how.micro_batch_size * t->grid.dp;
-    t->step->tokens = t->step->samples * (t->how.sequence + (encodes ? t->how.decoder_sequence : 0));
+    t->step->samples = (double)m * t->layers_config.micro_batch_size * t->grid.dp;
+    t->step->tokens = t->step->samples * (t->layers_config.sequence + (encodes ? t->layers_config.decoder_sequence : 0));
     if (encodes)
-        snprintf(decoder, sizeof(decoder), " and %d of the decoder", t->how.decoder_sequence);
+        snprintf(decoder, sizeof(decoder), " and %d of the decoder", t->layers_config.decoder_sequence);
     t->step->summary =
         bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
                      t->arch.layers, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], m,
-                     m == 1 ? "" : "es", t->how.micro_batch_size, t->how.sequence, decoder,
+                     m == 1 ? "" : "es", t->layers_config.micro_batch_size, t->layers_config.sequence, decoder,
                      is_longest ? " (the most that the model takes: --seq-length)" : "", bb_sync_names[t->policy.kind]);
     return t->step->summary ? 0 : -BB_EFAIL;
 }

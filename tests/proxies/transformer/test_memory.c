@@ -11,7 +11,7 @@ struct held {
     struct bb_schedule schedule;
     struct bb_dp_config policy;
     struct bb_sync_comms dense, expert;
-    struct bb_layers_config how;
+    struct bb_layers_config layers_config;
     struct bb_memory memory;
 };
 
@@ -31,8 +31,8 @@ static void make(struct held *h, const char *model, struct bb_grid grid, int mic
                                    .policy = &h->policy,
                                    .dense = &h->dense,
                                    .expert = &h->expert,
-                                   .how = &h->how};
-    h->how = (struct bb_layers_config){.arch = &h->arch,
+                                   .layers_config = &h->layers_config};
+    h->layers_config = (struct bb_layers_config){.arch = &h->arch,
                                        .sequence = h->arch.sequence,
                                        .micro_batch_size = 1,
                                        .context = BB_CONTEXT_RING,
@@ -46,7 +46,7 @@ static void make_of(struct held *h, const char *config, int tp)
 
     make(h, "gpt2_small", (struct bb_grid){.tp = tp, .ranks = tp}, 1);
     assert_int_equal(bb_arch_read(root, "config.json", &h->arch), 0);
-    h->how.sequence = h->arch.sequence;
+    h->layers_config.sequence = h->arch.sequence;
     json_decref(root);
 }
 
@@ -64,17 +64,17 @@ static void a_layer_of_gpt3(void **state)
     assert_true(bb_memory_layer(&h.memory, 0) == SBH * (34 + 80));
     make(&h, "gpt3_175b", (struct bb_grid){.tp = 8, .ranks = 8}, 1);
     assert_true(bb_memory_layer(&h.memory, 0) == SBH * (10 + 24.0 / 8 + 80.0 / 8));
-    h.how.recompute = BB_RECOMPUTE_SELECTIVE;
+    h.layers_config.recompute = BB_RECOMPUTE_SELECTIVE;
     assert_true(bb_memory_layer(&h.memory, 0) == SBH * (10 + 24.0 / 8));
-    h.how.sequence_parallel = true;
+    h.layers_config.sequence_parallel = true;
     assert_true(bb_memory_layer(&h.memory, 0) == SBH * 34 / 8);
-    h.how.recompute = BB_RECOMPUTE_NONE;
+    h.layers_config.recompute = BB_RECOMPUTE_NONE;
     assert_true(bb_memory_layer(&h.memory, 0) == SBH * (34 + 80) / 8);
-    h.how.recompute = BB_RECOMPUTE_FULL;
+    h.layers_config.recompute = BB_RECOMPUTE_FULL;
     assert_true(bb_memory_layer(&h.memory, 0) == 2 * SBH / 8);
-    h.how.sequence_parallel = false;
+    h.layers_config.sequence_parallel = false;
     assert_true(bb_memory_layer(&h.memory, 0) == 2 * SBH);
-    h.how.micro_batch_size = 3;
+    h.layers_config.micro_batch_size = 3;
     assert_true(bb_memory_layer(&h.memory, 0) == 6 * SBH);
 }
 
@@ -127,7 +127,7 @@ static void a_layer_of_llama_in_8_bits(void **state)
 
     (void)state;
     make(&h, "llama2_70b", (struct bb_grid){.tp = 8, .ranks = 8}, 1);
-    h.how.float8 = true;
+    h.layers_config.float8 = true;
     assert_true(bb_memory_layer(&h.memory, 0) ==
                 4096 * (2 * (2 + 1) * 8192 + (2.0 * (2 * 8192 + 2 * 1024) + 8192 + (2 * 2 + 1) * 28672) / 8.0));
 }
@@ -142,7 +142,7 @@ static void a_layer_of_mamba2(void **state)
     make_of(&h, "{\"model_type\": \"mamba2\"}", 4);
     assert_true(bb_memory_layer(&h.memory, 0) ==
                 2048 * 2.0 * (2 * 4096 + ((8192 + 2048) * 2 + 8192 + 128 + 2 * 8192) / 4.0));
-    h.how.recompute = BB_RECOMPUTE_FULL;
+    h.layers_config.recompute = BB_RECOMPUTE_FULL;
     assert_true(bb_memory_layer(&h.memory, 0) == 2048 * 2.0 * 4096);
 }
 
@@ -171,13 +171,13 @@ static void layers_of_two_stacks(void **state)
 
     (void)state;
     make_of(&h, "{\"model_type\": \"t5\"}", 1);
-    h.how.decoder_sequence = 128;
+    h.layers_config.decoder_sequence = 128;
     assert_true(bb_memory_layer(&h.memory, 5) == 512 * plain);
     assert_true(bb_memory_layer(&h.memory, 7) == 128 * plain + cross);
     assert_true(bb_memory_layer(&h.memory, 6) == 128 * plain + cross + 512 * 2.0 * 512);
     assert_true(bb_memory_embedding(&h.memory) == (512 + 128) * 8);
     assert_true(bb_memory_head(&h.memory) == 128 * (2 * 2.0 * 512 + 4 * 32128));
-    h.how.recompute = BB_RECOMPUTE_FULL;
+    h.layers_config.recompute = BB_RECOMPUTE_FULL;
     assert_true(bb_memory_layer(&h.memory, 7) == 128 * 2.0 * 512);
 }
 
@@ -190,9 +190,9 @@ static void a_layer_of_mixtral(void **state)
 
     (void)state;
     make(&h, "mixtral_8x7b", (struct bb_grid){.ep = 8, .ranks = 8}, 1);
-    h.how.sequence = 4096;
+    h.layers_config.sequence = 4096;
     assert_true(bb_memory_layer(&h.memory, 0) == 4096 * (attention + router + experts));
-    h.how.capacity_factor = 1.5;
+    h.layers_config.capacity_factor = 1.5;
     assert_true(bb_memory_layer(&h.memory, 0) == 4096 * (attention + router + 1.5 * experts));
 }
 
@@ -239,20 +239,20 @@ static void layers_that_are_computed_again(void **state)
 
     (void)state;
     make(&h, "gpt3_175b", (struct bb_grid){.tp = 8, .pp = 8, .ranks = 64}, 32);
-    h.how.sequence_parallel = true;
+    h.layers_config.sequence_parallel = true;
     assert_true(activations(&h, 3) == 5 * 12 * whole);
-    h.how.recompute = BB_RECOMPUTE_SELECTIVE;
+    h.layers_config.recompute = BB_RECOMPUTE_SELECTIVE;
     assert_true(activations(&h, 3) == 5 * 12 * (whole - scores) + scores);
-    h.how.recompute = BB_RECOMPUTE_FULL;
+    h.layers_config.recompute = BB_RECOMPUTE_FULL;
     assert_true(activations(&h, 3) == 5 * 12 * input + whole - input);
-    h.how.recompute_layers = 5;
+    h.layers_config.recompute_layers = 5;
     assert_true(activations(&h, 3) == 5 * (7 * whole + 5 * input));
-    h.how.recompute_layers = 12;
+    h.layers_config.recompute_layers = 12;
     assert_true(activations(&h, 3) == 5 * 12 * input + whole - input);
     h.schedule = (struct bb_schedule){BB_INTERLEAVED, 8, 32, 3, 8}; /* stage 3 holds 8 + 16 + 1 of its chunks of 4 */
-    h.how.recompute_layers = 1;
+    h.layers_config.recompute_layers = 1;
     assert_true(fabs(activations(&h, 3) - 25 * (3 * whole + input)) < 1e-9);
-    h.how.recompute_layers = 4;
+    h.layers_config.recompute_layers = 4;
     assert_true(fabs(activations(&h, 3) - 25 * 4 * input - whole + input) < 1e-9);
 }
 
@@ -266,16 +266,16 @@ static void where_layers_are_computed_again(void **state)
 
     (void)state;
     make(&h, "gpt3_175b", (struct bb_grid){.tp = 8, .pp = 8, .ranks = 64}, 32);
-    h.how.sequence_parallel = true;
-    h.how.recompute = BB_RECOMPUTE_FULL;
+    h.layers_config.sequence_parallel = true;
+    h.layers_config.recompute = BB_RECOMPUTE_FULL;
     head = bb_memory_head(&h.memory) / SBH;
     assert_true(head > 0 && head < 14);
     assert_true(fabs(activations(&h, 7) - (12 * 2 / 8.0 + 112 / 8.0)) < 1e-9);
     make_of(&h, "{\"model_type\": \"t5\", \"num_layers\": 3}", 1);
-    h.how.recompute = BB_RECOMPUTE_FULL;
-    h.how.recompute_layers = 1;
+    h.layers_config.recompute = BB_RECOMPUTE_FULL;
+    h.layers_config.recompute_layers = 1;
     for (int layer = 0; layer < 6; layer++)
-        assert_int_equal(bb_layers_again(&h.how, 0, layer), again[layer]);
+        assert_int_equal(bb_layers_again(&h.layers_config, 0, layer), again[layer]);
 }
 
 /* Whole model on one rank: logits 4 s b h (1 + V/h), all divided by t with sequence parallelism. */
@@ -287,7 +287,7 @@ static void the_head_has_logits(void **state)
     make(&h, "llama2_7b", (struct bb_grid){.tp = 1, .ranks = 1}, 1);
     assert_true(bb_memory_head(&h.memory) == 4.0 * 4096 * 4096 * (1 + 32000 / 4096.0));
     make(&h, "llama2_7b", (struct bb_grid){.tp = 4, .ranks = 4}, 1);
-    h.how.sequence_parallel = true;
+    h.layers_config.sequence_parallel = true;
     assert_true(bb_memory_head(&h.memory) == 4.0 * 4096 * 4096 * (1 + 32000 / 4096.0) / 4);
 }
 
@@ -331,7 +331,7 @@ static void the_update_needs_room(void **state)
     (void)state;
     make(&h, "llama2_7b", (struct bb_grid){.dp = 8, .ranks = 8}, 1);
     states_are(&h, BB_SYNC_DISTRIBUTED, 2, 2, 12 / 8.0); /* activations of 4096 tokens are more */
-    h.how.sequence = 128;
+    h.layers_config.sequence = 128;
     bb_memory_rank_bytes(&h.memory, 0, bytes);
     assert_true(bytes[BB_USE_ACTIVATIONS] < 4 * p / 8);
     assert_true(bytes[BB_USE_OPTIMIZER] == 12 * p / 8 + (4 * p / 8 - bytes[BB_USE_ACTIVATIONS]));
@@ -443,11 +443,11 @@ static void what_travels_needs_room(void **state)
     assert_true(communication(&h, 0) == 2 * 5e8 * 2);
     make(&h, "gpt3_175b", (struct bb_grid){.tp = 8, .pp = 8, .ranks = 64}, 8);
     assert_true(communication(&h, 2) == 2 * 2 * SBH); /* a message of each direction */
-    h.how.sequence_parallel = true;
+    h.layers_config.sequence_parallel = true;
     assert_true(communication(&h, 2) == 2 * 2 * SBH / 8 + 2 * SBH);
     make(&h, "llama2_70b", (struct bb_grid){.cp = 4, .ranks = 4}, 1); /* keys and values of 8 heads of 128 */
     assert_true(communication(&h, 0) == 2.0 * 1024 * 2 * 1024);
-    h.how.context = BB_CONTEXT_ALL_GATHER;
+    h.layers_config.context = BB_CONTEXT_ALL_GATHER;
     assert_true(communication(&h, 0) == 4 * 2.0 * 1024 * 2 * 1024);
 }
 

@@ -29,14 +29,14 @@ static void call_hooks(struct writer *w, const struct bb_transformer_module *mod
 }
 
 /* The gradients of a module are there. */
-static void announce_gradients(struct writer *w, const struct bb_transformer_module *module, bool last)
+static void mark_gradients_ready(struct writer *w, const struct bb_transformer_module *module, bool last)
 {
     for (int s = BB_PARAMETER_KINDS - 1; s >= 0; s--)
         if (module->unit[s] != BB_NONE)
             bb_sync_after_backward(w->sync[s], module->unit[s], last);
 }
 
-static void each_sync(struct writer *w, void (*call)(struct bb_sync *))
+static void for_each_sync(struct writer *w, void (*call)(struct bb_sync *))
 {
     for (int s = 0; s < BB_PARAMETER_KINDS; s++)
         if (w->sync[s])
@@ -47,9 +47,9 @@ static void each_sync(struct writer *w, void (*call)(struct bb_sync *))
 
 static struct bb_block *block_of(struct writer *w, const struct bb_slot *slot)
 {
-    bool apart = bb_schedule_is_bidirectional(&w->t->schedule) && slot->kind != BB_SLOT_FORWARD;
+    bool own_block = bb_schedule_is_bidirectional(&w->t->schedule) && slot->kind != BB_SLOT_FORWARD;
 
-    return &w->blocks[apart ? 1 : 0];
+    return &w->blocks[own_block ? 1 : 0];
 }
 
 static void write_forward(struct writer *w, const struct bb_slot *slot, int in, int out)
@@ -83,7 +83,7 @@ static void write_backward(struct writer *w, const struct bb_slot *slot, int in,
         const struct bb_transformer_module *module = &w->modules->list[i];
         int from = i == end - 1 ? in : BB_NONE, to = i == first ? out : BB_NONE, layer = module->layer;
 
-        block->kept = !module->again;
+        block->kept = !module->recomputed;
         if (data)
             call_hooks(w, module, bb_sync_before_backward);
         if (data && layer == BB_ARCH_EMBEDDING)
@@ -97,7 +97,7 @@ static void write_backward(struct writer *w, const struct bb_slot *slot, int in,
         else if (layer != BB_ARCH_EMBEDDING)
             bb_block_weights(block, layer);
         if (weights)
-            announce_gradients(w, module, bb_schedule_is_last(&w->t->schedule, w->pipe.stage, slot));
+            mark_gradients_ready(w, module, bb_schedule_is_last(&w->t->schedule, w->pipe.stage, slot));
     }
 }
 
@@ -149,12 +149,12 @@ static void finish_step(struct writer *w, int stage)
 
     w->script.micro_batch = BB_NONE;
     w->script.phase = BB_PHASE_GRADIENTS;
-    each_sync(w, bb_sync_wait_reductions);
+    for_each_sync(w, bb_sync_wait_reductions);
     bb_block_reduce_replicated(&w->blocks[0], (w->modules->replicated + shards - 1) / shards);
     if (bb_stage_holds_tied_embedding(w->t, stage))
         bb_block_reduce_tied(&w->blocks[0], (int)shards);
     bb_block_gradient_norm(&w->blocks[0]);
-    each_sync(w, bb_sync_finish_step);
+    for_each_sync(w, bb_sync_finish_step);
 }
 
 /* ---- the program ---- */
@@ -195,7 +195,7 @@ out:
     return rc;
 }
 
-static int refuse_size(const struct writer *w, int slots_done)
+static int validate_program_size(const struct writer *w, int slots_done)
 {
     const struct bb_schedule *s = &w->t->schedule;
     int programs = w->t->step->n_roles, fewer;
@@ -222,10 +222,10 @@ static int write_stage(struct writer *w, const struct bb_stage *stage)
     TRY(open_sync(w, stage->remainder));
     TRY(bb_pipe_open(&w->pipe, &w->t->schedule, &w->script, &w->t->step->layout, w->t->pipe, stage->stage,
                      bb_layers_message(w->t->layers)));
-    each_sync(w, bb_sync_begin_step);
+    for_each_sync(w, bb_sync_begin_step);
     for (int i = 0; i < w->pipe.n_slots;) {
         i += write_slots(w, i);
-        TRY(refuse_size(w, i));
+        TRY(validate_program_size(w, i));
     }
     finish_step(w, stage->stage);
     rc = bb_script_result(&w->script);

@@ -13,10 +13,10 @@ bool bb_stage_holds_tied_embedding(const struct bb_training *t, int stage)
 
 /* ---- modules ---- */
 
-static void add_module(struct bb_modules *p, int layer, int chunk, bool again)
+static void add_module(struct bb_modules *p, int layer, int chunk, bool recomputed)
 {
     p->list[p->n++] =
-        (struct bb_transformer_module){.layer = layer, .chunk = chunk, .again = again, .unit = {BB_NONE, BB_NONE}};
+        (struct bb_transformer_module){.layer = layer, .chunk = chunk, .recomputed = recomputed, .unit = {BB_NONE, BB_NONE}};
 }
 
 static int list_modules(struct bb_modules *p, const struct bb_training *t, int stage)
@@ -76,10 +76,10 @@ static double backward_us(const struct bb_training *t, int layer)
 
 /* The tensors of one kind as one unit; none, no unit. */
 static void add_unit(struct bb_modules *p, const struct bb_training *t, struct bb_transformer_module *module,
-                     enum bb_parameter_kind share, const struct bb_arch_tensor *tensors, int n, struct bb_tensor **at)
+                     enum bb_parameter_kind kind, const struct bb_arch_tensor *tensors, int n, struct bb_tensor **at)
 {
-    bool expert = share == BB_EXPERT;
-    struct bb_sync_unit *unit = &p->units[share][p->n_units[share]];
+    bool expert = kind == BB_EXPERT;
+    struct bb_sync_unit *unit = &p->units[kind][p->n_units[kind]];
 
     *unit = (struct bb_sync_unit){.name = module->layer == BB_ARCH_EMBEDDING ? "embedding"
                                           : module->layer == BB_ARCH_HEAD    ? "head"
@@ -97,7 +97,7 @@ static void add_unit(struct bb_modules *p, const struct bb_training *t, struct b
             unit->n++;
         }
     if (unit->n > 0)
-        module->unit[share] = p->n_units[share]++;
+        module->unit[kind] = p->n_units[kind]++;
 }
 
 static int list_units(struct bb_modules *p, const struct bb_training *t)

@@ -26,7 +26,7 @@ struct bb_training {
     struct bb_schedule schedule;
     struct bb_layers_config layers_config;
     struct bb_layers *layers;
-    bool shares[BB_PARAMETER_KINDS]; /* which kinds of parameters the model has */
+    bool has_parameters[BB_PARAMETER_KINDS]; /* which kinds of parameters the model has */
     struct bb_dp_config policy;
     struct bb_sync_comms sync[BB_PARAMETER_KINDS];
     /* Communicators, BB_NONE where the group has one rank. */
@@ -38,7 +38,7 @@ struct bb_training {
 /* A module: a layer, or BB_ARCH_EMBEDDING, BB_ARCH_HEAD. */
 struct bb_transformer_module {
     int layer, chunk;
-    bool again;          /* its forward pass is done again as a whole (bb_layers_again) */
+    bool recomputed;          /* its forward pass is done again as a whole (bb_layers_again) */
     int unit[BB_PARAMETER_KINDS]; /* in the list of units, BB_NONE: it has no such parameters */
 };
 

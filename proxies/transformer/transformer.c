@@ -46,10 +46,10 @@ static int resolve_schedule(struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
     int p = t->grid.pp, b = t->layers_config.micro_batch_size, m, rc;
-    char made_of[64];
+    char batch_unit[64];
 
-    snprintf(made_of, sizeof(made_of), "%d replica%s x %d of a micro-batch", t->grid.dp, t->grid.dp == 1 ? "" : "s", b);
-    rc = bb_args_micro_batches(t->config, p, (long long)t->grid.dp * b, made_of, &m);
+    snprintf(batch_unit, sizeof(batch_unit), "%d replica%s x %d of a micro-batch", t->grid.dp, t->grid.dp == 1 ? "" : "s", b);
+    rc = bb_args_micro_batches(t->config, p, (long long)t->grid.dp * b, batch_unit, &m);
     if (rc)
         return rc;
     t->schedule = (struct bb_schedule){
@@ -74,7 +74,7 @@ static int resolve_schedule(struct bb_training *t)
 }
 
 /* Stages of equal length, or as they were asked for. */
-static int refuse_layers(const struct bb_training *t, const struct bb_grid_model *model)
+static int validate_stage_layers(const struct bb_training *t, const struct bb_grid_model *model)
 {
     struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
     char near[BB_GRID_NEAREST] = "";
@@ -102,44 +102,44 @@ static int resolve_grid(struct bb_training *t)
     TRY(bb_grid_resolve(&t->grid, t->config->ranks, o->order, &model, t->config->proxy));
     TRY(bb_grid_fits(&t->grid, &model, t->config->proxy));
     TRY(resolve_schedule(t));
-    TRY(refuse_layers(t, &model));
+    TRY(validate_stage_layers(t, &model));
 out:
     return rc;
 }
 
 /* Layers of the chunk that has most. */
-static int longest_chunk(const struct bb_training *t)
+static int max_chunk_layers(const struct bb_training *t)
 {
     struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
-    int most = 0, first;
+    int max = 0, first;
 
     for (int part = 0; part < bb_schedule_parts(&t->schedule); part++) {
         int n = bb_pipe_split_layers(&split, part, &first);
 
-        most = n > most ? n : most;
+        max = n > max ? n : max;
     }
-    return most;
+    return max;
 }
 
-static int refuse_recompute(const struct bb_training *t)
+static int validate_recompute(const struct bb_training *t)
 {
-    int asked = t->config->transformer.recompute_layers, most = longest_chunk(t);
+    int requested = t->config->transformer.recompute_layers, max = max_chunk_layers(t);
 
-    if (asked <= most)
+    if (requested <= max)
         return 0;
     return bb_err(BB_EUSAGE,
                   "%s: --recompute-num-layers %d of chunks of %d layers at most; nearest: "
                   "--recompute-num-layers %d",
-                  t->config->proxy, asked, most, most);
+                  t->config->proxy, requested, max, max);
 }
 
-static int refuse_unused(const struct bb_training *t)
+static int reject_unused_options(const struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
     const struct {
-        bool given, meant;
+        bool given, applies;
         const char *option, *why;
-    } asked[] = {
+    } requested[] = {
         {o->decoder_sequence, t->arch.encoder_layers > 0, "decoder-seq-length", "the model has no encoder"},
         {o->etp, t->grid.experts, "etp", "the model has no experts"},
         {o->dispatch, t->grid.experts, "moe-dispatch", "the model has no experts"},
@@ -162,10 +162,10 @@ static int refuse_unused(const struct bb_training *t)
         {t->config->sync.sync, false, "sync", "it is --dp-sync of a transformer"},
     };
 
-    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
-        if (asked[i].given && !asked[i].meant)
-            return bb_err(BB_EUSAGE, "%s: --%s means nothing here: %s; leave it out", t->config->proxy, asked[i].option,
-                          asked[i].why);
+    for (size_t i = 0; i < sizeof(requested) / sizeof(requested[0]); i++)
+        if (requested[i].given && !requested[i].applies)
+            return bb_err(BB_EUSAGE, "%s: --%s means nothing here: %s; leave it out", t->config->proxy, requested[i].option,
+                          requested[i].why);
     if (bb_schedule_is_bidirectional(&t->schedule) && t->arch.tied)
         return bb_err(
             BB_EUSAGE,
@@ -186,7 +186,7 @@ static int refuse_unused(const struct bb_training *t)
     return 0;
 }
 
-static void resolve_how(struct bb_training *t)
+static void resolve_layers_config(struct bb_training *t)
 {
     const struct bb_proxy_config *c = t->config;
     const struct bb_transformer_options *o = &c->transformer;
@@ -225,14 +225,14 @@ static int resolve_shape(struct bb_training *t)
     const struct bb_proxy_config *c = t->config;
     int rc = 0;
 
-    resolve_how(t);
+    resolve_layers_config(t);
     TRY(resolve_grid(t));
     TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_index(c->transformer.sync, bb_sync_names, BB_SYNC_ALL_REDUCE),
                         t->layers_config.dtype, BB_FLOAT, &t->policy));
-    TRY(refuse_unused(t));
-    TRY(refuse_recompute(t));
-    t->shares[BB_DENSE] = true;
-    t->shares[BB_EXPERT] = t->grid.experts;
+    TRY(reject_unused_options(t));
+    TRY(validate_recompute(t));
+    t->has_parameters[BB_DENSE] = true;
+    t->has_parameters[BB_EXPERT] = t->grid.experts;
     t->layers_config.grad_dtype = t->policy.grads;
     t->layers_config.tp = t->grid.tp;
     t->layers_config.cp = t->grid.cp;
@@ -341,7 +341,7 @@ out:
 }
 
 /* Replicas of a part are those of both stages that hold it: a group of each, or of two ranks. */
-static int add_mirrored(struct bb_training *t, enum bb_grid_group of, const char *name, int *joined)
+static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group of, const char *name, int *joined)
 {
     struct bb_layout *l = &t->step->layout;
     int group = t->groups.of[of], pp = t->groups.of[BB_GRID_PP], n = group == BB_NONE ? 1 : l->groups[group].size,
@@ -355,10 +355,10 @@ static int add_mirrored(struct bb_training *t, enum bb_grid_group of, const char
             continue;
         for (int half = 0; half < 2; half++)
             for (int i = 0; i < n; i++) {
-                int one = group == BB_NONE ? rank : bb_group_member(l, group, bb_group_instance(l, group, rank), i);
-                int place = bb_group_index(l, pp, one), line = bb_group_instance(l, pp, one);
+                int member = group == BB_NONE ? rank : bb_group_member(l, group, bb_group_instance(l, group, rank), i);
+                int place = bb_group_index(l, pp, member), pipeline = bb_group_instance(l, pp, member);
 
-                members[at++] = bb_group_member(l, pp, line, half ? p - 1 - place : place);
+                members[at++] = bb_group_member(l, pp, pipeline, half ? p - 1 - place : place);
             }
     }
     *joined = bb_layout_add_irregular(l, name, members, at / (2 * n), 2 * n);
@@ -374,9 +374,9 @@ static int resolve_replicas(struct bb_training *t, int replicas[BB_PARAMETER_KIN
     int rc = 0;
 
     for (int s = 0; s < BB_PARAMETER_KINDS; s++) {
-        replicas[s] = t->shares[s] ? t->groups.of[of[s]] : BB_NONE;
-        if (bb_schedule_is_bidirectional(&t->schedule) && t->shares[s])
-            TRY(add_mirrored(t, of[s], names[s], &replicas[s]));
+        replicas[s] = t->has_parameters[s] ? t->groups.of[of[s]] : BB_NONE;
+        if (bb_schedule_is_bidirectional(&t->schedule) && t->has_parameters[s])
+            TRY(add_bidirectional_replicas(t, of[s], names[s], &replicas[s]));
     }
 out:
     return rc;
@@ -408,7 +408,7 @@ out:
 /* ---- roles ---- */
 
 /* Roles of a stage: its variants, each with the last rank of a node apart where a hierarchical sum has a remainder. */
-static int kinds_of_stage(const struct bb_training *t)
+static int roles_per_stage(const struct bb_training *t)
 {
     return bb_layers_variants(t->layers) * (t->policy.hierarchical ? 2 : 1);
 }
@@ -431,7 +431,7 @@ static int role_of(const struct bb_training *t, int rank)
         kind = bb_grid_expert_coord(&t->grid, rank, BB_AXIS_EP);
     if (t->policy.hierarchical)
         kind += variants * is_last_of_node(t, rank);
-    return stage * kinds_of_stage(t) + kind;
+    return stage * roles_per_stage(t) + kind;
 }
 
 static const char *name_of(const struct bb_training *t, const struct bb_stage *s)
@@ -450,7 +450,7 @@ static const char *name_of(const struct bb_training *t, const struct bb_stage *s
     return bb_step_text(t->step, "stage %d%s%s", s->stage, experts, last);
 }
 
-static void count_memory(const struct bb_training *t, int stage, struct bb_role *role)
+static void set_training_bytes(const struct bb_training *t, int stage, struct bb_role *role)
 {
     const struct bb_memory m = {
         .arch = &t->arch,
@@ -458,7 +458,7 @@ static void count_memory(const struct bb_training *t, int stage, struct bb_role 
         .schedule = &t->schedule,
         .policy = &t->policy,
         .dense = &t->sync[BB_DENSE],
-        .expert = t->shares[BB_EXPERT] ? &t->sync[BB_EXPERT] : NULL,
+        .expert = t->has_parameters[BB_EXPERT] ? &t->sync[BB_EXPERT] : NULL,
         .layers_config = &t->layers_config,
     };
 
@@ -466,10 +466,10 @@ static void count_memory(const struct bb_training *t, int stage, struct bb_role 
 }
 
 /* What bb_sync_add_comms would cut a group of so many replicas into. */
-static struct bb_sync_comms shares_of(const struct bb_training *t, int replicas, int neighbours)
+static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int replicas, int ranks_per_replica)
 {
     int node = t->config->gpus_per_node > 0 ? t->config->gpus_per_node : t->grid.ranks;
-    int run = t->policy.shard ? t->policy.shard : t->policy.kind == BB_SYNC_HSDP ? node / neighbours : replicas;
+    int run = t->policy.shard ? t->policy.shard : t->policy.kind == BB_SYNC_HSDP ? node / ranks_per_replica : replicas;
 
     return (struct bb_sync_comms){.n = run > 0 && run < replicas ? run : replicas, .n_replicas = 1};
 }
@@ -481,35 +481,35 @@ static int resolve_bytes(struct bb_training *t)
 
     TRY(resolve_shape(t));
     copies = bb_schedule_is_bidirectional(&t->schedule) ? 2 : 1;
-    t->sync[BB_DENSE] = shares_of(t, copies * t->grid.dp * t->grid.cp, t->grid.tp);
-    t->sync[BB_EXPERT] = shares_of(t, copies * (t->grid.edp > 0 ? t->grid.edp : 1), t->grid.etp * t->grid.ep);
+    t->sync[BB_DENSE] = sync_groups_of(t, copies * t->grid.dp * t->grid.cp, t->grid.tp);
+    t->sync[BB_EXPERT] = sync_groups_of(t, copies * (t->grid.edp > 0 ? t->grid.edp : 1), t->grid.etp * t->grid.ep);
 out:
     return rc;
 }
 
-static double most_bytes(const struct bb_training *t)
+static double max_rank_bytes(const struct bb_training *t)
 {
     struct bb_role role = {0};
-    double most = 0;
+    double max = 0;
 
     for (int stage = 0; stage < t->grid.pp; stage++) {
         double sum = 0;
 
-        count_memory(t, stage, &role);
+        set_training_bytes(t, stage, &role);
         for (int use = 0; use < BB_USES; use++)
             sum += role.training_bytes[use];
-        most = sum > most ? sum : most;
+        max = sum > max ? sum : max;
     }
-    return most;
+    return max;
 }
 
-int bb_training_bytes(const struct bb_proxy_config *c, const struct bb_arch *arch, double *most)
+int bb_training_bytes(const struct bb_proxy_config *c, const struct bb_arch *arch, double *max)
 {
     struct bb_step step = {.proxy = c->proxy};
     struct bb_training t = {.config = c, .step = &step, .arch = *arch};
     int rc = resolve_bytes(&t);
 
-    *most = rc ? 0 : most_bytes(&t);
+    *max = rc ? 0 : max_rank_bytes(&t);
     return rc;
 }
 
@@ -518,29 +518,29 @@ int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const stru
 {
     struct bb_step step = {.proxy = c->proxy};
     struct bb_training t = {.config = c, .step = &step, .arch = *arch};
-    int rc = resolve_bytes(&t), few = 0, all;
+    int rc = resolve_bytes(&t), too_few = 0, all;
 
     *layers = 0;
     *bytes = 0;
     if (rc)
         return rc;
     t.layers_config.recompute = BB_RECOMPUTE_FULL;
-    for (all = longest_chunk(&t); all - few > 1;) { /* `few` do not hold, `all` do, or are all of them */
-        t.layers_config.recompute_layers = few + (all - few) / 2;
-        *bytes = most_bytes(&t);
+    for (all = max_chunk_layers(&t); all - too_few > 1;) { /* `few` do not hold, `all` do, or are all of them */
+        t.layers_config.recompute_layers = too_few + (all - too_few) / 2;
+        *bytes = max_rank_bytes(&t);
         if (*bytes <= gpu_bytes)
             *layers = all = t.layers_config.recompute_layers;
         else
-            few = t.layers_config.recompute_layers;
+            too_few = t.layers_config.recompute_layers;
     }
     t.layers_config.recompute_layers = *layers;
-    *bytes = most_bytes(&t);
+    *bytes = max_rank_bytes(&t);
     return rc;
 }
 
 static int write_roles(struct bb_training *t)
 {
-    int variants = bb_layers_variants(t->layers), kinds = kinds_of_stage(t), rc;
+    int variants = bb_layers_variants(t->layers), kinds = roles_per_stage(t), rc;
 
     TRY(bb_step_add_roles(t->step, t->schedule.stages * kinds));
     for (int r = 0; r < t->step->layout.ranks; r++)
@@ -552,7 +552,7 @@ static int write_roles(struct bb_training *t)
         role->name = name_of(t, &s);
         if (!role->name)
             return -BB_EFAIL;
-        count_memory(t, s.stage, role);
+        set_training_bytes(t, s.stage, role);
         TRY(bb_stage_write(t, &s, role));
     }
 out:

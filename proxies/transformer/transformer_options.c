@@ -4,7 +4,7 @@
 #include "proxies/sync/sync.h"
 #include "proxies/transformer/schedule.h"
 
-#define MOST_RANKS  (1 << 24)
+#define MAX_RANKS  (1 << 24)
 #define FIELD(name) offsetof(struct bb_transformer_options, name)
 
 static const char *const context_choices[] = {"ring", "all_gather", "a2a", NULL};
@@ -13,15 +13,15 @@ static const char *const attention_choices[] = {"fused", "unfused", NULL};
 static const char *const recompute_choices[] = {"none", "selective", "full", NULL};
 
 const struct bb_opt bb_transformer_options[] = {
-    OPT_INT(0, "tp", FIELD(tp), NULL, "T", 1, MOST_RANKS,
+    OPT_INT(0, "tp", FIELD(tp), NULL, "T", 1, MAX_RANKS,
             "tensor-parallel ranks; of tp, pp and dp one may be left out and follows from the ranks (more: 1)"),
-    OPT_INT(0, "pp", FIELD(pp), NULL, "P", 1, MOST_RANKS, "pipeline stages"),
-    OPT_INT(0, "dp", FIELD(dp), NULL, "D", 1, MOST_RANKS, "data-parallel replicas"),
-    OPT_INT(0, "cp", FIELD(cp), NULL, "C", 1, MOST_RANKS,
+    OPT_INT(0, "pp", FIELD(pp), NULL, "P", 1, MAX_RANKS, "pipeline stages"),
+    OPT_INT(0, "dp", FIELD(dp), NULL, "D", 1, MAX_RANKS, "data-parallel replicas"),
+    OPT_INT(0, "cp", FIELD(cp), NULL, "C", 1, MAX_RANKS,
             "context-parallel ranks, among which each sample's tokens are divided"),
-    OPT_INT(0, "ep", FIELD(ep), NULL, "E", 1, MOST_RANKS,
+    OPT_INT(0, "ep", FIELD(ep), NULL, "E", 1, MAX_RANKS,
             "expert-parallel ranks, among which each layer's experts are divided (default: 1)"),
-    OPT_INT(0, "etp", FIELD(etp), NULL, "T", 1, MOST_RANKS, "tensor-parallel ranks of one expert (default: 1)"),
+    OPT_INT(0, "etp", FIELD(etp), NULL, "T", 1, MAX_RANKS, "tensor-parallel ranks of one expert (default: 1)"),
     OPT_STRING(0, "order", FIELD(order), NULL, "AXES",
                "order of the axes among the ranks, the fastest first (default: tp-cp-ep-dp-pp)"),
     OPT_INT(0, "vpp", FIELD(vpp), NULL, "V", 1, 1e6,

@@ -16,25 +16,25 @@ enum {
     ROWS = 4,   /* by tp, one row per word */
 };
 
-struct list {
+struct tensor_list {
     struct bb_arch_tensor *out;
-    int room, n; /* n counts on beyond the room */
+    int capacity, n; /* n counts on beyond the room */
 };
 
-static void put_tensor(struct list *l, const char *name, size_t rows, size_t columns, unsigned how)
+static void put_tensor(struct tensor_list *l, const char *name, size_t rows, size_t columns, unsigned sharding)
 {
     if (rows == 0 || columns == 0)
         return;
-    if (l->n < l->room)
+    if (l->n < l->capacity)
         l->out[l->n] = (struct bb_arch_tensor){.name = name,
                                                .count = rows * columns,
-                                               .tensor_split = (how & (SPLIT | ROWS)) != 0,
-                                               .expert = (how & EXPERT) != 0,
-                                               .rows = how & ROWS ? rows : 0};
+                                               .tensor_split = (sharding & (SPLIT | ROWS)) != 0,
+                                               .expert = (sharding & EXPERT) != 0,
+                                               .rows = sharding & ROWS ? rows : 0};
     l->n++;
 }
 
-static void put_norm(struct list *l, const struct bb_arch *a, const char *weight, const char *bias)
+static void put_norm(struct tensor_list *l, const struct bb_arch *a, const char *weight, const char *bias)
 {
     put_tensor(l, weight, (size_t)a->hidden, 1, WHOLE);
     if (a->layer_norm)
@@ -42,7 +42,7 @@ static void put_norm(struct list *l, const struct bb_arch *a, const char *weight
 }
 
 /* nth: '1' to '4' */
-static void put_layer_norm(struct list *l, const struct bb_arch *a, char nth)
+static void put_layer_norm(struct tensor_list *l, const struct bb_arch *a, char nth)
 {
     static const char *const names[][2] = {{"norm1.weight", "norm1.bias"},
                                            {"norm2.weight", "norm2.bias"},
@@ -56,7 +56,7 @@ static void put_layer_norm(struct list *l, const struct bb_arch *a, char nth)
 
 /* ---- attention ---- */
 
-static void put_fused_attention(struct list *l, const struct bb_arch *a)
+static void put_fused_attention(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden, out = (size_t)a->heads * (size_t)a->head_dim;
     size_t qkv = (size_t)(a->heads + 2 * a->kv_heads) * (size_t)a->head_dim;
@@ -67,7 +67,7 @@ static void put_fused_attention(struct list *l, const struct bb_arch *a)
     put_tensor(l, "attention.out.bias", h, a->out_bias, WHOLE);
 }
 
-static void put_attention(struct list *l, const struct bb_arch *a)
+static void put_attention(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden, q = (size_t)a->heads * (size_t)a->head_dim;
     size_t kv = (size_t)a->kv_heads * (size_t)a->head_dim;
@@ -88,7 +88,7 @@ static void put_attention(struct list *l, const struct bb_arch *a)
 }
 
 /* Queries of the decoder's tokens, keys and values of what the encoder made. */
-static void put_cross_attention(struct list *l, const struct bb_arch *a)
+static void put_cross_attention(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden, q = (size_t)a->heads * (size_t)a->head_dim;
     size_t kv = (size_t)a->kv_heads * (size_t)a->head_dim;
@@ -100,7 +100,7 @@ static void put_cross_attention(struct list *l, const struct bb_arch *a)
 }
 
 /* Scores every key for every query with a few small heads, of which every tp rank holds all. */
-static void put_index(struct list *l, const struct bb_arch *a)
+static void put_indexer(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden, heads = (size_t)a->index_heads, width = (size_t)a->index_dim;
 
@@ -112,7 +112,7 @@ static void put_index(struct list *l, const struct bb_arch *a)
 }
 
 /* Latent attention: small projections that every tp rank holds, then one per head. */
-static void put_latent_attention(struct list *l, const struct bb_arch *a)
+static void put_latent_attention(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden, heads = (size_t)a->heads, latent = (size_t)a->kv_lora, q = (size_t)a->q_lora;
     size_t key = (size_t)(a->nope_dim + a->rope_dim);
@@ -127,11 +127,11 @@ static void put_latent_attention(struct list *l, const struct bb_arch *a)
     put_tensor(l, "attention.kv_up.weight", heads * (size_t)(a->nope_dim + a->v_dim), latent, SPLIT);
     put_tensor(l, "attention.out.weight", h, heads * (size_t)a->v_dim, SPLIT);
     put_tensor(l, "attention.out.bias", h, a->out_bias, WHOLE);
-    put_index(l, a);
+    put_indexer(l, a);
 }
 
 /* One number per head decides how much of the state is kept, a second one how much of the token is added. */
-static void put_scan(struct list *l, const struct bb_arch *a)
+static void put_scan(struct tensor_list *l, const struct bb_arch *a)
 {
     const struct bb_arch_scan *s = &a->scan;
     size_t h = (size_t)a->hidden, heads = (size_t)s->heads, values = heads * (size_t)s->value_dim;
@@ -150,7 +150,7 @@ static void put_scan(struct list *l, const struct bb_arch *a)
     put_tensor(l, "scan.out.bias", h, a->out_bias, WHOLE);
 }
 
-static void put_any_attention(struct list *l, const struct bb_arch *a, int layer)
+static void put_any_attention(struct tensor_list *l, const struct bb_arch *a, int layer)
 {
     if (bb_arch_is_scan(a, layer))
         put_scan(l, a);
@@ -164,7 +164,7 @@ static void put_any_attention(struct list *l, const struct bb_arch *a, int layer
 
 /* ---- perceptron and experts ---- */
 
-static void put_perceptron(struct list *l, const struct bb_arch *a)
+static void put_mlp(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden, f = (size_t)a->ffn;
 
@@ -178,7 +178,7 @@ static void put_perceptron(struct list *l, const struct bb_arch *a)
     put_tensor(l, "mlp.down.bias", h, a->mlp_bias, WHOLE);
 }
 
-static void put_experts(struct list *l, const struct bb_arch *a)
+static void put_experts(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden, all = (size_t)a->experts * (size_t)a->expert_ffn, f = (size_t)a->shared_ffn;
 
@@ -204,7 +204,7 @@ static bool has_positions(const struct bb_arch *a, int layer)
     return layer == 0 || (a->encoder_layers > 0 && layer == a->encoder_layers);
 }
 
-static void put_layer(struct list *l, const struct bb_arch *a, int layer)
+static void put_layer(struct tensor_list *l, const struct bb_arch *a, int layer)
 {
     const bool encodes = a->encoder_layers > 0 && !bb_arch_is_decoder(a, layer);
 
@@ -220,7 +220,7 @@ static void put_layer(struct list *l, const struct bb_arch *a, int layer)
         else if (bb_arch_has_experts(a, layer))
             put_experts(l, a);
         else
-            put_perceptron(l, a);
+            put_mlp(l, a);
         if (*part == 'a')
             put_tensor(l, "attention.positions", has_positions(a, layer) ? (size_t)a->position_buckets : 0,
                        (size_t)a->heads, SPLIT);
@@ -229,7 +229,7 @@ static void put_layer(struct list *l, const struct bb_arch *a, int layer)
         put_norm(l, a, "encoder_norm.weight", "encoder_norm.bias");
 }
 
-static void put_embedding(struct list *l, const struct bb_arch *a)
+static void put_embedding(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden;
 
@@ -241,7 +241,7 @@ static void put_embedding(struct list *l, const struct bb_arch *a)
         put_norm(l, a, "embedding.norm.weight", "embedding.norm.bias");
 }
 
-static void put_head(struct list *l, const struct bb_arch *a)
+static void put_head(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden;
 
@@ -253,9 +253,9 @@ static void put_head(struct list *l, const struct bb_arch *a)
         put_tensor(l, "head.weight", (size_t)a->vocab, h, ROWS);
 }
 
-int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor *out, int room)
+int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor *out, int capacity)
 {
-    struct list l = {.out = out, .room = room};
+    struct tensor_list l = {.out = out, .capacity = capacity};
 
     if (layer == BB_ARCH_EMBEDDING)
         put_embedding(&l, arch);
@@ -263,8 +263,8 @@ int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor
         put_head(&l, arch);
     else
         put_layer(&l, arch, layer);
-    if (l.n > room)
-        return bb_err(BB_EFAIL, "layer %d of '%s' has %d tensors, room is for %d", layer, arch->name, l.n, room);
+    if (l.n > capacity)
+        return bb_err(BB_EFAIL, "layer %d of '%s' has %d tensors, room is for %d", layer, arch->name, l.n, capacity);
     return l.n;
 }
 
@@ -351,34 +351,34 @@ struct bb_arch_rank_parameters bb_arch_layer_share(const struct bb_arch *arch, i
 }
 
 /* of_experts: how many of the experts count. */
-static double count_layer(const struct bb_arch *arch, int layer, int of_experts)
+static double count_layer_parameters(const struct bb_arch *arch, int layer, int counted_experts)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
     int n = bb_arch_tensors(arch, layer, tensors, BB_ARCH_TENSORS);
     double sum = 0;
 
     for (int i = 0; i < n; i++)
-        sum += tensors[i].expert ? (double)(tensors[i].count / (size_t)arch->experts) * of_experts
+        sum += tensors[i].expert ? (double)(tensors[i].count / (size_t)arch->experts) * counted_experts
                                  : (double)tensors[i].count;
     return sum;
 }
 
 double bb_arch_layer_parameters(const struct bb_arch *arch, int layer)
 {
-    return count_layer(arch, layer, arch->experts);
+    return count_layer_parameters(arch, layer, arch->experts);
 }
 
 /* Layers of a kind are equal, but for what only the ends of an encoder's and a decoder's stack have. */
-static double count_all(const struct bb_arch *arch, int of_experts)
+static double count_parameters(const struct bb_arch *arch, int counted_experts)
 {
-    double sum = count_layer(arch, BB_ARCH_EMBEDDING, of_experts) + count_layer(arch, BB_ARCH_HEAD, of_experts);
+    double sum = count_layer_parameters(arch, BB_ARCH_EMBEDDING, counted_experts) + count_layer_parameters(arch, BB_ARCH_HEAD, counted_experts);
     double of_kind[4] = {0};
 
     for (int layer = 0; layer < arch->layers; layer++) {
         double *kind = &of_kind[bb_arch_has_experts(arch, layer) + 2 * bb_arch_is_scan(arch, layer)];
 
         if (*kind == 0 || arch->encoder_layers > 0)
-            *kind = count_layer(arch, layer, of_experts);
+            *kind = count_layer_parameters(arch, layer, counted_experts);
         sum += *kind;
     }
     return sum;
@@ -386,10 +386,10 @@ static double count_all(const struct bb_arch *arch, int of_experts)
 
 double bb_arch_parameters(const struct bb_arch *arch)
 {
-    return count_all(arch, arch->experts);
+    return count_parameters(arch, arch->experts);
 }
 
 double bb_arch_active(const struct bb_arch *arch)
 {
-    return count_all(arch, arch->top_k);
+    return count_parameters(arch, arch->top_k);
 }

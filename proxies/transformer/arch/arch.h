@@ -145,7 +145,7 @@ struct bb_arch_tensor {
 
 /* bb_arch_tensors - the tensors of a layer in the order in which the published model registers them. Returns their
  * number (at most BB_ARCH_TENSORS), or -BB_EFAIL when there is no room for them (said). */
-int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor *out, int room);
+int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor *out, int capacity);
 
 /* bb_arch_tensor_share - elements of a tensor that one rank holds. tp is etp for expert tensors. Rows are rounded up. */
 size_t bb_arch_tensor_share(const struct bb_arch_tensor *tensor, int tp, int ep);

@@ -13,8 +13,8 @@
 #include <string.h>
 
 #define FAMILY      "transformer"
-#define MOST_NAMES  128
-#define MOST_IN_ALL 9007199254740992.0 /* parameters: whole numbers in a double */
+#define MAX_NAMES  128
+#define MAX_PARAMETERS 9007199254740992.0 /* parameters: whole numbers in a double */
 
 /* ---- which one it is ---- */
 
@@ -56,7 +56,7 @@ static const struct bb_arch_type *find_class(const char *class_name)
 }
 
 /* What a transformer cannot be without, and the names that it goes by. */
-static const char *const needed[][3] = {{"num_hidden_layers", "n_layer"},
+static const char *const required_fields[][3] = {{"num_hidden_layers", "n_layer"},
                                         {"hidden_size", "n_embd", "d_model"},
                                         {"num_attention_heads", "n_head"},
                                         {"intermediate_size", "n_inner"},
@@ -64,52 +64,52 @@ static const char *const needed[][3] = {{"num_hidden_layers", "n_layer"},
                                         {"max_position_embeddings", "n_positions"}};
 
 /* ", hidden_size, vocab_size" */
-static void list_missing(const json_t *config, char *text, size_t room)
+static void list_missing(const json_t *config, char *text, size_t capacity)
 {
     size_t n = 0;
 
     text[0] = '\0';
-    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+    for (size_t i = 0; i < sizeof(required_fields) / sizeof(required_fields[0]); i++) {
         bool there = false;
 
-        for (int j = 0; j < 3 && needed[i][j]; j++)
-            there |= json_object_get(config, needed[i][j]) != NULL;
+        for (int j = 0; j < 3 && required_fields[i][j]; j++)
+            there |= json_object_get(config, required_fields[i][j]) != NULL;
         if (!there)
-            n += (size_t)snprintf(text + n, room - n, ", %s", needed[i][0]);
+            n += (size_t)snprintf(text + n, capacity - n, ", %s", required_fields[i][0]);
     }
 }
 
 /* The names of those that can be counted; also as "gpt2, bert, ..." */
-static size_t list_known(const char *names[MOST_NAMES], char *text, size_t room)
+static size_t list_known(const char *names[MAX_NAMES], char *text, size_t capacity)
 {
     size_t n = 0, used = 0;
 
-    for (const struct bb_arch_type *type = bb_arch_types; type->name && n < MOST_NAMES; type++) {
-        if (type->refused)
+    for (const struct bb_arch_type *type = bb_arch_types; type->name && n < MAX_NAMES; type++) {
+        if (type->unsupported)
             continue;
-        if (used < room)
-            used += (size_t)snprintf(text + used, room - used, "%s%s", n ? ", " : "", type->name);
+        if (used < capacity)
+            used += (size_t)snprintf(text + used, capacity - used, "%s%s", n ? ", " : "", type->name);
         names[n++] = type->name;
     }
     return n;
 }
 
-static int refuse_type(const json_t *config, const char *where, const char *model_type, const char *class_name)
+static int reject_type(const json_t *config, const char *where, const char *model_type, const char *class_name)
 {
-    const char *names[MOST_NAMES], *near, *asked = model_type ? model_type : class_name;
+    const char *names[MAX_NAMES], *suggestion, *requested = model_type ? model_type : class_name;
     char missing[256], known[512];
     size_t n = list_known(names, known, sizeof(known));
 
     list_missing(config, missing, sizeof(missing));
-    if (!asked)
+    if (!requested)
         return bb_err(BB_EUSAGE,
                       "%s: no transformer's config.json, fields are missing: model_type%s; known model_type: %s", where,
                       missing, known);
-    near = bb_nearest_word(asked, names, n);
-    if (near)
-        return bb_err(BB_EUSAGE, "%s: unknown architecture '%.64s', did you mean '%s'? (known: %s)", where, asked, near,
+    suggestion = bb_nearest_word(requested, names, n);
+    if (suggestion)
+        return bb_err(BB_EUSAGE, "%s: unknown architecture '%.64s', did you mean '%s'? (known: %s)", where, requested, suggestion,
                       known);
-    return bb_err(BB_EUSAGE, "%s: unknown architecture '%.64s' (known: %s); %s%s", where, asked, known,
+    return bb_err(BB_EUSAGE, "%s: unknown architecture '%.64s' (known: %s); %s%s", where, requested, known,
                   missing[0] ? "to be read as one of these it lacks "
                              : "set model_type to the one that its layers are like",
                   missing[0] ? missing + 2 : "");
@@ -123,14 +123,14 @@ static int find_type(const json_t *config, const char *where, const struct bb_ar
 
     *type = named ? named : classed;
     if (!*type)
-        return refuse_type(config, where, model_type, class_name);
+        return reject_type(config, where, model_type, class_name);
     if (named && classed && strcmp(named->architecture, classed->architecture) != 0)
         return bb_err(
             BB_EUSAGE,
             "%s: model_type '%s' and architectures '%.64s' are two models; expected '%s...' or model_type '%s'", where,
             named->name, class_name, named->architecture, classed->name);
-    if ((*type)->refused)
-        return bb_err(BB_EUSAGE, "%s: %s cannot be counted: %s", where, (*type)->name, (*type)->refused);
+    if ((*type)->unsupported)
+        return bb_err(BB_EUSAGE, "%s: %s cannot be counted: %s", where, (*type)->name, (*type)->unsupported);
     return 0;
 }
 
@@ -152,7 +152,7 @@ static const char *key_of(const json_t *config, const struct bb_arch_number *f)
     return f->keys[0];
 }
 
-static int refuse_value(const json_t *value, const char *where, const char *key, const char *expected)
+static int reject_value(const json_t *value, const char *where, const char *key, const char *expected)
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     int rc = bb_err(BB_EUSAGE, "%s: '%s' is %.40s, expected %s", where, key, text ? text : "?", expected);
@@ -166,16 +166,16 @@ static int read_number(const json_t *config, const struct bb_arch_number *f, con
     const char *key = key_of(config, f);
     const json_t *value = value_of(config, key);
     int *field = (int *)((char *)arch + f->offset);
-    bool told_none = !value && json_object_get(config, f->keys[0]) && f->min == 0;
+    bool is_null = !value && json_object_get(config, f->keys[0]) && f->min == 0;
     double number = json_number_value(value);
     char expected[64];
 
-    *field = told_none ? 0 : f->value; /* null where 0 means none: none ("q_lora_rank": null) */
+    *field = is_null ? 0 : f->value; /* null where 0 means none: none ("q_lora_rank": null) */
     if (!value)
         return 0;
-    if (!json_is_number(value) || number < f->min || number > f->most || number != (double)(int64_t)number) {
-        snprintf(expected, sizeof(expected), "a whole number from %d to %d", f->min, f->most);
-        return refuse_value(value, where, key, expected);
+    if (!json_is_number(value) || number < f->min || number > f->max || number != (double)(int64_t)number) {
+        snprintf(expected, sizeof(expected), "a whole number from %d to %d", f->min, f->max);
+        return reject_value(value, where, key, expected);
     }
     *field = (int)number;
     return 0;
@@ -231,18 +231,18 @@ static int read_dropout(const json_t *config, const char *where, struct bb_arch 
     static const char *const keys[] = {"attn_pdrop",        "resid_pdrop",    "hidden_dropout_prob",
                                        "dropout",           "hidden_dropout", "attention_probs_dropout_prob",
                                        "attention_dropout", "dropout_rate",   "residual_dropout"};
-    bool said = false, drops = false;
+    bool given = false, drops = false;
 
     for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
         const json_t *value = value_of(config, keys[k]);
         double rate = json_number_value(value);
 
         if (value && (!json_is_number(value) || rate < 0 || rate >= 1))
-            return refuse_value(value, where, keys[k], "a rate from 0 to below 1");
-        said = said || value;
+            return reject_value(value, where, keys[k], "a rate from 0 to below 1");
+        given = given || value;
         drops = drops || rate > 0;
     }
-    if (said)
+    if (given)
         arch->dropout = drops;
     return 0;
 }
@@ -270,13 +270,13 @@ static int read_feed_forward(const json_t *config, const char *where, struct bb_
 /* Qwen's list of layers without experts: those that we know are the first ones, as DeepSeek has them. */
 static int read_dense_list(const json_t *config, const char *where, struct bb_arch *arch)
 {
-    const json_t *list = value_of(config, "mlp_only_layers");
-    size_t n = json_array_size(list);
+    const json_t *tensor_list = value_of(config, "mlp_only_layers");
+    size_t n = json_array_size(tensor_list);
 
-    if (list && !json_is_array(list))
+    if (tensor_list && !json_is_array(tensor_list))
         return bb_err(BB_EUSAGE, "%s: 'mlp_only_layers' must be a list of layers", where);
     for (size_t i = 0; i < n; i++)
-        if (json_integer_value(json_array_get(list, i)) != (json_int_t)i || !json_is_integer(json_array_get(list, i)))
+        if (json_integer_value(json_array_get(tensor_list, i)) != (json_int_t)i || !json_is_integer(json_array_get(tensor_list, i)))
             return bb_err(BB_EUSAGE,
                           "%s: 'mlp_only_layers' must be the first layers, [0, 1, ...]; element %zu is not %zu", where,
                           i, i);
@@ -298,15 +298,15 @@ static bool is_known_kind(const char *text, const struct bb_arch *arch)
     return strcmp(text, "sliding_attention") == 0 || strcmp(text, "chunked_attention") == 0;
 }
 
-static int check_layer_types(const json_t *list, const char *where, const struct bb_arch *arch)
+static int check_layer_types(const json_t *tensor_list, const char *where, const struct bb_arch *arch)
 {
     const json_t *word;
     size_t i;
 
-    if (!json_is_array(list) || json_array_size(list) != (size_t)arch->layers)
+    if (!json_is_array(tensor_list) || json_array_size(tensor_list) != (size_t)arch->layers)
         return bb_err(BB_EUSAGE, "%s: 'layer_types' must be a list of a word for each of the %d layers", where,
                       arch->layers);
-    json_array_foreach(list, i, word)
+    json_array_foreach(tensor_list, i, word)
     {
         const char *text = json_string_value(word);
 
@@ -326,15 +326,15 @@ static int check_layer_types(const json_t *list, const char *where, const struct
 /* A list of which layers have a window or a scan: those without must come back every so many layers. */
 static int read_layer_types(const json_t *config, const char *where, struct bb_arch *arch)
 {
-    const json_t *list = value_of(config, "layer_types"), *word;
+    const json_t *tensor_list = value_of(config, "layer_types"), *word;
     size_t i, every = 0;
     int rc = 0;
 
-    if (!list)
+    if (!tensor_list)
         return 0;
-    TRY(check_layer_types(list, where, arch));
-    json_array_foreach(list, i, word) if (is_full(word) && every == 0) every = i + 1;
-    json_array_foreach(list, i, word) if (is_full(word) != (every > 0 && (i + 1) % every == 0)) return bb_err(
+    TRY(check_layer_types(tensor_list, where, arch));
+    json_array_foreach(tensor_list, i, word) if (is_full(word) && every == 0) every = i + 1;
+    json_array_foreach(tensor_list, i, word) if (is_full(word) != (every > 0 && (i + 1) % every == 0)) return bb_err(
         BB_EUSAGE,
         "%s: 'layer_types' must have full_attention every so many layers (first in layer %zu); "
         "layer %zu does not fit",
@@ -346,7 +346,7 @@ out:
 
 /* ---- what follows, and what cannot be ---- */
 
-static int refuse_division(const char *where, const char *what, int value, const char *by, int step)
+static int reject_division(const char *where, const char *what, int value, const char *by, int step)
 {
     int below = value / step * step;
 
@@ -372,7 +372,7 @@ static int resolve_scan(const char *where, struct bb_arch *a)
     if (s->heads == 0)
         return 0;
     if (s->heads % s->groups != 0)
-        return refuse_division(where, "heads of the state", s->heads, "its groups", s->groups);
+        return reject_division(where, "heads of the state", s->heads, "its groups", s->groups);
     if (a->expand > 0 && (long long)s->heads * s->value_dim != (long long)a->expand * a->hidden)
         return bb_err(BB_EUSAGE, "%s: num_heads %d of head_dim %d do not make expand %d x hidden_size %d", where,
                       s->heads, s->value_dim, a->expand, a->hidden);
@@ -396,9 +396,9 @@ static int resolve_attention(const char *where, struct bb_arch *a)
         return 0;
     }
     if (a->heads % a->kv_heads != 0)
-        return refuse_division(where, "num_attention_heads", a->heads, "num_key_value_heads", a->kv_heads);
+        return reject_division(where, "num_attention_heads", a->heads, "num_key_value_heads", a->kv_heads);
     if (a->head_dim == 0 && a->hidden % a->heads != 0)
-        return refuse_division(where, "hidden size", a->hidden, "attention heads", a->heads);
+        return reject_division(where, "hidden size", a->hidden, "attention heads", a->heads);
     if (a->head_dim == 0)
         a->head_dim = a->hidden / a->heads;
     return 0;
@@ -447,8 +447,8 @@ static int resolve_arch(const char *where, struct bb_arch *a)
     TRY(resolve_attention(where, a));
     TRY(resolve_experts(where, a));
     TRY(resolve_index(where, a));
-    if (bb_arch_parameters(a) > MOST_IN_ALL)
-        rc = bb_err(BB_EUSAGE, "%s: %.3g parameters, expected at most %.3g", where, bb_arch_parameters(a), MOST_IN_ALL);
+    if (bb_arch_parameters(a) > MAX_PARAMETERS)
+        rc = bb_err(BB_EUSAGE, "%s: %.3g parameters, expected at most %.3g", where, bb_arch_parameters(a), MAX_PARAMETERS);
 out:
     return rc;
 }
@@ -509,7 +509,7 @@ out:
 /* ---- files ---- */
 
 /* "llama-7b" of "models/llama-7b/config.json", "models/llama-7b/" and "llama-7b.json". */
-static void take_name(const char *word, char name[BB_ARCH_NAME])
+static void set_name(const char *word, char name[BB_ARCH_NAME])
 {
     const char *end = word + strlen(word), *start;
 
@@ -550,7 +550,7 @@ out:
     return rc;
 }
 
-static bool is_ours(const json_t *root)
+static bool is_transformer_profile(const json_t *root)
 {
     const char *family = json_string_value(json_object_get(root, "family"));
 
@@ -558,10 +558,10 @@ static bool is_ours(const json_t *root)
 }
 
 /* A model that is none: which are. */
-static int refuse_family(const char *where, const json_t *root)
+static int reject_family(const char *where, const json_t *root)
 {
-    const char *all[MOST_NAMES], *ours[MOST_NAMES], *family = json_string_value(json_object_get(root, "family"));
-    size_t n = bb_profile_names("models", all, MOST_NAMES), n_ours = 0;
+    const char *all[MAX_NAMES], *transformers[MAX_NAMES], *family = json_string_value(json_object_get(root, "family"));
+    size_t n = bb_profile_names("models", all, MAX_NAMES), n_transformers = 0;
     char kind[96];
 
     for (size_t i = 0; i < n; i++) {
@@ -569,12 +569,12 @@ static int refuse_family(const char *where, const json_t *root)
 
         if (bb_profile_load("models", all[i], &other))
             continue;
-        if (is_ours(other))
-            ours[n_ours++] = all[i];
+        if (is_transformer_profile(other))
+            transformers[n_transformers++] = all[i];
         json_decref(other);
     }
     snprintf(kind, sizeof(kind), "transformer (it is of family '%.32s')", family ? family : "?");
-    return bb_reject_unknown(kind, where, ours, n_ours);
+    return bb_reject_unknown(kind, where, transformers, n_transformers);
 }
 
 int bb_arch_read(const json_t *root, const char *where, struct bb_arch *arch)
@@ -585,11 +585,11 @@ int bb_arch_read(const json_t *root, const char *where, struct bb_arch *arch)
     *arch = (struct bb_arch){0};
     if (!json_object_get(root, "schema"))
         rc = read_config(root, where, arch);
-    else if (!is_ours(root))
-        rc = refuse_family(where, root);
+    else if (!is_transformer_profile(root))
+        rc = reject_family(where, root);
     else
         rc = read_profile(second ? second : root, where, arch);
-    take_name(where, arch->name);
+    set_name(where, arch->name);
     return rc;
 }
 
@@ -607,10 +607,10 @@ out:
 
 int bb_arch_with_layers(struct bb_arch *arch, int layers)
 {
-    int least = arch->encoder_layers > 0 ? 2 : 1;
+    int min_layers = arch->encoder_layers > 0 ? 2 : 1;
 
-    if (layers < least || layers > BB_ARCH_MAX_LAYERS)
-        return bb_err(BB_EUSAGE, "%s: %d layers, expected %d to %d", arch->name, layers, least, BB_ARCH_MAX_LAYERS);
+    if (layers < min_layers || layers > BB_ARCH_MAX_LAYERS)
+        return bb_err(BB_EUSAGE, "%s: %d layers, expected %d to %d", arch->name, layers, min_layers, BB_ARCH_MAX_LAYERS);
     if (arch->encoder_layers > 0) { /* both in proportion, one of each at least */
         int encode = (int)((long long)layers * arch->encoder_layers / arch->layers);
 

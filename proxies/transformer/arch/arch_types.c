@@ -5,19 +5,19 @@
  */
 #include "proxies/transformer/arch/arch_types.h"
 
-#define MOST_WIDTH    (1 << 20) /* hidden and what is near it */
-#define MOST_FFN      (1 << 24)
-#define MOST_VOCAB    (1 << 28)
-#define MOST_SEQUENCE (1 << 30)
-#define MOST_COUNT    (1 << 16) /* heads, experts */
-#define MOST_LAYERS   BB_ARCH_MAX_LAYERS
+#define MAX_WIDTH    (1 << 20) /* hidden and what is near it */
+#define MAX_FFN      (1 << 24)
+#define MAX_VOCAB    (1 << 28)
+#define MAX_SEQUENCE (1 << 30)
+#define MAX_COUNT    (1 << 16) /* heads, experts */
+#define MAX_LAYERS   BB_ARCH_MAX_LAYERS
 
 /* clang-format off */
 #define AT(field) offsetof(struct bb_arch, field)
 #define NAMES(...) {__VA_ARGS__}
-#define NUMBER(names, field, value, min, most) {names, AT(field), value, min, most}
-#define COUNT(key, field, value, most) NUMBER(NAMES(key), field, value, 1, most)
-#define MAYBE(key, field, value, most) NUMBER(NAMES(key), field, value, 0, most)
+#define NUMBER(names, field, value, min, max) {names, AT(field), value, min, max}
+#define COUNT(key, field, value, max) NUMBER(NAMES(key), field, value, 1, max)
+#define MAYBE(key, field, value, max) NUMBER(NAMES(key), field, value, 0, max)
 #define NUMBERS(...) .numbers = (const struct bb_arch_number[]){__VA_ARGS__, {{NULL}, 0, 0, 0, 0}}
 
 #define FLAG(key, field, value) {key, AT(field), value}
@@ -28,44 +28,44 @@
 #define FIXED(...) .fixed = (const struct bb_arch_fixed[]){__VA_ARGS__, {0}}
 #define NO_WINDOWS FIXED({"use_sliding_window", false, "which of its layers have a window, is not counted"})
 
-#define SEQUENCE(n) COUNT("max_position_embeddings", sequence, n, MOST_SEQUENCE)
-#define OUTER(v, h, l, a) COUNT("vocab_size", vocab, v, MOST_VOCAB), COUNT("hidden_size", hidden, h, MOST_WIDTH),    \
-    COUNT("num_hidden_layers", layers, l, MOST_LAYERS), COUNT("num_attention_heads", heads, a, MOST_COUNT)
-#define FFN(n) COUNT("intermediate_size", ffn, n, MOST_FFN)
-#define KV_HEADS(n) COUNT("num_key_value_heads", kv_heads, n, MOST_COUNT)
+#define SEQUENCE(n) COUNT("max_position_embeddings", sequence, n, MAX_SEQUENCE)
+#define OUTER(v, h, l, a) COUNT("vocab_size", vocab, v, MAX_VOCAB), COUNT("hidden_size", hidden, h, MAX_WIDTH),    \
+    COUNT("num_hidden_layers", layers, l, MAX_LAYERS), COUNT("num_attention_heads", heads, a, MAX_COUNT)
+#define FFN(n) COUNT("intermediate_size", ffn, n, MAX_FFN)
+#define KV_HEADS(n) COUNT("num_key_value_heads", kv_heads, n, MAX_COUNT)
 #define SHAPE(v, h, f, l, a, kv, s) OUTER(v, h, l, a), FFN(f), KV_HEADS(kv), SEQUENCE(s)
-#define HEAD_DIM(n) COUNT("head_dim", head_dim, n, MOST_WIDTH)
-#define WINDOW(n) MAYBE("sliding_window", window, n, MOST_SEQUENCE)
+#define HEAD_DIM(n) COUNT("head_dim", head_dim, n, MAX_WIDTH)
+#define WINDOW(n) MAYBE("sliding_window", window, n, MAX_SEQUENCE)
 #define EXPERTS(key, alias, n, k)                                                                                    \
-    NUMBER(NAMES(key, alias), experts, n, 1, MOST_COUNT), COUNT("num_experts_per_tok", top_k, k, MOST_COUNT)
-#define EXPERT_FFN(n) COUNT("moe_intermediate_size", expert_ffn, n, MOST_FFN)
-#define SPARSE_STEP COUNT("decoder_sparse_step", moe_every, 1, MOST_LAYERS)
+    NUMBER(NAMES(key, alias), experts, n, 1, MAX_COUNT), COUNT("num_experts_per_tok", top_k, k, MAX_COUNT)
+#define EXPERT_FFN(n) COUNT("moe_intermediate_size", expert_ffn, n, MAX_FFN)
+#define SPARSE_STEP COUNT("decoder_sparse_step", moe_every, 1, MAX_LAYERS)
 #define SHARED_EXPERTS(n) MAYBE("n_shared_experts", shared_experts, n, 64)
-#define FIRST_DENSE(n) MAYBE("first_k_dense_replace", dense_layers, n, MOST_LAYERS)
+#define FIRST_DENSE(n) MAYBE("first_k_dense_replace", dense_layers, n, MAX_LAYERS)
 #define LATENT(n_experts, k, shared, width, dense)                                                                   \
     EXPERTS("n_routed_experts", "num_local_experts", n_experts, k), EXPERT_FFN(width), SHARED_EXPERTS(shared),       \
-    FIRST_DENSE(dense), COUNT("moe_layer_freq", moe_every, 1, MOST_LAYERS),                                          \
-    MAYBE("q_lora_rank", q_lora, 1536, MOST_WIDTH), COUNT("kv_lora_rank", kv_lora, 512, MOST_WIDTH),                 \
-    COUNT("qk_nope_head_dim", nope_dim, 128, MOST_COUNT), MAYBE("qk_rope_head_dim", rope_dim, 64, MOST_COUNT),       \
-    COUNT("v_head_dim", v_dim, 128, MOST_COUNT)
+    FIRST_DENSE(dense), COUNT("moe_layer_freq", moe_every, 1, MAX_LAYERS),                                          \
+    MAYBE("q_lora_rank", q_lora, 1536, MAX_WIDTH), COUNT("kv_lora_rank", kv_lora, 512, MAX_WIDTH),                 \
+    COUNT("qk_nope_head_dim", nope_dim, 128, MAX_COUNT), MAYBE("qk_rope_head_dim", rope_dim, 64, MAX_COUNT),       \
+    COUNT("v_head_dim", v_dim, 128, MAX_COUNT)
 
 #define LLAMA_LIKE .order = "am12", .gated = true /* attention, perceptron, both norms; gate, up and down */
 #define BIASED .layer_norm = true, .qkv_bias = true, .out_bias = true, .mlp_bias = true
 
 const struct bb_arch_type bb_arch_types[] = {
     {"gpt2", "GPT2",
-     NUMBERS(COUNT("vocab_size", vocab, 50257, MOST_VOCAB),
-             NUMBER(NAMES("n_positions", "n_ctx"), sequence, 1024, 1, MOST_SEQUENCE),
-             NUMBER(NAMES("n_embd", "hidden_size"), hidden, 768, 1, MOST_WIDTH),
-             NUMBER(NAMES("n_layer", "num_hidden_layers"), layers, 12, 1, MOST_LAYERS),
-             NUMBER(NAMES("n_head", "num_attention_heads"), heads, 12, 1, MOST_COUNT),
-             COUNT("n_inner", ffn, 0, MOST_FFN)),
+     NUMBERS(COUNT("vocab_size", vocab, 50257, MAX_VOCAB),
+             NUMBER(NAMES("n_positions", "n_ctx"), sequence, 1024, 1, MAX_SEQUENCE),
+             NUMBER(NAMES("n_embd", "hidden_size"), hidden, 768, 1, MAX_WIDTH),
+             NUMBER(NAMES("n_layer", "num_hidden_layers"), layers, 12, 1, MAX_LAYERS),
+             NUMBER(NAMES("n_head", "num_attention_heads"), heads, 12, 1, MAX_COUNT),
+             COUNT("n_inner", ffn, 0, MAX_FFN)),
      FLAGS(TIED(true)),
      FIXED({"add_cross_attention", false, "a second attention is not counted"}),
      .base = {.order = "1a2m", .fused_qkv = true, BIASED, .learned_positions = true, .dropout = true}},
     {"bert", "Bert",
      NUMBERS(OUTER(30522, 768, 12, 12), FFN(3072), SEQUENCE(512),
-             MAYBE("type_vocab_size", token_types, 2, MOST_COUNT)),
+             MAYBE("type_vocab_size", token_types, 2, MAX_COUNT)),
      FLAGS(TIED(true)),
      .base = {.order = "a1m2", .post_norm = true, .embedding_norm = true, BIASED, .learned_positions = true,
               .dropout = true}},
@@ -87,7 +87,7 @@ const struct bb_arch_type bb_arch_types[] = {
     {"qwen2_moe", "Qwen2Moe",
      NUMBERS(SHAPE(151936, 2048, 5632, 24, 16, 16, 32768), HEAD_DIM(0),
              EXPERTS("num_experts", "num_local_experts", 60, 4), EXPERT_FFN(1408),
-             COUNT("shared_expert_intermediate_size", shared_ffn, 5632, MOST_FFN), SPARSE_STEP),
+             COUNT("shared_expert_intermediate_size", shared_ffn, 5632, MAX_FFN), SPARSE_STEP),
      FLAGS(TIED(false), FLAG("qkv_bias", qkv_bias, true)), NO_WINDOWS,
      .base = {LLAMA_LIKE, .shared_gate = true, .moe_offset = 1}},
     {"qwen2_vl_text", "Qwen2VL", NUMBERS(SHAPE(152064, 8192, 29568, 80, 64, 8, 32768)),
@@ -105,22 +105,22 @@ const struct bb_arch_type bb_arch_types[] = {
     {"qwen3_next", "Qwen3Next",
      NUMBERS(SHAPE(151936, 2048, 5632, 48, 16, 2, 32768), HEAD_DIM(256),
              EXPERTS("num_experts", "num_local_experts", 512, 10), EXPERT_FFN(512),
-             COUNT("shared_expert_intermediate_size", shared_ffn, 512, MOST_FFN), SPARSE_STEP,
-             COUNT("linear_num_value_heads", scan.heads, 32, MOST_COUNT),
-             COUNT("linear_num_key_heads", scan.groups, 16, MOST_COUNT),
-             COUNT("linear_key_head_dim", scan.key_dim, 128, MOST_COUNT),
-             COUNT("linear_value_head_dim", scan.value_dim, 128, MOST_COUNT),
-             COUNT("linear_conv_kernel_dim", scan.conv, 4, MOST_COUNT),
-             COUNT("full_attention_interval", attention_every, 4, MOST_LAYERS)),
+             COUNT("shared_expert_intermediate_size", shared_ffn, 512, MAX_FFN), SPARSE_STEP,
+             COUNT("linear_num_value_heads", scan.heads, 32, MAX_COUNT),
+             COUNT("linear_num_key_heads", scan.groups, 16, MAX_COUNT),
+             COUNT("linear_key_head_dim", scan.key_dim, 128, MAX_COUNT),
+             COUNT("linear_value_head_dim", scan.value_dim, 128, MAX_COUNT),
+             COUNT("linear_conv_kernel_dim", scan.conv, 4, MAX_COUNT),
+             COUNT("full_attention_interval", attention_every, 4, MAX_LAYERS)),
      FLAGS(TIED(false), ATTENTION_BIAS(false)),
      .base = {LLAMA_LIKE, .qk_norm = true, .shared_gate = true, .moe_offset = 1, .out_gate = true,
               .scan = {.delta = true, .chunk = 64}}},
     {"mamba2", "Mamba2",
-     NUMBERS(COUNT("vocab_size", vocab, 32768, MOST_VOCAB), COUNT("hidden_size", hidden, 4096, MOST_WIDTH),
-             COUNT("num_hidden_layers", layers, 64, MOST_LAYERS), COUNT("num_heads", scan.heads, 128, MOST_COUNT),
-             COUNT("n_groups", scan.groups, 8, MOST_COUNT), COUNT("state_size", scan.key_dim, 128, MOST_COUNT),
-             COUNT("head_dim", scan.value_dim, 64, MOST_COUNT), COUNT("conv_kernel", scan.conv, 4, MOST_COUNT),
-             COUNT("chunk_size", scan.chunk, 256, MOST_SEQUENCE), COUNT("expand", expand, 2, MOST_COUNT),
+     NUMBERS(COUNT("vocab_size", vocab, 32768, MAX_VOCAB), COUNT("hidden_size", hidden, 4096, MAX_WIDTH),
+             COUNT("num_hidden_layers", layers, 64, MAX_LAYERS), COUNT("num_heads", scan.heads, 128, MAX_COUNT),
+             COUNT("n_groups", scan.groups, 8, MAX_COUNT), COUNT("state_size", scan.key_dim, 128, MAX_COUNT),
+             COUNT("head_dim", scan.value_dim, 64, MAX_COUNT), COUNT("conv_kernel", scan.conv, 4, MAX_COUNT),
+             COUNT("chunk_size", scan.chunk, 256, MAX_SEQUENCE), COUNT("expand", expand, 2, MAX_COUNT),
              SEQUENCE(2048)), /* not of its configuration: what the first of them were trained with */
      FLAGS(TIED(false), FLAG("use_bias", qkv_bias, false), FLAG("use_bias", out_bias, false),
            FLAG("use_conv_bias", scan.conv_bias, true)),
@@ -132,7 +132,7 @@ const struct bb_arch_type bb_arch_types[] = {
      FLAGS(TIED(true), ATTENTION_BIAS(false)), .base = {.order = "am1234", .gated = true, .window_every = 2}},
     {"gemma3_text", "Gemma3",
      NUMBERS(SHAPE(262208, 2304, 9216, 26, 8, 4, 131072), HEAD_DIM(256), WINDOW(4096),
-             NUMBER(NAMES("sliding_window_pattern", "_sliding_window_pattern"), window_every, 6, 1, MOST_LAYERS)),
+             NUMBER(NAMES("sliding_window_pattern", "_sliding_window_pattern"), window_every, 6, 1, MAX_LAYERS)),
      FLAGS(TIED(true), ATTENTION_BIAS(false)), .base = {.order = "am1234", .gated = true, .qk_norm = true}},
     {"phi3", "Phi3", NUMBERS(SHAPE(32064, 3072, 8192, 32, 32, 0, 4096), WINDOW(0)),
      FLAGS(TIED(false)), .base = {LLAMA_LIKE, .fused_qkv = true}},
@@ -159,11 +159,11 @@ const struct bb_arch_type bb_arch_types[] = {
      .base = {LLAMA_LIKE}},
     {"llama4_text", "Llama4",
      NUMBERS(OUTER(202048, 5120, 48, 40), KV_HEADS(8), SEQUENCE(131072), HEAD_DIM(128),
-             COUNT("intermediate_size", expert_ffn, 8192, MOST_FFN),
-             COUNT("intermediate_size_mlp", ffn, 16384, MOST_FFN), EXPERTS("num_local_experts", "num_experts", 16, 1),
-             COUNT("interleave_moe_layer_step", moe_every, 1, MOST_LAYERS),
-             MAYBE("attention_chunk_size", window, 8192, MOST_SEQUENCE),
-             COUNT("no_rope_layer_interval", window_every, 4, MOST_LAYERS)),
+             COUNT("intermediate_size", expert_ffn, 8192, MAX_FFN),
+             COUNT("intermediate_size_mlp", ffn, 16384, MAX_FFN), EXPERTS("num_local_experts", "num_experts", 16, 1),
+             COUNT("interleave_moe_layer_step", moe_every, 1, MAX_LAYERS),
+             MAYBE("attention_chunk_size", window, 8192, MAX_SEQUENCE),
+             COUNT("no_rope_layer_interval", window_every, 4, MAX_LAYERS)),
      FLAGS(TIED(false), ATTENTION_BIAS(false)), .base = {LLAMA_LIKE, .shared_experts = 1, .moe_offset = 1}},
 
     {"deepseek_v2", "DeepseekV2", NUMBERS(SHAPE(32000, 4096, 11008, 32, 32, 0, 2048), LATENT(64, 0, 2, 1407, 0)),
@@ -172,8 +172,8 @@ const struct bb_arch_type bb_arch_types[] = {
      FLAGS(TIED(false), ATTENTION_BIAS(false)), .base = {LLAMA_LIKE, .router_bias = true}},
     {"deepseek_v32", "DeepseekV32",
      NUMBERS(SHAPE(129280, 7168, 18432, 61, 128, 128, 163840), LATENT(256, 8, 1, 2048, 3),
-             COUNT("index_n_heads", index_heads, 64, MOST_COUNT), COUNT("index_head_dim", index_dim, 128, MOST_COUNT),
-             COUNT("index_topk", window, 2048, MOST_SEQUENCE)),
+             COUNT("index_n_heads", index_heads, 64, MAX_COUNT), COUNT("index_head_dim", index_dim, 128, MAX_COUNT),
+             COUNT("index_topk", window, 2048, MAX_SEQUENCE)),
      FLAGS(TIED(false), ATTENTION_BIAS(false)), .base = {LLAMA_LIKE, .router_bias = true}},
     {"kimi_k2", "DeepseekV3", NUMBERS(SHAPE(163840, 7168, 18432, 61, 64, 64, 131072), LATENT(384, 8, 1, 2048, 1)),
      FLAGS(TIED(false), ATTENTION_BIAS(false)), .base = {LLAMA_LIKE, .router_bias = true}},
@@ -182,20 +182,20 @@ const struct bb_arch_type bb_arch_types[] = {
      FLAGS(TIED(false), ATTENTION_BIAS(false), FLAG("mlp_bias", mlp_bias, false)),
      .base = {.order = "am12", .layer_norm = true}},
     {"mpt", "Mpt",
-     NUMBERS(COUNT("vocab_size", vocab, 50368, MOST_VOCAB), COUNT("d_model", hidden, 2048, MOST_WIDTH),
-             COUNT("n_layers", layers, 24, MOST_LAYERS), COUNT("n_heads", heads, 16, MOST_COUNT),
-             COUNT("max_seq_len", sequence, 2048, MOST_SEQUENCE)),
+     NUMBERS(COUNT("vocab_size", vocab, 50368, MAX_VOCAB), COUNT("d_model", hidden, 2048, MAX_WIDTH),
+             COUNT("n_layers", layers, 24, MAX_LAYERS), COUNT("n_heads", heads, 16, MAX_COUNT),
+             COUNT("max_seq_len", sequence, 2048, MAX_SEQUENCE)),
      FLAGS(TIED(true)), FIXED({"no_bias", true, "its biases are not counted"}),
      .base = {.order = "1a2m", .fused_qkv = true}},
     {"starcoder2", "Starcoder2", NUMBERS(SHAPE(49152, 3072, 12288, 30, 24, 2, 4096), WINDOW(0)),
      FLAGS(TIED(true), ALL_BIASES("use_bias", true)), .base = {.order = "am12", .layer_norm = true}},
     {"falcon", "Falcon",
-     NUMBERS(COUNT("vocab_size", vocab, 65024, MOST_VOCAB),
-             NUMBER(NAMES("hidden_size", "n_embed"), hidden, 4544, 1, MOST_WIDTH),
-             NUMBER(NAMES("num_hidden_layers", "n_layer"), layers, 32, 1, MOST_LAYERS),
-             NUMBER(NAMES("num_attention_heads", "n_head"), heads, 71, 1, MOST_COUNT),
-             NUMBER(NAMES("num_kv_heads", "n_head_kv"), kv_heads, 0, 1, MOST_COUNT),
-             COUNT("ffn_hidden_size", ffn, 0, MOST_FFN), SEQUENCE(2048),
+     NUMBERS(COUNT("vocab_size", vocab, 65024, MAX_VOCAB),
+             NUMBER(NAMES("hidden_size", "n_embed"), hidden, 4544, 1, MAX_WIDTH),
+             NUMBER(NAMES("num_hidden_layers", "n_layer"), layers, 32, 1, MAX_LAYERS),
+             NUMBER(NAMES("num_attention_heads", "n_head"), heads, 71, 1, MAX_COUNT),
+             NUMBER(NAMES("num_kv_heads", "n_head_kv"), kv_heads, 0, 1, MAX_COUNT),
+             COUNT("ffn_hidden_size", ffn, 0, MAX_FFN), SEQUENCE(2048),
              MAYBE("num_ln_in_parallel_attn", norms, 0, 2)),
      FLAGS(TIED(true), ALL_BIASES("bias", false), FLAG("multi_query", multi_query, true),
            FLAG("new_decoder_architecture", grouped_heads, false), FLAG("parallel_attn", parallel_attention, true)),
@@ -204,32 +204,32 @@ const struct bb_arch_type bb_arch_types[] = {
      FLAGS(TIED(false), ATTENTION_BIAS(true)),
      .base = {.order = "12am", .fused_qkv = true, .layer_norm = true, .mlp_bias = true}},
     {"opt", "OPT",
-     NUMBERS(OUTER(50272, 768, 12, 12), COUNT("ffn_dim", ffn, 3072, MOST_FFN), SEQUENCE(2048),
-             MAYBE("word_embed_proj_dim", embedding_width, 0, MOST_WIDTH)),
+     NUMBERS(OUTER(50272, 768, 12, 12), COUNT("ffn_dim", ffn, 3072, MAX_FFN), SEQUENCE(2048),
+             MAYBE("word_embed_proj_dim", embedding_width, 0, MAX_WIDTH)),
      FLAGS(TIED(true), ALL_BIASES("enable_bias", true)),
      FIXED({"do_layer_norm_before", true, "layers with their norms behind are not counted"},
            {"layer_norm_elementwise_affine", true, "norms without weights are not counted"}),
      .base = {.order = "a1m2", .layer_norm = true, .learned_positions = true, .extra_positions = 2, .dropout = true}},
     {"bloom", "Bloom",
-     NUMBERS(COUNT("vocab_size", vocab, 250880, MOST_VOCAB),
-             NUMBER(NAMES("n_embed", "hidden_size"), hidden, 64, 1, MOST_WIDTH),
-             NUMBER(NAMES("n_layer", "num_hidden_layers"), layers, 2, 1, MOST_LAYERS),
-             NUMBER(NAMES("n_head", "num_attention_heads"), heads, 8, 1, MOST_COUNT),
-             COUNT("seq_length", sequence, 2048, MOST_SEQUENCE)),
+     NUMBERS(COUNT("vocab_size", vocab, 250880, MAX_VOCAB),
+             NUMBER(NAMES("n_embed", "hidden_size"), hidden, 64, 1, MAX_WIDTH),
+             NUMBER(NAMES("n_layer", "num_hidden_layers"), layers, 2, 1, MAX_LAYERS),
+             NUMBER(NAMES("n_head", "num_attention_heads"), heads, 8, 1, MAX_COUNT),
+             COUNT("seq_length", sequence, 2048, MAX_SEQUENCE)),
      FLAGS(TIED(true)), .base = {.order = "1a2m", .fused_qkv = true, .embedding_norm = true, BIASED}},
 
     {"t5", "T5",
-     NUMBERS(COUNT("vocab_size", vocab, 32128, MOST_VOCAB), COUNT("d_model", hidden, 512, MOST_WIDTH),
-             COUNT("d_kv", head_dim, 64, MOST_WIDTH), COUNT("d_ff", ffn, 2048, MOST_FFN),
-             COUNT("num_layers", encoder_layers, 6, MOST_LAYERS),
-             NUMBER(NAMES("num_decoder_layers"), decoder_layers, 0, 1, MOST_LAYERS),
-             COUNT("num_heads", heads, 8, MOST_COUNT),
-             COUNT("relative_attention_num_buckets", position_buckets, 32, MOST_SEQUENCE),
-             COUNT("n_positions", sequence, 512, MOST_SEQUENCE)),
+     NUMBERS(COUNT("vocab_size", vocab, 32128, MAX_VOCAB), COUNT("d_model", hidden, 512, MAX_WIDTH),
+             COUNT("d_kv", head_dim, 64, MAX_WIDTH), COUNT("d_ff", ffn, 2048, MAX_FFN),
+             COUNT("num_layers", encoder_layers, 6, MAX_LAYERS),
+             NUMBER(NAMES("num_decoder_layers"), decoder_layers, 0, 1, MAX_LAYERS),
+             COUNT("num_heads", heads, 8, MAX_COUNT),
+             COUNT("relative_attention_num_buckets", position_buckets, 32, MAX_SEQUENCE),
+             COUNT("n_positions", sequence, 512, MAX_SEQUENCE)),
      FLAGS(TIED(true)), .base = {.order = "a1c3m2"}},
 
-    {"mamba", "Mamba", .refused = "its layers are scans of a state, which have no products to count here"},
-    {"jamba", "Jamba", .refused = "most of its layers are scans of a state, which have no products to count here"},
+    {"mamba", "Mamba", .unsupported = "its layers are scans of a state, which have no products to count here"},
+    {"jamba", "Jamba", .unsupported = "most of its layers are scans of a state, which have no products to count here"},
     {0},
 };
 /* clang-format on */

@@ -16,7 +16,7 @@ struct bb_arch_number {
     const char *keys[BB_ARCH_MAX_KEYS]; /* its name, and others that it goes by                                        */
     size_t offset;                  /* of an int of struct bb_arch                                                 */
     int value;     /* when the file leaves it out or says null; 0: follows from others (see settle), or none       */
-    int min, most; /* min 0: 0 is a value                                                                          */
+    int min, max; /* min 0: 0 is a value                                                                          */
 };
 
 struct bb_arch_flag {
@@ -36,7 +36,7 @@ struct bb_arch_type {
     const struct bb_arch_number *numbers; /* lists end with an empty row                                           */
     const struct bb_arch_flag *flags;
     const struct bb_arch_fixed *fixed; /* NULL: none                                                               */
-    const char *refused;               /* known, but not to be counted: why; NULL: can be                          */
+    const char *unsupported;               /* known, but not to be counted: why; NULL: can be                          */
     struct bb_arch base;               /* what is true of all of them                                              */
 };
 

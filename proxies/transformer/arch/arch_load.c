@@ -270,13 +270,13 @@ static int read_feed_forward(const json_t *config, const char *where, struct bb_
 /* Qwen's list of layers without experts: those that we know are the first ones, as DeepSeek has them. */
 static int read_dense_list(const json_t *config, const char *where, struct bb_arch *arch)
 {
-    const json_t *tensor_list = value_of(config, "mlp_only_layers");
-    size_t n = json_array_size(tensor_list);
+    const json_t *list = value_of(config, "mlp_only_layers");
+    size_t n = json_array_size(list);
 
-    if (tensor_list && !json_is_array(tensor_list))
+    if (list && !json_is_array(list))
         return bb_err(BB_EUSAGE, "%s: 'mlp_only_layers' must be a list of layers", where);
     for (size_t i = 0; i < n; i++)
-        if (json_integer_value(json_array_get(tensor_list, i)) != (json_int_t)i || !json_is_integer(json_array_get(tensor_list, i)))
+        if (json_integer_value(json_array_get(list, i)) != (json_int_t)i || !json_is_integer(json_array_get(list, i)))
             return bb_err(BB_EUSAGE,
                           "%s: 'mlp_only_layers' must be the first layers, [0, 1, ...]; element %zu is not %zu", where,
                           i, i);
@@ -298,15 +298,15 @@ static bool is_known_kind(const char *text, const struct bb_arch *arch)
     return strcmp(text, "sliding_attention") == 0 || strcmp(text, "chunked_attention") == 0;
 }
 
-static int check_layer_types(const json_t *tensor_list, const char *where, const struct bb_arch *arch)
+static int check_layer_types(const json_t *list, const char *where, const struct bb_arch *arch)
 {
     const json_t *word;
     size_t i;
 
-    if (!json_is_array(tensor_list) || json_array_size(tensor_list) != (size_t)arch->layers)
+    if (!json_is_array(list) || json_array_size(list) != (size_t)arch->layers)
         return bb_err(BB_EUSAGE, "%s: 'layer_types' must be a list of a word for each of the %d layers", where,
                       arch->layers);
-    json_array_foreach(tensor_list, i, word)
+    json_array_foreach(list, i, word)
     {
         const char *text = json_string_value(word);
 
@@ -326,15 +326,15 @@ static int check_layer_types(const json_t *tensor_list, const char *where, const
 /* A list of which layers have a window or a scan: those without must come back every so many layers. */
 static int read_layer_types(const json_t *config, const char *where, struct bb_arch *arch)
 {
-    const json_t *tensor_list = value_of(config, "layer_types"), *word;
+    const json_t *list = value_of(config, "layer_types"), *word;
     size_t i, every = 0;
     int rc = 0;
 
-    if (!tensor_list)
+    if (!list)
         return 0;
-    TRY(check_layer_types(tensor_list, where, arch));
-    json_array_foreach(tensor_list, i, word) if (is_full(word) && every == 0) every = i + 1;
-    json_array_foreach(tensor_list, i, word) if (is_full(word) != (every > 0 && (i + 1) % every == 0)) return bb_err(
+    TRY(check_layer_types(list, where, arch));
+    json_array_foreach(list, i, word) if (is_full(word) && every == 0) every = i + 1;
+    json_array_foreach(list, i, word) if (is_full(word) != (every > 0 && (i + 1) % every == 0)) return bb_err(
         BB_EUSAGE,
         "%s: 'layer_types' must have full_attention every so many layers (first in layer %zu); "
         "layer %zu does not fit",

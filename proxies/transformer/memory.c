@@ -19,7 +19,7 @@ static double decoder_tokens(const struct bb_memory *m)
 }
 
 /* Of a number that goes into a product: with 8-bit products its cast is what they keep (Transformer Engine). */
-static double operand_bytes(const struct bb_memory *m)
+static double gemm_input_bytes(const struct bb_memory *m)
 {
     return m->layers_config->float8 ? 1 : element_bytes(m);
 }
@@ -31,7 +31,7 @@ static double tokens_per_rank(const struct bb_memory *m)
 }
 
 /* Ways by which sequence parallelism divides what lies between the products. */
-static double sequence_split(const struct bb_memory *m)
+static double sequence_shards(const struct bb_memory *m)
 {
     return m->layers_config->sequence_parallel ? m->grid->tp : 1;
 }
@@ -47,7 +47,7 @@ static struct held attention_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
     double e = element_bytes(m), mask = a->dropout ? a->hidden : 0;
-    struct held held = {.whole = (e + operand_bytes(m)) * a->hidden + mask}; /* inputs of the norm and of projections */
+    struct held held = {.whole = (e + gemm_input_bytes(m)) * a->hidden + mask}; /* inputs of the norm and of projections */
 
     if (a->kv_lora) {
         held.whole += e * (2.0 * a->q_lora + 2.0 * a->kv_lora + a->rope_dim); /* before and after their norms */
@@ -80,15 +80,15 @@ static struct held scan_bytes(const struct bb_memory *m)
 /* What goes into the activation, and what comes out. */
 static double inner_bytes(const struct bb_memory *m, double ffn)
 {
-    return ((m->arch->gated ? 2 : 1) * element_bytes(m) + operand_bytes(m)) * ffn;
+    return ((m->arch->gated ? 2 : 1) * element_bytes(m) + gemm_input_bytes(m)) * ffn;
 }
 
-static struct held perceptron_bytes(const struct bb_memory *m)
+static struct held mlp_bytes(const struct bb_memory *m)
 {
     const struct bb_arch *a = m->arch;
     double e = element_bytes(m), mask = a->dropout ? a->hidden : 0;
 
-    return (struct held){.whole = (e + operand_bytes(m)) * a->hidden + mask, .split = inner_bytes(m, a->ffn)};
+    return (struct held){.whole = (e + gemm_input_bytes(m)) * a->hidden + mask, .split = inner_bytes(m, a->ffn)};
 }
 
 /* Each token goes to top_k experts. An expert that is divided over etp ranks works on the tokens of all of them, when
@@ -101,7 +101,7 @@ static struct held expert_bytes(const struct bb_memory *m)
     struct held held = {.whole = 2 * e * a->hidden + 4.0 * a->experts}; /* the router's probabilities are floats */
 
     held.whole +=
-        copies * gathered * ((e + operand_bytes(m)) * a->hidden + inner_bytes(m, a->expert_ffn) / m->grid->etp);
+        copies * gathered * ((e + gemm_input_bytes(m)) * a->hidden + inner_bytes(m, a->expert_ffn) / m->grid->etp);
     held.split = inner_bytes(m, a->shared_ffn);
     return held;
 }
@@ -112,13 +112,13 @@ static double cross_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
     double e = element_bytes(m), encoded = tokens_per_rank(m);
-    double memory = layer == a->encoder_layers ? encoded * e * a->hidden / sequence_split(m) : 0;
+    double memory = layer == a->encoder_layers ? encoded * e * a->hidden / sequence_shards(m) : 0;
 
     if (!bb_arch_is_decoder(a, layer))
         return 0;
     if (m->layers_config->recompute == BB_RECOMPUTE_FULL)
         return memory;
-    return memory + decoder_tokens(m) * 2 * e * a->hidden / sequence_split(m) +
+    return memory + decoder_tokens(m) * 2 * e * a->hidden / sequence_shards(m) +
            (decoder_tokens(m) + encoded) * e * 2 * a->head_dim * a->heads / m->grid->tp;
 }
 
@@ -128,10 +128,10 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
     struct held first = bb_arch_is_scan(m->arch, layer) ? scan_bytes(m) : attention_bytes(m, layer), second = {0};
 
     if (m->layers_config->recompute == BB_RECOMPUTE_FULL)
-        return tokens * element_bytes(m) * m->arch->hidden / sequence_split(m) + cross_bytes(m, layer);
+        return tokens * element_bytes(m) * m->arch->hidden / sequence_shards(m) + cross_bytes(m, layer);
     if (bb_arch_has_mlp(m->arch))
-        second = bb_arch_has_experts(m->arch, layer) ? expert_bytes(m) : perceptron_bytes(m);
-    return tokens * ((first.whole + second.whole) / sequence_split(m) + (first.split + second.split) / m->grid->tp) +
+        second = bb_arch_has_experts(m->arch, layer) ? expert_bytes(m) : mlp_bytes(m);
+    return tokens * ((first.whole + second.whole) / sequence_shards(m) + (first.split + second.split) / m->grid->tp) +
            cross_bytes(m, layer);
 }
 
@@ -140,18 +140,18 @@ double bb_memory_embedding(const struct bb_memory *m)
     double mask = m->arch->dropout ? m->arch->hidden : 0;
 
     return (tokens_per_rank(m) + (m->arch->encoder_layers > 0 ? decoder_tokens(m) : 0)) * (8 + mask) /
-           sequence_split(m);
+           sequence_shards(m);
 }
 
 double bb_memory_head(const struct bb_memory *m)
 {
     double vocab = ceil((double)m->arch->vocab / m->grid->tp);
 
-    return decoder_tokens(m) * (2 * element_bytes(m) * m->arch->hidden / sequence_split(m) + 4 * vocab);
+    return decoder_tokens(m) * (2 * element_bytes(m) * m->arch->hidden / sequence_shards(m) + 4 * vocab);
 }
 
 /* Whether a stage has the model's first or last part, on whichever of its chunks. */
-static bool has_part(const struct bb_schedule *s, int stage, int part)
+static bool holds_part(const struct bb_schedule *s, int stage, int part)
 {
     for (int c = 0; c < s->chunks; c++)
         if (bb_schedule_part(s, stage, c) == part)
@@ -159,18 +159,18 @@ static bool has_part(const struct bb_schedule *s, int stage, int part)
     return false;
 }
 
-static bool has_first(const struct bb_schedule *s, int stage)
+static bool holds_first_part(const struct bb_schedule *s, int stage)
 {
-    return has_part(s, stage, 0);
+    return holds_part(s, stage, 0);
 }
 
-static bool has_last(const struct bb_schedule *s, int stage)
+static bool holds_last_part(const struct bb_schedule *s, int stage)
 {
-    return has_part(s, stage, bb_schedule_parts(s) - 1);
+    return holds_part(s, stage, bb_schedule_parts(s) - 1);
 }
 
 /* A layer with that much computed again. */
-static double layer_with(const struct bb_memory *m, int layer, enum bb_recompute recompute)
+static double layer_bytes_with(const struct bb_memory *m, int layer, enum bb_recompute recompute)
 {
     struct bb_layers_config layers_config = *m->layers_config;
     struct bb_memory with = *m;
@@ -183,20 +183,20 @@ static double layer_with(const struct bb_memory *m, int layer, enum bb_recompute
 /* As much of a layer as it keeps from its forward to its backward. */
 static double kept_bytes(const struct bb_memory *m, int chunk_first, int layer)
 {
-    enum bb_recompute usual = m->layers_config->recompute == BB_RECOMPUTE_FULL ? BB_RECOMPUTE_NONE : m->layers_config->recompute;
+    enum bb_recompute other_layers = m->layers_config->recompute == BB_RECOMPUTE_FULL ? BB_RECOMPUTE_NONE : m->layers_config->recompute;
 
-    return layer_with(m, layer, bb_layers_again(m->layers_config, chunk_first, layer) ? BB_RECOMPUTE_FULL : usual);
+    return layer_bytes_with(m, layer, bb_layers_again(m->layers_config, chunk_first, layer) ? BB_RECOMPUTE_FULL : other_layers);
 }
 
 /* What a chunk keeps of one micro-batch. *most: what it has of it at most in its backward, when a layer has computed
  * again what it did not keep, and those behind it have let go of theirs. */
-static double chunk_bytes(const struct bb_memory *m, int first, int n, double *most)
+static double chunk_bytes(const struct bb_memory *m, int first, int n, double *max)
 {
     double sum = 0;
 
-    *most = 0;
+    *max = 0;
     for (int layer = first; layer < first + n; layer++) {
-        *most = fmax(*most, sum + layer_with(m, layer, BB_RECOMPUTE_NONE));
+        *max = fmax(*max, sum + layer_bytes_with(m, layer, BB_RECOMPUTE_NONE));
         sum += kept_bytes(m, first, layer);
     }
     return sum;
@@ -209,22 +209,22 @@ static double activation_bytes(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
     struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts_per_stage(s));
-    double live = (double)bb_schedule_live(s, stage) / s->chunks, sum = 0, more = 0;
+    double live = (double)bb_schedule_live(s, stage) / s->chunks, sum = 0, transient = 0;
 
     for (int c = 0; c < s->chunks; c++) {
         int part = bb_schedule_part(s, stage, c), first, n = bb_pipe_split_layers(&split, part, &first);
-        double most, kept = chunk_bytes(m, first, n, &most);
+        double max, kept = chunk_bytes(m, first, n, &max);
 
         sum += kept;
         kept += part == bb_schedule_parts(s) - 1 ? bb_memory_head(m) : 0; /* let go of before the layers' backward */
-        more = fmax(more, most - kept);
+        transient = fmax(transient, max - kept);
     }
     sum *= live;
-    if (has_first(s, stage))
+    if (holds_first_part(s, stage))
         sum += live * bb_memory_embedding(m);
-    if (has_last(s, stage))
+    if (holds_last_part(s, stage))
         sum += (bb_schedule_row(s)->keeps_head ? s->micro_batches : 1) * bb_memory_head(m);
-    return sum + more;
+    return sum + transient;
 }
 
 /* ---- parameters ---- */
@@ -234,11 +234,11 @@ static struct bb_arch_rank_parameters layer_share(const struct bb_memory *m, int
     return bb_arch_layer_share(m->arch, layer, m->grid->tp, m->grid->etp, m->grid->ep);
 }
 
-static void add_held(struct bb_arch_rank_parameters *sum, struct bb_arch_rank_parameters more)
+static void add_parameters(struct bb_arch_rank_parameters *sum, struct bb_arch_rank_parameters transient)
 {
-    sum->dense += more.dense;
-    sum->expert += more.expert;
-    sum->replicated += more.replicated;
+    sum->dense += transient.dense;
+    sum->expert += transient.expert;
+    sum->replicated += transient.replicated;
 }
 
 /* A tied head on another stage than the embedding has a copy of its matrix. */
@@ -257,37 +257,37 @@ struct bb_arch_rank_parameters bb_memory_parameters(const struct bb_memory *m, i
     struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts_per_stage(s));
     struct bb_arch_rank_parameters sum = {0};
 
-    if (has_first(s, stage))
-        add_held(&sum, layer_share(m, BB_ARCH_EMBEDDING));
+    if (holds_first_part(s, stage))
+        add_parameters(&sum, layer_share(m, BB_ARCH_EMBEDDING));
     for (int c = 0; c < s->chunks; c++) {
         int first, n = bb_pipe_split_layers(&split, bb_schedule_part(s, stage, c), &first);
 
         for (int layer = first; layer < first + n; layer++)
-            add_held(&sum, layer_share(m, layer));
+            add_parameters(&sum, layer_share(m, layer));
     }
-    if (has_last(s, stage))
-        add_held(&sum, layer_share(m, BB_ARCH_HEAD));
+    if (holds_last_part(s, stage))
+        add_parameters(&sum, layer_share(m, BB_ARCH_HEAD));
     if (stage == s->stages - 1 && stage > 0 && m->arch->tied)
-        add_held(&sum, tied_copy(m));
+        add_parameters(&sum, tied_copy(m));
     return sum;
 }
 
 /* ---- communication buffers ---- */
 
 /* Largest layer of the stage: what is gathered at once when parameters are shared. */
-static double largest_unit(const struct bb_memory *m, int stage)
+static double largest_layer(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
     struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts_per_stage(s));
-    double most = 0;
+    double max = 0;
 
     for (int c = 0; c < s->chunks; c++) {
         int first, n = bb_pipe_split_layers(&split, bb_schedule_part(s, stage, c), &first);
 
         for (int layer = first; layer < first + n; layer++)
-            most = fmax(most, (double)layer_share(m, layer).dense + (double)layer_share(m, layer).expert);
+            max = fmax(max, (double)layer_share(m, layer).dense + (double)layer_share(m, layer).expert);
     }
-    return most;
+    return max;
 }
 
 /* What sharing gradients or parameters needs beside the shards: two buckets, one being filled and one being reduced; or
@@ -301,7 +301,7 @@ static double transient_bytes(const struct bb_memory *m, int stage)
         return grads * fmin((double)held.dense + (double)held.expert,
                             2 * bb_bucket_limit(&m->policy->rule, (size_t)grads, m->dense->n, 1));
     if (m->policy->kind == BB_SYNC_ZERO3 || m->policy->kind == BB_SYNC_HSDP)
-        return largest_unit(m, stage) * (2 * params + grads);
+        return largest_layer(m, stage) * (2 * params + grads);
     return 0;
 }
 
@@ -311,7 +311,7 @@ static double communication_bytes(const struct bb_memory *m, int stage)
     double e = element_bytes(m), whole = tokens_per_rank(m) * a->hidden * e, sum = transient_bytes(m, stage);
 
     if (m->grid->pp > 1) /* one message of each direction */
-        sum += 2 * whole / sequence_split(m);
+        sum += 2 * whole / sequence_shards(m);
     if (m->grid->tp > 1 && m->layers_config->sequence_parallel) /* the gathered input of a layer's half */
         sum += whole;
     if (m->grid->cp > 1) /* keys and values of the next rank, or of all */

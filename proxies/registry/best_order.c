@@ -23,7 +23,7 @@ static int axes_in_use(const struct bb_grid *g, enum bb_grid_axis axes[BB_GRID_A
 }
 
 /* Write the number-th permutation of n axes in lexicographic order; number 0 is the default order. */
-static void write_permutation(const enum bb_grid_axis *axes, int n, int number, char order[BB_GRID_LETTERS])
+static void write_permutation(const enum bb_grid_axis *axes, int n, int number, char order[BB_GRID_ORDER_SIZE])
 {
     bool used[BB_GRID_AXES] = {false};
     int permutations = 1;
@@ -49,7 +49,7 @@ static int read_axes_in_use(const char *order, const enum bb_grid_axis *axes, in
                             enum bb_grid_axis used[BB_GRID_AXES])
 {
     enum bb_grid_axis all[BB_GRID_AXES];
-    int n_all = bb_order_read(order, all), n_used = 0;
+    int n_all = bb_grid_parse_order(order, all), n_used = 0;
 
     for (int i = 0; i < n_all; i++)
         for (int j = 0; j < n; j++)

@@ -16,7 +16,7 @@
 #define BB_ORDERS 120
 
 struct bb_order_row {
-    char order[BB_GRID_LETTERS];
+    char order[BB_GRID_ORDER_SIZE];
     double bytes, busiest;       /* inter-node bytes per step: of all nodes, and of the busiest node (outgoing) */
     double group[BB_MAX_GROUPS]; /* inter-node bytes per step of each group in bb_best_order.groups */
     bool requested;              /* true: the order of the plan itself */

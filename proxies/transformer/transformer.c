@@ -77,11 +77,11 @@ static int resolve_schedule(struct bb_training *t)
 static int validate_stage_layers(const struct bb_training *t, const struct bb_grid_model *model)
 {
     struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
-    char near[BB_GRID_NEAREST] = "";
+    char near[BB_GRID_SUGGESTION] = "";
 
     if (split.stages == 1 || bb_pipe_split_is_valid(&split))
         return 0;
-    return bb_pipe_split_refuse(&split, bb_grid_nearest(&t->grid, model, near), t->config->proxy);
+    return bb_pipe_split_validate(&split, bb_grid_suggest(&t->grid, model, near), t->config->proxy);
 }
 
 static int resolve_grid(struct bb_training *t)
@@ -92,7 +92,7 @@ static int resolve_grid(struct bb_training *t)
                                         .decoder_sequence = t->layers_config.decoder_sequence,
                                         .chunks = o->vpp,
                                         .sequence_parallel = o->sequence_parallel,
-                                        .cp_by_heads = t->layers_config.context == BB_CONTEXT_ALL_TO_ALL};
+                                        .cp_all_to_all = t->layers_config.context == BB_CONTEXT_ALL_TO_ALL};
     int rc;
 
     t->grid = (struct bb_grid){.tp = o->tp, .cp = o->cp, .dp = o->dp, .pp = o->pp, .ep = o->ep, .etp = o->etp};
@@ -100,7 +100,7 @@ static int resolve_grid(struct bb_training *t)
     t->grid.last_layers = o->last_layers;
     t->grid.experts = t->arch.experts > 0;
     TRY(bb_grid_resolve(&t->grid, t->config->ranks, o->order, &model, t->config->proxy));
-    TRY(bb_grid_fits(&t->grid, &model, t->config->proxy));
+    TRY(bb_grid_validate_model(&t->grid, &model, t->config->proxy));
     TRY(resolve_schedule(t));
     TRY(validate_stage_layers(t, &model));
 out:
@@ -291,16 +291,16 @@ out:
 
 static unsigned wanted_groups(const struct bb_training *t)
 {
-    unsigned wanted = BB_GRID_WANT(BB_GRID_TP) | BB_GRID_WANT(BB_GRID_CP) | BB_GRID_WANT(BB_GRID_DP) |
-                      BB_GRID_WANT(BB_GRID_PP) | BB_GRID_WANT(BB_GRID_TP_PP);
+    unsigned wanted = BB_GRID_GROUP_BIT(BB_GRID_TP) | BB_GRID_GROUP_BIT(BB_GRID_CP) | BB_GRID_GROUP_BIT(BB_GRID_DP) |
+                      BB_GRID_GROUP_BIT(BB_GRID_PP) | BB_GRID_GROUP_BIT(BB_GRID_TP_PP);
 
     if (t->grid.cp > 1)
-        wanted |= BB_GRID_WANT(BB_GRID_DP_CP);
+        wanted |= BB_GRID_GROUP_BIT(BB_GRID_DP_CP);
     if (t->arch.tied && t->grid.pp > 1)
-        wanted |= BB_GRID_WANT(BB_GRID_EMBEDDING);
+        wanted |= BB_GRID_GROUP_BIT(BB_GRID_EMBEDDING);
     if (t->grid.experts)
-        wanted |= BB_GRID_WANT(BB_GRID_EP) | BB_GRID_WANT(BB_GRID_EDP) | BB_GRID_WANT(BB_GRID_ETP) |
-                  BB_GRID_WANT(BB_GRID_TP_EP);
+        wanted |= BB_GRID_GROUP_BIT(BB_GRID_EP) | BB_GRID_GROUP_BIT(BB_GRID_EDP) | BB_GRID_GROUP_BIT(BB_GRID_ETP) |
+                  BB_GRID_GROUP_BIT(BB_GRID_TP_EP);
     return wanted;
 }
 

@@ -26,7 +26,7 @@ static struct side side_of(const struct bb_grid *g, bool expert)
 {
     struct side s = {0};
 
-    s.n = bb_order_read(g->order, s.axis);
+    s.n = bb_grid_parse_order(g->order, s.axis);
     for (int a = 0; a < s.n; a++)
         s.size[a] = bb_grid_size(g, s.axis[a], expert);
     return s;
@@ -236,7 +236,7 @@ int bb_grid_layout(const struct bb_grid *grid, unsigned wanted, struct bb_layout
         groups->of[g] = BB_NONE;
     TRY(bb_layout_init(layout, grid->ranks, axes, m.dense.n));
     for (int g = 0; g < BB_GRID_GROUPS; g++)
-        if (wanted & BB_GRID_WANT(g) && (grid->experts || !rows[g].expert))
+        if (wanted & BB_GRID_GROUP_BIT(g) && (grid->experts || !rows[g].expert))
             TRY(add_group(&m, g));
 out:
     return rc;

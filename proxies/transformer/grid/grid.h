@@ -16,13 +16,13 @@
 #include <stdbool.h>
 
 #define BB_GRID_ORDER   "tp-cp-ep-dp-pp"
-#define BB_GRID_LETTERS 16
+#define BB_GRID_ORDER_SIZE 16
 
 struct bb_grid {
     int tp, cp, dp, pp;          /* dense grid                                                                      */
     int ep, etp, edp;            /* expert grid                                                                     */
     bool experts;                /* the model has experts: told by the caller; without, only the dense grid is used */
-    char order[BB_GRID_LETTERS]; /* a permutation of "tp-cp-ep-dp-pp"; axes of size 1 may be left out      */
+    char order[BB_GRID_ORDER_SIZE]; /* a permutation of "tp-cp-ep-dp-pp"; axes of size 1 may be left out      */
     int ranks;
     int first_layers, last_layers; /* of the first and the last stage, 0: as the others have (pipe_split.h) */
     int asked[4];                  /* tp, cp, dp, pp as they were given, 0: followed; set by bb_grid_settle */
@@ -34,7 +34,7 @@ struct bb_grid_model {
     int decoder_sequence; /* of a model with an encoder: tokens of a sample that its decoder makes      */
     int sequence, chunks; /* tokens of a sample; model chunks of a pipeline rank (1 unless interleaved) */
     bool sequence_parallel;
-    bool cp_by_heads; /* context parallelism by all-to-all: heads must divide by tp*cp too              */
+    bool cp_all_to_all; /* context parallelism by all-to-all: heads must divide by tp*cp too              */
 };
 
 /*
@@ -47,18 +47,18 @@ struct bb_grid_model {
 int bb_grid_resolve(struct bb_grid *grid, int ranks, const char *order, const struct bb_grid_model *model,
                     const char *who) BB_MUST_CHECK;
 
-/* bb_grid_fits - whether the model can be cut so: heads, key heads and widths by tp, experts by ep, at least one layer
+/* bb_grid_validate_model - whether the model can be cut so: heads, key heads and widths by tp, experts by ep, at least one layer
  * for each of pp x chunks, the sequence by cp (2 cp pieces, which balance a causal mask) and by tp with sequence
  * parallelism. Said with the numbers and the nearest valid layout, -BB_EUSAGE. */
-int bb_grid_fits(const struct bb_grid *grid, const struct bb_grid_model *model, const char *who) BB_MUST_CHECK;
+int bb_grid_validate_model(const struct bb_grid *grid, const struct bb_grid_model *model, const char *who) BB_MUST_CHECK;
 
-/* bb_grid_nearest - "--tp 4 --dp 2": the options to change for the layout of as many ranks that is nearest to what was
+/* bb_grid_suggest - "--tp 4 --dp 2": the options to change for the layout of as many ranks that is nearest to what was
  * asked for and, unless model is NULL, cuts the model evenly (bb_pipe_split_is_valid). Empty where there is none. */
-#define BB_GRID_NEAREST 128
-const char *bb_grid_nearest(const struct bb_grid *grid, const struct bb_grid_model *model, char text[BB_GRID_NEAREST]);
+#define BB_GRID_SUGGESTION 128
+const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_model *model, char text[BB_GRID_SUGGESTION]);
 
-/* bb_grid_even - whether so many parts get as many layers each, or do when embedding and head count as a layer each. */
-bool bb_grid_even(int layers, int parts);
+/* bb_grid_layers_divide - whether so many parts get as many layers each, or do when embedding and head count as a layer each. */
+bool bb_grid_layers_divide(int layers, int parts);
 
 /*
  * bb_grid_layers - layers of part `part` of `parts` (pp, or pp x chunks): *first and the number. Even where they
@@ -96,11 +96,11 @@ struct bb_grid_groups {
     int of[BB_GRID_GROUPS];
 };
 
-#define BB_GRID_WANT(group) (1u << (group))
-#define BB_GRID_ALL         ((1u << BB_GRID_GROUPS) - 1)
+#define BB_GRID_GROUP_BIT(group) (1u << (group))
+#define BB_GRID_ALL_GROUPS         ((1u << BB_GRID_GROUPS) - 1)
 
 /*
- * bb_grid_layout - a layout with the groups of `wanted` (bits, BB_GRID_WANT), in the order of the enumeration; no
+ * bb_grid_layout - a layout with the groups of `wanted` (bits, BB_GRID_GROUP_BIT), in the order of the enumeration; no
  * communicators. Groups of the dense grid are computed, the others are tables of 12 bytes per rank. The layout is
  * released by the caller, also after an error. Its axes are the dense ones in the order of the string: bb_grid_coord.
  */
@@ -114,8 +114,8 @@ extern const char *const bb_grid_axis_names[BB_GRID_AXES]; /* "tp", "cp", "ep", 
 /* bb_grid_size - ranks along an axis of the dense grid, or of the expert grid. */
 int bb_grid_size(const struct bb_grid *grid, enum bb_grid_axis axis, bool expert);
 
-/* bb_order_read - the axes of an order string that bb_grid_settle has passed. Returns their number. */
-int bb_order_read(const char *order, enum bb_grid_axis axes[BB_GRID_AXES]);
+/* bb_grid_parse_order - the axes of an order string that bb_grid_settle has passed. Returns their number. */
+int bb_grid_parse_order(const char *order, enum bb_grid_axis axes[BB_GRID_AXES]);
 
 /* bb_grid_coord - where a rank stands on an axis of the dense grid (ep: always 0), or of the expert grid (cp: always 0,
  * tp: etp, dp: edp). */

@@ -27,7 +27,7 @@ bool bb_pipe_split_is_valid(const struct bb_pipe_split *s)
     long long left = (long long)s->layers - s->first - s->last, parts = (long long)sharing_stages(s) * s->chunks;
 
     if (!has_ends(s))
-        return bb_grid_even(s->layers, s->stages * s->chunks);
+        return bb_grid_layers_divide(s->layers, s->stages * s->chunks);
     if (s->stages < 2 || s->first % s->chunks != 0 || s->last % s->chunks != 0)
         return false;
     return parts == 0 ? left == 0 : left >= parts && left % parts == 0;
@@ -113,7 +113,7 @@ static int nearest_chunks(const struct bb_pipe_split *s)
 
     for (int away = 1; away < asked + most; away++)
         for (int v = asked + away; v >= asked - away; v -= 2 * away)
-            if (v > 1 && v <= most && (has_ends(s) ? s->layers % v == 0 : bb_grid_even(s->layers, s->stages * v)))
+            if (v > 1 && v <= most && (has_ends(s) ? s->layers % v == 0 : bb_grid_layers_divide(s->layers, s->stages * v)))
                 return v;
     return 0;
 }
@@ -207,7 +207,7 @@ static int refuse_ends(const struct bb_pipe_split *s, const char *who)
                   chunks, suggestion_text(s, near));
 }
 
-int bb_pipe_split_refuse(const struct bb_pipe_split *s, const char *layout, const char *who)
+int bb_pipe_split_validate(const struct bb_pipe_split *s, const char *layout, const char *who)
 {
     int parts = s->stages * s->chunks, chunks = s->chunks > 1 ? nearest_chunks(s) : 0;
     char by[32] = "", vpp[32] = "", ends[TEXT] = "";

@@ -25,8 +25,8 @@ bool bb_pipe_split_is_valid(const struct bb_pipe_split *s);
 /* bb_pipe_split_layers - the layers of one of stages x chunks parts: *first and the number. */
 int bb_pipe_split_layers(const struct bb_pipe_split *s, int part, int *first);
 
-/* bb_pipe_split_refuse - 0 of a valid split, else -BB_EUSAGE with the numbers and what would divide. near: options of
+/* bb_pipe_split_validate - 0 of a valid split, else -BB_EUSAGE with the numbers and what would divide. near: options of
  * the nearest layout that does, named first; "". A pipeline of one stage is left to the caller. */
-int bb_pipe_split_refuse(const struct bb_pipe_split *s, const char *near, const char *who) BB_MUST_CHECK;
+int bb_pipe_split_validate(const struct bb_pipe_split *s, const char *near, const char *who) BB_MUST_CHECK;
 
 #endif

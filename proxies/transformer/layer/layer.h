@@ -78,7 +78,7 @@ bool bb_layers_again(const struct bb_layers_config *config, int chunk_first, int
 struct bb_layers; /* opaque: settled sizes, work lists, the table of routed rows */
 
 /*
- * bb_layers_new - settles the sizes of a model that its grid divides (bb_grid_fits). Refused with a line, -BB_EUSAGE:
+ * bb_layers_new - settles the sizes of a model that its grid divides (bb_grid_validate_model). Refused with a line, -BB_EUSAGE:
  * micro-batches of more tokens than can be counted, and experts with tp but without sequence parallelism. `step` keeps
  * work lists and names, and must outlive it.
  */

@@ -138,7 +138,7 @@ const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int laye
 
 /* ---- what cannot be ---- */
 
-/* What does not divide is refused by the grid (bb_grid_fits); beyond that: */
+/* What does not divide is refused by the grid (bb_grid_validate_model); beyond that: */
 static int refuse_experts(const struct bb_layers_config *c, const char *proxy)
 {
     if (c->arch->experts == 0 || c->tp == 1 || c->sequence_parallel)

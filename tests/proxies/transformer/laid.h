@@ -67,7 +67,7 @@ static inline int laid_begin(struct laid *l)
                                         .sequence = c->sequence,
                                         .chunks = 1,
                                         .sequence_parallel = c->sequence_parallel,
-                                        .cp_by_heads = c->context == BB_CONTEXT_ALL_TO_ALL};
+                                        .cp_all_to_all = c->context == BB_CONTEXT_ALL_TO_ALL};
     int rc;
 
     l->grid.experts = l->arch.experts > 0;
@@ -75,7 +75,7 @@ static inline int laid_begin(struct laid *l)
     if (!l->grid.dp)
         l->grid.dp = 1;
     rc = bb_grid_resolve(&l->grid, l->grid.ranks, NULL, NULL, "test");
-    rc = rc ? rc : bb_grid_fits(&l->grid, &model, "test");
+    rc = rc ? rc : bb_grid_validate_model(&l->grid, &model, "test");
     if (rc)
         return rc;
     c->arch = &l->arch;
@@ -99,7 +99,7 @@ static inline int laid_init(struct laid *l, laid_write *write)
 
     if (rc)
         return rc;
-    assert_int_equal(bb_grid_layout(&l->grid, BB_GRID_ALL, &l->step.layout, &l->groups), 0);
+    assert_int_equal(bb_grid_layout(&l->grid, BB_GRID_ALL_GROUPS, &l->step.layout, &l->groups), 0);
     variants = bb_layers_variants(l->layers);
     assert_int_equal(bb_step_add_roles(&l->step, variants), 0);
     for (int v = 0; v < variants; v++) {

@@ -16,7 +16,7 @@ static void lay(struct laid *l, struct bb_grid given, int ranks, const char *ord
 {
     l->grid = given;
     assert_int_equal(bb_grid_resolve(&l->grid, ranks, order, NULL, "test"), 0);
-    assert_int_equal(bb_grid_layout(&l->grid, BB_GRID_ALL, &l->layout, &l->groups), 0);
+    assert_int_equal(bb_grid_layout(&l->grid, BB_GRID_ALL_GROUPS, &l->layout, &l->groups), 0);
 }
 
 static void members_are(const struct laid *l, enum bb_grid_group group, int instance, const int *members, int n)
@@ -216,7 +216,7 @@ static void every_order(void **state)
     for (int n = 0; n < 120; n++) {
         struct bb_grid given = {.tp = 2, .cp = 2, .pp = 2, .ep = 3, .etp = 1, .experts = true};
         bool used[5] = {false};
-        char order[BB_GRID_LETTERS] = "";
+        char order[BB_GRID_ORDER_SIZE] = "";
         struct laid l;
 
         for (int place = 0, rest = n, ways = 24; place < 5;
@@ -235,7 +235,7 @@ static void every_order(void **state)
             continue;
         }
         good++;
-        assert_int_equal(bb_grid_layout(&l.grid, BB_GRID_ALL, &l.layout, &l.groups), 0);
+        assert_int_equal(bb_grid_layout(&l.grid, BB_GRID_ALL_GROUPS, &l.layout, &l.groups), 0);
         coordinates_give_the_rank(&l.grid);
         groups_are_what_they_say(&l);
         bb_layout_release(&l.layout);
@@ -327,8 +327,8 @@ static void models_that_cannot_be_cut_so(void **state)
         {"gpt2_small", {.tp = 1}, 1, {.sequence = 2048, .chunks = 1}, -BB_EUSAGE}, /* positions */
         {"gpt2_small", {.cp = 3}, 3, {.sequence = 1024, .chunks = 1}, -BB_EUSAGE},
         {"gpt2_small", {.tp = 3}, 3, {.sequence = 1024, .chunks = 1, .sequence_parallel = true}, -BB_EUSAGE},
-        {"gpt2_small", {.cp = 8}, 8, {.sequence = 1024, .chunks = 1, .cp_by_heads = true}, -BB_EUSAGE},
-        {"gpt2_small", {.cp = 4}, 4, {.sequence = 1024, .chunks = 1, .cp_by_heads = true}, 0},
+        {"gpt2_small", {.cp = 8}, 8, {.sequence = 1024, .chunks = 1, .cp_all_to_all = true}, -BB_EUSAGE},
+        {"gpt2_small", {.cp = 4}, 4, {.sequence = 1024, .chunks = 1, .cp_all_to_all = true}, 0},
         {"mixtral_8x7b", {.ep = 16, .experts = true}, 16, {.sequence = 4096, .chunks = 1}, -BB_EUSAGE},
         {"mixtral_8x7b", {.ep = 8, .experts = true}, 16, {.sequence = 4096, .chunks = 1}, 0},
     };
@@ -343,7 +343,7 @@ static void models_that_cannot_be_cut_so(void **state)
         model.arch = &a;
         assert_int_equal(bb_arch_load(rows[i].name, &a), 0);
         assert_int_equal(bb_grid_resolve(&g, rows[i].ranks, NULL, NULL, "test"), 0);
-        assert_int_equal(bb_grid_fits(&g, &model, "test"), rows[i].expected);
+        assert_int_equal(bb_grid_validate_model(&g, &model, "test"), rows[i].expected);
     }
     bb_err_mute(0);
 }
@@ -369,7 +369,7 @@ static void the_nearest_layout_is_valid(void **state)
 {
     static const char *const names[] = {"gpt2_xl", "llama3_8b", "deepseek_v3", "qwen2_7b"};
     static const int sizes[] = {0, 0, 1, 2, 3, 4, 5, 6, 8, 16}, ranks[] = {1, 2, 6, 7, 8, 12, 48, 64, 100, 1024};
-    char text[BB_GRID_NEAREST];
+    char text[BB_GRID_SUGGESTION];
     unsigned seed = 3;
     int changed = 0;
 
@@ -387,13 +387,13 @@ static void the_nearest_layout_is_valid(void **state)
 
         assert_int_equal(bb_arch_load(names[at_random(&seed, 4)], &a), 0);
         given.experts = g.experts = a.experts > 0;
-        if (bb_grid_resolve(&g, n, NULL, &m, "test") == 0 && bb_grid_fits(&g, &m, "test") == 0 &&
-            bb_grid_even(a.layers, g.pp))
+        if (bb_grid_resolve(&g, n, NULL, &m, "test") == 0 && bb_grid_validate_model(&g, &m, "test") == 0 &&
+            bb_grid_layers_divide(a.layers, g.pp))
             continue;
-        follow_advice(bb_grid_nearest(&g, &m, text), &given);
+        follow_advice(bb_grid_suggest(&g, &m, text), &given);
         assert_int_equal(bb_grid_resolve(&given, n, NULL, &m, "test"), 0);
-        assert_int_equal(bb_grid_fits(&given, &m, "test"), 0);
-        assert_true(bb_grid_even(a.layers, given.pp));
+        assert_int_equal(bb_grid_validate_model(&given, &m, "test"), 0);
+        assert_true(bb_grid_layers_divide(a.layers, given.pp));
         changed++;
     }
     bb_err_mute(0);
@@ -425,7 +425,7 @@ static void dense_layers_must_divide(void **state)
         struct bb_grid g = {.tp = 4, .experts = rows[i].experts > 0};
 
         assert_int_equal(bb_grid_resolve(&g, 4, NULL, &m, "test"), 0);
-        assert_int_equal(bb_grid_fits(&g, &m, "test"), rows[i].rc);
+        assert_int_equal(bb_grid_validate_model(&g, &m, "test"), rows[i].rc);
     }
     bb_err_mute(0);
 }
@@ -449,7 +449,7 @@ static void the_nearest_layout_is_near(void **state)
     };
     struct bb_arch a = {.layers = 16, .hidden = 9600, .heads = 96, .kv_heads = 96, .ffn = 38400, .vocab = 96000};
     const struct bb_grid_model m = {.arch = &a, .sequence = 960, .chunks = 1};
-    char text[BB_GRID_NEAREST];
+    char text[BB_GRID_SUGGESTION];
 
     (void)state;
     bb_err_mute(1);
@@ -457,7 +457,7 @@ static void the_nearest_layout_is_near(void **state)
         struct bb_grid g = rows[i].given;
 
         assert_int_equal(bb_grid_resolve(&g, rows[i].ranks, NULL, &m, "test"), -BB_EUSAGE);
-        assert_string_equal(bb_grid_nearest(&g, &m, text), rows[i].text);
+        assert_string_equal(bb_grid_suggest(&g, &m, text), rows[i].text);
     }
     bb_err_mute(0);
 }
@@ -574,7 +574,7 @@ static void splits_that_cannot_be(void **state)
         const char *text;
 
         capture_begin(&said);
-        assert_int_equal(bb_pipe_split_refuse(&rows[i].split, "pp 3", "test"), -BB_EUSAGE);
+        assert_int_equal(bb_pipe_split_validate(&rows[i].split, "pp 3", "test"), -BB_EUSAGE);
         text = capture_end(&said);
         text = strstr(text, "nearest: ");
         assert_non_null(text);

@@ -1,4 +1,4 @@
-/* grid_settle.c - what the axes of a grid must be, and the nearest layout when they cannot (see grid.h). */
+/* grid_resolve.c - what the axes of a grid must be, and the nearest layout when they cannot (see grid.h). */
 #include "bootstrap/cli/opts.h"
 #include "proxies/step/program.h"
 #include "proxies/transformer/grid/grid.h"
@@ -24,7 +24,7 @@ static int axis_of(const char *word, size_t n)
     return BB_NONE;
 }
 
-int bb_order_read(const char *order, enum bb_grid_axis axes[BB_GRID_AXES])
+int bb_grid_parse_order(const char *order, enum bb_grid_axis axes[BB_GRID_AXES])
 {
     int n = 0;
 
@@ -39,7 +39,7 @@ static int check_words(const char *order, const char *who)
     bool seen[BB_GRID_AXES] = {false};
     const char *word = order;
 
-    if (strlen(order) >= BB_GRID_LETTERS)
+    if (strlen(order) >= BB_GRID_ORDER_SIZE)
         return bb_err(BB_EUSAGE, "%s: the order '%.40s' is too long; nearest: %s", who, order, BB_GRID_ORDER);
     for (;;) {
         size_t n = strcspn(word, "-");
@@ -116,10 +116,10 @@ static const char *axes_text(const struct bb_grid *g, char text[96])
 
 static int refuse_product(const struct bb_grid *g, const struct bb_grid_model *model, const char *who)
 {
-    char axes[96], near[BB_GRID_NEAREST];
+    char axes[96], near[BB_GRID_SUGGESTION];
 
     return bb_err(BB_EUSAGE, "%s: %s make %lld ranks, not %d; nearest: %s", who, axes_text(g, axes),
-                  multiply_axes(g, BB_NONE), g->ranks, bb_grid_nearest(g, model, near));
+                  multiply_axes(g, BB_NONE), g->ranks, bb_grid_suggest(g, model, near));
 }
 
 /* The axis that is 0 becomes what the others leave of the ranks. */
@@ -127,7 +127,7 @@ static int derive_axis(struct bb_grid *g, int axis, const struct bb_grid_model *
 {
     int ranks = g->ranks;
     long long others = multiply_axes(g, BB_NONE);
-    char axes[96], near[BB_GRID_NEAREST], more[32] = "";
+    char axes[96], near[BB_GRID_SUGGESTION], more[32] = "";
 
     if (others <= ranks && ranks % others == 0) {
         *axis_field(g, axis) = (int)(ranks / others);
@@ -136,13 +136,13 @@ static int derive_axis(struct bb_grid *g, int axis, const struct bb_grid_model *
     if (others <= MOST_RANKS)
         snprintf(more, sizeof(more), ", or %lld ranks", others > ranks ? others : ranks / others * others);
     return bb_err(BB_EUSAGE, "%s: %d rank%s not divide by %s = %lld; nearest: %s%s", who, ranks,
-                  ranks == 1 ? " does" : "s do", axes_text(g, axes), others, bb_grid_nearest(g, model, near), more);
+                  ranks == 1 ? " does" : "s do", axes_text(g, axes), others, bb_grid_suggest(g, model, near), more);
 }
 
 static int resolve_dense(struct bb_grid *g, const struct bb_grid_model *model, const char *who)
 {
     enum { TP_AT, CP_AT, DP_AT, PP_AT };
-    char near[BB_GRID_NEAREST];
+    char near[BB_GRID_SUGGESTION];
 
     if (g->cp == 0 && g->dp > 0 && g->tp > 0 && g->pp > 0)
         return derive_axis(g, CP_AT, model, who);
@@ -154,7 +154,7 @@ static int resolve_dense(struct bb_grid *g, const struct bb_grid_model *model, c
     }
     if (g->tp == 0 && g->pp == 0 && multiply_axes(g, BB_NONE) < g->ranks)
         return bb_err(BB_EUSAGE, "%s: dp %d of %d ranks leaves both tp and pp open; nearest: %s", who, g->dp, g->ranks,
-                      bb_grid_nearest(g, model, near));
+                      bb_grid_suggest(g, model, near));
     if (g->tp == 0 && g->pp == 0)
         g->tp = 1;
     if (g->pp == 0)
@@ -211,7 +211,7 @@ static int check_axes_stand(const struct bb_grid *g, const char *who)
 static int pp_stride(const struct bb_grid *g, bool expert)
 {
     enum bb_grid_axis axes[BB_GRID_AXES];
-    int n = bb_order_read(g->order, axes), stride = 1;
+    int n = bb_grid_parse_order(g->order, axes), stride = 1;
 
     for (int a = 0; a < n && axes[a] != BB_AXIS_PP; a++)
         stride *= bb_grid_size(g, axes[a], expert);
@@ -219,23 +219,23 @@ static int pp_stride(const struct bb_grid *g, bool expert)
 }
 
 /* The order with pp moved to its end. */
-static const char *pp_last(const char *order, char text[BB_GRID_LETTERS + 4])
+static const char *pp_last(const char *order, char text[BB_GRID_ORDER_SIZE + 4])
 {
     enum bb_grid_axis axes[BB_GRID_AXES];
-    int n = bb_order_read(order, axes);
+    int n = bb_grid_parse_order(order, axes);
     size_t at = 0;
 
     for (int a = 0; a < n; a++)
         if (axes[a] != BB_AXIS_PP)
-            at += (size_t)snprintf(text + at, BB_GRID_LETTERS + 4 - at, "%s-", bb_grid_axis_names[axes[a]]);
-    snprintf(text + at, BB_GRID_LETTERS + 4 - at, "pp");
+            at += (size_t)snprintf(text + at, BB_GRID_ORDER_SIZE + 4 - at, "%s-", bb_grid_axis_names[axes[a]]);
+    snprintf(text + at, BB_GRID_ORDER_SIZE + 4 - at, "pp");
     return text;
 }
 
 static int check_order(const struct bb_grid *g, const char *who)
 {
     int rc = check_axes_stand(g, who), apart, apart_expert;
-    char near[BB_GRID_LETTERS + 4];
+    char near[BB_GRID_ORDER_SIZE + 4];
 
     if (rc || g->pp == 1 || !g->experts)
         return rc;

@@ -1,5 +1,5 @@
 /*
- * grid_fits.c - whether a model can be cut as a grid says, and which layout comes nearest to one that cannot be (see
+ * grid_validate.c - whether a model can be cut as a grid says, and which layout comes nearest to one that cannot be (see
  * grid.h).
  */
 #include "proxies/transformer/grid/grid.h"
@@ -35,7 +35,7 @@ static bool has_dense_layers(const struct bb_arch *a)
 static int list_demands(const struct bb_grid_model *m, const int sizes[SIZES], struct demand list[MOST_DEMANDS])
 {
     const struct bb_arch *a = m->arch;
-    bool by_heads = m->cp_by_heads && sizes[CP] > 1;
+    bool by_heads = m->cp_all_to_all && sizes[CP] > 1;
     int n = 0;
 
     if (a->scan.heads == 0 || a->attention_every > 0) {
@@ -68,7 +68,7 @@ static int list_demands(const struct bb_grid_model *m, const int sizes[SIZES], s
     return n;
 }
 
-bool bb_grid_even(int layers, int parts)
+bool bb_grid_layers_divide(int layers, int parts)
 {
     return layers >= parts && (layers % parts == 0 || (layers + 2) % parts == 0);
 }
@@ -151,7 +151,7 @@ static bool is_written(const struct search *s, int axis)
     return now ? now != s->best[axis] : axis != DP && s->best[axis] > 1;
 }
 
-const char *bb_grid_nearest(const struct bb_grid *grid, const struct bb_grid_model *model, char text[BB_GRID_NEAREST])
+const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_model *model, char text[BB_GRID_SUGGESTION])
 {
     struct search s = {.grid = grid, .model = model, .cost = INFINITY};
     size_t at = 0;
@@ -165,7 +165,7 @@ const char *bb_grid_nearest(const struct bb_grid *grid, const struct bb_grid_mod
     }
     for (int a = 0; a < SIZES; a++)
         if (is_written(&s, a))
-            at += (size_t)snprintf(text + at, BB_GRID_NEAREST - at, "%s--%s %d", at ? " " : "", options[a], s.best[a]);
+            at += (size_t)snprintf(text + at, BB_GRID_SUGGESTION - at, "%s--%s %d", at ? " " : "", options[a], s.best[a]);
     return text;
 }
 
@@ -205,9 +205,9 @@ static int near_sequence(const struct bb_grid *g, const struct bb_grid_model *m)
 static int refuse_demand(const struct bb_grid *g, const struct bb_grid_model *m, const struct demand *d,
                          const char *who)
 {
-    char near[BB_GRID_NEAREST];
+    char near[BB_GRID_SUGGESTION];
 
-    bb_grid_nearest(g, m, near);
+    bb_grid_suggest(g, m, near);
     if (strcmp(d->what, DECODER_TOKENS) == 0)
         return bb_err(BB_EUSAGE, "%s: %d %s do not divide by tp %d; nearest: --decoder-seq-length %d", who, d->value,
                       d->what, d->by, near_multiple(d->value, d->by));
@@ -239,35 +239,35 @@ static int up_to_multiple(int n, int of)
 }
 
 /* Where no layout divides the layers: the fewest that this one takes, with the ends asked for as whole chunks. */
-static const char *fewest_layers(const struct bb_grid *g, const struct bb_grid_model *m, char text[BB_GRID_NEAREST])
+static const char *fewest_layers(const struct bb_grid *g, const struct bb_grid_model *m, char text[BB_GRID_SUGGESTION])
 {
     int v = m->chunks, first = up_to_multiple(g->first_layers, v), last = up_to_multiple(g->last_layers, v);
     int others = g->pp - (first > 0) - (last > 0), at;
 
     if (v == 1 && others == g->pp)
         return "--pp 1";
-    at = snprintf(text, BB_GRID_NEAREST, "--layers %d", first + last + v * (others > 0 ? others : 0));
+    at = snprintf(text, BB_GRID_SUGGESTION, "--layers %d", first + last + v * (others > 0 ? others : 0));
     if (first != g->first_layers)
-        at += snprintf(text + at, BB_GRID_NEAREST - (size_t)at, " --decoder-first-pipeline-num-layers %d", first);
+        at += snprintf(text + at, BB_GRID_SUGGESTION - (size_t)at, " --decoder-first-pipeline-num-layers %d", first);
     if (last != g->last_layers)
-        snprintf(text + at, BB_GRID_NEAREST - (size_t)at, " --decoder-last-pipeline-num-layers %d", last);
+        snprintf(text + at, BB_GRID_SUGGESTION - (size_t)at, " --decoder-last-pipeline-num-layers %d", last);
     return text;
 }
 
 static int fits_layers(const struct bb_grid *g, const struct bb_grid_model *m, const char *who)
 {
-    char near[BB_GRID_NEAREST], chunks[32] = "";
+    char near[BB_GRID_SUGGESTION], chunks[32] = "";
 
     if (m->arch->layers >= (long long)g->pp * m->chunks)
         return 0;
     if (m->chunks > 1)
         snprintf(chunks, sizeof(chunks), " x %d chunks", m->chunks);
-    bb_grid_nearest(g, m, near);
+    bb_grid_suggest(g, m, near);
     return bb_err(BB_EUSAGE, "%s: %d layers are too few for pp %d%s; nearest: %s", who, m->arch->layers, g->pp, chunks,
                   near[0] ? near : fewest_layers(g, m, near));
 }
 
-int bb_grid_fits(const struct bb_grid *g, const struct bb_grid_model *m, const char *who)
+int bb_grid_validate_model(const struct bb_grid *g, const struct bb_grid_model *m, const char *who)
 {
     const int sizes[SIZES] = {g->tp, g->cp, g->dp, g->pp};
     struct demand list[MOST_DEMANDS];

@@ -9,7 +9,7 @@
 /* ---- coordinates ---- */
 
 /* One of the two grids: its axes in the order of the string. */
-struct side {
+struct grid_axes {
     enum bb_grid_axis axis[BB_GRID_AXES];
     int size[BB_GRID_AXES];
     int n;
@@ -22,9 +22,9 @@ int bb_grid_size(const struct bb_grid *g, enum bb_grid_axis axis, bool expert)
     return sizes[expert][axis];
 }
 
-static struct side side_of(const struct bb_grid *g, bool expert)
+static struct grid_axes grid_axes_of(const struct bb_grid *g, bool expert)
 {
-    struct side s = {0};
+    struct grid_axes s = {0};
 
     s.n = bb_grid_parse_order(g->order, s.axis);
     for (int a = 0; a < s.n; a++)
@@ -32,7 +32,7 @@ static struct side side_of(const struct bb_grid *g, bool expert)
     return s;
 }
 
-static int axis_coord(const struct side *s, int rank, enum bb_grid_axis axis)
+static int axis_coord(const struct grid_axes *s, int rank, enum bb_grid_axis axis)
 {
     for (int a = 0; a < s->n; a++) {
         if (s->axis[a] == axis)
@@ -44,14 +44,14 @@ static int axis_coord(const struct side *s, int rank, enum bb_grid_axis axis)
 
 int bb_grid_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis)
 {
-    struct side s = side_of(grid, false);
+    struct grid_axes s = grid_axes_of(grid, false);
 
     return axis_coord(&s, rank, axis);
 }
 
 int bb_grid_expert_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis)
 {
-    struct side s = side_of(grid, true);
+    struct grid_axes s = grid_axes_of(grid, true);
 
     return axis_coord(&s, rank, axis);
 }
@@ -66,11 +66,11 @@ enum {
     PP = 1u << BB_AXIS_PP
 };
 
-static const struct row {
+static const struct group_spec {
     const char *name;
     unsigned axes; /* of enum bb_grid_axis */
     bool expert;   /* of the expert grid   */
-} rows[BB_GRID_GROUPS] = {
+} group_specs[BB_GRID_GROUPS] = {
     [BB_GRID_TP] = {"tp", TP, false},
     [BB_GRID_CP] = {"cp", CP, false},
     [BB_GRID_EP] = {"ep", EP, true},
@@ -93,7 +93,7 @@ struct shape {
 };
 
 /* Neighbouring axes that lie side by side are one: (2, stride 1)(4, stride 2) is (8, stride 1). */
-static struct shape shape_of(const struct side *s, unsigned axes)
+static struct shape shape_of(const struct grid_axes *s, unsigned axes)
 {
     struct shape shape = {.members = 1};
     int stride = 1;
@@ -112,7 +112,7 @@ static struct shape shape_of(const struct side *s, unsigned axes)
     return shape;
 }
 
-static bool same_shape(const struct shape *a, const struct shape *b)
+static bool has_same_shape(const struct shape *a, const struct shape *b)
 {
     if (a->n != b->n)
         return false;
@@ -123,7 +123,7 @@ static bool same_shape(const struct shape *a, const struct shape *b)
 }
 
 /* The axes of the layout are those of the dense side, so a group of that side is computed. */
-static unsigned layout_mask(const struct side *dense, unsigned axes)
+static unsigned layout_mask(const struct grid_axes *dense, unsigned axes)
 {
     unsigned mask = 0;
 
@@ -134,18 +134,18 @@ static unsigned layout_mask(const struct side *dense, unsigned axes)
 }
 
 /* A group of the expert side, as a table: every rank in the instance that its other coordinates number. */
-static int add_table(struct bb_layout *l, const char *name, const struct side *s, unsigned axes, int size)
+static int add_irregular_group(struct bb_layout *l, const char *name, const struct grid_axes *s, unsigned axes, int size)
 {
     int *members, group;
 
     if (BB_NEW(members, l->ranks))
         return -BB_EFAIL;
     for (int rank = 0; rank < l->ranks; rank++) {
-        int instance = 0, index = 0, instances = 1, places = 1, rest = rank;
+        int instance = 0, index = 0, instances = 1, index_stride = 1, rest = rank;
 
         for (int a = 0; a < s->n; rest /= s->size[a], a++) {
             bool inside = axes & 1u << s->axis[a];
-            int *number = inside ? &index : &instance, *stride = inside ? &places : &instances;
+            int *number = inside ? &index : &instance, *stride = inside ? &index_stride : &instances;
 
             *number += *stride * (rest % s->size[a]);
             *stride *= s->size[a];
@@ -158,7 +158,7 @@ static int add_table(struct bb_layout *l, const char *name, const struct side *s
 }
 
 /* First and last rank of each pipeline. */
-static int add_embedding(struct bb_layout *l, const struct side *dense, int pp)
+static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int pp)
 {
     int n = l->ranks / pp, *members, group, instance = 0, last = 0;
 
@@ -177,43 +177,43 @@ static int add_embedding(struct bb_layout *l, const struct side *dense, int pp)
     return group;
 }
 
-struct making {
+struct layout_builder {
     struct bb_layout *layout;
-    struct side dense, expert;
+    struct grid_axes dense, expert;
     struct shape shapes[BB_GRID_GROUPS]; /* of the groups so far */
     struct bb_grid_groups *groups;
     int pp;
 };
 
 /* The group before that holds the same ranks as this combination; BB_NONE. */
-static int made_already(const struct making *m, int group)
+static int find_same_group(const struct layout_builder *m, int group)
 {
     for (int before = 0; group >= BB_GRID_DP_CP && before < group; before++)
         if (before != BB_GRID_EMBEDDING && m->groups->of[before] != BB_NONE &&
-            same_shape(&m->shapes[before], &m->shapes[group]))
+            has_same_shape(&m->shapes[before], &m->shapes[group]))
             return m->groups->of[before];
     return BB_NONE;
 }
 
 /* Sets groups->of[group]. */
-static int add_group(struct making *m, int group)
+static int add_group(struct layout_builder *m, int group)
 {
-    const struct row *row = &rows[group];
-    const struct side *side = row->expert ? &m->expert : &m->dense;
+    const struct group_spec *group_spec = &group_specs[group];
+    const struct grid_axes *grid_axes = group_spec->expert ? &m->expert : &m->dense;
     int *of = &m->groups->of[group], n = m->layout->n_groups, rc;
 
-    m->shapes[group] = shape_of(side, row->axes);
+    m->shapes[group] = shape_of(grid_axes, group_spec->axes);
     if (group == BB_GRID_EMBEDDING ? m->pp == 1 : m->shapes[group].members == 1)
         return 0;
-    *of = made_already(m, group);
+    *of = find_same_group(m, group);
     if (*of != BB_NONE)
         return 0;
     if (group == BB_GRID_EMBEDDING)
         rc = add_embedding(m->layout, &m->dense, m->pp);
-    else if (row->expert)
-        rc = add_table(m->layout, row->name, side, row->axes, m->shapes[group].members);
+    else if (group_spec->expert)
+        rc = add_irregular_group(m->layout, group_spec->name, grid_axes, group_spec->axes, m->shapes[group].members);
     else
-        rc = bb_layout_add_group(m->layout, row->name, layout_mask(side, row->axes));
+        rc = bb_layout_add_group(m->layout, group_spec->name, layout_mask(grid_axes, group_spec->axes));
     if (rc != n) /* an error: groups are numbered as they come */
         return rc;
     *of = n;
@@ -222,9 +222,9 @@ static int add_group(struct making *m, int group)
 
 int bb_grid_layout(const struct bb_grid *grid, unsigned wanted, struct bb_layout *layout, struct bb_grid_groups *groups)
 {
-    struct making m = {.layout = layout,
-                       .dense = side_of(grid, false),
-                       .expert = side_of(grid, true),
+    struct layout_builder m = {.layout = layout,
+                       .dense = grid_axes_of(grid, false),
+                       .expert = grid_axes_of(grid, true),
                        .groups = groups,
                        .pp = grid->pp};
     struct bb_axis axes[BB_GRID_AXES];
@@ -236,7 +236,7 @@ int bb_grid_layout(const struct bb_grid *grid, unsigned wanted, struct bb_layout
         groups->of[g] = BB_NONE;
     TRY(bb_layout_init(layout, grid->ranks, axes, m.dense.n));
     for (int g = 0; g < BB_GRID_GROUPS; g++)
-        if (wanted & BB_GRID_GROUP_BIT(g) && (grid->experts || !rows[g].expert))
+        if (wanted & BB_GRID_GROUP_BIT(g) && (grid->experts || !group_specs[g].expert))
             TRY(add_group(&m, g));
 out:
     return rc;

@@ -25,7 +25,7 @@ struct bb_grid {
     char order[BB_GRID_ORDER_SIZE]; /* a permutation of "tp-cp-ep-dp-pp"; axes of size 1 may be left out      */
     int ranks;
     int first_layers, last_layers; /* of the first and the last stage, 0: as the others have (pipe_split.h) */
-    int asked[4];                  /* tp, cp, dp, pp as they were given, 0: followed; set by bb_grid_settle */
+    int requested[4];                  /* tp, cp, dp, pp as they were given, 0: followed; set by bb_grid_settle */
 };
 
 /* The model that is to be cut. */

@@ -9,17 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_RANKS (1 << 24)
+#define MAX_RANKS (1 << 24)
 
 /* ---- order strings ---- */
 
 const char *const bb_grid_axis_names[BB_GRID_AXES] = {"tp", "cp", "ep", "dp", "pp"};
 
 /* The axis that the word of two letters names, BB_NONE. */
-static int axis_of(const char *word, size_t n)
+static int axis_of(const char *name, size_t n)
 {
     for (int a = 0; a < BB_GRID_AXES; a++)
-        if (n == 2 && strncmp(word, bb_grid_axis_names[a], 2) == 0)
+        if (n == 2 && strncmp(name, bb_grid_axis_names[a], 2) == 0)
             return a;
     return BB_NONE;
 }
@@ -28,33 +28,33 @@ int bb_grid_parse_order(const char *order, enum bb_grid_axis axes[BB_GRID_AXES])
 {
     int n = 0;
 
-    for (const char *word = order; *word && n < BB_GRID_AXES; word += strcspn(word, "-"), word += *word == '-')
-        axes[n++] = (enum bb_grid_axis)axis_of(word, strcspn(word, "-"));
+    for (const char *name = order; *name && n < BB_GRID_AXES; name += strcspn(name, "-"), name += *name == '-')
+        axes[n++] = (enum bb_grid_axis)axis_of(name, strcspn(name, "-"));
     return n;
 }
 
 /* Every word an axis, none twice. */
-static int check_words(const char *order, const char *who)
+static int check_axis_names(const char *order, const char *who)
 {
     bool seen[BB_GRID_AXES] = {false};
-    const char *word = order;
+    const char *name = order;
 
     if (strlen(order) >= BB_GRID_ORDER_SIZE)
         return bb_err(BB_EUSAGE, "%s: the order '%.40s' is too long; nearest: %s", who, order, BB_GRID_ORDER);
     for (;;) {
-        size_t n = strcspn(word, "-");
-        int axis = axis_of(word, n);
+        size_t n = strcspn(name, "-");
+        int axis = axis_of(name, n);
 
         if (axis == BB_NONE)
             return bb_err(BB_EUSAGE, "%s: '%.*s' in the order '%s' is no axis (tp, cp, ep, dp, pp); nearest: %s", who,
-                          (int)n, word, order, BB_GRID_ORDER);
+                          (int)n, name, order, BB_GRID_ORDER);
         if (seen[axis])
-            return bb_err(BB_EUSAGE, "%s: %.2s stands twice in the order '%s'; nearest: %s", who, word, order,
+            return bb_err(BB_EUSAGE, "%s: %.2s stands twice in the order '%s'; nearest: %s", who, name, order,
                           BB_GRID_ORDER);
         seen[axis] = true;
-        if (word[n] == '\0')
+        if (name[n] == '\0')
             return 0;
-        word += n + 1;
+        name += n + 1;
     }
 }
 
@@ -85,7 +85,7 @@ static const struct axis_option {
              {"dp", offsetof(struct bb_grid, dp)},
              {"pp", offsetof(struct bb_grid, pp)}};
 
-static int *axis_field(const struct bb_grid *g, int axis)
+static int *axis_size(const struct bb_grid *g, int axis)
 {
     return (int *)((char *)(uintptr_t)g + dense[axis].offset);
 }
@@ -95,8 +95,8 @@ static long long multiply_axes(const struct bb_grid *g, int without)
     long long all = 1;
 
     for (int a = 0; a < 4 && all < 1LL << 40; a++)
-        if (a != without && *axis_field(g, a) > 0)
-            all *= *axis_field(g, a);
+        if (a != without && *axis_size(g, a) > 0)
+            all *= *axis_size(g, a);
     return all;
 }
 
@@ -107,19 +107,19 @@ static const char *axes_text(const struct bb_grid *g, char text[96])
 
     text[0] = '\0';
     for (int a = 0; a < 4; a++)
-        if (*axis_field(g, a) > 0)
-            n += (size_t)snprintf(text + n, 96 - n, "%s%s %d", n ? " x " : "", dense[a].name, *axis_field(g, a));
+        if (*axis_size(g, a) > 0)
+            n += (size_t)snprintf(text + n, 96 - n, "%s%s %d", n ? " x " : "", dense[a].name, *axis_size(g, a));
     return text;
 }
 
 /* ---- the dense grid ---- */
 
-static int refuse_product(const struct bb_grid *g, const struct bb_grid_model *model, const char *who)
+static int report_rank_count(const struct bb_grid *g, const struct bb_grid_model *model, const char *who)
 {
-    char axes[96], near[BB_GRID_SUGGESTION];
+    char axes[96], suggestion[BB_GRID_SUGGESTION];
 
     return bb_err(BB_EUSAGE, "%s: %s make %lld ranks, not %d; nearest: %s", who, axes_text(g, axes),
-                  multiply_axes(g, BB_NONE), g->ranks, bb_grid_suggest(g, model, near));
+                  multiply_axes(g, BB_NONE), g->ranks, bb_grid_suggest(g, model, suggestion));
 }
 
 /* The axis that is 0 becomes what the others leave of the ranks. */
@@ -127,22 +127,22 @@ static int derive_axis(struct bb_grid *g, int axis, const struct bb_grid_model *
 {
     int ranks = g->ranks;
     long long others = multiply_axes(g, BB_NONE);
-    char axes[96], near[BB_GRID_SUGGESTION], more[32] = "";
+    char axes[96], suggestion[BB_GRID_SUGGESTION], more[32] = "";
 
     if (others <= ranks && ranks % others == 0) {
-        *axis_field(g, axis) = (int)(ranks / others);
+        *axis_size(g, axis) = (int)(ranks / others);
         return 0;
     }
-    if (others <= MOST_RANKS)
+    if (others <= MAX_RANKS)
         snprintf(more, sizeof(more), ", or %lld ranks", others > ranks ? others : ranks / others * others);
     return bb_err(BB_EUSAGE, "%s: %d rank%s not divide by %s = %lld; nearest: %s%s", who, ranks,
-                  ranks == 1 ? " does" : "s do", axes_text(g, axes), others, bb_grid_suggest(g, model, near), more);
+                  ranks == 1 ? " does" : "s do", axes_text(g, axes), others, bb_grid_suggest(g, model, suggestion), more);
 }
 
 static int resolve_dense(struct bb_grid *g, const struct bb_grid_model *model, const char *who)
 {
     enum { TP_AT, CP_AT, DP_AT, PP_AT };
-    char near[BB_GRID_SUGGESTION];
+    char suggestion[BB_GRID_SUGGESTION];
 
     if (g->cp == 0 && g->dp > 0 && g->tp > 0 && g->pp > 0)
         return derive_axis(g, CP_AT, model, who);
@@ -154,14 +154,14 @@ static int resolve_dense(struct bb_grid *g, const struct bb_grid_model *model, c
     }
     if (g->tp == 0 && g->pp == 0 && multiply_axes(g, BB_NONE) < g->ranks)
         return bb_err(BB_EUSAGE, "%s: dp %d of %d ranks leaves both tp and pp open; nearest: %s", who, g->dp, g->ranks,
-                      bb_grid_suggest(g, model, near));
+                      bb_grid_suggest(g, model, suggestion));
     if (g->tp == 0 && g->pp == 0)
         g->tp = 1;
     if (g->pp == 0)
         return derive_axis(g, PP_AT, model, who);
     if (g->tp == 0)
         return derive_axis(g, TP_AT, model, who);
-    return multiply_axes(g, BB_NONE) == g->ranks ? 0 : refuse_product(g, model, who);
+    return multiply_axes(g, BB_NONE) == g->ranks ? 0 : report_rank_count(g, model, who);
 }
 
 /* ---- the expert grid ---- */
@@ -185,12 +185,12 @@ static int resolve_expert(struct bb_grid *g, const char *who)
 
 /* ---- the order ---- */
 
-static bool order_names(const char *order, const char *axis)
+static bool order_contains(const char *order, const char *axis)
 {
     return strstr(order, axis) != NULL; /* axes are two letters and never overlap */
 }
 
-static int check_axes_stand(const struct bb_grid *g, const char *who)
+static int check_axes_present(const struct bb_grid *g, const char *who)
 {
     enum { DENSE = 4 };
     static const enum bb_grid_axis axes[] = {BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_DP, BB_AXIS_PP,
@@ -200,7 +200,7 @@ static int check_axes_stand(const struct bb_grid *g, const char *who)
         int size = bb_grid_size(g, axes[i], i >= DENSE);
         const char *name = bb_grid_axis_names[axes[i]];
 
-        if (size > 1 && (g->experts || i < DENSE || axes[i] != BB_AXIS_DP) && !order_names(g->order, name))
+        if (size > 1 && (g->experts || i < DENSE || axes[i] != BB_AXIS_DP) && !order_contains(g->order, name))
             return bb_err(BB_EUSAGE, "%s: %s has %d ranks, but does not stand in the order '%s'; nearest: %s-%s", who,
                           name, size, g->order, g->order, name);
     }
@@ -234,19 +234,19 @@ static const char *pp_last(const char *order, char text[BB_GRID_ORDER_SIZE + 4])
 
 static int check_order(const struct bb_grid *g, const char *who)
 {
-    int rc = check_axes_stand(g, who), apart, apart_expert;
-    char near[BB_GRID_ORDER_SIZE + 4];
+    int rc = check_axes_present(g, who), stride, expert_stride;
+    char suggestion[BB_GRID_ORDER_SIZE + 4];
 
     if (rc || g->pp == 1 || !g->experts)
         return rc;
-    apart = pp_stride(g, false);
-    apart_expert = pp_stride(g, true);
-    if (apart == apart_expert)
+    stride = pp_stride(g, false);
+    expert_stride = pp_stride(g, true);
+    if (stride == expert_stride)
         return 0;
     return bb_err(BB_EUSAGE,
                   "%s: in the order '%s' the stages of a pipeline are %d ranks apart, those of the experts' "
                   "grid (etp %d, ep %d, edp %d) %d; nearest: --order %s",
-                  who, g->order, apart, g->etp, g->ep, g->edp, apart_expert, pp_last(g->order, near));
+                  who, g->order, stride, g->etp, g->ep, g->edp, expert_stride, pp_last(g->order, suggestion));
 }
 
 int bb_grid_resolve(struct bb_grid *g, int ranks, const char *order, const struct bb_grid_model *model, const char *who)
@@ -255,12 +255,12 @@ int bb_grid_resolve(struct bb_grid *g, int ranks, const char *order, const struc
 
     if (!order)
         order = BB_GRID_ORDER;
-    TRY(check_words(order, who));
+    TRY(check_axis_names(order, who));
     snprintf(g->order, sizeof(g->order), "%s", order);
     g->ranks = ranks;
     g->ep += g->ep == 0;
     g->etp += g->etp == 0;
-    memcpy(g->asked, (const int[]){g->tp, g->cp, g->dp, g->pp}, sizeof(g->asked));
+    memcpy(g->requested, (const int[]){g->tp, g->cp, g->dp, g->pp}, sizeof(g->requested));
     TRY(resolve_dense(g, model, who));
     TRY(resolve_expert(g, who));
     TRY(check_order(g, who));

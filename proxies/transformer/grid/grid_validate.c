@@ -15,7 +15,7 @@ static const char *const options[SIZES] = {"tp", "cp", "dp", "pp"};
 /* ---- what does not divide ---- */
 
 /* One thing that an axis must divide. */
-struct demand {
+struct constraint {
     const char *what;
     int value;
     const char *axis;
@@ -24,7 +24,7 @@ struct demand {
 
 #define DECODER_TOKENS "tokens of the decoder"
 
-#define MOST_DEMANDS 16
+#define MAX_CONSTRAINTS 16
 
 static bool has_dense_layers(const struct bb_arch *a)
 {
@@ -32,39 +32,39 @@ static bool has_dense_layers(const struct bb_arch *a)
 }
 
 /* Everything that must divide when the model is cut by so many ranks of each axis. Returns their number. */
-static int list_demands(const struct bb_grid_model *m, const int sizes[SIZES], struct demand list[MOST_DEMANDS])
+static int list_constraints(const struct bb_grid_model *m, const int sizes[SIZES], struct constraint list[MAX_CONSTRAINTS])
 {
     const struct bb_arch *a = m->arch;
     bool by_heads = m->cp_all_to_all && sizes[CP] > 1;
     int n = 0;
 
     if (a->scan.heads == 0 || a->attention_every > 0) {
-        list[n++] = (struct demand){"attention heads", a->heads, "tp", sizes[TP]};
-        list[n++] = (struct demand){"key and value heads", a->kv_heads, "tp", sizes[TP]};
+        list[n++] = (struct constraint){"attention heads", a->heads, "tp", sizes[TP]};
+        list[n++] = (struct constraint){"key and value heads", a->kv_heads, "tp", sizes[TP]};
     }
     if (a->scan.heads > 0) {
-        list[n++] = (struct demand){"heads of the state", a->scan.heads, "tp", sizes[TP]};
-        list[n++] = (struct demand){"groups of the state's keys", a->scan.groups, "tp", sizes[TP]};
-        list[n++] = (struct demand){"chain of states from token to token", 1, "cp", sizes[CP]};
+        list[n++] = (struct constraint){"heads of the state", a->scan.heads, "tp", sizes[TP]};
+        list[n++] = (struct constraint){"groups of the state's keys", a->scan.groups, "tp", sizes[TP]};
+        list[n++] = (struct constraint){"chain of states from token to token", 1, "cp", sizes[CP]};
     }
     if (a->encoder_layers > 0) {
-        list[n++] = (struct demand){"pair of encoder and decoder", 1, "pp", sizes[PP]};
-        list[n++] = (struct demand){"pair of encoder and decoder", 1, "cp", sizes[CP]};
+        list[n++] = (struct constraint){"pair of encoder and decoder", 1, "pp", sizes[PP]};
+        list[n++] = (struct constraint){"pair of encoder and decoder", 1, "cp", sizes[CP]};
     }
     if (a->encoder_layers > 0 && m->sequence_parallel)
-        list[n++] = (struct demand){DECODER_TOKENS, m->decoder_sequence, "tp", sizes[TP]};
+        list[n++] = (struct constraint){DECODER_TOKENS, m->decoder_sequence, "tp", sizes[TP]};
     if (has_dense_layers(a))
-        list[n++] = (struct demand){"inner neurons (ffn)", a->ffn, "tp", sizes[TP]};
+        list[n++] = (struct constraint){"inner neurons (ffn)", a->ffn, "tp", sizes[TP]};
     if (a->shared_ffn > 0)
-        list[n++] = (struct demand){"inner neurons of the shared expert", a->shared_ffn, "tp", sizes[TP]};
+        list[n++] = (struct constraint){"inner neurons of the shared expert", a->shared_ffn, "tp", sizes[TP]};
     if (sizes[CP] > 1) /* a causal mask is balanced by two pieces for each rank */
-        list[n++] = (struct demand){"tokens of a sample", m->sequence, "2 x cp =", 2 * sizes[CP]};
+        list[n++] = (struct constraint){"tokens of a sample", m->sequence, "2 x cp =", 2 * sizes[CP]};
     if (m->sequence_parallel)
-        list[n++] = (struct demand){"tokens of a context-parallel rank", m->sequence / sizes[CP], "tp", sizes[TP]};
+        list[n++] = (struct constraint){"tokens of a context-parallel rank", m->sequence / sizes[CP], "tp", sizes[TP]};
     if (by_heads)
-        list[n++] = (struct demand){"attention heads of a tensor rank", a->heads / sizes[TP], "cp", sizes[CP]};
+        list[n++] = (struct constraint){"attention heads of a tensor rank", a->heads / sizes[TP], "cp", sizes[CP]};
     if (by_heads)
-        list[n++] = (struct demand){"key and value heads of a tensor rank", a->kv_heads / sizes[TP], "cp", sizes[CP]};
+        list[n++] = (struct constraint){"key and value heads of a tensor rank", a->kv_heads / sizes[TP], "cp", sizes[CP]};
     return n;
 }
 
@@ -73,11 +73,11 @@ bool bb_grid_layers_divide(int layers, int parts)
     return layers >= parts && (layers % parts == 0 || (layers + 2) % parts == 0);
 }
 
-static bool is_valid(const struct bb_grid *g, const struct bb_grid_model *m, const int sizes[SIZES])
+static bool sizes_are_valid(const struct bb_grid *g, const struct bb_grid_model *m, const int sizes[SIZES])
 {
-    struct demand list[MOST_DEMANDS];
+    struct constraint list[MAX_CONSTRAINTS];
     struct bb_pipe_split split;
-    int n = list_demands(m, sizes, list);
+    int n = list_constraints(m, sizes, list);
 
     for (int i = 0; i < n; i++)
         if (list[i].value % list[i].by != 0)
@@ -91,13 +91,13 @@ static bool is_valid(const struct bb_grid *g, const struct bb_grid_model *m, con
 
 /* ---- the nearest layout ---- */
 
-#define MOST_DIVISORS 512 /* no number of ranks that plan takes has as many */
+#define MAX_DIVISORS 512 /* no number of ranks that plan takes has as many */
 
 /* Given axes are changed as little as possible: by factors, and as few of them as may be. */
 struct search {
     const struct bb_grid *grid;
     const struct bb_grid_model *model;
-    int divisors[MOST_DIVISORS], n; /* of the ranks */
+    int divisors[MAX_DIVISORS], n; /* of the ranks */
     int sizes[SIZES], best[SIZES];
     double cost;
 };
@@ -105,7 +105,7 @@ struct search {
 /* An axis that was not given is rather left alone than changed from 1, but for dp. */
 static double change_cost(const struct search *s, int axis, int then)
 {
-    int now = s->grid->asked[axis];
+    int now = s->grid->requested[axis];
 
     if (now == 0)
         return axis == DP || then == 1 ? 0 : 0.5 + 0.1 * log2(then);
@@ -117,7 +117,7 @@ static void search_axis(struct search *s, int axis, int left, double cost)
     if (cost >= s->cost)
         return;
     if (axis == SIZES) {
-        if (left != 1 || (s->model && !is_valid(s->grid, s->model, s->sizes)))
+        if (left != 1 || (s->model && !sizes_are_valid(s->grid, s->model, s->sizes)))
             return;
         s->cost = cost;
         memcpy(s->best, s->sizes, sizeof(s->best));
@@ -133,7 +133,7 @@ static void search_axis(struct search *s, int axis, int left, double cost)
 
 static void list_divisors(struct search *s, int n)
 {
-    for (int d = 1; d <= n / d && s->n + 2 <= MOST_DIVISORS; d++) {
+    for (int d = 1; d <= n / d && s->n + 2 <= MAX_DIVISORS; d++) {
         if (n % d != 0)
             continue;
         s->divisors[s->n++] = d;
@@ -144,9 +144,9 @@ static void list_divisors(struct search *s, int n)
 
 /* What must be written so that it is taken: what changes of what was given; of the rest, what is not 1, unless it is
  * what follows from the ranks. */
-static bool is_written(const struct search *s, int axis)
+static bool must_be_given(const struct search *s, int axis)
 {
-    int now = s->grid->asked[axis];
+    int now = s->grid->requested[axis];
 
     return now ? now != s->best[axis] : axis != DP && s->best[axis] > 1;
 }
@@ -164,22 +164,22 @@ const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_mod
         search_axis(&s, 0, grid->ranks, 0);
     }
     for (int a = 0; a < SIZES; a++)
-        if (is_written(&s, a))
+        if (must_be_given(&s, a))
             at += (size_t)snprintf(text + at, BB_GRID_SUGGESTION - at, "%s--%s %d", at ? " " : "", options[a], s.best[a]);
     return text;
 }
 
 /* ---- grid and model ---- */
 
-static int common_divisor(int a, int b)
+static int greatest_common_divisor(int a, int b)
 {
-    return b ? common_divisor(b, a % b) : a;
+    return b ? greatest_common_divisor(b, a % b) : a;
 }
 
 /* The divisor of both that is nearest to what was wanted. */
 static int nearest_common(int a, int b, int wanted)
 {
-    int both = common_divisor(a, b), best = 1;
+    int both = greatest_common_divisor(a, b), best = 1;
 
     for (int d = 1; d <= both; d++)
         if (both % d == 0 && fabs(log2((double)d / wanted)) < fabs(log2((double)best / wanted)))
@@ -187,38 +187,38 @@ static int nearest_common(int a, int b, int wanted)
     return best;
 }
 
-static int near_multiple(int n, int of)
+static int nearest_multiple(int n, int of)
 {
-    int near = (n + of / 2) / of * of;
+    int suggestion = (n + of / 2) / of * of;
 
-    return near ? near : of;
+    return suggestion ? suggestion : of;
 }
 
 /* A length of sequence that all ranks divide, next to the one given. */
-static int near_sequence(const struct bb_grid *g, const struct bb_grid_model *m)
+static int nearest_sequence(const struct bb_grid *g, const struct bb_grid_model *m)
 {
     int step = (g->cp > 1 ? 2 * g->cp : 1) * (m->sequence_parallel ? g->tp : 1);
 
-    return near_multiple(m->sequence, step);
+    return nearest_multiple(m->sequence, step);
 }
 
-static int refuse_demand(const struct bb_grid *g, const struct bb_grid_model *m, const struct demand *d,
+static int report_constraint(const struct bb_grid *g, const struct bb_grid_model *m, const struct constraint *d,
                          const char *who)
 {
-    char near[BB_GRID_SUGGESTION];
+    char suggestion[BB_GRID_SUGGESTION];
 
-    bb_grid_suggest(g, m, near);
+    bb_grid_suggest(g, m, suggestion);
     if (strcmp(d->what, DECODER_TOKENS) == 0)
         return bb_err(BB_EUSAGE, "%s: %d %s do not divide by tp %d; nearest: --decoder-seq-length %d", who, d->value,
-                      d->what, d->by, near_multiple(d->value, d->by));
+                      d->what, d->by, nearest_multiple(d->value, d->by));
     if (strncmp(d->what, "tokens", 6) == 0)
         return bb_err(BB_EUSAGE, "%s: %d %s do not divide by %s %d; nearest: --seq-length %d%s%s", who, d->value,
-                      d->what, d->axis, d->by, near_sequence(g, m), near[0] ? ", or " : "", near);
+                      d->what, d->axis, d->by, nearest_sequence(g, m), suggestion[0] ? ", or " : "", suggestion);
     return bb_err(BB_EUSAGE, "%s: %d %s %s not divide by %s %d; nearest: %s", who, d->value, d->what,
-                  d->value == 1 ? "does" : "do", d->axis, d->by, near[0] ? near : "--tp 1 --cp 1 --pp 1");
+                  d->value == 1 ? "does" : "do", d->axis, d->by, suggestion[0] ? suggestion : "--tp 1 --cp 1 --pp 1");
 }
 
-static int fits_experts(const struct bb_grid *g, const struct bb_arch *a, const char *who)
+static int validate_experts(const struct bb_grid *g, const struct bb_arch *a, const char *who)
 {
     int stage = g->ranks / g->pp;
 
@@ -233,15 +233,15 @@ static int fits_experts(const struct bb_grid *g, const struct bb_arch *a, const 
     return 0;
 }
 
-static int up_to_multiple(int n, int of)
+static int round_up(int n, int of)
 {
     return (n + of - 1) / of * of;
 }
 
 /* Where no layout divides the layers: the fewest that this one takes, with the ends asked for as whole chunks. */
-static const char *fewest_layers(const struct bb_grid *g, const struct bb_grid_model *m, char text[BB_GRID_SUGGESTION])
+static const char *min_layers_text(const struct bb_grid *g, const struct bb_grid_model *m, char text[BB_GRID_SUGGESTION])
 {
-    int v = m->chunks, first = up_to_multiple(g->first_layers, v), last = up_to_multiple(g->last_layers, v);
+    int v = m->chunks, first = round_up(g->first_layers, v), last = round_up(g->last_layers, v);
     int others = g->pp - (first > 0) - (last > 0), at;
 
     if (v == 1 && others == g->pp)
@@ -254,24 +254,24 @@ static const char *fewest_layers(const struct bb_grid *g, const struct bb_grid_m
     return text;
 }
 
-static int fits_layers(const struct bb_grid *g, const struct bb_grid_model *m, const char *who)
+static int validate_layers(const struct bb_grid *g, const struct bb_grid_model *m, const char *who)
 {
-    char near[BB_GRID_SUGGESTION], chunks[32] = "";
+    char suggestion[BB_GRID_SUGGESTION], chunks[32] = "";
 
     if (m->arch->layers >= (long long)g->pp * m->chunks)
         return 0;
     if (m->chunks > 1)
         snprintf(chunks, sizeof(chunks), " x %d chunks", m->chunks);
-    bb_grid_suggest(g, m, near);
+    bb_grid_suggest(g, m, suggestion);
     return bb_err(BB_EUSAGE, "%s: %d layers are too few for pp %d%s; nearest: %s", who, m->arch->layers, g->pp, chunks,
-                  near[0] ? near : fewest_layers(g, m, near));
+                  suggestion[0] ? suggestion : min_layers_text(g, m, suggestion));
 }
 
 int bb_grid_validate_model(const struct bb_grid *g, const struct bb_grid_model *m, const char *who)
 {
     const int sizes[SIZES] = {g->tp, g->cp, g->dp, g->pp};
-    struct demand list[MOST_DEMANDS];
-    int n = list_demands(m, sizes, list), rc;
+    struct constraint list[MAX_CONSTRAINTS];
+    int n = list_constraints(m, sizes, list), rc;
 
     if (m->arch->learned_positions && m->sequence > m->arch->sequence)
         return bb_err(BB_EUSAGE,
@@ -279,9 +279,9 @@ int bb_grid_validate_model(const struct bb_grid *g, const struct bb_grid_model *
                       m->sequence, m->arch->sequence, m->arch->sequence);
     for (int i = 0; i < n; i++)
         if (list[i].value % list[i].by != 0)
-            return refuse_demand(g, m, &list[i], who);
-    TRY(fits_experts(g, m->arch, who));
-    TRY(fits_layers(g, m, who));
+            return report_constraint(g, m, &list[i], who);
+    TRY(validate_experts(g, m->arch, who));
+    TRY(validate_layers(g, m, who));
 out:
     return rc;
 }

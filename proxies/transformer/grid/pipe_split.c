@@ -11,22 +11,22 @@
 #define FIRST "--decoder-first-pipeline-num-layers"
 #define LAST  "--decoder-last-pipeline-num-layers"
 
-static bool has_ends(const struct bb_pipe_split *s)
+static bool has_end_counts(const struct bb_pipe_split *s)
 {
     return s->first > 0 || s->last > 0;
 }
 
 /* Stages that share what is left. */
-static int sharing_stages(const struct bb_pipe_split *s)
+static int remaining_stages(const struct bb_pipe_split *s)
 {
     return s->stages - (s->first > 0) - (s->last > 0);
 }
 
 bool bb_pipe_split_is_valid(const struct bb_pipe_split *s)
 {
-    long long left = (long long)s->layers - s->first - s->last, parts = (long long)sharing_stages(s) * s->chunks;
+    long long left = (long long)s->layers - s->first - s->last, parts = (long long)remaining_stages(s) * s->chunks;
 
-    if (!has_ends(s))
+    if (!has_end_counts(s))
         return bb_grid_layers_divide(s->layers, s->stages * s->chunks);
     if (s->stages < 2 || s->first % s->chunks != 0 || s->last % s->chunks != 0)
         return false;
@@ -37,9 +37,9 @@ int bb_pipe_split_layers(const struct bb_pipe_split *s, int part, int *first)
 {
     int stage = part % s->stages, chunk = part / s->stages, each, start;
 
-    if (!has_ends(s) || s->stages < 2)
+    if (!has_end_counts(s) || s->stages < 2)
         return bb_grid_layers(s->layers, s->stages * s->chunks, part, first);
-    each = sharing_stages(s) ? (s->layers - s->first - s->last) / (sharing_stages(s) * s->chunks) : 0;
+    each = remaining_stages(s) ? (s->layers - s->first - s->last) / (remaining_stages(s) * s->chunks) : 0;
     start = s->first ? s->first / s->chunks : each;
     *first = chunk * (s->layers / s->chunks) + (stage ? start + (stage - 1) * each : 0);
     if (stage == 0)
@@ -55,7 +55,7 @@ static int clamp_between(int low, int n, int high)
 }
 
 /* Both ends so that the other stages have `each` layers in a part: near to what was asked, else alike. */
-static struct bb_pipe_split with_ends(const struct bb_pipe_split *s, int each)
+static struct bb_pipe_split with_both_ends(const struct bb_pipe_split *s, int each)
 {
     int v = s->chunks, ends = s->layers / v - (s->stages - 2) * each;
     struct bb_pipe_split n = *s;
@@ -66,7 +66,7 @@ static struct bb_pipe_split with_ends(const struct bb_pipe_split *s, int each)
 }
 
 /* The one end that was asked for so that the other stages have `each`. */
-static struct bb_pipe_split with_end(const struct bb_pipe_split *s, int each)
+static struct bb_pipe_split with_one_end(const struct bb_pipe_split *s, int each)
 {
     struct bb_pipe_split n = *s;
 
@@ -79,27 +79,27 @@ static int cost_of(const struct bb_pipe_split *s, const struct bb_pipe_split *n,
 {
     int longest = n->first > n->last ? n->first : n->last;
 
-    if (has_ends(s))
+    if (has_end_counts(s))
         return abs(n->first - s->first) + abs(n->last - s->last);
     return longest > each * s->chunks ? longest : each * s->chunks;
 }
 
 /* The nearest valid split with ends; false: the chunks do not divide the layers, or these are too few. */
-static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *near)
+static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *suggestion)
 {
-    bool one = has_ends(s) && !(s->first && s->last);
-    int most = s->layers / s->chunks / (s->stages > 2 ? s->stages - 2 : 1), least_cost = 0;
+    bool one = has_end_counts(s) && !(s->first && s->last);
+    int max = s->layers / s->chunks / (s->stages > 2 ? s->stages - 2 : 1), min_cost = 0;
     bool found = false;
 
-    for (int each = 1; s->stages > 1 && each <= most; each++) {
-        struct bb_pipe_split n = one ? with_end(s, each) : with_ends(s, each);
+    for (int each = 1; s->stages > 1 && each <= max; each++) {
+        struct bb_pipe_split n = one ? with_one_end(s, each) : with_both_ends(s, each);
         int cost = cost_of(s, &n, each);
 
         if ((one ? n.first + n.last < 1 : n.first < 1 || n.last < 1) || !bb_pipe_split_is_valid(&n))
             continue;
-        if (!found || cost < least_cost) {
-            *near = n;
-            least_cost = cost;
+        if (!found || cost < min_cost) {
+            *suggestion = n;
+            min_cost = cost;
         }
         found = true;
     }
@@ -109,11 +109,11 @@ static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *ne
 /* Chunks per stage, 2 or more and as near to those asked for as can be, with which the layers divide; 0: none. */
 static int nearest_chunks(const struct bb_pipe_split *s)
 {
-    int asked = s->chunks, most = s->layers / s->stages;
+    int requested = s->chunks, max = s->layers / s->stages;
 
-    for (int away = 1; away < asked + most; away++)
-        for (int v = asked + away; v >= asked - away; v -= 2 * away)
-            if (v > 1 && v <= most && (has_ends(s) ? s->layers % v == 0 : bb_grid_layers_divide(s->layers, s->stages * v)))
+    for (int away = 1; away < requested + max; away++)
+        for (int v = requested + away; v >= requested - away; v -= 2 * away)
+            if (v > 1 && v <= max && (has_end_counts(s) ? s->layers % v == 0 : bb_grid_layers_divide(s->layers, s->stages * v)))
                 return v;
     return 0;
 }
@@ -135,11 +135,11 @@ static const char *ends_text(const struct bb_pipe_split *s, char text[TEXT])
 }
 
 /* The end that was asked for as it is, and the other one so that the rest divides, near to what the others have. */
-static bool with_other_end(const struct bb_pipe_split *s, struct bb_pipe_split *near)
+static bool with_other_end(const struct bb_pipe_split *s, struct bb_pipe_split *suggestion)
 {
-    int *other = s->first ? &near->last : &near->first, given = s->first + s->last, best = INT_MAX;
+    int *other = s->first ? &suggestion->last : &suggestion->first, given = s->first + s->last, best = INT_MAX;
 
-    *near = *s;
+    *suggestion = *s;
     for (int each = s->chunks; (s->first == 0) != (s->last == 0) && each <= s->layers; each += s->chunks) {
         struct bb_pipe_split n = *s;
         long long rest = s->layers - given - (s->stages - 2LL) * each;
@@ -156,29 +156,29 @@ static bool with_other_end(const struct bb_pipe_split *s, struct bb_pipe_split *
 /* What to write instead: other ends, or other chunks with theirs. */
 static const char *suggestion_text(const struct bb_pipe_split *s, char text[TEXT])
 {
-    struct bb_pipe_split other = *s, near;
+    struct bb_pipe_split other = *s, suggestion;
     char ends[TEXT];
     size_t used;
 
-    if (nearest_ends(s, &near)) {
-        ends_text(&near, text);
+    if (nearest_ends(s, &suggestion)) {
+        ends_text(&suggestion, text);
         used = strlen(text);
-        if (with_other_end(s, &near))
-            snprintf(text + used, TEXT - used, ", or %s", ends_text(&near, ends));
+        if (with_other_end(s, &suggestion))
+            snprintf(text + used, TEXT - used, ", or %s", ends_text(&suggestion, ends));
         return text;
     }
     other.chunks = nearest_chunks(s);
     if (other.chunks == 0)
         other.chunks = 1;
-    if (!nearest_ends(&other, &near))
-        near = (struct bb_pipe_split){0};
+    if (!nearest_ends(&other, &suggestion))
+        suggestion = (struct bb_pipe_split){0};
     snprintf(text, TEXT, "--vpp %d%s %.150s", other.chunks, other.chunks == 1 ? " --schedule 1f1b" : "",
-             ends_text(&near, ends));
+             ends_text(&suggestion, ends));
     return text;
 }
 
 /* "3 in the first and 2 in the last stage" */
-static const char *amounts_text(const struct bb_pipe_split *s, char text[64])
+static const char *ends_description(const struct bb_pipe_split *s, char text[64])
 {
     if (s->first && s->last)
         snprintf(text, 64, "%d in the first and %d in the last stage", s->first, s->last);
@@ -187,42 +187,42 @@ static const char *amounts_text(const struct bb_pipe_split *s, char text[64])
     return text;
 }
 
-static int refuse_ends(const struct bb_pipe_split *s, const char *who)
+static int report_ends(const struct bb_pipe_split *s, const char *who)
 {
     bool first = s->first % s->chunks != 0;
-    char near[TEXT], given[64], chunks[32] = "";
+    char suggestion[TEXT], given[64], chunks[32] = "";
     int left = s->layers - s->first - s->last;
 
     if (first || s->last % s->chunks != 0)
         return bb_err(BB_EUSAGE, "%s: the %d layers of the %s stage do not divide by its %d chunks; nearest: %s", who,
-                      first ? s->first : s->last, first ? "first" : "last", s->chunks, suggestion_text(s, near));
-    if (sharing_stages(s) == 0)
+                      first ? s->first : s->last, first ? "first" : "last", s->chunks, suggestion_text(s, suggestion));
+    if (remaining_stages(s) == 0)
         return bb_err(BB_EUSAGE, "%s: %s are not the %d layers, and there is no other stage; nearest: %s", who,
-                      amounts_text(s, given), s->layers, suggestion_text(s, near));
+                      ends_description(s, given), s->layers, suggestion_text(s, suggestion));
     if (s->chunks > 1)
         snprintf(chunks, sizeof(chunks), " x %d chunks", s->chunks);
     return bb_err(BB_EUSAGE, "%s: of %d layers, %s leave %d, %s the other %d%s; nearest: %s", who, s->layers,
-                  amounts_text(s, given), left,
-                  left < sharing_stages(s) * s->chunks ? "too few for" : "which do not divide by", sharing_stages(s),
-                  chunks, suggestion_text(s, near));
+                  ends_description(s, given), left,
+                  left < remaining_stages(s) * s->chunks ? "too few for" : "which do not divide by", remaining_stages(s),
+                  chunks, suggestion_text(s, suggestion));
 }
 
 int bb_pipe_split_validate(const struct bb_pipe_split *s, const char *layout, const char *who)
 {
     int parts = s->stages * s->chunks, chunks = s->chunks > 1 ? nearest_chunks(s) : 0;
     char by[32] = "", vpp[32] = "", ends[TEXT] = "";
-    struct bb_pipe_split near;
+    struct bb_pipe_split suggestion;
 
     if (bb_pipe_split_is_valid(s))
         return 0;
-    if (has_ends(s))
-        return refuse_ends(s, who);
+    if (has_end_counts(s))
+        return report_ends(s, who);
     if (s->chunks > 1)
         snprintf(by, sizeof(by), " x %d chunks", s->chunks);
     if (chunks > 0)
         snprintf(vpp, sizeof(vpp), "%s--vpp %d", layout[0] ? ", or " : "", chunks);
-    if (nearest_ends(s, &near))
-        ends_text(&near, ends);
+    if (nearest_ends(s, &suggestion))
+        ends_text(&suggestion, ends);
     return bb_err(BB_EUSAGE,
                   "%s: %d layers do not divide by pp %d%s, nor with embedding and head as a layer each; nearest: "
                   "%s%s%s--layers %d or %d%s%s",

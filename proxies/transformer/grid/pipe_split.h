@@ -27,6 +27,6 @@ int bb_pipe_split_layers(const struct bb_pipe_split *s, int part, int *first);
 
 /* bb_pipe_split_validate - 0 of a valid split, else -BB_EUSAGE with the numbers and what would divide. near: options of
  * the nearest layout that does, named first; "". A pipeline of one stage is left to the caller. */
-int bb_pipe_split_validate(const struct bb_pipe_split *s, const char *near, const char *who) BB_MUST_CHECK;
+int bb_pipe_split_validate(const struct bb_pipe_split *s, const char *suggestion, const char *who) BB_MUST_CHECK;
 
 #endif

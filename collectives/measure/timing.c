@@ -291,7 +291,7 @@ out:
 
 static int time_sync(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch)
 {
-    bool needs_sync = needs_sync(c);
+    bool with_sync = needs_sync(c);
     size_t n = bb_mode_batch(ctx, &bb_mode_sync);
     int rc;
 
@@ -300,7 +300,7 @@ static int time_sync(struct bb_bench_context *ctx, const struct bb_case *c, stru
     for (size_t i = 0; i < n; i++) {
         TRY(bb_world_barrier(ctx->world, "start of an operation"));
         TRY(time_one(ctx, c, i, i == n - 1, &batch[i]));
-        if (needs_sync)
+        if (with_sync)
             TRY(time_to_sync(ctx, &batch[i]));
     }
     ctx->connected = true;

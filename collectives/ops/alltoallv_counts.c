@@ -47,7 +47,7 @@ static int read_number(struct reader *r)
     snprintf(text, sizeof text, "%.*s", (int)(length < NUMBER_TEXT ? length : NUMBER_TEXT - 1), r->next);
     value = strtod(text, &end);
     if (length >= NUMBER_TEXT || *end || !isfinite(value) || strspn(text, "0123456789.eE+-") != length) {
-        char what[NUMBER_TEXT + 48];
+        char what[NUMBER_TEXT + 64];
         snprintf(what, sizeof what, "'%s' is not a number of bytes, expected a decimal number", text);
         return reject_position(r, what);
     }

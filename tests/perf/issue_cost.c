@@ -223,9 +223,9 @@ static int begin_together(struct bb_runner *r)
     int rc;
 
     TRY(bb_world_barrier(r->world, "the start of a plain step"));
-    if (r->everyone.nccl)
-        TRY(BB_NCCL(ncclAllReduce(r->beat, r->beat, 1, ncclFloat, ncclSum, r->everyone.nccl, r->join)));
-    TRY(bb_comm_poll(&r->everyone, "the common start"));
+    if (r->all_ranks.nccl)
+        TRY(BB_NCCL(ncclAllReduce(r->start_element, r->start_element, 1, ncclFloat, ncclSum, r->all_ranks.nccl, r->join)));
+    TRY(bb_comm_poll(&r->all_ranks, "the common start"));
     TRY(bb_runner_wait(r, r->join, "the common start"));
 out:
     return rc;
@@ -297,7 +297,7 @@ static int runner_step(struct bench *bench, const struct subject *s, bool trace,
 static int step(struct bench *bench, const struct subject *s, enum mode mode, bool blocking, double *issue_us)
 {
     return mode == PLAIN ? plain_step(bench, s, blocking, issue_us)
-                        : runner_step(bench, s, mode == TRACED, blocking, issue_us);
+                         : runner_step(bench, s, mode == TRACED, blocking, issue_us);
 }
 
 /* ---- rounds ---- */

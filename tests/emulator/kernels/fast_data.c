@@ -36,7 +36,7 @@ static void check(struct emu_launch *l)
     const struct bb_check_args *a = &EMU_ARG(l, 0, struct bb_check_args);
 
     for (uint64_t i = 0; i < a->count; i++)
-        if (bb_differs(&a->pattern, bb_link_load(a->buf, a->pattern.bytes, i), bb_expected(&a->pattern, &a->expect, i)))
+        if (bb_differs(&a->pattern, bb_load(a->buf, a->pattern.bytes, i), bb_expected(&a->pattern, &a->expect, i)))
             add_wrong(a->verdict, i);
     a->verdict->checked += a->count;
 }

@@ -129,7 +129,7 @@ static void checks_find_the_same(void **state)
                 bb_store(buf, p.bytes, i, bb_expected(&p, &e, i));
             assert_verdicts("bb_check_kernel", &a, &verdict, (struct bb_verdict){0, ~0ull, 1000});
             for (uint64_t i = 999; i >= 499; i -= 250) /* 999, 749, 499; avg lets 2 units pass */
-                bb_store(buf, p.bytes, i, bb_link_load(buf, p.bytes, i) ^ 8);
+                bb_store(buf, p.bytes, i, bb_load(buf, p.bytes, i) ^ 8);
             assert_verdicts("bb_check_kernel", &a, &verdict, (struct bb_verdict){3, 499, 1000});
         }
 }

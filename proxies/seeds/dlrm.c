@@ -23,16 +23,16 @@ enum layer { EMBEDDING, BOTTOM, INTERACTION, TOP, LAYERS };
 static const char *const layer_names[LAYERS] = {
     [EMBEDDING] = "embedding", [BOTTOM] = "bottom", [INTERACTION] = "interaction", [TOP] = "top"};
 
-#define MOST_WIDTHS 32
+#define MAX_WIDTHS 32
 
 /* Widths of a perceptron, from its input to its output. */
-struct perceptron {
-    int64_t width[MOST_WIDTHS];
+struct mlp {
+    int64_t width[MAX_WIDTHS];
     int n;
 };
 
 struct model {
-    struct perceptron layers[LAYERS]; /* BOTTOM and TOP      */
+    struct mlp layers[LAYERS]; /* BOTTOM and TOP      */
     int rows, features;               /* of an embedding table */
     size_t bottom, top, exchange;     /* parameters of the perceptrons; elements that a rank gives away */
     size_t table;                     /* parameters of an embedding table */
@@ -45,7 +45,7 @@ struct model {
 /* ---- the model's file ---- */
 
 /* The parameters of a perceptron with these widths, from its input to its output. */
-static int read_perceptron(struct bb_model_file *file, const char *key, struct perceptron *p, size_t *parameters,
+static int read_mlp(struct bb_model_file *file, const char *key, struct mlp *p, size_t *parameters,
                            double *flops)
 {
     const json_t *widths;
@@ -55,7 +55,7 @@ static int read_perceptron(struct bb_model_file *file, const char *key, struct p
 
     *parameters = 0;
     *flops = 0;
-    TRY(bb_json_list_at(file->root, key, file->where, -MOST_WIDTHS, &widths, &n));
+    TRY(bb_json_list_at(file->root, key, file->where, -MAX_WIDTHS, &widths, &n));
     for (int i = 0; i < n; i++) {
         TRY(bb_model_file_count_in(file, widths, key, i, &width));
         TRY(bb_model_file_set(file, "out", (double)width));
@@ -109,8 +109,8 @@ static int read_model(struct model *m)
 
     TRY(bb_model_file_open(&file, "dlrm", "recommendation"));
     TRY(bb_model_file_read(&file, file.root, model_fields, m));
-    TRY(read_perceptron(&file, "bottom", &m->layers[BOTTOM], &m->bottom, &m->forward_flops[BOTTOM]));
-    TRY(read_perceptron(&file, "top", &m->layers[TOP], &m->top, &m->forward_flops[TOP]));
+    TRY(read_mlp(&file, "bottom", &m->layers[BOTTOM], &m->bottom, &m->forward_flops[BOTTOM]));
+    TRY(read_mlp(&file, "top", &m->layers[TOP], &m->top, &m->forward_flops[TOP]));
     m->parameters = parameters_of(m, m->tables);
     TRY(bb_json_read(file.root, file.where, totals, m));
 out:
@@ -124,7 +124,7 @@ struct recommender {
     const struct model *model;
     struct bb_step *step;
     enum bb_dtype_id dtype;
-    const struct bb_kernel_list *work[2][LAYERS]; /* [backward], NULL without real work */
+    const struct bb_kernel_list *kernel_lists[2][LAYERS]; /* [backward], NULL without real work */
     struct bb_script script;
     struct bb_script_lane exchange, gradients;
     size_t per_peer;
@@ -132,15 +132,15 @@ struct recommender {
 };
 
 /* The samples that go through the perceptrons of one rank. */
-static int64_t samples_of(const struct model *m)
+static int64_t samples_per_rank(const struct model *m)
 {
     return m->batch / m->tables;
 }
 
-static bool perceptron_work(const struct recommender *r, enum layer layer, bool backward, struct bb_kernel_list *w)
+static bool add_mlp_kernels(const struct recommender *r, enum layer layer, bool backward, struct bb_kernel_list *w)
 {
-    const struct perceptron *p = &r->model->layers[layer];
-    int64_t rows = samples_of(r->model);
+    const struct mlp *p = &r->model->layers[layer];
+    int64_t rows = samples_per_rank(r->model);
     bool fits = true;
 
     for (int i = 1; i < p->n; i++) {
@@ -156,7 +156,7 @@ static bool perceptron_work(const struct recommender *r, enum layer layer, bool 
 }
 
 /* The table's rows of a batch; backward their gradients, brought into the order of the rows and added to them. */
-static bool embedding_work(const struct recommender *r, bool backward, struct bb_kernel_list *w)
+static bool add_embedding_kernels(const struct recommender *r, bool backward, struct bb_kernel_list *w)
 {
     const struct model *m = r->model;
     uint64_t batch = (uint64_t)m->batch, features = (uint64_t)m->features;
@@ -167,26 +167,26 @@ static bool embedding_work(const struct recommender *r, bool backward, struct bb
     return true;
 }
 
-static bool layer_work(const struct recommender *r, enum layer layer, bool backward, struct bb_kernel_list *w)
+static bool add_layer_kernels(const struct recommender *r, enum layer layer, bool backward, struct bb_kernel_list *w)
 {
     if (layer == EMBEDDING)
-        return embedding_work(r, backward, w);
+        return add_embedding_kernels(r, backward, w);
     if (layer == INTERACTION)
-        return bb_kernel_list_interaction(w, samples_of(r->model), r->model->tables + 1, r->model->features, r->dtype,
+        return bb_kernel_list_interaction(w, samples_per_rank(r->model), r->model->tables + 1, r->model->features, r->dtype,
                                           backward);
-    return perceptron_work(r, layer, backward, w);
+    return add_mlp_kernels(r, layer, backward, w);
 }
 
 /* FLOPs are those that the model's file states, but for the gradient of the bottom perceptron's input. */
 static double flops_of(const struct recommender *r, enum layer layer, bool backward)
 {
     const int64_t *width = r->model->layers[BOTTOM].width;
-    double first = layer == BOTTOM && backward ? 2.0 * (double)(samples_of(r->model) * width[0] * width[1]) : 0;
+    double first = layer == BOTTOM && backward ? 2.0 * (double)(samples_per_rank(r->model) * width[0] * width[1]) : 0;
 
     return (backward ? 2 : 1) * r->model->forward_flops[layer] - first;
 }
 
-static int list_work(struct recommender *r)
+static int list_kernels(struct recommender *r)
 {
     for (int i = 0; i < 2 * LAYERS; i++) {
         struct bb_kernel_list *w = bb_step_add_kernel_list(r->step);
@@ -195,10 +195,10 @@ static int list_work(struct recommender *r)
 
         if (!w)
             return -BB_EFAIL;
-        if (!layer_work(r, layer, backward, w) || bb_kernel_list_flops(w) != flops_of(r, layer, backward))
+        if (!add_layer_kernels(r, layer, backward, w) || bb_kernel_list_flops(w) != flops_of(r, layer, backward))
             return bb_err(BB_EUSAGE, "%s: the products of %s are not its %.0f FLOPs", r->step->proxy,
                           layer_names[layer], flops_of(r, layer, backward));
-        r->work[backward][layer] = w;
+        r->kernel_lists[backward][layer] = w;
     }
     return 0;
 }
@@ -210,7 +210,7 @@ static void write_layer(struct recommender *r, enum layer layer)
     bb_script_compute(&r->script, layer_names[layer],
                       forward ? r->model->forward_us[layer] : r->model->backward_us[layer],
                       (forward ? 1 : 2) * r->model->forward_flops[layer], BB_NONE, BB_NONE);
-    bb_script_real_work(&r->script, layer_names[layer], r->work[!forward][layer], 1, BB_NONE, BB_NONE);
+    bb_script_real_work(&r->script, layer_names[layer], r->kernel_lists[!forward][layer], 1, BB_NONE, BB_NONE);
 }
 
 static void exchange_vectors(struct recommender *r, const char *what)
@@ -270,7 +270,7 @@ static int build_role(const struct bb_proxy_config *c, const struct model *m, st
     r.exchange = bb_world_lane(step, &r.script, "world exchange");
     r.gradients = bb_world_lane(step, &r.script, "world gradients");
     if (r.script.real)
-        TRY(list_work(&r));
+        TRY(list_kernels(&r));
     write_step(&r);
     rc = bb_script_result(&r.script);
 out:

@@ -29,18 +29,18 @@
 
 #include <string.h>
 
-#define MOST_KERNELS   4
-#define MOST_GRADIENTS 2
+#define MAX_KERNELS   4
+#define MAX_GRADIENTS 2
 
 /* How the ranks of a stage divide its layer. */
 struct division {
     const char *key, *axis, *group;             /* in the model's file; in the layout                */
     enum bb_coll_kind kind;                     /* of the two collectives of a layer                 */
     const char *what[2];                        /* what they carry                                   */
-    const char *people;                         /* what W ranks are                                  */
-    const char *gradient_group[MOST_GRADIENTS]; /* in the order of the file's gradients, NULL: none */
-    unsigned gradient_axes[MOST_GRADIENTS];
-    bool own_batches; /* each of the W ranks has micro-batches of its own  */
+    const char *members;                         /* what W ranks are                                  */
+    const char *gradient_group[MAX_GRADIENTS]; /* in the order of the file's gradients, NULL: none */
+    unsigned gradient_axes[MAX_GRADIENTS];
+    bool separate_batches; /* each of the W ranks has micro-batches of its own  */
 };
 
 enum { PP = 1u << 0, WIDTH = 1u << 1, REPLICAS = 1u << 2 };
@@ -50,7 +50,7 @@ static const struct division tensor = {.key = "tensor",
                                        .group = "tp",
                                        .kind = BB_ALL_REDUCE,
                                        .what = {"attention", "perceptron"},
-                                       .people = "tensor-parallel ranks",
+                                       .members = "tensor-parallel ranks",
                                        .gradient_group = {"dp"},
                                        .gradient_axes = {REPLICAS}};
 
@@ -59,10 +59,10 @@ static const struct division expert = {.key = "expert",
                                        .group = "moe_ep",
                                        .kind = BB_ALLTOALL,
                                        .what = {"dispatch", "combine"},
-                                       .people = "experts",
+                                       .members = "experts",
                                        .gradient_group = {"moe_dp", "dp"},
                                        .gradient_axes = {REPLICAS, WIDTH | REPLICAS},
-                                       .own_batches = true};
+                                       .separate_batches = true};
 
 /* What a row of the proxies below says to this builder. */
 struct variant {
@@ -73,7 +73,7 @@ struct variant {
 /* ---- the model's file ---- */
 
 struct kernel {
-    const char *what, *work; /* work: "layer", "attention", "expert" */
+    const char *what, *kernel_lists; /* work: "layer", "attention", "expert" */
     double forward_us, backward_us, forward_flops;
 };
 
@@ -86,14 +86,14 @@ struct model {
     struct bb_model_file file; /* keeps the texts */
     int stages, scale, micro_batch, width, hidden, sequence, heads;
     size_t message, exchange, layer_parameters;
-    struct kernel kernels[MOST_KERNELS];
-    struct gradient gradients[MOST_GRADIENTS];
+    struct kernel kernels[MAX_KERNELS];
+    struct gradient gradients[MAX_GRADIENTS];
     int n_kernels, n_gradients;
 };
 
 static const struct bb_json_field kernel_fields[] = {
     BB_FIELD("what", BB_JSON_TEXT, offsetof(struct kernel, what)),
-    BB_FIELD("work", BB_JSON_TEXT, offsetof(struct kernel, work)),
+    BB_FIELD("work", BB_JSON_TEXT, offsetof(struct kernel, kernel_lists)),
     BB_FIELD("forward_us", BB_JSON_NUMBER, offsetof(struct kernel, forward_us)),
     BB_FIELD("backward_us", BB_JSON_NUMBER, offsetof(struct kernel, backward_us)),
     BB_FIELD("forward_flops", BB_MODEL_FORMULA, offsetof(struct kernel, forward_flops)),
@@ -129,7 +129,7 @@ static int read_division(const struct bb_model_file *file, const struct division
     TRY(bb_json_list_at(part, "gradients", file->where, n_gradients, &list, &m->n_gradients));
     for (int g = 0; g < m->n_gradients; g++)
         TRY(bb_model_file_named_in(file, list, "gradients", g, &m->gradients[g].what, &m->gradients[g].count));
-    TRY(bb_json_list_at(part, "compute", file->where, -MOST_KERNELS, &list, &m->n_kernels));
+    TRY(bb_json_list_at(part, "compute", file->where, -MAX_KERNELS, &list, &m->n_kernels));
     for (int k = 0; k < m->n_kernels; k++)
         TRY(bb_model_file_read(file, json_array_get(list, (size_t)k), kernel_fields, &m->kernels[k]));
 out:
@@ -236,7 +236,7 @@ static int refuse_layout(const struct bb_proxy_config *c, const struct variant *
                       c->proxy, c->stages, c->stages - 1, c->stages + 1);
     if (unit > c->ranks)
         return bb_err(BB_EUSAGE, "%s: %d rank%s cannot hold %d stages of %d %s; nearest: %lld ranks", c->proxy,
-                      c->ranks, c->ranks == 1 ? "" : "s", c->stages, width, v->division->people, unit);
+                      c->ranks, c->ranks == 1 ? "" : "s", c->stages, width, v->division->members, unit);
     why = v->division == &tensor ? "stages x tensor-parallel ranks" : "stages x experts";
     return bb_args_check_ranks(c, (int)unit, why);
 }
@@ -252,18 +252,18 @@ struct pipeline {
     const struct model *model;
     struct bb_step *step;
     int replicas, lanes;
-    int comm_pp[2], comm_width, comm_gradients[MOST_GRADIENTS];
+    int comm_pp[2], comm_width, comm_gradients[MAX_GRADIENTS];
     struct bb_script script;
-    struct bb_script_lane pp[2], width, gradients[MOST_GRADIENTS];
-    int pair_src[2], pair_dst[2];                       /* buffers of the layer's two collectives            */
-    const struct bb_kernel_list *work[2][MOST_KERNELS]; /* [backward], NULL without real work       */
+    struct bb_script_lane pp[2], width, gradients[MAX_GRADIENTS];
+    int collective_src[2], collective_dst[2];                       /* buffers of the layer's two collectives            */
+    const struct bb_kernel_list *kernel_lists[2][MAX_KERNELS]; /* [backward], NULL without real work       */
     const struct bb_kernel_list *accumulate;            /* the same of a stage's gradients, once     */
 };
 
 /* ---- real work ---- */
 
 /* The tokens of a rank sorted by expert, its expert's perceptron, and back. */
-static bool expert_work(const struct model *m, const struct bb_transformer *t, bool backward, struct bb_kernel_list *w)
+static bool add_expert_kernels(const struct model *m, const struct bb_transformer *t, bool backward, struct bb_kernel_list *w)
 {
     const uint64_t tokens = (uint64_t)(t->batch * t->sequence), hidden = (uint64_t)t->hidden;
     struct bb_transformer own = *t;
@@ -276,7 +276,7 @@ static bool expert_work(const struct model *m, const struct bb_transformer *t, b
     return fits;
 }
 
-static bool kernel_work(const struct pipeline *b, const struct kernel *k, bool backward, struct bb_kernel_list *w)
+static bool add_kernels(const struct pipeline *b, const struct kernel *k, bool backward, struct bb_kernel_list *w)
 {
     const struct model *m = b->model;
     const struct bb_transformer t = {.hidden = m->hidden,
@@ -287,15 +287,15 @@ static bool kernel_work(const struct pipeline *b, const struct kernel *k, bool b
                                      .tensor_parallel = b->variant->division == &tensor ? m->width : 1,
                                      .dtype = (enum bb_dtype_id)bb_dtype_find(b->config->dtype)};
 
-    if (strcmp(k->work, "layer") == 0)
+    if (strcmp(k->kernel_lists, "layer") == 0)
         return bb_kernel_list_transformer(w, &t, backward);
-    if (strcmp(k->work, "attention") == 0)
+    if (strcmp(k->kernel_lists, "attention") == 0)
         return bb_kernel_list_attention(w, &t, backward);
-    return strcmp(k->work, "expert") == 0 && expert_work(m, &t, backward, w);
+    return strcmp(k->kernel_lists, "expert") == 0 && add_expert_kernels(m, &t, backward, w);
 }
 
 /* FLOPs are those that the model's file states, backward twice. */
-static int list_work(struct pipeline *b)
+static int list_kernels(struct pipeline *b)
 {
     for (int i = 0; i < 2 * b->model->n_kernels; i++) {
         const struct kernel *k = &b->model->kernels[i / 2];
@@ -304,10 +304,10 @@ static int list_work(struct pipeline *b)
 
         if (!w)
             return -BB_EFAIL;
-        if (!kernel_work(b, k, backward, w) || bb_kernel_list_flops(w) != (1 + backward) * k->forward_flops)
+        if (!add_kernels(b, k, backward, w) || bb_kernel_list_flops(w) != (1 + backward) * k->forward_flops)
             return bb_err(BB_EUSAGE, "%s: the products of '%s' are not its %.0f FLOPs", b->config->proxy, k->what,
                           (1 + backward) * k->forward_flops);
-        b->work[backward][i / 2] = w;
+        b->kernel_lists[backward][i / 2] = w;
     }
     return 0;
 }
@@ -325,7 +325,7 @@ static int list_accumulation(struct pipeline *b)
 
 /* ---- its compute ---- */
 
-static double scale_of(const struct pipeline *b, bool forward)
+static double time_scale(const struct pipeline *b, bool forward)
 {
     double given = forward ? b->config->forward_us : b->config->backward_us, known = 0;
 
@@ -337,7 +337,7 @@ static double scale_of(const struct pipeline *b, bool forward)
 static void write_kernels(struct pipeline *b, int src, int dst)
 {
     bool forward = b->script.phase == BB_PHASE_FORWARD;
-    double scale = scale_of(b, forward);
+    double scale = time_scale(b, forward);
     int last = b->model->n_kernels - 1;
 
     for (int k = 0; k <= last; k++) {
@@ -346,7 +346,7 @@ static void write_kernels(struct pipeline *b, int src, int dst)
 
         bb_script_compute(&b->script, what, scale * (forward ? kernel->forward_us : kernel->backward_us),
                           (forward ? 1 : 2) * kernel->forward_flops, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
-        bb_script_real_work(&b->script, what, b->work[!forward][k], 1, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
+        bb_script_real_work(&b->script, what, b->kernel_lists[!forward][k], 1, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
     }
 }
 
@@ -363,36 +363,36 @@ static int add_buffer(struct pipeline *b, bool wanted, const char *name, size_t 
 }
 
 /* A phase's own buffers of the layer's two collectives. */
-static void add_pair_buffers(struct pipeline *b)
+static void add_collective_buffers(struct pipeline *b)
 {
     const struct division *d = b->variant->division;
     size_t whole = b->model->exchange * (d->kind == BB_ALLTOALL ? (size_t)b->model->width : 1);
 
     for (int i = 0; i < 2; i++) {
-        b->pair_src[i] = add_buffer(b, true, "layer send", whole);
-        b->pair_dst[i] = add_buffer(b, true, "layer receive", whole);
+        b->collective_src[i] = add_buffer(b, true, "layer send", whole);
+        b->collective_dst[i] = add_buffer(b, true, "layer receive", whole);
     }
 }
 
 /* The two collectives that a divided layer waits for: behind attention and perceptron, or around its experts. */
-static void write_pair(struct pipeline *b)
+static void write_layer_collectives(struct pipeline *b)
 {
     const struct division *d = b->variant->division;
 
     for (int i = 0; i < 2; i++)
         bb_script_wait(&b->script, bb_script_collective(&b->script, b->width, d->what[i], d->kind, b->model->exchange,
-                                                        b->pair_src[i], b->pair_dst[i]));
+                                                        b->collective_src[i], b->collective_dst[i]));
 }
 
 /* All micro-batches of one phase; to and from are the neighbours, 0 where the chain ends or begins. */
-static void write_chain(struct pipeline *b, enum bb_phase phase, int to, int from)
+static void write_micro_batches(struct pipeline *b, enum bb_phase phase, int to, int from)
 {
     const char *what = phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
     struct bb_script *s = &b->script;
     size_t count = b->model->message;
     int send = add_buffer(b, to != 0, "send", count), recv = add_buffer(b, from != 0, "receive", count), sent = BB_NONE;
 
-    add_pair_buffers(b);
+    add_collective_buffers(b);
     s->phase = phase;
     for (s->micro_batch = 0; s->micro_batch < b->config->micro_batches; s->micro_batch++) {
         struct bb_script_lane lane = b->pp[s->micro_batch % b->lanes];
@@ -404,7 +404,7 @@ static void write_chain(struct pipeline *b, enum bb_phase phase, int to, int fro
         if (to)
             sent = bb_script_send(s, lane, what, to, count, send);
         accumulate_gradients(b);
-        write_pair(b);
+        write_layer_collectives(b);
     }
     s->micro_batch = BB_NONE;
 }
@@ -430,12 +430,12 @@ static void update_parameters(struct pipeline *b)
         bb_script_optimizer(&b->script, b->step, BB_MEMORY_KERNEL_ADAM, gradient_text(b, g), b->model->gradients[g].count);
 }
 
-static void write_whole_step(struct pipeline *b, enum stage_kind kind)
+static void write_full_step(struct pipeline *b, enum stage_kind kind)
 {
     int previous = kind == FIRST ? 0 : -1, next = kind == LAST ? 0 : 1;
 
-    write_chain(b, BB_PHASE_FORWARD, next, previous);
-    write_chain(b, BB_PHASE_BACKWARD, previous, next);
+    write_micro_batches(b, BB_PHASE_FORWARD, next, previous);
+    write_micro_batches(b, BB_PHASE_BACKWARD, previous, next);
     reduce_gradients(b);
     update_parameters(b);
 }
@@ -449,12 +449,12 @@ static void write_steady_step(struct pipeline *b, enum stage_kind kind)
     int own = kind == FIRST ? 0 : 1, partner = own == 0 ? 1 : -1;
     int send = add_buffer(b, true, "send", count), recv = add_buffer(b, true, "receive", count);
 
-    add_pair_buffers(b);
+    add_collective_buffers(b);
     s->phase = own == 0 ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
     (void)bb_script_recv(s, b->pp[1 - own], what[1 - own], partner, count, recv);
     write_kernels(b, BB_NONE, send);
     accumulate_gradients(b);
-    write_pair(b);
+    write_layer_collectives(b);
     (void)bb_script_send(s, b->pp[own], what[own], partner, count, send);
 }
 
@@ -475,7 +475,7 @@ static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind 
     if (b->variant->one_step)
         write_steady_step(b, kind);
     else
-        write_whole_step(b, kind);
+        write_full_step(b, kind);
     return bb_script_result(s);
 }
 
@@ -524,7 +524,7 @@ out:
 /* Pipelines that take samples of their own. */
 static int count_chains(const struct pipeline *b)
 {
-    return b->replicas * (b->variant->division->own_batches ? b->model->width : 1);
+    return b->replicas * (b->variant->division->separate_batches ? b->model->width : 1);
 }
 
 /* As many as the batch asks for. */
@@ -556,15 +556,15 @@ static int write_summary(struct pipeline *b)
     b->step->parameters = (double)b->model->layer_parameters * c->stages;
     b->step->samples = b->variant->one_step ? 0 : (double)chains * c->micro_batches * b->model->micro_batch;
     b->step->summary = bb_step_text(b->step, "%d stages of one layer, %d %s, %d replica%s, %s%d micro-batch%s",
-                                    c->stages, b->model->width, b->variant->division->people, b->replicas,
+                                    c->stages, b->model->width, b->variant->division->members, b->replicas,
                                     b->replicas == 1 ? "" : "s", b->variant->one_step ? "one steady step of " : "",
                                     c->micro_batches, c->micro_batches == 1 ? "" : "es");
     return b->step->summary ? 0 : -BB_EFAIL;
 }
 
-static int build_step(const struct bb_proxy_config *asked, struct bb_step *step)
+static int build_step(const struct bb_proxy_config *options, struct bb_step *step)
 {
-    struct bb_proxy_config settled = *asked, *c = &settled;
+    struct bb_proxy_config resolved = *options, *c = &resolved;
     struct model m;
     struct pipeline b = {.config = c, .variant = c->variant, .model = &m, .step = step};
     int rc;
@@ -576,7 +576,7 @@ static int build_step(const struct bb_proxy_config *asked, struct bb_step *step)
     TRY(build_layout(&b));
     TRY(write_summary(&b));
     if (strcmp(c->compute, "gemm") == 0) {
-        TRY(list_work(&b));
+        TRY(list_kernels(&b));
         TRY(list_accumulation(&b));
     }
     TRY(build_roles(&b));

@@ -85,20 +85,20 @@ static int choose_samples(struct training *t)
 }
 
 /* The products and passes of the forward pass, and of the backward pass of each bucket. */
-static int list_work(struct training *t)
+static int list_kernels(struct training *t)
 {
     enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(t->config->dtype);
     const struct bb_residual *m = &t->model;
-    struct bb_kernel_list *work = bb_step_add_kernel_list(t->step);
-    bool fits = work && bb_residual_forward(m, (int64_t)t->samples, dtype, work);
+    struct bb_kernel_list *list = bb_step_add_kernel_list(t->step);
+    bool fits = list && bb_residual_forward(m, (int64_t)t->samples, dtype, list);
 
-    t->forward = work;
-    for (int b = 0; work && b < m->n_buckets; b++) {
-        t->backward[b] = work = bb_step_add_kernel_list(t->step);
-        fits = work && fits &&
-               bb_residual_backward(m, m->buckets[b].first, m->buckets[b].n, (int64_t)t->samples, dtype, work);
+    t->forward = list;
+    for (int b = 0; list && b < m->n_buckets; b++) {
+        t->backward[b] = list = bb_step_add_kernel_list(t->step);
+        fits = list && fits &&
+               bb_residual_backward(m, m->buckets[b].first, m->buckets[b].n, (int64_t)t->samples, dtype, list);
     }
-    if (!work)
+    if (!list)
         return -BB_EFAIL;
     return fits ? 0 : bb_err(BB_EUSAGE, "%s: the layers of model %s do not fit", t->config->proxy, t->network->model);
 }
@@ -208,7 +208,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     TRY(bb_world_role(c, step, "worker", &t.script));
     TRY(write_summary(&t));
     if (t.script.real)
-        TRY(list_work(&t));
+        TRY(list_kernels(&t));
     TRY(build_role(&t));
 out:
     bb_residual_release(&t.model);

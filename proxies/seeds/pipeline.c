@@ -42,14 +42,14 @@ struct pipeline {
     const struct bb_model *model;
     struct bb_step *step;
     int stage_layers, replicas, comm_pp, comm_dp;
-    const struct bb_kernel_list *work[2]; /* real: of one layer, forward and backward */
+    const struct bb_kernel_list *list[2]; /* real: of one layer, forward and backward */
     const struct bb_kernel_list *accumulate[BB_LAYER_KINDS], *update[BB_LAYER_KINDS];
     const char *layers_text;
 
     struct bb_script s;
     enum stage_kind kind;
     struct bb_script_lane pp, dp;
-    int send[2], recv[2], pairs;
+    int send[2], recv[2], buffer_pairs;
     int reduced; /* the newest all-reduce of gradients, BB_NONE */
 };
 
@@ -117,7 +117,7 @@ static void write_compute(struct pipeline *b, int src, int dst)
     double flops = (forward ? 1 : 2) * b->model->forward_flops;
 
     bb_script_compute(&b->s, b->layers_text, b->stage_layers * us, b->stage_layers * flops, src, dst);
-    bb_script_real_work(&b->s, b->layers_text, b->work[!forward], b->stage_layers, src, dst);
+    bb_script_real_work(&b->s, b->layers_text, b->list[!forward], b->stage_layers, src, dst);
     bb_script_new_thread(&b->s, BB_NONE);
 }
 
@@ -139,7 +139,7 @@ static void write_messages(struct pipeline *b, int to, int from, int src, int ds
  * (nothing to receive) or ends (nothing to send). */
 static void write_shift(struct pipeline *b, int to, int from)
 {
-    int now = b->s.micro_batch % b->pairs, next = (b->s.micro_batch + 1) % b->pairs;
+    int now = b->s.micro_batch % b->buffer_pairs, next = (b->s.micro_batch + 1) % b->buffer_pairs;
 
     if (!from)
         write_compute(b, BB_NONE, b->send[now]);
@@ -170,12 +170,12 @@ static void write_shifts(struct pipeline *b, enum bb_phase phase)
                                        [BB_LAYER_LAST] = "accumulate gradients, last layer"};
     bool forward = phase == BB_PHASE_FORWARD;
     enum stage_kind begin = forward ? FIRST : LAST, end = forward ? LAST : FIRST;
-    int onward = forward ? 1 : -1, n = b->config->micro_batches;
+    int next_offset = forward ? 1 : -1, n = b->config->micro_batches;
 
     b->s.phase = phase;
     for (int i = 0; i < n; i++) {
         b->s.micro_batch = i;
-        write_shift(b, b->kind == end ? 0 : onward, b->kind == begin ? 0 : -onward);
+        write_shift(b, b->kind == end ? 0 : next_offset, b->kind == begin ? 0 : -next_offset);
         if (!forward && n > 1)
             write_each_layer(b, b->accumulate, what);
     }
@@ -227,11 +227,11 @@ static void add_buffers(struct pipeline *b)
 {
     const size_t count = b->model->message;
 
-    b->pairs = b->s.timed || b->s.real ? 2 : 1;
+    b->buffer_pairs = b->s.timed || b->s.real ? 2 : 1;
     b->pp = bb_script_lane(&b->s, &b->step->layout, b->comm_pp);
     if (b->replicas > 1)
         b->dp = bb_script_lane(&b->s, &b->step->layout, b->comm_dp);
-    for (int i = 0; i < b->pairs; i++) {
+    for (int i = 0; i < b->buffer_pairs; i++) {
         b->send[i] = bb_script_buffer(&b->s, "send", BB_USE_COMMUNICATION, count);
         b->recv[i] = bb_script_buffer(&b->s, "receive", BB_USE_COMMUNICATION, count);
     }
@@ -300,7 +300,7 @@ static int write_summary(struct pipeline *b)
 }
 
 /* What training does with the gradients of a layer, embeddings and head included. */
-static int list_training(struct pipeline *b, enum bb_dtype_id dtype)
+static int list_optimizer_kernels(struct pipeline *b, enum bb_dtype_id dtype)
 {
     for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
         struct bb_kernel_list *sum = bb_step_add_kernel_list(b->step), *update = bb_step_add_kernel_list(b->step);
@@ -316,7 +316,7 @@ static int list_training(struct pipeline *b, enum bb_dtype_id dtype)
 }
 
 /* The products and passes of one layer and micro-batch; their FLOPs are those that the model's file states. */
-static int list_work(struct pipeline *b)
+static int list_kernels(struct pipeline *b)
 {
     const enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(b->config->dtype);
     const struct bb_model *m = b->model;
@@ -329,17 +329,17 @@ static int list_work(struct pipeline *b)
                                      .dtype = dtype};
 
     for (int backward = 0; backward < 2; backward++) {
-        struct bb_kernel_list *work = bb_step_add_kernel_list(b->step);
+        struct bb_kernel_list *list = bb_step_add_kernel_list(b->step);
 
-        if (!work)
+        if (!list)
             return -BB_EFAIL;
-        if (!bb_kernel_list_transformer(work, &t, backward) ||
-            bb_kernel_list_flops(work) != (1 + backward) * m->forward_flops)
+        if (!bb_kernel_list_transformer(list, &t, backward) ||
+            bb_kernel_list_flops(list) != (1 + backward) * m->forward_flops)
             return bb_err(BB_EUSAGE, "%s: the products of a layer with %d heads do not have its %.0f FLOPs",
                           b->config->proxy, m->heads, m->forward_flops);
-        b->work[backward] = work;
+        b->list[backward] = list;
     }
-    return list_training(b, dtype);
+    return list_optimizer_kernels(b, dtype);
 }
 
 /* As many as the batch asks for. */
@@ -353,9 +353,9 @@ static int resolve_micro_batches(const struct pipeline *b, struct bb_proxy_confi
                                  &c->micro_batches);
 }
 
-static int build_step(const struct bb_proxy_config *asked, struct bb_step *step)
+static int build_step(const struct bb_proxy_config *options, struct bb_step *step)
 {
-    struct bb_proxy_config settled = *asked, *c = &settled;
+    struct bb_proxy_config resolved = *options, *c = &resolved;
     struct bb_model model = {0};
     struct pipeline b = {.config = c, .model = &model, .step = step};
     int rc;
@@ -366,7 +366,7 @@ static int build_step(const struct bb_proxy_config *asked, struct bb_step *step)
     b.replicas = c->ranks / c->stages;
     TRY(resolve_micro_batches(&b, c));
     if (strcmp(c->compute, "gemm") == 0)
-        TRY(list_work(&b));
+        TRY(list_kernels(&b));
     TRY(write_summary(&b));
     TRY(build_layout(&b));
     TRY(build_roles(&b));

@@ -142,13 +142,13 @@ out:
 /* ---- a shard's real work ---- */
 
 /* All of it; equal for the four shards but for the side on which a neighbour is. */
-struct work {
+struct kernels {
     const struct bb_kernel_list *layer[2][CONVS + DENSES]; /* [backward] */
     const struct bb_kernel_list
         *halo[SHARDS][2][2][CONVS]; /* [shard][backward][received], of what a convolution puts out */
 };
 
-static bool layer_work(const struct model *m, int l, bool backward, enum bb_dtype_id dtype, struct bb_kernel_list *w)
+static bool add_layer_kernels(const struct model *m, int l, bool backward, enum bb_dtype_id dtype, struct bb_kernel_list *w)
 {
     int d = l - CONVS;
     const struct bb_conv tile = {.n = m->batch,
@@ -170,35 +170,35 @@ static bool layer_work(const struct model *m, int l, bool backward, enum bb_dtyp
 }
 
 /* The faces of a tile towards its two neighbours; shards 0 and 1, 2 and 3 stand side by side. */
-static bool halo_work(const struct model *m, int shard, int l, bool backward, bool received, enum bb_dtype_id dtype,
+static bool add_halo_kernels(const struct model *m, int shard, int l, bool backward, bool received, enum bb_dtype_id dtype,
                       struct bb_kernel_list *w)
 {
     const uint32_t half = (uint32_t)m->edge[l] / 2, tile[3] = {(uint32_t)m->edge[l], half, half}, halo[3] = {0, 1, 1};
-    const int beside[3] = {0, 0, shard & 1 ? -1 : 1}, above[3] = {0, shard & 2 ? -1 : 1, 0};
+    const int horizontal[3] = {0, 0, shard & 1 ? -1 : 1}, vertical[3] = {0, shard & 2 ? -1 : 1, 0};
     uint64_t rows = (uint64_t)m->batch * (uint64_t)m->out[l];
 
-    return bb_kernel_list_halo_side(w, rows, tile, halo, beside, received, backward, dtype) &&
-           bb_kernel_list_halo_side(w, rows, tile, halo, above, received, backward, dtype) &&
+    return bb_kernel_list_halo_side(w, rows, tile, halo, horizontal, received, backward, dtype) &&
+           bb_kernel_list_halo_side(w, rows, tile, halo, vertical, received, backward, dtype) &&
            rows * bb_box_cells(&w->items[0].memory_kernel.box) == m->face[l] && w->n == 2;
 }
 
-static int list_layers(const struct model *m, struct bb_step *step, enum bb_dtype_id dtype, struct work *work)
+static int list_layers(const struct model *m, struct bb_step *step, enum bb_dtype_id dtype, struct kernels *kernels)
 {
     for (int i = 0; i < 2 * (CONVS + DENSES); i++) {
-        int l = i / 2, backward = i % 2, products = backward && l > 0 ? 2 : 1;
+        int l = i / 2, backward = i % 2, gemms = backward && l > 0 ? 2 : 1;
         struct bb_kernel_list *w = bb_step_add_kernel_list(step);
 
         if (!w)
             return -BB_EFAIL;
-        if (!layer_work(m, l, backward, dtype, w) || bb_kernel_list_flops(w) != products * m->forward_flops[l])
+        if (!add_layer_kernels(m, l, backward, dtype, w) || bb_kernel_list_flops(w) != gemms * m->forward_flops[l])
             return bb_err(BB_EUSAGE, "%s: the products of layer %d are not its %.0f FLOPs", step->proxy, l,
                           m->forward_flops[l]);
-        work->layer[backward][l] = w;
+        kernels->layer[backward][l] = w;
     }
     return 0;
 }
 
-static int list_halos(const struct model *m, struct bb_step *step, enum bb_dtype_id dtype, struct work *work)
+static int list_halos(const struct model *m, struct bb_step *step, enum bb_dtype_id dtype, struct kernels *kernels)
 {
     for (int i = 0; i < SHARDS * 4 * CONVS; i++) {
         int l = i % CONVS, shard = i / CONVS / 4, backward = i / CONVS / 2 % 2, received = i / CONVS % 2;
@@ -206,10 +206,10 @@ static int list_halos(const struct model *m, struct bb_step *step, enum bb_dtype
 
         if (!w)
             return -BB_EFAIL;
-        if (!halo_work(m, shard, l, backward, received, dtype, w))
+        if (!add_halo_kernels(m, shard, l, backward, received, dtype, w))
             return bb_err(BB_EUSAGE, "%s: the faces of convolution %d are not of %zu elements", step->proxy, l,
                           m->face[l]);
-        work->halo[shard][backward][received][l] = w;
+        kernels->halo[shard][backward][received][l] = w;
     }
     return 0;
 }
@@ -218,7 +218,7 @@ static int list_halos(const struct model *m, struct bb_step *step, enum bb_dtype
 
 struct shard {
     const struct model *model;
-    const struct work *work;
+    const struct kernels *kernels;
     struct bb_step *step;
     int number;
     struct bb_script script;
@@ -240,14 +240,14 @@ static void write_layer(struct shard *h, int layer)
                       forward ? h->model->forward_us[layer] : h->model->backward_us[layer],
                       (forward ? 1 : 2) * h->model->forward_flops[layer], BB_NONE, BB_NONE);
     bb_script_real_work(&h->script, layer < CONVS ? conv_names[layer] : dense_names[layer - CONVS],
-                   h->work->layer[!forward][layer], 1, BB_NONE, BB_NONE);
+                   h->kernels->layer[!forward][layer], 1, BB_NONE, BB_NONE);
 }
 
 static void copy_faces(struct shard *h, int l, bool received)
 {
     const bool backward = h->script.phase == BB_PHASE_BACKWARD;
 
-    bb_script_real_work(&h->script, received ? "halo unpack" : "halo pack", h->work->halo[h->number][backward][received][l],
+    bb_script_real_work(&h->script, received ? "halo unpack" : "halo pack", h->kernels->halo[h->number][backward][received][l],
                    1, BB_NONE, BB_NONE);
 }
 
@@ -326,11 +326,11 @@ static void update_parameters(struct shard *h)
 
 /* ---- the step ---- */
 
-static int build_role(const struct bb_proxy_config *c, const struct model *m, const struct work *work,
+static int build_role(const struct bb_proxy_config *c, const struct model *m, const struct kernels *kernels,
                       struct bb_step *step, int shard)
 {
     struct shard h = {.model = m,
-                      .work = work,
+                      .kernels = kernels,
                       .step = step,
                       .number = shard,
                       .partners = {(shard ^ 1) - shard, (shard ^ 2) - shard}};
@@ -367,7 +367,7 @@ static int build_layout(struct bb_layout *l, int ranks)
 static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 {
     struct model m = {0};
-    struct work work = {0};
+    struct kernels kernels = {0};
     const enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype);
     int replicas = c->ranks / SHARDS, rc;
 
@@ -381,11 +381,11 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
                                  replicas == 1 ? "" : "s", m.batch);
     TRY(step->summary ? 0 : -BB_EFAIL);
     if (strcmp(c->compute, "gemm") == 0) {
-        TRY(list_layers(&m, step, dtype, &work));
-        TRY(list_halos(&m, step, dtype, &work));
+        TRY(list_layers(&m, step, dtype, &kernels));
+        TRY(list_halos(&m, step, dtype, &kernels));
     }
     for (int i = 0; i < SHARDS; i++)
-        TRY(build_role(c, &m, &work, step, i));
+        TRY(build_role(c, &m, &kernels, step, i));
     for (int r = 0; r < c->ranks; r++)
         step->role_of[r] = r % SHARDS;
 out:

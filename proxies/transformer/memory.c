@@ -185,7 +185,7 @@ static double kept_bytes(const struct bb_memory *m, int chunk_first, int layer)
 {
     enum bb_recompute other_layers = m->layers_config->recompute == BB_RECOMPUTE_FULL ? BB_RECOMPUTE_NONE : m->layers_config->recompute;
 
-    return layer_bytes_with(m, layer, bb_layers_again(m->layers_config, chunk_first, layer) ? BB_RECOMPUTE_FULL : other_layers);
+    return layer_bytes_with(m, layer, bb_layers_is_recomputed(m->layers_config, chunk_first, layer) ? BB_RECOMPUTE_FULL : other_layers);
 }
 
 /* What a chunk keeps of one micro-batch. *most: what it has of it at most in its backward, when a layer has computed

@@ -221,7 +221,7 @@ static int write_stage(struct writer *w, const struct bb_stage *stage)
         bb_block_init(&w->blocks[i], w->t->layers, &w->script, &lanes, stage->variant);
     TRY(open_sync(w, stage->remainder));
     TRY(bb_pipe_open(&w->pipe, &w->t->schedule, &w->script, &w->t->step->layout, w->t->pipe, stage->stage,
-                     bb_layers_message(w->t->layers)));
+                     bb_layers_boundary_elements(w->t->layers)));
     for_each_sync(w, bb_sync_begin_step);
     for (int i = 0; i < w->pipe.n_slots;) {
         i += write_slots(w, i);

@@ -34,7 +34,7 @@ static int list_modules(struct bb_modules *p, const struct bb_training *t, int s
         if (part == 0)
             add_module(p, BB_ARCH_EMBEDDING, c, false);
         for (int l = first; l < first + n; l++)
-            add_module(p, l, c, bb_layers_again(&t->layers_config, first, l));
+            add_module(p, l, c, bb_layers_is_recomputed(&t->layers_config, first, l));
         if (part == parts - 1)
             add_module(p, BB_ARCH_HEAD, c, false);
     }
@@ -116,7 +116,7 @@ static int list_units(struct bb_modules *p, const struct bb_training *t)
             return n;
         for (int s = 0; s < BB_PARAMETER_KINDS; s++)
             add_unit(p, t, &p->list[i], (enum bb_parameter_kind)s, tensors, n, &at);
-        p->replicated += bb_layers_replicated(t->layers, p->list[i].layer);
+        p->replicated += bb_layers_replicated_elements(t->layers, p->list[i].layer);
     }
     return 0;
 }

@@ -38,7 +38,7 @@ struct bb_training {
 /* A module: a layer, or BB_ARCH_EMBEDDING, BB_ARCH_HEAD. */
 struct bb_transformer_module {
     int layer, chunk;
-    bool recomputed;          /* its forward pass is done again as a whole (bb_layers_again) */
+    bool recomputed;          /* its forward pass is done again as a whole (bb_layers_is_recomputed) */
     int unit[BB_PARAMETER_KINDS]; /* in the list of units, BB_NONE: it has no such parameters */
 };
 
@@ -49,7 +49,7 @@ struct bb_modules {
     struct bb_sync_unit *units[BB_PARAMETER_KINDS];
     int n_units[BB_PARAMETER_KINDS];
     struct bb_tensor *tensors; /* of all units */
-    size_t replicated;         /* elements that every tp rank holds, of all modules (bb_layers_replicated) */
+    size_t replicated;         /* elements that every tp rank holds, of all modules (bb_layers_replicated_elements) */
 };
 
 /* bb_modules_make - what that stage holds, on each rank of it. 0 or -BB_EFAIL; release is fine on a zeroed one. */

@@ -410,7 +410,7 @@ out:
 /* Roles of a stage: its variants, each with the last rank of a node apart where a hierarchical sum has a remainder. */
 static int roles_per_stage(const struct bb_training *t)
 {
-    return bb_layers_variants(t->layers) * (t->policy.hierarchical ? 2 : 1);
+    return bb_layers_programs_per_stage(t->layers) * (t->policy.hierarchical ? 2 : 1);
 }
 
 static bool is_last_of_node(const struct bb_training *t, int rank)
@@ -425,7 +425,7 @@ static bool is_last_of_node(const struct bb_training *t, int rank)
 
 static int role_of(const struct bb_training *t, int rank)
 {
-    int stage = bb_grid_coord(&t->grid, rank, BB_AXIS_PP), variants = bb_layers_variants(t->layers), kind = 0;
+    int stage = bb_grid_coord(&t->grid, rank, BB_AXIS_PP), variants = bb_layers_programs_per_stage(t->layers), kind = 0;
 
     if (variants > 1)
         kind = bb_grid_expert_coord(&t->grid, rank, BB_AXIS_EP);
@@ -439,7 +439,7 @@ static const char *name_of(const struct bb_training *t, const struct bb_stage *s
     const char *last = s->remainder ? ", last of its node" : "";
     char experts[32] = "";
 
-    if (bb_layers_variants(t->layers) > 1)
+    if (bb_layers_programs_per_stage(t->layers) > 1)
         snprintf(experts, sizeof(experts), ", experts %d", s->variant);
     if (t->schedule.stages == 1)
         return bb_step_text(t->step, "whole model%s%s", experts, last);
@@ -540,7 +540,7 @@ int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const stru
 
 static int write_roles(struct bb_training *t)
 {
-    int variants = bb_layers_variants(t->layers), kinds = roles_per_stage(t), rc;
+    int variants = bb_layers_programs_per_stage(t->layers), kinds = roles_per_stage(t), rc;
 
     TRY(bb_step_add_roles(t->step, t->schedule.stages * kinds));
     for (int r = 0; r < t->step->layout.ranks; r++)

@@ -22,7 +22,7 @@ static long rows_received(const struct bb_block *b)
 }
 
 /* Rows that a rank's own tokens make for their experts: with a capacity, as many as go out. */
-static long rows_copied(const struct bb_block *b)
+static long rows_routed(const struct bb_block *b)
 {
     const struct bb_routing *r = &b->layers->routing;
 
@@ -34,7 +34,7 @@ static long rows_sent(const struct bb_block *b)
 {
     const struct bb_layers_config *c = &b->layers->config;
 
-    return c->dispatch == BB_DISPATCH_DEDUP ? (long)b->layers->sizes.held * c->node_limit : rows_copied(b);
+    return c->dispatch == BB_DISPATCH_DEDUP ? (long)b->layers->sizes.held * c->node_limit : rows_routed(b);
 }
 
 /* Places that a gather over tp and ep fills. */
@@ -47,8 +47,8 @@ static size_t gathered_ranks(const struct bb_block *b)
 enum amount {
     HELD,
     WHOLE,
-    KEY_BLOCK,
-    ALL_KEY_BLOCKS,
+    KV_BLOCK,
+    ALL_KV_BLOCKS,
     QUERIES,
     KEYS,
     VALUES,
@@ -57,15 +57,15 @@ enum amount {
     EXPERTS,
     ALL_EXPERTS,
     ROWS_SENT,
-    ROWS_COPIED,
+    ROWS_ROUTED,
     ROWS_RECEIVED,
     ROWS_SENT_8,
-    ROWS_COPIED_8,
+    ROWS_ROUTED_8,
     ROWS_RECEIVED_8,
     ROWS_OF_ETP,
     PAIRS_SENT, /* of a token and an expert: one for each row */
     PAIRS_RECEIVED,
-    ALL_HELD,
+    ALL_LOCAL,
     ONE
 };
 
@@ -95,10 +95,10 @@ size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id)
         return l->held;
     case WHOLE:
         return l->whole;
-    case KEY_BLOCK:
-        return l->key_block;
-    case ALL_KEY_BLOCKS:
-        return l->key_block * (size_t)l->config.cp;
+    case KV_BLOCK:
+        return l->kv_block;
+    case ALL_KV_BLOCKS:
+        return l->kv_block * (size_t)l->config.cp;
     case QUERIES:
         return (size_t)(s->tokens * s->heads * s->key_dim);
     case KEYS:
@@ -115,23 +115,23 @@ size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id)
         return (size_t)s->experts * gathered_ranks(b);
     case ROWS_SENT_8:
         return (size_t)rows_sent(b) * bb_block_row_width(b, id);
-    case ROWS_COPIED_8:
-        return (size_t)rows_copied(b) * bb_block_row_width(b, id);
+    case ROWS_ROUTED_8:
+        return (size_t)rows_routed(b) * bb_block_row_width(b, id);
     case ROWS_RECEIVED_8:
         return (size_t)rows_received(b) * bb_block_row_width(b, id);
     case ROWS_SENT:
         return (size_t)(rows_sent(b) * s->hidden);
-    case ROWS_COPIED:
-        return (size_t)(rows_copied(b) * s->hidden);
+    case ROWS_ROUTED:
+        return (size_t)(rows_routed(b) * s->hidden);
     case ROWS_RECEIVED:
         return (size_t)(rows_received(b) * s->hidden);
     case ROWS_OF_ETP:
         return (size_t)(rows_received(b) * s->hidden * l->config.etp);
     case PAIRS_SENT:
-        return (size_t)rows_copied(b);
+        return (size_t)rows_routed(b);
     case PAIRS_RECEIVED:
         return (size_t)rows_received(b);
-    case ALL_HELD:
+    case ALL_LOCAL:
         return l->held * gathered_ranks(b);
     case ONE:
         break;
@@ -165,7 +165,7 @@ int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const ch
     enum bb_dtype_id usual = b->script->dtype;
     int from, to, op;
 
-    if (!bb_has_lane(lane))
+    if (!bb_lane_is_used(lane))
         return BB_NONE;
     from = bb_block_buffer(b, src);
     to = bb_block_buffer(b, dst);
@@ -191,14 +191,14 @@ static const struct bb_layer_sizes *sizes_now(const struct bb_block *b)
 /* Elements that are gathered or summed now: what a rank holds of the activations, all of them. */
 static size_t held_now(const struct bb_block *b)
 {
-    const struct bb_layer_sizes *s = b->of_encoder ? &b->layers->sizes : sizes_now(b);
+    const struct bb_layer_sizes *s = b->reads_encoder ? &b->layers->sizes : sizes_now(b);
 
     return (size_t)(s->held * s->hidden);
 }
 
 static size_t whole_now(const struct bb_block *b)
 {
-    const struct bb_layer_sizes *s = b->of_encoder ? &b->layers->sizes : sizes_now(b);
+    const struct bb_layer_sizes *s = b->reads_encoder ? &b->layers->sizes : sizes_now(b);
 
     return (size_t)(s->tokens * s->hidden);
 }
@@ -208,11 +208,11 @@ static const struct bb_kernel_list *make_work_list(struct bb_layers *l, const st
 {
     struct bb_kernel_list made = {0}, *work;
 
-    bb_kernel_groups_work(sizes, c, &made);
+    bb_kernel_groups_append(sizes, c, &made);
     work = bb_step_copy_kernel_list(l->step, &made);
-    if (!work || BB_GROW(l->listed, l->n_listed))
+    if (!work || BB_GROW(l->listed, l->n_kernel_lists))
         return NULL;
-    l->listed[l->n_listed++] = (struct bb_listed){*c, sizes, work};
+    l->listed[l->n_kernel_lists++] = (struct bb_cached_kernel_list){*c, sizes, work};
     return work;
 }
 
@@ -223,8 +223,8 @@ static const struct bb_kernel_list *get_work_list(struct bb_block *b, const stru
     const struct bb_layers *l = b->layers;
 
     /* a place's own experts came last, what all places do came with the first */
-    for (int k = 0; k < l->n_listed; k++) {
-        const struct bb_listed *listed = &l->listed[c->rows > 0 ? l->n_listed - 1 - k : k];
+    for (int k = 0; k < l->n_kernel_lists; k++) {
+        const struct bb_cached_kernel_list *listed = &l->listed[c->rows > 0 ? l->n_kernel_lists - 1 - k : k];
 
         if (listed->sizes == sizes && same_groups(&listed->groups, c))
             return listed->work;
@@ -248,7 +248,7 @@ static double time_us(const struct bb_block *b, const struct bb_kernel_groups *c
 static double needed_flops(const struct bb_block *b, const struct bb_kernel_groups *c)
 {
     struct bb_kernel_groups needed = *c;
-    int64_t fair = bb_layers_fair_rows(b->layers);
+    int64_t fair = bb_layers_balanced_rows(b->layers);
 
     if (b->layers->config.capacity_factor > 0 && needed.rows > fair)
         needed.rows = fair;
@@ -327,7 +327,7 @@ int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *c
 void bb_block_row(struct bb_block *b, const char *what, const char *sum, const struct bb_kernel_groups *c, int src,
                   int out)
 {
-    if (!bb_has_lane(b->lanes.tp)) {
+    if (!bb_lane_is_used(b->lanes.tp)) {
         bb_block_compute(b, what, c, src, out);
         return;
     }
@@ -351,7 +351,7 @@ void bb_block_column_backward(struct bb_block *b, const struct bb_column_paralle
     int gathered = BB_NONE, sum, input = BB_NONE;
     struct bb_kernel_groups c = *before;
 
-    if (!bb_has_lane(b->lanes.tp)) {
+    if (!bb_lane_is_used(b->lanes.tp)) {
         whole_backward(b, column, &c, src, out, with_weights, normed);
         return;
     }

@@ -10,7 +10,7 @@
 #include "proxies/transformer/layer/layer_kernels.h"
 #include "proxies/transformer/layer/routing.h"
 
-struct bb_listed { /* a work list and what it is for */
+struct bb_cached_kernel_list { /* a work list and what it is for */
     struct bb_kernel_groups groups;
     const struct bb_layer_sizes *sizes;
     const struct bb_kernel_list *work;
@@ -25,20 +25,20 @@ struct bb_layers {
     struct bb_layer_sizes decoded;      /* of layers behind an encoder, and of their embedding and head */
     bool scattered;                     /* sequence parallelism among more than one rank */
     size_t held, whole;                 /* elements between the layers; X */
-    size_t key_block;                   /* of the keys and values of one rank's tokens */
+    size_t kv_block;                   /* of the keys and values of one rank's tokens */
     struct bb_routing routing;          /* zeroed without experts */
     const struct bb_alltoallv **tables; /* [layers] of the step: the routed rows where they are uneven, else NULL */
-    struct bb_listed *listed;
-    int n_listed;
+    struct bb_cached_kernel_list *listed;
+    int n_kernel_lists;
 };
 
 /* The sizes of a layer (from 0, over the whole model), also of BB_NONE: embedding and head. */
 const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int layer);
 
 /* Rows that the experts of a rank get when all experts are alike. */
-int64_t bb_layers_fair_rows(const struct bb_layers *l);
+int64_t bb_layers_balanced_rows(const struct bb_layers *l);
 
-static inline bool bb_has_lane(struct bb_script_lane lane)
+static inline bool bb_lane_is_used(struct bb_script_lane lane)
 {
     return lane.comm != BB_NONE;
 }
@@ -55,17 +55,17 @@ static inline bool bb_has_lane(struct bb_script_lane lane)
     X(PARTIAL, "partial sums", WHOLE, BB_NONE)                                                                         \
     /* what an encoder made; the gradients that the decoder's layers have of it */                                     \
     X(MEMORY, "encoder output", HELD, BB_NONE)                                                                         \
-    X(MEMORY_GRADIENT, "encoder output gradients", HELD, BB_NONE)                                                      \
+    X(ENCODER_GRADIENT, "encoder output gradients", HELD, BB_NONE)                                                      \
     /* gradients of STATE */                                                                                           \
     X(GRADIENT, "activation gradients", HELD, BB_NONE)                                                                 \
     X(GRADIENT_FULL, "gathered gradients", WHOLE, BB_NONE)                                                             \
     /* context parallelism: keys and values at work, those that come in meanwhile; their gradients */                  \
-    X(KEYS, "keys and values", KEY_BLOCK, BB_NONE)                                                                     \
-    X(NEXT_KEYS, "next keys and values", KEY_BLOCK, BB_NONE)                                                           \
-    X(KEY_GRADIENTS, "key and value gradients", KEY_BLOCK, BB_NONE)                                                    \
-    X(NEXT_KEY_GRADIENTS, "next key and value gradients", KEY_BLOCK, BB_NONE)                                          \
-    X(ALL_KEYS, "all keys and values", ALL_KEY_BLOCKS, BB_NONE)                                                        \
-    X(ALL_KEY_GRADIENTS, "all key and value gradients", ALL_KEY_BLOCKS, BB_NONE)                                       \
+    X(KEYS, "keys and values", KV_BLOCK, BB_NONE)                                                                     \
+    X(NEXT_KEYS, "next keys and values", KV_BLOCK, BB_NONE)                                                           \
+    X(KEY_GRADIENTS, "key and value gradients", KV_BLOCK, BB_NONE)                                                    \
+    X(NEXT_KEY_GRADIENTS, "next key and value gradients", KV_BLOCK, BB_NONE)                                          \
+    X(ALL_KEYS, "all keys and values", ALL_KV_BLOCKS, BB_NONE)                                                        \
+    X(ALL_KEY_GRADIENTS, "all key and value gradients", ALL_KV_BLOCKS, BB_NONE)                                       \
     /* all_to_all: before and after */                                                                                 \
     X(QUERY, "queries", QUERIES, BB_NONE)                                                                              \
     X(QUERY_HEADS, "queries by head", QUERIES, BB_NONE)                                                                \
@@ -82,25 +82,25 @@ static inline bool bb_has_lane(struct bb_script_lane lane)
     X(ROWS, "dispatched tokens", ROWS_SENT, BB_NONE)                                                                   \
     /* dedup: tokens that came to a node once, and their copies for its experts; with probabilities */                 \
     X(NODE_ROWS, "tokens of the node", ROWS_SENT, BB_NONE)                                                             \
-    X(NODE_COPIES, "copies for the node's experts", ROWS_COPIED, BB_NONE)                                              \
+    X(NODE_COPIES, "copies for the node's experts", ROWS_ROUTED, BB_NONE)                                              \
     /* what goes to the experts in 8 bits: bytes, with the scales */                                                   \
     X(ROWS_8, "dispatched tokens in 8 bits", ROWS_SENT_8, BB_INT8)                                                     \
     X(NODE_ROWS_8, "tokens of the node in 8 bits", ROWS_SENT_8, BB_INT8)                                               \
-    X(NODE_COPIES_8, "copies for the node's experts in 8 bits", ROWS_COPIED_8, BB_INT8)                                \
+    X(NODE_COPIES_8, "copies for the node's experts in 8 bits", ROWS_ROUTED_8, BB_INT8)                                \
     X(EXPERT_ROWS_8, "received tokens in 8 bits", ROWS_RECEIVED_8, BB_INT8)                                            \
     X(NODE_PROBABILITIES, "probabilities of the node", PAIRS_SENT, BB_FLOAT)                                           \
     X(EXPERT_ROWS, "received tokens", ROWS_RECEIVED, BB_NONE)                                                          \
     /* of the rank's experts; what came back */                                                                        \
-    X(ANSWERS, "expert output", ROWS_RECEIVED, BB_NONE)                                                                \
-    X(OWN_ANSWERS, "combined tokens", ROWS_SENT, BB_NONE)                                                              \
+    X(EXPERT_OUTPUT, "expert output", ROWS_RECEIVED, BB_NONE)                                                                \
+    X(COMBINED_ROWS, "combined tokens", ROWS_SENT, BB_NONE)                                                              \
     X(PROBABILITIES, "probabilities", PAIRS_SENT, BB_FLOAT)                                                            \
     X(EXPERT_PROBABILITIES, "received probabilities", PAIRS_RECEIVED, BB_FLOAT)                                        \
     /* etp: rows of all of its ranks; their answers */                                                                 \
-    X(SHARED_ROWS, "tokens of divided experts", ROWS_OF_ETP, BB_NONE)                                                  \
-    X(SHARED_ANSWERS, "output of divided experts", ROWS_OF_ETP, BB_NONE)                                               \
+    X(ETP_ROWS, "tokens of divided experts", ROWS_OF_ETP, BB_NONE)                                                  \
+    X(ETP_OUTPUT, "output of divided experts", ROWS_OF_ETP, BB_NONE)                                               \
     /* all_gather dispatch: of all ranks; their answers */                                                             \
-    X(ALL_TOKENS, "all tokens", ALL_HELD, BB_NONE)                                                                     \
-    X(ALL_ANSWERS, "output for all tokens", ALL_HELD, BB_NONE)                                                         \
+    X(ALL_TOKENS, "all tokens", ALL_LOCAL, BB_NONE)                                                                     \
+    X(ALL_OUTPUT, "output for all tokens", ALL_LOCAL, BB_NONE)                                                         \
     X(SHARED, "shared expert output", HELD, BB_NONE)                                                                   \
     /* the cross entropy's numbers; their sum or maximum */                                                            \
     X(STATISTIC, "loss statistics", TOKENS, BB_FLOAT)                                                                  \
@@ -179,19 +179,19 @@ void bb_context_backward(struct bb_block *b, const struct bb_kernel_groups *befo
 
 /* ---- node_dispatch.c: rows to experts by nodes ---- */
 
-bool bb_goes_by_nodes(const struct bb_block *b); /* BB_DISPATCH_DEDUP among more ranks than one */
+bool bb_uses_node_dispatch(const struct bb_block *b); /* BB_DISPATCH_DEDUP among more ranks than one */
 
 /* To the experts: _dispatch and _probabilities start to cross nodes; _finish spreads each part inside the node when it
  * has come, and waits (forward with the probabilities). */
-void bb_nodes_dispatch(struct bb_block *b, const char *what, enum bb_block_buffer src);
-void bb_nodes_dispatch_probabilities(struct bb_block *b, const char *what);
-void bb_nodes_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass,
+void bb_node_dispatch_start(struct bb_block *b, const char *what, enum bb_block_buffer src);
+void bb_node_dispatch_start_probabilities(struct bb_block *b, const char *what);
+void bb_node_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass,
                               enum bb_block_buffer dst);
 
 /* Back: starts inside the node, then each part to cross nodes; returns the last. */
-int bb_nodes_return(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer src,
+int bb_node_return_start(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer src,
                     enum bb_block_buffer dst);
-int bb_nodes_return_probabilities(struct bb_block *b, const char *what);
+int bb_node_return_start_probabilities(struct bb_block *b, const char *what);
 
 /* ---- expert_parallel.c: the second half of a layer with experts ---- */
 

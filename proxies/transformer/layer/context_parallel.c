@@ -18,7 +18,7 @@ static int start_hop(struct bb_block *b, const struct hop *hop)
 {
     static const enum bb_block_buffer keys[] = {BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_NEXT_KEYS};
     static const enum bb_block_buffer gradients[] = {BB_BLOCK_BUFFER_KEY_GRADIENTS, BB_BLOCK_BUFFER_NEXT_KEY_GRADIENTS};
-    size_t count = b->layers->key_block;
+    size_t count = b->layers->kv_block;
     struct bb_script *s = b->script;
     int at = hop->round % 2, last = BB_NONE;
 
@@ -74,7 +74,7 @@ static void ring_backward(struct bb_block *b, const struct bb_kernel_groups *bef
 
 static int gather_keys(struct bb_block *b)
 {
-    return bb_block_collective(b, b->lanes.cp, "keys and values", BB_ALL_GATHER, b->layers->key_block,
+    return bb_block_collective(b, b->lanes.cp, "keys and values", BB_ALL_GATHER, b->layers->kv_block,
                                BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS);
 }
 
@@ -96,7 +96,7 @@ static void gather_backward(struct bb_block *b, const struct bb_kernel_groups *b
     bb_block_kernels(b, "attention", BB_KERNELS_CORE, BB_KERNELS_DATA, bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_KEYS),
                      bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS));
     bb_script_wait(b->script, bb_block_collective(b, b->lanes.cp, "key and value gradients", BB_REDUCE_SCATTER,
-                                                  b->layers->key_block, BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS,
+                                                  b->layers->kv_block, BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS,
                                                   BB_BLOCK_BUFFER_KEY_GRADIENTS));
 }
 

@@ -17,7 +17,7 @@ static const struct bb_column_parallel keys = {.gemm = BB_KERNELS_CROSS_KEYS,
                                                .sum = "encoder output gradients",
                                                .data = "encoder output gradients",
                                                .weights = "cross key weights",
-                                               .input = BB_BLOCK_BUFFER_MEMORY};
+                                               .input = BB_BLOCK_BUFFER_ENCODER_OUTPUT};
 
 void bb_decoder_begin(struct bb_block *b)
 {
@@ -25,7 +25,7 @@ void bb_decoder_begin(struct bb_block *b)
 
     b->script->phase = BB_PHASE_FORWARD;
     bb_block_kernels(b, "encoder norm", BB_KERNELS_NORM, BB_KERNELS_FORWARD, bb_block_buffer(b, BB_BLOCK_BUFFER_STATE),
-                     bb_block_buffer(b, BB_BLOCK_BUFFER_MEMORY));
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_ENCODER_OUTPUT));
     b->decodes = true;
     bb_kernel_groups_add(&c, BB_KERNELS_EMBEDDING, BB_KERNELS_FORWARD);
     bb_block_row(b, "decoder embedding", "decoder embedding", &c, BB_NONE, bb_block_buffer(b, BB_BLOCK_BUFFER_STATE));
@@ -42,18 +42,18 @@ void bb_decoder_begin_backward(struct bb_block *b)
         bb_block_gather(b, "decoder embedding gradients", gradient, BB_BLOCK_BUFFER_GRADIENT_FULL);
     b->decodes = false;
     bb_block_kernels(b, "encoder norm", BB_KERNELS_NORM, BB_KERNELS_DATA,
-                     bb_block_buffer(b, BB_BLOCK_BUFFER_MEMORY_GRADIENT), gradient);
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_ENCODER_GRADIENT), gradient);
 }
 
 /* Keys and values of what the encoder made, on every rank of tp those of its heads. */
 static void make_keys(struct bb_block *b)
 {
-    int memory = bb_block_buffer(b, BB_BLOCK_BUFFER_MEMORY);
+    int memory = bb_block_buffer(b, BB_BLOCK_BUFFER_ENCODER_OUTPUT);
 
-    b->of_encoder = true;
+    b->reads_encoder = true;
     if (b->layers->scattered)
         memory = bb_block_gather(b, keys.gather, memory, BB_BLOCK_BUFFER_FULL);
-    b->of_encoder = false;
+    b->reads_encoder = false;
     bb_block_kernels(b, "cross keys", BB_KERNELS_CROSS_KEYS, BB_KERNELS_FORWARD, memory, BB_NONE);
 }
 
@@ -85,10 +85,10 @@ void bb_cross_backward(struct bb_block *b, int in, int out, bool with_weights)
     }
     bb_kernel_groups_add_backward(&c, BB_KERNELS_OUT, with_weights);
     bb_kernel_groups_add(&c, BB_KERNELS_CROSS_CORE, BB_KERNELS_DATA);
-    b->of_encoder = true;
-    bb_block_column_backward(b, &keys, &c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_MEMORY_GRADIENT), with_weights,
+    b->reads_encoder = true;
+    bb_block_column_backward(b, &keys, &c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_ENCODER_GRADIENT), with_weights,
                              false);
-    b->of_encoder = false;
+    b->reads_encoder = false;
     bb_block_column_backward(b, &queries, &nothing, BB_NONE, out, with_weights, true);
 }
 
@@ -98,8 +98,8 @@ void bb_cross_weights(struct bb_block *b)
     struct bb_kernel_groups c = {0};
 
     bb_kernel_groups_add(&c, BB_KERNELS_OUT, BB_KERNELS_WEIGHTS);
-    b->of_encoder = true;
+    b->reads_encoder = true;
     bb_block_column_weights(b, &keys, &c);
-    b->of_encoder = false;
+    b->reads_encoder = false;
     bb_block_column_weights(b, &queries, &nothing);
 }

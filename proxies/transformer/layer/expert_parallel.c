@@ -45,7 +45,7 @@ static int start_exchange(struct bb_block *b, int layer, const struct way *w)
 {
     int even = b->layers->routing.even;
 
-    if (even < 0 && bb_has_lane(b->lanes.ep))
+    if (even < 0 && bb_lane_is_used(b->lanes.ep))
         return uneven_exchange(b, layer, w);
     return bb_block_collective(b, b->lanes.ep, w->what, BB_ALLTOALL, even < 0 ? 0 : (size_t)even * w->width, w->src,
                                w->dst); /* uneven, on a rank that has all experts: nothing is exchanged */
@@ -61,16 +61,16 @@ static int exchange_rows(struct bb_block *b, int layer, const char *what, enum b
 static int dispatch_rows(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
                          enum bb_block_buffer dst)
 {
-    if (!bb_goes_by_nodes(b))
+    if (!bb_uses_node_dispatch(b))
         return exchange_rows(b, layer, what, src, dst, false);
-    bb_nodes_dispatch(b, what, src);
+    bb_node_dispatch_start(b, what, src);
     return BB_NONE;
 }
 
 static int return_rows(struct bb_block *b, int layer, const char *what, enum bb_kernels_pass pass,
                        enum bb_block_buffer src, enum bb_block_buffer dst)
 {
-    return bb_goes_by_nodes(b) ? bb_nodes_return(b, what, pass, src, dst)
+    return bb_uses_node_dispatch(b) ? bb_node_return_start(b, what, pass, src, dst)
                                : exchange_rows(b, layer, what, src, dst, true);
 }
 
@@ -80,18 +80,18 @@ static int exchange_probabilities(struct bb_block *b, int layer, bool reversed)
     struct way home = {"probability gradients", BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES, 1,
                        true};
 
-    if (!bb_goes_by_nodes(b))
+    if (!bb_uses_node_dispatch(b))
         return start_exchange(b, layer, reversed ? &home : &forth);
     if (reversed)
-        return bb_nodes_return_probabilities(b, home.what);
-    bb_nodes_dispatch_probabilities(b, forth.what);
+        return bb_node_return_start_probabilities(b, home.what);
+    bb_node_dispatch_start_probabilities(b, forth.what);
     return BB_NONE;
 }
 
 static void finish_dispatch(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst)
 {
-    if (bb_goes_by_nodes(b))
-        bb_nodes_dispatch_finish(b, what, pass, dst);
+    if (bb_uses_node_dispatch(b))
+        bb_node_dispatch_finish(b, what, pass, dst);
 }
 
 /* Without a capacity nobody knows what it will receive: the tokens per expert of all ranks. */
@@ -133,14 +133,14 @@ static void collect_tokens(struct bb_block *b, int layer, enum bb_coll_kind kind
 static void run_experts(struct bb_block *b, int layer, const struct bb_kernel_groups *c, enum bb_block_buffer src,
                         enum bb_block_buffer dst)
 {
-    if (!bb_has_lane(b->lanes.etp)) {
+    if (!bb_lane_is_used(b->lanes.etp)) {
         bb_block_compute(b, "experts", c, bb_block_buffer(b, src), bb_block_buffer(b, dst));
         return;
     }
-    collect_tokens(b, layer, BB_ALL_GATHER, src, BB_BLOCK_BUFFER_SHARED_ROWS);
-    bb_block_compute(b, "experts", c, bb_block_buffer(b, BB_BLOCK_BUFFER_SHARED_ROWS),
-                     bb_block_buffer(b, BB_BLOCK_BUFFER_SHARED_ANSWERS));
-    collect_tokens(b, layer, BB_REDUCE_SCATTER, BB_BLOCK_BUFFER_SHARED_ANSWERS, dst);
+    collect_tokens(b, layer, BB_ALL_GATHER, src, BB_BLOCK_BUFFER_ETP_ROWS);
+    bb_block_compute(b, "experts", c, bb_block_buffer(b, BB_BLOCK_BUFFER_ETP_ROWS),
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_ETP_OUTPUT));
+    collect_tokens(b, layer, BB_REDUCE_SCATTER, BB_BLOCK_BUFFER_ETP_OUTPUT, dst);
 }
 
 /* ---- shared experts ---- */
@@ -160,7 +160,7 @@ static void shared_up_forward(struct bb_block *b)
 /* Its second product and the start of its sum over tp. */
 static int shared_down_forward(struct bb_block *b)
 {
-    bool divided = bb_has_lane(b->lanes.tp);
+    bool divided = bb_lane_is_used(b->lanes.tp);
 
     if (!has_shared(b))
         return BB_NONE;
@@ -193,7 +193,7 @@ static void shared_up_backward(struct bb_block *b, bool with_weights)
 static void route_tokens(struct bb_block *b, int in)
 {
     struct bb_kernel_groups c = {0};
-    bool counted = bb_has_lane(b->lanes.etp_ep) && b->layers->config.capacity_factor <= 0 &&
+    bool counted = bb_lane_is_used(b->lanes.etp_ep) && b->layers->config.capacity_factor <= 0 &&
                    b->layers->config.dispatch == BB_DISPATCH_ALL_TO_ALL;
 
     bb_kernel_groups_add(&c, BB_KERNELS_NORM, BB_KERNELS_FORWARD);
@@ -205,7 +205,7 @@ static void route_tokens(struct bb_block *b, int in)
 static enum bb_block_buffer arrival_buffer(const struct bb_block *b, enum bb_block_buffer far,
                                            enum bb_block_buffer near)
 {
-    return bb_has_lane(b->lanes.ep) ? far : near;
+    return bb_lane_is_used(b->lanes.ep) ? far : near;
 }
 
 /* Where rows for the experts are made, and where they arrive. */
@@ -224,7 +224,7 @@ static void exchange_forward(struct bb_block *b, int layer, int in, int out)
     enum bb_block_buffer own = leaving_buffer(b, BB_BLOCK_BUFFER_ROWS);
     enum bb_block_buffer rows =
         arriving_buffer(b, arrival_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS));
-    enum bb_block_buffer answers = arrival_buffer(b, BB_BLOCK_BUFFER_ANSWERS, BB_BLOCK_BUFFER_OWN_ANSWERS);
+    enum bb_block_buffer answers = arrival_buffer(b, BB_BLOCK_BUFFER_EXPERT_OUTPUT, BB_BLOCK_BUFFER_COMBINED_ROWS);
     struct bb_kernel_groups c = {0};
     int tokens, probabilities, combined, shared;
 
@@ -238,12 +238,12 @@ static void exchange_forward(struct bb_block *b, int layer, int in, int out)
     finish_dispatch(b, "dispatch", BB_KERNELS_FORWARD, rows);
     add_experts(b, layer, &c, BB_KERNELS_FORWARD);
     run_experts(b, layer, &c, rows, answers);
-    combined = return_rows(b, layer, "combine", BB_KERNELS_FORWARD, answers, BB_BLOCK_BUFFER_OWN_ANSWERS);
+    combined = return_rows(b, layer, "combine", BB_KERNELS_FORWARD, answers, BB_BLOCK_BUFFER_COMBINED_ROWS);
     shared = shared_down_forward(b);
     bb_script_wait(b->script, combined);
     bb_script_wait(b->script, shared);
     bb_block_kernels(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_FORWARD,
-                     bb_block_buffer(b, BB_BLOCK_BUFFER_OWN_ANSWERS), out);
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_COMBINED_ROWS), out);
 }
 
 static int gather_tokens(struct bb_block *b, const char *what, int src)
@@ -255,7 +255,7 @@ static int gather_tokens(struct bb_block *b, const char *what, int src)
 static int scatter_answers(struct bb_block *b, const char *what, int dst)
 {
     return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_REDUCE_SCATTER, b->layers->held,
-                                bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_ANSWERS), dst);
+                                bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_OUTPUT), dst);
 }
 
 static void gather_forward(struct bb_block *b, int layer, int in, int out)
@@ -269,7 +269,7 @@ static void gather_forward(struct bb_block *b, int layer, int in, int out)
     add_experts(b, layer, &c, BB_KERNELS_FORWARD);
     bb_kernel_groups_add(&c, BB_KERNELS_UNPERMUTE, BB_KERNELS_FORWARD);
     bb_block_compute(b, "experts", &c, bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_TOKENS),
-                     bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_ANSWERS));
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_OUTPUT));
     combined = scatter_answers(b, "combine", out);
     shared = shared_down_forward(b);
     bb_script_wait(b->script, combined);
@@ -279,7 +279,7 @@ static void gather_forward(struct bb_block *b, int layer, int in, int out)
 /* One rank holds all experts: no tokens are gathered. */
 static bool gathers_tokens(const struct bb_block *b)
 {
-    return b->layers->config.dispatch == BB_DISPATCH_ALL_GATHER && bb_has_lane(b->lanes.etp_ep);
+    return b->layers->config.dispatch == BB_DISPATCH_ALL_GATHER && bb_lane_is_used(b->lanes.etp_ep);
 }
 
 void bb_experts_forward(struct bb_block *b, int layer, int in, int out)
@@ -315,8 +315,8 @@ static void router_backward(struct bb_block *b, bool permuted, int src, int out,
 static void exchange_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
     enum bb_block_buffer rows = arrival_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS);
-    enum bb_block_buffer answers = arrival_buffer(b, BB_BLOCK_BUFFER_ANSWERS, BB_BLOCK_BUFFER_OWN_ANSWERS);
-    enum bb_block_buffer own = leaving_buffer(b, BB_BLOCK_BUFFER_OWN_ANSWERS);
+    enum bb_block_buffer answers = arrival_buffer(b, BB_BLOCK_BUFFER_EXPERT_OUTPUT, BB_BLOCK_BUFFER_COMBINED_ROWS);
+    enum bb_block_buffer own = leaving_buffer(b, BB_BLOCK_BUFFER_COMBINED_ROWS);
     struct bb_kernel_groups c = expert_gradients(b, layer, with_weights);
     int combined, tokens, probabilities;
 
@@ -348,7 +348,7 @@ static void gather_backward(struct bb_block *b, int layer, int in, int out, bool
         bb_kernel_groups_add(&c, experts.list[i].kind, experts.list[i].pass);
     bb_kernel_groups_add(&c, BB_KERNELS_PERMUTE, BB_KERNELS_DATA);
     bb_block_compute(b, "experts", &c, bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_TOKENS),
-                     bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_ANSWERS));
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_OUTPUT));
     tokens = scatter_answers(b, "dispatch gradients", out);
     shared_up_backward(b, with_weights);
     bb_script_wait(b->script, tokens);

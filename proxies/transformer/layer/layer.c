@@ -46,7 +46,7 @@ static void half_forward(struct bb_block *b, const struct half *half, int in, in
     int src = bb_block_column_input(b, &half->column, &c, in);
 
     bb_kernel_groups_add(&c, half->column.gemm, BB_KERNELS_FORWARD);
-    if (half->attention && bb_has_lane(b->lanes.cp)) {
+    if (half->attention && bb_lane_is_used(b->lanes.cp)) {
         bb_context_forward(b, &c, src);
         c.n = 0;
         src = BB_NONE;
@@ -63,7 +63,7 @@ static void repeat_core(struct bb_block *b)
     static const struct bb_kernel_groups nothing;
 
     b->again = true;
-    if (bb_has_lane(b->lanes.cp))
+    if (bb_lane_is_used(b->lanes.cp))
         bb_context_forward(b, &nothing, BB_NONE);
     else
         bb_block_kernels(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
@@ -78,7 +78,7 @@ static void half_backward(struct bb_block *b, const struct half *half, int in, i
     if (half->attention && b->layers->config.recompute == BB_RECOMPUTE_SELECTIVE)
         repeat_core(b);
     bb_kernel_groups_add_backward(&c, half->row, with_weights);
-    if (half->attention && bb_has_lane(b->lanes.cp)) {
+    if (half->attention && bb_lane_is_used(b->lanes.cp)) {
         bb_context_backward(b, &c, src);
         c.n = 0;
         src = BB_NONE;
@@ -251,7 +251,7 @@ static void reduce_statistic(struct bb_block *b, const char *what, enum bb_redop
 void bb_block_head_forward(struct bb_block *b, int in)
 {
     struct bb_kernel_groups c = {0};
-    bool divided = bb_has_lane(b->lanes.tp);
+    bool divided = bb_lane_is_used(b->lanes.tp);
     int src;
 
     begin_head(b, BB_PHASE_FORWARD);
@@ -296,7 +296,7 @@ static void reduce_in_place(struct bb_block *b, struct bb_script_lane lane, cons
     enum bb_dtype_id usual = s->dtype;
     int buffer;
 
-    if (count == 0 || !bb_has_lane(lane))
+    if (count == 0 || !bb_lane_is_used(lane))
         return;
     begin_layer(b, BB_PHASE_GRADIENTS, BB_NONE);
     s->dtype = b->layers->config.grad_dtype;

@@ -27,8 +27,8 @@
  * Dropless experts with an imbalance, or tokens that do not divide by ep: ranks of different place in the ep group send
  * and receive different counts, by an alltoallv (proxies/step/alltoallv.h; all_gather: their experts compute for a
  * different time). So a rank's program depends on its place in ep: roles are per stage AND ep coordinate,
- * bb_layers_variants says how many, and bb_block_init takes the place. In all other cases one program serves all
- * places, and bb_layers_variants says 1. The counts do not depend on the place in any other group (tp, dp, edp) nor on
+ * bb_layers_programs_per_stage says how many, and bb_block_init takes the place. In all other cases one program serves all
+ * places, and bb_layers_programs_per_stage says 1. The counts do not depend on the place in any other group (tp, dp, edp) nor on
  * the micro-batch, and both sides take them from one table (routing.h), so they always meet.
  */
 #ifndef BB_PROXIES_TRANSFORMER_LAYER_LAYER_H
@@ -71,9 +71,9 @@ struct bb_layers_config {
 
 /* ---- what the layers of a step have in common ---- */
 
-/* bb_layers_again - whether a layer is computed again as a whole; chunk_first: the first layer of its chunk. A
+/* bb_layers_is_recomputed - whether a layer is computed again as a whole; chunk_first: the first layer of its chunk. A
  * decoder's layers are counted from its own first one. */
-bool bb_layers_again(const struct bb_layers_config *config, int chunk_first, int layer);
+bool bb_layers_is_recomputed(const struct bb_layers_config *config, int chunk_first, int layer);
 
 struct bb_layers; /* opaque: settled sizes, work lists, the table of routed rows */
 
@@ -85,8 +85,8 @@ struct bb_layers; /* opaque: settled sizes, work lists, the table of routed rows
 int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *config, struct bb_step *step) BB_MUST_CHECK;
 void bb_layers_free(struct bb_layers *layers); /* NULL is fine */
 
-int bb_layers_variants(const struct bb_layers *layers);   /* different programs of one stage: 1, or ep (see above) */
-size_t bb_layers_message(const struct bb_layers *layers); /* elements between two stages: X, or X / t */
+int bb_layers_programs_per_stage(const struct bb_layers *layers);   /* different programs of one stage: 1, or ep (see above) */
+size_t bb_layers_boundary_elements(const struct bb_layers *layers); /* elements between two stages: X, or X / t */
 
 /* FLOPs that one rank does for one micro-batch of a layer (from 0, over the whole model), forward; backward twice. For
  * experts: of a rank that gets its equal share. What operations state as their FLOPs is what the model needs: nothing
@@ -112,19 +112,19 @@ struct bb_block_lanes {
 };
 
 /* dedup: into how many parts the rows of a rank are divided, a power of 2. */
-enum { BB_NODE_PARTS = 4 };
+enum { BB_NODE_DISPATCH_CHUNKS = 4 };
 
 struct bb_block {
     struct bb_layers *layers;
     struct bb_script *script;
     struct bb_block_lanes lanes;
-    int variant;     /* place in the ep group, 0 where bb_layers_variants is 1 */
+    int variant;     /* place in the ep group, 0 where bb_layers_programs_per_stage is 1 */
     bool decodes;    /* internal: embedding and head that are written now are the decoder's */
-    bool of_encoder; /* internal: what is gathered and summed now is the encoder's, in a decoder's layer */
+    bool reads_encoder; /* internal: what is gathered and summed now is the encoder's, in a decoder's layer */
     bool again;      /* what is written now was computed before                */
     bool kept; /* the caller's: the layer that comes is not computed again, though others are (--recompute full) */
     int buffers[48]; /* internal: of the program, made when first used; BB_NONE before that */
-    int crossing[BB_NODE_PARTS], crossing_probabilities; /* internal: rows that are on their way to other nodes */
+    int crossing[BB_NODE_DISPATCH_CHUNKS], crossing_probabilities; /* internal: rows that are on their way to other nodes */
 };
 
 void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_script *script,
@@ -132,7 +132,7 @@ void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_scrip
 
 /*
  * One layer of one micro-batch. The script's micro_batch is the caller's; phase and layer are set here (layer is put
- * back to BB_NONE). `in` and `out` are buffers of bb_layers_message elements: what the first operation reads and the
+ * back to BB_NONE). `in` and `out` are buffers of bb_layers_boundary_elements elements: what the first operation reads and the
  * last one writes; BB_NONE: the block's own, as between two layers of a stage. All is waited for when the call returns.
  *   forward    in: activations of the layer before      out: those of this layer
  *   backward   in: gradient of this layer's output      out: gradient of its input
@@ -158,7 +158,7 @@ void bb_block_head_weights(struct bb_block *b);
 /* Elements of a layer (or BB_ARCH_HEAD) whose gradients are partial sums on each tp rank: with sequence parallelism
  * what tp does not divide (layer norms, biases after the row-parallel products, routers); else 0. Of the embedding
  * none: its backward gathers the gradient of all tokens, so positions get theirs whole. */
-size_t bb_layers_replicated(const struct bb_layers *layers, int layer);
+size_t bb_layers_replicated_elements(const struct bb_layers *layers, int layer);
 
 /* One all_reduce over tp of `replicated` gradients, the sum over all layers that the rank holds; 0: none. */
 void bb_block_reduce_replicated(struct bb_block *b, size_t replicated);

@@ -84,7 +84,7 @@ static int scan_gemms(const struct bb_layer_sizes *s, struct gemm *p)
 
 static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, struct gemm *p)
 {
-    int64_t pairs = s->batch * s->core_heads;
+    int64_t pairs = s->batch * s->attention_heads;
 
     if (s->chunk)
         return scan_gemms(s, p);
@@ -127,7 +127,7 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
         p[0] = linear_gemm(s, "cross keys", s->memory, s->hidden, s->kv_heads * (s->key_dim + s->value_dim), 1);
         return 1;
     case BB_KERNELS_CROSS_CORE:
-        return core_gemms(s, s->memory_keys, p);
+        return core_gemms(s, s->encoder_sequence, p);
     case BB_KERNELS_OUT:
         p[0] = linear_gemm(s, "out", s->tokens, s->heads * s->value_dim, s->hidden, 1);
         return 1;
@@ -273,7 +273,7 @@ static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, b
 /* Unfused attention: softmax and dropout of all scores, in memory. */
 static void add_softmax(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t keys)
 {
-    int64_t rows = s->batch * s->core_heads * s->queries;
+    int64_t rows = s->batch * s->attention_heads * s->queries;
 
     if (!s->unfused || s->chunk)
         return;
@@ -342,7 +342,7 @@ static void forward_memory_kernels(const struct bb_layer_sizes *s, enum bb_kerne
     else if (kind == BB_KERNELS_CORE_BLOCK)
         add_softmax(s, w, false, s->block_keys);
     else if (kind == BB_KERNELS_CROSS_CORE)
-        add_softmax(s, w, false, s->memory_keys);
+        add_softmax(s, w, false, s->encoder_sequence);
     else if (kind == BB_KERNELS_QKV && s->chunk)
         add_convolution(s, w, false);
     else if (kind == BB_KERNELS_QKV && s->rotary)
@@ -383,7 +383,7 @@ static void data_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_
     else if (kind == BB_KERNELS_CORE_BLOCK)
         add_softmax(s, w, true, s->block_keys);
     else if (kind == BB_KERNELS_CROSS_CORE)
-        add_softmax(s, w, true, s->memory_keys);
+        add_softmax(s, w, true, s->encoder_sequence);
     else if (kind == BB_KERNELS_DOWN)
         add_activation(s, w, true, s->tokens, s->ffn);
     else if (kind == BB_KERNELS_SHARED_DOWN)
@@ -449,7 +449,7 @@ static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels 
     }
 }
 
-void bb_kernel_groups_work(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c, struct bb_kernel_list *w)
+void bb_kernel_groups_append(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c, struct bb_kernel_list *w)
 {
     for (int i = 0; i < c->n; i++)
         add_kernels(s, &c->list[i], c->rows, w);

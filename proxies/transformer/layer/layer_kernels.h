@@ -52,9 +52,9 @@ struct bb_layer_sizes {
     int64_t held;   /* T: of them between the layers: N, or N / t with sequence parallelism           */
     int64_t batch, queries, keys, block_keys; /* attention: samples, positions asked, answered; of one ring block */
     int64_t sequence, index_heads, index_dim; /* an index that picks the keys looks at all; index_heads 0: none   */
-    int64_t memory, memory_keys; /* a decoder's: tokens of the encoder, of a micro-batch and of a sample              */
+    int64_t memory, encoder_sequence; /* a decoder's: tokens of the encoder, of a micro-batch and of a sample              */
     int64_t heads, kv_heads;     /* that the projections make                                        */
-    int64_t core_heads;          /* that the attention is done for: heads / c with all_to_all        */
+    int64_t attention_heads;          /* that the attention is done for: heads / c with all_to_all        */
     int64_t key_dim, value_dim;  /* of a head                                                        */
     int64_t chunk;               /* of a scan: tokens that are done at once; 0: attention            */
     int64_t q_lora, kv_lora, nope_dim, rope_dim; /* latent attention; kv_lora 0: none                             */
@@ -90,6 +90,6 @@ void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_k
 double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c);
 
 /* Appends products and passes to w; products are exactly those that bb_kernel_groups_flops counts. */
-void bb_kernel_groups_work(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c, struct bb_kernel_list *w);
+void bb_kernel_groups_append(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c, struct bb_kernel_list *w);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool bb_layers_again(const struct bb_layers_config *config, int chunk_first, int layer)
+bool bb_layers_is_recomputed(const struct bb_layers_config *config, int chunk_first, int layer)
 {
     int first = bb_arch_is_decoder(config->arch, layer) && config->arch->encoder_layers > chunk_first
                     ? config->arch->encoder_layers
@@ -37,14 +37,14 @@ static void resolve_attention(struct bb_layer_sizes *s, const struct bb_layers_c
     s->keys = s->sequence = c->sequence;
     s->block_keys = c->sequence / c->cp;
     s->queries = by_heads ? c->sequence : c->sequence / c->cp;
-    s->core_heads = by_heads ? s->heads / c->cp : s->heads;
+    s->attention_heads = by_heads ? s->heads / c->cp : s->heads;
 }
 
 static void resolve_scan(struct bb_layer_sizes *s, const struct bb_layers_config *c)
 {
     const struct bb_arch_scan *scan = &c->arch->scan;
 
-    s->heads = s->core_heads = scan->heads / c->tp;
+    s->heads = s->attention_heads = scan->heads / c->tp;
     s->kv_heads = scan->groups / c->tp;
     s->key_dim = scan->key_dim;
     s->value_dim = scan->value_dim;
@@ -70,7 +70,7 @@ static void resolve_decoder(struct bb_layers *l)
         return;
     l->sizes.causal = false;
     s->memory = s->tokens;
-    s->memory_keys = c->sequence;
+    s->encoder_sequence = c->sequence;
     s->tokens = (int64_t)c->micro_batch_size * c->decoder_sequence;
     s->held = l->scattered ? s->tokens / c->tp : s->tokens;
     s->keys = s->queries = s->block_keys = s->sequence = c->decoder_sequence;
@@ -116,7 +116,7 @@ static void resolve_sizes(struct bb_layers *l)
     resolve_decoder(l);
     l->held = (size_t)(most_of(s->held, l->decoded.held) * s->hidden);
     l->whole = (size_t)(most_of(s->tokens, l->decoded.tokens) * s->hidden);
-    l->key_block = (size_t)(s->tokens * s->kv_heads * (s->key_dim + s->value_dim));
+    l->kv_block = (size_t)(s->tokens * s->kv_heads * (s->key_dim + s->value_dim));
     l->windowed = *s;
     if (a->window > 0 && a->window < c->sequence)
         l->windowed.keys = a->window;
@@ -269,17 +269,17 @@ void bb_layers_free(struct bb_layers *layers)
 /* ---- figures ---- */
 
 /* Of all_gather dispatch, too, the computing of the experts differs between them. */
-int bb_layers_variants(const struct bb_layers *l)
+int bb_layers_programs_per_stage(const struct bb_layers *l)
 {
     return l->routing.rows ? l->config.ep : 1;
 }
 
-size_t bb_layers_message(const struct bb_layers *l)
+size_t bb_layers_boundary_elements(const struct bb_layers *l)
 {
     return l->held;
 }
 
-size_t bb_layers_replicated(const struct bb_layers *l, int layer)
+size_t bb_layers_replicated_elements(const struct bb_layers *l, int layer)
 {
     const struct bb_layers_config *c = &l->config;
 
@@ -288,7 +288,7 @@ size_t bb_layers_replicated(const struct bb_layers *l, int layer)
     return l->scattered ? bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep).replicated : 0;
 }
 
-int64_t bb_layers_fair_rows(const struct bb_layers *l)
+int64_t bb_layers_balanced_rows(const struct bb_layers *l)
 {
     return l->sizes.held * l->sizes.top_k * l->config.etp;
 }
@@ -308,7 +308,7 @@ double bb_layers_flops(const struct bb_layers *l, int layer)
     static const enum bb_kernels_kind experts[] = {BB_KERNELS_ROUTER, BB_KERNELS_EXPERTS, BB_KERNELS_SHARED_UP,
                                                    BB_KERNELS_SHARED_DOWN};
     const struct bb_arch *a = l->config.arch;
-    struct bb_kernel_groups c = {.rows = bb_layers_fair_rows(l)};
+    struct bb_kernel_groups c = {.rows = bb_layers_balanced_rows(l)};
 
     add_forward(&c, first, sizeof(first));
     if (bb_arch_is_decoder(a, layer))

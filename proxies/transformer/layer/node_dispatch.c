@@ -17,9 +17,9 @@
  */
 #include "proxies/transformer/layer/block.h"
 
-bool bb_goes_by_nodes(const struct bb_block *b)
+bool bb_uses_node_dispatch(const struct bb_block *b)
 {
-    return b->layers->config.dispatch == BB_DISPATCH_DEDUP && bb_has_lane(b->lanes.ep);
+    return b->layers->config.dispatch == BB_DISPATCH_DEDUP && bb_lane_is_used(b->lanes.ep);
 }
 
 /* Elements for each node: of rows; of the numbers that go with them. */
@@ -53,7 +53,7 @@ static int count_parts(const struct bb_block *b)
 {
     const struct bb_layers *l = b->layers;
     const int64_t crossing = l->sizes.held * l->config.node_limit / l->config.nodes;
-    int parts = BB_NODE_PARTS;
+    int parts = BB_NODE_DISPATCH_CHUNKS;
 
     while (crossing % parts != 0 || for_each_neighbour(b, 1) % (size_t)parts != 0)
         parts /= 2;
@@ -66,7 +66,7 @@ static enum bb_block_buffer of_bits(const struct bb_block *b, enum bb_block_buff
     return b->layers->config.float8_dispatch ? short8 : usual;
 }
 
-void bb_nodes_dispatch(struct bb_block *b, const char *what, enum bb_block_buffer src)
+void bb_node_dispatch_start(struct bb_block *b, const char *what, enum bb_block_buffer src)
 {
     const int parts = count_parts(b);
 
@@ -74,12 +74,12 @@ void bb_nodes_dispatch(struct bb_block *b, const char *what, enum bb_block_buffe
         b->crossing[i] = cross(b, what, parts, src, of_bits(b, BB_BLOCK_BUFFER_NODE_ROWS, BB_BLOCK_BUFFER_NODE_ROWS_8));
 }
 
-void bb_nodes_dispatch_probabilities(struct bb_block *b, const char *what)
+void bb_node_dispatch_start_probabilities(struct bb_block *b, const char *what)
 {
     b->crossing_probabilities = cross(b, what, 1, BB_BLOCK_BUFFER_PROBABILITIES, BB_BLOCK_BUFFER_NODE_PROBABILITIES);
 }
 
-void bb_nodes_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst)
+void bb_node_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst)
 {
     enum bb_block_buffer copies = of_bits(b, BB_BLOCK_BUFFER_NODE_COPIES, BB_BLOCK_BUFFER_NODE_COPIES_8);
     const bool forward = pass == BB_KERNELS_FORWARD;
@@ -100,12 +100,12 @@ void bb_nodes_dispatch_finish(struct bb_block *b, const char *what, enum bb_kern
                      bb_block_buffer(b, dst), bb_block_buffer(b, dst));
 }
 
-int bb_nodes_return(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer src,
+int bb_node_return_start(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer src,
                     enum bb_block_buffer dst)
 {
     const bool forward = pass == BB_KERNELS_FORWARD;
     const int parts = count_parts(b);
-    int spreading[BB_NODE_PARTS], last = BB_NONE;
+    int spreading[BB_NODE_DISPATCH_CHUNKS], last = BB_NONE;
 
     bb_block_kernels(b, "sum in the node", forward ? BB_KERNELS_NODE_UNPERMUTE : BB_KERNELS_NODE_PERMUTE, pass,
                      bb_block_buffer(b, src), bb_block_buffer(b, src));
@@ -118,7 +118,7 @@ int bb_nodes_return(struct bb_block *b, const char *what, enum bb_kernels_pass p
     return last;
 }
 
-int bb_nodes_return_probabilities(struct bb_block *b, const char *what)
+int bb_node_return_start_probabilities(struct bb_block *b, const char *what)
 {
     bb_script_wait(b->script,
                    spread(b, what, 1, 1, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_NODE_PROBABILITIES));

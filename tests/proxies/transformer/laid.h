@@ -100,7 +100,7 @@ static inline int laid_init(struct laid *l, laid_write *write)
     if (rc)
         return rc;
     assert_int_equal(bb_grid_layout(&l->grid, BB_GRID_ALL_GROUPS, &l->step.layout, &l->groups), 0);
-    variants = bb_layers_variants(l->layers);
+    variants = bb_layers_programs_per_stage(l->layers);
     assert_int_equal(bb_step_add_roles(&l->step, variants), 0);
     for (int v = 0; v < variants; v++) {
         struct bb_script script;

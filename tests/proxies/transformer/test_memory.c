@@ -275,7 +275,7 @@ static void where_layers_are_computed_again(void **state)
     h.layers_config.recompute = BB_RECOMPUTE_FULL;
     h.layers_config.recompute_layers = 1;
     for (int layer = 0; layer < 6; layer++)
-        assert_int_equal(bb_layers_again(&h.layers_config, 0, layer), again[layer]);
+        assert_int_equal(bb_layers_is_recomputed(&h.layers_config, 0, layer), again[layer]);
 }
 
 /* Whole model on one rank: logits 4 s b h (1 + V/h), all divided by t with sequence parallelism. */

@@ -85,7 +85,7 @@ static void ends(struct bb_block *b, const struct laid *l)
 
 static void whole_step(struct bb_block *b, const struct laid *l)
 {
-    size_t replicated = bb_layers_replicated(l->layers, BB_ARCH_HEAD);
+    size_t replicated = bb_layers_replicated_elements(l->layers, BB_ARCH_HEAD);
 
     for (b->script->micro_batch = 0; b->script->micro_batch < 2; b->script->micro_batch++) {
         bb_block_embedding_forward(b, BB_NONE);
@@ -99,7 +99,7 @@ static void whole_step(struct bb_block *b, const struct laid *l)
     }
     b->script->micro_batch = BB_NONE;
     for (int layer = 0; layer < l->arch.layers; layer++)
-        replicated += bb_layers_replicated(l->layers, layer);
+        replicated += bb_layers_replicated_elements(l->layers, layer);
     bb_block_reduce_replicated(b, replicated);
     bb_block_reduce_tied(b, 1);
     bb_block_gradient_norm(b);
@@ -307,14 +307,14 @@ static void replicated_bytes(void **state)
 
     (void)state;
     assert_int_equal(laid_begin(&l), 0);
-    assert_int_equal(bb_layers_replicated(l.layers, 0), 0);
+    assert_int_equal(bb_layers_replicated_elements(l.layers, 0), 0);
     bb_layers_free(l.layers);
     l.config.sequence_parallel = true;
     assert_int_equal(laid_begin(&l), 0);
-    assert_int_equal(bb_layers_replicated(l.layers, 5), 6 * 12288);
-    assert_int_equal(bb_layers_replicated(l.layers, BB_ARCH_HEAD), 2 * 12288);
-    assert_int_equal(bb_layers_replicated(l.layers, BB_ARCH_EMBEDDING), 0);
-    assert_int_equal(bb_layers_message(l.layers), 2048 * 12288 / 8);
+    assert_int_equal(bb_layers_replicated_elements(l.layers, 5), 6 * 12288);
+    assert_int_equal(bb_layers_replicated_elements(l.layers, BB_ARCH_HEAD), 2 * 12288);
+    assert_int_equal(bb_layers_replicated_elements(l.layers, BB_ARCH_EMBEDDING), 0);
+    assert_int_equal(bb_layers_boundary_elements(l.layers), 2048 * 12288 / 8);
     bb_layers_free(l.layers);
 }
 
@@ -405,7 +405,7 @@ static void dropless_counts(void **state)
 
     (void)state;
     assert_int_equal(laid_init(&l, both), 0);
-    assert_int_equal(bb_layers_variants(l.layers), 4);
+    assert_int_equal(bb_layers_programs_per_stage(l.layers), 4);
     laid_sound(&l);
     assert_int_equal(bb_step_expand(&l.step), 0);
     laid_sound(&l);
@@ -425,7 +425,7 @@ static void dropless_counts(void **state)
     laid_release(&l);
     l = experts(4, 0);
     assert_int_equal(laid_init(&l, both), 0);
-    assert_int_equal(bb_layers_variants(l.layers), 1);
+    assert_int_equal(bb_layers_programs_per_stage(l.layers), 1);
     laid_release(&l);
 }
 

@@ -15,7 +15,7 @@ static const struct bb_layer_sizes sizes = {.dtype = BB_BFLOAT16,
                                             .block_keys = 30,
                                             .heads = 6,
                                             .kv_heads = 3,
-                                            .core_heads = 5,
+                                            .attention_heads = 5,
                                             .key_dim = 16,
                                             .value_dim = 8,
                                             .ffn = 144,
@@ -37,7 +37,7 @@ static void assert_gemms(enum bb_kernels_kind kind, enum bb_kernels_pass pass, i
 
     list = (struct bb_kernel_list){0};
     bb_kernel_groups_add(&groups, kind, pass);
-    bb_kernel_groups_work(&sizes, &groups, &list);
+    bb_kernel_groups_append(&sizes, &groups, &list);
     for (int i = 0; i < list.n; i++) {
         const struct bb_gemm_shape *g = &list.items[i].gemm;
         size_t length = strlen(text);

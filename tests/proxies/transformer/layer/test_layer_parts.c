@@ -18,7 +18,7 @@ static const struct bb_layer_sizes sizes = {.dtype = BB_BFLOAT16,
                                             .sequence = 8,
                                             .heads = 2,
                                             .kv_heads = 1,
-                                            .core_heads = 2,
+                                            .attention_heads = 2,
                                             .key_dim = 8,
                                             .value_dim = 8,
                                             .ffn = 32,
@@ -37,7 +37,7 @@ static const struct bb_kernel_list *listed(const struct bb_layer_sizes *s, enum 
 
     w.n = 0;
     bb_kernel_groups_add(&c, kind, pass);
-    bb_kernel_groups_work(s, &c, &w);
+    bb_kernel_groups_append(s, &c, &w);
     return &w;
 }
 

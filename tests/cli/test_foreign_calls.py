@@ -24,11 +24,11 @@ MOST = 200 if os.environ.get("BUSBAR_EVERY_CALL") else 1
 
 def run(busbar, part, folder, function="none", number=1):
     """What the run said and left behind, and whether the call was made."""
-    shim = busbar.build / "tests/drill/libdrill_shim.so"
+    shim = busbar.build / "tests/fault_injection/libfault_shim.so"
     words = PARTS[part][1]
     folder.mkdir()
-    environment = {**os.environ, "LD_PRELOAD": str(shim), "DRILL": f"fail:{function}:{number}:all", "DRILL_OURS": "1", "LC_ALL": "C",
-                   "DRILL_LOG": str(folder / "made"), "EMU_DEVICES": "1", "EMU_QUIET": "1", "EMU_DATA": "off" if words is PRODUCTS else "on"}
+    environment = {**os.environ, "LD_PRELOAD": str(shim), "FAULT": f"fail:{function}:{number}:all", "FAULT_FROM_PROGRAM": "1", "LC_ALL": "C",
+                   "FAULT_LOG": str(folder / "made"), "EMU_DEVICES": "1", "EMU_QUIET": "1", "EMU_DATA": "off" if words is PRODUCTS else "on"}
     done = subprocess.run([*(LAUNCHED if part == "MPI" else []), str(busbar.build / "busbar-emulated"), *words], cwd=folder, env=environment, timeout=60, capture_output=True,
                           text=True)
     try:
@@ -60,7 +60,7 @@ def judge(done, results, whole):
 @pytest.fixture
 def shim(busbar):
     """What marks the calls, where it can be loaded."""
-    path = busbar.build / "tests/drill/libdrill_shim.so"
+    path = busbar.build / "tests/fault_injection/libfault_shim.so"
     if not path.exists():
         pytest.skip("the shim of the drills is of x86-64")
     if b"__asan_init" in (busbar.build / "busbar").read_bytes():
@@ -106,7 +106,7 @@ def test_every_call_is_marked(busbar):
                                                  ("crash", -signal.SIGSEGV, "SIGSEGV")])
 def test_an_exit_or_a_crash_of_a_library_is_told(busbar, shim, tmp_path, deed, status, cause):
     """ncclAllReduce calls exit(0), or _exit(0), or crashes: one process, so that no other rank could tell."""
-    environment = {**os.environ, "LD_PRELOAD": shim, "DRILL": f"{deed}:ncclAllReduce:3:all"}
+    environment = {**os.environ, "LD_PRELOAD": shim, "FAULT": f"{deed}:ncclAllReduce:3:all"}
     done = subprocess.run([str(busbar.build / "busbar-emulated"), *BENCH], cwd=tmp_path, env=environment, timeout=60, capture_output=True, text=True)
     results = json.loads((tmp_path / "r.json").read_text())
     assert done.returncode == status
@@ -125,7 +125,7 @@ def test_an_exit_or_a_crash_of_a_library_is_told(busbar, shim, tmp_path, deed, s
     ("stall", "ftruncate:2", 0, "ok", (2,))])  # all is written: only its length is to be cut
 def test_a_write_that_does_not_come_back(busbar, shim, tmp_path, deed, call, code, status, rows):
     """A library calls exit() in it, or the file system hangs: exit status and results agree, and nothing else is left."""
-    environment = {**os.environ, "LD_PRELOAD": shim, "DRILL": f"{deed}:{call}:all", "EMU_QUIET": "1"}
+    environment = {**os.environ, "LD_PRELOAD": shim, "FAULT": f"{deed}:{call}:all", "EMU_QUIET": "1"}
     words = ["bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "-T", "0.5", "--json", "r.json"]
     done = subprocess.run([str(busbar.build / "busbar-emulated"), *words], cwd=tmp_path, env=environment, timeout=60, capture_output=True, text=True)
     (line,) = done.stderr.splitlines()
@@ -139,8 +139,8 @@ def test_a_write_that_does_not_come_back(busbar, shim, tmp_path, deed, call, cod
                                                           ("destructor", 0, "the exit of the process", ["--json", "r.json"])])
 def test_a_run_that_hangs_beside_its_work_is_told(busbar, shim, tmp_path, function, status, said, files):
     """In what it prints first, or, when it is over, in a library's destructor: then it ends with its own status, as its results say."""
-    environment = {**os.environ, "LD_PRELOAD": shim, "DRILL": f"stall:{function}:1:all",
-                   "DRILL_OURS": "1", "EMU_QUIET": "1"}
+    environment = {**os.environ, "LD_PRELOAD": shim, "FAULT": f"stall:{function}:1:all",
+                   "FAULT_FROM_PROGRAM": "1", "EMU_QUIET": "1"}
     words = ["bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "-T", "0.5", *files]
     done = subprocess.run([str(busbar.build / "busbar-emulated"), *words], cwd=tmp_path, env=environment, timeout=60, capture_output=True, text=True)
     (line,) = done.stderr.splitlines()
@@ -152,7 +152,7 @@ def test_a_run_that_hangs_beside_its_work_is_told(busbar, shim, tmp_path, functi
 @pytest.mark.parametrize("words", [["bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1"], [*PRODUCTS[:5], "-n", "2", "-w", "1"],
                                    ["proxy", "resnet50", "--scale-counts", "0.001", "--steps", "1"]])
 def test_a_time_that_is_none_is_no_measurement(busbar, shim, tmp_path, deed, told, words):
-    environment = {**os.environ, "LD_PRELOAD": shim, "DRILL": f"{deed}:cudaEventElapsedTime:1:all",
+    environment = {**os.environ, "LD_PRELOAD": shim, "FAULT": f"{deed}:cudaEventElapsedTime:1:all",
                    "EMU_QUIET": "1", "EMU_DATA": "off"}
     done = subprocess.run([str(busbar.build / "busbar-emulated"), *words, "--json", "r.json"], cwd=tmp_path, env=environment, timeout=60, capture_output=True,
                           text=True)
@@ -175,7 +175,7 @@ def test_an_mpi_that_ends_the_process_in_its_start_is_named(busbar, tmp_path):
                                              ("cublasLtDestroy", "the release of streams, GEMMs and buffers")])
 def test_a_rank_that_ends_in_cublaslt_is_seen_there(busbar, shim, function, where):
     """Not in the step before, the opening of the results or the last of the timed ones."""
-    env = {"LD_PRELOAD": shim, "DRILL": f"leave:{function}:1:1"}
+    env = {"LD_PRELOAD": shim, "FAULT": f"leave:{function}:1:1"}
     done = busbar.run("proxy", "gpt2_large", 2, 2, 1, "--scale-counts", "0.001", "--steps", 1, "--compute", "gemm", "--no-alone", ranks=2, env=env)
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("busbar: ")]
     assert done.returncode == 1 and "rank 1 (" in line and f"last seen: {where}" in line

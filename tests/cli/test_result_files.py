@@ -198,11 +198,11 @@ def test_an_array_job_is_its_owner_s_alone(busbar, tmp_path):
 
 def test_what_is_not_on_the_disk_has_no_name(busbar, tmp_path):
     """Before a file gets its name it is written to the disk: where that fails, nothing is there."""
-    shim = busbar.build / "tests/drill/libdrill_shim.so"
+    shim = busbar.build / "tests/fault_injection/libfault_shim.so"
     if not shim.exists() or b"__asan_init" in (busbar.build / "busbar").read_bytes():
         pytest.skip("no shim of the drills here")
     for function in "fsync", "rename":
-        env = {"LD_PRELOAD": str(shim), "DRILL": f"fail:{function}:1:all", "DRILL_OURS": "1"}
+        env = {"LD_PRELOAD": str(shim), "FAULT": f"fail:{function}:1:all", "FAULT_FROM_PROGRAM": "1"}
         done = busbar.run(*PLAN, "--json", tmp_path / "plan.json", env=env, emulated=False)
         assert done.returncode == 1 and len(ours(done.stderr)) == 1 and "Input/output error" in done.stderr
         assert list(tmp_path.iterdir()) == []
@@ -211,14 +211,14 @@ def test_what_is_not_on_the_disk_has_no_name(busbar, tmp_path):
 def test_a_run_is_ok_when_its_rows_are_on_the_disk(busbar, tmp_path):
     """SIGKILL in one fsync after the other, until the run has no more of them: none finds "ok" in the file. Where the last one fails, the
     run has failed; a signal amid it ends the run as any process, without a word."""
-    shim = busbar.build / "tests/drill/libdrill_shim.so"
+    shim = busbar.build / "tests/fault_injection/libfault_shim.so"
     if not shim.exists() or b"__asan_init" in (busbar.build / "busbar").read_bytes():
         pytest.skip("no shim of the drills here")
     words = busbar.command("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "--json", str(tmp_path / "r.json"))
 
     def drilled(deed, call):
         done = busbar.run_program("sh", "-c", 'ulimit -c 0; exec "$@"', "sh", *words,
-                                  env={"LD_PRELOAD": str(shim), "DRILL": f"{deed}:fsync:{call}:all", "DRILL_OURS": "1"})
+                                  env={"LD_PRELOAD": str(shim), "FAULT": f"{deed}:fsync:{call}:all", "FAULT_FROM_PROGRAM": "1"})
         return done, json.loads((tmp_path / "r.json").read_text())["status"] if (tmp_path / "r.json").exists() else ""
 
     statuses = []

@@ -1,4 +1,4 @@
-"""srun.py - `srun.py -n N PROGRAM...`: a stand-in for Slurm's srun on one host, for an MPI that asks for its ranks by PMI-1 (MPICH).
+"""fake_srun.py - `fake_srun.py -n N PROGRAM...`: a stand-in for Slurm's srun on one host, for an MPI that asks for its ranks by PMI-1 (MPICH).
 
 As srun(1) and slurmstepd do: tasks get SLURM_* and a connection for PMI, and what they say comes through srun. A signal is handed on to
 all; SIGINT as if sent twice, so SIGCONT and SIGTERM follow. A task that dies is reported and leaves the others alone; MPI_Abort ends all

@@ -1,15 +1,15 @@
 /*
- * shim.c - does a deed at a marked call. Preloaded under the unmodified program by drill.py.
+ * shim.c - does a deed at a marked call. Preloaded under the unmodified program by inject.py.
  *
- *    DRILL=DEED:FUNCTION:CALL:RANK   at the CALL-th call of FUNCTION, on that rank of the launcher, or on `all`
+ *    FAULT=DEED:FUNCTION:CALL:RANK   at the CALL-th call of FUNCTION, on that rank of the launcher, or on `all`
  *
- * With DRILL_OURS only calls from the program's own two files count, whatever the libraries do among themselves.
+ * With FAULT_FROM_PROGRAM only calls from the program's own two files count, whatever the libraries do among themselves.
  *
  * kill stop segv crash exit leave leave-now quit xcpu: what becomes of the process (crash is a SIGSEGV of its own;
  * exit is the kernel's, with status 0; leave and leave-now are the C library's exit(0) and _exit(0)). stall: the
  * call never returns. fail: it fails, as its row says. nan past: cudaEventElapsedTime tells a time that is none, or
  * one below 0. term int hup usr1 usr2, orphan (SIGKILL): the signal is sent to the launcher, and the call takes 2 s.
- * When the deed is done its time goes to $DRILL_LOG. x86-64 only: arguments are passed on unread, six in registers
+ * When the deed is done its time goes to $FAULT_LOG. x86-64 only: arguments are passed on unread, six in registers
  * and 144 bytes of the stack.
  */
 #include <dlfcn.h>
@@ -35,7 +35,7 @@ static int is_ours(const char *rank)
 
 static void log_time(void)
 {
-    const char *path = getenv("DRILL_LOG");
+    const char *path = getenv("FAULT_LOG");
     struct timespec now;
     char text[64];
     int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND, 0600) : -1;
@@ -54,7 +54,7 @@ static void signal_launcher(int signal)
     const struct timespec while_it_comes = {.tv_sec = 2};
 
     const struct timespec all_have_started = {.tv_nsec = 300000000};
-    const char *launcher = getenv("DRILL_LAUNCHER_PID");
+    const char *launcher = getenv("FAULT_LAUNCHER_PID");
 
     nanosleep(&all_have_started, NULL); /* a rank that is not there yet is ended without a word */
     kill(launcher ? atoi(launcher) : getppid(), signal);
@@ -119,7 +119,7 @@ static int do_deed(const char *deed)
 
 static int is_due(const char *function, atomic_int *calls)
 {
-    const char *drill = getenv("DRILL");
+    const char *drill = getenv("FAULT");
     char deed[16], marked[64], rank[16];
     int call;
 
@@ -145,7 +145,7 @@ static int is_from_program(void *caller)
     Dl_info at;
     const char *name;
 
-    if (!getenv("DRILL_OURS"))
+    if (!getenv("FAULT_FROM_PROGRAM"))
         return 1;
     if (!dladdr(caller, &at) || !at.dli_fname)
         return 0;
@@ -156,7 +156,7 @@ static int is_from_program(void *caller)
 /* What the call returns: its failure, or success with a time in its first argument. */
 static long result_of_deed(long failure, float *first)
 {
-    const float *ms = find_time(getenv("DRILL"));
+    const float *ms = find_time(getenv("FAULT"));
 
     errno = EIO;
     if (!ms)

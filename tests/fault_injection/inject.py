@@ -1,4 +1,4 @@
-"""drill.py - phases x faults, as a table; each drill is one job of ranks on emulated GPUs, isolated, several side by side.
+"""inject.py - phases x faults, as a table; each drill is one job of ranks on emulated GPUs, isolated, several side by side.
 
 A drill holds when the job
   end      ends within the timeout and 5 s after the deed,
@@ -7,7 +7,7 @@ A drill holds when the job
   rows     with results that parse and say what became of the run,
   clean    and leaves no process, shared memory or temporary file.
 
-The launcher is the build's own (Open MPI's mpirun, MPICH's mpiexec); DRILL_LAUNCHER=srun, with a build of MPICH, is the stand-in srun.py.
+The launcher is the build's own (Open MPI's mpirun, MPICH's mpiexec); FAULT_LAUNCHER=srun, with a build of MPICH, is the stand-in fake_srun.py.
 One that crashes itself, or goes on when none of its ranks is left, has no end and no status to judge: the table says `launcher` there,
 what it did is told, and such drills are counted apart. All else is judged as ever.
 """
@@ -25,7 +25,7 @@ import tempfile
 import time
 
 BUILD = os.environ.get("BUSBAR_BUILD", "build")
-SHIM = next((path for path in (BUILD + "/tests/drill/libdrill_shim.so", "build/tests/drill/libdrill_shim.so") if os.path.exists(path)), "")
+SHIM = next((path for path in (BUILD + "/tests/fault_injection/libfault_shim.so", "build/tests/fault_injection/libfault_shim.so") if os.path.exists(path)), "")
 TIMEOUT_S, SLACK_S, HOLD_S, GRACE_S = 3, 5, 40, 2.5
 LEFT_ALONE_S = 5  # a launcher without a rank
 
@@ -111,8 +111,8 @@ QUICK = {
 
 def find_launcher():
     """Its name and its words."""
-    if os.environ.get("DRILL_LAUNCHER") == "srun":
-        return "srun", [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "srun.py")]
+    if os.environ.get("FAULT_LAUNCHER") == "srun":
+        return "srun", [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_srun.py")]
     with open(BUILD + "/CMakeCache.txt", encoding="utf-8") as file:
         found = re.search(r"^MPIEXEC_EXECUTABLE:\w+=(.+)$", file.read(), re.M)
     program = found.group(1) if found else "mpirun"
@@ -161,12 +161,12 @@ def start_job(launcher, command, phase, fault, folder):
     deed, rank = FAULTS[fault][:2]
     function, call = phase.split("#") if "#" in phase else PHASES[phase][command]
     rank = rank.format(signals="0" if phase in ONLY_RANK_0 else "1")
-    environment = dict(os.environ, DRILL=f"{deed}:{function}:{call}:{rank}", DRILL_LOG=folder + "/deed", DRILL_MARK=folder,
+    environment = dict(os.environ, FAULT=f"{deed}:{function}:{call}:{rank}", FAULT_LOG=folder + "/deed", FAULT_MARK=folder,
                        TMPDIR=folder + "/tmp")
     os.mkdir(folder + "/tmp")
     preload = ["env", "LD_PRELOAD=" + os.path.abspath(SHIM)]
     return subprocess.Popen(
-        ["sh", "-c", 'export DRILL_LAUNCHER_PID=$$; exec "$@"', "sh"] + launcher + ["-n", str(ranks)] + preload + [BUILD + "/busbar-emulated"] + words + ["-T", str(TIMEOUT_S), "--json", folder + "/out/r.json"],
+        ["sh", "-c", 'export FAULT_LAUNCHER_PID=$$; exec "$@"', "sh"] + launcher + ["-n", str(ranks)] + preload + [BUILD + "/busbar-emulated"] + words + ["-T", str(TIMEOUT_S), "--json", folder + "/out/r.json"],
         env=environment, stdin=subprocess.DEVNULL, stdout=open(folder + "/stdout", "w"), stderr=open(folder + "/stderr", "w"),
         start_new_session=True)
 
@@ -343,7 +343,7 @@ def main(words):
     if not SHIM:
         print("0 passed, 0 failed, 1 skipped: the shim of the drills is not built")
         return 0
-    workers = int(os.environ.get("DRILL_WORKERS", str(3 * (os.cpu_count() or 1))))
+    workers = int(os.environ.get("FAULT_WORKERS", str(3 * (os.cpu_count() or 1))))
     launcher = find_launcher()
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         if words[:1] == ["--walk"]:

@@ -1,7 +1,7 @@
-"""many.py - jobs of many ranks in one process each, without a launcher: how long one lasts from start to end, and what is said when a
+"""many_ranks.py - jobs of many ranks in one process each, without a launcher: how long one lasts from start to end, and what is said when a
 rank in the middle is killed: one line, and nothing is left.
 
-    sh tests/drill/run.sh --many 64 256 1024
+    sh tests/fault_injection/run.sh --many 64 256 1024
 """
 import os
 import subprocess
@@ -18,7 +18,7 @@ def run(ranks, folder, **env):
     """Its seconds, its exit status, busbar's lines, whether the table is whole."""
     command = [BUILD + "/emulated/all_reduce_perf", "-g", str(ranks), "-b", "8", "-e", "8", "-n", "1", "-w", "0", "-T", str(START_S)]
     start_s = time.monotonic()
-    done = subprocess.run(["timeout", "-k", "5", str(2 * START_S), *command], env=dict(os.environ, DRILL_MARK=folder, **env), text=True,
+    done = subprocess.run(["timeout", "-k", "5", str(2 * START_S), *command], env=dict(os.environ, FAULT_MARK=folder, **env), text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     return time.monotonic() - start_s, done.returncode, busbar_lines(done.stderr), "test concluded" in done.stdout.lower()
 
@@ -29,7 +29,7 @@ def judge(ranks):
         whole_s, status, said, concluded = run(ranks, folder)
         held = status == 0 and concluded and not said
         deed = folder + "/deed"
-        _, lost_status, lost, _ = run(ranks, folder, LD_PRELOAD=os.path.abspath(SHIM), DRILL=f"kill:ncclAllReduce:1:{ranks // 2}", DRILL_LOG=deed)
+        _, lost_status, lost, _ = run(ranks, folder, LD_PRELOAD=os.path.abspath(SHIM), FAULT=f"kill:ncclAllReduce:1:{ranks // 2}", FAULT_LOG=deed)
         end_s = time.monotonic()
         with open(deed, encoding="utf-8") as file:
             end_s -= float(file.readline())

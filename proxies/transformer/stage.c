@@ -83,7 +83,7 @@ static void write_backward(struct writer *w, const struct bb_slot *slot, int in,
         const struct bb_transformer_module *module = &w->modules->list[i];
         int from = i == end - 1 ? in : BB_NONE, to = i == first ? out : BB_NONE, layer = module->layer;
 
-        block->kept = !module->recomputed;
+        block->skip_recompute = !module->recomputed;
         if (data)
             call_hooks(w, module, bb_sync_before_backward);
         if (data && layer == BB_ARCH_EMBEDDING)
@@ -218,7 +218,7 @@ static int write_stage(struct writer *w, const struct bb_stage *stage)
 
     open_lanes(w, stage->stage, &lanes);
     for (int i = 0; i < 2; i++)
-        bb_block_init(&w->blocks[i], w->t->layers, &w->script, &lanes, stage->variant);
+        bb_block_init(&w->blocks[i], w->t->layers, &w->script, &lanes, stage->ep_rank);
     TRY(open_sync(w, stage->remainder));
     TRY(bb_pipe_open(&w->pipe, &w->t->schedule, &w->script, &w->t->step->layout, w->t->pipe, stage->stage,
                      bb_layers_boundary_elements(w->t->layers)));

@@ -63,7 +63,7 @@ bool bb_stage_holds_tied_embedding(const struct bb_training *t, int stage);
 
 /* One program of a stage; variant: place in ep, see layer.h; remainder: see bb_sync_spec. */
 struct bb_stage {
-    int stage, variant;
+    int stage, ep_rank;
     bool remainder;
 };
 

@@ -425,12 +425,12 @@ static bool is_last_of_node(const struct bb_training *t, int rank)
 
 static int role_of(const struct bb_training *t, int rank)
 {
-    int stage = bb_grid_coord(&t->grid, rank, BB_AXIS_PP), variants = bb_layers_programs_per_stage(t->layers), kind = 0;
+    int stage = bb_grid_coord(&t->grid, rank, BB_AXIS_PP), programs_per_stage = bb_layers_programs_per_stage(t->layers), kind = 0;
 
-    if (variants > 1)
+    if (programs_per_stage > 1)
         kind = bb_grid_expert_coord(&t->grid, rank, BB_AXIS_EP);
     if (t->policy.hierarchical)
-        kind += variants * is_last_of_node(t, rank);
+        kind += programs_per_stage * is_last_of_node(t, rank);
     return stage * roles_per_stage(t) + kind;
 }
 
@@ -440,7 +440,7 @@ static const char *name_of(const struct bb_training *t, const struct bb_stage *s
     char experts[32] = "";
 
     if (bb_layers_programs_per_stage(t->layers) > 1)
-        snprintf(experts, sizeof(experts), ", experts %d", s->variant);
+        snprintf(experts, sizeof(experts), ", experts %d", s->ep_rank);
     if (t->schedule.stages == 1)
         return bb_step_text(t->step, "whole model%s%s", experts, last);
     if (s->stage == 0)
@@ -540,13 +540,13 @@ int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const stru
 
 static int write_roles(struct bb_training *t)
 {
-    int variants = bb_layers_programs_per_stage(t->layers), kinds = roles_per_stage(t), rc;
+    int programs_per_stage = bb_layers_programs_per_stage(t->layers), kinds = roles_per_stage(t), rc;
 
     TRY(bb_step_add_roles(t->step, t->schedule.stages * kinds));
     for (int r = 0; r < t->step->layout.ranks; r++)
         t->step->role_of[r] = role_of(t, r);
     for (int r = 0; r < t->step->n_roles; r++) {
-        const struct bb_stage s = {r / kinds, r % kinds % variants, r % kinds >= variants};
+        const struct bb_stage s = {r / kinds, r % kinds % programs_per_stage, r % kinds >= programs_per_stage};
         struct bb_role *role = &t->step->roles[r];
 
         role->name = name_of(t, &s);

@@ -14,7 +14,7 @@ static long rows_received(const struct bb_block *b)
     long most = 0;
 
     for (int layer = 0; layer < (r->rows ? r->config.layers : 1); layer++) {
-        long rows = bb_routing_received(r, layer, b->variant);
+        long rows = bb_routing_received(r, layer, b->ep_rank);
 
         most = rows > most ? rows : most;
     }

@@ -35,7 +35,7 @@ struct way {
 static int uneven_exchange(struct bb_block *b, int layer, const struct way *w)
 {
     const struct bb_script_rows rows = {
-        .table = b->layers->tables[layer], .rank = b->variant, .width = w->width, .reversed = w->reversed};
+        .table = b->layers->tables[layer], .rank = b->ep_rank, .width = w->width, .reversed = w->reversed};
 
     return bb_script_alltoallv(b->script, b->lanes.ep, w->what, &rows, bb_block_buffer(b, w->src),
                                bb_block_buffer(b, w->dst));
@@ -109,7 +109,7 @@ static void gather_counts(struct bb_block *b)
 
 static int64_t rows_received(const struct bb_block *b, int layer)
 {
-    return bb_routing_received(&b->layers->routing, layer, b->variant);
+    return bb_routing_received(&b->layers->routing, layer, b->ep_rank);
 }
 
 static void add_experts(const struct bb_block *b, int layer, struct bb_kernel_groups *c, enum bb_kernels_pass pass)

@@ -2,10 +2,10 @@
 #include "proxies/transformer/layer/block.h"
 
 void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_script *script,
-                   const struct bb_block_lanes *lanes, int variant)
+                   const struct bb_block_lanes *lanes, int ep_rank)
 {
     _Static_assert(sizeof(b->buffers) / sizeof(b->buffers[0]) >= BB_BLOCK_BUFFER_IDS, "a place for each buffer");
-    *b = (struct bb_block){.layers = layers, .script = script, .lanes = *lanes, .variant = variant};
+    *b = (struct bb_block){.layers = layers, .script = script, .lanes = *lanes, .ep_rank = ep_rank};
     for (int id = 0; id < BB_BLOCK_BUFFER_IDS; id++)
         b->buffers[id] = BB_NONE;
 }
@@ -171,7 +171,7 @@ void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with
     int between = bb_block_buffer(b, BB_BLOCK_BUFFER_GRADIENT), state = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
 
     begin_layer(b, BB_PHASE_BACKWARD, layer);
-    b->again = b->layers->config.recompute == BB_RECOMPUTE_FULL && !b->kept;
+    b->again = b->layers->config.recompute == BB_RECOMPUTE_FULL && !b->skip_recompute;
     if (b->again)
         pass_forward(b, layer, state, state);
     b->again = false;

@@ -118,17 +118,17 @@ struct bb_block {
     struct bb_layers *layers;
     struct bb_script *script;
     struct bb_block_lanes lanes;
-    int variant;     /* place in the ep group, 0 where bb_layers_programs_per_stage is 1 */
+    int ep_rank;     /* place in the ep group, 0 where bb_layers_programs_per_stage is 1 */
     bool decodes;    /* internal: embedding and head that are written now are the decoder's */
     bool reads_encoder; /* internal: what is gathered and summed now is the encoder's, in a decoder's layer */
     bool again;      /* what is written now was computed before                */
-    bool kept; /* the caller's: the layer that comes is not computed again, though others are (--recompute full) */
+    bool skip_recompute; /* the caller's: the layer that comes is not computed again, though others are (--recompute full) */
     int buffers[48]; /* internal: of the program, made when first used; BB_NONE before that */
     int crossing[BB_NODE_DISPATCH_CHUNKS], crossing_probabilities; /* internal: rows that are on their way to other nodes */
 };
 
 void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_script *script,
-                   const struct bb_block_lanes *lanes, int variant);
+                   const struct bb_block_lanes *lanes, int ep_rank);
 
 /*
  * One layer of one micro-batch. The script's micro_batch is the caller's; phase and layer are set here (layer is put

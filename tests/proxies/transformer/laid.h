@@ -95,14 +95,14 @@ static inline int laid_init(struct laid *l, laid_write *write)
 {
     const char *compute = l->compute ? l->compute : "timed";
     struct bb_proxy_config config = {.dtype = bb_dtypes[l->config.dtype].name, .compute = compute};
-    int rc = laid_begin(l), variants;
+    int rc = laid_begin(l), programs_per_stage;
 
     if (rc)
         return rc;
     assert_int_equal(bb_grid_layout(&l->grid, BB_GRID_ALL_GROUPS, &l->step.layout, &l->groups), 0);
-    variants = bb_layers_programs_per_stage(l->layers);
-    assert_int_equal(bb_step_add_roles(&l->step, variants), 0);
-    for (int v = 0; v < variants; v++) {
+    programs_per_stage = bb_layers_programs_per_stage(l->layers);
+    assert_int_equal(bb_step_add_roles(&l->step, programs_per_stage), 0);
+    for (int v = 0; v < programs_per_stage; v++) {
         struct bb_script script;
         struct bb_block_lanes lanes;
         struct bb_block block;
@@ -115,7 +115,7 @@ static inline int laid_init(struct laid *l, laid_write *write)
         assert_int_equal(bb_script_result(&script), 0);
     }
     for (int r = 0; r < l->step.layout.ranks; r++)
-        l->step.role_of[r] = variants > 1 ? bb_grid_expert_coord(&l->grid, r, BB_AXIS_EP) : 0;
+        l->step.role_of[r] = programs_per_stage > 1 ? bb_grid_expert_coord(&l->grid, r, BB_AXIS_EP) : 0;
     return 0;
 }
 

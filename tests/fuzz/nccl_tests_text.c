@@ -1,14 +1,14 @@
 /* nccl_tests_text.c - what nccl-tests printed, and what `busbar calibrate` makes of files. Two parts: the text, and the
  * operation that it is of, none where it says so. */
 #include "collectives/compare/result_reader.h"
-#include "proxies/calibrate/evidence.h"
+#include "proxies/calibrate/measurements.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = fuzz_text(data, size), *part[FUZZ_PARTS], word[96];
     struct bb_result_file file;
-    struct bb_evidence evidence;
+    struct bb_measurements evidence;
     const char *words[] = {word};
 
     fuzz_parts(text, part);
@@ -16,9 +16,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (bb_result_file_load(&file, word) == 0)
         HOLDS(file.root && (file.n == 0 || file.rows[0].what));
     bb_result_file_release(&file);
-    if (bb_evidence_read(&evidence, words, 1) == 0)
+    if (bb_measurements_read(&evidence, words, 1) == 0)
         HOLDS(evidence.n_rows > 0 && evidence.files[0].ranks >= evidence.files[0].nodes);
-    bb_evidence_release(&evidence);
+    bb_measurements_release(&evidence);
     free(text);
     return 0;
 }

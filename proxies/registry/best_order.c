@@ -94,7 +94,7 @@ static int count_inter_node_bytes(const struct bb_proxy *proxy, const struct bb_
                                   struct bb_best_order *best, struct bb_order_row *row)
 {
     struct bb_proxy_config candidate = *config;
-    struct bb_internode crossing;
+    struct bb_internode internode;
     struct bb_step step;
     int rc;
 
@@ -102,13 +102,13 @@ static int count_inter_node_bytes(const struct bb_proxy *proxy, const struct bb_
     rc = build_quietly(&step, proxy, &candidate);
     if (rc)
         return rc;
-    TRY(bb_internode_count(&step, best->gpus_per_node, &crossing));
-    best->nodes = crossing.nodes;
-    row->bytes = crossing.bytes;
-    row->busiest = crossing.busiest;
+    TRY(bb_internode_count(&step, best->gpus_per_node, &internode));
+    best->nodes = internode.nodes;
+    row->bytes = internode.bytes;
+    row->busiest = internode.busiest;
     for (int g = 0; g < step.layout.n_groups; g++)
-        if (crossing.group[g] > 0)
-            row->group[column_of(best, step.layout.groups[g].name)] += crossing.group[g];
+        if (internode.group[g] > 0)
+            row->group[column_of(best, step.layout.groups[g].name)] += internode.group[g];
 out:
     bb_step_release(&step);
     return rc;

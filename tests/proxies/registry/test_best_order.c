@@ -94,23 +94,23 @@ static void every_message_is_counted(void **state)
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++)
         for (int gpus = 1; gpus <= 8; gpus += gpus < 4 ? 1 : 4) {
-            struct bb_internode crossing;
+            struct bb_internode internode;
             struct counted expected;
             struct bb_step step;
             double busiest = 0, groups = 0;
 
             assert_int_equal(lines_make(&step, rows[i].ranks, rows[i].line), 0);
-            assert_int_equal(bb_internode_count(&step, gpus, &crossing), 0);
+            assert_int_equal(bb_internode_count(&step, gpus, &internode), 0);
             assert_int_equal(bb_step_expand(&step), 0);
             walk(&expected, &step, gpus);
-            assert_int_equal(crossing.nodes, (step.layout.ranks + gpus - 1) / gpus);
-            assert_true(close_to(crossing.bytes, expected.all));
-            for (int node = 0; node < crossing.nodes; node++)
+            assert_int_equal(internode.nodes, (step.layout.ranks + gpus - 1) / gpus);
+            assert_true(close_to(internode.bytes, expected.all));
+            for (int node = 0; node < internode.nodes; node++)
                 busiest = fmax(busiest, expected.out[node]);
-            assert_true(close_to(crossing.busiest, busiest));
+            assert_true(close_to(internode.busiest, busiest));
             for (int g = 0; g < step.layout.n_groups; g++)
-                groups += crossing.group[g];
-            assert_true(close_to(groups, crossing.bytes));
+                groups += internode.group[g];
+            assert_true(close_to(groups, internode.bytes));
             bb_step_release(&step);
         }
 }

@@ -61,9 +61,9 @@ static int read_mlp(struct bb_model_file *file, const char *key, struct mlp *p, 
         TRY(bb_model_file_set(file, "out", (double)width));
         p->width[p->n++] = (int64_t)width;
         if (i > 0) {
-            TRY(bb_model_file_count_at(file, file->root, "perceptron_parameters", &layer));
+            TRY(bb_model_file_count_at(file, file->root, "mlp_parameters", &layer));
             *parameters += layer;
-            TRY(bb_model_file_number_at(file, file->root, "perceptron_flops", &layer_flops));
+            TRY(bb_model_file_number_at(file, file->root, "mlp_flops", &layer_flops));
             *flops += layer_flops;
         }
         TRY(bb_model_file_set(file, "in", (double)width));

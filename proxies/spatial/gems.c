@@ -73,14 +73,14 @@ static int trade_with_partner(struct pairing *p, const char *what, enum bb_buffe
 static const char parameters[] = "parameters";
 
 /* Between the arrival of the last micro-batch of the leader's first pass and its kernels. */
-static void trade_amid(struct pairing *p, enum bb_memory_kernel_direction direction)
+static void trade_amid(struct pairing *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_last : p->is_first)
         p->arrived = start_message(p, false, parameters, BB_USE_PARAMETERS);
 }
 
 /* Behind one direction of the leader's first pass. */
-static void trade_behind(struct pairing *p, enum bb_memory_kernel_direction direction)
+static void trade_behind(struct pairing *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_first : p->is_last)
         (void)start_message(p, true, parameters, BB_USE_PARAMETERS);
@@ -156,7 +156,7 @@ static void sum_both(struct pairing *p)
 
 /* One direction of a pass, with what the partners trade meanwhile. Returns the receive of the leader's gradients, or
  * BB_NONE. */
-static int micro_batches(struct pairing *p, int pass, enum bb_memory_kernel_direction direction)
+static int micro_batches(struct pairing *p, int pass, enum bb_pass_direction direction)
 {
     struct bb_replica *replica = pass % 2 == 0 ? p->leader : p->follower;
     bool trades = config_of(p)->tiles.comm_opt && !p->is_middle;

@@ -10,7 +10,7 @@
 #include "proxies/author/proxy.h"
 #include "proxies/spatial/tile_stage.h"
 
-static void micro_batches(struct bb_tile_stage *w, enum bb_memory_kernel_direction direction)
+static void micro_batches(struct bb_tile_stage *w, enum bb_pass_direction direction)
 {
     struct bb_script *s = &w->script;
 

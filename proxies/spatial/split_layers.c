@@ -104,7 +104,7 @@ static int add_to_piece(const struct segmenting *c, struct bb_layer_piece *p, co
     p->flops[BB_BACKWARD] += (l->first ? 1 : 2) * flops;
     p->model_flops[BB_FORWARD] += needed;
     p->model_flops[BB_BACKWARD] += (l->first ? 1 : 2) * needed;
-    for (int direction = 0; c->gemm && direction < BB_MEMORY_KERNEL_DIRECTIONS; direction++) {
+    for (int direction = 0; c->gemm && direction < BB_PASS_DIRECTIONS; direction++) {
         struct bb_kernel_list *work = p->work[direction];
 
         work = work ? work : bb_step_add_kernel_list(c->plan->step);
@@ -355,7 +355,7 @@ static void add_sums(const struct segmenting *c)
     for (int m = layers->first; m < layers->first + layers->n; m++)
         layers->parameters += net->modules[m].parameters;
     for (int s = 0; s < layers->n_segments; s++)
-        for (int direction = 0; direction < BB_MEMORY_KERNEL_DIRECTIONS; direction++)
+        for (int direction = 0; direction < BB_PASS_DIRECTIONS; direction++)
             layers->flops[direction] +=
                 layers->segments[s].head.flops[direction] + layers->segments[s].tail.flops[direction];
     for (int m = layers->first; m < layers->first + layers->n; m++)
@@ -372,9 +372,9 @@ static void add_sums(const struct segmenting *c)
 /* Microseconds that are given are those of the whole split. */
 static void resolve_times(const struct bb_proxy_config *config, struct bb_split_layers *layers)
 {
-    const double given[BB_MEMORY_KERNEL_DIRECTIONS] = {config->forward_us, config->backward_us};
+    const double given[BB_PASS_DIRECTIONS] = {config->forward_us, config->backward_us};
 
-    for (int direction = 0; direction < BB_MEMORY_KERNEL_DIRECTIONS; direction++)
+    for (int direction = 0; direction < BB_PASS_DIRECTIONS; direction++)
         layers->us_per_flop[direction] =
             given[direction] > 0 ? given[direction] / layers->flops[direction] : 1e-6 / config->tflops;
     if (given[BB_FORWARD] > 0 && given[BB_BACKWARD] <= 0)

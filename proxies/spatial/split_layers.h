@@ -15,14 +15,14 @@
 #include "proxies/step/config.h"
 #include "proxies/step/step.h"
 
-enum bb_memory_kernel_direction { BB_FORWARD, BB_BACKWARD, BB_MEMORY_KERNEL_DIRECTIONS };
+enum bb_pass_direction { BB_FORWARD, BB_BACKWARD, BB_PASS_DIRECTIONS };
 
 /* Some layers in one kernel, of one micro-batch and rank; flops 0 and no work: nothing. */
 struct bb_layer_piece {
     const char *what;
-    double flops[BB_MEMORY_KERNEL_DIRECTIONS];                /* that are done                                        */
-    double model_flops[BB_MEMORY_KERNEL_DIRECTIONS];          /* that the network needs: without the rims of fused halos */
-    struct bb_kernel_list *work[BB_MEMORY_KERNEL_DIRECTIONS]; /* --compute gemm, owned by the step */
+    double flops[BB_PASS_DIRECTIONS];                /* that are done                                        */
+    double model_flops[BB_PASS_DIRECTIONS];          /* that the network needs: without the rims of fused halos */
+    struct bb_kernel_list *work[BB_PASS_DIRECTIONS]; /* --compute gemm, owned by the step */
 };
 
 #define BB_SEGMENT_HALOS 2
@@ -46,7 +46,7 @@ struct bb_split_layers {
     double activations;            /* elements of the outputs of convolutions and dense layers, of one micro-batch */
     const struct bb_map *in, *out; /* of the first and the last module, of the net; NULL: the image */
     int n_in, n_out;
-    double flops[BB_MEMORY_KERNEL_DIRECTIONS], us_per_flop[BB_MEMORY_KERNEL_DIRECTIONS]; /* of one micro-batch; timed */
+    double flops[BB_PASS_DIRECTIONS], us_per_flop[BB_PASS_DIRECTIONS]; /* of one micro-batch; timed */
 };
 
 /* Everything that the layers of a split are made of. */

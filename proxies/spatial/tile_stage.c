@@ -276,7 +276,7 @@ static void exchange_halos(struct bb_tile_stage *w, struct bb_replica *replica, 
 /* ---- compute ---- */
 
 static void write_piece(struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_layer_piece *p,
-                        enum bb_memory_kernel_direction direction)
+                        enum bb_pass_direction direction)
 {
     double us = p->flops[direction] * replica->split->layers.us_per_flop[direction];
     struct bb_program *program = w->script.program;
@@ -330,14 +330,14 @@ static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica
         exchange_halos(w, replica, &(struct swap){g->halos, g->n_halos, GRADIENTS, number_of(replica, g)});
 }
 
-void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_memory_kernel_direction direction)
+void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction)
 {
     w->script.phase = direction == BB_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
     bb_script_wait(&w->script,
                    move_activations(w, direction == BB_FORWARD ? &replica->before : &replica->behind, false));
 }
 
-void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_memory_kernel_direction direction)
+void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction)
 {
     struct bb_hands *to = direction == BB_FORWARD ? &replica->behind : &replica->before;
     const struct bb_split_layers *layers = &replica->split->layers;

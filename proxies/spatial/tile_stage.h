@@ -53,8 +53,8 @@ void bb_tile_stage_release(struct bb_tile_stage *w);
 
 /* One micro-batch in one direction: receive it, then compute it and send it on. Labels of micro-batches are the
  * caller's. */
-void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_memory_kernel_direction direction);
-void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_memory_kernel_direction direction);
+void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction);
+void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction);
 
 struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm);
 

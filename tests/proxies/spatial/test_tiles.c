@@ -285,7 +285,7 @@ static void pieces_add_up(void **state)
         for (int s = 0; s < got.n_segments; s++) {
             const struct bb_segment *g = &got.segments[s];
 
-            for (int way = 0; way < BB_MEMORY_KERNEL_DIRECTIONS; way++) {
+            for (int way = 0; way < BB_PASS_DIRECTIONS; way++) {
                 assert_true(!g->head.work[way] || bb_kernel_list_flops(g->head.work[way]) == g->head.flops[way]);
                 assert_true(!g->tail.work[way] || bb_kernel_list_flops(g->tail.work[way]) == g->tail.flops[way]);
             }

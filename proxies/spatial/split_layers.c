@@ -250,7 +250,7 @@ static int widen_halo(const struct segmenting *c, const struct bb_module *m, int
 
         if (rims)
             rims[i] = h;
-        if (!l->aside)
+        if (!l->is_shortcut)
             h = l->stride * h + l->halo[0];
     }
     return h;
@@ -326,7 +326,7 @@ static int count_chained(const struct segmenting *c, int module)
     const struct bb_net *net = c->plan->net;
     int most = c->plan->config->tiles.fused_layers, end = c->layers->first + c->layers->n, n = 0;
 
-    while (n < most && module + n < end && net->modules[module + n].fusing == BB_FUSE_CHAIN)
+    while (n < most && module + n < end && net->modules[module + n].fusion == BB_FUSE_CHAIN)
         n++;
     return n;
 }
@@ -340,7 +340,7 @@ static int segment_next(const struct segmenting *c, int module, int *n)
     if (*n > 0)
         return segment_chain(c, module, *n);
     *n = 1;
-    if (fuses && c->plan->net->modules[module].fusing == BB_FUSE_STATES)
+    if (fuses && c->plan->net->modules[module].fusion == BB_FUSE_STATES)
         return segment_states(c, module);
     return segment_module(c, module);
 }

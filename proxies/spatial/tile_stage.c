@@ -290,14 +290,14 @@ static void write_piece(struct bb_tile_stage *w, const struct bb_replica *replic
     }
 }
 
-static int number_of(const struct bb_replica *replica, const struct bb_segment *g)
+static int segment_index(const struct bb_replica *replica, const struct bb_segment *g)
 {
     return (int)(g - replica->split->layers.segments);
 }
 
 static void forward_segment(struct bb_tile_stage *w, struct bb_replica *replica, const struct bb_segment *g)
 {
-    const struct swap x = {g->halos, g->n_halos, HALOS, number_of(replica, g)};
+    const struct swap x = {g->halos, g->n_halos, HALOS, segment_index(replica, g)};
     int op;
 
     w->script.layer = g->module;
@@ -324,10 +324,10 @@ static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica
     w->script.layer = g->module;
     write_piece(w, replica, &g->tail, BB_BACKWARD);
     if (g->n_halos && !image && strcmp(how, "dy") == 0)
-        exchange_halos(w, replica, &(struct swap){&g->outputs, 1, OUTPUTS, number_of(replica, g)});
+        exchange_halos(w, replica, &(struct swap){&g->outputs, 1, OUTPUTS, segment_index(replica, g)});
     write_piece(w, replica, &g->head, BB_BACKWARD);
     if (g->n_halos && strcmp(how, "dx") == 0)
-        exchange_halos(w, replica, &(struct swap){g->halos, g->n_halos, GRADIENTS, number_of(replica, g)});
+        exchange_halos(w, replica, &(struct swap){g->halos, g->n_halos, GRADIENTS, segment_index(replica, g)});
 }
 
 void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction)

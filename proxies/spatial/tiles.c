@@ -18,9 +18,9 @@ static bool is_power(int n)
 }
 
 /* The powers of `base` around n, from least on. */
-static void powers_around(int n, int base, int least, int *below, int *above)
+static void powers_around(int n, int base, int min, int *below, int *above)
 {
-    *below = least;
+    *below = min;
     while (*below <= n / base)
         *below *= base;
     *above = *below * base;

@@ -44,12 +44,12 @@ out:
 
 static int resolve_tiling(struct bb_tiling *t, const struct bb_proxy_config *config)
 {
-    const struct bb_net_asked asked = {config->tiles.image_size, config->layers, config->tiles.filters};
+    const struct bb_net_options options = {config->tiles.image_size, config->layers, config->tiles.filters};
     struct bb_settled settled = {0};
     int rc;
 
     t->comm_local_dp = t->comm_dp = t->comm_pair = t->comm_middle = BB_NONE;
-    TRY(bb_net_load(config->model ? config->model : "resnet110_v2", &asked, &t->net));
+    TRY(bb_net_load(config->model ? config->model : "resnet110_v2", &options, &t->net));
     TRY(bb_resolve(&settled, &t->config, &t->net, t->gems));
     TRY(make_splits(t, &settled));
 out:

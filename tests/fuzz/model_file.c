@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct bb_net_asked as_it_says = {0};
+    static const struct bb_net_options as_it_says = {0};
     const char *path = fuzz_file(0, data, size);
     struct bb_residual residual = {0};
     struct bb_network network = {0};

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_SIDE 65536
+#define MAX_SIDE 65536
 
 /* ---- layers ---- */
 
@@ -28,14 +28,14 @@ int bb_net_layer_out_depth(const struct bb_net_layer *l)
     return shrink_size(l->depth, l->stride);
 }
 
-static double filter_cells(const struct bb_net_layer *l)
+static double kernel_elements(const struct bb_net_layer *l)
 {
     return (double)l->kernel[0] * l->kernel[1] * l->kernel[2];
 }
 
 size_t bb_net_layer_parameters(const struct bb_net_layer *l)
 {
-    size_t weights = l->kind == BB_NET_POOL ? 0 : (size_t)filter_cells(l) * (size_t)l->in * (size_t)l->out;
+    size_t weights = l->kind == BB_NET_POOL ? 0 : (size_t)kernel_elements(l) * (size_t)l->in * (size_t)l->out;
 
     return weights + (l->bias ? (size_t)l->out : 0) + 2 * (size_t)l->norm;
 }
@@ -44,7 +44,7 @@ double bb_net_layer_flops(const struct bb_net_layer *l, int rows, int cols)
 {
     if (l->kind == BB_NET_POOL)
         return 0;
-    return 2 * filter_cells(l) * l->in * l->out * bb_net_layer_out_depth(l) * rows * cols;
+    return 2 * kernel_elements(l) * l->in * l->out * bb_net_layer_out_depth(l) * rows * cols;
 }
 
 size_t bb_map_elements(const struct bb_map *m)
@@ -55,36 +55,36 @@ size_t bb_map_elements(const struct bb_map *m)
 /* ---- growing ---- */
 
 /* Room for one more of n elements, unless something failed before. */
-#define HAS_ROOM(net, array, n) (!((net)->failed = (net)->failed || BB_GROW(array, n)))
+#define GROW_ARRAY(net, array, n) (!((net)->failed = (net)->failed || BB_GROW(array, n)))
 
 /* Takes over an allocated text; NULL: there was no memory for it. */
 static const char *keep_text(struct bb_net *net, char *text)
 {
-    if (text && HAS_ROOM(net, net->texts, net->n_texts))
+    if (text && GROW_ARRAY(net, net->texts, net->n_texts))
         return net->texts[net->n_texts++] = text;
     net->failed = true;
     free(text);
     return NULL;
 }
 
-void bb_net_open(struct bb_net *net, const struct bb_module *like, const char *fmt, ...)
+void bb_net_open_module(struct bb_net *net, const struct bb_module *attributes, const char *fmt, ...)
 {
     char *text = NULL;
     va_list args;
 
-    if (!HAS_ROOM(net, net->modules, net->n_modules))
+    if (!GROW_ARRAY(net, net->modules, net->n_modules))
         return;
     va_start(args, fmt);
     text = vasprintf(&text, fmt, args) < 0 ? NULL : text;
     va_end(args);
-    net->modules[net->n_modules] = *like;
+    net->modules[net->n_modules] = *attributes;
     net->modules[net->n_modules].first = net->n_layers;
     net->modules[net->n_modules++].name = keep_text(net, text);
 }
 
-void bb_net_add(struct bb_net *net, const struct bb_net_layer *layer)
+void bb_net_add_layer(struct bb_net *net, const struct bb_net_layer *layer)
 {
-    if (!HAS_ROOM(net, net->layers, net->n_layers))
+    if (!GROW_ARRAY(net, net->layers, net->n_layers))
         return;
     net->layers[net->n_layers] = *layer;
     net->layers[net->n_layers].first = net->n_layers == 0;
@@ -113,16 +113,16 @@ struct bb_net_layer bb_net_pool(const char *name, int channels, int window, int 
     return pool;
 }
 
-void bb_net_dense(struct bb_net *net, int in, int out)
+void bb_net_add_dense(struct bb_net *net, int in, int out)
 {
     struct bb_net_layer dense = bb_net_conv("dense", in, out, 1, 1, 1);
 
     dense.kind = BB_NET_DENSE;
     dense.bias = true;
-    bb_net_add(net, &dense);
+    bb_net_add_layer(net, &dense);
 }
 
-void bb_net_close(struct bb_net *net, const struct bb_map *out, const struct bb_map *skipped)
+void bb_net_close_module(struct bb_net *net, const struct bb_map *out, const struct bb_map *skipped)
 {
     struct bb_module *m;
 
@@ -157,14 +157,14 @@ void bb_net_release(struct bb_net *net)
 
 struct family {
     const char *name;
-    bb_net_maker *make;
-    int smallest_image;
+    bb_net_builder *make;
+    int min_image;
 };
 
 static const struct family families[] = {
-    {"preactivated_resnet", bb_net_make_resnet, 32},
-    {"amoebanet", bb_net_make_amoebanet, 32},
-    {"spatial_network", bb_net_make_cosmoflow, 32},
+    {"preactivated_resnet", bb_net_build_resnet, 32},
+    {"amoebanet", bb_net_build_amoebanet, 32},
+    {"spatial_network", bb_net_build_cosmoflow, 32},
 };
 
 static const struct family *find_family(const char *word, const char *found)
@@ -178,39 +178,39 @@ static const struct family *find_family(const char *word, const char *found)
     return NULL;
 }
 
-static int nearest_power(int value, int least)
+static int closest_power(int value, int min)
 {
-    int power = least;
+    int power = min;
 
     while (2 * power <= value)
         power *= 2;
     return value - power > 2 * power - value ? 2 * power : power;
 }
 
-static int refuse_image(const char *name, int image, int least)
+static int check_image(const char *name, int image, int min)
 {
-    if (image >= least && image <= MOST_SIDE && (image & (image - 1)) == 0)
+    if (image >= min && image <= MAX_SIDE && (image & (image - 1)) == 0)
         return 0;
     return bb_err(BB_EUSAGE,
                   "%s: an image of %d x %d would lose rows where a layer halves it; expected a power of two from %d to "
                   "%d; nearest: --image-size %d",
-                  name, image, image, least, MOST_SIDE, image > MOST_SIDE ? MOST_SIDE : nearest_power(image, least));
+                  name, image, image, min, MAX_SIDE, image > MAX_SIDE ? MAX_SIDE : closest_power(image, min));
 }
 
 static const struct bb_json_field parameters_field =
     BB_FIELD("parameters", BB_JSON_TOTAL, offsetof(struct bb_net, parameters));
 
 /* The parameters that the file states, if this is the network that it states them for. */
-static int check_total(const struct bb_model_file *file, struct bb_net *net, const struct bb_net_asked *asked)
+static int check_total(const struct bb_model_file *file, struct bb_net *net, const struct bb_net_options *options)
 {
     char key[16];
     const json_t *given;
     json_t *totals, *by_image;
     int rc = bb_json_object_at(file->root, "totals", file->where, &totals);
 
-    if (rc || asked->layers || asked->filters)
+    if (rc || options->layers || options->filters)
         return rc;
-    if (!asked->image)
+    if (!options->image)
         return bb_json_read_field(totals, file->where, &parameters_field, net);
     by_image = json_object_get(totals, "parameters_by_image");
     snprintf(key, sizeof(key), "%d", net->image);
@@ -218,7 +218,7 @@ static int check_total(const struct bb_model_file *file, struct bb_net *net, con
     return given ? bb_json_check_total(file->where, key, json_number_value(given), net->parameters) : 0;
 }
 
-int bb_net_load(const char *word, const struct bb_net_asked *asked, struct bb_net *net)
+int bb_net_load(const char *word, const struct bb_net_options *options, struct bb_net *net)
 {
     struct bb_model_file file = {0};
     const struct family *family;
@@ -232,11 +232,11 @@ int bb_net_load(const char *word, const struct bb_net_asked *asked, struct bb_ne
     net->name = keep_text(net, strdup(json_string_value(json_object_get(file.root, "name"))));
     TRY(net->name ? 0 : -BB_EFAIL);
     TRY(bb_model_file_shape(&file, "image", &net->image));
-    net->image = asked->image ? asked->image : net->image;
-    TRY(refuse_image(net->name, net->image, family->smallest_image));
-    TRY(family->make(net, &file, asked));
+    net->image = options->image ? options->image : net->image;
+    TRY(check_image(net->name, net->image, family->min_image));
+    TRY(family->make(net, &file, options));
     TRY(net->failed ? -BB_EFAIL : 0);
-    TRY(check_total(&file, net, asked));
+    TRY(check_total(&file, net, options));
 out:
     bb_model_file_close(&file);
     return rc;

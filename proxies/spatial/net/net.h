@@ -28,7 +28,7 @@ struct bb_net_layer {
     int norm;          /* channels of the batch norm next to it, 2 parameters each; 0: none       */
     bool bias;         /* one for each output channel                                             */
     bool first;        /* of the network: its input has no gradient                               */
-    bool aside;        /* lies beside the chain of its module, as a projection does               */
+    bool is_shortcut;        /* lies beside the chain of its module, as a projection does               */
     int halo[2];       /* height, width: rows and columns of the neighbours' tiles that it reads  */
     int fused_halo[2]; /* in a module that fuses by states: what has to be right around the output */
 };
@@ -39,7 +39,7 @@ struct bb_map {
 };
 
 /* How halos of several layers become one, received before the first of them. */
-enum bb_fusing {
+enum bb_halo_fusion {
     BB_FUSE_NONE,
     BB_FUSE_CHAIN,  /* layer after layer, also over several modules                             */
     BB_FUSE_STATES, /* a cell: its inputs get halos of `states` each, the layers stand as given */
@@ -56,7 +56,7 @@ struct bb_module {
     const char *name; /* owned by the net                                              */
     int first, n;     /* net.layers[first .. first + n)                                */
     bool tiled;       /* works on tiles of the map: not dense layers                   */
-    enum bb_fusing fusing;
+    enum bb_halo_fusion fusion;
     struct bb_state_halo states[BB_NET_STATES];
     int states_at;        /* states: the layer (in the module) that they are received before */
     struct bb_map out[2]; /* what the next module gets                                     */
@@ -77,7 +77,7 @@ struct bb_net {
 };
 
 /* What is asked of the model; 0: as its file says. */
-struct bb_net_asked {
+struct bb_net_options {
     int image;   /* a power of two                                     */
     int layers;  /* resnet: depth 9 n + 2; amoebanet: cells, 3 n       */
     int filters; /* amoebanet                                          */
@@ -87,7 +87,7 @@ struct bb_net_asked {
  * bb_net_load - by name or path. The sums that the file states are held against the layers, so that no size can drift.
  * What cannot be is said with the nearest that can, -BB_EUSAGE. release is fine on a half-read one.
  */
-int bb_net_load(const char *word, const struct bb_net_asked *asked, struct bb_net *net) BB_MUST_CHECK;
+int bb_net_load(const char *word, const struct bb_net_options *options, struct bb_net *net) BB_MUST_CHECK;
 void bb_net_release(struct bb_net *net);
 
 size_t bb_net_layer_parameters(const struct bb_net_layer *l);
@@ -103,19 +103,19 @@ struct bb_model_file;
 
 /* A new module like `like` (tiled, fusing, states); the layers that are added next are its own. close: its sums, and
  * what goes on to the next one; `skipped` goes there as well (NULL: nothing). */
-void bb_net_open(struct bb_net *net, const struct bb_module *like, const char *fmt, ...)
+void bb_net_open_module(struct bb_net *net, const struct bb_module *attributes, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-void bb_net_add(struct bb_net *net, const struct bb_net_layer *layer);
+void bb_net_add_layer(struct bb_net *net, const struct bb_net_layer *layer);
 
 /* Flat layers to be added, and to be changed before: a convolution without bias and norm, its window kernel x kernel
  * with the halo that goes with it; a pool without a halo. */
 struct bb_net_layer bb_net_conv(const char *name, int in, int out, int kernel, int stride, int side);
 struct bb_net_layer bb_net_pool(const char *name, int channels, int window, int stride, int side);
 
-void bb_net_dense(struct bb_net *net, int in, int out); /* a dense layer with biases, of a whole sample */
-void bb_net_close(struct bb_net *net, const struct bb_map *out, const struct bb_map *skipped);
+void bb_net_add_dense(struct bb_net *net, int in, int out); /* a dense layer with biases, of a whole sample */
+void bb_net_close_module(struct bb_net *net, const struct bb_map *out, const struct bb_map *skipped);
 
-typedef int bb_net_maker(struct bb_net *net, struct bb_model_file *file, const struct bb_net_asked *asked);
-bb_net_maker bb_net_make_resnet, bb_net_make_amoebanet, bb_net_make_cosmoflow;
+typedef int bb_net_builder(struct bb_net *net, struct bb_model_file *file, const struct bb_net_options *options);
+bb_net_builder bb_net_build_resnet, bb_net_build_amoebanet, bb_net_build_cosmoflow;
 
 #endif

@@ -10,7 +10,7 @@
 #include "proxies/spatial/net/net.h"
 #include "proxies/models/model_file.h"
 
-#define MOST_CELLS 9999
+#define MAX_CELLS 9999
 
 /* A cell while it is made: channels and side of its states; what it gets. */
 struct cell {
@@ -34,11 +34,11 @@ static void add_1x1(const struct cell *cell, const char *name, int in, int out, 
 
     l.fused_halo[0] = h;
     l.fused_halo[1] = w;
-    bb_net_add(cell->net, &l);
+    bb_net_add_layer(cell->net, &l);
 }
 
 /* A convolution h x w with its padding. */
-static void add_wide(const struct cell *cell, const char *name, int channels, int h, int w, int stride, int side,
+static void add_padded_conv(const struct cell *cell, const char *name, int channels, int h, int w, int stride, int side,
                      int fused_h)
 {
     struct bb_net_layer l = make_conv(name, channels, channels, 1, stride, side);
@@ -48,7 +48,7 @@ static void add_wide(const struct cell *cell, const char *name, int channels, in
     l.halo[0] = (h - 1) / 2;
     l.halo[1] = (w - 1) / 2;
     l.fused_halo[0] = fused_h;
-    bb_net_add(cell->net, &l);
+    bb_net_add_layer(cell->net, &l);
 }
 
 static void add_pool(const struct cell *cell, const char *name, int window, int stride, int side, int fused)
@@ -57,7 +57,7 @@ static void add_pool(const struct cell *cell, const char *name, int window, int 
 
     l.halo[0] = l.halo[1] = window == 3;
     l.fused_halo[0] = l.fused_halo[1] = fused;
-    bb_net_add(cell->net, &l);
+    bb_net_add_layer(cell->net, &l);
 }
 
 /* 1x7 after 7x1, between two 1x1 that go down to a quarter of the channels and up again. */
@@ -66,8 +66,8 @@ static void add_1x7_7x1(const struct cell *cell, int side)
     int quarter = cell->c / 4;
 
     add_1x1(cell, "conv 1x1 down", cell->c, quarter, 1, side, 3, 3);
-    add_wide(cell, "conv 1x7", quarter, 1, 7, 1, side, 3);
-    add_wide(cell, "conv 7x1", quarter, 7, 1, 1, side, 0);
+    add_padded_conv(cell, "conv 1x7", quarter, 1, 7, 1, side, 3);
+    add_padded_conv(cell, "conv 7x1", quarter, 7, 1, 1, side, 0);
     add_1x1(cell, "conv 1x1 up", quarter, cell->c, 1, side, 0, 0);
 }
 
@@ -76,7 +76,7 @@ static void add_3x3(const struct cell *cell, int stride, int side)
     int quarter = cell->c / 4;
 
     add_1x1(cell, "conv 1x1 down", cell->c, quarter, 1, side, 0, 0);
-    add_wide(cell, "conv 3x3", quarter, 3, 3, stride, side, 0);
+    add_padded_conv(cell, "conv 3x3", quarter, 3, 3, stride, side, 0);
     add_1x1(cell, "conv 1x1 up", quarter, cell->c, 1, side / stride, 0, 0);
 }
 
@@ -89,14 +89,14 @@ static void add_inputs(const struct cell *cell)
     if (b->side != cell->previous.side) { /* the cell before it was a reduction: two halves, every second position */
         struct bb_net_layer half = make_conv("reduce input 1", b->channels, cell->c / 2, 1, 2, b->side);
 
-        bb_net_add(cell->net, &half);
-        bb_net_add(cell->net, &half);
+        bb_net_add_layer(cell->net, &half);
+        bb_net_add_layer(cell->net, &half);
     } else if (b->channels != cell->c) {
         add_1x1(cell, "conv of input 1", b->channels, cell->c, 1, b->side, 0, 0);
     }
 }
 
-static int inputs_of(const struct cell *cell)
+static int count_input_layers(const struct cell *cell)
 {
     return cell->before.side != cell->previous.side ? 3 : cell->before.channels == cell->c ? 1 : 2;
 }
@@ -135,23 +135,23 @@ static void add_reduction(const struct cell *cell)
 static void add_cell(struct cell *cell, const char *what, int number)
 {
     const struct bb_map state = {cell->c, 1, cell->previous.side};
-    const struct bb_module like = {.tiled = true,
-                                   .fusing = cell->reduces ? BB_FUSE_NONE : BB_FUSE_STATES,
+    const struct bb_module attributes = {.tiled = true,
+                                   .fusion = cell->reduces ? BB_FUSE_NONE : BB_FUSE_STATES,
                                    .states = {{"halo of state 0", state, 3}, {"halo of state 1", state, 2}},
-                                   .states_at = inputs_of(cell)};
+                                   .states_at = count_input_layers(cell)};
     struct bb_map out = {(cell->reduces ? 3 : 4) * cell->c, 1, state.side / (cell->reduces ? 2 : 1)};
 
     cell->side = state.side;
     if (number >= 0)
-        bb_net_open(cell->net, &like, "%s %d", what, number);
+        bb_net_open_module(cell->net, &attributes, "%s %d", what, number);
     else
-        bb_net_open(cell->net, &like, "%s", what);
+        bb_net_open_module(cell->net, &attributes, "%s", what);
     add_inputs(cell);
     if (cell->reduces)
         add_reduction(cell);
     else
         add_normal(cell);
-    bb_net_close(cell->net, &out, &cell->previous);
+    bb_net_close_module(cell->net, &out, &cell->previous);
     cell->before = cell->previous;
     cell->previous = out;
 }
@@ -161,10 +161,10 @@ static void add_stem(struct cell *cell, int channels)
     int image = cell->net->image;
     const struct bb_net_layer l = make_conv("conv 3x3", channels, cell->c, 3, 2, image);
 
-    bb_net_open(cell->net, &(struct bb_module){.tiled = true}, "stem 1");
-    bb_net_add(cell->net, &l);
+    bb_net_open_module(cell->net, &(struct bb_module){.tiled = true}, "stem 1");
+    bb_net_add_layer(cell->net, &l);
     cell->previous = cell->before = (struct bb_map){cell->c, 1, image / 2};
-    bb_net_close(cell->net, &cell->previous, NULL);
+    bb_net_close_module(cell->net, &cell->previous, NULL);
     cell->reduces = true;
     for (int i = 2; i <= 3; i++) {
         cell->c *= 2;
@@ -177,20 +177,20 @@ static void add_classifier(struct cell *cell, int classes)
     const struct bb_map *in = &cell->previous;
     const struct bb_net_layer pool = bb_net_pool("average pool", in->channels, in->side, in->side, in->side);
 
-    bb_net_open(cell->net, &(struct bb_module){.tiled = false}, "classifier");
-    bb_net_add(cell->net, &pool);
-    bb_net_dense(cell->net, in->channels, classes);
-    bb_net_close(cell->net, &(struct bb_map){classes, 1, 1}, NULL);
+    bb_net_open_module(cell->net, &(struct bb_module){.tiled = false}, "classifier");
+    bb_net_add_layer(cell->net, &pool);
+    bb_net_add_dense(cell->net, in->channels, classes);
+    bb_net_close_module(cell->net, &(struct bb_map){classes, 1, 1}, NULL);
 }
 
-static int refuse_size(const struct bb_net *net, int layers, int filters)
+static int check_size(const struct bb_net *net, int layers, int filters)
 {
-    if (layers < 3 || layers > MOST_CELLS || layers % 3)
+    if (layers < 3 || layers > MAX_CELLS || layers % 3)
         return bb_err(
             BB_EUSAGE,
             "%s: %d layers, expected a multiple of 3 up to %d (three rows of normal cells); nearest: --layers %d",
-            net->name, layers, MOST_CELLS,
-            layers > MOST_CELLS ? MOST_CELLS
+            net->name, layers, MAX_CELLS,
+            layers > MAX_CELLS ? MAX_CELLS
             : layers < 4        ? 3
                                 : (layers + 1) / 3 * 3);
     if (filters % 8)
@@ -201,7 +201,7 @@ static int refuse_size(const struct bb_net *net, int layers, int filters)
     return 0;
 }
 
-int bb_net_make_amoebanet(struct bb_net *net, struct bb_model_file *file, const struct bb_net_asked *asked)
+int bb_net_build_amoebanet(struct bb_net *net, struct bb_model_file *file, const struct bb_net_options *options)
 {
     struct cell cell = {.net = net};
     int layers, filters, classes, channels, rc, number = 0;
@@ -210,9 +210,9 @@ int bb_net_make_amoebanet(struct bb_net *net, struct bb_model_file *file, const 
     TRY(bb_model_file_shape(file, "filters", &filters));
     TRY(bb_model_file_shape(file, "classes", &classes));
     TRY(bb_model_file_shape(file, "input_channels", &channels));
-    layers = asked->layers ? asked->layers : layers;
-    filters = asked->filters ? asked->filters : filters;
-    TRY(refuse_size(net, layers, filters));
+    layers = options->layers ? options->layers : layers;
+    filters = options->filters ? options->filters : filters;
+    TRY(check_size(net, layers, filters));
     cell.c = filters / 4;
     add_stem(&cell, channels);
     for (int row = 0; row < 3; row++) {

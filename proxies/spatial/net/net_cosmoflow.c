@@ -17,20 +17,20 @@ static void add_convolution(struct bb_net *net, int number, int in, int out, int
     conv.bias = true;
     pool.kernel[0] = 2;
     conv.depth = pool.depth = side;
-    bb_net_open(net, &(struct bb_module){.tiled = true, .fusing = BB_FUSE_CHAIN}, "conv %d", number);
-    bb_net_add(net, &conv);
-    bb_net_add(net, &pool);
-    bb_net_close(net, &map, NULL);
+    bb_net_open_module(net, &(struct bb_module){.tiled = true, .fusion = BB_FUSE_CHAIN}, "conv %d", number);
+    bb_net_add_layer(net, &conv);
+    bb_net_add_layer(net, &pool);
+    bb_net_close_module(net, &map, NULL);
 }
 
 static void add_dense(struct bb_net *net, int number, int in, int out)
 {
-    bb_net_open(net, &(struct bb_module){.tiled = false}, "dense %d", number);
-    bb_net_dense(net, in, out);
-    bb_net_close(net, &(struct bb_map){out, 1, 1}, NULL);
+    bb_net_open_module(net, &(struct bb_module){.tiled = false}, "dense %d", number);
+    bb_net_add_dense(net, in, out);
+    bb_net_close_module(net, &(struct bb_map){out, 1, 1}, NULL);
 }
 
-static int width_of(const struct bb_model_file *file, const json_t *list, int i, int *width)
+static int read_width(const struct bb_model_file *file, const json_t *list, int i, int *width)
 {
     size_t count;
     int rc;
@@ -43,29 +43,29 @@ out:
     return rc;
 }
 
-static int dense_layers(struct bb_net *net, struct bb_model_file *file)
+static int add_dense_layers(struct bb_net *net, struct bb_model_file *file)
 {
     int n, in = 0, out = 0, rc;
     const json_t *list;
 
     TRY(bb_model_file_set(file, "image", net->image));
     TRY(bb_json_list_at(file->root, "dense_widths", file->where, -8, &list, &n));
-    TRY(width_of(file, list, 0, &in));
+    TRY(read_width(file, list, 0, &in));
     for (int i = 1; i < n; i++, in = out) {
-        TRY(width_of(file, list, i, &out));
+        TRY(read_width(file, list, i, &out));
         add_dense(net, i - 1, in, out);
     }
 out:
     return rc;
 }
 
-int bb_net_make_cosmoflow(struct bb_net *net, struct bb_model_file *file, const struct bb_net_asked *asked)
+int bb_net_build_cosmoflow(struct bb_net *net, struct bb_model_file *file, const struct bb_net_options *options)
 {
     int in, out, kernel, convolutions, rc, side = net->image;
 
-    if (asked->layers || asked->filters)
+    if (options->layers || options->filters)
         return bb_err(BB_EUSAGE, "%s: --%s means nothing here; leave it out", net->name,
-                      asked->layers ? "layers" : "filters");
+                      options->layers ? "layers" : "filters");
     TRY(bb_model_file_shape(file, "input_channels", &in));
     TRY(bb_model_file_shape(file, "channels", &out));
     TRY(bb_model_file_shape(file, "kernel", &kernel));
@@ -76,7 +76,7 @@ int bb_net_make_cosmoflow(struct bb_net *net, struct bb_model_file *file, const 
                       kernel, net->image);
     for (int l = 0; l < convolutions; l++, in = out, out *= 2, side /= 2)
         add_convolution(net, l, in, out, kernel, side);
-    TRY(dense_layers(net, file));
+    TRY(add_dense_layers(net, file));
 out:
     return rc;
 }

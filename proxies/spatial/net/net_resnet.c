@@ -8,31 +8,31 @@
 #include "proxies/models/model_file.h"
 
 #define POOLED     8     /* window of the pooling at the end */
-#define MOST_DEPTH 90002 /* 9 n + 2                          */
+#define MAX_DEPTH 90002 /* 9 n + 2                          */
 
 struct stage {
     int in, mid, out, stride, side; /* of a block; side of its input */
 };
 
-static void add_conv(struct bb_net *net, struct bb_net_layer layer, int norm, bool aside)
+static void add_conv(struct bb_net *net, struct bb_net_layer layer, int norm, bool is_shortcut)
 {
     layer.bias = true;
     layer.norm = norm;
-    layer.aside = aside;
-    bb_net_add(net, &layer);
+    layer.is_shortcut = is_shortcut;
+    bb_net_add_layer(net, &layer);
 }
 
-static void add_block(struct bb_net *net, const struct stage *s, int number, bool first_of_all, bool first_of_stage)
+static void add_block(struct bb_net *net, const struct stage *s, int number, bool first_in_net, bool first_in_stage)
 {
     const struct bb_map out = {s->out, 1, s->side / s->stride};
 
-    bb_net_open(net, &(struct bb_module){.tiled = true, .fusing = BB_FUSE_CHAIN}, "block %d", number);
-    add_conv(net, bb_net_conv("conv 3x3 a", s->in, s->mid, 3, s->stride, s->side), first_of_all ? 0 : s->in, false);
+    bb_net_open_module(net, &(struct bb_module){.tiled = true, .fusion = BB_FUSE_CHAIN}, "block %d", number);
+    add_conv(net, bb_net_conv("conv 3x3 a", s->in, s->mid, 3, s->stride, s->side), first_in_net ? 0 : s->in, false);
     add_conv(net, bb_net_conv("conv 3x3 b", s->mid, s->mid, 3, 1, out.side), s->mid, false);
     add_conv(net, bb_net_conv("conv 1x1", s->mid, s->out, 1, 1, out.side), s->mid, false);
-    if (first_of_stage)
+    if (first_in_stage)
         add_conv(net, bb_net_conv("projection", s->in, s->out, 1, s->stride, s->side), 0, true);
-    bb_net_close(net, &out, NULL);
+    bb_net_close_module(net, &out, NULL);
 }
 
 static void add_end(struct bb_net *net, int channels, int side, int classes)
@@ -41,27 +41,27 @@ static void add_end(struct bb_net *net, int channels, int side, int classes)
     struct bb_net_layer pool = bb_net_pool("average pool", channels, POOLED, POOLED, side);
 
     pool.norm = channels;
-    bb_net_open(net, &(struct bb_module){.tiled = false}, "end");
-    bb_net_add(net, &pool);
-    bb_net_dense(net, width, classes);
-    bb_net_close(net, &(struct bb_map){classes, 1, 1}, NULL);
+    bb_net_open_module(net, &(struct bb_module){.tiled = false}, "end");
+    bb_net_add_layer(net, &pool);
+    bb_net_add_dense(net, width, classes);
+    bb_net_close_module(net, &(struct bb_map){classes, 1, 1}, NULL);
 }
 
-static int refuse_depth(const struct bb_net *net, int depth)
+static int check_depth(const struct bb_net *net, int depth)
 {
     int lower = (depth - 2) / 9 * 9 + 2, nearest = depth - lower > 4 ? lower + 9 : lower;
 
-    if (depth >= 11 && depth <= MOST_DEPTH && lower == depth)
+    if (depth >= 11 && depth <= MAX_DEPTH && lower == depth)
         return 0;
     return bb_err(BB_EUSAGE,
                   "%s: %d layers, expected 9 n + 2 up to %d (3 stages of n blocks of 3); nearest: --layers %d",
-                  net->name, depth, MOST_DEPTH,
+                  net->name, depth, MAX_DEPTH,
                   nearest < 11           ? 11
-                  : nearest > MOST_DEPTH ? MOST_DEPTH
+                  : nearest > MAX_DEPTH ? MAX_DEPTH
                                          : nearest);
 }
 
-int bb_net_make_resnet(struct bb_net *net, struct bb_model_file *file, const struct bb_net_asked *asked)
+int bb_net_build_resnet(struct bb_net *net, struct bb_model_file *file, const struct bb_net_options *options)
 {
     int depth, width, classes, channels, rc, number = 0;
     struct bb_map map;
@@ -70,14 +70,14 @@ int bb_net_make_resnet(struct bb_net *net, struct bb_model_file *file, const str
     TRY(bb_model_file_shape(file, "width", &width));
     TRY(bb_model_file_shape(file, "classes", &classes));
     TRY(bb_model_file_shape(file, "input_channels", &channels));
-    depth = asked->layers ? asked->layers : depth;
-    TRY(refuse_depth(net, depth));
-    if (asked->filters)
+    depth = options->layers ? options->layers : depth;
+    TRY(check_depth(net, depth));
+    if (options->filters)
         return bb_err(BB_EUSAGE, "%s: --filters means nothing here; leave it out", net->name);
     map = (struct bb_map){width, 1, net->image};
-    bb_net_open(net, &(struct bb_module){.tiled = true}, "conv 0");
+    bb_net_open_module(net, &(struct bb_module){.tiled = true}, "conv 0");
     add_conv(net, bb_net_conv("conv 3x3", channels, width, 3, 1, net->image), width, false);
-    bb_net_close(net, &map, NULL);
+    bb_net_close_module(net, &map, NULL);
     for (int s = 0; s < 3; s++)
         for (int b = 0; b < (depth - 2) / 9; b++, number++) {
             const struct stage stage = {.in = map.channels,

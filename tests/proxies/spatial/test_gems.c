@@ -191,10 +191,10 @@ static void makespans_are_those_of_the_formula(void **state)
     for (int s = 4; s <= 5; s++)
         for (int eta = 2; eta <= 6; eta += 2)
             for (size_t t = 0; t < ROWS(times); t++) {
-                double f = times[t][0], b = times[t][1], most = f > b ? f : b, least = f > b ? b : f;
+                double f = times[t][0], b = times[t][1], most = f > b ? f : b, min = f > b ? b : f;
 
-                assert_makespan(s, eta, f, b, false, eta * s * most + s * least + (eta - 1) * least);
-                assert_makespan(s, eta, f, b, true, eta * s * most + s * least + (eta - 1) * least);
+                assert_makespan(s, eta, f, b, false, eta * s * most + s * min + (eta - 1) * min);
+                assert_makespan(s, eta, f, b, true, eta * s * most + s * min + (eta - 1) * min);
             }
 }
 

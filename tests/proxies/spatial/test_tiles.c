@@ -154,7 +154,7 @@ static void fused_blocks_of_a_resnet(void **state)
     struct bb_split_layers got;
 
     (void)state;
-    assert_int_equal(bb_net_load("resnet110_v2", &(struct bb_net_asked){0}, &net), 0);
+    assert_int_equal(bb_net_load("resnet110_v2", &(struct bb_net_options){0}, &net), 0);
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_proxy_config c = {.tiles = {.halo_d2 = true, .fused_layers = rows[i][1]}};
 
@@ -182,7 +182,7 @@ static void fused_halos_cost_compute(void **state)
     struct bb_split_layers a, f;
 
     (void)state;
-    assert_int_equal(bb_net_load("resnet110_v2", &(struct bb_net_asked){.image = 64}, &net), 0);
+    assert_int_equal(bb_net_load("resnet110_v2", &(struct bb_net_options){.image = 64}, &net), 0);
     make_layers(&step, &net, &apart, 2, 1, &a); /* 64 -> 16 -> 16 -> 64 channels on 32 x 32 */
     make_layers(&step, &net, &fused, 2, 1, &f);
     assert_true(a.flops[BB_FORWARD] == 2.0 * (9 * 64 * 16 + 9 * 16 * 16 + 16 * 64) * 32 * 32);
@@ -214,7 +214,7 @@ static void fused_cells_of_an_amoebanet(void **state)
     struct bb_split_layers got;
 
     (void)state;
-    assert_int_equal(bb_net_load("amoebanet_d", &(struct bb_net_asked){0}, &net), 0);
+    assert_int_equal(bb_net_load("amoebanet_d", &(struct bb_net_options){0}, &net), 0);
     make_layers(&step, &net, &apart, 11, 1, &got);
     assert_int_equal(halos_of(&got), 7);
     bb_split_layers_release(&got);
@@ -253,7 +253,7 @@ static void fused_cells_in_two_parts(void **state)
     struct bb_split_layers got;
 
     (void)state;
-    assert_int_equal(bb_net_load("amoebanet_d", &(struct bb_net_asked){0}, &net), 0);
+    assert_int_equal(bb_net_load("amoebanet_d", &(struct bb_net_options){0}, &net), 0);
     make_layers(&step, &net, &fused, 11, 1, &got);
     assert_true(got.segments[0].head.flops[BB_FORWARD] == 0);
     assert_true(got.segments[0].tail.flops[BB_FORWARD] ==
@@ -280,7 +280,7 @@ static void pieces_add_up(void **state)
     for (int m = 0; m < 3; m++) {
         struct bb_proxy_config c = {.compute = "gemm", .tiles = {.halo_overlap = true, .fused_layers = 1}};
 
-        assert_int_equal(bb_net_load(models[m], &(struct bb_net_asked){.image = 128}, &net), 0);
+        assert_int_equal(bb_net_load(models[m], &(struct bb_net_options){.image = 128}, &net), 0);
         make_layers(&step, &net, &c, 0, 4, &got);
         for (int s = 0; s < got.n_segments; s++) {
             const struct bb_segment *g = &got.segments[s];

@@ -6,9 +6,9 @@
 #include <math.h>
 #include <unistd.h>
 
-static void load(struct bb_net *net, const char *word, struct bb_net_asked asked)
+static void load(struct bb_net *net, const char *word, struct bb_net_options options)
 {
-    assert_int_equal(bb_net_load(word, &asked, net), 0);
+    assert_int_equal(bb_net_load(word, &options, net), 0);
 }
 
 static void assert_modules(const struct bb_net *net, int first, const size_t *parameters, int n)
@@ -27,7 +27,7 @@ static void a_resnet_has_its_parameters(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        load(&net, "resnet110_v2", (struct bb_net_asked){.image = rows[i].image});
+        load(&net, "resnet110_v2", (struct bb_net_options){.image = rows[i].image});
         assert_int_equal(net.n_modules, 38);
         assert_true(net.parameters == rows[i].parameters);
         if (rows[i].gmac > 0)
@@ -42,7 +42,7 @@ static void blocks_of_a_resnet(void **state)
     struct bb_net net;
 
     (void)state;
-    load(&net, "resnet110_v2", (struct bb_net_asked){0});
+    load(&net, "resnet110_v2", (struct bb_net_options){0});
     assert_int_equal(net.modules[0].parameters, 480);
     for (int b = 0; b < 36; b++)
         assert_int_equal(net.modules[1 + b].parameters, b % 12 == 0 ? first[b / 12] : other[b / 12]);
@@ -56,12 +56,12 @@ static void deeper_resnets(void **state)
     struct bb_net net;
 
     (void)state;
-    load(&net, "resnet110_v2", (struct bb_net_asked){.layers = 1001});
+    load(&net, "resnet110_v2", (struct bb_net_options){.layers = 1001});
     assert_int_equal(net.n_modules, 1 + 3 * 111 + 1);
     bb_net_release(&net);
-    assert_int_equal(bb_net_load("resnet110_v2", &(struct bb_net_asked){.layers = 100}, &net), -BB_EUSAGE);
+    assert_int_equal(bb_net_load("resnet110_v2", &(struct bb_net_options){.layers = 100}, &net), -BB_EUSAGE);
     bb_net_release(&net);
-    assert_int_equal(bb_net_load("resnet110_v2", &(struct bb_net_asked){.filters = 8}, &net), -BB_EUSAGE);
+    assert_int_equal(bb_net_load("resnet110_v2", &(struct bb_net_options){.filters = 8}, &net), -BB_EUSAGE);
     bb_net_release(&net);
 }
 
@@ -73,7 +73,7 @@ static void an_amoebanet_has_its_parameters(void **state)
     struct bb_net net;
 
     (void)state;
-    load(&net, "amoebanet_d", (struct bb_net_asked){0});
+    load(&net, "amoebanet_d", (struct bb_net_options){0});
     assert_int_equal(net.n_modules, 24);
     assert_modules(&net, 0, modules, 24);
     assert_true(net.parameters == 312433690);
@@ -93,14 +93,14 @@ static void other_amoebanets(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        load(&net, "amoebanet_d", (struct bb_net_asked){.layers = rows[i].layers, .filters = rows[i].filters});
+        load(&net, "amoebanet_d", (struct bb_net_options){.layers = rows[i].layers, .filters = rows[i].filters});
         assert_true(net.parameters + 990.0 * (16 * rows[i].filters + 1) == rows[i].with_1000_classes);
         assert_int_equal(net.n_modules, rows[i].layers + 6);
         bb_net_release(&net);
     }
-    assert_int_equal(bb_net_load("amoebanet_d", &(struct bb_net_asked){.layers = 20}, &net), -BB_EUSAGE);
+    assert_int_equal(bb_net_load("amoebanet_d", &(struct bb_net_options){.layers = 20}, &net), -BB_EUSAGE);
     bb_net_release(&net);
-    assert_int_equal(bb_net_load("amoebanet_d", &(struct bb_net_asked){.filters = 100}, &net), -BB_EUSAGE);
+    assert_int_equal(bb_net_load("amoebanet_d", &(struct bb_net_options){.filters = 100}, &net), -BB_EUSAGE);
     bb_net_release(&net);
 }
 
@@ -111,7 +111,7 @@ static void cells_pass_on_two_tensors(void **state)
     const struct bb_module *m;
 
     (void)state;
-    load(&net, "amoebanet_d", (struct bb_net_asked){0});
+    load(&net, "amoebanet_d", (struct bb_net_options){0});
     m = &net.modules[11];
     assert_int_equal(m->n_out, 2);
     for (int t = 0; t < 2; t++) {
@@ -162,7 +162,7 @@ static void rims_of_a_fused_cell(void **state)
     struct bb_net net;
 
     (void)state;
-    load(&net, "amoebanet_d", (struct bb_net_asked){0});
+    load(&net, "amoebanet_d", (struct bb_net_options){0});
     m = &net.modules[11];
     assert_int_equal(m->n, ROWS(layers));
     assert_int_equal(m->states_at, 2);
@@ -188,7 +188,7 @@ static void halos_of_cells(void **state)
     struct bb_net net;
 
     (void)state;
-    load(&net, "amoebanet_d", (struct bb_net_asked){0});
+    load(&net, "amoebanet_d", (struct bb_net_options){0});
     assert_int_equal(exchanges(&net, 11, found), 7);
     assert_memory_equal(found, normal, sizeof(normal));
     assert_int_equal(exchanges(&net, 9, found), 6);
@@ -204,7 +204,7 @@ static void cosmoflow_as_mlperf_has_it(void **state)
     struct bb_net net;
 
     (void)state;
-    load(&net, "cosmoflow", (struct bb_net_asked){0});
+    load(&net, "cosmoflow", (struct bb_net_options){0});
     assert_int_equal(net.n_modules, 8);
     assert_modules(&net, 0, modules, 8);
     assert_true(net.parameters == 8907556);
@@ -226,7 +226,7 @@ static int load_file(const char *family, const char *shape, double parameters, s
             "\"totals\": {\"parameters\": %.0f}}",
             family, shape, parameters);
     assert_int_equal(fclose(file), 0);
-    rc = bb_net_load(path, &(struct bb_net_asked){0}, net);
+    rc = bb_net_load(path, &(struct bb_net_options){0}, net);
     unlink(path);
     return rc;
 }
@@ -258,12 +258,12 @@ static void images_and_families_that_cannot_be(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(images); i++) {
-        assert_int_equal(bb_net_load("resnet110_v2", &(struct bb_net_asked){.image = images[i]}, &net), -BB_EUSAGE);
+        assert_int_equal(bb_net_load("resnet110_v2", &(struct bb_net_options){.image = images[i]}, &net), -BB_EUSAGE);
         bb_net_release(&net);
     }
-    assert_int_equal(bb_net_load("gpt3", &(struct bb_net_asked){0}, &net), -BB_EUSAGE);
+    assert_int_equal(bb_net_load("gpt3", &(struct bb_net_options){0}, &net), -BB_EUSAGE);
     bb_net_release(&net);
-    assert_int_equal(bb_net_load("resnet111_v2", &(struct bb_net_asked){0}, &net), -BB_EUSAGE);
+    assert_int_equal(bb_net_load("resnet111_v2", &(struct bb_net_options){0}, &net), -BB_EUSAGE);
     bb_net_release(&net);
 }
 

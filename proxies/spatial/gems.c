@@ -197,11 +197,11 @@ static void write_step(struct pairing *p)
 static int build_role(struct bb_tiling *t, struct bb_role *role, int place)
 {
     bool odd = t->config.tiles.odd_step;
-    int leads = odd ? t->mp - 1 - place : place, rc;
+    int is_first_in_chain = odd ? t->mp - 1 - place : place, rc;
     struct pairing p = {.arrived = BB_NONE, .is_middle = place == t->mp - 1 - place};
 
-    p.is_first = leads == 0;
-    p.is_last = leads == t->mp - 1;
+    p.is_first = is_first_in_chain == 0;
+    p.is_last = is_first_in_chain == t->mp - 1;
     TRY(bb_tile_stage_init(&p.stage, t, &role->program, place));
     p.leader = &p.stage.replicas[odd ? BB_INVERSE : BB_USUAL];
     p.follower = &p.stage.replicas[odd ? BB_USUAL : BB_INVERSE];

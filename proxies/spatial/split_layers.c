@@ -8,24 +8,24 @@
 #include <string.h>
 
 /* The first map whose tiles are too thin, and by how much the image would have to grow for all of them. */
-struct thin {
+struct thin_tiles {
     int scale; /* 1: none is */
     int module, side, tile, needed;
     const char *lines;
 };
 
 /* The modules of a split on their way into segments. */
-struct segmenting {
-    const struct bb_split_input *plan;
+struct segment_builder {
+    const struct bb_split_input *input;
     struct bb_split_layers *layers;
-    struct thin *thin;
+    struct thin_tiles *thin_tiles;
     enum bb_dtype_id dtype;
     bool gemm;
 };
 
-static const struct bb_net_layer *layer_at(const struct segmenting *c, int layer)
+static const struct bb_net_layer *layer_at(const struct segment_builder *c, int layer)
 {
-    return &c->plan->net->layers[layer];
+    return &c->input->net->layers[layer];
 }
 
 static const int none[2]; /* no rim, no halo */
@@ -37,14 +37,14 @@ struct extent {
     int rows, cols;
 };
 
-static struct extent extent_of(const struct segmenting *c, const struct bb_net_layer *l, const int rim[2])
+static struct extent get_extent(const struct segment_builder *c, const struct bb_net_layer *l, const int margin[2])
 {
     int side = bb_net_layer_out_side(l);
 
-    return (struct extent){side / c->layers->slices.rows + 2 * rim[0], side / c->layers->slices.cols + 2 * rim[1]};
+    return (struct extent){side / c->layers->slices.rows + 2 * margin[0], side / c->layers->slices.cols + 2 * margin[1]};
 }
 
-static bool add_conv_work(struct bb_kernel_list *w, const struct segmenting *c, const struct bb_net_layer *l,
+static bool add_conv_kernels(struct bb_kernel_list *w, const struct segment_builder *c, const struct bb_net_layer *l,
                           struct extent e, bool backward)
 {
     const int64_t stride = l->stride, depth = bb_net_layer_out_depth(l);
@@ -65,7 +65,7 @@ static bool add_conv_work(struct bb_kernel_list *w, const struct segmenting *c, 
 }
 
 /* A pool reads its input and writes its output: a copy of as many elements as the mean of both. */
-static void add_pool_work(struct bb_kernel_list *w, const struct segmenting *c, const struct bb_net_layer *l,
+static void add_pool_kernels(struct bb_kernel_list *w, const struct segment_builder *c, const struct bb_net_layer *l,
                           struct extent e)
 {
     uint64_t depth = (uint64_t)bb_net_layer_out_depth(l), out = depth * (uint64_t)e.rows * (uint64_t)e.cols;
@@ -78,26 +78,26 @@ static void add_pool_work(struct bb_kernel_list *w, const struct segmenting *c, 
                                               .cols = (out + out * shrink + 1) / 2});
 }
 
-static bool add_layer_work(struct bb_kernel_list *w, const struct segmenting *c, const struct bb_net_layer *l,
+static bool add_layer_kernels(struct bb_kernel_list *w, const struct segment_builder *c, const struct bb_net_layer *l,
                            struct extent e, bool backward)
 {
     if (l->kind == BB_NET_CONV)
-        return add_conv_work(w, c, l, e, backward);
+        return add_conv_kernels(w, c, l, e, backward);
     if (l->kind == BB_NET_DENSE)
         return bb_kernel_list_dense(w, c->layers->samples, l->in, l->out, BB_ACT_NONE, c->dtype, backward);
-    add_pool_work(w, c, l, e);
+    add_pool_kernels(w, c, l, e);
     return true;
 }
 
 /* Adds a layer (its output on so many rows and columns) to the piece. */
-static int add_to_piece(const struct segmenting *c, struct bb_layer_piece *p, const struct bb_net_layer *l,
+static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, const struct bb_net_layer *l,
                         struct extent e)
 {
-    const struct extent tile = extent_of(c, l, none);
+    const struct extent tile = get_extent(c, l, none);
     double flops = bb_net_layer_flops(l, e.rows, e.cols) * c->layers->samples;
     double needed = fmin(flops, bb_net_layer_flops(l, tile.rows, tile.cols) * c->layers->samples);
 
-    if (c->thin->scale > 1)
+    if (c->thin_tiles->scale > 1)
         return 0; /* it will be refused */
     p->what = p->what ? p->what : l->name;
     p->flops[BB_FORWARD] += flops;
@@ -107,19 +107,19 @@ static int add_to_piece(const struct segmenting *c, struct bb_layer_piece *p, co
     for (int direction = 0; c->gemm && direction < BB_PASS_DIRECTIONS; direction++) {
         struct bb_kernel_list *work = p->work[direction];
 
-        work = work ? work : bb_step_add_kernel_list(c->plan->step);
+        work = work ? work : bb_step_add_kernel_list(c->input->step);
         if (!work)
             return -BB_EFAIL;
         p->work[direction] = work;
-        if (!add_layer_work(work, c, l, e, direction == BB_BACKWARD) || work->overflowed)
-            return bb_err(BB_EFAIL, "%s: no matrix products for layer '%s'", c->plan->net->name, l->name);
+        if (!add_layer_kernels(work, c, l, e, direction == BB_BACKWARD) || work->overflowed)
+            return bb_err(BB_EFAIL, "%s: no matrix products for layer '%s'", c->input->net->name, l->name);
     }
     return 0;
 }
 
 /* ---- segments ---- */
 
-static struct bb_segment *open_segment(const struct segmenting *c, int module)
+static struct bb_segment *open_segment(const struct segment_builder *c, int module)
 {
     struct bb_split_layers *layers = c->layers;
 
@@ -129,13 +129,13 @@ static struct bb_segment *open_segment(const struct segmenting *c, int module)
     return &layers->segments[layers->n_segments++];
 }
 
-static struct bb_segment *newest_segment(const struct segmenting *c)
+static struct bb_segment *newest_segment(const struct segment_builder *c)
 {
     return &c->layers->segments[c->layers->n_segments - 1];
 }
 
 /* A tile gives `width` rows to its neighbours, and a stride must not cut one. */
-static void find_thin(const struct segmenting *c, const struct bb_map *map, const int width[2], int stride, int module)
+static void find_thin_tiles(const struct segment_builder *c, const struct bb_map *map, const int width[2], int stride, int module)
 {
     int parts[2] = {c->layers->slices.rows, c->layers->slices.cols};
 
@@ -144,16 +144,16 @@ static void find_thin(const struct segmenting *c, const struct bb_map *map, cons
 
         while (parts[i] > 1 && (int64_t)map->side * scale / parts[i] < needed && scale < 1 << 20)
             scale *= 2;
-        if (c->thin->scale == 1 && scale > 1)
-            *c->thin = (struct thin){1, module, map->side, map->side / parts[i], needed, i ? "columns" : "rows"};
-        c->thin->scale = scale > c->thin->scale ? scale : c->thin->scale;
+        if (c->thin_tiles->scale == 1 && scale > 1)
+            *c->thin_tiles = (struct thin_tiles){1, module, map->side, map->side / parts[i], needed, i ? "columns" : "rows"};
+        c->thin_tiles->scale = scale > c->thin_tiles->scale ? scale : c->thin_tiles->scale;
     }
 }
 
-static int refuse_thin(const struct segmenting *c)
+static int check_thin_tiles(const struct segment_builder *c)
 {
-    const struct bb_net *net = c->plan->net;
-    const struct thin *t = c->thin;
+    const struct bb_net *net = c->input->net;
+    const struct thin_tiles *t = c->thin_tiles;
 
     if (t->scale == 1)
         return 0;
@@ -164,9 +164,9 @@ static int refuse_thin(const struct segmenting *c)
                   (long long)net->image * t->scale);
 }
 
-static void add_halo(const struct segmenting *c, struct bb_segment *s, const struct bb_halo *halo, int stride)
+static void add_halo(const struct segment_builder *c, struct bb_segment *s, const struct bb_halo *halo, int stride)
 {
-    find_thin(c, &halo->map, halo->width, stride, s->module);
+    find_thin_tiles(c, &halo->map, halo->width, stride, s->module);
     if (bb_halo_any(halo->width, &c->layers->slices))
         s->halos[s->n_halos++] = *halo;
 }
@@ -177,27 +177,27 @@ static struct bb_map input_of(const struct bb_net_layer *l)
 }
 
 /* The forward pass of a head of one layer: rows and columns at cut edges wait for the halo, the rest does not. */
-static int divide_head(const struct segmenting *c, struct bb_segment *s, const struct bb_net_layer *l)
+static int split_head(const struct segment_builder *c, struct bb_segment *s, const struct bb_net_layer *l)
 {
-    struct extent all = extent_of(c, l, none);
-    int above = c->layers->slices.rows > 1 ? (l->halo[0] + l->stride - 1) / l->stride : 0;
-    int beside = c->layers->slices.cols > 1 ? (l->halo[1] + l->stride - 1) / l->stride : 0;
-    struct extent inner = {all.rows - 2 * above, all.cols - 2 * beside};
+    struct extent all = get_extent(c, l, none);
+    int vertical = c->layers->slices.rows > 1 ? (l->halo[0] + l->stride - 1) / l->stride : 0;
+    int horizontal = c->layers->slices.cols > 1 ? (l->halo[1] + l->stride - 1) / l->stride : 0;
+    struct extent inner = {all.rows - 2 * vertical, all.cols - 2 * horizontal};
     int rc = 0;
 
     if (inner.rows < 1 || inner.cols < 1)
-        return add_to_piece(c, &s->border, l, all);
-    TRY(add_to_piece(c, &s->inner, l, inner));
-    for (int i = 0; i < 2 && above; i++)
-        TRY(add_to_piece(c, &s->border, l, (struct extent){above, all.cols}));
-    for (int i = 0; i < 2 && beside; i++)
-        TRY(add_to_piece(c, &s->border, l, (struct extent){inner.rows, beside}));
+        return add_to_op(c, &s->border, l, all);
+    TRY(add_to_op(c, &s->inner, l, inner));
+    for (int i = 0; i < 2 && vertical; i++)
+        TRY(add_to_op(c, &s->border, l, (struct extent){vertical, all.cols}));
+    for (int i = 0; i < 2 && horizontal; i++)
+        TRY(add_to_op(c, &s->border, l, (struct extent){inner.rows, horizontal}));
 out:
     return rc;
 }
 
 /* A layer with a halo of its own begins a segment. */
-static int add_reader(const struct segmenting *c, int module, const struct bb_net_layer *l)
+static int add_halo_segment(const struct segment_builder *c, int module, const struct bb_net_layer *l)
 {
     struct bb_halo halo = {"halo", input_of(l), {l->halo[0], l->halo[1]}};
     struct bb_segment *s = open_segment(c, module);
@@ -206,18 +206,18 @@ static int add_reader(const struct segmenting *c, int module, const struct bb_ne
     if (!s)
         return -BB_EFAIL;
     add_halo(c, s, &halo, l->stride);
-    TRY(add_to_piece(c, &s->head, l, extent_of(c, l, none)));
+    TRY(add_to_op(c, &s->head, l, get_extent(c, l, none)));
     s->outputs = halo;
     s->outputs.map = (struct bb_map){l->out, bb_net_layer_out_depth(l), bb_net_layer_out_side(l)};
-    if (c->plan->config->tiles.halo_overlap)
-        TRY(divide_head(c, s, l));
+    if (c->input->config->tiles.halo_overlap)
+        TRY(split_head(c, s, l));
 out:
     return rc;
 }
 
-static int segment_module(const struct segmenting *c, int module)
+static int segment_module(const struct segment_builder *c, int module)
 {
-    const struct bb_module *m = &c->plan->net->modules[module];
+    const struct bb_module *m = &c->input->net->modules[module];
     bool open = false;
     int rc = 0;
 
@@ -226,13 +226,13 @@ static int segment_module(const struct segmenting *c, int module)
         const struct bb_map in = input_of(l);
 
         if (bb_halo_any(l->halo, &c->layers->slices)) {
-            TRY(add_reader(c, module, l));
+            TRY(add_halo_segment(c, module, l));
             continue;
         }
         if (!open && !open_segment(c, module))
             return -BB_EFAIL;
-        find_thin(c, &in, none, l->stride, module);
-        TRY(add_to_piece(c, &newest_segment(c)->tail, l, extent_of(c, l, none)));
+        find_thin_tiles(c, &in, none, l->stride, module);
+        TRY(add_to_op(c, &newest_segment(c)->tail, l, get_extent(c, l, none)));
     }
 out:
     return rc;
@@ -241,47 +241,47 @@ out:
 /* ---- fused halos ---- */
 
 /* H before a module when it is H behind it; rims[i]: around the output of its layer i, NULL: not asked. */
-static int widen_halo(const struct segmenting *c, const struct bb_module *m, int behind, int *rims)
+static int accumulate_halo(const struct segment_builder *c, const struct bb_module *m, int behind, int *margins)
 {
     int h = behind;
 
     for (int i = m->n - 1; i >= 0; i--) {
         const struct bb_net_layer *l = layer_at(c, m->first + i);
 
-        if (rims)
-            rims[i] = h;
+        if (margins)
+            margins[i] = h;
         if (!l->is_shortcut)
             h = l->stride * h + l->halo[0];
     }
     return h;
 }
 
-#define MOST_CHAINED 8 /* layers of a module that fuses as a chain */
+#define MAX_CHAIN_LAYERS 8 /* layers of a module that fuses as a chain */
 
 /* A module of a chain: on its tile and what the ones behind it still need around it. */
-static int segment_chained(const struct segmenting *c, int module, int behind, bool leads)
+static int segment_chain_module(const struct segment_builder *c, int module, int behind, bool is_first_in_chain)
 {
-    const struct bb_module *m = &c->plan->net->modules[module];
+    const struct bb_module *m = &c->input->net->modules[module];
     struct bb_segment *s = open_segment(c, module);
-    int rims[MOST_CHAINED], before = widen_halo(c, m, behind, NULL), rc = 0;
+    int margins[MAX_CHAIN_LAYERS], before = accumulate_halo(c, m, behind, NULL), rc = 0;
     const struct bb_net_layer *first = layer_at(c, m->first);
 
-    if (!s || m->n > MOST_CHAINED)
+    if (!s || m->n > MAX_CHAIN_LAYERS)
         return bb_err(BB_EFAIL, "no room for the chain of %d layers", m->n);
-    (void)widen_halo(c, m, behind, rims);
-    if (leads)
+    (void)accumulate_halo(c, m, behind, margins);
+    if (is_first_in_chain)
         add_halo(c, s, &(struct bb_halo){"fused halo", input_of(first), {before, before}}, first->stride);
     for (int i = 0; i < m->n; i++) {
-        const int rim[2] = {rims[i], rims[i]};
+        const int margin[2] = {margins[i], margins[i]};
         const struct bb_net_layer *l = layer_at(c, m->first + i);
 
-        TRY(add_to_piece(c, &s->head, l, extent_of(c, l, rim)));
+        TRY(add_to_op(c, &s->head, l, get_extent(c, l, margin)));
     }
 out:
     return rc;
 }
 
-static int segment_chain(const struct segmenting *c, int first, int n)
+static int segment_chain(const struct segment_builder *c, int first, int n)
 {
     int rc = 0;
 
@@ -289,16 +289,16 @@ static int segment_chain(const struct segmenting *c, int first, int n)
         int behind = 0;
 
         for (int j = n - 1; j > i; j--)
-            behind = widen_halo(c, &c->plan->net->modules[first + j], behind, NULL);
-        TRY(segment_chained(c, first + i, behind, i == 0));
+            behind = accumulate_halo(c, &c->input->net->modules[first + j], behind, NULL);
+        TRY(segment_chain_module(c, first + i, behind, i == 0));
     }
 out:
     return rc;
 }
 
-static int segment_states(const struct segmenting *c, int module)
+static int segment_states(const struct segment_builder *c, int module)
 {
-    const struct bb_module *m = &c->plan->net->modules[module];
+    const struct bb_module *m = &c->input->net->modules[module];
     struct bb_segment *s = open_segment(c, module);
     int rc = 0;
 
@@ -312,8 +312,8 @@ static int segment_states(const struct segmenting *c, int module)
 
             add_halo(c, s, &(struct bb_halo){state->what, state->map, {state->halo, state->halo}}, 1);
         }
-        TRY(s ? add_to_piece(c, i < m->states_at ? &s->tail : &s->head, l,
-                             extent_of(c, l, i < m->states_at ? none : l->fused_halo))
+        TRY(s ? add_to_op(c, i < m->states_at ? &s->tail : &s->head, l,
+                             get_extent(c, l, i < m->states_at ? none : l->fused_halo))
               : -BB_EFAIL);
     }
 out:
@@ -321,10 +321,10 @@ out:
 }
 
 /* How many modules from here on share one halo; 0: none. */
-static int count_chained(const struct segmenting *c, int module)
+static int count_fused_modules(const struct segment_builder *c, int module)
 {
-    const struct bb_net *net = c->plan->net;
-    int most = c->plan->config->tiles.fused_layers, end = c->layers->first + c->layers->n, n = 0;
+    const struct bb_net *net = c->input->net;
+    int most = c->input->config->tiles.fused_layers, end = c->layers->first + c->layers->n, n = 0;
 
     while (n < most && module + n < end && net->modules[module + n].fusion == BB_FUSE_CHAIN)
         n++;
@@ -332,25 +332,25 @@ static int count_chained(const struct segmenting *c, int module)
 }
 
 /* The modules that become segments in one go, beginning with this one. */
-static int segment_next(const struct segmenting *c, int module, int *n)
+static int segment_next_modules(const struct segment_builder *c, int module, int *n)
 {
-    bool fuses = c->layers->tiled && c->plan->config->tiles.halo_d2;
+    bool fuses = c->layers->tiled && c->input->config->tiles.halo_d2;
 
-    *n = fuses ? count_chained(c, module) : 0;
+    *n = fuses ? count_fused_modules(c, module) : 0;
     if (*n > 0)
         return segment_chain(c, module, *n);
     *n = 1;
-    if (fuses && c->plan->net->modules[module].fusion == BB_FUSE_STATES)
+    if (fuses && c->input->net->modules[module].fusion == BB_FUSE_STATES)
         return segment_states(c, module);
     return segment_module(c, module);
 }
 
 /* ---- the whole split ---- */
 
-static void add_sums(const struct segmenting *c)
+static void add_totals(const struct segment_builder *c)
 {
     struct bb_split_layers *layers = c->layers;
-    const struct bb_net *net = c->plan->net;
+    const struct bb_net *net = c->input->net;
 
     for (int m = layers->first; m < layers->first + layers->n; m++)
         layers->parameters += net->modules[m].parameters;
@@ -381,9 +381,9 @@ static void resolve_times(const struct bb_proxy_config *config, struct bb_split_
         layers->us_per_flop[BB_BACKWARD] = 2 * given[BB_FORWARD] / layers->flops[BB_BACKWARD];
 }
 
-static int refuse_untiled(const struct segmenting *c, int module)
+static int check_tiled(const struct segment_builder *c, int module)
 {
-    const struct bb_net *net = c->plan->net;
+    const struct bb_net *net = c->input->net;
 
     if (!c->layers->tiled || net->modules[module].tiled)
         return 0;
@@ -393,15 +393,15 @@ static int refuse_untiled(const struct segmenting *c, int module)
                   net->name, net->modules[module].name, c->layers->first, c->layers->first + c->layers->n - 1);
 }
 
-int bb_split_layers_make(const struct bb_split_input *plan, struct bb_split_layers *layers)
+int bb_split_layers_init(const struct bb_split_input *input, struct bb_split_layers *layers)
 {
-    const struct bb_net *net = plan->net;
-    struct thin thin = {.scale = 1};
-    const struct segmenting c = {.plan = plan,
+    const struct bb_net *net = input->net;
+    struct thin_tiles thin_tiles = {.scale = 1};
+    const struct segment_builder c = {.input = input,
                                  .layers = layers,
-                                 .thin = &thin,
-                                 .dtype = (enum bb_dtype_id)bb_dtype_find(plan->config->dtype),
-                                 .gemm = strcmp(plan->config->compute, "gemm") == 0};
+                                 .thin_tiles = &thin_tiles,
+                                 .dtype = (enum bb_dtype_id)bb_dtype_find(input->config->dtype),
+                                 .gemm = strcmp(input->config->compute, "gemm") == 0};
     int rc = 0;
 
     layers->in = layers->first > 0 ? net->modules[layers->first - 1].out : NULL;
@@ -409,14 +409,14 @@ int bb_split_layers_make(const struct bb_split_input *plan, struct bb_split_laye
     layers->out = net->modules[layers->first + layers->n - 1].out;
     layers->n_out = net->modules[layers->first + layers->n - 1].n_out;
     for (int m = layers->first, n; m < layers->first + layers->n; m += n) {
-        TRY(refuse_untiled(&c, m));
-        TRY(segment_next(&c, m, &n));
+        TRY(check_tiled(&c, m));
+        TRY(segment_next_modules(&c, m, &n));
     }
     for (int t = 0; layers->tiled && t < layers->n_out; t++)
-        find_thin(&c, &layers->out[t], none, 1, layers->first + layers->n - 1);
-    TRY(refuse_thin(&c));
-    add_sums(&c);
-    resolve_times(plan->config, layers);
+        find_thin_tiles(&c, &layers->out[t], none, 1, layers->first + layers->n - 1);
+    TRY(check_thin_tiles(&c));
+    add_totals(&c);
+    resolve_times(input->config, layers);
 out:
     return rc;
 }

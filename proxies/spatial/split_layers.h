@@ -18,7 +18,7 @@
 enum bb_pass_direction { BB_FORWARD, BB_BACKWARD, BB_PASS_DIRECTIONS };
 
 /* Some layers in one kernel, of one micro-batch and rank; flops 0 and no work: nothing. */
-struct bb_layer_piece {
+struct bb_segment_op {
     const char *what;
     double flops[BB_PASS_DIRECTIONS];                /* that are done                                        */
     double model_flops[BB_PASS_DIRECTIONS];          /* that the network needs: without the rims of fused halos */
@@ -31,8 +31,8 @@ struct bb_segment {
     struct bb_halo halos[BB_SEGMENT_HALOS];
     int n_halos;
     struct bb_halo outputs; /* of the gradients of the head's output: --halo-bwd dy */
-    struct bb_layer_piece head, tail;
-    struct bb_layer_piece inner, border; /* head's forward pass in what needs no halo, and the rest */
+    struct bb_segment_op head, tail;
+    struct bb_segment_op inner, border; /* head's forward pass in what needs no halo, and the rest */
 };
 
 struct bb_split_layers {
@@ -60,7 +60,7 @@ struct bb_split_input {
  * bb_split_layers_make - layers->first, n, tiled, slices and samples are set; the rest is filled in. Tiles that are too
  * thin are said with the image that would do, -BB_EUSAGE. release is fine on a zeroed one.
  */
-int bb_split_layers_make(const struct bb_split_input *plan, struct bb_split_layers *layers) BB_MUST_CHECK;
+int bb_split_layers_init(const struct bb_split_input *input, struct bb_split_layers *layers) BB_MUST_CHECK;
 void bb_split_layers_release(struct bb_split_layers *layers);
 
 #endif

@@ -275,7 +275,7 @@ static void exchange_halos(struct bb_tile_stage *w, struct bb_replica *replica, 
 
 /* ---- compute ---- */
 
-static void write_piece(struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_layer_piece *p,
+static void write_segment_op(struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_segment_op *p,
                         enum bb_pass_direction direction)
 {
     double us = p->flops[direction] * replica->split->layers.us_per_flop[direction];
@@ -304,16 +304,16 @@ static void forward_segment(struct bb_tile_stage *w, struct bb_replica *replica,
     if (g->n_halos && w->tiling->config.tiles.halo_overlap) {
         write_pack(w, replica, &x, true);
         op = swap_halos(w, replica, &x);
-        write_piece(w, replica, &g->inner, BB_FORWARD);
+        write_segment_op(w, replica, &g->inner, BB_FORWARD);
         bb_script_wait(&w->script, op);
         write_pack(w, replica, &x, false);
-        write_piece(w, replica, &g->border, BB_FORWARD);
+        write_segment_op(w, replica, &g->border, BB_FORWARD);
     } else {
         if (g->n_halos)
             exchange_halos(w, replica, &x);
-        write_piece(w, replica, &g->head, BB_FORWARD);
+        write_segment_op(w, replica, &g->head, BB_FORWARD);
     }
-    write_piece(w, replica, &g->tail, BB_FORWARD);
+    write_segment_op(w, replica, &g->tail, BB_FORWARD);
 }
 
 static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica, const struct bb_segment *g)
@@ -322,10 +322,10 @@ static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica
     bool image = g->module == 0 && replica->at.split == 0; /* its gradient is nobody's */
 
     w->script.layer = g->module;
-    write_piece(w, replica, &g->tail, BB_BACKWARD);
+    write_segment_op(w, replica, &g->tail, BB_BACKWARD);
     if (g->n_halos && !image && strcmp(how, "dy") == 0)
         exchange_halos(w, replica, &(struct swap){&g->outputs, 1, OUTPUTS, segment_index(replica, g)});
-    write_piece(w, replica, &g->head, BB_BACKWARD);
+    write_segment_op(w, replica, &g->head, BB_BACKWARD);
     if (g->n_halos && strcmp(how, "dx") == 0)
         exchange_halos(w, replica, &(struct swap){g->halos, g->n_halos, GRADIENTS, segment_index(replica, g)});
 }

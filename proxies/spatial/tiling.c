@@ -11,7 +11,7 @@
 
 static int make_split(struct bb_tiling *t, const struct bb_settled *s, int i)
 {
-    const struct bb_split_input plan = {.config = &t->config, .net = &t->net, .step = t->step};
+    const struct bb_split_input input = {.config = &t->config, .net = &t->net, .step = t->step};
     struct bb_layer_split *split = &t->splits[i], *before = i > 0 ? split - 1 : NULL;
     bool tiled = i < t->n_spatial;
 
@@ -22,7 +22,7 @@ static int make_split(struct bb_tiling *t, const struct bb_settled *s, int i)
                                              .tiled = tiled,
                                              .slices = tiled ? s->slices[i] : (struct bb_slices){1, 1},
                                              .samples = t->config.micro_batch_size / (tiled ? 1 : t->local_dp)};
-    return bb_split_layers_make(&plan, &split->layers);
+    return bb_split_layers_init(&input, &split->layers);
 }
 
 static int make_splits(struct bb_tiling *t, const struct bb_settled *s)

@@ -128,13 +128,13 @@ static void parts_that_cannot_be(void **state)
 static void make_layers(struct bb_step *step, const struct bb_net *net, struct bb_proxy_config *c, int first, int n,
                         struct bb_split_layers *out)
 {
-    const struct bb_split_input plan = {c, net, step};
+    const struct bb_split_input input = {c, net, step};
 
     c->dtype = "float";
     c->compute = c->compute ? c->compute : "none";
     c->tflops = 100;
     *out = (struct bb_split_layers){.first = first, .n = n, .tiled = true, .slices = {2, 2}, .samples = 1};
-    assert_int_equal(bb_split_layers_make(&plan, out), 0);
+    assert_int_equal(bb_split_layers_init(&input, out), 0);
 }
 
 /* Blocks 0..11 have stride 1, block 12 stride 2, then 1 again: {first block, F, H}. */

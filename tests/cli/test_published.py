@@ -1,4 +1,4 @@
-"""Predictions against what was published: every training step of published/published.json on the shipped profiles, with no other hint.
+"""Predictions against what was published: every training step of reference_data/published.json on the shipped profiles, with no other hint.
 Prints each error (pytest -s). Nothing of the model may be fitted to a row by name: other rows are kept back for judging."""
 import json
 import pathlib

@@ -265,7 +265,7 @@ static void a_load_knows_who_else_sends(void **state)
     near(bb_cluster_link_load_ns(&c, &load, 1), 1200, 1e-9);
 }
 
-/* nccl-tests as published (see tests/cli/published): large ones within 12 %, small and mixed ones within a factor of
+/* nccl-tests as published (see tests/cli/reference_data): large ones within 12 %, small and mixed ones within a factor of
  * 2.2, since machines and versions differ. */
 static void published_collectives_are_met(void **state)
 {

@@ -9,7 +9,7 @@ noticed too. A test notices if it fails with the mutant and passes without it, s
 `--together` plants all survivors at once and runs every black-box test; those that fail are then tried on each survivor alone.
 `--sanitize` tries each survivor on the smoke tests under AddressSanitizer.
 
-Results are lines of build/mutants/results.jsonl: folders that hold no judged mutant yet come first when a run goes on.
+Results are lines of build/mutation/results.jsonl: folders that hold no judged mutant yet come first when a run goes on.
 equivalent.txt lists survivors that change nothing anybody could see, each with its reason.
 """
 import argparse
@@ -34,7 +34,7 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-WORK = ROOT / "build/mutants"
+WORK = ROOT / "build/mutation"
 RESULTS = WORK / "results.jsonl"
 ROOMS = ("bootstrap", "collectives", "cuda", "proxies")
 COPIES = 2
@@ -165,7 +165,7 @@ def find_again(result):
 
 def equivalents():
     """Blocks of four lines: file, line before, line after, reason."""
-    blocks = re.split(r"\n\s*\n", re.sub(r"(?m)^#.*\n", "", (ROOT / "tests/mutants/equivalent.txt").read_text()).strip())
+    blocks = re.split(r"\n\s*\n", re.sub(r"(?m)^#.*\n", "", (ROOT / "tests/mutation/equivalent.txt").read_text()).strip())
     return {tuple(" ".join(line.split()) for line in b.split("\n")[:3]) for b in blocks if b}
 
 

@@ -11,14 +11,14 @@
 static long rows_received(const struct bb_block *b)
 {
     const struct bb_routing *r = &b->layers->routing;
-    long most = 0;
+    long max = 0;
 
     for (int layer = 0; layer < (r->rows ? r->config.layers : 1); layer++) {
         long rows = bb_routing_received(r, layer, b->ep_rank);
 
-        most = rows > most ? rows : most;
+        max = rows > max ? rows : max;
     }
-    return most;
+    return max;
 }
 
 /* Rows that a rank's own tokens make for their experts: with a capacity, as many as go out. */
@@ -34,7 +34,7 @@ static long rows_sent(const struct bb_block *b)
 {
     const struct bb_layers_config *c = &b->layers->config;
 
-    return c->dispatch == BB_DISPATCH_DEDUP ? (long)b->layers->sizes.held * c->node_limit : rows_routed(b);
+    return c->dispatch == BB_DISPATCH_DEDUP ? (long)b->layers->sizes.local_tokens * c->node_limit : rows_routed(b);
 }
 
 /* Places that a gather over tp and ep fills. */
@@ -44,9 +44,9 @@ static size_t gathered_ranks(const struct bb_block *b)
 }
 
 /* How many elements a buffer has. */
-enum amount {
-    HELD,
-    WHOLE,
+enum buffer_size {
+    BOUNDARY,
+    FULL_SIZE,
     KV_BLOCK,
     ALL_KV_BLOCKS,
     QUERIES,
@@ -65,36 +65,36 @@ enum amount {
     ROWS_OF_ETP,
     PAIRS_SENT, /* of a token and an expert: one for each row */
     PAIRS_RECEIVED,
-    ALL_LOCAL,
+    ALL_BOUNDARY,
     ONE
 };
 
 #define ROW(buffer, text, elements, type) [BB_BLOCK_BUFFER_##buffer] = {text, elements, type},
 
-static const struct buffer_row {
+static const struct buffer_spec {
     const char *name;
-    enum amount amount;
+    enum buffer_size buffer_size;
     int dtype; /* BB_NONE: that of the activations */
-} buffer_rows[BB_BLOCK_BUFFER_IDS] = {BB_BLOCK_BUFFERS(ROW)};
+} buffer_specs[BB_BLOCK_BUFFER_IDS] = {BB_BLOCK_BUFFERS(ROW)};
 
 /* In 8 bits a byte for each number, and a float for each 128. */
 size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id)
 {
     size_t hidden = (size_t)b->layers->sizes.hidden;
 
-    return buffer_rows[id].dtype == BB_INT8 ? hidden + (hidden + 127) / 128 * 4 : hidden;
+    return buffer_specs[id].dtype == BB_INT8 ? hidden + (hidden + 127) / 128 * 4 : hidden;
 }
 
-size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id)
+size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer id)
 {
     const struct bb_layers *l = b->layers;
     const struct bb_layer_sizes *s = &l->sizes;
 
-    switch (buffer_rows[id].amount) {
-    case HELD:
-        return l->held;
-    case WHOLE:
-        return l->whole;
+    switch (buffer_specs[id].buffer_size) {
+    case BOUNDARY:
+        return l->boundary_elements;
+    case FULL_SIZE:
+        return l->full_elements;
     case KV_BLOCK:
         return l->kv_block;
     case ALL_KV_BLOCKS:
@@ -108,7 +108,7 @@ size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id)
     case CONTEXT:
         return (size_t)(s->tokens * s->heads * s->value_dim);
     case TOKENS:
-        return (size_t)(l->decoded.tokens > s->tokens ? l->decoded.tokens : s->tokens);
+        return (size_t)(l->decoder_sizes.tokens > s->tokens ? l->decoder_sizes.tokens : s->tokens);
     case EXPERTS:
         return (size_t)s->experts;
     case ALL_EXPERTS:
@@ -131,8 +131,8 @@ size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id)
         return (size_t)rows_routed(b);
     case PAIRS_RECEIVED:
         return (size_t)rows_received(b);
-    case ALL_LOCAL:
-        return l->held * gathered_ranks(b);
+    case ALL_BOUNDARY:
+        return l->boundary_elements * gathered_ranks(b);
     case ONE:
         break;
     }
@@ -141,7 +141,7 @@ size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id)
 
 static enum bb_dtype_id buffer_dtype(const struct bb_block *b, enum bb_block_buffer id)
 {
-    int dtype = buffer_rows[id].dtype;
+    int dtype = buffer_specs[id].dtype;
 
     return dtype == BB_NONE ? b->layers->config.dtype : (enum bb_dtype_id)dtype;
 }
@@ -153,7 +153,7 @@ int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id)
 
     if (b->buffers[id] == BB_NONE) {
         s->dtype = buffer_dtype(b, id);
-        b->buffers[id] = bb_script_buffer(s, buffer_rows[id].name, BB_USE_COMMUNICATION, bb_block_buffer_count(b, id));
+        b->buffers[id] = bb_script_buffer(s, buffer_specs[id].name, BB_USE_COMMUNICATION, bb_block_buffer_elements(b, id));
         s->dtype = usual;
     }
     return b->buffers[id];
@@ -183,53 +183,53 @@ static bool same_groups(const struct bb_kernel_groups *a, const struct bb_kernel
 }
 
 /* The sizes of the layer that is being written. */
-static const struct bb_layer_sizes *sizes_now(const struct bb_block *b)
+static const struct bb_layer_sizes *current_sizes(const struct bb_block *b)
 {
-    return b->decodes ? &b->layers->decoded : bb_layers_sizes(b->layers, b->script->layer);
+    return b->in_decoder ? &b->layers->decoder_sizes : bb_layers_sizes(b->layers, b->script->layer);
 }
 
 /* Elements that are gathered or summed now: what a rank holds of the activations, all of them. */
-static size_t held_now(const struct bb_block *b)
+static size_t current_boundary(const struct bb_block *b)
 {
-    const struct bb_layer_sizes *s = b->reads_encoder ? &b->layers->sizes : sizes_now(b);
+    const struct bb_layer_sizes *s = b->reads_encoder ? &b->layers->sizes : current_sizes(b);
 
-    return (size_t)(s->held * s->hidden);
+    return (size_t)(s->local_tokens * s->hidden);
 }
 
-static size_t whole_now(const struct bb_block *b)
+static size_t current_full(const struct bb_block *b)
 {
-    const struct bb_layer_sizes *s = b->reads_encoder ? &b->layers->sizes : sizes_now(b);
+    const struct bb_layer_sizes *s = b->reads_encoder ? &b->layers->sizes : current_sizes(b);
 
     return (size_t)(s->tokens * s->hidden);
 }
 
-static const struct bb_kernel_list *make_work_list(struct bb_layers *l, const struct bb_layer_sizes *sizes,
+static const struct bb_kernel_list *build_kernel_list(struct bb_layers *l, const struct bb_layer_sizes *sizes,
                                                    const struct bb_kernel_groups *c)
 {
     struct bb_kernel_list made = {0}, *work;
 
     bb_kernel_groups_append(sizes, c, &made);
     work = bb_step_copy_kernel_list(l->step, &made);
-    if (!work || BB_GROW(l->listed, l->n_kernel_lists))
+    if (!work || BB_GROW(l->kernel_lists, l->n_kernel_lists))
         return NULL;
-    l->listed[l->n_kernel_lists++] = (struct bb_cached_kernel_list){*c, sizes, work};
+    l->kernel_lists[l->n_kernel_lists++] = (struct bb_cached_kernel_list){*c, sizes, work};
     return work;
 }
 
 /* The work list of these kernels, made once for all operations of the step. NULL without memory. */
-static const struct bb_kernel_list *get_work_list(struct bb_block *b, const struct bb_kernel_groups *c)
+static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const struct bb_kernel_groups *c)
 {
-    const struct bb_layer_sizes *sizes = sizes_now(b);
+    const struct bb_layer_sizes *sizes = current_sizes(b);
     const struct bb_layers *l = b->layers;
 
     /* a place's own experts came last, what all places do came with the first */
     for (int k = 0; k < l->n_kernel_lists; k++) {
-        const struct bb_cached_kernel_list *listed = &l->listed[c->rows > 0 ? l->n_kernel_lists - 1 - k : k];
+        const struct bb_cached_kernel_list *cached = &l->kernel_lists[c->rows > 0 ? l->n_kernel_lists - 1 - k : k];
 
-        if (listed->sizes == sizes && same_groups(&listed->groups, c))
-            return listed->work;
+        if (cached->sizes == sizes && same_groups(&cached->groups, c))
+            return cached->work;
     }
-    return make_work_list(b->layers, sizes, c);
+    return build_kernel_list(b->layers, sizes, c);
 }
 
 /* Microseconds by the rate of FLOPs, or what the user says that a layer takes, shared by its FLOPs. */
@@ -248,16 +248,16 @@ static double time_us(const struct bb_block *b, const struct bb_kernel_groups *c
 static double needed_flops(const struct bb_block *b, const struct bb_kernel_groups *c)
 {
     struct bb_kernel_groups needed = *c;
-    int64_t fair = bb_layers_balanced_rows(b->layers);
+    int64_t balanced = bb_layers_balanced_rows(b->layers);
 
-    if (b->layers->config.capacity_factor > 0 && needed.rows > fair)
-        needed.rows = fair;
-    return b->again ? 0 : bb_kernel_groups_flops(sizes_now(b), &needed);
+    if (b->layers->config.capacity_factor > 0 && needed.rows > balanced)
+        needed.rows = balanced;
+    return b->recomputing ? 0 : bb_kernel_groups_flops(current_sizes(b), &needed);
 }
 
-static void compute_listed(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst)
+static void emit_kernel_list(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst)
 {
-    const struct bb_kernel_list *work = get_work_list(b, c);
+    const struct bb_kernel_list *work = get_kernel_list(b, c);
     struct bb_script *s = b->script;
 
     s->failed |= !work;
@@ -270,10 +270,10 @@ static void compute_listed(struct bb_block *b, const char *what, const struct bb
 
 void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst)
 {
-    double flops = bb_kernel_groups_flops(sizes_now(b), c);
+    double flops = bb_kernel_groups_flops(current_sizes(b), c);
 
     if (b->layers->config.gemm && c->n > 0)
-        compute_listed(b, what, c, src, dst);
+        emit_kernel_list(b, what, c, src, dst);
     else if (flops > 0)
         bb_script_compute(b->script, what, time_us(b, c, flops), needed_flops(b, c), src, dst);
 }
@@ -291,7 +291,7 @@ void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind
 
 static int start_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
 {
-    return bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, held_now(b), src, bb_block_buffer(b, dst));
+    return bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, current_boundary(b), src, bb_block_buffer(b, dst));
 }
 
 int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
@@ -303,16 +303,16 @@ int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block
 int bb_block_sum(struct bb_block *b, const char *what, int dst)
 {
     const struct bb_layers *l = b->layers;
-    enum bb_coll_kind kind = l->scattered ? BB_REDUCE_SCATTER : BB_ALL_REDUCE;
+    enum bb_coll_kind kind = l->sequence_sharded ? BB_REDUCE_SCATTER : BB_ALL_REDUCE;
 
-    return bb_script_collective(b->script, b->lanes.tp, what, kind, l->scattered ? held_now(b) : whole_now(b),
+    return bb_script_collective(b->script, b->lanes.tp, what, kind, l->sequence_sharded ? current_boundary(b) : current_full(b),
                                 bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL), dst);
 }
 
 int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
                           int in)
 {
-    if (!b->layers->scattered) {
+    if (!b->layers->sequence_sharded) {
         bb_kernel_groups_add(c, BB_KERNELS_NORM, BB_KERNELS_FORWARD);
         return in;
     }
@@ -336,7 +336,7 @@ void bb_block_row(struct bb_block *b, const char *what, const char *sum, const s
 }
 
 /* Of one rank: all in one operation. */
-static void whole_backward(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
+static void unsharded_backward(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
                            int src, int out, bool with_weights, bool normed)
 {
     bb_kernel_groups_add_backward(c, column->gemm, with_weights);
@@ -352,10 +352,10 @@ void bb_block_column_backward(struct bb_block *b, const struct bb_column_paralle
     struct bb_kernel_groups c = *before;
 
     if (!bb_lane_is_used(b->lanes.tp)) {
-        whole_backward(b, column, &c, src, out, with_weights, normed);
+        unsharded_backward(b, column, &c, src, out, with_weights, normed);
         return;
     }
-    if (b->layers->scattered && with_weights) {
+    if (b->layers->sequence_sharded && with_weights) {
         bb_block_compute(b, column->data, &c, src, BB_NONE);
         c.n = 0;
         gathered = start_gather(b, column->gather, bb_block_buffer(b, column->input), BB_BLOCK_BUFFER_FULL);
@@ -378,7 +378,7 @@ void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel
     struct bb_kernel_groups c = *before;
     int gathered = BB_NONE, input = BB_NONE;
 
-    if (b->layers->scattered) {
+    if (b->layers->sequence_sharded) {
         gathered = start_gather(b, column->gather, bb_block_buffer(b, column->input), BB_BLOCK_BUFFER_FULL);
         input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
         bb_block_compute(b, column->weights, &c, BB_NONE, BB_NONE);

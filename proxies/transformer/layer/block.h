@@ -20,15 +20,15 @@ struct bb_layers {
     struct bb_layers_config config;
     struct bb_step *step;
     struct bb_layer_sizes sizes;
-    struct bb_layer_sizes windowed;     /* of layers whose queries meet only some of the keys */
-    struct bb_layer_sizes scanned;      /* of layers with a scan in place of attention           */
-    struct bb_layer_sizes decoded;      /* of layers behind an encoder, and of their embedding and head */
-    bool scattered;                     /* sequence parallelism among more than one rank */
-    size_t held, whole;                 /* elements between the layers; X */
+    struct bb_layer_sizes window_sizes;     /* of layers whose queries meet only some of the keys */
+    struct bb_layer_sizes scan_sizes;      /* of layers with a scan in place of attention           */
+    struct bb_layer_sizes decoder_sizes;      /* of layers behind an encoder, and of their embedding and head */
+    bool sequence_sharded;                     /* sequence parallelism among more than one rank */
+    size_t boundary_elements, full_elements;                 /* elements between the layers; X */
     size_t kv_block;                   /* of the keys and values of one rank's tokens */
     struct bb_routing routing;          /* zeroed without experts */
-    const struct bb_alltoallv **tables; /* [layers] of the step: the routed rows where they are uneven, else NULL */
-    struct bb_cached_kernel_list *listed;
+    const struct bb_alltoallv **row_counts; /* [layers] of the step: the routed rows where they are uneven, else NULL */
+    struct bb_cached_kernel_list *kernel_lists;
     int n_kernel_lists;
 };
 
@@ -48,17 +48,17 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
 /* X(buffer, its name, how much it holds (block.c), its type, BB_NONE: that of the activations). */
 #define BB_BLOCK_BUFFERS(X)                                                                                            \
     /* between the layers; behind their norm, before they are gathered */                                              \
-    X(STATE, "activations", HELD, BB_NONE)                                                                             \
-    X(NORMED, "normed activations", HELD, BB_NONE)                                                                     \
+    X(STATE, "activations", BOUNDARY, BB_NONE)                                                                             \
+    X(NORMED, "normed activations", BOUNDARY, BB_NONE)                                                                     \
     /* gathered; a rank's part of a sum over tp */                                                                     \
-    X(FULL, "gathered activations", WHOLE, BB_NONE)                                                                    \
-    X(PARTIAL, "partial sums", WHOLE, BB_NONE)                                                                         \
+    X(FULL, "gathered activations", FULL_SIZE, BB_NONE)                                                                    \
+    X(PARTIAL, "partial sums", FULL_SIZE, BB_NONE)                                                                         \
     /* what an encoder made; the gradients that the decoder's layers have of it */                                     \
-    X(MEMORY, "encoder output", HELD, BB_NONE)                                                                         \
-    X(ENCODER_GRADIENT, "encoder output gradients", HELD, BB_NONE)                                                      \
+    X(ENCODER_OUTPUT, "encoder output", BOUNDARY, BB_NONE)                                                                         \
+    X(ENCODER_GRADIENT, "encoder output gradients", BOUNDARY, BB_NONE)                                                      \
     /* gradients of STATE */                                                                                           \
-    X(GRADIENT, "activation gradients", HELD, BB_NONE)                                                                 \
-    X(GRADIENT_FULL, "gathered gradients", WHOLE, BB_NONE)                                                             \
+    X(GRADIENT, "activation gradients", BOUNDARY, BB_NONE)                                                                 \
+    X(GRADIENT_FULL, "gathered gradients", FULL_SIZE, BB_NONE)                                                             \
     /* context parallelism: keys and values at work, those that come in meanwhile; their gradients */                  \
     X(KEYS, "keys and values", KV_BLOCK, BB_NONE)                                                                     \
     X(NEXT_KEYS, "next keys and values", KV_BLOCK, BB_NONE)                                                           \
@@ -99,20 +99,20 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
     X(ETP_ROWS, "tokens of divided experts", ROWS_OF_ETP, BB_NONE)                                                  \
     X(ETP_OUTPUT, "output of divided experts", ROWS_OF_ETP, BB_NONE)                                               \
     /* all_gather dispatch: of all ranks; their answers */                                                             \
-    X(ALL_TOKENS, "all tokens", ALL_LOCAL, BB_NONE)                                                                     \
-    X(ALL_OUTPUT, "output for all tokens", ALL_LOCAL, BB_NONE)                                                         \
-    X(SHARED, "shared expert output", HELD, BB_NONE)                                                                   \
+    X(ALL_TOKENS, "all tokens", ALL_BOUNDARY, BB_NONE)                                                                     \
+    X(ALL_OUTPUT, "output for all tokens", ALL_BOUNDARY, BB_NONE)                                                         \
+    X(SHARED, "shared expert output", BOUNDARY, BB_NONE)                                                                   \
     /* the cross entropy's numbers; their sum or maximum */                                                            \
     X(STATISTIC, "loss statistics", TOKENS, BB_FLOAT)                                                                  \
     X(TOTAL, "reduced loss statistics", TOKENS, BB_FLOAT)                                                              \
     X(NORM, "gradient norm", ONE, BB_FLOAT)
 
-#define BB_BLOCK_BUFFER_ID(buffer, name, amount, dtype) BB_BLOCK_BUFFER_##buffer,
+#define BB_BLOCK_BUFFER_ID(buffer, name, buffer_size, dtype) BB_BLOCK_BUFFER_##buffer,
 enum bb_block_buffer { BB_BLOCK_BUFFERS(BB_BLOCK_BUFFER_ID) BB_BLOCK_BUFFER_IDS };
 
 int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id);
 size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id);    /* elements of a token's row in it */
-size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id); /* elements */
+size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer id); /* elements */
 
 /* bb_block_collective - starts one from buffer to buffer, in their type; BB_NONE where the lane has one rank. */
 int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,

@@ -102,7 +102,7 @@ static void gather_backward(struct bb_block *b, const struct bb_kernel_groups *b
 
 static int exchange_heads(struct bb_block *b, const char *what, enum bb_block_buffer src, enum bb_block_buffer dst)
 {
-    size_t count = bb_block_buffer_count(b, src) / (size_t)b->layers->config.cp;
+    size_t count = bb_block_buffer_elements(b, src) / (size_t)b->layers->config.cp;
 
     return bb_block_collective(b, b->lanes.cp, what, BB_ALLTOALL, count, src, dst);
 }

@@ -26,10 +26,10 @@ void bb_decoder_begin(struct bb_block *b)
     b->script->phase = BB_PHASE_FORWARD;
     bb_block_kernels(b, "encoder norm", BB_KERNELS_NORM, BB_KERNELS_FORWARD, bb_block_buffer(b, BB_BLOCK_BUFFER_STATE),
                      bb_block_buffer(b, BB_BLOCK_BUFFER_ENCODER_OUTPUT));
-    b->decodes = true;
+    b->in_decoder = true;
     bb_kernel_groups_add(&c, BB_KERNELS_EMBEDDING, BB_KERNELS_FORWARD);
     bb_block_row(b, "decoder embedding", "decoder embedding", &c, BB_NONE, bb_block_buffer(b, BB_BLOCK_BUFFER_STATE));
-    b->decodes = false;
+    b->in_decoder = false;
 }
 
 void bb_decoder_begin_backward(struct bb_block *b)
@@ -37,10 +37,10 @@ void bb_decoder_begin_backward(struct bb_block *b)
     int gradient = bb_block_buffer(b, BB_BLOCK_BUFFER_GRADIENT);
 
     b->script->phase = BB_PHASE_BACKWARD;
-    b->decodes = true;
-    if (b->layers->scattered)
+    b->in_decoder = true;
+    if (b->layers->sequence_sharded)
         bb_block_gather(b, "decoder embedding gradients", gradient, BB_BLOCK_BUFFER_GRADIENT_FULL);
-    b->decodes = false;
+    b->in_decoder = false;
     bb_block_kernels(b, "encoder norm", BB_KERNELS_NORM, BB_KERNELS_DATA,
                      bb_block_buffer(b, BB_BLOCK_BUFFER_ENCODER_GRADIENT), gradient);
 }
@@ -48,13 +48,13 @@ void bb_decoder_begin_backward(struct bb_block *b)
 /* Keys and values of what the encoder made, on every rank of tp those of its heads. */
 static void make_keys(struct bb_block *b)
 {
-    int memory = bb_block_buffer(b, BB_BLOCK_BUFFER_ENCODER_OUTPUT);
+    int encoder_output = bb_block_buffer(b, BB_BLOCK_BUFFER_ENCODER_OUTPUT);
 
     b->reads_encoder = true;
-    if (b->layers->scattered)
-        memory = bb_block_gather(b, keys.gather, memory, BB_BLOCK_BUFFER_FULL);
+    if (b->layers->sequence_sharded)
+        encoder_output = bb_block_gather(b, keys.gather, encoder_output, BB_BLOCK_BUFFER_FULL);
     b->reads_encoder = false;
-    bb_block_kernels(b, "cross keys", BB_KERNELS_CROSS_KEYS, BB_KERNELS_FORWARD, memory, BB_NONE);
+    bb_block_kernels(b, "cross keys", BB_KERNELS_CROSS_KEYS, BB_KERNELS_FORWARD, encoder_output, BB_NONE);
 }
 
 void bb_cross_forward(struct bb_block *b, int in, int out)
@@ -72,16 +72,16 @@ void bb_cross_forward(struct bb_block *b, int in, int out)
 
 void bb_cross_backward(struct bb_block *b, int in, int out, bool with_weights)
 {
-    static const struct bb_kernel_groups nothing;
+    static const struct bb_kernel_groups empty;
     struct bb_kernel_groups c = {0};
     int src = in;
 
-    if (b->layers->scattered)
+    if (b->layers->sequence_sharded)
         src = bb_block_gather(b, "cross attention output gradients", in, BB_BLOCK_BUFFER_GRADIENT_FULL);
     if (b->layers->config.recompute == BB_RECOMPUTE_SELECTIVE) {
-        b->again = true;
+        b->recomputing = true;
         bb_block_kernels(b, "cross attention", BB_KERNELS_CROSS_CORE, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
-        b->again = false;
+        b->recomputing = false;
     }
     bb_kernel_groups_add_backward(&c, BB_KERNELS_OUT, with_weights);
     bb_kernel_groups_add(&c, BB_KERNELS_CROSS_CORE, BB_KERNELS_DATA);
@@ -89,17 +89,17 @@ void bb_cross_backward(struct bb_block *b, int in, int out, bool with_weights)
     bb_block_column_backward(b, &keys, &c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_ENCODER_GRADIENT), with_weights,
                              false);
     b->reads_encoder = false;
-    bb_block_column_backward(b, &queries, &nothing, BB_NONE, out, with_weights, true);
+    bb_block_column_backward(b, &queries, &empty, BB_NONE, out, with_weights, true);
 }
 
 void bb_cross_weights(struct bb_block *b)
 {
-    static const struct bb_kernel_groups nothing;
+    static const struct bb_kernel_groups empty;
     struct bb_kernel_groups c = {0};
 
     bb_kernel_groups_add(&c, BB_KERNELS_OUT, BB_KERNELS_WEIGHTS);
     b->reads_encoder = true;
     bb_block_column_weights(b, &keys, &c);
     b->reads_encoder = false;
-    bb_block_column_weights(b, &queries, &nothing);
+    bb_block_column_weights(b, &queries, &empty);
 }

@@ -35,7 +35,7 @@ struct way {
 static int uneven_exchange(struct bb_block *b, int layer, const struct way *w)
 {
     const struct bb_script_rows rows = {
-        .table = b->layers->tables[layer], .rank = b->ep_rank, .width = w->width, .reversed = w->reversed};
+        .table = b->layers->row_counts[layer], .rank = b->ep_rank, .width = w->width, .reversed = w->reversed};
 
     return bb_script_alltoallv(b->script, b->lanes.ep, w->what, &rows, bb_block_buffer(b, w->src),
                                bb_block_buffer(b, w->dst));
@@ -147,7 +147,7 @@ static void run_experts(struct bb_block *b, int layer, const struct bb_kernel_gr
 
 static void gather_shared(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
 {
-    if (has_shared(b) && b->layers->scattered)
+    if (has_shared(b) && b->layers->sequence_sharded)
         bb_block_gather(b, what, src, dst);
 }
 
@@ -160,13 +160,13 @@ static void shared_up_forward(struct bb_block *b)
 /* Its second product and the start of its sum over tp. */
 static int shared_down_forward(struct bb_block *b)
 {
-    bool divided = bb_lane_is_used(b->lanes.tp);
+    bool tp_sharded = bb_lane_is_used(b->lanes.tp);
 
     if (!has_shared(b))
         return BB_NONE;
     bb_block_kernels(b, "shared expert", BB_KERNELS_SHARED_DOWN, BB_KERNELS_FORWARD, BB_NONE,
-                     bb_block_buffer(b, divided ? BB_BLOCK_BUFFER_PARTIAL : BB_BLOCK_BUFFER_SHARED));
-    return divided ? bb_block_sum(b, "shared expert", bb_block_buffer(b, BB_BLOCK_BUFFER_SHARED)) : BB_NONE;
+                     bb_block_buffer(b, tp_sharded ? BB_BLOCK_BUFFER_PARTIAL : BB_BLOCK_BUFFER_SHARED));
+    return tp_sharded ? bb_block_sum(b, "shared expert", bb_block_buffer(b, BB_BLOCK_BUFFER_SHARED)) : BB_NONE;
 }
 
 static void shared_down_backward(struct bb_block *b, bool with_weights)
@@ -181,10 +181,10 @@ static void shared_down_backward(struct bb_block *b, bool with_weights)
 
 static void shared_up_backward(struct bb_block *b, bool with_weights)
 {
-    static const struct bb_kernel_groups nothing;
+    static const struct bb_kernel_groups empty;
 
     if (has_shared(b))
-        bb_block_column_backward(b, &shared_up, &nothing, BB_NONE, bb_block_buffer(b, BB_BLOCK_BUFFER_SHARED),
+        bb_block_column_backward(b, &shared_up, &empty, BB_NONE, bb_block_buffer(b, BB_BLOCK_BUFFER_SHARED),
                                  with_weights, false);
 }
 
@@ -248,13 +248,13 @@ static void exchange_forward(struct bb_block *b, int layer, int in, int out)
 
 static int gather_tokens(struct bb_block *b, const char *what, int src)
 {
-    return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_ALL_GATHER, b->layers->held, src,
+    return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_ALL_GATHER, b->layers->boundary_elements, src,
                                 bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_TOKENS));
 }
 
 static int scatter_answers(struct bb_block *b, const char *what, int dst)
 {
-    return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_REDUCE_SCATTER, b->layers->held,
+    return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_REDUCE_SCATTER, b->layers->boundary_elements,
                                 bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_OUTPUT), dst);
 }
 

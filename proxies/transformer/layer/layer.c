@@ -12,14 +12,14 @@ void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_scrip
 
 /* ---- halves of a layer: a column-parallel product behind a norm, a row-parallel one, attention between them ---- */
 
-struct half {
+struct sublayer {
     struct bb_column_parallel column;
     enum bb_kernels_kind row;
     bool attention;
     const char *what, *sum, *gradient; /* compute; sum over tp forward; gather of the gradient backward */
 };
 
-static const struct half attention = {.column = {.gemm = BB_KERNELS_QKV,
+static const struct sublayer attention = {.column = {.gemm = BB_KERNELS_QKV,
                                                  .gather = "attention input",
                                                  .sum = "attention gradients",
                                                  .data = "attention gradients",
@@ -30,7 +30,7 @@ static const struct half attention = {.column = {.gemm = BB_KERNELS_QKV,
                                       .sum = "attention",
                                       .gradient = "attention output gradients"};
 
-static const struct half perceptron = {.column = {.gemm = BB_KERNELS_UP,
+static const struct sublayer mlp = {.column = {.gemm = BB_KERNELS_UP,
                                                   .gather = "perceptron input",
                                                   .sum = "perceptron gradients",
                                                   .data = "perceptron gradients",
@@ -40,65 +40,65 @@ static const struct half perceptron = {.column = {.gemm = BB_KERNELS_UP,
                                        .sum = "perceptron",
                                        .gradient = "perceptron output gradients"};
 
-static void half_forward(struct bb_block *b, const struct half *half, int in, int out)
+static void sublayer_forward(struct bb_block *b, const struct sublayer *sublayer, int in, int out)
 {
     struct bb_kernel_groups c = {0};
-    int src = bb_block_column_input(b, &half->column, &c, in);
+    int src = bb_block_column_input(b, &sublayer->column, &c, in);
 
-    bb_kernel_groups_add(&c, half->column.gemm, BB_KERNELS_FORWARD);
-    if (half->attention && bb_lane_is_used(b->lanes.cp)) {
+    bb_kernel_groups_add(&c, sublayer->column.gemm, BB_KERNELS_FORWARD);
+    if (sublayer->attention && bb_lane_is_used(b->lanes.cp)) {
         bb_context_forward(b, &c, src);
         c.n = 0;
         src = BB_NONE;
-    } else if (half->attention) {
+    } else if (sublayer->attention) {
         bb_kernel_groups_add(&c, BB_KERNELS_CORE, BB_KERNELS_FORWARD);
     }
-    bb_kernel_groups_add(&c, half->row, BB_KERNELS_FORWARD);
-    bb_block_row(b, half->what, half->sum, &c, src, out);
+    bb_kernel_groups_add(&c, sublayer->row, BB_KERNELS_FORWARD);
+    bb_block_row(b, sublayer->what, sublayer->sum, &c, src, out);
 }
 
 /* Scores and context once more, of the projections that were kept. */
-static void repeat_core(struct bb_block *b)
+static void recompute_core(struct bb_block *b)
 {
-    static const struct bb_kernel_groups nothing;
+    static const struct bb_kernel_groups empty;
 
-    b->again = true;
+    b->recomputing = true;
     if (bb_lane_is_used(b->lanes.cp))
-        bb_context_forward(b, &nothing, BB_NONE);
+        bb_context_forward(b, &empty, BB_NONE);
     else
         bb_block_kernels(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
-    b->again = false;
+    b->recomputing = false;
 }
 
-static void half_backward(struct bb_block *b, const struct half *half, int in, int out, bool with_weights)
+static void sublayer_backward(struct bb_block *b, const struct sublayer *sublayer, int in, int out, bool with_weights)
 {
-    int src = b->layers->scattered ? bb_block_gather(b, half->gradient, in, BB_BLOCK_BUFFER_GRADIENT_FULL) : in;
+    int src = b->layers->sequence_sharded ? bb_block_gather(b, sublayer->gradient, in, BB_BLOCK_BUFFER_GRADIENT_FULL) : in;
     struct bb_kernel_groups c = {0};
 
-    if (half->attention && b->layers->config.recompute == BB_RECOMPUTE_SELECTIVE)
-        repeat_core(b);
-    bb_kernel_groups_add_backward(&c, half->row, with_weights);
-    if (half->attention && bb_lane_is_used(b->lanes.cp)) {
+    if (sublayer->attention && b->layers->config.recompute == BB_RECOMPUTE_SELECTIVE)
+        recompute_core(b);
+    bb_kernel_groups_add_backward(&c, sublayer->row, with_weights);
+    if (sublayer->attention && bb_lane_is_used(b->lanes.cp)) {
         bb_context_backward(b, &c, src);
         c.n = 0;
         src = BB_NONE;
-    } else if (half->attention) {
+    } else if (sublayer->attention) {
         bb_kernel_groups_add(&c, BB_KERNELS_CORE, BB_KERNELS_DATA);
     }
-    bb_block_column_backward(b, &half->column, &c, src, out, with_weights, true);
+    bb_block_column_backward(b, &sublayer->column, &c, src, out, with_weights, true);
 }
 
-static void half_weights(struct bb_block *b, const struct half *half)
+static void sublayer_weights(struct bb_block *b, const struct sublayer *sublayer)
 {
     struct bb_kernel_groups c = {0};
 
-    bb_kernel_groups_add(&c, half->row, BB_KERNELS_WEIGHTS);
-    bb_block_column_weights(b, &half->column, &c);
+    bb_kernel_groups_add(&c, sublayer->row, BB_KERNELS_WEIGHTS);
+    bb_block_column_weights(b, &sublayer->column, &c);
 }
 
 /* ---- layers ---- */
 
-static int own_buffer(struct bb_block *b, int buffer, enum bb_block_buffer id)
+static int default_buffer(struct bb_block *b, int buffer, enum bb_block_buffer id)
 {
     return buffer == BB_NONE ? bb_block_buffer(b, id) : buffer;
 }
@@ -108,7 +108,7 @@ static bool has_experts(const struct bb_block *b, int layer)
     return bb_arch_has_experts(b->layers->config.arch, layer);
 }
 
-static bool decodes(const struct bb_block *b, int layer)
+static bool in_decoder(const struct bb_block *b, int layer)
 {
     return bb_arch_is_decoder(b->layers->config.arch, layer);
 }
@@ -124,21 +124,21 @@ static void begin_layer(struct bb_block *b, enum bb_phase phase, int layer)
     b->script->layer = layer;
 }
 
-static void pass_forward(struct bb_block *b, int layer, int in, int out)
+static void layer_forward(struct bb_block *b, int layer, int in, int out)
 {
     int between = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
 
     if (!has_perceptron(b)) {
-        half_forward(b, &attention, in, out);
+        sublayer_forward(b, &attention, in, out);
         return;
     }
-    half_forward(b, &attention, in, between);
-    if (decodes(b, layer))
+    sublayer_forward(b, &attention, in, between);
+    if (in_decoder(b, layer))
         bb_cross_forward(b, between, between);
     if (has_experts(b, layer))
         bb_experts_forward(b, layer, between, out);
     else
-        half_forward(b, &perceptron, between, out);
+        sublayer_forward(b, &mlp, between, out);
 }
 
 void bb_block_forward(struct bb_block *b, int layer, int in, int out)
@@ -146,7 +146,7 @@ void bb_block_forward(struct bb_block *b, int layer, int in, int out)
     if (layer > 0 && layer == b->layers->config.arch->encoder_layers)
         bb_decoder_begin(b);
     begin_layer(b, BB_PHASE_FORWARD, layer);
-    pass_forward(b, layer, own_buffer(b, in, BB_BLOCK_BUFFER_STATE), own_buffer(b, out, BB_BLOCK_BUFFER_STATE));
+    layer_forward(b, layer, default_buffer(b, in, BB_BLOCK_BUFFER_STATE), default_buffer(b, out, BB_BLOCK_BUFFER_STATE));
     b->script->layer = BB_NONE;
 }
 
@@ -154,13 +154,13 @@ void bb_block_forward(struct bb_block *b, int layer, int in, int out)
 static void accumulate_gradients(struct bb_block *b, int layer)
 {
     const struct bb_layers_config *c = &b->layers->config;
-    struct bb_arch_rank_parameters held;
+    struct bb_arch_rank_parameters share;
     struct bb_kernel_groups groups = {0};
 
     if (!c->accumulates || !c->gemm)
         return;
-    held = bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep);
-    groups.rows = (int64_t)(held.dense + held.expert);
+    share = bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep);
+    groups.rows = (int64_t)(share.dense + share.expert);
     if (groups.rows > 0)
         bb_kernel_groups_add(&groups, BB_KERNELS_ACCUMULATE, BB_KERNELS_WEIGHTS);
     bb_block_compute(b, "accumulate gradients", &groups, BB_NONE, BB_NONE);
@@ -171,20 +171,20 @@ void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with
     int between = bb_block_buffer(b, BB_BLOCK_BUFFER_GRADIENT), state = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
 
     begin_layer(b, BB_PHASE_BACKWARD, layer);
-    b->again = b->layers->config.recompute == BB_RECOMPUTE_FULL && !b->skip_recompute;
-    if (b->again)
-        pass_forward(b, layer, state, state);
-    b->again = false;
-    in = own_buffer(b, in, BB_BLOCK_BUFFER_GRADIENT);
+    b->recomputing = b->layers->config.recompute == BB_RECOMPUTE_FULL && !b->skip_recompute;
+    if (b->recomputing)
+        layer_forward(b, layer, state, state);
+    b->recomputing = false;
+    in = default_buffer(b, in, BB_BLOCK_BUFFER_GRADIENT);
     if (has_experts(b, layer))
         bb_experts_backward(b, layer, in, between, with_weights);
     else if (has_perceptron(b))
-        half_backward(b, &perceptron, in, between, with_weights);
+        sublayer_backward(b, &mlp, in, between, with_weights);
     else
         between = in;
-    if (decodes(b, layer))
+    if (in_decoder(b, layer))
         bb_cross_backward(b, between, between, with_weights);
-    half_backward(b, &attention, between, own_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights);
+    sublayer_backward(b, &attention, between, default_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights);
     if (with_weights)
         accumulate_gradients(b, layer);
     b->script->layer = BB_NONE;
@@ -198,10 +198,10 @@ void bb_block_weights(struct bb_block *b, int layer)
     if (has_experts(b, layer))
         bb_experts_weights(b, layer);
     else if (has_perceptron(b))
-        half_weights(b, &perceptron);
-    if (decodes(b, layer))
+        sublayer_weights(b, &mlp);
+    if (in_decoder(b, layer))
         bb_cross_weights(b);
-    half_weights(b, &attention);
+    sublayer_weights(b, &attention);
     accumulate_gradients(b, layer);
     b->script->layer = BB_NONE;
 }
@@ -214,14 +214,14 @@ void bb_block_embedding_forward(struct bb_block *b, int out)
 
     begin_layer(b, BB_PHASE_FORWARD, BB_NONE);
     bb_kernel_groups_add(&c, BB_KERNELS_EMBEDDING, BB_KERNELS_FORWARD);
-    bb_block_row(b, "embedding", "embedding", &c, BB_NONE, own_buffer(b, out, BB_BLOCK_BUFFER_STATE));
+    bb_block_row(b, "embedding", "embedding", &c, BB_NONE, default_buffer(b, out, BB_BLOCK_BUFFER_STATE));
 }
 
 void bb_block_embedding_backward(struct bb_block *b, int in)
 {
     begin_layer(b, BB_PHASE_BACKWARD, BB_NONE);
-    if (b->layers->scattered)
-        bb_block_gather(b, "embedding gradients", own_buffer(b, in, BB_BLOCK_BUFFER_GRADIENT),
+    if (b->layers->sequence_sharded)
+        bb_block_gather(b, "embedding gradients", default_buffer(b, in, BB_BLOCK_BUFFER_GRADIENT),
                         BB_BLOCK_BUFFER_GRADIENT_FULL);
 }
 
@@ -235,7 +235,7 @@ static const struct bb_column_parallel head = {.gemm = BB_KERNELS_HEAD,
 static void begin_head(struct bb_block *b, enum bb_phase phase)
 {
     begin_layer(b, phase, BB_NONE);
-    b->decodes = b->layers->config.arch->encoder_layers > 0;
+    b->in_decoder = b->layers->config.arch->encoder_layers > 0;
 }
 
 static void reduce_statistic(struct bb_block *b, const char *what, enum bb_redop_id redop)
@@ -243,7 +243,7 @@ static void reduce_statistic(struct bb_block *b, const char *what, enum bb_redop
     struct bb_script *s = b->script;
 
     s->redop = redop;
-    bb_script_wait(s, bb_block_collective(b, b->lanes.tp, what, BB_ALL_REDUCE, (size_t)b->layers->decoded.tokens,
+    bb_script_wait(s, bb_block_collective(b, b->lanes.tp, what, BB_ALL_REDUCE, (size_t)b->layers->decoder_sizes.tokens,
                                           BB_BLOCK_BUFFER_STATISTIC, BB_BLOCK_BUFFER_TOTAL));
     s->redop = BB_SUM;
 }
@@ -251,19 +251,19 @@ static void reduce_statistic(struct bb_block *b, const char *what, enum bb_redop
 void bb_block_head_forward(struct bb_block *b, int in)
 {
     struct bb_kernel_groups c = {0};
-    bool divided = bb_lane_is_used(b->lanes.tp);
+    bool tp_sharded = bb_lane_is_used(b->lanes.tp);
     int src;
 
     begin_head(b, BB_PHASE_FORWARD);
-    src = bb_block_column_input(b, &head, &c, own_buffer(b, in, BB_BLOCK_BUFFER_STATE));
+    src = bb_block_column_input(b, &head, &c, default_buffer(b, in, BB_BLOCK_BUFFER_STATE));
     bb_kernel_groups_add(&c, BB_KERNELS_HEAD, BB_KERNELS_FORWARD);
-    bb_block_compute(b, "logits", &c, src, divided ? bb_block_buffer(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
+    bb_block_compute(b, "logits", &c, src, tp_sharded ? bb_block_buffer(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
     reduce_statistic(b, "largest logit", BB_MAX);
     bb_block_kernels(b, "cross entropy", BB_KERNELS_LOSS, BB_KERNELS_FORWARD, BB_NONE,
-                     divided ? bb_block_buffer(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
+                     tp_sharded ? bb_block_buffer(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
     reduce_statistic(b, "target logit", BB_SUM);
     reduce_statistic(b, "sum of exponentials", BB_SUM);
-    b->decodes = false;
+    b->in_decoder = false;
 }
 
 void bb_block_head_backward(struct bb_block *b, int out, bool with_weights)
@@ -272,20 +272,20 @@ void bb_block_head_backward(struct bb_block *b, int out, bool with_weights)
 
     begin_head(b, BB_PHASE_BACKWARD);
     bb_kernel_groups_add(&c, BB_KERNELS_LOSS, BB_KERNELS_DATA);
-    bb_block_column_backward(b, &head, &c, BB_NONE, own_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights, true);
+    bb_block_column_backward(b, &head, &c, BB_NONE, default_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights, true);
     if (with_weights)
         accumulate_gradients(b, BB_ARCH_HEAD);
-    b->decodes = false;
+    b->in_decoder = false;
 }
 
 void bb_block_head_weights(struct bb_block *b)
 {
-    static const struct bb_kernel_groups nothing;
+    static const struct bb_kernel_groups empty;
 
     begin_head(b, BB_PHASE_BACKWARD);
-    bb_block_column_weights(b, &head, &nothing);
+    bb_block_column_weights(b, &head, &empty);
     accumulate_gradients(b, BB_ARCH_HEAD);
-    b->decodes = false;
+    b->in_decoder = false;
 }
 
 /* ---- the end of a step ---- */

@@ -119,9 +119,9 @@ struct bb_block {
     struct bb_script *script;
     struct bb_block_lanes lanes;
     int ep_rank;     /* place in the ep group, 0 where bb_layers_programs_per_stage is 1 */
-    bool decodes;    /* internal: embedding and head that are written now are the decoder's */
+    bool in_decoder;    /* internal: embedding and head that are written now are the decoder's */
     bool reads_encoder; /* internal: what is gathered and summed now is the encoder's, in a decoder's layer */
-    bool again;      /* what is written now was computed before                */
+    bool recomputing;      /* what is written now was computed before                */
     bool skip_recompute; /* the caller's: the layer that comes is not computed again, though others are (--recompute full) */
     int buffers[48]; /* internal: of the program, made when first used; BB_NONE before that */
     int crossing[BB_NODE_DISPATCH_CHUNKS], crossing_probabilities; /* internal: rows that are on their way to other nodes */

@@ -124,7 +124,7 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
         p[0] = linear_gemm(s, "cross query", s->tokens, s->hidden, s->heads * s->key_dim, 1);
         return 1;
     case BB_KERNELS_CROSS_KEYS:
-        p[0] = linear_gemm(s, "cross keys", s->memory, s->hidden, s->kv_heads * (s->key_dim + s->value_dim), 1);
+        p[0] = linear_gemm(s, "cross keys", s->encoder_tokens, s->hidden, s->kv_heads * (s->key_dim + s->value_dim), 1);
         return 1;
     case BB_KERNELS_CROSS_CORE:
         return core_gemms(s, s->encoder_sequence, p);
@@ -142,7 +142,7 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
     case BB_KERNELS_EXPERTS:
         return 2 * mlp_gemms(s, rows, s->expert_ffn, s->local_experts, &p[0], &p[1]);
     case BB_KERNELS_ROUTER:
-        p[0] = linear_gemm(s, "router", s->held, s->hidden, s->experts, 1);
+        p[0] = linear_gemm(s, "router", s->local_tokens, s->hidden, s->experts, 1);
         return 1;
     case BB_KERNELS_HEAD:
         p[0] = linear_gemm(s, "logits", s->tokens, s->hidden, s->vocab, 1);
@@ -263,11 +263,11 @@ static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_l
 /* The residual is added to, its gradients from both sides; dropout's mask is made in passing by the sum. */
 static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
-    add_memory_kernel(s, w, "residual", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->held, s->hidden);
+    add_memory_kernel(s, w, "residual", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->local_tokens, s->hidden);
     if (backward && s->dropout)
-        add_memory_kernel(s, w, "dropout", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->held, s->hidden);
+        add_memory_kernel(s, w, "dropout", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->local_tokens, s->hidden);
     add_memory_kernel(s, w, "norm", backward ? BB_MEMORY_KERNEL_LAYER_NORM_GRAD : BB_MEMORY_KERNEL_LAYER_NORM,
-                      BB_ACT_NONE, s->held, s->hidden);
+                      BB_ACT_NONE, s->local_tokens, s->hidden);
 }
 
 /* Unfused attention: softmax and dropout of all scores, in memory. */
@@ -317,7 +317,7 @@ static void add_permutation(const struct bb_layer_sizes *s, enum bb_kernels_kind
 {
     bool in_node = kind == BB_KERNELS_NODE_PERMUTE || kind == BB_KERNELS_NODE_UNPERMUTE;
     bool spreads = (kind == BB_KERNELS_PERMUTE || kind == BB_KERNELS_NODE_PERMUTE) != backward;
-    uint64_t tokens = (uint64_t)(in_node ? s->held * s->copies : s->held);
+    uint64_t tokens = (uint64_t)(in_node ? s->local_tokens * s->copies : s->local_tokens);
 
     (spreads ? bb_kernel_list_permute : bb_kernel_list_unpermute)(w, tokens, (uint64_t)s->hidden,
                                                                   in_node ? s->node_copies : s->copies, s->dtype);

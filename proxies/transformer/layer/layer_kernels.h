@@ -49,10 +49,10 @@ struct bb_layer_sizes {
     enum bb_dtype_id dtype;
     int64_t hidden;
     int64_t tokens; /* N: that the products of attention and perceptron read                          */
-    int64_t held;   /* T: of them between the layers: N, or N / t with sequence parallelism           */
+    int64_t local_tokens;   /* T: of them between the layers: N, or N / t with sequence parallelism           */
     int64_t batch, queries, keys, block_keys; /* attention: samples, positions asked, answered; of one ring block */
     int64_t sequence, index_heads, index_dim; /* an index that picks the keys looks at all; index_heads 0: none   */
-    int64_t memory, encoder_sequence; /* a decoder's: tokens of the encoder, of a micro-batch and of a sample              */
+    int64_t encoder_tokens, encoder_sequence; /* a decoder's: tokens of the encoder, of a micro-batch and of a sample              */
     int64_t heads, kv_heads;     /* that the projections make                                        */
     int64_t attention_heads;          /* that the attention is done for: heads / c with all_to_all        */
     int64_t key_dim, value_dim;  /* of a head                                                        */

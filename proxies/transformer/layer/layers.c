@@ -54,7 +54,7 @@ static void resolve_scan(struct bb_layer_sizes *s, const struct bb_layers_config
     s->rotary = false;
 }
 
-static int64_t most_of(int64_t a, int64_t b)
+static int64_t max_of(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
@@ -63,16 +63,16 @@ static int64_t most_of(int64_t a, int64_t b)
 static void resolve_decoder(struct bb_layers *l)
 {
     const struct bb_layers_config *c = &l->config;
-    struct bb_layer_sizes *s = &l->decoded;
+    struct bb_layer_sizes *s = &l->decoder_sizes;
 
     *s = l->sizes;
     if (c->arch->encoder_layers == 0)
         return;
     l->sizes.causal = false;
-    s->memory = s->tokens;
+    s->encoder_tokens = s->tokens;
     s->encoder_sequence = c->sequence;
     s->tokens = (int64_t)c->micro_batch_size * c->decoder_sequence;
-    s->held = l->scattered ? s->tokens / c->tp : s->tokens;
+    s->local_tokens = l->sequence_sharded ? s->tokens / c->tp : s->tokens;
     s->keys = s->queries = s->block_keys = s->sequence = c->decoder_sequence;
 }
 
@@ -82,7 +82,7 @@ static void resolve_sizes(struct bb_layers *l)
     const struct bb_arch *a = c->arch;
     struct bb_layer_sizes *s = &l->sizes;
 
-    l->scattered = c->sequence_parallel && c->tp > 1;
+    l->sequence_sharded = c->sequence_parallel && c->tp > 1;
     *s = (struct bb_layer_sizes){.dtype = c->dtype,
                                  .hidden = a->hidden,
                                  .tokens = (int64_t)c->micro_batch_size * c->sequence / c->cp,
@@ -107,22 +107,22 @@ static void resolve_sizes(struct bb_layers *l)
                                  .dropout = a->dropout,
                                  .unfused = c->unfused,
                                  .float8 = c->float8};
-    s->held = l->scattered ? s->tokens / c->tp : s->tokens;
+    s->local_tokens = l->sequence_sharded ? s->tokens / c->tp : s->tokens;
     if (c->dispatch == BB_DISPATCH_DEDUP && c->node_limit > 0) {
         s->copies = c->node_limit;
         s->node_copies = (a->top_k + c->node_limit - 1) / c->node_limit;
     }
     resolve_attention(s, c);
     resolve_decoder(l);
-    l->held = (size_t)(most_of(s->held, l->decoded.held) * s->hidden);
-    l->whole = (size_t)(most_of(s->tokens, l->decoded.tokens) * s->hidden);
+    l->boundary_elements = (size_t)(max_of(s->local_tokens, l->decoder_sizes.local_tokens) * s->hidden);
+    l->full_elements = (size_t)(max_of(s->tokens, l->decoder_sizes.tokens) * s->hidden);
     l->kv_block = (size_t)(s->tokens * s->kv_heads * (s->key_dim + s->value_dim));
-    l->windowed = *s;
+    l->window_sizes = *s;
     if (a->window > 0 && a->window < c->sequence)
-        l->windowed.keys = a->window;
-    l->scanned = *s;
+        l->window_sizes.keys = a->window;
+    l->scan_sizes = *s;
     if (a->scan.heads > 0)
-        resolve_scan(&l->scanned, c);
+        resolve_scan(&l->scan_sizes, c);
 }
 
 const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int layer)
@@ -130,16 +130,16 @@ const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int laye
     const struct bb_layers_config *c = &l->config;
 
     if (layer >= 0 && bb_arch_is_decoder(c->arch, layer))
-        return &l->decoded;
+        return &l->decoder_sizes;
     if (layer >= 0 && bb_arch_is_scan(c->arch, layer))
-        return &l->scanned;
-    return layer >= 0 && bb_arch_attended_keys(c->arch, layer, c->sequence) < c->sequence ? &l->windowed : &l->sizes;
+        return &l->scan_sizes;
+    return layer >= 0 && bb_arch_attended_keys(c->arch, layer, c->sequence) < c->sequence ? &l->window_sizes : &l->sizes;
 }
 
 /* ---- what cannot be ---- */
 
 /* What does not divide is refused by the grid (bb_grid_validate_model); beyond that: */
-static int refuse_experts(const struct bb_layers_config *c, const char *proxy)
+static int validate_experts(const struct bb_layers_config *c, const char *proxy)
 {
     if (c->arch->experts == 0 || c->tp == 1 || c->sequence_parallel)
         return 0;
@@ -151,29 +151,29 @@ static int refuse_experts(const struct bb_layers_config *c, const char *proxy)
 
 /* Tokens that go to nodes first: each to no more than it has experts, or than there are nodes; the same number of rows
  * to each. */
-static int refuse_dedup(const struct bb_layers *l, const char *proxy)
+static int validate_dedup(const struct bb_layers *l, const char *proxy)
 {
     const struct bb_layers_config *c = &l->config;
-    int most = c->nodes < c->arch->top_k ? c->nodes : c->arch->top_k;
+    int max = c->nodes < c->arch->top_k ? c->nodes : c->arch->top_k;
 
     if (c->dispatch != BB_DISPATCH_DEDUP)
         return 0;
-    if (c->node_limit == 0 || c->node_limit > most)
+    if (c->node_limit == 0 || c->node_limit > max)
         return bb_err(BB_EUSAGE,
                       "%s: --moe-dispatch dedup needs --moe-node-limit M, to how many nodes a token goes: 1 to %d (%d "
                       "experts of a token, %d nodes), not %d; nearest: --moe-node-limit %d",
-                      proxy, most, c->arch->top_k, c->nodes, c->node_limit, most);
-    if (l->routing.even < 0 || l->sizes.held * c->node_limit % c->nodes != 0)
+                      proxy, max, c->arch->top_k, c->nodes, c->node_limit, max);
+    if (l->routing.even < 0 || l->sizes.local_tokens * c->node_limit % c->nodes != 0)
         return bb_err(
             BB_EUSAGE,
             "%s: --moe-dispatch dedup sends as many rows to each of %d nodes and %d ranks: not of %lld tokens "
             "of a rank%s; nearest: --moe-dispatch alltoall",
-            proxy, c->nodes, c->ep, (long long)l->sizes.held, c->imbalance > 0 ? " with --moe-imbalance" : "");
+            proxy, c->nodes, c->ep, (long long)l->sizes.local_tokens, c->imbalance > 0 ? " with --moe-imbalance" : "");
     return 0;
 }
 
 /* A ring sends every block of keys to every rank, and attention kernels know no window in it. */
-static int refuse_window(const struct bb_layers_config *c, const char *proxy)
+static int validate_window(const struct bb_layers_config *c, const char *proxy)
 {
     if (c->cp == 1 || c->context != BB_CONTEXT_RING || c->arch->window == 0 || c->arch->window >= c->sequence)
         return 0;
@@ -184,16 +184,16 @@ static int refuse_window(const struct bb_layers_config *c, const char *proxy)
 }
 
 /* Rows of a micro-batch are counted in int. */
-static int refuse_tokens(const struct bb_layers_config *c, const char *proxy)
+static int validate_tokens(const struct bb_layers_config *c, const char *proxy)
 {
     long long tokens = (long long)c->micro_batch_size * c->sequence;
-    long long most = INT_MAX / (c->arch->top_k ? c->arch->top_k : 1);
-    bool too_long = c->sequence > most;
+    long long max = INT_MAX / (c->arch->top_k ? c->arch->top_k : 1);
+    bool too_long = c->sequence > max;
 
-    if (tokens <= most)
+    if (tokens <= max)
         return 0;
     return bb_err(BB_EUSAGE, "%s: a micro-batch of %lld tokens, expected at most %lld; nearest: --%s %lld", proxy,
-                  tokens, most, too_long ? "seq-length" : "micro-batch-size", too_long ? most : most / c->sequence);
+                  tokens, max, too_long ? "seq-length" : "micro-batch-size", too_long ? max : max / c->sequence);
 }
 
 /* ---- life ---- */
@@ -201,7 +201,7 @@ static int refuse_tokens(const struct bb_layers_config *c, const char *proxy)
 static int resolve_routing(struct bb_layers *l)
 {
     const struct bb_layers_config *c = &l->config;
-    const struct bb_routing_config routing = {.tokens = (int)l->sizes.held,
+    const struct bb_routing_config routing = {.tokens = (int)l->sizes.local_tokens,
                                               .top_k = c->arch->top_k,
                                               .experts = c->arch->experts,
                                               .ranks = c->ep,
@@ -214,20 +214,20 @@ static int resolve_routing(struct bb_layers *l)
 }
 
 /* The rows of each layer, where the step keeps them. */
-static int keep_rows(struct bb_layers *l)
+static int store_row_counts(struct bb_layers *l)
 {
     const size_t each = (size_t)l->config.ep * (size_t)l->config.ep;
     int rc = 0;
 
     if (!l->routing.rows)
         return 0;
-    TRY(BB_NEW(l->tables, l->config.arch->layers));
+    TRY(BB_NEW(l->row_counts, l->config.arch->layers));
     for (int layer = 0; layer < l->config.arch->layers; layer++) {
         struct bb_alltoallv *table = bb_step_add_alltoallv_table(l->step, l->config.ep);
 
         TRY(table ? 0 : -BB_EFAIL);
         memcpy(table->rows, l->routing.rows + (size_t)layer * each, each * sizeof(*table->rows));
-        l->tables[layer] = table;
+        l->row_counts[layer] = table;
     }
 out:
     return rc;
@@ -239,16 +239,16 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
     int rc;
 
     *layers = NULL;
-    TRY(refuse_tokens(config, step->proxy));
-    TRY(refuse_experts(config, step->proxy));
-    TRY(refuse_window(config, step->proxy));
+    TRY(validate_tokens(config, step->proxy));
+    TRY(validate_experts(config, step->proxy));
+    TRY(validate_window(config, step->proxy));
     TRY(BB_NEW(l, 1));
     *layers = l;
     *l = (struct bb_layers){.config = *config, .step = step};
     resolve_sizes(l);
     TRY(resolve_routing(l));
-    TRY(refuse_dedup(l, step->proxy));
-    TRY(keep_rows(l));
+    TRY(validate_dedup(l, step->proxy));
+    TRY(store_row_counts(l));
     return 0;
 out:
     bb_layers_free(*layers);
@@ -260,8 +260,8 @@ void bb_layers_free(struct bb_layers *layers)
 {
     if (layers) {
         bb_routing_release(&layers->routing);
-        free(layers->listed);
-        free(layers->tables);
+        free(layers->kernel_lists);
+        free(layers->row_counts);
     }
     free(layers);
 }
@@ -276,7 +276,7 @@ int bb_layers_programs_per_stage(const struct bb_layers *l)
 
 size_t bb_layers_boundary_elements(const struct bb_layers *l)
 {
-    return l->held;
+    return l->boundary_elements;
 }
 
 size_t bb_layers_replicated_elements(const struct bb_layers *l, int layer)
@@ -285,12 +285,12 @@ size_t bb_layers_replicated_elements(const struct bb_layers *l, int layer)
 
     if (layer == BB_ARCH_EMBEDDING) /* its gradient is gathered first, so positions see that of every token */
         return 0;
-    return l->scattered ? bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep).replicated : 0;
+    return l->sequence_sharded ? bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep).replicated : 0;
 }
 
 int64_t bb_layers_balanced_rows(const struct bb_layers *l)
 {
-    return l->sizes.held * l->sizes.top_k * l->config.etp;
+    return l->sizes.local_tokens * l->sizes.top_k * l->config.etp;
 }
 
 static void add_forward(struct bb_kernel_groups *c, const enum bb_kernels_kind *kinds, size_t bytes)

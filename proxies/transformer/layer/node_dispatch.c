@@ -38,7 +38,7 @@ static size_t for_each_neighbour(const struct bb_block *b, size_t width)
 static int cross(struct bb_block *b, const char *what, int parts, enum bb_block_buffer src, enum bb_block_buffer dst)
 {
     return bb_block_collective(b, b->lanes.ep_cross, what, BB_ALLTOALL,
-                               for_each_node(b, bb_block_buffer_count(b, src)) / (size_t)parts, src, dst);
+                               for_each_node(b, bb_block_buffer_elements(b, src)) / (size_t)parts, src, dst);
 }
 
 static int spread(struct bb_block *b, const char *what, int parts, size_t width, enum bb_block_buffer src,
@@ -52,7 +52,7 @@ static int spread(struct bb_block *b, const char *what, int parts, size_t width,
 static int count_parts(const struct bb_block *b)
 {
     const struct bb_layers *l = b->layers;
-    const int64_t crossing = l->sizes.held * l->config.node_limit / l->config.nodes;
+    const int64_t crossing = l->sizes.local_tokens * l->config.node_limit / l->config.nodes;
     int parts = BB_NODE_DISPATCH_CHUNKS;
 
     while (crossing % parts != 0 || for_each_neighbour(b, 1) % (size_t)parts != 0)

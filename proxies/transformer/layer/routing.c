@@ -58,14 +58,14 @@ static void weights_to_shares(double *weight, int experts, int top_k)
 
 static void weigh_experts(const struct bb_routing_config *c, int layer, int from, const double *place, double *weight)
 {
-    double most = 0;
+    double max = 0;
 
     for (int e = 0; e < c->experts; e++) {
         weight[e] = pow((0.5 + random_fraction(c->seed, layer, from, e)) / place[e], c->imbalance);
-        most = fmax(most, weight[e]);
+        max = fmax(max, weight[e]);
     }
     for (int e = 0; e < c->experts; e++)
-        weight[e] /= 2 * most;
+        weight[e] /= 2 * max;
 }
 
 /* Whole rows whose sum is exact: the differences of rounded sums. */

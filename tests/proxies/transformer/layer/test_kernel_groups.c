@@ -8,7 +8,7 @@
 static const struct bb_layer_sizes sizes = {.dtype = BB_BFLOAT16,
                                             .hidden = 96,
                                             .tokens = 40,
-                                            .held = 20,
+                                            .local_tokens = 20,
                                             .batch = 2,
                                             .queries = 20,
                                             .keys = 60,

@@ -10,7 +10,7 @@
 static const struct bb_layer_sizes sizes = {.dtype = BB_BFLOAT16,
                                             .hidden = 16,
                                             .tokens = 8,
-                                            .held = 4,
+                                            .local_tokens = 4,
                                             .batch = 1,
                                             .queries = 8,
                                             .keys = 8,

@@ -49,9 +49,8 @@ struct bb_nccl_variant {
     double base_us, intra_us, inter_us; /* latency: once per call; per step within a node; per step between nodes */
     double gbps;                        /* bus bandwidth of the links within a node, in 1e9 bytes/s */
     double nic;                         /* fraction of the NICs' rate that the protocol leaves to data */
-    double chunk_us; /* NVLS and NVLS_TREE: synchronization time per round of chunks; 0: the rate is the same at all
-                        sizes */
-    int channels;    /* ring, NVLS and NVLS_TREE; 0: unknown, a ring then has no cost for its last slice */
+    double chunk_us;                    /* NVLS, NVLS_TREE: synchronization time per round of chunks; 0: none */
+    int channels; /* ring, NVLS and NVLS_TREE; 0: unknown, a ring then has no cost for its last slice */
 };
 #define BB_NCCL_VARIANTS 24
 
@@ -74,8 +73,7 @@ struct bb_fabric {
 struct bb_cluster {
     char name[64];
     int gpus_per_node, sm_count, clock_khz;
-    struct bb_nccl_variant variants[BB_NCCL_VARIANTS]; /* n_variants 0: no "nccl", collectives use the alpha-beta
-                                                          model */
+    struct bb_nccl_variant variants[BB_NCCL_VARIANTS]; /* n_variants 0: no "nccl", the alpha-beta model */
     int n_variants, nics_per_node;
     bool has_achieved; /* the profile has "achieved"; false: kernels reach the data sheet's rates */
     double tflops_float8;
@@ -148,8 +146,7 @@ struct bb_collective {
     size_t count; /* elements, as in the NCCL call */
     bool in_place;
     int ranks, nodes;
-    int members_on_root_node; /* gather and scatter: members on the root's node, including the root; 0: unknown, the
-                                 largest node is assumed */
+    int members_on_root_node; /* gather, scatter: members on the root's node with the root; 0: the largest node */
     struct bb_node_placement placement;
 };
 
@@ -164,12 +161,11 @@ int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_col
  * The duration is latency_ns + transfer_ns; during the transfer, each kind of link is busy for part of the time. */
 struct bb_cost {
     double latency_ns, transfer_ns;
-    double link_ns, nic_ns;     /* busy time of a member's links within the node, and of its share of the NICs; at most
-                               transfer_ns */
-    double uplink_ns[BB_TIERS]; /* busy time of the uplinks of the leaf (pod) with most of the nodes; at most
-                                   transfer_ns */
-    double bytes;               /* that each member sends, and also that each member receives */
-    double nic_bytes;           /* per member and direction over its NIC; members that share a NIC add up */
+    double link_ns, nic_ns; /* at most transfer_ns: busy time of a member's links within the node, and of its NICs */
+    double
+        uplink_ns[BB_TIERS]; /* at most transfer_ns: busy time of the uplinks of the leaf (pod) with the most nodes */
+    double bytes;            /* that each member sends, and also that each member receives */
+    double nic_bytes;        /* per member and direction over its NIC; members that share a NIC add up */
     /* Per direction over the uplinks of a leaf (pod): from all its members together; from each member to each rank
      * outside. */
     double uplink_bytes[BB_TIERS], pair_bytes;
@@ -200,8 +196,7 @@ double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_link_
  *   load_ns  the larger bb_cluster_link_load_ns of the two sides
  */
 int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double load_ns);
-int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes); /* a message of a rank to itself: a
-                                                                                 copy */
+int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes); /* message to itself: a copy */
 
 /* ---- GPUs and NICs of a node ---- */
 

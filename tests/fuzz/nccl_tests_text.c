@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = fuzz_text(data, size), *part[FUZZ_PARTS], word[96];
     struct bb_result_file file;
-    struct bb_measurements evidence;
+    struct bb_measurements measurements;
     const char *words[] = {word};
 
     fuzz_parts(text, part);
@@ -16,9 +16,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (bb_result_file_load(&file, word) == 0)
         HOLDS(file.root && (file.n == 0 || file.rows[0].what));
     bb_result_file_release(&file);
-    if (bb_measurements_read(&evidence, words, 1) == 0)
-        HOLDS(evidence.n_rows > 0 && evidence.files[0].ranks >= evidence.files[0].nodes);
-    bb_measurements_release(&evidence);
+    if (bb_measurements_read(&measurements, words, 1) == 0)
+        HOLDS(measurements.n_rows > 0 && measurements.files[0].ranks >= measurements.files[0].nodes);
+    bb_measurements_release(&measurements);
     free(text);
     return 0;
 }

@@ -264,8 +264,8 @@ int bb_bench_plan_validate(const struct bb_bench_plan *p)
             return bb_err(BB_EUSAGE, "root %d (-r) of %s is not a rank: ranks are 0 to %d", p->sweep->root,
                           bb_colls[p->sweep->colls[i]].name, p->ranks - 1);
     if (alltoallv_counts && alltoallv_counts->bytes && alltoallv_counts->n != p->ranks)
-        return bb_err(BB_EUSAGE, "--matrix has %d ranks, but --ranks is %d; try: --ranks %d", alltoallv_counts->n, p->ranks,
-                      alltoallv_counts->n);
+        return bb_err(BB_EUSAGE, "--matrix has %d ranks, but --ranks is %d; try: --ranks %d", alltoallv_counts->n,
+                      p->ranks, alltoallv_counts->n);
     if (alltoallv_counts && p->ranks > BB_ALLTOALLV_RANKS)
         return bb_err(BB_EUSAGE, "alltoallv on %d ranks, expected at most %d; try: --ranks %d", p->ranks,
                       BB_ALLTOALLV_RANKS, BB_ALLTOALLV_RANKS);

@@ -124,7 +124,7 @@ struct bb_block {
     bool recomputing;      /* what is written now was computed before                */
     bool skip_recompute; /* the caller's: the layer that comes is not computed again, though others are (--recompute full) */
     int buffers[48]; /* internal: of the program, made when first used; BB_NONE before that */
-    int crossing[BB_NODE_DISPATCH_CHUNKS], crossing_probabilities; /* internal: rows that are on their way to other nodes */
+    int inter_node_ops[BB_NODE_DISPATCH_CHUNKS], inter_node_probabilities; /* internal: rows that are on their way to other nodes */
 };
 
 void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_script *script,

@@ -23,77 +23,77 @@ bool bb_uses_node_dispatch(const struct bb_block *b)
 }
 
 /* Elements for each node: of rows; of the numbers that go with them. */
-static size_t for_each_node(const struct bb_block *b, size_t all)
+static size_t elements_per_node(const struct bb_block *b, size_t all)
 {
     return all / (size_t)b->layers->config.nodes;
 }
 
 /* Elements for each rank of the node: what goes to its experts from all nodes. */
-static size_t for_each_neighbour(const struct bb_block *b, size_t width)
+static size_t elements_per_local_rank(const struct bb_block *b, size_t width)
 {
     return (size_t)b->layers->routing.even * (size_t)b->layers->config.nodes * width;
 }
 
 /* One of so many parts. */
-static int cross(struct bb_block *b, const char *what, int parts, enum bb_block_buffer src, enum bb_block_buffer dst)
+static int exchange_between_nodes(struct bb_block *b, const char *what, int chunks, enum bb_block_buffer src, enum bb_block_buffer dst)
 {
     return bb_block_collective(b, b->lanes.ep_cross, what, BB_ALLTOALL,
-                               for_each_node(b, bb_block_buffer_elements(b, src)) / (size_t)parts, src, dst);
+                               elements_per_node(b, bb_block_buffer_elements(b, src)) / (size_t)chunks, src, dst);
 }
 
-static int spread(struct bb_block *b, const char *what, int parts, size_t width, enum bb_block_buffer src,
+static int exchange_inside_node(struct bb_block *b, const char *what, int chunks, size_t width, enum bb_block_buffer src,
                   enum bb_block_buffer dst)
 {
-    return bb_block_collective(b, b->lanes.ep_local, what, BB_ALLTOALL, for_each_neighbour(b, width) / (size_t)parts,
+    return bb_block_collective(b, b->lanes.ep_local, what, BB_ALLTOALL, elements_per_local_rank(b, width) / (size_t)chunks,
                                src, dst);
 }
 
 /* As many parts as both hops' rows can be divided into. */
-static int count_parts(const struct bb_block *b)
+static int count_chunks(const struct bb_block *b)
 {
     const struct bb_layers *l = b->layers;
-    const int64_t crossing = l->sizes.local_tokens * l->config.node_limit / l->config.nodes;
-    int parts = BB_NODE_DISPATCH_CHUNKS;
+    const int64_t inter_node_rows = l->sizes.local_tokens * l->config.node_limit / l->config.nodes;
+    int chunks = BB_NODE_DISPATCH_CHUNKS;
 
-    while (crossing % parts != 0 || for_each_neighbour(b, 1) % (size_t)parts != 0)
-        parts /= 2;
-    return parts;
+    while (inter_node_rows % chunks != 0 || elements_per_local_rank(b, 1) % (size_t)chunks != 0)
+        chunks /= 2;
+    return chunks;
 }
 
 /* Of rows on their way to the experts: in 16 bits, or in 8. */
-static enum bb_block_buffer of_bits(const struct bb_block *b, enum bb_block_buffer usual, enum bb_block_buffer short8)
+static enum bb_block_buffer select_precision(const struct bb_block *b, enum bb_block_buffer unquantized, enum bb_block_buffer quantized)
 {
-    return b->layers->config.float8_dispatch ? short8 : usual;
+    return b->layers->config.float8_dispatch ? quantized : unquantized;
 }
 
 void bb_node_dispatch_start(struct bb_block *b, const char *what, enum bb_block_buffer src)
 {
-    const int parts = count_parts(b);
+    const int chunks = count_chunks(b);
 
-    for (int i = 0; i < parts; i++)
-        b->crossing[i] = cross(b, what, parts, src, of_bits(b, BB_BLOCK_BUFFER_NODE_ROWS, BB_BLOCK_BUFFER_NODE_ROWS_8));
+    for (int i = 0; i < chunks; i++)
+        b->inter_node_ops[i] = exchange_between_nodes(b, what, chunks, src, select_precision(b, BB_BLOCK_BUFFER_NODE_ROWS, BB_BLOCK_BUFFER_NODE_ROWS_8));
 }
 
 void bb_node_dispatch_start_probabilities(struct bb_block *b, const char *what)
 {
-    b->crossing_probabilities = cross(b, what, 1, BB_BLOCK_BUFFER_PROBABILITIES, BB_BLOCK_BUFFER_NODE_PROBABILITIES);
+    b->inter_node_probabilities = exchange_between_nodes(b, what, 1, BB_BLOCK_BUFFER_PROBABILITIES, BB_BLOCK_BUFFER_NODE_PROBABILITIES);
 }
 
 void bb_node_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst)
 {
-    enum bb_block_buffer copies = of_bits(b, BB_BLOCK_BUFFER_NODE_COPIES, BB_BLOCK_BUFFER_NODE_COPIES_8);
+    enum bb_block_buffer copies = select_precision(b, BB_BLOCK_BUFFER_NODE_COPIES, BB_BLOCK_BUFFER_NODE_COPIES_8);
     const bool forward = pass == BB_KERNELS_FORWARD;
-    const int parts = count_parts(b);
+    const int chunks = count_chunks(b);
     int last = BB_NONE;
 
-    for (int i = 0; i < parts; i++) {
-        bb_script_wait(b->script, b->crossing[i]);
-        last = spread(b, what, parts, bb_block_row_width(b, copies), copies, dst);
+    for (int i = 0; i < chunks; i++) {
+        bb_script_wait(b->script, b->inter_node_ops[i]);
+        last = exchange_inside_node(b, what, chunks, bb_block_row_width(b, copies), copies, dst);
     }
     if (forward) {
-        bb_script_wait(b->script, b->crossing_probabilities);
+        bb_script_wait(b->script, b->inter_node_probabilities);
         last =
-            spread(b, "probabilities", 1, 1, BB_BLOCK_BUFFER_NODE_PROBABILITIES, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES);
+            exchange_inside_node(b, "probabilities", 1, 1, BB_BLOCK_BUFFER_NODE_PROBABILITIES, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES);
     }
     bb_script_wait(b->script, last);
     bb_block_kernels(b, "permute in the node", forward ? BB_KERNELS_NODE_PERMUTE : BB_KERNELS_NODE_UNPERMUTE, pass,
@@ -104,16 +104,16 @@ int bb_node_return_start(struct bb_block *b, const char *what, enum bb_kernels_p
                     enum bb_block_buffer dst)
 {
     const bool forward = pass == BB_KERNELS_FORWARD;
-    const int parts = count_parts(b);
-    int spreading[BB_NODE_DISPATCH_CHUNKS], last = BB_NONE;
+    const int chunks = count_chunks(b);
+    int intra_node_ops[BB_NODE_DISPATCH_CHUNKS], last = BB_NONE;
 
     bb_block_kernels(b, "sum in the node", forward ? BB_KERNELS_NODE_UNPERMUTE : BB_KERNELS_NODE_PERMUTE, pass,
                      bb_block_buffer(b, src), bb_block_buffer(b, src));
-    for (int i = 0; i < parts; i++)
-        spreading[i] = spread(b, what, parts, bb_block_row_width(b, src), src, BB_BLOCK_BUFFER_NODE_COPIES);
-    for (int i = 0; i < parts; i++) {
-        bb_script_wait(b->script, spreading[i]);
-        last = cross(b, what, parts, BB_BLOCK_BUFFER_NODE_ROWS, dst);
+    for (int i = 0; i < chunks; i++)
+        intra_node_ops[i] = exchange_inside_node(b, what, chunks, bb_block_row_width(b, src), src, BB_BLOCK_BUFFER_NODE_COPIES);
+    for (int i = 0; i < chunks; i++) {
+        bb_script_wait(b->script, intra_node_ops[i]);
+        last = exchange_between_nodes(b, what, chunks, BB_BLOCK_BUFFER_NODE_ROWS, dst);
     }
     return last;
 }
@@ -121,6 +121,6 @@ int bb_node_return_start(struct bb_block *b, const char *what, enum bb_kernels_p
 int bb_node_return_start_probabilities(struct bb_block *b, const char *what)
 {
     bb_script_wait(b->script,
-                   spread(b, what, 1, 1, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_NODE_PROBABILITIES));
-    return cross(b, what, 1, BB_BLOCK_BUFFER_NODE_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES);
+                   exchange_inside_node(b, what, 1, 1, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_NODE_PROBABILITIES));
+    return exchange_between_nodes(b, what, 1, BB_BLOCK_BUFFER_NODE_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES);
 }

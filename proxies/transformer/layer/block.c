@@ -26,7 +26,7 @@ static long rows_routed(const struct bb_block *b)
 {
     const struct bb_routing *r = &b->layers->routing;
 
-    return r->even >= 0 ? (long)r->even * r->config.ranks : (long)r->config.tokens * r->config.top_k;
+    return r->uniform_rows >= 0 ? (long)r->uniform_rows * r->config.ranks : (long)r->config.tokens * r->config.top_k;
 }
 
 /* Rows that leave a rank: one for each expert, or for each node. */

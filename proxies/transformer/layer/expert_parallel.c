@@ -24,7 +24,7 @@ static bool has_shared(const struct bb_block *b)
 /* ---- who exchanges with whom ---- */
 
 /* Which way rows go: to their experts, or back to where their tokens live. */
-struct way {
+struct row_exchange {
     const char *what;
     enum bb_block_buffer src, dst;
     size_t width; /* elements of a row */
@@ -32,7 +32,7 @@ struct way {
 };
 
 /* To and from every other place of the group, each with its own count; what stays on the rank is not sent. */
-static int uneven_exchange(struct bb_block *b, int layer, const struct way *w)
+static int variable_exchange(struct bb_block *b, int layer, const struct row_exchange *w)
 {
     const struct bb_script_rows rows = {
         .table = b->layers->row_counts[layer], .rank = b->ep_rank, .width = w->width, .reversed = w->reversed};
@@ -41,50 +41,50 @@ static int uneven_exchange(struct bb_block *b, int layer, const struct way *w)
                                bb_block_buffer(b, w->dst));
 }
 
-static int start_exchange(struct bb_block *b, int layer, const struct way *w)
+static int start_exchange(struct bb_block *b, int layer, const struct row_exchange *w)
 {
-    int even = b->layers->routing.even;
+    int uniform_rows = b->layers->routing.uniform_rows;
 
-    if (even < 0 && bb_lane_is_used(b->lanes.ep))
-        return uneven_exchange(b, layer, w);
-    return bb_block_collective(b, b->lanes.ep, w->what, BB_ALLTOALL, even < 0 ? 0 : (size_t)even * w->width, w->src,
+    if (uniform_rows < 0 && bb_lane_is_used(b->lanes.ep))
+        return variable_exchange(b, layer, w);
+    return bb_block_collective(b, b->lanes.ep, w->what, BB_ALLTOALL, uniform_rows < 0 ? 0 : (size_t)uniform_rows * w->width, w->src,
                                w->dst); /* uneven, on a rank that has all experts: nothing is exchanged */
 }
 
-static int exchange_rows(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
+static int start_row_exchange(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
                          enum bb_block_buffer dst, bool reversed)
 {
-    return start_exchange(b, layer, &(struct way){what, src, dst, bb_block_row_width(b, src), reversed});
+    return start_exchange(b, layer, &(struct row_exchange){what, src, dst, bb_block_row_width(b, src), reversed});
 }
 
 /* To the experts; by nodes only half the way, for which finish_dispatch waits. */
-static int dispatch_rows(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
+static int start_dispatch(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
                          enum bb_block_buffer dst)
 {
     if (!bb_uses_node_dispatch(b))
-        return exchange_rows(b, layer, what, src, dst, false);
+        return start_row_exchange(b, layer, what, src, dst, false);
     bb_node_dispatch_start(b, what, src);
     return BB_NONE;
 }
 
-static int return_rows(struct bb_block *b, int layer, const char *what, enum bb_kernels_pass pass,
+static int start_return(struct bb_block *b, int layer, const char *what, enum bb_kernels_pass pass,
                        enum bb_block_buffer src, enum bb_block_buffer dst)
 {
     return bb_uses_node_dispatch(b) ? bb_node_return_start(b, what, pass, src, dst)
-                               : exchange_rows(b, layer, what, src, dst, true);
+                               : start_row_exchange(b, layer, what, src, dst, true);
 }
 
-static int exchange_probabilities(struct bb_block *b, int layer, bool reversed)
+static int start_probabilities(struct bb_block *b, int layer, bool reversed)
 {
-    struct way forth = {"probabilities", BB_BLOCK_BUFFER_PROBABILITIES, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, 1, false};
-    struct way home = {"probability gradients", BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES, 1,
+    struct row_exchange dispatch = {"probabilities", BB_BLOCK_BUFFER_PROBABILITIES, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, 1, false};
+    struct row_exchange gradients = {"probability gradients", BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES, 1,
                        true};
 
     if (!bb_uses_node_dispatch(b))
-        return start_exchange(b, layer, reversed ? &home : &forth);
+        return start_exchange(b, layer, reversed ? &gradients : &dispatch);
     if (reversed)
-        return bb_node_return_start_probabilities(b, home.what);
-    bb_node_dispatch_start_probabilities(b, forth.what);
+        return bb_node_return_start_probabilities(b, gradients.what);
+    bb_node_dispatch_start_probabilities(b, dispatch.what);
     return BB_NONE;
 }
 
@@ -119,7 +119,7 @@ static void add_experts(const struct bb_block *b, int layer, struct bb_kernel_gr
         bb_kernel_groups_add(c, BB_KERNELS_EXPERTS, pass);
 }
 
-static void collect_tokens(struct bb_block *b, int layer, enum bb_coll_kind kind, enum bb_block_buffer src,
+static void run_etp_collective(struct bb_block *b, int layer, enum bb_coll_kind kind, enum bb_block_buffer src,
                            enum bb_block_buffer dst)
 {
     size_t count = (size_t)(rows_received(b, layer) * b->layers->sizes.hidden);
@@ -137,10 +137,10 @@ static void run_experts(struct bb_block *b, int layer, const struct bb_kernel_gr
         bb_block_compute(b, "experts", c, bb_block_buffer(b, src), bb_block_buffer(b, dst));
         return;
     }
-    collect_tokens(b, layer, BB_ALL_GATHER, src, BB_BLOCK_BUFFER_ETP_ROWS);
+    run_etp_collective(b, layer, BB_ALL_GATHER, src, BB_BLOCK_BUFFER_ETP_ROWS);
     bb_block_compute(b, "experts", c, bb_block_buffer(b, BB_BLOCK_BUFFER_ETP_ROWS),
                      bb_block_buffer(b, BB_BLOCK_BUFFER_ETP_OUTPUT));
-    collect_tokens(b, layer, BB_REDUCE_SCATTER, BB_BLOCK_BUFFER_ETP_OUTPUT, dst);
+    run_etp_collective(b, layer, BB_REDUCE_SCATTER, BB_BLOCK_BUFFER_ETP_OUTPUT, dst);
 }
 
 /* ---- shared experts ---- */
@@ -202,43 +202,43 @@ static void route_tokens(struct bb_block *b, int in)
 }
 
 /* Where rows lie that did not have to travel. */
-static enum bb_block_buffer arrival_buffer(const struct bb_block *b, enum bb_block_buffer far,
+static enum bb_block_buffer ep_buffer(const struct bb_block *b, enum bb_block_buffer far,
                                            enum bb_block_buffer near)
 {
     return bb_lane_is_used(b->lanes.ep) ? far : near;
 }
 
 /* Where rows for the experts are made, and where they arrive. */
-static enum bb_block_buffer leaving_buffer(const struct bb_block *b, enum bb_block_buffer usual)
+static enum bb_block_buffer send_buffer(const struct bb_block *b, enum bb_block_buffer usual)
 {
     return b->layers->config.float8_dispatch ? BB_BLOCK_BUFFER_ROWS_8 : usual;
 }
 
-static enum bb_block_buffer arriving_buffer(const struct bb_block *b, enum bb_block_buffer usual)
+static enum bb_block_buffer receive_buffer(const struct bb_block *b, enum bb_block_buffer usual)
 {
     return b->layers->config.float8_dispatch ? BB_BLOCK_BUFFER_EXPERT_ROWS_8 : usual;
 }
 
 static void exchange_forward(struct bb_block *b, int layer, int in, int out)
 {
-    enum bb_block_buffer own = leaving_buffer(b, BB_BLOCK_BUFFER_ROWS);
+    enum bb_block_buffer own = send_buffer(b, BB_BLOCK_BUFFER_ROWS);
     enum bb_block_buffer rows =
-        arriving_buffer(b, arrival_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS));
-    enum bb_block_buffer answers = arrival_buffer(b, BB_BLOCK_BUFFER_EXPERT_OUTPUT, BB_BLOCK_BUFFER_COMBINED_ROWS);
+        receive_buffer(b, ep_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS));
+    enum bb_block_buffer answers = ep_buffer(b, BB_BLOCK_BUFFER_EXPERT_OUTPUT, BB_BLOCK_BUFFER_COMBINED_ROWS);
     struct bb_kernel_groups c = {0};
     int tokens, probabilities, combined, shared;
 
     gather_counts(b);
     bb_block_kernels(b, "permute", BB_KERNELS_PERMUTE, BB_KERNELS_FORWARD, in, bb_block_buffer(b, own));
-    tokens = dispatch_rows(b, layer, "dispatch", own, rows);
-    probabilities = exchange_probabilities(b, layer, false);
+    tokens = start_dispatch(b, layer, "dispatch", own, rows);
+    probabilities = start_probabilities(b, layer, false);
     shared_up_forward(b);
     bb_script_wait(b->script, tokens);
     bb_script_wait(b->script, probabilities);
     finish_dispatch(b, "dispatch", BB_KERNELS_FORWARD, rows);
     add_experts(b, layer, &c, BB_KERNELS_FORWARD);
     run_experts(b, layer, &c, rows, answers);
-    combined = return_rows(b, layer, "combine", BB_KERNELS_FORWARD, answers, BB_BLOCK_BUFFER_COMBINED_ROWS);
+    combined = start_return(b, layer, "combine", BB_KERNELS_FORWARD, answers, BB_BLOCK_BUFFER_COMBINED_ROWS);
     shared = shared_down_forward(b);
     bb_script_wait(b->script, combined);
     bb_script_wait(b->script, shared);
@@ -314,21 +314,21 @@ static void router_backward(struct bb_block *b, bool permuted, int src, int out,
 
 static void exchange_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
-    enum bb_block_buffer rows = arrival_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS);
-    enum bb_block_buffer answers = arrival_buffer(b, BB_BLOCK_BUFFER_EXPERT_OUTPUT, BB_BLOCK_BUFFER_COMBINED_ROWS);
-    enum bb_block_buffer own = leaving_buffer(b, BB_BLOCK_BUFFER_COMBINED_ROWS);
+    enum bb_block_buffer rows = ep_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS);
+    enum bb_block_buffer answers = ep_buffer(b, BB_BLOCK_BUFFER_EXPERT_OUTPUT, BB_BLOCK_BUFFER_COMBINED_ROWS);
+    enum bb_block_buffer own = send_buffer(b, BB_BLOCK_BUFFER_COMBINED_ROWS);
     struct bb_kernel_groups c = expert_gradients(b, layer, with_weights);
     int combined, tokens, probabilities;
 
-    answers = arriving_buffer(b, answers);
+    answers = receive_buffer(b, answers);
     bb_block_kernels(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA, in, bb_block_buffer(b, own));
-    combined = dispatch_rows(b, layer, "combine gradients", own, answers);
+    combined = start_dispatch(b, layer, "combine gradients", own, answers);
     shared_down_backward(b, with_weights);
     bb_script_wait(b->script, combined);
     finish_dispatch(b, "combine gradients", BB_KERNELS_DATA, answers);
     run_experts(b, layer, &c, answers, rows);
-    tokens = return_rows(b, layer, "dispatch gradients", BB_KERNELS_DATA, rows, BB_BLOCK_BUFFER_ROWS);
-    probabilities = exchange_probabilities(b, layer, true);
+    tokens = start_return(b, layer, "dispatch gradients", BB_KERNELS_DATA, rows, BB_BLOCK_BUFFER_ROWS);
+    probabilities = start_probabilities(b, layer, true);
     shared_up_backward(b, with_weights);
     bb_script_wait(b->script, tokens);
     bb_script_wait(b->script, probabilities);

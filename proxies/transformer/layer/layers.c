@@ -163,7 +163,7 @@ static int validate_dedup(const struct bb_layers *l, const char *proxy)
                       "%s: --moe-dispatch dedup needs --moe-node-limit M, to how many nodes a token goes: 1 to %d (%d "
                       "experts of a token, %d nodes), not %d; nearest: --moe-node-limit %d",
                       proxy, max, c->arch->top_k, c->nodes, c->node_limit, max);
-    if (l->routing.even < 0 || l->sizes.local_tokens * c->node_limit % c->nodes != 0)
+    if (l->routing.uniform_rows < 0 || l->sizes.local_tokens * c->node_limit % c->nodes != 0)
         return bb_err(
             BB_EUSAGE,
             "%s: --moe-dispatch dedup sends as many rows to each of %d nodes and %d ranks: not of %lld tokens "

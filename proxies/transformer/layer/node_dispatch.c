@@ -31,7 +31,7 @@ static size_t elements_per_node(const struct bb_block *b, size_t all)
 /* Elements for each rank of the node: what goes to its experts from all nodes. */
 static size_t elements_per_local_rank(const struct bb_block *b, size_t width)
 {
-    return (size_t)b->layers->routing.even * (size_t)b->layers->config.nodes * width;
+    return (size_t)b->layers->routing.uniform_rows * (size_t)b->layers->config.nodes * width;
 }
 
 /* One of so many parts. */

@@ -21,16 +21,16 @@ static double random_fraction(unsigned seed, int layer, int rank, int expert)
 }
 
 /* The places of a layer's experts by popularity, 1 the most popular: a seeded shuffle, the same for all ranks. */
-static void shuffle_experts(const struct bb_routing_config *c, int layer, double *place)
+static void rank_experts(const struct bb_routing_config *c, int layer, double *popularity_rank)
 {
     for (int e = 0; e < c->experts; e++)
-        place[e] = e + 1;
+        popularity_rank[e] = e + 1;
     for (int e = c->experts - 1; e > 0; e--) {
         int other = (int)(random_fraction(c->seed, layer, -1, e) * (e + 1));
-        double keep = place[e];
+        double swapped = popularity_rank[e];
 
-        place[e] = place[other];
-        place[other] = keep;
+        popularity_rank[e] = popularity_rank[other];
+        popularity_rank[other] = swapped;
     }
 }
 
@@ -56,12 +56,12 @@ static void weights_to_shares(double *weight, int experts, int top_k)
     } while (full != before);
 }
 
-static void weigh_experts(const struct bb_routing_config *c, int layer, int from, const double *place, double *weight)
+static void weigh_experts(const struct bb_routing_config *c, int layer, int from, const double *popularity_rank, double *weight)
 {
     double max = 0;
 
     for (int e = 0; e < c->experts; e++) {
-        weight[e] = pow((0.5 + random_fraction(c->seed, layer, from, e)) / place[e], c->imbalance);
+        weight[e] = pow((0.5 + random_fraction(c->seed, layer, from, e)) / popularity_rank[e], c->imbalance);
         max = fmax(max, weight[e]);
     }
     for (int e = 0; e < c->experts; e++)
@@ -69,7 +69,7 @@ static void weigh_experts(const struct bb_routing_config *c, int layer, int from
 }
 
 /* Whole rows whose sum is exact: the differences of rounded sums. */
-static void fill_rows(const struct bb_routing_config *c, const double *weight, int *rows)
+static void round_rows(const struct bb_routing_config *c, const double *weight, int *rows)
 {
     int each = c->experts / c->ranks;
     double sum = 0;
@@ -86,26 +86,26 @@ static void fill_rows(const struct bb_routing_config *c, const double *weight, i
     }
 }
 
-static int fill_table(struct bb_routing *r)
+static int build_rows(struct bb_routing *r)
 {
     const struct bb_routing_config *c = &r->config;
-    double *place = NULL;
+    double *popularity_rank = NULL;
     int rc;
 
     TRY(BB_NEW(r->rows, (size_t)c->layers * (size_t)c->ranks * (size_t)c->ranks));
-    TRY(BB_NEW(place, 2 * c->experts));
+    TRY(BB_NEW(popularity_rank, 2 * c->experts));
     for (int layer = 0; layer < c->layers; layer++) {
-        shuffle_experts(c, layer, place);
+        rank_experts(c, layer, popularity_rank);
         for (int from = 0; from < c->ranks; from++) {
-            double *weight = place + c->experts;
+            double *weight = popularity_rank + c->experts;
 
-            weigh_experts(c, layer, from, place, weight);
+            weigh_experts(c, layer, from, popularity_rank, weight);
             weights_to_shares(weight, c->experts, c->top_k);
-            fill_rows(c, weight, r->rows + ((size_t)layer * (size_t)c->ranks + (size_t)from) * (size_t)c->ranks);
+            round_rows(c, weight, r->rows + ((size_t)layer * (size_t)c->ranks + (size_t)from) * (size_t)c->ranks);
         }
     }
 out:
-    free(place);
+    free(popularity_rank);
     return rc;
 }
 
@@ -113,12 +113,12 @@ int bb_routing_init(struct bb_routing *r, const struct bb_routing_config *c)
 {
     int choices = c->tokens * c->top_k;
 
-    *r = (struct bb_routing){.config = *c, .even = -1};
+    *r = (struct bb_routing){.config = *c, .uniform_rows = -1};
     if (c->capacity_factor > 0)
-        r->even = (int)ceil(c->capacity_factor * choices / c->experts) * (c->experts / c->ranks);
+        r->uniform_rows = (int)ceil(c->capacity_factor * choices / c->experts) * (c->experts / c->ranks);
     else if (c->imbalance == 0 && choices % c->ranks == 0)
-        r->even = choices / c->ranks;
-    return r->even < 0 ? fill_table(r) : 0;
+        r->uniform_rows = choices / c->ranks;
+    return r->uniform_rows < 0 ? build_rows(r) : 0;
 }
 
 void bb_routing_release(struct bb_routing *r)
@@ -131,7 +131,7 @@ int bb_routing_rows(const struct bb_routing *r, int layer, int from, int to)
 {
     size_t ranks = (size_t)r->config.ranks;
 
-    return r->rows ? r->rows[((size_t)layer * ranks + (size_t)from) * ranks + (size_t)to] : r->even;
+    return r->rows ? r->rows[((size_t)layer * ranks + (size_t)from) * ranks + (size_t)to] : r->uniform_rows;
 }
 
 long bb_routing_received(const struct bb_routing *r, int layer, int to)

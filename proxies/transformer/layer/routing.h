@@ -21,7 +21,7 @@ struct bb_routing_config {
 
 struct bb_routing {
     struct bb_routing_config config;
-    int even;  /* rows from each rank to each, when they are all equal; else -1  */
+    int uniform_rows;  /* rows from each rank to each, when they are all equal; else -1  */
     int *rows; /* [layers][ranks][ranks], from and to; NULL when all are equal   */
 };
 

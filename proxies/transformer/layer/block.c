@@ -149,12 +149,12 @@ static enum bb_dtype_id buffer_dtype(const struct bb_block *b, enum bb_block_buf
 int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id)
 {
     struct bb_script *s = b->script;
-    enum bb_dtype_id usual = s->dtype;
+    enum bb_dtype_id saved_dtype = s->dtype;
 
     if (b->buffers[id] == BB_NONE) {
         s->dtype = buffer_dtype(b, id);
         b->buffers[id] = bb_script_buffer(s, buffer_specs[id].name, BB_USE_COMMUNICATION, bb_block_buffer_elements(b, id));
-        s->dtype = usual;
+        s->dtype = saved_dtype;
     }
     return b->buffers[id];
 }
@@ -162,7 +162,7 @@ int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id)
 int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
                         size_t count, enum bb_block_buffer src, enum bb_block_buffer dst)
 {
-    enum bb_dtype_id usual = b->script->dtype;
+    enum bb_dtype_id saved_dtype = b->script->dtype;
     int from, to, op;
 
     if (!bb_lane_is_used(lane))
@@ -171,7 +171,7 @@ int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const ch
     to = bb_block_buffer(b, dst);
     b->script->dtype = buffer_dtype(b, src);
     op = bb_script_collective(b->script, lane, what, kind, count, from, to);
-    b->script->dtype = usual;
+    b->script->dtype = saved_dtype;
     return op;
 }
 

@@ -293,7 +293,7 @@ void bb_block_head_weights(struct bb_block *b)
 static void reduce_in_place(struct bb_block *b, struct bb_script_lane lane, const char *what, size_t count)
 {
     struct bb_script *s = b->script;
-    enum bb_dtype_id usual = s->dtype;
+    enum bb_dtype_id saved_dtype = s->dtype;
     int buffer;
 
     if (count == 0 || !bb_lane_is_used(lane))
@@ -302,7 +302,7 @@ static void reduce_in_place(struct bb_block *b, struct bb_script_lane lane, cons
     s->dtype = b->layers->config.grad_dtype;
     buffer = bb_script_buffer(s, what, BB_USE_GRADIENTS, count);
     bb_script_wait(s, bb_script_collective(s, lane, what, BB_ALL_REDUCE, count, buffer, buffer));
-    s->dtype = usual;
+    s->dtype = saved_dtype;
 }
 
 void bb_block_reduce_replicated(struct bb_block *b, size_t replicated)

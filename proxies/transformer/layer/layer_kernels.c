@@ -6,7 +6,7 @@
 struct gemm {
     const char *name;
     struct bb_gemm_shape shape;
-    bool of_data; /* both sides are data: no weights */
+    bool activations_only; /* both sides are data: no weights */
 };
 
 void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass)
@@ -66,19 +66,19 @@ static int qkv_gemms(const struct bb_layer_sizes *s, struct gemm *p)
 static int scan_gemms(const struct bb_layer_sizes *s, struct gemm *p)
 {
     int64_t c = s->queries < s->chunk ? s->queries : s->chunk, chunks = s->batch * ((s->queries + c - 1) / c);
-    int64_t of_heads = chunks * s->heads, of_keys = s->delta ? of_heads : chunks * s->kv_heads;
+    int64_t head_batch = chunks * s->heads, key_batch = s->delta ? head_batch : chunks * s->kv_heads;
     int64_t n = s->key_dim, v = s->value_dim;
     int at = 0;
 
     if (s->delta) {
-        p[at++] = (struct gemm){"key scores", {c, c, n, of_heads, false, true, s->dtype}, true};
-        p[at++] = (struct gemm){"corrections", {c, n + v, c, of_heads, false, false, s->dtype}, true};
-        p[at++] = (struct gemm){"known values", {c, v, n, of_heads, false, false, s->dtype}, true};
+        p[at++] = (struct gemm){"key scores", {c, c, n, head_batch, false, true, s->dtype}, true};
+        p[at++] = (struct gemm){"corrections", {c, n + v, c, head_batch, false, false, s->dtype}, true};
+        p[at++] = (struct gemm){"known values", {c, v, n, head_batch, false, false, s->dtype}, true};
     }
-    p[at++] = (struct gemm){"scores", {c, c, n, of_keys, false, true, s->dtype}, true};
-    p[at++] = (struct gemm){"context", {c, v, c, of_heads, false, false, s->dtype}, true};
-    p[at++] = (struct gemm){"into the state", {n, v, c, of_heads, true, false, s->dtype}, true};
-    p[at++] = (struct gemm){"out of the state", {c, v, n, of_heads, false, false, s->dtype}, true};
+    p[at++] = (struct gemm){"scores", {c, c, n, key_batch, false, true, s->dtype}, true};
+    p[at++] = (struct gemm){"context", {c, v, c, head_batch, false, false, s->dtype}, true};
+    p[at++] = (struct gemm){"into the state", {n, v, c, head_batch, true, false, s->dtype}, true};
+    p[at++] = (struct gemm){"out of the state", {c, v, n, head_batch, false, false, s->dtype}, true};
     return at;
 }
 
@@ -153,19 +153,19 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
 }
 
 /* The products that the pass does for one product of the forward pass: none, one or two. */
-static int shapes_of_pass(const struct gemm *forward, enum bb_kernels_pass pass, struct bb_gemm_shape out[2])
+static int list_pass_shapes(const struct gemm *forward, enum bb_kernels_pass pass, struct bb_gemm_shape out[2])
 {
     struct bb_gemm_shape dgrad, wgrad;
 
     out[0] = forward->shape;
     if (pass == BB_KERNELS_FORWARD)
         return 1;
-    if (pass == BB_KERNELS_WEIGHTS && forward->of_data)
+    if (pass == BB_KERNELS_WEIGHTS && forward->activations_only)
         return 0;
     bb_gemm_backward(&forward->shape, &dgrad, &wgrad);
     out[0] = pass == BB_KERNELS_DATA ? dgrad : wgrad;
     out[1] = wgrad;
-    return forward->of_data ? 2 : 1;
+    return forward->activations_only ? 2 : 1;
 }
 
 double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c)
@@ -178,7 +178,7 @@ double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_ke
         int n = forward_gemms(s, c->list[i].kind, c->rows, p);
 
         for (int j = 0; j < n; j++)
-            for (int k = shapes_of_pass(&p[j], c->list[i].pass, shapes) - 1; k >= 0; k--)
+            for (int k = list_pass_shapes(&p[j], c->list[i].pass, shapes) - 1; k >= 0; k--)
                 flops += bb_gemm_flops(&shapes[k]);
     }
     return flops;
@@ -399,7 +399,7 @@ static void data_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_
 
 /* Part of the square of queries and keys that is looked at: with a causal mask half of it, or half of a window's first
  * square. */
-static double masked_share(const struct bb_layer_sizes *s, int64_t keys)
+static double unmasked_fraction(const struct bb_layer_sizes *s, int64_t keys)
 {
     return !s->causal ? 1 : keys < s->sequence ? 1 - 0.5 * (double)keys / (double)s->sequence : 0.5;
 }
@@ -413,12 +413,12 @@ static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *gr
 
     bb_kernel_list_add_gemm(w, p->name, shape);
     item = bb_kernel_list_last(w);
-    item->experts = p->of_data ? 0 : (int)shape->batch; /* weights of each expert, which training multiplies apart */
-    item->float8 = s->float8 && !p->of_data && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER;
+    item->experts = p->activations_only ? 0 : (int)shape->batch; /* weights of each expert, which training multiplies apart */
+    item->float8 = s->float8 && !p->activations_only && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER;
     if (!core || s->unfused || s->chunk) /* a scan's kernels keep what they make in memory */
         return;
     item->fusion = group->pass == BB_KERNELS_FORWARD ? BB_KERNEL_IN_ATTENTION : BB_KERNEL_IN_ATTENTION_BACKWARD;
-    item->share = cross ? 1 : masked_share(s, group->kind == BB_KERNELS_CORE ? s->keys : s->sequence);
+    item->share = cross ? 1 : unmasked_fraction(s, group->kind == BB_KERNELS_CORE ? s->keys : s->sequence);
 }
 
 /* Backward, the products come in the reverse order. */
@@ -432,11 +432,11 @@ static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels 
 
     for (int j = 0; j < n; j++) {
         const struct gemm *gemm = &p[forward ? j : n - 1 - j];
-        int parts = shapes_of_pass(gemm, group->pass, shapes);
+        int n_shapes = list_pass_shapes(gemm, group->pass, shapes);
 
-        for (int k = 0; k < parts; k++)
+        for (int k = 0; k < n_shapes; k++)
             add_gemm(s, group, gemm, &shapes[k], w);
-        if (parts > 0 && bb_kernel_list_last(w)->float8)
+        if (n_shapes > 0 && bb_kernel_list_last(w)->float8)
             add_cast(s, w, gemm, group->pass);
     }
     if (forward)

@@ -209,14 +209,14 @@ static enum bb_block_buffer ep_buffer(const struct bb_block *b, enum bb_block_bu
 }
 
 /* Where rows for the experts are made, and where they arrive. */
-static enum bb_block_buffer send_buffer(const struct bb_block *b, enum bb_block_buffer usual)
+static enum bb_block_buffer send_buffer(const struct bb_block *b, enum bb_block_buffer unquantized)
 {
-    return b->layers->config.float8_dispatch ? BB_BLOCK_BUFFER_ROWS_8 : usual;
+    return b->layers->config.float8_dispatch ? BB_BLOCK_BUFFER_ROWS_8 : unquantized;
 }
 
-static enum bb_block_buffer receive_buffer(const struct bb_block *b, enum bb_block_buffer usual)
+static enum bb_block_buffer receive_buffer(const struct bb_block *b, enum bb_block_buffer unquantized)
 {
-    return b->layers->config.float8_dispatch ? BB_BLOCK_BUFFER_EXPERT_ROWS_8 : usual;
+    return b->layers->config.float8_dispatch ? BB_BLOCK_BUFFER_EXPERT_ROWS_8 : unquantized;
 }
 
 static void exchange_forward(struct bb_block *b, int layer, int in, int out)

@@ -1,7 +1,7 @@
-"""Pictures of what `busbar bench` measured."""
+"""Charts of what `busbar bench` measured."""
 import math
 
-from picture import (BANDS, COMPUTE, DASHES, EXPOSED, HIDDEN, SERIES, SYMBOLS, Picture, axis, bars, error_bars, line,
+from chart import (BANDS, COMPUTE, DASHES, EXPOSED, HIDDEN, SERIES, SYMBOLS, Chart, axis, bars, error_bars, line,
                      log_axis, size_axis, unit_of_times)
 from result_files import is_plan
 from units import bytes_text, interval_of, is_number, median_of, number_text, time_text
@@ -10,7 +10,7 @@ from units import bytes_text, interval_of, is_number, median_of, number_text, ti
 
 
 def what_of(row):
-    """Rows of one picture have this in common."""
+    """Rows of one chart have this in common."""
     words = [row.get("collective") or "?", row.get("dtype"), row.get("op")]
     return " ".join(str(word) for word in words if word), row.get("mode") or "stream"
 
@@ -23,16 +23,16 @@ def series_of(result, row):
 
 def curves(results, wanted):
     """{(what, mode): {(file, placement, more): (result, rows by size)}} of the rows that are wanted."""
-    pictures = {}
+    charts = {}
     for result in results:
         for row in result.rows:
             if wanted(row) and is_number(row.get("bytes")):
-                lines = pictures.setdefault(what_of(row), {})
+                lines = charts.setdefault(what_of(row), {})
                 lines.setdefault(series_of(result, row), (result, []))[1].append(row)
-    for lines in pictures.values():
+    for lines in charts.values():
         for _, rows in lines.values():
             rows.sort(key=lambda row: row["bytes"])
-    return pictures
+    return charts
 
 
 def is_own_choice(row):
@@ -129,10 +129,10 @@ def collective_values(name, row):
 def over_size(results):
     """Bandwidth and time of each collective over size."""
     for (what, mode), lines in curves(results, is_own_choice).items():
-        yield from size_pictures(what, mode, lines)
+        yield from size_charts(what, mode, lines)
 
 
-def size_pictures(what, mode, lines):
+def size_charts(what, mode, lines):
     names, sources = names_of(lines), list({id(r): r for r, _ in lines.values()}.values())
     all_rows = [row for _, rows in lines.values() for row in rows]
     of_bands = choose_bands(lines)
@@ -143,7 +143,7 @@ def size_pictures(what, mode, lines):
              "rows": [collective_values(names[key], row) for key, (_, rows) in lines.items() for row in rows]}
     words = {bandwidth_of(row)[1] for row in all_rows}
     notes = missing_notes(all_rows, shapes, any(is_plan(result.data) for result in sources))
-    yield Picture(
+    yield Chart(
         f"{what}: {' and '.join(sorted(words))} over size ({mode})", notes=notes,
         about=f"Median of the samples with its 95 % interval. {whose}Dashed: predicted.", traces=[
             bandwidth_line(names[key], rows, line_style(i, result))
@@ -151,7 +151,7 @@ def size_pictures(what, mode, lines):
         yaxis=axis("GB/s", rangemode="tozero"), **shared, **table)
     times = [median_of(row.get("time_us")) for row in all_rows]
     unit, per = unit_of_times(times)
-    yield Picture(
+    yield Chart(
         f"{what}: time over size ({mode})", about="Median time of an operation with its 95 % interval. "
         f"{whose}Dashed: predicted, or NCCL's own estimate.", notes=notes, traces=[
             trace for i, (key, (result, rows)) in enumerate(lines.items())
@@ -208,10 +208,10 @@ def algorithms(results):
         if any(row.get("forced") for row in result.rows):
             for (what, _), lines in curves([result], lambda row: row.get("placement") != "in_place").items():
                 rows = [row for _, (_, rows) in lines.items() for row in rows]
-                yield algorithm_picture(result, what, rows)
+                yield algorithm_chart(result, what, rows)
 
 
-def algorithm_picture(result, what, rows):
+def algorithm_chart(result, what, rows):
     lines = {}
     for row in rows:
         name = choice_of(row) if row.get("forced") else "NCCL's choice"
@@ -227,7 +227,7 @@ def algorithm_picture(result, what, rows):
                            [median_of(row.get("time_us")) / per if median_of(row.get("time_us")) else None for row in of_line],
                            [row_text(name, row) for row in of_line], None, **style))
     verdicts = [v for v in result.data.get("algorithms") or [] if v.get("placement") != "in_place"]
-    return Picture(
+    return Chart(
         f"{what}: NCCL's choice against what it could have chosen ({result.name})", [result],
         about="Median time; the thick line is what NCCL chose by itself.", traces=traces,
         xaxis=size_axis(row["bytes"] for row in rows), yaxis=log_axis(f"time ({unit})", (t / per for t in times if t)),
@@ -283,7 +283,7 @@ def heat_map(result, matrix):
     words = [link_row(link, True) for link in slow]
     words += [link_row(link, False) for link in of_matrix(result.data.get("slowest_links"), matrix)
               if (link.get("from"), link.get("to")) not in pairs]
-    return Picture(
+    return Chart(
         f"Links: {matrix.get('metric')} of {bytes_text(matrix.get('bytes'))}, {direction} ({result.name})", [result],
         about="From the rank of the row to the rank of the column. "
         + (f"{len(slow)} slow, marked by red frames." if slow else "None is slow by --slow."),
@@ -349,7 +349,7 @@ def communicators(results):
                      f"{interval_text(row)}<br>slowest rank {row.get('slowest_rank')}" for row in mine]
             traces.append(bars(f"{ranks} ranks", [row["step"] for row in mine], values, hover, SERIES[i % len(SERIES)],
                                error_y=error_bars(values, spans, HIDDEN)))
-        yield Picture(
+        yield Chart(
             f"Life of a communicator ({result.name})", [result], about="Median over lives, on the slowest rank.",
             traces=traces, barmode="group", xaxis=axis(""), yaxis=log_axis(f"time ({unit})", (t / per for t in times)),
             columns=("step", "ranks", "time (us)", "fastest rank (us)", "slowest rank", "blocking"),
@@ -377,7 +377,7 @@ def contention(results):
         traces = [bars(name, labels, [(median_of(row.get(key)) or 0) / per for row in rows],
                        [f"{label}<br>{name}: {time_text(median_of(row.get(key)))}" for label, row in zip(labels, rows)], color)
                   for name, key, color in OVERLAP_TIMES]
-        yield Picture(
+        yield Chart(
             f"Compute beside communication ({result.name})", [result], traces=traces, barmode="group",
             about="Median of a sample. Hidden altogether, both take as long as the longer of the two.",
             xaxis=axis(""), yaxis=axis(f"time ({unit})"),
@@ -418,7 +418,7 @@ def computing(results):
                 hover = [f"{name}<br>{number_text(row.get(metric), unit)}<br>{time_text(row.get('median_us'))}"
                          for name, row in zip(names, rows)]
                 trace = bars(title, [row.get(metric) for row in rows], names, hover, COMPUTE, orientation="h")
-                yield Picture(
+                yield Chart(
                     f"{title} ({result.name})", [result], traces=[trace], height=120 + 24 * len(rows), showlegend=False,
                     xaxis=axis(unit), yaxis=axis("", autorange="reversed"),
                     columns=("case", f"{metric} ({unit})", "median (us)", "slowest (us)", other.replace("_", " ")),

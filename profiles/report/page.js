@@ -1,6 +1,6 @@
 "use strict";
 /* Draws each figure when it comes into view, fills each table when it is opened, and lets both be used by keyboard. */
-const pictures = JSON.parse(document.getElementById("pictures").textContent);
+const charts = JSON.parse(document.getElementById("charts").textContent);
 const CONFIG = {responsive: true, displaylogo: false};
 const ROWS_AT_ONCE = 200, MORE_ROWS = 1000, PRINT_WIDTH = 680, PRINT_HEIGHT = 300, TALL = 460, SEEN_PARTS = 900;
 
@@ -24,19 +24,19 @@ function unrollAll(traces, span) {
 }
 
 function unrollAgain(plot) {
-  const [low, high] = plot.layout.xaxis.range, traces = pictures[plot.dataset.picture].figure.data;
+  const [low, high] = plot.layout.xaxis.range, traces = charts[plot.dataset.chart].figure.data;
   unrollAll(traces, high - low);
   Plotly.restyle(plot, {x: traces.map(trace => trace.x)});
 }
 
 function draw(plot) {
-  const picture = pictures[plot.dataset.picture];
+  const chart = charts[plot.dataset.chart];
   if (plot.dataset.drawn) return;
   plot.dataset.drawn = "yes";
-  unrollAll(picture.figure.data);
-  if (picture.chooser) choose(plot, picture);
-  Plotly.newPlot(plot, picture.figure.data, picture.figure.layout, CONFIG);
-  if (picture.figure.data.some(trace => trace.strokes))
+  unrollAll(chart.figure.data);
+  if (chart.chooser) choose(plot, chart);
+  Plotly.newPlot(plot, chart.figure.data, chart.figure.layout, CONFIG);
+  if (chart.figure.data.some(trace => trace.strokes))
     plot.on("plotly_relayout", change => Object.keys(change).some(key => key.startsWith("xaxis")) && unrollAgain(plot));
 }
 
@@ -127,9 +127,9 @@ function holds(word, row, columns) {
   return value !== null && HOLDS[parts[2]](compare(value, wanted));
 }
 
-function select(picture, state) {
+function select(chart, state) {
   const words = state.filter.trim().split(/[,;]\s*/).filter(Boolean);
-  const rows = picture.rows.filter(row => words.every(word => holds(word, row, picture.columns)));
+  const rows = chart.rows.filter(row => words.every(word => holds(word, row, chart.columns)));
   if (state.column >= 0) rows.sort((a, b) => {
     const none = (a[state.column] === null) - (b[state.column] === null);
     return none || state.direction * compare(a[state.column], b[state.column]);
@@ -138,9 +138,9 @@ function select(picture, state) {
 }
 
 /* A heading that sorts: again, and it sorts the other way. */
-function makeHead(picture, state, render) {
-  const line = make("tr"), heads = picture.columns.map(() => make("th", undefined, {scope: "col"}));
-  picture.columns.forEach((name, column) => {
+function makeHead(chart, state, render) {
+  const line = make("tr"), heads = chart.columns.map(() => make("th", undefined, {scope: "col"}));
+  chart.columns.forEach((name, column) => {
     const button = make("button", name, {type: "button"});
     button.addEventListener("click", () => {
       state.direction = state.column === column ? -state.direction : 1;
@@ -164,59 +164,59 @@ function makeRow(row) {
 function fill(details) {
   if (details.dataset.filled) return;
   details.dataset.filled = "yes";
-  const picture = pictures[details.dataset.picture], state = {filter: "", column: -1, direction: 1, shown: ROWS_AT_ONCE};
+  const chart = charts[details.dataset.chart], state = {filter: "", column: -1, direction: 1, shown: ROWS_AT_ONCE};
   const label = make("label", "Filter "), count = make("span", "", {role: "status"});
   const input = make("input", undefined, {type: "search", placeholder: "words, or column>=4, separated by commas"});
-  const box = make("div", undefined, {class: "scroll", role: "region", tabindex: "0", "aria-label": "Values of " + picture.title});
+  const box = make("div", undefined, {class: "scroll", role: "region", tabindex: "0", "aria-label": "Values of " + chart.title});
   const table = make("table"), head = make("thead"), body = make("tbody");
   const more = make("button", "", {class: "more", type: "button"});
   function render() {
-    const rows = select(picture, state);
+    const rows = select(chart, state);
     body.replaceChildren(...rows.slice(0, state.shown).map(makeRow));
-    count.textContent = rows.length + " of " + picture.rows.length + " rows";
+    count.textContent = rows.length + " of " + chart.rows.length + " rows";
     more.hidden = rows.length <= state.shown;
     more.textContent = "Show " + Math.min(MORE_ROWS, rows.length - state.shown) + " more rows";
-    if (picture.redraw) picture.redraw(rows);
+    if (chart.redraw) chart.redraw(rows);
   }
   input.addEventListener("input", () => { state.filter = input.value; state.shown = ROWS_AT_ONCE; render(); });
   more.addEventListener("click", () => { state.shown += MORE_ROWS; render(); });
-  head.append(makeHead(picture, state, render));
+  head.append(makeHead(chart, state, render));
   label.append(input); table.append(head, body); box.append(table); details.append(label, count, box, more);
   render();
 }
 
 /* ---- the scatter of a study: any two of its columns, colored by a third ---- */
 
-function choose(plot, picture) {
-  const bar = document.querySelector(`.chooser[data-picture="${plot.dataset.picture}"]`), chosen = picture.chooser;
-  const selects = [["x", chosen.numbers], ["y", chosen.numbers], ["color", ["", ...picture.columns]]].map(([key, names]) => {
+function choose(plot, chart) {
+  const bar = document.querySelector(`.chooser[data-chart="${plot.dataset.chart}"]`), chosen = chart.chooser;
+  const selects = [["x", chosen.numbers], ["y", chosen.numbers], ["color", ["", ...chart.columns]]].map(([key, names]) => {
     const label = make("label", key === "color" ? "Color by " : key + " axis "), list = make("select");
     list.append(...names.map(name => make("option", name, {value: name})));
     list.value = chosen[key];
-    list.addEventListener("change", () => { chosen[key] = list.value; picture.redraw(); });
+    list.addEventListener("change", () => { chosen[key] = list.value; chart.redraw(); });
     label.append(list); bar.append(label);
     return list;
   });
-  let rows = picture.rows;
-  picture.redraw = wanted => {
+  let rows = chart.rows;
+  chart.redraw = wanted => {
     rows = wanted || rows;
-    lay(picture, rows);
-    Plotly.react(plot, picture.figure.data, picture.figure.layout, CONFIG);
+    lay(chart, rows);
+    Plotly.react(plot, chart.figure.data, chart.figure.layout, CONFIG);
   };
-  lay(picture, rows);
+  lay(chart, rows);
 }
 
-function lay(picture, rows) {
-  const axis = name => ({title: {text: name}, automargin: true}), data = scatter(picture, rows);
-  picture.figure.data = data;
-  Object.assign(picture.figure.layout,
-    {xaxis: axis(picture.chooser.x), yaxis: axis(picture.chooser.y), showlegend: data.length > 1});
+function lay(chart, rows) {
+  const axis = name => ({title: {text: name}, automargin: true}), data = scatter(chart, rows);
+  chart.figure.data = data;
+  Object.assign(chart.figure.layout,
+    {xaxis: axis(chart.chooser.x), yaxis: axis(chart.chooser.y), showlegend: data.length > 1});
 }
 
 const COLORS = ["#3d7fc1", "#d9822b", "#2f9e62", "#a56bc4", "#c2508f", "#1f9aa8", "#8c6d3f", "#6b7f2a", "#7d8a99"];
 
-function scatter(picture, rows) {
-  const at = name => picture.columns.indexOf(name), {x, y, color} = picture.chooser, groups = new Map();
+function scatter(chart, rows) {
+  const at = name => chart.columns.indexOf(name), {x, y, color} = chart.chooser, groups = new Map();
   rows.forEach(row => {
     const key = color ? show(row[at(color)]) : "";
     if (!groups.has(key)) groups.set(key, []);
@@ -226,7 +226,7 @@ function scatter(picture, rows) {
   return few.map(([name, mine], i) => ({
     type: "scatter", mode: "markers", name: name || y, hoverinfo: "text",
     x: mine.map(row => row[at(x)]), y: mine.map(row => row[at(y)]),
-    hovertext: mine.map(row => picture.columns.map((column, j) => column + ": " + show(row[j])).join("<br>")),
+    hovertext: mine.map(row => chart.columns.map((column, j) => column + ": " + show(row[j])).join("<br>")),
     marker: {size: 8, color: COLORS[i % COLORS.length]}}));
 }
 

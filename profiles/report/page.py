@@ -78,41 +78,41 @@ def results_table(results, kinds):
             f'<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></section>')
 
 
-def figure_element(i, picture):
+def figure_element(i, chart):
     """The plot and its table are put in by page.js when they come into view or are opened."""
-    name, parts = f"picture-{i}", []
-    if picture.about:
-        parts.append(f'<p id="{name}-about">{text(picture.about)}</p>')
-    parts += [f'<p class="note">{text(note)}</p>' for note in picture.notes]
-    if picture.traces or picture.chooser:
-        parts.append(f'<div class="chooser" data-picture="{i}"></div>' if picture.chooser else "")
-        parts.append(f'<div class="plot" data-picture="{i}" tabindex="0" role="group" aria-roledescription="chart" '
-                     f'aria-label="{text(picture.title)}. Arrow keys go through its values." '
-                     f'style="min-height:{picture.height}px"></div>')
-    if picture.rows:
-        opened = " open" if picture.chooser or not picture.traces else ""
-        parts.append(f'<details class="values" data-picture="{i}"{opened}><summary>Values of {text(picture.title)} '
-                     f'({len(picture.rows)} rows)</summary></details>')
-    return (f'<figure id="{name}" aria-labelledby="{name}-title"><figcaption><h3 id="{name}-title">{text(picture.title)}</h3>'
-            f'{stamp_marks(picture.stamps)}</figcaption>{"".join(parts)}</figure>')
+    name, parts = f"chart-{i}", []
+    if chart.about:
+        parts.append(f'<p id="{name}-about">{text(chart.about)}</p>')
+    parts += [f'<p class="note">{text(note)}</p>' for note in chart.notes]
+    if chart.traces or chart.chooser:
+        parts.append(f'<div class="chooser" data-chart="{i}"></div>' if chart.chooser else "")
+        parts.append(f'<div class="plot" data-chart="{i}" tabindex="0" role="group" aria-roledescription="chart" '
+                     f'aria-label="{text(chart.title)}. Arrow keys go through its values." '
+                     f'style="min-height:{chart.height}px"></div>')
+    if chart.rows:
+        opened = " open" if chart.chooser or not chart.traces else ""
+        parts.append(f'<details class="values" data-chart="{i}"{opened}><summary>Values of {text(chart.title)} '
+                     f'({len(chart.rows)} rows)</summary></details>')
+    return (f'<figure id="{name}" aria-labelledby="{name}-title"><figcaption><h3 id="{name}-title">{text(chart.title)}</h3>'
+            f'{stamp_marks(chart.stamps)}</figcaption>{"".join(parts)}</figure>')
 
 
 def sections_html(sections):
     parts, i = [], 0
-    for heading, pictures in sections:
+    for heading, charts in sections:
         anchor = heading.lower().replace(" ", "-")
         parts.append(f'<section id="{anchor}" aria-labelledby="{anchor}-title"><h2 id="{anchor}-title">{text(heading)}</h2>')
-        for picture in pictures:
-            parts.append(figure_element(i, picture))
+        for chart in charts:
+            parts.append(figure_element(i, chart))
             i += 1
         parts.append("</section>")
     return "".join(parts)
 
 
-def pictures_json(sections):
+def charts_json(sections):
     return as_json(without_nan([
         {"title": p.title, "figure": p.figure(), "columns": p.columns, "rows": p.rows, "chooser": p.chooser}
-        for _, pictures in sections for p in pictures]))
+        for _, charts in sections for p in charts]))
 
 
 def make_page(results, sections, kinds, title):
@@ -125,7 +125,7 @@ def make_page(results, sections, kinds, title):
 <main>{results_table(results, kinds)}{sections_html(sections)}</main>
 <noscript><p class="note">The figures need scripts.</p></noscript>
 <p id="said" class="said" role="status" aria-live="polite"></p>
-<script type="application/json" id="pictures">{pictures_json(sections)}</script>
+<script type="application/json" id="charts">{charts_json(sections)}</script>
 <script>{find_plotly()}</script>
 <script>{(HERE / "page.js").read_text(encoding="utf-8")}</script></body></html>
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""One self-contained page of pictures from results of busbar: report.py RESULT.json... -o report.html
+"""One self-contained page of charts from results of busbar: report.py RESULT.json... -o report.html
 
-`busbar report` starts it. A table says which pictures there are (pictures.py). Exit status: 0, 1 (the page cannot be
+`busbar report` starts it. A table says which charts there are (charts.py). Exit status: 0, 1 (the page cannot be
 written, or plotly is missing), 2 (a file that is no result)."""
 import argparse
 import os
@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 import page
-import pictures
+import charts
 import result_files
 
 REFUSED, FAILED = 2, 1
@@ -59,7 +59,7 @@ def main(words):
     options = parser.parse_args(words)
     try:
         results = read_all(options.results)
-        sections = pictures.make_all(results)
+        sections = charts.make_all(results)
         title = "busbar: " + (results[0].name if len(results) == 1 else f"{len(results)} results")
         write_whole(options.output, page.make_page(results, sections, result_files.KINDS, title))
     except result_files.Unreadable as error:

@@ -1,7 +1,7 @@
 """Result files: read, refused where they are none of ours, and told apart by what they hold.
 
 A Result is one file with its kind (KINDS), a name that is short and unlike those of the others, and its stamps: what
-has to stand on every picture of it, since the figures are no measurement of hardware or are not all there.
+has to stand on every chart of it, since the figures are no measurement of hardware or are not all there.
 """
 import difflib
 import json

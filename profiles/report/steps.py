@@ -1,5 +1,5 @@
-"""Pictures of training steps: what `busbar proxy` ran and what `busbar plan` predicted."""
-from picture import (BUBBLE, COMPUTE, EXPOSED, HIDDEN, IDLE, SERIES, SLOWER, WAITING, Picture, axis, bars, line, log_axis,
+"""Charts of training steps: what `busbar proxy` ran and what `busbar plan` predicted."""
+from chart import (BUBBLE, COMPUTE, EXPOSED, HIDDEN, IDLE, SERIES, SLOWER, WAITING, Chart, axis, bars, line, log_axis,
                      unit_of_times)
 from units import bytes_text, is_number, median_of, number_text, share_text, time_text
 
@@ -23,9 +23,9 @@ def with_breakdown(results):
 
 
 def without(results, wanted, what):
-    """A note for each file that lacks what a picture needs, as a picture of words alone."""
+    """A note for each file that lacks what a chart needs, as a chart of words alone."""
     lacking = [result for result in results if result not in wanted]
-    return [Picture(f"{title_of(result)}: {what[0]}", [result], notes=[what[1]]) for result in lacking]
+    return [Chart(f"{title_of(result)}: {what[0]}", [result], notes=[what[1]]) for result in lacking]
 
 
 # ---- waterfall -------------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def waterfall(result):
     b = breakdown_of(result)
     notes = [] if alone else ["Compute as it ran beside communication: without its time alone (--no-alone, or a plan), slower "
                               "kernels are not told apart."]
-    return Picture(
+    return Chart(
         f"{title_of(result)}: from compute to the step", [result], traces=[trace], showlegend=False, notes=notes,
         about=f"Slowest rank: {b.get('rank')} ({b.get('role') or 'its role'}). Hidden communication (hatched) runs under the "
         "compute and adds nothing; what follows does.", xaxis=axis(""), yaxis=axis(f"time ({unit})"),
@@ -104,7 +104,7 @@ def stacked_roles(title, sources, names, roles):
     traces = [bars(name, [(role.get(key) or 0) / per for role in roles], names,
                    [f"{who}<br>{name}: {time_text(role.get(key))}<br>step {time_text(role.get('step_us'))}"
                     for who, role in zip(names, roles)], color, orientation="h") for name, key, color in parts]
-    return Picture(
+    return Chart(
         title, sources, traces=traces, barmode="stack", height=190 + 30 * len(roles),
         about="The slowest rank of each. Hidden: the part of communication in which a kernel ran, too.",
         xaxis=axis(f"time ({unit})"), yaxis=axis("", autorange="reversed"),
@@ -128,7 +128,7 @@ def by_group(results):
                   bars("exposed", [(g.get("exposed_us") or 0) / per for g in groups], names,
                        [f"{n}<br>exposed {time_text(g.get('exposed_us'))}<br>bus bandwidth "
                         f"{number_text(g.get('busbw_gbps'), 'GB/s')}" for n, g in zip(names, groups)], EXPOSED, orientation="h")]
-        yield Picture(
+        yield Chart(
             f"{title_of(result)}: communication by group", [result], traces=traces, barmode="stack",
             about="On the slowest rank; groups overlap each other, so their exposed times may add up to more than the step's.",
             height=190 + 30 * len(groups), xaxis=axis(f"time ({unit})"),
@@ -161,7 +161,7 @@ def stacked_bytes(title, sources, names, sums, about, **more):
     per, unit = byte_unit([sum(values) for values in zip(*sums.values())])
     traces = [bars(part, [v / per for v in values], names, [f"{n}<br>{part}: {bytes_text(v)}" for n, v in zip(names, values)],
                    SERIES[i % len(SERIES)], orientation="h") for i, (part, values) in enumerate(sums.items())]
-    return Picture(
+    return Chart(
         title, sources, about=about, traces=traces, barmode="stack", height=200 + 30 * len(names),
         xaxis=axis(unit), yaxis=axis("", autorange="reversed"),
         columns=("role", *(f"{part} (bytes)" for part in sums), "all (bytes)"),
@@ -189,10 +189,10 @@ def memory(results):
         for key, words in MEMORIES:
             mine = [role for role in roles if isinstance(role.get(key), dict) and role[key].get("total")]
             if mine:
-                yield memory_picture(result, mine, key, words, available)
+                yield memory_chart(result, mine, key, words, available)
 
 
-def memory_picture(result, roles, key, words, available):
+def memory_chart(result, roles, key, words, available):
     sums = {part: [role[key].get(part) or 0 for role in roles] for part in roles[0][key] if part != "total"}
     sums = {part: values for part, values in sums.items() if any(values)}
     totals, more = [sum(values) for values in zip(*sums.values())], {}
@@ -278,10 +278,10 @@ def scaling(results):
     for what in dict.fromkeys(key[-1] for key in lines):
         mine = {key[0]: points for key, points in lines.items() if key[-1] == what}
         sources = list({id(r): r for points in mine.values() for _, r in points.values()}.values())
-        yield scaling_picture(what, mine, sources)
+        yield scaling_chart(what, mine, sources)
 
 
-def scaling_picture(what, lines, sources):
+def scaling_chart(what, lines, sources):
     traces, rows = [], []
     for i, (name, points) in enumerate(lines.items()):
         ranks = sorted(points)
@@ -295,7 +295,7 @@ def scaling_picture(what, lines, sources):
                         mode="lines", line={"color": color, "width": 1.5, "dash": "dash"})]
         rows += [[name, n, r, r / rates[0], r / best] for n, r, best in zip(ranks, rates, ideal)]
     ticks = sorted({n for points in lines.values() for n in points})
-    return Picture(
+    return Chart(
         f"Scaling: {what} per second over ranks", sources, traces=traces,
         about="Dashed: ideal, from the fewest ranks of each line.",
         xaxis=axis("ranks", type="log", tickmode="array", tickvals=ticks, ticktext=[str(n) for n in ticks]),

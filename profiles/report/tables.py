@@ -1,5 +1,5 @@
-"""Pictures of `busbar compare`, `busbar calibrate` and `busbar sweep`."""
-from picture import COMPUTE, EXPOSED, HIDDEN, SERIES, SYMBOLS, WAITING, Picture, axis, log_axis, size_axis
+"""Charts of `busbar compare`, `busbar calibrate` and `busbar sweep`."""
+from chart import COMPUTE, EXPOSED, HIDDEN, SERIES, SYMBOLS, WAITING, Chart, axis, log_axis, size_axis
 from units import bytes_text, interval_of, is_number, number_text, time_text
 
 VERDICTS = (("slower", EXPOSED, "triangle-down"), ("faster", COMPUTE, "triangle-up"), ("no difference", HIDDEN, "circle"),
@@ -18,7 +18,7 @@ def comparisons(results):
         notes = [f"Also different: {p.get('what')}: {said(p.get('a'))} and {said(p.get('b'))}"
                  for p in data.get("provenance") or []]
         notes += [f"Only in {side.upper()}: {len(data[f'only_{side}'])} rows" for side in "ab" if data.get(f"only_{side}")]
-        yield Picture(
+        yield Chart(
             f"B against A ({result.name})", [result], notes=notes, shapes=shapes,
             about=f"A: {data.get('a')}, B: {data.get('b')}. Ratio of the median times, below 1: B is faster. Verdict: "
             f"{summary.get('verdict')}; geometric mean {number_text(summary.get('geometric_mean_ratio'))}.",
@@ -60,7 +60,7 @@ def residuals(results):
     """What each fit makes of its rows, over their times: above 1 the profile is slower than what was measured."""
     for result in results:
         names = list(dict.fromkeys(row.get("fit") for row in result.rows))
-        yield Picture(
+        yield Chart(
             f"How well the profile holds ({result.name})", [result], shapes=[level(1, HIDDEN)],
             about=f"Fitted over measured time of every row; open: it counted for nothing. Profile {result.word('profile')}, "
             f"which starts from {result.word('from')}.",
@@ -88,7 +88,7 @@ def parameters(results):
     for result in results:
         fitted = [p for p in result.data.get("parameters") or [] if p.get("from")]
         held_out = result.data.get("held_out") or []
-        yield Picture(
+        yield Chart(
             f"Fitted parameters ({result.name})", [result],
             notes=[f"Held out, since NCCL never chose these variants: {', '.join(map(str, held_out))}"] if held_out else [],
             about=f"{len(fitted)} of {len(result.data.get('parameters') or [])}; the others have the values of {result.word('from')}.",
@@ -103,19 +103,19 @@ def sweeps(results):
         columns, rows = result.data.get("columns") or [], result.data.get("rows") or []
         counts = result.data.get("counts") or {}
         rows = [[cell(value) for value in row] for row in rows if isinstance(row, list)]
-        picture = Picture(
+        chart = Chart(
             f"Study {result.word('name')} ({result.name})", [result], columns=columns, rows=rows,
             about=f"{result.word('about')}. {counts.get('complete', '-')} complete, {counts.get('failed', '-')} failed, "
             f"{counts.get('to_do', '-')} to do.".removeprefix(". "))
         numbers = [name for i, name in enumerate(columns) if any(is_number(row[i]) for row in rows if i < len(row))]
         axes = [name for name in result.data.get("axes") or {} if name in columns]
         if numbers:
-            picture.chooser = {"x": next((a for a in axes if a in numbers), numbers[0]),
+            chart.chooser = {"x": next((a for a in axes if a in numbers), numbers[0]),
                                "y": next((n for n in numbers if n not in axes), numbers[-1]),
                                "color": next((a for a in axes if a not in numbers), ""), "numbers": numbers}
         else:
-            picture.notes.append("No column holds numbers, so there is no scatter.")
-        yield picture
+            chart.notes.append("No column holds numbers, so there is no scatter.")
+        yield chart
 
 
 def cell(value):

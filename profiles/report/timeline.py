@@ -1,7 +1,7 @@
 """The timeline of a step: streams of ranks, exposed communication in red, from the file of --trace."""
 import collections
 
-from picture import BUBBLE, COMPUTE, EXPOSED, HIDDEN, Picture, axis, unit_of_times
+from chart import BUBBLE, COMPUTE, EXPOSED, HIDDEN, Chart, axis, unit_of_times
 from units import bytes_text, is_number, number_text, time_text
 
 MOST_RANKS = 8
@@ -17,7 +17,7 @@ def timelines(results):
     traced = {result.data["otherData"].get("proxy") for result in results if result.kind == "trace"}
     for result in results:
         if result.kind in ("proxy", "plan") and result.word("proxy") not in traced:
-            yield Picture(f"{result.word('proxy')} ({result.name}): no timeline", [result],
+            yield Chart(f"{result.word('proxy')} ({result.name}): no timeline", [result],
                           notes=["A result holds no times of single operations: run it with --trace step.json"
                                  + (" and --cluster" if result.kind == "plan" else "") + ", and name that file, too."])
 
@@ -119,7 +119,7 @@ def timeline(result):
     tracks = tracks_of(result.data.get("traceEvents") or [])
     head = result.data["otherData"]
     if not tracks:
-        return Picture(f"Timeline of {head.get('proxy')} ({result.name})", [result], notes=["The trace holds no events."])
+        return Chart(f"Timeline of {head.get('proxy')} ({result.name})", [result], notes=["The trace holds no events."])
     chosen = choose(tracks)
     unit, per = unit_of_times(track.step_us for track in tracks.values())
     colored = {"compute": Lines("compute", COMPUTE), "hidden": Lines("hidden communication", HIDDEN),
@@ -136,7 +136,7 @@ def timeline(result):
                 y += 1
     left_out = [f"Shown: {len(chosen)} of {head.get('ranks')} ranks, the slowest and one of each role; the file itself opens in "
                 "ui.perfetto.dev."] if len(chosen) < (head.get("ranks") or 0) else []
-    return Picture(
+    return Chart(
         f"Timeline of {head.get('proxy')} ({result.name})", [result], height=170 + 24 * y, notes=left_out,
         about=f"{head.get('summary') or ''}. Streams of a step; communication is red where no kernel of its rank ran. Drag to "
         "zoom, double-click to come back.",

@@ -15,8 +15,8 @@ from chromium import Chromium, find_chromium
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "profiles" / "report"))
-measured, page, pictures, result_files, steps, timeline, units = map(
-    importlib.import_module, ("measured", "page", "pictures", "result_files", "steps", "timeline", "units"))
+measured, page, charts, result_files, steps, timeline, units = map(
+    importlib.import_module, ("measured", "page", "charts", "result_files", "steps", "timeline", "units"))
 NO_DATA = {"EMU_DATA": "off"}
 STEP = ("gpt2_large", 4, 2, 2, "--compute", "timed")
 
@@ -140,7 +140,7 @@ def test_what_is_missing_is_said_in_a_line(busbar, samples, tmp_path):
     assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "r.html").exists()
 
 
-# ---- what the pictures say ------------------------------------------------------------------------------------------------
+# ---- what the charts say ------------------------------------------------------------------------------------------------
 
 
 def result(kind, **data):
@@ -148,7 +148,7 @@ def result(kind, **data):
 
 
 def titles(results):
-    return [p.title for _, made in pictures.make_all(results) for p in made]
+    return [p.title for _, made in charts.make_all(results) for p in made]
 
 
 def row(size, median, **more):
@@ -182,11 +182,11 @@ def test_a_plan_of_a_collective_is_the_predicted_line():
 
 
 def test_links_are_marked_and_ranked():
-    (picture,) = measured.links([result("p2p", **P2P)])
-    (frame,) = picture.layout["shapes"]  # row 1, column 0
+    (chart,) = measured.links([result("p2p", **P2P)])
+    (frame,) = chart.layout["shapes"]  # row 1, column 0
     assert (frame["x0"], frame["x1"], frame["y0"], frame["y1"]) == (-.5, .5, .5, 1.5)
-    assert [r[:4] + r[7:] for r in picture.rows] == [[1, "pair", 1, 0, .125, True], [2, "pair", 2, 1, .975, False]]
-    assert picture.traces[0]["hovertext"][1][0] == "rank 1 to rank 0<br>50 GB/s<br>slow"
+    assert [r[:4] + r[7:] for r in chart.rows] == [[1, "pair", 1, 0, .125, True], [2, "pair", 2, 1, .975, False]]
+    assert chart.traces[0]["hovertext"][1][0] == "rank 1 to rank 0<br>50 GB/s<br>slow"
 
 
 BREAKDOWN = {"rank": 3, "role": "last", "step_us": 100., "compute_us": 70., "comm_us": 50., "exposed_us": 25.,
@@ -195,8 +195,8 @@ LOST = {"total_us": 36., "exposed_us": 25., "slowdown_us": 6., "idle_us": 5., "t
 
 
 def test_waterfall_leads_from_compute_alone_to_the_step():
-    (picture,) = steps.waterfalls([result("proxy", proxy="p", breakdown=BREAKDOWN, overlap={"lost_to_comm": LOST})])
-    trace = picture.traces[0]
+    (chart,) = steps.waterfalls([result("proxy", proxy="p", breakdown=BREAKDOWN, overlap={"lost_to_comm": LOST})])
+    trace = chart.traces[0]
     assert trace["x"] == ["compute alone", "hidden communication", "slower kernels", "exposed transfer", "bubble",
                           "waiting for peers", "idle", "step"]
     assert trace["y"] == [64, 25, 6, 10, 8, 7, 5, 100] and trace["base"] == [0, 39, 64, 70, 80, 88, 95, 0]
@@ -205,8 +205,8 @@ def test_waterfall_leads_from_compute_alone_to_the_step():
 
 
 def test_what_is_lacking_is_said():
-    (picture,) = steps.waterfalls([result("proxy", proxy="p", breakdown=None)])
-    assert "--traced-steps" in picture.notes[0] and picture.figure() is None
+    (chart,) = steps.waterfalls([result("proxy", proxy="p", breakdown=None)])
+    assert "--traced-steps" in chart.notes[0] and chart.figure() is None
     assert any("--trace step.json" in note for p in timeline.timelines([result("proxy", proxy="p")]) for note in p.notes)
     bare = row(8, 1, algorithm=None, protocol=None, model_us=None, time_us={"p50": 1, "ci95": None})
     notes = " ".join(list(measured.over_size([result("collectives", results=[bare])]))[0].notes)
@@ -218,11 +218,11 @@ def test_timeline_colours_what_is_exposed():
         return {"ph": "X", "name": cat, "pid": 0, "tid": tid, "ts": begin, "dur": end - begin, "cat": cat, "args": {}}
     names = [{"ph": "M", "name": "thread_name", "pid": 0, "tid": t, "args": {"name": n}} for t, n in ((1, "compute"), (2, "dp"))]
     events = names + [slice_(0, 0, 60, "step"), slice_(1, 10, 20, "compute"), slice_(1, 18, 30, "compute"), slice_(2, 5, 50, "dp")]
-    picture = timeline.timeline(result("trace", otherData={"proxy": "p", "times": "measured"}, traceEvents=events))
-    strokes = {t["name"]: [s[:3] for s in t["strokes"]] for t in picture.traces}
+    chart = timeline.timeline(result("trace", otherData={"proxy": "p", "times": "measured"}, traceEvents=events))
+    strokes = {t["name"]: [s[:3] for s in t["strokes"]] for t in chart.traces}
     assert strokes == {"compute": [[10, 20, 0], [18, 30, 0]], "hidden communication": [[10, 30, 1]],
                        "exposed communication": [[5, 10, 1], [30, 50, 1]]}
-    assert picture.rows[1][4] == 25 and picture.stamps == []
+    assert chart.rows[1][4] == 25 and chart.stamps == []
 
 
 def test_a_large_trace_shows_the_slowest_rank_and_one_of_each_role():
@@ -237,27 +237,27 @@ def test_scaling_against_the_ideal():
     def run(ranks, rate):
         return result("proxy", proxy="p", ranks=ranks, samples_per_s=rate, options={"tp": 1, "json": f"{ranks}.json"})
     other = result("proxy", proxy="p", ranks=16, samples_per_s=1., options={"tp": 2})
-    (picture,) = steps.scaling([run(8, 600.), run(2, 200.), run(4, 380.), other])
-    measured_line, ideal = picture.traces
+    (chart,) = steps.scaling([run(8, 600.), run(2, 200.), run(4, 380.), other])
+    measured_line, ideal = chart.traces
     assert (measured_line["x"], measured_line["y"], ideal["y"]) == ([2, 4, 8], [200, 380, 600], [200, 400, 800])
-    assert [r[3:] for r in picture.rows] == [[1, 1], [1.9, .95], [3, .75]]
+    assert [r[3:] for r in chart.rows] == [[1, 1], [1.9, .95], [3, .75]]
 
 
 def test_memory_names_what_does_not_fit():
     gib = 1 << 30
     roles = [{"name": "first", "training_memory_bytes": {"parameters": 30 * gib, "optimizer": 60 * gib, "total": 90 * gib}},
              {"name": "last", "training_memory_bytes": {"parameters": 30 * gib, "optimizer": 30 * gib, "total": 60 * gib}}]
-    (picture,) = steps.memory([result("plan", proxy="p", roles=roles, predicted={"memory": {"available_bytes": 80 * gib}})])
-    assert [t["x"] for t in picture.traces] == [[30, 30], [60, 30]] and "Does not fit: first." in picture.about
-    assert picture.layout["shapes"][0]["x0"] == 80
+    (chart,) = steps.memory([result("plan", proxy="p", roles=roles, predicted={"memory": {"available_bytes": 80 * gib}})])
+    assert [t["x"] for t in chart.traces] == [[30, 30], [60, 30]] and "Does not fit: first." in chart.about
+    assert chart.layout["shapes"][0]["x0"] == 80
 
 
 def test_every_figure_that_is_no_measurement_says_so(samples):
     results = [result_files.read(path) for kind, path in samples.items() if kind != "p2p"]
-    for _, made in pictures.make_all(results):
-        for picture in made:
-            said = " ".join(a["text"] for a in (picture.figure() or {"layout": {"annotations": []}})["layout"]["annotations"])
-            assert picture.figure() is None or "emulated" in said or "predicted" in said, picture.title
+    for _, made in charts.make_all(results):
+        for chart in made:
+            said = " ".join(a["text"] for a in (chart.figure() or {"layout": {"annotations": []}})["layout"]["annotations"])
+            assert chart.figure() is None or "emulated" in said or "predicted" in said, chart.title
     measured_one = result("collectives", results=[row(8, 1)], emulated=False, status="timeout")
     assert list(measured.over_size([measured_one]))[0].stamps == ["the run ended with: timeout"]
 
@@ -305,7 +305,7 @@ def test_no_file_ends_in_a_traceback(samples, tmp_path, monkeypatch):
             (tmp_path / "m.json").write_text(json.dumps(mutant))
             try:
                 results = [result_files.read(tmp_path / "m.json")]
-                page.make_page(results, pictures.make_all(results), result_files.KINDS, "t")
+                page.make_page(results, charts.make_all(results), result_files.KINDS, "t")
             except result_files.Unreadable as error:
                 refused += 1
                 assert "\n" not in str(error)

@@ -1,12 +1,12 @@
-"""The table of pictures: under which heading, of which kinds of results, made by what. A new picture is a row."""
+"""The table of charts: under which heading, of which kinds of results, made by what. A new chart is a row."""
 import measured
 import steps
 import tables
 import timeline
 from result_files import Unreadable
 
-# (heading, kinds of results, function that yields Pictures of all results of these kinds)
-PICTURES = (
+# (heading, kinds of results, function that yields Charts of all results of these kinds)
+CHARTS = (
     ("Collectives", ("collectives",), measured.over_size),
     ("Collectives", ("collectives",), measured.algorithms),
     ("Links", ("p2p",), measured.links),
@@ -43,21 +43,21 @@ def find_unfit(make, results, error):
     raise Unreadable(f"{results[0].path} and the others do not fit together: {error}") from error
 
 
-def make_pictures(make, results):
+def make_charts(make, results):
     try:
         made = list(make(results))
-        for picture in made:
-            picture.figure()
+        for chart in made:
+            chart.figure()
         return made
     except UNFIT as error:
         return find_unfit(make, results, error)
 
 
 def make_all(results):
-    """[(heading, [Picture])] of what there is, in the order of the table."""
+    """[(heading, [Chart])] of what there is, in the order of the table."""
     sections = {}
-    for heading, kinds, make in PICTURES:
+    for heading, kinds, make in CHARTS:
         mine = [result for result in results if result.kind in kinds]
         if mine:
-            sections.setdefault(heading, []).extend(make_pictures(make, mine))
+            sections.setdefault(heading, []).extend(make_charts(make, mine))
     return [(heading, made) for heading, made in sections.items() if made]

@@ -1,4 +1,4 @@
-"""What a picture is: a figure of plotly.js, the same figures as a table, the files that they come from, and what is
+"""What a chart is: a figure of plotly.js, the same figures as a table, the files that they come from, and what is
 missing. Colours are told apart on white and on black; text and lines take theirs from the page (page.css)."""
 import math
 
@@ -13,7 +13,7 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 MOST_TICKS = 14
 
 
-class Picture:
+class Chart:
     def __init__(self, title, sources, about="", traces=(), columns=(), rows=(), notes=(), height=420, **layout):
         self.title, self.sources, self.about, self.traces = title, list(sources), about, list(traces)
         self.columns, self.rows, self.notes = list(columns), list(rows), list(notes)

@@ -18,34 +18,34 @@ static bool is_power(int n)
 }
 
 /* The powers of `base` around n, from least on. */
-static void powers_around(int n, int base, int min, int *below, int *vertical)
+static void powers_around(int n, int base, int min, int *below, int *above)
 {
     *below = min;
     while (*below <= n / base)
         *below *= base;
-    *vertical = *below * base;
+    *above = *below * base;
 }
 
 static int refuse_parts(const char *proxy, int parts, bool square)
 {
-    int below, vertical;
+    int below, above;
 
     if (parts == 1)
         return bb_err(BB_EUSAGE,
                       "%s: one part is the whole image, which has no halos; expected a power of two from 2; nearest: "
                       "--spatial-parts 2",
                       proxy);
-    powers_around(parts, square ? 4 : 2, square ? 4 : 2, &below, &vertical);
+    powers_around(parts, square ? 4 : 2, square ? 4 : 2, &below, &above);
     if (square)
         return bb_err(BB_EUSAGE,
                       "%s: %d tiles are no square grid that divides an image of a power of two; nearest: "
                       "--spatial-parts %d or %d",
-                      proxy, parts, below, vertical);
+                      proxy, parts, below, above);
     return bb_err(BB_EUSAGE,
                   "%s: in %d parts, an image of a power of two would lose rows or columns; expected a power of two "
                   "from 2; nearest: --spatial-parts "
                   "%d or %d",
-                  proxy, parts, below, vertical);
+                  proxy, parts, below, above);
 }
 
 int bb_slices_make(struct bb_slices *s, const char *proxy, const char *slice, int parts)

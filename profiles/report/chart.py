@@ -10,7 +10,7 @@ SERIES = ("#3d7fc1", "#d9822b", "#2f9e62", "#a56bc4", "#c2508f", "#1f9aa8", "#8c
 BANDS = ("#3d7fc1", "#d9822b", "#2f9e62", "#a56bc4", "#1f9aa8", "#8c6d3f")
 DASHES = ("solid", "dot", "dashdot", "longdash")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
-MOST_TICKS = 14
+MAX_TICKS = 14
 
 
 class Chart:
@@ -71,7 +71,7 @@ def log_axis(title, values):
 def size_axis(sizes, title="bytes"):
     """Powers of two on a logarithmic axis, as few as can be read."""
     known = sorted({size for size in sizes if is_number(size) and size > 0})
-    step = -(-len(known) // MOST_TICKS) or 1
+    step = -(-len(known) // MAX_TICKS) or 1
     shown = known[::step]
     return axis(title, type="log", tickmode="array", tickvals=shown, ticktext=[bytes_text(size) for size in shown])
 

@@ -30,15 +30,15 @@ CHARTS = (
 
 
 # What Python says where a file holds something else than its schema says.
-UNFIT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+CONTENT_ERRORS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
-def find_unfit(make, results, error):
+def raise_unreadable(make, results, error):
     """Which file it was."""
     for result in results:
         try:
             list(make([result]))
-        except UNFIT as own:
+        except CONTENT_ERRORS as own:
             raise Unreadable(f"{result.path} holds what no result of busbar has: {type(own).__name__}, {own}") from own
     raise Unreadable(f"{results[0].path} and the others do not fit together: {error}") from error
 
@@ -49,8 +49,8 @@ def make_charts(make, results):
         for chart in made:
             chart.figure()
         return made
-    except UNFIT as error:
-        return find_unfit(make, results, error)
+    except CONTENT_ERRORS as error:
+        return raise_unreadable(make, results, error)
 
 
 def make_all(results):

@@ -9,13 +9,13 @@ from units import bytes_text, interval_of, is_number, median_of, number_text, ti
 # ---- collectives: over size ------------------------------------------------------------------------------------------
 
 
-def what_of(row):
+def chart_key(row):
     """Rows of one chart have this in common."""
     words = [row.get("collective") or "?", row.get("dtype"), row.get("op")]
     return " ".join(str(word) for word in words if word), row.get("mode") or "stream"
 
 
-def series_of(result, row):
+def line_key(result, row):
     """Rows of one line have this in common, too."""
     more = [f"{key} {row[key]}" for key in ("root", "group", "cycle") if is_number(row.get(key))]
     return (result.name, str(row.get("placement") or "").replace("_", " "), " ".join(more))
@@ -27,15 +27,15 @@ def curves(results, wanted):
     for result in results:
         for row in result.rows:
             if wanted(row) and is_number(row.get("bytes")):
-                lines = charts.setdefault(what_of(row), {})
-                lines.setdefault(series_of(result, row), (result, []))[1].append(row)
+                lines = charts.setdefault(chart_key(row), {})
+                lines.setdefault(line_key(result, row), (result, []))[1].append(row)
     for lines in charts.values():
         for _, rows in lines.values():
             rows.sort(key=lambda row: row["bytes"])
     return charts
 
 
-def is_own_choice(row):
+def chosen_by_nccl(row):
     return not row.get("forced")
 
 
@@ -101,7 +101,7 @@ def band_marks(rows):
     return shapes, names
 
 
-def choose_bands(lines):
+def line_with_bands(lines):
     """The line whose choices are shown: the first that was measured, where NCCL told."""
     def rank(key):
         result, rows = lines[key]
@@ -109,7 +109,7 @@ def choose_bands(lines):
     return min(lines, key=rank)
 
 
-def names_of(lines):
+def line_names(lines):
     """{key: name}: of the file only where there are several."""
     files = {key[0] for key in lines}
     return {key: ", ".join(part for part in (key[0] if len(files) > 1 else "", *key[1:]) if part) or key[0]
@@ -128,16 +128,16 @@ def collective_values(name, row):
 
 def over_size(results):
     """Bandwidth and time of each collective over size."""
-    for (what, mode), lines in curves(results, is_own_choice).items():
+    for (what, mode), lines in curves(results, chosen_by_nccl).items():
         yield from size_charts(what, mode, lines)
 
 
 def size_charts(what, mode, lines):
-    names, sources = names_of(lines), list({id(r): r for r, _ in lines.values()}.values())
+    names, sources = line_names(lines), list({id(r): r for r, _ in lines.values()}.values())
     all_rows = [row for _, rows in lines.values() for row in rows]
-    of_bands = choose_bands(lines)
-    shapes, bands = band_marks(lines[of_bands][1])
-    whose = f"Coloured bands: what NCCL chose ({names[of_bands]}). " if shapes else ""
+    band_line = line_with_bands(lines)
+    shapes, bands = band_marks(lines[band_line][1])
+    whose = f"Coloured bands: what NCCL chose ({names[band_line]}). " if shapes else ""
     shared = {"sources": sources, "shapes": shapes, "annotations": bands, "xaxis": size_axis(r["bytes"] for r in all_rows)}
     table = {"columns": COLLECTIVE_COLUMNS,
              "rows": [collective_values(names[key], row) for key, (_, rows) in lines.items() for row in rows]}

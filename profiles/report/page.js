@@ -2,13 +2,13 @@
 /* Draws each figure when it comes into view, fills each table when it is opened, and lets both be used by keyboard. */
 const charts = JSON.parse(document.getElementById("charts").textContent);
 const CONFIG = {responsive: true, displaylogo: false};
-const ROWS_AT_ONCE = 200, MORE_ROWS = 1000, PRINT_WIDTH = 680, PRINT_HEIGHT = 300, TALL = 460, SEEN_PARTS = 900;
+const ROWS_AT_ONCE = 200, MORE_ROWS = 1000, PRINT_WIDTH = 680, PRINT_HEIGHT = 300, TALL = 460, MIN_STROKE_PARTS = 900;
 
 /* ---- figures ---- */
 
 /* A stroke [begin, end, y, text] is three points, so that the pointer finds it, and a gap. None is shorter than what can be
    seen; whoever looks closer sees it as it is. */
-function unroll(trace, visible) {
+function expandStrokes(trace, visible) {
   Object.assign(trace, {x: [], y: [], hovertext: []});
   trace.strokes.forEach(([begin, end, y, text]) => {
     const shown = Math.max(end, begin + visible);
@@ -18,14 +18,14 @@ function unroll(trace, visible) {
   });
 }
 
-function unrollAll(traces, span) {
+function expandAllStrokes(traces, span) {
   const longest = traces.flatMap(trace => trace.strokes || []).reduce((most, stroke) => Math.max(most, stroke[1]), 0);
-  traces.filter(trace => trace.strokes).forEach(trace => unroll(trace, (span || longest) / SEEN_PARTS));
+  traces.filter(trace => trace.strokes).forEach(trace => expandStrokes(trace, (span || longest) / MIN_STROKE_PARTS));
 }
 
-function unrollAgain(plot) {
+function expandVisibleStrokes(plot) {
   const [low, high] = plot.layout.xaxis.range, traces = charts[plot.dataset.chart].figure.data;
-  unrollAll(traces, high - low);
+  expandAllStrokes(traces, high - low);
   Plotly.restyle(plot, {x: traces.map(trace => trace.x)});
 }
 
@@ -33,11 +33,11 @@ function draw(plot) {
   const chart = charts[plot.dataset.chart];
   if (plot.dataset.drawn) return;
   plot.dataset.drawn = "yes";
-  unrollAll(chart.figure.data);
+  expandAllStrokes(chart.figure.data);
   if (chart.chooser) choose(plot, chart);
   Plotly.newPlot(plot, chart.figure.data, chart.figure.layout, CONFIG);
   if (chart.figure.data.some(trace => trace.strokes))
-    plot.on("plotly_relayout", change => Object.keys(change).some(key => key.startsWith("xaxis")) && unrollAgain(plot));
+    plot.on("plotly_relayout", change => Object.keys(change).some(key => key.startsWith("xaxis")) && expandVisibleStrokes(plot));
 }
 
 const seen = new IntersectionObserver(entries => entries.forEach(entry => {
@@ -118,13 +118,13 @@ function make(name, text, attributes) {
 
 /* The rows in which every word of the filter stands, sorted; "column>=4" asks for a number. */
 const CONDITION = /^(.+?)(<=|>=|!=|<|>|=)(.+)$/;
-const HOLDS = {"<": c => c < 0, "<=": c => c <= 0, ">": c => c > 0, ">=": c => c >= 0, "=": c => c === 0, "!=": c => c !== 0};
+const OPERATORS = {"<": c => c < 0, "<=": c => c <= 0, ">": c => c > 0, ">=": c => c >= 0, "=": c => c === 0, "!=": c => c !== 0};
 
 function holds(word, row, columns) {
   const parts = word.match(CONDITION), column = parts ? columns.indexOf(parts[1]) : -1;
   if (column < 0) return row.some(value => show(value).toLowerCase().includes(word.toLowerCase()));
   const value = row[column], wanted = typeof value === "number" ? Number(parts[3]) : parts[3];
-  return value !== null && HOLDS[parts[2]](compare(value, wanted));
+  return value !== null && OPERATORS[parts[2]](compare(value, wanted));
 }
 
 function select(chart, state) {
@@ -138,7 +138,7 @@ function select(chart, state) {
 }
 
 /* A heading that sorts: again, and it sorts the other way. */
-function makeHead(chart, state, render) {
+function makeHeaderRow(chart, state, render) {
   const line = make("tr"), heads = chart.columns.map(() => make("th", undefined, {scope: "col"}));
   chart.columns.forEach((name, column) => {
     const button = make("button", name, {type: "button"});
@@ -180,7 +180,7 @@ function fill(details) {
   }
   input.addEventListener("input", () => { state.filter = input.value; state.shown = ROWS_AT_ONCE; render(); });
   more.addEventListener("click", () => { state.shown += MORE_ROWS; render(); });
-  head.append(makeHead(chart, state, render));
+  head.append(makeHeaderRow(chart, state, render));
   label.append(input); table.append(head, body); box.append(table); details.append(label, count, box, more);
   render();
 }

@@ -53,7 +53,7 @@ def command_of(result):
     return " ".join(map(str, words)) if isinstance(words, list) else ""
 
 
-def counted(n, what):
+def count_text(n, what):
     return f"{n} {what}{'' if n == 1 else 's'}" if n else ""
 
 
@@ -63,7 +63,7 @@ def machine_of(result):
     names = sorted({str(d.get("name")) for d in data.get("devices") or [] if isinstance(d, dict)})
     if result.kind == "compare":  # nothing ran
         return ""
-    parts = [counted(data.get("ranks"), "rank"), counted(data.get("nodes"), "node"), *names, f"NCCL {nccl}" if nccl else ""]
+    parts = [count_text(data.get("ranks"), "rank"), count_text(data.get("nodes"), "node"), *names, f"NCCL {nccl}" if nccl else ""]
     return ", ".join(part for part in parts if part)
 
 

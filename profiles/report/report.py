@@ -12,10 +12,10 @@ import page
 import charts
 import result_files
 
-REFUSED, FAILED = 2, 1
+INVALID_INPUT, FAILURE = 2, 1
 
 
-def complain(text, status):
+def print_error(text, status):
     print(f"busbar: report: {text}", file=sys.stderr)
     return status
 
@@ -27,11 +27,11 @@ def read_all(paths):
             results.append(result_files.read(path))
         except result_files.Unreadable as error:
             raise result_files.Unreadable(f"{path} {error}") from error
-    result_files.name_apart(results)
+    result_files.make_names_unique(results)
     return results
 
 
-def write_whole(path, text):
+def write_atomically(path, text):
     """Under another name beside it first, so that a page is there whole or as it was."""
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device
         with open(path, "w", encoding="utf-8") as out:
@@ -61,14 +61,14 @@ def main(words):
         results = read_all(options.results)
         sections = charts.make_all(results)
         title = "busbar: " + (results[0].name if len(results) == 1 else f"{len(results)} results")
-        write_whole(options.output, page.make_page(results, sections, result_files.KINDS, title))
+        write_atomically(options.output, page.make_page(results, sections, result_files.KINDS, title))
     except result_files.Unreadable as error:
-        return complain(error, REFUSED)
+        return print_error(error, INVALID_INPUT)
     except page.Missing as error:
         python = sys.executable or "this Python"
-        return complain(f"{python} {error}: sh bootstrap/setup.sh brings it, or pip install plotly", FAILED)
+        return print_error(f"{python} {error}: sh bootstrap/setup.sh brings it, or pip install plotly", FAILURE)
     except OSError as error:
-        return complain(f"{options.output}: {error.strerror}", FAILED)
+        return print_error(f"{options.output}: {error.strerror}", FAILURE)
     return 0
 
 

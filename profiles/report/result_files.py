@@ -81,13 +81,13 @@ def read(path):
         if kind == "collectives" and "schema" not in data:
             data = from_nccl_tests(data)
         result = Result(path, kind, data)
-        check_head(result)
+        check_header(result)
         return result
     except (LookupError, TypeError, AttributeError) as error:
         raise Unreadable(f"holds what no result of busbar has: {type(error).__name__}, {error}") from error
 
 
-def check_head(result):
+def check_header(result):
     """What every page says of a file can be said."""
     devices, nccl, data = result.data.get("devices") or [], result.data.get("nccl") or {}, result.data
     wrong = [key for key, value, kind in (("devices", devices, list), ("nccl", nccl, dict)) if not isinstance(value, kind)]
@@ -104,16 +104,16 @@ def kind_of(data):
     if "schema" not in data and "nccl_version" in data and isinstance(data.get("results"), list):
         return "collectives"
     if "schema" not in data and isinstance(data.get("otherData"), dict):
-        return kind_of(data["otherData"]) if "schema" in data["otherData"] else refuse_schema(None)
+        return kind_of(data["otherData"]) if "schema" in data["otherData"] else reject_schema(None)
     schema = data.get("schema")
     if not isinstance(schema, str) or schema not in SCHEMAS:
-        refuse_schema(schema)
+        reject_schema(schema)
     if schema == "busbar.plan/1" and "results" in data:  # of a collective: the table of bench
         return kind_of_bench(data)
     return SCHEMAS[schema] or kind_of_bench(data)
 
 
-def refuse_schema(schema):
+def reject_schema(schema):
     if not isinstance(schema, str):
         raise Unreadable("is no result of busbar: it has no schema")
     near = difflib.get_close_matches(schema, SCHEMAS, 1)
@@ -153,7 +153,7 @@ def from_nccl_tests(data):
             "started": data.get("start_time")}
 
 
-def name_apart(results):
+def make_names_unique(results):
     """Files of one name are called by as much of their paths as tells them apart."""
     for result in results:
         parts, n = pathlib.PurePath(result.path).parts, 1

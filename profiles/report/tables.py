@@ -62,7 +62,7 @@ def residuals(results):
         names = list(dict.fromkeys(row.get("fit") for row in result.rows))
         yield Chart(
             f"How well the profile holds ({result.name})", [result], shapes=[level(1, HIDDEN)],
-            about=f"Fitted over measured time of every row; open: it counted for nothing. Profile {result.word('profile')}, "
+            about=f"Fitted over measured time of every row; open: it count_text for nothing. Profile {result.word('profile')}, "
             f"which starts from {result.word('from')}.",
             traces=[trace for i, name in enumerate(names) for trace in fit_points(result.rows, name, i)],
             xaxis=log_axis("measured time (us)", [row["measured_us"] for row in result.rows]), yaxis=axis("fitted / measured"),

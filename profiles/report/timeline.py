@@ -4,8 +4,8 @@ import collections
 from chart import BUBBLE, COMPUTE, EXPOSED, HIDDEN, Chart, axis, unit_of_times
 from units import bytes_text, is_number, number_text, time_text
 
-MOST_RANKS = 8
-MOST_SLICES = 12000
+MAX_RANKS = 8
+MAX_SLICES = 12000
 INSIDE = ("waiting", "bubble", "transfer")  # slices inside of those of a call
 STEP_THREAD = 0
 
@@ -77,11 +77,11 @@ def choose(tracks):
     for rank, track in tracks.items():
         by_role.setdefault(track.name.rsplit(",", 1)[-1].rsplit("(", 1)[-1], rank)
     wanted = [max(tracks, key=lambda rank: tracks[rank].step_us), *by_role.values()]
-    wanted += tracks if len(tracks) <= MOST_RANKS else ()
+    wanted += tracks if len(tracks) <= MAX_RANKS else ()
     chosen, slices = [], 0
     for rank in dict.fromkeys(wanted):
         slices += sum(map(len, tracks[rank].calls.values()))
-        if chosen and (len(chosen) == MOST_RANKS or slices > MOST_SLICES):
+        if chosen and (len(chosen) == MAX_RANKS or slices > MAX_SLICES):
             break
         chosen.append(rank)
     return sorted(chosen)

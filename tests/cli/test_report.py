@@ -316,7 +316,7 @@ def test_no_file_ends_in_a_traceback(samples, tmp_path, monkeypatch):
 
 def test_files_of_one_name_are_told_apart():
     both = [result_files.Result(path, "collectives", {}) for path in ("/runs/a/r.json", "/runs/b/r.json", "/runs/c.json")]
-    result_files.name_apart(both)
+    result_files.make_names_unique(both)
     assert [r.name for r in both] == ["a/r.json", "b/r.json", "c.json"]
 
 

@@ -4,7 +4,7 @@
 #include "tests/fuzz/fuzz.h"
 
 /* given: words of the proxy, NULL at the end. */
-static void input(char *proxy, char *model, char *const *given)
+static void plan(char *proxy, char *model, char *const *given)
 {
     char *words[24] = {"plan",        proxy,   "--ranks", "8",         "--model", model,      "--cluster",
                        "h100-sxm-ib", "--ops", "--json",  "/dev/null", "--trace", "/dev/null"};
@@ -19,8 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *model = fuzz_file(0, data, size);
 
-    input("transformer", model, (char *[]){"--tp", "2", "--sequence-parallel", "--layers", "2", NULL});
-    input("data_parallel", model, (char *[]){"--micro-batches", "2", NULL});
-    input("spatial", model, (char *[]){"--splits", "5", NULL});
+    plan("transformer", model, (char *[]){"--tp", "2", "--sequence-parallel", "--layers", "2", NULL});
+    plan("data_parallel", model, (char *[]){"--micro-batches", "2", NULL});
+    plan("spatial", model, (char *[]){"--splits", "5", NULL});
     return 0;
 }

@@ -8,7 +8,7 @@
 static const struct bb_study_command commands[] = {{.name = "bench", .launched = true, .check = bb_bench_check},
                                                    {.name = "proxy", .launched = true, .check = bb_proxy_check},
                                                    {.name = "plan", .check = bb_plan_check}};
-static const struct bb_expand_plan input = {.commands = commands, .n_commands = 3, .max_combinations = 200};
+static const struct bb_expand_plan plan = {.commands = commands, .n_commands = 3, .max_combinations = 200};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct bb_study study = {0};
     FILE *shell = fopen("/dev/null", "w");
 
-    if (bb_study_load(&study, fuzz_file(0, data, size)) == 0 && bb_expand(&runs, &study, &input) == 0)
+    if (bb_study_load(&study, fuzz_file(0, data, size)) == 0 && bb_expand(&runs, &study, &plan) == 0)
         for (size_t i = 0; i < runs.n; i++) {
             HOLDS(strlen(runs.one[i].id) > 0);
             (void)bb_settings_text(&runs.one[i], text, sizeof text);

@@ -11,7 +11,7 @@ static const char study_text[] =
     "[\"time_us.p50\", \"results.0.bytes\", {\"name\": \"r\", \"value\": \"time_us.p50\", \"relative_to\": "
     "{\"minbytes\": \"8\"}}]}";
 static const struct bb_study_command commands[] = {{.name = "bench", .launched = true, .check = bb_bench_check}};
-static const struct bb_expand_plan input = {.commands = commands, .n_commands = 1, .max_combinations = 9};
+static const struct bb_expand_plan plan = {.commands = commands, .n_commands = 1, .max_combinations = 9};
 
 static char folder[] = "/dev/shm/busbar-fuzz-XXXXXX";
 static struct bb_study study;
@@ -28,7 +28,7 @@ static void prepare_study(void)
     if (runs.n > 0)
         return;
     HOLDS(bb_study_load(&study, fuzz_file(0, study_text, strlen(study_text))) == 0);
-    HOLDS(bb_expand(&runs, &study, &input) == 0 && runs.n == 2 && mkdtemp(folder));
+    HOLDS(bb_expand(&runs, &study, &plan) == 0 && runs.n == 2 && mkdtemp(folder));
     atexit(remove_folder);
 }
 

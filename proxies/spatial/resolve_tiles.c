@@ -307,7 +307,7 @@ static int resolve_slices(struct bb_settled *s, const struct bb_proxy_config *c)
             return bb_err(BB_EUSAGE, "%s: %d parts, expected at most %d; nearest: --spatial-parts %d", c->proxy,
                           s->parts[i], MOST_WIDTH, MOST_WIDTH);
         TRY(refuse_join(c, s->parts[i ? i - 1 : 0], s->parts[i], i));
-        TRY(bb_slices_make(&s->slices[i], c->proxy, slice, s->parts[i]));
+        TRY(bb_slices_init(&s->slices[i], c->proxy, slice, s->parts[i]));
     }
 out:
     return rc;

@@ -167,7 +167,7 @@ static int check_thin_tiles(const struct segment_builder *c)
 static void add_halo(const struct segment_builder *c, struct bb_segment *s, const struct bb_halo *halo, int stride)
 {
     find_thin_tiles(c, &halo->map, halo->width, stride, s->module);
-    if (bb_halo_any(halo->width, &c->layers->slices))
+    if (bb_halo_is_exchanged(halo->width, &c->layers->slices))
         s->halos[s->n_halos++] = *halo;
 }
 
@@ -225,7 +225,7 @@ static int segment_module(const struct segment_builder *c, int module)
         const struct bb_net_layer *l = layer_at(c, i);
         const struct bb_map in = input_of(l);
 
-        if (bb_halo_any(l->halo, &c->layers->slices)) {
+        if (bb_halo_is_exchanged(l->halo, &c->layers->slices)) {
             TRY(add_halo_segment(c, module, l));
             continue;
         }

@@ -255,7 +255,7 @@ static int swap_halos(struct bb_tile_stage *w, struct bb_replica *replica, const
         for (int h = 0; h < x->n; h++)
             for (int d = 0; d < BB_DIRECTIONS; d++) {
                 size_t count = bb_halo_count(&x->halos[h], &layers->slices, layers->samples, d);
-                int to = step_of(replica, bb_tile_step(&layers->slices, d));
+                int to = step_of(replica, bb_tile_offset(&layers->slices, d));
 
                 if (count == 0 || !(replica->neighbours & 1u << d))
                     continue;
@@ -415,7 +415,7 @@ static int init_replica(struct bb_tile_stage *w, struct bb_replica *replica, int
     replica->inverse = inverse;
     replica->split = &t->splits[replica->at.split];
     if (replica->split->layers.tiled) {
-        replica->neighbours = bb_tile_neighbours(&replica->split->layers.slices, replica->at.index);
+        replica->neighbours = bb_tile_neighbour_mask(&replica->split->layers.slices, replica->at.index);
         replica->halo = bb_tile_stage_lane(w, replica->split->comm_halo);
     }
     TRY(BB_NEW(replica->packs, replica->split->layers.n_segments * BB_PACKS));

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static int root_of(int parts)
+static int integer_root(int parts)
 {
     int root = 1;
 
@@ -26,7 +26,7 @@ static void powers_around(int n, int base, int min, int *below, int *above)
     *above = *below * base;
 }
 
-static int refuse_parts(const char *proxy, int parts, bool square)
+static int report_invalid_parts(const char *proxy, int parts, bool square)
 {
     int below, above;
 
@@ -48,13 +48,13 @@ static int refuse_parts(const char *proxy, int parts, bool square)
                   proxy, parts, below, above);
 }
 
-int bb_slices_make(struct bb_slices *s, const char *proxy, const char *slice, int parts)
+int bb_slices_init(struct bb_slices *s, const char *proxy, const char *slice, int parts)
 {
-    int root = root_of(parts);
+    int root = integer_root(parts);
     bool square = slice ? strcmp(slice, "square") == 0 : root * root == parts;
 
     if (parts < 2 || !is_power(parts) || (square && root * root != parts))
-        return refuse_parts(proxy, parts, square && slice);
+        return report_invalid_parts(proxy, parts, square && slice);
     if (square)
         *s = (struct bb_slices){root, root};
     else if (slice && strcmp(slice, "horizontal") == 0)
@@ -69,20 +69,20 @@ const char *bb_slices_name(const struct bb_slices *s)
     return s->rows == 1 ? "vertical" : s->cols == 1 ? "horizontal" : "square";
 }
 
-unsigned bb_tile_neighbours(const struct bb_slices *s, int tile)
+unsigned bb_tile_neighbour_mask(const struct bb_slices *s, int tile)
 {
     unsigned mask = 0;
 
     for (int d = 0; d < BB_DIRECTIONS; d++) {
         int row = tile / s->cols + bb_direction_row(d), col = tile % s->cols + bb_direction_col(d);
 
-        if (d != BB_HERE && row >= 0 && row < s->rows && col >= 0 && col < s->cols)
+        if (d != BB_CENTER && row >= 0 && row < s->rows && col >= 0 && col < s->cols)
             mask |= 1u << d;
     }
     return mask;
 }
 
-int bb_tile_step(const struct bb_slices *s, int direction)
+int bb_tile_offset(const struct bb_slices *s, int direction)
 {
     return bb_direction_row(direction) * s->cols + bb_direction_col(direction);
 }
@@ -92,12 +92,12 @@ size_t bb_halo_count(const struct bb_halo *h, const struct bb_slices *s, int sam
     int rows = bb_direction_row(direction) ? h->width[0] : h->map.side / s->rows;
     int cols = bb_direction_col(direction) ? h->width[1] : h->map.side / s->cols;
 
-    return direction == BB_HERE
+    return direction == BB_CENTER
                ? 0
                : (size_t)samples * (size_t)h->map.channels * (size_t)h->map.depth * (size_t)rows * (size_t)cols;
 }
 
-bool bb_halo_any(const int width[2], const struct bb_slices *s)
+bool bb_halo_is_exchanged(const int width[2], const struct bb_slices *s)
 {
     return (width[0] > 0 && s->rows > 1) || (width[1] > 0 && s->cols > 1);
 }

@@ -12,7 +12,7 @@
 #include "proxies/spatial/net/net.h"
 
 #define BB_DIRECTIONS 9
-#define BB_HERE       4
+#define BB_CENTER       4
 
 struct bb_slices {
     int rows, cols;
@@ -20,7 +20,7 @@ struct bb_slices {
 
 /* bb_slices_make - "vertical", "horizontal" or "square"; NULL: square where parts is a square, else vertical. Parts
  * that are no power of two would cut rows in two: said with the nearest number, -BB_EUSAGE. */
-int bb_slices_make(struct bb_slices *s, const char *proxy, const char *slice, int parts) BB_MUST_CHECK;
+int bb_slices_init(struct bb_slices *s, const char *proxy, const char *slice, int parts) BB_MUST_CHECK;
 const char *bb_slices_name(const struct bb_slices *s); /* "vertical", ... */
 
 static inline int bb_direction_row(int d)
@@ -34,8 +34,8 @@ static inline int bb_direction_col(int d)
 }
 
 /* bb_tile_neighbours - bit d: there is a tile in direction d. bb_tile_step: its number less one's own. */
-unsigned bb_tile_neighbours(const struct bb_slices *s, int tile);
-int bb_tile_step(const struct bb_slices *s, int direction);
+unsigned bb_tile_neighbour_mask(const struct bb_slices *s, int tile);
+int bb_tile_offset(const struct bb_slices *s, int direction);
 
 /* Rows and columns around the tiles of a map that come from the neighbours, width[0] above and below, width[1] beside.
  */
@@ -49,6 +49,6 @@ struct bb_halo {
 size_t bb_halo_count(const struct bb_halo *h, const struct bb_slices *s, int samples, int direction);
 
 /* bb_halo_any - whether tiles cut so exchange it at all: strips do not cut both ways. */
-bool bb_halo_any(const int width[2], const struct bb_slices *s);
+bool bb_halo_is_exchanged(const int width[2], const struct bb_slices *s);
 
 #endif

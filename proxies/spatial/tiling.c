@@ -267,7 +267,7 @@ static bool places_alike(const struct bb_tiling *t, int a, int b)
     if (p.split >= t->n_spatial)
         return true; /* local replicas */
     return t->splits[0].width == t->splits[t->n_spatial - 1].width &&
-           bb_tile_neighbours(&s->layers.slices, p.index) == bb_tile_neighbours(&s->layers.slices, q.index);
+           bb_tile_neighbour_mask(&s->layers.slices, p.index) == bb_tile_neighbour_mask(&s->layers.slices, q.index);
 }
 
 /* role_of[place] and first[role], the lowest place of each; returns how many roles there are. */

@@ -21,19 +21,19 @@ static void neighbours_of_four_squares(void **state)
 
         for (int i = 0; two_by_two[tile][i][0] >= 0; i++) {
             mask |= 1u << two_by_two[tile][i][0];
-            assert_int_equal(tile + bb_tile_step(&s, two_by_two[tile][i][0]), two_by_two[tile][i][1]);
+            assert_int_equal(tile + bb_tile_offset(&s, two_by_two[tile][i][0]), two_by_two[tile][i][1]);
         }
-        assert_int_equal(bb_tile_neighbours(&s, tile), mask);
+        assert_int_equal(bb_tile_neighbour_mask(&s, tile), mask);
     }
 }
 
 static void the_middle_of_nine_has_eight(void **state)
 {
     (void)state;
-    assert_int_equal(bb_tile_neighbours(&(struct bb_slices){3, 3}, 4), 0x1ef);
-    assert_int_equal(bb_tile_neighbours(&(struct bb_slices){1, 4}, 0), 1u << 5);
-    assert_int_equal(bb_tile_neighbours(&(struct bb_slices){1, 4}, 2), 1u << 3 | 1u << 5);
-    assert_int_equal(bb_tile_neighbours(&(struct bb_slices){4, 1}, 2), 1u << 1 | 1u << 7);
+    assert_int_equal(bb_tile_neighbour_mask(&(struct bb_slices){3, 3}, 4), 0x1ef);
+    assert_int_equal(bb_tile_neighbour_mask(&(struct bb_slices){1, 4}, 0), 1u << 5);
+    assert_int_equal(bb_tile_neighbour_mask(&(struct bb_slices){1, 4}, 2), 1u << 3 | 1u << 5);
+    assert_int_equal(bb_tile_neighbour_mask(&(struct bb_slices){4, 1}, 2), 1u << 1 | 1u << 7);
 }
 
 static void directions_mirror(void **state)
@@ -44,11 +44,11 @@ static void directions_mirror(void **state)
     for (size_t g = 0; g < ROWS(grids); g++)
         for (int tile = 0; tile < grids[g].rows * grids[g].cols; tile++)
             for (int d = 0; d < BB_DIRECTIONS; d++)
-                if (bb_tile_neighbours(&grids[g], tile) & 1u << d) {
-                    int other = tile + bb_tile_step(&grids[g], d);
+                if (bb_tile_neighbour_mask(&grids[g], tile) & 1u << d) {
+                    int other = tile + bb_tile_offset(&grids[g], d);
 
-                    assert_true(bb_tile_neighbours(&grids[g], other) & 1u << (8 - d));
-                    assert_int_equal(other + bb_tile_step(&grids[g], 8 - d), tile);
+                    assert_true(bb_tile_neighbour_mask(&grids[g], other) & 1u << (8 - d));
+                    assert_int_equal(other + bb_tile_offset(&grids[g], 8 - d), tile);
                 }
 }
 
@@ -61,7 +61,7 @@ static size_t all_messages(const struct bb_halo *h, const struct bb_slices *s, i
     *elements = 0;
     for (int tile = 0; tile < s->rows * s->cols; tile++)
         for (int d = 0; d < BB_DIRECTIONS; d++) {
-            size_t count = bb_tile_neighbours(s, tile) & 1u << d ? bb_halo_count(h, s, samples, d) : 0;
+            size_t count = bb_tile_neighbour_mask(s, tile) & 1u << d ? bb_halo_count(h, s, samples, d) : 0;
 
             n += count > 0;
             *elements += count;
@@ -102,8 +102,8 @@ static void long_windows_go_one_way(void **state)
     }
     assert_int_equal(bb_halo_count(&wide, &(struct bb_slices){2, 2}, 1, 3), 2 * 8 * 3);
     assert_int_equal(all_messages(&tall, &(struct bb_slices){1, 4}, 1, &elements), 0);
-    assert_false(bb_halo_any(tall.width, &(struct bb_slices){1, 4}));
-    assert_true(bb_halo_any(tall.width, &(struct bb_slices){4, 1}));
+    assert_false(bb_halo_is_exchanged(tall.width, &(struct bb_slices){1, 4}));
+    assert_true(bb_halo_is_exchanged(tall.width, &(struct bb_slices){4, 1}));
 }
 
 static void parts_that_cannot_be(void **state)
@@ -111,16 +111,16 @@ static void parts_that_cannot_be(void **state)
     struct bb_slices s;
 
     (void)state;
-    assert_int_equal(bb_slices_make(&s, "spatial", NULL, 4), 0);
+    assert_int_equal(bb_slices_init(&s, "spatial", NULL, 4), 0);
     assert_string_equal(bb_slices_name(&s), "square");
-    assert_int_equal(bb_slices_make(&s, "spatial", NULL, 8), 0);
+    assert_int_equal(bb_slices_init(&s, "spatial", NULL, 8), 0);
     assert_string_equal(bb_slices_name(&s), "vertical");
-    assert_int_equal(bb_slices_make(&s, "spatial", "horizontal", 2), 0);
+    assert_int_equal(bb_slices_init(&s, "spatial", "horizontal", 2), 0);
     assert_string_equal(bb_slices_name(&s), "horizontal");
-    assert_int_equal(bb_slices_make(&s, "spatial", "square", 8), -BB_EUSAGE);
-    assert_int_equal(bb_slices_make(&s, "spatial", NULL, 3), -BB_EUSAGE);
-    assert_int_equal(bb_slices_make(&s, "spatial", NULL, 9), -BB_EUSAGE);
-    assert_int_equal(bb_slices_make(&s, "spatial", NULL, 1), -BB_EUSAGE);
+    assert_int_equal(bb_slices_init(&s, "spatial", "square", 8), -BB_EUSAGE);
+    assert_int_equal(bb_slices_init(&s, "spatial", NULL, 3), -BB_EUSAGE);
+    assert_int_equal(bb_slices_init(&s, "spatial", NULL, 9), -BB_EUSAGE);
+    assert_int_equal(bb_slices_init(&s, "spatial", NULL, 1), -BB_EUSAGE);
 }
 
 /* ---- segments ---- */

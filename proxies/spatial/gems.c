@@ -194,20 +194,20 @@ static void write_step(struct pairing *p)
         sum_both(p);
 }
 
-static int build_role(struct bb_tiling *t, struct bb_role *role, int place)
+static int build_role(struct bb_tiling *t, struct bb_role *role, int mp_rank)
 {
     bool odd = t->config.tiles.odd_step;
-    int is_first_in_chain = odd ? t->mp - 1 - place : place, rc;
-    struct pairing p = {.arrived = BB_NONE, .is_middle = place == t->mp - 1 - place};
+    int is_first_in_chain = odd ? t->mp - 1 - mp_rank : mp_rank, rc;
+    struct pairing p = {.arrived = BB_NONE, .is_middle = mp_rank == t->mp - 1 - mp_rank};
 
     p.is_first = is_first_in_chain == 0;
     p.is_last = is_first_in_chain == t->mp - 1;
-    TRY(bb_tile_stage_init(&p.stage, t, &role->program, place));
-    p.leader = &p.stage.replicas[odd ? BB_INVERSE : BB_USUAL];
-    p.follower = &p.stage.replicas[odd ? BB_USUAL : BB_INVERSE];
+    TRY(bb_tile_stage_init(&p.stage, t, &role->program, mp_rank));
+    p.leader = &p.stage.replicas[odd ? BB_INVERSE : BB_DIRECT];
+    p.follower = &p.stage.replicas[odd ? BB_DIRECT : BB_INVERSE];
     if (!p.is_middle)
         p.pair = bb_tile_stage_lane(&p.stage, t->comm_pair);
-    role->name = bb_step_text(t->step, "splits %d and %d", p.stage.replicas[BB_USUAL].at.split,
+    role->name = bb_step_text(t->step, "splits %d and %d", p.stage.replicas[BB_DIRECT].at.split,
                               p.stage.replicas[BB_INVERSE].at.split);
     write_step(&p);
     bb_tile_stage_memory(&p.stage, role->training_bytes);

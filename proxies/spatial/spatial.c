@@ -15,8 +15,8 @@ static void micro_batches(struct bb_tile_stage *w, enum bb_pass_direction direct
     struct bb_script *s = &w->script;
 
     for (s->micro_batch = 0; s->micro_batch < w->tiling->config.micro_batches; s->micro_batch++) {
-        bb_tile_stage_receive(w, &w->replicas[BB_USUAL], direction);
-        bb_tile_stage_on(w, &w->replicas[BB_USUAL], direction);
+        bb_tile_stage_receive(w, &w->replicas[BB_DIRECT], direction);
+        bb_tile_stage_on(w, &w->replicas[BB_DIRECT], direction);
     }
     s->micro_batch = BB_NONE;
 }
@@ -25,7 +25,7 @@ static void micro_batches(struct bb_tile_stage *w, enum bb_pass_direction direct
 static void reduce_gradients(struct bb_tile_stage *w)
 {
     const struct bb_tiling *t = w->tiling;
-    const struct bb_layer_split *split = w->replicas[BB_USUAL].split;
+    const struct bb_layer_split *split = w->replicas[BB_DIRECT].split;
     size_t count = split->layers.parameters;
     int buffer = bb_script_buffer(&w->script, "gradients", BB_USE_GRADIENTS, count);
 
@@ -36,15 +36,15 @@ static void reduce_gradients(struct bb_tile_stage *w)
     bb_tile_stage_optimizer(w, count);
 }
 
-static int build_role(struct bb_tiling *t, struct bb_role *role, int place)
+static int build_role(struct bb_tiling *t, struct bb_role *role, int mp_rank)
 {
-    struct bb_tile_position at = bb_tiling_place(t, place);
+    struct bb_tile_position at = bb_tiling_position(t, mp_rank);
     struct bb_tile_stage w;
     int rc;
 
     role->name = at.split < t->n_spatial ? bb_step_text(t->step, "split %d, tile %d", at.split, at.index)
                                          : bb_step_text(t->step, "split %d", at.split);
-    TRY(bb_tile_stage_init(&w, t, &role->program, place));
+    TRY(bb_tile_stage_init(&w, t, &role->program, mp_rank));
     micro_batches(&w, BB_FORWARD);
     micro_batches(&w, BB_BACKWARD);
     reduce_gradients(&w);

@@ -33,9 +33,9 @@ static int link_comm(const struct bb_tiling *t, int link, bool inverse)
 }
 
 /* Places of join, and steps in join and lp, count backwards in an inverse replica. */
-static int join_index(const struct bb_tiling *t, const struct bb_replica *replica, int place)
+static int join_index(const struct bb_tiling *t, const struct bb_replica *replica, int mp_rank)
 {
-    return replica->inverse ? t->tiles + t->local_dp - 1 - place : place;
+    return replica->inverse ? t->tiles + t->local_dp - 1 - mp_rank : mp_rank;
 }
 
 static int step_of(const struct bb_replica *replica, int step)
@@ -406,12 +406,12 @@ void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])
 
 /* ---- life ---- */
 
-static int init_replica(struct bb_tile_stage *w, struct bb_replica *replica, int place, bool inverse)
+static int init_replica(struct bb_tile_stage *w, struct bb_replica *replica, int mp_rank, bool inverse)
 {
     struct bb_tiling *t = w->tiling;
     int rc;
 
-    replica->at = bb_tiling_place(t, place);
+    replica->at = bb_tiling_position(t, mp_rank);
     replica->inverse = inverse;
     replica->split = &t->splits[replica->at.split];
     if (replica->split->layers.tiled) {
@@ -428,15 +428,15 @@ out:
     return rc;
 }
 
-int bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_program *program, int place)
+int bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_program *program, int mp_rank)
 {
     int rc;
 
     *w = (struct bb_tile_stage){.tiling = t};
     bb_script_init(&w->script, program, &t->config);
-    TRY(init_replica(w, &w->replicas[BB_USUAL], place, false));
+    TRY(init_replica(w, &w->replicas[BB_DIRECT], mp_rank, false));
     if (t->gems)
-        TRY(init_replica(w, &w->replicas[BB_INVERSE], t->mp - 1 - place, true));
+        TRY(init_replica(w, &w->replicas[BB_INVERSE], t->mp - 1 - mp_rank, true));
 out:
     return rc;
 }

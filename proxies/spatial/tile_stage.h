@@ -48,7 +48,7 @@ struct bb_tile_stage {
 
 /* bb_tile_stage_init - for the rank of that place. release is fine on a half-made one. */
 int bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_program *program,
-                       int place) BB_MUST_CHECK;
+                       int mp_rank) BB_MUST_CHECK;
 void bb_tile_stage_release(struct bb_tile_stage *w);
 
 /* One micro-batch in one direction: receive it, then compute it and send it on. Labels of micro-batches are the

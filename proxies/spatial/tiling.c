@@ -57,13 +57,13 @@ out:
     return rc;
 }
 
-struct bb_tile_position bb_tiling_place(const struct bb_tiling *t, int place)
+struct bb_tile_position bb_tiling_position(const struct bb_tiling *t, int mp_rank)
 {
     int split = t->n_splits - 1;
 
-    while (t->splits[split].base > place)
+    while (t->splits[split].base > mp_rank)
         split--;
-    return (struct bb_tile_position){split, place - t->splits[split].base};
+    return (struct bb_tile_position){split, mp_rank - t->splits[split].base};
 }
 
 /* ---- groups ---- */
@@ -83,18 +83,18 @@ static void list_rank(struct listing *l, int rank)
 }
 
 /* Places first, first + stride, ... of one replica, in ascending ranks. */
-static void list_places(const struct bb_tiling *t, struct listing *l, int replica, int which, int first, int n,
+static void list_mp_ranks(const struct bb_tiling *t, struct listing *l, int replica, int which, int first, int n,
                         int stride)
 {
     for (int i = 0; i < n; i++) {
-        int place = first + stride * (which == BB_INVERSE ? n - 1 - i : i);
+        int mp_rank = first + stride * (which == BB_INVERSE ? n - 1 - i : i);
 
-        list_rank(l, replica * t->mp + (which == BB_INVERSE ? t->mp - 1 - place : place));
+        list_rank(l, replica * t->mp + (which == BB_INVERSE ? t->mp - 1 - mp_rank : mp_rank));
     }
 }
 
 /* The group of what was listed, in instances of that size; the list is empty again. Returns it or a negative error. */
-static int close_group(struct bb_tiling *t, struct listing *l, const char *name, int size)
+static int end_group(struct bb_tiling *t, struct listing *l, const char *name, int size)
 {
     int group = l->failed ? -BB_EFAIL : bb_layout_add_irregular(&t->step->layout, name, l->members, l->n / size, size);
 
@@ -116,12 +116,12 @@ static int add_comms(struct bb_tiling *t, int group, const char *name, int links
     return group < 0 ? group : 0;
 }
 
-static int sides_of(const struct bb_tiling *t)
+static int count_directions(const struct bb_tiling *t)
 {
     return t->gems ? BB_REPLICAS : 1;
 }
 
-static bool gems_sums(const struct bb_tiling *t)
+static bool sums_replicas(const struct bb_tiling *t)
 {
     return t->gems && !t->config.tiles.comm_opt; /* both replicas' gradients are added, over all copies */
 }
@@ -131,14 +131,14 @@ static void list_tiles(const struct bb_tiling *t, struct listing *l, int i)
 {
     for (int s = i; s < t->n_spatial && t->splits[s].width == t->splits[i].width; s++)
         for (int r = 0; r < t->replicas; r++)
-            for (int which = 0; which < sides_of(t); which++)
-                list_places(t, l, r, which, t->splits[s].base, t->splits[s].width, 1);
+            for (int which = 0; which < count_directions(t); which++)
+                list_mp_ranks(t, l, r, which, t->splits[s].base, t->splits[s].width, 1);
 }
 
 /* Who swap halos, and who add up gradients. */
 static int add_tile_groups(struct bb_tiling *t, int i)
 {
-    int width = t->splits[i].width, whole = gems_sums(t) ? BB_REPLICAS * width * t->replicas : width, halo_comm,
+    int width = t->splits[i].width, whole = sums_replicas(t) ? BB_REPLICAS * width * t->replicas : width, halo_comm,
         spatial_comm, rc;
     bool even = t->splits[0].width == t->splits[t->n_spatial - 1].width;
     const char *halo = even ? "halo" : bb_step_text(t->step, "halo of %d", width);
@@ -147,9 +147,9 @@ static int add_tile_groups(struct bb_tiling *t, int i)
 
     TRY(halo && spatial ? 0 : -BB_EFAIL);
     list_tiles(t, &l, i);
-    TRY(add_comms(t, close_group(t, &l, halo, width), halo, 1, &halo_comm));
+    TRY(add_comms(t, end_group(t, &l, halo, width), halo, 1, &halo_comm));
     list_tiles(t, &l, i);
-    TRY(add_comms(t, close_group(t, &l, spatial, whole), spatial, 1, &spatial_comm));
+    TRY(add_comms(t, end_group(t, &l, spatial, whole), spatial, 1, &spatial_comm));
     for (int s = i; s < t->n_spatial && t->splits[s].width == width; s++) {
         t->splits[s].comm_halo = halo_comm;
         t->splits[s].comm_spatial = spatial_comm;
@@ -159,19 +159,19 @@ out:
 }
 
 /* Instances of a group in each replica: n places, `stride` apart, from `first` on; the next begins `step` behind it. */
-struct places {
+struct subgroups {
     int instances, first, step, n, stride;
 };
 
 /* The group of these places and its communicators. */
-static int add_places(struct bb_tiling *t, int which, const char *name, struct places p, int links, int *comms)
+static int add_subgroups(struct bb_tiling *t, int which, const char *name, struct subgroups p, int links, int *comms)
 {
     struct listing l = {0};
 
     for (int r = 0; r < t->replicas; r++)
         for (int i = 0; i < p.instances; i++)
-            list_places(t, &l, r, which, p.first + i * p.step, p.n, p.stride);
-    return add_comms(t, close_group(t, &l, name, p.n), name, links, comms);
+            list_mp_ranks(t, &l, r, which, p.first + i * p.step, p.n, p.stride);
+    return add_comms(t, end_group(t, &l, name, p.n), name, links, comms);
 }
 
 /* Without tiles both replicas' pipelines have the same members, and the order on each link is the same on either side:
@@ -182,17 +182,17 @@ static int add_pipelines(struct bb_tiling *t)
 
     t->n_join = t->n_spatial > 1 ? 2 : t->n_spatial;
     t->n_lp = links > 1 ? 2 : links;
-    for (int which = 0; which < sides_of(t); which++) {
-        const struct places whole = {.instances = 1, .n = t->tiles + d, .stride = 1};
-        const struct places chain = {.instances = d, .first = t->tiles, .step = 1, .n = links + 1, .stride = d};
+    for (int which = 0; which < count_directions(t); which++) {
+        const struct subgroups whole = {.instances = 1, .n = t->tiles + d, .stride = 1};
+        const struct subgroups chain = {.instances = d, .first = t->tiles, .step = 1, .n = links + 1, .stride = d};
         bool inverse = which == BB_INVERSE;
 
         if (t->n_join)
-            TRY(add_places(t, which, inverse ? "join inverse" : "join", whole, t->n_join, t->comm_join[which]));
+            TRY(add_subgroups(t, which, inverse ? "join inverse" : "join", whole, t->n_join, t->comm_join[which]));
         if (t->n_lp && inverse && !t->n_spatial)
-            memcpy(t->comm_lp[which], t->comm_lp[BB_USUAL], sizeof(t->comm_lp[which]));
+            memcpy(t->comm_lp[which], t->comm_lp[BB_DIRECT], sizeof(t->comm_lp[which]));
         else if (t->n_lp)
-            TRY(add_places(t, which, inverse ? "lp inverse" : "lp", chain, t->n_lp, t->comm_lp[which]));
+            TRY(add_subgroups(t, which, inverse ? "lp inverse" : "lp", chain, t->n_lp, t->comm_lp[which]));
         for (int i = 0; i < t->n_join; i++)
             t->step->layout.comms[t->comm_join[which][i]].between_stages = true;
         for (int i = 0; i < t->n_lp; i++)
@@ -205,17 +205,17 @@ out:
 /* Ranks r and mp - 1 - r: of each replica (comm_opt), or of all together. */
 static int add_pairs(struct bb_tiling *t)
 {
-    bool apart = t->config.tiles.comm_opt;
+    bool per_replica = t->config.tiles.comm_opt;
     struct listing l = {0};
 
-    for (int i = 0; i < (apart ? t->replicas : 1) * (t->mp / 2); i++)
-        for (int r = 0; r < (apart ? 1 : t->replicas); r++) {
-            int replica = apart ? i / (t->mp / 2) : r, place = i % (t->mp / 2);
+    for (int i = 0; i < (per_replica ? t->replicas : 1) * (t->mp / 2); i++)
+        for (int r = 0; r < (per_replica ? 1 : t->replicas); r++) {
+            int replica = per_replica ? i / (t->mp / 2) : r, mp_rank = i % (t->mp / 2);
 
-            list_rank(&l, replica * t->mp + place);
-            list_rank(&l, replica * t->mp + t->mp - 1 - place);
+            list_rank(&l, replica * t->mp + mp_rank);
+            list_rank(&l, replica * t->mp + t->mp - 1 - mp_rank);
         }
-    return add_comms(t, close_group(t, &l, "pair", 2 * (apart ? 1 : t->replicas)), "pair", 1, &t->comm_pair);
+    return add_comms(t, end_group(t, &l, "pair", 2 * (per_replica ? 1 : t->replicas)), "pair", 1, &t->comm_pair);
 }
 
 /* The rank that is its own pair, of all replicas. */
@@ -225,16 +225,16 @@ static int add_middle(struct bb_tiling *t)
 
     for (int r = 0; r < t->replicas; r++)
         list_rank(&l, r * t->mp + t->mp / 2);
-    return add_comms(t, close_group(t, &l, "middle", t->replicas), "middle", 1, &t->comm_middle);
+    return add_comms(t, end_group(t, &l, "middle", t->replicas), "middle", 1, &t->comm_middle);
 }
 
 static int add_groups(struct bb_tiling *t)
 {
     struct bb_layout *l = &t->step->layout;
     const struct bb_axis axes[] = {{"place", t->mp}, {"dp", t->replicas}};
-    bool together = gems_sums(t);
+    bool together = sums_replicas(t);
     int d = t->local_dp, rc;
-    const struct places twins = {
+    const struct subgroups local_replicas = {
         .instances = t->n_splits - t->n_spatial, .first = t->tiles, .step = d, .n = d, .stride = 1};
 
     TRY(bb_layout_init(l, t->config.ranks, axes, 2));
@@ -243,7 +243,7 @@ static int add_groups(struct bb_tiling *t)
             TRY(add_tile_groups(t, i));
     TRY(add_pipelines(t));
     if (d > 1)
-        TRY(add_places(t, BB_USUAL, "local_dp", twins, 1, &t->comm_local_dp));
+        TRY(add_subgroups(t, BB_DIRECT, "local_dp", local_replicas, 1, &t->comm_local_dp));
     if (t->gems)
         TRY(add_pairs(t));
     if (together && t->mp % 2 && t->replicas > 1)
@@ -257,9 +257,9 @@ out:
 /* ---- roles ---- */
 
 /* Tiles with the same neighbours do the same, unless their peers in the next split stand at different distances. */
-static bool places_alike(const struct bb_tiling *t, int a, int b)
+static bool same_program(const struct bb_tiling *t, int a, int b)
 {
-    struct bb_tile_position p = bb_tiling_place(t, a), q = bb_tiling_place(t, b);
+    struct bb_tile_position p = bb_tiling_position(t, a), q = bb_tiling_position(t, b);
     const struct bb_layer_split *s = &t->splits[p.split];
 
     if (p.split != q.split)
@@ -275,20 +275,20 @@ static int find_roles(const struct bb_tiling *t, int *role_of, int *first)
 {
     int n = 0;
 
-    for (int place = 0; place < t->mp; place++) {
+    for (int mp_rank = 0; mp_rank < t->mp; mp_rank++) {
         int role = 0;
 
-        while (role < n && !(places_alike(t, place, first[role]) &&
-                             (!t->gems || places_alike(t, t->mp - 1 - place, t->mp - 1 - first[role]))))
+        while (role < n && !(same_program(t, mp_rank, first[role]) &&
+                             (!t->gems || same_program(t, t->mp - 1 - mp_rank, t->mp - 1 - first[role]))))
             role++;
         if (role == n)
-            first[n++] = place;
-        role_of[place] = role;
+            first[n++] = mp_rank;
+        role_of[mp_rank] = role;
     }
     return n;
 }
 
-static int build_roles(struct bb_tiling *t, int (*build)(struct bb_tiling *t, struct bb_role *role, int place))
+static int build_roles(struct bb_tiling *t, int (*build)(struct bb_tiling *t, struct bb_role *role, int mp_rank))
 {
     int *role_of = NULL, *first = NULL, n, rc;
 
@@ -346,7 +346,7 @@ static int describe_step(struct bb_tiling *t)
 }
 
 int bb_tiling_step(const struct bb_proxy_config *config, bool gems, struct bb_step *step,
-                   int (*build)(struct bb_tiling *t, struct bb_role *role, int place))
+                   int (*build)(struct bb_tiling *t, struct bb_role *role, int mp_rank))
 {
     struct bb_tiling t = {.config = *config, .step = step, .gems = gems};
     int rc;

@@ -25,7 +25,7 @@
     (BB_FEATURE_TILES | BB_FEATURE_MODEL | BB_FEATURE_LAYERS | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_MICRO_BATCH_SIZE |          \
      BB_FEATURE_GLOBAL_BATCH | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_TFLOPS | BB_FEATURE_LAYER_US)
 
-enum { BB_USUAL, BB_INVERSE, BB_REPLICAS }; /* the two replicas of GEMS; others have the usual one */
+enum { BB_DIRECT, BB_INVERSE, BB_REPLICAS }; /* the two replicas of GEMS; others have the usual one */
 
 struct bb_layer_split {
     struct bb_split_layers layers;
@@ -49,13 +49,13 @@ struct bb_tiling {
 struct bb_tile_position {
     int split, index;
 };
-struct bb_tile_position bb_tiling_place(const struct bb_tiling *t, int place);
+struct bb_tile_position bb_tiling_position(const struct bb_tiling *t, int mp_rank);
 
 /*
  * bb_tiling_step - the step: splits, groups, and its roles, each written by `build` for its lowest place; places of
  * equal programs share one. Refusals name the nearest valid layout, -BB_EUSAGE.
  */
 int bb_tiling_step(const struct bb_proxy_config *config, bool gems, struct bb_step *step,
-                   int (*build)(struct bb_tiling *t, struct bb_role *role, int place)) BB_MUST_CHECK;
+                   int (*build)(struct bb_tiling *t, struct bb_role *role, int mp_rank)) BB_MUST_CHECK;
 
 #endif

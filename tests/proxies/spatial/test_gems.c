@@ -247,11 +247,11 @@ static void tiles_of_both_replicas(void **state)
     while (strcmp(step.layout.groups[group].name, "halo") != 0)
         group++;
     for (int r = 0; r < 8; r++) {
-        int place = r < 4 ? 7 - r : r; /* behind the tiles */
+        int mp_rank = r < 4 ? 7 - r : r; /* behind the tiles */
 
         assert_int_equal(bb_group_instance(&step.layout, group, r), r / 4);
         assert_sum(sum_of(&step, r, BB_OP_COLLECTIVE, "spatial", BB_PHASES), 1, five[0]);
-        assert_sum(sum_of(&step, r, BB_OP_COLLECTIVE, "pair", BB_PHASES), 1, five[place - 3]);
+        assert_sum(sum_of(&step, r, BB_OP_COLLECTIVE, "pair", BB_PHASES), 1, five[mp_rank - 3]);
         assert_int_equal(sum_of(&step, r, BB_OP_SEND, "halo", BB_PHASES).calls, 13 * 3);
     }
     assert_sum(sum_of(&step, 4, BB_OP_RECV, "join", BB_PHASE_FORWARD), 4, 64UL << 20);

@@ -83,13 +83,13 @@ static void list_rank(struct listing *l, int rank)
 }
 
 /* Places first, first + stride, ... of one replica, in ascending ranks. */
-static void list_mp_ranks(const struct bb_tiling *t, struct listing *l, int replica, int which, int first, int n,
+static void list_mp_ranks(const struct bb_tiling *t, struct listing *l, int replica, int direction, int first, int n,
                         int stride)
 {
     for (int i = 0; i < n; i++) {
-        int mp_rank = first + stride * (which == BB_INVERSE ? n - 1 - i : i);
+        int mp_rank = first + stride * (direction == BB_INVERSE ? n - 1 - i : i);
 
-        list_rank(l, replica * t->mp + (which == BB_INVERSE ? t->mp - 1 - mp_rank : mp_rank));
+        list_rank(l, replica * t->mp + (direction == BB_INVERSE ? t->mp - 1 - mp_rank : mp_rank));
     }
 }
 
@@ -127,12 +127,12 @@ static bool sums_replicas(const struct bb_tiling *t)
 }
 
 /* The tiles of all splits that are as wide as split i: instances of one split, replica and copy, or of one split. */
-static void list_tiles(const struct bb_tiling *t, struct listing *l, int i)
+static void list_all_tiles(const struct bb_tiling *t, struct listing *l, int i)
 {
     for (int s = i; s < t->n_spatial && t->splits[s].width == t->splits[i].width; s++)
         for (int r = 0; r < t->replicas; r++)
-            for (int which = 0; which < count_directions(t); which++)
-                list_mp_ranks(t, l, r, which, t->splits[s].base, t->splits[s].width, 1);
+            for (int direction = 0; direction < count_directions(t); direction++)
+                list_mp_ranks(t, l, r, direction, t->splits[s].base, t->splits[s].width, 1);
 }
 
 /* Who swap halos, and who add up gradients. */
@@ -140,15 +140,15 @@ static int add_tile_groups(struct bb_tiling *t, int i)
 {
     int width = t->splits[i].width, whole = sums_replicas(t) ? BB_REPLICAS * width * t->replicas : width, halo_comm,
         spatial_comm, rc;
-    bool even = t->splits[0].width == t->splits[t->n_spatial - 1].width;
-    const char *halo = even ? "halo" : bb_step_text(t->step, "halo of %d", width);
-    const char *spatial = even ? "spatial" : bb_step_text(t->step, "spatial of %d", width);
+    bool same_width = t->splits[0].width == t->splits[t->n_spatial - 1].width;
+    const char *halo = same_width ? "halo" : bb_step_text(t->step, "halo of %d", width);
+    const char *spatial = same_width ? "spatial" : bb_step_text(t->step, "spatial of %d", width);
     struct listing l = {0};
 
     TRY(halo && spatial ? 0 : -BB_EFAIL);
-    list_tiles(t, &l, i);
+    list_all_tiles(t, &l, i);
     TRY(add_comms(t, end_group(t, &l, halo, width), halo, 1, &halo_comm));
-    list_tiles(t, &l, i);
+    list_all_tiles(t, &l, i);
     TRY(add_comms(t, end_group(t, &l, spatial, whole), spatial, 1, &spatial_comm));
     for (int s = i; s < t->n_spatial && t->splits[s].width == width; s++) {
         t->splits[s].comm_halo = halo_comm;
@@ -164,13 +164,13 @@ struct subgroups {
 };
 
 /* The group of these places and its communicators. */
-static int add_subgroups(struct bb_tiling *t, int which, const char *name, struct subgroups p, int links, int *comms)
+static int add_subgroups(struct bb_tiling *t, int direction, const char *name, struct subgroups p, int links, int *comms)
 {
     struct listing l = {0};
 
     for (int r = 0; r < t->replicas; r++)
         for (int i = 0; i < p.instances; i++)
-            list_mp_ranks(t, &l, r, which, p.first + i * p.step, p.n, p.stride);
+            list_mp_ranks(t, &l, r, direction, p.first + i * p.step, p.n, p.stride);
     return add_comms(t, end_group(t, &l, name, p.n), name, links, comms);
 }
 
@@ -182,21 +182,21 @@ static int add_pipelines(struct bb_tiling *t)
 
     t->n_join = t->n_spatial > 1 ? 2 : t->n_spatial;
     t->n_lp = links > 1 ? 2 : links;
-    for (int which = 0; which < count_directions(t); which++) {
+    for (int direction = 0; direction < count_directions(t); direction++) {
         const struct subgroups whole = {.instances = 1, .n = t->tiles + d, .stride = 1};
         const struct subgroups chain = {.instances = d, .first = t->tiles, .step = 1, .n = links + 1, .stride = d};
-        bool inverse = which == BB_INVERSE;
+        bool inverse = direction == BB_INVERSE;
 
         if (t->n_join)
-            TRY(add_subgroups(t, which, inverse ? "join inverse" : "join", whole, t->n_join, t->comm_join[which]));
+            TRY(add_subgroups(t, direction, inverse ? "join inverse" : "join", whole, t->n_join, t->comm_join[direction]));
         if (t->n_lp && inverse && !t->n_spatial)
-            memcpy(t->comm_lp[which], t->comm_lp[BB_DIRECT], sizeof(t->comm_lp[which]));
+            memcpy(t->comm_lp[direction], t->comm_lp[BB_DIRECT], sizeof(t->comm_lp[direction]));
         else if (t->n_lp)
-            TRY(add_subgroups(t, which, inverse ? "lp inverse" : "lp", chain, t->n_lp, t->comm_lp[which]));
+            TRY(add_subgroups(t, direction, inverse ? "lp inverse" : "lp", chain, t->n_lp, t->comm_lp[direction]));
         for (int i = 0; i < t->n_join; i++)
-            t->step->layout.comms[t->comm_join[which][i]].between_stages = true;
+            t->step->layout.comms[t->comm_join[direction][i]].between_stages = true;
         for (int i = 0; i < t->n_lp; i++)
-            t->step->layout.comms[t->comm_lp[which][i]].between_stages = true;
+            t->step->layout.comms[t->comm_lp[direction][i]].between_stages = true;
     }
 out:
     return rc;

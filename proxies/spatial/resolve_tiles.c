@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_WIDTH 2048 /* tiles or local replicas of a split */
+#define MAX_WIDTH 2048 /* tiles or local replicas of a split */
 
 /* ---- lists of numbers ---- */
 
@@ -48,7 +48,7 @@ static int read_list(const char *proxy, const char *option, const char *text, in
 
 /* ---- options that contradict each other ---- */
 
-static int refuse_alone(const char *proxy, bool given, const char *option, bool wanted, const char *other)
+static int refuse_without(const char *proxy, bool given, const char *option, bool wanted, const char *other)
 {
     if (!given || wanted)
         return 0;
@@ -63,24 +63,24 @@ static int refuse_both(const char *proxy, bool a, const char *option, bool b, co
     return bb_err(BB_EUSAGE, "%s: --%s and --%s together: %s; leave one of them out", proxy, option, other, why);
 }
 
-static int refuse_here(const char *proxy, bool given, const char *option)
+static int refuse_unsupported(const char *proxy, bool given, const char *option)
 {
     return given ? bb_err(BB_EUSAGE, "%s: --%s means nothing here; leave it out", proxy, option) : 0;
 }
 
-static bool is_word(const char *given, const char *word)
+static bool is_value(const char *given, const char *word)
 {
     return given && strcmp(given, word) == 0;
 }
 
-static int refuse_halo_words(const struct bb_proxy_config *c)
+static int refuse_halo_options(const struct bb_proxy_config *c)
 {
     const struct bb_tiles_options *o = &c->tiles;
     const char *p = c->proxy;
     int rc;
 
-    TRY(refuse_alone(p, o->fused_layers, "fused-layers", o->halo_d2, "halo-d2"));
-    TRY(refuse_both(p, o->halo_d2, "halo-d2", is_word(o->halo_bwd, "dy"), "halo-bwd dy",
+    TRY(refuse_without(p, o->fused_layers, "fused-layers", o->halo_d2, "halo-d2"));
+    TRY(refuse_both(p, o->halo_d2, "halo-d2", is_value(o->halo_bwd, "dy"), "halo-bwd dy",
                     "a fused halo has no gradients of outputs between its layers, dx sends those of its inputs back"));
     TRY(refuse_both(p, o->halo_d2, "halo-d2", o->halo_overlap, "halo-overlap",
                     "the inside of a tile ends where its first layer does"));
@@ -88,7 +88,7 @@ out:
     return rc;
 }
 
-static int refuse_words(const struct bb_proxy_config *c, bool gems)
+static int refuse_options(const struct bb_proxy_config *c, bool gems)
 {
     const struct bb_tiles_options *o = &c->tiles;
     bool tiled = !gems || o->spatial_parts;
@@ -100,17 +100,17 @@ static int refuse_words(const struct bb_proxy_config *c, bool gems)
                       "%s: --local-dp is for spatial alone: GEMS has its second replica there, and MPI4DL's own "
                       "script stops at it as well; leave it out",
                       p);
-    TRY(refuse_here(p, !gems && o->replications, "replications"));
-    TRY(refuse_here(p, !gems && o->comm_opt, "comm-opt"));
-    TRY(refuse_here(p, !gems && o->odd_step, "odd-step"));
-    TRY(refuse_alone(p, o->odd_step, "odd-step", o->comm_opt, "comm-opt"));
-    TRY(refuse_alone(p, o->slice, "slice", tiled, "spatial-parts"));
-    TRY(refuse_alone(p, o->spatial_splits, "spatial-splits", tiled, "spatial-parts"));
-    TRY(refuse_alone(p, o->halo_d2, "halo-d2", tiled, "spatial-parts"));
-    TRY(refuse_alone(p, o->halo_bwd, "halo-bwd", tiled, "spatial-parts"));
-    TRY(refuse_alone(p, o->halo_overlap, "halo-overlap", tiled, "spatial-parts"));
-    TRY(refuse_alone(p, o->spatial_gradients, "spatial-gradients", tiled, "spatial-parts"));
-    TRY(refuse_halo_words(c));
+    TRY(refuse_unsupported(p, !gems && o->replications, "replications"));
+    TRY(refuse_unsupported(p, !gems && o->comm_opt, "comm-opt"));
+    TRY(refuse_unsupported(p, !gems && o->odd_step, "odd-step"));
+    TRY(refuse_without(p, o->odd_step, "odd-step", o->comm_opt, "comm-opt"));
+    TRY(refuse_without(p, o->slice, "slice", tiled, "spatial-parts"));
+    TRY(refuse_without(p, o->spatial_splits, "spatial-splits", tiled, "spatial-parts"));
+    TRY(refuse_without(p, o->halo_d2, "halo-d2", tiled, "spatial-parts"));
+    TRY(refuse_without(p, o->halo_bwd, "halo-bwd", tiled, "spatial-parts"));
+    TRY(refuse_without(p, o->halo_overlap, "halo-overlap", tiled, "spatial-parts"));
+    TRY(refuse_without(p, o->spatial_gradients, "spatial-gradients", tiled, "spatial-parts"));
+    TRY(refuse_halo_options(c));
 out:
     return rc;
 }
@@ -118,7 +118,7 @@ out:
 /* ---- numbers ---- */
 
 /* Tiles of each spatial split, from the list or one number for all. */
-static int resolve_parts(struct bb_settled *s, const struct bb_proxy_config *c)
+static int resolve_parts(struct bb_resolved_tiles *s, const struct bb_proxy_config *c)
 {
     const struct bb_tiles_options *o = &c->tiles;
     int n;
@@ -126,28 +126,28 @@ static int resolve_parts(struct bb_settled *s, const struct bb_proxy_config *c)
     s->n_spatial = o->spatial_splits;
     if (!o->spatial_parts) {
         s->n_spatial = s->gems ? 0 : s->n_spatial ? s->n_spatial : 1;
-        s->parts_open = s->n_spatial > 0;
-        if (s->n_spatial > BB_MOST_SPATIAL)
+        s->default_parts = s->n_spatial > 0;
+        if (s->n_spatial > BB_MAX_SPATIAL_SPLITS)
             return bb_err(BB_EUSAGE, "%s: %d spatial splits, expected 1 to %d", c->proxy, s->n_spatial,
-                          BB_MOST_SPATIAL);
+                          BB_MAX_SPATIAL_SPLITS);
         return 0;
     }
-    n = read_list(c->proxy, "spatial-parts", o->spatial_parts, s->parts, BB_MOST_SPATIAL);
+    n = read_list(c->proxy, "spatial-parts", o->spatial_parts, s->parts, BB_MAX_SPATIAL_SPLITS);
     if (n < 0)
         return n;
     s->n_spatial = s->n_spatial ? s->n_spatial : n;
-    if (s->n_spatial > BB_MOST_SPATIAL || (n > 1 && n != s->n_spatial))
+    if (s->n_spatial > BB_MAX_SPATIAL_SPLITS || (n > 1 && n != s->n_spatial))
         return bb_err(BB_EUSAGE,
                       "%s: --spatial-parts %s names %d split%s, but there are %d spatial ones; expected one number, or "
                       "one for each of at most %d",
-                      c->proxy, o->spatial_parts, n, n == 1 ? "" : "s", s->n_spatial, BB_MOST_SPATIAL);
+                      c->proxy, o->spatial_parts, n, n == 1 ? "" : "s", s->n_spatial, BB_MAX_SPATIAL_SPLITS);
     for (int i = 1; n == 1 && i < s->n_spatial; i++)
         s->parts[i] = s->parts[0];
     return 0;
 }
 
 /* The number of splits that --balance lists, its numbers in s->modules. */
-static int resolve_balance(struct bb_settled *s, const struct bb_proxy_config *c, const struct bb_net *net)
+static int resolve_balance(struct bb_resolved_tiles *s, const struct bb_proxy_config *c, const struct bb_net *net)
 {
     const char *text = c->tiles.balance;
     long long sum = 0;
@@ -174,7 +174,7 @@ static int resolve_balance(struct bb_settled *s, const struct bb_proxy_config *c
     return 0;
 }
 
-static int tiles_of(const struct bb_settled *s)
+static int count_tiles(const struct bb_resolved_tiles *s)
 {
     int tiles = 0;
 
@@ -183,63 +183,63 @@ static int tiles_of(const struct bb_settled *s)
     return tiles;
 }
 
-static long long places_of(const struct bb_settled *s, int splits)
+static long long ranks_per_replica(const struct bb_resolved_tiles *s, int splits)
 {
-    return tiles_of(s) + (long long)(splits - s->n_spatial) * s->local_dp;
+    return count_tiles(s) + (long long)(splits - s->n_spatial) * s->local_dp;
 }
 
-static int fewest_splits(const struct bb_settled *s)
+static int min_splits(const struct bb_resolved_tiles *s)
 {
     int splits = s->n_spatial ? s->n_spatial + 1 : 2;
-    int disjoint = s->gems && s->n_spatial ? s->n_spatial + tiles_of(s) : 0; /* mp >= 2 x tiles */
+    int disjoint = s->gems && s->n_spatial ? s->n_spatial + count_tiles(s) : 0; /* mp >= 2 x tiles */
 
     return splits > disjoint ? splits : disjoint;
 }
 
 /* Splits that fit the ranks with these parts; 0: none. */
-static int fitting_splits(const struct bb_settled *s, const struct bb_proxy_config *c, int most)
+static int fitting_splits(const struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int most)
 {
-    int fewest = fewest_splits(s);
+    int min = min_splits(s);
 
     if (s->n_splits)
-        return c->ranks % places_of(s, s->n_splits) == 0 ? s->n_splits : 0;
+        return c->ranks % ranks_per_replica(s, s->n_splits) == 0 ? s->n_splits : 0;
     if (s->gems && !s->n_spatial && c->ranks % 4 == 0 && most >= 4)
         return 4;
-    for (int n = fewest; n <= most && places_of(s, n) <= c->ranks; n++)
-        if (c->ranks % places_of(s, n) == 0)
+    for (int n = min; n <= most && ranks_per_replica(s, n) <= c->ranks; n++)
+        if (c->ranks % ranks_per_replica(s, n) == 0)
             return n;
     return 0;
 }
 
-static void set_parts(struct bb_settled *s, int parts)
+static void set_parts(struct bb_resolved_tiles *s, int parts)
 {
     for (int i = 0; i < s->n_spatial; i++)
         s->parts[i] = parts;
 }
 
 /* What the user left open follows from the ranks, if anything does. */
-static void resolve_open(struct bb_settled *s, const struct bb_proxy_config *c, int n_modules)
+static void resolve_defaults(struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int n_modules)
 {
-    static const int usual_parts[] = {4, 2};
+    static const int default_part_counts[] = {4, 2};
     int splits = 0;
 
-    for (int i = 0; splits == 0 && i < (s->parts_open ? 2 : 1); i++) {
-        if (s->parts_open)
-            set_parts(s, usual_parts[i]);
+    for (int i = 0; splits == 0 && i < (s->default_parts ? 2 : 1); i++) {
+        if (s->default_parts)
+            set_parts(s, default_part_counts[i]);
         splits = fitting_splits(s, c, n_modules);
     }
-    if (splits == 0 && s->parts_open)
-        set_parts(s, usual_parts[0]);
-    s->n_splits = splits ? splits : s->n_splits ? s->n_splits : fewest_splits(s);
+    if (splits == 0 && s->default_parts)
+        set_parts(s, default_part_counts[0]);
+    s->n_splits = splits ? splits : s->n_splits ? s->n_splits : min_splits(s);
 }
 
 /* So many tiles that there are not modules enough behind them, whatever the splits. */
-static int refuse_tiles(const struct bb_settled *s, const struct bb_proxy_config *c, const struct bb_net *net)
+static int refuse_tiles(const struct bb_resolved_tiles *s, const struct bb_proxy_config *c, const struct bb_net *net)
 {
-    int fewest = fewest_splits(s), unit = is_word(c->tiles.slice, "square") ? 4 : 2, parts = unit,
+    int min = min_splits(s), unit = is_value(c->tiles.slice, "square") ? 4 : 2, parts = unit,
         spatial = s->n_spatial;
 
-    if (fewest <= net->n_modules)
+    if (min <= net->n_modules)
         return 0;
     if (!s->gems)
         return bb_err(BB_EUSAGE, "%s: %s has %d modules, too few for %d spatial splits; nearest: --spatial-splits %d",
@@ -251,34 +251,34 @@ static int refuse_tiles(const struct bb_settled *s, const struct bb_proxy_config
     return bb_err(BB_EUSAGE,
                   "%s: %s has %d modules, too few to keep the tiles of both replicas apart, %d splits; nearest: "
                   "--spatial-parts %d with --spatial-splits %d",
-                  c->proxy, net->name, net->n_modules, fewest, parts, spatial);
+                  c->proxy, net->name, net->n_modules, min, parts, spatial);
 }
 
-static int refuse_splits(const struct bb_settled *s, const struct bb_proxy_config *c, const struct bb_net *net)
+static int refuse_splits(const struct bb_resolved_tiles *s, const struct bb_proxy_config *c, const struct bb_net *net)
 {
-    int tiles = tiles_of(s), rc = refuse_tiles(s, c, net);
+    int tiles = count_tiles(s), rc = refuse_tiles(s, c, net);
 
     if (rc)
         return rc;
     if (s->n_splits < 2)
         return bb_err(BB_EUSAGE, "%s: %d split has nobody to send to, expected 2 or more; nearest: --splits %d",
-                      c->proxy, s->n_splits, fewest_splits(s));
+                      c->proxy, s->n_splits, min_splits(s));
     if (s->n_spatial >= s->n_splits && c->tiles.spatial_parts && strchr(c->tiles.spatial_parts, ','))
         return bb_err(BB_EUSAGE, "%s: %d spatial splits of %d leave none to join the tiles; nearest: --splits %d",
-                      c->proxy, s->n_spatial, s->n_splits, fewest_splits(s));
+                      c->proxy, s->n_spatial, s->n_splits, min_splits(s));
     if (s->n_spatial >= s->n_splits)
         return bb_err(BB_EUSAGE,
                       "%s: %d spatial splits of %d leave none to join the tiles; nearest: --splits %d or "
                       "--spatial-splits %d",
-                      c->proxy, s->n_spatial, s->n_splits, fewest_splits(s), s->n_splits - 1);
+                      c->proxy, s->n_spatial, s->n_splits, min_splits(s), s->n_splits - 1);
     if (s->n_splits > net->n_modules)
         return bb_err(BB_EUSAGE, "%s: %s has %d modules, too few for %d splits; nearest: --splits %d", c->proxy,
                       net->name, net->n_modules, s->n_splits, net->n_modules);
-    if (s->gems && places_of(s, s->n_splits) < 2LL * tiles)
+    if (s->gems && ranks_per_replica(s, s->n_splits) < 2LL * tiles)
         return bb_err(BB_EUSAGE,
                       "%s: %d splits, %d tiles: the tiles of both replicas meet on %lld ranks, expected at least twice "
                       "the tiles; nearest: --splits %d",
-                      c->proxy, s->n_splits, tiles, places_of(s, s->n_splits), fewest_splits(s));
+                      c->proxy, s->n_splits, tiles, ranks_per_replica(s, s->n_splits), min_splits(s));
     return 0;
 }
 
@@ -288,7 +288,7 @@ static int refuse_join(const struct bb_proxy_config *c, int before, int parts, i
         return bb_err(BB_EUSAGE,
                       "%s: %d tiles of spatial split %d do not join into %d of the next; nearest: --spatial-parts %d",
                       c->proxy, before, i - 1, parts, before);
-    if (before != parts && is_word(c->tiles.slice, "square"))
+    if (before != parts && is_value(c->tiles.slice, "square"))
         return bb_err(BB_EUSAGE,
                       "%s: %d square tiles do not join into %d; nearest: --slice vertical, or --spatial-parts %d",
                       c->proxy, before, parts, before);
@@ -296,16 +296,16 @@ static int refuse_join(const struct bb_proxy_config *c, int before, int parts, i
 }
 
 /* Fewer tiles from split to split must divide, and strips alone can be put together in part. */
-static int resolve_slices(struct bb_settled *s, const struct bb_proxy_config *c)
+static int resolve_slices(struct bb_resolved_tiles *s, const struct bb_proxy_config *c)
 {
     bool even = s->n_spatial == 0 || s->parts[0] == s->parts[s->n_spatial - 1];
     const char *slice = c->tiles.slice ? c->tiles.slice : even ? NULL : "vertical";
     int rc = 0;
 
     for (int i = 0; i < s->n_spatial; i++) {
-        if (s->parts[i] > MOST_WIDTH)
+        if (s->parts[i] > MAX_WIDTH)
             return bb_err(BB_EUSAGE, "%s: %d parts, expected at most %d; nearest: --spatial-parts %d", c->proxy,
-                          s->parts[i], MOST_WIDTH, MOST_WIDTH);
+                          s->parts[i], MAX_WIDTH, MAX_WIDTH);
         TRY(refuse_join(c, s->parts[i ? i - 1 : 0], s->parts[i], i));
         TRY(bb_slices_init(&s->slices[i], c->proxy, slice, s->parts[i]));
     }
@@ -313,7 +313,7 @@ out:
     return rc;
 }
 
-static int refuse_batch(const struct bb_settled *s, struct bb_proxy_config *c)
+static int refuse_batch(const struct bb_resolved_tiles *s, struct bb_proxy_config *c)
 {
     char near[BB_MULTIPLES_TEXT];
 
@@ -346,32 +346,32 @@ static int resolve_replications(struct bb_proxy_config *c, bool gems)
 }
 
 /* What nobody can get wrong. */
-static void resolve_rest(struct bb_proxy_config *c)
+static void fill_defaults(struct bb_proxy_config *c)
 {
     c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;
     c->tiles.halo_bwd = c->tiles.halo_bwd ? c->tiles.halo_bwd : "none";
     c->tiles.fused_layers = c->tiles.fused_layers ? c->tiles.fused_layers : 1;
 }
 
-static int refuse_ranks(const struct bb_settled *s, const struct bb_proxy_config *c)
+static int refuse_ranks(const struct bb_resolved_tiles *s, const struct bb_proxy_config *c)
 {
-    long long mp = places_of(s, s->n_splits);
+    long long mp = ranks_per_replica(s, s->n_splits);
     int whole = s->n_splits - s->n_spatial, n = 0;
     char why[96];
 
     if (mp > BB_MAX_LAYERS)
         return bb_err(BB_EUSAGE, "%s: a replica of %lld ranks, expected at most %d", c->proxy, mp, BB_MAX_LAYERS);
-    if (tiles_of(s))
-        n = snprintf(why, sizeof(why), "%d tiles + ", tiles_of(s));
+    if (count_tiles(s))
+        n = snprintf(why, sizeof(why), "%d tiles + ", count_tiles(s));
     snprintf(why + n, sizeof(why) - (size_t)n, "%d split%s%s", whole, whole == 1 ? "" : "s",
              s->local_dp > 1 ? " x local replicas" : "");
     return bb_args_check_ranks(c, (int)mp, why);
 }
 
 /* The replicas are known from the ranks; the passes of a batch may then be too many. */
-static int resolve_micro_batches(const struct bb_settled *s, struct bb_proxy_config *c)
+static int resolve_micro_batches(const struct bb_resolved_tiles *s, struct bb_proxy_config *c)
 {
-    int replicas = c->ranks / (int)places_of(s, s->n_splits), passes = c->tiles.replications;
+    int replicas = c->ranks / (int)ranks_per_replica(s, s->n_splits), passes = c->tiles.replications;
     char made_of[96];
     int rc;
 
@@ -384,7 +384,7 @@ out:
 }
 
 /* Modules of each split: as balanced by the user, or equal, the rest to the last. */
-static void share_modules(struct bb_settled *s, const struct bb_proxy_config *c, int n_modules)
+static void distribute_modules(struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int n_modules)
 {
     int share = n_modules / s->n_splits;
 
@@ -392,29 +392,29 @@ static void share_modules(struct bb_settled *s, const struct bb_proxy_config *c,
         s->modules[i] = i < s->n_splits - 1 ? share : n_modules - share * (s->n_splits - 1);
 }
 
-int bb_resolve(struct bb_settled *s, struct bb_proxy_config *c, const struct bb_net *net, bool gems)
+int bb_resolve_tiles(struct bb_resolved_tiles *s, struct bb_proxy_config *c, const struct bb_net *net, bool gems)
 {
     int rc;
 
-    *s = (struct bb_settled){.gems = gems, .local_dp = c->tiles.local_dp ? c->tiles.local_dp : 1};
-    TRY(refuse_words(c, gems));
+    *s = (struct bb_resolved_tiles){.gems = gems, .local_dp = c->tiles.local_dp ? c->tiles.local_dp : 1};
+    TRY(refuse_options(c, gems));
     TRY(resolve_replications(c, gems));
     TRY(resolve_parts(s, c));
     TRY(resolve_balance(s, c, net));
-    resolve_open(s, c, net->n_modules);
+    resolve_defaults(s, c, net->n_modules);
     TRY(resolve_slices(s, c));
     TRY(refuse_splits(s, c, net));
     TRY(refuse_batch(s, c));
     TRY(refuse_ranks(s, c));
     TRY(resolve_micro_batches(s, c));
-    resolve_rest(c);
-    share_modules(s, c, net->n_modules);
+    fill_defaults(c);
+    distribute_modules(s, c, net->n_modules);
 out:
     return rc;
 }
 
-void bb_settled_release(struct bb_settled *s)
+void bb_resolved_tiles_release(struct bb_resolved_tiles *s)
 {
     free(s->modules);
-    *s = (struct bb_settled){0};
+    *s = (struct bb_resolved_tiles){0};
 }

@@ -9,7 +9,7 @@
 
 /* ---- splits ---- */
 
-static int make_split(struct bb_tiling *t, const struct bb_settled *s, int i)
+static int make_split(struct bb_tiling *t, const struct bb_resolved_tiles *s, int i)
 {
     const struct bb_split_input input = {.config = &t->config, .net = &t->net, .step = t->step};
     struct bb_layer_split *split = &t->splits[i], *before = i > 0 ? split - 1 : NULL;
@@ -25,7 +25,7 @@ static int make_split(struct bb_tiling *t, const struct bb_settled *s, int i)
     return bb_split_layers_init(&input, &split->layers);
 }
 
-static int make_splits(struct bb_tiling *t, const struct bb_settled *s)
+static int make_splits(struct bb_tiling *t, const struct bb_resolved_tiles *s)
 {
     int rc = 0;
 
@@ -45,15 +45,15 @@ out:
 static int resolve_tiling(struct bb_tiling *t, const struct bb_proxy_config *config)
 {
     const struct bb_net_options options = {config->tiles.image_size, config->layers, config->tiles.filters};
-    struct bb_settled settled = {0};
+    struct bb_resolved_tiles resolved = {0};
     int rc;
 
     t->comm_local_dp = t->comm_dp = t->comm_pair = t->comm_middle = BB_NONE;
     TRY(bb_net_load(config->model ? config->model : "resnet110_v2", &options, &t->net));
-    TRY(bb_resolve(&settled, &t->config, &t->net, t->gems));
-    TRY(make_splits(t, &settled));
+    TRY(bb_resolve_tiles(&resolved, &t->config, &t->net, t->gems));
+    TRY(make_splits(t, &resolved));
 out:
-    bb_settled_release(&settled);
+    bb_resolved_tiles_release(&resolved);
     return rc;
 }
 

@@ -299,7 +299,7 @@ static void any_layout_is_sound(void **state)
     (void)state;
     for (int i = 0; i < 60; i++) {
         unsigned p = random_below(&seed, 5);
-        int fewest = p ? spatial[p] + tiles[p] : 2, splits = fewest + (int)random_below(&seed, 4);
+        int min = p ? spatial[p] + tiles[p] : 2, splits = min + (int)random_below(&seed, 4);
         int mp = tiles[p] + splits - spatial[p], copies = 1 + (int)random_below(&seed, 3);
         struct bb_proxy_config c = {.ranks = mp * copies,
                                     .micro_batches = 1 + (int)random_below(&seed, 3),

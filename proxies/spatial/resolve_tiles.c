@@ -19,15 +19,15 @@
 /* A list while it is read. */
 struct number_list {
     const char *proxy, *option, *text;
-    int *numbers, n, most;
+    int *numbers, n, max;
 };
 
 static int add_number(void *arg, const char *word)
 {
     struct number_list *l = arg;
 
-    if (l->n == l->most)
-        return bb_err(BB_EUSAGE, "%s: --%s '%s' has more than %d numbers", l->proxy, l->option, l->text, l->most);
+    if (l->n == l->max)
+        return bb_err(BB_EUSAGE, "%s: --%s '%s' has more than %d numbers", l->proxy, l->option, l->text, l->max);
     if (!*word || strlen(word) > 15)
         return bb_err(BB_EUSAGE, "%s: --%s '%s', expected whole numbers with commas between, such as 4,4", l->proxy,
                       l->option, l->text);
@@ -38,9 +38,9 @@ static int add_number(void *arg, const char *word)
 }
 
 /* "8,4": returns how many, numbers[] has room for `most`. */
-static int read_list(const char *proxy, const char *option, const char *text, int *numbers, int most)
+static int read_list(const char *proxy, const char *option, const char *text, int *numbers, int max)
 {
-    struct number_list l = {proxy, option, text, numbers, 0, most};
+    struct number_list l = {proxy, option, text, numbers, 0, max};
     int rc = bb_list_each(text, add_number, &l);
 
     return rc ? rc : l.n;
@@ -197,15 +197,15 @@ static int min_splits(const struct bb_resolved_tiles *s)
 }
 
 /* Splits that fit the ranks with these parts; 0: none. */
-static int fitting_splits(const struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int most)
+static int fitting_splits(const struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int max)
 {
     int min = min_splits(s);
 
     if (s->n_splits)
         return c->ranks % ranks_per_replica(s, s->n_splits) == 0 ? s->n_splits : 0;
-    if (s->gems && !s->n_spatial && c->ranks % 4 == 0 && most >= 4)
+    if (s->gems && !s->n_spatial && c->ranks % 4 == 0 && max >= 4)
         return 4;
-    for (int n = min; n <= most && ranks_per_replica(s, n) <= c->ranks; n++)
+    for (int n = min; n <= max && ranks_per_replica(s, n) <= c->ranks; n++)
         if (c->ranks % ranks_per_replica(s, n) == 0)
             return n;
     return 0;

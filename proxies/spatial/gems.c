@@ -168,7 +168,7 @@ static int micro_batches(struct pairing *p, int pass, enum bb_pass_direction dir
         bb_tile_stage_receive(&p->stage, replica, direction);
         if (trades && pass == 0 && i == m - 1)
             trade_amid(p, direction);
-        bb_tile_stage_on(&p->stage, replica, direction);
+        bb_tile_stage_compute_and_send(&p->stage, replica, direction);
     }
     s->micro_batch = BB_NONE;
     if (trades && pass == 0)

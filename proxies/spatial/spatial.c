@@ -16,7 +16,7 @@ static void micro_batches(struct bb_tile_stage *w, enum bb_pass_direction direct
 
     for (s->micro_batch = 0; s->micro_batch < w->tiling->config.micro_batches; s->micro_batch++) {
         bb_tile_stage_receive(w, &w->replicas[BB_DIRECT], direction);
-        bb_tile_stage_on(w, &w->replicas[BB_DIRECT], direction);
+        bb_tile_stage_compute_and_send(w, &w->replicas[BB_DIRECT], direction);
     }
     s->micro_batch = BB_NONE;
 }

@@ -9,17 +9,17 @@
 
 /* ---- hand-overs ---- */
 
-static int samples_of(const struct bb_tiling *t)
+static int samples_per_micro_batch(const struct bb_tiling *t)
 {
     return t->config.micro_batch_size;
 }
 
 /* Messages of one count for each tensor to or from one peer. */
-static void add_hands(struct bb_hands *h, int peer, enum bb_peer_kind kind, const struct bb_map *maps, int n_maps,
+static void add_messages(struct bb_stage_link *h, int peer, enum bb_peer_kind kind, const struct bb_map *maps, int n_maps,
                       size_t samples, int parts)
 {
     for (int m = 0; m < n_maps; m++)
-        h->hands[h->n++] = (struct bb_hand){
+        h->messages[h->n++] = (struct bb_stage_message){
             .peer = peer, .peer_kind = kind, .count = samples * bb_map_elements(&maps[m]) / (size_t)parts};
 }
 
@@ -27,9 +27,9 @@ static void add_hands(struct bb_hands *h, int peer, enum bb_peer_kind kind, cons
 static int link_comm(const struct bb_tiling *t, int link, bool inverse)
 {
     bool join = link < t->n_spatial;
-    int turn = join ? link % t->n_join : (link - t->n_spatial) % t->n_lp;
+    int slot = join ? link % t->n_join : (link - t->n_spatial) % t->n_lp;
 
-    return join ? t->comm_join[inverse][turn] : t->comm_lp[inverse][turn];
+    return join ? t->comm_join[inverse][slot] : t->comm_lp[inverse][slot];
 }
 
 /* Places of join, and steps in join and lp, count backwards in an inverse replica. */
@@ -38,36 +38,36 @@ static int join_index(const struct bb_tiling *t, const struct bb_replica *replic
     return replica->inverse ? t->tiles + t->local_dp - 1 - mp_rank : mp_rank;
 }
 
-static int step_of(const struct bb_replica *replica, int step)
+static int signed_offset(const struct bb_replica *replica, int step)
 {
     return replica->inverse ? -step : step;
 }
 
 /* Between tiles of one split and of the next, `ratio` into one. */
-static void hands_of_tiles(const struct bb_tiling *t, const struct bb_replica *replica, bool before, struct bb_hands *h)
+static void add_tile_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool before, struct bb_stage_link *h)
 {
-    const struct bb_layer_split *own = replica->split, *other = before ? own - 1 : own + 1;
-    const struct bb_layer_split *wide = before ? other : own;
-    int ratio = before ? other->width / own->width : own->width / other->width;
+    const struct bb_layer_split *current = replica->split, *other = before ? current - 1 : current + 1;
+    const struct bb_layer_split *wide = before ? other : current;
+    int ratio = before ? other->width / current->width : current->width / other->width;
     int first = before ? replica->at.index * ratio : replica->at.index / ratio;
 
     for (int i = 0; i < (before ? ratio : 1); i++)
-        add_hands(h, step_of(replica, other->base + first + i - own->base - replica->at.index), BB_PEER_OFFSET,
-                  wide->layers.out, wide->layers.n_out, (size_t)samples_of(t), wide->width);
+        add_messages(h, signed_offset(replica, other->base + first + i - current->base - replica->at.index), BB_PEER_OFFSET,
+                  wide->layers.out, wide->layers.n_out, (size_t)samples_per_micro_batch(t), wide->width);
 }
 
 /* Between the tiles of the last spatial split and the places behind it. */
-static void hands_of_join(const struct bb_tiling *t, const struct bb_replica *replica, bool before, struct bb_hands *h)
+static void add_join_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool before, struct bb_stage_link *h)
 {
-    const struct bb_layer_split *own = replica->split, *other = before ? own - 1 : own + 1;
-    const struct bb_layer_split *wide = before ? other : own;
+    const struct bb_layer_split *current = replica->split, *other = before ? current - 1 : current + 1;
+    const struct bb_layer_split *wide = before ? other : current;
 
     for (int i = 0; i < other->width; i++)
-        add_hands(h, join_index(t, replica, other->base + i), BB_PEER_ABSOLUTE, wide->layers.out, wide->layers.n_out,
-                  (size_t)(samples_of(t) / t->local_dp), wide->width);
+        add_messages(h, join_index(t, replica, other->base + i), BB_PEER_ABSOLUTE, wide->layers.out, wide->layers.n_out,
+                  (size_t)(samples_per_micro_batch(t) / t->local_dp), wide->width);
 }
 
-static int most_hands(const struct bb_replica *replica, bool before)
+static int max_messages(const struct bb_replica *replica, bool before)
 {
     const struct bb_layer_split *other = before ? replica->split - 1 : replica->split + 1;
 
@@ -75,55 +75,55 @@ static int most_hands(const struct bb_replica *replica, bool before)
 }
 
 /* The messages of one link; nothing at the ends of the network. */
-static int find_hands(struct bb_tile_stage *w, struct bb_replica *replica, bool before)
+static int find_link_messages(struct bb_tile_stage *w, struct bb_replica *replica, bool before)
 {
     const struct bb_tiling *t = w->tiling;
     int split = replica->at.split, link = before ? split - 1 : split;
-    struct bb_hands *h = before ? &replica->before : &replica->behind;
+    struct bb_stage_link *h = before ? &replica->before : &replica->behind;
 
-    *h = (struct bb_hands){.sent = {BB_NONE, BB_NONE}, .comm = BB_NONE};
+    *h = (struct bb_stage_link){.sent = {BB_NONE, BB_NONE}, .comm = BB_NONE};
     if (link < 0 || link >= t->n_splits - 1)
         return 0;
-    if (BB_NEW(h->hands, most_hands(replica, before)))
+    if (BB_NEW(h->messages, max_messages(replica, before)))
         return -BB_EFAIL;
     h->comm = link_comm(t, link, replica->inverse);
     (void)bb_tile_stage_lane(w, h->comm);
     if (link < t->n_spatial - 1)
-        hands_of_tiles(t, replica, before, h);
+        add_tile_messages(t, replica, before, h);
     else if (link == t->n_spatial - 1)
-        hands_of_join(t, replica, before, h);
+        add_join_messages(t, replica, before, h);
     else
-        add_hands(h, step_of(replica, before ? -1 : 1), BB_PEER_OFFSET,
+        add_messages(h, signed_offset(replica, before ? -1 : 1), BB_PEER_OFFSET,
                   before ? replica->split->layers.in : replica->split->layers.out,
                   before ? replica->split->layers.n_in : replica->split->layers.n_out,
                   (size_t)replica->split->layers.samples, 1);
     return 0;
 }
 
-static bool takes_turns(const struct bb_tiling *t)
+static bool double_buffers(const struct bb_tiling *t)
 {
     return t->config.micro_batches * t->config.tiles.replications > (t->gems ? 2 : 1);
 }
 
-static void make_hand_room(struct bb_tile_stage *w, struct bb_hands *h)
+static void add_message_buffers(struct bb_tile_stage *w, struct bb_stage_link *h)
 {
     for (int i = 0; i < h->n; i++) {
-        struct bb_hand *hand = &h->hands[i];
+        struct bb_stage_message *message = &h->messages[i];
 
-        hand->recv = bb_script_buffer(&w->script, "receive", BB_USE_COMMUNICATION, hand->count);
-        hand->send[0] = bb_script_buffer(&w->script, "send", BB_USE_COMMUNICATION, hand->count);
-        hand->send[1] = takes_turns(w->tiling) ? bb_script_buffer(&w->script, "send", BB_USE_COMMUNICATION, hand->count)
-                                               : hand->send[0];
+        message->recv = bb_script_buffer(&w->script, "receive", BB_USE_COMMUNICATION, message->count);
+        message->send[0] = bb_script_buffer(&w->script, "send", BB_USE_COMMUNICATION, message->count);
+        message->send[1] = double_buffers(w->tiling) ? bb_script_buffer(&w->script, "send", BB_USE_COMMUNICATION, message->count)
+                                               : message->send[0];
     }
 }
 
-static const char *what_of(const struct bb_tile_stage *w)
+static const char *message_name(const struct bb_tile_stage *w)
 {
     return w->script.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
 }
 
 /* All messages of a link in one direction, in one group call if there are several. Returns the last. */
-static int move_activations(struct bb_tile_stage *w, struct bb_hands *h, bool send)
+static int move_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bool send)
 {
     struct bb_script *s = &w->script;
     int last = BB_NONE;
@@ -131,12 +131,12 @@ static int move_activations(struct bb_tile_stage *w, struct bb_hands *h, bool se
     if (h->n > 1)
         bb_script_group_start(s);
     for (int i = 0; i < h->n; i++) {
-        const struct bb_hand *hand = &h->hands[i];
+        const struct bb_stage_message *message = &h->messages[i];
         struct bb_script_lane lane = bb_tile_stage_lane(w, h->comm);
 
-        s->peer_kind = hand->peer_kind;
-        last = send ? bb_script_send(s, lane, what_of(w), hand->peer, hand->count, hand->send[h->turn])
-                    : bb_script_recv(s, lane, what_of(w), hand->peer, hand->count, hand->recv);
+        s->peer_kind = message->peer_kind;
+        last = send ? bb_script_send(s, lane, message_name(w), message->peer, message->count, message->send[h->slot])
+                    : bb_script_recv(s, lane, message_name(w), message->peer, message->count, message->recv);
     }
     s->peer_kind = BB_PEER_OFFSET;
     if (h->n > 1)
@@ -145,22 +145,22 @@ static int move_activations(struct bb_tile_stage *w, struct bb_hands *h, bool se
 }
 
 /* Before its buffers are written again, the send of two turns ago has left. */
-static void free_room(struct bb_tile_stage *w, struct bb_hands *h)
+static void wait_for_send_buffers(struct bb_tile_stage *w, struct bb_stage_link *h)
 {
-    bb_script_wait(&w->script, h->sent[h->turn]);
-    h->sent[h->turn] = BB_NONE;
+    bb_script_wait(&w->script, h->sent[h->slot]);
+    h->sent[h->slot] = BB_NONE;
 }
 
-static void send_on(struct bb_tile_stage *w, struct bb_hands *h)
+static void send_activations(struct bb_tile_stage *w, struct bb_stage_link *h)
 {
-    h->sent[h->turn] = move_activations(w, h, true);
-    h->turn = takes_turns(w->tiling) ? 1 - h->turn : 0;
+    h->sent[h->slot] = move_activations(w, h, true);
+    h->slot = double_buffers(w->tiling) ? 1 - h->slot : 0;
 }
 
 /* ---- halos ---- */
 
 /* Rooms for the largest message that each direction ever has. */
-static void make_halo_room(struct bb_tile_stage *w, struct bb_replica *replica)
+static void add_halo_buffers(struct bb_tile_stage *w, struct bb_replica *replica)
 {
     const struct bb_split_layers *layers = &replica->split->layers;
     bool backward = strcmp(w->tiling->config.tiles.halo_bwd, "dy") == 0;
@@ -188,7 +188,7 @@ static void make_halo_room(struct bb_tile_stage *w, struct bb_replica *replica)
 }
 
 /* What an exchange is about. */
-struct swap {
+struct halo_exchange {
     const struct bb_halo *halos;
     int n;
     enum { HALOS, GRADIENTS, OUTPUTS } kind; /* gradients of received halos return and are added */
@@ -196,7 +196,7 @@ struct swap {
 };
 
 /* The pass that packs or unpacks the rows of one direction; false: none that way. */
-static bool box_of(const struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_halo *halo, int d,
+static bool find_halo_box(const struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_halo *halo, int d,
                    bool received, struct bb_memory_kernel *memory_kernel)
 {
     const struct bb_split_layers *layers = &replica->split->layers;
@@ -216,7 +216,7 @@ static const char *pack_name(const struct bb_memory_kernel *memory_kernel)
 }
 
 /* The passes before an exchange, or behind it. Gradients that go back lie in the margin, and what comes is added. */
-static struct bb_kernel_list *make_pack(struct bb_tile_stage *w, const struct bb_replica *replica, const struct swap *x,
+static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const struct bb_replica *replica, const struct halo_exchange *x,
                                         bool before)
 {
     bool back = x->kind == GRADIENTS;
@@ -226,25 +226,25 @@ static struct bb_kernel_list *make_pack(struct bb_tile_stage *w, const struct bb
     w->script.failed |= work == NULL;
     for (int h = 0; work && h < x->n; h++)
         for (int d = 0; d < BB_DIRECTIONS; d++)
-            if (box_of(w, replica, &x->halos[h], d, before == back, &memory_kernel))
+            if (find_halo_box(w, replica, &x->halos[h], d, before == back, &memory_kernel))
                 bb_kernel_list_add_memory_kernel(work, pack_name(&memory_kernel), &memory_kernel);
     return work;
 }
 
 /* Made once for all micro-batches. */
-static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica, const struct swap *x, bool before)
+static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica, const struct halo_exchange *x, bool before)
 {
-    struct bb_kernel_list **work = &replica->packs[x->segment * BB_PACKS + 2 * (int)x->kind + before];
+    struct bb_kernel_list **work = &replica->pack_lists[x->segment * BB_PACK_LISTS + 2 * (int)x->kind + before];
 
     if (strcmp(w->tiling->config.compute, "gemm") != 0)
         return;
-    *work = *work ? *work : make_pack(w, replica, x, before);
+    *work = *work ? *work : make_pack_list(w, replica, x, before);
     if (*work && (*work)->n > 0)
         bb_script_work(&w->script, (*work)->items[0].name, *work, 1, BB_NONE, BB_NONE);
 }
 
 /* All messages of an exchange in one group call: each direction's to its neighbour, and his from there. */
-static int swap_halos(struct bb_tile_stage *w, struct bb_replica *replica, const struct swap *x)
+static int issue_halo_exchange(struct bb_tile_stage *w, struct bb_replica *replica, const struct halo_exchange *x)
 {
     const struct bb_split_layers *layers = &replica->split->layers;
     struct bb_script *s = &w->script;
@@ -255,7 +255,7 @@ static int swap_halos(struct bb_tile_stage *w, struct bb_replica *replica, const
         for (int h = 0; h < x->n; h++)
             for (int d = 0; d < BB_DIRECTIONS; d++) {
                 size_t count = bb_halo_count(&x->halos[h], &layers->slices, layers->samples, d);
-                int to = step_of(replica, bb_tile_offset(&layers->slices, d));
+                int to = signed_offset(replica, bb_tile_offset(&layers->slices, d));
 
                 if (count == 0 || !(replica->neighbours & 1u << d))
                     continue;
@@ -266,10 +266,10 @@ static int swap_halos(struct bb_tile_stage *w, struct bb_replica *replica, const
     return last;
 }
 
-static void exchange_halos(struct bb_tile_stage *w, struct bb_replica *replica, const struct swap *x)
+static void exchange_halos(struct bb_tile_stage *w, struct bb_replica *replica, const struct halo_exchange *x)
 {
     write_pack(w, replica, x, true);
-    bb_script_wait(&w->script, swap_halos(w, replica, x));
+    bb_script_wait(&w->script, issue_halo_exchange(w, replica, x));
     write_pack(w, replica, x, false);
 }
 
@@ -297,13 +297,13 @@ static int segment_index(const struct bb_replica *replica, const struct bb_segme
 
 static void forward_segment(struct bb_tile_stage *w, struct bb_replica *replica, const struct bb_segment *g)
 {
-    const struct swap x = {g->halos, g->n_halos, HALOS, segment_index(replica, g)};
+    const struct halo_exchange x = {g->halos, g->n_halos, HALOS, segment_index(replica, g)};
     int op;
 
     w->script.layer = g->module;
     if (g->n_halos && w->tiling->config.tiles.halo_overlap) {
         write_pack(w, replica, &x, true);
-        op = swap_halos(w, replica, &x);
+        op = issue_halo_exchange(w, replica, &x);
         write_segment_op(w, replica, &g->inner, BB_FORWARD);
         bb_script_wait(&w->script, op);
         write_pack(w, replica, &x, false);
@@ -324,10 +324,10 @@ static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica
     w->script.layer = g->module;
     write_segment_op(w, replica, &g->tail, BB_BACKWARD);
     if (g->n_halos && !image && strcmp(how, "dy") == 0)
-        exchange_halos(w, replica, &(struct swap){&g->outputs, 1, OUTPUTS, segment_index(replica, g)});
+        exchange_halos(w, replica, &(struct halo_exchange){&g->outputs, 1, OUTPUTS, segment_index(replica, g)});
     write_segment_op(w, replica, &g->head, BB_BACKWARD);
     if (g->n_halos && strcmp(how, "dx") == 0)
-        exchange_halos(w, replica, &(struct swap){g->halos, g->n_halos, GRADIENTS, segment_index(replica, g)});
+        exchange_halos(w, replica, &(struct halo_exchange){g->halos, g->n_halos, GRADIENTS, segment_index(replica, g)});
 }
 
 void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction)
@@ -337,21 +337,21 @@ void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, 
                    move_activations(w, direction == BB_FORWARD ? &replica->before : &replica->behind, false));
 }
 
-void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction)
+void bb_tile_stage_compute_and_send(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction)
 {
-    struct bb_hands *to = direction == BB_FORWARD ? &replica->behind : &replica->before;
+    struct bb_stage_link *to = direction == BB_FORWARD ? &replica->behind : &replica->before;
     const struct bb_split_layers *layers = &replica->split->layers;
 
     for (int i = 0; i < layers->n_segments; i++) {
         if (i == layers->n_segments - 1)
-            free_room(w, to);
+            wait_for_send_buffers(w, to);
         if (direction == BB_FORWARD)
             forward_segment(w, replica, &layers->segments[i]);
         else
             backward_segment(w, replica, &layers->segments[layers->n_segments - 1 - i]);
     }
     w->script.layer = BB_NONE;
-    send_on(w, to);
+    send_activations(w, to);
 }
 
 /* ---- gradients ---- */
@@ -418,12 +418,12 @@ static int init_replica(struct bb_tile_stage *w, struct bb_replica *replica, int
         replica->neighbours = bb_tile_neighbour_mask(&replica->split->layers.slices, replica->at.index);
         replica->halo = bb_tile_stage_lane(w, replica->split->comm_halo);
     }
-    TRY(BB_NEW(replica->packs, replica->split->layers.n_segments * BB_PACKS));
-    TRY(find_hands(w, replica, true));
-    TRY(find_hands(w, replica, false));
-    make_hand_room(w, &replica->before);
-    make_hand_room(w, &replica->behind);
-    make_halo_room(w, replica);
+    TRY(BB_NEW(replica->pack_lists, replica->split->layers.n_segments * BB_PACK_LISTS));
+    TRY(find_link_messages(w, replica, true));
+    TRY(find_link_messages(w, replica, false));
+    add_message_buffers(w, &replica->before);
+    add_message_buffers(w, &replica->behind);
+    add_halo_buffers(w, replica);
 out:
     return rc;
 }
@@ -444,8 +444,8 @@ out:
 void bb_tile_stage_release(struct bb_tile_stage *w)
 {
     for (int i = 0; i < BB_REPLICAS; i++) {
-        free(w->replicas[i].packs);
-        free(w->replicas[i].before.hands);
-        free(w->replicas[i].behind.hands);
+        free(w->replicas[i].pack_lists);
+        free(w->replicas[i].before.messages);
+        free(w->replicas[i].behind.messages);
     }
 }

@@ -10,7 +10,7 @@
 #include "proxies/spatial/tiling.h"
 
 /* One message of a hand-over, and its buffers; sends take turns with two, so that one can be on its way. */
-struct bb_hand {
+struct bb_stage_message {
     int peer;
     enum bb_peer_kind peer_kind;
     size_t count;
@@ -18,13 +18,13 @@ struct bb_hand {
 };
 
 /* All messages between a place and the split before or behind it. */
-struct bb_hands {
-    struct bb_hand *hands;
-    int n, comm, turn;
+struct bb_stage_link {
+    struct bb_stage_message *messages;
+    int n, comm, slot;
     int sent[2]; /* the sends of either turn, BB_NONE */
 };
 
-#define BB_PACKS 6 /* kernels around exchanges: of halos, of their gradients, of outputs; before and behind each */
+#define BB_PACK_LISTS 6 /* kernels around exchanges: of halos, of their gradients, of outputs; before and behind each */
 
 /* A place while its program is written. */
 struct bb_replica {
@@ -32,10 +32,10 @@ struct bb_replica {
     bool inverse;
     struct bb_layer_split *split;
     unsigned neighbours; /* bits, as bb_tile_neighbours */
-    struct bb_hands before, behind;
+    struct bb_stage_link before, behind;
     int halo_send[BB_SEGMENT_HALOS][BB_DIRECTIONS], halo_recv[BB_SEGMENT_HALOS][BB_DIRECTIONS];
     struct bb_script_lane halo;
-    struct bb_kernel_list **packs; /* [segments * BB_PACKS], as they are needed */
+    struct bb_kernel_list **pack_lists; /* [segments * BB_PACKS], as they are needed */
 };
 
 struct bb_tile_stage {
@@ -54,7 +54,7 @@ void bb_tile_stage_release(struct bb_tile_stage *w);
 /* One micro-batch in one direction: receive it, then compute it and send it on. Labels of micro-batches are the
  * caller's. */
 void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction);
-void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction);
+void bb_tile_stage_compute_and_send(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction);
 
 struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm);
 

@@ -26,20 +26,20 @@
 #include <string.h>
 
 /* A role while it is written. */
-struct pairing {
+struct gems_role {
     struct bb_tile_stage stage;
     struct bb_replica *leader, *follower;
     bool is_middle, is_first, is_last; /* alone with itself; first and last place of the leader */
-    int arrived;                       /* the receive of the leader's parameters, BB_NONE       */
+    int received;                       /* the receive of the leader's parameters, BB_NONE       */
     struct bb_script_lane pair;
 };
 
-static const struct bb_proxy_config *config_of(const struct pairing *p)
+static const struct bb_proxy_config *get_config(const struct gems_role *p)
 {
     return &p->stage.tiling->config;
 }
 
-static size_t parameters_of(const struct bb_replica *replica)
+static size_t count_parameters(const struct bb_replica *replica)
 {
     return replica->split->layers.parameters;
 }
@@ -49,17 +49,17 @@ static size_t parameters_of(const struct bb_replica *replica)
 #define PARTNER 1 /* in a pair it is the next and the one before */
 
 /* What the leader has is sent, what the follower needs is received. */
-static int start_message(struct pairing *p, bool send, const char *what, enum bb_buffer_use use)
+static int start_message(struct gems_role *p, bool send, const char *what, enum bb_buffer_use use)
 {
     struct bb_script *s = &p->stage.script;
-    size_t count = parameters_of(send ? p->leader : p->follower);
+    size_t count = count_parameters(send ? p->leader : p->follower);
 
     return (send ? bb_script_send : bb_script_recv)(s, p->pair, what, PARTNER, count,
                                                     bb_script_buffer(s, what, use, count));
 }
 
 /* Both directions in one call, so that neither waits for the other. Returns the receive. */
-static int trade_with_partner(struct pairing *p, const char *what, enum bb_buffer_use sent, enum bb_buffer_use received)
+static int exchange_with_partner(struct gems_role *p, const char *what, enum bb_buffer_use sent, enum bb_buffer_use received)
 {
     int op;
 
@@ -73,22 +73,22 @@ static int trade_with_partner(struct pairing *p, const char *what, enum bb_buffe
 static const char parameters[] = "parameters";
 
 /* Between the arrival of the last micro-batch of the leader's first pass and its kernels. */
-static void trade_amid(struct pairing *p, enum bb_pass_direction direction)
+static void receive_parameters_early(struct gems_role *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_last : p->is_first)
-        p->arrived = start_message(p, false, parameters, BB_USE_PARAMETERS);
+        p->received = start_message(p, false, parameters, BB_USE_PARAMETERS);
 }
 
 /* Behind one direction of the leader's first pass. */
-static void trade_behind(struct pairing *p, enum bb_pass_direction direction)
+static void exchange_parameters(struct gems_role *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_first : p->is_last)
         (void)start_message(p, true, parameters, BB_USE_PARAMETERS);
     else if (direction == BB_FORWARD && !p->is_last)
-        p->arrived = trade_with_partner(p, parameters, BB_USE_PARAMETERS, BB_USE_PARAMETERS);
+        p->received = exchange_with_partner(p, parameters, BB_USE_PARAMETERS, BB_USE_PARAMETERS);
 }
 
-static void accumulate_gradients(struct pairing *p, size_t count)
+static void accumulate_gradients(struct gems_role *p, size_t count)
 {
     if (p->stage.script.real)
         bb_script_memory_kernel(&p->stage.script, p->stage.tiling->step, "accumulate",
@@ -96,15 +96,15 @@ static void accumulate_gradients(struct pairing *p, size_t count)
 }
 
 /* What the partner's leader found is added to what the follower found, over its tiles and over all copies. */
-static void update_follower(struct pairing *p, int arrived)
+static void update_follower(struct gems_role *p, int received)
 {
     const struct bb_layer_split *split = p->follower->split;
     struct bb_script *s = &p->stage.script;
-    size_t count = parameters_of(p->follower);
+    size_t count = count_parameters(p->follower);
     int gradients = bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count);
 
     s->phase = BB_PHASE_GRADIENTS;
-    bb_script_wait(s, arrived);
+    bb_script_wait(s, received);
     accumulate_gradients(p, count);
     if (split->layers.tiled)
         bb_script_wait(s, bb_tile_stage_reduce(&p->stage, split->comm_spatial, true, count, gradients));
@@ -114,26 +114,26 @@ static void update_follower(struct pairing *p, int arrived)
 
 /* ---- with all-reduces ---- */
 
-static int start_sum(struct pairing *p, const struct bb_replica *replica)
+static int start_all_reduce(struct gems_role *p, const struct bb_replica *replica)
 {
     bool tiled = replica->split->layers.tiled;
-    size_t count = parameters_of(replica);
+    size_t count = count_parameters(replica);
 
     return bb_tile_stage_reduce(&p->stage, tiled ? replica->split->comm_spatial : p->stage.tiling->comm_pair, tiled,
                                 count, bb_script_buffer(&p->stage.script, "gradients", BB_USE_GRADIENTS, count));
 }
 
-static void sum_in_the_middle(struct pairing *p)
+static void reduce_on_middle_rank(struct gems_role *p)
 {
     struct bb_script *s = &p->stage.script;
-    size_t count = parameters_of(p->leader);
+    size_t count = count_parameters(p->leader);
     int buffer = bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count);
 
     accumulate_gradients(p, count);
     bb_script_wait(s, bb_tile_stage_reduce(&p->stage, p->stage.tiling->comm_middle, false, count, buffer));
 }
 
-static void sum_both(struct pairing *p)
+static void reduce_replicas(struct gems_role *p)
 {
     const struct bb_replica *a = p->leader, *b = p->follower;
     bool ordered = a->at.split < b->at.split;
@@ -141,64 +141,64 @@ static void sum_both(struct pairing *p)
 
     p->stage.script.phase = BB_PHASE_GRADIENTS;
     if (p->is_middle) {
-        sum_in_the_middle(p);
+        reduce_on_middle_rank(p);
     } else {
-        lower = start_sum(p, ordered ? a : b);
-        upper = start_sum(p, ordered ? b : a);
+        lower = start_all_reduce(p, ordered ? a : b);
+        upper = start_all_reduce(p, ordered ? b : a);
         bb_script_wait(&p->stage.script, lower);
         bb_script_wait(&p->stage.script, upper);
     }
-    bb_tile_stage_optimizer(&p->stage, parameters_of(a));
-    bb_tile_stage_optimizer(&p->stage, parameters_of(b));
+    bb_tile_stage_optimizer(&p->stage, count_parameters(a));
+    bb_tile_stage_optimizer(&p->stage, count_parameters(b));
 }
 
 /* ---- the step ---- */
 
 /* One direction of a pass, with what the partners trade meanwhile. Returns the receive of the leader's gradients, or
  * BB_NONE. */
-static int micro_batches(struct pairing *p, int pass, enum bb_pass_direction direction)
+static int micro_batches(struct gems_role *p, int pass, enum bb_pass_direction direction)
 {
     struct bb_replica *replica = pass % 2 == 0 ? p->leader : p->follower;
-    bool trades = config_of(p)->tiles.comm_opt && !p->is_middle;
+    bool exchanges = get_config(p)->tiles.comm_opt && !p->is_middle;
     struct bb_script *s = &p->stage.script;
-    int m = config_of(p)->micro_batches;
+    int m = get_config(p)->micro_batches;
 
     for (int i = 0; i < m; i++) {
         s->micro_batch = pass * m + i;
         bb_tile_stage_receive(&p->stage, replica, direction);
-        if (trades && pass == 0 && i == m - 1)
-            trade_amid(p, direction);
+        if (exchanges && pass == 0 && i == m - 1)
+            receive_parameters_early(p, direction);
         bb_tile_stage_compute_and_send(&p->stage, replica, direction);
     }
     s->micro_batch = BB_NONE;
-    if (trades && pass == 0)
-        trade_behind(p, direction);
-    if (trades && pass == config_of(p)->tiles.replications - 1 && direction == BB_FORWARD)
-        return trade_with_partner(p, "gradients of the leader", BB_USE_GRADIENTS, BB_USE_COMMUNICATION);
+    if (exchanges && pass == 0)
+        exchange_parameters(p, direction);
+    if (exchanges && pass == get_config(p)->tiles.replications - 1 && direction == BB_FORWARD)
+        return exchange_with_partner(p, "gradients of the leader", BB_USE_GRADIENTS, BB_USE_COMMUNICATION);
     return BB_NONE;
 }
 
-static void write_step(struct pairing *p)
+static void write_step(struct gems_role *p)
 {
-    int arrived = BB_NONE;
+    int received = BB_NONE;
 
-    for (int pass = 0; pass < config_of(p)->tiles.replications; pass++) {
+    for (int pass = 0; pass < get_config(p)->tiles.replications; pass++) {
         if (pass == 1)
-            bb_script_wait(&p->stage.script, p->arrived);
-        arrived = micro_batches(p, pass, BB_FORWARD);
+            bb_script_wait(&p->stage.script, p->received);
+        received = micro_batches(p, pass, BB_FORWARD);
         (void)micro_batches(p, pass, BB_BACKWARD);
     }
-    if (config_of(p)->tiles.comm_opt)
-        update_follower(p, arrived);
+    if (get_config(p)->tiles.comm_opt)
+        update_follower(p, received);
     else
-        sum_both(p);
+        reduce_replicas(p);
 }
 
 static int build_role(struct bb_tiling *t, struct bb_role *role, int mp_rank)
 {
     bool odd = t->config.tiles.odd_step;
     int is_first_in_chain = odd ? t->mp - 1 - mp_rank : mp_rank, rc;
-    struct pairing p = {.arrived = BB_NONE, .is_middle = mp_rank == t->mp - 1 - mp_rank};
+    struct gems_role p = {.received = BB_NONE, .is_middle = mp_rank == t->mp - 1 - mp_rank};
 
     p.is_first = is_first_in_chain == 0;
     p.is_last = is_first_in_chain == t->mp - 1;

@@ -200,7 +200,7 @@ static int read_residual(const json_t *part, const char *where, struct bb_networ
     for (int u = 0; u < net->n; u++)
         net->sample_flops += net->units[u].sample_flops;
     TRY(check_totals(&g, part));
-    net->images = net->has_work = true;
+    net->images = net->has_kernels = true;
     net->outputs = g.outputs;
 out:
     return rc;
@@ -276,7 +276,7 @@ static int read_transformer(const json_t *root, const char *word, struct bb_netw
     }
     TRY(add_arch_unit(net, BB_ARCH_HEAD, "head"));
     net->batch = 1;
-    net->has_work = !arch->gated && !arch->experts && !arch->kv_lora && !arch->window && !arch->scan.heads &&
+    net->has_kernels = !arch->gated && !arch->experts && !arch->kv_lora && !arch->window && !arch->scan.heads &&
                     !arch->encoder_layers && arch->kv_heads == arch->heads;
 out:
     return rc;
@@ -319,7 +319,7 @@ double bb_network_activations(const struct bb_network *net, int samples, enum bb
 
 /* ---- work ---- */
 
-bool bb_network_work(const struct bb_network *net, int unit, int64_t samples, enum bb_dtype_id dtype, bool backward,
+bool bb_network_add_kernels(const struct bb_network *net, int unit, int64_t samples, enum bb_dtype_id dtype, bool backward,
                      struct bb_kernel_list *w)
 {
     const struct bb_network_unit *u = &net->units[unit];

@@ -35,7 +35,7 @@ struct bb_network {
     double outputs;      /* elements that the convolutions put out for one sample */
     struct bb_arch arch; /* of a transformer                                      */
     bool images;         /* convolutions: trained by SGD; else a transformer    */
-    bool has_work;       /* bb_network_work knows the products of all its units */
+    bool has_kernels;       /* bb_network_work knows the products of all its units */
 };
 
 /* bb_network_load - by name (profiles/models) or path. Unreadable or no network
@@ -48,7 +48,7 @@ void bb_network_release(struct bb_network *network);
 double bb_network_activations(const struct bb_network *network, int samples, enum bb_dtype_id dtype);
 
 /* bb_network_work - a unit's products and passes for so many samples, appended to *w. False where numbers don't fit. */
-bool bb_network_work(const struct bb_network *network, int unit, int64_t samples, enum bb_dtype_id dtype, bool backward,
+bool bb_network_add_kernels(const struct bb_network *network, int unit, int64_t samples, enum bb_dtype_id dtype, bool backward,
                      struct bb_kernel_list *w);
 
 #endif

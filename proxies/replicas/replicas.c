@@ -84,7 +84,7 @@ static bool fill_work(const struct training *t, int unit, int which, struct bb_k
     size_t count = 0;
 
     if (which != ACCUMULATE)
-        return bb_network_work(&t->network, unit, t->batch, t->dtype, which == BACKWARD, w);
+        return bb_network_add_kernels(&t->network, unit, t->batch, t->dtype, which == BACKWARD, w);
     for (int i = 0; i < u->n; i++)
         count += u->tensors[i].count;
     bb_kernel_list_accumulate(w, count, t->policy.grads);
@@ -115,7 +115,7 @@ static int make_works(struct training *t)
 
     if (strcmp(t->config->compute, "gemm") != 0)
         return 0;
-    if (!t->network.has_work)
+    if (!t->network.has_kernels)
         return bb_err(BB_EUSAGE, "%s: the products of %s are only known to 'transformer'; nearest: --compute timed",
                       t->config->proxy, t->config->model);
     for (int which = 0; which < kernel_lists; which++) {
@@ -167,7 +167,7 @@ static void write_backward(struct training *t, bool last)
         if (t->sync)
             bb_sync_after_backward(t->sync, u, last);
         else if (last)
-            bb_servers_backwarded(t->server, u);
+            bb_servers_after_backward(t->server, u);
     }
 }
 
@@ -235,7 +235,7 @@ static int build_role(struct training *t, struct bb_role *role, const char *name
     if (t->sync)
         bb_sync_finish_step(t->sync);
     else
-        bb_servers_finish(t->server);
+        bb_servers_finish_step(t->server);
     add_memory(t, role, kernel_lists);
     rc = name ? bb_script_result(&t->script) : -BB_EFAIL;
 out:

@@ -131,7 +131,7 @@ void bb_scaling_measured_release(struct bb_scaling_measured *m)
     *m = (struct bb_scaling_measured){0};
 }
 
-void bb_scaling_iterations(const struct bb_scaling *s, const struct bb_scaling_measured *m, double *mean,
+void bb_scaling_iteration_stats(const struct bb_scaling *s, const struct bb_scaling_measured *m, double *mean,
                            double *spread)
 {
     double sum = 0, squares = 0;
@@ -144,7 +144,7 @@ void bb_scaling_iterations(const struct bb_scaling *s, const struct bb_scaling_m
     *spread = 1.96 * sqrt(squares / m->rounds);
 }
 
-double bb_scaling_steady(const struct bb_scaling *s, const struct bb_scaling_measured *m)
+double bb_scaling_steady_rate(const struct bb_scaling *s, const struct bb_scaling_measured *m)
 {
     int first = m->rounds > 1;
     double seconds = 0, mean, spread;
@@ -152,7 +152,7 @@ double bb_scaling_steady(const struct bb_scaling *s, const struct bb_scaling_mea
     if (m->rounds == 0)
         return NAN;
     if (s->synthetic) {
-        bb_scaling_iterations(s, m, &mean, &spread);
+        bb_scaling_iteration_stats(s, m, &mean, &spread);
         return mean * s->ranks;
     }
     for (int i = first; i < m->rounds; i++)

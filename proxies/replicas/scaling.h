@@ -64,10 +64,10 @@ void bb_scaling_measured_release(struct bb_scaling_measured *m);
 
 /* bb_scaling_steady - images per second of all ranks: epochs from the second on (all, where there is one), whose first
  * contains what was not warm; synthetic: N times the mean of the iterations. NaN without a round. */
-double bb_scaling_steady(const struct bb_scaling *s, const struct bb_scaling_measured *m);
+double bb_scaling_steady_rate(const struct bb_scaling *s, const struct bb_scaling_measured *m);
 
 /* Mean and 1.96 standard deviations of the images per second of one GPU over the iterations. */
-void bb_scaling_iterations(const struct bb_scaling *s, const struct bb_scaling_measured *m, double *mean,
+void bb_scaling_iteration_stats(const struct bb_scaling *s, const struct bb_scaling_measured *m, double *mean,
                            double *spread);
 
 /* ---- another run to hold it against ---- */

@@ -277,7 +277,7 @@ static void write_server(struct bb_servers *s)
 
 /* ---- the hooks ---- */
 
-void bb_servers_backwarded(struct bb_servers *s, int unit)
+void bb_servers_after_backward(struct bb_servers *s, int unit)
 {
     struct bb_script before = *s->script;
 
@@ -289,7 +289,7 @@ void bb_servers_backwarded(struct bb_servers *s, int unit)
     s->script->dtype = before.dtype;
 }
 
-void bb_servers_finish(struct bb_servers *s)
+void bb_servers_finish_step(struct bb_servers *s)
 {
     struct bb_script before = *s->script;
 

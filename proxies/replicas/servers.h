@@ -47,8 +47,8 @@ int bb_servers_init(struct bb_servers **s, const struct bb_servers_spec *spec) B
 void bb_servers_release(struct bb_servers *s);
 
 /* Who works: after a unit's backward in the last micro-batch. All: the rest of the step. */
-void bb_servers_backwarded(struct bb_servers *s, int unit);
-void bb_servers_finish(struct bb_servers *s);
+void bb_servers_after_backward(struct bb_servers *s, int unit);
+void bb_servers_finish_step(struct bb_servers *s);
 
 /* bb_servers_memory - adds what such a role holds for so many parameters: a worker parameters and gradients, a server
  * its part of the parameters, the optimizer's states, and receive buffers. */

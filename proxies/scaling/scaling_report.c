@@ -20,7 +20,7 @@ void bb_scaling_print_total(const struct bb_scaling *s, const struct bb_scaling_
 {
     double mean, spread;
 
-    bb_scaling_iterations(s, m, &mean, &spread);
+    bb_scaling_iteration_stats(s, m, &mean, &spread);
     fprintf(out, "Img/sec per GPU: %.1f +-%.1f\n", mean, spread);
     fprintf(out, "Total img/sec on %d GPU(s): %.1f +-%.1f\n", s->ranks, s->ranks * mean, s->ranks * spread);
 }
@@ -93,7 +93,7 @@ static void print_baseline(const struct bb_scaling_report *r, double rate, FILE 
 void bb_scaling_print(const struct bb_scaling_report *r, FILE *out)
 {
     const struct bb_scaling *s = r->scaling;
-    double rate = bb_scaling_steady(s, r->measured), share = comm_share(r);
+    double rate = bb_scaling_steady_rate(s, r->measured), share = comm_share(r);
 
     print_method(s, out);
     print_broadcast(r->measured, out);
@@ -160,7 +160,7 @@ static json_t *study_json(const struct bb_scaling_report *r)
 json_t *bb_scaling_json(const struct bb_scaling_report *r)
 {
     const struct bb_scaling *s = r->scaling;
-    double rate = bb_scaling_steady(s, r->measured);
+    double rate = bb_scaling_steady_rate(s, r->measured);
     json_t *object = study_json(r);
 
     if (!object)

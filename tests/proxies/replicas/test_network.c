@@ -57,7 +57,7 @@ static void published_counts(void **state)
             assert_true(parameters_of(&net, stages[s]) == r->stage[s]);
         assert_true(fabs(net.sample_flops / 2e9 - r->gmac) < 5e-5);
         assert_true(net.outputs == r->outputs);
-        assert_true(net.images && net.has_work);
+        assert_true(net.images && net.has_kernels);
         bb_network_release(&net);
     }
 }
@@ -93,14 +93,14 @@ static void transformers_by_the_usual_formulas(void **state)
     assert_int_equal(net.n, 38);
     assert_true(net.units[1].sample_flops == 24 * s * h * h + 4 * s * s * h);
     assert_true(net.units[37].sample_flops == 2 * s * h * 50257); /* the tied head computes, but holds only its norm */
-    assert_true(!net.images && net.has_work);
+    assert_true(!net.images && net.has_kernels);
     bb_network_release(&net);
     assert_int_equal(bb_network_load("bert_large", &net), 0);
     assert_true(net.parameters == 335141888);
     bb_network_release(&net);
     assert_int_equal(bb_network_load("llama2_7b", &net), 0);
     assert_true(net.parameters == 6738415616);
-    assert_true(!net.has_work);
+    assert_true(!net.has_kernels);
     bb_network_release(&net);
 }
 
@@ -118,8 +118,8 @@ static void work_has_the_flops(void **state)
             struct bb_kernel_list *w = calloc(2, sizeof(*w));
             double forward = 3 * net.units[u].sample_flops, factor = u == 0 && net.units[u].conv.k ? 1 : 2;
 
-            assert_true(bb_network_work(&net, u, 3, BB_BFLOAT16, false, &w[0]));
-            assert_true(bb_network_work(&net, u, 3, BB_BFLOAT16, true, &w[1]));
+            assert_true(bb_network_add_kernels(&net, u, 3, BB_BFLOAT16, false, &w[0]));
+            assert_true(bb_network_add_kernels(&net, u, 3, BB_BFLOAT16, true, &w[1]));
             assert_true(bb_kernel_list_flops(&w[0]) == forward);
             assert_true(bb_kernel_list_flops(&w[1]) == factor * forward);
             assert_true(w[0].n > 0 && w[1].n > 0 && !w[0].overflowed && !w[1].overflowed);

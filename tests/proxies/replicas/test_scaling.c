@@ -102,12 +102,12 @@ static void test_figures(void **state)
     const struct bb_scaling s = {.ranks = 4, .rank_images = 250, .rounds = 3};
     const struct bb_scaling_measured m = {.seconds = seconds, .rounds = 3};
     const struct bb_scaling_measured first = {.seconds = seconds, .rounds = 1};
-    double rate = bb_scaling_steady(&s, &m);
+    double rate = bb_scaling_steady_rate(&s, &m);
 
     (void)state;
     assert_true(fabs(rate - 1000 / 0.3) < 1e-9);
-    assert_true(fabs(bb_scaling_steady(&s, &first) - 2000) < 1e-9);
-    assert_true(isnan(bb_scaling_steady(&s, &(struct bb_scaling_measured){0})));
+    assert_true(fabs(bb_scaling_steady_rate(&s, &first) - 2000) < 1e-9);
+    assert_true(isnan(bb_scaling_steady_rate(&s, &(struct bb_scaling_measured){0})));
     /* E = N0 t(N0) / (N t(N)) */
     assert_true(fabs(bb_scaling_efficiency(rate, 4, 1000, 1) - 1 * 1.0 / (4 * 0.3)) < 1e-12);
     assert_true(fabs(bb_scaling_efficiency(600, 6, 250, 2) - 0.8) < 1e-12);
@@ -138,9 +138,9 @@ static void test_synthetic(void **state)
     assert_true(s.batch == 32 && s.rank_images == 320 && s.rounds == 10 && s.full_steps == 10);
     for (int i = 0; i < 10; i++)
         seconds[i] = i % 2 ? 80 : 160; /* 320 images: 4 and 2 a second */
-    bb_scaling_iterations(&s, &m, &mean, &spread);
+    bb_scaling_iteration_stats(&s, &m, &mean, &spread);
     assert_true(fabs(mean - 3) < 1e-12 && fabs(spread - 1.96) < 1e-12);
-    assert_true(fabs(bb_scaling_steady(&s, &m) - 6) < 1e-12);
+    assert_true(fabs(bb_scaling_steady_rate(&s, &m) - 6) < 1e-12);
 }
 
 static void test_lines(void **state)

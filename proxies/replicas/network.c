@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_STAGES 8
-#define MOST_BLOCKS 1000
+#define MAX_STAGES 8
+#define MAX_BLOCKS 1000
 
 /* ---- growing ---- */
 
 /* An empty unit at the end; NULL without memory, said. It is to be taken before the next one is opened. */
-static struct bb_network_unit *open_unit(struct bb_network *net, const char *name)
+static struct bb_network_unit *add_unit(struct bb_network *net, const char *name)
 {
     if (BB_GROW(net->units, net->n))
         return NULL;
@@ -59,16 +59,16 @@ void bb_network_release(struct bb_network *net)
 /* ---- residual networks ---- */
 
 /* A network under creation: what the next convolution is put on. */
-struct growth {
+struct network_builder {
     struct bb_network *net;
     const char *where;
     int channels, edge;
     double outputs;
 };
 
-static int add_conv(struct growth *g, const char *name, int out, int kernel, int stride)
+static int add_conv(struct network_builder *g, const char *name, int out, int kernel, int stride)
 {
-    struct bb_network_unit *unit = open_unit(g->net, name);
+    struct bb_network_unit *unit = add_unit(g->net, name);
     struct bb_gemm_shape gemm;
     int rc;
 
@@ -91,9 +91,9 @@ out:
 
 /* Two 3x3 convolutions, or 1x1, 3x3 and 1x1 with four times the channels; with a projection beside them where the
  * shape changes. */
-static int add_block(struct growth *g, int stage, int block, int width, bool bottleneck)
+static int add_block(struct network_builder *g, int stage, int block, int width, bool bottleneck)
 {
-    const struct growth before = *g;
+    const struct network_builder before = *g;
     int stride = stage > 1 && block == 0 ? 2 : 1, out = bottleneck ? 4 * width : width, rc;
     char name[64];
 
@@ -114,9 +114,9 @@ out:
     return rc;
 }
 
-static int add_dense(struct growth *g, int classes)
+static int add_dense(struct network_builder *g, int classes)
 {
-    struct bb_network_unit *unit = open_unit(g->net, "head");
+    struct bb_network_unit *unit = add_unit(g->net, "head");
     int rc;
 
     if (!unit)
@@ -131,18 +131,18 @@ out:
     return rc;
 }
 
-static int add_stages(struct growth *g, const json_t *part, int width, bool bottleneck)
+static int add_stages(struct network_builder *g, const json_t *part, int width, bool bottleneck)
 {
     const json_t *blocks = json_object_get(part, "blocks");
     int stages = (int)json_array_size(blocks), rc = 0;
 
-    if (stages < 1 || stages > MOST_STAGES)
-        return bb_err(BB_EUSAGE, "%s: 'blocks' must be a list of 1 to %d numbers", g->where, MOST_STAGES);
+    if (stages < 1 || stages > MAX_STAGES)
+        return bb_err(BB_EUSAGE, "%s: 'blocks' must be a list of 1 to %d numbers", g->where, MAX_STAGES);
     for (int s = 0; s < stages; s++) {
         json_int_t n = json_integer_value(json_array_get(blocks, (size_t)s));
 
-        if (n < 1 || n > MOST_BLOCKS)
-            return bb_err(BB_EUSAGE, "%s: a stage has 1 to %d blocks", g->where, MOST_BLOCKS);
+        if (n < 1 || n > MAX_BLOCKS)
+            return bb_err(BB_EUSAGE, "%s: a stage has 1 to %d blocks", g->where, MAX_BLOCKS);
         for (int b = 0; b < n; b++)
             TRY(add_block(g, s + 1, b, width << s, bottleneck));
     }
@@ -150,18 +150,18 @@ out:
     return rc;
 }
 
-static int check_totals(const struct growth *g, const json_t *part)
+static int check_totals(const struct network_builder *g, const json_t *part)
 {
     const struct {
         double parameters, tensors, outputs, macs;
-    } made = {g->net->parameters, g->net->n_tensors, g->outputs, g->net->sample_flops / 2};
+    } buckets = {g->net->parameters, g->net->n_tensors, g->outputs, g->net->sample_flops / 2};
     static const struct bb_json_field fields[] = {BB_FIELD("totals.parameters", BB_JSON_TOTAL, 0),
                                                   BB_FIELD("totals.tensors", BB_JSON_TOTAL, sizeof(double)),
                                                   BB_FIELD("totals.outputs", BB_JSON_TOTAL, 2 * sizeof(double)),
                                                   BB_FIELD("totals.sample_macs", BB_JSON_TOTAL, 3 * sizeof(double)),
                                                   {0}};
 
-    return bb_json_read(part, g->where, fields, (void *)&made);
+    return bb_json_read(part, g->where, fields, (void *)&buckets);
 }
 
 /* What the file says of a residual network. */
@@ -170,7 +170,7 @@ struct residual {
     const char *block;
 };
 
-#define WHOLE(key, member, most) BB_FIELD(key, BB_JSON_WHOLE, offsetof(struct residual, member), .min = 1, .max = most)
+#define WHOLE(key, member, max) BB_FIELD(key, BB_JSON_WHOLE, offsetof(struct residual, member), .min = 1, .max = max)
 static const struct bb_json_field residual_fields[] = {
     WHOLE("image", image, 1 << 20),
     WHOLE("width", width, 1 << 16),
@@ -184,7 +184,7 @@ static const struct bb_json_field residual_fields[] = {
 
 static int read_residual(const json_t *part, const char *where, struct bb_network *net)
 {
-    struct growth g = {.net = net, .where = where, .channels = 3};
+    struct network_builder g = {.net = net, .where = where, .channels = 3};
     struct residual r;
     int rc;
 
@@ -233,7 +233,7 @@ static int add_arch_unit(struct bb_network *net, int layer, const char *name)
 {
     const struct bb_arch *a = &net->arch;
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
-    struct bb_network_unit *unit = open_unit(net, name);
+    struct bb_network_unit *unit = add_unit(net, name);
     int n = bb_arch_tensors(a, layer, tensors, BB_ARCH_TENSORS), rc = 0;
 
     if (!unit || n < 0)

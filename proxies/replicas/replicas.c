@@ -19,10 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define USUAL_MODEL "resnet50"
+#define DEFAULT_MODEL "resnet50"
 
 enum direction { FORWARD, BACKWARD };
-enum { ACCUMULATE = BACKWARD + 1, WORKS }; /* beside their work: a layer's gradients added to those before */
+enum { ACCUMULATE = BACKWARD + 1, KERNEL_KINDS }; /* beside their work: a layer's gradients added to those before */
 
 /* One build. */
 struct training {
@@ -36,7 +36,7 @@ struct training {
     int batch; /* samples of a micro-batch on a rank that works */
     int workers, micro_batches;
     struct bb_sync_unit *units;
-    const struct bb_kernel_list **work[WORKS]; /* [network.n] real work; NULL: none */
+    const struct bb_kernel_list **work[KERNEL_KINDS]; /* [network.n] real work; NULL: none */
 
     struct bb_script script; /* of the role that is being written */
     struct bb_sync *sync;    /* either of them */
@@ -45,7 +45,7 @@ struct training {
 
 int bb_replicas_defaults(struct bb_proxy_config *c)
 {
-    c->model = c->model ? c->model : USUAL_MODEL;
+    c->model = c->model ? c->model : DEFAULT_MODEL;
     c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;
     return 0;
 }
@@ -71,14 +71,14 @@ static double unit_us(const struct training *t, int unit, enum direction way)
 }
 
 /* Layers of one shape in a row share their work. */
-static bool same_work(const struct training *t, int a, int b)
+static bool same_kernels(const struct training *t, int a, int b)
 {
     const struct bb_network_unit *u = t->network.units;
 
     return a > 0 && u[a].layer.heads && memcmp(&u[a].layer, &u[b].layer, sizeof(u[a].layer)) == 0;
 }
 
-static bool fill_work(const struct training *t, int unit, int which, struct bb_kernel_list *w)
+static bool fill_kernel_list(const struct training *t, int unit, int which, struct bb_kernel_list *w)
 {
     const struct bb_network_unit *u = &t->network.units[unit];
     size_t count = 0;
@@ -91,11 +91,11 @@ static bool fill_work(const struct training *t, int unit, int which, struct bb_k
     return true;
 }
 
-static int make_work(struct training *t, int unit, int which)
+static int make_kernel_list(struct training *t, int unit, int which)
 {
     struct bb_kernel_list *w;
 
-    if (same_work(t, unit - 1, unit)) {
+    if (same_kernels(t, unit - 1, unit)) {
         t->work[which][unit] = t->work[which][unit - 1];
         return 0;
     }
@@ -103,15 +103,15 @@ static int make_work(struct training *t, int unit, int which)
     t->work[which][unit] = w;
     if (!w)
         return -BB_EFAIL;
-    if (!fill_work(t, unit, which, w) || w->overflowed)
+    if (!fill_kernel_list(t, unit, which, w) || w->overflowed)
         return bb_err(BB_EUSAGE, "%s: the products of '%s' do not fit %d samples", t->config->proxy,
                       t->network.units[unit].name, t->batch);
     return 0;
 }
 
-static int make_works(struct training *t)
+static int make_kernel_lists(struct training *t)
 {
-    int kernel_lists = t->micro_batches > 1 ? WORKS : ACCUMULATE, rc = 0;
+    int kernel_lists = t->micro_batches > 1 ? KERNEL_KINDS : ACCUMULATE, rc = 0;
 
     if (strcmp(t->config->compute, "gemm") != 0)
         return 0;
@@ -121,7 +121,7 @@ static int make_works(struct training *t)
     for (int which = 0; which < kernel_lists; which++) {
         TRY(BB_NEW(t->work[which], t->network.n));
         for (int u = 0; u < t->network.n; u++)
-            TRY(make_work(t, u, which));
+            TRY(make_kernel_list(t, u, which));
     }
 out:
     return rc;
@@ -220,14 +220,14 @@ static void add_memory(struct training *t, struct bb_role *role, bool kernel_lis
 }
 
 /* place: of a server its number, BB_NONE for workers; of replicas whether it is the last of its node. */
-static int build_role(struct training *t, struct bb_role *role, const char *name, int place)
+static int build_role(struct training *t, struct bb_role *role, const char *name, int index)
 {
-    bool kernel_lists = !has_servers(t) || t->policy.kind == BB_SYNC_PS || place == BB_NONE;
+    bool kernel_lists = !has_servers(t) || t->policy.kind == BB_SYNC_PS || index == BB_NONE;
     int rc;
 
     role->name = name;
     bb_script_init(&t->script, &role->program, t->config);
-    TRY(has_servers(t) ? open_server(t, place) : open_sync(t, place > 0));
+    TRY(has_servers(t) ? open_server(t, index) : open_sync(t, index > 0));
     if (t->sync)
         bb_sync_begin_step(t->sync);
     if (kernel_lists)
@@ -362,12 +362,12 @@ int bb_replicas_build(const struct bb_proxy_config *c, struct bb_step *step)
     TRY(resolve_training(&t));
     TRY(build_layout(&t));
     TRY(resolve_micro_batches(&t));
-    TRY(make_works(&t));
+    TRY(make_kernel_lists(&t));
     TRY(list_units(&t));
     TRY(write_summary(&t));
     TRY(has_servers(&t) ? build_servers(&t) : build_replicas(&t));
 out:
-    for (int way = 0; way < WORKS; way++)
+    for (int way = 0; way < KERNEL_KINDS; way++)
         free(t.work[way]);
     free(t.units);
     bb_network_release(&t.network);

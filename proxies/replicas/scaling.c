@@ -55,7 +55,7 @@ static int refuse_epochs(const struct bb_proxy_config *c)
                   c->proxy, given);
 }
 
-static int refuse_servers(const struct bb_proxy_config *c)
+static int refuse_dedicated_servers(const struct bb_proxy_config *c)
 {
     const char *sync = c->sync.sync;
 
@@ -95,7 +95,7 @@ int bb_scaling_resolve(const struct bb_proxy_config *c, struct bb_scaling *s)
     s->synthetic = o->format && strcmp(o->format, "synthetic") == 0;
     batch = o->batch ? o->batch : s->synthetic ? 32 : 128;
     TRY(s->synthetic ? refuse_epochs(c) : 0);
-    TRY(refuse_servers(c));
+    TRY(refuse_dedicated_servers(c));
     TRY(divide_batch(c, batch, s));
     if (s->synthetic && s->batch > 100000000)
         return bb_err(BB_EUSAGE, "%s: %d samples a step are more than can be counted", c->proxy, s->batch);
@@ -132,7 +132,7 @@ void bb_scaling_measured_release(struct bb_scaling_measured *m)
 }
 
 void bb_scaling_iteration_stats(const struct bb_scaling *s, const struct bb_scaling_measured *m, double *mean,
-                           double *spread)
+                           double *half_width)
 {
     double sum = 0, squares = 0;
 
@@ -141,18 +141,18 @@ void bb_scaling_iteration_stats(const struct bb_scaling *s, const struct bb_scal
     *mean = sum / m->rounds;
     for (int i = 0; i < m->rounds; i++)
         squares += pow(s->rank_images / m->seconds[i] - *mean, 2);
-    *spread = 1.96 * sqrt(squares / m->rounds);
+    *half_width = 1.96 * sqrt(squares / m->rounds);
 }
 
 double bb_scaling_steady_rate(const struct bb_scaling *s, const struct bb_scaling_measured *m)
 {
     int first = m->rounds > 1;
-    double seconds = 0, mean, spread;
+    double seconds = 0, mean, half_width;
 
     if (m->rounds == 0)
         return NAN;
     if (s->synthetic) {
-        bb_scaling_iteration_stats(s, m, &mean, &spread);
+        bb_scaling_iteration_stats(s, m, &mean, &half_width);
         return mean * s->ranks;
     }
     for (int i = first; i < m->rounds; i++)

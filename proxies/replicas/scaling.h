@@ -68,7 +68,7 @@ double bb_scaling_steady_rate(const struct bb_scaling *s, const struct bb_scalin
 
 /* Mean and 1.96 standard deviations of the images per second of one GPU over the iterations. */
 void bb_scaling_iteration_stats(const struct bb_scaling *s, const struct bb_scaling_measured *m, double *mean,
-                           double *spread);
+                           double *half_width);
 
 /* ---- another run to hold it against ---- */
 

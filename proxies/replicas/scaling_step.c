@@ -27,15 +27,15 @@ struct broadcast {
 
 static size_t largest_tensor(const struct bb_network *n)
 {
-    size_t most = 0;
+    size_t max = 0;
 
     for (int u = 0; u < n->n; u++)
         for (int i = 0; i < n->units[u].n; i++)
-            most = n->units[u].tensors[i].count > most ? n->units[u].tensors[i].count : most;
-    return most;
+            max = n->units[u].tensors[i].count > max ? n->units[u].tensors[i].count : max;
+    return max;
 }
 
-static void send_tensor(struct broadcast *b, const char *kind, const struct bb_tensor *t)
+static void broadcast_tensor(struct broadcast *b, const char *kind, const struct bb_tensor *t)
 {
     const char *what = bb_script_text(&b->script, bb_step_text(b->step, "%s%s", kind, t->name));
 
@@ -48,24 +48,24 @@ static bool is_norm(const struct bb_tensor *t)
     return strncmp(t->name, "norm", 4) == 0 || strstr(t->name, ".norm") || strstr(t->name, "norm.");
 }
 
-static void send_all(struct broadcast *b, const struct bb_network *n)
+static void broadcast_state(struct broadcast *b, const struct bb_network *n)
 {
     static const char *const states[] = {"momentum of ", "variance of "};
 
     for (int u = 0; u < n->n; u++)
         for (int i = 0; i < n->units[u].n; i++)
-            send_tensor(b, "", &n->units[u].tensors[i]);
+            broadcast_tensor(b, "", &n->units[u].tensors[i]);
     for (int u = 0; u < n->n && b->images; u++)
         for (int i = 0; i < n->units[u].n; i++)
             if (is_norm(&n->units[u].tensors[i]))
-                send_tensor(b, "running statistics of ", &n->units[u].tensors[i]);
+                broadcast_tensor(b, "running statistics of ", &n->units[u].tensors[i]);
     for (int state = 0; state < b->states; state++)
         for (int u = 0; u < n->n; u++)
             for (int i = 0; i < n->units[u].n; i++)
-                send_tensor(b, states[state], &n->units[u].tensors[i]);
+                broadcast_tensor(b, states[state], &n->units[u].tensors[i]);
 }
 
-static int states_of(const struct bb_proxy_config *c, const struct bb_network *n)
+static int count_states(const struct bb_proxy_config *c, const struct bb_network *n)
 {
     if (c->sync.optimizer)
         return strcmp(c->sync.optimizer, "adam") == 0 ? 2 : 1;
@@ -84,9 +84,9 @@ static int build_broadcast(const struct bb_proxy_config *c, struct bb_step *step
     b.lane = bb_world_lane(step, &b.script, "first broadcast");
     b.buffer = bb_script_buffer(&b.script, "state", BB_USE_COMMUNICATION, largest_tensor(&network));
     b.images = network.images;
-    b.states = states_of(c, &network);
+    b.states = count_states(c, &network);
     b.script.phase = BB_PHASE_OPTIMIZER;
-    send_all(&b, &network);
+    broadcast_state(&b, &network);
     rc = bb_script_result(&b.script);
 out:
     bb_network_release(&network);

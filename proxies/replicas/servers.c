@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#define SETS 2 /* of buffers that a server receives into */
+#define RECEIVE_SETS 2 /* of buffers that a server receives into */
 
 struct chunk {
     size_t count;
@@ -20,7 +20,7 @@ struct bb_servers {
     struct bb_dp_config policy;
     struct bb_script *script;
     struct bb_script_lane push[BB_SERVER_LANES], pull[BB_SERVER_LANES];
-    struct bb_buckets made;
+    struct bb_buckets buckets;
     struct bb_gradient_arrival *arrivals;
     struct chunk *chunks;
     int n, next;    /* next: to be pushed            */
@@ -28,14 +28,14 @@ struct bb_servers {
     size_t largest; /* chunk                         */
 };
 
-static bool is_root_kind(const struct bb_servers *s)
+static bool uses_root(const struct bb_servers *s)
 {
     return s->policy.kind == BB_SYNC_PS;
 }
 
 static bool is_worker(const struct bb_servers *s)
 {
-    return is_root_kind(s) || s->spec.server == BB_NONE;
+    return uses_root(s) || s->spec.server == BB_NONE;
 }
 
 static int count_workers(const struct bb_servers *s)
@@ -43,7 +43,7 @@ static int count_workers(const struct bb_servers *s)
     return s->spec.comms.ranks - s->spec.comms.servers;
 }
 
-static bool is_own(const struct bb_servers *s, const struct chunk *c)
+static bool is_served_here(const struct bb_servers *s, const struct chunk *c)
 {
     return s->spec.server != BB_NONE && c->server == s->spec.server;
 }
@@ -83,12 +83,12 @@ out:
 
 /* ---- a life ---- */
 
-static int first_unit(const struct bb_servers *s, const struct bb_sync_bucket *made)
+static int first_unit(const struct bb_servers *s, const struct bb_sync_bucket *buckets)
 {
     int first = s->spec.n_units;
 
-    for (int i = made->first; i < made->first + made->n; i++) {
-        int unit = s->arrivals[s->made.members[i]].unit;
+    for (int i = buckets->first; i < buckets->first + buckets->n; i++) {
+        int unit = s->arrivals[s->buckets.members[i]].unit;
 
         first = unit < first ? unit : first;
     }
@@ -100,8 +100,8 @@ static void describe_chunk(struct bb_servers *s, int index)
     int servers = s->spec.comms.servers;
     struct chunk *c = &s->chunks[index];
 
-    *c = (struct chunk){.count = s->made.list[index].count,
-                        .first_unit = first_unit(s, &s->made.list[index]),
+    *c = (struct chunk){.count = s->buckets.list[index].count,
+                        .first_unit = first_unit(s, &s->buckets.list[index]),
                         .server = servers ? index % servers : 0,
                         .gradients = BB_NONE,
                         .parameters = BB_NONE,
@@ -114,7 +114,7 @@ static void describe_chunk(struct bb_servers *s, int index)
     if (is_worker(s))
         c->gradients = bb_script_buffer(s->script, "gradients", BB_USE_GRADIENTS, c->count);
     s->script->dtype = s->policy.params;
-    if (is_worker(s) || is_own(s, c))
+    if (is_worker(s) || is_served_here(s, c))
         c->parameters = bb_script_buffer(s->script, "parameters", BB_USE_PARAMETERS, c->count);
 }
 
@@ -124,9 +124,9 @@ static int make_chunks(struct bb_servers *s)
     enum bb_dtype_id dtype = s->script->dtype;
 
     TRY(n < 0 ? n : 0);
-    TRY(bb_buckets_make(&s->made, &s->policy.rule, s->arrivals, n, bb_dtypes[s->policy.grads].bytes,
+    TRY(bb_buckets_make(&s->buckets, &s->policy.rule, s->arrivals, n, bb_dtypes[s->policy.grads].bytes,
                         s->spec.comms.ranks));
-    s->n = s->made.n;
+    s->n = s->buckets.n;
     if (s->spec.comms.servers > s->n)
         return bb_err(BB_EUSAGE, "%s: %d servers for %d chunk%s of gradients; nearest: --servers %d, or smaller chunks",
                       s->spec.step->proxy, s->spec.comms.servers, s->n, s->n == 1 ? "" : "s", s->n);
@@ -141,7 +141,7 @@ out:
 static int add_receivers(struct bb_servers *s)
 {
     enum bb_dtype_id dtype = s->script->dtype;
-    int n = SETS * count_workers(s);
+    int n = RECEIVE_SETS * count_workers(s);
 
     if (is_worker(s))
         return 0;
@@ -181,7 +181,7 @@ void bb_servers_release(struct bb_servers *s)
 {
     if (!s)
         return;
-    bb_buckets_release(&s->made);
+    bb_buckets_release(&s->buckets);
     free(s->arrivals);
     free(s->chunks);
     free(s->receive);
@@ -206,7 +206,7 @@ static void push_chunk(struct bb_servers *s, struct chunk *c)
     set_labels(s, BB_PHASE_GRADIENTS);
     if (s->spec.comms.lanes == 0)
         return;
-    c->pushed = is_root_kind(s) ? bb_script_rooted_collective(s->script, s->push[lane_of(s, c)], c->push_what, BB_REDUCE, 0,
+    c->pushed = uses_root(s) ? bb_script_rooted_collective(s->script, s->push[lane_of(s, c)], c->push_what, BB_REDUCE, 0,
                                                    c->count, c->gradients, c->gradients)
                                 : bb_script_send(s->script, s->push[lane_of(s, c)], c->push_what, c->server, c->count,
                                                  c->gradients);
@@ -217,7 +217,7 @@ static void pull_chunk(struct bb_servers *s, struct chunk *c)
     set_labels(s, BB_PHASE_OPTIMIZER);
     if (s->spec.comms.lanes == 0)
         return;
-    c->ready = is_root_kind(s) ? bb_script_rooted_collective(s->script, s->pull[lane_of(s, c)], c->pull_what, BB_BROADCAST, 0,
+    c->ready = uses_root(s) ? bb_script_rooted_collective(s->script, s->pull[lane_of(s, c)], c->pull_what, BB_BROADCAST, 0,
                                                   c->count, c->parameters, c->parameters)
                                : bb_script_recv(s->script, s->pull[lane_of(s, c)], c->pull_what, c->server, c->count,
                                                 c->parameters);
@@ -252,19 +252,19 @@ static int collect_chunk(struct bb_servers *s, struct chunk *c, const int *buffe
 
 static void write_server(struct bb_servers *s)
 {
-    int emptied[SETS] = {BB_NONE, BB_NONE}, set = 0;
+    int emptied[RECEIVE_SETS] = {BB_NONE, BB_NONE}, set = 0;
 
     for (int i = 0; i < s->n; i++) {
-        if (!is_own(s, &s->chunks[i]))
+        if (!is_served_here(s, &s->chunks[i]))
             continue;
         bb_script_new_thread(s->script, emptied[set]);
         emptied[set] = collect_chunk(s, &s->chunks[i], &s->receive[set * count_workers(s)]);
         update_chunk(s, &s->chunks[i]);
         s->chunks[i].ready = (int)s->script->program->n_ops - 1;
-        set = (set + 1) % SETS;
+        set = (set + 1) % RECEIVE_SETS;
     }
     for (int i = 0; i < s->n; i++) {
-        if (!is_own(s, &s->chunks[i]))
+        if (!is_served_here(s, &s->chunks[i]))
             continue;
         bb_script_new_thread(s->script, s->chunks[i].ready);
         bb_script_group_start(s->script);
@@ -299,7 +299,7 @@ void bb_servers_finish_step(struct bb_servers *s)
     for (; is_worker(s) && s->next < s->n; s->next++)
         push_chunk(s, &s->chunks[s->next]);
     for (int i = 0; is_worker(s) && i < s->n; i++) {
-        if (is_own(s, &s->chunks[i])) {
+        if (is_served_here(s, &s->chunks[i])) {
             bb_script_wait(s->script, s->chunks[i].pushed);
             update_chunk(s, &s->chunks[i]);
         }
@@ -315,18 +315,18 @@ void bb_servers_finish_step(struct bb_servers *s)
 void bb_servers_memory(const struct bb_servers *s, double bytes[BB_USES])
 {
     const struct bb_sync_comms alone = {.n = 1};
-    double all[BB_USES] = {0}, part[BB_USES] = {0}, held = 0, own = 0;
+    double all[BB_USES] = {0}, part[BB_USES] = {0}, total = 0, own = 0;
 
     for (int i = 0; i < s->n; i++) {
-        held += (double)s->chunks[i].count;
-        own += is_own(s, &s->chunks[i]) ? (double)s->chunks[i].count : 0;
+        total += (double)s->chunks[i].count;
+        own += is_served_here(s, &s->chunks[i]) ? (double)s->chunks[i].count : 0;
     }
-    bb_sync_memory(&s->policy, &alone, held, all);
+    bb_sync_memory(&s->policy, &alone, total, all);
     bb_sync_memory(&s->policy, &alone, own, part);
     bytes[BB_USE_PARAMETERS] += is_worker(s) ? all[BB_USE_PARAMETERS] : part[BB_USE_PARAMETERS];
     bytes[BB_USE_GRADIENTS] += is_worker(s) ? all[BB_USE_GRADIENTS] : 0;
     bytes[BB_USE_OPTIMIZER] += part[BB_USE_OPTIMIZER];
     if (!is_worker(s))
         bytes[BB_USE_COMMUNICATION] +=
-            (double)SETS * count_workers(s) * (double)s->largest * bb_dtypes[s->policy.grads].bytes;
+            (double)RECEIVE_SETS * count_workers(s) * (double)s->largest * bb_dtypes[s->policy.grads].bytes;
 }

@@ -36,7 +36,7 @@ struct training {
     int batch; /* samples of a micro-batch on a rank that works */
     int workers, micro_batches;
     struct bb_sync_unit *units;
-    const struct bb_kernel_list **work[KERNEL_KINDS]; /* [network.n] real work; NULL: none */
+    const struct bb_kernel_list **kernels[KERNEL_KINDS]; /* [network.n] real work; NULL: none */
 
     struct bb_script script; /* of the role that is being written */
     struct bb_sync *sync;    /* either of them */
@@ -57,17 +57,17 @@ static bool has_servers(const struct training *t)
 
 /* ---- compute ---- */
 
-static double unit_flops(const struct training *t, int unit, enum direction way)
+static double unit_flops(const struct training *t, int unit, enum direction direction)
 {
     const struct bb_network_unit *u = &t->network.units[unit];
-    double factor = way == FORWARD ? 1 : unit == 0 && u->conv.k ? 1 : 2;
+    double factor = direction == FORWARD ? 1 : unit == 0 && u->conv.k ? 1 : 2;
 
     return factor * u->sample_flops * t->batch;
 }
 
-static double unit_us(const struct training *t, int unit, enum direction way)
+static double unit_us(const struct training *t, int unit, enum direction direction)
 {
-    return unit_flops(t, unit, way) / t->config->tflops * 1e-6;
+    return unit_flops(t, unit, direction) / t->config->tflops * 1e-6;
 }
 
 /* Layers of one shape in a row share their work. */
@@ -96,11 +96,11 @@ static int make_kernel_list(struct training *t, int unit, int which)
     struct bb_kernel_list *w;
 
     if (same_kernels(t, unit - 1, unit)) {
-        t->work[which][unit] = t->work[which][unit - 1];
+        t->kernels[which][unit] = t->kernels[which][unit - 1];
         return 0;
     }
     w = bb_step_add_kernel_list(t->step);
-    t->work[which][unit] = w;
+    t->kernels[which][unit] = w;
     if (!w)
         return -BB_EFAIL;
     if (!fill_kernel_list(t, unit, which, w) || w->overflowed)
@@ -119,7 +119,7 @@ static int make_kernel_lists(struct training *t)
         return bb_err(BB_EUSAGE, "%s: the products of %s are only known to 'transformer'; nearest: --compute timed",
                       t->config->proxy, t->config->model);
     for (int which = 0; which < kernel_lists; which++) {
-        TRY(BB_NEW(t->work[which], t->network.n));
+        TRY(BB_NEW(t->kernels[which], t->network.n));
         for (int u = 0; u < t->network.n; u++)
             TRY(make_kernel_list(t, u, which));
     }
@@ -127,19 +127,19 @@ out:
     return rc;
 }
 
-static void write_kernels(struct training *t, int unit, enum direction way)
+static void write_kernels(struct training *t, int unit, enum direction direction)
 {
     struct bb_script *s = &t->script;
     const char *what = t->units[unit].name;
 
-    s->phase = way == FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
+    s->phase = direction == FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
     s->layer = unit;
-    if (t->work[way])
-        bb_script_real_work(s, what, t->work[way][unit], 1, BB_NONE, BB_NONE);
+    if (t->kernels[direction])
+        bb_script_real_work(s, what, t->kernels[direction][unit], 1, BB_NONE, BB_NONE);
     else
-        bb_script_compute(s, what, unit_us(t, unit, way), unit_flops(t, unit, way), BB_NONE, BB_NONE);
-    if (way == BACKWARD && t->work[ACCUMULATE])
-        bb_script_work(s, "accumulate", t->work[ACCUMULATE][unit], 1, BB_NONE, BB_NONE);
+        bb_script_compute(s, what, unit_us(t, unit, direction), unit_flops(t, unit, direction), BB_NONE, BB_NONE);
+    if (direction == BACKWARD && t->kernels[ACCUMULATE])
+        bb_script_work(s, "accumulate", t->kernels[ACCUMULATE][unit], 1, BB_NONE, BB_NONE);
     s->layer = BB_NONE;
 }
 
@@ -367,8 +367,8 @@ int bb_replicas_build(const struct bb_proxy_config *c, struct bb_step *step)
     TRY(write_summary(&t));
     TRY(has_servers(&t) ? build_servers(&t) : build_replicas(&t));
 out:
-    for (int way = 0; way < KERNEL_KINDS; way++)
-        free(t.work[way]);
+    for (int direction = 0; direction < KERNEL_KINDS; direction++)
+        free(t.kernels[direction]);
     free(t.units);
     bb_network_release(&t.network);
     return rc;

@@ -1,6 +1,6 @@
-/* hold_out.h - slows NCCL variants that the cost model would choose but NCCL does not ("held out" of the choice). */
-#ifndef BB_PROXIES_CALIBRATE_HOLD_OUT_H
-#define BB_PROXIES_CALIBRATE_HOLD_OUT_H
+/* penalized_variants.h - slows NCCL variants that the cost model would choose but NCCL does not ("held out" of the choice). */
+#ifndef BB_PROXIES_CALIBRATE_PENALIZED_VARIANTS_H
+#define BB_PROXIES_CALIBRATE_PENALIZED_VARIANTS_H
 
 #include "proxies/calibrate/calibration.h"
 

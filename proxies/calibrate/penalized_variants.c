@@ -1,5 +1,5 @@
-/* hold_out.c - see hold_out.h. */
-#include "proxies/calibrate/hold_out.h"
+/* penalized_variants.c - see penalized_variants.h. */
+#include "proxies/calibrate/penalized_variants.h"
 
 #include "proxies/calibrate/parameters.h"
 #include "proxies/calibrate/row_time.h"

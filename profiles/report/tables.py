@@ -87,10 +87,10 @@ def parameters(results):
     """The fitted parameters of the profile, and the fit that determined each."""
     for result in results:
         fitted = [p for p in result.data.get("parameters") or [] if p.get("from")]
-        held_out = result.data.get("held_out") or []
+        penalized_variants = result.data.get("penalized_variants") or []
         yield Chart(
             f"Fitted parameters ({result.name})", [result],
-            notes=[f"Held out, since NCCL never chose these variants: {', '.join(map(str, held_out))}"] if held_out else [],
+            notes=[f"Held out, since NCCL never chose these variants: {', '.join(map(str, penalized_variants))}"] if penalized_variants else [],
             about=f"{len(fitted)} of {len(result.data.get('parameters') or [])}; the others have the values of {result.word('from')}.",
             columns=("parameter", "nominal", "calibrated", "fitted to", "determined"),
             rows=[[p.get("key"), p.get("nominal"), p.get("value"), p.get("from"), "only in a sum" if p.get("correlated") else "alone"]

@@ -363,7 +363,7 @@ int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const 
     for (int variant = 0; variant < base->n_variants; variant++)
         TRY(fit_variant(c, e, base, variant));
     if (base->n_variants > 0) {
-        bb_hold_out(c, base, e);
+        bb_penalize_variants(c, base, e);
         TRY(evaluate_choice(c, e));
     }
     rc = calibrate_sharing(c, e);

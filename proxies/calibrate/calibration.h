@@ -52,7 +52,7 @@ struct bb_calibration {
     struct bb_calibration_row *rows; /* [n_rows] of all fits */
     size_t n_rows;
     int n_fits, n_parameters;
-    bool held_out[BB_NCCL_VARIANTS]; /* see penalized_variants.h */
+    bool penalized_variants[BB_NCCL_VARIANTS]; /* see penalized_variants.h */
 };
 
 /*

@@ -154,7 +154,7 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
         }
     end_list(&list);
     for (int w = 0; w < r->base->n_variants; w++)
-        if (c->held_out[w]) {
+        if (c->penalized_variants[w]) {
             if (list.column == 0)
                 fputs("#\n# held out: NCCL never chose these variants although the model predicted them faster; they "
                       "are slowed:\n",
@@ -314,11 +314,11 @@ static json_t *word_json(const struct bb_calibration_report *r, int i)
 }
 
 /* The i-th of the held-out variants. */
-static json_t *held_out_json(const struct bb_calibration_report *r, int i)
+static json_t *penalized_variant_json(const struct bb_calibration_report *r, int i)
 {
     int variant = 0;
 
-    while (!r->calibration->held_out[variant] || i-- > 0)
+    while (!r->calibration->penalized_variants[variant] || i-- > 0)
         variant++;
     return json_sprintf("%s %s", bb_nccl_algorithms[r->base->variants[variant].algorithm],
                         r->base->variants[variant].protocol);
@@ -328,14 +328,14 @@ json_t *bb_calibration_json(const struct bb_calibration_report *r)
 {
     const struct bb_calibration *c = r->calibration;
     const struct bb_measurements *e = r->measurements;
-    int held_out = 0;
+    int penalized_variants = 0;
 
     for (int variant = 0; variant < r->base->n_variants; variant++)
-        held_out += c->held_out[variant];
+        penalized_variants += c->penalized_variants[variant];
     return json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
                      "busbar", BUSBAR_VERSION, "command", list_of(r, r->argc, word_json), "profile", r->profile, "from",
                      r->base->name, "device", e->files[0].device, "emulated", e->files[0].emulated, "files",
                      list_of(r, (int)e->n_files, file_json), "fits", list_of(r, c->n_fits, fit_json), "results",
                      list_of(r, (int)c->n_rows, residual_json), "parameters",
-                     list_of(r, c->n_parameters, parameter_json), "held_out", list_of(r, held_out, held_out_json));
+                     list_of(r, c->n_parameters, parameter_json), "penalized_variants", list_of(r, penalized_variants, penalized_variant_json));
 }

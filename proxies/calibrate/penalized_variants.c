@@ -85,10 +85,10 @@ static void set_variant_parameter(struct bb_calibration *c, const struct bb_clus
     parameter->fit = c->n_fits;
     parameter->correlated = false;
     bb_parameter_set(&c->cluster, parameter, parameter->is_rate ? 1 / parameter->value : parameter->value);
-    c->held_out[variant] = true;
+    c->penalized_variants[variant] = true;
 }
 
-void bb_hold_out(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e)
+void bb_penalize_variants(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e)
 {
     for (int variant = 0; variant < base->n_variants; variant++) {
         double later_us, slower[2];

@@ -180,7 +180,7 @@ def test_each_way_of_nccl_is_fitted_by_itself(busbar, measured, calibrate, tmp_p
 def test_a_way_that_nccl_does_not_take_is_held_back(busbar, measured, calibrate, tmp_path):
     """The emulated NCCL takes RING SIMPLE for everything; of a profile in which others are quicker plan says the same all the same."""
     done, profile, summary = calibrate(measured("ways"), "--from", endless_rings(tmp_path))
-    assert set(summary["held_out"]) >= {"ring LL", "ring LL128", "tree LL", "nvls Simple"} and "ring Simple" not in summary["held_out"]
+    assert set(summary["penalized_variants"]) >= {"ring LL", "ring LL128", "tree LL", "nvls Simple"} and "ring Simple" not in summary["penalized_variants"]
     assert "held out" in done.stdout and len(profile["nccl"]) == 9
     plan = busbar.json("plan", "all_reduce", "all_gather", "-b", "8", "-e", "256M", "-f", "8", "--ranks", 4, "--cluster", tmp_path / "mine.json",
                        tmp_path=tmp_path, emulated=False)
@@ -239,7 +239,7 @@ def test_a_hidden_cluster_with_all_of_nccls_ways_is_found(busbar, cluster_files,
     alone = {f["key"]: f["value"] for f in summary["parameters"] if f["from"] and not f["correlated"]}
     assert len(alone) > 45 and {"sharing.collective_sms", "sharing.message_sms", "sharing.memory_bytes", "nccl.nvls.Simple.chunk_us",
                                 "nccl.nvls_tree.Simple.chunk_us"} <= set(alone)
-    assert summary["held_out"] == []
+    assert summary["penalized_variants"] == []
     ways = {f"{w['algorithm']}.{w['protocol']}": w for w in hidden["nccl"]}
     for key, value in alone.items():
         way, _, part = key.removeprefix("nccl.").rpartition(".")

@@ -1,4 +1,4 @@
-/* grid.c - the groups of both grids and where a rank stands in them (see grid.h). */
+/* grid.c - process groups and coordinates of both grids (see grid.h). */
 #include "proxies/transformer/grid/grid.h"
 
 #include "bootstrap/base/grow.h"
@@ -8,7 +8,7 @@
 
 /* ---- coordinates ---- */
 
-/* One of the two grids: its axes in the order of the string. */
+/* The axes of one of the two grids, in the order of the order string. */
 struct grid_axes {
     enum bb_grid_axis axis[BB_GRID_AXES];
     int size[BB_GRID_AXES];
@@ -39,7 +39,7 @@ static int axis_coord(const struct grid_axes *s, int rank, enum bb_grid_axis axi
             return rank % s->size[a];
         rank /= s->size[a];
     }
-    return 0; /* an axis of size 1 that the string leaves out */
+    return 0; /* the order string omits this axis, which has size 1 */
 }
 
 int bb_grid_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis)
@@ -56,7 +56,7 @@ int bb_grid_expert_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis
     return axis_coord(&s, rank, axis);
 }
 
-/* ---- groups ---- */
+/* ---- process groups ---- */
 
 enum {
     TP = 1u << BB_AXIS_TP,
@@ -68,8 +68,8 @@ enum {
 
 static const struct group_spec {
     const char *name;
-    unsigned axes; /* of enum bb_grid_axis */
-    bool expert;   /* of the expert grid   */
+    unsigned axes; /* bits 1 << enum bb_grid_axis */
+    bool expert;   /* a group of the expert grid */
 } group_specs[BB_GRID_GROUPS] = {
     [BB_GRID_TP] = {"tp", TP, false},
     [BB_GRID_CP] = {"cp", CP, false},
@@ -86,13 +86,13 @@ static const struct group_spec {
     [BB_GRID_TP_EP] = {"tp_ep", TP | EP, true},
 };
 
-/* The ranks that differ only along the axes of a mask, as strides: what two groups have in common when they are one. */
+/* The ranks of a group as sizes and strides. Two groups are identical if their shapes are equal. */
 struct shape {
     int size[BB_GRID_AXES], stride[BB_GRID_AXES];
     int n, members;
 };
 
-/* Neighbouring axes that lie side by side are one: (2, stride 1)(4, stride 2) is (8, stride 1). */
+/* Consecutive axes without a gap are merged: (size 2, stride 1)(size 4, stride 2) becomes (size 8, stride 1). */
 static struct shape shape_of(const struct grid_axes *s, unsigned axes)
 {
     struct shape shape = {.members = 1};
@@ -122,7 +122,7 @@ static bool has_same_shape(const struct shape *a, const struct shape *b)
     return true;
 }
 
-/* The axes of the layout are those of the dense side, so a group of that side is computed. */
+/* The axes of the layout are those of the dense grid, so the layout computes dense groups from a mask of its axes. */
 static unsigned layout_mask(const struct grid_axes *dense, unsigned axes)
 {
     unsigned mask = 0;
@@ -133,8 +133,9 @@ static unsigned layout_mask(const struct grid_axes *dense, unsigned axes)
     return mask;
 }
 
-/* A group of the expert side, as a table: every rank in the instance that its other coordinates number. */
-static int add_irregular_group(struct bb_layout *l, const char *name, const struct grid_axes *s, unsigned axes, int size)
+/* Add a group of the expert grid as a table. The coordinates on all other axes select the instance of the group. */
+static int add_irregular_group(struct bb_layout *l, const char *name, const struct grid_axes *s, unsigned axes,
+                               int size)
 {
     int *members, group;
 
@@ -157,7 +158,7 @@ static int add_irregular_group(struct bb_layout *l, const char *name, const stru
     return group;
 }
 
-/* First and last rank of each pipeline. */
+/* Add the group with the first and the last rank of each pipeline. */
 static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int pp)
 {
     int n = l->ranks / pp, *members, group, instance = 0, last = 0;
@@ -170,7 +171,7 @@ static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int
         if (stage == 0)
             members[2 * instance++] = rank;
         else if (stage == pp - 1)
-            members[2 * last++ + 1] = rank; /* stages of all pipelines come in the same order of the pipelines */
+            members[2 * last++ + 1] = rank; /* all stages list the pipelines in the same order */
     }
     group = bb_layout_add_irregular(l, "embedding", members, n, 2);
     free(members);
@@ -180,12 +181,12 @@ static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int
 struct layout_builder {
     struct bb_layout *layout;
     struct grid_axes dense, expert;
-    struct shape shapes[BB_GRID_GROUPS]; /* of the groups so far */
+    struct shape shapes[BB_GRID_GROUPS]; /* of the groups added so far */
     struct bb_grid_groups *groups;
     int pp;
 };
 
-/* The group before that holds the same ranks as this combination; BB_NONE. */
+/* An earlier group with the same ranks as this combined group; BB_NONE if there is none. */
 static int find_same_group(const struct layout_builder *m, int group)
 {
     for (int before = 0; group >= BB_GRID_DP_CP && before < group; before++)
@@ -214,7 +215,7 @@ static int add_group(struct layout_builder *m, int group)
         rc = add_irregular_group(m->layout, group_spec->name, grid_axes, group_spec->axes, m->shapes[group].members);
     else
         rc = bb_layout_add_group(m->layout, group_spec->name, layout_mask(grid_axes, group_spec->axes));
-    if (rc != n) /* an error: groups are numbered as they come */
+    if (rc != n) /* an error: the layout numbers groups consecutively, so success returns n */
         return rc;
     *of = n;
     return 0;
@@ -223,10 +224,10 @@ static int add_group(struct layout_builder *m, int group)
 int bb_grid_layout(const struct bb_grid *grid, unsigned wanted, struct bb_layout *layout, struct bb_grid_groups *groups)
 {
     struct layout_builder m = {.layout = layout,
-                       .dense = grid_axes_of(grid, false),
-                       .expert = grid_axes_of(grid, true),
-                       .groups = groups,
-                       .pp = grid->pp};
+                               .dense = grid_axes_of(grid, false),
+                               .expert = grid_axes_of(grid, true),
+                               .groups = groups,
+                               .pp = grid->pp};
     struct bb_axis axes[BB_GRID_AXES];
     int rc;
 

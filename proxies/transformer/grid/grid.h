@@ -1,10 +1,12 @@
 /*
- * grid.h - which rank does what: tensor (tp), context (cp), expert (ep), data (dp) and pipeline (pp) parallelism laid
- * over the ranks by an order string, as Megatron-LM's parallel_state does it.
+ * grid.h - rank grid of a transformer: which ranks form the groups of tensor (tp), context (cp), expert (ep), data (dp)
+ * and pipeline (pp) parallelism. An order string assigns ranks to axes as Megatron-LM's parallel_state does.
  *
- * "tp-cp-ep-dp-pp": the leftmost axis varies fastest, stride_i is the product of the sizes before. Two grids are laid
- * over the same ranks with the same string. Dense: tp, cp, dp, pp (ep counts 1), ranks = tp*cp*dp*pp. Expert: tp is
- * etp, cp counts 1, dp is edp, ranks = etp*ep*edp*pp. Both must have the same pipelines (sure when pp stands last).
+ * In "tp-cp-ep-dp-pp" the leftmost axis varies fastest: the stride of an axis is the product of the sizes of the axes
+ * before it. The same order string defines two grids over the same ranks:
+ *   dense   axes tp, cp, dp, pp (ep has size 1)          ranks = tp*cp*dp*pp
+ *   expert  axes etp, ep, edp, pp (cp has size 1)        ranks = etp*ep*edp*pp; etp replaces tp, edp replaces dp
+ * Both grids must have the same pipelines. They always have if pp is the last axis.
  */
 #ifndef BB_PROXIES_TRANSFORMER_GRID_GRID_H
 #define BB_PROXIES_TRANSFORMER_GRID_GRID_H
@@ -15,94 +17,126 @@
 
 #include <stdbool.h>
 
-#define BB_GRID_ORDER   "tp-cp-ep-dp-pp"
+#define BB_GRID_ORDER      "tp-cp-ep-dp-pp"
 #define BB_GRID_ORDER_SIZE 16
 
 struct bb_grid {
-    int tp, cp, dp, pp;          /* dense grid                                                                      */
-    int ep, etp, edp;            /* expert grid                                                                     */
-    bool experts;                /* the model has experts: told by the caller; without, only the dense grid is used */
-    char order[BB_GRID_ORDER_SIZE]; /* a permutation of "tp-cp-ep-dp-pp"; axes of size 1 may be left out      */
+    int tp, cp, dp, pp;             /* sizes of the dense grid; 0 before bb_grid_resolve: not given */
+    int ep, etp, edp;               /* sizes of the expert grid; edp is always derived */
+    bool experts;                   /* set by the caller: the model has experts; false: only the dense grid is used */
+    char order[BB_GRID_ORDER_SIZE]; /* a permutation of "tp-cp-ep-dp-pp"; axes of size 1 may be omitted */
     int ranks;
-    int first_layers, last_layers; /* of the first and the last stage, 0: as the others have (pipe_split.h) */
-    int requested[4];                  /* tp, cp, dp, pp as they were given, 0: followed; set by bb_grid_settle */
+    int first_layers, last_layers; /* layers of the first and of the last stage; 0: as many as each other stage
+                                      (pipe_split.h) */
+    int requested[4];              /* tp, cp, dp, pp as the user gave them, 0: derived; set by bb_grid_resolve */
 };
 
-/* The model that is to be cut. */
+/* The model that the grid must be able to split. */
 struct bb_grid_model {
     const struct bb_arch *arch;
-    int decoder_sequence; /* of a model with an encoder: tokens of a sample that its decoder makes      */
-    int sequence, chunks; /* tokens of a sample; model chunks of a pipeline rank (1 unless interleaved) */
+    int decoder_sequence; /* tokens per sample of the decoder; used only with an encoder */
+    int sequence, chunks; /* tokens per sample; model chunks per stage (1 unless interleaved: virtual pipeline
+                             stages) */
     bool sequence_parallel;
-    bool cp_all_to_all; /* context parallelism by all-to-all: heads must divide by tp*cp too              */
+    bool cp_all_to_all; /* context parallelism by all-to-all: the heads must be divisible by tp*cp */
 };
 
 /*
- * bb_grid_settle - 0 means not given. The one of tp, cp, dp and pp that is left out follows from the ranks; of several
- * it is dp, else pp, and the others are 1. ep and etp are 1, edp follows always. order: a string, NULL for the usual
- * one. model: NULL, or for what model the layouts that are named must be valid. What does not divide, an unknown or
- * missing axis in the order, pipelines that differ between both grids: said with the numbers and the nearest valid
- * layout, -BB_EUSAGE. `who` leads the messages (the proxy's name).
+ * bb_grid_resolve - fill in the sizes that were not given (0) and check the grid.
+ *   grid     in: sizes as given, experts, first_layers, last_layers; out: all sizes, order, ranks, requested
+ *   ranks    ranks of the job
+ *   order    order string; NULL: BB_GRID_ORDER
+ *   model    NULL, or the model for which suggested layouts must be valid
+ *   who      proxy name, printed before each message
+ *   Returns  0, or -BB_EUSAGE after printing one line with the numbers and a valid layout
+ *
+ * One missing size of tp, cp, dp and pp is derived from the number of ranks. If several are missing, dp is derived if
+ * it is among them, else pp, and the others become 1. ep and etp default to 1; edp is always derived. Errors: sizes
+ * that do not divide the ranks, an unknown, repeated or missing axis in the order, pipelines that differ between both
+ * grids.
  */
 int bb_grid_resolve(struct bb_grid *grid, int ranks, const char *order, const struct bb_grid_model *model,
                     const char *who) BB_MUST_CHECK;
 
-/* bb_grid_validate_model - whether the model can be cut so: heads, key heads and widths by tp, experts by ep, at least one layer
- * for each of pp x chunks, the sequence by cp (2 cp pieces, which balance a causal mask) and by tp with sequence
- * parallelism. Said with the numbers and the nearest valid layout, -BB_EUSAGE. */
-int bb_grid_validate_model(const struct bb_grid *grid, const struct bb_grid_model *model, const char *who) BB_MUST_CHECK;
+/*
+ * bb_grid_validate_model - check that the grid can split the model.
+ *   Returns  0, or -BB_EUSAGE after printing one line with the numbers and a valid layout
+ *
+ * Heads, KV heads and widths must be divisible by tp, experts by ep, the sequence by 2 cp (two slices per rank, which
+ * balance a causal mask) and, with sequence parallelism, by tp. Each of the pp x chunks virtual stages needs a layer.
+ */
+int bb_grid_validate_model(const struct bb_grid *grid, const struct bb_grid_model *model,
+                           const char *who) BB_MUST_CHECK;
 
-/* bb_grid_suggest - "--tp 4 --dp 2": the options to change for the layout of as many ranks that is nearest to what was
- * asked for and, unless model is NULL, cuts the model evenly (bb_pipe_split_is_valid). Empty where there is none. */
+/*
+ * bb_grid_suggest - options that turn the requested layout into the closest valid one, such as "--tp 4 --dp 2".
+ *   model    NULL, or a model that the suggested layout must split evenly (bb_pipe_split_is_valid)
+ *   text     out: the options; empty if no layout is valid
+ *   Returns  text
+ */
 #define BB_GRID_SUGGESTION 128
-const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_model *model, char text[BB_GRID_SUGGESTION]);
+const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_model *model,
+                            char text[BB_GRID_SUGGESTION]);
 
-/* bb_grid_layers_divide - whether so many parts get as many layers each, or do when embedding and head count as a layer each. */
+/* bb_grid_layers_divide - whether `layers`, or `layers` + 2 (embedding and head counted as a layer each), divide by
+ * `parts`. */
 bool bb_grid_layers_divide(int layers, int parts);
 
 /*
- * bb_grid_layers - layers of part `part` of `parts` (pp, or pp x chunks): *first and the number. Even where they
- * divide; else embedding and head count as one layer each (126 layers in 16 parts: 7, 8, ..., 8, 7), and what then is
- * left over goes to the parts after the first.
+ * bb_grid_layers - layers of one virtual stage, with an even split.
+ *   parts    virtual stages: pp, or pp x chunks
+ *   part     index of the virtual stage, from 0
+ *   first    out: its first layer
+ *   Returns  its number of layers
+ *
+ * If the layers are not divisible by `parts`, embedding and head count as one layer each (126 layers in 16 stages: 7,
+ * 8, ..., 8, 7). A remainder goes to the stages after the first one, one layer each.
  */
 int bb_grid_layers(int layers, int parts, int part, int *first);
 
-/* bb_grid_pipe_split - how its stages share that many layers, in so many chunks each. */
+/* bb_grid_pipe_split - how the stages of the grid split `layers` layers in `chunks` model chunks per stage. */
 struct bb_pipe_split bb_grid_pipe_split(const struct bb_grid *grid, int layers, int chunks);
 
-/* ---- the layout ---- */
+/* ---- process groups ---- */
 
 enum bb_grid_group {
     BB_GRID_TP,        /* "tp"                                                                             */
     BB_GRID_CP,        /* "cp"                                                                             */
-    BB_GRID_EP,        /* "ep": one expert grid's tokens change places in it                               */
-    BB_GRID_EDP,       /* "edp": same experts, gradients reduced over it                                   */
+    BB_GRID_EP,        /* "ep": the ranks that exchange tokens of one expert grid */
+    BB_GRID_EDP,       /* "edp": ranks with the same experts; expert gradients are reduced over it */
     BB_GRID_DP,        /* "dp"                                                                             */
     BB_GRID_PP,        /* "pp"                                                                             */
-    BB_GRID_EMBEDDING, /* "embedding": first and last stage of each pipeline                               */
-    BB_GRID_DP_CP,     /* "dp_cp": same dense parameters, gradients reduced over it                        */
-    BB_GRID_TP_PP,     /* "tp_pp": one whole model (gradient norm)                                         */
+    BB_GRID_EMBEDDING, /* "embedding": first and last stage of each pipeline */
+    BB_GRID_DP_CP,     /* "dp_cp": ranks with the same dense parameters; dense gradients are reduced over it */
+    BB_GRID_TP_PP,     /* "tp_pp": one model replica (gradient norm) */
     BB_GRID_TP_CP,     /* "tp_cp"                                                                          */
-    BB_GRID_TP_DP_CP,  /* "tp_dp_cp": all ranks of a stage                                                 */
-    BB_GRID_ETP,       /* "etp": the same as tp when both grids have the same                              */
-    BB_GRID_TP_EP,     /* "tp_ep": etp x ep of the expert grid, where tokens are gathered                  */
+    BB_GRID_TP_DP_CP,  /* "tp_dp_cp": all ranks of a stage */
+    BB_GRID_ETP,       /* "etp": identical to tp if both grids have the same tensor-parallel groups */
+    BB_GRID_TP_EP,     /* "tp_ep": etp x ep of the expert grid, over which tokens are gathered */
     BB_GRID_GROUPS
 };
 
-/* Which group of the layout that is; BB_NONE (-1) where it has one member, was not wanted, or is of experts that there
- * are none of. Combinations (from dp_cp on) that are the same ranks as a group before are that group: dp_cp is dp when
- * cp is 1, so ask for the latter too. */
+/*
+ * Index of each process group in the layout, by enum bb_grid_group. BB_NONE (-1): the group has one member, was not
+ * requested, or is an expert group of a model without experts. A combined group (from BB_GRID_DP_CP on) with the ranks
+ * of an earlier requested group gets the index of that group: with cp 1, dp_cp is dp if dp was requested as well.
+ */
 struct bb_grid_groups {
     int of[BB_GRID_GROUPS];
 };
 
 #define BB_GRID_GROUP_BIT(group) (1u << (group))
-#define BB_GRID_ALL_GROUPS         ((1u << BB_GRID_GROUPS) - 1)
+#define BB_GRID_ALL_GROUPS       ((1u << BB_GRID_GROUPS) - 1)
 
 /*
- * bb_grid_layout - a layout with the groups of `wanted` (bits, BB_GRID_GROUP_BIT), in the order of the enumeration; no
- * communicators. Groups of the dense grid are computed, the others are tables of 12 bytes per rank. The layout is
- * released by the caller, also after an error. Its axes are the dense ones in the order of the string: bb_grid_coord.
+ * bb_grid_layout - build a layout with the requested process groups, without communicators.
+ *   wanted   bits BB_GRID_GROUP_BIT(group)
+ *   layout   out: axes of the dense grid in the order of the order string, groups in the order of the enumeration
+ *   groups   out: indices of the groups
+ *   Returns  0, or a negative error
+ *   Owner    the caller releases layout, also after an error
+ *
+ * Groups of the dense grid are computed from strides. Other groups are tables of 12 bytes per rank.
  */
 int bb_grid_layout(const struct bb_grid *grid, unsigned wanted, struct bb_layout *layout,
                    struct bb_grid_groups *groups) BB_MUST_CHECK;
@@ -111,14 +145,14 @@ enum bb_grid_axis { BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_EP, BB_AXIS_DP, BB_AXIS_PP, 
 
 extern const char *const bb_grid_axis_names[BB_GRID_AXES]; /* "tp", "cp", "ep", "dp", "pp" */
 
-/* bb_grid_size - ranks along an axis of the dense grid, or of the expert grid. */
+/* bb_grid_size - size of an axis in the dense grid or in the expert grid. */
 int bb_grid_size(const struct bb_grid *grid, enum bb_grid_axis axis, bool expert);
 
-/* bb_grid_parse_order - the axes of an order string that bb_grid_settle has passed. Returns their number. */
+/* bb_grid_parse_order - parse an order string that bb_grid_resolve accepted. Returns the number of axes. */
 int bb_grid_parse_order(const char *order, enum bb_grid_axis axes[BB_GRID_AXES]);
 
-/* bb_grid_coord - where a rank stands on an axis of the dense grid (ep: always 0), or of the expert grid (cp: always 0,
- * tp: etp, dp: edp). */
+/* Coordinate of a rank on an axis of the dense grid (ep: always 0), or of the expert grid (cp: always 0, tp: etp,
+ * dp: edp). */
 int bb_grid_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis);
 int bb_grid_expert_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis);
 

@@ -1,4 +1,5 @@
-/* grid_resolve.c - what the axes of a grid must be, and the nearest layout when they cannot (see grid.h). */
+/* grid_resolve.c - derives the axis sizes of a grid that are not given, and validates sizes and order string (see
+ * grid.h). */
 #include "bootstrap/cli/opts.h"
 #include "proxies/step/program.h"
 #include "proxies/transformer/grid/grid.h"
@@ -15,7 +16,7 @@
 
 const char *const bb_grid_axis_names[BB_GRID_AXES] = {"tp", "cp", "ep", "dp", "pp"};
 
-/* The axis that the word of two letters names, BB_NONE. */
+/* The axis with the given two-letter name, BB_NONE if there is none. */
 static int axis_of(const char *name, size_t n)
 {
     for (int a = 0; a < BB_GRID_AXES; a++)
@@ -33,23 +34,24 @@ int bb_grid_parse_order(const char *order, enum bb_grid_axis axes[BB_GRID_AXES])
     return n;
 }
 
-/* Every word an axis, none twice. */
+/* Check that each name in the order string is an axis and occurs once. */
 static int check_axis_names(const char *order, const char *who)
 {
     bool seen[BB_GRID_AXES] = {false};
     const char *name = order;
 
     if (strlen(order) >= BB_GRID_ORDER_SIZE)
-        return bb_err(BB_EUSAGE, "%s: the order '%.40s' is too long; nearest: %s", who, order, BB_GRID_ORDER);
+        return bb_err(BB_EUSAGE, "%s: --order '%.40s' is too long; try: --order %s", who, order, BB_GRID_ORDER);
     for (;;) {
         size_t n = strcspn(name, "-");
         int axis = axis_of(name, n);
 
         if (axis == BB_NONE)
-            return bb_err(BB_EUSAGE, "%s: '%.*s' in the order '%s' is no axis (tp, cp, ep, dp, pp); nearest: %s", who,
-                          (int)n, name, order, BB_GRID_ORDER);
+            return bb_err(BB_EUSAGE,
+                          "%s: unknown axis '%.*s' in --order '%s', expected tp, cp, ep, dp or pp; try: --order %s",
+                          who, (int)n, name, order, BB_GRID_ORDER);
         if (seen[axis])
-            return bb_err(BB_EUSAGE, "%s: %.2s stands twice in the order '%s'; nearest: %s", who, name, order,
+            return bb_err(BB_EUSAGE, "%s: axis %.2s occurs twice in --order '%s'; try: --order %s", who, name, order,
                           BB_GRID_ORDER);
         seen[axis] = true;
         if (name[n] == '\0')
@@ -58,9 +60,9 @@ static int check_axis_names(const char *order, const char *who)
     }
 }
 
-/* ---- numbers ---- */
+/* ---- sizes ---- */
 
-/* The divisor of n that is nearest to `want` (as a factor), at least 1. */
+/* The divisor of n whose ratio to `want` is closest to 1; at least 1. */
 static int nearest_divisor(int n, int want)
 {
     int best = 1;
@@ -76,7 +78,7 @@ static int nearest_divisor(int n, int want)
     return best;
 }
 
-/* The axes of the dense grid: how they are called on the command line. */
+/* The axes of the dense grid with their names on the command line. */
 static const struct axis_option {
     const char *name;
     size_t offset;
@@ -100,7 +102,7 @@ static long long multiply_axes(const struct bb_grid *g, int without)
     return all;
 }
 
-/* "tp 3 x cp 1 x pp 2": what is given. */
+/* The sizes that are known, for example "tp 3 x cp 1 x pp 2". */
 static const char *axes_text(const struct bb_grid *g, char text[96])
 {
     size_t n = 0;
@@ -118,11 +120,11 @@ static int report_rank_count(const struct bb_grid *g, const struct bb_grid_model
 {
     char axes[96], suggestion[BB_GRID_SUGGESTION];
 
-    return bb_err(BB_EUSAGE, "%s: %s make %lld ranks, not %d; nearest: %s", who, axes_text(g, axes),
+    return bb_err(BB_EUSAGE, "%s: %s = %lld ranks, but the job has %d; try: %s", who, axes_text(g, axes),
                   multiply_axes(g, BB_NONE), g->ranks, bb_grid_suggest(g, model, suggestion));
 }
 
-/* The axis that is 0 becomes what the others leave of the ranks. */
+/* Derive the axis whose size is 0: the ranks divided by the sizes of the other axes. */
 static int derive_axis(struct bb_grid *g, int axis, const struct bb_grid_model *model, const char *who)
 {
     int ranks = g->ranks;
@@ -135,8 +137,9 @@ static int derive_axis(struct bb_grid *g, int axis, const struct bb_grid_model *
     }
     if (others <= MAX_RANKS)
         snprintf(more, sizeof(more), ", or %lld ranks", others > ranks ? others : ranks / others * others);
-    return bb_err(BB_EUSAGE, "%s: %d rank%s not divide by %s = %lld; nearest: %s%s", who, ranks,
-                  ranks == 1 ? " does" : "s do", axes_text(g, axes), others, bb_grid_suggest(g, model, suggestion), more);
+    return bb_err(BB_EUSAGE, "%s: %d rank%s not divisible by %s = %lld; try: %s%s", who, ranks,
+                  ranks == 1 ? " is" : "s are", axes_text(g, axes), others, bb_grid_suggest(g, model, suggestion),
+                  more);
 }
 
 static int resolve_dense(struct bb_grid *g, const struct bb_grid_model *model, const char *who)
@@ -153,7 +156,7 @@ static int resolve_dense(struct bb_grid *g, const struct bb_grid_model *model, c
         return derive_axis(g, DP_AT, model, who);
     }
     if (g->tp == 0 && g->pp == 0 && multiply_axes(g, BB_NONE) < g->ranks)
-        return bb_err(BB_EUSAGE, "%s: dp %d of %d ranks leaves both tp and pp open; nearest: %s", who, g->dp, g->ranks,
+        return bb_err(BB_EUSAGE, "%s: dp %d of %d ranks leaves tp and pp undetermined; try: %s", who, g->dp, g->ranks,
                       bb_grid_suggest(g, model, suggestion));
     if (g->tp == 0 && g->pp == 0)
         g->tp = 1;
@@ -171,23 +174,24 @@ static int resolve_expert(struct bb_grid *g, const char *who)
     int stage = g->ranks / g->pp, left;
 
     if (g->ep > 1 && !g->experts)
-        return bb_err(BB_EUSAGE, "%s: ep %d, but the model has no experts; nearest: --ep 1", who, g->ep);
+        return bb_err(BB_EUSAGE, "%s: ep %d requires a model with experts; try: --ep 1", who, g->ep);
     if (stage % g->etp != 0)
-        return bb_err(BB_EUSAGE, "%s: the %d ranks of a stage do not divide by etp %d; nearest: --etp %d", who, stage,
+        return bb_err(BB_EUSAGE, "%s: %d ranks per stage are not divisible by etp %d; try: --etp %d", who, stage,
                       g->etp, nearest_divisor(stage, g->etp));
     left = stage / g->etp;
     if (left % g->ep != 0)
-        return bb_err(BB_EUSAGE, "%s: the %d ranks of a stage do not divide by etp %d x ep %d = %lld; nearest: --ep %d",
-                      who, stage, g->etp, g->ep, (long long)g->etp * g->ep, nearest_divisor(left, g->ep));
+        return bb_err(BB_EUSAGE, "%s: %d ranks per stage are not divisible by etp %d x ep %d = %lld; try: --ep %d", who,
+                      stage, g->etp, g->ep, (long long)g->etp * g->ep, nearest_divisor(left, g->ep));
     g->edp = left / g->ep;
     return 0;
 }
 
-/* ---- the order ---- */
+/* ---- the order string ---- */
 
 static bool order_contains(const char *order, const char *axis)
 {
-    return strstr(order, axis) != NULL; /* axes are two letters and never overlap */
+    return strstr(order, axis) != NULL; /* axis names have two letters and are separated by '-', so a name cannot
+                                           match across a border */
 }
 
 static int check_axes_present(const struct bb_grid *g, const char *who)
@@ -201,13 +205,13 @@ static int check_axes_present(const struct bb_grid *g, const char *who)
         const char *name = bb_grid_axis_names[axes[i]];
 
         if (size > 1 && (g->experts || i < DENSE || axes[i] != BB_AXIS_DP) && !order_contains(g->order, name))
-            return bb_err(BB_EUSAGE, "%s: %s has %d ranks, but does not stand in the order '%s'; nearest: %s-%s", who,
+            return bb_err(BB_EUSAGE, "%s: axis %s has size %d, but is missing in --order '%s'; try: --order %s-%s", who,
                           name, size, g->order, g->order, name);
     }
     return 0;
 }
 
-/* Ranks between the stages of a pipeline, in one of the grids. */
+/* Distance in ranks between the stages of a pipeline, in the dense grid or in the expert grid. */
 static int pp_stride(const struct bb_grid *g, bool expert)
 {
     enum bb_grid_axis axes[BB_GRID_AXES];
@@ -218,7 +222,7 @@ static int pp_stride(const struct bb_grid *g, bool expert)
     return stride;
 }
 
-/* The order with pp moved to its end. */
+/* The order string with pp moved to its end. */
 static const char *pp_last(const char *order, char text[BB_GRID_ORDER_SIZE + 4])
 {
     enum bb_grid_axis axes[BB_GRID_AXES];
@@ -244,9 +248,9 @@ static int check_order(const struct bb_grid *g, const char *who)
     if (stride == expert_stride)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "%s: in the order '%s' the stages of a pipeline are %d ranks apart, those of the experts' "
-                  "grid (etp %d, ep %d, edp %d) %d; nearest: --order %s",
-                  who, g->order, stride, g->etp, g->ep, g->edp, expert_stride, pp_last(g->order, suggestion));
+                  "%s: with --order '%s' the distance between pipeline stages is %d ranks in the dense grid, but %d in "
+                  "the expert grid (etp %d, ep %d, edp %d); try: --order %s",
+                  who, g->order, stride, expert_stride, g->etp, g->ep, g->edp, pp_last(g->order, suggestion));
 }
 
 int bb_grid_resolve(struct bb_grid *g, int ranks, const char *order, const struct bb_grid_model *model, const char *who)
@@ -268,7 +272,7 @@ out:
     return rc;
 }
 
-/* ---- layers of a stage ---- */
+/* ---- layers per stage ---- */
 
 struct bb_pipe_split bb_grid_pipe_split(const struct bb_grid *g, int layers, int chunks)
 {
@@ -277,10 +281,11 @@ struct bb_pipe_split bb_grid_pipe_split(const struct bb_grid *g, int layers, int
 
 int bb_grid_layers(int layers, int parts, int part, int *first)
 {
-    int ends = layers % parts != 0 && parts > 1 && layers + 2 >= 2 * parts; /* embedding and head count as a layer */
+    int ends = layers % parts != 0 && parts > 1 && layers + 2 >= 2 * parts; /* 1 if embedding and head count as one
+                                                                               layer each */
     int all = layers + 2 * ends, each = all / parts, more = all % parts, before, count;
 
-    /* `more` parts after the first have one layer more; were it all of them, none would be left over. */
+    /* `more` virtual stages after virtual stage 0 have one layer more. As a remainder, `more` never exceeds their number. */
     before = part * each + (part > 1 ? (part - 1 < more ? part - 1 : more) : 0) - (part > 0 ? ends : 0);
     count = each + (part > 0 && part <= more) - (part == 0 ? ends : 0) - (part == parts - 1 ? ends : 0);
     *first = before;

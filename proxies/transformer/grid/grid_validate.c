@@ -1,6 +1,5 @@
 /*
- * grid_validate.c - whether a model can be cut as a grid says, and which layout comes nearest to one that cannot be (see
- * grid.h).
+ * grid_validate.c - checks that a grid can split a model, and finds the closest valid layout if it cannot (see grid.h).
  */
 #include "proxies/transformer/grid/grid.h"
 
@@ -12,17 +11,16 @@ enum { TP, CP, DP, PP, SIZES };
 
 static const char *const options[SIZES] = {"tp", "cp", "dp", "pp"};
 
-/* ---- what does not divide ---- */
+/* ---- divisibility constraints ---- */
 
-/* One thing that an axis must divide. */
+/* A property of the model that must be divisible by an axis. */
 struct constraint {
+    enum { HEADS, WIDTH, SEQUENCE, DECODER_SEQUENCE, UNSUPPORTED } kind;
     const char *what;
     int value;
     const char *axis;
     int by;
 };
-
-#define DECODER_TOKENS "tokens of the decoder"
 
 #define MAX_CONSTRAINTS 16
 
@@ -31,40 +29,43 @@ static bool has_dense_layers(const struct bb_arch *a)
     return bb_arch_has_mlp(a) && (a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1);
 }
 
-/* Everything that must divide when the model is cut by so many ranks of each axis. Returns their number. */
-static int list_constraints(const struct bb_grid_model *m, const int sizes[SIZES], struct constraint list[MAX_CONSTRAINTS])
+/* List all divisibility constraints of the model for the given axis sizes. Returns their number. */
+static int list_constraints(const struct bb_grid_model *m, const int sizes[SIZES],
+                            struct constraint list[MAX_CONSTRAINTS])
 {
     const struct bb_arch *a = m->arch;
     bool by_heads = m->cp_all_to_all && sizes[CP] > 1;
     int n = 0;
 
     if (a->scan.heads == 0 || a->attention_every > 0) {
-        list[n++] = (struct constraint){"attention heads", a->heads, "tp", sizes[TP]};
-        list[n++] = (struct constraint){"key and value heads", a->kv_heads, "tp", sizes[TP]};
+        list[n++] = (struct constraint){HEADS, "attention head", a->heads, "tp", sizes[TP]};
+        list[n++] = (struct constraint){HEADS, "KV head", a->kv_heads, "tp", sizes[TP]};
     }
     if (a->scan.heads > 0) {
-        list[n++] = (struct constraint){"heads of the state", a->scan.heads, "tp", sizes[TP]};
-        list[n++] = (struct constraint){"groups of the state's keys", a->scan.groups, "tp", sizes[TP]};
-        list[n++] = (struct constraint){"chain of states from token to token", 1, "cp", sizes[CP]};
+        list[n++] = (struct constraint){HEADS, "state-space head", a->scan.heads, "tp", sizes[TP]};
+        list[n++] = (struct constraint){HEADS, "state-space group", a->scan.groups, "tp", sizes[TP]};
+        list[n++] = (struct constraint){UNSUPPORTED, "state-space layers", 1, "cp", sizes[CP]};
     }
     if (a->encoder_layers > 0) {
-        list[n++] = (struct constraint){"pair of encoder and decoder", 1, "pp", sizes[PP]};
-        list[n++] = (struct constraint){"pair of encoder and decoder", 1, "cp", sizes[CP]};
+        list[n++] = (struct constraint){UNSUPPORTED, "encoder-decoder models", 1, "pp", sizes[PP]};
+        list[n++] = (struct constraint){UNSUPPORTED, "encoder-decoder models", 1, "cp", sizes[CP]};
     }
     if (a->encoder_layers > 0 && m->sequence_parallel)
-        list[n++] = (struct constraint){DECODER_TOKENS, m->decoder_sequence, "tp", sizes[TP]};
+        list[n++] =
+            (struct constraint){DECODER_SEQUENCE, "decoder sequence length", m->decoder_sequence, "tp", sizes[TP]};
     if (has_dense_layers(a))
-        list[n++] = (struct constraint){"inner neurons (ffn)", a->ffn, "tp", sizes[TP]};
+        list[n++] = (struct constraint){WIDTH, "FFN width", a->ffn, "tp", sizes[TP]};
     if (a->shared_ffn > 0)
-        list[n++] = (struct constraint){"inner neurons of the shared expert", a->shared_ffn, "tp", sizes[TP]};
-    if (sizes[CP] > 1) /* a causal mask is balanced by two pieces for each rank */
-        list[n++] = (struct constraint){"tokens of a sample", m->sequence, "2 x cp =", 2 * sizes[CP]};
+        list[n++] = (struct constraint){WIDTH, "FFN width of the shared experts", a->shared_ffn, "tp", sizes[TP]};
+    if (sizes[CP] > 1) /* each rank gets two slices of the sequence, which balances a causal mask */
+        list[n++] = (struct constraint){SEQUENCE, "sequence length", m->sequence, "2 x cp =", 2 * sizes[CP]};
     if (m->sequence_parallel)
-        list[n++] = (struct constraint){"tokens of a context-parallel rank", m->sequence / sizes[CP], "tp", sizes[TP]};
+        list[n++] = (struct constraint){SEQUENCE, sizes[CP] > 1 ? "sequence length per CP rank" : "sequence length",
+                                        m->sequence / sizes[CP], "tp", sizes[TP]};
     if (by_heads)
-        list[n++] = (struct constraint){"attention heads of a tensor rank", a->heads / sizes[TP], "cp", sizes[CP]};
+        list[n++] = (struct constraint){HEADS, "attention head per TP rank", a->heads / sizes[TP], "cp", sizes[CP]};
     if (by_heads)
-        list[n++] = (struct constraint){"key and value heads of a tensor rank", a->kv_heads / sizes[TP], "cp", sizes[CP]};
+        list[n++] = (struct constraint){HEADS, "KV head per TP rank", a->kv_heads / sizes[TP], "cp", sizes[CP]};
     return n;
 }
 
@@ -89,20 +90,22 @@ static bool sizes_are_valid(const struct bb_grid *g, const struct bb_grid_model 
     return bb_pipe_split_is_valid(&split);
 }
 
-/* ---- the nearest layout ---- */
+/* ---- the closest valid layout ---- */
 
-#define MAX_DIVISORS 512 /* no number of ranks that plan takes has as many */
+#define MAX_DIVISORS 512 /* more divisors than any number of ranks that plan accepts */
 
-/* Given axes are changed as little as possible: by factors, and as few of them as may be. */
+/* Branch-and-bound search over all factorizations of the ranks. The cost of a layout is how much it changes the
+ * requested axes. */
 struct search {
     const struct bb_grid *grid;
     const struct bb_grid_model *model;
-    int divisors[MAX_DIVISORS], n; /* of the ranks */
+    int divisors[MAX_DIVISORS], n; /* divisors of the number of ranks */
     int sizes[SIZES], best[SIZES];
     double cost;
 };
 
-/* An axis that was not given is rather left alone than changed from 1, but for dp. */
+/* Cost of giving an axis the size `then`. A requested axis costs 1 plus its change in powers of two. Of the other
+ * axes, dp is free, and tp, cp and pp cost less than any change of a requested axis as long as they stay small. */
 static double change_cost(const struct search *s, int axis, int then)
 {
     int now = s->grid->requested[axis];
@@ -142,8 +145,8 @@ static void list_divisors(struct search *s, int n)
     }
 }
 
-/* What must be written so that it is taken: what changes of what was given; of the rest, what is not 1, unless it is
- * what follows from the ranks. */
+/* Whether the option of an axis must be typed: a requested size that changes, or another size above 1, except dp,
+ * which is derived from the ranks. */
 static bool must_be_given(const struct search *s, int axis)
 {
     int now = s->grid->requested[axis];
@@ -151,7 +154,8 @@ static bool must_be_given(const struct search *s, int axis)
     return now ? now != s->best[axis] : axis != DP && s->best[axis] > 1;
 }
 
-const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_model *model, char text[BB_GRID_SUGGESTION])
+const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_model *model,
+                            char text[BB_GRID_SUGGESTION])
 {
     struct search s = {.grid = grid, .model = model, .cost = INFINITY};
     size_t at = 0;
@@ -159,24 +163,26 @@ const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_mod
     text[0] = '\0';
     list_divisors(&s, grid->ranks);
     search_axis(&s, 0, grid->ranks, 0);
-    if (s.cost == INFINITY) { /* experts that divide nowhere: at least so many ranks */
+    if (s.cost == INFINITY) { /* No layout is valid, for example because of the experts: suggest one with the right
+                                 number of ranks. */
         s.model = NULL;
         search_axis(&s, 0, grid->ranks, 0);
     }
     for (int a = 0; a < SIZES; a++)
         if (must_be_given(&s, a))
-            at += (size_t)snprintf(text + at, BB_GRID_SUGGESTION - at, "%s--%s %d", at ? " " : "", options[a], s.best[a]);
+            at +=
+                (size_t)snprintf(text + at, BB_GRID_SUGGESTION - at, "%s--%s %d", at ? " " : "", options[a], s.best[a]);
     return text;
 }
 
-/* ---- grid and model ---- */
+/* ---- checks of a grid and a model ---- */
 
 static int greatest_common_divisor(int a, int b)
 {
     return b ? greatest_common_divisor(b, a % b) : a;
 }
 
-/* The divisor of both that is nearest to what was wanted. */
+/* The common divisor of a and b that is closest to `wanted`, as a ratio. */
 static int nearest_common(int a, int b, int wanted)
 {
     int both = greatest_common_divisor(a, b), best = 1;
@@ -189,12 +195,12 @@ static int nearest_common(int a, int b, int wanted)
 
 static int nearest_multiple(int n, int of)
 {
-    int suggestion = (n + of / 2) / of * of;
+    int nearest = (n + of / 2) / of * of;
 
-    return suggestion ? suggestion : of;
+    return nearest ? nearest : of;
 }
 
-/* A length of sequence that all ranks divide, next to the one given. */
+/* The sequence length closest to the given one that all ranks can split. */
 static int nearest_sequence(const struct bb_grid *g, const struct bb_grid_model *m)
 {
     int step = (g->cp > 1 ? 2 * g->cp : 1) * (m->sequence_parallel ? g->tp : 1);
@@ -203,19 +209,28 @@ static int nearest_sequence(const struct bb_grid *g, const struct bb_grid_model 
 }
 
 static int report_constraint(const struct bb_grid *g, const struct bb_grid_model *m, const struct constraint *d,
-                         const char *who)
+                             const char *who)
 {
+    const char *per = strstr(d->what, " per "); /* the plural s goes before " per ..." */
+    int noun = per ? (int)(per - d->what) : (int)strlen(d->what);
     char suggestion[BB_GRID_SUGGESTION];
 
     bb_grid_suggest(g, m, suggestion);
-    if (strcmp(d->what, DECODER_TOKENS) == 0)
-        return bb_err(BB_EUSAGE, "%s: %d %s do not divide by tp %d; nearest: --decoder-seq-length %d", who, d->value,
-                      d->what, d->by, nearest_multiple(d->value, d->by));
-    if (strncmp(d->what, "tokens", 6) == 0)
-        return bb_err(BB_EUSAGE, "%s: %d %s do not divide by %s %d; nearest: --seq-length %d%s%s", who, d->value,
-                      d->what, d->axis, d->by, nearest_sequence(g, m), suggestion[0] ? ", or " : "", suggestion);
-    return bb_err(BB_EUSAGE, "%s: %d %s %s not divide by %s %d; nearest: %s", who, d->value, d->what,
-                  d->value == 1 ? "does" : "do", d->axis, d->by, suggestion[0] ? suggestion : "--tp 1 --cp 1 --pp 1");
+    if (d->kind == DECODER_SEQUENCE)
+        return bb_err(BB_EUSAGE, "%s: %s %d is not divisible by tp %d; try: --decoder-seq-length %d", who, d->what,
+                      d->value, d->by, nearest_multiple(d->value, d->by));
+    if (d->kind == SEQUENCE)
+        return bb_err(BB_EUSAGE, "%s: %s %d is not divisible by %s %d; try: --seq-length %d%s%s", who, d->what,
+                      d->value, d->axis, d->by, nearest_sequence(g, m), suggestion[0] ? ", or " : "", suggestion);
+    if (!suggestion[0])
+        snprintf(suggestion, sizeof(suggestion), "--tp 1 --cp 1 --pp 1");
+    if (d->kind == UNSUPPORTED)
+        return bb_err(BB_EUSAGE, "%s: %s do not support %s %d; try: %s", who, d->what, d->axis, d->by, suggestion);
+    if (d->kind == WIDTH)
+        return bb_err(BB_EUSAGE, "%s: %s %d is not divisible by %s %d; try: %s", who, d->what, d->value, d->axis, d->by,
+                      suggestion);
+    return bb_err(BB_EUSAGE, "%s: %d %.*s%s%s %s not divisible by %s %d; try: %s", who, d->value, noun, d->what,
+                  d->value == 1 ? "" : "s", d->what + noun, d->value == 1 ? "is" : "are", d->axis, d->by, suggestion);
 }
 
 static int validate_experts(const struct bb_grid *g, const struct bb_arch *a, const char *who)
@@ -225,10 +240,10 @@ static int validate_experts(const struct bb_grid *g, const struct bb_arch *a, co
     if (a->experts == 0)
         return 0;
     if (a->experts % g->ep != 0)
-        return bb_err(BB_EUSAGE, "%s: %d experts do not divide by ep %d; nearest: --ep %d", who, a->experts, g->ep,
+        return bb_err(BB_EUSAGE, "%s: %d experts are not divisible by ep %d; try: --ep %d", who, a->experts, g->ep,
                       nearest_common(a->experts, stage / g->etp, g->ep));
     if (a->expert_ffn % g->etp != 0)
-        return bb_err(BB_EUSAGE, "%s: %d inner neurons of an expert do not divide by etp %d; nearest: --etp %d", who,
+        return bb_err(BB_EUSAGE, "%s: expert FFN width %d is not divisible by etp %d; try: --etp %d", who,
                       a->expert_ffn, g->etp, nearest_common(a->expert_ffn, stage / g->ep, g->etp));
     return 0;
 }
@@ -238,8 +253,10 @@ static int round_up(int n, int of)
     return (n + of - 1) / of * of;
 }
 
-/* Where no layout divides the layers: the fewest that this one takes, with the ends asked for as whole chunks. */
-static const char *min_layers_text(const struct bb_grid *g, const struct bb_grid_model *m, char text[BB_GRID_SUGGESTION])
+/* The smallest number of layers that this grid accepts, with the requested end stages rounded up to whole chunks.
+ * Used if no other layout fits the layers. */
+static const char *min_layers_text(const struct bb_grid *g, const struct bb_grid_model *m,
+                                   char text[BB_GRID_SUGGESTION])
 {
     int v = m->chunks, first = round_up(g->first_layers, v), last = round_up(g->last_layers, v);
     int others = g->pp - (first > 0) - (last > 0), at;
@@ -261,9 +278,9 @@ static int validate_layers(const struct bb_grid *g, const struct bb_grid_model *
     if (m->arch->layers >= (long long)g->pp * m->chunks)
         return 0;
     if (m->chunks > 1)
-        snprintf(chunks, sizeof(chunks), " x %d chunks", m->chunks);
+        snprintf(chunks, sizeof(chunks), " x %d model chunks", m->chunks);
     bb_grid_suggest(g, m, suggestion);
-    return bb_err(BB_EUSAGE, "%s: %d layers are too few for pp %d%s; nearest: %s", who, m->arch->layers, g->pp, chunks,
+    return bb_err(BB_EUSAGE, "%s: %d layers are too few for pp %d%s; try: %s", who, m->arch->layers, g->pp, chunks,
                   suggestion[0] ? suggestion : min_layers_text(g, m, suggestion));
 }
 
@@ -274,8 +291,7 @@ int bb_grid_validate_model(const struct bb_grid *g, const struct bb_grid_model *
     int n = list_constraints(m, sizes, list), rc;
 
     if (m->arch->learned_positions && m->sequence > m->arch->sequence)
-        return bb_err(BB_EUSAGE,
-                      "%s: a sequence of %d tokens, but the model has %d positions; nearest: --seq-length %d", who,
+        return bb_err(BB_EUSAGE, "%s: sequence length %d exceeds the model's %d positions; try: --seq-length %d", who,
                       m->sequence, m->arch->sequence, m->arch->sequence);
     for (int i = 0; i < n; i++)
         if (list[i].value % list[i].by != 0)

@@ -1,4 +1,4 @@
-/* pipe_split.c - layers by stage, and the nearest numbers when they do not divide (see pipe_split.h). */
+/* pipe_split.c - layers per pipeline stage, and suggestions for splits that do not divide (see pipe_split.h). */
 #include "proxies/transformer/grid/pipe_split.h"
 
 #include "proxies/transformer/grid/grid.h"
@@ -16,7 +16,7 @@ static bool has_end_counts(const struct bb_pipe_split *s)
     return s->first > 0 || s->last > 0;
 }
 
-/* Stages that share what is left. */
+/* Stages without a given number of layers. */
 static int remaining_stages(const struct bb_pipe_split *s)
 {
     return s->stages - (s->first > 0) - (s->last > 0);
@@ -47,14 +47,15 @@ int bb_pipe_split_layers(const struct bb_pipe_split *s, int part, int *first)
     return stage == s->stages - 1 && s->last ? s->last / s->chunks : each;
 }
 
-/* ---- the nearest valid numbers ---- */
+/* ---- closest valid splits ---- */
 
 static int clamp_between(int low, int n, int high)
 {
     return n < low ? low : n > high ? high : n;
 }
 
-/* Both ends so that the other stages have `each` layers in a part: near to what was asked, else alike. */
+/* Choose the layers of both end stages so that each other virtual stage has `each`: close to the requested numbers,
+ * or equal. */
 static struct bb_pipe_split with_both_ends(const struct bb_pipe_split *s, int each)
 {
     int v = s->chunks, ends = s->layers / v - (s->stages - 2) * each;
@@ -65,7 +66,7 @@ static struct bb_pipe_split with_both_ends(const struct bb_pipe_split *s, int ea
     return n;
 }
 
-/* The one end that was asked for so that the other stages have `each`. */
+/* Choose the layers of the one end stage that was requested so that each other virtual stage has `each`. */
 static struct bb_pipe_split with_one_end(const struct bb_pipe_split *s, int each)
 {
     struct bb_pipe_split n = *s;
@@ -74,7 +75,7 @@ static struct bb_pipe_split with_one_end(const struct bb_pipe_split *s, int each
     return n;
 }
 
-/* How far from what was asked; where nothing was, the longest stage. */
+/* Cost of a suggested split: its distance from the requested numbers, or without any its longest stage. */
 static int cost_of(const struct bb_pipe_split *s, const struct bb_pipe_split *n, int each)
 {
     int longest = n->first > n->last ? n->first : n->last;
@@ -84,7 +85,8 @@ static int cost_of(const struct bb_pipe_split *s, const struct bb_pipe_split *n,
     return longest > each * s->chunks ? longest : each * s->chunks;
 }
 
-/* The nearest valid split with ends; false: the chunks do not divide the layers, or these are too few. */
+/* Find the closest valid split with end stages of their own size. Returns false if there is none: the chunks do not
+ * divide the layers, or there are too few layers. */
 static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *suggestion)
 {
     bool one = has_end_counts(s) && !(s->first && s->last);
@@ -106,19 +108,20 @@ static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *su
     return found;
 }
 
-/* Chunks per stage, 2 or more and as near to those asked for as can be, with which the layers divide; 0: none. */
+/* The number of chunks per stage, at least 2 and closest to the requested one, that gives a valid split; 0: none. */
 static int nearest_chunks(const struct bb_pipe_split *s)
 {
     int requested = s->chunks, max = s->layers / s->stages;
 
     for (int away = 1; away < requested + max; away++)
         for (int v = requested + away; v >= requested - away; v -= 2 * away)
-            if (v > 1 && v <= max && (has_end_counts(s) ? s->layers % v == 0 : bb_grid_layers_divide(s->layers, s->stages * v)))
+            if (v > 1 && v <= max &&
+                (has_end_counts(s) ? s->layers % v == 0 : bb_grid_layers_divide(s->layers, s->stages * v)))
                 return v;
     return 0;
 }
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
 #define TEXT 256
 
@@ -134,7 +137,8 @@ static const char *ends_text(const struct bb_pipe_split *s, char text[TEXT])
     return text;
 }
 
-/* The end that was asked for as it is, and the other one so that the rest divides, near to what the others have. */
+/* Keep the end that was requested and choose the other end so that the rest divides, closest to the size of the
+ * other stages. */
 static bool with_other_end(const struct bb_pipe_split *s, struct bb_pipe_split *suggestion)
 {
     int *other = s->first ? &suggestion->last : &suggestion->first, given = s->first + s->last, best = INT_MAX;
@@ -153,7 +157,7 @@ static bool with_other_end(const struct bb_pipe_split *s, struct bb_pipe_split *
     return best < INT_MAX;
 }
 
-/* What to write instead: other ends, or other chunks with theirs. */
+/* The options to suggest: other sizes of the end stages, or another number of chunks with suitable end stages. */
 static const char *suggestion_text(const struct bb_pipe_split *s, char text[TEXT])
 {
     struct bb_pipe_split other = *s, suggestion;
@@ -177,7 +181,7 @@ static const char *suggestion_text(const struct bb_pipe_split *s, char text[TEXT
     return text;
 }
 
-/* "3 in the first and 2 in the last stage" */
+/* For example "3 in the first and 2 in the last stage". */
 static const char *ends_description(const struct bb_pipe_split *s, char text[64])
 {
     if (s->first && s->last)
@@ -194,16 +198,16 @@ static int report_ends(const struct bb_pipe_split *s, const char *who)
     int left = s->layers - s->first - s->last;
 
     if (first || s->last % s->chunks != 0)
-        return bb_err(BB_EUSAGE, "%s: the %d layers of the %s stage do not divide by its %d chunks; nearest: %s", who,
+        return bb_err(BB_EUSAGE, "%s: %d layers of the %s stage are not divisible by its %d model chunks; try: %s", who,
                       first ? s->first : s->last, first ? "first" : "last", s->chunks, suggestion_text(s, suggestion));
     if (remaining_stages(s) == 0)
-        return bb_err(BB_EUSAGE, "%s: %s are not the %d layers, and there is no other stage; nearest: %s", who,
+        return bb_err(BB_EUSAGE, "%s: %s are not all of the %d layers, but there is no other stage; try: %s", who,
                       ends_description(s, given), s->layers, suggestion_text(s, suggestion));
     if (s->chunks > 1)
-        snprintf(chunks, sizeof(chunks), " x %d chunks", s->chunks);
-    return bb_err(BB_EUSAGE, "%s: of %d layers, %s leave %d, %s the other %d%s; nearest: %s", who, s->layers,
+        snprintf(chunks, sizeof(chunks), " x %d model chunks", s->chunks);
+    return bb_err(BB_EUSAGE, "%s: %d layers minus %s leave %d, %s %d other stages%s; try: %s", who, s->layers,
                   ends_description(s, given), left,
-                  left < remaining_stages(s) * s->chunks ? "too few for" : "which do not divide by", remaining_stages(s),
+                  left < remaining_stages(s) * s->chunks ? "too few for" : "not divisible by", remaining_stages(s),
                   chunks, suggestion_text(s, suggestion));
 }
 
@@ -218,14 +222,15 @@ int bb_pipe_split_validate(const struct bb_pipe_split *s, const char *layout, co
     if (has_end_counts(s))
         return report_ends(s, who);
     if (s->chunks > 1)
-        snprintf(by, sizeof(by), " x %d chunks", s->chunks);
+        snprintf(by, sizeof(by), " x %d model chunks", s->chunks);
     if (chunks > 0)
         snprintf(vpp, sizeof(vpp), "%s--vpp %d", layout[0] ? ", or " : "", chunks);
     if (nearest_ends(s, &suggestion))
         ends_text(&suggestion, ends);
-    return bb_err(BB_EUSAGE,
-                  "%s: %d layers do not divide by pp %d%s, nor with embedding and head as a layer each; nearest: "
-                  "%s%s%s--layers %d or %d%s%s",
-                  who, s->layers, s->stages, by, layout, vpp, layout[0] || vpp[0] ? ", or " : "",
-                  s->layers / parts * parts, (s->layers / parts + 1) * parts, ends[0] ? ", or " : "", ends);
+    return bb_err(
+        BB_EUSAGE,
+        "%s: %d layers are not divisible by pp %d%s, even with embedding and head counted as a layer each; try: "
+        "%s%s%s--layers %d or %d%s%s",
+        who, s->layers, s->stages, by, layout, vpp, layout[0] || vpp[0] ? ", or " : "", s->layers / parts * parts,
+        (s->layers / parts + 1) * parts, ends[0] ? ", or " : "", ends);
 }

@@ -1,11 +1,11 @@
 /*
- * pipe_split.h - which layers the stages of a pipeline hold, and what is said when they do not divide.
+ * pipe_split.h - how the layers are split among pipeline stages, and the message for a split that does not divide.
  *
- * Stage r of p with v chunks holds the parts r, p + r, 2 p + r, ... of p v (schedule.h). All parts are alike where the
- * layers divide, or where they do with embedding and head as a layer each (bb_grid_layers). Else the first and the last
- * stage may be given a number of their own, and the rest divides over the other stages, as with Megatron-LM's
- * --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers (core/transformer/transformer_layer.py): a
- * number that is given divides by the chunks.
+ * With p stages and v model chunks, stage r holds the virtual stages r, p + r, 2 p + r, ... of p v (schedule.h). All
+ * virtual stages have the same number of layers if the layers divide, or if they do with embedding and head counted as
+ * a layer each (bb_grid_layers). Otherwise the first and the last stage may have their own number of layers, and the
+ * other stages share the rest evenly, as with Megatron-LM's --decoder-first-pipeline-num-layers and
+ * --decoder-last-pipeline-num-layers (core/transformer/transformer_layer.py). Such a number must be divisible by v.
  */
 #ifndef BB_PROXIES_TRANSFORMER_GRID_PIPE_SPLIT_H
 #define BB_PROXIES_TRANSFORMER_GRID_PIPE_SPLIT_H
@@ -15,18 +15,25 @@
 #include <stdbool.h>
 
 struct bb_pipe_split {
-    int layers, stages, chunks; /* chunks: of each stage                              */
-    int first, last;            /* layers of these stages, 0: as many as the others have */
+    int layers, stages, chunks; /* chunks: model chunks per stage */
+    int first, last;            /* layers of the first and of the last stage; 0: as many as each other stage */
 };
 
-/* bb_pipe_split_is_valid - whether the stages get whole numbers of layers, at least one in each part. */
+/* bb_pipe_split_is_valid - whether each virtual stage gets a whole number of layers, at least one. */
 bool bb_pipe_split_is_valid(const struct bb_pipe_split *s);
 
-/* bb_pipe_split_layers - the layers of one of stages x chunks parts: *first and the number. */
+/* bb_pipe_split_layers - number of layers of virtual stage `part` (0 to stages x chunks - 1); out: *first, its first
+ * layer. */
 int bb_pipe_split_layers(const struct bb_pipe_split *s, int part, int *first);
 
-/* bb_pipe_split_validate - 0 of a valid split, else -BB_EUSAGE with the numbers and what would divide. near: options of
- * the nearest layout that does, named first; "". A pipeline of one stage is left to the caller. */
-int bb_pipe_split_validate(const struct bb_pipe_split *s, const char *suggestion, const char *who) BB_MUST_CHECK;
+/*
+ * bb_pipe_split_validate - print an error if the split is invalid.
+ *   layout   options of the closest valid layout, suggested first; "" if there is none
+ *   who      proxy name, printed before the message
+ *   Returns  0, or -BB_EUSAGE after printing one line with the numbers and valid values
+ *
+ * Call only with two or more stages.
+ */
+int bb_pipe_split_validate(const struct bb_pipe_split *s, const char *layout, const char *who) BB_MUST_CHECK;
 
 #endif

@@ -100,7 +100,7 @@ static struct emu_gpu_parts parts_of(int device)
 
 /* What lets an operation begin earlier or later than its members' arrival is nothing that a timeline knows of. NULL:
  * none of it was asked for. */
-static const char *danger_asked(void)
+static const char *requested_hazard(void)
 {
     static const char *const names[] = {"EMU_HARDWARE_QUEUES", "EMU_SEND_AHEAD"};
 
@@ -113,16 +113,16 @@ static const char *danger_asked(void)
 /* A timeline on which GPUs meet at what they share: with other processes, or those of this one if it is alone. */
 static bool wants_places(void)
 {
-    const char *danger = danger_asked();
+    const char *hazard = requested_hazard();
 
     if (!bb_cluster_gpus_share_nics(&emu.machine) && !bb_fabric_has_oversubscribed_tier(&emu.machine))
         return false;
-    if (danger && emu_world_size() > 1)
+    if (hazard && emu_world_size() > 1)
         emu_die(
             "%s=%s: not where processes share NICs or uplinks, as on '%s'; a profile with a NIC for each GPU and no "
             "scarce uplinks has it",
-            danger, getenv(danger), emu.machine.name);
-    return !danger;
+            hazard, getenv(hazard), emu.machine.name);
+    return !hazard;
 }
 
 void emu_contention_load(void)

@@ -2,7 +2,7 @@
  * engine.c - the heart of the emulated GPUs: the start and the end of the process, the host clock, and the queues of
  * the streams with the worker threads that serve them.
  */
-#include "dangers.h"
+#include "hazards.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -66,7 +66,7 @@ static int devices_of_ranks(int *first)
     return EMU_BOARD;
 }
 
-static int devices_asked(int *first)
+static int requested_devices(int *first)
 {
     const char *value = getenv("EMU_DEVICES");
     char *end;
@@ -126,10 +126,10 @@ static void start(void)
     emu.loads_lazily = env_switch("EMU_LAZY_LOADING", "1", "0");
     emu_profile_load(&emu.machine, &emu.profile);
     emu_slow_load(&emu.slow, &emu.machine);
-    emu_dangers_load();
+    emu_hazards_load();
     emu_contention_load();
     emu_faults_load();
-    devices = devices_asked(&first);
+    devices = requested_devices(&first);
     emu.n_devices = emu_visible_devices(first, devices, emu.visible);
     atexit(stop_workers);
     pthread_atfork(NULL, NULL, be_a_copy);

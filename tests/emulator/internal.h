@@ -55,7 +55,7 @@ struct emu_front {
     int n;
 };
 
-/* A hardware queue of a device; dangers.c. */
+/* A hardware queue of a device; hazards.c. */
 struct emu_queue {
     uint64_t given, begun; /* items */
     int64_t clock_ns;      /* when the latest began */

@@ -2,7 +2,7 @@
  * streams.c - the public calls about streams: making them, waiting for them, host functions on them. The queues
  * themselves are in engine.c.
  */
-#include "dangers.h"
+#include "hazards.h"
 #include <stdlib.h>
 #include <string.h>
 

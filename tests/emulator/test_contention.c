@@ -316,7 +316,7 @@ static int begin(void)
 }
 
 static const char *const shared_nics[] = {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM_WORLD_SIZE=2", NULL};
-static const char *const dangers[][4] = {
+static const char *const hazards[][4] = {
     {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM_WORLD_SIZE=2", "EMU_HARDWARE_QUEUES=1"},
     {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM_WORLD_SIZE=2", "EMU_SEND_AHEAD=8"}};
 
@@ -325,15 +325,15 @@ static void run_job(void **state)
     child_pass((int (*)(void))(uintptr_t)*state, shared_nics);
 }
 
-static void some_dangers_are_refused(void **state)
+static void hazards_are_refused_on_job_timelines(void **state)
 {
     struct child child;
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        child_run(&child, begin, dangers[i]);
+        child_run(&child, begin, hazards[i]);
         assert_int_equal(child.status, 2);
-        assert_non_null(strstr(child.err, dangers[i][2]));
+        assert_non_null(strstr(child.err, hazards[i][2]));
         assert_non_null(strstr(child.err, "not where processes share NICs or uplinks, as on 'l40s-pcie-ib'"));
     }
 }
@@ -374,7 +374,7 @@ int main(void)
                                        TEST(calls_after_the_end),
                                        cmocka_unit_test(one_process_is_one_rank),
                                        {"steps_are_apart", run_job, NULL, NULL, (void *)(uintptr_t)steps_are_apart},
-                                       cmocka_unit_test(some_dangers_are_refused),
+                                       cmocka_unit_test(hazards_are_refused_on_job_timelines),
                                        {"a_full_queue", run_short_queue, NULL, NULL, (void *)(uintptr_t)a_full_queue}};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

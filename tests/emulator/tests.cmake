@@ -14,7 +14,7 @@ target_link_options(emu_saxpy_own_streams PRIVATE -Wl,--enable-new-dtags)
 add_library(emu_saxpy_twins MODULE twins_saxpy.c)
 target_link_libraries(emu_saxpy_twins PRIVATE emu_flags)
 
-foreach(part contention streams memory graphs launch gemm system dangers)
+foreach(part contention streams memory graphs launch gemm system hazards)
   bb_unit_test(NAME test_emu_${part} SOURCES test_${part}.c LIBS emu_test_child emu_cudart emu_flags m EMULATED)
 endforeach()
 target_link_libraries(test_emu_gemm PRIVATE emu_cublaslt)

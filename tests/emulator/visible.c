@@ -114,7 +114,7 @@ static int take_named(const char *text, const struct emu_place *places, int n, s
     return seen;
 }
 
-static int instances_asked(void)
+static int requested_instances(void)
 {
     const char *value = getenv("EMU_MIG");
     char *end;
@@ -129,7 +129,7 @@ int emu_visible_devices(int first, int devices, struct emu_place visible[EMU_MAX
 {
     struct emu_place places[EMU_MAX_DEVICES * MIG_MAX];
     const char *asked = getenv("CUDA_VISIBLE_DEVICES");
-    int instances = instances_asked(), n = list_places(places, first, devices, instances), seen;
+    int instances = requested_instances(), n = list_places(places, first, devices, instances), seen;
 
     if (asked) {
         seen = take_named(asked, places, n, visible);

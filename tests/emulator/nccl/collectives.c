@@ -8,7 +8,7 @@
  */
 #include "choice.h"
 #include "cost.h"
-#include "dangers.h"
+#include "hazards.h"
 #include "reduce.h"
 #include "types.h"
 

@@ -3,7 +3,7 @@
  */
 #include "group.h"
 #include "choice.h"
-#include "dangers.h"
+#include "hazards.h"
 #include "profiler.h"
 
 #include "../engine.h"

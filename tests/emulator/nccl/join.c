@@ -2,7 +2,7 @@
  * join.c - the ranks of a new communicator find each other, learn where each one sits, and refuse to share a GPU.
  */
 #include "choice.h"
-#include "dangers.h"
+#include "hazards.h"
 #include "meetings.h"
 #include "places.h"
 #include "profiler.h"
@@ -242,6 +242,6 @@ ncclResult_t en_join_wait(ncclComm_t comm)
     if (rc == ncclSuccess)
         en_profiler_join(comm);
     if (rc == ncclSuccess)
-        en_dangers_join(comm);
+        en_hazards_join(comm);
     return rc;
 }

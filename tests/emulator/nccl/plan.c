@@ -3,7 +3,7 @@
  */
 #include "comm.h"
 #include "cost.h"
-#include "dangers.h"
+#include "hazards.h"
 #include "types.h"
 
 #include "../engine.h"

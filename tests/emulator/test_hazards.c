@@ -1,5 +1,5 @@
 /*
- * test_dangers.c - what real GPUs do to a host and to streams, switched on by environment. In the test profile a launch
+ * test_hazards.c - what real GPUs do to a host and to streams, switched on by environment. In the test profile a launch
  * costs the host 1 us, and a memset of n bytes lasts 3 us + n ns.
  */
 #include "child.h"

@@ -1,5 +1,5 @@
-/* dangers.c - see dangers.h. Numbers are those of NCCL 2.30. */
-#include "dangers.h"
+/* hazards.c - see hazards.h. Numbers are those of NCCL 2.30. */
+#include "hazards.h"
 
 #include "choice.h"
 
@@ -16,7 +16,7 @@ enum {
 
 static const uint32_t all_connected = ~0u;
 
-void en_dangers_join(ncclComm_t comm)
+void en_hazards_join(ncclComm_t comm)
 {
     const char *at_first_use = getenv("NCCL_RUNTIME_CONNECT");
 

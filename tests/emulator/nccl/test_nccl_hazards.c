@@ -1,5 +1,5 @@
 /*
- * test_nccl_dangers.c - calls of NCCL that keep the host: the first collective until its peers come, and work that
+ * test_nccl_hazards.c - calls of NCCL that keep the host: the first collective until its peers come, and work that
  * finds no room in the FIFO. Rank 1 comes late, by the machine's clock; rank 0 looks how long its calls took.
  */
 #include "ranks.h"

@@ -1,11 +1,11 @@
-/* dangers.h - what keeps the host inside a call of the real NCCL, each switched on by environment (../README.md). */
-#ifndef EMU_NCCL_DANGERS_H
-#define EMU_NCCL_DANGERS_H
+/* hazards.h - what keeps the host inside a call of the real NCCL, each switched on by environment (../README.md). */
+#ifndef EMU_NCCL_HAZARDS_H
+#define EMU_NCCL_HAZARDS_H
 
 #include "comm.h"
 
 /* A new communicator: what it made on the GPU, and whether all its algorithms are connected from the start. */
-void en_dangers_join(ncclComm_t comm);
+void en_hazards_join(ncclComm_t comm);
 
 /* The first collective of an algorithm connects its ranks. In two halves, so that one thread can do so for several
  * ranks: post comes to the others, wait stays until all have come. */

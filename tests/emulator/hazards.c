@@ -1,5 +1,5 @@
-/* dangers.c - see dangers.h. Without its variable each of these does nothing. */
-#include "dangers.h"
+/* hazards.c - see hazards.h. Without its variable each of these does nothing. */
+#include "hazards.h"
 
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ int emu_env_number(const char *name, int most)
 }
 
 /* As the driver does: a number out of range is the nearest one, what is none is the default. */
-static int connections_asked(void)
+static int requested_connections(void)
 {
     const char *value = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
     int n = value ? atoi(value) : 0;
@@ -26,9 +26,9 @@ static int connections_asked(void)
     return n <= 0 ? 8 : n > EMU_MAX_QUEUES ? EMU_MAX_QUEUES : n;
 }
 
-void emu_dangers_load(void)
+void emu_hazards_load(void)
 {
-    emu.n_queues = emu_env_number("EMU_HARDWARE_QUEUES", 1) ? connections_asked() : 0;
+    emu.n_queues = emu_env_number("EMU_HARDWARE_QUEUES", 1) ? requested_connections() : 0;
     emu.launch_queue = emu_env_number("EMU_LAUNCH_QUEUE", 1000000);
     emu.poll_ns = emu_ns_of_us(emu_env_number("EMU_POLL_US", 1000000));
     for (int d = 0; d < EMU_MAX_DEVICES; d++)

@@ -1,15 +1,15 @@
 /*
- * dangers.h - what real hardware does and a plain model does not, each switched on by environment (README.md,
- * "Dangers"): hardware queues that streams share, and a launch queue that keeps the host when it is full.
+ * hazards.h - what real hardware does and a plain model does not, each switched on by environment (README.md,
+ * "Hazards"): hardware queues that streams share, and a launch queue that keeps the host when it is full.
  */
-#ifndef EMU_DANGERS_H
-#define EMU_DANGERS_H
+#ifndef EMU_HAZARDS_H
+#define EMU_HAZARDS_H
 
 #include "internal.h"
 
 #pragma GCC visibility push(hidden)
 
-void emu_dangers_load(void);
+void emu_hazards_load(void);
 
 /* Hardware queues. An item of a stream begins when all that were given to its queue before it have begun, whatever
  * their streams. */

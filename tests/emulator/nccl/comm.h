@@ -41,7 +41,7 @@ struct ncclComm {
     double nic_part, least_nic_part;      /* of the NICs' rate: of this rank, of the slowest member  */
     double leaf_part, least_leaf_part;    /* of the rate of leaves' uplinks: the same                */
     struct bb_node_placement placement;              /* of its nodes over the fabric                */
-    struct en_company company[EN_PLACES]; /* of a collective, see places.h               */
+    struct en_company company[EN_PLACES]; /* of a collective, see sharing.h               */
     uint8_t id[EN_ID_BYTES];
     ncclConfig_t config;
     struct en_region region;
@@ -49,7 +49,7 @@ struct ncclComm {
     struct en_watch manage_watch; /* of joining and splitting: a revoked communicator can still be split     */
     _Atomic uint32_t stop_flag, abort_flag;
     bool revoked, finalized;
-    bool meets; /* its ranks have one timeline, see meetings.h                                       */
+    bool meets; /* its ranks have one timeline, see timeline_peers.h                                       */
     bool tuned; /* a tuner plugin took it up, with this context                             */
     void *tuner;
     void *profiler;     /* context that a profiler plugin gave it, NULL: none                           */

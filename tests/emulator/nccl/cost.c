@@ -3,8 +3,8 @@
  */
 #include "cost.h"
 #include "choice.h"
-#include "meetings.h"
-#include "places.h"
+#include "timeline_peers.h"
+#include "sharing.h"
 
 #include "../engine.h"
 #include "proxies/machine/fabric.h"

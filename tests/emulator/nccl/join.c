@@ -3,8 +3,8 @@
  */
 #include "choice.h"
 #include "hazards.h"
-#include "meetings.h"
-#include "places.h"
+#include "timeline_peers.h"
+#include "sharing.h"
 #include "profiler.h"
 
 #include "../engine.h"

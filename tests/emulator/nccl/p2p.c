@@ -10,7 +10,7 @@
  */
 #include "comm.h"
 #include "cost.h"
-#include "places.h"
+#include "sharing.h"
 #include "types.h"
 
 #include "../engine.h"

@@ -171,7 +171,7 @@ struct emu_timeline {
     int fd;
 };
 
-/* board.c. An element that is not in use, zeroed; 0: there are none, and the timeline tells nothing any more. */
+/* shared_memory.c. An element that is not in use, zeroed; 0: there are none, and the timeline tells nothing any more. */
 void tl_break(struct emu_timeline *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int tl_take(struct emu_timeline *t, struct tl_pool *pool, void *elements, size_t bytes, const char *what, int most);
 void tl_give_back(struct tl_pool *pool, void *elements, size_t bytes, int at);
@@ -180,7 +180,7 @@ void tl_give_back(struct tl_pool *pool, void *elements, size_t bytes, int at);
 #define TL_FULL                   "it has no more room for %s, of which it holds %d"
 #define TL_GIVE_BACK(t, what, at) tl_give_back(&(t)->b->what, (t)->what, sizeof(*(t)->what), at)
 
-/* passing.c */
+/* event_loop.c */
 void tl_plan_event(struct emu_timeline *t, double when_ns, enum tl_event_kind kind, int id, unsigned epoch);
 void tl_schedule(struct emu_timeline *t, int lane, double when_ns);
 void tl_pass_time(struct emu_timeline *t); /* lets happen what can */
@@ -210,7 +210,7 @@ void tl_add_uses(struct emu_timeline *t, int flow, int lane);
 void tl_stop_flow(struct emu_timeline *t, int flow);
 void tl_hold_sms(struct emu_timeline *t, int gpu, int sms);
 
-/* collective_meetings.c, message_meetings.c */
+/* collective_calls.c, message_matching.c */
 unsigned tl_bucket_of(uint64_t comm, uint64_t a, uint64_t b);
 void tl_come_to_meeting(struct emu_timeline *t, int lane, double when_ns);
 void tl_leave_meeting(struct emu_timeline *t, int lane);

@@ -1,11 +1,11 @@
 /*
- * places.h - how many GPUs use this rank's way out at once: its NIC, where several have one between them, and the
+ * sharing.h - how many GPUs use this rank's way out at once: its NIC, where several have one between them, and the
  * uplinks of its leaf and its pod, where they are scarce. What other processes do is not known when it is reckoned what
  * an operation loses, so they are taken to do what this rank does, at the same time, each with the ranks that stand
  * beside this rank's own, as in training.
  */
-#ifndef EMU_NCCL_PLACES_H
-#define EMU_NCCL_PLACES_H
+#ifndef EMU_NCCL_SHARING_H
+#define EMU_NCCL_SHARING_H
 
 #include "comm.h"
 

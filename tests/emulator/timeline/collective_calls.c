@@ -1,4 +1,4 @@
-/* collective_meetings.c - a collective is one flow over the parts of all its members, from when the last has come. */
+/* collective_calls.c - a collective is one flow over the parts of all its members, from when the last has come. */
 #include "state.h"
 
 #include <math.h>

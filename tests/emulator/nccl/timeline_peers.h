@@ -1,8 +1,8 @@
 /*
- * meetings.h - operations of a communicator on the timeline that the processes of a job share.
+ * timeline_peers.h - operations of a communicator on the timeline that the processes of a job share.
  */
-#ifndef EMU_NCCL_MEETINGS_H
-#define EMU_NCCL_MEETINGS_H
+#ifndef EMU_NCCL_TIMELINE_PEERS_H
+#define EMU_NCCL_TIMELINE_PEERS_H
 
 #include "comm.h"
 

@@ -1,4 +1,4 @@
-/* board.c - the memory of a timeline, which processes share, and its lock (see timeline.h). */
+/* shared_memory.c - the memory of a timeline, which processes share, and its lock (see timeline.h). */
 #include "state.h"
 
 #include <errno.h>

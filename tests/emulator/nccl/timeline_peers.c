@@ -1,8 +1,8 @@
 /*
- * meetings.c - where the processes of a job have one timeline (timeline.h), the ranks of a communicator meet in it. See
- * meetings.h.
+ * timeline_peers.c - where the processes of a job have one timeline (timeline.h), the ranks of a communicator meet in it. See
+ * timeline_peers.h.
  */
-#include "meetings.h"
+#include "timeline_peers.h"
 #include "cost.h"
 
 #include "../engine.h"

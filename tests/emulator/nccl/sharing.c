@@ -1,8 +1,8 @@
 /*
- * places.c - who else uses this rank's way out. See places.h. The job's GPUs are numbered node after node; a shift is
+ * sharing.c - who else uses this rank's way out. See sharing.h. The job's GPUs are numbered node after node; a shift is
  * how far another GPU stands from this rank's.
  */
-#include "places.h"
+#include "sharing.h"
 
 #include "../engine.h"
 #include "proxies/machine/fabric.h"

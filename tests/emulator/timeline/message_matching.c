@@ -1,5 +1,5 @@
 /*
- * message_meetings.c - an exchange is one flow for all messages of a lane's step; a message ends when the flows of both
+ * message_matching.c - an exchange is one flow for all messages of a lane's step; a message ends when the flows of both
  * its sides have done, from when both had come, as much as each has to do. So plan has it (proxies/simulate/contention_sim.c).
  */
 #include "state.h"

@@ -1,5 +1,5 @@
 /*
- * passing.c - time passes from event to event, for all hosts (see timeline.h). A lane that has nothing to wait for has
+ * event_loop.c - time passes from event to event, for all hosts (see timeline.h). A lane that has nothing to wait for has
  * an event: its next step begins, or its kernel ends; what moves bytes has flows. No event is let happen that a host
  * which runs could still come before.
  */

@@ -264,7 +264,7 @@ void emu_order_release(struct emu_order *order)
 /* The worker lets an operation that waits for the host run at once, and frees it whenever it ends. */
 void emu_ahead_op_locked(struct CUstream_st *s, struct emu_item *item)
 {
-    const struct emu_effort *e = item->op.effort;
+    const struct emu_demand *e = item->op.demand;
     uint64_t turn = 0;
 
     item->settled = true;
@@ -296,7 +296,7 @@ void emu_ahead_until_locked(const struct emu_mark *mark, const struct CUstream_s
  * when for long nothing has happened that it waits for: then it finds out for real. */
 static bool look(struct emu_item *item, int quiet, uint32_t *news)
 {
-    const struct emu_effort *e = item->op.effort;
+    const struct emu_demand *e = item->op.demand;
     bool is_over;
 
     if (!lock_line())

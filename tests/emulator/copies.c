@@ -16,7 +16,7 @@ struct copy {
     size_t to_pitch, from_pitch, width, height;
     int value;
     int64_t lasts_ns;
-    struct emu_effort effort;
+    struct emu_demand demand;
     void *staged;
 };
 
@@ -79,9 +79,9 @@ static cudaError_t put(const struct copy *c, cudaStream_t stream, const char *na
     if (!copy)
         emu_give_up("out of host memory");
     *copy = *c;
-    copy->effort = (struct emu_effort){.alone_ns = (double)c->lasts_ns};
+    copy->demand = (struct emu_demand){.alone_ns = (double)c->lasts_ns};
     op.arg = copy;
-    op.effort = &copy->effort;
+    op.demand = &copy->demand;
     if (sync)
         return emu_run_sync(stream, &op);
     rc = emu_enqueue(stream, &op);

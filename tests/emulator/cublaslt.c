@@ -145,7 +145,7 @@ struct matmul {
     const void *alpha_at, *beta_at; /* device pointers, NULL when the host gave the values */
     int device;
     struct bb_kernel_list_item item;
-    struct emu_effort effort;
+    struct emu_demand demand;
 };
 
 static enum bb_dtype_id dtype_of(cudaDataType type)
@@ -165,7 +165,7 @@ static void describe(struct matmul *mm, cudaStream_t stream)
     mm->device = emu_stream_device(stream);
     mm->item.gemm = (struct bb_gemm_shape){
         .m = (int64_t)p->m, .n = (int64_t)p->n, .k = (int64_t)p->k, .batch = p->batch, .dtype = dtype_of(p->a.type)};
-    mm->effort = (struct emu_effort){.alone_ns = (double)matmul_ns(mm), .gemm = &mm->item};
+    mm->demand = (struct emu_demand){.alone_ns = (double)matmul_ns(mm), .gemm = &mm->item};
 }
 
 static double scalar_at(const void *at, cudaDataType type)
@@ -185,7 +185,7 @@ static int64_t run_matmul(void *arg, int64_t ready_ns)
         if (!lt_compute(&mm->problem, mm->alpha, mm->a, mm->b, mm->beta, mm->c, mm->d))
             return EMU_FAILED;
     }
-    return ready_ns + matmul_ns(mm) + mm->effort.extra_ns;
+    return ready_ns + matmul_ns(mm) + mm->demand.extra_ns;
 }
 
 static cublasStatus_t put(const struct matmul *mm, cudaStream_t stream)
@@ -201,7 +201,7 @@ static cublasStatus_t put(const struct matmul *mm, cudaStream_t stream)
                                               .run = run_matmul,
                                               .release = free,
                                               .arg = copy,
-                                              .effort = &copy->effort,
+                                              .demand = &copy->demand,
                                               .host_ns = bb_cluster_issue_ns(emu_machine(), true)});
     if (rc == cudaSuccess)
         return CUBLAS_STATUS_SUCCESS;

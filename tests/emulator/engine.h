@@ -29,7 +29,7 @@ struct emu_op {
     void *arg;
     int64_t host_ns;           /* the host clock's advance for issuing it                        */
     int entries;               /* of the launch queue, beside its own: events that come with it   */
-    struct emu_effort *effort; /* lives as long as arg; NULL: it takes nothing that others miss */
+    struct emu_demand *demand; /* lives as long as arg; NULL: it takes nothing that others miss */
 };
 
 /* The parts of a machine that move an operation's bytes: links within the node, the device's memory, its NICs, and the
@@ -76,7 +76,7 @@ struct emu_meeting {
     int n_messages;                     /* 0: a collective */
 };
 
-struct emu_effort {
+struct emu_demand {
     double alone_ns;                           /* of a kernel; of what an exchange copies      */
     const struct bb_kernel_list_item *gemm; /* a kernel that takes multiprocessors; NULL: none               */
     bool by_memory;                            /* a kernel that takes memory                                    */

@@ -234,7 +234,7 @@ static cudaError_t twin_of(struct CUkern_st *kernel, const struct emu_twin **out
 struct launch {
     const struct emu_twin *twin; /* NULL: an unknown kernel that passes */
     struct emu_launch seen;
-    struct emu_effort effort;
+    struct emu_demand demand;
     void *args[EMU_TWIN_ARGS]; /* into data */
     _Alignas(16) char data[];
 };
@@ -251,7 +251,7 @@ static int64_t alone_ns(const struct launch *l)
 static int64_t run_launch(void *arg, int64_t ready_ns)
 {
     struct launch *l = arg;
-    const int64_t slowed_ns = ready_ns + alone_ns(l) + l->effort.extra_ns;
+    const int64_t slowed_ns = ready_ns + alone_ns(l) + l->demand.extra_ns;
 
     l->seen.start_ns = ready_ns;
     l->seen.end_ns = slowed_ns;
@@ -316,13 +316,13 @@ static cudaError_t launch(struct CUkern_st *kernel, dim3 grid, dim3 block, void 
     l->seen.block = block;
     l->seen.shared_bytes = shared;
     l->seen.device = emu_current_device();
-    l->effort = (struct emu_effort){
+    l->demand = (struct emu_demand){
         .alone_ns = (double)alone_ns(l), .by_memory = twin && twin->by_memory, .waits = twin && twin->waits};
     rc = emu_enqueue(stream, &(struct emu_op){.name = twin ? twin->name : "kernel",
                                               .run = run_launch,
                                               .release = free,
                                               .arg = l,
-                                              .effort = &l->effort,
+                                              .demand = &l->demand,
                                               .host_ns = emu_ns_of_us(emu.machine.launch_us)});
     if (rc != cudaSuccess)
         free(l);

@@ -1,6 +1,6 @@
 /*
  * test_contention.c - what operations of one GPU take from each other, against figures by hand: operations of the
- * test's own, which say what they take (struct emu_effort), and last as long as they alone would and what they lose.
+ * test's own, which say what they take (struct emu_demand), and last as long as they alone would and what they lose.
  */
 #include "child.h"
 #include "engine.h"
@@ -26,7 +26,7 @@ static atomic_int released;
 
 static int64_t last(void *arg, int64_t ready_ns)
 {
-    const struct emu_effort *e = arg;
+    const struct emu_demand *e = arg;
 
     return ready_ns + (int64_t)(e->alone_ns + e->latency_ns + e->transfer_ns) + e->extra_ns;
 }
@@ -37,30 +37,30 @@ static void release(void *arg)
     atomic_fetch_add(&released, 1);
 }
 
-static int put(cudaStream_t stream, struct emu_effort effort)
+static int put(cudaStream_t stream, struct emu_demand demand)
 {
-    struct emu_effort *own = malloc(sizeof(*own));
+    struct emu_demand *own = malloc(sizeof(*own));
 
     EXPECT(own != NULL);
-    *own = effort;
+    *own = demand;
     OK(emu_enqueue(stream,
-                   &(struct emu_op){.name = "test", .run = last, .release = release, .arg = own, .effort = own}));
+                   &(struct emu_op){.name = "test", .run = last, .release = release, .arg = own, .demand = own}));
     return 0;
 }
 
 /* A kernel that memory bounds; a transfer that takes all of the memory that NCCL may have, or all of a link. */
 static int put_kernel(cudaStream_t stream, int64_t ns)
 {
-    return put(stream, (struct emu_effort){.alone_ns = (double)ns, .by_memory = true});
+    return put(stream, (struct emu_demand){.alone_ns = (double)ns, .by_memory = true});
 }
 
 static int put_transfer(cudaStream_t stream, int64_t ns, enum emu_part part)
 {
     const double gbps = part == EMU_MEMORY ? 50 : 10;
-    struct emu_effort effort = {.sms = 1, .transfer_ns = (double)ns};
+    struct emu_demand demand = {.sms = 1, .transfer_ns = (double)ns};
 
-    effort.bytes[part] = (double)ns * gbps;
-    return put(stream, effort);
+    demand.bytes[part] = (double)ns * gbps;
+    return put(stream, demand);
 }
 
 static int make_streams(cudaStream_t *streams, int n)
@@ -106,7 +106,7 @@ static int waits_for_the_host(void)
     cudaEvent_t open;
 
     OK(make_streams(s, 2));
-    OK(put(s[0], (struct emu_effort){.waits = true}));
+    OK(put(s[0], (struct emu_demand){.waits = true}));
     OK(cudaEventCreate(&open));
     OK(cudaEventRecord(open, s[0]));
     OK(cudaStreamWaitEvent(s[1], open, 0));

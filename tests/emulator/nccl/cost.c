@@ -222,7 +222,7 @@ int64_t en_message_ns(ncclComm_t comm, int peer, double load_a_ns, double load_b
 /* ---- what it takes of a GPU ---- */
 
 /* Over one of the ways out, and the way back in; as much for each of so many other GPUs. */
-static void add_way(struct emu_effort *e, enum en_place place, double out, double in, int others)
+static void add_way(struct emu_demand *e, enum en_place place, double out, double in, int others)
 {
     double *bytes = &e->bytes[EMU_NIC_OUT + 2 * place], *of_others = &e->others[EMU_NIC_OUT + 2 * place];
 
@@ -242,7 +242,7 @@ static double member_bytes(ncclComm_t comm, const struct bb_cost *cost, enum en_
     return bb_fabric_member_bytes(cost, place == EN_LEAF ? BB_LEAF : BB_POD, comm->size, comm->company[place].near);
 }
 
-static void add_collective(ncclComm_t comm, const struct en_task *task, struct emu_effort *e)
+static void add_collective(ncclComm_t comm, const struct en_task *task, struct emu_demand *e)
 {
     const struct bb_cluster c = machine_of(comm);
     struct bb_cost cost;
@@ -273,7 +273,7 @@ static int count_senders(ncclComm_t comm, enum en_place place, const struct en_t
     return comm->meets ? 0 : en_count_senders(comm, place, tasks, n);
 }
 
-static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, struct emu_effort *e)
+static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, struct emu_demand *e)
 {
     const struct bb_cluster *c = emu_machine();
     struct bb_link_load load;
@@ -298,16 +298,16 @@ static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, st
             e->alone_ns = fmax(e->alone_ns, (double)en_copy_ns(tasks[i].count * en_element_bytes(&tasks[i])));
 }
 
-bool en_find_effort(struct en_plan *plan)
+bool en_find_demand(struct en_plan *plan)
 {
-    plan->effort = (struct emu_effort){0};
+    plan->demand = (struct emu_demand){0};
     if (!emu_machine()->has_sharing || plan->comm->size == 1)
         return false;
     for (int i = 0; i < plan->collectives; i++)
-        add_collective(plan->comm, &plan->tasks[i], &plan->effort);
-    add_exchange(plan->comm, plan->tasks + plan->collectives, plan->count - plan->collectives, &plan->effort);
-    plan->effort.order = &plan->comm->order;
-    if (plan->comm->meets && plan->effort.sms > 0 && en_find_meeting(plan))
-        plan->effort.meeting = &plan->meeting;
-    return plan->effort.sms > 0;
+        add_collective(plan->comm, &plan->tasks[i], &plan->demand);
+    add_exchange(plan->comm, plan->tasks + plan->collectives, plan->count - plan->collectives, &plan->demand);
+    plan->demand.order = &plan->comm->order;
+    if (plan->comm->meets && plan->demand.sms > 0 && en_find_meeting(plan))
+        plan->demand.meeting = &plan->meeting;
+    return plan->demand.sms > 0;
 }

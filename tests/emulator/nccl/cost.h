@@ -21,6 +21,6 @@ double en_load_ns(ncclComm_t comm, const struct bb_link_load *load);
 /* A message to or from a member: from the later arrival of its two ends to its own; loads of both ends. */
 int64_t en_message_ns(ncclComm_t comm, int peer, double load_a_ns, double load_b_ns);
 
-bool en_find_effort(struct en_plan *plan); /* false: it takes nothing of what is shared */
+bool en_find_demand(struct en_plan *plan); /* false: it takes nothing of what is shared */
 
 #endif

@@ -72,7 +72,7 @@ struct en_plan {
     cudaStream_t *streams; /* distinct ones                                                         */
     int n_streams;
     size_t fifo_bytes; /* that it holds of the work FIFO                                        */
-    struct emu_effort effort;
+    struct emu_demand demand;
     struct emu_meeting meeting; /* where the communicator's ranks meet */
     struct emu_message *messages;
     struct en_ticket ticket; /* not queued in a captured plan, which runs again and again             */

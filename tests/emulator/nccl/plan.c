@@ -86,12 +86,12 @@ static int64_t run_plan(void *arg, int64_t ready_ns)
     else if (en_broken(&comm->region))
         end = EN_BROKEN;
     now = comm->last_end_ns > now ? comm->last_end_ns : now;
-    comm->extra_ns = plan->effort.extra_ns;
+    comm->extra_ns = plan->demand.extra_ns;
     if (end == EN_GO)
         end = run_tasks(plan, &now);
     if (end == EN_BROKEN)
         en_say_broken(comm);
-    if (plan->effort.meeting != NULL) {
+    if (plan->demand.meeting != NULL) {
         const int64_t told_ns = emu_end_ns();
 
         now = end == EN_GO && told_ns > 0 ? told_ns : now;
@@ -183,7 +183,7 @@ ncclResult_t en_plan_enqueue(struct en_plan *plan, int64_t host_ns)
     bool captured = false;
     ncclResult_t rc = find_capture(plan, &captured);
 
-    op.effort = en_find_effort(plan) ? &plan->effort : NULL;
+    op.demand = en_find_demand(plan) ? &plan->demand : NULL;
     if (rc == ncclSuccess) {
         if (captured)
             cuda = chain_captured(plan);

@@ -253,7 +253,7 @@ void emu_timeline_wait(struct emu_timeline *t, int lane, double issue_ns, int mo
         tl_go_on(t, lane);
 }
 
-static void set_effort(struct emu_timeline *t, struct tl_step *step, const struct emu_effort *e)
+static void set_demand(struct emu_timeline *t, struct tl_step *step, const struct emu_demand *e)
 {
     step->kind = e->sms > 0 ? TL_NCCL : TL_KERNEL;
     step->waits = e->waits;
@@ -275,19 +275,19 @@ static void set_effort(struct emu_timeline *t, struct tl_step *step, const struc
     step->pace = e->pace_gbps > 0 ? e->pace_gbps : step->pace;
 }
 
-int emu_timeline_add(struct emu_timeline *t, int lane, double issue_ns, const struct emu_effort *effort, uint64_t turn,
+int emu_timeline_add(struct emu_timeline *t, int lane, double issue_ns, const struct emu_demand *demand, uint64_t turn,
                      bool keep)
 {
     const int at = add_step(t, lane, issue_ns);
     struct tl_step *step = &t->steps[at];
 
-    set_effort(t, step, effort);
+    set_demand(t, step, demand);
     step->keep = keep;
-    if (effort->meeting != NULL) {
-        step->comm = effort->meeting->comm;
-        step->members = effort->meeting->members;
+    if (demand->meeting != NULL) {
+        step->comm = demand->meeting->comm;
+        step->members = demand->meeting->members;
         step->turn = turn;
-        tl_take_cells(t, at, effort->meeting);
+        tl_take_cells(t, at, demand->meeting);
     }
     if (t->lanes[lane].first == at)
         tl_go_on(t, lane);

@@ -67,34 +67,34 @@ static int tear_down(void **state)
     return 0;
 }
 
-static int put(struct job *job, int who, double issue_ns, const struct emu_effort *effort, uint64_t turn)
+static int put(struct job *job, int who, double issue_ns, const struct emu_demand *demand, uint64_t turn)
 {
     int step;
 
     emu_timeline_lock(job->t);
     emu_timeline_run_host(job->t, job->host[who], issue_ns);
-    step = emu_timeline_add(job->t, job->lane[who], issue_ns, effort, turn, true);
+    step = emu_timeline_add(job->t, job->lane[who], issue_ns, demand, turn, true);
     emu_timeline_unlock(job->t);
     return step;
 }
 
 /* Over the NIC, so many ns alone. */
-static struct emu_effort over_the_nic(double ns)
+static struct emu_demand over_the_nic(double ns)
 {
-    struct emu_effort effort = {.sms = 1, .transfer_ns = ns};
+    struct emu_demand demand = {.sms = 1, .transfer_ns = ns};
 
-    effort.bytes[EMU_NIC_OUT] = ns * 10;
-    return effort;
+    demand.bytes[EMU_NIC_OUT] = ns * 10;
+    return demand;
 }
 
 /* By a communicator of so many, or whose only member here it is. */
 static int send(struct job *job, int who, double issue_ns, double ns, const struct emu_meeting *meeting)
 {
     const struct emu_meeting alone = {.comm = 100, .members = 1, .is_over = is_over};
-    struct emu_effort effort = over_the_nic(ns);
+    struct emu_demand demand = over_the_nic(ns);
 
-    effort.meeting = meeting ? meeting : &alone;
-    return put(job, who, issue_ns, &effort, meeting ? 0 : job->turn++);
+    demand.meeting = meeting ? meeting : &alone;
+    return put(job, who, issue_ns, &demand, meeting ? 0 : job->turn++);
 }
 
 /* It issues nothing more. */
@@ -184,7 +184,7 @@ static void who_waits_for_a_member_holds_multiprocessors(void **state)
     struct job *job = *state;
     const struct bb_kernel_list_item gemm = {.gemm = {.m = 10, .n = 10, .k = 5, .batch = 1, .dtype = BB_FLOAT}};
     const struct emu_meeting meeting = {.comm = 7, .members = 2, .is_over = is_over};
-    struct emu_effort nccl = over_the_nic(200);
+    struct emu_demand nccl = over_the_nic(200);
     struct emu_gpu_parts parts = {{0}, {0}};
     int64_t ends[3];
     int lane, one, late, beside;
@@ -193,7 +193,7 @@ static void who_waits_for_a_member_holds_multiprocessors(void **state)
     nccl.meeting = &meeting;
     emu_timeline_lock(job->t);
     lane = emu_timeline_add_lane(job->t, job->host[0], 0, &parts); /* a stream more on a GPU that is there */
-    beside = emu_timeline_add(job->t, lane, 0, &(struct emu_effort){.alone_ns = 1000, .gemm = &gemm}, 0, true);
+    beside = emu_timeline_add(job->t, lane, 0, &(struct emu_demand){.alone_ns = 1000, .gemm = &gemm}, 0, true);
     emu_timeline_unlock(job->t);
     one = put(job, 0, 0, &nccl, 0);
     late = put(job, 2, 400, &nccl, 0);
@@ -293,8 +293,8 @@ static void hosts_meet(void **state)
 static void who_meets_nobody_has_told_it(void **state)
 {
     struct job *job = *state;
-    const struct emu_effort effort = over_the_nic(200);
-    const int one = put(job, 0, 0, &effort, 0), other = put(job, 1, 0, &effort, 0);
+    const struct emu_demand demand = over_the_nic(200);
+    const int one = put(job, 0, 0, &demand, 0), other = put(job, 1, 0, &demand, 0);
     int64_t end_ns;
 
     for (int i = 0; i < HOSTS; i++)
@@ -308,18 +308,18 @@ static void one_after_the_other(void **state)
 {
     struct job *job = *state;
     const struct emu_meeting alone = {.comm = 100, .members = 1, .is_over = is_over};
-    struct emu_effort effort = over_the_nic(100);
+    struct emu_demand demand = over_the_nic(100);
     const int one = send(job, 0, 0, 200, NULL);
     int64_t end_ns;
     int moment, other;
 
-    effort.meeting = &alone;
+    demand.meeting = &alone;
     emu_timeline_lock(job->t);
     moment = emu_timeline_end_of(job->t, one);
     emu_timeline_wait(job->t, job->lane[2], 0, moment);
     emu_timeline_drop_moment(job->t, moment);
     emu_timeline_unlock(job->t);
-    other = put(job, 2, 0, &effort, job->turn++);
+    other = put(job, 2, 0, &demand, job->turn++);
     for (int i = 0; i < HOSTS; i++)
         leave(job, i);
     assert_int_equal(lost_ns(job, one, &end_ns), 0);

@@ -91,7 +91,7 @@ void emu_timeline_tell(struct emu_timeline *t, int lane, double issue_ns, int mo
 void emu_timeline_wait(struct emu_timeline *t, int lane, double issue_ns, int moment);
 /* turn: of a collective, counted by its communicator. The step is the caller's until it is taken, 0: it told not to
  * keep it. */
-int emu_timeline_add(struct emu_timeline *t, int lane, double issue_ns, const struct emu_effort *effort, uint64_t turn,
+int emu_timeline_add(struct emu_timeline *t, int lane, double issue_ns, const struct emu_demand *demand, uint64_t turn,
                      bool keep);
 int emu_timeline_end_of(struct emu_timeline *t, int step); /* the moment of a kept one; one reference */
 /* Whether it has ended: then what it lost, when it ended, and it is no more. */

@@ -67,10 +67,10 @@ void emu_order_release(struct emu_order *order);
 
 /* Whom an operation of NCCL meets, where one view is taken of all processes of a job (timeline.h): the other members of
  * a communicator, or the peers of its messages. */
-struct emu_meeting {
+struct emu_peers {
     uint64_t comm; /* the same number on all of its ranks */
     int rank, members;
-    bool (*is_over)(const struct emu_meeting *meeting); /* it was aborted: nobody else may come */
+    bool (*is_over)(const struct emu_peers *meeting); /* it was aborted: nobody else may come */
     const void *owner;
     const struct emu_message *messages; /* of an exchange */
     int n_messages;                     /* 0: a collective */
@@ -87,7 +87,7 @@ struct emu_demand {
     double others[EMU_PARTS];                  /* that they are taken to move for other GPUs at the same time   */
     double pace_gbps;                          /* of the part that bounds it; 0: of the busiest one             */
     struct emu_order *order;                   /* it begins when the one before has ended; NULL: whenever       */
-    const struct emu_meeting *meeting;         /* NULL: it meets nobody here                                    */
+    const struct emu_peers *meeting;         /* NULL: it meets nobody here                                    */
     int64_t extra_ns;                          /* what this run of it loses; there when it runs                 */
 };
 void emu_settle(void); /* the host waits for operations by itself */

@@ -27,7 +27,7 @@ void en_join_timeline(ncclComm_t comm)
         comm->meets &= members[i].timeline == first;
 }
 
-static bool is_over(const struct emu_meeting *meeting)
+static bool is_over(const struct emu_peers *meeting)
 {
     const struct ncclComm *comm = meeting->owner;
 
@@ -38,11 +38,11 @@ static bool is_over(const struct emu_meeting *meeting)
 bool en_find_meeting(struct en_plan *plan)
 {
     ncclComm_t comm = plan->comm;
-    struct emu_meeting *m = &plan->meeting;
+    struct emu_peers *m = &plan->meeting;
     uint64_t name;
 
     memcpy(&name, comm->id, sizeof(name));
-    *m = (struct emu_meeting){
+    *m = (struct emu_peers){
         .comm = name, .rank = comm->rank, .members = comm->size, .is_over = is_over, .owner = comm};
     if (plan->collectives > 0)
         return true;

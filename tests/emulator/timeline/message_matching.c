@@ -17,7 +17,7 @@ static int *find_pair(struct emu_timeline *t, uint64_t comm, int from, int to)
     return at;
 }
 
-void tl_take_cells(struct emu_timeline *t, int step, const struct emu_meeting *meeting)
+void tl_take_cells(struct emu_timeline *t, int step, const struct emu_peers *meeting)
 {
     int *last = &t->steps[step].cells;
 

@@ -215,7 +215,7 @@ unsigned tl_bucket_of(uint64_t comm, uint64_t a, uint64_t b);
 void tl_come_to_meeting(struct emu_timeline *t, int lane, double when_ns);
 void tl_leave_meeting(struct emu_timeline *t, int lane);
 void tl_end_meeting(struct emu_timeline *t, int meeting);
-void tl_take_cells(struct emu_timeline *t, int step, const struct emu_meeting *meeting);
+void tl_take_cells(struct emu_timeline *t, int step, const struct emu_peers *meeting);
 void tl_drop_cells(struct emu_timeline *t, int step); /* of one that has not begun */
 void tl_begin_exchange(struct emu_timeline *t, int lane, double when_ns);
 void tl_serve_exchange(struct emu_timeline *t, int lane); /* its flow has done for the first in line */

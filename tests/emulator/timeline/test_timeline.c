@@ -30,7 +30,7 @@ struct job {
     uint64_t turn; /* of the next one that comes alone */
 };
 
-static bool is_over(const struct emu_meeting *meeting)
+static bool is_over(const struct emu_peers *meeting)
 {
     (void)meeting;
     return false;
@@ -88,9 +88,9 @@ static struct emu_demand over_the_nic(double ns)
 }
 
 /* By a communicator of so many, or whose only member here it is. */
-static int send(struct job *job, int who, double issue_ns, double ns, const struct emu_meeting *meeting)
+static int send(struct job *job, int who, double issue_ns, double ns, const struct emu_peers *meeting)
 {
-    const struct emu_meeting alone = {.comm = 100, .members = 1, .is_over = is_over};
+    const struct emu_peers alone = {.comm = 100, .members = 1, .is_over = is_over};
     struct emu_demand demand = over_the_nic(ns);
 
     demand.meeting = meeting ? meeting : &alone;
@@ -164,7 +164,7 @@ static void nothing_passes_a_host_that_runs(void **state)
 static void members_meet(void **state)
 {
     struct job *job = *state;
-    const struct emu_meeting meeting = {.comm = 7, .members = 2, .is_over = is_over};
+    const struct emu_peers meeting = {.comm = 7, .members = 2, .is_over = is_over};
     const int one = send(job, 0, 0, 200, &meeting), other = send(job, 2, 400, 200, &meeting),
               beside = send(job, 1, 400, 100, NULL);
     int64_t ends[2], end_ns;
@@ -183,7 +183,7 @@ static void who_waits_for_a_member_holds_multiprocessors(void **state)
 {
     struct job *job = *state;
     const struct bb_kernel_list_item gemm = {.gemm = {.m = 10, .n = 10, .k = 5, .batch = 1, .dtype = BB_FLOAT}};
-    const struct emu_meeting meeting = {.comm = 7, .members = 2, .is_over = is_over};
+    const struct emu_peers meeting = {.comm = 7, .members = 2, .is_over = is_over};
     struct emu_demand nccl = over_the_nic(200);
     struct emu_gpu_parts parts = {{0}, {0}};
     int64_t ends[3];
@@ -207,7 +207,7 @@ static void who_waits_for_a_member_holds_multiprocessors(void **state)
 
 static int post(struct job *job, int who, int rank, const struct emu_message *message, double issue_ns, double ns)
 {
-    const struct emu_meeting meeting = {
+    const struct emu_peers meeting = {
         .comm = 9, .rank = rank, .members = 2, .messages = message, .n_messages = 1, .is_over = is_over};
 
     return send(job, who, issue_ns, ns, &meeting);
@@ -307,7 +307,7 @@ static void who_meets_nobody_has_told_it(void **state)
 static void one_after_the_other(void **state)
 {
     struct job *job = *state;
-    const struct emu_meeting alone = {.comm = 100, .members = 1, .is_over = is_over};
+    const struct emu_peers alone = {.comm = 100, .members = 1, .is_over = is_over};
     struct emu_demand demand = over_the_nic(100);
     const int one = send(job, 0, 0, 200, NULL);
     int64_t end_ns;

@@ -273,7 +273,7 @@ void emu_ahead_op_locked(struct CUstream_st *s, struct emu_item *item)
     item->settled = e->waits;
     if (e->order)
         follow_order(s, e->order);
-    if (e->meeting && e->meeting->n_messages == 0)
+    if (e->peers && e->peers->n_messages == 0)
         turn = e->order->turn++;
     item->step = emu_timeline_add(ahead.line, s->lane, (double)emu.host_ns, e, turn, !e->waits);
     if (e->order)
@@ -304,7 +304,7 @@ static bool look(struct emu_item *item, int quiet, uint32_t *news)
     if (quiet > 0)
         emu_timeline_look_after(ahead.line, PATIENCE_S);
     is_over =
-        (e->meeting && e->meeting->is_over(e->meeting)) || (quiet > QUIET_LOOKS && emu_timeline_is_stuck(ahead.line));
+        (e->peers && e->peers->is_over(e->peers)) || (quiet > QUIET_LOOKS && emu_timeline_is_stuck(ahead.line));
     *news = emu_timeline_news(ahead.line, ahead.host);
     if (emu_timeline_take(ahead.line, item->step, &item->extra_ns, &item->end_ns))
         item->settled = true;

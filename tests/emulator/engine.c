@@ -361,7 +361,7 @@ static void serve_item_locked(struct CUstream_st *s, struct emu_item *item)
     case EMU_ITEM_OP:
         if (item->op.entries == 0)
             emu_queue_begin_locked(s, item);
-        if (item->op.demand && !item->op.demand->meeting) {
+        if (item->op.demand && !item->op.demand->peers) {
             emu_ahead_hold_locked(item);
             item->op.demand->extra_ns = item->extra_ns;
         }

@@ -65,12 +65,12 @@ struct emu_order {
 };
 void emu_order_release(struct emu_order *order);
 
-/* Whom an operation of NCCL meets, where one view is taken of all processes of a job (timeline.h): the other members of
+/* Whom an operation of NCCL on_job_timeline, where one view is taken of all processes of a job (timeline.h): the other members of
  * a communicator, or the peers of its messages. */
 struct emu_peers {
     uint64_t comm; /* the same number on all of its ranks */
     int rank, members;
-    bool (*is_over)(const struct emu_peers *meeting); /* it was aborted: nobody else may come */
+    bool (*is_over)(const struct emu_peers *peers); /* it was aborted: nobody else may come */
     const void *owner;
     const struct emu_message *messages; /* of an exchange */
     int n_messages;                     /* 0: a collective */
@@ -87,11 +87,11 @@ struct emu_demand {
     double others[EMU_PARTS];                  /* that they are taken to move for other GPUs at the same time   */
     double pace_gbps;                          /* of the part that bounds it; 0: of the busiest one             */
     struct emu_order *order;                   /* it begins when the one before has ended; NULL: whenever       */
-    const struct emu_peers *meeting;         /* NULL: it meets nobody here                                    */
+    const struct emu_peers *peers;         /* NULL: it on_job_timeline nobody here                                    */
     int64_t extra_ns;                          /* what this run of it loses; there when it runs                 */
 };
 void emu_settle(void); /* the host waits for operations by itself */
-/* Inside run() of an operation that meets others: waits until it is known when it ends; 0: nobody knows. */
+/* Inside run() of an operation that on_job_timeline others: waits until it is known when it ends; 0: nobody knows. */
 int64_t emu_end_ns(void);
 
 /* Of the timeline that this process has with others of its job, 0: it has its own. Where all members of a communicator

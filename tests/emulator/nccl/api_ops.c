@@ -37,7 +37,7 @@ static ncclResult_t prepare(const char *function, ncclComm_t comm, struct en_tas
     return en_group_note(rc);
 }
 
-/* A collective of nothing is dropped, as NCCL does; a message of nothing still meets its other end. */
+/* A collective of nothing is dropped, as NCCL does; a message of nothing still on_job_timeline its other end. */
 static bool is_nothing(const struct en_task *t)
 {
     return t->count == 0 && t->kind != EN_SEND && t->kind != EN_RECV;

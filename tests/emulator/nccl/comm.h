@@ -49,7 +49,7 @@ struct ncclComm {
     struct en_watch manage_watch; /* of joining and splitting: a revoked communicator can still be split     */
     _Atomic uint32_t stop_flag, abort_flag;
     bool revoked, finalized;
-    bool meets; /* its ranks have one timeline, see timeline_peers.h                                       */
+    bool on_job_timeline; /* its ranks have one timeline, see timeline_peers.h                                       */
     bool tuned; /* a tuner plugin took it up, with this context                             */
     void *tuner;
     void *profiler;     /* context that a profiler plugin gave it, NULL: none                           */

@@ -259,9 +259,9 @@ static void add_collective(ncclComm_t comm, const struct en_task *task, struct e
         const double bytes = member_bytes(comm, &cost, (enum en_place)i);
 
         add_way(e, (enum en_place)i, bytes, bytes,
-                comm->meets ? 0 : comm->company[i].members + comm->company[i].others - 1);
+                comm->on_job_timeline ? 0 : comm->company[i].members + comm->company[i].others - 1);
     }
-    if (comm->meets && cost.transfer_ns > 0)
+    if (comm->on_job_timeline && cost.transfer_ns > 0)
         e->pace_gbps = (cost.link_ns > cost.nic_ns ? links : cost.nic_bytes) / cost.transfer_ns;
     e->bytes[EMU_MEMORY] += 2 * cost.bytes * c.sharing.memory_bytes;
     e->sms = en_channels(comm);
@@ -270,7 +270,7 @@ static void add_collective(ncclComm_t comm, const struct en_task *task, struct e
 /* Where the ranks meet, each says what it sends. */
 static int count_senders(ncclComm_t comm, enum en_place place, const struct en_task *tasks, int n)
 {
-    return comm->meets ? 0 : en_count_senders(comm, place, tasks, n);
+    return comm->on_job_timeline ? 0 : en_count_senders(comm, place, tasks, n);
 }
 
 static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, struct emu_demand *e)
@@ -293,7 +293,7 @@ static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, st
                     count_senders(comm, (enum en_place)(EN_LEAF + tier), tasks, n));
     e->bytes[EMU_MEMORY] += (between + within) * c->sharing.memory_bytes;
     e->sms = sms > e->sms ? sms : e->sms;
-    for (int i = 0; i < n && comm->meets; i++)
+    for (int i = 0; i < n && comm->on_job_timeline; i++)
         if (tasks[i].root == comm->rank)
             e->alone_ns = fmax(e->alone_ns, (double)en_copy_ns(tasks[i].count * en_element_bytes(&tasks[i])));
 }
@@ -307,7 +307,7 @@ bool en_find_demand(struct en_plan *plan)
         add_collective(plan->comm, &plan->tasks[i], &plan->demand);
     add_exchange(plan->comm, plan->tasks + plan->collectives, plan->count - plan->collectives, &plan->demand);
     plan->demand.order = &plan->comm->order;
-    if (plan->comm->meets && plan->demand.sms > 0 && en_find_meeting(plan))
-        plan->demand.meeting = &plan->meeting;
+    if (plan->comm->on_job_timeline && plan->demand.sms > 0 && en_find_peers(plan))
+        plan->demand.peers = &plan->peers;
     return plan->demand.sms > 0;
 }

@@ -30,7 +30,7 @@ void en_hazards_join(ncclComm_t comm)
 
 /* ---- first collectives ---- */
 
-/* All ranks of a communicator call the same, so several algorithms of one group are one meeting on each of them. */
+/* All ranks of a communicator call the same, so several algorithms of one group are one peers on each of them. */
 void en_connect_post(ncclComm_t comm, const struct en_task *task)
 {
     uint32_t algorithm = 1u << task->algorithm;

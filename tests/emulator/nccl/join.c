@@ -116,7 +116,7 @@ ncclResult_t en_join_post(ncclComm_t comm)
     me->seat = comm->seat;
     me->host = host_hash();
     me->bus = bus_hash(comm->device);
-    en_offer_timeline(comm);
+    en_post_timeline_name(comm);
     if (atomic_fetch_add(&head->joined, 1) + 1 == (uint32_t)comm->size) {
         en_region_unlink(&comm->region);
         en_wake(&head->joined);

@@ -73,7 +73,7 @@ struct en_plan {
     int n_streams;
     size_t fifo_bytes; /* that it holds of the work FIFO                                        */
     struct emu_demand demand;
-    struct emu_peers meeting; /* where the communicator's ranks meet */
+    struct emu_peers peers; /* where the communicator's ranks meet */
     struct emu_message *messages;
     struct en_ticket ticket; /* not queued in a captured plan, which runs again and again             */
 };

@@ -1,7 +1,7 @@
 /*
  * p2p.c - the sends and receives of one group, all progressing together.
  *
- * Messages of an ordered pair are numbered; the k-th send meets the k-th receive. Each end posts count, type, arrival
+ * Messages of an ordered pair are numbered; the k-th send on_job_timeline the k-th receive. Each end posts count, type, arrival
  * and load under the message's number and waits for the other end's post. Both then say when their links will have done
  * their part; who shares a NIC or uplinks with peers knows it once it has their posts. Then the bytes go through the
  * pair's ring.
@@ -99,7 +99,7 @@ int en_sum_load(ncclComm_t comm, const struct en_task *tasks, int n, struct bb_l
     return others;
 }
 
-/* The k-th send to itself meets the k-th receive from itself; counts were checked when the group ended. */
+/* The k-th send to itself on_job_timeline the k-th receive from itself; counts were checked when the group ended. */
 static void copy_to_self(struct exchange *x)
 {
     int me = x->comm->rank, recv = -1;
@@ -313,7 +313,7 @@ static void find_beside(struct exchange *x)
     x->n_beside = 1;
     x->beside[0] = (struct bb_exchange){.rank = own};
     en_sum_load(x->comm, x->tasks, x->n, &x->beside[0].load);
-    for (int i = 0; i < x->n && !x->comm->meets && en_shares_with_peers(&x->beside[0].load); i++) {
+    for (int i = 0; i < x->n && !x->comm->on_job_timeline && en_shares_with_peers(&x->beside[0].load); i++) {
         const int other = en_machine_rank(x->comm, x->tasks[i].root);
         int known = 0;
 

@@ -91,7 +91,7 @@ static int64_t run_plan(void *arg, int64_t ready_ns)
         end = run_tasks(plan, &now);
     if (end == EN_BROKEN)
         en_say_broken(comm);
-    if (plan->demand.meeting != NULL) {
+    if (plan->demand.peers != NULL) {
         const int64_t told_ns = emu_end_ns();
 
         now = end == EN_GO && told_ns > 0 ? told_ns : now;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void en_offer_timeline(ncclComm_t comm)
+void en_post_timeline_name(ncclComm_t comm)
 {
     struct en_member *me = &comm->region.members[comm->rank];
 
@@ -22,23 +22,23 @@ void en_join_timeline(ncclComm_t comm)
     const struct en_member *members = comm->region.members;
     const uint64_t first = members[0].timeline;
 
-    comm->meets = comm->size > 1 && first != 0;
+    comm->on_job_timeline = comm->size > 1 && first != 0;
     for (int i = 0; i < comm->size; i++)
-        comm->meets &= members[i].timeline == first;
+        comm->on_job_timeline &= members[i].timeline == first;
 }
 
-static bool is_over(const struct emu_peers *meeting)
+static bool is_over(const struct emu_peers *peers)
 {
-    const struct ncclComm *comm = meeting->owner;
+    const struct ncclComm *comm = peers->owner;
 
     return atomic_load(&comm->stop_flag) || en_broken(&comm->region);
 }
 
-/* false: it meets nobody. */
-bool en_find_meeting(struct en_plan *plan)
+/* false: it on_job_timeline nobody. */
+bool en_find_peers(struct en_plan *plan)
 {
     ncclComm_t comm = plan->comm;
-    struct emu_peers *m = &plan->meeting;
+    struct emu_peers *m = &plan->peers;
     uint64_t name;
 
     memcpy(&name, comm->id, sizeof(name));

@@ -6,10 +6,10 @@
 
 #include "comm.h"
 
-/* In the two halves of joining a communicator. Afterwards comm->meets tells whether its ranks meet. */
-void en_offer_timeline(ncclComm_t comm);
+/* In the two halves of joining a communicator. Afterwards comm->on_job_timeline tells whether its ranks meet. */
+void en_post_timeline_name(ncclComm_t comm);
 void en_join_timeline(ncclComm_t comm);
 
-bool en_find_meeting(struct en_plan *plan); /* of a communicator whose ranks meet; false: it meets nobody */
+bool en_find_peers(struct en_plan *plan); /* of a communicator whose ranks meet; false: it on_job_timeline nobody */
 
 #endif

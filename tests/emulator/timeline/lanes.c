@@ -283,11 +283,11 @@ int emu_timeline_add(struct emu_timeline *t, int lane, double issue_ns, const st
 
     set_demand(t, step, demand);
     step->keep = keep;
-    if (demand->meeting != NULL) {
-        step->comm = demand->meeting->comm;
-        step->members = demand->meeting->members;
+    if (demand->peers != NULL) {
+        step->comm = demand->peers->comm;
+        step->members = demand->peers->members;
         step->turn = turn;
-        tl_take_cells(t, at, demand->meeting);
+        tl_take_cells(t, at, demand->peers);
     }
     if (t->lanes[lane].first == at)
         tl_go_on(t, lane);

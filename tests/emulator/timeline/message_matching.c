@@ -17,13 +17,13 @@ static int *find_pair(struct emu_timeline *t, uint64_t comm, int from, int to)
     return at;
 }
 
-void tl_take_cells(struct emu_timeline *t, int step, const struct emu_peers *meeting)
+void tl_take_cells(struct emu_timeline *t, int step, const struct emu_peers *peers)
 {
     int *last = &t->steps[step].cells;
 
-    for (int i = 0; i < meeting->n_messages; i++) {
+    for (int i = 0; i < peers->n_messages; i++) {
         const int at = TL_TAKE(t, cells, TL_CELLS);
-        const struct emu_message *message = &meeting->messages[i];
+        const struct emu_message *message = &peers->messages[i];
 
         t->cells[at] = (struct tl_cell){.lane = t->steps[step].lane,
                                         .peer = message->peer,
@@ -32,7 +32,7 @@ void tl_take_cells(struct emu_timeline *t, int step, const struct emu_peers *mee
         *last = at;
         last = &t->cells[at].of_step;
     }
-    t->steps[step].turn = meeting->n_messages > 0 ? (uint64_t)meeting->rank : t->steps[step].turn;
+    t->steps[step].turn = peers->n_messages > 0 ? (uint64_t)peers->rank : t->steps[step].turn;
 }
 
 /* When an exchange that is done ends: by its own time, and by the time of all. */

@@ -30,9 +30,9 @@ struct job {
     uint64_t turn; /* of the next one that comes alone */
 };
 
-static bool is_over(const struct emu_peers *meeting)
+static bool is_over(const struct emu_peers *peers)
 {
-    (void)meeting;
+    (void)peers;
     return false;
 }
 
@@ -88,13 +88,13 @@ static struct emu_demand over_the_nic(double ns)
 }
 
 /* By a communicator of so many, or whose only member here it is. */
-static int send(struct job *job, int who, double issue_ns, double ns, const struct emu_peers *meeting)
+static int send(struct job *job, int who, double issue_ns, double ns, const struct emu_peers *peers)
 {
     const struct emu_peers alone = {.comm = 100, .members = 1, .is_over = is_over};
     struct emu_demand demand = over_the_nic(ns);
 
-    demand.meeting = meeting ? meeting : &alone;
-    return put(job, who, issue_ns, &demand, meeting ? 0 : job->turn++);
+    demand.peers = peers ? peers : &alone;
+    return put(job, who, issue_ns, &demand, peers ? 0 : job->turn++);
 }
 
 /* It issues nothing more. */
@@ -164,8 +164,8 @@ static void nothing_passes_a_host_that_runs(void **state)
 static void members_meet(void **state)
 {
     struct job *job = *state;
-    const struct emu_peers meeting = {.comm = 7, .members = 2, .is_over = is_over};
-    const int one = send(job, 0, 0, 200, &meeting), other = send(job, 2, 400, 200, &meeting),
+    const struct emu_peers peers = {.comm = 7, .members = 2, .is_over = is_over};
+    const int one = send(job, 0, 0, 200, &peers), other = send(job, 2, 400, 200, &peers),
               beside = send(job, 1, 400, 100, NULL);
     int64_t ends[2], end_ns;
 
@@ -183,14 +183,14 @@ static void who_waits_for_a_member_holds_multiprocessors(void **state)
 {
     struct job *job = *state;
     const struct bb_kernel_list_item gemm = {.gemm = {.m = 10, .n = 10, .k = 5, .batch = 1, .dtype = BB_FLOAT}};
-    const struct emu_peers meeting = {.comm = 7, .members = 2, .is_over = is_over};
+    const struct emu_peers peers = {.comm = 7, .members = 2, .is_over = is_over};
     struct emu_demand nccl = over_the_nic(200);
     struct emu_gpu_parts parts = {{0}, {0}};
     int64_t ends[3];
     int lane, one, late, beside;
 
     nccl.sms = 5;
-    nccl.meeting = &meeting;
+    nccl.peers = &peers;
     emu_timeline_lock(job->t);
     lane = emu_timeline_add_lane(job->t, job->host[0], 0, &parts); /* a stream more on a GPU that is there */
     beside = emu_timeline_add(job->t, lane, 0, &(struct emu_demand){.alone_ns = 1000, .gemm = &gemm}, 0, true);
@@ -207,10 +207,10 @@ static void who_waits_for_a_member_holds_multiprocessors(void **state)
 
 static int post(struct job *job, int who, int rank, const struct emu_message *message, double issue_ns, double ns)
 {
-    const struct emu_peers meeting = {
+    const struct emu_peers peers = {
         .comm = 9, .rank = rank, .members = 2, .messages = message, .n_messages = 1, .is_over = is_over};
 
-    return send(job, who, issue_ns, ns, &meeting);
+    return send(job, who, issue_ns, ns, &peers);
 }
 
 /* From when both have come, as long as the slower side takes, and the latency. */
@@ -289,7 +289,7 @@ static void hosts_meet(void **state)
     assert_int_equal(lost_ns(job, one, &end_ns), 0);
 }
 
-/* Who meets nobody here has said what others take of the NIC: nobody here takes of it a second time. */
+/* Who on_job_timeline nobody here has said what others take of the NIC: nobody here takes of it a second time. */
 static void who_meets_nobody_has_told_it(void **state)
 {
     struct job *job = *state;
@@ -313,7 +313,7 @@ static void one_after_the_other(void **state)
     int64_t end_ns;
     int moment, other;
 
-    demand.meeting = &alone;
+    demand.peers = &alone;
     emu_timeline_lock(job->t);
     moment = emu_timeline_end_of(job->t, one);
     emu_timeline_wait(job->t, job->lane[2], 0, moment);

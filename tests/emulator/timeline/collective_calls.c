@@ -12,18 +12,18 @@ unsigned tl_bucket_of(uint64_t comm, uint64_t a, uint64_t b)
 }
 
 /* The place that names it, 0 in it: there is none. */
-static int *find_meeting(struct emu_timeline *t, uint64_t comm, uint64_t turn)
+static int *find_call(struct emu_timeline *t, uint64_t comm, uint64_t turn)
 {
-    int *at = &t->b->meeting_at[tl_bucket_of(comm, turn, 0)];
+    int *at = &t->b->call_at[tl_bucket_of(comm, turn, 0)];
 
-    while (*at != 0 && (t->meetings[*at].comm != comm || t->meetings[*at].turn != turn))
-        at = &t->meetings[*at].next;
+    while (*at != 0 && (t->calls[*at].comm != comm || t->calls[*at].turn != turn))
+        at = &t->calls[*at].next;
     return at;
 }
 
-static void begin_meeting(struct emu_timeline *t, int at)
+static void begin_call(struct emu_timeline *t, int at)
 {
-    struct tl_meeting *m = &t->meetings[at];
+    struct tl_call *m = &t->calls[at];
     double transfer_ns = 0;
 
     m->begun = true;
@@ -36,50 +36,50 @@ static void begin_meeting(struct emu_timeline *t, int at)
     }
     if (transfer_ns <= 0) {
         m->end_ns = m->begin_ns + m->latency_ns;
-        tl_plan_event(t, m->end_ns, TL_OF_MEETING, at, 0);
+        tl_plan_event(t, m->end_ns, TL_OF_CALL, at, 0);
         return;
     }
     m->flow = tl_take_flow(t, m->arrived * EMU_PARTS);
-    t->owners[m->flow].meeting = at;
+    t->owners[m->flow].call = at;
     for (int lane = m->lanes; lane != 0; lane = t->lanes[lane].next_member)
         tl_add_uses(t, m->flow, lane);
     bb_flows_start(&t->flows, m->flow, t->b->now_ns, transfer_ns);
 }
 
-void tl_come_to_meeting(struct emu_timeline *t, int lane, double when_ns)
+void tl_arrive_at_call(struct emu_timeline *t, int lane, double when_ns)
 {
     struct tl_lane *l = &t->lanes[lane];
     const struct tl_step *step = &t->steps[l->first];
-    int *at = find_meeting(t, step->comm, step->turn), meeting = *at;
-    struct tl_meeting *m;
+    int *at = find_call(t, step->comm, step->turn), call = *at;
+    struct tl_call *m;
 
-    if (meeting == 0) {
-        meeting = TL_TAKE(t, meetings, TL_MEETINGS);
-        t->meetings[meeting].comm = step->comm;
-        t->meetings[meeting].turn = step->turn;
-        *at = meeting;
+    if (call == 0) {
+        call = TL_TAKE(t, calls, TL_CALLS);
+        t->calls[call].comm = step->comm;
+        t->calls[call].turn = step->turn;
+        *at = call;
     }
-    m = &t->meetings[meeting];
-    l->meeting = meeting;
+    m = &t->calls[call];
+    l->call = call;
     l->next_member = m->lanes;
     m->lanes = lane;
     m->begin_ns = fmax(m->begin_ns, when_ns);
     if (++m->arrived == step->members)
-        begin_meeting(t, meeting);
+        begin_call(t, call);
 }
 
-void tl_end_meeting(struct emu_timeline *t, int meeting)
+void tl_end_call(struct emu_timeline *t, int call)
 {
-    struct tl_meeting *m = &t->meetings[meeting];
-    int *at = find_meeting(t, m->comm, m->turn), lane = m->lanes;
+    struct tl_call *m = &t->calls[call];
+    int *at = find_call(t, m->comm, m->turn), lane = m->lanes;
     const double end_ns = m->end_ns;
 
     *at = m->next;
-    TL_GIVE_BACK(t, meetings, meeting);
+    TL_GIVE_BACK(t, calls, call);
     while (lane != 0) {
         const int next = t->lanes[lane].next_member;
 
-        t->lanes[lane].meeting = 0;
+        t->lanes[lane].call = 0;
         tl_end_nccl(t, lane);
         tl_finish(t, lane, end_ns);
         lane = next;
@@ -87,10 +87,10 @@ void tl_end_meeting(struct emu_timeline *t, int meeting)
 }
 
 /* Nobody is left: it ends. Where its end is planned already, it comes then. */
-void tl_leave_meeting(struct emu_timeline *t, int lane)
+void tl_leave_call(struct emu_timeline *t, int lane)
 {
     struct tl_lane *l = &t->lanes[lane];
-    struct tl_meeting *m = &t->meetings[l->meeting];
+    struct tl_call *m = &t->calls[l->call];
     int *link = &m->lanes;
 
     while (*link != lane)
@@ -100,8 +100,8 @@ void tl_leave_meeting(struct emu_timeline *t, int lane)
     if (m->lanes == 0 && m->flow != 0)
         tl_stop_flow(t, m->flow);
     if (m->lanes == 0 && (!m->begun || m->flow != 0)) {
-        *find_meeting(t, m->comm, m->turn) = m->next;
-        TL_GIVE_BACK(t, meetings, l->meeting);
+        *find_call(t, m->comm, m->turn) = m->next;
+        TL_GIVE_BACK(t, calls, l->call);
     }
-    l->meeting = 0;
+    l->call = 0;
 }

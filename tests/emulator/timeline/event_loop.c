@@ -102,15 +102,15 @@ static void let_lane_happen(struct emu_timeline *t, int lane, double when_ns)
         tl_leave_gpu(t, lane);
         tl_finish(t, lane, when_ns);
         break;
-    case TL_ENDS:
+    case TL_ENDING:
         tl_end_nccl(t, lane);
         tl_finish(t, lane, l->end_ns);
         break;
-    case TL_GATED:
-    case TL_MEETS:
+    case TL_AT_START_BARRIER:
+    case TL_IN_NCCL:
         break;
     }
-    tl_look_at_gates(t, l->host);
+    tl_check_start_barriers(t, l->host);
 }
 
 static void let_happen(struct emu_timeline *t, const struct tl_event *e)
@@ -122,7 +122,7 @@ static void let_happen(struct emu_timeline *t, const struct tl_event *e)
     else if (e->kind == TL_OF_FLOW)
         tl_end_flow(t, e->id);
     else
-        tl_end_meeting(t, e->id);
+        tl_end_call(t, e->id);
 }
 
 static bool is_unsettled(const struct emu_timeline *t)
@@ -136,8 +136,8 @@ void tl_pass_time(struct emu_timeline *t)
     while (t->b->trouble[0] == '\0') {
         const double next_ns = t->b->n_events > 0 ? t->events[0].when_ns : INFINITY;
 
-        if (t->b->gates_due != 0)
-            tl_open_gates(t);
+        if (t->b->start_barriers_due != 0)
+            tl_open_start_barriers(t);
         else if (next_ns <= t->b->now_ns) {
             struct tl_event e = take_event(t);
 

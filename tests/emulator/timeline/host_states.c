@@ -36,10 +36,10 @@ static void set_host(struct emu_timeline *t, int host, enum tl_host_state state)
 }
 
 /* Gates of a host that waits may open. */
-void tl_look_at_gates(struct emu_timeline *t, int host)
+void tl_check_start_barriers(struct emu_timeline *t, int host)
 {
-    if (t->hosts[host].gates > 0 && t->hosts[host].state == TL_WAITS)
-        t->b->gates_due = t->b->gates_due == 0 || t->b->gates_due == host ? host : -1;
+    if (t->hosts[host].start_barriers > 0 && t->hosts[host].state == TL_WAITS)
+        t->b->start_barriers_due = t->b->start_barriers_due == 0 || t->b->start_barriers_due == host ? host : -1;
 }
 
 void tl_release_host(struct emu_timeline *t, int host, double when_ns)
@@ -69,7 +69,7 @@ static void wait_for(struct emu_timeline *t, int host, int lane, double clock_ns
     set_host(t, host, TL_WAITS);
     t->hosts[host].lane = lane;
     t->hosts[host].any_step = false;
-    tl_look_at_gates(t, host);
+    tl_check_start_barriers(t, host);
 }
 
 void emu_timeline_wait_moment(struct emu_timeline *t, int host, int moment, double clock_ns)
@@ -180,7 +180,7 @@ void emu_timeline_wake(struct emu_timeline *t, int host)
         syscall(SYS_futex, (uint32_t *)&h->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* ---- gates: kernels that wait for the host ---- */
+/* ---- start_barriers: kernels that wait for the host ---- */
 
 static bool is_still(const struct emu_timeline *t, int host)
 {
@@ -191,26 +191,26 @@ static bool is_still(const struct emu_timeline *t, int host)
 }
 
 /* A host that waits while nothing of its own can happen has let go on what waited for it. */
-static void open_gates_of(struct emu_timeline *t, int host)
+static void open_start_barriers_of(struct emu_timeline *t, int host)
 {
-    if (t->hosts[host].gates == 0 || t->hosts[host].state != TL_WAITS || !is_still(t, host))
+    if (t->hosts[host].start_barriers == 0 || t->hosts[host].state != TL_WAITS || !is_still(t, host))
         return;
     for (int lane = t->hosts[host].first_lane, next; lane != 0; lane = next) {
         next = t->lanes[lane].next_of_host;
-        if (t->lanes[lane].phase != TL_GATED)
+        if (t->lanes[lane].phase != TL_AT_START_BARRIER)
             continue;
-        t->hosts[host].gates--;
+        t->hosts[host].start_barriers--;
         tl_finish(t, lane, fmax(t->lanes[lane].begun_ns, t->clocks[host]));
     }
 }
 
-void tl_open_gates(struct emu_timeline *t)
+void tl_open_start_barriers(struct emu_timeline *t)
 {
-    const int due = t->b->gates_due;
+    const int due = t->b->start_barriers_due;
 
-    t->b->gates_due = 0;
+    t->b->start_barriers_due = 0;
     if (due > 0)
-        open_gates_of(t, due);
+        open_start_barriers_of(t, due);
     for (int h = 1; due < 0 && h <= t->b->hosts.n; h++)
-        open_gates_of(t, h);
+        open_start_barriers_of(t, h);
 }

@@ -37,9 +37,9 @@ void tl_begin_kernel(struct emu_timeline *t, int at)
     const struct tl_step *step = &t->steps[l->first];
 
     if (step->waits) {
-        l->phase = TL_GATED;
-        t->hosts[l->host].gates++;
-        tl_look_at_gates(t, l->host);
+        l->phase = TL_AT_START_BARRIER;
+        t->hosts[l->host].start_barriers++;
+        tl_check_start_barriers(t, l->host);
         return;
     }
     l->phase = TL_COMPUTES;

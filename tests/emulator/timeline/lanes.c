@@ -161,11 +161,11 @@ static void leave(struct emu_timeline *t, int lane)
     l->epoch++;
     if (l->phase == TL_COMPUTES)
         tl_leave_gpu(t, lane);
-    if (l->phase == TL_MEETS)
+    if (l->phase == TL_IN_NCCL)
         tl_leave_nccl(t, lane);
-    if (l->phase == TL_MEETS || l->phase == TL_ENDS)
+    if (l->phase == TL_IN_NCCL || l->phase == TL_ENDING)
         tl_end_nccl(t, lane);
-    t->hosts[l->host].gates -= l->phase == TL_GATED;
+    t->hosts[l->host].start_barriers -= l->phase == TL_AT_START_BARRIER;
     while (l->phase == TL_IDLE && *link != 0 && *link != lane)
         link = &t->lanes[*link].next_waiting;
     if (l->phase == TL_IDLE && *link == lane)

@@ -44,7 +44,7 @@ static void finish_side(struct emu_timeline *t, const struct tl_cell *c)
     l->end_ns = fmax(l->end_ns, t->b->now_ns + c->latency_ns - c->late_ns);
     if (--l->open > 0)
         return;
-    l->phase = TL_ENDS;
+    l->phase = TL_ENDING;
     tl_schedule(t, c->lane, l->ends_ns);
 }
 

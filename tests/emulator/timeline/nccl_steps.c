@@ -10,7 +10,7 @@ static void begin_alone(struct emu_timeline *t, int lane, double when_ns)
 
     l->late_ns = fmax(0, t->b->now_ns - when_ns);
     if (step->transfer_ns <= 0) {
-        l->phase = TL_ENDS;
+        l->phase = TL_ENDING;
         l->end_ns = when_ns + step->latency_ns;
         tl_schedule(t, lane, l->end_ns);
         return;
@@ -25,14 +25,14 @@ void tl_begin_nccl(struct emu_timeline *t, int lane, double when_ns)
 {
     const struct tl_step *step = &t->steps[t->lanes[lane].first];
 
-    t->lanes[lane].phase = TL_MEETS;
+    t->lanes[lane].phase = TL_IN_NCCL;
     tl_hold_sms(t, t->lanes[lane].gpu, step->sms);
     if (step->members == 0)
         begin_alone(t, lane, when_ns);
     else if (step->cells != 0)
         tl_begin_exchange(t, lane, when_ns);
     else
-        tl_come_to_meeting(t, lane, when_ns);
+        tl_arrive_at_call(t, lane, when_ns);
 }
 
 void tl_end_nccl(struct emu_timeline *t, int lane)
@@ -45,22 +45,22 @@ void tl_end_nccl(struct emu_timeline *t, int lane)
 
 void tl_end_flow(struct emu_timeline *t, int flow)
 {
-    const int meeting = t->owners[flow].meeting, lane = t->owners[flow].lane;
+    const int call = t->owners[flow].call, lane = t->owners[flow].lane;
     struct tl_lane *l = &t->lanes[lane];
 
-    if (meeting != 0) {
-        struct tl_meeting *m = &t->meetings[meeting];
+    if (call != 0) {
+        struct tl_call *m = &t->calls[call];
 
         tl_stop_flow(t, flow);
         m->flow = 0;
         m->end_ns = t->b->now_ns - m->late_ns + m->latency_ns;
-        tl_plan_event(t, t->b->now_ns + m->latency_ns, TL_OF_MEETING, meeting, 0);
+        tl_plan_event(t, t->b->now_ns + m->latency_ns, TL_OF_CALL, call, 0);
     } else if (t->steps[l->first].members > 0)
         tl_serve_exchange(t, lane);
     else {
         tl_stop_flow(t, flow);
         l->flow = 0;
-        l->phase = TL_ENDS;
+        l->phase = TL_ENDING;
         l->end_ns = t->b->now_ns - l->late_ns + t->steps[l->first].latency_ns;
         tl_schedule(t, lane, t->b->now_ns + t->steps[l->first].latency_ns);
     }
@@ -70,8 +70,8 @@ void tl_leave_nccl(struct emu_timeline *t, int lane)
 {
     struct tl_lane *l = &t->lanes[lane];
 
-    if (l->meeting != 0)
-        tl_leave_meeting(t, lane);
+    if (l->call != 0)
+        tl_leave_call(t, lane);
     if (l->flow != 0)
         tl_stop_flow(t, l->flow);
     l->flow = l->head = l->open = 0;
@@ -81,5 +81,5 @@ bool tl_moves(const struct emu_timeline *t, int lane)
 {
     const struct tl_lane *l = &t->lanes[lane];
 
-    return l->phase == TL_MEETS && (l->flow != 0 || (l->meeting != 0 && t->meetings[l->meeting].begun));
+    return l->phase == TL_IN_NCCL && (l->flow != 0 || (l->call != 0 && t->calls[l->call].begun));
 }

@@ -102,7 +102,7 @@ static size_t place_arrays(struct emu_timeline *t, char *base)
     PLACE(t->steps, TL_STEPS);
     PLACE(t->moments, TL_MOMENTS);
     PLACE(t->cells, TL_CELLS);
-    PLACE(t->meetings, TL_MEETINGS);
+    PLACE(t->calls, TL_CALLS);
     PLACE(t->pairs, TL_PAIRS);
     PLACE(t->owners, TL_FLOWS);
     PLACE(t->events, TL_EVENTS);

@@ -22,7 +22,7 @@ enum {
     TL_STEPS = 1 << 21,
     TL_MOMENTS = 1 << 20,
     TL_CELLS = 1 << 21,
-    TL_MEETINGS = 1 << 17,
+    TL_CALLS = 1 << 17,
     TL_PAIRS = 1 << 20,
     TL_FLOWS = 1 << 16,
     TL_USES = 1 << 22,
@@ -43,7 +43,7 @@ enum tl_host_state { TL_GONE, TL_RUNS, TL_WAITS, TL_AWAY, TL_LOST };
 struct tl_host {
     int next;
     enum tl_host_state state;
-    int pid, rank, first_lane, n_steps, gates;
+    int pid, rank, first_lane, n_steps, start_barriers;
     int lane;      /* that it waits for, or TL_A_MOMENT, TL_ALL_LANES      */
     bool any_step; /* whose next step that ends is enough, not only all    */
     double heard_s;
@@ -57,7 +57,7 @@ struct tl_gpu {
     bool dirty;                             /* its kernels' rates have to be found again */
 };
 
-enum tl_phase { TL_IDLE, TL_COMPUTES, TL_GATED, TL_MEETS, TL_ENDS };
+enum tl_phase { TL_IDLE, TL_COMPUTES, TL_AT_START_BARRIER, TL_IN_NCCL, TL_ENDING };
 
 /* Times of a lane are its own: one that comes late, for what others did meanwhile was not kept for it, is behind. */
 struct tl_lane {
@@ -69,7 +69,7 @@ struct tl_lane {
     double at_ns, begun_ns, end_ns; /* end_ns: of the first step, where it is known */
     double since_ns, left_ns, rate; /* of a kernel */
     int next_waiting, next_running; /* for a moment; on its GPU */
-    int meeting, next_member;       /* of a collective */
+    int call, next_member;       /* of a collective */
     int flow, open, head, tail;     /* of an exchange: messages that have not ended; cells that its links serve */
     double late_ns, ends_ns;        /* how far it is behind; when an exchange ends by the time of all */
 };
@@ -96,7 +96,7 @@ struct tl_moment {
     int lanes, host; /* that wait for it */
 };
 
-struct tl_meeting {
+struct tl_call {
     int next; /* in its bucket */
     uint64_t comm, turn;
     int lanes, arrived, flow;
@@ -120,10 +120,10 @@ struct tl_pair {
 };
 
 struct tl_flow_owner {
-    int next, lane, meeting, size;
+    int next, lane, call, size;
 };
 
-enum tl_event_kind { TL_OF_LANE, TL_OF_FLOW, TL_OF_MEETING };
+enum tl_event_kind { TL_OF_LANE, TL_OF_FLOW, TL_OF_CALL };
 
 struct tl_event {
     double when_ns;
@@ -136,22 +136,22 @@ struct tl_place {
 };
 
 /* What all processes see. */
-struct tl_board {
+struct tl_shared_state {
     pthread_mutex_t lock;
     char trouble[96]; /* not empty: nothing is told any more */
     bool is_torn;     /* by a process that died               */
-    int gates_due;    /* of which host gates may open, -1: of any */
+    int start_barriers_due;    /* of which host start_barriers may open, -1: of any */
     int n_live, n_away;
     double looked_s; /* when somebody looked after the hosts */
     double now_ns;
     int round, update, n_events, n_gpus, n_places, n_resources, n_uses, n_dirty;
-    struct tl_pool hosts, lanes, steps, moments, cells, meetings, pairs, flows;
+    struct tl_pool hosts, lanes, steps, moments, cells, calls, pairs, flows;
     int uses_unused[TL_SIZES];
-    int meeting_at[TL_BUCKETS], pair_at[TL_BUCKETS];
+    int call_at[TL_BUCKETS], pair_at[TL_BUCKETS];
 };
 
 struct emu_timeline {
-    struct tl_board *b;
+    struct tl_shared_state *b;
     const struct bb_cluster *machine;
     struct bb_flows flows; /* its arrays are shared; its counters are while the lock is held */
     struct tl_host *hosts;
@@ -162,7 +162,7 @@ struct emu_timeline {
     struct tl_step *steps;
     struct tl_moment *moments;
     struct tl_cell *cells;
-    struct tl_meeting *meetings;
+    struct tl_call *calls;
     struct tl_pair *pairs;
     struct tl_flow_owner *owners;
     struct tl_event *events;
@@ -188,8 +188,8 @@ void tl_pass_time(struct emu_timeline *t); /* lets happen what can */
 /* host_states.c */
 void tl_release_host(struct emu_timeline *t, int host, double when_ns);
 double tl_horizon_ns(const struct emu_timeline *t);
-void tl_look_at_gates(struct emu_timeline *t, int host);
-void tl_open_gates(struct emu_timeline *t);
+void tl_check_start_barriers(struct emu_timeline *t, int host);
+void tl_open_start_barriers(struct emu_timeline *t);
 
 /* lanes.c */
 void tl_go_on(struct emu_timeline *t, int lane);
@@ -212,10 +212,10 @@ void tl_hold_sms(struct emu_timeline *t, int gpu, int sms);
 
 /* collective_calls.c, message_matching.c */
 unsigned tl_bucket_of(uint64_t comm, uint64_t a, uint64_t b);
-void tl_come_to_meeting(struct emu_timeline *t, int lane, double when_ns);
-void tl_leave_meeting(struct emu_timeline *t, int lane);
-void tl_end_meeting(struct emu_timeline *t, int meeting);
-void tl_take_cells(struct emu_timeline *t, int step, const struct emu_peers *meeting);
+void tl_arrive_at_call(struct emu_timeline *t, int lane, double when_ns);
+void tl_leave_call(struct emu_timeline *t, int lane);
+void tl_end_call(struct emu_timeline *t, int call);
+void tl_take_cells(struct emu_timeline *t, int step, const struct emu_peers *call);
 void tl_drop_cells(struct emu_timeline *t, int step); /* of one that has not begun */
 void tl_begin_exchange(struct emu_timeline *t, int lane, double when_ns);
 void tl_serve_exchange(struct emu_timeline *t, int lane); /* its flow has done for the first in line */

@@ -7,7 +7,7 @@
  *   lane     a stream
  *   step     what a lane is given: an operation, a moment to tell, a moment to wait for
  *   moment   of a lane; unknown until the lane gets there
- *   meeting  of the members of a collective, which begins when all have come; of the two sides of a message
+ *   call  of the members of a collective, which begins when all have come; of the two sides of a message
  *
  * All lies in one piece of memory, without pointers, so that processes can share it: whoever issues something or waits
  * lets happen what can. Numbers of things begin with 1; 0 is none.

@@ -180,7 +180,7 @@ void emu_timeline_remove_lane(struct emu_timeline *t, int lane)
 
     while (l->first != 0) {
         leave(t, lane);
-        tl_drop_cells(t, l->first);
+        tl_drop_endpoints(t, l->first);
         if (t->steps[l->first].tell != 0)
             tl_tell_moment(t, t->steps[l->first].tell, l->at_ns);
         tl_drop_step(t, lane);
@@ -287,7 +287,7 @@ int emu_timeline_add(struct emu_timeline *t, int lane, double issue_ns, const st
         step->comm = demand->peers->comm;
         step->members = demand->peers->members;
         step->turn = turn;
-        tl_take_cells(t, at, demand->peers);
+        tl_add_endpoints(t, at, demand->peers);
     }
     if (t->lanes[lane].first == at)
         tl_go_on(t, lane);
@@ -322,11 +322,11 @@ void emu_timeline_abandon(struct emu_timeline *t, int step)
     }
     s->keep = false;
     if (t->lanes[s->lane].first != step) {
-        tl_drop_cells(t, step);
+        tl_drop_endpoints(t, step);
         s->kind = TL_MARK;
         return;
     }
     leave(t, s->lane);
-    tl_drop_cells(t, step);
+    tl_drop_endpoints(t, step);
     tl_finish(t, s->lane, fmax(t->lanes[s->lane].at_ns, t->b->now_ns));
 }

@@ -17,26 +17,26 @@ static int *find_pair(struct emu_timeline *t, uint64_t comm, int from, int to)
     return at;
 }
 
-void tl_take_cells(struct emu_timeline *t, int step, const struct emu_peers *peers)
+void tl_add_endpoints(struct emu_timeline *t, int step, const struct emu_peers *peers)
 {
-    int *last = &t->steps[step].cells;
+    int *last = &t->steps[step].endpoints;
 
     for (int i = 0; i < peers->n_messages; i++) {
-        const int at = TL_TAKE(t, cells, TL_CELLS);
+        const int at = TL_TAKE(t, endpoints, TL_ENDPOINTS);
         const struct emu_message *message = &peers->messages[i];
 
-        t->cells[at] = (struct tl_cell){.lane = t->steps[step].lane,
+        t->endpoints[at] = (struct tl_endpoint){.lane = t->steps[step].lane,
                                         .peer = message->peer,
                                         .sends = message->sends,
                                         .latency_ns = message->latency_ns};
         *last = at;
-        last = &t->cells[at].of_step;
+        last = &t->endpoints[at].next_of_step;
     }
     t->steps[step].turn = peers->n_messages > 0 ? (uint64_t)peers->rank : t->steps[step].turn;
 }
 
 /* When an exchange that is done ends: by its own time, and by the time of all. */
-static void finish_side(struct emu_timeline *t, const struct tl_cell *c)
+static void finish_endpoint(struct emu_timeline *t, const struct tl_endpoint *c)
 {
     struct tl_lane *l = &t->lanes[c->lane];
 
@@ -49,37 +49,37 @@ static void finish_side(struct emu_timeline *t, const struct tl_cell *c)
 }
 
 /* other -1: that side has ended without it. */
-static void serve_side(struct emu_timeline *t, int cell)
+static void serve_endpoint(struct emu_timeline *t, int endpoint)
 {
-    struct tl_cell *c = &t->cells[cell];
+    struct tl_endpoint *c = &t->endpoints[endpoint];
 
     c->served = true;
     c->queued = false;
-    if (c->other > 0 && !t->cells[c->other].served)
+    if (c->other > 0 && !t->endpoints[c->other].served)
         return;
-    finish_side(t, c);
+    finish_endpoint(t, c);
     if (c->other > 0)
-        finish_side(t, &t->cells[c->other]);
+        finish_endpoint(t, &t->endpoints[c->other]);
 }
 
-static void queue_side(struct emu_timeline *t, int cell)
+static void queue_endpoint(struct emu_timeline *t, int endpoint)
 {
-    struct tl_cell *c = &t->cells[cell];
+    struct tl_endpoint *c = &t->endpoints[endpoint];
     struct tl_lane *l = &t->lanes[c->lane];
     const double load_ns = t->steps[l->first].transfer_ns;
 
     if (load_ns <= 0) {
-        serve_side(t, cell);
+        serve_endpoint(t, endpoint);
         return;
     }
     c->next = 0;
     c->queued = true;
     c->target_ns = load_ns + (l->flow != 0 ? bb_flow_served_ns(&t->flows.flows[l->flow], t->b->now_ns) : 0);
     if (l->head == 0)
-        l->head = cell;
+        l->head = endpoint;
     else
-        t->cells[l->tail].next = cell;
-    l->tail = cell;
+        t->endpoints[l->tail].next = endpoint;
+    l->tail = endpoint;
     if (l->flow != 0)
         return;
     l->flow = tl_take_flow(t, EMU_PARTS);
@@ -88,26 +88,26 @@ static void queue_side(struct emu_timeline *t, int cell)
     bb_flows_start(&t->flows, l->flow, t->b->now_ns, load_ns);
 }
 
-static void meet_side(struct emu_timeline *t, int a, int b)
+static void match_endpoints(struct emu_timeline *t, int a, int b)
 {
-    const double late_ns = fmax(0, t->b->now_ns - fmax(t->cells[a].came_ns, t->cells[b].came_ns));
+    const double late_ns = fmax(0, t->b->now_ns - fmax(t->endpoints[a].arrived_ns, t->endpoints[b].arrived_ns));
 
-    t->cells[a].other = b;
-    t->cells[b].other = a;
-    t->cells[a].late_ns = t->cells[b].late_ns = late_ns;
-    queue_side(t, a);
-    queue_side(t, b);
+    t->endpoints[a].other = b;
+    t->endpoints[b].other = a;
+    t->endpoints[a].late_ns = t->endpoints[b].late_ns = late_ns;
+    queue_endpoint(t, a);
+    queue_endpoint(t, b);
 }
 
-/* The other side, if it has come; else the cell waits for it. */
-static void come_to_message(struct emu_timeline *t, const struct tl_step *step, int cell, double when_ns)
+/* The other side, if it has come; else the endpoint waits for it. */
+static void match_or_queue(struct emu_timeline *t, const struct tl_step *step, int endpoint, double when_ns)
 {
-    struct tl_cell *c = &t->cells[cell];
+    struct tl_endpoint *c = &t->endpoints[endpoint];
     const int me = (int)step->turn, from = c->sends ? me : c->peer, to = c->sends ? c->peer : me;
     int *at = find_pair(t, step->comm, from, to), pair = *at, other;
     struct tl_pair *p;
 
-    c->came_ns = when_ns;
+    c->arrived_ns = when_ns;
     if (pair == 0) {
         pair = TL_TAKE(t, pairs, TL_PAIRS);
         t->pairs[pair] = (struct tl_pair){.comm = step->comm, .from = from, .to = to};
@@ -115,20 +115,20 @@ static void come_to_message(struct emu_timeline *t, const struct tl_step *step, 
     }
     p = &t->pairs[pair];
     other = p->head;
-    if (other == 0 || t->cells[other].sends == c->sends) {
+    if (other == 0 || t->endpoints[other].sends == c->sends) {
         if (p->head == 0)
-            p->head = cell;
+            p->head = endpoint;
         else
-            t->cells[p->tail].next = cell;
-        p->tail = cell;
+            t->endpoints[p->tail].next = endpoint;
+        p->tail = endpoint;
         return;
     }
-    p->head = t->cells[other].next;
+    p->head = t->endpoints[other].next;
     if (p->head == 0) {
         *at = p->next;
         TL_GIVE_BACK(t, pairs, pair);
     }
-    meet_side(t, cell, other);
+    match_endpoints(t, endpoint, other);
 }
 
 void tl_begin_exchange(struct emu_timeline *t, int lane, double when_ns)
@@ -139,10 +139,10 @@ void tl_begin_exchange(struct emu_timeline *t, int lane, double when_ns)
     l->end_ns = when_ns + step->alone_ns;
     l->ends_ns = fmax(t->b->now_ns, l->end_ns);
     l->open = 0;
-    for (int c = step->cells; c != 0; c = t->cells[c].of_step)
+    for (int c = step->endpoints; c != 0; c = t->endpoints[c].next_of_step)
         l->open++;
-    for (int c = step->cells; c != 0; c = t->cells[c].of_step)
-        come_to_message(t, step, c, when_ns);
+    for (int c = step->endpoints; c != 0; c = t->endpoints[c].next_of_step)
+        match_or_queue(t, step, c, when_ns);
 }
 
 /* The first in line is done, and whoever is by now; the next has the flow on. */
@@ -151,26 +151,26 @@ void tl_serve_exchange(struct emu_timeline *t, int lane)
     struct tl_lane *l = &t->lanes[lane];
     const int flow = l->flow;
     const double served = bb_flow_served_ns(&t->flows.flows[flow], t->b->now_ns) + SERVED;
-    int cell = l->head;
+    int endpoint = l->head;
 
     do {
-        l->head = t->cells[cell].next;
+        l->head = t->endpoints[endpoint].next;
         if (l->head == 0)
             l->flow = 0;
-        serve_side(t, cell);
-        cell = l->head;
-    } while (cell != 0 && t->cells[cell].target_ns <= served);
-    if (cell == 0) {
+        serve_endpoint(t, endpoint);
+        endpoint = l->head;
+    } while (endpoint != 0 && t->endpoints[endpoint].target_ns <= served);
+    if (endpoint == 0) {
         tl_stop_flow(t, flow);
         return;
     }
-    bb_flows_set_target(&t->flows, flow, t->cells[cell].target_ns);
+    bb_flows_set_target(&t->flows, flow, t->endpoints[endpoint].target_ns);
     tl_plan_event(t, bb_flow_end_ns(&t->flows.flows[flow]), TL_OF_FLOW, flow, t->flows.flows[flow].epoch);
 }
 
-static void unlink_waiting(struct emu_timeline *t, const struct tl_step *step, int cell)
+static void unlink_waiting(struct emu_timeline *t, const struct tl_step *step, int endpoint)
 {
-    const struct tl_cell *c = &t->cells[cell];
+    const struct tl_endpoint *c = &t->endpoints[endpoint];
     const int me = (int)step->turn;
     int *at = find_pair(t, step->comm, c->sends ? me : c->peer, c->sends ? c->peer : me), last = 0;
     struct tl_pair *p = &t->pairs[*at];
@@ -178,14 +178,14 @@ static void unlink_waiting(struct emu_timeline *t, const struct tl_step *step, i
 
     if (*at == 0)
         return;
-    while (*link != 0 && *link != cell) {
+    while (*link != 0 && *link != endpoint) {
         last = *link;
-        link = &t->cells[*link].next;
+        link = &t->endpoints[*link].next;
     }
-    if (*link != cell)
+    if (*link != endpoint)
         return;
     *link = c->next;
-    if (p->tail == cell)
+    if (p->tail == endpoint)
         p->tail = last;
     if (p->head == 0) {
         const int pair = *at;
@@ -196,22 +196,22 @@ static void unlink_waiting(struct emu_timeline *t, const struct tl_step *step, i
 }
 
 /* A side that goes lets the other one end as if it had been served. */
-void tl_drop_cells(struct emu_timeline *t, int at)
+void tl_drop_endpoints(struct emu_timeline *t, int at)
 {
     struct tl_step *step = &t->steps[at];
 
-    for (int cell = step->cells, next; cell != 0; cell = next) {
-        const int other = t->cells[cell].other;
+    for (int endpoint = step->endpoints, next; endpoint != 0; endpoint = next) {
+        const int other = t->endpoints[endpoint].other;
 
-        next = t->cells[cell].of_step;
+        next = t->endpoints[endpoint].next_of_step;
         if (other == 0)
-            unlink_waiting(t, step, cell);
+            unlink_waiting(t, step, endpoint);
         else if (other > 0) {
-            t->cells[other].other = -1;
-            if (t->cells[other].served && !t->cells[cell].served)
-                finish_side(t, &t->cells[other]);
+            t->endpoints[other].other = -1;
+            if (t->endpoints[other].served && !t->endpoints[endpoint].served)
+                finish_endpoint(t, &t->endpoints[other]);
         }
-        TL_GIVE_BACK(t, cells, cell);
+        TL_GIVE_BACK(t, endpoints, endpoint);
     }
-    step->cells = 0;
+    step->endpoints = 0;
 }

@@ -29,7 +29,7 @@ void tl_begin_nccl(struct emu_timeline *t, int lane, double when_ns)
     tl_hold_sms(t, t->lanes[lane].gpu, step->sms);
     if (step->members == 0)
         begin_alone(t, lane, when_ns);
-    else if (step->cells != 0)
+    else if (step->endpoints != 0)
         tl_begin_exchange(t, lane, when_ns);
     else
         tl_arrive_at_call(t, lane, when_ns);
@@ -40,7 +40,7 @@ void tl_end_nccl(struct emu_timeline *t, int lane)
     const int step = t->lanes[lane].first;
 
     tl_hold_sms(t, t->lanes[lane].gpu, -t->steps[step].sms);
-    tl_drop_cells(t, step);
+    tl_drop_endpoints(t, step);
 }
 
 void tl_end_flow(struct emu_timeline *t, int flow)

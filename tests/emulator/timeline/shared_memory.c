@@ -101,7 +101,7 @@ static size_t place_arrays(struct emu_timeline *t, char *base)
     PLACE(t->lanes, TL_LANES);
     PLACE(t->steps, TL_STEPS);
     PLACE(t->moments, TL_MOMENTS);
-    PLACE(t->cells, TL_CELLS);
+    PLACE(t->endpoints, TL_ENDPOINTS);
     PLACE(t->calls, TL_CALLS);
     PLACE(t->pairs, TL_PAIRS);
     PLACE(t->owners, TL_FLOWS);

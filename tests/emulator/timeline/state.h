@@ -21,7 +21,7 @@ enum {
     TL_LANES = 1 << 14,
     TL_STEPS = 1 << 21,
     TL_MOMENTS = 1 << 20,
-    TL_CELLS = 1 << 21,
+    TL_ENDPOINTS = 1 << 21,
     TL_CALLS = 1 << 17,
     TL_PAIRS = 1 << 20,
     TL_FLOWS = 1 << 16,
@@ -70,7 +70,7 @@ struct tl_lane {
     double since_ns, left_ns, rate; /* of a kernel */
     int next_waiting, next_running; /* for a moment; on its GPU */
     int call, next_member;       /* of a collective */
-    int flow, open, head, tail;     /* of an exchange: messages that have not ended; cells that its links serve */
+    int flow, open, head, tail;     /* of an exchange: messages that have not ended; endpoints that its links serve */
     double late_ns, ends_ns;        /* how far it is behind; when an exchange ends by the time of all */
 };
 
@@ -83,7 +83,7 @@ struct tl_step {
     int tell, wait, end; /* moments: told when it begins, waited for before, told when it has ended */
     double issue_ns, alone_ns, latency_ns, transfer_ns, pace;
     double weight[EMU_PARTS];
-    int sms, members, cells;
+    int sms, members, endpoints;
     uint64_t comm, turn;
     int64_t extra_ns, end_ns;
     struct bb_kernel_list_item gemm;
@@ -105,11 +105,11 @@ struct tl_call {
 };
 
 /* One side of a message. */
-struct tl_cell {
-    int next, of_step; /* of_step: the next of its step's */
+struct tl_endpoint {
+    int next, next_of_step; /* next_of_step: the next of its step's */
     int lane, peer, other;
     bool sends, served, queued;
-    double latency_ns, target_ns, came_ns, late_ns;
+    double latency_ns, target_ns, arrived_ns, late_ns;
 };
 
 /* Sides that wait for the other one, from one rank to another, all of one kind. */
@@ -145,7 +145,7 @@ struct tl_shared_state {
     double looked_s; /* when somebody looked after the hosts */
     double now_ns;
     int round, update, n_events, n_gpus, n_places, n_resources, n_uses, n_dirty;
-    struct tl_pool hosts, lanes, steps, moments, cells, calls, pairs, flows;
+    struct tl_pool hosts, lanes, steps, moments, endpoints, calls, pairs, flows;
     int uses_unused[TL_SIZES];
     int call_at[TL_BUCKETS], pair_at[TL_BUCKETS];
 };
@@ -161,7 +161,7 @@ struct emu_timeline {
     struct tl_lane *lanes;
     struct tl_step *steps;
     struct tl_moment *moments;
-    struct tl_cell *cells;
+    struct tl_endpoint *endpoints;
     struct tl_call *calls;
     struct tl_pair *pairs;
     struct tl_flow_owner *owners;
@@ -215,8 +215,8 @@ unsigned tl_bucket_of(uint64_t comm, uint64_t a, uint64_t b);
 void tl_arrive_at_call(struct emu_timeline *t, int lane, double when_ns);
 void tl_leave_call(struct emu_timeline *t, int lane);
 void tl_end_call(struct emu_timeline *t, int call);
-void tl_take_cells(struct emu_timeline *t, int step, const struct emu_peers *call);
-void tl_drop_cells(struct emu_timeline *t, int step); /* of one that has not begun */
+void tl_add_endpoints(struct emu_timeline *t, int step, const struct emu_peers *call);
+void tl_drop_endpoints(struct emu_timeline *t, int step); /* of one that has not begun */
 void tl_begin_exchange(struct emu_timeline *t, int lane, double when_ns);
 void tl_serve_exchange(struct emu_timeline *t, int lane); /* its flow has done for the first in line */
 

@@ -1,22 +1,39 @@
-/* training_bytes.h - whether a layout can be, and what training would hold, without writing its programs: for who looks
- * at thousands of them. */
+/*
+ * training_bytes.h - validate a layout and compute the memory that training needs, without writing the programs. Fast
+ * enough for a search over thousands of layouts.
+ */
 #ifndef BB_PROXIES_TRANSFORMER_TRAINING_BYTES_H
 #define BB_PROXIES_TRANSFORMER_TRAINING_BYTES_H
 
 #include "proxies/step/config.h"
 #include "proxies/transformer/arch/arch.h"
 
-/* bb_training_load_arch - the model of config, with --layers. 0, or -BB_EUSAGE (said). */
+/*
+ * bb_training_load_arch - load the model of --model and apply --layers.
+ *   Returns  0, or -BB_EUSAGE after printing one line
+ */
 int bb_training_load_arch(const struct bb_proxy_config *config, struct bb_arch *arch) BB_MUST_CHECK;
 
-/* bb_training_bytes - *most = bytes of the rank that holds most, as the roles of the built step say (training_bytes).
- * config has its defaults (bb_proxy_configure); arch is its model. -BB_EUSAGE (said): there is no such layout. */
-int bb_training_bytes(const struct bb_proxy_config *config, const struct bb_arch *arch, double *most) BB_MUST_CHECK;
+/*
+ * bb_training_bytes - memory that training needs on the rank with the largest need. The result equals the maximum of
+ * training_bytes over the roles of the built step.
+ *   config     with defaults applied (bb_proxy_configure)
+ *   arch       the model of config
+ *   max_bytes  out: bytes
+ *   Returns    0, or -BB_EUSAGE after printing one line when the layout is invalid
+ */
+int bb_training_bytes(const struct bb_proxy_config *config, const struct bb_arch *arch,
+                      double *max_bytes) BB_MUST_CHECK;
 
-/* bb_training_min_recompute_layers - *layers = the fewest layers of a chunk that are computed again (--recompute full
- * --recompute-num-layers) with which that rank holds no more than gpu_bytes, fewer than all; 0: there are none, and
- * *bytes are those with all. What config says of recomputation is not looked at. */
+/*
+ * bb_training_min_recompute_layers - find the smallest number of layers per chunk whose full recomputation (--recompute
+ * full --recompute-num-layers) makes training fit. The recomputation options of config are ignored.
+ *   gpu_bytes  memory of one GPU
+ *   layers     out: 1 to (layers of the longest chunk - 1); 0: recomputing fewer than all layers does not fit
+ *   bytes      out: bytes of the rank with the largest need, with *layers recomputed (0: with all layers recomputed)
+ *   Returns    0, or -BB_EUSAGE after printing one line when the layout is invalid
+ */
 int bb_training_min_recompute_layers(const struct bb_proxy_config *config, const struct bb_arch *arch, double gpu_bytes,
-                              int *layers, double *bytes) BB_MUST_CHECK;
+                                     int *layers, double *bytes) BB_MUST_CHECK;
 
 #endif

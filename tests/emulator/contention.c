@@ -60,7 +60,7 @@ static int machine_rank(int device)
     if (ahead.machine_ranks[device] > 0)
         return ahead.machine_ranks[device] - 1;
     const int size = emu_world_size();
-    struct emu_seat seat = emu_seat_of(size > 1 ? emu_world_rank() : device, size > 1 ? size : EMU_MAX_DEVICES);
+    struct emu_location seat = emu_location_of(size > 1 ? emu_world_rank() : device, size > 1 ? size : EMU_MAX_DEVICES);
     const int per_node = emu.machine.gpus_per_node;
 
     return seat.node * per_node + seat.gpu % per_node;
@@ -71,7 +71,7 @@ static double uplink_gbps(enum bb_tier tier, int rank)
 {
     if (!bb_fabric_is_oversubscribed(&emu.machine, tier))
         return 0;
-    return bb_fabric_uplink_gbps(&emu.machine, tier) * (tier == BB_LEAF ? emu_leaf_part(rank) : 1);
+    return bb_fabric_uplink_gbps(&emu.machine, tier) * (tier == BB_LEAF ? emu_leaf_factor(rank) : 1);
 }
 
 static struct emu_gpu_parts parts_of(int device)

@@ -135,15 +135,15 @@ struct bb_slow;
 const struct bb_slow *emu_slow(void);
 
 /* Where the at-th of a job's GPUs is: on one of EMU_NODES nodes of consecutive ones, or of gpus_per_node each. */
-struct emu_seat {
+struct emu_location {
     int node, gpu; /* gpu: of its node */
 };
-struct emu_seat emu_seat_of(int at, int all);
-int emu_number_of(struct emu_seat seat, int all); /* the other way round */
+struct emu_location emu_location_of(int at, int all);
+int emu_gpu_number(struct emu_location seat, int all); /* the other way round */
 /* EMU_SLOW: what is left of the rate of a GPU's NICs; of its leaf's uplinks, by the rank that it has where all nodes are
  * full; how long a kernel lasts there that takes so long elsewhere. */
-double emu_nic_part(struct emu_seat seat);
-double emu_leaf_part(int machine_rank);
+double emu_nic_factor(struct emu_location seat);
+double emu_leaf_factor(int machine_rank);
 int64_t emu_slowed_ns(int device, int64_t ns);
 
 /* What a twin reckons with: the rates that kernels of that machine reach, nominal ones where nothing else is known. */

@@ -34,7 +34,7 @@ void emu_profile_load(struct bb_cluster *machine, struct emu_profile *profile)
 
 /* ---- nodes, and what is slow ---- */
 
-int emu_number_of(struct emu_seat seat, int all)
+int emu_gpu_number(struct emu_location seat, int all)
 {
     const int nodes = emu_nodes();
 
@@ -43,11 +43,11 @@ int emu_number_of(struct emu_seat seat, int all)
     return (int)(((int64_t)seat.node * all + nodes - 1) / nodes) + seat.gpu;
 }
 
-struct emu_seat emu_seat_of(int at, int all)
+struct emu_location emu_location_of(int at, int all)
 {
-    struct emu_seat seat = {emu_nodes() > 0 ? emu_node_of(at, all) : at / emu.machine.gpus_per_node, 0};
+    struct emu_location seat = {emu_nodes() > 0 ? emu_node_of(at, all) : at / emu.machine.gpus_per_node, 0};
 
-    seat.gpu = at - emu_number_of(seat, all);
+    seat.gpu = at - emu_gpu_number(seat, all);
     return seat;
 }
 
@@ -73,12 +73,12 @@ const struct bb_slow *emu_slow(void)
     return &emu.slow;
 }
 
-double emu_nic_part(struct emu_seat seat)
+double emu_nic_factor(struct emu_location seat)
 {
     return bb_slow_nic_factor(&emu.slow, &emu.machine, seat.node, seat.gpu);
 }
 
-double emu_leaf_part(int machine_rank)
+double emu_leaf_factor(int machine_rank)
 {
     return bb_slow_leaf_factor(&emu.slow, &emu.machine, machine_rank);
 }

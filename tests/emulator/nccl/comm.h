@@ -34,12 +34,12 @@ struct ncclComm {
     struct ncclComm *next; /* in the list of live handles                                             */
     atomic_int refs;       /* the handle, each plan, each job                                         */
     int rank, size, device;
-    struct emu_seat seat;                 /* of this rank, as a parent communicator knew it; node -1: none did      */
+    struct emu_location seat;                 /* of this rank, as a parent communicator knew it; node -1: none did      */
     int *nodes, *gpus;                    /* [size] the node of each member, and its GPU there                       */
     int n_nodes;                          /* that its members are on                                                 */
     int job_gpus;                         /* of all processes                                                        */
-    double nic_part, least_nic_part;      /* of the NICs' rate: of this rank, of the slowest member  */
-    double leaf_part, least_leaf_part;    /* of the rate of leaves' uplinks: the same                */
+    double nic_factor, min_nic_factor;      /* of the NICs' rate: of this rank, of the slowest member  */
+    double leaf_factor, min_leaf_factor;    /* of the rate of leaves' uplinks: the same                */
     struct bb_node_placement placement;              /* of its nodes over the fabric                */
     struct en_company company[EN_PLACES]; /* of a collective, see sharing.h               */
     uint8_t id[EN_ID_BYTES];

@@ -70,21 +70,21 @@ static void quicken(struct bb_link *link, struct pace pace)
 }
 
 /* A slow NIC leaves the uplinks behind it as they are. */
-static struct bb_cluster machine_with(double nic_part, double leaf_part)
+static struct bb_cluster machine_with(double nic_factor, double leaf_factor)
 {
     struct bb_cluster c = *emu_machine();
 
-    c.inter.gbps *= nic_part;
+    c.inter.gbps *= nic_factor;
     for (int tier = 0; tier < BB_TIERS; tier++)
-        c.fabric.oversubscription[tier] *= nic_part;
-    c.fabric.oversubscription[BB_LEAF] /= leaf_part;
+        c.fabric.oversubscription[tier] *= nic_factor;
+    c.fabric.oversubscription[BB_LEAF] /= leaf_factor;
     return c;
 }
 
 /* What a collective finds: of NICs and uplinks that all members need, the slowest holds up all. */
 static struct bb_cluster machine_of(ncclComm_t comm)
 {
-    return machine_with(comm->least_nic_part, comm->least_leaf_part);
+    return machine_with(comm->min_nic_factor, comm->min_leaf_factor);
 }
 
 static bool paced_cost(struct bb_cluster c, const struct bb_collective *call, const struct en_task *task,
@@ -208,7 +208,7 @@ int64_t en_copy_ns(size_t bytes)
 
 double en_load_ns(ncclComm_t comm, const struct bb_link_load *load)
 {
-    const struct bb_cluster c = machine_with(comm->nic_part, comm->leaf_part);
+    const struct bb_cluster c = machine_with(comm->nic_factor, comm->leaf_factor);
 
     return bb_cluster_link_load_ns(&c, load, 1);
 }

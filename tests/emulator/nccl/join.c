@@ -97,7 +97,7 @@ static ncclResult_t open_region(ncclComm_t comm)
 ncclResult_t en_join_post(ncclComm_t comm)
 {
     ncclResult_t rc = allocate(comm);
-    uint32_t free_seat = 0;
+    uint32_t not_taken = 0;
 
     if (rc == ncclSuccess)
         rc = open_region(comm);
@@ -105,7 +105,7 @@ ncclResult_t en_join_post(ncclComm_t comm)
         return rc;
     struct en_head *head = comm->region.head;
     struct en_member *me = &comm->region.members[comm->rank];
-    if (!atomic_compare_exchange_strong(&me->taken, &free_seat, 1)) {
+    if (!atomic_compare_exchange_strong(&me->taken, &not_taken, 1)) {
         en_comm_break(comm, "two ranks joined one communicator as rank %d", comm->rank);
         return ncclInvalidUsage;
     }
@@ -160,22 +160,22 @@ static int devices_of(const struct en_region *r, int rank)
 }
 
 /* Ranks fill nodes in the order of the launcher, and of their devices inside one process. */
-static struct emu_seat seat_of(const struct en_region *r, int rank)
+static struct emu_location location_of(const struct en_region *r, int rank)
 {
     const struct en_member *m = &r->members[rank];
     int devices = devices_of(r, rank);
 
     if (m->seat.node >= 0)
         return m->seat;
-    return emu_seat_of(m->world_rank * devices + m->device % devices, emu_world_size() * devices);
+    return emu_location_of(m->world_rank * devices + m->device % devices, emu_world_size() * devices);
 }
 
 static void place(ncclComm_t comm)
 {
     comm->n_nodes = 0;
-    comm->least_nic_part = comm->least_leaf_part = INFINITY;
+    comm->min_nic_factor = comm->min_leaf_factor = INFINITY;
     for (int i = 0; i < comm->size; i++) {
-        struct emu_seat seat = seat_of(&comm->region, i);
+        struct emu_location seat = location_of(&comm->region, i);
         int first = 0;
 
         comm->nodes[i] = seat.node;
@@ -183,13 +183,13 @@ static void place(ncclComm_t comm)
         while (comm->nodes[first] != seat.node)
             first++;
         comm->n_nodes += first == i;
-        comm->least_nic_part = fmin(comm->least_nic_part, emu_nic_part(seat));
-        comm->least_leaf_part = fmin(comm->least_leaf_part, emu_leaf_part(en_machine_rank(comm, i)));
+        comm->min_nic_factor = fmin(comm->min_nic_factor, emu_nic_factor(seat));
+        comm->min_leaf_factor = fmin(comm->min_leaf_factor, emu_leaf_factor(en_machine_rank(comm, i)));
         if (i == comm->rank)
             comm->seat = seat;
     }
-    comm->nic_part = emu_nic_part(comm->seat);
-    comm->leaf_part = emu_leaf_part(en_machine_rank(comm, comm->rank));
+    comm->nic_factor = emu_nic_factor(comm->seat);
+    comm->leaf_factor = emu_leaf_factor(en_machine_rank(comm, comm->rank));
     comm->job_gpus = emu_world_size() * devices_of(&comm->region, comm->rank);
     en_find_company(comm);
 }

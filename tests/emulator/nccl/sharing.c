@@ -14,7 +14,7 @@ struct exchange {
     int n;
 };
 
-static int machine_rank(struct emu_seat seat)
+static int machine_rank(struct emu_location seat)
 {
     const int per_node = emu_machine()->gpus_per_node;
 
@@ -23,12 +23,12 @@ static int machine_rank(struct emu_seat seat)
 
 static int number_of(ncclComm_t comm, int member)
 {
-    return emu_number_of((struct emu_seat){comm->nodes[member], comm->gpus[member]}, comm->job_gpus);
+    return emu_gpu_number((struct emu_location){comm->nodes[member], comm->gpus[member]}, comm->job_gpus);
 }
 
 int en_machine_rank(ncclComm_t comm, int member)
 {
-    return machine_rank((struct emu_seat){comm->nodes[member], comm->gpus[member]});
+    return machine_rank((struct emu_location){comm->nodes[member], comm->gpus[member]});
 }
 
 /* -1: the job has no GPU there. */
@@ -36,7 +36,7 @@ static int rank_beside(ncclComm_t comm, int member, int shift)
 {
     const int number = number_of(comm, member) + shift;
 
-    return number < 0 || number >= comm->job_gpus ? -1 : machine_rank(emu_seat_of(number, comm->job_gpus));
+    return number < 0 || number >= comm->job_gpus ? -1 : machine_rank(emu_location_of(number, comm->job_gpus));
 }
 
 bool en_is_shared(enum en_place place)
@@ -153,7 +153,7 @@ static struct en_company count_company(ncclComm_t comm, enum en_place place, con
 }
 
 /* Each node once, in the order of ranks. */
-static void find_spread(ncclComm_t comm)
+static void find_node_placement(ncclComm_t comm)
 {
     int *nodes = calloc((size_t)comm->n_nodes, sizeof(*nodes)), n = 0;
 
@@ -175,7 +175,7 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-static void find_seats(ncclComm_t comm)
+static void find_rank_placement(ncclComm_t comm)
 {
     int *ranks = calloc((size_t)comm->size, sizeof(*ranks));
 
@@ -190,9 +190,9 @@ static void find_seats(ncclComm_t comm)
 
 void en_find_company(ncclComm_t comm)
 {
-    find_seats(comm);
+    find_rank_placement(comm);
     if (bb_fabric_has_oversubscribed_tier(emu_machine()))
-        find_spread(comm);
+        find_node_placement(comm);
     for (int i = EN_NIC; i < EN_PLACES; i++) {
         const enum en_place place = (enum en_place)i;
 

@@ -112,16 +112,16 @@ static bool is_gone(const struct tl_host *host)
     return host->state == TL_GONE || (kill(host->pid, 0) != 0 && errno == ESRCH);
 }
 
-enum emu_timeline_seat emu_timeline_add_host(struct emu_timeline *t, int pid, int rank, int *host)
+enum emu_rank_claim emu_timeline_add_host(struct emu_timeline *t, int pid, int rank, int *host)
 {
     for (int h = 1; h <= t->b->hosts.n; h++)
         if (t->hosts[h].rank == rank)
-            return is_gone(&t->hosts[h]) ? EMU_SEAT_LEFT : EMU_SEAT_TAKEN;
+            return is_gone(&t->hosts[h]) ? EMU_RANK_LEFT : EMU_RANK_TAKEN;
     *host = TL_TAKE(t, hosts, TL_HOSTS);
     t->hosts[*host].pid = pid;
     t->hosts[*host].rank = rank;
     set_host(t, *host, TL_RUNS);
-    return EMU_SEAT_FREE;
+    return EMU_RANK_CLAIMED;
 }
 
 void emu_timeline_remove_host(struct emu_timeline *t, int host)

@@ -184,12 +184,12 @@ static struct emu_timeline *join(const struct sockaddr_un *at, socklen_t length,
 }
 
 /* A timeline in which this rank was and left is of a job that is about to end: then there is another one soon. */
-static enum emu_timeline_seat sit_down(struct emu_timeline *t, int *host)
+static enum emu_rank_claim claim_rank(struct emu_timeline *t, int *host)
 {
-    enum emu_timeline_seat seat;
+    enum emu_rank_claim seat;
 
     if (!emu_timeline_lock(t))
-        return EMU_SEAT_LEFT;
+        return EMU_RANK_LEFT;
     seat = emu_timeline_add_host(t, (int)getpid(), emu_world_rank(), host);
     emu_timeline_unlock(t);
     return seat;
@@ -212,19 +212,19 @@ struct emu_timeline *emu_timeline_of_job(uint64_t *name, int *host)
     do {
         int maker = (int)getpid();
         struct emu_timeline *t = make(&at, length);
-        enum emu_timeline_seat seat = EMU_SEAT_LEFT;
+        enum emu_rank_claim seat = EMU_RANK_LEFT;
 
         if (!t)
             t = join(&at, length, &maker);
         if (t)
-            seat = sit_down(t, host);
+            seat = claim_rank(t, host);
         *name = (uint64_t)maker;
-        if (seat == EMU_SEAT_FREE)
+        if (seat == EMU_RANK_CLAIMED)
             return t;
         if (t)
             emu_timeline_close(t);
         *name = 0;
-        if (seat == EMU_SEAT_TAKEN)
+        if (seat == EMU_RANK_TAKEN)
             emu_die("two processes are rank %d of %d, so nobody knows which NIC is whose, and '%s' has NICs or uplinks "
                     "that "
                     "several share: start a process for each rank, without -g or -t",

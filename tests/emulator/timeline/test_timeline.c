@@ -375,9 +375,9 @@ static void a_rank_comes_once(void **state)
     int host = 0;
 
     emu_timeline_lock(job->t);
-    assert_int_equal(emu_timeline_add_host(job->t, (int)getpid(), 1, &host), EMU_SEAT_TAKEN);
+    assert_int_equal(emu_timeline_add_host(job->t, (int)getpid(), 1, &host), EMU_RANK_TAKEN);
     emu_timeline_remove_host(job->t, job->host[1]);
-    assert_int_equal(emu_timeline_add_host(job->t, (int)getpid(), 1, &host), EMU_SEAT_LEFT);
+    assert_int_equal(emu_timeline_add_host(job->t, (int)getpid(), 1, &host), EMU_RANK_LEFT);
     assert_int_equal(host, 0);
     emu_timeline_unlock(job->t);
 }

@@ -41,8 +41,8 @@ const char *emu_timeline_trouble(const struct emu_timeline *t, bool *is_torn);
 
 /* A rank of the job has one host, once: a process that comes when it is taken is another one of that rank, or of a job
  * that came later, where the rank has left. */
-enum emu_timeline_seat { EMU_SEAT_FREE, EMU_SEAT_TAKEN, EMU_SEAT_LEFT };
-enum emu_timeline_seat emu_timeline_add_host(struct emu_timeline *t, int pid, int rank, int *host);
+enum emu_rank_claim { EMU_RANK_CLAIMED, EMU_RANK_TAKEN, EMU_RANK_LEFT };
+enum emu_rank_claim emu_timeline_add_host(struct emu_timeline *t, int pid, int rank, int *host);
 void emu_timeline_remove_host(struct emu_timeline *t, int host); /* and its lanes: what they hold is free again */
 
 /* What a host does. It goes on by itself, where it waits, when that is known: then nothing happens after it. */

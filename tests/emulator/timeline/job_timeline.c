@@ -186,13 +186,13 @@ static struct emu_timeline *join(const struct sockaddr_un *at, socklen_t length,
 /* A timeline in which this rank was and left is of a job that is about to end: then there is another one soon. */
 static enum emu_rank_claim claim_rank(struct emu_timeline *t, int *host)
 {
-    enum emu_rank_claim seat;
+    enum emu_rank_claim claim;
 
     if (!emu_timeline_lock(t))
         return EMU_RANK_LEFT;
-    seat = emu_timeline_add_host(t, (int)getpid(), emu_world_rank(), host);
+    claim = emu_timeline_add_host(t, (int)getpid(), emu_world_rank(), host);
     emu_timeline_unlock(t);
-    return seat;
+    return claim;
 }
 
 static int64_t now_ms(void)
@@ -212,19 +212,19 @@ struct emu_timeline *emu_timeline_of_job(uint64_t *name, int *host)
     do {
         int maker = (int)getpid();
         struct emu_timeline *t = make(&at, length);
-        enum emu_rank_claim seat = EMU_RANK_LEFT;
+        enum emu_rank_claim claim = EMU_RANK_LEFT;
 
         if (!t)
             t = join(&at, length, &maker);
         if (t)
-            seat = claim_rank(t, host);
+            claim = claim_rank(t, host);
         *name = (uint64_t)maker;
-        if (seat == EMU_RANK_CLAIMED)
+        if (claim == EMU_RANK_CLAIMED)
             return t;
         if (t)
             emu_timeline_close(t);
         *name = 0;
-        if (seat == EMU_RANK_TAKEN)
+        if (claim == EMU_RANK_TAKEN)
             emu_die("two processes are rank %d of %d, so nobody knows which NIC is whose, and '%s' has NICs or uplinks "
                     "that "
                     "several share: start a process for each rank, without -g or -t",

@@ -60,10 +60,10 @@ static int machine_rank(int device)
     if (ahead.machine_ranks[device] > 0)
         return ahead.machine_ranks[device] - 1;
     const int size = emu_world_size();
-    struct emu_location seat = emu_location_of(size > 1 ? emu_world_rank() : device, size > 1 ? size : EMU_MAX_DEVICES);
+    struct emu_location location = emu_location_of(size > 1 ? emu_world_rank() : device, size > 1 ? size : EMU_MAX_DEVICES);
     const int per_node = emu.machine.gpus_per_node;
 
-    return seat.node * per_node + seat.gpu % per_node;
+    return location.node * per_node + location.gpu % per_node;
 }
 
 /* Where they are not scarce, nothing is said to use them. */

@@ -139,10 +139,10 @@ struct emu_location {
     int node, gpu; /* gpu: of its node */
 };
 struct emu_location emu_location_of(int at, int all);
-int emu_gpu_number(struct emu_location seat, int all); /* the other way round */
+int emu_gpu_number(struct emu_location location, int all); /* the other way round */
 /* EMU_SLOW: what is left of the rate of a GPU's NICs; of its leaf's uplinks, by the rank that it has where all nodes are
  * full; how long a kernel lasts there that takes so long elsewhere. */
-double emu_nic_factor(struct emu_location seat);
+double emu_nic_factor(struct emu_location location);
 double emu_leaf_factor(int machine_rank);
 int64_t emu_slowed_ns(int device, int64_t ns);
 

@@ -34,21 +34,21 @@ void emu_profile_load(struct bb_cluster *machine, struct emu_profile *profile)
 
 /* ---- nodes, and what is slow ---- */
 
-int emu_gpu_number(struct emu_location seat, int all)
+int emu_gpu_number(struct emu_location location, int all)
 {
     const int nodes = emu_nodes();
 
     if (nodes == 0)
-        return seat.node * emu.machine.gpus_per_node + seat.gpu;
-    return (int)(((int64_t)seat.node * all + nodes - 1) / nodes) + seat.gpu;
+        return location.node * emu.machine.gpus_per_node + location.gpu;
+    return (int)(((int64_t)location.node * all + nodes - 1) / nodes) + location.gpu;
 }
 
 struct emu_location emu_location_of(int at, int all)
 {
-    struct emu_location seat = {emu_nodes() > 0 ? emu_node_of(at, all) : at / emu.machine.gpus_per_node, 0};
+    struct emu_location location = {emu_nodes() > 0 ? emu_node_of(at, all) : at / emu.machine.gpus_per_node, 0};
 
-    seat.gpu = at - emu_gpu_number(seat, all);
-    return seat;
+    location.gpu = at - emu_gpu_number(location, all);
+    return location;
 }
 
 /* A process without a launcher may drive many devices, which are its ranks then. */
@@ -73,9 +73,9 @@ const struct bb_slow *emu_slow(void)
     return &emu.slow;
 }
 
-double emu_nic_factor(struct emu_location seat)
+double emu_nic_factor(struct emu_location location)
 {
-    return bb_slow_nic_factor(&emu.slow, &emu.machine, seat.node, seat.gpu);
+    return bb_slow_nic_factor(&emu.slow, &emu.machine, location.node, location.gpu);
 }
 
 double emu_leaf_factor(int machine_rank)

@@ -44,7 +44,7 @@ ncclComm_t en_comm_new(int device, const ncclConfig_t *config)
     comm->refs = 1;
     comm->device = device;
     comm->config = *config;
-    comm->seat.node = -1;
+    comm->location.node = -1;
     comm->region.lock_fd = -1;
     comm->watch = (struct en_watch){.region = &comm->region, .abort_flag = &comm->stop_flag};
     comm->manage_watch = (struct en_watch){.region = &comm->region, .abort_flag = &comm->abort_flag};

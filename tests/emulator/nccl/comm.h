@@ -34,7 +34,7 @@ struct ncclComm {
     struct ncclComm *next; /* in the list of live handles                                             */
     atomic_int refs;       /* the handle, each plan, each job                                         */
     int rank, size, device;
-    struct emu_location seat;                 /* of this rank, as a parent communicator knew it; node -1: none did      */
+    struct emu_location location;                 /* of this rank, as a parent communicator knew it; node -1: none did      */
     int *nodes, *gpus;                    /* [size] the node of each member, and its GPU there                       */
     int n_nodes;                          /* that its members are on                                                 */
     int job_gpus;                         /* of all processes                                                        */

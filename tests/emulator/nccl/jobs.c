@@ -22,7 +22,7 @@ static void derive_id(ncclComm_t child, const struct en_job *job, int color)
 
     memcpy(from.parent, job->parent->id, EN_ID_BYTES);
     en_hash(child->id, &from, sizeof(from));
-    child->seat = job->parent->seat;
+    child->location = job->parent->location;
 }
 
 static ncclResult_t post_init(struct en_job *job)

@@ -113,7 +113,7 @@ ncclResult_t en_join_post(ncclComm_t comm)
     me->world_rank = emu_world_rank();
     me->device = comm->device;
     me->devices = en_devices_used();
-    me->seat = comm->seat;
+    me->location = comm->location;
     me->host = host_hash();
     me->bus = bus_hash(comm->device);
     en_post_timeline_name(comm);
@@ -165,8 +165,8 @@ static struct emu_location location_of(const struct en_region *r, int rank)
     const struct en_member *m = &r->members[rank];
     int devices = devices_of(r, rank);
 
-    if (m->seat.node >= 0)
-        return m->seat;
+    if (m->location.node >= 0)
+        return m->location;
     return emu_location_of(m->world_rank * devices + m->device % devices, emu_world_size() * devices);
 }
 
@@ -175,20 +175,20 @@ static void place(ncclComm_t comm)
     comm->n_nodes = 0;
     comm->min_nic_factor = comm->min_leaf_factor = INFINITY;
     for (int i = 0; i < comm->size; i++) {
-        struct emu_location seat = location_of(&comm->region, i);
+        struct emu_location location = location_of(&comm->region, i);
         int first = 0;
 
-        comm->nodes[i] = seat.node;
-        comm->gpus[i] = seat.gpu;
-        while (comm->nodes[first] != seat.node)
+        comm->nodes[i] = location.node;
+        comm->gpus[i] = location.gpu;
+        while (comm->nodes[first] != location.node)
             first++;
         comm->n_nodes += first == i;
-        comm->min_nic_factor = fmin(comm->min_nic_factor, emu_nic_factor(seat));
+        comm->min_nic_factor = fmin(comm->min_nic_factor, emu_nic_factor(location));
         comm->min_leaf_factor = fmin(comm->min_leaf_factor, emu_leaf_factor(en_machine_rank(comm, i)));
         if (i == comm->rank)
-            comm->seat = seat;
+            comm->location = location;
     }
-    comm->nic_factor = emu_nic_factor(comm->seat);
+    comm->nic_factor = emu_nic_factor(comm->location);
     comm->leaf_factor = emu_leaf_factor(en_machine_rank(comm, comm->rank));
     comm->job_gpus = emu_world_size() * devices_of(&comm->region, comm->rank);
     en_find_company(comm);

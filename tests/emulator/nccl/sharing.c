@@ -14,11 +14,11 @@ struct exchange {
     int n;
 };
 
-static int machine_rank(struct emu_location seat)
+static int machine_rank(struct emu_location location)
 {
     const int per_node = emu_machine()->gpus_per_node;
 
-    return seat.node * per_node + seat.gpu % per_node;
+    return location.node * per_node + location.gpu % per_node;
 }
 
 static int number_of(ncclComm_t comm, int member)

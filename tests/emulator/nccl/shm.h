@@ -41,7 +41,7 @@ struct en_desc {
 struct en_member {
     _Alignas(EN_CACHE_LINE) _Atomic uint32_t taken; /* 1: a rank sits here                                            */
     int32_t pid, world_rank, device, devices;       /* devices: how many this process drives, as far as it knows      */
-    struct emu_location seat;                           /* of a parent communicator; node -1: to be worked out           */
+    struct emu_location location;                           /* of a parent communicator; node -1: to be worked out           */
     uint64_t timeline;                              /* that its process is on, 0: its own                            */
     uint64_t host, bus;                             /* hash of the host's identity, of the device's PCI bus id        */
     int32_t split[2][2];                            /* colour and key of a split                                      */

@@ -22,7 +22,7 @@ static struct {
     struct emu_timeline *line;
     int host;
     bool is_shared, has_ended;
-    bool has_places;                    /* GPUs meet there at what they share                                 */
+    bool shares_resources;                    /* GPUs meet there at what they share                                 */
     bool is_said;                       /* that it tells nothing any more                                     */
     uint64_t name;                      /* of one that has places: the process that made it                   */
     int machine_ranks[EMU_MAX_DEVICES]; /* of devices whose place NCCL knows, counted from 1, 0: not yet */
@@ -80,20 +80,20 @@ static struct emu_gpu_parts parts_of(int device)
     struct emu_gpu_parts parts;
 
     for (int i = 0; i < EMU_PARTS; i++)
-        parts.place[i] = -1;
+        parts.shared[i] = -1;
     parts.gbps[EMU_LINK_OUT] = parts.gbps[EMU_LINK_IN] = emu.machine.intra.gbps;
     parts.gbps[EMU_NIC_OUT] = parts.gbps[EMU_NIC_IN] = bb_slow_nics_gbps(&emu.slow, &emu.machine, rank);
     parts.gbps[EMU_LEAF_OUT] = parts.gbps[EMU_LEAF_IN] = uplink_gbps(BB_LEAF, rank);
     parts.gbps[EMU_POD_OUT] = parts.gbps[EMU_POD_IN] = uplink_gbps(BB_POD, rank);
     parts.gbps[EMU_MEMORY] = bb_cluster_nccl_memory_gbps(&emu.machine);
-    if (!ahead.has_places)
+    if (!ahead.shares_resources)
         return parts;
-    parts.place[EMU_NIC_OUT] = parts.place[EMU_NIC_IN] = bb_cluster_rank_nic(&emu.machine, rank);
+    parts.shared[EMU_NIC_OUT] = parts.shared[EMU_NIC_IN] = bb_cluster_rank_nic(&emu.machine, rank);
     for (int tier = 0; tier < BB_TIERS; tier++)
         if (bb_fabric_is_oversubscribed(&emu.machine, (enum bb_tier)tier)) {
             const int part = tier == BB_LEAF ? EMU_LEAF_OUT : EMU_POD_OUT;
 
-            parts.place[part] = parts.place[part + 1] = bb_fabric_switch(&emu.machine, (enum bb_tier)tier, rank);
+            parts.shared[part] = parts.shared[part + 1] = bb_fabric_switch(&emu.machine, (enum bb_tier)tier, rank);
         }
     return parts;
 }
@@ -111,7 +111,7 @@ static const char *requested_hazard(void)
 }
 
 /* A timeline on which GPUs meet at what they share: with other processes, or those of this one if it is alone. */
-static bool wants_places(void)
+static bool wants_shared_resources(void)
 {
     const char *hazard = requested_hazard();
 
@@ -130,11 +130,11 @@ void emu_contention_load(void)
     emu.contends = emu.machine.has_sharing && !emu.real_time;
     if (!emu.contends)
         return;
-    ahead.has_places = wants_places();
-    if (ahead.has_places && emu_world_size() > 1) {
+    ahead.shares_resources = wants_shared_resources();
+    if (ahead.shares_resources && emu_world_size() > 1) {
         ahead.line = emu_timeline_of_job(&ahead.name, &ahead.host);
-        ahead.is_shared = ahead.has_places = ahead.line != NULL;
-    } else if (ahead.has_places)
+        ahead.is_shared = ahead.shares_resources = ahead.line != NULL;
+    } else if (ahead.shares_resources)
         ahead.name = (uint64_t)getpid();
     if (ahead.line)
         return;
@@ -183,7 +183,7 @@ void emu_host_lost(void)
     emu_timeline_unlock(ahead.line);
 }
 
-void emu_place_device(int device, int rank)
+void emu_set_machine_rank(int device, int rank)
 {
     struct emu_gpu_parts parts;
 
@@ -193,7 +193,7 @@ void emu_place_device(int device, int rank)
     ahead.machine_ranks[device] = rank + 1;
     parts = parts_of(device);
     if (lock_line()) {
-        emu_timeline_place_gpu(ahead.line, ahead.host, device, &parts);
+        emu_timeline_set_gpu_parts(ahead.line, ahead.host, device, &parts);
         emu_timeline_unlock(ahead.line);
     }
     emu_unlock();

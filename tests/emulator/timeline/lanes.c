@@ -92,27 +92,27 @@ void tl_finish(struct emu_timeline *t, int lane, double end_ns)
 /* ---- what hosts give and ask ---- */
 
 /* What all GPUs there use: made by the first of them. */
-static int find_place(struct emu_timeline *t, int part, int number, double gbps)
+static int find_shared_resource(struct emu_timeline *t, int part, int number, double gbps)
 {
     int at = 0;
 
-    while (at < t->b->n_places && (t->places[at].part != part || t->places[at].number != number))
+    while (at < t->b->n_shared_resources && (t->shared_resources[at].part != part || t->shared_resources[at].number != number))
         at++;
-    if (at == TL_PLACES) {
-        tl_break(t, TL_FULL, "NICs and uplinks", TL_PLACES);
+    if (at == TL_SHARED_RESOURCES) {
+        tl_break(t, TL_FULL, "NICs and uplinks", TL_SHARED_RESOURCES);
         return 0;
     }
-    if (at == t->b->n_places)
-        t->places[t->b->n_places++] = (struct tl_place){part, number, tl_add_resource(t, gbps)};
-    return t->places[at].resource;
+    if (at == t->b->n_shared_resources)
+        t->shared_resources[t->b->n_shared_resources++] = (struct tl_shared_resource){part, number, tl_add_resource(t, gbps)};
+    return t->shared_resources[at].resource;
 }
 
-void emu_timeline_place_gpu(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts)
+void emu_timeline_set_gpu_parts(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts)
 {
     struct tl_gpu *gpu = &t->gpus[t->hosts[host].gpus[device % TL_DEVICES]];
 
     for (int i = 0; i < EMU_PARTS; i++)
-        gpu->resource[i] = parts->place[i] < 0 ? gpu->own[i] : find_place(t, i, parts->place[i], parts->gbps[i]);
+        gpu->resource[i] = parts->shared[i] < 0 ? gpu->own[i] : find_shared_resource(t, i, parts->shared[i], parts->gbps[i]);
 }
 
 static int find_gpu(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts)
@@ -131,7 +131,7 @@ static int find_gpu(struct emu_timeline *t, int host, int device, const struct e
     for (int i = 0; i < EMU_PARTS; i++)
         gpu->own[i] = tl_add_resource(t, parts->gbps[i]);
     t->memory_of[gpu->own[EMU_MEMORY]] = *known;
-    emu_timeline_place_gpu(t, host, device, parts);
+    emu_timeline_set_gpu_parts(t, host, device, parts);
     return *known;
 }
 

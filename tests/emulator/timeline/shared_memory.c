@@ -81,43 +81,43 @@ const char *emu_timeline_trouble(const struct emu_timeline *t, bool *is_torn)
 /* ---- life ---- */
 
 /* Gives an array its place behind those before it; base NULL: counts. */
-#define PLACE(array, n)                                                                                                \
+#define LAY_OUT(array, n)                                                                                                \
     do {                                                                                                               \
         at = (at + 63) / 64 * 64;                                                                                      \
         (array) = base == NULL ? NULL : (void *)(base + at);                                                           \
         at += (size_t)(n) * sizeof(*(array));                                                                          \
     } while (0)
 
-static size_t place_arrays(struct emu_timeline *t, char *base)
+static size_t lay_out_arrays(struct emu_timeline *t, char *base)
 {
     size_t at = 0;
 
-    PLACE(t->b, 1);
-    PLACE(t->hosts, TL_HOSTS);
-    PLACE(t->clocks, TL_HOSTS);
-    PLACE(t->bounds, TL_HOSTS);
-    PLACE(t->gpus, TL_GPUS);
-    PLACE(t->places, TL_PLACES);
-    PLACE(t->lanes, TL_LANES);
-    PLACE(t->steps, TL_STEPS);
-    PLACE(t->moments, TL_MOMENTS);
-    PLACE(t->endpoints, TL_ENDPOINTS);
-    PLACE(t->calls, TL_CALLS);
-    PLACE(t->pairs, TL_PAIRS);
-    PLACE(t->owners, TL_FLOWS);
-    PLACE(t->events, TL_EVENTS);
-    PLACE(t->dirty, TL_GPUS);
-    PLACE(t->use_at, TL_RESOURCES);
-    PLACE(t->memory_of, TL_RESOURCES);
-    PLACE(t->flows.flows, TL_FLOWS);
-    PLACE(t->flows.resources, TL_RESOURCES);
-    PLACE(t->flows.residuals, TL_RESOURCES);
-    PLACE(t->flows.uses, TL_USES);
-    PLACE(t->flows.fresh, TL_FLOWS);
-    PLACE(t->flows.stale, TL_RESOURCES);
-    PLACE(t->flows.component, TL_FLOWS);
-    PLACE(t->flows.scarce, TL_RESOURCES);
-    PLACE(t->flows.changed, TL_FLOWS);
+    LAY_OUT(t->b, 1);
+    LAY_OUT(t->hosts, TL_HOSTS);
+    LAY_OUT(t->clocks, TL_HOSTS);
+    LAY_OUT(t->bounds, TL_HOSTS);
+    LAY_OUT(t->gpus, TL_GPUS);
+    LAY_OUT(t->shared_resources, TL_SHARED_RESOURCES);
+    LAY_OUT(t->lanes, TL_LANES);
+    LAY_OUT(t->steps, TL_STEPS);
+    LAY_OUT(t->moments, TL_MOMENTS);
+    LAY_OUT(t->endpoints, TL_ENDPOINTS);
+    LAY_OUT(t->calls, TL_CALLS);
+    LAY_OUT(t->pairs, TL_PAIRS);
+    LAY_OUT(t->owners, TL_FLOWS);
+    LAY_OUT(t->events, TL_EVENTS);
+    LAY_OUT(t->dirty, TL_GPUS);
+    LAY_OUT(t->use_at, TL_RESOURCES);
+    LAY_OUT(t->memory_of, TL_RESOURCES);
+    LAY_OUT(t->flows.flows, TL_FLOWS);
+    LAY_OUT(t->flows.resources, TL_RESOURCES);
+    LAY_OUT(t->flows.residuals, TL_RESOURCES);
+    LAY_OUT(t->flows.uses, TL_USES);
+    LAY_OUT(t->flows.fresh, TL_FLOWS);
+    LAY_OUT(t->flows.stale, TL_RESOURCES);
+    LAY_OUT(t->flows.component, TL_FLOWS);
+    LAY_OUT(t->flows.scarce, TL_RESOURCES);
+    LAY_OUT(t->flows.changed, TL_FLOWS);
     return (at + 4095) / 4096 * 4096;
 }
 
@@ -142,7 +142,7 @@ struct emu_timeline *emu_timeline_open(const struct bb_cluster *machine, int fd)
     if (t == NULL)
         return NULL;
     t->machine = machine;
-    t->bytes = place_arrays(t, NULL);
+    t->bytes = lay_out_arrays(t, NULL);
     t->fd = is_new ? memfd_create(EMU_TIMELINE, MFD_CLOEXEC) : fd;
     if (t->fd < 0 || (is_new && ftruncate(t->fd, (off_t)t->bytes) != 0) || fstat(t->fd, &st) != 0 ||
         (size_t)st.st_size != t->bytes)
@@ -150,7 +150,7 @@ struct emu_timeline *emu_timeline_open(const struct bb_cluster *machine, int fd)
     base = mmap(NULL, t->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, t->fd, 0);
     if (base == MAP_FAILED)
         goto failed;
-    place_arrays(t, base);
+    lay_out_arrays(t, base);
     if (is_new)
         init_lock(&t->b->lock);
     return t;

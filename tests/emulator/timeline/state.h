@@ -16,7 +16,7 @@ enum {
     TL_HOSTS = 1 << 11,
     TL_GPUS = 1 << 12,
     TL_DEVICES = 64, /* of a host */
-    TL_PLACES = 1 << 12,
+    TL_SHARED_RESOURCES = 1 << 12,
     TL_RESOURCES = 1 << 16,
     TL_LANES = 1 << 14,
     TL_STEPS = 1 << 21,
@@ -131,7 +131,7 @@ struct tl_event {
     unsigned epoch;
 };
 
-struct tl_place {
+struct tl_shared_resource {
     int part, number, resource;
 };
 
@@ -144,7 +144,7 @@ struct tl_shared_state {
     int n_live, n_away;
     double looked_s; /* when somebody looked after the hosts */
     double now_ns;
-    int round, update, n_events, n_gpus, n_places, n_resources, n_uses, n_dirty;
+    int round, update, n_events, n_gpus, n_shared_resources, n_resources, n_uses, n_dirty;
     struct tl_pool hosts, lanes, steps, moments, endpoints, calls, pairs, flows;
     int uses_unused[TL_SIZES];
     int call_at[TL_BUCKETS], pair_at[TL_BUCKETS];
@@ -157,7 +157,7 @@ struct emu_timeline {
     struct tl_host *hosts;
     double *clocks, *bounds; /* [hosts] where each is; of those that run, else INFINITY */
     struct tl_gpu *gpus;
-    struct tl_place *places;
+    struct tl_shared_resource *shared_resources;
     struct tl_lane *lanes;
     struct tl_step *steps;
     struct tl_moment *moments;

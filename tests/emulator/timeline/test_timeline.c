@@ -49,7 +49,7 @@ static int set_up(void **state)
 
         for (int part = 0; part < EMU_PARTS; part++) {
             parts.gbps[part] = 10;
-            parts.place[part] = part == EMU_NIC_OUT || part == EMU_NIC_IN ? i / 2 : -1;
+            parts.shared[part] = part == EMU_NIC_OUT || part == EMU_NIC_IN ? i / 2 : -1;
         }
         emu_timeline_add_host(job.t, (int)getpid(), i, &job.host[i]);
         job.lane[i] = emu_timeline_add_lane(job.t, job.host[i], 0, &parts);
@@ -337,10 +337,10 @@ static void a_gpu_finds_its_place(void **state)
 
     for (int part = 0; part < EMU_PARTS; part++) {
         parts.gbps[part] = 10;
-        parts.place[part] = part == EMU_NIC_OUT || part == EMU_NIC_IN ? 0 : -1;
+        parts.shared[part] = part == EMU_NIC_OUT || part == EMU_NIC_IN ? 0 : -1;
     }
     emu_timeline_lock(job->t);
-    emu_timeline_place_gpu(job->t, job->host[2], 0, &parts);
+    emu_timeline_set_gpu_parts(job->t, job->host[2], 0, &parts);
     emu_timeline_unlock(job->t);
     const int one = send(job, 0, 0, 200, NULL), other = send(job, 2, 0, 200, NULL);
 

@@ -70,11 +70,11 @@ void emu_timeline_wake(struct emu_timeline *t, int host);
 /* The parts of a GPU: what each carries, and its number among those that other GPUs use, too, -1: its own. */
 struct emu_gpu_parts {
     double gbps[EMU_PARTS];
-    int place[EMU_PARTS];
+    int shared[EMU_PARTS];
 };
 
 /* It is known, or known better, where a GPU is that has lanes. */
-void emu_timeline_place_gpu(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts);
+void emu_timeline_set_gpu_parts(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts);
 int emu_timeline_add_lane(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts);
 void emu_timeline_remove_lane(struct emu_timeline *t, int lane); /* what it was given has ended; it tells its moments */
 double emu_timeline_lane_ns(const struct emu_timeline *t, int lane); /* when it has ended what has happened so far */

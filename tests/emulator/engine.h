@@ -103,7 +103,7 @@ void emu_host_back(void);
 void emu_host_lost(void);
 void emu_host_awaits_room(void); /* until an operation of its own has ended */
 /* NCCL knows where a device of this process is: its rank where all nodes have the profile's GPUs. */
-void emu_place_device(int device, int machine_rank);
+void emu_set_machine_rank(int device, int machine_rank);
 #define EMU_FAILED INT64_MIN /* the operation failed: the stream gets a sticky error                               */
 
 /* Put op on a stream (0 / legacy / per-thread handles as in CUDA), or into the graph being captured. In capture,

@@ -234,7 +234,7 @@ ncclResult_t en_join_wait(ncclComm_t comm)
         comm->region.lock_fd = -1;
     }
     place(comm);
-    emu_place_device(comm->device, en_machine_rank(comm, comm->rank));
+    emu_set_machine_rank(comm->device, en_machine_rank(comm, comm->rank));
     en_join_timeline(comm);
     rc = refuse_shared_gpus(comm);
     if (rc == ncclSuccess)

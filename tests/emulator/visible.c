@@ -13,17 +13,17 @@
 enum { MIG_MAX = 7, ENTRY_TEXT = 128 };
 
 /* The same device of the same host has the same id in every process; the first digits tell devices apart. */
-void emu_uuid_of(struct emu_place place, unsigned char uuid[16])
+void emu_uuid_of(struct emu_device_id device, unsigned char uuid[16])
 {
-    const unsigned char number[3] = {(unsigned char)place.number, (unsigned char)place.instance,
-                                     (unsigned char)(place.number >> 8)};
+    const unsigned char number[3] = {(unsigned char)device.number, (unsigned char)device.instance,
+                                     (unsigned char)(device.number >> 8)};
     char host[256] = "";
     uint64_t hash = 14695981039346656037u;
 
     gethostname(host, sizeof(host) - 1);
     for (const char *c = host; *c; c++)
         hash = (hash ^ (unsigned char)*c) * 1099511628211u;
-    for (int i = 0; i < (place.number >> 8 ? 3 : 2); i++)
+    for (int i = 0; i < (device.number >> 8 ? 3 : 2); i++)
         hash = (hash ^ number[i]) * 1099511628211u;
     hash ^= hash >> 29; /* the first bytes would differ in little */
     hash *= 0xbf58476d1ce4e5b9u;
@@ -31,69 +31,69 @@ void emu_uuid_of(struct emu_place place, unsigned char uuid[16])
     memcpy(uuid + 8, "EMU-GPU", 8);
 }
 
-static void write_uuid(struct emu_place place, char text[40])
+static void write_uuid(struct emu_device_id device, char text[40])
 {
     unsigned char b[16];
     int at = 0;
 
-    emu_uuid_of(place, b);
+    emu_uuid_of(device, b);
     for (int i = 0; i < 16; i++)
         at += sprintf(text + at, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", b[i]);
 }
 
 /* MIG-<UUID of the instance>, or the older MIG-GPU-<UUID of the GPU>/<GPU instance>/<compute instance>. */
-static bool names_instance(const char *entry, struct emu_place place)
+static bool names_instance(const char *entry, struct emu_device_id device)
 {
     char uuid[40], old[ENTRY_TEXT];
 
-    write_uuid(place, uuid);
+    write_uuid(device, uuid);
     if (entry[0] && strncmp(uuid, entry, strlen(entry)) == 0)
         return true;
-    write_uuid((struct emu_place){.number = place.number}, uuid);
-    snprintf(old, sizeof(old), "GPU-%s/%d/0", uuid, place.instance);
+    write_uuid((struct emu_device_id){.number = device.number}, uuid);
+    snprintf(old, sizeof(old), "GPU-%s/%d/0", uuid, device.instance);
     return strcmp(old, entry) == 0;
 }
 
-static bool names(const char *entry, struct emu_place place)
+static bool names(const char *entry, struct emu_device_id device)
 {
     char uuid[40], *end;
 
     if (strncmp(entry, "MIG-", 4) == 0)
-        return place.instance > 0 && names_instance(entry + 4, place);
+        return device.instance > 0 && names_instance(entry + 4, device);
     if (strncmp(entry, "GPU-", 4) == 0) {
-        write_uuid((struct emu_place){.number = place.number}, uuid);
+        write_uuid((struct emu_device_id){.number = device.number}, uuid);
         return entry[4] && strncmp(uuid, entry + 4, strlen(entry + 4)) == 0;
     }
-    return isdigit((unsigned char)*entry) && strtol(entry, &end, 10) == place.number && *end == '\0';
+    return isdigit((unsigned char)*entry) && strtol(entry, &end, 10) == device.number && *end == '\0';
 }
 
 /* Every device, or every instance of every one; with instances a number or a GPU's UUID means the first of that GPU. */
-static int list_places(struct emu_place *places, int first, int devices, int instances)
+static int list_devices(struct emu_device_id *devices, int first, int devices, int instances)
 {
     int n = 0;
 
     for (int d = first; d < first + devices; d++)
         for (int i = instances > 0; i <= instances; i++)
-            places[n++] = (struct emu_place){.number = d, .instance = i};
+            devices[n++] = (struct emu_device_id){.number = d, .instance = i};
     return n;
 }
 
 /* The place that an entry names; -1 when it names none, or several (a UUID that is too short). */
-static int find_place(const char *entry, const struct emu_place *places, int n)
+static int find_device(const char *entry, const struct emu_device_id *devices, int n)
 {
     int found = -1;
 
     for (int i = 0; i < n; i++) {
-        if (!names(entry, places[i]))
+        if (!names(entry, devices[i]))
             continue;
-        if (found >= 0 && places[found].number != places[i].number)
+        if (found >= 0 && devices[found].number != devices[i].number)
             return -1;
         found = found < 0 ? i : found;
     }
     return found;
 }
 
-static int take_named(const char *text, const struct emu_place *places, int n, struct emu_place *visible)
+static int take_named(const char *text, const struct emu_device_id *devices, int n, struct emu_device_id *visible)
 {
     bool taken[EMU_MAX_DEVICES * MIG_MAX] = {false};
     int seen = 0;
@@ -104,11 +104,11 @@ static int take_named(const char *text, const struct emu_place *places, int n, s
         int at;
 
         snprintf(entry, sizeof(entry), "%.*s", (int)length, text);
-        at = find_place(entry + strspn(entry, " "), places, n);
+        at = find_device(entry + strspn(entry, " "), devices, n);
         if (at < 0 || taken[at])
             break;
         taken[at] = true;
-        visible[seen++] = places[at];
+        visible[seen++] = devices[at];
         text += length + (text[length] == ',');
     }
     return seen;
@@ -125,17 +125,17 @@ static int requested_instances(void)
     return (int)n;
 }
 
-int emu_visible_devices(int first, int devices, struct emu_place visible[EMU_MAX_DEVICES])
+int emu_visible_devices(int first, int devices, struct emu_device_id visible[EMU_MAX_DEVICES])
 {
-    struct emu_place places[EMU_MAX_DEVICES * MIG_MAX];
+    struct emu_device_id devices[EMU_MAX_DEVICES * MIG_MAX];
     const char *asked = getenv("CUDA_VISIBLE_DEVICES");
-    int instances = requested_instances(), n = list_places(places, first, devices, instances), seen;
+    int instances = requested_instances(), n = list_devices(devices, first, devices, instances), seen;
 
     if (asked) {
-        seen = take_named(asked, places, n, visible);
+        seen = take_named(asked, devices, n, visible);
     } else {
         seen = n < EMU_MAX_DEVICES ? n : EMU_MAX_DEVICES;
-        memcpy(visible, places, (size_t)seen * sizeof(*visible));
+        memcpy(visible, devices, (size_t)seen * sizeof(*visible));
     }
     return instances > 0 && seen > 1 ? 1 : seen;
 }

@@ -12,7 +12,7 @@
 
 /* Process-wide state. The only other process-wide state is in start/deadline.c, for its signal handler. */
 static char identity[128], context[1024];
-static int mute;
+static int mute, job_scope;
 static atomic_int speculation;
 
 enum { NOT_SPECULATIVE, SPECULATIVE, SPECULATION_FAILED };
@@ -85,12 +85,17 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
         return; /* there is no other place to report the error */
 }
 
+void bb_err_job_scope(int on)
+{
+    job_scope = on;
+}
+
 int(bb_err)(enum bb_error code, const char *fmt, ...)
 {
     va_list args;
 
     va_start(args, fmt);
-    write_line(NO_TIMEOUT, code, identity, "", fmt, args);
+    write_line(NO_TIMEOUT, code, job_scope ? "" : identity, "", fmt, args);
     va_end(args);
     return -(int)code;
 }

@@ -51,6 +51,12 @@ int bb_err(enum bb_error code, const char *fmt, ...) __attribute__((format(print
 int bb_err_job(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /*
+ * bb_err_job_scope - from now on (1) bb_err() prints like bb_err_job(), or again with the rank (0). For code that all
+ * ranks execute with the same input while rank 0 alone prints errors, such as building a step.
+ */
+void bb_err_job_scope(int on);
+
+/*
  * bb_err_nonblocking, bb_err_job_nonblocking - like bb_err() and bb_err_job(), for a process that is about to exit.
  * The line is dropped if stderr is not writable within 200 ms, for example because stderr is a full pipe without a
  * reader or a stopped terminal.

@@ -60,8 +60,11 @@ static int build_step(struct run *x)
     x->options.step.ranks = x->session.world.size;
     if (x->options.step.gpus_per_node == 0 && x->session.world.size % x->session.world.local_size == 0)
         x->options.step.gpus_per_node = x->session.world.local_size;
-    if (x->session.world.rank == 0)
+    if (x->session.world.rank == 0) {
+        bb_err_job_scope(1);
         rc = build_messages(x);
+        bb_err_job_scope(0);
+    }
     TRY(bb_world_agree(&x->session.world, rc, "the step"));
     if (x->session.world.rank != 0)
         rc = build_messages(x);

@@ -1,4 +1,4 @@
-/* test_err.c - one whole line per error, whoever speaks, however long. */
+/* test_err.c - each error is one whole line with the right prefix, whatever its length. */
 #include "bootstrap/base/err.h"
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
@@ -6,62 +6,66 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-static void test_speakers(void **state)
+static void prefixes_the_line_with_the_rank(void **state)
 {
-    struct capture said;
+    struct capture captured;
 
     (void)state;
-    capture_begin(&said);
+    capture_begin(&captured);
     assert_int_equal(bb_err(BB_EUSAGE, "unknown word '%s'", "x"), -2);
     bb_err_identify(3, "node17", -1);
     assert_int_equal(bb_err(BB_ETIMEOUT, "late"), -4);
     bb_err_identify(3, "node17", 1);
     assert_int_equal(bb_err_job(BB_EBELOW, "of all ranks"), -5);
+    bb_err_job_scope(1);
+    assert_int_equal(bb_err(BB_EUSAGE, "of the step"), -2);
+    bb_err_job_scope(0);
     bb_warn("slow by %d %%", 5);
     bb_err_identify(-1, "node17", 1);
     assert_int_equal(bb_err(BB_EFAIL, "last"), -1);
-    capture_end(&said);
-    assert_string_equal(said.text, "busbar: unknown word 'x'\n"
-                                   "busbar: rank 3 (node17): late\n"
-                                   "busbar: of all ranks\n"
-                                   "busbar: warning: slow by 5 %\n"
-                                   "busbar: last\n");
+    capture_end(&captured);
+    assert_string_equal(captured.text, "busbar: unknown word 'x'\n"
+                                       "busbar: rank 3 (node17): late\n"
+                                       "busbar: of all ranks\n"
+                                       "busbar: of the step\n"
+                                       "busbar: warning: slow by 5 %\n"
+                                       "busbar: last\n");
 }
 
-static void test_long_line(void **state)
+static void truncates_a_long_line(void **state)
 {
-    struct capture said;
+    struct capture captured;
     char text[4000];
 
     (void)state;
     memset(text, 'a', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
-    capture_begin(&said);
+    capture_begin(&captured);
     assert_int_equal(bb_err(BB_EFAIL, "%s", text), -1);
-    capture_end(&said);
-    assert_true(strlen(said.text) < 2100 && strlen(said.text) > 2000);
-    assert_ptr_equal(strchr(said.text, '\n'), said.text + strlen(said.text) - 1);
+    capture_end(&captured);
+    assert_true(strlen(captured.text) < 2100 && strlen(captured.text) > 2000);
+    assert_ptr_equal(strchr(captured.text, '\n'), captured.text + strlen(captured.text) - 1);
 }
 
-/* A word from a file or a command line stays on the line and cannot steer the terminal. */
-static void test_controls(void **state)
+/* Control characters in user text are replaced, so the message stays on one line and cannot steer the terminal. */
+static void replaces_control_characters(void **state)
 {
-    struct capture said;
+    struct capture captured;
 
     (void)state;
-    capture_begin(&said);
+    capture_begin(&captured);
     assert_int_equal(bb_err(BB_EUSAGE, "unknown model '%s'", "a\nb\033[31mc\td"), -2);
-    capture_end(&said);
-    assert_string_equal(said.text, "busbar: unknown model 'a b [31mc d'\n");
+    capture_end(&captured);
+    assert_string_equal(captured.text, "busbar: unknown model 'a b [31mc d'\n");
 }
 
-/* What cannot be is not said while it is only tried; the first failure is. */
-static void test_trials(void **state)
+/* In speculative mode usage errors and warnings are suppressed; the first other failure is printed. */
+static void speculative_mode_prints_only_the_first_failure(void **state)
 {
-    struct capture said;
+    struct capture captured;
 
     (void)state;
-    capture_begin(&said);
+    capture_begin(&captured);
     bb_err_speculative(1);
     assert_int_equal(bb_err(BB_EUSAGE, "no such layout"), -2);
     bb_warn("odd");
@@ -77,14 +81,14 @@ static void test_trials(void **state)
     assert_int_equal(bb_err(BB_EFAIL, "of a rank that is mute"), -1);
     bb_err_speculative(0);
     bb_err_mute(0);
-    capture_end(&said);
-    assert_string_equal(said.text, "busbar: no memory\n"
-                                   "busbar: none at all\n"
-                                   "busbar: another trial\n");
+    capture_end(&captured);
+    assert_string_equal(captured.text, "busbar: no memory\n"
+                                       "busbar: none at all\n"
+                                       "busbar: another trial\n");
 }
 
-/* A line at the end is said where there is room for it, and does not keep the process where nobody reads. */
-static void test_full_pipe(void **state)
+/* bb_err_nonblocking prints its line when the pipe has space, and returns at once when the pipe is full. */
+static void nonblocking_error_does_not_wait_for_a_reader(void **state)
 {
     static const char full[1 << 16];
     char text[64] = "";
@@ -100,7 +104,7 @@ static void test_full_pipe(void **state)
     while (write(ends[1], full, sizeof(full)) > 0)
         ;
     fcntl(ends[1], F_SETFL, 0);
-    alarm(5); /* of one that waits for a reader */
+    alarm(5); /* SIGALRM ends the test if the call blocks */
     bb_err_nonblocking(BB_EFAIL, "ended by SIGTERM");
     alarm(0);
     dup2(saved, STDERR_FILENO);
@@ -108,11 +112,11 @@ static void test_full_pipe(void **state)
         close(((int[]){saved, ends[0], ends[1]})[i]);
 }
 
-static void test_exit_codes(void **state)
+static void maps_errors_to_exit_codes(void **state)
 {
     (void)state;
     assert_int_equal(bb_exit_code(0), 0);
-    assert_int_equal(bb_exit_code(1), 0); /* help was printed */
+    assert_int_equal(bb_exit_code(1), 0); /* 1: help was printed */
     assert_int_equal(bb_exit_code(-BB_EFAIL), 1);
     assert_int_equal(bb_exit_code(-BB_EUSAGE), 2);
     assert_int_equal(bb_exit_code(-BB_EDATA), 3);
@@ -123,8 +127,12 @@ static void test_exit_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_speakers), cmocka_unit_test(test_long_line),  cmocka_unit_test(test_controls),
-        cmocka_unit_test(test_trials),   cmocka_unit_test(test_exit_codes), cmocka_unit_test(test_full_pipe),
+        cmocka_unit_test(prefixes_the_line_with_the_rank),
+        cmocka_unit_test(truncates_a_long_line),
+        cmocka_unit_test(replaces_control_characters),
+        cmocka_unit_test(speculative_mode_prints_only_the_first_failure),
+        cmocka_unit_test(maps_errors_to_exit_codes),
+        cmocka_unit_test(nonblocking_error_does_not_wait_for_a_reader),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
-"""What a chart is: a figure of plotly.js, the same figures as a table, the files that they come from, and what is
-missing. Colours are told apart on white and on black; text and lines take theirs from the page (page.css)."""
+"""A chart: a plotly.js figure, its values as a table, its source files, and notes about missing data.
+
+The colours are distinguishable on white and on black. page.css sets the colours of text and grid lines."""
 import math
 
 from units import bytes_text, is_number, time_unit
@@ -18,18 +19,18 @@ class Chart:
         self.title, self.sources, self.about, self.traces = title, list(sources), about, list(traces)
         self.columns, self.rows, self.notes = list(columns), list(rows), list(notes)
         self.height, self.layout = height, layout
-        self.chooser = None  # columns that a reader may put on the axes (sweep)
+        self.chooser = None  # for sweeps: the columns that the reader can choose for the axes and the color
 
     @property
     def stamps(self):
-        """Of all files that it shows; told by name where they differ."""
-        said = [result.stamps for result in self.sources]
-        if all(stamps == said[0] for stamps in said[1:]):
-            return said[0] if said else []
-        return [f"{result.name}: {stamp}" for result, stamps in zip(self.sources, said) for stamp in stamps]
+        """The stamps of the source files; prefixed with the file name if the files have different stamps."""
+        by_file = [result.stamps for result in self.sources]
+        if all(stamps == by_file[0] for stamps in by_file[1:]):
+            return by_file[0] if by_file else []
+        return [f"{result.name}: {stamp}" for result, stamps in zip(self.sources, by_file) for stamp in stamps]
 
     def figure(self):
-        """For Plotly.newPlot, or None where there is a table alone."""
+        """The arguments of Plotly.newPlot, or None for a chart that is only a table."""
         if not self.traces and not self.chooser:
             return None
         layout = {
@@ -43,11 +44,11 @@ class Chart:
         return {"data": self.traces, "layout": layout}
 
     def stamps_from(self):
-        """Above the words that stand over the figure: names of bands, of lines."""
+        """Offset of the stamps in pixels, which leaves space for annotations above the plot (names of bands and lines)."""
         return 18 if self.layout.get("annotations") else 0
 
     def stamp_marks(self):
-        """In the figure itself, so that a saved image has them too."""
+        """The stamps as plotly annotations, so that a saved image contains them."""
         return [{"text": stamp, "name": "stamp", "xref": "paper", "yref": "paper", "x": 1, "y": 1, "xanchor": "right",
                  "yanchor": "bottom", "yshift": 4 + self.stamps_from() + 19 * i, "showarrow": False,
                  "font": {"size": 12, "color": EXPOSED}} for i, stamp in enumerate(reversed(self.stamps))]
@@ -58,7 +59,7 @@ def axis(title, **more):
 
 
 def log_axis(title, values):
-    """Ticks that say what they are: 1, 2, 5, 10 .., as many as can be read."""
+    """A logarithmic axis with ticks at 1, 2, 5, 10, ...; only at powers of ten if it spans more than two decades."""
     known = [v for v in values if is_number(v) and v > 0]
     if not known:
         return axis(title, type="log")
@@ -69,7 +70,7 @@ def log_axis(title, values):
 
 
 def size_axis(sizes, title="bytes"):
-    """Powers of two on a logarithmic axis, as few as can be read."""
+    """A logarithmic axis with at most MAX_TICKS of the sizes as ticks."""
     known = sorted({size for size in sizes if is_number(size) and size > 0})
     step = -(-len(known) // MAX_TICKS) or 1
     shown = known[::step]
@@ -91,7 +92,7 @@ def bars(name, x, y, hover, color, **more):
 
 
 def error_bars(values, intervals, color):
-    """intervals: (low, high) or None, in the unit of the values."""
+    """intervals: [(low, high) or None], in the unit of the values."""
     pairs = [(v - i[0], i[1] - v) if i and is_number(v) else (0, 0) for v, i in zip(values, intervals)]
     return {"type": "data", "symmetric": False, "arrayminus": [max(0, low) for low, _ in pairs],
             "array": [max(0, high) for _, high in pairs], "color": color, "thickness": 1.2, "width": 4}

@@ -1,11 +1,11 @@
-"""The table of charts: under which heading, of which kinds of results, made by what. A new chart is a row."""
+"""The table of charts: heading, kinds of results, function that draws them. To add a chart, add a row."""
 import measured
 import steps
 import tables
 import timeline
 from result_files import Unreadable
 
-# (heading, kinds of results, function that yields Charts of all results of these kinds)
+# (heading, kinds of results, function that takes all results of these kinds and yields Charts)
 CHARTS = (
     ("Collectives", ("collectives",), measured.over_size),
     ("Collectives", ("collectives",), measured.algorithms),
@@ -17,7 +17,7 @@ CHARTS = (
     ("Steps", ("trace", "proxy", "plan"), timeline.timelines),
     ("Steps", ("proxy", "plan"), steps.by_role),
     ("Steps", ("proxy", "plan"), steps.by_group),
-    ("Steps", ("proxies",), steps.smoke),
+    ("Steps", ("proxies",), steps.all_proxies),
     ("Traffic and memory", ("proxy", "plan"), steps.traffic),
     ("Traffic and memory", ("proxy", "plan"), steps.memory),
     ("Traffic and memory", ("plan",), steps.orders),
@@ -29,18 +29,18 @@ CHARTS = (
 )
 
 
-# What Python says where a file holds something else than its schema says.
+# Exceptions that Python raises when the content of a file does not match its schema.
 CONTENT_ERRORS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
 def raise_unreadable(make, results, error):
-    """Which file it was."""
+    """Find the file that caused the error by drawing each alone, and raise Unreadable with its path."""
     for result in results:
         try:
             list(make([result]))
         except CONTENT_ERRORS as own:
-            raise Unreadable(f"{result.path} holds what no result of busbar has: {type(own).__name__}, {own}") from own
-    raise Unreadable(f"{results[0].path} and the others do not fit together: {error}") from error
+            raise Unreadable(f"{result.path} does not match its schema: {type(own).__name__}, {own}") from own
+    raise Unreadable(f"{results[0].path} cannot be drawn together with the other files: {error}") from error
 
 
 def make_charts(make, results):
@@ -54,7 +54,7 @@ def make_charts(make, results):
 
 
 def make_all(results):
-    """[(heading, [Chart])] of what there is, in the order of the table."""
+    """[(heading, [Chart])] for the given results, in the order of CHARTS, without empty headings."""
     sections = {}
     for heading, kinds, make in CHARTS:
         mine = [result for result in results if result.kind in kinds]

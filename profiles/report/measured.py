@@ -10,19 +10,19 @@ from units import bytes_text, interval_of, is_number, median_of, number_text, ti
 
 
 def chart_key(row):
-    """Rows of one chart have this in common."""
-    words = [row.get("collective") or "?", row.get("dtype"), row.get("op")]
-    return " ".join(str(word) for word in words if word), row.get("mode") or "stream"
+    """(title, mode): the key of the chart that contains the row."""
+    parts = [row.get("collective") or "?", row.get("dtype"), row.get("op")]
+    return " ".join(str(part) for part in parts if part), row.get("mode") or "stream"
 
 
 def line_key(result, row):
-    """Rows of one line have this in common, too."""
+    """(file, placement, further parameters): the key of the line within the chart."""
     more = [f"{key} {row[key]}" for key in ("root", "group", "cycle") if is_number(row.get(key))]
     return (result.name, str(row.get("placement") or "").replace("_", " "), " ".join(more))
 
 
 def curves(results, wanted):
-    """{(what, mode): {(file, placement, more): (result, rows by size)}} of the rows that are wanted."""
+    """{chart_key: {line_key: (result, rows sorted by size)}} of the rows for which wanted(row) is true."""
     charts = {}
     for result in results:
         for row in result.rows:
@@ -40,13 +40,13 @@ def chosen_by_nccl(row):
 
 
 def bandwidth_of(row):
-    """(figure, what it is): the algorithm's bandwidth where one rank has no bus."""
+    """(bandwidth, its name): the bus bandwidth; the algorithm bandwidth for one rank, which has no bus bandwidth."""
     bus = row.get("busbw_gbps")
     return (bus, "bus bandwidth") if is_number(bus) else (row.get("algbw_gbps"), "algorithm bandwidth")
 
 
 def bandwidth_interval(row):
-    """Of times, turned round."""
+    """The 95 % interval of the bandwidth, converted from that of the time: the longest time gives the lowest bandwidth."""
     times, (value, _), median = interval_of(row.get("time_us")), bandwidth_of(row), median_of(row.get("time_us"))
     if not times or not median or not is_number(value) or min(times) <= 0:
         return None
@@ -59,9 +59,8 @@ def interval_text(row):
 
 
 def choice_of(row):
-    """What NCCL chose: "RING SIMPLE"."""
-    words = [str(row[key]) for key in ("algorithm", "protocol") if row.get(key)]
-    return " ".join(words)
+    """The algorithm and protocol that NCCL chose, for example "RING SIMPLE"; "" if unknown."""
+    return " ".join(str(row[key]) for key in ("algorithm", "protocol") if row.get(key))
 
 
 def row_text(name, row):
@@ -76,7 +75,7 @@ def row_text(name, row):
 
 
 def bands_of(rows):
-    """[(first bytes, last bytes, choice)] of neighbours in size for which NCCL chose alike."""
+    """[[first bytes, last bytes, choice]]: ranges of consecutive sizes with the same choice."""
     bands = []
     for row in rows:
         choice = choice_of(row)
@@ -88,7 +87,7 @@ def bands_of(rows):
 
 
 def band_marks(rows):
-    """Shapes and annotations; a band reaches half-way to its neighbours."""
+    """(shapes, annotations) of the bands. A band extends to the geometric mean of its last size and the next."""
     bands, shapes, names = bands_of(rows), [], []
     colors = {choice: BANDS[i % len(BANDS)] for i, choice in enumerate(dict.fromkeys(b[2] for b in bands))}
     for i, (first, last, choice) in enumerate(bands):
@@ -102,7 +101,7 @@ def band_marks(rows):
 
 
 def line_with_bands(lines):
-    """The line whose choices are shown: the first that was measured, where NCCL told."""
+    """The key of the line whose choices are drawn as bands: the first measured line with known choices."""
     def rank(key):
         result, rows = lines[key]
         return (not bands_of(rows), is_plan(result.data))
@@ -110,14 +109,14 @@ def line_with_bands(lines):
 
 
 def line_names(lines):
-    """{key: name}: of the file only where there are several."""
+    """{line_key: name in the legend}, which includes the file only if there are several."""
     files = {key[0] for key in lines}
     return {key: ", ".join(part for part in (key[0] if len(files) > 1 else "", *key[1:]) if part) or key[0]
             for key in lines}
 
 
-COLLECTIVE_COLUMNS = ("line", "bytes", "time (us)", "95 % low (us)", "95 % high (us)", "algorithm bandwidth (GB/s)",
-                      "bus bandwidth (GB/s)", "algorithm", "protocol", "channels", "NCCL's estimate (us)", "wrong")
+COLLECTIVE_COLUMNS = ("line", "bytes", "time (us)", "95 % CI low (us)", "95 % CI high (us)", "algorithm bandwidth (GB/s)",
+                      "bus bandwidth (GB/s)", "algorithm", "protocol", "channels", "NCCL's estimate (us)", "wrong elements")
 
 
 def collective_values(name, row):
@@ -127,7 +126,7 @@ def collective_values(name, row):
 
 
 def over_size(results):
-    """Bandwidth and time of each collective over size."""
+    """Two charts per collective: bandwidth and time over message size."""
     for (what, mode), lines in curves(results, chosen_by_nccl).items():
         yield from size_charts(what, mode, lines)
 
@@ -137,23 +136,23 @@ def size_charts(what, mode, lines):
     all_rows = [row for _, rows in lines.values() for row in rows]
     band_line = line_with_bands(lines)
     shapes, bands = band_marks(lines[band_line][1])
-    whose = f"Coloured bands: what NCCL chose ({names[band_line]}). " if shapes else ""
+    bands_text = f"Colored bands: algorithm and protocol that NCCL chose ({names[band_line]}). " if shapes else ""
     shared = {"sources": sources, "shapes": shapes, "annotations": bands, "xaxis": size_axis(r["bytes"] for r in all_rows)}
     table = {"columns": COLLECTIVE_COLUMNS,
              "rows": [collective_values(names[key], row) for key, (_, rows) in lines.items() for row in rows]}
-    words = {bandwidth_of(row)[1] for row in all_rows}
+    metrics = {bandwidth_of(row)[1] for row in all_rows}
     notes = missing_notes(all_rows, shapes, any(is_plan(result.data) for result in sources))
     yield Chart(
-        f"{what}: {' and '.join(sorted(words))} over size ({mode})", notes=notes,
-        about=f"Median of the samples with its 95 % interval. {whose}Dashed: predicted.", traces=[
+        f"{what}: {' and '.join(sorted(metrics))} over size ({mode})", notes=notes,
+        about=f"Median of the samples with its 95 % confidence interval. {bands_text}Dashed: predicted.", traces=[
             bandwidth_line(names[key], rows, line_style(i, result))
             for i, (key, (result, rows)) in enumerate(lines.items())],
         yaxis=axis("GB/s", rangemode="tozero"), **shared, **table)
     times = [median_of(row.get("time_us")) for row in all_rows]
     unit, per = unit_of_times(times)
     yield Chart(
-        f"{what}: time over size ({mode})", about="Median time of an operation with its 95 % interval. "
-        f"{whose}Dashed: predicted, or NCCL's own estimate.", notes=notes, traces=[
+        f"{what}: time over size ({mode})", about="Median time of an operation with its 95 % confidence interval. "
+        f"{bands_text}Dashed: predicted, or NCCL's own estimate.", notes=notes, traces=[
             trace for i, (key, (result, rows)) in enumerate(lines.items())
             for trace in time_lines(names[key], rows, line_style(i, result), per)],
         yaxis=log_axis(f"time ({unit})", (t / per for t in times if t)), **shared, **table)
@@ -162,11 +161,11 @@ def size_charts(what, mode, lines):
 def missing_notes(rows, shapes, predicted):
     notes = []
     if not any(interval_of(row.get("time_us")) for row in rows):
-        notes.append("No intervals: they need 6 samples (busbar: --repeats, nccl-tests: -I 1).")
+        notes.append("No confidence intervals: they require at least 6 samples (busbar: --repeats, nccl-tests: -I 1).")
     if not shapes:
-        notes.append("NCCL did not tell what it chose, so there are no bands.")
+        notes.append("No bands: NCCL did not report the algorithm and protocol that it chose.")
     if not predicted and not any(is_number(row.get("model_us")) for row in rows):
-        notes.append("No predicted line: name a file of `busbar plan COLLECTIVE --cluster NAME --json FILE`, too.")
+        notes.append("No predicted line: add the file of `busbar plan COLLECTIVE --cluster NAME --json FILE`.")
     return notes
 
 
@@ -190,12 +189,12 @@ def time_lines(name, rows, style, per):
                  for interval in (interval_of(row.get("time_us")) for row in rows)]
     yield line(name, x, scaled, [row_text(name, row) for row in rows], None, **style,
                error_y=error_bars(scaled, intervals, color))
-    guesses = [row.get("model_us") for row in rows]
-    if any(map(is_number, guesses)):
+    estimates = [row.get("model_us") for row in rows]
+    if any(map(is_number, estimates)):
         title = f"{name}: NCCL's estimate"
         yield {"type": "scatter", "mode": "lines", "name": title, "x": x,
-               "y": [g / per if is_number(g) else None for g in guesses], "line": {"color": color, "width": 1.5, "dash": "dash"},
-               "hovertext": [f"{title}<br>{bytes_text(b)}<br>{time_text(g)}" for b, g in zip(x, guesses)],
+               "y": [e / per if is_number(e) else None for e in estimates], "line": {"color": color, "width": 1.5, "dash": "dash"},
+               "hovertext": [f"{title}<br>{bytes_text(b)}<br>{time_text(e)}" for b, e in zip(x, estimates)],
                "hoverinfo": "text"}
 
 
@@ -203,7 +202,7 @@ def time_lines(name, rows, style, per):
 
 
 def algorithms(results):
-    """Every algorithm and protocol that was tried, over size (--sweep-algorithms)."""
+    """Time over size of every algorithm and protocol that the run forced (--sweep-algorithms)."""
     for result in results:
         if any(row.get("forced") for row in result.rows):
             for (what, _), lines in curves([result], lambda row: row.get("placement") != "in_place").items():
@@ -219,37 +218,38 @@ def algorithm_chart(result, what, rows):
     times = [median_of(row.get("time_us")) for row in rows]
     unit, per = unit_of_times(times)
     traces = []
-    for i, (name, of_line) in enumerate(lines.items()):
+    for i, (name, line_rows) in enumerate(lines.items()):
         style = line_style(i)
         if name == "NCCL's choice":
             style = {"line": {"color": EXPOSED, "width": 4}, "marker": {"color": EXPOSED, "size": 10, "symbol": "star"}}
-        traces.append(line(name, [row["bytes"] for row in of_line],
-                           [median_of(row.get("time_us")) / per if median_of(row.get("time_us")) else None for row in of_line],
-                           [row_text(name, row) for row in of_line], None, **style))
+        traces.append(line(name, [row["bytes"] for row in line_rows],
+                           [median_of(row.get("time_us")) / per if median_of(row.get("time_us")) else None for row in line_rows],
+                           [row_text(name, row) for row in line_rows], None, **style))
     verdicts = [v for v in result.data.get("algorithms") or [] if v.get("placement") != "in_place"]
     return Chart(
-        f"{what}: NCCL's choice against what it could have chosen ({result.name})", [result],
-        about="Median time; the thick line is what NCCL chose by itself.", traces=traces,
+        f"{what}: NCCL's choice and the alternatives ({result.name})", [result],
+        about="Median time. Thick line: NCCL's own choice.", traces=traces,
         xaxis=size_axis(row["bytes"] for row in rows), yaxis=log_axis(f"time ({unit})", (t / per for t in times if t)),
-        columns=("bytes", "NCCL chose", "its time (us)", "best", "its time (us)", "lost factor", "verdict"),
+        columns=("bytes", "NCCL's choice", "time of NCCL's choice (us)", "fastest", "time of the fastest (us)",
+                 "choice / fastest", "verdict"),
         rows=[[v.get("bytes"), choice_of(v.get("chosen") or {}), (v.get("chosen") or {}).get("time_us"),
                choice_of(v.get("best") or {}), (v.get("best") or {}).get("time_us"), v.get("lost_factor"),
                str(v.get("nccl_choice")).replace("_", " ")] for v in verdicts],
-        notes=[] if verdicts else ["The run ended before its verdicts: they are in a file that is complete."])
+        notes=[] if verdicts else ["No verdicts: the run ended before it wrote them."])
 
 
 # ---- p2p: heat maps --------------------------------------------------------------------------------------------------
 
 
 def links(results):
-    """A heat map of each matrix, slow links marked and ranked."""
+    """A heat map of each matrix, with slow links marked and ranked."""
     for result in results:
         for matrix in result.data.get("matrices") or matrices_of(result.rows):
             yield heat_map(result, matrix)
 
 
 def matrices_of(rows):
-    """Of a run that ended before it wrote them."""
+    """Build the matrices from the rows, for a run that ended before it wrote the matrices."""
     found = {}
     for row in rows:
         key = (row.get("metric"), row.get("direction"), row.get("bytes"))
@@ -261,7 +261,8 @@ def matrices_of(rows):
                "values": [[values.get((i, j)) for j in range(n)] for i in range(n)]}
 
 
-def of_matrix(links_list, matrix):
+def links_of_matrix(links_list, matrix):
+    """The links with the metric, direction and size of the matrix."""
     keys = ("metric", "direction", "bytes")
     return [link for link in links_list or [] if all(link.get(key) == matrix.get(key) for key in keys)]
 
@@ -269,7 +270,7 @@ def of_matrix(links_list, matrix):
 def heat_map(result, matrix):
     values, unit = matrix["values"], matrix.get("unit") or ""
     ranks = list(range(len(values)))
-    slow = of_matrix(result.data.get("slow_links"), matrix)
+    slow = links_of_matrix(result.data.get("slow_links"), matrix)
     pairs = {(link["from"], link["to"]) for link in slow if link.get("level") == "pair"}
     hover = [[link_text(i, j, values[i][j], unit, (i, j) in pairs) for j in ranks] for i in ranks]
     latency = matrix.get("metric") == "latency"
@@ -280,19 +281,19 @@ def heat_map(result, matrix):
         trace |= {"texttemplate": "%{z:.3~g}", "textfont": {"size": 11}}
     marks = slow_marks(slow, len(values))
     direction = "both directions at once" if matrix.get("direction") == "both" else "one direction"
-    words = [link_row(link, True) for link in slow]
-    words += [link_row(link, False) for link in of_matrix(result.data.get("slowest_links"), matrix)
+    link_rows = [link_row(link, True) for link in slow]
+    link_rows += [link_row(link, False) for link in links_of_matrix(result.data.get("slowest_links"), matrix)
               if (link.get("from"), link.get("to")) not in pairs]
     return Chart(
         f"Links: {matrix.get('metric')} of {bytes_text(matrix.get('bytes'))}, {direction} ({result.name})", [result],
-        about="From the rank of the row to the rank of the column. "
-        + (f"{len(slow)} slow, marked by red frames." if slow else "None is slow by --slow."),
+        about="Rows send to columns. "
+        + (f"Red frames: {len(slow)} slow links." if slow else "No link is slow by the criterion of --slow."),
         traces=[trace], shapes=marks, height=max(380, min(820, 150 + 34 * len(values))), showlegend=False,
         xaxis=axis("to rank", dtick=tick_step(ranks), constrain="domain"),
         yaxis=axis("from rank", dtick=tick_step(ranks), autorange="reversed", scaleanchor="x", constrain="domain"),
-        columns=("order", "level", "from", "to", "same node", f"value ({unit})", f"median of the class ({unit})",
+        columns=("position", "level", "from", "to", "same node", f"value ({unit})", f"median of the link class ({unit})",
                  "value / median", "slow"),
-        rows=[[i + 1, *row] for i, row in enumerate(words)], notes=bimodal_notes(result, matrix))
+        rows=[[i + 1, *row] for i, row in enumerate(link_rows)], notes=bimodal_notes(result, matrix))
 
 
 def tick_step(ranks):
@@ -312,7 +313,7 @@ def link_row(link, slow):
 
 
 def slow_marks(slow, n):
-    """A frame around the cell; around a row or a column where all links of a rank are slow."""
+    """Frames around slow cells; around a whole row or column if all links from or to a rank are slow."""
     shapes = []
     for link in slow:
         i, j = link.get("from"), link.get("to")
@@ -327,14 +328,14 @@ def slow_marks(slow, n):
 def bimodal_notes(result, matrix):
     return [f"The links {'inside a node' if b.get('same_node') else 'between nodes'} are bimodal: "
             f"{b['links'][0]} with median {number_text(b['medians'][0])} and {b['links'][1]} with median "
-            f"{number_text(b['medians'][1], matrix.get('unit') or '')}." for b in of_matrix(result.data.get("bimodal"), matrix)]
+            f"{number_text(b['medians'][1], matrix.get('unit') or '')}." for b in links_of_matrix(result.data.get("bimodal"), matrix)]
 
 
 # ---- comm, overlap, compute ------------------------------------------------------------------------------------------
 
 
 def communicators(results):
-    """Each step of a communicator's life, by ranks."""
+    """Time of each phase of a communicator's life, by number of ranks."""
     for result in results:
         rows = [row for row in result.rows if median_of(row.get("time_us")) is not None]
         absent = [f"{row.get('step')}: {row['absent']}" for row in result.rows if row.get("absent")]
@@ -350,7 +351,7 @@ def communicators(results):
             traces.append(bars(f"{ranks} ranks", [row["step"] for row in mine], values, hover, SERIES[i % len(SERIES)],
                                error_y=error_bars(values, spans, HIDDEN)))
         yield Chart(
-            f"Life of a communicator ({result.name})", [result], about="Median over lives, on the slowest rank.",
+            f"Life cycle of a communicator ({result.name})", [result], about="Median over the repeated lifetimes, on the slowest rank.",
             traces=traces, barmode="group", xaxis=axis(""), yaxis=log_axis(f"time ({unit})", (t / per for t in times)),
             columns=("step", "ranks", "time (us)", "fastest rank (us)", "slowest rank", "blocking"),
             rows=[[row.get("step"), row.get("ranks"), median_of(row["time_us"]), row.get("fastest_rank_us"),
@@ -358,10 +359,10 @@ def communicators(results):
 
 
 def limits_text(row):
-    least, most = row.get("min_ctas"), row.get("max_ctas")
-    if least is None and most is None:
+    low, high = row.get("min_ctas"), row.get("max_ctas")
+    if low is None and high is None:
         return "default"
-    return str(most) if least in (None, most) else f"{least}:{most or ''}"
+    return str(high) if low in (None, high) else f"{low}:{high or ''}"
 
 
 OVERLAP_TIMES = (("compute alone", "compute_alone_us", COMPUTE), ("communication alone", "comm_alone_us", HIDDEN),
@@ -369,7 +370,7 @@ OVERLAP_TIMES = (("compute alone", "compute_alone_us", COMPUTE), ("communication
 
 
 def contention(results):
-    """Compute and communication alone and together (bench overlap)."""
+    """Compute and communication alone and concurrently (bench overlap)."""
     for result in results:
         rows = [row for row in result.rows if isinstance(row.get("both_us"), dict)]
         unit, per = unit_of_times(median_of(row["both_us"]) for row in rows)
@@ -378,8 +379,8 @@ def contention(results):
                        [f"{label}<br>{name}: {time_text(median_of(row.get(key)))}" for label, row in zip(labels, rows)], color)
                   for name, key, color in OVERLAP_TIMES]
         yield Chart(
-            f"Compute beside communication ({result.name})", [result], traces=traces, barmode="group",
-            about="Median of a sample. Hidden altogether, both take as long as the longer of the two.",
+            f"Compute during communication ({result.name})", [result], traces=traces, barmode="group",
+            about="Medians of the samples. With perfect overlap, both together take as long as the longer of the two.",
             xaxis=axis(""), yaxis=axis(f"time ({unit})"),
             columns=("bytes", "CTAs", "compute alone (us)", "communication alone (us)", "both (us)", "compute slowdown",
                      "communication slowdown", "overlap efficiency", "lost to communication (us)"),
@@ -396,14 +397,14 @@ def best_notes(result):
 
 def kernel_text(row):
     shape = "x".join(str(row[key]) for key in ("batch", "m", "n", "k") if row.get(key))
-    return " ".join(str(word) for word in (row.get("name"), row.get("dtype"), shape) if word)
+    return " ".join(str(part) for part in (row.get("name"), row.get("dtype"), shape) if part)
 
 
-# Section of the rows -> title, function that names a row, metric, unit, column with the reference.
+# (section of the rows, chart title, function that labels a row, metric, unit, field with the comparison to a reference)
 COMPUTE_SECTIONS = (
     ("gemm", "GEMMs", kernel_text, "tflops", "TFLOP/s", "percent_of_best"),
     ("memory_kernels", "Memory-bound kernels", kernel_text, "gbps", "GB/s", "percent_of_copy"),
-    ("timed", "Timed kernels: error by the GPU clock", lambda row: f"{number_text(row.get('requested_us'))} us, "
+    ("timed", "Timed kernels: error, measured with the GPU clock", lambda row: f"{number_text(row.get('requested_us'))} us, "
      f"{row.get('sms')} SMs, {number_text(row.get('requested_gbps'))} GB/s", "error_percent", "%", "stream_error_percent"),
 )
 

@@ -1,13 +1,13 @@
 "use strict";
-/* Draws each figure when it comes into view, fills each table when it is opened, and lets both be used by keyboard. */
+/* Draws each chart when it scrolls into view, fills each table when it is opened, and handles the keyboard. */
 const charts = JSON.parse(document.getElementById("charts").textContent);
 const CONFIG = {responsive: true, displaylogo: false};
 const ROWS_AT_ONCE = 200, MORE_ROWS = 1000, PRINT_WIDTH = 680, PRINT_HEIGHT = 300, TALL = 460, MIN_STROKE_PARTS = 900;
 
-/* ---- figures ---- */
+/* ---- charts ---- */
 
-/* A stroke [begin, end, y, text] is three points, so that the pointer finds it, and a gap. None is shorter than what can be
-   seen; whoever looks closer sees it as it is. */
+/* Converts each stroke [begin, end, y, text] of a trace to three points and a gap; the middle point makes the hover text
+   reachable. Strokes shorter than `visible` are drawn with that length, until the reader zooms in. */
 function expandStrokes(trace, visible) {
   Object.assign(trace, {x: [], y: [], hovertext: []});
   trace.strokes.forEach(([begin, end, y, text]) => {
@@ -46,7 +46,7 @@ const seen = new IntersectionObserver(entries => entries.forEach(entry => {
 
 function plots() { return [...document.querySelectorAll(".plot")]; }
 
-/* On paper every figure is there, as wide as the paper. */
+/* Before printing, draws all charts at the width of the paper. */
 function beginPrint() {
   plots().forEach(plot => {
     draw(plot);
@@ -57,15 +57,15 @@ function beginPrint() {
 function endPrint() { plots().forEach(plot => setSize(plot, null, plot.height)); }
 
 function setSize(plot, width, height) {
-  plot.style.minHeight = height + "px"; // the figure itself takes no room
+  plot.style.minHeight = height + "px"; // plotly positions the figure absolutely, so the box needs the height
   Plotly.relayout(plot, {width, height, autosize: width === null});
 }
 
-/* ---- the keyboard: left and right go through the points of a line, up and down from line to line ---- */
+/* ---- keyboard: left and right select a point of a line, up and down select a line ---- */
 
 function flat(list) { return list.flatMap(one => Array.isArray(one) ? one : [one]); }
 
-/* Points of a trace that have a text: [{curveNumber, pointNumber}, text]. */
+/* The points of a trace that have a hover text: [[{curveNumber, pointNumber}, text]]. */
 function points(plot, curve) {
   const trace = plot.data[curve], hover = trace.hovertext || [];
   if (trace.type === "heatmap")
@@ -74,23 +74,24 @@ function points(plot, curve) {
   return all.filter(([point, text], i) => text && text !== hover[i - 1]);
 }
 
-function say(text) { document.getElementById("said").textContent = text.replaceAll("<br>", ", "); }
+/* Puts a text into the live region of the page, which screen readers read aloud. */
+function announce(text) { document.getElementById("announcement").textContent = text.replaceAll("<br>", ", "); }
 
-function walk(plot, event) {
-  const step = {ArrowRight: 1, ArrowLeft: -1}[event.key] || 0, turn = {ArrowDown: 1, ArrowUp: -1}[event.key] || 0;
+function moveSelection(plot, event) {
+  const step = {ArrowRight: 1, ArrowLeft: -1}[event.key] || 0, curveStep = {ArrowDown: 1, ArrowUp: -1}[event.key] || 0;
   if (event.key === "Escape") { Plotly.Fx.unhover(plot); return; }
-  if (!step && !turn) return;
+  if (!step && !curveStep) return;
   event.preventDefault();
   draw(plot);
   const at = plot.at || {curve: 0, point: -1}, n = plot.data.length;
-  at.curve = (at.curve + turn + n) % n;
+  at.curve = (at.curve + curveStep + n) % n;
   const known = points(plot, at.curve);
   if (!known.length) { plot.at = at; return; }
-  at.point = turn ? Math.max(0, Math.min(at.point, known.length - 1)) : (at.point + step + known.length) % known.length;
+  at.point = curveStep ? Math.max(0, Math.min(at.point, known.length - 1)) : (at.point + step + known.length) % known.length;
   plot.at = at;
   const [point, text] = known[at.point];
   Plotly.Fx.hover(plot, [point]);
-  say((plot.data[at.curve].name || "") + ": " + text);
+  announce((plot.data[at.curve].name || "") + ": " + text);
 }
 
 /* ---- tables ---- */
@@ -116,20 +117,21 @@ function make(name, text, attributes) {
   return element;
 }
 
-/* The rows in which every word of the filter stands, sorted; "column>=4" asks for a number. */
+/* A filter is a list of conditions separated by commas: a text that some cell of the row contains, or column>=4. */
 const CONDITION = /^(.+?)(<=|>=|!=|<|>|=)(.+)$/;
 const OPERATORS = {"<": c => c < 0, "<=": c => c <= 0, ">": c => c > 0, ">=": c => c >= 0, "=": c => c === 0, "!=": c => c !== 0};
 
-function holds(word, row, columns) {
-  const parts = word.match(CONDITION), column = parts ? columns.indexOf(parts[1]) : -1;
-  if (column < 0) return row.some(value => show(value).toLowerCase().includes(word.toLowerCase()));
+function matches(condition, row, columns) {
+  const parts = condition.match(CONDITION), column = parts ? columns.indexOf(parts[1]) : -1;
+  if (column < 0) return row.some(value => show(value).toLowerCase().includes(condition.toLowerCase()));
   const value = row[column], wanted = typeof value === "number" ? Number(parts[3]) : parts[3];
   return value !== null && OPERATORS[parts[2]](compare(value, wanted));
 }
 
+/* The rows that match all conditions of the filter, sorted by the chosen column; null comes last. */
 function select(chart, state) {
-  const words = state.filter.trim().split(/[,;]\s*/).filter(Boolean);
-  const rows = chart.rows.filter(row => words.every(word => holds(word, row, chart.columns)));
+  const conditions = state.filter.trim().split(/[,;]\s*/).filter(Boolean);
+  const rows = chart.rows.filter(row => conditions.every(condition => matches(condition, row, chart.columns)));
   if (state.column >= 0) rows.sort((a, b) => {
     const none = (a[state.column] === null) - (b[state.column] === null);
     return none || state.direction * compare(a[state.column], b[state.column]);
@@ -137,7 +139,7 @@ function select(chart, state) {
   return rows;
 }
 
-/* A heading that sorts: again, and it sorts the other way. */
+/* The header row. A click on a column sorts by the column; a second click reverses the order. */
 function makeHeaderRow(chart, state, render) {
   const line = make("tr"), heads = chart.columns.map(() => make("th", undefined, {scope: "col"}));
   chart.columns.forEach((name, column) => {
@@ -166,7 +168,7 @@ function fill(details) {
   details.dataset.filled = "yes";
   const chart = charts[details.dataset.chart], state = {filter: "", column: -1, direction: 1, shown: ROWS_AT_ONCE};
   const label = make("label", "Filter "), count = make("span", "", {role: "status"});
-  const input = make("input", undefined, {type: "search", placeholder: "words, or column>=4, separated by commas"});
+  const input = make("input", undefined, {type: "search", placeholder: "text, or column>=4, separated by commas"});
   const box = make("div", undefined, {class: "scroll", role: "region", tabindex: "0", "aria-label": "Values of " + chart.title});
   const table = make("table"), head = make("thead"), body = make("tbody");
   const more = make("button", "", {class: "more", type: "button"});
@@ -185,7 +187,7 @@ function fill(details) {
   render();
 }
 
-/* ---- the scatter of a study: any two of its columns, colored by a third ---- */
+/* ---- scatter plot of a study: two chosen columns, colored by a third ---- */
 
 function choose(plot, chart) {
   const bar = document.querySelector(`.chooser[data-chart="${plot.dataset.chart}"]`), chosen = chart.chooser;
@@ -200,13 +202,13 @@ function choose(plot, chart) {
   let rows = chart.rows;
   chart.redraw = wanted => {
     rows = wanted || rows;
-    lay(chart, rows);
+    setScatter(chart, rows);
     Plotly.react(plot, chart.figure.data, chart.figure.layout, CONFIG);
   };
-  lay(chart, rows);
+  setScatter(chart, rows);
 }
 
-function lay(chart, rows) {
+function setScatter(chart, rows) {
   const axis = name => ({title: {text: name}, automargin: true}), data = scatter(chart, rows);
   chart.figure.data = data;
   Object.assign(chart.figure.layout,
@@ -230,11 +232,11 @@ function scatter(chart, rows) {
     marker: {size: 8, color: COLORS[i % COLORS.length]}}));
 }
 
-/* ---- the start ---- */
+/* ---- initialization ---- */
 
 plots().forEach(plot => {
   seen.observe(plot);
-  plot.addEventListener("keydown", event => walk(plot, event));
+  plot.addEventListener("keydown", event => moveSelection(plot, event));
 });
 document.querySelectorAll("details.values").forEach(details => {
   if (details.open) fill(details);

@@ -1,6 +1,6 @@
-"""The page: one HTML file with its style, its scripts and its figures, that asks for nothing from anywhere.
+"""The page: one HTML file that contains its style sheet, scripts and charts.
 
-Its policy (Content-Security-Policy) forbids every request, so a script that wanted one would be stopped."""
+The page makes no network request: its Content-Security-Policy forbids them all."""
 import html
 import importlib.util
 import json
@@ -12,11 +12,11 @@ PLOTLY_SCRIPT = "package_data/plotly.min.js"
 
 
 class Missing(Exception):
-    """What is not installed, in a line."""
+    """The message names the component that is not installed."""
 
 
 def find_plotly():
-    """The text of plotly.js, from the package plotly; it is read, not imported, since nothing else of it is needed."""
+    """The text of plotly.js from the Python package plotly. The package is not imported: only this file is needed."""
     spec = importlib.util.find_spec("plotly")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         script = pathlib.Path(folder) / PLOTLY_SCRIPT
@@ -26,13 +26,13 @@ def find_plotly():
 
 
 def as_json(value):
-    """Inside of a script element nothing may look like its end."""
+    """JSON for a <script> element: "<" and line separators are escaped, so that no text can close the element."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def without_nan(value):
-    """Not-a-numbers are no JSON; they are gaps."""
+    """Replace NaN and infinities, which JSON does not have, by null; plotly.js draws null as a gap."""
     if isinstance(value, float) and value in (float("inf"), float("-inf")) or value != value:
         return None
     if isinstance(value, dict):
@@ -49,19 +49,19 @@ def stamp_marks(stamps):
 
 
 def command_of(result):
-    words = result.data.get("command")
-    return " ".join(map(str, words)) if isinstance(words, list) else ""
+    args = result.data.get("command")
+    return " ".join(map(str, args)) if isinstance(args, list) else ""
 
 
-def count_text(n, what):
-    return f"{n} {what}{'' if n == 1 else 's'}" if n else ""
+def count_text(n, noun):
+    return f"{n} {noun}{'' if n == 1 else 's'}" if n else ""
 
 
 def machine_of(result):
-    """Where it ran, as far as the file tells."""
+    """Ranks, nodes, GPUs and NCCL version, as far as the file records them."""
     data, nccl = result.data, (result.data.get("nccl") or {}).get("runtime")
     names = sorted({str(d.get("name")) for d in data.get("devices") or [] if isinstance(d, dict)})
-    if result.kind == "compare":  # nothing ran
+    if result.kind == "compare":  # compare starts no ranks
         return ""
     parts = [count_text(data.get("ranks"), "rank"), count_text(data.get("nodes"), "node"), *names, f"NCCL {nccl}" if nccl else ""]
     return ", ".join(part for part in parts if part)
@@ -70,16 +70,16 @@ def machine_of(result):
 def results_table(results, kinds):
     rows = "".join(
         f"<tr><th scope='row'>{text(r.name)}</th><td>{text(kinds[r.kind])}</td><td><code>{text(command_of(r))}</code></td>"
-        f"<td>{text(machine_of(r))}</td><td>{text(r.word('started'))}</td><td>{text(r.word('status') or '-')}</td>"
+        f"<td>{text(machine_of(r))}</td><td>{text(r.text('started'))}</td><td>{text(r.text('status') or '-')}</td>"
         f"<td>{stamp_marks(r.stamps)}</td></tr>" for r in results)
-    heads = "".join(f"<th scope='col'>{h}</th>" for h in ("file", "result of", "command", "machine", "started", "status", "note"))
+    heads = "".join(f"<th scope='col'>{h}</th>" for h in ("file", "type", "command", "machine", "started", "status", "note"))
     return (f'<section id="results" aria-labelledby="results-title"><h2 id="results-title">Results</h2>'
             f'<div class="scroll" role="region" aria-labelledby="results-title" tabindex="0">'
             f'<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></section>')
 
 
 def figure_element(i, chart):
-    """The plot and its table are put in by page.js when they come into view or are opened."""
+    """The frame of a chart. page.js draws the plot when it scrolls into view and fills the table when it is opened."""
     name, parts = f"chart-{i}", []
     if chart.about:
         parts.append(f'<p id="{name}-about">{text(chart.about)}</p>')
@@ -87,7 +87,7 @@ def figure_element(i, chart):
     if chart.traces or chart.chooser:
         parts.append(f'<div class="chooser" data-chart="{i}"></div>' if chart.chooser else "")
         parts.append(f'<div class="plot" data-chart="{i}" tabindex="0" role="group" aria-roledescription="chart" '
-                     f'aria-label="{text(chart.title)}. Arrow keys go through its values." '
+                     f'aria-label="{text(chart.title)}. Use the arrow keys to step through the values." '
                      f'style="min-height:{chart.height}px"></div>')
     if chart.rows:
         opened = " open" if chart.chooser or not chart.traces else ""
@@ -123,8 +123,8 @@ def make_page(results, sections, kinds, title):
 <link rel="icon" href="data:,"><title>{text(title)}</title><style>{(HERE / "page.css").read_text(encoding="utf-8")}</style></head>
 <body><header><h1>{text(title)}</h1><nav aria-label="Sections">{links}</nav></header>
 <main>{results_table(results, kinds)}{sections_html(sections)}</main>
-<noscript><p class="note">The figures need scripts.</p></noscript>
-<p id="said" class="said" role="status" aria-live="polite"></p>
+<noscript><p class="note">The charts require JavaScript.</p></noscript>
+<p id="announcement" class="announcement" role="status" aria-live="polite"></p>
 <script type="application/json" id="charts">{charts_json(sections)}</script>
 <script>{find_plotly()}</script>
 <script>{(HERE / "page.js").read_text(encoding="utf-8")}</script></body></html>

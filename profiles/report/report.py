@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""One self-contained page of charts from results of busbar: report.py RESULT.json... -o report.html
+"""One self-contained page of charts from result files of busbar: report.py RESULT.json... -o report.html
 
-`busbar report` starts it. A table says which charts there are (charts.py). Exit status: 0, 1 (the page cannot be
-written, or plotly is missing), 2 (a file that is no result)."""
+`busbar report` runs this script. charts.py lists the charts. Exit status: 0; 1 if the page cannot be written or plotly
+is missing; 2 if an input is not a result file."""
 import argparse
 import os
 import sys
@@ -32,8 +32,8 @@ def read_all(paths):
 
 
 def write_atomically(path, text):
-    """Under another name beside it first, so that a page is there whole or as it was."""
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device
+    """Write to a temporary file in the same folder and rename it, so that the page is either new or unchanged."""
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device cannot be renamed over
         with open(path, "w", encoding="utf-8") as out:
             out.write(text)
         return
@@ -52,11 +52,11 @@ def write_atomically(path, text):
         raise
 
 
-def main(words):
+def main(argv):
     parser = argparse.ArgumentParser(prog="busbar report", description=__doc__.split("\n")[0])
     parser.add_argument("results", nargs="+", metavar="RESULT.json")
     parser.add_argument("-o", "--output", required=True, metavar="FILE")
-    options = parser.parse_args(words)
+    options = parser.parse_args(argv)
     try:
         results = read_all(options.results)
         sections = charts.make_all(results)
@@ -66,7 +66,7 @@ def main(words):
         return print_error(error, INVALID_INPUT)
     except page.Missing as error:
         python = sys.executable or "this Python"
-        return print_error(f"{python} {error}: sh bootstrap/setup.sh brings it, or pip install plotly", FAILURE)
+        return print_error(f"{python} {error}: run sh bootstrap/setup.sh or pip install plotly", FAILURE)
     except OSError as error:
         return print_error(f"{options.output}: {error.strerror}", FAILURE)
     return 0

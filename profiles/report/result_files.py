@@ -1,20 +1,20 @@
-"""Result files: read, refused where they are none of ours, and told apart by what they hold.
+"""Read result files, reject other files, and determine the kind of each.
 
-A Result is one file with its kind (KINDS), a name that is short and unlike those of the others, and its stamps: what
-has to stand on every chart of it, since the figures are no measurement of hardware or are not all there.
+A Result is one file with its kind (KINDS), a short unique name, and stamps. A stamp is a warning that is printed on
+every chart of the file: the values are not measurements of hardware, or the run is incomplete.
 """
 import difflib
 import json
 import pathlib
 import re
 
-# Kind -> what the report calls it.
+# Kind -> type in the table of results.
 KINDS = {
     "collectives": "bench", "p2p": "bench p2p", "comm": "bench comm", "overlap": "bench overlap",
     "compute": "bench compute", "proxy": "proxy", "proxies": "proxy all", "plan": "plan", "compare": "compare",
     "sweep": "sweep", "trace": "trace", "calibration": "calibrate",
 }
-# Of busbar.bench/1: a field that only rows of this kind have; the last one fits none of the others.
+# busbar.bench/1: (kind, a field that identifies its rows), tested in this order.
 ROW_FIELDS = (("p2p", "metric"), ("comm", "step"), ("overlap", "compute_alone_us"), ("compute", "section"),
               ("collectives", "collective"))
 SCHEMAS = {"busbar.bench/1": None, "busbar.proxy/1": "proxy", "busbar.proxies/1": "proxies", "busbar.plan/1": "plan",
@@ -24,7 +24,7 @@ LARGEST_BYTES = 1 << 30
 
 
 class Unreadable(Exception):
-    """What is wrong with a file, in a line."""
+    """The message describes the problem with the file in one line."""
 
 
 class Result:
@@ -33,14 +33,14 @@ class Result:
         self.name = pathlib.Path(path).name
         self.rows = [row for row in data.get("results") or [] if isinstance(row, dict)]
 
-    def word(self, key):
-        """A text of the top level, or nothing."""
+    def text(self, key):
+        """The string of a top-level key; "" if the key is missing or no string."""
         value = self.data.get(key)
         return value if isinstance(value, str) else ""
 
     @property
     def stamps(self):
-        """Texts; nothing for figures that were measured, all of them, on GPUs of their own."""
+        """Warnings; empty for a complete measurement with one GPU per rank."""
         data, stamps = self.data, []
         source = str((data.get("otherData") or {}).get("times", ""))
         if data.get("emulated") or source.startswith("emulated"):
@@ -49,15 +49,15 @@ class Result:
         if planned and data.get("predicted"):
             stamps.append(f"predicted for {data['predicted'].get('cluster')}")
         elif planned:
-            stamps.append("on paper")
+            stamps.append("planned offline, without times")
         elif source.startswith("predicted"):
             stamps.append(source)
         elif self.kind == "sweep" and any(is_plan(c.get("result")) for c in data.get("combinations") or []):
             stamps.append("predicted")
         if data.get("shared_gpu"):
-            stamps.append("ranks share a GPU: times mean nothing")
-        if self.word("status") not in ("", "ok"):
-            stamps.append(f"the run ended with: {self.word('status')}")
+            stamps.append("ranks share a GPU: times are not meaningful")
+        if self.text("status") not in ("", "ok"):
+            stamps.append(f"status of the run: {self.text('status')}")
         return stamps
 
 
@@ -66,7 +66,7 @@ def is_plan(data):
 
 
 def read(path):
-    """The Result in a file, or Unreadable."""
+    """Read a file as a Result; raises Unreadable."""
     try:
         if pathlib.Path(path).stat().st_size > LARGEST_BYTES:
             raise Unreadable("is larger than 1 GiB")
@@ -74,8 +74,8 @@ def read(path):
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        reason = "a text that is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error) or "too deep"
-        raise Unreadable(f"is no JSON: {reason}") from error
+        reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error) or "nested too deeply"
+        raise Unreadable(f"is not valid JSON: {reason}") from error
     kind = kind_of(data)
     try:
         if kind == "collectives" and "schema" not in data:
@@ -84,11 +84,11 @@ def read(path):
         check_header(result)
         return result
     except (LookupError, TypeError, AttributeError) as error:
-        raise Unreadable(f"holds what no result of busbar has: {type(error).__name__}, {error}") from error
+        raise Unreadable(f"does not match its schema: {type(error).__name__}, {error}") from error
 
 
 def check_header(result):
-    """What every page says of a file can be said."""
+    """Check the types of the fields that the table of results prints; raises TypeError."""
     devices, nccl, data = result.data.get("devices") or [], result.data.get("nccl") or {}, result.data
     wrong = [key for key, value, kind in (("devices", devices, list), ("nccl", nccl, dict)) if not isinstance(value, kind)]
     wrong += [key for key in ("ranks", "nodes") if data.get(key) is not None and not isinstance(data[key], int)]
@@ -100,7 +100,7 @@ def check_header(result):
 
 def kind_of(data):
     if not isinstance(data, dict):
-        raise Unreadable("is no result of busbar: expected an object with a schema")
+        raise Unreadable("is not a result of busbar: expected an object with a schema")
     if "schema" not in data and "nccl_version" in data and isinstance(data.get("results"), list):
         return "collectives"
     if "schema" not in data and isinstance(data.get("otherData"), dict):
@@ -108,34 +108,34 @@ def kind_of(data):
     schema = data.get("schema")
     if not isinstance(schema, str) or schema not in SCHEMAS:
         reject_schema(schema)
-    if schema == "busbar.plan/1" and "results" in data:  # of a collective: the table of bench
+    if schema == "busbar.plan/1" and "results" in data:  # a plan of a collective has the rows of bench
         return kind_of_bench(data)
     return SCHEMAS[schema] or kind_of_bench(data)
 
 
 def reject_schema(schema):
     if not isinstance(schema, str):
-        raise Unreadable("is no result of busbar: it has no schema")
-    near = difflib.get_close_matches(schema, SCHEMAS, 1)
-    known = f"nearest: {near[0]}" if near else "known: " + ", ".join(SCHEMAS)
-    raise Unreadable(f"has the schema '{schema}', which this report does not know; {known}")
+        raise Unreadable("is not a result of busbar: it has no key 'schema'")
+    similar = difflib.get_close_matches(schema, SCHEMAS, 1)
+    hint = f"did you mean '{similar[0]}'?" if similar else "supported: " + ", ".join(SCHEMAS)
+    raise Unreadable(f"has the unknown schema '{schema}'; {hint}")
 
 
 def kind_of_bench(data):
-    """By the first row; of a run without one by the words of its command."""
+    """The kind of a bench result, from its first row; without rows, from the command line in the file."""
     rows = data.get("results")
     if not isinstance(rows, list):
-        raise Unreadable("is no whole result of busbar: 'results' is no list")
+        raise Unreadable("is not a complete result of busbar: 'results' is not a list")
     first = rows[0] if rows and isinstance(rows[0], dict) else {}
     for kind, field in ROW_FIELDS:
         if field in first:
             return kind
-    words = data.get("command") if isinstance(data.get("command"), list) else []
-    return next((kind for kind, _ in ROW_FIELDS if kind in words), "collectives")
+    args = data.get("command") if isinstance(data.get("command"), list) else []
+    return next((kind for kind, _ in ROW_FIELDS if kind in args), "collectives")
 
 
 def from_nccl_tests(data):
-    """The file that `all_reduce_perf -J` writes, as rows of busbar.bench/1."""
+    """Convert the JSON of nccl-tests (`all_reduce_perf -J`) to rows of busbar.bench/1."""
     program = next((w for w in data.get("args") or [] if re.search(r"(\w+)_perf", w)), "nccl-tests")
     name = re.sub(r"_perf$", "", pathlib.PurePath(program).name)
     rows = []
@@ -154,7 +154,7 @@ def from_nccl_tests(data):
 
 
 def make_names_unique(results):
-    """Files of one name are called by as much of their paths as tells them apart."""
+    """Name files with the same base name by the shortest path suffix that distinguishes them."""
     for result in results:
         parts, n = pathlib.PurePath(result.path).parts, 1
         while n < len(parts) and any(other is not result and pathlib.PurePath(other.path).parts[-n:] == parts[-n:]

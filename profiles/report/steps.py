@@ -3,18 +3,18 @@ from chart import (BUBBLE, COMPUTE, EXPOSED, HIDDEN, IDLE, SERIES, SLOWER, WAITI
                      unit_of_times)
 from units import bytes_text, is_number, median_of, number_text, share_text, time_text
 
-# Why a step takes longer than its compute: name, field of lost_to_comm, field of a breakdown, color.
+# Why a step takes longer than its compute: (name, field of lost_to_comm, field of a breakdown, color).
 TERMS = (("slower kernels", "slowdown_us", None, SLOWER), ("exposed transfer", "transfer_us", "exposed_transfer_us", EXPOSED),
          ("bubble", "bubble_us", "bubble_us", BUBBLE), ("waiting for peers", "waiting_us", "exposed_waiting_us", WAITING),
          ("idle", "idle_us", "idle_us", IDLE))
 
 
 def title_of(result):
-    return f"{result.word('proxy') or 'step'} ({result.name})"
+    return f"{result.text('proxy') or 'step'} ({result.name})"
 
 
 def breakdown_of(result):
-    """Of the slowest rank: measured, or predicted; {} without."""
+    """The breakdown of the slowest rank, measured or predicted; {} if the file has none."""
     return result.data.get("breakdown") or (result.data.get("predicted") or {}).get("breakdown") or {}
 
 
@@ -22,17 +22,17 @@ def with_breakdown(results):
     return [result for result in results if breakdown_of(result)]
 
 
-def without(results, wanted, what):
-    """A note for each file that lacks what a chart needs, as a chart of words alone."""
-    lacking = [result for result in results if result not in wanted]
-    return [Chart(f"{title_of(result)}: {what[0]}", [result], notes=[what[1]]) for result in lacking]
+def charts_without_data(results, drawn, title, note):
+    """For each result that is not in `drawn`, a chart with only a note that names the missing data."""
+    missing = [result for result in results if result not in drawn]
+    return [Chart(f"{title_of(result)}: {title}", [result], notes=[note]) for result in missing]
 
 
 # ---- waterfall -------------------------------------------------------------------------------------------------------
 
 
 def terms_of(result):
-    """(compute us, [(name, us, color)], hidden us, step us, whether compute was measured alone)."""
+    """(compute us, [(name, us, color)], hidden us, step us, whether compute was measured without communication)."""
     b, lost = breakdown_of(result), (result.data.get("overlap") or {}).get("lost_to_comm") or {}
     alone = is_number(lost.get("total_us"))
     source = lost if alone else b
@@ -48,12 +48,12 @@ def terms_of(result):
 
 
 def waterfalls(results):
-    """From compute alone to the step."""
+    """One waterfall chart per result: from the compute time to the step time."""
     known = with_breakdown(results)
     for result in known:
         yield waterfall(result)
-    yield from without(results, known, ("no waterfall", "The file holds no breakdown: `busbar proxy` writes one with "
-                                        "--traced-steps 1 or more, `busbar plan` with --cluster."))
+    yield from charts_without_data(results, known, "no waterfall", "The file has no breakdown: `busbar proxy` writes one "
+                                   "with --traced-steps 1 or more, `busbar plan` with --cluster.")
 
 
 def waterfall(result):
@@ -73,13 +73,13 @@ def waterfall(result):
              "marker": {"color": [b[3] for b in blocks], "pattern": {"shape": ["/" if b[3] == HIDDEN else "" for b in blocks]}},
              "text": [time_text(b[2]) for b in blocks], "textposition": "outside", "cliponaxis": False}
     b = breakdown_of(result)
-    notes = [] if alone else ["Compute as it ran beside communication: without its time alone (--no-alone, or a plan), slower "
-                              "kernels are not told apart."]
+    notes = [] if alone else ["Compute includes any slowdown from overlap: this file has no stand-alone measurement (--no-alone, "
+                              "or a plan)."]
     return Chart(
         f"{title_of(result)}: from compute to the step", [result], traces=[trace], showlegend=False, notes=notes,
-        about=f"Slowest rank: {b.get('rank')} ({b.get('role') or 'its role'}). Hidden communication (hatched) runs under the "
-        "compute and adds nothing; what follows does.", xaxis=axis(""), yaxis=axis(f"time ({unit})"),
-        columns=("part", "time (us)", "share of the step"),
+        about=f"Slowest rank: {b.get('rank')} ({b.get('role') or 'its role'}). Hatched: communication hidden by compute, no "
+        "cost. Bars to its right add to the step.", xaxis=axis(""), yaxis=axis(f"time ({unit})"),
+        columns=("part", "time (us)", "fraction of the step"),
         rows=[[name, us, us / step if step else None] for name, _, us, _ in blocks])
 
 
@@ -88,7 +88,7 @@ ROLE_PARTS = (("compute", "compute_us", COMPUTE), ("exposed transfer", "exposed_
 
 
 def by_role(results):
-    """The slowest rank of each role, as stacked bars."""
+    """The breakdown of the slowest rank of each role, as stacked bars."""
     for result in with_breakdown(results):
         roles = result.data.get("breakdown_by_role") or (result.data.get("predicted") or {}).get("breakdown_by_role") or []
         if len(roles) > 1:
@@ -102,19 +102,19 @@ def stacked_roles(title, sources, names, roles):
         parts = (ROLE_PARTS[0], ("exposed communication", "exposed_us", EXPOSED), ROLE_PARTS[4])
     unit, per = unit_of_times(role.get("step_us") for role in roles)
     traces = [bars(name, [(role.get(key) or 0) / per for role in roles], names,
-                   [f"{who}<br>{name}: {time_text(role.get(key))}<br>step {time_text(role.get('step_us'))}"
-                    for who, role in zip(names, roles)], color, orientation="h") for name, key, color in parts]
+                   [f"{role_name}<br>{name}: {time_text(role.get(key))}<br>step {time_text(role.get('step_us'))}"
+                    for role_name, role in zip(names, roles)], color, orientation="h") for name, key, color in parts]
     return Chart(
         title, sources, traces=traces, barmode="stack", height=190 + 30 * len(roles),
-        about="The slowest rank of each. Hidden: the part of communication in which a kernel ran, too.",
+        about="The slowest rank of each role. Hidden: the fraction of the communication time that overlaps compute.",
         xaxis=axis(f"time ({unit})"), yaxis=axis("", autorange="reversed"),
         columns=("role", "rank", *(f"{name} (us)" for name, _, _ in parts), "step (us)", "hidden"),
-        rows=[[who, role.get("rank"), *(role.get(key) for _, key, _ in parts), role.get("step_us"),
-               role.get("overlap_fraction")] for who, role in zip(names, roles)])
+        rows=[[role_name, role.get("rank"), *(role.get(key) for _, key, _ in parts), role.get("step_us"),
+               role.get("overlap_fraction")] for role_name, role in zip(names, roles)])
 
 
 def by_group(results):
-    """What each communicator hid and exposed."""
+    """Hidden and exposed time of each communicator group."""
     for result in with_breakdown(results):
         groups = [g for g in (result.data.get("predicted") or {}).get("groups") or result.data.get("groups") or []
                   if is_number(g.get("busy_us"))]
@@ -130,7 +130,7 @@ def by_group(results):
                         f"{number_text(g.get('busbw_gbps'), 'GB/s')}" for n, g in zip(names, groups)], EXPOSED, orientation="h")]
         yield Chart(
             f"{title_of(result)}: communication by group", [result], traces=traces, barmode="stack",
-            about="On the slowest rank; groups overlap each other, so their exposed times may add up to more than the step's.",
+            about="On the slowest rank. Groups can overlap each other, so the sum of their exposed times can exceed that of the step.",
             height=190 + 30 * len(groups), xaxis=axis(f"time ({unit})"),
             yaxis=axis("", autorange="reversed"),
             columns=("group", "bytes", "busy (us)", "exposed (us)", "waiting (us)", "transfer (us)", "bus bandwidth (GB/s)"),
@@ -142,7 +142,7 @@ def by_group(results):
 
 
 def traffic(results):
-    """Bytes of a step by role, group and kind."""
+    """Bytes per step by role, group and kind of operation."""
     for result in results:
         roles = result.data.get("roles") or []
         sums = {}
@@ -152,8 +152,8 @@ def traffic(results):
                 sums.setdefault(key, [0] * len(roles))[i] += t.get("bytes") or 0
         names = [role.get("name") for role in roles]
         if sums:
-            yield stacked_bytes(f"{title_of(result)}: traffic of a step", [result], names, sums,
-                                "Payload that one rank of each role sends, receives or reduces in a step.")
+            yield stacked_bytes(f"{title_of(result)}: traffic per step", [result], names, sums,
+                                "Payload in bytes that one rank of each role sends, receives or reduces per step.")
 
 
 def stacked_bytes(title, sources, names, sums, about, **more):
@@ -164,7 +164,7 @@ def stacked_bytes(title, sources, names, sums, about, **more):
     return Chart(
         title, sources, about=about, traces=traces, barmode="stack", height=200 + 30 * len(names),
         xaxis=axis(unit), yaxis=axis("", autorange="reversed"),
-        columns=("role", *(f"{part} (bytes)" for part in sums), "all (bytes)"),
+        columns=("role", *(f"{part} (bytes)" for part in sums), "total (bytes)"),
         rows=[[n, *(values[i] for values in sums.values()), sum(values[i] for values in sums.values())]
               for i, n in enumerate(names)], **more)
 
@@ -177,59 +177,59 @@ def byte_unit(values):
     return 1, "bytes"
 
 
-MEMORIES = (("training_memory_bytes", "memory of training"), ("memory_bytes", "buffers of the proxy"))
+MEMORIES = (("training_memory_bytes", "training"), ("memory_bytes", "buffers of the proxy"))
 
 
 def memory(results):
-    """Stacked bars of each role, with the GPU's memory where it is known."""
+    """Memory of each role as stacked bars, with the capacity of the GPU if it is known."""
     for result in results:
         roles = [role for role in result.data.get("roles") or []]
         known = (result.data.get("predicted") or {}).get("memory") or result.data.get("memory") or {}
         available = known.get("available_bytes")
-        for key, words in MEMORIES:
+        for key, purpose in MEMORIES:
             mine = [role for role in roles if isinstance(role.get(key), dict) and role[key].get("total")]
             if mine:
-                yield memory_chart(result, mine, key, words, available)
+                yield memory_chart(result, mine, key, purpose, available)
 
 
-def memory_chart(result, roles, key, words, available):
+def memory_chart(result, roles, key, purpose, available):
     sums = {part: [role[key].get(part) or 0 for role in roles] for part in roles[0][key] if part != "total"}
     sums = {part: values for part, values in sums.items() if any(values)}
     totals, more = [sum(values) for values in zip(*sums.values())], {}
-    about = f"On one rank of each role: {words}."
+    about = f"Memory of one rank of each role: {purpose}."
     if is_number(available):
         per, _ = byte_unit(totals)
         more["shapes"] = [{"type": "line", "xref": "x", "yref": "paper", "x0": available / per, "x1": available / per, "y0": 0,
                            "y1": 1, "line": {"color": EXPOSED, "width": 2, "dash": "dash"}}]
-        more["annotations"] = [{"text": f"memory of the GPU: {bytes_text(available)}", "xref": "x", "yref": "paper",
+        more["annotations"] = [{"text": f"GPU memory: {bytes_text(available)}", "xref": "x", "yref": "paper",
                                 "x": available / per, "y": 1, "yanchor": "bottom", "showarrow": False}]
         above = [role["name"] for role, total in zip(roles, totals) if total > available]
         about += f" Does not fit: {', '.join(above)}." if above else f" Fits in {bytes_text(available)}."
-    return stacked_bytes(f"{title_of(result)}: memory, {words}", [result], [role.get("name") for role in roles], sums, about,
+    return stacked_bytes(f"{title_of(result)}: memory, {purpose}", [result], [role.get("name") for role in roles], sums, about,
                          **more)
 
 
 def orders(results):
-    """Bytes between nodes of each order of the axes (--best-order)."""
+    """Inter-node bytes for each order of the parallelism axes (--best-order)."""
     for result in results:
         found = (result.data.get("best_order") or {}).get("orders") or []
         if found:
             names = [o.get("order") + (" (this plan)" if o.get("requested") else "") for o in found]
             parts = list(dict.fromkeys(group for o in found for group in o.get("groups") or {}))
             sums = {part: [(o.get("groups") or {}).get(part, 0) for o in found] for part in parts}
-            yield stacked_bytes(f"{title_of(result)}: bytes between nodes by order of the axes", [result], names, sums,
-                                "Of a step on all nodes, by group; least first.")
+            yield stacked_bytes(f"{title_of(result)}: inter-node bytes by order of the parallelism axes", [result], names, sums,
+                                "Sum over all nodes, per step, by group; lowest first.")
 
 
 # ---- all proxies -----------------------------------------------------------------------------------------------------
 
 
-def smoke(results):
-    """Every proxy once (proxy all)."""
+def all_proxies(results):
+    """The breakdown of each proxy of a `proxy all` run."""
     for result in results:
         rows = [row for row in result.rows if row.get("breakdown")]
         if rows:
-            yield stacked_roles(f"Every proxy: parts of its step ({result.name})", [result], [row.get("proxy") for row in rows],
+            yield stacked_roles(f"All proxies: breakdown of the step ({result.name})", [result], [row.get("proxy") for row in rows],
                                 [row["breakdown"] for row in rows])
 
 
@@ -237,7 +237,7 @@ def smoke(results):
 
 
 def rate_of(data):
-    """(what, per second) of a proxy's or plan's result; None: it has none."""
+    """(unit, rate per second) of a proxy or plan result, for example ("tokens", 1e5); None if the result has no rate."""
     scaling, predicted = data.get("scaling") or {}, data.get("predicted") or {}
     found = (("images", scaling.get("images_per_s")), ("tokens", data.get("tokens_per_s")),
              ("tokens", predicted.get("tokens_per_s")), ("samples", data.get("samples_per_s")),
@@ -253,21 +253,21 @@ IGNORED = {"json", "trace", "baseline", "dp", "quiet", "timeout", "ranks"}
 
 
 def runs_of(result):
-    """(line, ranks, data): the runs in a file, alike but for their ranks."""
+    """[(line, ranks, data)]: the runs of a file. Runs with the same line differ only in their number of ranks."""
     if result.kind != "sweep":
         options = {k: v for k, v in (result.data.get("options") or {}).items() if k not in IGNORED}
-        return [((result.word("proxy"), repr(sorted(options.items(), key=str))), result.data.get("ranks"), result.data)]
+        return [((result.text("proxy"), repr(sorted(options.items(), key=str))), result.data.get("ranks"), result.data)]
     runs = []
     for c in result.data.get("combinations") or []:
         if isinstance(c.get("result"), dict) and c["result"].get("proxy"):
             settings = {k: v for k, v in (c.get("settings") or {}).items() if k != "ranks"}
-            words = ", ".join(f"{k} {v}" for k, v in settings.items())
-            runs.append(((words or result.name, result.path), c["result"].get("ranks"), c["result"]))
+            label = ", ".join(f"{k} {v}" for k, v in settings.items())
+            runs.append(((label or result.name, result.path), c["result"].get("ranks"), c["result"]))
     return runs
 
 
 def scaling(results):
-    """Rate over ranks with the ideal line, of whatever ran on several numbers of ranks."""
+    """Rate over ranks with the ideal line, for all configurations that ran with two or more numbers of ranks."""
     lines, sources = {}, []
     for result in results:
         for key, ranks, data in runs_of(result):
@@ -297,7 +297,7 @@ def scaling_chart(what, lines, sources):
     ticks = sorted({n for points in lines.values() for n in points})
     return Chart(
         f"Scaling: {what} per second over ranks", sources, traces=traces,
-        about="Dashed: ideal, from the fewest ranks of each line.",
+        about="Dashed: linear scaling from the smallest run of each line.",
         xaxis=axis("ranks", type="log", tickmode="array", tickvals=ticks, ticktext=[str(n) for n in ticks]),
         yaxis=log_axis(f"{what} per second", (rate for points in lines.values() for rate, _ in points.values())),
         columns=("line", "ranks", f"{what} per second", "speed-up", "efficiency"), rows=rows)

@@ -7,7 +7,7 @@ VERDICTS = (("slower", EXPOSED, "triangle-down"), ("faster", COMPUTE, "triangle-
 
 
 def comparisons(results):
-    """Ratio of each row over its size, colored by verdict."""
+    """Ratio of each row as a function of its message size, colored by verdict."""
     for result in results:
         data, rows = result.data, [row for row in result.rows if is_number(row.get("ratio"))]
         sized = [row for row in rows if is_number(row.get("bytes"))]
@@ -15,23 +15,23 @@ def comparisons(results):
         if is_number(data.get("threshold_percent")):
             shapes.append(level(1 + data["threshold_percent"] / 100, EXPOSED))
         summary = data.get("summary") or {}
-        notes = [f"Also different: {p.get('what')}: {said(p.get('a'))} and {said(p.get('b'))}"
+        notes = [f"The inputs also differ in {p.get('what')}: {or_not_set(p.get('a'))} and {or_not_set(p.get('b'))}"
                  for p in data.get("provenance") or []]
         notes += [f"Only in {side.upper()}: {len(data[f'only_{side}'])} rows" for side in "ab" if data.get(f"only_{side}")]
         yield Chart(
             f"B against A ({result.name})", [result], notes=notes, shapes=shapes,
-            about=f"A: {data.get('a')}, B: {data.get('b')}. Ratio of the median times, below 1: B is faster. Verdict: "
+            about=f"A: {data.get('a')}, B: {data.get('b')}. Ratio of the median times; below 1, B is faster. Verdict: "
             f"{summary.get('verdict')}; geometric mean {number_text(summary.get('geometric_mean_ratio'))}.",
             traces=[points for points in (verdict_points(sized or rows, v, bool(sized)) for v in VERDICTS) if points["x"]],
             xaxis=size_axis(row["bytes"] for row in sized) if sized else axis(""), yaxis=axis("time of B / time of A"),
-            columns=("what", "bytes", "type", "operation", "placement", "mode", "A (us)", "B (us)", "B / A", "verdict",
+            columns=("operation", "bytes", "type", "reduction", "placement", "mode", "A (us)", "B (us)", "B / A", "verdict",
                      "judged by"),
             rows=[[*(row.get(key) for key in ("collective", "bytes", "dtype", "op", "placement", "mode")),
                    (row.get("a") or {}).get("p50_us"), (row.get("b") or {}).get("p50_us"),
                    *(row.get(key) for key in ("ratio", "verdict", "judged_by"))] for row in result.rows])
 
 
-def said(value):
+def or_not_set(value):
     return "not set" if value is None else value
 
 
@@ -57,16 +57,16 @@ def ratio_text(row):
 
 
 def residuals(results):
-    """What each fit makes of its rows, over their times: above 1 the profile is slower than what was measured."""
+    """Fitted over measured time of each row, by fit: above 1 the profile predicts a longer time than was measured."""
     for result in results:
         names = list(dict.fromkeys(row.get("fit") for row in result.rows))
         yield Chart(
-            f"How well the profile holds ({result.name})", [result], shapes=[level(1, HIDDEN)],
-            about=f"Fitted over measured time of every row; open: it count_text for nothing. Profile {result.word('profile')}, "
-            f"which starts from {result.word('from')}.",
+            f"Residuals of the fits ({result.name})", [result], shapes=[level(1, HIDDEN)],
+            about=f"Fitted over measured time of each row. Open symbols: outliers, not used in the fit. Profile {result.text('profile')}, "
+            f"based on {result.text('from')}.",
             traces=[trace for i, name in enumerate(names) for trace in fit_points(result.rows, name, i)],
             xaxis=log_axis("measured time (us)", [row["measured_us"] for row in result.rows]), yaxis=axis("fitted / measured"),
-            columns=("rows of", "row", "file", "measured (us)", "fitted (us)", "fitted / measured", "counts"),
+            columns=("fit", "row", "file", "measured (us)", "fitted (us)", "fitted / measured", "used in the fit"),
             rows=[[row.get("fit"), row.get("row"), row.get("file"), row["measured_us"], row["fitted_us"],
                    row["fitted_us"] / row["measured_us"], "no" if row.get("outlier") else "yes"] for row in result.rows])
 
@@ -76,7 +76,7 @@ def fit_points(rows, name, i):
         mine = [row for row in rows if row.get("fit") == name and bool(row.get("outlier")) == outlier]
         symbol = SYMBOLS[i % len(SYMBOLS)] + ("-open" if outlier else "")
         if mine:
-            yield {"type": "scatter", "mode": "markers", "name": f"{name}, left out" if outlier else name,
+            yield {"type": "scatter", "mode": "markers", "name": f"{name}, outlier" if outlier else name,
                    "x": [row["measured_us"] for row in mine], "y": [row["fitted_us"] / row["measured_us"] for row in mine],
                    "hovertext": [f"{row.get('row')}<br>{row.get('file')}<br>measured {time_text(row['measured_us'])}, "
                                  f"fitted {time_text(row['fitted_us'])}" for row in mine],
@@ -84,28 +84,28 @@ def fit_points(rows, name, i):
 
 
 def parameters(results):
-    """The fitted parameters of the profile, and the fit that determined each."""
+    """The fitted parameters of the profile, with the fit that determined each."""
     for result in results:
         fitted = [p for p in result.data.get("parameters") or [] if p.get("from")]
         penalized_variants = result.data.get("penalized_variants") or []
         yield Chart(
             f"Fitted parameters ({result.name})", [result],
-            notes=[f"Held out, since NCCL never chose these variants: {', '.join(map(str, penalized_variants))}"] if penalized_variants else [],
-            about=f"{len(fitted)} of {len(result.data.get('parameters') or [])}; the others have the values of {result.word('from')}.",
-            columns=("parameter", "nominal", "calibrated", "fitted to", "determined"),
-            rows=[[p.get("key"), p.get("nominal"), p.get("value"), p.get("from"), "only in a sum" if p.get("correlated") else "alone"]
+            notes=[f"Penalized, since NCCL never chose these variants: {', '.join(map(str, penalized_variants))}"] if penalized_variants else [],
+            about=f"{len(fitted)} of {len(result.data.get('parameters') or [])} parameters were fitted; the others keep the values of {result.text('from')}.",
+            columns=("parameter", "nominal", "calibrated", "fitted to", "identified"),
+            rows=[[p.get("key"), p.get("nominal"), p.get("value"), p.get("from"), "only in combination" if p.get("correlated") else "individually"]
                   for p in fitted])
 
 
 def sweeps(results):
-    """A table to sort and filter, and any two of its columns as a scatter."""
+    """A table that the reader can sort and filter, and a scatter plot of two chosen columns."""
     for result in results:
         columns, rows = result.data.get("columns") or [], result.data.get("rows") or []
         counts = result.data.get("counts") or {}
         rows = [[cell(value) for value in row] for row in rows if isinstance(row, list)]
         chart = Chart(
-            f"Study {result.word('name')} ({result.name})", [result], columns=columns, rows=rows,
-            about=f"{result.word('about')}. {counts.get('complete', '-')} complete, {counts.get('failed', '-')} failed, "
+            f"Study {result.text('name')} ({result.name})", [result], columns=columns, rows=rows,
+            about=f"{result.text('about')}. {counts.get('complete', '-')} complete, {counts.get('failed', '-')} failed, "
             f"{counts.get('to_do', '-')} to do.".removeprefix(". "))
         numbers = [name for i, name in enumerate(columns) if any(is_number(row[i]) for row in rows if i < len(row))]
         axes = [name for name in result.data.get("axes") or {} if name in columns]
@@ -114,7 +114,7 @@ def sweeps(results):
                                "y": next((n for n in numbers if n not in axes), numbers[-1]),
                                "color": next((a for a in axes if a not in numbers), ""), "numbers": numbers}
         else:
-            chart.notes.append("No column holds numbers, so there is no scatter.")
+            chart.notes.append("No column contains numbers, so there is no scatter plot.")
         yield chart
 
 

@@ -1,4 +1,4 @@
-"""The timeline of a step: streams of ranks, exposed communication in red, from the file of --trace."""
+"""The timeline of a step from a trace file (--trace): the streams of ranks, with exposed communication in red."""
 import collections
 
 from chart import BUBBLE, COMPUTE, EXPOSED, HIDDEN, Chart, axis, unit_of_times
@@ -6,7 +6,7 @@ from units import bytes_text, is_number, number_text, time_text
 
 MAX_RANKS = 8
 MAX_SLICES = 12000
-INSIDE = ("waiting", "bubble", "transfer")  # slices inside of those of a call
+INSIDE = ("waiting", "bubble", "transfer")  # slices nested in the slice of an operation
 STEP_THREAD = 0
 
 
@@ -16,14 +16,14 @@ def timelines(results):
             yield timeline(result)
     traced = {result.data["otherData"].get("proxy") for result in results if result.kind == "trace"}
     for result in results:
-        if result.kind in ("proxy", "plan") and result.word("proxy") not in traced:
-            yield Chart(f"{result.word('proxy')} ({result.name}): no timeline", [result],
-                          notes=["A result holds no times of single operations: run it with --trace step.json"
-                                 + (" and --cluster" if result.kind == "plan" else "") + ", and name that file, too."])
+        if result.kind in ("proxy", "plan") and result.text("proxy") not in traced:
+            yield Chart(f"{result.text('proxy')} ({result.name}): no timeline", [result],
+                          notes=["A result file has no times of single operations: repeat the run with --trace step.json"
+                                 + (" and --cluster" if result.kind == "plan" else "") + ", and pass step.json to busbar report."])
 
 
 def union(intervals):
-    """Sorted, disjoint."""
+    """The union of intervals as sorted, disjoint [begin, end]."""
     joined = []
     for begin, end in sorted(intervals):
         if joined and begin <= joined[-1][1]:
@@ -33,23 +33,23 @@ def union(intervals):
     return joined
 
 
-def cut(begin, end, covers):
-    """[(begin, end, covered?)]: an interval in pieces, by a union."""
-    pieces, at = [], begin
+def split_by_cover(begin, end, covers):
+    """Split an interval at the borders of a union: [(begin, end, whether the union covers the part)]."""
+    parts, at = [], begin
     for low, high in covers:
         if high <= at or low >= end:
             continue
         if low > at:
-            pieces.append((at, low, False))
-        pieces.append((max(low, at), min(high, end), True))
+            parts.append((at, low, False))
+        parts.append((max(low, at), min(high, end), True))
         at = min(high, end)
     if at < end:
-        pieces.append((at, end, False))
-    return pieces
+        parts.append((at, end, False))
+    return parts
 
 
 class Track:
-    """One rank of a trace: its name, its streams and their slices."""
+    """One rank of a trace: name, step time, streams and their slices."""
 
     def __init__(self):
         self.name, self.streams, self.step_us = "", {}, 0
@@ -72,7 +72,7 @@ def tracks_of(events):
 
 
 def choose(tracks):
-    """All where they are few; else the slowest rank and the first of each role, as many as can be read."""
+    """The ranks to draw: all up to MAX_RANKS, else the slowest rank and the first of each role, up to MAX_SLICES."""
     by_role = {}
     for rank, track in tracks.items():
         by_role.setdefault(track.name.rsplit(",", 1)[-1].rsplit("(", 1)[-1], rank)
@@ -104,7 +104,7 @@ def hover_of(e, track):
 
 
 class Lines:
-    """Slices of one color: one path of gaps and strokes (page.js makes it), quick where as many bars would not be."""
+    """Slices of one color as a single path of strokes and gaps (see page.js), which plotly draws faster than bars."""
 
     def __init__(self, name, color, width=13):
         self.strokes = []
@@ -119,11 +119,11 @@ def timeline(result):
     tracks = tracks_of(result.data.get("traceEvents") or [])
     head = result.data["otherData"]
     if not tracks:
-        return Chart(f"Timeline of {head.get('proxy')} ({result.name})", [result], notes=["The trace holds no events."])
+        return Chart(f"Timeline of {head.get('proxy')} ({result.name})", [result], notes=["The trace has no events."])
     chosen = choose(tracks)
     unit, per = unit_of_times(track.step_us for track in tracks.values())
     colored = {"compute": Lines("compute", COMPUTE), "hidden": Lines("hidden communication", HIDDEN),
-               "exposed": Lines("exposed communication", EXPOSED), "bubble": Lines("in it: bubble or waiting", BUBBLE, 5)}
+               "exposed": Lines("exposed communication", EXPOSED), "bubble": Lines("nested: bubble or waiting", BUBBLE, 5)}
     names, table, y = [], [], 0
     for rank in chosen:
         track = tracks[rank]
@@ -134,12 +134,12 @@ def timeline(result):
                 exposed = draw_stream(track, thread, y, busy, per, colored)
                 table.append(stream_row(rank, track, thread, stream, exposed))
                 y += 1
-    left_out = [f"Shown: {len(chosen)} of {head.get('ranks')} ranks, the slowest and one of each role; the file itself opens in "
-                "ui.perfetto.dev."] if len(chosen) < (head.get("ranks") or 0) else []
+    omitted = [f"Shown: {len(chosen)} of {head.get('ranks')} ranks, the slowest and one of each role. Open the file in "
+               "ui.perfetto.dev to see all."] if len(chosen) < (head.get("ranks") or 0) else []
     return Chart(
-        f"Timeline of {head.get('proxy')} ({result.name})", [result], height=170 + 24 * y, notes=left_out,
-        about=f"{head.get('summary') or ''}. Streams of a step; communication is red where no kernel of its rank ran. Drag to "
-        "zoom, double-click to come back.",
+        f"Timeline of {head.get('proxy')} ({result.name})", [result], height=170 + 24 * y, notes=omitted,
+        about=f"{head.get('summary') or ''}. Streams of a step. Red: communication while no compute kernel of the rank ran. "
+        "Drag to zoom, double-click to reset.",
         traces=[lines.trace for lines in colored.values() if lines.strokes],
         xaxis=axis(f"time ({unit})"), yaxis=axis("", tickmode="array", tickvals=list(range(y)), ticktext=names,
                                                  range=[y - .4, -.6]),
@@ -147,14 +147,14 @@ def timeline(result):
 
 
 def draw_stream(track, thread, y, busy, per, colored):
-    """Returns the exposed time."""
+    """Add the slices of a stream to the lines of their color. Returns the exposed time in us."""
     exposed = 0
     for e in track.calls[thread]:
         begin, end, hover = e["ts"], e["ts"] + e["dur"], hover_of(e, track)
         if is_compute(e):
             colored["compute"].add(begin / per, end / per, y, hover)
             continue
-        for low, high, covered in cut(begin, end, busy):
+        for low, high, covered in split_by_cover(begin, end, busy):
             exposed += 0 if covered else high - low
             colored["hidden" if covered else "exposed"].add(low / per, high / per, y, hover)
     for e in track.inside[thread]:

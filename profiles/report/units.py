@@ -1,4 +1,4 @@
-"""Numbers as texts: times in us below 10 ms, then ms, then s; bytes in units of 1024."""
+"""Format numbers: times in us below 10 ms, in ms below 10 s, then in s; bytes in binary units."""
 import math
 
 BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -18,9 +18,9 @@ def bytes_text(value):
 
 
 def time_unit(largest_us):
-    """(name, how many us it is) for an axis or a column whose largest value this is."""
-    for least, name, us in ((1e7, "s", 1e6), (1e4, "ms", 1e3)):
-        if is_number(largest_us) and largest_us >= least:
+    """(unit name, microseconds per unit) for an axis or a column with this largest value."""
+    for min_us, name, us in ((1e7, "s", 1e6), (1e4, "ms", 1e3)):
+        if is_number(largest_us) and largest_us >= min_us:
             return name, us
     return "us", 1
 
@@ -44,12 +44,12 @@ def share_text(value):
 
 
 def median_of(value):
-    """Of statistics or a plain number; None: there is none."""
+    """The median of a statistics object, or the plain number itself; None if there is neither."""
     value = value.get("p50") if isinstance(value, dict) else value
     return value if is_number(value) else None
 
 
 def interval_of(value):
-    """The 95 % interval of statistics, or None."""
+    """[low, high], the 95 % confidence interval of a statistics object, or None."""
     both = value.get("ci95") if isinstance(value, dict) else None
     return both if isinstance(both, list) and len(both) == 2 and all(map(is_number, both)) else None

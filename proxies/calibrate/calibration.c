@@ -2,9 +2,9 @@
 #include "proxies/calibrate/calibration.h"
 
 #include "bootstrap/base/grow.h"
-#include "proxies/calibrate/penalized_variants.h"
 #include "proxies/calibrate/integer_parameters.h"
 #include "proxies/calibrate/parameters.h"
+#include "proxies/calibrate/penalized_variants.h"
 #include "proxies/calibrate/robust_fit.h"
 #include "proxies/calibrate/row_time.h"
 

@@ -156,7 +156,7 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
     for (int w = 0; w < r->base->n_variants; w++)
         if (c->penalized_variants[w]) {
             if (list.column == 0)
-                fputs("#\n# held out: NCCL never chose these variants although the model predicted them faster; they "
+                fputs("#\n# penalized: NCCL never chose these variants although the model predicted them faster; they "
                       "are slowed:\n",
                       out);
             snprintf(text, sizeof(text), "%s %s", bb_nccl_algorithms[r->base->variants[w].algorithm],
@@ -337,5 +337,6 @@ json_t *bb_calibration_json(const struct bb_calibration_report *r)
                      r->base->name, "device", e->files[0].device, "emulated", e->files[0].emulated, "files",
                      list_of(r, (int)e->n_files, file_json), "fits", list_of(r, c->n_fits, fit_json), "results",
                      list_of(r, (int)c->n_rows, residual_json), "parameters",
-                     list_of(r, c->n_parameters, parameter_json), "penalized_variants", list_of(r, penalized_variants, penalized_variant_json));
+                     list_of(r, c->n_parameters, parameter_json), "penalized_variants",
+                     list_of(r, penalized_variants, penalized_variant_json));
 }

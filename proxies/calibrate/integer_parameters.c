@@ -2,8 +2,8 @@
 #include "proxies/calibrate/integer_parameters.h"
 
 #include "bootstrap/base/grow.h"
-#include "proxies/calibrate/penalized_variants.h"
 #include "proxies/calibrate/parameters.h"
+#include "proxies/calibrate/penalized_variants.h"
 #include "proxies/calibrate/row_time.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* penalized_variants.h - slows NCCL variants that the cost model would choose but NCCL does not ("held out" of the choice). */
+/* penalized_variants.h - slows NCCL variants that the cost model would choose but NCCL does not. */
 #ifndef BB_PROXIES_CALIBRATE_PENALIZED_VARIANTS_H
 #define BB_PROXIES_CALIBRATE_PENALIZED_VARIANTS_H
 

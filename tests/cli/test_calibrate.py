@@ -181,7 +181,7 @@ def test_a_way_that_nccl_does_not_take_is_held_back(busbar, measured, calibrate,
     """The emulated NCCL takes RING SIMPLE for everything; of a profile in which others are quicker plan says the same all the same."""
     done, profile, summary = calibrate(measured("ways"), "--from", endless_rings(tmp_path))
     assert set(summary["penalized_variants"]) >= {"ring LL", "ring LL128", "tree LL", "nvls Simple"} and "ring Simple" not in summary["penalized_variants"]
-    assert "held out" in done.stdout and len(profile["nccl"]) == 9
+    assert "penalized: NCCL" in done.stdout and len(profile["nccl"]) == 9
     plan = busbar.json("plan", "all_reduce", "all_gather", "-b", "8", "-e", "256M", "-f", "8", "--ranks", 4, "--cluster", tmp_path / "mine.json",
                        tmp_path=tmp_path, emulated=False)
     bench = [r for r in json.loads(measured("ways").read_text())["results"] if not r.get("forced")]
@@ -296,7 +296,7 @@ def test_hosts_tell_how_many_gpus_a_node_has_at_least(cluster_files, calibrate, 
     done, profile, summary = calibrate(files["two"], "--from", tmp_path / "small.json")
     assert (profile["gpus_per_node"], profile["nics_per_node"]) == (4, 2)
     assert {f["key"]: f["from"] for f in summary["parameters"]}["gpus_per_node"] == "ranks per host"
-    assert f"gpus_per_node, nics_per_node: {files['two']}, ranks of a host. " in profile["source"]
+    assert f"gpus_per_node, nics_per_node: {files['two']}, ranks per host. " in profile["source"]
     done, profile, summary = calibrate(files["two"], "--from", "h100-sxm-ib")
     assert (profile["gpus_per_node"], profile["nics_per_node"]) == (8, 8)
     assert "gpus_per_node is 8" in done.stdout and "--gpus-per-node 4" in done.stdout

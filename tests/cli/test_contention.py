@@ -178,6 +178,6 @@ def test_a_fabric_that_is_none_is_refused(busbar, fabric, keys, said):
 def test_leaves_that_leave_nothing_alike_are_refused(busbar, fabric):
     """Leaves of three nodes begin everywhere in stages of 1,024: nearly each rank is a case of its own."""
     done = busbar.run("plan", *LARGE.split(), "--ranks", 131072, "--cluster", fabric(nodes_per_leaf=3, leaf_oversubscription=2), emulated=False)
-    assert done.returncode == 2 and "expected at most 10000000; nearest: leaves and pods whose nodes divide" in done.stderr, done.stderr
+    assert done.returncode == 2 and "at most 10000000 are supported; try: leaf and pod sizes that divide the nodes" in done.stderr, done.stderr
     done = busbar.run("plan", *LARGE.split(), "--ranks", 131072, "--cluster", fabric(nodes_per_leaf=4, leaf_oversubscription=2), emulated=False)
     assert done.returncode == 0, done.stderr

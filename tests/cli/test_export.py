@@ -378,7 +378,7 @@ def planned(busbar, words):
     for op in next(r for r in plan["roles"] if 0 in r["ranks"])["program"]:
         forward = op["phase"] == "forward"
         if op["kind"] == "compute":
-            parts[forward].append(None if op["work"] or op["moved_bytes"] else (round(op["compute_us"] * 1000),))
+            parts[forward].append(None if op["kernel_list"] or op["moved_bytes"] else (round(op["compute_us"] * 1000),))
         elif op["kind"] in WORDS.values():
             group = names.get(op["group"], op["group"])
             size = {"float": 4, "bfloat16": 2, "int32": 4}[op["dtype"]] * op["count"] * (1 if op["kind"] == "all_reduce" else sizes[op["group"]])

@@ -12,7 +12,7 @@ import pytest
 SHORT = ["-n", "2", "-w", "1", "--repeats", "2", "-T", "20", "--json", "r.json"]
 BENCH = ["bench", "all_reduce", "-b", "8", "-e", "16", *SHORT]
 PRODUCTS = ["bench", "compute", "--quick", "-d", "float", *SHORT]
-SHIM = open(os.path.dirname(__file__) + "/../drill/shim.c").read()
+SHIM = open(os.path.dirname(__file__) + "/../fault_injection/shim.c").read()
 FUNCTIONS = re.findall(r"^MARK\((\w+), ", SHIM, re.M)
 # Which functions are tried in which run; a function that it does not call is left out.
 PARTS = {"MPI": (r"MPI_", BENCH), "CUDA": (r"cuda", BENCH), "NCCL": (r"nccl", BENCH), "cuBLASLt": (r"cublasLt", PRODUCTS),

@@ -1,6 +1,6 @@
-"""Every MPI for which there is a build: bench, proxy, and jobs that go wrong, under that MPI's own mpirun.
+"""bench, proxy and failing jobs under the mpirun of each MPI implementation that has a build.
 
-The build under test, and build-mpich (`sh bootstrap/setup.sh mpich`; BUSBAR_MPICH_BUILD names another folder)."""
+The builds are the build under test and build-mpich (made by `sh bootstrap/setup.sh mpich`; BUSBAR_MPICH_BUILD names another folder)."""
 import json
 import os
 import pathlib
@@ -21,8 +21,8 @@ def job(request):
     return Busbar(request.param)
 
 
-def said(done):
-    """busbar's own lines: launchers add some when a rank fails."""
+def busbar_lines(done):
+    """The lines that busbar prints to stderr. Launchers add lines of their own when a rank fails."""
     return [line for line in done.stderr.splitlines() if line.startswith("busbar:")]
 
 
@@ -31,66 +31,67 @@ def launched_by_hydra(job):
     return "HYDRA" in done.stdout
 
 
-def test_bench(job, tmp_path):
+def test_bench_verifies_data_and_writes_results(job, tmp_path):
     result = job.json(*SMALL, ranks=4, tmp_path=tmp_path)
     assert result["ranks"] == 4 and result["status"] == "ok"
     assert [r["bytes"] for r in result["results"] if r["placement"] == "in_place"] == [1024, 8192, 65536]
     assert all(r["wrong"] == 0 and r["busbw_gbps"] > 0 for r in result["results"])
 
 
-def test_nothing_but_the_table(job):
-    """What a library prints of itself would be taken for busbar's."""
+def test_bench_prints_only_the_table(job):
+    """Lines that a library prints would be mistaken for output of busbar."""
     done = job.run(*SMALL, ranks=4)
     assert done.returncode == 0 and done.stderr == ""
     assert len(re.findall(r"^# +Rank +\d", done.stdout, re.M)) == 4
 
 
-def test_proxy(job, tmp_path):
+def test_proxy_passes_the_data_check(job, tmp_path):
     result = job.json("proxy", "gpt2_large", "4", "4", "2", "--check", "--steps", "2", "--warmup", "1", ranks=4, tmp_path=tmp_path)
     assert result["ranks"] == 4 and result["check"] == {**result["check"], "enabled": True, "wrong": 0}
 
 
-def test_refused_words_are_said_once(job):
+def test_usage_error_is_printed_once(job):
     done = job.run("bench", "all_reduec", ranks=4)
     assert done.returncode == 2
-    (line,) = said(done)
+    (line,) = busbar_lines(done)
     assert "did you mean 'all_reduce'?" in line
 
 
-def test_wrong_data(job, tmp_path):
+def test_wrong_data_exits_with_3_and_names_the_rank(job, tmp_path):
     path = tmp_path / "result.json"
     once = ("-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1", "--placement", "out_of_place")
     done = job.run("bench", "all_reduce", *once, "--json", path, ranks=4, env={"EMU_FAULT": "corrupt:rank=2,call=2"})
     assert done.returncode == 3
-    assert [line for line in said(done) if "1 wrong, first on rank 2" in line], done.stderr
+    assert [line for line in busbar_lines(done) if "1 wrong, first on rank 2" in line], done.stderr
     result = json.loads(path.read_text())
     assert result["status"] == "wrong data" and result["results"][0]["wrong"] == 1
 
 
-def test_a_failed_call_ends_the_job(job):
+def test_failed_nccl_call_ends_the_job(job):
     done = job.run(*SMALL, ranks=4, env={"EMU_FAULT": "fail:rank=3,call=7,name=ncclAllReduce"}, timeout=30)
     assert done.returncode == 1 and "rank 3" in done.stderr
 
 
 @pytest.mark.parametrize("command", [SMALL, ("proxy", "gpt2_large", "4", "4", "2", "--steps", "2")], ids=["bench", "proxy"])
-def test_a_lost_rank_is_named(job, command, tmp_path):
-    """Open MPI's mpirun ends with 128 + the signal, hydra with ours, or with the signal when it sees that first."""
+def test_reports_the_lost_rank(job, command, tmp_path):
+    """Open MPI's mpirun exits with 128 + the signal number. Hydra exits with busbar's status (4), or with the signal number if Hydra
+    notices the signal first."""
     path = tmp_path / "result.json"
     done = job.run(*command, "--json", path, ranks=4, env={"EMU_FAULT": "die:rank=2,call=5"}, timeout=30)
     assert done.returncode in ((4, 9) if launched_by_hydra(job) else (137,))
-    (line,) = said(done)
+    (line,) = busbar_lines(done)
     assert re.search(r"rank 2 \(.*\) is lost; last seen: ", line)
     assert not path.exists() or json.loads(path.read_text())["status"] == "timeout"
 
 
-def test_a_stalled_rank_is_named(job):
+def test_reports_the_stalled_rank(job):
     done = job.run(*SMALL, "--timeout", "3", ranks=4, env={"EMU_FAULT": "stall:rank=1,call=4,name=ncclAllReduce"}, timeout=30)
     assert done.returncode == 4
-    assert any("timeout in bench all_reduce" in line for line in said(done))
+    assert any("timeout in bench all_reduce" in line for line in busbar_lines(done))
 
 
-def test_ranks_of_the_nccl_tests_name(job):
-    """-g starts them without any MPI's launcher, and several per process under each one's."""
+def test_nccl_tests_program_starts_ranks_of_g(job):
+    """-g starts the ranks without an MPI launcher. Under mpirun it starts several ranks per process."""
     done = subprocess.run([job.build / "emulated" / "all_reduce_perf", "-g", "3", "-b", "8", "-e", "64", "-n", "2"],
                           env=job.environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=90)
     assert done.returncode == 0, done.stderr
@@ -100,16 +101,16 @@ def test_ranks_of_the_nccl_tests_name(job):
     assert inside.returncode == 0 and len(re.findall(r"^# +Rank +\d", inside.stdout, re.M)) == 4, inside.stderr
 
 
-def test_a_lost_rank_of_a_process_is_named(job):
-    """Rank 2 is the first of the second process, rank 3 the one that it started."""
+def test_reports_a_lost_forked_rank(job):
+    """Rank 2 is the main rank of the second process. Rank 3 is forked by that process."""
     perf = [job.mpirun, "-n", "2", job.build / "emulated" / "all_reduce_perf", "-g", "2", "-b", "8", "-e", "1K"]
     env = job.environment({"EMU_FAULT": "die:rank=3,call=6,name=ncclAllReduce"})
     lost = subprocess.run(perf, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=90)
-    assert lost.returncode == 4 and any("rank 3 (" in line and "is lost" in line for line in said(lost)), lost.stderr
+    assert lost.returncode == 4 and any("rank 3 (" in line and "is lost" in line for line in busbar_lines(lost)), lost.stderr
 
 
-def test_sweep_starts_its_ranks(job, tmp_path):
-    """With a variable, too, which Open MPI has to be told to hand on, and hydra does not."""
+def test_sweep_starts_its_runs_with_mpirun(job, tmp_path):
+    """The study sets an environment variable. Open MPI forwards it only with -x; Hydra forwards all variables."""
     study = {"command": ["bench", "all_reduce", "-b", "1K", "-e", "1K", "-n", "2"], "ranks": [2, 3], "environment": {"NCCL_ALGO": "Ring"}}
     (tmp_path / "study.json").write_text(json.dumps(study))
     done = job.run("sweep", "study.json", cwd=tmp_path)

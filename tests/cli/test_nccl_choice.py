@@ -1,48 +1,48 @@
-"""What a row tells besides its times: NCCL's choice. (The GPU's own state is told by NVML, never about emulated GPUs.)"""
+"""Columns with NCCL's choice of algorithm, protocol and channels. GPU state comes from NVML, so it is null on emulated GPUs."""
 import pytest
 
 
-def rows(busbar, tmp_path, *words, ranks=2, env=None):
-    run = busbar.json("bench", *words, "-b", "1K", "-e", "1K", ranks=ranks, env=env, tmp_path=tmp_path)
+def rows(busbar, tmp_path, *args, ranks=2, env=None):
+    run = busbar.json("bench", *args, "-b", "1K", "-e", "1K", ranks=ranks, env=env, tmp_path=tmp_path)
     return run["results"]
 
 
 @pytest.mark.parametrize("mode", [[], ["-G", "2"], ["-z", "1"], ["-m", "4"]])
-def test_the_choice_of_each_row(busbar, tmp_path, mode):
+def test_bench_rows_contain_algorithm_protocol_and_channels(busbar, tmp_path, mode):
     for row in rows(busbar, tmp_path, "all_reduce", "broadcast", "--max-ctas", "3", *mode):
         assert (row["algorithm"], row["protocol"], row["channels"]) == ("RING", "SIMPLE", 3)
         assert row["gpu"] is None
 
 
-def test_what_nvml_does_not_tell_is_null(busbar, tmp_path):
+def test_gpu_state_is_null_without_nvml(busbar, tmp_path):
     run = busbar.json("bench", "all_reduce", "-b", "1K", "-e", "1K", ranks=2, tmp_path=tmp_path)
     assert run["mig"] is None and run["mps"] is None and run["shared_gpu"] is False
 
 
-def test_transfers_have_channels_only(busbar, tmp_path):
+def test_point_to_point_rows_have_only_channels(busbar, tmp_path):
     for row in rows(busbar, tmp_path, "alltoall", "sendrecv"):
         assert (row["algorithm"], row["protocol"], row["channels"]) == (None, None, 8)
 
 
-def test_one_rank_chooses_nothing(busbar, tmp_path):
+def test_one_rank_has_no_algorithm(busbar, tmp_path):
     for row in rows(busbar, tmp_path, "all_reduce", ranks=0):
         assert (row["algorithm"], row["protocol"], row["channels"]) == (None, None, None)
 
 
-def test_groups_have_their_own(busbar, tmp_path):
+def test_split_groups_contain_the_algorithm(busbar, tmp_path):
     results = rows(busbar, tmp_path, "all_reduce", "--split", "%2", ranks=4)
     assert {row["algorithm"] for row in results} == {"RING"} and len(results) == 4
 
 
-def test_a_users_own_plugin_is_left_alone(busbar, tmp_path):
+def test_keeps_the_users_profiler_plugin(busbar, tmp_path):
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "1K", ranks=2, env={"NCCL_PROFILER_PLUGIN": "inspector"})
     assert done.returncode == 0 and done.stderr.count("NCCL_PROFILER_PLUGIN") == 1
     (row, _) = rows(busbar, tmp_path, "all_reduce", env={"NCCL_PROFILER_PLUGIN": "inspector"})
     assert row["algorithm"] is None and row["channels"] is None
 
 
-def test_the_choice_in_the_other_modes(busbar, tmp_path):
-    """Rows of overlap by limit of CTAs, of comm by step (heard in the life that does not count), links of p2p."""
+def test_overlap_comm_and_p2p_rows_contain_the_choice(busbar, tmp_path):
+    """overlap has one row per CTA limit, comm one per step (recorded in the warm-up communicator), and p2p one per link."""
     run = busbar.json("bench", "overlap", "--sizes", "1K", "--gemm", "16x16x16", "--ctas", "default,2", ranks=2, tmp_path=tmp_path)
     assert [(row["algorithm"], row["protocol"], row["channels"]) for row in run["results"]] == [
         ("RING", "SIMPLE", 8), ("RING", "SIMPLE", 2)]
@@ -57,7 +57,7 @@ def test_the_choice_in_the_other_modes(busbar, tmp_path):
         assert (row["gpu_from"], row["gpu_to"], row["flags"]) == (None, None, ["emulated"])
 
 
-def test_without_a_warmup_the_choice_is_unknown(busbar, tmp_path):
-    for words in (["p2p", "-w", "0"], ["comm", "-w", "0", "--repeats", "1"], ["overlap", "--sizes", "1K", "--gemm", "16x16x16", "-w", "0"]):
-        run = busbar.json("bench", *words, ranks=2, tmp_path=tmp_path)
+def test_choice_is_null_without_warmup(busbar, tmp_path):
+    for args in (["p2p", "-w", "0"], ["comm", "-w", "0", "--repeats", "1"], ["overlap", "--sizes", "1K", "--gemm", "16x16x16", "-w", "0"]):
+        run = busbar.json("bench", *args, ranks=2, tmp_path=tmp_path)
         assert {row["channels"] for row in run["results"]} == {None}

@@ -1,5 +1,7 @@
-"""busbar under the names of nccl-tests' programs: what their users' scripts and parsers need. The parsers here are written from the
-form of the table, in the ways in which programs around nccl-tests read it: by columns from the left, from the right, by regex."""
+"""busbar under the program names of nccl-tests (all_reduce_perf ...): options, output and exit statuses that scripts and parsers rely on.
+
+The parsers here read the table as existing tools around nccl-tests do: by columns from the left, by columns from the right, and by
+regular expression."""
 import json
 import os
 import pathlib
@@ -22,7 +24,7 @@ DEVICE = re.compile(r"^#\s+Rank\s+(\d+)\s+Group\s+(\d+)\s+Pid\s+(\d+)\s+on\s+(\S
 
 @pytest.fixture
 def perf(busbar):
-    """perf(name, *arguments): that program on emulated GPUs."""
+    """perf(name, *arguments) runs NAME_perf on emulated GPUs."""
 
     def run(name, *arguments, env=None, ranks=0, emulated=True):
         program = [str(busbar.build / ("emulated" if emulated else ".") / f"{name}_perf"), *map(str, arguments)]
@@ -35,7 +37,7 @@ def perf(busbar):
 
 
 def columns_from_the_right(text):
-    """Some tables have empty words on the left, so readers count time, algbw and busbw from the right of the heading."""
+    """Reads time, algbw and busbw by their distance from the right end of the heading, because some tables have empty cells on the left."""
     lines = text.splitlines()
     heading = next(line for line in lines if "time" in line and "busbw" in line and line.startswith("#"))[1:].split()
     out = {name: heading.index(name) - len(heading) for name in ("time", "algbw", "busbw")}
@@ -44,7 +46,7 @@ def columns_from_the_right(text):
 
 
 @pytest.mark.smoke
-def test_the_table_is_read_by_the_parsers_of_nccl_tests(perf):
+def test_table_is_readable_by_nccl_tests_parsers(perf):
     done = perf("all_reduce", "-g", "4", *SMALL)
     assert done.returncode == 0, done.stderr
     rows = [m.groupdict() for m in ROW.finditer(done.stdout)]
@@ -63,8 +65,8 @@ def test_the_table_is_read_by_the_parsers_of_nccl_tests(perf):
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
-def test_every_program_has_every_number(perf, name):
-    """Both placements have numbers, also where nothing is checked in place, as there."""
+def test_every_collective_has_times_for_both_placements(perf, name):
+    """Both placements have times. As in nccl-tests, three collectives print N/A for #wrong in place."""
     done = perf(name, "-g", "4", *SMALL)
     assert done.returncode == 0, done.stderr
     rows = [m.groupdict() for m in ROW.finditer(done.stdout)]
@@ -74,34 +76,35 @@ def test_every_program_has_every_number(perf, name):
     assert BOUNDS.search(done.stdout) and AVERAGE.search(done.stdout)
 
 
-def test_defaults_are_theirs(perf):
+def test_defaults_match_nccl_tests(perf):
     done = perf("broadcast", ranks=2)
     assert "minBytes 33554432 maxBytes 33554432 step: 1048576(bytes) warmup iters: 1 iters: 20 agg iters: 1 validation: 1" in done.stdout
     assert [m["size"] for m in ROW.finditer(done.stdout)] == ["33554432"] and "over ranks the mean over ranks" in done.stdout
 
 
-def test_one_gpu_has_numbers_too(perf):
+def test_one_gpu_has_zero_bus_bandwidth(perf):
     done = perf("all_reduce", "-b", "1M", "-e", "1M")
     assert ROW.search(done.stdout)["busbw"] == "0.00" and AVERAGE.search(done.stdout)[1] == "0"
 
 
-def test_threads_and_gpus_multiply(perf):
+def test_ranks_are_threads_times_gpus(perf):
     done = perf("all_gather", "-t", "2", "-g", "2", *SMALL)
     assert done.returncode == 0 and len(DEVICE.findall(done.stdout)) == 4
     assert len(DEVICE.findall(perf("all_gather", "--nthreads=3", *SMALL).stdout)) == 3
 
 
-def test_a_script_that_reads_lines_keeps_them(busbar):
-    """`while read` around a program that swallows stdin would run once."""
+def test_does_not_consume_stdin(busbar):
+    """A `while read` loop would run only once if the program consumed the loop's stdin."""
     script = f"while read n; do {busbar.build}/emulated/broadcast_perf -g $n -b 8 -e 8 -n 1 | grep -c 'Rank'; done"
     done = subprocess.run(["timeout", "60", "sh", "-c", script], env=busbar.environment(), capture_output=True, text=True, input="2\n3\n")
     assert done.stdout.split() == ["2", "3"], done.stderr
 
 
-def test_the_time_is_by_the_clock_of_nccl_tests(perf, tmp_path):
-    """From before the first call to the end of the wait: a launch (3 us, a graph's 2 us) is in it once. An operation takes 16 us."""
-    def time_of(*words):
-        done = perf("all_reduce", "-g", "4", "-b", "8", "-e", "8", *words)
+def test_time_includes_one_launch_as_in_nccl_tests(perf, tmp_path):
+    """The host clock runs from before the first call to the end of the final wait, so one launch (3 us; 2 us for a graph) is included.
+    An operation takes 16 us."""
+    def time_of(*args):
+        done = perf("all_reduce", "-g", "4", "-b", "8", "-e", "8", *args)
         assert done.returncode == 0 and "by the host's clock from the first call to the end of the wait" in done.stdout, done.stderr
         return float(ROW.search(done.stdout)["time"])
 
@@ -110,11 +113,11 @@ def test_the_time_is_by_the_clock_of_nccl_tests(perf, tmp_path):
     assert time_of("-n", "5", "-G", "3") == pytest.approx(16 + 2 / 15, abs=0.006)
     assert time_of("-n", "1", "-J", tmp_path / "r.json") == pytest.approx(19, abs=0.006)
     placed = json.loads((tmp_path / "r.json").read_text())["results"][0]["out_of_place"]
-    assert placed["time"] == pytest.approx(19) and placed["gpu_time"] == pytest.approx(19)  # events on an idle stream, in virtual time
+    assert placed["time"] == pytest.approx(19) and placed["gpu_time"] == pytest.approx(19)  # CUDA events, idle stream
 
 
 def test_several_gpus_per_process_of_a_job(perf):
-    """mpirun -N 1 all_reduce_perf -g 8, as in nccl-tests' own README: ranks are numbered process by process."""
+    """mpirun -N 1 all_reduce_perf -g 8, as in the README of nccl-tests. Ranks are numbered process by process."""
     assert len(DEVICE.findall(perf("all_gather", *SMALL, ranks=2).stdout)) == 2
     done = perf("all_gather", "-g", "2", "-t", "2", *SMALL, ranks=2)
     assert done.returncode == 0, done.stderr
@@ -124,76 +127,76 @@ def test_several_gpus_per_process_of_a_job(perf):
     assert done.returncode == 2 and "10 ranks on this host but only 8 GPUs" in done.stderr
 
 
-@pytest.mark.parametrize("ranks,words", [(0, ["-g", "4"]), (2, ["-g", "2"])])
-def test_ranks_of_a_process_share_a_gpu_when_told(perf, ranks, words):
-    done = perf("all_reduce", *words, *SMALL, ranks=ranks, env={"EMU_DEVICES": "2"})
+@pytest.mark.parametrize("ranks,args", [(0, ["-g", "4"]), (2, ["-g", "2"])])
+def test_share_gpu_allows_several_ranks_per_gpu(perf, ranks, args):
+    done = perf("all_reduce", *args, *SMALL, ranks=ranks, env={"EMU_DEVICES": "2"})
     assert done.returncode == 2 and "4 ranks on this host but only 2 GPUs" in done.stderr
-    done = perf("all_reduce", *words, *SMALL, "--share-gpu", ranks=ranks, env={"EMU_DEVICES": "2"})
+    done = perf("all_reduce", *args, *SMALL, "--share-gpu", ranks=ranks, env={"EMU_DEVICES": "2"})
     assert done.returncode == 0 and "several ranks share a GPU" in done.stdout, done.stderr
     assert [m[5] for m in DEVICE.finditer(done.stdout)] == ["0", "1", "0", "1"]
 
 
 @pytest.mark.parametrize("env", [{"SLURM_STEP_NUM_TASKS": "1", "PMIX_RANK": "0", "SLURM_NTASKS": "8"}, {"PMI_SIZE": "1", "PMI_RANK": "0"}])
-def test_an_interactive_step_of_one_task_is_no_job(perf, env):
-    """The shell of salloc is a step itself; there, and where there is no mpirun at all, ranks start all the same."""
+def test_one_task_job_step_is_not_a_multi_process_job(perf, env):
+    """The shell of salloc is a job step with one task. In that shell, and on a host without mpirun, -g still starts the ranks."""
     done = perf("all_reduce", "-g", "3", *SMALL, env={**env, "PATH": "/nowhere:/usr/bin:/bin"})
     assert done.returncode == 0, done.stderr
     assert len(DEVICE.findall(done.stdout)) == 3
 
 
-def test_the_file_tells_threads_and_gpus(perf, tmp_path):
+def test_json_contains_threads_and_gpus(perf, tmp_path):
     path = tmp_path / "r.json"
     assert perf("reduce", "-t", "2", "-g", "1", *SMALL, "-J", path).returncode == 0
     config = json.loads(path.read_text())["config"]
     assert (config["nthreads"], config["ngpus"], len(config["devices"])) == (2, 1, 2)
 
 
-@pytest.mark.parametrize("words,least,most", [
+@pytest.mark.parametrize("args,min_bytes,max_bytes", [
     (["-b", "8KB", "-e", "16kb"], 8192, 16384), (["-b8K", "-e", "0.015625MB"], 8192, 16384), (["-b", "8 KiB", "-e8KB"], 8192, 8192),
     (["-b", "1e3", "-e", "1.0e3"], 1000, 1000), (["--minb", "1kb", "--maxb=2Kbytes"], 1024, 2048),
     (["--minbytes=1kb", "--max", "1k"], 1024, 1024)])
-def test_sizes_and_abbreviations_are_read_as_there(perf, words, least, most):
-    """sscanf("%lf %1s") and getopt_long."""
-    done = perf("all_reduce", "-n", "1", "--stepf", "2", *words)
+def test_parses_sizes_and_abbreviations_as_nccl_tests(perf, args, min_bytes, max_bytes):
+    """nccl-tests parses sizes with sscanf("%lf %1s") and options with getopt_long, which accepts abbreviations."""
+    done = perf("all_reduce", "-n", "1", "--stepf", "2", *args)
     assert done.returncode == 0, done.stderr
-    assert f"minBytes {least} maxBytes {most} step: 2(factor)" in done.stdout and " iters: 1 agg" in done.stdout
+    assert f"minBytes {min_bytes} maxBytes {max_bytes} step: 2(factor)" in done.stdout and " iters: 1 agg" in done.stdout
 
 
-@pytest.mark.parametrize("words,says", [
+@pytest.mark.parametrize("args,message", [
     (["-b", "8X"], "8X"), (["-b", "8GB5"], "8GB5"), (["-b", "GB"], "GB"), (["-b", "-1k"], "-1k"), (["-b", "8", "-e", "1e30"], "1e30"),
     (["--m", "8"], "--m"), (["--min-bus", "8"], "--min-bus")])
-def test_what_means_nothing_there_is_refused(perf, words, says):
-    done = perf("all_reduce", *words)
-    assert done.returncode == 2 and done.stdout == "" and f"{says}" in done.stderr and done.stderr.count("\n") == 1
+def test_rejects_invalid_sizes_and_options(perf, args, message):
+    done = perf("all_reduce", *args)
+    assert done.returncode == 2 and done.stdout == "" and message in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_every_option_is_taken(perf):
+def test_accepts_every_nccl_tests_option(perf):
     done = perf("all_reduce", "-g", "2", *SMALL, "-w", "1", "-m", "2", "-N", "1", "-p", "1", "-c", "2", "-o", "mulsum", "-d", "half",
-                "-r", "-1", "-z", "0", "-y", "0", "-T", "60", "-G", "2", "-C", "0", "-a", "3", "-R", "1", "-x", "0", "-M", "1", "-S", "1", "-u", "1",
-                "-I", "0", "-K", "0", "-D", "0", "-V", "16")
+                "-r", "-1", "-z", "0", "-y", "0", "-T", "60", "-G", "2", "-C", "0", "-a", "3", "-R", "1", "-x", "0", "-M", "1", "-S", "1",
+                "-u", "1", "-I", "0", "-K", "0", "-D", "0", "-V", "16")
     assert done.returncode == 0, done.stderr
     assert re.search(r"^\s+1024\s+512\s+half\s+mulsum .* \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", done.stdout, re.M)
     assert "# GPU memory usage     : Initialization" in done.stdout
-    long = perf("all_reduce", "--ngpus", "2", "--minbytes", "8", "--maxbytes", "64", "--stepfactor", "2", "--iters", "2", "--warmup_iters", "1",
-                "--agg_iters", "1", "--run_cycles", "1", "--check", "1", "--op", "max", "--datatype", "int8", "--root", "0", "--blocking", "1",
-                "--stream_null", "0", "--timeout", "30", "--cudagraph", "0", "--report_cputime", "1", "--report_timestamps", "0",
+    long = perf("all_reduce", "--ngpus", "2", "--minbytes", "8", "--maxbytes", "64", "--stepfactor", "2", "--iters", "2",
+                "--warmup_iters", "1", "--agg_iters", "1", "--run_cycles", "1", "--check", "1", "--op", "max", "--datatype", "int8",
+                "--root", "0", "--blocking", "1", "--stream_null", "0", "--timeout", "30", "--cudagraph", "0", "--report_cputime", "1", "--report_timestamps", "0",
                 "--average", "0", "--local_register", "0", "--cta_policy", "0", "--memory", "0", "--unalign", "0", "--parallel_init", "0")
     assert long.returncode == 0 and "cputime" in long.stdout and len(ROW.findall(long.stdout)) == 4, long.stderr
 
 
-def test_times_of_the_iterations(perf):
+def test_per_iteration_timing_columns(perf):
     done = perf("all_reduce", "-g", "2", "-b", "1K", "-e", "1K", "-n", "120", "-I", "1", "-K", "10")
     head = next(line for line in done.stdout.splitlines() if "i_min" in line)[1:].split()
     assert head[5:] == 2 * ["time", "algbw", "busbw", "#wrong", "i_min", "i_max", "i_p99", "i_cv%"]
     row = next(line.split() for line in done.stdout.splitlines() if re.match(r"\s*\d", line))
     assert len(row) == 21 and float(row[12]) < 1
-    assert [float(w) for w in row[9:12]] == pytest.approx(3 * [8], abs=0.02)  # the model's times are all equal
-    assert float(row[5]) == pytest.approx(8 + 3 / 120, abs=0.01)  # with the first launch
+    assert [float(w) for w in row[9:12]] == pytest.approx(3 * [8], abs=0.02)  # all modelled times are equal
+    assert float(row[5]) == pytest.approx(8 + 3 / 120, abs=0.01)  # includes the first launch
 
 
 @pytest.mark.smoke
-def test_results_as_a_file(perf, tmp_path):
-    """nccl-tests' own schema, version 3: numbers and words where it has them, what the footer says at the end."""
+def test_json_output_follows_nccl_tests_schema(perf, tmp_path):
+    """The file follows version 3 of the nccl-tests schema, with the same types, and ends with the values of the footer."""
     path = tmp_path / "r.json"
     done = perf("reduce", "-g", "2", *SMALL, "-J", path)
     run = json.loads(path.read_text())
@@ -213,17 +216,18 @@ def test_results_as_a_file(perf, tmp_path):
     assert not any(entry.startswith(("HOME=", "PATH=")) for entry in run["env"])
 
 
-def test_a_file_that_exists_stays(perf, tmp_path):
+def test_existing_json_file_is_not_overwritten(perf, tmp_path):
     path = tmp_path / "r.json"
     for name in ("r.json", "r.json.0", "r.json.1"):
         assert f"# Writing JSON output to {tmp_path / name}\n" in perf("reduce", "-g", "2", *SMALL, "-J", path).stdout
         assert json.loads((tmp_path / name).read_text())["version"] == 3
 
 
-def test_the_file_with_iterations_and_without_a_check(perf, tmp_path):
+def test_json_with_per_iteration_times_and_without_check(perf, tmp_path):
     path = tmp_path / "r.json"
     env = {"NCCL_TESTS_MIN_BW": "1000"}
-    assert perf("sendrecv", "-g", "2", "-b", "1K", "-e", "1K", "-n", "5", "-K", "1", "-I", "1", "-c", "0", "-J", path, env=env).returncode == 5
+    done = perf("sendrecv", "-g", "2", "-b", "1K", "-e", "1K", "-n", "5", "-K", "1", "-I", "1", "-c", "0", "-J", path, env=env)
+    assert done.returncode == 5
     run = json.loads(path.read_text())
     (row,) = run["results"]
     each = row["out_of_place_per_iter"]
@@ -233,17 +237,17 @@ def test_the_file_with_iterations_and_without_a_check(perf, tmp_path):
     assert run["average_bus_bandwidth"]["okay"] == "false" and run["config"]["per_iter_timing"] == "true"
 
 
-def test_the_file_of_a_bandwidth_that_is_enough(perf, tmp_path):
+def test_json_reports_sufficient_bandwidth(perf, tmp_path):
     path = tmp_path / "r.json"
     done = perf("sendrecv", "-g", "2", "-b", "1K", "-e", "1K", "-n", "2", "-J", path, env={"NCCL_TESTS_MIN_BW": "0.001"})
     assert done.returncode == 0 and json.loads(path.read_text())["average_bus_bandwidth"]["okay"] == "true"
 
 
-def test_compare_reads_the_file(busbar, perf, tmp_path):
+def test_compare_reads_nccl_tests_json(busbar, perf, tmp_path):
     path = tmp_path / "r.json"
-    for words in (["-I", "1", "-n", "20"], ["-C", "1"]):
+    for args in (["-I", "1", "-n", "20"], ["-C", "1"]):
         path.unlink(missing_ok=True)
-        assert perf("all_gather", "-g", "2", "-b", "1K", "-e", "1K", *words, "-J", path).returncode == 0
+        assert perf("all_gather", "-g", "2", "-b", "1K", "-e", "1K", *args, "-J", path).returncode == 0
         done = busbar.run("compare", path, path)
         assert done.returncode == 0 and done.stdout.count("all_gather") >= 2, done.stderr
     own = tmp_path / "own.json"
@@ -254,35 +258,36 @@ def test_compare_reads_the_file(busbar, perf, tmp_path):
     assert done.stdout.count(" stream ") == 2 and "only in A 0, only in B 0" in done.stdout, done.stdout
 
 
-def test_a_killed_run_leaves_a_valid_file(perf, tmp_path):
+def test_killed_run_leaves_valid_json(perf, tmp_path):
     path = tmp_path / "r.json"
     perf("all_reduce", "-g", "2", *SMALL, "-J", path, env={"EMU_FAULT": "die:rank=1,call=12,name=ncclAllReduce"})
     run = json.loads(path.read_text())
     assert run["version"] == 3 and "end_time" not in run
 
 
-def test_cycles_are_one_table(perf, tmp_path):
+def test_cycles_share_one_table(perf, tmp_path):
     path = tmp_path / "r.json"
     done = perf("all_reduce", "-g", "2", *SMALL, "-N", "2", "-J", path)
     assert len(ROW.findall(done.stdout)) == 6 and len(AVERAGE.findall(done.stdout)) == 1 and done.stdout.count("busbw") == 2
     assert len(json.loads(path.read_text())["results"]) == 6
 
 
-def test_who_moves_how_much_in_an_uneven_exchange(perf, tmp_path):
+def test_alltoallv_summary_lists_bytes_per_rank(perf, tmp_path):
     matrix = tmp_path / "matrix"
     matrix.write_text("0 1024\n512 0\n")
-    asked = {"NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY": "1"}
-    done = perf("alltoallv", "-g", "2", "-b", "1K", "-e", "1K", env={**asked, "NCCL_TESTS_ALLTOALLV_MATRIX_FILE": str(matrix)})
+    summary_env = {"NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY": "1"}
+    done = perf("alltoallv", "-g", "2", "-b", "1K", "-e", "1K", env={**summary_env, "NCCL_TESTS_ALLTOALLV_MATRIX_FILE": str(matrix)})
     lines = re.findall(r"^#   rank=(\d) send_bytes=(\d+) recv_bytes=(\d+) alg_bw=[\d.]+ bus_bw=[\d.]+$", done.stdout, re.M)
     assert lines == 2 * [("0", "1024", "512"), ("1", "512", "1024")]
     assert "PRINT_SUMMARY: mode=matrix nranks=2 matrix_dim=2 scale=1.000 time_usec=" in done.stdout and len(ROW.findall(done.stdout)) == 1
-    done = perf("alltoallv", "-g", "2", "-b", "1K", "-e", "1K", env=asked)
+    done = perf("alltoallv", "-g", "2", "-b", "1K", "-e", "1K", env=summary_env)
     assert "mode=generated nranks=2 total_bytes=1024 spread=1.000 time_usec=" in done.stdout
-    assert "PRINT_SUMMARY" not in perf("alltoallv", "-g", "2", "-b", "1K", "-e", "1K", env={"NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY": "0"}).stdout
+    done = perf("alltoallv", "-g", "2", "-b", "1K", "-e", "1K", env={"NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY": "0"})
+    assert "PRINT_SUMMARY" not in done.stdout
 
 
 def shape(value):
-    """Keys and kinds of a file, without its values."""
+    """Keys and value types of a JSON file, without the values."""
     if isinstance(value, dict):
         return {key: shape(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -290,44 +295,45 @@ def shape(value):
     return "number" if isinstance(value, (int, float)) else type(value).__name__
 
 
-@pytest.mark.parametrize("words", [[], ["-c", "0", "-C", "1"], ["-i", "1024", "-f", "1"]])
-def test_the_file_has_the_shape_of_the_original(busbar, perf, tmp_path, words):
+@pytest.mark.parametrize("args", [[], ["-c", "0", "-C", "1"], ["-i", "1024", "-f", "1"]])
+def test_json_has_the_same_keys_as_nccl_tests(busbar, perf, tmp_path, args):
     theirs = pathlib.Path(os.environ.get("NCCL_TESTS_BUILD", "/nowhere")) / "all_reduce_perf"
     if not theirs.exists():
-        pytest.skip("NCCL_TESTS_BUILD names no build of nccl-tests")
-    one, other = tmp_path / "theirs.json", tmp_path / "ours.json"
-    words = ["-g", "2", *SMALL, *words, "-J"]
-    subprocess.run([str(busbar.build / "emulator" / "run"), str(theirs), *words, one], stdout=subprocess.DEVNULL, timeout=60,
+        pytest.skip("NCCL_TESTS_BUILD does not name a build of nccl-tests")
+    their_file, our_file = tmp_path / "theirs.json", tmp_path / "ours.json"
+    args = ["-g", "2", *SMALL, *args, "-J"]
+    subprocess.run([str(busbar.build / "emulator" / "run"), str(theirs), *args, their_file], stdout=subprocess.DEVNULL, timeout=60,
                    env=busbar.environment({"EMU_UNKNOWN_KERNELS": "pass"}), check=False)
-    assert perf("all_reduce", *words, other).returncode == 0
-    expected, got = json.loads(one.read_text()), json.loads(other.read_text())
-    assert got.pop("emulated") is True and all(row[place].pop("gpu_time") > 0 for row in got["results"] for place in ("out_of_place", "in_place"))
+    assert perf("all_reduce", *args, our_file).returncode == 0
+    expected, got = json.loads(their_file.read_text()), json.loads(our_file.read_text())
+    assert got.pop("emulated") is True
+    assert all(row[placement].pop("gpu_time") > 0 for row in got["results"] for placement in ("out_of_place", "in_place"))
     assert shape(got) == shape(expected)
 
 
-def test_wrong_data_fails(perf):
+def test_wrong_data_exits_with_3(perf):
     done = perf("all_reduce", "-g", "2", "-b", "1K", "-e", "1K", "-n", "1", "-w", "0", env={"EMU_FAULT": "corrupt:rank=1,call=2"})
     assert done.returncode == 3 and BOUNDS.search(done.stdout).groups() == ("1", "FAILED")
 
 
-def test_the_least_bandwidth_of_the_environment(perf):
+def test_min_bandwidth_from_environment(perf):
     done = perf("all_reduce", "-g", "2", *SMALL, env={"NCCL_TESTS_MIN_BW": "1000"})
     assert done.returncode == 5 and re.search("# Avg bus bandwidth    : .* FAILED", done.stdout)
     mean = float(AVERAGE.search(done.stdout)[1])
-    done = perf("all_reduce", "-g", "2", *SMALL, env={"NCCL_TESTS_MIN_BW": str(mean / 0.95)})  # 10 % are forgiven
+    done = perf("all_reduce", "-g", "2", *SMALL, env={"NCCL_TESTS_MIN_BW": str(mean / 0.95)})  # nccl-tests accepts 90 % of the threshold
     assert done.returncode == 0 and re.search("# Avg bus bandwidth    : .* OK", done.stdout)
 
 
 @pytest.mark.parametrize("env,groups", [
     ({"NCCL_TESTS_SPLIT_MASK": "0x1"}, "0101"), ({"NCCL_TESTS_SPLIT": "DIV 2"}, "0011"), ({"NCCL_TESTS_SPLIT": "%2"}, "0101"),
     ({"NCCL_TESTS_SPLIT": "and 0b10"}, "0022")])
-def test_the_split_of_the_environment(perf, env, groups):
+def test_split_from_environment(perf, env, groups):
     done = perf("all_reduce", "-g", "4", *SMALL, env=env)
     assert done.returncode == 0 and "".join(m[2] for m in DEVICE.finditer(done.stdout)) == groups
-    assert len(ROW.findall(done.stdout)) == 3  # those of the first group
+    assert len(ROW.findall(done.stdout)) == 3  # only the rows of the first group are printed
 
 
-def test_traffic_of_the_environment(perf, tmp_path):
+def test_alltoallv_matrix_from_environment(perf, tmp_path):
     matrix = tmp_path / "m"
     matrix.write_text("0 64\n32 0\n")
     env = {"NCCL_TESTS_ALLTOALLV_MATRIX_FILE": str(matrix), "NCCL_TESTS_ALLTOALLV_MATRIX_SCALE": "16"}
@@ -337,65 +343,65 @@ def test_traffic_of_the_environment(perf, tmp_path):
     assert ROW.search(perf("alltoallv", "-g", "3", "-b", "3K", "-e", "3K", env=env).stdout)["size"] == "3072"
 
 
-def test_the_first_device_of_the_environment(perf):
+def test_first_device_from_environment(perf):
     done = perf("all_reduce", "-g", "2", *SMALL, env={"NCCL_TESTS_DEVICE": "3"})
     assert [m[5] for m in DEVICE.finditer(done.stdout)] == ["3", "4"]
 
 
-def test_the_last_size_is_lowered_to_what_fits(perf):
+def test_max_size_is_reduced_to_fit_memory(perf):
     done = perf("all_reduce", "-g", "2", "-b", "1G", "-e", "1T", "-f", "2", "-n", "1", "-c", "0", env={"EMU_DATA": "off"})
     assert done.returncode == 0 and len(re.findall("warning: the last size is reduced from 1099511627776", done.stderr)) == 1
     assert 1 <= len(ROW.findall(done.stdout)) < 10
 
 
-@pytest.mark.parametrize("check,most,sizes", [("1", 24877096960, [17179869184]), ("0", 37315645440, [17179869184, 34359738368])])
-def test_the_limit_of_memory_is_theirs(perf, check, most, sizes):
-    """80e9 bytes less 4 GiB and 1 GiB, for three buffers or two."""
+@pytest.mark.parametrize("check,max_bytes,sizes", [("1", 24877096960, [17179869184]), ("0", 37315645440, [17179869184, 34359738368])])
+def test_memory_limit_matches_nccl_tests(perf, check, max_bytes, sizes):
+    """The limit is 80e9 bytes minus 4 GiB and 1 GiB, divided among three buffers (two without the check)."""
     done = perf("all_reduce", "-g", "2", "-b", "16G", "-e", "64G", "-f", "2", "-n", "1", "-c", check, env={"EMU_DATA": "off"})
-    assert f"to {most} bytes" in done.stderr and [int(m["size"]) for m in ROW.finditer(done.stdout)] == sizes
+    assert f"to {max_bytes} bytes" in done.stderr and [int(m["size"]) for m in ROW.finditer(done.stdout)] == sizes
 
 
-def test_without_a_timeout_a_wait_has_no_end(perf):
-    """-T 0, the default: a rank that stalls is waited for, until somebody ends the run."""
-    for words, status in ((["-T", "2"], 4), ([], 124)):
-        program = perf.program("all_reduce", "-g", "2", *SMALL, *words)
+def test_waits_forever_without_timeout(perf):
+    """With -T 0, the default, the run waits for a stalled rank until the run is killed."""
+    for args, status in ((["-T", "2"], 4), ([], 124)):
+        program = perf.program("all_reduce", "-g", "2", *SMALL, *args)
         done = subprocess.run(["timeout", "8", *program], env=perf.environment({"EMU_FAULT": "stall:rank=1,call=9,name=ncclAllReduce"}),
                               capture_output=True, text=True, stdin=subprocess.DEVNULL)
         assert done.returncode == status, done.stderr
 
 
-def test_hypercube_skips_other_numbers_of_ranks(perf):
+def test_hypercube_skips_rank_counts_that_are_not_powers_of_two(perf):
     done = perf("hypercube", "-g", "3", *SMALL)
     assert done.returncode == 0 and "not a power of 2, skipping" in done.stdout and AVERAGE.search(done.stdout)
 
 
-@pytest.mark.parametrize("line,says", [
+@pytest.mark.parametrize("line,message", [
     ("-d floaat", "did you mean 'float'"), ("-o plus", "unknown value for --op"), ("-b 8X", "'8X'"), ("-g 0", "from 1 to"),
     ("-D 2", "device API"), ("-I 1 -G 1", "cannot be combined with -I 1"),
     ("-I 1 -K 20", "skips all 20 iterations"), ("--iterz 3", "did you mean '--iters'"), ("all_gather", "unexpected argument 'all_gather'"),
     ("-g 1100", "from 1 to 1024"), ("-t 100 -g 100", "more than 1024 ranks"), ("-b 2M -e 1M", "above the last size")])
-def test_nothing_unknown_is_taken(perf, line, says):
+def test_rejects_unknown_or_conflicting_options(perf, line, message):
     done = perf("all_reduce", *line.split(), emulated=False)
-    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1 and says in done.stderr, done.stderr
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1 and message in done.stderr, done.stderr
 
 
-def test_help_is_of_the_program(perf):
+def test_help_names_the_program(perf):
     done = perf("sendrecv", "--help", emulated=False)
     assert done.returncode == 0 and done.stdout.startswith("Usage: sendrecv_perf [OPTION...]")
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
-def test_side_by_side_with_nccl_tests(perf, busbar, name):
-    """Sizes, counts and words of the rows are theirs. NCCL_TESTS_BUILD names a build of nccl-tests."""
+def test_rows_match_nccl_tests(perf, busbar, name):
+    """Sizes, counts, types and operations of all rows equal those of nccl-tests. NCCL_TESTS_BUILD names a build of nccl-tests."""
     theirs = pathlib.Path(os.environ.get("NCCL_TESTS_BUILD", "/nowhere")) / f"{name}_perf"
     if not theirs.exists():
-        pytest.skip("NCCL_TESTS_BUILD names no build of nccl-tests")
+        pytest.skip("NCCL_TESTS_BUILD does not name a build of nccl-tests")
     line = ["-g", "4", "-b", "40", "-e", "100000", "-f", "3", "-n", "2", "-d", "half", "-c", "0"]
-    other = subprocess.run(["timeout", "60", str(busbar.build / "emulator" / "run"), str(theirs), *line], capture_output=True, text=True,
-                           env=busbar.environment({"EMU_UNKNOWN_KERNELS": "pass"}), stdin=subprocess.DEVNULL)
+    expected = subprocess.run(["timeout", "60", str(busbar.build / "emulator" / "run"), str(theirs), *line], capture_output=True, text=True,
+                              env=busbar.environment({"EMU_UNKNOWN_KERNELS": "pass"}), stdin=subprocess.DEVNULL)
 
-    def words(text):  # hypercube's redop is empty there
+    def row_heads(text):  # nccl-tests leaves the redop of hypercube empty
         return [[w for w in x.split()[:5] if w != "none"] for x in text.splitlines() if re.match(r"\s*\d", x)]
 
-    ours = words(perf(name, *line).stdout)
-    assert [row[:4] for row in ours] == [row[:4] for row in words(other.stdout)] and len(ours) == 8
+    ours = row_heads(perf(name, *line).stdout)
+    assert [row[:4] for row in ours] == [row[:4] for row in row_heads(expected.stdout)] and len(ours) == 8

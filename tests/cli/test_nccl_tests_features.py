@@ -1,5 +1,5 @@
-"""What nccl-tests has by host API, in busbar bench: every operation, type and option has its effect, and bad input is
-refused in one line. Times are those of the emulated GPUs' written cost model, worked out here again."""
+"""Features of nccl-tests (host API) in busbar bench: every operation, type and option takes effect, and invalid input is rejected with one
+line. Expected times are computed here again from the cost model of the emulated GPUs."""
 import itertools
 import json
 import re
@@ -24,14 +24,14 @@ KB4 = ["-b", "4K", "-e", "4K", *ONE]
 
 @pytest.fixture
 def model(tmp_path):
-    """The environment for a cluster profile of our own."""
+    """Environment that selects the cluster profile above."""
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(PROFILE))
     return {"EMU_CLUSTER": str(path)}
 
 
 def us(kilobytes=4, steps=4, factor=1.5):
-    """all_reduce over 4 ranks of one node, by the cost model."""
+    """Time of an all_reduce over 4 ranks of one node according to the cost model."""
     return steps * 7.0 + factor * kilobytes * 1024 / 80.0 / 1e3
 
 
@@ -39,11 +39,11 @@ def rows_of(text):
     return [line.split() for line in text.splitlines() if re.match(r"\s*\d", line)]
 
 
-# ---- data ------------------------------------------------------------------------------------------------------------
+# ---- verification of data --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_everything_is_verified(busbar, tmp_path, ranks):
+def test_verifies_all_collectives_types_and_operations(busbar, tmp_path, ranks):
     """All collectives, types, operations, roots and placements in one process."""
     run = busbar.json("bench", "all", "-d", "all", "-o", "all", "-r", "all", "-b", "3000", "-e", "3000", *ONE, "-c", "2",
                       ranks=ranks, tmp_path=tmp_path, timeout=300)
@@ -58,12 +58,13 @@ def test_everything_is_verified(busbar, tmp_path, ranks):
 
 @pytest.mark.parametrize("collective,place", [
     (c, p) for c in COLLECTIVES for p in ("out_of_place", "in_place") if p == "out_of_place" or c not in NOT_IN_PLACE])
-def test_a_corrupt_byte_is_seen_in_every_collective(busbar, collective, place):
-    """Operations of NCCL on a rank: the one before the events, a meeting where ranks end apart, and the timed one, whose
-    data are looked at. A hypercube of 4 ranks takes two rounds per operation. Groups of sends and receives carry the name
-    of ncclGroupEnd or ncclRecv."""
+def test_corrupt_byte_is_detected_in_every_collective(busbar, collective, place):
+    """NCCL operations on a rank: one before the events, a synchronizing all_reduce for rooted collectives (their ranks finish at different
+    times), and the timed operation, which is verified. A hypercube of 4 ranks has two rounds per operation. The fault of grouped sends
+    and receives is injected into ncclRecv."""
     receives = {"sendrecv": 1, "alltoallv": 3, "hypercube": 2}.get(collective)
-    where = f"call={2 * receives},name=ncclRecv" if receives else "call=3" if collective in ("broadcast", "reduce", "gather", "scatter") else "call=2"
+    rooted = collective in ("broadcast", "reduce", "gather", "scatter")
+    where = f"call={2 * receives},name=ncclRecv" if receives else "call=3" if rooted else "call=2"
     rank = 0 if collective in ("reduce", "gather") else 2
     done = busbar.run("bench", collective, "-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1", "--placement", place,
                       ranks=4, env={"EMU_FAULT": f"corrupt:rank={rank},{where}"})
@@ -72,15 +73,14 @@ def test_a_corrupt_byte_is_seen_in_every_collective(busbar, collective, place):
 
 
 @pytest.mark.parametrize("dtype,op", [*itertools.product(TYPES, ["mulsum"]), ("float", "avg"), ("half", "prod"), ("int8", "min")])
-def test_a_corrupt_byte_is_seen_in_types_and_operations(busbar, dtype, op):
+def test_corrupt_byte_is_detected_in_types_and_operations(busbar, dtype, op):
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1", "--placement",
                       "in_place", "-d", dtype, "-o", op, ranks=2, env={"EMU_FAULT": "corrupt:rank=1,call=2"})
     assert done.returncode == 3, done.stdout + done.stderr
 
 
-def test_each_pass_has_its_own_seed(busbar):
-    """The same wrong byte in three passes: other expected bits each time would need three runs; here each pass is an
-    operation more, and the third one is the one that is hit."""
+def test_each_verification_pass_uses_a_new_seed(busbar):
+    """With -c N each of N verification passes runs one more operation with a new seed. The fault hits the third pass."""
     for passes, status in ((2, 0), (3, 3)):
         done = busbar.run("bench", "alltoallv", "-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1", "-c", passes,
                           ranks=2, env={"EMU_FAULT": "corrupt:rank=1,call=4,name=ncclRecv"})
@@ -90,13 +90,13 @@ def test_each_pass_has_its_own_seed(busbar):
 # ---- operations ------------------------------------------------------------------------------------------------------
 
 
-def test_hypercube_needs_a_power_of_two(busbar):
+def test_hypercube_requires_a_power_of_two(busbar):
     done = busbar.run("bench", "hypercube", *KB4, ranks=3)
     assert done.returncode == 0 and "not a power of 2, skipping" in done.stdout and rows_of(done.stdout) == []
 
 
-def test_hypercube_counts_what_it_moves(busbar, model, tmp_path):
-    """4 ranks: two rounds of 1 and 2 slices of 1 KiB. In place there is no copy before."""
+def test_hypercube_bandwidth_counts_bytes_sent(busbar, model, tmp_path):
+    """4 ranks: two rounds that send 1 and 2 slices of 1 KiB. In place there is no copy before the rounds."""
     run = busbar.json("bench", "hypercube", *KB4, ranks=4, env=model, tmp_path=tmp_path)
     row = next(r for r in run["results"] if r["placement"] == "in_place")
     time = 2 * 7.0 + 3 * 1024 / 80.0 / 1e3
@@ -106,15 +106,15 @@ def test_hypercube_counts_what_it_moves(busbar, model, tmp_path):
 
 
 def test_alltoallv_by_distance_and_imbalance(busbar, tmp_path):
-    """6 KiB and 4 ranks: 0, 1, 2 and 3 KiB; with imbalance 0 all are equal."""
+    """6 KiB over 4 ranks: with imbalance 1 the peers get 0, 1, 2 and 3 KiB; with imbalance 0 all get the same."""
     for imbalance in (1, 0.5, 0):
         run = busbar.json("bench", "alltoallv", "-b", "6K", "-e", "6K", *ONE, "--imbalance", imbalance, ranks=4, tmp_path=tmp_path)
         row = run["results"][0]
         assert (row["bytes"], row["count"], row["wrong"]) == (6144, 384, 0)
 
 
-def test_alltoallv_from_a_file(busbar, tmp_path):
-    """Sums of rows 448, 208, 640; of columns 432, 448, 416 (each number down to a multiple of 16)."""
+def test_alltoallv_from_a_matrix_file(busbar, tmp_path):
+    """The row sums are 448, 208 and 640, the column sums 432, 448 and 416, with each number rounded down to a multiple of 16."""
     path = tmp_path / "matrix"
     path.write_text("100 200 150\n 50 100 75\n\n300 150 200\n")
     run = busbar.json("bench", "alltoallv", *KB4, "--matrix", path, ranks=3, tmp_path=tmp_path)
@@ -134,8 +134,8 @@ def test_explicit_sizes_and_all_roots(busbar, tmp_path):
     assert [(r["root"], r["bytes"]) for r in run["results"]] == [(root, s) for root in range(3) for s in (2048, 8, 1536)]
 
 
-def test_groups_of_operations_share_one_launch(busbar, model, tmp_path):
-    """Small sendrecv operations: alone each takes its latency, in a group of 5 they share it."""
+def test_grouped_operations_share_one_latency(busbar, model, tmp_path):
+    """A single small sendrecv takes one latency. Five sendrecvs in a group share one latency."""
     times = [busbar.json("bench", "sendrecv", "-b", "64", "-e", "64", *ONE, "-m", m, ranks=4, env=model, tmp_path=tmp_path)
              ["results"][0]["time_us"]["p50"] for m in (1, 5)]
     assert times[0] == pytest.approx(7.0, rel=0.01) and times[1] == pytest.approx(7.0 / 5, rel=0.01)
@@ -143,7 +143,7 @@ def test_groups_of_operations_share_one_launch(busbar, model, tmp_path):
 
 @pytest.mark.parametrize("mode,waits", [(0, 0), (1, 1), (2, 1), (3, 1)])
 def test_blocking_modes_wait_between_iterations(busbar, model, tmp_path, mode, waits):
-    """Back to back only the first launch shows in the time; waited for, each iteration has its own."""
+    """Without waits only the first launch adds to the time. With waits every iteration adds its launch."""
     run = busbar.json("bench", "all_reduce", "-b", "4K", "-e", "4K", "-n", "10", "--repeats", "1", "-z", mode, ranks=4, env=model,
                       tmp_path=tmp_path)
     row = run["results"][0]
@@ -152,7 +152,7 @@ def test_blocking_modes_wait_between_iterations(busbar, model, tmp_path, mode, w
 
 
 @pytest.mark.parametrize("options", [["-y", "1"], ["-u", "3"], ["-u", "1", "-d", "int8"], ["-R", "1"], ["-R", "2"]])
-def test_buffers_and_streams_of_another_kind(busbar, model, tmp_path, options):
+def test_null_stream_unaligned_and_registered_buffers(busbar, model, tmp_path, options):
     run = busbar.json("bench", "all", *KB4, *options, ranks=4, env=model, tmp_path=tmp_path)
     assert {r["collective"] for r in run["results"]} == set(COLLECTIVES) and all(r["wrong"] == 0 for r in run["results"])
 
@@ -161,13 +161,13 @@ def test_buffers_and_streams_of_another_kind(busbar, model, tmp_path, options):
     (["-R", "1"], "ncclCommRegister"), (["-R", "2"], "ncclCommWindowRegister"), (["-o", "mulsum"], "ncclRedOpCreatePreMulSum"),
     (["-G", "1"], "cudaGraphLaunch"), (["-m", "2"], "ncclGroupEnd")])
 def test_options_reach_nccl_and_cuda(busbar, option, call):
-    """The call that an option stands for fails: so it is made. Without the option it is not."""
+    """A fault is injected into the call that the option causes. The run fails only with the option."""
     env = {"EMU_FAULT": f"fail:rank=0,call=1,name={call}"}
     assert busbar.run("bench", "all_reduce", *KB4, *option, ranks=2, env=env).returncode == 1
     assert busbar.run("bench", "all_reduce", *KB4, ranks=2, env=env).returncode == 0
 
 
-def test_symmetric_windows_fall_back_aloud(busbar):
+def test_symmetric_registration_falls_back_with_a_warning(busbar):
     done = busbar.run("bench", "all_reduce", *KB4, "-R", "2", ranks=2)
     assert done.returncode == 0 and len(re.findall("symmetric windows .* measured without", done.stderr)) == 1
     assert "# registration of buffers: none" in done.stdout
@@ -175,7 +175,7 @@ def test_symmetric_windows_fall_back_aloud(busbar):
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
-def test_graphs_are_launched_warm_and_verified(busbar, model, tmp_path, collective):
+def test_graph_mode_times_warm_launches_and_verifies_data(busbar, model, tmp_path, collective):
     run = busbar.json("bench", collective, *KB4, "-G", "3", "--repeats", "2", "-c", "2", ranks=4, env=model, tmp_path=tmp_path)
     assert all(r["mode"] == "graph" and r["wrong"] == 0 for r in run["results"])
     if collective == "all_reduce":
@@ -183,14 +183,14 @@ def test_graphs_are_launched_warm_and_verified(busbar, model, tmp_path, collecti
 
 
 @pytest.mark.parametrize("call,status", [(2, 0), (3, 3)])
-def test_the_last_operation_of_a_graph_is_verified(busbar, call, status):
-    """Calls of a rank: one of warm-up, then the two that are captured and launched again and again."""
+def test_last_operation_of_a_graph_is_verified(busbar, call, status):
+    """Calls of a rank: one of warm-up, then two that are captured into the graph, which is launched repeatedly."""
     done = busbar.run("bench", "all_reduce", *KB4, "-G", "2", "--placement", "in_place", ranks=2,
                       env={"EMU_FAULT": f"corrupt:rank=1,call={call},name=ncclAllReduce"})
     assert done.returncode == status and ("FAILED" in done.stdout) == (status == 3)
 
 
-def test_host_time_is_a_figure_of_its_own(busbar, model, tmp_path):
+def test_report_cputime_measures_host_time(busbar, model, tmp_path):
     env = dict(model)
     run = busbar.json("bench", "all_reduce", *KB4, "-C", "1", ranks=2, env=env, tmp_path=tmp_path)
     assert all(r["mode"] == "host" and r["time_us"]["p50"] > 0 for r in run["results"])
@@ -198,19 +198,19 @@ def test_host_time_is_a_figure_of_its_own(busbar, model, tmp_path):
 
 
 def test_average_over_ranks(busbar, model, tmp_path):
-    """Ranks 0 and 1 exchange 64 KiB, rank 2 has nothing to do: its time is 0."""
+    """Ranks 0 and 1 exchange 64 KiB. Rank 2 sends and receives nothing, so its time is 0."""
     path = tmp_path / "matrix"
     path.write_text("0 65536 0\n65536 0 0\n0 0 0\n")
     line = ["bench", "alltoallv", "-b", "64K", "-e", "64K", "-n", "20", "--repeats", "1", "--matrix", path]
     times = [busbar.json(*line, "-a", a, ranks=3, env=model, tmp_path=tmp_path)["results"][0]["time_us"]["p50"] for a in range(4)]
-    most = 7.0 + 65536 / 80.0 / 1e3
-    assert times[0] == pytest.approx(most, rel=0.02) and times[3] == pytest.approx(most, rel=0.02)
+    transfer_us = 7.0 + 65536 / 80.0 / 1e3
+    assert times[0] == pytest.approx(transfer_us, rel=0.02) and times[3] == pytest.approx(transfer_us, rel=0.02)
     assert times[2] < 2 and times[1] == pytest.approx((2 * times[3] + times[2]) / 3, rel=0.02)
     default = busbar.run(*line, ranks=3, env=model).stdout
-    assert "sample the slowest rank" in default and "sample the mean over ranks" in busbar.run(*line, "-a", "1", ranks=3).stdout
+    assert "the slowest rank, per row" in default and "the mean over ranks, per row" in busbar.run(*line, "-a", "1", ranks=3).stdout
 
 
-def test_groups_of_ranks_run_side_by_side(busbar, model, tmp_path):
+def test_split_groups_run_concurrently(busbar, model, tmp_path):
     line = ["bench", "all_reduce", "broadcast", *KB4, "-r", "1", "--placement", "out_of_place"]
     run = busbar.json(*line, "--split", "MOD:2", ranks=4, env=model, tmp_path=tmp_path)
     assert [(r["collective"], r["group"]) for r in run["results"]] == [(c, g) for c in ("all_reduce", "broadcast") for g in (0, 1)]
@@ -219,17 +219,17 @@ def test_groups_of_ranks_run_side_by_side(busbar, model, tmp_path):
     assert run["results"][0]["time_us"]["p50"] == pytest.approx(2 * 7.0 + 4096 / 80.0 / 1e3, rel=1e-3)
     table = busbar.run(*line, "--split", "DIV:2", ranks=4).stdout
     assert "group" in table and [row[-1] for row in rows_of(table)] == ["0", "1", "0", "1"]
-    done = busbar.run(*line, "--split", "DIV:3", ranks=4)  # the second group has one rank, and no root 1
+    done = busbar.run(*line, "--split", "DIV:3", ranks=4)  # the second group has one rank, so root 1 does not exist
     assert done.returncode == 2 and "ranks are 0 to 0" in done.stderr
 
 
-def test_wrong_data_of_any_group_is_wrong(busbar, tmp_path):
+def test_wrong_data_in_one_split_group_exits_with_3(busbar, tmp_path):
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1", "--split", "AND:0x1",
                       ranks=4, env={"EMU_FAULT": "corrupt:rank=3,call=2"})
     assert done.returncode == 3 and [row[8] for row in rows_of(done.stdout)] == ["0", "1"]
 
 
-def test_cycles_stamps_and_memory(busbar, tmp_path):
+def test_cycles_timestamps_and_memory_report(busbar, tmp_path):
     run = busbar.json("bench", "all_reduce", *KB4, "--placement", "in_place", "-N", "3", "-S", "1", ranks=2, tmp_path=tmp_path)
     assert [r["cycle"] for r in run["results"]] == [0, 1, 2]
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", r["timestamp"]) for r in run["results"])
@@ -239,7 +239,7 @@ def test_cycles_stamps_and_memory(busbar, tmp_path):
 
 
 @pytest.mark.parametrize("waits", [[], ["-z", "3"]])
-def test_iterations_have_figures_of_their_own(busbar, model, tmp_path, waits):
+def test_per_iteration_statistics(busbar, model, tmp_path, waits):
     run = busbar.json("bench", "all_reduce", "-b", "4K", "-e", "4K", "-n", "30", "--repeats", "2", "-I", "1", "-K", "5", *waits, ranks=4,
                       env=model, tmp_path=tmp_path)
     for row in run["results"]:
@@ -247,7 +247,7 @@ def test_iterations_have_figures_of_their_own(busbar, model, tmp_path, waits):
         assert row["iteration_us"]["max"] == pytest.approx(row["time_us"]["p50"], abs=0.2) and row["wrong"] == 0
 
 
-def test_memory_and_registration_are_in_the_results(busbar, tmp_path):
+def test_results_contain_memory_and_registration(busbar, tmp_path):
     run = busbar.json("bench", "all_reduce", *KB4, "-M", "1", "-R", "1", ranks=2, tmp_path=tmp_path)
     assert run["registration"] == "local"
     memory = run["memory_bytes"]
@@ -255,8 +255,8 @@ def test_memory_and_registration_are_in_the_results(busbar, tmp_path):
     assert "memory_bytes" not in busbar.json("bench", "all_reduce", *KB4, ranks=2, tmp_path=tmp_path)
 
 
-def test_a_run_without_end_is_ended_by_a_signal_and_keeps_its_rows(busbar, tmp_path):
-    """In a file, and as a table in a stream: once."""
+def test_endless_run_keeps_its_rows_when_terminated(busbar, tmp_path):
+    """The rows are written once to the JSON file and once as CSV to a stream."""
     path = tmp_path / "r.json"
     done = busbar.run("bench", "all_reduce", *KB4, "-N", "0", "--json", path, "--csv", "/dev/stderr", timeout=6)
     assert done.returncode != 0 and done.stdout.count("# cycle") > 0
@@ -266,17 +266,17 @@ def test_a_run_without_end_is_ended_by_a_signal_and_keeps_its_rows(busbar, tmp_p
     assert [r["cycle"] for r in run["results"]] == sorted(r["cycle"] for r in run["results"])
 
 
-def test_a_bandwidth_below_the_threshold_is_exit_5(busbar, model, tmp_path):
+def test_exits_with_5_below_the_bandwidth_threshold(busbar, model, tmp_path):
     path = tmp_path / "r.json"
-    for least, status in ((0.1, 0), (50, 5)):
-        done = busbar.run("bench", "all_reduce", *KB4, "--min-busbw", least, "--json", path, ranks=4, env=model)
+    for threshold, status in ((0.1, 0), (50, 5)):
+        done = busbar.run("bench", "all_reduce", *KB4, "--min-busbw", threshold, "--json", path, ranks=4, env=model)
         assert done.returncode == status
         assert ("FAILED" in done.stdout) == (status == 5)
     assert "is below 50 GB/s" in done.stderr and json.loads(path.read_text())["status"] == "below threshold"
 
 
-# The model gives 4K less bandwidth than 64K, and the mean lies between.
-@pytest.mark.parametrize("thresholds,status,says", [
+# In the cost model 4K has less bandwidth than 64K, and the mean lies between both.
+@pytest.mark.parametrize("thresholds,status,message", [
     ("4K:{small},64K:{large},peak:{large}", 0, []),
     ("64K:{more}", 5, ["bus bandwidth of 64 KiB", "is below"]),
     ("peak:{more}", 5, ["peak bus bandwidth", "is below"]),
@@ -285,41 +285,41 @@ def test_a_bandwidth_below_the_threshold_is_exit_5(busbar, model, tmp_path):
     ("{large}", 5, ["mean bus bandwidth", "is below"]),
     ("8K:1", 5, ["cannot check the bus bandwidth (--min-busbw, 8 KiB): no row has that size"]),
 ])
-def test_a_threshold_for_a_size_and_for_the_peak(busbar, model, tmp_path, thresholds, status, says):
-    words = ("bench", "all_reduce", "--sizes", "4K,64K")
-    seen = [r["busbw_gbps"] for r in busbar.json(*words, ranks=4, env=model, tmp_path=tmp_path)["results"]]
+def test_thresholds_per_size_and_for_the_peak(busbar, model, tmp_path, thresholds, status, message):
+    args = ("bench", "all_reduce", "--sizes", "4K,64K")
+    seen = [r["busbw_gbps"] for r in busbar.json(*args, ranks=4, env=model, tmp_path=tmp_path)["results"]]
     small, large = min(seen), max(seen)
     text = thresholds.format(small=0.99 * small, large=0.99 * large, more=1.01 * large, mean=0.99 * (small + large) / 2)
-    done = busbar.run(*words, "--min-busbw", text, ranks=4, env=model)
+    done = busbar.run(*args, "--min-busbw", text, ranks=4, env=model)
     assert done.returncode == status and ("FAILED" in done.stdout) == (status == 5)
-    assert all(word in done.stderr for word in says) and (status == 5 or done.stderr == "")
+    assert all(word in done.stderr for word in message) and (status == 5 or done.stderr == "")
 
 
-def test_one_rank_has_no_bandwidth_and_is_never_green(busbar):
+def test_threshold_fails_with_one_rank(busbar):
     done = busbar.run("bench", "all_reduce", *KB4, "--min-busbw", "1")
     assert done.returncode == 5 and "# Avg bus bandwidth    : N/A FAILED" in done.stdout
     assert done.stderr.count("cannot check the bus bandwidth (--min-busbw, mean): no row has a bus bandwidth") == 1
 
 
-def test_a_collective_that_was_left_out_is_never_green(busbar):
+def test_threshold_fails_for_a_skipped_collective(busbar):
     done = busbar.run("bench", "hypercube", *KB4, "--min-busbw", "1", ranks=3)
     assert done.returncode == 5 and "skipping" in done.stdout and "hypercube" in done.stderr
 
 
-def test_ctas_and_policy_are_said(busbar, tmp_path):
+def test_report_shows_ctas_and_policy(busbar, tmp_path):
     done = busbar.run("bench", "all_reduce", *KB4, "--min-ctas", "2", "--max-ctas", "4", "-x", "1", ranks=2)
     assert done.returncode == 0 and "# CTAs: at least 2, at most 4" in done.stdout and "policy 1" in done.stdout
 
 
-def test_the_results_name_every_option(busbar, tmp_path):
+def test_results_contain_every_option(busbar, tmp_path):
     run = busbar.json("bench", "all_reduce", *KB4, "-m", "2", "-T", "50", ranks=2, tmp_path=tmp_path)
     assert run["options"]["agg_iters"] == 2 and run["options"]["average"] == 3 and run["options"]["timeout"] == 50
 
 
-# ---- refusals --------------------------------------------------------------------------------------------------------
+# ---- rejected input --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line,says", [
+@pytest.mark.parametrize("line,message", [
     ("broadcast -r all4", "'all4'"),
     ("all_reduce --sizes 8,9X", "'9X'"),
     ("all_reduce --sizes 99999999999999999999", "99999999999999999999"),
@@ -342,17 +342,18 @@ def test_the_results_name_every_option(busbar, tmp_path):
     ("all_reduce --min-busbw 1G:", "'1G:'"),
     ("all_reduce --min-busbw 5,pek:300", "did you mean 'peak'"),
 ])
-def test_bad_input_is_one_line_and_touches_no_gpu(busbar, line, says):
+def test_rejects_bad_input_with_one_line_and_without_gpu(busbar, line, message):
     done = busbar.run("bench", *line.split(), emulated=False)
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("busbar: ") and done.stderr.count("\n") == 1 and says in done.stderr
+    assert done.stderr.startswith("busbar: ") and done.stderr.count("\n") == 1 and message in done.stderr
 
 
-@pytest.mark.parametrize("text,says", [
+@pytest.mark.parametrize("text,message", [
     ("1 2\n3\n", "row 2, column 1: the row has another length"), ("1 2\n3 x\n", "row 2, column 2: 'x' is not a number"),
-    ("1 -2\n3 4\n", "negative"), ("1 2\n", "1 rows of 2 columns, but must be square"), ("", "is empty"), ("1 1e99\n1 1", "more than 1 PiB")])
-def test_a_bad_matrix_is_named_with_its_place(busbar, tmp_path, text, says):
+    ("1 -2\n3 4\n", "negative"), ("1 2\n", "1 rows of 2 columns, but must be square"), ("", "is empty"),
+    ("1 1e99\n1 1", "more than 1 PiB")])
+def test_matrix_errors_name_file_row_and_column(busbar, tmp_path, text, message):
     path = tmp_path / "matrix"
     path.write_text(text)
     done = busbar.run("bench", "alltoallv", "-b", "8", "-e", "8", "--matrix", path, emulated=False)
-    assert done.returncode == 2 and str(path) in done.stderr and says in done.stderr and done.stderr.count("\n") == 1
+    assert done.returncode == 2 and str(path) in done.stderr and message in done.stderr and done.stderr.count("\n") == 1

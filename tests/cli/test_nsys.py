@@ -1,5 +1,4 @@
-"""profiles/report/nsys_overlap.py on databases made here, whose overlap is known by hand; the capture scripts with a
-stand-in for nsys; and the range that busbar gives to a profiler."""
+"""nsys_overlap.py on generated databases with a known overlap, the capture scripts with a stub for nsys, and busbar's profiler range."""
 import json
 import pathlib
 import sqlite3
@@ -10,7 +9,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "profiles" / "report" / "nsys_overlap.py"
-PROCESS = 0x1000000 * (7 + 0x1000000 * 3)  # process 7, as the exporter packs it
+PROCESS = 0x1000000 * (7 + 0x1000000 * 3)  # process 7 in the encoding of the nsys exporter (globalPid)
 GEMM, SPIN, RING, OLD, OTHER = "sm90_xmma_gemm", "bb_spin_kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", \
     "ncclKernel_SendRecv", "reorder_nccl"
 
@@ -49,11 +48,12 @@ def values(row):
     return [row[key] for key in ("step_us", "compute_us", "comm_us", "exposed_us", "idle_us", "overlap_fraction")]
 
 
-# compute 100-200 and 300-400; communication on two streams 150-350 and 180-450, joined 150-450: 150 under compute
+# Compute runs in 100-200 and 300-400. Communication runs on two streams in 150-350 and 180-450. Its union is 150-450, of which 150 us
+# overlap with compute.
 ONE = [(100, 200, 0, 7, GEMM), (300, 400, 0, 7, SPIN), (150, 350, 0, 13, RING), (180, 450, 0, 14, OLD)]
 
 
-def test_unions_of_one_step(tmp_path):
+def test_overlap_of_one_step(tmp_path):
     path = database(tmp_path / "rank.0.sqlite", ONE, [(80, 500, "step 0")])
     (row,) = analysed(path)["devices"]
     assert values(row) == [420, 200, 300, 150, 70, 0.5]
@@ -61,9 +61,9 @@ def test_unions_of_one_step(tmp_path):
 
 
 @pytest.mark.parametrize("text_ids", [True, False])
-def test_means_over_steps_and_nothing_outside_them(tmp_path, text_ids):
-    later = [(1100, 1200, 0, 7, GEMM), (1100, 1200, 0, 13, RING)]  # wholly hidden
-    outside = [(600, 900, 0, 13, RING), (20, 90, 0, 7, GEMM)]  # the second reaches 10 us into step 0
+def test_averages_over_steps_and_ignores_kernels_outside_them(tmp_path, text_ids):
+    later = [(1100, 1200, 0, 7, GEMM), (1100, 1200, 0, 13, RING)]  # fully hidden
+    outside = [(600, 900, 0, 13, RING), (20, 90, 0, 7, GEMM)]  # the second kernel overlaps step 0 by 10 us
     ranges = [(80, 500, "step 0"), (1080, 1280, "step 1"), (560, 950, "warm-up 0"), (600, 640, "step"),
               (1090, 1200, "forward")]
     path = database(tmp_path / "a.sqlite", ONE + later + outside, ranges, text_ids)
@@ -72,20 +72,20 @@ def test_means_over_steps_and_nothing_outside_them(tmp_path, text_ids):
     assert values(row) == [310, 155, 200, 75, (60 + 100) / 2, 0.625]
 
 
-def test_devices_are_apart_and_a_capture_without_ranges_is_one_step(tmp_path):
+def test_devices_are_separate_and_capture_without_ranges_is_one_step(tmp_path):
     path = database(tmp_path / "a.sqlite", ONE + [(0, 10, 1, 7, GEMM), (10, 20, 1, 9, RING), (30, 40, 1, 9, OTHER)])
     first, second = analysed(path)["devices"]
     assert values(first) == [350, 200, 300, 150, 0, 0.5] and not first["by_ranges"]
-    assert values(second) == [40, 20, 10, 10, 10, 0]  # a name with nccl inside is no communication
+    assert values(second) == [40, 20, 10, 10, 10, 0]  # a kernel name that contains nccl but does not begin with it is not communication
 
 
-def test_no_communication_has_no_fraction(tmp_path):
+def test_overlap_fraction_is_null_without_communication(tmp_path):
     path = database(tmp_path / "a.sqlite", [(0, 10, 0, 7, GEMM)], [(0, 20, "step 0")])
     (row,) = analysed(path)["devices"]
     assert values(row) == [20, 10, 0, 0, 10, None]
 
 
-def test_table_stands_beside_busbars_own(tmp_path):
+def test_table_shows_busbar_result_for_comparison(tmp_path):
     path = database(tmp_path / "rank.0.sqlite", ONE, [(80, 500, "step 0")])
     result = tmp_path / "busbar.json"
     own = {"rank": 3, "step_us": 410, "compute_us": 200, "comm_us": 310, "exposed_us": 155, "idle_us": 55,
@@ -96,18 +96,18 @@ def test_table_stands_beside_busbars_own(tmp_path):
     assert done.stdout.count("50.0%") == 2
 
 
-def test_what_is_no_report_is_said(tmp_path):
+def test_reports_invalid_databases(tmp_path):
     sqlite3.connect(tmp_path / "empty.sqlite").execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
-    (tmp_path / "text.sqlite").write_text("no database at all, but long enough to be looked at " * 40)
-    for name, word in (("empty.sqlite", "no kernels"), ("text.sqlite", "not a database"), ("missing.sqlite", "open")):
+    (tmp_path / "text.sqlite").write_text("not a database, but long enough to be read " * 40)
+    for name, text in (("empty.sqlite", "no kernels"), ("text.sqlite", "not a database"), ("missing.sqlite", "open")):
         done = subprocess.run([sys.executable, SCRIPT, tmp_path / name], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 1 and name in done.stderr and word in done.stderr
+        assert done.returncode == 1 and name in done.stderr and text in done.stderr
 
 
 # ---- capture --------------------------------------------------------------------------------------------------------
 
 NSYS = """#!/bin/sh
-# Writes down how it was called; `profile` leaves a report, `export` the file asked for.
+# Appends its arguments to $CALLS. `profile` creates a report, `export` creates the file named by -o.
 echo "$@" >>"$CALLS"
 for word; do
     case $previous in -o) out=$word ;; esac
@@ -117,9 +117,9 @@ case $1 in profile) : >"${out%%.%q*}.0.nsys-rep" ;; export) : >"$out" ;; esac
 """
 
 
-@pytest.mark.parametrize("script,words,variable", [("node.sh", ("2",), "OMPI_COMM_WORLD_RANK"),
-                                                   ("slurm.sh", (), "SLURM_PROCID")])
-def test_capture_scripts(tmp_path, script, words, variable):
+@pytest.mark.parametrize("script,args,variable", [("node.sh", ("2",), "OMPI_COMM_WORLD_RANK"),
+                                                  ("slurm.sh", (), "SLURM_PROCID")])
+def test_capture_scripts_call_nsys_with_the_right_options(tmp_path, script, args, variable):
     nsys = tmp_path / "nsys"
     nsys.write_text(NSYS)
     nsys.chmod(0o755)
@@ -128,23 +128,23 @@ def test_capture_scripts(tmp_path, script, words, variable):
     launcher.chmod(0o755)
     env = {"PATH": "/usr/bin:/bin", "NSYS": str(nsys), "MPIRUN": str(launcher), "SRUN": str(launcher), "BUSBAR": "busbar",
            "BUSBAR_NSYS": str(tmp_path / "reports"), "CALLS": str(tmp_path / "calls"), "BUSBAR_HOME": str(ROOT)}
-    done = subprocess.run(["sh", ROOT / "profiles" / "nsys" / script, *words, "gpt2_large", "--steps", "5"], env=env,
+    done = subprocess.run(["sh", ROOT / "profiles" / "nsys" / script, *args, "gpt2_large", "--steps", "5"], env=env,
                           capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     profile, export = (tmp_path / "calls").read_text().splitlines()
-    for word in ("--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--cuda-graph-trace=node", "cuda,nvtx",
+    for text in ("--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--cuda-graph-trace=node", "cuda,nvtx",
                  f"rank.%q{{{variable}}}", "busbar proxy gpt2_large --steps 5 --json"):
-        assert word in profile
+        assert text in profile
     assert "-t sqlite" in export and (tmp_path / "reports" / "rank.0.sqlite").exists()
     done = subprocess.run(["sh", ROOT / "profiles" / "nsys" / script], env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "usage" in done.stderr
 
 
 @pytest.mark.parametrize("call", ["cudaProfilerStart", "cudaProfilerStop"])
-def test_timed_steps_lie_in_the_profilers_range(busbar, call):
+def test_timed_steps_are_inside_the_profiler_range(busbar, call):
     env = {"EMU_DATA": "off", "EMU_FAULT": f"fail:rank=0,call=1,name={call}"}
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, "--steps", 2, ranks=2, env=env)
     assert done.returncode == 1 and call in done.stderr
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, "--steps", 2, ranks=2,
                       env={"EMU_DATA": "off", "EMU_FAULT": f"fail:rank=0,call=2,name={call}"})
-    assert done.returncode == 0  # once, whatever else is measured
+    assert done.returncode == 0  # the function is called exactly once per run

@@ -1,10 +1,10 @@
-"""`busbar bench overlap`: times and figures by the cost model's own formulas (it knows no contention), wrong data, refusals."""
+"""`busbar bench overlap`: times and metrics equal the formulas of the cost model (without contention), wrong data, and rejected input."""
 import json
 import math
 
 import pytest
 
-LATENCY_US, GBPS, TFLOPS, KERNEL_US = 4, 200, {"float": 100, "half": 400, "bfloat16": 400}, 2  # of the built-in profile
+LATENCY_US, GBPS, TFLOPS, KERNEL_US = 4, 200, {"float": 100, "half": 400, "bfloat16": 400}, 2  # the built-in cluster profile
 NO_DATA = {"EMU_DATA": "off"}
 
 
@@ -16,7 +16,7 @@ def gemm_us(m, n, k, dtype):
     return max(KERNEL_US, 2 * m * n * k / TFLOPS[dtype] / 1e6)
 
 
-def check_figures(row, ranks):
+def check_metrics(row, ranks):
     g = row["gemm"]
     compute = row["gemms"] * gemm_us(g["m"], g["n"], g["k"], row["dtype"])
     comm = row["collectives"] * all_reduce_us(ranks, row["bytes"])
@@ -33,7 +33,7 @@ def check_figures(row, ranks):
 
 
 @pytest.mark.smoke
-def test_alone_and_both_by_size_and_limit(busbar, tmp_path):
+def test_one_row_per_size_and_cta_limit(busbar, tmp_path):
     result = busbar.json("bench", "overlap", "--sizes", "1M,64M", "--gemm", "4096x2048x1024", "--ctas", "default,8,2:4",
                          tmp_path=tmp_path, ranks=4, env=NO_DATA)
     rows = result["results"]
@@ -42,45 +42,45 @@ def test_alone_and_both_by_size_and_limit(busbar, tmp_path):
         (size << 20, low, high) for size in (1, 64) for low, high in ((None, None), (None, 8), (2, 4))]
     for row in rows:
         assert (row["collective"], row["dtype"], row["op"], row["wrong"]) == ("all_reduce", "bfloat16", "sum", None)
-        check_figures(row, 4)
-    # no contention, so all limits are equal, and the smallest leaves most to the rest
+        check_metrics(row, 4)
+    # Without contention all limits give the same time, and the smallest limit leaves the most SMs to the GEMMs.
     assert [(b["bytes"], b["min_ctas"], b["max_ctas"]) for b in result["best"]] == [(1 << 20, 2, 4), (64 << 20, 2, 4)]
     assert [b["tied"] for b in result["best"]] == [["default", "8", "2:4"]] * 2
 
 
-def test_counts_make_both_sides_as_long(busbar, tmp_path):
+def test_default_counts_balance_compute_and_communication(busbar, tmp_path):
     result = busbar.json("bench", "overlap", "--sizes", "1M", "--gemm", "8192", "--ctas", "default", tmp_path=tmp_path,
                          ranks=2, env=NO_DATA)
-    row, one = result["results"][0], gemm_us(8192, 8192, 8192, "bfloat16")  # 2.7 ms: longer than 10 collectives
-    assert row["collectives"] == min(256, math.ceil(one / all_reduce_us(2, 1 << 20))) > 10
+    row, gemm_time_us = result["results"][0], gemm_us(8192, 8192, 8192, "bfloat16")  # 2.7 ms: longer than 10 collectives
+    assert row["collectives"] == min(256, math.ceil(gemm_time_us / all_reduce_us(2, 1 << 20))) > 10
     assert row["gemms"] == 1
     result = busbar.json("bench", "overlap", "--sizes", "64M", "--gemm", "1024", "--ctas", "default", "-n", "3",
                          "-d", "float", tmp_path=tmp_path, ranks=2, env=NO_DATA)
-    row, one = result["results"][0], gemm_us(1024, 1024, 1024, "float")
-    assert row["collectives"] == 3 and row["gemms"] == round(3 * all_reduce_us(2, 64 << 20) / one)
+    row, gemm_time_us = result["results"][0], gemm_us(1024, 1024, 1024, "float")
+    assert row["collectives"] == 3 and row["gemms"] == round(3 * all_reduce_us(2, 64 << 20) / gemm_time_us)
 
 
-def test_given_counts_and_uneven_sides(busbar, tmp_path):
+def test_explicit_counts_of_gemms_and_collectives(busbar, tmp_path):
     result = busbar.json("bench", "overlap", "--sizes", "64M", "--gemm", "1024", "--ctas", "4", "-n", "2", "--gemms", "3",
                          tmp_path=tmp_path, ranks=2, env=NO_DATA)
     row = result["results"][0]
     assert (row["gemms"], row["collectives"]) == (3, 2)
-    check_figures(row, 2)
+    check_metrics(row, 2)
 
 
 @pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float"])
-def test_the_last_collective_beside_products_is_verified(busbar, tmp_path, collective, dtype):
+def test_last_collective_overlapped_with_gemms_is_verified(busbar, tmp_path, collective, dtype):
     result = busbar.json("bench", "overlap", "--collective", collective, "--sizes", "48K", "--gemm", "32", "--gemms", "3",
                          "-n", "2", "--repeats", "2", "--ctas", "default,1", "-d", dtype, tmp_path=tmp_path, ranks=3)
     assert [row["wrong"] for row in result["results"]] == [0, 0]
     assert {row["collective"] for row in result["results"]} == {collective}
 
 
-# Calls of ncclAllReduce on a rank. Counting: warm-up 1, and three samples of 1, 2 and 2. The row: 1, and 1 + 0, 1 + 2,
-# 1 + 2: the last one is verified.
+# Calls of ncclAllReduce on a rank. Choosing the number of collectives: 1 of warm-up, then three samples of 1, 2 and 2. The row itself:
+# 1 of warm-up, then 1 + 0, 1 + 2 and 1 + 2. Only the last call is verified.
 @pytest.mark.parametrize("call, wrong", [(13, False), (14, True)])
-def test_a_corrupt_byte_is_seen(busbar, tmp_path, call, wrong):
+def test_corrupt_byte_of_the_last_collective_is_detected(busbar, tmp_path, call, wrong):
     path = tmp_path / "r.json"
     done = busbar.run("bench", "overlap", "--sizes", "4K", "--gemm", "32", "--gemms", "2", "-n", "2", "--repeats", "1", "-w",
                       "1", "--ctas", "1", "--json", path, ranks=2,
@@ -91,12 +91,13 @@ def test_a_corrupt_byte_is_seen(busbar, tmp_path, call, wrong):
     assert ("wrong data: 1 elements of all_reduce" in done.stderr) == wrong
 
 
-def test_a_tie_is_no_winner(busbar, tmp_path):
-    """Without contention all limits take the same time: nothing is the best, the fewest CTAs leave most to the rest."""
+def test_tie_between_cta_limits_is_reported(busbar, tmp_path):
+    """Without contention all limits take the same time. The report names a tie and the limit with the fewest CTAs."""
     done = busbar.run("bench", "overlap", "--sizes", "1M", "--ctas", "default,2", "--json", tmp_path / "r.json", ranks=2, env=NO_DATA)
     assert done.returncode == 0 and done.stderr == ""
     assert [best["tied"] for best in json.loads((tmp_path / "r.json").read_text())["best"]] == [["default", "2"]]
-    assert "# tie for 1 MiB: CTAs default, 2 are indistinguishable; fewest CTAs: 2 (" in done.stdout and "none is a measurement of hardware" in done.stdout
+    assert "# tie for 1 MiB: CTAs default, 2 are indistinguishable; fewest CTAs: 2 (" in done.stdout
+    assert "none is a measurement of hardware" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
     assert [row[1] for row in rows] == ["default", "2"] and {row[-1] for row in rows} == {"N/A"}
 
@@ -106,45 +107,45 @@ def test_one_rank_has_no_bus_bandwidth(busbar, tmp_path):
     assert {row["busbw_alone_gbps"] for row in result["results"]} == {None}
 
 
-def test_limits_from_outside_are_told(busbar):
+def test_warns_about_cta_limit_in_environment(busbar):
     done = busbar.run("bench", "overlap", "--sizes", "1M", "--ctas", "2", ranks=2, env={**NO_DATA, "NCCL_MAX_CTAS": "4"})
     assert done.returncode == 0 and "NCCL_MAX_CTAS is set" in done.stderr
 
 
 @pytest.mark.parametrize("function, code", [("cublasLtMatmul", 1), ("ncclAllReduce", 1), ("cudaStreamCreateWithPriority", 1)])
-def test_a_failed_call_ends_the_run(busbar, function, code):
+def test_failed_call_ends_the_run(busbar, function, code):
     done = busbar.run("bench", "overlap", "--sizes", "4K", "--gemm", "32", ranks=2,
                       env={"EMU_FAULT": f"fail:rank=1,call=1,name={function}"})
     assert done.returncode == code and "rank 1" in done.stderr
 
 
-def test_a_stalled_rank_ends_in_a_timeout(busbar):
+def test_stalled_rank_times_out(busbar):
     done = busbar.run("bench", "overlap", "--sizes", "4K", "--gemm", "32", "--timeout", "2", ranks=2,
                       env={"EMU_FAULT": "stall:rank=1,call=3,name=ncclAllReduce"})
     assert done.returncode == 4
 
 
-@pytest.mark.parametrize("words, says", [
+@pytest.mark.parametrize("args, message", [
     (("--collective", "allreduce"), "did you mean 'all_reduce'"),
     (("--collective", "hypercube"), "hypercube"),
     (("--ctas", "0"), "no CTA limit"),
     (("--gemm", "4096x4096"), "no GEMM shape"),
-    (("--sizes", ""), "no size"),
+    (("--sizes", ""), "is not a size"),
     (("-d", "double"), "bfloat16"),
     (("all_reduce",), "unexpected word 'all_reduce'; bench overlap takes only options; try: --collective NAME"),
 ])
-def test_bad_words_are_refused(busbar, words, says):
-    done = busbar.run("bench", "overlap", *words, emulated=False)
-    assert done.returncode == 2 and says in done.stderr and done.stdout == ""
+def test_rejects_invalid_options(busbar, args, message):
+    done = busbar.run("bench", "overlap", *args, emulated=False)
+    assert done.returncode == 2 and message in done.stderr and done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_size_that_leaves_nothing_is_refused(busbar):
+def test_rejects_size_smaller_than_one_element_per_rank(busbar):
     done = busbar.run("bench", "overlap", "--collective", "all_gather", "--sizes", "16", ranks=2)
     assert done.returncode == 2 and "less than one element" in done.stderr
 
 
-def test_what_does_not_fit_is_refused_before_it_is_taken(busbar):
+def test_rejects_sizes_above_gpu_memory_before_allocation(busbar):
     done = busbar.run("bench", "overlap", "--sizes", "100G", ranks=2, env=NO_DATA)
     assert done.returncode == 2 and "--sizes" in done.stderr
 

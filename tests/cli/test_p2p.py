@@ -1,9 +1,9 @@
-"""`busbar bench p2p`: every pair once, times by the cost model's own formulas, slow links, wrong data, refusals."""
+"""`busbar bench p2p`: one row per pair, times equal the formulas of the cost model, slow links, wrong data, and rejected input."""
 import json
 
 import pytest
 
-LAT_US, GBPS = {"intra": 4, "inter": 10}, {"intra": 200, "inter": 25}  # of the built-in profile
+LAT_US, GBPS = {"intra": 4, "inter": 10}, {"intra": 200, "inter": 25}  # the built-in cluster profile
 PROFILE = {
     "name": "one-far", "description": "the last of 5 ranks is on a node of its own", "source": "chosen", "gpus_per_node": 4,
     "launch_us": 2, "nccl_launch_us": 3, "kernel_us": 2, "memory_gbps": 2000, "memory_bytes": 80e9,
@@ -35,12 +35,12 @@ def check_row(row, kind):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("ranks, rounds", [(4, 3), (3, 3)])
-def test_every_pair_once_in_rounds_that_share_no_rank(busbar, tmp_path, ranks, rounds):
+def test_measures_every_pair_in_rounds_of_disjoint_pairs(busbar, tmp_path, ranks, rounds):
     result = busbar.json("bench", "p2p", "--latency-sizes", "8,64", "--bandwidth-sizes", "1M", tmp_path=tmp_path, ranks=ranks)
     pairs = ranks * (ranks - 1) // 2
     assert result["schema"] == "busbar.bench/1" and result["emulated"] and result["rounds"] == rounds
     rows = result["results"]
-    assert len(rows) == pairs * (2 * 2 + 2 + 1)  # two latencies of two sizes, bandwidth both ways, and at once
+    assert len(rows) == pairs * (2 * 2 + 2 + 1)  # 2 latency directions x 2 sizes, bandwidth each way, bandwidth both ways
     for row in rows:
         check_row(row, "intra")
     kinds = {(r["metric"], r["direction"], r["bytes"]) for r in rows}
@@ -50,8 +50,8 @@ def test_every_pair_once_in_rounds_that_share_no_rank(busbar, tmp_path, ranks, r
         directed = kind[:2] == ("bandwidth", "one")
         assert len({(a, b) for a, b, _ in links}) == len(links) == pairs * (2 if directed else 1)
         for number in range(rounds):
-            together = {tuple(sorted((a, b))) for a, b, r in links if r == number}
-            ranks_busy = [r for pair in together for r in pair]
+            concurrent_pairs = {tuple(sorted((a, b))) for a, b, r in links if r == number}
+            ranks_busy = [r for sorted_pair in concurrent_pairs for r in sorted_pair]
             assert len(ranks_busy) == len(set(ranks_busy)) == ranks - ranks % 2
     for matrix in result["matrices"]:
         for a in range(ranks):
@@ -59,12 +59,12 @@ def test_every_pair_once_in_rounds_that_share_no_rank(busbar, tmp_path, ranks, r
             assert all(matrix["values"][a][b] > 0 for b in range(ranks) if b != a)
 
 
-def test_its_name_alone_is_enough(busbar):
+def test_runs_without_options(busbar):
     done = busbar.run("bench", "p2p", ranks=2, env={"EMU_DATA": "off"})
     assert done.returncode == 0 and "# inside a node: min " in done.stdout, done.stderr
 
 
-def test_one_pair_at_a_time(busbar, tmp_path):
+def test_schedule_one_measures_one_pair_per_round(busbar, tmp_path):
     result = busbar.json("bench", "p2p", "--schedule", "one", "--metrics", "latency", "--direction", "one",
                          tmp_path=tmp_path, ranks=4)
     assert result["rounds"] == 6
@@ -72,7 +72,7 @@ def test_one_pair_at_a_time(busbar, tmp_path):
         (0, 0, 1), (1, 0, 2), (2, 0, 3), (3, 1, 2), (4, 1, 3), (5, 2, 3)]
 
 
-def test_slow_links_are_named(busbar, tmp_path, one_far):
+def test_reports_slow_links(busbar, tmp_path, one_far):
     args = ("bench", "p2p", "--bandwidth-sizes", "1000000")
     result = busbar.json(*args, tmp_path=tmp_path, ranks=5, env=one_far)
     for row in result["results"]:
@@ -86,36 +86,36 @@ def test_slow_links_are_named(busbar, tmp_path, one_far):
     text = busbar.run(*args, ranks=5, env=one_far).stdout
     assert "slow: rank 0" in text and "slow: all links of rank 4" in text and "# 24 slow" in text
     text = busbar.run(*args, "--slow", "0.1", "--metrics", "bandwidth", ranks=5, env=one_far).stdout
-    assert "# 0 slow links, ranks and nodes (--slow 0.1)" in text  # a fifth of the median is not below a tenth of it
+    assert "# 0 slow links, ranks and nodes (--slow 0.1)" in text  # links at 0.2 x the median are above the threshold of 0.1
 
 
-def test_two_kinds_of_links_are_said_and_ranked_and_gated(busbar, tmp_path):
-    """Nodes of 2 in the model, but one host to the program: 8 of 12 links are slow, and are the median of their class."""
+def test_reports_bimodal_links_and_enforces_max_slow(busbar, tmp_path):
+    """The cluster model has nodes of 2 GPUs, but busbar sees one host. 8 of 12 links are slow and so define the median of their class."""
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({**PROFILE, "gpus_per_node": 2}))
-    words = ("bench", "p2p", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one")
+    args = ("bench", "p2p", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one")
     env = {"EMU_CLUSTER": str(path)}
     fast, slow = (1000 / message_us(kind, 1e6) for kind in ("intra", "inter"))
-    result = busbar.json(*words, tmp_path=tmp_path, ranks=4, env=env)
-    assert result["slow_links"] == [] and result["slowest_links"] == []  # 8 of 12: they are the median themselves
-    (two,) = result["bimodal"]
-    assert two["links"] == [8, 4] and two["medians"] == pytest.approx([slow, fast], rel=1e-3) and two["same_node"]
-    done = busbar.run(*words, "--max-slow", "7", ranks=4, env=env)
+    result = busbar.json(*args, tmp_path=tmp_path, ranks=4, env=env)
+    assert result["slow_links"] == [] and result["slowest_links"] == []  # the 8 slow links define the median
+    (bimodal,) = result["bimodal"]
+    assert bimodal["links"] == [8, 4] and bimodal["medians"] == pytest.approx([slow, fast], rel=1e-3) and bimodal["same_node"]
+    done = busbar.run(*args, "--max-slow", "7", ranks=4, env=env)
     assert done.returncode == 5 and "8 of 12 links are slow, more than 7 (--max-slow)" in done.stderr
     assert "# bimodal links inside a node: bandwidth one" in done.stdout
-    assert busbar.run(*words, "--max-slow", "8", ranks=4, env=env).returncode == 0
+    assert busbar.run(*args, "--max-slow", "8", ranks=4, env=env).returncode == 0
 
 
-def test_the_slowest_links_are_ranked(busbar, tmp_path, one_far):
-    words = ("bench", "p2p", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one")
-    result = busbar.json(*words, tmp_path=tmp_path, ranks=5, env=one_far)
+def test_lists_the_slowest_links_in_order(busbar, tmp_path, one_far):
+    args = ("bench", "p2p", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one")
+    result = busbar.json(*args, tmp_path=tmp_path, ranks=5, env=one_far)
     assert [(s["from"], s["to"]) for s in result["slowest_links"]] == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 0)]
-    done = busbar.run(*words, "--max-slow", "0", ranks=5, env=one_far)
+    done = busbar.run(*args, "--max-slow", "0", ranks=5, env=one_far)
     assert done.returncode == 5 and "8 of 20 links are slow" in done.stderr
     assert "# slowest links, bandwidth one, 976.6 KiB (GB/s): 0>4 " in done.stdout
 
 
-def test_text_is_a_matrix(busbar):
+def test_table_is_a_matrix(busbar):
     done = busbar.run("bench", "p2p", "--bandwidth-sizes", "2000000", "--metrics", "bandwidth", "--direction",
                       "both", ranks=3)
     assert done.returncode == 0 and done.stderr == ""
@@ -125,10 +125,11 @@ def test_text_is_a_matrix(busbar):
     assert "none is a measurement of hardware" in done.stdout
 
 
-# One byte of what rank 1 receives: warm-up, the message that gathers, two timed ones, of which the last is verified.
+# One byte of a message that rank 1 receives is corrupt. Rank 1 receives a warm-up message, a synchronizing message and two timed messages.
+# Only the last timed message is verified.
 @pytest.mark.parametrize("call, wrong", [(3, False), (4, True)])
 @pytest.mark.parametrize("size", ["1000", "1001"])
-def test_a_corrupt_byte_of_the_last_timed_message_is_seen(busbar, tmp_path, call, wrong, size):
+def test_corrupt_byte_of_the_last_timed_message_is_detected(busbar, tmp_path, call, wrong, size):
     path = tmp_path / "r.json"
     done = busbar.run("bench", "p2p", "--bandwidth-sizes", size, "--metrics", "bandwidth", "--direction", "one", "-n", "2",
                       "--repeats", "1", "-w", "1", "--json", path, ranks=2,
@@ -140,43 +141,43 @@ def test_a_corrupt_byte_of_the_last_timed_message_is_seen(busbar, tmp_path, call
     assert ("from rank 0 to rank 1" in done.stderr) == wrong
 
 
-def test_nothing_compared_is_null(busbar, tmp_path):
+def test_wrong_is_null_without_verification(busbar, tmp_path):
     for args, env in ((("-c", "0"), {}), ((), {"EMU_DATA": "off"})):
         result = busbar.json("bench", "p2p", "--bandwidth-sizes", "64K", *args, tmp_path=tmp_path, ranks=2, env=env)
         assert {row["wrong"] for row in result["results"]} == {None}
 
 
-def test_a_stalled_rank_ends_in_a_timeout(busbar):
+def test_stalled_rank_times_out(busbar):
     done = busbar.run("bench", "p2p", "--timeout", "2", ranks=2, env={"EMU_FAULT": "stall:rank=1,call=3,name=ncclSend"})
     assert done.returncode == 4 and "rank 1" in done.stderr
 
 
-def test_a_failed_call_ends_the_run(busbar):
+def test_failed_call_ends_the_run(busbar):
     done = busbar.run("bench", "p2p", ranks=2, env={"EMU_FAULT": "fail:rank=0,call=2,name=ncclSend"})
     assert done.returncode == 1 and "ncclSend" in done.stderr
 
 
-@pytest.mark.parametrize("words, says", [
+@pytest.mark.parametrize("args, message", [
     (("--metrics", "latncy"), "did you mean 'latency'"),
     (("--schedule", "all"), "rounds"),
-    (("--bandwidth-sizes", "1M,"), "no size"),
-    (("--latency-sizes", "0"), "no size"),
+    (("--bandwidth-sizes", "1M,"), "is not a size"),
+    (("--latency-sizes", "0"), "is not a size"),
     (("--slow", "2"), "slow"),
     (("-n", "0"), "iters"),
     (("all_reduce",), "all_reduce"),
 ])
-def test_bad_words_are_refused(busbar, words, says):
-    done = busbar.run("bench", "p2p", *words, emulated=False)
-    assert done.returncode == 2 and says in done.stderr and done.stdout == ""
+def test_rejects_invalid_options(busbar, args, message):
+    done = busbar.run("bench", "p2p", *args, emulated=False)
+    assert done.returncode == 2 and message in done.stderr and done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_one_rank_has_no_pairs(busbar):
+def test_rejects_one_rank(busbar):
     done = busbar.run("bench", "p2p")
     assert done.returncode == 2 and "needs at least 2 ranks" in done.stderr
 
 
-def test_what_does_not_fit_is_refused_before_it_is_taken(busbar):
+def test_rejects_sizes_above_gpu_memory_before_allocation(busbar):
     done = busbar.run("bench", "p2p", "--bandwidth-sizes", "100G", ranks=2)
     assert done.returncode == 2 and "--bandwidth-sizes" in done.stderr
 

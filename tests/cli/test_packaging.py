@@ -1,4 +1,4 @@
-"""What is installed beside the program, and packages: manual pages and completion say what the option tables say."""
+"""Installation and packages. Manual pages and shell completion contain the same options as the option tables."""
 import os
 import re
 import shutil
@@ -18,8 +18,8 @@ PAGES = {"busbar": (), "busbar-bench": ("bench",), "busbar-bench-p2p": ("bench",
          "busbar-calibrate": ("calibrate",)}
 
 
-def run(*words, **more):
-    return subprocess.run([str(w) for w in words], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, **more)
+def run(*args, **kwargs):
+    return subprocess.run([str(w) for w in args], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, **kwargs)
 
 
 def need(program):
@@ -37,13 +37,13 @@ def installed(busbar, tmp_path_factory):
 # ---- manual pages ----
 
 
-def test_there_is_a_page_for_every_command_and_mode(installed):
+def test_every_command_and_mode_has_a_manual_page(installed):
     pages = {p.stem for p in (installed / "share/man/man1").iterdir()}
     assert pages >= set(PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_has_the_options_of_the_help(busbar, installed, page):
+def test_manual_page_has_the_options_of_help(busbar, installed, page):
     text = (installed / "share/man/man1" / f"{page}.1").read_text().replace("\\-", "-")
     options = set(re.findall(r"(?m)^ {2,6}(?:-\w, )?--([\w-]+)", run(busbar.build / "busbar", *PAGES[page], "--help").stdout)) - {"help"}
     assert options or not page.removeprefix("busbar")
@@ -51,14 +51,14 @@ def test_a_page_has_the_options_of_the_help(busbar, installed, page):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_sound_roff(installed, page):
+def test_manual_page_is_valid_roff(installed, page):
     need("groff")
     done = run("groff", "-ww", "-man", "-Tascii", "-P-bcu", installed / "share/man/man1" / f"{page}.1")
     assert (done.returncode, done.stderr) == (0, "")
     assert "NAME" in done.stdout and "SYNOPSIS" in done.stdout
 
 
-# ---- completion: (the words so far, what is among the offers, what is not) ----
+# ---- completion: (the command line so far, candidates that are offered, words that are not offered) ----
 OFFERS = [
     ("busbar ", {"bench", "plan", "sweep"}, {"all_reduce"}),
     ("busbar be", {"bench"}, {"plan"}),
@@ -74,49 +74,49 @@ OFFERS = [
 
 
 def last_part(word):
-    """bash and fish may offer a whole word or what stands after the equals sign."""
+    """bash and fish may offer the whole word or only the part after the equals sign."""
     return word if word.endswith("=") else word.rpartition("=")[2]
 
 
 def offers(shell, line, path):
     if shell == "fish":
-        words = run("fish", "--no-config", "-c", f"source {SCRIPTS}/busbar.fish; complete -C '{line}'", env={"PATH": path, "HOME": "/"})
-        return {last_part(w.split("\t")[0]) for w in words.stdout.splitlines()}
+        done = run("fish", "--no-config", "-c", f"source {SCRIPTS}/busbar.fish; complete -C '{line}'", env={"PATH": path, "HOME": "/"})
+        return {last_part(w.split("\t")[0]) for w in done.stdout.splitlines()}
     script = f"""source {SCRIPTS}/busbar.bash; COMP_LINE='{line}' COMP_POINT={len(line)} COMP_WORDBREAKS=$' \\t\\n='
 compopt() {{ :; }}; _busbar; printf '%s\\n' "${{COMPREPLY[@]}}" """
     return {last_part(w) for w in run("bash", "--norc", "-c", script, env={"PATH": path}).stdout.splitlines()}
 
 
 @pytest.mark.parametrize("shell", ["bash", "fish"])
-def test_a_shell_is_offered(busbar, shell):
+def test_completion_offers_candidates(busbar, shell):
     need(shell)
-    for line, there, not_there in OFFERS:
-        got = offers(shell, line, f"{busbar.build}:/usr/bin:/bin")
-        assert there <= got and not not_there & got, line
+    for line, expected, unexpected in OFFERS:
+        candidates = offers(shell, line, f"{busbar.build}:/usr/bin:/bin")
+        assert expected <= candidates and not unexpected & candidates, line
 
 
-def test_zsh_reads_its_script(busbar):
+def test_zsh_loads_its_completion_script(busbar):
     need("zsh")
     done = run("zsh", "-f", "-c", f"autoload -Uz compinit; compinit -D -u; functions[_busbar]=$(<{SCRIPTS}/busbar.zsh); whence -w _busbar")
     assert done.stdout.strip() == "_busbar: function", done.stderr
 
 
-# ---- what is installed ----
+# ---- installed files ----
 
 
-def test_what_the_readme_names_is_installed(installed):
-    there = {str(p.relative_to(installed)) for p in installed.rglob("*") if p.is_file()}
-    assert there >= {"share/doc/busbar/README.md", "share/doc/busbar/LICENSE", "share/doc/busbar/CHANGES.md", "share/busbar/mpi.sh",
-                     "share/doc/busbar/bootstrap/results/README.md", "share/busbar/profiles/studies/scaling.json",
-                     "share/busbar/profiles/nsys/slurm.sh", "share/busbar/profiles/clusters/h100-sxm-ib.json"}
+def test_files_named_in_the_readme_are_installed(installed):
+    expected = {str(p.relative_to(installed)) for p in installed.rglob("*") if p.is_file()}
+    assert expected >= {"share/doc/busbar/README.md", "share/doc/busbar/LICENSE", "share/doc/busbar/CHANGES.md", "share/busbar/mpi.sh",
+                        "share/doc/busbar/bootstrap/results/README.md", "share/busbar/profiles/studies/scaling.json",
+                        "share/busbar/profiles/nsys/slurm.sh", "share/busbar/profiles/clusters/h100-sxm-ib.json"}
     links = re.findall(r"\]\(([^)#:]+)\)", (installed / "share/doc/busbar/README.md").read_text())
     for link in links:
         if link.endswith("README.md"):
             assert (installed / "share/doc/busbar" / link).is_file(), link
 
 
-def test_the_installed_report_finds_its_script(busbar, installed, tmp_path):
-    """With the Python of the PATH: either a page, or the line that plotly is missing there."""
+def test_installed_report_finds_its_script(busbar, installed, tmp_path):
+    """report uses the Python of the PATH. It writes the page, or prints that plotly is missing."""
     (tmp_path / "r.json").write_text('{"schema": "busbar.bench/1", "command": ["bench"], "results": []}')
     path = f"{busbar.build}/python/bin:{os.environ['PATH']}"
     done = run(installed / "bin" / "busbar", "report", tmp_path / "r.json", "-o", tmp_path / "r.html", env={**os.environ, "PATH": path})
@@ -124,13 +124,13 @@ def test_the_installed_report_finds_its_script(busbar, installed, tmp_path):
     assert (tmp_path / "r.html").exists() == (done.returncode == 0)
 
 
-def test_the_installed_emulated_gpus_run(busbar, installed):
+def test_installed_emulated_gpus_run(busbar, installed):
     done = run(installed / "bin" / "busbar-emulated", "bench", "all_reduce", "-b", "8", "-e", "8", env=busbar.environment())
     assert done.returncode == 0, done.stderr
     assert "Emulated GPU" in done.stdout and "# Out of bounds values : 0 OK" in done.stdout
 
 
-def test_packages_hold_a_program_that_runs(busbar, tmp_path):
+def test_packaged_program_runs(busbar, tmp_path):
     assert run("cpack", "--config", busbar.build / "CPackConfig.cmake", "-B", tmp_path).returncode == 0
     roots = []
     for package in tmp_path.glob("*.tar.gz"):
@@ -147,22 +147,22 @@ def test_packages_hold_a_program_that_runs(busbar, tmp_path):
         assert done.returncode == 0 and "busbar plan gpt2_large" in done.stdout, done.stderr
 
 
-def test_the_container_runs_what_is_there():
+def test_containerfile_names_existing_scripts():
     text = (SCRIPTS / "Containerfile").read_text()
     steps = re.findall(r"(?m)^(FROM|COPY|RUN|WORKDIR|ENV|CMD) ", text)
     assert steps[0] == "FROM" and steps[-1] == "CMD"
     for script in re.findall(r"\bsh (\S+\.sh)", text):
         assert (ROOT / script).is_file(), script
-    told = dict(re.findall(r"(OMPI_\w+)=(\S+)", text))
-    assert told and all(f"{name}={value}" in (ROOT / "bootstrap/mpi.sh").read_text() for name, value in told.items())
+    exported = dict(re.findall(r"(OMPI_\w+)=(\S+)", text))
+    assert exported and all(f"{name}={value}" in (ROOT / "bootstrap/mpi.sh").read_text() for name, value in exported.items())
 
 
-# ---- the recipe for Spack, read with a stand-in for its language ----
+# ---- the Spack recipe, executed with stubs of Spack's directives ----
 
 
-def read_recipe(monkeypatch, said):
+def read_recipe(monkeypatch, directives):
     def directive(name):
-        return lambda *words, **more: said.append((name, words, more)) or _Nothing()
+        return lambda *args, **kwargs: directives.append((name, args, kwargs)) or _Nothing()
 
     class _Nothing:
         def __enter__(self):
@@ -176,7 +176,7 @@ def read_recipe(monkeypatch, said):
             return f"-D{name}={value}"
 
         def define_from_variant(self, name, variant):
-            assert any(n == "variant" and w[0] == variant for n, w, _ in said), variant
+            assert any(n == "variant" and w[0] == variant for n, w, _ in directives), variant
             return f"-D{name}=from {variant}"
 
     module = types.ModuleType("spack.package")
@@ -190,32 +190,32 @@ def read_recipe(monkeypatch, said):
     return scope["Busbar"]
 
 
-def test_the_recipe_asks_for_what_cmake_asks_for(monkeypatch):
-    said = []
-    recipe = read_recipe(monkeypatch, said)()
+def test_spack_recipe_requires_the_same_versions_as_cmake(monkeypatch):
+    directives = []
+    recipe = read_recipe(monkeypatch, directives)()
     recipe.spec = types.SimpleNamespace(variants={"cuda_arch": types.SimpleNamespace(value=("90",))})
     cmake = (ROOT / "CMakeLists.txt").read_text()
     options = re.findall(r"-D(\w+)=", " ".join(recipe.cmake_args()))
     assert "BUSBAR_GPU" in options and all(o in cmake or o == "CMAKE_CUDA_ARCHITECTURES" for o in options)
-    depends = " ".join(w[0] for n, w, _ in said if n == "depends_on")
+    depends = " ".join(w[0] for n, w, _ in directives if n == "depends_on")
     assert re.search(r"cmake_minimum_required\(VERSION (\S+)\)", cmake)[1] in depends
     assert re.search(r"find_package\(NCCL (\S+) ", cmake)[1] in depends
-    assert "Apache-2.0" in [w[0] for n, w, _ in said if n == "license"]
+    assert "Apache-2.0" in [w[0] for n, w, _ in directives if n == "license"]
 
 
-def test_the_recipe_is_in_spacks_style(monkeypatch):
-    """What `spack audit packages` and `spack style` ask of a recipe, as far as it can be asked without Spack: a variant has a description
-    and a default among its values, when= names variants of the package, lines end by column 99."""
-    said = []
-    read_recipe(monkeypatch, said)
-    variants = {w[0]: more for n, w, more in said if n == "variant"}
+def test_spack_recipe_follows_spack_style(monkeypatch):
+    """The rules of `spack audit packages` and `spack style` that can be checked without Spack: each variant has a description and a default
+    among its values, when= names variants of the package, and lines have at most 99 columns."""
+    directives = []
+    read_recipe(monkeypatch, directives)
+    variants = {w[0]: kwargs for n, w, kwargs in directives if n == "variant"}
     assert variants and all(v["description"] and v["default"] in v.get("values", (True, False)) for v in variants.values())
-    conditions = [more["when"] for _, _, more in said if "when" in more] + [w[0] for n, w, _ in said if n == "when"]
+    conditions = [kwargs["when"] for _, _, kwargs in directives if "when" in kwargs] + [w[0] for n, w, _ in directives if n == "when"]
     assert conditions and all(c.lstrip("+~") in variants for c in conditions)
     assert max(map(len, (SCRIPTS / "spack/package.py").read_text().splitlines())) <= 99
 
 
-def test_the_container_has_what_hadolint_asks_for():
+def test_containerfile_passes_hadolint():
     need("hadolint")
     done = run("hadolint", SCRIPTS / "Containerfile")
     assert (done.returncode, done.stdout) == (0, "")

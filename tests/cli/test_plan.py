@@ -1,5 +1,6 @@
-"""busbar plan as a black box: bytes recorded from the original programs, layouts that cannot be, and the predicted times
-against a simulator of our own that runs every rank and knows nothing of roles or classes."""
+"""busbar plan: bytes equal those of the original programs, invalid layouts are rejected, and predicted times equal a reference simulator.
+
+The simulator in this file runs every rank separately. It does not group ranks into roles or equivalence classes."""
 import json
 import math
 import pathlib
@@ -13,23 +14,23 @@ CLUSTERS = ROOT / "profiles" / "clusters"
 
 @pytest.fixture
 def plan(busbar, tmp_path):
-    """plan(words...): the parsed JSON of a plan that must succeed. Run without mpirun and without emulated GPUs."""
+    """plan(args...) returns the parsed JSON of a plan that must succeed. It runs without mpirun and without emulated GPUs."""
 
-    def run(*words):
-        return busbar.json("plan", *words, tmp_path=tmp_path, emulated=False)
+    def run(*args):
+        return busbar.json("plan", *args, tmp_path=tmp_path, emulated=False)
 
     return run
 
 
-def refused(busbar, *words):
-    done = busbar.run("plan", *words, emulated=False)
+def rejected(busbar, *args):
+    done = busbar.run("plan", *args, emulated=False)
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stdout == ""
     assert len(done.stderr.strip().splitlines()) == 1
     return done.stderr
 
 
-# ---- sizes ------------------------------------------------------------------------------------------------------------
+# ---- message sizes ----------------------------------------------------------------------------------------------------
 
 I_GPT, FIRST_GPT, LAST_GPT, P2P_GPT = 19677440, 85317120, 84008960, 808960
 I_BERT, FIRST_BERT, LAST_BERT, P2P_BERT = 12596224, 44379136, 45984572, 1049600
@@ -37,7 +38,7 @@ MODELS = {"gpt2_large": (I_GPT, FIRST_GPT, LAST_GPT, P2P_GPT), "bert_large": (I_
 
 
 def expected_rank(proxy, ranks, layers, stages, micro_batches, rank):
-    """What the original program moves on one rank: {(kind, group, count): (calls, {offset: calls})}."""
+    """Traffic of one rank in the original program: {(kind, group, count): (calls, {offset of the peer: calls})}."""
     inner, first, last, p2p = MODELS[proxy]
     stage, replicas = rank % stages, ranks // stages
     sends, recvs = {}, {}
@@ -60,7 +61,7 @@ def expected_rank(proxy, ranks, layers, stages, micro_batches, rank):
 @pytest.mark.parametrize("proxy", MODELS)
 @pytest.mark.parametrize("ranks,layers,stages,micro_batches", [
     (4, 48, 4, 8), (8, 48, 4, 8), (12, 12, 2, 3), (16, 64, 8, 8), (30, 15, 15, 1), (6, 2, 2, 17), (64, 64, 64, 2)])
-def test_every_rank_moves_what_the_original_moves(plan, proxy, ranks, layers, stages, micro_batches):
+def test_traffic_of_every_rank_matches_the_original_program(plan, proxy, ranks, layers, stages, micro_batches):
     doc = plan(proxy, layers, stages, micro_batches, "--ranks", ranks)
     assert doc["schema"] == "busbar.plan/1"
     assert doc["ranks"] == ranks
@@ -80,23 +81,23 @@ def test_every_rank_moves_what_the_original_moves(plan, proxy, ranks, layers, st
     assert groups["dp"] == [list(range(s, ranks, stages)) for s in range(stages)]
 
 
-@pytest.mark.parametrize("words,first,middle,last", [
+@pytest.mark.parametrize("args,first,middle,last", [
     (("gpt2_large", 48, 4), 1207075840, 944517120, 1201843200),
     (("gpt2_large", 64, 8), 892236800, 629678080, 887004160),
     (("bert_large", 24, 4), 429441024, 302309376, 435862768),
     (("bert_large",), 429441024, 302309376, 435862768)])
 @pytest.mark.parametrize("per_tensor", [False, True])
-def test_gradient_bytes_per_rank(plan, words, first, middle, last, per_tensor):
-    doc = plan(*words, "--ranks", 16, *(["--per-tensor"] if per_tensor else []))
+def test_gradient_bytes_per_rank(plan, args, first, middle, last, per_tensor):
+    doc = plan(*args, "--ranks", 16, *(["--per-tensor"] if per_tensor else []))
     totals = {role["name"]: sum(t["bytes"] for t in role["traffic"] if t["kind"] == "all_reduce") for role in doc["roles"]}
     assert totals == {"first stage": first, "middle stage": middle, "last stage": last}
 
 
-@pytest.mark.parametrize("words,parameters", [
+@pytest.mark.parametrize("args,parameters", [
     (("gpt2_large",), "1,074,488,320"), (("gpt2_large", 64, 8), "1,389,327,360"),
     (("gpt2_large", 36, 4), "838,359,040"), (("bert_large", 24, 4), "367,480,636")])
-def test_parameters(busbar, words, parameters):
-    done = busbar.run("plan", *words, "--ranks", 8, emulated=False)
+def test_reports_parameter_count(busbar, args, parameters):
+    done = busbar.run("plan", *args, "--ranks", 8, emulated=False)
     assert done.returncode == 0
     assert f"{parameters} parameters" in done.stdout
 
@@ -111,51 +112,51 @@ def test_per_tensor_order(plan):
     assert counts == {"first stage": first + weights + rest, "last stage": weights + rest + last}
 
 
-def test_half_the_bytes(plan):
+def test_bfloat16_halves_the_bytes(plan):
     whole, half = (plan("gpt2_large", "--ranks", 8, "--dtype", t)["roles"] for t in ("float", "bfloat16"))
     for a, b in zip(whole, half):
         assert b["memory_bytes"]["total"] * 2 == a["memory_bytes"]["total"]
         assert [t["bytes"] for t in a["traffic"]] == [2 * t["bytes"] for t in b["traffic"]]
 
 
-def test_options_say_what_was_planned(plan):
+def test_json_contains_the_resolved_options(plan):
     options = plan("gpt2_large", 64, 8, "--ranks", 16)["options"]
     assert (options["layers"], options["stages"], options["micro_batches"], options["ranks"]) == (64, 8, 8, 16)
     assert plan("bert_large", "--ranks", 4)["options"]["layers"] == 24
     assert plan("gpt2_large", "--layers", 6, "--stages", 3, "--micro-batches", 2, "--ranks", 3)["options"]["stages"] == 3
 
 
-# ---- text ---------------------------------------------------------------------------------------------------------------
+# ---- text output --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [
+@pytest.mark.parametrize("args", [
     ("gpt2_large", "--ranks", 8, "--compute", "timed", "--cluster", "emulated-default"),
     ("bert_large", "--ranks", 98304, "--cluster", "h100-sxm-ib"),
     ("gpt2_large", 4, 2, 1, "--ranks", 2, "--ops", "--compute", "timed")])
-def test_text_fits_a_terminal(busbar, words):
-    done = busbar.run("plan", *words, emulated=False)
+def test_text_fits_100_columns(busbar, args):
+    done = busbar.run("plan", *args, emulated=False)
     assert done.returncode == 0 and done.stderr == ""
     for line in done.stdout.splitlines():
         assert len(line) < 100, line
         assert line == line.rstrip()
 
 
-def test_golden_text_and_help(busbar, golden):
+def test_text_and_help_match_golden_files(busbar, golden):
     golden("plan_gpt2_large.txt", busbar.run("plan", "gpt2_large", "--ranks", 8, "--compute", "timed", "--cluster",
                                              "emulated-default", emulated=False).stdout)
     golden("plan_help.txt", busbar.run("plan", "--help", emulated=False).stdout)
 
 
-def test_json_goes_to_stdout_alone(busbar):
+def test_json_on_stdout_suppresses_text(busbar):
     done = busbar.run("plan", "gpt2_large", "--ranks", 4, "--json", "-", emulated=False)
     assert done.returncode == 0
     assert json.loads(done.stdout)["proxy"] == "gpt2_large"
 
 
-# ---- refusals -----------------------------------------------------------------------------------------------------------
+# ---- rejected input -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words,says", [
+@pytest.mark.parametrize("args,messages", [
     (("gpt2_large", 50, 4, "--ranks", 8), ["50 layers", "4 stages", "48 or 52"]),
     (("gpt2_large", 48, 1, "--ranks", 8), ["1 stage", "--stages 2"]),
     (("gpt2_large", 3, 4, "--ranks", 8), ["3 layers", "4 stages", "4 layers or 3 stages"]),
@@ -181,41 +182,41 @@ def test_json_goes_to_stdout_alone(busbar):
     (("gpt2_large", "--ranks", 8, "--forward-us", "-1"), ["forward-us"]),
     (("gpt2_large", "--ranks", 8, "--forward-us", "nan"), ["forward-us"]),
 ])
-def test_refusals(busbar, words, says):
-    text = refused(busbar, *words)
-    for part in says:
-        assert part in text
+def test_rejects_invalid_arguments(busbar, args, messages):
+    line = rejected(busbar, *args)
+    for part in messages:
+        assert part in line
 
 
-@pytest.mark.parametrize("change,says", [
+@pytest.mark.parametrize("change,field", [
     (lambda p: p.pop("intra"), "intra"), (lambda p: p["inter"].update(gbps=0), "gbps"),
     (lambda p: p.update(gpus_per_node=0), "gpus_per_node"), (lambda p: p.update(gpus_per_node=2.5), "gpus_per_node"),
     (lambda p: p.update(launch="2"), "launch"), (lambda p: p.update(launch_us="2"), "launch_us"),
     (lambda p: p["tflops"].update(int8=1), "int8"), (lambda p: p.update(kernel_us=-1), "kernel_us")])
-def test_bad_cluster_files(busbar, tmp_path, change, says):
+def test_rejects_invalid_cluster_files(busbar, tmp_path, change, field):
     profile = json.loads((CLUSTERS / "emulated-default.json").read_text())
     change(profile)
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(profile))
-    assert says in refused(busbar, "gpt2_large", "--ranks", 8, "--cluster", path)
+    assert field in rejected(busbar, "gpt2_large", "--ranks", 8, "--cluster", path)
 
 
-def test_no_json(busbar, tmp_path):
+def test_rejects_cluster_files_that_are_not_json(busbar, tmp_path):
     path = tmp_path / "cluster.json"
     for text in ("", "{", "[]", '{"name": "a", "name": "b"}'):
         path.write_text(text)
-        assert str(path) in refused(busbar, "gpt2_large", "--ranks", 8, "--cluster", path)
+        assert str(path) in rejected(busbar, "gpt2_large", "--ranks", 8, "--cluster", path)
 
 
-def test_needs_neither_mpi_nor_gpu(busbar):
-    """With a launcher's variables in the environment, and nothing to talk to."""
+def test_runs_without_mpi_and_gpu(busbar):
+    """The environment contains a launcher's variables, but there is neither a launcher nor a GPU."""
     env = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "1", "PMIX_RANK": "1", "SLURM_NTASKS": "4",
            "CUDA_VISIBLE_DEVICES": "", "EMU_DEVICES": "0"}
     assert busbar.run("plan", "gpt2_large", "--ranks", 8, env=env, emulated=False).returncode == 0
 
 
-def test_large_jobs_take_moments(busbar, plan):
-    """98,304 ranks: far below any limit that a loaded machine could make flaky; the point is that it is not hours."""
+def test_plans_98304_ranks(busbar, plan):
+    """A plan for 98,304 ranks finishes far below the time limit of the test, so that a loaded machine does not make the test flaky."""
     doc = plan("gpt2_large", 96, 96, "--ranks", 98304, "--cluster", "h100-sxm-ib", "--compute", "timed")
     assert sum(len(r["ranks"]) for r in doc["roles"]) == 98304
     assert doc["checks"]["safe_serialised"]
@@ -228,19 +229,19 @@ def rounded(x):
     return math.floor(x + 0.5)
 
 
-def test_a_group_that_moves_nothing_has_no_predicted_row(plan):
+def test_omits_groups_without_traffic_from_the_prediction(plan):
     doc = plan("gpt2_large", 4, 2, 1, "--ranks", 2, "--cluster", "h100-sxm-ib")
     assert [(g["name"], g["size"]) for g in doc["groups"]] == [("pp", 2), ("dp", 1)]
     assert [g["name"] for g in doc["predicted"]["groups"]] == ["pp"]
 
 
 class Simulator:
-    """Every rank of a plan with --ops, operation by operation, by the definition in profiles/clusters/README.md."""
+    """Simulates every rank of a plan with --ops, operation by operation, according to profiles/clusters/README.md."""
 
     def __init__(self, doc, cluster):
         self.c = cluster
         self.size = {g["name"]: g["size"] for g in doc["groups"]}
-        self.place = {(g["name"], r): (i, k) for g in doc["groups"] for i, m in enumerate(g["members"]) for k, r in enumerate(m)}
+        self.position = {(g["name"], r): (i, k) for g in doc["groups"] for i, m in enumerate(g["members"]) for k, r in enumerate(m)}
         self.members = {(g["name"], i): m for g in doc["groups"] for i, m in enumerate(g["members"])}
         self.programs = {r: role["program"] for role in doc["roles"] for r in role["ranks"]}
         self.calls = {r: list(self.cut(p)) for r, p in self.programs.items()}
@@ -248,7 +249,7 @@ class Simulator:
         self.issue()
         self.match()
 
-    FACTORS = {  # rounds of ceil(log2 n) steps, share of the payload that crosses a link
+    FACTORS = {  # number of phases of ceil(log2 n) steps each, fraction of the payload that crosses a link
         "all_reduce": (2, lambda n: 2 * (n - 1) / n), "all_gather": (1, lambda n: (n - 1) / n),
         "reduce_scatter": (1, lambda n: (n - 1) / n), "alltoall": (1, lambda n: (n - 1) / n),
         "broadcast": (1, lambda n: 1), "reduce": (1, lambda n: 1)}
@@ -266,7 +267,7 @@ class Simulator:
             yield call
 
     def issue(self):
-        """Host time before and after each launch."""
+        """Computes the host time before and after each launch."""
         self.host = {}
         for rank, calls in self.calls.items():
             now = 0
@@ -280,7 +281,7 @@ class Simulator:
             self.host[rank] = now
 
     def peer(self, rank, op):
-        instance, index = self.place[op["group"], rank]
+        instance, index = self.position[op["group"], rank]
         base = index if op["peer"][0] in "+-" else 0
         return self.members[op["group"], instance][(base + int(op["peer"])) % self.size[op["group"]]]
 
@@ -297,16 +298,16 @@ class Simulator:
                         recvs.setdefault((op["comm"], self.peer(rank, op), rank), []).append((rank, i, op))
                     elif op["kind"] != "compute":
                         k = order[op["comm"]] = order.get(op["comm"], -1) + 1
-                        key = op["comm"], self.place[op["group"], rank][0], k
+                        key = op["comm"], self.position[op["group"], rank][0], k
                         self.collectives.setdefault(key, []).append((rank, i, op))
         assert {k: len(v) for k, v in sends.items()} == {k: len(v) for k, v in recvs.items()}
         self.messages = {}
-        for key, list_of in sends.items():
-            for (s, i, op), (r, j, other) in zip(list_of, recvs[key]):
+        for key, operations in sends.items():
+            for (s, i, op), (r, j, other) in zip(operations, recvs[key]):
                 assert op["count"] == other["count"]
                 for side in {(s, i), (r, j)}:
                     self.messages.setdefault(side, []).append((s, i, r, j, op["count"]))
-        self.meeting = {(rank, i): key for key, list_of in self.collectives.items() for rank, i, _ in list_of}
+        self.collective_of = {(rank, i): key for key, operations in self.collectives.items() for rank, i, _ in operations}
 
     def link(self, ranks):
         nodes = {r // self.c["gpus_per_node"] for r in ranks}
@@ -320,7 +321,7 @@ class Simulator:
         return max(sides.values())
 
     def run(self):
-        """Passes over all ranks until all is done; each rank goes as far as it can in each."""
+        """Iterates over all ranks until all calls are finished. Each iteration advances each rank as far as possible."""
         self.needs = {r: self.predecessors(calls) for r, calls in self.calls.items()}
         open_calls = {r: list(range(len(calls))) for r, calls in self.calls.items()}
         while any(open_calls.values()):
@@ -335,7 +336,7 @@ class Simulator:
 
     @staticmethod
     def predecessors(calls):
-        """The calls that each comes after: the last ones on its streams and communicators, and what it waits for."""
+        """Predecessors of each call: the previous calls on its streams and communicators, and the operations in its `waits`."""
         last, where, needs = {}, {}, []
         for i, call in enumerate(calls):
             keys = {("stream", op["stream"]) for op in call} | {("comm", op["comm"]) for op in call if op["comm"]}
@@ -356,16 +357,16 @@ class Simulator:
         if op["kind"] == "compute":
             self.end[rank, i] = self.arrival[rank, i] + rounded(op["compute_us"] * 1000)
         elif op["kind"] in self.FACTORS:
-            members = self.collectives[self.meeting[rank, i]]
+            members = self.collectives[self.collective_of[rank, i]]
             n = self.size[op["group"]]
             if len(members) < n or any((r, j) not in self.arrival for r, j, _ in members):
                 return False
             link, payload = self.link([r for r, _, _ in members]), op["count"] * 4 * (n if op["kind"] in self.SLICED else 1)
             rounds, factor = self.FACTORS[op["kind"]]
-            lasts = rounds * math.ceil(math.log2(n)) * link["latency_us"] * 1000 + factor(n) * payload / link["gbps"]
+            duration = rounds * math.ceil(math.log2(n)) * link["latency_us"] * 1000 + factor(n) * payload / link["gbps"]
             if n == 1:
-                lasts = 2 * payload / self.c["memory_gbps"]
-            self.end[rank, i] = max(self.arrival[r, j] for r, j, _ in members) + rounded(lasts)
+                duration = 2 * payload / self.c["memory_gbps"]
+            self.end[rank, i] = max(self.arrival[r, j] for r, j, _ in members) + rounded(duration)
         else:
             if any((s, k) not in self.arrival or (r, j) not in self.arrival for s, k, r, j, _ in self.messages[rank, i]):
                 return False
@@ -375,11 +376,11 @@ class Simulator:
     def message_end(self, s, k, r, j, count):
         if s == r:
             return self.arrival[s, k] + rounded(2 * count * 4 / self.c["memory_gbps"])
-        lasts = self.link([s, r])["latency_us"] * 1000 + max(self.load(s, k), self.load(r, j))
-        return max(self.arrival[s, k], self.arrival[r, j]) + rounded(lasts)
+        duration = self.link([s, r])["latency_us"] * 1000 + max(self.load(s, k), self.load(r, j))
+        return max(self.arrival[s, k], self.arrival[r, j]) + rounded(duration)
 
     def breakdown(self, rank, length):
-        """exposed and idle by sweeping over all points where anything begins or ends."""
+        """Computes compute, communication, exposed and idle time with a sweep over all start and end times."""
         spans = {True: [], False: []}
         for i, call in enumerate(self.calls[rank]):
             spans[call[0]["kind"] == "compute"].append((self.begin[rank, i], self.end[rank, i]))
@@ -392,72 +393,72 @@ class Simulator:
         return {"compute_us": compute + both, "comm_us": comm + both, "exposed_us": comm, "idle_us": none}
 
     def group_busy(self, rank, group):
-        """The union of the group's intervals, point by point."""
+        """Length of the union of the group's intervals."""
         spans = [(self.begin[rank, i], self.end[rank, i]) for i, call in enumerate(self.calls[rank]) if call[0]["group"] == group]
         points = sorted({t for span in spans for t in span})
         return sum(b - a for a, b in zip(points, points[1:]) if any(s <= a and b <= e for s, e in spans))
 
 
 def random_layouts():
-    chance = random.Random(5)
+    rng = random.Random(5)
     for _ in range(12):
-        stages, replicas, per_stage = chance.randint(2, 5), chance.randint(1, 4), chance.randint(1, 3)
-        words = [chance.choice(list(MODELS)), stages * per_stage, stages, chance.randint(1, 5), "--ranks", stages * replicas]
-        if chance.random() < 0.7:
-            words += ["--compute", "timed", "--forward-us", chance.choice([0.5, 7.3, 120, 2000])]
-        if chance.random() < 0.3:
-            words += ["--per-tensor"]
-        yield tuple(words), chance.choice([1, 2, 3, 8]), chance.choice([0, 2.5])
+        stages, replicas, per_stage = rng.randint(2, 5), rng.randint(1, 4), rng.randint(1, 3)
+        args = [rng.choice(list(MODELS)), stages * per_stage, stages, rng.randint(1, 5), "--ranks", stages * replicas]
+        if rng.random() < 0.7:
+            args += ["--compute", "timed", "--forward-us", rng.choice([0.5, 7.3, 120, 2000])]
+        if rng.random() < 0.3:
+            args += ["--per-tensor"]
+        yield tuple(args), rng.choice([1, 2, 3, 8]), rng.choice([0, 2.5])
 
 
 def other_proxies():
-    """The smallest worlds and one with several replicas of each."""
-    for words in [("resnet50", "--ranks", 1), ("resnet50", "--ranks", 6), ("resnet50_ring", "--ranks", 7),
-                  ("resnet50_ring", "--ranks", 1), ("resnet152", "--ranks", 5), ("cosmoflow", "--ranks", 4),
-                  ("cosmoflow", "--ranks", 12), ("dlrm", "--ranks", 4), ("dlrm", "--ranks", 3),
-                  ("gpt3", 2, 2, "--ranks", 8), ("gpt3", 3, 1, "--ranks", 24), ("gpt3_one_pipe_step", 4, "--ranks", 16),
-                  ("gpt3_moe", 2, 1, "--ranks", 32), ("gpt3_moe", 2, 1, "--ranks", 64),
-                  ("gpt3_moe_one_pipe_step", 2, "--ranks", 32)]:
-        yield words, 3, 2.5
-        yield words, 8, 0
+    """Each proxy with its minimum number of ranks and with several replicas."""
+    for args in [("resnet50", "--ranks", 1), ("resnet50", "--ranks", 6), ("resnet50_ring", "--ranks", 7),
+                 ("resnet50_ring", "--ranks", 1), ("resnet152", "--ranks", 5), ("cosmoflow", "--ranks", 4),
+                 ("cosmoflow", "--ranks", 12), ("dlrm", "--ranks", 4), ("dlrm", "--ranks", 3),
+                 ("gpt3", 2, 2, "--ranks", 8), ("gpt3", 3, 1, "--ranks", 24), ("gpt3_one_pipe_step", 4, "--ranks", 16),
+                 ("gpt3_moe", 2, 1, "--ranks", 32), ("gpt3_moe", 2, 1, "--ranks", 64),
+                 ("gpt3_moe_one_pipe_step", 2, "--ranks", 32)]:
+        yield args, 3, 2.5
+        yield args, 8, 0
 
 
-@pytest.mark.parametrize("words,gpus_per_node,launch_us", [*random_layouts(), *other_proxies()])
-def test_prediction_equals_the_simulator(plan, tmp_path, words, gpus_per_node, launch_us):
+@pytest.mark.parametrize("args,gpus_per_node,launch_us", [*random_layouts(), *other_proxies()])
+def test_prediction_matches_reference_simulator(plan, tmp_path, args, gpus_per_node, launch_us):
     profile = json.loads((CLUSTERS / "emulated-default.json").read_text())
     profile.update(gpus_per_node=gpus_per_node, launch_us=launch_us)
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(profile))
-    doc = plan(*words, "--ops", "--cluster", path)
+    doc = plan(*args, "--ops", "--cluster", path)
     simulator = Simulator(doc, profile)
     times = simulator.run()
     predicted = doc["predicted"]
     assert predicted["step_us"] == pytest.approx(max(times.values()) / 1000, abs=1e-6)
-    for role, figures in zip(doc["roles"], predicted["breakdown_by_role"]):
-        assert figures["step_us"] == pytest.approx(max(times[r] for r in role["ranks"]) / 1000, abs=1e-6)
-        expected = simulator.breakdown(figures["rank"], times[figures["rank"]])
+    for role, breakdown in zip(doc["roles"], predicted["breakdown_by_role"]):
+        assert breakdown["step_us"] == pytest.approx(max(times[r] for r in role["ranks"]) / 1000, abs=1e-6)
+        expected = simulator.breakdown(breakdown["rank"], times[breakdown["rank"]])
         for key, ns in expected.items():
-            assert figures[key] == pytest.approx(ns / 1000, abs=1e-6), key
-        for group in figures["groups"]:
-            busy = simulator.group_busy(figures["rank"], group["name"])
+            assert breakdown[key] == pytest.approx(ns / 1000, abs=1e-6), key
+        for group in breakdown["groups"]:
+            busy = simulator.group_busy(breakdown["rank"], group["name"])
             assert group["busy_us"] == pytest.approx(busy / 1000, abs=1e-6)
             assert group["bytes"] == sum(t["bytes"] for t in role["traffic"] if t["group"] == group["name"])
 
 
-@pytest.mark.parametrize("words", [
+@pytest.mark.parametrize("args", [
     ("gpt2_large", 8, 4, 3), ("gpt2_large", 8, 2, 4, "--compute", "timed", "--forward-us", 40),
     ("bert_large", 4, 2, 2, "--compute", "timed", "--per-tensor")])
-def test_an_emulated_run_takes_the_predicted_time(busbar, plan, tmp_path, words):
+def test_emulated_run_takes_the_predicted_time(busbar, plan, tmp_path, args):
     cluster = CLUSTERS / "emulated-default.json"
-    predicted = plan(*words, "--ranks", 4, "--cluster", cluster)["predicted"]
-    ran = busbar.json("proxy", *words, "-w", 1, "-n", 2, "--traced-steps", 1, ranks=4, tmp_path=tmp_path,
-                      env={"EMU_CLUSTER": str(cluster), "EMU_DATA": "off"})
-    assert ran["step_us"]["p50"] == pytest.approx(predicted["step_us"], abs=0.01)
+    predicted = plan(*args, "--ranks", 4, "--cluster", cluster)["predicted"]
+    measured = busbar.json("proxy", *args, "-w", 1, "-n", 2, "--traced-steps", 1, ranks=4, tmp_path=tmp_path,
+                           env={"EMU_CLUSTER": str(cluster), "EMU_DATA": "off"})
+    assert measured["step_us"]["p50"] == pytest.approx(predicted["step_us"], abs=0.01)
     for key in ("compute_us", "comm_us", "exposed_us", "idle_us"):
-        assert ran["breakdown"][key] == pytest.approx(predicted["breakdown"][key], abs=0.05)
+        assert measured["breakdown"][key] == pytest.approx(predicted["breakdown"][key], abs=0.05)
 
 
 @pytest.mark.parametrize("proxy", ["gpt2_large", "gpt3", "dlrm"])
-def test_a_plan_without_ranks_is_refused_and_guesses_none(busbar, proxy):
-    said = refused(busbar, proxy)
-    assert "requires --ranks N" in said and "try:" not in said
+def test_rejects_plan_without_ranks_and_suggests_none(busbar, proxy):
+    message = rejected(busbar, proxy)
+    assert "requires --ranks N" in message and "try:" not in message

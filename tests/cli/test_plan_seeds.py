@@ -1,5 +1,5 @@
-"""The seed programs as a black box: what each rank moves by formulas of our own, the same when it is run, the predicted
-time against the emulated one, and worlds that cannot be."""
+"""The published mini-applications (proxies/seeds): traffic of each rank equals the formulas in this file, both in plans and in runs. The
+predicted step time equals the emulated step time, and invalid rank counts are rejected."""
 import collections
 import json
 import pathlib
@@ -18,7 +18,7 @@ def plan(busbar, line, ranks, *options):
 
 
 def rank_rows(plan_, rank):
-    """{(kind, group, count): (calls, {offset: calls} or None)} of one rank."""
+    """Planned traffic of one rank: {(kind, group, count): (calls, {offset of the peer: calls} or None)}."""
     (role,) = [r for r in plan_["roles"] if rank in r["ranks"]]
     rows = {}
     for row in role["traffic"]:
@@ -28,7 +28,7 @@ def rank_rows(plan_, rank):
     return rows
 
 
-# ---- what a rank moves -------------------------------------------------------------------------------------------------
+# ---- traffic per rank --------------------------------------------------------------------------------------------------
 
 RESNET50 = [3104745, 4461568, 4462592, 4986880, 4468736, 4074560]
 RESNET152 = [6511592, 6567936, 5905920, 6113280, 6176256, 6112768, 6176256, 6112768, 5321216, 5194816]
@@ -80,7 +80,7 @@ def dlrm(rank, ranks):
 
 
 def chain(stage, stages, m):
-    """Sends and receives of one stage, forward to the next and backward to the one before."""
+    """Sends and receives of one pipeline stage: activations with the next stage, gradients with the previous stage."""
     peers = {k: m for k, there in (("+1", stage < stages - 1), ("-1", stage > 0)) if there}
     return {(kind, "pp", PIPE): (sum(peers.values()), peers) for kind in ("send", "recv")}
 
@@ -108,7 +108,7 @@ def gpt3_moe_one_pipe_step(rank, ranks, stages, m):
     return {**one_step(rank, ranks, stages, m), ("alltoall", "moe_ep", PIPE // 16): (2, None)}
 
 
-@pytest.mark.parametrize("line,ranks,rule,arguments", [
+@pytest.mark.parametrize("line,ranks,expected_rows,arguments", [
     ("resnet50", 3, resnet50, ()), ("resnet50_ring", 3, resnet50_ring, ()), ("resnet152", 5, resnet152, ()),
     ("resnet152_scal", 1024, resnet152, ()), ("cosmoflow", 4, cosmoflow, ()), ("cosmoflow", 24, cosmoflow, ()),
     ("dlrm", 3, dlrm, ()), ("dlrm", 4, dlrm, ()), ("dlrm", 100, dlrm, ()),
@@ -117,28 +117,28 @@ def gpt3_moe_one_pipe_step(rank, ranks, stages, m):
     ("gpt3_one_pipe_step 4", 32, gpt3_one_pipe_step, (4, 8)),
     ("gpt3_moe_one_pipe_step 2", 32, gpt3_moe_one_pipe_step, (2, 4)),
 ])
-def test_traffic_of_every_rank(busbar, line, ranks, rule, arguments):
-    made = plan(busbar, line, ranks)
-    assert made["checks"]["matched"] is True and made["checks"]["deadlock_free"] is True
-    assert made["checks"]["safe_serialised"] is ("one_pipe_step" not in line)
-    assert sorted(r for role in made["roles"] for r in role["ranks"]) == list(range(ranks))
+def test_planned_traffic_of_every_rank(busbar, line, ranks, expected_rows, arguments):
+    planned = plan(busbar, line, ranks)
+    assert planned["checks"]["matched"] is True and planned["checks"]["deadlock_free"] is True
+    assert planned["checks"]["safe_serialised"] is ("one_pipe_step" not in line)
+    assert sorted(r for role in planned["roles"] for r in role["ranks"]) == list(range(ranks))
     for rank in {0, 1, 2, 3, ranks // 2, ranks - 2, ranks - 1} & set(range(ranks)):
-        assert rank_rows(made, rank) == rule(rank, ranks, *arguments), rank
+        assert rank_rows(planned, rank) == expected_rows(rank, ranks, *arguments), rank
 
 
-def test_ranks_of_one_role_share_it(busbar):
+def test_ranks_with_equal_programs_share_a_role(busbar):
     assert [r["name"] for r in plan(busbar, "gpt3", 98304)["roles"]] == ["first stage", "middle stage", "last stage"]
     assert len(plan(busbar, "cosmoflow", 4096)["roles"]) == 4
 
 
-# ---- run ---------------------------------------------------------------------------------------------------------------
+# ---- emulated runs -----------------------------------------------------------------------------------------------------
 
 RUNS = [("resnet50", 3), ("resnet50_ring", 1), ("resnet50_ring", 5), ("resnet152", 2), ("cosmoflow", 8), ("dlrm", 3),
         ("gpt3 3 1", 12), ("gpt3_one_pipe_step 2", 8), ("gpt3_moe 2 1", 32), ("gpt3_moe_one_pipe_step 2", 32)]
 
 
 @pytest.mark.parametrize("line,ranks", RUNS)
-def test_run_is_the_plan_in_the_predicted_time(busbar, tmp_path, line, ranks):
+def test_run_matches_the_plan_and_the_predicted_time(busbar, tmp_path, line, ranks):
     expected = plan(busbar, line, ranks, "--cluster", "emulated-default")
     run = busbar.json("proxy", *line.split(), *QUICK, ranks=ranks, env=NO_DATA, tmp_path=tmp_path)
     assert run["roles"] == expected["roles"]
@@ -146,7 +146,7 @@ def test_run_is_the_plan_in_the_predicted_time(busbar, tmp_path, line, ranks):
 
 
 @pytest.mark.parametrize("line,ranks", [("resnet50_ring", 3), ("cosmoflow", 8), ("gpt3 2 1", 8)])
-def test_calls_of_nccl_are_the_planned_ones(busbar, tmp_path, line, ranks):
+def test_nccl_calls_match_the_plan(busbar, tmp_path, line, ranks):
     env = {**NO_DATA, "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
     names = {"send": "ncclSend", "recv": "ncclRecv", "all_reduce": "ncclAllReduce", "all_gather": "ncclAllGather",
@@ -160,33 +160,33 @@ def test_calls_of_nccl_are_the_planned_ones(busbar, tmp_path, line, ranks):
             for call in pathlib.Path(tmp_path / f"calls.{rank}").read_text().splitlines():
                 function, size, _own, _peer, count, _dtype = call.split()
                 called[function, int(size), int(count)] += 1
-            del called["ncclAllReduce", ranks, 1]  # the common start of steps
+            del called["ncclAllReduce", ranks, 1]  # the barrier at the start of each step
             assert called == planned, rank
 
 
 @pytest.mark.parametrize("line,ranks", [("cosmoflow", 4), ("dlrm", 4), ("resnet50_ring", 3), ("gpt3 2 1", 8)])
 @pytest.mark.parametrize("dtype", ["float", "bfloat16"])
-def test_small_counts_move_right_data(busbar, tmp_path, line, ranks, dtype):
+def test_scaled_counts_pass_the_data_check(busbar, tmp_path, line, ranks, dtype):
     run = busbar.json("proxy", *line.split(), *QUICK, "--scale-counts", 0.0001, "--dtype", dtype, "--check", ranks=ranks,
                       tmp_path=tmp_path)
     assert run["check"] == {"enabled": True, "wrong": 0}
 
 
-def test_scaled_counts_are_said(busbar, tmp_path):
-    words = ("gpt3", 2, "--scale-counts", 0.001)
-    done = busbar.run("plan", *words, "--ranks", 8, emulated=False)
+def test_scaled_counts_are_reported(busbar, tmp_path):
+    args = ("gpt3", 2, "--scale-counts", 0.001)
+    done = busbar.run("plan", *args, "--ranks", 8, emulated=False)
     assert "counts times 0.001" in done.stdout
-    made = plan(busbar, "gpt3 2", 8, "--scale-counts", 0.001)
-    assert made["options"]["scale_counts"] == 0.001
-    assert {row["count"] for role in made["roles"] for row in role["traffic"]} == {25165, 452984}
-    done = busbar.run("proxy", *words, *QUICK, ranks=8)
+    planned = plan(busbar, "gpt3 2", 8, "--scale-counts", 0.001)
+    assert planned["options"]["scale_counts"] == 0.001
+    assert {row["count"] for role in planned["roles"] for row in role["traffic"]} == {25165, 452984}
+    done = busbar.run("proxy", *args, *QUICK, ranks=8)
     assert done.returncode == 0 and "counts times 0.001" in done.stdout
 
 
-# ---- refusals ----------------------------------------------------------------------------------------------------------
+# ---- rejected input ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line,ranks,words", [
+@pytest.mark.parametrize("line,ranks,args", [
     ("resnet152_scal", 300, ("300", "256 ranks")),
     ("resnet152_scal", 1000000, ("nearest: 2048 ranks",)),
     ("cosmoflow", 6, ("6 ranks", "4 or 8 ranks")),
@@ -206,20 +206,20 @@ def test_scaled_counts_are_said(busbar, tmp_path):
     ("dlrm --scale-counts 2", 2, ("scale-counts", "2")),
     ("resnet52", 2, ("did you mean 'resnet50'",)),
 ])
-def test_impossible_is_refused_with_what_is_near(busbar, line, ranks, words):
+def test_rejects_invalid_arguments_with_an_alternative(busbar, line, ranks, args):
     done = busbar.run("plan", *line.split(), "--ranks", ranks, emulated=False)
     assert done.returncode == 2 and done.stdout == ""
     assert len(done.stderr.strip().splitlines()) == 1
-    for word in words:
-        assert word in done.stderr
+    for text in args:
+        assert text in done.stderr
 
 
-def test_a_bad_world_is_refused_before_anything_starts(busbar):
+def test_rejects_invalid_rank_count_before_the_run(busbar):
     done = busbar.run("proxy", "cosmoflow", ranks=3)
-    assert done.returncode == 2 and "nearest: 4 ranks" in done.stderr and done.stdout == ""
+    assert done.returncode == 2 and done.stderr.startswith("busbar: cosmoflow: ") and "try: 4 ranks" in done.stderr and done.stdout == ""
 
 
-def test_every_seed_is_listed(busbar):
+def test_list_proxies_contains_every_mini_application(busbar):
     listed = busbar.run("list", "proxies", emulated=False).stdout.split()
     for name in ("resnet50 resnet50_ring resnet152 resnet152_scal cosmoflow dlrm gpt3 gpt3_one_pipe_step gpt3_moe "
                  "gpt3_moe_one_pipe_step gpt2_large bert_large").split():

@@ -1,4 +1,4 @@
-"""How far a run is, on stderr: line by line under mpirun, and nothing with --quiet; a proxy's head before its steps."""
+"""Progress on stderr: separate lines under mpirun, nothing with --quiet. A proxy prints its header before its steps."""
 import re
 import subprocess
 
@@ -6,11 +6,11 @@ import pytest
 
 LINE = re.compile(r"# at \d+ s: (.*)")
 REAL = {"EMU_TIME": "real", "EMU_DATA": "off", "BUSBAR_PROGRESS": "0.2"}
-# About 4 ms an operation on the built-in profile, each for real: more than a second in all.
+# With EMU_TIME=real an operation takes about 4 ms of wall-clock time on the built-in profile, so the run takes more than a second.
 BENCH = ("bench", "all_reduce", "--sizes", "256M,512M", "-n", "40", "-c", "0", "--placement", "out_of_place")
 
 
-def test_lines_under_mpirun_say_what_is_measured_and_what_is_left(busbar):
+def test_progress_lines_under_mpirun_name_measurement_and_time_left(busbar):
     done = busbar.run(*BENCH, ranks=2, env=REAL)
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
@@ -19,27 +19,27 @@ def test_lines_under_mpirun_say_what_is_measured_and_what_is_left(busbar):
     assert not any("\r" in line or "\033" in line for line in lines)
 
 
-@pytest.mark.parametrize("words,env", [(("--quiet",), {}), ((), {"BUSBAR_PROGRESS": "0"}), ((), {"BUSBAR_PROGRESS": "60"})])
-def test_who_did_not_ask_reads_nothing(busbar, words, env):
-    done = busbar.run(*BENCH, *words, ranks=2, env={**REAL, **env})
+@pytest.mark.parametrize("args,env", [(("--quiet",), {}), ((), {"BUSBAR_PROGRESS": "0"}), ((), {"BUSBAR_PROGRESS": "60"})])
+def test_prints_no_progress_when_disabled(busbar, args, env):
+    done = busbar.run(*BENCH, *args, ranks=2, env={**REAL, **env})
     assert done.returncode == 0 and done.stderr == ""
 
 
-def test_programs_of_nccl_tests_say_what_nccl_tests_says(busbar):
+def test_nccl_tests_programs_print_no_progress(busbar):
     program = busbar.build / "emulated" / "all_reduce_perf"
     done = busbar.run_program(busbar.mpirun, "-n", "2", program, "-b", "256M", "-e", "256M", "-n", "40", "-c", "0", env=REAL)
     assert done.returncode == 0 and "# at " not in done.stderr
 
 
-def test_the_head_of_a_proxy_stands_there_before_its_steps(busbar):
+def test_proxy_prints_its_header_before_its_steps(busbar):
     command = busbar.command("proxy", "gpt2_large", "12", "4", "3", "--compute", "timed", "-n", "200", ranks=4)
     with subprocess.Popen(["timeout", "-k", "5", "60", *command], env=busbar.environment(REAL), stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
-        head = [run.stdout.readline() for _ in range(3)]
+        header = [run.stdout.readline() for _ in range(3)]
         running = run.poll() is None
-        rest, said = run.communicate(timeout=80)
-    assert head[0].startswith("# busbar ") and "proxy gpt2_large" in head[0] and "4 ranks" in head[1]
-    assert running and run.returncode == 0, said
-    assert "step " in rest and "# busbar" not in rest  # the head stands there once
-    steps = [LINE.fullmatch(line)[1] for line in said.splitlines()]
-    assert any(re.match(r"step \d+ of 200, about \d+ s left", step) for step in steps), said
+        rest, stderr = run.communicate(timeout=80)
+    assert header[0].startswith("# busbar ") and "proxy gpt2_large" in header[0] and "4 ranks" in header[1]
+    assert running and run.returncode == 0, stderr
+    assert "step " in rest and "# busbar" not in rest  # the header is printed once
+    steps = [LINE.fullmatch(line)[1] for line in stderr.splitlines()]
+    assert any(re.match(r"step \d+ of 200, about \d+ s left", step) for step in steps), stderr

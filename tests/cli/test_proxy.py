@@ -487,7 +487,7 @@ def test_a_plan_lists_the_products_and_passes_of_its_operations(busbar, name, wo
     for role in plan["roles"]:
         for op in role["program"]:
             if op["kind"] != "compute":
-                assert op["work"] is None and op["moved_bytes"] is None
+                assert op["kernel_list"] is None and op["moved_bytes"] is None
                 continue
             items = plan["kernel_lists"][op["kernel_list"]]
             assert items and all(item["moved_bytes"] > 0 for item in items)

@@ -3,7 +3,7 @@ Prints each error (pytest -s). Nothing of the model may be fitted to a row by na
 import json
 import pathlib
 
-FOLDER = pathlib.Path(__file__).parent / "published"
+FOLDER = pathlib.Path(__file__).parent / "reference_data"
 PUBLISHED, LATER, COLLECTIVES = (json.loads((FOLDER / name).read_text()) for name in ("published.json", "later.json", "collectives.json"))
 MOST_MEAN, MOST_SURE = 0.10, 0.25  # of all rows; of each that is sure and not in 8 bits
 

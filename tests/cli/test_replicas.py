@@ -1,5 +1,5 @@
-"""Proxy data_parallel as a black box: the run is the plan in the predicted time, data are right in every kind of --sync, what
-cannot be is refused with what is near."""
+"""Proxy data_parallel: a run matches the plan and the predicted time, data are correct with every --sync, and invalid options are rejected
+with an alternative."""
 import collections
 import json
 import pathlib
@@ -34,13 +34,13 @@ def plan(busbar, line, ranks, *options):
 
 def assert_same_roles(run, expected):
     for role, other in zip(run, expected, strict=True):
-        assert role.pop("compute_us") == pytest.approx(other.pop("compute_us"))  # written with fewer digits by a run
+        assert role.pop("compute_us") == pytest.approx(other.pop("compute_us"))  # a run prints fewer digits
         assert role == other
 
 
 @pytest.mark.parametrize("line,ranks", RUNS)
-def test_run_is_the_plan_in_the_predicted_time_and_data_are_right(busbar, tmp_path, line, ranks):
-    """With a hundredth of the counts; the check of data is one pass more."""
+def test_run_matches_plan_and_predicted_time_with_correct_data(busbar, tmp_path, line, ranks):
+    """The counts are scaled by 0.01. The data check runs one more step."""
     env = {"NCCL_RECORD": str(tmp_path / "calls"), "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so"),
            "EMU_NODES": "2" if "--gpus-per-node" in line else "1"}
     line += " --scale-counts 0.01"
@@ -57,7 +57,7 @@ def test_run_is_the_plan_in_the_predicted_time_and_data_are_right(busbar, tmp_pa
             for call in pathlib.Path(tmp_path / f"calls.{rank}").read_text().splitlines():
                 function, size, _own, _peer, count, _dtype = call.split()
                 called[function, int(size), int(count)] += 1
-            del called["ncclAllReduce", ranks, 1]  # the common start of steps
+            del called["ncclAllReduce", ranks, 1]  # the barrier at the start of each step
             assert called == planned, rank
 
 
@@ -66,14 +66,14 @@ def test_run_is_the_plan_in_the_predicted_time_and_data_are_right(busbar, tmp_pa
     (*RUNS[5], "rank=1,call=3"),
     (*RUNS[9], "rank=0,call=2,name=ncclRecv"),
 ])
-def test_a_corrupted_byte_is_found(busbar, line, ranks, fault):
+def test_corrupt_byte_is_detected(busbar, line, ranks, fault):
     done = busbar.run("proxy", *line.split(), *QUICK, "--scale-counts", 0.001, "--check", ranks=ranks,
                       env={"EMU_FAULT": f"corrupt:{fault}"})
     assert done.returncode == 3, done.stderr
 
 
 @pytest.mark.parametrize("sync", ["all_reduce", "zero3", "ps_sharded"])
-def test_real_work_graphs_and_traces(busbar, tmp_path, sync):
+def test_gemm_compute_with_graph_and_trace(busbar, tmp_path, sync):
     trace = tmp_path / "trace.json"
     run = busbar.json("proxy", "data_parallel", "--model", "resnet18_cifar", "--micro-batch-size", 1, "--sync", sync, "--compute", "gemm",
                       "--scale-counts", 0.001, "--graph", "--trace", trace, "--warmup", 1, "--steps", 2, "--traced-steps", 1,
@@ -85,24 +85,24 @@ def test_real_work_graphs_and_traces(busbar, tmp_path, sync):
     assert any("stage1.block0.conv1" in name for name in names)
 
 
-def test_gemm_has_the_flops_of_timed(busbar):
+def test_gemm_and_timed_compute_have_the_same_flops(busbar):
     flops = []
     for compute in ("timed", "gemm"):
         roles = plan(busbar, f"data_parallel --model resnet50 --compute {compute}", 2)["roles"]
         flops.append(roles[0]["flops"])
-    assert flops[0] == flops[1] == 32 * 2 * (3 * 4089184256 - 64 * 147 * 112 * 112)  # the stem has no gradient of its input
+    assert flops[0] == flops[1] == 32 * 2 * (3 * 4089184256 - 64 * 147 * 112 * 112)  # the first convolution computes no gradient of its input
 
 
-def test_the_readme_predicts_what_plan_does(busbar):
+def test_readme_table_matches_predictions(busbar):
     readme = (pathlib.Path(__file__).resolve().parents[2] / "proxies" / "replicas" / "README.md").read_text()
-    head, times = re.search(r"(\| `all_reduce` \| `--hier.*) \|\n\|[-|]+\n(.*) \|", readme).groups()
-    for words, us in zip(re.findall("`(.*?)`", head), re.findall(r"(\d+) us", times), strict=True):
-        sync = "all_reduce --hierarchical" if words.startswith("--") else words
-        made = plan(busbar, f"data_parallel --model resnet50 --sync {sync} --cluster h100-sxm-ib", 16)
-        assert round(made["predicted"]["step_us"]) == int(us), sync
+    header, times = re.search(r"(\| `all_reduce` \| `--hier.*) \|\n\|[-|]+\n(.*) \|", readme).groups()
+    for args, us in zip(re.findall("`(.*?)`", header), re.findall(r"(\d+) us", times), strict=True):
+        sync = "all_reduce --hierarchical" if args.startswith("--") else args
+        planned = plan(busbar, f"data_parallel --model resnet50 --sync {sync} --cluster h100-sxm-ib", 16)
+        assert round(planned["predicted"]["step_us"]) == int(us), sync
 
 
-@pytest.mark.parametrize("line,ranks,words", [
+@pytest.mark.parametrize("line,ranks,args", [
     ("--no-sync", 8, ("--no-sync", "zero2, zero3 or hsdp")),
     ("--sync zero3 --bucket-mb 5", 8, ("--bucket-mb", "zero3")),
     ("--bucket-rule single --bucket-mb 5", 8, ("--bucket-rule single", "--bucket-rule ddp")),
@@ -127,9 +127,9 @@ def test_the_readme_predicts_what_plan_does(busbar):
     ("--servers 2", 8, ("--servers", "ps_sharded")),
     ("--dp-sync zero1", 8, ("--dp-sync",)),
 ])
-def test_impossible_is_refused_with_what_is_near(busbar, line, ranks, words):
+def test_rejects_invalid_options_with_an_alternative(busbar, line, ranks, args):
     done = busbar.run("plan", "data_parallel", *line.split(), "--ranks", ranks, emulated=False)
     assert done.returncode == 2 and done.stdout == ""
     assert len(done.stderr.strip().splitlines()) == 1
-    for word in words:
-        assert word in done.stderr
+    for text in args:
+        assert text in done.stderr

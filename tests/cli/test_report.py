@@ -113,7 +113,7 @@ def test_what_is_no_result_is_refused_and_the_old_page_stays(busbar, tmp_path, p
 
 
 @pytest.mark.parametrize("words,message", [
-    ((), "expected results"), (("a.json",), "expected -o FILE"), (("a.json", "-o", "a.json"), "would replace it"),
+    ((), "no result file given"), (("a.json",), "no output file given"), (("a.json", "-o", "a.json"), "the page would replace"),
     (("a.json", "-o", "/nowhere/x.html"), "/nowhere/x.html"), (("a.json", "--out", "x"), "did you mean '--output'"),
 ])
 def test_words_that_cannot_be(busbar, words, message):
@@ -128,7 +128,7 @@ def test_what_is_missing_is_said_in_a_line(busbar, samples, tmp_path):
     words = [program, "report", samples["p2p"], "-o", tmp_path / "r.html"]
     done = busbar.run_program(*words)
     beside, installed = f"{tmp_path}/bin/report/report.py", f"{tmp_path}/bin/../share/busbar/profiles/report/report.py"
-    assert done.returncode == 1 and f"report needs its script, but there is neither {beside} nor {installed}: " in done.stderr
+    assert done.returncode == 1 and f"report needs its script, but neither {beside} nor {installed} exists: " in done.stderr
     (tmp_path / "bin" / "report").symlink_to(ROOT / "profiles" / "report")
     done = busbar.run_program("env", "PATH=/nowhere", *words)
     assert done.returncode == 1 and "report needs Python 3" in done.stderr

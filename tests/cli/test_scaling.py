@@ -1,4 +1,4 @@
-"""busbar proxy scaling: the lines that its users grep, efficiencies against a former run, the same as a study."""
+"""busbar proxy scaling: output lines that scripts grep, efficiencies relative to a baseline run, and the same study with busbar sweep."""
 import json
 import re
 import statistics
@@ -9,9 +9,9 @@ SMALL = ("--images", 700, "--batch", 64, "--no-alone", "--traced-steps", 0, "-n"
 EPOCH = re.compile(r"^Epoch (\d+)/(\d+) \| Time: (\d+\.\d\d)s \| Global Img/sec: (\d+\.\d\d)$", re.M)
 
 
-def run(busbar, path, *words, ranks, status=0):
-    """The printed text and the results of one run."""
-    done = busbar.run("proxy", "scaling", *words, "--json", path, ranks=ranks if ranks > 1 else 0)
+def run(busbar, path, *args, ranks, status=0):
+    """Runs proxy scaling. Returns the finished process and the parsed results (None if the run is expected to fail)."""
+    done = busbar.run("proxy", "scaling", *args, "--json", path, ranks=ranks if ranks > 1 else 0)
     assert done.returncode == status, done.stderr
     return done, json.loads(path.read_text()) if status == 0 else None
 
@@ -23,7 +23,7 @@ def one(busbar, tmp_path_factory):
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_weak_against_one_rank(busbar, tmp_path, one, ranks):
+def test_weak_scaling_relative_to_one_rank(busbar, tmp_path, one, ranks):
     base_path, (_, base) = one
     done, data = run(busbar, tmp_path / "n.json", *SMALL[:4], "--traced-steps", 0, "-n", 2, "--baseline", base_path, ranks=ranks)
     s = data["scaling"]
@@ -35,7 +35,7 @@ def test_weak_against_one_rank(busbar, tmp_path, one, ranks):
     for line, epoch in zip(lines, s["epochs"]):
         assert epoch["images_per_s"] == pytest.approx(images / epoch["time_s"] * ranks)
         assert float(line[3]) == pytest.approx(epoch["images_per_s"], abs=0.006) and line[2] == f"{epoch['time_s']:.2f}"
-    # modelled times repeat: an epoch is its full steps and the short one
+    # Modelled times repeat exactly: an epoch consists of the full steps and one short step.
     full = data["step_us"]["p50"] * (images // 64)
     assert full < 1e6 * s["epochs"][1]["time_s"] < full + data["step_us"]["p50"]
     x, x0 = s["images_per_s"], base["scaling"]["images_per_s"]
@@ -51,10 +51,10 @@ def test_weak_against_one_rank(busbar, tmp_path, one, ranks):
     assert (s["broadcast"]["calls"], s["broadcast"]["bytes"]) == (164, 89430096) and s["broadcast"]["time_us"] > 0
 
 
-def test_strong_against_two_ranks(busbar, tmp_path):
-    words = ("--mode", "strong", *SMALL, "--epochs", 1)
-    _, base = run(busbar, tmp_path / "two.json", *words, ranks=2)
-    done, data = run(busbar, tmp_path / "four.json", *words, "--baseline", tmp_path / "two.json", ranks=4)
+def test_strong_scaling_relative_to_two_ranks(busbar, tmp_path):
+    args = ("--mode", "strong", *SMALL, "--epochs", 1)
+    _, base = run(busbar, tmp_path / "two.json", *args, ranks=2)
+    done, data = run(busbar, tmp_path / "four.json", *args, "--baseline", tmp_path / "two.json", ranks=4)
     assert (base["scaling"]["rank_batch"], data["scaling"]["rank_batch"]) == (32, 16)
     b = data["scaling"]["baseline"]
     assert b["efficiency"] == pytest.approx(2 * base["scaling"]["epochs"][0]["time_s"] / (4 * data["scaling"]["epochs"][0]["time_s"]))
@@ -62,7 +62,7 @@ def test_strong_against_two_ranks(busbar, tmp_path):
     assert data["scaling"]["communication_share"] is None  # not measured (--no-alone)
 
 
-def test_part_of_an_epoch_scaled_up_is_the_whole(busbar, tmp_path, one):
+def test_partial_epoch_is_extrapolated_to_a_full_epoch(busbar, tmp_path, one):
     _, (_, whole) = one
     done, part = run(busbar, tmp_path / "part.json", *SMALL, "--epoch-steps", 3, ranks=1)
     assert [e["time_s"] for e in part["scaling"]["epochs"]] == pytest.approx([e["time_s"] for e in whole["scaling"]["epochs"]])
@@ -71,47 +71,47 @@ def test_part_of_an_epoch_scaled_up_is_the_whole(busbar, tmp_path, one):
 
 
 @pytest.mark.smoke
-def test_synthetic(busbar, tmp_path):
+def test_synthetic_format_matches_synthetic_benchmark(busbar, tmp_path):
     done, data = run(busbar, tmp_path / "s.json", "--format", "synthetic", *SMALL[2:], ranks=2)
     lines = re.findall(r"^Iter #(\d+): (\d+\.\d) img/sec per GPU$", done.stdout, re.M)
     assert [i for i, _ in lines] == [str(i) for i in range(10)]
     rates = [i["images_per_s"] / 2 for i in data["scaling"]["iterations"]]
     assert [r for _, r in lines] == [f"{r:.1f}" for r in rates]
-    mean, spread = statistics.mean(rates), 1.96 * statistics.pstdev(rates)
-    assert f"\nImg/sec per GPU: {mean:.1f} +-{spread:.1f}\nTotal img/sec on 2 GPU(s): {2 * mean:.1f} +-{2 * spread:.1f}\n" in done.stdout
+    mean, half_width = statistics.mean(rates), 1.96 * statistics.pstdev(rates)
+    assert f"\nImg/sec per GPU: {mean:.1f} +-{half_width:.1f}\nTotal img/sec on 2 GPU(s): {2 * mean:.1f} +-{2 * half_width:.1f}\n" in done.stdout
     assert rates[0] == pytest.approx(640 / (10 * data["step_us"]["p50"] / 1e6)) and "Epoch" not in done.stdout
     assert data["warmup_steps"] == 10
 
 
-@pytest.mark.parametrize("words,near", [
+@pytest.mark.parametrize("args,message", [
     (("--mode", "strong", "--batch", "65"), "64 or 66"), (("--mode", "week"), "weak"), (("--baseline", "none.json"), "none.json"),
     (("--baseline", "bench.json"), "not the result of a scaling study"), (("--baseline", "bad.json"), "none.json"),
 ])
-def test_refusals(busbar, tmp_path, words, near):
+def test_rejects_invalid_options_and_baselines(busbar, tmp_path, args, message):
     (tmp_path / "bench.json").write_text('{"schema": "busbar.bench/1"}')
     (tmp_path / "bad.json").write_text("{")
-    done = busbar.run("proxy", "scaling", *words, ranks=2 if "strong" in words else 0, cwd=tmp_path)
+    done = busbar.run("proxy", "scaling", *args, ranks=2 if "strong" in args else 0, cwd=tmp_path)
     lines = [line for line in done.stderr.splitlines() if line.startswith("busbar:")]
     assert done.returncode == 2 and done.stdout == "" and len(lines) == 1
-    assert near in lines[0] or words[1] == "bad.json"
+    assert message in lines[0] or args[1] == "bad.json"
 
 
-@pytest.mark.parametrize("words,what", [(("--batch", "32"), "batch"), (("--images", "701"), "images"), (("--mode", "strong"), "mode"),
+@pytest.mark.parametrize("args,field", [(("--batch", "32"), "batch"), (("--images", "701"), "images"), (("--mode", "strong"), "mode"),
                                         (("--sync", "all_reduce"), "sync"), (("--dtype", "half"), "dtype")])
-def test_a_baseline_of_another_study(busbar, one, words, what):
-    done = busbar.run("proxy", "scaling", *SMALL, *words, "--baseline", one[0])
-    assert done.returncode == 2 and f"its {what} is" in done.stderr and done.stdout == ""
+def test_rejects_baseline_of_another_configuration(busbar, one, args, field):
+    done = busbar.run("proxy", "scaling", *SMALL, *args, "--baseline", one[0])
+    assert done.returncode == 2 and f"its {field} is" in done.stderr and done.stdout == ""
 
 
-def test_a_baseline_that_failed_or_was_real(busbar, tmp_path, one):
-    for change, said in (({"status": "running"}, "'running'"), ({"emulated": False}, "was measured on real GPUs")):
+def test_rejects_failed_or_real_gpu_baseline(busbar, tmp_path, one):
+    for change, message in (({"status": "running"}, "'running'"), ({"emulated": False}, "was measured on real GPUs")):
         other = {**json.loads(one[0].read_text()), **change}
         (tmp_path / "other.json").write_text(json.dumps(other))
         done = busbar.run("proxy", "scaling", *SMALL, "--baseline", tmp_path / "other.json")
-        assert done.returncode == 2 and said in done.stderr
+        assert done.returncode == 2 and message in done.stderr
 
 
-def test_plan_scaling(busbar, tmp_path):
+def test_plan_of_scaling_proxy(busbar, tmp_path):
     data = busbar.json("plan", "scaling", "--ranks", 64, "--mode", "strong", "--batch", 4096, "--sync", "all_reduce", tmp_path=tmp_path, emulated=False)
     (role,) = data["roles"]
     assert sum(t["bytes"] for t in role["traffic"]) == 44695848
@@ -121,7 +121,7 @@ def test_plan_scaling(busbar, tmp_path):
     assert done.returncode == 2 and "--baseline" in done.stderr
 
 
-def test_the_whole_study_in_one_table(busbar, tmp_path):
+def test_sweep_runs_the_scaling_study(busbar, tmp_path):
     study = {"command": "proxy scaling", "ranks": [1, 2], "options": {"images": 300, "no-alone": True, "epochs": 1, "traced-steps": 0, "steps": 2},
              "choices": {"mode": {"weak": {"options": {"mode": "weak", "batch": 64}}, "strong": {"options": {"mode": "strong", "batch": 128}}}},
              "columns": ["scaling.images_per_s", {"name": "E", "value": "scaling.images_per_s_per_rank", "relative_to": {"ranks": 1}}]}

@@ -1,5 +1,5 @@
-"""spatial and gems as a black box: run traffic is the planned one, emulated time the predicted one, data arrive, and
-layouts that cannot be are refused with one line."""
+"""Proxies spatial and gems: executed traffic equals the plan, emulated time equals the prediction, data are correct, and invalid layouts
+are rejected with one line."""
 import collections
 import json
 import pathlib
@@ -29,17 +29,17 @@ IDS = [f"{line.split()[0]}{i}" for i, (line, _) in enumerate(LAYOUTS)]
 
 
 def recorded(tmp_path, rank, ranks):
-    called = collections.Counter()
+    recorded_calls = collections.Counter()
     for call in (tmp_path / f"calls.{rank}").read_text().splitlines():
         function, size, _own, _peer, count, _dtype = call.split()
-        called[function, int(size), int(count)] += 1
-    del called["ncclAllReduce", ranks, 1]  # the common start of steps
-    return called
+        recorded_calls[function, int(size), int(count)] += 1
+    del recorded_calls["ncclAllReduce", ranks, 1]  # the barrier at the start of each step
+    return recorded_calls
 
 
 @pytest.mark.parametrize("line,ranks", LAYOUTS, ids=IDS)
-def test_a_run_does_what_was_planned(busbar, tmp_path, line, ranks):
-    """Calls of NCCL as the plan counts them, and the step as long as predicted."""
+def test_run_matches_plan_and_predicted_time(busbar, tmp_path, line, ranks):
+    """The NCCL calls equal those of the plan, and the step time equals the predicted time."""
     names = {"send": "ncclSend", "recv": "ncclRecv", "all_reduce": "ncclAllReduce"}
     env = {**NO_DATA, "EMU_CLUSTER": str(ROUND), "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
@@ -48,9 +48,9 @@ def test_a_run_does_what_was_planned(busbar, tmp_path, line, ranks):
     plan = json.loads(done.stdout)
     assert plan["checks"] == {"matched": True, "deadlock_free": True, "safe_serialised": True}
     run = busbar.json("proxy", *line.split(), *QUICK, ranks=ranks, env=env, tmp_path=tmp_path)
-    for ran, role in zip(run["roles"], plan["roles"], strict=True):
-        assert ran.pop("compute_us") == pytest.approx(role.pop("compute_us"))
-        assert ran == role
+    for run_role, role in zip(run["roles"], plan["roles"], strict=True):
+        assert run_role.pop("compute_us") == pytest.approx(role.pop("compute_us"))
+        assert run_role == role
     assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1)
     for role in plan["roles"]:
         planned = collections.Counter()
@@ -61,24 +61,26 @@ def test_a_run_does_what_was_planned(busbar, tmp_path, line, ranks):
 
 
 @pytest.mark.parametrize("line,ranks", [(line, n) for line, n in LAYOUTS if "gemm" not in line])
-def test_data_arrive(busbar, tmp_path, line, ranks):
+def test_data_check_passes(busbar, tmp_path, line, ranks):
     run = busbar.json("proxy", *line.split(), *QUICK, "--compute", "none", "--check", "--scale-counts", 0.05, ranks=ranks,
                       tmp_path=tmp_path)
     assert run["check"] == {"enabled": True, "wrong": 0}
 
 
 @pytest.mark.parametrize("eta,splits,units", [(2, 4, 21), (4, 4, 39), (2, 5, 26), (6, 5, 70)])
-def test_makespan_of_gems_on_emulated_gpus(busbar, tmp_path, eta, splits, units):
-    """eta S max(f, b) + S min(f, b) + (eta - 1) min(f, b), for f = 1 ms and b = 2 ms."""
+def test_gems_makespan_matches_formula(busbar, tmp_path, eta, splits, units):
+    """Makespan = eta S max(f, b) + S min(f, b) + (eta - 1) min(f, b), with forward time f = 1 ms, backward time b = 2 ms, S splits and eta
+    replications."""
     assert units == eta * splits * 2 + splits + eta - 1
     cluster = tmp_path / "free.json"
     cluster.write_text(json.dumps(FREE))
     run = busbar.json("proxy", "gems", "--image-size", 32, "--layers", 20, "--splits", splits, "--replications", eta,
-                      "--forward-us", 1000, "--backward-us", 2000, *QUICK, ranks=splits, env={**NO_DATA, "EMU_CLUSTER": str(cluster)}, tmp_path=tmp_path)
+                      "--forward-us", 1000, "--backward-us", 2000, *QUICK, ranks=splits, tmp_path=tmp_path,
+                      env={**NO_DATA, "EMU_CLUSTER": str(cluster)})
     assert run["step_us"]["p50"] == pytest.approx(1000 * units, abs=2)
 
 
-# ---- published totals as the plan tells them -----------------------------------------------------------------------------
+# ---- published totals ----------------------------------------------------------------------------------------------------
 
 
 def halo_bytes(plan):
@@ -87,15 +89,16 @@ def halo_bytes(plan):
 
 
 @pytest.mark.parametrize("slice_,total", [("vertical", 36642816), ("horizontal", 36642816), ("square", 24460592)])
-def test_halos_of_a_resnet_of_1024(busbar, slice_, total):
+def test_halo_bytes_of_resnet_with_1024_pixels(busbar, slice_, total):
     done = busbar.run("plan", "spatial", "--ranks", 5, "--slice", slice_, "--spatial-parts", 4, "--json", "-", emulated=False)
     assert halo_bytes(json.loads(done.stdout)) == total
 
 
-def test_pairs_of_gems(busbar):
+def test_gems_pairs_mirrored_stages(busbar):
     done = busbar.run("plan", "gems", "--ranks", 4, "--splits", 4, "--json", "-", emulated=False)
     plan = json.loads(done.stdout)
-    sums = {rank: sum(row["count"] for row in role["traffic"] if row["group"] == "pair") for role in plan["roles"] for rank in role["ranks"]}
+    sums = {rank: sum(row["count"] for row in role["traffic"] if row["group"] == "pair")
+            for role in plan["roles"] for rank in role["ranks"]}
     assert sums == {0: 7485866, 3: 7485866, 1: 2295936, 2: 2295936}
     assert {"name": "pair", "size": 2, "members": [[0, 3], [1, 2]]} in plan["groups"]
 
@@ -105,7 +108,7 @@ def test_pairs_of_gems(busbar):
     ("--halo-d2", "`--halo-d2`:"), ("--halo-d2 --fused-layers 4", "`--halo-d2 --fused-layers 4`"),
     ("--halo-bwd dx", "`--halo-bwd dx`"), ("--halo-bwd dy", "`--halo-bwd dy`"),
 ])
-def test_the_readme_tells_what_is_predicted(busbar, options, row):
+def test_readme_table_matches_predictions(busbar, options, row):
     done = busbar.run("plan", "spatial", "--ranks", 5, "--image-size", 4096, "--cluster", "h100-sxm-ib", *options.split(), "--json", "-",
                       emulated=False)
     (halo,) = [g for g in json.loads(done.stdout)["predicted"]["groups"] if g["name"] == "halo"]
@@ -115,10 +118,10 @@ def test_the_readme_tells_what_is_predicted(busbar, options, row):
         f"{halo['busy_us']:.0f}", f"{halo['exposed_us']:.0f}", f"{halo['bytes'] / 2**20:.1f} MiB"]
 
 
-# ---- refusals --------------------------------------------------------------------------------------------------------------
+# ---- rejected input --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line,ranks,words", [
+@pytest.mark.parametrize("line,ranks,args", [
     ("spatial --image-size 1000", 5, ("1000", "--image-size 1024")),
     ("spatial --spatial-parts 3", 4, ("3 parts", "--spatial-parts 2 or 4")),
     ("spatial --spatial-parts 8 --slice square", 9, ("8", "--spatial-parts 4 or 16")),
@@ -141,14 +144,14 @@ def test_the_readme_tells_what_is_predicted(busbar, options, row):
     ("gems --splits 5 --spatial-parts 4 --local-dp 2", 8, ["--local-dp", "MPI4DL's own script stops"]),
     ("spatial --spatial-parts 1", 4, ["one part is the whole image", "--spatial-parts 2"]),
 ])
-def test_what_cannot_be_is_refused(busbar, line, ranks, words):
+def test_rejects_invalid_layouts(busbar, line, ranks, args):
     done = busbar.run("plan", *line.split(), "--ranks", ranks, emulated=False)
     assert done.returncode == 2 and done.stdout == ""
-    (said,) = done.stderr.splitlines()
-    assert all(word in said for word in words), said
+    (message,) = done.stderr.splitlines()
+    assert all(text in message for text in args), message
 
 
-def test_the_smallest_forms_take_part_in_all(busbar):
+def test_proxy_all_includes_spatial_and_gems(busbar):
     done = busbar.run("proxy", "all", "--quick", "--steps", 2, "--warmup", 1, "--traced-steps", 1, ranks=4, env=NO_DATA)
     assert done.returncode == 0, done.stderr
     for name in ("spatial", "gems"):

@@ -1,4 +1,4 @@
-"""--trace of `busbar proxy` and `busbar plan`: the run on emulated GPUs shows what was predicted."""
+"""--trace of `busbar proxy` and `busbar plan`: the trace of an emulated run equals the predicted trace."""
 import collections
 import json
 import pathlib
@@ -20,7 +20,7 @@ def slices(events):
 
 
 @pytest.mark.smoke
-def test_a_run_shows_the_predicted_timeline(busbar, tmp_path):
+def test_run_trace_matches_predicted_trace(busbar, tmp_path):
     done = busbar.run("plan", *STEP, "--ranks", 4, "--cluster", CLUSTER, "--trace", tmp_path / "plan.json")
     assert done.returncode == 0, done.stderr
     done = busbar.run("proxy", *STEP, "--steps", 2, "--no-alone", "--trace", tmp_path / "run.json", ranks=4,
@@ -43,21 +43,22 @@ def critical(events):
     return {(e["pid"], e["tid"], e["name"], e["ts"]) for e in events if e.get("args", {}).get("critical")}
 
 
-def test_the_critical_path_is_marked_and_adds_up(busbar, tmp_path):
-    """A run on emulated GPUs hangs on what was predicted to be in the way; the parts are the step."""
-    words = (*STEP, "--trace", tmp_path / "plan.json", "--json", tmp_path / "p.json")
-    assert busbar.run("plan", *words, "--ranks", 4, "--cluster", CLUSTER).returncode == 0
+def test_critical_path_is_marked_and_sums_to_the_step(busbar, tmp_path):
+    """The critical path of an emulated run is part of the predicted critical path. The parts of the path add up to the step time."""
+    args = (*STEP, "--trace", tmp_path / "plan.json", "--json", tmp_path / "p.json")
+    assert busbar.run("plan", *args, "--ranks", 4, "--cluster", CLUSTER).returncode == 0
     done = busbar.run("proxy", *STEP, "--steps", 2, "--no-alone", "--trace", tmp_path / "run.json", "--json", tmp_path / "r.json", ranks=4,
                       env={**NO_DATA, "EMU_CLUSTER": str(CLUSTER)})
     assert done.returncode == 0, done.stderr
     _, plan = traced(tmp_path / "plan.json")
     _, run = traced(tmp_path / "run.json")
     path = json.loads((tmp_path / "p.json").read_text())["predicted"]["critical_path"]
-    ran = json.loads((tmp_path / "r.json").read_text())["critical_path"]
-    assert critical(run) < critical(plan) and ran == path  # of equal ranks a prediction marks all, a run the one that it hung on
+    run_path = json.loads((tmp_path / "r.json").read_text())["critical_path"]
+    assert critical(run) < critical(plan) and run_path == path  # a plan marks all equal ranks, a run marks one of them
     step = max(e["dur"] for e in plan if e["ph"] == "X" and e["name"] == "step")
     parts = {k: v for k, v in path.items() if k.endswith("_us")}
-    assert sum(parts.values()) == pytest.approx(step, abs=1e-3) and parts["waiting_us"] == 0 and parts["compute_us"] > 0 < parts["transfer_us"]
+    assert sum(parts.values()) == pytest.approx(step, abs=1e-3)
+    assert parts["waiting_us"] == 0 and parts["compute_us"] > 0 < parts["transfer_us"]
     spans = {(e["pid"], e["tid"], e["ts"]): e["ts"] + e["dur"] for e in plan if e.get("args", {}).get("critical")}
     arrows = collections.defaultdict(dict)
     for e in plan:
@@ -67,7 +68,7 @@ def test_the_critical_path_is_marked_and_adds_up(busbar, tmp_path):
     assert len(arrows) == path["operations"] - 1 and all(set(a) == {"s", "f"} and a["s"]["ts"] <= a["f"]["ts"] for a in arrows.values())
 
 
-def test_a_large_plan_shows_some_ranks(busbar, tmp_path):
+def test_trace_of_a_large_plan_contains_64_ranks(busbar, tmp_path):
     path = tmp_path / "t.json"
     done = busbar.run("plan", "gpt2_large", 8, 4, 2, "--ranks", 4096, "--cluster", CLUSTER, "--trace", path)
     assert done.returncode == 0, done.stderr
@@ -83,7 +84,7 @@ def test_a_large_plan_shows_some_ranks(busbar, tmp_path):
     (("proxy", "gpt2_large", 4, 2, 2, "--trace", "x.json", "--traced-steps", 0), "--traced-steps"),
     (("proxy", "gpt2_large", 4, 2, 2, "--trace", "/nowhere/x.json"), "/nowhere/x.json"),
 ])
-def test_what_cannot_be_traced_is_refused(busbar, tmp_path, args, message):
+def test_rejects_invalid_trace_options(busbar, tmp_path, args, message):
     done = busbar.run(*args, ranks=2 if args[0] == "proxy" else 0, env=NO_DATA, cwd=tmp_path)
     assert done.returncode == 2 and done.stdout == ""
     lines = [line for line in done.stderr.splitlines() if line.startswith("busbar:")]

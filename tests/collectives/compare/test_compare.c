@@ -61,7 +61,7 @@ static void bench_rows_are_read(void **state)
 static void other_rows_are_named(void **state)
 {
     static const char text[] =
-        "{\"schema\": \"busbar.bench/1\", \"results\": [{\"figure\": \"latency\", \"direction\": \"one\", \"bytes\": "
+        "{\"schema\": \"busbar.bench/1\", \"results\": [{\"metric\": \"latency\", \"direction\": \"one\", \"bytes\": "
         "8, "
         "\"from\": 0, \"to\": 11, \"time_us\": {\"p50\": 4, \"ci95\": [4, 5]}}, {\"step\": \"split\", \"ranks\": 4, "
         "\"parts\": 2, \"time_us\": null}, {\"collective\": \"all_reduce\", \"bytes\": 64, \"max_ctas\": 8, "

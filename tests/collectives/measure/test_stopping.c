@@ -43,7 +43,7 @@ static void the_first_reason_to_stop_is_named(void **state)
         double s;
         enum bb_stop stop;
     } rows[] = {
-        {false, 99, 1.9, BB_STOP_NOT_YET}, {true, 6, 0, BB_STOP_CONFIDENT},     {true, 100, 3, BB_STOP_CONFIDENT},
+        {false, 99, 1.9, BB_STOP_NOT_YET}, {true, 6, 0, BB_STOP_CONFIDENT},  {true, 100, 3, BB_STOP_CONFIDENT},
         {false, 100, 0, BB_STOP_SAMPLES},  {false, 101, 3, BB_STOP_SAMPLES}, {false, 99, 2, BB_STOP_TIME},
     };
 

@@ -326,7 +326,7 @@ static void mistakes_of_a_matrix_have_a_place(void **state)
 {
     static const char *const rows[][2] = {{"x 1", "row 1, column 1: 'x'"},
                                           {"1 2\n3 y", "row 2, column 2: 'y'"},
-                                          {"1 2\n\n3 -4", "column 2: a negative"},
+                                          {"1 2\n\n3 -4", "column 2: negative"},
                                           {"1e300", "row 1, column 1: more than 1 PiB"}};
     struct bb_alltoallv_counts a = {0};
     struct capture said;

@@ -204,7 +204,7 @@ static const struct row {
     {"grouped ring of 5", 5, {"send0>+1:3&0 recv0>-1:3&0"}, .answers = "yyy", .classes = 1},
     {"ring of 2", 2, {"send0>+1:3 recv0>-1:3"}, .answers = "ynn", .classes = 1, .deadlock = {"a cycle of 2 ranks"}},
     {"ring of 5", 5, {"send0>+1:3 recv0>-1:3"}, .answers = "ynn", .classes = 1, .deadlock = {"a cycle of 5 ranks"}},
-    {"ring of 1000", 1000, {"send0>+1:3 recv0>-1:3"}, .answers = "ynn", .classes = 1, .deadlock = {"and so on"}},
+    {"ring of 1000", 1000, {"send0>+1:3 recv0>-1:3"}, .answers = "ynn", .classes = 1, .deadlock = {"the other ranks of the chain"}},
 
     {"to oneself, grouped", 1, {"send0>0:4&0 recv0>0:4&0"}, .answers = "yyy"},
     {"to oneself", 1, {"send0>0:4 recv0>0:4"}, .answers = "ynn"},

@@ -175,7 +175,7 @@ static void fill_properties(struct cudaDeviceProp *p, int device)
 {
     memset(p, 0, sizeof(*p));
     strcpy(p->name, "Emulated GPU");
-    emu_uuid_of((struct emu_place){.number = emu.visible[device].number}, (unsigned char *)p->uuid.bytes);
+    emu_uuid_of((struct emu_device_id){.number = emu.visible[device].number}, (unsigned char *)p->uuid.bytes);
     fill_limits(p);
     fill_abilities(p);
     p->totalGlobalMem = (size_t)emu.machine.memory_bytes;

@@ -104,7 +104,7 @@ struct emu_device {
 };
 
 /* A device of the machine, or a MIG instance of it (from 1 on; 0: all of the device). */
-struct emu_place {
+struct emu_device_id {
     int number, instance;
 };
 
@@ -120,7 +120,7 @@ struct emu_state {
     unsigned long long next_id;
     struct CUstream_st *streams; /* all of them                         */
     struct emu_device devices[EMU_MAX_DEVICES];
-    struct emu_place visible[EMU_MAX_DEVICES]; /* [n_devices] what the numbers of this process stand for */
+    struct emu_device_id visible[EMU_MAX_DEVICES]; /* [n_devices] what the numbers of this process stand for */
     struct emu_capture *captures;
     struct bb_cluster machine;
     struct emu_profile profile; /* what twins see of it */
@@ -177,8 +177,8 @@ cudaStream_t emu_ptsz(cudaStream_t stream);                             /* strea
 int emu_current_device(void);
 
 /* visible.c: what CUDA_VISIBLE_DEVICES leaves of so many devices from the first on; their number is returned */
-int emu_visible_devices(int first, int devices, struct emu_place visible[EMU_MAX_DEVICES]);
-void emu_uuid_of(struct emu_place place, unsigned char uuid[16]);
+int emu_visible_devices(int first, int devices, struct emu_device_id visible[EMU_MAX_DEVICES]);
+void emu_uuid_of(struct emu_device_id place, unsigned char uuid[16]);
 
 /* capture.c, graphs.c: streams that are being captured */
 cudaError_t emu_capture_op_locked(struct CUstream_st *s, const struct emu_op *op);

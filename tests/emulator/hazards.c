@@ -63,14 +63,14 @@ void emu_skip_streams(int device, int n)
 void emu_queue_take_locked(struct CUstream_st *s, struct emu_item *item)
 {
     if (s->queue)
-        item->place = s->queue->given++;
+        item->position = s->queue->given++;
 }
 
 void emu_queue_await_locked(struct CUstream_st *s, const struct emu_item *item)
 {
     if (!s->queue)
         return;
-    while (s->queue->begun != item->place)
+    while (s->queue->begun != item->position)
         pthread_cond_wait(&s->queue->turn, &emu.lock);
     if (s->clock_ns < s->queue->clock_ns)
         s->clock_ns = s->queue->clock_ns;
@@ -80,7 +80,7 @@ void emu_queue_begin_locked(struct CUstream_st *s, const struct emu_item *item)
 {
     if (!s->queue)
         return;
-    s->queue->begun = item->place + 1;
+    s->queue->begun = item->position + 1;
     s->queue->clock_ns = s->clock_ns;
     pthread_cond_broadcast(&s->queue->turn);
 }

@@ -216,7 +216,7 @@ static bool open_lane(struct CUstream_st *s)
     return true;
 }
 
-void emu_ahead_mark_locked(struct CUstream_st *s, struct emu_mark *mark, bool record)
+void emu_contention_mark_locked(struct CUstream_st *s, struct emu_mark *mark, bool record)
 {
     if (!emu.contends || !open_lane(s))
         return;
@@ -230,7 +230,7 @@ void emu_ahead_mark_locked(struct CUstream_st *s, struct emu_mark *mark, bool re
     emu_timeline_unlock(ahead.line);
 }
 
-void emu_ahead_forget_locked(struct emu_mark *mark)
+void emu_contention_drop_mark_locked(struct emu_mark *mark)
 {
     if (mark->moment == 0 || !lock_line())
         return;
@@ -262,7 +262,7 @@ void emu_order_release(struct emu_order *order)
 }
 
 /* The worker lets an operation that waits for the host run at once, and frees it whenever it ends. */
-void emu_ahead_op_locked(struct CUstream_st *s, struct emu_item *item)
+void emu_contention_op_locked(struct CUstream_st *s, struct emu_item *item)
 {
     const struct emu_demand *e = item->op.demand;
     uint64_t turn = 0;
@@ -281,7 +281,7 @@ void emu_ahead_op_locked(struct CUstream_st *s, struct emu_item *item)
     emu_timeline_unlock(ahead.line);
 }
 
-void emu_ahead_until_locked(const struct emu_mark *mark, const struct CUstream_st *s)
+void emu_contention_host_waits_locked(const struct emu_mark *mark, const struct CUstream_st *s)
 {
     if (!(mark || s) || !lock_line())
         return;
@@ -317,7 +317,7 @@ static bool look(struct emu_item *item, int quiet, uint32_t *news)
 }
 
 /* A host that waits outside CUDA does not say so: after a while it is taken to. */
-void emu_ahead_hold_locked(struct emu_item *item)
+void emu_contention_await_loss_locked(struct emu_item *item)
 {
     uint32_t news, before = 0;
     int quiet = 0;
@@ -331,7 +331,7 @@ void emu_ahead_hold_locked(struct emu_item *item)
     }
 }
 
-void emu_settle(void)
+void emu_host_waits_for_all(void)
 {
     emu_lock();
     if (lock_line()) {
@@ -342,7 +342,7 @@ void emu_settle(void)
 }
 
 /* s NULL: of any stream. */
-void emu_ahead_room_locked(const struct CUstream_st *s)
+void emu_contention_host_waits_one_locked(const struct CUstream_st *s)
 {
     if ((s && s->lane == 0) || !lock_line())
         return;
@@ -350,16 +350,16 @@ void emu_ahead_room_locked(const struct CUstream_st *s)
     emu_timeline_unlock(ahead.line);
 }
 
-void emu_host_awaits_room(void)
+void emu_host_waits_for_one(void)
 {
     emu_lock();
-    emu_ahead_room_locked(NULL);
+    emu_contention_host_waits_one_locked(NULL);
     emu_unlock();
 }
 
 /* What is left is done for real: nobody waits any more for when it was reckoned to be. Nothing of it transfers, since
  * the worker has waited for each loss. */
-void emu_ahead_close_locked(struct CUstream_st *s)
+void emu_contention_close_stream_locked(struct CUstream_st *s)
 {
     if (s->lane == 0 || !lock_line())
         return;
@@ -368,7 +368,7 @@ void emu_ahead_close_locked(struct CUstream_st *s)
     s->lane = 0;
 }
 
-void emu_ahead_end_locked(void)
+void emu_contention_end_locked(void)
 {
     if (!lock_line())
         return;

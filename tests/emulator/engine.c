@@ -93,7 +93,7 @@ static void stop_workers(void)
     emu.stopping = true;
     for (struct CUstream_st *s = emu.streams; s; s = s->next)
         pthread_cond_broadcast(&s->work);
-    emu_ahead_end_locked();
+    emu_contention_end_locked();
     clock_gettime(CLOCK_REALTIME, &deadline);
     deadline.tv_sec += 1;
     while (emu.busy > 0 && pthread_cond_timedwait(&emu.calm, &emu.lock, &deadline) != ETIMEDOUT)
@@ -173,7 +173,7 @@ void emu_host_reach_locked(int64_t ns)
 }
 
 /* Who polls learns of an end a moment later: EMU_POLL_US. */
-void emu_host_notice_locked(int64_t ns)
+void emu_host_poll_locked(int64_t ns)
 {
     if (emu.host_ns < ns)
         emu.host_ns = ns + emu.poll_ns;
@@ -250,7 +250,7 @@ void emu_mark_unref_locked(struct emu_mark *mark)
 {
     if (!mark || --mark->refs > 0)
         return;
-    emu_ahead_forget_locked(mark);
+    emu_contention_drop_mark_locked(mark);
     pthread_cond_destroy(&mark->reached);
     free(mark);
 }
@@ -273,7 +273,7 @@ static void mark_wait_locked(struct emu_mark *mark)
 
 cudaError_t emu_await_locked(struct emu_mark *mark)
 {
-    emu_ahead_until_locked(mark, NULL);
+    emu_contention_host_waits_locked(mark, NULL);
     mark_wait_locked(mark);
     emu_host_reach_locked(mark->time_ns);
     return cudaSuccess;
@@ -323,7 +323,7 @@ int64_t emu_end_ns(void)
     int64_t end_ns;
 
     emu_lock();
-    emu_ahead_hold_locked(running);
+    emu_contention_await_loss_locked(running);
     end_ns = running->end_ns;
     emu_unlock();
     return end_ns;
@@ -362,7 +362,7 @@ static void serve_item_locked(struct CUstream_st *s, struct emu_item *item)
         if (item->op.entries == 0)
             emu_queue_begin_locked(s, item);
         if (item->op.demand && !item->op.demand->peers) {
-            emu_ahead_hold_locked(item);
+            emu_contention_await_loss_locked(item);
             item->op.demand->extra_ns = item->extra_ns;
         }
         run_op_locked(s, item);
@@ -390,7 +390,7 @@ static void stream_free_locked(struct CUstream_st *s)
         link = &(*link)->next;
     *link = s->next;
     emu_front_clear(&s->front);
-    emu_ahead_close_locked(s);
+    emu_contention_close_stream_locked(s);
     pthread_cond_destroy(&s->work);
     pthread_cond_destroy(&s->room);
     free(s);
@@ -418,7 +418,7 @@ static void *serve(void *arg)
         serve_item_locked(s, item);
         s->busy = false;
         s->done++;
-        emu_room_free_locked(s, item);
+        emu_launch_queue_free_locked(s, item);
         free(item);
     }
     emu_unlock();
@@ -463,7 +463,7 @@ static struct emu_item *push_locked(struct CUstream_st *s, enum emu_item_kind ki
 
     if (!item)
         emu_give_up("out of host memory");
-    emu_room_await_locked(s, entries);
+    emu_launch_queue_await_locked(s, entries);
     s->entries += entries;
     item->entries = entries;
     item->kind = kind;
@@ -483,14 +483,14 @@ void emu_record_locked(struct CUstream_st *s, struct emu_mark *mark)
 {
     mark->refs++;
     push_locked(s, EMU_ITEM_RECORD, 1)->mark = mark;
-    emu_ahead_mark_locked(s, mark, true);
+    emu_contention_mark_locked(s, mark, true);
 }
 
 void emu_wait_locked(struct CUstream_st *s, struct emu_mark *mark)
 {
     mark->refs++;
     push_locked(s, EMU_ITEM_WAIT, 1)->mark = mark;
-    emu_ahead_mark_locked(s, mark, false);
+    emu_contention_mark_locked(s, mark, false);
 }
 
 struct emu_mark *emu_mark_here_locked(struct CUstream_st *s)
@@ -512,7 +512,7 @@ void emu_push_op_locked(struct CUstream_st *s, const struct emu_op *op, struct e
 
     item->op = *op;
     item->body = body;
-    emu_ahead_op_locked(s, item);
+    emu_contention_op_locked(s, item);
 }
 
 static void follow_locked(struct CUstream_st *s, struct CUstream_st *before)

@@ -90,7 +90,7 @@ struct emu_demand {
     const struct emu_peers *peers;         /* NULL: it on_job_timeline nobody here                                    */
     int64_t extra_ns;                          /* what this run of it loses; there when it runs                 */
 };
-void emu_settle(void); /* the host waits for operations by itself */
+void emu_host_waits_for_all(void); /* the host waits for operations by itself */
 /* Inside run() of an operation that on_job_timeline others: waits until it is known when it ends; 0: nobody knows. */
 int64_t emu_end_ns(void);
 
@@ -101,7 +101,7 @@ uint64_t emu_timeline_name(void);
 void emu_host_away(void);
 void emu_host_back(void);
 void emu_host_lost(void);
-void emu_host_awaits_room(void); /* until an operation of its own has ended */
+void emu_host_waits_for_one(void); /* until an operation of its own has ended */
 /* NCCL knows where a device of this process is: its rank where all nodes have the profile's GPUs. */
 void emu_set_machine_rank(int device, int machine_rank);
 #define EMU_FAILED INT64_MIN /* the operation failed: the stream gets a sticky error                               */

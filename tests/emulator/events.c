@@ -175,7 +175,7 @@ out:
 
 static bool is_done_locked(const struct emu_mark *mark)
 {
-    emu_ahead_until_locked(mark, NULL);
+    emu_contention_host_waits_locked(mark, NULL);
     return mark->done;
 }
 
@@ -195,7 +195,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     else if (event->mark && !is_done_locked(event->mark))
         rc = cudaErrorNotReady;
     else if (event->mark)
-        emu_host_notice_locked(event->mark->time_ns);
+        emu_host_poll_locked(event->mark->time_ns);
     if (rc == cudaSuccess)
         rc = emu.devices[event->device].sticky;
     emu_unlock();

@@ -87,14 +87,14 @@ void emu_queue_begin_locked(struct CUstream_st *s, const struct emu_item *item)
 
 /* ---- launch queue ---- */
 
-void emu_room_await_locked(struct CUstream_st *s, int entries)
+void emu_launch_queue_await_locked(struct CUstream_st *s, int entries)
 {
     bool waited = false;
 
     if (emu.launch_queue == 0 || s->kind == EMU_STREAM_LANE)
         return;
     while (s->entries > 0 && s->entries + entries > emu.launch_queue) {
-        emu_ahead_room_locked(s);
+        emu_contention_host_waits_one_locked(s);
         pthread_cond_wait(&s->room, &emu.lock);
         waited = true;
     }
@@ -102,7 +102,7 @@ void emu_room_await_locked(struct CUstream_st *s, int entries)
         emu_host_reach_locked(s->clock_ns);
 }
 
-void emu_room_free_locked(struct CUstream_st *s, const struct emu_item *item)
+void emu_launch_queue_free_locked(struct CUstream_st *s, const struct emu_item *item)
 {
     s->entries -= item->entries;
     pthread_cond_broadcast(&s->room);

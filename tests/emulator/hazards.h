@@ -19,8 +19,8 @@ void emu_queue_await_locked(struct CUstream_st *s, const struct emu_item *item);
 void emu_queue_begin_locked(struct CUstream_st *s, const struct emu_item *item); /* at s's clock: the next may come   */
 
 /* Launch queue: the host waits until the stream has room for so many entries more. emu_room_free_locked: an item ends. */
-void emu_room_await_locked(struct CUstream_st *s, int entries);
-void emu_room_free_locked(struct CUstream_st *s, const struct emu_item *item);
+void emu_launch_queue_await_locked(struct CUstream_st *s, int entries);
+void emu_launch_queue_free_locked(struct CUstream_st *s, const struct emu_item *item);
 
 #pragma GCC visibility pop
 #endif

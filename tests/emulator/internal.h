@@ -137,7 +137,7 @@ void emu_lock(void);
 void emu_unlock(void);
 int64_t emu_host_now_locked(void);
 void emu_host_reach_locked(int64_t ns);
-void emu_host_notice_locked(int64_t ns); /* a query finds that something ended then */
+void emu_host_poll_locked(int64_t ns); /* a query finds that something ended then */
 void emu_charge_locked(int64_t ns);
 struct emu_mark *emu_mark_new(void);
 void emu_mark_unref_locked(struct emu_mark *mark);
@@ -153,14 +153,14 @@ void emu_forget_captures_locked(struct CUstream_st *s);
 
 /* contention.c: what is issued; what the host waits for, a mark or all of a stream; the operation waits for its loss */
 void emu_contention_load(void);
-void emu_ahead_mark_locked(struct CUstream_st *s, struct emu_mark *mark, bool record);
-void emu_ahead_op_locked(struct CUstream_st *s, struct emu_item *item);
-void emu_ahead_until_locked(const struct emu_mark *mark, const struct CUstream_st *s);
-void emu_ahead_room_locked(const struct CUstream_st *s); /* it waits until something there has ended */
-void emu_ahead_hold_locked(struct emu_item *item);
-void emu_ahead_forget_locked(struct emu_mark *mark); /* nobody asks any more */
-void emu_ahead_close_locked(struct CUstream_st *s);
-void emu_ahead_end_locked(void); /* the process goes */
+void emu_contention_mark_locked(struct CUstream_st *s, struct emu_mark *mark, bool record);
+void emu_contention_op_locked(struct CUstream_st *s, struct emu_item *item);
+void emu_contention_host_waits_locked(const struct emu_mark *mark, const struct CUstream_st *s);
+void emu_contention_host_waits_one_locked(const struct CUstream_st *s); /* it waits until something there has ended */
+void emu_contention_await_loss_locked(struct emu_item *item);
+void emu_contention_drop_mark_locked(struct emu_mark *mark); /* nobody asks any more */
+void emu_contention_close_stream_locked(struct CUstream_st *s);
+void emu_contention_end_locked(void); /* the process goes */
 
 /* timeline/job_timeline.c: the one that all processes of the job have; name: the process that made it. NULL: there is
  * none for this one, which was said. */

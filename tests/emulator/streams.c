@@ -192,10 +192,10 @@ out:
 
 static cudaError_t query_locked(struct CUstream_st *s)
 {
-    emu_ahead_until_locked(NULL, s);
+    emu_contention_host_waits_locked(NULL, s);
     if (s->issued != s->done)
         return cudaErrorNotReady;
-    emu_host_notice_locked(s->clock_ns);
+    emu_host_poll_locked(s->clock_ns);
     return emu.devices[s->device].sticky;
 }
 

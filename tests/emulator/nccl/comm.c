@@ -307,7 +307,7 @@ void en_order_cancel(ncclComm_t comm, struct en_ticket *t)
 
 void en_order_drain(ncclComm_t comm)
 {
-    emu_settle();
+    emu_host_waits_for_all();
     pthread_mutex_lock(&comm->lock);
     while ((comm->first != NULL || comm->running) && en_wait_slice(comm) == EN_GO)
         ;

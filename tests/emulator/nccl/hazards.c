@@ -80,7 +80,7 @@ void en_fifo_take(struct en_plan *plan)
         return;
     pthread_mutex_lock(&comm->lock);
     while (comm->fifo_used > 0 && comm->fifo_used + bytes > comm->fifo_bytes && !emu_stopping()) {
-        emu_host_awaits_room();
+        emu_host_waits_for_one();
         en_wait_moment(comm);
         waited = true;
     }

@@ -16,28 +16,28 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { PATIENCE_S = 1, QUIET_LOOKS = 8 };
+enum { PATIENCE_S = 1, IDLE_CHECKS = 8 };
 
 static struct {
     struct emu_timeline *line;
     int host;
     bool is_shared, has_ended;
     bool shares_resources;                    /* GPUs meet there at what they share                                 */
-    bool is_said;                       /* that it tells nothing any more                                     */
+    bool is_reported;                       /* that it tells nothing any more                                     */
     uint64_t name;                      /* of one that has places: the process that made it                   */
     int machine_ranks[EMU_MAX_DEVICES]; /* of devices whose place NCCL knows, counted from 1, 0: not yet */
-} ahead;
+} contention;
 
 /* Torn by a process that died, it is gone, and so is the job, most likely; full, what it tells would be wrong. */
-static void say_trouble(void)
+static void report_timeline_end(void)
 {
     bool is_torn;
-    const char *trouble = emu_timeline_trouble(ahead.line, &is_torn);
+    const char *trouble = emu_timeline_trouble(contention.line, &is_torn);
 
-    if (!ahead.is_said)
+    if (!contention.is_reported)
         fprintf(stderr, "emulated GPUs: the timeline of what runs at once has ended: %s%s\n", trouble,
                 is_torn ? "; from here on nothing takes anything from anything else" : "");
-    ahead.is_said = true;
+    contention.is_reported = true;
     if (!is_torn)
         _exit(1);
 }
@@ -45,11 +45,11 @@ static void say_trouble(void)
 /* false: there is none, or none any more. A copy of this process (fork) has none. */
 static bool lock_line(void)
 {
-    if (!ahead.line || ahead.has_ended || emu.is_copy)
+    if (!contention.line || contention.has_ended || emu.is_copy)
         return false;
-    if (emu_timeline_lock(ahead.line))
+    if (emu_timeline_lock(contention.line))
         return true;
-    say_trouble();
+    report_timeline_end();
     return false;
 }
 
@@ -57,8 +57,8 @@ static bool lock_line(void)
 
 static int machine_rank(int device)
 {
-    if (ahead.machine_ranks[device] > 0)
-        return ahead.machine_ranks[device] - 1;
+    if (contention.machine_ranks[device] > 0)
+        return contention.machine_ranks[device] - 1;
     const int size = emu_world_size();
     struct emu_location location = emu_location_of(size > 1 ? emu_world_rank() : device, size > 1 ? size : EMU_MAX_DEVICES);
     const int per_node = emu.machine.gpus_per_node;
@@ -86,7 +86,7 @@ static struct emu_gpu_parts parts_of(int device)
     parts.gbps[EMU_LEAF_OUT] = parts.gbps[EMU_LEAF_IN] = uplink_gbps(BB_LEAF, rank);
     parts.gbps[EMU_POD_OUT] = parts.gbps[EMU_POD_IN] = uplink_gbps(BB_POD, rank);
     parts.gbps[EMU_MEMORY] = bb_cluster_nccl_memory_gbps(&emu.machine);
-    if (!ahead.shares_resources)
+    if (!contention.shares_resources)
         return parts;
     parts.shared[EMU_NIC_OUT] = parts.shared[EMU_NIC_IN] = bb_cluster_rank_nic(&emu.machine, rank);
     for (int tier = 0; tier < BB_TIERS; tier++)
@@ -130,21 +130,21 @@ void emu_contention_load(void)
     emu.contends = emu.machine.has_sharing && !emu.real_time;
     if (!emu.contends)
         return;
-    ahead.shares_resources = wants_shared_resources();
-    if (ahead.shares_resources && emu_world_size() > 1) {
-        ahead.line = emu_timeline_of_job(&ahead.name, &ahead.host);
-        ahead.is_shared = ahead.shares_resources = ahead.line != NULL;
-    } else if (ahead.shares_resources)
-        ahead.name = (uint64_t)getpid();
-    if (ahead.line)
+    contention.shares_resources = wants_shared_resources();
+    if (contention.shares_resources && emu_world_size() > 1) {
+        contention.line = emu_timeline_of_job(&contention.name, &contention.host);
+        contention.is_shared = contention.shares_resources = contention.line != NULL;
+    } else if (contention.shares_resources)
+        contention.name = (uint64_t)getpid();
+    if (contention.line)
         return;
-    ahead.line = emu_timeline_open(&emu.machine, -1);
-    if (!ahead.line)
+    contention.line = emu_timeline_open(&emu.machine, -1);
+    if (!contention.line)
         emu_give_up("no memory for what runs at once on the GPUs");
     if (!lock_line())
         return;
-    emu_timeline_add_host(ahead.line, (int)getpid(), 0, &ahead.host);
-    emu_timeline_unlock(ahead.line);
+    emu_timeline_add_host(contention.line, (int)getpid(), 0, &contention.host);
+    emu_timeline_unlock(contention.line);
 }
 
 /* ---- other processes ---- */
@@ -152,35 +152,35 @@ void emu_contention_load(void)
 uint64_t emu_timeline_name(void)
 {
     emu_init();
-    return ahead.name;
+    return contention.name;
 }
 
 void emu_host_away(void)
 {
-    if (!ahead.is_shared || !lock_line())
+    if (!contention.is_shared || !lock_line())
         return;
-    emu_timeline_meet_hosts(ahead.line, ahead.host);
-    emu_timeline_unlock(ahead.line);
+    emu_timeline_meet_hosts(contention.line, contention.host);
+    emu_timeline_unlock(contention.line);
 }
 
 void emu_host_back(void)
 {
-    if (!ahead.is_shared)
+    if (!contention.is_shared)
         return;
     emu_lock();
     if (lock_line()) {
-        emu_timeline_run_host(ahead.line, ahead.host, (double)emu.host_ns);
-        emu_timeline_unlock(ahead.line);
+        emu_timeline_run_host(contention.line, contention.host, (double)emu.host_ns);
+        emu_timeline_unlock(contention.line);
     }
     emu_unlock();
 }
 
 void emu_host_lost(void)
 {
-    if (!ahead.is_shared || !lock_line())
+    if (!contention.is_shared || !lock_line())
         return;
-    emu_timeline_lose_host(ahead.line, ahead.host);
-    emu_timeline_unlock(ahead.line);
+    emu_timeline_lose_host(contention.line, contention.host);
+    emu_timeline_unlock(contention.line);
 }
 
 void emu_set_machine_rank(int device, int rank)
@@ -190,11 +190,11 @@ void emu_set_machine_rank(int device, int rank)
     if (!emu.contends || device < 0 || device >= EMU_MAX_DEVICES)
         return;
     emu_lock();
-    ahead.machine_ranks[device] = rank + 1;
+    contention.machine_ranks[device] = rank + 1;
     parts = parts_of(device);
     if (lock_line()) {
-        emu_timeline_set_gpu_parts(ahead.line, ahead.host, device, &parts);
-        emu_timeline_unlock(ahead.line);
+        emu_timeline_set_gpu_parts(contention.line, contention.host, device, &parts);
+        emu_timeline_unlock(contention.line);
     }
     emu_unlock();
 }
@@ -208,11 +208,11 @@ static bool open_lane(struct CUstream_st *s)
 
     if (!lock_line())
         return false;
-    emu_timeline_run_host(ahead.line, ahead.host, (double)emu.host_ns);
+    emu_timeline_run_host(contention.line, contention.host, (double)emu.host_ns);
     if (s->lane > 0)
         return true;
     parts = parts_of(s->device);
-    s->lane = emu_timeline_add_lane(ahead.line, ahead.host, s->device, &parts);
+    s->lane = emu_timeline_add_lane(contention.line, contention.host, s->device, &parts);
     return true;
 }
 
@@ -221,34 +221,34 @@ void emu_contention_mark_locked(struct CUstream_st *s, struct emu_mark *mark, bo
     if (!emu.contends || !open_lane(s))
         return;
     if (record) {
-        mark->moment = emu_timeline_add_moment(ahead.line);
-        emu_timeline_tell(ahead.line, s->lane, (double)emu.host_ns, mark->moment);
+        mark->moment = emu_timeline_add_moment(contention.line);
+        emu_timeline_tell(contention.line, s->lane, (double)emu.host_ns, mark->moment);
     } else if (mark->moment != 0)
-        emu_timeline_wait(ahead.line, s->lane, (double)emu.host_ns, mark->moment);
+        emu_timeline_wait(contention.line, s->lane, (double)emu.host_ns, mark->moment);
     else
-        emu_timeline_wait(ahead.line, s->lane, fmax((double)emu.host_ns, (double)mark->time_ns), 0);
-    emu_timeline_unlock(ahead.line);
+        emu_timeline_wait(contention.line, s->lane, fmax((double)emu.host_ns, (double)mark->time_ns), 0);
+    emu_timeline_unlock(contention.line);
 }
 
 void emu_contention_drop_mark_locked(struct emu_mark *mark)
 {
     if (mark->moment == 0 || !lock_line())
         return;
-    emu_timeline_drop_moment(ahead.line, mark->moment);
-    emu_timeline_unlock(ahead.line);
+    emu_timeline_drop_moment(contention.line, mark->moment);
+    emu_timeline_unlock(contention.line);
 }
 
 /* One communicator's operations keep their order over all streams. */
 static void follow_order(struct CUstream_st *s, const struct emu_order *order)
 {
     if (order->moment != 0 && order->lane != s->lane)
-        emu_timeline_wait(ahead.line, s->lane, (double)emu.host_ns, order->moment);
+        emu_timeline_wait(contention.line, s->lane, (double)emu.host_ns, order->moment);
 }
 
 static void keep_order(const struct CUstream_st *s, struct emu_order *order, int step)
 {
-    emu_timeline_drop_moment(ahead.line, order->moment);
-    order->moment = emu_timeline_end_of(ahead.line, step);
+    emu_timeline_drop_moment(contention.line, order->moment);
+    order->moment = emu_timeline_end_of(contention.line, step);
     order->lane = s->lane;
 }
 
@@ -256,8 +256,8 @@ void emu_order_release(struct emu_order *order)
 {
     if (order->moment == 0 || !lock_line())
         return;
-    emu_timeline_drop_moment(ahead.line, order->moment);
-    emu_timeline_unlock(ahead.line);
+    emu_timeline_drop_moment(contention.line, order->moment);
+    emu_timeline_unlock(contention.line);
     order->moment = 0;
 }
 
@@ -275,10 +275,10 @@ void emu_contention_op_locked(struct CUstream_st *s, struct emu_item *item)
         follow_order(s, e->order);
     if (e->peers && e->peers->n_messages == 0)
         turn = e->order->turn++;
-    item->step = emu_timeline_add(ahead.line, s->lane, (double)emu.host_ns, e, turn, !e->waits);
+    item->step = emu_timeline_add(contention.line, s->lane, (double)emu.host_ns, e, turn, !e->waits);
     if (e->order)
         keep_order(s, e->order, item->step);
-    emu_timeline_unlock(ahead.line);
+    emu_timeline_unlock(contention.line);
 }
 
 void emu_contention_host_waits_locked(const struct emu_mark *mark, const struct CUstream_st *s)
@@ -286,33 +286,33 @@ void emu_contention_host_waits_locked(const struct emu_mark *mark, const struct 
     if (!(mark || s) || !lock_line())
         return;
     if (mark && mark->moment != 0)
-        emu_timeline_wait_moment(ahead.line, ahead.host, mark->moment, (double)emu.host_ns);
+        emu_timeline_wait_moment(contention.line, contention.host, mark->moment, (double)emu.host_ns);
     if (s && s->lane > 0)
-        emu_timeline_wait_lane(ahead.line, ahead.host, s->lane, (double)emu.host_ns);
-    emu_timeline_unlock(ahead.line);
+        emu_timeline_wait_lane(contention.line, contention.host, s->lane, (double)emu.host_ns);
+    emu_timeline_unlock(contention.line);
 }
 
 /* Whether it is known what the item loses; what else there is to see. It is let go on when its communicator is over, or
  * when for long nothing has happened that it waits for: then it finds out for real. */
-static bool look(struct emu_item *item, int quiet, uint32_t *news)
+static bool check_loss(struct emu_item *item, int idle_checks, uint32_t *news)
 {
     const struct emu_demand *e = item->op.demand;
     bool is_over;
 
     if (!lock_line())
         return item->settled = true;
-    if (quiet > 0)
-        emu_timeline_look_after(ahead.line, PATIENCE_S);
+    if (idle_checks > 0)
+        emu_timeline_look_after(contention.line, PATIENCE_S);
     is_over =
-        (e->peers && e->peers->is_over(e->peers)) || (quiet > QUIET_LOOKS && emu_timeline_is_stuck(ahead.line));
-    *news = emu_timeline_news(ahead.line, ahead.host);
-    if (emu_timeline_take(ahead.line, item->step, &item->extra_ns, &item->end_ns))
+        (e->peers && e->peers->is_over(e->peers)) || (idle_checks > IDLE_CHECKS && emu_timeline_is_stuck(contention.line));
+    *news = emu_timeline_news(contention.line, contention.host);
+    if (emu_timeline_take(contention.line, item->step, &item->extra_ns, &item->end_ns))
         item->settled = true;
     else if (is_over) {
-        emu_timeline_abandon(ahead.line, item->step);
+        emu_timeline_abandon(contention.line, item->step);
         item->settled = true;
     }
-    emu_timeline_unlock(ahead.line);
+    emu_timeline_unlock(contention.line);
     return item->settled;
 }
 
@@ -320,13 +320,13 @@ static bool look(struct emu_item *item, int quiet, uint32_t *news)
 void emu_contention_await_loss_locked(struct emu_item *item)
 {
     uint32_t news, before = 0;
-    int quiet = 0;
+    int idle_checks = 0;
 
-    while (!item->settled && !emu.stopping && !look(item, quiet, &news)) {
+    while (!item->settled && !emu.stopping && !check_loss(item, idle_checks, &news)) {
         emu_unlock();
-        emu_timeline_sleep(ahead.line, ahead.host, news);
+        emu_timeline_sleep(contention.line, contention.host, news);
         emu_lock();
-        quiet = news == before ? quiet + 1 : 0;
+        idle_checks = news == before ? idle_checks + 1 : 0;
         before = news;
     }
 }
@@ -335,8 +335,8 @@ void emu_host_waits_for_all(void)
 {
     emu_lock();
     if (lock_line()) {
-        emu_timeline_wait_lane(ahead.line, ahead.host, 0, (double)emu.host_ns);
-        emu_timeline_unlock(ahead.line);
+        emu_timeline_wait_lane(contention.line, contention.host, 0, (double)emu.host_ns);
+        emu_timeline_unlock(contention.line);
     }
     emu_unlock();
 }
@@ -346,8 +346,8 @@ void emu_contention_host_waits_one_locked(const struct CUstream_st *s)
 {
     if ((s && s->lane == 0) || !lock_line())
         return;
-    emu_timeline_wait_step(ahead.line, ahead.host, s ? s->lane : 0, (double)emu.host_ns);
-    emu_timeline_unlock(ahead.line);
+    emu_timeline_wait_step(contention.line, contention.host, s ? s->lane : 0, (double)emu.host_ns);
+    emu_timeline_unlock(contention.line);
 }
 
 void emu_host_waits_for_one(void)
@@ -363,8 +363,8 @@ void emu_contention_close_stream_locked(struct CUstream_st *s)
 {
     if (s->lane == 0 || !lock_line())
         return;
-    emu_timeline_remove_lane(ahead.line, s->lane);
-    emu_timeline_unlock(ahead.line);
+    emu_timeline_remove_lane(contention.line, s->lane);
+    emu_timeline_unlock(contention.line);
     s->lane = 0;
 }
 
@@ -372,8 +372,8 @@ void emu_contention_end_locked(void)
 {
     if (!lock_line())
         return;
-    emu_timeline_remove_host(ahead.line, ahead.host);
-    emu_timeline_wake(ahead.line, ahead.host);
-    emu_timeline_unlock(ahead.line);
-    ahead.has_ended = true;
+    emu_timeline_remove_host(contention.line, contention.host);
+    emu_timeline_wake(contention.line, contention.host);
+    emu_timeline_unlock(contention.line);
+    contention.has_ended = true;
 }

@@ -267,10 +267,10 @@ void emu_contention_op_locked(struct CUstream_st *s, struct emu_item *item)
     const struct emu_demand *e = item->op.demand;
     uint64_t turn = 0;
 
-    item->settled = true;
+    item->loss_known = true;
     if (!emu.contends || !e || !open_lane(s))
         return;
-    item->settled = e->waits;
+    item->loss_known = e->waits;
     if (e->order)
         follow_order(s, e->order);
     if (e->peers && e->peers->n_messages == 0)
@@ -300,20 +300,20 @@ static bool check_loss(struct emu_item *item, int idle_checks, uint32_t *news)
     bool is_over;
 
     if (!lock_line())
-        return item->settled = true;
+        return item->loss_known = true;
     if (idle_checks > 0)
         emu_timeline_look_after(contention.line, PATIENCE_S);
     is_over =
         (e->peers && e->peers->is_over(e->peers)) || (idle_checks > IDLE_CHECKS && emu_timeline_is_stuck(contention.line));
     *news = emu_timeline_news(contention.line, contention.host);
     if (emu_timeline_take(contention.line, item->step, &item->extra_ns, &item->end_ns))
-        item->settled = true;
+        item->loss_known = true;
     else if (is_over) {
         emu_timeline_abandon(contention.line, item->step);
-        item->settled = true;
+        item->loss_known = true;
     }
     emu_timeline_unlock(contention.line);
-    return item->settled;
+    return item->loss_known;
 }
 
 /* A host that waits outside CUDA does not say so: after a while it is taken to. */
@@ -322,7 +322,7 @@ void emu_contention_await_loss_locked(struct emu_item *item)
     uint32_t news, before = 0;
     int idle_checks = 0;
 
-    while (!item->settled && !emu.stopping && !check_loss(item, idle_checks, &news)) {
+    while (!item->loss_known && !emu.stopping && !check_loss(item, idle_checks, &news)) {
         emu_unlock();
         emu_timeline_sleep(contention.line, contention.host, news);
         emu_lock();

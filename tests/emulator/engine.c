@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-struct emu_state emu = {.lock = PTHREAD_MUTEX_INITIALIZER, .calm = PTHREAD_COND_INITIALIZER};
+struct emu_state emu = {.lock = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER};
 
 static pthread_once_t started = PTHREAD_ONCE_INIT;
 
@@ -58,12 +58,12 @@ static int devices_of_ranks(int *first)
 {
     static const char *const sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"};
     static const char *const ranks[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
-    const int n = emu_rank_from(sizes, 3, EMU_BOARD), at = emu_rank_from(ranks, 3, 0) / EMU_BOARD * EMU_BOARD;
+    const int n = emu_rank_from(sizes, 3, GPUS_PER_BOARD), at = emu_rank_from(ranks, 3, 0) / GPUS_PER_BOARD * GPUS_PER_BOARD;
 
     if (n <= EMU_MAX_DEVICES)
-        return n < EMU_BOARD ? EMU_BOARD : n;
-    *first = at < EMU_MAX_RANKS ? at : EMU_MAX_RANKS - EMU_BOARD;
-    return EMU_BOARD;
+        return n < GPUS_PER_BOARD ? GPUS_PER_BOARD : n;
+    *first = at < EMU_MAX_RANKS ? at : EMU_MAX_RANKS - GPUS_PER_BOARD;
+    return GPUS_PER_BOARD;
 }
 
 static int requested_devices(int *first)
@@ -96,7 +96,7 @@ static void stop_workers(void)
     emu_contention_end_locked();
     clock_gettime(CLOCK_REALTIME, &deadline);
     deadline.tv_sec += 1;
-    while (emu.busy > 0 && pthread_cond_timedwait(&emu.calm, &emu.lock, &deadline) != ETIMEDOUT)
+    while (emu.busy > 0 && pthread_cond_timedwait(&emu.idle, &emu.lock, &deadline) != ETIMEDOUT)
         ;
     emu_unlock();
 }
@@ -107,7 +107,7 @@ static void be_a_copy(void)
     emu.is_copy = true;
 }
 
-static void say_what_this_is(void)
+static void print_banner(void)
 {
     if (emu_world_rank() == 0 && !env_is("EMU_QUIET", "1"))
         fprintf(
@@ -133,7 +133,7 @@ static void start(void)
     emu.n_devices = emu_visible_devices(first, devices, emu.visible);
     atexit(stop_workers);
     pthread_atfork(NULL, NULL, be_a_copy);
-    say_what_this_is();
+    print_banner();
 }
 
 void emu_init(void)
@@ -340,7 +340,7 @@ static void run_op_locked(struct CUstream_st *s, struct emu_item *item)
         end_ns = item->op.run(item->op.arg, s->clock_ns);
         emu_lock();
         if (--emu.busy == 0 && emu.stopping)
-            pthread_cond_broadcast(&emu.calm);
+            pthread_cond_broadcast(&emu.idle);
         if (end_ns == EMU_FAILED)
             fail_device_locked(s);
         else
@@ -392,7 +392,7 @@ static void stream_free_locked(struct CUstream_st *s)
     emu_front_clear(&s->front);
     emu_contention_close_stream_locked(s);
     pthread_cond_destroy(&s->work);
-    pthread_cond_destroy(&s->room);
+    pthread_cond_destroy(&s->has_space);
     free(s);
 }
 
@@ -443,13 +443,13 @@ static void start_worker_locked(struct CUstream_st *s)
         emu_give_up("cannot start a thread for a stream");
     pthread_attr_destroy(&attr);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    s->served = true;
+    s->has_worker = true;
 }
 
 void emu_stream_close_locked(struct CUstream_st *s)
 {
     s->closing = true;
-    if (s->served)
+    if (s->has_worker)
         pthread_cond_signal(&s->work);
     else
         stream_free_locked(s);
@@ -472,7 +472,7 @@ static struct emu_item *push_locked(struct CUstream_st *s, enum emu_item_kind ki
     *s->tail = item;
     s->tail = &item->next;
     s->issued++;
-    if (!s->served)
+    if (!s->has_worker)
         start_worker_locked(s);
     else if (!s->busy)
         pthread_cond_signal(&s->work);
@@ -542,9 +542,9 @@ void emu_join_default_locked(struct CUstream_st *s)
                 follow_locked(s, t);
                 t->legacy_done = t->issued;
             }
-    } else if (meets_legacy(s) && s->legacy_met != legacy->issued) {
+    } else if (meets_legacy(s) && s->legacy_joined != legacy->issued) {
         follow_locked(s, legacy);
-        s->legacy_met = legacy->issued;
+        s->legacy_joined = legacy->issued;
     }
 }
 

@@ -95,7 +95,7 @@ void emu_launch_queue_await_locked(struct CUstream_st *s, int entries)
         return;
     while (s->entries > 0 && s->entries + entries > emu.launch_queue) {
         emu_contention_host_waits_one_locked(s);
-        pthread_cond_wait(&s->room, &emu.lock);
+        pthread_cond_wait(&s->has_space, &emu.lock);
         waited = true;
     }
     if (waited)
@@ -105,5 +105,5 @@ void emu_launch_queue_await_locked(struct CUstream_st *s, int entries)
 void emu_launch_queue_free_locked(struct CUstream_st *s, const struct emu_item *item)
 {
     s->entries -= item->entries;
-    pthread_cond_broadcast(&s->room);
+    pthread_cond_broadcast(&s->has_space);
 }

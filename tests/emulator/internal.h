@@ -16,7 +16,7 @@
 
 #pragma GCC visibility push(hidden) /* engine.h is what the library shows of itself beside CUDA */
 
-enum { EMU_MAX_DEVICES = 64, EMU_BOARD = 8, EMU_MAX_RANKS = 1024, EMU_MAX_QUEUES = 32 };
+enum { EMU_MAX_DEVICES = 64, GPUS_PER_BOARD = 8, EMU_MAX_RANKS = 1024, EMU_MAX_QUEUES = 32 };
 
 struct emu_mark {
     int refs, waiters;
@@ -36,7 +36,7 @@ struct emu_item {
     int64_t issue_ns;            /* host clock when it was issued              */
     uint64_t position;              /* in its stream's hardware queue             */
     int entries;                 /* of the launch queue                        */
-    bool settled;                /* it is known what its operation loses       */
+    bool loss_known;                /* it is known what its operation loses       */
     int64_t extra_ns, end_ns;    /* to others; of this run: a graph has many   */
     int step;                    /* there                                      */
     struct emu_op op;            /* EMU_ITEM_OP                                */
@@ -70,14 +70,14 @@ struct CUstream_st {
     unsigned long long id;
     struct emu_item *head, **tail;
     uint64_t issued, done; /* items                                                                  */
-    uint64_t legacy_met;   /* items of the legacy stream that this one waits for               */
+    uint64_t legacy_joined;   /* items of the legacy stream that this one waits for               */
     uint64_t legacy_done;  /* own items that the legacy stream waits for                       */
     int64_t clock_ns;
-    bool served, busy, closing;
+    bool has_worker, busy, closing;
     pthread_cond_t work;
     struct emu_queue *queue; /* NULL: its own                  */
     int entries;             /* of the launch queue, in use    */
-    pthread_cond_t room;
+    pthread_cond_t has_space;
     struct emu_capture *capture;
     struct emu_front front; /* in capture */
     int lane;               /* in the timeline, 0: none yet            */
@@ -110,7 +110,7 @@ struct emu_device_id {
 
 struct emu_state {
     pthread_mutex_t lock;
-    pthread_cond_t calm; /* the last busy worker is done        */
+    pthread_cond_t idle; /* the last busy worker is done        */
     bool stopping, real_time, moves_data, passes_unknown, loads_lazily;
     bool contends; /* operations take from each other   */
     bool is_copy;  /* of a process, by fork()           */

@@ -39,7 +39,7 @@ struct CUstream_st *emu_stream_new_locked(enum emu_stream_kind kind, int device,
     s->id = ++emu.next_id;
     s->tail = &s->head;
     pthread_cond_init(&s->work, NULL);
-    pthread_cond_init(&s->room, NULL);
+    pthread_cond_init(&s->has_space, NULL);
     emu_queue_assign_locked(s);
     s->next = emu.streams;
     emu.streams = s;

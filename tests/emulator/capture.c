@@ -40,11 +40,11 @@ static bool front_has(const struct emu_front *front, const struct CUgraphNode_st
 
 void emu_front_join(struct emu_front *front, const struct emu_front *more)
 {
-    size_t room = (size_t)(front->n + more->n);
+    size_t capacity = (size_t)(front->n + more->n);
 
     if (more->n == 0)
         return;
-    front->nodes = realloc(front->nodes, room * sizeof(*front->nodes));
+    front->nodes = realloc(front->nodes, capacity * sizeof(*front->nodes));
     if (!front->nodes)
         emu_give_up("out of host memory");
     for (int i = 0; i < more->n; i++)

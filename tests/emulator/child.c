@@ -41,12 +41,12 @@ static _Noreturn void live(int (*scenario)(void), const char *const *settings, i
     exit(scenario());
 }
 
-static void read_all(int from, char *text, size_t room)
+static void read_all(int from, char *text, size_t capacity)
 {
     size_t n = 0;
     ssize_t got;
 
-    while (n + 1 < room && (got = read(from, text + n, room - 1 - n)) > 0)
+    while (n + 1 < capacity && (got = read(from, text + n, capacity - 1 - n)) > 0)
         n += (size_t)got;
     text[n] = '\0';
 }

@@ -79,9 +79,9 @@ struct CUgraphNode_st *emu_node_add(struct emu_graph_body *body, enum cudaGraphN
 {
     struct CUgraphNode_st *node = need(calloc(1, sizeof(*node)));
 
-    if (body->n == body->room) {
-        body->room = body->room ? 2 * body->room : 16;
-        body->nodes = need(realloc(body->nodes, (size_t)body->room * sizeof(*body->nodes)));
+    if (body->n == body->capacity) {
+        body->capacity = body->capacity ? 2 * body->capacity : 16;
+        body->nodes = need(realloc(body->nodes, (size_t)body->capacity * sizeof(*body->nodes)));
     }
     *node = (struct CUgraphNode_st){.body = body, .index = body->n, .device = device, .type = type};
     for (int i = 0; i < deps->n; i++)

@@ -26,7 +26,7 @@ struct emu_held_object; /* a user object that lives as long as the graph */
 struct emu_graph_body {
     int refs;
     struct CUgraphNode_st **nodes;
-    int n, room;
+    int n, capacity;
     struct emu_mark *last; /* end of the latest launch: an operation never runs twice at once */
     struct emu_held_object *held;
 };

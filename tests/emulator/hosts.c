@@ -11,16 +11,16 @@
 #include <string.h>
 #include <time.h>
 
-__attribute__((visibility("default"))) int gethostname(char *name, size_t room)
+__attribute__((visibility("default"))) int gethostname(char *name, size_t capacity)
 {
     int (*real)(char *, size_t), rc;
 
     *(void **)&real = dlsym(RTLD_NEXT, "gethostname");
-    rc = real(name, room);
+    rc = real(name, capacity);
     if (rc == 0 && emu_nodes() > 1 && emu_world_size() > 1) {
-        const size_t length = strnlen(name, room);
+        const size_t length = strnlen(name, capacity);
 
-        snprintf(name + length, room - length, "-node%d", emu_node_of(emu_world_rank(), emu_world_size()));
+        snprintf(name + length, capacity - length, "-node%d", emu_node_of(emu_world_rank(), emu_world_size()));
     }
     return rc;
 }

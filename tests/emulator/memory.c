@@ -20,7 +20,7 @@ struct block {
 static struct {
     pthread_mutex_t lock;
     struct block *list;
-    size_t n, room;
+    size_t n, capacity;
 } blocks = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Index of the first block that begins above the pointer. */
@@ -52,9 +52,9 @@ static void insert(struct block block)
 {
     size_t at = above(block.base);
 
-    if (blocks.n == blocks.room) {
-        blocks.room = blocks.room ? 2 * blocks.room : 64;
-        blocks.list = realloc(blocks.list, blocks.room * sizeof(*blocks.list));
+    if (blocks.n == blocks.capacity) {
+        blocks.capacity = blocks.capacity ? 2 * blocks.capacity : 64;
+        blocks.list = realloc(blocks.list, blocks.capacity * sizeof(*blocks.list));
         if (!blocks.list)
             emu_give_up("out of host memory");
     }

@@ -211,18 +211,18 @@ int emu_node_dependencies(void *node_at, void *deps_at, void *edges, size_t *n)
     const struct CUgraphNode_st *node = node_at;
     cudaGraphNode_t *deps = deps_at;
     cudaError_t rc = emu_enter("cudaGraphNodeGetDependencies");
-    size_t room;
+    size_t capacity;
 
     if (!rc && (!node || !n))
         rc = cudaErrorInvalidValue;
     if (rc)
         return emu_report(rc);
-    room = deps ? *n : 0;
-    *n = deps && room < (size_t)node->n_deps ? room : (size_t)node->n_deps;
-    for (size_t i = 0; i < room; i++)
+    capacity = deps ? *n : 0;
+    *n = deps && capacity < (size_t)node->n_deps ? capacity : (size_t)node->n_deps;
+    for (size_t i = 0; i < capacity; i++)
         deps[i] = i < *n ? node->deps[i] : NULL;
     if (edges)
-        memset(edges, 0, room * sizeof(cudaGraphEdgeData));
+        memset(edges, 0, capacity * sizeof(cudaGraphEdgeData));
     return cudaSuccess;
 }
 

@@ -341,9 +341,9 @@ struct gpu *gpu_of_thread()
 /* Shared memory begins with any content; behind what the launch asks for stand bytes that nobody may change. */
 unsigned char *shared_end(const struct host_gpu_launch *l)
 {
-    const size_t room = l->shared_room - GUARD_BYTES;
+    const size_t capacity = l->shared_capacity - GUARD_BYTES;
 
-    return l->shared + (l->shared_bytes < room ? l->shared_bytes : room);
+    return l->shared + (l->shared_bytes < capacity ? l->shared_bytes : capacity);
 }
 
 void open_shared(const struct host_gpu_launch *l)

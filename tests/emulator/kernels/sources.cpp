@@ -45,7 +45,7 @@ template <void (*K)(struct bb_memory_kernel)> static void run_memory_kernel(stru
     struct host_gpu_launch h = launch_of(l, name, host_gpu_thread<struct bb_memory_kernel, K>);
 
     h.shared = reinterpret_cast<unsigned char *>(bb_layer_shared);
-    h.shared_room = sizeof bb_layer_shared;
+    h.shared_capacity = sizeof bb_layer_shared;
     (void)host_gpu_run(&h);
 }
 
@@ -72,7 +72,7 @@ static struct host_gpu_launch busy_launch(const struct emu_launch *l, const char
     h.lasts_ns = a->ns;
     h.tick_ns = h.lasts_ns / 64;
     h.shared = reinterpret_cast<unsigned char *>(bb_busy_now);
-    h.shared_room = sizeof bb_busy_now;
+    h.shared_capacity = sizeof bb_busy_now;
     if (portion_ns < 2.0 * (double)h.tick_ns)
         h.tick_ns = (int64_t)(portion_ns / 2);
     return h;

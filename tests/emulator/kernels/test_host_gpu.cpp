@@ -29,7 +29,7 @@ static int64_t run(const char *name, dim3 grid, dim3 block, void (*body)(const v
     l.body = body;
     l.args = args;
     l.shared = reinterpret_cast<unsigned char *>(dynamic_shared);
-    l.shared_room = sizeof dynamic_shared;
+    l.shared_capacity = sizeof dynamic_shared;
     l.shared_bytes = SHARED_INTS * sizeof(int);
     l.start_ns = 500;
     l.lasts_ns = 1000;

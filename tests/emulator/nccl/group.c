@@ -22,7 +22,7 @@ struct call {
 struct work {
     struct en_job *jobs, **last_job;
     struct call *calls;
-    int n_calls, room;
+    int n_calls, capacity;
     bool blocking;
 };
 
@@ -60,15 +60,15 @@ ncclResult_t en_group_add_task(ncclComm_t comm, const struct en_task *task)
 {
     struct work *w = group_work();
 
-    if (w != NULL && w->n_calls == w->room) {
-        int room = w->room ? 2 * w->room : 8;
-        struct call *calls = realloc(w->calls, (size_t)room * sizeof(*calls));
+    if (w != NULL && w->n_calls == w->capacity) {
+        int capacity = w->capacity ? 2 * w->capacity : 8;
+        struct call *calls = realloc(w->calls, (size_t)capacity * sizeof(*calls));
         if (calls != NULL) {
             w->calls = calls;
-            w->room = room;
+            w->capacity = capacity;
         }
     }
-    if (w == NULL || w->n_calls == w->room)
+    if (w == NULL || w->n_calls == w->capacity)
         return en_fail(NULL, ncclSystemError, "out of memory in a group");
     en_comm_ref(comm);
     w->calls[w->n_calls++] = (struct call){.comm = comm, .task = *task};

@@ -149,7 +149,7 @@ static bool receives(const struct rank *r, const struct one *c)
 }
 
 /* Lays the buffers as the placement wants them, and fills the canary and the input. */
-static int prepare(struct rank *r, struct one *c, char *a, char *b, char *host, size_t room)
+static int prepare(struct rank *r, struct one *c, char *a, char *b, char *host, size_t capacity)
 {
     size_t bytes = golden_bytes(c->dtype), mine = (size_t)r->rank * c->count * bytes;
 
@@ -163,8 +163,8 @@ static int prepare(struct rank *r, struct one *c, char *a, char *b, char *host, 
         c->recv = a + mine;
     if (c->kind == BCAST)
         c->send = c->recv;
-    CHECK_EQ(cudaMemset(a, CANARY, room), cudaSuccess);
-    CHECK_EQ(cudaMemset(b, CANARY, room), cudaSuccess);
+    CHECK_EQ(cudaMemset(a, CANARY, capacity), cudaSuccess);
+    CHECK_EQ(cudaMemset(b, CANARY, capacity), cudaSuccess);
     for (size_t i = 0; i < send_elements(r, c); i++)
         golden_store(host, i, c->dtype, value(r->rank, i));
     CHECK_EQ(cudaMemcpy(c->send, host, send_elements(r, c) * bytes, cudaMemcpyHostToDevice), cudaSuccess);
@@ -210,11 +210,11 @@ static int make_op(struct rank *r, const struct one *c, ncclRedOp_t *op)
     return 0;
 }
 
-static int run_one(struct rank *r, struct one *c, char *a, char *b, char *host, size_t room)
+static int run_one(struct rank *r, struct one *c, char *a, char *b, char *host, size_t capacity)
 {
     ncclRedOp_t op;
 
-    CHECK_EQ(prepare(r, c, a, b, host, room), 0);
+    CHECK_EQ(prepare(r, c, a, b, host, capacity), 0);
     CHECK_EQ(make_op(r, c, &op), 0);
     CHECK_EQ(call(r, c, op), ncclSuccess);
     if (c->op == PREMULSUM)
@@ -224,19 +224,19 @@ static int run_one(struct rank *r, struct one *c, char *a, char *b, char *host, 
 }
 
 /* All operators, or one where there is none. */
-static int run_ops(struct rank *r, struct one c, char *a, char *b, char *host, size_t room)
+static int run_ops(struct rank *r, struct one c, char *a, char *b, char *host, size_t capacity)
 {
     int ops = shapes[c.kind].reduces ? OPS : 1;
 
     for (c.op = 0; c.op < ops; c.op++)
-        CHECK_EQ(run_one(r, &c, a, b, host, room), 0);
+        CHECK_EQ(run_one(r, &c, a, b, host, capacity), 0);
     return 0;
 }
 
 static int everything(struct rank *r)
 {
-    const size_t most = 37, room = most * 8 * (size_t)r->size + 64;
-    char *a = device_buffer(room), *b = device_buffer(room), *host = calloc(1, room);
+    const size_t most = 37, capacity = most * 8 * (size_t)r->size + 64;
+    char *a = device_buffer(capacity), *b = device_buffer(capacity), *host = calloc(1, capacity);
 
     for (int k = 0; k < KINDS; k++)
         for (int dtype = 0; dtype < ncclNumTypes; dtype++)
@@ -244,7 +244,7 @@ static int everything(struct rank *r)
                 for (size_t count = 1; count <= most; count += most - 1) {
                     struct one c = {.kind = (enum kind)k, .dtype = dtype, .count = count, .in_place = in_place};
                     c.root = shapes[k].rooted ? (int)(count + (size_t)dtype) % r->size : 0;
-                    CHECK_EQ(run_ops(r, c, a, b, host, room), 0);
+                    CHECK_EQ(run_ops(r, c, a, b, host, capacity), 0);
                 }
     free(host);
     return 0;
@@ -253,9 +253,9 @@ static int everything(struct rank *r)
 /* Many steps through the staging buffers, with a rest. */
 static int large(struct rank *r)
 {
-    const size_t count = 300007, room = count * 8 * (size_t)r->size + 64;
+    const size_t count = 300007, capacity = count * 8 * (size_t)r->size + 64;
     static const int dtypes[] = {ncclFloat32, ncclInt8, ncclFloat64};
-    char *a = device_buffer(room), *b = device_buffer(room), *host = calloc(1, room);
+    char *a = device_buffer(capacity), *b = device_buffer(capacity), *host = calloc(1, capacity);
 
     for (int k = 0; k < KINDS; k++)
         for (int t = 0; t < 3; t++)
@@ -263,7 +263,7 @@ static int large(struct rank *r)
                 struct one c = {.kind = (enum kind)k, .dtype = dtypes[t], .count = count, .in_place = in_place};
                 c.root = shapes[k].rooted ? r->size - 1 : 0;
                 c.op = shapes[k].reduces ? ncclSum : 0;
-                CHECK_EQ(run_one(r, &c, a, b, host, room), 0);
+                CHECK_EQ(run_one(r, &c, a, b, host, capacity), 0);
             }
     free(host);
     return 0;

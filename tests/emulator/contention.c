@@ -159,7 +159,7 @@ void emu_host_away(void)
 {
     if (!contention.is_shared || !lock_line())
         return;
-    emu_timeline_meet_hosts(contention.line, contention.host);
+    emu_timeline_await_hosts(contention.line, contention.host);
     emu_timeline_unlock(contention.line);
 }
 
@@ -222,7 +222,7 @@ void emu_contention_mark_locked(struct CUstream_st *s, struct emu_mark *mark, bo
         return;
     if (record) {
         mark->moment = emu_timeline_add_moment(contention.line);
-        emu_timeline_tell(contention.line, s->lane, (double)emu.host_ns, mark->moment);
+        emu_timeline_record(contention.line, s->lane, (double)emu.host_ns, mark->moment);
     } else if (mark->moment != 0)
         emu_timeline_wait(contention.line, s->lane, (double)emu.host_ns, mark->moment);
     else
@@ -302,11 +302,11 @@ static bool check_loss(struct emu_item *item, int idle_checks, uint32_t *news)
     if (!lock_line())
         return item->loss_known = true;
     if (idle_checks > 0)
-        emu_timeline_look_after(contention.line, PATIENCE_S);
+        emu_timeline_check_hosts(contention.line, PATIENCE_S);
     is_over =
         (e->peers && e->peers->is_over(e->peers)) || (idle_checks > IDLE_CHECKS && emu_timeline_is_stuck(contention.line));
-    *news = emu_timeline_news(contention.line, contention.host);
-    if (emu_timeline_take(contention.line, item->step, &item->extra_ns, &item->end_ns))
+    *news = emu_timeline_wakeups(contention.line, contention.host);
+    if (emu_timeline_collect(contention.line, item->step, &item->extra_ns, &item->end_ns))
         item->loss_known = true;
     else if (is_over) {
         emu_timeline_abandon(contention.line, item->step);

@@ -36,7 +36,7 @@ static void begin_call(struct emu_timeline *t, int at)
     }
     if (transfer_ns <= 0) {
         m->end_ns = m->begin_ns + m->latency_ns;
-        tl_plan_event(t, m->end_ns, TL_OF_CALL, at, 0);
+        tl_add_event(t, m->end_ns, TL_OF_CALL, at, 0);
         return;
     }
     m->flow = tl_take_flow(t, m->arrived * EMU_PARTS);

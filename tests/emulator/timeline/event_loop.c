@@ -39,7 +39,7 @@ static void drop_stale(struct emu_timeline *t)
     }
 }
 
-void tl_plan_event(struct emu_timeline *t, double when_ns, enum tl_event_kind kind, int id, unsigned epoch)
+void tl_add_event(struct emu_timeline *t, double when_ns, enum tl_event_kind kind, int id, unsigned epoch)
 {
     if (t->b->n_events >= TL_EVENTS)
         drop_stale(t);
@@ -69,7 +69,7 @@ static struct tl_event take_event(struct emu_timeline *t)
 void tl_schedule(struct emu_timeline *t, int lane, double when_ns)
 {
     t->lanes[lane].scheduled = true;
-    tl_plan_event(t, when_ns, TL_OF_LANE, lane, ++t->lanes[lane].epoch);
+    tl_add_event(t, when_ns, TL_OF_LANE, lane, ++t->lanes[lane].epoch);
 }
 
 static void begin(struct emu_timeline *t, int lane, double when_ns)
@@ -79,10 +79,10 @@ static void begin(struct emu_timeline *t, int lane, double when_ns)
 
     l->at_ns = l->begun_ns = when_ns;
     if (step->tell != 0)
-        tl_tell_moment(t, step->tell, when_ns);
+        tl_reach_moment(t, step->tell, when_ns);
     if (step->kind == TL_MARK) {
         tl_drop_step(t, lane);
-        tl_go_on(t, lane);
+        tl_advance_lane(t, lane);
     } else if (step->kind == TL_KERNEL)
         tl_begin_kernel(t, lane);
     else
@@ -125,13 +125,13 @@ static void let_happen(struct emu_timeline *t, const struct tl_event *e)
         tl_end_call(t, e->id);
 }
 
-static bool is_unsettled(const struct emu_timeline *t)
+static bool has_pending_updates(const struct emu_timeline *t)
 {
     return t->flows.n_fresh > 0 || t->flows.n_stale > 0 || t->b->n_dirty > 0;
 }
 
 /* All of a moment, then the rates from then on, then the next one. */
-void tl_pass_time(struct emu_timeline *t)
+void tl_run_events(struct emu_timeline *t)
 {
     while (t->b->trouble[0] == '\0') {
         const double next_ns = t->b->n_events > 0 ? t->events[0].when_ns : INFINITY;
@@ -142,8 +142,8 @@ void tl_pass_time(struct emu_timeline *t)
             struct tl_event e = take_event(t);
 
             let_happen(t, &e);
-        } else if (is_unsettled(t))
-            tl_settle(t);
+        } else if (has_pending_updates(t))
+            tl_update_rates(t);
         else if (t->b->n_events > 0 && is_stale(t, &t->events[0]))
             take_event(t);
         else if (next_ns < INFINITY && next_ns <= tl_horizon_ns(t))

@@ -92,7 +92,7 @@ void emu_timeline_wait_step(struct emu_timeline *t, int host, int lane, double c
     t->hosts[host].any_step = t->hosts[host].state == TL_WAITS;
 }
 
-void emu_timeline_meet_hosts(struct emu_timeline *t, int host)
+void emu_timeline_await_hosts(struct emu_timeline *t, int host)
 {
     set_host(t, host, TL_AWAY);
     if (t->b->n_away < t->b->n_live || t->b->n_live == 1)
@@ -131,7 +131,7 @@ void emu_timeline_remove_host(struct emu_timeline *t, int host)
     set_host(t, host, TL_GONE);
 }
 
-void emu_timeline_look_after(struct emu_timeline *t, double patience_s)
+void emu_timeline_check_hosts(struct emu_timeline *t, double patience_s)
 {
     const double now_s = seconds();
 
@@ -155,7 +155,7 @@ bool emu_timeline_is_stuck(const struct emu_timeline *t)
     return t->b->n_events == 0 && tl_horizon_ns(t) == INFINITY;
 }
 
-uint32_t emu_timeline_news(struct emu_timeline *t, int host)
+uint32_t emu_timeline_wakeups(struct emu_timeline *t, int host)
 {
     return atomic_load(&t->hosts[host].bell);
 }

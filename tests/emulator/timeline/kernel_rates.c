@@ -61,7 +61,7 @@ void tl_leave_gpu(struct emu_timeline *t, int lane)
     *link = t->lanes[lane].next_running;
 }
 
-static void settle_kernel(struct emu_timeline *t, int lane)
+static void update_kernel_rate(struct emu_timeline *t, int lane)
 {
     struct tl_lane *l = &t->lanes[lane];
     const double rate = rate_of(t, l);
@@ -77,7 +77,7 @@ static void settle_kernel(struct emu_timeline *t, int lane)
 }
 
 /* Something began or ended: all go on at the rates that they have now. */
-void tl_settle(struct emu_timeline *t)
+void tl_update_rates(struct emu_timeline *t)
 {
     t->flows.n_flows = t->b->flows.n + 1;
     t->flows.n_resources = t->b->n_resources + 1;
@@ -88,7 +88,7 @@ void tl_settle(struct emu_timeline *t)
 
         if (!w->active)
             continue;
-        tl_plan_event(t, bb_flow_end_ns(w), TL_OF_FLOW, flow, w->epoch);
+        tl_add_event(t, bb_flow_end_ns(w), TL_OF_FLOW, flow, w->epoch);
         for (int u = w->first_use; u < w->first_use + w->n_uses; u++)
             tl_invalidate(t, t->memory_of[t->flows.uses[u].resource]);
     }
@@ -97,7 +97,7 @@ void tl_settle(struct emu_timeline *t)
 
         gpu->dirty = false;
         for (int lane = gpu->running; lane != 0; lane = t->lanes[lane].next_running)
-            settle_kernel(t, lane);
+            update_kernel_rate(t, lane);
     }
     t->b->n_dirty = 0;
 }

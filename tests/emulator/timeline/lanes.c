@@ -6,7 +6,7 @@
 /* ---- lanes go on ---- */
 
 /* Its first step begins when it can. */
-void tl_go_on(struct emu_timeline *t, int lane)
+void tl_advance_lane(struct emu_timeline *t, int lane)
 {
     struct tl_lane *l = &t->lanes[lane];
     const struct tl_step *step = &t->steps[l->first];
@@ -23,7 +23,7 @@ void tl_go_on(struct emu_timeline *t, int lane)
     tl_schedule(t, lane, fmax(fmax(l->at_ns, step->issue_ns), step->wait != 0 ? moment->when_ns : 0));
 }
 
-void tl_tell_moment(struct emu_timeline *t, int at, double when_ns)
+void tl_reach_moment(struct emu_timeline *t, int at, double when_ns)
 {
     struct tl_moment *moment = &t->moments[at];
     int lane = moment->lanes;
@@ -36,7 +36,7 @@ void tl_tell_moment(struct emu_timeline *t, int at, double when_ns)
     while (lane != 0) {
         const int next = t->lanes[lane].next_waiting;
 
-        tl_go_on(t, lane);
+        tl_advance_lane(t, lane);
         lane = next;
     }
     if (moment->host != 0 && t->hosts[moment->host].state == TL_WAITS && t->hosts[moment->host].lane == TL_A_MOMENT)
@@ -63,7 +63,7 @@ void tl_drop_step(struct emu_timeline *t, int lane)
     emu_timeline_drop_moment(t, step->tell);
     emu_timeline_drop_moment(t, step->wait);
     if (step->end != 0)
-        tl_tell_moment(t, step->end, l->at_ns);
+        tl_reach_moment(t, step->end, l->at_ns);
     emu_timeline_drop_moment(t, step->end);
     step->tell = step->wait = step->end = 0;
     host->n_steps--;
@@ -86,7 +86,7 @@ void tl_finish(struct emu_timeline *t, int lane, double end_ns)
     l->phase = TL_IDLE;
     l->at_ns = end_ns;
     tl_drop_step(t, lane);
-    tl_go_on(t, lane);
+    tl_advance_lane(t, lane);
 }
 
 /* ---- what hosts give and ask ---- */
@@ -182,7 +182,7 @@ void emu_timeline_remove_lane(struct emu_timeline *t, int lane)
         leave(t, lane);
         tl_drop_endpoints(t, l->first);
         if (t->steps[l->first].tell != 0)
-            tl_tell_moment(t, t->steps[l->first].tell, l->at_ns);
+            tl_reach_moment(t, t->steps[l->first].tell, l->at_ns);
         tl_drop_step(t, lane);
     }
     l->epoch++;
@@ -233,14 +233,14 @@ static int add_step(struct emu_timeline *t, int lane, double issue_ns)
     return step;
 }
 
-void emu_timeline_tell(struct emu_timeline *t, int lane, double issue_ns, int moment)
+void emu_timeline_record(struct emu_timeline *t, int lane, double issue_ns, int moment)
 {
     const int step = add_step(t, lane, issue_ns);
 
     t->steps[step].tell = moment;
     t->moments[moment].refs++;
     if (t->lanes[lane].first == step)
-        tl_go_on(t, lane);
+        tl_advance_lane(t, lane);
 }
 
 void emu_timeline_wait(struct emu_timeline *t, int lane, double issue_ns, int moment)
@@ -250,7 +250,7 @@ void emu_timeline_wait(struct emu_timeline *t, int lane, double issue_ns, int mo
     t->steps[step].wait = moment;
     t->moments[moment].refs++;
     if (t->lanes[lane].first == step)
-        tl_go_on(t, lane);
+        tl_advance_lane(t, lane);
 }
 
 static void set_demand(struct emu_timeline *t, struct tl_step *step, const struct emu_demand *e)
@@ -290,7 +290,7 @@ int emu_timeline_add(struct emu_timeline *t, int lane, double issue_ns, const st
         tl_add_endpoints(t, at, demand->peers);
     }
     if (t->lanes[lane].first == at)
-        tl_go_on(t, lane);
+        tl_advance_lane(t, lane);
     return keep ? at : 0;
 }
 
@@ -302,7 +302,7 @@ int emu_timeline_end_of(struct emu_timeline *t, int step)
     return t->steps[step].end;
 }
 
-bool emu_timeline_take(struct emu_timeline *t, int step, int64_t *extra_ns, int64_t *end_ns)
+bool emu_timeline_collect(struct emu_timeline *t, int step, int64_t *extra_ns, int64_t *end_ns)
 {
     if (!t->steps[step].ended)
         return false;

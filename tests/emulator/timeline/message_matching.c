@@ -165,7 +165,7 @@ void tl_serve_exchange(struct emu_timeline *t, int lane)
         return;
     }
     bb_flows_set_target(&t->flows, flow, t->endpoints[endpoint].target_ns);
-    tl_plan_event(t, bb_flow_end_ns(&t->flows.flows[flow]), TL_OF_FLOW, flow, t->flows.flows[flow].epoch);
+    tl_add_event(t, bb_flow_end_ns(&t->flows.flows[flow]), TL_OF_FLOW, flow, t->flows.flows[flow].epoch);
 }
 
 static void unlink_waiting(struct emu_timeline *t, const struct tl_step *step, int endpoint)

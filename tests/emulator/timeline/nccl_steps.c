@@ -54,7 +54,7 @@ void tl_end_flow(struct emu_timeline *t, int flow)
         tl_stop_flow(t, flow);
         m->flow = 0;
         m->end_ns = t->b->now_ns - m->late_ns + m->latency_ns;
-        tl_plan_event(t, t->b->now_ns + m->latency_ns, TL_OF_CALL, call, 0);
+        tl_add_event(t, t->b->now_ns + m->latency_ns, TL_OF_CALL, call, 0);
     } else if (t->steps[l->first].members > 0)
         tl_serve_exchange(t, lane);
     else {

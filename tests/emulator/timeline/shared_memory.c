@@ -66,7 +66,7 @@ bool emu_timeline_lock(struct emu_timeline *t)
 
 void emu_timeline_unlock(struct emu_timeline *t)
 {
-    tl_pass_time(t);
+    tl_run_events(t);
     t->b->round = t->flows.round;
     t->b->update = t->flows.update;
     pthread_mutex_unlock(&t->b->lock);

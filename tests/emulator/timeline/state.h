@@ -181,9 +181,9 @@ void tl_give_back(struct tl_pool *pool, void *elements, size_t bytes, int at);
 #define TL_GIVE_BACK(t, what, at) tl_give_back(&(t)->b->what, (t)->what, sizeof(*(t)->what), at)
 
 /* event_loop.c */
-void tl_plan_event(struct emu_timeline *t, double when_ns, enum tl_event_kind kind, int id, unsigned epoch);
+void tl_add_event(struct emu_timeline *t, double when_ns, enum tl_event_kind kind, int id, unsigned epoch);
 void tl_schedule(struct emu_timeline *t, int lane, double when_ns);
-void tl_pass_time(struct emu_timeline *t); /* lets happen what can */
+void tl_run_events(struct emu_timeline *t); /* lets happen what can */
 
 /* host_states.c */
 void tl_release_host(struct emu_timeline *t, int host, double when_ns);
@@ -192,8 +192,8 @@ void tl_check_start_barriers(struct emu_timeline *t, int host);
 void tl_open_start_barriers(struct emu_timeline *t);
 
 /* lanes.c */
-void tl_go_on(struct emu_timeline *t, int lane);
-void tl_tell_moment(struct emu_timeline *t, int moment, double when_ns);
+void tl_advance_lane(struct emu_timeline *t, int lane);
+void tl_reach_moment(struct emu_timeline *t, int moment, double when_ns);
 void tl_drop_step(struct emu_timeline *t, int lane);
 void tl_finish(struct emu_timeline *t, int lane, double end_ns); /* its first step; its lane goes on */
 
@@ -201,7 +201,7 @@ void tl_finish(struct emu_timeline *t, int lane, double end_ns); /* its first st
 void tl_invalidate(struct emu_timeline *t, int gpu);
 void tl_begin_kernel(struct emu_timeline *t, int lane);
 void tl_leave_gpu(struct emu_timeline *t, int lane);
-void tl_settle(struct emu_timeline *t);
+void tl_update_rates(struct emu_timeline *t);
 
 /* shared_flows.c. A flow has room for so many uses. */
 int tl_add_resource(struct emu_timeline *t, double gbps);

@@ -111,7 +111,7 @@ static int64_t lost_ns(struct job *job, int step, int64_t *end_ns)
     int64_t extra_ns = -1;
 
     emu_timeline_lock(job->t);
-    if (!emu_timeline_take(job->t, step, &extra_ns, end_ns))
+    if (!emu_timeline_collect(job->t, step, &extra_ns, end_ns))
         extra_ns = -1;
     emu_timeline_unlock(job->t);
     return extra_ns;
@@ -280,7 +280,7 @@ static void hosts_meet(void **state)
     for (int i = 0; i < HOSTS; i++) {
         assert_int_equal(lost_ns(job, one, &end_ns), -1);
         emu_timeline_lock(job->t);
-        emu_timeline_meet_hosts(job->t, job->host[i]);
+        emu_timeline_await_hosts(job->t, job->host[i]);
         emu_timeline_unlock(job->t);
     }
     assert_int_equal(lost_ns(job, one, &end_ns), -1); /* all run again, at 0 */
@@ -426,7 +426,7 @@ static void ends_that_are_none_any_more_take_no_room(void **state)
 
     assert_true(emu_timeline_lock(job->t));
     for (int i = 0; i <= TL_EVENTS; i++)
-        tl_plan_event(job->t, 1e9, TL_OF_LANE, job->lane[0], 1u << 20);
+        tl_add_event(job->t, 1e9, TL_OF_LANE, job->lane[0], 1u << 20);
     emu_timeline_unlock(job->t);
     for (int i = 0; i < HOSTS; i++)
         leave(job, i);

@@ -52,16 +52,16 @@ void emu_timeline_wait_lane(struct emu_timeline *t, int host, int lane, double c
 void emu_timeline_wait_step(struct emu_timeline *t, int host, int lane, double clock_ns); /* until one there ends */
 /* It waits for other hosts, by means that nobody sees here: when all do they go on, each with its clock. _lose: nobody
  * knows for what, or whether it lives. */
-void emu_timeline_meet_hosts(struct emu_timeline *t, int host);
+void emu_timeline_await_hosts(struct emu_timeline *t, int host);
 void emu_timeline_lose_host(struct emu_timeline *t, int host);
 /* Loses hosts of which nothing was heard for so many seconds, and removes those whose processes are gone. */
-void emu_timeline_look_after(struct emu_timeline *t, double patience_s);
+void emu_timeline_check_hosts(struct emu_timeline *t, double patience_s);
 
 /* No host runs, and nothing would ever happen: whoever waits has to do without. */
 bool emu_timeline_is_stuck(const struct emu_timeline *t);
 
 /* Sleeps, without the lock, until there is news for the host since it was seen, at most 0.25 s. */
-uint32_t emu_timeline_news(struct emu_timeline *t, int host);
+uint32_t emu_timeline_wakeups(struct emu_timeline *t, int host);
 void emu_timeline_sleep(struct emu_timeline *t, int host, uint32_t seen);
 void emu_timeline_wake(struct emu_timeline *t, int host);
 
@@ -87,7 +87,7 @@ bool emu_timeline_knows(const struct emu_timeline *t, int moment, double *when_n
 
 /* ---- steps ---- */
 
-void emu_timeline_tell(struct emu_timeline *t, int lane, double issue_ns, int moment);
+void emu_timeline_record(struct emu_timeline *t, int lane, double issue_ns, int moment);
 void emu_timeline_wait(struct emu_timeline *t, int lane, double issue_ns, int moment);
 /* turn: of a collective, counted by its communicator. The step is the caller's until it is taken, 0: it told not to
  * keep it. */
@@ -95,7 +95,7 @@ int emu_timeline_add(struct emu_timeline *t, int lane, double issue_ns, const st
                      bool keep);
 int emu_timeline_end_of(struct emu_timeline *t, int step); /* the moment of a kept one; one reference */
 /* Whether it has ended: then what it lost, when it ended, and it is no more. */
-bool emu_timeline_take(struct emu_timeline *t, int step, int64_t *extra_ns, int64_t *end_ns);
+bool emu_timeline_collect(struct emu_timeline *t, int step, int64_t *extra_ns, int64_t *end_ns);
 void emu_timeline_abandon(struct emu_timeline *t, int step); /* it ends now; whom it should meet is not told */
 
 #pragma GCC visibility pop

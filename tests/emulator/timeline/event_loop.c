@@ -44,7 +44,7 @@ void tl_add_event(struct emu_timeline *t, double when_ns, enum tl_event_kind kin
     if (t->b->n_events >= TL_EVENTS)
         drop_stale(t);
     if (t->b->n_events >= TL_EVENTS)
-        tl_break(t, TL_FULL, "events", TL_EVENTS);
+        tl_fail(t, TL_FULL, "events", TL_EVENTS);
     else
         put_event(t, (struct tl_event){when_ns, id, kind, epoch});
 }
@@ -78,8 +78,8 @@ static void begin(struct emu_timeline *t, int lane, double when_ns)
     const struct tl_step *step = &t->steps[l->first];
 
     l->at_ns = l->begun_ns = when_ns;
-    if (step->tell != 0)
-        tl_reach_moment(t, step->tell, when_ns);
+    if (step->record != 0)
+        tl_reach_moment(t, step->record, when_ns);
     if (step->kind == TL_MARK) {
         tl_drop_step(t, lane);
         tl_advance_lane(t, lane);
@@ -89,7 +89,7 @@ static void begin(struct emu_timeline *t, int lane, double when_ns)
         tl_begin_nccl(t, lane, when_ns);
 }
 
-static void let_lane_happen(struct emu_timeline *t, int lane, double when_ns)
+static void run_lane_event(struct emu_timeline *t, int lane, double when_ns)
 {
     struct tl_lane *l = &t->lanes[lane];
 
@@ -113,12 +113,12 @@ static void let_lane_happen(struct emu_timeline *t, int lane, double when_ns)
     tl_check_start_barriers(t, l->host);
 }
 
-static void let_happen(struct emu_timeline *t, const struct tl_event *e)
+static void run_event(struct emu_timeline *t, const struct tl_event *e)
 {
     if (is_stale(t, e))
         return;
     if (e->kind == TL_OF_LANE)
-        let_lane_happen(t, e->id, e->when_ns);
+        run_lane_event(t, e->id, e->when_ns);
     else if (e->kind == TL_OF_FLOW)
         tl_end_flow(t, e->id);
     else
@@ -133,7 +133,7 @@ static bool has_pending_updates(const struct emu_timeline *t)
 /* All of a moment, then the rates from then on, then the next one. */
 void tl_run_events(struct emu_timeline *t)
 {
-    while (t->b->trouble[0] == '\0') {
+    while (t->b->failure[0] == '\0') {
         const double next_ns = t->b->n_events > 0 ? t->events[0].when_ns : INFINITY;
 
         if (t->b->start_barriers_due != 0)
@@ -141,7 +141,7 @@ void tl_run_events(struct emu_timeline *t)
         else if (next_ns <= t->b->now_ns) {
             struct tl_event e = take_event(t);
 
-            let_happen(t, &e);
+            run_event(t, &e);
         } else if (has_pending_updates(t))
             tl_update_rates(t);
         else if (t->b->n_events > 0 && is_stale(t, &t->events[0]))

@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SLICE_S 0.25 /* at most so long a host sleeps for news          */
-#define LOOK_S  0.5  /* so often somebody looks after the hosts, at most */
+#define SLEEP_S 0.25 /* at most so long a host sleeps for news          */
+#define CHECK_PERIOD_S  0.5  /* so often somebody looks after the hosts, at most */
 
 static double seconds(void)
 {
@@ -31,21 +31,21 @@ static void set_host(struct emu_timeline *t, int host, enum tl_host_state state)
     t->b->n_live += (state != TL_GONE) - (h->state != TL_GONE);
     t->b->n_away += (state == TL_AWAY) - (h->state == TL_AWAY);
     h->state = state;
-    h->heard_s = seconds();
-    t->bounds[host] = state == TL_RUNS ? t->clocks[host] : INFINITY;
+    h->active_s = seconds();
+    t->bounds[host] = state == TL_RUNNING ? t->clocks[host] : INFINITY;
 }
 
 /* Gates of a host that waits may open. */
 void tl_check_start_barriers(struct emu_timeline *t, int host)
 {
-    if (t->hosts[host].start_barriers > 0 && t->hosts[host].state == TL_WAITS)
+    if (t->hosts[host].start_barriers > 0 && t->hosts[host].state == TL_WAITING)
         t->b->start_barriers_due = t->b->start_barriers_due == 0 || t->b->start_barriers_due == host ? host : -1;
 }
 
 void tl_release_host(struct emu_timeline *t, int host, double when_ns)
 {
     t->clocks[host] = fmax(t->clocks[host], when_ns);
-    set_host(t, host, TL_RUNS);
+    set_host(t, host, TL_RUNNING);
 }
 
 /* Nothing happens after it that a host could still issue something for. */
@@ -66,7 +66,7 @@ void emu_timeline_run_host(struct emu_timeline *t, int host, double clock_ns)
 static void wait_for(struct emu_timeline *t, int host, int lane, double clock_ns)
 {
     t->clocks[host] = fmax(t->clocks[host], clock_ns);
-    set_host(t, host, TL_WAITS);
+    set_host(t, host, TL_WAITING);
     t->hosts[host].lane = lane;
     t->hosts[host].any_step = false;
     tl_check_start_barriers(t, host);
@@ -89,7 +89,7 @@ void emu_timeline_wait_lane(struct emu_timeline *t, int host, int lane, double c
 void emu_timeline_wait_step(struct emu_timeline *t, int host, int lane, double clock_ns)
 {
     emu_timeline_wait_lane(t, host, lane, clock_ns);
-    t->hosts[host].any_step = t->hosts[host].state == TL_WAITS;
+    t->hosts[host].any_step = t->hosts[host].state == TL_WAITING;
 }
 
 void emu_timeline_await_hosts(struct emu_timeline *t, int host)
@@ -99,7 +99,7 @@ void emu_timeline_await_hosts(struct emu_timeline *t, int host)
         return;
     for (int h = 1; h <= t->b->hosts.n; h++)
         if (t->hosts[h].state == TL_AWAY)
-            set_host(t, h, TL_RUNS);
+            set_host(t, h, TL_RUNNING);
 }
 
 void emu_timeline_lose_host(struct emu_timeline *t, int host)
@@ -120,7 +120,7 @@ enum emu_rank_claim emu_timeline_add_host(struct emu_timeline *t, int pid, int r
     *host = TL_TAKE(t, hosts, TL_HOSTS);
     t->hosts[*host].pid = pid;
     t->hosts[*host].rank = rank;
-    set_host(t, *host, TL_RUNS);
+    set_host(t, *host, TL_RUNNING);
     return EMU_RANK_CLAIMED;
 }
 
@@ -135,9 +135,9 @@ void emu_timeline_check_hosts(struct emu_timeline *t, double patience_s)
 {
     const double now_s = seconds();
 
-    if (now_s - t->b->looked_s < LOOK_S)
+    if (now_s - t->b->checked_s < CHECK_PERIOD_S)
         return;
-    t->b->looked_s = now_s;
+    t->b->checked_s = now_s;
     for (int h = 1; h <= t->b->hosts.n; h++) {
         const struct tl_host *host = &t->hosts[h];
 
@@ -145,7 +145,7 @@ void emu_timeline_check_hosts(struct emu_timeline *t, double patience_s)
             continue;
         if (is_gone(host))
             emu_timeline_remove_host(t, h);
-        else if (host->state == TL_RUNS && now_s - host->heard_s > patience_s)
+        else if (host->state == TL_RUNNING && now_s - host->active_s > patience_s)
             emu_timeline_lose_host(t, h);
     }
 }
@@ -157,17 +157,17 @@ bool emu_timeline_is_stuck(const struct emu_timeline *t)
 
 uint32_t emu_timeline_wakeups(struct emu_timeline *t, int host)
 {
-    return atomic_load(&t->hosts[host].bell);
+    return atomic_load(&t->hosts[host].doorbell);
 }
 
 void emu_timeline_sleep(struct emu_timeline *t, int host, uint32_t seen)
 {
     struct tl_host *h = &t->hosts[host];
-    const struct timespec slice = {.tv_nsec = (long)(SLICE_S * 1e9)};
+    const struct timespec slice = {.tv_nsec = (long)(SLEEP_S * 1e9)};
 
     atomic_fetch_add(&h->asleep, 1);
-    if (atomic_load(&h->bell) == seen)
-        syscall(SYS_futex, (uint32_t *)&h->bell, FUTEX_WAIT, seen, &slice, NULL, 0);
+    if (atomic_load(&h->doorbell) == seen)
+        syscall(SYS_futex, (uint32_t *)&h->doorbell, FUTEX_WAIT, seen, &slice, NULL, 0);
     atomic_fetch_sub(&h->asleep, 1);
 }
 
@@ -175,14 +175,14 @@ void emu_timeline_wake(struct emu_timeline *t, int host)
 {
     struct tl_host *h = &t->hosts[host];
 
-    atomic_fetch_add(&h->bell, 1);
+    atomic_fetch_add(&h->doorbell, 1);
     if (atomic_load(&h->asleep) > 0)
-        syscall(SYS_futex, (uint32_t *)&h->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+        syscall(SYS_futex, (uint32_t *)&h->doorbell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* ---- start_barriers: kernels that wait for the host ---- */
 
-static bool is_still(const struct emu_timeline *t, int host)
+static bool is_inactive(const struct emu_timeline *t, int host)
 {
     for (int lane = t->hosts[host].first_lane; lane != 0; lane = t->lanes[lane].next_of_host)
         if (t->lanes[lane].scheduled || tl_moves(t, lane))
@@ -193,7 +193,7 @@ static bool is_still(const struct emu_timeline *t, int host)
 /* A host that waits while nothing of its own can happen has let go on what waited for it. */
 static void open_start_barriers_of(struct emu_timeline *t, int host)
 {
-    if (t->hosts[host].start_barriers == 0 || t->hosts[host].state != TL_WAITS || !is_still(t, host))
+    if (t->hosts[host].start_barriers == 0 || t->hosts[host].state != TL_WAITING || !is_inactive(t, host))
         return;
     for (int lane = t->hosts[host].first_lane, next; lane != 0; lane = next) {
         next = t->lanes[lane].next_of_host;

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 5000 };
+enum { TIMEOUT_MS = 5000 };
 
 static uint64_t hash_of(const char *text)
 {
@@ -53,14 +53,14 @@ static socklen_t find_name(struct sockaddr_un *at)
 
 /* ---- the memory, handed over ---- */
 
-struct hand_over {
+struct fd_message {
     int maker; /* the number that it has for itself */
     struct iovec what;
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
     struct msghdr message;
 };
 
-static void open_hand(struct hand_over *h, int maker)
+static void init_fd_message(struct fd_message *h, int maker)
 {
     memset(h, 0, sizeof(*h));
     h->maker = maker;
@@ -71,12 +71,12 @@ static void open_hand(struct hand_over *h, int maker)
     h->message.msg_controllen = sizeof(h->control);
 }
 
-static void give_memory(int to, int fd)
+static void send_descriptor(int to, int fd)
 {
-    struct hand_over h;
+    struct fd_message h;
     struct cmsghdr *c;
 
-    open_hand(&h, (int)getpid());
+    init_fd_message(&h, (int)getpid());
     c = CMSG_FIRSTHDR(&h.message);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
@@ -86,15 +86,15 @@ static void give_memory(int to, int fd)
 }
 
 /* -1: the maker is gone, or is no process for this one (another PID namespace: nobody could tell whether it lives). */
-static int take_memory(int from, int *maker)
+static int receive_descriptor(int from, int *maker)
 {
-    struct hand_over h;
+    struct fd_message h;
     struct cmsghdr *c;
     struct ucred seen;
     socklen_t bytes = sizeof(seen);
     int fd = -1;
 
-    open_hand(&h, 0);
+    init_fd_message(&h, 0);
     if (recvmsg(from, &h.message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(h.maker))
         return -1;
     c = CMSG_FIRSTHDR(&h.message);
@@ -108,41 +108,41 @@ static int take_memory(int from, int *maker)
     return -1;
 }
 
-struct door {
+struct server {
     int socket, memory;
 };
 
-static void *keep_door(void *arg)
+static void *serve_clients(void *arg)
 {
-    const struct door door = *(struct door *)arg;
-    int guest;
+    const struct server server = *(struct server *)arg;
+    int client;
 
     free(arg);
-    while ((guest = accept4(door.socket, NULL, NULL, SOCK_CLOEXEC)) >= 0 || errno == EINTR || errno == ECONNABORTED)
-        if (guest >= 0) {
-            give_memory(guest, door.memory);
-            close(guest);
+    while ((client = accept4(server.socket, NULL, NULL, SOCK_CLOEXEC)) >= 0 || errno == EINTR || errno == ECONNABORTED)
+        if (client >= 0) {
+            send_descriptor(client, server.memory);
+            close(client);
         }
     return NULL;
 }
 
 /* As long as the process lives. Signals are the program's business. */
-static int open_door(int s, int memory)
+static int start_server(int s, int memory)
 {
-    struct door *door = malloc(sizeof(*door));
+    struct server *server = malloc(sizeof(*server));
     sigset_t all, before;
     pthread_t thread;
     int rc;
 
-    if (!door)
+    if (!server)
         return -1;
-    *door = (struct door){s, memory};
+    *server = (struct server){s, memory};
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&thread, NULL, keep_door, door);
+    rc = pthread_create(&thread, NULL, serve_clients, server);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) {
-        free(door);
+        free(server);
         return -1;
     }
     return pthread_detach(thread);
@@ -158,7 +158,7 @@ static struct emu_timeline *make(const struct sockaddr_un *at, socklen_t length)
 
     if (s >= 0 && bind(s, (const struct sockaddr *)at, length) == 0)
         t = emu_timeline_open(&emu.machine, -1);
-    if (t && listen(s, EMU_MAX_RANKS) == 0 && open_door(s, emu_timeline_descriptor(t)) == 0)
+    if (t && listen(s, EMU_MAX_RANKS) == 0 && start_server(s, emu_timeline_descriptor(t)) == 0)
         return t;
     if (t)
         emu_timeline_close(t);
@@ -169,7 +169,7 @@ static struct emu_timeline *make(const struct sockaddr_un *at, socklen_t length)
 
 static struct emu_timeline *join(const struct sockaddr_un *at, socklen_t length, int *maker)
 {
-    const struct timeval patience = {.tv_sec = PATIENCE_MS / 1000};
+    const struct timeval patience = {.tv_sec = TIMEOUT_MS / 1000};
     const int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int fd = -1;
 
@@ -178,7 +178,7 @@ static struct emu_timeline *join(const struct sockaddr_un *at, socklen_t length,
     setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)); /* connect() waits as long */
     if (connect(s, (const struct sockaddr *)at, length) == 0)
-        fd = take_memory(s, maker);
+        fd = receive_descriptor(s, maker);
     close(s);
     return fd >= 0 ? emu_timeline_open(&emu.machine, fd) : NULL;
 }
@@ -205,7 +205,7 @@ static int64_t now_ms(void)
 
 struct emu_timeline *emu_timeline_of_job(uint64_t *name, int *host)
 {
-    const int64_t until_ms = now_ms() + PATIENCE_MS;
+    const int64_t until_ms = now_ms() + TIMEOUT_MS;
     struct sockaddr_un at;
     const socklen_t length = find_name(&at);
 

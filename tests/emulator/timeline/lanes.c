@@ -39,14 +39,14 @@ void tl_reach_moment(struct emu_timeline *t, int at, double when_ns)
         tl_advance_lane(t, lane);
         lane = next;
     }
-    if (moment->host != 0 && t->hosts[moment->host].state == TL_WAITS && t->hosts[moment->host].lane == TL_A_MOMENT)
+    if (moment->host != 0 && t->hosts[moment->host].state == TL_WAITING && t->hosts[moment->host].lane == TL_A_MOMENT)
         tl_release_host(t, moment->host, when_ns);
 }
 
 /* Whether a host that waits for a lane, or for all of its, has waited for what has just ended there. */
 static bool has_waited(const struct emu_timeline *t, const struct tl_host *host, int lane)
 {
-    if (host->state != TL_WAITS || host->lane == TL_A_MOMENT || (host->lane != lane && host->lane != TL_ALL_LANES))
+    if (host->state != TL_WAITING || host->lane == TL_A_MOMENT || (host->lane != lane && host->lane != TL_ALL_LANES))
         return false;
     return host->any_step || (host->lane == lane ? t->lanes[lane].first == 0 : host->n_steps == 0);
 }
@@ -60,12 +60,12 @@ void tl_drop_step(struct emu_timeline *t, int lane)
 
     l->first = step->next;
     l->last = l->first != 0 ? l->last : 0;
-    emu_timeline_drop_moment(t, step->tell);
+    emu_timeline_drop_moment(t, step->record);
     emu_timeline_drop_moment(t, step->wait);
     if (step->end != 0)
         tl_reach_moment(t, step->end, l->at_ns);
     emu_timeline_drop_moment(t, step->end);
-    step->tell = step->wait = step->end = 0;
+    step->record = step->wait = step->end = 0;
     host->n_steps--;
     step->ended = true;
     if (step->keep)
@@ -99,7 +99,7 @@ static int find_shared_resource(struct emu_timeline *t, int part, int number, do
     while (at < t->b->n_shared_resources && (t->shared_resources[at].part != part || t->shared_resources[at].number != number))
         at++;
     if (at == TL_SHARED_RESOURCES) {
-        tl_break(t, TL_FULL, "NICs and uplinks", TL_SHARED_RESOURCES);
+        tl_fail(t, TL_FULL, "NICs and uplinks", TL_SHARED_RESOURCES);
         return 0;
     }
     if (at == t->b->n_shared_resources)
@@ -123,7 +123,7 @@ static int find_gpu(struct emu_timeline *t, int host, int device, const struct e
     if (*known != 0)
         return *known;
     if (t->b->n_gpus + 1 >= TL_GPUS) {
-        tl_break(t, TL_FULL, "GPUs", t->b->n_gpus);
+        tl_fail(t, TL_FULL, "GPUs", t->b->n_gpus);
         return 0;
     }
     *known = ++t->b->n_gpus;
@@ -151,7 +151,7 @@ int emu_timeline_add_lane(struct emu_timeline *t, int host, int device, const st
 }
 
 /* The first step, wherever it is. */
-static void leave(struct emu_timeline *t, int lane)
+static void abort_first_step(struct emu_timeline *t, int lane)
 {
     struct tl_lane *l = &t->lanes[lane];
     struct tl_moment *moment = &t->moments[t->steps[l->first].wait];
@@ -179,10 +179,10 @@ void emu_timeline_remove_lane(struct emu_timeline *t, int lane)
     int *link = &t->hosts[l->host].first_lane;
 
     while (l->first != 0) {
-        leave(t, lane);
+        abort_first_step(t, lane);
         tl_drop_endpoints(t, l->first);
-        if (t->steps[l->first].tell != 0)
-            tl_reach_moment(t, t->steps[l->first].tell, l->at_ns);
+        if (t->steps[l->first].record != 0)
+            tl_reach_moment(t, t->steps[l->first].record, l->at_ns);
         tl_drop_step(t, lane);
     }
     l->epoch++;
@@ -237,7 +237,7 @@ void emu_timeline_record(struct emu_timeline *t, int lane, double issue_ns, int 
 {
     const int step = add_step(t, lane, issue_ns);
 
-    t->steps[step].tell = moment;
+    t->steps[step].record = moment;
     t->moments[moment].refs++;
     if (t->lanes[lane].first == step)
         tl_advance_lane(t, lane);
@@ -326,7 +326,7 @@ void emu_timeline_abandon(struct emu_timeline *t, int step)
         s->kind = TL_MARK;
         return;
     }
-    leave(t, s->lane);
+    abort_first_step(t, s->lane);
     tl_drop_endpoints(t, step);
     tl_finish(t, s->lane, fmax(t->lanes[s->lane].at_ns, t->b->now_ns));
 }

@@ -8,7 +8,7 @@ int tl_add_resource(struct emu_timeline *t, double gbps)
     int at;
 
     if (t->b->n_resources + 1 >= TL_RESOURCES) {
-        tl_break(t, TL_FULL, "resources", t->b->n_resources);
+        tl_fail(t, TL_FULL, "resources", t->b->n_resources);
         return 0;
     }
     at = ++t->b->n_resources;
@@ -25,7 +25,7 @@ static int find_uses(struct emu_timeline *t, int size)
         return first;
     }
     if (t->b->n_uses + (1 << size) + 1 >= TL_USES) {
-        tl_break(t, TL_FULL, "uses of resources", t->b->n_uses);
+        tl_fail(t, TL_FULL, "uses of resources", t->b->n_uses);
         return 0;
     }
     t->b->n_uses += 1 << size;
@@ -41,7 +41,7 @@ int tl_take_flow(struct emu_timeline *t, int uses)
     while (1 << size < uses)
         size++;
     if (size >= TL_SIZES) {
-        tl_break(t, TL_FULL, "uses of a flow", 1 << (TL_SIZES - 1));
+        tl_fail(t, TL_FULL, "uses of a flow", 1 << (TL_SIZES - 1));
         size = 4;
     }
     t->owners[flow].size = size;

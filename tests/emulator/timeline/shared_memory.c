@@ -12,14 +12,14 @@
 
 /* ---- elements ---- */
 
-void tl_break(struct emu_timeline *t, const char *format, ...)
+void tl_fail(struct emu_timeline *t, const char *format, ...)
 {
     va_list args;
 
-    if (t->b->trouble[0] != '\0')
+    if (t->b->failure[0] != '\0')
         return;
     va_start(args, format);
-    vsnprintf(t->b->trouble, sizeof(t->b->trouble), format, args);
+    vsnprintf(t->b->failure, sizeof(t->b->failure), format, args);
     va_end(args);
 }
 
@@ -29,7 +29,7 @@ int tl_take(struct emu_timeline *t, struct tl_pool *pool, void *elements, size_t
     char *element;
 
     if (at == 0 && pool->n + 1 >= most) {
-        tl_break(t, TL_FULL, what, most - 1);
+        tl_fail(t, TL_FULL, what, most - 1);
         return 0;
     }
     if (at == 0)
@@ -52,13 +52,13 @@ void tl_give_back(struct tl_pool *pool, void *elements, size_t bytes, int at)
 bool emu_timeline_lock(struct emu_timeline *t)
 {
     if (pthread_mutex_lock(&t->b->lock) == EOWNERDEAD) {
-        tl_break(t, "a process died in the midst of a change");
-        t->b->is_torn = true;
+        tl_fail(t, "a process died in the midst of a change");
+        t->b->owner_died = true;
         pthread_mutex_consistent(&t->b->lock);
     }
     t->flows.round = t->b->round;
     t->flows.update = t->b->update;
-    if (t->b->trouble[0] == '\0')
+    if (t->b->failure[0] == '\0')
         return true;
     pthread_mutex_unlock(&t->b->lock);
     return false;
@@ -72,10 +72,10 @@ void emu_timeline_unlock(struct emu_timeline *t)
     pthread_mutex_unlock(&t->b->lock);
 }
 
-const char *emu_timeline_trouble(const struct emu_timeline *t, bool *is_torn)
+const char *emu_timeline_failure(const struct emu_timeline *t, bool *owner_died)
 {
-    *is_torn = t->b->is_torn;
-    return t->b->trouble;
+    *owner_died = t->b->owner_died;
+    return t->b->failure;
 }
 
 /* ---- life ---- */

@@ -38,7 +38,7 @@ struct tl_pool {
 
 enum { TL_A_MOMENT = 0, TL_ALL_LANES = -1 };
 
-enum tl_host_state { TL_GONE, TL_RUNS, TL_WAITS, TL_AWAY, TL_LOST };
+enum tl_host_state { TL_GONE, TL_RUNNING, TL_WAITING, TL_AWAY, TL_LOST };
 
 struct tl_host {
     int next;
@@ -46,9 +46,9 @@ struct tl_host {
     int pid, rank, first_lane, n_steps, start_barriers;
     int lane;      /* that it waits for, or TL_A_MOMENT, TL_ALL_LANES      */
     bool any_step; /* whose next step that ends is enough, not only all    */
-    double heard_s;
+    double active_s;
     int gpus[TL_DEVICES];
-    _Atomic uint32_t bell, asleep;
+    _Atomic uint32_t doorbell, asleep;
 };
 
 struct tl_gpu {
@@ -80,7 +80,7 @@ struct tl_step {
     int next, lane;
     enum tl_kind kind;
     bool keep, ended, waits, by_memory, has_gemm;
-    int tell, wait, end; /* moments: told when it begins, waited for before, told when it has ended */
+    int record, wait, end; /* moments: told when it begins, waited for before, told when it has ended */
     double issue_ns, alone_ns, latency_ns, transfer_ns, pace;
     double weight[EMU_PARTS];
     int sms, members, endpoints;
@@ -138,11 +138,11 @@ struct tl_shared_resource {
 /* What all processes see. */
 struct tl_shared_state {
     pthread_mutex_t lock;
-    char trouble[96]; /* not empty: nothing is told any more */
-    bool is_torn;     /* by a process that died               */
+    char failure[96]; /* not empty: nothing is told any more */
+    bool owner_died;     /* by a process that died               */
     int start_barriers_due;    /* of which host start_barriers may open, -1: of any */
     int n_live, n_away;
-    double looked_s; /* when somebody looked after the hosts */
+    double checked_s; /* when somebody looked after the hosts */
     double now_ns;
     int round, update, n_events, n_gpus, n_shared_resources, n_resources, n_uses, n_dirty;
     struct tl_pool hosts, lanes, steps, moments, endpoints, calls, pairs, flows;
@@ -172,7 +172,7 @@ struct emu_timeline {
 };
 
 /* shared_memory.c. An element that is not in use, zeroed; 0: there are none, and the timeline tells nothing any more. */
-void tl_break(struct emu_timeline *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tl_fail(struct emu_timeline *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int tl_take(struct emu_timeline *t, struct tl_pool *pool, void *elements, size_t bytes, const char *what, int most);
 void tl_give_back(struct tl_pool *pool, void *elements, size_t bytes, int at);
 

@@ -98,7 +98,7 @@ static int send(struct job *job, int who, double issue_ns, double ns, const stru
 }
 
 /* It issues nothing more. */
-static void leave(struct job *job, int who)
+static void abort_first_step(struct job *job, int who)
 {
     emu_timeline_lock(job->t);
     emu_timeline_lose_host(job->t, job->host[who]);
@@ -126,10 +126,10 @@ static void flows_begin_and_end_at_different_moments(void **state)
     const int first = send(job, 0, 0, 200, NULL), second = send(job, 1, 100, 300, NULL),
               elsewhere = send(job, 2, 0, 200, NULL);
 
-    leave(job, 0);
-    leave(job, 2);
+    abort_first_step(job, 0);
+    abort_first_step(job, 2);
     assert_int_equal(lost_ns(job, first, &end_ns), -1); /* the second host could still issue something */
-    leave(job, 1);
+    abort_first_step(job, 1);
     assert_int_equal(lost_ns(job, first, &end_ns), 100);
     assert_int_equal(lost_ns(job, second, &end_ns), 100);
     assert_int_equal(lost_ns(job, elsewhere, &end_ns), 0); /* another NIC */
@@ -152,11 +152,11 @@ static void nothing_passes_a_host_that_runs(void **state)
     int64_t end_ns;
     const int one = send(job, 0, 0, 200, NULL), late = send(job, 1, 250, 100, NULL);
 
-    leave(job, 0);
-    leave(job, 2);
+    abort_first_step(job, 0);
+    abort_first_step(job, 2);
     assert_int_equal(lost_ns(job, one, &end_ns), 0);
     assert_int_equal(lost_ns(job, late, &end_ns), -1);
-    leave(job, 1);
+    abort_first_step(job, 1);
     assert_int_equal(lost_ns(job, late, &end_ns), 0);
 }
 
@@ -170,7 +170,7 @@ static void members_meet(void **state)
     int64_t ends[2], end_ns;
 
     for (int i = 0; i < HOSTS; i++)
-        leave(job, i);
+        abort_first_step(job, i);
     assert_int_equal(lost_ns(job, beside, &end_ns), 100); /* half of the NIC until 600 */
     assert_true(lost_ns(job, one, &ends[0]) > 0 && lost_ns(job, other, &ends[1]) >= 0);
     assert_int_equal(ends[0], 700); /* 100 of its 200 by 600 */
@@ -198,7 +198,7 @@ static void who_waits_for_a_member_holds_multiprocessors(void **state)
     one = put(job, 0, 0, &nccl, 0);
     late = put(job, 2, 400, &nccl, 0);
     for (int i = 0; i < HOSTS; i++)
-        leave(job, i);
+        abort_first_step(job, i);
     assert_true(lost_ns(job, one, &ends[0]) >= 0 && lost_ns(job, late, &ends[1]) >= 0);
     assert_int_equal(ends[0], 600);
     assert_int_equal(ends[1], 600);
@@ -223,7 +223,7 @@ static void messages_meet(void **state)
     int64_t ends[2], end_ns;
 
     for (int i = 0; i < HOSTS; i++)
-        leave(job, i);
+        abort_first_step(job, i);
     assert_int_equal(lost_ns(job, beside, &end_ns), 200);
     assert_true(lost_ns(job, sender, &ends[0]) >= 0 && lost_ns(job, receiver, &ends[1]) >= 0);
     assert_int_equal(ends[0], 300 + 400 + 50);
@@ -238,8 +238,8 @@ static void the_dead_hold_nothing(void **state)
     const int one = send(job, 0, 0, 200, NULL), clock = send(job, 2, 0, 100, NULL);
 
     send(job, 1, 0, 1000, NULL);
-    leave(job, 0);
-    leave(job, 1);
+    abort_first_step(job, 0);
+    abort_first_step(job, 1);
     emu_timeline_lock(job->t);
     emu_timeline_wait_lane(job->t, job->host[2], 0, 0);
     emu_timeline_unlock(job->t);
@@ -247,7 +247,7 @@ static void the_dead_hold_nothing(void **state)
     emu_timeline_lock(job->t);
     emu_timeline_remove_host(job->t, job->host[1]);
     emu_timeline_unlock(job->t);
-    leave(job, 2);
+    abort_first_step(job, 2);
     assert_int_equal(lost_ns(job, one, &end_ns), 50);
 }
 
@@ -258,7 +258,7 @@ static void who_waits_goes_on(void **state)
     int64_t end_ns;
     const int one = send(job, 0, 0, 200, NULL), other = send(job, 2, 0, 300, NULL);
 
-    leave(job, 1);
+    abort_first_step(job, 1);
     for (int i = 0; i < HOSTS; i += 2) {
         emu_timeline_lock(job->t);
         emu_timeline_wait_lane(job->t, job->host[i], 0, 0);
@@ -266,7 +266,7 @@ static void who_waits_goes_on(void **state)
     }
     assert_int_equal(lost_ns(job, one, &end_ns), 0);
     assert_int_equal(lost_ns(job, other, &end_ns), -1);
-    leave(job, 0);
+    abort_first_step(job, 0);
     assert_int_equal(lost_ns(job, other, &end_ns), 0);
 }
 
@@ -285,7 +285,7 @@ static void hosts_meet(void **state)
     }
     assert_int_equal(lost_ns(job, one, &end_ns), -1); /* all run again, at 0 */
     for (int i = 0; i < HOSTS; i++)
-        leave(job, i);
+        abort_first_step(job, i);
     assert_int_equal(lost_ns(job, one, &end_ns), 0);
 }
 
@@ -298,7 +298,7 @@ static void who_meets_nobody_has_told_it(void **state)
     int64_t end_ns;
 
     for (int i = 0; i < HOSTS; i++)
-        leave(job, i);
+        abort_first_step(job, i);
     assert_int_equal(lost_ns(job, one, &end_ns), 0);
     assert_int_equal(lost_ns(job, other, &end_ns), 0);
 }
@@ -321,7 +321,7 @@ static void one_after_the_other(void **state)
     emu_timeline_unlock(job->t);
     other = put(job, 2, 0, &demand, job->turn++);
     for (int i = 0; i < HOSTS; i++)
-        leave(job, i);
+        abort_first_step(job, i);
     assert_int_equal(lost_ns(job, one, &end_ns), 0);
     assert_int_equal(end_ns, 200);
     assert_int_equal(lost_ns(job, other, &end_ns), 0);
@@ -345,7 +345,7 @@ static void a_gpu_finds_its_place(void **state)
     const int one = send(job, 0, 0, 200, NULL), other = send(job, 2, 0, 200, NULL);
 
     for (int i = 0; i < HOSTS; i++)
-        leave(job, i);
+        abort_first_step(job, i);
     assert_int_equal(lost_ns(job, one, &end_ns), 200);
     assert_int_equal(lost_ns(job, other, &end_ns), 200);
 }
@@ -357,14 +357,14 @@ static void a_step_is_waited_for(void **state)
     const int one = send(job, 0, 0, 100, NULL), two = send(job, 0, 0, 100, NULL);
     int64_t end_ns;
 
-    leave(job, 1);
-    leave(job, 2);
+    abort_first_step(job, 1);
+    abort_first_step(job, 2);
     emu_timeline_lock(job->t);
     emu_timeline_wait_step(job->t, job->host[0], job->lane[0], 0);
     emu_timeline_unlock(job->t);
     assert_int_equal(lost_ns(job, one, &end_ns), 0);
     assert_int_equal(lost_ns(job, two, &end_ns), -1);
-    leave(job, 0);
+    abort_first_step(job, 0);
     assert_int_equal(lost_ns(job, two, &end_ns), 0);
 }
 
@@ -387,7 +387,7 @@ static void a_rank_comes_once(void **state)
 static void a_process_dies_in_a_change(void **state)
 {
     struct job *job = *state;
-    bool is_torn = false;
+    bool owner_died = false;
     int status;
     const pid_t child = fork();
 
@@ -397,24 +397,24 @@ static void a_process_dies_in_a_change(void **state)
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_false(emu_timeline_lock(job->t));
-    assert_string_equal(emu_timeline_trouble(job->t, &is_torn), "a process died in the midst of a change");
-    assert_true(is_torn);
+    assert_string_equal(emu_timeline_failure(job->t, &owner_died), "a process died in the midst of a change");
+    assert_true(owner_died);
     assert_false(emu_timeline_lock(job->t)); /* and so it stays */
 }
 
 static void what_is_full_is_named(void **state)
 {
     struct job *job = *state;
-    bool is_torn = true;
+    bool owner_died = true;
 
     assert_true(emu_timeline_lock(job->t));
     for (int i = 0; i < TL_MOMENTS; i++)
         (void)emu_timeline_add_moment(job->t);
     emu_timeline_unlock(job->t);
     assert_false(emu_timeline_lock(job->t));
-    assert_string_equal(emu_timeline_trouble(job->t, &is_torn),
+    assert_string_equal(emu_timeline_failure(job->t, &owner_died),
                         "it has no more room for moments, of which it holds 1048575");
-    assert_false(is_torn);
+    assert_false(owner_died);
 }
 
 /* Of a long operation that many short ones disturb more ends are planned than there is room for. */
@@ -429,7 +429,7 @@ static void ends_that_are_none_any_more_take_no_room(void **state)
         tl_add_event(job->t, 1e9, TL_OF_LANE, job->lane[0], 1u << 20);
     emu_timeline_unlock(job->t);
     for (int i = 0; i < HOSTS; i++)
-        leave(job, i);
+        abort_first_step(job, i);
     assert_int_equal(lost_ns(job, step, &end_ns), 0);
     assert_int_equal(end_ns, 200);
 }

@@ -35,7 +35,7 @@ int emu_timeline_descriptor(const struct emu_timeline *t);
  * more, for a process has filled it, or has died in the midst of a change (is_torn): _trouble has the words. */
 bool emu_timeline_lock(struct emu_timeline *t);
 void emu_timeline_unlock(struct emu_timeline *t);
-const char *emu_timeline_trouble(const struct emu_timeline *t, bool *is_torn);
+const char *emu_timeline_failure(const struct emu_timeline *t, bool *owner_died);
 
 /* ---- hosts ---- */
 

@@ -31,14 +31,14 @@ static struct {
 /* Torn by a process that died, it is gone, and so is the job, most likely; full, what it tells would be wrong. */
 static void report_timeline_end(void)
 {
-    bool is_torn;
-    const char *trouble = emu_timeline_trouble(contention.line, &is_torn);
+    bool owner_died;
+    const char *failure = emu_timeline_failure(contention.line, &owner_died);
 
     if (!contention.is_reported)
-        fprintf(stderr, "emulated GPUs: the timeline of what runs at once has ended: %s%s\n", trouble,
-                is_torn ? "; from here on nothing takes anything from anything else" : "");
+        fprintf(stderr, "emulated GPUs: the timeline of what runs at once has ended: %s%s\n", failure,
+                owner_died ? "; from here on nothing takes anything from anything else" : "");
     contention.is_reported = true;
-    if (!is_torn)
+    if (!owner_died)
         _exit(1);
 }
 

@@ -95,7 +95,7 @@ static const struct en_task *next_to_self(const struct en_task *tasks, int count
 }
 
 /* A rank's messages to itself meet inside one group, or never. */
-ncclResult_t en_check_selves(ncclComm_t comm, const struct en_task *tasks, int count)
+ncclResult_t en_check_self_messages(ncclComm_t comm, const struct en_task *tasks, int count)
 {
     int send = -1, recv = -1;
 

@@ -92,7 +92,7 @@ void en_tuner_leave(ncclComm_t comm)
 /* Of the simple law there is no multicast in switches (NVLS), and no network that reduces (COLLNET) anywhere. */
 static bool offered(enum en_kind kind, int algorithm, int protocol)
 {
-    if (algorithm == EN_RING || en_has_ways())
+    if (algorithm == EN_RING || en_has_variants())
         return true;
     if (algorithm == EN_TREE)
         return kind == EN_ALL_REDUCE;
@@ -113,7 +113,7 @@ static double takes_us(ncclComm_t comm, const struct en_task *task, int algorith
 /* The estimates are what it takes; in the simple law others stand behind RING SIMPLE. */
 static void fill(ncclComm_t comm, const struct en_task *task, float costs[EN_ALGORITHMS][EN_PROTOCOLS])
 {
-    const double least_us = en_has_ways() ? 0 : handicap * takes_us(comm, task, EN_RING, EN_SIMPLE);
+    const double least_us = en_has_variants() ? 0 : handicap * takes_us(comm, task, EN_RING, EN_SIMPLE);
 
     for (int a = 0; a < EN_ALGORITHMS; a++)
         for (int p = 0; p < EN_PROTOCOLS; p++) {
@@ -154,7 +154,7 @@ double en_choose(ncclComm_t comm, struct en_task *task)
     float costs[EN_ALGORITHMS][EN_PROTOCOLS];
     int channels = 0;
 
-    en_take_quickest(comm, task);
+    en_choose_fastest(comm, task);
     if (!en_has_algorithm(task))
         return -1;
     if (t == NULL || comm->size == 1)
@@ -163,6 +163,6 @@ double en_choose(ncclComm_t comm, struct en_task *task)
     t->choose(comm->tuner, functions[task->kind], payload_bytes(comm, task), 1, (float **)costs, EN_ALGORITHMS,
               EN_PROTOCOLS, 0, &channels);
     if (!cheapest(costs, task) || is_ignored(task))
-        en_take_quickest(comm, task);
+        en_choose_fastest(comm, task);
     return costs[task->algorithm][task->protocol];
 }

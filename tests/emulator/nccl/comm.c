@@ -146,7 +146,7 @@ ncclResult_t en_comm_async(ncclComm_t comm)
     ncclResult_t state = comm->async;
     pthread_mutex_unlock(&comm->lock);
     if (state == ncclSuccess && en_broken(&comm->region))
-        return en_say_broken(comm);
+        return en_report_broken(comm);
     return state;
 }
 
@@ -224,7 +224,7 @@ void en_comm_nap(ncclComm_t comm)
     pthread_mutex_unlock(&comm->lock);
 }
 
-void en_wait_moment(ncclComm_t comm)
+void en_wait_briefly(ncclComm_t comm)
 {
     wait_up_to(comm, 1000000);
 }

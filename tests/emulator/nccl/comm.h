@@ -11,7 +11,7 @@
 
 #include <pthread.h>
 
-enum { EN_AHEAD_MAX = 16 }; /* collectives that a rank which only gives may be ahead of the others, at most */
+enum { EN_MAX_AHEAD = 16 }; /* collectives that a rank which only gives may be ahead of the others, at most */
 enum { EN_ID_BYTES = 32 }; /* the part of a unique id that identifies a communicator; its first bytes name the region */
 
 /* An operator made by ncclRedOpCreatePreMulSum. */
@@ -24,10 +24,10 @@ struct en_redop {
 
 /* Where GPUs stand that share a way out: on one NIC, on a leaf switch or in a pod whose uplinks are scarce. How many of
  * them use it at once with this rank: members of the communicator, itself among them, and others. */
-enum en_place { EN_NIC, EN_LEAF, EN_POD, EN_PLACES };
-struct en_company {
+enum en_shared_resource { EN_NIC, EN_LEAF, EN_POD, EN_SHARED_RESOURCES };
+struct en_sharers {
     int members, others;
-    int near; /* members whose messages to this rank take no uplinks: of a leaf also those on its other rails */
+    int no_uplink; /* members whose messages to this rank take no uplinks: of a leaf also those on its other rails */
 };
 
 struct ncclComm {
@@ -41,7 +41,7 @@ struct ncclComm {
     double nic_factor, min_nic_factor;      /* of the NICs' rate: of this rank, of the slowest member  */
     double leaf_factor, min_leaf_factor;    /* of the rate of leaves' uplinks: the same                */
     struct bb_node_placement placement;              /* of its nodes over the fabric                */
-    struct en_company company[EN_PLACES]; /* of a collective, see sharing.h               */
+    struct en_sharers sharers[EN_SHARED_RESOURCES]; /* of a collective, see sharing.h               */
     uint8_t id[EN_ID_BYTES];
     ncclConfig_t config;
     struct en_region region;
@@ -74,7 +74,7 @@ struct ncclComm {
     /* Only the running operation touches these. */
     int64_t last_end_ns;            /* virtual end of the latest operation                                     */
     int64_t extra_ns;               /* that the next one loses to others on this GPU                           */
-    int64_t arrivals[EN_AHEAD_MAX]; /* the last one's of each of the latest collectives */
+    int64_t arrivals[EN_MAX_AHEAD]; /* the last one's of each of the latest collectives */
     uint64_t n_arrivals;
     struct emu_order order;       /* of what was issued, where operations share                               */
     uint32_t step;                /* steps of collectives so far: even and odd buffers                       */
@@ -115,7 +115,7 @@ void en_order_append(ncclComm_t comm, struct en_ticket *t);
 enum en_end en_order_enter(ncclComm_t comm, struct en_ticket *t); /* EN_GO: the plan runs, leave afterwards */
 void en_order_leave(ncclComm_t comm, struct en_ticket *t);
 void en_order_cancel(ncclComm_t comm, struct en_ticket *t); /* never ran, never will                  */
-void en_wait_moment(ncclComm_t comm);                       /* the same, 1 ms at most */
+void en_wait_briefly(ncclComm_t comm);                       /* the same, 1 ms at most */
 enum en_end en_wait_slice(ncclComm_t comm);                 /* of a wait on changed; the lock is held */
 void en_order_drain(ncclComm_t comm);                       /* until all that were issued are done    */
 
@@ -125,11 +125,11 @@ const char *en_last_error(ncclComm_t comm);
 /* Breaks the communicator on all ranks; the first one to say so prints it. */
 void en_comm_break(ncclComm_t comm, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-ncclResult_t en_say_broken(ncclComm_t comm); /* remembers its text; returns ncclInvalidUsage */
+ncclResult_t en_report_broken(ncclComm_t comm); /* remembers its text; returns ncclInvalidUsage */
 
 /* Argument checks, see checks.c. */
 ncclResult_t en_check_task(ncclComm_t comm, const struct en_task *task);
-ncclResult_t en_check_selves(ncclComm_t comm, const struct en_task *tasks, int count);
+ncclResult_t en_check_self_messages(ncclComm_t comm, const struct en_task *tasks, int count);
 ncclResult_t en_check_config(const ncclConfig_t *given, ncclConfig_t *config, const ncclConfig_t *inherited);
 
 void en_hash(uint8_t out[EN_ID_BYTES], const void *data, size_t bytes);

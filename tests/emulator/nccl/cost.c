@@ -63,7 +63,7 @@ static struct bb_collective call_of(ncclComm_t comm, const struct en_task *task)
                                   .placement = comm->placement};
 }
 
-static void quicken(struct bb_link *link, struct pace pace)
+static void scale_link(struct bb_link *link, struct pace pace)
 {
     link->latency_us *= pace.latency;
     link->gbps *= pace.rate;
@@ -95,13 +95,13 @@ static bool paced_cost(struct bb_cluster c, const struct bb_collective *call, co
 
     if (pace.rate == 0)
         return false;
-    quicken(&c.intra, pace);
-    quicken(&c.inter, pace);
+    scale_link(&c.intra, pace);
+    scale_link(&c.inter, pace);
     bb_cluster_collective_cost(&c, call, cost);
     return true;
 }
 
-bool en_has_ways(void)
+bool en_has_variants(void)
 {
     return emu_machine()->n_variants > 0;
 }
@@ -112,7 +112,7 @@ static bool is_variant(const struct bb_nccl_variant *variant, int algorithm, int
            strcasecmp(variant->protocol, en_protocol_name(protocol)) == 0;
 }
 
-static bool cost_by_way(const struct bb_cluster *c, const struct bb_collective *call, const struct en_task *task,
+static bool cost_by_variant(const struct bb_cluster *c, const struct bb_collective *call, const struct en_task *task,
                         struct bb_cost *best)
 {
     struct bb_cost cost;
@@ -152,7 +152,7 @@ static bool cost_on(const struct bb_cluster *c, ncclComm_t comm, const struct en
     const struct bb_collective call = call_of(comm, task);
 
     if (comm->size > 1 && en_has_algorithm(task))
-        return en_has_ways() ? cost_by_way(c, &call, task, cost) : paced_cost(*c, &call, task, cost);
+        return en_has_variants() ? cost_by_variant(c, &call, task, cost) : paced_cost(*c, &call, task, cost);
     bb_cluster_collective_cost(c, &call, cost);
     return true;
 }
@@ -185,14 +185,14 @@ int64_t en_collective_ns(ncclComm_t comm, const struct en_task *task)
 }
 
 /* NCCL chooses by its own constants: it knows of no slow link. */
-void en_take_quickest(ncclComm_t comm, struct en_task *task)
+void en_choose_fastest(ncclComm_t comm, struct en_task *task)
 {
     const struct bb_collective call = call_of(comm, task);
     const struct bb_nccl_variant *variant = NULL;
 
     task->algorithm = EN_RING;
     task->protocol = EN_SIMPLE;
-    if (comm->size > 1 && en_has_algorithm(task) && en_has_ways())
+    if (comm->size > 1 && en_has_algorithm(task) && en_has_variants())
         bb_cluster_collective_ns(emu_machine(), &call, &variant);
     for (int i = 0; variant != NULL && i < EN_ALGORITHMS * EN_PROTOCOLS; i++)
         if (is_variant(variant, i / EN_PROTOCOLS, i % EN_PROTOCOLS)) {
@@ -222,7 +222,7 @@ int64_t en_message_ns(ncclComm_t comm, int peer, double load_a_ns, double load_b
 /* ---- what it takes of a GPU ---- */
 
 /* Over one of the ways out, and the way back in; as much for each of so many other GPUs. */
-static void add_way(struct emu_demand *e, enum en_place place, double out, double in, int others)
+static void add_shared_bytes(struct emu_demand *e, enum en_shared_resource place, double out, double in, int others)
 {
     double *bytes = &e->bytes[EMU_NIC_OUT + 2 * place], *of_others = &e->others[EMU_NIC_OUT + 2 * place];
 
@@ -233,13 +233,13 @@ static void add_way(struct emu_demand *e, enum en_place place, double out, doubl
 }
 
 /* Of a collective, each way. */
-static double member_bytes(ncclComm_t comm, const struct bb_cost *cost, enum en_place place)
+static double member_bytes(ncclComm_t comm, const struct bb_cost *cost, enum en_shared_resource place)
 {
     if (place == EN_NIC)
         return cost->nic_bytes;
     if (!en_is_shared(place))
         return 0;
-    return bb_fabric_member_bytes(cost, place == EN_LEAF ? BB_LEAF : BB_POD, comm->size, comm->company[place].near);
+    return bb_fabric_member_bytes(cost, place == EN_LEAF ? BB_LEAF : BB_POD, comm->size, comm->sharers[place].no_uplink);
 }
 
 static void add_collective(ncclComm_t comm, const struct en_task *task, struct emu_demand *e)
@@ -255,11 +255,11 @@ static void add_collective(ncclComm_t comm, const struct en_task *task, struct e
     e->transfer_ns += cost.transfer_ns;
     e->bytes[EMU_LINK_OUT] += links;
     e->bytes[EMU_LINK_IN] += links;
-    for (int i = EN_NIC; i < EN_PLACES; i++) {
-        const double bytes = member_bytes(comm, &cost, (enum en_place)i);
+    for (int i = EN_NIC; i < EN_SHARED_RESOURCES; i++) {
+        const double bytes = member_bytes(comm, &cost, (enum en_shared_resource)i);
 
-        add_way(e, (enum en_place)i, bytes, bytes,
-                comm->on_job_timeline ? 0 : comm->company[i].members + comm->company[i].others - 1);
+        add_shared_bytes(e, (enum en_shared_resource)i, bytes, bytes,
+                comm->on_job_timeline ? 0 : comm->sharers[i].members + comm->sharers[i].others - 1);
     }
     if (comm->on_job_timeline && cost.transfer_ns > 0)
         e->pace_gbps = (cost.link_ns > cost.nic_ns ? links : cost.nic_bytes) / cost.transfer_ns;
@@ -268,7 +268,7 @@ static void add_collective(ncclComm_t comm, const struct en_task *task, struct e
 }
 
 /* Where the ranks meet, each says what it sends. */
-static int count_senders(ncclComm_t comm, enum en_place place, const struct en_task *tasks, int n)
+static int count_senders(ncclComm_t comm, enum en_shared_resource place, const struct en_task *tasks, int n)
 {
     return comm->on_job_timeline ? 0 : en_count_senders(comm, place, tasks, n);
 }
@@ -286,11 +286,11 @@ static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, st
     e->transfer_ns += en_load_ns(comm, &load);
     e->bytes[EMU_LINK_OUT] += load.out[1];
     e->bytes[EMU_LINK_IN] += load.in[1];
-    add_way(e, EN_NIC, load.out[0], load.in[0], count_senders(comm, EN_NIC, tasks, n));
+    add_shared_bytes(e, EN_NIC, load.out[0], load.in[0], count_senders(comm, EN_NIC, tasks, n));
     for (int tier = 0; tier < BB_TIERS; tier++)
         if (bb_fabric_is_oversubscribed(c, (enum bb_tier)tier))
-            add_way(e, (enum en_place)(EN_LEAF + tier), load.up[tier], load.down[tier],
-                    count_senders(comm, (enum en_place)(EN_LEAF + tier), tasks, n));
+            add_shared_bytes(e, (enum en_shared_resource)(EN_LEAF + tier), load.up[tier], load.down[tier],
+                    count_senders(comm, (enum en_shared_resource)(EN_LEAF + tier), tasks, n));
     e->bytes[EMU_MEMORY] += (between + within) * c->sharing.memory_bytes;
     e->sms = sms > e->sms ? sms : e->sms;
     for (int i = 0; i < n && comm->on_job_timeline; i++)

@@ -172,10 +172,10 @@ static ncclResult_t launch_comm(const struct work *w, int first, bool *done, int
         if (w->calls[i].comm == comm) {
             tasks[n] = w->calls[i].task;
             tasks[n].corrupt = emu_fault_corrupts(tasks[n].function);
-            en_profiler_tell(comm, &tasks[n++]);
+            en_profiler_report(comm, &tasks[n++]);
             done[i] = true;
         }
-    rc = en_check_selves(comm, tasks, n);
+    rc = en_check_self_messages(comm, tasks, n);
     if (rc == ncclSuccess) {
         plan = en_plan_new(comm, tasks, n);
         rc = plan == NULL ? en_fail(NULL, ncclSystemError, "out of memory in a group") : en_plan_enqueue(plan, host_ns);

@@ -22,7 +22,7 @@ void en_hazards_join(ncclComm_t comm)
 
     emu_skip_streams(comm->device, STREAMS_OF_A_COMM);
     comm->fifo_bytes = (size_t)emu_env_number("EMU_WORK_FIFO", 1 << 30);
-    comm->ahead = emu_env_number("EMU_SEND_AHEAD", EN_AHEAD_MAX);
+    comm->ahead = emu_env_number("EMU_SEND_AHEAD", EN_MAX_AHEAD);
     comm->connected = all_connected;
     if (emu_env_number("EMU_RUNTIME_CONNECT", 1) && !(at_first_use && atoi(at_first_use) == 0))
         comm->connected = 0;
@@ -81,7 +81,7 @@ void en_fifo_take(struct en_plan *plan)
     pthread_mutex_lock(&comm->lock);
     while (comm->fifo_used > 0 && comm->fifo_used + bytes > comm->fifo_bytes && !emu_stopping()) {
         emu_host_waits_for_one();
-        en_wait_moment(comm);
+        en_wait_briefly(comm);
         waited = true;
     }
     comm->fifo_used += bytes;
@@ -103,7 +103,7 @@ void en_fifo_free(struct en_plan *plan)
 
 /* ---- ranks that only give ---- */
 
-static bool only_gives(ncclComm_t comm, const struct en_task *task)
+static bool only_sends(ncclComm_t comm, const struct en_task *task)
 {
     const struct en_kind_row *kind = en_kind(task->kind);
 
@@ -113,11 +113,11 @@ static bool only_gives(ncclComm_t comm, const struct en_task *task)
 int64_t en_begin_ns(ncclComm_t comm, const struct en_task *task, int64_t own_ns, int64_t latest_ns)
 {
     uint64_t n = comm->n_arrivals++;
-    int64_t room_ns =
-        comm->ahead > 0 && n >= (uint64_t)comm->ahead ? comm->arrivals[(n - comm->ahead) % EN_AHEAD_MAX] : 0;
+    int64_t space_ns =
+        comm->ahead > 0 && n >= (uint64_t)comm->ahead ? comm->arrivals[(n - comm->ahead) % EN_MAX_AHEAD] : 0;
 
-    comm->arrivals[n % EN_AHEAD_MAX] = latest_ns;
-    if (comm->ahead == 0 || !only_gives(comm, task))
+    comm->arrivals[n % EN_MAX_AHEAD] = latest_ns;
+    if (comm->ahead == 0 || !only_sends(comm, task))
         return latest_ns;
-    return own_ns > room_ns ? own_ns : room_ns;
+    return own_ns > space_ns ? own_ns : space_ns;
 }

@@ -191,7 +191,7 @@ static void place(ncclComm_t comm)
     comm->nic_factor = emu_nic_factor(comm->location);
     comm->leaf_factor = emu_leaf_factor(en_machine_rank(comm, comm->rank));
     comm->job_gpus = emu_world_size() * devices_of(&comm->region, comm->rank);
-    en_find_company(comm);
+    en_find_sharers(comm);
 }
 
 /* Emulated nodes are different hosts, though all their ranks run on this one, unless the user named the hosts. */

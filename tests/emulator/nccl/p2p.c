@@ -130,7 +130,7 @@ static uint64_t *turn_of(const struct exchange *x, const struct flow *f)
 
 static void wake_peer(const struct exchange *x, const struct flow *f)
 {
-    en_ring_bell(&x->comm->region.members[f->peer]);
+    en_ring_doorbell(&x->comm->region.members[f->peer]);
 }
 
 static void say_done(const struct exchange *x, struct flow *f)
@@ -295,12 +295,12 @@ static enum en_end progress(struct exchange *x)
     enum en_end end = EN_GO;
 
     while (x->live > 0 && end == EN_GO) {
-        uint32_t bell = atomic_load(&me->bell);
+        uint32_t doorbell = atomic_load(&me->doorbell);
         bool moved = false;
         for (int i = 0; i < x->n_flows && end == EN_GO; i++)
             moved |= advance(x, &x->flows[i], &end);
         if (!moved && end == EN_GO && x->live > 0)
-            end = en_sleep_on_bell(&x->comm->watch, me, bell);
+            end = en_sleep_on_doorbell(&x->comm->watch, me, doorbell);
     }
     return end;
 }

@@ -90,11 +90,11 @@ static int64_t run_plan(void *arg, int64_t ready_ns)
     if (end == EN_GO)
         end = run_tasks(plan, &now);
     if (end == EN_BROKEN)
-        en_say_broken(comm);
+        en_report_broken(comm);
     if (plan->demand.peers != NULL) {
-        const int64_t told_ns = emu_end_ns();
+        const int64_t timeline_end_ns = emu_end_ns();
 
-        now = end == EN_GO && told_ns > 0 ? told_ns : now;
+        now = end == EN_GO && timeline_end_ns > 0 ? timeline_end_ns : now;
     }
     comm->last_end_ns = now;
     en_fifo_free(plan);

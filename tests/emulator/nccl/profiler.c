@@ -98,7 +98,7 @@ static void say(const struct plugin *p, ncclComm_t comm, struct event *event)
         p->stop(handle);
 }
 
-static void tell_message(const struct plugin *p, ncclComm_t comm, const struct en_task *task, bool sends, int peer)
+static void report_message(const struct plugin *p, ncclComm_t comm, const struct en_task *task, bool sends, int peer)
 {
     struct event event = {.type = P2P};
 
@@ -120,19 +120,19 @@ static bool has_message(ncclComm_t comm, const struct en_task *task, bool only_r
 }
 
 /* What is made of messages: every side of it that this rank has. */
-static void tell_messages(const struct plugin *p, ncclComm_t comm, const struct en_task *task)
+static void report_messages(const struct plugin *p, ncclComm_t comm, const struct en_task *task)
 {
     const struct en_kind_row *kind = en_kind(task->kind);
 
     for (int peer = 0; peer < comm->size; peer++) {
         if (has_message(comm, task, kind->only_root_sends, peer))
-            tell_message(p, comm, task, true, peer);
+            report_message(p, comm, task, true, peer);
         if (has_message(comm, task, kind->only_root_receives, peer))
-            tell_message(p, comm, task, false, peer);
+            report_message(p, comm, task, false, peer);
     }
 }
 
-static void tell_collective(const struct plugin *p, ncclComm_t comm, const struct en_task *task)
+static void report_collective(const struct plugin *p, ncclComm_t comm, const struct en_task *task)
 {
     struct event event = {.type = COLL};
 
@@ -149,7 +149,7 @@ static void tell_collective(const struct plugin *p, ncclComm_t comm, const struc
     say(p, comm, &event);
 }
 
-void en_profiler_tell(ncclComm_t comm, const struct en_task *task)
+void en_profiler_report(ncclComm_t comm, const struct en_task *task)
 {
     bool asked = (__atomic_load_n(&mask, __ATOMIC_RELAXED) & (COLL | P2P)) != 0;
     const struct plugin *p = asked && comm->profiler != NULL && comm->size > 1 ? plugin() : NULL;
@@ -157,9 +157,9 @@ void en_profiler_tell(ncclComm_t comm, const struct en_task *task)
     if (p == NULL)
         return;
     if (task->kind == EN_SEND || task->kind == EN_RECV)
-        tell_message(p, comm, task, task->kind == EN_SEND, task->root);
+        report_message(p, comm, task, task->kind == EN_SEND, task->root);
     else if (!en_has_algorithm(task))
-        tell_messages(p, comm, task);
+        report_messages(p, comm, task);
     else
-        tell_collective(p, comm, task);
+        report_collective(p, comm, task);
 }

@@ -10,6 +10,6 @@
 
 void en_profiler_join(ncclComm_t comm);  /* it is complete                                       */
 void en_profiler_leave(ncclComm_t comm); /* its handle goes away; fine for one that never joined */
-void en_profiler_tell(ncclComm_t comm, const struct en_task *task);
+void en_profiler_report(ncclComm_t comm, const struct en_task *task);
 
 #endif

@@ -32,14 +32,14 @@ int en_machine_rank(ncclComm_t comm, int member)
 }
 
 /* -1: the job has no GPU there. */
-static int rank_beside(ncclComm_t comm, int member, int shift)
+static int rank_at_shift(ncclComm_t comm, int member, int shift)
 {
     const int number = number_of(comm, member) + shift;
 
     return number < 0 || number >= comm->job_gpus ? -1 : machine_rank(emu_location_of(number, comm->job_gpus));
 }
 
-bool en_is_shared(enum en_place place)
+bool en_is_shared(enum en_shared_resource place)
 {
     const struct bb_cluster *c = emu_machine();
 
@@ -47,7 +47,7 @@ bool en_is_shared(enum en_place place)
                                          : bb_fabric_is_oversubscribed(c, place == EN_LEAF ? BB_LEAF : BB_POD));
 }
 
-static bool is_way_out(enum en_place place, int from, int to)
+static bool leaves_through(enum en_shared_resource place, int from, int to)
 {
     const struct bb_cluster *c = emu_machine();
 
@@ -55,7 +55,7 @@ static bool is_way_out(enum en_place place, int from, int to)
                            : bb_fabric_takes_uplinks(c, place == EN_LEAF ? BB_LEAF : BB_POD, from, to);
 }
 
-static bool is_same_place(enum en_place place, int a, int b)
+static bool is_same_resource(enum en_shared_resource place, int a, int b)
 {
     const struct bb_cluster *c = emu_machine();
 
@@ -75,17 +75,17 @@ static bool is_member(ncclComm_t comm, int number)
     return false;
 }
 
-static bool calls_alike(ncclComm_t comm, enum en_place place, int shift)
+static bool calls_same(ncclComm_t comm, enum en_shared_resource place, int shift)
 {
-    const int caller = rank_beside(comm, comm->rank, shift);
+    const int caller = rank_at_shift(comm, comm->rank, shift);
     bool leaves = false;
 
     for (int i = 0; i < comm->size; i++) {
-        const int beside = rank_beside(comm, i, shift);
+        const int beside = rank_at_shift(comm, i, shift);
 
         if (beside < 0)
             return false;
-        leaves |= is_way_out(place, caller, beside);
+        leaves |= leaves_through(place, caller, beside);
     }
     return leaves;
 }
@@ -99,57 +99,57 @@ static bool is_peer(ncclComm_t comm, int rank, const struct exchange *x)
     return false;
 }
 
-static bool sends_alike(ncclComm_t comm, enum en_place place, int shift, const struct exchange *x)
+static bool sends_same(ncclComm_t comm, enum en_shared_resource place, int shift, const struct exchange *x)
 {
-    const int own = en_machine_rank(comm, comm->rank), sender = rank_beside(comm, comm->rank, shift);
-    double out = 0, alike = 0;
+    const int own = en_machine_rank(comm, comm->rank), sender = rank_at_shift(comm, comm->rank, shift);
+    double out = 0, same_bytes = 0;
 
     if (is_peer(comm, sender, x))
         return false;
     for (const struct en_task *t = x->tasks; t < x->tasks + x->n; t++) {
-        const bool leaves = is_way_out(place, own, en_machine_rank(comm, t->root));
+        const bool leaves = leaves_through(place, own, en_machine_rank(comm, t->root));
         const double bytes = leaves ? (double)(t->count * en_element_bytes(t)) : 0;
-        const int beside = rank_beside(comm, t->root, shift);
+        const int beside = rank_at_shift(comm, t->root, shift);
 
         out += bytes;
-        alike += beside >= 0 && is_way_out(place, sender, beside) ? bytes : 0;
+        same_bytes += beside >= 0 && leaves_through(place, sender, beside) ? bytes : 0;
     }
-    return out > 0 && 2 * alike >= out;
+    return out > 0 && 2 * same_bytes >= out;
 }
 
 /* ---- counting ---- */
 
 /* Another GPU of the place. x: an exchange, NULL: a collective. */
-static void count_one(ncclComm_t comm, enum en_place place, int shift, const struct exchange *x,
-                      struct en_company *company)
+static void count_one(ncclComm_t comm, enum en_shared_resource place, int shift, const struct exchange *x,
+                      struct en_sharers *sharers)
 {
-    if (!is_same_place(place, rank_beside(comm, comm->rank, shift), en_machine_rank(comm, comm->rank)))
+    if (!is_same_resource(place, rank_at_shift(comm, comm->rank, shift), en_machine_rank(comm, comm->rank)))
         return;
     if (x)
-        company->others += sends_alike(comm, place, shift, x);
+        sharers->others += sends_same(comm, place, shift, x);
     else if (is_member(comm, number_of(comm, comm->rank) + shift))
-        company->members++;
+        sharers->members++;
     else
-        company->others += calls_alike(comm, place, shift);
+        sharers->others += calls_same(comm, place, shift);
 }
 
 /* GPUs from which no message would take that way are numbers in a row. */
-static struct en_company count_company(ncclComm_t comm, enum en_place place, const struct exchange *x)
+static struct en_sharers count_sharers(ncclComm_t comm, enum en_shared_resource place, const struct exchange *x)
 {
     const int own = en_machine_rank(comm, comm->rank);
-    struct en_company company = {1, 0, 0};
+    struct en_sharers sharers = {1, 0, 0};
 
     if (!en_is_shared(place))
-        return company;
+        return sharers;
     for (int step = -1; step <= 1; step += 2)
         for (int shift = step;; shift += step) {
-            const int beside = rank_beside(comm, comm->rank, shift);
+            const int beside = rank_at_shift(comm, comm->rank, shift);
 
-            if (beside < 0 || is_way_out(place, own, beside))
+            if (beside < 0 || leaves_through(place, own, beside))
                 break;
-            count_one(comm, place, shift, x, &company);
+            count_one(comm, place, shift, x, &sharers);
         }
-    return company;
+    return sharers;
 }
 
 /* Each node once, in the order of ranks. */
@@ -188,17 +188,17 @@ static void find_rank_placement(ncclComm_t comm)
     free(ranks);
 }
 
-void en_find_company(ncclComm_t comm)
+void en_find_sharers(ncclComm_t comm)
 {
     find_rank_placement(comm);
     if (bb_fabric_has_oversubscribed_tier(emu_machine()))
         find_node_placement(comm);
-    for (int i = EN_NIC; i < EN_PLACES; i++) {
-        const enum en_place place = (enum en_place)i;
+    for (int i = EN_NIC; i < EN_SHARED_RESOURCES; i++) {
+        const enum en_shared_resource place = (enum en_shared_resource)i;
 
-        comm->company[i] = count_company(comm, place, NULL);
+        comm->sharers[i] = count_sharers(comm, place, NULL);
         for (int m = 0; en_is_shared(place) && m < comm->size; m++)
-            comm->company[i].near += !is_way_out(place, en_machine_rank(comm, comm->rank), en_machine_rank(comm, m));
+            comm->sharers[i].no_uplink += !leaves_through(place, en_machine_rank(comm, comm->rank), en_machine_rank(comm, m));
     }
 }
 
@@ -210,7 +210,7 @@ bool en_shares_with_peers(const struct bb_link_load *load)
            (en_is_shared(EN_POD) && pods);
 }
 
-int en_count_senders(ncclComm_t comm, enum en_place place, const struct en_task *tasks, int n)
+int en_count_senders(ncclComm_t comm, enum en_shared_resource place, const struct en_task *tasks, int n)
 {
-    return count_company(comm, place, &(struct exchange){tasks, n}).others;
+    return count_sharers(comm, place, &(struct exchange){tasks, n}).others;
 }

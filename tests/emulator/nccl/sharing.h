@@ -10,15 +10,15 @@
 #include "comm.h"
 
 int en_machine_rank(ncclComm_t comm, int member); /* where all nodes have the profile's GPUs */
-bool en_is_shared(enum en_place place);
+bool en_is_shared(enum en_shared_resource place);
 
 /* Of collectives, once all members are known, into comm->spread and comm->company. Others are those whose own one would
  * use that way, too. */
-void en_find_company(ncclComm_t comm);
+void en_find_sharers(ncclComm_t comm);
 /* Whether what this rank sends and receives takes a way out that others have, too. */
 bool en_shares_with_peers(const struct bb_link_load *load);
 /* Of an exchange, others only, and no peers: those of whose messages as many bytes or more would take that way as would
  * not. */
-int en_count_senders(ncclComm_t comm, enum en_place place, const struct en_task *tasks, int n);
+int en_count_senders(ncclComm_t comm, enum en_shared_resource place, const struct en_task *tasks, int n);
 
 #endif

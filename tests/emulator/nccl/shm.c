@@ -27,9 +27,9 @@
 
 enum { LAYOUT = 3, PAGE = 4096 };
 
-static const size_t chunk_most = 512u << 10, chunk_least = 16u << 10;
-static const size_t ring_most = 256u << 10, ring_least = PAGE;
-static const size_t rings_budget = 1u << 30; /* of address space, not of memory */
+static const size_t max_chunk = 512u << 10, min_chunk = 16u << 10;
+static const size_t max_ring = 256u << 10, min_ring = PAGE;
+static const size_t max_rings_total = 1u << 30; /* of address space, not of memory */
 
 static size_t round_up(size_t x, size_t to)
 {
@@ -67,9 +67,9 @@ static void choose_sizes(int members, size_t *chunk, size_t *ring)
 
     if (statvfs(DIRECTORY, &fs) == 0)
         free_bytes = (size_t)fs.f_bavail * fs.f_frsize;
-    *chunk = clamp_pages(free_bytes / 16 / (n * EN_BUFFERS), chunk_least, chunk_most);
-    size_t ring_bytes = free_bytes / 16 < rings_budget ? free_bytes / 16 : rings_budget;
-    *ring = clamp_pages(ring_bytes / (n * n), ring_least, ring_most);
+    *chunk = clamp_pages(free_bytes / 16 / (n * EN_BUFFERS), min_chunk, max_chunk);
+    size_t ring_bytes = free_bytes / 16 < max_rings_total ? free_bytes / 16 : max_rings_total;
+    *ring = clamp_pages(ring_bytes / (n * n), min_ring, max_ring);
 }
 
 static int map_region(struct en_region *r, int fd, size_t total)
@@ -346,19 +346,19 @@ enum en_end en_barrier_wait(const struct en_watch *watch, struct en_barrier *b, 
     return en_wait(watch, &b->generation, generation);
 }
 
-void en_ring_bell(struct en_member *m)
+void en_ring_doorbell(struct en_member *m)
 {
-    atomic_fetch_add(&m->bell, 1);
+    atomic_fetch_add(&m->doorbell, 1);
     if (atomic_load(&m->asleep))
-        en_wake(&m->bell);
+        en_wake(&m->doorbell);
 }
 
 /* `asleep` is set before the kernel compares the bell, and the ringer looks at it after moving the bell: no wake-up is
  * lost. */
-enum en_end en_sleep_on_bell(const struct en_watch *watch, struct en_member *m, uint32_t seen)
+enum en_end en_sleep_on_doorbell(const struct en_watch *watch, struct en_member *m, uint32_t seen)
 {
     atomic_store(&m->asleep, 1);
-    enum en_end end = en_wait(watch, &m->bell, seen);
+    enum en_end end = en_wait(watch, &m->doorbell, seen);
     atomic_store(&m->asleep, 0);
     return end;
 }
@@ -382,7 +382,7 @@ void en_wake_all(struct en_region *r)
         return;
     wake_head(r->head);
     for (int i = 0; i < r->head->members; i++)
-        en_wake(&r->members[i].bell);
+        en_wake(&r->members[i].doorbell);
 }
 
 bool en_break(struct en_region *r, const char *text)

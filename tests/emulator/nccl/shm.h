@@ -45,7 +45,7 @@ struct en_member {
     uint64_t timeline;                              /* that its process is on, 0: its own                            */
     uint64_t host, bus;                             /* hash of the host's identity, of the device's PCI bus id        */
     int32_t split[2][2];                            /* colour and key of a split                                      */
-    _Alignas(EN_CACHE_LINE) _Atomic uint32_t bell;  /* counts news about sends and receives of this rank              */
+    _Alignas(EN_CACHE_LINE) _Atomic uint32_t doorbell;  /* counts news about sends and receives of this rank              */
     _Atomic uint32_t asleep;                        /* 1: the rank sleeps on its bell                                 */
     _Alignas(EN_CACHE_LINE) struct en_desc desc[2];
 };
@@ -133,8 +133,8 @@ void en_wake(_Atomic uint32_t *word);
 uint32_t en_barrier_arrive(struct en_barrier *b, int members);
 enum en_end en_barrier_wait(const struct en_watch *watch, struct en_barrier *b, uint32_t generation);
 
-void en_ring_bell(struct en_member *m);
-enum en_end en_sleep_on_bell(const struct en_watch *watch, struct en_member *m, uint32_t seen);
+void en_ring_doorbell(struct en_member *m);
+enum en_end en_sleep_on_doorbell(const struct en_watch *watch, struct en_member *m, uint32_t seen);
 
 /* Marks the communicator broken for all its ranks and wakes them. The first message stays; true: this was the first. */
 bool en_break(struct en_region *r, const char *text);

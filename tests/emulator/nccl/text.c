@@ -60,7 +60,7 @@ static const char *shared_text(ncclComm_t comm)
 }
 
 /* A broken communicator's text also becomes the latest error of this process. */
-ncclResult_t en_say_broken(ncclComm_t comm)
+ncclResult_t en_report_broken(ncclComm_t comm)
 {
     return en_fail(NULL, ncclInvalidUsage, "%s", shared_text(comm));
 }
@@ -75,7 +75,7 @@ void en_comm_break(ncclComm_t comm, const char *format, ...)
     va_end(args);
     if (en_break(&comm->region, text))
         fprintf(stderr, "emulated NCCL: %s\n", text);
-    en_say_broken(comm);
+    en_report_broken(comm);
 }
 
 const char *en_last_error(ncclComm_t comm)

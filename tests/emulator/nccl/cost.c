@@ -44,11 +44,11 @@ static const enum bb_coll_kind kinds[EN_KINDS] = {
 
 static int members_on_root_node(ncclComm_t comm, const struct en_task *task)
 {
-    int beside = 0;
+    int other = 0;
 
     for (int i = 0; en_kind(task->kind)->rooted && i < comm->size; i++)
-        beside += comm->nodes[i] == comm->nodes[task->root];
-    return beside;
+        other += comm->nodes[i] == comm->nodes[task->root];
+    return other;
 }
 
 static struct bb_collective call_of(ncclComm_t comm, const struct en_task *task)
@@ -222,24 +222,24 @@ int64_t en_message_ns(ncclComm_t comm, int peer, double load_a_ns, double load_b
 /* ---- what it takes of a GPU ---- */
 
 /* Over one of the ways out, and the way back in; as much for each of so many other GPUs. */
-static void add_shared_bytes(struct emu_demand *e, enum en_shared_resource place, double out, double in, int others)
+static void add_shared_bytes(struct emu_demand *e, enum en_shared_resource resource, double out, double in, int others)
 {
-    double *bytes = &e->bytes[EMU_NIC_OUT + 2 * place], *of_others = &e->others[EMU_NIC_OUT + 2 * place];
+    double *bytes = &e->bytes[EMU_NIC_OUT + 2 * resource], *others_bytes = &e->others[EMU_NIC_OUT + 2 * resource];
 
     bytes[0] += out;
     bytes[1] += in;
-    of_others[0] += others * out;
-    of_others[1] += others * in;
+    others_bytes[0] += others * out;
+    others_bytes[1] += others * in;
 }
 
 /* Of a collective, each way. */
-static double member_bytes(ncclComm_t comm, const struct bb_cost *cost, enum en_shared_resource place)
+static double member_bytes(ncclComm_t comm, const struct bb_cost *cost, enum en_shared_resource resource)
 {
-    if (place == EN_NIC)
+    if (resource == EN_NIC)
         return cost->nic_bytes;
-    if (!en_is_shared(place))
+    if (!en_is_shared(resource))
         return 0;
-    return bb_fabric_member_bytes(cost, place == EN_LEAF ? BB_LEAF : BB_POD, comm->size, comm->sharers[place].no_uplink);
+    return bb_fabric_member_bytes(cost, resource == EN_LEAF ? BB_LEAF : BB_POD, comm->size, comm->sharers[resource].no_uplink);
 }
 
 static void add_collective(ncclComm_t comm, const struct en_task *task, struct emu_demand *e)
@@ -268,9 +268,9 @@ static void add_collective(ncclComm_t comm, const struct en_task *task, struct e
 }
 
 /* Where the ranks meet, each says what it sends. */
-static int count_senders(ncclComm_t comm, enum en_shared_resource place, const struct en_task *tasks, int n)
+static int count_senders(ncclComm_t comm, enum en_shared_resource resource, const struct en_task *tasks, int n)
 {
-    return comm->on_job_timeline ? 0 : en_count_senders(comm, place, tasks, n);
+    return comm->on_job_timeline ? 0 : en_count_senders(comm, resource, tasks, n);
 }
 
 static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, struct emu_demand *e)

@@ -39,30 +39,30 @@ static int rank_at_shift(ncclComm_t comm, int member, int shift)
     return number < 0 || number >= comm->job_gpus ? -1 : machine_rank(emu_location_of(number, comm->job_gpus));
 }
 
-bool en_is_shared(enum en_shared_resource place)
+bool en_is_shared(enum en_shared_resource resource)
 {
     const struct bb_cluster *c = emu_machine();
 
-    return c->has_sharing && (place == EN_NIC ? bb_cluster_gpus_share_nics(c)
-                                         : bb_fabric_is_oversubscribed(c, place == EN_LEAF ? BB_LEAF : BB_POD));
+    return c->has_sharing && (resource == EN_NIC ? bb_cluster_gpus_share_nics(c)
+                                         : bb_fabric_is_oversubscribed(c, resource == EN_LEAF ? BB_LEAF : BB_POD));
 }
 
-static bool leaves_through(enum en_shared_resource place, int from, int to)
+static bool leaves_through(enum en_shared_resource resource, int from, int to)
 {
     const struct bb_cluster *c = emu_machine();
 
-    return place == EN_NIC ? from / c->gpus_per_node != to / c->gpus_per_node
-                           : bb_fabric_takes_uplinks(c, place == EN_LEAF ? BB_LEAF : BB_POD, from, to);
+    return resource == EN_NIC ? from / c->gpus_per_node != to / c->gpus_per_node
+                           : bb_fabric_takes_uplinks(c, resource == EN_LEAF ? BB_LEAF : BB_POD, from, to);
 }
 
-static bool is_same_resource(enum en_shared_resource place, int a, int b)
+static bool is_same_resource(enum en_shared_resource resource, int a, int b)
 {
     const struct bb_cluster *c = emu_machine();
 
-    if (place == EN_NIC)
+    if (resource == EN_NIC)
         return bb_cluster_rank_nic(c, a) == bb_cluster_rank_nic(c, b);
-    return bb_fabric_switch(c, place == EN_LEAF ? BB_LEAF : BB_POD, a) ==
-           bb_fabric_switch(c, place == EN_LEAF ? BB_LEAF : BB_POD, b);
+    return bb_fabric_switch(c, resource == EN_LEAF ? BB_LEAF : BB_POD, a) ==
+           bb_fabric_switch(c, resource == EN_LEAF ? BB_LEAF : BB_POD, b);
 }
 
 /* ---- who does alike ---- */
@@ -75,17 +75,17 @@ static bool is_member(ncclComm_t comm, int number)
     return false;
 }
 
-static bool calls_same(ncclComm_t comm, enum en_shared_resource place, int shift)
+static bool calls_same(ncclComm_t comm, enum en_shared_resource resource, int shift)
 {
     const int caller = rank_at_shift(comm, comm->rank, shift);
     bool leaves = false;
 
     for (int i = 0; i < comm->size; i++) {
-        const int beside = rank_at_shift(comm, i, shift);
+        const int other = rank_at_shift(comm, i, shift);
 
-        if (beside < 0)
+        if (other < 0)
             return false;
-        leaves |= leaves_through(place, caller, beside);
+        leaves |= leaves_through(resource, caller, other);
     }
     return leaves;
 }
@@ -99,7 +99,7 @@ static bool is_peer(ncclComm_t comm, int rank, const struct exchange *x)
     return false;
 }
 
-static bool sends_same(ncclComm_t comm, enum en_shared_resource place, int shift, const struct exchange *x)
+static bool sends_same(ncclComm_t comm, enum en_shared_resource resource, int shift, const struct exchange *x)
 {
     const int own = en_machine_rank(comm, comm->rank), sender = rank_at_shift(comm, comm->rank, shift);
     double out = 0, same_bytes = 0;
@@ -107,12 +107,12 @@ static bool sends_same(ncclComm_t comm, enum en_shared_resource place, int shift
     if (is_peer(comm, sender, x))
         return false;
     for (const struct en_task *t = x->tasks; t < x->tasks + x->n; t++) {
-        const bool leaves = leaves_through(place, own, en_machine_rank(comm, t->root));
+        const bool leaves = leaves_through(resource, own, en_machine_rank(comm, t->root));
         const double bytes = leaves ? (double)(t->count * en_element_bytes(t)) : 0;
-        const int beside = rank_at_shift(comm, t->root, shift);
+        const int other = rank_at_shift(comm, t->root, shift);
 
         out += bytes;
-        same_bytes += beside >= 0 && leaves_through(place, sender, beside) ? bytes : 0;
+        same_bytes += other >= 0 && leaves_through(resource, sender, other) ? bytes : 0;
     }
     return out > 0 && 2 * same_bytes >= out;
 }
@@ -120,34 +120,34 @@ static bool sends_same(ncclComm_t comm, enum en_shared_resource place, int shift
 /* ---- counting ---- */
 
 /* Another GPU of the place. x: an exchange, NULL: a collective. */
-static void count_one(ncclComm_t comm, enum en_shared_resource place, int shift, const struct exchange *x,
+static void count_one(ncclComm_t comm, enum en_shared_resource resource, int shift, const struct exchange *x,
                       struct en_sharers *sharers)
 {
-    if (!is_same_resource(place, rank_at_shift(comm, comm->rank, shift), en_machine_rank(comm, comm->rank)))
+    if (!is_same_resource(resource, rank_at_shift(comm, comm->rank, shift), en_machine_rank(comm, comm->rank)))
         return;
     if (x)
-        sharers->others += sends_same(comm, place, shift, x);
+        sharers->others += sends_same(comm, resource, shift, x);
     else if (is_member(comm, number_of(comm, comm->rank) + shift))
         sharers->members++;
     else
-        sharers->others += calls_same(comm, place, shift);
+        sharers->others += calls_same(comm, resource, shift);
 }
 
 /* GPUs from which no message would take that way are numbers in a row. */
-static struct en_sharers count_sharers(ncclComm_t comm, enum en_shared_resource place, const struct exchange *x)
+static struct en_sharers count_sharers(ncclComm_t comm, enum en_shared_resource resource, const struct exchange *x)
 {
     const int own = en_machine_rank(comm, comm->rank);
     struct en_sharers sharers = {1, 0, 0};
 
-    if (!en_is_shared(place))
+    if (!en_is_shared(resource))
         return sharers;
     for (int step = -1; step <= 1; step += 2)
         for (int shift = step;; shift += step) {
-            const int beside = rank_at_shift(comm, comm->rank, shift);
+            const int other = rank_at_shift(comm, comm->rank, shift);
 
-            if (beside < 0 || leaves_through(place, own, beside))
+            if (other < 0 || leaves_through(resource, own, other))
                 break;
-            count_one(comm, place, shift, x, &sharers);
+            count_one(comm, resource, shift, x, &sharers);
         }
     return sharers;
 }
@@ -194,11 +194,11 @@ void en_find_sharers(ncclComm_t comm)
     if (bb_fabric_has_oversubscribed_tier(emu_machine()))
         find_node_placement(comm);
     for (int i = EN_NIC; i < EN_SHARED_RESOURCES; i++) {
-        const enum en_shared_resource place = (enum en_shared_resource)i;
+        const enum en_shared_resource resource = (enum en_shared_resource)i;
 
-        comm->sharers[i] = count_sharers(comm, place, NULL);
-        for (int m = 0; en_is_shared(place) && m < comm->size; m++)
-            comm->sharers[i].no_uplink += !leaves_through(place, en_machine_rank(comm, comm->rank), en_machine_rank(comm, m));
+        comm->sharers[i] = count_sharers(comm, resource, NULL);
+        for (int m = 0; en_is_shared(resource) && m < comm->size; m++)
+            comm->sharers[i].no_uplink += !leaves_through(resource, en_machine_rank(comm, comm->rank), en_machine_rank(comm, m));
     }
 }
 
@@ -210,7 +210,7 @@ bool en_shares_with_peers(const struct bb_link_load *load)
            (en_is_shared(EN_POD) && pods);
 }
 
-int en_count_senders(ncclComm_t comm, enum en_shared_resource place, const struct en_task *tasks, int n)
+int en_count_senders(ncclComm_t comm, enum en_shared_resource resource, const struct en_task *tasks, int n)
 {
-    return count_sharers(comm, place, &(struct exchange){tasks, n}).others;
+    return count_sharers(comm, resource, &(struct exchange){tasks, n}).others;
 }

@@ -10,7 +10,7 @@
 #include "comm.h"
 
 int en_machine_rank(ncclComm_t comm, int member); /* where all nodes have the profile's GPUs */
-bool en_is_shared(enum en_shared_resource place);
+bool en_is_shared(enum en_shared_resource resource);
 
 /* Of collectives, once all members are known, into comm->spread and comm->company. Others are those whose own one would
  * use that way, too. */
@@ -19,6 +19,6 @@ void en_find_sharers(ncclComm_t comm);
 bool en_shares_with_peers(const struct bb_link_load *load);
 /* Of an exchange, others only, and no peers: those of whose messages as many bytes or more would take that way as would
  * not. */
-int en_count_senders(ncclComm_t comm, enum en_shared_resource place, const struct en_task *tasks, int n);
+int en_count_senders(ncclComm_t comm, enum en_shared_resource resource, const struct en_task *tasks, int n);
 
 #endif

@@ -1,4 +1,4 @@
-/* network.c - layers, tensors and work of the models that data parallelism trains (see network.h). */
+/* network.c - layers, tensors and kernels of the models that data parallelism trains (see network.h). */
 #include "proxies/replicas/network.h"
 
 #include "bootstrap/base/grow.h"
@@ -12,9 +12,9 @@
 #define MAX_STAGES 8
 #define MAX_BLOCKS 1000
 
-/* ---- growing ---- */
+/* ---- units and tensors ---- */
 
-/* An empty unit at the end; NULL without memory, said. It is to be taken before the next one is opened. */
+/* Append an empty unit. Returns NULL, after an error line, without memory. The pointer is valid until the next call. */
 static struct bb_network_unit *add_unit(struct bb_network *net, const char *name)
 {
     if (BB_GROW(net->units, net->n))
@@ -58,7 +58,7 @@ void bb_network_release(struct bb_network *net)
 
 /* ---- residual networks ---- */
 
-/* A network under creation: what the next convolution is put on. */
+/* State of a residual network under construction: the shape that the next convolution reads. */
 struct network_builder {
     struct bb_network *net;
     const char *where;
@@ -76,7 +76,7 @@ static int add_conv(struct network_builder *g, const char *name, int out, int ke
         return -BB_EFAIL;
     unit->conv = bb_conv_2d(1, g->channels, out, g->edge, kernel, stride, BB_FLOAT);
     if (!bb_conv_gemm(&unit->conv, BB_CONV_FORWARD, &gemm))
-        return bb_err(BB_EUSAGE, "%s: the convolution '%s' does not fit its image of %d x %d", g->where, name, g->edge,
+        return bb_err(BB_EUSAGE, "%s: convolution '%s' does not fit its input of %d x %d", g->where, name, g->edge,
                       g->edge);
     unit->sample_flops = bb_gemm_flops(&gemm);
     g->outputs += (double)gemm.m * (double)gemm.n;
@@ -89,8 +89,8 @@ out:
     return rc;
 }
 
-/* Two 3x3 convolutions, or 1x1, 3x3 and 1x1 with four times the channels; with a projection beside them where the
- * shape changes. */
+/* A basic block has two 3x3 convolutions; a bottleneck has 1x1, 3x3 and 1x1 with four times the channels. Where the
+ * shape changes, a 1x1 projection carries the shortcut. */
 static int add_block(struct network_builder *g, int stage, int block, int width, bool bottleneck)
 {
     const struct network_builder before = *g;
@@ -142,7 +142,7 @@ static int add_stages(struct network_builder *g, const json_t *part, int width, 
         json_int_t n = json_integer_value(json_array_get(blocks, (size_t)s));
 
         if (n < 1 || n > MAX_BLOCKS)
-            return bb_err(BB_EUSAGE, "%s: a stage has 1 to %d blocks", g->where, MAX_BLOCKS);
+            return bb_err(BB_EUSAGE, "%s: 'blocks' contains a stage outside 1 to %d blocks", g->where, MAX_BLOCKS);
         for (int b = 0; b < n; b++)
             TRY(add_block(g, s + 1, b, width << s, bottleneck));
     }
@@ -164,13 +164,14 @@ static int check_totals(const struct network_builder *g, const json_t *part)
     return bb_json_read(part, g->where, fields, (void *)&buckets);
 }
 
-/* What the file says of a residual network. */
+/* Fields of a residual network in the model file. */
 struct residual {
     int image, width, classes, batch, kernel, stride, pool;
     const char *block;
 };
 
-#define WHOLE(key, member, max) BB_FIELD(key, BB_JSON_WHOLE, offsetof(struct residual, member), .min = 1, .max = max)
+#define WHOLE(key, member, limit)                                                                                      \
+    BB_FIELD(key, BB_JSON_WHOLE, offsetof(struct residual, member), .min = 1, .max = limit)
 static const struct bb_json_field residual_fields[] = {
     WHOLE("image", image, 1 << 20),
     WHOLE("width", width, 1 << 16),
@@ -213,7 +214,7 @@ static bool is_matrix(const struct bb_arch_tensor *t)
     return strstr(t->name, "weight") && !strstr(t->name, "norm") && strncmp(t->name, "embedding", 9) != 0;
 }
 
-/* Two for each element of a matrix that a token passes through, and what attention does between all pairs of tokens. */
+/* FLOPs of one sample: 2 per token and element of each weight matrix, plus the attention core (scores and values). */
 static double arch_flops(const struct bb_arch *a, int layer, const struct bb_arch_tensor *tensors, int n)
 {
     double flops = 0, s = a->sequence;
@@ -247,7 +248,7 @@ static int add_arch_unit(struct bb_network *net, int layer, const char *name)
         unit->in = a->vocab;
         unit->out = a->hidden;
     } else if (layer == BB_ARCH_HEAD) {
-        unit->rows = a->post_norm ? 1 : a->sequence; /* BERT's pooler looks at the first token */
+        unit->rows = a->post_norm ? 1 : a->sequence; /* BERT's pooler reads only the first token */
         unit->in = a->hidden;
         unit->out = a->post_norm ? a->hidden : a->vocab;
     } else {
@@ -277,7 +278,7 @@ static int read_transformer(const json_t *root, const char *word, struct bb_netw
     TRY(add_arch_unit(net, BB_ARCH_HEAD, "head"));
     net->batch = 1;
     net->has_kernels = !arch->gated && !arch->experts && !arch->kv_lora && !arch->window && !arch->scan.heads &&
-                    !arch->encoder_layers && arch->kv_heads == arch->heads;
+                       !arch->encoder_layers && arch->kv_heads == arch->heads;
 out:
     return rc;
 }
@@ -301,11 +302,12 @@ out:
 
 /* ---- memory ---- */
 
-/* Of a convolution its output and that of its norm are kept; the activation is done in place. */
+/* Training stores the output of each convolution and of its norm. The activation function works in place. */
 double bb_network_activations(const struct bb_network *net, int samples, enum bb_dtype_id dtype)
 {
     static const struct bb_grid alone = {.tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .etp = 1, .edp = 1};
-    const struct bb_layers_config layers_config = {.sequence = net->arch.sequence, .micro_batch_size = samples, .dtype = dtype};
+    const struct bb_layers_config layers_config = {
+        .sequence = net->arch.sequence, .micro_batch_size = samples, .dtype = dtype};
     const struct bb_memory m = {.arch = &net->arch, .grid = &alone, .layers_config = &layers_config};
     double bytes;
 
@@ -317,10 +319,10 @@ double bb_network_activations(const struct bb_network *net, int samples, enum bb
     return bytes;
 }
 
-/* ---- work ---- */
+/* ---- kernels ---- */
 
-bool bb_network_add_kernels(const struct bb_network *net, int unit, int64_t samples, enum bb_dtype_id dtype, bool backward,
-                     struct bb_kernel_list *w)
+bool bb_network_add_kernels(const struct bb_network *net, int unit, int64_t samples, enum bb_dtype_id dtype,
+                            bool backward, struct bb_kernel_list *w)
 {
     const struct bb_network_unit *u = &net->units[unit];
     struct bb_conv conv = u->conv;
@@ -330,7 +332,7 @@ bool bb_network_add_kernels(const struct bb_network *net, int unit, int64_t samp
     conv.dtype = dtype;
     layer.batch = samples;
     layer.dtype = dtype;
-    if (u->tokens) { /* the gradient of a table's rows moves as much as the rows */
+    if (u->tokens) { /* the backward pass moves as many bytes: gradients of the same rows */
         bb_kernel_list_embedding(w, u->tokens * (uint64_t)samples, (uint64_t)u->out, (uint64_t)u->in, dtype);
         return true;
     }

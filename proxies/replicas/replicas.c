@@ -1,13 +1,14 @@
 /*
- * replicas.c - data_parallel: a whole model on every rank, kept together in the way that --sync says. Its data is a
- * model (network.h), its parts are sync.h and servers.h.
+ * replicas.c - the proxy data_parallel: a full replica of the model on every rank, synchronized as --sync selects. The
+ * model comes from network.h, the communication from sync/sync.h and servers.h.
  *
- * A step, on a rank that works: for each micro-batch the forward of all layers and the backward of all layers in
- * reverse order, one kernel each; around them what the kind of --sync does; at the end the optimizer. Dedicated
- * parameter servers have no layers.
+ * A step of a worker: for each micro-batch the forward of all layers, then the backward of all layers in reverse order,
+ * one kernel per layer and direction. The hooks of --sync run around these kernels. The optimizer ends the step.
+ * Dedicated parameter servers run no layers.
  *
- * timed: a layer takes its FLOPs at --tflops, backward twice (once for a first convolution, whose input has no
- * gradient). gemm: the products and passes of the layer.
+ * --compute timed: a layer takes its FLOPs divided by --tflops, and its backward twice as long. The backward of a first
+ * convolution takes as long as its forward, because its input needs no gradient.
+ * --compute gemm: the GEMMs and memory-bound kernels of the layer.
  */
 #include "proxies/replicas/replicas.h"
 
@@ -22,9 +23,10 @@
 #define DEFAULT_MODEL "resnet50"
 
 enum direction { FORWARD, BACKWARD };
-enum { ACCUMULATE = BACKWARD + 1, KERNEL_KINDS }; /* beside their work: a layer's gradients added to those before */
+/* Kinds of kernel lists: one per direction, and gradient accumulation over micro-batches. */
+enum { ACCUMULATE = BACKWARD + 1, KERNEL_KINDS };
 
-/* One build. */
+/* State of one build. */
 struct training {
     const struct bb_proxy_config *config;
     struct bb_network network;
@@ -33,13 +35,14 @@ struct training {
     struct bb_servers_comms servers;
     struct bb_step *step;
     enum bb_dtype_id dtype;
-    int batch; /* samples of a micro-batch on a rank that works */
+    int batch; /* samples per worker and micro-batch */
     int workers, micro_batches;
     struct bb_sync_unit *units;
-    const struct bb_kernel_list **kernels[KERNEL_KINDS]; /* [network.n] real work; NULL: none */
+    const struct bb_kernel_list **kernels[KERNEL_KINDS]; /* [network.n] kernel lists of --compute gemm; NULL with
+                                                            other kinds of compute. The step owns the lists. */
 
-    struct bb_script script; /* of the role that is being written */
-    struct bb_sync *sync;    /* either of them */
+    struct bb_script script; /* program of the current role */
+    struct bb_sync *sync;    /* sync or server is set, the other is NULL */
     struct bb_servers *server;
 };
 
@@ -70,7 +73,7 @@ static double unit_us(const struct training *t, int unit, enum direction directi
     return unit_flops(t, unit, direction) / t->config->tflops * 1e-6;
 }
 
-/* Layers of one shape in a row share their work. */
+/* Consecutive transformer layers of one shape share a kernel list. */
 static bool same_kernels(const struct training *t, int a, int b)
 {
     const struct bb_network_unit *u = t->network.units;
@@ -104,21 +107,21 @@ static int make_kernel_list(struct training *t, int unit, int which)
     if (!w)
         return -BB_EFAIL;
     if (!fill_kernel_list(t, unit, which, w) || w->overflowed)
-        return bb_err(BB_EUSAGE, "%s: the products of '%s' do not fit %d samples", t->config->proxy,
-                      t->network.units[unit].name, t->batch);
+        return bb_err(BB_EUSAGE, "%s: the GEMMs of layer '%s' exceed the supported sizes with %d samples",
+                      t->config->proxy, t->network.units[unit].name, t->batch);
     return 0;
 }
 
 static int make_kernel_lists(struct training *t)
 {
-    int kernel_lists = t->micro_batches > 1 ? KERNEL_KINDS : ACCUMULATE, rc = 0;
+    int kinds = t->micro_batches > 1 ? KERNEL_KINDS : ACCUMULATE, rc = 0;
 
     if (strcmp(t->config->compute, "gemm") != 0)
         return 0;
     if (!t->network.has_kernels)
-        return bb_err(BB_EUSAGE, "%s: the products of %s are only known to 'transformer'; nearest: --compute timed",
+        return bb_err(BB_EUSAGE, "%s: --compute gemm does not support %s; try: --compute timed, or proxy transformer",
                       t->config->proxy, t->config->model);
-    for (int which = 0; which < kernel_lists; which++) {
+    for (int which = 0; which < kinds; which++) {
         TRY(BB_NEW(t->kernels[which], t->network.n));
         for (int u = 0; u < t->network.n; u++)
             TRY(make_kernel_list(t, u, which));
@@ -205,7 +208,7 @@ static int open_server(struct training *t, int server)
                                                                  .server = server});
 }
 
-static void add_memory(struct training *t, struct bb_role *role, bool kernel_lists)
+static void add_memory(struct training *t, struct bb_role *role, bool is_worker)
 {
     double *bytes = role->training_bytes;
 
@@ -213,16 +216,16 @@ static void add_memory(struct training *t, struct bb_role *role, bool kernel_lis
         bb_sync_memory(&t->policy, &t->comms, t->network.parameters, bytes);
     else
         bb_servers_memory(t->server, bytes);
-    if (kernel_lists)
+    if (is_worker)
         bytes[BB_USE_ACTIVATIONS] += bb_network_activations(&t->network, t->batch, t->dtype);
     if (t->sync)
         bb_sync_add_update_peak(bb_sync_update_peak_bytes(&t->policy, &t->comms, t->network.parameters), bytes);
 }
 
-/* place: of a server its number, BB_NONE for workers; of replicas whether it is the last of its node. */
+/* Write one role. index: number of the server, BB_NONE for workers; replicas: 1 for the last rank of a node, else 0. */
 static int build_role(struct training *t, struct bb_role *role, const char *name, int index)
 {
-    bool kernel_lists = !has_servers(t) || t->policy.kind == BB_SYNC_PS || index == BB_NONE;
+    bool is_worker = !has_servers(t) || t->policy.kind == BB_SYNC_PS || index == BB_NONE;
     int rc;
 
     role->name = name;
@@ -230,13 +233,13 @@ static int build_role(struct training *t, struct bb_role *role, const char *name
     TRY(has_servers(t) ? open_server(t, index) : open_sync(t, index > 0));
     if (t->sync)
         bb_sync_begin_step(t->sync);
-    if (kernel_lists)
+    if (is_worker)
         write_micro_batches(t);
     if (t->sync)
         bb_sync_finish_step(t->sync);
     else
         bb_servers_finish_step(t->server);
-    add_memory(t, role, kernel_lists);
+    add_memory(t, role, is_worker);
     rc = name ? bb_script_result(&t->script) : -BB_EFAIL;
 out:
     bb_sync_release(t->sync);
@@ -318,7 +321,7 @@ static int write_summary(struct training *t)
 
     step->parameters = t->network.parameters;
     step->samples = (double)workers * m * t->batch;
-    step->summary = bb_step_text(step, "%s by %s, %d layers in %d tensors, %d worker%s of %d x %d samples", c->model,
+    step->summary = bb_step_text(step, "%s with %s, %d layers in %d tensors, %d worker%s of %d x %d samples", c->model,
                                  bb_sync_names[t->policy.kind], t->network.n, t->network.n_tensors, workers,
                                  workers == 1 ? "" : "s", m, t->batch);
     if (step->summary && has_servers(t) && t->servers.servers)
@@ -343,7 +346,7 @@ out:
     return rc;
 }
 
-/* Servers are known from the layout on. */
+/* The number of dedicated servers, and so of workers, is known after build_layout. */
 static int resolve_micro_batches(struct training *t)
 {
     char made_of[64];
@@ -376,9 +379,9 @@ out:
 
 const struct bb_proxy bb_data_parallel_proxy = {
     .name = "data_parallel",
-    .help = "a model on every rank: buckets, fusion, sharded states or parameter servers",
+    .help = "a model replica per rank: DDP buckets, tensor fusion, ZeRO/FSDP sharding or parameter servers",
     .features = BB_FEATURE_MODEL | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH | BB_FEATURE_MICRO_BATCH_SIZE |
-             BB_FEATURE_NODES | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_TFLOPS | BB_FEATURE_SYNC,
+                BB_FEATURE_NODES | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_TFLOPS | BB_FEATURE_SYNC,
     .compute = "timed",
     .defaults = bb_replicas_defaults,
     .build = bb_replicas_build};

@@ -1,4 +1,4 @@
-/* scaling.c - what a study means, and its figures (scaling.h). */
+/* scaling.c - resolved options and metrics of a scaling study (see scaling.h). */
 #include "proxies/replicas/scaling.h"
 
 #include "proxies/author/args.h"
@@ -14,7 +14,7 @@ static int ceil_div(int a, int b)
     return a / b + (a % b != 0);
 }
 
-/* The ranks around this number that divide the batch: "2 or 4 ranks". */
+/* The nearest numbers of ranks that divide the batch, as text: "2 or 4 ranks". */
 static const char *dividing_ranks(int batch, int ranks, char text[BB_MULTIPLES_TEXT])
 {
     int below = ranks, above = ranks;
@@ -38,7 +38,7 @@ static int divide_batch(const struct bb_proxy_config *c, int batch, struct bb_sc
 
     if (s->strong && batch % s->ranks)
         return bb_err(
-            BB_EUSAGE, "%s: a batch of %d in all does not divide over %d ranks (strong); nearest: --batch %s, or %s",
+            BB_EUSAGE, "%s: global batch %d (--mode strong) is not divisible by %d ranks; try: --batch %s, or %s",
             c->proxy, batch, s->ranks, bb_multiples(batch, s->ranks, batches), dividing_ranks(batch, s->ranks, ranks));
     s->batch = s->strong ? batch / s->ranks : batch;
     return 0;
@@ -51,7 +51,7 @@ static int refuse_epochs(const struct bb_proxy_config *c)
 
     if (!given)
         return 0;
-    return bb_err(BB_EUSAGE, "%s: --%s means nothing to the synthetic form, which has no epochs; leave it out",
+    return bb_err(BB_EUSAGE, "%s: --%s is not supported with --format synthetic, which has no epochs; leave it out",
                   c->proxy, given);
 }
 
@@ -62,8 +62,8 @@ static int refuse_dedicated_servers(const struct bb_proxy_config *c)
     if (!sync || (strcmp(sync, "ps_p2p") != 0 && strcmp(sync, "ps_sharded") != 0))
         return 0;
     return bb_err(BB_EUSAGE,
-                  "%s: with --sync %s some ranks train nothing, so that throughputs per rank do not compare; "
-                  "nearest: --sync ps",
+                  "%s: --sync %s reserves ranks for parameter servers, so throughput per rank is not comparable; "
+                  "try: --sync ps",
                   c->proxy, sync);
 }
 
@@ -98,7 +98,10 @@ int bb_scaling_resolve(const struct bb_proxy_config *c, struct bb_scaling *s)
     TRY(refuse_dedicated_servers(c));
     TRY(divide_batch(c, batch, s));
     if (s->synthetic && s->batch > 100000000)
-        return bb_err(BB_EUSAGE, "%s: %d samples a step are more than can be counted", c->proxy, s->batch);
+        return bb_err(
+            BB_EUSAGE,
+            "%s: a batch of %d samples per rank is too large for --format synthetic; the maximum is 100000000",
+            c->proxy, s->batch);
     if (s->synthetic)
         resolve_synthetic(s);
     else
@@ -107,7 +110,7 @@ out:
     return rc;
 }
 
-/* ---- figures ---- */
+/* ---- metrics ---- */
 
 double bb_scaling_rate(const struct bb_scaling *s, double seconds)
 {
@@ -132,7 +135,7 @@ void bb_scaling_measured_release(struct bb_scaling_measured *m)
 }
 
 void bb_scaling_iteration_stats(const struct bb_scaling *s, const struct bb_scaling_measured *m, double *mean,
-                           double *half_width)
+                                double *half_width)
 {
     double sum = 0, squares = 0;
 

@@ -1,5 +1,5 @@
-/* scaling_step.c - the programs of a scaling study: the step of data_parallel, its short form, and the first broadcast.
- */
+/* scaling_step.c - the steps of a scaling study: the step of data_parallel, its short form for the last batch of an
+ * epoch, and the first broadcast. */
 #include "proxies/author/args.h"
 #include "proxies/replicas/network.h"
 #include "proxies/replicas/replicas.h"
@@ -15,13 +15,13 @@ int bb_scaling_defaults(struct bb_proxy_config *c)
     return bb_replicas_defaults(c);
 }
 
-/* ---- the broadcast ---- */
+/* ---- first broadcast ---- */
 
 struct broadcast {
     struct bb_step *step;
     struct bb_script script;
     struct bb_script_lane lane;
-    int buffer, states; /* of the optimizer, for each parameter */
+    int buffer, states; /* buffer: shared by all tensors; states: optimizer states per parameter */
     bool images;
 };
 
@@ -42,7 +42,8 @@ static void broadcast_tensor(struct broadcast *b, const char *kind, const struct
     bb_script_rooted_collective(&b->script, b->lane, what, BB_BROADCAST, 0, t->count, b->buffer, b->buffer);
 }
 
-/* A batch norm has a running mean and a running variance, each of the size of its weight. */
+/* Whether the tensor belongs to a batch norm, which has a running mean and a running variance of the size of its
+ * weight. */
 static bool is_norm(const struct bb_tensor *t)
 {
     return strncmp(t->name, "norm", 4) == 0 || strstr(t->name, ".norm") || strstr(t->name, "norm.");
@@ -80,7 +81,7 @@ static int build_broadcast(const struct bb_proxy_config *c, struct bb_step *step
 
     TRY(bb_network_load(c->model, &network));
     TRY(bb_world_role(c, step, "replica", &b.script));
-    step->summary = "the first broadcast";
+    step->summary = "first broadcast of rank 0's state";
     b.lane = bb_world_lane(step, &b.script, "first broadcast");
     b.buffer = bb_script_buffer(&b.script, "state", BB_USE_COMMUNICATION, largest_tensor(&network));
     b.images = network.images;
@@ -93,7 +94,7 @@ out:
     return rc;
 }
 
-/* ---- the step ---- */
+/* ---- training step ---- */
 
 static int write_summary(const struct bb_proxy_config *c, const struct bb_scaling *s, struct bb_step *step)
 {
@@ -101,11 +102,12 @@ static int write_summary(const struct bb_proxy_config *c, const struct bb_scalin
     int steps = s->full_steps + (s->last_batch > 0);
 
     if (s->synthetic)
-        step->summary = bb_step_text(step, "%s by %s, %s: %d x %d samples a step, %d iterations of %d steps", c->model,
-                                     sync, mode, s->ranks, s->batch, s->rounds, steps);
+        step->summary =
+            bb_step_text(step, "%s with %s, %s scaling: %d x %d samples per step, %d iterations of %d steps", c->model,
+                         sync, mode, s->ranks, s->batch, s->rounds, steps);
     else
-        step->summary = bb_step_text(step, "%s by %s, %s: %d x %d samples a step, %d step%s for %d images", c->model,
-                                     sync, mode, s->ranks, s->batch, steps, steps == 1 ? "" : "s", s->images);
+        step->summary = bb_step_text(step, "%s with %s, %s scaling: %d x %d samples per step, %d step%s for %d images",
+                                     c->model, sync, mode, s->ranks, s->batch, steps, steps == 1 ? "" : "s", s->images);
     return step->summary ? 0 : -BB_EFAIL;
 }
 
@@ -127,9 +129,9 @@ out:
 
 const struct bb_proxy bb_scaling_proxy = {
     .name = "scaling",
-    .help = "a scaling study: epochs of data-parallel training, images per second, efficiencies",
-    .features = BB_FEATURE_MODEL | BB_FEATURE_NODES | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_TFLOPS | BB_FEATURE_SYNC |
-             BB_FEATURE_SCALING,
+    .help = "scaling study: epochs of data-parallel training, images per second, efficiency",
+    .features = BB_FEATURE_MODEL | BB_FEATURE_NODES | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_TFLOPS |
+                BB_FEATURE_SYNC | BB_FEATURE_SCALING,
     .compute = "timed",
     .defaults = bb_scaling_defaults,
     .build = build_step};

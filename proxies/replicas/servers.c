@@ -1,17 +1,18 @@
-/* servers.c - the operations of workers and servers (see servers.h). */
+/* servers.c - programs of workers and parameter servers (see servers.h). */
 #include "proxies/replicas/servers.h"
 
 #include "bootstrap/base/grow.h"
 
 #include <stdlib.h>
 
-#define RECEIVE_SETS 2 /* of buffers that a server receives into */
+#define RECEIVE_SETS 2 /* sets of receive buffers of a dedicated server, used alternately */
 
 struct chunk {
     size_t count;
     int first_unit, server;
-    int gradients, parameters; /* buffers, BB_NONE            */
-    int pushed, ready;         /* operations: its push or what received it; what has made its parameters */
+    int gradients, parameters; /* buffers; BB_NONE: the role has none */
+    int pushed, ready; /* operations. pushed: the push of a worker, or the receive of a server; ready: the operation
+                          that completes its parameters */
     const char *push_what, *pull_what;
 };
 
@@ -23,9 +24,9 @@ struct bb_servers {
     struct bb_buckets buckets;
     struct bb_gradient_arrival *arrivals;
     struct chunk *chunks;
-    int n, next;    /* next: to be pushed            */
-    int *receive;   /* [SETS][workers] of a server   */
-    size_t largest; /* chunk                         */
+    int n, next;    /* number of chunks; next chunk to push */
+    int *receive;   /* [RECEIVE_SETS][workers] buffers of a dedicated server; NULL for others */
+    size_t largest; /* elements of the largest chunk */
 };
 
 static bool uses_root(const struct bb_servers *s)
@@ -70,7 +71,7 @@ int bb_servers_layout(struct bb_step *step, const struct bb_dp_config *p, int gr
     if (p->kind != BB_SYNC_PS)
         comms->servers = p->kind == BB_SYNC_PS_P2P ? 1 : p->servers ? p->servers : 2;
     if (comms->servers >= ranks)
-        return bb_err(BB_EUSAGE, "%s: %d rank%s, of which %d would serve, leave nobody to work; nearest: %d ranks%s",
+        return bb_err(BB_EUSAGE, "%s: no worker is left: %d rank%s, parameter servers: %d; try: %d ranks%s",
                       step->proxy, ranks, ranks == 1 ? "" : "s", comms->servers, comms->servers + 1,
                       p->kind == BB_SYNC_PS_SHARDED && ranks > 1 ? ", or fewer --servers" : "");
     if (ranks > 1)
@@ -81,7 +82,7 @@ out:
     return rc;
 }
 
-/* ---- a life ---- */
+/* ---- initialization ---- */
 
 static int first_unit(const struct bb_servers *s, const struct bb_sync_bucket *buckets)
 {
@@ -128,7 +129,8 @@ static int make_chunks(struct bb_servers *s)
                         s->spec.comms.ranks));
     s->n = s->buckets.n;
     if (s->spec.comms.servers > s->n)
-        return bb_err(BB_EUSAGE, "%s: %d servers for %d chunk%s of gradients; nearest: --servers %d, or smaller chunks",
+        return bb_err(BB_EUSAGE,
+                      "%s: %d servers for %d chunk%s of gradients; try: --servers %d, or a smaller --bucket-mb",
                       s->spec.step->proxy, s->spec.comms.servers, s->n, s->n == 1 ? "" : "s", s->n);
     TRY(BB_NEW(s->chunks, s->n));
     for (int i = 0; i < s->n; i++)
@@ -206,10 +208,10 @@ static void push_chunk(struct bb_servers *s, struct chunk *c)
     set_labels(s, BB_PHASE_GRADIENTS);
     if (s->spec.comms.lanes == 0)
         return;
-    c->pushed = uses_root(s) ? bb_script_rooted_collective(s->script, s->push[lane_of(s, c)], c->push_what, BB_REDUCE, 0,
-                                                   c->count, c->gradients, c->gradients)
-                                : bb_script_send(s->script, s->push[lane_of(s, c)], c->push_what, c->server, c->count,
-                                                 c->gradients);
+    c->pushed = uses_root(s) ? bb_script_rooted_collective(s->script, s->push[lane_of(s, c)], c->push_what, BB_REDUCE,
+                                                           0, c->count, c->gradients, c->gradients)
+                             : bb_script_send(s->script, s->push[lane_of(s, c)], c->push_what, c->server, c->count,
+                                              c->gradients);
 }
 
 static void pull_chunk(struct bb_servers *s, struct chunk *c)
@@ -217,21 +219,22 @@ static void pull_chunk(struct bb_servers *s, struct chunk *c)
     set_labels(s, BB_PHASE_OPTIMIZER);
     if (s->spec.comms.lanes == 0)
         return;
-    c->ready = uses_root(s) ? bb_script_rooted_collective(s->script, s->pull[lane_of(s, c)], c->pull_what, BB_BROADCAST, 0,
-                                                  c->count, c->parameters, c->parameters)
-                               : bb_script_recv(s->script, s->pull[lane_of(s, c)], c->pull_what, c->server, c->count,
-                                                c->parameters);
+    c->ready = uses_root(s) ? bb_script_rooted_collective(s->script, s->pull[lane_of(s, c)], c->pull_what, BB_BROADCAST,
+                                                          0, c->count, c->parameters, c->parameters)
+                            : bb_script_recv(s->script, s->pull[lane_of(s, c)], c->pull_what, c->server, c->count,
+                                             c->parameters);
 }
 
 static void update_chunk(struct bb_servers *s, struct chunk *c)
 {
     set_labels(s, BB_PHASE_OPTIMIZER);
-    bb_sync_memory_kernel(s->script, s->spec.step, "update",
-                 &(struct bb_script_memory_kernel){
-                     .kind = s->policy.optimizer, .count = c->count, .times = 1, .src = BB_NONE, .dst = c->parameters});
+    bb_sync_memory_kernel(
+        s->script, s->spec.step, "update",
+        &(struct bb_script_memory_kernel){
+            .kind = s->policy.optimizer, .count = c->count, .times = 1, .src = BB_NONE, .dst = c->parameters});
 }
 
-/* A chunk of all workers into one set of buffers, and their sum. Returns the newest operation of it. */
+/* Receive one chunk from all workers into one set of buffers and sum them. Returns the last operation. */
 static int collect_chunk(struct bb_servers *s, struct chunk *c, const int *buffers)
 {
     set_labels(s, BB_PHASE_GRADIENTS);
@@ -242,11 +245,11 @@ static int collect_chunk(struct bb_servers *s, struct chunk *c, const int *buffe
     bb_script_group_end(s->script);
     bb_script_wait(s->script, c->pushed);
     bb_sync_memory_kernel(s->script, s->spec.step, "sum",
-                 &(struct bb_script_memory_kernel){.kind = BB_MEMORY_KERNEL_ACCUMULATE,
-                                          .count = c->count,
-                                          .times = count_workers(s),
-                                          .src = buffers[0],
-                                          .dst = BB_NONE});
+                          &(struct bb_script_memory_kernel){.kind = BB_MEMORY_KERNEL_ACCUMULATE,
+                                                            .count = c->count,
+                                                            .times = count_workers(s),
+                                                            .src = buffers[0],
+                                                            .dst = BB_NONE});
     return (int)s->script->program->n_ops - 1;
 }
 
@@ -275,7 +278,7 @@ static void write_server(struct bb_servers *s)
     }
 }
 
-/* ---- the hooks ---- */
+/* ---- hooks ---- */
 
 void bb_servers_after_backward(struct bb_servers *s, int unit)
 {

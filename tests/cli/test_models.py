@@ -77,7 +77,7 @@ def folder_of(tmp_path, name, config):
 @pytest.mark.parametrize("end", ["", "/", "/config.json"])
 def test_reads_config_json_of_a_folder(busbar, tmp_path, end):
     folder = folder_of(tmp_path, "Meta-Llama-3-8B", LLAMA_3_8B)
-    for proxy, name in (("transformer", "# Meta-Llama-3-8B, 32 layers"), ("data_parallel", f"# {folder}{end} by")):
+    for proxy, name in (("transformer", "# Meta-Llama-3-8B, 32 layers"), ("data_parallel", f"# {folder}{end} with")):
         done = busbar.run("plan", proxy, "--model", f"{folder}{end}", "--ranks", 4, emulated=False)
         assert done.returncode == 0, done.stderr
         assert "8,030,261,248 parameters" in done.stdout and name in done.stdout

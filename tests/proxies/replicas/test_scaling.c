@@ -68,7 +68,7 @@ static void test_refused(void **state)
         {"strong", NULL, NULL, 3, 128, 0, {"128", "126 or 129", "2 or 4 ranks"}},
         {"strong", NULL, NULL, 12, 8, 0, {"--batch 12", "8 ranks"}},
         {NULL, "synthetic", NULL, 2, 0, 3, {"--epochs", "synthetic"}},
-        {NULL, NULL, "ps_p2p", 4, 0, 0, {"ps_p2p", "nearest: --sync ps"}},
+        {NULL, NULL, "ps_p2p", 4, 0, 0, {"ps_p2p", "try: --sync ps"}},
     };
 
     (void)state;

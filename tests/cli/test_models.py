@@ -146,7 +146,7 @@ def test_mamba2_layers_have_no_mlp(busbar, tmp_path):
     assert times == pytest.approx([(2 * 1024 * 4096 * (18560 + 8192) + core) / 1e9] * 2, abs=0.05)
     text = busbar.run("plan", "transformer", "--model", folder, "--ranks", 2, "--tp", 2, "--ops", "--layers", 2,
                       emulated=False).stdout
-    assert "487,719,680 parameters" in text and "perceptron" not in text
+    assert "487,719,680 parameters" in text and "MLP" not in text
     done = busbar.run("plan", "transformer", "--model", folder, "--ranks", 8, "--cluster", "h100-sxm-ib", "--json", "-", emulated=False)
     compute = json.loads(done.stdout)["predicted"]["compute"]
     assert compute["attention"] is None and compute["guessed"] == []

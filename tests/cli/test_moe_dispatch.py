@@ -134,7 +134,7 @@ def test_in_eight_bits_what_goes_is_halved(busbar, model):
             "--moe-node-limit 4"),
     ((*NODES, "--moe-node-limit", 5), "not 5; try: --moe-node-limit 4"),
     (("--moe-node-limit", 2), "--moe-node-limit means nothing here: only --moe-dispatch dedup limits nodes"),
-    ((*NODES, "--moe-node-limit", 2, "--moe-imbalance", 1), "with --moe-imbalance; try: --moe-dispatch alltoall"),
+    ((*NODES, "--moe-node-limit", 2, "--moe-imbalance", 1), "and --moe-imbalance; try: --moe-dispatch alltoall"),
     ((*NODES, "--moe-node-limit", 1, "--seq-length", 62), "62 tokens per rank; try: --moe-dispatch alltoall"),
     (("--gpus-per-node", 8, *NODES[2:], "--moe-node-limit", 1), "all are on one node; try: --gpus-per-node 4"),
     (("--moe-dispatch", "dedupe"), "did you mean 'dedup'?"),

@@ -21,7 +21,7 @@ static long rows_received(const struct bb_block *b)
     return max;
 }
 
-/* Rows that a rank's own tokens make for their experts: with a capacity, as many as go out. */
+/* Rows for the experts of a rank's own tokens: the choices of the router, or with a capacity all rows that are sent. */
 static long rows_routed(const struct bb_block *b)
 {
     const struct bb_routing *r = &b->layers->routing;
@@ -29,7 +29,7 @@ static long rows_routed(const struct bb_block *b)
     return r->uniform_rows >= 0 ? (long)r->uniform_rows * r->config.ranks : (long)r->config.tokens * r->config.top_k;
 }
 
-/* Rows that leave a rank: one for each expert, or for each node. */
+/* Rows that a rank sends: one per token and expert, or with dedup one per token and node. */
 static long rows_sent(const struct bb_block *b)
 {
     const struct bb_layers_config *c = &b->layers->config;
@@ -37,13 +37,13 @@ static long rows_sent(const struct bb_block *b)
     return c->dispatch == BB_DISPATCH_DEDUP ? (long)b->layers->sizes.local_tokens * c->node_limit : rows_routed(b);
 }
 
-/* Places that a gather over tp and ep fills. */
+/* Ranks of a gather over etp and ep. */
 static size_t gathered_ranks(const struct bb_block *b)
 {
     return (size_t)b->layers->config.ep * (size_t)b->layers->config.etp;
 }
 
-/* How many elements a buffer has. */
+/* Number of elements of a buffer. */
 enum buffer_size {
     BOUNDARY,
     FULL_SIZE,
@@ -63,7 +63,7 @@ enum buffer_size {
     ROWS_ROUTED_8,
     ROWS_RECEIVED_8,
     ROWS_OF_ETP,
-    PAIRS_SENT, /* of a token and an expert: one for each row */
+    PAIRS_SENT, /* pairs of a token and an expert: one per row */
     PAIRS_RECEIVED,
     ALL_BOUNDARY,
     ONE
@@ -74,10 +74,10 @@ enum buffer_size {
 static const struct buffer_spec {
     const char *name;
     enum buffer_size buffer_size;
-    int dtype; /* BB_NONE: that of the activations */
+    int dtype; /* BB_NONE: data type of the activations */
 } buffer_specs[BB_BLOCK_BUFFER_IDS] = {BB_BLOCK_BUFFERS(ROW)};
 
-/* In 8 bits a byte for each number, and a float for each 128. */
+/* FP8 rows have one byte per element and one float scale per 128 elements. */
 size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id)
 {
     size_t hidden = (size_t)b->layers->sizes.hidden;
@@ -153,7 +153,8 @@ int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id)
 
     if (b->buffers[id] == BB_NONE) {
         s->dtype = buffer_dtype(b, id);
-        b->buffers[id] = bb_script_buffer(s, buffer_specs[id].name, BB_USE_COMMUNICATION, bb_block_buffer_elements(b, id));
+        b->buffers[id] =
+            bb_script_buffer(s, buffer_specs[id].name, BB_USE_COMMUNICATION, bb_block_buffer_elements(b, id));
         s->dtype = saved_dtype;
     }
     return b->buffers[id];
@@ -182,13 +183,13 @@ static bool same_groups(const struct bb_kernel_groups *a, const struct bb_kernel
     return a->n == b->n && a->rows == b->rows && memcmp(a->list, b->list, sizeof(a->list[0]) * (size_t)a->n) == 0;
 }
 
-/* The sizes of the layer that is being written. */
+/* Sizes of the layer that is being emitted. */
 static const struct bb_layer_sizes *current_sizes(const struct bb_block *b)
 {
     return b->in_decoder ? &b->layers->decoder_sizes : bb_layers_sizes(b->layers, b->script->layer);
 }
 
-/* Elements that are gathered or summed now: what a rank holds of the activations, all of them. */
+/* Elements of a rank before an all-gather or after a reduce-scatter over tp; and of the full activations. */
 static size_t current_boundary(const struct bb_block *b)
 {
     const struct bb_layer_sizes *s = b->reads_encoder ? &b->layers->sizes : current_sizes(b);
@@ -204,7 +205,7 @@ static size_t current_full(const struct bb_block *b)
 }
 
 static const struct bb_kernel_list *build_kernel_list(struct bb_layers *l, const struct bb_layer_sizes *sizes,
-                                                   const struct bb_kernel_groups *c)
+                                                      const struct bb_kernel_groups *c)
 {
     struct bb_kernel_list made = {0}, *work;
 
@@ -216,13 +217,14 @@ static const struct bb_kernel_list *build_kernel_list(struct bb_layers *l, const
     return work;
 }
 
-/* The work list of these kernels, made once for all operations of the step. NULL without memory. */
+/* Find or build the kernel list of these kernel groups. All operations of the step share the lists. NULL: out of
+ * memory. */
 static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const struct bb_kernel_groups *c)
 {
     const struct bb_layer_sizes *sizes = current_sizes(b);
     const struct bb_layers *l = b->layers;
 
-    /* a place's own experts came last, what all places do came with the first */
+    /* lists with expert rows are the newest if this ep rank added them; the others came with the first ep rank */
     for (int k = 0; k < l->n_kernel_lists; k++) {
         const struct bb_cached_kernel_list *cached = &l->kernel_lists[c->rows > 0 ? l->n_kernel_lists - 1 - k : k];
 
@@ -232,7 +234,7 @@ static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const st
     return build_kernel_list(b->layers, sizes, c);
 }
 
-/* Microseconds by the rate of FLOPs, or what the user says that a layer takes, shared by its FLOPs. */
+/* Microseconds from the FLOPs and the rate, or the operation's share, by FLOPs, of the given time per layer. */
 static double time_us(const struct bb_block *b, const struct bb_kernel_groups *c, double flops)
 {
     const struct bb_layers_config *config = &b->layers->config;
@@ -244,7 +246,7 @@ static double time_us(const struct bb_block *b, const struct bb_kernel_groups *c
     return flops * given / bb_layers_flops(b->layers, b->script->layer);
 }
 
-/* What the model needs of it: nothing that is done again, none of the rows that only fill up a capacity. */
+/* Model FLOPs: exclude recomputation and the padding rows of a capacity. */
 static double needed_flops(const struct bb_block *b, const struct bb_kernel_groups *c)
 {
     struct bb_kernel_groups needed = *c;
@@ -287,11 +289,12 @@ void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind
     bb_block_compute(b, what, &c, src, dst);
 }
 
-/* ---- products that tp divides ---- */
+/* ---- tensor-parallel GEMMs ---- */
 
 static int start_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
 {
-    return bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, current_boundary(b), src, bb_block_buffer(b, dst));
+    return bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, current_boundary(b), src,
+                                bb_block_buffer(b, dst));
 }
 
 int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
@@ -305,7 +308,8 @@ int bb_block_sum(struct bb_block *b, const char *what, int dst)
     const struct bb_layers *l = b->layers;
     enum bb_coll_kind kind = l->sequence_sharded ? BB_REDUCE_SCATTER : BB_ALL_REDUCE;
 
-    return bb_script_collective(b->script, b->lanes.tp, what, kind, l->sequence_sharded ? current_boundary(b) : current_full(b),
+    return bb_script_collective(b->script, b->lanes.tp, what, kind,
+                                l->sequence_sharded ? current_boundary(b) : current_full(b),
                                 bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL), dst);
 }
 
@@ -335,9 +339,9 @@ void bb_block_row(struct bb_block *b, const char *what, const char *sum, const s
     bb_script_wait(b->script, bb_block_sum(b, sum, out));
 }
 
-/* Of one rank: all in one operation. */
+/* tp is 1: data gradient, weight gradient and norm in one operation. */
 static void unsharded_backward(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
-                           int src, int out, bool with_weights, bool normed)
+                               int src, int out, bool with_weights, bool normed)
 {
     bb_kernel_groups_add_backward(c, column->gemm, with_weights);
     if (normed)

@@ -1,6 +1,6 @@
 /*
- * block.h - what the parts of a layer share while they are written: settled sizes, buffers, compute operations, and the
- * collectives around a product that tp divides. Internal to layer.c, context_parallel.c and expert_parallel.c.
+ * block.h - internals shared by the sublayers of a layer: resolved sizes, buffers, compute operations, and the
+ * collectives around a tensor-parallel GEMM. Include only in proxies/transformer/layer.
  */
 #ifndef BB_PROXIES_TRANSFORMER_LAYER_BLOCK_H
 #define BB_PROXIES_TRANSFORMER_LAYER_BLOCK_H
@@ -10,7 +10,7 @@
 #include "proxies/transformer/layer/layer_kernels.h"
 #include "proxies/transformer/layer/routing.h"
 
-struct bb_cached_kernel_list { /* a work list and what it is for */
+struct bb_cached_kernel_list { /* a kernel list of the step, with the kernel groups and sizes it was built from */
     struct bb_kernel_groups groups;
     const struct bb_layer_sizes *sizes;
     const struct bb_kernel_list *work;
@@ -20,22 +20,23 @@ struct bb_layers {
     struct bb_layers_config config;
     struct bb_step *step;
     struct bb_layer_sizes sizes;
-    struct bb_layer_sizes window_sizes;     /* of layers whose queries meet only some of the keys */
-    struct bb_layer_sizes scan_sizes;      /* of layers with a scan in place of attention           */
-    struct bb_layer_sizes decoder_sizes;      /* of layers behind an encoder, and of their embedding and head */
-    bool sequence_sharded;                     /* sequence parallelism among more than one rank */
-    size_t boundary_elements, full_elements;                 /* elements between the layers; X */
-    size_t kv_block;                   /* of the keys and values of one rank's tokens */
-    struct bb_routing routing;          /* zeroed without experts */
-    const struct bb_alltoallv **row_counts; /* [layers] of the step: the routed rows where they are uneven, else NULL */
+    struct bb_layer_sizes window_sizes;  /* layers with sliding-window or sparse attention */
+    struct bb_layer_sizes scan_sizes;    /* layers with a scan (state-space or linear attention) instead of attention */
+    struct bb_layer_sizes decoder_sizes; /* decoder layers after an encoder, and their embedding and head */
+    bool sequence_sharded;               /* sequence parallelism with tp > 1 */
+    size_t boundary_elements, full_elements; /* elements between layers; X */
+    size_t kv_block;                         /* elements of the keys and values of one rank's tokens */
+    struct bb_routing routing;               /* zero without experts */
+    const struct bb_alltoallv **row_counts;  /* [layers] row counts per pair of ranks, owned by the step; NULL if all
+                                               counts are equal */
     struct bb_cached_kernel_list *kernel_lists;
     int n_kernel_lists;
 };
 
-/* The sizes of a layer (from 0, over the whole model), also of BB_NONE: embedding and head. */
+/* bb_layers_sizes - sizes of a layer (index in the whole model, from 0); of embedding and head for BB_NONE. */
 const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int layer);
 
-/* Rows that the experts of a rank get when all experts are alike. */
+/* bb_layers_balanced_rows - rows of the experts of a rank with balanced experts. */
 int64_t bb_layers_balanced_rows(const struct bb_layers *l);
 
 static inline bool bb_lane_is_used(struct bb_script_lane lane)
@@ -43,66 +44,66 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
     return lane.comm != BB_NONE;
 }
 
-/* ---- buffers (bb_block_buffer makes them when they are first used) ---- */
+/* ---- buffers (bb_block_buffer creates each on first use) ---- */
 
-/* X(buffer, its name, how much it holds (block.c), its type, BB_NONE: that of the activations). */
+/* X(buffer, name, size (enum buffer_size in block.c), data type; BB_NONE: data type of the activations). */
 #define BB_BLOCK_BUFFERS(X)                                                                                            \
-    /* between the layers; behind their norm, before they are gathered */                                              \
-    X(STATE, "activations", BOUNDARY, BB_NONE)                                                                             \
-    X(NORMED, "normed activations", BOUNDARY, BB_NONE)                                                                     \
-    /* gathered; a rank's part of a sum over tp */                                                                     \
-    X(FULL, "gathered activations", FULL_SIZE, BB_NONE)                                                                    \
-    X(PARTIAL, "partial sums", FULL_SIZE, BB_NONE)                                                                         \
-    /* what an encoder made; the gradients that the decoder's layers have of it */                                     \
-    X(ENCODER_OUTPUT, "encoder output", BOUNDARY, BB_NONE)                                                                         \
-    X(ENCODER_GRADIENT, "encoder output gradients", BOUNDARY, BB_NONE)                                                      \
-    /* gradients of STATE */                                                                                           \
-    X(GRADIENT, "activation gradients", BOUNDARY, BB_NONE)                                                                 \
-    X(GRADIENT_FULL, "gathered gradients", FULL_SIZE, BB_NONE)                                                             \
-    /* context parallelism: keys and values at work, those that come in meanwhile; their gradients */                  \
-    X(KEYS, "keys and values", KV_BLOCK, BB_NONE)                                                                     \
-    X(NEXT_KEYS, "next keys and values", KV_BLOCK, BB_NONE)                                                           \
-    X(KEY_GRADIENTS, "key and value gradients", KV_BLOCK, BB_NONE)                                                    \
-    X(NEXT_KEY_GRADIENTS, "next key and value gradients", KV_BLOCK, BB_NONE)                                          \
-    X(ALL_KEYS, "all keys and values", ALL_KV_BLOCKS, BB_NONE)                                                        \
-    X(ALL_KEY_GRADIENTS, "all key and value gradients", ALL_KV_BLOCKS, BB_NONE)                                       \
-    /* all_to_all: before and after */                                                                                 \
+    /* activations between layers; after the norm and before the gather of sequence parallelism */                     \
+    X(STATE, "activations", BOUNDARY, BB_NONE)                                                                         \
+    X(NORMED, "normed activations", BOUNDARY, BB_NONE)                                                                 \
+    /* activations of all tp ranks; summand of a rank for a sum over tp */                                             \
+    X(FULL, "gathered activations", FULL_SIZE, BB_NONE)                                                                \
+    X(PARTIAL, "partial sums", FULL_SIZE, BB_NONE)                                                                     \
+    /* encoder output; its gradients from the decoder layers */                                                        \
+    X(ENCODER_OUTPUT, "encoder output", BOUNDARY, BB_NONE)                                                             \
+    X(ENCODER_GRADIENT, "encoder output gradients", BOUNDARY, BB_NONE)                                                 \
+    /* gradients of STATE; of all tp ranks */                                                                          \
+    X(GRADIENT, "activation gradients", BOUNDARY, BB_NONE)                                                             \
+    X(GRADIENT_FULL, "gathered gradients", FULL_SIZE, BB_NONE)                                                         \
+    /* context parallelism: keys and values in use, and those being received; their gradients */                       \
+    X(KEYS, "keys and values", KV_BLOCK, BB_NONE)                                                                      \
+    X(NEXT_KEYS, "next keys and values", KV_BLOCK, BB_NONE)                                                            \
+    X(KEY_GRADIENTS, "key and value gradients", KV_BLOCK, BB_NONE)                                                     \
+    X(NEXT_KEY_GRADIENTS, "next key and value gradients", KV_BLOCK, BB_NONE)                                           \
+    X(ALL_KEYS, "all keys and values", ALL_KV_BLOCKS, BB_NONE)                                                         \
+    X(ALL_KEY_GRADIENTS, "all key and value gradients", ALL_KV_BLOCKS, BB_NONE)                                        \
+    /* all_to_all context parallelism: sharded by tokens, and sharded by heads */                                      \
     X(QUERY, "queries", QUERIES, BB_NONE)                                                                              \
-    X(QUERY_HEADS, "queries by head", QUERIES, BB_NONE)                                                                \
+    X(QUERY_HEADS, "queries sharded by head", QUERIES, BB_NONE)                                                        \
     X(KEY, "keys", KEYS, BB_NONE)                                                                                      \
-    X(KEY_HEADS, "keys by head", KEYS, BB_NONE)                                                                        \
+    X(KEY_HEADS, "keys sharded by head", KEYS, BB_NONE)                                                                \
     X(VALUE, "values", VALUES, BB_NONE)                                                                                \
-    X(VALUE_HEADS, "values by head", VALUES, BB_NONE)                                                                  \
+    X(VALUE_HEADS, "values sharded by head", VALUES, BB_NONE)                                                          \
     X(OUT, "attention", CONTEXT, BB_NONE)                                                                              \
-    X(OUT_HEADS, "attention by head", CONTEXT, BB_NONE)                                                                \
-    /* tokens per expert: own, of all ranks */                                                                         \
+    X(OUT_HEADS, "attention sharded by head", CONTEXT, BB_NONE)                                                        \
+    /* tokens per expert: of this rank, of all ranks */                                                                \
     X(COUNTS, "tokens per expert", EXPERTS, BB_INT32)                                                                  \
     X(ALL_COUNTS, "all tokens per expert", ALL_EXPERTS, BB_INT32)                                                      \
-    /* a rank's tokens in the order of the experts; those that came to its experts */                                  \
+    /* tokens of the rank in expert order */                                                                           \
     X(ROWS, "dispatched tokens", ROWS_SENT, BB_NONE)                                                                   \
-    /* dedup: tokens that came to a node once, and their copies for its experts; with probabilities */                 \
-    X(NODE_ROWS, "tokens of the node", ROWS_SENT, BB_NONE)                                                             \
-    X(NODE_COPIES, "copies for the node's experts", ROWS_ROUTED, BB_NONE)                                              \
-    /* what goes to the experts in 8 bits: bytes, with the scales */                                                   \
-    X(ROWS_8, "dispatched tokens in 8 bits", ROWS_SENT_8, BB_INT8)                                                     \
-    X(NODE_ROWS_8, "tokens of the node in 8 bits", ROWS_SENT_8, BB_INT8)                                               \
-    X(NODE_COPIES_8, "copies for the node's experts in 8 bits", ROWS_ROUTED_8, BB_INT8)                                \
-    X(EXPERT_ROWS_8, "received tokens in 8 bits", ROWS_RECEIVED_8, BB_INT8)                                            \
-    X(NODE_PROBABILITIES, "probabilities of the node", PAIRS_SENT, BB_FLOAT)                                           \
+    /* dedup: tokens received from other nodes, and their copies for the experts of this node */                       \
+    X(NODE_ROWS, "node tokens", ROWS_SENT, BB_NONE)                                                                    \
+    X(NODE_COPIES, "node token copies", ROWS_ROUTED, BB_NONE)                                                          \
+    /* FP8 dispatch: elements and scales, as bytes */                                                                  \
+    X(ROWS_8, "dispatched tokens in FP8", ROWS_SENT_8, BB_INT8)                                                        \
+    X(NODE_ROWS_8, "node tokens in FP8", ROWS_SENT_8, BB_INT8)                                                         \
+    X(NODE_COPIES_8, "node token copies in FP8", ROWS_ROUTED_8, BB_INT8)                                               \
+    X(EXPERT_ROWS_8, "received tokens in FP8", ROWS_RECEIVED_8, BB_INT8)                                               \
+    X(NODE_PROBABILITIES, "node probabilities", PAIRS_SENT, BB_FLOAT)                                                  \
     X(EXPERT_ROWS, "received tokens", ROWS_RECEIVED, BB_NONE)                                                          \
-    /* of the rank's experts; what came back */                                                                        \
-    X(EXPERT_OUTPUT, "expert output", ROWS_RECEIVED, BB_NONE)                                                                \
-    X(COMBINED_ROWS, "combined tokens", ROWS_SENT, BB_NONE)                                                              \
+    /* output of the rank's experts; returned output for the rank's tokens */                                          \
+    X(EXPERT_OUTPUT, "expert output", ROWS_RECEIVED, BB_NONE)                                                          \
+    X(COMBINED_ROWS, "combined tokens", ROWS_SENT, BB_NONE)                                                            \
     X(PROBABILITIES, "probabilities", PAIRS_SENT, BB_FLOAT)                                                            \
     X(EXPERT_PROBABILITIES, "received probabilities", PAIRS_RECEIVED, BB_FLOAT)                                        \
-    /* etp: rows of all of its ranks; their answers */                                                                 \
-    X(ETP_ROWS, "tokens of divided experts", ROWS_OF_ETP, BB_NONE)                                                  \
-    X(ETP_OUTPUT, "output of divided experts", ROWS_OF_ETP, BB_NONE)                                               \
-    /* all_gather dispatch: of all ranks; their answers */                                                             \
-    X(ALL_TOKENS, "all tokens", ALL_BOUNDARY, BB_NONE)                                                                     \
-    X(ALL_OUTPUT, "output for all tokens", ALL_BOUNDARY, BB_NONE)                                                         \
-    X(SHARED, "shared expert output", BOUNDARY, BB_NONE)                                                                   \
-    /* the cross entropy's numbers; their sum or maximum */                                                            \
+    /* expert tensor parallelism: rows of all etp ranks; their expert output */                                        \
+    X(ETP_ROWS, "expert-tensor-parallel tokens", ROWS_OF_ETP, BB_NONE)                                                 \
+    X(ETP_OUTPUT, "expert-tensor-parallel output", ROWS_OF_ETP, BB_NONE)                                               \
+    /* all_gather dispatch: tokens of all ranks; the expert output for them */                                         \
+    X(ALL_TOKENS, "all tokens", ALL_BOUNDARY, BB_NONE)                                                                 \
+    X(ALL_OUTPUT, "output for all tokens", ALL_BOUNDARY, BB_NONE)                                                      \
+    X(SHARED, "shared expert output", BOUNDARY, BB_NONE)                                                               \
+    /* cross entropy: local statistics; their sum or maximum over tp */                                                \
     X(STATISTIC, "loss statistics", TOKENS, BB_FLOAT)                                                                  \
     X(TOTAL, "reduced loss statistics", TOKENS, BB_FLOAT)                                                              \
     X(NORM, "gradient norm", ONE, BB_FLOAT)
@@ -111,89 +112,98 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
 enum bb_block_buffer { BB_BLOCK_BUFFERS(BB_BLOCK_BUFFER_ID) BB_BLOCK_BUFFER_IDS };
 
 int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id);
-size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id);    /* elements of a token's row in it */
-size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer id); /* elements */
+size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id); /* elements of one row (token) in the
+                                                                                 buffer */
+size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer id); /* elements of the whole buffer */
 
-/* bb_block_collective - starts one from buffer to buffer, in their type; BB_NONE where the lane has one rank. */
+/* bb_block_collective - start a collective from src to dst in the data type of src. Returns the operation; BB_NONE
+ * if the lane has one rank. */
 int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
                         size_t count, enum bb_block_buffer src, enum bb_block_buffer dst);
 
-/* ---- operations ---- */
+/* ---- compute operations and tensor parallelism ---- */
 
-/* One compute operation, waited for; none when there is nothing to do. */
+/* Emit one compute operation and the wait for it; no operation if there is nothing to compute. */
 void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst);
 void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass,
                       int src, int dst);
 
-/* One product behind a norm (column: its width is divided by tp) and what it is called. */
+/* A column-parallel GEMM after a norm (tp shards its output width), and the names of its operations. */
 struct bb_column_parallel {
     enum bb_kernels_kind gemm;
-    const char *gather, *sum;   /* its input forward; its input's gradient backward */
-    const char *data, *weights; /* compute operations of its backward pass */
-    enum bb_block_buffer input; /* what it reads, kept for its weights; 0: STATE */
+    const char *gather, *sum;   /* gather of the input, forward; sum of the input gradients, backward */
+    const char *data, *weights; /* compute operations of the backward pass: data gradient, weight gradient */
+    enum bb_block_buffer input; /* GEMM input, saved for the weight gradient; 0: STATE */
 };
 
-/* `held` elements into X, waited for. Returns where they are; sequence parallelism only. */
+/* bb_block_gather - all-gather the activations over tp into dst and wait. Returns the buffer. Requires sequence
+ * parallelism. */
 int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst);
 
-/* Starts the sum over tp of what is in PARTIAL: all_reduce, or reduce_scatter to what is held. */
+/* bb_block_sum - start the sum of PARTIAL over tp: all_reduce, or reduce_scatter with sequence parallelism. Returns
+ * the operation. */
 int bb_block_sum(struct bb_block *b, const char *what, int dst);
 
-/* Whatever goes before a column-parallel product: with sequence parallelism the norm, then the gather; else the norm is
- * added to c. Returns what the product reads. */
+/* bb_block_column_input - emit norm and gather before a column-parallel GEMM (sequence parallelism), or append the
+ * norm to c. Returns the buffer that the GEMM reads. */
 int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
                           int in);
 
-/* A row-parallel product, which c ends with, and the sum of what the ranks of tp made. */
+/* bb_block_row - emit a compute operation that ends with a row-parallel GEMM, and the sum of its output over tp. */
 void bb_block_row(struct bb_block *b, const char *what, const char *sum, const struct bb_kernel_groups *c, int src,
                   int out);
 
 /*
- * bb_block_column_backward - the gradients of a column-parallel product's data, summed over tp, under that of its
- * weights. `before`: what is still to be done first. Ends with the norm's own gradient, if normed.
+ * bb_block_column_backward - backward pass of a column-parallel GEMM. The sum of the data gradient over tp overlaps the
+ * weight gradient.
+ *   before  kernels that precede the GEMM in the same operation
+ *   normed  end with the gradient of the norm
  */
 void bb_block_column_backward(struct bb_block *b, const struct bb_column_parallel *column,
                               const struct bb_kernel_groups *before, int src, int out, bool with_weights, bool normed);
 
-/* The weights alone, behind those of `before`: the input is gathered under them. */
+/* bb_block_column_weights - weight gradient only, after the kernels of `before`, which overlap the gather of the
+ * input. */
 void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel *column,
                              const struct bb_kernel_groups *before);
 
-/* ---- cross_attention.c: a decoder's attention to what the encoder made ---- */
+/* ---- cross_attention.c: attention of a decoder to the encoder output ---- */
 
-/* Between the stacks: the encoder's norm, the decoder's embedding; backward the other way round. */
+/* The border of encoder and decoder: norm of the encoder and embedding of the decoder; backward in reverse order. */
 void bb_decoder_begin(struct bb_block *b);
 void bb_decoder_begin_backward(struct bb_block *b);
 
-/* The part of a decoder's layer between attention and perceptron. */
+/* Cross attention of a decoder layer, between attention and MLP. */
 void bb_cross_forward(struct bb_block *b, int in, int out);
 void bb_cross_backward(struct bb_block *b, int in, int out, bool with_weights);
 void bb_cross_weights(struct bb_block *b);
 
-/* ---- context_parallel.c: attention among the ranks of cp ---- */
+/* ---- context_parallel.c: attention over the ranks of cp ---- */
 
-/* `before` ends with the projections; reads src. Afterwards the attention's result is there. */
+/* Emits the kernels of `before`, which read src and end with the projections, then attention. The next kernels use
+ * its output. */
 void bb_context_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src);
-/* `before` ends with the gradient of the attention's result. */
+/* Emits the kernels of `before`, which end with the gradient of the attention output, then the backward pass of
+ * attention. */
 void bb_context_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src);
 
-/* ---- node_dispatch.c: rows to experts by nodes ---- */
+/* ---- node_dispatch.c: tokens to experts with one copy per node ---- */
 
-bool bb_uses_node_dispatch(const struct bb_block *b); /* BB_DISPATCH_DEDUP among more ranks than one */
+bool bb_uses_node_dispatch(const struct bb_block *b); /* BB_DISPATCH_DEDUP with more than one ep rank */
 
-/* To the experts: _dispatch and _probabilities start to cross nodes; _finish spreads each part inside the node when it
- * has come, and waits (forward with the probabilities). */
+/* Dispatch to the experts. The _start functions send the chunks of rows and the probabilities to other nodes.
+ * _finish waits for each chunk, distributes it inside the node, and waits for all (forward also for the
+ * probabilities). */
 void bb_node_dispatch_start(struct bb_block *b, const char *what, enum bb_block_buffer src);
 void bb_node_dispatch_start_probabilities(struct bb_block *b, const char *what);
-void bb_node_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass,
-                              enum bb_block_buffer dst);
+void bb_node_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst);
 
-/* Back: starts inside the node, then each part to cross nodes; returns the last. */
+/* Return from the experts: sums inside the node, then sends each chunk to other nodes. Returns the last operation. */
 int bb_node_return_start(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer src,
-                    enum bb_block_buffer dst);
+                         enum bb_block_buffer dst);
 int bb_node_return_start_probabilities(struct bb_block *b, const char *what);
 
-/* ---- expert_parallel.c: the second half of a layer with experts ---- */
+/* ---- expert_parallel.c: the MoE sublayer, in place of the MLP ---- */
 
 void bb_experts_forward(struct bb_block *b, int layer, int in, int out);
 void bb_experts_backward(struct bb_block *b, int layer, int in, int out, bool with_weights);

@@ -1,17 +1,18 @@
 /*
- * context_parallel.c - attention whose tokens are divided among the ranks of cp: each rank's queries meet all keys and
- * values.
+ * context_parallel.c - attention with the sequence sharded over the ranks of cp: the queries of each rank attend to the
+ * keys and values of all ranks.
  *
- * Ring: the block of keys and values at work goes on to the next rank while it is used. Backward the blocks go round
- * again, and with them their gradients: those of block k begin at the rank behind its owner, each rank adds its part,
- * and the last hop brings them home, so they make c - 1 hops as the blocks do. A hop of both is one group call.
+ * Ring: a rank sends the block of keys and values to the next rank while it computes attention with the same block. In
+ * the backward pass the blocks make the same c - 1 hops again. The gradients of a block start at the rank after its
+ * owner, each rank adds its contribution, and the last hop returns them to the owner, which also makes c - 1 hops. In
+ * rounds with both, blocks and gradients move in one group call.
  */
 #include "proxies/transformer/layer/block.h"
 
-/* The hop of what is at work and, backward, of the gradients that the step before made. */
+/* What one hop sends: the current block and, backward, the gradients that the previous round accumulated. */
 struct hop {
     bool keys, gradients;
-    int round; /* which of two buffers holds what goes on: even or odd */
+    int round; /* its parity selects which of the two buffers is sent */
 };
 
 static int start_hop(struct bb_block *b, const struct hop *hop)
@@ -55,7 +56,8 @@ static void ring_forward(struct bb_block *b, const struct bb_kernel_groups *befo
     }
 }
 
-/* In round 0 the block is one's own: its gradients stay. Those of round i go on in round i + 1. */
+/* Round 0 uses the rank's own block, whose gradients stay. The gradients that round i accumulates are sent in round
+ * i + 1. */
 static void ring_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     int ranks = b->layers->config.cp;
@@ -86,7 +88,7 @@ static void gather_forward(struct bb_block *b, const struct bb_kernel_groups *be
                      BB_NONE);
 }
 
-/* All keys are gathered again under what comes before the attention. */
+/* The gather of all keys and values overlaps the kernels that precede attention. */
 static void gather_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     int keys = gather_keys(b);
@@ -107,7 +109,7 @@ static int exchange_heads(struct bb_block *b, const char *what, enum bb_block_bu
     return bb_block_collective(b, b->lanes.cp, what, BB_ALLTOALL, count, src, dst);
 }
 
-/* Queries, keys and values: all started, then waited for. */
+/* Start the exchange of queries, keys and values, then wait for all three. */
 static void exchange_inputs(struct bb_block *b, const char *const what[3], bool back)
 {
     static const enum bb_block_buffer tokens[] = {BB_BLOCK_BUFFER_QUERY, BB_BLOCK_BUFFER_KEY, BB_BLOCK_BUFFER_VALUE};
@@ -143,7 +145,7 @@ static void heads_backward(struct bb_block *b, const struct bb_kernel_groups *be
     exchange_inputs(b, what, true);
 }
 
-/* By enum bb_context_mode. */
+/* indexed by enum bb_context_mode */
 static void (*const forwards[])(struct bb_block *, const struct bb_kernel_groups *, int) = {
     [BB_CONTEXT_RING] = ring_forward,
     [BB_CONTEXT_ALL_GATHER] = gather_forward,

@@ -1,8 +1,8 @@
 /*
- * cross_attention.c - what a decoder's layers have beside those of one stack: attention to what the encoder made. Every
- * layer makes keys and values of it by products of its own, which tp divides as those of its queries: with sequence
- * parallelism the encoder's output is gathered for each layer, forward and again under the backward pass, and its
- * gradients are summed over tp layer by layer.
+ * cross_attention.c - cross attention of decoder layers to the encoder output. Each layer has its own key and value
+ * projections of the encoder output, sharded over tp as the query projection is. With sequence parallelism each layer
+ * gathers the encoder output in the forward pass and again in the backward pass. Each layer sums its gradients of the
+ * encoder output over tp.
  */
 #include "proxies/transformer/layer/block.h"
 
@@ -45,7 +45,7 @@ void bb_decoder_begin_backward(struct bb_block *b)
                      bb_block_buffer(b, BB_BLOCK_BUFFER_ENCODER_GRADIENT), gradient);
 }
 
-/* Keys and values of what the encoder made, on every rank of tp those of its heads. */
+/* Keys and values from the encoder output, for the heads of this tp rank. */
 static void make_keys(struct bb_block *b)
 {
     int encoder_output = bb_block_buffer(b, BB_BLOCK_BUFFER_ENCODER_OUTPUT);

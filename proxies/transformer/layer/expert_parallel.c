@@ -1,12 +1,12 @@
 /*
- * expert_parallel.c - the second half of a layer with experts: router, dispatch, experts, combine, shared experts under
- * both.
+ * expert_parallel.c - the MoE sublayer: router, dispatch, experts, combine, and shared experts that overlap dispatch
+ * and combine.
  *
- * all_to_all, forward: router; counts per expert of all ranks (without a capacity: who receives must know how much);
- * tokens and probabilities to their experts; the experts (divided by etp: all_gather before, reduce_scatter behind);
- * answers back. Backward mirrored: gradients of the answers take the way of the tokens, those of the tokens and of the
- * probabilities the way back. all_gather: every rank gets all tokens and does what its experts have to do with them.
- * Shared experts are divided by tp as a dense perceptron is. dedup: node_dispatch.c.
+ * alltoall, forward: router; all-gather of the token counts per expert (dropless only: the receivers need the counts);
+ * tokens and probabilities to their experts; experts (sharded by etp: all_gather before, reduce_scatter after); outputs
+ * back. The backward pass mirrors this: output gradients take the path of the tokens; token and probability gradients
+ * take the path back. all_gather: every rank gets all tokens and computes its experts for them. Shared experts are
+ * sharded by tp as a dense MLP is. dedup: see node_dispatch.c.
  */
 #include "proxies/transformer/layer/block.h"
 
@@ -21,17 +21,17 @@ static bool has_shared(const struct bb_block *b)
     return b->layers->sizes.shared_ffn > 0;
 }
 
-/* ---- who exchanges with whom ---- */
+/* ---- row exchanges ---- */
 
-/* Which way rows go: to their experts, or back to where their tokens live. */
+/* One exchange of rows: to their experts, or back to the ranks of their tokens (reversed). */
 struct row_exchange {
     const char *what;
     enum bb_block_buffer src, dst;
-    size_t width; /* elements of a row */
+    size_t width; /* elements per row */
     bool reversed;
 };
 
-/* To and from every other place of the group, each with its own count; what stays on the rank is not sent. */
+/* Exchange with all other ranks of the group, with a row count per pair. Rows that stay on the rank are not sent. */
 static int variable_exchange(struct bb_block *b, int layer, const struct row_exchange *w)
 {
     const struct bb_script_rows rows = {
@@ -47,19 +47,20 @@ static int start_exchange(struct bb_block *b, int layer, const struct row_exchan
 
     if (uniform_rows < 0 && bb_lane_is_used(b->lanes.ep))
         return variable_exchange(b, layer, w);
-    return bb_block_collective(b, b->lanes.ep, w->what, BB_ALLTOALL, uniform_rows < 0 ? 0 : (size_t)uniform_rows * w->width, w->src,
-                               w->dst); /* uneven, on a rank that has all experts: nothing is exchanged */
+    return bb_block_collective(b, b->lanes.ep, w->what, BB_ALLTOALL,
+                               uniform_rows < 0 ? 0 : (size_t)uniform_rows * w->width, w->src,
+                               w->dst); /* counts differ and ep is 1: no exchange */
 }
 
 static int start_row_exchange(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
-                         enum bb_block_buffer dst, bool reversed)
+                              enum bb_block_buffer dst, bool reversed)
 {
     return start_exchange(b, layer, &(struct row_exchange){what, src, dst, bb_block_row_width(b, src), reversed});
 }
 
-/* To the experts; by nodes only half the way, for which finish_dispatch waits. */
+/* Start sending rows to their experts. With dedup this sends to other nodes, and finish_dispatch waits. */
 static int start_dispatch(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
-                         enum bb_block_buffer dst)
+                          enum bb_block_buffer dst)
 {
     if (!bb_uses_node_dispatch(b))
         return start_row_exchange(b, layer, what, src, dst, false);
@@ -68,17 +69,18 @@ static int start_dispatch(struct bb_block *b, int layer, const char *what, enum 
 }
 
 static int start_return(struct bb_block *b, int layer, const char *what, enum bb_kernels_pass pass,
-                       enum bb_block_buffer src, enum bb_block_buffer dst)
+                        enum bb_block_buffer src, enum bb_block_buffer dst)
 {
     return bb_uses_node_dispatch(b) ? bb_node_return_start(b, what, pass, src, dst)
-                               : start_row_exchange(b, layer, what, src, dst, true);
+                                    : start_row_exchange(b, layer, what, src, dst, true);
 }
 
 static int start_probabilities(struct bb_block *b, int layer, bool reversed)
 {
-    struct row_exchange dispatch = {"probabilities", BB_BLOCK_BUFFER_PROBABILITIES, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, 1, false};
-    struct row_exchange gradients = {"probability gradients", BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES, 1,
-                       true};
+    struct row_exchange dispatch = {"probabilities", BB_BLOCK_BUFFER_PROBABILITIES,
+                                    BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, 1, false};
+    struct row_exchange gradients = {"probability gradients", BB_BLOCK_BUFFER_EXPERT_PROBABILITIES,
+                                     BB_BLOCK_BUFFER_PROBABILITIES, 1, true};
 
     if (!bb_uses_node_dispatch(b))
         return start_exchange(b, layer, reversed ? &gradients : &dispatch);
@@ -94,7 +96,7 @@ static void finish_dispatch(struct bb_block *b, const char *what, enum bb_kernel
         bb_node_dispatch_finish(b, what, pass, dst);
 }
 
-/* Without a capacity nobody knows what it will receive: the tokens per expert of all ranks. */
+/* Dropless: all-gather the tokens per expert, so that each rank knows how many rows it receives. */
 static void gather_counts(struct bb_block *b)
 {
     const struct bb_layers *l = b->layers;
@@ -105,7 +107,7 @@ static void gather_counts(struct bb_block *b)
                                                       BB_BLOCK_BUFFER_ALL_COUNTS));
 }
 
-/* ---- the rank's experts ---- */
+/* ---- routed experts ---- */
 
 static int64_t rows_received(const struct bb_block *b, int layer)
 {
@@ -120,16 +122,17 @@ static void add_experts(const struct bb_block *b, int layer, struct bb_kernel_gr
 }
 
 static void run_etp_collective(struct bb_block *b, int layer, enum bb_coll_kind kind, enum bb_block_buffer src,
-                           enum bb_block_buffer dst)
+                               enum bb_block_buffer dst)
 {
     size_t count = (size_t)(rows_received(b, layer) * b->layers->sizes.hidden);
 
     if (count)
         bb_script_wait(b->script,
-                       bb_block_collective(b, b->lanes.etp, "tokens of divided experts", kind, count, src, dst));
+                       bb_block_collective(b, b->lanes.etp, "expert-tensor-parallel tokens", kind, count, src, dst));
 }
 
-/* The rows of `src` through the experts to `dst`, among the ranks that divide each expert. */
+/* Run the rows of `src` through the experts into `dst`. With etp, gather the rows before and reduce-scatter the
+ * output. */
 static void run_experts(struct bb_block *b, int layer, const struct bb_kernel_groups *c, enum bb_block_buffer src,
                         enum bb_block_buffer dst)
 {
@@ -157,7 +160,7 @@ static void shared_up_forward(struct bb_block *b)
         bb_block_kernels(b, "shared expert", BB_KERNELS_SHARED_UP, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
 }
 
-/* Its second product and the start of its sum over tp. */
+/* The down GEMM of the shared experts and the start of its sum over tp. Returns the sum. */
 static int shared_down_forward(struct bb_block *b)
 {
     bool tp_sharded = bb_lane_is_used(b->lanes.tp);
@@ -201,14 +204,13 @@ static void route_tokens(struct bb_block *b, int in)
     bb_block_compute(b, "router", &c, in, counted ? bb_block_buffer(b, BB_BLOCK_BUFFER_COUNTS) : BB_NONE);
 }
 
-/* Where rows lie that did not have to travel. */
-static enum bb_block_buffer ep_buffer(const struct bb_block *b, enum bb_block_buffer far,
-                                           enum bb_block_buffer near)
+/* The buffer of the exchanged rows; with ep 1 the rows stay in the sender's buffer. */
+static enum bb_block_buffer ep_buffer(const struct bb_block *b, enum bb_block_buffer far, enum bb_block_buffer near)
 {
     return bb_lane_is_used(b->lanes.ep) ? far : near;
 }
 
-/* Where rows for the experts are made, and where they arrive. */
+/* With FP8 dispatch: the buffers that send rows to the experts, and that receive them. */
 static enum bb_block_buffer send_buffer(const struct bb_block *b, enum bb_block_buffer unquantized)
 {
     return b->layers->config.float8_dispatch ? BB_BLOCK_BUFFER_ROWS_8 : unquantized;
@@ -222,8 +224,7 @@ static enum bb_block_buffer receive_buffer(const struct bb_block *b, enum bb_blo
 static void exchange_forward(struct bb_block *b, int layer, int in, int out)
 {
     enum bb_block_buffer own = send_buffer(b, BB_BLOCK_BUFFER_ROWS);
-    enum bb_block_buffer rows =
-        receive_buffer(b, ep_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS));
+    enum bb_block_buffer rows = receive_buffer(b, ep_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS));
     enum bb_block_buffer answers = ep_buffer(b, BB_BLOCK_BUFFER_EXPERT_OUTPUT, BB_BLOCK_BUFFER_COMBINED_ROWS);
     struct bb_kernel_groups c = {0};
     int tokens, probabilities, combined, shared;
@@ -276,7 +277,7 @@ static void gather_forward(struct bb_block *b, int layer, int in, int out)
     bb_script_wait(b->script, shared);
 }
 
-/* One rank holds all experts: no tokens are gathered. */
+/* With etp x ep = 1 a rank has all experts, so no tokens are gathered. */
 static bool gathers_tokens(const struct bb_block *b)
 {
     return b->layers->config.dispatch == BB_DISPATCH_ALL_GATHER && bb_lane_is_used(b->lanes.etp_ep);

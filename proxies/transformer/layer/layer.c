@@ -1,44 +1,47 @@
-/* layer.c - one layer after another, embedding, head, and the end of a step (see layer.h). */
+/* layer.c - layers, embedding, head, and the communication at the end of a step (see layer.h). */
 #include "proxies/transformer/layer/block.h"
 
 void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_script *script,
                    const struct bb_block_lanes *lanes, int ep_rank)
 {
-    _Static_assert(sizeof(b->buffers) / sizeof(b->buffers[0]) >= BB_BLOCK_BUFFER_IDS, "a place for each buffer");
+    _Static_assert(sizeof(b->buffers) / sizeof(b->buffers[0]) >= BB_BLOCK_BUFFER_IDS,
+                   "buffers[] must hold all buffers");
     *b = (struct bb_block){.layers = layers, .script = script, .lanes = *lanes, .ep_rank = ep_rank};
     for (int id = 0; id < BB_BLOCK_BUFFER_IDS; id++)
         b->buffers[id] = BB_NONE;
 }
 
-/* ---- halves of a layer: a column-parallel product behind a norm, a row-parallel one, attention between them ---- */
+/* ---- sublayers (attention, MLP): norm, column-parallel GEMM, for attention scores and context, row-parallel GEMM
+ * ---- */
 
 struct sublayer {
     struct bb_column_parallel column;
     enum bb_kernels_kind row;
     bool attention;
-    const char *what, *sum, *gradient; /* compute; sum over tp forward; gather of the gradient backward */
+    const char *what, *sum, *gradient; /* names of: forward compute; forward sum over tp; backward gather of the
+                                          output gradient */
 };
 
 static const struct sublayer attention = {.column = {.gemm = BB_KERNELS_QKV,
-                                                 .gather = "attention input",
-                                                 .sum = "attention gradients",
-                                                 .data = "attention gradients",
-                                                 .weights = "attention weights"},
-                                      .row = BB_KERNELS_OUT,
-                                      .attention = true,
-                                      .what = "attention",
-                                      .sum = "attention",
-                                      .gradient = "attention output gradients"};
+                                                     .gather = "attention input",
+                                                     .sum = "attention gradients",
+                                                     .data = "attention gradients",
+                                                     .weights = "attention weights"},
+                                          .row = BB_KERNELS_OUT,
+                                          .attention = true,
+                                          .what = "attention",
+                                          .sum = "attention",
+                                          .gradient = "attention output gradients"};
 
 static const struct sublayer mlp = {.column = {.gemm = BB_KERNELS_UP,
-                                                  .gather = "perceptron input",
-                                                  .sum = "perceptron gradients",
-                                                  .data = "perceptron gradients",
-                                                  .weights = "perceptron weights"},
-                                       .row = BB_KERNELS_DOWN,
-                                       .what = "perceptron",
-                                       .sum = "perceptron",
-                                       .gradient = "perceptron output gradients"};
+                                               .gather = "MLP input",
+                                               .sum = "MLP gradients",
+                                               .data = "MLP gradients",
+                                               .weights = "MLP weights"},
+                                    .row = BB_KERNELS_DOWN,
+                                    .what = "MLP",
+                                    .sum = "MLP",
+                                    .gradient = "MLP output gradients"};
 
 static void sublayer_forward(struct bb_block *b, const struct sublayer *sublayer, int in, int out)
 {
@@ -57,7 +60,7 @@ static void sublayer_forward(struct bb_block *b, const struct sublayer *sublayer
     bb_block_row(b, sublayer->what, sublayer->sum, &c, src, out);
 }
 
-/* Scores and context once more, of the projections that were kept. */
+/* Selective recomputation: compute scores and context again from the saved projections. */
 static void recompute_core(struct bb_block *b)
 {
     static const struct bb_kernel_groups empty;
@@ -72,7 +75,8 @@ static void recompute_core(struct bb_block *b)
 
 static void sublayer_backward(struct bb_block *b, const struct sublayer *sublayer, int in, int out, bool with_weights)
 {
-    int src = b->layers->sequence_sharded ? bb_block_gather(b, sublayer->gradient, in, BB_BLOCK_BUFFER_GRADIENT_FULL) : in;
+    int src =
+        b->layers->sequence_sharded ? bb_block_gather(b, sublayer->gradient, in, BB_BLOCK_BUFFER_GRADIENT_FULL) : in;
     struct bb_kernel_groups c = {0};
 
     if (sublayer->attention && b->layers->config.recompute == BB_RECOMPUTE_SELECTIVE)
@@ -146,11 +150,12 @@ void bb_block_forward(struct bb_block *b, int layer, int in, int out)
     if (layer > 0 && layer == b->layers->config.arch->encoder_layers)
         bb_decoder_begin(b);
     begin_layer(b, BB_PHASE_FORWARD, layer);
-    layer_forward(b, layer, default_buffer(b, in, BB_BLOCK_BUFFER_STATE), default_buffer(b, out, BB_BLOCK_BUFFER_STATE));
+    layer_forward(b, layer, default_buffer(b, in, BB_BLOCK_BUFFER_STATE),
+                  default_buffer(b, out, BB_BLOCK_BUFFER_STATE));
     b->script->layer = BB_NONE;
 }
 
-/* The gradients of a layer (or BB_ARCH_HEAD) are added to those of the micro-batches before. */
+/* Add the gradients of a layer (or BB_ARCH_HEAD) to the gradients of earlier micro-batches. */
 static void accumulate_gradients(struct bb_block *b, int layer)
 {
     const struct bb_layers_config *c = &b->layers->config;
@@ -231,7 +236,7 @@ static const struct bb_column_parallel head = {.gemm = BB_KERNELS_HEAD,
                                                .data = "head gradients",
                                                .weights = "head weights"};
 
-/* The head is the decoder's where there is one. */
+/* In an encoder-decoder model the head belongs to the decoder. */
 static void begin_head(struct bb_block *b, enum bb_phase phase)
 {
     begin_layer(b, phase, BB_NONE);
@@ -258,7 +263,7 @@ void bb_block_head_forward(struct bb_block *b, int in)
     src = bb_block_column_input(b, &head, &c, default_buffer(b, in, BB_BLOCK_BUFFER_STATE));
     bb_kernel_groups_add(&c, BB_KERNELS_HEAD, BB_KERNELS_FORWARD);
     bb_block_compute(b, "logits", &c, src, tp_sharded ? bb_block_buffer(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
-    reduce_statistic(b, "largest logit", BB_MAX);
+    reduce_statistic(b, "maximum logit", BB_MAX);
     bb_block_kernels(b, "cross entropy", BB_KERNELS_LOSS, BB_KERNELS_FORWARD, BB_NONE,
                      tp_sharded ? bb_block_buffer(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
     reduce_statistic(b, "target logit", BB_SUM);
@@ -272,7 +277,8 @@ void bb_block_head_backward(struct bb_block *b, int out, bool with_weights)
 
     begin_head(b, BB_PHASE_BACKWARD);
     bb_kernel_groups_add(&c, BB_KERNELS_LOSS, BB_KERNELS_DATA);
-    bb_block_column_backward(b, &head, &c, BB_NONE, default_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights, true);
+    bb_block_column_backward(b, &head, &c, BB_NONE, default_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights,
+                             true);
     if (with_weights)
         accumulate_gradients(b, BB_ARCH_HEAD);
     b->in_decoder = false;
@@ -288,7 +294,7 @@ void bb_block_head_weights(struct bb_block *b)
     b->in_decoder = false;
 }
 
-/* ---- the end of a step ---- */
+/* ---- end of a step ---- */
 
 static void reduce_in_place(struct bb_block *b, struct bb_script_lane lane, const char *what, size_t count)
 {

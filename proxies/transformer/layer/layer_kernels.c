@@ -1,12 +1,12 @@
-/* layer_kernels.c - products and passes of the parts of a layer (see layer_kernels.h). */
+/* layer_kernels.c - GEMMs and memory-bound kernels of the sublayers of a layer (see layer_kernels.h). */
 #include "proxies/transformer/layer/layer_kernels.h"
 
-#define MAX_GEMMS 8 /* of one kind */
+#define MAX_GEMMS 8 /* per kind */
 
 struct gemm {
     const char *name;
     struct bb_gemm_shape shape;
-    bool activations_only; /* both sides are data: no weights */
+    bool activations_only; /* both operands are activations: no weight gradient */
 };
 
 void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass)
@@ -22,16 +22,16 @@ void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_k
         bb_kernel_groups_add(c, kind, BB_KERNELS_WEIGHTS);
 }
 
-/* ---- products ---- */
+/* ---- GEMMs ---- */
 
-/* rows x in -> rows x out, by `experts` matrices. */
-static struct gemm linear_gemm(const struct bb_layer_sizes *s, const char *name, int64_t rows, int64_t in,
-                                     int64_t out, int64_t experts)
+/* Linear layer: rows x in -> rows x out, with `experts` matrices in one batch. */
+static struct gemm linear_gemm(const struct bb_layer_sizes *s, const char *name, int64_t rows, int64_t in, int64_t out,
+                               int64_t experts)
 {
     return (struct gemm){name, {rows, out, in, experts, false, false, s->dtype}, false};
 }
 
-/* Queries, keys and values; of a scan queries and keys of its groups, values of its heads. */
+/* Width of queries, keys and values; of a scan: queries and keys per group, values per head. */
 static int64_t qkv_width(const struct bb_layer_sizes *s)
 {
     if (s->chunk)
@@ -45,7 +45,7 @@ static int qkv_gemms(const struct bb_layer_sizes *s, struct gemm *p)
     int n = 0;
 
     if (s->kv_lora == 0) {
-        p[0] = linear_gemm(s, s->chunk ? "scan in" : "qkv", s->tokens, s->hidden, qkv_width(s) + gate + steps, 1);
+        p[0] = linear_gemm(s, s->chunk ? "scan input" : "qkv", s->tokens, s->hidden, qkv_width(s) + gate + steps, 1);
         return 1;
     }
     if (s->q_lora)
@@ -62,7 +62,7 @@ static int qkv_gemms(const struct bb_layer_sizes *s, struct gemm *p)
     return n;
 }
 
-/* Chunk by chunk (bb_arch_core_flops): products of data, as all of attention's. */
+/* A scan in chunks (bb_arch_core_flops). All operands are activations, as in attention. */
 static int scan_gemms(const struct bb_layer_sizes *s, struct gemm *p)
 {
     int64_t c = s->queries < s->chunk ? s->queries : s->chunk, chunks = s->batch * ((s->queries + c - 1) / c);
@@ -73,12 +73,12 @@ static int scan_gemms(const struct bb_layer_sizes *s, struct gemm *p)
     if (s->delta) {
         p[at++] = (struct gemm){"key scores", {c, c, n, head_batch, false, true, s->dtype}, true};
         p[at++] = (struct gemm){"corrections", {c, n + v, c, head_batch, false, false, s->dtype}, true};
-        p[at++] = (struct gemm){"known values", {c, v, n, head_batch, false, false, s->dtype}, true};
+        p[at++] = (struct gemm){"stored values", {c, v, n, head_batch, false, false, s->dtype}, true};
     }
     p[at++] = (struct gemm){"scores", {c, c, n, key_batch, false, true, s->dtype}, true};
     p[at++] = (struct gemm){"context", {c, v, c, head_batch, false, false, s->dtype}, true};
-    p[at++] = (struct gemm){"into the state", {n, v, c, head_batch, true, false, s->dtype}, true};
-    p[at++] = (struct gemm){"out of the state", {c, v, n, head_batch, false, false, s->dtype}, true};
+    p[at++] = (struct gemm){"state update", {n, v, c, head_batch, true, false, s->dtype}, true};
+    p[at++] = (struct gemm){"state read", {c, v, n, head_batch, false, false, s->dtype}, true};
     return at;
 }
 
@@ -98,9 +98,10 @@ static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, struct gemm 
     return 3;
 }
 
-/* Up and down of a perceptron; of experts that share the rows evenly a product each, else one for all their rows. */
-static int mlp_gemms(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, int64_t experts,
-                               struct gemm *up, struct gemm *down)
+/* Up and down GEMM of an MLP. Experts with equal rows are a batched GEMM; otherwise one GEMM has the rows of all
+ * experts. */
+static int mlp_gemms(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, int64_t experts, struct gemm *up,
+                     struct gemm *down)
 {
     if (rows % experts)
         experts = 1;
@@ -152,7 +153,7 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
     }
 }
 
-/* The products that the pass does for one product of the forward pass: none, one or two. */
+/* The GEMMs of a pass for one GEMM of the forward pass. Returns their number: 0, 1 or 2. */
 static int list_pass_shapes(const struct gemm *forward, enum bb_kernels_pass pass, struct bb_gemm_shape out[2])
 {
     struct bb_gemm_shape dgrad, wgrad;
@@ -184,10 +185,11 @@ double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_ke
     return flops;
 }
 
-/* ---- passes over memory ---- */
+/* ---- memory-bound kernels ---- */
 
-/* Operands in 8 bits, as they stand and transposed, for the product and its gradients: what makes the input casts it,
- * so that one is transposed alone; gradients are read in 16 bits and written twice. */
+/* FP8 GEMM operands are needed row-wise and transposed, for the GEMM and for its gradients. The kernel that produces
+ * the input also casts it, so only the transposition is a separate kernel, which reads FP8. Output gradients are
+ * read in 16 bits and written twice. */
 static void add_cast(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const struct gemm *p,
                      enum bb_kernels_pass pass)
 {
@@ -213,7 +215,7 @@ static void add_memory_kernel(const struct bb_layer_sizes *s, struct bb_kernel_l
         bb_kernel_list_add_memory_kernel(w, name, &kernel);
 }
 
-/* Gated, what is read is gate and up, what is written their product; backward, the gradients of both. */
+/* A gated activation reads gate and up and writes their product; its backward pass writes the gradients of both. */
 static void add_activation(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t rows,
                            int64_t ffn)
 {
@@ -225,9 +227,9 @@ static void add_activation(const struct bb_layer_sizes *s, struct bb_kernel_list
         add_memory_kernel(s, w, "gate", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, rows, ffn);
 }
 
-/* Experts with biases (gpt-oss): Megatron-LM holds gate and up within bounds (fusions/fused_bias_geglu.py), and adds the
- * last bias times the router's probability, a float (_apply_bias in transformer/moe/experts.py), in passes of its own.
- * wide: of gate and up; else of what an expert answers, in float. */
+/* Experts with biases (gpt-oss): Megatron-LM clamps gate and up (fusions/fused_bias_geglu.py), and adds the last
+ * bias, scaled by the router's float probability (_apply_bias in transformer/moe/experts.py), each in separate
+ * kernels. wide: operates on gate and up; else on the output of the expert, in float. */
 static const struct bias_kernel {
     const char *name;
     bool backward, wide;
@@ -260,7 +262,8 @@ static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_l
     }
 }
 
-/* The residual is added to, its gradients from both sides; dropout's mask is made in passing by the sum. */
+/* Residual sum and norm; backward adds the gradients of both branches. The forward sum also creates the dropout
+ * mask. */
 static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
     add_memory_kernel(s, w, "residual", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->local_tokens, s->hidden);
@@ -270,7 +273,7 @@ static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, b
                       BB_ACT_NONE, s->local_tokens, s->hidden);
 }
 
-/* Unfused attention: softmax and dropout of all scores, in memory. */
+/* Unfused attention: softmax and dropout of all scores in memory. */
 static void add_softmax(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t keys)
 {
     int64_t rows = s->batch * s->attention_heads * s->queries;
@@ -283,7 +286,7 @@ static void add_softmax(const struct bb_layer_sizes *s, struct bb_kernel_list *w
                       BB_ACT_NONE, rows, keys);
 }
 
-/* Queries and keys are turned by their positions, their gradients back. */
+/* Rotary position embedding of queries and keys, or the inverse rotation of their gradients. */
 static void add_rotation(const struct bb_layer_sizes *s, struct bb_kernel_list *w)
 {
     int64_t width = s->kv_lora ? s->heads * s->rope_dim : (s->heads + s->kv_heads) * s->key_dim;
@@ -292,7 +295,7 @@ static void add_rotation(const struct bb_layer_sizes *s, struct bb_kernel_list *
         add_memory_kernel(s, w, "positions", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
 }
 
-/* The gate of what attention or a scan made; of a scan with its norm. */
+/* Gate on the output of attention or scan; for a scan this includes its norm. */
 static void add_out_gate(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
     const int64_t width = s->heads * s->value_dim;
@@ -304,14 +307,14 @@ static void add_out_gate(const struct bb_layer_sizes *s, struct bb_kernel_list *
         add_memory_kernel(s, w, "gate", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
 }
 
-/* What goes into a scan is mixed with the few tokens before. */
+/* Short causal convolution over the input of a scan. */
 static void add_convolution(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
     add_memory_kernel(s, w, "convolution", backward ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT,
                       BB_ACT_NONE, s->tokens, qkv_width(s));
 }
 
-/* Tokens to rows, and rows back: on the way to the experts, backward, the other way round. */
+/* Permute tokens into expert order, or unpermute (sum) rows; the backward pass swaps the two. */
 static void add_permutation(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, bool backward,
                             struct bb_kernel_list *w)
 {
@@ -329,7 +332,7 @@ static bool is_permutation(enum bb_kernels_kind kind)
            kind == BB_KERNELS_NODE_UNPERMUTE;
 }
 
-/* Passes behind the products of the forward pass. */
+/* Memory-bound kernels after the GEMMs of the forward pass. */
 static void forward_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
                                    struct bb_kernel_list *w)
 {
@@ -366,7 +369,8 @@ static void forward_memory_kernels(const struct bb_layer_sizes *s, enum bb_kerne
         add_memory_kernel(s, w, "softmax", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, s->vocab);
 }
 
-/* Passes behind the products of the data's gradient: the gradient of an activation is done by the product after it. */
+/* Memory-bound kernels after the GEMMs of the data gradient. The gradient of an activation follows the data gradient
+ * of the GEMM after it. */
 static void data_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
                                 struct bb_kernel_list *w)
 {
@@ -391,37 +395,41 @@ static void data_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_
     else if (kind == BB_KERNELS_EXPERTS) {
         add_activation(s, w, true, rows, s->expert_ffn);
         add_expert_biases(s, w, true, rows);
-    } else if (is_permutation(kind)) /* each token's gradient is the sum of its copies' */
+    } else if (is_permutation(kind)) /* the gradient of a token is the sum over its copies */
         add_permutation(s, kind, true, w);
     else if (kind == BB_KERNELS_LOSS)
         add_memory_kernel(s, w, "softmax", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, s->vocab);
 }
 
-/* Part of the square of queries and keys that is looked at: with a causal mask half of it, or half of a window's first
- * square. */
+/* Share of the score matrix that the mask leaves: with a causal mask half, or for a sliding window all but half of
+ * the window's first square. */
 static double unmasked_fraction(const struct bb_layer_sizes *s, int64_t keys)
 {
     return !s->causal ? 1 : keys < s->sequence ? 1 - 0.5 * (double)keys / (double)s->sequence : 0.5;
 }
 
 static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *group, const struct gemm *p,
-                        const struct bb_gemm_shape *shape, struct bb_kernel_list *w)
+                     const struct bb_gemm_shape *shape, struct bb_kernel_list *w)
 {
-    bool cross = group->kind == BB_KERNELS_CROSS_CORE; /* no mask: all that was encoded is there */
+    bool cross = group->kind == BB_KERNELS_CROSS_CORE; /* cross attention has no mask: the decoder attends to all
+                                                          encoder tokens */
     bool core = cross || group->kind == BB_KERNELS_CORE || group->kind == BB_KERNELS_CORE_BLOCK;
     struct bb_kernel_list_item *item;
 
     bb_kernel_list_add_gemm(w, p->name, shape);
     item = bb_kernel_list_last(w);
-    item->experts = p->activations_only ? 0 : (int)shape->batch; /* weights of each expert, which training multiplies apart */
-    item->float8 = s->float8 && !p->activations_only && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER;
-    if (!core || s->unfused || s->chunk) /* a scan's kernels keep what they make in memory */
+    item->experts =
+        p->activations_only ? 0 : (int)shape->batch; /* experts in the batch, whose weights training multiplies in
+                                                        separate GEMMs */
+    item->float8 =
+        s->float8 && !p->activations_only && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER;
+    if (!core || s->unfused || s->chunk) /* the kernels of a scan store their intermediate results in memory */
         return;
     item->fusion = group->pass == BB_KERNELS_FORWARD ? BB_KERNEL_IN_ATTENTION : BB_KERNEL_IN_ATTENTION_BACKWARD;
     item->share = cross ? 1 : unmasked_fraction(s, group->kind == BB_KERNELS_CORE ? s->keys : s->sequence);
 }
 
-/* Backward, the products come in the reverse order. */
+/* In the backward pass the GEMMs run in reverse order. */
 static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels *group, int64_t rows,
                         struct bb_kernel_list *w)
 {

@@ -1,4 +1,4 @@
-/* layers.c - sizes of a rank's share, what cannot be divided, FLOPs (see layer.h). */
+/* layers.c - sizes of a rank's shard of the layers, validation, FLOPs (see layer.h). */
 #include "proxies/transformer/layer/block.h"
 
 #include "bootstrap/base/grow.h"
@@ -59,7 +59,7 @@ static int64_t max_of(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* An encoder sees all of its sample at once; the decoder has a number of tokens of its own. */
+/* The encoder attends to the whole sample (no causal mask). The decoder has its own sequence length. */
 static void resolve_decoder(struct bb_layers *l)
 {
     const struct bb_layers_config *c = &l->config;
@@ -133,24 +133,25 @@ const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int laye
         return &l->decoder_sizes;
     if (layer >= 0 && bb_arch_is_scan(c->arch, layer))
         return &l->scan_sizes;
-    return layer >= 0 && bb_arch_attended_keys(c->arch, layer, c->sequence) < c->sequence ? &l->window_sizes : &l->sizes;
+    return layer >= 0 && bb_arch_attended_keys(c->arch, layer, c->sequence) < c->sequence ? &l->window_sizes
+                                                                                          : &l->sizes;
 }
 
-/* ---- what cannot be ---- */
+/* ---- validation ---- */
 
-/* What does not divide is refused by the grid (bb_grid_validate_model); beyond that: */
+/* bb_grid_validate_model checks divisibility. Experts with tp additionally require sequence parallelism. */
 static int validate_experts(const struct bb_layers_config *c, const char *proxy)
 {
     if (c->arch->experts == 0 || c->tp == 1 || c->sequence_parallel)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "%s: experts with --tp %d: every tensor-parallel rank would send the same tokens; "
-                  "nearest: --sequence-parallel",
+                  "%s: experts with tp %d require sequence parallelism, else all tp ranks send the same tokens; "
+                  "try: --sequence-parallel",
                   proxy, c->tp);
 }
 
-/* Tokens that go to nodes first: each to no more than it has experts, or than there are nodes; the same number of rows
- * to each. */
+/* dedup dispatch: the number of nodes per token must not exceed top-k or the number of nodes, and each node and rank
+ * must get the same number of rows. */
 static int validate_dedup(const struct bb_layers *l, const char *proxy)
 {
     const struct bb_layers_config *c = &l->config;
@@ -160,26 +161,26 @@ static int validate_dedup(const struct bb_layers *l, const char *proxy)
         return 0;
     if (c->node_limit == 0 || c->node_limit > max)
         return bb_err(BB_EUSAGE,
-                      "%s: --moe-dispatch dedup needs --moe-node-limit M, to how many nodes a token goes: 1 to %d (%d "
-                      "experts of a token, %d nodes), not %d; nearest: --moe-node-limit %d",
+                      "%s: --moe-dispatch dedup requires --moe-node-limit (nodes per token) from 1 to %d (%d experts "
+                      "per token, %d nodes), not %d; try: --moe-node-limit %d",
                       proxy, max, c->arch->top_k, c->nodes, c->node_limit, max);
     if (l->routing.uniform_rows < 0 || l->sizes.local_tokens * c->node_limit % c->nodes != 0)
         return bb_err(
             BB_EUSAGE,
-            "%s: --moe-dispatch dedup sends as many rows to each of %d nodes and %d ranks: not of %lld tokens "
-            "of a rank%s; nearest: --moe-dispatch alltoall",
-            proxy, c->nodes, c->ep, (long long)l->sizes.local_tokens, c->imbalance > 0 ? " with --moe-imbalance" : "");
+            "%s: --moe-dispatch dedup requires equal row counts for %d nodes and %d ranks, impossible with %lld tokens "
+            "per rank%s; try: --moe-dispatch alltoall",
+            proxy, c->nodes, c->ep, (long long)l->sizes.local_tokens, c->imbalance > 0 ? " and --moe-imbalance" : "");
     return 0;
 }
 
-/* A ring sends every block of keys to every rank, and attention kernels know no window in it. */
+/* A ring sends every block of keys to every rank, and its attention kernels have no sliding window. */
 static int validate_window(const struct bb_layers_config *c, const char *proxy)
 {
     if (c->cp == 1 || c->context != BB_CONTEXT_RING || c->arch->window == 0 || c->arch->window >= c->sequence)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "%s: a ring of --cp %d passes all %d keys to each query, but layers of '%s' look at %d; "
-                  "nearest: --cp-comm all_gather",
+                  "%s: ring attention with cp %d computes all %d keys for each query, but layers of '%s' have a window "
+                  "of %d; try: --cp-comm all_gather",
                   proxy, c->cp, c->sequence, c->arch->name, c->arch->window);
 }
 
@@ -192,11 +193,11 @@ static int validate_tokens(const struct bb_layers_config *c, const char *proxy)
 
     if (tokens <= max)
         return 0;
-    return bb_err(BB_EUSAGE, "%s: a micro-batch of %lld tokens, expected at most %lld; nearest: --%s %lld", proxy,
+    return bb_err(BB_EUSAGE, "%s: a micro-batch has %lld tokens, at most %lld are supported; try: --%s %lld", proxy,
                   tokens, max, too_long ? "seq-length" : "micro-batch-size", too_long ? max : max / c->sequence);
 }
 
-/* ---- life ---- */
+/* ---- lifecycle ---- */
 
 static int resolve_routing(struct bb_layers *l)
 {
@@ -213,7 +214,7 @@ static int resolve_routing(struct bb_layers *l)
     return c->arch->experts ? bb_routing_init(&l->routing, &routing) : 0;
 }
 
-/* The rows of each layer, where the step keeps them. */
+/* Copy the row counts of each layer into tables that the step owns. */
 static int store_row_counts(struct bb_layers *l)
 {
     const size_t each = (size_t)l->config.ep * (size_t)l->config.ep;
@@ -266,9 +267,9 @@ void bb_layers_free(struct bb_layers *layers)
     free(layers);
 }
 
-/* ---- figures ---- */
+/* ---- properties ---- */
 
-/* Of all_gather dispatch, too, the computing of the experts differs between them. */
+/* With all_gather dispatch the expert compute differs between ranks too. */
 int bb_layers_programs_per_stage(const struct bb_layers *l)
 {
     return l->routing.rows ? l->config.ep : 1;
@@ -283,7 +284,8 @@ size_t bb_layers_replicated_elements(const struct bb_layers *l, int layer)
 {
     const struct bb_layers_config *c = &l->config;
 
-    if (layer == BB_ARCH_EMBEDDING) /* its gradient is gathered first, so positions see that of every token */
+    if (layer == BB_ARCH_EMBEDDING) /* the backward pass of the embedding gathers the gradients first, so each rank
+                                       has the gradients of all tokens */
         return 0;
     return l->sequence_sharded ? bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep).replicated : 0;
 }

@@ -1,19 +1,21 @@
 /*
- * node_dispatch.c - tokens that cross to a node once (DeepSeek-V3's report, arXiv 2412.19437, 3.2.2): each token goes
- * to a limited number of nodes, there to the rank that stands where its own stands, and from it to the ranks of its
- * experts. Back, the answers of a node's experts are summed on that rank, and one row for each node goes home.
+ * node_dispatch.c - node-limited dispatch: a token crosses to each node once (DeepSeek-V3 technical report, arXiv
+ * 2412.19437, section 3.2.2). Each token goes to a limited number of nodes, on each to the rank with the local index of
+ * its own rank, and from there to the ranks of its experts. On the way back, this rank sums the outputs of the experts
+ * of its node and returns one row per token and node.
  *
- *   between nodes   T M rows of a rank's T tokens that go to M nodes each, as many to each of N nodes
- *   inside a node   T K rows for K experts of each token, as many to each rank
+ *   between nodes   T M rows per rank: T tokens to M nodes each, the same number of rows to each of N nodes
+ *   inside a node   T K rows per rank: K experts per token, the same number of rows to each rank
  *
- * Every row has the probabilities of its experts with it, K of a token on both ways.
+ * With the rows travel the probabilities of their experts, K per token on both hops.
  *
- * Rows go in parts, so that one part is spread inside the node while the next crosses. There a token that arrives is
- * "instantaneously forwarded via NVLink", so that "communications via IB and NVLink are fully overlapped" (same
- * section), and on the way back the hops have warps of their own, too. So no kernel stands between them: rows are put in
- * their experts' order behind both, and answers are summed before both. How many parts is ours: with four, 4,096 tokens
- * take 2.6 ms there and 4.9 ms back among 64 H800; DeepEP's first README has 46 and 45 GB/s for that, which is 2.3 and
- * 4.7 ms for the tokens of its test (to 3.63 nodes each, their own counted).
+ * Rows move in chunks, so one chunk is distributed inside the node while the next one crosses. In DeepSeek's
+ * implementation a token that arrives is "instantaneously forwarded via NVLink", so that "communications via IB and
+ * NVLink are fully overlapped" (same section), and both hops have their own warps also on the way back. So no kernel
+ * runs between the hops: rows are permuted into expert order after both hops, and outputs are summed before both hops.
+ * The number of chunks is our choice: with four, the model predicts 2.6 ms for dispatch and 4.9 ms for combine of 4,096
+ * tokens on 64 H800. DeepEP's first README measured 46 and 45 GB/s, which is 2.3 and 4.7 ms for the tokens of its test
+ * (3.63 nodes per token, including the token's own node).
  */
 #include "proxies/transformer/layer/block.h"
 
@@ -22,33 +24,34 @@ bool bb_uses_node_dispatch(const struct bb_block *b)
     return b->layers->config.dispatch == BB_DISPATCH_DEDUP && bb_lane_is_used(b->lanes.ep);
 }
 
-/* Elements for each node: of rows; of the numbers that go with them. */
+/* Elements for each node, of a buffer of rows or of probabilities with `all` elements. */
 static size_t elements_per_node(const struct bb_block *b, size_t all)
 {
     return all / (size_t)b->layers->config.nodes;
 }
 
-/* Elements for each rank of the node: what goes to its experts from all nodes. */
+/* Elements for each rank of the node: rows from all nodes for its experts. */
 static size_t elements_per_local_rank(const struct bb_block *b, size_t width)
 {
     return (size_t)b->layers->routing.uniform_rows * (size_t)b->layers->config.nodes * width;
 }
 
-/* One of so many parts. */
-static int exchange_between_nodes(struct bb_block *b, const char *what, int chunks, enum bb_block_buffer src, enum bb_block_buffer dst)
+/* Start sending one of `chunks` chunks between the nodes, or inside the node. */
+static int exchange_between_nodes(struct bb_block *b, const char *what, int chunks, enum bb_block_buffer src,
+                                  enum bb_block_buffer dst)
 {
     return bb_block_collective(b, b->lanes.ep_cross, what, BB_ALLTOALL,
                                elements_per_node(b, bb_block_buffer_elements(b, src)) / (size_t)chunks, src, dst);
 }
 
-static int exchange_inside_node(struct bb_block *b, const char *what, int chunks, size_t width, enum bb_block_buffer src,
-                  enum bb_block_buffer dst)
+static int exchange_inside_node(struct bb_block *b, const char *what, int chunks, size_t width,
+                                enum bb_block_buffer src, enum bb_block_buffer dst)
 {
-    return bb_block_collective(b, b->lanes.ep_local, what, BB_ALLTOALL, elements_per_local_rank(b, width) / (size_t)chunks,
-                               src, dst);
+    return bb_block_collective(b, b->lanes.ep_local, what, BB_ALLTOALL,
+                               elements_per_local_rank(b, width) / (size_t)chunks, src, dst);
 }
 
-/* As many parts as both hops' rows can be divided into. */
+/* The number of chunks, at most BB_NODE_DISPATCH_CHUNKS, that divides the rows of both hops. */
 static int count_chunks(const struct bb_block *b)
 {
     const struct bb_layers *l = b->layers;
@@ -60,8 +63,9 @@ static int count_chunks(const struct bb_block *b)
     return chunks;
 }
 
-/* Of rows on their way to the experts: in 16 bits, or in 8. */
-static enum bb_block_buffer select_precision(const struct bb_block *b, enum bb_block_buffer unquantized, enum bb_block_buffer quantized)
+/* The buffer of rows to the experts: FP8 or unquantized. */
+static enum bb_block_buffer select_precision(const struct bb_block *b, enum bb_block_buffer unquantized,
+                                             enum bb_block_buffer quantized)
 {
     return b->layers->config.float8_dispatch ? quantized : unquantized;
 }
@@ -71,12 +75,14 @@ void bb_node_dispatch_start(struct bb_block *b, const char *what, enum bb_block_
     const int chunks = count_chunks(b);
 
     for (int i = 0; i < chunks; i++)
-        b->inter_node_ops[i] = exchange_between_nodes(b, what, chunks, src, select_precision(b, BB_BLOCK_BUFFER_NODE_ROWS, BB_BLOCK_BUFFER_NODE_ROWS_8));
+        b->inter_node_ops[i] = exchange_between_nodes(
+            b, what, chunks, src, select_precision(b, BB_BLOCK_BUFFER_NODE_ROWS, BB_BLOCK_BUFFER_NODE_ROWS_8));
 }
 
 void bb_node_dispatch_start_probabilities(struct bb_block *b, const char *what)
 {
-    b->inter_node_probabilities = exchange_between_nodes(b, what, 1, BB_BLOCK_BUFFER_PROBABILITIES, BB_BLOCK_BUFFER_NODE_PROBABILITIES);
+    b->inter_node_probabilities =
+        exchange_between_nodes(b, what, 1, BB_BLOCK_BUFFER_PROBABILITIES, BB_BLOCK_BUFFER_NODE_PROBABILITIES);
 }
 
 void bb_node_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst)
@@ -92,25 +98,26 @@ void bb_node_dispatch_finish(struct bb_block *b, const char *what, enum bb_kerne
     }
     if (forward) {
         bb_script_wait(b->script, b->inter_node_probabilities);
-        last =
-            exchange_inside_node(b, "probabilities", 1, 1, BB_BLOCK_BUFFER_NODE_PROBABILITIES, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES);
+        last = exchange_inside_node(b, "probabilities", 1, 1, BB_BLOCK_BUFFER_NODE_PROBABILITIES,
+                                    BB_BLOCK_BUFFER_EXPERT_PROBABILITIES);
     }
     bb_script_wait(b->script, last);
-    bb_block_kernels(b, "permute in the node", forward ? BB_KERNELS_NODE_PERMUTE : BB_KERNELS_NODE_UNPERMUTE, pass,
+    bb_block_kernels(b, "permute within node", forward ? BB_KERNELS_NODE_PERMUTE : BB_KERNELS_NODE_UNPERMUTE, pass,
                      bb_block_buffer(b, dst), bb_block_buffer(b, dst));
 }
 
 int bb_node_return_start(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer src,
-                    enum bb_block_buffer dst)
+                         enum bb_block_buffer dst)
 {
     const bool forward = pass == BB_KERNELS_FORWARD;
     const int chunks = count_chunks(b);
     int intra_node_ops[BB_NODE_DISPATCH_CHUNKS], last = BB_NONE;
 
-    bb_block_kernels(b, "sum in the node", forward ? BB_KERNELS_NODE_UNPERMUTE : BB_KERNELS_NODE_PERMUTE, pass,
+    bb_block_kernels(b, "sum within node", forward ? BB_KERNELS_NODE_UNPERMUTE : BB_KERNELS_NODE_PERMUTE, pass,
                      bb_block_buffer(b, src), bb_block_buffer(b, src));
     for (int i = 0; i < chunks; i++)
-        intra_node_ops[i] = exchange_inside_node(b, what, chunks, bb_block_row_width(b, src), src, BB_BLOCK_BUFFER_NODE_COPIES);
+        intra_node_ops[i] =
+            exchange_inside_node(b, what, chunks, bb_block_row_width(b, src), src, BB_BLOCK_BUFFER_NODE_COPIES);
     for (int i = 0; i < chunks; i++) {
         bb_script_wait(b->script, intra_node_ops[i]);
         last = exchange_between_nodes(b, what, chunks, BB_BLOCK_BUFFER_NODE_ROWS, dst);
@@ -120,7 +127,7 @@ int bb_node_return_start(struct bb_block *b, const char *what, enum bb_kernels_p
 
 int bb_node_return_start_probabilities(struct bb_block *b, const char *what)
 {
-    bb_script_wait(b->script,
-                   exchange_inside_node(b, what, 1, 1, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_NODE_PROBABILITIES));
+    bb_script_wait(b->script, exchange_inside_node(b, what, 1, 1, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES,
+                                                   BB_BLOCK_BUFFER_NODE_PROBABILITIES));
     return exchange_between_nodes(b, what, 1, BB_BLOCK_BUFFER_NODE_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES);
 }

@@ -1,4 +1,4 @@
-/* routing.c - a router without a network: popularity by Zipf's law, made into whole rows (see routing.h). */
+/* routing.c - a simulated router: popularity of experts by Zipf's law, converted to whole rows (see routing.h). */
 #include "proxies/transformer/layer/routing.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* A number in [0, 1) from what it is for (splitmix64's finaliser). */
+/* A number in [0, 1) that depends only on the arguments (a hash with the finalizer of splitmix64). */
 static double random_fraction(unsigned seed, int layer, int rank, int expert)
 {
     uint64_t x = seed;
@@ -20,7 +20,8 @@ static double random_fraction(unsigned seed, int layer, int rank, int expert)
     return (double)((x ^ (x >> 31)) >> 11) / 9007199254740992.0;
 }
 
-/* The places of a layer's experts by popularity, 1 the most popular: a seeded shuffle, the same for all ranks. */
+/* Popularity rank of each expert of a layer, 1 for the most popular: a seeded Fisher-Yates shuffle, the same for all
+ * ranks. */
 static void rank_experts(const struct bb_routing_config *c, int layer, double *popularity_rank)
 {
     for (int e = 0; e < c->experts; e++)
@@ -34,8 +35,9 @@ static void rank_experts(const struct bb_routing_config *c, int layer, double *p
     }
 }
 
-/* Weights (below 1) into the part of the tokens that chooses each expert: top_k in sum, none above 1. What is cut off
- * there goes to the others, of which some may then be above 1 in turn. */
+/* Convert weights (below 1) to the fraction of tokens that choose each expert: the sum is top_k, and no fraction
+ * exceeds 1. The excess of capped experts goes to the others, which may exceed 1 in turn, so repeat until no further
+ * expert is capped. */
 static void weights_to_shares(double *weight, int experts, int top_k)
 {
     int full = 0, before;
@@ -56,7 +58,8 @@ static void weights_to_shares(double *weight, int experts, int top_k)
     } while (full != before);
 }
 
-static void weigh_experts(const struct bb_routing_config *c, int layer, int from, const double *popularity_rank, double *weight)
+static void weigh_experts(const struct bb_routing_config *c, int layer, int from, const double *popularity_rank,
+                          double *weight)
 {
     double max = 0;
 
@@ -68,7 +71,7 @@ static void weigh_experts(const struct bb_routing_config *c, int layer, int from
         weight[e] /= 2 * max;
 }
 
-/* Whole rows whose sum is exact: the differences of rounded sums. */
+/* Round to whole rows with an exact sum: differences of rounded prefix sums. */
 static void round_rows(const struct bb_routing_config *c, const double *weight, int *rows)
 {
     int each = c->experts / c->ranks;

@@ -128,9 +128,9 @@ static void tensor_parallel_order(void **state)
 {
     (void)state;
     expect_order(tensor(false), forward,
-                 "F compute attention; F all_reduce tp 128 <0; F compute perceptron <1; F all_reduce tp 128 <2");
+                 "F compute attention; F all_reduce tp 128 <0; F compute MLP <1; F all_reduce tp 128 <2");
     expect_order(tensor(false), backward,
-                 "B compute perceptron gradients; B all_reduce tp 128 <0; B compute perceptron weights; "
+                 "B compute MLP gradients; B all_reduce tp 128 <0; B compute MLP weights; "
                  "B compute attention gradients <1; B all_reduce tp 128 <3; B compute attention weights");
 }
 
@@ -139,10 +139,10 @@ static void sequence_parallel_order(void **state)
     (void)state;
     expect_order(tensor(true), forward,
                  "F all_gather tp 64; F compute attention <0; F reduce_scatter tp 64 <1; F all_gather tp 64; "
-                 "F compute perceptron <3; F reduce_scatter tp 64 <4");
+                 "F compute MLP <3; F reduce_scatter tp 64 <4");
     expect_order(tensor(true), backward,
-                 "B all_gather tp 64; B compute perceptron gradients <0; B all_gather tp 64 <1; "
-                 "B compute perceptron gradients; B reduce_scatter tp 64 <3; B compute perceptron weights <2; "
+                 "B all_gather tp 64; B compute MLP gradients <0; B all_gather tp 64 <1; "
+                 "B compute MLP gradients; B reduce_scatter tp 64 <3; B compute MLP weights <2; "
                  "B all_gather tp 64 <5; B compute attention gradients <6; B all_gather tp 64 <7; "
                  "B compute attention gradients; B reduce_scatter tp 64 <9; B compute attention weights <8");
 }
@@ -152,12 +152,12 @@ static void split_backward_order(void **state)
 {
     (void)state;
     expect_order(tensor(false), split,
-                 "B compute perceptron gradients; B all_reduce tp 128 <0; B compute attention gradients <1; "
-                 "B all_reduce tp 128 <2; B compute perceptron weights <3; B compute attention weights");
+                 "B compute MLP gradients; B all_reduce tp 128 <0; B compute attention gradients <1; "
+                 "B all_reduce tp 128 <2; B compute MLP weights <3; B compute attention weights");
     expect_order(tensor(true), split,
-                 "B all_gather tp 64; B compute perceptron gradients <0; B reduce_scatter tp 64 <1; "
+                 "B all_gather tp 64; B compute MLP gradients <0; B reduce_scatter tp 64 <1; "
                  "B all_gather tp 64; B compute attention gradients <3; B reduce_scatter tp 64 <4; "
-                 "B all_gather tp 64; B compute perceptron weights <5; B compute perceptron weights <6; "
+                 "B all_gather tp 64; B compute MLP weights <5; B compute MLP weights <6; "
                  "B all_gather tp 64 <8; B compute attention weights; B compute attention weights <9");
 }
 
@@ -188,9 +188,9 @@ static void ring_order(void **state)
     expect_order(context(BB_CONTEXT_RING, 3), forward,
                  "F compute projections; F send cp 256 +1 <0; & F recv cp 256 -1; F compute attention block; "
                  "F send cp 256 +1 <3; & F recv cp 256 -1; F compute attention block <2; "
-                 "F compute attention block <5; F compute attention; F compute perceptron");
+                 "F compute attention block <5; F compute attention; F compute MLP");
     expect_order(context(BB_CONTEXT_RING, 3), backward,
-                 "B compute perceptron gradients; B compute attention output; B send cp 256 +1 <1; "
+                 "B compute MLP gradients; B compute attention output; B send cp 256 +1 <1; "
                  "& B recv cp 256 -1; B compute attention block; B send cp 256 +1 <4; & B recv cp 256 -1; "
                  "B compute attention block <3; B send cp 256 +1 <7; & B recv cp 256 -1; "
                  "B compute attention block <6; B send cp 256 +1 <10; & B recv cp 256 -1; "
@@ -202,13 +202,13 @@ static void context_orders(void **state)
     (void)state;
     expect_order(context(BB_CONTEXT_ALL_GATHER, 2), both,
                  "F compute projections; F all_gather cp 256 <0; F compute attention <1; F compute attention; "
-                 "F compute perceptron; B compute perceptron gradients; B all_gather cp 256 <5; "
+                 "F compute MLP; B compute MLP gradients; B all_gather cp 256 <5; "
                  "B compute attention output; B compute attention <6; B reduce_scatter cp 256 <8; "
                  "B compute attention gradients <9");
     expect_order(context(BB_CONTEXT_ALL_TO_ALL, 2), both,
                  "F compute projections; F alltoall cp 64 <0; F alltoall cp 64; F alltoall cp 64; "
-                 "F compute attention <3; F alltoall cp 64 <4; F compute attention <5; F compute perceptron; "
-                 "B compute perceptron gradients; B compute attention output; B alltoall cp 64 <9; "
+                 "F compute attention <3; F alltoall cp 64 <4; F compute attention <5; F compute MLP; "
+                 "B compute MLP gradients; B compute attention output; B alltoall cp 64 <9; "
                  "B compute attention <10; B alltoall cp 64 <11; B alltoall cp 64; B alltoall cp 64; "
                  "B compute attention gradients <14");
 }

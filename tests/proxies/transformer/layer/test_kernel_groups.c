@@ -100,7 +100,7 @@ static void attention_has_data_on_both_sides(void **state)
     assert_gemms(BB_KERNELS_CORE_BLOCK, BB_KERNELS_FORWARD, 0, "scores 20x30x16x10 B', context 20x8x30x10");
     assert_gemms(BB_KERNELS_CORE, BB_KERNELS_WEIGHTS, 0, "");
     assert_gemms(BB_KERNELS_CORE, BB_KERNELS_DATA, 0,
-                    "context 20x60x8x10 B', context 60x8x20x10 A', scores 20x16x60x10, scores 16x60x20x10 A'");
+                 "context 20x60x8x10 B', context 60x8x20x10 A', scores 20x16x60x10, scores 16x60x20x10 A'");
 }
 
 int main(void)

@@ -117,7 +117,7 @@ static bool in_decoder(const struct bb_block *b, int layer)
     return bb_arch_is_decoder(b->layers->config.arch, layer);
 }
 
-static bool has_perceptron(const struct bb_block *b)
+static bool has_mlp(const struct bb_block *b)
 {
     return bb_arch_has_mlp(b->layers->config.arch);
 }
@@ -132,7 +132,7 @@ static void layer_forward(struct bb_block *b, int layer, int in, int out)
 {
     int between = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
 
-    if (!has_perceptron(b)) {
+    if (!has_mlp(b)) {
         sublayer_forward(b, &attention, in, out);
         return;
     }
@@ -183,7 +183,7 @@ void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with
     in = default_buffer(b, in, BB_BLOCK_BUFFER_GRADIENT);
     if (has_experts(b, layer))
         bb_experts_backward(b, layer, in, between, with_weights);
-    else if (has_perceptron(b))
+    else if (has_mlp(b))
         sublayer_backward(b, &mlp, in, between, with_weights);
     else
         between = in;
@@ -202,7 +202,7 @@ void bb_block_weights(struct bb_block *b, int layer)
     begin_layer(b, BB_PHASE_BACKWARD, layer);
     if (has_experts(b, layer))
         bb_experts_weights(b, layer);
-    else if (has_perceptron(b))
+    else if (has_mlp(b))
         sublayer_weights(b, &mlp);
     if (in_decoder(b, layer))
         bb_cross_weights(b);

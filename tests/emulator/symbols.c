@@ -49,7 +49,7 @@ cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol)
 }
 
 /* A place inside a variable, or an error. */
-static cudaError_t place(const char *function, const void *symbol, size_t offset, char **out)
+static cudaError_t locate(const char *function, const void *symbol, size_t offset, char **out)
 {
     cudaError_t rc = emu_enter(function);
 
@@ -63,7 +63,7 @@ cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t byte
                                enum cudaMemcpyKind kind)
 {
     char *to;
-    cudaError_t rc = place(__func__, symbol, offset, &to);
+    cudaError_t rc = locate(__func__, symbol, offset, &to);
 
     return emu_report(rc ? rc : emu_copy(to, from, bytes, kind, NULL, false));
 }
@@ -72,7 +72,7 @@ cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *from, size_t
                                     enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     char *to;
-    cudaError_t rc = place(__func__, symbol, offset, &to);
+    cudaError_t rc = locate(__func__, symbol, offset, &to);
 
     return emu_report(rc ? rc : emu_copy(to, from, bytes, kind, stream, true));
 }
@@ -80,7 +80,7 @@ cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *from, size_t
 cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes, size_t offset, enum cudaMemcpyKind kind)
 {
     char *from;
-    cudaError_t rc = place(__func__, symbol, offset, &from);
+    cudaError_t rc = locate(__func__, symbol, offset, &from);
 
     return emu_report(rc ? rc : emu_copy(to, from, bytes, kind, NULL, false));
 }
@@ -89,7 +89,7 @@ cudaError_t cudaMemcpyFromSymbolAsync(void *to, const void *symbol, size_t bytes
                                       enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     char *from;
-    cudaError_t rc = place(__func__, symbol, offset, &from);
+    cudaError_t rc = locate(__func__, symbol, offset, &from);
 
     return emu_report(rc ? rc : emu_copy(to, from, bytes, kind, stream, true));
 }

@@ -34,7 +34,7 @@ struct emu_item {
     struct emu_item *next;
     enum emu_item_kind kind;
     int64_t issue_ns;            /* host clock when it was issued              */
-    uint64_t position;              /* in its stream's hardware queue             */
+    uint64_t device;              /* in its stream's hardware queue             */
     int entries;                 /* of the launch queue                        */
     bool loss_known;                /* it is known what its operation loses       */
     int64_t extra_ns, end_ns;    /* to others; of this run: a graph has many   */
@@ -178,7 +178,7 @@ int emu_current_device(void);
 
 /* visible.c: what CUDA_VISIBLE_DEVICES leaves of so many devices from the first on; their number is returned */
 int emu_visible_devices(int first, int devices, struct emu_device_id visible[EMU_MAX_DEVICES]);
-void emu_uuid_of(struct emu_device_id position, unsigned char uuid[16]);
+void emu_uuid_of(struct emu_device_id device, unsigned char uuid[16]);
 
 /* capture.c, graphs.c: streams that are being captured */
 cudaError_t emu_capture_op_locked(struct CUstream_st *s, const struct emu_op *op);

@@ -236,7 +236,7 @@ def test_transformer_reads_gpt2_large_as_the_published_model(busbar):
     assert "did you mean 'gpt3_125m'?" in rejected(busbar, "transformer", "--model", "gpt3", "--ranks", 2)
 
 
-@pytest.mark.parametrize("change, args", [
+@pytest.mark.parametrize("change, messages", [
     ({"model_type": "rwkv", "architectures": ["RwkvForCausalLM"]}, ["unknown architecture 'rwkv'", "known: gpt2"]),
     ({"model_type": "lama", "architectures": None}, ["unknown architecture 'lama', did you mean 'llama'?"]),
     ({"model_type": "mamba", "architectures": ["MambaForCausalLM"]}, ["mamba cannot be counted", "scans of a state"]),
@@ -257,12 +257,12 @@ def test_transformer_reads_gpt2_large_as_the_published_model(busbar):
     ({"vocab_size": 10**15}, ["'vocab_size' is 1000000000000000"]),
     ({"tie_word_embeddings": "no"}, ["'tie_word_embeddings' must be true or false"]),
 ])
-def test_rejects_invalid_config_json(busbar, tmp_path, change, args):
+def test_rejects_invalid_config_json(busbar, tmp_path, change, messages):
     config = {key: value for key, value in {**LLAMA_3_8B, **change}.items() if key not in change or change[key] is not None}
     path = tmp_path / "odd.json"
     path.write_text(json.dumps(config))
     line = rejected(busbar, "transformer", "--model", path, "--ranks", 2)
-    for text_part in [str(path), *args]:
+    for text_part in [str(path), *messages]:
         assert text_part in line, line
 
 

@@ -186,7 +186,7 @@ def test_scaled_counts_are_reported(busbar, tmp_path):
 # ---- rejected input ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line,ranks,args", [
+@pytest.mark.parametrize("line,ranks,messages", [
     ("resnet152_scal", 300, ("300", "256 ranks")),
     ("resnet152_scal", 1000000, ("nearest: 2048 ranks",)),
     ("cosmoflow", 6, ("6 ranks", "4 or 8 ranks")),
@@ -206,11 +206,11 @@ def test_scaled_counts_are_reported(busbar, tmp_path):
     ("dlrm --scale-counts 2", 2, ("scale-counts", "2")),
     ("resnet52", 2, ("did you mean 'resnet50'",)),
 ])
-def test_rejects_invalid_arguments_with_an_alternative(busbar, line, ranks, args):
+def test_rejects_invalid_arguments_with_an_alternative(busbar, line, ranks, messages):
     done = busbar.run("plan", *line.split(), "--ranks", ranks, emulated=False)
     assert done.returncode == 2 and done.stdout == ""
     assert len(done.stderr.strip().splitlines()) == 1
-    for text in args:
+    for text in messages:
         assert text in done.stderr
 
 

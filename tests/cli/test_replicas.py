@@ -78,7 +78,8 @@ def test_gemm_compute_with_graph_and_trace(busbar, tmp_path, sync):
     run = busbar.json("proxy", "data_parallel", "--model", "resnet18_cifar", "--micro-batch-size", 1, "--sync", sync, "--compute", "gemm",
                       "--scale-counts", 0.001, "--graph", "--trace", trace, "--warmup", 1, "--steps", 2, "--traced-steps", 1,
                       ranks=4, tmp_path=tmp_path)
-    expected = plan(busbar, f"data_parallel --model resnet18_cifar --micro-batch-size 1 --sync {sync} --compute gemm --scale-counts 0.001", 4)
+    options = f"--model resnet18_cifar --micro-batch-size 1 --sync {sync} --compute gemm --scale-counts 0.001"
+    expected = plan(busbar, f"data_parallel {options}", 4)
     assert_same_roles(run["roles"], expected["roles"])
     assert run["graph"]["step_us"]["p50"] > 0
     names = {event["name"] for event in json.loads(trace.read_text())["traceEvents"]}
@@ -90,19 +91,19 @@ def test_gemm_and_timed_compute_have_the_same_flops(busbar):
     for compute in ("timed", "gemm"):
         roles = plan(busbar, f"data_parallel --model resnet50 --compute {compute}", 2)["roles"]
         flops.append(roles[0]["flops"])
-    assert flops[0] == flops[1] == 32 * 2 * (3 * 4089184256 - 64 * 147 * 112 * 112)  # the first convolution computes no gradient of its input
+    assert flops[0] == flops[1] == 32 * 2 * (3 * 4089184256 - 64 * 147 * 112 * 112)  # no input gradient in conv 0
 
 
 def test_readme_table_matches_predictions(busbar):
     readme = (pathlib.Path(__file__).resolve().parents[2] / "proxies" / "replicas" / "README.md").read_text()
     header, times = re.search(r"(\| `all_reduce` \| `--hier.*) \|\n\|[-|]+\n(.*) \|", readme).groups()
-    for args, us in zip(re.findall("`(.*?)`", header), re.findall(r"(\d+) us", times), strict=True):
-        sync = "all_reduce --hierarchical" if args.startswith("--") else args
+    for column, us in zip(re.findall("`(.*?)`", header), re.findall(r"(\d+) us", times), strict=True):
+        sync = "all_reduce --hierarchical" if column.startswith("--") else column
         planned = plan(busbar, f"data_parallel --model resnet50 --sync {sync} --cluster h100-sxm-ib", 16)
         assert round(planned["predicted"]["step_us"]) == int(us), sync
 
 
-@pytest.mark.parametrize("line,ranks,args", [
+@pytest.mark.parametrize("line,ranks,messages", [
     ("--no-sync", 8, ("--no-sync", "zero2, zero3 or hsdp")),
     ("--sync zero3 --bucket-mb 5", 8, ("--bucket-mb", "zero3")),
     ("--bucket-rule single --bucket-mb 5", 8, ("--bucket-rule single", "--bucket-rule ddp")),
@@ -127,9 +128,9 @@ def test_readme_table_matches_predictions(busbar):
     ("--servers 2", 8, ("--servers", "ps_sharded")),
     ("--dp-sync zero1", 8, ("--dp-sync",)),
 ])
-def test_rejects_invalid_options_with_an_alternative(busbar, line, ranks, args):
+def test_rejects_invalid_options_with_an_alternative(busbar, line, ranks, messages):
     done = busbar.run("plan", "data_parallel", *line.split(), "--ranks", ranks, emulated=False)
     assert done.returncode == 2 and done.stdout == ""
     assert len(done.stderr.strip().splitlines()) == 1
-    for text in args:
+    for text in messages:
         assert text in done.stderr

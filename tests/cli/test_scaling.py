@@ -78,7 +78,8 @@ def test_synthetic_format_matches_synthetic_benchmark(busbar, tmp_path):
     rates = [i["images_per_s"] / 2 for i in data["scaling"]["iterations"]]
     assert [r for _, r in lines] == [f"{r:.1f}" for r in rates]
     mean, half_width = statistics.mean(rates), 1.96 * statistics.pstdev(rates)
-    assert f"\nImg/sec per GPU: {mean:.1f} +-{half_width:.1f}\nTotal img/sec on 2 GPU(s): {2 * mean:.1f} +-{2 * half_width:.1f}\n" in done.stdout
+    per_gpu, total = f"{mean:.1f} +-{half_width:.1f}", f"{2 * mean:.1f} +-{2 * half_width:.1f}"
+    assert f"\nImg/sec per GPU: {per_gpu}\nTotal img/sec on 2 GPU(s): {total}\n" in done.stdout
     assert rates[0] == pytest.approx(640 / (10 * data["step_us"]["p50"] / 1e6)) and "Epoch" not in done.stdout
     assert data["warmup_steps"] == 10
 
@@ -112,7 +113,8 @@ def test_rejects_failed_or_real_gpu_baseline(busbar, tmp_path, one):
 
 
 def test_plan_of_scaling_proxy(busbar, tmp_path):
-    data = busbar.json("plan", "scaling", "--ranks", 64, "--mode", "strong", "--batch", 4096, "--sync", "all_reduce", tmp_path=tmp_path, emulated=False)
+    data = busbar.json("plan", "scaling", "--ranks", 64, "--mode", "strong", "--batch", 4096, "--sync", "all_reduce",
+                       tmp_path=tmp_path, emulated=False)
     (role,) = data["roles"]
     assert sum(t["bytes"] for t in role["traffic"]) == 44695848
     done = busbar.run("plan", "scaling", "--ranks", 64, "--mode", "strong", "--batch", 100, emulated=False)
@@ -122,8 +124,10 @@ def test_plan_of_scaling_proxy(busbar, tmp_path):
 
 
 def test_sweep_runs_the_scaling_study(busbar, tmp_path):
-    study = {"command": "proxy scaling", "ranks": [1, 2], "options": {"images": 300, "no-alone": True, "epochs": 1, "traced-steps": 0, "steps": 2},
-             "choices": {"mode": {"weak": {"options": {"mode": "weak", "batch": 64}}, "strong": {"options": {"mode": "strong", "batch": 128}}}},
+    study = {"command": "proxy scaling", "ranks": [1, 2],
+             "options": {"images": 300, "no-alone": True, "epochs": 1, "traced-steps": 0, "steps": 2},
+             "choices": {"mode": {"weak": {"options": {"mode": "weak", "batch": 64}},
+                                  "strong": {"options": {"mode": "strong", "batch": 128}}}},
              "columns": ["scaling.images_per_s", {"name": "E", "value": "scaling.images_per_s_per_rank", "relative_to": {"ranks": 1}}]}
     (tmp_path / "scaling.json").write_text(json.dumps(study))
     done = busbar.run("sweep", "scaling.json", cwd=tmp_path)

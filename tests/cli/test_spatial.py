@@ -121,7 +121,7 @@ def test_readme_table_matches_predictions(busbar, options, row):
 # ---- rejected input --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line,ranks,args", [
+@pytest.mark.parametrize("line,ranks,messages", [
     ("spatial --image-size 1000", 5, ("1000", "--image-size 1024")),
     ("spatial --spatial-parts 3", 4, ("3 parts", "--spatial-parts 2 or 4")),
     ("spatial --spatial-parts 8 --slice square", 9, ("8", "--spatial-parts 4 or 16")),
@@ -144,11 +144,11 @@ def test_readme_table_matches_predictions(busbar, options, row):
     ("gems --splits 5 --spatial-parts 4 --local-dp 2", 8, ["--local-dp", "MPI4DL's own script stops"]),
     ("spatial --spatial-parts 1", 4, ["one part is the whole image", "--spatial-parts 2"]),
 ])
-def test_rejects_invalid_layouts(busbar, line, ranks, args):
+def test_rejects_invalid_layouts(busbar, line, ranks, messages):
     done = busbar.run("plan", *line.split(), "--ranks", ranks, emulated=False)
     assert done.returncode == 2 and done.stdout == ""
     (message,) = done.stderr.splitlines()
-    assert all(text in message for text in args), message
+    assert all(text in message for text in messages), message
 
 
 def test_proxy_all_includes_spatial_and_gems(busbar):

@@ -193,7 +193,8 @@ def time_lines(name, rows, style, per):
     if any(map(is_number, estimates)):
         title = f"{name}: NCCL's estimate"
         yield {"type": "scatter", "mode": "lines", "name": title, "x": x,
-               "y": [e / per if is_number(e) else None for e in estimates], "line": {"color": color, "width": 1.5, "dash": "dash"},
+               "y": [e / per if is_number(e) else None for e in estimates],
+               "line": {"color": color, "width": 1.5, "dash": "dash"},
                "hovertext": [f"{title}<br>{bytes_text(b)}<br>{time_text(e)}" for b, e in zip(x, estimates)],
                "hoverinfo": "text"}
 
@@ -328,7 +329,8 @@ def slow_marks(slow, n):
 def bimodal_notes(result, matrix):
     return [f"The links {'inside a node' if b.get('same_node') else 'between nodes'} are bimodal: "
             f"{b['links'][0]} with median {number_text(b['medians'][0])} and {b['links'][1]} with median "
-            f"{number_text(b['medians'][1], matrix.get('unit') or '')}." for b in links_of_matrix(result.data.get("bimodal"), matrix)]
+            f"{number_text(b['medians'][1], matrix.get('unit') or '')}."
+            for b in links_of_matrix(result.data.get("bimodal"), matrix)]
 
 
 # ---- comm, overlap, compute ------------------------------------------------------------------------------------------
@@ -351,8 +353,9 @@ def communicators(results):
             traces.append(bars(f"{ranks} ranks", [row["step"] for row in mine], values, hover, SERIES[i % len(SERIES)],
                                error_y=error_bars(values, spans, HIDDEN)))
         yield Chart(
-            f"Life cycle of a communicator ({result.name})", [result], about="Median over the repeated lifetimes, on the slowest rank.",
-            traces=traces, barmode="group", xaxis=axis(""), yaxis=log_axis(f"time ({unit})", (t / per for t in times)),
+            f"Life cycle of a communicator ({result.name})", [result], traces=traces,
+            about="Median over the repeated lifetimes, on the slowest rank.",
+            barmode="group", xaxis=axis(""), yaxis=log_axis(f"time ({unit})", (t / per for t in times)),
             columns=("step", "ranks", "time (us)", "fastest rank (us)", "slowest rank", "blocking"),
             rows=[[row.get("step"), row.get("ranks"), median_of(row["time_us"]), row.get("fastest_rank_us"),
                    row.get("slowest_rank"), row.get("blocking")] for row in rows], notes=sorted(set(absent)))

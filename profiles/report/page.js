@@ -57,7 +57,7 @@ function beginPrint() {
 function endPrint() { plots().forEach(plot => setSize(plot, null, plot.height)); }
 
 function setSize(plot, width, height) {
-  plot.style.minHeight = height + "px"; // plotly positions the figure absolutely, so the box needs the height
+  plot.style.minHeight = height + "px"; // the drawing of plotly does not set the height of its container
   Plotly.relayout(plot, {width, height, autosize: width === null});
 }
 

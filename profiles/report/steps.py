@@ -130,7 +130,8 @@ def by_group(results):
                         f"{number_text(g.get('busbw_gbps'), 'GB/s')}" for n, g in zip(names, groups)], EXPOSED, orientation="h")]
         yield Chart(
             f"{title_of(result)}: communication by group", [result], traces=traces, barmode="stack",
-            about="On the slowest rank. Groups can overlap each other, so the sum of their exposed times can exceed that of the step.",
+            about="On the slowest rank. Groups can overlap each other, so the sum of their exposed times can exceed that of the "
+            "step.",
             height=190 + 30 * len(groups), xaxis=axis(f"time ({unit})"),
             yaxis=axis("", autorange="reversed"),
             columns=("group", "bytes", "busy (us)", "exposed (us)", "waiting (us)", "transfer (us)", "bus bandwidth (GB/s)"),
@@ -229,8 +230,8 @@ def all_proxies(results):
     for result in results:
         rows = [row for row in result.rows if row.get("breakdown")]
         if rows:
-            yield stacked_roles(f"All proxies: breakdown of the step ({result.name})", [result], [row.get("proxy") for row in rows],
-                                [row["breakdown"] for row in rows])
+            yield stacked_roles(f"All proxies: breakdown of the step ({result.name})", [result],
+                                [row.get("proxy") for row in rows], [row["breakdown"] for row in rows])
 
 
 # ---- scaling ---------------------------------------------------------------------------------------------------------

@@ -62,7 +62,8 @@ def residuals(results):
         names = list(dict.fromkeys(row.get("fit") for row in result.rows))
         yield Chart(
             f"Residuals of the fits ({result.name})", [result], shapes=[level(1, HIDDEN)],
-            about=f"Fitted over measured time of each row. Open symbols: outliers, not used in the fit. Profile {result.text('profile')}, "
+            about=f"Fitted over measured time of each row. Open symbols: outliers, not used in the fit. "
+            f"Profile {result.text('profile')}, "
             f"based on {result.text('from')}.",
             traces=[trace for i, name in enumerate(names) for trace in fit_points(result.rows, name, i)],
             xaxis=log_axis("measured time (us)", [row["measured_us"] for row in result.rows]), yaxis=axis("fitted / measured"),
@@ -90,10 +91,13 @@ def parameters(results):
         penalized_variants = result.data.get("penalized_variants") or []
         yield Chart(
             f"Fitted parameters ({result.name})", [result],
-            notes=[f"Penalized, since NCCL never chose these variants: {', '.join(map(str, penalized_variants))}"] if penalized_variants else [],
-            about=f"{len(fitted)} of {len(result.data.get('parameters') or [])} parameters were fitted; the others keep the values of {result.text('from')}.",
+            notes=[f"Penalized, because NCCL never chose these variants: {', '.join(map(str, penalized_variants))}"]
+            if penalized_variants else [],
+            about=f"{len(fitted)} of {len(result.data.get('parameters') or [])} parameters were fitted; the others keep the "
+            f"values of {result.text('from')}.",
             columns=("parameter", "nominal", "calibrated", "fitted to", "identified"),
-            rows=[[p.get("key"), p.get("nominal"), p.get("value"), p.get("from"), "only in combination" if p.get("correlated") else "individually"]
+            rows=[[p.get("key"), p.get("nominal"), p.get("value"), p.get("from"),
+                   "only in combination" if p.get("correlated") else "individually"]
                   for p in fitted])
 
 

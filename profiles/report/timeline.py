@@ -19,7 +19,8 @@ def timelines(results):
         if result.kind in ("proxy", "plan") and result.text("proxy") not in traced:
             yield Chart(f"{result.text('proxy')} ({result.name}): no timeline", [result],
                           notes=["A result file has no times of single operations: repeat the run with --trace step.json"
-                                 + (" and --cluster" if result.kind == "plan" else "") + ", and pass step.json to busbar report."])
+                                 + (" and --cluster" if result.kind == "plan" else "")
+                                 + ", and pass step.json to busbar report."])
 
 
 def union(intervals):

@@ -1,5 +1,5 @@
-"""`busbar report`: one page of charts from any mix of results, its figures held to ones worked out by hand, and seen through
-a headless Chromium (skipped where there is none)."""
+"""`busbar report`: one page of charts from any mix of results. The values are compared with values computed by hand; the page is
+tested in a headless Chromium (skipped if none is installed)."""
 import importlib
 import json
 import pathlib
@@ -30,12 +30,12 @@ def has_plotly(busbar):
 @pytest.fixture
 def plotly(busbar):
     if not has_plotly(busbar):
-        pytest.skip("no plotly here: sh bootstrap/setup.sh brings it")
+        pytest.skip("plotly is not installed: sh bootstrap/setup.sh installs it")
 
 
 @pytest.fixture(scope="module")
 def samples(busbar, tmp_path_factory):
-    """{kind: file} of real results, small ones."""
+    """{kind: file} of small results, written by busbar except for p2p."""
     folder = tmp_path_factory.mktemp("samples")
 
     def run(name, *args, **kw):
@@ -60,7 +60,7 @@ def link(i, j, value):
             "same_node": True, "value": value, "median": 400.0}
 
 
-# Links of 400 GB/s but for two: one slow enough for --slow, one that is only the next slowest.
+# All links have 400 GB/s except two: one is slow by the criterion of --slow, the other is only the next slowest.
 P2P = {"schema": "busbar.bench/1", "command": ["bench", "p2p"], "status": "ok", "ranks": 3, "results": [{"metric": "bandwidth"}],
        "matrices": [{"metric": "bandwidth", "direction": "one", "bytes": 1 << 20, "unit": "GB/s",
                      "values": [[None, 400., 400.], [50., None, 400.], [400., 390., None]]}],
@@ -92,16 +92,16 @@ def test_one_page_of_every_kind(busbar, samples, tmp_path, plotly):
 
 @pytest.mark.parametrize("name,content,message", [
     ("gone.json", None, "cannot be read: No such file"),
-    ("text.json", "hello", "is no JSON: Expecting value: line 1"),
-    ("cut.json", '{"schema": "busbar.bench/1", "results": [', "is no JSON"),
-    ("latin.json", b'{"schema": "\xe9"}', "is no JSON: a text that is not UTF-8"),
-    ("deep.json", "[" * 100000, "is no JSON"),
+    ("text.json", "hello", "is not valid JSON: Expecting value: line 1"),
+    ("cut.json", '{"schema": "busbar.bench/1", "results": [', "is not valid JSON"),
+    ("latin.json", b'{"schema": "\xe9"}', "is not valid JSON: not UTF-8"),
+    ("deep.json", "[" * 100000, "is not valid JSON"),
     ("list.json", "[1]", "expected an object"),
-    ("other.json", '{"a": 1}', "it has no schema"),
-    ("new.json", '{"schema": "busbar.bench/2"}', "'busbar.bench/2', which this report does not know; nearest: busbar.bench/1"),
-    ("half.json", '{"schema": "busbar.bench/1"}', "'results' is no list"),
+    ("other.json", '{"a": 1}', "it has no key 'schema'"),
+    ("new.json", '{"schema": "busbar.bench/2"}', "has the unknown schema 'busbar.bench/2'; did you mean 'busbar.bench/1'?"),
+    ("half.json", '{"schema": "busbar.bench/1"}', "'results' is not a list"),
 ])
-def test_what_is_no_result_is_refused_and_the_old_page_stays(busbar, tmp_path, plotly, name, content, message):
+def test_reject_invalid_files_and_keep_the_old_page(busbar, tmp_path, plotly, name, content, message):
     page, file = tmp_path / "page.html", tmp_path / name
     page.write_text("old")
     if content is not None:
@@ -112,35 +112,35 @@ def test_what_is_no_result_is_refused_and_the_old_page_stays(busbar, tmp_path, p
     assert page.read_text() == "old" and len(list(tmp_path.iterdir())) == 1 + (content is not None)
 
 
-@pytest.mark.parametrize("words,message", [
+@pytest.mark.parametrize("args,message", [
     ((), "no result file given"), (("a.json",), "no output file given"), (("a.json", "-o", "a.json"), "the page would replace"),
     (("a.json", "-o", "/nowhere/x.html"), "/nowhere/x.html"), (("a.json", "--out", "x"), "did you mean '--output'"),
 ])
-def test_words_that_cannot_be(busbar, words, message):
-    done = busbar.run("report", *words, emulated=False)
+def test_reject_invalid_arguments(busbar, args, message):
+    done = busbar.run("report", *args, emulated=False)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and message in done.stderr
 
 
-def test_what_is_missing_is_said_in_a_line(busbar, samples, tmp_path):
-    """A program of its own folder, since the build's may have a Python with plotly."""
+def test_missing_script_python_or_plotly_is_one_error_line(busbar, samples, tmp_path):
+    """Runs a copy of the program in another folder, because the build folder may contain a Python with plotly."""
     (tmp_path / "bin").mkdir()
     program = shutil.copy(busbar.build / "busbar", tmp_path / "bin" / "busbar")
-    words = [program, "report", samples["p2p"], "-o", tmp_path / "r.html"]
-    done = busbar.run_program(*words)
-    beside, installed = f"{tmp_path}/bin/report/report.py", f"{tmp_path}/bin/../share/busbar/profiles/report/report.py"
-    assert done.returncode == 1 and f"report needs its script, but neither {beside} nor {installed} exists: " in done.stderr
+    command = [program, "report", samples["p2p"], "-o", tmp_path / "r.html"]
+    done = busbar.run_program(*command)
+    in_build, installed = f"{tmp_path}/bin/report/report.py", f"{tmp_path}/bin/../share/busbar/profiles/report/report.py"
+    assert done.returncode == 1 and f"report needs its script, but neither {in_build} nor {installed} exists: " in done.stderr
     (tmp_path / "bin" / "report").symlink_to(ROOT / "profiles" / "report")
-    done = busbar.run_program("env", "PATH=/nowhere", *words)
+    done = busbar.run_program("env", "PATH=/nowhere", *command)
     assert done.returncode == 1 and "report needs Python 3" in done.stderr
     bare = tmp_path / "python3"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -s -E "$@"\n')  # without packages
     bare.chmod(0o755)
-    done = busbar.run_program("env", f"PATH={tmp_path}:/usr/bin:/bin", *words)
+    done = busbar.run_program("env", f"PATH={tmp_path}:/usr/bin:/bin", *command)
     assert done.returncode == 1 and "needs the Python package plotly" in done.stderr
     assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "r.html").exists()
 
 
-# ---- what the charts say ------------------------------------------------------------------------------------------------
+# ---- contents of the charts ----------------------------------------------------------------------------------------------
 
 
 def result(kind, **data):
@@ -157,12 +157,12 @@ def row(size, median, **more):
             "algorithm": "RING", "protocol": "LL", "channels": 4, "model_us": 2 * median, **more}
 
 
-def test_bandwidth_has_its_interval_bands_and_prediction():
+def test_bandwidth_chart_with_intervals_bands_and_prediction():
     rows = [row(1024, 10), row(4096, 20), row(16384, 40, algorithm="TREE")]
     bandwidth, time = list(measured.over_size([result("collectives", results=rows)]))
     (line,) = bandwidth.traces
     assert line["x"] == [1024, 4096, 16384] and line["y"] == pytest.approx([.1536, .3072, .6144])
-    # a time 1.25 times as long is 0.8 of the bandwidth, and the other way round
+    # 1.25 times the time is 0.8 times the bandwidth, and vice versa
     assert line["error_y"]["arrayminus"] == pytest.approx([.2 * y for y in line["y"]])
     assert line["error_y"]["array"] == pytest.approx([.25 * y for y in line["y"]])
     assert [(s["x0"], s["x1"]) for s in bandwidth.layout["shapes"]] == [(1024 / 1.5, 8192), (8192, 16384 * 1.5)]
@@ -204,7 +204,7 @@ def test_waterfall_leads_from_compute_alone_to_the_step():
     assert planned.traces[0]["y"] == [70, 25, 10, 8, 7, 5, 100] and planned.stamps == ["predicted for c"]
 
 
-def test_what_is_lacking_is_said():
+def test_notes_name_missing_data():
     (chart,) = steps.waterfalls([result("proxy", proxy="p", breakdown=None)])
     assert "--traced-steps" in chart.notes[0] and chart.figure() is None
     assert any("--trace step.json" in note for p in timeline.timelines([result("proxy", proxy="p")]) for note in p.notes)
@@ -213,7 +213,7 @@ def test_what_is_lacking_is_said():
     assert "No intervals" in notes and "no bands" in notes and "No predicted line" in notes
 
 
-def test_timeline_colours_what_is_exposed():
+def test_timeline_colors_exposed_communication():
     def slice_(tid, begin, end, cat):
         return {"ph": "X", "name": cat, "pid": 0, "tid": tid, "ts": begin, "dur": end - begin, "cat": cat, "args": {}}
     names = [{"ph": "M", "name": "thread_name", "pid": 0, "tid": t, "args": {"name": n}} for t, n in ((1, "compute"), (2, "dp"))]
@@ -233,7 +233,7 @@ def test_a_large_trace_shows_the_slowest_rank_and_one_of_each_role():
     assert timeline.choose(tracks) == [0, 32, 41]
 
 
-def test_scaling_against_the_ideal():
+def test_scaling_chart_has_ideal_line():
     def run(ranks, rate):
         return result("proxy", proxy="p", ranks=ranks, samples_per_s=rate, options={"tp": 1, "json": f"{ranks}.json"})
     other = result("proxy", proxy="p", ranks=16, samples_per_s=1., options={"tp": 2})
@@ -243,7 +243,7 @@ def test_scaling_against_the_ideal():
     assert [r[3:] for r in chart.rows] == [[1, 1], [1.9, .95], [3, .75]]
 
 
-def test_memory_names_what_does_not_fit():
+def test_memory_chart_names_roles_that_do_not_fit():
     gib = 1 << 30
     roles = [{"name": "first", "training_memory_bytes": {"parameters": 30 * gib, "optimizer": 60 * gib, "total": 90 * gib}},
              {"name": "last", "training_memory_bytes": {"parameters": 30 * gib, "optimizer": 30 * gib, "total": 60 * gib}}]
@@ -252,17 +252,17 @@ def test_memory_names_what_does_not_fit():
     assert chart.layout["shapes"][0]["x0"] == 80
 
 
-def test_every_figure_that_is_no_measurement_says_so(samples):
+def test_charts_of_emulated_or_predicted_results_are_stamped(samples):
     results = [result_files.read(path) for kind, path in samples.items() if kind != "p2p"]
     for _, made in charts.make_all(results):
         for chart in made:
-            said = " ".join(a["text"] for a in (chart.figure() or {"layout": {"annotations": []}})["layout"]["annotations"])
-            assert chart.figure() is None or "emulated" in said or "predicted" in said, chart.title
+            stamps = " ".join(a["text"] for a in (chart.figure() or {"layout": {"annotations": []}})["layout"]["annotations"])
+            assert chart.figure() is None or "emulated" in stamps or "predicted" in stamps, chart.title
     measured_one = result("collectives", results=[row(8, 1)], emulated=False, status="timeout")
-    assert list(measured.over_size([measured_one]))[0].stamps == ["the run ended with: timeout"]
+    assert list(measured.over_size([measured_one]))[0].stamps == ["status of the run: timeout"]
 
 
-def test_nccl_tests_own_file(busbar, tmp_path):
+def test_json_of_nccl_tests(busbar, tmp_path):
     done = busbar.run_program(busbar.build / "emulated" / "all_reduce_perf", "-b", "1K", "-e", "4K", "-f", 4, "-g", 2, "-n", 2,
                               "-J", tmp_path / "n.json")
     assert done.returncode == 0, done.stderr
@@ -272,13 +272,13 @@ def test_nccl_tests_own_file(busbar, tmp_path):
     assert bandwidth.title.startswith("all_reduce")
 
 
-def test_units_of_texts():
+def test_units_of_numbers():
     assert [units.time_text(v) for v in (1.234567, 9999, 10000, 1e7, None)] == ["1.235 us", "9999 us", "10 ms", "10 s", "-"]
     assert [units.bytes_text(v) for v in (0, 1023, 1024, 80e9)] == ["0 B", "1023 B", "1 KiB", "74.51 GiB"]
 
 
 def mutants(data, n, seed):
-    """Copies with one value each replaced by something of another type."""
+    """Copies of the data, each with one value replaced by a value of another type."""
     paths = []
 
     def walk(value, path):
@@ -297,9 +297,9 @@ def mutants(data, n, seed):
 
 
 def test_no_file_ends_in_a_traceback(samples, tmp_path, monkeypatch):
-    """Either a page or a line about the file."""
+    """A changed file results in a page or in a one-line error about the file."""
     monkeypatch.setattr(page, "find_plotly", lambda: "")
-    refused = 0
+    rejected = 0
     for kind, path in samples.items():
         for where, mutant in mutants(json.loads(path.read_text()), 60, kind):
             (tmp_path / "m.json").write_text(json.dumps(mutant))
@@ -307,14 +307,14 @@ def test_no_file_ends_in_a_traceback(samples, tmp_path, monkeypatch):
                 results = [result_files.read(tmp_path / "m.json")]
                 page.make_page(results, charts.make_all(results), result_files.KINDS, "t")
             except result_files.Unreadable as error:
-                refused += 1
+                rejected += 1
                 assert "\n" not in str(error)
-            except Exception as error:  # which of them it was
+            except Exception as error:  # name the changed value
                 raise AssertionError(f"{kind}: {where}") from error
-    assert refused > 10
+    assert rejected > 10
 
 
-def test_files_of_one_name_are_told_apart():
+def test_files_with_the_same_name_get_distinct_names():
     both = [result_files.Result(path, "collectives", {}) for path in ("/runs/a/r.json", "/runs/b/r.json", "/runs/c.json")]
     result_files.make_names_unique(both)
     assert [r.name for r in both] == ["a/r.json", "b/r.json", "c.json"]
@@ -326,14 +326,14 @@ def test_files_of_one_name_are_told_apart():
 @pytest.fixture(scope="module")
 def browser():
     if not find_chromium():
-        pytest.skip("no Chromium here: the page is not looked at")
+        pytest.skip("Chromium is not installed")
     with Chromium() as one:
         yield one
 
 
 @pytest.fixture
 def opened(busbar, samples, browser, tmp_path, plotly):
-    """opened(kind...): the page of these results, open in a browser."""
+    """opened(kind...) opens the page of these results in the browser."""
 
     def open_page(*kinds):
         page_of(busbar, tmp_path / "r.html", *(samples[kind] for kind in kinds))
@@ -344,7 +344,7 @@ def opened(busbar, samples, browser, tmp_path, plotly):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_is_drawn_without_complaint_or_request(opened, browser, samples, scheme):
+def test_all_charts_draw_without_errors_or_requests(opened, browser, samples, scheme):
     opened(*samples)
     browser.media(scheme=scheme)
     browser.draw_all()
@@ -356,7 +356,7 @@ def test_all_is_drawn_without_complaint_or_request(opened, browser, samples, sch
     assert [sum(map(int, re.findall(r"\d+", color)[:3])) > 380 for color in (text, paper)] == [scheme == "dark", scheme == "light"]
 
 
-def test_names_that_a_screen_reader_says(opened, browser):
+def test_accessible_names(opened, browser):
     opened("collectives")
     assert "all_reduce float sum: bus bandwidth over size (stream)" in browser.names("figure")
     assert sum("Arrow keys" in name for name in browser.names("group")) == 2
@@ -364,19 +364,19 @@ def test_names_that_a_screen_reader_says(opened, browser):
         assert all(browser.names(role)), role
 
 
-def test_values_by_keyboard(opened, browser):
+def test_arrow_keys_select_values(opened, browser):
     opened("p2p")
     browser.script("document.querySelector('.plot').focus()")
     browser.press("ArrowRight")
-    assert browser.script("document.getElementById('said').textContent").endswith("rank 0: itself")
+    assert browser.script("document.getElementById('announcement').textContent").endswith("rank 0: itself")
     browser.press("ArrowRight")
-    assert browser.script("document.getElementById('said').textContent").endswith("rank 0 to rank 1, 400 GB/s")
+    assert browser.script("document.getElementById('announcement').textContent").endswith("rank 0 to rank 1, 400 GB/s")
     browser.press("ArrowLeft"), browser.press("ArrowLeft")
-    assert browser.script("document.getElementById('said').textContent").endswith("rank 2: itself")
+    assert browser.script("document.getElementById('announcement').textContent").endswith("rank 2: itself")
     assert browser.errors == []
 
 
-def test_a_study_is_sorted_and_filtered(opened, browser):
+def test_sort_and_filter_a_study(opened, browser):
     opened("sweep")
     browser.draw_all()
     rows = "[...document.querySelectorAll('details.values[open] tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
@@ -396,7 +396,7 @@ def test_a_study_is_sorted_and_filtered(opened, browser):
 
 
 def test_a_study_of_ten_thousand_rows_opens_in_two_seconds(busbar, browser, tmp_path, plotly):
-    """By the time that the page's own thread ran, since the machine may be busy; on a quiet one little comes to it (tests/perf)."""
+    """Measures the CPU time of the page's main thread, which does not depend on the load of the machine (see also tests/perf)."""
     rows = [[2 ** (i % 10), 1 + i % 7, 1e3 + i * 7919 % 10000, "complete"] for i in range(10000)]
     (tmp_path / "s.json").write_text(json.dumps({
         "schema": "busbar.sweep/1", "name": "made up", "about": "", "columns": ["ranks", "stages", "step_us", "state"],
@@ -411,7 +411,7 @@ def test_a_study_of_ten_thousand_rows_opens_in_two_seconds(busbar, browser, tmp_
         assert 0.05 < min(ran) < 2 and own.errors == []
 
 
-def test_paper_has_every_figure(opened, browser, tmp_path):
+def test_print_contains_every_chart(opened, browser, tmp_path):
     opened("proxy", "trace", "plan")
     browser.pdf(tmp_path / "r.pdf")
     drawn = browser.script("[...document.querySelectorAll('.plot')].every(p => p.dataset.drawn)")
@@ -420,11 +420,11 @@ def test_paper_has_every_figure(opened, browser, tmp_path):
         const boxes = plots().map(p => [p.getBoundingClientRect().bottom, p.querySelector(".main-svg").getBoundingClientRect().bottom]);
         dispatchEvent(new Event("afterprint"));
         return boxes.every(([box, svg]) => box >= svg - 1);
-    })()""")  # no figure reaches into what follows
+    })()""")  # no chart overflows its box
     assert drawn and (tmp_path / "r.pdf").read_bytes().count(b"/Type /Page\n") >= 3 and browser.errors == []
 
 
-def test_texts_of_a_file_stay_texts(busbar, browser, tmp_path, plotly):
+def test_texts_of_a_file_are_escaped(busbar, browser, tmp_path, plotly):
     evil = "</script><img src=x onerror=document.title='bad'><b>"
     rows = [row(1024, 1.0, collective=evil, algorithm=evil), row(2048, float("nan"), collective=evil)]
     (tmp_path / "e.json").write_text(json.dumps({"schema": "busbar.bench/1", "command": ["bench", evil], "started": evil,

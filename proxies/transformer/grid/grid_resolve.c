@@ -285,7 +285,8 @@ int bb_grid_layers(int layers, int parts, int part, int *first)
                                                                                layer each */
     int all = layers + 2 * ends, each = all / parts, more = all % parts, before, count;
 
-    /* `more` virtual stages after virtual stage 0 have one layer more. As a remainder, `more` never exceeds their number. */
+    /* `more` virtual stages after virtual stage 0 have one layer more. As a remainder, `more` never exceeds the number
+     * of these stages. */
     before = part * each + (part > 1 ? (part - 1 < more ? part - 1 : more) : 0) - (part > 0 ? ends : 0);
     count = each + (part > 0 && part <= more) - (part == 0 ? ends : 0) - (part == parts - 1 ? ends : 0);
     *first = before;

@@ -27,8 +27,7 @@ struct bb_layers {
     size_t boundary_elements, full_elements; /* elements between layers; X */
     size_t kv_block;                         /* elements of the keys and values of one rank's tokens */
     struct bb_routing routing;               /* zero without experts */
-    const struct bb_alltoallv **row_counts;  /* [layers] row counts per pair of ranks, owned by the step; NULL if all
-                                               counts are equal */
+    const struct bb_alltoallv **row_counts;  /* [layers] rows per pair of ranks, owned by the step; NULL: all equal */
     struct bb_cached_kernel_list *kernel_lists;
     int n_kernel_lists;
 };
@@ -111,10 +110,12 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
 #define BB_BLOCK_BUFFER_ID(buffer, name, buffer_size, dtype) BB_BLOCK_BUFFER_##buffer,
 enum bb_block_buffer { BB_BLOCK_BUFFERS(BB_BLOCK_BUFFER_ID) BB_BLOCK_BUFFER_IDS };
 
+/* bb_block_buffer - index of the buffer in the program, which is created on first use. */
 int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id);
-size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id); /* elements of one row (token) in the
-                                                                                 buffer */
-size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer id); /* elements of the whole buffer */
+
+/* Elements of one row (token) of a buffer, and elements of the whole buffer. */
+size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id);
+size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer id);
 
 /* bb_block_collective - start a collective from src to dst in the data type of src. Returns the operation; BB_NONE
  * if the lane has one rank. */

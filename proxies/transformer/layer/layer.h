@@ -40,10 +40,12 @@
 
 struct bb_arch; /* transformer/arch/arch.h */
 
+/* How context parallelism exchanges keys and values (see above). */
 enum bb_context_mode { BB_CONTEXT_RING, BB_CONTEXT_ALL_GATHER, BB_CONTEXT_ALL_TO_ALL };
 /* What is recomputed before the backward pass (activation recomputation, also called checkpointing): nothing,
  * attention scores and context, or the whole layer. */
 enum bb_recompute { BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_FULL, BB_RECOMPUTES };
+/* How tokens reach their experts (see above). */
 enum bb_dispatch_mode { BB_DISPATCH_ALL_TO_ALL, BB_DISPATCH_ALL_GATHER, BB_DISPATCH_DEDUP };
 
 /* Configuration of all layers of a step. The size of an unused axis is 1. */
@@ -94,10 +96,11 @@ struct bb_layers; /* opaque: resolved sizes, kernel lists, routed rows */
 int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *config, struct bb_step *step) BB_MUST_CHECK;
 void bb_layers_free(struct bb_layers *layers); /* NULL is allowed */
 
-int bb_layers_programs_per_stage(
-    const struct bb_layers *layers); /* distinct programs per stage: 1, or ep (see above) */
-size_t bb_layers_boundary_elements(const struct bb_layers *layers); /* elements that one stage sends to the next: X,
-                                                                       or X / t with sequence parallelism */
+/* bb_layers_programs_per_stage - number of distinct programs of one stage: 1, or ep (see above). */
+int bb_layers_programs_per_stage(const struct bb_layers *layers);
+
+/* bb_layers_boundary_elements - elements that a stage sends to the next: X, or X / t with sequence parallelism. */
+size_t bb_layers_boundary_elements(const struct bb_layers *layers);
 
 /*
  * bb_layers_flops - forward FLOPs of one rank for one micro-batch of a layer; backward needs twice as many.
@@ -119,18 +122,18 @@ static inline struct bb_script_lane bb_no_lane(void)
 /* Communicator and stream of each group (struct bb_script_lane); bb_no_lane() for a group with one rank. */
 struct bb_block_lanes {
     struct bb_script_lane tp, cp, ep;
-    struct bb_script_lane ep_local, ep_cross; /* dedup: ep ranks of one node; ranks with the same local index on each
-                                                 node */
+    struct bb_script_lane ep_local, ep_cross; /* dedup: ep ranks of one node; ranks with equal local index */
     struct bb_script_lane etp;                /* expert tensor parallelism */
-    struct bb_script_lane etp_ep;    /* etp x ep: token counts per expert, all_gather dispatch; the lane of ep if etp is
-                                     1 */
+    struct bb_script_lane etp_ep;    /* etp x ep: counts per expert, all_gather dispatch; equals ep if etp is 1 */
     struct bb_script_lane embedding; /* first and last stage, for tied embeddings */
     struct bb_script_lane norm[4];   /* groups over which the scalar of the gradient norm is summed, in this order */
 };
 
-/* dedup: maximum number of chunks of a rank's rows, which pipeline both hops; a power of 2 */
+/* dedup: maximum number of chunks of a rank's rows (a power of 2). The inter-node hop of a chunk overlaps the
+ * intra-node hop of the chunk before. */
 enum { BB_NODE_DISPATCH_CHUNKS = 4 };
 
+/* Emits the operations of layers into the program of one rank (script). */
 struct bb_block {
     struct bb_layers *layers;
     struct bb_script *script;
@@ -141,11 +144,11 @@ struct bb_block {
     bool recomputing;    /* internal: emitting recomputation, which has no model FLOPs */
     bool skip_recompute; /* set by the caller: the next layer is not recomputed, despite --recompute full */
     int buffers[48];     /* internal: buffers of the program, created on first use; BB_NONE: not created yet */
-    int inter_node_ops[BB_NODE_DISPATCH_CHUNKS],
-        inter_node_probabilities; /* internal: dedup: operations that send the chunks of rows, and the probabilities,
-                                     to other nodes */
+    /* internal, dedup: operations that send the chunks of rows, and the probabilities, to other nodes */
+    int inter_node_ops[BB_NODE_DISPATCH_CHUNKS], inter_node_probabilities;
 };
 
+/* bb_block_init - prepare a block for one rank. layers and script must outlive b. ep_rank: see struct bb_block. */
 void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_script *script,
                    const struct bb_block_lanes *lanes, int ep_rank);
 
@@ -172,10 +175,9 @@ void bb_block_head_forward(struct bb_block *b, int in);
 void bb_block_head_backward(struct bb_block *b, int out, bool with_weights);
 void bb_block_head_weights(struct bb_block *b);
 
-/*
- * ---- end of a step ----
- * Call in this order, after the gradients of the last micro-batch are reduced over dp x cp.
- */
+/* ---- end of a step ---- */
+
+/* Call the functions of this section in this order, after dp x cp has reduced the gradients of the last micro-batch. */
 
 /*
  * bb_layers_replicated_elements - parameters of a layer, or of BB_ARCH_HEAD, whose gradients are partial sums on each

@@ -19,16 +19,14 @@
 
 enum bb_kernels_kind {
     BB_KERNELS_NORM,       /* norm of the activations that a rank stores between layers, with the residual sum */
-    BB_KERNELS_QKV,        /* Q, K and V projections; latent attention (MLA): down and up projections; scan: input
-                       projection */
+    BB_KERNELS_QKV,        /* Q, K and V projections; MLA: their down and up projections; scan: input projection */
     BB_KERNELS_CORE,       /* attention scores and context; scan: all chunks */
     BB_KERNELS_CORE_BLOCK, /* ring context parallelism: attention with the keys of one rank */
     BB_KERNELS_OUT,
-    BB_KERNELS_CROSS_QUERY, /* decoder cross attention: query projection; then key and value projections of the
-                               encoder output */
-    BB_KERNELS_CROSS_KEYS,
-    BB_KERNELS_CROSS_CORE,
-    BB_KERNELS_UP, /* gated: gate and up in one GEMM */
+    BB_KERNELS_CROSS_QUERY, /* decoder cross attention: query projection */
+    BB_KERNELS_CROSS_KEYS,  /* key and value projections of the encoder output */
+    BB_KERNELS_CROSS_CORE,  /* scores and context with the encoder's keys */
+    BB_KERNELS_UP,          /* gated: gate and up in one GEMM */
     BB_KERNELS_DOWN,
     BB_KERNELS_ROUTER,
     BB_KERNELS_PERMUTE,      /* tokens into expert order */
@@ -45,6 +43,7 @@ enum bb_kernels_kind {
     BB_KERNELS_KINDS
 };
 
+/* Forward pass, data gradient, weight gradient. */
 enum bb_kernels_pass { BB_KERNELS_FORWARD, BB_KERNELS_DATA, BB_KERNELS_WEIGHTS };
 
 /* The shard of one rank, for one micro-batch. */
@@ -53,17 +52,15 @@ struct bb_layer_sizes {
     int64_t hidden;
     int64_t tokens;       /* N: tokens of the attention and MLP GEMMs */
     int64_t local_tokens; /* T: tokens stored between the layers: N, or N / t with sequence parallelism */
-    int64_t batch, queries, keys, block_keys;    /* attention: samples, query positions, key positions; keys of one ring
-                                                 block */
-    int64_t sequence, index_heads, index_dim;    /* sparse attention: an indexer scores all `sequence` keys; index_heads
-                                                 0: none */
-    int64_t encoder_tokens, encoder_sequence;    /* decoder: encoder tokens per micro-batch and per sample */
-    int64_t heads, kv_heads;                     /* heads of the projections */
-    int64_t attention_heads;                     /* heads of the attention GEMMs: heads, or heads / c with all_to_all */
-    int64_t key_dim, value_dim;                  /* elements per head */
-    int64_t chunk;                               /* scan: tokens per chunk; 0: attention */
-    int64_t q_lora, kv_lora, nope_dim, rope_dim; /* latent attention (MLA); kv_lora 0: none */
-    int64_t ffn, vocab;                          /* sharded by tp */
+    int64_t batch, queries, keys, block_keys; /* attention: samples; positions: queries, keys, keys of a ring block */
+    int64_t sequence, index_heads, index_dim; /* sparse attention: its indexer scores `sequence` keys; heads 0: none */
+    int64_t encoder_tokens, encoder_sequence; /* decoder: encoder tokens per micro-batch and per sample */
+    int64_t heads, kv_heads;                  /* heads of the projections */
+    int64_t attention_heads;                  /* heads of the attention GEMMs: heads, or heads / c with all_to_all */
+    int64_t key_dim, value_dim;               /* elements per head */
+    int64_t chunk;                            /* scan: tokens per chunk; 0: attention */
+    int64_t q_lora, kv_lora, nope_dim, rope_dim;            /* latent attention (MLA); kv_lora 0: none */
+    int64_t ffn, vocab;                                     /* sharded by tp */
     int64_t experts, local_experts, expert_ffn, shared_ffn; /* expert_ffn is sharded by etp */
     int top_k;
     int copies;      /* rows that a rank sends per token: top_k, or one per node */
@@ -87,11 +84,13 @@ struct bb_kernel_groups {
     int64_t rows; /* experts: rows of all experts of the rank; accumulate: number of gradients */
 };
 
+/* bb_kernel_groups_add - append one kind and pass to the groups. */
 void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass);
 
-/* Adds the data gradient and, if with_weights, the weight gradient. */
+/* bb_kernel_groups_add_backward - append the data gradient and, if with_weights, the weight gradient of a kind. */
 void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_kind kind, bool with_weights);
 
+/* bb_kernel_groups_flops - FLOPs of the GEMMs of all groups. */
 double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c);
 
 /* bb_kernel_groups_append - append GEMMs and memory-bound kernels to w; the GEMMs are those of

@@ -26,6 +26,7 @@ struct bb_routing {
     int *rows;        /* [layers][ranks][ranks], from and to; NULL if all counts are equal */
 };
 
+/* bb_routing_init - compute the row counts. Returns 0, or -BB_EFAIL without memory. Release with bb_routing_release. */
 int bb_routing_init(struct bb_routing *r, const struct bb_routing_config *config) BB_MUST_CHECK;
 void bb_routing_release(struct bb_routing *r);
 

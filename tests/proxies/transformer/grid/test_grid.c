@@ -400,7 +400,8 @@ static void the_nearest_layout_is_valid(void **state)
     assert_true(changed > 1000);
 }
 
-/* The dense perceptron must divide where some layer has one: without experts, in the first layers, between others. */
+/* The FFN width must be divisible by tp if any layer has a dense MLP: without experts, in the first layers, or between
+ * MoE layers. */
 static void dense_layers_must_divide(void **state)
 {
     static const struct {

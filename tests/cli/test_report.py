@@ -210,7 +210,7 @@ def test_notes_name_missing_data():
     assert any("--trace step.json" in note for p in timeline.timelines([result("proxy", proxy="p")]) for note in p.notes)
     bare = row(8, 1, algorithm=None, protocol=None, model_us=None, time_us={"p50": 1, "ci95": None})
     notes = " ".join(list(measured.over_size([result("collectives", results=[bare])]))[0].notes)
-    assert "No intervals" in notes and "no bands" in notes and "No predicted line" in notes
+    assert "No confidence intervals" in notes and "No bands" in notes and "No predicted line" in notes
 
 
 def test_timeline_colors_exposed_communication():

@@ -352,7 +352,7 @@ static int resolve_micro_batches(struct training *t)
     char made_of[64];
 
     t->workers = t->config->ranks - (has_servers(t) ? t->servers.servers : 0);
-    snprintf(made_of, sizeof(made_of), "%d worker%s x %d of a micro-batch", t->workers, t->workers == 1 ? "" : "s",
+    snprintf(made_of, sizeof(made_of), "%d worker%s x micro-batches of %d", t->workers, t->workers == 1 ? "" : "s",
              t->batch);
     return bb_args_micro_batches(t->config, 1, (long long)t->workers * t->batch, made_of, &t->micro_batches);
 }

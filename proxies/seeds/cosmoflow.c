@@ -1,21 +1,22 @@
 /*
- * cosmoflow.c - spatial model parallelism x data parallelism: convolutions on a 2x2 cut of the volume, dense layers cut
- * in four.
+ * cosmoflow.c - the proxy cosmoflow: spatial model parallelism x data parallelism. A 2x2 grid of tiles splits the
+ * volume of the convolutions in two of its three dimensions; the dense layers are split in four.
  *
- * rank = replica * 4 + m. Group mp: the four shards of one replica, next to each other. Group dense_dp: shard m of all
- * replicas. Convolutions are the same on all shards, so their gradients go over the world. Halos go to and come from
- * shard m xor 1 and m xor 2, not the one across the corner.
+ * rank = replica * 4 + m. Groups: mp, the four shards of one replica, consecutive ranks; dense_dp, shard m of all
+ * replicas; world. The weights of a convolution are the same on all shards, so their gradients are reduced over the
+ * world. Shard m exchanges halos with m xor 1 and m xor 2. The diagonal neighbour m xor 3 exchanges nothing.
  *
- *   forward    convolutions 0..4, from 1 on behind a halo exchange; dense 0..2, each behind an all-gather
- *   backward   dense 2, 1, 0, each with a reduce-scatter behind it; then the all-reduce of all dense gradients starts;
- *              convolutions 4..0, each with a halo exchange behind it (not 0), then its all-reduce starts
+ *   forward    convolutions 0..4, each except 0 after a halo exchange; dense layers 0..2, each after an all-gather
+ *   backward   dense layers 2, 1, 0, each followed by a reduce-scatter; then the all-reduce of all dense gradients
+ *              starts; convolutions 4..0, each except 0 followed by a halo exchange; then the all-reduce of its
+ *              gradients starts
  *
- * What starts is waited for at the end of the step: gradients travel under the rest of the backward pass, halos
- * included, on communicators of their own.
+ * The step waits for the all-reduces at its end. Gradient all-reduces overlap with the rest of the backward pass and
+ * its halo exchanges, because mp, dense_dp and world are separate communicators.
  *
- * --compute gemm computes a shard's convolutions on its tile and its quarter of the outputs of the dense layers, packs
- * and unpacks the two faces of each halo in kernels of their own, and ends with SGD with momentum over all that the
- * shard reduced. Pooling is left out: kernels of today do it in the pass of the activation.
+ * --compute gemm runs the convolutions of a shard on its tile and a quarter of the outputs of each dense layer.
+ * Separate kernels pack and unpack the two faces of each halo. SGD with momentum updates all parameters that the shard
+ * reduced. Pooling has no kernel: current libraries fuse it into the activation kernel.
  */
 #include "proxies/author/args.h"
 #include "proxies/author/proxy.h"
@@ -30,19 +31,19 @@
 
 struct model {
     int batch;
-    size_t conv[CONVS];      /* parameters of each convolution                   */
-    size_t face[CONVS];      /* of what each puts out, to each partner           */
-    size_t dense;            /* parameters of a shard of all dense layers        */
-    size_t exchange[DENSES]; /* a shard's part of what goes into each            */
+    size_t conv[CONVS];      /* parameters of each convolution */
+    size_t face[CONVS];      /* halo elements of the output of each convolution, per partner */
+    size_t dense;            /* parameters of one shard of all dense layers */
+    size_t exchange[DENSES]; /* elements of one shard of the input of each dense layer */
     double forward_us[CONVS + DENSES], backward_us[CONVS + DENSES];
-    double forward_flops[CONVS + DENSES];   /* of a shard; backward twice */
-    int edge[CONVS], in[CONVS], out[CONVS]; /* of the whole volume, and channels */
+    double forward_flops[CONVS + DENSES];   /* of one shard; the backward has twice as many */
+    int edge[CONVS], in[CONVS], out[CONVS]; /* edge length of the whole input volume; input and output channels */
     int kernel, width_in[DENSES], width_out[DENSES];
-    int convolutions, shards; /* as the file says */
+    int convolutions, shards; /* as stated in the model file */
     double parameters;
 };
 
-/* ---- the model's file ---- */
+/* ---- model file ---- */
 
 static int read_convolutions(struct bb_model_file *file, struct model *m)
 {
@@ -126,7 +127,7 @@ static int read_model(struct model *m)
 
     TRY(bb_model_file_open(&file, "cosmoflow", "spatial_network"));
     TRY(bb_model_file_read(&file, file.root, model_fields, m));
-    /* The cut and the number of layers are the program's own; the file must say the same. */
+    /* The program supports one split and one number of layers. The model file must agree. */
     if (m->convolutions != CONVS || m->shards != SHARDS)
         TRY(bb_err(BB_EUSAGE, "%s: %d convolutions on %d shards, expected %d on %d", file.where, m->convolutions,
                    m->shards, CONVS, SHARDS));
@@ -139,16 +140,18 @@ out:
     return rc;
 }
 
-/* ---- a shard's real work ---- */
+/* ---- kernels of --compute gemm ---- */
 
-/* All of it; equal for the four shards but for the side on which a neighbour is. */
+/* Kernel lists of all shards. Shards differ only in the sides on which they have neighbours. */
 struct kernels {
-    const struct bb_kernel_list *layer[2][CONVS + DENSES]; /* [backward] */
+    const struct bb_kernel_list *layer[2][CONVS + DENSES]; /* [backward][layer] */
     const struct bb_kernel_list
-        *halo[SHARDS][2][2][CONVS]; /* [shard][backward][received], of what a convolution puts out */
+        *halo[SHARDS][2][2][CONVS]; /* [shard][backward][received][convolution]: packing and unpacking of the
+                                       convolution's output or gradient */
 };
 
-static bool add_layer_kernels(const struct model *m, int l, bool backward, enum bb_dtype_id dtype, struct bb_kernel_list *w)
+static bool add_layer_kernels(const struct model *m, int l, bool backward, enum bb_dtype_id dtype,
+                              struct bb_kernel_list *w)
 {
     int d = l - CONVS;
     const struct bb_conv tile = {.n = m->batch,
@@ -169,9 +172,10 @@ static bool add_layer_kernels(const struct model *m, int l, bool backward, enum 
     return bb_kernel_list_dense(w, m->batch, m->width_in[d], m->width_out[d] / SHARDS, BB_ACT_RELU, dtype, backward);
 }
 
-/* The faces of a tile towards its two neighbours; shards 0 and 1, 2 and 3 stand side by side. */
-static bool add_halo_kernels(const struct model *m, int shard, int l, bool backward, bool received, enum bb_dtype_id dtype,
-                      struct bb_kernel_list *w)
+/* Append the pack or unpack kernels of the two faces of a tile. Shards 0 and 1, and 2 and 3, are horizontal
+ * neighbours. */
+static bool add_halo_kernels(const struct model *m, int shard, int l, bool backward, bool received,
+                             enum bb_dtype_id dtype, struct bb_kernel_list *w)
 {
     const uint32_t half = (uint32_t)m->edge[l] / 2, tile[3] = {(uint32_t)m->edge[l], half, half}, halo[3] = {0, 1, 1};
     const int horizontal[3] = {0, 0, shard & 1 ? -1 : 1}, vertical[3] = {0, shard & 2 ? -1 : 1, 0};
@@ -191,8 +195,8 @@ static int list_layers(const struct model *m, struct bb_step *step, enum bb_dtyp
         if (!w)
             return -BB_EFAIL;
         if (!add_layer_kernels(m, l, backward, dtype, w) || bb_kernel_list_flops(w) != gemms * m->forward_flops[l])
-            return bb_err(BB_EUSAGE, "%s: the products of layer %d are not its %.0f FLOPs", step->proxy, l,
-                          m->forward_flops[l]);
+            return bb_err(BB_EUSAGE, "%s: the GEMMs of layer %d do not add up to the model file's %.0f FLOPs",
+                          step->proxy, l, m->forward_flops[l]);
         kernels->layer[backward][l] = w;
     }
     return 0;
@@ -207,14 +211,14 @@ static int list_halos(const struct model *m, struct bb_step *step, enum bb_dtype
         if (!w)
             return -BB_EFAIL;
         if (!add_halo_kernels(m, shard, l, backward, received, dtype, w))
-            return bb_err(BB_EUSAGE, "%s: the faces of convolution %d are not of %zu elements", step->proxy, l,
-                          m->face[l]);
+            return bb_err(BB_EUSAGE, "%s: the halo faces of convolution %d do not have the model file's %zu elements",
+                          step->proxy, l, m->face[l]);
         kernels->halo[shard][backward][received][l] = w;
     }
     return 0;
 }
 
-/* ---- the program of one shard ---- */
+/* ---- program of one shard ---- */
 
 struct shard {
     const struct model *model;
@@ -223,14 +227,14 @@ struct shard {
     int number;
     struct bb_script script;
     struct bb_script_lane mp, dense, world;
-    int partners[2]; /* places in mp, relative */
-    int last[2];     /* operations of the gradients: of dense_dp, of the world */
+    int partners[2]; /* offsets of the two halo partners in mp */
+    int last[2];     /* latest gradient operations: [0] dense_dp, [1] world */
 };
 
 static const char *const conv_names[CONVS] = {"conv 0", "conv 1", "conv 2", "conv 3", "conv 4"};
 static const char *const dense_names[DENSES] = {"dense 0", "dense 1", "dense 2"};
 
-/* Layers are numbered through: convolutions, then dense layers. */
+/* Layer numbers: convolutions first, then dense layers. */
 static void write_layer(struct shard *h, int layer)
 {
     bool forward = h->script.phase == BB_PHASE_FORWARD;
@@ -240,27 +244,28 @@ static void write_layer(struct shard *h, int layer)
                       forward ? h->model->forward_us[layer] : h->model->backward_us[layer],
                       (forward ? 1 : 2) * h->model->forward_flops[layer], BB_NONE, BB_NONE);
     bb_script_real_work(&h->script, layer < CONVS ? conv_names[layer] : dense_names[layer - CONVS],
-                   h->kernels->layer[!forward][layer], 1, BB_NONE, BB_NONE);
+                        h->kernels->layer[!forward][layer], 1, BB_NONE, BB_NONE);
 }
 
 static void copy_faces(struct shard *h, int l, bool received)
 {
     const bool backward = h->script.phase == BB_PHASE_BACKWARD;
 
-    bb_script_real_work(&h->script, received ? "halo unpack" : "halo pack", h->kernels->halo[h->number][backward][received][l],
-                   1, BB_NONE, BB_NONE);
+    bb_script_real_work(&h->script, received ? "halo unpack" : "halo pack",
+                        h->kernels->halo[h->number][backward][received][l], 1, BB_NONE, BB_NONE);
 }
 
-/* Of what convolution l puts out, or of its gradient. */
+/* Exchange the halo of the output of convolution l, or of its gradient. */
 static void exchange_halo(struct shard *h, int l)
 {
     const char *what = h->script.phase == BB_PHASE_FORWARD ? "halo" : "halo of gradients";
 
     copy_faces(h, l, false);
-    bb_script_wait(&h->script, bb_script_exchange(&h->script, h->mp, what, h->partners, h->partners, 2, h->model->face[l]));
+    bb_script_wait(&h->script,
+                   bb_script_exchange(&h->script, h->mp, what, h->partners, h->partners, 2, h->model->face[l]));
 }
 
-/* One part of a dense layer's input becomes all of it, or the sum of all parts of its gradient one part. */
+/* Forward: all-gather the shards of a dense layer's input. Backward: reduce-scatter the gradient of that input. */
 static void exchange_dense(struct shard *h, enum bb_coll_kind kind, size_t part)
 {
     struct bb_script *s = &h->script;
@@ -324,7 +329,7 @@ static void update_parameters(struct shard *h)
         bb_script_optimizer(s, h->step, BB_MEMORY_KERNEL_SGD, conv_names[s->layer], h->model->conv[s->layer]);
 }
 
-/* ---- the step ---- */
+/* ---- step ---- */
 
 static int build_role(const struct bb_proxy_config *c, const struct model *m, const struct kernels *kernels,
                       struct bb_step *step, int shard)
@@ -350,7 +355,7 @@ static int build_role(const struct bb_proxy_config *c, const struct model *m, co
     return bb_script_result(&h.script);
 }
 
-/* Communicators 0 mp, 1 dense_dp, 2 world. */
+/* Adds three communicators: 0 mp, 1 dense_dp, 2 world. */
 static int build_layout(struct bb_layout *l, int ranks)
 {
     const struct bb_axis axes[] = {{"mp", SHARDS}, {"dp", ranks / SHARDS}};
@@ -394,7 +399,7 @@ out:
 
 const struct bb_proxy bb_cosmoflow_proxy = {
     .name = "cosmoflow",
-    .help = "CosmoFlow: halos of a 2x2 cut, divided dense layers, gradients under the backward pass",
+    .help = "CosmoFlow: halo exchange of 2x2 tiles, split dense layers, gradients overlap the backward pass",
     .model = "cosmoflow",
     .features = BB_FEATURE_TIMED | BB_FEATURE_GEMM,
     .compute = "timed",

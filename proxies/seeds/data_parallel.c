@@ -1,19 +1,22 @@
 /*
- * data_parallel.c - resnet50, resnet50_ring, resnet152, resnet152_scal: the gradients of one network, cut into buckets,
- * over all ranks. Their data is the network (profiles/models) and the network of their rows below.
+ * data_parallel.c - the proxies resnet50, resnet50_ring, resnet152 and resnet152_scal: pure data parallelism over all
+ * ranks, gradients in buckets. The model comes from profiles/models, the variant from the rows at the end of this file.
  *
- *   resnet50         one all-reduce for each bucket, each waited for; no compute
- *   resnet50_ring    each bucket to the next rank and from the one before, in one group call, waited for; no compute
- *   resnet152        forward; then bucket by bucket: backward, start its all-reduce; all are waited for at the end, so
- *                    bucket i travels under the backward pass of the buckets after it
- *   resnet152_scal   the same with 32768 / P samples on each of P = 256 .. 2048 ranks, and the times that go with them
+ *   resnet50         one blocking all-reduce per bucket; no compute
+ *   resnet50_ring    each bucket is sent to the next rank and received from the previous rank in one group call; no
+ *                    compute
+ *   resnet152        forward; then, bucket by bucket, backward and the start of its all-reduce; the end of the step
+ *                    waits for all of them, so the all-reduce of a bucket overlaps with the backward of the later
+ *                    buckets
+ *   resnet152_scal   as resnet152, with a global batch of 32768 on P = 256 .. 2048 ranks and the compute times of 32768
+ *                    / P samples per rank
  *
- * --compute gemm computes what the network computes: its convolutions and its dense layer forward, then with each
- * bucket the backward pass of the layers whose weights are in it (of all four: the first two have a batch for it alone,
- * in their model), and after the gradients SGD with momentum, bucket by bucket.
+ * --compute gemm runs the kernels of the network: convolutions and dense layer forward; with each bucket the backward
+ * of the layers whose weights it contains; after the gradients SGD with momentum, bucket by bucket. All four proxies
+ * support it. For resnet50 and resnet50_ring the model file contains a batch that only --compute gemm uses.
  *
- * --per-tensor reduces the tensors of a bucket one by one. One communicator over the world: its all-reduces run in the
- * order of issue, as buckets do.
+ * --per-tensor reduces the tensors of a bucket one by one. All operations use one communicator over the world, so they
+ * run in issue order.
  */
 #include "proxies/author/args.h"
 #include "proxies/author/proxy.h"
@@ -22,29 +25,30 @@
 
 #include <string.h>
 
-/* What a row of the proxies below says to this builder. */
+/* Variant of a row below. */
 struct network {
     const char *model;
-    bool ring;    /* neighbours instead of all-reduce             */
-    bool overlap; /* start and go on, instead of waiting for each */
-    bool strong;  /* a global batch divided by the ranks          */
+    bool ring;    /* send to the next rank instead of all-reduce */
+    bool overlap; /* start each transfer and continue, instead of waiting for each */
+    bool strong;  /* fixed global batch, divided by the ranks */
 };
 
-/* One build. */
+/* State of one build. */
 struct training {
     const struct bb_proxy_config *config;
     const struct network *network;
     struct bb_residual model;
-    const struct bb_local_batch *batch; /* NULL: no times are known */
-    double samples;                     /* of a rank, 0: none       */
+    const struct bb_local_batch *batch; /* NULL: no compute times */
+    double samples;                     /* per rank; 0: none */
     struct bb_step *step;
-    const struct bb_kernel_list *forward, *backward[BB_RESIDUAL_BUCKETS]; /* real work; NULL without */
+    const struct bb_kernel_list *forward, *backward[BB_RESIDUAL_BUCKETS]; /* kernel lists of --compute gemm; NULL
+                                                                             without */
     struct bb_script script;
     struct bb_script_lane lane;
-    int last; /* operation of the gradients */
+    int last; /* latest gradient operation */
 };
 
-/* The ranks for which the batch of each is known, nearest first. */
+/* Report that no compute times exist for this number of ranks, and name the nearest number that has them. */
 static int refuse_ranks(const struct training *t)
 {
     int p = t->config->ranks, nearest = 0;
@@ -55,7 +59,7 @@ static int refuse_ranks(const struct training *t)
         if (nearest == 0 || abs(ranks - p) < abs(nearest - p))
             nearest = ranks;
     }
-    return bb_err(BB_EUSAGE, "%s: the times of %d samples over %d rank%s are not known; nearest: %d ranks",
+    return bb_err(BB_EUSAGE, "%s: no compute times for a global batch of %d on %d rank%s; try: %d ranks",
                   t->config->proxy, t->model.global_batch, p, p == 1 ? "" : "s", nearest);
 }
 
@@ -79,12 +83,12 @@ static int choose_samples(struct training *t)
 
     t->samples = t->batch ? t->batch->samples : real ? t->model.batch : 0;
     if (real && (t->samples < 1 || t->model.n_layers == 0))
-        return bb_err(BB_EUSAGE, "%s: model %s has no layers or no batch for --compute gemm", t->config->proxy,
-                      t->network->model);
+        return bb_err(BB_EUSAGE, "%s: --compute gemm requires layers and a batch, and model %s lacks them",
+                      t->config->proxy, t->network->model);
     return 0;
 }
 
-/* The products and passes of the forward pass, and of the backward pass of each bucket. */
+/* Kernel lists of the forward pass, and of the backward pass of each bucket. */
 static int list_kernels(struct training *t)
 {
     enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(t->config->dtype);
@@ -100,10 +104,12 @@ static int list_kernels(struct training *t)
     }
     if (!list)
         return -BB_EFAIL;
-    return fits ? 0 : bb_err(BB_EUSAGE, "%s: the layers of model %s do not fit", t->config->proxy, t->network->model);
+    return fits ? 0
+                : bb_err(BB_EUSAGE, "%s: a layer of model %s exceeds the supported sizes", t->config->proxy,
+                         t->network->model);
 }
 
-/* Of the forward pass over a rank's samples; backward takes twice, shared by the buckets as its time is. */
+/* FLOPs of the forward pass of a rank's samples. The backward pass takes twice as many, in equal shares per bucket. */
 static double batch_flops(const struct training *t)
 {
     return t->model.sample_flops * t->batch->samples;
@@ -117,7 +123,7 @@ static int start_transfer(struct training *t, const char *what, size_t count)
                             : bb_script_all_reduce(&t->script, t->lane, what, count);
 }
 
-/* Starts what the bucket sends and returns the last of it. */
+/* Start the transfers of a bucket. Returns the last one. */
 static int start_bucket(struct training *t, const struct bb_bucket *bucket, const char *what)
 {
     int op = BB_NONE;
@@ -151,7 +157,7 @@ static void write_bucket(struct training *t, int b)
         bb_script_wait(s, t->last);
 }
 
-/* After all gradients, whose operations run in order: the last one's end is theirs. */
+/* SGD after all gradients. Their operations run in issue order, so waiting for the last one is enough. */
 static void update_parameters(struct training *t)
 {
     const struct bb_residual *m = &t->model;
@@ -183,17 +189,17 @@ static int build_role(struct training *t)
 static int write_summary(struct training *t)
 {
     struct bb_step *step = t->step;
-    const char *how = t->network->ring ? "to the next rank" : "all-reduced";
+    const char *how = t->network->ring ? "sent to the next rank" : "all-reduced";
     int p = t->config->ranks, tensors = t->model.n_tensors, buckets = t->model.n_buckets;
 
     step->parameters = t->model.parameters;
     step->samples = t->samples * p;
     step->summary = t->config->per_tensor
-                        ? bb_step_text(step, "%d tensors %s over %d rank%s", tensors, how, p, p == 1 ? "" : "s")
-                        : bb_step_text(step, "%d tensors in %d buckets %s over %d rank%s", tensors, buckets, how, p,
+                        ? bb_step_text(step, "%d tensors %s on %d rank%s", tensors, how, p, p == 1 ? "" : "s")
+                        : bb_step_text(step, "%d tensors in %d buckets %s on %d rank%s", tensors, buckets, how, p,
                                        p == 1 ? "" : "s");
     if (t->samples > 0 && step->summary)
-        step->summary = bb_step_text(step, "%s, %g samples on each", step->summary, t->samples);
+        step->summary = bb_step_text(step, "%s, %g samples per rank", step->summary, t->samples);
     return step->summary ? 0 : -BB_EFAIL;
 }
 
@@ -217,7 +223,7 @@ out:
 
 #define RESNET(word, file, text, times, how, ...)                                                                      \
     {                                                                                                                  \
-        .name = word, .help = text, .model = file, .features = BB_FEATURE_PER_TENSOR | (times) | BB_FEATURE_GEMM,             \
+        .name = word, .help = text, .model = file, .features = BB_FEATURE_PER_TENSOR | (times) | BB_FEATURE_GEMM,      \
         .compute = how, .build = build_step, .variant = &(const struct network)                                        \
         {                                                                                                              \
             .model = file, __VA_ARGS__                                                                                 \
@@ -227,11 +233,12 @@ out:
 const struct bb_proxy bb_resnet50_proxy =
     RESNET("resnet50", "resnet50", "ResNet-50: gradients in six buckets, one all-reduce after another", 0, "none",
            .ring = false);
-const struct bb_proxy bb_resnet50_ring_proxy = RESNET(
-    "resnet50_ring", "resnet50", "ResNet-50: the same buckets from each rank to the next", 0, "none", .ring = true);
-const struct bb_proxy bb_resnet152_proxy =
-    RESNET("resnet152", "resnet152", "ResNet-152: ten buckets reduced under the backward pass, 128 samples a rank",
-           BB_FEATURE_TIMED, "timed", .overlap = true);
+const struct bb_proxy bb_resnet50_ring_proxy =
+    RESNET("resnet50_ring", "resnet50", "ResNet-50: each bucket sent to the next rank (ring)", 0, "none", .ring = true);
+const struct bb_proxy bb_resnet152_proxy = RESNET(
+    "resnet152", "resnet152", "ResNet-152: ten buckets, all-reduce overlaps the backward pass, 128 samples per rank",
+    BB_FEATURE_TIMED, "timed", .overlap = true);
 const struct bb_proxy bb_resnet152_scal_proxy =
-    RESNET("resnet152_scal", "resnet152", "ResNet-152: the same with 32768 samples over 256, 512, 1024 or 2048 ranks",
-           BB_FEATURE_TIMED, "timed", .overlap = true, .strong = true);
+    RESNET("resnet152_scal", "resnet152",
+           "ResNet-152: strong scaling of a global batch of 32768 on 256, 512, 1024 or 2048 ranks", BB_FEATURE_TIMED,
+           "timed", .overlap = true, .strong = true);

@@ -1,17 +1,18 @@
 /*
- * dlrm.c - the recommendation model: embedding tables divided over the ranks, perceptrons data parallel.
+ * dlrm.c - the proxy dlrm, a recommendation model: embedding tables are model parallel, one per rank; the MLPs are data
+ * parallel.
  *
- * A step: look up; exchange the vectors (all-to-all, waited for); bottom perceptron, interaction, top perceptron;
- * backward: top, start its all-reduce; interaction, bottom, start its all-reduce; exchange the gradients of the vectors
- * (waited for); embedding. The all-reduces run under all that follows them, so they have a communicator of their own:
- * on that of the all-to-all they would hold it up.
+ * A step: embedding lookup; all-to-all of the embedding vectors, waited for; bottom MLP, interaction, top MLP;
+ * backward: top MLP, start of its all-reduce; interaction, bottom MLP, start of its all-reduce; all-to-all of the
+ * gradients of the embedding vectors, waited for; embedding update. The all-reduces overlap with everything after them,
+ * so they have a separate communicator: on that of the all-to-all, they would delay the all-to-all.
  *
- * Each rank holds one table and exchanges batch x features elements, whatever the number of ranks; what does not divide
- * by them is dropped.
+ * Each rank holds one table and exchanges batch x features elements, whatever the number of ranks. The remainder of a
+ * division by the ranks is dropped.
  *
- * --compute gemm looks up a row of the table for each sample, does the perceptrons' products and those of the
- * interaction for the samples of a rank of as many as tables, and adds the gradients of the rows to the table; after
- * the gradients of the perceptrons SGD with momentum updates them.
+ * --compute gemm looks up one table row per sample, runs the GEMMs of the MLPs and of the interaction, and adds the row
+ * gradients to the table. SGD with momentum updates the MLPs after their gradients. The MLPs and the interaction
+ * process batch / tables samples, the share of a rank in a job with one rank per table of the model.
  */
 #include "proxies/author/args.h"
 #include "proxies/author/proxy.h"
@@ -25,28 +26,27 @@ static const char *const layer_names[LAYERS] = {
 
 #define MAX_WIDTHS 32
 
-/* Widths of a perceptron, from its input to its output. */
+/* Layer widths of an MLP, input first. */
 struct mlp {
     int64_t width[MAX_WIDTHS];
     int n;
 };
 
 struct model {
-    struct mlp layers[LAYERS]; /* BOTTOM and TOP      */
-    int rows, features;               /* of an embedding table */
-    size_t bottom, top, exchange;     /* parameters of the perceptrons; elements that a rank gives away */
-    size_t table;                     /* parameters of an embedding table */
+    struct mlp layers[LAYERS];    /* BOTTOM and TOP only */
+    int rows, features;           /* of one embedding table */
+    size_t bottom, top, exchange; /* parameters of the MLPs; elements that a rank sends in an all-to-all */
+    size_t table;                 /* parameters of one embedding table */
     int tables, batch;
-    double parameters; /* with its own tables */
+    double parameters; /* with `tables` embedding tables */
     double forward_us[LAYERS], backward_us[LAYERS];
-    double forward_flops[LAYERS]; /* of a rank of as many as tables; backward twice */
+    double forward_flops[LAYERS]; /* FLOPs of a rank with batch / tables samples; the backward has twice as many */
 };
 
-/* ---- the model's file ---- */
+/* ---- model file ---- */
 
-/* The parameters of a perceptron with these widths, from its input to its output. */
-static int read_mlp(struct bb_model_file *file, const char *key, struct mlp *p, size_t *parameters,
-                           double *flops)
+/* Read the widths of an MLP, and add up its parameters and FLOPs. */
+static int read_mlp(struct bb_model_file *file, const char *key, struct mlp *p, size_t *parameters, double *flops)
 {
     const json_t *widths;
     size_t width, layer;
@@ -72,7 +72,7 @@ out:
     return rc;
 }
 
-/* With so many tables: the perceptrons stay those of the model's own. */
+/* Parameters with a given number of tables; the MLPs are those of the model's own number. */
 static double parameters_of(const struct model *m, int tables)
 {
     return (double)m->bottom + (double)m->top + (double)m->table * tables;
@@ -118,20 +118,20 @@ out:
     return rc;
 }
 
-/* ---- the step ---- */
+/* ---- step ---- */
 
 struct recommender {
     const struct model *model;
     struct bb_step *step;
     enum bb_dtype_id dtype;
-    const struct bb_kernel_list *kernel_lists[2][LAYERS]; /* [backward], NULL without real work */
+    const struct bb_kernel_list *kernel_lists[2][LAYERS]; /* [backward][layer]; NULL without --compute gemm */
     struct bb_script script;
     struct bb_script_lane exchange, gradients;
     size_t per_peer;
     int ranks;
 };
 
-/* The samples that go through the perceptrons of one rank. */
+/* Samples per rank that go through the MLPs. */
 static int64_t samples_per_rank(const struct model *m)
 {
     return m->batch / m->tables;
@@ -147,7 +147,7 @@ static bool add_mlp_kernels(const struct recommender *r, enum layer layer, bool 
         int l = backward ? p->n - i : i;
         enum bb_activation act = l < p->n - 1 || layer == BOTTOM ? BB_ACT_RELU : BB_ACT_NONE;
 
-        if (backward && l == 1 && layer == BOTTOM) /* what goes in are data */
+        if (backward && l == 1 && layer == BOTTOM) /* the input is data and needs no gradient */
             fits &= bb_kernel_list_dense_first_backward(w, rows, p->width[0], p->width[1], act, r->dtype);
         else
             fits &= bb_kernel_list_dense(w, rows, p->width[l - 1], p->width[l], act, r->dtype, backward);
@@ -155,7 +155,8 @@ static bool add_mlp_kernels(const struct recommender *r, enum layer layer, bool 
     return fits;
 }
 
-/* The table's rows of a batch; backward their gradients, brought into the order of the rows and added to them. */
+/* Forward: gather the table rows of a batch. Backward: permute the gradients into row order and add them to the
+ * rows. */
 static bool add_embedding_kernels(const struct recommender *r, bool backward, struct bb_kernel_list *w)
 {
     const struct model *m = r->model;
@@ -172,12 +173,12 @@ static bool add_layer_kernels(const struct recommender *r, enum layer layer, boo
     if (layer == EMBEDDING)
         return add_embedding_kernels(r, backward, w);
     if (layer == INTERACTION)
-        return bb_kernel_list_interaction(w, samples_per_rank(r->model), r->model->tables + 1, r->model->features, r->dtype,
-                                          backward);
+        return bb_kernel_list_interaction(w, samples_per_rank(r->model), r->model->tables + 1, r->model->features,
+                                          r->dtype, backward);
     return add_mlp_kernels(r, layer, backward, w);
 }
 
-/* FLOPs are those that the model's file states, but for the gradient of the bottom perceptron's input. */
+/* FLOPs of the model file, without the gradient of the bottom MLP's input. */
 static double flops_of(const struct recommender *r, enum layer layer, bool backward)
 {
     const int64_t *width = r->model->layers[BOTTOM].width;
@@ -196,7 +197,7 @@ static int list_kernels(struct recommender *r)
         if (!w)
             return -BB_EFAIL;
         if (!add_layer_kernels(r, layer, backward, w) || bb_kernel_list_flops(w) != flops_of(r, layer, backward))
-            return bb_err(BB_EUSAGE, "%s: the products of %s are not its %.0f FLOPs", r->step->proxy,
+            return bb_err(BB_EUSAGE, "%s: the GEMMs of %s do not add up to the model file's %.0f FLOPs", r->step->proxy,
                           layer_names[layer], flops_of(r, layer, backward));
         r->kernel_lists[backward][layer] = w;
     }
@@ -284,11 +285,11 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 
     TRY(read_model(&m));
     if ((size_t)c->ranks > m.exchange)
-        return bb_err(BB_EUSAGE, "%s: %d ranks leave nothing of %zu elements for each; nearest: %zu ranks", c->proxy,
-                      c->ranks, m.exchange, m.exchange);
+        return bb_err(BB_EUSAGE, "%s: %d ranks are more than the %zu elements of an all-to-all; try: %zu ranks",
+                      c->proxy, c->ranks, m.exchange, m.exchange);
     step->parameters = parameters_of(&m, c->ranks);
     step->samples = m.batch;
-    step->summary = bb_step_text(step, "one embedding table on each of %d rank%s, perceptrons of %d tables, batch %d",
+    step->summary = bb_step_text(step, "one embedding table on each of %d rank%s, MLPs for %d tables, batch %d",
                                  c->ranks, c->ranks == 1 ? "" : "s", m.tables, m.batch);
     TRY(step->summary ? 0 : -BB_EFAIL);
     TRY(build_role(c, &m, step));
@@ -298,7 +299,7 @@ out:
 
 const struct bb_proxy bb_dlrm_proxy = {
     .name = "dlrm",
-    .help = "DLRM: all-to-all of embeddings, perceptron gradients under the backward pass",
+    .help = "DLRM: all-to-all of embedding vectors, MLP gradients overlap the backward pass",
     .model = "dlrm",
     .features = BB_FEATURE_TIMED | BB_FEATURE_GEMM,
     .compute = "timed",

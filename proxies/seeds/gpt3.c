@@ -1,26 +1,29 @@
 /*
- * gpt3.c - gpt3, gpt3_moe and their one_pipe_step variants: one layer per pipeline stage, a dependent chain from stage
- * to stage, each layer divided over tensor-parallel ranks or experts. Their data is the model (profiles/models/gpt3)
- * and the variant of their rows below.
+ * gpt3.c - the proxies gpt3 and gpt3_moe, and their one_pipe_step variants: one transformer layer per pipeline stage,
+ * each layer split over tensor-parallel ranks or over experts. The model comes from profiles/models/gpt3, the variant
+ * from the rows at the end of this file.
  *
- * rank = (replica * W + w) * S + stage; W = 4 tensor-parallel ranks, or 16 experts. Group pp: the S stages, next to
- * each other. tp or moe_ep: the W ranks of one stage and replica, S apart. dp: with tensor parallelism the same w and
- * stage of all replicas; with experts all ranks of a stage, and moe_dp the same expert of all replicas.
+ * rank = (replica * W + w) * S + stage; W = 4 tensor-parallel ranks, or 16 experts. Groups:
+ *   pp            the S stages of a pipeline, consecutive ranks
+ *   tp or moe_ep  the W ranks of one stage and replica, S ranks apart
+ *   dp            tensor parallel: the ranks with the same w and stage in all replicas; experts: all ranks of a stage
+ *   moe_dp        experts: the same expert of all replicas
  *
- * A step, GPipe's order: for each micro-batch of the forward, then of the backward pass: receive and wait; wait for the
- * send before; compute; start the send; two collectives of the layer (all-reduce or all-to-all), waited for. Then the
- * gradients, waited for, also where there is one replica. So a send runs under the layer's collectives and the next
- * receive, which is why the micro-batches take turns with two communicators of pp: on one, the next receive would wait
- * for the send.
+ * A step in GPipe's order: all forward micro-batches, then all backward micro-batches, then the gradients. For each
+ * micro-batch a stage receives its input and waits, waits for its previous send, computes, starts the send, and runs
+ * the two collectives of the layer (all-reduce or all-to-all), waiting for each. The gradients are reduced and waited
+ * for, also with one replica. So a send overlaps with the layer's collectives and with the next receive. For this
+ * reason micro-batches alternate between two communicators of pp: on a single one, the next receive would wait for the
+ * send.
  *
- * one_pipe_step is the steady state of 1F1B: even stages run a forward, odd ones a backward, each with the receive of
- * its next input started before the compute and the send of its result behind the collectives. The two directions have
- * a communicator each: on one, both partners would receive first and wait for ever.
+ * one_pipe_step is the steady state of 1F1B: even stages run a forward, odd stages a backward. Each stage starts the
+ * receive of its next input before the compute, and the send of its result after the collectives. Each direction has
+ * its own communicator: on a single one, both partners would issue their receive first and deadlock.
  *
- * --compute gemm does the layer's products and passes in the same places: attention and perceptron, both divided by the
- * tensor-parallel ranks, or attention, then one expert (a perceptron of 4h / 16) between the kernels that sort tokens
- * by expert and back. Gradients of several micro-batches are added up in float, behind each backward; after the
- * gradients comes Adam. A one_pipe_step has no gradients and so no optimizer.
+ * --compute gemm runs the GEMMs and memory-bound kernels of the layer: attention and MLP, both split over the
+ * tensor-parallel ranks; or attention, then one expert (an MLP of inner width 4h / 16) between the kernels that permute
+ * tokens by expert and back. With several micro-batches, gradients are accumulated in float after each backward. Adam
+ * follows the gradients. A one_pipe_step has no gradients and therefore no optimizer.
  */
 #include "proxies/author/args.h"
 #include "proxies/author/proxy.h"
@@ -32,15 +35,16 @@
 #define MAX_KERNELS   4
 #define MAX_GRADIENTS 2
 
-/* How the ranks of a stage divide its layer. */
+/* How the W ranks of a stage share its layer: tensor parallelism or experts. */
 struct division {
-    const char *key, *axis, *group;             /* in the model's file; in the layout                */
-    enum bb_coll_kind kind;                     /* of the two collectives of a layer                 */
-    const char *what[2];                        /* what they carry                                   */
-    const char *members;                         /* what W ranks are                                  */
-    const char *gradient_group[MAX_GRADIENTS]; /* in the order of the file's gradients, NULL: none */
+    const char *key, *axis, *group;            /* key in the model file; axis and group in the layout */
+    enum bb_coll_kind kind;                    /* type of the two collectives of a layer */
+    const char *what[2];                       /* labels of the two collectives */
+    const char *members;                       /* name of the W ranks in messages */
+    const char *gradient_group[MAX_GRADIENTS]; /* groups that reduce the gradients, in the order of the model file;
+                                                  NULL: none */
     unsigned gradient_axes[MAX_GRADIENTS];
-    bool separate_batches; /* each of the W ranks has micro-batches of its own  */
+    bool separate_batches; /* each of the W ranks has its own micro-batches */
 };
 
 enum { PP = 1u << 0, WIDTH = 1u << 1, REPLICAS = 1u << 2 };
@@ -49,7 +53,7 @@ static const struct division tensor = {.key = "tensor",
                                        .axis = "tp",
                                        .group = "tp",
                                        .kind = BB_ALL_REDUCE,
-                                       .what = {"attention", "perceptron"},
+                                       .what = {"attention", "MLP"},
                                        .members = "tensor-parallel ranks",
                                        .gradient_group = {"dp"},
                                        .gradient_axes = {REPLICAS}};
@@ -64,16 +68,16 @@ static const struct division expert = {.key = "expert",
                                        .gradient_axes = {REPLICAS, WIDTH | REPLICAS},
                                        .separate_batches = true};
 
-/* What a row of the proxies below says to this builder. */
+/* Variant of a row below. */
 struct variant {
     const struct division *division;
     bool one_step;
 };
 
-/* ---- the model's file ---- */
+/* ---- model file ---- */
 
 struct kernel {
-    const char *what, *kernel_lists; /* work: "layer", "attention", "expert" */
+    const char *what, *kind; /* kind: "layer", "attention" or "expert" */
     double forward_us, backward_us, forward_flops;
 };
 
@@ -83,7 +87,7 @@ struct gradient {
 };
 
 struct model {
-    struct bb_model_file file; /* keeps the texts */
+    struct bb_model_file file; /* owns the strings */
     int stages, scale, micro_batch, width, hidden, sequence, heads;
     size_t message, exchange, layer_parameters;
     struct kernel kernels[MAX_KERNELS];
@@ -93,7 +97,7 @@ struct model {
 
 static const struct bb_json_field kernel_fields[] = {
     BB_FIELD("what", BB_JSON_TEXT, offsetof(struct kernel, what)),
-    BB_FIELD("work", BB_JSON_TEXT, offsetof(struct kernel, kernel_lists)),
+    BB_FIELD("work", BB_JSON_TEXT, offsetof(struct kernel, kind)),
     BB_FIELD("forward_us", BB_JSON_NUMBER, offsetof(struct kernel, forward_us)),
     BB_FIELD("backward_us", BB_JSON_NUMBER, offsetof(struct kernel, backward_us)),
     BB_FIELD("forward_flops", BB_MODEL_FORMULA, offsetof(struct kernel, forward_flops)),
@@ -113,7 +117,7 @@ static const struct bb_json_field model_fields[] = {
     BB_FIELD("totals.message", BB_JSON_COUNT_TOTAL, AT(message)),
     {0}};
 
-/* What depends on how a layer is divided. */
+/* Read the fields that depend on how a layer is split. */
 static int read_division(const struct bb_model_file *file, const struct division *d, struct model *m)
 {
     const int n_gradients = d->gradient_group[1] ? 2 : 1;
@@ -151,8 +155,8 @@ static int check_totals(const struct bb_model_file *file, const struct division 
     TRY(bb_json_object_at(totals, d->key, file->where, &part));
     TRY(bb_json_read(part, file->where, fields, made));
     TRY(bb_json_object_at(totals, "parameters", file->where, &parameters));
-    json_object_foreach(parameters, layers, value) TRY(
-        bb_json_check_total(file->where, "parameters", json_number_value(value), (double)m->layer_parameters * atoi(layers)));
+    json_object_foreach(parameters, layers, value) TRY(bb_json_check_total(
+        file->where, "parameters", json_number_value(value), (double)m->layer_parameters * atoi(layers)));
 out:
     return rc;
 }
@@ -171,15 +175,15 @@ out:
     return rc;
 }
 
-/* ---- what the command line means ---- */
+/* ---- options ---- */
 
 static int read_numbers(struct bb_proxy_config *c, const char *const *words, int n)
 {
     int rc;
 
     if (n > 2)
-        return bb_err(BB_EUSAGE, "%s: %d numbers, expected STAGES or STAGES SCALE, such as '%s %s'", c->proxy, n,
-                      words[0], words[1]);
+        return bb_err(BB_EUSAGE, "%s: %d numbers, expected STAGES or STAGES SCALE; try: '%s %s'", c->proxy, n, words[0],
+                      words[1]);
     TRY(bb_args_number(c, words[0], "stages", c->stages, &c->stages));
     if (n == 2)
         TRY(bb_args_number(c, words[1], "micro-batches per stage", c->scale, &c->scale));
@@ -187,16 +191,16 @@ out:
     return rc;
 }
 
-/* Micro-batches follow from the stages and the scale, unless they are given. */
+/* The number of micro-batches is stages x scale, unless --micro-batches is set. */
 static int resolve_micro_batches(struct bb_proxy_config *c, int usual_scale)
 {
     long long m = (long long)c->stages * (c->scale ? c->scale : usual_scale);
 
     if (c->scale && c->micro_batches && c->micro_batches != m)
-        return bb_err(BB_EUSAGE, "%s: --scale %d makes %lld micro-batches in %d stages, not %d; leave one out",
+        return bb_err(BB_EUSAGE, "%s: --scale %d means %lld micro-batches for %d stages, not %d; leave one out",
                       c->proxy, c->scale, m, c->stages, c->micro_batches);
     if (c->micro_batches == 0 && m > BB_MAX_LAYERS)
-        return bb_err(BB_EUSAGE, "%s: %lld micro-batches, expected at most %d; nearest: --scale %d", c->proxy, m,
+        return bb_err(BB_EUSAGE, "%s: %lld micro-batches, expected at most %d; try: --scale %d", c->proxy, m,
                       BB_MAX_LAYERS, BB_MAX_LAYERS / c->stages);
     c->micro_batches = c->micro_batches ? c->micro_batches : (int)m;
     return 0;
@@ -209,8 +213,8 @@ static int fill_defaults(struct bb_proxy_config *c)
 
     TRY(read_model(((const struct variant *)c->variant)->division, &m));
     if (c->layers && c->stages && c->layers != c->stages) {
-        rc = bb_err(BB_EUSAGE, "%s: %d layers in %d stages, but a stage is one layer; nearest: --layers %d", c->proxy,
-                    c->layers, c->stages, c->stages);
+        rc = bb_err(BB_EUSAGE, "%s: %d layers in %d stages, but a stage has exactly one layer; try: --layers %d",
+                    c->proxy, c->layers, c->stages, c->stages);
         goto out;
     }
     c->stages = c->stages ? c->stages : c->layers ? c->layers : m.stages;
@@ -227,23 +231,22 @@ static int refuse_layout(const struct bb_proxy_config *c, const struct variant *
     const char *why;
 
     if (c->stages < 2)
-        return bb_err(BB_EUSAGE, "%s: %d stage has nobody to send to, expected 2 stages or more; nearest: 2 stages",
-                      c->proxy, c->stages);
+        return bb_err(BB_EUSAGE, "%s: %d stage, expected 2 or more; try: 2 stages", c->proxy, c->stages);
     if (v->one_step && c->stages % 2)
         return bb_err(BB_EUSAGE,
-                      "%s: %d stages leave the last one without a partner, expected an even number; "
-                      "nearest: %d or %d stages",
+                      "%s: %d stages, expected an even number, because stages run in pairs; "
+                      "try: %d or %d stages",
                       c->proxy, c->stages, c->stages - 1, c->stages + 1);
     if (unit > c->ranks)
-        return bb_err(BB_EUSAGE, "%s: %d rank%s cannot hold %d stages of %d %s; nearest: %lld ranks", c->proxy,
-                      c->ranks, c->ranks == 1 ? "" : "s", c->stages, width, v->division->members, unit);
+        return bb_err(BB_EUSAGE, "%s: %d rank%s, too few for %d stages of %d %s; try: %lld ranks", c->proxy, c->ranks,
+                      c->ranks == 1 ? "" : "s", c->stages, width, v->division->members, unit);
     why = v->division == &tensor ? "stages x tensor-parallel ranks" : "stages x experts";
     return bb_args_check_ranks(c, (int)unit, why);
 }
 
-/* ---- the program of one role ---- */
+/* ---- program of one role ---- */
 
-/* Where a stage stands: what lies before and behind it. For one_pipe_step: FIRST stands for even, LAST for odd. */
+/* Position of a stage in the pipeline. one_pipe_step: FIRST means even stages, LAST odd stages. */
 enum stage_kind { FIRST, MIDDLE, LAST };
 
 struct pipeline {
@@ -255,15 +258,17 @@ struct pipeline {
     int comm_pp[2], comm_width, comm_gradients[MAX_GRADIENTS];
     struct bb_script script;
     struct bb_script_lane pp[2], width, gradients[MAX_GRADIENTS];
-    int collective_src[2], collective_dst[2];                       /* buffers of the layer's two collectives            */
-    const struct bb_kernel_list *kernel_lists[2][MAX_KERNELS]; /* [backward], NULL without real work       */
-    const struct bb_kernel_list *accumulate;            /* the same of a stage's gradients, once     */
+    int collective_src[2], collective_dst[2];                  /* buffers of the layer's two collectives */
+    const struct bb_kernel_list *kernel_lists[2][MAX_KERNELS]; /* [backward][kernel]; NULL without --compute gemm */
+    const struct bb_kernel_list *accumulate; /* accumulation of a stage's gradients; NULL without --compute gemm */
 };
 
-/* ---- real work ---- */
+/* ---- kernels of --compute gemm ---- */
 
-/* The tokens of a rank sorted by expert, its expert's perceptron, and back. */
-static bool add_expert_kernels(const struct model *m, const struct bb_transformer *t, bool backward, struct bb_kernel_list *w)
+/* Permute the rank's tokens by expert, run the MLP of one expert, and unpermute. Returns false for an indivisible
+ * width. */
+static bool add_expert_kernels(const struct model *m, const struct bb_transformer *t, bool backward,
+                               struct bb_kernel_list *w)
 {
     const uint64_t tokens = (uint64_t)(t->batch * t->sequence), hidden = (uint64_t)t->hidden;
     struct bb_transformer own = *t;
@@ -287,14 +292,15 @@ static bool add_kernels(const struct pipeline *b, const struct kernel *k, bool b
                                      .tensor_parallel = b->variant->division == &tensor ? m->width : 1,
                                      .dtype = (enum bb_dtype_id)bb_dtype_find(b->config->dtype)};
 
-    if (strcmp(k->kernel_lists, "layer") == 0)
+    if (strcmp(k->kind, "layer") == 0)
         return bb_kernel_list_transformer(w, &t, backward);
-    if (strcmp(k->kernel_lists, "attention") == 0)
+    if (strcmp(k->kind, "attention") == 0)
         return bb_kernel_list_attention(w, &t, backward);
-    return strcmp(k->kernel_lists, "expert") == 0 && add_expert_kernels(m, &t, backward, w);
+    return strcmp(k->kind, "expert") == 0 && add_expert_kernels(m, &t, backward, w);
 }
 
-/* FLOPs are those that the model's file states, backward twice. */
+/* Kernel lists of forward and backward. Their FLOPs must equal those of the model file; the backward has twice as
+ * many. */
 static int list_kernels(struct pipeline *b)
 {
     for (int i = 0; i < 2 * b->model->n_kernels; i++) {
@@ -305,14 +311,14 @@ static int list_kernels(struct pipeline *b)
         if (!w)
             return -BB_EFAIL;
         if (!add_kernels(b, k, backward, w) || bb_kernel_list_flops(w) != (1 + backward) * k->forward_flops)
-            return bb_err(BB_EUSAGE, "%s: the products of '%s' are not its %.0f FLOPs", b->config->proxy, k->what,
-                          (1 + backward) * k->forward_flops);
+            return bb_err(BB_EUSAGE, "%s: the GEMMs of '%s' do not add up to the model file's %.0f FLOPs",
+                          b->config->proxy, k->what, (1 + backward) * k->forward_flops);
         b->kernel_lists[backward][i / 2] = w;
     }
     return 0;
 }
 
-/* All gradients of a stage, as the gradients phase has them, added to those of the micro-batches before. */
+/* Kernel list that adds all gradients of a stage to those of earlier micro-batches. */
 static int list_accumulation(struct pipeline *b)
 {
     struct bb_kernel_list *w = bb_step_add_kernel_list(b->step);
@@ -323,7 +329,7 @@ static int list_accumulation(struct pipeline *b)
     return w ? 0 : -BB_EFAIL;
 }
 
-/* ---- its compute ---- */
+/* ---- compute ---- */
 
 static double time_scale(const struct pipeline *b, bool forward)
 {
@@ -346,11 +352,12 @@ static void write_kernels(struct pipeline *b, int src, int dst)
 
         bb_script_compute(&b->script, what, scale * (forward ? kernel->forward_us : kernel->backward_us),
                           (forward ? 1 : 2) * kernel->forward_flops, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
-        bb_script_real_work(&b->script, what, b->kernel_lists[!forward][k], 1, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
+        bb_script_real_work(&b->script, what, b->kernel_lists[!forward][k], 1, k == 0 ? src : BB_NONE,
+                            k == last ? dst : BB_NONE);
     }
 }
 
-/* Behind a backward, where there are several. */
+/* After a backward, with several micro-batches. */
 static void accumulate_gradients(struct pipeline *b)
 {
     if (b->script.real && b->script.phase == BB_PHASE_BACKWARD && b->config->micro_batches > 1)
@@ -362,7 +369,7 @@ static int add_buffer(struct pipeline *b, bool wanted, const char *name, size_t 
     return wanted ? bb_script_buffer(&b->script, name, BB_USE_COMMUNICATION, count) : BB_NONE;
 }
 
-/* A phase's own buffers of the layer's two collectives. */
+/* Add the buffers of the layer's two collectives for the current phase. */
 static void add_collective_buffers(struct pipeline *b)
 {
     const struct division *d = b->variant->division;
@@ -374,7 +381,8 @@ static void add_collective_buffers(struct pipeline *b)
     }
 }
 
-/* The two collectives that a divided layer waits for: behind attention and perceptron, or around its experts. */
+/* Write the two collectives of a layer, waiting for each: after attention and MLP, or the dispatch and combine of
+ * experts. */
 static void write_layer_collectives(struct pipeline *b)
 {
     const struct division *d = b->variant->division;
@@ -384,7 +392,8 @@ static void write_layer_collectives(struct pipeline *b)
                                                         b->collective_src[i], b->collective_dst[i]));
 }
 
-/* All micro-batches of one phase; to and from are the neighbours, 0 where the chain ends or begins. */
+/* Write all micro-batches of one phase. to, from: offsets of the neighbouring stages; 0: nothing to send or to
+ * receive. */
 static void write_micro_batches(struct pipeline *b, enum bb_phase phase, int to, int from)
 {
     const char *what = phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
@@ -420,14 +429,16 @@ static void reduce_gradients(struct pipeline *b)
     for (int g = 0; g < b->model->n_gradients; g++) {
         const char *what = gradient_text(b, g);
 
-        bb_script_wait(&b->script, bb_script_all_reduce(&b->script, b->gradients[g], what, b->model->gradients[g].count));
+        bb_script_wait(&b->script,
+                       bb_script_all_reduce(&b->script, b->gradients[g], what, b->model->gradients[g].count));
     }
 }
 
 static void update_parameters(struct pipeline *b)
 {
     for (int g = 0; b->script.real && g < b->model->n_gradients; g++)
-        bb_script_optimizer(&b->script, b->step, BB_MEMORY_KERNEL_ADAM, gradient_text(b, g), b->model->gradients[g].count);
+        bb_script_optimizer(&b->script, b->step, BB_MEMORY_KERNEL_ADAM, gradient_text(b, g),
+                            b->model->gradients[g].count);
 }
 
 static void write_full_step(struct pipeline *b, enum stage_kind kind)
@@ -440,7 +451,8 @@ static void write_full_step(struct pipeline *b, enum stage_kind kind)
     update_parameters(b);
 }
 
-/* Even stages run a forward, odd ones a backward; both start to receive what comes next before they compute. */
+/* Write one 1F1B step: even stages run a forward, odd stages a backward. Both start the receive of their next input
+ * before they compute. */
 static void write_steady_step(struct pipeline *b, enum stage_kind kind)
 {
     static const char *const what[] = {"activations", "activation gradients"};
@@ -479,7 +491,7 @@ static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind 
     return bb_script_result(s);
 }
 
-/* ---- the step ---- */
+/* ---- step ---- */
 
 static int build_layout(struct pipeline *b)
 {
@@ -521,13 +533,13 @@ out:
     return rc;
 }
 
-/* Pipelines that take samples of their own. */
+/* Number of pipelines with their own samples. */
 static int count_chains(const struct pipeline *b)
 {
     return b->replicas * (b->variant->division->separate_batches ? b->model->width : 1);
 }
 
-/* As many as the batch asks for. */
+/* Set the number of micro-batches that --global-batch-size requires. */
 static int resolve_batch(const struct pipeline *b, struct bb_proxy_config *c)
 {
     int chains = count_chains(b);
@@ -535,14 +547,13 @@ static int resolve_batch(const struct pipeline *b, struct bb_proxy_config *c)
 
     if (c->global_batch && b->variant->one_step)
         return bb_err(BB_EUSAGE,
-                      "%s: --global-batch-size means nothing here: it is one step of a pipeline; leave it out",
+                      "%s: --global-batch-size is not supported: this proxy is one steady step of a pipeline",
                       c->proxy);
     if (c->global_batch && c->scale)
         return bb_err(BB_EUSAGE,
-                      "%s: --global-batch-size %d tells how many micro-batches there are, and --scale %d is given too; "
-                      "leave one out",
+                      "%s: --global-batch-size %d and --scale %d both set the number of micro-batches; leave one out",
                       c->proxy, c->global_batch, c->scale);
-    snprintf(made_of, sizeof(made_of), "%d pipeline%s x %d of a micro-batch", chains, chains == 1 ? "" : "s",
+    snprintf(made_of, sizeof(made_of), "%d pipeline%s x micro-batches of %d", chains, chains == 1 ? "" : "s",
              b->model->micro_batch);
     return bb_args_micro_batches(c, c->micro_batches, (long long)chains * b->model->micro_batch, made_of,
                                  &c->micro_batches);
@@ -593,7 +604,7 @@ enum {
 #define GPT3(word, text, ...)                                                                                          \
     {                                                                                                                  \
         .name = word, .help = text, .model = "gpt3", .features = FEATURES, .compute = "timed",                         \
-        .positional = "[STAGES [SCALE]]", .parse_positionals = read_numbers, .defaults = fill_defaults,                 \
+        .positional = "[STAGES [SCALE]]", .parse_positionals = read_numbers, .defaults = fill_defaults,                \
         .build = build_step, .variant = &(const struct variant)                                                        \
         {                                                                                                              \
             __VA_ARGS__                                                                                                \
@@ -601,12 +612,12 @@ enum {
     }
 
 const struct bb_proxy bb_gpt3_proxy =
-    GPT3("gpt3", "GPT-3: data x tensor (4) x pipeline parallel, one layer a stage", .division = &tensor);
+    GPT3("gpt3", "GPT-3: data x tensor (4) x pipeline parallel, one layer per stage", .division = &tensor);
 const struct bb_proxy bb_gpt3_one_pipe_step_proxy =
-    GPT3("gpt3_one_pipe_step", "GPT-3: one steady step of its pipeline, forward and backward side by side",
+    GPT3("gpt3_one_pipe_step", "GPT-3: one steady 1F1B step of the pipeline, forward and backward concurrently",
          .division = &tensor, .one_step = true);
 const struct bb_proxy bb_gpt3_moe_proxy =
     GPT3("gpt3_moe", "GPT-3 with 16 experts: data x expert x pipeline parallel", .division = &expert);
 const struct bb_proxy bb_gpt3_moe_one_pipe_step_proxy =
-    GPT3("gpt3_moe_one_pipe_step", "GPT-3 with 16 experts: one steady step of its pipeline", .division = &expert,
+    GPT3("gpt3_moe_one_pipe_step", "GPT-3 with 16 experts: one steady 1F1B step of the pipeline", .division = &expert,
          .one_step = true);

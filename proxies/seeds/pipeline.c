@@ -1,28 +1,29 @@
 /*
- * pipeline.c - pipeline x data parallelism as gpt2_large and bert_large do it; the two differ in their model alone.
+ * pipeline.c - the proxies gpt2_large and bert_large: pipeline x data parallelism. They differ only in the model.
  *
- * rank = replica * S + stage. Group pp: the S stages of one replica, next to each other. Group dp: the D = P / S
- * replicas of one stage, S apart. A step is GPipe's order, all forwards before all backwards, as a lock-step shift:
+ * rank = replica * S + stage. Group pp: the S stages of one replica, consecutive ranks. Group dp: the D = P / S
+ * replicas of one stage, S ranks apart. A step runs in GPipe's order, all forwards before all backwards, as a lock-step
+ * shift:
  *
  *   forward, i = 0..M-1    the first stage sends to the next, the last receives, the others do both in one group call
  *   backward, i = 0..M-1   the mirror image
  *   gradients              one all-reduce per layer (or per tensor) over dp, after everything else; only if D > 1
  *
- * What a middle stage sends in shift i it received in shift i-1: send and receive of one call do not depend on each
- * other. Memory: one buffer to send from and one to receive into; per message of the gradients one for either side.
+ * A middle stage sends in shift i the message that it received in shift i-1, so the send and the receive of one group
+ * call are independent. Without compute, a rank has one send buffer and one receive buffer, and one pair of buffers for
+ * each gradient message.
  *
- * --compute timed puts one kernel per stage and micro-batch on the compute stream, forward_us (backward_us) for each of
- * the stage's layers. Micro-batch i is computed from what shift i received and is sent by the next shift (by shift i in
- * the stage where the chain begins). There are then two pairs of buffers, taken in turn, so that the ends of the
- * pipeline compute one micro-batch while they move another; in between, a shift needs the result of the one before and
- * nothing is hidden. The original has no compute times: unless given, they are the layer's FLOPs (24sh^2 + 4s^2h per
- * sample) at 119.8 TFLOP/s, the rate behind the times of gpt3 (one layer of 7.628e12 FLOP in 63,660 us), backward
- * twice.
+ * --compute timed adds one kernel per stage and micro-batch to the compute stream; its time is forward_us (backward_us)
+ * times the layers of the stage. The kernel of micro-batch i reads the message that shift i received. The next shift
+ * sends its result (in the stage where the chain begins, shift i itself). Two pairs of buffers alternate, so the first
+ * and the last stage overlap the compute of one micro-batch with the transfer of another. In a middle stage each shift
+ * needs the result of the previous compute, so nothing overlaps. The original program has no compute times. The default
+ * is the layer's FLOPs (24sh^2 + 4s^2h per sample) at 119.8 TFLOP/s, the rate that the times of gpt3 imply (one layer
+ * of 7.628e12 FLOP in 63,660 us), and twice as long for the backward.
  *
- * --compute gemm does the layer's real work in the same places: the products of forward and backward pass and the
- * passes over memory between them (cuda/work/kernel_list.h), for each layer of the stage. Gradients of several
- * micro-batches are added up in float behind each backward, and after the gradients comes Adam over the stage's
- * parameters.
+ * --compute gemm runs the GEMMs and memory-bound kernels of forward and backward (cuda/work/kernel_list.h) for each
+ * layer of the stage. With several micro-batches, gradients are accumulated in float after each backward. Adam updates
+ * the stage's parameters after the gradients.
  */
 #include "proxies/author/args.h"
 #include "proxies/author/proxy.h"
@@ -36,13 +37,15 @@ enum stage_kind { FIRST, MIDDLE, LAST };
 
 static const char *const role_names[] = {[FIRST] = "first stage", [MIDDLE] = "middle stage", [LAST] = "last stage"};
 
-/* One build: what is asked, of which model, and the role that is being written. */
+/* State of one build: configuration, model, and the role that is being written. */
 struct pipeline {
     const struct bb_proxy_config *config;
     const struct bb_model *model;
     struct bb_step *step;
     int stage_layers, replicas, comm_pp, comm_dp;
-    const struct bb_kernel_list *list[2]; /* real: of one layer, forward and backward */
+    const struct bb_kernel_list
+        *layer_kernels[2]; /* --compute gemm: kernels of one layer, [0] forward, [1] backward; else
+                                             NULL */
     const struct bb_kernel_list *accumulate[BB_LAYER_KINDS], *update[BB_LAYER_KINDS];
     const char *layers_text;
 
@@ -50,10 +53,10 @@ struct pipeline {
     enum stage_kind kind;
     struct bb_script_lane pp, dp;
     int send[2], recv[2], buffer_pairs;
-    int reduced; /* the newest all-reduce of gradients, BB_NONE */
+    int reduced; /* latest all-reduce of gradients, or BB_NONE */
 };
 
-/* ---- what the command line means ---- */
+/* ---- options ---- */
 
 static int read_numbers(struct bb_proxy_config *c, const char *const *words, int n)
 {
@@ -62,7 +65,7 @@ static int read_numbers(struct bb_proxy_config *c, const char *const *words, int
     TRY(bb_args_number(c, words[0], "layers", c->layers, &c->layers));
     if (n != 2 && n != 3)
         return bb_err(BB_EUSAGE,
-                      "%s: %d number%s, expected LAYERS STAGES or LAYERS STAGES MICRO_BATCHES, such as '%s %s%s'",
+                      "%s: %d number%s, expected LAYERS STAGES or LAYERS STAGES MICRO_BATCHES; try: '%s %s%s'",
                       c->proxy, n, n == 1 ? "" : "s", words[0], n > 1 ? words[1] : "4", n > 3 ? " 8" : "");
     TRY(bb_args_number(c, words[1], "stages", c->stages, &c->stages));
     if (n == 3)
@@ -96,20 +99,19 @@ static int refuse_layout(const struct bb_proxy_config *c)
     char near[BB_MULTIPLES_TEXT];
 
     if (s < 2)
-        return bb_err(BB_EUSAGE, "%s: %d stage has nobody to send to, expected 2 stages or more; nearest: --stages 2",
-                      c->proxy, s);
+        return bb_err(BB_EUSAGE, "%s: %d stage, expected 2 or more; try: --stages 2", c->proxy, s);
     if (l < s)
-        return bb_err(BB_EUSAGE, "%s: %d layers leave some of the %d stages empty; nearest: %d layers or %d stages",
-                      c->proxy, l, s, s, l < 2 ? 2 : l);
+        return bb_err(BB_EUSAGE, "%s: %d layers are too few for %d stages; try: %d layers or %d stages", c->proxy, l, s,
+                      s, l < 2 ? 2 : l);
     if (l % s)
-        return bb_err(BB_EUSAGE, "%s: %d layers do not divide by %d stages; nearest: %s layers", c->proxy, l, s,
+        return bb_err(BB_EUSAGE, "%s: %d layers are not divisible by %d stages; try: %s layers", c->proxy, l, s,
                       bb_multiples(l, s, near));
     return bb_args_check_ranks(c, s, "stages");
 }
 
-/* ---- the program of one role ---- */
+/* ---- program of one role ---- */
 
-/* The kernels of one micro-batch. What follows waits for their buffers alone, here and everywhere below. */
+/* Kernels of one micro-batch. The operations after them wait only for the buffers, here and below. */
 static void write_compute(struct pipeline *b, int src, int dst)
 {
     bool forward = b->s.phase == BB_PHASE_FORWARD;
@@ -117,11 +119,11 @@ static void write_compute(struct pipeline *b, int src, int dst)
     double flops = (forward ? 1 : 2) * b->model->forward_flops;
 
     bb_script_compute(&b->s, b->layers_text, b->stage_layers * us, b->stage_layers * flops, src, dst);
-    bb_script_real_work(&b->s, b->layers_text, b->list[!forward], b->stage_layers, src, dst);
+    bb_script_real_work(&b->s, b->layers_text, b->layer_kernels[!forward], b->stage_layers, src, dst);
     bb_script_new_thread(&b->s, BB_NONE);
 }
 
-/* The messages of one shift: in one group call when there are two, since a send alone would block the receive. */
+/* Messages of one shift. Two messages share a group call, because a separate send would block the receive. */
 static void write_messages(struct pipeline *b, int to, int from, int src, int dst)
 {
     const char *what = b->s.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
@@ -135,8 +137,8 @@ static void write_messages(struct pipeline *b, int to, int from, int src, int ds
     bb_script_group_end(&b->s);
 }
 
-/* One shift and the compute of its micro-batch. `to` and `from` are distances in the pipeline, 0 where the chain begins
- * (nothing to receive) or ends (nothing to send). */
+/* One shift, and the compute of its micro-batch. to, from: offsets of the neighbouring stages; 0: nothing to send,
+ * or nothing to receive. */
 static void write_shift(struct pipeline *b, int to, int from)
 {
     int now = b->s.micro_batch % b->buffer_pairs, next = (b->s.micro_batch + 1) % b->buffer_pairs;
@@ -148,8 +150,10 @@ static void write_shift(struct pipeline *b, int to, int from)
         write_compute(b, b->recv[now], to ? b->send[next] : BB_NONE);
 }
 
-/* The same work on every layer of the stage, in one operation for those that are alike, once the gradients are there. */
-static void write_each_layer(struct pipeline *b, const struct bb_kernel_list *const kernel_lists[], const char *const what[])
+/* Run one kernel list per kind of layer, repeated for each layer of that kind in the stage, after the latest
+ * gradient all-reduce. */
+static void write_each_layer(struct pipeline *b, const struct bb_kernel_list *const kernel_lists[],
+                             const char *const what[])
 {
     const int times[BB_LAYER_KINDS] = {[BB_LAYER_INNER] = b->stage_layers - (b->kind != MIDDLE),
                                        [BB_LAYER_FIRST] = b->kind == FIRST,
@@ -185,10 +189,10 @@ static void write_shifts(struct pipeline *b, enum bb_phase phase)
 static void write_all_reduce(struct pipeline *b, const char *what, size_t count)
 {
     b->reduced = bb_script_all_reduce(&b->s, b->dp, bb_script_text(&b->s, what), count);
-    bb_script_new_thread(&b->s, BB_NONE); /* the next one comes after this one on its stream */
+    bb_script_new_thread(&b->s, BB_NONE); /* the next all-reduce follows this one on the same stream */
 }
 
-/* The all-reduces of one layer: one of the whole, or one for each tensor. */
+/* All-reduces of one layer: one for the whole layer, or with --per-tensor one per tensor. */
 static void write_layer_gradients(struct pipeline *b, const struct bb_model_layer *l)
 {
     if (!b->config->per_tensor)
@@ -251,7 +255,7 @@ static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind 
     return bb_script_result(&b->s);
 }
 
-/* ---- the step ---- */
+/* ---- step ---- */
 
 static int build_layout(struct pipeline *b)
 {
@@ -299,7 +303,7 @@ static int write_summary(struct pipeline *b)
     return b->step->summary && b->layers_text ? 0 : -BB_EFAIL;
 }
 
-/* What training does with the gradients of a layer, embeddings and head included. */
+/* Kernel lists that accumulate and apply the gradients of each kind of layer, including embedding and head. */
 static int list_optimizer_kernels(struct pipeline *b, enum bb_dtype_id dtype)
 {
     for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
@@ -315,7 +319,7 @@ static int list_optimizer_kernels(struct pipeline *b, enum bb_dtype_id dtype)
     return 0;
 }
 
-/* The products and passes of one layer and micro-batch; their FLOPs are those that the model's file states. */
+/* Kernel lists of one layer and micro-batch. Their FLOPs must equal those of the model file. */
 static int list_kernels(struct pipeline *b)
 {
     const enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(b->config->dtype);
@@ -335,19 +339,20 @@ static int list_kernels(struct pipeline *b)
             return -BB_EFAIL;
         if (!bb_kernel_list_transformer(list, &t, backward) ||
             bb_kernel_list_flops(list) != (1 + backward) * m->forward_flops)
-            return bb_err(BB_EUSAGE, "%s: the products of a layer with %d heads do not have its %.0f FLOPs",
+            return bb_err(BB_EUSAGE,
+                          "%s: the GEMMs of a layer with %d heads do not add up to the model file's %.0f FLOPs",
                           b->config->proxy, m->heads, m->forward_flops);
-        b->list[backward] = list;
+        b->layer_kernels[backward] = list;
     }
     return list_optimizer_kernels(b, dtype);
 }
 
-/* As many as the batch asks for. */
+/* Set the number of micro-batches that --global-batch-size requires. */
 static int resolve_micro_batches(const struct pipeline *b, struct bb_proxy_config *c)
 {
     char made_of[64];
 
-    snprintf(made_of, sizeof(made_of), "%d replica%s x %d of a micro-batch", b->replicas, b->replicas == 1 ? "" : "s",
+    snprintf(made_of, sizeof(made_of), "%d replica%s x micro-batches of %d", b->replicas, b->replicas == 1 ? "" : "s",
              b->model->micro_batch);
     return bb_args_micro_batches(c, c->micro_batches, (long long)b->replicas * b->model->micro_batch, made_of,
                                  &c->micro_batches);
@@ -377,10 +382,11 @@ out:
 
 #define PIPELINE(word, text)                                                                                           \
     {                                                                                                                  \
-        .name = word, .help = text ": pipeline stages in lock step, data-parallel gradients", .model = word,           \
-        .features = BB_FEATURE_LAYERS | BB_FEATURE_STAGES | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH |                  \
-                 BB_FEATURE_PER_TENSOR | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_LAYER_US | BB_FEATURE_TFLOPS,           \
-        .compute = "none", .positional = "[LAYERS STAGES [MICRO_BATCHES]]", .parse_positionals = read_numbers,          \
+        .name = word, .help = text ": lock-step pipeline, data-parallel gradients", .model = word,                     \
+        .features = BB_FEATURE_LAYERS | BB_FEATURE_STAGES | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH |       \
+                    BB_FEATURE_PER_TENSOR | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_LAYER_US |                 \
+                    BB_FEATURE_TFLOPS,                                                                                 \
+        .compute = "none", .positional = "[LAYERS STAGES [MICRO_BATCHES]]", .parse_positionals = read_numbers,         \
         .defaults = fill_defaults, .build = build_step                                                                 \
     }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # run.sh - installs what is missing, builds, and runs every test that needs no GPU:
-#   what setup decides on other machines, a quick part of the drills (tests/fault_injection/run.sh),
+#   what setup decides on other machines, the quick part of fault injection (tests/fault_injection/run.sh),
 #   unit tests and black-box tests of the release build (some also of one with MPICH), both again under AddressSanitizer and UndefinedBehaviorSanitizer,
 #   a build with clang for its warnings, the fuzz targets on their seeds (tests/fuzz), cppcheck (tests/analysers has more), the offline tools on 64-bit Arm (in qemu), and the format of the sources.
 # `sh tests/run.sh --quick` leaves out the last six. The last line counts what passed, failed and was skipped.
@@ -107,6 +107,7 @@ step "build with MPICH, for tests/cli/test_mpi.py" sh bootstrap/setup.sh mpich
 step "the oldest and the newest NCCL, for tests/cli/test_real_nccl.py" sh tests/cli/real_nccl.sh build/real_nccl
 [ "$quick" = --quick ] || build_ahead
 script tests/fresh/test_setup.sh
+step "words of the former private language" python3 tests/analysers/language.py
 units build
 black_box build
 script tests/fault_injection/run.sh --quick

@@ -1,8 +1,9 @@
-"""fake_srun.py - `fake_srun.py -n N PROGRAM...`: a stand-in for Slurm's srun on one host, for an MPI that asks for its ranks by PMI-1 (MPICH).
+"""fake_srun.py - `fake_srun.py -n N PROGRAM...` replaces Slurm's srun on one host, for an MPI that connects its ranks with PMI-1 (MPICH).
 
-As srun(1) and slurmstepd do: tasks get SLURM_* and a connection for PMI, and what they say comes through srun. A signal is handed on to
-all; SIGINT as if sent twice, so SIGCONT and SIGTERM follow. A task that dies is reported and leaves the others alone; MPI_Abort ends all
-by SIGCONT, SIGTERM, and SIGKILL after KILL_WAIT_S. The exit status is the highest of the tasks', 128 + the signal for a killed one.
+Like srun(1) and slurmstepd: each task gets SLURM_* variables and a connection for PMI, and its output is copied to the output of srun. A
+signal is forwarded to all tasks; SIGINT has the effect of two SIGINTs, so SIGCONT and SIGTERM follow. The death of a task is reported and
+does not end the other tasks. MPI_Abort ends all tasks with SIGCONT, SIGTERM, and SIGKILL after KILL_WAIT_S. The exit status is the
+maximum over the tasks; a task killed by a signal counts as 128 + the signal.
 """
 import os
 import signal
@@ -12,12 +13,12 @@ import sys
 import threading
 import time
 
-KILL_WAIT_S = 5  # Slurm: 30
-HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+KILL_WAIT_S = 5  # the default of Slurm is 30
+FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Step:
-    """The tasks, and what they tell each other through PMI."""
+    """A job step: the tasks, and the values that they exchange through PMI."""
 
     def __init__(self, size, command):
         self.values = {"PMI_process_mapping": f"(vector,(0,1,{size}))"}
@@ -43,32 +44,33 @@ class Step:
     def serve(self, connection):
         with connection, connection.makefile("r", encoding="ascii") as lines:
             for line in lines:
-                words = dict(word.split("=", 1) for word in line.split() if "=" in word)
-                reply = self.answer(connection, words)
+                fields = dict(field.split("=", 1) for field in line.split() if "=" in field)
+                reply = self.answer(connection, fields)
                 if reply:
                     connection.sendall((reply + "\n").encode())
-            with self.lock:  # one that is gone does not meet the others
+            with self.lock:  # a closed connection leaves the barrier
                 self.waiting = [each for each in self.waiting if each is not connection]
 
-    def answer(self, connection, words):
-        asked = words.get("cmd")
-        if asked == "barrier_in":
-            return self.meet(connection)
-        if asked == "put":
-            self.values[words["key"]] = words["value"]
-        if asked == "abort":
+    def answer(self, connection, fields):
+        command_name = fields.get("cmd")
+        if command_name == "barrier_in":
+            return self.enter_barrier(connection)
+        if command_name == "put":
+            self.values[fields["key"]] = fields["value"]
+        if command_name == "abort":
             self.end()
-        value = self.values.get(words.get("key"))
+        value = self.values.get(fields.get("key"))
         return {"init": "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
                 "get_maxes": "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024",
                 "get_universe_size": f"cmd=universe_size size={self.size}",
                 "get_appnum": "cmd=appnum appnum=0",
                 "get_my_kvsname": "cmd=my_kvsname kvsname=step",
                 "put": "cmd=put_result rc=0 msg=success",
-                "get": f"cmd=get_result rc=0 msg=success value={value}" if value else "cmd=get_result rc=-1 msg=key_not_found value=unknown",
-                "finalize": "cmd=finalize_ack"}.get(asked)
+                "get": f"cmd=get_result rc=0 msg=success value={value}" if value
+                else "cmd=get_result rc=-1 msg=key_not_found value=unknown",
+                "finalize": "cmd=finalize_ack"}.get(command_name)
 
-    def meet(self, connection):
+    def enter_barrier(self, connection):
         with self.lock:
             self.waiting.append(connection)
             if len(self.waiting) == self.size:
@@ -76,7 +78,7 @@ class Step:
                     try:
                         each.sendall(b"cmd=barrier_out\n")
                     except OSError:
-                        pass  # it came, and is gone by now
+                        pass  # the task ended after it entered the barrier
                 self.waiting = []
 
     def send(self, number):
@@ -88,7 +90,7 @@ class Step:
                     pass
 
     def end(self):
-        """slurmstepd's termination sequence."""
+        """The termination sequence of slurmstepd."""
         self.send(signal.SIGCONT)
         self.send(signal.SIGTERM)
         timer = threading.Timer(KILL_WAIT_S, self.send, [signal.SIGKILL])
@@ -100,14 +102,14 @@ class Step:
         self.end()
 
     def status(self):
-        """Of the whole step, once it has ended."""
-        codes, told = {}, set()
+        """Waits for all tasks; returns the exit status of the step."""
+        codes, reported = {}, set()
         while len(codes) < self.size:
             for rank, task in enumerate(self.tasks):
                 if rank not in codes and task.poll() is not None:
                     codes[rank] = task.returncode if task.returncode >= 0 else 128 - task.returncode
-                    if codes[rank] and codes[rank] not in told:
-                        told.add(codes[rank])
+                    if codes[rank] and codes[rank] not in reported:
+                        reported.add(codes[rank])
                         print(f"srun: error: {socket.gethostname()}: task {rank}: exit code {codes[rank]}", file=sys.stderr, flush=True)
             time.sleep(0.02)
         for task in self.tasks:
@@ -124,9 +126,9 @@ def forward(stream, to):
         os.write(to, text)
 
 
-def main(words):
-    step = Step(int(words[1]), words[2:])
-    for number in HANDED_ON:
+def main(arguments):
+    step = Step(int(arguments[1]), arguments[2:])
+    for number in FORWARDED_SIGNALS:
         signal.signal(number, lambda n, _: step.send(n))
     signal.signal(signal.SIGINT, step.interrupt)
     sys.stderr.flush()

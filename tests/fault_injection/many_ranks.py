@@ -1,5 +1,7 @@
-"""many_ranks.py - jobs of many ranks in one process each, without a launcher: how long one lasts from start to end, and what is said when a
-rank in the middle is killed: one line, and nothing is left.
+"""many_ranks.py - jobs with many ranks in one process each, without a launcher.
+
+For each number of ranks: measures the duration of a whole run, then kills the middle rank of a second run and checks that one error line
+names it and that no process is left.
 
     sh tests/fault_injection/run.sh --many 64 256 1024
 """
@@ -9,13 +11,13 @@ import sys
 import tempfile
 import time
 
-from drill import BUILD, SHIM, busbar_lines, processes
+from inject import BUILD, SHIM, busbar_lines, processes
 
-START_S, END_S = 300, 20  # most that the busiest machine may take
+START_S, END_S = 300, 20  # limits that hold on a busy machine
 
 
 def run(ranks, folder, **env):
-    """Its seconds, its exit status, busbar's lines, whether the table is whole."""
+    """Returns the duration in seconds, the exit status, busbar's error lines, and whether the table is complete."""
     command = [BUILD + "/emulated/all_reduce_perf", "-g", str(ranks), "-b", "8", "-e", "8", "-n", "1", "-w", "0", "-T", str(START_S)]
     start_s = time.monotonic()
     done = subprocess.run(["timeout", "-k", "5", str(2 * START_S), *command], env=dict(os.environ, FAULT_MARK=folder, **env), text=True,
@@ -24,26 +26,28 @@ def run(ranks, folder, **env):
 
 
 def judge(ranks):
-    """A line that says how it went, and whether it held."""
-    with tempfile.TemporaryDirectory(prefix="drill-") as folder:
-        whole_s, status, said, concluded = run(ranks, folder)
-        held = status == 0 and concluded and not said
-        deed = folder + "/deed"
-        _, lost_status, lost, _ = run(ranks, folder, LD_PRELOAD=os.path.abspath(SHIM), FAULT=f"kill:ncclAllReduce:1:{ranks // 2}", FAULT_LOG=deed)
+    """Returns a line that describes the result, and whether all checks passed."""
+    with tempfile.TemporaryDirectory(prefix="fault-") as folder:
+        run_s, status, lines, concluded = run(ranks, folder)
+        passed = status == 0 and concluded and not lines
+        fault_time = folder + "/fault_time"
+        _, lost_status, lost_lines, _ = run(ranks, folder, LD_PRELOAD=os.path.abspath(SHIM),
+                                            FAULT=f"kill:ncclAllReduce:1:{ranks // 2}", FAULT_LOG=fault_time)
         end_s = time.monotonic()
-        with open(deed, encoding="utf-8") as file:
+        with open(fault_time, encoding="utf-8") as file:
             end_s -= float(file.readline())
-        held = held and lost_status == 4 and len(lost) == 1 and f"rank {ranks // 2} " in lost[0] and end_s < END_S
+        passed = passed and lost_status == 4 and len(lost_lines) == 1 and f"rank {ranks // 2} " in lost_lines[0] and end_s < END_S
         time.sleep(2)
-        held = held and not processes(folder)
-        return f"{ranks} ranks: {whole_s:.1f} s from start to end; one killed: {end_s:.1f} s to the end, {len(lost)} line: {lost[:1]}", held
+        passed = passed and not processes(folder)
+        return (f"{ranks} ranks: {run_s:.1f} s from start to end; after rank {ranks // 2} was killed: {end_s:.1f} s to the end, "
+                f"error lines: {len(lost_lines)}, first: {lost_lines[:1]}"), passed
 
 
-def main(words):
-    results = [judge(int(word)) for word in words]
-    for text, held in results:
-        print(text if held else "FAILED: " + text)
-    failed = sum(not held for _, held in results)
+def main(counts):
+    results = [judge(int(count)) for count in counts]
+    for text, passed in results:
+        print(text if passed else "FAILED: " + text)
+    failed = sum(not passed for _, passed in results)
     print(f"\n{len(results) - failed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -1,15 +1,17 @@
 #!/bin/sh
-# run.sh - plants faults in every phase of bench and proxy and looks at what becomes of the job: inject.py says how.
-# `sh tests/fault_injection/run.sh --quick` runs a part of at most 100 s on 2 cores; other words choose drills by name:
-# `sh tests/fault_injection/run.sh bench/c-comm-init`. `--walk` lets every call fail in turn, on one rank and on all (words choose:
-# `--walk bench/cudaMalloc`); `--many 64 256 1024` starts so many ranks. BUSBAR_BUILD=build-mpich: under MPICH's
-# launcher, with FAULT_LAUNCHER=srun under a stand-in for Slurm's. FAULT_WORKERS: how many jobs at a time.
+# run.sh - injects faults into every phase of `busbar bench` and `busbar proxy` and checks how the job ends: see inject.py.
+#   run.sh --quick                    a selection that takes at most 100 s on 2 cores
+#   run.sh bench/c-comm-init ...      the cases whose names begin like this
+#   run.sh --sweep-calls [bench/cudaMalloc ...]   each library call fails in turn, on one rank and on all
+#   run.sh --many 64 256 1024         jobs with this many ranks: see many_ranks.py
+# Environment: BUSBAR_BUILD=build-mpich selects a build with MPICH and its launcher, FAULT_LAUNCHER=srun selects fake_srun.py,
+# FAULT_WORKERS is the number of jobs that run at the same time.
 set -u
 cd "$(dirname "$0")/../.."
 export PYTHONDONTWRITEBYTECODE=1
 . bootstrap/mpi.sh
 if [ "${1:-}" = --many ]; then
     shift
-    exec "${PYTHON:-python3}" tests/fault_injection/many.py "$@"
+    exec "${PYTHON:-python3}" tests/fault_injection/many_ranks.py "$@"
 fi
-exec "${PYTHON:-python3}" tests/fault_injection/drill.py "$@"
+exec "${PYTHON:-python3}" tests/fault_injection/inject.py "$@"

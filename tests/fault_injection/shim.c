@@ -1,16 +1,21 @@
 /*
- * shim.c - does a deed at a marked call. Preloaded under the unmodified program by inject.py.
+ * shim.c - injects a fault at one call of a library function. inject.py preloads it into the unmodified program.
  *
- *    FAULT=DEED:FUNCTION:CALL:RANK   at the CALL-th call of FUNCTION, on that rank of the launcher, or on `all`
+ *    FAULT=ACTION:FUNCTION:CALL:RANK   ACTION happens at call number CALL of FUNCTION, on this rank of the launcher or on `all`
+ *    FAULT_FROM_PROGRAM                count only calls from busbar and its GPU library, not calls among libraries
+ *    FAULT_LOG                         file to which the time of the fault is appended
+ *    FAULT_LAUNCHER_PID                process id of the launcher; default: the parent process
  *
- * With FAULT_FROM_PROGRAM only calls from the program's own two files count, whatever the libraries do among themselves.
+ * Actions:
+ *    kill stop quit xcpu       the process sends itself SIGKILL, SIGSTOP, SIGQUIT or SIGXCPU
+ *    segv crash                SIGSEGV with the default action; SIGSEGV with the handler of the program
+ *    exit leave leave-now      exit_group(0) of the kernel; exit(0) and _exit(0) of the C library
+ *    stall                     the call never returns
+ *    fail                      the call returns the error of its MARK row
+ *    nan past                  cudaEventElapsedTime returns NaN or -1 ms
+ *    term int hup usr1 usr2 orphan   the launcher gets this signal (orphan: SIGKILL), and the call takes 2 s
  *
- * kill stop segv crash exit leave leave-now quit xcpu: what becomes of the process (crash is a SIGSEGV of its own;
- * exit is the kernel's, with status 0; leave and leave-now are the C library's exit(0) and _exit(0)). stall: the
- * call never returns. fail: it fails, as its row says. nan past: cudaEventElapsedTime tells a time that is none, or
- * one below 0. term int hup usr1 usr2, orphan (SIGKILL): the signal is sent to the launcher, and the call takes 2 s.
- * When the deed is done its time goes to $FAULT_LOG. x86-64 only: arguments are passed on unread, six in registers
- * and 144 bytes of the stack.
+ * x86-64 only: the arguments are forwarded unread, six registers and 144 bytes of the stack.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static int is_ours(const char *rank)
+static int is_this_rank(const char *rank)
 {
     const char *mine = getenv("OMPI_COMM_WORLD_RANK");
 
@@ -51,27 +56,26 @@ static void log_time(void)
 
 static void signal_launcher(int signal)
 {
-    const struct timespec while_it_comes = {.tv_sec = 2};
-
-    const struct timespec all_have_started = {.tv_nsec = 300000000};
+    const struct timespec delivery_time = {.tv_sec = 2};
+    const struct timespec start_time = {.tv_nsec = 300000000};
     const char *launcher = getenv("FAULT_LAUNCHER_PID");
 
-    nanosleep(&all_have_started, NULL); /* a rank that is not there yet is ended without a word */
+    nanosleep(&start_time, NULL); /* the launcher ends a rank that has not started without a message */
     kill(launcher ? atoi(launcher) : getppid(), signal);
-    nanosleep(&while_it_comes, NULL);
+    nanosleep(&delivery_time, NULL);
 }
 
-/* To the process, as others send it: whichever thread takes it. It may be a moment until all is told. */
+/* Sends a signal to the whole process, as another process does: any thread may handle it. Waits until it is handled. */
 static void signal_self(int signal)
 {
-    const struct timespec while_it_ends = {.tv_sec = 2};
+    const struct timespec delivery_time = {.tv_sec = 2};
 
     kill(getpid(), signal);
-    nanosleep(&while_it_ends, NULL);
+    nanosleep(&delivery_time, NULL);
 }
 
-/* A time that is none, which a call is to tell; NULL: another deed. */
-static const float *find_time(const char *deed)
+/* Returns the invalid time (ms) that the call returns, or NULL for other actions. */
+static const float *find_invalid_time(const char *action)
 {
     static const struct {
         const char *name;
@@ -79,58 +83,58 @@ static const float *find_time(const char *deed)
     } times[] = {{"nan", __builtin_nanf("")}, {"past", -1}};
 
     for (size_t i = 0; i < sizeof(times) / sizeof(*times); i++)
-        if (strncmp(deed, times[i].name, strlen(times[i].name)) == 0)
+        if (strncmp(action, times[i].name, strlen(times[i].name)) == 0)
             return &times[i].ms;
     return NULL;
 }
 
-/* 1: the call is to fail, or to tell such a time. */
-static int do_deed(const char *deed)
+/* Returns 1 if the call must return an error or an invalid time. */
+static int inject_fault(const char *action)
 {
     static const struct {
         const char *name;
         int to_self, to_launcher;
-    } deeds[] = {{"kill", SIGKILL, 0}, {"stop", SIGSTOP, 0},  {"quit", SIGQUIT, 0}, {"xcpu", SIGXCPU, 0},
-                 {"term", 0, SIGTERM}, {"int", 0, SIGINT},    {"hup", 0, SIGHUP},   {"usr1", 0, SIGUSR1},
-                 {"usr2", 0, SIGUSR2}, {"orphan", 0, SIGKILL}};
+    } signals[] = {{"kill", SIGKILL, 0}, {"stop", SIGSTOP, 0},  {"quit", SIGQUIT, 0}, {"xcpu", SIGXCPU, 0},
+                   {"term", 0, SIGTERM}, {"int", 0, SIGINT},    {"hup", 0, SIGHUP},   {"usr1", 0, SIGUSR1},
+                   {"usr2", 0, SIGUSR2}, {"orphan", 0, SIGKILL}};
 
     log_time();
-    for (size_t i = 0; i < sizeof(deeds) / sizeof(*deeds); i++)
-        if (strcmp(deed, deeds[i].name) == 0 && deeds[i].to_self)
-            signal_self(deeds[i].to_self);
-        else if (strcmp(deed, deeds[i].name) == 0)
-            signal_launcher(deeds[i].to_launcher);
-    if (strcmp(deed, "crash") == 0)
+    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+        if (strcmp(action, signals[i].name) == 0 && signals[i].to_self)
+            signal_self(signals[i].to_self);
+        else if (strcmp(action, signals[i].name) == 0)
+            signal_launcher(signals[i].to_launcher);
+    if (strcmp(action, "crash") == 0)
         raise(SIGSEGV);
-    if (strcmp(deed, "segv") == 0) {
+    if (strcmp(action, "segv") == 0) {
         signal(SIGSEGV, SIG_DFL);
         raise(SIGSEGV);
     }
-    if (strcmp(deed, "exit") == 0)
+    if (strcmp(action, "exit") == 0)
         syscall(SYS_exit_group, 0);
-    if (strcmp(deed, "leave") == 0)
+    if (strcmp(action, "leave") == 0)
         exit(0);
-    if (strcmp(deed, "leave-now") == 0)
+    if (strcmp(action, "leave-now") == 0)
         _exit(0);
-    while (strcmp(deed, "stall") == 0)
+    while (strcmp(action, "stall") == 0)
         pause();
-    return strcmp(deed, "fail") == 0 || find_time(deed);
+    return strcmp(action, "fail") == 0 || find_invalid_time(action);
 }
 
 static int is_due(const char *function, atomic_int *calls)
 {
-    const char *drill = getenv("FAULT");
-    char deed[16], marked[64], rank[16];
+    const char *fault = getenv("FAULT");
+    char action[16], marked[64], rank[16];
     int call;
 
-    if (!drill || sscanf(drill, "%15[^:]:%63[^:]:%d:%15s", deed, marked, &call, rank) != 4)
+    if (!fault || sscanf(fault, "%15[^:]:%63[^:]:%d:%15s", action, marked, &call, rank) != 4)
         return 0;
-    if (strcmp(marked, function) != 0 || !is_ours(rank) || ++*calls != call)
+    if (strcmp(marked, function) != 0 || !is_this_rank(rank) || ++*calls != call)
         return 0;
-    return do_deed(deed);
+    return inject_fault(action);
 }
 
-/* What a library leaves to its end, marked as `destructor`; the shell that starts the program has it, too. */
+/* The marked function `destructor`: the end of a library. The shell that starts the program preloads the shim too. */
 __attribute__((destructor)) static void end_library(void)
 {
     static atomic_int calls;
@@ -139,7 +143,7 @@ __attribute__((destructor)) static void end_library(void)
         (void)is_due("destructor", &calls);
 }
 
-/* Whether the call came from busbar or its GPU library. */
+/* Returns whether the caller is busbar or its GPU library. */
 static int is_from_program(void *caller)
 {
     Dl_info at;
@@ -153,10 +157,10 @@ static int is_from_program(void *caller)
     return strcmp(name, "busbar") == 0 || strcmp(name, "libbusbar-gpu.so") == 0;
 }
 
-/* What the call returns: its failure, or success with a time in its first argument. */
-static long result_of_deed(long failure, float *first)
+/* Returns the error of the call, or stores an invalid time through the first argument and returns 0. */
+static long result_of_fault(long failure, float *first)
 {
-    const float *ms = find_time(getenv("FAULT"));
+    const float *ms = find_invalid_time(getenv("FAULT"));
 
     errno = EIO;
     if (!ms)
@@ -165,7 +169,7 @@ static long result_of_deed(long failure, float *first)
     return 0;
 }
 
-/* What has nothing to write cannot fail at it. */
+/* fflush() of a stream without buffered output cannot fail. */
 static int can_fail(const char *function, void *first)
 {
     return strcmp(function, "fflush") != 0 || !first || __fpending(first) > 0;
@@ -177,7 +181,7 @@ static int can_fail(const char *function, void *first)
         long s12, long s13, long s14, long s15, long s16, long s17
 #define ALL a, b, c, d, e, f, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15, s16, s17
 
-/* Named by the linker's label alone, since its prototype is not that of a mark. */
+/* The asm label gives the wrapper the name of the function; the C prototypes differ. */
 #define MARK(name, failure)                                                                                            \
     __attribute__((visibility("default"))) long marked_##name(REGISTERS, STACK) __asm__(#name);                        \
     long marked_##name(REGISTERS, STACK)                                                                               \
@@ -187,11 +191,11 @@ static int can_fail(const char *function, void *first)
         if (!real)                                                                                                     \
             *(void **)&real = dlsym(RTLD_NEXT, #name);                                                                 \
         if (is_from_program(__builtin_return_address(0)) && can_fail(#name, (void *)a) && is_due(#name, &calls))       \
-            return result_of_deed(failure, (void *)a);                                                                 \
+            return result_of_fault(failure, (void *)a);                                                                \
         return real(ALL);                                                                                              \
     }
 
-/* MPI */
+/* MPI: MPI_ERR_OTHER of Open MPI */
 MARK(MPI_Init_thread, 16)
 MARK(MPI_Iallgather, 16)
 MARK(MPI_Ibcast, 16)
@@ -202,7 +206,7 @@ MARK(MPI_Comm_size, 16)
 MARK(MPI_Ibarrier, 16)
 MARK(MPI_Initialized, 16)
 MARK(MPI_Test, 16)
-/* CUDA: no memory */
+/* CUDA: cudaErrorMemoryAllocation */
 MARK(cudaGetDeviceCount, 2)
 MARK(cudaSetDevice, 2)
 MARK(cudaMalloc, 2)
@@ -243,7 +247,7 @@ MARK(cudaStreamSynchronize, 2)
 MARK(cudaStreamWaitEvent, 2)
 MARK(cudaGetLastError, 2)
 MARK(cudaLaunchKernel, 2)
-/* NCCL: a system call failed */
+/* NCCL: ncclSystemError */
 MARK(ncclCommCount, 2)
 MARK(ncclCommGetAsyncError, 2)
 MARK(ncclCommUserRank, 2)
@@ -267,7 +271,7 @@ MARK(ncclMemFree, 2)
 MARK(ncclRedOpCreatePreMulSum, 2)
 MARK(ncclRedOpDestroy, 2)
 MARK(ncclReduce, 2)
-/* cuBLASLt: no memory */
+/* cuBLASLt: CUBLAS_STATUS_ALLOC_FAILED */
 MARK(cublasLtCreate, 3)
 MARK(cublasLtDestroy, 3)
 MARK(cublasLtMatmul, 3)
@@ -281,7 +285,7 @@ MARK(cublasLtMatmulPreferenceSetAttribute, 3)
 MARK(cublasLtMatrixLayoutCreate, 3)
 MARK(cublasLtMatrixLayoutDestroy, 3)
 MARK(cublasLtMatrixLayoutSetAttribute, 3)
-/* the C library: -1, EOF or NULL */
+/* C library: -1, EOF or NULL; pthread_create: EAGAIN */
 MARK(rename, -1)
 MARK(pwrite, -1)
 MARK(fsync, -1)

@@ -1,4 +1,4 @@
-/* check.h - cmocka and the headers that it wants before it: what every unit test includes. */
+/* check.h - cmocka and the standard headers that cmocka.h requires; every unit test includes this file. */
 #ifndef BB_TESTS_CHECK_H
 #define BB_TESTS_CHECK_H
 
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* Rows of a table. */
+/* Number of rows of a table. */
 #define ROWS(table) (sizeof(table) / sizeof((table)[0]))
 
 #endif

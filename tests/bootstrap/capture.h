@@ -1,4 +1,4 @@
-/* capture.h - what a piece of code says on stderr, for tests of messages. */
+/* capture.h - captures the stderr output of a piece of code, for tests of messages. */
 #ifndef BB_TESTS_BOOTSTRAP_CAPTURE_H
 #define BB_TESTS_BOOTSTRAP_CAPTURE_H
 
@@ -19,7 +19,7 @@ static inline void capture_begin(struct capture *c)
     dup2(fileno(c->file), STDERR_FILENO);
 }
 
-/* Returns what was said since capture_begin. */
+/* Restores stderr and returns the output since capture_begin. */
 static inline const char *capture_end(struct capture *c)
 {
     size_t n;

@@ -1,7 +1,7 @@
 /*
- * job.h - a job of four ranks that is started under mpirun and looked at from outside: what it says, how each rank
- * ends, what it leaves. A shell around each rank records its exit status, since mpirun only reports the first.
- * Hydra (HYDRA) cannot be told to leave ranks alone: whom it killed has no status.
+ * job.h - starts a job of four ranks under mpirun and collects its output, the exit status of each rank and its results
+ * file. A shell around each rank records that rank's exit status, because mpirun reports only the first one. Hydra
+ * (HYDRA) always kills the other ranks after a failure; a killed rank has no recorded status.
  */
 #ifndef BB_TESTS_BOOTSTRAP_JOB_H
 #define BB_TESTS_BOOTSTRAP_JOB_H
@@ -18,9 +18,9 @@ enum { RANKS = 4, AGAIN_MAX = 3 };
 struct job {
     char dir[64];
     char err[16384];   /* stderr of all ranks and of mpirun */
-    int status[RANKS]; /* -1: none was recorded */
-    int mpirun;        /* its exit status */
-    json_t *results;   /* NULL: no file */
+    int status[RANKS]; /* exit status of each rank; -1 when none was recorded */
+    int mpirun;        /* exit status of mpirun */
+    json_t *results;   /* NULL: there is no results file */
     double took_s;
 };
 
@@ -80,8 +80,9 @@ static inline void clear(struct job *job)
 }
 
 /*
- * MPI's own start counts as a phase. Where a busy machine takes longer for it than a job has, it is tried again, and said:
- * a few times in a test program, since a start that has become slow is slow each time.
+ * The start of MPI counts as a phase with a deadline. On a busy machine that start may take longer than the deadline
+ * of the job. The job is then started again, with a message. A test program repeats at most AGAIN_MAX starts, because a
+ * start that has become slow stays slow.
  */
 static inline void start_as(struct job *job, const char *launcher, const char *mode, int rank, double timeout_s)
 {
@@ -98,7 +99,7 @@ static inline void start_as(struct job *job, const char *launcher, const char *m
     }
 }
 
-/* mpirun leaves the ranks alone, as srun does: what they do is their own. */
+/* mpirun does not kill the other ranks after a failure, like srun; the ranks have to end by themselves. */
 static inline void start(struct job *job, const char *mode, int rank, double timeout_s)
 {
     start_as(job, MPIEXEC_LEAVE, mode, rank, timeout_s);
@@ -107,15 +108,15 @@ static inline void start(struct job *job, const char *mode, int rank, double tim
 static inline void expect_text(const struct job *job, const char *text)
 {
     if (!strstr(job->err, text))
-        fail_msg("not said: %s\n--- but:\n%s", text, job->err);
+        fail_msg("missing from the output: %s\n--- output:\n%s", text, job->err);
 }
 
-/* All ranks but `except` end with `status`. */
+/* All ranks except `except` end with `status`. */
 static inline void expect_status(const struct job *job, int status, int except)
 {
     for (int r = 0; r < RANKS; r++)
         if (r != except && job->status[r] != status && !(HYDRA && status && job->status[r] == -1))
-            fail_msg("rank %d ends with %d, not %d\n--- and says:\n%s", r, job->status[r], status, job->err);
+            fail_msg("rank %d ends with %d, not %d\n--- output:\n%s", r, job->status[r], status, job->err);
 }
 
 static inline void expect_results(const struct job *job, const char *status)
@@ -125,7 +126,8 @@ static inline void expect_results(const struct job *job, const char *status)
     assert_string_equal(json_string_value(json_object_get(job->results, "status")), status);
 }
 
-static inline int times_said(const struct job *job, const char *text)
+/* Returns how often `text` occurs in the output. */
+static inline int count_text(const struct job *job, const char *text)
 {
     int n = 0;
 

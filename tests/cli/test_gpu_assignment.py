@@ -70,7 +70,7 @@ def test_what_nccl_shall_know_of_shared_gpus_is_written_by_one_thread(busbar, hi
     done = busbar.run_program(busbar.mpirun, "-n", 2, "sh", "-c", f"unset {' '.join(hidden)} NOTHING; {watch} exec {program}",
                               env={"EMU_DEVICES": "1"})
     assert done.returncode == 0 and "warning" not in done.stderr, done.stderr
-    written = re.findall(r"^written: (\w+)=\S* beside (\d+) threads", done.stderr, re.M)
+    written = re.findall(r"^written: (\w+)=\S* with (\d+) other threads", done.stderr, re.M)
     assert len([name for name, _ in written if name == "NCCL_HOSTID"]) == 2 and {beside for _, beside in written} == {"0"}, written
 
 
@@ -81,7 +81,7 @@ def test_what_only_the_ranks_together_know_of_instances_moves_no_environment(bus
     seen = f"CUDA_VISIBLE_DEVICES=MIG-{uuid}/$(({LOCAL} + 1))/0 LD_PRELOAD={busbar.build}/tests/setenv_watch.so"
     done = busbar.run_program(busbar.mpirun, "-n", 2, "sh", "-c", f"{seen} exec {program}", env={"EMU_MIG": "2", "NCCL_PROTO": "LL"})
     assert done.returncode == 0, done.stderr
-    written = re.findall(r"^written: (\w+)=\S* beside (\d+) threads", done.stderr, re.M)
+    written = re.findall(r"^written: (\w+)=\S* with (\d+) other threads", done.stderr, re.M)
     assert {name for name, beside in written if beside != "0"} == set(), written
     told = json.loads(path.read_text())["environment"]
     assert told["NCCL_NET"] == "Socket" and told["NCCL_HOSTID"].startswith("busbar-0-")

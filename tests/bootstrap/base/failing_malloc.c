@@ -1,8 +1,9 @@
 /*
- * failing_malloc.c - preloaded: allocation number FAIL_MALLOC of the process fails, and all others succeed. When it
- * does, a byte is written to the file descriptor FAIL_MALLOC_FD, so that a test knows when it has tried them all. With
- * FAIL_MALLOC_OURS only those of the program's own two files count: MPI's and CUDA's are for their makers to check. With
- * FAIL_MALLOC_PROGRAM only those of a process that has this name, so not those of Python, which it becomes.
+ * failing_malloc.c - a preloaded library (LD_PRELOAD) that fails one memory allocation of a process: allocation number
+ * FAIL_MALLOC returns NULL, all others succeed. The library then writes one byte to the file descriptor FAIL_MALLOC_FD,
+ * so that a test knows when its number exceeds the number of allocations. With FAIL_MALLOC_OURS only allocations by
+ * busbar and libbusbar-gpu.so count; allocations inside MPI and CUDA do not. With FAIL_MALLOC_PROGRAM only processes
+ * with this name count; a shell or Python process that execs busbar does not.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,14 +1,14 @@
-/* test_environment.c - what files may tell of the environment. */
+/* test_environment.c - which environment variables result files record, and whose values they hide. */
 #include "bootstrap/base/environment.h"
 #include "tests/check.h"
 
 #include <stddef.h>
 
-static void test_values(void **state)
+static void records_known_variables_and_hides_secrets(void **state)
 {
     static const struct {
         const char *name;
-        int told, shown;
+        int recorded, shown;
     } rows[] = {
         {"NCCL_ALGO", 1, 1},
         {"NCCL_IB_HCA", 1, 1},
@@ -31,14 +31,14 @@ static void test_values(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        assert_int_equal(bb_environment_is_recorded(rows[i].name), rows[i].told);
+        assert_int_equal(bb_environment_is_recorded(rows[i].name), rows[i].recorded);
         assert_string_equal(bb_environment_value(rows[i].name, "the value"), rows[i].shown ? "the value" : "set");
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(records_known_variables_and_hides_secrets)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ static void prefixes_the_line_with_the_rank(void **state)
     bb_err_identify(3, "node17", -1);
     assert_int_equal(bb_err(BB_ETIMEOUT, "late"), -4);
     bb_err_identify(3, "node17", 1);
-    assert_int_equal(bb_err_job(BB_EBELOW, "of all ranks"), -5);
+    assert_int_equal(bb_err_job(BB_EBELOW, "the whole job"), -5);
     bb_err_job_scope(1);
     assert_int_equal(bb_err(BB_EUSAGE, "of the step"), -2);
     bb_err_job_scope(0);
@@ -26,7 +26,7 @@ static void prefixes_the_line_with_the_rank(void **state)
     capture_end(&captured);
     assert_string_equal(captured.text, "busbar: unknown word 'x'\n"
                                        "busbar: rank 3 (node17): late\n"
-                                       "busbar: of all ranks\n"
+                                       "busbar: the whole job\n"
                                        "busbar: of the step\n"
                                        "busbar: warning: slow by 5 %\n"
                                        "busbar: last\n");

@@ -1,4 +1,4 @@
-/* test_grow.c - room for one more at every length. */
+/* test_grow.c - growable, zeroed and aligned arrays. */
 #include "bootstrap/base/grow.h"
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-static void elements_stay_while_the_array_grows(void **state)
+static void growing_keeps_the_elements(void **state)
 {
     int *array = NULL;
 
@@ -20,7 +20,7 @@ static void elements_stay_while_the_array_grows(void **state)
     free(array);
 }
 
-static void a_new_array_is_zeroed(void **state)
+static void new_array_is_zeroed(void **state)
 {
     int *array = NULL, *none = NULL;
 
@@ -34,7 +34,7 @@ static void a_new_array_is_zeroed(void **state)
     free(none);
 }
 
-static void a_new_array_begins_a_line(void **state)
+static void aligned_array_starts_at_a_cache_line(void **state)
 {
     (void)state;
     for (int n = 0; n < 200; n += 13) {
@@ -48,18 +48,18 @@ static void a_new_array_begins_a_line(void **state)
     }
 }
 
-/* Where the bytes cannot even be counted. */
-static void too_many_lines_are_refused(void **state)
+/* The number of bytes overflows size_t. */
+static void rejects_an_overflowing_size(void **state)
 {
-    struct capture said;
+    struct capture captured;
     uint64_t *array = NULL;
     const char *text;
     int rc;
 
     (void)state;
-    capture_begin(&said);
+    capture_begin(&captured);
     rc = BB_NEW_ALIGNED(array, SIZE_MAX / sizeof *array);
-    text = capture_end(&said);
+    text = capture_end(&captured);
     free(array);
     assert_int_equal(rc, -BB_EFAIL);
     assert_non_null(strstr(text, "out of memory for"));
@@ -68,8 +68,8 @@ static void too_many_lines_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements_stay_while_the_array_grows), cmocka_unit_test(a_new_array_is_zeroed),
-        cmocka_unit_test(a_new_array_begins_a_line), cmocka_unit_test(too_many_lines_are_refused)};
+        cmocka_unit_test(growing_keeps_the_elements), cmocka_unit_test(new_array_is_zeroed),
+        cmocka_unit_test(aligned_array_starts_at_a_cache_line), cmocka_unit_test(rejects_an_overflowing_size)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_json_read.c - fields by a table, and what is said of those that are wrong. */
+/* test_json_read.c - reads JSON fields by a table and reports invalid fields. */
 #include "bootstrap/base/json_read.h"
 
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static const struct bb_json_field fields[] = {BB_FIELD("lanes", BB_JSON_WHOLE, A
     "{'lanes': 4, 'name': 'x', 'intra': {'gbps': 2.5, 'times': [1, 2]}, 'totals': {'sum': 7, 'counts': [8, 9]}, "      \
     "'about': {'any': 1}, '_c': 1}"
 
-/* The good text with one part replaced; ' stands for ". */
+/* Reads GOOD with `from` replaced by `to`. In both texts ' stands for ". */
 static int read_changed(const char *from, const char *to, struct link *link)
 {
     const char *at = strstr(GOOD, from);
@@ -55,7 +55,7 @@ static int read_changed(const char *from, const char *to, struct link *link)
     return rc;
 }
 
-static void fields_go_where_the_rows_say(void **state)
+static void stores_fields_at_their_offsets(void **state)
 {
     struct link link;
 
@@ -65,7 +65,7 @@ static void fields_go_where_the_rows_say(void **state)
     assert_true(link.gbps == 2.5 && link.times[0] == 1 && link.times[1] == 2);
 }
 
-static void what_is_wrong_is_refused(void **state)
+static void rejects_invalid_fields(void **state)
 {
     static const char *const changes[][2] = {{"'lanes': 4", "'lanes': 17"},
                                              {"'lanes': 4", "'lanes': 0"},
@@ -86,13 +86,13 @@ static void what_is_wrong_is_refused(void **state)
         assert_int_equal(read_changed(changes[i][0], changes[i][1], &link), -BB_EUSAGE);
 }
 
-/* The ends of what is taken: numbers and totals from 0, whole numbers from the row's least to its most. */
-static void what_is_just_right_is_taken(void **state)
+/* Boundary values are accepted: numbers and totals from 0, whole numbers from the row's minimum to its maximum. */
+static void accepts_boundary_values(void **state)
 {
     static const char *const changes[][2] = {
         {"'lanes': 4", "'lanes': 1"}, {"'lanes': 4", "'lanes': 16"}, {"2.5", "0"}, {"[1, 2]", "[0, 0]"}};
     const struct bb_json_field total = BB_FIELD("sum", BB_JSON_TOTAL, 0);
-    double made = 0;
+    double computed_total = 0;
     struct link link;
 
     (void)state;
@@ -101,7 +101,7 @@ static void what_is_just_right_is_taken(void **state)
     for (int given = -1; given <= 1; given++) {
         json_t *object = json_pack("{s:i}", "sum", given);
 
-        assert_int_equal(bb_json_read_field(object, "file", &total, &made), given == 0 ? 0 : -BB_EUSAGE);
+        assert_int_equal(bb_json_read_field(object, "file", &total, &computed_total), given == 0 ? 0 : -BB_EUSAGE);
         json_decref(object);
     }
 }
@@ -118,7 +118,7 @@ static int load_text(const char *text, size_t flags, json_t **root)
     return rc;
 }
 
-static void files_are_loaded_whole(void **state)
+static void loads_and_rejects_files(void **state)
 {
     json_t *root;
 
@@ -136,8 +136,8 @@ static void files_are_loaded_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fields_go_where_the_rows_say), cmocka_unit_test(what_is_wrong_is_refused),
-        cmocka_unit_test(what_is_just_right_is_taken), cmocka_unit_test(files_are_loaded_whole)};
+        cmocka_unit_test(stores_fields_at_their_offsets), cmocka_unit_test(rejects_invalid_fields),
+        cmocka_unit_test(accepts_boundary_values), cmocka_unit_test(loads_and_rejects_files)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_key_index.c - keys are numbered as they come, however many there are. */
+/* test_key_index.c - keys are numbered in the order of their first insertion, for any number of keys. */
 #include "bootstrap/base/key_index.h"
 
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 
 #define MANY 5000
 
-static void numbers_follow_the_first_sight(void **state)
+static void numbers_keys_in_order_of_insertion(void **state)
 {
     struct bb_key_index x = {.key_bytes = 3 * sizeof(int)};
 
@@ -26,7 +26,7 @@ static void numbers_follow_the_first_sight(void **state)
     bb_key_index_release(&x);
 }
 
-static void a_cleared_one_begins_anew(void **state)
+static void clear_restarts_the_numbering(void **state)
 {
     struct bb_key_index x = {.key_bytes = sizeof(uint64_t)};
     uint64_t first = 3, second = 4;
@@ -42,8 +42,8 @@ static void a_cleared_one_begins_anew(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers_follow_the_first_sight),
-                                       cmocka_unit_test(a_cleared_one_begins_anew)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers_keys_in_order_of_insertion),
+                                       cmocka_unit_test(clear_restarts_the_numbering)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
-/* test_outfile.c - a file is replaced whole or not at all, and nothing but it: not what a link points to. Once as the file
- * system is, and once as on one without files that have no name (NFS). */
+/*
+ * test_outfile.c - a file is replaced completely or not at all; a symbolic link is replaced, not followed. All tests
+ * run twice: with the real file system, and as on a file system without O_TMPFILE (NFS).
+ */
 #include "bootstrap/base/outfile.h"
 #include "tests/check.h"
 
@@ -12,9 +14,9 @@
 #include <unistd.h>
 
 static char folder[32], path[64], name[64];
-static bool all_named; /* the file system knows no others */
+static bool no_tmpfile; /* true: simulate a file system without O_TMPFILE */
 
-/* In place of the C library's. */
+/* Replaces open() of the C library. */
 int open(const char *file, int flags, ...)
 {
     va_list args;
@@ -23,14 +25,14 @@ int open(const char *file, int flags, ...)
     va_start(args, flags);
     mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(args, int) : 0;
     va_end(args);
-    if (all_named && (flags & O_TMPFILE) == O_TMPFILE) {
+    if (no_tmpfile && (flags & O_TMPFILE) == O_TMPFILE) {
         errno = EOPNOTSUPP;
         return -1;
     }
     return (int)syscall(SYS_openat, AT_FDCWD, file, flags, mode);
 }
 
-/* Likewise. */
+/* Replaces strndup() of the C library. */
 static bool no_memory;
 char *strndup(const char *text, size_t n)
 {
@@ -57,10 +59,10 @@ static int remove_folder(void **state)
     (void)state;
     unlink(path);
     unlink(name);
-    return rmdir(folder); /* fails when something was left behind */
+    return rmdir(folder); /* fails when a test left a file in the folder */
 }
 
-static bool can_be_unnamed(void)
+static bool supports_unnamed_files(void)
 {
     const int fd = open(folder, O_TMPFILE | O_RDWR, 0600);
 
@@ -100,7 +102,7 @@ static int write_text(const char *where, const char *text, int rc)
     return bb_outfile_close(&f, "the test", rc);
 }
 
-static void test_whole_or_not(void **state)
+static void replaces_the_file_completely_or_not_at_all(void **state)
 {
     (void)state;
     assert_int_equal(write_text(path, "one", 0), 0);
@@ -110,8 +112,8 @@ static void test_whole_or_not(void **state)
     assert_int_equal(count_files(), 1);
 }
 
-/* The link gives way; whoever put it there does not get another file written. */
-static void test_links_are_replaced(void **state)
+/* The symbolic link itself is replaced; its target is not written. */
+static void replaces_a_link_not_its_target(void **state)
 {
     struct stat s;
 
@@ -125,8 +127,8 @@ static void test_links_are_replaced(void **state)
     unlink(name);
 }
 
-/* Two that write one file have files of their own until each is done. */
-static void test_two_writers(void **state)
+/* Two concurrent writers of one file use separate temporary files until they close. */
+static void two_writers_use_separate_temporary_files(void **state)
 {
     struct bb_outfile first, second;
 
@@ -151,7 +153,7 @@ static unsigned mode_of(const char *file)
     return s.st_mode & 0777;
 }
 
-static void test_modes(void **state)
+static void applies_umask_or_private_mode(void **state)
 {
     mode_t before = umask(027);
     struct bb_outfile f;
@@ -165,7 +167,7 @@ static void test_modes(void **state)
     umask(before);
 }
 
-static void test_place(void **state)
+static void publishes_before_close(void **state)
 {
     struct bb_outfile f;
 
@@ -176,7 +178,7 @@ static void test_place(void **state)
     assert_string_equal(content(), "placed");
     assert_true(bb_outfile_is_current(&f));
     fputs(" more", f.out);
-    assert_int_equal(bb_outfile_publish(&f), 0); /* it has its name already */
+    assert_int_equal(bb_outfile_publish(&f), 0); /* the file already has its name */
     assert_string_equal(content(), "placed more");
     assert_int_equal(write_text(path, "another", 0), 0);
     assert_false(bb_outfile_is_current(&f));
@@ -184,15 +186,16 @@ static void test_place(void **state)
     assert_string_equal(content(), "another");
 }
 
-/* A process that ends amid its writing leaves nothing, and the old file; where files have names, the other name. */
-static void test_end_of_the_writer(void **state)
+/* A writer that fails leaves the old content. Its temporary file is unnamed with O_TMPFILE; otherwise close removes
+ * it. */
+static void failed_writer_keeps_the_old_file(void **state)
 {
     struct bb_outfile f;
 
     (void)state;
     assert_int_equal(write_text(path, "old", 0), 0);
     assert_int_equal(bb_outfile_open(&f, path, "the test"), 0);
-    assert_int_equal(f.unnamed, can_be_unnamed());
+    assert_int_equal(f.unnamed, supports_unnamed_files());
     fputs("new", f.out);
     assert_int_equal(fflush(f.out), 0);
     assert_int_equal(count_files(), f.unnamed ? 1 : 2);
@@ -201,8 +204,8 @@ static void test_end_of_the_writer(void **state)
     assert_string_equal(content(), "old");
 }
 
-/* Then the file has a name from the beginning, and its folder is not synced. */
-static void test_without_memory_for_the_folder(void **state)
+/* Without memory for the folder's name the temporary file is named from the start, and the folder is not synced. */
+static void works_without_memory_for_the_folder(void **state)
 {
     struct bb_outfile f;
 
@@ -217,8 +220,8 @@ static void test_without_memory_for_the_folder(void **state)
     assert_string_equal(content(), "named");
 }
 
-/* Descriptor 0 is as good as any: daemons and some launchers close their standard input. */
-static void test_without_standard_input(void **state)
+/* Descriptor 0 is a valid output file: daemons and some launchers close standard input. */
+static void works_without_standard_input(void **state)
 {
     struct bb_outfile f;
     int saved = dup(STDIN_FILENO), files;
@@ -236,7 +239,7 @@ static void test_without_standard_input(void **state)
     assert_int_equal(count_files(), files + 1);
 }
 
-static void test_devices_stay(void **state)
+static void writes_to_devices_in_place(void **state)
 {
     struct stat s;
 
@@ -247,7 +250,7 @@ static void test_devices_stay(void **state)
     assert_true(S_ISCHR(s.st_mode));
 }
 
-static void test_refusals(void **state)
+static void rejects_invalid_paths(void **state)
 {
     static const char *const bad[] = {"/nowhere/at/all", folder, ""};
     struct bb_outfile f;
@@ -255,7 +258,8 @@ static void test_refusals(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         assert_int_equal(bb_outfile_open(&f, bad[i], "the test"), -BB_EFAIL);
-        assert_int_equal(bb_outfile_check(bad[i], "the test"), -BB_EUSAGE); /* before the run: the user's word */
+        assert_int_equal(bb_outfile_check(bad[i], "the test"), -BB_EUSAGE); /* the check before the run reports a
+                                                                               usage error */
     }
     assert_int_equal(bb_outfile_check("/dev/null", "the test"), 0);
     assert_true(bb_outfile_is_stream("/dev/stdout"));
@@ -264,20 +268,20 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole_or_not),
-        cmocka_unit_test(test_links_are_replaced),
-        cmocka_unit_test(test_two_writers),
-        cmocka_unit_test(test_modes),
-        cmocka_unit_test(test_place),
-        cmocka_unit_test(test_end_of_the_writer),
-        cmocka_unit_test(test_without_memory_for_the_folder),
-        cmocka_unit_test(test_without_standard_input),
-        cmocka_unit_test(test_devices_stay),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(replaces_the_file_completely_or_not_at_all),
+        cmocka_unit_test(replaces_a_link_not_its_target),
+        cmocka_unit_test(two_writers_use_separate_temporary_files),
+        cmocka_unit_test(applies_umask_or_private_mode),
+        cmocka_unit_test(publishes_before_close),
+        cmocka_unit_test(failed_writer_keeps_the_old_file),
+        cmocka_unit_test(works_without_memory_for_the_folder),
+        cmocka_unit_test(works_without_standard_input),
+        cmocka_unit_test(writes_to_devices_in_place),
+        cmocka_unit_test(rejects_invalid_paths),
     };
 
     int failed = cmocka_run_group_tests(tests, make_folder, remove_folder);
 
-    all_named = true;
+    no_tmpfile = true;
     return failed + cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

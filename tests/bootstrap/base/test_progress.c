@@ -1,12 +1,12 @@
-/* test_progress.c - what is said where stderr is a file: lines, at most so often, and how much time is left. */
+/* test_progress.c - progress lines when stderr is a file: their minimum interval, and the estimated time left. */
 #include "bootstrap/base/progress.h"
 #include "tests/check.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-/* stderr goes to a file while `tell` speaks; returns what stood there. */
-static const char *said(void (*tell)(struct bb_progress *), const char *period, int rank, bool quiet)
+/* Redirects stderr to a file while `report` runs, and returns the file's content. */
+static const char *output_of(void (*report)(struct bb_progress *), const char *period, int rank, bool quiet)
 {
     static char text[4096];
     FILE *file = tmpfile();
@@ -19,7 +19,7 @@ static const char *said(void (*tell)(struct bb_progress *), const char *period, 
     assert_true(dup2(fileno(file), STDERR_FILENO) >= 0);
     setenv("BUSBAR_PROGRESS", period, 1);
     bb_progress_init(&p, rank, quiet);
-    tell(&p);
+    report(&p);
     bb_progress_end(&p);
     bb_progress_show(&p, "after the end");
     fflush(stderr);
@@ -32,21 +32,21 @@ static const char *said(void (*tell)(struct bb_progress *), const char *period, 
     return text;
 }
 
-static void tell_once(struct bb_progress *p)
+static void report_once(struct bb_progress *p)
 {
     bb_progress_show(p, "row %d", 7);
     usleep(300000);
 }
 
-static void tell_and_clear(struct bb_progress *p)
+static void report_and_clear(struct bb_progress *p)
 {
     bb_progress_show(p, "row");
     bb_progress_clear(p);
     usleep(300000);
 }
 
-/* After 1.5 s a quarter is done: 4.5 s are left. */
-static void tell_a_quarter(struct bb_progress *p)
+/* A quarter is done after 1.5 s, so 4.5 s are left. */
+static void report_a_quarter(struct bb_progress *p)
 {
     bb_progress_expect(p, 8);
     bb_progress_show(p, "row");
@@ -55,8 +55,8 @@ static void tell_a_quarter(struct bb_progress *p)
     usleep(100000);
 }
 
-/* A tenth of 1.6 s is left, which is not worth a word. */
-static void tell_nearly_all(struct bb_progress *p)
+/* A tenth of 1.6 s is left: too little for an estimate. */
+static void report_nearly_all(struct bb_progress *p)
 {
     bb_progress_expect(p, 10);
     bb_progress_show(p, "row");
@@ -65,7 +65,7 @@ static void tell_nearly_all(struct bb_progress *p)
     usleep(100000);
 }
 
-static int lines_of(const char *text)
+static int count_lines(const char *text)
 {
     int n = 0;
 
@@ -74,57 +74,57 @@ static int lines_of(const char *text)
     return n;
 }
 
-/* One call, then silence of the run: the lines go on. A machine under load writes fewer. */
-static void one_long_row_does_not_fall_silent(void **state)
+/* After a single call further lines appear by themselves. A loaded machine prints fewer lines than expected. */
+static void repeats_the_line_during_a_long_row(void **state)
 {
-    const char *text = said(tell_once, "0.05", 0, false);
+    const char *text = output_of(report_once, "0.05", 0, false);
 
     (void)state;
-    assert_true(lines_of(text) >= 2 && lines_of(text) <= 6);
+    assert_true(count_lines(text) >= 2 && count_lines(text) <= 6);
     assert_int_equal(strncmp(text, "# at 0 s: row 7\n", 16), 0);
     assert_null(strstr(text, "left"));
     assert_null(strstr(text, "after the end"));
     assert_null(strchr(text, '\r'));
 }
 
-static void who_is_not_asked_says_nothing(void **state)
+static void prints_nothing_when_quiet_or_not_rank_0(void **state)
 {
     (void)state;
-    assert_string_equal(said(tell_once, "0.05", 0, true), "");
-    assert_string_equal(said(tell_once, "0.05", 1, false), "");
-    assert_string_equal(said(tell_once, "0", 0, false), "");
-    assert_string_equal(said(tell_once, "10", 0, false), ""); /* shorter than the time between lines */
-    assert_string_equal(said(tell_and_clear, "0.05", 0, false), "");
+    assert_string_equal(output_of(report_once, "0.05", 0, true), "");
+    assert_string_equal(output_of(report_once, "0.05", 1, false), "");
+    assert_string_equal(output_of(report_once, "0", 0, false), "");
+    assert_string_equal(output_of(report_once, "10", 0, false), ""); /* the run ends before the first period */
+    assert_string_equal(output_of(report_and_clear, "0.05", 0, false), "");
 }
 
-static void a_bad_period_is_the_usual_one(void **state)
+static void warns_and_uses_the_default_for_an_invalid_period(void **state)
 {
-    const char *text = said(tell_once, "often", 0, false);
+    const char *text = output_of(report_once, "often", 0, false);
 
     (void)state;
     assert_non_null(strstr(text, "BUSBAR_PROGRESS='often' is invalid"));
-    assert_int_equal(lines_of(text), 1);
+    assert_int_equal(count_lines(text), 1);
 }
 
-static void the_time_left_follows_what_is_done(void **state)
+static void estimates_the_time_left_from_the_work_done(void **state)
 {
-    const char *text = said(tell_a_quarter, "0.05", 0, false), *last = strstr(text, "row, about ");
+    const char *text = output_of(report_a_quarter, "0.05", 0, false), *last = strstr(text, "row, about ");
     int left = last ? atoi(last + strlen("row, about ")) : -1;
 
     (void)state;
     assert_non_null(last);
     assert_true(left >= 4 && left <= 9);
     assert_non_null(strstr(last, " s left\n"));
-    assert_null(strstr(said(tell_nearly_all, "0.05", 0, false), "left"));
+    assert_null(strstr(output_of(report_nearly_all, "0.05", 0, false), "left"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_long_row_does_not_fall_silent),
-        cmocka_unit_test(who_is_not_asked_says_nothing),
-        cmocka_unit_test(a_bad_period_is_the_usual_one),
-        cmocka_unit_test(the_time_left_follows_what_is_done),
+        cmocka_unit_test(repeats_the_line_during_a_long_row),
+        cmocka_unit_test(prints_nothing_when_quiet_or_not_rank_0),
+        cmocka_unit_test(warns_and_uses_the_default_for_an_invalid_period),
+        cmocka_unit_test(estimates_the_time_left_from_the_work_done),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

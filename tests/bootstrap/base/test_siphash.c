@@ -1,8 +1,8 @@
-/* test_siphash.c - the vectors of the reference implementation: key 00 01 .. 0f, input 00 01 .. of n bytes. */
+/* test_siphash.c - test vectors of the reference implementation: key 00 01 .. 0f, input 00 01 02 .. of n bytes. */
 #include "bootstrap/base/siphash.h"
 #include "tests/check.h"
 
-static void test_vectors(void **state)
+static void matches_the_reference_vectors(void **state)
 {
     static const struct {
         size_t bytes;
@@ -21,7 +21,7 @@ static void test_vectors(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_vectors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(matches_the_reference_vectors)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

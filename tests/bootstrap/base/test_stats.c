@@ -1,10 +1,11 @@
-/* test_stats.c - figures of samples against hand-made cases, and interval ranks against the published tables. */
+/* test_stats.c - statistics of samples against cases computed by hand, and confidence intervals against published
+ * tables. */
 #include "bootstrap/base/stats.h"
 #include "tests/check.h"
 
 #include <math.h>
 
-static void test_none(void **state)
+static void no_samples_give_nan(void **state)
 {
     struct bb_stats s;
 
@@ -15,7 +16,7 @@ static void test_none(void **state)
     assert_true(isnan(s.ci95[0]) && isnan(s.ci95[1]));
 }
 
-static void test_few(void **state)
+static void few_samples_have_no_p99_and_no_interval(void **state)
 {
     static const double one[] = {3}, five[] = {5, 1, 4, 2, 9};
     double copy[5];
@@ -31,14 +32,14 @@ static void test_few(void **state)
     assert_true(isnan(s.p99) && isnan(s.ci95[0])); /* 5 samples: the whole range covers only 93.75 % */
 }
 
-/* 1 .. n in a shuffled order: every figure is known. */
+/* Fills samples with 1 .. n in a shuffled order, so that every statistic is known. */
 static void fill(double *samples, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         samples[i] = (double)(i * 7919 % n + 1); /* 7919 is prime and divides no n used here */
 }
 
-static void test_ten(void **state)
+static void ten_samples(void **state)
 {
     double samples[10];
     struct bb_stats s;
@@ -51,7 +52,7 @@ static void test_ten(void **state)
     assert_true(isnan(s.p99));
 }
 
-static void test_hundred(void **state)
+static void p99_needs_a_hundred_samples(void **state)
 {
     double samples[100];
     struct bb_stats s;
@@ -65,8 +66,8 @@ static void test_hundred(void **state)
     assert_true(isnan(s.p99));
 }
 
-/* Lower rank of the 95 % interval of the median, as tables of order statistics give it. */
-static void test_interval_ranks(void **state)
+/* Lower rank of the 95 % confidence interval of the median, from tables of order statistics. */
+static void interval_ranks_match_published_tables(void **state)
 {
     static const struct {
         size_t n, k;
@@ -80,25 +81,26 @@ static void test_interval_ranks(void **state)
         assert_int_equal(bb_stats_ci_rank(table[i].n), table[i].k);
 }
 
-/* The definition itself: exact binomial sums for n where 2^n is exact, and both sides of the limit. */
-static void test_interval_definition(void **state)
+/* The rank satisfies its definition: exact binomial sums for each n where 2^n is exact; the next rank violates the
+ * limit. */
+static void interval_ranks_match_binomial_sums(void **state)
 {
     (void)state;
     for (size_t n = 6; n <= 52; n++) {
         size_t k = bb_stats_ci_rank(n);
-        double ways = 1, below = 0, all = ldexp(1, (int)n);
+        double combinations = 1, below = 0, all = ldexp(1, (int)n);
 
         for (size_t i = 0; i < k; i++) {
-            below += ways;
-            ways = ways * (double)(n - i) / (double)(i + 1);
+            below += combinations;
+            combinations = combinations * (double)(n - i) / (double)(i + 1);
         }
         assert_true(below / all <= 0.025);
-        assert_true((below + ways) / all > 0.025);
+        assert_true((below + combinations) / all > 0.025);
     }
 }
 
-/* Far beyond 2^-1074 the normal approximation must agree to a rank or two. */
-static void test_interval_large(void **state)
+/* For n > 1074, where 2^-n underflows, the rank agrees with the normal approximation within 2. */
+static void interval_ranks_match_normal_approximation(void **state)
 {
     static const size_t sizes[] = {2000, 100000, 10000000};
 
@@ -113,13 +115,13 @@ static void test_interval_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_none),
-        cmocka_unit_test(test_few),
-        cmocka_unit_test(test_ten),
-        cmocka_unit_test(test_hundred),
-        cmocka_unit_test(test_interval_ranks),
-        cmocka_unit_test(test_interval_definition),
-        cmocka_unit_test(test_interval_large),
+        cmocka_unit_test(no_samples_give_nan),
+        cmocka_unit_test(few_samples_have_no_p99_and_no_interval),
+        cmocka_unit_test(ten_samples),
+        cmocka_unit_test(p99_needs_a_hundred_samples),
+        cmocka_unit_test(interval_ranks_match_published_tables),
+        cmocka_unit_test(interval_ranks_match_binomial_sums),
+        cmocka_unit_test(interval_ranks_match_normal_approximation),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

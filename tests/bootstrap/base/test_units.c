@@ -1,11 +1,12 @@
-/* test_units.c - what the parsers take, what they refuse, and that they survive anything. */
+/* test_units.c - which texts the parsers of sizes, numbers and times accept and reject, and that random text is
+ * safe. */
 #include "bootstrap/base/units.h"
 #include "tests/check.h"
 
 #include <limits.h>
 #include <math.h>
 
-static void test_bytes(void **state)
+static void parses_sizes(void **state)
 {
     static const struct {
         const char *text;
@@ -36,7 +37,7 @@ static void test_bytes(void **state)
     }
 }
 
-static void test_bytes_refused(void **state)
+static void rejects_invalid_sizes(void **state)
 {
     static const char *const bad[] = {
         "",
@@ -81,7 +82,7 @@ static void test_bytes_refused(void **state)
     }
 }
 
-static void test_int(void **state)
+static void parses_integers(void **state)
 {
     static const char *const bad[] = {"",    "-",           "1.0", "1K", " 1",  "1 ", "+1",
                                       "0x1", "99999999999", "11",  "-6", "--1", "1-"};
@@ -100,7 +101,7 @@ static void test_int(void **state)
             fail_msg("'%s' is taken as %d", bad[i], value);
 }
 
-static void test_double(void **state)
+static void parses_numbers(void **state)
 {
     static const char *const bad[] = {"",   "-",   "nan", "inf", "-inf", "1e999", "0x1p3",
                                       "1f", "1,0", " 1",  "1 ",  "1e",   "e3",    "."};
@@ -117,7 +118,7 @@ static void test_double(void **state)
             fail_msg("'%s' is taken as %g", bad[i], value);
 }
 
-static void test_count(void **state)
+static void parses_counts(void **state)
 {
     static const struct {
         const char *text;
@@ -140,8 +141,8 @@ static void test_count(void **state)
             fail_msg("'%s' is taken as %g", bad[i], count);
 }
 
-/* Random texts of the characters that matter: never a crash, and what is taken is a number followed by a known unit. */
-static void test_bytes_fuzz(void **state)
+/* Random text never crashes the parser; accepted text is a number followed by at most one unit letter. */
+static void random_text_does_not_crash_the_size_parser(void **state)
 {
     static const char alphabet[] = "0123456789.KMGTkmgtBbei+- ex\xff";
 
@@ -164,7 +165,7 @@ static void test_bytes_fuzz(void **state)
     }
 }
 
-static void test_format(void **state)
+static void formats_sizes(void **state)
 {
     static const struct {
         size_t bytes;
@@ -191,7 +192,7 @@ static void test_format(void **state)
     }
 }
 
-static void test_nearest(void **state)
+static void suggests_the_nearest_word(void **state)
 {
     static const char *const words[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
                                         "sendrecv",   "sum"};
@@ -218,7 +219,7 @@ static void test_nearest(void **state)
     assert_string_equal(bb_nearest_word("bf16", types, ROWS(types)), "bfloat16");
     assert_string_equal(bb_nearest_word("FP16", types, ROWS(types)), "half");
     assert_string_equal(bb_nearest_word("int", types, ROWS(types)), "int32");
-    assert_null(bb_nearest_word("bf16", words, ROWS(words))); /* a word that is not there is not meant */
+    assert_null(bb_nearest_word("bf16", words, ROWS(words))); /* no suggestion: the closest type is not in this list */
     for (size_t i = 0; i < ROWS(cases); i++) {
         const char *near = bb_nearest_word(cases[i].word, words, ROWS(words));
 
@@ -231,7 +232,7 @@ static void test_nearest(void **state)
     assert_null(bb_nearest_word("sum", words, 0));
 }
 
-static void test_time(void **state)
+static void formats_times(void **state)
 {
     static const struct {
         double us;
@@ -252,9 +253,15 @@ static void test_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),  cmocka_unit_test(test_bytes_refused), cmocka_unit_test(test_int),
-        cmocka_unit_test(test_double), cmocka_unit_test(test_count),         cmocka_unit_test(test_bytes_fuzz),
-        cmocka_unit_test(test_time),   cmocka_unit_test(test_format),        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(parses_sizes),
+        cmocka_unit_test(rejects_invalid_sizes),
+        cmocka_unit_test(parses_integers),
+        cmocka_unit_test(parses_numbers),
+        cmocka_unit_test(parses_counts),
+        cmocka_unit_test(random_text_does_not_crash_the_size_parser),
+        cmocka_unit_test(formats_times),
+        cmocka_unit_test(formats_sizes),
+        cmocka_unit_test(suggests_the_nearest_word),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

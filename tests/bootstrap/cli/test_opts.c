@@ -1,4 +1,5 @@
-/* test_opts.c - the option table: defaults, forms, refusals with the nearest word, help that is the same everywhere. */
+/* test_opts.c - the option table: defaults, syntax, rejected input with spelling suggestions, and help of a fixed
+ * width. */
 #include "bootstrap/cli/opts.h"
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
@@ -23,7 +24,7 @@ static const char *op_at(size_t i)
 static const char *const dtypes[] = {"float", "half", "bfloat16", NULL};
 
 #define FIELD(name) offsetof(struct cfg, name)
-static const struct bb_opt own[] = {
+static const struct bb_opt own_options[] = {
     OPT_SIZE('b', "min-bytes", FIELD(min_bytes), "32M", "BYTES", 0, 0, "first size"),
     OPT_INT('n', "iters", FIELD(iters), "20", "N", 1, 1000, "timed iterations"),
     OPT_DOUBLE('f', "factor", FIELD(factor), "2", NULL, 1, 64, "a factor"),
@@ -37,14 +38,14 @@ static const struct bb_opt own[] = {
     {0},
 };
 static const struct bb_opt_table tables[] = {
-    {.title = "Options", .opts = own},
+    {.title = "Options", .opts = own_options},
     {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
     {0},
 };
 static const struct bb_opts set = {
     .usage = "busbar test WORD... [OPTION...]", .doc = "A test.", .after = "The end.", .tables = tables};
 
-/* Parses the words of `line`, separated by '|'. */
+/* Parses the arguments in `line`, which are separated by '|'. */
 static int parse(const char *line, struct cfg *cfg, struct bb_positionals *positionals)
 {
     static char text[1024];
@@ -68,7 +69,7 @@ static int parse(const char *line, struct cfg *cfg, struct bb_positionals *posit
     return rc;
 }
 
-static void test_defaults(void **state)
+static void stores_defaults(void **state)
 {
     struct cfg cfg;
     struct bb_positionals positionals;
@@ -87,13 +88,13 @@ static void test_defaults(void **state)
     assert_true(cfg.common.timeout_s == 600);
 }
 
-static void test_forms(void **state)
+static void accepts_every_option_syntax(void **state)
 {
     struct cfg cfg;
     struct bb_positionals positionals;
 
     (void)state;
-    setenv("POSIXLY_CORRECT", "1", 1); /* must change nothing */
+    setenv("POSIXLY_CORRECT", "1", 1); /* must not change the result */
     assert_int_equal(parse("all_reduce|-b|8|--iters=5|-cG|-d|half|--op|max|other|-f1.5|--file=|--json|-|--|-b|--x",
                            &cfg, &positionals),
                      0);
@@ -112,17 +113,17 @@ static void test_forms(void **state)
     assert_string_equal(cfg.common.json, "-");
     assert_int_equal(parse("-b|1|-b|2|-cb3", &cfg, &positionals), 0);
     assert_int_equal(cfg.min_bytes, 3);
-    assert_int_equal(parse("--file|--json", &cfg, &positionals), 0); /* a value may look like an option */
+    assert_int_equal(parse("--file|--json", &cfg, &positionals), 0); /* a value may begin with a dash */
     assert_string_equal(cfg.file, "--json");
 }
 
-static void test_refused(void **state)
+static void rejects_invalid_options(void **state)
 {
     static const struct {
-        const char *line, *said;
+        const char *line, *expected;
     } cases[] = {
         {"--itres|5", "unknown option '--itres', did you mean '--iters'?"},
-        {"--iter=5", "unknown option '--iter=5', did you mean '--iters'?"}, /* no abbreviations */
+        {"--iter=5", "unknown option '--iter=5', did you mean '--iters'?"}, /* abbreviations are not accepted */
         {"--zzzzzz", "unknown option '--zzzzzz'; --help lists all options"},
         {"-q", "unknown option '-q'; --help lists all options"},
         {"-min-bytes", "unknown option '-min-bytes', did you mean '--min-bytes'?"},
@@ -144,61 +145,61 @@ static void test_refused(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(cases); i++) {
-        struct capture said;
+        struct capture captured;
         int rc;
 
-        capture_begin(&said);
+        capture_begin(&captured);
         rc = parse(cases[i].line, &cfg, &positionals);
-        capture_end(&said);
-        if (rc != -BB_EUSAGE || !strstr(said.text, cases[i].said) ||
-            strchr(said.text, '\n') != strrchr(said.text, '\n'))
-            fail_msg("%s: %d, %s", cases[i].line, rc, said.text);
+        capture_end(&captured);
+        if (rc != -BB_EUSAGE || !strstr(captured.text, cases[i].expected) ||
+            strchr(captured.text, '\n') != strrchr(captured.text, '\n'))
+            fail_msg("%s: %d, %s", cases[i].line, rc, captured.text);
     }
 }
 
-static void test_too_many_words(void **state)
+static void rejects_too_many_positionals(void **state)
 {
     char line[512] = "a";
     struct cfg cfg;
     struct bb_positionals positionals;
-    struct capture said;
+    struct capture captured;
 
     (void)state;
     for (int i = 1; i < BB_POSITIONALS_MAX; i++)
         strcat(line, "|a");
     assert_int_equal(parse(line, &cfg, &positionals), 0);
     assert_int_equal(positionals.n, BB_POSITIONALS_MAX);
-    capture_begin(&said);
+    capture_begin(&captured);
     assert_int_equal(parse(strcat(line, "|b"), &cfg, &positionals), -BB_EUSAGE);
-    assert_non_null(strstr(capture_end(&said), "more than 64 positional arguments, from 'b' on"));
+    assert_non_null(strstr(capture_end(&captured), "more than 64 positional arguments, from 'b' on"));
 }
 
-static void test_refuse_word(void **state)
+static void suggests_a_similar_word(void **state)
 {
-    struct capture said;
+    struct capture captured;
 
     (void)state;
-    capture_begin(&said);
+    capture_begin(&captured);
     assert_int_equal(bb_reject_unknown("proxy", "gpt", (const char *const[]){"gpt2_large", "bert_large"}, 2),
                      -BB_EUSAGE);
-    assert_non_null(
-        strstr(capture_end(&said), "unknown proxy 'gpt', did you mean 'gpt2_large'? (one of: gpt2_large bert_large)"));
+    assert_non_null(strstr(capture_end(&captured),
+                           "unknown proxy 'gpt', did you mean 'gpt2_large'? (one of: gpt2_large bert_large)"));
 }
 
-/* A list of all that there are ends where its room does. */
-static void test_refuse_word_among_long_ones(void **state)
+/* The list of accepted words is truncated at the length limit of a message. */
+static void truncates_the_list_of_accepted_words(void **state)
 {
     char longest[600 + 1];
     const char *line;
     const char *positionals[] = {longest, longest, longest, "last"};
-    struct capture said;
+    struct capture captured;
 
     (void)state;
     memset(longest, 'w', sizeof(longest) - 1);
     longest[sizeof(longest) - 1] = '\0';
-    capture_begin(&said);
+    capture_begin(&captured);
     assert_int_equal(bb_reject_unknown("proxy", "gpt", positionals, 4), -BB_EUSAGE);
-    line = capture_end(&said);
+    line = capture_end(&captured);
     assert_non_null(strstr(line, "unknown proxy 'gpt', expected one of: www"));
     assert_null(strstr(line, "last"));
 }
@@ -231,7 +232,7 @@ static const char help_text[] =
     "\n"
     "The end.\n";
 
-static void test_help(void **state)
+static void help_ignores_the_environment(void **state)
 {
     static const char *const lines[] = {"-h", "--help", "all_reduce|-b|8|--help|--nonsense", "-ch"};
     struct cfg cfg;
@@ -259,7 +260,7 @@ static void count_option(void *arg, const struct bb_opt *opt, const void *field)
         assert_true(*(const double *)field == 7);
 }
 
-static void test_each(void **state)
+static void visits_every_option(void **state)
 {
     struct cfg cfg;
     struct bb_positionals positionals;
@@ -271,7 +272,7 @@ static void test_each(void **state)
     assert_int_equal(n, 13);
 }
 
-/* 21 iterations are too many beside "all", which no single option tells. */
+/* Rejects more than 20 iterations together with the positional argument "all": a condition on two arguments. */
 static int resolve_all(void *cfg, const struct bb_positionals *positionals)
 {
     struct cfg *c = cfg;
@@ -280,25 +281,25 @@ static int resolve_all(void *cfg, const struct bb_positionals *positionals)
     return positionals->n > 0 && strcmp(positionals->word[0], "all") == 0 && c->iters > 20 ? -BB_EUSAGE : 0;
 }
 
-static void test_read(void **state)
+static void read_calls_resolve_after_parsing(void **state)
 {
     char *many[] = {"x", "-n", "21", "all"}, *some[] = {"x", "-n", "21", "one", "two"}, *bad[] = {"x", "-n", "0"};
-    struct bb_opts settled = set;
+    struct bb_opts resolved = set;
     struct cfg cfg;
 
     (void)state;
-    settled.size = sizeof(struct cfg);
-    settled.resolve = resolve_all;
-    assert_int_equal(bb_opts_read(&settled, &cfg, 5, some), 0);
+    resolved.size = sizeof(struct cfg);
+    resolved.resolve = resolve_all;
+    assert_int_equal(bb_opts_read(&resolved, &cfg, 5, some), 0);
     assert_int_equal(cfg.iters, 21);
     assert_int_equal(cfg.before, 2);
-    assert_int_equal(bb_opts_read(&settled, NULL, 4, many), -BB_EUSAGE);
+    assert_int_equal(bb_opts_read(&resolved, NULL, 4, many), -BB_EUSAGE);
     bb_err_mute(1);
-    assert_int_equal(bb_opts_read(&settled, NULL, 3, bad), -BB_EUSAGE); /* before settle is asked */
+    assert_int_equal(bb_opts_read(&resolved, NULL, 3, bad), -BB_EUSAGE); /* fails before resolve is called */
     bb_err_mute(0);
 }
 
-static void test_changed(void **state)
+static void finds_the_first_changed_option(void **state)
 {
     static const struct {
         const char *line, *changed;
@@ -330,8 +331,9 @@ static void test_changed(void **state)
     assert_string_equal(bb_opts_find_changed(&tables[1], &cfg), "timeout");
 }
 
-/* Paragraphs are filled, lines that begin with a space are not; what groff would take for its own is not there. */
-static void test_man_text(void **state)
+/* Paragraphs are filled; lines that begin with a space are kept as they are; characters special to groff are
+ * escaped. */
+static void escapes_text_for_groff(void **state)
 {
     char text[256] = "";
     FILE *out = fmemopen(text, sizeof(text), "w");
@@ -346,12 +348,17 @@ static void test_man_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),    cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_too_many_words),
-        cmocka_unit_test(test_refuse_word), cmocka_unit_test(test_refuse_word_among_long_ones),
-        cmocka_unit_test(test_help),        cmocka_unit_test(test_each),
-        cmocka_unit_test(test_read),        cmocka_unit_test(test_changed),
-        cmocka_unit_test(test_man_text),
+        cmocka_unit_test(stores_defaults),
+        cmocka_unit_test(accepts_every_option_syntax),
+        cmocka_unit_test(rejects_invalid_options),
+        cmocka_unit_test(rejects_too_many_positionals),
+        cmocka_unit_test(suggests_a_similar_word),
+        cmocka_unit_test(truncates_the_list_of_accepted_words),
+        cmocka_unit_test(help_ignores_the_environment),
+        cmocka_unit_test(visits_every_option),
+        cmocka_unit_test(read_calls_resolve_after_parsing),
+        cmocka_unit_test(finds_the_first_changed_option),
+        cmocka_unit_test(escapes_text_for_groff),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

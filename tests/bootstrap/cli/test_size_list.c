@@ -1,15 +1,15 @@
-/* test_size_list.c - lists of sizes: their order, their units, their limits, and words that are none. */
+/* test_size_list.c - lists of sizes: order, units, limits and rejected items. */
 #include "bootstrap/cli/size_list.h"
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
 
-static void sizes_in_their_order(void **state)
+static void parses_sizes_in_order(void **state)
 {
     static const struct {
         const char *text;
-        size_t least, bytes[3];
+        size_t min, bytes[3];
         int n;
-        size_t largest;
+        size_t max;
     } rows[] = {{"8", 1, {8}, 1, 8},
                 {"32M,8,1K", 8, {32 << 20, 8, 1024}, 3, 32 << 20},
                 {"8,1.5K", 1, {8, 1536}, 2, 1536},
@@ -20,17 +20,17 @@ static void sizes_in_their_order(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        assert_int_equal(bb_sizes_parse(&s, "--sizes", rows[i].text, rows[i].least), 0);
+        assert_int_equal(bb_sizes_parse(&s, "--sizes", rows[i].text, rows[i].min), 0);
         assert_int_equal(s.n, rows[i].n);
         assert_memory_equal(s.bytes, rows[i].bytes, sizeof(size_t) * (size_t)s.n);
-        assert_true(bb_sizes_max(&s) == rows[i].largest);
+        assert_true(bb_sizes_max(&s) == rows[i].max);
     }
     s.n = 0;
     assert_true(bb_sizes_max(&s) == 0);
 }
 
-/* One line, with the word, the option and what is expected. */
-static void words_that_are_no_size(void **state)
+/* The error is one line with the rejected item, the option and the accepted range. */
+static void rejects_invalid_sizes(void **state)
 {
     static const char *const rows[][2] = {
         {"8,x", "'x'"},
@@ -44,7 +44,7 @@ static void words_that_are_no_size(void **state)
         {"1111111111111111111111111111111111111111111111111111111111111111",
          "'111111111111111111111111111111111111111111111111111111111111...'"},
     };
-    struct capture said;
+    struct capture captured;
     struct bb_sizes s;
 
     (void)state;
@@ -53,16 +53,16 @@ static void words_that_are_no_size(void **state)
 
         snprintf(expected, sizeof(expected), "busbar: %s in --sizes is not a size; expected bytes from 8 to 1024T",
                  rows[i][1]);
-        capture_begin(&said);
+        capture_begin(&captured);
         assert_int_equal(bb_sizes_parse(&s, "--sizes", rows[i][0], 8), -BB_EUSAGE);
-        assert_non_null(strstr(capture_end(&said), expected));
+        assert_non_null(strstr(capture_end(&captured), expected));
     }
 }
 
-static void so_many_and_no_more(void **state)
+static void rejects_more_than_256_sizes(void **state)
 {
     char text[2 * 257 + 1] = "1";
-    struct capture said;
+    struct capture captured;
     struct bb_sizes s;
 
     (void)state;
@@ -71,12 +71,12 @@ static void so_many_and_no_more(void **state)
     assert_int_equal(bb_sizes_parse(&s, "--sizes", text, 1), 0);
     assert_int_equal(s.n, 256);
     strcat(text, ",1");
-    capture_begin(&said);
+    capture_begin(&captured);
     assert_int_equal(bb_sizes_parse(&s, "--sizes", text, 1), -BB_EUSAGE);
-    assert_string_equal(capture_end(&said), "busbar: --sizes has more than 256 sizes\n");
+    assert_string_equal(capture_end(&captured), "busbar: --sizes has more than 256 sizes\n");
 }
 
-/* Every word, empty ones too, until one is refused. */
+/* Collects every item, including empty ones, up to and including the item "stop". */
 static int collect(void *arg, const char *word)
 {
     char *all = arg;
@@ -85,7 +85,7 @@ static int collect(void *arg, const char *word)
     return strcmp(word, "stop") == 0 ? -BB_EFAIL : 0;
 }
 
-static void each_word(void **state)
+static void visits_items_until_an_error(void **state)
 {
     char all[100] = "";
 
@@ -100,10 +100,10 @@ static void each_word(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_in_their_order),
-        cmocka_unit_test(words_that_are_no_size),
-        cmocka_unit_test(so_many_and_no_more),
-        cmocka_unit_test(each_word),
+        cmocka_unit_test(parses_sizes_in_order),
+        cmocka_unit_test(rejects_invalid_sizes),
+        cmocka_unit_test(rejects_more_than_256_sizes),
+        cmocka_unit_test(visits_items_until_an_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

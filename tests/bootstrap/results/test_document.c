@@ -1,4 +1,4 @@
-/* test_document.c - a writer of results that does not come back from a write, and who takes over. */
+/* test_document.c - a thread that blocks forever in a write of the results file, and another thread that takes over. */
 #include "bootstrap/results/document.h"
 #include "tests/check.h"
 
@@ -9,19 +9,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PASSES, HOLDS, HELD };
+enum { PASS, BLOCK_NEXT, BLOCKED };
 static atomic_int write_state;
-static atomic_bool came_back;
+static atomic_bool writer_returned;
 static char path[] = "/tmp/bb_document_XXXXXX";
 
-/* In place of the C library's: once what it was told is in the file, it stays for as long as it is held. */
+/* Replaces pwrite() of the C library: with write_state BLOCK_NEXT it writes the data and then blocks while BLOCKED. */
 ssize_t pwrite(int fd, const void *data, size_t bytes, off_t at)
 {
     ssize_t n = syscall(SYS_pwrite64, fd, data, bytes, at);
-    int state = HOLDS;
+    int state = BLOCK_NEXT;
 
-    if (atomic_compare_exchange_strong(&write_state, &state, HELD))
-        while (write_state == HELD)
+    if (atomic_compare_exchange_strong(&write_state, &state, BLOCKED))
+        while (write_state == BLOCKED)
             usleep(1000);
     return n;
 }
@@ -34,12 +34,12 @@ static void handle_signal(int signal)
 static void *save(void *arg)
 {
     (void)bb_document_save(arg, "a status of many more letters than that of who takes over");
-    came_back = true;
+    writer_returned = true;
     return NULL;
 }
 
-/* In a child, since the writer never comes back: 0, or what went wrong. */
-static int take_over_from_a_writer(void)
+/* Runs in a child process, because the blocked writer never returns. Returns 0, or the number of the failed step. */
+static int take_over_from_blocked_writer(void)
 {
     static struct bb_document_seat seat;
     struct bb_document d = {.seat = &seat};
@@ -49,24 +49,27 @@ static int take_over_from_a_writer(void)
     if (bb_document_open(&d, path, json_pack("{s:[]}", "results"), "running") ||
         bb_document_add(&d, json_pack("{s:i}", "row", 1)))
         return 1;
-    write_state = HOLDS;
+    write_state = BLOCK_NEXT;
     if (bb_document_take_over(&seat) || pthread_create(&writer, NULL, save, &d))
         return 2;
-    while (write_state != HELD)
+    while (write_state != BLOCKED)
         usleep(1000);
     if (!bb_document_take_over(&seat) || bb_document_take_over(&seat))
         return 3;
-    write_state = PASSES;
+    write_state = PASS;
     for (int i = 0; i < 50; i++) {
         pthread_kill(writer, SIGUSR1);
         usleep(1000);
     }
     bb_document_rescue(&d, "timeout");
-    return came_back ? 4 : 0;
+    return writer_returned ? 4 : 0;
 }
 
-/* Neither a signal that the program handles wakes it, nor is what it wrote in the way of a shorter text. */
-static void the_writer_never_comes_back(void **state)
+/*
+ * A handled signal does not wake the blocked writer. The longer status that it wrote does not remain after the shorter
+ * status of the rescue.
+ */
+static void rescues_the_file_from_a_blocked_writer(void **state)
 {
     json_t *root;
     pid_t child;
@@ -76,7 +79,7 @@ static void the_writer_never_comes_back(void **state)
     close(mkstemp(path));
     child = fork();
     if (child == 0)
-        _exit(take_over_from_a_writer());
+        _exit(take_over_from_blocked_writer());
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
@@ -90,7 +93,7 @@ static void the_writer_never_comes_back(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_writer_never_comes_back)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rescues_the_file_from_a_blocked_writer)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_flat_table.c - rows of JSON as CSV: which fields are columns, in what order, and how cells are written. */
+/* test_flat_table.c - JSON rows as CSV: which fields become columns, their order, and how cells are written. */
 #include "bootstrap/results/flat_table.h"
 
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-/* The CSV of rows given as JSON, ended by NULL. */
+/* Compares the CSV of `rows` (JSON texts, ended by NULL), each with the fields of `extra`, with `csv`. */
 static void expect(const char *csv, const char *extra, const char *const *rows)
 {
     struct bb_flat_table table = {0};
@@ -34,7 +34,7 @@ static void expect(const char *csv, const char *extra, const char *const *rows)
 
 #define ROWS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static void test_scalars_and_their_paths(void **state)
+static void scalars_become_columns_named_by_path(void **state)
 {
     (void)state;
     expect("name,time_us.p50,ok,none\nring,1.5,true,\ntree,2,false,\n", NULL,
@@ -42,20 +42,20 @@ static void test_scalars_and_their_paths(void **state)
                 "{\"name\": \"tree\", \"time_us\": {\"p50\": 2}, \"ok\": false, \"none\": null}"));
 }
 
-static void test_columns_are_the_union(void **state)
+static void columns_are_the_union_of_all_rows(void **state)
 {
     (void)state;
     expect("a,b\n1,\n2,3\n", NULL, ROWS("{\"a\": 1}", "{\"b\": 3, \"a\": 2}"));
 }
 
-static void test_null_in_the_place_of_an_object(void **state)
+static void null_object_adds_no_column(void **state)
 {
     (void)state;
     expect("skewed,skew.x\n1,\n,4\n", NULL, ROWS("{\"skew\": null, \"skewed\": 1}", "{\"skew\": {\"x\": 4}}"));
     expect("skew\n\n", NULL, ROWS("{\"skew\": null}"));
 }
 
-static void test_intervals_are_two_columns(void **state)
+static void intervals_become_two_columns(void **state)
 {
     (void)state;
     expect("t.ci95.low,t.ci95.high,a.ci95_us.low,a.ci95_us.high\n1,2,,\n,,3,4\n", NULL,
@@ -63,34 +63,34 @@ static void test_intervals_are_two_columns(void **state)
                 "{\"t\": {\"ci95\": null}, \"a\": {\"ci95_us\": [3, 4]}}"));
 }
 
-static void test_lists(void **state)
+static void lists_of_strings_are_joined(void **state)
 {
     (void)state;
     expect("flags,none,x\nemulated noisy,,1\n", NULL,
            ROWS("{\"flags\": [\"emulated\", \"noisy\"], \"none\": [], \"times\": [1, 2], \"rows\": [{}], \"x\": 1}"));
 }
 
-static void test_what_the_command_was_given_is_left_out(void **state)
+static void omits_options_and_environment(void **state)
 {
     (void)state;
     expect("a.options,x\n2,1\n", NULL,
            ROWS("{\"options\": {\"n\": 1}, \"environment\": {\"A\": \"b\"}, \"a\": {\"options\": 2}, \"x\": 1}"));
 }
 
-static void test_extra_fields_do_not_replace_those_of_the_row(void **state)
+static void extra_fields_do_not_replace_row_fields(void **state)
 {
     (void)state;
     expect("x,y\n1,5\n3,4\n", "{\"x\": 9, \"y\": 5}", ROWS("{\"x\": 1}", "{\"x\": 3, \"y\": 4}"));
 }
 
-static void test_cells_are_quoted_where_they_must_be(void **state)
+static void quotes_cells_when_necessary(void **state)
 {
     (void)state;
     expect("\"a,b\"\n\"say \"\"no\"\"\"\n\"two\nlines\"\nplain text\n", NULL,
            ROWS("{\"a,b\": \"say \\\"no\\\"\"}", "{\"a,b\": \"two\\nlines\"}", "{\"a,b\": \"plain text\"}"));
 }
 
-static void test_numbers_keep_twelve_digits(void **state)
+static void numbers_keep_twelve_digits(void **state)
 {
     (void)state;
     expect("x\n123456789012\n9007199254740993\n0.1\n1e-09\n", NULL,
@@ -100,15 +100,15 @@ static void test_numbers_keep_twelve_digits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scalars_and_their_paths),
-        cmocka_unit_test(test_columns_are_the_union),
-        cmocka_unit_test(test_null_in_the_place_of_an_object),
-        cmocka_unit_test(test_intervals_are_two_columns),
-        cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_what_the_command_was_given_is_left_out),
-        cmocka_unit_test(test_extra_fields_do_not_replace_those_of_the_row),
-        cmocka_unit_test(test_cells_are_quoted_where_they_must_be),
-        cmocka_unit_test(test_numbers_keep_twelve_digits),
+        cmocka_unit_test(scalars_become_columns_named_by_path),
+        cmocka_unit_test(columns_are_the_union_of_all_rows),
+        cmocka_unit_test(null_object_adds_no_column),
+        cmocka_unit_test(intervals_become_two_columns),
+        cmocka_unit_test(lists_of_strings_are_joined),
+        cmocka_unit_test(omits_options_and_environment),
+        cmocka_unit_test(extra_fields_do_not_replace_row_fields),
+        cmocka_unit_test(quotes_cells_when_necessary),
+        cmocka_unit_test(numbers_keep_twelve_digits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

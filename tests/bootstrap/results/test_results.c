@@ -1,4 +1,4 @@
-/* test_results.c - the results file: its form, and that it is whole after every row, whatever happens. */
+/* test_results.c - the results file: its format, and that it is valid after every row, whatever happens. */
 #include "bootstrap/results/results.h"
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
@@ -47,8 +47,8 @@ static int remove_folder(void **state)
     return system(line);
 }
 
-/* A file that does not exist yet. */
-static const char *fresh(void)
+/* Returns the name of a file that does not exist yet. */
+static const char *new_path(void)
 {
     static char path[96];
     static int n;
@@ -76,9 +76,9 @@ static void expect_status(const char *path, size_t rows, const char *status)
     json_decref(root);
 }
 
-static void test_head(void **state)
+static void header_has_versions_devices_and_environment(void **state)
 {
-    const char *path = fresh();
+    const char *path = new_path();
     struct bb_results_head head = head_for(path);
     struct bb_results *res;
     char *text;
@@ -116,14 +116,14 @@ static void test_head(void **state)
     json_decref(root);
 }
 
-static void test_status(void **state)
+static void status_follows_the_exit_code(void **state)
 {
     static const char *const status[] = {"ok", "failed", "failed", "wrong data", "timeout", "below threshold"};
     struct bb_results *res;
 
     (void)state;
     for (int code = 0; code <= 5; code++) {
-        const char *path = fresh();
+        const char *path = new_path();
         struct bb_results_head head = head_for(path);
 
         assert_int_equal(bb_results_open(&res, &head, NULL), 0);
@@ -133,7 +133,7 @@ static void test_status(void **state)
     }
 }
 
-/* Adds n rows to results of its own, and dies by SIGKILL the moment that the last one is added. */
+/* A child process adds n rows to its results and is killed by SIGKILL right after the last one. */
 static void die_after(const char *path, int n)
 {
     struct bb_results_head head = head_for(path);
@@ -153,13 +153,13 @@ static void die_after(const char *path, int n)
     assert_true(WIFSIGNALED(status));
 }
 
-static void test_a_killed_run_loses_no_row(void **state)
+static void killed_run_loses_no_row(void **state)
 {
     static const int counts[] = {0, 1, 2, 17, 500};
 
     (void)state;
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-        const char *path = fresh();
+        const char *path = new_path();
 
         die_after(path, counts[i]);
         expect_status(path, (size_t)counts[i], "running");
@@ -177,10 +177,10 @@ static char *text_of(const char *path)
     return text;
 }
 
-/* However it was written, the file is what jansson makes of the whole: the published form. */
-static void test_form(void **state)
+/* The file always equals jansson's dump of the whole document, however it was written: the documented format. */
+static void file_equals_a_dump_of_the_whole_document(void **state)
 {
-    const char *path = fresh();
+    const char *path = new_path();
     struct bb_results_head head = head_for(path);
     struct bb_results *res;
     json_t *root;
@@ -189,7 +189,7 @@ static void test_form(void **state)
     (void)state;
     assert_int_equal(bb_results_open(&res, &head, NULL), 0);
     for (int i = 0; i < 9; i++) {
-        /* a tail that grows, and shrinks by more than a row; and a key of the head that changes between rows */
+        /* the part after the rows grows, and shrinks by more than a row; a header field changes between rows */
         assert_int_equal(bb_results_set(res, "note", json_sprintf("%*s", i % 2 ? 1 : 700, "x")), 0);
         if (i % 3 == 2)
             assert_int_equal(bb_results_set(res, "ranks", json_integer(i)), 0);
@@ -208,7 +208,7 @@ static void test_form(void **state)
     json_decref(root);
 }
 
-/* Bytes given to write calls so far, by this process. */
+/* Returns the number of bytes that this process has passed to write calls so far. */
 static long long written_bytes(void)
 {
     FILE *io = fopen("/proc/self/io", "r");
@@ -223,11 +223,11 @@ static long long written_bytes(void)
     return bytes;
 }
 
-/* Row 100,000 costs what row 100 cost: as many bytes written, and no memory. */
-static void test_rows_cost_the_same(void **state)
+/* Row 100,000 costs what row 100 cost: the same number of bytes written, and no additional memory. */
+static void cost_per_row_is_constant(void **state)
 {
     enum { ROWS = 100000, SOME = 100 };
-    struct bb_results_head head = head_for(fresh());
+    struct bb_results_head head = head_for(new_path());
     struct bb_results *res;
     long long start, first = 0, last;
     size_t memory = 0;
@@ -251,42 +251,42 @@ static void test_rows_cost_the_same(void **state)
     expect_status(head.path, ROWS, "ok");
 }
 
-/* A disk that is full for a while: said once, the file stays whole, and the rows come when there is room again. */
-static void test_full_for_a_while(void **state)
+/* The disk is full for a while: one warning, the file stays valid, and the missing rows follow when space is free. */
+static void survives_a_temporarily_full_disk(void **state)
 {
-    const char *path = fresh();
+    const char *path = new_path();
     struct bb_results_head head = head_for(path);
-    struct rlimit all, few;
+    struct rlimit original, limited;
     struct bb_results *res;
-    struct capture said;
+    struct capture captured;
     const char *text;
 
     (void)state;
     signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &all);
+    getrlimit(RLIMIT_FSIZE, &original);
     assert_int_equal(bb_results_open(&res, &head, NULL), 0);
     assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 0)), 0);
-    capture_begin(&said);
-    few = (struct rlimit){.rlim_cur = strlen(text_of(path)) + 7, .rlim_max = all.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &few);
+    capture_begin(&captured);
+    limited = (struct rlimit){.rlim_cur = strlen(text_of(path)) + 7, .rlim_max = original.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limited);
     for (int i = 1; i < 5; i++) {
         assert_int_equal(bb_results_row(res, json_pack("{s:s}", "row", "as long as a row may well be")), 0);
         expect_status(path, 1, "running");
     }
-    setrlimit(RLIMIT_FSIZE, &all);
-    text = capture_end(&said);
+    setrlimit(RLIMIT_FSIZE, &original);
+    text = capture_end(&captured);
     assert_non_null(strstr(text, "File too large"));
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
     assert_int_equal(bb_results_close(res, 0), 0);
     expect_status(path, 5, "ok");
 }
 
-static void test_removed_folder(void **state)
+static void survives_a_removed_folder(void **state)
 {
     char inner[80] = "", path[112] = "";
     struct bb_results_head head = head_for(path);
     struct bb_results *res;
-    struct capture said;
+    struct capture captured;
     const char *text;
 
     (void)state;
@@ -297,47 +297,47 @@ static void test_removed_folder(void **state)
         assert_int_equal(bb_results_open(&res, &head, NULL), 0);
         assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 0)), 0);
         assert_int_equal(unlink(path) | rmdir(inner), 0);
-        capture_begin(&said);
+        capture_begin(&captured);
         for (int i = 1; i < 4; i++)
             assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", i)), 0);
         if (back)
             assert_int_equal(mkdir(inner, 0777), 0);
         assert_int_equal(bb_results_close(res, 0), back ? 0 : -BB_EFAIL);
-        text = capture_end(&said);
+        text = capture_end(&captured);
         assert_non_null(strstr(text, "No such file or directory"));
         assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
     }
     expect_status(path, 4, "ok");
 }
 
-static int ended;
+static int end_status;
 
-static void take_end(int rc)
+static void record_end(int rc)
 {
-    ended = rc;
+    end_status = rc;
 }
 
-/* So that what ends the process after that ends it with the exit status that the file tells. */
-static void test_what_became_of_the_run_is_told(void **state)
+/* The end callback receives the status in the file, so that a later termination uses the same exit status. */
+static void end_callback_receives_the_status(void **state)
 {
     struct bb_results *res;
 
     (void)state;
     for (int code = 0; code <= 5; code++) {
-        struct bb_results_head head = head_for(fresh());
+        struct bb_results_head head = head_for(new_path());
 
         assert_int_equal(bb_results_open(&res, &head, NULL), 0);
-        ended = 99;
-        bb_results_at_end(res, take_end);
+        end_status = 99;
+        bb_results_at_end(res, record_end);
         assert_int_equal(bb_results_close(res, -code), -code);
-        assert_int_equal(ended, -code);
+        assert_int_equal(end_status, -code);
     }
 }
 
-/* Both end with a whole file of their own; the last to end has the name. */
-static void test_two_runs_of_one_file(void **state)
+/* Each run writes its own complete file; the last run to close owns the name. */
+static void concurrent_runs_write_separate_files(void **state)
 {
-    const char *path = fresh();
+    const char *path = new_path();
     struct bb_results_head head = head_for(path);
     struct bb_results *one, *two;
 
@@ -352,17 +352,17 @@ static void test_two_runs_of_one_file(void **state)
     }
     assert_int_equal(bb_results_close(two, 0), 0);
     expect_status(path, 5, "ok");
-    ended = 99;
-    bb_results_at_end(one, take_end);
+    end_status = 99;
+    bb_results_at_end(one, record_end);
     assert_int_equal(bb_results_close(one, 0), 0);
     expect_status(path, 6, "ok");
-    assert_int_equal(ended, 0);
+    assert_int_equal(end_status, 0);
 }
 
-static void test_links_and_modes(void **state)
+static void replaces_links_with_a_private_file(void **state)
 {
     char target[96];
-    const char *path = fresh();
+    const char *path = new_path();
     struct bb_results_head head = head_for(path);
     struct bb_results *res;
     struct stat info;
@@ -375,28 +375,28 @@ static void test_links_and_modes(void **state)
     assert_int_equal(bb_results_close(res, 0), 0);
     assert_int_equal(lstat(path, &info), 0);
     assert_true(S_ISREG(info.st_mode));
-    assert_int_equal(info.st_mode & 0777, 0600); /* an environment is inside */
+    assert_int_equal(info.st_mode & 0777, 0600); /* private, because the file contains environment variables */
     assert_int_equal(stat(target, &info), 0);
     assert_int_equal(info.st_size, 0);
 }
 
-static void test_targets(void **state)
+static void accepts_devices_and_rejects_folders(void **state)
 {
     struct bb_results_head head = head_for("/nowhere/at/all.json");
     struct bb_results *res;
-    struct capture said;
+    struct capture captured;
     char text[8192] = "";
     struct stat info;
 
     (void)state;
-    capture_begin(&said);
+    capture_begin(&captured);
     assert_int_equal(bb_results_open(&res, &head, NULL), -BB_EUSAGE);
-    assert_non_null(strstr(capture_end(&said), "/nowhere/at/all.json"));
+    assert_non_null(strstr(capture_end(&captured), "/nowhere/at/all.json"));
     head.path = "/tmp";
-    capture_begin(&said);
+    capture_begin(&captured);
     assert_int_equal(bb_results_open(&res, &head, NULL), -BB_EUSAGE);
-    assert_non_null(strstr(capture_end(&said), "is a directory"));
-    head.path = "/dev/null"; /* is written to, not replaced */
+    assert_non_null(strstr(capture_end(&captured), "is a directory"));
+    head.path = "/dev/null"; /* written in place, not replaced */
     assert_int_equal(bb_results_open(&res, &head, NULL), 0);
     assert_int_equal(bb_results_close(res, 0), 0);
     assert_int_equal(stat("/dev/null", &info), 0);
@@ -411,26 +411,26 @@ static void test_targets(void **state)
     assert_null(strstr(text, "\"results\""));
 }
 
-static void test_full_disk(void **state)
+static void reports_a_full_disk(void **state)
 {
     struct bb_results_head head = head_for("/dev/full");
     struct bb_results *res;
-    struct capture said;
+    struct capture captured;
 
     (void)state;
     assert_int_equal(bb_results_open(&res, &head, NULL), 0);
     assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 1)), 0);
-    capture_begin(&said);
+    capture_begin(&captured);
     assert_int_equal(bb_results_close(res, 0), -BB_EFAIL);
-    assert_non_null(strstr(capture_end(&said), "No space left"));
+    assert_non_null(strstr(capture_end(&captured), "No space left"));
 }
 
-/* The rows as a table, on a stream that takes none. */
-static void test_full_stream(void **state)
+/* The CSV table cannot be written to the stream. */
+static void reports_a_full_csv_stream(void **state)
 {
     struct bb_results_head head = head_for(NULL);
     struct bb_results *res;
-    struct capture said;
+    struct capture captured;
 
     (void)state;
     head.csv = "-";
@@ -438,33 +438,33 @@ static void test_full_stream(void **state)
     assert_non_null(head.out);
     assert_int_equal(bb_results_open(&res, &head, NULL), 0);
     assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 1)), 0);
-    capture_begin(&said);
+    capture_begin(&captured);
     assert_int_equal(bb_results_close(res, 0), -BB_EFAIL);
-    assert_string_equal(capture_end(&said), "busbar: cannot write the table to stdout: No space left on device\n");
+    assert_string_equal(capture_end(&captured), "busbar: cannot write the table to stdout: No space left on device\n");
     fclose(head.out);
 }
 
-/* Then the run has failed, and the file beside the table says so. */
-static void test_a_table_that_cannot_be_written(void **state)
+/* An unwritable CSV table makes the run fail; the JSON file's status is "failed". */
+static void csv_failure_sets_the_status_failed(void **state)
 {
-    const char *path = fresh();
+    const char *path = new_path();
     struct bb_results_head head = head_for(path);
     struct bb_results *res;
-    struct capture said;
+    struct capture captured;
 
     (void)state;
     head.csv = "/dev/full";
     assert_int_equal(bb_results_open(&res, &head, NULL), 0);
     assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 1)), 0);
-    bb_results_at_end(res, take_end);
-    capture_begin(&said);
+    bb_results_at_end(res, record_end);
+    capture_begin(&captured);
     assert_int_equal(bb_results_close(res, 0), -BB_EFAIL);
-    assert_non_null(strstr(capture_end(&said), "No space left"));
+    assert_non_null(strstr(capture_end(&captured), "No space left"));
     expect_status(path, 1, "failed");
-    assert_int_equal(ended, -BB_EFAIL);
+    assert_int_equal(end_status, -BB_EFAIL);
 }
 
-static void test_nothing_wanted(void **state)
+static void writes_nothing_without_a_path_or_on_other_ranks(void **state)
 {
     struct bb_results_head head = head_for(NULL);
     struct bb_world other = {.rank = 1, .size = 2};
@@ -481,7 +481,7 @@ static void test_nothing_wanted(void **state)
     assert_int_equal(bb_results_close(res, -3), -3);
 }
 
-static void test_stats(void **state)
+static void stats_use_null_for_unknown_values(void **state)
 {
     struct bb_stats s = {
         .n = 7, .min = 1, .p50 = 2.5, .p90 = 3, .p99 = NAN, .max = 4, .mean = INFINITY, .ci95 = {1, 4}};
@@ -499,7 +499,7 @@ static void test_stats(void **state)
     json_decref(json);
 }
 
-static void test_options(void **state)
+static void options_become_json(void **state)
 {
     static const struct bb_opt_table tables[] = {{.opts = bb_common_options}, {0}};
     static const struct bb_opts set = {.usage = "x", .tables = tables};
@@ -513,11 +513,11 @@ static void test_options(void **state)
     json_decref(json);
 }
 
-/* Rows go into the results[] of another program's schema, which gets no status; the tree is ours to release. */
-static void test_foreign_schema(void **state)
+/* Rows go into results[] of another program's schema. Such a file gets no status. bb_results owns the tree. */
+static void adds_rows_to_a_foreign_schema(void **state)
 {
     struct bb_results *res;
-    struct bb_results_head head = head_for(fresh());
+    struct bb_results_head head = head_for(new_path());
     json_t *root;
 
     (void)state;
@@ -530,19 +530,19 @@ static void test_foreign_schema(void **state)
     assert_int_equal(json_object_size(root), 3);
     assert_int_equal(json_array_size(json_object_get(root, "results")), 1);
     json_decref(root);
-    head.root = json_object(); /* not wanted: released */
+    head.root = json_object(); /* no file is written: the tree is released */
     head.path = NULL;
     assert_int_equal(bb_results_open(&res, &head, NULL), 0);
     assert_null(bb_results_path(res));
 }
 
-/* No status is there to be corrected. */
-static void test_a_foreign_file_that_cannot_be_written(void **state)
+/* A foreign schema has no status that could be corrected. */
+static void reports_an_unwritable_foreign_file(void **state)
 {
     char inner[80] = "", path[112] = "";
     struct bb_results *res;
     struct bb_results_head head = head_for(path);
-    struct capture said;
+    struct capture captured;
 
     (void)state;
     snprintf(inner, sizeof(inner), "%s/foreign", folder);
@@ -551,15 +551,15 @@ static void test_a_foreign_file_that_cannot_be_written(void **state)
     head.root = json_pack("{s:i, s:[]}", "version", 3, "results");
     assert_int_equal(bb_results_open(&res, &head, NULL), 0);
     assert_int_equal(unlink(path) | rmdir(inner), 0);
-    capture_begin(&said);
+    capture_begin(&captured);
     assert_int_equal(bb_results_close(res, 0), -BB_EFAIL);
-    assert_non_null(strstr(capture_end(&said), "No such file or directory"));
+    assert_non_null(strstr(capture_end(&captured), "No such file or directory"));
 }
 
-static void test_no_file_is_replaced(void **state)
+static void fresh_mode_numbers_files_instead_of_replacing(void **state)
 {
     static const char *const expected[] = {"", ".0", ".1"};
-    struct bb_results_head head = head_for(fresh());
+    struct bb_results_head head = head_for(new_path());
     struct bb_results *res;
     char name[128];
 
@@ -577,26 +577,26 @@ static void test_no_file_is_replaced(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_head),
-        cmocka_unit_test(test_status),
-        cmocka_unit_test(test_a_killed_run_loses_no_row),
-        cmocka_unit_test(test_form),
-        cmocka_unit_test(test_rows_cost_the_same),
-        cmocka_unit_test(test_full_for_a_while),
-        cmocka_unit_test(test_removed_folder),
-        cmocka_unit_test(test_two_runs_of_one_file),
-        cmocka_unit_test(test_links_and_modes),
-        cmocka_unit_test(test_targets),
-        cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_full_stream),
-        cmocka_unit_test(test_a_table_that_cannot_be_written),
-        cmocka_unit_test(test_what_became_of_the_run_is_told),
-        cmocka_unit_test(test_nothing_wanted),
-        cmocka_unit_test(test_foreign_schema),
-        cmocka_unit_test(test_a_foreign_file_that_cannot_be_written),
-        cmocka_unit_test(test_no_file_is_replaced),
-        cmocka_unit_test(test_stats),
-        cmocka_unit_test(test_options),
+        cmocka_unit_test(header_has_versions_devices_and_environment),
+        cmocka_unit_test(status_follows_the_exit_code),
+        cmocka_unit_test(killed_run_loses_no_row),
+        cmocka_unit_test(file_equals_a_dump_of_the_whole_document),
+        cmocka_unit_test(cost_per_row_is_constant),
+        cmocka_unit_test(survives_a_temporarily_full_disk),
+        cmocka_unit_test(survives_a_removed_folder),
+        cmocka_unit_test(concurrent_runs_write_separate_files),
+        cmocka_unit_test(replaces_links_with_a_private_file),
+        cmocka_unit_test(accepts_devices_and_rejects_folders),
+        cmocka_unit_test(reports_a_full_disk),
+        cmocka_unit_test(reports_a_full_csv_stream),
+        cmocka_unit_test(csv_failure_sets_the_status_failed),
+        cmocka_unit_test(end_callback_receives_the_status),
+        cmocka_unit_test(writes_nothing_without_a_path_or_on_other_ranks),
+        cmocka_unit_test(adds_rows_to_a_foreign_schema),
+        cmocka_unit_test(reports_an_unwritable_foreign_file),
+        cmocka_unit_test(fresh_mode_numbers_files_instead_of_replacing),
+        cmocka_unit_test(stats_use_null_for_unknown_values),
+        cmocka_unit_test(options_become_json),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

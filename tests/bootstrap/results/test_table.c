@@ -1,4 +1,4 @@
-/* test_table.c - one list of fields makes heading, text and JSON, with null for what is not applicable. */
+/* test_table.c - one list of fields produces heading, text row and JSON; JSON null and "-" mean "not applicable". */
 #include "bootstrap/results/table.h"
 
 #include <math.h>
@@ -67,7 +67,7 @@ static void check_text(const struct row *row, bool units, const char *expected)
     free(text);
 }
 
-static void text_is_columns_under_their_heading(void **state)
+static void text_columns_align_with_the_heading(void **state)
 {
     (void)state;
     check_text(NULL, false, "# name   word    root    size    rate    time\n");
@@ -89,7 +89,7 @@ static void check_json(const struct row *row, const char *expected)
     json_decref(object);
 }
 
-static void json_has_the_keys_in_order(void **state)
+static void json_keys_are_in_field_order(void **state)
 {
     struct row row = full;
 
@@ -109,8 +109,8 @@ static void json_has_the_keys_in_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_is_columns_under_their_heading),
-        cmocka_unit_test(json_has_the_keys_in_order),
+        cmocka_unit_test(text_columns_align_with_the_heading),
+        cmocka_unit_test(json_keys_are_in_field_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

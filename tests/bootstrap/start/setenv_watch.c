@@ -1,6 +1,6 @@
 /*
- * setenv_watch.c - preloaded into busbar: says on stderr beside how many other threads each variable of NCCL is
- * written. A write beside another thread's read is undefined.
+ * setenv_watch.c - preloaded into busbar (LD_PRELOAD): prints on stderr with how many other threads running each NCCL_
+ * variable is set. setenv() while another thread reads the environment is undefined behaviour.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 static int count_threads(void)
 {
     DIR *tasks = opendir("/proc/self/task");
-    int n = -2; /* . and .. */
+    int n = -2; /* directory entries . and .. */
 
     while (tasks && readdir(tasks))
         n++;
@@ -25,6 +25,6 @@ int setenv(const char *name, const char *value, int overwrite)
 
     *(void **)&real = dlsym(RTLD_NEXT, "setenv");
     if (strncmp(name, "NCCL_", 5) == 0)
-        fprintf(stderr, "written: %s=%s beside %d threads\n", name, value, count_threads() - 1);
+        fprintf(stderr, "written: %s=%s with %d other threads\n", name, value, count_threads() - 1);
     return real(name, value, overwrite);
 }

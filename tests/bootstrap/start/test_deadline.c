@@ -1,5 +1,7 @@
-/* test_deadline.c - parts of a process's life before and after the watchdog's: each of these processes is a child of
- * this test, and what becomes of it and what it says is looked at. */
+/*
+ * test_deadline.c - deadlines, signals, crashes and unexpected exits in the phases before the watchdog starts and after
+ * it stops. Each case runs in a child process; the test checks the child's exit status and output.
+ */
 #include "bootstrap/base/err.h"
 #include "bootstrap/start/deadline.h"
 #include "bootstrap/start/exit_guard.h"
@@ -12,17 +14,17 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WENT_ON = 77, LONG_S = 20 };
+enum { CONTINUED = 77, LONG_S = 20 };
 static const double SHORT_S = 0.05;
 
-/* What a child does, and how it ends: its exit status, or less than 0 by a signal. */
-typedef void deed(int arg);
+/* An action of a child process. Its end: exit status (negative: terminating signal) and stderr output. */
+typedef void child_action(int arg);
 struct end {
     int status;
     char text[512];
 };
 
-static struct end end_of(deed *fn, int arg)
+static struct end run_child(child_action *fn, int arg)
 {
     const struct rlimit no_core = {0, 0};
     struct end end = {0};
@@ -37,10 +39,11 @@ static struct end end_of(deed *fn, int arg)
     if (child == 0) {
         dup2(ends[1], STDERR_FILENO);
         setrlimit(RLIMIT_CORE, &no_core);
-        for (int number = 1; number < BB_SIGNALS_END; number++) /* of nohup, a shell's &, a sanitizer */
+        for (int number = 1; number < BB_SIGNALS_END; number++) /* undo SIG_IGN and handlers inherited from nohup, a
+                                                                   background shell job or a sanitizer */
             signal(number, SIG_DFL);
         fn(arg);
-        bb_exit_process(WENT_ON);
+        bb_exit_process(CONTINUED);
     }
     close(ends[1]);
     while (used + 1 < sizeof(end.text) && (n = read(ends[0], end.text + used, sizeof(end.text) - 1 - used)) > 0)
@@ -51,12 +54,12 @@ static struct end end_of(deed *fn, int arg)
     return end;
 }
 
-static void expect(deed *fn, int arg, int status, const char *words)
+static void expect(child_action *fn, int arg, int status, const char *output)
 {
-    const struct end end = end_of(fn, arg);
+    const struct end end = run_child(fn, arg);
 
-    if (end.status != status || strcmp(end.text, words) != 0)
-        fail_msg("%d: status %d, expected %d; said: %s", arg, end.status, status, end.text);
+    if (end.status != status || strcmp(end.text, output) != 0)
+        fail_msg("%d: status %d, expected %d; output: %s", arg, end.status, status, end.text);
 }
 
 static void wait_s(double seconds)
@@ -67,13 +70,13 @@ static void wait_s(double seconds)
     nanosleep(&pause, NULL);
 }
 
-static void take_too_long(int signals)
+static void exceed_the_deadline(int signals)
 {
     bb_deadline_begin("the loading", SHORT_S, signals);
     wait_s(LONG_S);
 }
 
-static void leave_too_slowly(int rc)
+static void exceed_the_exit_deadline(int rc)
 {
     bb_deadline_begin_exit(SHORT_S, rc);
     wait_s(LONG_S);
@@ -86,33 +89,33 @@ static void end_in_time(int part_of_1000)
     wait_s(2 * SHORT_S);
 }
 
-static void parts_have_their_time(void **state)
+static void deadline_ends_a_slow_phase(void **state)
 {
     (void)state;
     for (int signals = 0; signals < 2; signals++)
-        expect(take_too_long, signals, BB_ETIMEOUT, "busbar: timeout: the loading did not end within 0.05 s\n");
-    expect(leave_too_slowly, 0, 0, "busbar: timeout: the exit of the process did not end within 0.05 s\n");
-    expect(leave_too_slowly, -BB_EDATA, BB_EDATA,
+        expect(exceed_the_deadline, signals, BB_ETIMEOUT, "busbar: timeout: the loading did not end within 0.05 s\n");
+    expect(exceed_the_exit_deadline, 0, 0, "busbar: timeout: the exit of the process did not end within 0.05 s\n");
+    expect(exceed_the_exit_deadline, -BB_EDATA, BB_EDATA,
            "busbar: timeout: the exit of the process did not end within 0.05 s\n");
-    expect(end_in_time, 50, WENT_ON, "");
+    expect(end_in_time, 50, CONTINUED, "");
 }
 
-/* As others send it, to the process. */
-static void be_told(int signal)
+/* The signal is sent to the process, as schedulers and terminals send it. */
+static void receive_signal(int signal)
 {
     bb_deadline_begin("the loading", LONG_S, true);
     kill(getpid(), signal);
     wait_s(LONG_S);
 }
 
-static void be_told_on_the_way_out(int signal)
+static void receive_signal_during_exit(int signal)
 {
     bb_deadline_begin_exit(LONG_S, 0);
     kill(getpid(), signal);
     wait_s(LONG_S);
 }
 
-static void be_told_after_it(int signal)
+static void receive_signal_after_deadline(int signal)
 {
     bb_deadline_begin("the loading", LONG_S, true);
     bb_deadline_end();
@@ -120,7 +123,7 @@ static void be_told_after_it(int signal)
     wait_s(LONG_S);
 }
 
-static void be_told_what_is_ignored(int number)
+static void receive_ignored_signal(int number)
 {
     signal(number, SIG_IGN);
     bb_deadline_begin("the loading", LONG_S, true);
@@ -129,30 +132,30 @@ static void be_told_what_is_ignored(int number)
     kill(getpid(), number);
 }
 
-static void signals_are_said_before_a_run_alone(void **state)
+static void signals_are_reported_only_before_the_exit(void **state)
 {
     static const struct {
         int number;
-        const char *words;
-    } told[] = {{SIGTERM, "busbar: ended by SIGTERM; last seen: the loading\n"},
-                {SIGINT, "busbar: ended by SIGINT; last seen: the loading\n"},
-                {SIGHUP, "busbar: ended by SIGHUP; last seen: the loading\n"},
-                {SIGUSR1, "busbar: ended by SIGUSR1; last seen: the loading\n"},
-                {SIGUSR2, "busbar: ended by SIGUSR2; last seen: the loading\n"},
-                {SIGQUIT, "busbar: ended by SIGQUIT; last seen: the loading\n"},
-                {SIGXCPU, "busbar: ended by SIGXCPU; last seen: the loading\n"},
-                {SIGALRM, "busbar: ended by SIGALRM; last seen: the loading\n"}};
+        const char *output;
+    } handled[] = {{SIGTERM, "busbar: ended by SIGTERM; last seen: the loading\n"},
+                   {SIGINT, "busbar: ended by SIGINT; last seen: the loading\n"},
+                   {SIGHUP, "busbar: ended by SIGHUP; last seen: the loading\n"},
+                   {SIGUSR1, "busbar: ended by SIGUSR1; last seen: the loading\n"},
+                   {SIGUSR2, "busbar: ended by SIGUSR2; last seen: the loading\n"},
+                   {SIGQUIT, "busbar: ended by SIGQUIT; last seen: the loading\n"},
+                   {SIGXCPU, "busbar: ended by SIGXCPU; last seen: the loading\n"},
+                   {SIGALRM, "busbar: ended by SIGALRM; last seen: the loading\n"}};
 
     (void)state;
-    for (size_t i = 0; i < ROWS(told); i++) {
-        expect(be_told, told[i].number, BB_EFAIL, told[i].words);
-        expect(be_told_after_it, told[i].number, -told[i].number, "");
-        expect(be_told_what_is_ignored, told[i].number, told[i].number == SIGALRM ? BB_EFAIL : WENT_ON,
-               told[i].number == SIGALRM ? told[i].words : "");
-        if (told[i].number != SIGALRM) /* which is the timer's */
-            expect(be_told_on_the_way_out, told[i].number, -told[i].number, "");
+    for (size_t i = 0; i < ROWS(handled); i++) {
+        expect(receive_signal, handled[i].number, BB_EFAIL, handled[i].output);
+        expect(receive_signal_after_deadline, handled[i].number, -handled[i].number, "");
+        expect(receive_ignored_signal, handled[i].number, handled[i].number == SIGALRM ? BB_EFAIL : CONTINUED,
+               handled[i].number == SIGALRM ? handled[i].output : "");
+        if (handled[i].number != SIGALRM) /* SIGALRM belongs to the deadline's timer */
+            expect(receive_signal_during_exit, handled[i].number, -handled[i].number, "");
     }
-    expect(be_told, SIGKILL, -SIGKILL, "");
+    expect(receive_signal, SIGKILL, -SIGKILL, "");
 }
 
 static void crash(int number)
@@ -161,25 +164,25 @@ static void crash(int number)
     raise(number);
 }
 
-static void crash_on_the_way_out(int number)
+static void crash_during_exit(int number)
 {
     bb_deadline_begin("the loading", LONG_S, true);
     bb_deadline_begin_exit(LONG_S, 0);
     raise(number);
 }
 
-static void crash_with_a_handler(int number)
+static void crash_with_ignored_signal(int number)
 {
     signal(number, SIG_IGN);
     bb_deadline_begin("the loading", LONG_S, true);
     raise(number);
 }
 
-static void crashes_are_said_and_end_it_as_such(void **state)
+static void crashes_are_reported_and_keep_their_signal(void **state)
 {
     static const struct {
         int number;
-        const char *words;
+        const char *output;
     } crashes[] = {{SIGSEGV, "busbar: ended by SIGSEGV; last seen: the loading\n"},
                    {SIGBUS, "busbar: ended by SIGBUS; last seen: the loading\n"},
                    {SIGFPE, "busbar: ended by SIGFPE; last seen: the loading\n"},
@@ -189,49 +192,50 @@ static void crashes_are_said_and_end_it_as_such(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(crashes); i++) {
-        expect(crash, crashes[i].number, -crashes[i].number, crashes[i].words);
-        expect(crash_on_the_way_out, crashes[i].number, -crashes[i].number, "");
-        expect(crash_with_a_handler, crashes[i].number, WENT_ON, "");
+        expect(crash, crashes[i].number, -crashes[i].number, crashes[i].output);
+        expect(crash_during_exit, crashes[i].number, -crashes[i].number, "");
+        expect(crash_with_ignored_signal, crashes[i].number, CONTINUED, "");
     }
 }
 
-/* exit() or _exit() of a library; the latter is the program's own (busbar.c). */
-static void be_left(int way)
+/* A library calls exit() (call 0) or _exit() (call 1). busbar.c replaces _exit(), which calls bb_exit_called(). */
+static void be_exited_by_library(int call)
 {
     bb_deadline_begin("the loading", LONG_S, true);
-    if (way)
+    if (call)
         bb_exit_called(0);
     exit(0);
 }
 
-static void leave_in_order(int status)
+static void exit_in_order(int status)
 {
     bb_deadline_begin("the loading", LONG_S, true);
     bb_deadline_begin_exit(LONG_S, 0);
     exit(status);
 }
 
-/* A library's own child has the handler, too. */
-static void have_a_child(int status)
+/* A child process that a library forks inherits the exit handler. */
+static void fork_child_of_library(int status)
 {
-    int its = 0;
+    int child_status = 0;
     pid_t child;
 
     bb_deadline_begin("the loading", LONG_S, true);
     child = fork();
     if (child == 0)
         exit(status);
-    waitpid(child, &its, 0);
-    bb_exit_process(WEXITSTATUS(its));
+    waitpid(child, &child_status, 0);
+    bb_exit_process(WEXITSTATUS(child_status));
 }
 
-static void exits_of_others_are_said(void **state)
+static void exits_by_libraries_are_reported(void **state)
 {
     (void)state;
-    for (int way = 0; way < 2; way++)
-        expect(be_left, way, BB_EFAIL, "busbar: ended by a library that called exit(); last seen: the loading\n");
-    expect(leave_in_order, 3, 3, "");
-    expect(have_a_child, 5, 5, "");
+    for (int call = 0; call < 2; call++)
+        expect(be_exited_by_library, call, BB_EFAIL,
+               "busbar: ended by a library that called exit(); last seen: the loading\n");
+    expect(exit_in_order, 3, 3, "");
+    expect(fork_child_of_library, 5, 5, "");
     assert_string_equal(bb_signal_name(BB_LAUNCHER_LOST), "the loss of its launcher");
 }
 
@@ -239,9 +243,10 @@ int main(void)
 {
     static const char *const launched[] = {
         "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "PMIX_RANK", "PMI_RANK", "PMI_ID", "RANK"};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_have_their_time), cmocka_unit_test(signals_are_said_before_a_run_alone),
-        cmocka_unit_test(crashes_are_said_and_end_it_as_such), cmocka_unit_test(exits_of_others_are_said)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(deadline_ends_a_slow_phase),
+                                       cmocka_unit_test(signals_are_reported_only_before_the_exit),
+                                       cmocka_unit_test(crashes_are_reported_and_keep_their_signal),
+                                       cmocka_unit_test(exits_by_libraries_are_reported)};
 
     for (size_t i = 0; i < ROWS(launched); i++)
         unsetenv(launched[i]);

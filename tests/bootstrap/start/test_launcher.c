@@ -1,4 +1,4 @@
-/* test_launcher.c - what the environment of a launcher says of the job. */
+/* test_launcher.c - what bb_launcher_* derives about the job from the environment variables of a launcher. */
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/unknown_launcher.h"
 #include "tests/check.h"
@@ -42,9 +42,10 @@ static const struct {
     {{{0}}, true, 0},
     {{{"OMPI_COMM_WORLD_SIZE", "8"}, {"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}, false, 4},
     {{{"OMPI_COMM_WORLD_SIZE", "1"}, {"PMIX_RANK", "0"}}, true, 0},
-    {{{"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}, {"SLURM_NTASKS", "8"}}, true, 0}, /* the shell of salloc */
+    /* a single process in the shell of salloc */
+    {{{"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}, {"SLURM_NTASKS", "8"}}, true, 0},
     {{{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_NTASKS_PER_NODE", "2"}}, false, 2},
-    {{{"SLURM_STEP_NUM_TASKS", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}}, false, 0}, /* mpirun in that shell */
+    {{{"SLURM_STEP_NUM_TASKS", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}}, false, 0}, /* mpirun in the shell of salloc */
     {{{"SLURM_STEP_NUM_TASKS", "20"}, {"SLURM_STEP_TASKS_PER_NODE", "8(x2),4"}, {"SLURM_NODEID", "1"}}, false, 8},
     {{{"SLURM_STEP_NUM_TASKS", "20"}, {"SLURM_STEP_TASKS_PER_NODE", "8(x2),4"}, {"SLURM_NODEID", "2"}}, false, 4},
     {{{"SLURM_STEP_NUM_TASKS", "20"}, {"SLURM_STEP_TASKS_PER_NODE", "8(x2),4"}, {"SLURM_NODEID", "3"}}, false, 0},
@@ -54,16 +55,16 @@ static const struct {
      0},
     {{{"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "3"}, {"SLURM_NODEID", "-1"}}, false, 0},
     {{{"PMI_SIZE", "6"}, {"PMI_LOCAL_SIZE", "3"}}, false, 3},
-    {{{"MPI_LOCALNRANKS", "1"}, {"PMI_SIZE", "2"}}, false, 1}, /* hydra, a process on each of two hosts */
-    {{{"PMIX_RANK", "0"}}, false, 0},                          /* the number is not told */
+    {{{"MPI_LOCALNRANKS", "1"}, {"PMI_SIZE", "2"}}, false, 1}, /* Hydra, one process on each of two hosts */
+    {{{"PMIX_RANK", "0"}}, false, 0},                          /* PMIx without a size: assume several ranks */
     {{{"PALS_RANKID", "0"}}, false, 0},
-    {{{"FOO_RANK", "0"}}, false, 0}, /* launchers that nobody knows */
+    {{{"FOO_RANK", "0"}}, false, 0}, /* unknown launchers */
     {{{"RANK", "3"}, {"WORLD_SIZE", "8"}}, false, 0},
     {{{"FOO_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}, false, 0},
     {{{"FOO_RANK", "first"}}, true, 0},
     {{{"FOO_RANK", ""}}, true, 0},
     {{{"FOO_RANKS", "2"}}, true, 0},
-    {{{"FOO_SIZE", "12"}}, true, 0}, /* of a font */
+    {{{"FOO_SIZE", "12"}}, true, 0}, /* not a rank: a font size, for example */
     {{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "1"}}, true, 0},
 };
 
@@ -73,7 +74,7 @@ static const struct {
     {{{0}}, NULL},
     {{{"FOO_RANK", "0"}, {"FOO_SIZE", "8"}}, "FOO_SIZE=8"},
     {{{"FOO_RANK", "7"}, {"FOO_SIZE", "8"}}, "FOO_SIZE=8"},
-    {{{"FOO_RANK", "8"}, {"FOO_SIZE", "8"}}, NULL}, /* no rank of 8 */
+    {{{"FOO_RANK", "8"}, {"FOO_SIZE", "8"}}, NULL}, /* invalid: ranks of 8 are 0 to 7 */
     {{{"FOO_RANK", "0"}, {"FOO_SIZE", "1"}}, NULL},
     {{{"FOO_RANK", "0"}, {"BAR_SIZE", "8"}}, NULL},
     {{{"RANK", "1"}, {"WORLD_SIZE", "2"}}, "WORLD_SIZE=2"},
@@ -88,15 +89,17 @@ static const struct {
 } hosts[] = {
     {{{0}}, 0, {0}},
     {{{"OMPI_COMM_WORLD_SIZE", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}, 3, {0, 1, 2}},
-    {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}, 0, {0}}, /* whose is the fourth? */
-    {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}, 0, {0}}, /* no room */
+    /* ambiguous: the fourth rank's host is unknown */
+    {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}, 0, {0}},
+    {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}, 0, {0}}, /* more ranks than array elements */
     {{{"SLURM_PROCID", "5"}, {"SLURM_GTIDS", "1,5,9"}, {"SLURM_STEP_NUM_TASKS", "12"}}, 3, {1, 5, 9}},
     {{{"SLURM_PROCID", "8"}, {"SLURM_GTIDS", "8,-9,10"}, {"SLURM_STEP_NUM_TASKS", "12"}}, 1, {8}},
     {{{"SLURM_PROCID", "5"}, {"SLURM_GTIDS", "1,3,5,7"}, {"SLURM_STEP_NUM_TASKS", "8"}}, 0, {0}},
-    {{{"SLURM_PROCID", "0"}, {"SLURM_GTIDS", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}}, 2, {0, 1}}, /* hydra */
+    /* Hydra within a Slurm step */
+    {{{"SLURM_PROCID", "0"}, {"SLURM_GTIDS", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}}, 2, {0, 1}},
 };
 
-static void ranks_of_a_host(void **state)
+static void finds_ranks_of_this_host(void **state)
 {
     int ranks[3];
 
@@ -113,7 +116,7 @@ static void ranks_of_a_host(void **state)
     }
 }
 
-static void alone_or_in_a_job(void **state)
+static void detects_single_process_and_local_size(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
@@ -126,7 +129,7 @@ static void alone_or_in_a_job(void **state)
     }
 }
 
-static void launchers_that_nobody_knows(void **state)
+static void finds_size_variable_of_unknown_launcher(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ROWS(claims); i++) {
@@ -142,7 +145,10 @@ static void launchers_that_nobody_knows(void **state)
     }
 }
 
-/* A process of this name whose standard error is a file, and which may have the end of the pipe that is ours. */
+/*
+ * Starts a process with the name of a launcher, whose stderr is `file`. pipe_end >= 0: the process keeps the read end
+ * of our stderr pipe open, like a launcher that forwards output; -1: it closes all inherited descriptors.
+ */
 static pid_t start_launcher(const char *name, int file, int pipe_end)
 {
     int ready[2];
@@ -168,47 +174,52 @@ static pid_t start_launcher(const char *name, int file, int pipe_end)
     return pid;
 }
 
-/* Where a line comes to, 'f'ile or 'p'ipe, of a rank that this launcher ends. */
-static char where_it_comes(const char *name, bool reads)
+/*
+ * Takes over the stderr of a launcher, writes a line, and returns where the line arrives: 'f' in the launcher's file,
+ * 'p' in our pipe.
+ */
+static char find_line(const char *name, bool holds_our_pipe)
 {
     FILE *file = tmpfile();
-    int ours[2], kept = dup(STDERR_FILENO);
+    int our_pipe[2], saved_stderr = dup(STDERR_FILENO);
     char text[8] = "";
     pid_t launcher;
 
-    assert_int_equal(pipe2(ours, O_NONBLOCK), 0);
+    assert_int_equal(pipe2(our_pipe, O_NONBLOCK), 0);
     assert_int_equal(write(fileno(file), "before ", 7), 7);
-    launcher = start_launcher(name, fileno(file), reads ? ours[0] : -1);
-    dup2(ours[1], STDERR_FILENO);
+    launcher = start_launcher(name, fileno(file), holds_our_pipe ? our_pipe[0] : -1);
+    dup2(our_pipe[1], STDERR_FILENO);
     bb_launcher_take_stderr(launcher);
     assert_int_equal(write(STDERR_FILENO, "line", 4), 4);
-    dup2(kept, STDERR_FILENO);
+    dup2(saved_stderr, STDERR_FILENO);
     kill(launcher, SIGKILL);
     waitpid(launcher, NULL, 0);
-    const bool in_pipe = read(ours[0], text, 4) == 4, in_file = pread(fileno(file), text, 7, 7) == 4;
+    const bool in_pipe = read(our_pipe[0], text, 4) == 4, in_file = pread(fileno(file), text, 7, 7) == 4;
     for (int i = 0; i < 3; i++)
-        close((int[]){ours[0], ours[1], kept}[i]);
+        close((int[]){our_pipe[0], our_pipe[1], saved_stderr}[i]);
     fclose(file);
     assert_true(in_pipe != in_file);
     assert_string_equal(text, "line");
     return in_pipe ? 'p' : 'f';
 }
 
-static void who_reads_no_more_is_passed_by(void **state)
+static void writes_past_a_launcher_that_stopped_reading(void **state)
 {
     (void)state;
-    assert_int_equal(where_it_comes("prterun", true), 'f');
-    assert_int_equal(where_it_comes("prterun", false), 'p'); /* a wrapper has our standard error */
-    assert_int_equal(where_it_comes("mpirun", true), 'p');
-    bb_launcher_take_stderr(0); /* from outside of our process namespace */
+    assert_int_equal(find_line("prterun", true), 'f');
+    assert_int_equal(find_line("prterun", false), 'p'); /* the launcher does not hold our pipe, for example with
+                                                                a wrapper in between */
+    assert_int_equal(find_line("mpirun", true), 'p');
+    bb_launcher_take_stderr(0); /* a launcher outside our PID namespace */
     bb_launcher_take_stderr(-1);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(alone_or_in_a_job),
-                                       cmocka_unit_test(launchers_that_nobody_knows), cmocka_unit_test(ranks_of_a_host),
-                                       cmocka_unit_test(who_reads_no_more_is_passed_by)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(detects_single_process_and_local_size),
+                                       cmocka_unit_test(finds_size_variable_of_unknown_launcher),
+                                       cmocka_unit_test(finds_ranks_of_this_host),
+                                       cmocka_unit_test(writes_past_a_launcher_that_stopped_reading)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

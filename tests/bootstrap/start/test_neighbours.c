@@ -1,5 +1,7 @@
-/* test_neighbours.c - ranks of one host that are processes of this test: who is gone is seen, who is not there is named,
- * who is stopped is continued, who stays is killed. */
+/*
+ * test_neighbours.c - ranks of one host as processes of this test: a lost rank is noticed, a missing rank is named, a
+ * stopped rank is continued at the end, and a rank that does not exit is killed.
+ */
 #include "bootstrap/start/neighbours.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 #include "tests/check.h"
@@ -12,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 10000, STEP_MS = 10, LEAVE_MS = 300 };
+enum { PATIENCE_MS = 10000, STEP_MS = 10, EXIT_MS = 300 };
 
-static void be_rank(int rank, int size)
+static void set_rank(int rank, int size)
 {
     char text[16];
 
@@ -25,7 +27,7 @@ static void be_rank(int rank, int size)
     setenv("OMPI_COMM_WORLD_LOCAL_SIZE", text, 1);
 }
 
-/* A rank that is there until it is ended, or that ends by itself soon after it is continued. */
+/* Starts a rank that runs until it is killed (stopped false), or stops itself and exits soon after SIGCONT (true). */
 static pid_t start_rank(int rank, int size, bool stopped)
 {
     int ready[2];
@@ -37,13 +39,13 @@ static pid_t start_rank(int rank, int size, bool stopped)
     if (pid == 0) {
         static struct bb_neighbours all;
 
-        be_rank(rank, size);
+        set_rank(rank, size);
         bb_neighbours_begin(&all);
         if (write(ready[1], "", 1) != 1)
             _exit(9);
         if (stopped) {
             raise(SIGSTOP);
-            poll(NULL, 0, LEAVE_MS);
+            poll(NULL, 0, EXIT_MS);
             _exit(7);
         }
         for (;;)
@@ -55,7 +57,7 @@ static pid_t start_rank(int rank, int size, bool stopped)
     return pid;
 }
 
-static int status_of(pid_t pid)
+static int wait_status(pid_t pid)
 {
     int status;
 
@@ -74,37 +76,40 @@ static int await_loss(struct bb_neighbours *all)
     return lost;
 }
 
-static struct bb_neighbours own; /* names of this process's rank are given back by each test */
+static struct bb_neighbours own; /* each test releases this process's name */
 
-static void test_a_rank_that_is_gone(void **state)
+static void notices_a_lost_rank(void **state)
 {
     pid_t last, next;
-    int more;
+    int n_more;
 
     (void)state;
-    be_rank(1, 4);
+    set_rank(1, 4);
     bb_neighbours_begin(&own);
-    assert_int_equal(bb_neighbours_lost(&own), -1); /* it has not come yet */
-    assert_int_equal(bb_neighbours_missing(&own, &more), 0);
-    assert_int_equal(more, 2);
+    assert_int_equal(bb_neighbours_lost(&own), -1); /* the next rank does not exist yet */
+    assert_int_equal(bb_neighbours_missing(&own, &n_more), 0);
+    assert_int_equal(n_more, 2);
     next = start_rank(2, 4, false);
     last = start_rank(3, 4, false);
     assert_int_equal(bb_neighbours_lost(&own), -1);
-    assert_int_equal(bb_neighbours_missing(&own, &more), 0);
-    assert_int_equal(more, 0);
-    kill(last, SIGKILL); /* none of this rank's business */
-    assert_int_equal(status_of(last), -SIGKILL);
+    assert_int_equal(bb_neighbours_missing(&own, &n_more), 0);
+    assert_int_equal(n_more, 0);
+    kill(last, SIGKILL); /* this rank monitors only the next rank */
+    assert_int_equal(wait_status(last), -SIGKILL);
     assert_int_equal(bb_neighbours_lost(&own), -1);
     kill(next, SIGKILL);
-    assert_int_equal(status_of(next), -SIGKILL);
+    assert_int_equal(wait_status(next), -SIGKILL);
     assert_int_equal(await_loss(&own), 2);
-    assert_int_equal(bb_neighbours_missing(&own, &more), 0);
-    assert_int_equal(more, 2);
+    assert_int_equal(bb_neighbours_missing(&own, &n_more), 0);
+    assert_int_equal(n_more, 2);
     bb_neighbours_release(&own);
 }
 
-/* The last one's next is the first. One that is stopped ends by itself; of one that does not, the next is asked, too. */
-static void test_ranks_that_stay(void **state)
+/*
+ * The ranks form a ring: the next of the last is the first. The teardown continues a stopped rank, which then exits,
+ * and reaches the rank after it, too. A rank that does not exit is killed.
+ */
+static void continues_stopped_and_kills_stuck_ranks(void **state)
 {
     pid_t stopped, stuck;
 
@@ -112,18 +117,18 @@ static void test_ranks_that_stay(void **state)
     stopped = start_rank(0, 3, true);
     assert_int_equal(waitpid(stopped, NULL, WUNTRACED), stopped);
     stuck = start_rank(1, 3, false);
-    be_rank(2, 3);
+    set_rank(2, 3);
     bb_neighbours_begin(&own);
     bb_neighbours_end(&own);
-    assert_int_equal(status_of(stopped), 7);
+    assert_int_equal(wait_status(stopped), 7);
     assert_int_equal(waitpid(stuck, NULL, WNOHANG), 0);
-    be_rank(0, 2);
+    set_rank(0, 2);
     bb_neighbours_begin(&own);
     bb_neighbours_end(&own);
-    assert_int_equal(status_of(stuck), -SIGKILL);
+    assert_int_equal(wait_status(stuck), -SIGKILL);
 }
 
-static void be_slurm_rank(int rank, const char *ranks, const char *size)
+static void set_slurm_rank(int rank, const char *ranks, const char *size)
 {
     char text[16];
 
@@ -146,16 +151,18 @@ static int connection_of(struct bb_watchdog *watchdog)
     return fd;
 }
 
-/* While the main thread ends the next rank, which takes its time, the watchdog's thread, which looks at it ten times a
- * second, neither calls it again nor tells of its loss. */
-static void test_the_watchdog_looks_away(void **state)
+/*
+ * The main thread tears down the next rank, which takes a while. Meanwhile the watchdog's thread, which checks that
+ * rank ten times a second, neither reconnects to it nor reports its loss.
+ */
+static void watchdog_ignores_ranks_during_teardown(void **state)
 {
     struct bb_watchdog *watchdog;
     pid_t next = start_rank(1, 2, true);
 
     (void)state;
     assert_int_equal(waitpid(next, NULL, WUNTRACED), next);
-    be_slurm_rank(0, "0,1", "2");
+    set_slurm_rank(0, "0,1", "2");
     assert_int_equal(bb_watchdog_start(&watchdog, 20), 0);
     bb_watchdog_see_neighbours(watchdog);
     for (int ms = 0; connection_of(watchdog) < 0 && ms < PATIENCE_MS; ms += STEP_MS)
@@ -163,7 +170,7 @@ static void test_the_watchdog_looks_away(void **state)
     assert_true(connection_of(watchdog) >= 0);
     bb_watchdog_end_neighbours(watchdog);
     assert_int_equal(connection_of(watchdog), -1);
-    assert_int_equal(status_of(next), 7);
+    assert_int_equal(wait_status(next), 7);
     assert_int_equal(bb_watchdog_ending(watchdog), 0);
     bb_watchdog_stop(watchdog);
     unsetenv("SLURM_PROCID");
@@ -171,7 +178,7 @@ static void test_the_watchdog_looks_away(void **state)
     unsetenv("SLURM_STEP_NUM_TASKS");
 }
 
-/* A rank that waits for another, and whose watchdog says that the next one is lost: with that the run ends. */
+/* Starts a rank that waits for another. When its watchdog reports the loss of the next rank, the process exits. */
 static pid_t start_watched_rank(int rank, int size)
 {
     struct bb_watchdog *watchdog;
@@ -179,7 +186,7 @@ static pid_t start_watched_rank(int rank, int size)
 
     if (pid != 0)
         return pid;
-    be_rank(rank, size);
+    set_rank(rank, size);
     alarm(PATIENCE_MS / 1000);
     if (bb_watchdog_start(&watchdog, 20) != 0 || !freopen("/dev/null", "w", stderr))
         _exit(9);
@@ -191,7 +198,7 @@ static pid_t start_watched_rank(int rank, int size)
         pause();
 }
 
-static void test_who_said_it_ends(void **state)
+static void rank_exits_after_reporting_a_loss(void **state)
 {
     sigset_t seen;
     pid_t next, watched;
@@ -204,21 +211,21 @@ static void test_who_said_it_ends(void **state)
     watched = start_watched_rank(0, 2);
     assert_int_equal(sigwaitinfo(&seen, NULL), SIGUSR1);
     kill(next, SIGKILL);
-    assert_int_equal(status_of(next), -SIGKILL);
-    assert_int_equal(status_of(watched), BB_ETIMEOUT);
+    assert_int_equal(wait_status(next), -SIGKILL);
+    assert_int_equal(wait_status(watched), BB_ETIMEOUT);
     sigprocmask(SIG_UNBLOCK, &seen, NULL);
 }
 
-/* Where the launcher does not tell who is on this host, nobody is looked at. */
-static void test_unknown_ranks(void **state)
+/* If the launcher's variables do not define the ranks of this host, no rank is monitored. */
+static void monitors_no_rank_of_an_unknown_host(void **state)
 {
-    int more;
+    int n_more;
 
     (void)state;
-    be_rank(0, 4);
+    set_rank(0, 4);
     setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
     bb_neighbours_begin(&own);
-    assert_int_equal(bb_neighbours_missing(&own, &more), -1);
+    assert_int_equal(bb_neighbours_missing(&own, &n_more), -1);
     assert_int_equal(bb_neighbours_lost(&own), -1);
     bb_neighbours_end(&own);
     bb_neighbours_release(&own);
@@ -227,9 +234,11 @@ static void test_unknown_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_rank_that_is_gone),     cmocka_unit_test(test_ranks_that_stay),
-        cmocka_unit_test(test_the_watchdog_looks_away), cmocka_unit_test(test_who_said_it_ends),
-        cmocka_unit_test(test_unknown_ranks),
+        cmocka_unit_test(notices_a_lost_rank),
+        cmocka_unit_test(continues_stopped_and_kills_stuck_ranks),
+        cmocka_unit_test(watchdog_ignores_ranks_during_teardown),
+        cmocka_unit_test(rank_exits_after_reporting_a_loss),
+        cmocka_unit_test(monitors_no_rank_of_an_unknown_host),
     };
     char job[32];
 

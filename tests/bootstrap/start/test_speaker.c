@@ -1,4 +1,7 @@
-/* test_speaker.c - one rank of a host has the word: the first of a job, whatever descriptors are open, for each job one. */
+/*
+ * test_speaker.c - the error reporter: on each host the first failing rank of a job claims the right to print, whatever
+ * descriptors are open; each job has its own claim.
+ */
 #include "bootstrap/start/speaker.h"
 #include "tests/check.h"
 
@@ -17,7 +20,8 @@ static void name_job(const char *space, const char *job, const char *step)
     char value[64];
 
     for (int i = 0; i < 3; i++) {
-        snprintf(value, sizeof(value), "%s-%ld", values[i] ? values[i] : "", (long)getpid()); /* no other test's */
+        /* unique to this test process */
+        snprintf(value, sizeof(value), "%s-%ld", values[i] ? values[i] : "", (long)getpid());
         if (values[i])
             setenv(names[i], value, 1);
         else
@@ -25,8 +29,8 @@ static void name_job(const char *space, const char *job, const char *step)
     }
 }
 
-/* Every job once; of Slurm's, job and step make the name, and neither alone. */
-static void a_word_for_each_job(void **state)
+/* Each job has one claim. The name of a Slurm job consists of job id and step id; neither is sufficient alone. */
+static void one_reporter_per_job(void **state)
 {
     static const struct {
         const char *space, *job, *step;
@@ -34,7 +38,8 @@ static void a_word_for_each_job(void **state)
     } rows[] = {{"one", NULL, NULL, true}, {"one", NULL, NULL, false}, {"two", NULL, NULL, true},
                 {"one", "7", "0", false},  {NULL, "7", "0", true},     {NULL, "7", "0", false},
                 {NULL, "7", "1", true},    {NULL, "8", "1", true},     {NULL, "9", NULL, true},
-                {NULL, NULL, "9", false},  {NULL, NULL, NULL, false}}; /* the last three: by the parent */
+                {NULL, NULL, "9", false},  {NULL, NULL, NULL, false}}; /* the last three rows: without a job name the
+                                                                          parent process identifies the job */
     int fds[ROWS(rows)];
 
     (void)state;
@@ -49,11 +54,11 @@ static void a_word_for_each_job(void **state)
         if (fds[i] >= 0)
             close(fds[i]);
     name_job("one", NULL, NULL);
-    assert_int_equal(bb_speaker_take(4), -1); /* somebody has it on for a moment */
+    assert_int_equal(bb_speaker_take(4), -1); /* the helper process holds the claim a moment longer */
 }
 
-/* Each run that mpiexec.hydra starts within a Slurm step is a job of its own, known by its launcher. */
-static void jobs_of_one_step(void **state)
+/* Each run that mpiexec.hydra starts within a Slurm step is a separate job, identified by its launcher's process. */
+static void hydra_runs_of_one_slurm_step_are_separate_jobs(void **state)
 {
     (void)state;
     name_job(NULL, "10", "0");
@@ -64,8 +69,8 @@ static void jobs_of_one_step(void **state)
     unsetenv("MPI_LOCALNRANKS");
 }
 
-/* Descriptor 0 is as good as any: daemons and some launchers close their standard input. */
-static void without_standard_input(void **state)
+/* Descriptor 0 is a valid socket: daemons and some launchers close standard input. */
+static void works_without_standard_input(void **state)
 {
     int saved = dup(STDIN_FILENO), first, second;
 
@@ -81,35 +86,38 @@ static void without_standard_input(void **state)
     assert_int_equal(second, -1);
 }
 
-/* Who asks hears the exit code of the first, also when that one is gone; what is no code is none. */
-static void what_others_hear(void **state)
+/*
+ * A rank that asks receives the exit code of the reporter, also after the reporter has exited. A value outside the exit
+ * codes is received as 0.
+ */
+static void other_ranks_receive_the_exit_code(void **state)
 {
     static const struct {
-        int said, heard;
+        int sent, received;
     } rows[] = {{1, 1}, {4, 4}, {5, 5}, {6, 0}, {0, 0}};
     char job[16];
-    int fd, heard;
+    int fd, received;
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        snprintf(job, sizeof(job), "heard-%zu", i);
+        snprintf(job, sizeof(job), "code-%zu", i);
         name_job(job, NULL, NULL);
         assert_int_equal(bb_speaker_heard(), 0);
-        fd = bb_speaker_take(rows[i].said);
+        fd = bb_speaker_take(rows[i].sent);
         assert_true(fd >= 0);
-        assert_int_equal(bb_speaker_heard(), 0); /* not yet */
+        assert_int_equal(bb_speaker_heard(), 0); /* the error is not printed yet */
         bb_speaker_says(fd);
         close(fd);
-        heard = bb_speaker_heard();
-        for (int more = 0; more < 20 && heard != rows[i].heard; more++) /* a busy machine answers late */
-            heard = bb_speaker_heard();
-        assert_int_equal(heard, rows[i].heard);
+        received = bb_speaker_heard();
+        for (int attempt = 0; attempt < 20 && received != rows[i].received; attempt++) /* a busy machine answers late */
+            received = bb_speaker_heard();
+        assert_int_equal(received, rows[i].received);
         assert_int_equal(bb_speaker_take(3), -1);
     }
 }
 
-/* A launcher may kill a rank that has taken the word and not said anything: another one may. */
-static void a_word_that_was_not_said(void **state)
+/* A launcher may kill a rank between claim and output; then another rank can claim. */
+static void claim_is_released_if_the_reporter_dies_before_printing(void **state)
 {
     int fd;
 
@@ -119,30 +127,33 @@ static void a_word_that_was_not_said(void **state)
     assert_true(fd >= 0);
     assert_int_equal(bb_speaker_take(4), -1);
     close(fd);
-    for (int more = 0; more < 100 && (fd = bb_speaker_take(4)) < 0; more++)
-        usleep(10000); /* until its keeper is gone, too */
+    for (int attempt = 0; attempt < 100 && (fd = bb_speaker_take(4)) < 0; attempt++)
+        usleep(10000); /* until the helper process has exited, too */
     assert_true(fd >= 0);
     bb_speaker_says(fd);
     close(fd);
     assert_int_equal(bb_speaker_take(4), -1);
 }
 
-/* Once it hears a code, that is the exit status; 9: it hears none. */
-static int ask_for_a_while(void)
+/* Exits with the code received from the reporter; 9: none was received. */
+static int poll_for_exit_code(void)
 {
-    int heard = 0;
+    int received = 0;
 
-    for (int more = 0; more < 2000 && heard == 0; more++) {
-        heard = bb_speaker_heard();
+    for (int attempt = 0; attempt < 2000 && received == 0; attempt++) {
+        received = bb_speaker_heard();
         usleep(1000);
     }
-    return heard ? heard : 9;
+    return received ? received : 9;
 }
 
 enum { NO_OTHER_USER = 77 };
 
-/* Where no process can be made (ulimit -u; root may make them all the same), who has the word tells those that ask. */
-static void without_a_keeper(void **state)
+/*
+ * If fork() fails (ulimit -u; root is exempt from this limit) there is no helper process, and the reporter itself
+ * answers the ranks that ask.
+ */
+static void reporter_answers_without_a_helper_process(void **state)
 {
     const struct rlimit none = {0, 0};
     pid_t speaker, asker;
@@ -158,7 +169,7 @@ static void without_a_keeper(void **state)
             _exit(NO_OTHER_USER);
         asker = fork();
         if (asker == 0)
-            _exit(ask_for_a_while());
+            _exit(poll_for_exit_code());
         setrlimit(RLIMIT_NPROC, &none);
         fd = bb_speaker_take(5);
         bb_speaker_says(fd);
@@ -174,8 +185,8 @@ static void without_a_keeper(void **state)
     assert_int_equal(WEXITSTATUS(status), 5);
 }
 
-/* Nor does it answer for longer than it is to where it may open no more files, however many ask. */
-static void without_files(void **state)
+/* If accept() fails with EMFILE, bb_speaker_answer still returns in time, however many ranks ask. */
+static void answering_ends_in_time_after_emfile(void **state)
 {
     pid_t speaker;
     int status;
@@ -190,7 +201,7 @@ static void without_files(void **state)
         int fd;
 
         if (asker == 0)
-            _exit(ask_for_a_while());
+            _exit(poll_for_exit_code());
         alarm(5);
         close(next);
         setrlimit(RLIMIT_NOFILE, &one_more);
@@ -205,39 +216,45 @@ static void without_files(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static int n_asked;
+static int n_fork_handlers;
 
-static void ask_library(void)
+static void count_fork_handler(void)
 {
-    n_asked++;
+    n_fork_handlers++;
 }
 
-/* A library that is stuck may hold the lock for which it has a fork() wait: nobody asks it. */
-static void without_asking_libraries(void **state)
+/* A blocked library may hold a lock that its pthread_atfork handler takes, so the helper starts without these
+ * handlers. */
+static void helper_starts_without_fork_handlers(void **state)
 {
     int fd;
 
     (void)state;
     name_job("asked", NULL, NULL);
-    assert_int_equal(pthread_atfork(ask_library, NULL, NULL), 0);
+    assert_int_equal(pthread_atfork(count_fork_handler, NULL, NULL), 0);
     fd = bb_speaker_take(4);
     assert_true(fd >= 0);
     bb_speaker_says(fd);
-    assert_int_equal(bb_speaker_take(4), -1); /* it is kept by a process of its own */
+    assert_int_equal(bb_speaker_take(4), -1); /* the helper process holds the claim */
     close(fd);
-    assert_int_equal(n_asked, 0);
+    assert_int_equal(n_fork_handlers, 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_word_for_each_job),      cmocka_unit_test(without_standard_input),
-        cmocka_unit_test(jobs_of_one_step),         cmocka_unit_test(what_others_hear),
-        cmocka_unit_test(a_word_that_was_not_said), cmocka_unit_test(without_asking_libraries),
-        cmocka_unit_test(without_a_keeper),         cmocka_unit_test(without_files),
+        cmocka_unit_test(one_reporter_per_job),
+        cmocka_unit_test(works_without_standard_input),
+        cmocka_unit_test(hydra_runs_of_one_slurm_step_are_separate_jobs),
+        cmocka_unit_test(other_ranks_receive_the_exit_code),
+        cmocka_unit_test(claim_is_released_if_the_reporter_dies_before_printing),
+        cmocka_unit_test(helper_starts_without_fork_handlers),
+        cmocka_unit_test(reporter_answers_without_a_helper_process),
+        cmocka_unit_test(answering_ends_in_time_after_emfile),
     };
 
-    const pid_t child = fork(); /* a parent of its own: beside other tests of ctest's the word may be taken */
+    const pid_t child = fork(); /* a separate parent process, because other tests of ctest may hold the claim of
+                                   ctest's children */
     int status = 1;
 
     if (child == 0)

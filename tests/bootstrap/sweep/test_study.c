@@ -1,6 +1,6 @@
 /*
- * test_study.c - study files: what the reader takes and refuses, that it survives anything, which combinations come
- * out, and that a shell reads quoted words as they were.
+ * test_study.c - study files: which are accepted and rejected, that random text is safe, which combinations they expand
+ * to, and that a shell reads quoted words back unchanged.
  */
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/sweep/expand.h"
@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- a command to study ---- */
+/* ---- a command for the studies ---- */
 
 struct toy {
     int size;
@@ -40,7 +40,7 @@ static int check_toy(int argc, char **argv)
 static const struct bb_study_command commands[] = {{.name = "toy", .launched = true, .check = check_toy},
                                                    {.name = "paper", .check = check_toy}};
 
-/* The reader takes files: this one is in memory. */
+/* The reader takes a file name; this file is in memory. */
 static int load_text(struct bb_study *study, const char *text, size_t length)
 {
     static char path[32];
@@ -55,7 +55,7 @@ static int load_text(struct bb_study *study, const char *text, size_t length)
     return bb_study_load(study, path);
 }
 
-static int combine_limited(const char *text, size_t max_combinations, struct bb_study *study, struct bb_sweep_runs *c)
+static int expand_limited(const char *text, size_t max_combinations, struct bb_study *study, struct bb_sweep_runs *c)
 {
     const struct bb_expand_plan plan = {.commands = commands, .n_commands = 1, .max_combinations = max_combinations};
     int rc = load_text(study, text, strlen(text));
@@ -64,16 +64,16 @@ static int combine_limited(const char *text, size_t max_combinations, struct bb_
     return rc ? rc : bb_expand(c, study, &plan);
 }
 
-static int combine(const char *text, struct bb_study *study, struct bb_sweep_runs *c)
+static int expand(const char *text, struct bb_study *study, struct bb_sweep_runs *c)
 {
-    return combine_limited(text, 1000, study, c);
+    return expand_limited(text, 1000, study, c);
 }
 
-/* ---- refused ---- */
+/* ---- rejected studies ---- */
 
-/* One line, exit 2, with these words in it. */
+/* Each is rejected with exit status 2 and one line that contains `parts`. */
 static const struct {
-    const char *text, *words[3];
+    const char *text, *parts[3];
 } bad[] = {
     {"", {"/proc/self/fd/", "not JSON"}},
     {"[]", {"not a study"}},
@@ -130,59 +130,59 @@ static const struct {
     {"{\"command\": \"toy\", \"ranks\": [1, 2], \"choices\": {\"ranks\": {\"a\": {}}}}", {"two axes", "'ranks'"}},
 };
 
-static void test_refused(void **state)
+static void rejects_invalid_studies(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ROWS(bad); i++) {
         struct bb_sweep_runs c;
         struct bb_study study;
-        struct capture said;
+        struct capture captured;
         int rc;
 
-        capture_begin(&said);
-        rc = combine(bad[i].text, &study, &c);
-        capture_end(&said);
+        capture_begin(&captured);
+        rc = expand(bad[i].text, &study, &c);
+        capture_end(&captured);
         bb_sweep_runs_release(&c);
         bb_study_release(&study);
-        if (rc != -BB_EUSAGE || !strchr(said.text, '\n') || strchr(said.text, '\n')[1])
-            fail_msg("%s gave %d and: %s", bad[i].text, rc, said.text);
-        for (size_t w = 0; w < 3 && bad[i].words[w]; w++)
-            if (!strstr(said.text, bad[i].words[w]))
-                fail_msg("%s: no \"%s\" in: %s", bad[i].text, bad[i].words[w], said.text);
+        if (rc != -BB_EUSAGE || !strchr(captured.text, '\n') || strchr(captured.text, '\n')[1])
+            fail_msg("%s gave %d and: %s", bad[i].text, rc, captured.text);
+        for (size_t w = 0; w < 3 && bad[i].parts[w]; w++)
+            if (!strstr(captured.text, bad[i].parts[w]))
+                fail_msg("%s: no \"%s\" in: %s", bad[i].text, bad[i].parts[w], captured.text);
     }
 }
 
-static void test_unused_rule(void **state)
+static void rejects_a_rule_without_effect(void **state)
 {
     struct bb_sweep_runs c;
     struct bb_study study;
-    struct capture said;
+    struct capture captured;
 
     (void)state;
-    capture_begin(&said);
-    assert_int_equal(combine("{\"command\": \"toy\", \"ranks\": [1, 2], \"cases\": [{\"name\": \"a\", \"ranks\": 1}, "
-                             "{\"name\": \"b\"}], \"leave_out\": [{\"case\": \"a\", \"ranks\": 2}]}",
-                             &study, &c),
+    capture_begin(&captured);
+    assert_int_equal(expand("{\"command\": \"toy\", \"ranks\": [1, 2], \"cases\": [{\"name\": \"a\", \"ranks\": 1}, "
+                            "{\"name\": \"b\"}], \"leave_out\": [{\"case\": \"a\", \"ranks\": 2}]}",
+                            &study, &c),
                      -BB_EUSAGE);
-    capture_end(&said);
-    assert_non_null(strstr(said.text, "leave_out[0] leaves out nothing"));
+    capture_end(&captured);
+    assert_non_null(strstr(captured.text, "leave_out[0] leaves out nothing"));
     bb_sweep_runs_release(&c);
     bb_study_release(&study);
 }
 
-static void test_too_many(void **state)
+static void rejects_too_many_combinations(void **state)
 {
     static const char text[] = "{\"command\": \"toy\", \"ranks\": [1, 2, 3], \"repeats\": 5}";
     struct bb_sweep_runs c;
     struct bb_study study;
-    struct capture said;
+    struct capture captured;
 
     (void)state;
     for (int max_combinations = 14; max_combinations <= 15; max_combinations++) {
-        capture_begin(&said);
-        assert_int_equal(combine_limited(text, (size_t)max_combinations, &study, &c),
+        capture_begin(&captured);
+        assert_int_equal(expand_limited(text, (size_t)max_combinations, &study, &c),
                          max_combinations == 15 ? 0 : -BB_EUSAGE);
-        capture_end(&said);
+        capture_end(&captured);
         bb_sweep_runs_release(&c);
         bb_study_release(&study);
     }
@@ -190,7 +190,7 @@ static void test_too_many(void **state)
 
 /* ---- combinations ---- */
 
-static const char whole[] =
+static const char valid_study[] =
     "{\"command\": [\"toy\", \"-s\", \"3\"], \"options\": {\"factor\": [0.1, 2], \"flag\": [true, false], \"text\": "
     "null},"
     " \"environment\": {\"B\": [\"x y\", null], \"A\": 1}, \"ranks\": 4, \"launch_arguments\": [\"--bind-to\"],"
@@ -208,29 +208,30 @@ static const struct bb_sweep_run *find(const struct bb_sweep_runs *c, const char
     return NULL;
 }
 
-/* A list within the command is an axis; there may be one. */
-static void test_a_list_in_the_command(void **state)
+/* A list within the command is an axis; at most one is allowed. */
+static void list_in_the_command_is_an_axis(void **state)
 {
     struct bb_sweep_runs c;
     struct bb_study study;
 
     (void)state;
-    assert_int_equal(combine("{\"command\": [\"toy\", [\"a\", \"b\"]], \"ranks\": 2}", &study, &c), 0);
+    assert_int_equal(expand("{\"command\": [\"toy\", [\"a\", \"b\"]], \"ranks\": 2}", &study, &c), 0);
     assert_int_equal(c.n, 2);
     assert_string_equal(c.one[1].words.word[1], "b");
     bb_sweep_runs_release(&c);
     bb_study_release(&study);
 }
 
-static void test_product(void **state)
+static void expands_all_combinations(void **state)
 {
     struct bb_sweep_runs c;
     struct bb_study study;
     const struct bb_sweep_run *one;
 
     (void)state;
-    assert_int_equal(combine(whole, &study, &c), 0);
-    assert_int_equal(c.n, 6 + 12); /* (2 factors x 2 flags - 1) x 2 B, once near, twice far */
+    assert_int_equal(expand(valid_study, &study, &c), 0);
+    assert_int_equal(c.n, 6 + 12); /* (2 factors x 2 flags - 1 left out) x 2 values of B = 6, once for near and twice
+                                      for far */
     one = find(&c, "transport=near factor=0.1 flag=yes B=x y");
     assert_int_equal(one->ranks, 4);
     assert_int_equal(one->words.n, 5);
@@ -249,8 +250,8 @@ static void test_product(void **state)
     bb_study_release(&study);
 }
 
-/* Ids tell contents apart and nothing else: neither order nor what else is in the study. */
-static void test_ids(void **state)
+/* An id depends only on the contents of its run, not on the order of keys or on other runs of the study. */
+static void ids_depend_only_on_contents(void **state)
 {
     static const char *const texts[] = {
         "{\"command\": \"toy\", \"ranks\": 4, \"environment\": {\"A\": 1, \"B\": 2}, \"options\": {\"size\": [1, 2]}}",
@@ -261,7 +262,7 @@ static void test_ids(void **state)
 
     (void)state;
     for (int i = 0; i < 2; i++)
-        assert_int_equal(combine(texts[i], &study[i], &c[i]), 0);
+        assert_int_equal(expand(texts[i], &study[i], &c[i]), 0);
     assert_string_equal(c[0].one[0].id, c[1].one[2].id);
     assert_string_equal(c[0].one[1].id, c[1].one[0].id);
     assert_string_not_equal(c[0].one[0].id, c[0].one[1].id);
@@ -271,10 +272,10 @@ static void test_ids(void **state)
     }
 }
 
-/* ---- the state on disk ---- */
+/* ---- ranks from the command line, and run states on disk ---- */
 
-/* Numbers of ranks from the command line take the place of the file's: one as a setting, several as an axis. */
-static void test_ranks(void **state)
+/* Rank counts of the command line replace those of the file: one is a setting, several form an axis. */
+static void command_line_ranks_replace_those_of_the_file(void **state)
 {
     static const char text[] = "{\"command\": \"toy\", \"ranks\": 3, \"options\": {\"size\": [1, 2]}}";
     static const struct {
@@ -311,16 +312,17 @@ static void put(const char *dir, const struct bb_sweep_run *c, const char *endin
     free(path);
 }
 
-static void test_state(void **state)
+static void derives_the_state_from_files(void **state)
 {
     static const struct {
         const char *result, *run;
         enum bb_sweep_state state;
     } cases[] = {
         {NULL, NULL, BB_SWEEP_TO_DO},
-        {"{\"schema\": \"busbar.bench/1\", \"status\": \"running\"}", NULL, BB_SWEEP_TO_DO}, /* killed meanwhile */
-        {"{\"schema\": \"busbar.bench/1\", \"stat", NULL, BB_SWEEP_TO_DO},                   /* in the midst of it */
-        {"{\"schema\": \"busbar.bench/1\", \"status\": \"ok\"}", NULL, BB_SWEEP_COMPLETE},   /* before the record */
+        {"{\"schema\": \"busbar.bench/1\", \"status\": \"running\"}", NULL, BB_SWEEP_TO_DO}, /* killed during the run */
+        {"{\"schema\": \"busbar.bench/1\", \"stat", NULL, BB_SWEEP_TO_DO}, /* killed while it wrote the file */
+        /* killed before its .run.json file was written */
+        {"{\"schema\": \"busbar.bench/1\", \"status\": \"ok\"}", NULL, BB_SWEEP_COMPLETE},
         {"{\"schema\": \"busbar.plan/1\"}", "{\"exit_status\": 0, \"seconds\": 1}", BB_SWEEP_COMPLETE},
         {"{}", "{\"exit_status\": 0, \"seconds\": 1}", BB_SWEEP_FAILED},
         {NULL, "{\"exit_status\": 2, \"seconds\": 1}", BB_SWEEP_FAILED},
@@ -349,7 +351,7 @@ static void test_state(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
-/* ---- anything ---- */
+/* ---- random studies ---- */
 
 static uint32_t next(uint32_t *seed)
 {
@@ -357,20 +359,22 @@ static uint32_t next(uint32_t *seed)
     return *seed >> 8;
 }
 
-/* Valid studies with bytes changed, cut, doubled and swapped: 0 or -BB_EUSAGE, whatever comes. FUZZ_ROUNDS: how many,
- * fewer where a processor is emulated. */
-static void test_fuzz(void **state)
+/*
+ * Studies with bytes changed, cut, duplicated and swapped yield 0 or -BB_EUSAGE. FUZZ_ROUNDS sets the number of rounds
+ * (lower on an emulated processor).
+ */
+static void random_studies_do_not_crash(void **state)
 {
     static const char inserts[] = "{}[]\":,0-1e9truenull\\u0000 \n\x80\xff";
     const char *given = getenv("FUZZ_ROUNDS");
     const int rounds = given ? atoi(given) : 20000;
     uint32_t seed = 5;
-    int taken = 0;
+    int accepted = 0;
 
     (void)state;
     bb_err_mute(1);
     for (int round = 0; round < rounds; round++) {
-        const char *from = round % 3 ? whole : bad[(size_t)round % ROWS(bad)].text;
+        const char *from = round % 3 ? valid_study : bad[(size_t)round % ROWS(bad)].text;
         const struct bb_expand_plan plan = {.commands = commands, .n_commands = 2, .max_combinations = 100};
         char text[1024];
         size_t n = strlen(from);
@@ -393,16 +397,16 @@ static void test_fuzz(void **state)
         rc = rc ? rc : bb_expand(&c, &study, &plan);
         if (rc != 0 && rc != -BB_EUSAGE)
             fail_msg("%.*s gave %d", (int)n, text, rc);
-        taken += rc == 0;
+        accepted += rc == 0;
         bb_sweep_runs_release(&c);
         bb_study_release(&study);
     }
     bb_err_mute(0);
-    assert_in_range(taken, rounds / 20, rounds - rounds / 20); /* both ways were tried */
+    assert_in_range(accepted, rounds / 20, rounds - rounds / 20); /* both accepted and rejected studies were tested */
 }
 
-/* What a real shell makes of quoted words, newlines and all. */
-static void test_quoting(void **state)
+/* A real shell reads quoted words back unchanged, including newlines and bytes above 127. */
+static void shell_reads_quoted_words_unchanged(void **state)
 {
     static const char some[] = "ab '\"$`\\\n\t;&|<>(){}*?[]#~=%!-\x80\xc3\xa4";
     char *script = NULL, word[16], back[16];
@@ -440,11 +444,11 @@ static void test_quoting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),  cmocka_unit_test(test_unused_rule),
-        cmocka_unit_test(test_too_many), cmocka_unit_test(test_a_list_in_the_command),
-        cmocka_unit_test(test_product),  cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_ids),      cmocka_unit_test(test_state),
-        cmocka_unit_test(test_fuzz),     cmocka_unit_test(test_quoting),
+        cmocka_unit_test(rejects_invalid_studies),       cmocka_unit_test(rejects_a_rule_without_effect),
+        cmocka_unit_test(rejects_too_many_combinations), cmocka_unit_test(list_in_the_command_is_an_axis),
+        cmocka_unit_test(expands_all_combinations),      cmocka_unit_test(command_line_ranks_replace_those_of_the_file),
+        cmocka_unit_test(ids_depend_only_on_contents),   cmocka_unit_test(derives_the_state_from_files),
+        cmocka_unit_test(random_studies_do_not_crash),   cmocka_unit_test(shell_reads_quoted_words_unchanged),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,14 +1,14 @@
-/* test_view.c - rows of a table by condition and in order, each condition with what lies below, on and above its border. */
+/* test_view.c - filters and sorts table rows; each comparison has values below, at and above its limit. */
 #include "bootstrap/sweep/view.h"
 #include "tests/check.h"
 
 #include <stdlib.h>
 
-/* Columns: a name that is the row's own, a number, a text, a time that has parts. */
+/* Columns: name (unique), bytes (number), algo (text), step_us (a time with statistics such as .p50). */
 static const char table[] = "[[\"a\", 1, \"ring\", 10.5], [\"b\", 2, \"tree\", null], [\"c\", 1024, \"ring\", 7],"
                             " [\"d\", null, null, 7], [\"e\", 1024, \"auto\", 9]]";
 
-/* The names of the rows that are left, one after another, in a text of the caller's. */
+/* Returns the names of the remaining rows in their order, stored in `text`, or "rejected". */
 static const char *names_after(const struct bb_sweep_view *v, char text[16])
 {
     struct bb_gathered g = {.columns = json_loads("[\"name\", \"bytes\", \"algo\", \"step_us\"]", 0, NULL),
@@ -23,10 +23,10 @@ static const char *names_after(const struct bb_sweep_view *v, char text[16])
         assert_int_equal(g.not_shown, 5 - n);
     json_decref(g.columns);
     json_decref(g.rows);
-    return rc == 0 ? text : "refused";
+    return rc == 0 ? text : "rejected";
 }
 
-static void conditions_hold(void **state)
+static void filters_rows_by_condition(void **state)
 {
     static const char *const rows[][2] = {
         {"bytes<2", "a"},
@@ -37,7 +37,7 @@ static void conditions_hold(void **state)
         {"bytes==2", "b"},
         {"bytes!=2", "ace"},
         {"bytes=1K", "ce"},
-        {" bytes >= 1 K", "refused"},
+        {" bytes >= 1 K", "rejected"},
         {"bytes > 1,bytes < 1K", "b"},
         {"algo=ring", "ac"},
         {"algo = ring", "ac"},
@@ -47,17 +47,17 @@ static void conditions_hold(void **state)
         {"algo=1", ""},
         {"algo<3", ""},
         {"algo>=3", ""},
-        {"algo<ring", "refused"},
+        {"algo<ring", "rejected"},
         {"step_us<=9", "cde"},
         {"step_us.p50<=9", "cde"},
-        {"step_us.max<=9", "refused"},
-        {"step<9", "refused"},
+        {"step_us.max<=9", "rejected"},
+        {"step<9", "rejected"},
         {"name=b,bytes=2", "b"},
         {"name=b,bytes=1", ""},
-        {"bytes", "refused"},
-        {"=3", "refused"},
-        {"bytes<", "refused"},
-        {"bytes<x", "refused"},
+        {"bytes", "rejected"},
+        {"=3", "rejected"},
+        {"bytes<", "rejected"},
+        {"bytes<x", "rejected"},
         {"bytes=x", ""},
         {"bytes!=x", "abce"},
     };
@@ -72,8 +72,8 @@ static void conditions_hold(void **state)
     bb_err_mute(false);
 }
 
-/* Sixteen conditions are taken, seventeen are not. */
-static void so_many_conditions(void **state)
+/* Sixteen conditions are accepted, seventeen are rejected. */
+static void accepts_at_most_sixteen_conditions(void **state)
 {
     char where[200] = "bytes>0", text[16];
 
@@ -83,12 +83,12 @@ static void so_many_conditions(void **state)
     assert_string_equal(names_after(&(struct bb_sweep_view){.where = where}, text), "abce");
     strcat(where, ",bytes>0");
     bb_err_mute(true);
-    assert_string_equal(names_after(&(struct bb_sweep_view){.where = where}, text), "refused");
+    assert_string_equal(names_after(&(struct bb_sweep_view){.where = where}, text), "rejected");
     bb_err_mute(false);
 }
 
-/* Rows without a value come last, whichever way; equal ones stay in their order. */
-static void order_of_rows(void **state)
+/* Rows without a value come last, ascending and descending; equal rows keep their order. */
+static void sorts_and_limits_rows(void **state)
 {
     static const struct {
         struct bb_sweep_view view;
@@ -108,16 +108,16 @@ static void order_of_rows(void **state)
         assert_string_equal(names_after(&rows[i].view, text), rows[i].names);
     }
     bb_err_mute(true);
-    assert_string_equal(names_after(&(struct bb_sweep_view){.sort = "nothing"}, text), "refused");
+    assert_string_equal(names_after(&(struct bb_sweep_view){.sort = "nothing"}, text), "rejected");
     bb_err_mute(false);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(conditions_hold),
-        cmocka_unit_test(so_many_conditions),
-        cmocka_unit_test(order_of_rows),
+        cmocka_unit_test(filters_rows_by_condition),
+        cmocka_unit_test(accepts_at_most_sixteen_conditions),
+        cmocka_unit_test(sorts_and_limits_rows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /*
- * test_watchdog.c - the watchdog without MPI: ranks as objects of one process, reached through every address that the
- * host has, with strangers at the door.
+ * test_watchdog.c - the watchdog without MPI: ranks are objects of one process and connect through all addresses of the
+ * host. Unauthenticated clients connect, too.
  */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/speaker.h"
@@ -16,8 +16,8 @@
 
 static char hosts[3][BB_HOST_TEXT] = {"a", "b", "c"};
 
-/* A connection to rank 0 by somebody who does not know the run. */
-static int knock(const struct bb_watchdog_endpoint *ticket)
+/* Opens a connection to rank 0 from a client that does not know the key of the run. */
+static int connect_unauthenticated(const struct bb_watchdog_endpoint *ticket)
 {
     const struct sockaddr *at = (const struct sockaddr *)&ticket->at[0];
     int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -27,8 +27,8 @@ static int knock(const struct bb_watchdog_endpoint *ticket)
     return fd;
 }
 
-/* True when the other side closes; but for its challenge it has no other way to answer. */
-static bool is_shown_the_door(int fd)
+/* Returns true when the server closes the connection; the server sends nothing but its challenge. */
+static bool is_closed_by_server(int fd)
 {
     char challenge[1024];
     ssize_t n;
@@ -40,7 +40,7 @@ static bool is_shown_the_door(int fd)
     return n <= 0;
 }
 
-static void *leave(void *watchdog)
+static void *leave_run(void *watchdog)
 {
     bb_watchdog_leave(watchdog);
     return NULL;
@@ -64,7 +64,7 @@ static void leave_job(struct bb_watchdog *watchdog[3])
     pthread_t leaving[3];
 
     for (int r = 0; r < 3; r++)
-        pthread_create(&leaving[r], NULL, leave, watchdog[r]);
+        pthread_create(&leaving[r], NULL, leave_run, watchdog[r]);
     for (int r = 0; r < 3; r++)
         pthread_join(leaving[r], NULL);
 }
@@ -83,7 +83,7 @@ static void run_job(bool one_host)
     }
 }
 
-static void test_loopback(void **state)
+static void connects_over_loopback(void **state)
 {
     (void)state;
     run_job(true);
@@ -104,8 +104,8 @@ static void *depart(void *arg)
     return NULL;
 }
 
-/* Rank 2 is still in MPI_Finalize for 0.3 s. */
-static void test_departure(void **state)
+/* Rank 2 enters the departure phase 0.3 s late, as with a slow MPI_Finalize; no other rank may leave before it. */
+static void waits_until_all_ranks_have_finalized_mpi(void **state)
 {
     struct bb_watchdog *watchdog[3];
     struct departure departures[3] = {{0}};
@@ -130,7 +130,7 @@ static void test_departure(void **state)
     }
 }
 
-static void tell_gone(struct bb_watchdog *from, int to)
+static void send_gone(struct bb_watchdog *from, int to)
 {
     struct bb_watchdog_msg gone = bb_watchdog_msg(WATCHDOG_GONE, (uint32_t)from->rank, 0);
 
@@ -139,9 +139,11 @@ static void tell_gone(struct bb_watchdog *from, int to)
     pthread_mutex_unlock(&from->lock);
 }
 
-/* Nobody leaves while rank 0 may be telling others that all have ended; but one that has heard it does when rank 0 is
- * killed. */
-static void test_nobody_leaves_amid_the_round(void **state)
+/*
+ * A rank leaves only after the second GONE message, because rank 0 may still be sending the first one to other ranks.
+ * If rank 0 dies, a rank that has received one GONE message leaves, too.
+ */
+static void leaves_only_after_the_second_gone_message(void **state)
 {
     struct bb_watchdog *watchdog[3];
     struct departure departures[3] = {{0}};
@@ -152,11 +154,11 @@ static void test_nobody_leaves_amid_the_round(void **state)
     for (int r = 1; r < 3; r++) {
         departures[r].watchdog = watchdog[r];
         pthread_create(&departures[r].thread, NULL, depart, &departures[r]);
-        tell_gone(watchdog[0], r);
+        send_gone(watchdog[0], r);
     }
     usleep(100000);
     assert_int_equal(departures[1].done + departures[2].done, 0);
-    tell_gone(watchdog[0], 1);
+    send_gone(watchdog[0], 1);
     pthread_join(departures[1].thread, NULL);
     assert_int_equal(departures[2].done, 0);
     pthread_mutex_lock(&watchdog[0]->lock);
@@ -169,13 +171,13 @@ static void test_nobody_leaves_amid_the_round(void **state)
     }
 }
 
-static void test_every_interface(void **state)
+static void connects_over_all_interfaces(void **state)
 {
     (void)state;
     run_job(false);
 }
 
-static void test_addresses_in_turn(void **state)
+static void tries_all_addresses(void **state)
 {
     struct bb_watchdog_endpoint ticket, detour = {.n = 2};
     struct bb_watchdog *server, *client;
@@ -195,7 +197,8 @@ static void test_addresses_in_turn(void **state)
     bb_watchdog_stop(client);
 }
 
-/* A firewall that drops packets: the queue of a listener who takes nobody is full, and calls stay without an answer. */
+/* Simulates a firewall that drops packets: the backlog of a listener that never accepts is full, so connects get no
+ * reply. */
 static void make_silent(struct sockaddr_storage *at, int fds[4])
 {
     struct sockaddr_in *in = (struct sockaddr_in *)at;
@@ -212,7 +215,7 @@ static void make_silent(struct sockaddr_storage *at, int fds[4])
     }
 }
 
-static void test_firewall(void **state)
+static void gives_up_on_addresses_that_do_not_reply(void **state)
 {
     struct bb_watchdog_endpoint ticket, detour = {.n = BB_WATCHDOG_ADDRESSES};
     static const double patience_s[] = {2, 10};
@@ -231,7 +234,7 @@ static void test_firewall(void **state)
     start_s = bb_now_s();
     assert_int_equal(bb_watchdog_dial(&detour, &hello, patience_s, &link, &reply), -BB_EFAIL);
     assert_true(bb_now_s() - start_s < 2.5);
-    detour.at[BB_WATCHDOG_ADDRESSES - 1] = ticket.at[0]; /* the last one answers */
+    detour.at[BB_WATCHDOG_ADDRESSES - 1] = ticket.at[0]; /* only the last address replies */
     start_s = bb_now_s();
     assert_int_equal(bb_watchdog_dial(&detour, &hello, patience_s, &link, &reply), 0);
     assert_true(bb_now_s() - start_s < 1.9);
@@ -242,8 +245,8 @@ static void test_firewall(void **state)
     bb_watchdog_stop(server);
 }
 
-/* A socket at each address that the others are told, and nowhere else. */
-static void test_bound(void **state)
+/* The server listens on each advertised address and on no other (not on INADDR_ANY). */
+static void listens_only_on_advertised_addresses(void **state)
 {
     struct bb_watchdog_endpoint ticket;
     int fds[BB_WATCHDOG_ADDRESSES], n;
@@ -264,8 +267,8 @@ static void test_bound(void **state)
     }
 }
 
-/* IPv4 and IPv6 alike: a rank that is told only one of them finds rank 0 there. */
-static void test_each_address_answers(void **state)
+/* The server is reachable through each of its IPv4 and IPv6 addresses alone. */
+static void each_address_accepts_connections(void **state)
 {
     static const double patience_s[] = {2, 10};
     struct bb_watchdog_msg hello = bb_watchdog_msg(WATCHDOG_HELLO, 1, 0), reply;
@@ -287,12 +290,12 @@ static void test_each_address_answers(void **state)
     bb_watchdog_stop(server);
 }
 
-static void test_preferred_interfaces(void **state)
+static void prefers_interfaces_like_nccl_socket_ifname(void **state)
 {
     static const char *const names[] = {"docker0", "eth0", "eth1", "eth10", "ib0"};
     static const struct {
-        const char *variable, *best; /* the best of names[], with the default route over eth1 */
-        const char *worst;           /* NULL: several are alike */
+        const char *variable, *best; /* the preferred element of names[] when the default route uses eth1 */
+        const char *worst;           /* the least preferred element; NULL: several elements are equally bad */
     } rows[] = {
         {NULL, "eth1", NULL},          {"", "eth1", NULL},
         {"ib", "ib0", NULL},           {"eth10", "eth10", NULL},
@@ -317,10 +320,11 @@ static void test_preferred_interfaces(void **state)
     }
 }
 
-/* What a visitor says in answer to the challenge, with the key or without it. */
-static int say(const struct bb_watchdog_endpoint *ticket, enum bb_watchdog_kind kind, uint32_t rank, uint64_t wrong)
+/* Answers the challenge with a message of this kind; wrong != 0: with a wrong key. */
+static int answer_challenge(const struct bb_watchdog_endpoint *ticket, enum bb_watchdog_kind kind, uint32_t rank,
+                            uint64_t wrong)
 {
-    struct bb_watchdog_link link = {.fd = knock(ticket)};
+    struct bb_watchdog_link link = {.fd = connect_unauthenticated(ticket)};
     struct bb_watchdog_msg msg = bb_watchdog_msg(kind, rank, BB_EDATA), challenge;
     struct bb_siphash_key token = ticket->token;
 
@@ -334,11 +338,11 @@ static int say(const struct bb_watchdog_endpoint *ticket, enum bb_watchdog_kind 
     return link.fd;
 }
 
-static void test_strangers(void **state)
+static void rejects_unauthenticated_clients(void **state)
 {
     struct bb_watchdog_endpoint ticket, wrong;
     struct bb_watchdog *server, *client;
-    struct capture said;
+    struct capture captured;
     char noise[4096];
     int silent, loud;
 
@@ -346,19 +350,20 @@ static void test_strangers(void **state)
     assert_int_equal(bb_watchdog_start(&server, 20), 0);
     assert_int_equal(bb_watchdog_start(&client, 20), 0);
     assert_int_equal(bb_watchdog_serve(server, 3, hosts, true, &ticket), 0);
-    silent = knock(&ticket);
-    loud = knock(&ticket);
+    silent = connect_unauthenticated(&ticket);
+    loud = connect_unauthenticated(&ticket);
     memset(noise, 'x', sizeof(noise));
     assert_true(send(loud, noise, sizeof(noise), MSG_NOSIGNAL) > 0);
-    assert_true(is_shown_the_door(loud));
-    assert_true(is_shown_the_door(say(&ticket, WATCHDOG_FAIL, 1, 0))); /* no HELLO: not obeyed */
-    assert_true(is_shown_the_door(say(&ticket, WATCHDOG_HELLO, 77, 0)));
-    assert_true(is_shown_the_door(say(&ticket, WATCHDOG_HELLO, 1, 1)));
+    assert_true(is_closed_by_server(loud));
+    assert_true(
+        is_closed_by_server(answer_challenge(&ticket, WATCHDOG_FAIL, 1, 0))); /* the first message must be HELLO */
+    assert_true(is_closed_by_server(answer_challenge(&ticket, WATCHDOG_HELLO, 77, 0)));
+    assert_true(is_closed_by_server(answer_challenge(&ticket, WATCHDOG_HELLO, 1, 1)));
     wrong = ticket;
     wrong.token.k[1]++;
-    capture_begin(&said);
+    capture_begin(&captured);
     bb_watchdog_join(client, 1, 3, hosts, &wrong);
-    assert_non_null(strstr(capture_end(&said), "rank 0 (a) is unreachable"));
+    assert_non_null(strstr(capture_end(&captured), "rank 0 (a) is unreachable"));
     assert_false(client->attended);
     assert_int_equal(bb_watchdog_ending(server), 0);
     close(silent);
@@ -366,8 +371,8 @@ static void test_strangers(void **state)
     bb_watchdog_stop(client);
 }
 
-/* More silent visitors than there are seats: a rank gets in all the same. */
-static void test_full_table(void **state)
+/* With more silent clients than slots for pending connections, a rank still connects. */
+static void rank_connects_despite_many_silent_clients(void **state)
 {
     enum { SILENT = 200 };
     struct bb_watchdog_endpoint ticket;
@@ -379,7 +384,7 @@ static void test_full_table(void **state)
     assert_int_equal(bb_watchdog_start(&client, 20), 0);
     assert_int_equal(bb_watchdog_serve(server, 3, hosts, true, &ticket), 0);
     for (int i = 0; i < SILENT; i++)
-        silent[i] = knock(&ticket);
+        silent[i] = connect_unauthenticated(&ticket);
     bb_watchdog_join(client, 1, 3, hosts, &ticket);
     assert_true(client->attended);
     for (int i = 0; i < SILENT; i++)
@@ -388,8 +393,8 @@ static void test_full_table(void **state)
     bb_watchdog_stop(client);
 }
 
-/* A message that was changed, or comes a second time, ends the connection. */
-static void test_tags(void **state)
+/* A modified or repeated message ends the connection. */
+static void rejects_modified_and_repeated_messages(void **state)
 {
     const struct bb_siphash_key token = {{1, 2}};
     struct bb_watchdog_link from = {.nonce = 3}, to = {.nonce = 3, .called = true};
@@ -405,7 +410,7 @@ static void test_tags(void **state)
     assert_int_equal(bb_watchdog_send(&from, &msg, 1), 0);
     assert_int_equal(bb_watchdog_receive(&to, &copy), 1);
     assert_int_equal(send(from.fd, &copy, sizeof(copy), 0), sizeof(copy));
-    assert_int_equal(bb_watchdog_receive(&to, &copy), -1); /* again */
+    assert_int_equal(bb_watchdog_receive(&to, &copy), -1); /* repeated message */
     assert_int_equal(bb_watchdog_send(&from, &msg, 1), 0);
     from.sent = to.received;
     assert_int_equal(bb_watchdog_send(&from, &msg, 1), 0);
@@ -419,52 +424,55 @@ static void test_tags(void **state)
     bb_watchdog_close(&to);
 }
 
-/* Connections of a process that is killed close one after the other: who asks may know before the deputy does. */
-static void test_deputy_is_told_of_a_loss(void **state)
+/*
+ * The connections of a killed process close one after the other, so a rank may report the loss of rank 0 before the
+ * backup reporter notices it.
+ */
+static void backup_reporter_reports_the_loss_of_rank_0(void **state)
 {
     struct bb_watchdog_msg question = bb_watchdog_msg(WATCHDOG_SPEAK, 2, BB_ETIMEOUT);
     struct bb_watchdog_endpoint ticket;
-    struct bb_watchdog *server, *deputy;
-    struct capture said;
+    struct bb_watchdog *server, *backup;
+    struct capture captured;
     char job[32];
 
     (void)state;
     snprintf(job, sizeof(job), "test-%ld", (long)getpid());
-    setenv("PMIX_NAMESPACE", job, 1); /* a word of our own, whatever runs beside */
+    setenv("PMIX_NAMESPACE", job, 1); /* a job name that no concurrent test uses */
     strcpy(question.seen.wait, "a barrier");
     assert_int_equal(bb_watchdog_start(&server, 20), 0);
-    assert_int_equal(bb_watchdog_start(&deputy, 20), 0);
+    assert_int_equal(bb_watchdog_start(&backup, 20), 0);
     assert_int_equal(bb_watchdog_serve(server, 3, hosts, true, &ticket), 0);
-    bb_watchdog_join(deputy, 1, 3, hosts, &ticket);
-    assert_true(deputy->attended);
-    capture_begin(&said);
-    pthread_mutex_lock(&deputy->lock);
-    bb_watchdog_asked(deputy, &question);
-    pthread_mutex_unlock(&deputy->lock);
-    assert_string_equal(capture_end(&said), "busbar: rank 0 (a) is lost; last seen: start\n");
-    bb_watchdog_stop(deputy);
+    bb_watchdog_join(backup, 1, 3, hosts, &ticket);
+    assert_true(backup->attended);
+    capture_begin(&captured);
+    pthread_mutex_lock(&backup->lock);
+    bb_watchdog_asked(backup, &question);
+    pthread_mutex_unlock(&backup->lock);
+    assert_string_equal(capture_end(&captured), "busbar: rank 0 (a) is lost; last seen: start\n");
+    bb_watchdog_stop(backup);
     bb_watchdog_stop(server);
     unsetenv("PMIX_NAMESPACE");
 }
 
-/* A hang that nobody can explain is still reported, and ends with the code of a timeout. */
-static void test_alone(void **state)
+/* A timeout without a known cause is still reported, and the run ends with the exit code of a timeout. */
+static void reports_a_timeout_of_a_single_rank(void **state)
 {
     struct bb_watchdog *watchdog;
-    struct capture said;
+    struct capture captured;
 
     (void)state;
     assert_int_equal(bb_watchdog_start(&watchdog, 0.5), 0);
     bb_watchdog_reached(watchdog, "bench all_reduce 4 MiB");
-    capture_begin(&said);
+    capture_begin(&captured);
     assert_int_equal(bb_watchdog_expired(watchdog, "a stream"), -BB_ETIMEOUT);
     bb_watchdog_stop(watchdog);
-    assert_string_equal(capture_end(&said),
+    assert_string_equal(capture_end(&captured),
                         "busbar: timeout in bench all_reduce 4 MiB: a stream did not end within 0.5 s\n");
 }
 
-/* Ranks 1 and 2, and the first ranks of the second and the third node. */
-static void test_who_deputises(void **state)
+/* The backup reporters are ranks 1 and 2, and the first ranks of the second and the third node. */
+static void chooses_backup_reporters_on_several_nodes(void **state)
 {
     static const struct {
         int size, node_of[12], n, rank[BB_WATCHDOG_DEPUTIES];
@@ -488,12 +496,12 @@ static void test_who_deputises(void **state)
     }
 }
 
-/* Rank 1 of three finds out that a barrier does not end: how long until it knows the verdict. */
-static double verdict_s(void)
+/* Rank 1 of three reports that a barrier does not end. Returns the seconds until the verdict. */
+static double time_verdict_s(void)
 {
     struct bb_watchdog_endpoint ticket;
     struct bb_watchdog *watchdog[3];
-    struct capture said;
+    struct capture captured;
     double start_s;
     int rc;
 
@@ -503,112 +511,119 @@ static double verdict_s(void)
     for (int r = 1; r < 3; r++)
         bb_watchdog_join(watchdog[r], r, 3, hosts, &ticket);
     start_s = bb_now_s();
-    capture_begin(&said);
+    capture_begin(&captured);
     rc = bb_watchdog_expired(watchdog[1], "a barrier");
     start_s = bb_now_s() - start_s;
     for (int r = 0; r < 3; r++)
         bb_watchdog_stop(watchdog[r]);
-    assert_non_null(strstr(capture_end(&said), "a barrier did not end within 20 s"));
+    assert_non_null(strstr(capture_end(&captured), "a barrier did not end within 20 s"));
     assert_int_equal(rc, -BB_ETIMEOUT);
     return start_s;
 }
 
-/* Where every rank answers, nobody waits for more to come, which takes a second in all. A busy machine may need a few
- * tries. */
-static void test_everybody_answers(void **state)
+/*
+ * If all ranks answer, the verdict does not wait for the full second in which further answers are accepted. A busy
+ * machine may need several attempts.
+ */
+static void verdict_does_not_wait_when_all_ranks_answer(void **state)
 {
     bool soon = false;
 
     (void)state;
     for (int i = 0; i < 5 && !soon; i++)
-        soon = verdict_s() < 0.95;
+        soon = time_verdict_s() < 0.95;
     assert_true(soon);
 }
 
-static bool speaks(struct bb_watchdog *watchdog)
+static bool may_report(struct bb_watchdog *watchdog)
 {
-    bool ours;
+    bool may;
 
     pthread_mutex_lock(&watchdog->lock);
-    ours = bb_watchdog_speaks(watchdog, 4);
+    may = bb_watchdog_speaks(watchdog, 4);
     pthread_mutex_unlock(&watchdog->lock);
-    return ours;
+    return may;
 }
 
-/* The word of the host is taken. Rank 0 needs none once it is heard by all, but until then; nobody else does without. */
-static void test_who_is_heard_by_all(void **state)
+/*
+ * Another process holds the reporter's claim of this host. Rank 0 reports without a claim once all ranks are connected,
+ * but not earlier; other ranks always need the claim.
+ */
+static void rank_0_needs_no_claim_when_all_ranks_are_connected(void **state)
 {
     struct bb_watchdog_endpoint ticket;
     struct bb_watchdog *watchdog[3];
     char job[32];
     double start_s;
-    int word;
+    int claim;
 
     (void)state;
-    snprintf(job, sizeof(job), "heard-%ld", (long)getpid());
+    snprintf(job, sizeof(job), "connected-%ld", (long)getpid());
     setenv("PMIX_NAMESPACE", job, 1);
-    word = bb_speaker_take(4);
-    assert_true(word >= 0);
+    claim = bb_speaker_take(4);
+    assert_true(claim >= 0);
     for (int r = 0; r < 3; r++)
         assert_int_equal(bb_watchdog_start(&watchdog[r], 20), 0);
     assert_int_equal(bb_watchdog_serve(watchdog[0], 3, hosts, true, &ticket), 0);
     bb_watchdog_join(watchdog[1], 1, 3, hosts, &ticket);
     start_s = bb_now_s();
-    assert_false(speaks(watchdog[0]));
-    assert_true(bb_now_s() < start_s + 1); /* nor does it wait long for one that has the word and is stuck */
+    assert_false(may_report(watchdog[0]));
+    assert_true(bb_now_s() < start_s + 1); /* the wait for a blocked reporter is short, too */
     bb_watchdog_join(watchdog[2], 2, 3, hosts, &ticket);
-    assert_true(speaks(watchdog[0]));
-    assert_false(speaks(watchdog[1]));
+    assert_true(may_report(watchdog[0]));
+    assert_false(may_report(watchdog[1]));
     for (int r = 0; r < 3; r++)
         bb_watchdog_stop(watchdog[r]);
-    close(word);
+    close(claim);
     unsetenv("PMIX_NAMESPACE");
 }
 
-struct holder {
-    int word;
-    bool says;
+struct reporter {
+    int claim;
+    bool prints;
 };
 
-/* Has said its line, or is killed before it did, while others look at it. */
-static void *hold_word(void *arg)
+/* After 30 ms, marks the error as printed, or releases the claim without output like a killed reporter. */
+static void *print_or_release(void *arg)
 {
-    const struct holder *holder = arg;
+    const struct reporter *reporter = arg;
 
     usleep(30000);
-    if (holder->says)
-        bb_speaker_says(holder->word);
+    if (reporter->prints)
+        bb_speaker_says(reporter->claim);
     else
-        close(holder->word);
+        close(reporter->claim);
     return NULL;
 }
 
-/* Nobody ends before the line stands there, since prterun kills all when the first has ended: who finds the word taken
- * waits for it, and says it where the one that has the word is gone. */
-static void test_who_has_the_word_says_the_line(void **state)
+/*
+ * No rank exits before the error line is printed, because prterun kills all ranks when the first one has exited. A rank
+ * that finds the claim taken waits for the line, and prints its own line if the reporter dies.
+ */
+static void waits_for_the_reporter_and_replaces_a_dead_one(void **state)
 {
     struct bb_watchdog_endpoint ticket;
     struct bb_watchdog *watchdog;
     char job[32];
 
     (void)state;
-    for (int says = 0; says < 2; says++) {
-        struct holder holder = {.says = says};
+    for (int prints = 0; prints < 2; prints++) {
+        struct reporter reporter = {.prints = prints};
         pthread_t thread;
         double start_s;
 
-        snprintf(job, sizeof(job), "word-%d-%ld", says, (long)getpid());
+        snprintf(job, sizeof(job), "claim-%d-%ld", prints, (long)getpid());
         setenv("PMIX_NAMESPACE", job, 1);
-        assert_true((holder.word = bb_speaker_take(4)) >= 0);
+        assert_true((reporter.claim = bb_speaker_take(4)) >= 0);
         assert_int_equal(bb_watchdog_start(&watchdog, 20), 0);
         assert_int_equal(bb_watchdog_serve(watchdog, 3, hosts, true, &ticket), 0);
-        assert_int_equal(pthread_create(&thread, NULL, hold_word, &holder), 0);
+        assert_int_equal(pthread_create(&thread, NULL, print_or_release, &reporter), 0);
         start_s = bb_now_s();
-        assert_int_equal(speaks(watchdog), !says);
+        assert_int_equal(may_report(watchdog), !prints);
         assert_true(bb_now_s() > start_s + 0.02);
         pthread_join(thread, NULL);
-        if (says)
-            close(holder.word);
+        if (prints)
+            close(reporter.claim);
         bb_watchdog_stop(watchdog);
     }
     unsetenv("PMIX_NAMESPACE");
@@ -621,38 +636,43 @@ static void set_launched(struct bb_watchdog *watchdog, bool launched)
     pthread_mutex_unlock(&watchdog->lock);
 }
 
-/* A connection broke, both ends live, and the other one has said that rank 0 is lost: rank 0 does not say a second
- * line. Where nobody had the word it says its own. */
-static void test_a_connection_that_breaks(void **state)
+/*
+ * A connection broke, but both processes are alive. If the other rank holds the claim and has reported the loss of rank
+ * 0, rank 0 prints nothing; without a claim rank 0 prints its own line.
+ */
+static void broken_connection_is_reported_once(void **state)
 {
     struct bb_watchdog *watchdog;
-    struct capture said;
+    struct capture captured;
     char job[32];
 
     (void)state;
-    for (int taken = 0; taken < 2; taken++) {
-        int word = -1;
+    for (int claimed = 0; claimed < 2; claimed++) {
+        int claim = -1;
 
-        snprintf(job, sizeof(job), "broken-%d-%ld", taken, (long)getpid());
+        snprintf(job, sizeof(job), "broken-%d-%ld", claimed, (long)getpid());
         setenv("PMIX_NAMESPACE", job, 1);
-        if (taken)
-            assert_true((word = bb_speaker_take(4)) >= 0);
+        if (claimed)
+            assert_true((claim = bb_speaker_take(4)) >= 0);
         assert_int_equal(bb_watchdog_start(&watchdog, 20), 0);
         set_launched(watchdog, true);
-        capture_begin(&said);
+        capture_begin(&captured);
         bb_watchdog_say_lost(watchdog, "rank 1 (b) is lost");
-        capture_end(&said);
-        assert_string_equal(said.text, taken ? "" : "busbar: rank 1 (b) is lost\n");
+        capture_end(&captured);
+        assert_string_equal(captured.text, claimed ? "" : "busbar: rank 1 (b) is lost\n");
         set_launched(watchdog, false);
         bb_watchdog_stop(watchdog);
-        if (word >= 0)
-            close(word);
+        if (claim >= 0)
+            close(claim);
     }
     unsetenv("PMIX_NAMESPACE");
 }
 
-/* What rank 0 says of a signal after it was stopped for a while; `broken`: to a rank that has ended meanwhile. */
-static const char *after_a_stop(struct bb_watchdog *watchdog, bool broken, struct capture *said)
+/*
+ * Returns the output of rank 0 for a signal after a suspension. `broken`: the connection to the other rank was lost
+ * meanwhile.
+ */
+static const char *output_after_suspension(struct bb_watchdog *watchdog, bool broken, struct capture *captured)
 {
     struct bb_peer peers[2] = {{.link.fd = -1}, {.link.fd = broken ? -1 : STDIN_FILENO, .joined = true}};
 
@@ -660,39 +680,43 @@ static const char *after_a_stop(struct bb_watchdog *watchdog, bool broken, struc
     watchdog->hosts = hosts;
     watchdog->peers = peers;
     watchdog->n_peers = watchdog->size = 2;
-    watchdog->slept = watchdog->keeps = true; /* nor does it end this process for a while */
+    watchdog->slept = watchdog->keeps = true; /* `keeps`: this process is not ended for a while, either */
     watchdog->signal = SIGTERM;
-    capture_begin(said);
+    capture_begin(captured);
     bb_watchdog_judge_signal(watchdog);
-    capture_end(said);
+    capture_end(captured);
     watchdog->ending = 0;
     watchdog->ended_by = watchdog->signal = 0;
     watchdog->peers = NULL;
     watchdog->n_peers = 0;
     watchdog->size = 1;
     pthread_mutex_unlock(&watchdog->lock);
-    return said->text;
+    return captured->text;
 }
 
-/* The others have said why, where one has ended; where all were stopped, and woken by the signal, nobody has. */
-static void test_a_signal_after_a_stop(void **state)
+/*
+ * After a suspension rank 0 prints nothing if another rank has exited: that rank has already reported the cause. If all
+ * ranks were suspended and the signal resumed them, no rank has reported, so rank 0 prints its line.
+ */
+static void signal_after_suspension_is_reported_once(void **state)
 {
     struct bb_watchdog *watchdog;
-    struct capture said;
+    struct capture captured;
     char job[32];
 
     (void)state;
     snprintf(job, sizeof(job), "stopped-%ld", (long)getpid());
     setenv("PMIX_NAMESPACE", job, 1);
     assert_int_equal(bb_watchdog_start(&watchdog, 20), 0);
-    assert_string_equal(after_a_stop(watchdog, true, &said), "");
-    assert_string_equal(after_a_stop(watchdog, false, &said), "busbar: ended by SIGTERM; last seen: start\n");
+    assert_string_equal(output_after_suspension(watchdog, true, &captured), "");
+    assert_string_equal(output_after_suspension(watchdog, false, &captured),
+                        "busbar: ended by SIGTERM; last seen: start\n");
     bb_watchdog_stop(watchdog);
     unsetenv("PMIX_NAMESPACE");
 }
 
-/* Rank 0 of two: serves, then is stopped. */
-static void be_first_rank(int ticket_fd)
+/* Rank 0 of two: serves until the test stops it with SIGSTOP. */
+static void run_first_rank(int ticket_fd)
 {
     struct bb_watchdog_endpoint ticket;
     struct bb_watchdog *watchdog;
@@ -704,7 +728,7 @@ static void be_first_rank(int ticket_fd)
         pause();
 }
 
-static void be_second_rank(const struct bb_watchdog_endpoint *ticket, int joined_fd)
+static void run_second_rank(const struct bb_watchdog_endpoint *ticket, int joined_fd)
 {
     struct bb_watchdog *watchdog;
 
@@ -717,8 +741,8 @@ static void be_second_rank(const struct bb_watchdog_endpoint *ticket, int joined
         pause();
 }
 
-/* What a launcher sends ends a rank also where rank 0, which it tells, does not answer. */
-static void test_a_signal_of_which_nobody_answers(void **state)
+/* A signal ends a rank even if rank 0, which receives the rank's report of the signal, does not answer. */
+static void signal_ends_a_rank_when_rank_0_does_not_answer(void **state)
 {
     struct bb_watchdog_endpoint ticket;
     pid_t first, second, ended = 0;
@@ -728,10 +752,10 @@ static void test_a_signal_of_which_nobody_answers(void **state)
     (void)state;
     assert_int_equal(pipe(ends), 0);
     if ((first = fork()) == 0)
-        be_first_rank(ends[1]);
+        run_first_rank(ends[1]);
     assert_int_equal(read(ends[0], &ticket, sizeof(ticket)), sizeof(ticket));
     if ((second = fork()) == 0)
-        be_second_rank(&ticket, ends[1]);
+        run_second_rank(&ticket, ends[1]);
     assert_int_equal(read(ends[0], &joined, 1), 1);
     kill(first, SIGSTOP);
     kill(second, SIGTERM);
@@ -749,8 +773,9 @@ static void test_a_signal_of_which_nobody_answers(void **state)
     assert_int_equal(WEXITSTATUS(status), BB_EFAIL);
 }
 
-/* In a child: a library's exit(), the time of which and then the line go to the pipe. */
-static void be_left_by_a_library(int fd)
+/* In a child process: writes the current time to the pipe, then exits like a library; the error line follows in the
+ * pipe. */
+static void exit_like_a_library(int fd)
 {
     struct bb_watchdog *watchdog;
     double now_s;
@@ -764,67 +789,69 @@ static void be_left_by_a_library(int fd)
     exit(0);
 }
 
-/* Seconds from the exit() to its line. */
-static double told_after_s(void)
+/* Returns the seconds from the exit() call to the error line. */
+static double time_exit_report_s(void)
 {
     char line[128] = "";
     int ends[2], status;
-    double left_s, said_s;
+    double exit_s, printed_s;
     pid_t child;
 
     assert_int_equal(pipe(ends), 0);
     fflush(stdout);
     if ((child = fork()) == 0)
-        be_left_by_a_library(ends[1]);
-    assert_int_equal(read(ends[0], &left_s, sizeof(left_s)), sizeof(left_s));
+        exit_like_a_library(ends[1]);
+    assert_int_equal(read(ends[0], &exit_s, sizeof(exit_s)), sizeof(exit_s));
     assert_true(read(ends[0], line, sizeof(line) - 1) > 0);
-    said_s = bb_now_s();
+    printed_s = bb_now_s();
     assert_string_equal(line, "busbar: ended by a library that called exit(); last seen: start\n");
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), BB_EFAIL);
     close(ends[0]);
     close(ends[1]);
-    return said_s - left_s;
+    return printed_s - exit_s;
 }
 
-/* Of a signal others may know more: an exit() is its own cause, and told without a wait. A busy machine may need a few
- * tries. */
-static void test_an_exit_is_told_at_once(void **state)
+/*
+ * After a signal a rank waits, because other ranks may know the cause. An unexpected exit() is its own cause and is
+ * reported without a wait. A busy machine may need several attempts.
+ */
+static void reports_an_unexpected_exit_at_once(void **state)
 {
     bool soon = false;
 
     (void)state;
     for (int i = 0; i < 5 && !soon; i++)
-        soon = told_after_s() < 0.12;
+        soon = time_exit_report_s() < 0.12;
     assert_true(soon);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_an_exit_is_told_at_once),
-        cmocka_unit_test(test_loopback),
-        cmocka_unit_test(test_a_signal_of_which_nobody_answers),
-        cmocka_unit_test(test_every_interface),
-        cmocka_unit_test(test_departure),
-        cmocka_unit_test(test_nobody_leaves_amid_the_round),
-        cmocka_unit_test(test_addresses_in_turn),
-        cmocka_unit_test(test_firewall),
-        cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_each_address_answers),
-        cmocka_unit_test(test_preferred_interfaces),
-        cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_full_table),
-        cmocka_unit_test(test_tags),
-        cmocka_unit_test(test_who_deputises),
-        cmocka_unit_test(test_who_is_heard_by_all),
-        cmocka_unit_test(test_who_has_the_word_says_the_line),
-        cmocka_unit_test(test_a_connection_that_breaks),
-        cmocka_unit_test(test_a_signal_after_a_stop),
-        cmocka_unit_test(test_everybody_answers),
-        cmocka_unit_test(test_deputy_is_told_of_a_loss),
-        cmocka_unit_test(test_alone),
+        cmocka_unit_test(reports_an_unexpected_exit_at_once),
+        cmocka_unit_test(connects_over_loopback),
+        cmocka_unit_test(signal_ends_a_rank_when_rank_0_does_not_answer),
+        cmocka_unit_test(connects_over_all_interfaces),
+        cmocka_unit_test(waits_until_all_ranks_have_finalized_mpi),
+        cmocka_unit_test(leaves_only_after_the_second_gone_message),
+        cmocka_unit_test(tries_all_addresses),
+        cmocka_unit_test(gives_up_on_addresses_that_do_not_reply),
+        cmocka_unit_test(listens_only_on_advertised_addresses),
+        cmocka_unit_test(each_address_accepts_connections),
+        cmocka_unit_test(prefers_interfaces_like_nccl_socket_ifname),
+        cmocka_unit_test(rejects_unauthenticated_clients),
+        cmocka_unit_test(rank_connects_despite_many_silent_clients),
+        cmocka_unit_test(rejects_modified_and_repeated_messages),
+        cmocka_unit_test(chooses_backup_reporters_on_several_nodes),
+        cmocka_unit_test(rank_0_needs_no_claim_when_all_ranks_are_connected),
+        cmocka_unit_test(waits_for_the_reporter_and_replaces_a_dead_one),
+        cmocka_unit_test(broken_connection_is_reported_once),
+        cmocka_unit_test(signal_after_suspension_is_reported_once),
+        cmocka_unit_test(verdict_does_not_wait_when_all_ranks_answer),
+        cmocka_unit_test(backup_reporter_reports_the_loss_of_rank_0),
+        cmocka_unit_test(reports_a_timeout_of_a_single_rank),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /*
- * comms_probe.c - a program for test_comms.c to start under mpirun: comms_probe MODE RANK TIMEOUT. Makes communicators
- * on emulated GPUs and moves data through them.
+ * comms_probe.c - the program that test_comms.c starts under mpirun: comms_probe MODE RANK TIMEOUT. Creates
+ * communicators on emulated GPUs and runs collectives on them.
  */
 #include "bootstrap/world/comms.h"
 
@@ -17,13 +17,13 @@ static int cuda(cudaError_t error, const char *call)
     return error == cudaSuccess ? 0 : bb_err(BB_EFAIL, "%s: %s", call, cudaGetErrorString(error));
 }
 
-/* All-reduces (world rank + 1) over the group and compares with the sum of its members. */
+/* Reduces (world rank + 1) over all members and compares the result with the expected sum. */
 static int check_sum(struct bb_comm *c, int expected)
 {
-    int mine = c->world->rank + 1, sum = 0, *device = NULL, rc;
+    int contribution = c->world->rank + 1, sum = 0, *device = NULL, rc;
 
     TRY(cuda(cudaMalloc((void **)&device, sizeof(int)), "cudaMalloc"));
-    TRY(cuda(cudaMemcpy(device, &mine, sizeof(int), cudaMemcpyHostToDevice), "cudaMemcpy"));
+    TRY(cuda(cudaMemcpy(device, &contribution, sizeof(int), cudaMemcpyHostToDevice), "cudaMemcpy"));
     TRY(BB_NCCL(ncclAllReduce(device, device, 1, ncclInt32, ncclSum, c->nccl, NULL)));
     TRY(bb_comm_poll(c, "all_reduce"));
     TRY(cuda(cudaMemcpy(&sum, device, sizeof(int), cudaMemcpyDeviceToHost), "cudaMemcpy"));
@@ -37,7 +37,7 @@ out:
 
 static int check_world(struct bb_world *w, const struct bb_comm_opts *opts)
 {
-    const int members[] = {3, 1, 0, 2}; /* group order need not be world order */
+    const int members[] = {3, 1, 0, 2}; /* the order of members differs from the order of ranks */
     struct bb_comm c;
     int rc;
 
@@ -49,12 +49,12 @@ static int check_world(struct bb_world *w, const struct bb_comm_opts *opts)
     TRY(bb_comm_finalize(&c));
     if (c.nccl || c.size)
         rc = bb_err(BB_EDATA, "not empty after finalize");
-    bb_comm_abort(&c); /* fine on an empty one */
+    bb_comm_abort(&c); /* has no effect on an empty communicator */
 out:
     return rc;
 }
 
-/* Ranks 0 and 2 form a pair, rank 3 is alone, rank 1 in none. */
+/* Ranks 0 and 2 form a pair, rank 3 has a communicator of size 1, rank 1 has none. */
 static int check_groups(struct bb_world *w)
 {
     static const int members[4][2] = {{2, 0}, {0, 0}, {2, 0}, {3, 0}}, sizes[] = {2, 0, 2, 1}, sums[] = {4, 0, 4, 4};
@@ -118,7 +118,7 @@ out:
     return rc;
 }
 
-/* Rank 1 believes that the group is another one. Everybody must be refused, and the world go on. */
+/* Rank 1 passes other members than the other ranks. The call fails on all ranks, and the world remains usable. */
 static int check_mismatch(struct bb_world *w)
 {
     const int members[] = {0, 1, 2, 3}, wrong[] = {0, 1, 2};
@@ -126,7 +126,7 @@ static int check_mismatch(struct bb_world *w)
     int rc = bb_comm_init(&c, w, "odd", w->rank == 1 ? wrong : members, w->rank == 1 ? 3 : 4, &nonblocking);
 
     if (rc != -BB_EFAIL || c.nccl)
-        return bb_err(BB_EDATA, "a mismatch was taken");
+        return bb_err(BB_EDATA, "a mismatch was accepted");
     return check_world(w, &nonblocking);
 }
 
@@ -138,7 +138,7 @@ static int run(struct bb_world *w, const char *mode)
         TRY(bb_comms_share_gpu_env(w->rank, false));
     TRY(cuda(cudaSetDevice(strcmp(mode, "share") == 0 ? 0 : w->local_rank), "cudaSetDevice"));
     bb_world_reached(w, "probe of communicators");
-    usleep(250000); /* its news have gone out */
+    usleep(250000); /* until the watchdog has sent this phase to the other ranks */
     if (strcmp(mode, "mismatch") == 0)
         return check_mismatch(w);
     if (strcmp(mode, "blocking") == 0)

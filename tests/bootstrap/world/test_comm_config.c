@@ -1,16 +1,16 @@
-/* test_comm_config.c - what NCCL is told of a communicator: the calls that make one are this program's own. */
+/* test_comm_config.c - the ncclConfig_t of a communicator. This file replaces the NCCL functions that create one. */
 #include "bootstrap/world/comms.h"
 #include "tests/check.h"
 
 #include <string.h>
 
-static ncclConfig_t told;
+static ncclConfig_t config_seen;
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
 {
     (void)ranks, (void)id, (void)rank;
-    told = *config;
-    *comm = (ncclComm_t)&told;
+    config_seen = *config;
+    *comm = (ncclComm_t)&config_seen;
     return ncclSuccess;
 }
 
@@ -26,7 +26,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     return ncclSuccess;
 }
 
-static void tell(const struct bb_comm_opts *opts)
+static void create_comm(const struct bb_comm_opts *opts)
 {
     struct bb_world world = {0};
     struct bb_comm comm;
@@ -37,29 +37,30 @@ static void tell(const struct bb_comm_opts *opts)
     assert_int_equal(bb_world_release(&world, 0), 0);
 }
 
-static void nothing_is_told_unasked(void **state)
+static void unset_options_stay_undefined(void **state)
 {
     (void)state;
-    tell(&(struct bb_comm_opts){.blocking = true});
-    assert_int_equal(told.blocking, 1);
-    assert_int_equal(told.minCTAs, NCCL_CONFIG_UNDEF_INT);
-    assert_int_equal(told.maxCTAs, NCCL_CONFIG_UNDEF_INT);
-    assert_int_equal(told.nvlinkCentricSched, NCCL_CONFIG_UNDEF_INT);
+    create_comm(&(struct bb_comm_opts){.blocking = true});
+    assert_int_equal(config_seen.blocking, 1);
+    assert_int_equal(config_seen.minCTAs, NCCL_CONFIG_UNDEF_INT);
+    assert_int_equal(config_seen.maxCTAs, NCCL_CONFIG_UNDEF_INT);
+    assert_int_equal(config_seen.nvlinkCentricSched, NCCL_CONFIG_UNDEF_INT);
 #if NCCL_VERSION_CODE >= 23000
-    assert_int_equal(told.maxP2pPeers, NCCL_CONFIG_UNDEF_INT);
+    assert_int_equal(config_seen.maxP2pPeers, NCCL_CONFIG_UNDEF_INT);
 #endif
 }
 
-static void settings_of_nccl_tests_are_told(void **state)
+static void options_are_passed_to_nccl(void **state)
 {
     (void)state;
-    tell(&(struct bb_comm_opts){.blocking = true, .max_ctas = 4, .nvlink_centric_sched = true, .max_p2p_peers = 2});
-    assert_int_equal(told.maxCTAs, 4);
-    assert_int_equal(told.nvlinkCentricSched, 1);
+    create_comm(
+        &(struct bb_comm_opts){.blocking = true, .max_ctas = 4, .nvlink_centric_sched = true, .max_p2p_peers = 2});
+    assert_int_equal(config_seen.maxCTAs, 4);
+    assert_int_equal(config_seen.nvlinkCentricSched, 1);
 #if NCCL_VERSION_CODE >= 23000
-    assert_int_equal(told.maxP2pPeers, 2);
+    assert_int_equal(config_seen.maxP2pPeers, 2);
 #endif
-    /* by a variable where the header has no member for it: NCCL 2.30 and newer read it */
+    /* older headers lack the member; the environment variable is read by NCCL 2.30 and newer */
     if (NCCL_VERSION_CODE < 23000)
         assert_string_equal(getenv("NCCL_P2P_MAX_PEERS"), "2");
 }
@@ -67,8 +68,8 @@ static void settings_of_nccl_tests_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_told_unasked),
-        cmocka_unit_test(settings_of_nccl_tests_are_told),
+        cmocka_unit_test(unset_options_stay_undefined),
+        cmocka_unit_test(options_are_passed_to_nccl),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
-/* test_hangs.c - what a job does when a rank or an operation does not come to its end. Each waits for its deadline. */
+/* test_hangs.c - the report and exit status of a job in which a rank or an operation hangs. Each job waits for its
+ * timeout. */
 #include "tests/bootstrap/job.h"
 
-static void test_rank_stalls(void **state)
+static void names_a_stalled_rank(void **state)
 {
     struct job job;
 
@@ -10,13 +11,13 @@ static void test_rank_stalls(void **state)
     expect_text(&job, "timeout in probe all_reduce 4 MiB: the second barrier did not end within 2 s; 1 of 4 ranks did "
                       "not arrive: rank 2 (");
     expect_text(&job, "), last seen: probe all_reduce 4 MiB");
-    assert_int_equal(times_said(&job, "timeout in"), 1);
+    assert_int_equal(count_text(&job, "timeout in"), 1);
     expect_status(&job, 4, -1);
     expect_results(&job, "timeout");
     clear(&job);
 }
 
-static void test_first_rank_stalls(void **state)
+static void names_a_stalled_rank_0(void **state)
 {
     struct job job;
 
@@ -27,19 +28,19 @@ static void test_first_rank_stalls(void **state)
     clear(&job);
 }
 
-static void test_rank_stopped(void **state)
+static void names_a_stopped_rank(void **state)
 {
     struct job job;
 
     (void)state;
-    start_as(&job, "", "stop", 2, 2); /* an mpirun that kills what is left */
+    start_as(&job, "", "stop", 2, 2); /* with an mpirun that kills the remaining ranks */
     expect_text(&job, "the second barrier did not end within 2 s; 1 of 4 ranks did not arrive: rank 2 (");
     expect_text(&job, "), last seen: probe all_reduce 4 MiB, does not answer");
     clear(&job);
 }
 
-/* Even the thread of rank 0 does not answer: each other rank speaks for itself. */
-static void test_first_rank_stopped(void **state)
+/* Not even the watchdog's thread of rank 0 answers, so each other rank reports the timeout itself. */
+static void other_ranks_report_a_stopped_rank_0(void **state)
 {
     struct job job;
 
@@ -51,7 +52,7 @@ static void test_first_rank_stopped(void **state)
     clear(&job);
 }
 
-static void test_guarded_call_hangs(void **state)
+static void names_a_rank_in_a_hanging_call(void **state)
 {
     struct job job;
 
@@ -63,8 +64,8 @@ static void test_guarded_call_hangs(void **state)
     clear(&job);
 }
 
-/* The fewer are named, whoever was the first to say that it hangs. */
-static void test_guarded_calls_hang(void **state)
+/* The message names the smaller group of ranks, whichever rank reports the hang first. */
+static void names_the_smaller_group(void **state)
 {
     struct job job;
 
@@ -78,7 +79,7 @@ static void test_guarded_calls_hang(void **state)
     clear(&job);
 }
 
-static void test_operation_hangs(void **state)
+static void reports_an_operation_that_hangs_on_all_ranks(void **state)
 {
     struct job job;
 
@@ -94,10 +95,13 @@ static void test_operation_hangs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rank_stalls),        cmocka_unit_test(test_first_rank_stalls),
-        cmocka_unit_test(test_rank_stopped),       cmocka_unit_test(test_first_rank_stopped),
-        cmocka_unit_test(test_guarded_call_hangs), cmocka_unit_test(test_guarded_calls_hang),
-        cmocka_unit_test(test_operation_hangs),
+        cmocka_unit_test(names_a_stalled_rank),
+        cmocka_unit_test(names_a_stalled_rank_0),
+        cmocka_unit_test(names_a_stopped_rank),
+        cmocka_unit_test(other_ranks_report_a_stopped_rank_0),
+        cmocka_unit_test(names_a_rank_in_a_hanging_call),
+        cmocka_unit_test(names_the_smaller_group),
+        cmocka_unit_test(reports_an_operation_that_hangs_on_all_ranks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,7 @@
-/* test_late_environment.c - a late variable is read like any other, and the table that readers walk stays where it is. */
+/*
+ * test_late_environment.c - a variable that is set late is visible to getenv, and the array environ, which other
+ * threads may be reading, is not moved.
+ */
 #include "bootstrap/world/late_environment.h"
 #include "tests/check.h"
 
@@ -15,7 +18,7 @@ static int count_variables(void)
     return n;
 }
 
-static void written_over_a_place(void **state)
+static void overwrites_a_reserved_slot(void **state)
 {
     char **table, *first;
     int n;
@@ -23,21 +26,21 @@ static void written_over_a_place(void **state)
     (void)state;
     assert_int_equal(setenv("NCCL_PROTO", "LL", 1), 0);
     assert_int_equal(bb_late_environment_reserve(), 0);
-    assert_int_equal(bb_late_environment_reserve(), 0); /* once */
+    assert_int_equal(bb_late_environment_reserve(), 0); /* a second call has no effect */
     table = environ;
     first = environ[0];
     n = count_variables();
     assert_int_equal(bb_late_environment_set("NCCL_HOSTID", "busbar-7-1234"), 0);
     assert_int_equal(bb_late_environment_set("NCCL_PROTO", "Simple"), 0);
     assert_string_equal(getenv("NCCL_HOSTID"), "busbar-7-1234");
-    assert_string_equal(getenv("NCCL_PROTO"), "LL"); /* the user's word stands */
+    assert_string_equal(getenv("NCCL_PROTO"), "LL"); /* a variable set by the user keeps its value */
     assert_ptr_equal(environ, table);
     assert_ptr_equal(environ[0], first);
     assert_int_equal(count_variables(), n);
 }
 
-/* Nothing but a place is written over. */
-static void what_was_there_stays(void **state)
+/* Only a reserved slot is overwritten. */
+static void keeps_existing_variables(void **state)
 {
     char *before[1024];
     int n = count_variables(), changed = 0;
@@ -58,8 +61,8 @@ static void what_was_there_stays(void **state)
     assert_int_equal(changed, 1);
 }
 
-/* setenv does what has no place: too long, or one too many. */
-static void without_a_place(void **state)
+/* Without a suitable slot (value too long, or all slots used) the variable is set with setenv. */
+static void uses_setenv_without_a_suitable_slot(void **state)
 {
     char longest[BB_LATE_VARIABLE_BYTES], name[16];
 
@@ -77,8 +80,9 @@ static void without_a_place(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(written_over_a_place), cmocka_unit_test(what_was_there_stays),
-                                       cmocka_unit_test(without_a_place)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(overwrites_a_reserved_slot),
+                                       cmocka_unit_test(keeps_existing_variables),
+                                       cmocka_unit_test(uses_setenv_without_a_suitable_slot)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,11 @@
-/* test_nodes.c - which ranks are on one machine. */
+/* test_nodes.c - which ranks run on the same machine: host name and boot id must match. */
 #include "bootstrap/world/nodes.h"
 #include "tests/check.h"
 
 #include <string.h>
 #include <unistd.h>
 
-static void equal_names_are_two_machines(void **state)
+static void equal_host_names_with_different_boot_ids_are_two_machines(void **state)
 {
     const struct bb_machine machines[] = {{"node", "boot-1"},  {"node", "boot-2"}, {"node", "boot-1"},
                                           {"other", "boot-1"}, {"node", "boot-2"}, {"node", ""}};
@@ -17,8 +17,8 @@ static void equal_names_are_two_machines(void **state)
     assert_memory_equal(node_of, expected, sizeof(expected));
 }
 
-/* The last letter of the longest name that Linux allows tells two machines apart. */
-static void names_of_full_length_differ(void **state)
+/* Machines differ if only the last character of the longest host name that Linux allows differs. */
+static void compares_host_names_in_full_length(void **state)
 {
     struct bb_machine machines[2] = {{"", "boot"}, {"", "boot"}};
     int node_of[2];
@@ -30,7 +30,7 @@ static void names_of_full_length_differ(void **state)
     assert_int_equal(bb_nodes_number(machines, 2, node_of), 2);
 }
 
-static void this_machine_has_a_name(void **state)
+static void finds_the_name_of_this_machine(void **state)
 {
     struct bb_machine machine;
     char name[HOST_NAME_MAX + 1];
@@ -45,9 +45,9 @@ static void this_machine_has_a_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_names_are_two_machines),
-        cmocka_unit_test(names_of_full_length_differ),
-        cmocka_unit_test(this_machine_has_a_name),
+        cmocka_unit_test(equal_host_names_with_different_boot_ids_are_two_machines),
+        cmocka_unit_test(compares_host_names_in_full_length),
+        cmocka_unit_test(finds_the_name_of_this_machine),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

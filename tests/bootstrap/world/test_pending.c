@@ -1,6 +1,6 @@
 /*
- * test_pending.c - an exchange that was given up stays pending in MPI, which may still write to its memory: so that
- * memory must live on. MPI is played here: its operations never complete in time, and all of them do afterwards.
+ * test_pending.c - after a timeout an MPI operation stays pending, and MPI may still write to its buffer, so the buffer
+ * must not be freed. This file replaces MPI: no operation completes before the timeout, and all complete afterwards.
  */
 #include "bootstrap/world/exchange.h"
 #include "bootstrap/world/world.h"
@@ -9,18 +9,18 @@
 #include <malloc.h>
 #include <mpi.h>
 
-enum { RANKS = 2, BYTES = 4096, MOST = 4 };
+enum { RANKS = 2, BYTES = 4096, MAX_PENDING = 4 };
 
-/* What an operation that has begun writes to. */
+/* Destination buffers of the started operations. */
 static struct {
     char *to;
     size_t bytes;
-} pending[MOST];
+} pending[MAX_PENDING];
 static int n_pending;
 
 static int begin(void *to, size_t bytes, MPI_Request *request)
 {
-    assert_in_range(n_pending, 0, MOST - 1);
+    assert_in_range(n_pending, 0, MAX_PENDING - 1);
     pending[n_pending].to = to;
     pending[n_pending++].bytes = bytes;
     memset(request, 0, sizeof(*request));
@@ -47,37 +47,40 @@ int MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
     return MPI_SUCCESS;
 }
 
-/* Under AddressSanitizer memory that is gone is seen as it is written to; without it, as it is given to somebody else. */
+/*
+ * Completes all operations. AddressSanitizer detects a write to a freed buffer; without it, malloc must not have reused
+ * the buffers.
+ */
 static void complete_all(void)
 {
-    char *others[16 * MOST];
+    char *new_blocks[16 * MAX_PENDING];
 
-    for (int i = 0; i < 16 * MOST; i++) {
-        others[i] = malloc(BYTES * (size_t)(1 + i % (RANKS + 1)));
-        assert_non_null(others[i]);
+    for (int i = 0; i < 16 * MAX_PENDING; i++) {
+        new_blocks[i] = malloc(BYTES * (size_t)(1 + i % (RANKS + 1)));
+        assert_non_null(new_blocks[i]);
         for (int j = 0; j < n_pending; j++)
-            assert_true(others[i] + malloc_usable_size(others[i]) <= pending[j].to ||
-                        others[i] >= pending[j].to + pending[j].bytes);
+            assert_true(new_blocks[i] + malloc_usable_size(new_blocks[i]) <= pending[j].to ||
+                        new_blocks[i] >= pending[j].to + pending[j].bytes);
     }
     for (int j = 0; j < n_pending; j++)
         memset(pending[j].to, 0x5a, pending[j].bytes);
-    for (int i = 0; i < 16 * MOST; i++)
-        free(others[i]);
+    for (int i = 0; i < 16 * MAX_PENDING; i++)
+        free(new_blocks[i]);
 }
 
-static void test_given_up(void **state)
+static void keeps_buffers_of_operations_that_timed_out(void **state)
 {
-    /* One each: a rank that gave up takes part in no later exchange. */
-    struct bb_world gathers = {.size = RANKS, .timeout_s = 0.01}, spreads = gathers;
+    /* one world per exchange: after a timeout a rank takes part in no further exchange */
+    struct bb_world gathers = {.size = RANKS, .timeout_s = 0.01}, broadcasts = gathers;
     char *mine = calloc(1, BYTES), *all = calloc(RANKS, BYTES);
 
     (void)state;
     assert_true(mine && all);
     assert_true(bb_world_allgather(&gathers, mine, all, BYTES) < 0);
-    assert_true(bb_world_bcast(&spreads, mine, BYTES, 0) < 0);
+    assert_true(bb_world_bcast(&broadcasts, mine, BYTES, 0) < 0);
     assert_int_equal(n_pending, 2);
     for (size_t i = 0; i < BYTES; i++)
-        assert_int_equal(mine[i], 0); /* the caller's own memory is not MPI's */
+        assert_int_equal(mine[i], 0); /* the caller's memory is not passed to MPI */
     free(mine);
     free(all);
     complete_all();
@@ -87,7 +90,7 @@ static void test_given_up(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_given_up)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(keeps_buffers_of_operations_that_timed_out)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

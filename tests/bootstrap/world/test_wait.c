@@ -1,5 +1,7 @@
-/* test_wait.c - waits while the host's clock is read do not sleep. A thread that sleeps gives the processor up by its own
- * will, one that yields does not: the kernel counts either. */
+/*
+ * test_wait.c - during host-clock timing a wait yields but does not sleep. The kernel counts a sleep as a voluntary
+ * context switch, but not a yield.
+ */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/world/world.h"
 #include "tests/check.h"
@@ -11,7 +13,7 @@
 
 enum { PATIENCE_S = 10 };
 
-static long sleeps_so_far(void)
+static long count_sleeps(void)
 {
     struct rusage used;
 
@@ -21,7 +23,8 @@ static long sleeps_so_far(void)
 
 struct wait {
     double end_s;
-    long before, least; /* sleeps; on a busy machine the few that are expected take longer, and are waited for */
+    long before, required; /* number of sleeps: at the start, and required; on a busy machine the wait continues until
+                           they are reached */
 };
 
 static int is_over(void *arg)
@@ -29,19 +32,20 @@ static int is_over(void *arg)
     const struct wait *wait = arg;
     double now_s = bb_now_s();
 
-    return now_s >= wait->end_s && (sleeps_so_far() - wait->before >= wait->least || now_s >= wait->end_s + PATIENCE_S);
+    return now_s >= wait->end_s &&
+           (count_sleeps() - wait->before >= wait->required || now_s >= wait->end_s + PATIENCE_S);
 }
 
-/* How often a wait of so many milliseconds sleeps. */
-static long sleeps_in(struct bb_world *w, double ms, long least)
+/* Returns the number of sleeps during a wait of `ms` milliseconds. */
+static long sleeps_in(struct bb_world *w, double ms, long required)
 {
-    struct wait wait = {bb_now_s() + 1e-3 * ms, sleeps_so_far(), least};
+    struct wait wait = {bb_now_s() + 1e-3 * ms, count_sleeps(), required};
 
     assert_int_equal(bb_world_wait(w, "the end", is_over, &wait), 0);
-    return sleeps_so_far() - wait.before;
+    return count_sleeps() - wait.before;
 }
 
-static void waits(void **state)
+static void wait_sleeps_except_during_host_timing(void **state)
 {
     struct bb_world w;
 
@@ -50,7 +54,7 @@ static void waits(void **state)
     assert_true(sleeps_in(&w, 20, 5) >= 5);
     bb_world_prompt(&w, true);
     assert_true(sleeps_in(&w, 20, 0) <= 1);
-    assert_true(sleeps_in(&w, 1200, 5) >= 5); /* in the end it sleeps all the same */
+    assert_true(sleeps_in(&w, 1200, 5) >= 5); /* a long wait sleeps eventually */
     bb_world_prompt(&w, false);
     assert_true(sleeps_in(&w, 20, 5) >= 5);
     w.local_size = 100000;
@@ -59,7 +63,7 @@ static void waits(void **state)
     assert_int_equal(bb_world_release(&w, 0), 0);
 }
 
-/* In a child: waits for so long of the clock with a timeout of 1.2 s. */
+/* In a child process: waits for `seconds` with a timeout of 1.2 s. Returns the exit code. */
 static int wait_with_a_timeout(double seconds)
 {
     struct wait wait = {.end_s = bb_now_s() + seconds};
@@ -70,8 +74,9 @@ static int wait_with_a_timeout(double seconds)
     return bb_exit_code(bb_world_release(&w, bb_world_wait(&w, "the end", is_over, &wait)));
 }
 
-/* A scheduler that suspends a job takes nothing of its time; what it has runs out all the same. */
-static void a_stop_is_no_wait(void **state)
+/* Time during which a scheduler suspends the job does not count towards the timeout; the rest of the timeout still
+ * applies. */
+static void suspended_time_does_not_count(void **state)
 {
     const struct timespec running = {.tv_nsec = 200000000}, stopped = {.tv_sec = 1, .tv_nsec = 900000000};
     static const struct {
@@ -103,8 +108,9 @@ static void at_end(void *arg, int rc)
     (void)arg, (void)rc;
 }
 
-/* Before a world is up, and once it is gone, there is nobody to watch: nothing fails for it. */
-static void without_a_watchdog(void **state)
+/* Before bb_world_init and after bb_world_release there is no watchdog; the functions have no effect and do not
+ * fail. */
+static void functions_work_without_a_watchdog(void **state)
 {
     struct bb_world w = {0};
 
@@ -117,8 +123,9 @@ static void without_a_watchdog(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(waits), cmocka_unit_test(a_stop_is_no_wait),
-                                       cmocka_unit_test(without_a_watchdog)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(wait_sleeps_except_during_host_timing),
+                                       cmocka_unit_test(suspended_time_does_not_count),
+                                       cmocka_unit_test(functions_work_without_a_watchdog)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

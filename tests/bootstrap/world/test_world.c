@@ -1,7 +1,7 @@
-/* test_world.c - what a job does when a rank misbehaves; when one hangs: test_hangs.c. */
+/* test_world.c - the output and exit status of a job in which a rank fails. Hanging ranks: test_hangs.c. */
 #include "tests/bootstrap/job.h"
 
-static void test_orderly(void **state)
+static void succeeds(void **state)
 {
     struct job job;
 
@@ -14,7 +14,7 @@ static void test_orderly(void **state)
     clear(&job);
 }
 
-static void test_rank_killed(void **state)
+static void names_a_killed_rank(void **state)
 {
     struct job job;
 
@@ -22,13 +22,13 @@ static void test_rank_killed(void **state)
     start(&job, "kill", 2, 30);
     expect_text(&job, "rank 2 (");
     expect_text(&job, ") is lost; last seen: probe all_reduce 4 MiB");
-    assert_int_equal(times_said(&job, "is lost"), 1);
+    assert_int_equal(count_text(&job, "is lost"), 1);
     expect_status(&job, 4, 2);
     expect_results(&job, "timeout");
     clear(&job);
 }
 
-static void test_first_rank_killed(void **state)
+static void names_a_killed_rank_0(void **state)
 {
     struct job job;
 
@@ -36,14 +36,14 @@ static void test_first_rank_killed(void **state)
     start(&job, "kill", 0, 30);
     expect_text(&job, "rank 0 (");
     expect_text(&job, ") is lost; last seen: ");
-    assert_int_equal(times_said(&job, "is lost"), 1);
+    assert_int_equal(count_text(&job, "is lost"), 1);
     expect_status(&job, 4, 0);
     expect_results(&job, "running");
     clear(&job);
 }
 
-/* An exit without a goodbye is a loss, whatever its status. */
-static void test_rank_exits(void **state)
+/* A rank that exits without a BYE message counts as lost, whatever its exit status. */
+static void names_a_rank_that_exits(void **state)
 {
     struct job job;
 
@@ -55,22 +55,22 @@ static void test_rank_exits(void **state)
     clear(&job);
 }
 
-static void test_rank_fails(void **state)
+static void ends_with_the_status_of_the_failed_rank(void **state)
 {
     struct job job;
 
     (void)state;
     start(&job, "fail", 1, 30);
-    expect_text(&job, "): planted failure");
-    assert_int_equal(times_said(&job, "planted failure"), 1);
-    assert_int_equal(times_said(&job, "is lost"), 0);
+    expect_text(&job, "): injected failure");
+    assert_int_equal(count_text(&job, "injected failure"), 1);
+    assert_int_equal(count_text(&job, "is lost"), 0);
     expect_status(&job, 3, -1);
     expect_results(&job, "wrong data");
     clear(&job);
 }
 
-/* Slurm at the time limit, a user's kill: what there is, is saved. */
-static void test_terminated(void **state)
+/* SIGTERM (Slurm at the time limit, or a user's kill): the results so far are saved. */
+static void saves_results_after_sigterm(void **state)
 {
     struct job job;
 
@@ -85,8 +85,8 @@ static void test_terminated(void **state)
     clear(&job);
 }
 
-/* One process that a launcher of another MPI started as one of many. */
-static void test_foreign_launcher(void **state)
+/* One process that the launcher of another MPI started as one of several ranks. */
+static void rejects_the_launcher_of_another_mpi(void **state)
 {
     static const char *const variables[] = {"PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALNRANKS"};
 
@@ -107,15 +107,16 @@ static void test_foreign_launcher(void **state)
     assert_int_equal(WEXITSTATUS(system("PMI_SIZE=1 timeout -k 5 40 " PROBE " ok")), 0);
 }
 
-/* With an ordinary mpirun, which kills all when the first one is gone, nothing is lost either. Hydra takes our code. */
-static void test_mpirun_reports(void **state)
+/* A default mpirun, which kills all ranks when the first one exits, loses no message, either. Hydra returns our exit
+ * code. */
+static void default_mpirun_loses_no_message(void **state)
 {
     static const struct {
-        const char *mode, *said, *status;
+        const char *mode, *expected, *status;
         int exit;
-        double timeout_s; /* MPI's own start counts, which may take seconds */
+        double timeout_s; /* includes the start of MPI, which may take seconds */
     } cases[] = {
-        {"fail", "planted failure", "wrong data", 3, 30},
+        {"fail", "injected failure", "wrong data", 3, 30},
         {"stall", "did not arrive: rank 1 (", "timeout", 4, 4},
         {"kill", "is lost; last seen: probe all_reduce 4 MiB", "timeout", HYDRA ? 4 : 137, 30},
     };
@@ -124,7 +125,7 @@ static void test_mpirun_reports(void **state)
     (void)state;
     for (size_t i = 0; i < ROWS(cases); i++) {
         start_as(&job, "", cases[i].mode, 1, cases[i].timeout_s);
-        expect_text(&job, cases[i].said);
+        expect_text(&job, cases[i].expected);
         expect_results(&job, cases[i].status);
         assert_int_equal(job.mpirun, cases[i].exit);
         clear(&job);
@@ -134,10 +135,14 @@ static void test_mpirun_reports(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_orderly),           cmocka_unit_test(test_rank_killed),
-        cmocka_unit_test(test_first_rank_killed), cmocka_unit_test(test_rank_exits),
-        cmocka_unit_test(test_rank_fails),        cmocka_unit_test(test_mpirun_reports),
-        cmocka_unit_test(test_terminated),        cmocka_unit_test(test_foreign_launcher),
+        cmocka_unit_test(succeeds),
+        cmocka_unit_test(names_a_killed_rank),
+        cmocka_unit_test(names_a_killed_rank_0),
+        cmocka_unit_test(names_a_rank_that_exits),
+        cmocka_unit_test(ends_with_the_status_of_the_failed_rank),
+        cmocka_unit_test(default_mpirun_loses_no_message),
+        cmocka_unit_test(saves_results_after_sigterm),
+        cmocka_unit_test(rejects_the_launcher_of_another_mpi),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /*
- * world_probe.c - a program for test_world.c and test_hangs.c to start under mpirun: world_probe MODE RANK TIMEOUT.
- * RANK misbehaves in the way of MODE while the others wait for it. PROBE_SIBLINGS: ranks of a process.
+ * world_probe.c - the program that test_world.c, test_hangs.c and test_siblings.c start: world_probe MODE RANK TIMEOUT.
+ * RANK fails as MODE describes while the other ranks wait for it. PROBE_SIBLINGS: number of ranks per process.
  */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/results/results.h"
@@ -26,21 +26,21 @@ static int never(void *arg)
     return 0;
 }
 
-/* Ranks 1 .. n give their number: the largest, the smallest, the sum, and all their bits. */
+/* Ranks contribute 1 .. n: checks maximum, minimum, sum and bitwise or. */
 static int check_reductions(struct bb_world *w)
 {
-    size_t n = (size_t)w->size, least = (size_t)w->rank + 1;
-    double most[2] = {(double)least, -(double)least};
-    unsigned long long sum = least;
+    size_t n = (size_t)w->size, smallest = (size_t)w->rank + 1;
+    double largest[2] = {(double)smallest, -(double)smallest};
+    unsigned long long sum = smallest;
     unsigned bits = 1u << w->rank;
     int rc;
 
-    TRY(bb_world_max(w, most, 2));
-    TRY(bb_world_min(w, &least));
+    TRY(bb_world_max(w, largest, 2));
+    TRY(bb_world_min(w, &smallest));
     TRY(bb_world_sum(w, &sum));
     TRY(bb_world_any(w, &bits));
-    if (most[0] != (double)n || most[1] != -1 || least != 1 || sum != n * (n + 1) / 2 || bits != (1u << n) - 1)
-        rc = bb_err(BB_EDATA, "reductions: %g %g %zu %llu %x", most[0], most[1], least, sum, bits);
+    if (largest[0] != (double)n || largest[1] != -1 || smallest != 1 || sum != n * (n + 1) / 2 || bits != (1u << n) - 1)
+        rc = bb_err(BB_EDATA, "reductions: %g %g %zu %llu %x", largest[0], largest[1], smallest, sum, bits);
 out:
     return rc;
 }
@@ -58,14 +58,14 @@ static int check_exchanges(struct bb_world *w)
     if (root != 7)
         return bb_err(BB_EDATA, "bcast: %d", root);
     if (w->nodes != 1 || w->local_rank != w->rank || w->local_size != w->size || strcmp(w->hosts[0], w->host) != 0)
-        return bb_err(BB_EDATA, "places: %d nodes, local %d of %d", w->nodes, w->local_rank, w->local_size);
+        return bb_err(BB_EDATA, "placement: %d nodes, local %d of %d", w->nodes, w->local_rank, w->local_size);
     rc = bb_world_agree(w, w->rank == 1 ? -BB_EDATA : 0, "a test");
     return rc == (w->size > 1 ? -BB_EDATA : 0) ? 0 : bb_err(BB_EDATA, "agree: %d", rc);
 out:
     return rc;
 }
 
-/* Prints the mean time of a barrier: for people, no test looks at it. */
+/* Prints the mean duration of a barrier, for manual measurements; no test uses it. */
 static int time_barriers(struct bb_world *w)
 {
     enum { TIMES = 1000 };
@@ -85,10 +85,10 @@ static void die(void)
     raise(SIGKILL);
 }
 
-/* What the misbehaving rank does. Comes back when the mode is one of the main thread's own. */
-static int misbehave(struct probe *p)
+/* Fails as the mode describes. Returns if the mode concerns the main thread's later operations. */
+static int inject_fault(struct probe *p)
 {
-    usleep(250000); /* in the midst of the step: its news have gone out */
+    usleep(250000); /* until the watchdog has sent this phase to the other ranks */
     if (strcmp(p->mode, "exit") == 0)
         _exit(0);
     if (strcmp(p->mode, "kill") == 0)
@@ -102,7 +102,7 @@ static int misbehave(struct probe *p)
     if (strcmp(p->mode, "late") == 0 && atexit(die))
         return bb_err(BB_EFAIL, "atexit");
     if (strcmp(p->mode, "fail") == 0)
-        return bb_err(BB_EDATA, "planted failure");
+        return bb_err(BB_EDATA, "injected failure");
     if (strncmp(p->mode, "guard", 5) == 0) {
         bb_world_guard(&p->world, "a call that hangs");
         pause();
@@ -122,8 +122,8 @@ static int run(struct probe *p)
     bb_world_reached(w, "probe all_reduce 4 MiB");
     if (strcmp(p->mode, "time") == 0)
         return time_barriers(w);
-    if ((p->rank == w->rank) != (strcmp(p->mode, "guards") == 0)) /* guards: all but that rank */
-        TRY(misbehave(p));
+    if ((p->rank == w->rank) != (strcmp(p->mode, "guards") == 0)) /* guards: all ranks but that one */
+        TRY(inject_fault(p));
     if (strcmp(p->mode, "operation") == 0)
         return bb_world_wait(w, "an operation without end", never, NULL);
     if (strcmp(p->mode, "term") == 0)
@@ -145,7 +145,7 @@ int main(int argc, char **argv)
     if (siblings)
         TRY(bb_siblings_start(atoi(siblings)));
     if (strcmp(p.mode, "early") == 0) /* on all ranks */
-        return bb_exit_code(bb_err(BB_EFAIL, "planted before the ranks know each other"));
+        return bb_exit_code(bb_err(BB_EFAIL, "injected before the ranks are connected"));
     TRY(bb_world_init(&p.world, argc > 3 ? atof(argv[3]) : 60));
     TRY(bb_results_open(&p.results, &head, &p.world));
     TRY(run(&p));

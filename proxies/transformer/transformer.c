@@ -356,9 +356,9 @@ static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group 
         for (int half = 0; half < 2; half++)
             for (int i = 0; i < n; i++) {
                 int member = group == BB_NONE ? rank : bb_group_member(l, group, bb_group_instance(l, group, rank), i);
-                int place = bb_group_index(l, pp, member), pipeline = bb_group_instance(l, pp, member);
+                int position = bb_group_index(l, pp, member), pipeline = bb_group_instance(l, pp, member);
 
-                members[at++] = bb_group_member(l, pp, pipeline, half ? p - 1 - place : place);
+                members[at++] = bb_group_member(l, pp, pipeline, half ? p - 1 - position : position);
             }
     }
     *joined = bb_layout_add_irregular(l, name, members, at / (2 * n), 2 * n);

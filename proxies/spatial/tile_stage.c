@@ -44,58 +44,58 @@ static int signed_offset(const struct bb_replica *replica, int step)
 }
 
 /* Between tiles of one split and of the next, `ratio` into one. */
-static void add_tile_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool before, struct bb_stage_link *h)
+static void add_tile_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool previous, struct bb_stage_link *h)
 {
-    const struct bb_layer_split *current = replica->split, *other = before ? current - 1 : current + 1;
-    const struct bb_layer_split *wide = before ? other : current;
-    int ratio = before ? other->width / current->width : current->width / other->width;
-    int first = before ? replica->at.index * ratio : replica->at.index / ratio;
+    const struct bb_layer_split *current = replica->split, *other = previous ? current - 1 : current + 1;
+    const struct bb_layer_split *wide = previous ? other : current;
+    int ratio = previous ? other->width / current->width : current->width / other->width;
+    int first = previous ? replica->at.index * ratio : replica->at.index / ratio;
 
-    for (int i = 0; i < (before ? ratio : 1); i++)
+    for (int i = 0; i < (previous ? ratio : 1); i++)
         add_messages(h, signed_offset(replica, other->base + first + i - current->base - replica->at.index), BB_PEER_OFFSET,
                   wide->layers.out, wide->layers.n_out, (size_t)samples_per_micro_batch(t), wide->width);
 }
 
 /* Between the tiles of the last spatial split and the places behind it. */
-static void add_join_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool before, struct bb_stage_link *h)
+static void add_join_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool previous, struct bb_stage_link *h)
 {
-    const struct bb_layer_split *current = replica->split, *other = before ? current - 1 : current + 1;
-    const struct bb_layer_split *wide = before ? other : current;
+    const struct bb_layer_split *current = replica->split, *other = previous ? current - 1 : current + 1;
+    const struct bb_layer_split *wide = previous ? other : current;
 
     for (int i = 0; i < other->width; i++)
         add_messages(h, join_index(t, replica, other->base + i), BB_PEER_ABSOLUTE, wide->layers.out, wide->layers.n_out,
                   (size_t)(samples_per_micro_batch(t) / t->local_dp), wide->width);
 }
 
-static int max_messages(const struct bb_replica *replica, bool before)
+static int max_messages(const struct bb_replica *replica, bool previous)
 {
-    const struct bb_layer_split *other = before ? replica->split - 1 : replica->split + 1;
+    const struct bb_layer_split *other = previous ? replica->split - 1 : replica->split + 1;
 
     return 2 * (other->width > replica->split->width ? other->width : replica->split->width);
 }
 
 /* The messages of one link; nothing at the ends of the network. */
-static int find_link_messages(struct bb_tile_stage *w, struct bb_replica *replica, bool before)
+static int find_link_messages(struct bb_tile_stage *w, struct bb_replica *replica, bool previous)
 {
     const struct bb_tiling *t = w->tiling;
-    int split = replica->at.split, link = before ? split - 1 : split;
-    struct bb_stage_link *h = before ? &replica->before : &replica->behind;
+    int split = replica->at.split, link = previous ? split - 1 : split;
+    struct bb_stage_link *h = previous ? &replica->previous : &replica->next;
 
     *h = (struct bb_stage_link){.sent = {BB_NONE, BB_NONE}, .comm = BB_NONE};
     if (link < 0 || link >= t->n_splits - 1)
         return 0;
-    if (BB_NEW(h->messages, max_messages(replica, before)))
+    if (BB_NEW(h->messages, max_messages(replica, previous)))
         return -BB_EFAIL;
     h->comm = link_comm(t, link, replica->inverse);
     (void)bb_tile_stage_lane(w, h->comm);
     if (link < t->n_spatial - 1)
-        add_tile_messages(t, replica, before, h);
+        add_tile_messages(t, replica, previous, h);
     else if (link == t->n_spatial - 1)
-        add_join_messages(t, replica, before, h);
+        add_join_messages(t, replica, previous, h);
     else
-        add_messages(h, signed_offset(replica, before ? -1 : 1), BB_PEER_OFFSET,
-                  before ? replica->split->layers.in : replica->split->layers.out,
-                  before ? replica->split->layers.n_in : replica->split->layers.n_out,
+        add_messages(h, signed_offset(replica, previous ? -1 : 1), BB_PEER_OFFSET,
+                  previous ? replica->split->layers.in : replica->split->layers.out,
+                  previous ? replica->split->layers.n_in : replica->split->layers.n_out,
                   (size_t)replica->split->layers.samples, 1);
     return 0;
 }
@@ -217,28 +217,28 @@ static const char *pack_name(const struct bb_memory_kernel *memory_kernel)
 
 /* The passes before an exchange, or behind it. Gradients that go back lie in the margin, and what comes is added. */
 static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const struct bb_replica *replica, const struct halo_exchange *x,
-                                        bool before)
+                                        bool previous)
 {
     bool back = x->kind == GRADIENTS;
-    struct bb_memory_kernel memory_kernel = {.kind = before ? BB_MEMORY_KERNEL_PACK : back ? BB_MEMORY_KERNEL_UNPACK_ADD : BB_MEMORY_KERNEL_UNPACK};
+    struct bb_memory_kernel memory_kernel = {.kind = previous ? BB_MEMORY_KERNEL_PACK : back ? BB_MEMORY_KERNEL_UNPACK_ADD : BB_MEMORY_KERNEL_UNPACK};
     struct bb_kernel_list *work = bb_step_add_kernel_list(w->tiling->step);
 
     w->script.failed |= work == NULL;
     for (int h = 0; work && h < x->n; h++)
         for (int d = 0; d < BB_DIRECTIONS; d++)
-            if (find_halo_box(w, replica, &x->halos[h], d, before == back, &memory_kernel))
+            if (find_halo_box(w, replica, &x->halos[h], d, previous == back, &memory_kernel))
                 bb_kernel_list_add_memory_kernel(work, pack_name(&memory_kernel), &memory_kernel);
     return work;
 }
 
 /* Made once for all micro-batches. */
-static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica, const struct halo_exchange *x, bool before)
+static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica, const struct halo_exchange *x, bool previous)
 {
-    struct bb_kernel_list **work = &replica->pack_lists[x->segment * BB_PACK_LISTS + 2 * (int)x->kind + before];
+    struct bb_kernel_list **work = &replica->pack_lists[x->segment * BB_PACK_LISTS + 2 * (int)x->kind + previous];
 
     if (strcmp(w->tiling->config.compute, "gemm") != 0)
         return;
-    *work = *work ? *work : make_pack_list(w, replica, x, before);
+    *work = *work ? *work : make_pack_list(w, replica, x, previous);
     if (*work && (*work)->n > 0)
         bb_script_work(&w->script, (*work)->items[0].name, *work, 1, BB_NONE, BB_NONE);
 }
@@ -334,12 +334,12 @@ void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, 
 {
     w->script.phase = direction == BB_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
     bb_script_wait(&w->script,
-                   move_activations(w, direction == BB_FORWARD ? &replica->before : &replica->behind, false));
+                   move_activations(w, direction == BB_FORWARD ? &replica->previous : &replica->next, false));
 }
 
 void bb_tile_stage_compute_and_send(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction)
 {
-    struct bb_stage_link *to = direction == BB_FORWARD ? &replica->behind : &replica->before;
+    struct bb_stage_link *to = direction == BB_FORWARD ? &replica->next : &replica->previous;
     const struct bb_split_layers *layers = &replica->split->layers;
 
     for (int i = 0; i < layers->n_segments; i++) {
@@ -421,8 +421,8 @@ static int init_replica(struct bb_tile_stage *w, struct bb_replica *replica, int
     TRY(BB_NEW(replica->pack_lists, replica->split->layers.n_segments * BB_PACK_LISTS));
     TRY(find_link_messages(w, replica, true));
     TRY(find_link_messages(w, replica, false));
-    add_message_buffers(w, &replica->before);
-    add_message_buffers(w, &replica->behind);
+    add_message_buffers(w, &replica->previous);
+    add_message_buffers(w, &replica->next);
     add_halo_buffers(w, replica);
 out:
     return rc;
@@ -445,7 +445,7 @@ void bb_tile_stage_release(struct bb_tile_stage *w)
 {
     for (int i = 0; i < BB_REPLICAS; i++) {
         free(w->replicas[i].pack_lists);
-        free(w->replicas[i].before.messages);
-        free(w->replicas[i].behind.messages);
+        free(w->replicas[i].previous.messages);
+        free(w->replicas[i].next.messages);
     }
 }

@@ -32,7 +32,7 @@ struct bb_replica {
     bool inverse;
     struct bb_layer_split *split;
     unsigned neighbours; /* bits, as bb_tile_neighbours */
-    struct bb_stage_link before, behind;
+    struct bb_stage_link previous, next;
     int halo_send[BB_SEGMENT_HALOS][BB_DIRECTIONS], halo_recv[BB_SEGMENT_HALOS][BB_DIRECTIONS];
     struct bb_script_lane halo;
     struct bb_kernel_list **pack_lists; /* [segments * BB_PACKS], as they are needed */

@@ -105,13 +105,13 @@ static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, c
     p->model_flops[BB_FORWARD] += needed;
     p->model_flops[BB_BACKWARD] += (l->first ? 1 : 2) * needed;
     for (int direction = 0; c->gemm && direction < BB_PASS_DIRECTIONS; direction++) {
-        struct bb_kernel_list *work = p->work[direction];
+        struct bb_kernel_list *kernels = p->kernels[direction];
 
-        work = work ? work : bb_step_add_kernel_list(c->input->step);
-        if (!work)
+        kernels = kernels ? kernels : bb_step_add_kernel_list(c->input->step);
+        if (!kernels)
             return -BB_EFAIL;
-        p->work[direction] = work;
-        if (!add_layer_kernels(work, c, l, e, direction == BB_BACKWARD) || work->overflowed)
+        p->kernels[direction] = kernels;
+        if (!add_layer_kernels(kernels, c, l, e, direction == BB_BACKWARD) || kernels->overflowed)
             return bb_err(BB_EFAIL, "%s: no matrix products for layer '%s'", c->input->net->name, l->name);
     }
     return 0;
@@ -241,9 +241,9 @@ out:
 /* ---- fused halos ---- */
 
 /* H before a module when it is H behind it; rims[i]: around the output of its layer i, NULL: not asked. */
-static int accumulate_halo(const struct segment_builder *c, const struct bb_module *m, int behind, int *margins)
+static int accumulate_halo(const struct segment_builder *c, const struct bb_module *m, int halo_after, int *margins)
 {
-    int h = behind;
+    int h = halo_after;
 
     for (int i = m->n - 1; i >= 0; i--) {
         const struct bb_net_layer *l = layer_at(c, m->first + i);
@@ -259,18 +259,18 @@ static int accumulate_halo(const struct segment_builder *c, const struct bb_modu
 #define MAX_CHAIN_LAYERS 8 /* layers of a module that fuses as a chain */
 
 /* A module of a chain: on its tile and what the ones behind it still need around it. */
-static int segment_chain_module(const struct segment_builder *c, int module, int behind, bool is_first_in_chain)
+static int segment_chain_module(const struct segment_builder *c, int module, int halo_after, bool is_first_in_chain)
 {
     const struct bb_module *m = &c->input->net->modules[module];
     struct bb_segment *s = open_segment(c, module);
-    int margins[MAX_CHAIN_LAYERS], before = accumulate_halo(c, m, behind, NULL), rc = 0;
+    int margins[MAX_CHAIN_LAYERS], halo_before = accumulate_halo(c, m, halo_after, NULL), rc = 0;
     const struct bb_net_layer *first = layer_at(c, m->first);
 
     if (!s || m->n > MAX_CHAIN_LAYERS)
         return bb_err(BB_EFAIL, "no room for the chain of %d layers", m->n);
-    (void)accumulate_halo(c, m, behind, margins);
+    (void)accumulate_halo(c, m, halo_after, margins);
     if (is_first_in_chain)
-        add_halo(c, s, &(struct bb_halo){"fused halo", input_of(first), {before, before}}, first->stride);
+        add_halo(c, s, &(struct bb_halo){"fused halo", input_of(first), {halo_before, halo_before}}, first->stride);
     for (int i = 0; i < m->n; i++) {
         const int margin[2] = {margins[i], margins[i]};
         const struct bb_net_layer *l = layer_at(c, m->first + i);
@@ -286,11 +286,11 @@ static int segment_chain(const struct segment_builder *c, int first, int n)
     int rc = 0;
 
     for (int i = 0; i < n; i++) {
-        int behind = 0;
+        int halo_after = 0;
 
         for (int j = n - 1; j > i; j--)
-            behind = accumulate_halo(c, &c->input->net->modules[first + j], behind, NULL);
-        TRY(segment_chain_module(c, first + i, behind, i == 0));
+            halo_after = accumulate_halo(c, &c->input->net->modules[first + j], halo_after, NULL);
+        TRY(segment_chain_module(c, first + i, halo_after, i == 0));
     }
 out:
     return rc;
@@ -324,9 +324,9 @@ out:
 static int count_fused_modules(const struct segment_builder *c, int module)
 {
     const struct bb_net *net = c->input->net;
-    int most = c->input->config->tiles.fused_layers, end = c->layers->first + c->layers->n, n = 0;
+    int max = c->input->config->tiles.fused_layers, end = c->layers->first + c->layers->n, n = 0;
 
-    while (n < most && module + n < end && net->modules[module + n].fusion == BB_FUSE_CHAIN)
+    while (n < max && module + n < end && net->modules[module + n].fusion == BB_FUSE_CHAIN)
         n++;
     return n;
 }

@@ -22,7 +22,7 @@ struct bb_segment_op {
     const char *what;
     double flops[BB_PASS_DIRECTIONS];                /* that are done                                        */
     double model_flops[BB_PASS_DIRECTIONS];          /* that the network needs: without the rims of fused halos */
-    struct bb_kernel_list *work[BB_PASS_DIRECTIONS]; /* --compute gemm, owned by the step */
+    struct bb_kernel_list *kernels[BB_PASS_DIRECTIONS]; /* --compute gemm, owned by the step */
 };
 
 #define BB_SEGMENT_HALOS 2

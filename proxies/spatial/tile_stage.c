@@ -221,26 +221,26 @@ static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const stru
 {
     bool back = x->kind == GRADIENTS;
     struct bb_memory_kernel memory_kernel = {.kind = previous ? BB_MEMORY_KERNEL_PACK : back ? BB_MEMORY_KERNEL_UNPACK_ADD : BB_MEMORY_KERNEL_UNPACK};
-    struct bb_kernel_list *work = bb_step_add_kernel_list(w->tiling->step);
+    struct bb_kernel_list *kernels = bb_step_add_kernel_list(w->tiling->step);
 
-    w->script.failed |= work == NULL;
-    for (int h = 0; work && h < x->n; h++)
+    w->script.failed |= kernels == NULL;
+    for (int h = 0; kernels && h < x->n; h++)
         for (int d = 0; d < BB_DIRECTIONS; d++)
             if (find_halo_box(w, replica, &x->halos[h], d, previous == back, &memory_kernel))
-                bb_kernel_list_add_memory_kernel(work, pack_name(&memory_kernel), &memory_kernel);
-    return work;
+                bb_kernel_list_add_memory_kernel(kernels, pack_name(&memory_kernel), &memory_kernel);
+    return kernels;
 }
 
 /* Made once for all micro-batches. */
 static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica, const struct halo_exchange *x, bool previous)
 {
-    struct bb_kernel_list **work = &replica->pack_lists[x->segment * BB_PACK_LISTS + 2 * (int)x->kind + previous];
+    struct bb_kernel_list **kernels = &replica->pack_lists[x->segment * BB_PACK_LISTS + 2 * (int)x->kind + previous];
 
     if (strcmp(w->tiling->config.compute, "gemm") != 0)
         return;
-    *work = *work ? *work : make_pack_list(w, replica, x, previous);
-    if (*work && (*work)->n > 0)
-        bb_script_work(&w->script, (*work)->items[0].name, *work, 1, BB_NONE, BB_NONE);
+    *kernels = *kernels ? *kernels : make_pack_list(w, replica, x, previous);
+    if (*kernels && (*kernels)->n > 0)
+        bb_script_work(&w->script, (*kernels)->items[0].name, *kernels, 1, BB_NONE, BB_NONE);
 }
 
 /* All messages of an exchange in one group call: each direction's to its neighbour, and his from there. */
@@ -281,8 +281,8 @@ static void write_segment_op(struct bb_tile_stage *w, const struct bb_replica *r
     double us = p->flops[direction] * replica->split->layers.us_per_flop[direction];
     struct bb_program *program = w->script.program;
 
-    if (p->work[direction]) {
-        bb_script_work(&w->script, p->what, p->work[direction], 1, BB_NONE, BB_NONE);
+    if (p->kernels[direction]) {
+        bb_script_work(&w->script, p->what, p->kernels[direction], 1, BB_NONE, BB_NONE);
         if (!w->script.failed)
             program->ops[program->n_ops - 1].flops = p->model_flops[direction];
     } else if (us > 0) {

@@ -12,12 +12,12 @@
 static int make_split(struct bb_tiling *t, const struct bb_resolved_tiles *s, int i)
 {
     const struct bb_split_input input = {.config = &t->config, .net = &t->net, .step = t->step};
-    struct bb_layer_split *split = &t->splits[i], *before = i > 0 ? split - 1 : NULL;
+    struct bb_layer_split *split = &t->splits[i], *previous = i > 0 ? split - 1 : NULL;
     bool tiled = i < t->n_spatial;
 
-    split->base = before ? before->base + before->width : 0;
+    split->base = previous ? previous->base + previous->width : 0;
     split->width = tiled ? s->parts[i] : t->local_dp;
-    split->layers = (struct bb_split_layers){.first = before ? before->layers.first + before->layers.n : 0,
+    split->layers = (struct bb_split_layers){.first = previous ? previous->layers.first + previous->layers.n : 0,
                                              .n = s->modules[i],
                                              .tiled = tiled,
                                              .slices = tiled ? s->slices[i] : (struct bb_slices){1, 1},
@@ -232,7 +232,7 @@ static int add_groups(struct bb_tiling *t)
 {
     struct bb_layout *l = &t->step->layout;
     const struct bb_axis axes[] = {{"place", t->mp}, {"dp", t->replicas}};
-    bool together = sums_replicas(t);
+    bool sums_all = sums_replicas(t);
     int d = t->local_dp, rc;
     const struct subgroups local_replicas = {
         .instances = t->n_splits - t->n_spatial, .first = t->tiles, .step = d, .n = d, .stride = 1};
@@ -246,9 +246,9 @@ static int add_groups(struct bb_tiling *t)
         TRY(add_subgroups(t, BB_DIRECT, "local_dp", local_replicas, 1, &t->comm_local_dp));
     if (t->gems)
         TRY(add_pairs(t));
-    if (together && t->mp % 2 && t->replicas > 1)
+    if (sums_all && t->mp % 2 && t->replicas > 1)
         TRY(add_middle(t));
-    if (!together && t->replicas > 1)
+    if (!sums_all && t->replicas > 1)
         TRY(add_comms(t, bb_layout_add_group(l, "dp", 1u << 1), "dp", 1, &t->comm_dp));
 out:
     return rc;
@@ -329,7 +329,7 @@ static int describe_step(struct bb_tiling *t)
     int passes = c->tiles.replications;
     const char *tiles = describe_tiles(t);
     const char *local = t->local_dp > 1 ? bb_step_text(t->step, ", %d local replicas", t->local_dp) : "";
-    const char *turns = t->gems ? bb_step_text(t->step, ", %d replications%s", passes,
+    const char *passes_text = t->gems ? bb_step_text(t->step, ", %d replications%s", passes,
                                                !c->tiles.comm_opt  ? ""
                                                : c->tiles.odd_step ? " (odd step, replicas without all-reduce)"
                                                                    : " (even step, replicas without all-reduce)")
@@ -337,9 +337,9 @@ static int describe_step(struct bb_tiling *t)
 
     t->step->parameters = t->net.parameters;
     t->step->samples = (double)t->replicas * passes * c->micro_batches * c->micro_batch_size;
-    if (tiles && local && turns)
+    if (tiles && local && passes_text)
         t->step->summary = bb_step_text(t->step, "%s at %d, %d splits%s%s%s, %d micro-batch%s of %d, %d replica%s",
-                                        t->net.name, t->net.image, t->n_splits, tiles, local, turns, c->micro_batches,
+                                        t->net.name, t->net.image, t->n_splits, tiles, local, passes_text, c->micro_batches,
                                         c->micro_batches == 1 ? "" : "es", c->micro_batch_size, t->replicas,
                                         t->replicas == 1 ? "" : "s");
     return t->step->summary ? 0 : -BB_EFAIL;

@@ -167,23 +167,23 @@ static void add_halo_buffers(struct bb_tile_stage *w, struct bb_replica *replica
 
     for (int h = 0; h < BB_SEGMENT_HALOS; h++)
         for (int d = 0; d < BB_DIRECTIONS; d++) {
-            size_t most = 0, count;
+            size_t max = 0, count;
 
             for (int i = 0; i < layers->n_segments; i++) {
                 const struct bb_segment *s = &layers->segments[i];
 
                 count = h < s->n_halos ? bb_halo_count(&s->halos[h], &layers->slices, layers->samples, d) : 0;
-                most = count > most ? count : most;
+                max = count > max ? count : max;
                 count = h == 0 && backward && s->n_halos
                             ? bb_halo_count(&s->outputs, &layers->slices, layers->samples, d)
                             : 0;
-                most = count > most ? count : most;
+                max = count > max ? count : max;
             }
             replica->halo_send[h][d] = replica->halo_recv[h][d] = BB_NONE;
-            if (most == 0 || !(replica->neighbours & 1u << d))
+            if (max == 0 || !(replica->neighbours & 1u << d))
                 continue;
-            replica->halo_send[h][d] = bb_script_buffer(&w->script, "halo send", BB_USE_COMMUNICATION, most);
-            replica->halo_recv[h][d] = bb_script_buffer(&w->script, "halo receive", BB_USE_COMMUNICATION, most);
+            replica->halo_send[h][d] = bb_script_buffer(&w->script, "halo send", BB_USE_COMMUNICATION, max);
+            replica->halo_recv[h][d] = bb_script_buffer(&w->script, "halo receive", BB_USE_COMMUNICATION, max);
         }
 }
 

@@ -1,13 +1,12 @@
 /*
- * child.h - a test scenario in a process of its own, so that it starts with fresh emulated GPUs, an environment of its
- * choice, and clocks at 0.
+ * child.h - runs a test scenario in a child process, with fresh emulated GPUs, its own environment, and clocks at 0.
  */
 #ifndef EMU_TEST_CHILD_H
 #define EMU_TEST_CHILD_H
 
 #include <stdio.h>
 
-/* In a scenario: says what failed and fails it. */
+/* Inside a scenario: print the failed condition and fail the scenario. */
 #define EXPECT(condition)                                                                                              \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
@@ -28,15 +27,17 @@
 enum { CHILD_HUNG = 1000, CHILD_SIGNAL = 2000 }; /* killed after 20 s; ended by signal n: CHILD_SIGNAL + n */
 
 struct child {
-    int status;      /* exit status of the process, or the above; a scenario's return value is its exit status */
-    char err[16384]; /* what it wrote to stderr                                                                */
+    int status;      /* exit status of the child, or a value above; a scenario's return value is its exit status */
+    char err[16384]; /* the child's stderr, cut to this size */
 };
 
-/* Runs scenario with the settings ("NAME=value", NULL-terminated, may be NULL) added to the environment; EMU_CLUSTER is
- * the test profile unless the settings say otherwise. */
+/*
+ * child_run - run a scenario in a child process.
+ *   settings  ["NAME=value"..., NULL] added to the environment; may be NULL; EMU_CLUSTER defaults to the test profile
+ */
 void child_run(struct child *child, int (*scenario)(void), const char *const *settings);
 
-/* The same for a scenario that must pass: prints its stderr and fails the cmocka test when it does not. */
+/* Like child_run for a scenario that must return 0; otherwise prints its stderr and fails the cmocka test. */
 void child_pass(int (*scenario)(void), const char *const *settings);
 
 #endif

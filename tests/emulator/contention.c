@@ -1,11 +1,12 @@
 /*
- * contention.c - what the operations on one GPU take from each other, where the machine's profile has "sharing" (the
- * law: profiles/clusters/README.md). What the host issues is told to a timeline (timeline.h), which reckons ahead what
- * each operation loses; that much longer the operation lasts. Until its loss is known an operation is held back; that
- * takes no virtual time.
+ * contention.c - contention between the operations on one GPU, for machines whose profile has "sharing" (model:
+ * profiles/clusters/README.md). The operations that the host issues are added to a timeline (timeline/timeline.h),
+ * which computes how long each is delayed. The worker of a stream holds an operation back until its delay (its loss) is
+ * known; that takes no virtual time.
  *
- * A process has a timeline of its own, on which every peer comes when this rank does. Where GPUs of several processes
- * share NICs or uplinks, the processes share one: there operations meet, and its ends are theirs.
+ * By default each process has its own timeline, which assumes that all ranks arrive at a collective when this rank
+ * does. Where GPUs of several processes share NICs or uplinks, the processes share one timeline: there the operations
+ * wait for their peers, and end at the times that the timeline computes.
  */
 #include "internal.h"
 #include "proxies/machine/fabric.h"
@@ -22,27 +23,28 @@ static struct {
     struct emu_timeline *line;
     int host;
     bool is_shared, has_ended;
-    bool shares_resources;                    /* GPUs meet there at what they share                                 */
-    bool is_reported;                       /* that it tells nothing any more                                     */
-    uint64_t name;                      /* of one that has places: the process that made it                   */
-    int machine_ranks[EMU_MAX_DEVICES]; /* of devices whose place NCCL knows, counted from 1, 0: not yet */
+    bool shares_resources; /* GPUs compete there for the NICs and uplinks that they share */
+    bool is_reported;      /* the failure has been printed */
+    uint64_t name;         /* with shares_resources: pid of the process that created the timeline; otherwise 0 */
+    int machine_ranks[EMU_MAX_DEVICES]; /* of devices that NCCL has placed, plus 1; 0: unknown */
 } contention;
 
-/* Torn by a process that died, it is gone, and so is the job, most likely; full, what it tells would be wrong. */
+/* After the death of a process the others continue without a timeline (the job will most likely end too). A full
+ * timeline would give wrong times, so it ends the process. */
 static void report_timeline_end(void)
 {
     bool owner_died;
     const char *failure = emu_timeline_failure(contention.line, &owner_died);
 
     if (!contention.is_reported)
-        fprintf(stderr, "emulated GPUs: the timeline of what runs at once has ended: %s%s\n", failure,
-                owner_died ? "; from here on nothing takes anything from anything else" : "");
+        fprintf(stderr, "emulated GPUs: the contention model failed: %s%s\n", failure,
+                owner_died ? "; from now on operations do not slow each other down" : "");
     contention.is_reported = true;
     if (!owner_died)
         _exit(1);
 }
 
-/* false: there is none, or none any more. A copy of this process (fork) has none. */
+/* Returns false if there is no usable timeline: none was opened, it has failed, or this is a fork() child. */
 static bool lock_line(void)
 {
     if (!contention.line || contention.has_ended || emu.is_copy)
@@ -60,13 +62,14 @@ static int machine_rank(int device)
     if (contention.machine_ranks[device] > 0)
         return contention.machine_ranks[device] - 1;
     const int size = emu_world_size();
-    struct emu_location location = emu_location_of(size > 1 ? emu_world_rank() : device, size > 1 ? size : EMU_MAX_DEVICES);
+    struct emu_location location =
+        emu_location_of(size > 1 ? emu_world_rank() : device, size > 1 ? size : EMU_MAX_DEVICES);
     const int per_node = emu.machine.gpus_per_node;
 
     return location.node * per_node + location.gpu % per_node;
 }
 
-/* Where they are not scarce, nothing is said to use them. */
+/* 0 if the uplinks of the tier are not oversubscribed: then nothing uses them in the timeline. */
 static double uplink_gbps(enum bb_tier tier, int rank)
 {
     if (!bb_fabric_is_oversubscribed(&emu.machine, tier))
@@ -98,8 +101,8 @@ static struct emu_gpu_parts parts_of(int device)
     return parts;
 }
 
-/* What lets an operation begin earlier or later than its members' arrival is nothing that a timeline knows of. NULL:
- * none of it was asked for. */
+/* The timeline does not model hazards that let an operation begin before or after the arrival of its members.
+ * Returns the variable that requests such a hazard, or NULL. */
 static const char *requested_hazard(void)
 {
     static const char *const names[] = {"EMU_HARDWARE_QUEUES", "EMU_SEND_AHEAD"};
@@ -110,7 +113,8 @@ static const char *requested_hazard(void)
     return NULL;
 }
 
-/* A timeline on which GPUs meet at what they share: with other processes, or those of this one if it is alone. */
+/* Whether a timeline is needed on which GPUs compete for NICs and uplinks: of all processes of the job, or of a
+ * single process. */
 static bool wants_shared_resources(void)
 {
     const char *hazard = requested_hazard();
@@ -119,8 +123,8 @@ static bool wants_shared_resources(void)
         return false;
     if (hazard && emu_world_size() > 1)
         emu_die(
-            "%s=%s: not where processes share NICs or uplinks, as on '%s'; a profile with a NIC for each GPU and no "
-            "scarce uplinks has it",
+            "%s=%s is not supported with several processes on '%s', whose GPUs share NICs or uplinks; use a profile "
+            "with a NIC per GPU and no oversubscribed uplinks",
             hazard, getenv(hazard), emu.machine.name);
     return !hazard;
 }
@@ -140,7 +144,7 @@ void emu_contention_load(void)
         return;
     contention.line = emu_timeline_open(&emu.machine, -1);
     if (!contention.line)
-        emu_give_up("no memory for what runs at once on the GPUs");
+        emu_give_up("out of memory for the contention model");
     if (!lock_line())
         return;
     emu_timeline_add_host(contention.line, (int)getpid(), 0, &contention.host);
@@ -199,9 +203,9 @@ void emu_set_machine_rank(int device, int rank)
     emu_unlock();
 }
 
-/* ---- what the engine tells and asks ---- */
+/* ---- interface for the engine ---- */
 
-/* The host goes on, and gives the stream something. false: nothing is told any more. */
+/* The host runs again and issues something on the stream. Returns false if there is no usable timeline. */
 static bool open_lane(struct CUstream_st *s)
 {
     struct emu_gpu_parts parts;
@@ -238,7 +242,7 @@ void emu_contention_drop_mark_locked(struct emu_mark *mark)
     emu_timeline_unlock(contention.line);
 }
 
-/* One communicator's operations keep their order over all streams. */
+/* The operations of one communicator run in their issue order, on whatever streams. */
 static void follow_order(struct CUstream_st *s, const struct emu_order *order)
 {
     if (order->moment != 0 && order->lane != s->lane)
@@ -261,7 +265,7 @@ void emu_order_release(struct emu_order *order)
     order->moment = 0;
 }
 
-/* The worker lets an operation that waits for the host run at once, and frees it whenever it ends. */
+/* A start barrier kernel (waits) is not held back: the worker runs it at once, and the host ends it at any time. */
 void emu_contention_op_locked(struct CUstream_st *s, struct emu_item *item)
 {
     const struct emu_demand *e = item->op.demand;
@@ -292,8 +296,9 @@ void emu_contention_host_waits_locked(const struct emu_mark *mark, const struct 
     emu_timeline_unlock(contention.line);
 }
 
-/* Whether it is known what the item loses; what else there is to see. It is let go on when its communicator is over, or
- * when for long nothing has happened that it waits for: then it finds out for real. */
+/* Fetches the loss of an item if it is known. An item is released without it when its communicator is aborted, or
+ * when nothing has happened on a stuck timeline for long; then the wait for its peers happens in the operation
+ * itself. */
 static bool check_loss(struct emu_item *item, int idle_checks, uint32_t *news)
 {
     const struct emu_demand *e = item->op.demand;
@@ -303,8 +308,8 @@ static bool check_loss(struct emu_item *item, int idle_checks, uint32_t *news)
         return item->loss_known = true;
     if (idle_checks > 0)
         emu_timeline_check_hosts(contention.line, PATIENCE_S);
-    is_over =
-        (e->peers && e->peers->is_over(e->peers)) || (idle_checks > IDLE_CHECKS && emu_timeline_is_stuck(contention.line));
+    is_over = (e->peers && e->peers->is_over(e->peers)) ||
+              (idle_checks > IDLE_CHECKS && emu_timeline_is_stuck(contention.line));
     *news = emu_timeline_wakeups(contention.line, contention.host);
     if (emu_timeline_collect(contention.line, item->step, &item->extra_ns, &item->end_ns))
         item->loss_known = true;
@@ -316,7 +321,8 @@ static bool check_loss(struct emu_item *item, int idle_checks, uint32_t *news)
     return item->loss_known;
 }
 
-/* A host that waits outside CUDA does not say so: after a while it is taken to. */
+/* A host that waits outside CUDA and MPI does not report it; emu_timeline_check_hosts treats it as lost after
+ * PATIENCE_S. */
 void emu_contention_await_loss_locked(struct emu_item *item)
 {
     uint32_t news, before = 0;
@@ -341,7 +347,7 @@ void emu_host_waits_for_all(void)
     emu_unlock();
 }
 
-/* s NULL: of any stream. */
+/* s NULL: an operation of any stream. */
 void emu_contention_host_waits_one_locked(const struct CUstream_st *s)
 {
     if ((s && s->lane == 0) || !lock_line())
@@ -357,8 +363,8 @@ void emu_host_waits_for_one(void)
     emu_unlock();
 }
 
-/* What is left is done for real: nobody waits any more for when it was reckoned to be. Nothing of it transfers, since
- * the worker has waited for each loss. */
+/* The remaining steps have no effect on times any more. None of them transfers, because the worker waits for the
+ * loss of each operation before running it. */
 void emu_contention_close_stream_locked(struct CUstream_st *s)
 {
     if (s->lane == 0 || !lock_line())

@@ -1,6 +1,6 @@
 /*
- * engine.c - the heart of the emulated GPUs: the start and the end of the process, the host clock, and the queues of
- * the streams with the worker threads that serve them.
+ * engine.c - the core of the emulated GPUs: start and end of the process, the host clock, and the queues of the streams
+ * with their worker threads.
  */
 #include "hazards.h"
 #include <errno.h>
@@ -25,7 +25,7 @@ void emu_die(const char *format, ...)
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);
-    _Exit(2); /* whatever the program makes of an _exit() that is not its own */
+    _Exit(2); /* not _exit(), which the program may have replaced */
 }
 
 void emu_give_up(const char *what)
@@ -52,13 +52,15 @@ static bool env_switch(const char *name, const char *on, const char *off)
     return true;
 }
 
-/* Each rank has a device of its own. More ranks than a process may see devices sit on boards of eight, as those of many
- * machines would, and see those of their board; the last board takes all who are too many. */
+/* Each local rank has its own device. With more local ranks than EMU_MAX_DEVICES, ranks are placed on boards of
+ * GPUS_PER_BOARD devices, as on several machines, and see the devices of their board. Ranks beyond EMU_MAX_RANKS all
+ * use the last board. */
 static int devices_of_ranks(int *first)
 {
     static const char *const sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"};
     static const char *const ranks[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
-    const int n = emu_rank_from(sizes, 3, GPUS_PER_BOARD), at = emu_rank_from(ranks, 3, 0) / GPUS_PER_BOARD * GPUS_PER_BOARD;
+    const int n = emu_rank_from(sizes, 3, GPUS_PER_BOARD),
+              at = emu_rank_from(ranks, 3, 0) / GPUS_PER_BOARD * GPUS_PER_BOARD;
 
     if (n <= EMU_MAX_DEVICES)
         return n < GPUS_PER_BOARD ? GPUS_PER_BOARD : n;
@@ -81,8 +83,8 @@ static int requested_devices(int *first)
     return (int)n;
 }
 
-/* At exit the workers stop where they are; one that is inside an operation gets a moment to leave it, so that it does
- * not run on over the destructors of the program. */
+/* At exit the workers stop. A worker that is inside an operation gets one second to finish, so that the operation
+ * does not run on while the program's destructors run. */
 static void stop_workers(void)
 {
     struct timespec deadline;
@@ -101,7 +103,7 @@ static void stop_workers(void)
     emu_unlock();
 }
 
-/* A child by fork() has no workers; what others see of this process is not its business. */
+/* A fork() child has no workers, and other processes see its parent only. */
 static void be_a_copy(void)
 {
     emu.is_copy = true;
@@ -112,7 +114,7 @@ static void print_banner(void)
     if (emu_world_rank() == 0 && !env_is("EMU_QUIET", "1"))
         fprintf(
             stderr,
-            "emulated GPUs: %d x Emulated GPU per process, profile %s, %s time; figures are modelled, not measured\n",
+            "emulated GPUs: %d x Emulated GPU per process, profile %s, %s time; results are modelled, not measured\n",
             emu.n_devices, emu.machine.name, emu.real_time ? "real" : "virtual");
 }
 
@@ -172,7 +174,7 @@ void emu_host_reach_locked(int64_t ns)
         emu.host_ns = ns;
 }
 
-/* Who polls learns of an end a moment later: EMU_POLL_US. */
+/* A polling host notices the end EMU_POLL_US later. */
 void emu_host_poll_locked(int64_t ns)
 {
     if (emu.host_ns < ns)
@@ -266,7 +268,7 @@ static void mark_set_locked(struct emu_mark *mark, int64_t time_ns)
 static void mark_wait_locked(struct emu_mark *mark)
 {
     mark->waiters++;
-    while (!mark->done && !emu.stopping) /* after the end nobody serves it */
+    while (!mark->done && !emu.stopping) /* after the process end no worker sets the mark */
         pthread_cond_wait(&mark->reached, &emu.lock);
     mark->waiters--;
 }
@@ -286,7 +288,7 @@ static struct timespec at_ns(int64_t ns)
     return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 }
 
-/* In real mode an operation lasts: its worker sleeps until the clock on the wall has reached the end. */
+/* Real time: the worker sleeps until the operation's end on the wall clock. */
 static void last_until_locked(struct CUstream_st *s, int64_t end_ns)
 {
     struct timespec deadline = at_ns(end_ns);
@@ -351,7 +353,8 @@ static void run_op_locked(struct CUstream_st *s, struct emu_item *item)
     op_dispose_locked(item);
 }
 
-/* An event behind an operation begins when that has ended, and so keeps its hardware queue that long. */
+/* An operation with extra entries has an event after it, which begins when the operation has ended. The hardware
+ * queue is occupied until then. */
 static void serve_item_locked(struct CUstream_st *s, struct emu_item *item)
 {
     emu_queue_await_locked(s, item);
@@ -425,7 +428,8 @@ static void *serve(void *arg)
     return NULL;
 }
 
-/* Signals from outside are the program's business: its handlers must not run on a worker. Faults stay visible. */
+/* External signals are for the program's threads: their handlers must not run on a worker. Fault signals stay
+ * enabled. */
 static void start_worker_locked(struct CUstream_st *s)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
@@ -497,7 +501,7 @@ struct emu_mark *emu_mark_here_locked(struct CUstream_st *s)
 {
     struct emu_mark *mark = emu_mark_new();
 
-    if (s->issued == s->done && !emu.contends) { /* idle: the moment is now */
+    if (s->issued == s->done && !emu.contends) { /* idle stream: its time is known now */
         mark->done = true;
         mark->time_ns = s->clock_ns;
     } else {
@@ -528,8 +532,9 @@ static bool meets_legacy(const struct CUstream_st *s)
     return s->kind == EMU_STREAM_PER_THREAD || (s->kind == EMU_STREAM_USER && !(s->flags & cudaStreamNonBlocking));
 }
 
-/* The legacy default stream runs after all that blocking streams of its device were given, and they after it. Both
- * sides remember how far they have met, so that a program that uses one kind only pays nothing. */
+/* The legacy default stream runs after all work issued earlier to the blocking streams of its device, and their
+ * later work runs after it. Both sides remember the last join, so that a program with only one kind of stream pays
+ * nothing. */
 void emu_join_default_locked(struct CUstream_st *s)
 {
     struct CUstream_st *legacy = emu.devices[s->device].legacy;
@@ -550,7 +555,7 @@ void emu_join_default_locked(struct CUstream_st *s)
 
 cudaError_t emu_drain_stream_locked(struct CUstream_st *s)
 {
-    int device = s->device; /* a stream that was destroyed goes away while it is waited for */
+    int device = s->device; /* a destroyed stream is freed while the host waits for it */
     struct emu_mark *mark = emu_mark_here_locked(s);
     cudaError_t rc = emu_await_locked(mark);
 
@@ -558,7 +563,7 @@ cudaError_t emu_drain_stream_locked(struct CUstream_st *s)
     return rc ? rc : emu.devices[device].sticky;
 }
 
-/* The next stream of the device with an id above after, so that the list may change between two steps. */
+/* The next stream of the device by id; the list may change between two calls. */
 static struct CUstream_st *stream_after_locked(int device, unsigned long long after)
 {
     struct CUstream_st *found = NULL;

@@ -1,5 +1,5 @@
 /*
- * graphs.h - graphs as capture.c fills them and graphs.c runs them.
+ * graphs.h - the graphs that capture.c and nodes.c build and graphs.c launches.
  */
 #ifndef EMU_GRAPHS_H
 #define EMU_GRAPHS_H
@@ -8,26 +8,28 @@
 
 #pragma GCC visibility push(hidden)
 
-/* The handle that the program sees. Nodes and their operations belong to the body. */
+/* A node handle of the program. The body owns the node and its operation. */
 struct CUgraphNode_st {
     struct emu_graph_body *body;
-    int index; /* in the body          */
+    int index; /* in body->nodes */
     int device;
     enum cudaGraphNodeType type;
-    struct emu_op op;  /* run NULL: nothing to do */
-    cudaEvent_t event; /* event record and wait nodes */
+    struct emu_op op;  /* run NULL: an empty node */
+    cudaEvent_t event; /* of event record and wait nodes */
     struct CUgraphNode_st **deps;
     int n_deps;
 };
 
-struct emu_held_object; /* a user object that lives as long as the graph */
+struct emu_held_object; /* a cudaUserObject retained by the graph */
 
-/* Shared by a graph and all executables made from it; released when the last of them and the last launch are gone. */
+/* Shared by a graph and all executable graphs made from it. Freed when the last of them and their last launch have
+ * ended. */
 struct emu_graph_body {
     int refs;
     struct CUgraphNode_st **nodes;
     int n, capacity;
-    struct emu_mark *last; /* end of the latest launch: an operation never runs twice at once */
+    struct emu_mark *last; /* end of the latest launch; the next launch waits for it, so an operation never runs
+                              concurrently with itself */
     struct emu_held_object *held;
 };
 
@@ -57,7 +59,7 @@ void emu_front_set(struct emu_front *front, struct CUgraphNode_st *const *nodes,
 void emu_front_join(struct emu_front *front, const struct emu_front *more);
 void emu_capture_begin_locked(struct CUstream_st *s, struct CUgraph_st *graph, enum cudaStreamCaptureMode mode,
                               bool into_existing);
-void emu_capture_leave_locked(struct emu_capture *capture); /* takes all its streams out of it and frees it */
+void emu_capture_leave_locked(struct emu_capture *capture); /* detaches all streams from the capture and frees it */
 
 #pragma GCC visibility pop
 #endif

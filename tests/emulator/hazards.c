@@ -1,4 +1,4 @@
-/* hazards.c - see hazards.h. Without its variable each of these does nothing. */
+/* hazards.c - see hazards.h. A hazard is off unless its environment variable is set. */
 #include "hazards.h"
 
 #include <stdlib.h>
@@ -17,7 +17,8 @@ int emu_env_number(const char *name, int most)
     return (int)n;
 }
 
-/* As the driver does: a number out of range is the nearest one, what is none is the default. */
+/* As the driver reads it: a value out of range becomes the nearest valid one, a value that is no number the default
+ * 8. */
 static int requested_connections(void)
 {
     const char *value = getenv("CUDA_DEVICE_MAX_CONNECTIONS");

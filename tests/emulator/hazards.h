@@ -1,6 +1,6 @@
 /*
- * hazards.h - what real hardware does and a plain model does not, each switched on by environment (README.md,
- * "Hazards"): hardware queues that streams share, and a launch queue that keeps the host when it is full.
+ * hazards.h - hazards of real hardware that the plain model does not have (README.md, "Hazards"): hardware queues
+ * shared by streams, and a launch queue that blocks the host when it is full. An environment variable switches each on.
  */
 #ifndef EMU_HAZARDS_H
 #define EMU_HAZARDS_H
@@ -11,14 +11,16 @@
 
 void emu_hazards_load(void);
 
-/* Hardware queues. An item of a stream begins when all that were given to its queue before it have begun, whatever
- * their streams. */
+/* Hardware queues: an item of a stream begins when all items that entered the same queue earlier have begun,
+ * whatever their streams. */
 void emu_queue_assign_locked(struct CUstream_st *s);
-void emu_queue_take_locked(struct CUstream_st *s, struct emu_item *item); /* its place behind the others             */
-void emu_queue_await_locked(struct CUstream_st *s, const struct emu_item *item); /* until it is its turn              */
-void emu_queue_begin_locked(struct CUstream_st *s, const struct emu_item *item); /* at s's clock: the next may come   */
+void emu_queue_take_locked(struct CUstream_st *s, struct emu_item *item); /* assigns the item's position in the queue */
+void emu_queue_await_locked(struct CUstream_st *s, const struct emu_item *item); /* waits for its turn */
+/* begins at the stream's clock; the next item of the queue may follow */
+void emu_queue_begin_locked(struct CUstream_st *s, const struct emu_item *item);
 
-/* Launch queue: the host waits until the stream has room for so many entries more. emu_room_free_locked: an item ends. */
+/* Launch queue: the first function blocks the host until the stream's launch queue has `entries` free entries; the
+ * second frees the entries of an item that has ended. */
 void emu_launch_queue_await_locked(struct CUstream_st *s, int entries);
 void emu_launch_queue_free_locked(struct CUstream_st *s, const struct emu_item *item);
 

@@ -1,5 +1,5 @@
 /*
- * names.h - calls whose names or arguments changed between CUDA 12 and 13, in a form that needs no header of CUDA.
+ * names.h - functions whose names or arguments changed between CUDA 12 and 13, declared without CUDA headers.
  */
 #ifndef EMU_NAMES_H
 #define EMU_NAMES_H
@@ -8,7 +8,7 @@
 
 #pragma GCC visibility push(hidden)
 
-/* deps: where to put the address of the array of nodes; edges: where to put NULL. Returns a cudaError_t. */
+/* deps: where the address of the node array is stored; edges: where NULL is stored. Returns a cudaError_t. */
 int emu_capture_info(void *stream, int *status, unsigned long long *id, void **graph, void *deps, void *edges,
                      size_t *n);
 int emu_capture_update(void *stream, void *deps, size_t n, unsigned flags);
@@ -16,9 +16,9 @@ int emu_graph_add_edges(void *graph, const void *from, const void *to, size_t n)
 int emu_node_dependencies(void *node, void *deps, void *edges, size_t *n);
 int emu_memory_hint(const char *function, const void *pointer, size_t bytes);
 
-/* A call that is not modelled: says which on stderr, cudaErrorNotSupported. */
+/* A CUDA function that is not modelled: prints its name on stderr once and returns cudaErrorNotSupported. */
 int emu_refuse(const char *function);
-int emu_unmodelled(void); /* errors.c: remembers and returns that error */
+int emu_unmodelled(void); /* errors.c: sets cudaErrorNotSupported as the last error and returns it */
 
 #pragma GCC visibility pop
 

@@ -1,12 +1,11 @@
 /*
- * streams.c - the public calls about streams: making them, waiting for them, host functions on them. The queues
- * themselves are in engine.c.
+ * streams.c - public stream functions: create, wait, query, host functions. engine.c has the queues.
  */
 #include "hazards.h"
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_key_t own_streams_key; /* of a thread: its per-thread default streams, one per device */
+static pthread_key_t own_streams_key; /* thread-local: the per-thread default streams of a thread, one per device */
 static pthread_once_t own_streams_once = PTHREAD_ONCE_INIT;
 
 static void close_own_streams(void *arg)
@@ -72,7 +71,8 @@ static struct CUstream_st *own_stream_locked(int device)
     return own[device];
 }
 
-/* The stream that a handle means. Handles are looked up, never trusted, so a destroyed one is an error and no crash. */
+/* The stream of a handle. Handles are searched in the list of live streams, so a destroyed handle gives an error
+ * instead of a crash. */
 cudaError_t emu_stream_of_locked(cudaStream_t handle, struct CUstream_st **out)
 {
     int device = emu_current_device();
@@ -199,8 +199,8 @@ static cudaError_t query_locked(struct CUstream_st *s)
     return emu.devices[s->device].sticky;
 }
 
-/* cudaErrorNotReady is an answer, not an error that cudaGetLastError reports. A query that finds the work done has
- * waited for it, so the host clock moves as in a synchronising call. */
+/* cudaErrorNotReady is a result and does not become the last error. A query that finds the work done moves the host
+ * clock to its end, as a synchronising call does. */
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     struct CUstream_st *s;
@@ -218,7 +218,6 @@ out:
     return rc == cudaErrorNotReady ? rc : emu_report(rc);
 }
 
-/* Puts op on the stream and waits for it. Releases op on an error too. */
 cudaError_t emu_run_sync(cudaStream_t stream, const struct emu_op *op)
 {
     struct CUstream_st *s;
@@ -242,7 +241,7 @@ cudaError_t emu_run_sync(cudaStream_t stream, const struct emu_op *op)
     return rc;
 }
 
-/* ---- what a stream is ---- */
+/* ---- stream properties ---- */
 
 static cudaError_t look_up(const char *function, cudaStream_t stream, const void *out, struct CUstream_st *copy)
 {
@@ -371,7 +370,7 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
     return add_host_call(__func__, stream, (struct host_call){.callback = callback, .stream = stream, .data = data});
 }
 
-/* ---- attributes: kept nowhere, since none changes anything here ---- */
+/* ---- attributes: not stored, because none has an effect here ---- */
 
 cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaStreamAttrID id, const cudaStreamAttrValue *value)
 {

@@ -1,9 +1,9 @@
 /*
- * twin.h - CPU twins: what a kernel does and how long it takes, for the kernels of a program that runs on emulated
- * GPUs.
+ * twin.h - the interface of CPU twins. A CPU twin stands for one kernel of the program on emulated GPUs: it does the
+ * kernel's work on the CPU and computes the kernel's modelled duration.
  *
- * A shared object with twins exports one function, emu_twins(), and is named in $EMU_TWINS (several separated by ':').
- * It needs no library of the emulator. Example, for extern "C" __global__ void scale(float *x, float a, size_t n):
+ * A shared object with twins exports one function, emu_twins(), and is listed in $EMU_TWINS (separated by ':').
+ * It links no library of the emulator. Example, for extern "C" __global__ void scale(float *x, float a, size_t n):
  *
  *     static void scale(struct emu_launch *l)
  *     {
@@ -35,33 +35,36 @@ extern "C" {
 
 enum { EMU_TWIN_ARGS = 24 };
 
-/* One launch. Pointers among the arguments may be read and written: device memory is memory of the process. */
+/* One launch. A twin may read and write through pointer arguments: device memory is memory of the process. */
 struct emu_launch {
     dim3 grid, block;
     size_t shared_bytes;
-    void *const *args; /* [n_args] each points to this launch's copy of an argument, aligned to 16 bytes */
+    void *const *args; /* [n_args] pointers to this launch's copies of the arguments, aligned to 16 bytes */
     int device;
     int64_t start_ns; /* the GPU's timer when the kernel starts */
-    int64_t end_ns; /* and when it ends: start + lasts_ns; run may set a later time (a kernel that waited)           */
+    int64_t end_ns;   /* the GPU's timer when the kernel ends, start_ns + lasts_ns; run may set a later time (a kernel
+                       that waited) */
 };
 #define EMU_ARG(launch, i, type) (*(type *)(launch)->args[i])
 
 struct emu_twin {
-    const char *name; /* as nvcc registers it: plain for extern "C", else mangled                       */
+    const char *name; /* as nvcc registers it: plain for extern "C", otherwise mangled */
     int n_args;
     size_t arg_bytes[EMU_TWIN_ARGS];
-    void (*run)(struct emu_launch *); /* the whole grid, in one call, on the stream's thread; NULL does nothing */
-    double (*lasts_ns)(const struct emu_launch *, const struct emu_profile *); /* NULL: kernel_us */
-    bool by_memory; /* bound by the device's memory: lasts longer where others use that                 */
-    bool waits;     /* for the host to let it end                                                       */
-    bool always;    /* run even when EMU_DATA=off (it touches a few bytes only: timers, flags)        */
+    void (*run)(struct emu_launch *); /* computes the whole grid in one call, on the stream's worker thread; NULL:
+                                         does nothing */
+    /* modelled duration in ns; NULL: kernel_us of the profile */
+    double (*lasts_ns)(const struct emu_launch *, const struct emu_profile *);
+    bool by_memory; /* memory-bound: slows down when other operations use the device's memory */
+    bool waits;     /* a start barrier kernel, which runs until the host lets it end */
+    bool always;    /* runs even with EMU_DATA=off, because it touches a few bytes only (timers, flags) */
 };
 
-/* What a twin object exports: its twins and their number. The table lives as long as the process. */
+/* The only export of a twin object: its table of n twins, valid until the process ends. */
 const struct emu_twin *emu_twins(size_t *n);
 
-/* The usual duration, in ns: the longest of kernel_us, the bytes moved over the memory bandwidth, and the
- * floating-point operations over the rate in TFLOP/s (flops 0: none). */
+/* The usual duration in ns: the maximum of kernel_us, bytes / memory bandwidth, and flops / (tflops TFLOP/s); flops
+ * 0: no arithmetic. */
 static inline double emu_kernel_ns(const struct emu_profile *p, double bytes, double flops, double tflops)
 {
     double least = p->kernel_us * 1e3, memory = bytes / p->memory_gbps, math = flops > 0 ? flops / tflops / 1e3 : 0;

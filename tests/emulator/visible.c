@@ -68,32 +68,32 @@ static bool names(const char *entry, struct emu_device_id device)
 }
 
 /* Every device, or every instance of every one; with instances a number or a GPU's UUID means the first of that GPU. */
-static int list_devices(struct emu_device_id *devices, int first, int devices, int instances)
+static int list_devices(struct emu_device_id *ids, int first, int devices, int instances)
 {
     int n = 0;
 
     for (int d = first; d < first + devices; d++)
         for (int i = instances > 0; i <= instances; i++)
-            devices[n++] = (struct emu_device_id){.number = d, .instance = i};
+            ids[n++] = (struct emu_device_id){.number = d, .instance = i};
     return n;
 }
 
 /* The place that an entry names; -1 when it names none, or several (a UUID that is too short). */
-static int find_device(const char *entry, const struct emu_device_id *devices, int n)
+static int find_device(const char *entry, const struct emu_device_id *ids, int n)
 {
     int found = -1;
 
     for (int i = 0; i < n; i++) {
-        if (!names(entry, devices[i]))
+        if (!names(entry, ids[i]))
             continue;
-        if (found >= 0 && devices[found].number != devices[i].number)
+        if (found >= 0 && ids[found].number != ids[i].number)
             return -1;
         found = found < 0 ? i : found;
     }
     return found;
 }
 
-static int take_named(const char *text, const struct emu_device_id *devices, int n, struct emu_device_id *visible)
+static int take_named(const char *text, const struct emu_device_id *ids, int n, struct emu_device_id *visible)
 {
     bool taken[EMU_MAX_DEVICES * MIG_MAX] = {false};
     int seen = 0;
@@ -104,11 +104,11 @@ static int take_named(const char *text, const struct emu_device_id *devices, int
         int at;
 
         snprintf(entry, sizeof(entry), "%.*s", (int)length, text);
-        at = find_device(entry + strspn(entry, " "), devices, n);
+        at = find_device(entry + strspn(entry, " "), ids, n);
         if (at < 0 || taken[at])
             break;
         taken[at] = true;
-        visible[seen++] = devices[at];
+        visible[seen++] = ids[at];
         text += length + (text[length] == ',');
     }
     return seen;
@@ -127,15 +127,15 @@ static int requested_instances(void)
 
 int emu_visible_devices(int first, int devices, struct emu_device_id visible[EMU_MAX_DEVICES])
 {
-    struct emu_device_id devices[EMU_MAX_DEVICES * MIG_MAX];
+    struct emu_device_id ids[EMU_MAX_DEVICES * MIG_MAX];
     const char *asked = getenv("CUDA_VISIBLE_DEVICES");
-    int instances = requested_instances(), n = list_devices(devices, first, devices, instances), seen;
+    int instances = requested_instances(), n = list_devices(ids, first, devices, instances), seen;
 
     if (asked) {
-        seen = take_named(asked, devices, n, visible);
+        seen = take_named(asked, ids, n, visible);
     } else {
         seen = n < EMU_MAX_DEVICES ? n : EMU_MAX_DEVICES;
-        memcpy(visible, devices, (size_t)seen * sizeof(*visible));
+        memcpy(visible, ids, (size_t)seen * sizeof(*visible));
     }
     return instances > 0 && seen > 1 ? 1 : seen;
 }

@@ -45,7 +45,7 @@ struct host_gpu_launch {
     dim3 grid, block;
     void (*body)(const void *args); /* one thread                                                            */
     const void *args;
-    unsigned char *shared;            /* what `extern __shared__` names of the calling thread, or NULL             */
+    unsigned char *shared; /* what `extern __shared__` names of the calling thread, or NULL             */
     size_t shared_capacity, shared_bytes; /* its size, HOST_GPU_GUARD_BYTES of it spare; the launch's wish */
     int64_t start_ns, lasts_ns, tick_ns;
     bool (*is_stopping)(void);

@@ -34,13 +34,13 @@ struct ncclComm {
     struct ncclComm *next; /* in the list of live handles                                             */
     atomic_int refs;       /* the handle, each plan, each job                                         */
     int rank, size, device;
-    struct emu_location location;                 /* of this rank, as a parent communicator knew it; node -1: none did      */
-    int *nodes, *gpus;                    /* [size] the node of each member, and its GPU there                       */
-    int n_nodes;                          /* that its members are on                                                 */
-    int job_gpus;                         /* of all processes                                                        */
-    double nic_factor, min_nic_factor;      /* of the NICs' rate: of this rank, of the slowest member  */
-    double leaf_factor, min_leaf_factor;    /* of the rate of leaves' uplinks: the same                */
-    struct bb_node_placement placement;              /* of its nodes over the fabric                */
+    struct emu_location location;        /* of this rank, as a parent communicator knew it; node -1: none did      */
+    int *nodes, *gpus;                   /* [size] the node of each member, and its GPU there                       */
+    int n_nodes;                         /* that its members are on                                                 */
+    int job_gpus;                        /* of all processes                                                        */
+    double nic_factor, min_nic_factor;   /* of the NICs' rate: of this rank, of the slowest member  */
+    double leaf_factor, min_leaf_factor; /* of the rate of leaves' uplinks: the same                */
+    struct bb_node_placement placement;  /* of its nodes over the fabric                */
     struct en_sharers sharers[EN_SHARED_RESOURCES]; /* of a collective, see sharing.h               */
     uint8_t id[EN_ID_BYTES];
     ncclConfig_t config;
@@ -50,7 +50,7 @@ struct ncclComm {
     _Atomic uint32_t stop_flag, abort_flag;
     bool revoked, finalized;
     bool on_job_timeline; /* its ranks have one timeline, see timeline_peers.h                                       */
-    bool tuned; /* a tuner plugin took it up, with this context                             */
+    bool tuned;           /* a tuner plugin took it up, with this context                             */
     void *tuner;
     void *profiler;     /* context that a profiler plugin gave it, NULL: none                           */
     uint32_t connected; /* bit by algorithm                                                        */
@@ -115,7 +115,7 @@ void en_order_append(ncclComm_t comm, struct en_ticket *t);
 enum en_end en_order_enter(ncclComm_t comm, struct en_ticket *t); /* EN_GO: the plan runs, leave afterwards */
 void en_order_leave(ncclComm_t comm, struct en_ticket *t);
 void en_order_cancel(ncclComm_t comm, struct en_ticket *t); /* never ran, never will                  */
-void en_wait_briefly(ncclComm_t comm);                       /* the same, 1 ms at most */
+void en_wait_briefly(ncclComm_t comm);                      /* the same, 1 ms at most */
 enum en_end en_wait_slice(ncclComm_t comm);                 /* of a wait on changed; the lock is held */
 void en_order_drain(ncclComm_t comm);                       /* until all that were issued are done    */
 

@@ -3,8 +3,8 @@
  */
 #include "cost.h"
 #include "choice.h"
-#include "timeline_peers.h"
 #include "sharing.h"
+#include "timeline_peers.h"
 
 #include "../engine.h"
 #include "proxies/machine/fabric.h"
@@ -113,13 +113,14 @@ static bool is_variant(const struct bb_nccl_variant *variant, int algorithm, int
 }
 
 static bool cost_by_variant(const struct bb_cluster *c, const struct bb_collective *call, const struct en_task *task,
-                        struct bb_cost *best)
+                            struct bb_cost *best)
 {
     struct bb_cost cost;
     bool found = false;
 
     for (int i = 0; i < c->n_variants; i++) {
-        if (!is_variant(&c->variants[i], task->algorithm, task->protocol) || !bb_cluster_variant_cost(c, call, &c->variants[i], &cost))
+        if (!is_variant(&c->variants[i], task->algorithm, task->protocol) ||
+            !bb_cluster_variant_cost(c, call, &c->variants[i], &cost))
             continue;
         if (!found || cost.latency_ns + cost.transfer_ns < best->latency_ns + best->transfer_ns)
             *best = cost;
@@ -239,7 +240,8 @@ static double member_bytes(ncclComm_t comm, const struct bb_cost *cost, enum en_
         return cost->nic_bytes;
     if (!en_is_shared(resource))
         return 0;
-    return bb_fabric_member_bytes(cost, resource == EN_LEAF ? BB_LEAF : BB_POD, comm->size, comm->sharers[resource].no_uplink);
+    return bb_fabric_member_bytes(cost, resource == EN_LEAF ? BB_LEAF : BB_POD, comm->size,
+                                  comm->sharers[resource].no_uplink);
 }
 
 static void add_collective(ncclComm_t comm, const struct en_task *task, struct emu_demand *e)
@@ -259,7 +261,7 @@ static void add_collective(ncclComm_t comm, const struct en_task *task, struct e
         const double bytes = member_bytes(comm, &cost, (enum en_shared_resource)i);
 
         add_shared_bytes(e, (enum en_shared_resource)i, bytes, bytes,
-                comm->on_job_timeline ? 0 : comm->sharers[i].members + comm->sharers[i].others - 1);
+                         comm->on_job_timeline ? 0 : comm->sharers[i].members + comm->sharers[i].others - 1);
     }
     if (comm->on_job_timeline && cost.transfer_ns > 0)
         e->pace_gbps = (cost.link_ns > cost.nic_ns ? links : cost.nic_bytes) / cost.transfer_ns;
@@ -290,7 +292,7 @@ static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, st
     for (int tier = 0; tier < BB_TIERS; tier++)
         if (bb_fabric_is_oversubscribed(c, (enum bb_tier)tier))
             add_shared_bytes(e, (enum en_shared_resource)(EN_LEAF + tier), load.up[tier], load.down[tier],
-                    count_senders(comm, (enum en_shared_resource)(EN_LEAF + tier), tasks, n));
+                             count_senders(comm, (enum en_shared_resource)(EN_LEAF + tier), tasks, n));
     e->bytes[EMU_MEMORY] += (between + within) * c->sharing.memory_bytes;
     e->sms = sms > e->sms ? sms : e->sms;
     for (int i = 0; i < n && comm->on_job_timeline; i++)

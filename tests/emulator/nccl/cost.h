@@ -12,7 +12,7 @@ int64_t en_collective_ns(ncclComm_t comm, const struct en_task *task);
 /* Gives it the algorithm and protocol that the machine's law takes: the quickest; RING and SIMPLE where it has none. */
 void en_choose_fastest(ncclComm_t comm, struct en_task *task);
 int en_channels(ncclComm_t comm); /* multiprocessors that a collective takes, one each */
-bool en_has_variants(void);           /* of NCCL, in its profile */
+bool en_has_variants(void);       /* of NCCL, in its profile */
 int64_t en_copy_ns(size_t bytes); /* inside one device: read and written */
 
 /* What this rank's messages of one exchange keep its links busy. */

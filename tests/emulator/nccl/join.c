@@ -3,9 +3,9 @@
  */
 #include "choice.h"
 #include "hazards.h"
-#include "timeline_peers.h"
-#include "sharing.h"
 #include "profiler.h"
+#include "sharing.h"
+#include "timeline_peers.h"
 
 #include "../engine.h"
 

@@ -43,8 +43,9 @@ bool en_is_shared(enum en_shared_resource resource)
 {
     const struct bb_cluster *c = emu_machine();
 
-    return c->has_sharing && (resource == EN_NIC ? bb_cluster_gpus_share_nics(c)
-                                         : bb_fabric_is_oversubscribed(c, resource == EN_LEAF ? BB_LEAF : BB_POD));
+    return c->has_sharing &&
+           (resource == EN_NIC ? bb_cluster_gpus_share_nics(c)
+                               : bb_fabric_is_oversubscribed(c, resource == EN_LEAF ? BB_LEAF : BB_POD));
 }
 
 static bool leaves_through(enum en_shared_resource resource, int from, int to)
@@ -52,7 +53,7 @@ static bool leaves_through(enum en_shared_resource resource, int from, int to)
     const struct bb_cluster *c = emu_machine();
 
     return resource == EN_NIC ? from / c->gpus_per_node != to / c->gpus_per_node
-                           : bb_fabric_takes_uplinks(c, resource == EN_LEAF ? BB_LEAF : BB_POD, from, to);
+                              : bb_fabric_takes_uplinks(c, resource == EN_LEAF ? BB_LEAF : BB_POD, from, to);
 }
 
 static bool is_same_resource(enum en_shared_resource resource, int a, int b)
@@ -198,7 +199,8 @@ void en_find_sharers(ncclComm_t comm)
 
         comm->sharers[i] = count_sharers(comm, resource, NULL);
         for (int m = 0; en_is_shared(resource) && m < comm->size; m++)
-            comm->sharers[i].no_uplink += !leaves_through(resource, en_machine_rank(comm, comm->rank), en_machine_rank(comm, m));
+            comm->sharers[i].no_uplink +=
+                !leaves_through(resource, en_machine_rank(comm, comm->rank), en_machine_rank(comm, m));
     }
 }
 

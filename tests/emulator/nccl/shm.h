@@ -41,12 +41,13 @@ struct en_desc {
 struct en_member {
     _Alignas(EN_CACHE_LINE) _Atomic uint32_t taken; /* 1: a rank sits here                                            */
     int32_t pid, world_rank, device, devices;       /* devices: how many this process drives, as far as it knows      */
-    struct emu_location location;                           /* of a parent communicator; node -1: to be worked out           */
+    struct emu_location location;                   /* of a parent communicator; node -1: to be worked out           */
     uint64_t timeline;                              /* that its process is on, 0: its own                            */
     uint64_t host, bus;                             /* hash of the host's identity, of the device's PCI bus id        */
     int32_t split[2][2];                            /* colour and key of a split                                      */
-    _Alignas(EN_CACHE_LINE) _Atomic uint32_t doorbell;  /* counts news about sends and receives of this rank              */
-    _Atomic uint32_t asleep;                        /* 1: the rank sleeps on its bell                                 */
+    _Alignas(
+        EN_CACHE_LINE) _Atomic uint32_t doorbell; /* counts news about sends and receives of this rank              */
+    _Atomic uint32_t asleep;                      /* 1: the rank sleeps on its bell                                 */
     _Alignas(EN_CACHE_LINE) struct en_desc desc[2];
 };
 
@@ -56,7 +57,7 @@ struct en_post {
     uint64_t count;
     int32_t dtype;
     int64_t arrival_ns;
-    struct bb_link_load load;      /* of this rank's group                                            */
+    struct bb_link_load load; /* of this rank's group                                            */
     _Atomic uint64_t settled; /* message number + 1 once done_ns is valid                       */
     double done_ns;           /* from its arrival on, when its links will have done all of it */
 };

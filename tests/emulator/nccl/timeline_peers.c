@@ -42,8 +42,7 @@ bool en_find_peers(struct en_plan *plan)
     uint64_t name;
 
     memcpy(&name, comm->id, sizeof(name));
-    *m = (struct emu_peers){
-        .comm = name, .rank = comm->rank, .members = comm->size, .is_over = is_over, .owner = comm};
+    *m = (struct emu_peers){.comm = name, .rank = comm->rank, .members = comm->size, .is_over = is_over, .owner = comm};
     if (plan->collectives > 0)
         return true;
     plan->messages = calloc((size_t)plan->count, sizeof(*plan->messages));

@@ -1,4 +1,5 @@
-/* collective_calls.c - a collective is one flow over the parts of all its members, from when the last has come. */
+/* collective_calls.c - matches the members of a collective. A collective is one flow over the resources of all its
+ * members and starts when the last member has arrived. */
 #include "state.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@ unsigned tl_bucket_of(uint64_t comm, uint64_t a, uint64_t b)
     return (unsigned)((h ^ h >> 31) % TL_BUCKETS);
 }
 
-/* The place that names it, 0 in it: there is none. */
+/* The link that holds the id of the call; 0 in it if there is no such call. */
 static int *find_call(struct emu_timeline *t, uint64_t comm, uint64_t turn)
 {
     int *at = &t->b->call_at[tl_bucket_of(comm, turn, 0)];
@@ -86,7 +87,7 @@ void tl_end_call(struct emu_timeline *t, int call)
     }
 }
 
-/* Nobody is left: it ends. Where its end is planned already, it comes then. */
+/* The call ends when its last member has left, or at its planned end if that is known already. */
 void tl_leave_call(struct emu_timeline *t, int lane)
 {
     struct tl_lane *l = &t->lanes[lane];

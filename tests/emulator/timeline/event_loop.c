@@ -1,13 +1,13 @@
 /*
- * event_loop.c - time passes from event to event, for all hosts (see timeline.h). A lane that has nothing to wait for has
- * an event: its next step begins, or its kernel ends; what moves bytes has flows. No event is let happen that a host
- * which runs could still come before.
+ * event_loop.c - the event loop of a timeline, for all its hosts. See timeline.h. A lane that waits for nothing has an
+ * event: its next step begins, or its kernel ends. A flow has an event at its end. No event runs at a time that a
+ * running host could still issue something before.
  */
 #include "state.h"
 
 #include <math.h>
 
-/* ---- events: a heap ---- */
+/* ---- events: a binary heap ---- */
 
 static bool is_stale(const struct emu_timeline *t, const struct tl_event *e)
 {
@@ -25,7 +25,7 @@ static void put_event(struct emu_timeline *t, struct tl_event event)
     e[at] = event;
 }
 
-/* Whatever has got another end since leaves its former one behind. */
+/* Removes events whose lane or flow has been rescheduled since. */
 static void drop_stale(struct emu_timeline *t)
 {
     const int n = t->b->n_events;
@@ -130,7 +130,7 @@ static bool has_pending_updates(const struct emu_timeline *t)
     return t->flows.n_fresh > 0 || t->flows.n_stale > 0 || t->b->n_dirty > 0;
 }
 
-/* All of a moment, then the rates from then on, then the next one. */
+/* First all events of the current time, then new rates, then the next time. */
 void tl_run_events(struct emu_timeline *t)
 {
     while (t->b->failure[0] == '\0') {

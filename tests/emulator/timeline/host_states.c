@@ -1,6 +1,6 @@
 /*
- * host_states.c - what the hosts of a timeline do: who runs bounds the time of all, who waits goes on when it is known
- * what it waits for, who is gone takes nothing with it (see timeline.h).
+ * host_states.c - the states of the hosts of a timeline. A running host bounds the simulated time. A waiting host runs
+ * again when the end of its wait is known. A host whose process has ended releases all that it held. See timeline.h.
  */
 #include "state.h"
 
@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SLEEP_S 0.25 /* at most so long a host sleeps for news          */
-#define CHECK_PERIOD_S  0.5  /* so often somebody looks after the hosts, at most */
+#define SLEEP_S        0.25 /* longest sleep of a host without a wake-up */
+#define CHECK_PERIOD_S 0.5  /* shortest time between two checks of the hosts */
 
 static double seconds(void)
 {
@@ -35,7 +35,7 @@ static void set_host(struct emu_timeline *t, int host, enum tl_host_state state)
     t->bounds[host] = state == TL_RUNNING ? t->clocks[host] : INFINITY;
 }
 
-/* Gates of a host that waits may open. */
+/* Marks the start barriers of a waiting host for a check. */
 void tl_check_start_barriers(struct emu_timeline *t, int host)
 {
     if (t->hosts[host].start_barriers > 0 && t->hosts[host].state == TL_WAITING)
@@ -48,7 +48,7 @@ void tl_release_host(struct emu_timeline *t, int host, double when_ns)
     set_host(t, host, TL_RUNNING);
 }
 
-/* Nothing happens after it that a host could still issue something for. */
+/* The simulated time may not pass this time, because a running host could still issue something. */
 double tl_horizon_ns(const struct emu_timeline *t)
 {
     double ns = INFINITY;
@@ -180,7 +180,7 @@ void emu_timeline_wake(struct emu_timeline *t, int host)
         syscall(SYS_futex, (uint32_t *)&h->doorbell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* ---- start_barriers: kernels that wait for the host ---- */
+/* ---- start barriers: kernels that wait for the host ---- */
 
 static bool is_inactive(const struct emu_timeline *t, int host)
 {
@@ -190,7 +190,8 @@ static bool is_inactive(const struct emu_timeline *t, int host)
     return true;
 }
 
-/* A host that waits while nothing of its own can happen has let go on what waited for it. */
+/* A host that waits while none of its other operations can progress has released its start barrier: its start
+ * barrier kernels end. */
 static void open_start_barriers_of(struct emu_timeline *t, int host)
 {
     if (t->hosts[host].start_barriers == 0 || t->hosts[host].state != TL_WAITING || !is_inactive(t, host))

@@ -1,7 +1,7 @@
 /*
- * job_timeline.c - the one timeline of a job's processes. Its first process makes it, and listens at a socket's name; a
- * thread of it hands the memory to whoever comes there. Name and memory are gone when nobody holds them, however the
- * processes end.
+ * job_timeline.c - the timeline that all processes of a job share. The first process creates it and listens on an
+ * abstract Unix socket; a thread sends the memory file to each process that connects. Socket name and memory disappear
+ * when no process holds them, however the processes end.
  */
 #include "internal.h"
 #include "timeline.h"
@@ -21,14 +21,15 @@ enum { TIMEOUT_MS = 5000 };
 
 static uint64_t hash_of(const char *text)
 {
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    uint64_t h = 0xcbf29ce484222325u; /* offset basis of FNV-1a */
 
     for (; *text; text++)
         h = (h ^ (unsigned char)*text) * 0x100000001b3u;
     return h;
 }
 
-/* The launcher's name of the job, or the process that started its ranks: not a name that other jobs have. */
+/* A hash of the job's identity: the launcher's job name, or else the parent process of the ranks. Distinct from
+ * other jobs. */
 static uint64_t name_job(void)
 {
     static const char *const names[] = {"PMIX_NAMESPACE", "PMI_JOBID", "SLURM_JOB_ID"};
@@ -46,15 +47,15 @@ static socklen_t find_name(struct sockaddr_un *at)
 {
     int n;
 
-    *at = (struct sockaddr_un){.sun_family = AF_UNIX}; /* the name begins with a zero: it lies in no folder */
+    *at = (struct sockaddr_un){.sun_family = AF_UNIX}; /* abstract address: starts with a zero byte, not a path */
     n = snprintf(at->sun_path + 1, sizeof(at->sun_path) - 1, "emu-timeline %016llx", (unsigned long long)name_job());
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-/* ---- the memory, handed over ---- */
+/* ---- sending the memory file (SCM_RIGHTS) ---- */
 
 struct fd_message {
-    int maker; /* the number that it has for itself */
+    int maker; /* pid of the creator, as it sees itself */
     struct iovec what;
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
     struct msghdr message;
@@ -85,7 +86,8 @@ static void send_descriptor(int to, int fd)
     sendmsg(to, &h.message, MSG_NOSIGNAL);
 }
 
-/* -1: the maker is gone, or is no process for this one (another PID namespace: nobody could tell whether it lives). */
+/* Returns the descriptor; -1 if the creator has ended, or if it lives in another PID namespace (its death could not
+ * be detected). */
 static int receive_descriptor(int from, int *maker)
 {
     struct fd_message h;
@@ -126,7 +128,7 @@ static void *serve_clients(void *arg)
     return NULL;
 }
 
-/* As long as the process lives. Signals are the program's business. */
+/* Serves until the process ends. The thread blocks all signals, which are for the program's threads. */
 static int start_server(int s, int memory)
 {
     struct server *server = malloc(sizeof(*server));
@@ -148,9 +150,9 @@ static int start_server(int s, int memory)
     return pthread_detach(thread);
 }
 
-/* ---- the one of the job ---- */
+/* ---- finding the timeline ---- */
 
-/* Whoever comes first binds the name, and listens when there is something to hand over. */
+/* The first process binds the name. It listens only when there is a timeline to send. */
 static struct emu_timeline *make(const struct sockaddr_un *at, socklen_t length)
 {
     const int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -176,14 +178,15 @@ static struct emu_timeline *join(const struct sockaddr_un *at, socklen_t length,
     if (s < 0)
         return NULL;
     setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)); /* connect() waits as long */
+    setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)); /* also limits connect() */
     if (connect(s, (const struct sockaddr *)at, length) == 0)
         fd = receive_descriptor(s, maker);
     close(s);
     return fd >= 0 ? emu_timeline_open(&emu.machine, fd) : NULL;
 }
 
-/* A timeline in which this rank was and left is of a job that is about to end: then there is another one soon. */
+/* If this rank was on the timeline and has left, the timeline belongs to a job that is ending; the caller then
+ * retries. */
 static enum emu_rank_claim claim_rank(struct emu_timeline *t, int *host)
 {
     enum emu_rank_claim claim;
@@ -225,13 +228,12 @@ struct emu_timeline *emu_timeline_of_job(uint64_t *name, int *host)
             emu_timeline_close(t);
         *name = 0;
         if (claim == EMU_RANK_TAKEN)
-            emu_die("two processes are rank %d of %d, so nobody knows which NIC is whose, and '%s' has NICs or uplinks "
-                    "that "
-                    "several share: start a process for each rank, without -g or -t",
+            emu_die("two processes claim rank %d of %d, but profile '%s' has NICs or uplinks that GPUs share, which "
+                    "requires one process per rank: run without -g and -t",
                     emu_world_rank(), emu_world_size(), emu.machine.name);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     } while (now_ms() < until_ms);
-    fprintf(stderr, "emulated GPUs: the processes of the job do not find each other: GPUs on one NIC or leaf are taken "
-                    "to do the same\n");
+    fprintf(stderr, "emulated GPUs: the processes of the job cannot find each other; assuming that GPUs on one NIC or "
+                    "leaf do the same at the same time\n");
     return NULL;
 }

@@ -1,4 +1,5 @@
-/* kernel_rates.c - kernels of a timeline: what NCCL leaves them of their GPU, and when they end by that. */
+/* kernel_rates.c - the rates of kernels on a timeline, given the SMs and the memory bandwidth that NCCL uses, and
+ * the resulting end times. */
 #include "state.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@ void tl_invalidate(struct emu_timeline *t, int gpu)
     t->gpus[gpu].dirty |= t->gpus[gpu].running != 0;
 }
 
-/* What the multiprocessors that NCCL holds and the memory's rate that it takes leave of a kernel's rate. */
+/* Rate of a kernel relative to running alone, given the SMs that NCCL holds and the memory bandwidth that it uses. */
 static double rate_of(const struct emu_timeline *t, const struct tl_lane *lane)
 {
     const struct tl_step *step = &t->steps[lane->first];
@@ -76,7 +77,7 @@ static void update_kernel_rate(struct emu_timeline *t, int lane)
     tl_schedule(t, lane, l->since_ns + l->left_ns / rate);
 }
 
-/* Something began or ended: all go on at the rates that they have now. */
+/* After operations began or ended: recomputes the rates and end times of flows and kernels. */
 void tl_update_rates(struct emu_timeline *t)
 {
     t->flows.n_flows = t->b->flows.n + 1;

@@ -1,11 +1,11 @@
-/* lanes.c - what the lanes of a timeline are given, and the moments that they tell and wait for (see timeline.h). */
+/* lanes.c - the lanes of a timeline, their steps, and the moments that they record and wait for. See timeline.h. */
 #include "state.h"
 
 #include <math.h>
 
-/* ---- lanes go on ---- */
+/* ---- progress of a lane ---- */
 
-/* Its first step begins when it can. */
+/* Schedules the start of the first step, or queues the lane at the moment that the step waits for. */
 void tl_advance_lane(struct emu_timeline *t, int lane)
 {
     struct tl_lane *l = &t->lanes[lane];
@@ -43,7 +43,7 @@ void tl_reach_moment(struct emu_timeline *t, int at, double when_ns)
         tl_release_host(t, moment->host, when_ns);
 }
 
-/* Whether a host that waits for a lane, or for all of its, has waited for what has just ended there. */
+/* Whether the step that has just ended on this lane ends the wait of the host. */
 static bool has_waited(const struct emu_timeline *t, const struct tl_host *host, int lane)
 {
     if (host->state != TL_WAITING || host->lane == TL_A_MOMENT || (host->lane != lane && host->lane != TL_ALL_LANES))
@@ -89,21 +89,23 @@ void tl_finish(struct emu_timeline *t, int lane, double end_ns)
     tl_advance_lane(t, lane);
 }
 
-/* ---- what hosts give and ask ---- */
+/* ---- interface for the hosts ---- */
 
-/* What all GPUs there use: made by the first of them. */
+/* The shared resource of this kind and number; created by the first GPU that uses it. */
 static int find_shared_resource(struct emu_timeline *t, int part, int number, double gbps)
 {
     int at = 0;
 
-    while (at < t->b->n_shared_resources && (t->shared_resources[at].part != part || t->shared_resources[at].number != number))
+    while (at < t->b->n_shared_resources &&
+           (t->shared_resources[at].part != part || t->shared_resources[at].number != number))
         at++;
     if (at == TL_SHARED_RESOURCES) {
         tl_fail(t, TL_FULL, "NICs and uplinks", TL_SHARED_RESOURCES);
         return 0;
     }
     if (at == t->b->n_shared_resources)
-        t->shared_resources[t->b->n_shared_resources++] = (struct tl_shared_resource){part, number, tl_add_resource(t, gbps)};
+        t->shared_resources[t->b->n_shared_resources++] =
+            (struct tl_shared_resource){part, number, tl_add_resource(t, gbps)};
     return t->shared_resources[at].resource;
 }
 
@@ -112,7 +114,8 @@ void emu_timeline_set_gpu_parts(struct emu_timeline *t, int host, int device, co
     struct tl_gpu *gpu = &t->gpus[t->hosts[host].gpus[device % TL_DEVICES]];
 
     for (int i = 0; i < EMU_PARTS; i++)
-        gpu->resource[i] = parts->shared[i] < 0 ? gpu->own[i] : find_shared_resource(t, i, parts->shared[i], parts->gbps[i]);
+        gpu->resource[i] =
+            parts->shared[i] < 0 ? gpu->own[i] : find_shared_resource(t, i, parts->shared[i], parts->gbps[i]);
 }
 
 static int find_gpu(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts)
@@ -150,7 +153,7 @@ int emu_timeline_add_lane(struct emu_timeline *t, int host, int device, const st
     return lane;
 }
 
-/* The first step, wherever it is. */
+/* Aborts the first step, in whatever phase. */
 static void abort_first_step(struct emu_timeline *t, int lane)
 {
     struct tl_lane *l = &t->lanes[lane];

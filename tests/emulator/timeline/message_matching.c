@@ -1,12 +1,13 @@
 /*
- * message_matching.c - an exchange is one flow for all messages of a lane's step; a message ends when the flows of both
- * its sides have done, from when both had come, as much as each has to do. So plan has it (proxies/simulate/contention_sim.c).
+ * message_matching.c - messages of send/receive exchanges. All messages of one step of a lane share one flow. A message
+ * starts when both endpoints have arrived, and ends when the flows of both endpoints have moved the bytes of their
+ * steps since then. This is the model of `busbar plan` (proxies/simulate/contention_sim.c).
  */
 #include "state.h"
 
 #include <math.h>
 
-#define SERVED 0.01 /* ns: what rounding leaves of a message at its end */
+#define SERVED 0.01 /* ns: rounding error allowed at the end of a message */
 
 static int *find_pair(struct emu_timeline *t, uint64_t comm, int from, int to)
 {
@@ -26,16 +27,17 @@ void tl_add_endpoints(struct emu_timeline *t, int step, const struct emu_peers *
         const struct emu_message *message = &peers->messages[i];
 
         t->endpoints[at] = (struct tl_endpoint){.lane = t->steps[step].lane,
-                                        .peer = message->peer,
-                                        .sends = message->sends,
-                                        .latency_ns = message->latency_ns};
+                                                .peer = message->peer,
+                                                .sends = message->sends,
+                                                .latency_ns = message->latency_ns};
         *last = at;
         last = &t->endpoints[at].next_of_step;
     }
     t->steps[step].turn = peers->n_messages > 0 ? (uint64_t)peers->rank : t->steps[step].turn;
 }
 
-/* When an exchange that is done ends: by its own time, and by the time of all. */
+/* Ends one message of a step. The last message ends the exchange: at end_ns in lane time, at ends_ns in simulated
+ * time. */
 static void finish_endpoint(struct emu_timeline *t, const struct tl_endpoint *c)
 {
     struct tl_lane *l = &t->lanes[c->lane];
@@ -48,7 +50,7 @@ static void finish_endpoint(struct emu_timeline *t, const struct tl_endpoint *c)
     tl_schedule(t, c->lane, l->ends_ns);
 }
 
-/* other -1: that side has ended without it. */
+/* other -1: the opposite endpoint was dropped. */
 static void serve_endpoint(struct emu_timeline *t, int endpoint)
 {
     struct tl_endpoint *c = &t->endpoints[endpoint];
@@ -99,7 +101,7 @@ static void match_endpoints(struct emu_timeline *t, int a, int b)
     queue_endpoint(t, b);
 }
 
-/* The other side, if it has come; else the endpoint waits for it. */
+/* Matches the endpoint with the opposite one if that has arrived, otherwise queues it. */
 static void match_or_queue(struct emu_timeline *t, const struct tl_step *step, int endpoint, double when_ns)
 {
     struct tl_endpoint *c = &t->endpoints[endpoint];
@@ -145,7 +147,8 @@ void tl_begin_exchange(struct emu_timeline *t, int lane, double when_ns)
         match_or_queue(t, step, c, when_ns);
 }
 
-/* The first in line is done, and whoever is by now; the next has the flow on. */
+/* Ends the first endpoint in the queue and all others whose bytes have been moved; the flow continues for the next
+ * one. */
 void tl_serve_exchange(struct emu_timeline *t, int lane)
 {
     struct tl_lane *l = &t->lanes[lane];
@@ -195,7 +198,7 @@ static void unlink_waiting(struct emu_timeline *t, const struct tl_step *step, i
     }
 }
 
-/* A side that goes lets the other one end as if it had been served. */
+/* Dropping an endpoint lets the opposite endpoint end as if this one had been served. */
 void tl_drop_endpoints(struct emu_timeline *t, int at)
 {
     struct tl_step *step = &t->steps[at];

@@ -1,4 +1,5 @@
-/* nccl_steps.c - an operation of NCCL begins, moves bytes, alone or with whom it meets, and ends (see timeline.h). */
+/* nccl_steps.c - an NCCL operation on a timeline: it begins, moves bytes, alone or with its peers, and ends. See
+ * timeline.h. */
 #include "state.h"
 
 #include <math.h>

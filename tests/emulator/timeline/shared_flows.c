@@ -1,4 +1,4 @@
-/* shared_flows.c - what NCCL's operations take of their GPUs and of the places behind them, as flows. */
+/* shared_flows.c - what NCCL operations use of links, NICs, uplinks and memory, as flows. */
 #include "state.h"
 
 #include <math.h>
@@ -32,7 +32,6 @@ static int find_uses(struct emu_timeline *t, int size)
     return t->b->n_uses - (1 << size) + 1;
 }
 
-/* With room for so many uses. */
 int tl_take_flow(struct emu_timeline *t, int uses)
 {
     const int flow = tl_take(t, &t->b->flows, t->owners, sizeof(*t->owners), "flows", TL_FLOWS);
@@ -64,8 +63,8 @@ void tl_stop_flow(struct emu_timeline *t, int flow)
     tl_give_back(&t->b->flows, t->owners, sizeof(*t->owners), flow);
 }
 
-/* What a step takes of its GPU and of the places behind it. One that meets nobody here has told what others are taken
- * to use of these; it does not meet them a second time. */
+/* Adds the uses of a step to its flow. A step without peers on the timeline uses the private resources of its GPU:
+ * its weights already include the assumed use by other GPUs. */
 void tl_add_uses(struct emu_timeline *t, int flow, int lane)
 {
     const struct tl_step *step = &t->steps[t->lanes[lane].first];

@@ -1,4 +1,4 @@
-/* shared_memory.c - the memory of a timeline, which processes share, and its lock (see timeline.h). */
+/* shared_memory.c - the memory of a timeline, which processes share, and its lock. See timeline.h. */
 #include "state.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ void tl_give_back(struct tl_pool *pool, void *elements, size_t bytes, int at)
 bool emu_timeline_lock(struct emu_timeline *t)
 {
     if (pthread_mutex_lock(&t->b->lock) == EOWNERDEAD) {
-        tl_fail(t, "a process died in the midst of a change");
+        tl_fail(t, "a process died while it held the lock");
         t->b->owner_died = true;
         pthread_mutex_consistent(&t->b->lock);
     }
@@ -78,10 +78,10 @@ const char *emu_timeline_failure(const struct emu_timeline *t, bool *owner_died)
     return t->b->failure;
 }
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
-/* Gives an array its place behind those before it; base NULL: counts. */
-#define LAY_OUT(array, n)                                                                                                \
+/* Lays out one array after the previous ones; base NULL: only counts the bytes. */
+#define LAY_OUT(array, n)                                                                                              \
     do {                                                                                                               \
         at = (at + 63) / 64 * 64;                                                                                      \
         (array) = base == NULL ? NULL : (void *)(base + at);                                                           \

@@ -1,4 +1,4 @@
-/* state.h - what a timeline keeps, and what its files, nobody else, know of each other. */
+/* state.h - the state of a timeline and the internal interface of its source files. */
 #ifndef EMU_TIMELINE_STATE_H
 #define EMU_TIMELINE_STATE_H
 
@@ -11,11 +11,11 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Most of each; pages are taken when they are first touched. */
+/* Capacities. The kernel allocates a page when it is first touched. */
 enum {
     TL_HOSTS = 1 << 11,
     TL_GPUS = 1 << 12,
-    TL_DEVICES = 64, /* of a host */
+    TL_DEVICES = 64, /* per host */
     TL_SHARED_RESOURCES = 1 << 12,
     TL_RESOURCES = 1 << 16,
     TL_LANES = 1 << 14,
@@ -28,10 +28,11 @@ enum {
     TL_USES = 1 << 22,
     TL_EVENTS = 1 << 20,
     TL_BUCKETS = 1 << 14,
-    TL_SIZES = 24 /* of pieces of the uses: powers of two */
+    TL_SIZES = 24 /* size classes of blocks of uses: powers of two */
 };
 
-/* Elements that come and go begin with `next`: of those that are not in use, or what their owner makes of it. */
+/* A pool of elements. Each element begins with `next`, which links the unused elements; elements in use may use it
+ * otherwise. */
 struct tl_pool {
     int unused, n;
 };
@@ -44,34 +45,38 @@ struct tl_host {
     int next;
     enum tl_host_state state;
     int pid, rank, first_lane, n_steps, start_barriers;
-    int lane;      /* that it waits for, or TL_A_MOMENT, TL_ALL_LANES      */
-    bool any_step; /* whose next step that ends is enough, not only all    */
+    int lane;      /* the lane that it waits for, or TL_A_MOMENT, or TL_ALL_LANES */
+    bool any_step; /* any step of that lane ends the wait, not only the last one */
     double active_s;
     int gpus[TL_DEVICES];
     _Atomic uint32_t doorbell, asleep;
 };
 
 struct tl_gpu {
-    int resource[EMU_PARTS], own[EMU_PARTS]; /* own: as if nobody else had the places behind it */
-    int held_sms, running;                   /* the first lane of those that compute */
-    bool dirty;                             /* its kernels' rates have to be found again */
+    int resource[EMU_PARTS], own[EMU_PARTS]; /* own: private resources of this GPU, used when no other GPU's
+                                                operations are simulated */
+    int held_sms, running;                   /* running: head of the list of lanes that compute */
+    bool dirty;                              /* the rates of its kernels must be recomputed */
 };
 
 enum tl_phase { TL_IDLE, TL_COMPUTES, TL_AT_START_BARRIER, TL_IN_NCCL, TL_ENDING };
 
-/* Times of a lane are its own: one that comes late, for what others did meanwhile was not kept for it, is behind. */
+/* Each lane has its own time. A lane whose host issues late (for example a lost host) runs behind the simulated
+ * time, because past events are not repeated for it; late_ns is the difference. */
 struct tl_lane {
     int next, host, gpu, next_of_host;
     int first, last; /* steps */
     enum tl_phase phase;
     bool scheduled;
     unsigned epoch;
-    double at_ns, begun_ns, end_ns; /* end_ns: of the first step, where it is known */
-    double since_ns, left_ns, rate; /* of a kernel */
-    int next_waiting, next_running; /* for a moment; on its GPU */
-    int call, next_member;       /* of a collective */
-    int flow, open, head, tail;     /* of an exchange: messages that have not ended; endpoints that its links serve */
-    double late_ns, ends_ns;        /* how far it is behind; when an exchange ends by the time of all */
+    double at_ns, begun_ns, end_ns; /* end_ns: of the first step, once known */
+    double since_ns, left_ns, rate; /* of a kernel: time of the last rate change, remaining work in ns at full rate,
+                                       rate relative to full speed */
+    int next_waiting, next_running; /* links of the lists of waiters for a moment, and of running kernels of the GPU */
+    int call, next_member;          /* of a collective: its call, and the next member in it */
+    int flow, open, head, tail;     /* of an exchange: its flow, the number of messages that have not ended, and the
+                                   queue of endpoints that the flow serves */
+    double late_ns, ends_ns; /* how far lane time is behind simulated time; end of an exchange in simulated time */
 };
 
 enum tl_kind { TL_MARK, TL_KERNEL, TL_NCCL };
@@ -80,7 +85,8 @@ struct tl_step {
     int next, lane;
     enum tl_kind kind;
     bool keep, ended, waits, by_memory, has_gemm;
-    int record, wait, end; /* moments: told when it begins, waited for before, told when it has ended */
+    int record, wait, end; /* moments (0: none): recorded when the step begins, waited for before it, reached at its
+                              end */
     double issue_ns, alone_ns, latency_ns, transfer_ns, pace;
     double weight[EMU_PARTS];
     int sms, members, endpoints;
@@ -93,26 +99,27 @@ struct tl_moment {
     int next, refs;
     bool known;
     double when_ns;
-    int lanes, host; /* that wait for it */
+    int lanes, host; /* waiters: head of the list of lanes, and a host */
 };
 
 struct tl_call {
-    int next; /* in its bucket */
+    int next; /* in its hash bucket */
     uint64_t comm, turn;
     int lanes, arrived, flow;
     bool begun;
     double begin_ns, end_ns, latency_ns, late_ns;
 };
 
-/* One side of a message. */
+/* One endpoint of a message. */
 struct tl_endpoint {
-    int next, next_of_step; /* next_of_step: the next of its step's */
+    int next, next_of_step; /* next_of_step: next endpoint of the same step */
     int lane, peer, other;
     bool sends, served, queued;
     double latency_ns, target_ns, arrived_ns, late_ns;
 };
 
-/* Sides that wait for the other one, from one rank to another, all of one kind. */
+/* Endpoints from rank `from` to rank `to` that wait for the opposite endpoint; all of them sends, or all of them
+ * receives. */
 struct tl_pair {
     int next;
     uint64_t comm;
@@ -135,14 +142,14 @@ struct tl_shared_resource {
     int part, number, resource;
 };
 
-/* What all processes see. */
+/* The state that all processes share. */
 struct tl_shared_state {
     pthread_mutex_t lock;
-    char failure[96]; /* not empty: nothing is told any more */
-    bool owner_died;     /* by a process that died               */
-    int start_barriers_due;    /* of which host start_barriers may open, -1: of any */
+    char failure[96];       /* not empty: the timeline has failed */
+    bool owner_died;        /* a process died while it held the lock */
+    int start_barriers_due; /* host whose start barrier kernels may end; 0: none, -1: check all hosts */
     int n_live, n_away;
-    double checked_s; /* when somebody looked after the hosts */
+    double checked_s; /* when the hosts were last checked */
     double now_ns;
     int round, update, n_events, n_gpus, n_shared_resources, n_resources, n_uses, n_dirty;
     struct tl_pool hosts, lanes, steps, moments, endpoints, calls, pairs, flows;
@@ -153,9 +160,10 @@ struct tl_shared_state {
 struct emu_timeline {
     struct tl_shared_state *b;
     const struct bb_cluster *machine;
-    struct bb_flows flows; /* its arrays are shared; its counters are while the lock is held */
+    struct bb_flows flows; /* the arrays are shared; the counters are copied from and to the shared state while the
+                              lock is held */
     struct tl_host *hosts;
-    double *clocks, *bounds; /* [hosts] where each is; of those that run, else INFINITY */
+    double *clocks, *bounds; /* [hosts] clock of each host; the same for running hosts and INFINITY for others */
     struct tl_gpu *gpus;
     struct tl_shared_resource *shared_resources;
     struct tl_lane *lanes;
@@ -166,24 +174,25 @@ struct emu_timeline {
     struct tl_pair *pairs;
     struct tl_flow_owner *owners;
     struct tl_event *events;
-    int *dirty, *use_at, *memory_of; /* GPUs; a flow's latest use of each resource; the GPU whose memory one is */
+    int *dirty, *use_at, *memory_of; /* GPUs with dirty rates; index of a flow's latest use of each resource; GPU
+                                        that a memory resource belongs to */
     size_t bytes;
     int fd;
 };
 
-/* shared_memory.c. An element that is not in use, zeroed; 0: there are none, and the timeline tells nothing any more. */
+/* shared_memory.c. tl_take returns an unused element, zeroed; 0, after tl_fail, if the pool is full. */
 void tl_fail(struct emu_timeline *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int tl_take(struct emu_timeline *t, struct tl_pool *pool, void *elements, size_t bytes, const char *what, int most);
 void tl_give_back(struct tl_pool *pool, void *elements, size_t bytes, int at);
 
 #define TL_TAKE(t, what, most)    tl_take(t, &(t)->b->what, (t)->what, sizeof(*(t)->what), #what, most)
-#define TL_FULL                   "it has no more room for %s, of which it holds %d"
+#define TL_FULL                   "too many %s, at most %d"
 #define TL_GIVE_BACK(t, what, at) tl_give_back(&(t)->b->what, (t)->what, sizeof(*(t)->what), at)
 
 /* event_loop.c */
 void tl_add_event(struct emu_timeline *t, double when_ns, enum tl_event_kind kind, int id, unsigned epoch);
 void tl_schedule(struct emu_timeline *t, int lane, double when_ns);
-void tl_run_events(struct emu_timeline *t); /* lets happen what can */
+void tl_run_events(struct emu_timeline *t); /* runs all due events */
 
 /* host_states.c */
 void tl_release_host(struct emu_timeline *t, int host, double when_ns);
@@ -195,7 +204,8 @@ void tl_open_start_barriers(struct emu_timeline *t);
 void tl_advance_lane(struct emu_timeline *t, int lane);
 void tl_reach_moment(struct emu_timeline *t, int moment, double when_ns);
 void tl_drop_step(struct emu_timeline *t, int lane);
-void tl_finish(struct emu_timeline *t, int lane, double end_ns); /* its first step; its lane goes on */
+void tl_finish(struct emu_timeline *t, int lane, double end_ns); /* ends the first step of the lane and advances the
+                                                                    lane */
 
 /* kernel_rates.c */
 void tl_invalidate(struct emu_timeline *t, int gpu);
@@ -203,7 +213,7 @@ void tl_begin_kernel(struct emu_timeline *t, int lane);
 void tl_leave_gpu(struct emu_timeline *t, int lane);
 void tl_update_rates(struct emu_timeline *t);
 
-/* shared_flows.c. A flow has room for so many uses. */
+/* shared_flows.c. uses: capacity of the flow. */
 int tl_add_resource(struct emu_timeline *t, double gbps);
 int tl_take_flow(struct emu_timeline *t, int uses);
 void tl_add_uses(struct emu_timeline *t, int flow, int lane);
@@ -216,16 +226,17 @@ void tl_arrive_at_call(struct emu_timeline *t, int lane, double when_ns);
 void tl_leave_call(struct emu_timeline *t, int lane);
 void tl_end_call(struct emu_timeline *t, int call);
 void tl_add_endpoints(struct emu_timeline *t, int step, const struct emu_peers *call);
-void tl_drop_endpoints(struct emu_timeline *t, int step); /* of one that has not begun */
+void tl_drop_endpoints(struct emu_timeline *t, int step); /* also for a step that has not begun */
 void tl_begin_exchange(struct emu_timeline *t, int lane, double when_ns);
-void tl_serve_exchange(struct emu_timeline *t, int lane); /* its flow has done for the first in line */
+void tl_serve_exchange(struct emu_timeline *t, int lane); /* the flow has moved the bytes of the first endpoint in
+                                                             its queue */
 
 /* nccl_steps.c */
 void tl_begin_nccl(struct emu_timeline *t, int lane, double when_ns);
-void tl_end_nccl(struct emu_timeline *t, int lane); /* what it holds is free */
+void tl_end_nccl(struct emu_timeline *t, int lane); /* releases what the operation holds */
 void tl_end_flow(struct emu_timeline *t, int flow);
-void tl_leave_nccl(struct emu_timeline *t, int lane);  /* its first step, which runs, ends without whom it meets */
-bool tl_moves(const struct emu_timeline *t, int lane); /* bytes, or will at a known time */
+void tl_leave_nccl(struct emu_timeline *t, int lane);  /* ends the running first step without its peers */
+bool tl_moves(const struct emu_timeline *t, int lane); /* whether the operation moves bytes, or ends at a known time */
 
 #pragma GCC visibility pop
 #endif

@@ -1,16 +1,18 @@
 /*
- * timeline.h - one view of what runs when, of one process's GPUs or of all processes of a job: what its streams are
- * given, in the order of time, and what operations take from each other while they last (max-min fair rates of
- * proxies/machine/flows.h, by which plan reckons, too).
+ * timeline.h - a discrete-event simulation of the operations on the streams of one process, or of all processes of a
+ * job. It determines how much concurrent operations slow each other down: transfers share links, NICs and uplinks at
+ * max-min fair rates (proxies/machine/flows.h, as in `busbar plan`), kernels lose SMs and memory bandwidth to NCCL.
  *
- *   host     a process that issues. No moment is passed that a host could still issue something for
+ *   host     a process that issues operations. Simulated time never passes a point at which a running host could still
+ *            issue something
  *   lane     a stream
- *   step     what a lane is given: an operation, a moment to tell, a moment to wait for
- *   moment   of a lane; unknown until the lane gets there
- *   call  of the members of a collective, which begins when all have come; of the two sides of a message
+ *   step     an entry of a lane: an operation, a moment to record, or a moment to wait for
+ *   moment   a point in a lane whose time is unknown until the lane reaches it (as a CUDA event)
+ *   call     a collective call: begins when all members of the communicator have arrived
+ *   endpoint one side of a message: a message begins when both endpoints have arrived
  *
- * All lies in one piece of memory, without pointers, so that processes can share it: whoever issues something or waits
- * lets happen what can. Numbers of things begin with 1; 0 is none.
+ * All state is in one block of memory without pointers, so that processes can share it. There is no simulation thread:
+ * each process that issues something or waits runs the events that are due. Ids count from 1; 0 means none.
  */
 #ifndef EMU_TIMELINE_H
 #define EMU_TIMELINE_H
@@ -21,67 +23,91 @@
 
 #pragma GCC visibility push(hidden)
 
-#define EMU_TIMELINE "emu-timeline" /* of its memory */
+#define EMU_TIMELINE "emu-timeline" /* name of the memory file (memfd) */
 
-struct emu_timeline; /* what this process knows of it */
+struct emu_timeline; /* this process's view of a timeline */
 
-/* A new one in memory of this process, which others may share by the descriptor; fd -1: attaches to it. NULL: no
- * memory, or none of ours. */
+/*
+ * emu_timeline_open - create a timeline in a memory file, or attach to one.
+ *   fd       the descriptor of an existing timeline, which the new view owns; -1: create
+ *   Returns  NULL if out of memory, or if the descriptor is not a timeline of this build
+ */
 struct emu_timeline *emu_timeline_open(const struct bb_cluster *machine, int fd);
 void emu_timeline_close(struct emu_timeline *t);
 int emu_timeline_descriptor(const struct emu_timeline *t);
 
-/* Between these two, all calls below. Unlocking lets happen what can. false: it is not locked, and tells nothing any
- * more, for a process has filled it, or has died in the midst of a change (is_torn): _trouble has the words. */
+/*
+ * Lock and unlock the timeline. All functions below require the lock. emu_timeline_unlock first runs all due events.
+ * emu_timeline_lock returns false, without the lock, once the timeline has failed: a capacity was exceeded, or a
+ * process died while it held the lock (*owner_died). emu_timeline_failure returns the text of the failure.
+ */
 bool emu_timeline_lock(struct emu_timeline *t);
 void emu_timeline_unlock(struct emu_timeline *t);
 const char *emu_timeline_failure(const struct emu_timeline *t, bool *owner_died);
 
 /* ---- hosts ---- */
 
-/* A rank of the job has one host, once: a process that comes when it is taken is another one of that rank, or of a job
- * that came later, where the rank has left. */
+/*
+ * emu_timeline_add_host - claim a rank of the job for a process.
+ *   host     out: the id of the host
+ *   Returns  EMU_RANK_CLAIMED, or EMU_RANK_TAKEN if another live process has this rank, or EMU_RANK_LEFT if the process
+ *            of this rank has ended (the timeline belongs to an earlier job)
+ */
 enum emu_rank_claim { EMU_RANK_CLAIMED, EMU_RANK_TAKEN, EMU_RANK_LEFT };
 enum emu_rank_claim emu_timeline_add_host(struct emu_timeline *t, int pid, int rank, int *host);
-void emu_timeline_remove_host(struct emu_timeline *t, int host); /* and its lanes: what they hold is free again */
+void emu_timeline_remove_host(struct emu_timeline *t, int host); /* removes its lanes too, which frees what they hold */
 
-/* What a host does. It goes on by itself, where it waits, when that is known: then nothing happens after it. */
+/* The state of a host. A host that waits for a moment, a lane or a step runs again as soon as the time of the end is
+ * known; no event passes that time. */
 void emu_timeline_run_host(struct emu_timeline *t, int host, double clock_ns);
 void emu_timeline_wait_moment(struct emu_timeline *t, int host, int moment, double clock_ns);
-void emu_timeline_wait_lane(struct emu_timeline *t, int host, int lane, double clock_ns); /* 0: for all of its lanes */
-void emu_timeline_wait_step(struct emu_timeline *t, int host, int lane, double clock_ns); /* until one there ends */
-/* It waits for other hosts, by means that nobody sees here: when all do they go on, each with its clock. _lose: nobody
- * knows for what, or whether it lives. */
+/* lane 0: all lanes of the host */
+void emu_timeline_wait_lane(struct emu_timeline *t, int host, int lane, double clock_ns);
+/* until any step of the lane ends; lane 0: of any lane */
+void emu_timeline_wait_step(struct emu_timeline *t, int host, int lane, double clock_ns);
+/*
+ * emu_timeline_await_hosts: the host waits for other hosts by means outside the timeline, such as MPI_Barrier. When all
+ * hosts wait in this way, all run again, each with its own clock. emu_timeline_lose_host: nothing is known about the
+ * host, which no longer holds up the simulated time.
+ */
 void emu_timeline_await_hosts(struct emu_timeline *t, int host);
 void emu_timeline_lose_host(struct emu_timeline *t, int host);
-/* Loses hosts of which nothing was heard for so many seconds, and removes those whose processes are gone. */
+/* Loses running hosts that have been silent for patience_s seconds, and removes hosts whose process has ended.
+ * Checks at most every 0.5 s. */
 void emu_timeline_check_hosts(struct emu_timeline *t, double patience_s);
 
-/* No host runs, and nothing would ever happen: whoever waits has to do without. */
+/* No host runs and no event is pending, so that no wait would ever end. */
 bool emu_timeline_is_stuck(const struct emu_timeline *t);
 
-/* Sleeps, without the lock, until there is news for the host since it was seen, at most 0.25 s. */
+/*
+ * emu_timeline_sleep waits, without the lock, until a wake-up of the host since emu_timeline_wakeups returned `seen`,
+ * at most 0.25 s.
+ */
 uint32_t emu_timeline_wakeups(struct emu_timeline *t, int host);
 void emu_timeline_sleep(struct emu_timeline *t, int host, uint32_t seen);
 void emu_timeline_wake(struct emu_timeline *t, int host);
 
 /* ---- lanes ---- */
 
-/* The parts of a GPU: what each carries, and its number among those that other GPUs use, too, -1: its own. */
+/*
+ * The resources of a GPU (enum emu_part): their rates, and their number among the resources of that kind which several
+ * GPUs share; -1: private to the GPU.
+ */
 struct emu_gpu_parts {
     double gbps[EMU_PARTS];
     int shared[EMU_PARTS];
 };
 
-/* It is known, or known better, where a GPU is that has lanes. */
+/* Updates the resources of a GPU that may already have lanes, when its position in the machine becomes known. */
 void emu_timeline_set_gpu_parts(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts);
 int emu_timeline_add_lane(struct emu_timeline *t, int host, int device, const struct emu_gpu_parts *parts);
-void emu_timeline_remove_lane(struct emu_timeline *t, int lane); /* what it was given has ended; it tells its moments */
-double emu_timeline_lane_ns(const struct emu_timeline *t, int lane); /* when it has ended what has happened so far */
+void emu_timeline_remove_lane(struct emu_timeline *t, int lane);     /* drops all remaining steps and records their
+                                                                    moments */
+double emu_timeline_lane_ns(const struct emu_timeline *t, int lane); /* end of the latest step that has ended */
 
 /* ---- moments ---- */
 
-int emu_timeline_add_moment(struct emu_timeline *t); /* one reference */
+int emu_timeline_add_moment(struct emu_timeline *t); /* the caller owns one reference */
 void emu_timeline_drop_moment(struct emu_timeline *t, int moment);
 bool emu_timeline_knows(const struct emu_timeline *t, int moment, double *when_ns);
 
@@ -89,14 +115,19 @@ bool emu_timeline_knows(const struct emu_timeline *t, int moment, double *when_n
 
 void emu_timeline_record(struct emu_timeline *t, int lane, double issue_ns, int moment);
 void emu_timeline_wait(struct emu_timeline *t, int lane, double issue_ns, int moment);
-/* turn: of a collective, counted by its communicator. The step is the caller's until it is taken, 0: it told not to
- * keep it. */
+/*
+ * emu_timeline_add - add an operation.
+ *   turn     of a collective: its number among the communicator's collectives
+ *   keep     the caller fetches the result with emu_timeline_collect, or drops it with emu_timeline_abandon
+ *   Returns  the step; 0 with keep false
+ */
 int emu_timeline_add(struct emu_timeline *t, int lane, double issue_ns, const struct emu_demand *demand, uint64_t turn,
                      bool keep);
-int emu_timeline_end_of(struct emu_timeline *t, int step); /* the moment of a kept one; one reference */
-/* Whether it has ended: then what it lost, when it ended, and it is no more. */
+int emu_timeline_end_of(struct emu_timeline *t, int step); /* the moment at which a kept step ends; the caller owns
+                                                              one reference */
+/* Returns whether the step has ended. If so, stores its loss and its end (0: not tied to peers), and frees the step. */
 bool emu_timeline_collect(struct emu_timeline *t, int step, int64_t *extra_ns, int64_t *end_ns);
-void emu_timeline_abandon(struct emu_timeline *t, int step); /* it ends now; whom it should meet is not told */
+void emu_timeline_abandon(struct emu_timeline *t, int step); /* the step ends now, without its peers */
 
 #pragma GCC visibility pop
 #endif

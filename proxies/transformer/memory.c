@@ -1,4 +1,4 @@
-/* memory.c - what training holds on a rank, part by part (see memory.h). */
+/* memory.c - the parts of the memory model (see memory.h). */
 #include "proxies/transformer/memory.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@ static double element_bytes(const struct bb_memory *m)
     return (double)bb_dtypes[m->layers_config->dtype].bytes;
 }
 
-/* Of one micro-batch in the decoder: of one stack, all. */
+/* Tokens of one micro-batch in the decoder, per context-parallel rank. Models without an encoder: all tokens. */
 static double decoder_tokens(const struct bb_memory *m)
 {
     int sequence = m->arch->encoder_layers > 0 ? m->layers_config->decoder_sequence : m->layers_config->sequence;
@@ -18,19 +18,20 @@ static double decoder_tokens(const struct bb_memory *m)
     return (double)sequence * m->layers_config->micro_batch_size / m->grid->cp;
 }
 
-/* Of a number that goes into a product: with 8-bit products its cast is what they keep (Transformer Engine). */
+/* Bytes per element of a GEMM input that the backward pass keeps. FP8 GEMMs keep their 8-bit copy (Transformer
+ * Engine). */
 static double gemm_input_bytes(const struct bb_memory *m)
 {
     return m->layers_config->float8 ? 1 : element_bytes(m);
 }
 
-/* Of one micro-batch on one context-parallel rank. */
+/* Tokens of one micro-batch, per context-parallel rank. */
 static double tokens_per_rank(const struct bb_memory *m)
 {
     return (double)m->layers_config->sequence * m->layers_config->micro_batch_size / m->grid->cp;
 }
 
-/* Ways by which sequence parallelism divides what lies between the products. */
+/* Number of shards of the activations between the tensor-parallel GEMMs: tp with sequence parallelism, else 1. */
 static double sequence_shards(const struct bb_memory *m)
 {
     return m->layers_config->sequence_parallel ? m->grid->tp : 1;
@@ -38,76 +39,82 @@ static double sequence_shards(const struct bb_memory *m)
 
 /* ---- activations: bytes per token ---- */
 
-/* whole: on every tp rank, unless sequence parallelism divides it; split: divided by tp. */
-struct held {
+/* whole: on every tp rank, sharded only by sequence parallelism; split: always sharded over tp. */
+struct token_bytes {
     double whole, split;
 };
 
-static struct held attention_bytes(const struct bb_memory *m, int layer)
+static struct token_bytes attention_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
     double e = element_bytes(m), mask = a->dropout ? a->hidden : 0;
-    struct held held = {.whole = (e + gemm_input_bytes(m)) * a->hidden + mask}; /* inputs of the norm and of projections */
+    /* inputs of the norm and of the projections */
+    struct token_bytes bytes = {.whole = (e + gemm_input_bytes(m)) * a->hidden + mask};
 
     if (a->kv_lora) {
-        held.whole += e * (2.0 * a->q_lora + 2.0 * a->kv_lora + a->rope_dim); /* before and after their norms */
-        held.split = e * a->heads * 2.0 * (a->nope_dim + a->rope_dim + a->v_dim);
-        if (a->index_heads > 0) /* its queries, key, weights and the places of the keys that it picks */
-            held.whole += e * (a->index_heads * (a->index_dim + 1.0) + a->index_dim) +
-                          4.0 * bb_arch_attended_keys(a, layer, m->layers_config->sequence);
+        /* latents before and after their norms */
+        bytes.whole += e * (2.0 * a->q_lora + 2.0 * a->kv_lora + a->rope_dim);
+        bytes.split = e * a->heads * 2.0 * (a->nope_dim + a->rope_dim + a->v_dim);
+        if (a->index_heads > 0) /* indexer: queries, key, weights and the indices of the selected keys */
+            bytes.whole += e * (a->index_heads * (a->index_dim + 1.0) + a->index_dim) +
+                           4.0 * bb_arch_attended_keys(a, layer, m->layers_config->sequence);
     } else {
-        held.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads);     /* q, k, v, context */
-        held.split += m->layers_config->float8 ? (double)a->head_dim * a->heads : 0; /* attention keeps the context itself */
-        held.split += a->out_gate ? e * 2.0 * a->head_dim * a->heads : 0;
+        bytes.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads); /* q, k, v, context */
+        /* attention keeps the unquantized context */
+        bytes.split += m->layers_config->float8 ? (double)a->head_dim * a->heads : 0;
+        bytes.split += a->out_gate ? e * 2.0 * a->head_dim * a->heads : 0;
     }
     if (a->dropout && !m->layers_config->fused && m->layers_config->recompute == BB_RECOMPUTE_NONE)
-        held.split += (2 * e + 1) * a->heads * bb_arch_attended_keys(a, layer, m->layers_config->sequence);
-    return held;
+        bytes.split += (2 * e + 1) * a->heads * bb_arch_attended_keys(a, layer, m->layers_config->sequence);
+    return bytes;
 }
 
-/* What a scan's kernels keep: what goes in, before and behind its convolution, what it makes, before and behind its
- * gate; Gated DeltaNet also the inverses of its chunks, chunk numbers per token and head. */
-static struct held scan_bytes(const struct bb_memory *m)
+/* Tensors that the kernels of a scan keep: the input, the convolution's input and output, the scan's output, the
+ * gate's input and output. Gated DeltaNet also keeps the inverses of its chunks: `chunk` elements per token and
+ * head. */
+static struct token_bytes scan_bytes(const struct bb_memory *m)
 {
     const struct bb_arch_scan *s = &m->arch->scan;
     double e = element_bytes(m), values = (double)s->heads * s->value_dim,
            mixed = 2.0 * s->groups * s->key_dim + values;
     double numbers = 2 * mixed + values + s->heads * (s->delta ? 2 + s->chunk : 1) + 2 * values;
 
-    return (struct held){.whole = 2 * e * m->arch->hidden, .split = e * numbers};
+    return (struct token_bytes){.whole = 2 * e * m->arch->hidden, .split = e * numbers};
 }
 
-/* What goes into the activation, and what comes out. */
+/* Inputs and output of the MLP's activation function. */
 static double inner_bytes(const struct bb_memory *m, double ffn)
 {
     return ((m->arch->gated ? 2 : 1) * element_bytes(m) + gemm_input_bytes(m)) * ffn;
 }
 
-static struct held mlp_bytes(const struct bb_memory *m)
+static struct token_bytes mlp_bytes(const struct bb_memory *m)
 {
     const struct bb_arch *a = m->arch;
     double e = element_bytes(m), mask = a->dropout ? a->hidden : 0;
 
-    return (struct held){.whole = (e + gemm_input_bytes(m)) * a->hidden + mask, .split = inner_bytes(m, a->ffn)};
+    return (struct token_bytes){.whole = (e + gemm_input_bytes(m)) * a->hidden + mask, .split = inner_bytes(m, a->ffn)};
 }
 
-/* Each token goes to top_k experts. An expert that is divided over etp ranks works on the tokens of all of them, when
- * each brings its own. */
-static struct held expert_bytes(const struct bb_memory *m)
+/* Each token goes to top_k experts. With etp > 1 and sequence parallelism, every rank of an expert processes the
+ * gathered tokens of all etp ranks. */
+static struct token_bytes expert_bytes(const struct bb_memory *m)
 {
     const struct bb_arch *a = m->arch;
-    double e = element_bytes(m), copies = a->top_k * (m->layers_config->capacity_factor > 0 ? m->layers_config->capacity_factor : 1);
+    double e = element_bytes(m),
+           copies = a->top_k * (m->layers_config->capacity_factor > 0 ? m->layers_config->capacity_factor : 1);
     double gathered = m->layers_config->sequence_parallel ? m->grid->etp : 1;
-    struct held held = {.whole = 2 * e * a->hidden + 4.0 * a->experts}; /* the router's probabilities are floats */
+    struct token_bytes bytes = {.whole =
+                                    2 * e * a->hidden + 4.0 * a->experts}; /* the router's probabilities are FP32 */
 
-    held.whole +=
+    bytes.whole +=
         copies * gathered * ((e + gemm_input_bytes(m)) * a->hidden + inner_bytes(m, a->expert_ffn) / m->grid->etp);
-    held.split = inner_bytes(m, a->shared_ffn);
-    return held;
+    bytes.split = inner_bytes(m, a->shared_ffn);
+    return bytes;
 }
 
-/* A decoder's attention to what its encoder made, beside the layer's own: inputs of norm and projection, queries and
- * context, keys and values of all that was encoded; that itself is kept once, by the first layer. */
+/* Cross attention of a decoder layer: inputs of norm and projection, queries and context, keys and values of all
+ * encoded tokens. The first decoder layer keeps the encoder's output for all of them. */
 static double cross_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
@@ -125,7 +132,8 @@ static double cross_bytes(const struct bb_memory *m, int layer)
 double bb_memory_layer(const struct bb_memory *m, int layer)
 {
     double tokens = bb_arch_is_decoder(m->arch, layer) ? decoder_tokens(m) : tokens_per_rank(m);
-    struct held first = bb_arch_is_scan(m->arch, layer) ? scan_bytes(m) : attention_bytes(m, layer), second = {0};
+    struct token_bytes first = bb_arch_is_scan(m->arch, layer) ? scan_bytes(m) : attention_bytes(m, layer),
+                       second = {0};
 
     if (m->layers_config->recompute == BB_RECOMPUTE_FULL)
         return tokens * element_bytes(m) * m->arch->hidden / sequence_shards(m) + cross_bytes(m, layer);
@@ -150,7 +158,7 @@ double bb_memory_head(const struct bb_memory *m)
     return decoder_tokens(m) * (2 * element_bytes(m) * m->arch->hidden / sequence_shards(m) + 4 * vocab);
 }
 
-/* Whether a stage has the model's first or last part, on whichever of its chunks. */
+/* Does a stage hold a given part of the model, in any of its chunks? */
 static bool holds_part(const struct bb_schedule *s, int stage, int part)
 {
     for (int c = 0; c < s->chunks; c++)
@@ -169,7 +177,7 @@ static bool holds_last_part(const struct bb_schedule *s, int stage)
     return holds_part(s, stage, bb_schedule_parts(s) - 1);
 }
 
-/* A layer with that much computed again. */
+/* Bytes of a layer under the given recomputation. */
 static double layer_bytes_with(const struct bb_memory *m, int layer, enum bb_recompute recompute)
 {
     struct bb_layers_config layers_config = *m->layers_config;
@@ -180,31 +188,33 @@ static double layer_bytes_with(const struct bb_memory *m, int layer, enum bb_rec
     return bb_memory_layer(&with, layer);
 }
 
-/* As much of a layer as it keeps from its forward to its backward. */
+/* Bytes that a layer keeps from its forward to its backward. */
 static double kept_bytes(const struct bb_memory *m, int chunk_first, int layer)
 {
-    enum bb_recompute other_layers = m->layers_config->recompute == BB_RECOMPUTE_FULL ? BB_RECOMPUTE_NONE : m->layers_config->recompute;
+    enum bb_recompute other_layers =
+        m->layers_config->recompute == BB_RECOMPUTE_FULL ? BB_RECOMPUTE_NONE : m->layers_config->recompute;
 
-    return layer_bytes_with(m, layer, bb_layers_is_recomputed(m->layers_config, chunk_first, layer) ? BB_RECOMPUTE_FULL : other_layers);
+    return layer_bytes_with(
+        m, layer, bb_layers_is_recomputed(m->layers_config, chunk_first, layer) ? BB_RECOMPUTE_FULL : other_layers);
 }
 
-/* What a chunk keeps of one micro-batch. *most: what it has of it at most in its backward, when a layer has computed
- * again what it did not keep, and those behind it have let go of theirs. */
-static double chunk_bytes(const struct bb_memory *m, int first, int n, double *max)
+/* Bytes that a chunk keeps for one micro-batch. *peak: their maximum during the chunk's backward, when one layer
+ * holds its recomputed activations and the layers after it have already released theirs. */
+static double chunk_bytes(const struct bb_memory *m, int first, int n, double *peak)
 {
     double sum = 0;
 
-    *max = 0;
+    *peak = 0;
     for (int layer = first; layer < first + n; layer++) {
-        *max = fmax(*max, sum + layer_bytes_with(m, layer, BB_RECOMPUTE_NONE));
+        *peak = fmax(*peak, sum + layer_bytes_with(m, layer, BB_RECOMPUTE_NONE));
         sum += kept_bytes(m, first, layer);
     }
     return sum;
 }
 
-/* The most that a stage holds at once: of its chunks' activations so many as the schedule lets live, on average, and
- * what one backward has beside them. The last chunk's backward follows its forward at once, unless all forwards come
- * first. */
+/* Peak activation bytes of a stage: the average over its chunks times the number of live chunk activations, plus the
+ * transient activations of one backward. The backward of the last chunk follows its forward immediately, unless the
+ * schedule runs all forwards first. */
 static double activation_bytes(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
@@ -213,11 +223,12 @@ static double activation_bytes(const struct bb_memory *m, int stage)
 
     for (int c = 0; c < s->chunks; c++) {
         int part = bb_schedule_part(s, stage, c), first, n = bb_pipe_split_layers(&split, part, &first);
-        double max, kept = chunk_bytes(m, first, n, &max);
+        double peak, kept = chunk_bytes(m, first, n, &peak);
 
         sum += kept;
-        kept += part == bb_schedule_parts(s) - 1 ? bb_memory_head(m) : 0; /* let go of before the layers' backward */
-        transient = fmax(transient, max - kept);
+        kept += part == bb_schedule_parts(s) - 1 ? bb_memory_head(m) : 0; /* released before the backward of the
+                                                                             layers */
+        transient = fmax(transient, peak - kept);
     }
     sum *= live;
     if (holds_first_part(s, stage))
@@ -234,14 +245,14 @@ static struct bb_arch_rank_parameters layer_share(const struct bb_memory *m, int
     return bb_arch_layer_share(m->arch, layer, m->grid->tp, m->grid->etp, m->grid->ep);
 }
 
-static void add_parameters(struct bb_arch_rank_parameters *sum, struct bb_arch_rank_parameters transient)
+static void add_parameters(struct bb_arch_rank_parameters *sum, struct bb_arch_rank_parameters added)
 {
-    sum->dense += transient.dense;
-    sum->expert += transient.expert;
-    sum->replicated += transient.replicated;
+    sum->dense += added.dense;
+    sum->expert += added.expert;
+    sum->replicated += added.replicated;
 }
 
-/* A tied head on another stage than the embedding has a copy of its matrix. */
+/* A tied head on another stage than the embedding has its own copy of the table. */
 static struct bb_arch_rank_parameters tied_copy(const struct bb_memory *m)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
@@ -274,7 +285,7 @@ struct bb_arch_rank_parameters bb_memory_parameters(const struct bb_memory *m, i
 
 /* ---- communication buffers ---- */
 
-/* Largest layer of the stage: what is gathered at once when parameters are shared. */
+/* Elements of the largest layer of a stage: the unit that ZeRO-3 gathers at once. */
 static double largest_layer(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
@@ -290,15 +301,15 @@ static double largest_layer(const struct bb_memory *m, int stage)
     return max;
 }
 
-/* What sharing gradients or parameters needs beside the shards: two buckets, one being filled and one being reduced; or
- * the parameters of two layers and the gradients of one. */
+/* Buffers of sharded gradients or parameters in addition to the shards. ZeRO-2: two buckets, one being filled and
+ * one being reduced. ZeRO-3 and HSDP: the parameters of two layers and the gradients of one. */
 static double transient_bytes(const struct bb_memory *m, int stage)
 {
     double params = (double)bb_dtypes[m->policy->params].bytes, grads = (double)bb_dtypes[m->policy->grads].bytes;
-    struct bb_arch_rank_parameters held = bb_memory_parameters(m, stage);
+    struct bb_arch_rank_parameters parameters = bb_memory_parameters(m, stage);
 
     if (m->policy->kind == BB_SYNC_ZERO2)
-        return grads * fmin((double)held.dense + (double)held.expert,
+        return grads * fmin((double)parameters.dense + (double)parameters.expert,
                             2 * bb_bucket_limit(&m->policy->rule, (size_t)grads, m->dense->n, 1));
     if (m->policy->kind == BB_SYNC_ZERO3 || m->policy->kind == BB_SYNC_HSDP)
         return largest_layer(m, stage) * (2 * params + grads);
@@ -312,9 +323,9 @@ static double communication_bytes(const struct bb_memory *m, int stage)
 
     if (m->grid->pp > 1) /* one message of each direction */
         sum += 2 * whole / sequence_shards(m);
-    if (m->grid->tp > 1 && m->layers_config->sequence_parallel) /* the gathered input of a layer's half */
+    if (m->grid->tp > 1 && m->layers_config->sequence_parallel) /* the gathered input of attention or MLP */
         sum += whole;
-    if (m->grid->cp > 1) /* keys and values of the next rank, or of all */
+    if (m->grid->cp > 1) /* keys and values of the next rank (ring), or of all cp ranks */
         sum += tokens_per_rank(m) * e * 2 * a->kv_heads * a->head_dim / m->grid->tp *
                (m->layers_config->context == BB_CONTEXT_RING ? 1 : m->grid->cp);
     return sum;
@@ -322,16 +333,16 @@ static double communication_bytes(const struct bb_memory *m, int stage)
 
 void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_USES])
 {
-    struct bb_arch_rank_parameters held = bb_memory_parameters(m, stage);
+    struct bb_arch_rank_parameters parameters = bb_memory_parameters(m, stage);
     double update;
 
     for (int use = 0; use < BB_USES; use++)
         bytes[use] = 0;
-    bb_sync_memory(m->policy, m->dense, (double)held.dense, bytes);
-    update = bb_sync_update_peak_bytes(m->policy, m->dense, (double)held.dense);
-    if (held.expert > 0) {
-        bb_sync_memory(m->policy, m->expert, (double)held.expert, bytes);
-        update += bb_sync_update_peak_bytes(m->policy, m->expert, (double)held.expert);
+    bb_sync_memory(m->policy, m->dense, (double)parameters.dense, bytes);
+    update = bb_sync_update_peak_bytes(m->policy, m->dense, (double)parameters.dense);
+    if (parameters.expert > 0) {
+        bb_sync_memory(m->policy, m->expert, (double)parameters.expert, bytes);
+        update += bb_sync_update_peak_bytes(m->policy, m->expert, (double)parameters.expert);
     }
     bytes[BB_USE_ACTIVATIONS] = activation_bytes(m, stage);
     bytes[BB_USE_COMMUNICATION] = communication_bytes(m, stage);

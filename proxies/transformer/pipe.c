@@ -1,12 +1,12 @@
-/* pipe.c - sends, receives and their group calls (see pipe.h). */
+/* pipe.c - sends, receives and their NCCL group calls (see pipe.h). */
 #include "proxies/transformer/pipe.h"
 
 #include "bootstrap/base/grow.h"
 
 #include <stdlib.h>
 
-static const char *const comm_names[BB_PIPE_FLOWS] = {"pp forward", "pp backward", "pp forward back",
-                                                      "pp backward back"};
+static const char *const comm_names[BB_PIPE_FLOWS] = {"pp forward", "pp backward", "pp forward reverse",
+                                                      "pp backward reverse"};
 static const char *const message_names[] = {"activations", "activation gradients"};
 static const enum bb_phase phases[] = {BB_PHASE_FORWARD, BB_PHASE_BACKWARD};
 
@@ -23,9 +23,10 @@ int bb_pipe_comms(struct bb_layout *l, int group, bool bidirectional, int comms[
     return 0;
 }
 
-/* ---- who is before and behind ---- */
+/* ---- neighbours ---- */
 
-/* Whether a slot's part of the model is not the first (the last) of all that its direction passes. */
+/* Does the slot's part of the model have a predecessor (first = true) or a successor in the direction of the slot?
+ * WEIGHTS slots exchange no messages. */
 static bool has_neighbour(const struct bb_pipe *p, const struct bb_slot *t, bool first)
 {
     int part = bb_schedule_part(p->schedule, p->stage, t->chunk), last = bb_schedule_parts(p->schedule) - 1;
@@ -55,16 +56,16 @@ static struct bb_pipe_flow *flow_of(struct bb_pipe *p, const struct bb_slot *t)
     return &p->flows[flow_index(p, t)];
 }
 
-/* Where a flow goes: activations to the next stage, gradients to the one before, of the second direction the other way
- * round. */
+/* Stage offset of a flow's receiver. Activations go to the next stage and gradients to the previous one; in the
+ * second direction it is the reverse. */
 static int flow_offset(int d)
 {
     return (d % 2 == 0) == (d < 2) ? 1 : -1;
 }
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
-/* What comes round from the other end of the pipeline comes g - p slots before it is needed. */
+/* With chunks, messages that wrap around from the other end of the pipeline arrive g - p slots before their use. */
 static int receive_buffers(const struct bb_pipe *p, int d)
 {
     int wraps = d == 0 ? 0 : p->schedule->stages - 1;
@@ -130,7 +131,7 @@ static void set_labels(struct bb_pipe *p, int d, int micro_batch)
     p->script->micro_batch = micro_batch;
 }
 
-/* Starts the next receive of that direction. */
+/* Post the next receive of flow d. */
 static void post_receive(struct bb_pipe *p, int d)
 {
     struct bb_pipe_flow *flow = &p->flows[d];
@@ -151,7 +152,8 @@ static void send_message(struct bb_pipe *p, const struct bb_slot *t)
     bb_script_send(p->script, flow->lane, message_names[d % 2], flow_offset(d), p->count, flow->send[flow->sent++ % 2]);
 }
 
-/* What is started after a slot: its send, the receives of some flows. Activations stand first, on both sides. */
+/* Issue the send of a slot and the receives of some flows, in one group call if there are several. All stages issue
+ * activations first. */
 static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool sending,
                               const bool receives[BB_PIPE_FLOWS])
 {
@@ -171,9 +173,9 @@ static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool s
         bb_script_group_end(p->script);
 }
 
-/* ---- when they are started ---- */
+/* ---- when sends and receives are issued ---- */
 
-/* The receive of the next slot belongs into the same group call when it goes in the other direction. */
+/* Put the receive of the next slot into the same group call if that slot has the other kind (forward or backward). */
 static void exchange_paired(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t], *next = NULL;
@@ -186,8 +188,8 @@ static void exchange_paired(struct bb_pipe *p, int t)
     exchange_messages(p, slot, slot_sends(p, slot), receives);
 }
 
-/* Whether the round of this rank's k-th slot of a direction has a receive: of what the neighbour worked on in that
- * round, one slot ahead or, where it comes from the other end of the pipeline, p - 1 slots back. */
+/* Does the round of this rank's k-th slot of flow d contain a receive? The sender's slot in this round is one slot
+ * ahead, or, for messages that wrap around from the other end of the pipeline, p - 1 slots back. */
 static bool round_receives(const struct bb_pipe *p, int d, int k)
 {
     const struct bb_schedule *s = p->schedule;
@@ -200,7 +202,7 @@ static bool round_receives(const struct bb_pipe *p, int d, int k)
         return !wraps && k + 1 < s->micro_batches / 2;
     if (!wraps || peer_slot < 0 || s->chunks == 1)
         return !wraps && peer_slot < all;
-    first = peer_slot / group * s->group; /* the last chunk of each group of micro-batches does not go round */
+    first = peer_slot / group * s->group; /* the last chunk of each group of micro-batches does not wrap around */
     size = s->micro_batches - first < s->group ? s->micro_batches - first : s->group;
     return (peer_slot - first * s->chunks) / size < s->chunks - 1;
 }

@@ -1,4 +1,4 @@
-/* schedule.c - the orders (see schedule.h). */
+/* schedule.c - the schedules and their slots (see schedule.h). */
 #include "proxies/transformer/schedule.h"
 
 #include <stddef.h>
@@ -103,7 +103,7 @@ const struct bb_schedule_row bb_schedule_zb_h1 = {.warm_up = warm_up_1f1b, .defe
 const struct bb_schedule_row bb_schedule_zb_h2 = {
     .warm_up = warm_up_zb_h2, .deferred_weights = defer_weights_zb_h2, .overlaps_p2p = true};
 
-/* ---- what cannot be ---- */
+/* ---- validation ---- */
 
 static int validate_bidirectional(const struct bb_schedule *s, const char *prefix)
 {
@@ -112,13 +112,13 @@ static int validate_bidirectional(const struct bb_schedule *s, const char *prefi
     if (p % 2 != 0 || p < 2)
         return bb_err(
             BB_EUSAGE,
-            "%s: schedule %s pairs stages from both ends, %d cannot be paired; nearest: --pp %d, or --schedule "
-            "zb-h1",
+            "%s: schedule %s pairs stages from both ends and requires an even number of them, not %d; try: --pp %d, "
+            "or --schedule zb-h1",
             prefix, bb_schedule_names[s->kind], p, p + 1);
     if (m % 2 != 0 || m < 2 * p)
         return bb_err(BB_EUSAGE,
-                      "%s: schedule %s takes half of the micro-batches at each end and needs an even number, %d for %d "
-                      "stages or more, not %d; nearest: --micro-batches %d",
+                      "%s: schedule %s feeds half of the micro-batches into each end and requires an even number, at "
+                      "least %d for %d stages, not %d; try: --micro-batches %d",
                       prefix, bb_schedule_names[s->kind], 2 * p, p, m, even);
     return 0;
 }
@@ -128,7 +128,7 @@ static int validate_chunks(const struct bb_schedule *s, const char *prefix)
     if (s->chunks == 1)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "%s: schedule %s has one chunk of layers on a stage, not %d; nearest: --schedule interleaved, or "
+                  "%s: schedule %s supports one chunk of layers per stage, not %d; try: --schedule interleaved, or "
                   "leave --vpp out",
                   prefix, bb_schedule_names[s->kind], s->chunks);
 }
@@ -143,30 +143,32 @@ int bb_schedule_validate(const struct bb_schedule *s, const char *prefix)
         return validate_chunks(s, prefix);
     if (p < 2 || s->chunks < 2)
         return bb_err(BB_EUSAGE,
-                      "%s: schedule interleaved needs 2 stages and 2 chunks on each or more, not %d and %d; nearest: "
+                      "%s: schedule interleaved requires at least 2 stages and 2 chunks per stage, not %d and %d; try: "
                       "--schedule 1f1b, or --pp %d --vpp %d",
                       prefix, p, s->chunks, p < 2 ? 2 : p, s->chunks < 2 ? 2 : s->chunks);
     if (m < p)
         return bb_err(BB_EUSAGE,
-                      "%s: schedule interleaved needs as many micro-batches as stages or more, not %d for %d; "
-                      "nearest: --micro-batches %d",
+                      "%s: schedule interleaved requires at least as many micro-batches as stages, not %d for %d "
+                      "stages; try: --micro-batches %d",
                       prefix, m, p, p);
     if (g < p || g > m)
         return bb_err(BB_EUSAGE,
-                      "%s: %d micro-batches in a group of schedule interleaved, expected %d (the stages) to %d (the "
-                      "micro-batches)",
+                      "%s: --microbatch-group-size %d is invalid for schedule interleaved, expected %d (stages) to %d "
+                      "(micro-batches)",
                       prefix, g, p, m);
     if (m % g != 0 && m % g < p)
-        return bb_err(BB_EUSAGE,
-                      "%s: schedule interleaved goes by groups of %d micro-batches, and of %d the last has %d, fewer "
-                      "than the %d stages; nearest: --micro-batches %d or %d",
-                      prefix, g, m, m % g, p, m - m % g, m - m % g + p);
+        return bb_err(
+            BB_EUSAGE,
+            "%s: schedule interleaved runs groups of %d micro-batches; of %d micro-batches the last group has "
+            "%d, fewer than the %d stages; try: --micro-batches %d or %d",
+            prefix, g, m, m % g, p, m - m % g, m - m % g + p);
     return 0;
 }
 
-/* ---- tables ---- */
+/* ---- slots ---- */
 
-/* Entry k of the forward order. Groups of g micro-batches, the last perhaps shorter; in each, chunk after chunk. */
+/* Entry k of the forward order: groups of g micro-batches, the last one possibly shorter; each group runs chunk
+ * after chunk. */
 static struct bb_slot forward_entry(const struct bb_schedule *s, int k)
 {
     int g = bb_schedule_row(s)->chunked ? s->group : s->micro_batches;
@@ -176,7 +178,7 @@ static struct bb_slot forward_entry(const struct bb_schedule *s, int k)
     return (struct bb_slot){.kind = BB_SLOT_FORWARD, .micro_batch = first + within % size, .chunk = within / size};
 }
 
-/* Of the backward order: the same micro-batches, chunks from behind. */
+/* Entry k of the backward order: the same micro-batches, with the chunks in reverse order. */
 static struct bb_slot backward_entry(const struct bb_schedule *s, int k)
 {
     struct bb_slot t = forward_entry(s, k);
@@ -204,7 +206,8 @@ static struct bb_slot weights_entry(int micro_batch)
     return (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = micro_batch};
 }
 
-/* Forwards, then one forward and one backward in turn, then backwards. */
+/* 1F1B and its variants: warm-up forwards, then alternately one forward and one backward, then the remaining
+ * backwards. W slots follow as soon as deferred_weights allows them. */
 static int make_1f1b(const struct bb_schedule *s, int stage, struct bb_slot *slots)
 {
     const struct bb_schedule_row *row = bb_schedule_row(s);
@@ -228,10 +231,10 @@ static int make_1f1b(const struct bb_schedule *s, int stage, struct bb_slot *slo
 int bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slots)
 {
     return bb_schedule_is_bidirectional(s) ? bb_schedule_row(s)->make_bidirectional(s, stage, slots)
-                                      : make_1f1b(s, stage, slots);
+                                           : make_1f1b(s, stage, slots);
 }
 
-/* ---- figures ---- */
+/* ---- activation memory ---- */
 
 int bb_schedule_live(const struct bb_schedule *s, int stage)
 {

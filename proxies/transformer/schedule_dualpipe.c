@@ -1,15 +1,16 @@
 /*
- * schedule_dualpipe.c - the slots of dualpipe (deepseek-ai/DualPipe, dualpipe.py). With q = min(r, p - 1 - r) and
- * H = p / 2, "near" the direction that stage r comes early in (chunk 0) and "far" the other one (chunk 1):
+ * schedule_dualpipe.c - the slots of DualPipe (deepseek-ai/DualPipe, dualpipe.py). Let q = min(r, p - 1 - r) and H = p
+ * / 2. "near" (chunk 0) is the direction that reaches stage r early, "far" (chunk 1) is the other direction. F:
+ * forward, B: backward, W: the deferred weight gradients of a split B; &: concurrently.
  *
- *   1  F near                         2 (H - q - 1) times
- *   2  F near, F far                  q + 1
- *   3  B far, W far, F far            H - q - 1
- *   4  F near & B far, F far & B near m / 2 - p + q + 1    (&: side by side)
- *   5  B far, F far & B near          H - q - 1
- *   6  B far, B near                  q + 1, in its second half without their W
- *   7  W, B near without its W        H - q - 1
- *   8  W                              q + 1
+ *   1  F near                          2 (H - q - 1) times
+ *   2  F near, F far                   q + 1
+ *   3  B far, W far, F far             H - q - 1
+ *   4  F near & B far, F far & B near  m / 2 - p + q + 1
+ *   5  B far, F far & B near           H - q - 1
+ *   6  B far, B near                   q + 1; the second half without W
+ *   7  W, B near without W             H - q - 1
+ *   8  W                               q + 1
  */
 #include "proxies/transformer/schedule.h"
 
@@ -17,8 +18,8 @@ enum { NEAR, FAR };
 
 struct slot_writer {
     struct bb_slot *slots;
-    int n, next_deferred; /* slots so far; the first split BACKWARD whose W is still to come */
-    int first[2];   /* micro-batch that the direction of a chunk begins with           */
+    int n, next_deferred; /* slots so far; index of the oldest split BACKWARD whose W is not yet written */
+    int first[2];         /* first micro-batch of the direction of each chunk */
     int forwards[2], backwards[2];
 };
 
@@ -44,7 +45,7 @@ static void add_pair(struct slot_writer *m, int forward, int backward)
     add_backward(m, backward, false);
 }
 
-/* Of the backward that has waited longest. */
+/* The W slot of the oldest split backward. */
 static void add_weights(struct slot_writer *m)
 {
     const struct bb_slot *backward;
@@ -52,10 +53,11 @@ static void add_weights(struct slot_writer *m)
     while (!m->slots[m->next_deferred].split)
         m->next_deferred++;
     backward = &m->slots[m->next_deferred++];
-    m->slots[m->n++] = (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = backward->micro_batch, .chunk = backward->chunk};
+    m->slots[m->n++] =
+        (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = backward->micro_batch, .chunk = backward->chunk};
 }
 
-/* Up to the steady state. */
+/* Steps 1 to 3: up to the steady state. */
 static void make_beginning(struct slot_writer *m, int half, int q)
 {
     for (int i = 0; i < 2 * (half - q - 1); i++)
@@ -71,7 +73,7 @@ static void make_beginning(struct slot_writer *m, int half, int q)
     }
 }
 
-/* The stages in the middle begin with a forward and a backward apart, which makes the bubble smaller. */
+/* Step 4. The two middle stages begin with a separate forward and backward, which makes the bubble smaller. */
 static void make_steady(struct slot_writer *m, int times, bool middle)
 {
     for (int i = 0; i < times; i++) {

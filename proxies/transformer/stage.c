@@ -1,23 +1,27 @@
 /*
- * stage.c - the program of one stage: the slots of its schedule, each the layers of a chunk between what the pipeline
- * brings and takes, what keeps the replicas together around each of them, and the end of the step:
+ * stage.c - the program of one stage: for each slot of the schedule, the layers of a chunk between the receive and the
+ * send of the pipeline, with the calls of the data-parallel synchronization around each layer. The end of the step is,
+ * in this order:
  *
- *   gradients reduced over the replicas (under the last backward), the sum of what every tp rank holds whole, the tied
- *   table's gradient over first and last stage, the gradient norm, optimizer, gathers
+ *   wait for the data-parallel gradient reductions (issued during the last backward)
+ *   reduce the gradients that every tp rank holds in full (sequence parallelism)
+ *   reduce the gradient of a tied embedding over the first and the last stage
+ *   gradient norm, optimizer, all-gather of parameters
  */
 #include "proxies/transformer/training.h"
 
-/* A program while it is written. */
+/* State of a program while it is written. */
 struct writer {
     const struct bb_training *t;
     const struct bb_modules *modules;
     struct bb_script script;
     struct bb_pipe pipe;
-    struct bb_block blocks[2]; /* of forwards and of backwards, where these are done side by side; else the first */
+    struct bb_block blocks[2]; /* [0] forward, [1] backward slots of bidirectional schedules, which run them
+                                  concurrently; other schedules use only [0] */
     struct bb_sync *sync[BB_PARAMETER_KINDS];
 };
 
-/* ---- replicas ---- */
+/* ---- data-parallel synchronization ---- */
 
 typedef void hook_fn(struct bb_sync *, int unit);
 
@@ -28,7 +32,7 @@ static void call_hooks(struct writer *w, const struct bb_transformer_module *mod
             hook(w->sync[s], module->unit[s]);
 }
 
-/* The gradients of a module are there. */
+/* The backward kernels of a module have been issued: its gradients can be reduced. last: of the last micro-batch. */
 static void mark_gradients_ready(struct writer *w, const struct bb_transformer_module *module, bool last)
 {
     for (int s = BB_PARAMETER_KINDS - 1; s >= 0; s--)
@@ -72,7 +76,7 @@ static void write_forward(struct writer *w, const struct bb_slot *slot, int in, 
     }
 }
 
-/* The gradients of data, those of weights, or both. */
+/* Write a BACKWARD or a WEIGHTS slot: the gradients of the data, of the weights, or both. */
 static void write_backward(struct writer *w, const struct bb_slot *slot, int in, int out)
 {
     int first = w->modules->first[slot->chunk], end = w->modules->first[slot->chunk + 1];
@@ -118,7 +122,7 @@ static void write_slot(struct writer *w, int t)
         write_backward(w, slot, in, out);
 }
 
-/* One slot, or a forward and the backward behind it side by side. Returns how many. */
+/* Write one slot, or a forward and the concurrent backward that follows it. Returns the number of slots written. */
 static int write_slots(struct writer *w, int t)
 {
     if (!w->pipe.slots[t].with_next) {
@@ -136,8 +140,8 @@ static int write_slots(struct writer *w, int t)
     return 2;
 }
 
-/* Into how many shards the replicas have divided a gradient when it is reduced: Megatron-LM's distributed optimizer and
- * ZeRO-1 keep its room whole. */
+/* Number of shards into which the replicas have divided a gradient after its reduction. Megatron-LM's distributed
+ * optimizer and ZeRO-1 keep the full gradient buffer (1). */
 static int gradient_shards(const struct bb_training *t)
 {
     return t->policy.kind == BB_SYNC_ZERO2 || bb_sync_gathers_parameters(t->policy.kind) ? t->sync[BB_DENSE].n : 1;
@@ -205,8 +209,8 @@ static int validate_program_size(const struct writer *w, int slots_done)
     fewer = (int)((double)s->micro_batches * slots_done / w->pipe.n_slots);
     fewer = bb_schedule_row(s)->chunked ? fewer / s->stages * s->stages : fewer;
     return bb_err(BB_EUSAGE,
-                  "%s: %d micro-batches make %d different programs of more than %zu operations, %d in all are held at "
-                  "most; nearest: --micro-batches %d",
+                  "%s: %d micro-batches make %d different programs of more than %zu operations each, at most %d in "
+                  "total are supported; try: --micro-batches %d",
                   w->t->config->proxy, s->micro_batches, programs, w->script.program->n_ops, BB_MAX_OPERATIONS,
                   fewer > 0 ? fewer : 1);
 }

@@ -1,4 +1,4 @@
-/* stage_units.c - which layers a stage holds and their tensors, as what keeps replicas together wants them
+/* stage_units.c - the modules of a stage and their tensors, as units of the data-parallel synchronization
  * (training.h). */
 #include "proxies/transformer/training.h"
 
@@ -15,8 +15,8 @@ bool bb_stage_holds_tied_embedding(const struct bb_training *t, int stage)
 
 static void add_module(struct bb_modules *p, int layer, int chunk, bool recomputed)
 {
-    p->list[p->n++] =
-        (struct bb_transformer_module){.layer = layer, .chunk = chunk, .recomputed = recomputed, .unit = {BB_NONE, BB_NONE}};
+    p->list[p->n++] = (struct bb_transformer_module){
+        .layer = layer, .chunk = chunk, .recomputed = recomputed, .unit = {BB_NONE, BB_NONE}};
 }
 
 static int list_modules(struct bb_modules *p, const struct bb_training *t, int stage)
@@ -44,7 +44,7 @@ static int list_modules(struct bb_modules *p, const struct bb_training *t, int s
 
 /* ---- tensors ---- */
 
-/* The tensors of a module, with the second copy of a tied table that the last stage has. */
+/* The tensors of a module. The head of the last stage includes its copy of a tied embedding table. */
 static int tensors_of(const struct bb_training *t, const struct bb_transformer_module *module,
                       struct bb_arch_tensor out[BB_ARCH_TENSORS + 1])
 {
@@ -62,7 +62,7 @@ static int tensors_of(const struct bb_training *t, const struct bb_transformer_m
     return m < 0 ? m : n;
 }
 
-/* How long the backward of a layer takes, by which Horovod's cycles are counted. */
+/* Backward time of a layer in microseconds: input of Horovod's cycle model, which fuses the gradients of one cycle. */
 static double backward_us(const struct bb_training *t, int layer)
 {
     const struct bb_layers_config *layers_config = &t->layers_config;
@@ -74,7 +74,7 @@ static double backward_us(const struct bb_training *t, int layer)
     return 2 * bb_layers_flops(t->layers, layer) / layers_config->tflops / 1e6;
 }
 
-/* The tensors of one kind as one unit; none, no unit. */
+/* Add the tensors of one kind as one unit. A module without such tensors gets no unit. */
 static void add_unit(struct bb_modules *p, const struct bb_training *t, struct bb_transformer_module *module,
                      enum bb_parameter_kind kind, const struct bb_arch_tensor *tensors, int n, struct bb_tensor **at)
 {
@@ -86,7 +86,7 @@ static void add_unit(struct bb_modules *p, const struct bb_training *t, struct b
                                                                              : "layer",
                                   .tensors = *at,
                                   .tied = module->layer == BB_ARCH_EMBEDDING && t->grid.pp == 1 &&
-                                               (t->arch.tied || t->arch.encoder_layers > 0),
+                                          (t->arch.tied || t->arch.encoder_layers > 0),
                                   .chunk = module->chunk,
                                   .backward_us = backward_us(t, module->layer)};
     for (int i = 0; i < n; i++)

@@ -38,8 +38,7 @@ struct bb_training {
 /* A module: a layer, BB_ARCH_EMBEDDING or BB_ARCH_HEAD. */
 struct bb_transformer_module {
     int layer, chunk;
-    bool
-        recomputed; /* full recomputation: the backward pass repeats the whole forward pass (bb_layers_is_recomputed) */
+    bool recomputed;              /* full recomputation of this layer (bb_layers_is_recomputed) */
     int unit[BB_PARAMETER_KINDS]; /* index into bb_modules.units; BB_NONE: the module has no parameters of this kind */
 };
 
@@ -50,8 +49,7 @@ struct bb_modules {
     struct bb_sync_unit *units[BB_PARAMETER_KINDS];
     int n_units[BB_PARAMETER_KINDS];
     struct bb_tensor *tensors; /* of all units; owner of the storage that the units point into */
-    size_t
-        replicated; /* elements that every tp rank holds in full, summed over the modules (bb_layers_replicated_elements) */
+    size_t replicated;         /* sum of bb_layers_replicated_elements over the modules */
 };
 
 /*

@@ -1,9 +1,9 @@
 /*
- * transformer.c - transformer: any model and layout as one training step. What the command line means is settled and
- * refused here; the program of each stage is written in stage.c.
+ * transformer.c - the proxy `transformer`: one training step of any transformer model in any layout. This file resolves
+ * and validates the options and builds the layout; stage.c writes the program of each stage.
  *
- * Ranks of one stage share one program, since their peers are relative; only dropless experts with an imbalance and
- * hierarchical reductions with a remainder tell some of them apart.
+ * Ranks of one stage share one program, because peers in a program are relative. Only two features need several
+ * programs per stage: dropless experts with an imbalance, and hierarchical reductions with a remainder.
  */
 #include "bootstrap/base/grow.h"
 #include "proxies/author/args.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what the command line means ---- */
+/* ---- options ---- */
 
 static const char *const contexts[] = {
     [BB_CONTEXT_RING] = "ring", [BB_CONTEXT_ALL_GATHER] = "all_gather", [BB_CONTEXT_ALL_TO_ALL] = "a2a"};
@@ -29,8 +29,8 @@ static int fill_defaults(struct bb_proxy_config *c)
 
     if (!c->model)
         return bb_err(BB_EUSAGE,
-                      "%s: no model; --model NAME of 'busbar list models', or FILE, a config.json; nearest: --model "
-                      "gpt2_small",
+                      "%s: --model is missing, expected a name of 'busbar list models' or a config.json file; try: "
+                      "--model gpt2_small",
                       c->proxy);
     if (o->schedule && strcmp(o->schedule, bb_schedule_names[BB_INTERLEAVED]) == 0 && o->vpp == 0)
         o->vpp = 2;
@@ -48,7 +48,8 @@ static int resolve_schedule(struct bb_training *t)
     int p = t->grid.pp, b = t->layers_config.micro_batch_size, m, rc;
     char batch_unit[64];
 
-    snprintf(batch_unit, sizeof(batch_unit), "%d replica%s x %d of a micro-batch", t->grid.dp, t->grid.dp == 1 ? "" : "s", b);
+    snprintf(batch_unit, sizeof(batch_unit), "%d replica%s x %d of a micro-batch", t->grid.dp,
+             t->grid.dp == 1 ? "" : "s", b);
     rc = bb_args_micro_batches(t->config, p, (long long)t->grid.dp * b, batch_unit, &m);
     if (rc)
         return rc;
@@ -61,22 +62,24 @@ static int resolve_schedule(struct bb_training *t)
     };
     if (bb_schedule_is_bidirectional(&t->schedule) && o->vpp > 1)
         return bb_err(BB_EUSAGE,
-                      "%s: schedule %s has two parts on each stage by itself, --vpp %d cannot be; leave it out",
+                      "%s: schedule %s always has two model parts per stage, --vpp %d is not supported; leave it out",
                       t->config->proxy, o->schedule, o->vpp);
     if (bb_schedule_is_bidirectional(&t->schedule))
         t->schedule.chunks = 2;
     if (o->group && !bb_schedule_row(&t->schedule)->chunked)
         return bb_err(BB_EUSAGE,
-                      "%s: --microbatch-group-size means nothing to schedule %s; leave it out, or use it with "
-                      "--schedule interleaved",
+                      "%s: --microbatch-group-size does not apply to schedule %s; leave it out, or try: --schedule "
+                      "interleaved",
                       t->config->proxy, o->schedule);
     return bb_schedule_validate(&t->schedule, t->config->proxy);
 }
 
-/* Stages of equal length, or as they were asked for. */
+/* Check the number of layers per stage: equal, or as given with --decoder-first- and
+ * --decoder-last-pipeline-num-layers. */
 static int validate_stage_layers(const struct bb_training *t, const struct bb_grid_model *model)
 {
-    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
+    struct bb_pipe_split split =
+        bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
     char near[BB_GRID_SUGGESTION] = "";
 
     if (split.stages == 1 || bb_pipe_split_is_valid(&split))
@@ -107,10 +110,11 @@ out:
     return rc;
 }
 
-/* Layers of the chunk that has most. */
+/* Layers of the longest chunk. */
 static int max_chunk_layers(const struct bb_training *t)
 {
-    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
+    struct bb_pipe_split split =
+        bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
     int max = 0, first;
 
     for (int part = 0; part < bb_schedule_parts(&t->schedule); part++) {
@@ -128,7 +132,7 @@ static int validate_recompute(const struct bb_training *t)
     if (requested <= max)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "%s: --recompute-num-layers %d of chunks of %d layers at most; nearest: "
+                  "%s: --recompute-num-layers %d is more than the %d layers of the longest chunk; try: "
                   "--recompute-num-layers %d",
                   t->config->proxy, requested, max, max);
 }
@@ -144,44 +148,45 @@ static int reject_unused_options(const struct bb_training *t)
         {o->etp, t->grid.experts, "etp", "the model has no experts"},
         {o->dispatch, t->grid.experts, "moe-dispatch", "the model has no experts"},
         {o->node_limit, t->layers_config.dispatch == BB_DISPATCH_DEDUP, "moe-node-limit",
-         "only --moe-dispatch dedup limits nodes"},
-        {o->float8_dispatch, t->grid.experts && t->grid.ep > 1, "fp8-dispatch", "no token goes to experts elsewhere"},
-        {o->float8_dispatch, t->layers_config.dispatch != BB_DISPATCH_ALL_GATHER, "fp8-dispatch", "all tokens are gathered"},
-        {o->float8_dispatch, t->grid.etp <= 1, "fp8-dispatch", "tokens of divided experts are gathered in 16 bits"},
+         "it requires --moe-dispatch dedup"},
+        {o->float8_dispatch, t->grid.experts && t->grid.ep > 1, "fp8-dispatch", "no token goes to another rank"},
+        {o->float8_dispatch, t->layers_config.dispatch != BB_DISPATCH_ALL_GATHER, "fp8-dispatch",
+         "it requires --moe-dispatch alltoall or dedup"},
+        {o->float8_dispatch, t->grid.etp <= 1, "fp8-dispatch", "with etp above 1 tokens are gathered in 16 bits"},
         {o->capacity > 0, t->grid.experts, "capacity-factor", "the model has no experts"},
         {o->imbalance > 0, t->grid.experts, "moe-imbalance", "the model has no experts"},
-        {o->imbalance > 0, o->capacity == 0, "moe-imbalance", "with a capacity factor all experts take the same"},
-        {o->seed, o->imbalance > 0, "seed", "only --moe-imbalance draws numbers"},
+        {o->imbalance > 0, o->capacity == 0, "moe-imbalance", "with --capacity-factor all experts have equal capacity"},
+        {o->seed, o->imbalance > 0, "seed", "it requires --moe-imbalance"},
         {o->recompute_layers, t->layers_config.recompute == BB_RECOMPUTE_FULL, "recompute-num-layers",
-         "only --recompute full counts layers"},
+         "it requires --recompute full"},
         {o->context, t->grid.cp > 1, "cp-comm", "cp is 1"},
         {o->first_layers, t->grid.pp > 1, "decoder-first-pipeline-num-layers", "pp is 1"},
         {o->last_layers, t->grid.pp > 1, "decoder-last-pipeline-num-layers", "pp is 1"},
         {o->sequence_parallel, t->grid.tp > 1, "sequence-parallel", "tp is 1"},
-        {o->float8, t->layers_config.gemm, "fp8", "only the products of --compute gemm have a type of their own"},
-        {t->config->sync.sync, false, "sync", "it is --dp-sync of a transformer"},
+        {o->float8, t->layers_config.gemm, "fp8", "only --compute gemm has FP8 GEMMs"},
+        {t->config->sync.sync, false, "sync", "the option of a transformer is --dp-sync"},
     };
 
     for (size_t i = 0; i < sizeof(requested) / sizeof(requested[0]); i++)
         if (requested[i].given && !requested[i].applies)
-            return bb_err(BB_EUSAGE, "%s: --%s means nothing here: %s; leave it out", t->config->proxy, requested[i].option,
+            return bb_err(BB_EUSAGE, "%s: --%s does not apply: %s; leave it out", t->config->proxy, requested[i].option,
                           requested[i].why);
     if (bb_schedule_is_bidirectional(&t->schedule) && t->arch.tied)
         return bb_err(
             BB_EUSAGE,
-            "%s: schedule dualpipe has the words on the first and on the last stage, each with a head: a model "
-            "whose head is its words is not counted; nearest: --schedule zb-h1",
+            "%s: schedule dualpipe is not supported for models with tied embeddings (tie_word_embeddings); try: "
+            "--schedule zb-h1",
             t->config->proxy);
     if (bb_schedule_is_bidirectional(&t->schedule) && t->policy.kind != BB_SYNC_ALL_REDUCE &&
         t->policy.kind != BB_SYNC_ZERO1 && t->policy.kind != BB_SYNC_DISTRIBUTED)
         return bb_err(BB_EUSAGE,
-                      "%s: schedule dualpipe reduces a part's gradients over two stages, which reach them in different "
-                      "order, so at the end of the step, not as %s does; nearest: --dp-sync zero1",
+                      "%s: schedule dualpipe reduces gradients over two stages that compute them in different order, "
+                      "so only at the end of the step; --dp-sync %s is not supported; try: --dp-sync zero1",
                       t->config->proxy, bb_sync_names[t->policy.kind]);
     if (bb_schedule_splits_backward(&t->schedule) && bb_sync_gathers_parameters(t->policy.kind))
         return bb_err(BB_EUSAGE,
-                      "%s: schedule %s leaves gradients of weights for later, but %s frees the weights after the "
-                      "backward; nearest: --dp-sync zero1, or --schedule 1f1b",
+                      "%s: schedule %s defers the gradients of the weights, but --dp-sync %s frees the weights after "
+                      "the backward; try: --dp-sync zero1, or --schedule 1f1b",
                       t->config->proxy, bb_schedule_names[t->schedule.kind], bb_sync_names[t->policy.kind]);
     return 0;
 }
@@ -219,7 +224,7 @@ static void resolve_layers_config(struct bb_training *t)
     };
 }
 
-/* All but the layers themselves, for an architecture that is read. */
+/* Resolve all options except those of the layers themselves (bb_layers_new). The architecture is already loaded. */
 static int resolve_shape(struct bb_training *t)
 {
     const struct bb_proxy_config *c = t->config;
@@ -252,7 +257,8 @@ int bb_training_load_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
 
 /* ---- groups and communicators ---- */
 
-/* The communicator of a group of the grid; BB_NONE where it has one rank. */
+/* Add a communicator for a group of the grid; BB_NONE if the group has one rank. name: NULL for the name of the
+ * group. */
 static int add_comm(struct bb_training *t, enum bb_grid_group group, const char *name, int *comm)
 {
     int of = t->groups.of[group];
@@ -264,7 +270,8 @@ static int add_comm(struct bb_training *t, enum bb_grid_group group, const char 
     return *comm < 0 ? -BB_EFAIL : 0;
 }
 
-/* The gradient norm: the sum over the ranks of one model, over the shards of the optimizer and over the experts. */
+/* Communicators of the gradient norm: over the ranks of one model copy, over the shards of the optimizer, and over
+ * the experts. */
 static int add_norms(struct bb_training *t)
 {
     enum bb_grid_group replicas = t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP;
@@ -274,8 +281,8 @@ static int add_norms(struct bb_training *t)
         const char *name;
     } norms[] = {
         {true, BB_GRID_TP_PP, "norm"},
-        {bb_sync_is_sharded(t->policy.kind), replicas, "shards' norm"},
-        {t->grid.experts, BB_GRID_EP, "experts' norm"},
+        {bb_sync_is_sharded(t->policy.kind), replicas, "shard norm"},
+        {t->grid.experts, BB_GRID_EP, "expert norm"},
     };
     int rc = 0;
 
@@ -304,7 +311,8 @@ static unsigned wanted_groups(const struct bb_training *t)
     return wanted;
 }
 
-/* Tokens that cross to a node once: the ranks of ep on a node, and the same place on each node. */
+/* Node-limited dispatch (--moe-dispatch dedup), which sends a token to each node once: one communicator over the ep
+ * ranks of a node, one over the ranks with the same position in each node. */
 static int add_node_comms(struct bb_training *t)
 {
     int ep = t->groups.of[BB_GRID_EP], node = t->config->gpus_per_node, rc;
@@ -314,7 +322,8 @@ static int add_node_comms(struct bb_training *t)
     if (t->layers_config.dispatch != BB_DISPATCH_DEDUP)
         return 0;
     if (ep == BB_NONE)
-        return bb_err(BB_EUSAGE, "%s: --moe-dispatch dedup: ep is 1, no token goes to another rank; leave it out",
+        return bb_err(BB_EUSAGE,
+                      "%s: --moe-dispatch dedup does not apply: ep is 1, no token goes to another rank; leave it out",
                       t->config->proxy);
     TRY(bb_sync_hierarchy_comms(t->step, ep, node > 0 ? node : t->grid.ranks, "moe-dispatch dedup", &comms));
     t->ep_local = comms.local;
@@ -324,7 +333,8 @@ out:
     return rc;
 }
 
-/* The group in which the experts' tokens are gathered: the ranks of a whole expert, all of them. */
+/* The groups over which tokens of experts are gathered: the ranks of one expert (etp), and all ranks of all experts
+ * (etp x ep). */
 static int add_expert_comms(struct bb_training *t)
 {
     int rc;
@@ -340,7 +350,8 @@ out:
     return rc;
 }
 
-/* Replicas of a part are those of both stages that hold it: a group of each, or of two ranks. */
+/* Replicas of a part in a bidirectional pipeline: the ranks of both stages that hold the part. Each group joins the
+ * two groups of `of` of the two stages; without a group, two ranks. */
 static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group of, const char *name, int *joined)
 {
     struct bb_layout *l = &t->step->layout;
@@ -366,11 +377,11 @@ static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group 
     return *joined < 0 ? -BB_EFAIL : 0;
 }
 
-/* Who shares the parameters of each kind: BB_NONE, nobody. */
+/* The group of replicas of each kind of parameters; BB_NONE: no replicas. */
 static int resolve_replicas(struct bb_training *t, int replicas[BB_PARAMETER_KINDS])
 {
     const enum bb_grid_group of[BB_PARAMETER_KINDS] = {t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP, BB_GRID_EDP};
-    static const char *const names[BB_PARAMETER_KINDS] = {"dp both ways", "edp both ways"};
+    static const char *const names[BB_PARAMETER_KINDS] = {"dp bidirectional", "edp bidirectional"};
     int rc = 0;
 
     for (int s = 0; s < BB_PARAMETER_KINDS; s++) {
@@ -389,7 +400,8 @@ static int resolve_layout(struct bb_training *t)
 
     TRY(bb_grid_layout(&t->grid, wanted_groups(t), l, &t->groups));
     TRY(add_comm(t, BB_GRID_TP, NULL, &t->tp));
-    /* Without replicas, gradients are reduced over the same ranks: two communicators, and not of one name. */
+    /* With dp = 1 the gradients are reduced over the cp ranks, too: two communicators of one group, which need
+     * different names. */
     TRY(add_comm(t, BB_GRID_CP, t->grid.dp == 1 ? "cp tokens" : NULL, &t->cp));
     TRY(add_comm(t, BB_GRID_EMBEDDING, NULL, &t->embedding));
     TRY(add_expert_comms(t));
@@ -407,7 +419,8 @@ out:
 
 /* ---- roles ---- */
 
-/* Roles of a stage: its variants, each with the last rank of a node apart where a hierarchical sum has a remainder. */
+/* Roles per stage: one per program, times two if a hierarchical reduction has a remainder, which the last rank of a
+ * node handles. */
 static int roles_per_stage(const struct bb_training *t)
 {
     return bb_layers_programs_per_stage(t->layers) * (t->policy.hierarchical ? 2 : 1);
@@ -425,7 +438,8 @@ static bool is_last_of_node(const struct bb_training *t, int rank)
 
 static int role_of(const struct bb_training *t, int rank)
 {
-    int stage = bb_grid_coord(&t->grid, rank, BB_AXIS_PP), programs_per_stage = bb_layers_programs_per_stage(t->layers), kind = 0;
+    int stage = bb_grid_coord(&t->grid, rank, BB_AXIS_PP), programs_per_stage = bb_layers_programs_per_stage(t->layers),
+        kind = 0;
 
     if (programs_per_stage > 1)
         kind = bb_grid_expert_coord(&t->grid, rank, BB_AXIS_EP);
@@ -465,7 +479,7 @@ static void set_training_bytes(const struct bb_training *t, int stage, struct bb
     bb_memory_rank_bytes(&m, stage, role->training_bytes);
 }
 
-/* What bb_sync_add_comms would cut a group of so many replicas into. */
+/* The sharding that bb_sync_add_comms would choose for a group of n replicas. */
 static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int replicas, int ranks_per_replica)
 {
     int node = t->config->gpus_per_node > 0 ? t->config->gpus_per_node : t->grid.ranks;
@@ -474,7 +488,7 @@ static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int repl
     return (struct bb_sync_comms){.n = run > 0 && run < replicas ? run : replicas, .n_replicas = 1};
 }
 
-/* All that bytes depend on. */
+/* Resolve all inputs of the memory model. */
 static int resolve_bytes(struct bb_training *t)
 {
     int copies, rc;
@@ -503,18 +517,18 @@ static double max_rank_bytes(const struct bb_training *t)
     return max;
 }
 
-int bb_training_bytes(const struct bb_proxy_config *c, const struct bb_arch *arch, double *max)
+int bb_training_bytes(const struct bb_proxy_config *c, const struct bb_arch *arch, double *max_bytes)
 {
     struct bb_step step = {.proxy = c->proxy};
     struct bb_training t = {.config = c, .step = &step, .arch = *arch};
     int rc = resolve_bytes(&t);
 
-    *max = rc ? 0 : max_rank_bytes(&t);
+    *max_bytes = rc ? 0 : max_rank_bytes(&t);
     return rc;
 }
 
 int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const struct bb_arch *arch, double gpu_bytes,
-                              int *layers, double *bytes)
+                                     int *layers, double *bytes)
 {
     struct bb_step step = {.proxy = c->proxy};
     struct bb_training t = {.config = c, .step = &step, .arch = *arch};
@@ -525,7 +539,8 @@ int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const stru
     if (rc)
         return rc;
     t.layers_config.recompute = BB_RECOMPUTE_FULL;
-    for (all = max_chunk_layers(&t); all - too_few > 1;) { /* `few` do not hold, `all` do, or are all of them */
+    for (all = max_chunk_layers(&t); all - too_few > 1;) { /* invariant: too_few layers do not fit; all layers fit,
+                                                              or are the maximum */
         t.layers_config.recompute_layers = too_few + (all - too_few) / 2;
         *bytes = max_rank_bytes(&t);
         if (*bytes <= gpu_bytes)
@@ -575,10 +590,11 @@ out:
 
 #define STAGES_TEXT 128
 
-/* " in 16 stages of 4, the first of 3 and the last of 2" */
+/* For example " in 16 stages of 4, the first of 3 and the last of 2". */
 static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
 {
-    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
+    struct bb_pipe_split split =
+        bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
     int p = split.stages, v = split.chunks, parts = p * v, first, n = 0;
 
     text[0] = '\0';
@@ -587,7 +603,7 @@ static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
     if (split.first == 0 && split.last == 0) {
         snprintf(text, STAGES_TEXT, " in %d %s of %d%s", parts, v > 1 ? "chunks" : "stages",
                  bb_pipe_split_layers(&split, parts / 2, &first),
-                 t->arch.layers % parts ? ", embedding and head as one each" : "");
+                 t->arch.layers % parts ? ", embedding and head counted as one layer each" : "");
         return;
     }
     n = snprintf(text, STAGES_TEXT, " in %d stages", p);
@@ -599,7 +615,8 @@ static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
              v * bb_pipe_split_layers(&split, 0, &first), v * bb_pipe_split_layers(&split, p - 1, &first));
 }
 
-/* Tokens that are seldom trained on at once: a model that takes more is meant for longer ones only later. */
+/* Sequences above this length are rarely used in training: models that support more are first trained with shorter
+ * ones. */
 enum { LONG_SEQUENCE = 32768 };
 
 static int describe_step(struct bb_training *t)
@@ -624,14 +641,15 @@ static int describe_step(struct bb_training *t)
     describe_stages(t, stages);
     t->step->parameters = bb_arch_parameters(&t->arch);
     t->step->samples = (double)m * t->layers_config.micro_batch_size * t->grid.dp;
-    t->step->tokens = t->step->samples * (t->layers_config.sequence + (encodes ? t->layers_config.decoder_sequence : 0));
+    t->step->tokens =
+        t->step->samples * (t->layers_config.sequence + (encodes ? t->layers_config.decoder_sequence : 0));
     if (encodes)
         snprintf(decoder, sizeof(decoder), " and %d of the decoder", t->layers_config.decoder_sequence);
     t->step->summary =
         bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
                      t->arch.layers, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], m,
                      m == 1 ? "" : "es", t->layers_config.micro_batch_size, t->layers_config.sequence, decoder,
-                     is_longest ? " (the most that the model takes: --seq-length)" : "", bb_sync_names[t->policy.kind]);
+                     is_longest ? " (the model's maximum; set --seq-length)" : "", bb_sync_names[t->policy.kind]);
     return t->step->summary ? 0 : -BB_EFAIL;
 }
 
@@ -650,11 +668,11 @@ out:
 
 const struct bb_proxy bb_transformer_proxy = {
     .name = "transformer",
-    .help = "any transformer in any layout: tensor, sequence, context, expert, pipeline and data parallel",
+    .help = "any transformer model: tensor, sequence, context, expert, pipeline and data parallelism",
     .model = "gpt2_small",
     .features = BB_FEATURE_MODEL | BB_FEATURE_LAYERS | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH |
-             BB_FEATURE_MICRO_BATCH_SIZE | BB_FEATURE_TIMED | BB_FEATURE_LAYER_US | BB_FEATURE_TFLOPS | BB_FEATURE_GEMM |
-             BB_FEATURE_NODES | BB_FEATURE_TRANSFORMER | BB_FEATURE_SYNC,
+                BB_FEATURE_MICRO_BATCH_SIZE | BB_FEATURE_TIMED | BB_FEATURE_LAYER_US | BB_FEATURE_TFLOPS |
+                BB_FEATURE_GEMM | BB_FEATURE_NODES | BB_FEATURE_TRANSFORMER | BB_FEATURE_SYNC,
     .dtype = "bfloat16",
     .compute = "timed",
     .defaults = fill_defaults,

@@ -163,8 +163,8 @@ def test_layers_that_are_computed_again_take_their_time(busbar, words, again):
 
 
 @pytest.mark.parametrize("words,said", [
-    ("--recompute full --recompute-num-layers 9", "--recompute-num-layers 9 of chunks of 8 layers at most; nearest: --recompute-num-layers 8"),
-    ("--recompute selective --recompute-num-layers 2", "only --recompute full counts layers; leave it out"),
+    ("--recompute full --recompute-num-layers 9", "--recompute-num-layers 9 is more than the 8 layers of the longest chunk; try: --recompute-num-layers 8"),
+    ("--recompute selective --recompute-num-layers 2", "it requires --recompute full; leave it out"),
     ("--dp-sync distributed --optimizer sgd --use-precision-aware-optimizer", "--use-precision-aware-optimizer does not apply to sgd"),
     ("--dp-sync zero1 --use-precision-aware-optimizer", "--use-precision-aware-optimizer does not apply to zero1")])
 def test_layers_that_cannot_be_counted(busbar, words, said):
@@ -185,7 +185,7 @@ def test_products_in_eight_bits(busbar):
     assert fp8["compute"]["fp8"] and bf16["step_us"] / 1.6 < fp8["step_us"] < bf16["step_us"] / 1.2
     base = f"plan transformer {LLAMA} --fp8"
     assert "tflops.float8" in refused(busbar, f"{base} --cluster a100-sxm-ib")
-    assert "--fp8 means nothing here" in refused(busbar, f"{base} --cluster h100-sxm-ib --tflops 400")
+    assert "--fp8 does not apply" in refused(busbar, f"{base} --cluster h100-sxm-ib --tflops 400")
     assert "--compute gemm predicts the proxy's own run" in refused(busbar, f"{base} --cluster h100-sxm-ib --compute gemm")
     assert "--fp8 only applies to forecasts" in refused(busbar, "proxy transformer --model gpt2_small --fp8")
     assert "--gpu-memory" in refused(busbar, f"plan transformer {LLAMA} --must-fit")

@@ -208,19 +208,19 @@ def test_rejects_invalid_encoder_decoder_layouts(busbar, tmp_path, args, expecte
 def test_misspelled_feed_forward_proj_has_a_suggestion(busbar, tmp_path):
     folder = folder_of(tmp_path, "slip", {**T5_BASE, "feed_forward_proj": "gated-gelo"})
     line = rejected(busbar, "transformer", "--model", folder, "--ranks", 2)
-    assert "perceptron (feed_forward_proj) 'gated-gelo', did you mean 'gated-gelu'?" in line
+    assert "MLP (feed_forward_proj) 'gated-gelo', did you mean 'gated-gelu'?" in line
 
 
 def test_rejects_decoder_seq_length_without_an_encoder(busbar):
     line = rejected(busbar, "transformer", "--model", "gpt2_small", "--ranks", 2, "--decoder-seq-length", 64)
-    assert "--decoder-seq-length means nothing here: the model has no encoder" in line
+    assert "--decoder-seq-length does not apply: the model has no encoder" in line
 
 
 def test_readme_lists_every_architecture(busbar, tmp_path):
     known = re.search(r"\(known: ([^)]*)\)", rejected(busbar, "transformer", "--model", folder_of(tmp_path, "none", {
         "model_type": "zzzzzzzz"}), "--ranks", 2)).group(1).split(", ")
     page = PAGE.read_text()
-    listed = re.search(r"Known are the `model_type`s (.*?):", page, re.S).group(1)
+    listed = re.search(r"The known `model_type`s are (.*?):", page, re.S).group(1)
     assert re.split(r", and |,\s+| and\s+", listed) == known
 
 
@@ -239,19 +239,19 @@ def test_transformer_reads_gpt2_large_as_the_published_model(busbar):
 @pytest.mark.parametrize("change, messages", [
     ({"model_type": "rwkv", "architectures": ["RwkvForCausalLM"]}, ["unknown architecture 'rwkv'", "known: gpt2"]),
     ({"model_type": "lama", "architectures": None}, ["unknown architecture 'lama', did you mean 'llama'?"]),
-    ({"model_type": "mamba", "architectures": ["MambaForCausalLM"]}, ["mamba cannot be counted", "scans of a state"]),
+    ({"model_type": "mamba", "architectures": ["MambaForCausalLM"]}, ["model_type mamba is not supported", "scans of a state"]),
     ({"model_type": "mamba2", "architectures": None, "hidden_size": 4100},
-     ["num_heads 128 of head_dim 64 do not make expand 2 x hidden_size 4100"]),
-    ({"model_type": "jamba", "architectures": None}, ["jamba cannot be counted", "scans of a state"]),
+     ["num_heads 128 x head_dim 64 is not equal to expand 2 x hidden_size 4100"]),
+    ({"model_type": "jamba", "architectures": None}, ["model_type jamba is not supported", "scans of a state"]),
     ({"model_type": "qwen3_next", "architectures": None, "linear_num_key_heads": 5},
-     ["heads of the state 32 does not divide by its groups 5"]),
-    ({"model_type": "qwen2"}, ["model_type 'qwen2'", "architectures 'LlamaForCausalLM'", "are two models"]),
-    ({"layer_types": ["linear_attention"] * 32}, ["'layer_types' has 'linear_attention' of layer 0", "full_attention"]),
+     ["state heads 32 is not divisible by state groups 5"]),
+    ({"model_type": "qwen2"}, ["model_type 'qwen2'", "architectures 'LlamaForCausalLM'", "disagree"]),
+    ({"layer_types": ["linear_attention"] * 32}, ["'layer_types' has 'linear_attention' for layer 0", "full_attention"]),
     ({"model_type": "qwen3", "architectures": None, "use_sliding_window": True}, ["'use_sliding_window' must be false"]),
     ({"model_type": None, "architectures": None, "vocab_size": None, "hidden_size": None},
-     ["fields are missing: model_type, hidden_size, vocab_size"]),
-    ({"hidden_size": 4100}, ["hidden size 4100", "attention heads 32", "nearest: 4096"]),
-    ({"num_key_value_heads": 5}, ["num_attention_heads 32", "num_key_value_heads 5", "nearest: 30"]),
+     ["these fields are missing: model_type, hidden_size, vocab_size"]),
+    ({"hidden_size": 4100}, ["hidden size 4100", "attention heads 32", "try: 4096"]),
+    ({"num_key_value_heads": 5}, ["num_attention_heads 32", "num_key_value_heads 5", "try: 30"]),
     ({"num_hidden_layers": -3}, ["'num_hidden_layers' is -3", "1 to 10000"]),
     ({"num_hidden_layers": "32"}, ["'num_hidden_layers' is \"32\""]),
     ({"vocab_size": 10**15}, ["'vocab_size' is 1000000000000000"]),

@@ -129,11 +129,11 @@ def test_in_eight_bits_what_goes_is_halved(busbar, model):
 
 
 @pytest.mark.parametrize("words, said", [
-    (("--fp8-dispatch", "--moe-dispatch", "all_gather"), "--fp8-dispatch means nothing here: all tokens are gathered"),
+    (("--fp8-dispatch", "--moe-dispatch", "all_gather"), "--fp8-dispatch does not apply: it requires --moe-dispatch alltoall or dedup"),
     (NODES, "needs --moe-node-limit M, to how many nodes a token goes: 1 to 4 (4 experts of a token, 4 nodes), not 0; nearest: "
             "--moe-node-limit 4"),
     ((*NODES, "--moe-node-limit", 5), "not 5; try: --moe-node-limit 4"),
-    (("--moe-node-limit", 2), "--moe-node-limit means nothing here: only --moe-dispatch dedup limits nodes"),
+    (("--moe-node-limit", 2), "--moe-node-limit does not apply: it requires --moe-dispatch dedup"),
     ((*NODES, "--moe-node-limit", 2, "--moe-imbalance", 1), "and --moe-imbalance; try: --moe-dispatch alltoall"),
     ((*NODES, "--moe-node-limit", 1, "--seq-length", 62), "62 tokens per rank; try: --moe-dispatch alltoall"),
     (("--gpus-per-node", 8, *NODES[2:], "--moe-node-limit", 1), "all are on one node; try: --gpus-per-node 4"),
@@ -148,7 +148,7 @@ def test_one_rank_of_experts_dispatches_nothing(busbar, model):
     done = busbar.run("plan", "transformer", *model, "--ranks", 2, *NODES, "--moe-node-limit", 1, emulated=False)
     assert done.returncode == 2 and "ep is 1, no token goes to another rank" in done.stderr
     done = busbar.run("plan", "transformer", *model, "--ranks", 2, "--fp8-dispatch", emulated=False)
-    assert done.returncode == 2 and "no token goes to experts elsewhere" in done.stderr
+    assert done.returncode == 2 and "--fp8-dispatch does not apply: no token goes to another rank" in done.stderr
 
 
 def test_of_no_layout_the_search_says_so(busbar):

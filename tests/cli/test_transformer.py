@@ -1,9 +1,9 @@
-"""`busbar proxy transformer` and its plan as a black box on emulated GPUs: traffic, times, data, refusals, models from files."""
+"""`busbar proxy transformer` and `busbar plan transformer` on emulated GPUs: traffic, times, data, rejected layouts, and model files."""
 import json
 import re
 
 import pytest
-from test_proxy import NO_DATA, NOMINAL, assert_same_figures, planned, recorded, traffic_by_rank
+from test_proxy import NO_DATA, NOMINAL, assert_same_breakdown, planned, recorded, traffic_by_rank
 
 FEW = ("--warmup", 0, "--steps", 1, "--traced-steps", 1, "--no-alone")
 SHORT = "--seq-length 64"
@@ -21,35 +21,35 @@ LAYOUTS = {  # 8 ranks each
 }
 
 
-@pytest.mark.parametrize("words", LAYOUTS.values(), ids=LAYOUTS)
-def test_runs_as_planned(busbar, tmp_path, words):
-    """What is executed is what was planned, and takes as long as predicted."""
+@pytest.mark.parametrize("args", LAYOUTS.values(), ids=LAYOUTS)
+def test_run_matches_plan_and_predicted_time(busbar, tmp_path, args):
+    """The executed traffic equals the plan, and the step takes the predicted time."""
     cluster = NOMINAL
     env = {**NO_DATA, "EMU_CLUSTER": str(cluster), "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
-    plan = planned(busbar, "transformer", words.split(), 8, "--compute", "timed", "--cluster", cluster)
+    plan = planned(busbar, "transformer", args.split(), 8, "--compute", "timed", "--cluster", cluster)
     assert all(plan["checks"][key] for key in ("matched", "deadlock_free", "safe_serialised"))
-    run = busbar.json("proxy", "transformer", *words.split(), *FEW, ranks=8, env=env, tmp_path=tmp_path)
+    run = busbar.json("proxy", "transformer", *args.split(), *FEW, ranks=8, env=env, tmp_path=tmp_path)
     assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1)
     for role in plan["roles"]:
-        role["compute_us"] = pytest.approx(role["compute_us"], abs=1e-3)  # JSON keeps fewer digits of one of them
+        role["compute_us"] = pytest.approx(role["compute_us"], abs=1e-3)  # the JSON of a run has fewer digits
     assert run["roles"] == plan["roles"]
-    assert_same_figures(run, plan["predicted"])
+    assert_same_breakdown(run, plan["predicted"])
     expected = traffic_by_rank(plan["roles"])
     for rank in range(8):
         calls, steps = recorded(tmp_path / "calls", rank, 8)
         assert steps == 2 and calls == {key: n * steps for key, n in expected[rank].items()}
 
 
-@pytest.mark.parametrize("words", LAYOUTS.values(), ids=LAYOUTS)
-def test_data_is_right(busbar, tmp_path, words):
-    run = busbar.json("proxy", "transformer", *words.split(), *FEW, "--check", "--scale-counts", 1e-4, ranks=8,
+@pytest.mark.parametrize("args", LAYOUTS.values(), ids=LAYOUTS)
+def test_data_check_passes(busbar, tmp_path, args):
+    run = busbar.json("proxy", "transformer", *args.split(), *FEW, "--check", "--scale-counts", 1e-4, ranks=8,
                       tmp_path=tmp_path)
     assert run["check"] == {"enabled": True, "wrong": 0}
 
 
 @pytest.mark.smoke
-def test_the_plan_names_groups_stages_and_memory(busbar):
+def test_plan_lists_groups_and_stages(busbar):
     plan = planned(busbar, "transformer", "--model gpt2_small --tp 2 --pp 4 --dp 2 --sequence-parallel".split(), 16)
     groups = {g["name"]: g for g in plan["groups"]}
     assert {"tp", "dp", "pp", "embedding"} <= set(groups)
@@ -60,14 +60,15 @@ def test_the_plan_names_groups_stages_and_memory(busbar):
 
 
 @pytest.mark.parametrize("order,dp,pp", [("tp-cp-ep-dp-pp", [0, 2], [0, 4]), ("tp-cp-ep-pp-dp", [0, 4], [0, 2])])
-def test_the_order_places_the_groups(busbar, order, dp, pp):
+def test_axis_order_places_the_groups(busbar, order, dp, pp):
     plan = planned(busbar, "transformer", f"--model gpt2_small --tp 2 --pp 2 --order {order}".split(), 8)
     groups = {g["name"]: g["members"][0] for g in plan["groups"]}
     assert groups["tp"] == [0, 1] and groups["dp"] == dp and groups["pp"] == pp
 
 
-def test_a_tied_table_is_gathered_before_the_head_needs_it(busbar):
-    """With zero3 and one stage: once for the forward, once before the head's gradients, for all of the backward."""
+def test_zero3_gathers_tied_embedding_before_the_head_uses_it(busbar):
+    """With zero3 and one stage the embedding table is gathered twice: for the forward pass, and before the head's gradients for the whole
+    backward pass."""
     plan = planned(busbar, "transformer", "--model gpt2_small --layers 2 --dp-sync zero3".split(), 4, "--ops")
     program = plan["roles"][0]["program"]
     table = [op["index"] for op in program if op["what"] == "parameters of embedding"]
@@ -76,17 +77,17 @@ def test_a_tied_table_is_gathered_before_the_head_needs_it(busbar):
     assert len(table) == 2 and table[0] < logits < table[1] < head
 
 
-def test_operations_are_those_of_every_rank_of_a_role(busbar):
-    """Stages that move the same in another order are one role, but not where their operations are shown."""
-    words = "--model gpt2_small --layers 12 --pp 6 --schedule zb-h1 --micro-batches 4".split()
-    together, apart = (planned(busbar, "transformer", words, 6, *more)["roles"] for more in ((), ("--ops",)))
-    assert any(role["ranks"] == [1, 2] for role in together) or len(together) < 6
-    assert [role["ranks"] for role in apart] == [[rank] for rank in range(6)]
-    orders = [[(op["phase"], op["micro_batch"], op["what"]) for op in role["program"]] for role in apart]
+def test_ops_splits_roles_with_different_operation_order(busbar):
+    """Stages with equal traffic in a different order share a role. With --ops each such stage has a separate role."""
+    args = "--model gpt2_small --layers 12 --pp 6 --schedule zb-h1 --micro-batches 4".split()
+    merged_roles, separate_roles = (planned(busbar, "transformer", args, 6, *more)["roles"] for more in ((), ("--ops",)))
+    assert any(role["ranks"] == [1, 2] for role in merged_roles) or len(merged_roles) < 6
+    assert [role["ranks"] for role in separate_roles] == [[rank] for rank in range(6)]
+    orders = [[(op["phase"], op["micro_batch"], op["what"]) for op in role["program"]] for role in separate_roles]
     assert orders[1] != orders[2]
 
 
-def test_one_axis_follows_from_the_ranks(busbar):
+def test_derives_the_missing_axis_from_ranks(busbar):
     sizes = {}
     for given in ("--tp 2 --pp 2", "--tp 2 --dp 4", "--pp 2 --dp 4", "--tp 2 --pp 2 --dp 4"):
         plan = planned(busbar, "transformer", f"--model gpt2_small {given}".split(), 16)
@@ -94,7 +95,7 @@ def test_one_axis_follows_from_the_ranks(busbar):
     assert all(s == {"tp": 2, "pp": 2, "dp": 4} for s in sizes.values())
 
 
-def test_a_config_as_it_is_published(busbar, tmp_path):
+def test_reads_a_published_config_json(busbar, tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps({
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008,
@@ -105,48 +106,50 @@ def test_a_config_as_it_is_published(busbar, tmp_path):
     assert "6,738,415,616 parameters" in done.stdout
 
 
-def bubble(busbar, words, m, p):
-    """The part of the ideal time that a pipeline idles, without communication to speak of."""
+def bubble(busbar, args, m, p):
+    """Idle time of the pipeline relative to the ideal step time. Communication is negligible."""
     plan = planned(busbar, "transformer",
-                   f"--model gpt2_small --layers {2 * p} --pp {p} --micro-batches {m} {words} --forward-us 100000".split(), p,
+                   f"--model gpt2_small --layers {2 * p} --pp {p} --micro-batches {m} {args} --forward-us 100000".split(), p,
                    "--cluster", NOMINAL)
     step = plan["predicted"]["step_us"]
-    middle = max(role["compute_us"] for role in plan["roles"][1:-1])
-    return (step - middle) / middle
+    compute = max(role["compute_us"] for role in plan["roles"][1:-1])
+    return (step - compute) / compute
 
 
-def test_bubbles_are_those_of_the_formulas(busbar):
-    """Embedding, head and messages take little beside layers of 100 ms."""
+def test_bubbles_match_the_formulas(busbar):
+    """Layers take 100 ms, so that embedding, head and messages are negligible."""
     p, m = 4, 8
     assert bubble(busbar, "--schedule 1f1b", m, p) == pytest.approx((p - 1) / m, rel=0.05)
     assert bubble(busbar, "--schedule gpipe", m, p) == pytest.approx((p - 1) / m, rel=0.05)
     assert bubble(busbar, "--vpp 2", m, p) == pytest.approx((p - 1) / m / 2, rel=0.05)
-    # gradients of attention's scores have no weights, so data take a little longer than weights, and more is left
+    # Attention scores have no weight gradients, so the gradients of activations take longer than those of weights, and the bubble is a
+    # bit larger than (p - 1) / m / 3.
     assert (p - 1) / m / 3 < bubble(busbar, "--schedule zb-h1", m, p) < (p - 1) / m / 2
 
 
-def test_dualpipe_hides_what_experts_exchange(busbar):
-    """Eight experts on eight ranks: exchanged between the products, or under those of the other direction. Every rank has the
-    same traffic, now of both its parts, and sums gradients over the replicas of two stages."""
-    words = "--model mixtral_8x7b --layers 8 --ep 8 --pp 4 --micro-batches 32 --seq-length 4096 --compute gemm --gpus-per-node 8"
-    plans = {s: planned(busbar, "transformer", f"{words} --schedule {s}".split(), 32, "--cluster", NOMINAL)
+def test_dualpipe_overlaps_the_expert_exchange(busbar):
+    """Eight experts on eight ranks: with 1f1b the token exchange is exposed between GEMMs; with dualpipe it overlaps with the GEMMs of the
+    other direction. Both have the same traffic per rank. With dualpipe a rank holds two stages and reduces gradients over the replicas of
+    both."""
+    args = "--model mixtral_8x7b --layers 8 --ep 8 --pp 4 --micro-batches 32 --seq-length 4096 --compute gemm --gpus-per-node 8"
+    plans = {s: planned(busbar, "transformer", f"{args} --schedule {s}".split(), 32, "--cluster", NOMINAL)
              for s in ("1f1b", "dualpipe")}
     steps = {name: plan["predicted"]["step_us"] for name, plan in plans.items()}
-    middle = {name: plan["roles"][1] for name, plan in plans.items()}
-    exchanged = {name: sum(t["bytes"] for t in role["traffic"] if t["kind"] == "alltoall") for name, role in middle.items()}
+    middle_role = {name: plan["roles"][1] for name, plan in plans.items()}
+    exchanged = {name: sum(t["bytes"] for t in role["traffic"] if t["kind"] == "alltoall") for name, role in middle_role.items()}
     assert exchanged["dualpipe"] == exchanged["1f1b"]
     assert steps["dualpipe"] < 0.9 * steps["1f1b"]
     hidden = {name: next(row for row in plan["predicted"]["breakdown_by_role"] if row["role"] == "stage 1")
               for name, plan in plans.items()}
     assert hidden["1f1b"]["overlap_fraction"] < 0.2 < 0.4 < hidden["dualpipe"]["overlap_fraction"]
-    assert {t["group"]: t["group_size"] for t in middle["dualpipe"]["traffic"] if "both ways" in t["group"]} == {
-        "dp both ways": 16, "edp both ways": 2}
+    assert {t["group"]: t["group_size"] for t in middle_role["dualpipe"]["traffic"] if "bidirectional" in t["group"]} == {
+        "dp bidirectional": 16, "edp bidirectional": 2}
 
 
 FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"
 
 
-@pytest.mark.parametrize("words,ranks,said", [
+@pytest.mark.parametrize("args,ranks,pattern", [
     ("", 8, r"no model.*--model"),
     ("--model gpt9", 8, r"gpt9"),
     ("--model gpt2_small --tp 5", 10, r"12 attention heads are not divisible by tp 5; try: --tp 2"),
@@ -172,58 +175,59 @@ FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-nu
     ("--model gpt2_small --cp 4 --seq-length 100", 8, r"sequence length 100 is not divisible by 2 x cp = 8; try: --seq-length"),
     ("--model gpt2_small --tp 4 --sequence-parallel --seq-length 102", 8, r"sequence length 102 is not divisible by tp 4; try: --seq-length"),
     ("--model gpt2_small --seq-length 2048", 8, r"1024 positions; try: --seq-length 1024"),
-    ("--model gpt2_small --pp 4 --vpp 3 --micro-batches 6", 8, r"groups of 4 micro-batches.*nearest: --micro-batches 4 or 8"),
+    ("--model gpt2_small --pp 4 --vpp 3 --micro-batches 6", 8, r"groups of 4 micro-batches.*try: --micro-batches 4 or 8"),
     ("--model gpt2_small --pp 4 --vpp 3 --micro-batches 2", 8, r"as many micro-batches as stages.*--micro-batches 4"),
     ("--model gpt2_small --pp 4 --vpp 2", 8, r"12 layers are not divisible by pp 4 x 2 model chunks.*--vpp 3"),
-    ("--model gpt2_small --vpp 2", 8, r"2 stages and 2 chunks.*nearest: --schedule 1f1b"),
-    ("--model gpt2_small --pp 2 --vpp 2 --schedule gpipe", 8, r"one chunk.*nearest: --schedule interleaved"),
+    ("--model gpt2_small --vpp 2", 8, r"2 stages and 2 chunks.*try: --schedule 1f1b"),
+    ("--model gpt2_small --pp 2 --vpp 2 --schedule gpipe", 8, r"one chunk.*try: --schedule interleaved"),
     ("--model llama2_7b --pp 8 --schedule dualpipe --micro-batches 12", 8,
-     r"half of the micro-batches at each end.*16 for 8 stages or more, not 12; nearest: --micro-batches 16"),
-    ("--model llama2_7b --pp 4 --schedule dualpipe --micro-batches 9", 8, r"not 9; nearest: --micro-batches 10"),
-    ("--model llama2_7b --pp 1 --schedule dualpipe --micro-batches 8", 8, r"pairs stages from both ends, 1 cannot be paired; .*--pp 2"),
-    ("--model llama2_7b --pp 4 --schedule dualpipe --vpp 2 --micro-batches 8", 8, r"two parts on each stage by itself, --vpp 2"),
-    ("--model llama2_7b --pp 4 --schedule dualpipe --dp-sync zero2 --micro-batches 8", 8, r"not as zero2 does; nearest: --dp-sync zero1"),
-    ("--model gpt2_small --pp 4 --schedule dualpipe --micro-batches 8", 8, r"whose head is its words.*nearest: --schedule zb-h1"),
-    ("--model gpt2_small --pp 2 --schedule zb-h1 --dp-sync zero3", 8, r"zb-h1.*zero3.*nearest"),
+     r"half of the micro-batches into each end.*at least 16 for 8 stages, not 12; try: --micro-batches 16"),
+    ("--model llama2_7b --pp 4 --schedule dualpipe --micro-batches 9", 8, r"not 9; try: --micro-batches 10"),
+    ("--model llama2_7b --pp 1 --schedule dualpipe --micro-batches 8", 8, r"pairs stages from both ends and requires an even number of them, not 1; try: --pp 2"),
+    ("--model llama2_7b --pp 4 --schedule dualpipe --vpp 2 --micro-batches 8", 8, r"two model parts per stage, --vpp 2"),
+    ("--model llama2_7b --pp 4 --schedule dualpipe --dp-sync zero2 --micro-batches 8", 8, r"--dp-sync zero2 is not supported; try: --dp-sync zero1"),
+    ("--model gpt2_small --pp 4 --schedule dualpipe --micro-batches 8", 8, r"tied embeddings \(tie_word_embeddings\); try: --schedule zb-h1"),
+    ("--model gpt2_small --pp 2 --schedule zb-h1 --dp-sync zero3", 8, r"zb-h1.*zero3.*try: --dp-sync zero1"),
     ("--model gpt2_small --pp 2 --order tp-xx-pp", 8, r"unknown axis 'xx'"),
     ("--model gpt2_small --pp 2 --order pp-dp-pp", 8, r"twice"),
     ("--model gpt2_small --schedule 1F1B", 8, r"1F1B.*did you mean '1f1b'"),
     ("--model gpt2_small --cp-comm ring", 8, r"cp is 1"),
     ("--model gpt2_small --tp 0", 8, r"tp"),
     ("--model deepseek_v3 --layers 62 --pp 16 --ep 64 --moe-imbalance 0.5 --seq-length 4096 --micro-batches 1024", 2048,
-     r"1024 different programs.*operations.*nearest: --micro-batches"),
+     r"1024 different programs.*operations.*try: --micro-batches"),
     ("--model mixtral_8x7b --tp 2", 8, r"try: --sequence-parallel"),
     ("--model gpt2_small --stages 4", 8, r"does not support --stages"),
     ("--model gpt2_small --sync ps", 8, r"sync"),
 ])
-def test_layouts_that_cannot_be(busbar, words, ranks, said):
-    done = busbar.run("plan", "transformer", *words.split(), "--ranks", ranks, emulated=False)
+def test_rejects_invalid_layouts(busbar, args, ranks, pattern):
+    done = busbar.run("plan", "transformer", *args.split(), "--ranks", ranks, emulated=False)
     assert done.returncode == 2, done.stdout + done.stderr
     lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1 and re.search(said, lines[0]), lines
+    assert len(lines) == 1 and re.search(pattern, lines[0]), lines
     assert done.stdout == ""
 
 
-def test_llama_405b_in_sixteen_stages(busbar):
-    """126 layers do not divide by 16: embedding and head count as one each, as in that model's training."""
-    words = "--model llama3_405b --tp 8 --pp 16 --dp 128".split()
+def test_llama_405b_with_16_stages(busbar):
+    """126 layers are not divisible by 16 stages. Embedding and head count as one layer each, as in the training of Llama 3 405B."""
+    args = "--model llama3_405b --tp 8 --pp 16 --dp 128".split()
     for vpp in ((), ("--vpp", 2), ("--vpp", 4)):
-        plan = planned(busbar, "transformer", [*words, *vpp], 16384)
+        plan = planned(busbar, "transformer", [*args, *vpp], 16384)
         assert len(plan["roles"]) >= 3 and plan["checks"]["safe_serialised"]
         assert sum(len(role["ranks"]) for role in plan["roles"]) == 16384
 
 
-def test_deepseek_v3_in_sixteen_stages(busbar):
-    """61 layers as 3, 14 times 4 and 2: the first three, dense ones, have a stage of their own, so there no tokens change places."""
-    words = f"--model deepseek_v3 --pp 16 --ep 64 --dp-sync zero1 --micro-batches 32 {FIRST} 3 {LAST} 2".split()
-    plan = planned(busbar, "transformer", words, 2048)
+def test_deepseek_v3_with_16_stages(busbar):
+    """61 layers are split into 3, 14 x 4 and 2. The first three layers are dense and form the first stage, so that stage has no token
+    exchange."""
+    args = f"--model deepseek_v3 --pp 16 --ep 64 --dp-sync zero1 --micro-batches 32 {FIRST} 3 {LAST} 2".split()
+    plan = planned(busbar, "transformer", args, 2048)
     assert plan["checks"]["safe_serialised"] and len(plan["roles"]) == 16
     calls = [sum(op["calls"] for op in role["traffic"] if op["group"] == "ep" and op["dtype"] == "bfloat16") for role in plan["roles"]]
     assert calls == [0] + 14 * [32 * 4 * 4] + [32 * 4 * 2]
 
 
-@pytest.mark.parametrize("words", [f"--pp 4 {FIRST} 2 {LAST} 4", f"--pp 4 {LAST} 3", f"--pp 2 --vpp 2 {FIRST} 4 --dp-sync zero1"])
-def test_stages_of_unequal_length_run(busbar, tmp_path, words):
-    run = busbar.json("proxy", "transformer", "--model", "gpt2_small", *words.split(), *FEW, "--check", "--scale-counts", 1e-4,
+@pytest.mark.parametrize("args", [f"--pp 4 {FIRST} 2 {LAST} 4", f"--pp 4 {LAST} 3", f"--pp 2 --vpp 2 {FIRST} 4 --dp-sync zero1"])
+def test_runs_stages_of_unequal_length(busbar, tmp_path, args):
+    run = busbar.json("proxy", "transformer", "--model", "gpt2_small", *args.split(), *FEW, "--check", "--scale-counts", 1e-4,
                       ranks=8, tmp_path=tmp_path)
     assert run["check"] == {"enabled": True, "wrong": 0}

@@ -39,7 +39,7 @@ def test_tensor_parallelism_that_crosses_nodes_is_said(busbar, tmp_path, tp, mor
 def test_a_sequence_that_nobody_chose_is_said(busbar, tmp_path, longest, words, said):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 2, "max_position_embeddings": longest}))
     done = busbar.run("plan", "transformer", "--model", tmp_path, "--ranks", 2, *words)
-    assert done.returncode == 0 and ("(the most that the model takes: --seq-length)" in done.stdout) == said
+    assert done.returncode == 0 and ("(the model's maximum; set --seq-length)" in done.stdout) == said
 
 
 def test_a_result_is_no_cluster(busbar, tmp_path):

@@ -1,8 +1,8 @@
 /*
- * arch.c - the tensors of a transformer and what they add up to (see arch.h; arch_load.c reads the files).
+ * arch.c - the tensors of a transformer and their sums (see arch.h; arch_load.c reads the files).
  *
- * Names are our own; the order is that of the published implementations (Hugging Face transformers), which is the order
- * that data-parallel buckets are filled in, backwards.
+ * The names of the tensors are busbar's own. Their order is that of the published implementations (Hugging Face
+ * transformers); data-parallel buckets are filled in the reverse of this order.
  */
 #include "proxies/transformer/arch/arch.h"
 
@@ -11,14 +11,14 @@
 
 enum {
     WHOLE = 0,
-    SPLIT = 1,  /* by tp */
-    EXPERT = 2, /* by ep */
-    ROWS = 4,   /* by tp, one row per word */
+    SPLIT = 1,  /* over tp */
+    EXPERT = 2, /* over ep */
+    ROWS = 4,   /* over tp, one row per vocabulary entry */
 };
 
 struct tensor_list {
     struct bb_arch_tensor *out;
-    int capacity, n; /* n counts on beyond the room */
+    int capacity, n; /* n keeps counting beyond the capacity */
 };
 
 static void put_tensor(struct tensor_list *l, const char *name, size_t rows, size_t columns, unsigned sharding)
@@ -87,7 +87,7 @@ static void put_attention(struct tensor_list *l, const struct bb_arch *a)
                a->qk_norm || a->qk_norm_wide, a->qk_norm_wide ? SPLIT : WHOLE);
 }
 
-/* Queries of the decoder's tokens, keys and values of what the encoder made. */
+/* Cross attention: queries from the decoder's tokens, keys and values from the encoder's output. */
 static void put_cross_attention(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden, q = (size_t)a->heads * (size_t)a->head_dim;
@@ -99,7 +99,8 @@ static void put_cross_attention(struct tensor_list *l, const struct bb_arch *a)
     put_tensor(l, "cross.out.weight", h, q, SPLIT);
 }
 
-/* Scores every key for every query with a few small heads, of which every tp rank holds all. */
+/* The indexer of sparse attention (DeepSeek-V3.2) scores every key for every query with a few small heads. Every tp
+ * rank holds all of them. */
 static void put_indexer(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden, heads = (size_t)a->index_heads, width = (size_t)a->index_dim;
@@ -111,7 +112,7 @@ static void put_indexer(struct tensor_list *l, const struct bb_arch *a)
     put_tensor(l, "attention.index.weights.weight", heads, h, WHOLE);
 }
 
-/* Latent attention: small projections that every tp rank holds, then one per head. */
+/* Multi-head latent attention: small down projections that every tp rank holds, then up projections per head. */
 static void put_latent_attention(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden, heads = (size_t)a->heads, latent = (size_t)a->kv_lora, q = (size_t)a->q_lora;
@@ -130,12 +131,13 @@ static void put_latent_attention(struct tensor_list *l, const struct bb_arch *a)
     put_indexer(l, a);
 }
 
-/* One number per head decides how much of the state is kept, a second one how much of the token is added. */
+/* Scan layers: one number per head determines how much of the state decays, a second one how much of the token is
+ * added. */
 static void put_scan(struct tensor_list *l, const struct bb_arch *a)
 {
     const struct bb_arch_scan *s = &a->scan;
     size_t h = (size_t)a->hidden, heads = (size_t)s->heads, values = heads * (size_t)s->value_dim;
-    size_t mixed = 2 * (size_t)s->groups * (size_t)s->key_dim + values; /* by the convolution */
+    size_t mixed = 2 * (size_t)s->groups * (size_t)s->key_dim + values; /* inputs of the convolution */
 
     put_tensor(l, "scan.step_bias", heads, 1, SPLIT);
     put_tensor(l, "scan.decay", heads, 1, SPLIT);
@@ -162,7 +164,7 @@ static void put_any_attention(struct tensor_list *l, const struct bb_arch *a, in
         put_attention(l, a);
 }
 
-/* ---- perceptron and experts ---- */
+/* ---- MLP and experts ---- */
 
 static void put_mlp(struct tensor_list *l, const struct bb_arch *a)
 {
@@ -198,7 +200,7 @@ static void put_experts(struct tensor_list *l, const struct bb_arch *a)
 
 /* ---- layers ---- */
 
-/* Of a stack's first layer, for all of them; its last one has the encoder's own norm behind it. */
+/* The first layer of a stack holds the relative position bias of the whole stack. */
 static bool has_positions(const struct bb_arch *a, int layer)
 {
     return layer == 0 || (a->encoder_layers > 0 && layer == a->encoder_layers);
@@ -264,7 +266,8 @@ int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor
     else
         put_layer(&l, arch, layer);
     if (l.n > capacity)
-        return bb_err(BB_EFAIL, "layer %d of '%s' has %d tensors, room is for %d", layer, arch->name, l.n, capacity);
+        return bb_err(BB_EFAIL, "layer %d of '%s' has %d tensors, more than the limit of %d", layer, arch->name, l.n,
+                      capacity);
     return l.n;
 }
 
@@ -295,9 +298,10 @@ bool bb_arch_has_mlp(const struct bb_arch *a)
     return !a->order || strchr(a->order, 'm');
 }
 
-/* Of each chunk of c tokens, keys n and values p wide: c x c scores of queries and keys, with those the values of the
- * chunk, then its values into the state and queries out of the state. Gated DeltaNet also c x c scores of the keys
- * among each other, whose inverse corrects keys and values, and what the keys had in the state. */
+/* FLOPs of a scan. For each chunk of c tokens with keys of width n and values of width p: c x c scores of queries
+ * and keys, their product with the values of the chunk, the update of the state from the values, and the product of
+ * queries and state. Gated DeltaNet adds c x c scores between the keys, whose inverse corrects keys and values, and
+ * the product of keys and state. */
 static double scan_flops(const struct bb_arch_scan *s, int sequence)
 {
     double c = sequence < s->chunk ? sequence : s->chunk, chunks = ceil(sequence / c), n = s->key_dim, p = s->value_dim;
@@ -350,7 +354,7 @@ struct bb_arch_rank_parameters bb_arch_layer_share(const struct bb_arch *arch, i
     return held;
 }
 
-/* of_experts: how many of the experts count. */
+/* counted_experts: number of experts per layer to count. */
 static double count_layer_parameters(const struct bb_arch *arch, int layer, int counted_experts)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
@@ -368,10 +372,12 @@ double bb_arch_layer_parameters(const struct bb_arch *arch, int layer)
     return count_layer_parameters(arch, layer, arch->experts);
 }
 
-/* Layers of a kind are equal, but for what only the ends of an encoder's and a decoder's stack have. */
+/* Layers of one kind have equal counts, except that encoder-decoder models have extra tensors in the first and last
+ * layers of a stack. */
 static double count_parameters(const struct bb_arch *arch, int counted_experts)
 {
-    double sum = count_layer_parameters(arch, BB_ARCH_EMBEDDING, counted_experts) + count_layer_parameters(arch, BB_ARCH_HEAD, counted_experts);
+    double sum = count_layer_parameters(arch, BB_ARCH_EMBEDDING, counted_experts) +
+                 count_layer_parameters(arch, BB_ARCH_HEAD, counted_experts);
     double of_kind[4] = {0};
 
     for (int layer = 0; layer < arch->layers; layer++) {

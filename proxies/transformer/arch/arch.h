@@ -1,9 +1,9 @@
 /*
- * arch.h - a transformer as data: what a published config.json says of it, and the tensors that follow from that.
+ * arch.h - a transformer model as data: the fields of its published config.json, and the tensors that follow from them.
  *
- * Read from a Hugging Face config.json as it is published, or from the folder that it lies in, or from a name of
- * profiles/models. A file is recognised by model_type or architectures (a row of arch_types.c each); what it leaves out
- * has the published default; of a model with pictures or sound its text_config is read. Pure: no CUDA, no MPI.
+ * The source is a Hugging Face config.json, the folder that contains one, or a name in profiles/models. The
+ * architecture is found by model_type or architectures (one row of arch_types.c each). Missing fields get the defaults
+ * of the published configuration class. For multimodal models text_config is read. No CUDA or MPI calls.
  */
 #ifndef BB_PROXIES_TRANSFORMER_ARCH_ARCH_H
 #define BB_PROXIES_TRANSFORMER_ARCH_ARCH_H
@@ -16,153 +16,170 @@
 
 #define BB_ARCH_NAME 64
 
-/* Layers that carry a state from token to token in place of attention: linear attention (Gated DeltaNet), state space
- * duality (Mamba 2). Of each head the state is key_dim x value_dim numbers. */
+/* Layers that carry a state from token to token in place of attention ("scan" layers): linear attention (Gated
+ * DeltaNet) and state space duality (Mamba 2). The state of each head has key_dim x value_dim elements. */
 struct bb_arch_scan {
-    int heads;  /* of values; 0: there are no such layers                                             */
-    int groups; /* of keys and queries, each shared by heads / groups heads                           */
+    int heads;  /* value heads; 0: the model has no such layers */
+    int groups; /* key and query groups; heads / groups heads share one group */
     int key_dim, value_dim;
-    int conv;   /* tokens that the convolution before it sees                                         */
-    int chunk;  /* so many tokens are done at once, by products                                       */
-    bool delta; /* a new value replaces what its key had (Gated DeltaNet); else it is added (Mamba 2) */
+    int conv;   /* kernel width of the preceding convolution, in tokens */
+    int chunk;  /* tokens that are processed at once, with GEMMs */
+    bool delta; /* a new value replaces the old value of its key (Gated DeltaNet); else it is added (Mamba 2) */
     bool conv_bias;
 };
 
 struct bb_arch {
-    char name[BB_ARCH_NAME]; /* the word that it was asked for by, without folder and ".json" */
-    char type[BB_ARCH_NAME]; /* model_type: "llama"                                           */
+    char name[BB_ARCH_NAME]; /* as given by the user, without folder and ".json" */
+    char type[BB_ARCH_NAME]; /* model_type, for example "llama" */
 
     int layers, hidden, heads;
-    int encoder_layers; /* of layers, so many first ones encode, the others decode what they made; 0: one stack  */
-    /* As the file says; 0: as many as encode. */
+    int encoder_layers; /* encoder-decoder models: the first encoder_layers of `layers` are the encoder, the others
+                           the decoder; 0: one stack */
+    /* as in the file; 0: equal to encoder_layers */
     int decoder_layers;
-    int kv_heads;    /* of keys and values; heads: ordinary attention                                         */
-    int head_dim;    /* of queries, keys and values (multi-head latent attention: see nope_dim)               */
-    int ffn;         /* inner width of a dense perceptron                                                     */
-    int vocab;       /* words                                                                                 */
-    int sequence;    /* most positions                                                                        */
-    int token_types; /* kinds of segments that are embedded (BERT: 2), 0: none                                */
+    int kv_heads;    /* key-value heads; equal to heads: multi-head attention */
+    int head_dim;    /* width of queries, keys and values (multi-head latent attention: see nope_dim) */
+    int ffn;         /* inner width of a dense MLP */
+    int vocab;       /* vocabulary size */
+    int sequence;    /* maximum sequence length */
+    int token_types; /* embedded segment types (BERT: 2); 0: none */
 
-    /* Of a layer's tensors: a attention, c cross attention, m perceptron or experts, 1 to 4 norms; NULL: "am12". */
+    /* Order of a layer's tensors: a attention, c cross attention, m MLP or experts, 1 to 4 norms. NULL: "am12". */
     const char *order;
-    int norms;       /* of order only so many (Falcon), 0: all                                                      */
-    bool fused_qkv;  /* one tensor makes queries, keys and values                                                   */
-    bool gated;      /* SwiGLU: gate, up and down instead of up and down                                            */
-    bool layer_norm; /* LayerNorm with weight and bias; else RMSNorm with a weight                                  */
-    bool dropout;    /* trained with dropout                                                                  */
-    bool post_norm;  /* norms stand after attention and perceptron (BERT), no final norm, a pooler                  */
+    int norms;       /* only the first `norms` norms of `order` exist (Falcon); 0: all */
+    bool fused_qkv;  /* queries, keys and values come from one tensor */
+    bool gated;      /* gated MLP (SwiGLU): gate, up and down projection instead of up and down */
+    bool layer_norm; /* LayerNorm with weight and bias; else RMSNorm with weight */
+    bool dropout;    /* the model is trained with dropout */
+    bool post_norm;  /* norms follow attention and MLP (BERT); no final norm, but a pooler */
     bool embedding_norm;
-    int position_buckets; /* each head learns a score for so many distances, in the first layer of a stack (T5)  */
+    int position_buckets; /* buckets of the relative position bias that each head learns in the first layer of a
+                             stack (T5) */
     bool qkv_bias, out_bias, mlp_bias;
-    bool qk_norm;           /* RMSNorm of each query and key head (Qwen 3)                                    */
-    bool qk_norm_wide;      /* RMSNorm of all queries and of all keys (OLMo 2)                                */
-    bool sinks;             /* one learned score per head (gpt-oss)                                           */
-    bool learned_positions; /* sequence + extra_positions rows of hidden are parameters                       */
+    bool qk_norm;           /* RMSNorm of each query and key head (Qwen 3) */
+    bool qk_norm_wide;      /* RMSNorm over all queries and over all keys (OLMo 2) */
+    bool sinks;             /* attention sinks: one learned score per head (gpt-oss) */
+    bool learned_positions; /* learned position embedding of sequence + extra_positions rows */
     int extra_positions;
-    bool tied; /* the head is the word embedding                                                              */
+    bool tied; /* tied embeddings: the head uses the embedding table */
 
-    /* The most keys that a query meets, 0: all (a sliding window, a chunk, the best of an index). Of window_every
-     * layers the last one meets all; 0: none does. See bb_arch_attended_keys. */
+    /* Maximum number of keys that a query attends to (sliding window, chunk, or keys selected by an indexer); 0:
+     * all. The last layer of each window_every layers attends to all keys; 0: no layer does. See
+     * bb_arch_attended_keys. */
     int window, window_every;
 
     struct bb_arch_scan scan;
-    int expand;          /* Mamba 2: the inner width is so many times hidden                                       */
-    int attention_every; /* of so many layers the last one has attention, the others a scan; 0: none has attention */
-    bool out_gate;       /* attention's result has a gate for each number, made by the query's projection          */
+    int expand;          /* Mamba 2: inner width / hidden */
+    int attention_every; /* the last layer of each attention_every layers has attention, the others are scans; 0: all
+                            are scans */
+    bool out_gate;       /* the attention output has an elementwise gate, computed by the query projection */
 
-    /* Falcon: which number of key and value heads and of norms is meant. */
+    /* Falcon: which of its layouts of key-value heads and norms applies (multi_query, new_decoder_architecture,
+     * parallel_attn). */
     bool multi_query, grouped_heads, parallel_attention;
-    int embedding_width; /* of the word embedding (OPT); 0: hidden */
+    int embedding_width; /* width of the embedding table (OPT); 0: hidden */
 
-    /* Experts; experts == 0: every layer is dense. */
+    /* Mixture of experts; experts == 0: all layers are dense. */
     int experts, top_k, expert_ffn;
-    int shared_experts; /* so many of expert_ffn, where the file gives no width                         */
-    int shared_ffn;     /* inner width of all shared experts together, 0: none                          */
-    bool expert_bias;   /* biases of up, gate and down of every expert (gpt-oss)                        */
-    bool shared_gate;   /* the shared expert has a gate of its own (Qwen 2 MoE)                           */
-    bool router_bias;   /* one number per expert beside the router (DeepSeek-V3)                          */
-    int dense_layers;   /* so many first layers are dense                                                 */
-    int moe_every;      /* of the others, those have experts where (layer + moe_offset) % moe_every == 0  */
+    int shared_experts; /* number of shared experts of width expert_ffn, when the file has no total width */
+    int shared_ffn;     /* inner width of all shared experts together; 0: none */
+    bool expert_bias;   /* each expert has biases of up, gate and down (gpt-oss) */
+    bool shared_gate;   /* the shared expert has its own gate (Qwen 2 MoE) */
+    bool router_bias;   /* the router has a bias per expert (DeepSeek-V3) */
+    int dense_layers;   /* the first dense_layers layers are dense */
+    int moe_every;      /* the other layers have experts where (layer + moe_offset) % moe_every == 0 */
     int moe_offset;
 
-    /* Multi-head latent attention (DeepSeek); kv_lora == 0: ordinary attention. Per head, queries and keys are
-     * nope_dim + rope_dim wide, values v_dim. */
-    int q_lora; /* 0: queries are projected directly                                              */
+    /* Multi-head latent attention (DeepSeek); kv_lora == 0: ordinary attention. Each head has queries and keys of
+     * width nope_dim + rope_dim and values of width v_dim. */
+    int q_lora; /* 0: queries are projected without a latent */
     int kv_lora, nope_dim, rope_dim, v_dim;
 
-    /* The index that picks the keys (DeepSeek-V3.2); index_heads 0: none. */
+    /* The indexer that selects the keys (DeepSeek-V3.2); index_heads == 0: none. */
     int index_heads, index_dim;
 };
 
 /*
- * bb_arch_load - by name (profiles/models) or path; _read: of a file that is read already. Unreadable, unknown
- * architecture (with the fields that are missing), a number that cannot be, a total that the tensors don't make: said,
- * -BB_EUSAGE.
+ * bb_arch_load - read the architecture of a model.
+ *   word      a name in profiles/models, or the path of a file or folder
+ * bb_arch_read - the same for a parsed file.
+ *   where     name of the file in messages
+ *   Returns   0, or -BB_EUSAGE after printing one line: unreadable file, unknown architecture (the line names the
+ *             missing fields), a value out of range, or totals of a profile that differ from the sums of the tensors
  */
 int bb_arch_read(const json_t *root, const char *where, struct bb_arch *arch) BB_MUST_CHECK;
 int bb_arch_load(const char *word, struct bb_arch *arch) BB_MUST_CHECK;
 
-/* bb_arch_is_decoder - whether that layer reads what an encoder made, by an attention of its own behind the first. */
+/* bb_arch_is_decoder - is the layer a decoder layer, with cross attention to the encoder's output after its self
+ * attention? */
 bool bb_arch_is_decoder(const struct bb_arch *arch, int layer);
 
-/* bb_arch_attended_keys - keys that a query of that layer meets in a sample of `sequence` tokens. Of a window as many as it is
- * wide, also where a causal mask would leave some out, as of the whole square. */
+/* bb_arch_attended_keys - number of keys that a query of the layer attends to in a sample of `sequence` tokens.
+ * Causal masks are ignored: all keys of the window, or of the full square of scores, count. */
 int bb_arch_attended_keys(const struct bb_arch *arch, int layer, int sequence);
 
-/* bb_arch_is_scan - whether that layer has a scan in place of attention; has_perceptron: whether layers have a second
- * half. */
+/*
+ * bb_arch_is_scan - does the layer have a scan in place of attention?
+ * bb_arch_has_mlp - do the layers have an MLP or experts?
+ */
 bool bb_arch_is_scan(const struct bb_arch *arch, int layer);
 bool bb_arch_has_mlp(const struct bb_arch *arch);
 
-/* bb_arch_core_flops - FLOPs of a layer between its projections, forward, of a sample of `sequence` tokens: scores and
- * context of the whole square (of a decoder's layer, a second one with what the encoder made of as many tokens), or a
- * scan's products by chunks (its small triangular inverses are left out). */
+/* bb_arch_core_flops - forward FLOPs of a layer between its projections, for one sample of `sequence` tokens.
+ * Attention: scores and context of the full square. Decoder layers: also cross attention to an encoder output of
+ * equal length. Scans: the GEMMs over chunks, without their small triangular inverses. */
 double bb_arch_core_flops(const struct bb_arch *arch, int layer, int sequence);
 
-/* bb_arch_with_layers - the same model with another number of layers (--layers). */
+/* bb_arch_with_layers - change the number of layers (--layers). Returns 0, or -BB_EUSAGE after printing one line. */
 int bb_arch_with_layers(struct bb_arch *arch, int layers) BB_MUST_CHECK;
 
-/* bb_arch_has_experts - whether that layer (from 0) has experts. */
+/* bb_arch_has_experts - does the layer (from 0) have experts? */
 bool bb_arch_has_experts(const struct bb_arch *arch, int layer);
 
 /* ---- tensors ---- */
 
-/* How a tensor is divided. Expert tensors are stacked, one tensor holds the weight of all experts. */
+/* A tensor and its sharding. An expert tensor stacks the weights of all experts of a layer. */
 struct bb_arch_tensor {
-    const char *name;  /* "attention.query.weight"; static                                                         */
-    size_t count;      /* elements of the whole tensor                                                             */
-    bool tensor_split; /* divided by tp (of experts: by etp); else every tp rank holds all of it                   */
-    bool expert;       /* divided by ep, gradients reduced over edp instead of dp x cp                             */
-    size_t rows;       /* > 0: cut by rows (words), whose number need not divide: the last rank's are padded       */
+    const char *name;  /* static string, for example "attention.query.weight" */
+    size_t count;      /* elements of the full tensor */
+    bool tensor_split; /* sharded over tp (expert tensors: over etp); else every tp rank holds the full tensor */
+    bool expert;       /* sharded over ep; its gradients are reduced over edp instead of dp x cp */
+    size_t rows; /* > 0: sharded by rows (vocabulary entries); if tp does not divide the rows, the last rank's shard
+                    is padded */
 };
 
-/* Beside the layers 0 to layers - 1. The head holds the final norm and, unless it is tied, the matrix of words; BERT's
- * its pooler (the heads of its pretraining are left out, as in its published number of parameters). */
+/* Values of `layer` besides 0 to layers - 1. The head holds the final norm and, unless embeddings are tied, the
+ * output matrix. The head of BERT holds its pooler; the heads of BERT's pretraining are left out, as in its
+ * published parameter count. */
 #define BB_ARCH_EMBEDDING (-1)
 #define BB_ARCH_HEAD      (-2)
 
 #define BB_ARCH_TENSORS 32 /* more than any layer has */
 
-/* bb_arch_tensors - the tensors of a layer in the order in which the published model registers them. Returns their
- * number (at most BB_ARCH_TENSORS), or -BB_EFAIL when there is no room for them (said). */
+/*
+ * bb_arch_tensors - list the tensors of a layer in the order in which the published model registers them.
+ *   out       [capacity] out
+ *   Returns   their number, or -BB_EFAIL after printing one line if there are more than capacity
+ */
 int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor *out, int capacity);
 
-/* bb_arch_tensor_share - elements of a tensor that one rank holds. tp is etp for expert tensors. Rows are rounded up. */
+/* bb_arch_tensor_share - elements of a tensor that one rank holds. tp: etp for expert tensors. Rows are rounded up. */
 size_t bb_arch_tensor_share(const struct bb_arch_tensor *tensor, int tp, int ep);
 
-/* bb_arch_layer_share - elements of a layer (or embedding, head) that one rank holds: dense tensors and those of
- * experts. tp divides the former, etp and ep the latter. */
+/* bb_arch_layer_share - elements of a layer (or of the embedding or the head) that one rank holds, as dense and as
+ * expert tensors. Dense tensors are sharded over tp, expert tensors over etp and ep. */
 struct bb_arch_rank_parameters {
     size_t dense, expert;
-    size_t replicated; /* of dense: what each tp rank holds whole (norms, biases of what is cut by rows, the router);
-                          with sequence parallelism its gradients are summed over tp */
+    size_t replicated; /* part of dense: tensors that every tp rank holds in full (norms, biases of row-parallel
+                          layers, the router). Sequence parallelism sums their gradients over tp. */
 };
 struct bb_arch_rank_parameters bb_arch_layer_share(const struct bb_arch *arch, int layer, int tp, int etp, int ep);
 
-/* ---- counts: learnable parameters, whole numbers ---- */
+/* ---- numbers of learnable parameters; doubles with whole values ---- */
 
-double bb_arch_layer_parameters(const struct bb_arch *arch, int layer); /* also BB_ARCH_EMBEDDING, BB_ARCH_HEAD */
+double bb_arch_layer_parameters(const struct bb_arch *arch, int layer); /* also for BB_ARCH_EMBEDDING and
+                                                                           BB_ARCH_HEAD */
 double bb_arch_parameters(const struct bb_arch *arch);
-double bb_arch_active(const struct bb_arch *arch); /* those that one token passes through: top_k of the experts */
+double bb_arch_active(const struct bb_arch *arch); /* parameters that one token uses: top_k of the experts */
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * arch_load.c - config.json to struct bb_arch (see arch.h) by the row of its architecture (arch_types.h).
+ * arch_load.c - read a config.json into struct bb_arch (see arch.h), using the row of its architecture (arch_types.h).
  */
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAMILY      "transformer"
-#define MAX_NAMES  128
-#define MAX_PARAMETERS 9007199254740992.0 /* parameters: whole numbers in a double */
+#define FAMILY         "transformer"
+#define MAX_NAMES      128
+#define MAX_PARAMETERS 9007199254740992.0 /* number of parameters: whole numbers are exact in a double up to 2^53 */
 
-/* ---- which one it is ---- */
+/* ---- the architecture of a file ---- */
 
 static const char *text_at(const json_t *config, const char *key)
 {
@@ -25,7 +25,8 @@ static const char *text_at(const json_t *config, const char *key)
     return json_string_value(json_is_array(value) ? json_array_get(value, 0) : value);
 }
 
-/* "LlamaForCausalLM" is Llama's, "Qwen2MoeForCausalLM" is not Qwen2's. */
+/* Class names are the architecture and a suffix: "LlamaForCausalLM" belongs to Llama; "Qwen2MoeForCausalLM" does not
+ * belong to Qwen2. */
 static bool is_class_of(const char *class_name, const char *architecture)
 {
     static const char *const ends[] = {"For", "LMHead", "Model", "DoubleHeads"};
@@ -55,15 +56,15 @@ static const struct bb_arch_type *find_class(const char *class_name)
     return NULL;
 }
 
-/* What a transformer cannot be without, and the names that it goes by. */
+/* The fields that every transformer needs, each with its alternative names. */
 static const char *const required_fields[][3] = {{"num_hidden_layers", "n_layer"},
-                                        {"hidden_size", "n_embd", "d_model"},
-                                        {"num_attention_heads", "n_head"},
-                                        {"intermediate_size", "n_inner"},
-                                        {"vocab_size"},
-                                        {"max_position_embeddings", "n_positions"}};
+                                                 {"hidden_size", "n_embd", "d_model"},
+                                                 {"num_attention_heads", "n_head"},
+                                                 {"intermediate_size", "n_inner"},
+                                                 {"vocab_size"},
+                                                 {"max_position_embeddings", "n_positions"}};
 
-/* ", hidden_size, vocab_size" */
+/* Write the missing fields as ", hidden_size, vocab_size". */
 static void list_missing(const json_t *config, char *text, size_t capacity)
 {
     size_t n = 0;
@@ -79,7 +80,7 @@ static void list_missing(const json_t *config, char *text, size_t capacity)
     }
 }
 
-/* The names of those that can be counted; also as "gpt2, bert, ..." */
+/* List the supported architectures, as an array and as text "gpt2, bert, ...". Returns their number. */
 static size_t list_known(const char *names[MAX_NAMES], char *text, size_t capacity)
 {
     size_t n = 0, used = 0;
@@ -102,20 +103,21 @@ static int reject_type(const json_t *config, const char *where, const char *mode
 
     list_missing(config, missing, sizeof(missing));
     if (!requested)
-        return bb_err(BB_EUSAGE,
-                      "%s: no transformer's config.json, fields are missing: model_type%s; known model_type: %s", where,
-                      missing, known);
+        return bb_err(
+            BB_EUSAGE,
+            "%s: not a transformer's config.json, these fields are missing: model_type%s; known model_type: %s", where,
+            missing, known);
     suggestion = bb_nearest_word(requested, names, n);
     if (suggestion)
-        return bb_err(BB_EUSAGE, "%s: unknown architecture '%.64s', did you mean '%s'? (known: %s)", where, requested, suggestion,
-                      known);
+        return bb_err(BB_EUSAGE, "%s: unknown architecture '%.64s', did you mean '%s'? (known: %s)", where, requested,
+                      suggestion, known);
     return bb_err(BB_EUSAGE, "%s: unknown architecture '%.64s' (known: %s); %s%s", where, requested, known,
-                  missing[0] ? "to be read as one of these it lacks "
-                             : "set model_type to the one that its layers are like",
+                  missing[0] ? "to use one of these, set model_type and add "
+                             : "set model_type to the known architecture with the same layers",
                   missing[0] ? missing + 2 : "");
 }
 
-/* The row of the file. Its two names must not contradict each other. */
+/* Find the row of a file's architecture. model_type and architectures must agree. */
 static int find_type(const json_t *config, const char *where, const struct bb_arch_type **type)
 {
     const char *model_type = text_at(config, "model_type"), *class_name = text_at(config, "architectures");
@@ -125,12 +127,11 @@ static int find_type(const json_t *config, const char *where, const struct bb_ar
     if (!*type)
         return reject_type(config, where, model_type, class_name);
     if (named && classed && strcmp(named->architecture, classed->architecture) != 0)
-        return bb_err(
-            BB_EUSAGE,
-            "%s: model_type '%s' and architectures '%.64s' are two models; expected '%s...' or model_type '%s'", where,
-            named->name, class_name, named->architecture, classed->name);
+        return bb_err(BB_EUSAGE,
+                      "%s: model_type '%s' and architectures '%.64s' disagree; expected '%s...' or model_type '%s'",
+                      where, named->name, class_name, named->architecture, classed->name);
     if ((*type)->unsupported)
-        return bb_err(BB_EUSAGE, "%s: %s cannot be counted: %s", where, (*type)->name, (*type)->unsupported);
+        return bb_err(BB_EUSAGE, "%s: model_type %s is not supported: %s", where, (*type)->name, (*type)->unsupported);
     return 0;
 }
 
@@ -143,7 +144,7 @@ static const json_t *value_of(const json_t *config, const char *key)
     return json_is_null(value) ? NULL : value;
 }
 
-/* The name that the file uses: of several the first one that has a value. */
+/* The key that the file uses: the first of several names that has a value. */
 static const char *key_of(const json_t *config, const struct bb_arch_number *f)
 {
     for (int i = 0; i < BB_ARCH_MAX_KEYS; i++)
@@ -170,7 +171,7 @@ static int read_number(const json_t *config, const struct bb_arch_number *f, con
     double number = json_number_value(value);
     char expected[64];
 
-    *field = is_null ? 0 : f->value; /* null where 0 means none: none ("q_lora_rank": null) */
+    *field = is_null ? 0 : f->value; /* an explicit null is 0 where 0 is a valid value ("q_lora_rank": null) */
     if (!value)
         return 0;
     if (!json_is_number(value) || number < f->min || number > f->max || number != (double)(int64_t)number) {
@@ -200,7 +201,7 @@ static int check_fixed(const json_t *config, const struct bb_arch_fixed *f, cons
     return bb_err(BB_EUSAGE, "%s: '%s' must be %s: %s", where, f->key, f->value ? "true" : "false", f->why);
 }
 
-/* How many numbers an activation has does not change with its name, but a name that nobody knows is a slip. */
+/* The activation function does not change the number of parameters, but an unknown name is probably a typing error. */
 static int check_activation(const json_t *config, const char *where)
 {
     static const char *const keys[] = {"hidden_act", "hidden_activation", "activation_function", "activation"};
@@ -215,7 +216,7 @@ static int check_activation(const json_t *config, const char *where)
         bool found = !value;
 
         if (value && !json_is_string(value))
-            return bb_err(BB_EUSAGE, "%s: '%s' must be the name of an activation, as 'silu'", where, keys[k]);
+            return bb_err(BB_EUSAGE, "%s: '%s' must be the name of an activation, such as 'silu'", where, keys[k]);
         for (size_t i = 0; i < n && !found; i++)
             found = strcmp(json_string_value(value), known[i]) == 0;
         snprintf(kind, sizeof(kind), "activation (%s)", keys[k]);
@@ -225,7 +226,7 @@ static int check_activation(const json_t *config, const char *where)
     return 0;
 }
 
-/* A rate above 0 of any of them; a file that has none of them is as its class. */
+/* Dropout is on if any of the rates is above 0. A file without any of the keys gets the default of its class. */
 static int read_dropout(const json_t *config, const char *where, struct bb_arch *arch)
 {
     static const char *const keys[] = {"attn_pdrop",        "resid_pdrop",    "hidden_dropout_prob",
@@ -247,7 +248,7 @@ static int read_dropout(const json_t *config, const char *where, struct bb_arch 
     return 0;
 }
 
-/* T5's perceptron: "relu", or with a gate, "gated-gelu". */
+/* T5's MLP: "relu", or gated, for example "gated-gelu". */
 static int read_feed_forward(const json_t *config, const char *where, struct bb_arch *arch)
 {
     static const char *const known[] = {"relu", "gelu", "silu", "gated-relu", "gated-gelu", "gated-silu"};
@@ -258,23 +259,24 @@ static int read_feed_forward(const json_t *config, const char *where, struct bb_
     if (!value || arch->encoder_layers == 0)
         return 0;
     if (!word)
-        return bb_err(BB_EUSAGE, "%s: 'feed_forward_proj' must be a word, as 'gated-gelu'", where);
+        return bb_err(BB_EUSAGE, "%s: 'feed_forward_proj' must be a string such as 'gated-gelu'", where);
     for (size_t i = 0; i < n; i++)
         if (strcmp(word, known[i]) == 0) {
             arch->gated = strncmp(word, "gated-", 6) == 0;
             return 0;
         }
-    return bb_reject_unknown("perceptron (feed_forward_proj)", word, known, n);
+    return bb_reject_unknown("MLP (feed_forward_proj)", word, known, n);
 }
 
-/* Qwen's list of layers without experts: those that we know are the first ones, as DeepSeek has them. */
+/* Qwen's list of layers without experts. Supported are the first layers, which DeepSeek's configuration describes by
+ * a number. */
 static int read_dense_list(const json_t *config, const char *where, struct bb_arch *arch)
 {
     const json_t *list = value_of(config, "mlp_only_layers");
     size_t n = json_array_size(list);
 
     if (list && !json_is_array(list))
-        return bb_err(BB_EUSAGE, "%s: 'mlp_only_layers' must be a list of layers", where);
+        return bb_err(BB_EUSAGE, "%s: 'mlp_only_layers' must be a list of layer numbers", where);
     for (size_t i = 0; i < n; i++)
         if (json_integer_value(json_array_get(list, i)) != (json_int_t)i || !json_is_integer(json_array_get(list, i)))
             return bb_err(BB_EUSAGE,
@@ -290,7 +292,7 @@ static bool is_full(const json_t *word)
     return strcmp(json_string_value(word), "full_attention") == 0;
 }
 
-/* What layers that are not full may be: a scan where the model has one, else a window. */
+/* Layers without full attention: scans in a model that has scans, else layers with a window. */
 static bool is_known_kind(const char *text, const struct bb_arch *arch)
 {
     if (arch->scan.heads > 0)
@@ -304,26 +306,25 @@ static int check_layer_types(const json_t *list, const char *where, const struct
     size_t i;
 
     if (!json_is_array(list) || json_array_size(list) != (size_t)arch->layers)
-        return bb_err(BB_EUSAGE, "%s: 'layer_types' must be a list of a word for each of the %d layers", where,
+        return bb_err(BB_EUSAGE, "%s: 'layer_types' must be a list with one string for each of the %d layers", where,
                       arch->layers);
     json_array_foreach(list, i, word)
     {
         const char *text = json_string_value(word);
 
         if (!text || (!is_full(word) && !is_known_kind(text, arch)))
-            return bb_err(BB_EUSAGE,
-                          "%s: 'layer_types' has '%.40s' of layer %zu, expected full_attention or %s; others are not "
-                          "counted",
-                          where, text ? text : "no word", i,
+            return bb_err(BB_EUSAGE, "%s: 'layer_types' has '%.40s' for layer %zu, expected full_attention or %s",
+                          where, text ? text : "no string", i,
                           arch->scan.heads > 0 ? "linear_attention" : "sliding_attention, chunked_attention");
         if (!is_full(word) && arch->scan.heads == 0 && arch->window == 0)
-            return bb_err(BB_EUSAGE, "%s: 'layer_types' has %s of layer %zu, but no window's width is given", where,
+            return bb_err(BB_EUSAGE, "%s: 'layer_types' has %s for layer %zu, but the file has no window size", where,
                           text, i);
     }
     return 0;
 }
 
-/* A list of which layers have a window or a scan: those without must come back every so many layers. */
+/* A list with the kind of each layer (full attention, window or scan). Layers with full attention must repeat at a
+ * fixed interval. */
 static int read_layer_types(const json_t *config, const char *where, struct bb_arch *arch)
 {
     const json_t *list = value_of(config, "layer_types"), *word;
@@ -336,26 +337,26 @@ static int read_layer_types(const json_t *config, const char *where, struct bb_a
     json_array_foreach(list, i, word) if (is_full(word) && every == 0) every = i + 1;
     json_array_foreach(list, i, word) if (is_full(word) != (every > 0 && (i + 1) % every == 0)) return bb_err(
         BB_EUSAGE,
-        "%s: 'layer_types' must have full_attention every so many layers (first in layer %zu); "
-        "layer %zu does not fit",
+        "%s: 'layer_types' must repeat full_attention at a fixed interval (first in layer %zu); "
+        "layer %zu does not match",
         where, every - 1, i);
     *(arch->scan.heads > 0 ? &arch->attention_every : &arch->window_every) = (int)every;
 out:
     return rc;
 }
 
-/* ---- what follows, and what cannot be ---- */
+/* ---- derived fields and validation ---- */
 
 static int reject_division(const char *where, const char *what, int value, const char *by, int step)
 {
     int below = value / step * step;
 
-    return bb_err(BB_EUSAGE, "%s: %s %d does not divide by %s %d; nearest: %d", where, what, value, by, step,
+    return bb_err(BB_EUSAGE, "%s: %s %d is not divisible by %s %d; try: %d", where, what, value, by, step,
                   below > 0 && value - below <= below + step - value ? below : below + step);
 }
 
-/* Falcon's older models have one head of keys and values, or as many as of queries; one norm where attention and
- * perceptron stand side by side. */
+/* Falcon: older models have one key-value head, or one per query head, and one norm where attention and MLP run in
+ * parallel. */
 static void resolve_falcon(struct bb_arch *a)
 {
     if (!a->grouped_heads)
@@ -364,7 +365,7 @@ static void resolve_falcon(struct bb_arch *a)
         a->norms = 1;
 }
 
-/* Of layers that are nothing but a scan, its heads are the model's. */
+/* In models without any attention layer, the scan's heads are the model's heads. */
 static int resolve_scan(const char *where, struct bb_arch *a)
 {
     const struct bb_arch_scan *s = &a->scan;
@@ -372,9 +373,9 @@ static int resolve_scan(const char *where, struct bb_arch *a)
     if (s->heads == 0)
         return 0;
     if (s->heads % s->groups != 0)
-        return reject_division(where, "heads of the state", s->heads, "its groups", s->groups);
+        return reject_division(where, "state heads", s->heads, "state groups", s->groups);
     if (a->expand > 0 && (long long)s->heads * s->value_dim != (long long)a->expand * a->hidden)
-        return bb_err(BB_EUSAGE, "%s: num_heads %d of head_dim %d do not make expand %d x hidden_size %d", where,
+        return bb_err(BB_EUSAGE, "%s: num_heads %d x head_dim %d is not equal to expand %d x hidden_size %d", where,
                       s->heads, s->value_dim, a->expand, a->hidden);
     if (a->heads == 0) {
         a->heads = s->heads;
@@ -391,7 +392,7 @@ static int resolve_attention(const char *where, struct bb_arch *a)
     if (a->kv_heads == 0)
         a->kv_heads = a->heads;
     if (a->kv_lora) {
-        a->kv_heads = a->heads; /* every head has keys and values of its own, made from the latent */
+        a->kv_heads = a->heads; /* every head has its own keys and values, computed from the latent */
         a->head_dim = a->nope_dim + a->rope_dim;
         return 0;
     }
@@ -417,10 +418,10 @@ static int resolve_experts(const char *where, struct bb_arch *a)
     if (a->top_k == 0)
         return bb_err(BB_EUSAGE, "%s: 'num_experts_per_tok' is missing, expected 1 to %d", where, a->experts);
     if (a->top_k > a->experts)
-        return bb_err(BB_EUSAGE, "%s: num_experts_per_tok %d of only %d experts; nearest: %d", where, a->top_k,
+        return bb_err(BB_EUSAGE, "%s: num_experts_per_tok %d is more than the %d experts; try: %d", where, a->top_k,
                       a->experts, a->experts);
     if (a->dense_layers > a->layers)
-        return bb_err(BB_EUSAGE, "%s: %d dense layers of only %d layers; nearest: %d", where, a->dense_layers,
+        return bb_err(BB_EUSAGE, "%s: %d dense layers are more than the %d layers; try: %d", where, a->dense_layers,
                       a->layers, a->layers);
     return 0;
 }
@@ -428,7 +429,7 @@ static int resolve_experts(const char *where, struct bb_arch *a)
 static int resolve_index(const char *where, const struct bb_arch *a)
 {
     if (a->index_heads > 0 && a->q_lora == 0)
-        return bb_err(BB_EUSAGE, "%s: the index of keys reads the small query, 'q_lora_rank' is missing", where);
+        return bb_err(BB_EUSAGE, "%s: 'q_lora_rank' is missing, the indexer reads the query latent", where);
     return 0;
 }
 
@@ -441,19 +442,21 @@ static int resolve_arch(const char *where, struct bb_arch *a)
     if (a->encoder_layers > 0)
         a->layers = a->encoder_layers + (a->decoder_layers ? a->decoder_layers : a->encoder_layers);
     if (a->embedding_width && a->embedding_width != a->hidden)
-        return bb_err(BB_EUSAGE, "%s: words %d wide in layers of %d are not counted; nearest: %d", where, a->embedding_width,
-                      a->hidden, a->hidden);
+        return bb_err(BB_EUSAGE, "%s: word_embed_proj_dim %d other than hidden_size %d is not supported; try: %d",
+                      where, a->embedding_width, a->hidden, a->hidden);
     TRY(resolve_scan(where, a));
     TRY(resolve_attention(where, a));
     TRY(resolve_experts(where, a));
     TRY(resolve_index(where, a));
     if (bb_arch_parameters(a) > MAX_PARAMETERS)
-        rc = bb_err(BB_EUSAGE, "%s: %.3g parameters, expected at most %.3g", where, bb_arch_parameters(a), MAX_PARAMETERS);
+        rc = bb_err(BB_EUSAGE, "%s: %.3g parameters, expected at most %.3g", where, bb_arch_parameters(a),
+                    MAX_PARAMETERS);
 out:
     return rc;
 }
 
-/* Of a model with pictures or sound the part that reads text; one that does not say its type has that of the whole. */
+/* The part of a multimodal configuration that describes the text model. If the part has no type, the type of the
+ * whole file applies. */
 static const json_t *text_part(const json_t *config)
 {
     const json_t *part = value_of(config, "text_config");
@@ -461,7 +464,7 @@ static const json_t *text_part(const json_t *config)
     return json_is_object(part) ? part : config;
 }
 
-/* Whether head and words share a matrix may be said of the whole alone. */
+/* A multimodal file may have tie_word_embeddings only at its top level. */
 static int read_outer_tie(const json_t *config, const json_t *text, const char *where, struct bb_arch *arch)
 {
     const struct bb_arch_flag tie = {"tie_word_embeddings", offsetof(struct bb_arch, tied), arch->tied};
@@ -508,7 +511,7 @@ out:
 
 /* ---- files ---- */
 
-/* "llama-7b" of "models/llama-7b/config.json", "models/llama-7b/" and "llama-7b.json". */
+/* Set the name: "llama-7b" for "models/llama-7b/config.json", "models/llama-7b/" and "llama-7b.json". */
 static void set_name(const char *word, char name[BB_ARCH_NAME])
 {
     const char *end = word + strlen(word), *start;
@@ -524,8 +527,8 @@ static void set_name(const char *word, char name[BB_ARCH_NAME])
     snprintf(name, BB_ARCH_NAME, "%.*s", (int)(end - start), start);
 }
 
-/* A file of profiles/models holds the config beside its source and the totals that its tensors must make. The seeds'
- * models, which are cut differently, hold it as a second part. */
+/* A file of profiles/models contains the config, its source, and the totals that the sums of the tensors must equal.
+ * Files of the published mini-applications, whose layers are sharded differently, contain all this as a second part. */
 static int check_totals(const json_t *part, const char *where, const struct bb_arch *arch)
 {
     double made[] = {bb_arch_parameters(arch), bb_arch_layer_parameters(arch, arch->layers - 1), bb_arch_active(arch)};
@@ -557,7 +560,7 @@ static bool is_transformer_profile(const json_t *root)
     return (family && strcmp(family, FAMILY) == 0) || json_object_get(root, FAMILY);
 }
 
-/* A model that is none: which are. */
+/* Reject a model that is not a transformer, and list those that are. */
 static int reject_family(const char *where, const json_t *root)
 {
     const char *all[MAX_NAMES], *transformers[MAX_NAMES], *family = json_string_value(json_object_get(root, "family"));
@@ -573,7 +576,8 @@ static int reject_family(const char *where, const json_t *root)
             transformers[n_transformers++] = all[i];
         json_decref(other);
     }
-    snprintf(kind, sizeof(kind), "transformer (it is of family '%.32s')", family ? family : "?");
+    snprintf(kind, sizeof(kind), "transformer model (its family is '%.32s'%s)", family ? family : "?",
+             family && strcmp(family, "residual_network") == 0 ? ": use proxy data_parallel" : "");
     return bb_reject_unknown(kind, where, transformers, n_transformers);
 }
 
@@ -610,8 +614,9 @@ int bb_arch_with_layers(struct bb_arch *arch, int layers)
     int min_layers = arch->encoder_layers > 0 ? 2 : 1;
 
     if (layers < min_layers || layers > BB_ARCH_MAX_LAYERS)
-        return bb_err(BB_EUSAGE, "%s: %d layers, expected %d to %d", arch->name, layers, min_layers, BB_ARCH_MAX_LAYERS);
-    if (arch->encoder_layers > 0) { /* both in proportion, one of each at least */
+        return bb_err(BB_EUSAGE, "%s: %d layers, expected %d to %d", arch->name, layers, min_layers,
+                      BB_ARCH_MAX_LAYERS);
+    if (arch->encoder_layers > 0) { /* scale encoder and decoder in proportion, with at least one layer each */
         int encode = (int)((long long)layers * arch->encoder_layers / arch->layers);
 
         arch->encoder_layers = encode > 0 ? encode : 1;

@@ -1,11 +1,11 @@
 /*
- * arch_types.c - the architectures of config.json, a row each (see arch_types.h). Names and defaults are those of the
- * published configuration classes (Hugging Face transformers, configuration_*.py), shapes those of the published
- * weights.
+ * arch_types.c - the supported architectures of config.json, one row each (see arch_types.h). Keys and defaults are
+ * those of the published configuration classes (Hugging Face transformers, configuration_*.py); tensor shapes are those
+ * of the published weights.
  */
 #include "proxies/transformer/arch/arch_types.h"
 
-#define MAX_WIDTH    (1 << 20) /* hidden and what is near it */
+#define MAX_WIDTH    (1 << 20) /* hidden size and other widths */
 #define MAX_FFN      (1 << 24)
 #define MAX_VOCAB    (1 << 28)
 #define MAX_SEQUENCE (1 << 30)
@@ -26,7 +26,7 @@
 #define ALL_BIASES(key, value) FLAG(key, qkv_bias, value), FLAG(key, out_bias, value), FLAG(key, mlp_bias, value)
 #define FLAGS(...) .flags = (const struct bb_arch_flag[]){__VA_ARGS__, {0}}
 #define FIXED(...) .fixed = (const struct bb_arch_fixed[]){__VA_ARGS__, {0}}
-#define NO_WINDOWS FIXED({"use_sliding_window", false, "which of its layers have a window, is not counted"})
+#define NO_WINDOWS FIXED({"use_sliding_window", false, "a sliding window in only some layers is not supported"})
 
 #define SEQUENCE(n) COUNT("max_position_embeddings", sequence, n, MAX_SEQUENCE)
 #define OUTER(v, h, l, a) COUNT("vocab_size", vocab, v, MAX_VOCAB), COUNT("hidden_size", hidden, h, MAX_WIDTH),    \
@@ -49,7 +49,7 @@
     COUNT("qk_nope_head_dim", nope_dim, 128, MAX_COUNT), MAYBE("qk_rope_head_dim", rope_dim, 64, MAX_COUNT),       \
     COUNT("v_head_dim", v_dim, 128, MAX_COUNT)
 
-#define LLAMA_LIKE .order = "am12", .gated = true /* attention, perceptron, both norms; gate, up and down */
+#define LLAMA_LIKE .order = "am12", .gated = true /* attention, MLP, both norms; gate, up and down */
 #define BIASED .layer_norm = true, .qkv_bias = true, .out_bias = true, .mlp_bias = true
 
 const struct bb_arch_type bb_arch_types[] = {
@@ -61,7 +61,7 @@ const struct bb_arch_type bb_arch_types[] = {
              NUMBER(NAMES("n_head", "num_attention_heads"), heads, 12, 1, MAX_COUNT),
              COUNT("n_inner", ffn, 0, MAX_FFN)),
      FLAGS(TIED(true)),
-     FIXED({"add_cross_attention", false, "a second attention is not counted"}),
+     FIXED({"add_cross_attention", false, "cross attention is not supported"}),
      .base = {.order = "1a2m", .fused_qkv = true, BIASED, .learned_positions = true, .dropout = true}},
     {"bert", "Bert",
      NUMBERS(OUTER(30522, 768, 12, 12), FFN(3072), SEQUENCE(512),
@@ -121,7 +121,7 @@ const struct bb_arch_type bb_arch_types[] = {
              COUNT("n_groups", scan.groups, 8, MAX_COUNT), COUNT("state_size", scan.key_dim, 128, MAX_COUNT),
              COUNT("head_dim", scan.value_dim, 64, MAX_COUNT), COUNT("conv_kernel", scan.conv, 4, MAX_COUNT),
              COUNT("chunk_size", scan.chunk, 256, MAX_SEQUENCE), COUNT("expand", expand, 2, MAX_COUNT),
-             SEQUENCE(2048)), /* not of its configuration: what the first of them were trained with */
+             SEQUENCE(2048)), /* not a field of its configuration: the sequence length of the first published models */
      FLAGS(TIED(false), FLAG("use_bias", qkv_bias, false), FLAG("use_bias", out_bias, false),
            FLAG("use_conv_bias", scan.conv_bias, true)),
      .base = {.order = "1a"}},
@@ -185,7 +185,7 @@ const struct bb_arch_type bb_arch_types[] = {
      NUMBERS(COUNT("vocab_size", vocab, 50368, MAX_VOCAB), COUNT("d_model", hidden, 2048, MAX_WIDTH),
              COUNT("n_layers", layers, 24, MAX_LAYERS), COUNT("n_heads", heads, 16, MAX_COUNT),
              COUNT("max_seq_len", sequence, 2048, MAX_SEQUENCE)),
-     FLAGS(TIED(true)), FIXED({"no_bias", true, "its biases are not counted"}),
+     FLAGS(TIED(true)), FIXED({"no_bias", true, "biases are not supported"}),
      .base = {.order = "1a2m", .fused_qkv = true}},
     {"starcoder2", "Starcoder2", NUMBERS(SHAPE(49152, 3072, 12288, 30, 24, 2, 4096), WINDOW(0)),
      FLAGS(TIED(true), ALL_BIASES("use_bias", true)), .base = {.order = "am12", .layer_norm = true}},
@@ -207,8 +207,8 @@ const struct bb_arch_type bb_arch_types[] = {
      NUMBERS(OUTER(50272, 768, 12, 12), COUNT("ffn_dim", ffn, 3072, MAX_FFN), SEQUENCE(2048),
              MAYBE("word_embed_proj_dim", embedding_width, 0, MAX_WIDTH)),
      FLAGS(TIED(true), ALL_BIASES("enable_bias", true)),
-     FIXED({"do_layer_norm_before", true, "layers with their norms behind are not counted"},
-           {"layer_norm_elementwise_affine", true, "norms without weights are not counted"}),
+     FIXED({"do_layer_norm_before", true, "post-norm layers are not supported"},
+           {"layer_norm_elementwise_affine", true, "norms without weights are not supported"}),
      .base = {.order = "a1m2", .layer_norm = true, .learned_positions = true, .extra_positions = 2, .dropout = true}},
     {"bloom", "Bloom",
      NUMBERS(COUNT("vocab_size", vocab, 250880, MAX_VOCAB),
@@ -228,8 +228,8 @@ const struct bb_arch_type bb_arch_types[] = {
              COUNT("n_positions", sequence, 512, MAX_SEQUENCE)),
      FLAGS(TIED(true)), .base = {.order = "a1c3m2"}},
 
-    {"mamba", "Mamba", .unsupported = "its layers are scans of a state, which have no products to count here"},
-    {"jamba", "Jamba", .unsupported = "most of its layers are scans of a state, which have no products to count here"},
+    {"mamba", "Mamba", .unsupported = "its layers are selective scans of a state, which contain no GEMMs to count"},
+    {"jamba", "Jamba", .unsupported = "most of its layers are selective scans of a state, which contain no GEMMs to count"},
     {0},
 };
 /* clang-format on */

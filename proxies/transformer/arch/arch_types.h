@@ -1,8 +1,8 @@
 /*
- * arch_types.h - what each published architecture says of itself, as rows (arch_types.c). Internal to arch_load.c.
+ * arch_types.h - the supported architectures as rows of a table (arch_types.c). Internal to arch_load.c.
  *
- * A new architecture is one row: its model_type and class, the names of its numbers and switches with what its
- * configuration class takes for those that a file leaves out, and what is true of all its models.
+ * A new architecture is one row: its model_type and class name, the keys of its numbers and flags with the defaults of
+ * its configuration class, and the properties that all its models share.
  */
 #ifndef BB_PROXIES_TRANSFORMER_ARCH_ARCH_TYPES_H
 #define BB_PROXIES_TRANSFORMER_ARCH_ARCH_TYPES_H
@@ -10,34 +10,35 @@
 #include "proxies/transformer/arch/arch.h"
 
 #define BB_ARCH_MAX_LAYERS 10000
-#define BB_ARCH_MAX_KEYS        3
+#define BB_ARCH_MAX_KEYS   3
 
 struct bb_arch_number {
-    const char *keys[BB_ARCH_MAX_KEYS]; /* its name, and others that it goes by                                        */
-    size_t offset;                  /* of an int of struct bb_arch                                                 */
-    int value;     /* when the file leaves it out or says null; 0: follows from others (see settle), or none       */
-    int min, max; /* min 0: 0 is a value                                                                          */
+    const char *keys[BB_ARCH_MAX_KEYS]; /* key in config.json, and its alternative names */
+    size_t offset;                      /* of an int in struct bb_arch */
+    int value;    /* default for a missing or null key; 0: derived from other fields (see resolve_arch), or none */
+    int min, max; /* min == 0: 0 is a valid value */
 };
 
 struct bb_arch_flag {
     const char *key;
-    size_t offset; /* of a bool of struct bb_arch */
+    size_t offset; /* of a bool in struct bb_arch */
     bool value;
 };
 
-struct bb_arch_fixed { /* a switch that must stand as all its known models have it */
+struct bb_arch_fixed { /* a flag with one supported value */
     const char *key;
     bool value;
-    const char *why; /* what cannot be counted otherwise */
+    const char *why; /* what the other value would need */
 };
 
 struct bb_arch_type {
-    const char *name, *architecture;      /* "llama"; "Llama" of "LlamaForCausalLM"                                */
-    const struct bb_arch_number *numbers; /* lists end with an empty row                                           */
+    const char *name, *architecture;      /* model_type, for example "llama"; class name, for example "Llama" for
+                                        "LlamaForCausalLM" */
+    const struct bb_arch_number *numbers; /* all lists end with an empty row */
     const struct bb_arch_flag *flags;
-    const struct bb_arch_fixed *fixed; /* NULL: none                                                               */
-    const char *unsupported;               /* known, but not to be counted: why; NULL: can be                          */
-    struct bb_arch base;               /* what is true of all of them                                              */
+    const struct bb_arch_fixed *fixed; /* NULL: none */
+    const char *unsupported;           /* reason why this known architecture is not supported; NULL: it is supported */
+    struct bb_arch base;               /* properties of all models of the architecture */
 };
 
 extern const struct bb_arch_type bb_arch_types[]; /* ends with an empty row */

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum phase { POST, MEET, SETTLE, MOVE };
+enum phase { POST, AWAIT_POST, AWAIT_DONE, MOVE };
 
 /* One direction between this rank and one peer: its messages of this group, in order. */
 struct flow {
@@ -42,8 +42,8 @@ struct exchange {
     int64_t arrival_ns, end_ns;
     /* This rank's own and those of peers that share with it; how many of these have not posted yet. done_ns: once they
      * have. */
-    struct bb_exchange *beside;
-    int n_beside, n_awaited;
+    struct bb_exchange *contenders;
+    int n_contenders, n_awaited;
     double done_ns;
 };
 
@@ -133,14 +133,14 @@ static void wake_peer(const struct exchange *x, const struct flow *f)
     en_ring_doorbell(&x->comm->region.members[f->peer]);
 }
 
-static void say_done(const struct exchange *x, struct flow *f)
+static void post_done(const struct exchange *x, struct flow *f)
 {
     struct en_post *p = post_of(f, f->sends, *turn_of(x, f));
 
     if (x->n_awaited > 0)
         return;
     p->done_ns = x->done_ns;
-    atomic_store(&p->settled, *turn_of(x, f) + 1);
+    atomic_store(&p->done_turn, *turn_of(x, f) + 1);
 }
 
 static void post(struct exchange *x, struct flow *f)
@@ -152,10 +152,10 @@ static void post(struct exchange *x, struct flow *f)
     p->count = t->count;
     p->dtype = t->dtype;
     p->arrival_ns = x->arrival_ns;
-    p->load = x->beside[0].load;
+    p->load = x->contenders[0].load;
     atomic_store(&p->turn, turn + 1);
-    f->phase = MEET;
-    say_done(x, f);
+    f->phase = AWAIT_POST;
+    post_done(x, f);
     wake_peer(x, f);
 }
 
@@ -176,22 +176,22 @@ static void report_mismatch(const struct exchange *x, const struct flow *f, cons
 
 static void find_done(struct exchange *x)
 {
-    if (x->n_beside == 1 || bb_exchanges_run(emu_machine(), emu_slow(), x->beside, x->n_beside) != 0)
-        x->done_ns = en_load_ns(x->comm, &x->beside[0].load); /* without memory, which was said: as if it were alone */
+    if (x->n_contenders == 1 || bb_exchanges_run(emu_machine(), emu_slow(), x->contenders, x->n_contenders) != 0)
+        x->done_ns = en_load_ns(x->comm, &x->contenders[0].load); /* without memory, which was said: as if it were alone */
     else
-        x->done_ns = x->beside[0].done_ns;
+        x->done_ns = x->contenders[0].done_ns;
     x->done_ns += (double)x->comm->extra_ns;
     x->comm->extra_ns = 0;
 }
 
 /* The last of those that share with this rank: what it has posted already is told now. */
-static void hear_of(struct exchange *x, int peer, const struct bb_link_load *load)
+static void note_contender(struct exchange *x, int peer, const struct bb_link_load *load)
 {
-    struct bb_exchange *one = x->beside + 1;
+    struct bb_exchange *one = x->contenders + 1;
 
-    while (one < x->beside + x->n_beside && one->rank != en_machine_rank(x->comm, peer))
+    while (one < x->contenders + x->n_contenders && one->rank != en_machine_rank(x->comm, peer))
         one++;
-    if (one == x->beside + x->n_beside || one->done_ns >= 0)
+    if (one == x->contenders + x->n_contenders || one->done_ns >= 0)
         return;
     one->load = *load;
     one->done_ns = 0;
@@ -199,14 +199,14 @@ static void hear_of(struct exchange *x, int peer, const struct bb_link_load *loa
         return;
     find_done(x);
     for (struct flow *f = x->flows; f < x->flows + x->n_flows; f++)
-        if (f->phase == MEET || f->phase == SETTLE) {
-            say_done(x, f);
+        if (f->phase == AWAIT_POST || f->phase == AWAIT_DONE) {
+            post_done(x, f);
             wake_peer(x, f);
         }
 }
 
 /* Has the other end posted its side of the front message? */
-static bool meet(struct exchange *x, struct flow *f, enum en_end *end)
+static bool match_post(struct exchange *x, struct flow *f, enum en_end *end)
 {
     const struct en_task *t = &x->tasks[f->next];
     uint64_t turn = *turn_of(x, f);
@@ -219,17 +219,17 @@ static bool meet(struct exchange *x, struct flow *f, enum en_end *end)
         *end = EN_BROKEN;
         return false;
     }
-    hear_of(x, f->peer, &other->load);
-    f->phase = SETTLE;
+    note_contender(x, f->peer, &other->load);
+    f->phase = AWAIT_DONE;
     return true;
 }
 
 /* Does the other end know when it will have done its part? */
-static bool settle(struct exchange *x, struct flow *f)
+static bool match_done(struct exchange *x, struct flow *f)
 {
     struct en_post *other = post_of(f, !f->sends, *turn_of(x, f));
 
-    if (x->n_awaited > 0 || atomic_load(&other->settled) != *turn_of(x, f) + 1)
+    if (x->n_awaited > 0 || atomic_load(&other->done_turn) != *turn_of(x, f) + 1)
         return false;
     int64_t start = other->arrival_ns > x->arrival_ns ? other->arrival_ns : x->arrival_ns;
     int64_t message_end = start + en_message_ns(x->comm, f->peer, x->done_ns, other->done_ns);
@@ -258,8 +258,8 @@ static bool move(struct exchange *x, struct flow *f)
 {
     size_t bytes = emu_moves_data() ? bytes_of(&x->tasks[f->next]) : 0;
     uint64_t head = atomic_load(&f->pair->head), tail = atomic_load(&f->pair->tail);
-    size_t room = f->sends ? x->comm->region.head->ring_bytes - (size_t)(head - tail) : (size_t)(head - tail);
-    size_t n = bytes - f->moved < room ? bytes - f->moved : room;
+    size_t space = f->sends ? x->comm->region.head->ring_bytes - (size_t)(head - tail) : (size_t)(head - tail);
+    size_t n = bytes - f->moved < space ? bytes - f->moved : space;
 
     if (n == 0 && f->moved < bytes)
         return false;
@@ -286,7 +286,7 @@ static bool advance(struct exchange *x, struct flow *f, enum en_end *end)
         post(x, f);
         return true;
     }
-    return f->phase == MEET ? meet(x, f, end) : f->phase == SETTLE ? settle(x, f) : move(x, f);
+    return f->phase == AWAIT_POST ? match_post(x, f, end) : f->phase == AWAIT_DONE ? match_done(x, f) : move(x, f);
 }
 
 static enum en_end progress(struct exchange *x)
@@ -306,23 +306,23 @@ static enum en_end progress(struct exchange *x)
 }
 
 /* Peers whose messages share a NIC or uplinks with this rank's. done_ns -1: its post has not come. */
-static void find_beside(struct exchange *x)
+static void find_contenders(struct exchange *x)
 {
     const int own = en_machine_rank(x->comm, x->comm->rank);
 
-    x->n_beside = 1;
-    x->beside[0] = (struct bb_exchange){.rank = own};
-    en_sum_load(x->comm, x->tasks, x->n, &x->beside[0].load);
-    for (int i = 0; i < x->n && !x->comm->on_job_timeline && en_shares_with_peers(&x->beside[0].load); i++) {
+    x->n_contenders = 1;
+    x->contenders[0] = (struct bb_exchange){.rank = own};
+    en_sum_load(x->comm, x->tasks, x->n, &x->contenders[0].load);
+    for (int i = 0; i < x->n && !x->comm->on_job_timeline && en_shares_with_peers(&x->contenders[0].load); i++) {
         const int other = en_machine_rank(x->comm, x->tasks[i].root);
         int known = 0;
 
-        while (known < x->n_beside && x->beside[known].rank != other)
+        while (known < x->n_contenders && x->contenders[known].rank != other)
             known++;
-        if (known == x->n_beside && bb_exchanges_can_contend(emu_machine(), own, other))
-            x->beside[x->n_beside++] = (struct bb_exchange){.rank = other, .done_ns = -1};
+        if (known == x->n_contenders && bb_exchanges_can_contend(emu_machine(), own, other))
+            x->contenders[x->n_contenders++] = (struct bb_exchange){.rank = other, .done_ns = -1};
     }
-    x->n_awaited = x->n_beside - 1;
+    x->n_awaited = x->n_contenders - 1;
     if (x->n_awaited == 0)
         find_done(x);
 }
@@ -332,13 +332,13 @@ int en_run_exchange(ncclComm_t comm, const struct en_task *tasks, int count, int
     struct exchange x = {.comm = comm, .tasks = tasks, .n = count, .arrival_ns = *now_ns, .end_ns = *now_ns};
 
     x.flows = calloc((size_t)count, sizeof(*x.flows));
-    x.beside = calloc((size_t)count + 1, sizeof(*x.beside));
-    if (x.flows == NULL || x.beside == NULL) {
+    x.contenders = calloc((size_t)count + 1, sizeof(*x.contenders));
+    if (x.flows == NULL || x.contenders == NULL) {
         free(x.flows);
-        free(x.beside);
+        free(x.contenders);
         return EN_STOPPING;
     }
-    find_beside(&x);
+    find_contenders(&x);
     for (int i = 0; i < count; i++)
         if (tasks[i].root != comm->rank)
             add_flow(&x, i);
@@ -346,7 +346,7 @@ int en_run_exchange(ncclComm_t comm, const struct en_task *tasks, int count, int
     copy_to_self(&x);
     enum en_end end = progress(&x);
     free(x.flows);
-    free(x.beside);
+    free(x.contenders);
     for (int i = 0; end == EN_GO && emu_moves_data() && i < count; i++)
         en_corrupt(comm, &tasks[i]);
     *now_ns = x.end_ns;

@@ -58,7 +58,7 @@ struct en_post {
     int32_t dtype;
     int64_t arrival_ns;
     struct bb_link_load load; /* of this rank's group                                            */
-    _Atomic uint64_t settled; /* message number + 1 once done_ns is valid                       */
+    _Atomic uint64_t done_turn; /* message number + 1 once done_ns is valid                       */
     double done_ns;           /* from its arrival on, when its links will have done all of it */
 };
 

@@ -227,7 +227,7 @@ EN_API(ncclResult_t, ncclCommSplit, (ncclComm_t comm, int color, int key, ncclCo
 }
 
 /* The rank and size without the excluded ones. Ranks may be listed twice. */
-static ncclResult_t place_without(ncclComm_t comm, const int *excluded, int count, int *rank, int *size)
+static ncclResult_t rank_without(ncclComm_t comm, const int *excluded, int count, int *rank, int *size)
 {
     bool *gone = calloc((size_t)comm->size, sizeof(*gone));
     ncclResult_t rc = gone == NULL ? en_fail(NULL, ncclSystemError, "out of memory for a communicator") : ncclSuccess;
@@ -274,7 +274,7 @@ EN_API(ncclResult_t, ncclCommShrink,
     if (rc == ncclSuccess)
         rc = check_shrink(comm, excludeRanksList, excludeRanksCount, newcomm, shrinkFlags);
     if (rc == ncclSuccess)
-        rc = place_without(comm, excludeRanksList, excludeRanksCount, &rank, &size);
+        rc = rank_without(comm, excludeRanksList, excludeRanksCount, &rank, &size);
     if (rc == ncclSuccess)
         rc = en_check_config(given, &config, &comm->config);
     if (rc == ncclSuccess)

@@ -33,7 +33,7 @@ struct run {
     int parity;         /* of the step that was taken last                 */
 };
 
-static size_t least(size_t a, size_t b)
+static size_t smaller(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -111,7 +111,7 @@ static enum en_end compare(struct run *run)
 }
 
 /* Ends a step: what was put before is there for all to take. */
-static enum en_end meet(struct run *run)
+static enum en_end end_step(struct run *run)
 {
     ncclComm_t comm = run->comm;
     struct en_barrier *barrier = &comm->region.head->data;
@@ -179,9 +179,9 @@ static enum en_end move_blocks(struct run *run)
     enum en_end end = EN_GO;
 
     for (size_t at = 0; end == EN_GO && at < count; at += step) {
-        size_t n = least(step, count - at);
+        size_t n = smaller(step, count - at);
         put(run, at, n);
-        end = meet(run);
+        end = end_step(run);
         if (end == EN_GO)
             take(run, at, n);
     }
@@ -204,9 +204,9 @@ static enum en_end reduce_scatter(struct run *run)
     enum en_end end = EN_GO;
 
     for (size_t at = 0; end == EN_GO && at < count; at += step) {
-        size_t n = least(step, count - at);
+        size_t n = smaller(step, count - at);
         put(run, at, n);
-        end = meet(run);
+        end = end_step(run);
         if (end == EN_GO)
             reduce_buffers(run, (char *)run->task->recv + at * run->bytes, me * n, (me + 1) * n);
     }
@@ -217,7 +217,7 @@ static enum en_end reduce_scatter(struct run *run)
 static enum en_end reduce_direct(struct run *run)
 {
     put(run, 0, run->task->count);
-    enum en_end end = meet(run);
+    enum en_end end = end_step(run);
     if (end == EN_GO && en_receives(run->task, run->comm->rank))
         reduce_buffers(run, run->task->recv, 0, run->task->count);
     return end;
@@ -252,9 +252,9 @@ static enum en_end reduce_in_slices(struct run *run)
     enum en_end end = EN_GO;
 
     for (size_t at = 0; end == EN_GO && (at < count || before > 0);) {
-        size_t n = least(run->chunk, count - at);
+        size_t n = smaller(run->chunk, count - at);
         put(run, at, n);
-        end = meet(run);
+        end = end_step(run);
         if (end != EN_GO)
             break;
         if (before > 0)
@@ -295,7 +295,7 @@ static void copy_alone(struct run *run)
 static enum en_end move_data(struct run *run)
 {
     if (!emu_moves_data())
-        return run->comm->size == 1 ? EN_GO : meet(run);
+        return run->comm->size == 1 ? EN_GO : end_step(run);
     if (run->comm->size == 1) {
         copy_alone(run);
         return EN_GO;

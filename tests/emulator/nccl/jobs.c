@@ -49,7 +49,7 @@ static ncclResult_t post_split(struct en_job *job)
 }
 
 /* My rank among those of my colour: by key, then by the parent's rank. */
-static void find_place(struct en_job *job)
+static void find_new_rank(struct en_job *job)
 {
     const struct en_region *region = &job->parent->region;
     int me = job->parent->rank;
@@ -75,7 +75,7 @@ static ncclResult_t gather_split(struct en_job *job)
                        "rank %d of %d: split ended while waiting for the other ranks", parent->rank, parent->size);
     if (job->comm == NULL)
         return ncclSuccess;
-    find_place(job);
+    find_new_rank(job);
     derive_id(job->comm, job, job->color);
     return en_join_post(job->comm);
 }

@@ -170,7 +170,7 @@ static struct emu_location location_of(const struct en_region *r, int rank)
     return emu_location_of(m->world_rank * devices + m->device % devices, emu_world_size() * devices);
 }
 
-static void place(ncclComm_t comm)
+static void locate_ranks(ncclComm_t comm)
 {
     comm->n_nodes = 0;
     comm->min_nic_factor = comm->min_leaf_factor = INFINITY;
@@ -233,7 +233,7 @@ ncclResult_t en_join_wait(ncclComm_t comm)
         close(comm->region.lock_fd);
         comm->region.lock_fd = -1;
     }
-    place(comm);
+    locate_ranks(comm);
     emu_set_machine_rank(comm->device, en_machine_rank(comm, comm->rank));
     en_join_timeline(comm);
     rc = refuse_shared_gpus(comm);

@@ -35,7 +35,7 @@ static int number(const char *name, int otherwise)
 }
 
 /* Until a non-blocking communicator (NCCL_COMM_BLOCKING=0) is done with the call. */
-static int settle(struct bench *b, ncclResult_t rc)
+static int finish(struct bench *b, ncclResult_t rc)
 {
     while (rc == ncclInProgress)
         if (ncclCommGetAsyncError(b->comm, &rc) != ncclSuccess)
@@ -45,7 +45,7 @@ static int settle(struct bench *b, ncclResult_t rc)
 
 static int all_reduce(struct bench *b, size_t bytes)
 {
-    return settle(b, ncclAllReduce(b->send, b->recv, bytes / 4, ncclFloat, ncclSum, b->comm, b->stream));
+    return finish(b, ncclAllReduce(b->send, b->recv, bytes / 4, ncclFloat, ncclSum, b->comm, b->stream));
 }
 
 static int ring(struct bench *b, size_t bytes)
@@ -55,7 +55,7 @@ static int ring(struct bench *b, size_t bytes)
     rc = ncclGroupStart() != ncclSuccess;
     rc |= ncclSend(b->send, bytes, ncclInt8, next, b->comm, b->stream) != ncclSuccess;
     rc |= ncclRecv(b->recv, bytes, ncclInt8, before, b->comm, b->stream) != ncclSuccess;
-    return rc | settle(b, ncclGroupEnd());
+    return rc | finish(b, ncclGroupEnd());
 }
 
 /* Back to back, and waited for one by one. */
@@ -105,7 +105,7 @@ int main(void)
              (int)getppid()); /* the launcher's: equal on all ranks, as all are on one host */
     setenv("NCCL_COMM_ID", job, 0);
     if (cudaSetDevice(b.rank) || cudaStreamCreate(&b.stream) || ncclGetUniqueId(&id) != ncclSuccess ||
-        settle(&b, ncclCommInitRank(&b.comm, b.size, id, b.rank)) || cudaMalloc((void **)&b.send, 64 << 20) ||
+        finish(&b, ncclCommInitRank(&b.comm, b.size, id, b.rank)) || cudaMalloc((void **)&b.send, 64 << 20) ||
         cudaMalloc((void **)&b.recv, 64 << 20))
         return 1;
     if (run(&b))

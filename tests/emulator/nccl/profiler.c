@@ -88,7 +88,7 @@ void en_profiler_leave(ncclComm_t comm)
     comm->profiler = NULL;
 }
 
-static void say(const struct plugin *p, ncclComm_t comm, struct event *event)
+static void send_event(const struct plugin *p, ncclComm_t comm, struct event *event)
 {
     void *handle = NULL;
 
@@ -108,7 +108,7 @@ static void report_message(const struct plugin *p, ncclComm_t comm, const struct
     event.p2p.count = task->count;
     event.p2p.peer = peer;
     event.p2p.channels = (uint8_t)en_channels(comm);
-    say(p, comm, &event);
+    send_event(p, comm, &event);
 }
 
 /* Has this rank a message to, or from, the peer? */
@@ -146,7 +146,7 @@ static void report_collective(const struct plugin *p, ncclComm_t comm, const str
     event.coll.warps = WARPS;
     event.coll.algorithm = en_algorithm_name(task->algorithm);
     event.coll.protocol = en_protocol_name(task->protocol);
-    say(p, comm, &event);
+    send_event(p, comm, &event);
 }
 
 void en_profiler_report(ncclComm_t comm, const struct en_task *task)

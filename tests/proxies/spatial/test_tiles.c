@@ -286,8 +286,8 @@ static void pieces_add_up(void **state)
             const struct bb_segment *g = &got.segments[s];
 
             for (int way = 0; way < BB_PASS_DIRECTIONS; way++) {
-                assert_true(!g->head.work[way] || bb_kernel_list_flops(g->head.work[way]) == g->head.flops[way]);
-                assert_true(!g->tail.work[way] || bb_kernel_list_flops(g->tail.work[way]) == g->tail.flops[way]);
+                assert_true(!g->head.kernels[way] || bb_kernel_list_flops(g->head.kernels[way]) == g->head.flops[way]);
+                assert_true(!g->tail.kernels[way] || bb_kernel_list_flops(g->tail.kernels[way]) == g->tail.flops[way]);
             }
             assert_true(g->inner.flops[BB_FORWARD] + g->border.flops[BB_FORWARD] == g->head.flops[BB_FORWARD]);
             assert_true(g->n_halos == 0 || g->head.flops[BB_FORWARD] == 0 || g->border.flops[BB_FORWARD] > 0);

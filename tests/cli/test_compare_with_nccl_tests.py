@@ -1,11 +1,11 @@
-"""tests/gpu/beside_nccl_tests.py with programs that only print: what it calls alike, and what it does not."""
+"""tests/gpu/compare_with_nccl_tests.py with programs that only print: what it calls alike, and what it does not."""
 import pathlib
 import subprocess
 import sys
 
 import pytest
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[1] / "gpu" / "beside_nccl_tests.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[1] / "gpu" / "compare_with_nccl_tests.py"
 
 # Rank 0 prints a table; rate and latency of its large and small size, and the wrong elements, are the fake's.
 FAKE = """#!/bin/sh

@@ -30,7 +30,7 @@ mkdir -p "$kit/bin" "$kit/lib"
 # --- programs ---
 cp "$build/busbar" "$build/libbusbar-gpu.so" "$build/tests/gpu/gpu_probe" "$build/tests/emulator/emu_conformance" "$build"/tests/cuda/test_gpu_* "$kit/bin/" || exit 1
 for link in "$build"/*_perf; do ln -s busbar "$kit/bin/${link##*/}"; done
-cp tests/gpu/run.sh tests/gpu/beside_nccl_tests.py bootstrap/mpi.sh tests/emulator/conformance.txt "$kit/" || exit 1
+cp tests/gpu/run.sh tests/gpu/compare_with_nccl_tests.py bootstrap/mpi.sh tests/emulator/conformance.txt "$kit/" || exit 1
 
 # --- libraries that a GPU machine may lack; those of CUDA and NCCL are too large, and part of what is tried ---
 for name in libjansson libcmocka libcudart; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """busbar beside nccl-tests, in turn, in one run; everything is a ratio busbar / nccl-tests. Nothing is asserted.
 
-    tests/perf/against_nccl_tests.py NCCL_TESTS_BUILD [--build build] [--ranks 4] [--rounds 5] [--real] [--only PART]
+    tests/perf/overhead_vs_nccl_tests.py NCCL_TESTS_BUILD [--build build] [--ranks 4] [--rounds 5] [--real] [--only PART]
 
 NCCL_TESTS_BUILD is the build folder of nccl-tests, made with MPI and the shared CUDA runtime. Without --real both run on the same
 emulated GPUs, data movement off, so that what is left is the cost of the programs themselves.

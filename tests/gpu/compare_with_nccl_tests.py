@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """busbar and nccl-tests in turn on one GPU: the same verdicts about the data, and, with one rank, the same rates and latencies within noise.
 
-    tests/gpu/beside_nccl_tests.py NCCL_TESTS_BUILD [--build build] [--ranks 2,4] [--rounds 5] [--emulated]
+    tests/gpu/compare_with_nccl_tests.py NCCL_TESTS_BUILD [--build build] [--ranks 2,4] [--rounds 5] [--emulated]
 
 Both are called by the same names (all_reduce_perf ..) with the same options. NCCL_TESTS_BUILD is the build folder of nccl-tests, made with MPI.
 

@@ -66,17 +66,17 @@ def run(kit, out, pattern, **env):
 
 
 def test_steps_pass_and_are_kept(kit, tmp_path):
-    status, said, results = run(kit, tmp_path / "out", "^conformance|^test-gpu-(start_barrier|kernels)|^probe$|^facade|^shared-2$|^killed")
+    status, said, results = run(kit, tmp_path / "out", "^conformance|^test-gpu-(start_barrier|kernels)|^probe$|^nccl-tests-name|^shared-2$|^killed")
     assert status == 0, said
     verdicts = {step["step"]: step["verdict"] for step in results["steps"]}
-    assert verdicts == {"conformance": "kept", "test-gpu-kernels": "passed", "test-gpu-start_barrier": "passed", "probe": "passed", "facade": "passed",
+    assert verdicts == {"conformance": "kept", "test-gpu-kernels": "passed", "test-gpu-start_barrier": "passed", "probe": "passed", "nccl-tests-name": "passed",
                         "shared-2": "passed", "killed-rank": "passed"}
     assert (results["passed"], results["failed"], results["skipped"]) == (6, 0, 0)
     assert results["machine"]["gpu"] == "Stand-in <1>, 1.0, 81920 MiB" and results["machine"]["emulated"] == "yes"
     assert results["figures"]["launch_queue_calls_at_least"] == 8192
     with tarfile.open(tmp_path / "out/results.tar.gz") as archive:
         names = archive.getnames()
-        assert {"results.json", "output/shared-2.txt", "output/shared-2.json", "output/facade.json"} <= set(names)
+        assert {"results.json", "output/shared-2.txt", "output/shared-2.json", "output/nccl-tests-name.json"} <= set(names)
         conformance = archive.extractfile("output/conformance.txt").read().decode()
     assert conformance.strip().endswith("as the emulated GPUs say")
     page = (tmp_path / "out/results.html").read_text()
@@ -117,14 +117,14 @@ def test_without_mpirun_one_rank_is_tried_and_the_rest_is_left_out(kit, tmp_path
     for path in hidden:
         path.rename(aside / path.name)
     try:
-        status, said, results = run(kit, tmp_path / "out", "^facade|^shared-2$|^killed|^beside", PATH=f"{kit.parent}/tools:{bare_path(tmp_path)}")
+        status, said, results = run(kit, tmp_path / "out", "^nccl-tests-name|^shared-2$|^killed|^beside", PATH=f"{kit.parent}/tools:{bare_path(tmp_path)}")
     finally:
         for path in hidden:
             (aside / path.name).rename(path)
         aside.rmdir()
     assert status == 0, said
     assert {step["step"]: step["verdict"] for step in results["steps"]} == {
-        "facade": "passed", "shared-2": "skipped", "killed-rank": "skipped", "beside-nccl-tests": "skipped"}
+        "nccl-tests-name": "passed", "shared-2": "skipped", "killed-rank": "skipped", "compare-with-nccl-tests": "skipped"}
     skipped = next(step for step in results["steps"] if step["step"] == "shared-2")
     assert skipped["exit_status"] is None and skipped["expected"] is None and skipped["seconds"] == 0
 

@@ -7,7 +7,7 @@
  *   event_step           smallest difference of two events
  *   start_barrier_latency  shortest time from opening the start barrier until the host sees the held work complete
  *   launch_and_wait      one small kernel, launched and waited for, the shortest
- *   first_launch_beside  host time of the first launch of a kernel while another kernel spins for 300 ms: near 300 ms
+ *   first_launch_concurrent  host time of the first launch of a kernel while another kernel spins for 300 ms: near 300 ms
  *                        where loading waits for it (lazy loading)
  *   first_launch_loaded  the same of another kernel, after busbar has loaded all of its own: near 0, or its mend is none
  *   granularity          what ncclMemAlloc's memory comes in
@@ -50,7 +50,7 @@ static double now_us(void)
     return 1e6 * bb_now_s();
 }
 
-static void put_figure(const char *name, double value, const char *unit)
+static void print_metric(const char *name, double value, const char *unit)
 {
     printf("figure %s %.3f %s\n", name, value, unit);
     fflush(stdout);
@@ -101,7 +101,7 @@ static int probe_queue(struct probe *p, const char *name, int (*enqueue)(struct 
     }
     bb_start_barrier_open(&p->start_barrier);
     TRY(CUDA(cudaStreamSynchronize(p->stream)));
-    put_figure(name, depth, depth == MOST ? "calls_at_least" : "calls");
+    print_metric(name, depth, depth == MOST ? "calls_at_least" : "calls");
 out:
     return rc;
 }
@@ -134,7 +134,7 @@ static int probe_gpu_clock(struct probe *p)
         tick = common_divisor(tick, i > 0 ? p->report->start_ns - last : 0);
         last = p->report->start_ns;
     }
-    put_figure("gpu_clock_tick", (double)tick, "ns");
+    print_metric("gpu_clock_tick", (double)tick, "ns");
 out:
     return rc;
 }
@@ -152,7 +152,7 @@ static int probe_events(struct probe *p)
         if (elapsed_ms > 0)
             least_ms = fminf(least_ms, elapsed_ms);
     }
-    put_figure("event_step", isfinite(least_ms) ? 1e3 * (double)least_ms : 0, "us");
+    print_metric("event_step", isfinite(least_ms) ? 1e3 * (double)least_ms : 0, "us");
 out:
     return rc;
 }
@@ -187,8 +187,8 @@ static int probe_latencies(struct probe *p)
         TRY(wait_for(p->end));
         launch_us = fmin(launch_us, now_us() - start);
     }
-    put_figure("start_barrier_latency", gate_us, "us");
-    put_figure("launch_and_wait", launch_us, "us");
+    print_metric("start_barrier_latency", gate_us, "us");
+    print_metric("launch_and_wait", launch_us, "us");
 out:
     return rc;
 }
@@ -209,13 +209,13 @@ static int probe_first_launch(struct probe *p)
     TRY(bb_busy_run(&busy, p->stream));
     start = now_us();
     TRY(bb_check_bytes(p->buf, BYTES / 2, 0, (struct bb_verdict *)(void *)(p->buf + BYTES / 2), p->other));
-    put_figure("first_launch_beside", (now_us() - start) / 1e3, "ms");
+    print_metric("first_launch_concurrent", (now_us() - start) / 1e3, "ms");
     TRY(CUDA(cudaDeviceSynchronize()));
     TRY(bb_kernels_load());
     TRY(bb_busy_run(&busy, p->stream));
     start = now_us();
     TRY(bb_fill(p->buf, 16, &pattern, 0, 0, p->other));
-    put_figure("first_launch_loaded", (now_us() - start) / 1e3, "ms");
+    print_metric("first_launch_loaded", (now_us() - start) / 1e3, "ms");
     TRY(CUDA(cudaDeviceSynchronize()));
 out:
     return rc;
@@ -232,9 +232,9 @@ static int probe_driver(void)
 
     if (rc != 0)
         return rc;
-    put_figure("granularity", (double)bb_driver_granularity() / (1 << 20), "MiB");
-    put_figure("driver_uuid", told, "(1: told)");
-    put_figure("same_uuid", told && memcmp(uuid, prop.uuid.bytes, sizeof(uuid)) == 0, "(1: as the runtime's)");
+    print_metric("granularity", (double)bb_driver_granularity() / (1 << 20), "MiB");
+    print_metric("driver_uuid", told, "(1: told)");
+    print_metric("same_uuid", told && memcmp(uuid, prop.uuid.bytes, sizeof(uuid)) == 0, "(1: as the runtime's)");
     return 0;
 }
 

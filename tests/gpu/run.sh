@@ -120,10 +120,10 @@ note() {
     save
 }
 
-is_wanted() { printf '%s\n' "$1" | grep -qE "$pattern"; }
+is_selected() { printf '%s\n' "$1" | grep -qE "$pattern"; }
 
 skip() {
-    is_wanted "$1" || return 0
+    is_selected "$1" || return 0
     echo "$1: SKIPPED: $2"
     note "$1" skipped "" "" 0
 }
@@ -132,7 +132,7 @@ skip() {
 expect() {
     want=$1 limit=$2 name=$3
     shift 3
-    is_wanted "$name" || return 0
+    is_selected "$name" || return 0
     case $1 in mpirun) command -v mpirun >/dev/null || { skip "$name" "no mpirun here"; return 0; } ;; esac
     [ "$limit" -le "$(left)" ] || limit=$(left)
     [ "$limit" -ge 5 ] || { skip "$name" "no time left"; return 0; }
@@ -178,7 +178,7 @@ stop_mps() {
 
 # --- 1. the machine ---
 
-tell_machine() {
+describe_machine() {
     printf 'gpu\t%s\n' "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)"
     printf 'gpus\t%s\n' "$gpus"
     printf 'busbar\t%s\n' "$("$bin/busbar" --version 2>&1 | head -n 1)"
@@ -188,7 +188,7 @@ tell_machine() {
     printf 'emulated\t%s\n' "$(ldd "$bin/libbusbar-gpu.so" | awk '/cudart/ { print $3 }' | xargs grep -q EMU_DEVICES && echo yes || echo no)"
     printf 'mps\t%s\n' $mps
 }
-tell_machine >"$work/machine"
+describe_machine >"$work/machine"
 cat "$work/machine"
 busbar=$bin/busbar
 collectives="all_reduce all_gather reduce_scatter broadcast reduce alltoall alltoallv gather scatter sendrecv"
@@ -214,20 +214,20 @@ for how in 0 1 2; do
     expect 0 40 one-rank-R$how "$busbar" bench $collectives -b 8 -e 1M -f 64 -n 5 -w 2 --mode all -R $how --json one-rank-R$how.json
 done
 expect 0 30 one-rank-types "$busbar" bench all_reduce -b 4K -e 4K -n 3 -d all -o all
-expect 0 20 facade "$bin/all_reduce_perf" -b 8 -e 64K -f 16 -n 5 -J facade.json
+expect 0 20 nccl-tests-name "$bin/all_reduce_perf" -b 8 -e 64K -f 16 -n 5 -J nccl-tests-name.json
 expect 0 40 compute-quick "$busbar" bench compute --quick --json compute-quick.json
 expect 0 40 compute-timed "$busbar" bench compute timed --max-error 2 --json compute-timed.json
 expect 0 40 proxy-one-rank "$busbar" proxy data_parallel --model resnet18_cifar --sync all_reduce --compute gemm --scale-counts 0.01 --check --start-barrier --steps 3 --json proxy-one-rank.json
 if [ -n "${NCCL_TESTS_BUILD:-}" ] && command -v mpirun >/dev/null; then
-    expect 0 100 beside-nccl-tests python3 "$beside" "$NCCL_TESTS_BUILD" --build "$bin" --rounds 3 --ranks 2 --operations all_reduce,all_gather,reduce_scatter,alltoall,sendrecv
+    expect 0 100 compare-with-nccl-tests python3 "$beside" "$NCCL_TESTS_BUILD" --build "$bin" --rounds 3 --ranks 2 --operations all_reduce,all_gather,reduce_scatter,alltoall,sendrecv
 else
-    skip beside-nccl-tests "NCCL_TESTS_BUILD names no build of nccl-tests, or there is no mpirun"
+    skip compare-with-nccl-tests "NCCL_TESTS_BUILD names no build of nccl-tests, or there is no mpirun"
 fi
 
 # --- 4. ranks that share one GPU ---
 
 start_mps
-tell_machine >"$work/machine"
+describe_machine >"$work/machine"
 echo "MPS: $mps"
 share="--share-gpu"
 few="-n 2 --repeats 2 -w 1"

@@ -9,7 +9,7 @@
 static struct bb_prediction p;
 
 /* The step is kept; conditions: NULL for an even machine. */
-static inline void predict_kept(const struct bb_step *step, const struct bb_cluster *cluster,
+static inline void predict_keep_step(const struct bb_step *step, const struct bb_cluster *cluster,
                                 const struct bb_conditions *conditions)
 {
     bb_prediction_release(&p);
@@ -17,16 +17,16 @@ static inline void predict_kept(const struct bb_step *step, const struct bb_clus
 }
 
 /* The step goes. */
-static inline void predict_with(struct bb_step *step, const struct bb_cluster *cluster,
+static inline void predict_under_conditions(struct bb_step *step, const struct bb_cluster *cluster,
                                 const struct bb_conditions *conditions)
 {
-    predict_kept(step, cluster, conditions);
+    predict_keep_step(step, cluster, conditions);
     bb_step_release(step);
 }
 
 static inline void predict(struct bb_step *step, const struct bb_cluster *cluster)
 {
-    predict_with(step, cluster, NULL);
+    predict_under_conditions(step, cluster, NULL);
 }
 
 static inline int release_prediction(void **state)

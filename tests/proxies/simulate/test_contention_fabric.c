@@ -64,7 +64,7 @@ static void make_shift(struct bb_step *step, int ranks, int away)
     }
 }
 
-static void senders_share_their_leaf(void **state)
+static void senders_share_leaf_uplinks(void **state)
 {
     const struct bb_cluster c = with_leaves(2, 2);
     struct bb_step step;
@@ -96,7 +96,7 @@ static void senders_share_their_leaf(void **state)
     assert_int_equal(p.n_classes, 2);
 }
 
-static void pods_are_scarcer_than_leaves(void **state)
+static void oversubscribed_pod_is_the_bottleneck(void **state)
 {
     struct bb_cluster c = with_leaves(2, 1);
     struct bb_step step;
@@ -114,7 +114,7 @@ static void pods_are_scarcer_than_leaves(void **state)
 }
 
 /* Two GPUs and two NICs a node, two nodes a leaf, 2:1. */
-static void rails_have_leaves_of_their_own(void **state)
+static void each_rail_has_its_own_leaf_uplinks(void **state)
 {
     struct bb_cluster c = with_leaves(2, 2);
     struct bb_step step;
@@ -167,7 +167,7 @@ static void make_pairs(struct bb_step *step, int ranks, int away)
 
 /* All have one program and one partner, and only the links to it differ: within the node 1 us and the bytes in no time,
  * to another rail 1 us more, over uplinks what those have for one message each way. */
-static void links_tell_ranks_apart(void **state)
+static void ranks_with_different_links_get_different_classes(void **state)
 {
     static const struct {
         int ranks, away, gpus, nics;
@@ -217,14 +217,14 @@ static void links_tell_ranks_apart(void **state)
 
 /* All-reduces that last `us` us on two ranks: in each of the groups of ranks that are `stride` from each other; or, of
  * neighbours, in those of `stride` each. */
-static void make_groups(struct bb_step *step, int ranks, int stride, bool neighbours, double us)
+static void make_groups(struct bb_step *step, int ranks, int stride, bool consecutive, double us)
 {
     const struct bb_axis axes[] = {{"near", stride}, {"far", ranks / stride}};
     int group;
 
     *step = (struct bb_step){.proxy = "made"};
     assert_int_equal(bb_layout_init(&step->layout, ranks, axes, 2), 0);
-    group = bb_layout_add_group(&step->layout, "group", neighbours ? 1 : 2);
+    group = bb_layout_add_group(&step->layout, "group", consecutive ? 1 : 2);
     assert_int_equal(bb_step_add_roles(step, 1), 0);
     bb_layout_add_comm(&step->layout, "c0", group);
     step->roles[0].name = "rank";
@@ -232,7 +232,7 @@ static void make_groups(struct bb_step *step, int ranks, int stride, bool neighb
     made_reduce(step, 0, 0, (size_t)(us * US), BB_NONE);
 }
 
-static void rings_ask_for_what_leaves_a_leaf(void **state)
+static void rings_load_uplinks_with_bytes_that_leave_the_leaf(void **state)
 {
     static const struct {
         int ranks, stride; /* groups of ranks / stride members, of each leaf of four nodes four groups or one */
@@ -259,7 +259,7 @@ static void rings_ask_for_what_leaves_a_leaf(void **state)
 
 /* Ranks 0 to 2 and 3 to 5 on leaves of two: both groups leave the one in the middle, and none of the others is left
  * by two. A rank alone of its group on a leaf is not like those with a mate of theirs. */
-static void groups_that_lie_differently_are_told_apart(void **state)
+static void differently_placed_groups_get_different_classes(void **state)
 {
     const struct bb_cluster c = with_leaves(2, 2);
     struct bb_step step;
@@ -272,7 +272,7 @@ static void groups_that_lie_differently_are_told_apart(void **state)
 }
 
 /* Alone and among others the same law: one collective of all is as long as it is by itself. */
-static void a_collective_alone_is_as_long_as_in_a_step(void **state)
+static void single_collective_step_matches_the_closed_formula(void **state)
 {
     static const enum bb_coll_kind kinds[] = {BB_ALL_REDUCE, BB_ALLTOALL, BB_ALL_GATHER};
 
@@ -305,7 +305,7 @@ static void a_collective_alone_is_as_long_as_in_a_step(void **state)
 
 /* ---- folded and not ---- */
 
-static double unfolded_us(const struct bb_step *step, const struct bb_cluster *c)
+static double step_us_without_classes(const struct bb_step *step, const struct bb_cluster *c)
 {
     const struct bb_conditions each = {.jitter = 1e-15, .seed = 1}; /* every rank for itself, none longer */
     struct bb_jittered one;
@@ -317,7 +317,7 @@ static double unfolded_us(const struct bb_step *step, const struct bb_cluster *c
     return us;
 }
 
-static void folded_is_as_long_as_not(void **state)
+static void rank_classes_do_not_change_the_step_time(void **state)
 {
     static const struct {
         const char *line;
@@ -335,7 +335,7 @@ static void folded_is_as_long_as_not(void **state)
             struct bb_proxy_config config = {.ranks = 64, .compute = "gemm", .model = "llama3_8b"};
             struct bb_cluster c;
             struct bb_step step;
-            double apart;
+            double uncontended;
 
             assert_int_equal(bb_cluster_load("h100-sxm-ib", &c), 0);
             c.fabric = (struct bb_fabric){rows[i].rails, {rows[i].nodes}, {2.5}, false};
@@ -354,18 +354,18 @@ static void folded_is_as_long_as_not(void **state)
                 config.transformer.imbalance = 1;
             }
             assert_int_equal(made_line_with(&step, rows[i].line, config), 0);
-            apart = unfolded_us(&step, &c);
+            uncontended = step_us_without_classes(&step, &c);
             predict(&step, &c);
-            if (fabs((double)p.classes[p.slowest].all.step_ns / 1e3 / apart - 1) > 1e-6)
+            if (fabs((double)p.classes[p.slowest].all.step_ns / 1e3 / uncontended - 1) > 1e-6)
                 fail_msg("row %zu: %.6f us folded to %d classes, %.6f not", i,
-                         (double)p.classes[p.slowest].all.step_ns / 1e3, p.n_classes, apart);
+                         (double)p.classes[p.slowest].all.step_ns / 1e3, p.n_classes, uncontended);
             assert_true(p.n_classes < 64 || rows[i].ep > 0); /* of uneven rows none is like another */
             assert_true(p.uplink_busy[BB_LEAF] > 0 && (p.uplink_busy[BB_POD] > 0) == (pods > 0));
         }
 }
 
 /* A fabric that is nowhere over-subscribed costs nothing: no class more, and the same times. */
-static void an_even_fabric_changes_nothing(void **state)
+static void fabric_without_oversubscription_changes_nothing(void **state)
 {
     struct bb_cluster c;
 
@@ -391,7 +391,7 @@ static void an_even_fabric_changes_nothing(void **state)
 
 /* Leaves of two nodes that carry all that their NICs do, but for leaf 1, whose uplinks have a tenth of 2 bytes a ns: two
  * that send to it have 0.1 each, who passes it by has all; a ring over four leaves comes through it once, with 70 us. */
-static void a_slow_leaf_holds_up_who_crosses_it(void **state)
+static void slow_leaf_delays_only_traffic_that_crosses_it(void **state)
 {
     struct bb_conditions slow = {0};
     const struct bb_cluster c = with_leaves(2, 1);
@@ -404,15 +404,15 @@ static void a_slow_leaf_holds_up_who_crosses_it(void **state)
     assert_int_equal(bb_slow_parse(&slow.slow, "--slow", "link=leaf1:0.1"), 0);
     for (int with = 0; with < 2; with++) {
         make_senders(&step, 8, 2, 2);
-        predict_with(&step, &c, with ? &slow : NULL);
+        predict_under_conditions(&step, &c, with ? &slow : NULL);
         step_is(with ? 100 : 10);
         make_senders(&step, 8, 2, 4); /* from leaf 0 to leaf 2 */
-        predict_with(&step, &c, with ? &slow : NULL);
+        predict_under_conditions(&step, &c, with ? &slow : NULL);
         step_is(10);
         made_init(&step, 8, 1);
         made_share(&step);
         made_add(&step, 0, &gather, BB_NONE);
-        predict_with(&step, &c, with ? &slow : NULL);
+        predict_under_conditions(&step, &c, with ? &slow : NULL);
         step_is(with ? 350 : 70);
     }
 }
@@ -420,16 +420,16 @@ static void a_slow_leaf_holds_up_who_crosses_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(senders_share_their_leaf),
-        cmocka_unit_test(pods_are_scarcer_than_leaves),
-        cmocka_unit_test(a_slow_leaf_holds_up_who_crosses_it),
-        cmocka_unit_test(rails_have_leaves_of_their_own),
-        cmocka_unit_test(links_tell_ranks_apart),
-        cmocka_unit_test(rings_ask_for_what_leaves_a_leaf),
-        cmocka_unit_test(groups_that_lie_differently_are_told_apart),
-        cmocka_unit_test(a_collective_alone_is_as_long_as_in_a_step),
-        cmocka_unit_test(folded_is_as_long_as_not),
-        cmocka_unit_test(an_even_fabric_changes_nothing),
+        cmocka_unit_test(senders_share_leaf_uplinks),
+        cmocka_unit_test(oversubscribed_pod_is_the_bottleneck),
+        cmocka_unit_test(slow_leaf_delays_only_traffic_that_crosses_it),
+        cmocka_unit_test(each_rail_has_its_own_leaf_uplinks),
+        cmocka_unit_test(ranks_with_different_links_get_different_classes),
+        cmocka_unit_test(rings_load_uplinks_with_bytes_that_leave_the_leaf),
+        cmocka_unit_test(differently_placed_groups_get_different_classes),
+        cmocka_unit_test(single_collective_step_matches_the_closed_formula),
+        cmocka_unit_test(rank_classes_do_not_change_the_step_time),
+        cmocka_unit_test(fabric_without_oversubscription_changes_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, release_prediction);

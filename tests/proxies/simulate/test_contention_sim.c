@@ -18,10 +18,10 @@ static const struct bb_cluster even = {.name = "even",
                                        .has_sharing = true,
                                        .sharing = {20, 2, 0}};
 
-static void predict_under(struct bb_step *step, const struct bb_cluster *cluster,
+static void predict_slow_parts(struct bb_step *step, const struct bb_cluster *cluster,
                           const struct bb_conditions *conditions)
 {
-    predict_kept(step, cluster, conditions);
+    predict_keep_step(step, cluster, conditions);
     bb_step_release(step);
 }
 
@@ -214,19 +214,19 @@ static void a_ring_of_messages_is_loggps(void **state)
 static void nothing_changes_where_nothing_meets(void **state)
 {
     static const char *const lines[] = {"resnet50", "resnet50_ring"}; /* one thing after another */
-    struct bb_cluster contended, apart;
+    struct bb_cluster contended, uncontended;
 
     (void)state;
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &contended), 0);
     assert_true(contended.has_sharing);
-    apart = contended;
-    apart.has_sharing = false;
+    uncontended = contended;
+    uncontended.has_sharing = false;
     for (size_t i = 0; i < ROWS(lines); i++) {
         struct bb_step step;
         int64_t step_ns;
 
         assert_int_equal(MADE_LINE(&step, lines[i], .ranks = 16), 0);
-        predict(&step, &apart);
+        predict(&step, &uncontended);
         step_ns = p.classes[p.slowest].all.step_ns;
         assert_int_equal(MADE_LINE(&step, lines[i], .ranks = 16), 0);
         predict(&step, &contended);
@@ -361,7 +361,7 @@ static void a_slow_rank_splits_off_alone(void **state)
     assert_int_equal(p.n_classes, 1);
     before_ns = p.classes[0].all.step_ns;
     make_alike(&step, 64);
-    predict_under(&step, &even, &slow);
+    predict_slow_parts(&step, &even, &slow);
     assert_int_equal(p.n_classes, 2);
     assert_int_equal(p.classes[p.slowest].all.step_ns, before_ns + 5000);
     assert_int_equal(p.classes[p.class_of[5]].all.compute_ns, 15000);
@@ -371,7 +371,7 @@ static void a_slow_rank_splits_off_alone(void **state)
 static void a_slow_nic_slows_its_collective(void **state)
 {
     const struct bb_conditions slow = slow_parts("link=node3-nic2:0.25");
-    struct bb_cluster apart = even;
+    struct bb_cluster uncontended = even;
     struct bb_step step;
     double transfer;
 
@@ -380,13 +380,13 @@ static void a_slow_nic_slows_its_collective(void **state)
     predict(&step, &even);
     transfer = (double)p.classes[0].all.step_ns / 1e3 - 10;
     make_alike(&step, 16);
-    predict_under(&step, &even, &slow);
+    predict_slow_parts(&step, &even, &slow);
     step_is(0, 10 + 4 * transfer);
     assert_int_equal(p.n_classes, 2); /* the rank of that NIC, and the others */
-    apart.has_sharing = false;
+    uncontended.has_sharing = false;
     make_alike(&step, 16);
     bb_prediction_release(&p);
-    assert_int_equal(bb_predict_under(&step, &apart, &slow, &p), -BB_EUSAGE);
+    assert_int_equal(bb_predict_under(&step, &uncontended, &slow, &p), -BB_EUSAGE);
     bb_step_release(&step);
 }
 

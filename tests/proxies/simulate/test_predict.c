@@ -59,7 +59,7 @@ static void hidden_exposed_half(void **state)
 
     (void)state;
     make_pair(&step, false, false);
-    predict_kept(&step, &round_cluster, NULL);
+    predict_keep_step(&step, &round_cluster, NULL);
     times_are(0, 18000, 18000, 6000, 0, 0);
     assert_true(rank_of(0)->all.overlap_fraction == 1);
     assert_int_equal(p.compute_alone_ns, 18000);
@@ -67,7 +67,7 @@ static void hidden_exposed_half(void **state)
     bb_step_release(&step);
 
     make_pair(&step, true, true);
-    predict_kept(&step, &round_cluster, NULL);
+    predict_keep_step(&step, &round_cluster, NULL);
     times_are(1, 24000, 18000, 6000, 6000, 0);
     bb_step_release(&step);
 
@@ -75,7 +75,7 @@ static void hidden_exposed_half(void **state)
     make_pair(&step, true, false);
     for (int r = 0; r < 2; r++)
         step.roles[r].program.ops[1].count = 16 * US;
-    predict_kept(&step, &round_cluster, NULL);
+    predict_keep_step(&step, &round_cluster, NULL);
     times_are(0, 26000, 18000, 16000, 8000, 0);
     assert_true(rank_of(0)->all.overlap_fraction == 0.5);
     assert_int_equal(rank_of(0)->groups[0].busy_ns, 16000);
@@ -93,7 +93,7 @@ static void a_late_peer(void **state)
     (void)state;
     make_pair(&step, true, false);
     step.roles[1].program.ops[0].compute_us = 30;
-    predict_kept(&step, &round_cluster, NULL);
+    predict_keep_step(&step, &round_cluster, NULL);
     times_are(0, 36000, 18000, 26000, 18000, 0); /* from 10 to 36, 8 of them beside its second kernel */
     times_are(1, 38000, 38000, 6000, 0, 0);
     causes_are(0, 6000, 0, 12000); /* bytes move from 30 on */
@@ -117,7 +117,7 @@ static void late_senders_and_receivers(void **state)
             op.count = US;
             made_add(&step, r, &op, made_compute(&step, r, r == late ? 30 : 5, BB_NONE));
         }
-        predict_kept(&step, &round_cluster, NULL);
+        predict_keep_step(&step, &round_cluster, NULL);
         assert_int_equal(rank_of(0)->all.step_ns, 31000);
         assert_int_equal(rank_of(1)->all.step_ns, 31000);
         assert_int_equal(rank_of(late)->all.comm_ns, 1000);
@@ -141,7 +141,7 @@ static void company_matters(void **state)
         made_reduce(&step, r, 0, US, r ? made_compute(&step, r, 20, BB_NONE) : BB_NONE);
     for (int r = 0; r < 8; r++)
         step.role_of[r] = r == 3; /* rank 3 comes late */
-    predict_kept(&step, &round_cluster, NULL);
+    predict_keep_step(&step, &round_cluster, NULL);
     assert_int_equal(rank_of(0)->all.step_ns, 1000);
     assert_int_equal(rank_of(2)->all.step_ns, 21000);
     assert_int_equal(rank_of(5)->all.step_ns, 1000);
@@ -159,7 +159,7 @@ static void distance_matters(void **state)
     step.layout.comms[0].group = bb_layout_add_irregular(&step.layout, "pairs", (int[]){0, 1, 2, 4, 3, 5, 6, 7}, 4, 2);
     made_reduce(&step, 0, 0, US, BB_NONE);
     made_share(&step);
-    predict_kept(&step, &round_cluster, NULL);
+    predict_keep_step(&step, &round_cluster, NULL);
     assert_int_equal(rank_of(0)->all.step_ns, 1000);
     assert_int_equal(rank_of(2)->all.step_ns, 2000);
     assert_int_equal(rank_of(5)->all.step_ns, 2000);
@@ -177,7 +177,7 @@ static void idle_between(void **state)
     made_reduce(&step, 0, 0, 2 * US, BB_NONE);
     late = made_compute(&step, 1, 5, BB_NONE);
     made_reduce(&step, 1, 0, 2 * US, late);
-    predict_kept(&step, &round_cluster, NULL);
+    predict_keep_step(&step, &round_cluster, NULL);
     times_are(0, 7000, 0, 7000, 7000, 0); /* waiting for a peer is communication */
     times_are(1, 7000, 5000, 2000, 2000, 0);
     bb_step_release(&step);
@@ -201,7 +201,7 @@ static void the_host_takes_its_time(void **state)
         made_message(&step, r, BB_OP_SEND, 0, !r, US, 1);
         made_message(&step, r, BB_OP_RECV, 0, !r, US, 1); /* issued at 10: 10..11, begun at 7 */
     }
-    predict_kept(&step, &slow, NULL);
+    predict_keep_step(&step, &slow, NULL);
     assert_int_equal(rank_of(0)->issue_ns, 10000);
     /* C = 0..3 and 5..8, M = 2..6 and 7..11; M without C: 3..5 and 8..11 */
     times_are(0, 11000, 6000, 8000, 5000, 0);
@@ -220,7 +220,7 @@ static void a_slow_host_is_waited_for(void **state)
     made_reduce(&step, 0, 0, 1, BB_NONE);
     step.roles[0].program.ops[0].src = step.roles[0].program.ops[0].dst =
         bb_program_add_buffer(&step.roles[0].program, "x", BB_USE_GRADIENTS, 1, BB_FLOAT);
-    predict_kept(&step, &slow, NULL);
+    predict_keep_step(&step, &slow, NULL);
     times_are(0, 5000, 0, 5000, 5000, 0); /* alone and in place: takes no time by itself */
     bb_step_release(&step);
 }
@@ -260,7 +260,7 @@ static void collectives_follow_their_formulas(void **state)
         made_init(&step, rows[i].ranks, 1);
         made_add(&step, 0, &op, BB_NONE);
         made_share(&step);
-        predict_kept(&step, &c, NULL);
+        predict_keep_step(&step, &c, NULL);
         assert_int_equal(rank_of(0)->all.step_ns,
                          llround(rows[i].steps * (far ? 10000 : 7000) +
                                  rows[i].factor * 10007.0 * 4 * rows[i].slices / (far ? 0.5 : 1)));
@@ -276,7 +276,7 @@ static void one_rank_alone_copies(void **state)
     (void)state;
     made_init(&step, 1, 1);
     made_reduce(&step, 0, 0, 1000, BB_NONE); /* out of place: 2 x 4000 B at 4 GB/s */
-    predict_kept(&step, &round_cluster, NULL);
+    predict_keep_step(&step, &round_cluster, NULL);
     assert_int_equal(rank_of(0)->all.step_ns, 2000);
     bb_step_release(&step);
 }
@@ -296,7 +296,7 @@ static void messages_share_links(void **state)
         made_message(&step, 0, BB_OP_SEND, 0, peers[i], US, 0);
         made_recv(&step, peers[i], 0, 0, US);
     }
-    predict_kept(&step, &c, NULL);
+    predict_keep_step(&step, &c, NULL);
     assert_int_equal(rank_of(1)->all.step_ns, 1000 + 4000);
     assert_int_equal(rank_of(4)->all.step_ns, 3000 + 4000);
     assert_int_equal(rank_of(0)->all.step_ns, 7000); /* the call ends with its last message */
@@ -317,7 +317,7 @@ static void receivers_can_be_the_narrow_place(void **state)
     }
     made_message(&step, 3, BB_OP_SEND, 0, 3, US, 0); /* 0.5 us of its own, and no load on the links */
     made_message(&step, 3, BB_OP_RECV, 0, 3, US, 0);
-    predict_kept(&step, &round_cluster, NULL);
+    predict_keep_step(&step, &round_cluster, NULL);
     for (int r = 0; r < 4; r++)
         assert_int_equal(rank_of(r)->all.step_ns, 3000);
     bb_step_release(&step);
@@ -331,7 +331,7 @@ static void a_message_to_oneself_is_a_copy(void **state)
     made_init(&step, 1, 1);
     made_message(&step, 0, BB_OP_SEND, 0, 0, 1000, 0);
     made_message(&step, 0, BB_OP_RECV, 0, 0, 1000, 0);
-    predict_kept(&step, &round_cluster, NULL);
+    predict_keep_step(&step, &round_cluster, NULL);
     assert_int_equal(rank_of(0)->all.step_ns, 2000);
     bb_step_release(&step);
 }
@@ -353,7 +353,7 @@ static void nodes_split_classes(void **state)
     op.peer = -1;
     made_add(&step, 0, &op, BB_NONE);
     made_share(&step);
-    predict_kept(&step, &round_cluster, NULL);
+    predict_keep_step(&step, &round_cluster, NULL);
     assert_int_equal(rank_of(1)->all.step_ns, 2000); /* load of rank 0, which receives over the slow link */
     assert_int_equal(rank_of(0)->all.step_ns, 2000);
     assert_true(p.n_classes > 1 && p.n_classes < 8);
@@ -372,7 +372,7 @@ static void a_whole_step(void **state)
     assert_int_equal(MADE_LINE(&step, "gpt2_large", .ranks = 2, .layers = 4, .stages = 2, .micro_batches = 1,
                                .compute = "timed", .forward_us = 50, .backward_us = 150),
                      0);
-    predict_kept(&step, &c, NULL);
+    predict_keep_step(&step, &c, NULL);
     times_are(1, f + 1000 + message + f + b + 1000 + message, f + b, f + 2 * (1000 + message), f + 2 * (1000 + message),
               0);
     assert_int_equal(rank_of(0)->all.step_ns, f + 1000 + message + f + b + 1000 + message + b);

@@ -274,16 +274,16 @@ static void channels_are_found_by_rank(void **state)
     }
     assert_int_equal(bb_task_graph_init(&graph, &step.roles[0].program), 0);
     for (int i = 0; i < COMMS * MANY * MANY; i++) {
-        int comm = i % COMMS, from = i / COMMS % MANY, to = i / COMMS / MANY, meant = 0, told = 0;
+        int comm = i % COMMS, from = i / COMMS % MANY, to = i / COMMS / MANY, meant = 0, n_added = 0;
         struct bb_channels_to m = bb_channels_to(&step.layout, &graph, comm, from, to);
 
         for (int c = 0; c < graph.n_channels; c++)
             meant += graph.channels[c].comm == comm && bb_channel_rank(&step.layout, &graph.channels[c], from) == to;
-        for (int c; (c = bb_channels_to_next(&m)) != BB_NONE; told++)
+        for (int c; (c = bb_channels_to_next(&m)) != BB_NONE; n_added++)
             assert_true(graph.channels[c].comm == comm &&
                         bb_channel_rank(&step.layout, &graph.channels[c], from) == to);
-        assert_int_equal(told, meant);
-        found += told;
+        assert_int_equal(n_added, meant);
+        found += n_added;
     }
     assert_int_equal(found, MANY * graph.n_channels); /* each channel means one rank to each */
     bb_task_graph_release(&graph);

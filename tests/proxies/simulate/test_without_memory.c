@@ -50,7 +50,7 @@ static void load_fabric(struct bb_cluster *c)
     c->fabric = (struct bb_fabric){.rails = true, .nodes = {1, 2}, .oversubscription = {4, 2}};
 }
 
-static void one_failing_allocation_fails_the_prediction(void **state)
+static void reports_any_failed_allocation(void **state)
 {
     static const struct {
         const char *line;
@@ -91,7 +91,7 @@ static void one_failing_allocation_fails_the_prediction(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_failing_allocation_fails_the_prediction)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reports_any_failed_allocation)};
 
     return cmocka_run_group_tests(tests, NULL, release_prediction);
 }

@@ -16,7 +16,7 @@ static void run_checks(struct bb_step *step)
     assert_int_equal(bb_step_check(step, &checks), 0);
 }
 
-static void answers_are(bool matched, bool deadlock_free, bool safe_serialised)
+static void assert_verdicts(bool matched, bool deadlock_free, bool safe_serialised)
 {
     for (int i = 0; i < checks.mismatches.n && i < BB_FAULTS_KEPT; i++)
         print_message("  mismatch: %s\n", checks.mismatches.text[i]);
@@ -27,10 +27,10 @@ static void answers_are(bool matched, bool deadlock_free, bool safe_serialised)
     assert_int_equal(checks.safe_serialised, safe_serialised);
 }
 
-static bool says(const struct bb_faults *f, const char *words)
+static bool contains(const struct bb_faults *f, const char *text)
 {
     for (int i = 0; i < f->n && i < BB_FAULTS_KEPT; i++)
-        if (strstr(f->text[i], words))
+        if (strstr(f->text[i], text))
             return true;
     return false;
 }
@@ -39,7 +39,7 @@ static bool says(const struct bb_faults *f, const char *words)
 
 /* "sum0:100": an all-reduce of 100 on communicator c0. Behind the count's ':' and in any order: '>' the peer or root (with
  * a sign: an offset), '&' the group call, '^' the operation it waits for, '@' another stream than the communicator's. */
-static void add_word(struct bb_step *step, int rank, const char *word)
+static void add_token(struct bb_step *step, int rank, const char *token)
 {
     static const struct {
         const char *name;
@@ -57,23 +57,23 @@ static void add_word(struct bb_step *step, int rank, const char *word)
         {"halfsend", BB_OP_SEND, BB_ALL_REDUCE, BB_SUM, BB_HALF},
         {"recv", BB_OP_RECV, BB_ALL_REDUCE, BB_SUM, BB_FLOAT},
     };
-    size_t kind = 0, letters = strcspn(word, "01");
+    size_t kind = 0, name_length = strcspn(token, "01");
     int wait = BB_NONE;
     struct bb_op op;
     char *at;
 
-    while (strlen(kinds[kind].name) != letters || strncmp(kinds[kind].name, word, letters) != 0)
+    while (strlen(kinds[kind].name) != name_length || strncmp(kinds[kind].name, token, name_length) != 0)
         assert_true(++kind < ROWS(kinds));
-    op = made_op(kinds[kind].kind, (int)strtol(word + letters, &at, 10));
+    op = made_op(kinds[kind].kind, (int)strtol(token + name_length, &at, 10));
     op.coll = kinds[kind].coll;
     op.redop = kinds[kind].redop;
     op.dtype = kinds[kind].dtype;
     while (*at) {
-        char what = *at++;
+        char mark = *at++;
         bool is_signed = *at == '+' || *at == '-';
         int value = (int)strtol(at, &at, 10);
 
-        switch (what) {
+        switch (mark) {
         case ':':
             op.count = (size_t)value;
             break;
@@ -91,7 +91,7 @@ static void add_word(struct bb_step *step, int rank, const char *word)
             op.stream = value;
             break;
         default:
-            fail_msg("'%s'", word);
+            fail_msg("'%s'", token);
         }
     }
     made_add(step, rank, &op, wait);
@@ -106,11 +106,11 @@ static void make_programs(struct bb_step *step, int ranks, const char *const pro
 
     made_init(step, ranks, 2);
     for (; n < MOST_PROGRAMS && programs[n]; n++) {
-        char words[200];
+        char text[200];
 
-        snprintf(words, sizeof(words), "%s", programs[n]);
-        for (char *word = strtok(words, " "); word; word = strtok(NULL, " "))
-            add_word(step, n, word);
+        snprintf(text, sizeof(text), "%s", programs[n]);
+        for (char *token = strtok(text, " "); token; token = strtok(NULL, " "))
+            add_token(step, n, token);
     }
     for (int r = 0; r < ranks; r++)
         step->role_of[r] = r < n ? r : n - 1;
@@ -126,36 +126,36 @@ static const struct row {
     const char *name;
     int ranks;
     const char *programs[MOST_PROGRAMS];
-    const char *answers;                                /* matched, free of deadlock, safe when serialised: y or n */
+    const char *verdicts;                                /* matched, free of deadlock, safe when serialised: y or n */
     int mismatches, classes;                            /* 0: any */
     const char *mismatch[2], *deadlock[3], *serialised; /* among their lines */
 } rows[] = {
-    {"equal collectives", 3, {SUMS, SUMS, SUMS}, .answers = "yyy", .classes = 3}, /* every rank is its own role here */
+    {"equal collectives", 3, {SUMS, SUMS, SUMS}, .verdicts = "yyy", .classes = 3}, /* every rank is its own role here */
     {"another count",
      3,
      {SUMS, "sum0:100 sum0:7 sum0:102", SUMS},
-     .answers = "nyy",
+     .verdicts = "nyy",
      .mismatch = {"rank 0 has all_reduce of 101 float sum (operation 1)",
                   "rank 1 has all_reduce of 7 float sum (operation 1)"}},
-    {"another operation", 3, {SUMS, SUMS, "max0:100 sum0:101 sum0:102"}, .answers = "nyy"},
-    {"another type", 3, {SUMS, SUMS, "halfsum0:100 sum0:101 sum0:102"}, .answers = "nyy"},
-    {"another collective", 3, {"sum0:100 sum0:101 gather0:102", SUMS, SUMS}, .answers = "nyy"},
-    {"another root", 3, {"cast0>0:100", "cast0>0:100", "cast0>1:100"}, .answers = "nyy", .mismatch = {"root 1"}},
-    {"swapped collectives", 3, {SUMS, "sum0:101 sum0:100 sum0:102", SUMS}, .answers = "nyy", .mismatches = 2},
+    {"another operation", 3, {SUMS, SUMS, "max0:100 sum0:101 sum0:102"}, .verdicts = "nyy"},
+    {"another type", 3, {SUMS, SUMS, "halfsum0:100 sum0:101 sum0:102"}, .verdicts = "nyy"},
+    {"another collective", 3, {"sum0:100 sum0:101 gather0:102", SUMS, SUMS}, .verdicts = "nyy"},
+    {"another root", 3, {"cast0>0:100", "cast0>0:100", "cast0>1:100"}, .verdicts = "nyy", .mismatch = {"root 1"}},
+    {"swapped collectives", 3, {SUMS, "sum0:101 sum0:100 sum0:102", SUMS}, .verdicts = "nyy", .mismatches = 2},
     {"a collective too few",
      3,
      {SUMS, SUMS, "sum0:100 sum0:101"},
-     .answers = "nnn",
+     .verdicts = "nnn",
      .mismatch = {"operation 2 of rank 0"},
      .deadlock = {"waits for rank 2 whose program does not contain it"}},
 
     /* Two communicators in opposite order match, but only streams of their own keep them alive; with an event that ties
      * the streams together it is a true deadlock, told as a circle. */
-    {"crossed", 2, {"sum0:5 sum1:5", "sum1:5 sum0:5"}, .answers = "yyn", .serialised = "a cycle of 2 ranks"},
+    {"crossed", 2, {"sum0:5 sum1:5", "sum1:5 sum0:5"}, .verdicts = "yyn", .serialised = "a cycle of 2 ranks"},
     {"crossed and tied",
      2,
      {"sum0:5 sum1:5^0", "sum1:5 sum0:5^0"},
-     .answers = "ynn",
+     .verdicts = "ynn",
      .deadlock = {"rank 0 is in operation 0, all_reduce of 5 float on 'c0', and waits for rank 1",
                   "rank 1 is in operation 0, all_reduce of 5 float on 'c1', and waits for rank 0",
                   "a cycle of 2 ranks"}},
@@ -163,23 +163,23 @@ static const struct row {
     {"crossed and tied further on",
      2,
      {"sum0:4 sum0:5 sum0:6 sum1:5^1", "sum0:4 sum1:5^0 sum0:5^1 sum0:6"},
-     .answers = "ynn",
+     .verdicts = "ynn",
      .deadlock = {"rank 0 is in operation 1, all_reduce of 5 float on 'c0', and waits for rank 1",
                   "rank 1 is in operation 1, all_reduce of 5 float on 'c1', and waits for rank 0",
                   "a cycle of 2 ranks"}},
 
-    {"equal messages", 2, {SENDS, RECVS}, .answers = "yyy"},
+    {"equal messages", 2, {SENDS, RECVS}, .verdicts = "yyy"},
     {"a message of another count",
      2,
      {SENDS, "recv0>0:10 recv0>0:11 recv0>0:10"},
-     .answers = "nyy",
+     .verdicts = "nyy",
      .mismatch = {"message 1 from rank 0 to rank 1 on 'c0': rank 0 sends 10 float (operation 1)",
                   "rank 1 receives 11 float (operation 1)"}},
-    {"a message of another type", 2, {"send0>1:10 send0>1:10 halfsend0>1:10", RECVS}, .answers = "nyy"},
+    {"a message of another type", 2, {"send0>1:10 send0>1:10 halfsend0>1:10", RECVS}, .verdicts = "nyy"},
     {"a receive is dropped",
      2,
      {SENDS, "recv0>0:10 recv0>0:10"},
-     .answers = "nnn",
+     .verdicts = "nnn",
      .mismatch = {"operation 2 of rank 0 is the first without a receive"},
      .deadlock = {"rank 0 is in operation 2"}},
 
@@ -187,75 +187,75 @@ static const struct row {
     {"two words for one peer",
      2,
      {"send0>1:10 send0>+1:11 send0>1:12 send0>+1:13", "recv0>0:10 recv0>0:11 recv0>0:12 recv0>0:13"},
-     .answers = "yyy"},
+     .verdicts = "yyy"},
     {"three words for one peer",
      2,
      {"send0>1:10 send0>-1:11 send0>1:12 send0>+1:13", "recv0>0:10 recv0>0:11 recv0>0:12 recv0>0:13"},
-     .answers = "yyy"},
+     .verdicts = "yyy"},
     {"a receive from nobody",
      3,
      {"send0>1:10", "recv0>2:10", ""},
-     .answers = "nnn",
+     .verdicts = "nnn",
      .mismatch = {"rank 0 sends 1 messages to rank 1", "rank 1 receives 1 messages from rank 2"}},
-    {"no such peer", 2, {"send0>2:10", ""}, .answers = "nnn", .mismatch = {"rank 0: peer 2 on 'c0' does not exist"}},
+    {"no such peer", 2, {"send0>2:10", ""}, .verdicts = "nnn", .mismatch = {"rank 0: peer 2 on 'c0' does not exist"}},
 
     /* Every rank sends to the next and only then receives, all alike: a circle of all of them unless grouped. */
-    {"grouped ring of 2", 2, {"send0>+1:3&0 recv0>-1:3&0"}, .answers = "yyy", .classes = 1},
-    {"grouped ring of 5", 5, {"send0>+1:3&0 recv0>-1:3&0"}, .answers = "yyy", .classes = 1},
-    {"ring of 2", 2, {"send0>+1:3 recv0>-1:3"}, .answers = "ynn", .classes = 1, .deadlock = {"a cycle of 2 ranks"}},
-    {"ring of 5", 5, {"send0>+1:3 recv0>-1:3"}, .answers = "ynn", .classes = 1, .deadlock = {"a cycle of 5 ranks"}},
-    {"ring of 1000", 1000, {"send0>+1:3 recv0>-1:3"}, .answers = "ynn", .classes = 1, .deadlock = {"the other ranks of the chain"}},
+    {"grouped ring of 2", 2, {"send0>+1:3&0 recv0>-1:3&0"}, .verdicts = "yyy", .classes = 1},
+    {"grouped ring of 5", 5, {"send0>+1:3&0 recv0>-1:3&0"}, .verdicts = "yyy", .classes = 1},
+    {"ring of 2", 2, {"send0>+1:3 recv0>-1:3"}, .verdicts = "ynn", .classes = 1, .deadlock = {"a cycle of 2 ranks"}},
+    {"ring of 5", 5, {"send0>+1:3 recv0>-1:3"}, .verdicts = "ynn", .classes = 1, .deadlock = {"a cycle of 5 ranks"}},
+    {"ring of 1000", 1000, {"send0>+1:3 recv0>-1:3"}, .verdicts = "ynn", .classes = 1, .deadlock = {"the other ranks of the chain"}},
 
-    {"to oneself, grouped", 1, {"send0>0:4&0 recv0>0:4&0"}, .answers = "yyy"},
-    {"to oneself", 1, {"send0>0:4 recv0>0:4"}, .answers = "ynn"},
+    {"to oneself, grouped", 1, {"send0>0:4&0 recv0>0:4&0"}, .verdicts = "yyy"},
+    {"to oneself", 1, {"send0>0:4 recv0>0:4"}, .verdicts = "ynn"},
 
     /* The hazard of one_pipe_step: both receive first. On one communicator it hangs, on two it runs; streams do not
      * help: one communicator runs its operations one after another on two of them, too. */
-    {"both receive first", 2, {"recv0>1:5 send0>1:5", "recv0>0:5 send0>0:5"}, .answers = "ynn"},
-    {"both receive first on two", 2, {"recv0>1:5 send1>1:5", "recv1>0:5 send0>0:5"}, .answers = "yyn"},
-    {"on two streams", 2, {"send0>1:0@1 recv0>1:0@2", "send0>0:0@1 recv0>0:0@2"}, .answers = "ynn"},
+    {"both receive first", 2, {"recv0>1:5 send0>1:5", "recv0>0:5 send0>0:5"}, .verdicts = "ynn"},
+    {"both receive first on two", 2, {"recv0>1:5 send1>1:5", "recv1>0:5 send0>0:5"}, .verdicts = "yyn"},
+    {"on two streams", 2, {"send0>1:0@1 recv0>1:0@2", "send0>0:0@1 recv0>0:0@2"}, .verdicts = "ynn"},
 
     /* Ranks 1 to 3 have one program, but rank 0 expects something else of rank 3: they are not alike. */
     {"alike but for a peer",
      4,
      {"recv0>1:10 recv0>2:10 recv0>3:11", "send0>0:10"},
-     .answers = "nyy",
+     .verdicts = "nyy",
      .mismatches = 1,
      .mismatch = {"rank 3 sends 10 float"}},
 };
 
-static void assert_says(const struct bb_faults *faults, const char *const *words, int n)
+static void assert_contains(const struct bb_faults *faults, const char *const *text, int n)
 {
-    for (int i = 0; i < n && words[i]; i++)
-        if (!says(faults, words[i]))
-            fail_msg("no line says \"%s\"", words[i]);
+    for (int i = 0; i < n && text[i]; i++)
+        if (!contains(faults, text[i]))
+            fail_msg("no line says \"%s\"", text[i]);
 }
 
-static void planted_faults_are_found(void **state)
+static void finds_injected_faults(void **state)
 {
     (void)state;
     for (const struct row *row = rows; row < rows + ROWS(rows); row++) {
-        bool matched = row->answers[0] == 'y', ends = row->answers[1] == 'y';
+        bool matched = row->verdicts[0] == 'y', ends = row->verdicts[1] == 'y';
         struct bb_step step;
 
         print_message("  %s\n", row->name);
         make_programs(&step, row->ranks, row->programs);
         run_checks(&step);
-        answers_are(matched, ends, row->answers[2] == 'y');
+        assert_verdicts(matched, ends, row->verdicts[2] == 'y');
         assert_int_equal(bb_checks_report(&checks), matched && ends ? 0 : -BB_EFAIL);
         if (row->mismatches)
             assert_int_equal(checks.mismatches.n, row->mismatches);
         if (row->classes)
             assert_int_equal(checks.classes, row->classes);
-        assert_says(&checks.mismatches, row->mismatch, 2);
-        assert_says(&checks.deadlock, row->deadlock, 3);
-        assert_says(&checks.serialised, &row->serialised, 1);
+        assert_contains(&checks.mismatches, row->mismatch, 2);
+        assert_contains(&checks.deadlock, row->deadlock, 3);
+        assert_contains(&checks.serialised, &row->serialised, 1);
         bb_step_release(&step);
     }
 }
 
 /* Contacts by all kinds of words, some for the same rank: found as by asking each of them whom it means. */
-static void channels_are_found_by_rank(void **state)
+static void channels_to_matches_exhaustive_search(void **state)
 {
     enum { MANY = 11, COMMS = 2 };
     unsigned seed = 7;
@@ -274,16 +274,16 @@ static void channels_are_found_by_rank(void **state)
     }
     assert_int_equal(bb_task_graph_init(&graph, &step.roles[0].program), 0);
     for (int i = 0; i < COMMS * MANY * MANY; i++) {
-        int comm = i % COMMS, from = i / COMMS % MANY, to = i / COMMS / MANY, meant = 0, n_added = 0;
+        int comm = i % COMMS, from = i / COMMS % MANY, to = i / COMMS / MANY, expected = 0, listed = 0;
         struct bb_channels_to m = bb_channels_to(&step.layout, &graph, comm, from, to);
 
         for (int c = 0; c < graph.n_channels; c++)
-            meant += graph.channels[c].comm == comm && bb_channel_rank(&step.layout, &graph.channels[c], from) == to;
-        for (int c; (c = bb_channels_to_next(&m)) != BB_NONE; n_added++)
+            expected += graph.channels[c].comm == comm && bb_channel_rank(&step.layout, &graph.channels[c], from) == to;
+        for (int c; (c = bb_channels_to_next(&m)) != BB_NONE; listed++)
             assert_true(graph.channels[c].comm == comm &&
                         bb_channel_rank(&step.layout, &graph.channels[c], from) == to);
-        assert_int_equal(n_added, meant);
-        found += n_added;
+        assert_int_equal(listed, expected);
+        found += listed;
     }
     assert_int_equal(found, MANY * graph.n_channels); /* each channel means one rank to each */
     bb_task_graph_release(&graph);
@@ -291,7 +291,7 @@ static void channels_are_found_by_rank(void **state)
 }
 
 /* A chain of sends in one direction is safe without groups: its end begins. */
-static void a_chain_is_no_ring(void **state)
+static void chain_of_sends_is_deadlock_free(void **state)
 {
     struct bb_step step;
 
@@ -304,11 +304,11 @@ static void a_chain_is_no_ring(void **state)
             made_recv(&step, r, 0, r - 1, 3);
     }
     run_checks(&step);
-    answers_are(true, true, true);
+    assert_verdicts(true, true, true);
     bb_step_release(&step);
 }
 
-static void a_rank_outside_its_group(void **state)
+static void reports_a_rank_outside_its_group(void **state)
 {
     struct bb_step step;
     int group;
@@ -320,8 +320,8 @@ static void a_rank_outside_its_group(void **state)
     bb_program_add_stream(&step.roles[2].program, "two", 1);
     made_reduce(&step, 2, 1, 5, BB_NONE);
     run_checks(&step);
-    answers_are(false, false, false);
-    assert_true(says(&checks.mismatches, "rank 2 uses communicator 'two' but is no member of group 'two'"));
+    assert_verdicts(false, false, false);
+    assert_true(contains(&checks.mismatches, "rank 2 uses communicator 'two' but is no member of group 'two'"));
     bb_step_release(&step);
 }
 
@@ -370,7 +370,7 @@ static void make_random(struct bb_step *step, unsigned *seed)
         random_event(step, seed, e);
 }
 
-static void random_steps_are_sound(void **state)
+static void valid_random_steps_pass(void **state)
 {
     unsigned seed = 7;
 
@@ -380,19 +380,19 @@ static void random_steps_are_sound(void **state)
 
         make_random(&step, &seed);
         run_checks(&step);
-        answers_are(true, true, true);
+        assert_verdicts(true, true, true);
         bb_step_release(&step);
     }
 }
 
 /* One fault in a random step: always found, and by the check that it belongs to. */
-static void random_faults_are_found(void **state)
+static void finds_a_fault_in_random_steps(void **state)
 {
     unsigned seed = 11;
-    int planted = 0;
+    int injected = 0;
 
     (void)state;
-    while (planted < 200) {
+    while (injected < 200) {
         struct bb_step step;
         struct bb_op *op;
         struct bb_program *p;
@@ -401,8 +401,8 @@ static void random_faults_are_found(void **state)
         p = &step.roles[rand_r(&seed) % RANKS].program;
         op = &p->ops[rand_r(&seed) % (int)p->n_ops];
         if (bb_op_is_comm(op)) {
-            planted++;
-            if (planted % 2)
+            injected++;
+            if (injected % 2)
                 op->count += 1000;
             else
                 op->dtype = BB_DOUBLE;
@@ -417,7 +417,7 @@ static void random_faults_are_found(void **state)
 /* ---- classes ---- */
 
 /* The answers do not depend on how many ranks are alike: the proxies at many sizes, and how many had to be executed. */
-static void proxies_at_many_sizes(void **state)
+static void classes_do_not_grow_with_the_number_of_ranks(void **state)
 {
     static const struct {
         const char *proxy;
@@ -434,14 +434,14 @@ static void proxies_at_many_sizes(void **state)
                                        .stages = rows[i].stages, .compute = timed ? "timed" : "none"),
                              0);
             run_checks(&step);
-            answers_are(true, true, true);
+            assert_verdicts(true, true, true);
             assert_int_equal(checks.classes, rows[i].classes);
             bb_step_release(&step);
         }
 }
 
 /* One rank of 1000 has a program of its own with a fault: it must not hide among those that are alike. */
-static void one_bad_rank_in_a_thousand(void **state)
+static void finds_one_faulty_rank_in_a_thousand(void **state)
 {
     struct bb_step step;
 
@@ -451,13 +451,13 @@ static void one_bad_rank_in_a_thousand(void **state)
     made_reduce(&step, 1, 0, 11, BB_NONE);
     made_share(&step);
     run_checks(&step);
-    answers_are(true, true, true);
+    assert_verdicts(true, true, true);
     assert_int_equal(checks.classes, 1);
     step.role_of[777] = 1;
     run_checks(&step);
-    answers_are(false, true, true);
+    assert_verdicts(false, true, true);
     assert_int_equal(checks.classes, 2);
-    assert_true(says(&checks.mismatches, "rank 777 has all_reduce of 11"));
+    assert_true(contains(&checks.mismatches, "rank 777 has all_reduce of 11"));
     bb_step_release(&step);
 }
 
@@ -471,10 +471,10 @@ static int clean(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(planted_faults_are_found), cmocka_unit_test(channels_are_found_by_rank),
-        cmocka_unit_test(a_chain_is_no_ring),       cmocka_unit_test(a_rank_outside_its_group),
-        cmocka_unit_test(random_steps_are_sound),   cmocka_unit_test(random_faults_are_found),
-        cmocka_unit_test(proxies_at_many_sizes),    cmocka_unit_test(one_bad_rank_in_a_thousand),
+        cmocka_unit_test(finds_injected_faults), cmocka_unit_test(channels_to_matches_exhaustive_search),
+        cmocka_unit_test(chain_of_sends_is_deadlock_free),       cmocka_unit_test(reports_a_rank_outside_its_group),
+        cmocka_unit_test(valid_random_steps_pass),   cmocka_unit_test(finds_a_fault_in_random_steps),
+        cmocka_unit_test(classes_do_not_grow_with_the_number_of_ranks),    cmocka_unit_test(finds_one_faulty_rank_in_a_thousand),
     };
 
     return cmocka_run_group_tests(tests, NULL, clean);

@@ -39,17 +39,17 @@ static void step_is(double us)
 /* ---- messages ---- */
 
 /* The first `senders` ranks send 10 us to the rank so far away. */
-static void make_senders(struct bb_step *step, int ranks, int senders, int away)
+static void make_senders(struct bb_step *step, int ranks, int senders, int offset)
 {
     made_init(step, ranks, 1);
     for (int r = 0; r < senders; r++) {
-        made_send(step, r, 0, r + away, 10 * US);
-        made_recv(step, r + away, 0, r, 10 * US);
+        made_send(step, r, 0, r + offset, 10 * US);
+        made_recv(step, r + offset, 0, r, 10 * US);
     }
 }
 
 /* All ranks alike: 10 us to the rank so far away, and from the one as far before. */
-static void make_shift(struct bb_step *step, int ranks, int away)
+static void make_shift(struct bb_step *step, int ranks, int offset)
 {
     made_init(step, ranks, 1);
     made_share(step);
@@ -57,7 +57,7 @@ static void make_shift(struct bb_step *step, int ranks, int away)
         struct bb_op op = made_op(receives ? BB_OP_RECV : BB_OP_SEND, 0);
 
         op.peer_kind = BB_PEER_OFFSET;
-        op.peer = receives ? -away : away;
+        op.peer = receives ? -offset : offset;
         op.count = 10 * US;
         op.call = 0;
         made_add(step, 0, &op, BB_NONE);
@@ -144,9 +144,9 @@ static void each_rail_has_its_own_leaf_uplinks(void **state)
 }
 
 /* Each rank and the one so far from it, two by two, send 10 us to each other. */
-static void make_pairs(struct bb_step *step, int ranks, int away)
+static void make_pairs(struct bb_step *step, int ranks, int offset)
 {
-    const struct bb_axis axes[] = {{"near", away}, {"pair", 2}, {"far", ranks / 2 / away}};
+    const struct bb_axis axes[] = {{"near", offset}, {"pair", 2}, {"far", ranks / 2 / offset}};
 
     *step = (struct bb_step){.proxy = "made"};
     assert_int_equal(bb_layout_init(&step->layout, ranks, axes, 3), 0);
@@ -170,7 +170,7 @@ static void make_pairs(struct bb_step *step, int ranks, int away)
 static void ranks_with_different_links_get_different_classes(void **state)
 {
     static const struct {
-        int ranks, away, gpus, nics;
+        int ranks, offset, gpus, nics;
         bool rails;
         int leaf, pod; /* nodes */
         double leaf_over, pod_over;
@@ -200,7 +200,7 @@ static void ranks_with_different_links_get_different_classes(void **state)
         c.fabric.rails = rows[i].rails;
         c.fabric.nodes[BB_POD] = rows[i].pod;
         c.fabric.oversubscription[BB_POD] = rows[i].pod_over;
-        make_pairs(&step, rows[i].ranks, rows[i].away);
+        make_pairs(&step, rows[i].ranks, rows[i].offset);
         predict(&step, &c);
         for (int r = 0; r < rows[i].ranks && r < 10 && rows[i].us[r] > 0; r++) {
             const double us = (double)p.classes[p.class_of[r]].all.step_ns / 1e3;
@@ -335,7 +335,7 @@ static void rank_classes_do_not_change_the_step_time(void **state)
             struct bb_proxy_config config = {.ranks = 64, .compute = "gemm", .model = "llama3_8b"};
             struct bb_cluster c;
             struct bb_step step;
-            double uncontended;
+            double unclassed_us;
 
             assert_int_equal(bb_cluster_load("h100-sxm-ib", &c), 0);
             c.fabric = (struct bb_fabric){rows[i].rails, {rows[i].nodes}, {2.5}, false};
@@ -354,11 +354,11 @@ static void rank_classes_do_not_change_the_step_time(void **state)
                 config.transformer.imbalance = 1;
             }
             assert_int_equal(made_line_with(&step, rows[i].line, config), 0);
-            uncontended = step_us_without_classes(&step, &c);
+            unclassed_us = step_us_without_classes(&step, &c);
             predict(&step, &c);
-            if (fabs((double)p.classes[p.slowest].all.step_ns / 1e3 / uncontended - 1) > 1e-6)
+            if (fabs((double)p.classes[p.slowest].all.step_ns / 1e3 / unclassed_us - 1) > 1e-6)
                 fail_msg("row %zu: %.6f us folded to %d classes, %.6f not", i,
-                         (double)p.classes[p.slowest].all.step_ns / 1e3, p.n_classes, uncontended);
+                         (double)p.classes[p.slowest].all.step_ns / 1e3, p.n_classes, unclassed_us);
             assert_true(p.n_classes < 64 || rows[i].ep > 0); /* of uneven rows none is like another */
             assert_true(p.uplink_busy[BB_LEAF] > 0 && (p.uplink_busy[BB_POD] > 0) == (pods > 0));
         }
@@ -371,16 +371,16 @@ static void fabric_without_oversubscription_changes_nothing(void **state)
 
     (void)state;
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &c), 0);
-    for (int even = 0; even < 2; even++) {
+    for (int with_fabric = 0; with_fabric < 2; with_fabric++) {
         static int64_t step_ns;
         static int classes;
         struct bb_step step;
 
-        if (even)
+        if (with_fabric)
             c.fabric = (struct bb_fabric){false, {3, 6}, {1, 1}, false};
         assert_int_equal(MADE_LINE(&step, "resnet50_ring", .ranks = 64), 0);
         predict(&step, &c);
-        if (even) {
+        if (with_fabric) {
             assert_int_equal(p.classes[p.slowest].all.step_ns, step_ns);
             assert_int_equal(p.n_classes, classes);
         }

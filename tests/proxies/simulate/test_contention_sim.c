@@ -9,7 +9,7 @@
 enum { US = 250 };
 
 /* An all-reduce over two ranks moves its bytes once: 250 floats in 1 us. */
-static const struct bb_cluster even = {.name = "even",
+static const struct bb_cluster unperturbed = {.name = "even",
                                        .gpus_per_node = 4,
                                        .sm_count = 100,
                                        .memory_gbps = 1000,
@@ -18,7 +18,7 @@ static const struct bb_cluster even = {.name = "even",
                                        .has_sharing = true,
                                        .sharing = {20, 2, 0}};
 
-static void predict_slow_parts(struct bb_step *step, const struct bb_cluster *cluster,
+static void predict_and_release(struct bb_step *step, const struct bb_cluster *cluster,
                           const struct bb_conditions *conditions)
 {
     predict_keep_step(step, cluster, conditions);
@@ -45,24 +45,24 @@ static void make_two(struct bb_step *step, double first_us, double second_us, do
     }
 }
 
-static void two_collectives_halve_a_link(void **state)
+static void two_collectives_share_a_link(void **state)
 {
-    struct bb_cluster alone = even;
+    struct bb_cluster alone = unperturbed;
     struct bb_step step;
 
     (void)state;
     make_two(&step, 10, 10, 0);
-    predict(&step, &even);
+    predict(&step, &unperturbed);
     step_is(0, 20);
     make_two(&step, 4, 10, 0);
-    predict(&step, &even);
+    predict(&step, &unperturbed);
     step_is(1, 14); /* both at half until 8, then 6 more */
     make_two(&step, 10, 10, 4);
-    predict(&step, &even);
+    predict(&step, &unperturbed);
     step_is(0, 20); /* 6 of the first are left at 4, gone at 16; 4 of the second then */
     assert_int_equal(p.bottleneck.comm_slowed_ns, 6000 + 6000);
     make_two(&step, 10, 10, 25);
-    predict(&step, &even);
+    predict(&step, &unperturbed);
     step_is(0, 35); /* one after the other */
     assert_int_equal(p.bottleneck.comm_slowed_ns, 0);
     alone.has_sharing = false;
@@ -81,7 +81,7 @@ static void messages_share_one_direction(void **state)
     made_recv(&step, 0, 1, 2, 10 * US);
     made_send(&step, 1, 0, 0, 10 * US);
     made_send(&step, 2, 1, 0, 10 * US);
-    predict(&step, &even);
+    predict(&step, &unperturbed);
     for (int r = 0; r < 3; r++)
         step_is(r, 20);
     made_init(&step, 2, 2); /* one each way */
@@ -89,14 +89,14 @@ static void messages_share_one_direction(void **state)
     made_recv(&step, 0, 1, 1, 10 * US);
     made_recv(&step, 1, 0, 0, 10 * US);
     made_send(&step, 1, 1, 0, 10 * US);
-    predict(&step, &even);
+    predict(&step, &unperturbed);
     step_is(0, 10);
 }
 
 /* Ranks 0 and 1 on one node, 2 and 3 on the other, each node with so many NICs. */
 static void two_gpus_share_a_nic(void **state)
 {
-    struct bb_cluster nodes = even;
+    struct bb_cluster nodes = unperturbed;
 
     (void)state;
     nodes.gpus_per_node = 2;
@@ -119,15 +119,15 @@ static void two_gpus_share_a_nic(void **state)
 
 /* Rank 0 sends to its mate and to the other node in one call, then copies to itself: its first time is that of what
  * takes longer, by the kind of link, or of the steps of a small message. */
-static void exchanges_say_what_bounds_them(void **state)
+static void group_calls_report_their_bottleneck(void **state)
 {
     static const struct {
-        double within_us, between_us, itself_us;
+        double intra_us, inter_us, self_us;
         enum bb_limit limit;
     } rows[] = {{30, 10, 0, BB_LIMIT_LINK},  {10, 30, 0, BB_LIMIT_NIC},   {1, 2, 0, BB_LIMIT_LATENCY},
                 {0, 1, 0, BB_LIMIT_LATENCY}, {0, 0, 30, BB_LIMIT_MEMORY}, {0, 10, 30, BB_LIMIT_MEMORY},
                 {10, 30, 20, BB_LIMIT_NIC}};
-    struct bb_cluster nodes = even;
+    struct bb_cluster nodes = unperturbed;
 
     (void)state;
     nodes.gpus_per_node = 2;
@@ -137,7 +137,7 @@ static void exchanges_say_what_bounds_them(void **state)
     nodes.n_variants = 1;
     nodes.nics_per_node = 2;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        const double us[] = {rows[i].itself_us, rows[i].within_us, rows[i].between_us};
+        const double us[] = {rows[i].self_us, rows[i].intra_us, rows[i].inter_us};
         struct bb_step step;
 
         made_init(&step, 3, 1);
@@ -153,9 +153,9 @@ static void exchanges_say_what_bounds_them(void **state)
 }
 
 /* Both GPUs of a node send to the same of the other and are one class. */
-static void mates_of_one_class_share_their_nic(void **state)
+static void ranks_of_one_class_share_their_nic(void **state)
 {
-    struct bb_cluster nodes = even;
+    struct bb_cluster nodes = unperturbed;
 
     (void)state;
     nodes.gpus_per_node = 2;
@@ -182,10 +182,10 @@ static void mates_of_one_class_share_their_nic(void **state)
 }
 
 /* LogGP: 2(P-1) times L + (k-1) G, each rank sending to the next and receiving from the one before at once. */
-static void a_ring_of_messages_is_loggps(void **state)
+static void ring_of_messages_matches_loggp(void **state)
 {
     enum { P = 1024, BYTES = 262144 - 1 };
-    struct bb_cluster c = even;
+    struct bb_cluster c = unperturbed;
     struct bb_step step;
     double expected = 2.0 * (P - 1) * (500 + BYTES);
 
@@ -211,7 +211,7 @@ static void a_ring_of_messages_is_loggps(void **state)
     assert_true(expected == 537367578);
 }
 
-static void nothing_changes_where_nothing_meets(void **state)
+static void no_effect_without_concurrent_operations(void **state)
 {
     static const char *const lines[] = {"resnet50", "resnet50_ring"}; /* one thing after another */
     struct bb_cluster contended, uncontended;
@@ -237,7 +237,7 @@ static void nothing_changes_where_nothing_meets(void **state)
 /* ---- multiprocessors and memory ---- */
 
 /* A product or a pass beside an all-reduce of so long, on both of two ranks. */
-static void make_beside(struct bb_step *step, const struct bb_kernel_list_item *item, double reduce_us)
+static void make_concurrent(struct bb_step *step, const struct bb_kernel_list_item *item, double reduce_us)
 {
     struct bb_kernel_list *work;
 
@@ -256,9 +256,9 @@ static void make_beside(struct bb_step *step, const struct bb_kernel_list_item *
     }
 }
 
-static struct bb_cluster achieving(void)
+static struct bb_cluster with_achieved_rates(void)
 {
-    struct bb_cluster c = even;
+    struct bb_cluster c = unperturbed;
 
     c.has_achieved = true;
     c.tflops_float16 = 10;
@@ -268,38 +268,38 @@ static struct bb_cluster achieving(void)
 
 /* 100 tiles of 256 x 128 are one wave on 100 multiprocessors; on the 80 that NCCL leaves, the quickest is three waves of
  * 200 tiles of half the size at 0.92 of the rate. */
-static void a_product_beside_nccl_is_slower(void **state)
+static void gemm_concurrent_with_nccl_is_slower(void **state)
 {
     const struct bb_kernel_list_item gemm = {.gemm = {.m = 2560, .n = 1280, .k = 100000, .batch = 1, .dtype = BB_HALF}};
-    const struct bb_cluster c = achieving();
+    const struct bb_cluster c = with_achieved_rates();
     const double alone = 2.0 * 2560 * 1280 * 100000 / 10e6, slower = 3 * 0.5 / 0.92, reduce = 10000;
     struct bb_step step;
 
     (void)state;
-    make_beside(&step, &gemm, 0);
+    make_concurrent(&step, &gemm, 0);
     predict(&step, &c);
     step_is(0, alone);
-    make_beside(&step, &gemm, reduce);
+    make_concurrent(&step, &gemm, reduce);
     predict(&step, &c);
     step_is(0, alone + reduce - reduce / slower);
-    make_beside(&step, &gemm, 10 * alone);
+    make_concurrent(&step, &gemm, 10 * alone);
     predict(&step, &c);
     assert_true(fabs((double)p.classes[0].all.compute_ns / 1e3 - alone * slower) < 1e-3);
     assert_int_equal(bb_bottleneck_of(&p.bottleneck, BB_PHASE_FORWARD), BB_LIMIT_LINK);
 }
 
 /* In training, beside another thread, it does without NCCL's multiprocessors also where nothing communicates. */
-static void a_product_leaves_room_for_its_neighbour(void **state)
+static void training_gemm_reserves_nccl_sms(void **state)
 {
     const struct bb_kernel_list_item gemm = {.gemm = {.m = 2560, .n = 1280, .k = 100000, .batch = 1, .dtype = BB_HALF}};
     const double alone = 2.0 * 2560 * 1280 * 100000 / 10e6;
-    struct bb_cluster c = achieving();
+    struct bb_cluster c = with_achieved_rates();
     struct bb_step step;
 
     (void)state;
     for (int models_training = 0; models_training < 2; models_training++) {
         c.models_training = models_training;
-        make_beside(&step, &gemm, 0);
+        make_concurrent(&step, &gemm, 0);
         for (int r = 0; r < 2; r++)
             step.roles[r].program.ops[0].concurrent = true;
         predict(&step, &c);
@@ -308,10 +308,10 @@ static void a_product_leaves_room_for_its_neighbour(void **state)
 }
 
 /* Of 1000 bytes/ns an all-reduce at 1 byte/ns in and 1 out takes 2 x 100 where each of its bytes is moved 100 times. */
-static void a_pass_has_the_memory_that_nccl_leaves(void **state)
+static void memory_kernel_gets_the_bandwidth_that_nccl_leaves(void **state)
 {
     struct bb_kernel_list_item memory_kernel = {.is_memory_kernel = true};
-    struct bb_cluster c = achieving();
+    struct bb_cluster c = with_achieved_rates();
     struct bb_step step;
     double alone;
 
@@ -322,11 +322,11 @@ static void a_pass_has_the_memory_that_nccl_leaves(void **state)
     memory_kernel.memory_kernel.rows = 100;
     memory_kernel.memory_kernel.cols = 1000000;
     alone = (double)bb_memory_kernel_bytes(&memory_kernel.memory_kernel) / 1000 / 1e3;
-    make_beside(&step, &memory_kernel, 0);
+    make_concurrent(&step, &memory_kernel, 0);
     predict(&step, &c);
     step_is(0, alone);
     assert_int_equal(bb_bottleneck_of(&p.bottleneck, BB_PHASE_FORWARD), BB_LIMIT_MEMORY);
-    make_beside(&step, &memory_kernel, 100 * alone);
+    make_concurrent(&step, &memory_kernel, 100 * alone);
     predict(&step, &c);
     assert_true(fabs((double)p.classes[0].all.compute_ns / 1e3 / (alone / 0.8) - 1) < 1e-6);
 }
@@ -342,49 +342,49 @@ static struct bb_conditions slow_parts(const char *text)
 }
 
 /* All ranks alike: 10 us of compute, then an all-reduce of all. */
-static void make_alike(struct bb_step *step, int ranks)
+static void make_equal_ranks(struct bb_step *step, int ranks)
 {
     made_init(step, ranks, 1);
     made_share(step);
     made_reduce(step, 0, 0, 1000 * US, made_compute(step, 0, 10, BB_NONE));
 }
 
-static void a_slow_rank_splits_off_alone(void **state)
+static void slow_rank_gets_its_own_class(void **state)
 {
     const struct bb_conditions slow = slow_parts("rank=5:1.5");
     struct bb_step step;
     int64_t before_ns;
 
     (void)state;
-    make_alike(&step, 64);
-    predict(&step, &even);
+    make_equal_ranks(&step, 64);
+    predict(&step, &unperturbed);
     assert_int_equal(p.n_classes, 1);
     before_ns = p.classes[0].all.step_ns;
-    make_alike(&step, 64);
-    predict_slow_parts(&step, &even, &slow);
+    make_equal_ranks(&step, 64);
+    predict_and_release(&step, &unperturbed, &slow);
     assert_int_equal(p.n_classes, 2);
     assert_int_equal(p.classes[p.slowest].all.step_ns, before_ns + 5000);
     assert_int_equal(p.classes[p.class_of[5]].all.compute_ns, 15000);
     assert_int_equal(p.classes[p.class_of[6]].all.compute_ns, 10000);
 }
 
-static void a_slow_nic_slows_its_collective(void **state)
+static void slow_nic_slows_its_collective(void **state)
 {
     const struct bb_conditions slow = slow_parts("link=node3-nic2:0.25");
-    struct bb_cluster uncontended = even;
+    struct bb_cluster uncontended = unperturbed;
     struct bb_step step;
     double transfer;
 
     (void)state;
-    make_alike(&step, 16);
-    predict(&step, &even);
+    make_equal_ranks(&step, 16);
+    predict(&step, &unperturbed);
     transfer = (double)p.classes[0].all.step_ns / 1e3 - 10;
-    make_alike(&step, 16);
-    predict_slow_parts(&step, &even, &slow);
+    make_equal_ranks(&step, 16);
+    predict_and_release(&step, &unperturbed, &slow);
     step_is(0, 10 + 4 * transfer);
     assert_int_equal(p.n_classes, 2); /* the rank of that NIC, and the others */
     uncontended.has_sharing = false;
-    make_alike(&step, 16);
+    make_equal_ranks(&step, 16);
     bb_prediction_release(&p);
     assert_int_equal(bb_predict_under(&step, &uncontended, &slow, &p), -BB_EUSAGE);
     bb_step_release(&step);
@@ -392,7 +392,7 @@ static void a_slow_nic_slows_its_collective(void **state)
 
 /* ---- jitter ---- */
 
-static void jitter_is_normal_and_repeatable(void **state)
+static void jitter_is_normal_and_reproducible(void **state)
 {
     enum { SAMPLES = 2000 };
     struct bb_conditions conditions = {.jitter = 0.03, .seed = 7};
@@ -403,10 +403,10 @@ static void jitter_is_normal_and_repeatable(void **state)
     (void)state;
     made_init(&step, 1, 0);
     made_compute(&step, 0, 1000, BB_NONE);
-    assert_int_equal(bb_predict_jitter(&step, &even, &conditions, SAMPLES, &first), 0);
-    assert_int_equal(bb_predict_jitter(&step, &even, &conditions, SAMPLES, &again), 0);
+    assert_int_equal(bb_predict_jitter(&step, &unperturbed, &conditions, SAMPLES, &first), 0);
+    assert_int_equal(bb_predict_jitter(&step, &unperturbed, &conditions, SAMPLES, &again), 0);
     conditions.seed = 8;
-    assert_int_equal(bb_predict_jitter(&step, &even, &conditions, SAMPLES, &other), 0);
+    assert_int_equal(bb_predict_jitter(&step, &unperturbed, &conditions, SAMPLES, &other), 0);
     assert_memory_equal(first.step_ns, again.step_ns, SAMPLES * sizeof(*first.step_ns));
     assert_memory_not_equal(first.step_ns, other.step_ns, SAMPLES * sizeof(*first.step_ns));
     for (int i = 0; i < SAMPLES; i++) {
@@ -424,12 +424,12 @@ static void jitter_is_normal_and_repeatable(void **state)
     bb_jittered_release(&again);
     bb_jittered_release(&other);
     conditions.jitter = 0.03;
-    assert_int_equal(bb_predict_jitter(&step, &even, &conditions, 400000000, &first), -BB_EUSAGE);
+    assert_int_equal(bb_predict_jitter(&step, &unperturbed, &conditions, 400000000, &first), -BB_EUSAGE);
     bb_step_release(&step);
 }
 
 /* Nothing of a sample is left in the next one: without a deviation worth a nanosecond all are as long. */
-static void samples_are_all_those_of_one_step(void **state)
+static void samples_are_independent(void **state)
 {
     enum { SAMPLES = 5 };
     const struct bb_conditions conditions = {.jitter = 1e-9, .seed = 7};
@@ -447,7 +447,7 @@ static void samples_are_all_those_of_one_step(void **state)
             }
         } else
             make_two(&step, 10, 10, 4);
-        assert_int_equal(bb_predict_jitter(&step, &even, &conditions, SAMPLES, &samples), 0);
+        assert_int_equal(bb_predict_jitter(&step, &unperturbed, &conditions, SAMPLES, &samples), 0);
         for (int i = 0; i < SAMPLES; i++)
             assert_int_equal(samples.step_ns[i], 20000);
         bb_jittered_release(&samples);
@@ -458,20 +458,20 @@ static void samples_are_all_those_of_one_step(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_collectives_halve_a_link),
+        cmocka_unit_test(two_collectives_share_a_link),
         cmocka_unit_test(messages_share_one_direction),
         cmocka_unit_test(two_gpus_share_a_nic),
-        cmocka_unit_test(exchanges_say_what_bounds_them),
-        cmocka_unit_test(mates_of_one_class_share_their_nic),
-        cmocka_unit_test(a_ring_of_messages_is_loggps),
-        cmocka_unit_test(nothing_changes_where_nothing_meets),
-        cmocka_unit_test(a_product_beside_nccl_is_slower),
-        cmocka_unit_test(a_product_leaves_room_for_its_neighbour),
-        cmocka_unit_test(a_pass_has_the_memory_that_nccl_leaves),
-        cmocka_unit_test(a_slow_rank_splits_off_alone),
-        cmocka_unit_test(a_slow_nic_slows_its_collective),
-        cmocka_unit_test(jitter_is_normal_and_repeatable),
-        cmocka_unit_test(samples_are_all_those_of_one_step),
+        cmocka_unit_test(group_calls_report_their_bottleneck),
+        cmocka_unit_test(ranks_of_one_class_share_their_nic),
+        cmocka_unit_test(ring_of_messages_matches_loggp),
+        cmocka_unit_test(no_effect_without_concurrent_operations),
+        cmocka_unit_test(gemm_concurrent_with_nccl_is_slower),
+        cmocka_unit_test(training_gemm_reserves_nccl_sms),
+        cmocka_unit_test(memory_kernel_gets_the_bandwidth_that_nccl_leaves),
+        cmocka_unit_test(slow_rank_gets_its_own_class),
+        cmocka_unit_test(slow_nic_slows_its_collective),
+        cmocka_unit_test(jitter_is_normal_and_reproducible),
+        cmocka_unit_test(samples_are_independent),
     };
 
     return cmocka_run_group_tests(tests, NULL, release_prediction);

@@ -53,7 +53,7 @@ static void make_pair(struct bb_step *step, bool waits, bool awaited)
     }
 }
 
-static void hidden_exposed_half(void **state)
+static void overlap_full_none_and_half(void **state)
 {
     struct bb_step step;
 
@@ -86,7 +86,7 @@ static void hidden_exposed_half(void **state)
 }
 
 /* Rank 1 computes 30 us before it comes; rank 0 has waited in its all-reduce since 10. */
-static void a_late_peer(void **state)
+static void waiting_for_a_late_peer_is_exposed(void **state)
 {
     struct bb_step step;
 
@@ -103,7 +103,7 @@ static void a_late_peer(void **state)
 }
 
 /* A message waits for whichever side is later, whoever that is. */
-static void late_senders_and_receivers(void **state)
+static void message_waits_for_the_later_side(void **state)
 {
     (void)state;
     for (int late = 0; late < 2; late++) {
@@ -128,7 +128,7 @@ static void late_senders_and_receivers(void **state)
 }
 
 /* Two pairs with the same program on one side; what tells these ranks apart is only whom they meet. */
-static void company_matters(void **state)
+static void peers_distinguish_rank_classes(void **state)
 {
     struct bb_step step;
     int pairs;
@@ -150,7 +150,7 @@ static void company_matters(void **state)
 }
 
 /* The same in one role: a pair within a node and a pair between nodes. */
-static void distance_matters(void **state)
+static void node_distance_distinguishes_rank_classes(void **state)
 {
     struct bb_step step;
 
@@ -167,7 +167,7 @@ static void distance_matters(void **state)
     bb_step_release(&step);
 }
 
-static void idle_between(void **state)
+static void waiting_for_a_peer_is_communication_not_idle(void **state)
 {
     struct bb_step step;
     int late;
@@ -184,7 +184,7 @@ static void idle_between(void **state)
 }
 
 /* Host: 2 us per kernel, 3 us per NCCL launch; a group call costs one. */
-static void the_host_takes_its_time(void **state)
+static void host_launch_times_delay_operations(void **state)
 {
     struct bb_cluster slow = round_cluster;
     struct bb_step step;
@@ -209,7 +209,7 @@ static void the_host_takes_its_time(void **state)
 }
 
 /* The step is not over before the host has issued everything. */
-static void a_slow_host_is_waited_for(void **state)
+static void step_lasts_until_the_host_has_issued_all(void **state)
 {
     struct bb_cluster slow = round_cluster;
     struct bb_step step;
@@ -225,7 +225,7 @@ static void a_slow_host_is_waited_for(void **state)
     bb_step_release(&step);
 }
 
-static void collectives_follow_their_formulas(void **state)
+static void collective_times_match_the_formulas(void **state)
 {
     static const struct {
         enum bb_coll_kind coll;
@@ -250,7 +250,7 @@ static void collectives_follow_their_formulas(void **state)
     c.intra.latency_us = 7;
     c.inter.latency_us = 10;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        bool far = rows[i].ranks > 4;
+        bool inter_node = rows[i].ranks > 4;
         struct bb_op op = made_op(BB_OP_COLLECTIVE, 0);
         struct bb_step step;
 
@@ -262,14 +262,14 @@ static void collectives_follow_their_formulas(void **state)
         made_share(&step);
         predict_keep_step(&step, &c, NULL);
         assert_int_equal(rank_of(0)->all.step_ns,
-                         llround(rows[i].steps * (far ? 10000 : 7000) +
-                                 rows[i].factor * 10007.0 * 4 * rows[i].slices / (far ? 0.5 : 1)));
+                         llround(rows[i].steps * (inter_node ? 10000 : 7000) +
+                                 rows[i].factor * 10007.0 * 4 * rows[i].slices / (inter_node ? 0.5 : 1)));
         assert_int_equal(p.n_classes, 1);
         bb_step_release(&step);
     }
 }
 
-static void one_rank_alone_copies(void **state)
+static void single_rank_collective_is_a_copy(void **state)
 {
     struct bb_step step;
 
@@ -282,7 +282,7 @@ static void one_rank_alone_copies(void **state)
 }
 
 /* Rank 0 sends to 1, 2 (own node) and 4 (another) in one call; its links need 2 us + 2 us for 4 (half the rate). */
-static void messages_share_links(void **state)
+static void messages_of_one_call_share_links(void **state)
 {
     static const int peers[] = {1, 2, 4};
     struct bb_cluster c = round_cluster;
@@ -305,7 +305,7 @@ static void messages_share_links(void **state)
 
 /* The other way round: three ranks send to the last, whose links are the narrow place, and it sends to itself as well.
  */
-static void receivers_can_be_the_narrow_place(void **state)
+static void receiver_links_can_be_the_bottleneck(void **state)
 {
     struct bb_step step;
 
@@ -323,7 +323,7 @@ static void receivers_can_be_the_narrow_place(void **state)
     bb_step_release(&step);
 }
 
-static void a_message_to_oneself_is_a_copy(void **state)
+static void message_to_the_same_rank_is_a_copy(void **state)
 {
     struct bb_step step;
 
@@ -337,7 +337,7 @@ static void a_message_to_oneself_is_a_copy(void **state)
 }
 
 /* Links between nodes are slower, so ranks of one role that differ in their node are told apart. */
-static void nodes_split_classes(void **state)
+static void slower_inter_node_links_split_classes(void **state)
 {
     struct bb_op op = made_op(BB_OP_SEND, 0);
     struct bb_step step;
@@ -361,7 +361,7 @@ static void nodes_split_classes(void **state)
 }
 
 /* gpt2_large on two stages, one micro-batch: compute, send, ..., as the file-top of pipeline.c says. */
-static void a_whole_step(void **state)
+static void pipeline_step_matches_the_formula(void **state)
 {
     struct bb_cluster c = round_cluster;
     struct bb_step step;
@@ -388,7 +388,7 @@ static int64_t compute_end_ns(const struct bb_cluster *c, const struct bb_op *op
 
 /* Item after item, as the GPU does them: each is launched after the one before it, and starts after both; of the kernels
  * of an item, one for each of its experts, the last starts after its own launch. */
-static int64_t one_by_one(const struct bb_cluster *c, const struct bb_op *op, int64_t start, int64_t host)
+static int64_t kernel_by_kernel_end(const struct bb_cluster *c, const struct bb_op *op, int64_t start, int64_t host)
 {
     const int64_t op_ns = llround((c->launch_us + (c->eager ? c->host.op_us : 0)) * 1e3);
 
@@ -406,7 +406,7 @@ static int64_t one_by_one(const struct bb_cluster *c, const struct bb_op *op, in
 }
 
 /* Long and short kernels, many of a list and many times: whichever of them the host is late for. */
-static void a_list_ends_with_its_last_kernel(void **state)
+static void kernel_list_time_matches_kernel_by_kernel(void **state)
 {
     static struct bb_kernel_list lists[3];
     struct bb_cluster c = round_cluster;
@@ -426,16 +426,16 @@ static void a_list_ends_with_its_last_kernel(void **state)
 
         c.eager = trial / 108;
         c.launch_us = trial % 2 ? 2.5 : 0.4;
-        assert_int_equal(compute_end_ns(&c, &op, start, host), one_by_one(&c, &op, start, host));
+        assert_int_equal(compute_end_ns(&c, &op, start, host), kernel_by_kernel_end(&c, &op, start, host));
     }
 }
 
 /* The compute alone of a rank is what its program without communication takes, of the slowest rank. */
-static void compute_alone_is_the_step_without_communication(void **state)
+static void compute_alone_equals_the_step_without_communication(void **state)
 {
     const struct bb_conditions slow = {.slow = {.n = 1, .items = {{.kind = BB_SLOW_RANK, .number = 1, .factor = 1.3}}}};
     struct bb_cluster cluster;
-    struct bb_step step, half;
+    struct bb_step step, compute_only;
     int64_t ns;
 
     (void)state;
@@ -443,23 +443,23 @@ static void compute_alone_is_the_step_without_communication(void **state)
     assert_int_equal(MADE_LINE(&step, "gpt2_large", .ranks = 4, .layers = 4, .stages = 2, .micro_batches = 3,
                                .compute = "gemm", .dtype = "bfloat16"),
                      0);
-    half = step;
-    assert_int_equal(BB_NEW(half.roles, step.n_roles), 0);
+    compute_only = step;
+    assert_int_equal(BB_NEW(compute_only.roles, step.n_roles), 0);
     for (int r = 0; r < step.n_roles; r++)
-        assert_int_equal(bb_program_filter(&step.roles[r].program, false, &half.roles[r].program), 0);
-    for (int uneven = 0; uneven < 2; uneven++) {
+        assert_int_equal(bb_program_filter(&step.roles[r].program, false, &compute_only.roles[r].program), 0);
+    for (int perturbed = 0; perturbed < 2; perturbed++) {
         bb_prediction_release(&p);
-        assert_int_equal(bb_predict_under(&step, &cluster, uneven ? &slow : NULL, &p), 0);
-        assert_int_equal(bb_predict_step_ns(&half, &cluster, uneven ? &slow : NULL, &ns), 0);
+        assert_int_equal(bb_predict_under(&step, &cluster, perturbed ? &slow : NULL, &p), 0);
+        assert_int_equal(bb_predict_step_ns(&compute_only, &cluster, perturbed ? &slow : NULL, &ns), 0);
         assert_int_equal(p.compute_alone_ns, ns);
     }
     for (int r = 0; r < step.n_roles; r++)
-        bb_program_release(&half.roles[r].program);
-    free(half.roles);
+        bb_program_release(&compute_only.roles[r].program);
+    free(compute_only.roles);
     bb_step_release(&step);
 }
 
-static void unsound_steps_have_no_time(void **state)
+static void rejects_invalid_steps(void **state)
 {
     struct bb_step step;
     struct bb_prediction q;
@@ -489,7 +489,7 @@ static void list_kernels(struct bb_kernel_list *list)
     bb_kernel_list_last(list)->experts = 4;
 }
 
-static void a_framework_issues_expert_by_expert(void **state)
+static void eager_framework_launches_one_kernel_per_expert(void **state)
 {
     static struct bb_kernel_list list;
     const struct bb_op op = {.kind = BB_OP_COMPUTE, .work = &list, .work_times = 1};
@@ -524,25 +524,25 @@ static void a_framework_issues_expert_by_expert(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hidden_exposed_half),
-        cmocka_unit_test(a_late_peer),
-        cmocka_unit_test(late_senders_and_receivers),
-        cmocka_unit_test(company_matters),
-        cmocka_unit_test(distance_matters),
-        cmocka_unit_test(receivers_can_be_the_narrow_place),
-        cmocka_unit_test(idle_between),
-        cmocka_unit_test(the_host_takes_its_time),
-        cmocka_unit_test(a_slow_host_is_waited_for),
-        cmocka_unit_test(collectives_follow_their_formulas),
-        cmocka_unit_test(one_rank_alone_copies),
-        cmocka_unit_test(messages_share_links),
-        cmocka_unit_test(a_message_to_oneself_is_a_copy),
-        cmocka_unit_test(nodes_split_classes),
-        cmocka_unit_test(a_whole_step),
-        cmocka_unit_test(a_list_ends_with_its_last_kernel),
-        cmocka_unit_test(compute_alone_is_the_step_without_communication),
-        cmocka_unit_test(unsound_steps_have_no_time),
-        cmocka_unit_test(a_framework_issues_expert_by_expert),
+        cmocka_unit_test(overlap_full_none_and_half),
+        cmocka_unit_test(waiting_for_a_late_peer_is_exposed),
+        cmocka_unit_test(message_waits_for_the_later_side),
+        cmocka_unit_test(peers_distinguish_rank_classes),
+        cmocka_unit_test(node_distance_distinguishes_rank_classes),
+        cmocka_unit_test(receiver_links_can_be_the_bottleneck),
+        cmocka_unit_test(waiting_for_a_peer_is_communication_not_idle),
+        cmocka_unit_test(host_launch_times_delay_operations),
+        cmocka_unit_test(step_lasts_until_the_host_has_issued_all),
+        cmocka_unit_test(collective_times_match_the_formulas),
+        cmocka_unit_test(single_rank_collective_is_a_copy),
+        cmocka_unit_test(messages_of_one_call_share_links),
+        cmocka_unit_test(message_to_the_same_rank_is_a_copy),
+        cmocka_unit_test(slower_inter_node_links_split_classes),
+        cmocka_unit_test(pipeline_step_matches_the_formula),
+        cmocka_unit_test(kernel_list_time_matches_kernel_by_kernel),
+        cmocka_unit_test(compute_alone_equals_the_step_without_communication),
+        cmocka_unit_test(rejects_invalid_steps),
+        cmocka_unit_test(eager_framework_launches_one_kernel_per_expert),
     };
 
     return cmocka_run_group_tests(tests, NULL, release_prediction);

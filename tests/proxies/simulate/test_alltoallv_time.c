@@ -25,24 +25,24 @@ static const char *const lines[] = {
 };
 
 /* The step of a line for 32 ranks, as it is built and as messages. */
-static void make_both(const char *line, struct bb_step *step, struct bb_step *messages)
+static void make_as_alltoallv_and_messages(const char *line, struct bb_step *step, struct bb_step *messages)
 {
     assert_int_equal(lines_make(step, 32, line), 0);
     assert_int_equal(lines_make(messages, 32, line), 0);
     assert_int_equal(bb_step_expand(messages), 0);
 }
 
-static size_t operations(const struct bb_step *step, bool uneven)
+static size_t count_ops(const struct bb_step *step, bool alltoallv_only)
 {
     size_t n = 0;
 
     for (int r = 0; r < step->n_roles; r++)
         for (size_t i = 0; i < step->roles[r].program.n_ops; i++)
-            n += !uneven || step->roles[r].program.ops[i].kind == BB_OP_ALLTOALLV;
+            n += !alltoallv_only || step->roles[r].program.ops[i].kind == BB_OP_ALLTOALLV;
     return n;
 }
 
-static void same_predictions(const struct bb_prediction *a, const struct bb_prediction *b)
+static void assert_same_prediction(const struct bb_prediction *a, const struct bb_prediction *b)
 {
     assert_int_equal(a->n_classes, b->n_classes);
     assert_int_equal(a->slowest, b->slowest);
@@ -66,7 +66,7 @@ static void same_predictions(const struct bb_prediction *a, const struct bb_pred
     }
 }
 
-static void same_paths(const struct bb_step *step, const struct bb_prediction *a, const struct bb_step *messages,
+static void assert_same_path(const struct bb_step *step, const struct bb_prediction *a, const struct bb_step *messages,
                        const struct bb_prediction *b)
 {
     struct bb_critical_path x, y;
@@ -80,7 +80,7 @@ static void same_paths(const struct bb_step *step, const struct bb_prediction *a
     bb_critical_path_release(&y);
 }
 
-static void times_are_those_of_the_messages(void **state)
+static void times_equal_those_of_the_messages(void **state)
 {
     static const struct {
         const char *name;
@@ -94,7 +94,7 @@ static void times_are_those_of_the_messages(void **state)
     (void)state;
     for (size_t i = 0; i < ROWS(lines); i++)
         for (size_t k = 0; k < ROWS(machines); k++) {
-            struct bb_prediction as_one, as_messages;
+            struct bb_prediction as_alltoallv, as_messages;
             struct bb_conditions conditions = {0};
             struct bb_step step, messages;
             struct bb_cluster cluster;
@@ -105,13 +105,13 @@ static void times_are_those_of_the_messages(void **state)
             cluster.sharing.collective_sms = 60;
             if (machines[k].slow)
                 assert_int_equal(bb_slow_parse(&conditions.slow, "--slow", machines[k].slow), 0);
-            make_both(lines[i], &step, &messages);
-            assert_true(operations(&step, true) > 0 && operations(&messages, true) == 0);
-            assert_int_equal(bb_predict_under(&step, &cluster, &conditions, &as_one), 0);
+            make_as_alltoallv_and_messages(lines[i], &step, &messages);
+            assert_true(count_ops(&step, true) > 0 && count_ops(&messages, true) == 0);
+            assert_int_equal(bb_predict_under(&step, &cluster, &conditions, &as_alltoallv), 0);
             assert_int_equal(bb_predict_under(&messages, &cluster, &conditions, &as_messages), 0);
-            same_predictions(&as_one, &as_messages);
-            same_paths(&step, &as_one, &messages, &as_messages);
-            bb_prediction_release(&as_one);
+            assert_same_prediction(&as_alltoallv, &as_messages);
+            assert_same_path(&step, &as_alltoallv, &messages, &as_messages);
+            bb_prediction_release(&as_alltoallv);
             bb_prediction_release(&as_messages);
             bb_step_release(&step);
             bb_step_release(&messages);
@@ -142,11 +142,11 @@ static void make_pairs(struct bb_step *step, int rows)
     kernel.compute_us = 10;
     for (int r = 0; r < 4; r++)
         step->role_of[r] = r % 2;
-    for (int place = 0; place < 2; place++) {
-        assert_int_equal(bb_program_add_stream(&step->roles[place].program, "ep", 0), 1);
-        step->roles[place].name = "place";
-        op.peer = place;
-        made_add(step, place, &kernel, made_add(step, place, &op, made_add(step, place, &kernel, BB_NONE)));
+    for (int index = 0; index < 2; index++) {
+        assert_int_equal(bb_program_add_stream(&step->roles[index].program, "ep", 0), 1);
+        step->roles[index].name = "place";
+        op.peer = index;
+        made_add(step, index, &kernel, made_add(step, index, &op, made_add(step, index, &kernel, BB_NONE)));
     }
 }
 
@@ -165,7 +165,7 @@ static double step_us(const struct bb_prediction *p, int rank)
 }
 
 /* A slow rank keeps whom it meets waiting, and nobody else. */
-static void only_who_meets_a_slow_rank_waits(void **state)
+static void slow_rank_delays_only_its_own_alltoallv(void **state)
 {
     struct bb_conditions conditions = {0};
     struct bb_prediction p;
@@ -183,7 +183,7 @@ static void only_who_meets_a_slow_rank_waits(void **state)
 }
 
 /* The host launches nothing for it, and nobody is waited for. */
-static void an_exchange_of_nothing_takes_no_time(void **state)
+static void empty_alltoallv_takes_no_time(void **state)
 {
     struct bb_prediction p;
     struct bb_checks checks;
@@ -208,7 +208,7 @@ static void an_exchange_of_nothing_takes_no_time(void **state)
 
 /* ---- traffic ---- */
 
-static void same_row(const struct bb_traffic_row *a, const struct bb_traffic_row *b)
+static void assert_same_row(const struct bb_traffic_row *a, const struct bb_traffic_row *b)
 {
     assert_int_equal(a->kind, b->kind);
     assert_int_equal(a->group, b->group);
@@ -223,14 +223,14 @@ static void same_row(const struct bb_traffic_row *a, const struct bb_traffic_row
     }
 }
 
-static void traffic_is_that_of_the_messages(void **state)
+static void traffic_equals_that_of_the_messages(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ROWS(lines); i++) {
         struct bb_step step, messages;
         struct bb_traffic a, b;
 
-        make_both(lines[i], &step, &messages);
+        make_as_alltoallv_and_messages(lines[i], &step, &messages);
         assert_int_equal(bb_traffic_init(&a, &step, false), 0);
         assert_int_equal(bb_traffic_init(&b, &messages, false), 0);
         assert_int_equal(a.n, b.n);
@@ -238,7 +238,7 @@ static void traffic_is_that_of_the_messages(void **state)
             assert_int_equal(a.roles[r].n_ranks, b.roles[r].n_ranks);
             assert_int_equal(a.roles[r].n_rows, b.roles[r].n_rows);
             for (int row = 0; row < a.roles[r].n_rows; row++)
-                same_row(&a.roles[r].rows[row], &b.roles[r].rows[row]);
+                assert_same_row(&a.roles[r].rows[row], &b.roles[r].rows[row]);
         }
         bb_traffic_release(&a);
         bb_traffic_release(&b);
@@ -249,7 +249,7 @@ static void traffic_is_that_of_the_messages(void **state)
 
 /* ---- checks ---- */
 
-static void planted(bool (*plant)(struct bb_op *op), const char *says, bool deadlocks)
+static void check_finds(bool (*inject)(struct bb_op *op), const char *expected, bool deadlocks)
 {
     struct bb_checks checks;
     struct bb_step step;
@@ -257,11 +257,11 @@ static void planted(bool (*plant)(struct bb_op *op), const char *says, bool dead
 
     assert_int_equal(lines_make(&step, 32, lines[0]), 0);
     for (size_t i = 0; i < step.roles[3].program.n_ops && !done; i++)
-        done = step.roles[3].program.ops[i].kind == BB_OP_ALLTOALLV && plant(&step.roles[3].program.ops[i]);
+        done = step.roles[3].program.ops[i].kind == BB_OP_ALLTOALLV && inject(&step.roles[3].program.ops[i]);
     assert_true(done);
     assert_int_equal(bb_step_check(&step, &checks), 0);
     assert_false(checks.matched);
-    assert_non_null(strstr(checks.mismatches.text[0], says));
+    assert_non_null(strstr(checks.mismatches.text[0], expected));
     if (deadlocks) {
         assert_false(checks.deadlock_free);
         assert_non_null(strstr(checks.deadlock.text[0], "waits for rank"));
@@ -270,7 +270,7 @@ static void planted(bool (*plant)(struct bb_op *op), const char *says, bool dead
     bb_step_release(&step);
 }
 
-static bool turn_around(struct bb_op *op)
+static bool reverse_direction(struct bb_op *op)
 {
     op->reversed = !op->reversed;
     return true;
@@ -282,13 +282,13 @@ static bool halve_rows(struct bb_op *op)
     return true;
 }
 
-static bool move_place(struct bb_op *op)
+static bool change_index(struct bb_op *op)
 {
     op->peer = 4;
     return true;
 }
 
-static bool leave_out(struct bb_op *op)
+static bool drop_call(struct bb_op *op)
 {
     op->kind = BB_OP_COMPUTE;
     op->comm = BB_NONE;
@@ -296,21 +296,21 @@ static bool leave_out(struct bb_op *op)
     return true;
 }
 
-static void a_place_that_does_not_fit_is_found(void **state)
+static void finds_a_wrong_call_of_one_rank(void **state)
 {
     (void)state;
-    planted(turn_around, "alltoallv 0 on 'ep': rank 0 has alltoallv by table", false);
-    planted(halve_rows, "rows of", false);
-    planted(move_place, "has index 3 there and the row of index 4", false);
-    planted(leave_out, "alltoallv", true);
+    check_finds(reverse_direction, "alltoallv 0 on 'ep': rank 0 has alltoallv by table", false);
+    check_finds(halve_rows, "rows of", false);
+    check_finds(change_index, "has index 3 there and the row of index 4", false);
+    check_finds(drop_call, "alltoallv", true);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(times_are_those_of_the_messages),      cmocka_unit_test(only_who_meets_a_slow_rank_waits),
-        cmocka_unit_test(an_exchange_of_nothing_takes_no_time), cmocka_unit_test(traffic_is_that_of_the_messages),
-        cmocka_unit_test(a_place_that_does_not_fit_is_found),
+        cmocka_unit_test(times_equal_those_of_the_messages),      cmocka_unit_test(slow_rank_delays_only_its_own_alltoallv),
+        cmocka_unit_test(empty_alltoallv_takes_no_time), cmocka_unit_test(traffic_equals_that_of_the_messages),
+        cmocka_unit_test(finds_a_wrong_call_of_one_rank),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

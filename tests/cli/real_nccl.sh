@@ -1,6 +1,6 @@
 #!/bin/sh
-# real_nccl.sh FOLDER - fetches the NCCLs of bootstrap/wheels.txt that test_real_nccl.py holds busbar against beside the one
-# it is built with: FOLDER/NAME/{include,lib}. What is there already stays. Exit status 77 where none can be fetched.
+# real_nccl.sh FOLDER - downloads the oldest and the newest NCCL of bootstrap/wheels.txt, for test_real_nccl.py, into
+# FOLDER/NAME/{include,lib}. Versions that are already present are kept. Exits with status 77 if a download fails.
 set -u
 cd "$(dirname "$0")/../.."
 folder=$1
@@ -11,7 +11,7 @@ for name in nccl-oldest nccl-newest; do
     [ "$(cat "$folder/$name/wheel" 2>/dev/null)" != "$wheel" ] || continue
     rm -rf "$folder/$name" "$folder/new"
     PYTHONPATH=$(find_pip) timeout 600 python3 -m pip install -q --no-deps --no-cache-dir --disable-pip-version-check \
-        --target "$folder/new" "$wheel" >"$folder/pip.log" 2>&1 || { echo "$wheel cannot be fetched here"; exit 77; }
+        --target "$folder/new" "$wheel" >"$folder/pip.log" 2>&1 || { echo "cannot download $wheel"; exit 77; }
     mv "$folder/new/nvidia/nccl" "$folder/$name" && echo "$wheel" >"$folder/$name/wheel" || exit 1
     rm -rf "$folder/new"
 done

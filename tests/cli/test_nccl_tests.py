@@ -180,7 +180,8 @@ def test_accepts_every_nccl_tests_option(perf):
     long = perf("all_reduce", "--ngpus", "2", "--minbytes", "8", "--maxbytes", "64", "--stepfactor", "2", "--iters", "2",
                 "--warmup_iters", "1", "--agg_iters", "1", "--run_cycles", "1", "--check", "1", "--op", "max", "--datatype", "int8",
                 "--root", "0", "--blocking", "1", "--stream_null", "0", "--timeout", "30", "--cudagraph", "0", "--report_cputime", "1",
-                "--report_timestamps", "0", "--average", "0", "--local_register", "0", "--cta_policy", "0", "--memory", "0", "--unalign", "0", "--parallel_init", "0")
+                "--report_timestamps", "0", "--average", "0", "--local_register", "0", "--cta_policy", "0", "--memory", "0",
+                "--unalign", "0", "--parallel_init", "0")
     assert long.returncode == 0 and "cputime" in long.stdout and len(ROW.findall(long.stdout)) == 4, long.stderr
 
 

@@ -1,4 +1,4 @@
-"""`busbar proxy` as a black box on emulated GPUs: traffic, figures, data, ranges, faults, refusals."""
+"""`busbar proxy` on emulated GPUs: traffic, metrics, data checks, NVTX ranges, injected faults, and rejected input."""
 import collections
 import json
 import pathlib
@@ -24,14 +24,14 @@ NCCL_NAME = {"send": "ncclSend", "recv": "ncclRecv", "all_reduce": "ncclAllReduc
              "reduce_scatter": "ncclReduceScatter", "broadcast": "ncclBroadcast", "alltoall": "ncclAlltoAll"}
 
 
-def planned(busbar, name, words, ranks, *options, env=None):
-    done = busbar.run("plan", name, *words, "--ranks", ranks, *options, "--json", "-", env=env)
+def planned(busbar, name, args, ranks, *options, env=None):
+    done = busbar.run("plan", name, *args, "--ranks", ranks, *options, "--json", "-", env=env)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def traffic_by_rank(roles):
-    """{rank: {(kind, group size, count): calls}} and {rank: {(kind, signed peer distance): calls}} of a plan or a run."""
+    """Traffic of a plan or a run: {rank: {(NCCL function, group size, count): calls}}."""
     traffic = collections.defaultdict(collections.Counter)
     for role in roles:
         for rank in role["ranks"]:
@@ -41,8 +41,8 @@ def traffic_by_rank(roles):
 
 
 def recorded(prefix, rank, ranks, traced=1):
-    """The calls that one rank made, without the one-element all-reduces at the start of steps (two of traced ones), and
-    the number of steps."""
+    """NCCL calls of one rank and its number of steps. One-element all-reduces are the barriers at the start of steps and do not count as
+    calls. A traced step has two of them."""
     calls = collections.Counter()
     starts = 0
     for line in pathlib.Path(f"{prefix}.{rank}").read_text().splitlines():
@@ -50,19 +50,19 @@ def recorded(prefix, rank, ranks, traced=1):
         if function == "ncclAllReduce" and int(count) == 1 and int(size) == ranks:
             starts += 1
         elif function in ("ncclSend", "ncclRecv") and int(count) == 1:
-            pass  # connects a pair, before steps that cannot be serialised
+            pass  # connects a pair before steps that cannot be serialised
         else:
             calls[function, int(size), int(count)] += 1
     return calls, starts - traced
 
 
-@pytest.mark.parametrize("name,words,ranks", LAYOUTS)
+@pytest.mark.parametrize("name,args,ranks", LAYOUTS)
 @pytest.mark.parametrize("per_tensor", [(), ("--per-tensor",)], ids=["aggregated", "per-tensor"])
-def test_executed_traffic_is_the_planned_one(busbar, tmp_path, name, words, ranks, per_tensor):
+def test_executed_traffic_matches_the_plan(busbar, tmp_path, name, args, ranks, per_tensor):
     env = {**NO_DATA, "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
-    plan = planned(busbar, name, words, ranks, *per_tensor)
-    run = busbar.json("proxy", name, *words, *per_tensor, *QUICK, ranks=ranks, env=env, tmp_path=tmp_path)
+    plan = planned(busbar, name, args, ranks, *per_tensor)
+    run = busbar.json("proxy", name, *args, *per_tensor, *QUICK, ranks=ranks, env=env, tmp_path=tmp_path)
     assert run["roles"] == plan["roles"]
     expected = traffic_by_rank(plan["roles"])
     assert sorted(expected) == list(range(ranks))
@@ -72,33 +72,33 @@ def test_executed_traffic_is_the_planned_one(busbar, tmp_path, name, words, rank
         assert calls == {key: n * steps for key, n in expected[rank].items()}
 
 
-def assert_same_figures(run, predicted):
-    """Where the time goes: traced on one side, computed on the other, role by role."""
+def assert_same_breakdown(run, predicted):
+    """The traced breakdown of each role equals the predicted breakdown."""
     keys = ("step_us", "compute_us", "comm_us", "exposed_us", "idle_us")
     traced = {row["role"]: row for row in run["breakdown_by_role"]}
     assert set(traced) == {row["role"] for row in predicted["breakdown_by_role"]}
     for row in predicted["breakdown_by_role"]:
         assert [traced[row["role"]][k] for k in keys] == pytest.approx([row[k] for k in keys], abs=1)
     for group in predicted["groups"]:
-        own = next(g for g in run["groups"] if g["name"] == group["name"])
-        assert own["bytes"] == group["bytes"]
-        assert own["busy_us"] == pytest.approx(group["busy_us"], abs=1)
-        assert own["exposed_us"] == pytest.approx(group["exposed_us"], abs=1)
+        measured = next(g for g in run["groups"] if g["name"] == group["name"])
+        assert measured["bytes"] == group["bytes"]
+        assert measured["busy_us"] == pytest.approx(group["busy_us"], abs=1)
+        assert measured["exposed_us"] == pytest.approx(group["exposed_us"], abs=1)
 
 
-@pytest.mark.parametrize("name,words,ranks", LAYOUTS)
+@pytest.mark.parametrize("name,args,ranks", LAYOUTS)
 @pytest.mark.parametrize("compute", [(), ("--compute", "timed", "--forward-us", 100)], ids=["none", "timed"])
-def test_predicted_step_is_the_emulated_one(busbar, tmp_path, name, words, ranks, compute):
+def test_predicted_step_matches_emulated_step(busbar, tmp_path, name, args, ranks, compute):
     for cluster in (ROUND, NOMINAL):
         env = {**NO_DATA, "EMU_CLUSTER": str(cluster)}
-        plan = planned(busbar, name, words, ranks, *compute, "--cluster", cluster)
-        run = busbar.json("proxy", name, *words, *compute, *QUICK, "--no-alone", ranks=ranks, env=env, tmp_path=tmp_path)
+        plan = planned(busbar, name, args, ranks, *compute, "--cluster", cluster)
+        run = busbar.json("proxy", name, *args, *compute, *QUICK, "--no-alone", ranks=ranks, env=env, tmp_path=tmp_path)
         assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1), cluster.name
         assert run["step_us"]["min"] == run["step_us"]["max"]
-        assert_same_figures(run, plan["predicted"])
+        assert_same_breakdown(run, plan["predicted"])
 
 
-@pytest.mark.parametrize("name,words,ranks", [
+@pytest.mark.parametrize("name,args,ranks", [
     ("resnet50", (), 4),
     ("resnet50_ring", (), 3),
     ("resnet152", (), 4),
@@ -109,16 +109,16 @@ def test_predicted_step_is_the_emulated_one(busbar, tmp_path, name, words, ranks
     ("gpt3_moe", (2, 1), 32),
     ("gpt3_moe_one_pipe_step", (2, 1), 32),
 ])
-def test_every_proxy_runs_as_planned(busbar, tmp_path, name, words, ranks):
+def test_every_proxy_matches_its_plan(busbar, tmp_path, name, args, ranks):
     cluster = NOMINAL
     env = {**NO_DATA, "EMU_CLUSTER": str(cluster), "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
     timed = () if name.startswith("resnet50") else ("--compute", "timed")
-    plan = planned(busbar, name, words, ranks, *timed, "--cluster", cluster)
-    run = busbar.json("proxy", name, *words, *timed, "--warmup", 0, "--steps", 1, "--traced-steps", 1, "--no-alone",
+    plan = planned(busbar, name, args, ranks, *timed, "--cluster", cluster)
+    run = busbar.json("proxy", name, *args, *timed, "--warmup", 0, "--steps", 1, "--traced-steps", 1, "--no-alone",
                       ranks=ranks, env=env, tmp_path=tmp_path)
     assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1)
-    assert_same_figures(run, plan["predicted"])
+    assert_same_breakdown(run, plan["predicted"])
     expected = traffic_by_rank(plan["roles"])
     for rank in range(ranks):
         calls, steps = recorded(tmp_path / "calls", rank, ranks)
@@ -126,7 +126,7 @@ def test_every_proxy_runs_as_planned(busbar, tmp_path, name, words, ranks):
 
 
 @pytest.mark.smoke
-def test_result_has_head_body_and_figures(busbar, tmp_path):
+def test_result_contains_header_breakdown_and_metrics(busbar, tmp_path):
     run = busbar.json("proxy", "gpt2_large", 4, 2, 2, "--compute", "timed", *QUICK, ranks=4, env=NO_DATA,
                       tmp_path=tmp_path)
     assert run["schema"] == "busbar.proxy/1" and run["status"] == "ok" and run["emulated"] is True
@@ -146,7 +146,7 @@ def test_result_has_head_body_and_figures(busbar, tmp_path):
     o = run["overlap"]
     busy = o["compute_alone_us"] + b["bubble_us"]
     assert o["overlap_efficiency"] == pytest.approx((busy + o["comm_alone_us"] - o["both_us"]) / min(busy, o["comm_alone_us"]), abs=0.01)
-    # GPipe's bubble, (stages - 1) (forward + backward) of a micro-batch, here of two layers.
+    # GPipe's bubble is (stages - 1) x (forward + backward) of a micro-batch. A stage has two layers.
     assert b["bubble_us"] == pytest.approx(2 * (run["options"]["forward_us"] + run["options"]["backward_us"]), rel=0.001)
     assert {r["role"] for r in run["breakdown_by_role"]} == {r["name"] for r in run["roles"]}
     assert run["check"] == {"enabled": False, "wrong": None}
@@ -158,31 +158,31 @@ def test_result_has_head_body_and_figures(busbar, tmp_path):
             assert group["name"] != "dp" or group["busy_us"] == pytest.approx(group["transfer_us"] + group["waiting_us"], abs=1)
 
 
-def test_without_traced_steps_there_is_nothing_of_them(busbar, tmp_path):
+def test_breakdown_is_null_without_traced_steps(busbar, tmp_path):
     run = busbar.json("proxy", "gpt2_large", 4, 2, 2, *ONE, ranks=2, env=NO_DATA, tmp_path=tmp_path)
     assert run["traced_step_us"] is None and run["traced_issue_us"] is None and run["breakdown"] is None
 
 
-@pytest.mark.parametrize("name,words,ranks", [("gpt2_large", (4, 2, 3), 2), ("bert_large", (8, 4, 3), 8),
-                                              ("cosmoflow", (), 4), ("dlrm", (), 4), ("gpt3", (2, 2), 8)])
-def test_modelled_gpus_do_not_slow_each_other_down(busbar, tmp_path, name, words, ranks):
-    """Messages and collectives alike: an operation takes as long beside a kernel as alone."""
-    run = busbar.json("proxy", name, *words, "--compute", "timed", *QUICK, ranks=ranks,
+@pytest.mark.parametrize("name,args,ranks", [("gpt2_large", (4, 2, 3), 2), ("bert_large", (8, 4, 3), 8),
+                                             ("cosmoflow", (), 4), ("dlrm", (), 4), ("gpt3", (2, 2), 8)])
+def test_emulated_gpus_have_no_overlap_slowdown(busbar, tmp_path, name, args, ranks):
+    """Messages and collectives take the same time alone and concurrently with a kernel."""
+    run = busbar.json("proxy", name, *args, "--compute", "timed", *QUICK, ranks=ranks,
                       env={**NO_DATA, "EMU_CLUSTER": str(ROUND)}, tmp_path=tmp_path)
     assert run["overlap"]["comm_slowdown"] == pytest.approx(1, abs=1e-3)
     assert run["overlap"]["compute_slowdown"] == pytest.approx(1, abs=1e-3)
 
 
-def test_text_is_on_stdout_of_rank_0_only(busbar):
+def test_only_rank_0_prints_text(busbar):
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, ranks=4, env=NO_DATA)
     assert done.returncode == 0 and done.stderr == ""
     assert done.stdout.count("# busbar ") == 1
     assert "# emulated GPUs: " in done.stdout
-    for word in ("step", "exposed", "hidden", "busbw", "first stage", "last stage"):
-        assert word in done.stdout
+    for text in ("step", "exposed", "hidden", "busbw", "first stage", "last stage"):
+        assert text in done.stdout
 
 
-def test_help_and_report_look_as_they_did(busbar, golden):
+def test_help_and_report_match_golden_files(busbar, golden):
     golden("proxy-help.txt", busbar.run("proxy", "--help").stdout)
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, "--compute", "timed", *QUICK, ranks=4,
                       env={**NO_DATA, "EMU_CLUSTER": str(ROUND)})
@@ -191,7 +191,7 @@ def test_help_and_report_look_as_they_did(busbar, golden):
     golden("proxy-report.txt", re.sub(r"(?m)^  host issue .*$", "  host issue ...", text))
 
 
-def test_quiet_and_json_on_stdout(busbar):
+def test_json_on_stdout_and_quiet(busbar):
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--json", "-", ranks=2, env=NO_DATA)
     assert done.returncode == 0 and json.loads(done.stdout)["status"] == "ok"
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--quiet", ranks=2, env=NO_DATA)
@@ -199,23 +199,23 @@ def test_quiet_and_json_on_stdout(busbar):
 
 
 ONE = ("--warmup", 0, "--steps", 1, "--traced-steps", 0)
-PIPE = ("bert_large", 3, 3, 2)  # on 3 ranks: sends and receives only, a middle stage among them
+PIPE = ("bert_large", 3, 3, 2)  # on 3 ranks: only sends and receives, with a middle stage
 BOTH = ("bert_large", 2, 2, 1, "--scale-counts", 0.05)  # on 4 ranks: two replicas
 
 
-@pytest.mark.parametrize("words,ranks", [pytest.param(PIPE, 3, marks=pytest.mark.smoke), (BOTH, 4)])
-def test_clean_data_pass_the_check(busbar, tmp_path, words, ranks):
-    run = busbar.json("proxy", *words, *ONE, "--dtype", "half", "--check", ranks=ranks, tmp_path=tmp_path)
+@pytest.mark.parametrize("args,ranks", [pytest.param(PIPE, 3, marks=pytest.mark.smoke), (BOTH, 4)])
+def test_correct_data_pass_the_check(busbar, tmp_path, args, ranks):
+    run = busbar.json("proxy", *args, *ONE, "--dtype", "half", "--check", ranks=ranks, tmp_path=tmp_path)
     assert run["check"] == {"enabled": True, "wrong": 0}
 
 
-@pytest.mark.parametrize("words,ranks,fault,operation", [
+@pytest.mark.parametrize("args,ranks,fault,operation", [
     (PIPE, 3, "corrupt:rank=1,call=2,name=ncclRecv", "recv pp"),
     (BOTH, 4, "corrupt:rank=2,call=1,name=ncclAllReduce", "all_reduce dp"),
 ])
-def test_a_corrupt_byte_is_wrong_data(busbar, tmp_path, words, ranks, fault, operation):
+def test_corrupt_byte_exits_with_3(busbar, tmp_path, args, ranks, fault, operation):
     path = tmp_path / "r.json"
-    done = busbar.run("proxy", *words, *ONE, "--check", "--json", path, ranks=ranks, env={"EMU_FAULT": fault})
+    done = busbar.run("proxy", *args, *ONE, "--check", "--json", path, ranks=ranks, env={"EMU_FAULT": fault})
     assert done.returncode == 3
     rank = re.search(r"rank=(\d)", fault)[1]
     assert re.search(rf"busbar: rank {rank} .*{operation} .*1 elements wrong, the first at index \d+", done.stderr)
@@ -224,7 +224,7 @@ def test_a_corrupt_byte_is_wrong_data(busbar, tmp_path, words, ranks, fault, ope
 
 
 @pytest.mark.smoke
-def test_a_killed_rank_is_named(busbar, tmp_path):
+def test_reports_the_killed_rank(busbar, tmp_path):
     path = tmp_path / "r.json"
     env = {**NO_DATA, "EMU_FAULT": "die:rank=2,call=9,name=ncclAllReduce"}
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--json", path, ranks=4, env=env, timeout=60)
@@ -234,7 +234,7 @@ def test_a_killed_rank_is_named(busbar, tmp_path):
     assert left["status"] in ("running", "timeout") and left["roles"] and "step_us" not in left
 
 
-def test_a_stalled_rank_ends_in_a_timeout_that_names_it(busbar):
+def test_timeout_names_the_stalled_rank(busbar):
     env = {**NO_DATA, "EMU_FAULT": "stall:rank=1,call=9,name=ncclAllReduce"}
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--timeout", 2, ranks=4, env=env, timeout=60)
     assert done.returncode == 4
@@ -243,7 +243,7 @@ def test_a_stalled_rank_ends_in_a_timeout_that_names_it(busbar):
 
 @pytest.mark.parametrize("function,call", [("ncclAllReduce", 2), ("cudaMalloc", 1), ("cudaStreamWaitEvent", 2),
                                            ("cudaEventElapsedTime", 2), ("ncclCommFinalize", 2), ("cudaLaunchKernel", 2)])
-def test_a_failing_call_ends_the_run_with_1(busbar, function, call):
+def test_failed_call_exits_with_1(busbar, function, call):
     env = {**NO_DATA, "EMU_FAULT": f"fail:rank=1,call={call},name={function}"}
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--compute", "timed", ranks=4, env=env, timeout=60)
     assert done.returncode == 1, done.stderr
@@ -266,13 +266,13 @@ def test_compute_none_launches_no_kernel(busbar):
     (("gpt2_large", "--dtype", "flaot"), 4, "float"),
     ((), 2, "no proxy given"),
 ])
-def test_bad_input_is_refused(busbar, args, ranks, message):
+def test_rejects_invalid_arguments(busbar, args, ranks, message):
     done = busbar.run("proxy", *args, ranks=ranks, env=NO_DATA)
     assert done.returncode == 2 and done.stdout == ""
     assert message in done.stderr
 
 
-def test_too_little_memory_is_said_before_anything_runs(busbar, tmp_path):
+def test_reports_insufficient_memory_before_the_run(busbar, tmp_path):
     cluster = json.loads(ROUND.read_text())
     cluster["memory_bytes"] = 100e6
     path = tmp_path / "small.json"
@@ -316,7 +316,7 @@ def flat(nodes):
         yield from flat(node[3])
 
 
-def test_nvtx_ranges(busbar, tmp_path):
+def test_nvtx_ranges_of_steps_phases_and_operations(busbar, tmp_path):
     env = {**NO_DATA, "NVTX_RECORD": str(tmp_path / "nvtx"),
            "NVTX_INJECTION64_PATH": str(busbar.build / "tests" / "nvtx_recorder.so")}
     run = busbar.json("proxy", "gpt2_large", 4, 2, 2, *QUICK, ranks=4, env=env, tmp_path=tmp_path)
@@ -334,7 +334,7 @@ def test_nvtx_ranges(busbar, tmp_path):
             seen[frozenset(ops.items())] += 1
         assert "compute" in names["stream"] and "pp" in names["stream"] and "dp" in names["stream"]
         assert "step end" in names["event"] and names["thread"]
-    # 808,960 floats to and fro; gradients of the two layers of either stage (workloads: gpt2_large)
+    # Each micro-batch sends 808,960 floats in each direction. The gradients are those of the two layers of each stage of gpt2_large.
     inner, first, last = 19677440, 85317120, 84008960
     pairs = {("send pp 3.1 MiB", "pp", 3235840): 2, ("recv pp 3.1 MiB", "pp", 3235840): 2}
     stage0 = {**pairs, ("all_reduce dp 325.5 MiB", "dp", 4 * first): 1, ("all_reduce dp 75.1 MiB", "dp", 4 * inner): 1}
@@ -344,36 +344,36 @@ def test_nvtx_ranges(busbar, tmp_path):
     assert total == sum(size * n for (_, _, size), n in stage0.items())
 
 
-def test_nvtx_groups_hold_their_operations(busbar, tmp_path):
+def test_nvtx_group_ranges_contain_their_operations(busbar, tmp_path):
     env = {**NO_DATA, "NVTX_RECORD": str(tmp_path / "nvtx"),
            "NVTX_INJECTION64_PATH": str(busbar.build / "tests" / "nvtx_recorder.so")}
     busbar.json("proxy", "bert_large", 4, 4, 2, *ONE, ranks=4, env=env, tmp_path=tmp_path)
     groups = [n for path in tmp_path.glob("nvtx.*") for n in flat(ranges(path)[0]) if n[0].startswith("group")]
     assert len(groups) == 2 * 2 * 2  # two middle stages, two micro-batches, forward and backward
     for name, category, size, ops in groups:
-        assert (name, category, size) == ("group pp 8 MiB", "pp", 0)  # the bytes are its operations'
+        assert (name, category, size) == ("group pp 8 MiB", "pp", 0)  # only the operations inside the group carry bytes
         assert sorted(op[0] for op in ops) == ["recv pp 4 MiB", "send pp 4 MiB"]
 
 
 # ---- the step as a CUDA graph ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name,words,ranks", [
+@pytest.mark.parametrize("name,args,ranks", [
     ("gpt2_large", (4, 2, 2), 4),
     ("resnet50_ring", (), 3),
     ("cosmoflow", (), 8),
     ("gpt3_moe", (2, 1), 32),
 ])
-def test_a_graph_takes_the_time_of_its_step(busbar, tmp_path, name, words, ranks):
-    env = {**NO_DATA, "EMU_CLUSTER": str(ROUND)}  # where launching costs nothing
-    run = busbar.json("proxy", name, *words, "--warmup", 0, "--steps", 2, "--traced-steps", 0, "--no-alone", "--graph",
+def test_graph_step_takes_the_time_of_the_step(busbar, tmp_path, name, args, ranks):
+    env = {**NO_DATA, "EMU_CLUSTER": str(ROUND)}  # a cluster with zero launch cost
+    run = busbar.json("proxy", name, *args, "--warmup", 0, "--steps", 2, "--traced-steps", 0, "--no-alone", "--graph",
                       ranks=ranks, env=env, tmp_path=tmp_path)
     assert run["graph"]["step_us"]["p50"] == pytest.approx(run["step_us"]["p50"], abs=0.1)
     assert run["graph"]["step_ratio"] == pytest.approx(1, abs=1e-3)
     assert run["graph"]["capture_ms"] > 0 and run["graph"]["issue_us"]["p50"] > 0
 
 
-def test_a_graph_is_captured_once_and_stands_beside_the_step(busbar, tmp_path):
+def test_graph_is_captured_once_and_reported_with_the_step(busbar, tmp_path):
     env = {**NO_DATA, "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
     plan = planned(busbar, "gpt2_large", (4, 2, 2), 4)
@@ -383,41 +383,41 @@ def test_a_graph_is_captured_once_and_stands_beside_the_step(busbar, tmp_path):
     expected = traffic_by_rank(plan["roles"])
     for rank in range(4):
         calls, steps = recorded(tmp_path / "calls", rank, 4)
-        assert steps == 1 + 3 + 1 + 3 + 1  # warm-up, timed, the graph's own of each, traced
+        assert steps == 1 + 3 + 1 + 3 + 1  # warm-up 1, timed 3, graph warm-up 1, graph timed 3, traced 1
         assert calls == {key: n * (1 + 3 + 1 + 1) for key, n in expected[rank].items()}
 
 
 @pytest.mark.parametrize("function", ["cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate",
                                       "cudaGraphLaunch"])
-def test_a_graph_that_fails_ends_the_run_with_1(busbar, function):
+def test_failed_graph_call_exits_with_1(busbar, function):
     env = {**NO_DATA, "EMU_FAULT": f"fail:rank=1,call=1,name={function}"}
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--graph", ranks=4, env=env, timeout=60)
     assert done.returncode == 1, done.stderr
     assert "busbar: rank 1 " in done.stderr and function in done.stderr
 
 
-def test_a_graph_beside_steps_needs_nccls_support(busbar):
+def test_graph_requires_nccl_graph_mixing_support(busbar):
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, "--graph", env={**NO_DATA, "NCCL_GRAPH_MIXING_SUPPORT": "0"})
     assert done.returncode == 2 and "NCCL_GRAPH_MIXING_SUPPORT" in done.stderr
 
 
-# ---- real work -------------------------------------------------------------------------------------------------------
+# ---- --compute gemm: real kernels ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name,words,dtype", [("gpt2_large", (4, 2, 2), "float"), ("bert_large", (4, 2, 3), "half"),
-                                              ("bert_large", (8, 4, 2), "bfloat16")])
-def test_real_work_takes_the_predicted_time(busbar, tmp_path, name, words, dtype):
+@pytest.mark.parametrize("name,args,dtype", [("gpt2_large", (4, 2, 2), "float"), ("bert_large", (4, 2, 3), "half"),
+                                             ("bert_large", (8, 4, 2), "bfloat16")])
+def test_gemm_compute_takes_the_predicted_time(busbar, tmp_path, name, args, dtype):
     shapes = {"gpt2_large": (1280, 632, 1), "bert_large": (1024, 128, 8)}
     h, s, batch = shapes[name]
     for cluster in (ROUND, NOMINAL):
         options = ("--compute", "gemm", "--dtype", dtype)
-        plan = planned(busbar, name, words, 4, *options, "--cluster", cluster)
-        run = busbar.json("proxy", name, *words, *options, *QUICK, "--no-alone", "--peak-tflops", 100, ranks=4,
+        plan = planned(busbar, name, args, 4, *options, "--cluster", cluster)
+        run = busbar.json("proxy", name, *args, *options, *QUICK, "--no-alone", "--peak-tflops", 100, ranks=4,
                           env={**NO_DATA, "EMU_CLUSTER": str(cluster)}, tmp_path=tmp_path)
         assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1), cluster.name
-        assert_same_figures(run, plan["predicted"])
-        layer = batch * (24 * s * h * h + 4 * s * s * h)  # forward; backward twice
-        assert run["model_flops"] == pytest.approx(3 * layer * words[0] * words[2] * (4 // words[1]), rel=1e-9)
+        assert_same_breakdown(run, plan["predicted"])
+        layer = batch * (24 * s * h * h + 4 * s * s * h)  # FLOPs of the forward pass; the backward pass has twice as many
+        assert run["model_flops"] == pytest.approx(3 * layer * args[0] * args[2] * (4 // args[1]), rel=1e-9)
         assert run["model_flops"] == pytest.approx(sum(r["flops"] * len(r["ranks"]) for r in plan["roles"]), rel=1e-9)
         assert run["model_flop_utilisation"] == pytest.approx(
             run["model_flops"] / (run["step_us"]["p50"] * 1e-6 * 4 * 100e12))
@@ -426,14 +426,14 @@ def test_real_work_takes_the_predicted_time(busbar, tmp_path, name, words, dtype
             run["model_flops"] / (plan["predicted"]["step_us"] * 1e-6 * 4 * peak * 1e12))
 
 
-def test_real_work_says_its_rate(busbar):
+def test_gemm_compute_prints_tflops(busbar):
     done = busbar.run("proxy", "bert_large", 2, 2, 1, *ONE, "--compute", "gemm", "--scale-counts", 0.001, ranks=2,
                       env=NO_DATA)
     assert done.returncode == 0, done.stderr
     assert re.search(r"# model FLOPs: [0-9.e+]+ per step, [0-9.]+ TFLOP/s per GPU\n", done.stdout)
 
 
-@pytest.mark.parametrize("name,words,ranks,dtype", [
+@pytest.mark.parametrize("name,args,ranks,dtype", [
     ("resnet50", (), 3, "float"),
     ("resnet50_ring", (), 2, "half"),
     ("resnet152", (), 2, "bfloat16"),
@@ -444,26 +444,26 @@ def test_real_work_says_its_rate(busbar):
     ("gpt3_moe", (2, 1), 32, "bfloat16"),
     ("gpt3_moe_one_pipe_step", (2, 1), 32, "float"),
 ])
-def test_real_work_of_every_proxy_takes_the_predicted_time(busbar, tmp_path, name, words, ranks, dtype):
-    """... while it moves what it moves without."""
+def test_gemm_compute_of_every_proxy_takes_the_predicted_time(busbar, tmp_path, name, args, ranks, dtype):
+    """With --compute gemm the NCCL calls equal those of --compute none."""
     cluster = NOMINAL
     env = {**NO_DATA, "EMU_CLUSTER": str(cluster), "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
     options = ("--compute", "gemm", "--dtype", dtype)
-    plan = planned(busbar, name, words, ranks, *options, "--cluster", cluster)
-    run = busbar.json("proxy", name, *words, *options, *FEW, "--no-alone", ranks=ranks, env=env, tmp_path=tmp_path)
+    plan = planned(busbar, name, args, ranks, *options, "--cluster", cluster)
+    run = busbar.json("proxy", name, *args, *options, *FEW, "--no-alone", ranks=ranks, env=env, tmp_path=tmp_path)
     assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1)
-    assert_same_figures(run, plan["predicted"])
+    assert_same_breakdown(run, plan["predicted"])
     assert run["model_flops"] == pytest.approx(sum(r["flops"] * len(r["ranks"]) for r in plan["roles"]), rel=1e-9)
-    bare = planned(busbar, name, words, ranks, "--dtype", dtype, "--compute", "none")
-    expected = traffic_by_rank(bare["roles"])
+    communication_plan = planned(busbar, name, args, ranks, "--dtype", dtype, "--compute", "none")
+    expected = traffic_by_rank(communication_plan["roles"])
     for rank in range(ranks):
         calls, steps = recorded(tmp_path / "calls", rank, ranks)
         assert calls == {key: n * steps for key, n in expected[rank].items()}
 
 
-def test_small_machines_do_less_of_the_work(busbar, tmp_path):
-    """Real products on this CPU, so there must be little of them."""
+def test_proxy_all_scales_gemm_compute_down(busbar, tmp_path):
+    """The emulated GPU computes the GEMMs on the CPU, so counts are scaled down to almost nothing."""
     run = busbar.json("proxy", "all", "--quick", *FEW, "--compute", "gemm", "--scale-counts", 1e-8, "--check", ranks=8,
                       tmp_path=tmp_path)
     rows = {row["proxy"]: row for row in run["results"] if row["fits"] and row["proxy"] in NAMES}
@@ -471,7 +471,7 @@ def test_small_machines_do_less_of_the_work(busbar, tmp_path):
     assert all(row["breakdown"]["compute_us"] > 0 for row in rows.values())
 
 
-def test_every_operation_of_a_plan_says_its_flops_and_bytes(busbar):
+def test_plan_lists_flops_and_bytes_per_operation(busbar):
     plan = planned(busbar, "gpt2_large", (4, 2, 1), 2, "--compute", "gemm", "--ops")
     computes = [op for op in plan["roles"][0]["program"] if op["kind"] == "compute"]
     assert [op["flops"] for op in computes] == [53792604160, 2 * 53792604160, 0, 0]
@@ -480,10 +480,10 @@ def test_every_operation_of_a_plan_says_its_flops_and_bytes(busbar):
     assert [op["moved_bytes"] for op in computes[2:]] == [28 * 19677440, 28 * 85317120]
 
 
-@pytest.mark.parametrize("name,words,ranks", [("gpt2_large", (4, 2, 2), 4), ("resnet152", (), 1), ("cosmoflow", (), 4),
-                                              ("gpt3_moe", (2, 1), 32)])
-def test_a_plan_lists_the_products_and_passes_of_its_operations(busbar, name, words, ranks):
-    plan = planned(busbar, name, words, ranks, "--compute", "gemm", "--ops")
+@pytest.mark.parametrize("name,args,ranks", [("gpt2_large", (4, 2, 2), 4), ("resnet152", (), 1), ("cosmoflow", (), 4),
+                                             ("gpt3_moe", (2, 1), 32)])
+def test_plan_lists_gemms_and_memory_bound_kernels(busbar, name, args, ranks):
+    plan = planned(busbar, name, args, ranks, "--compute", "gemm", "--ops")
     for role in plan["roles"]:
         for op in role["program"]:
             if op["kind"] != "compute":
@@ -497,21 +497,22 @@ def test_a_plan_lists_the_products_and_passes_of_its_operations(busbar, name, wo
                        else item["flops"] == 0 for item in items)
 
 
-def test_a_plan_prints_the_bytes_of_passes(busbar):
+def test_plan_prints_bytes_of_memory_bound_kernels(busbar):
     done = busbar.run("plan", "cosmoflow", "--ranks", 4, "--compute", "gemm", "--ops", "--cluster", "h100-sxm-ib",
                       emulated=False)
     assert done.returncode == 0
     assert re.search(r"compute +29 GFLOP 3.2 GiB +forward, conv 0\n", done.stdout)
     assert re.search(r"compute +32 MiB moved +forward, halo pack\n", done.stdout)
     assert re.search(r"compute +67.5 MiB moved +optimizer, SGD, conv 4\n", done.stdout)
-    assert "operands of real kernels 3.9 GiB" in done.stdout and "buffers of the proxy need 4 GiB of 79.1 GiB per GPU: fits" in done.stdout
+    assert "operands of real kernels 3.9 GiB" in done.stdout
+    assert "buffers of the proxy need 4 GiB of 79.1 GiB per GPU: fits" in done.stdout
 
 
-def test_work_that_does_not_fit_is_refused_with_what_would(busbar, tmp_path):
+def test_rejects_kernels_above_gpu_memory_with_an_alternative(busbar, tmp_path):
     plan = planned(busbar, "cosmoflow", (), 4, "--compute", "gemm")
     work, total = (plan["roles"][0]["memory_bytes"][key] for key in ("work", "total"))
     cluster = json.loads(ROUND.read_text())
-    cluster["memory_bytes"] = total - work + 1e9  # without real work there is room
+    cluster["memory_bytes"] = total - work + 1e9  # enough memory without real kernels
     path = tmp_path / "small.json"
     path.write_text(json.dumps(cluster))
     env = {**NO_DATA, "EMU_CLUSTER": str(path)}
@@ -521,22 +522,22 @@ def test_work_that_does_not_fit_is_refused_with_what_would(busbar, tmp_path):
     done = busbar.run("proxy", "cosmoflow", *ONE, "--compute", "gemm", ranks=4, env=env)
     assert done.returncode == 2 and done.stdout == ""
     need = int(re.search(r"(\d+) bytes of GPU memory needed", done.stderr).group(1))
-    assert total <= need < total + 2**20 * 200  # guard zones of the buffers
+    assert total <= need < total + 2**20 * 200  # the difference is the buffers' guard zones
     assert "real kernels need 3.9 GiB of it" in done.stderr
     factor = re.search(r"try: --scale-counts ([0-9.e-]+)", done.stderr).group(1)
-    for advice in (("--compute", "gemm", "--scale-counts", factor), ("--compute", "timed")):
-        done = busbar.run("proxy", "cosmoflow", *ONE, *advice, ranks=4, env=env)
-        assert done.returncode == 0, (advice, done.stderr)
+    for alternative in (("--compute", "gemm", "--scale-counts", factor), ("--compute", "timed")):
+        done = busbar.run("proxy", "cosmoflow", *ONE, *alternative, ranks=4, env=env)
+        assert done.returncode == 0, (alternative, done.stderr)
 
 
-# ---- every proxy -----------------------------------------------------------------------------------------------------
+# ---- proxy all -------------------------------------------------------------------------------------------------------
 
 NAMES = ["gpt2_large", "bert_large", "resnet50", "resnet50_ring", "resnet152", "resnet152_scal", "cosmoflow", "dlrm", "gpt3",
          "gpt3_one_pipe_step", "gpt3_moe", "gpt3_moe_one_pipe_step", "transformer"]
 FEW = ("--warmup", 0, "--steps", 1, "--traced-steps", 1)
 
 
-def test_all_proxies_in_one_table_with_their_data_checked(busbar, tmp_path):
+def test_proxy_all_prints_one_table_and_checks_data(busbar, tmp_path):
     path = tmp_path / "all.json"
     done = busbar.run("proxy", "all", "--quick", *FEW, "--check", "--graph", "--scale-counts", 1e-6, "--json", path,
                       ranks=8)
@@ -545,21 +546,21 @@ def test_all_proxies_in_one_table_with_their_data_checked(busbar, tmp_path):
     assert result["schema"] == "busbar.proxies/1" and result["status"] == "ok"
     rows = {row["proxy"]: row for row in result["results"] if row["proxy"] in NAMES}
     assert list(rows) == NAMES
-    misfits = {"resnet152_scal", "gpt3_moe", "gpt3_moe_one_pipe_step"}
-    assert {name for name, row in rows.items() if not row["fits"]} == misfits
+    unsupported = {"resnet152_scal", "gpt3_moe", "gpt3_moe_one_pipe_step"}
+    assert {name for name, row in rows.items() if not row["fits"]} == unsupported
     for name, row in rows.items():
         line = next(text for text in done.stdout.splitlines() if text.startswith(f"  {name} "))
-        if name in misfits:
+        if name in unsupported:
             assert re.search("cannot run on 8 ranks; try: [0-9]+$", line) and set(row) == {"proxy", "fits"}
             continue
         assert row["wrong"] == 0
         assert row["step_us"]["p50"] > 0 and row["graph"]["step_us"]["p50"] > 0
         assert row["breakdown"]["step_us"] > 0 and "counts times 1e-06" in row["summary"]
-        shown, unit = line.split()[1:3]
-        assert float(shown) * {"us": 1, "ms": 1e3}[unit] == pytest.approx(row["step_us"]["p50"], abs=0.6) and line.split()[-1] == "0"
+        time, unit = line.split()[1:3]
+        assert float(time) * {"us": 1, "ms": 1e3}[unit] == pytest.approx(row["step_us"]["p50"], abs=0.6) and line.split()[-1] == "0"
 
 
-def test_all_proxies_run_without_mpirun_and_say_what_has_no_form(busbar):
+def test_proxy_all_runs_without_mpirun_and_lists_unsupported_proxies(busbar):
     done = busbar.run("proxy", "all", "--quick", *FEW, "--compute", "none", env=NO_DATA)
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("  ") and line.split()[0] in NAMES]
@@ -567,12 +568,12 @@ def test_all_proxies_run_without_mpirun_and_say_what_has_no_form(busbar):
     assert sum("cannot run on 1 rank" in line for line in lines) == 8
 
 
-def test_what_has_experts_runs_on_32(busbar, tmp_path):
+def test_moe_proxies_run_on_32_ranks(busbar, tmp_path):
     run = busbar.json("proxy", "all", "--quick", *FEW, "--compute", "none", ranks=32, env=NO_DATA, tmp_path=tmp_path)
     assert {row["proxy"] for row in run["results"] if row["fits"]} >= {"gpt3_moe", "gpt3_moe_one_pipe_step", "gpt3"}
 
 
-def test_wrong_data_of_one_proxy_end_with_3(busbar):
+def test_wrong_data_of_one_proxy_exits_with_3(busbar):
     env = {"EMU_FAULT": "corrupt:rank=1,call=1,name=ncclRecv"}
     done = busbar.run("proxy", "all", "--quick", *FEW, "--check", "--compute", "none", "--scale-counts", 1e-5, ranks=2,
                       env=env)
@@ -587,7 +588,7 @@ def test_wrong_data_of_one_proxy_end_with_3(busbar):
     (("all", "--quick", "--trace", "t.json"), "--trace"),
     (("gpt2_large", "--quick"), "all --quick"),
 ])
-def test_all_is_refused_what_is_of_one_proxy(busbar, args, message):
+def test_proxy_all_rejects_options_of_single_proxies(busbar, args, message):
     done = busbar.run("proxy", *args, env=NO_DATA)
     assert done.returncode == 2 and done.stdout == "" and message in done.stderr
 
@@ -597,7 +598,7 @@ ONE_STEP = ("proxy", "gpt3_one_pipe_step", 2, 1, *ONE, "--no-alone", "--check", 
 
 @pytest.mark.parametrize("fault,wrong", [(None, 0), ("corrupt:rank=1,call=2,name=ncclRecv", 1),
                                          ("corrupt:rank=3,call=2,name=ncclAllReduce", 1)])
-def test_a_step_that_cannot_be_run_one_by_one_is_checked_at_once(busbar, tmp_path, fault, wrong):
+def test_step_that_cannot_be_serialised_is_checked_concurrently(busbar, tmp_path, fault, wrong):
     path = tmp_path / "r.json"
     done = busbar.run(*ONE_STEP, "--json", path, ranks=8, env={"EMU_FAULT": fault} if fault else {})
     assert done.returncode == (3 if wrong else 0), done.stderr
@@ -605,17 +606,17 @@ def test_a_step_that_cannot_be_run_one_by_one_is_checked_at_once(busbar, tmp_pat
     assert not wrong or re.search(r"rank [13] .*operation [0-9]+, (recv pp|all_reduce tp) .*1 elements wrong", done.stderr)
 
 
-def test_a_rank_that_stalls_in_such_a_check_ends_it_with_4(busbar):
+def test_stalled_rank_in_concurrent_check_exits_with_4(busbar):
     done = busbar.run(*ONE_STEP, "--timeout", 3, ranks=8, env={"EMU_FAULT": "stall:rank=5,call=1,name=ncclSend"}, timeout=60)
     assert done.returncode == 4, done.stderr
     assert "rank 5" in done.stderr
 
 
-def test_how_timed_compute_holds_the_gpu_changes_no_time_of_its_own(busbar, tmp_path):
-    """More multiprocessors and memory traffic are for what runs beside it; a modelled GPU has no contention."""
-    words = ["proxy", "dlrm", "--compute", "timed", "--steps", "2", "--no-alone"]
-    plain = busbar.json(*words, ranks=2, tmp_path=tmp_path)
-    heavy = busbar.json(*words, "--compute-sms", "16", "--compute-gbps", "200", ranks=2, tmp_path=tmp_path)
+def test_compute_sms_and_gbps_keep_the_compute_time(busbar, tmp_path):
+    """More SMs and memory traffic only slow down concurrent communication, and the emulated GPU has no contention."""
+    args = ["proxy", "dlrm", "--compute", "timed", "--steps", "2", "--no-alone"]
+    plain = busbar.json(*args, ranks=2, tmp_path=tmp_path)
+    heavy = busbar.json(*args, "--compute-sms", "16", "--compute-gbps", "200", ranks=2, tmp_path=tmp_path)
     assert heavy["breakdown"]["compute_us"] == pytest.approx(plain["breakdown"]["compute_us"], abs=0.1)
     assert (heavy["options"]["compute_sms"], heavy["options"]["compute_gbps"]) == ("16", 200)
 
@@ -627,14 +628,14 @@ def test_how_timed_compute_holds_the_gpu_changes_no_time_of_its_own(busbar, tmp_
     (("dlrm", "--compute", "gemm", "--compute-sms", 4), "--compute-sms"),
     (("resnet50", "--compute-gbps", 100), "--compute-gbps"),
 ])
-def test_what_is_of_timed_kernels_is_refused_elsewhere(busbar, args, option):
+def test_rejects_timed_kernel_options_with_other_compute(busbar, args, option):
     done = busbar.run("proxy", *args, env=NO_DATA)
     assert done.returncode == 2 and done.stdout == "" and option in done.stderr and "timed" in done.stderr
 
 
-@pytest.mark.parametrize("words,value", [(["--compute-sms", "0"], "0"), (["--compute-gbps", "-1"], "-1")])
-def test_compute_that_holds_nothing_is_refused(busbar, words, value):
-    done = busbar.run("proxy", "dlrm", *words)
+@pytest.mark.parametrize("args,value", [(["--compute-sms", "0"], "0"), (["--compute-gbps", "-1"], "-1")])
+def test_rejects_zero_sms_and_negative_bandwidth(busbar, args, value):
+    done = busbar.run("proxy", "dlrm", *args)
     assert done.returncode == 2 and f"'{value}'" in done.stderr
 
 
@@ -642,19 +643,19 @@ def test_compute_that_holds_nothing_is_refused(busbar, words, value):
 
 
 def free_launches(tmp_path):
-    """The default cluster with a host that costs nothing."""
+    """Writes a copy of the default cluster with zero launch cost."""
     cluster = json.loads((ROOT / "profiles/clusters/emulated-default.json").read_text())
     path = tmp_path / "free.json"
     path.write_text(json.dumps({**cluster, "launch_us": 0, "nccl_launch_us": 0}))
     return path
 
 
-@pytest.mark.parametrize("words,ranks", [(("dlrm", "--compute", "timed"), 4), (("resnet50",), 3),
-                                         (("transformer", "--model", "gpt2_small", "--pp", 2, "--tp", 2, "--compute", "timed"), 4)])
-def test_start_barrier_excludes_launch_overhead(busbar, tmp_path, words, ranks):
-    run = busbar.json("proxy", *words, "--start-barrier", "-n", 2, "--traced-steps", 0, "--no-alone", ranks=ranks, tmp_path=tmp_path,
+@pytest.mark.parametrize("args,ranks", [(("dlrm", "--compute", "timed"), 4), (("resnet50",), 3),
+                                        (("transformer", "--model", "gpt2_small", "--pp", 2, "--tp", 2, "--compute", "timed"), 4)])
+def test_start_barrier_excludes_launch_overhead(busbar, tmp_path, args, ranks):
+    run = busbar.json("proxy", *args, "--start-barrier", "-n", 2, "--traced-steps", 0, "--no-alone", ranks=ranks, tmp_path=tmp_path,
                       env=NO_DATA)
-    plan = json.loads(busbar.run("plan", *words, "--ranks", ranks, "--cluster", free_launches(tmp_path), "--json", "-").stdout)
+    plan = json.loads(busbar.run("plan", *args, "--ranks", ranks, "--cluster", free_launches(tmp_path), "--json", "-").stdout)
     assert run["start_barrier"]["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=0.1)
     assert run["start_barrier"]["step_us"]["p50"] < run["step_us"]["p50"]
     assert run["start_barrier"]["step_ratio"] == pytest.approx(run["start_barrier"]["step_us"]["p50"] / run["step_us"]["p50"])

@@ -1,11 +1,12 @@
-"""Holds every README to the program: command lines are run, what they print is what stands there, options and links exist, and
-rooms use what their tables say.
+"""Checks every README against the program: commands run and print the shown output, options and links exist, and modules include only
+the modules that their tables list.
 
-In a README an indented block is a list of commands, or, where lines begin with "$ ", commands with their output, in which "..."
-stands for what was cut. Commands with output run as they stand; the others in a quick form, with no bytes moved. A comment before a block,
-<!-- words only: why -->, leaves it at its words: options are known, files exist. One before a table, <!-- try: WORDS -->, has each
-`-option` in the table tried behind these words. "# exit N" behind a command says its exit status. Fenced blocks are studies
-(```json), kept as files where they have a name, or pictures (```text).
+An indented block in a README is a list of commands. If its lines begin with "$ ", the block contains commands with their output, and
+"..." marks omitted text. Commands with output run unchanged. The other commands run in a short form and without data. The comment
+<!-- words only: why --> before a block means that the block is not run; the test only checks that its options are known and its files
+exist. The comment <!-- try: COMMAND --> before a table appends each `-option` of the table to COMMAND and checks the result. "# exit N"
+after a command is the expected exit status. Fenced blocks are studies (```json, saved as a file if the fence names one) or drawings
+(```text).
 """
 import json
 import os
@@ -57,7 +58,7 @@ class Block:
 
 
 def blocks_of(name):
-    """The indented blocks of a README, and its fenced ones: [(word, file name, text)]."""
+    """The indented blocks of a README, and its fenced blocks as [(language, file name, text)]."""
     lines = (ROOT / name).read_text().split("\n")
     blocks, fences, i, mark = [], [], 0, None
     while i < len(lines):
@@ -83,13 +84,13 @@ def blocks_of(name):
 BLOCKS = [block for name in NAMES for block in blocks_of(name)[0]]
 
 
-def where(block):
+def block_id(block):
     return f"{block.name}:{block.line}"
 
 
 @pytest.fixture
 def folder(busbar, tmp_path):
-    """A scratch folder that looks like the tree, with a busbar that is found by its bare name and runs on emulated GPUs."""
+    """A temporary folder with links to the tree. Its bin/ contains a busbar that runs on emulated GPUs, so README commands find it."""
     for name in ("bootstrap", "profiles", "tests", "CMakePresets.json"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "build").symlink_to(busbar.build)
@@ -108,26 +109,27 @@ def shell(busbar, folder, command, timeout=120, **env):
                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=timeout + 20)
 
 
-def program_of(text):
-    """(words before the program, the program's last name, its words), without a comment; the program is busbar or an nccl-tests name."""
-    words = shlex.split(text, comments=True)
-    for i, word in enumerate(words):
+def split_command(text):
+    """Splits a command without its comment: (words before the program, file name of the program, its arguments). The program is busbar or a
+    program of nccl-tests."""
+    args = shlex.split(text, comments=True)
+    for i, word in enumerate(args):
         last = os.path.basename(word)
         if last in ("busbar", "busbar-emulated") or last.endswith("_perf") and not last.startswith("perf"):
-            return words[:i], last, words[i + 1:]
-    return words, None, []
+            return args[:i], last, args[i + 1:]
+    return args, None, []
 
 
 def quick_form(text):
-    _, program, words = program_of(text)
-    if words[:1] == ["calibrate"] and "--" in words:
+    _, program, args = split_command(text)
+    if args[:1] == ["calibrate"] and "--" in args:
         kind = "measure"
-    elif program is None or words[:1] in (["plan"], ["list"], ["sweep"], ["compare"], ["calibrate"]):
+    elif program is None or args[:1] in (["plan"], ["list"], ["sweep"], ["compare"], ["calibrate"]):
         kind = None
     elif program.endswith("_perf"):
         kind = "perf"
     else:
-        kind = words[1] if words[0] == "bench" and words[1] in QUICK else words[0]
+        kind = args[1] if args[0] == "bench" and args[1] in QUICK else args[0]
     plain = re.sub(r"\s+#.*", "", text)
     if kind not in (None, "proxy"):
         plain = re.sub(r"(mpirun -n|-g) 8 ", r"\1 2 ", plain)
@@ -135,22 +137,22 @@ def quick_form(text):
 
 
 def assert_known(busbar, folder, lines):
-    """The words of bench and proxy are right: a study that would run them is accepted, and starts nothing."""
+    """Checks arguments of bench and proxy: `busbar sweep --list` must accept a study with these commands. It starts nothing."""
     cases = []
-    for i, words in enumerate(lines):
-        words = words[:words.index("--json")] + words[words.index("--json") + 2:] if "--json" in words else words
-        if all(words != case["command"] for case in cases):
-            cases.append({"name": str(i), "command": words})
+    for i, args in enumerate(lines):
+        args = args[:args.index("--json")] + args[args.index("--json") + 2:] if "--json" in args else args
+        if all(args != case["command"] for case in cases):
+            cases.append({"name": str(i), "command": args})
     (folder / "words.json").write_text(json.dumps({"command": "bench all_reduce", "ranks": 8, "cases": cases}))
     done = shell(busbar, folder, "build/busbar sweep words.json --list")
     assert done.returncode == 0, done.stdout
 
 
 def check_words(busbar, folder, text):
-    """A command that is not run: its files are there, its options are known."""
-    before, program, words = program_of(text)
+    """Checks a command without running it: its files exist and its options are known."""
+    before, program, args = split_command(text)
     if program:
-        assert_known(busbar, folder, [words])
+        assert_known(busbar, folder, [args])
     for word in before:
         if "/" in word and not PLACEHOLDER.search(word) and "*" not in word and "=" not in word and not word.startswith(("nsys-", "./")):
             assert (folder / word).exists(), f"{word} in {text}"
@@ -158,13 +160,13 @@ def check_words(busbar, folder, text):
                 assert shell(busbar, folder, f"sh -n {word}").returncode == 0
 
 
-def matches(shown, printed):
-    pattern = ".*".join(re.escape(" ".join(part.split())).replace(r"\ ", r"\s+") for part in shown.split("..."))
+def matches(expected, printed):
+    pattern = ".*".join(re.escape(" ".join(part.split())).replace(r"\ ", r"\s+") for part in expected.split("..."))
     return any(re.fullmatch(r"\s*" + pattern.replace(".*", r"\s*.*\s*") + r"\s*", line) for line in printed)
 
 
-@pytest.mark.parametrize("block", [b for b in BLOCKS if b.has_output], ids=where)
-def test_what_a_command_prints_stands_there(busbar, folder, block):
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.has_output], ids=block_id)
+def test_commands_print_the_shown_output(busbar, folder, block):
     for word, file, text in blocks_of(block.name)[1]:
         if file:
             (folder / file).write_text(text)
@@ -178,10 +180,10 @@ def test_what_a_command_prints_stands_there(busbar, folder, block):
         assert missing == [], done.stdout
 
 
-@pytest.mark.parametrize("block", [b for b in BLOCKS if not b.has_output], ids=where)
-def test_commands_run(busbar, folder, block):
+@pytest.mark.parametrize("block", [b for b in BLOCKS if not b.has_output], ids=block_id)
+def test_commands_without_output_run(busbar, folder, block):
     for text, _ in block.commands:
-        if (block.mark or "").startswith("words only") or "srun" in text or program_of(text)[1] is None or PLACEHOLDER.search(text):
+        if (block.mark or "").startswith("words only") or "srun" in text or split_command(text)[1] is None or PLACEHOLDER.search(text):
             check_words(busbar, folder, text)
             continue
         if "config.json" in text:
@@ -193,15 +195,16 @@ def test_commands_run(busbar, folder, block):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_words_in_the_text_are_known(busbar, folder, name):
-    """Commands inside sentences, and every option of a table that is marked to be tried. A search for layouts is one of few."""
-    base, tabled, lines, helped = None, False, [], []
+def test_options_in_text_and_tables_are_known(busbar, folder, name):
+    """Checks commands inside sentences, and every option of the tables marked with <!-- try -->. --best-layout gets --pp 1 to keep the
+    search short."""
+    base, in_table, lines, plan_commands = None, False, [], []
     for line in (ROOT / name).read_text().split("\n"):
         found = re.match(r"<!-- try: (.*) -->", line)
-        heading = found is None and base is not None and not tabled
-        tabled = line.startswith("|")
-        base = found.group(1) if found else base if tabled else None
-        if heading:
+        is_table_head = found is None and base is not None and not in_table
+        in_table = line.startswith("|")
+        base = found.group(1) if found else base if in_table else None
+        if is_table_head:
             continue
         for span in [] if line.startswith("    ") else re.findall(r"`([^`]+)`", line):
             span = re.sub(r"\\\|\S+", "", span)
@@ -210,14 +213,14 @@ def test_words_in_the_text_are_known(busbar, folder, name):
             if re.match(r"busbar (bench|proxy) \S", span):
                 lines.append(shlex.split(span.replace("bench --", "bench all_reduce --"))[1:])
             elif re.match(r"busbar plan \S", span) or re.match(r"busbar list\b", span):
-                helped.append(span)
+                plan_commands.append(span)
             elif base == "sweep" and span.startswith("-"):
                 assert span.split()[0] in shell(busbar, folder, "build/busbar sweep --help").stdout, span
             elif base and span.startswith("-"):
                 lines.append(shlex.split(base + " " + span))
     if lines:
         assert_known(busbar, folder, lines)
-    for span in helped:
+    for span in plan_commands:
         done = shell(busbar, folder, "build/" + span + (" --ranks 8" if " plan " in span and "--ranks" not in span else "") +
                      " --pp 1" * ("--best-layout" in span))
         assert done.returncode == 0, span + done.stdout
@@ -233,17 +236,17 @@ def test_studies_are_accepted(busbar, folder, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_links_lead_somewhere(name):
+def test_links_exist(name):
     text = (ROOT / name).read_text()
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         assert ((ROOT / name).parent / target).exists(), target
 
 
-@pytest.mark.parametrize("words", [["bench"], ["proxy"], ["plan"], ["compare"], ["sweep"], ["calibrate"]])
-def test_every_option_stands_somewhere(busbar, words):
-    """Each option of a command stands in a README, by its long name or its letter."""
+@pytest.mark.parametrize("args", [["bench"], ["proxy"], ["plan"], ["compare"], ["sweep"], ["calibrate"]])
+def test_every_option_is_documented(busbar, args):
+    """Each option of a command is mentioned in a README, by its long name or its letter."""
     text = "\n".join(path.read_text() for path in READMES)
-    help_text = busbar.run(*words, "--help", emulated=False).stdout
+    help_text = busbar.run(*args, "--help", emulated=False).stdout
     options = re.findall(r"^  (?:(-\w), )? *(--[\w-]+)", help_text, re.M)
     assert len(options) > 3
     missing = [long for letter, long in options
@@ -251,46 +254,47 @@ def test_every_option_stands_somewhere(busbar, words):
     assert missing == []
 
 
-def test_the_first_readme_is_read_in_one_sitting():
+def test_top_readme_has_at_most_200_lines():
     assert len((ROOT / "README.md").read_text().split("\n")) <= 200
 
 
-# ---- rooms -----------------------------------------------------------------------------------------------------------------
+# ---- modules ---------------------------------------------------------------------------------------------------------------
 
 
-def rooms_of(top):
-    """{folder: {folders that it may use, "/" at the end: and what is in them}} as the table of the top folder's README has it."""
+def modules_of(top):
+    """{module: {folders that it may include}} from the table in the README of the top folder. A "/" at the end includes subfolders."""
     rows = re.findall(r"^\| `([\w./]+)` \|[^|]*\|([^|]*)\|[^|]*\|$", (ROOT / top / "README.md").read_text(), re.M)
     everywhere = {"bootstrap": set(), "proxies": {"bootstrap/", "cuda/work/"}}.get(top, {"bootstrap/"})
-    rooms = {}
-    for room, text in rows:
+    modules = {}
+    for module, text in rows:
         named = re.findall(r"`([\w./]+)`", text)
         uses = {top if u == "." else f"{u.rstrip('/')}/" if u.split("/")[0] in ("bootstrap", "cuda", "collectives") else f"{top}/{u}/"
                 for u in named}
-        rooms[top if room == "." else f"{top}/{room.rstrip('/')}"] = uses | everywhere | ({f"{top}/"} if re.search("every (room|module)", text) else set())
-    return rooms
+        own = {f"{top}/"} if re.search("every module", text) else set()
+        modules[top if module == "." else f"{top}/{module.rstrip('/')}"] = uses | everywhere | own
+    return modules
 
 
 @pytest.mark.parametrize("top", ["bootstrap", "cuda", "collectives", "proxies"])
-def test_rooms_use_what_their_table_says(top):
-    rooms, wrong = rooms_of(top), set()
+def test_modules_include_only_the_modules_in_their_table(top):
+    modules, wrong = modules_of(top), set()
     for path in (ROOT / top).rglob("*.*"):
         folder = str(path.parent.relative_to(ROOT))
-        room = max((r for r in rooms if f"{folder}/".startswith(f"{r}/")), key=len, default=None)
+        module = max((r for r in modules if f"{folder}/".startswith(f"{r}/")), key=len, default=None)
         if path.suffix not in (".c", ".h", ".cu", ".cuh"):
             continue
-        assert room, f"{folder} has no row in {top}/README.md"
+        assert module, f"{folder} has no row in {top}/README.md"
         for used in re.findall(r'#include "([^"]+)/[^"/]+"', path.read_text()):
-            inside = used == room or used.startswith(f"{room}/")
-            if (ROOT / used).is_dir() and not inside and used not in rooms[room] and not any(
-                    a.endswith("/") and f"{used}/".startswith(a) for a in rooms[room]):
+            inside = used == module or used.startswith(f"{module}/")
+            if (ROOT / used).is_dir() and not inside and used not in modules[module] and not any(
+                    a.endswith("/") and f"{used}/".startswith(a) for a in modules[module]):
                 wrong.add(f"{folder} -> {used}")
     assert wrong == set()
 
 
-def test_files_name_themselves():
-    """The first line of a source says its own name, so that none keeps that of a file that was renamed."""
-    said = {path: re.match(r"/\*\s*(?:\n \* )?([\w.]+\.(?:c|h|cu|cuh)) - ", path.read_text())
-            for top in ("bootstrap", "cuda", "collectives", "proxies", "tests") for path in (ROOT / top).rglob("*.*")
-            if path.suffix in (".c", ".h", ".cu", ".cuh")}
-    assert [str(path) for path, name in said.items() if name and name.group(1) != path.name] == []
+def test_file_comments_contain_the_file_name():
+    """The first line of a source file contains the file's name. This finds comments that kept the name of a renamed file."""
+    names = {path: re.match(r"/\*\s*(?:\n \* )?([\w.]+\.(?:c|h|cu|cuh)) - ", path.read_text())
+             for top in ("bootstrap", "cuda", "collectives", "proxies", "tests") for path in (ROOT / top).rglob("*.*")
+             if path.suffix in (".c", ".h", ".cu", ".cuh")}
+    assert [str(path) for path, name in names.items() if name and name.group(1) != path.name] == []

@@ -1,6 +1,6 @@
-"""Real NCCL beside its headers, without a GPU: the oldest that busbar supports, the one it is built with, and the newest of
-the package index (fetched by real_nccl.sh). Every function, constant, struct and variable that busbar and its stand-ins use
-must be there and mean the same; functions that need no GPU are called.
+"""Real NCCL libraries and their headers, without a GPU: the oldest supported version, the version of the build, and the newest version of
+the package index (both fetched by real_nccl.sh). Every function, constant, struct and environment variable that busbar and its emulated
+libraries use must exist and must have the same meaning. Functions that need no GPU are called.
 """
 import ctypes
 import functools
@@ -16,9 +16,9 @@ from conftest import BUILD, ROOT
 
 FETCHED = ROOT / "build/real_nccl"
 VERSIONS = ("oldest", "built", "newest")
-PRODUCT = {p: p.read_text() for room in ("bootstrap", "cuda", "collectives", "proxies") for p in (ROOT / room).rglob("*.[ch]")}
-STAND_INS = {p: p.read_text() for p in (ROOT / "tests/emulator/nccl").glob("*.[ch]") if not p.name.startswith("test_")}
-NEWER = PRODUCT[ROOT / "bootstrap/world/nccl_newer.h"]
+SOURCES = {p: p.read_text() for folder in ("bootstrap", "cuda", "collectives", "proxies") for p in (ROOT / folder).rglob("*.[ch]")}
+EMULATED_SOURCES = {p: p.read_text() for p in (ROOT / "tests/emulator/nccl").glob("*.[ch]") if not p.name.startswith("test_")}
+OPTIONAL_API = SOURCES[ROOT / "bootstrap/world/nccl_newer.h"]
 
 
 def cached(name):
@@ -26,20 +26,20 @@ def cached(name):
     return found.group(1) if found else ""
 
 
-def kind_of(parameter):
-    """What the calling convention sees: "const void* sendbuff" -> "pointer", "size_t count" -> "size_t"."""
+def type_class(parameter):
+    """Type class of a parameter in the calling convention: "const void* sendbuff" -> "pointer", "size_t count" -> "size_t"."""
     words = re.sub(r"\b(const|extern|typedef)\b", "", parameter).replace("*", " * ").split()
     return "pointer" if "*" in words or words[0] in ("ncclComm_t", "ncclWindow_t", "cudaStream_t") else words[0]
 
 
 def prototypes_in(text, name=r"\bp?nccl[A-Z]\w+"):
-    """Kinds of the result and of all parameters of every function or function type."""
+    """Type classes of the result and of all parameters of every function or function type."""
     found = re.findall(rf"(\w[\w \*]*?)\s*({name})\s*\(([^()]*)\)\s*;", text)
-    return {name: (kind_of(result), *map(kind_of, (parameters.strip() or "void").split(","))) for result, name, parameters in found}
+    return {name: (type_class(result), *map(type_class, (parameters.strip() or "void").split(","))) for result, name, parameters in found}
 
 
 class Nccl:
-    """One NCCL: its header and its library."""
+    """An NCCL version: header and library."""
 
     def __init__(self, include, library):
         self.include, self.library = pathlib.Path(include), pathlib.Path(library).resolve()
@@ -61,7 +61,7 @@ class Nccl:
 
     @functools.cached_property
     def facts(self):
-        """Constants, offsets and sizes as a compiler sees them with this header."""
+        """Constants, offsets and sizes, from a C program that is compiled with this header."""
         wanted = [*sorted(self.enumerators()), "NCCL_UNIQUE_ID_BYTES", "sizeof(ncclUniqueId)", "NCCL_VERSION_CODE"]
         for struct in ("ncclConfig_t", "ncclSimInfo_t"):
             wanted += [f"offsetof({struct}, {member})" for member in self.members(struct)]
@@ -69,17 +69,18 @@ class Nccl:
             wanted += [macro] if f"define {macro} " in self.text else []
         lines = [f'    printf("%s=%lld\\n", "{name}", (long long)({name}));' for name in wanted]
         source = ["#include <nccl.h>", "#include <stddef.h>", "#include <stdio.h>", "int main(void)", "{",
-                  "    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;", '    printf("magic=%u\\n", config.magic);', *lines, "    return 0;", "}"]
+                  "    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;", '    printf("magic=%u\\n", config.magic);', *lines,
+                  "    return 0;", "}"]
         program = FETCHED / f"facts-{self.include.parent.name}-{BUILD.name}"
         program.parent.mkdir(parents=True, exist_ok=True)
         _, command = next(commands(r"bootstrap/world/comms\.c$"))
         includes = [word for flag, word in zip(command, command[1:]) if flag == "-isystem"]
-        # Older headers show bfloat16 only beside CUDA's header of it.
-        subprocess.run(["cc", "-xc", "-", "-D__CUDA_BF16_TYPES_EXIST__", f"-I{self.include}", *(f"-I{folder}" for folder in includes), "-o", program],
-                       input="\n".join(source), text=True, check=True, timeout=60)
-        said = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60).stdout
+        # Older headers define ncclBfloat16 only if CUDA's bfloat16 header is included. The macro of that header replaces the include.
+        flags = ["-D__CUDA_BF16_TYPES_EXIST__", f"-I{self.include}", *(f"-I{folder}" for folder in includes)]
+        subprocess.run(["cc", "-xc", "-", *flags, "-o", program], input="\n".join(source), text=True, check=True, timeout=60)
+        output = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60).stdout
         program.unlink()
-        return {name: int(value) for name, value in (line.rsplit("=", 1) for line in said.splitlines())}
+        return {name: int(value) for name, value in (line.rsplit("=", 1) for line in output.splitlines())}
 
     @functools.cached_property
     def strings(self):
@@ -87,7 +88,7 @@ class Nccl:
 
 
 def commands(pattern):
-    """(file, words) of each compilation of the build whose file matches."""
+    """(file, command line as a list) of each entry of compile_commands.json whose file matches the pattern."""
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         if re.search(pattern, entry["file"]):
             yield pathlib.Path(entry["file"]), shlex.split(entry["command"])
@@ -113,47 +114,47 @@ def used_by(sources):
 
 
 def linked_symbols():
-    """What the GPU library cannot start without."""
+    """Undefined NCCL symbols of libbusbar-gpu.so."""
     listed = subprocess.run(["nm", "-D", "--undefined-only", BUILD / "libbusbar-gpu.so"], capture_output=True, text=True, check=True).stdout
     return set(re.findall(r"\bnccl[A-Z]\w*", listed))
 
 
-def test_library_and_header_are_of_one_version(nccl):
+def test_library_and_header_have_the_same_version(nccl):
     version = ctypes.c_int()
     assert nccl.handle.ncclGetVersion(ctypes.byref(version)) == 0
     assert version.value == nccl.facts["NCCL_VERSION_CODE"] >= 21900
 
 
-def test_functions_that_the_program_is_linked_with_are_there(nccl):
+def test_linked_functions_exist(nccl):
     linked = linked_symbols()
     assert {"ncclCommInitRankConfig", "ncclAllReduce", "ncclMemAlloc"} <= linked
     assert [name for name in linked if not nccl.has(name)] == []
 
 
-def test_functions_looked_up_have_the_types_that_are_written_down(nccl):
-    ours = {name.removesuffix("_fn"): kinds for name, kinds in prototypes_in(NEWER, r"nccl\w+_fn").items()}
-    asked = set(re.findall(r'bb_nccl_symbol\(\s*"(nccl\w+)"', "".join(PRODUCT.values())))
-    assert asked and asked <= set(ours)
-    for name, kinds in ours.items():
+def test_functions_loaded_at_run_time_have_the_declared_types(nccl):
+    ours = {name.removesuffix("_fn"): types for name, types in prototypes_in(OPTIONAL_API, r"nccl\w+_fn").items()}
+    requested = set(re.findall(r'bb_nccl_symbol\(\s*"(nccl\w+)"', "".join(SOURCES.values())))
+    assert requested and requested <= set(ours)
+    for name, types in ours.items():
         assert nccl.has(name) == (name in nccl.prototypes), name
         if nccl.has(name):
-            assert tuple("pointer" if k.startswith("ncclConfig") else k for k in kinds) == tuple(nccl.prototypes[name]), name
+            assert tuple("pointer" if k.startswith("ncclConfig") else k for k in types) == tuple(nccl.prototypes[name]), name
 
 
-def test_newest_has_all_that_is_looked_up():
-    for name in re.findall(r"(nccl\w+)_fn", NEWER):
+def test_newest_library_has_all_functions_loaded_at_run_time():
+    for name in re.findall(r"(nccl\w+)_fn", OPTIONAL_API):
         assert load("built").has(name) and load("newest").has(name), name
 
 
-def test_every_function_keeps_its_type(nccl):
+def test_function_types_match_those_of_the_build(nccl):
     built = load("built").prototypes
     shared = set(built) & set(nccl.prototypes)
     assert len(shared) > 30
     assert {n: nccl.prototypes[n] for n in shared if nccl.prototypes[n] != built[n]} == {}
 
 
-def test_constants_and_layouts_are_those_of_the_build(nccl):
-    """A program built with one header meets the library of another: names that both have mean the same."""
+def test_constants_and_struct_layouts_match_those_of_the_build(nccl):
+    """A program may be built with one NCCL version and run with another, so names in both headers must have equal values and offsets."""
     built = load("built").facts
     counts = r"nccl(Num\w+|\w*_count|MaxRedOp)$|^NCCL_VERSION_CODE|^ncclNumOps"
     shared = {name for name in set(built) & set(nccl.facts) if not re.search(counts, name)}
@@ -161,21 +162,22 @@ def test_constants_and_layouts_are_those_of_the_build(nccl):
     assert {n: (built[n], nccl.facts[n]) for n in shared if built[n] != nccl.facts[n]} == {}
 
 
-def test_symmetric_windows_have_the_flag_that_is_passed():
-    ours = int(re.search(r"BB_NCCL_WIN_COLL_SYMMETRIC = (\d+)", NEWER).group(1))
+def test_symmetric_window_flag_matches_the_header():
+    ours = int(re.search(r"BB_NCCL_WIN_COLL_SYMMETRIC = (\d+)", OPTIONAL_API).group(1))
     assert [load(version).facts["NCCL_WIN_COLL_SYMMETRIC"] for version in ("built", "newest")] == [ours, ours]
 
 
-def test_names_in_the_sources_are_in_the_header_they_are_built_with():
+def test_names_in_the_sources_exist_in_the_header():
     built = load("built")
     known = set(re.findall(r"\bnccl\w+", built.text))
     own = r"_fn$|^nccl(Profiler|TunerPlugin)_v\d$"
-    assert sorted(n for n in used_by(PRODUCT) if n not in known and not re.search(own, n)) == []
+    assert sorted(n for n in used_by(SOURCES) if n not in known and not re.search(own, n)) == []
 
 
-def test_stand_ins_define_what_the_real_library_has():
-    """The emulated library may not offer a function that the real one of the same header does not."""
-    listed = subprocess.run(["nm", "-D", "--defined-only", BUILD / "emulator/libnccl.so.2"], capture_output=True, text=True, check=True).stdout
+def test_emulated_library_defines_only_functions_of_the_real_library():
+    """The emulated library must not define a function that the real library of the same version lacks."""
+    listed = subprocess.run(["nm", "-D", "--defined-only", BUILD / "emulator/libnccl.so.2"], capture_output=True, text=True,
+                            check=True).stdout
     defined = set(re.findall(r"\bnccl[A-Z]\w*", listed)) - {n for n in re.findall(r"\bnccl\w+", listed) if "_v" in n}
     assert linked_symbols() <= defined
     assert [name for name in defined if not load("built").has(name)] == []
@@ -183,55 +185,55 @@ def test_stand_ins_define_what_the_real_library_has():
 
 @pytest.mark.parametrize("version", ["oldest", "newest"])
 def test_sources_compile_with_other_headers(version):
-    """The product with the oldest and the newest; the stand-ins, which need 2.28, with the newest."""
+    """busbar compiles with the oldest and the newest header. The emulated libraries need NCCL 2.28 and compile with the newest header."""
     nccl = load(version)
-    sources = {p for p, text in {**PRODUCT, **(STAND_INS if version == "newest" else {})}.items() if re.search(r"\bnccl[A-Z]", text)}
+    sources = {p for p, text in {**SOURCES, **(EMULATED_SOURCES if version == "newest" else {})}.items() if re.search(r"\bnccl[A-Z]", text)}
     tried = set()
-    for path, words in commands(r"\.c$"):
+    for path, command in commands(r"\.c$"):
         if path not in sources or path in tried:
             continue
         tried.add(path)
-        kept = [w for w in words[:words.index("-o")] if version == "newest" or not w.startswith("-DBB_NCCL_HAS")]
-        kept += words[words.index("-o") + 2:]
+        kept = [w for w in command[:command.index("-o")] if version == "newest" or not w.startswith("-DBB_NCCL_HAS")]
+        kept += command[command.index("-o") + 2:]
         done = subprocess.run([kept[0], f"-I{nccl.include}", "-fsyntax-only", *kept[1:]], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
     assert len(tried) > 10
 
 
-# Variables that busbar sets or asks, and the NCCL that has them first.
+# Environment variables that busbar sets or reads, and the first NCCL version code with each of them.
 SINCE = {"NCCL_MULTI_RANK_GPU_ENABLE": 23003, "NCCL_RAS_ENABLE": 22400, "NCCL_PROFILER_PLUGIN": 22300, "NCCL_MNNVL_ENABLE": 22100,
          "NCCL_P2P_MAX_PEERS": 23000, "NCCL_RUNTIME_CONNECT": 22200, "NCCL_HOSTID": 0, "NCCL_CUMEM_HOST_ENABLE": 22300}
 # Variables of nccl-tests.
 OTHERS = r"NCCL_TESTS|NCCL_WHEELS"
 
 
-def test_variables_that_are_set_are_read_by_the_library(nccl):
-    table = ROOT / "bootstrap/base/environment.c"  # names that others may have set
-    texts = "".join(text for path, text in PRODUCT.items() if path != table)
+def test_environment_variables_are_read_by_the_library(nccl):
+    table = ROOT / "bootstrap/base/environment.c"  # names that users may set
+    texts = "".join(text for path, text in SOURCES.items() if path != table)
     named = {n for n in re.findall(r'"(NCCL_[A-Z0-9_]+)"', texts) if not re.match(OTHERS, n)}
     assert "NCCL_MAX_CTAS" in named
-    # NCCL's own parameters stand in it without the prefix.
+    # The library contains the names of NCCL_PARAM parameters without the prefix NCCL_.
     read = {n for n in named if n in nccl.strings or n.removeprefix("NCCL_") in nccl.strings}
     version = nccl.facts["NCCL_VERSION_CODE"]
     assert sorted(n for n in named - read if SINCE.get(n, 0) <= version) == []
     assert sorted(n for n in read if SINCE.get(n, 0) > version) == []
 
 
-def test_plugins_are_asked_for_by_these_names(nccl):
-    exported = subprocess.run(["nm", "-D", "--defined-only", BUILD / "busbar"], capture_output=True, text=True, check=True).stdout
-    exported += subprocess.run(["nm", "-D", "--defined-only", BUILD / "libbusbar-gpu.so"], capture_output=True, text=True, check=True).stdout
+def test_library_loads_the_exported_plugin_symbols(nccl):
+    exported = "".join(subprocess.run(["nm", "-D", "--defined-only", BUILD / file], capture_output=True, text=True, check=True).stdout
+                       for file in ("busbar", "libbusbar-gpu.so"))
     ours = set(re.findall(r"\bnccl(?:Profiler|TunerPlugin)_v\d", exported))
-    asked = {name for name in ours if name in nccl.strings}
+    requested = {name for name in ours if name in nccl.strings}
     if nccl.facts["NCCL_VERSION_CODE"] < 22700:
-        assert asked == set()
+        assert requested == set()
     else:
         wanted = 6 if nccl.facts["NCCL_VERSION_CODE"] >= 23000 else 5
-        assert {f"ncclProfiler_v{wanted}", f"ncclTunerPlugin_v{wanted}"} <= asked
+        assert {f"ncclProfiler_v{wanted}", f"ncclTunerPlugin_v{wanted}"} <= requested
         assert "STATIC_PLUGIN" in nccl.strings
 
 
-def test_calls_that_need_no_gpu(nccl):
-    """An id that is not empty, words for every result, refusal of a communicator that is none, empty groups."""
+def test_functions_that_need_no_gpu(nccl):
+    """Unique ids differ and are not empty, empty groups succeed, and a NULL communicator is rejected with an error message."""
     first, second = ctypes.create_string_buffer(128), ctypes.create_string_buffer(128)
     assert nccl.handle.ncclGetUniqueId(first) == nccl.handle.ncclGetUniqueId(second) == 0
     assert first.raw != bytes(128) and first.raw != second.raw
@@ -241,7 +243,7 @@ def test_calls_that_need_no_gpu(nccl):
     assert nccl.handle.ncclGetLastError(None)
 
 
-def test_stand_in_says_what_the_real_library_says():
+def test_emulated_error_strings_match_the_real_library():
     built = load("built")
     emulated = ("import ctypes, sys; n = ctypes.CDLL(sys.argv[1]); n.ncclGetErrorString.restype = ctypes.c_char_p;"
                 "print(*(n.ncclGetErrorString(i).decode() for i in range(9)), sep='\\n')")

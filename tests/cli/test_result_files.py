@@ -1,4 +1,4 @@
-"""Files of results: what stands beside them is not written to, what a killed run leaves, no status but that of the exit, no secrets."""
+"""Result files: no other file is written, a killed run leaves a valid file, the status matches the exit status, no file has secrets."""
 import json
 import os
 import re
@@ -16,66 +16,66 @@ PLAN = ["plan", "gpt2_large", "4", "2", "2", "--ranks", "2"]
 STATUS = {0: "ok", 1: "failed", 2: "failed", 3: "wrong data", 4: "timeout"}
 
 
-def ours(text):
+def busbar_lines(text):
     return [line for line in text.splitlines() if line.startswith("busbar: ")]
 
 
-def test_nothing_but_the_file_is_written(busbar, tmp_path):
-    """Neither through a link of its name, nor of a name that might have been that of a temporary."""
-    precious = tmp_path / "precious"
-    precious.write_text("mine")
+def test_does_not_write_through_symbolic_links(busbar, tmp_path):
+    """Writing does not follow a symbolic link with the name of the file or with the likely name of a temporary file."""
+    other_file = tmp_path / "precious"
+    other_file.write_text("mine")
     for name in "out.json", "out.json.tmp", "trace.json", "trace.json.tmp":
-        (tmp_path / name).symlink_to(precious)
+        (tmp_path / name).symlink_to(other_file)
     done = busbar.run(*PLAN, "--json", tmp_path / "out.json", "--trace", tmp_path / "trace.json", "--cluster", "h100-sxm-ib")
     assert done.returncode == 0, done.stderr
-    assert precious.read_text() == "mine"
+    assert other_file.read_text() == "mine"
     for name in "out.json", "trace.json":
         assert not (tmp_path / name).is_symlink() and json.loads((tmp_path / name).read_text())
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.json", "out.json.tmp", "precious", "trace.json", "trace.json.tmp"]
 
 
-def test_a_terminal_s_name_is_a_stream(busbar):
+def test_dev_stdout_is_written_as_a_stream(busbar):
     done = busbar.run(*PLAN, "--json", "/dev/stdout")
     assert done.returncode == 0 and '"schema": "busbar.plan/1"' in done.stdout
 
 
-@pytest.mark.parametrize("words", [BENCH, PROXY, ["proxy", "all", "--quick"]], ids=["bench", "proxy", "all"])
-def test_all_ranks_leave_when_results_cannot_be_opened(busbar, words):
+@pytest.mark.parametrize("args", [BENCH, PROXY, ["proxy", "all", "--quick"]], ids=["bench", "proxy", "all"])
+def test_all_ranks_exit_when_the_result_file_cannot_be_opened(busbar, args):
     for _ in range(3):
-        done = busbar.run(*words, "--json", "/nonexistent/x.json", "-T", 10, ranks=4)
+        done = busbar.run(*args, "--json", "/nonexistent/x.json", "-T", 10, ranks=4)
         assert done.returncode == 2, done.stderr
-        assert len(ours(done.stderr)) == 1 and "/nonexistent/x.json: No such file" in done.stderr and "MPI_ERR" not in done.stderr
+        assert len(busbar_lines(done.stderr)) == 1 and "/nonexistent/x.json: No such file" in done.stderr and "MPI_ERR" not in done.stderr
 
 
-def test_all_ranks_leave_when_one_cannot_build_the_step(busbar, tmp_path):
-    """A file of a model that is not on every node: the first rank can go on, the other cannot."""
+def test_all_ranks_exit_when_one_cannot_build_the_step(busbar, tmp_path):
+    """A model file exists only on one node, so rank 0 can build the step and rank 1 cannot."""
     for rank in "0", "1":
         (tmp_path / rank).mkdir()
     shutil.copy(ROOT / "profiles/models/gpt2_small.json", tmp_path / "0" / "m.json")
-    words = busbar.command("proxy", "transformer", "--model", "./m.json", "--scale-counts", "1e-4", "-T", 10)
+    args = busbar.command("proxy", "transformer", "--model", "./m.json", "--scale-counts", "1e-4", "-T", 10)
     in_own_folder = ["sh", "-c", 'cd "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" && exec "$0" "$@"']
     for _ in range(3):
-        done = busbar.run_program(busbar.mpirun, "-n", 2, *in_own_folder, *words, cwd=tmp_path)
+        done = busbar.run_program(busbar.mpirun, "-n", 2, *in_own_folder, *args, cwd=tmp_path)
         assert done.returncode == 2, done.stderr
-        assert len(ours(done.stderr)) == 1 and "rank 1" in done.stderr and "MPI_ERR" not in done.stderr
+        assert len(busbar_lines(done.stderr)) == 1 and "rank 1" in done.stderr and "MPI_ERR" not in done.stderr
 
 
 @pytest.mark.parametrize("fault,code", [
     ("fail:rank=1,name=ncclCommFinalize", 1), ("fail:rank=0,name=ncclCommFinalize", 1), ("stall:rank=1,name=ncclCommFinalize", 4),
     ("die:rank=1,name=ncclCommFinalize", 4), ("die:rank=1,name=ncclCommDestroy", 4), ("fail:rank=1,call=3,name=ncclAllReduce", 1),
     ("", 0)])
-@pytest.mark.parametrize("words", [BENCH, PROXY], ids=["bench", "proxy"])
-def test_status_is_that_of_the_exit(busbar, tmp_path, words, fault, code):
-    if words is PROXY and "AllReduce" in fault:
+@pytest.mark.parametrize("args", [BENCH, PROXY], ids=["bench", "proxy"])
+def test_status_matches_the_exit_status(busbar, tmp_path, args, fault, code):
+    if args is PROXY and "AllReduce" in fault:
         fault = fault.replace("ncclAllReduce", "ncclSend")
     path = tmp_path / "x.json"
-    done = busbar.run(*words, "--json", path, "-T", 5, ranks=2, env={"EMU_FAULT": fault} if fault else {})
+    done = busbar.run(*args, "--json", path, "-T", 5, ranks=2, env={"EMU_FAULT": fault} if fault else {})
     assert done.returncode in ({code, 137} if fault.startswith("die") else {code}), done.stderr
     assert json.loads(path.read_text())["status"] == STATUS[code]
 
 
-def test_a_killed_first_rank_leaves_every_row(busbar, tmp_path):
-    """It dies in the call of an operation of the third size or later: what it had printed is in the file."""
+def test_killed_rank_0_leaves_every_printed_row(busbar, tmp_path):
+    """Rank 0 dies in an operation of the third size or later. The file contains every row that was printed before."""
     path = tmp_path / "x.json"
     for call in 30, 40, 50:
         done = busbar.run(*BENCH, "--json", path, "-T", 5, ranks=2, env={"EMU_FAULT": f"die:rank=0,call={call},name=ncclAllReduce"})
@@ -85,32 +85,33 @@ def test_a_killed_first_rank_leaves_every_row(busbar, tmp_path):
         assert printed and printed <= rows, (call, printed, rows)
 
 
-def test_a_trace_that_cannot_be_written_costs_nothing_else(busbar, tmp_path):
+def test_failed_trace_write_keeps_the_results(busbar, tmp_path):
     done = busbar.run(*PROXY, "--trace", "/dev/full", "--json", tmp_path / "x.json", ranks=2)
     assert done.returncode == 1, done.stderr
-    assert len(ours(done.stderr)) == 1 and "No space left on device" in done.stderr
+    assert len(busbar_lines(done.stderr)) == 1 and "No space left on device" in done.stderr
     assert "step" in done.stdout and json.loads((tmp_path / "x.json").read_text())["step_us"]
 
 
-def test_a_full_disk_costs_nothing_else(busbar):
+def test_full_disk_keeps_the_table(busbar):
     done = busbar.run(*BENCH, "--json", "/dev/full", ranks=2)
-    assert done.returncode == 1 and len(ours(done.stderr)) == 1 and "No space left" in done.stderr
+    assert done.returncode == 1 and len(busbar_lines(done.stderr)) == 1 and "No space left" in done.stderr
     assert len([line for line in done.stdout.splitlines() if line[:1] == " "]) == 4
 
 
 SECRET = {"NCCL_FOO_TOKEN": "geheim-1", "CUDA_X_KEY": "geheim-2", "BUSBAR_PASSWORD": "geheim-3", "HF_TOKEN": "geheim-4"}
 
 
-def test_results_hold_no_secrets(busbar, tmp_path):
+def test_results_contain_no_secrets(busbar, tmp_path):
     path = tmp_path / "x.json"
     done = busbar.run(*BENCH, "--json", path, env={**SECRET, "NCCL_PROTO": "LL"})
     assert done.returncode == 0 and "geheim" not in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    told = json.loads(path.read_text())["environment"]
-    assert told["NCCL_PROTO"] == "LL" and told["NCCL_FOO_TOKEN"] == told["BUSBAR_PASSWORD"] == "set" and "HF_TOKEN" not in told
+    environment = json.loads(path.read_text())["environment"]
+    assert environment["NCCL_PROTO"] == "LL" and "HF_TOKEN" not in environment
+    assert environment["NCCL_FOO_TOKEN"] == environment["BUSBAR_PASSWORD"] == "set"
 
 
-def test_gathered_results_hold_no_secrets(busbar, tmp_path):
+def test_sweep_results_contain_no_secrets(busbar, tmp_path):
     study = {"name": "s", "command": PLAN[:5], "ranks": 2, "environment": {"HF_TOKEN": "geheim-4", "NCCL_PROTO": "LL"},
              "choices": {"network": {"plain": {}, "key": {"environment": {"NCCL_FOO_TOKEN": "geheim-1"}}}}}
     (tmp_path / "s.json").write_text(json.dumps(study))
@@ -125,123 +126,126 @@ def test_gathered_results_hold_no_secrets(busbar, tmp_path):
     assert not any("geheim" in p.read_text() for p in (tmp_path / "s.sweep").iterdir() if p.suffix in (".json", ".csv"))
 
 
-def test_every_variable_that_the_code_reads_is_known():
-    """Else results would not tell what a run was made with."""
+def test_every_environment_variable_of_the_code_is_recorded():
+    """Each variable must be in the table of environment.c. Otherwise results would not record the variables of a run."""
     known = (ROOT / "bootstrap/base/environment.c").read_text()
-    files = [f for room in ("bootstrap", "collectives", "proxies", "cuda", "tests/emulator") for f in (ROOT / room).rglob("*.[ch]*")]
+    folders = ("bootstrap", "collectives", "proxies", "cuda", "tests/emulator")
+    files = [f for folder in folders for f in (ROOT / folder).rglob("*.[ch]*")]
     read = {name for f in files for name in re.findall(r'getenv\("((?:EMU|BUSBAR|NCCL|CUDA)_[A-Z0-9_]+)"', f.read_text())}
     assert len(read) > 10
-    kept_back = {"NCCL_COMM_ID"}  # where strangers would join
-    assert {name for name in read if f'"{name}"' not in known} <= kept_back
+    unrecorded = {"NCCL_COMM_ID"}  # an address that would let other users join the communicator
+    assert {name for name in read if f'"{name}"' not in known} <= unrecorded
 
 
-# ---- disks and folders that go while a run is under way ----
+# ---- disks and folders that fail during a run ----
 
 
 def table_rows(text):
     return [line for line in text.splitlines() if line[:1] == " "]
 
 
-def test_a_file_that_may_not_grow(busbar, tmp_path):
-    """A limit is an error of the write like any other, not a signal: one line, and nothing is left. (MPI's own files need more.)"""
-    words = busbar.command(*PLAN, "--json", tmp_path / "x.json", emulated=False)
-    done = busbar.run_program("sh", "-c", 'ulimit -f 1; exec "$0" "$@"', *words)
-    assert done.returncode == 1 and len(ours(done.stderr)) == 1 and "File too large" in done.stderr
+def test_file_size_limit_is_a_write_error(busbar, tmp_path):
+    """RLIMIT_FSIZE causes a write error, not SIGXFSZ: busbar prints one line and leaves no file. (plan has no MPI, whose files exceed the
+    limit.)"""
+    args = busbar.command(*PLAN, "--json", tmp_path / "x.json", emulated=False)
+    done = busbar.run_program("sh", "-c", 'ulimit -f 1; exec "$0" "$@"', *args)
+    assert done.returncode == 1 and len(busbar_lines(done.stderr)) == 1 and "File too large" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_removed(busbar, tmp_path):
-    """It goes with its file as soon as that is there, and the rows that follow have no place: the table is whole all the same."""
+def test_removed_folder_keeps_the_table(busbar, tmp_path):
+    """The folder is removed as soon as the file exists. Later rows cannot be saved, but the printed table is complete."""
     folder = tmp_path / "inner"
     folder.mkdir()
-    words = busbar.command("bench", "all_reduce", "-b", "8", "-e", "16M", "-n", "20", "--json", folder / "x.json")
+    args = busbar.command("bench", "all_reduce", "-b", "8", "-e", "16M", "-n", "20", "--json", folder / "x.json")
     remove = 'until [ -s "$0/x.json" ]; do sleep 0.02; done; rm -r "$0"'
-    done = busbar.run_program("sh", "-c", f'{{ {remove}; }} & "$@"', folder, *words)
+    done = busbar.run_program("sh", "-c", f'{{ {remove}; }} & "$@"', folder, *args)
     if (folder / "x.json").exists():
         pytest.skip("the run was over before the folder was gone")
-    assert done.returncode == 1 and len(ours(done.stderr)) == 1 and "x.json: No such file" in done.stderr
+    assert done.returncode == 1 and len(busbar_lines(done.stderr)) == 1 and "x.json: No such file" in done.stderr
     assert len(table_rows(done.stdout)) == 22
 
 
-def test_two_runs_with_one_file(busbar, tmp_path):
-    """Each ends well, and the file is the whole of one of them."""
-    words = [str(w) for w in busbar.command(*BENCH, "--json", tmp_path / "x.json")]
+def test_two_runs_with_the_same_file(busbar, tmp_path):
+    """Both runs succeed, and the file contains the complete result of one of them."""
+    args = [str(w) for w in busbar.command(*BENCH, "--json", tmp_path / "x.json")]
     both = '"$@" > 1.txt & a=$!; "$@" > 2.txt & b=$!; wait $a && wait $b'
     for _ in range(2):
-        done = busbar.run_program("sh", "-c", both, "sh", *words, cwd=tmp_path)
-        assert done.returncode == 0 and ours(done.stderr) == []
+        done = busbar.run_program("sh", "-c", both, "sh", *args, cwd=tmp_path)
+        assert done.returncode == 0 and busbar_lines(done.stderr) == []
         data = json.loads((tmp_path / "x.json").read_text())
         assert data["status"] == "ok" and len(data["results"]) == 8
         assert sorted(p.name for p in tmp_path.iterdir()) == ["1.txt", "2.txt", "x.json"]
 
 
 @pytest.mark.parametrize("mask,mode", [("022", 0o644), ("027", 0o640), ("077", 0o600)])
-def test_modes_follow_the_umask(busbar, tmp_path, mask, mode):
-    """Of files without an environment; one that has it is its owner's alone, whatever the mask says."""
-    plan = busbar.command(*PLAN, "--json", tmp_path / "plan.json", "--trace", tmp_path / "trace.json", "--cluster", "h100-sxm-ib", emulated=False)
+def test_file_modes_follow_the_umask(busbar, tmp_path, mask, mode):
+    """Files without environment variables follow the umask. A file with environment variables is readable only by its owner."""
+    plan = busbar.command(*PLAN, "--json", tmp_path / "plan.json", "--trace", tmp_path / "trace.json", "--cluster", "h100-sxm-ib",
+                          emulated=False)
     bench = busbar.command("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "1", "--repeats", "1", "--json", tmp_path / "bench.json")
-    for words in plan, bench:
-        done = busbar.run_program("sh", "-c", f'umask {mask}; exec "$0" "$@"', *words)
+    for args in plan, bench:
+        done = busbar.run_program("sh", "-c", f'umask {mask}; exec "$0" "$@"', *args)
         assert done.returncode == 0, done.stderr
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()}
     assert modes == {"plan.json": mode, "trace.json": mode, "bench.json": 0o600}
 
 
-def test_an_array_job_is_its_owner_s_alone(busbar, tmp_path):
-    """It sets the environment of its runs."""
+def test_array_job_script_is_readable_only_by_its_owner(busbar, tmp_path):
+    """The script of an array job contains the environment of its runs, so only the owner may read it."""
     (tmp_path / "s.json").write_text(json.dumps({"name": "s", "command": PLAN[:5], "ranks": 2, "environment": {"HF_TOKEN": "geheim"}}))
     done = busbar.run("sweep", "s.json", "--slurm", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    holders = [p for p in (tmp_path / "s.sweep").iterdir() if p.is_file() and "geheim" in p.read_text()]
-    assert holders and all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in holders)
+    secret_files = [p for p in (tmp_path / "s.sweep").iterdir() if p.is_file() and "geheim" in p.read_text()]
+    assert secret_files and all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in secret_files)
 
 
-def test_what_is_not_on_the_disk_has_no_name(busbar, tmp_path):
-    """Before a file gets its name it is written to the disk: where that fails, nothing is there."""
+def test_failed_sync_leaves_no_file(busbar, tmp_path):
+    """A file is synced to disk before it is renamed to its final name. If either call fails, no file remains."""
     shim = busbar.build / "tests/fault_injection/libfault_shim.so"
     if not shim.exists() or b"__asan_init" in (busbar.build / "busbar").read_bytes():
-        pytest.skip("no shim of the drills here")
+        pytest.skip("the fault injection library is not available in this build")
     for function in "fsync", "rename":
         env = {"LD_PRELOAD": str(shim), "FAULT": f"fail:{function}:1:all", "FAULT_FROM_PROGRAM": "1"}
         done = busbar.run(*PLAN, "--json", tmp_path / "plan.json", env=env, emulated=False)
-        assert done.returncode == 1 and len(ours(done.stderr)) == 1 and "Input/output error" in done.stderr
+        assert done.returncode == 1 and len(busbar_lines(done.stderr)) == 1 and "Input/output error" in done.stderr
         assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_is_ok_when_its_rows_are_on_the_disk(busbar, tmp_path):
-    """SIGKILL in one fsync after the other, until the run has no more of them: none finds "ok" in the file. Where the last one fails, the
-    run has failed; a signal amid it ends the run as any process, without a word."""
+def test_status_ok_is_written_after_the_rows_are_synced(busbar, tmp_path):
+    """SIGKILL is sent in the first fsync, then in the second, and so on until the run has no further fsync. No killed run leaves "ok" in
+    the file. If the last fsync fails, the run fails. A signal during the last fsync ends the process without a message."""
     shim = busbar.build / "tests/fault_injection/libfault_shim.so"
     if not shim.exists() or b"__asan_init" in (busbar.build / "busbar").read_bytes():
-        pytest.skip("no shim of the drills here")
-    words = busbar.command("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "--json", str(tmp_path / "r.json"))
+        pytest.skip("the fault injection library is not available in this build")
+    args = busbar.command("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "--json", str(tmp_path / "r.json"))
 
-    def drilled(deed, call):
-        done = busbar.run_program("sh", "-c", 'ulimit -c 0; exec "$@"', "sh", *words,
-                                  env={"LD_PRELOAD": str(shim), "FAULT": f"{deed}:fsync:{call}:all", "FAULT_FROM_PROGRAM": "1"})
+    def run_with_fault(fault, call):
+        done = busbar.run_program("sh", "-c", 'ulimit -c 0; exec "$@"', "sh", *args,
+                                  env={"LD_PRELOAD": str(shim), "FAULT": f"{fault}:fsync:{call}:all", "FAULT_FROM_PROGRAM": "1"})
         return done, json.loads((tmp_path / "r.json").read_text())["status"] if (tmp_path / "r.json").exists() else ""
 
     statuses = []
     while len(statuses) < 9 and "ok" not in statuses:
-        done, status = drilled("kill", len(statuses) + 1)
+        done, status = run_with_fault("kill", len(statuses) + 1)
         statuses.append(status)
     assert statuses[-1] == "ok" and done.returncode == 0 and statuses[-2] == "running"
     last = len(statuses) - 1
-    done, status = drilled("fail", last)
-    assert done.returncode == 1 and status == "failed" and len(ours(done.stderr)) == 1 and "Input/output error" in done.stderr
-    done, status = drilled("quit", last)
-    assert abs(done.returncode) % 128 == signal.SIGQUIT and status == "running" and ours(done.stderr) == []
+    done, status = run_with_fault("fail", last)
+    assert done.returncode == 1 and status == "failed" and len(busbar_lines(done.stderr)) == 1 and "Input/output error" in done.stderr
+    done, status = run_with_fault("quit", last)
+    assert abs(done.returncode) % 128 == signal.SIGQUIT and status == "running" and busbar_lines(done.stderr) == []
 
 
-def test_results_are_not_mixed_with_what_is_printed(busbar, tmp_path):
-    """With its standard streams closed outside, a run's file would be the first that is opened."""
-    words = busbar.command("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "--json", str(tmp_path / "r.json"))
-    done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *words], env=busbar.environment(), timeout=20, check=False)
+def test_result_file_does_not_reuse_closed_standard_streams(busbar, tmp_path):
+    """The run starts with closed standard streams. The result file must not get descriptor 0, 1 or 2."""
+    args = busbar.command("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "--json", str(tmp_path / "r.json"))
+    done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *args], env=busbar.environment(), timeout=20, check=False)
     assert done.returncode == 1 and json.loads((tmp_path / "r.json").read_text())["status"] == "failed"
 
 
-def test_closed_streams_are_filled_before_anything_is_opened(busbar, tmp_path):
-    """As a program sees it that busbar becomes: a python3 of its own, which only looks at them."""
+def test_closed_standard_streams_are_opened_as_dev_null(busbar, tmp_path):
+    """busbar report execs python3. A stub python3 prints its descriptors 0, 1 and 2, which must be /dev/null."""
     python = tmp_path / "python/bin/python3"
     python.parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\nseen=$(for fd in 0 1 2; do readlink "/proc/$$/fd/$fd"; done)\necho "$seen" > "${0%/*}/seen"\n')
@@ -249,32 +253,32 @@ def test_closed_streams_are_filled_before_anything_is_opened(busbar, tmp_path):
     (tmp_path / "report").mkdir()
     (tmp_path / "report/report.py").touch()
     program = shutil.copy(busbar.build / "busbar", tmp_path)
-    done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", program, "report", program, "-o", tmp_path / "page.html"], timeout=20,
-                          check=False)
+    args = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", program, "report", program, "-o", tmp_path / "page.html"]
+    done = subprocess.run(args, timeout=20, check=False)
     assert done.returncode == 0 and (python.parent / "seen").read_text().split() == ["/dev/null"] * 3
 
 
 ENDLESS = ("bench", "all_reduce", "-b", "8", "-e", "16", "-n", "2", "-w", "1", "-N", "0")
 
 
-def test_nobody_reads_what_is_printed(busbar):
-    """`| head`: without a file there is nothing to go on for."""
+def test_closed_stdout_ends_the_run(busbar):
+    """As with `| head`: stdout is closed and there is no result file, so the run ends with an error."""
     with subprocess.Popen(busbar.command(*ENDLESS), env=busbar.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
         assert run.stdout.readline().startswith(b"# busbar")
         run.stdout.close()
-        said = run.stderr.read().decode()
-        assert run.wait(20) == 1 and len(ours(said)) == 1 and "cannot write to stdout" in said
+        stderr = run.stderr.read().decode()
+        assert run.wait(20) == 1 and len(busbar_lines(stderr)) == 1 and "cannot write to stdout" in stderr
 
 
-def test_nobody_reads_the_pipe(busbar, tmp_path):
+def test_unread_pipe_times_out(busbar, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "-T", "1", "--json", tmp_path / "pipe", timeout=20)
     assert done.returncode == 4 and "the last write of the results did not end within 1 s" in done.stderr
 
 
-def test_one_process_needs_few_files(busbar):
-    """MPI, which would end the process without a line of ours, is not started for one."""
-    words = busbar.command("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1")
-    limited = ["sh", "-c", 'ulimit -n 16; exec "$@"', "sh", *words]
+def test_one_process_runs_with_16_file_descriptors(busbar):
+    """A run with one process does not start MPI, because MPI would end the process without an error line of busbar."""
+    args = busbar.command("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1")
+    limited = ["sh", "-c", 'ulimit -n 16; exec "$@"', "sh", *args]
     done = subprocess.run(limited, env=busbar.environment(), capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 0, done.stderr

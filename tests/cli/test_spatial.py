@@ -156,4 +156,4 @@ def test_proxy_all_includes_spatial_and_gems(busbar):
     assert done.returncode == 0, done.stderr
     for name in ("spatial", "gems"):
         (row,) = [line for line in done.stdout.splitlines() if line.split()[:1] == [name]]
-        assert "no form" not in row
+        assert "cannot run" not in row

@@ -1,4 +1,4 @@
-"""busbar sweep: studies under stand-ins for mpirun, srun and sbatch, and a few real ones on emulated GPUs."""
+"""busbar sweep: studies with stubs of mpirun, srun and sbatch, and some studies on emulated GPUs."""
 import csv
 import json
 import os
@@ -10,10 +10,10 @@ import sys
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-NASTY = "a b'c\"d$HOME`x`\\n\n#;& é %A*"
+SPECIAL_CHARACTERS = "a b'c\"d$HOME`x`\\n\n#;& é %A*"
 
-# Takes the place of mpirun and of srun: notes how it was called, then does what the variable ACT says.
-STAND_IN = """#!{python} -SE
+# Stub of mpirun and srun: appends the name of the result file to "ran", then behaves as the environment variable ACT selects.
+LAUNCHER_STUB = """#!{python} -SE
 import json, os, signal, sys, time
 words = sys.argv[1:]
 where = words[words.index("--json") + 1]
@@ -50,8 +50,8 @@ with open(where, "w") as f:
     json.dump(result, f)
 """
 
-# Reads the #SBATCH lines as sbatch does, then runs the tasks one after another.
-SBATCH = """#!{python} -SE
+# Stub of sbatch: reads the #SBATCH lines of the script, then runs the array tasks one after another.
+SBATCH_STUB = """#!{python} -SE
 import re, subprocess, sys, os, shlex
 (script,) = sys.argv[1:]
 lines = [line[8:].strip() for line in open(script) if line.startswith("#SBATCH ")]
@@ -66,17 +66,17 @@ for task in range(int(first), int(last) + 1):
 
 @pytest.fixture
 def sweep(busbar, tmp_path):
-    """sweep(study, *words): in an empty folder, with stand-ins first on the path. sweep.ran(): what was started."""
+    """sweep(study, *args) runs busbar sweep in an empty folder with the stubs first in PATH. sweep.ran() is the number of started runs."""
     bin_dir = tmp_path / "bin"
     bin_dir.mkdir()
-    for name, text in (("mpirun", STAND_IN), ("srun", STAND_IN), ("sbatch", SBATCH)):
+    for name, text in (("mpirun", LAUNCHER_STUB), ("srun", LAUNCHER_STUB), ("sbatch", SBATCH_STUB)):
         (bin_dir / name).write_text(text.format(python=sys.executable))
         (bin_dir / name).chmod(stat.S_IRWXU)
 
-    def run(study, *words, env=None, real=False, timeout=90):
+    def run(study, *args, env=None, real=False, timeout=90):
         (tmp_path / "study.json").write_text(study if isinstance(study, str) else json.dumps(study))
         path = {} if real else {"PATH": f"{bin_dir}:{os.environ['PATH']}"}
-        return busbar.run("sweep", "study.json", *words, emulated=real, cwd=tmp_path, env={**path, **(env or {})}, timeout=timeout)
+        return busbar.run("sweep", "study.json", *args, emulated=real, cwd=tmp_path, env={**path, **(env or {})}, timeout=timeout)
 
     run.dir, run.bin, run.busbar = tmp_path / "study.sweep", bin_dir, busbar.build / "busbar"
     run.ran = lambda: len((bin_dir / "ran").read_text().splitlines()) if (bin_dir / "ran").exists() else 0
@@ -95,7 +95,7 @@ def table(done):
 
 # ---- running --------------------------------------------------------------------------------------------------------
 
-def test_every_combination_once_in_order(sweep):
+def test_runs_every_combination_once_in_order(sweep):
     done = sweep(study(ranks=[2, 4], options={"dtype": ["float", "half"]}, environment={"GONE": [None, "here"]}), env={"GONE": "there"})
     assert done.returncode == 0, done.stderr
     assert sweep.ran() == 8 and done.stderr == ""
@@ -105,15 +105,15 @@ def test_every_combination_once_in_order(sweep):
     assert [c["settings"] for c in data["combinations"]] == [
         {"dtype": d, "GONE": g, "ranks": n} for d in ("float", "half") for g in (None, "here") for n in (2, 4)]
     for c in data["combinations"]:
-        words, settings = c["result"]["words"], c["settings"]
-        assert words[:2] == ["-n", str(settings["ranks"])] and f"--dtype={settings['dtype']}" in words
+        args, settings = c["result"]["words"], c["settings"]
+        assert args[:2] == ["-n", str(settings["ranks"])] and f"--dtype={settings['dtype']}" in args
         assert c["result"]["environment"]["GONE"] == settings["GONE"]
-        assert ("-x" in words) == (settings["GONE"] is not None)
+        assert ("-x" in args) == (settings["GONE"] is not None)
     assert table(done)[0] == ["float", "-", "2", "50", "20", "ok"] and "# in every row: proxy toy" in done.stdout
 
 
 @pytest.mark.smoke
-def test_table_csv_and_json_are_the_single_results(sweep):
+def test_table_csv_and_json_match_the_single_results(sweep):
     done = sweep(study(ranks=[1, 2, 4], columns=["step_us.p50", {"name": "speed-up", "value": "samples_per_s", "relative_to": {"ranks": 1}},
                                                 "environment.TEXT"], environment={"TEXT": 'x,"y"\nz'}))
     assert done.returncode == 0, done.stderr
@@ -124,15 +124,16 @@ def test_table_csv_and_json_are_the_single_results(sweep):
     assert data["rows"] == [[n, 100 / n, n, 'x,"y"\nz', "ok"] for n in (1, 2, 4)]
     with open(sweep.dir / "sweep.csv", newline="") as f:
         rows = list(csv.reader(f))
-    assert rows[0] == data["columns"] and [[float(r[1]), float(r[2]), r[3]] for r in rows[1:]] == [[100 / n, n, 'x,"y"\nz'] for n in (1, 2, 4)]
-    again = sweep((sweep.dir.parent / "study.json").read_text(), "--gather", "--json", "-")
-    assert json.loads(again.stdout) == data and sweep.ran() == 3
+    assert rows[0] == data["columns"]
+    assert [[float(r[1]), float(r[2]), r[3]] for r in rows[1:]] == [[100 / n, n, 'x,"y"\nz'] for n in (1, 2, 4)]
+    gathered = sweep((sweep.dir.parent / "study.json").read_text(), "--gather", "--json", "-")
+    assert json.loads(gathered.stdout) == data and sweep.ran() == 3
 
 
 @pytest.mark.smoke
-def test_a_failed_combination_is_recorded_and_the_rest_go_on(sweep):
-    bad = study(environment={"ACT": ["fail", "ok", "half"]})
-    done = sweep(bad)
+def test_failed_combination_is_recorded_and_the_sweep_continues(sweep):
+    failing = study(environment={"ACT": ["fail", "ok", "half"]})
+    done = sweep(failing)
     assert done.returncode == 1 and sweep.ran() == 3
     assert "ACT=fail: failed with exit status 3: busbar: it went wrong" in done.stderr
     assert "2 of 3 combinations failed" in done.stderr.splitlines()[-1]
@@ -142,12 +143,12 @@ def test_a_failed_combination_is_recorded_and_the_rest_go_on(sweep):
     assert good["state"] == "complete" and (half["state"], half["exit_status"]) == ("failed", 0)
     assert [row[-1] for row in table(done)] == ["failed (3)", "ok", "failed (0)"]
     assert "#   busbar: it went wrong" in done.stdout
-    assert sweep(bad).returncode == 1 and sweep.ran() == 3
-    assert sweep(bad, "--retry-failed").returncode == 1 and sweep.ran() == 5
-    assert sweep(bad, "--restart").returncode == 1 and sweep.ran() == 8
+    assert sweep(failing).returncode == 1 and sweep.ran() == 3
+    assert sweep(failing, "--retry-failed").returncode == 1 and sweep.ran() == 5
+    assert sweep(failing, "--restart").returncode == 1 and sweep.ran() == 8
 
 
-def test_it_goes_on_after_kill_9(sweep):
+def test_resumes_after_sigkill(sweep):
     stopped = study(ranks=[1, 2, 3], cases=[{"name": "a"}, {"name": "b", "environment": {"ACT": "killed"}, "ranks": 9},
                                             {"name": "c", "options": {"dtype": "half"}}])
     assert sweep(stopped).returncode in (-9, 137)
@@ -159,7 +160,7 @@ def test_it_goes_on_after_kill_9(sweep):
     assert sweep.ran() == 8 and sweep.json()["counts"]["complete"] == 7
 
 
-def test_it_goes_on_after_a_signal(sweep):
+def test_resumes_after_sigterm(sweep):
     stopped = study(environment={"ACT": ["ok", "signal", None]})
     done = sweep(stopped)
     assert done.returncode == 1 and "stopped by Terminated after 1 of 3" in done.stderr and done.stdout == ""
@@ -167,7 +168,7 @@ def test_it_goes_on_after_a_signal(sweep):
     assert done.returncode == 0 and sweep.ran() == 4
 
 
-def test_nohup_is_heard(sweep):
+def test_ignores_sighup_under_nohup(sweep):
     (sweep.bin.parent / "study.json").write_text(json.dumps(study(environment={"ACT": ["hang up", "ok"]})))
     command = [str(sweep.busbar), "sweep", "study.json"]
     done = subprocess.run(["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *command], cwd=sweep.bin.parent, capture_output=True, text=True,
@@ -175,7 +176,7 @@ def test_nohup_is_heard(sweep):
     assert done.returncode == 0 and sweep.ran() == 2, done.stderr
 
 
-def test_a_terminal_sees_progress(sweep):
+def test_prints_progress_on_a_terminal(sweep):
     (sweep.bin.parent / "study.json").write_text(json.dumps(study(ranks=[1, 2])))
     master, terminal = os.openpty()
     done = subprocess.run([str(sweep.busbar), "sweep", "study.json"], cwd=sweep.bin.parent, stdout=subprocess.PIPE, stderr=terminal,
@@ -183,89 +184,90 @@ def test_a_terminal_sees_progress(sweep):
     os.close(terminal)
     seen = ""
     try:
-        while piece := os.read(master, 65536).decode():
-            seen += piece
-    except OSError:  # the terminal is closed and read to its end
+        while chunk := os.read(master, 65536).decode():
+            seen += chunk
+    except OSError:  # reading a closed terminal at its end raises OSError
         pass
     assert done.returncode == 0 and "1/2, 0 failed  ranks=1  0 s" in seen and seen.endswith("\r\033[K")
 
 
-def test_a_slip_in_a_variable_is_seen(sweep):
+def test_warns_about_a_misspelled_environment_variable(sweep):
     done = sweep(study(environment={"NCCL_AGLO": "Ring", "NCCL_PROTO": "LL", "MY_AGLO": 1}))
     assert done.returncode == 0
     assert re.findall(r"environment\.(\w+): .* did you mean '(\w+)'", done.stderr) == [("NCCL_AGLO", "NCCL_ALGO")]
 
 
-def test_more_values_later_run_alone(sweep):
+def test_added_values_run_without_repeating_old_ones(sweep):
     assert sweep(study(ranks=[1, 2])).returncode == 0
     done = sweep(study(ranks=[4, 2, 1], about="more"))
     assert done.returncode == 0 and sweep.ran() == 3
     assert [row[0] for row in table(done)] == ["4", "2", "1"]
 
 
-def test_out_of_time(sweep):
+def test_timeout_is_recorded(sweep):
     done = sweep(study(environment={"ACT": ["hang", "ok"]}, timeout_s=4))
     assert done.returncode == 1 and "ACT=hang: timeout, exit status 124" in done.stderr
     assert [row[-1] for row in table(done)] == ["timeout", "ok"]
 
 
-def test_the_command_line_says_how_to_start(sweep):
+def test_launcher_options_on_the_command_line(sweep):
     assert sweep(study(), "--launcher", "srun", "--hosts", "n1,n2", "--launch-arguments", "--mpi=pmix  -v", "--ranks", "2,6",
                  "--program", "/opt/my busbar").returncode == 0
-    words = [r["words"] for r in sweep.results()]
-    assert [w[:7] for w in words] == [["-n", n, "--nodelist", "n1,n2", "--mpi=pmix", "-v", "/opt/my busbar"] for n in "26"]
+    args = [r["words"] for r in sweep.results()]
+    assert [w[:7] for w in args] == [["-n", n, "--nodelist", "n1,n2", "--mpi=pmix", "-v", "/opt/my busbar"] for n in "26"]
     assert {r["program"] for r in sweep.results()} == {"srun"}
 
 
-def test_a_column_that_leads_nowhere_is_seen(sweep):
+def test_warns_about_an_unknown_column(sweep):
     done = sweep(study(columns=["step_us.p50", "step_us.p5"]))
     assert done.returncode == 0 and "no result has 'step_us.p5'" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
-def test_a_column_that_is_no_figure_is_seen(sweep):
+def test_warns_about_a_column_that_is_not_a_scalar(sweep):
     assert "no result has 'environment'" in sweep(study(columns=["environment", "step_us.p50"])).stderr
 
 
-def test_a_value_stays_on_its_line(sweep):
+def test_list_keeps_values_with_newlines_on_one_comment_line(sweep):
     listed = sweep(study(environment={"TEXT": ["x\ntouch y", "b"]}), "--list")
     assert all(line.startswith("# ") or line.startswith("env ") or line.startswith("touch y' ") for line in listed.stdout.splitlines())
     assert "TEXT=x touch y" in listed.stdout
 
 
-def test_files_of_a_combination_have_its_name(sweep):
+def test_id_placeholder_is_replaced(sweep):
     assert sweep(study(options={"trace": "t-{id}.json"}, environment={"TEXT": "log/{id}"}, ranks=[1, 2])).returncode == 0
     for c in sweep.json()["combinations"]:
         assert f"--trace=t-{c['id']}.json" in c["result"]["words"] and c["result"]["environment"]["TEXT"] == f"log/{c['id']}"
 
 
-def test_a_launcher_of_ones_own(sweep):
+def test_custom_launcher(sweep):
     launch = {"with": [str(sweep.bin / "mpirun"), "-n", "{ranks}", "--tag=x{ranks}y"]}
     assert sweep(study(launch=launch, launch_arguments=["--last word"])).returncode == 0
     assert sweep.results()[0]["words"][:4] == ["-n", "2", "--tag=x2y", "--last word"]
 
 
-def test_what_cannot_be_started_is_a_failure(sweep):
+def test_failed_launcher_start_is_recorded(sweep):
     done = sweep(study(launch={"with": ["/nowhere/run", "{ranks}"]}))
     assert done.returncode == 1 and "cannot start /nowhere/run" in done.stderr
     assert sweep.json()["combinations"][0]["exit_status"] == 127
 
 
-def test_list_starts_nothing_and_can_be_pasted(sweep):
-    listed = sweep(study(environment={"TEXT": NASTY, "GONE": None}, options={"trace": NASTY}), "--list", env={"GONE": "x"})
+def test_list_prints_commands_for_the_shell_and_starts_nothing(sweep):
+    special = study(environment={"TEXT": SPECIAL_CHARACTERS, "GONE": None}, options={"trace": SPECIAL_CHARACTERS})
+    listed = sweep(special, "--list", env={"GONE": "x"})
     assert listed.returncode == 0 and sweep.ran() == 0 and not sweep.dir.exists()
     comment, command = listed.stdout.split("\n", 1)
     command = command.rstrip("\n") + f" --json {sweep.bin}/r.json"
     assert comment.startswith("# 1 ") and command.startswith("env ")
     subprocess.run(["sh", "-c", command], check=True, env={"PATH": f"{sweep.bin}:{os.environ['PATH']}", "GONE": "x"})
     result = json.loads((sweep.bin / "r.json").read_text())
-    assert f"--trace={NASTY}" in result["words"] and result["environment"]["TEXT"] == NASTY
+    assert f"--trace={SPECIAL_CHARACTERS}" in result["words"] and result["environment"]["TEXT"] == SPECIAL_CHARACTERS
     assert result["environment"]["GONE"] is None
 
 
 # ---- Slurm ----------------------------------------------------------------------------------------------------------
 
 def submit(done, sweep, env=None):
-    """Runs the printed sbatch lines; returns the options of each script and the status of each task."""
+    """Runs the printed sbatch commands. Returns the #SBATCH options of each script and the exit status of each task."""
     ran = subprocess.run(["sh", "-e"], input=done.stdout, capture_output=True, text=True, timeout=60,
                          env={**os.environ, "PATH": f"{sweep.bin}:{os.environ['PATH']}", **(env or {})})
     assert ran.returncode == 0, ran.stderr
@@ -274,20 +276,20 @@ def submit(done, sweep, env=None):
 
 
 @pytest.mark.smoke
-def test_slurm_words_come_through_unchanged(sweep):
-    nasty = study(environment={"TEXT": [NASTY, "plain"], "GONE": None}, options={"trace": [NASTY, "-", "a=b"]},
-                  launch_arguments=["--comment=" + NASTY], slurm={"lines": ["--partition=gpu", "--comment=\"two words\""], "setup": ["GONE=1"],
-                                                                   "at_once": 2})
-    done = sweep(nasty, "--slurm")
+def test_slurm_scripts_keep_special_characters(sweep):
+    special = study(environment={"TEXT": [SPECIAL_CHARACTERS, "plain"], "GONE": None}, options={"trace": [SPECIAL_CHARACTERS, "-", "a=b"]},
+                    launch_arguments=["--comment=" + SPECIAL_CHARACTERS],
+                    slurm={"lines": ["--partition=gpu", "--comment=\"two words\""], "setup": ["GONE=1"], "at_once": 2})
+    done = sweep(special, "--slurm")
     assert done.returncode == 0 and done.stderr == "" and sweep.ran() == 0
     options, statuses = submit(done, sweep, {"GONE": "there"})
     assert statuses == [0] * 6
     assert options[0]["--array"] == "1-6%2" and options[0]["--ntasks"] == "2" and options[0]["--comment"] == "two words"
     assert options[0]["--output"] == f"{sweep.dir}/slurm-%A_%a.out"
-    gathered = sweep(nasty, "--gather")
+    gathered = sweep(special, "--gather")
     assert gathered.returncode == 0, gathered.stderr
     for c in sweep.json()["combinations"]:
-        assert f"--trace={c['settings']['trace']}" in c["result"]["words"] and "--comment=" + NASTY in c["result"]["words"]
+        assert f"--trace={c['settings']['trace']}" in c["result"]["words"] and "--comment=" + SPECIAL_CHARACTERS in c["result"]["words"]
         assert c["result"]["environment"] == {"TEXT": c["settings"]["TEXT"], "GONE": None, "ACT": None}
         assert c["result"]["program"] == "srun" and c["exit_status"] == 0
 
@@ -301,16 +303,16 @@ def test_slurm_folder_with_odd_characters(sweep):
 
 
 def test_slurm_failures_and_time(sweep):
-    bad = study(cases=[{"name": "bad", "environment": {"ACT": "fail"}}, {"name": "late", "environment": {"ACT": "hang"}, "timeout_s": 0.2},
-                       {"name": "good"}])
-    _, statuses = submit(sweep(bad, "--slurm"), sweep)
+    failing = study(cases=[{"name": "bad", "environment": {"ACT": "fail"}},
+                           {"name": "late", "environment": {"ACT": "hang"}, "timeout_s": 0.2}, {"name": "good"}])
+    _, statuses = submit(sweep(failing, "--slurm"), sweep)
     assert statuses == [3, 124, 0]
-    done = sweep(bad, "--gather")
+    done = sweep(failing, "--gather")
     assert done.returncode == 1 and [row[-1] for row in table(done)] == ["failed (3)", "timeout", "ok"]
     assert sweep.json()["combinations"][0]["stderr"][-1] == "busbar: it went wrong"
-    left = sweep(bad, "--slurm")
+    left = sweep(failing, "--slurm")
     assert left.stdout == "" and "all combinations have run" in left.stderr
-    options, statuses = submit(sweep(bad, "--slurm", "--retry-failed"), sweep)
+    options, statuses = submit(sweep(failing, "--slurm", "--retry-failed"), sweep)
     assert options[0]["--array"] == "1-2" and statuses == [3, 124]
 
 
@@ -329,9 +331,9 @@ def test_slurm_allocations_by_size(sweep):
     assert statuses == [0] * 6 and sweep(sizes, "--gather").returncode == 0
 
 
-# ---- refusals -------------------------------------------------------------------------------------------------------
+# ---- rejected input -------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("change,words", [
+@pytest.mark.parametrize("change,messages", [
     ({"command": "bnech all_reduce"}, ["bnech", "bench"]),
     ({"command": "sweep x"}, ["sweep", "bench"]),
     ({"command": "bench all_redcue"}, ["all_redcue", "all_reduce"]),
@@ -349,52 +351,52 @@ def test_slurm_allocations_by_size(sweep):
     ({"ranks": 4, "launch": {"with": "none"}}, ["1 rank, not 4"]),
     ("{", ["study.json", "not JSON", "line 1"]),
 ])
-def test_bad_studies_are_one_line_and_exit_2(sweep, change, words):
-    bad = change if isinstance(change, str) else {k: v for k, v in {**study(), **change}.items() if v is not None}
-    done = sweep(bad)
+def test_rejects_invalid_studies_with_one_line(sweep, change, messages):
+    invalid = change if isinstance(change, str) else {k: v for k, v in {**study(), **change}.items() if v is not None}
+    done = sweep(invalid)
     assert done.returncode == 2 and done.stdout == "" and sweep.ran() == 0 and not sweep.dir.exists()
     (line,) = done.stderr.splitlines()
-    assert "study.json" in line or words == ["1 rank, not 4"]
-    assert all(word in line for word in words), line
+    assert "study.json" in line or messages == ["1 rank, not 4"]
+    assert all(word in line for word in messages), line
 
 
 @pytest.mark.parametrize("mode", ["p2p", "comm", "compute"])
-def test_a_mode_of_bench_needs_no_option(sweep, mode):
+def test_bench_modes_run_without_options(sweep, mode):
     listed = sweep({"command": ["bench", mode], "ranks": [2, 4]}, "--list")
     assert listed.returncode == 0 and listed.stdout.count(f" bench {mode}\n") == 2, listed.stderr
 
 
-@pytest.mark.parametrize("words", [[], ["a", "b"], ["--lsit"], ["--list", "--gather"], ["--gather", "--restart"], ["--ranks", "2,x"],
-                                   ["--launcher", "mprun"], ["--max-combinations", "1"], ["--json", "-", "--csv", "-"], ["-o", ""]])
-def test_bad_words_are_one_line_and_exit_2(sweep, busbar, words):
-    done = sweep(study(ranks=[1, 2]), *words) if words and words != ["a", "b"] else busbar.run("sweep", *words)
+@pytest.mark.parametrize("args", [[], ["a", "b"], ["--lsit"], ["--list", "--gather"], ["--gather", "--restart"], ["--ranks", "2,x"],
+                                  ["--launcher", "mprun"], ["--max-combinations", "1"], ["--json", "-", "--csv", "-"], ["-o", ""]])
+def test_rejects_invalid_arguments_with_one_line(sweep, busbar, args):
+    done = sweep(study(ranks=[1, 2]), *args) if args and args != ["a", "b"] else busbar.run("sweep", *args)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and sweep.ran() == 0
 
 
-def test_two_sweeps_keep_apart(sweep):
+def test_rejects_a_concurrent_sweep_in_the_same_folder(sweep):
     assert sweep(study()).returncode == 0
-    holder = subprocess.Popen(["flock", str(sweep.dir / "lock"), "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    holder.stdin.write(b"x")
-    holder.stdin.flush()
-    assert holder.stdout.read1(1) == b"x"
+    lock_holder = subprocess.Popen(["flock", str(sweep.dir / "lock"), "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    lock_holder.stdin.write(b"x")
+    lock_holder.stdin.flush()
+    assert lock_holder.stdout.read1(1) == b"x"
     done = sweep(study())
     assert done.returncode == 2 and "another sweep" in done.stderr
     assert sweep(study(), "--gather").returncode == 0
-    holder.communicate()
+    lock_holder.communicate()
     assert sweep(study()).returncode == 0
 
 
-def test_inside_a_job_of_ranks(sweep):
+def test_rejects_sweep_under_mpirun(sweep):
     done = sweep(study(), env={"OMPI_COMM_WORLD_SIZE": "2"})
     assert done.returncode == 2 and "without mpirun" in done.stderr
 
 
-# ---- what is shown --------------------------------------------------------------------------------------------------
+# ---- table view: --sort, --where, --top -----------------------------------------------------------------------------
 
-SIX = study(ranks=[1, 2, 4], options={"dtype": ["float", "half"]})  # step 100 / ranks us, 10 x ranks samples
+SIX = study(ranks=[1, 2, 4], options={"dtype": ["float", "half"]})  # step_us is 100 / ranks, samples_per_s is 10 x ranks
 
 
-@pytest.mark.parametrize("words,rows", [
+@pytest.mark.parametrize("args,rows", [
     ((), ["float 1", "float 2", "float 4", "half 1", "half 2", "half 4"]),
     (("--sort", "step_us"), ["float 4", "half 4", "float 2", "half 2", "float 1", "half 1"]),
     (("--sort", "-step_us.p50"), ["float 1", "half 1", "float 2", "half 2", "float 4", "half 4"]),
@@ -405,51 +407,52 @@ SIX = study(ranks=[1, 2, 4], options={"dtype": ["float", "half"]})  # step 100 /
     (("--where", "ranks>1K"), []),
     (("--where", "dtype!=half", "--sort", "-ranks", "--top", "1"), ["float 4"]),
 ])
-def test_rows_are_chosen_and_sorted(sweep, words, rows):
+def test_filters_and_sorts_rows(sweep, args, rows):
     assert sweep(SIX, "--quiet").returncode == 0
-    done = sweep(SIX, "--gather", *words)
+    done = sweep(SIX, "--gather", *args)
     assert done.returncode == 0, done.stderr
     assert [" ".join(row[:2]) for row in table(done)] == rows
     assert ("# shown: %d of 6 rows" % len(rows) in done.stdout) == (len(rows) < 6)
-    lines = sweep(SIX, "--gather", "--csv", "-", *words).stdout.splitlines()[1:]
+    lines = sweep(SIX, "--gather", "--csv", "-", *args).stdout.splitlines()[1:]
     assert [" ".join(line.split(",")[:2]) for line in lines] == rows
-    assert len(sweep.json()["rows"]) == 6 and len((sweep.dir / "sweep.csv").read_text().splitlines()) == 7  # files hold all
+    assert len(sweep.json()["rows"]) == 6 and len((sweep.dir / "sweep.csv").read_text().splitlines()) == 7  # files contain all rows
 
 
-@pytest.mark.parametrize("words,says", [
+@pytest.mark.parametrize("args,messages", [
     (("--sort", "step_su"), ["--sort", "step_su", "step_us"]), (("--where", "rnaks>1"), ["--where", "rnaks", "ranks"]),
     (("--where", "ranks"), ["'ranks' is no condition"]), (("--where", "ranks>many"), ["'many'", "no number"]),
     (("--where", "ranks>1,"), ["is no condition"]), (("--top", "0"), ["--top", "'0'"]),
 ])
-def test_a_bad_view_is_refused_before_anything_runs(sweep, words, says):
-    done = sweep(SIX, *words)
+def test_rejects_invalid_view_before_any_run(sweep, args, messages):
+    done = sweep(SIX, *args)
     assert done.returncode == 2 and done.stdout == "" and sweep.ran() == 0
     (line,) = done.stderr.splitlines()
-    assert all(word in line for word in says), line
+    assert all(word in line for word in messages), line
 
 
-def test_a_column_that_no_result_has_cannot_sort(sweep):
+def test_rejects_sorting_by_a_column_without_results(sweep):
     done = sweep(SIX, "--sort", "busbw_gbps")
     assert done.returncode == 2 and "no result has 'busbw_gbps'" in done.stderr
 
 
 @pytest.mark.parametrize("p50,title,cell", [(9999, "step_us", "9999"), (10000, "step_us (ms)", "10"), (2.5e6, "step_us (ms)", "2500"),
                                             (266035e3, "step_us (s)", "266.035")])
-def test_times_have_units_for_people(sweep, p50, title, cell):
+def test_table_scales_times_to_readable_units(sweep, p50, title, cell):
     for name in ("mpirun", "srun"):
         (sweep.bin / name).write_text((sweep.bin / name).read_text().replace("100.0 / ranks", str(float(p50))))
     done = sweep(study(columns=["step_us.p50"]))
     head = [line for line in done.stdout.splitlines() if line.startswith("#  ")][-1]
     assert re.split(r"  +", head.lstrip("# "))[0] == title and table(done)[0][0] == cell
-    assert sweep.json()["rows"][0][0] == p50  # files keep the unit that the name says
+    assert sweep.json()["rows"][0][0] == p50  # files keep the unit of the column name
 
 
-# ---- the real thing -------------------------------------------------------------------------------------------------
+# ---- emulated GPUs --------------------------------------------------------------------------------------------------
 
-def test_on_emulated_gpus(sweep):
+def test_bench_sweep_on_emulated_gpus(sweep):
     done = sweep({"command": ["bench", ["all_reduce", "broadcast"]], "options": {"sizes": "1K,64K", "placement": "in_place", "repeats": 2},
                   "environment": {"NCCL_ALGO": ["Ring", "Tree"]}, "ranks": 2, "leave_out": [{"command": "broadcast", "NCCL_ALGO": "Tree"}],
-                  "columns": ["collective", "bytes", "time_us.p50", {"name": "to Ring", "value": "time_us.p50", "relative_to": {"NCCL_ALGO": "Ring"}}]},
+                  "columns": ["collective", "bytes", "time_us.p50",
+                              {"name": "to Ring", "value": "time_us.p50", "relative_to": {"NCCL_ALGO": "Ring"}}]},
                  real=True)
     assert done.returncode == 0, done.stderr
     assert "emulated GPUs: " in done.stdout
@@ -463,14 +466,14 @@ def test_on_emulated_gpus(sweep):
         assert cells[5] == pytest.approx(row["time_us"]["p50"] / ring[row["bytes"]] if row["collective"] == "all_reduce" else 1)
 
 
-def test_plans_need_no_launcher(sweep):
+def test_plans_run_without_a_launcher(sweep):
     done = sweep({"command": ["plan", ["resnet50", "resnet152"]], "ranks": [8, 64], "options": {"cluster": "h100-sxm-ib"}})
     assert done.returncode == 0 and sweep.ran() == 0, done.stderr
     assert [c["result"]["ranks"] for c in sweep.json()["combinations"]] == [8, 64, 8, 64]
     assert all(row[3] > 0 for row in sweep.json()["rows"])
 
 
-def test_the_shipped_studies_are_good(busbar, tmp_path):
+def test_shipped_studies_are_valid(busbar, tmp_path):
     folder = os.path.join(ROOT, "profiles", "studies")
     studies = [name for name in sorted(os.listdir(folder)) if name.endswith(".json")]
     assert len(studies) >= 3

@@ -1,5 +1,5 @@
-"""Layers of `busbar proxy transformer` as a black box on emulated GPUs: what is executed is what was planned, data are
-right, and one line says what cannot be."""
+"""Layers of `busbar proxy transformer` on emulated GPUs: executed traffic equals the plan, data are correct, and invalid layouts are
+rejected with one line."""
 import collections
 import json
 import pathlib
@@ -15,10 +15,10 @@ LINEAR = {"model_type": "qwen3_next", "hidden_size": 64, "num_hidden_layers": 4,
           "head_dim": 16, "linear_num_value_heads": 8, "linear_num_key_heads": 4, "linear_key_head_dim": 8,
           "linear_value_head_dim": 16, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
           "shared_expert_intermediate_size": 32, "vocab_size": 101, "max_position_embeddings": 128}
-STATES = {"model_type": "mamba2", "hidden_size": 64, "num_heads": 8, "head_dim": 16, "n_groups": 4, "state_size": 16,
+MAMBA2 = {"model_type": "mamba2", "hidden_size": 64, "num_heads": 8, "head_dim": 16, "n_groups": 4, "state_size": 16,
           "chunk_size": 32, "num_hidden_layers": 4, "vocab_size": 101, "max_position_embeddings": 64}
-STACKS = {"model_type": "t5", "d_model": 64, "d_kv": 8, "num_heads": 8, "d_ff": 128, "num_layers": 2, "vocab_size": 101,
-          "n_positions": 64, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+T5 = {"model_type": "t5", "d_model": 64, "d_kv": 8, "num_heads": 8, "d_ff": 128, "num_layers": 2, "vocab_size": 101,
+      "n_positions": 64, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 LAYOUTS = {
     "tensor": (DENSE, ("--tp", 2, "--pp", 2, "--micro-batches", 2)),
     "sequence": (DENSE, ("--tp", 4, "--sequence-parallel", "--recompute", "full", "--recompute-num-layers", 1)),
@@ -28,19 +28,20 @@ LAYOUTS = {
     "gathered keys": (DENSE, ("--cp", 4, "--cp-comm", "all_gather", "--recompute", "selective")),
     "experts": (EXPERTS, ("--ep", 4, "--micro-batches", 2)),
     "divided experts": (EXPERTS, ("--tp", 2, "--dp", 2, "--ep", 2, "--etp", 2, "--sequence-parallel")),
-    "popular experts": (EXPERTS, ("--ep", 4, "--moe-imbalance", 1, "--seed", 3)),
-    "places": (EXPERTS, ("--ep", 4, "--capacity-factor", 1.25)),
-    "nodes": (EXPERTS, ("--ep", 4, "--gpus-per-node", 2, "--moe-dispatch", "dedup", "--moe-node-limit", 1, "--recompute", "full")),
-    "both ways": ({**EXPERTS, "num_hidden_layers": 3}, ("--pp", 2, "--ep", 2, "--schedule", "dualpipe", "--micro-batches", 6,
+    "imbalanced experts": (EXPERTS, ("--ep", 4, "--moe-imbalance", 1, "--seed", 3)),
+    "expert capacity": (EXPERTS, ("--ep", 4, "--capacity-factor", 1.25)),
+    "deduplicated dispatch": (EXPERTS, ("--ep", 4, "--gpus-per-node", 2, "--moe-dispatch", "dedup", "--moe-node-limit", 1,
+                                        "--recompute", "full")),
+    "dualpipe": ({**EXPERTS, "num_hidden_layers": 3}, ("--pp", 2, "--ep", 2, "--schedule", "dualpipe", "--micro-batches", 6,
                                                         "--decoder-first-pipeline-num-layers", 2, "--dp-sync", "zero1")),
-    "eight bits": (EXPERTS, ("--ep", 4, "--fp8-dispatch", "--moe-imbalance", 1)),
-    "nodes in eight bits": (EXPERTS, ("--ep", 4, "--gpus-per-node", 2, "--moe-dispatch", "dedup", "--moe-node-limit", 2,
-                                      "--fp8-dispatch")),
+    "fp8 dispatch": (EXPERTS, ("--ep", 4, "--fp8-dispatch", "--moe-imbalance", 1)),
+    "deduplicated fp8 dispatch": (EXPERTS, ("--ep", 4, "--gpus-per-node", 2, "--moe-dispatch", "dedup", "--moe-node-limit", 2,
+                                             "--fp8-dispatch")),
     "linear attention": (LINEAR, ("--tp", 2, "--ep", 2, "--sequence-parallel", "--recompute", "full")),
-    "states": (STATES, ("--tp", 2, "--pp", 2, "--sequence-parallel", "--schedule", "zb-h1", "--micro-batches", 3)),
-    "two stacks": (STACKS, ("--tp", 2, "--decoder-seq-length", 32, "--micro-batches", 2, "--recompute", "selective")),
-    "two stacks in pieces": (STACKS, ("--tp", 2, "--sequence-parallel", "--decoder-seq-length", 96, "--dp-sync", "zero3",
-                                      "--recompute", "full")),
+    "mamba2": (MAMBA2, ("--tp", 2, "--pp", 2, "--sequence-parallel", "--schedule", "zb-h1", "--micro-batches", 3)),
+    "encoder and decoder": (T5, ("--tp", 2, "--decoder-seq-length", 32, "--micro-batches", 2, "--recompute", "selective")),
+    "encoder and decoder with sequence parallelism": (T5, ("--tp", 2, "--sequence-parallel", "--decoder-seq-length", 96,
+                                                           "--dp-sync", "zero3", "--recompute", "full")),
     "gathered tokens": (EXPERTS, ("--ep", 2, "--dp", 4, "--moe-dispatch", "all_gather")),
 }
 
@@ -52,7 +53,7 @@ def write(tmp_path, config):
 
 
 def executed(prefix, rank):
-    """Calls of one rank without scalars, which begin a run's steps, too."""
+    """NCCL calls of one rank without one-element calls, which include the barriers at the start of steps."""
     calls = collections.Counter()
     for line in pathlib.Path(f"{prefix}.{rank}").read_text().splitlines():
         function, size, _own, _peer, count, _dtype = line.split()
@@ -62,12 +63,12 @@ def executed(prefix, rank):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_is_executed_is_what_was_planned(busbar, tmp_path, layout):
+def test_executed_traffic_matches_the_plan(busbar, tmp_path, layout):
     config, options = LAYOUTS[layout]
     cluster = NOMINAL
     env = {"EMU_CLUSTER": str(cluster), "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so"),
-           "EMU_KERNELS": "" if layout == "tensor" else "fast",  # layer norms from their source take seconds
+           "EMU_KERNELS": "" if layout == "tensor" else "fast",  # layer norms computed from the kernel source take seconds
            "EMU_NODES": "2" if "--gpus-per-node" in options else "1"}
     options = (*write(tmp_path, config), *options, "--compute", "gemm")
     plan = planned(busbar, "transformer", (), 4, *options, "--cluster", cluster)
@@ -76,14 +77,14 @@ def test_what_is_executed_is_what_was_planned(busbar, tmp_path, layout):
     assert run["check"] == {"enabled": True, "wrong": 0}
     assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1)
     for rank in range(4):
-        want = {key: calls for key, calls in traffic[rank].items() if key[2] > 1}
-        got = executed(tmp_path / "calls", rank)
-        assert set(got) == set(want)
-        times = {got[key] / want[key] for key in want}
-        assert len(times) == 1, "every planned call is made equally often"
+        expected = {key: calls for key, calls in traffic[rank].items() if key[2] > 1}
+        measured = executed(tmp_path / "calls", rank)
+        assert set(measured) == set(expected)
+        ratios = {measured[key] / expected[key] for key in expected}
+        assert len(ratios) == 1, "every planned call must run the same number of times"
 
 
-@pytest.mark.parametrize("config,options,line", [
+@pytest.mark.parametrize("config,options,message", [
     (DENSE, ("--tp", 3, "--dp", 4), "tp"),
     (DENSE, ("--cp", 4, "--tp", 4, "--cp-comm", "a2a"), "heads"),
     (DENSE, ("--cp", 24), "64 tokens"),
@@ -95,13 +96,13 @@ def test_what_is_executed_is_what_was_planned(busbar, tmp_path, layout):
     (EXPERTS, ("--seq-length", 65536, "--micro-batch-size", 65536), "at most 1073741823;"),
     (EXPERTS, ("--cp-comm", "rings", "--cp", 2), "ring"),
 ])
-def test_what_cannot_be_is_refused(busbar, tmp_path, config, options, line):
+def test_rejects_invalid_layouts(busbar, tmp_path, config, options, message):
     done = busbar.run("plan", "transformer", *write(tmp_path, config), "--ranks", 48, *options)
     assert done.returncode == 2, done.stdout
-    assert len(done.stderr.splitlines()) == 1 and line in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and message in done.stderr
 
 
-def test_a_seed_repeats_a_step(busbar, tmp_path):
+def test_seed_makes_steps_repeatable(busbar, tmp_path):
     model = write(tmp_path, EXPERTS)
     plans = [planned(busbar, "transformer", (), 8, *model, "--ep", 8, "--moe-imbalance", 1, "--seed", seed)["roles"]
              for seed in (1, 1, 2)]

@@ -637,7 +637,7 @@ static int describe_step(struct bb_training *t)
                                    bb_grid_axis_names[shown[a]], size);
     }
     if (t->grid.ep > 1)
-        snprintf(axes + at, sizeof(axes) - at, ", ep %d of etp %d, edp %d", t->grid.ep, t->grid.etp, t->grid.edp);
+        snprintf(axes + at, sizeof(axes) - at, ", ep %d, etp %d, edp %d", t->grid.ep, t->grid.etp, t->grid.edp);
     describe_stages(t, stages);
     t->step->parameters = bb_arch_parameters(&t->arch);
     t->step->samples = (double)m * t->layers_config.micro_batch_size * t->grid.dp;

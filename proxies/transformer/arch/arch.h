@@ -148,8 +148,8 @@ struct bb_arch_tensor {
                     is padded */
 };
 
-/* Values of `layer` besides 0 to layers - 1. The head holds the final norm and, unless embeddings are tied, the
- * output matrix. The head of BERT holds its pooler; the heads of BERT's pretraining are left out, as in its
+/* Values of `layer` in addition to 0 to layers - 1. The head holds the final norm and, unless embeddings are tied,
+ * the output matrix. The head of BERT holds its pooler; the heads of BERT's pretraining are left out, as in its
  * published parameter count. */
 #define BB_ARCH_EMBEDDING (-1)
 #define BB_ARCH_HEAD      (-2)

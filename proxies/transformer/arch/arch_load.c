@@ -560,7 +560,7 @@ static bool is_transformer_profile(const json_t *root)
     return (family && strcmp(family, FAMILY) == 0) || json_object_get(root, FAMILY);
 }
 
-/* Reject a model that is not a transformer, and list those that are. */
+/* Reject a model of another family, and list the transformers. */
 static int reject_family(const char *where, const json_t *root)
 {
     const char *all[MAX_NAMES], *transformers[MAX_NAMES], *family = json_string_value(json_object_get(root, "family"));

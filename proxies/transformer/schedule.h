@@ -116,8 +116,7 @@ int bb_schedule_direction(const struct bb_schedule *s, int stage, int chunk);
 /* bb_schedule_is_last - is the slot's micro-batch the last one of its chunk? */
 bool bb_schedule_is_last(const struct bb_schedule *s, int stage, const struct bb_slot *slot);
 
-/* bb_schedule_warm_up - forwards of a stage before its steady state, in which each backward follows its paired
- * forward. */
+/* bb_schedule_warm_up - forwards of a stage before its steady state, which alternates one forward and one backward. */
 int bb_schedule_warm_up(const struct bb_schedule *s, int stage);
 
 /*

@@ -11,9 +11,9 @@
 
 enum {
     WHOLE = 0,
-    SPLIT = 1,  /* over tp */
-    EXPERT = 2, /* over ep */
-    ROWS = 4,   /* over tp, one row per vocabulary entry */
+    SPLIT = 1,  /* sharded over tp */
+    EXPERT = 2, /* sharded over ep */
+    ROWS = 4,   /* sharded over tp by rows, one per vocabulary entry */
 };
 
 struct tensor_list {

@@ -228,8 +228,8 @@ const struct bb_arch_type bb_arch_types[] = {
              COUNT("n_positions", sequence, 512, MAX_SEQUENCE)),
      FLAGS(TIED(true)), .base = {.order = "a1c3m2"}},
 
-    {"mamba", "Mamba", .unsupported = "its layers are selective scans of a state, which contain no GEMMs to count"},
-    {"jamba", "Jamba", .unsupported = "most of its layers are selective scans of a state, which contain no GEMMs to count"},
+    {"mamba", "Mamba", .unsupported = "its layers are selective scans of a state, without GEMMs to count"},
+    {"jamba", "Jamba", .unsupported = "most of its layers are selective scans of a state, without GEMMs to count"},
     {0},
 };
 /* clang-format on */

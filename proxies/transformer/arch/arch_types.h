@@ -14,14 +14,14 @@
 
 struct bb_arch_number {
     const char *keys[BB_ARCH_MAX_KEYS]; /* key in config.json, and its alternative names */
-    size_t offset;                      /* of an int in struct bb_arch */
+    size_t offset;                      /* offset of an int in struct bb_arch */
     int value;    /* default for a missing or null key; 0: derived from other fields (see resolve_arch), or none */
     int min, max; /* min == 0: 0 is a valid value */
 };
 
 struct bb_arch_flag {
     const char *key;
-    size_t offset; /* of a bool in struct bb_arch */
+    size_t offset; /* offset of a bool in struct bb_arch */
     bool value;
 };
 
